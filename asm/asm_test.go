@@ -1,0 +1,210 @@
+package asm
+
+import (
+	"fmt"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/shmsync/shmsync/internal/race"
+	"github.com/stretchr/testify/require"
+)
+
+// variant is one implementation of the package: what this build exports, which
+// the tags decide, and the portable twin.
+type variant struct {
+	name           string
+	pause          func(uint32)
+	loadFence      func()
+	storeRelease32 func(*uint32, uint32)
+}
+
+var variants = []variant{
+	{"exported", Pause, LoadFence, StoreRelease32},
+	{"twin", pauseTwin, loadFenceTwin, storeRelease32Twin},
+}
+
+func forEachVariant(t *testing.T, f func(*testing.T, variant)) {
+	for _, v := range variants {
+		t.Run(v.name, func(t *testing.T) { f(t, v) })
+	}
+}
+
+// fastest returns the shortest of several calls of f.
+func fastest(f func()) time.Duration {
+	best := time.Duration(1<<63 - 1)
+	for range 30 {
+		start := time.Now()
+		f()
+		best = min(best, time.Since(start))
+	}
+	return best
+}
+
+// The loop is neither dropped nor cut short.
+func TestPauseTakesTime(t *testing.T) {
+	forEachVariant(t, func(t *testing.T, v variant) {
+		v.pause(0) // returns
+		v.pause(1)
+		short := fastest(func() { v.pause(1_000) })
+		long := fastest(func() { v.pause(100_000) })
+		require.Greater(t, long, 20*short, "100 times the hints")
+		require.Greater(t, long, 10*time.Microsecond, "a tenth of a nanosecond a hint")
+	})
+}
+
+func TestStoreRelease32(t *testing.T) {
+	forEachVariant(t, func(t *testing.T, v variant) {
+		const guard = 0xa5a5a5a5
+		for _, value := range []uint32{0, 1, 0x7fffffff, 0x80000000, 0xffffffff, 0x01020304} {
+			words := [3]uint32{guard, ^value, guard}
+			v.storeRelease32(&words[1], value)
+			require.Equal(t, [3]uint32{guard, value, guard}, words)
+		}
+	})
+}
+
+// The pointer does not escape.
+func TestNoAllocation(t *testing.T) {
+	require.Zero(t, testing.AllocsPerRun(100, func() {
+		var w uint32
+		StoreRelease32(&w, 1)
+		Pause(1)
+		LoadFence()
+		CPU()
+	}))
+}
+
+// A seqlock whose writer uses StoreRelease32 and whose reader uses LoadFence:
+// the reader never takes a torn pair for a whole one.
+func TestSeqlock(t *testing.T) {
+	if race.Enabled {
+		t.Skip("the data of a seqlock is raced for by design")
+	}
+	forEachVariant(t, func(t *testing.T, v variant) {
+		var s struct {
+			seq  uint32
+			a, b uint64
+			stop atomic.Bool
+		}
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			for i := uint64(1); !s.stop.Load(); i++ {
+				atomic.StoreUint32(&s.seq, atomic.LoadUint32(&s.seq)+1)
+				s.a, s.b = i, ^i
+				v.storeRelease32(&s.seq, s.seq+1)
+				if i%64 == 0 {
+					runtime.Gosched()
+				}
+			}
+		})
+		torn, whole := 0, 0
+		for start := time.Now(); whole < 1000 || time.Since(start) < 100*time.Millisecond; {
+			before := atomic.LoadUint32(&s.seq)
+			a, b := s.a, s.b
+			v.loadFence()
+			if after := atomic.LoadUint32(&s.seq); before != after || before%2 != 0 {
+				v.pause(10)
+				continue
+			}
+			if whole++; a != ^b && a|b != 0 {
+				torn++
+			}
+		}
+		s.stop.Store(true)
+		wg.Wait()
+		require.Zero(t, torn, "of %d", whole)
+	})
+}
+
+// Message passing: who sees the flag sees the data.
+func TestMessagePassing(t *testing.T) {
+	if race.Enabled {
+		t.Skip("the detector does not see StoreRelease32")
+	}
+	forEachVariant(t, func(t *testing.T, v variant) {
+		const rounds = 20_000
+		var (
+			flag uint32
+			data uint64
+			ack  atomic.Uint32
+			bad  int
+		)
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			for i := uint32(1); i <= rounds; i++ {
+				data = uint64(i) * 0x100000001
+				v.storeRelease32(&flag, i)
+				for spins := 0; ack.Load() != i; spins++ {
+					waitBriefly(v, spins)
+				}
+			}
+		})
+		for i := uint32(1); i <= rounds; i++ {
+			for spins := 0; atomic.LoadUint32(&flag) != i; spins++ {
+				waitBriefly(v, spins)
+			}
+			if data != uint64(i)*0x100000001 {
+				bad++
+			}
+			ack.Store(i)
+		}
+		wg.Wait()
+		require.Zero(t, bad)
+	})
+}
+
+func waitBriefly(v variant, spins int) {
+	if spins < 20 {
+		v.pause(10)
+		return
+	}
+	runtime.Gosched()
+}
+
+func BenchmarkPause(b *testing.B) {
+	for _, v := range variants {
+		for _, n := range []uint32{1, 10, 100} {
+			b.Run(fmt.Sprintf("impl=%s/n=%d", v.name, n), func(b *testing.B) {
+				for b.Loop() {
+					v.pause(n)
+				}
+			})
+		}
+	}
+}
+
+func BenchmarkLoadFence(b *testing.B) {
+	b.Run("impl=exported", func(b *testing.B) {
+		for b.Loop() {
+			LoadFence()
+		}
+	})
+	b.Run("impl=twin", func(b *testing.B) {
+		for b.Loop() {
+			loadFenceTwin()
+		}
+	})
+}
+
+func BenchmarkStoreRelease32(b *testing.B) {
+	var w uint32
+	b.Run("impl=exported", func(b *testing.B) {
+		for b.Loop() {
+			StoreRelease32(&w, 1)
+		}
+	})
+	b.Run("impl=twin", func(b *testing.B) {
+		for b.Loop() {
+			storeRelease32Twin(&w, 1)
+		}
+	})
+}
+
+func BenchmarkCPU(b *testing.B) {
+	for b.Loop() {
+		CPU()
+	}
+}

@@ -1,0 +1,28 @@
+//go:build (amd64 || arm64) && gc && !noasm
+
+package asm
+
+// Pause executes n spin-wait hints: PAUSE on amd64, ISB on arm64. They give the
+// core's resources to its sibling thread and keep the loop around them from
+// filling the pipeline with speculative loads.
+//
+// A hint takes 10 to 140 cycles, by processor: callers measure it. They keep a
+// call below about 10 µs, since it cannot be preempted.
+//
+//go:noescape
+func Pause(n uint32)
+
+// LoadFence orders loads: those before it in program order take effect before
+// those after it. It is for the reader of a seqlock, whose loads of the data must
+// not move below the second load of the sequence. An atomic load alone does not
+// prevent that, since it orders only what follows it.
+//
+//go:noescape
+func LoadFence()
+
+// StoreRelease32 stores v to *p after everything that precedes it in program
+// order. Unlike an atomic store it does not order what follows: a later load of
+// another word may take effect first. The race detector does not see it.
+//
+//go:noescape
+func StoreRelease32(p *uint32, v uint32)

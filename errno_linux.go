@@ -1,0 +1,8 @@
+package shmsync
+
+import "syscall"
+
+const (
+	eOWNERDEAD      = syscall.EOWNERDEAD
+	eNOTRECOVERABLE = syscall.ENOTRECOVERABLE
+)

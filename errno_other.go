@@ -1,0 +1,11 @@
+//go:build !linux
+
+package shmsync
+
+import "syscall"
+
+// Some systems have no name for these; the values are those of Linux.
+const (
+	eOWNERDEAD      = syscall.Errno(0x82)
+	eNOTRECOVERABLE = syscall.Errno(0x83)
+)

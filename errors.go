@@ -1,0 +1,130 @@
+package shmsync
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// The sentinel errors of the module. errors.Is matches an error that the
+// module returns against its sentinel and, where POSIX has a name for the
+// condition, against the [syscall.Errno] as well.
+var (
+	// ErrOwnerDead says that the process which held the object died while
+	// holding it. The caller does not hold the object. Matches EOWNERDEAD.
+	ErrOwnerDead = errors.New("owner died")
+	// ErrNotRecoverable says that a repair of the state an object guards
+	// failed, so that nobody may use it until Recover succeeds. Matches
+	// ENOTRECOVERABLE.
+	ErrNotRecoverable = errors.New("state not recoverable")
+	// ErrCorrupt says that shared bytes hold a value that no correct peer
+	// writes. Matches EPROTO.
+	ErrCorrupt = errors.New("shared memory is corrupt")
+	// ErrIncompatible says that a file is no arena, or one of another layout,
+	// or that a named object is of another kind or has other options. Matches
+	// EINVAL.
+	ErrIncompatible = errors.New("incompatible")
+	// ErrCanceled says that the object was stopped or the wait cancelled by
+	// Stop or Cancel. The end of a context is ctx.Err() instead. Matches
+	// ECANCELED.
+	ErrCanceled = errors.New("canceled")
+	// ErrClosed says that the segment, arena or handle was closed. Matches
+	// EBADF.
+	ErrClosed = errors.New("closed")
+	// ErrNoSpace says that the arena or the shared memory it lives in is full.
+	// Matches ENOSPC.
+	ErrNoSpace = errors.New("no space")
+	// ErrNotSupported says that the kernel, a sandbox, or the operating system
+	// lacks what was asked for. Matches ENOTSUP.
+	ErrNotSupported = errors.New("not supported")
+)
+
+// errnoOf gives the errno that stands for a sentinel.
+func errnoOf(sentinel error) syscall.Errno {
+	switch sentinel {
+	case ErrOwnerDead:
+		return eOWNERDEAD
+	case ErrNotRecoverable:
+		return eNOTRECOVERABLE
+	case ErrCorrupt:
+		return syscall.EPROTO
+	case ErrIncompatible:
+		return syscall.EINVAL
+	case ErrCanceled:
+		return syscall.ECANCELED
+	case ErrClosed:
+		return syscall.EBADF
+	case ErrNoSpace:
+		return syscall.ENOSPC
+	case ErrNotSupported:
+		return syscall.ENOTSUP
+	}
+	return 0
+}
+
+// Identity names a participant of an arena, alive or dead. Slot and Generation
+// are the identity; the rest is for people to read.
+type Identity struct {
+	Slot       int       // index of the participant's slot, from 1
+	Generation uint32    // how often the slot had been taken
+	PID        int       // in the participant's own pid namespace
+	Label      string    // as given in the options of arena.Open
+	Died       time.Time // zero while alive or when not known
+}
+
+// String renders the identity on one line, as in `worker (pid 71, slot 3.1)`.
+func (id Identity) String() string {
+	label := id.Label
+	if label == "" {
+		label = "process"
+	}
+	return fmt.Sprintf("%s (pid %d, slot %d.%d)", label, id.PID, id.Slot, id.Generation)
+}
+
+// Error is what the packages of the module return. It wraps a sentinel of this
+// package and, where one fits, an errno: errors.Is matches both.
+type Error struct {
+	Op     string    // the operation, as in "mutex.lock"
+	Object string    // the object's name, or its offset when it has none
+	Err    error     // the sentinel, or a system error
+	Detail string    // the cause in words; may be empty
+	Who    *Identity // the participant that died, for ErrOwnerDead; nil when unknown
+}
+
+// Error implements error.
+func (e *Error) Error() string {
+	var b strings.Builder
+	b.WriteString("shmsync: ")
+	b.WriteString(e.Op)
+	if e.Object != "" {
+		b.WriteString(" ")
+		b.WriteString(strconv.Quote(e.Object))
+	}
+	b.WriteString(": ")
+	b.WriteString(e.Err.Error())
+	if e.Who != nil {
+		b.WriteString(": ")
+		b.WriteString(e.Who.String())
+		if !e.Who.Died.IsZero() {
+			b.WriteString(" died at ")
+			b.WriteString(e.Who.Died.Format(time.RFC3339Nano))
+		}
+	}
+	if e.Detail != "" {
+		b.WriteString(": ")
+		b.WriteString(e.Detail)
+	}
+	return b.String()
+}
+
+// Unwrap gives the sentinel or the system error.
+func (e *Error) Unwrap() error { return e.Err }
+
+// Is reports whether target is the errno that stands for the sentinel.
+func (e *Error) Is(target error) bool {
+	errno, ok := target.(syscall.Errno)
+	return ok && errno != 0 && errnoOf(e.Err) == errno
+}

@@ -1,0 +1,73 @@
+package shmsync
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+)
+
+// What each feature needs:
+//
+//	feature      since   system call                        may be absent because of
+//	robust       2.6.17  set_robust_list                    qemu-user, seccomp
+//	waitv        5.16    futex_waitv                        old kernel, seccomp (podman, CRI-O)
+//	membarrier   4.16    membarrier(GLOBAL_EXPEDITED)       seccomp, nohz_full (EINVAL)
+//	pidfd        5.3     pidfd_open                         seccomp
+//	ofd          3.15    fcntl(F_OFD_SETLK)                 network file systems
+//
+// A probe makes the real call. A sandbox answers EPERM or ENOSYS as it likes,
+// so both mean absent.
+
+// Feature is a facility of the kernel that the library can do without, at a
+// price.
+type Feature struct {
+	name  string
+	since string
+	probe func() error
+
+	mu   sync.Mutex
+	done bool
+	err  error
+}
+
+// Features lists every feature.
+func Features() []*Feature {
+	return []*Feature{FeatureRobustList, FeatureWaitV, FeatureMembarrier, FeaturePidfd, FeatureOFDLock}
+}
+
+// Name is the feature's name, as SHMSYNC_DISABLE takes it.
+func (f *Feature) Name() string { return f.name }
+
+// Check reports nil when the feature works here, an error that Is
+// [ErrNotSupported] when it does not, and another error when the probe could
+// not tell. Only conclusive answers are remembered.
+func (f *Feature) Check() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.done {
+		return f.err
+	}
+	var err error
+	if disabled()[f.name] {
+		err = fmt.Errorf("%s is switched off by SHMSYNC_DISABLE: %w", f.name, ErrNotSupported)
+	} else if err = f.probe(); err != nil {
+		err = fmt.Errorf("%s (Linux %s and newer): %w", f.name, f.since, err)
+	}
+	if err == nil || errors.Is(err, ErrNotSupported) {
+		f.done, f.err = true, err
+	}
+	return err
+}
+
+// Have reports whether the feature is known to work here.
+func (f *Feature) Have() bool { return f.Check() == nil }
+
+var disabled = sync.OnceValue(func() map[string]bool {
+	off := map[string]bool{}
+	for name := range strings.SplitSeq(os.Getenv("SHMSYNC_DISABLE"), ",") {
+		off[strings.TrimSpace(name)] = true
+	}
+	return off
+})

@@ -1,0 +1,85 @@
+package shmsync
+
+import (
+	"os"
+	"runtime"
+
+	"golang.org/x/sys/unix"
+)
+
+// The features that the library probes for. SHMSYNC_DISABLE, a comma-separated
+// list of their names, makes them absent; it is read once.
+var (
+	FeatureRobustList = &Feature{name: "robust", since: "2.6.17", probe: probeRobustList}
+	FeatureWaitV      = &Feature{name: "waitv", since: "5.16", probe: probeWaitV}
+	FeatureMembarrier = &Feature{name: "membarrier", since: "4.16", probe: probeMembarrier}
+	FeaturePidfd      = &Feature{name: "pidfd", since: "5.3", probe: probePidfd}
+	FeatureOFDLock    = &Feature{name: "ofd", since: "3.15", probe: probeOFDLock}
+)
+
+// notSupported sorts the errno of a call that may be absent.
+func notSupported(op string, errno unix.Errno) error {
+	switch errno {
+	case unix.ENOSYS, unix.EPERM, unix.EACCES, unix.EINVAL, unix.EOPNOTSUPP:
+		return &Error{Op: op, Err: ErrNotSupported, Detail: errno.Error()}
+	}
+	return os.NewSyscallError(op, errno)
+}
+
+func probeRobustList() error {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	if errno := reregisterRobustList(); errno != 0 {
+		return notSupported("set_robust_list", errno)
+	}
+	return nil
+}
+
+func probeWaitV() error {
+	word := new(uint32)
+	_, errno := futexWaitV([]WaitVEntry{NewWaitVEntry(word, 1)}, 0)
+	runtime.KeepAlive(word)
+	switch errno {
+	case unix.EAGAIN, 0:
+		return nil
+	}
+	return notSupported("futex_waitv", errno)
+}
+
+func probeMembarrier() error {
+	mask, errno := membarrier(membarrierQuery)
+	if errno != 0 {
+		return notSupported("membarrier", errno)
+	}
+	const need = membarrierGlobalExpedited | membarrierRegisterGlobalExpedited
+	if mask&need != need {
+		return &Error{Op: "membarrier", Err: ErrNotSupported, Detail: "the kernel lacks the global expedited command"}
+	}
+	// The query may be allowed where the command is not.
+	if _, errno := membarrier(membarrierGlobalExpedited); errno != 0 {
+		return notSupported("membarrier", errno)
+	}
+	return nil
+}
+
+func probePidfd() error {
+	fd, err := unix.PidfdOpen(os.Getpid(), 0)
+	if err != nil {
+		return notSupported("pidfd_open", err.(unix.Errno))
+	}
+	unix.Close(fd)
+	return nil
+}
+
+func probeOFDLock() error {
+	fd, err := unix.MemfdCreate("shmsync-probe", unix.MFD_CLOEXEC)
+	if err != nil {
+		return notSupported("memfd_create", err.(unix.Errno))
+	}
+	defer unix.Close(fd)
+	lock := unix.Flock_t{Type: unix.F_WRLCK, Whence: unix.SEEK_SET, Len: 1}
+	if err := unix.FcntlFlock(uintptr(fd), unix.F_OFD_SETLK, &lock); err != nil {
+		return notSupported("fcntl", err.(unix.Errno))
+	}
+	return nil
+}

@@ -1,0 +1,192 @@
+//go:build linux
+
+package shmsync
+
+import (
+	"math"
+	"os"
+	"runtime"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// WaitVEntry is one word of a WaitV call: struct futex_waitv of the kernel.
+type WaitVEntry struct {
+	val   uint64
+	addr  uint64
+	flags uint32
+	_     uint32
+}
+
+// NewWaitVEntry makes an entry that waits on addr while it holds val. addr
+// must point into mapped memory, or to a heap word that the caller keeps
+// alive across the wait: the entry does not.
+func NewWaitVEntry(addr *uint32, val uint32) WaitVEntry {
+	return WaitVEntry{
+		val: uint64(val),
+		// SAFETY: heap objects and mappings do not move; the stack does, and
+		// is excluded by the contract above.
+		addr:  uint64(uintptr(unsafe.Pointer(addr))),
+		flags: futex2Size32,
+	}
+}
+
+func futexWait(addr *uint32, val, bitset uint32, deadline int64) unix.Errno {
+	var ts unix.Timespec
+	var tsp *unix.Timespec
+	if deadline != 0 {
+		ts = timespec(deadline)
+		tsp = &ts
+	}
+	// Syscall6, never RawSyscall6: an untimed raw wait would keep the garbage
+	// collector waiting for this thread for ever.
+	_, _, errno := unix.Syscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(addr)), futexWaitBitset,
+		uintptr(val), uintptr(unsafe.Pointer(tsp)), 0, uintptr(bitset))
+	return errno
+}
+
+// timespec converts a monotonic time that is not 0; times before the boot
+// become its first nanosecond.
+func timespec(deadline int64) unix.Timespec {
+	if deadline < 1 {
+		deadline = 1
+	}
+	return unix.NsecToTimespec(deadline)
+}
+
+func futexWakeSome(addr *uint32, n int, bitset uint32) (int, unix.Errno) {
+	if n > math.MaxInt32 {
+		n = math.MaxInt32
+	}
+	// A wake does not block, so the thread keeps its P.
+	r, _, errno := unix.RawSyscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(addr)), futexWakeBitset,
+		uintptr(n), 0, 0, uintptr(bitset))
+	return int(r), errno
+}
+
+func futexRequeue(addr *uint32, val uint32, wake int, target *uint32, move int) (int, unix.Errno) {
+	r, _, errno := unix.RawSyscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(addr)), futexCmpRequeue,
+		uintptr(wake), uintptr(move), uintptr(unsafe.Pointer(target)), uintptr(val))
+	return int(r), errno
+}
+
+func futexWaitV(ws []WaitVEntry, deadline int64) (int, unix.Errno) {
+	if len(ws) == 0 || len(ws) > WaitVMax {
+		return -1, unix.EINVAL
+	}
+	var ts unix.Timespec
+	var tsp *unix.Timespec
+	if deadline != 0 {
+		ts = timespec(deadline)
+		tsp = &ts
+	}
+	r, _, errno := unix.Syscall6(unix.SYS_FUTEX_WAITV, uintptr(unsafe.Pointer(unsafe.SliceData(ws))),
+		uintptr(len(ws)), 0, uintptr(unsafe.Pointer(tsp)), clockMonotonic, 0)
+	runtime.KeepAlive(ws)
+	return int(r), errno
+}
+
+// RobustList is a list of words that the kernel marks when the thread that
+// registered the list is gone. It lies on a page mapped shared that no other
+// process has: in private memory the kernel's out-of-memory reaper may discard
+// it before the list is walked, and in memory that others have, they could
+// scribble over it.
+type RobustList struct {
+	head *robustHead
+	page []byte
+}
+
+// robustHead is struct robust_list_head of the kernel, and the nodes that it
+// links.
+type robustHead struct {
+	next    uintptr // &nodes[0], or &next when the list is empty
+	offset  int64   // from a node to its word
+	pending uintptr
+	_       uintptr
+	nodes   [RobustNodes]uintptr
+}
+
+// RobustNodes is the number of words that a RobustList can name.
+const RobustNodes = 4
+
+// NewRobustList allocates an empty list on a page of its own.
+func NewRobustList() (*RobustList, error) {
+	page, err := unix.Mmap(-1, 0, unix.Getpagesize(), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_ANONYMOUS)
+	if err != nil {
+		return nil, os.NewSyscallError("mmap", err)
+	}
+	// SAFETY: a page is larger than a robustHead, aligned for it, and stays
+	// mapped until Free.
+	l := &RobustList{head: (*robustHead)(unsafe.Pointer(unsafe.SliceData(page))), page: page}
+	l.Clear()
+	return l, nil
+}
+
+// Link puts n words on the list, in order: the first at first, each other 8
+// bytes after the one before.
+func (l *RobustList) Link(first *uint32, n int) {
+	h := l.head
+	h.offset = int64(uintptr(unsafe.Pointer(first))) - int64(uintptr(unsafe.Pointer(&h.nodes[0])))
+	h.pending = 0
+	for i := range n {
+		if i == n-1 {
+			h.nodes[i] = uintptr(unsafe.Pointer(&h.next))
+		} else {
+			h.nodes[i] = uintptr(unsafe.Pointer(&h.nodes[i+1]))
+		}
+	}
+	h.next = uintptr(unsafe.Pointer(&h.nodes[0]))
+}
+
+// Clear takes all words off the list. It must precede the unmapping of the
+// words: the kernel gives up a walk at the first address that it cannot read.
+func (l *RobustList) Clear() {
+	l.head.next = uintptr(unsafe.Pointer(&l.head.next))
+}
+
+// Register makes l the robust list of the calling thread. When that thread is
+// gone, for whatever reason, or the process replaces its program, the kernel
+// puts [RobustOwnerDied] into each word that carries the thread's id and wakes
+// one sleeper of each that carries [RobustWaiters] too. The calling goroutine
+// must be locked to its thread. The last registration of a thread counts.
+func (l *RobustList) Register() error {
+	return setRobustList(uintptr(unsafe.Pointer(l.head)))
+}
+
+// Unregister leaves the calling thread without a robust list, so that the list
+// can be freed.
+func (l *RobustList) Unregister() error {
+	l.Clear()
+	return setRobustList(0)
+}
+
+// Free gives the list's page back. No thread may have the list registered.
+func (l *RobustList) Free() error {
+	return os.NewSyscallError("munmap", unix.Munmap(l.page))
+}
+
+// robustHeadSize is sizeof(struct robust_list_head); the kernel takes no other.
+const robustHeadSize = 24
+
+func setRobustList(head uintptr) error {
+	_, _, errno := unix.RawSyscall(unix.SYS_SET_ROBUST_LIST, head, robustHeadSize, 0)
+	if errno != 0 {
+		return notSupported("set_robust_list", errno)
+	}
+	return nil
+}
+
+// reregisterRobustList registers the calling thread's robust list, whatever it
+// is, once more: it changes nothing and needs the support that a new list
+// needs.
+func reregisterRobustList() unix.Errno {
+	var head, size uintptr
+	_, _, errno := unix.RawSyscall(unix.SYS_GET_ROBUST_LIST, 0,
+		uintptr(unsafe.Pointer(&head)), uintptr(unsafe.Pointer(&size)))
+	if errno != 0 {
+		return errno
+	}
+	_, _, errno = unix.RawSyscall(unix.SYS_SET_ROBUST_LIST, head, robustHeadSize, 0)
+	return errno
+}

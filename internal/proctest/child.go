@@ -1,0 +1,128 @@
+package proctest
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"os"
+	"strconv"
+	"sync"
+)
+
+// Exit statuses of a helper process.
+const (
+	exitFatal  = 1   // Child.Fatal, or the helper is not registered
+	exitOrphan = 113 // the parent is gone
+)
+
+// Child is a helper process's own side of the conversation with its parent.
+type Child struct {
+	params string
+	files  []*os.File
+	lines  *queue[[]byte] // from the parent
+
+	mu  sync.Mutex // serialises lines to the parent
+	out *os.File
+}
+
+// runHelper runs one helper and exits.
+func runHelper(name string) {
+	c := &Child{
+		params: os.Getenv(envParams),
+		lines:  newQueue[[]byte](),
+		out:    os.Stdout,
+	}
+	// What the helper prints must not end up between the lines of the protocol,
+	// and what it executes must not take itself for a helper.
+	os.Stdout = os.Stderr
+	n, _ := strconv.Atoi(os.Getenv(envFiles))
+	for i := range n {
+		c.files = append(c.files, os.NewFile(uintptr(3+i), fmt.Sprintf("proctest file %d", i)))
+	}
+	for _, key := range []string{envHelper, envParams, envFiles} {
+		os.Unsetenv(key)
+	}
+	go c.readParent(stdin())
+
+	f, err := lookup(name)
+	if err != nil {
+		c.Fatal(err)
+	}
+	f(c)
+	os.Exit(0)
+}
+
+// readParent passes on the parent's lines and ends the process when there can
+// be no more.
+func (c *Child) readParent(in *os.File) {
+	r := bufio.NewReader(in)
+	for {
+		line, err := r.ReadBytes('\n')
+		if err != nil {
+			os.Exit(exitOrphan)
+		}
+		c.lines.put(line)
+	}
+}
+
+// Params decodes the value that the parent gave to the option Params.
+func (c *Child) Params(v any) {
+	if err := json.Unmarshal([]byte(c.params), v); err != nil {
+		c.Fatalf("proctest: params %q: %v", c.params, err)
+	}
+}
+
+// File returns the i'th of the parent's option Files.
+func (c *Child) File(i int) *os.File {
+	if i < 0 || i >= len(c.files) {
+		c.Fatalf("proctest: file %d of %d", i, len(c.files))
+	}
+	return c.files[i]
+}
+
+// Ready tells the parent that the setup is done; see [Proc.Await].
+func (c *Child) Ready() { c.send(message{Ready: true}) }
+
+// Say sends v to the parent; see [Proc.Recv]. It may be called by any goroutine.
+func (c *Child) Say(v any) {
+	b, err := json.Marshal(v)
+	if err != nil {
+		c.Fatalf("proctest: Say(%T): %v", v, err)
+	}
+	c.send(message{Say: b})
+}
+
+// Await waits for a line from the parent, whatever it says.
+func (c *Child) Await() { c.lines.get(nil) }
+
+// Recv waits for a line from the parent and decodes it.
+func (c *Child) Recv(v any) {
+	line, _ := c.lines.get(nil)
+	if err := json.Unmarshal(line, v); err != nil {
+		c.Fatalf("proctest: %q from the parent: %v", line, err)
+	}
+}
+
+// Fatal tells the parent what went wrong and exits. It may be called by any
+// goroutine.
+func (c *Child) Fatal(args ...any) {
+	c.send(message{Fatal: fmt.Sprint(args...)})
+	os.Exit(exitFatal)
+}
+
+// Fatalf is Fatal with a format.
+func (c *Child) Fatalf(format string, args ...any) {
+	c.Fatal(fmt.Sprintf(format, args...))
+}
+
+func (c *Child) send(m message) {
+	line, err := json.Marshal(m)
+	if err != nil {
+		panic(err) // a message always marshals
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if _, err := c.out.Write(append(line, '\n')); err != nil {
+		os.Exit(exitOrphan)
+	}
+}

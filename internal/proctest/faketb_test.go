@@ -1,0 +1,75 @@
+package proctest
+
+import (
+	"fmt"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// fakeTB is a test that may fail without anybody minding.
+type fakeTB struct {
+	testing.TB // for the method that keeps others from implementing TB
+
+	mu       sync.Mutex
+	failed   bool
+	log      strings.Builder
+	cleanups []func()
+}
+
+// runFake runs f, and then its cleanups, as a test of its own.
+func runFake(t *testing.T, f func(testing.TB)) *fakeTB {
+	t.Helper()
+	tb := &fakeTB{TB: t}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		defer func() {
+			for _, cleanup := range slices.Backward(tb.cleanups) {
+				cleanup()
+			}
+		}()
+		f(tb)
+	}()
+	<-done
+	return tb
+}
+
+func (tb *fakeTB) Helper() {}
+
+func (tb *fakeTB) Cleanup(f func()) { tb.cleanups = append(tb.cleanups, f) }
+
+func (tb *fakeTB) Logf(format string, args ...any) {
+	tb.mu.Lock()
+	defer tb.mu.Unlock()
+	fmt.Fprintf(&tb.log, format+"\n", args...)
+}
+
+func (tb *fakeTB) Errorf(format string, args ...any) {
+	tb.Logf(format, args...)
+	tb.mu.Lock()
+	defer tb.mu.Unlock()
+	tb.failed = true
+}
+
+func (tb *fakeTB) Fatalf(format string, args ...any) {
+	tb.Errorf(format, args...)
+	runtime.Goexit()
+}
+
+func (tb *fakeTB) Fatal(args ...any) { tb.Fatalf("%s", fmt.Sprint(args...)) }
+
+func (tb *fakeTB) Failed() bool {
+	tb.mu.Lock()
+	defer tb.mu.Unlock()
+	return tb.failed
+}
+
+// output returns what the test has logged.
+func (tb *fakeTB) output() string {
+	tb.mu.Lock()
+	defer tb.mu.Unlock()
+	return tb.log.String()
+}

@@ -1,0 +1,125 @@
+package proctest
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// The environment by which Start tells a process that it is a helper.
+const (
+	envHelper = "SHMSYNC_PROCTEST"
+	envParams = "SHMSYNC_PROCTEST_PARAMS"
+	envFiles  = "SHMSYNC_PROCTEST_FILES"
+)
+
+var registry struct {
+	sync.Mutex
+	helpers map[string]func(*Child)
+	used    map[string]bool
+	main    bool // Main has been called
+}
+
+// Register adds a helper. It panics if the name is taken.
+func Register(name string, f func(*Child)) {
+	registry.Lock()
+	defer registry.Unlock()
+	if name == "" {
+		panic("proctest: helper without a name")
+	}
+	if _, dup := registry.helpers[name]; dup {
+		panic(fmt.Sprintf("proctest: duplicate registration of helper %q", name))
+	}
+	if registry.helpers == nil {
+		registry.helpers = make(map[string]func(*Child))
+		registry.used = make(map[string]bool)
+	}
+	registry.helpers[name] = f
+}
+
+// Main is the body of TestMain: it runs the helper that this process has been
+// started as, or the tests. It does not return.
+//
+// A registered helper that no test has started fails a run of all tests. Runs
+// that leave tests out by a flag (-run, -skip, -list, -short, -fuzz) are exempt,
+// and a test that skips itself says so with [Skip].
+func Main(m *testing.M) {
+	registry.Lock()
+	registry.main = true
+	registry.Unlock()
+	flag.Parse()
+	if name := os.Getenv(envHelper); name != "" {
+		runHelper(name)
+	}
+	code := m.Run()
+	if unused := unusedHelpers(); code == 0 && allTests() && len(unused) > 0 {
+		fmt.Fprintf(os.Stderr, "proctest: helpers that no test starts: %s\n", strings.Join(unused, ", "))
+		code = 1
+	}
+	os.Exit(code)
+}
+
+// Skip skips the test and counts the helpers it would have started as used.
+func Skip(t testing.TB, reason string, helpers ...string) {
+	t.Helper()
+	for _, name := range helpers {
+		if _, err := lookup(name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Skip(reason)
+}
+
+// lookup finds a helper and marks it as used.
+func lookup(name string) (func(*Child), error) {
+	registry.Lock()
+	defer registry.Unlock()
+	f, ok := registry.helpers[name]
+	if !ok {
+		return nil, fmt.Errorf("proctest: no helper is registered as %q", name)
+	}
+	registry.used[name] = true
+	return f, nil
+}
+
+func unusedHelpers() []string {
+	registry.Lock()
+	defer registry.Unlock()
+	var unused []string
+	for name := range registry.helpers {
+		if !registry.used[name] {
+			unused = append(unused, name)
+		}
+	}
+	slices.Sort(unused)
+	return unused
+}
+
+// allTests reports whether no flag restricts which tests run, or how much of
+// each.
+func allTests() bool {
+	for flagName, unrestricted := range map[string]string{
+		"test.run":        "",
+		"test.skip":       "",
+		"test.list":       "",
+		"test.fuzz":       "",
+		"test.fuzzworker": "false",
+		"test.short":      "false",
+	} {
+		if f := flag.Lookup(flagName); f != nil && f.Value.String() != unrestricted {
+			return false
+		}
+	}
+	f := flag.Lookup("test.count")
+	return f == nil || f.Value.String() != "0"
+}
+
+func mainCalled() bool {
+	registry.Lock()
+	defer registry.Unlock()
+	return registry.main
+}

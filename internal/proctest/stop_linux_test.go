@@ -1,0 +1,117 @@
+package proctest
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+)
+
+func init() {
+	Register("stopself", func(c *Child) {
+		if err := unix.Kill(os.Getpid(), unix.SIGSTOP); err != nil {
+			c.Fatal(err)
+		}
+		c.Ready()
+	})
+	Register("pid", func(c *Child) { c.Say(os.Getpid()) })
+}
+
+// taskStates returns the state letter of each thread of the process.
+func taskStates(t *testing.T, pid int) (states []string) {
+	t.Helper()
+	tasks, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
+	require.NoError(t, err)
+	for _, task := range tasks {
+		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%s/stat", pid, task.Name()))
+		require.NoError(t, err)
+		_, after, _ := strings.Cut(string(stat), ") ")
+		states = append(states, after[:1])
+	}
+	return states
+}
+
+func TestStopAndCont(t *testing.T) {
+	p := Start(t, "converse", Params(2))
+	p.Await(t)
+	for i := 1; i <= 20; i++ {
+		p.Stop(t)
+		for _, state := range taskStates(t, p.Pid()) {
+			require.Equal(t, "T", state)
+		}
+		p.Send(point{i, 0})
+		p.Cont(t)
+		var out point
+		p.Recv(t, &out)
+		require.Equal(t, 2*i, out.X)
+	}
+}
+
+func TestAwaitStop(t *testing.T) {
+	p := Start(t, "stopself")
+	p.AwaitStop(t)
+	p.Cont(t)
+	p.Await(t)
+	p.WaitExit(t)
+}
+
+func TestAwaitStopOfTheLiving(t *testing.T) {
+	log := failure(t, func(tb testing.TB) {
+		p := Start(tb, "idle", Limit(300*time.Millisecond))
+		p.Await(tb)
+		p.AwaitStop(tb)
+	})
+	require.Contains(t, log, "did not stop within "+Scale(300*time.Millisecond).String())
+	require.Contains(t, log, "State S")
+}
+
+func TestAwaitStopOfTheDead(t *testing.T) {
+	log := failure(t, func(tb testing.TB) {
+		p := Start(tb, "exit", Params(0))
+		p.AwaitStop(tb)
+	})
+	require.Contains(t, log, errEnded.Error())
+}
+
+// The stacks of a stopped child are had by continuing it.
+func TestTimeoutOfStoppedChild(t *testing.T) {
+	log := failure(t, func(tb testing.TB) {
+		p := Start(tb, "idle", Limit(300*time.Millisecond))
+		p.Await(tb)
+		p.Stop(tb)
+		p.Wait(tb)
+	})
+	require.Contains(t, log, "State T (stopped)")
+	require.Contains(t, log, "SIGQUIT: quit")
+}
+
+func TestAttr(t *testing.T) {
+	attr := &syscall.SysProcAttr{
+		Cloneflags:  unix.CLONE_NEWUSER | unix.CLONE_NEWPID,
+		UidMappings: []syscall.SysProcIDMap{{HostID: os.Getuid(), Size: 1}},
+		GidMappings: []syscall.SysProcIDMap{{HostID: os.Getgid(), Size: 1}},
+	}
+	if err := probeAttr(attr); err != nil {
+		Skip(t, "namespaces: "+err.Error(), "pid")
+	}
+	p := Start(t, "pid", Attr(attr))
+	var pid int
+	p.Recv(t, &pid)
+	require.Equal(t, 1, pid)
+	p.WaitExit(t)
+}
+
+// probeAttr reports why this machine does not start processes with attr.
+func probeAttr(attr *syscall.SysProcAttr) error {
+	pid, err := syscall.ForkExec("/proc/self/exe", []string{"true", "-test.list=^$"}, &syscall.ProcAttr{Sys: attr})
+	if err != nil {
+		return err
+	}
+	_, err = syscall.Wait4(pid, nil, 0, nil)
+	return err
+}

@@ -1,0 +1,159 @@
+package shm
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/shmsync/shmsync/internal/crashpoint"
+)
+
+// Until the link a segment has no name, and a death leaves nothing. After it
+// the segment is whole.
+var (
+	_ = crashpoint.Register("shm.create.after_open")
+	_ = crashpoint.Register("shm.create.after_size")
+	_ = crashpoint.Register("shm.create.before_link")
+	_ = crashpoint.Register("shm.create.after_link")
+)
+
+// errNoUnnamed says that an unnamed file cannot be made, or cannot be given a
+// name, on this system.
+var errNoUnnamed = errors.New("unnamed temporary files are not available")
+
+// creation is one attempt to create a named segment.
+type creation struct {
+	path  string // as the caller wrote it
+	dirfd int    // the directory, opened once, so that renaming it does no harm
+	base  string // the name in that directory
+	size  int64
+	set   settings
+	init  func(*Segment) error
+}
+
+func createAt(path string, size int64, init func(*Segment) error, opts *Options) (*Segment, error) {
+	set, err := opts.settings()
+	if err == nil {
+		size, err = roundSize(size, int64(os.Getpagesize()))
+	}
+	if err != nil {
+		return nil, &opError{op: "create", name: path, err: err}
+	}
+	if set.pageSize != 0 {
+		return nil, &opError{op: "create", name: path, why: "huge pages of a given size need CreateMemfd", kind: ErrNotSupported}
+	}
+	c := creation{path: path, size: size, set: set, init: init}
+	var dir string
+	dir, c.base = filepath.Split(path)
+	if c.base == "" || c.base == "." || c.base == ".." || isTempName(c.base) {
+		return nil, &opError{op: "create", name: path, why: "is not the name of a file for a segment", err: syscall.EINVAL}
+	}
+	if dir == "" {
+		dir = "."
+	}
+	if c.dirfd, err = unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0); err != nil {
+		return nil, fail("create", path, "open directory", err)
+	}
+	defer unix.Close(c.dirfd)
+
+	// Not the decision, which is the link's; it saves running init in vain.
+	var st unix.Stat_t
+	if unix.Fstatat(c.dirfd, c.base, &st, unix.AT_SYMLINK_NOFOLLOW) == nil {
+		return nil, fail("create", path, "", unix.EEXIST)
+	}
+	s, err := c.unnamed()
+	if err == errNoUnnamed {
+		s, err = c.temporary()
+	}
+	if err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// unnamed creates the segment in an unnamed file and links that. It returns
+// errNoUnnamed if this system cannot.
+func (c *creation) unnamed() (*Segment, error) {
+	if disabled("otmpfile") {
+		return nil, errNoUnnamed
+	}
+	fd, err := unix.Openat(c.dirfd, ".", unix.O_TMPFILE|unix.O_RDWR|unix.O_CLOEXEC, 0o600)
+	switch err {
+	case nil:
+	case unix.EOPNOTSUPP, unix.EISDIR, unix.EINVAL:
+		// EISDIR is the answer of a kernel that does not know O_TMPFILE.
+		return nil, errNoUnnamed
+	default:
+		return nil, fail("create", c.path, "", err)
+	}
+	if !sameFile(fd, fdPath(fd)) {
+		unix.Close(fd) // /proc is missing, so the file could not be linked
+		return nil, errNoUnnamed
+	}
+	crashpoint.Hit("shm.create.after_open")
+	s, err := build(os.NewFile(uintptr(fd), c.path), c.path, c.size, c.set, nil, c.init)
+	if err != nil {
+		return nil, err
+	}
+	crashpoint.Hit("shm.create.before_link")
+	err = unix.Linkat(unix.AT_FDCWD, fdPath(fd), c.dirfd, c.base, unix.AT_SYMLINK_FOLLOW)
+	if err == nil {
+		crashpoint.Hit("shm.create.after_link")
+		return s, nil
+	}
+	s.Close()
+	switch err {
+	case unix.ENOENT, unix.EXDEV, unix.EPERM, unix.ENOSYS, unix.EOPNOTSUPP:
+		// The filesystem, or a sandbox, links no unnamed files.
+		return nil, errNoUnnamed
+	}
+	return nil, fail("create", c.path, "link", err)
+}
+
+// build makes f, an empty file, into a segment: mode, size, seals, mapping,
+// init. It takes f over, and closes it if it fails or init panics.
+func build(f *os.File, name string, size int64, set settings, seal func() error, init func(*Segment) error) (*Segment, error) {
+	fd := int(f.Fd())
+	var st unix.Stat_t
+	err := retry(func() error { return unix.Fchmod(fd, uint32(set.Mode)) })
+	if err == nil {
+		err = retry(func() error { return unix.Ftruncate(fd, size) })
+	}
+	if err == nil && seal != nil {
+		err = seal()
+	}
+	if err == nil {
+		err = unix.Fstat(fd, &st)
+	}
+	if err != nil {
+		f.Close()
+		return nil, fail("create", name, "prepare the file", err)
+	}
+	crashpoint.Hit("shm.create.after_size")
+	s, err := mapFile("create", f, name, &st, set, true)
+	if err != nil {
+		return nil, err
+	}
+	whole := false
+	defer func() {
+		if !whole {
+			s.Close()
+		}
+	}()
+	if init != nil {
+		if err := init(s); err != nil {
+			return nil, &opError{op: "create", name: name, why: "init", err: err}
+		}
+	}
+	whole = true
+	return s, nil
+}
+
+// sameFile reports whether path leads to the file that fd refers to.
+func sameFile(fd int, path string) bool {
+	var a, b unix.Stat_t
+	return unix.Fstat(fd, &a) == nil && unix.Stat(path, &b) == nil && a.Dev == b.Dev && a.Ino == b.Ino
+}

@@ -1,0 +1,56 @@
+package shm
+
+import "github.com/shmsync/shmsync"
+
+// The sentinels this package returns. Test for them with errors.Is; an error
+// that comes from a system call matches its errno as well. Each error is also a
+// *shmsync.Error for errors.As.
+var (
+	// ErrClosed is returned by operations on a segment after its Close.
+	ErrClosed = shmsync.ErrClosed
+	// ErrIncompatible is returned for a file that cannot be a segment: not a
+	// regular file, or of a size that no segment has.
+	ErrIncompatible = shmsync.ErrIncompatible
+	// ErrNoSpace is returned where the filesystem, or the pool of huge pages,
+	// has no room for what was asked.
+	ErrNoSpace = shmsync.ErrNoSpace
+	// ErrNotSupported is returned for what this system cannot do.
+	ErrNotSupported = shmsync.ErrNotSupported
+)
+
+// opError describes a failed operation on one segment.
+type opError struct {
+	op   string // what was tried: "open", "create"
+	name string // segment name or path
+	why  string // the cause in words, if the errno alone would not tell
+	kind error  // sentinel; nil if err says it all
+	err  error  // underlying error, usually an errno; nil if kind says it all
+}
+
+func (e *opError) Error() string {
+	s := "shm: " + e.op + " " + e.name
+	if e.why != "" {
+		s += ": " + e.why
+	}
+	switch {
+	case e.err != nil:
+		s += ": " + e.err.Error()
+	case e.kind != nil:
+		s += ": " + e.kind.Error()
+	}
+	return s
+}
+
+// Unwrap makes errors.Is match the sentinel, the errno that stands for it, and
+// the underlying error, and errors.As find a *shmsync.Error.
+func (e *opError) Unwrap() []error {
+	common := &shmsync.Error{Op: "shm." + e.op, Object: e.name, Err: e.kind, Detail: e.why}
+	switch {
+	case e.kind == nil:
+		common.Err = e.err
+		return []error{common}
+	case e.err == nil:
+		return []error{common}
+	}
+	return []error{common, e.err}
+}

@@ -1,0 +1,9 @@
+package shm
+
+import (
+	"testing"
+
+	"github.com/shmsync/shmsync/internal/proctest"
+)
+
+func TestMain(m *testing.M) { proctest.Main(m) }

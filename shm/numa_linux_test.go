@@ -1,0 +1,119 @@
+package shm
+
+import (
+	"errors"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+)
+
+// bindNode0 skips the test where the system forbids placement.
+func bindNode0(t *testing.T, s *Segment) Placement {
+	pl := s.Place(0, s.Size(), Policy{Mode: PolicyBind, Nodes: []int{0}})
+	if errors.Is(pl.Err, ErrNotSupported) {
+		t.Skipf("no NUMA placement here: %v", pl.Err)
+	}
+	return pl
+}
+
+func TestPlace(t *testing.T) {
+	name := uniqueName(t)
+	s, err := Create(name, 4*page, greet, nil)
+	require.NoError(t, err)
+	closing(t, s)
+	pl := bindNode0(t, s)
+	require.NoError(t, pl.Err)
+	require.True(t, pl.Verified)
+	pages := int(s.Size() / s.pageSize)
+	require.Equal(t, map[int]int{0: pages}, pl.Nodes)
+	require.True(t, greeted(s))
+
+	// A range is widened to whole pages.
+	pl = s.Place(page+1, 1, Policy{Mode: PolicyInterleave, Nodes: []int{0}})
+	require.NoError(t, pl.Err)
+	require.EqualValues(t, page, pl.Off)
+	require.EqualValues(t, s.pageSize, pl.Len)
+	require.Equal(t, map[int]int{0: 1}, pl.Nodes)
+
+	// The empty range and the default policy.
+	require.NoError(t, s.Place(page, 0, Policy{}).Err)
+	require.NoError(t, s.Place(0, s.Size(), Policy{}).Err)
+	require.Len(t, s.Placement(), 4)
+	require.Contains(t, s.String(), "bind:0 at 0+")
+}
+
+func TestPlaceRefused(t *testing.T) {
+	s, err := CreateMemfd("refused", 4*page, greet, nil)
+	require.NoError(t, err)
+	closing(t, s)
+	bindNode0(t, s)
+	pl := s.Place(0, s.Size(), Policy{Mode: PolicyBind, Nodes: []int{63}})
+	require.ErrorIs(t, pl.Err, unix.EINVAL)
+	require.ErrorContains(t, pl.Err, "bind:63")
+	require.True(t, pl.Verified, "where the pages are is known all the same")
+	require.Len(t, pl.Nodes, 1)
+	require.Contains(t, pl.String(), "degraded: ")
+	require.True(t, greeted(s))
+
+	// Half of the nodes are there: accepted, and seen to be not as asked.
+	pl = s.Place(0, s.Size(), Policy{Mode: PolicyInterleave, Nodes: []int{0, 63}})
+	require.ErrorContains(t, pl.Err, "node 63 has none")
+
+	require.ErrorIs(t, s.Place(0, s.Size(), Policy{Mode: PolicyBind}).Err, unix.EINVAL)
+	require.ErrorIs(t, s.Place(0, s.Size(), Policy{Mode: PolicyBind, Nodes: []int{5000}}).Err, unix.EINVAL)
+}
+
+func TestPlaceDisabled(t *testing.T) {
+	t.Setenv("SHMSYNC_DISABLE", "robust, mbind")
+	s, err := CreateMemfd("disabled", page, nil, &Options{NUMA: Policy{Mode: PolicyBind, Nodes: []int{0}}})
+	require.NoError(t, err, "refused placement is no failure")
+	closing(t, s)
+	require.Len(t, s.Degraded(), 1)
+	require.ErrorIs(t, s.Degraded()[0], ErrNotSupported)
+	require.ErrorIs(t, s.Degraded()[0], unix.ENOSYS)
+	pl := s.Place(0, s.Size(), Policy{Mode: PolicyBind, Nodes: []int{0}})
+	require.ErrorIs(t, pl.Err, ErrNotSupported)
+	require.False(t, pl.Verified)
+	require.Contains(t, pl.String(), "not verified")
+	require.NoError(t, s.Place(0, s.Size(), Policy{}).Err, "first touch is always to be had")
+}
+
+func TestPlaceOnCreate(t *testing.T) {
+	bind0 := Policy{Mode: PolicyBind, Nodes: []int{0}}
+	s, err := CreateMemfd("placed", 4*page, nil, &Options{NUMA: bind0, Populate: true})
+	require.NoError(t, err)
+	closing(t, s)
+	bindNode0(t, s)
+	require.NoError(t, s.Placement()[0].Err)
+	require.True(t, s.Placement()[0].Verified)
+	require.Empty(t, s.Degraded())
+
+	// Without Populate nothing is faulted in, and so nothing is known.
+	s, err = CreateMemfd("sparse", 4*page, nil, &Options{NUMA: bind0})
+	require.NoError(t, err)
+	closing(t, s)
+	require.NoError(t, s.Placement()[0].Err)
+	require.False(t, s.Placement()[0].Verified)
+	var st unix.Stat_t
+	require.NoError(t, unix.Fstat(int(s.File().Fd()), &st))
+	require.Zero(t, st.Blocks)
+
+	s, err = CreateMemfd("absent", page, greet, &Options{NUMA: Policy{Mode: PolicyBind, Nodes: []int{63}}})
+	require.NoError(t, err, "refused placement is no failure")
+	closing(t, s)
+	require.ErrorIs(t, s.Degraded()[0], unix.EINVAL)
+}
+
+func TestPlaceInPageCache(t *testing.T) {
+	s, err := CreateAt(filepath.Join(t.TempDir(), "seg"), page, nil, nil)
+	require.NoError(t, err)
+	closing(t, s)
+	if s.canPlace {
+		t.Skip("the temporary directory is a tmpfs")
+	}
+	pl := s.Place(0, s.Size(), Policy{Mode: PolicyBind, Nodes: []int{0}})
+	require.ErrorIs(t, pl.Err, ErrNotSupported)
+	require.NoError(t, s.Place(0, s.Size(), Policy{}).Err)
+}

@@ -1,0 +1,127 @@
+package shm
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+
+	"golang.org/x/sys/unix"
+)
+
+func openAt(path string, opts *Options) (*Segment, error) {
+	set, err := opts.settings()
+	if err != nil {
+		return nil, &opError{op: "open", name: path, err: err}
+	}
+	// O_NONBLOCK and O_NOCTTY are for the file that turns out not to be a
+	// regular one: opening it must neither hang nor take a terminal.
+	var fd int
+	err = retry(func() (err error) {
+		fd, err = unix.Open(path, unix.O_RDWR|unix.O_CLOEXEC|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
+		return err
+	})
+	switch err {
+	case nil:
+	case unix.ELOOP:
+		return nil, &opError{op: "open", name: path, why: "is a symbolic link", kind: ErrIncompatible, err: err}
+	case unix.EISDIR, unix.ENXIO, unix.ENODEV:
+		return nil, &opError{op: "open", name: path, why: "is not a regular file", kind: ErrIncompatible, err: err}
+	default:
+		return nil, fail("open", path, "", err)
+	}
+	return adopt(fd, path, set)
+}
+
+func fromFile(f *os.File, opts *Options) (*Segment, error) {
+	set, err := opts.settings()
+	if err != nil {
+		return nil, &opError{op: "open", name: f.Name(), err: err}
+	}
+	// Not f.Fd, which would make the caller's file a blocking one.
+	conn, err := f.SyscallConn()
+	if err != nil {
+		return nil, &opError{op: "open", name: f.Name(), err: err}
+	}
+	fd, mode := -1, 0
+	cerr := conn.Control(func(orig uintptr) {
+		if mode, err = unix.FcntlInt(orig, unix.F_GETFL, 0); err == nil {
+			fd, err = unix.FcntlInt(orig, unix.F_DUPFD_CLOEXEC, 0)
+		}
+	})
+	if cerr != nil {
+		return nil, &opError{op: "open", name: f.Name(), kind: ErrClosed, err: os.ErrClosed}
+	}
+	if err != nil {
+		return nil, fail("open", f.Name(), "duplicate the descriptor", err)
+	}
+	if mode&unix.O_ACCMODE != unix.O_RDWR || mode&unix.O_PATH != 0 {
+		unix.Close(fd)
+		return nil, &opError{op: "open", name: f.Name(), why: "is not open for reading and writing", err: unix.EACCES}
+	}
+	return adopt(fd, f.Name(), set)
+}
+
+// adopt checks the file behind fd and maps it. It takes fd over.
+func adopt(fd int, name string, set settings) (*Segment, error) {
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		unix.Close(fd)
+		return nil, fail("open", name, "stat", err)
+	}
+	pageSize, _ := backing(fd)
+	if err := checkFile(name, &st, pageSize, set.TrustUIDs); err != nil {
+		unix.Close(fd)
+		return nil, err
+	}
+	if err := unix.SetNonblock(fd, false); err != nil {
+		unix.Close(fd)
+		return nil, fail("open", name, "fcntl", err)
+	}
+	return mapFile("open", os.NewFile(uintptr(fd), name), name, &st, set, false)
+}
+
+// checkFile decides by what fstat says whether a file may be mapped.
+func checkFile(name string, st *unix.Stat_t, pageSize int64, trust []uint32) error {
+	incompatible := func(format string, args ...any) error {
+		return &opError{op: "open", name: name, why: fmt.Sprintf(format, args...), kind: ErrIncompatible}
+	}
+	if st.Mode&unix.S_IFMT != unix.S_IFREG {
+		return incompatible("is not a regular file")
+	}
+	if euid := uint32(os.Geteuid()); st.Uid != euid && st.Uid != 0 && !slices.Contains(trust, st.Uid) {
+		return &opError{op: "open", name: name, err: unix.EPERM,
+			why: fmt.Sprintf("is owned by uid %d, which is not this process's (%d), root or a trusted one", st.Uid, euid)}
+	}
+	switch {
+	case st.Size == 0:
+		return incompatible("is empty")
+	case st.Size < pageSize:
+		return incompatible("is %d bytes long, less than a page (%d)", st.Size, pageSize)
+	case st.Size%pageSize != 0:
+		return incompatible("is %d bytes long, not a multiple of the page size (%d)", st.Size, pageSize)
+	case int64(int(st.Size)) != st.Size:
+		return incompatible("is %d bytes long, too large to map", st.Size)
+	}
+	return nil
+}
+
+func (s *Segment) reopen() (*os.File, error) {
+	f, err := os.OpenFile(fdPath(int(s.file.Fd())), os.O_RDWR, 0)
+	if err != nil {
+		e := &opError{op: "reopen", name: s.name, err: err}
+		if errors.Is(err, os.ErrNotExist) {
+			e.why, e.kind = "/proc is not available", ErrNotSupported
+		}
+		return nil, e
+	}
+	var st unix.Stat_t
+	if err := unix.Fstat(int(f.Fd()), &st); err != nil || uint64(st.Dev) != s.dev || st.Ino != s.ino {
+		f.Close()
+		return nil, &opError{op: "reopen", name: s.name, why: "/proc shows another file", kind: ErrNotSupported, err: err}
+	}
+	return f, nil
+}
+
+// fdPath returns the name by which this process can open fd once more.
+func fdPath(fd int) string { return fmt.Sprintf("/proc/self/fd/%d", fd) }

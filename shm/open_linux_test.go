@@ -1,0 +1,182 @@
+package shm
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/shmsync/shmsync/internal/proctest"
+)
+
+func TestOpenBadFile(t *testing.T) {
+	write := func(n int) func(string) error {
+		return func(path string) error { return os.WriteFile(path, make([]byte, n), 0o600) }
+	}
+	size := os.Getpagesize()
+	for what, c := range map[string]struct {
+		make func(path string) error
+		want []error
+		says string
+	}{
+		"missing":   {func(string) error { return nil }, []error{fs.ErrNotExist, unix.ENOENT}, "no such file"},
+		"empty":     {write(0), []error{ErrIncompatible, unix.EINVAL}, "is empty"},
+		"truncated": {write(100), []error{ErrIncompatible, unix.EINVAL}, "is 100 bytes long, less than a page"},
+		"odd size":  {write(size + 1), []error{ErrIncompatible, unix.EINVAL}, "not a multiple of the page size"},
+		"directory": {func(p string) error { return os.Mkdir(p, 0o700) }, []error{ErrIncompatible, unix.EISDIR}, "not a regular file"},
+		"fifo":      {func(p string) error { return unix.Mkfifo(p, 0o600) }, []error{ErrIncompatible}, "not a regular file"},
+		"symlink": {func(p string) error {
+			return errors.Join(write(size)(p+".target"), os.Symlink(p+".target", p))
+		}, []error{ErrIncompatible, unix.ELOOP}, "symbolic link"},
+		"socket": {func(p string) error {
+			fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM, 0)
+			return errors.Join(err, unix.Bind(fd, &unix.SockaddrUnix{Name: p}), unix.Close(fd))
+		}, []error{ErrIncompatible, unix.ENXIO}, "not a regular file"},
+	} {
+		t.Run(what, func(t *testing.T) {
+			dir := t.TempDir()
+			path := filepath.Join(dir, "seg")
+			require.NoError(t, c.make(path))
+			before, _ := os.Lstat(path)
+			s, err := OpenAt(path, nil)
+			require.Nil(t, s)
+			for _, want := range c.want {
+				require.ErrorIs(t, err, want)
+			}
+			require.ErrorContains(t, err, "open "+path)
+			require.ErrorContains(t, err, c.says)
+			after, _ := os.Lstat(path)
+			if before != nil {
+				require.Equal(t, before.Size(), after.Size())
+				require.Equal(t, before.ModTime(), after.ModTime())
+				_, _, err = OpenOrCreateAt(path, page, nil, nil)
+				require.ErrorIs(t, err, c.want[0])
+			}
+		})
+	}
+}
+
+func TestOpenBadName(t *testing.T) {
+	for _, name := range []string{"", "..", "a/b", "/abs"} {
+		_, err := Open(name, nil)
+		require.ErrorIs(t, err, syscall.EINVAL)
+		_, err = Create(name, page, nil, nil)
+		require.ErrorIs(t, err, syscall.EINVAL)
+		_, _, err = OpenOrCreate(name, page, nil, nil)
+		require.ErrorIs(t, err, syscall.EINVAL)
+		require.ErrorIs(t, Remove(name), syscall.EINVAL)
+	}
+}
+
+func TestOpenForeignOwner(t *testing.T) {
+	needRoot(t, "give a file away")
+	const uid = 12345
+	path := filepath.Join(t.TempDir(), "seg")
+	s, err := CreateAt(path, page, greet, nil)
+	require.NoError(t, err)
+	require.NoError(t, s.Close())
+	require.NoError(t, os.Chown(path, uid, -1))
+
+	_, err = OpenAt(path, nil)
+	require.ErrorIs(t, err, fs.ErrPermission)
+	require.ErrorIs(t, err, unix.EPERM)
+	require.ErrorContains(t, err, path+": is owned by uid 12345")
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	require.NoError(t, err)
+	defer f.Close()
+	_, err = FromFile(f, nil)
+	require.ErrorIs(t, err, unix.EPERM)
+
+	s, err = OpenAt(path, &Options{TrustUIDs: []uint32{1, uid}})
+	require.NoError(t, err)
+	closing(t, s)
+	require.True(t, greeted(s))
+}
+
+const nobody = 65534
+
+func init() {
+	proctest.Register("open/nobody", func(c *proctest.Child) {
+		var name string
+		c.Params(&name)
+		err := errors.Join(syscall.Setgroups(nil), syscall.Setresgid(nobody, nobody, nobody), syscall.Setresuid(nobody, nobody, nobody))
+		if err != nil {
+			c.Fatal(err)
+		}
+		if _, err := Open(name, nil); !errors.Is(err, fs.ErrPermission) || !errors.Is(err, unix.EACCES) {
+			c.Fatalf("Open without permission: %v", err)
+		}
+		if _, err := CreateAt("/proc/self/seg", page, nil, nil); err == nil {
+			c.Fatal("created a file in /proc")
+		}
+		// An inherited descriptor needs no permission, and root is trusted.
+		s, err := FromFile(c.File(0), nil)
+		if err != nil {
+			c.Fatal(err)
+		}
+		s.Bytes()[page-1]++
+		if _, err := s.Reopen(); !errors.Is(err, fs.ErrPermission) {
+			c.Fatalf("Reopen without permission: %v", err)
+		}
+	})
+}
+
+func TestOpenNoPermission(t *testing.T) {
+	if os.Geteuid() != 0 {
+		proctest.Skip(t, "only root can drop its privileges", "open/nobody")
+	}
+	name := uniqueName(t)
+	s, err := Create(name, page, nil, nil)
+	require.NoError(t, err)
+	closing(t, s)
+	proctest.Start(t, "open/nobody", proctest.Params(name), proctest.Files(s.File())).WaitExit(t)
+	require.EqualValues(t, 1, s.Bytes()[page-1])
+}
+
+func TestFromFileBad(t *testing.T) {
+	_, err := FromFile(nil, nil)
+	require.ErrorIs(t, err, syscall.EINVAL)
+
+	path := filepath.Join(t.TempDir(), "seg")
+	require.NoError(t, os.WriteFile(path, make([]byte, page), 0o600))
+	f, err := os.Open(path)
+	require.NoError(t, err)
+	_, err = FromFile(f, nil)
+	require.ErrorIs(t, err, fs.ErrPermission)
+	require.ErrorContains(t, err, path+": is not open for reading and writing")
+	require.NoError(t, f.Close())
+	_, err = FromFile(f, nil)
+	require.ErrorIs(t, err, os.ErrClosed)
+
+	r, w, err := os.Pipe()
+	require.NoError(t, err)
+	defer r.Close()
+	defer w.Close()
+	_, err = FromFile(r, nil)
+	require.Error(t, err)
+	d, err := os.OpenFile("/dev/null", os.O_RDWR, 0)
+	require.NoError(t, err)
+	defer d.Close()
+	_, err = FromFile(d, nil)
+	require.ErrorIs(t, err, ErrIncompatible)
+}
+
+func TestCloseTwice(t *testing.T) {
+	s, err := CreateMemfd("twice", page, nil, nil)
+	require.NoError(t, err)
+	require.NoError(t, s.Close())
+	require.NoError(t, s.Close())
+	require.Nil(t, s.Bytes())
+	require.EqualValues(t, page, s.Size())
+	require.ErrorIs(t, s.Reserve(0, 1), ErrClosed)
+	_, err = s.Reopen()
+	require.ErrorIs(t, err, ErrClosed)
+	require.ErrorIs(t, s.Place(0, 1, Policy{}).Err, ErrClosed)
+	_, err = s.File().Stat()
+	require.ErrorIs(t, err, os.ErrClosed)
+}

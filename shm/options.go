@@ -1,0 +1,109 @@
+package shm
+
+import (
+	"fmt"
+	"io/fs"
+	"syscall"
+)
+
+// Options adjusts how a segment is created, opened and mapped. A nil *Options
+// means the zero value.
+type Options struct {
+	// Mode is the permission of a new segment, of which only the bits 0666
+	// may be set; it is not reduced by the umask. Zero means 0600. It is
+	// ignored when a segment is opened.
+	Mode fs.FileMode
+	// TrustUIDs are users whose segments may be opened, besides those of the
+	// effective user of this process and of root.
+	TrustUIDs []uint32
+	// HugePages selects the size of the pages behind the segment.
+	HugePages HugePages
+	// Populate reserves the whole segment and faults in all of its pages when
+	// it is mapped, so that no later access takes a page fault.
+	Populate bool
+	// Lock keeps the whole segment in memory (mlock), which implies Populate.
+	// It counts against RLIMIT_MEMLOCK, and exceeding that is an error.
+	Lock bool
+	// NUMA is the placement of the pages of a new segment. It is stored with
+	// a segment in tmpfs and holds for every process. What the system refuses
+	// is reported by Placement, and is no error. It is ignored when a segment
+	// is opened; use Place to change a placement.
+	NUMA Policy
+}
+
+// HugePages selects the size of the pages behind a segment.
+type HugePages int
+
+const (
+	// HugeNone is the base page size of the system.
+	HugeNone HugePages = iota
+	// HugeTransparent asks the kernel for transparent huge pages where it can
+	// find them (MADV_HUGEPAGE). It is a hint: in /dev/shm it has an effect
+	// only if that is mounted with huge=advise or more, for a memfd only if
+	// /sys/kernel/mm/transparent_hugepage/shmem_enabled allows it.
+	HugeTransparent
+	// Huge2M and Huge1G take pages of 2 MiB and 1 GiB from the pool of huge
+	// pages. They apply to CreateMemfd alone, whose size is then rounded up to
+	// a multiple of that.
+	Huge2M
+	Huge1G
+)
+
+// String returns "none", "transparent", "2M" or "1G".
+func (h HugePages) String() string {
+	switch h {
+	case HugeNone:
+		return "none"
+	case HugeTransparent:
+		return "transparent"
+	case Huge2M:
+		return "2M"
+	case Huge1G:
+		return "1G"
+	}
+	return fmt.Sprintf("HugePages(%d)", int(h))
+}
+
+// settings is a checked copy of an Options with the defaults filled in.
+type settings struct {
+	Options
+	pageSize int64 // of the pool that HugePages names; 0 for base pages
+}
+
+func (o *Options) settings() (settings, error) {
+	var s settings
+	if o != nil {
+		s.Options = *o
+	}
+	if s.Mode == 0 {
+		s.Mode = 0o600
+	}
+	if s.Mode&^0o666 != 0 {
+		return s, fmt.Errorf("mode %#o has bits other than 0666: %w", uint32(s.Mode), syscall.EINVAL)
+	}
+	switch s.HugePages {
+	case HugeNone, HugeTransparent:
+	case Huge2M:
+		s.pageSize = 2 << 20
+	case Huge1G:
+		s.pageSize = 1 << 30
+	default:
+		return s, fmt.Errorf("unknown %v: %w", s.HugePages, syscall.EINVAL)
+	}
+	if err := s.NUMA.check(); err != nil {
+		return s, err
+	}
+	return s, nil
+}
+
+// roundSize rounds size, in bytes, up to a multiple of page.
+func roundSize(size, page int64) (int64, error) {
+	if size <= 0 {
+		return 0, fmt.Errorf("size %d is not positive: %w", size, syscall.EINVAL)
+	}
+	rounded := (size + page - 1) / page * page
+	if rounded < size || int64(int(rounded)) != rounded {
+		return 0, fmt.Errorf("size %d is too large: %w", size, syscall.EFBIG)
+	}
+	return rounded, nil
+}

@@ -1,0 +1,44 @@
+//go:build !linux
+
+package shm
+
+import (
+	"iter"
+	"os"
+)
+
+func unsupported(op, name string) error {
+	return &opError{op: op, name: name, why: "shared memory segments need Linux", kind: ErrNotSupported}
+}
+
+func createAt(path string, size int64, init func(*Segment) error, opts *Options) (*Segment, error) {
+	return nil, unsupported("create", path)
+}
+
+func openAt(path string, opts *Options) (*Segment, error) {
+	return nil, unsupported("open", path)
+}
+
+func createMemfd(label string, size int64, init func(*Segment) error, opts *Options) (*Segment, error) {
+	return nil, unsupported("create", "memfd:"+label)
+}
+
+func fromFile(f *os.File, opts *Options) (*Segment, error) {
+	return nil, unsupported("open", f.Name())
+}
+
+func remove(path string) error { return unsupported("remove", path) }
+
+func list(dir string) iter.Seq2[Info, error] {
+	return func(yield func(Info, error) bool) { yield(Info{}, unsupported("list", dir)) }
+}
+
+func (s *Segment) reserve(off, n int64) error { return unsupported("reserve", s.name) }
+
+func (s *Segment) reopen() (*os.File, error) { return nil, unsupported("reopen", s.name) }
+
+func (s *Segment) place(off, n int64, p Policy) Placement {
+	return Placement{Off: off, Len: n, Asked: p, Err: unsupported("place", s.name)}
+}
+
+func unmap(mem []byte) error { return nil }

@@ -1,0 +1,196 @@
+package shm
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+)
+
+// PolicyMode says how the pages of a range are spread over NUMA nodes.
+type PolicyMode int
+
+const (
+	// PolicyDefault puts each page on the node of the CPU that first touches it.
+	PolicyDefault PolicyMode = iota
+	// PolicyBind puts pages on the given nodes and nowhere else.
+	PolicyBind
+	// PolicyPreferred puts pages on the one given node as long as it has room.
+	PolicyPreferred
+	// PolicyInterleave puts successive pages on the given nodes in turn.
+	PolicyInterleave
+	// PolicyPreferredMany puts pages on the given nodes as long as one of them
+	// has room. It needs Linux 5.15.
+	PolicyPreferredMany
+	// PolicyWeightedInterleave is PolicyInterleave in proportion to the
+	// system's weights of the nodes. It needs Linux 6.9.
+	PolicyWeightedInterleave
+)
+
+var policyModeNames = [...]string{"default", "bind", "preferred", "interleave", "preferred-many", "weighted-interleave"}
+
+// String returns the name of the mode as ParsePolicy reads it.
+func (m PolicyMode) String() string {
+	if m < 0 || int(m) >= len(policyModeNames) {
+		return fmt.Sprintf("PolicyMode(%d)", int(m))
+	}
+	return policyModeNames[m]
+}
+
+// Policy is a NUMA placement. The zero Policy is first touch.
+type Policy struct {
+	Mode PolicyMode
+	// Nodes are node numbers, from 0 to 1023, in any order. PolicyDefault has
+	// none, PolicyPreferred one, and the other modes have one or more.
+	Nodes []int
+}
+
+// maxNode is the largest node number that a kernel can be built for.
+const maxNode = 1023
+
+// ParsePolicy reads what Policy.String writes: a mode, and for every mode but
+// "default" a colon and a list of nodes and ranges of nodes: "bind:1",
+// "interleave:0-3,6". The empty string is the default policy.
+func ParsePolicy(s string) (Policy, error) {
+	bad := func(why string) (Policy, error) {
+		return Policy{}, fmt.Errorf("shm: policy %q: %s: %w", s, why, syscall.EINVAL)
+	}
+	if s == "" {
+		return Policy{}, nil
+	}
+	name, list, hasNodes := strings.Cut(s, ":")
+	mode := slices.Index(policyModeNames[:], name)
+	if mode < 0 {
+		return bad("the mode is none of " + strings.Join(policyModeNames[:], ", "))
+	}
+	p := Policy{Mode: PolicyMode(mode)}
+	if hasNodes {
+		for item := range strings.SplitSeq(list, ",") {
+			first, last, isRange := strings.Cut(item, "-")
+			if !isRange {
+				last = first
+			}
+			lo, err1 := strconv.ParseUint(first, 10, 16)
+			hi, err2 := strconv.ParseUint(last, 10, 16)
+			if err1 != nil || err2 != nil || lo > hi || hi > maxNode {
+				return bad(fmt.Sprintf("%q is not a node from 0 to %d, or a range of them", item, maxNode))
+			}
+			for n := lo; n <= hi; n++ {
+				p.Nodes = append(p.Nodes, int(n))
+			}
+		}
+	}
+	p.Nodes = p.nodeSet()
+	if err := p.check(); err != nil {
+		return bad(err.Error())
+	}
+	return p, nil
+}
+
+// String returns the policy in the form that ParsePolicy reads.
+func (p Policy) String() string {
+	s := p.Mode.String()
+	set := p.nodeSet()
+	for i := 0; i < len(set); {
+		j := i
+		for j+1 < len(set) && set[j+1] == set[j]+1 {
+			j++
+		}
+		sep := ","
+		if i == 0 {
+			sep = ":"
+		}
+		s += sep + strconv.Itoa(set[i])
+		if j > i {
+			s += "-" + strconv.Itoa(set[j])
+		}
+		i = j + 1
+	}
+	return s
+}
+
+// nodeSet returns the nodes sorted and without repetition.
+func (p Policy) nodeSet() []int {
+	return slices.Compact(slices.Sorted(slices.Values(p.Nodes)))
+}
+
+// check returns an error that matches EINVAL if p is not a policy.
+func (p Policy) check() error {
+	set := p.nodeSet()
+	var why string
+	switch {
+	case p.Mode < 0 || int(p.Mode) >= len(policyModeNames):
+		why = "unknown mode"
+	case p.Mode == PolicyDefault && len(set) != 0:
+		why = "takes no nodes"
+	case p.Mode != PolicyDefault && len(set) == 0:
+		why = "needs a node"
+	case p.Mode == PolicyPreferred && len(set) != 1:
+		why = "takes one node"
+	case len(set) > 0 && (set[0] < 0 || set[len(set)-1] > maxNode):
+		why = fmt.Sprintf("has a node that is not from 0 to %d", maxNode)
+	default:
+		return nil
+	}
+	return fmt.Errorf("NUMA policy %v: %s: %w", p.Mode, why, syscall.EINVAL)
+}
+
+// mismatch says in what way pages, counted by node, are not where p wants
+// them. It returns "" if they are.
+func (p Policy) mismatch(pages map[int]int) string {
+	if p.Mode == PolicyDefault {
+		return ""
+	}
+	set := p.nodeSet()
+	total, outside := 0, 0
+	for node, n := range pages {
+		total += n
+		if _, ok := slices.BinarySearch(set, node); !ok {
+			outside += n
+		}
+	}
+	if outside > 0 {
+		return fmt.Sprintf("%d of %d pages are on other nodes", outside, total)
+	}
+	if p.Mode == PolicyInterleave && total >= len(set) {
+		for _, node := range set {
+			if pages[node] == 0 {
+				return fmt.Sprintf("node %d has none of %d pages", node, total)
+			}
+		}
+	}
+	return ""
+}
+
+// Placement tells what came of a request to place part of a segment.
+type Placement struct {
+	Off, Len int64       // the range in bytes, widened to whole pages
+	Asked    Policy      // what was asked
+	Nodes    map[int]int // how many pages each node holds, as far as known
+	Err      error       // why the placement is not as asked; nil if nothing speaks against it
+	Verified bool        // the place of every page was looked up, and Nodes is complete
+}
+
+// String returns a line such as "bind:0 at 0+65536: 16 pages verified, 16 on
+// node 0".
+func (p Placement) String() string {
+	pages := 0
+	for _, n := range p.Nodes {
+		pages += n
+	}
+	s := fmt.Sprintf("%v at %d+%d: ", p.Asked, p.Off, p.Len)
+	if p.Verified {
+		s += fmt.Sprintf("%d pages verified", pages)
+	} else {
+		s += "not verified"
+	}
+	for _, node := range slices.Sorted(maps.Keys(p.Nodes)) {
+		s += fmt.Sprintf(", %d on node %d", p.Nodes[node], node)
+	}
+	if p.Err != nil {
+		s += "; degraded: " + p.Err.Error()
+	}
+	return s
+}

@@ -1,0 +1,83 @@
+package shm
+
+import (
+	"errors"
+	"fmt"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// reserveTries is how often a reservation is tried in one piece. On older
+	// kernels a signal makes tmpfs give back all that the call has allocated
+	// so far, so that under frequent signals (the Go runtime sends them for
+	// preemption) a long one might never end.
+	reserveTries = 4
+	// reserveChunk is the size of the pieces after that, in bytes. It is a
+	// matter of a few milliseconds.
+	reserveChunk = 8 << 20
+)
+
+func (s *Segment) reserve(off, n int64) error {
+	fd := int(s.file.Fd())
+	err := allocate(off, n, max(reserveChunk, s.pageSize), func(off, n int64) error {
+		return unix.Fallocate(fd, fallocKeepSize, off, n)
+	})
+	switch err {
+	case nil:
+		return nil
+	case unix.ENOSPC, unix.EDQUOT, unix.ENOMEM:
+		return &opError{op: "reserve", name: s.name, kind: ErrNoSpace, err: err,
+			why: fmt.Sprintf("shared memory is full: could not reserve %d bytes of %s (%s)", n, s.name, free(fd))}
+	}
+	return fail("reserve", s.name, fmt.Sprintf("%d bytes at %d", n, off), err)
+}
+
+// allocate calls fallocate for n bytes from off: at once, or, where signals do
+// not let that end, in pieces of chunk bytes.
+func allocate(off, n, chunk int64, fallocate func(off, n int64) error) error {
+	for range reserveTries {
+		if err := fallocate(off, n); err != unix.EINTR {
+			return err
+		}
+	}
+	for end := off + n; off < end; off += chunk {
+		err := retry(func() error { return fallocate(off, min(chunk, end-off)) })
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// free says how much room the filesystem of fd has.
+func free(fd int) string {
+	var fs unix.Statfs_t
+	if err := unix.Fstatfs(fd, &fs); err != nil || fs.Blocks == 0 {
+		return "how much is free is not known" // a memfd counts as one without limit
+	}
+	block := uint64(fs.Bsize)
+	return fmt.Sprintf("%d bytes free of %d", fs.Bavail*block, fs.Blocks*block)
+}
+
+// populate reserves n bytes from off and faults their pages in for writing.
+// It changes none of them.
+func (s *Segment) populate(off, n int64) error {
+	reserved := s.reserve(off, n)
+	if reserved != nil && !errors.Is(reserved, ErrNotSupported) {
+		return reserved
+	}
+	mem := s.mem[off : off+n]
+	err := retry(func() error { return unix.Madvise(mem, unix.MADV_POPULATE_WRITE) })
+	switch err {
+	case nil:
+		return nil
+	case unix.EINVAL, unix.ENOSYS:
+		// Before Linux 5.14. Touching is safe only where there is room.
+		if reserved == nil {
+			touch(mem, s.pageSize)
+		}
+		return reserved
+	}
+	return fail("populate", s.name, fmt.Sprintf("fault in %d bytes at %d", n, off), err)
+}

@@ -1,0 +1,181 @@
+package shm
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"syscall"
+)
+
+// Segment is a mapped segment. Its methods may be called concurrently.
+//
+// A Segment that is no longer referenced is not unmapped: call Close.
+type Segment struct {
+	name     string
+	file     *os.File
+	mem      []byte
+	dev, ino uint64
+	pageSize int64 // of the pages behind the mapping
+	canPlace bool  // the filesystem stores NUMA policies
+
+	closed atomic.Bool
+	// refs counts the operations in progress, and 1 for the time before
+	// Close. Whoever takes it to zero unmaps.
+	refs atomic.Int64
+
+	mu         sync.Mutex
+	placements []Placement // guarded by: mu
+	degraded   []error     // guarded by: mu
+}
+
+// Bytes returns the mapped bytes, or nil after Close. Every process that has
+// the segment mapped reads and writes the same bytes. The slice must not be
+// used after Close.
+func (s *Segment) Bytes() []byte {
+	if s.closed.Load() {
+		return nil
+	}
+	return s.mem
+}
+
+// Size returns the size of the segment in bytes, a multiple of the page size.
+func (s *Segment) Size() int64 { return int64(len(s.mem)) }
+
+// Name returns the path of the segment, or "memfd:" and the label, or the
+// name of the file it was made from. It is what error messages show.
+func (s *Segment) Name() string { return s.name }
+
+// File returns the open file of the segment, for handing it to another
+// process. It belongs to the segment, and is closed with it.
+func (s *Segment) File() *os.File { return s.file }
+
+// ID returns the device and inode number of the segment. Two segments with the
+// same ID, in any processes of this system, are the same memory.
+func (s *Segment) ID() (dev, ino uint64) { return s.dev, s.ino }
+
+// Close unmaps the segment and closes its file. The segment itself, and other
+// mappings of it, are not affected. Close waits for nothing: an operation that
+// is in progress in another goroutine ends normally, and unmaps when it does.
+// Slices from Bytes must no longer be in use. Closing twice is fine.
+func (s *Segment) Close() error {
+	if s.closed.Swap(true) {
+		return nil
+	}
+	return s.release()
+}
+
+// acquire keeps the segment mapped until release. It fails after Close.
+func (s *Segment) acquire(op string) error {
+	for !s.closed.Load() {
+		// The loop ends: each failure of the CAS is another caller's success.
+		if n := s.refs.Load(); n > 0 && s.refs.CompareAndSwap(n, n+1) {
+			return nil
+		}
+	}
+	return &opError{op: op, name: s.name, kind: ErrClosed}
+}
+
+func (s *Segment) release() error {
+	if s.refs.Add(-1) != 0 {
+		return nil
+	}
+	err := unmap(s.mem)
+	if cerr := s.file.Close(); err == nil {
+		err = cerr
+	}
+	if err != nil {
+		return &opError{op: "close", name: s.name, err: err}
+	}
+	return nil
+}
+
+// Reserve allocates the n bytes from offset off, so that writing them can no
+// longer fail for want of space. What they hold is unchanged, and reserving
+// them again costs nothing. Where there is no room the error matches
+// [ErrNoSpace] and the errno; part of the range may then have been reserved.
+func (s *Segment) Reserve(off, n int64) error {
+	if err := s.acquire("reserve"); err != nil {
+		return err
+	}
+	defer s.release()
+	if err := s.checkRange("reserve", off, n); err != nil {
+		return err
+	}
+	if n == 0 {
+		return nil
+	}
+	return s.reserve(off, n)
+}
+
+// Reopen opens the segment's file anew: the result refers to the same bytes
+// through an open file description of its own. Locks that belong to a
+// description (OFD and flock locks) are then this caller's alone, even if the
+// segment came from an inherited descriptor. It needs /proc, and permission on
+// the file.
+func (s *Segment) Reopen() (*os.File, error) {
+	if err := s.acquire("reopen"); err != nil {
+		return nil, err
+	}
+	defer s.release()
+	return s.reopen()
+}
+
+// Place sets the NUMA placement of the n bytes from offset off, widened to
+// whole pages: it sets the policy, moves what can be moved, reserves and
+// faults in the pages, and looks where they are. Whatever does not work out
+// is told by the result, which Placement keeps: a page in the wrong place
+// costs time, and nothing else.
+func (s *Segment) Place(off, n int64, p Policy) Placement {
+	pl := Placement{Off: off, Len: n, Asked: p}
+	if pl.Err = s.acquire("place"); pl.Err != nil {
+		return pl
+	}
+	defer s.release()
+	if pl.Err = s.checkRange("place", off, n); pl.Err != nil {
+		return pl
+	}
+	if err := p.check(); err != nil {
+		pl.Err = &opError{op: "place", name: s.name, err: err}
+		return pl
+	}
+	pl = s.place(off, n, p)
+	s.mu.Lock()
+	s.placements = append(s.placements, pl)
+	s.mu.Unlock()
+	return pl
+}
+
+// Placement returns what this process asked of this segment by Options.NUMA
+// and Place, oldest first, and what came of it.
+func (s *Segment) Placement() []Placement {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.placements)
+}
+
+// Degraded returns what the options asked for and the system refused where
+// the segment works without: transparent huge pages and NUMA placement.
+func (s *Segment) Degraded() []error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.degraded)
+}
+
+// String returns the name, the size and the placement of the segment.
+func (s *Segment) String() string {
+	str := fmt.Sprintf("%s, %d bytes", s.name, s.Size())
+	for _, pl := range s.Placement() {
+		str += "; " + pl.String()
+	}
+	return str
+}
+
+// checkRange checks that n bytes from off lie in the segment.
+func (s *Segment) checkRange(op string, off, n int64) error {
+	if off < 0 || n < 0 || off > s.Size() || n > s.Size()-off {
+		return &opError{op: op, name: s.name, why: fmt.Sprintf("%d bytes at %d are not within its %d bytes", n, off, s.Size()), err: syscall.EINVAL}
+	}
+	return nil
+}

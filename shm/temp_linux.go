@@ -1,0 +1,189 @@
+package shm
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/shmsync/shmsync/internal/crashpoint"
+)
+
+// Where a file must have a name from the start, the creator holds a flock on
+// it for as long as the name is a temporary one. A death leaves the file with
+// its lock free, and the next creator in that directory removes it.
+//
+//	state of the temporary file    who may remove its name
+//	named, not locked yet          a sweeper; the creator notices and begins again
+//	locked                         the creator
+//	published by renaming          nobody: the name is gone
+//	published by a second name     anybody
+//	creator dead                   a sweeper, which holds the lock meanwhile
+var (
+	_ = crashpoint.Register("shm.create.temp_unlocked")
+	_ = crashpoint.Register("shm.create.temp_locked")
+	_ = crashpoint.Register("shm.create.before_rename")
+	_ = crashpoint.Register("shm.create.after_rename")
+	_ = crashpoint.Register("shm.create.before_unlink")
+	_ = crashpoint.Register("shm.sweep.before_unlink")
+)
+
+const (
+	// tempSuffix ends with a byte that no named segment may have in its name.
+	tempSuffix = ".tmp~"
+	// tempTries bounds the search for a temporary name that is neither taken
+	// nor swept away under its creator. A creation sweeps once, so either is
+	// rare; against a process that does nothing but sweep, in a loop on another
+	// CPU, a try fails about every other time.
+	tempTries = 256
+)
+
+// tempName returns a new temporary name for base: .base.pid.random.tmp~
+func tempName(base string) string {
+	return fmt.Sprintf(".%.*s.%d.%016x%s", maxNameLen, base, os.Getpid(), rand.Uint64(), tempSuffix)
+}
+
+// isTempName reports whether name has the form that tempName gives.
+func isTempName(name string) bool {
+	name, dot := strings.CutPrefix(name, ".")
+	name, suffix := strings.CutSuffix(name, tempSuffix)
+	if !dot || !suffix {
+		return false
+	}
+	parts := strings.Split(name, ".")
+	if len(parts) < 3 {
+		return false
+	}
+	random, pid := parts[len(parts)-1], parts[len(parts)-2]
+	return len(random) == 16 && strings.Trim(random, "0123456789abcdef") == "" &&
+		pid != "" && strings.Trim(pid, "0123456789") == ""
+}
+
+// temporary creates the segment under a temporary name and renames it.
+func (c *creation) temporary() (*Segment, error) {
+	sweep(c.dirfd)
+	fd, temp, err := openTemp(c.dirfd, c.base)
+	if err != nil {
+		return nil, fail("create", c.path, "temporary file", err)
+	}
+	named := true
+	defer func() {
+		if named {
+			unix.Unlinkat(c.dirfd, temp, 0)
+		}
+	}()
+	crashpoint.Hit("shm.create.temp_locked")
+	s, err := build(os.NewFile(uintptr(fd), c.path), c.path, c.size, c.set, nil, c.init)
+	if err != nil {
+		return nil, err
+	}
+	crashpoint.Hit("shm.create.before_rename")
+	if err := publish(c.dirfd, temp, c.base); err != nil {
+		s.Close()
+		return nil, fail("create", c.path, "rename", err)
+	}
+	named = false
+	crashpoint.Hit("shm.create.after_rename")
+	unix.Flock(fd, unix.LOCK_UN) // of no use to anyone from here on
+	return s, nil
+}
+
+// openTemp makes an empty, locked file with a temporary name.
+func openTemp(dirfd int, base string) (fd int, temp string, err error) {
+	for range tempTries {
+		temp = tempName(base)
+		fd, err = unix.Openat(dirfd, temp, unix.O_RDWR|unix.O_CREAT|unix.O_EXCL|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0o600)
+		if err == unix.EEXIST || err == unix.EINTR {
+			continue
+		}
+		if err != nil {
+			return -1, "", err
+		}
+		crashpoint.Hit("shm.create.temp_unlocked")
+		err = unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB)
+		if err == nil && sameEntry(fd, dirfd, temp) {
+			return fd, temp, nil
+		}
+		// A sweeper has found the file in the moment before it was locked.
+		unix.Unlinkat(dirfd, temp, 0)
+		unix.Close(fd)
+		if err != nil && err != unix.EWOULDBLOCK && err != unix.EINTR {
+			return -1, "", err
+		}
+		err = unix.EAGAIN
+	}
+	return -1, "", err
+}
+
+// publish gives the file at temp the name base instead, and replaces nothing.
+func publish(dirfd int, temp, base string) error {
+	err := unix.Renameat2(dirfd, temp, dirfd, base, unix.RENAME_NOREPLACE)
+	if err != unix.ENOSYS && err != unix.EINVAL && err != unix.EOPNOTSUPP {
+		return err
+	}
+	return publishByLink(dirfd, temp, base)
+}
+
+// publishByLink is publish where renameat2 is missing.
+func publishByLink(dirfd int, temp, base string) error {
+	if err := unix.Linkat(dirfd, temp, dirfd, base, 0); err != nil {
+		return err
+	}
+	crashpoint.Hit("shm.create.before_unlink")
+	// Should this fail, the segment is there all the same.
+	unix.Unlinkat(dirfd, temp, 0)
+	return nil
+}
+
+// sweep removes the temporary files of dead creators from a directory. It is
+// a courtesy: what it cannot do, it leaves.
+func sweep(dirfd int) {
+	fd, err := unix.Openat(dirfd, ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return
+	}
+	dir := os.NewFile(uintptr(fd), "directory")
+	defer dir.Close()
+	for {
+		names, err := dir.Readdirnames(listBatch)
+		for _, name := range names {
+			if isTempName(name) {
+				sweepFile(dirfd, name)
+			}
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+// sweepFile removes one temporary file if its creator is dead.
+func sweepFile(dirfd int, name string) {
+	fd, err := unix.Openat(dirfd, name, unix.O_RDWR|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return
+	}
+	defer unix.Close(fd)
+	var st unix.Stat_t
+	if unix.Fstat(fd, &st) != nil || st.Mode&unix.S_IFMT != unix.S_IFREG || int(st.Uid) != os.Geteuid() {
+		return
+	}
+	// A file that has a second name is published, and needs no lock: whoever
+	// removes the first name does its creator's work.
+	if st.Nlink < 2 && unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB) != nil {
+		return // its creator lives, or another sweeper is at it
+	}
+	if sameEntry(fd, dirfd, name) {
+		crashpoint.Hit("shm.sweep.before_unlink")
+		unix.Unlinkat(dirfd, name, 0)
+	}
+}
+
+// sameEntry reports whether name in the directory is the file of fd.
+func sameEntry(fd, dirfd int, name string) bool {
+	var a, b unix.Stat_t
+	return unix.Fstat(fd, &a) == nil && unix.Fstatat(dirfd, name, &b, unix.AT_SYMLINK_NOFOLLOW) == nil &&
+		a.Dev == b.Dev && a.Ino == b.Ino
+}

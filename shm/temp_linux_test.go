@@ -1,0 +1,83 @@
+package shm
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+)
+
+func openDir(t *testing.T, dir string) int {
+	fd, err := unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	require.NoError(t, err)
+	t.Cleanup(func() { unix.Close(fd) })
+	return fd
+}
+
+func TestTempName(t *testing.T) {
+	for _, base := range []string{"a", "a.b", "..", strings.Repeat("x", 255)} {
+		name := tempName(base)
+		require.True(t, isTempName(name), name)
+		require.LessOrEqual(t, len(name), 255)
+		require.Error(t, ValidName(name), "no named segment may look like a temporary file")
+	}
+	for _, name := range []string{
+		"", ".", ".tmp~", "..tmp~", ".a.tmp~", ".a.1.tmp~", ".1.0123456789abcdef.tmp~",
+		"a.1.0123456789abcdef.tmp~", ".a.1.0123456789abcdef.tmp", ".a.x.0123456789abcdef.tmp~",
+		".a..0123456789abcdef.tmp~", ".a.1.0123456789abcdeX.tmp~", ".a.1.0123456789abcde.tmp~",
+	} {
+		require.False(t, isTempName(name), name)
+	}
+	require.True(t, isTempName(".a.1.0123456789abcdef.tmp~"))
+}
+
+func TestSweep(t *testing.T) {
+	dir := t.TempDir()
+	dirfd := openDir(t, dir)
+	create := func(name string) {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), make([]byte, page), 0o600))
+	}
+	dead, other, foreign, almost := tempName("seg"), tempName("other"), tempName("foreign"), ".seg.1.tmp~"
+	for _, name := range []string{dead, other, foreign, almost, "seg"} {
+		create(name)
+	}
+	link := tempName("link")
+	require.NoError(t, os.Symlink("seg", filepath.Join(dir, link)))
+	sub := tempName("dir")
+	require.NoError(t, os.Mkdir(filepath.Join(dir, sub), 0o700))
+	keep := []string{almost, "seg", link, sub}
+	if os.Geteuid() == 0 {
+		require.NoError(t, os.Chown(filepath.Join(dir, foreign), 12345, -1))
+		keep = append(keep, foreign)
+	}
+	live, liveName, err := openTemp(dirfd, "live")
+	require.NoError(t, err)
+	sweep(dirfd)
+	require.ElementsMatch(t, append(keep, liveName), entries(t, dir))
+	unix.Close(live) // as its creator's death would
+	sweep(dirfd)
+	require.ElementsMatch(t, keep, entries(t, dir))
+}
+
+func TestPublish(t *testing.T) {
+	for name, publish := range map[string]func(dirfd int, temp, base string) error{
+		"rename": publish, "link": publishByLink,
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			dirfd := openDir(t, dir)
+			require.NoError(t, os.WriteFile(filepath.Join(dir, "temp"), []byte("new"), 0o600))
+			require.NoError(t, os.WriteFile(filepath.Join(dir, "taken"), []byte("old"), 0o600))
+			require.ErrorIs(t, publish(dirfd, "temp", "taken"), fs.ErrExist)
+			require.NoError(t, publish(dirfd, "temp", "free"))
+			require.Equal(t, []string{"free", "taken"}, entries(t, dir))
+			got, err := os.ReadFile(filepath.Join(dir, "taken"))
+			require.NoError(t, err)
+			require.Equal(t, "old", string(got))
+		})
+	}
+}

@@ -1,0 +1,21 @@
+package shm
+
+import "golang.org/x/sys/unix"
+
+// From include/uapi/linux/mempolicy.h of Linux 6.18; mode numbers never change.
+var mpolModes = [...]uintptr{
+	PolicyDefault:            unix.MPOL_DEFAULT,
+	PolicyBind:               unix.MPOL_BIND,
+	PolicyPreferred:          unix.MPOL_PREFERRED,
+	PolicyInterleave:         unix.MPOL_INTERLEAVE,
+	PolicyPreferredMany:      unix.MPOL_PREFERRED_MANY,
+	PolicyWeightedInterleave: unix.MPOL_WEIGHTED_INTERLEAVE,
+}
+
+const (
+	// fallocKeepSize allocates space and leaves the size of the file alone:
+	// FALLOC_FL_KEEP_SIZE, include/uapi/linux/falloc.h.
+	fallocKeepSize = unix.FALLOC_FL_KEEP_SIZE
+	// memfdSeals fixes the size of a memfd, and the seals themselves.
+	memfdSeals = unix.F_SEAL_SHRINK | unix.F_SEAL_GROW | unix.F_SEAL_SEAL
+)
