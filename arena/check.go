@@ -1,0 +1,184 @@
+package arena
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+
+	"github.com/shmsync/shmsync"
+)
+
+// Check looks through the whole arena for what no correct participant writes,
+// and returns all that it finds, joined; each error Is [shmsync.ErrCorrupt].
+// Objects are checked by the kinds that this program knows, too. What others
+// change meanwhile may be found in passing: ask again before worrying.
+func (a *Arena) Check() error {
+	errs := a.checkHeap()
+	for o := range a.Objects() {
+		ops, ok := kindOps(o.Kind)
+		if !ok || ops.Check == nil {
+			continue
+		}
+		if err := ops.Check(a, o); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// checker collects what is wrong.
+type checker struct {
+	*core
+	errs  []error
+	found map[string]Offset // committed objects by name
+}
+
+// maxFindings bounds a report on an arena that is garbage throughout.
+const maxFindings = 100
+
+func (c *checker) bad(format string, args ...any) {
+	if len(c.errs) < maxFindings {
+		c.errs = append(c.errs, c.fail("arena.check", shmsync.ErrCorrupt, fmt.Sprintf(format, args...)))
+	}
+}
+
+// checkHeap checks chunk words, block words, the directory, and the nodes.
+func (c *core) checkHeap() []error {
+	ck := checker{core: c, found: map[string]Offset{}}
+	for i := range c.geo.chunkCount {
+		ck.checkChunk(i)
+	}
+	c.handles.Lock()
+	ck.checkObjects()
+	ck.checkDirectory()
+	c.handles.Unlock()
+	ck.checkNodes()
+	return ck.errs
+}
+
+func (c *checker) checkChunk(i uint64) {
+	w := c.loadChunk(i)
+	if !w.legal(i, c.geo.chunkCount) {
+		c.bad("chunk %d has the impossible word %#x", i, uint64(w))
+		return
+	}
+	switch w.kind() {
+	case chunkHead:
+		claimed := c.blockWordOf(i, 0).Load()
+		if claimed == blockFree {
+			c.bad("the span at chunk %d is nobody's", i)
+		}
+		for j := i + 1; j < i+w.number(); j++ {
+			if t := c.loadChunk(j); t != makeChunk(chunkTail, i, 0) && blockWord(claimed).name() == 0 {
+				c.bad("chunk %d, of the span at chunk %d, has the word %#x", j, i, uint64(t))
+			}
+		}
+	case chunkTail:
+		h := c.loadChunk(w.number())
+		if h.kind() != chunkHead || h.number() <= i-w.number() {
+			c.bad("chunk %d belongs to a span at chunk %d, which has the word %#x", i, w.number(), uint64(h))
+		}
+	}
+	if w.reserved() {
+		c.checkBlocks(i)
+	}
+}
+
+func (c *checker) checkBlocks(i uint64) {
+	for k := range uint64(blockWords) {
+		w := blockWord(c.blockWordOf(i, k).Load())
+		if w == blockFree {
+			continue
+		}
+		b, ok := c.blockOfWord(i, k)
+		isNode := w.kind() == blockNode
+		switch {
+		case !w.legal():
+			c.bad("block %d of chunk %d has the impossible word %#x", k, i, uint32(w))
+		case !ok && w.name() == 0:
+			c.bad("word %d of chunk %d is %v, but no block is there", k, i, w)
+		case ok && w.name() == 0 && isNode != (b.class == classNode):
+			c.bad("block %d of chunk %d is %v, in the wrong kind of chunk", k, i, w)
+		}
+	}
+}
+
+// checkObjects checks the headers of all objects. The caller holds handles.
+func (c *checker) checkObjects() {
+	c.eachBlock(func(off Offset, _ uint64, w blockWord) bool {
+		if w.kind() != blockObject {
+			return true
+		}
+		c.guard(off)
+		defer c.unguard()
+		h, err := c.headerAt(off)
+		if err != nil {
+			if errors.Is(err, shmsync.ErrCorrupt) {
+				c.errs = append(c.errs, err)
+			}
+			return len(c.errs) < maxFindings
+		}
+		s := h.load()
+		if !s.legal() || s.phase() == objectPending {
+			c.bad("the object at %v has the impossible state %#x", off, uint32(s))
+		}
+		if h.Name == "" || !s.there() {
+			return true
+		}
+		if other, twice := c.found[h.Name]; twice {
+			c.bad("the objects at %v and %v are both called %s", other, off, strconv.Quote(h.Name))
+		}
+		c.found[h.Name] = off
+		return true
+	})
+}
+
+// checkDirectory checks that names lead to objects, and that each object can be
+// found by its name. The caller holds handles.
+func (c *checker) checkDirectory() {
+	for pos := range c.geo.dirCount {
+		e := c.loadEntry(pos)
+		if !e.used() {
+			continue
+		}
+		_, ok, err := c.enter(pos, e)
+		c.unguard()
+		if !ok && err != nil {
+			c.bad("entry %d of the directory: %v", pos, err)
+		}
+	}
+	for name, off := range c.found {
+		hash, listed := hashName(name), 0
+		c.probe(hash, func(_ uint64, e entry) bool {
+			if e == makeEntry(off, hash) {
+				listed++
+			}
+			return true
+		})
+		if listed != 1 {
+			c.bad("the object %s at %v is %d times in the directory", strconv.Quote(name), off, listed)
+		}
+	}
+}
+
+// checkNodes checks the words of the nodes in use, and that hub nodes are on
+// the list that they name.
+func (c *checker) checkNodes() {
+	lists := c.newNodeLists()
+	c.eachNode(func(off Offset, n *Node) {
+		owner, list := n.Owner(), Offset(n.list.Load())
+		switch {
+		case owner != 0 && !owner.valid():
+			c.bad("the wait node at %v belongs to %v, which nobody is called", off, owner)
+		case list == 0 && owner == 0:
+			c.bad("the wait node at %v is in use, but nobody's", off)
+		case list != 0 && !c.within(list, 8, 8):
+			c.bad("the wait node at %v names a list at %v", off, list)
+		case list != 0 && owner == 0 && !lists.has(list, off):
+			c.bad("the wait node at %v is nobody's, and not on the list at %v", off, list)
+		}
+	})
+	for _, err := range lists.errs {
+		c.bad("%v", err)
+	}
+}

@@ -1,0 +1,30 @@
+package arena
+
+import "github.com/shmsync/shmsync"
+
+// core is what the parts of an Arena share: the bytes, their validated
+// geometry, and who we are.
+type core struct {
+	memory
+	geo   geometry
+	label string // the segment's name or path, for messages
+
+	// self is this process's name in the arena. It is set before the arena is
+	// handed to anybody and never changes.
+	self Name
+	// current reports whether a name is that of a participant which has not
+	// been declared dead and has not left.
+	current func(Name) bool
+	// reserve makes sure that n bytes at off have memory behind them; an error
+	// Is shmsync.ErrNoSpace.
+	reserve func(off, n uint64) error
+
+	heap    heapLocal
+	handles openLocal
+	nodes   nodeLocal
+}
+
+// fail makes the error of an operation on this arena.
+func (c *core) fail(op string, err error, detail string) error {
+	return &shmsync.Error{Op: op, Object: c.label, Err: err, Detail: detail}
+}

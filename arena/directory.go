@@ -1,0 +1,185 @@
+package arena
+
+import (
+	"runtime"
+
+	"github.com/shmsync/shmsync"
+)
+
+// entry is a word of the directory.
+//
+//	bits 0..47   offset of an object header
+//	bits 48..63  the same bits of the hash of its name
+//
+//	value     meaning                                            left by
+//	0         empty, and always was: a search ends here          creator
+//	all ones  a name was here; may be reused, ends no search     unlist
+//	else      an object in any phase, whose block is not free    place
+//
+// An entry never becomes empty again, so whoever placed an entry is found by
+// everybody who searches for the name from then on.
+//
+// crash: reclaimBlocks removes the entries of blocks that it takes back.
+type entry uint64
+
+const (
+	entryEmpty entry = 0
+	entryGone  entry = 1<<64 - 1
+
+	// patience bounds how often a participant lets another go first.
+	patience = 64
+)
+
+func makeEntry(off Offset, hash uint64) entry {
+	return entry(off)&(1<<48-1) | entry(hash)&^(1<<48-1)
+}
+
+func (e entry) used() bool               { return e != entryEmpty && e != entryGone }
+func (e entry) offset() Offset           { return Offset(e & (1<<48 - 1)) }
+func (e entry) mayBe(hash uint64) bool   { return e.used() && uint64(e)>>48 == hash>>48 }
+func (c *core) entryOff(p uint64) Offset { return Offset(c.geo.dirOff + p*8) }
+func (c *core) loadEntry(p uint64) entry { return entry(c.u64(c.entryOff(p)).Load()) }
+
+func (c *core) swapEntry(p uint64, old, to entry) bool {
+	return c.u64(c.entryOff(p)).CompareAndSwap(uint64(old), uint64(to))
+}
+
+// probe calls f for the entries where a name with that hash may be, until f
+// returns false or the first empty entry.
+func (c *core) probe(hash uint64, f func(pos uint64, e entry) bool) {
+	for k := range c.geo.dirCount {
+		pos := (hash + k) & (c.geo.dirCount - 1)
+		// sync(arena.place): acquire
+		if e := c.loadEntry(pos); e == entryEmpty || !f(pos, e) {
+			return
+		}
+	}
+}
+
+// place puts the object at off into the directory. It reports false when that
+// is full.
+func (c *core) place(off Offset, hash uint64) bool {
+	mine := makeEntry(off, hash)
+	for k := range c.geo.dirCount {
+		pos := (hash + k) & (c.geo.dirCount - 1)
+		for e := c.loadEntry(pos); !e.used(); e = c.loadEntry(pos) {
+			// sync(arena.place): release
+			if c.swapEntry(pos, e, mine) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// unlist removes the object at off from the directory.
+func (c *core) unlist(off Offset, hash uint64) {
+	mine := makeEntry(off, hash)
+	c.probe(hash, func(pos uint64, e entry) bool {
+		return e != mine || !c.swapEntry(pos, mine, entryGone)
+	})
+}
+
+// enter guards the object of entry e and reads its header. It reports false
+// when the entry has changed. The caller calls unguard in any case.
+func (c *core) enter(pos uint64, e entry) (h header, ok bool, err error) {
+	off := e.offset()
+	c.guard(off)
+	if c.loadEntry(pos) != e {
+		return h, false, nil
+	}
+	if b, ok := c.locate(off); ok {
+		switch b.load().kind() {
+		case blockClaimed, blockObject, blockFreeing:
+			h, err := c.readHeader(b)
+			return h, err == nil, err
+		}
+	}
+	return h, false, c.fail("arena.object", shmsync.ErrCorrupt, "a name leads to "+off.String()+", where there is no object")
+}
+
+// seek finds the object of that name and opens it. A maker that has placed its
+// own object at mine passes that; then pending objects of the name, which are
+// passed over otherwise, are waited for a little if they have been placed before
+// ours, and aborted.
+//
+// Two makers of one name have both placed an object before either seeks. So the
+// one that seeks later sees the other's, and either finds it committed, or
+// aborts it before it is.
+func (c *core) seek(name string, hash uint64, mine Offset) (h header, found bool, err error) {
+	first := true // theirs comes before ours
+	c.probe(hash, func(pos uint64, e entry) bool {
+		if !e.mayBe(hash) {
+			return true
+		}
+		if e.offset() == mine {
+			first = false
+			return true
+		}
+		defer c.unguard()
+		var ok bool
+		if h, ok, err = c.enter(pos, e); !ok {
+			return err == nil
+		}
+		if h.hash != hash || h.Name != name {
+			return true
+		}
+		if mine != 0 {
+			c.outvote(&h, first)
+		}
+		if s := h.load(); !s.there() && s.legal() {
+			return true
+		}
+		found, err = c.adopt(&h)
+		return !found && err == nil
+	})
+	return h, found, err
+}
+
+// outvote aborts h if it is pending. A living maker that has placed its object
+// before ours gets some time to commit it, so that two makers do not keep
+// aborting each other.
+func (c *core) outvote(h *header, wait bool) {
+	for try := 0; ; try++ {
+		s := h.load()
+		if s.phase() != objectPending || !s.legal() {
+			return
+		}
+		if wait && try < patience && c.current(s.name()) {
+			runtime.Gosched()
+			continue
+		}
+		// lin: the maker of h has lost the name here, if it has not won it.
+		h.swap(s, makeObject(objectAborted, s.name()))
+		return
+	}
+}
+
+// settleEntries publishes what dead had committed and removes the names of what
+// it had not, or had begun to free. The caller is the undertaker of dead.
+func (c *core) settleEntries(dead Name) {
+	for pos := range c.geo.dirCount {
+		e := c.loadEntry(pos)
+		if !e.used() {
+			continue
+		}
+		b, ok := c.locate(e.offset())
+		if !ok {
+			continue
+		}
+		w := b.load()
+		if w.name() != dead || w.kind() != blockClaimed && w.kind() != blockFreeing {
+			continue
+		}
+		if w.kind() == blockClaimed {
+			state := c.u32(b.off + objState)
+			pending := makeObject(objectPending, dead)
+			state.CompareAndSwap(uint32(pending), uint32(makeObject(objectAborted, dead)))
+			if objectWord(state.Load()).there() {
+				b.swap(w, makeBlock(blockObject, 0))
+				continue
+			}
+		}
+		c.swapEntry(pos, e, entryGone)
+	}
+}

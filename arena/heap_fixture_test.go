@@ -1,0 +1,151 @@
+package arena
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"runtime"
+	"strconv"
+	"sync"
+	"testing"
+
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/internal/crashpoint"
+	"github.com/stretchr/testify/require"
+)
+
+// neighbours is an arena in the memory of one process, with any number of
+// participants that are goroutines. The words are on the Go heap, so that the
+// race detector checks the edges between them.
+type neighbours struct {
+	bytes []byte
+	geo   geometry
+
+	mu       sync.Mutex
+	live     map[Name]bool
+	reserved uint64 // bytes
+	limit    uint64 // of reserved; 0 is none
+}
+
+func newNeighbours(size uint64, slots int) *neighbours {
+	return &neighbours{bytes: make([]byte, size), geo: plan(size, slots), live: map[Name]bool{}}
+}
+
+// join makes a new participant in that slot.
+func (p *neighbours) join(slot int) *Arena {
+	a := &Arena{mySlot: slot}
+	a.memory = newMemory(p.bytes)
+	a.geo = p.geo
+	a.label = "neighbours"
+	generation := a.slotState(slot).generation() + 1
+	a.self = makeName(slot, generation)
+	a.current = p.current
+	a.reserve = p.reserve
+	p.mu.Lock()
+	p.live[a.self] = true
+	p.mu.Unlock()
+	a.u32(a.slot(slot) + slotState).Store(uint32(makeSlotWord(phaseLive, generation)))
+	return a
+}
+
+func (p *neighbours) current(n Name) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.live[n]
+}
+
+func (p *neighbours) reserve(off, n uint64) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.limit != 0 && p.reserved+n > p.limit {
+		return fmt.Errorf("tmpfs is full: %w", shmsync.ErrNoSpace)
+	}
+	p.reserved += n
+	return nil
+}
+
+// kill declares a participant dead, without burying it.
+func (p *neighbours) kill(dead Name) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.live, dead)
+}
+
+// bury kills a participant and has another take back what it leaves.
+func (p *neighbours) bury(undertaker *Arena, dead Name) {
+	p.kill(dead)
+	undertaker.freeNodesOf(dead)
+	undertaker.reclaimBlocks(dead)
+	undertaker.clearOpenBits(dead)
+}
+
+// needPoints skips a test that has to stop participants at crash points.
+func needPoints(t *testing.T) {
+	if !crashpoint.Enabled {
+		t.Skip("needs the build tag crashpoint")
+	}
+}
+
+// abandon runs f in a goroutine that stops for ever at the n'th hit of a crash
+// point, as a process does that dies there. It reports false if f got to its end.
+func abandon(point string, n int, f func()) bool {
+	died, done := make(chan struct{}), make(chan struct{})
+	crashpoint.ArmFunc(point, n, func() {
+		close(died)
+		select {}
+	})
+	defer crashpoint.Disarm()
+	go func() {
+		defer close(done)
+		f()
+	}()
+	select {
+	case <-died:
+		return true
+	case <-done:
+		return false
+	}
+}
+
+// goroutine is the number of the calling goroutine.
+func goroutine() int {
+	b := make([]byte, 64)
+	b = b[:runtime.Stack(b, false)]
+	n, _ := strconv.Atoi(string(bytes.Fields(b)[1]))
+	return n
+}
+
+func requireSound(t testing.TB, a *Arena) {
+	t.Helper()
+	require.NoError(t, a.Check())
+}
+
+func mustAlloc(t testing.TB, a *Arena, size, align uint64) Offset {
+	t.Helper()
+	off, err := a.Alloc(size, align)
+	require.NoError(t, err)
+	return off
+}
+
+// requirePanicNaming calls f, which must panic with a message that names the
+// arena and off.
+func requirePanicNaming(t testing.TB, off Offset, f func()) {
+	t.Helper()
+	defer func() {
+		t.Helper()
+		message := fmt.Sprint(recover())
+		require.Contains(t, message, strconv.Quote("neighbours"))
+		require.Contains(t, message, off.String())
+	}()
+	f()
+}
+
+// isAny reports whether err is one of those.
+func isAny(err error, targets ...error) bool {
+	for _, target := range targets {
+		if errors.Is(err, target) {
+			return true
+		}
+	}
+	return false
+}

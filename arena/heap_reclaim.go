@@ -1,0 +1,156 @@
+package arena
+
+// reclaimBlocks takes back what dead was in the middle of: the blocks, chunks
+// and names that it had claimed and nobody else knows of, what it was freeing,
+// and the slabs that it was sweeping. What Alloc returned to it stays: the
+// offset may have been given to others. An object that it had committed stays
+// too.
+//
+// Preconditions: dead has passed the fence, or is this process and does nothing
+// else in the arena any more; and this process is the undertaker of its slot,
+// so that nobody else does this for dead at the same time. A call that is cut
+// short by a death may be repeated by another.
+func (c *core) reclaimBlocks(dead Name) {
+	c.handles.Lock()
+	defer c.handles.Unlock()
+	c.settleEntries(dead)
+	for i := range c.geo.chunkCount {
+		w := c.loadChunk(i)
+		if w.reserved() {
+			c.reclaimChunk(i, w, dead)
+		}
+		// The chunk itself comes last: its blocks are looked at only here.
+		if w = c.loadChunk(i); w.kind() == chunkClaimed && w.name() == dead {
+			c.swapChunk(i, w, w.freed())
+		}
+	}
+}
+
+// reclaimChunk is reclaimBlocks for the block words of one chunk. All of them
+// are looked at, whatever the chunk is: see chunkWord for how a claim may be
+// where no block is.
+func (c *core) reclaimChunk(i uint64, w chunkWord, dead Name) {
+	if w.kind() == chunkSweeping && w.name() == dead {
+		c.unblock(i, dead)
+		c.swapChunk(i, w, makeChunk(chunkSlab, w.number(), 0))
+	}
+	for k := range uint64(blockWords) {
+		word := c.blockWordOf(i, k)
+		switch w := blockWord(word.Load()); {
+		case w.kind() == blockObject:
+			if b, ok := c.blockOfWord(i, k); ok {
+				c.settleDelete(b, dead)
+			}
+		case w.name() == dead && w != 0:
+			c.reclaimBlock(i, k, w)
+		}
+	}
+}
+
+// blockOfWord gives the block that word k of chunk i stands for, if any.
+func (c *core) blockOfWord(i, k uint64) (block, bool) {
+	w := c.loadChunk(i)
+	if !w.legal(i, c.geo.chunkCount) {
+		return block{}, false
+	}
+	switch w.kind() {
+	case chunkHead:
+		if k == 0 {
+			return block{c.chunkOff(i), w.number() * chunkSize, i, 0, -1, c.blockWordOf(i, 0)}, true
+		}
+	case chunkSlab, chunkSweeping:
+		if class := int(w.number()); k < blocksOf(class) {
+			return c.blockIn(i, k, class), true
+		}
+	}
+	return block{}, false
+}
+
+// reclaimBlock takes back a block whose word w names a dead participant.
+func (c *core) reclaimBlock(i, k uint64, w blockWord) {
+	b, ok := c.blockOfWord(i, k)
+	if !ok {
+		c.blockWordOf(i, k).CompareAndSwap(uint32(w), blockFree)
+		return
+	}
+	if b.class == classNode {
+		c.resetNode(b.off)
+		c.release(b, w)
+		return
+	}
+	if w.kind() == blockFreeing {
+		c.freeNodesAt(b.off)
+	}
+	c.releaseUnseen(b, w)
+}
+
+// eachBlock calls f for every block and span that is not free, until f returns
+// false. What is claimed or freed meanwhile may be seen or not.
+func (c *core) eachBlock(f func(off Offset, size uint64, w blockWord) bool) {
+	for i := range c.geo.chunkCount {
+		w := c.loadChunk(i)
+		if !w.legal(i, c.geo.chunkCount) {
+			continue
+		}
+		n := uint64(1)
+		switch w.kind() {
+		case chunkHead:
+		case chunkSlab, chunkSweeping:
+			n = blocksOf(int(w.number()))
+		default:
+			continue
+		}
+		for k := range n {
+			b, ok := c.blockOfWord(i, k)
+			if !ok {
+				break // the chunk has become something else
+			}
+			if w := b.load(); w != blockFree && !f(b.off, b.size, w) {
+				return
+			}
+		}
+	}
+}
+
+// AllocStats counts what is in the heap of an arena.
+type AllocStats struct {
+	Chunks     uint64 // of 64 KiB, in all
+	FreeChunks uint64 // in no use
+	Reserved   uint64 // chunks that have memory behind them
+	Raw        uint64 // blocks that Alloc returned and nobody has freed
+	Objects    uint64
+	Nodes      uint64 // wait nodes in use, or on the list of an object
+	Claimed    uint64 // blocks that are being made or taken apart
+	BytesUsed  uint64 // size of all those blocks, rounded up as they are
+	Bytes      uint64 // size of the heap
+}
+
+// Stats counts what is in the heap. While others use the arena the numbers are
+// of no single moment.
+func (a *Arena) Stats() AllocStats {
+	s := AllocStats{Chunks: a.geo.chunkCount, Bytes: a.geo.chunkCount * chunkSize}
+	for i := range a.geo.chunkCount {
+		w := a.loadChunk(i)
+		if w.kind() == chunkFree {
+			s.FreeChunks++
+		}
+		if w.reserved() {
+			s.Reserved++
+		}
+	}
+	a.eachBlock(func(_ Offset, size uint64, w blockWord) bool {
+		switch w.kind() {
+		case blockRaw:
+			s.Raw++
+		case blockObject:
+			s.Objects++
+		case blockNode:
+			s.Nodes++
+		default:
+			s.Claimed++
+		}
+		s.BytesUsed += size
+		return true
+	})
+	return s
+}

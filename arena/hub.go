@@ -1,0 +1,150 @@
+package arena
+
+import (
+	"sync/atomic"
+
+	"github.com/shmsync/shmsync/internal/crashpoint"
+)
+
+var (
+	_ = crashpoint.Register("arena.ready.marked")
+	_ = crashpoint.Register("arena.ready.pushed")
+)
+
+// ReadyOne makes one of the waiting hub nodes of a list ready and tells its
+// owner, and reports whether there was one. turn spreads the choice over the
+// processes that wait.
+func (a *Arena) ReadyOne(head *atomic.Uint64, turn uint32) bool {
+	for range 3 {
+		count := uint32(0)
+		a.EachHubNode(head, func(_ Offset, n *Node) bool {
+			if n.State() == NodeWaiting {
+				count++
+			}
+			return true
+		})
+		if count == 0 {
+			return false
+		}
+		skip, done := turn%count, false
+		a.EachHubNode(head, func(off Offset, n *Node) bool {
+			if n.State() != NodeWaiting {
+				return true
+			}
+			if skip > 0 {
+				skip--
+				return true
+			}
+			done = a.ready(off, n)
+			return !done
+		})
+		if done {
+			return true
+		}
+	}
+	return false
+}
+
+// ReadyAll makes all waiting hub nodes of a list ready.
+func (a *Arena) ReadyAll(head *atomic.Uint64) {
+	a.EachHubNode(head, func(off Offset, n *Node) bool {
+		a.ready(off, n)
+		return true
+	})
+}
+
+// ReadyOf makes the hub node of one participant ready.
+func (a *Arena) ReadyOf(head *atomic.Uint64, who Name) (done bool) {
+	a.EachHubNode(head, func(off Offset, n *Node) bool {
+		if n.Owner() == who {
+			done = a.ready(off, n)
+		}
+		return !done
+	})
+	return done
+}
+
+// ready moves a node from waiting to ready, puts it on its owner's stack and
+// rings. A death in between leaves a ready node that is on no stack, which its
+// owner finds when it looks.
+func (a *Arena) ready(off Offset, n *Node) bool {
+	owner := n.Owner()
+	if owner == 0 || !a.isCurrent(owner) || !n.swapState(NodeWaiting, NodeReady) {
+		return false
+	}
+	crashpoint.Hit("arena.ready.marked")
+	s := a.slot(owner.Slot())
+	head := a.u64(s + slotReady)
+	for {
+		// The loop ends: each failure of the CAS is another push's success,
+		// or the owner's emptying.
+		next := head.Load()
+		n.readyNext.Store(next)
+		// sync(hub.ready): release
+		if head.CompareAndSwap(next, uint64(off)) {
+			break
+		}
+	}
+	crashpoint.Hit("arena.ready.pushed")
+	a.ring(s + slotDoorbell)
+	return true
+}
+
+// TakeReady empties this participant's stack of ready nodes and calls f for
+// each, which is idle by then.
+func (a *Arena) TakeReady(f func(node Offset)) {
+	// sync(hub.ready): acquire
+	off := Offset(a.u64(a.slot(a.mySlot) + slotReady).Swap(0))
+	// A node that was taken without its stack (TakeReadyNode) may be on it a
+	// second time, which closes a circle; what falls out of the circle is found
+	// by the next look.
+	for stale := 0; off != 0 && stale < staleMax; {
+		n, err := a.nodeAt(off)
+		if err != nil {
+			return
+		}
+		next := Offset(n.readyNext.Load())
+		if n.Owner() == a.self && n.swapState(NodeReady, NodeIdle) {
+			f(off)
+		} else {
+			stale++
+		}
+		off = next
+	}
+}
+
+// staleMax bounds the walk of a stack that a peer may have made endless.
+const staleMax = 1000
+
+// SetWaiting says on this participant's hub node that goroutines wait. The
+// caller then looks at the state that they wait for once more.
+func (a *Arena) SetWaiting(node Offset) {
+	if n, err := a.nodeAt(node); err == nil {
+		n.swapState(NodeIdle, NodeWaiting)
+	}
+}
+
+// NodeReady reports whether a node is ready.
+func (a *Arena) NodeReady(node Offset) bool {
+	n, err := a.nodeAt(node)
+	return err == nil && n.State() == NodeReady
+}
+
+// TakeReadyNode makes a ready node idle, and reports whether it was ready.
+func (a *Arena) TakeReadyNode(node Offset) bool {
+	n, err := a.nodeAt(node)
+	return err == nil && n.swapState(NodeReady, NodeIdle)
+}
+
+// Doorbell is the word that tells this participant's hub of ready nodes, and
+// its value: the hub looks at the nodes and then sleeps while it is unchanged.
+func (a *Arena) Doorbell() (bell *uint32, rung uint32) {
+	w := a.u32(a.slot(a.mySlot) + slotDoorbell)
+	return raw(w), w.Load()
+}
+
+// RingSelf rings this participant's doorbell.
+func (a *Arena) RingSelf() { a.ring(a.slot(a.mySlot) + slotDoorbell) }
+
+// Deaths counts the burials in the arena, as a sequence that wraps.
+func (a *Arena) Deaths() uint32 { return a.u32(hdrDeaths).Load() }

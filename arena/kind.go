@@ -1,0 +1,64 @@
+package arena
+
+import (
+	"fmt"
+	"sync"
+)
+
+// Kind tells what an object is: four ASCII letters, the first in the lowest byte.
+type Kind uint32
+
+// KindOf makes a Kind of four letters.
+func KindOf(s string) Kind {
+	if len(s) != 4 {
+		panic("shmsync: a kind has four letters: " + s)
+	}
+	return Kind(s[0]) | Kind(s[1])<<8 | Kind(s[2])<<16 | Kind(s[3])<<24
+}
+
+// String gives the four letters, or the number when they are not letters.
+func (k Kind) String() string {
+	b := []byte{byte(k), byte(k >> 8), byte(k >> 16), byte(k >> 24)}
+	for _, c := range b {
+		if c < ' ' || c > '~' {
+			return fmt.Sprintf("kind %#x", uint32(k))
+		}
+	}
+	return string(b)
+}
+
+// KindOps is what a package that defines a kind of object gives the reaper.
+// Each function may be called by any number of goroutines and processes at
+// once, for any bytes: it must be idempotent and trust nothing.
+type KindOps struct {
+	// Kind is the kind that the functions serve.
+	Kind Kind
+	// Repair takes back whatever names dead in the object: holds, requests,
+	// reservations. The fence against late stores of dead has been passed.
+	Repair func(a *Arena, o Object, dead Name)
+	// Wake wakes everybody that may sleep on the object, once, for a wake that
+	// a death may have swallowed.
+	Wake func(a *Arena, o Object)
+	// Check reports what is impossible about the object's bytes.
+	Check func(a *Arena, o Object) error
+	// Describe renders the object's state on one line.
+	Describe func(a *Arena, o Object) string
+}
+
+var kinds sync.Map // Kind to KindOps
+
+// RegisterKind makes the reaper and the tools know a kind of object. It is
+// called from init functions; registering a kind twice panics.
+func RegisterKind(ops KindOps) {
+	if _, twice := kinds.LoadOrStore(ops.Kind, ops); twice {
+		panic("shmsync: kind registered twice: " + ops.Kind.String())
+	}
+}
+
+func kindOps(k Kind) (KindOps, bool) {
+	v, ok := kinds.Load(k)
+	if !ok {
+		return KindOps{}, false
+	}
+	return v.(KindOps), true
+}

@@ -1,0 +1,38 @@
+package arena
+
+import "fmt"
+
+// Name is a participant as a shared word names it: the slot and how often the
+// slot had been taken. It fits into 29 bits, so that a 32-bit owner word has
+// three to spare.
+//
+//	bits 0..10   slot        1..2047; 0 in a Name that stands for nobody
+//	bits 11..28  generation  1..262143; 0 is never used by a participant
+//
+// A Name that is not current, because its slot is free, is dead, or was taken
+// again, is that of a dead participant, wherever it is found.
+type Name uint32
+
+const (
+	slotBits       = 11
+	generationBits = 18
+	nameBits       = slotBits + generationBits
+
+	// NameMask covers the bits of a Name in an owner word.
+	NameMask = 1<<nameBits - 1
+
+	maxGeneration = 1<<generationBits - 1
+)
+
+func makeName(slot int, generation uint32) Name {
+	return Name(uint32(slot) | generation<<slotBits)
+}
+
+// Slot is the index of the participant's slot, or 0.
+func (n Name) Slot() int { return int(n & MaxSlots) }
+
+// Generation is the number of times that the slot had been taken.
+func (n Name) Generation() uint32 { return uint32(n>>slotBits) & maxGeneration }
+
+// String renders the name as slot.generation.
+func (n Name) String() string { return fmt.Sprintf("%d.%d", n.Slot(), n.Generation()) }

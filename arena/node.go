@@ -1,0 +1,178 @@
+package arena
+
+import (
+	"sync"
+
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/internal/crashpoint"
+)
+
+var (
+	_ = crashpoint.Register("arena.node.claimed")
+	_ = crashpoint.Register("arena.node.owned")
+	_ = crashpoint.Register("arena.node.freeing")
+	_ = crashpoint.Register("arena.node.reset")
+)
+
+// nodeLocal serialises the hub nodes of this process, which has one for each
+// object.
+type nodeLocal struct{ sync.Mutex }
+
+// ClaimNode gives a wait node that is in no use. It is idle, belongs to this
+// participant and to no object, and goes back when this process dies; once it
+// belongs to an object, the Repair of the object's kind gives it back.
+func (a *Arena) ClaimNode() (Offset, error) { return a.claimNode() }
+
+// FreeNode gives back a node from ClaimNode. The caller makes sure that it is on
+// no list and that nobody is about to wake it.
+func (a *Arena) FreeNode(off Offset) error { return a.freeNode(off) }
+
+// NodeAt gives the node at off, an offset that may have come from a peer: where
+// no node is, the error Is [shmsync.ErrCorrupt]. The node may be in no use.
+func (a *Arena) NodeAt(off Offset) (*Node, error) { return a.nodeAt(off) }
+
+func (c *core) nodeAt(off Offset) (*Node, error) {
+	b, ok := c.locate(off)
+	if !ok || b.class != classNode {
+		return nil, c.fail("arena.node", shmsync.ErrCorrupt, "there is no wait node at "+off.String())
+	}
+	return c.node(off), nil
+}
+
+func (c *core) claimNode() (Offset, error) {
+	off, n, err := c.newNode()
+	if err != nil {
+		return 0, err
+	}
+	n.object.Store(0)
+	n.list.Store(0)
+	return off, c.publish(off, blockNode)
+}
+
+// newNode claims a node and makes it ours; it is not published yet.
+func (c *core) newNode() (Offset, *Node, error) {
+	off, err := c.claimBlock(classNode)
+	if err != nil {
+		return 0, nil, err
+	}
+	crashpoint.Hit("arena.node.claimed")
+	n := c.node(off)
+	w := n.Load()
+	if w.State() != NodeFree { // left by a death
+		w = w.Freed()
+	}
+	n.word.Store(uint32(w.With(NodeIdle)))
+	n.next.Store(0)
+	n.readyNext.Store(0)
+	n.wanted.Store(0)
+	n.stamp.Store(0)
+	n.extra.Store(0)
+	n.owner.Store(uint32(c.self))
+	crashpoint.Hit("arena.node.owned")
+	return off, n, nil
+}
+
+// freeNode makes a node free, whoever owns it.
+func (c *core) freeNode(off Offset) error {
+	b, ok := c.locate(off)
+	freeing := makeBlock(blockFreeing, c.self)
+	if !ok || b.class != classNode || !b.swap(makeBlock(blockNode, 0), freeing) {
+		return c.fail("arena.node", shmsync.ErrCorrupt, "there is no wait node in use at "+off.String())
+	}
+	crashpoint.Hit("arena.node.freeing")
+	c.resetNode(off)
+	crashpoint.Hit("arena.node.reset")
+	c.release(b, freeing)
+	return nil
+}
+
+// resetNode makes the node's bytes those of a node in no use.
+func (c *core) resetNode(off Offset) {
+	n := c.node(off)
+	n.owner.Store(0)
+	n.object.Store(0)
+	n.list.Store(0)
+	n.retire()
+}
+
+// retire moves the word to free, with the next generation. It reports false if
+// that had been done. Others can move the word from waiting only.
+func (n *Node) retire() bool {
+	for {
+		w := n.Load()
+		if w.State() == NodeFree {
+			return false
+		}
+		if n.Swap(w, w.Freed()) {
+			return true
+		}
+	}
+}
+
+// eachNode calls f for every node in use.
+func (c *core) eachNode(f func(off Offset, n *Node)) {
+	for i := range c.geo.chunkCount {
+		if !c.loadChunk(i).slabOf(classNode) {
+			continue
+		}
+		for k := range blocksOf(classNode) {
+			if b := c.blockIn(i, k, classNode); b.load() == makeBlock(blockNode, 0) {
+				f(b.off, c.node(b.off))
+			}
+		}
+	}
+}
+
+// freeNodesOf gives back the nodes of a dead participant: hub nodes stay on the
+// lists of their objects, for whoever needs one next. Nodes that belong to an
+// object otherwise are left to that object's kind.
+//
+// Preconditions: as for reclaimBlocks.
+func (c *core) freeNodesOf(dead Name) {
+	stacked, lists := c.readyOf(dead), c.newNodeLists()
+	c.eachNode(func(off Offset, n *Node) {
+		if n.Owner() != dead {
+			return
+		}
+		if list := Offset(n.list.Load()); list != 0 && lists.has(list, off) {
+			if n.State() != NodeReady || stacked[off] {
+				n.retire()
+			}
+			n.owner.CompareAndSwap(uint32(dead), 0)
+			return
+		}
+		if n.list.Load() != 0 || n.object.Load() == 0 || !c.isObject(n.Object()) {
+			c.freeNode(off)
+		}
+	})
+}
+
+// freeNodesAt gives back the hub nodes of an object that nobody has open.
+func (c *core) freeNodesAt(object Offset) {
+	c.eachNode(func(off Offset, n *Node) {
+		if n.Object() == object && n.list.Load() != 0 {
+			c.freeNode(off)
+		}
+	})
+}
+
+// isObject reports whether an object is at off.
+func (c *core) isObject(off Offset) bool {
+	w, _, ok := c.blockAt(off)
+	return ok && w.kind() == blockObject
+}
+
+// readyOf is the set of nodes on the ready stack of n.
+func (c *core) readyOf(n Name) map[Offset]bool {
+	on := map[Offset]bool{}
+	off := Offset(c.u64(c.slot(n.Slot()) + slotReady).Load())
+	for off != 0 && !on[off] {
+		node, err := c.nodeAt(off)
+		if err != nil {
+			break
+		}
+		on[off] = true
+		off = Offset(node.readyNext.Load())
+	}
+	return on
+}

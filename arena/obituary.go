@@ -1,0 +1,143 @@
+package arena
+
+import (
+	"sync"
+	"time"
+
+	"github.com/shmsync/shmsync"
+)
+
+// Offsets within an obituary. They form a ring: number n is at n mod obitCount.
+const (
+	obitSeq   = 0 // n+1 once the rest is written; 0 while it is not
+	obitName  = 8
+	obitPID   = 12
+	obitDied  = 16
+	obitFlags = 24
+	obitLabel = 32
+
+	obitLeft = 1 // closed the arena; did not die
+)
+
+func (a *Arena) obituary(n uint64) Offset {
+	return Offset(a.geo.obitOff + n%obitCount*obitStride)
+}
+
+// writeObituary records who was in slot i, for errors and tools after the slot
+// has been taken again. An undertaker that dies over it leaves an entry without
+// its number, which readers pass over; its successor writes another.
+func (a *Arena) writeObituary(i int, n Name, left bool) {
+	number := a.u64(hdrObitsTotal).Add(1) - 1
+	o, s := a.obituary(number), a.slot(i)
+	a.u64(o + obitSeq).Store(0)
+	a.u32(o + obitName).Store(uint32(n))
+	a.u32(o + obitPID).Store(a.u32(s + slotPID).Load())
+	a.u64(o + obitDied).Store(a.u64(s + slotDied).Load())
+	flags := uint32(0)
+	if left {
+		flags = obitLeft
+	}
+	a.u32(o + obitFlags).Store(flags)
+	a.putLabel(o+obitLabel, a.getLabel(s+slotLabel))
+	// sync(arena.obituary): release
+	a.u64(o + obitSeq).Store(number + 1)
+}
+
+// readObituary gives obituary n, if it is still, or already, in the ring.
+func (a *Arena) readObituary(n uint64) (id shmsync.Identity, name Name, left, ok bool) {
+	o := a.obituary(n)
+	// sync(arena.obituary): acquire
+	if a.u64(o+obitSeq).Load() != n+1 {
+		return id, 0, false, false
+	}
+	name = Name(a.u32(o+obitName).Load() & NameMask)
+	id = shmsync.Identity{
+		Slot: name.Slot(), Generation: name.Generation(),
+		PID:   int(a.u32(o + obitPID).Load()),
+		Label: a.getLabel(o + obitLabel),
+		Died:  unixTime(a.u64(o + obitDied).Load()),
+	}
+	left = a.u32(o+obitFlags).Load()&obitLeft != 0
+	return id, name, left, a.u64(o+obitSeq).Load() == n+1
+}
+
+func unixTime(ns uint64) time.Time {
+	if ns == 0 {
+		return time.Time{}
+	}
+	return time.Unix(0, int64(ns))
+}
+
+// Who says who n is or was, from its slot while that has not been taken again
+// and from the obituaries after that; nil when neither knows.
+func (a *Arena) Who(n Name) *shmsync.Identity {
+	i := n.Slot()
+	if i < 1 || i > a.geo.slots {
+		return nil
+	}
+	w := a.slotState(i)
+	if w.generation() == n.Generation() {
+		s := a.slot(i)
+		id := shmsync.Identity{
+			Slot: i, Generation: n.Generation(),
+			PID:   int(a.u32(s + slotPID).Load()),
+			Label: a.getLabel(s + slotLabel),
+			Died:  unixTime(a.u64(s + slotDied).Load()),
+		}
+		if a.slotState(i).generation() == n.Generation() {
+			return &id
+		}
+	}
+	total := a.u64(hdrObitsTotal).Load()
+	for back := uint64(1); back <= min(total, obitCount); back++ {
+		if id, name, _, ok := a.readObituary(total - back); ok && name == n {
+			return &id
+		}
+	}
+	return nil
+}
+
+// deathLog tells the deaths of others to the functions given to OnDeath.
+type deathLog struct {
+	mu    sync.Mutex
+	funcs []func(Participant) // guarded by: mu
+	next  uint64              // guarded by: mu; the first obituary not told yet
+	told  map[Name]bool       // guarded by: mu; two undertakers may write one death
+}
+
+// OnDeath makes f be called for every participant that dies from now on, once
+// each, on a goroutine of its own. Leaving by Close is no death.
+func (a *Arena) OnDeath(f func(Participant)) {
+	l := &a.deaths
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.funcs) == 0 {
+		l.next = a.u64(hdrObitsTotal).Load()
+		l.told = map[Name]bool{}
+	}
+	l.funcs = append(l.funcs, f)
+}
+
+// deliver tells the deaths that were written since the last call.
+func (l *deathLog) deliver(a *Arena) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.funcs) == 0 {
+		return
+	}
+	total := a.u64(hdrObitsTotal).Load()
+	if total-l.next > obitCount {
+		l.next = total - obitCount
+	}
+	for ; l.next < total; l.next++ {
+		id, name, left, ok := a.readObituary(l.next)
+		if !ok || left || l.told[name] {
+			continue
+		}
+		l.told[name] = true
+		p := Participant{Identity: id, State: "dead"}
+		for _, f := range l.funcs {
+			go f(p)
+		}
+	}
+}

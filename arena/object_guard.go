@@ -1,0 +1,197 @@
+package arena
+
+import (
+	"sync"
+	"sync/atomic"
+
+	"github.com/shmsync/shmsync"
+)
+
+// slotOpening is the field of a slot that says at which object header its
+// participant is about to look, 0 if at none: that block is not reused
+// meanwhile. An object that is open needs no such guard.
+//
+//	writers: the owner
+//	readers: who frees the block of an object
+//	order:   seq_cst: the guard is set before the object is looked up again,
+//	         the object made unfindable before the guards are looked at
+//	futex:   none
+//	crash:   that of the dead does not count, clearOpenBits clears it
+const slotOpening Offset = 224
+
+// openLocal is what this process knows about the objects it has open. The mutex
+// serialises its lookups, since it has one guard.
+type openLocal struct {
+	sync.Mutex
+	refs     map[Offset]*openRef // guarded by: Mutex
+	deferred []Offset            // guarded by: Mutex; blocks freeing by us that somebody guarded
+}
+
+// openRef is an object that this process has open.
+type openRef struct {
+	header
+	count int // of opens that have not been closed
+}
+
+// guard keeps the block at off from being reused until unguard. What is there
+// must be found again after the call.
+func (c *core) guard(off Offset) {
+	// sync(arena.guard): release
+	c.u64(c.slot(c.self.Slot()) + slotOpening).Store(uint64(off))
+}
+
+func (c *core) unguard() { c.guard(0) }
+
+// guarded reports whether a participant looks at the block at off.
+func (c *core) guarded(off Offset) bool {
+	for i := 1; i <= c.geo.slots; i++ {
+		// sync(arena.guard): acquire
+		if c.u64(c.slot(i)+slotOpening).Load() == uint64(off) && c.current(nameIn(i, c.slotState(i))) {
+			return true
+		}
+	}
+	return false
+}
+
+// releaseUnseen is release for a block that was in the directory, or was an
+// object: it waits, as freeing by this process, until nobody guards it.
+func (c *core) releaseUnseen(b block, w blockWord) {
+	if !c.guarded(b.off) {
+		c.release(b, w)
+		return
+	}
+	freeing := makeBlock(blockFreeing, c.self)
+	if w == freeing || b.swap(w, freeing) {
+		c.handles.deferred = append(c.handles.deferred, b.off)
+	}
+}
+
+// releaseDeferred releases what had to wait. The caller holds handles.
+func (c *core) releaseDeferred() {
+	waiting := c.handles.deferred
+	c.handles.deferred = nil
+	for _, off := range waiting {
+		if b, ok := c.locate(off); ok {
+			c.releaseUnseen(b, makeBlock(blockFreeing, c.self))
+		}
+	}
+}
+
+// openBit is the bit that says that the participant in that slot has h open.
+//
+//	writers: the participant in the slot; clearOpenBits
+//	readers: who deletes the object
+//	order:   seq_cst: an opener sets its bit and then looks at the phase, a
+//	         deleter sets the phase and then looks at the bits
+//	futex:   none
+//	crash:   the bit of a slot whose participant is dead does not count, and is
+//	         cleared before the slot is used again
+func (c *core) openBit(h *header, slot int) (word *atomic.Uint32, mask uint32) {
+	return c.u32(h.open + Offset(slot/32*4)), 1 << (slot % 32)
+}
+
+// openers lists the living participants that have h open.
+func (c *core) openers(h *header) (who []Name) {
+	for i := 1; i <= c.geo.slots; i++ {
+		word, mask := c.openBit(h, i)
+		if word.Load()&mask == 0 {
+			continue
+		}
+		if n := nameIn(i, c.slotState(i)); c.current(n) {
+			who = append(who, n)
+		}
+	}
+	return who
+}
+
+// adopt opens the object h, which the caller guards. It reports false when the
+// object is not there, or not any more.
+func (c *core) adopt(h *header) (bool, error) {
+	if ref := c.handles.refs[h.Offset]; ref != nil {
+		ref.count++
+		return true, nil
+	}
+	word, mask := c.openBit(h, c.self.Slot())
+	// sync(arena.open): release
+	word.Or(mask)
+	for range claimTries {
+		// sync(arena.commit): acquire
+		s := h.load()
+		switch {
+		case !s.legal():
+			word.And(^mask)
+			return false, c.corrupt(h.Offset, "phase")
+		case s.phase() == objectCommitted:
+			// The maker may be dead before it could publish.
+			if w := h.block.load(); w.kind() == blockClaimed {
+				h.block.swap(w, makeBlock(blockObject, 0))
+			}
+			c.remember(h)
+			return true, nil
+		case s.phase() == objectDeleting:
+			h.swap(s, makeObject(objectCommitted, 0)) // lin: the deletion is cancelled
+		default:
+			word.And(^mask)
+			return false, nil
+		}
+	}
+	word.And(^mask)
+	return false, c.corrupt(h.Offset, "phase that does not settle")
+}
+
+// remember notes that this process has h open.
+func (c *core) remember(h *header) {
+	if c.handles.refs == nil {
+		c.handles.refs = map[Offset]*openRef{}
+	}
+	c.handles.refs[h.Offset] = &openRef{header: *h, count: 1}
+}
+
+// forget closes h once, and reports false if this process has not opened it.
+func (c *core) forget(off Offset) bool {
+	ref := c.handles.refs[off]
+	if ref == nil {
+		return false
+	}
+	if ref.count--; ref.count == 0 {
+		delete(c.handles.refs, off)
+		word, mask := c.openBit(&ref.header, c.self.Slot())
+		word.And(^mask)
+	}
+	return true
+}
+
+// clearOpenBits clears the open bits and the guard of a dead participant.
+//
+// Preconditions: as for reclaimBlocks.
+func (c *core) clearOpenBits(dead Name) {
+	c.handles.Lock()
+	defer c.handles.Unlock()
+	clearBit := func(h *header) {
+		word, mask := c.openBit(h, dead.Slot())
+		if word.Load()&mask != 0 {
+			word.And(^mask)
+		}
+	}
+	c.eachObject(func(h *header) bool {
+		clearBit(h)
+		return true
+	})
+	// A committed object that its maker has not published is found by name only.
+	for pos := range c.geo.dirCount {
+		e := c.loadEntry(pos)
+		if !e.used() {
+			continue
+		}
+		if h, ok, err := c.enter(pos, e); ok && err == nil && h.load().there() {
+			clearBit(&h)
+		}
+		c.unguard()
+	}
+	c.u64(c.slot(dead.Slot()) + slotOpening).Store(0)
+}
+
+// corrupt is the error for an object that has something impossible.
+func (c *core) corrupt(off Offset, what string) error {
+	return c.fail("arena.object", shmsync.ErrCorrupt, "the object at "+off.String()+" has an impossible "+what)
+}

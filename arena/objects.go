@@ -1,0 +1,82 @@
+package arena
+
+import (
+	"iter"
+	"strconv"
+)
+
+// ObjectAt opens the object whose header is at off, an offset that may have come
+// from a peer: one that is no object's is an error that Is
+// [shmsync.ErrIncompatible], an object with an impossible header one that Is
+// [shmsync.ErrCorrupt].
+func (a *Arena) ObjectAt(off Offset) (Object, error) {
+	a.handles.Lock()
+	defer a.handles.Unlock()
+	h, err := a.openAt(off)
+	if err != nil {
+		return Object{}, err
+	}
+	return h.Object, nil
+}
+
+// CloseObject gives back one open of o. Closing what is not open is the caller's
+// mistake and panics.
+func (a *Arena) CloseObject(o Object) {
+	a.handles.Lock()
+	defer a.handles.Unlock()
+	if !a.forget(o.Offset) {
+		panic("shmsync: arena " + strconv.Quote(a.label) + ": close of object " +
+			strconv.Quote(o.String()) + ", which is not open")
+	}
+}
+
+// Objects goes through the objects of the arena, the anonymous ones included.
+// Each is open while the loop has it, so nobody can delete it. Objects that
+// come or go meanwhile may be seen or not; objects with impossible headers are
+// passed over.
+func (a *Arena) Objects() iter.Seq[Object] {
+	return func(yield func(Object) bool) {
+		a.eachBlock(func(off Offset, _ uint64, w blockWord) bool {
+			if w.kind() != blockObject {
+				return true
+			}
+			o, err := a.ObjectAt(off)
+			if err != nil {
+				return true
+			}
+			defer a.CloseObject(o)
+			return yield(o)
+		})
+	}
+}
+
+// lookAt reads what object is at off, without opening it: it may be gone by the
+// time this returns.
+func (c *core) lookAt(off Offset) (Object, error) {
+	c.handles.Lock()
+	defer c.handles.Unlock()
+	c.guard(off)
+	defer c.unguard()
+	h, err := c.headerAt(off)
+	if err != nil {
+		return Object{}, err
+	}
+	if !h.load().there() {
+		return Object{}, c.noObject(off)
+	}
+	return h.Object, nil
+}
+
+// eachObject calls f for the header of every object that is there, guarded,
+// until f returns false. The caller holds handles.
+func (c *core) eachObject(f func(h *header) bool) {
+	c.eachBlock(func(off Offset, _ uint64, w blockWord) bool {
+		if w.kind() != blockObject {
+			return true
+		}
+		c.guard(off)
+		defer c.unguard()
+		h, err := c.headerAt(off)
+		return err != nil || !h.load().there() || f(&h)
+	})
+}

@@ -1,0 +1,177 @@
+package arena
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/shm"
+)
+
+// attached are the arenas that this process has joined, by identity of their
+// file: joining one again gives the same membership.
+var attached struct {
+	sync.Mutex
+	arenas map[segmentID]*Arena // guarded by: Mutex
+}
+
+type segmentID struct{ dev, ino uint64 }
+
+// Open joins the arena of that name under /dev/shm and creates it first where
+// there is none. Of processes that race to create it one does, and all join
+// the same. A nil opts means the defaults; when the arena exists, Size and
+// MaxParticipants that are set are compared with what it has, and a difference
+// is an error that Is [shmsync.ErrIncompatible].
+//
+// A file that is no arena, or one of another layout, is ErrIncompatible or
+// ErrCorrupt and is left as it was. No free slot is ErrNoSpace.
+//
+// Joining the same arena again in one process, by whatever name, gives the same
+// *Arena, to be closed as often as it was opened.
+func Open(name string, opts *Options) (*Arena, error) {
+	o := opts.orDefault()
+	if err := o.check("arena.open", name); err != nil {
+		return nil, err
+	}
+	seg, created, err := shm.OpenOrCreate(name, o.size(), o.format, o.segment())
+	if err != nil {
+		return nil, err
+	}
+	return join(seg, opts, created)
+}
+
+// Create makes a new arena under /dev/shm and joins it. Where the name is
+// taken the error Is [fs.ErrExist].
+func Create(name string, opts *Options) (*Arena, error) {
+	o := opts.orDefault()
+	if err := o.check("arena.create", name); err != nil {
+		return nil, err
+	}
+	seg, err := shm.Create(name, o.size(), o.format, o.segment())
+	if err != nil {
+		return nil, err
+	}
+	return join(seg, opts, true)
+}
+
+// Attach joins an existing arena under /dev/shm. Where there is none the error
+// Is [fs.ErrNotExist].
+func Attach(name string, opts *Options) (*Arena, error) {
+	o := opts.orDefault()
+	seg, err := shm.Open(name, o.segment())
+	if err != nil {
+		return nil, err
+	}
+	return join(seg, opts, false)
+}
+
+// Format makes an arena of a segment that nobody else has yet. It is what the
+// init function of the constructors of package shm should call to create an
+// arena at a path, or in a memfd:
+//
+//	seg, err := shm.CreateMemfd("jobs", size, func(s *shm.Segment) error { return arena.Format(s, nil) }, nil)
+//	a, err := arena.FromSegment(seg, nil)
+func Format(seg *shm.Segment, opts *Options) error {
+	o := opts.orDefault()
+	if err := o.check("arena.format", seg.Name()); err != nil {
+		return err
+	}
+	return o.format(seg)
+}
+
+// FromSegment joins the arena that is in a segment. The segment belongs to the
+// arena from then on, also when an error is returned, and is closed with it.
+func FromSegment(seg *shm.Segment, opts *Options) (*Arena, error) {
+	return join(seg, opts, false)
+}
+
+func (o *Options) check(op, name string) error {
+	if o.MaxParticipants < 0 || o.MaxParticipants > MaxSlots {
+		return &shmsync.Error{Op: op, Object: name, Err: shmsync.ErrIncompatible,
+			Detail: fmt.Sprintf("MaxParticipants is %d, which is not within 1..%d", o.MaxParticipants, MaxSlots)}
+	}
+	if o.Size < 0 || o.Size > 1<<47 {
+		return &shmsync.Error{Op: op, Object: name, Err: shmsync.ErrIncompatible,
+			Detail: fmt.Sprintf("Size is %d, which is not within 0..2^47", o.Size)}
+	}
+	return nil
+}
+
+func (o *Options) size() int64 { return int64(alignUp(uint64(o.Size), chunkSize)) }
+
+func (o *Options) format(seg *shm.Segment) error { return format(seg, o.MaxParticipants) }
+
+// join makes this process a participant of the arena in seg.
+func join(seg *shm.Segment, opts *Options, created bool) (*Arena, error) {
+	dev, ino := seg.ID()
+	id := segmentID{dev, ino}
+	attached.Lock()
+	defer attached.Unlock()
+	if a := attached.arenas[id]; a != nil {
+		if err := a.compare(opts, created); err != nil {
+			seg.Close()
+			return nil, err
+		}
+		a.opens++
+		return a, seg.Close()
+	}
+	a, err := newMember(seg, opts, created)
+	if err != nil {
+		seg.Close()
+		return nil, err
+	}
+	a.id = id
+	a.opens = 1
+	if attached.arenas == nil {
+		attached.arenas = map[segmentID]*Arena{}
+	}
+	attached.arenas[id] = a
+	return a, nil
+}
+
+// compare checks the options that were set against an arena that exists.
+func (a *Arena) compare(opts *Options, created bool) error {
+	if opts == nil || created {
+		return nil
+	}
+	bad := func(what string, asked, is uint64) error {
+		return a.fail("arena.open", shmsync.ErrIncompatible, fmt.Sprintf("%s is %d, asked for %d", what, is, asked))
+	}
+	if n := opts.MaxParticipants; n != 0 && n != a.geo.slots {
+		return bad("MaxParticipants", uint64(n), uint64(a.geo.slots))
+	}
+	if opts.Size != 0 && uint64(opts.size()) != a.geo.size {
+		return bad("Size", uint64(opts.size()), a.geo.size)
+	}
+	return nil
+}
+
+func newMember(seg *shm.Segment, opts *Options, created bool) (*Arena, error) {
+	geo, err := validate(seg.Bytes(), seg.Name())
+	if err != nil {
+		return nil, err
+	}
+	a := &Arena{seg: seg}
+	a.memory = newMemory(seg.Bytes())
+	a.geo = geo
+	a.label = seg.Name()
+	a.current = a.isCurrent
+	a.reserve = func(off, n uint64) error { return seg.Reserve(int64(off), int64(n)) }
+	if err := a.compare(opts, created); err != nil {
+		return nil, err
+	}
+	// The creator's Reserve may not have reached a copy of the file.
+	if err := seg.Reserve(0, int64(geo.fixedEnd())); err != nil {
+		return nil, err
+	}
+	o := opts.orDefault()
+	if o.Label == "" {
+		o.Label = filepath.Base(os.Args[0])
+	}
+	if err := a.enter(o.Label); err != nil {
+		return nil, err
+	}
+	return a, nil
+}

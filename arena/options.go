@@ -1,0 +1,58 @@
+package arena
+
+import (
+	"io/fs"
+
+	"github.com/shmsync/shmsync/shm"
+)
+
+// Options says how an arena is created and joined. A nil *Options means the
+// zero value.
+type Options struct {
+	// Size of a new arena in bytes, rounded up to 64 KiB; 0 means 64 MiB. The
+	// size is fixed for life. The file is sparse: memory is taken as the arena
+	// fills.
+	Size int64
+	// MaxParticipants of a new arena, at most 2047; 0 means 128. Fixed for life.
+	MaxParticipants int
+	// Mode is the permission of a new arena's file; 0 means 0600.
+	Mode fs.FileMode
+	// TrustUIDs are users whose arenas may be joined, besides those of this
+	// process's effective user and of root.
+	TrustUIDs []uint32
+	// Label names this process to people: in errors that say who died, and in
+	// tools. At most 63 bytes are kept. Empty means the program's name.
+	Label string
+	// NUMA places the pages of a new arena.
+	NUMA shm.Policy
+	// HugePages, Populate and Lock are as in shm.Options.
+	HugePages shm.HugePages
+	Populate  bool
+	Lock      bool
+}
+
+const (
+	defaultSize  = 64 << 20
+	defaultSlots = 128
+)
+
+func (o *Options) orDefault() Options {
+	var v Options
+	if o != nil {
+		v = *o
+	}
+	if v.Size == 0 {
+		v.Size = defaultSize
+	}
+	if v.MaxParticipants == 0 {
+		v.MaxParticipants = defaultSlots
+	}
+	return v
+}
+
+func (o *Options) segment() *shm.Options {
+	return &shm.Options{
+		Mode: o.Mode, TrustUIDs: o.TrustUIDs, NUMA: o.NUMA,
+		HugePages: o.HugePages, Populate: o.Populate, Lock: o.Lock,
+	}
+}

@@ -1,0 +1,144 @@
+package arena
+
+import (
+	"runtime"
+
+	"github.com/shmsync/shmsync"
+)
+
+// sentinel is the one goroutine whose thread's robust list holds this
+// participant's alive words. It is locked to its thread and ends only when the
+// process leaves the arena; until then it watches others.
+func (a *Arena) sentinel(ready chan<- error) {
+	defer a.watcher.Done()
+	// Never unlocked while the list is registered: a thread that ends tells
+	// everybody that this process is dead.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	err := a.becomeLive()
+	if err == nil {
+		ready <- nil
+		a.watch()
+	}
+	if a.robust != nil {
+		a.robust.Unregister()
+		a.robust.Free()
+	}
+	if err != nil {
+		ready <- err
+	}
+}
+
+const (
+	watchTargets = 3
+	// pollEvery bounds the sleep of a watcher that cannot rely on being woken,
+	// because a death to be noticed leaves no mark or because a burial waits
+	// for the kernel.
+	pollEvery = 50e6 // ns
+)
+
+// watch sleeps on the alive words of the next few participants in the ring of
+// slots and buries those that die. Each death wakes one sleeper of each alive
+// word; watchers at different distances use different words, so that several
+// are told, and the first wakes the rest.
+func (a *Arena) watch() {
+	bell := a.u32(a.slot(a.mySlot) + slotWatchBell)
+	for !a.closing.Load() {
+		a.checkSelf()
+		rung := bell.Load()
+		a.deaths.deliver(a)
+		targets := a.watchTargets()
+		sleep, poll := a.watchEntries(raw(bell), rung, targets)
+		if sleep == nil {
+			continue // somebody was buried
+		}
+		var deadline int64
+		if poll || a.unfinished.Load() {
+			deadline = shmsync.Monotonic() + pollEvery
+		}
+		if len(sleep) > 1 && a.caps&capWaitV != 0 {
+			shmsync.WaitV(sleep, deadline)
+		} else {
+			shmsync.Wait(raw(bell), rung, deadline)
+		}
+		// Whatever the wait says, everything is examined again: waitv swallows
+		// several wakes and reports one.
+		if a.unfinished.Load() {
+			a.buryAll()
+		}
+	}
+}
+
+// watchTargets are the slots of the next participants in the ring.
+func (a *Arena) watchTargets() []int {
+	targets := make([]int, 0, watchTargets)
+	for d := 1; d < a.geo.slots && len(targets) < watchTargets; d++ {
+		i := (a.mySlot-1+d)%a.geo.slots + 1
+		if a.slotState(i).taken() {
+			targets = append(targets, i)
+		}
+	}
+	return targets
+}
+
+// watchEntries buries the dead among the targets, and gives what to sleep on
+// when there are none. poll says that a death of a target may not wake us.
+func (a *Arena) watchEntries(bell *uint32, rung uint32, targets []int) (sleep []shmsync.WaitVEntry, poll bool) {
+	sleep = append(make([]shmsync.WaitVEntry, 0, 1+watchTargets), shmsync.NewWaitVEntry(bell, rung))
+	for k, i := range targets {
+		w := a.slotState(i)
+		// The alive word is read before it is judged, so that a mark which
+		// comes later changes the value that we sleep on.
+		word := a.u32(a.aliveWord(i, k))
+		alive := word.Load()
+		if a.seenDead(i, w) {
+			a.bury(i, w)
+			return nil, false
+		}
+		switch {
+		case w.phase() == phaseDead:
+			// Whoever marked it may have died since.
+			if !a.undertaken(i) {
+				a.buryMarked(i, w)
+			}
+			poll = true
+		case w.phase() == phaseLive && a.u32(a.slot(i)+slotCaps).Load()&capRobust != 0 && a.caps&capWaitV != 0:
+			sleep = append(sleep, shmsync.NewWaitVEntry(raw(word), alive))
+		default:
+			poll = true
+		}
+	}
+	return sleep, poll
+}
+
+// checkSelf ends the process when its own slot is no longer its own: others
+// have taken its locks away, so it must not go on as their holder.
+func (a *Arena) checkSelf() {
+	if w := a.slotState(a.mySlot); !w.present() || nameIn(a.mySlot, w) != a.self {
+		panic("shmsync: " + a.label + ": this process was declared dead by a peer (slot " +
+			a.self.String() + " is " + w.String() + ")")
+	}
+}
+
+// ringWatchers makes every watcher look at the ring of slots again.
+func (a *Arena) ringWatchers() { a.ringAll(slotWatchBell) }
+
+// ringDoorbells makes every hub look at its nodes.
+func (a *Arena) ringDoorbells() { a.ringAll(slotDoorbell) }
+
+func (a *Arena) ringAll(field Offset) {
+	for i := 1; i <= a.geo.slots; i++ {
+		if i != a.mySlot && a.slotState(i).present() {
+			a.ring(a.slot(i) + field)
+		}
+	}
+	a.ring(a.slot(a.mySlot) + field)
+}
+
+func (a *Arena) ring(bell Offset) {
+	w := a.u32(bell)
+	w.Add(1)
+	shmsync.Wake(raw(w), allSleepers)
+}
+
+const allSleepers = 1 << 30

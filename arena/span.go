@@ -1,0 +1,142 @@
+package arena
+
+import (
+	"runtime"
+
+	"github.com/shmsync/shmsync/internal/crashpoint"
+)
+
+var (
+	_ = crashpoint.Register("arena.span.claiming")
+	_ = crashpoint.Register("arena.span.claimed")
+	_ = crashpoint.Register("arena.span.headed")
+	_ = crashpoint.Register("arena.span.dismantling")
+)
+
+// claimSpan claims whole chunks, as many as size bytes need, zeroed. Spans are
+// looked for from the top of the heap downwards, where slabs come last.
+func (c *core) claimSpan(size uint64) (Offset, error) {
+	n := size/chunkSize + min(size%chunkSize, 1)
+	if n > c.geo.chunkCount {
+		return 0, c.noSpace(size)
+	}
+	for range claimTries {
+		top := min(c.heap.top.Load(), c.geo.chunkCount)
+		off, busy, err := c.spanBelow(top, n)
+		if off == 0 && err == nil {
+			off, busy, err = c.spanBelow(c.geo.chunkCount, n)
+		}
+		if off != 0 || err != nil {
+			return off, err
+		}
+		if c.sweep(c.geo.chunkCount) > 0 {
+			continue
+		}
+		if !busy {
+			break
+		}
+		runtime.Gosched()
+	}
+	return 0, c.noSpace(size)
+}
+
+// spanBelow claims the first n free chunks in a row, downwards from top. Without
+// such a row the offset is 0, and busy says whether some chunks were in the
+// hands of others.
+func (c *core) spanBelow(top, n uint64) (off Offset, busy bool, err error) {
+	run := uint64(0)
+	for i := top; i > 0; i-- {
+		w := c.loadChunk(i - 1)
+		if w.kind() != chunkFree {
+			busy = busy || w.kind() == chunkClaimed || w.kind() == chunkSweeping
+			run = 0
+			continue
+		}
+		if run++; run < n {
+			continue
+		}
+		head := i - 1
+		if !c.claimRun(head, n) {
+			busy, run = true, 0
+			continue
+		}
+		ok, err := c.makeSpan(head, n)
+		if ok || err != nil {
+			c.heap.top.Store(head)
+			return c.chunkOff(head), busy, err
+		}
+		busy, run = true, 0
+	}
+	return 0, busy, nil
+}
+
+// claimRun claims n chunks, or none.
+func (c *core) claimRun(head, n uint64) bool {
+	for k := range n {
+		w := c.loadChunk(head + k)
+		if w.kind() != chunkFree || !c.swapChunk(head+k, w, w.claimedBy(c.self)) {
+			c.freeRun(head, k)
+			return false
+		}
+		crashpoint.Hit("arena.span.claiming")
+	}
+	return true
+}
+
+// freeRun makes n chunks free that we have claimed.
+func (c *core) freeRun(head, n uint64) {
+	for k := range n {
+		if w := c.loadChunk(head + k); w.kind() == chunkClaimed && w.name() == c.self {
+			c.swapChunk(head+k, w, w.freed())
+		}
+	}
+}
+
+// makeSpan makes a span of n claimed chunks and claims its block word. It
+// reports false, with the chunks free again, when that word is not free: a
+// participant may be about to see that the slab it claims from is gone.
+//
+// The block word comes before the head, so that a span always has an owner,
+// and the tails come last: what the owner's death leaves is found from the head.
+func (c *core) makeSpan(head, n uint64) (bool, error) {
+	if err := c.back(head, n, true); err != nil {
+		c.freeRun(head, n)
+		return false, err
+	}
+	word := c.blockWordOf(head, 0)
+	if !word.CompareAndSwap(blockFree, uint32(makeBlock(blockClaimed, c.self))) {
+		c.freeRun(head, n)
+		return false, nil
+	}
+	crashpoint.Hit("arena.span.claimed")
+	to := makeChunk(chunkHead, n, 0)
+	for i := head; i < head+n; i++ {
+		if !c.swapChunk(i, chunkReserved.claimedBy(c.self), to) {
+			return false, c.meddled(c.chunkOff(head))
+		}
+		to = makeChunk(chunkTail, head, 0)
+		crashpoint.Hit("arena.span.headed")
+	}
+	return true, nil
+}
+
+// dismantle makes the chunks of a span free, the head last. The block word of
+// the span, claimed or freeing by n, keeps it ours until then. It finds what an
+// earlier try left and does no more than is left to do.
+func (c *core) dismantle(head uint64, n Name) {
+	w := c.loadChunk(head)
+	if w.kind() != chunkHead || !w.legal(head, c.geo.chunkCount) {
+		return
+	}
+	tail := makeChunk(chunkTail, head, 0)
+	for i := head + 1; i < head+w.number(); i++ {
+		t := c.loadChunk(i)
+		if t == tail || t.kind() == chunkClaimed && t.name() == n {
+			c.swapChunk(i, t, t.freed())
+		}
+		crashpoint.Hit("arena.span.dismantling")
+	}
+	c.swapChunk(head, w, w.freed())
+	c.heap.top.Store(max(c.heap.top.Load(), head+w.number()))
+	c.u64(hdrChunkHint).Store(head)
+}

@@ -1,0 +1,48 @@
+package arena
+
+import "reflect"
+
+// The kinds of the plain objects.
+var (
+	KindValue = KindOf("VALU")
+	KindBlock = KindOf("BLOK")
+)
+
+func init() {
+	RegisterKind(KindOps{Kind: KindValue})
+	RegisterKind(KindOps{Kind: KindBlock})
+}
+
+// Value finds the T of that name, or creates one that is zero. T has no pointers
+// in it; one that has is the caller's mistake and panics. What is there must
+// have been created with a T whose parts have the same sizes, kinds and places;
+// otherwise the error Is [shmsync.ErrIncompatible].
+//
+// The value stays open, and cannot be deleted, until this process leaves the
+// arena. Concurrent use of it is up to the caller, as of any variable: use
+// atomic fields or a lock of package prims.
+func Value[T any](a *Arena, name string) (*T, error) {
+	t := reflect.TypeFor[T]()
+	l := layoutOf(t)
+	if l.err != nil {
+		panic("shmsync: " + l.err.Error())
+	}
+	o, _, err := a.OpenObject(ObjectSpec{
+		Kind: KindValue, Version: 1, Name: name, Size: uint64(t.Size()), Layout: l.fingerprint,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return bodyOf[T](&a.core, o), nil
+}
+
+// Block finds the bytes of that name, or creates size bytes that are zero. A
+// block of another size is an error that Is [shmsync.ErrIncompatible]. Like a
+// Value it stays open until this process leaves the arena.
+func (a *Arena) Block(name string, size uint64) ([]byte, error) {
+	o, _, err := a.OpenObject(ObjectSpec{Kind: KindBlock, Version: 1, Name: name, Size: size})
+	if err != nil {
+		return nil, err
+	}
+	return a.slice(o.Body, o.Size)[:o.Size:o.Size], nil
+}

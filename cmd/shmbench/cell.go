@@ -1,0 +1,150 @@
+//go:build linux
+
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Placements of a cell's processes.
+const (
+	placeSame  = "same"  // all on one CPU
+	placeCross = "cross" // one CPU each, in turn
+	placeAny   = "any"   // unpinned
+)
+
+// cell is one point of the plan: a scenario, a subject, and parameters. Its
+// repetitions are comparable, and so are cells of one group.
+type cell struct {
+	Scenario *scenario
+	Subject  *subject
+	Place    string
+	Procs    int
+	Threads  int // per process
+	CS       time.Duration
+	Think    time.Duration
+	Gap      time.Duration
+	Hog      int // busy loops beside the workers, one on each of the first CPUs
+	N        int // kills or waiters
+	Warmup   time.Duration
+	Time     time.Duration
+	Skip     string // why it cannot run here; empty where it can
+}
+
+// params lists the parameters that name the cell.
+func (c *cell) params() map[string]string {
+	all := map[string]string{
+		"cs":      shortDuration(c.CS),
+		"gap":     shortDuration(c.Gap),
+		"hog":     strconv.Itoa(c.Hog),
+		"kills":   strconv.Itoa(c.N),
+		"place":   c.Place,
+		"procs":   strconv.Itoa(c.Procs),
+		"think":   shortDuration(c.Think),
+		"threads": strconv.Itoa(c.Threads),
+		"waiters": strconv.Itoa(c.N),
+	}
+	p := map[string]string{}
+	for _, k := range c.Scenario.keys {
+		p[k] = all[k]
+	}
+	return p
+}
+
+// key names the cell: sorted k=v pairs, stable from run to run.
+func (c *cell) key() string {
+	p := c.params()
+	p["by"], p["prim"] = c.Subject.By, c.Subject.Prim
+	return c.Scenario.name + "/" + joinParams(p)
+}
+
+// group names what the cell is compared within: its key without the subject.
+func (c *cell) group() string { return c.Scenario.name + "/" + joinParams(c.params()) }
+
+func joinParams(p map[string]string) string {
+	parts := make([]string, 0, len(p))
+	for k, v := range p {
+		parts = append(parts, k+"="+v)
+	}
+	slices.Sort(parts)
+	return strings.Join(parts, "/")
+}
+
+// shortDuration renders d in ASCII without trailing zero units, and 0 as 0.
+func shortDuration(d time.Duration) string {
+	if d == 0 {
+		return "0"
+	}
+	s := strings.Replace(d.String(), "µ", "u", 1)
+	for _, zero := range []string{"m0s", "h0m"} {
+		if strings.HasSuffix(s, zero) {
+			s = strings.TrimSuffix(s, zero[1:])
+		}
+	}
+	return s
+}
+
+// processes is how many processes run the cell's threads.
+func (c *cell) processes() int {
+	if c.Subject.InProcess {
+		return 1
+	}
+	return c.Procs
+}
+
+// slots is how many threads report.
+func (c *cell) slots() int {
+	if c.Scenario.name == "crash" {
+		return crashSlots
+	}
+	return c.Procs * c.Threads
+}
+
+// cpuOf is the CPU of a slot, or -1.
+func (c *cell) cpuOf(slot int, cpus []int) int {
+	switch c.Place {
+	case placeSame:
+		return cpus[0]
+	case placeCross:
+		if c.Scenario.name == "crash" {
+			return cpus[min(slot, 1)%len(cpus)] // survivor on one, victims on the other
+		}
+		return cpus[slot/c.Threads%len(cpus)]
+	}
+	return -1
+}
+
+// length estimates how long one repetition takes.
+func (c *cell) length() time.Duration {
+	const spawn = 25 * time.Millisecond
+	switch c.Scenario.name {
+	case "crash":
+		return spawn + time.Duration(c.N)*(crashAsleep+5*time.Millisecond)
+	case "waiters":
+		return spawn + waitersSettle + time.Duration(c.N)*200*time.Microsecond
+	}
+	return time.Duration(c.processes())*spawn/2 + spawn + c.Warmup + c.Time
+}
+
+// deadline is how long one repetition may take before it counts as hung.
+func (c *cell) deadline(patience time.Duration) time.Duration { return c.length() + patience }
+
+// check says why the cell cannot run with these CPUs.
+func (c *cell) check(cpus []int) string {
+	switch {
+	case c.Place == placeCross && len(cpus) < 2:
+		return "needs two CPUs"
+	case len(c.Subject.Places) > 0 && !slices.Contains(c.Subject.Places, c.Place):
+		return fmt.Sprintf("makes no sense with place=%s", c.Place)
+	}
+	if c.Subject.Check != nil {
+		if err := c.Subject.Check(); err != nil {
+			return err.Error()
+		}
+	}
+	return ""
+}

@@ -1,0 +1,155 @@
+//go:build linux
+
+package main
+
+import (
+	"fmt"
+	"os"
+	"sync/atomic"
+	"time"
+
+	"github.com/shmsync/shmsync"
+)
+
+// A crash cell has one survivor, process 0, and a fresh victim for each round:
+// the victim locks, the survivor queues up and falls asleep, the parent stamps
+// the page and kills the victim, the survivor stamps when it owns. Process k is
+// the victim of round k. The words of the control page count rounds.
+const (
+	crashPool    = 4 // victims that are alive at a time, the next ones ready
+	crashSlots   = 1 + crashPool
+	crashAsleep  = 1500 * time.Microsecond // from queueing up until the kill
+	crashHandful = 50 * time.Millisecond   // how often waits look at the processes
+)
+
+// crashSlot is the slot of process proc.
+func crashSlot(proc int) int {
+	if proc == 0 {
+		return 0
+	}
+	return 1 + (proc-1)%crashPool
+}
+
+// workCrash is the survivor in process 0 and a victim in every other.
+func workCrash(t *thread) error {
+	l, err := as[locker](t)
+	if err != nil {
+		return err
+	}
+	t.slot.state.Store(slotReady)
+	t.ready.Add(1)
+	if t.proc != 0 {
+		waitRound(&t.victimGo, uint32(t.proc))
+		l.Lock()
+		announce(&t.held, uint32(t.proc))
+		for { // until the kill
+			shmsync.Wait(new(uint32), 0, 0)
+		}
+	}
+	inherit := func() error { l.Lock(); return nil }
+	if h, ok := l.(heir); ok {
+		inherit = h.Inherit
+	}
+	t.begin()
+	for round := uint32(1); ; round++ {
+		waitRound(&t.survivorGo, round)
+		if t.phase.Load() == phaseStop {
+			break
+		}
+		announce(&t.trying, round)
+		if err := inherit(); err != nil {
+			return err
+		}
+		now := shmsync.Monotonic()
+		if killed := t.killedNs.Load(); killed == 0 || now < killed {
+			t.violate("round %d: owned a lock whose owner lives", round)
+		} else {
+			record(t.counts, now-killed)
+		}
+		l.Unlock()
+		t.slot.ops++
+		t.slot.total++
+		announce(&t.owned, round)
+	}
+	t.end()
+	return nil
+}
+
+// waitRound sleeps until w counts at least round.
+func waitRound(w *atomic.Uint32, round uint32) {
+	for v := w.Load(); v < round; v = w.Load() {
+		shmsync.Wait(futexWord(w), v, 0)
+	}
+}
+
+// announce sets w to round and wakes who waits for it.
+func announce(w *atomic.Uint32, round uint32) {
+	w.Store(round)
+	shmsync.Wake(futexWord(w), 1<<20)
+}
+
+// control runs the parent's part of a crash cell.
+func (r *run) controlCrash() error {
+	if err := r.spawn(0); err != nil {
+		return err
+	}
+	if err := r.awaitWord(&r.page.setup, 1); err != nil {
+		return err
+	}
+	victims := map[int]*process{}
+	defer func() {
+		for _, v := range victims {
+			v.expected = endKilled
+			v.cmd.Process.Kill()
+		}
+	}()
+	spawn := func(k int) error {
+		if k > r.cell.N {
+			return nil
+		}
+		if err := r.spawn(k); err != nil {
+			return err
+		}
+		victims[k] = r.procs[len(r.procs)-1]
+		return nil
+	}
+	for k := 1; k < crashPool; k++ {
+		if err := spawn(k); err != nil {
+			return err
+		}
+	}
+	for k := 1; k <= r.cell.N; k++ {
+		if err := spawn(k + crashPool - 1); err != nil {
+			return err
+		}
+		if err := r.killRound(victims[k], uint32(k)); err != nil {
+			return fmt.Errorf("round %d of %d: %w", k, r.cell.N, err)
+		}
+		<-victims[k].done
+		delete(victims, k)
+	}
+	r.finish()
+	announce(&r.page.survivorGo, uint32(r.cell.N+1))
+	return r.awaitExit(r.procs[0])
+}
+
+// killRound has the victim lock and the survivor queue up behind it, and kills.
+func (r *run) killRound(victim *process, k uint32) error {
+	p := r.page
+	p.killedNs.Store(0)
+	announce(&p.victimGo, k)
+	if err := r.awaitWord(&p.held, k); err != nil {
+		return err
+	}
+	announce(&p.survivorGo, k)
+	if err := r.awaitWord(&p.trying, k); err != nil {
+		return err
+	}
+	time.Sleep(crashAsleep)
+	victim.expected = endKilled
+	p.killedNs.Store(shmsync.Monotonic())
+	if err := victim.cmd.Process.Signal(os.Kill); err != nil {
+		return err
+	}
+	return r.awaitWord(&p.owned, k)
+}

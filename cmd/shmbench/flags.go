@@ -1,0 +1,159 @@
+//go:build linux
+
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// ints is a list of numbers: 1,2,4, 0-3,8, 1:8, 1:9:2 or 1:64:*2.
+type ints []int
+
+// UnmarshalText parses the list.
+func (l *ints) UnmarshalText(text []byte) error {
+	v, err := parseInts(string(text))
+	*l = v
+	return err
+}
+
+const maxInts = 4096
+
+func parseInts(text string) ([]int, error) {
+	var list []int
+	for part := range strings.SplitSeq(text, ",") {
+		fields := strings.Split(part, ":")
+		if from, to, ok := strings.Cut(part, "-"); ok && len(fields) == 1 {
+			fields = []string{from, to}
+		}
+		from, err := strconv.Atoi(fields[0])
+		if err != nil || from < 0 || len(fields) > 3 {
+			return nil, fmt.Errorf("%q is no number or range", part)
+		}
+		to, step, factor := from, 1, 1
+		if len(fields) > 1 {
+			if to, err = strconv.Atoi(fields[1]); err != nil || to < from {
+				return nil, fmt.Errorf("%q is no range", part)
+			}
+		}
+		if len(fields) > 2 {
+			times, isFactor := strings.CutPrefix(fields[2], "*")
+			n, err := strconv.Atoi(times)
+			if err != nil || n < 1 || isFactor && (n < 2 || from == 0) {
+				return nil, fmt.Errorf("%q has no valid step", part)
+			}
+			if isFactor {
+				step, factor = 0, n
+			} else {
+				step = n
+			}
+		}
+		for v := from; v <= to && len(list) < maxInts; v = v*factor + step {
+			list = append(list, v)
+		}
+	}
+	return list, nil
+}
+
+// common are the flags of every measuring command.
+type common struct {
+	CPUs    ints            `name:"cpus" placeholder:"LIST" help:"CPUs to use, as in 0-3,8. Default: all that this process may use."`
+	Place   []string        `placeholder:"LIST" help:"Placements: same (one CPU), cross (one CPU each), any (unpinned)."`
+	Procs   ints            `placeholder:"LIST" help:"Processes of a lock cell."`
+	Threads ints            `placeholder:"LIST" help:"Threads or goroutines in each process of a lock cell."`
+	CS      []time.Duration `name:"cs" placeholder:"LIST" help:"Work inside the critical section of a lock cell, as in 0,100ns."`
+	Think   []time.Duration `placeholder:"LIST" help:"Mean of the exponentially distributed work outside it."`
+	Gap     time.Duration   `default:"1500us" help:"How long the peer of a wake cell sleeps before each wake."`
+	Hog     ints            `placeholder:"LIST" help:"Busy loops beside the workers of a handoff cell."`
+	Kills   int             `placeholder:"N" help:"Kills in each repetition of a crash cell."`
+	Waiters ints            `placeholder:"LIST" help:"Blocked goroutines of a waiters cell."`
+	Prim    []string        `placeholder:"PATTERN" help:"Subjects, as in c:futex, 'c:*' or 'go:*,in-process:*'. Default: all."`
+
+	Time    time.Duration `placeholder:"D" help:"Measured time of each repetition."`
+	Warmup  time.Duration `placeholder:"D" help:"Discarded time before it."`
+	Count   int           `short:"c" placeholder:"N" help:"Repetitions of each cell, interleaved with those of the others."`
+	Seed    uint64        `default:"1" help:"Seed of the order and of think times."`
+	Shuffle bool          `default:"true" negatable:"" help:"Run each round in a random order."`
+	Timeout time.Duration `default:"10s" help:"How much longer than planned a repetition may take before it counts as hung."`
+	Strict  bool          `help:"Exit with status 2 if a cell was skipped."`
+
+	Format  string `enum:"table,bench,json" default:"table" help:"Output: ${enum}."`
+	Out     string `short:"o" placeholder:"FILE" help:"Write the results to a file instead of standard output."`
+	CC      string `name:"cc" default:"cc" env:"SHMBENCH_CC" help:"C compiler for the peers in C, or none."`
+	DryRun  bool   `short:"n" help:"Print the plan and how long it takes; measure nothing."`
+	Verbose bool   `short:"v" help:"Report each repetition on standard error."`
+}
+
+// defaults are what a command takes where the user says nothing.
+type defaults struct {
+	time, warmup time.Duration
+	count, kills int
+}
+
+// options checks the flags and completes them.
+func (f *common) options(d defaults) (*options, error) {
+	o := &options{
+		CPUs: f.CPUs, Places: f.Place, Procs: f.Procs, Threads: f.Threads, CS: f.CS, Think: f.Think,
+		Gap: f.Gap, Hogs: f.Hog, Kills: f.Kills, Waiters: f.Waiters, Prims: f.Prim,
+		Time: f.Time, Warmup: f.Warmup, Count: f.Count, Seed: f.Seed, Shuffle: f.Shuffle, Timeout: f.Timeout,
+	}
+	set := func(p *time.Duration, v time.Duration) {
+		if *p == 0 {
+			*p = v
+		}
+	}
+	set(&o.Time, d.time)
+	set(&o.Warmup, d.warmup)
+	if o.Count == 0 {
+		o.Count = d.count
+	}
+	if o.Kills == 0 {
+		o.Kills = d.kills
+	}
+	allowed, err := allowedCPUs()
+	if err != nil {
+		return nil, err
+	}
+	for _, cpu := range o.CPUs {
+		if !slices.Contains(allowed, cpu) {
+			return nil, fmt.Errorf("--cpus: this process may not run on CPU %d", cpu)
+		}
+	}
+	o.CPUs = or(o.CPUs, allowed...)
+	for _, p := range o.Places {
+		if !slices.Contains([]string{placeSame, placeCross, placeAny}, p) {
+			return nil, fmt.Errorf("--place %q: want same, cross or any", p)
+		}
+	}
+	return o, o.check()
+}
+
+// check refuses what no cell could run with.
+func (o *options) check() error {
+	positive := func(flag string, list ...int) error {
+		for _, v := range list {
+			if v < 1 {
+				return fmt.Errorf("%s: %d is less than 1", flag, v)
+			}
+		}
+		return nil
+	}
+	for _, err := range []error{
+		positive("--procs", o.Procs...), positive("--threads", o.Threads...), positive("--waiters", o.Waiters...),
+		positive("--count", o.Count), positive("--kills", o.Kills),
+		positive("--time", int(o.Time)), positive("--timeout", int(o.Timeout)), positive("--gap", int(o.Gap)),
+	} {
+		if err != nil {
+			return err
+		}
+	}
+	for _, d := range slices.Concat(o.CS, o.Think, []time.Duration{o.Warmup}) {
+		if d < 0 {
+			return fmt.Errorf("%v is negative", d)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,134 @@
+//go:build linux
+
+package main
+
+import "github.com/shmsync/shmsync"
+
+// lastToken tells the responder that no more tokens follow.
+const lastToken = 1<<32 - 1
+
+// workHandoff passes a token to and fro. Thread 0 passes odd values and times
+// round trips; thread 1 answers each with its successor.
+func workHandoff(t *thread) error {
+	k, err := as[token](t)
+	if err != nil {
+		return err
+	}
+	t.await()
+	if t.index != 0 {
+		t.respond(k)
+		return nil
+	}
+	measuring := false
+	v := uint32(1)
+	t0 := shmsync.Monotonic()
+	for {
+		phase := t.phase.Load()
+		if phase == phaseStop {
+			break
+		}
+		if phase == phaseMeasure && !measuring {
+			measuring = true
+			t.begin()
+			t0 = t.slot.startNs
+		}
+		k.Pass(v)
+		if got := k.Await(); got != v+1 {
+			t.violate("token %d came back as %d", v, got)
+		}
+		v += 2
+		t1 := shmsync.Monotonic()
+		t.slot.total++
+		if measuring {
+			t.slot.ops++
+			record(t.counts, t1-t0)
+		}
+		t0 = t1
+	}
+	t.end()
+	k.Pass(lastToken)
+	return nil
+}
+
+// respond answers tokens until the last.
+func (t *thread) respond(k token) {
+	measuring := false
+	for want := uint32(1); ; want += 2 {
+		v := k.Await()
+		if v == lastToken {
+			t.end()
+			return
+		}
+		if v != want {
+			t.violate("token %d arrived as %d", want, v)
+		}
+		if !measuring && t.phase.Load() == phaseMeasure {
+			measuring = true
+			t.begin()
+		}
+		k.Pass(v + 1)
+		t.slot.total++
+		if measuring {
+			t.slot.ops++
+		}
+	}
+}
+
+// workWake times one way: thread 0 lets the peer sleep for the gap, stamps the
+// page and passes; thread 1 measures from the stamp. What the pass costs its
+// caller is in thread 0's histogram.
+func workWake(t *thread) error {
+	k, err := as[token](t)
+	if err != nil {
+		return err
+	}
+	t.await()
+	measuring := false
+	step := func() {
+		if !measuring && t.phase.Load() == phaseMeasure {
+			measuring = true
+			t.begin()
+		}
+		t.slot.total++
+	}
+	if t.index != 0 {
+		for want := uint32(1); ; want += 2 {
+			v := k.Await()
+			now := shmsync.Monotonic()
+			if v == lastToken {
+				t.end()
+				return nil
+			}
+			d := now - t.stampNs.Load()
+			if v != want || d < 0 {
+				t.violate("token %d arrived as %d, %d ns after it was sent", want, v, d)
+			}
+			if step(); measuring {
+				t.slot.ops++
+				record(t.counts, d)
+			}
+			k.Pass(v + 1)
+		}
+	}
+	for v := uint32(1); ; v += 2 {
+		sleepUntil(shmsync.Monotonic() + int64(t.gapNs))
+		if t.phase.Load() == phaseStop {
+			break
+		}
+		step()
+		t0 := shmsync.Monotonic()
+		t.stampNs.Store(t0)
+		k.Pass(v)
+		t1 := shmsync.Monotonic()
+		if measuring {
+			t.slot.ops++
+			record(t.counts, t1-t0)
+		}
+		if got := k.Await(); got != v+1 {
+			t.violate("token %d came back as %d", v, got)
+		}
+	}
+	t.end()
+	k.Pass(lastToken)
+	return nil
+}

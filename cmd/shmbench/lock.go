@@ -1,0 +1,61 @@
+//go:build linux
+
+package main
+
+import "github.com/shmsync/shmsync"
+
+// lockStride is how many acquisitions lie between two timed ones: two clock
+// readings cost more than a short section.
+const lockStride = 61
+
+// workLock contends for one lock: think, lock, count, work, unlock. The counter
+// is read before the critical section's work and written after it, so that two
+// owners at a time lose counts.
+func workLock(t *thread) error {
+	l, err := as[locker](t)
+	if err != nil {
+		return err
+	}
+	cs := steps(t.csNs, t.perNs)
+	var think [thinks]uint64
+	for i, units := range t.think {
+		think[i] = steps(uint64(float64(units)*float64(t.thinkNs)), t.perNs)
+	}
+	t.await()
+	measuring := false
+	x, t0 := uint64(t.index), int64(0)
+	for i := uint64(t.index) * lockStride; ; i++ {
+		phase := t.phase.Load()
+		if phase == phaseStop {
+			break
+		}
+		if phase == phaseMeasure && !measuring {
+			measuring = true
+			t.begin()
+		}
+		if t.thinkNs > 0 {
+			x = work(think[i%thinks], x)
+		}
+		sampled := i%lockStride == 0
+		if sampled {
+			t0 = shmsync.Monotonic()
+		}
+		l.Lock()
+		if sampled && measuring {
+			record(t.counts, shmsync.Monotonic()-t0)
+		}
+		v := t.counter
+		if cs > 0 {
+			x = work(cs, x)
+		}
+		t.counter = v + 1
+		l.Unlock()
+		t.slot.total++
+		if measuring {
+			t.slot.ops++
+		}
+	}
+	t.end()
+	t.sink = x
+	return nil
+}

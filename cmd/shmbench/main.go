@@ -1,0 +1,136 @@
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/alecthomas/kong"
+)
+
+type program struct {
+	common
+
+	Suite       suiteCmd       `cmd:"" default:"withargs" help:"Every scenario, shortly (default)."`
+	Uncontended uncontendedCmd `cmd:"" help:"Lock and unlock where nobody else wants the lock."`
+	Handoff     handoffCmd     `cmd:"" help:"Pass a token between two processes: round trips, and one-way wakes."`
+	Lock        lockCmd        `cmd:"" help:"Throughput and fairness of a contended lock."`
+	Crash       crashCmd       `cmd:"" help:"Kill the owner: time until the next one owns."`
+	Waiters     waitersCmd     `cmd:"" help:"Threads and memory that blocked goroutines cost."`
+	Bars        barsCmd        `cmd:"" help:"The project's bars: ratios to peers, passed or failed."`
+	Worker      workerCmd      `cmd:"" hidden:""`
+}
+
+type (
+	suiteCmd struct {
+		Preset string `enum:"quick,std,full" default:"quick" help:"How thorough: ${enum}."`
+	}
+	uncontendedCmd struct{}
+	handoffCmd     struct{}
+	lockCmd        struct{}
+	crashCmd       struct{}
+	waitersCmd     struct{}
+	workerCmd      struct {
+		Proc int  `arg:"" optional:"" help:"Index of the process."`
+		Spin *int `help:"Keep this CPU busy instead."`
+	}
+)
+
+const description = `Measures cross-process synchronization on this host, beside what the host already offers.
+
+Results go to standard output, everything else to standard error.
+
+Examples:
+  shmbench                                       the quick suite, under a minute
+  shmbench -n                                    what that would run, and how long
+  shmbench handoff --place cross,same --count 10
+  shmbench handoff --place same --hog 0,1        beside a CPU hog
+  shmbench lock --procs 2,4 --threads 1,8 --cs 100ns,1us --think 100ns
+  shmbench lock --prim 'c:*,in-process:*' --format bench -o lock.txt
+  shmbench crash --kills 300
+  shmbench bars --count 10
+  benchstat -row .name,/prim -col /place lock.txt
+
+Exit status: 0 ok, 1 usage, environment or a failed bar, 2 skipped cells under
+--strict, 3 a subject broke its promise, 4 a worker crashed or hung.`
+
+// status is an exit status that has been explained already.
+type status int
+
+func (s status) Error() string { return fmt.Sprintf("exit status %d", int(s)) }
+
+func main() { os.Exit(realMain(os.Args[1:], os.Stdout, os.Stderr)) }
+
+// realMain is main with its surroundings as arguments.
+func realMain(args []string, stdout, stderr io.Writer) int {
+	var p program
+	parser, err := kong.New(&p, kong.Name("shmbench"), kong.Description(description),
+		kong.Writers(stdout, stderr), kong.ConfigureHelp(kong.HelpOptions{Compact: true, FlagsLast: true}))
+	if err != nil {
+		fmt.Fprintln(stderr, "shmbench:", err)
+		return exitUsage
+	}
+	k, err := parser.Parse(args)
+	if err != nil {
+		fmt.Fprintln(stderr, "shmbench:", err)
+		return exitUsage
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	err = k.Run(&session{ctx: ctx, common: &p.common, stdout: stdout, stderr: stderr, args: args})
+	var s status
+	switch {
+	case err == nil:
+		return exitOK
+	case errors.As(err, &s):
+		return int(s)
+	}
+	fmt.Fprintln(stderr, "shmbench:", err)
+	return exitUsage
+}
+
+var (
+	quick    = defaults{60 * time.Millisecond, 10 * time.Millisecond, 3, 20}
+	usual    = defaults{300 * time.Millisecond, 50 * time.Millisecond, 5, 60}
+	thorough = defaults{2 * time.Second, 200 * time.Millisecond, 10, 100}
+)
+
+// Run runs the suite.
+func (c *suiteCmd) Run(s *session) error {
+	d := map[string]defaults{"quick": quick, "std": usual, "full": thorough}[c.Preset]
+	names := make([]string, len(scenarios))
+	for i, sc := range scenarios {
+		names[i] = sc.name
+	}
+	return s.measure(d, names...)
+}
+
+// Run runs the scenario.
+func (uncontendedCmd) Run(s *session) error { return s.measure(usual, "uncontended") }
+
+// Run runs the scenarios.
+func (handoffCmd) Run(s *session) error { return s.measure(usual, "handoff", "wake") }
+
+// Run runs the scenario.
+func (lockCmd) Run(s *session) error { return s.measure(usual, "lock") }
+
+// Run runs the scenario.
+func (crashCmd) Run(s *session) error { return s.measure(usual, "crash") }
+
+// Run runs the scenario.
+func (waitersCmd) Run(s *session) error { return s.measure(usual, "waiters") }
+
+// Run is the life of a worker.
+func (c *workerCmd) Run(s *session) error {
+	if c.Spin != nil {
+		return runHog(*c.Spin)
+	}
+	return runWorker(c.Proc)
+}

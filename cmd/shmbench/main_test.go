@@ -1,0 +1,143 @@
+//go:build linux
+
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestMain lets the test binary be the worker that the engine runs.
+func TestMain(m *testing.M) {
+	if os.Getenv("SHMBENCH_WORKER") != "" {
+		os.Exit(realMain(os.Args[1:], os.Stdout, os.Stderr))
+	}
+	// Under -race, a process would sleep for a second before it exits.
+	os.Setenv("GORACE", "atexit_sleep_ms=0")
+	os.Exit(m.Run())
+}
+
+// shmbench runs the program in this process, its workers in others.
+func shmbench(t *testing.T, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	t.Setenv("TMPDIR", t.TempDir())
+	var out, errs bytes.Buffer
+	code = realMain(args, &out, &errs)
+	return code, out.String(), errs.String()
+}
+
+func parseDocument(t *testing.T, text string) document {
+	t.Helper()
+	var d document
+	dec := json.NewDecoder(bytes.NewReader([]byte(text)))
+	dec.DisallowUnknownFields()
+	require.NoError(t, dec.Decode(&d))
+	require.Equal(t, jsonSchema, d.Schema)
+	return d
+}
+
+// requireCC skips without a C compiler, unless the environment demands one.
+func requireCC(t *testing.T) {
+	t.Helper()
+	if _, err := exec.LookPath("cc"); err != nil {
+		if os.Getenv("REQUIRE_CC") != "" {
+			t.Fatal(err)
+		}
+		t.Skip(err)
+	}
+}
+
+func TestBrokenLockIsAViolation(t *testing.T) {
+	code, out, errs := shmbench(t, "lock", "--prim=test:open", "--place=any", "--threads=2", "--cs=2us", "--think=0",
+		"--time=200ms", "--count=1", "--format=json", "--cc=none")
+	require.Equal(t, exitViolation, code, errs)
+	d := parseDocument(t, out)
+	require.Len(t, d.Cells, 1)
+	require.Equal(t, statusViolation, d.Cells[0].Status)
+	require.Contains(t, d.Cells[0].Reason, "counter under the lock")
+}
+
+func TestStuckLockIsHung(t *testing.T) {
+	start := time.Now()
+	code, out, errs := shmbench(t, "lock", "--prim=test:stuck,go:flock", "--place=any", "--threads=1", "--cs=0", "--think=0",
+		"--time=20ms", "--count=2", "--timeout=500ms", "--format=json", "--cc=none")
+	require.Equal(t, exitCrashed, code, errs)
+	require.Less(t, time.Since(start), 10*time.Second)
+	byStatus := map[string]jsonCell{}
+	for _, c := range parseDocument(t, out).Cells {
+		byStatus[c.Status] = c
+	}
+	require.Equal(t, "go:flock", byStatus[statusOK].Subject, "the run goes on")
+	hung := byStatus[statusHung]
+	require.Equal(t, "test:stuck", hung.Subject)
+	require.Len(t, hung.Reps, 1, "one deadline is enough")
+	require.Contains(t, hung.Reps[0].Stacks, "stuckLock")
+	require.Contains(t, errs, "stacks are in")
+}
+
+func TestCrashedWorkerIsReported(t *testing.T) {
+	code, _, errs := shmbench(t, "lock", "--prim=test:crash", "--place=any", "--threads=1", "--time=20ms", "--count=1", "--cc=none")
+	require.Equal(t, exitCrashed, code)
+	require.Contains(t, errs, "exit status 7")
+}
+
+func TestEveryScenarioRuns(t *testing.T) {
+	requireCC(t)
+	for _, command := range []string{"uncontended", "handoff", "lock", "crash", "waiters"} {
+		t.Run(command, func(t *testing.T) {
+			code, out, errs := shmbench(t, command, "--time=10ms", "--warmup=2ms", "--count=1", "--threads=1,2", "--place=any",
+				"--kills=3", "--waiters=20", "--format=json")
+			require.Equal(t, exitOK, code, errs)
+			for _, c := range parseDocument(t, out).Cells {
+				require.Equal(t, statusOK, c.Status, c.Key)
+				require.NotEmpty(t, c.Summary, c.Key)
+			}
+		})
+	}
+}
+
+func TestHogRuns(t *testing.T) {
+	code, _, errs := shmbench(t, "handoff", "--prim=go:eventfd", "--place=same", "--hog=1", "--time=10ms", "--count=1", "--cc=none")
+	require.Equal(t, exitOK, code, errs)
+}
+
+func TestSkippedCells(t *testing.T) {
+	args := []string{"uncontended", "--prim=c:futex,go:flock", "--time=5ms", "--count=1", "--cc=none"}
+	code, out, _ := shmbench(t, args...)
+	require.Equal(t, exitOK, code)
+	require.Contains(t, out, "skipped: no C compiler")
+	code, _, _ = shmbench(t, append(args, "--strict")...)
+	require.Equal(t, exitSkipped, code)
+}
+
+func TestUsage(t *testing.T) {
+	for _, args := range [][]string{
+		{"--cpus=x"}, {"--cpus=4000"}, {"--place=moon"}, {"lock", "--threads=0"}, {"lock", "--prim=no:such"},
+		{"nonsense"}, {"--format=xml"}, {"lock", "--threads=1:600"},
+	} {
+		code, _, errs := shmbench(t, args...)
+		require.Equal(t, exitUsage, code, args)
+		require.NotEmpty(t, errs, args)
+	}
+}
+
+func TestDryRunMeasuresNothing(t *testing.T) {
+	code, out, _ := shmbench(t, "-n")
+	require.Equal(t, exitOK, code)
+	require.Contains(t, out, "uncontended/by=in-process/prim=sync.Mutex\n")
+	require.Contains(t, out, "repetitions, about")
+}
+
+// TestPeerCompilesCleanly holds the embedded C to the strictest warnings.
+func TestPeerCompilesCleanly(t *testing.T) {
+	requireCC(t)
+	out, err := exec.Command("cc", "-O2", "-pthread", "-std=gnu11", "-Wall", "-Wextra", "-Werror",
+		"-o", t.TempDir()+"/peer", "peer.c").CombinedOutput()
+	require.NoError(t, err, string(out))
+}

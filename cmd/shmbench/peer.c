@@ -1,0 +1,390 @@
+//go:build ignore
+
+/*
+ * The peers of shmbench that are written in C: what a C program of this host would use. It speaks through the
+ * control page of the Go workers, with the same pinning, work loop, clock and histogram buckets (peer.h).
+ *
+ * usage: peer PROCESS, with the control page as descriptor 3 and the segment under test as descriptor 4.
+ */
+#include "peer.h"
+
+/* One direction of a token: the value passed last, and whether the receiver may sleep on it. */
+struct way {
+	LINE _Atomic uint32_t word;
+	_Atomic uint32_t sleeper;
+};
+
+/* What the subjects keep in the segment. */
+struct segment {
+	LINE _Atomic uint32_t word; /* futex and spin locks */
+	LINE pthread_mutex_t mutex;
+	LINE pthread_cond_t cond[2];
+	LINE sem_t sem[3]; /* one for each direction, one as a lock */
+	struct way way[2];
+};
+
+static struct segment *seg;
+
+/* Locks. */
+
+static void futex_lock_after(int rounds)
+{
+	uint32_t v = 0;
+	if (atomic_compare_exchange_strong(&seg->word, &v, 1))
+		return;
+	for (int i = 0; i < rounds; i++) {
+		pause_cpu();
+		v = 0;
+		if (atomic_load_explicit(&seg->word, memory_order_relaxed) == 0 &&
+		    atomic_compare_exchange_strong(&seg->word, &v, 1))
+			return;
+	}
+	while (atomic_exchange(&seg->word, 2) != 0)
+		futex_wait(&seg->word, 2);
+}
+
+static void futex_lock(void) { futex_lock_after(0); }
+static void futex_spin_lock(void) { futex_lock_after(SPIN_ROUNDS); }
+
+static void futex_unlock(void)
+{
+	if (atomic_exchange(&seg->word, 0) == 2)
+		futex_wake(&seg->word, 1);
+}
+
+static void spin_lock(void)
+{
+	while (atomic_exchange_explicit(&seg->word, 1, memory_order_acquire) != 0)
+		while (atomic_load_explicit(&seg->word, memory_order_relaxed) != 0)
+			pause_cpu();
+}
+
+static void spin_unlock(void) { atomic_store_explicit(&seg->word, 0, memory_order_release); }
+
+static void mutex_lock(void)
+{
+	int err = pthread_mutex_lock(&seg->mutex);
+	if (err == EOWNERDEAD)
+		err = pthread_mutex_consistent(&seg->mutex);
+	must("pthread_mutex_lock", err);
+}
+
+static void mutex_unlock(void) { must("pthread_mutex_unlock", pthread_mutex_unlock(&seg->mutex)); }
+
+static void sem_take(sem_t *s)
+{
+	while (sem_wait(s) != 0)
+		must("sem_wait", errno == EINTR ? 0 : errno);
+}
+
+static void sem_lock(void) { sem_take(&seg->sem[2]); }
+static void sem_unlock(void) { sem_post(&seg->sem[2]); }
+
+/* Pairs are loops of each subject's own, so that what can be inlined is. */
+#define PAIRS(name, LOCK, UNLOCK)       \
+	static void name(uint64_t n)    \
+	{                               \
+		for (; n > 0; n--) {    \
+			LOCK;           \
+			ctl->counter++; \
+			UNLOCK;         \
+		}                       \
+	}
+PAIRS(futex_pairs, futex_lock(), futex_unlock())
+PAIRS(mutex_pairs, pthread_mutex_lock(&seg->mutex), pthread_mutex_unlock(&seg->mutex))
+PAIRS(sem_pairs, sem_wait(&seg->sem[2]), sem_post(&seg->sem[2]))
+
+/* Tokens: each end passes through its own way and awaits the other. */
+
+static uint32_t arriving(struct thread *t, memory_order order)
+{
+	return atomic_load_explicit(&seg->way[1 - t->end].word, order);
+}
+
+static void futex_pass(struct thread *t, uint32_t v)
+{
+	struct way *w = &seg->way[t->end];
+	atomic_store(&w->word, v);
+	if (atomic_load(&w->sleeper) != 0)
+		futex_wake(&w->word, 1);
+}
+
+static uint32_t await_after(struct thread *t, int rounds)
+{
+	struct way *w = &seg->way[1 - t->end];
+	uint32_t v;
+	for (int i = 0; i < rounds; i++) {
+		if ((v = arriving(t, memory_order_acquire)) != t->seen)
+			return t->seen = v;
+		pause_cpu();
+	}
+	if ((v = atomic_load(&w->word)) == t->seen) {
+		atomic_store(&w->sleeper, 1);
+		while ((v = atomic_load(&w->word)) == t->seen)
+			futex_wait(&w->word, t->seen);
+		atomic_store_explicit(&w->sleeper, 0, memory_order_relaxed);
+	}
+	return t->seen = v;
+}
+
+static uint32_t futex_await(struct thread *t) { return await_after(t, 0); }
+static uint32_t futex_spin_await(struct thread *t) { return await_after(t, SPIN_ROUNDS); }
+
+static void spin_pass(struct thread *t, uint32_t v)
+{
+	atomic_store_explicit(&seg->way[t->end].word, v, memory_order_release);
+}
+
+static uint32_t spin_await(struct thread *t)
+{
+	uint32_t v;
+	while ((v = arriving(t, memory_order_acquire)) == t->seen)
+		pause_cpu();
+	return t->seen = v;
+}
+
+static void cond_pass(struct thread *t, uint32_t v)
+{
+	mutex_lock();
+	atomic_store_explicit(&seg->way[t->end].word, v, memory_order_relaxed);
+	mutex_unlock();
+	pthread_cond_signal(&seg->cond[t->end]);
+}
+
+static uint32_t cond_await(struct thread *t)
+{
+	uint32_t v;
+	mutex_lock();
+	while ((v = arriving(t, memory_order_relaxed)) == t->seen)
+		pthread_cond_wait(&seg->cond[1 - t->end], &seg->mutex);
+	mutex_unlock();
+	return t->seen = v;
+}
+
+static void sem_pass(struct thread *t, uint32_t v)
+{
+	atomic_store_explicit(&seg->way[t->end].word, v, memory_order_relaxed);
+	sem_post(&seg->sem[t->end]);
+}
+
+static uint32_t sem_await(struct thread *t)
+{
+	sem_take(&seg->sem[1 - t->end]);
+	return arriving(t, memory_order_relaxed);
+}
+
+static const struct subject {
+	const char *name;
+	void (*lock)(void), (*unlock)(void), (*pairs)(uint64_t), (*pass)(struct thread *, uint32_t);
+	uint32_t (*await)(struct thread *);
+} subjects[] = {
+	{ "c:futex", futex_lock, futex_unlock, futex_pairs, futex_pass, futex_await },
+	{ "c:futex-spin1000", futex_spin_lock, futex_unlock, futex_pairs, futex_pass, futex_spin_await },
+	{ "c:spin", spin_lock, spin_unlock, NULL, spin_pass, spin_await },
+	{ "c:pthread", mutex_lock, mutex_unlock, mutex_pairs, NULL, NULL },
+	{ "c:robust", mutex_lock, mutex_unlock, mutex_pairs, NULL, NULL },
+	{ "c:cond", NULL, NULL, NULL, cond_pass, cond_await },
+	{ "c:sem", sem_lock, sem_unlock, sem_pairs, sem_pass, sem_await },
+}, *sub;
+
+static void setup(void)
+{
+	pthread_mutexattr_t ma;
+	pthread_condattr_t ca;
+	must("pthread_mutexattr_init", pthread_mutexattr_init(&ma));
+	must("pthread_mutexattr_setpshared", pthread_mutexattr_setpshared(&ma, PTHREAD_PROCESS_SHARED));
+	if (strcmp(sub->name, "c:robust") == 0)
+		must("pthread_mutexattr_setrobust", pthread_mutexattr_setrobust(&ma, PTHREAD_MUTEX_ROBUST));
+	must("pthread_mutex_init", pthread_mutex_init(&seg->mutex, &ma));
+	must("pthread_condattr_init", pthread_condattr_init(&ca));
+	must("pthread_condattr_setpshared", pthread_condattr_setpshared(&ca, PTHREAD_PROCESS_SHARED));
+	for (int i = 0; i < 2; i++)
+		must("pthread_cond_init", pthread_cond_init(&seg->cond[i], &ca));
+	for (int i = 0; i < 3; i++)
+		must("sem_init", sem_init(&seg->sem[i], 1, i == 2) == 0 ? 0 : errno);
+}
+
+/* Scenarios. */
+
+static void run_uncontended(struct thread *t)
+{
+	while (next(t)) {
+		int64_t t0 = now();
+		sub->pairs(ctl->batch);
+		count(t, ctl->batch);
+		if (t->measuring)
+			record(t, now() - t0);
+	}
+	end(t);
+}
+
+static void run_lock(struct thread *t)
+{
+	volatile uint64_t *counter = &ctl->counter;
+	uint64_t think[THINKS], cs = steps(t, (double)ctl->cs_ns), i = (uint64_t)t->index * LOCK_STRIDE;
+	for (int k = 0; k < THINKS; k++)
+		think[k] = steps(t, (double)ctl->think[k] * (double)ctl->think_ns);
+	for (; next(t); i++) {
+		int sampled = i % LOCK_STRIDE == 0;
+		if (ctl->think_ns > 0)
+			sink = work(think[i % THINKS], sink);
+		int64_t t0 = sampled ? now() : 0;
+		sub->lock();
+		if (sampled && t->measuring)
+			record(t, now() - t0);
+		uint64_t v = *counter;
+		if (cs > 0)
+			sink = work(cs, sink);
+		*counter = v + 1;
+		sub->unlock();
+		count(t, 1);
+	}
+	end(t);
+}
+
+/* Thread 0 sends odd tokens and times them, thread 1 answers each with its successor. With a gap, thread 0
+ * times what its pass costs, and thread 1 the way from the stamp. */
+static void run_send(struct thread *t, int64_t gap)
+{
+	int64_t t0 = now(), t1;
+	uint32_t v = 1, got;
+	for (;; v += 2, t0 = t1) {
+		if (gap > 0)
+			sleep_until(now() + gap);
+		if (!next(t))
+			break;
+		if (gap > 0)
+			atomic_store(&ctl->stamp_ns, t0 = now());
+		sub->pass(t, v);
+		t1 = gap > 0 ? now() : 0;
+		if ((got = sub->await(t)) != v + 1)
+			violate(t, "token came back", v + 1, got);
+		if (gap == 0)
+			t1 = now();
+		count(t, 1);
+		if (t->measuring)
+			record(t, t1 - t0);
+	}
+	end(t);
+	sub->pass(t, LAST_TOKEN);
+}
+
+static void run_answer(struct thread *t, int64_t gap)
+{
+	uint32_t v;
+	for (uint32_t want = 1; (v = sub->await(t)) != LAST_TOKEN; want += 2) {
+		int64_t d = gap > 0 ? now() - atomic_load(&ctl->stamp_ns) : 0;
+		if (v != want || d < 0)
+			violate(t, "token arrived", want, v);
+		next(t);
+		count(t, 1);
+		if (gap > 0 && t->measuring)
+			record(t, d);
+		sub->pass(t, v + 1);
+	}
+	end(t);
+}
+
+/* Process 0 is the survivor, process k the victim of round k. */
+static void run_crash(struct thread *t)
+{
+	ready(t);
+	if (process != 0) {
+		await_round(&ctl->victim_go, process);
+		sub->lock();
+		announce(&ctl->held, process);
+		for (;;)
+			pause();
+	}
+	begin(t);
+	for (uint32_t round = 1;; round++) {
+		await_round(&ctl->survivor_go, round);
+		if (atomic_load(&ctl->phase) == STOP)
+			break;
+		announce(&ctl->trying, round);
+		sub->lock();
+		int64_t owned = now(), killed = atomic_load(&ctl->killed_ns);
+		if (killed == 0 || owned < killed)
+			violate(t, "owned while the owner lived, in round", round, round);
+		else
+			record(t, owned - killed);
+		sub->unlock();
+		t->measuring = 1;
+		count(t, 1);
+		announce(&ctl->owned, round);
+	}
+	end(t);
+}
+
+static void *run(void *arg)
+{
+	struct thread *t = arg;
+	int64_t gap = ctl->scenario == WAKE ? (int64_t)ctl->gap_ns : 0;
+	if (t->slot->cpu >= 0) {
+		cpu_set_t set;
+		CPU_ZERO(&set);
+		CPU_SET(t->slot->cpu, &set);
+		must("sched_setaffinity", sched_setaffinity(0, sizeof set, &set) == 0 ? 0 : errno);
+	}
+	t->slot->pid = (uint32_t)getpid();
+	t->slot->tid = (uint32_t)syscall(SYS_gettid);
+	t->per_ns = t->slot->iters_per_ns = calibrate();
+	if (ctl->scenario == CRASH)
+		return run_crash(t), NULL;
+	ready(t);
+	await_round(&ctl->started, 1);
+	sleep_until(atomic_load(&ctl->start_ns));
+	begin(t);
+	if (ctl->scenario == UNCONTENDED)
+		run_uncontended(t);
+	else if (ctl->scenario == LOCK)
+		run_lock(t);
+	else
+		(t->index == 0 ? run_send : run_answer)(t, gap);
+	return NULL;
+}
+
+static void *map(int fd, size_t size)
+{
+	void *p = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	must("mmap", p != MAP_FAILED ? 0 : errno);
+	return p;
+}
+
+int main(int argc, char **argv)
+{
+	struct stat st;
+	must("usage: peer PROCESS", argc == 2 ? 0 : EINVAL);
+	must("descriptor 3", fstat(3, &st) == 0 ? 0 : errno);
+	process = (uint32_t)atoi(argv[1]);
+	char *page = map(3, (size_t)st.st_size);
+	ctl = (struct control *)page;
+	seg = map(4, PEER_BYTES);
+	must("control page", ctl->magic == CONTROL_MAGIC ? 0 : EPROTO);
+	for (size_t i = 0; i < sizeof subjects / sizeof *subjects; i++)
+		if (strcmp(subjects[i].name, ctl->prim) == 0)
+			sub = &subjects[i];
+	must(ctl->prim, sub != NULL ? 0 : ENOENT);
+	if (process == 0) {
+		setup();
+		announce(&ctl->setup, 1);
+	}
+	await_round(&ctl->setup, 1);
+	uint32_t first = process * ctl->threads;
+	if (ctl->scenario == CRASH && process > 0)
+		first = 1 + (process - 1) % CRASH_POOL;
+	struct thread *ts = calloc(ctl->threads, sizeof *ts);
+	pthread_t *ids = calloc(ctl->threads, sizeof *ids);
+	must("calloc", ts != NULL && ids != NULL ? 0 : ENOMEM);
+	for (uint32_t i = 0; i < ctl->threads; i++) {
+		char *slot = page + CONTROL_BYTES + (size_t)(first + i) * SLOT_BYTES;
+		ts[i].slot = (struct slot *)slot;
+		ts[i].counts = (uint64_t *)(slot + SLOT_HEAD_BYTES);
+		ts[i].index = (int)(first + i);
+		ts[i].end = ts[i].index % 2;
+		must("pthread_create", pthread_create(&ids[i], NULL, run, &ts[i]));
+	}
+	for (uint32_t i = 0; i < ctl->threads; i++)
+		pthread_join(ids[i], NULL);
+	return 0;
+}

@@ -1,0 +1,103 @@
+//go:build linux
+
+package main
+
+import (
+	"crypto/sha256"
+	"embed"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+)
+
+//go:embed peer.c peer.h
+var peerSource embed.FS
+
+// cPeers are what a C program of this host has. The embedded helper runs them.
+var cPeers = []*subject{
+	cPeer("futex", "uncontended", "handoff", "wake", "lock"),
+	cPeer("futex-spin1000", "uncontended", "handoff", "wake", "lock"),
+	cPeer("pthread", "uncontended", "lock"),
+	cPeer("robust", "uncontended", "lock", "crash"),
+	cPeer("cond", "handoff", "wake"),
+	cPeer("sem", "uncontended", "handoff", "wake", "lock"),
+	cSpin,
+}
+
+// cSpin never sleeps, so that two of it on one CPU wait for the scheduler's
+// slices.
+var cSpin = &subject{By: "c", Prim: "spin", C: true, Places: []string{placeCross, placeAny},
+	Scenarios: []string{"handoff", "lock"}}
+
+func cPeer(prim string, scenarios ...string) *subject {
+	return &subject{By: "c", Prim: prim, C: true, Scenarios: scenarios}
+}
+
+var errNoCompiler = errors.New("no C compiler")
+
+// buildHelper compiles the helper with the compiler cc, or finds what an
+// earlier run has compiled from the same source.
+func buildHelper(cc string) (string, error) {
+	if cc == "none" {
+		return "", fmt.Errorf("%w: --cc none", errNoCompiler)
+	}
+	path, err := exec.LookPath(cc)
+	if err != nil {
+		return "", fmt.Errorf("%w: %w", errNoCompiler, err)
+	}
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		cache = filepath.Join(os.TempDir(), fmt.Sprintf("shmbench-%d", os.Getuid()))
+	}
+	sources, sum, err := readPeer(path)
+	if err != nil {
+		return "", err
+	}
+	dir := filepath.Join(cache, "shmbench")
+	helper := filepath.Join(dir, "peer-"+sum)
+	if st, err := os.Stat(helper); err == nil && st.Mode().IsRegular() {
+		return helper, nil
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return "", err
+	}
+	work, err := os.MkdirTemp(dir, "build-")
+	if err != nil {
+		return "", err
+	}
+	defer os.RemoveAll(work)
+	for name, text := range sources {
+		if err := os.WriteFile(filepath.Join(work, name), text, 0o600); err != nil {
+			return "", err
+		}
+	}
+	built := filepath.Join(work, "peer")
+	args := slices.Concat(helperFlags, []string{"-o", built, filepath.Join(work, "peer.c")})
+	if out, err := exec.Command(path, args...).CombinedOutput(); err != nil {
+		return "", fmt.Errorf("%s: %w\n%s", path, err, out)
+	}
+	return helper, os.Rename(built, helper)
+}
+
+// readPeer gives the helper's sources and a digest of all that its build depends
+// on.
+func readPeer(cc string) (sources map[string][]byte, sum string, err error) {
+	h := sha256.New()
+	fmt.Fprintln(h, cc, helperFlags)
+	sources = map[string][]byte{}
+	for _, name := range []string{"peer.c", "peer.h"} {
+		text, err := peerSource.ReadFile(name)
+		if err != nil {
+			return nil, "", err
+		}
+		sources[name] = text
+		h.Write(text)
+	}
+	return sources, hex.EncodeToString(h.Sum(nil)[:8]), nil
+}
+
+var helperFlags = []string{"-O2", "-pthread"}

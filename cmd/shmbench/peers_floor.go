@@ -1,0 +1,94 @@
+//go:build linux
+
+package main
+
+import (
+	"errors"
+	"sync/atomic"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/shmsync/shmsync"
+)
+
+// The words of the floor, a cache line each.
+const (
+	floorOwner = iota // 0 free, else the owner's process number plus 1
+	floorAlive        // robust word of the owner's thread
+)
+
+// floor is the least that a Go process can take to learn of a death: the
+// survivor sits in futex_waitv on the lock's word and on a robust word of the
+// owner, and nothing lies between the kernel's wake and its claim.
+type floor struct {
+	owner, alive *atomic.Uint32
+	id           uint32
+	list         *shmsync.RobustList
+}
+
+func checkFloor() error {
+	return errors.Join(shmsync.FeatureRobustList.Check(), shmsync.FeatureWaitV.Check())
+}
+
+func openFloor(w *worker, _ int) (any, error) {
+	f := &floor{owner: w.Word(floorOwner), alive: w.Word(floorAlive), id: uint32(w.proc) + 1}
+	if w.proc == 0 {
+		return f, nil
+	}
+	list, err := shmsync.NewRobustList()
+	if err != nil {
+		return nil, err
+	}
+	list.Link(futexWord(f.alive), 1)
+	f.list = list
+	return f, list.Register()
+}
+
+// Lock is the victim's: it owns, and lives as long as its thread.
+func (f *floor) Lock() {
+	f.alive.Store(uint32(unix.Gettid()) | shmsync.RobustWaiters)
+	f.owner.Store(f.id)
+}
+
+// Inherit waits for the owner's death and takes the lock from it.
+func (f *floor) Inherit() error {
+	for {
+		owner := f.owner.Load()
+		alive := f.alive.Load()
+		if owner == 0 || alive&shmsync.RobustOwnerDied != 0 {
+			if f.owner.CompareAndSwap(owner, f.id) {
+				return nil
+			}
+			continue
+		}
+		_, _, err := shmsync.WaitV([]shmsync.WaitVEntry{
+			shmsync.NewWaitVEntry(futexWord(f.owner), owner),
+			shmsync.NewWaitVEntry(futexWord(f.alive), alive),
+		}, 0)
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// Unlock releases after an inheritance.
+func (f *floor) Unlock() {
+	f.alive.Store(0)
+	f.owner.Store(0)
+}
+
+// naiveCrowd is goroutines that sleep in the kernel directly, a thread each.
+type naiveCrowd struct{ gate *atomic.Uint32 }
+
+func openNaiveCrowd(w *worker, _ int) (any, error) { return naiveCrowd{w.Word(0)}, nil }
+
+func (c naiveCrowd) Block() {
+	for c.gate.Load() == 0 {
+		shmsync.Wait(futexWord(c.gate), 0, 0)
+	}
+}
+
+func (c naiveCrowd) Release() {
+	c.gate.Store(1)
+	shmsync.Wake(futexWord(c.gate), 1<<30)
+}

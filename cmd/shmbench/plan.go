@@ -1,0 +1,147 @@
+//go:build linux
+
+package main
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+)
+
+// options is what the user asked for; zero fields take a scenario's defaults.
+type options struct {
+	CPUs    []int
+	Places  []string
+	Procs   []int
+	Threads []int
+	CS      []time.Duration
+	Think   []time.Duration
+	Gap     time.Duration
+	Hogs    []int
+	Kills   int
+	Waiters []int
+	Prims   []string
+	Time    time.Duration
+	Warmup  time.Duration
+	Count   int
+	Seed    uint64
+	Shuffle bool
+	Timeout time.Duration
+}
+
+// maxCells keeps a slip in a list from planning a week.
+const maxCells = 500
+
+func or[T any](asked []T, byDefault ...T) []T {
+	if len(asked) > 0 {
+		return asked
+	}
+	return byDefault
+}
+
+// planCells lists the cells of the named scenarios.
+func planCells(o *options, names ...string) ([]*cell, error) {
+	var cells []*cell
+	for _, name := range names {
+		sc := scenarioByName(name)
+		picked, err := selectSubjects(name, o.Prims)
+		if err != nil {
+			return nil, err
+		}
+		for _, s := range picked {
+			for _, c := range variants(sc, o) {
+				c.Scenario, c.Subject, c.Warmup, c.Time = sc, s, o.Warmup, o.Time
+				if c.Skip = c.check(o.CPUs); c.Skip == "" || len(s.Places) == 0 {
+					cells = append(cells, c)
+				}
+			}
+		}
+	}
+	if len(cells) == 0 {
+		return nil, fmt.Errorf("nothing to run: no subject of %v matches %v", names, o.Prims)
+	}
+	if len(cells) > maxCells {
+		return nil, fmt.Errorf("%d cells are more than %d: give shorter lists", len(cells), maxCells)
+	}
+	return cells, nil
+}
+
+// variants multiplies the lists that concern a scenario.
+func variants(sc *scenario, o *options) []*cell {
+	var cells []*cell
+	add := func(c cell) { cells = append(cells, &c) }
+	switch sc.name {
+	case "uncontended":
+		add(cell{Place: placeSame, Procs: 1, Threads: 1})
+	case "handoff":
+		for _, place := range or(o.Places, placeSame, placeCross, placeAny) {
+			for _, hog := range or(o.Hogs, 0) {
+				add(cell{Place: place, Procs: 2, Threads: 1, Hog: hog})
+			}
+		}
+	case "wake":
+		for _, place := range or(o.Places, placeSame, placeCross) {
+			add(cell{Place: place, Procs: 2, Threads: 1, Gap: o.Gap})
+		}
+	case "lock":
+		for _, work := range works(o) {
+			for _, place := range or(o.Places, placeCross) {
+				for _, procs := range or(o.Procs, 2) {
+					for _, threads := range or(o.Threads, 1, 8) {
+						add(cell{Place: place, Procs: procs, Threads: threads, CS: work[0], Think: work[1]})
+					}
+				}
+			}
+		}
+	case "crash":
+		for _, place := range or(o.Places, placeSame, placeCross) {
+			add(cell{Place: place, Procs: 1, Threads: 1, N: o.Kills})
+		}
+	case "waiters":
+		for _, n := range or(o.Waiters, 100, 1000) {
+			add(cell{Place: placeAny, Procs: 1, Threads: 1, N: n})
+		}
+	}
+	return cells
+}
+
+// works pairs critical sections and think times: the product of what was asked
+// for, by default short ones and none.
+func works(o *options) [][2]time.Duration {
+	if len(o.CS) == 0 && len(o.Think) == 0 {
+		return [][2]time.Duration{{100, 100}, {0, 0}}
+	}
+	var pairs [][2]time.Duration
+	for _, cs := range or(o.CS, 100) {
+		for _, think := range or(o.Think, 100) {
+			pairs = append(pairs, [2]time.Duration{cs, think})
+		}
+	}
+	return pairs
+}
+
+// order gives the sequence of runs: every round runs every cell once, each in
+// a random order of its own, so that drift is spread over all cells. The same
+// seed gives the same order.
+func order(cells []*cell, count int, shuffle bool, seed uint64) []*cell {
+	rng := rand.New(rand.NewPCG(seed, 0))
+	var runs []*cell
+	for range count {
+		round := slices.DeleteFunc(slices.Clone(cells), func(c *cell) bool { return c.Skip != "" })
+		if shuffle {
+			rng.Shuffle(len(round), func(i, j int) { round[i], round[j] = round[j], round[i] })
+		}
+		runs = append(runs, round...)
+	}
+	return runs
+}
+
+// eta is how long the runs will take, about.
+func eta(runs []*cell) time.Duration {
+	var d time.Duration
+	for _, c := range runs {
+		d += c.length()
+	}
+	return d.Round(100 * time.Millisecond)
+}

@@ -1,0 +1,55 @@
+//go:build linux
+
+package main
+
+import (
+	"os"
+	"time"
+
+	"github.com/schollz/progressbar/v3"
+	"golang.org/x/term"
+)
+
+// meter shows progress and the time that is left, on standard error and only
+// where that is a terminal. A nil meter shows nothing.
+type meter struct{ bar *progressbar.ProgressBar }
+
+func newMeter(total time.Duration, quiet bool) *meter {
+	if quiet || !term.IsTerminal(int(os.Stderr.Fd())) {
+		return nil
+	}
+	return &meter{progressbar.NewOptions64(total.Milliseconds(),
+		progressbar.OptionSetWriter(os.Stderr),
+		progressbar.OptionSetPredictTime(true),
+		progressbar.OptionSetElapsedTime(true),
+		progressbar.OptionThrottle(200*time.Millisecond),
+		progressbar.OptionSetWidth(24),
+		progressbar.OptionClearOnFinish(),
+	)}
+}
+
+func (m *meter) describe(what string) {
+	if m != nil {
+		m.bar.Describe(clip(what, 48))
+	}
+}
+
+func (m *meter) add(d time.Duration) {
+	if m != nil {
+		m.bar.Add64(d.Milliseconds())
+	}
+}
+
+func (m *meter) finish() {
+	if m != nil {
+		m.bar.Finish()
+	}
+}
+
+// clip shortens s to n bytes; keys are ASCII.
+func clip(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	return s[:n-2] + ".."
+}

@@ -1,0 +1,231 @@
+//go:build linux
+
+package main
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"strings"
+	"unicode/utf8"
+)
+
+// tableWidth is the most columns that a table takes.
+const tableWidth = 100
+
+// writeTable renders the results for people: a table for each group of
+// comparable cells.
+func writeTable(w io.Writer, r *report) error {
+	b := bufio.NewWriter(w)
+	e := r.Env
+	fmt.Fprintf(b, "%s, %d CPUs (used: %s), %s, %s, load %.2f\n", e.CPU, e.CPUs, joinInts(e.Used), e.Kernel, e.Go, e.Load)
+	for _, warning := range r.Warnings {
+		fmt.Fprintln(b, "warning:", warning)
+	}
+	if len(r.Bars) > 0 {
+		writeBars(b, r.Bars)
+	} else {
+		for _, group := range groups(r.Results) {
+			writeGroup(b, group)
+		}
+	}
+	fmt.Fprintf(b, "\nseed %d, %d repetitions of %v each, interleaved; median [min..max] of the repetitions\n",
+		r.Options.Seed, r.Options.Count, r.Options.Time)
+	return b.Flush()
+}
+
+// groups collects the results that are comparable, in the order of scenarios.
+func groups(results []*result) [][]*result {
+	var keys []string
+	byKey := map[string][]*result{}
+	for _, r := range results {
+		k := r.Cell.group()
+		if byKey[k] == nil {
+			keys = append(keys, k)
+		}
+		byKey[k] = append(byKey[k], r)
+	}
+	slices.SortStableFunc(keys, func(a, b string) int {
+		return int(byKey[a][0].Cell.Scenario.id) - int(byKey[b][0].Cell.Scenario.id)
+	})
+	all := make([][]*result, len(keys))
+	for i, k := range keys {
+		all[i] = byKey[k]
+	}
+	return all
+}
+
+// reference is the subject that a group's ratios refer to; nil where none ran.
+func reference(group []*result) *result {
+	for _, name := range group[0].Cell.Scenario.ref {
+		for _, r := range group {
+			if r.Cell.Subject.Name() == name && len(r.values(r.Cell.Scenario.unit)) > 0 {
+				return r
+			}
+		}
+	}
+	return nil
+}
+
+func writeGroup(w io.Writer, group []*result) {
+	sc := group[0].Cell.Scenario
+	ref := reference(group)
+	fmt.Fprintln(w, "\n"+strings.TrimSpace(sc.name+"  "+strings.ReplaceAll(joinParams(group[0].Cell.params()), "/", "  ")))
+	against := ""
+	if ref != nil {
+		against = "vs " + ref.Cell.Subject.Name()
+	}
+	rows := [][]string{append(append([]string{"", sc.unit, "[min..max]"}, sc.others...), against)}
+	best := bestOf(group)
+	for _, r := range group {
+		rows = append(rows, rowOf(r, ref, r == best))
+	}
+	writeRows(w, rows)
+}
+
+// rowOf renders one cell.
+func rowOf(r, ref *result, best bool) []string {
+	sc := r.Cell.Scenario
+	name := "  " + r.Cell.Subject.Name()
+	if best {
+		name = "* " + r.Cell.Subject.Name()
+	}
+	status, reason := r.status()
+	vs := r.values(sc.unit)
+	if len(vs) == 0 {
+		return []string{name, status + ": " + reason}
+	}
+	s := summarize(vs)
+	row := []string{name, formatMetric(sc.unit, s.Center),
+		fmt.Sprintf("[%s..%s]", formatMetric(sc.unit, s.Lo), formatMetric(sc.unit, s.Hi))}
+	for _, m := range sc.others {
+		if vs := r.values(m); len(vs) > 0 {
+			row = append(row, formatMetric(m, median(vs)))
+		} else {
+			row = append(row, "-")
+		}
+	}
+	if status != statusOK {
+		return append(row, status)
+	}
+	if ref == nil {
+		return append(row, "")
+	}
+	if r == ref {
+		return append(row, "1")
+	}
+	q, err := ratioInterval(ratios(r, ref, sc.unit))
+	if err != nil {
+		return append(row, "-")
+	}
+	return append(row, formatInterval(q))
+}
+
+// bestOf marks the cell of the best median.
+func bestOf(group []*result) (best *result) {
+	var top float64
+	for _, r := range group {
+		vs := r.values(r.Cell.Scenario.unit)
+		if status, _ := r.status(); status != statusOK || len(vs) == 0 {
+			continue
+		}
+		if v := median(vs); best == nil || (v > top) == r.Cell.Scenario.higher && v != top {
+			best, top = r, v
+		}
+	}
+	return best
+}
+
+// writeRows aligns the cells of a table: the first column to the left, others
+// to the right. Rows of two cells are notes and span the table.
+func writeRows(w io.Writer, rows [][]string) {
+	var widths []int
+	for _, row := range rows {
+		for i, s := range row {
+			if len(row) == 2 && i == 1 {
+				break
+			}
+			if i == len(widths) {
+				widths = append(widths, 0)
+			}
+			widths[i] = max(widths[i], utf8.RuneCountInString(s))
+		}
+	}
+	for _, row := range rows {
+		var b strings.Builder
+		for i, s := range row {
+			pad := strings.Repeat(" ", max(0, widths[min(i, len(widths)-1)]-utf8.RuneCountInString(s)))
+			switch {
+			case i == 0:
+				b.WriteString(s + pad)
+			case len(row) == 2:
+				b.WriteString("  " + s)
+			default:
+				b.WriteString("  " + pad + s)
+			}
+		}
+		line := []rune(strings.TrimRight(b.String(), " "))
+		if len(line) > tableWidth {
+			line = append(line[:tableWidth-1], '…')
+		}
+		fmt.Fprintln(w, string(line))
+	}
+}
+
+// formatMetric renders a value in a unit that suits its size.
+func formatMetric(metric string, v float64) string {
+	switch {
+	case strings.HasSuffix(metric, "-ns"):
+		for _, u := range []struct {
+			ns   float64
+			name string
+		}{{1e9, "s"}, {1e6, "ms"}, {1e3, "µs"}} {
+			if v >= u.ns {
+				return significant(v/u.ns) + u.name
+			}
+		}
+		return significant(v) + "ns"
+	case metric == "ops/s" || metric == "n" || strings.HasPrefix(metric, "B/"):
+		for _, u := range []struct {
+			by   float64
+			name string
+		}{{1e9, "G"}, {1e6, "M"}, {1e3, "k"}} {
+			if v >= u.by {
+				return significant(v/u.by) + u.name
+			}
+		}
+		return significant(v)
+	}
+	return fmt.Sprintf("%.2f", v)
+}
+
+// significant renders three significant digits.
+func significant(v float64) string {
+	switch {
+	case v == math.Trunc(v) && math.Abs(v) < 1000:
+		return fmt.Sprintf("%.0f", v)
+	case math.Abs(v) >= 99.95:
+		return fmt.Sprintf("%.0f", v)
+	case math.Abs(v) >= 9.995:
+		return fmt.Sprintf("%.1f", v)
+	}
+	return fmt.Sprintf("%.2f", v)
+}
+
+// formatInterval renders a ratio.
+func formatInterval(q interval) string {
+	return fmt.Sprintf("%s [%s..%s]", formatRatio(q.Center), formatRatio(q.Lo), formatRatio(q.Hi))
+}
+
+func formatRatio(v float64) string {
+	if v < 0.095 {
+		return fmt.Sprintf("%.4f", v)
+	}
+	return significant(v)
+}
+
+func joinInts(list []int) string {
+	return strings.ReplaceAll(strings.Trim(fmt.Sprint(list), "[]"), " ", ",")
+}

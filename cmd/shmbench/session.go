@@ -1,0 +1,177 @@
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+)
+
+// session is one invocation of a measuring command.
+type session struct {
+	ctx            context.Context
+	common         *common
+	stdout, stderr io.Writer
+	args           []string
+}
+
+// report is everything that an output format needs.
+type report struct {
+	Env      environment
+	Warnings []string
+	Command  []string
+	Options  *options
+	Results  []*result
+	Bars     []barResult
+}
+
+// measure plans, runs and reports the named scenarios.
+func (s *session) measure(d defaults, names ...string) error {
+	o, err := s.common.options(d)
+	if err != nil {
+		return err
+	}
+	cells, err := planCells(o, names...)
+	if err != nil {
+		return err
+	}
+	if names[0] == "uncontended" && len(names) == len(scenarios) && len(o.Hogs) == 0 {
+		cells = append(cells, hogCells(o)...)
+	}
+	return s.execute(o, cells, nil)
+}
+
+// hogCells are the suite's handoffs beside a busy loop: on one CPU, where it
+// matters most, and for subjects that sleep.
+func hogCells(o *options) []*cell {
+	h := *o
+	h.Hogs, h.Places = []int{1}, []string{placeSame}
+	h.Prims = or(o.Prims, "c:futex", "c:futex-spin1000", "c:cond", "go:eventfd", "shmsync:*")
+	cells, err := planCells(&h, "handoff")
+	if err != nil {
+		return nil // none of the asked subjects takes part
+	}
+	return cells
+}
+
+// execute runs the cells and reports them; judge adds what a command concludes.
+func (s *session) execute(o *options, cells []*cell, judge func(*report)) error {
+	f := s.common
+	e := &engine{cpus: o.CPUs, timeout: o.Timeout, seed: o.Seed}
+	if !f.DryRun {
+		var err error
+		if e.helper, err = buildHelper(f.CC); err != nil {
+			skipC(cells, err)
+			fmt.Fprintln(s.stderr, "shmbench: peers in C are skipped:", err)
+		}
+	}
+	sequence := order(cells, o.Count, o.Shuffle, o.Seed)
+	if f.DryRun {
+		return s.printPlan(cells, sequence, o)
+	}
+	r := &report{Env: readEnvironment(o.CPUs), Command: append([]string{"shmbench"}, s.args...), Options: o}
+	r.Warnings = r.Env.warnings(o)
+	if f.Verbose {
+		e.log = s.stderr
+	}
+	e.meter = newMeter(eta(sequence), f.Verbose)
+	fmt.Fprintf(s.stderr, "shmbench: %d cells × %d, about %v\n", len(cells), o.Count, eta(sequence))
+	r.Results = e.run(s.ctx, cells, sequence)
+	if judge != nil {
+		judge(r)
+	}
+	if err := s.write(r); err != nil {
+		return err
+	}
+	s.complain(r)
+	if s.ctx.Err() != nil {
+		return fmt.Errorf("interrupted; the results are incomplete")
+	}
+	if code := exitCode(r.Results, f.Strict); code != exitOK {
+		return status(code)
+	}
+	return nil
+}
+
+// skipC marks the cells that need the helper.
+func skipC(cells []*cell, reason error) {
+	for _, c := range cells {
+		if c.Subject.C && c.Skip == "" {
+			c.Skip, _, _ = strings.Cut(reason.Error(), "\n")
+		}
+	}
+}
+
+func (s *session) printPlan(cells, sequence []*cell, o *options) error {
+	for _, c := range cells {
+		note := ""
+		if c.Skip != "" {
+			note = "  skipped: " + c.Skip
+		}
+		fmt.Fprintf(s.stdout, "%s%s\n", c.key(), note)
+	}
+	fmt.Fprintf(s.stdout, "%d cells × %d repetitions, about %v, seed %d\n", len(cells), o.Count, eta(sequence), o.Seed)
+	if s.common.Verbose {
+		for i, c := range sequence {
+			fmt.Fprintf(s.stdout, "%4d %s\n", i+1, c.key())
+		}
+	}
+	return nil
+}
+
+// write renders the report where the user wants it.
+func (s *session) write(r *report) (err error) {
+	out := s.stdout
+	if name := s.common.Out; name != "" {
+		f, err := os.Create(name)
+		if err != nil {
+			return err
+		}
+		defer func() {
+			if cerr := f.Close(); err == nil {
+				err = cerr
+			}
+		}()
+		out = f
+	}
+	if s.common.Format != "table" || s.common.Out != "" { // a table on standard output has them at its top
+		for _, w := range r.Warnings {
+			fmt.Fprintln(s.stderr, "shmbench: warning:", w)
+		}
+	}
+	switch s.common.Format {
+	case "bench":
+		return writeBench(out, r)
+	case "json":
+		return writeJSON(out, r)
+	}
+	return writeTable(out, r)
+}
+
+// complain explains every cell that did not end well, and keeps the stacks of
+// those that hung.
+func (s *session) complain(r *report) {
+	for _, res := range r.Results {
+		status, reason := res.status()
+		if status == statusOK || status == statusSkipped {
+			continue
+		}
+		fmt.Fprintf(s.stderr, "shmbench: %s: %s: %s\n", res.Cell.key(), status, reason)
+		for _, rep := range res.Reps {
+			if rep.Stacks == "" {
+				continue
+			}
+			f, err := os.CreateTemp("", "shmbench-hung-*.txt")
+			if err != nil {
+				fmt.Fprintln(s.stderr, "shmbench:", err)
+				continue
+			}
+			fmt.Fprintf(f, "%s\n%s\n%s", res.Cell.key(), rep.Reason, rep.Stacks)
+			f.Close()
+			fmt.Fprintln(s.stderr, "shmbench: stacks are in", f.Name())
+		}
+	}
+}

@@ -1,0 +1,107 @@
+//go:build linux
+
+package main
+
+import (
+	"fmt"
+	"os"
+	"path"
+	"slices"
+)
+
+// A subject is one implementation that cells measure. It names the scenarios
+// it takes part in; a worker opens it once per thread and the value it gets
+// implements what the scenario asks for.
+type subject struct {
+	By        string   // who made it: c, go, in-process or shmsync
+	Prim      string   // what it is
+	Scenarios []string // names of scenarios
+	Places    []string // placements it makes sense in; all when empty
+	InProcess bool     // cannot span processes: its cells run in one
+	C         bool     // the C helper runs it
+	Hidden    bool     // runs only when named, for tests
+
+	// Segment makes what the subject lives in, a mappable file that workers
+	// inherit as descriptor 4; a zeroed memfd when nil.
+	Segment func() (*os.File, error)
+	// Files makes the descriptors that every worker of a cell inherits.
+	Files func() ([]*os.File, error)
+	// Check says why the subject cannot run here; nil where it can.
+	Check func() error
+	// Open gives thread's view of the subject: a pairer, token, locker, heir
+	// or crowd. Process 0 opens all its threads before any other opens one.
+	Open func(w *worker, thread int) (any, error)
+}
+
+// Name is how the subject is selected and shown, as in c:futex.
+func (s *subject) Name() string { return s.By + ":" + s.Prim }
+
+// locker is what lock and crash cells need.
+type locker interface {
+	Lock()
+	Unlock()
+}
+
+// pairer takes and releases a lock n times, counting under it: a loop of the
+// subject's own, so that calls may be inlined as in a user's program.
+type pairer interface {
+	Pairs(n int, counter *uint64)
+}
+
+// token is one end of a two-way channel of values. Await returns the value
+// that the other end passed last; values are passed in turn.
+type token interface {
+	Pass(v uint32)
+	Await() uint32
+}
+
+// heir is a locker that has more to do than Lock to become owner after a
+// death. Inherit returns when the caller owns the lock.
+type heir interface {
+	locker
+	Inherit() error
+}
+
+// crowd is what waiters cells need: Block waits for Release, which may come
+// first.
+type crowd interface {
+	Block()
+	Release()
+}
+
+// subjects is the registry. Library primitives and peers are alike in it.
+var subjects = slices.Concat(goPeers, cPeers, brokenPeers)
+
+// findSubject gives the subject of the given name.
+func findSubject(name string) (*subject, error) {
+	for _, s := range subjects {
+		if s.Name() == name {
+			return s, nil
+		}
+	}
+	return nil, fmt.Errorf("no subject %q", name)
+}
+
+// selectSubjects gives the subjects of a scenario whose names match any of the
+// patterns, which are those of path.Match; none selects all that are not
+// hidden.
+func selectSubjects(scenario string, patterns []string) ([]*subject, error) {
+	var picked []*subject
+	for _, s := range subjects {
+		if !slices.Contains(s.Scenarios, scenario) {
+			continue
+		}
+		ok := len(patterns) == 0 && !s.Hidden
+		for _, p := range patterns {
+			m, err := path.Match(p, s.Name())
+			if err != nil {
+				return nil, fmt.Errorf("--prim %q: %w", p, err)
+			}
+			ok = ok || p == s.Name() || m && !s.Hidden
+		}
+		if ok {
+			picked = append(picked, s)
+		}
+	}
+	return picked, nil
+}

@@ -1,0 +1,9 @@
+package park
+
+import (
+	"sync/atomic"
+	"unsafe"
+)
+
+// raw gives the address that the futex calls take.
+func raw(w *atomic.Uint32) *uint32 { return (*uint32)(unsafe.Pointer(w)) }

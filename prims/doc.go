@@ -1,0 +1,22 @@
+// Package prims has the synchronization primitives: handles of this process on
+// words in an arena that any number of processes share.
+//
+// Each primitive X is made or found by OpenX with the name of an object; two
+// processes that open the same name of the same arena share the object. An
+// empty name makes a fresh anonymous object, which another process reaches by
+// its Offset and XAt. Operations on a handle may be called by any goroutine of
+// the process: what is held is held by the process, as sync.Mutex is not held
+// by a goroutine either.
+//
+// # When a process dies
+//
+// A process that dies, in whatever way and at whatever instruction, is noticed
+// by those that share the arena. What it held is dealt with by the policy of
+// the object: see [Policy]. What it waited for goes to the next.
+//
+// # Errors
+//
+// The caller's mistakes panic. What a peer did wrong, or that it died, is an
+// error; the forms that return no error, such as Lock, panic with it. The
+// errors are those of package shmsync.
+package prims

@@ -1,0 +1,299 @@
+package prims
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/crashpoint"
+	"github.com/shmsync/shmsync/internal/park"
+	"github.com/shmsync/shmsync/internal/race"
+)
+
+var (
+	_ = crashpoint.Register("futex.post.before_wake")
+	_ = crashpoint.Register("futex.stop.before_wake")
+	_ = crashpoint.Register("futex.wait.announced")
+	_ = crashpoint.Register("futex.wait.woken")
+)
+
+// Futex is an eventcount between processes: a counter that goes up, and waiters
+// that sleep until it has. It lets a condition that is tested without a lock be
+// waited for:
+//
+//	for {
+//		token := f.Get() + 1
+//		if condition() {
+//			break
+//		}
+//		f.Wait(token)
+//	}
+//
+// and, on the other side, make the condition true and Post. The token is taken
+// before the condition is tested, so a post in between is not missed.
+//
+// In the terminology of the Go memory model, and across processes: the Post
+// that takes the counter to n, and all before it, synchronize before every Get
+// that returns n or more and every Wait for n or less that returns nil.
+//
+// No process holds a Futex, so a death leaves nothing to recover: a post has
+// happened or has not.
+type Futex struct {
+	state  *atomic.Uint64
+	words  *futexWords
+	queue  *park.Queue
+	a      *arena.Arena
+	object arena.Object
+	key    race.Key
+}
+
+// FutexOptions says how a Futex is created. A nil *FutexOptions means the zero
+// value.
+type FutexOptions struct {
+	// Spin bounds how long a waiter spins before it sleeps, for a new object:
+	// 0 means that it learns, negative that it never spins.
+	Spin time.Duration
+}
+
+var futexKind = arena.KindOf("FUTX")
+
+const futexVersion = 1
+
+func init() {
+	arena.RegisterKind(arena.KindOps{Kind: futexKind, Wake: wakeFutex, Describe: describeFutex})
+}
+
+// OpenFutex finds the Futex of that name in the arena or creates it, with its
+// counter at 0. An empty name makes a fresh anonymous one.
+func OpenFutex(a *arena.Arena, name string, opts *FutexOptions) (*Futex, error) {
+	o, _, err := a.OpenObject(arena.ObjectSpec{
+		Kind: futexKind, Version: futexVersion, Name: name, Size: uint64(futexBytes),
+		Init: func(body []byte) {
+			if opts != nil {
+				futexBody(body).spin.Store(spinField(opts.Spin))
+			}
+		},
+	})
+	if err != nil {
+		return nil, err
+	}
+	return newFutex(a, o)
+}
+
+// FutexAt gives a handle on the Futex at an offset, which Offset of another
+// process gave.
+func FutexAt(a *arena.Arena, off arena.Offset) (*Futex, error) {
+	o, err := a.ObjectAt(off)
+	if err != nil {
+		return nil, err
+	}
+	if o.Kind != futexKind || o.Version != futexVersion || o.Size < uint64(futexBytes) {
+		a.CloseObject(o)
+		return nil, wrongKind("futex.open", o, futexKind, futexVersion)
+	}
+	return newFutex(a, o)
+}
+
+func newFutex(a *arena.Arena, o arena.Object) (*Futex, error) {
+	return share(a, o, func() (*Futex, error) {
+		w := arena.At[futexWords](a, o.Body)
+		dev, ino := a.Segment().ID()
+		f := &Futex{state: &w.state, words: w, a: a, object: o, key: race.KeyOf(dev, ino, uint64(o.Offset))}
+		f.queue = park.NewQueue(park.Config{
+			Line: futexLine(a, w), Object: o, Word: o.Body + futexStateOff, All: true, Look: f.look,
+		})
+		return f, nil
+	})
+}
+
+func futexLine(a *arena.Arena, w *futexWords) park.Line {
+	return park.Line{Arena: a, Word: low(&w.state), Raw: raw(low(&w.state)), Hub: &w.hub}
+}
+
+// Get is the number of posts so far.
+func (f *Futex) Get() uint64 {
+	// sync(futex.post): acquire
+	s := futexState(f.state.Load())
+	race.Acquire(f.key)
+	return s.counter()
+}
+
+// Post counts up and wakes everybody who waits. After Stop it does nothing. It
+// never blocks, and makes no system call when nobody waits.
+func (f *Futex) Post() {
+	race.ReleaseMerge(f.key)
+	// The CPU's number goes first: a waiter that sees the post may look for it.
+	f.tuning().NoteCPU()
+	for {
+		// The loop ends: each failure of the CAS is another process's post,
+		// stop or announcement, and there are only so many of the latter two.
+		s := futexState(f.state.Load())
+		if s.stopped() {
+			return
+		}
+		// sync(futex.post): release
+		// lin: Post takes effect here.
+		if f.state.CompareAndSwap(uint64(s), uint64(s.posted())) {
+			if s.announced() {
+				crashpoint.Hit("futex.post.before_wake")
+				f.queue.DeliverAll()
+			}
+			return
+		}
+	}
+}
+
+// Stop wakes everybody who waits, now and from now on, with ErrCanceled unless
+// its token was reached. It cannot be taken back; a second Stop does nothing.
+func (f *Futex) Stop() {
+	race.ReleaseMerge(f.key)
+	for {
+		s := futexState(f.state.Load())
+		if s.stopped() {
+			return
+		}
+		// sync(futex.post): release
+		if f.state.CompareAndSwap(uint64(s), uint64(s.stop())) {
+			crashpoint.Hit("futex.stop.before_wake")
+			f.queue.DeliverAll()
+			return
+		}
+	}
+}
+
+// Stopped reports whether Stop was called.
+func (f *Futex) Stopped() bool { return futexState(f.state.Load()).stopped() }
+
+// Wait waits until the counter has reached token. It returns nil then, also
+// after Stop, and an error that Is ErrCanceled when the Futex is stopped
+// before. It is an ErrClosed when this process closes the arena meanwhile.
+// A token is what Get returned plus the number of posts to wait for.
+func (f *Futex) Wait(token uint64) error { return f.WaitContext(nil, token) }
+
+// WaitContext is Wait that ends with ctx.Err() when ctx ends before. A token
+// that is reached beats a context that has ended.
+func (f *Futex) WaitContext(ctx context.Context, token uint64) error {
+	if futexState(f.state.Load()).reached(token) {
+		race.Acquire(f.key)
+		return nil
+	}
+	if token > maxToken {
+		panic(fmt.Sprintf("shmsync: Wait of futex %s for token %d: no counter gets there", objectName(f.object), token))
+	}
+	return f.waitSlow(ctx, token)
+}
+
+func (f *Futex) waitSlow(ctx context.Context, token uint64) error {
+	c := park.CancelBy(ctx)
+	defer c.Stop()
+	for {
+		s := futexState(f.state.Load())
+		switch {
+		case s.reached(token):
+			race.Acquire(f.key)
+			return nil
+		case s.stopped():
+			return f.fail("futex.wait", shmsync.ErrCanceled, "it was stopped")
+		case !s.announced():
+			if f.spin(token) {
+				continue
+			}
+			// Announced anew for each value of the counter: a post takes the
+			// announcement down, for those as well that wait for a later one.
+			s = futexState(f.state.Load())
+			if s.reached(token) || s.stopped() || !f.state.CompareAndSwap(uint64(s), uint64(s|futexAnnounced)) {
+				continue
+			}
+			s |= futexAnnounced
+		}
+		crashpoint.Hit("futex.wait.announced")
+		// The kernel, or the hub's node, compares the word once more: a post
+		// in between changes it.
+		switch f.queue.Sleep(park.Word(uint32(s)), 0, &c, 0) {
+		case park.Again:
+			crashpoint.Hit("futex.wait.woken")
+		case park.Canceled:
+			if futexState(f.state.Load()).reached(token) {
+				race.Acquire(f.key)
+				return nil
+			}
+			return c.Err()
+		case park.Closed:
+			return f.fail("futex.wait", shmsync.ErrClosed, "this process closed the arena")
+		}
+	}
+}
+
+// spin spins while the token is not reached.
+func (f *Futex) spin(token uint64) bool {
+	return f.tuning().Spin(func() bool {
+		s := futexState(f.state.Load())
+		return s.reached(token) || s.stopped()
+	})
+}
+
+func (f *Futex) tuning() park.Tuning {
+	return park.Tuning{Budget: &f.words.spin, Pays: &f.words.pays, LastCPU: &f.words.lastCPU}
+}
+
+// look is called ten times a second while a goroutine of this process waits:
+// it makes up for a wake that a stopped or dead poster owes.
+func (f *Futex) look() {
+	if s := futexState(f.state.Load()); !s.announced() || s.stopped() {
+		f.queue.DeliverAll()
+	}
+}
+
+// wakeFutex makes up for a wake that a death swallowed. The word need not
+// change: if a post was made it has, and if none was nobody is owed a wake.
+func wakeFutex(a *arena.Arena, obj arena.Object) {
+	if w, err := arena.TryAt[futexWords](a, obj.Body); err == nil {
+		l := futexLine(a, w)
+		l.DeliverAll()
+	}
+}
+
+func describeFutex(a *arena.Arena, obj arena.Object) string {
+	w, err := arena.TryAt[futexWords](a, obj.Body)
+	if err != nil {
+		return err.Error()
+	}
+	return fmt.Sprintf("%v, spin %v, pays %d ns, last CPU %d",
+		futexState(w.state.Load()), spinOf(w.spin.Load()), w.pays.Load(), int(w.lastCPU.Load())-1)
+}
+
+// Offset is where the Futex lies in its arena, for FutexAt in another process.
+func (f *Futex) Offset() arena.Offset { return f.object.Offset }
+
+// SetSpin bounds how long waiters of all processes spin before they sleep:
+// 0 means that they learn, negative that they never do.
+func (f *Futex) SetSpin(d time.Duration) { f.words.spin.Store(spinField(d)) }
+
+// Spin is what SetSpin set.
+func (f *Futex) Spin() time.Duration { return spinOf(f.words.spin.Load()) }
+
+// Close gives the handle back; the Futex itself stays. Closing a handle more
+// often than it was opened is an error that Is ErrClosed.
+func (f *Futex) Close() error {
+	last, open := unshare(f.a, f.object)
+	if !open {
+		return f.fail("futex.close", shmsync.ErrClosed, "")
+	}
+	if last {
+		f.queue.Close()
+	}
+	f.a.CloseObject(f.object)
+	return nil
+}
+
+// String renders the state on one line.
+func (f *Futex) String() string {
+	return fmt.Sprintf("futex %s: %v", objectName(f.object), futexState(f.state.Load()))
+}
+
+func (f *Futex) fail(op string, err error, detail string) error {
+	return &shmsync.Error{Op: op, Object: objectName(f.object), Err: err, Detail: detail}
+}

@@ -1,0 +1,62 @@
+package prims
+
+import "fmt"
+
+// futexState is the one word of a Futex.
+//
+//	bit  0      announced  somebody may be, or be on the way to being, asleep
+//	bit  1      stopped    no post counts any more; never cleared
+//	bits 2..63  counter    posts
+//
+//	announced  stopped  meaning                              left by
+//	0          0        nobody sleeps (also all-zero memory) Post, or nobody came yet
+//	1          0        a Post must wake                     Wait
+//	0          1        stopped, everybody was woken         Stop
+//	1          1        a waiter announced itself beside     Wait; harmless, it sees
+//	                    Stop                                 stopped when it looks again
+//
+// Waiters sleep on the low half, which a post always changes: 30 bits of the
+// counter, and what it clears. A value cannot come back between a waiter's look
+// and its sleep, short of 2^30 posts.
+//
+// announced may be 1 with nobody asleep (costs one wake), and must not be 0
+// while somebody sleeps for a token that is not reached yet, except between a
+// post and its wake.
+//
+//	writers: Post, Stop, Wait (any process), each by CAS
+//	readers: Get, Wait
+//	order:   release by Post and Stop, acquire by Get and Wait
+//	futex:   WAIT on the low half by Wait, WAKE all by Post and Stop
+//	crash:   a poster that dies after its CAS has posted; it may owe the wake, which
+//	         a reaper makes up for, or the waiters' own look after 100 ms
+type futexState uint64
+
+const (
+	futexAnnounced futexState = 1
+	futexStopped   futexState = 2
+	futexPost      futexState = 4
+	futexShift                = 2
+
+	maxToken = 1<<(64-futexShift) - 1
+)
+
+func (s futexState) counter() uint64    { return uint64(s >> futexShift) }
+func (s futexState) announced() bool    { return s&futexAnnounced != 0 }
+func (s futexState) stopped() bool      { return s&futexStopped != 0 }
+func (s futexState) posted() futexState { return (s + futexPost) &^ futexAnnounced }
+func (s futexState) stop() futexState   { return (s | futexStopped) &^ futexAnnounced }
+
+// reached reports whether a waiter for token need not wait.
+func (s futexState) reached(token uint64) bool { return s.counter() >= token }
+
+// String renders the state by the names of its parts.
+func (s futexState) String() string {
+	str := fmt.Sprintf("counter %d", s.counter())
+	if s.stopped() {
+		str += ", stopped"
+	}
+	if s.announced() {
+		str += ", announced"
+	}
+	return str
+}

@@ -1,0 +1,277 @@
+package prims
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/park"
+	"github.com/shmsync/shmsync/internal/race"
+)
+
+// Mutex is a mutual exclusion lock between processes. It is held by a process:
+// a goroutine may lock it and another of the same process unlock it.
+//
+// A Mutex is not fair: a goroutine that comes may take it before one that was
+// woken. One that has lost for a millisecond is handed the next release.
+//
+// In the terminology of the Go memory model, and across processes: for n < m
+// the n'th call of Unlock synchronizes before the m'th call of Lock returns.
+// A release by the death of its holder synchronizes before the call that
+// reports it, or that gets the lock, likewise.
+type Mutex struct {
+	// The fast paths fit the compiler's budget for inlining only with plain
+	// pointers to their words and the functions of package atomic.
+
+	own  *uint32 // the owner word
+	wake *uint32 // the wake word
+	// self is what Lock puts into the owner word: our name, or biased. Atomic.
+	self   uint32
+	biased uint32 // our name and the mark of a biased hold, or neverBiased
+
+	owner *atomic.Uint32 // the owner word
+
+	name   arena.Name
+	words  *mutexWords
+	queue  *park.Queue
+	a      *arena.Arena
+	object arena.Object
+	policy Policy
+	repair func() error
+	key    race.Key
+
+	// quiet counts unlocks that found nobody waiting, to turn the bias on. It
+	// is guarded by the Mutex itself. need is how many it takes.
+	quiet uint32
+	need  atomic.Uint32
+	// reserved is the owner word that the last look found reserved.
+	reserved atomic.Uint32
+}
+
+// MutexOptions says how a Mutex is created, and what this process does with it.
+// A nil *MutexOptions means the zero value.
+type MutexOptions struct {
+	// Policy is what becomes of the lock when its holder dies; 0 means Report
+	// for a new object and whatever it has for one that exists. When it is set
+	// and the object has another, opening fails.
+	Policy Policy
+	// Repair, if set, is called by this process's Lock and LockContext when
+	// they meet the death of a holder, with the lock held: they go on as its
+	// holder when it returns nil, and otherwise fail with ErrNotRecoverable as
+	// Recover would. It is this process's own and not stored.
+	Repair func() error
+	// Spin bounds how long a waiter spins before it sleeps, for a new object:
+	// 0 means that it learns from what has paid off, negative that it never
+	// spins. See Mutex.SetSpin.
+	Spin time.Duration
+	// Checked makes every Unlock of this process a compare-and-swap, so that
+	// even two goroutines that race to unlock the same hold are caught. It
+	// costs what the fast path of Unlock saves.
+	Checked bool
+}
+
+var mutexKind = arena.KindOf("MUTX")
+
+const mutexVersion = 1
+
+// OpenMutex finds the Mutex of that name in the arena or creates it. An empty
+// name makes a fresh anonymous one.
+func OpenMutex(a *arena.Arena, name string, opts *MutexOptions) (*Mutex, error) {
+	var opt MutexOptions
+	if opts != nil {
+		opt = *opts
+	}
+	o, created, err := a.OpenObject(arena.ObjectSpec{
+		Kind: mutexKind, Version: mutexVersion, Name: name, Size: uint64(mutexBytes),
+		Init: func(body []byte) { initMutex(body, &opt) },
+	})
+	if err != nil {
+		return nil, err
+	}
+	return newMutex(a, o, &opt, created)
+}
+
+// MutexAt gives a handle on the Mutex at an offset, which Offset of another
+// process gave.
+func MutexAt(a *arena.Arena, off arena.Offset) (*Mutex, error) {
+	o, err := a.ObjectAt(off)
+	if err != nil {
+		return nil, err
+	}
+	if o.Kind != mutexKind || o.Version != mutexVersion || o.Size < uint64(mutexBytes) {
+		a.CloseObject(o)
+		return nil, wrongKind("mutex.open", o, mutexKind, mutexVersion)
+	}
+	return newMutex(a, o, &MutexOptions{}, false)
+}
+
+func wrongKind(op string, o arena.Object, want arena.Kind, version uint16) error {
+	return &shmsync.Error{Op: op, Object: objectName(o), Err: shmsync.ErrIncompatible,
+		Detail: fmt.Sprintf("it is %v of version %d and %d bytes, not %v of version %d", o.Kind, o.Version, o.Size, want, version)}
+}
+
+// objectName is what people call an object.
+func objectName(o arena.Object) string {
+	if o.Name != "" {
+		return o.Name
+	}
+	return o.Offset.String()
+}
+
+func newMutex(a *arena.Arena, o arena.Object, opt *MutexOptions, created bool) (*Mutex, error) {
+	m, err := share(a, o, func() (*Mutex, error) { return buildMutex(a, o, opt), nil })
+	if err != nil {
+		return nil, err
+	}
+	if !created && opt.Policy != 0 && opt.Policy != m.policy {
+		err := &shmsync.Error{Op: "mutex.open", Object: objectName(o), Err: shmsync.ErrIncompatible,
+			Detail: fmt.Sprintf("its policy is %v, asked for %v", m.policy, opt.Policy)}
+		m.Close()
+		return nil, err
+	}
+	return m, nil
+}
+
+func buildMutex(a *arena.Arena, o arena.Object, opt *MutexOptions) *Mutex {
+	w := arena.At[mutexWords](a, o.Body)
+	dev, ino := a.Segment().ID()
+	m := &Mutex{
+		own: raw(&w.owner), wake: raw(&w.wake), owner: &w.owner, words: w,
+		name: a.Self(), a: a, object: o, policy: policyOf(w.policy), repair: opt.Repair,
+		key: race.KeyOf(dev, ino, uint64(o.Offset)),
+	}
+	m.need.Store(biasAfter)
+	m.biased = neverBiased
+	m.queue = park.NewQueue(park.Config{
+		Line: mutexLine(a, w), Object: o, Word: o.Body + mutexWakeOff, Look: m.look,
+	})
+	atomic.StoreUint32(&m.self, uint32(m.name))
+	if !opt.Checked && !race.Enabled {
+		m.biased = uint32(m.name) | ownerBiased
+		if a.Fenced() {
+			atomic.StoreUint32(&m.self, m.biased)
+		}
+	}
+	return m
+}
+
+func mutexLine(a *arena.Arena, w *mutexWords) park.Line {
+	return park.Line{Arena: a, Word: &w.wake, Raw: raw(&w.wake), Hub: &w.hub}
+}
+
+// Lock locks m, and waits until it can. It panics with an *[shmsync.Error]
+// when the lock is owner-dead or not recoverable, or when this process closes
+// the arena meanwhile.
+func (m *Mutex) Lock() {
+	if !race.Enabled && atomic.CompareAndSwapUint32(m.own, 0, atomic.LoadUint32(&m.self)) {
+		return
+	}
+	m.lockOrPanic()
+}
+
+// LockContext locks m, and waits until it can or ctx ends. An error means that
+// m is not held: ctx.Err(), or an error that Is ErrOwnerDead or
+// ErrNotRecoverable by the policy of m, ErrCorrupt, or ErrClosed. A lock that
+// is free is taken without a look at ctx.
+func (m *Mutex) LockContext(ctx context.Context) error {
+	if !race.Enabled && atomic.CompareAndSwapUint32(m.own, 0, atomic.LoadUint32(&m.self)) {
+		return nil
+	}
+	return m.lockSlow(ctx)
+}
+
+// TryLock locks m if that is possible without waiting, and reports whether it
+// did. State tells why not.
+func (m *Mutex) TryLock() bool {
+	if !race.Enabled && atomic.CompareAndSwapUint32(m.own, 0, atomic.LoadUint32(&m.self)) {
+		return true
+	}
+	return m.tryLockSlow()
+}
+
+// Unlock unlocks m. It panics when this process does not hold m, and with an
+// error that Is ErrCorrupt when a peer overwrote the lock.
+//
+// Two goroutines that race to unlock the same hold may between them release the
+// hold of somebody else, unless the handle was opened Checked.
+func (m *Mutex) Unlock() {
+	// A plain load: while this process holds m nobody else writes the word.
+	if o := *m.own; o != m.biased || releaseBiased(m.own, m.wake) {
+		m.unlockSlow(o)
+	}
+}
+
+// Offset is where the Mutex lies in its arena, for MutexAt in another process.
+func (m *Mutex) Offset() arena.Offset { return m.object.Offset }
+
+// Close gives the handle back. The Mutex itself stays; a hold that this process
+// has stays too. Closing a handle more often than it was opened is an error
+// that Is ErrClosed.
+func (m *Mutex) Close() error {
+	last, open := unshare(m.a, m.object)
+	if !open {
+		return m.fail("mutex.close", shmsync.ErrClosed, nil, "")
+	}
+	if last {
+		m.queue.Close()
+	}
+	m.a.CloseObject(m.object)
+	return nil
+}
+
+// Policy is what becomes of m when its holder dies.
+func (m *Mutex) Policy() Policy { return m.policy }
+
+// SetSpin bounds how long waiters of all processes spin before they sleep:
+// 0 means that they learn, negative that they never do.
+func (m *Mutex) SetSpin(d time.Duration) { m.words.spin.Store(spinField(d)) }
+
+// Spin is what SetSpin set.
+func (m *Mutex) Spin() time.Duration { return spinOf(m.words.spin.Load()) }
+
+// MutexState is what State tells.
+type MutexState struct {
+	Held    bool              // somebody holds it, a recoverer included
+	Owner   *shmsync.Identity // who holds it, or whose death left it; nil when free or unknown
+	Waiting bool              // somebody may be waiting
+	Err     error             // why nobody can lock it: nil, ErrOwnerDead, ErrNotRecoverable or ErrCorrupt
+	Word    string            // the owner word in words
+}
+
+// State looks at m without locking it. What it tells may be over when it
+// returns.
+func (m *Mutex) State() MutexState {
+	w := ownerWord(m.owner.Load())
+	s := MutexState{Held: w.held(), Waiting: m.queue.Announced(), Word: w.String()}
+	if n := w.name(); n != 0 {
+		s.Owner = m.a.Who(n)
+	}
+	switch {
+	case !w.valid():
+		s.Err = shmsync.ErrCorrupt
+	case w.kind() == kindOwnerDead:
+		s.Err = shmsync.ErrOwnerDead
+	case w == ownerNotRecoverable:
+		s.Err = shmsync.ErrNotRecoverable
+		s.Owner = m.a.Who(arena.Name(m.words.died.Load() & arena.NameMask))
+	}
+	return s
+}
+
+// String renders the state on one line.
+func (m *Mutex) String() string {
+	return fmt.Sprintf("mutex %s: %s", objectName(m.object), m.State().Word)
+}
+
+func (m *Mutex) fail(op string, err error, who *shmsync.Identity, detail string) error {
+	return &shmsync.Error{Op: op, Object: objectName(m.object), Err: err, Who: who, Detail: detail}
+}
+
+func initMutex(body []byte, opt *MutexOptions) {
+	w := mutexBody(body)
+	w.policy = opt.Policy.stored()
+	w.spin.Store(spinField(opt.Spin))
+}

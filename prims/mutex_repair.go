@@ -1,0 +1,226 @@
+package prims
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/crashpoint"
+	"github.com/shmsync/shmsync/internal/park"
+	"github.com/shmsync/shmsync/internal/race"
+)
+
+var (
+	_ = crashpoint.Register("mutex.bereave.marked")
+	_ = crashpoint.Register("mutex.recover.taken")
+	_ = crashpoint.Register("mutex.recover.repaired")
+	_ = crashpoint.Register("mutex.recover.before_wake")
+)
+
+func init() {
+	arena.RegisterKind(arena.KindOps{
+		Kind: mutexKind, Repair: repairMutex, Wake: wakeMutex, Check: checkMutex, Describe: describeMutex,
+	})
+}
+
+// bereave deals with owner word o, whose name was found dead.
+func (m *Mutex) bereave(o ownerWord) { bereaveMutex(m.a, m.words, o) }
+
+func bereaveMutex(a *arena.Arena, w *mutexWords, o ownerWord) {
+	next := o.bereaved(policyOf(w.policy))
+	if next == o {
+		return
+	}
+	if next.kind() == kindOwnerDead {
+		w.died.Store(uint32(o.name()))
+	}
+	// sync(mutex.release): release
+	if !w.owner.CompareAndSwap(uint32(o), uint32(next)) {
+		return
+	}
+	crashpoint.Hit("mutex.bereave.marked")
+	if next.kind() == kindOwnerDead {
+		wakeAllOf(a, w)
+	} else {
+		wakeOneOf(a, w)
+	}
+}
+
+// wakeOneOf wakes a waiter of each sort, announced or not.
+func wakeOneOf(a *arena.Arena, w *mutexWords) {
+	w.handoff.Add(1)
+	shmsync.Wake(raw(&w.handoff), 1)
+	l := mutexLine(a, w)
+	l.WakeOne()
+}
+
+func wakeAllOf(a *arena.Arena, w *mutexWords) {
+	w.handoff.Add(1)
+	shmsync.Wake(raw(&w.handoff), 1<<30)
+	l := mutexLine(a, w)
+	l.WakeAll()
+}
+
+// repairMutex takes back what dead has of the object.
+func repairMutex(a *arena.Arena, obj arena.Object, dead arena.Name) {
+	w, err := arena.TryAt[mutexWords](a, obj.Body)
+	if err != nil {
+		return
+	}
+	w.starving.CompareAndSwap(uint32(dead), 0)
+	for o := ownerWord(w.owner.Load()); o.name() == dead && (o.held() || o.kind() == kindReserved); o = ownerWord(w.owner.Load()) {
+		bereaveMutex(a, w, o)
+	}
+}
+
+// wakeMutex makes up for a wake that a death swallowed.
+func wakeMutex(a *arena.Arena, obj arena.Object) {
+	w, err := arena.TryAt[mutexWords](a, obj.Body)
+	if err != nil {
+		return
+	}
+	wakeOneOf(a, w)
+}
+
+func checkMutex(a *arena.Arena, obj arena.Object) error {
+	w, err := arena.TryAt[mutexWords](a, obj.Body)
+	if err != nil {
+		return err
+	}
+	o := ownerWord(w.owner.Load())
+	if !o.valid() || w.policy&policyMask > 1 {
+		return &shmsync.Error{Op: "mutex.check", Object: objectName(obj), Err: shmsync.ErrCorrupt,
+			Detail: fmt.Sprintf("owner word %v, policy %d", o, w.policy)}
+	}
+	return nil
+}
+
+func describeMutex(a *arena.Arena, obj arena.Object) string {
+	w, err := arena.TryAt[mutexWords](a, obj.Body)
+	if err != nil {
+		return err.Error()
+	}
+	return fmt.Sprintf("owner %v (%#08x), wake %#x, starving %v, handoff %d, policy %v, spin %v, pays %d ns, last CPU %d",
+		ownerWord(w.owner.Load()), w.owner.Load(), w.wake.Load(), arena.Name(w.starving.Load()&arena.NameMask),
+		w.handoff.Load(), policyOf(w.policy), spinOf(w.spin.Load()), w.pays.Load(), int(w.lastCPU.Load())-1)
+}
+
+// look is called ten times a second while a goroutine of this process waits. It
+// finds what a stopped or dead process kept from the waiters.
+func (m *Mutex) look() {
+	o := ownerWord(m.owner.Load())
+	switch {
+	case o.free():
+		wakeOneOf(m.a, m.words)
+	case !o.valid(), o.kind() == kindOwnerDead, o == ownerNotRecoverable:
+		wakeAllOf(m.a, m.words)
+	case m.a.Dead(o.name()):
+		m.bereave(o)
+	case o.kind() == kindReserved:
+		if m.reserved.Swap(uint32(o)) == uint32(o) && m.owner.CompareAndSwap(uint32(o), 0) {
+			// Nobody came for it: its process may be stopped. It is not held,
+			// so nothing is taken away from it.
+			wakeOneOf(m.a, m.words)
+		}
+		return
+	default:
+		// Whoever was woken last may be stopped before it could announce the
+		// others again.
+		m.queue.Announce()
+	}
+	m.reserved.Store(0)
+}
+
+// repair runs the Repair of this process's options for the owner-dead word o.
+// It took the lock, or failed, or found the word changed.
+func (w *waiter) repair(o ownerWord) (took bool, err error) {
+	m := w.m
+	recovering := makeOwner(kindRecovering, m.name)
+	if !m.owner.CompareAndSwap(uint32(o), uint32(recovering)) {
+		return false, nil
+	}
+	crashpoint.Hit("mutex.recover.taken")
+	race.Acquire(m.key)
+	if err := m.runRepair(m.repair); err != nil {
+		return false, err
+	}
+	m.words.died.Store(0)
+	m.owner.CompareAndSwap(uint32(recovering), uint32(m.name))
+	w.took()
+	return true, nil
+}
+
+// Recover makes an owner-dead or not recoverable m usable again: it takes the
+// lock, runs repair, and releases the lock. When repair returns an error, or
+// panics, m becomes not recoverable, and only a later Recover brings it back;
+// Recover returns the error. While it runs others wait, as for a holder; when
+// this process dies over it m is owner-dead again.
+//
+// Recover of a healthy lock waits for it, releases it and does not run repair.
+// Its own errors are those of LockContext, ErrOwnerDead excepted.
+func (m *Mutex) Recover(ctx context.Context, repair func() error) error {
+	for {
+		o := ownerWord(m.owner.Load())
+		if o.kind() != kindOwnerDead && o != ownerNotRecoverable {
+			switch err := m.passThrough(ctx); {
+			case err == nil:
+				return nil
+			case errors.Is(err, shmsync.ErrOwnerDead), errors.Is(err, shmsync.ErrNotRecoverable):
+				continue
+			default:
+				return err
+			}
+		}
+		if !m.owner.CompareAndSwap(uint32(o), uint32(makeOwner(kindRecovering, m.name))) {
+			continue
+		}
+		crashpoint.Hit("mutex.recover.taken")
+		race.Acquire(m.key)
+		if err := m.runRepair(repair); err != nil {
+			return err
+		}
+		m.words.died.Store(0)
+		race.ReleaseMerge(m.key)
+		// sync(mutex.release): release
+		m.owner.CompareAndSwap(uint32(makeOwner(kindRecovering, m.name)), 0)
+		crashpoint.Hit("mutex.recover.before_wake")
+		m.wakeNext()
+		return nil
+	}
+}
+
+// passThrough takes a healthy lock and gives it back.
+func (m *Mutex) passThrough(ctx context.Context) error {
+	w := waiter{m: m, cancel: park.CancelBy(ctx)}
+	defer w.cancel.Stop()
+	// Not LockContext: a Repair in the options is not what was asked for.
+	err := w.acquire(false)
+	if err == nil {
+		race.Acquire(m.key)
+		m.Unlock()
+	}
+	return err
+}
+
+// runRepair runs repair while m is being recovered by this process. On failure
+// it leaves m not recoverable.
+func (m *Mutex) runRepair(repair func() error) (err error) {
+	done := false
+	defer func() {
+		if done && err == nil {
+			return
+		}
+		race.ReleaseMerge(m.key)
+		m.owner.CompareAndSwap(uint32(makeOwner(kindRecovering, m.name)), uint32(ownerNotRecoverable))
+		wakeAllOf(m.a, m.words)
+	}()
+	if err = repair(); err != nil {
+		err = &shmsync.Error{Op: "mutex.recover", Object: objectName(m.object), Err: shmsync.ErrNotRecoverable,
+			Who: m.a.Who(m.diedName()), Detail: "the repair failed: " + err.Error()}
+	}
+	done = true
+	crashpoint.Hit("mutex.recover.repaired")
+	return err
+}

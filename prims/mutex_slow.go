@@ -1,0 +1,387 @@
+package prims
+
+import (
+	"context"
+	"sync/atomic"
+
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/crashpoint"
+	"github.com/shmsync/shmsync/internal/park"
+	"github.com/shmsync/shmsync/internal/race"
+)
+
+var (
+	_ = crashpoint.Register("mutex.lock.acquired")
+	_ = crashpoint.Register("mutex.lock.announced")
+	_ = crashpoint.Register("mutex.lock.woken")
+	_ = crashpoint.Register("mutex.lock.starving")
+	_ = crashpoint.Register("mutex.lock.leaving")
+	_ = crashpoint.Register("mutex.unlock.before_release")
+	_ = crashpoint.Register("mutex.unlock.before_wake")
+	_ = crashpoint.Register("mutex.unlock.reserved")
+)
+
+const (
+	// starveAfter is how long a waiter loses before it asks for a hand-off; Go's
+	// sync.Mutex has the same.
+	starveAfter = 1e6 // ns
+	// unfencedSleep bounds the sleep on a biased owner where no fence is to be
+	// had: its release may not see the announcement.
+	unfencedSleep = 1e6 // ns
+	// biasAfter is how many unlocks in a row must have found nobody before a
+	// hold is biased again. A fence costs a waiter some 17 µs and a biased
+	// release saves some 5 ns.
+	biasAfter = 4096
+	biasMost  = 1 << 20
+	// neverBiased is no owner word: it stands where a biased one would.
+	neverBiased = ^uint32(0)
+)
+
+// lockOrPanic is the slow path of Lock. It is kept out of line: inlined into
+// Lock it would take Lock's place in its callers.
+//
+//go:noinline
+func (m *Mutex) lockOrPanic() {
+	if err := m.lockSlow(nil); err != nil {
+		panic(err)
+	}
+}
+
+// lockSlow is Lock without its first try. ctx may be nil.
+func (m *Mutex) lockSlow(ctx context.Context) error {
+	w := waiter{m: m, cancel: park.CancelBy(ctx)}
+	err := w.lock()
+	w.cancel.Stop()
+	if err != nil {
+		return err
+	}
+	race.Acquire(m.key)
+	crashpoint.Hit("mutex.lock.acquired")
+	return nil
+}
+
+func (m *Mutex) tryLockSlow() bool {
+	for {
+		o := ownerWord(m.owner.Load())
+		took, changed, _ := m.step(o)
+		if took {
+			race.Acquire(m.key)
+			return true
+		}
+		if !changed {
+			return false
+		}
+	}
+}
+
+// step moves on from owner word o if that takes no waiting: it takes a free or
+// reserved lock, or deals with a dead owner. changed says that o is no longer
+// the word, err that it will not become free by itself.
+func (m *Mutex) step(o ownerWord) (took, changed bool, err error) {
+	switch {
+	case o.free():
+		took = m.owner.CompareAndSwap(uint32(o), atomic.LoadUint32(&m.self))
+		return took, true, nil
+	case !o.valid():
+		return false, false, m.fail("mutex.lock", shmsync.ErrCorrupt, nil, o.String())
+	case o == ownerNotRecoverable:
+		return false, false, m.fail("mutex.lock", shmsync.ErrNotRecoverable, m.a.Who(m.diedName()), "")
+	case o.kind() == kindOwnerDead:
+		return false, false, m.fail("mutex.lock", shmsync.ErrOwnerDead, m.a.Who(o.name()), "")
+	case o.kind() == kindReserved && o.name() == m.name:
+		// sync(mutex.release): acquire
+		took = m.owner.CompareAndSwap(uint32(o), uint32(m.name))
+		return took, true, nil
+	case m.a.Dead(o.name()):
+		m.bereave(o)
+		return false, true, nil
+	}
+	return false, false, nil
+}
+
+func (m *Mutex) diedName() arena.Name { return arena.Name(m.words.died.Load() & arena.NameMask) }
+
+// waiter is one blocked call.
+type waiter struct {
+	m        *Mutex
+	cancel   park.Cancel
+	since    int64 // CLOCK_MONOTONIC ns of the first sleep
+	slept    bool
+	starving bool
+}
+
+// lock takes the lock, with the repair of this process's options where a death
+// is met.
+func (w *waiter) lock() error { return w.acquire(true) }
+
+// acquire takes the lock.
+func (w *waiter) acquire(mayRepair bool) error {
+	m := w.m
+	for spun := false; ; {
+		o := ownerWord(m.owner.Load())
+		took, changed, err := m.step(o)
+		switch {
+		case took:
+			w.took()
+			return nil
+		case err != nil:
+			if mayRepair && m.repair != nil && o.kind() == kindOwnerDead {
+				took, err = w.repair(o)
+				if took {
+					return nil
+				}
+				if err == nil {
+					continue
+				}
+			}
+			w.leave()
+			return err
+		case changed:
+			continue
+		}
+		if !spun {
+			spun = true
+			if m.spinWhileHeld() {
+				continue
+			}
+		}
+		switch w.sleep() {
+		case park.Again:
+			spun = false
+		case park.Canceled:
+			if w.lastTry() {
+				return nil
+			}
+			w.leave()
+			return w.cancel.Err()
+		case park.Closed:
+			return m.fail("mutex.lock", shmsync.ErrClosed, nil, "this process closed the arena")
+		}
+	}
+}
+
+// took ends a wait that got the lock. Others may be asleep, and the wake that
+// got us here took their announcement down.
+func (w *waiter) took() {
+	if w.slept {
+		w.m.queue.Announce()
+	}
+	if w.starving {
+		w.m.words.starving.CompareAndSwap(uint32(w.m.name), 0)
+	}
+}
+
+// sleep announces, looks again, and sleeps.
+func (w *waiter) sleep() park.Result {
+	m := w.m
+	now := shmsync.Monotonic()
+	if w.since == 0 {
+		w.since = now
+	}
+	if w.slept && !w.starving && now-w.since > starveAfter {
+		// One at a time: who finds the place taken stays an ordinary waiter.
+		w.starving = m.words.starving.CompareAndSwap(0, uint32(m.name))
+		if w.starving {
+			crashpoint.Hit("mutex.lock.starving")
+		}
+	}
+	h := m.words.handoff.Load()
+	v := m.queue.Announce()
+	crashpoint.Hit("mutex.lock.announced")
+	o := ownerWord(m.owner.Load())
+	var bounded int64
+	if o.kind() == kindBiased && o.valid() {
+		// The holder may release without seeing the announcement; after the
+		// fence either it sees it or we see the release.
+		if shmsync.Fence() != nil {
+			bounded = unfencedSleep
+		}
+		o = ownerWord(m.owner.Load())
+	}
+	if !m.blocks(o) {
+		return park.Again
+	}
+	w.slept = true
+	var r park.Result
+	if w.starving {
+		r = m.queue.SleepOn(raw(&m.words.handoff), m.object.Body+mutexHandOff, h, v, o.name(), &w.cancel, bounded)
+	} else {
+		r = m.queue.Sleep(v, o.name(), &w.cancel, bounded)
+	}
+	crashpoint.Hit("mutex.lock.woken")
+	return r
+}
+
+// blocks reports whether o is a word that a waiter may sleep on: one that the
+// next change of will wake it.
+func (m *Mutex) blocks(o ownerWord) bool {
+	switch {
+	case !o.valid():
+		return false
+	case o.held():
+		return m.a.Current(o.name())
+	case o.kind() == kindReserved:
+		return o.name() != m.name && m.a.Current(o.name())
+	}
+	return false
+}
+
+// lastTry takes the lock if it is free although the context has ended: a
+// satisfied condition beats it, and a wake that was ours is not dropped.
+func (w *waiter) lastTry() bool {
+	for {
+		o := ownerWord(w.m.owner.Load())
+		took, changed, _ := w.m.step(o)
+		if took {
+			w.took()
+			return true
+		}
+		if !changed {
+			return false
+		}
+	}
+}
+
+// leave ends a wait that did not get the lock. A wake may have been meant for
+// it, so it makes sure that another comes to those who stay.
+func (w *waiter) leave() {
+	m := w.m
+	crashpoint.Hit("mutex.lock.leaving")
+	if w.starving {
+		m.words.starving.CompareAndSwap(uint32(m.name), 0)
+	}
+	reserved := makeOwner(kindReserved, m.name)
+	gaveBack := ownerWord(m.owner.Load()) == reserved && m.owner.CompareAndSwap(uint32(reserved), 0)
+	if !w.slept && !gaveBack {
+		return
+	}
+	m.queue.Announce()
+	o := ownerWord(m.owner.Load())
+	if o.kind() == kindBiased && o.valid() {
+		shmsync.Fence()
+		o = ownerWord(m.owner.Load())
+	}
+	if !m.blocks(o) {
+		m.wakeNext()
+	}
+}
+
+// wakeNext wakes a waiter after a release that it may not have seen.
+func (m *Mutex) wakeNext() {
+	if m.words.starving.Load() != 0 {
+		m.wakeStarving()
+	}
+	m.queue.Release()
+}
+
+func (m *Mutex) wakeStarving() {
+	m.words.handoff.Add(1)
+	shmsync.Wake(raw(&m.words.handoff), 1)
+}
+
+// unlockSlow unlocks where the fast path could not. o is the owner word that it
+// read: when that is our biased hold, the lock was released already and
+// somebody waits.
+func (m *Mutex) unlockSlow(o uint32) {
+	race.ReleaseMerge(m.key)
+	if o == m.biased {
+		crashpoint.Hit("mutex.unlock.before_wake")
+		// A waiter paid for a fence: do without the bias for a while.
+		atomic.StoreUint32(&m.self, uint32(m.name))
+		m.need.Store(min(2*m.need.Load(), biasMost))
+		m.noteCPU()
+		m.wakeNext()
+		return
+	}
+	if o != uint32(m.name) {
+		m.badUnlock(ownerWord(o))
+	}
+	crashpoint.Hit("mutex.unlock.before_release")
+	waited := m.queue.Announced()
+	m.count(waited)
+	if s := m.words.starving.Load(); s != 0 && m.reserve(arena.Name(s&arena.NameMask)) {
+		return
+	}
+	// sync(mutex.release): release
+	if !m.owner.CompareAndSwap(o, 0) {
+		m.badUnlock(ownerWord(m.owner.Load()))
+	}
+	if m.queue.Announced() {
+		crashpoint.Hit("mutex.unlock.before_wake")
+		m.noteCPU()
+		m.wakeNext()
+	}
+}
+
+// tuning is what steers the spinning of waiters.
+func (m *Mutex) tuning() park.Tuning {
+	return park.Tuning{Budget: &m.words.spin, Pays: &m.words.pays, LastCPU: &m.words.lastCPU}
+}
+
+func (m *Mutex) noteCPU() { m.tuning().NoteCPU() }
+
+// spinWhileHeld spins while the lock is held and reports whether that ended. Where
+// others are queued it does not: they would only be overtaken.
+func (m *Mutex) spinWhileHeld() bool {
+	if m.queue.Announced() {
+		return false
+	}
+	return m.tuning().Spin(func() bool {
+		o := ownerWord(m.owner.Load())
+		return !o.held() && (o.kind() != kindReserved || o.name() == m.name)
+	})
+}
+
+// count decides when this process's holds are biased again. It runs while the
+// lock is held.
+func (m *Mutex) count(waited bool) {
+	if m.biased == neverBiased {
+		return
+	}
+	if waited {
+		m.quiet = 0
+		return
+	}
+	if m.quiet++; m.quiet >= m.need.Load() && m.a.Fenced() {
+		m.quiet = 0
+		atomic.StoreUint32(&m.self, m.biased)
+	}
+}
+
+// reserve releases the lock to a waiter of the participant s that has lost for
+// long. It reports false when it is not to be: the lock is still held then.
+func (m *Mutex) reserve(s arena.Name) bool {
+	if !m.a.Current(s) {
+		m.words.starving.CompareAndSwap(uint32(s), 0)
+		return false
+	}
+	reserved := makeOwner(kindReserved, s)
+	if !m.owner.CompareAndSwap(uint32(m.name), uint32(reserved)) {
+		m.badUnlock(ownerWord(m.owner.Load()))
+	}
+	crashpoint.Hit("mutex.unlock.reserved")
+	if !m.words.starving.CompareAndSwap(uint32(s), 0) {
+		// It gave up meanwhile, and perhaps before it could see the
+		// reservation.
+		m.owner.CompareAndSwap(uint32(reserved), 0)
+		m.wakeNext()
+		return true
+	}
+	m.noteCPU()
+	m.words.handoff.Add(1)
+	if shmsync.Wake(raw(&m.words.handoff), 1) == 0 {
+		// It is awake and will see, or it is parked behind its hub.
+		m.queue.Touch()
+		m.a.ReadyOf(&m.words.hub, s)
+	}
+	return true
+}
+
+// badUnlock is where an Unlock ends whose caller does not hold the lock.
+func (m *Mutex) badUnlock(o ownerWord) {
+	if !o.valid() {
+		panic(m.fail("mutex.unlock", shmsync.ErrCorrupt, nil, o.String()))
+	}
+	panic("shmsync: Unlock of mutex " + objectName(m.object) + ", which this process does not hold: it is " + o.String())
+}

@@ -1,0 +1,123 @@
+package prims
+
+import (
+	"fmt"
+
+	"github.com/shmsync/shmsync/arena"
+)
+
+// ownerWord is the owner word of a Mutex: the one truth about who holds it.
+//
+//	bits 0..28   name  slot and generation of a participant; 0 for nobody
+//	bits 29..31  kind
+//
+//	kind  name  meaning                                           left by
+//	0     0     free (also all-zero memory)                       Unlock
+//	0     n     held by n                                         Lock
+//	1     n     held by n, biased: n releases by a plain store    Lock
+//	2     n     free, but reserved for a waiter of n that         Unlock
+//	            has been losing for long
+//	3     n     owner-dead: n died while it held; nobody holds    whoever met the dead name
+//	4     n     being recovered by n                              Recover
+//	5     0     not recoverable: a repair failed                  Recover
+//
+// Every other value is corrupt. A word of kind 0, 1 or 4 whose name is not
+// current is owner-dead: whoever meets it makes it kind 3 (policy Report) or 0
+// (policy Release). A word of kind 2 whose name is not current is free.
+//
+// The CAS on this word is the grant, always; wakes only make waiters try.
+//
+//	writers: Lock, Unlock, Recover, who repairs (any process)
+//	readers: the same
+//	order:   acquire on the CAS that takes, release on the store or CAS that gives back;
+//	         then seq-cst before the load of the wake word, which a biased release
+//	         leaves to the waiter's fence
+//	futex:   none; waiters sleep on the wake word
+//	crash:   names the dead for ever, until somebody comes; see docs/robustness.md
+type ownerWord uint32
+
+type ownerKind uint32
+
+const (
+	kindHeld ownerKind = iota
+	kindBiased
+	kindReserved
+	kindOwnerDead
+	kindRecovering
+	kindNotRecoverable
+)
+
+const (
+	ownerKindShift = 29
+	ownerBiased    = uint32(kindBiased) << ownerKindShift
+
+	ownerFree           ownerWord = 0
+	ownerNotRecoverable           = ownerWord(kindNotRecoverable << ownerKindShift)
+)
+
+func makeOwner(k ownerKind, n arena.Name) ownerWord {
+	return ownerWord(uint32(k)<<ownerKindShift | uint32(n))
+}
+
+func (w ownerWord) kind() ownerKind  { return ownerKind(w >> ownerKindShift) }
+func (w ownerWord) name() arena.Name { return arena.Name(w & arena.NameMask) }
+func (w ownerWord) free() bool       { return w == ownerFree }
+
+// held reports whether the word says that a participant, dead or alive, has
+// the lock to itself.
+func (w ownerWord) held() bool {
+	switch w.kind() {
+	case kindHeld, kindBiased, kindRecovering:
+		return w.name() != 0
+	}
+	return false
+}
+
+// valid reports whether some state is encoded so.
+func (w ownerWord) valid() bool {
+	switch w.kind() {
+	case kindHeld:
+		return true
+	case kindBiased, kindReserved, kindOwnerDead, kindRecovering:
+		return w.name() != 0
+	case kindNotRecoverable:
+		return w == ownerNotRecoverable
+	}
+	return false
+}
+
+// bereaved is what a word becomes whose name was found dead.
+func (w ownerWord) bereaved(p Policy) ownerWord {
+	switch {
+	case w.kind() == kindReserved:
+		return ownerFree
+	case !w.held():
+		return w
+	case p == Release && w.kind() != kindRecovering:
+		return ownerFree
+	}
+	return makeOwner(kindOwnerDead, w.name())
+}
+
+// String renders the word by the names of its parts.
+func (w ownerWord) String() string {
+	switch {
+	case w.free():
+		return "free"
+	case !w.valid():
+		return fmt.Sprintf("corrupt (%#08x)", uint32(w))
+	}
+	switch w.kind() {
+	case kindHeld:
+		return "held by " + w.name().String()
+	case kindBiased:
+		return "held by " + w.name().String() + ", biased"
+	case kindReserved:
+		return "reserved for " + w.name().String()
+	case kindOwnerDead:
+		return "owner-dead, held by " + w.name().String()
+	case kindRecovering:
+		return "being recovered by " + w.name().String()
+	}
+	return "not recoverable"
+}

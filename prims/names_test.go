@@ -1,0 +1,5 @@
+package prims_test
+
+import "crypto/rand"
+
+func randomName() string { return rand.Text()[:8] }

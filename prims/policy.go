@@ -1,0 +1,46 @@
+package prims
+
+// Policy says what becomes of an exclusive hold whose process dies. It is
+// stored in the object when it is created.
+type Policy uint32
+
+const (
+	// Report: nobody gets the hold; everybody who waits or comes is told by
+	// ErrOwnerDead, until somebody calls Recover. It is the policy of objects
+	// that are created without one.
+	Report Policy = iota + 1
+	// Release: the hold becomes free, as a file lock does: for data that is
+	// consistent at every step.
+	Release
+)
+
+// stored is the policy as the bytes of an object have it: all-zero bytes are
+// an object with the default.
+func (p Policy) stored() uint32 {
+	if p == Release {
+		return 1
+	}
+	return 0
+}
+
+func policyOf(stored uint32) Policy {
+	if stored&policyMask == 1 {
+		return Release
+	}
+	return Report
+}
+
+const policyMask = 0xff
+
+// String names the policy.
+func (p Policy) String() string {
+	switch p {
+	case 0:
+		return "default"
+	case Report:
+		return "report"
+	case Release:
+		return "release"
+	}
+	return "invalid"
+}

@@ -1,0 +1,24 @@
+package prims
+
+import "time"
+
+// spinField is a spin budget as an object stores it: 0 adaptive, else ns + 1.
+func spinField(d time.Duration) uint32 {
+	switch {
+	case d == 0:
+		return 0
+	case d < 0:
+		return 1
+	}
+	return uint32(min(d, time.Millisecond)) + 1
+}
+
+func spinOf(field uint32) time.Duration {
+	switch field {
+	case 0:
+		return 0
+	case 1:
+		return -1
+	}
+	return time.Duration(field - 1)
+}

@@ -1,0 +1,108 @@
+package prims
+
+import (
+	"structs"
+	"sync/atomic"
+	"unsafe"
+
+	"github.com/shmsync/shmsync/arena"
+)
+
+// mutexWords is the body of a Mutex, 192 bytes: the word that every operation
+// writes has a cache line, with its neighbour that the CPU prefetches, to
+// itself.
+type mutexWords struct {
+	_     structs.HostLayout
+	owner atomic.Uint32 // see ownerWord
+	_     [60]byte
+
+	// wake is the futex word of the waiters; see park.Word.
+	wake atomic.Uint32
+	// starving names the participant one of whose waiters asks for the next
+	// release, or is 0.
+	//   writers: a waiter that has lost for long (CAS 0 to its name); who reserves, and reapers (CAS to 0)
+	//   readers: Unlock's slow path
+	//   order:   seq-cst, against the owner word
+	//   futex:   none
+	//   crash:   may name the dead; whoever would reserve for the dead clears it
+	starving atomic.Uint32
+	// handoff is a sequence that starving waiters sleep on.
+	//   writers: who reserves the lock or releases it while somebody starves
+	//   readers: starving waiters
+	//   order:   seq-cst, against the owner word
+	//   futex:   WAIT by starving waiters, WAKE 1 by its writers
+	//   crash:   as wake
+	handoff atomic.Uint32
+	policy  uint32        // a Policy; bit 8: checked. Immutable after init.
+	died    atomic.Uint32 // name of whose death left the state inconsistent; for people
+	spin    atomic.Uint32 // spin budget: 0 adaptive, else ns + 1; set by people, any value is right
+	lastCPU atomic.Uint32 // CPU + 1 of who last released with a waiter there; a hint
+	pays    atomic.Uint32 // what spinning has paid lately, in ns; a hint
+	hub     atomic.Uint64 // head of the list of hub nodes; see arena.EachHubNode
+	_       [24]byte
+	_       [64]byte
+}
+
+// futexWords is the body of a Futex, 128 bytes.
+type futexWords struct {
+	_     structs.HostLayout
+	state atomic.Uint64 // see futexState
+	// lastCPU and spin, pays are as in mutexWords.
+	lastCPU atomic.Uint32
+	spin    atomic.Uint32
+	pays    atomic.Uint32
+	_       [4]byte
+	hub     atomic.Uint64
+	_       [32]byte
+	_       [64]byte
+}
+
+// The layout is ABI: an offset that moves does not compile.
+var (
+	_ = [1]struct{}{}[unsafe.Offsetof(mutexWords{}.owner)-0]
+	_ = [1]struct{}{}[unsafe.Offsetof(mutexWords{}.wake)-64]
+	_ = [1]struct{}{}[unsafe.Offsetof(mutexWords{}.starving)-68]
+	_ = [1]struct{}{}[unsafe.Offsetof(mutexWords{}.handoff)-72]
+	_ = [1]struct{}{}[unsafe.Offsetof(mutexWords{}.policy)-76]
+	_ = [1]struct{}{}[unsafe.Offsetof(mutexWords{}.died)-80]
+	_ = [1]struct{}{}[unsafe.Offsetof(mutexWords{}.spin)-84]
+	_ = [1]struct{}{}[unsafe.Offsetof(mutexWords{}.lastCPU)-88]
+	_ = [1]struct{}{}[unsafe.Offsetof(mutexWords{}.pays)-92]
+	_ = [1]struct{}{}[unsafe.Offsetof(mutexWords{}.hub)-96]
+	_ = [1]struct{}{}[unsafe.Sizeof(mutexWords{})-192]
+
+	_ = [1]struct{}{}[unsafe.Offsetof(futexWords{}.state)-0]
+	_ = [1]struct{}{}[unsafe.Offsetof(futexWords{}.lastCPU)-8]
+	_ = [1]struct{}{}[unsafe.Offsetof(futexWords{}.spin)-12]
+	_ = [1]struct{}{}[unsafe.Offsetof(futexWords{}.pays)-16]
+	_ = [1]struct{}{}[unsafe.Offsetof(futexWords{}.hub)-24]
+	_ = [1]struct{}{}[unsafe.Sizeof(futexWords{})-128]
+)
+
+const (
+	mutexBytes    = unsafe.Sizeof(mutexWords{})
+	mutexWakeOff  = arena.Offset(unsafe.Offsetof(mutexWords{}.wake))
+	mutexHandOff  = arena.Offset(unsafe.Offsetof(mutexWords{}.handoff))
+	mutexPolicy   = unsafe.Offsetof(mutexWords{}.policy)
+	futexBytes    = unsafe.Sizeof(futexWords{})
+	futexStateOff = arena.Offset(unsafe.Offsetof(futexWords{}.state))
+)
+
+// raw gives the address that the futex calls take.
+func raw(w *atomic.Uint32) *uint32 { return (*uint32)(unsafe.Pointer(w)) }
+
+// low is the half of w that futex calls can sleep on: it holds the low bits on
+// the little-endian machines that the library runs on.
+func low(w *atomic.Uint64) *atomic.Uint32 { return (*atomic.Uint32)(unsafe.Pointer(w)) }
+
+// mutexBody views the private body of a Mutex that is being made.
+func mutexBody(b []byte) *mutexWords {
+	_ = b[mutexBytes-1]
+	return (*mutexWords)(unsafe.Pointer(unsafe.SliceData(b)))
+}
+
+// futexBody views the private body of a Futex that is being made.
+func futexBody(b []byte) *futexWords {
+	_ = b[futexBytes-1]
+	return (*futexWords)(unsafe.Pointer(unsafe.SliceData(b)))
+}
