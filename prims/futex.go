@@ -236,7 +236,7 @@ func (f *Futex) spin(token uint64) bool {
 }
 
 func (f *Futex) tuning() park.Tuning {
-	return park.Tuning{Budget: &f.words.spin, Pays: &f.words.pays, LastCPU: &f.words.lastCPU}
+	return park.Tuning{Budget: &f.words.spin, Pays: &f.words.pays, LastCPU: &f.words.lastCPU, Slot: f.a.Self().Slot()}
 }
 
 // look is called ten times a second while a goroutine of this process waits:
@@ -261,8 +261,8 @@ func describeFutex(a *arena.Arena, obj arena.Object) string {
 	if err != nil {
 		return err.Error()
 	}
-	return fmt.Sprintf("%v, spin %v, pays %d ns, last CPU %d",
-		futexState(w.state.Load()), spinOf(w.spin.Load()), w.pays.Load(), int(w.lastCPU.Load())-1)
+	return fmt.Sprintf("%v, spin %v, pays %d ns, CPUs %#x",
+		futexState(w.state.Load()), spinOf(w.spin.Load()), w.pays.Load(), w.lastCPU.Load())
 }
 
 // Offset is where the Futex lies in its arena, for FutexAt in another process.

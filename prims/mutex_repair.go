@@ -102,9 +102,9 @@ func describeMutex(a *arena.Arena, obj arena.Object) string {
 	if err != nil {
 		return err.Error()
 	}
-	return fmt.Sprintf("owner %v (%#08x), wake %#x, starving %v, handoff %d, policy %v, spin %v, pays %d ns, last CPU %d",
+	return fmt.Sprintf("owner %v (%#08x), wake %#x, starving %v, handoff %d, policy %v, spin %v, pays %d ns, CPUs %#x",
 		ownerWord(w.owner.Load()), w.owner.Load(), w.wake.Load(), arena.Name(w.starving.Load()&arena.NameMask),
-		w.handoff.Load(), policyOf(w.policy), spinOf(w.spin.Load()), w.pays.Load(), int(w.lastCPU.Load())-1)
+		w.handoff.Load(), policyOf(w.policy), spinOf(w.spin.Load()), w.pays.Load(), w.lastCPU.Load())
 }
 
 // look is called ten times a second while a goroutine of this process waits. It

@@ -316,7 +316,7 @@ func (m *Mutex) unlockSlow(o uint32) {
 
 // tuning is what steers the spinning of waiters.
 func (m *Mutex) tuning() park.Tuning {
-	return park.Tuning{Budget: &m.words.spin, Pays: &m.words.pays, LastCPU: &m.words.lastCPU}
+	return park.Tuning{Budget: &m.words.spin, Pays: &m.words.pays, LastCPU: &m.words.lastCPU, Slot: m.a.Self().Slot()}
 }
 
 func (m *Mutex) noteCPU() { m.tuning().NoteCPU() }

@@ -36,7 +36,7 @@ type mutexWords struct {
 	policy  uint32        // a Policy; bit 8: checked. Immutable after init.
 	died    atomic.Uint32 // name of whose death left the state inconsistent; for people
 	spin    atomic.Uint32 // spin budget: 0 adaptive, else ns + 1; set by people, any value is right
-	lastCPU atomic.Uint32 // CPU + 1 of who last released with a waiter there; a hint
+	lastCPU atomic.Uint32 // which CPUs released last with a waiter there, see park; a hint
 	pays    atomic.Uint32 // what spinning has paid lately, in ns; a hint
 	hub     atomic.Uint64 // head of the list of hub nodes; see arena.EachHubNode
 	_       [24]byte

@@ -27,7 +27,8 @@ const (
 type Tuning struct {
 	Budget  *atomic.Uint32 // 0: adaptive; else ns + 1
 	Pays    *atomic.Uint32 // the adaptive budget in ns; 0 before the first
-	LastCPU *atomic.Uint32 // CPU + 1 of who released last
+	LastCPU *atomic.Uint32 // a cpuNote: where those who released last were
+	Slot    int            // of this participant
 }
 
 // Spin calls done until it is true, for as long as that is likely to be quicker
@@ -60,7 +61,7 @@ func (t Tuning) limit() int64 {
 	if b == 1 || oneCPU() {
 		return 0
 	}
-	if cpu, _, ok := asm.CPU(); ok && t.LastCPU.Load() == cpu+1 {
+	if cpu, _, ok := asm.CPU(); ok && cpuNote(t.LastCPU.Load()).other(t.Slot) == cpu+1 {
 		return 0
 	}
 	if b > 1 {
@@ -97,9 +98,47 @@ func (t Tuning) learn(spent int64, success bool) {
 
 // NoteCPU leaves this CPU's number for those who wait.
 func (t Tuning) NoteCPU() {
-	if cpu, _, ok := asm.CPU(); ok && t.LastCPU.Load() != cpu+1 {
-		t.LastCPU.Store(cpu + 1)
+	cpu, _, ok := asm.CPU()
+	if !ok {
+		return
 	}
+	old := cpuNote(t.LastCPU.Load())
+	if note := old.by(t.Slot, cpu); note != old {
+		t.LastCPU.Store(uint32(note))
+	}
+}
+
+// cpuNote says on which CPUs the last two participants were that released an
+// object. Who waits right after its own release needs the other's. A hint: a
+// torn or stale one mis-tunes.
+//
+//	bits 0..9    CPU + 1 of who released last; 0 unknown
+//	bits 10..19  CPU + 1 of the one before it that was another participant
+//	bits 20..30  slot of who released last
+type cpuNote uint32
+
+const noteCPUs = 1<<10 - 1
+
+func (n cpuNote) by(slot int, cpu uint32) cpuNote {
+	cpu++
+	if cpu > noteCPUs {
+		cpu = 0
+	}
+	before := n & noteCPUs
+	if n.slot() == slot {
+		before = n >> 10 & noteCPUs
+	}
+	return cpuNote(cpu) | before<<10 | cpuNote(slot)<<20
+}
+
+func (n cpuNote) slot() int { return int(n >> 20 & (1<<11 - 1)) }
+
+// other is CPU + 1 of the last releaser that is not the participant in slot.
+func (n cpuNote) other(slot int) uint32 {
+	if n.slot() == slot {
+		return uint32(n >> 10 & noteCPUs)
+	}
+	return uint32(n & noteCPUs)
 }
 
 var oneCPU = sync.OnceValue(func() bool { return runtime.NumCPU() == 1 })

@@ -1,0 +1,264 @@
+package arena
+
+import (
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/shmsync/shmsync"
+	"github.com/stretchr/testify/require"
+)
+
+// withHub makes an object whose hub list begins at the start of its body.
+func withHub(t testing.TB, a *Arena, name string) (Object, *atomic.Uint64) {
+	o, _, err := a.OpenObject(spec(name))
+	require.NoError(t, err)
+	return o, a.u64(o.Body)
+}
+
+func TestNodesComeBackClean(t *testing.T) {
+	a := newNeighbours(2<<20, 4).join(1)
+	off, err := a.ClaimNode()
+	require.NoError(t, err)
+	n, err := a.NodeAt(off)
+	require.NoError(t, err)
+	require.Equal(t, a.self, n.Owner())
+	require.Equal(t, NodeIdle, n.State())
+	first := n.Load()
+	n.SetObject(64)
+	n.Next().Store(1)
+	n.Wanted().Store(2)
+	n.Stamp().Store(3)
+	n.Extra().Store(4)
+	require.NoError(t, a.FreeNode(off))
+	require.Equal(t, NodeFree, n.State())
+	require.Zero(t, n.Owner())
+	require.ErrorIs(t, a.FreeNode(off), shmsync.ErrCorrupt)
+
+	again, err := a.ClaimNode()
+	require.NoError(t, err)
+	require.Equal(t, off, again)
+	require.NotEqual(t, first.Generation(), n.Load().Generation())
+	require.Zero(t, n.Object())
+	require.Zero(t, n.Next().Load()+n.Wanted().Load()+n.Stamp().Load()+n.Extra().Load())
+	requireSound(t, a)
+}
+
+func TestWildOffsetsAreNoNodes(t *testing.T) {
+	a := newNeighbours(2<<20, 4).join(1)
+	node, err := a.ClaimNode()
+	require.NoError(t, err)
+	raw := mustAlloc(t, a, 64, 0)
+	for _, wild := range []Offset{0, 64, node + 4, node + chunkSize*5, raw, Offset(a.size), ^Offset(63)} {
+		_, err := a.NodeAt(wild)
+		require.ErrorIs(t, err, shmsync.ErrCorrupt)
+		require.ErrorContains(t, err, wild.String())
+		require.ErrorIs(t, a.FreeNode(wild), shmsync.ErrCorrupt)
+	}
+}
+
+func TestHubNodesAreTakenAgain(t *testing.T) {
+	p := newNeighbours(2<<20, 4)
+	a, b, c := p.join(1), p.join(2), p.join(3)
+	o, head := withHub(t, a, "x")
+	mine, err := a.HubNode(o, head)
+	require.NoError(t, err)
+	same, err := a.HubNode(o, head)
+	require.NoError(t, err)
+	require.Equal(t, mine, same)
+	theirs, err := b.HubNode(o, b.u64(o.Body))
+	require.NoError(t, err)
+	require.NotEqual(t, mine, theirs)
+	requireSound(t, a)
+
+	require.Panics(t, func() { b.ReleaseHubNode(mine) })
+	require.True(t, a.ReleaseHubNode(mine))
+	require.Panics(t, func() { a.ReleaseHubNode(mine) })
+	third, err := c.HubNode(o, c.u64(o.Body))
+	require.NoError(t, err)
+	require.Equal(t, mine, third)
+	n := a.node(third)
+	require.Equal(t, c.self, n.Owner())
+	require.Equal(t, NodeIdle, n.State())
+	require.Equal(t, o.Offset, n.Object())
+	require.EqualValues(t, 2, a.Stats().Nodes)
+	requireSound(t, a)
+}
+
+func TestReadyHubNodeIsKept(t *testing.T) {
+	a := newNeighbours(2<<20, 4).join(1)
+	o, head := withHub(t, a, "x")
+	off, err := a.HubNode(o, head)
+	require.NoError(t, err)
+	n := a.node(off)
+	require.True(t, n.swapState(NodeIdle, NodeWaiting))
+	require.False(t, n.swapState(NodeIdle, NodeWaiting))
+	require.True(t, n.swapState(NodeWaiting, NodeReady))
+	require.False(t, a.ReleaseHubNode(off))
+	require.Equal(t, a.self, n.Owner())
+	require.True(t, n.swapState(NodeReady, NodeIdle))
+	require.True(t, a.ReleaseHubNode(off))
+}
+
+func TestHubNodePanicsOnAHeadElsewhere(t *testing.T) {
+	a := newNeighbours(2<<20, 4).join(1)
+	o, _ := withHub(t, a, "x")
+	var local atomic.Uint64
+	for _, head := range []*atomic.Uint64{&local, a.u64(o.Offset), a.u64(o.Body + 200)} {
+		require.Panics(t, func() { a.HubNode(o, head) })
+	}
+}
+
+func TestHubNodesGoWithTheirObject(t *testing.T) {
+	p := newNeighbours(2<<20, 4)
+	a, b := p.join(1), p.join(2)
+	other, otherHead := withHub(t, a, "other")
+	_, err := a.HubNode(other, otherHead)
+	require.NoError(t, err)
+	o, head := withHub(t, a, "x")
+	mine, err := a.HubNode(o, head)
+	require.NoError(t, err)
+	_, err = b.HubNode(o, b.u64(o.Body))
+	require.NoError(t, err)
+	require.True(t, a.ReleaseHubNode(mine))
+	a.CloseObject(o)
+	require.NoError(t, a.Delete("x"))
+	require.EqualValues(t, 1, a.Stats().Nodes)
+	require.EqualValues(t, 1, a.Stats().Objects)
+	requireSound(t, a)
+}
+
+func TestHubNodesOfTheDead(t *testing.T) {
+	p := newNeighbours(2<<20, 4)
+	a, b := p.join(1), p.join(2)
+	o, _ := withHub(t, a, "x")
+	states := map[string]struct {
+		make func(n *Node, off Offset)
+		free bool // may be taken again
+	}{
+		"idle":    {func(*Node, Offset) {}, true},
+		"waiting": {func(n *Node, _ Offset) { n.swapState(NodeIdle, NodeWaiting) }, true},
+		"ready, on the stack": {func(n *Node, off Offset) {
+			n.swapState(NodeIdle, NodeReady)
+			a.u64(a.slot(2) + slotReady).Store(uint64(off))
+		}, true},
+		"ready, on its way": {func(n *Node, _ Offset) {
+			n.swapState(NodeIdle, NodeReady)
+			a.u64(a.slot(2) + slotReady).Store(0)
+		}, false},
+	}
+	for name, s := range states {
+		t.Run(name, func(t *testing.T) {
+			off, err := b.HubNode(o, b.u64(o.Body))
+			require.NoError(t, err)
+			n := a.node(off)
+			s.make(n, off)
+			p.bury(a, b.self)
+			require.Zero(t, n.Owner())
+			require.Equal(t, s.free, n.free())
+			requireSound(t, a)
+			b = p.join(2)
+			again, err := b.HubNode(o, b.u64(o.Body))
+			require.NoError(t, err)
+			require.Equal(t, s.free, again == off)
+			p.bury(a, b.self)
+			b = p.join(2)
+		})
+	}
+}
+
+func TestNodesOfTheDeadThatBelongToAnObjectAreLeft(t *testing.T) {
+	p := newNeighbours(2<<20, 4)
+	a, b := p.join(1), p.join(2)
+	o, _ := withHub(t, a, "x")
+	free, err := b.ClaimNode()
+	require.NoError(t, err)
+	owned, err := b.ClaimNode()
+	require.NoError(t, err)
+	b.node(owned).SetObject(o.Offset)
+	p.bury(a, b.self)
+	require.Zero(t, a.node(free).Owner())
+	require.Equal(t, b.self, a.node(owned).Owner())
+	require.EqualValues(t, 1, a.Stats().Nodes)
+}
+
+func TestEachHubNodeRefusesWhatIsNoList(t *testing.T) {
+	a := newNeighbours(2<<20, 8).join(1)
+	o, head := withHub(t, a, "x")
+	var nodes []Offset
+	for range 5 {
+		off, err := a.ClaimNode()
+		require.NoError(t, err)
+		nodes = append(nodes, off)
+	}
+	link := func(from int, to Offset) { a.node(nodes[from]).next.Store(uint64(to)) }
+	all := func(Offset, *Node) bool { return true }
+	for i := range 4 {
+		link(i, nodes[i+1])
+	}
+	head.Store(uint64(nodes[0]))
+	count := 0
+	require.NoError(t, a.EachHubNode(head, func(off Offset, _ *Node) bool {
+		require.Equal(t, nodes[count], off)
+		count++
+		return true
+	}))
+	require.Equal(t, 5, count)
+	for to := range nodes {
+		link(4, nodes[to])
+		require.ErrorIs(t, a.EachHubNode(head, all), shmsync.ErrCorrupt)
+		_, err := a.HubNode(o, a.u64(o.Body+8))
+		require.NoError(t, err)
+	}
+	for _, wild := range []Offset{1, o.Offset, Offset(a.size), ^Offset(0)} {
+		link(4, wild)
+		require.ErrorIs(t, a.EachHubNode(head, all), shmsync.ErrCorrupt)
+		head.Store(uint64(wild))
+		require.ErrorIs(t, a.EachHubNode(head, all), shmsync.ErrCorrupt)
+		head.Store(uint64(nodes[0]))
+	}
+}
+
+func TestHubNodesUnderChurn(t *testing.T) {
+	const members = 6
+	p := newNeighbours(4<<20, members)
+	first := p.join(1)
+	o, _ := withHub(t, first, "x")
+	rounds := 2000
+	if testing.Short() {
+		rounds = 300
+	}
+	var wg sync.WaitGroup
+	bad := make(chan string, members)
+	for i := range members {
+		a := first
+		if i > 0 {
+			a = p.join(i + 1)
+		}
+		wg.Go(func() {
+			for range rounds {
+				off, err := a.HubNode(o, a.u64(o.Body))
+				if err != nil {
+					bad <- err.Error()
+					return
+				}
+				n := a.node(off)
+				if n.Owner() != a.self || !n.swapState(NodeIdle, NodeWaiting) {
+					bad <- "not ours: " + n.Owner().String() + " " + n.Load().String()
+					return
+				}
+				if !a.ReleaseHubNode(off) {
+					bad <- "not released"
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	close(bad)
+	for what := range bad {
+		t.Error(what)
+	}
+	requireSound(t, first)
+	require.LessOrEqual(t, first.Stats().Nodes, uint64(2*members))
+}

@@ -1,0 +1,45 @@
+package shmsync_test
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/shmsync/shmsync"
+)
+
+func TestErrorsMatchSentinelAndErrno(t *testing.T) {
+	errnos := map[error]syscall.Errno{
+		shmsync.ErrOwnerDead:      syscall.Errno(0x82),
+		shmsync.ErrNotRecoverable: syscall.Errno(0x83),
+		shmsync.ErrCorrupt:        syscall.EPROTO,
+		shmsync.ErrIncompatible:   syscall.EINVAL,
+		shmsync.ErrCanceled:       syscall.ECANCELED,
+		shmsync.ErrClosed:         syscall.EBADF,
+		shmsync.ErrNoSpace:        syscall.ENOSPC,
+		shmsync.ErrNotSupported:   syscall.ENOTSUP,
+	}
+	for sentinel, errno := range errnos {
+		err := fmt.Errorf("around: %w", &shmsync.Error{Op: "mutex.lock", Object: "m", Err: sentinel})
+		for other, otherErrno := range errnos {
+			require.Equal(t, other == sentinel, errors.Is(err, other), "%v is %v", sentinel, other)
+			require.Equal(t, otherErrno == errno, errors.Is(err, otherErrno), "%v is errno %d", sentinel, otherErrno)
+		}
+	}
+	err := &shmsync.Error{Op: "arena.open", Err: fs.ErrNotExist}
+	require.ErrorIs(t, err, fs.ErrNotExist)
+	require.NotErrorIs(t, err, syscall.Errno(0))
+}
+
+func TestErrorSaysWhoDied(t *testing.T) {
+	who := &shmsync.Identity{Slot: 3, Generation: 2, PID: 71, Label: "worker", Died: time.Unix(5, 0).UTC()}
+	err := &shmsync.Error{Op: "mutex.lock", Object: "ledger", Err: shmsync.ErrOwnerDead, Who: who, Detail: "more"}
+	require.EqualError(t, err,
+		`shmsync: mutex.lock "ledger": owner died: worker (pid 71, slot 3.2) died at 1970-01-01T00:00:05Z: more`)
+	require.Equal(t, "process (pid 0, slot 0.0)", shmsync.Identity{}.String())
+}

@@ -1,0 +1,36 @@
+package shmsync_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/internal/proctest"
+)
+
+func init() {
+	proctest.Register("feature/disabled", func(c *proctest.Child) {
+		missing := map[string]bool{}
+		for _, f := range shmsync.Features() {
+			missing[f.Name()] = !f.Have()
+		}
+		c.Say(missing)
+	})
+}
+
+func TestFeaturesAreThereOnThisKernel(t *testing.T) {
+	for _, f := range shmsync.Features() {
+		require.NoError(t, f.Check(), "the kernels that the tests run on have %s", f.Name())
+		require.True(t, f.Have())
+	}
+}
+
+func TestFeaturesCanBeSwitchedOff(t *testing.T) {
+	p := proctest.Start(t, "feature/disabled", proctest.Env("SHMSYNC_DISABLE=robust, waitv"))
+	var missing map[string]bool
+	p.Recv(t, &missing)
+	require.Equal(t, map[string]bool{
+		"robust": true, "waitv": true, "membarrier": false, "pidfd": false, "ofd": false,
+	}, missing)
+}
