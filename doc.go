@@ -15,5 +15,5 @@
 // Processes that share an arena cooperate, but none of them is trusted to be
 // alive or correct: a peer may be killed at any instruction, and bytes that it
 // wrote are validated before they are used. A peer that writes impossible
-// bytes causes [ErrCorrupt], never a crash, an endless loop or a wild access.
+// bytes causes [ErrCorrupt], never an endless loop or a wild access.
 package shmsync

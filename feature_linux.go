@@ -74,10 +74,14 @@ func probePidfd() error {
 func probeOFDLock() error {
 	fd, err := unix.MemfdCreate("shmsync-probe", unix.MFD_CLOEXEC)
 	if err != nil {
-		return notSupported("memfd_create", err.(unix.Errno))
+		// Locks may work where memfds are forbidden.
+		fd, err = unix.Open("/dev/shm", unix.O_TMPFILE|unix.O_RDWR|unix.O_CLOEXEC, 0o600)
+	}
+	if err != nil {
+		return os.NewSyscallError("open", err) // cannot tell
 	}
 	defer unix.Close(fd)
-	lock := unix.Flock_t{Type: unix.F_WRLCK, Whence: unix.SEEK_SET, Len: 1}
+	lock := byteLock(unix.F_WRLCK, 0)
 	if err := unix.FcntlFlock(uintptr(fd), unix.F_OFD_SETLK, &lock); err != nil {
 		return notSupported("fcntl", err.(unix.Errno))
 	}

@@ -52,3 +52,6 @@ func (l *RobustList) Free() error { return ErrNotSupported }
 
 // ThreadID is 0 on this system.
 func ThreadID() int { return 0 }
+
+// Yield does nothing on this system.
+func Yield() int64 { return 0 }

@@ -2,6 +2,7 @@ package arena
 
 import (
 	"math/bits"
+	"sync/atomic"
 
 	"github.com/shmsync/shmsync"
 )
@@ -24,25 +25,46 @@ const (
 //	futex:   none
 //	crash:   goes with the slot
 
-// Announce takes an announce record and fills it in. It reports false when all
-// are taken: then the wait has to go through a hub node.
-func (a *Arena) Announce(object, word Offset, wanted uint64) (record int, ok bool) {
+// Announce takes an announce record and fills it in. It reports false when most
+// are taken already: then the wait has to go through a hub node. most is at
+// most 32.
+func (a *Arena) Announce(object, word Offset, wanted uint64, most int) (record int, ok bool) {
 	for {
 		used := a.announceMap.Load()
-		free := ^used
-		if free == 0 {
+		if bits.OnesCount32(used) >= most {
 			return 0, false
 		}
-		k := bits.TrailingZeros32(free)
+		k := bits.TrailingZeros32(^used)
 		if !a.announceMap.CompareAndSwap(used, used|1<<k) {
 			continue
 		}
 		r := a.announceRecord(a.mySlot, k)
-		a.u64(r + announceObject).Store(uint64(object))
-		a.u64(r + announceSince).Store(uint64(shmsync.Monotonic()))
-		a.u64(r + announceWanted).Store(wanted)
+		// Mostly the record is what it was the last time, and a store costs more
+		// than a look.
+		setTo(a.u64(r+announceObject), uint64(object))
+		setTo(a.u64(r+announceSince), 0)
+		setTo(a.u64(r+announceWanted), wanted)
 		a.u64(r + announceWord).Store(uint64(word))
 		return k, true
+	}
+}
+
+func setTo(w *atomic.Uint64, v uint64) {
+	if w.Load() != v {
+		w.Store(v)
+	}
+}
+
+// StampAnnounced dates those of this process's announce records that have no date
+// yet. Reading the clock for each would cost the short waits too much, so they
+// are dated by the process's first look at them.
+func (a *Arena) StampAnnounced() {
+	now := uint64(shmsync.Monotonic())
+	for k := range announceCount {
+		r := a.announceRecord(a.mySlot, k)
+		if a.u64(r+announceWord).Load() != 0 {
+			a.u64(r+announceSince).CompareAndSwap(0, now)
+		}
 	}
 }
 

@@ -24,21 +24,24 @@ type Arena struct {
 	id    segmentID
 	opens int // guarded by: attached
 
-	myName  atomic.Uint32 // self, for those that look before it is set
 	mySlot  int
 	caps    uint32
 	lock    *os.File // its byte lock says that we are alive; nil where there is none
 	robust  *shmsync.RobustList
-	closing atomic.Bool
+	closing atomic.Bool // set under closingMu
 	fenced  atomic.Bool // this process is a target of fences
 
 	watcher    sync.WaitGroup // the sentinel
+	closingMu  sync.Mutex
 	background sync.WaitGroup // whatever else must end before the memory is unmapped
 
-	reaping     sync.Mutex // one goroutine of this process buries at a time
-	deaths      deathLog
-	onClose     sync.Map // func() to be called before the arena is unmapped, by key
-	unfinished  atomic.Bool
+	reaping    sync.Mutex       // one goroutine of this process buries at a time
+	mourned    map[int]slotWord // guarded by: reaping; deaths whose repairs and wakes this process has done
+	written    map[int]slotWord // guarded by: reaping; deaths whose obituary it has written
+	unfinished atomic.Bool      // a burial has to be gone on with
+	deaths     deathLog
+
+	onClose     sync.Map      // func() to be called before the arena is unmapped, by key
 	announceMap atomic.Uint32 // announce records in use, a bit each
 }
 

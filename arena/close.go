@@ -41,17 +41,23 @@ func (a *Arena) leave() error {
 	a.u64(a.slot(i) + slotDied).Store(uint64(time.Now().UnixNano()))
 	a.casSlot(i, live, leaving)
 	crashpoint.Hit("arena.close.leaving")
+	// Nobody marks the alive words of what leaves: it has to be asked after.
+	a.ringWatchers()
 	a.onClose.Range(func(_, f any) bool {
 		f.(func())()
 		return true
 	})
 
 	a.reaping.Lock()
+	a.closingMu.Lock()
 	a.closing.Store(true)
+	a.closingMu.Unlock()
 	a.repairAll(a.self)
 	crashpoint.Hit("arena.close.repaired")
-	a.reclaim(a.self)
+	a.settle(a.self)
 	crashpoint.Hit("arena.close.reclaimed")
+	// A wake that was for us is lost with us, as in a death.
+	a.wakeAll()
 	a.reaping.Unlock()
 
 	a.ring(a.slot(i) + slotWatchBell)

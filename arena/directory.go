@@ -4,6 +4,7 @@ import (
 	"runtime"
 
 	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/internal/crashpoint"
 )
 
 // entry is a word of the directory.
@@ -84,6 +85,7 @@ func (c *core) unlist(off Offset, hash uint64) {
 // when the entry has changed. The caller calls unguard in any case.
 func (c *core) enter(pos uint64, e entry) (h header, ok bool, err error) {
 	off := e.offset()
+	crashpoint.Hit("arena.object.found")
 	c.guard(off)
 	if c.loadEntry(pos) != e {
 		return h, false, nil
@@ -92,6 +94,7 @@ func (c *core) enter(pos uint64, e entry) (h header, ok bool, err error) {
 		switch b.load().kind() {
 		case blockClaimed, blockObject, blockFreeing:
 			h, err := c.readHeader(b)
+			crashpoint.Hit("arena.object.entered")
 			return h, err == nil, err
 		}
 	}

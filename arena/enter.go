@@ -29,26 +29,33 @@ func (a *Arena) enter(label string) error {
 			a.dropLock()
 		}
 	}
-	i, generation, err := a.takeSlot()
+	name, before, err := a.takeSlot()
 	if err != nil {
 		a.dropLock()
 		return err
 	}
-	a.mySlot = i
+	i := name.Slot()
+	a.mySlot, a.self = i, name
+	if before != 0 {
+		a.settleFor(before)
+	}
 	a.fillSlot(i, label)
-	a.myName.Store(uint32(makeName(i, generation)))
-	a.self = makeName(i, generation)
+	// Rung before it is live, so that whoever is to watch it knows of it from
+	// the first moment on.
+	a.ringWatchers()
 
 	ready := make(chan error)
 	a.watcher.Add(1)
 	go a.sentinel(ready)
 	if err := <-ready; err != nil {
-		a.casSlot(i, makeSlotWord(phaseJoining, generation), makeSlotWord(phaseFree, generation))
+		joining := makeSlotWord(phaseJoining, name.Generation())
+		a.casSlot(i, joining, joining.with(phaseFree))
 		a.dropLock()
 		return err
 	}
 	a.ringWatchers()
 	a.registerFence()
+	a.buryAll()
 	return nil
 }
 
@@ -60,43 +67,133 @@ func (a *Arena) dropLock() {
 	a.caps &^= capOFD
 }
 
-// takeSlot finds a free slot, buries the dead where there is none, and makes
-// the slot joining.
-func (a *Arena) takeSlot() (i int, generation uint32, err error) {
-	for range 3 {
-		for i := 1; i <= a.geo.slots; i++ {
-			if generation, ok := a.trySlot(i); ok {
-				return i, generation, nil
-			}
+// takePatience is how long a joiner waits for a slot whose owner has died or is
+// leaving, and which the kernel or an undertaker has not finished with, ns.
+const takePatience = 1e9
+
+// takeSlot makes a free slot joining, or, where there is none, that of a dead
+// participant, whose name is then before: it is for us to clean up after it.
+func (a *Arena) takeSlot() (name, before Name, err error) {
+	for end := shmsync.Monotonic() + takePatience; ; time.Sleep(time.Millisecond) {
+		if name, before = a.trySlots(); name != 0 {
+			return name, before, nil
 		}
-		if !a.buryAll() {
-			break
+		if !a.vacating() || shmsync.Monotonic() > end {
+			return 0, 0, a.fail("arena.open", shmsync.ErrNoSpace,
+				fmt.Sprintf("all %d slots for participants are taken", a.geo.slots))
 		}
 	}
-	return 0, 0, a.fail("arena.open", shmsync.ErrNoSpace,
-		fmt.Sprintf("all %d slots for participants are taken", a.geo.slots))
 }
 
-func (a *Arena) trySlot(i int) (generation uint32, ok bool) {
-	w := a.slotState(i)
-	if w.phase() != phaseFree || w.generation() >= maxGeneration {
-		return 0, false
-	}
-	if a.lock != nil {
-		if locked, err := shmsync.LockByte(a.lock, a.lockByte(i)); err != nil || !locked {
-			return 0, false
+// vacating reports whether a slot is about to become free.
+func (a *Arena) vacating() bool {
+	for i := 1; i <= a.geo.slots; i++ {
+		w := a.slotState(i)
+		switch p := w.phase(); {
+		case p == phaseRetired, p == phaseFree && w.generation() >= maxGeneration:
+		case p == phaseFree, p == phaseLeaving, p == phaseDead, a.surveyDead(i, w):
+			return true
 		}
+	}
+	return false
+}
+
+func (a *Arena) trySlots() (name, before Name) {
+	for i := 1; i <= a.geo.slots; i++ {
+		if w := a.slotState(i); w.phase() == phaseFree && w.generation() < maxGeneration && a.lockSlot(i) {
+			if a.take(i, w) {
+				return makeName(i, w.generation()+1), 0
+			}
+			a.unlockSlot(i)
+		}
+	}
+	for i := 1; i <= a.geo.slots; i++ {
+		if w := a.slotState(i); w.taken() && a.lockSlot(i) {
+			if a.inherit(i, w) {
+				return makeName(i, w.generation()+1), nameIn(i, w)
+			}
+			a.unlockSlot(i)
+		}
+	}
+	return 0, 0
+}
+
+// lockSlot takes the byte lock of slot i, where there are byte locks.
+func (a *Arena) lockSlot(i int) bool {
+	if a.lock == nil {
+		return true
+	}
+	locked, err := shmsync.LockByte(a.lock, a.lockByte(i))
+	if err == nil && locked {
 		crashpoint.Hit("arena.enter.locked")
 	}
-	next := makeSlotWord(phaseJoining, w.generation()+1)
-	if !a.casSlot(i, w, next) {
-		if a.lock != nil {
-			shmsync.UnlockByte(a.lock, a.lockByte(i))
-		}
-		return 0, false
+	return err == nil && locked
+}
+
+func (a *Arena) unlockSlot(i int) {
+	if a.lock != nil {
+		shmsync.UnlockByte(a.lock, a.lockByte(i))
 	}
+}
+
+// take makes slot i, free or dead in state w, joining.
+func (a *Arena) take(i int, w slotWord) bool {
+	caps := a.u32(a.slot(i) + slotCaps)
+	if a.lock != nil {
+		// Whoever looks at a joining slot asks by this whether to ask for its
+		// byte. As long as we hold that, nobody else is here.
+		caps.Store(a.caps)
+	}
+	if !a.casSlot(i, w, makeSlotWord(phaseJoining, w.generation()+1)) {
+		return false
+	}
+	caps.Store(a.caps)
 	crashpoint.Hit("arena.enter.joining")
-	return next.generation(), true
+	return true
+}
+
+// inherit takes slot i over from a dead participant that nobody alive is
+// cleaning up after. We hold the slot's byte.
+func (a *Arena) inherit(i int, w slotWord) bool {
+	if w.generation() >= maxGeneration {
+		return false
+	}
+	hadByte := a.u32(a.slot(i)+slotCaps).Load()&capOFD != 0 || w.phase() == phaseJoining
+	if w.present() {
+		if (a.lock == nil || !hadByte) && !a.seenDead(i, w) {
+			return false // alive, as far as anybody can tell
+		}
+		a.mark(i, w)
+	}
+	w = w.with(phaseDead)
+	undertaker := a.u32(a.slot(i) + slotUndertaker)
+	u := Name(undertaker.Load())
+	if a.isCurrent(u) || !undertaker.CompareAndSwap(uint32(u), uint32(makeName(i, w.generation()+1))) {
+		return false
+	}
+	if !a.take(i, w) {
+		return false
+	}
+	// From now on our name is current. Who became undertaker in between
+	// finishes first; one that is stopped may have the slot.
+	end := shmsync.Monotonic() + takePatience
+	for u := Name(undertaker.Load()); u.Slot() != i && a.isCurrent(u); u = Name(undertaker.Load()) {
+		if shmsync.Monotonic() > end {
+			joining := makeSlotWord(phaseJoining, w.generation()+1)
+			a.casSlot(i, joining, joining.with(phaseDead))
+			return false
+		}
+		time.Sleep(time.Millisecond)
+	}
+	a.writeObituary(i, nameIn(i, w), false)
+	return true
+}
+
+// settleFor cleans up after dead, whose slot we have.
+func (a *Arena) settleFor(dead Name) {
+	a.repairAll(dead)
+	a.wakeAll()
+	a.settle(dead)
 }
 
 // lockByte is the byte of the file whose lock says that slot i is taken by
@@ -185,7 +282,7 @@ var fenceRegistered = sync.OnceValue(shmsync.RegisterFence)
 // registerFence makes this process a target of fences, in the background since
 // it takes milliseconds, and then says so in its slot.
 func (a *Arena) registerFence() {
-	a.background.Go(func() {
+	a.inBackground(func() {
 		if fenceRegistered() != nil {
 			return
 		}

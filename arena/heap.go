@@ -11,6 +11,8 @@ import (
 
 var (
 	_ = crashpoint.Register("arena.alloc.claimed")
+	_ = crashpoint.Register("arena.block.before_claim")
+	_ = crashpoint.Register("arena.block.claimed")
 	_ = crashpoint.Register("arena.chunk.claimed")
 	_ = crashpoint.Register("arena.chunk.backed")
 	_ = crashpoint.Register("arena.chunk.before_slab")
@@ -151,9 +153,11 @@ func (c *core) claimIn(chunk uint64, class int, start uint64) (Offset, bool) {
 		// lin: the block is ours here, unless the second look says otherwise.
 		// sync(arena.block): acquire
 		claimed := uint32(makeBlock(blockClaimed, c.self))
+		crashpoint.Hit("arena.block.before_claim")
 		if !word.CompareAndSwap(blockFree, claimed) {
 			continue
 		}
+		crashpoint.Hit("arena.block.claimed")
 		// The chunk may have been taken back, and may be anything by now. If
 		// it is a slab of our class, it stays one: a sweeper needs every block.
 		if !c.loadChunk(chunk).slabOf(class) {

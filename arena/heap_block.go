@@ -93,7 +93,7 @@ func (c *core) unclaim(off Offset) {
 // this process or by a dead one that it is the undertaker of.
 func (c *core) release(b block, w blockWord) {
 	if b.class < 0 {
-		c.dismantle(b.chunk, w.name())
+		c.dismantle(b.chunk)
 	}
 	// sync(arena.block): release
 	b.swap(w, blockFree)

@@ -1,16 +1,13 @@
 package arena
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
-	"runtime"
 	"strconv"
 	"sync"
 	"testing"
 
 	"github.com/shmsync/shmsync"
-	"github.com/shmsync/shmsync/internal/crashpoint"
 	"github.com/stretchr/testify/require"
 )
 
@@ -77,42 +74,6 @@ func (p *neighbours) bury(undertaker *Arena, dead Name) {
 	undertaker.freeNodesOf(dead)
 	undertaker.reclaimBlocks(dead)
 	undertaker.clearOpenBits(dead)
-}
-
-// needPoints skips a test that has to stop participants at crash points.
-func needPoints(t *testing.T) {
-	if !crashpoint.Enabled {
-		t.Skip("needs the build tag crashpoint")
-	}
-}
-
-// abandon runs f in a goroutine that stops for ever at the n'th hit of a crash
-// point, as a process does that dies there. It reports false if f got to its end.
-func abandon(point string, n int, f func()) bool {
-	died, done := make(chan struct{}), make(chan struct{})
-	crashpoint.ArmFunc(point, n, func() {
-		close(died)
-		select {}
-	})
-	defer crashpoint.Disarm()
-	go func() {
-		defer close(done)
-		f()
-	}()
-	select {
-	case <-died:
-		return true
-	case <-done:
-		return false
-	}
-}
-
-// goroutine is the number of the calling goroutine.
-func goroutine() int {
-	b := make([]byte, 64)
-	b = b[:runtime.Stack(b, false)]
-	n, _ := strconv.Atoi(string(bytes.Fields(b)[1]))
-	return n
 }
 
 func requireSound(t testing.TB, a *Arena) {

@@ -85,27 +85,24 @@ func (c *core) reclaimBlock(i, k uint64, w blockWord) {
 }
 
 // eachBlock calls f for every block and span that is not free, until f returns
-// false. What is claimed or freed meanwhile may be seen or not.
+// false. What is claimed or freed meanwhile may be seen or not, and what is seen
+// may be gone: f looks again before it uses a block.
 func (c *core) eachBlock(f func(off Offset, size uint64, w blockWord) bool) {
 	for i := range c.geo.chunkCount {
 		w := c.loadChunk(i)
 		if !w.legal(i, c.geo.chunkCount) {
 			continue
 		}
-		n := uint64(1)
+		n, size := uint64(0), uint64(0)
 		switch w.kind() {
 		case chunkHead:
+			n, size = 1, w.number()*chunkSize
 		case chunkSlab, chunkSweeping:
-			n = blocksOf(int(w.number()))
-		default:
-			continue
+			n, size = blocksOf(int(w.number())), uint64(classSizes[w.number()])
 		}
 		for k := range n {
-			b, ok := c.blockOfWord(i, k)
-			if !ok {
-				break // the chunk has become something else
-			}
-			if w := b.load(); w != blockFree && !f(b.off, b.size, w) {
+			w := blockWord(c.blockWordOf(i, k).Load())
+			if w != blockFree && !f(c.chunkOff(i)+Offset(k*size), size, w) {
 				return
 			}
 		}

@@ -18,7 +18,7 @@ func (a *Arena) ReadyOne(head *atomic.Uint64, turn uint32) bool {
 	for range 3 {
 		count := uint32(0)
 		a.EachHubNode(head, func(_ Offset, n *Node) bool {
-			if n.State() == NodeWaiting {
+			if n.State() == NodeWaiting && a.isCurrent(n.Owner()) {
 				count++
 			}
 			return true
@@ -28,7 +28,7 @@ func (a *Arena) ReadyOne(head *atomic.Uint64, turn uint32) bool {
 		}
 		skip, done := turn%count, false
 		a.EachHubNode(head, func(off Offset, n *Node) bool {
-			if n.State() != NodeWaiting {
+			if n.State() != NodeWaiting || !a.isCurrent(n.Owner()) {
 				return true
 			}
 			if skip > 0 {
@@ -41,6 +41,7 @@ func (a *Arena) ReadyOne(head *atomic.Uint64, turn uint32) bool {
 		if done {
 			return true
 		}
+		turn = 0
 	}
 	return false
 }
@@ -68,8 +69,12 @@ func (a *Arena) ReadyOf(head *atomic.Uint64, who Name) (done bool) {
 // rings. A death in between leaves a ready node that is on no stack, which its
 // owner finds when it looks.
 func (a *Arena) ready(off Offset, n *Node) bool {
+	if !a.isCurrent(n.Owner()) || !n.swapState(NodeWaiting, NodeReady) {
+		return false
+	}
+	// The node may have changed hands before the swap; it does not while ready.
 	owner := n.Owner()
-	if owner == 0 || !a.isCurrent(owner) || !n.swapState(NodeWaiting, NodeReady) {
+	if !a.isCurrent(owner) {
 		return false
 	}
 	crashpoint.Hit("arena.ready.marked")
@@ -121,6 +126,14 @@ const staleMax = 1000
 func (a *Arena) SetWaiting(node Offset) {
 	if n, err := a.nodeAt(node); err == nil {
 		n.swapState(NodeIdle, NodeWaiting)
+	}
+}
+
+// SetIdle says on this participant's hub node that nobody waits, unless a wake
+// has been given to it already.
+func (a *Arena) SetIdle(node Offset) {
+	if n, err := a.nodeAt(node); err == nil {
+		n.swapState(NodeWaiting, NodeIdle)
 	}
 }
 

@@ -33,12 +33,13 @@ func (k Kind) String() string {
 type KindOps struct {
 	// Kind is the kind that the functions serve.
 	Kind Kind
-	// Repair takes back whatever names dead in the object: holds, requests,
-	// reservations. The fence against late stores of dead has been passed.
+	// Repair takes back whatever dead covers of the object's names: holds,
+	// requests, reservations. The fence against late stores has been passed.
 	Repair func(a *Arena, o Object, dead Name)
-	// Wake wakes everybody that may sleep on the object, once, for a wake that
-	// a death may have swallowed.
-	Wake func(a *Arena, o Object)
+	// Wake wakes, once, who waits for a wake that a death may have swallowed:
+	// those that have announced themselves in the object, and if recorded is
+	// true those that may be asleep although the object does not say so.
+	Wake func(a *Arena, o Object, recorded bool)
 	// Check reports what is impossible about the object's bytes.
 	Check func(a *Arena, o Object) error
 	// Describe renders the object's state on one line.

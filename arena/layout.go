@@ -5,7 +5,7 @@ package arena
 //
 //	header | slots | obituaries | directory | chunk words | block words | heap
 //
-// docs/abi.md has the byte tables; layout_unsafe.go asserts them.
+// docs/abi.md has the byte tables; a test compares them.
 const (
 	// LayoutVersion is the version of the layout that this package reads and
 	// writes. A change of any byte's meaning bumps it, unless a feature bit

@@ -34,5 +34,12 @@ func (n Name) Slot() int { return int(n & MaxSlots) }
 // Generation is the number of times that the slot had been taken.
 func (n Name) Generation() uint32 { return uint32(n>>slotBits) & maxGeneration }
 
+// Covers reports whether o names the same slot at the same or an earlier
+// generation: whoever cleans up after n cleans up after o, too, since who was
+// to clean up after o may have died over it.
+func (n Name) Covers(o Name) bool {
+	return o != 0 && o.Slot() == n.Slot() && o.Generation() <= n.Generation()
+}
+
 // String renders the name as slot.generation.
 func (n Name) String() string { return fmt.Sprintf("%d.%d", n.Slot(), n.Generation()) }

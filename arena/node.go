@@ -57,11 +57,7 @@ func (c *core) newNode() (Offset, *Node, error) {
 	}
 	crashpoint.Hit("arena.node.claimed")
 	n := c.node(off)
-	w := n.Load()
-	if w.State() != NodeFree { // left by a death
-		w = w.Freed()
-	}
-	n.word.Store(uint32(w.With(NodeIdle)))
+	n.word.Store(uint32(n.Load().With(NodeIdle)))
 	n.next.Store(0)
 	n.readyNext.Store(0)
 	n.wanted.Store(0)

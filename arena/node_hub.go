@@ -9,6 +9,7 @@ import (
 )
 
 var (
+	_ = crashpoint.Register("arena.hub.before_take")
 	_ = crashpoint.Register("arena.hub.taken")
 	_ = crashpoint.Register("arena.hub.before_push")
 	_ = crashpoint.Register("arena.hub.pushed")
@@ -34,7 +35,7 @@ func (a *Arena) HubNode(o Object, head *atomic.Uint64) (Offset, error) {
 	err := a.EachHubNode(head, func(off Offset, n *Node) bool {
 		if n.Owner() == a.self {
 			mine = off
-		} else if mine == 0 && taken == 0 && n.free() && n.owner.CompareAndSwap(0, uint32(a.self)) {
+		} else if taken == 0 && a.takeHubNode(n) {
 			taken = off
 		}
 		return mine == 0
@@ -56,8 +57,22 @@ func (a *Arena) HubNode(o Object, head *atomic.Uint64) (Offset, error) {
 	return a.pushHubNode(o, list, head)
 }
 
-// free reports whether anybody may take the node.
-func (n *Node) free() bool { return n.State() == NodeFree && n.Owner() == 0 }
+// takeHubNode makes a hub node ours that nobody has. One that is not free either is
+// that of a dead one which somebody may still be about to make use of.
+func (c *core) takeHubNode(n *Node) bool {
+	if n.State() != NodeFree || n.Owner() != 0 {
+		return false
+	}
+	crashpoint.Hit("arena.hub.before_take")
+	if !n.owner.CompareAndSwap(0, uint32(c.self)) {
+		return false
+	}
+	if n.State() == NodeFree {
+		return true
+	}
+	n.owner.Store(0)
+	return false
+}
 
 // pushHubNode makes a new hub node. It is published before it is pushed: a node
 // that others see must not go back with its maker's death.

@@ -155,7 +155,7 @@ func TestHubNodesOfTheDead(t *testing.T) {
 			s.make(n, off)
 			p.bury(a, b.self)
 			require.Zero(t, n.Owner())
-			require.Equal(t, s.free, n.free())
+			require.Equal(t, s.free, n.State() == NodeFree)
 			requireSound(t, a)
 			b = p.join(2)
 			again, err := b.HubNode(o, b.u64(o.Body))
@@ -217,6 +217,35 @@ func TestEachHubNodeRefusesWhatIsNoList(t *testing.T) {
 		require.ErrorIs(t, a.EachHubNode(head, all), shmsync.ErrCorrupt)
 		head.Store(uint64(nodes[0]))
 	}
+}
+
+// A peer keeps changing a list under the walk, so that this never comes to where
+// it was.
+func TestEachHubNodeEndsOnAMovingList(t *testing.T) {
+	a := newNeighbours(1<<20, 4).join(1)
+	_, head := withHub(t, a, "x")
+	var nodes []Offset
+	for range 3 {
+		off, err := a.ClaimNode()
+		require.NoError(t, err)
+		nodes = append(nodes, off)
+	}
+	head.Store(uint64(nodes[0]))
+	var anchor Offset
+	steps := 0
+	err := a.EachHubNode(head, func(off Offset, n *Node) bool {
+		if steps&(steps-1) == 0 {
+			anchor = off
+		}
+		steps++
+		for _, to := range nodes {
+			if to != anchor && to != off {
+				n.next.Store(uint64(to))
+			}
+		}
+		return steps < 1<<20
+	})
+	require.ErrorIs(t, err, shmsync.ErrCorrupt)
 }
 
 func TestHubNodesUnderChurn(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/asm"
 )
 
 // Offsets within an obituary. They form a ring: number n is at n mod obitCount.
@@ -29,7 +30,7 @@ func (a *Arena) obituary(n uint64) Offset {
 func (a *Arena) writeObituary(i int, n Name, left bool) {
 	number := a.u64(hdrObitsTotal).Add(1) - 1
 	o, s := a.obituary(number), a.slot(i)
-	a.u64(o + obitSeq).Store(0)
+	a.u64(o + obitSeq).Swap(0) // not a store, which the label's bytes could pass
 	a.u32(o + obitName).Store(uint32(n))
 	a.u32(o + obitPID).Store(a.u32(s + slotPID).Load())
 	a.u64(o + obitDied).Store(a.u64(s + slotDied).Load())
@@ -58,6 +59,7 @@ func (a *Arena) readObituary(n uint64) (id shmsync.Identity, name Name, left, ok
 		Died:  unixTime(a.u64(o + obitDied).Load()),
 	}
 	left = a.u32(o+obitFlags).Load()&obitLeft != 0
+	asm.LoadFence() // the label's bytes are read by plain loads
 	return id, name, left, a.u64(o+obitSeq).Load() == n+1
 }
 
@@ -76,7 +78,7 @@ func (a *Arena) Who(n Name) *shmsync.Identity {
 		return nil
 	}
 	w := a.slotState(i)
-	if w.generation() == n.Generation() {
+	if w.generation() == n.Generation() && w.taken() {
 		s := a.slot(i)
 		id := shmsync.Identity{
 			Slot: i, Generation: n.Generation(),
@@ -84,7 +86,7 @@ func (a *Arena) Who(n Name) *shmsync.Identity {
 			Label: a.getLabel(s + slotLabel),
 			Died:  unixTime(a.u64(s + slotDied).Load()),
 		}
-		if a.slotState(i).generation() == n.Generation() {
+		if a.slotState(i) == w {
 			return &id
 		}
 	}
@@ -103,7 +105,19 @@ type deathLog struct {
 	funcs []func(Participant) // guarded by: mu
 	next  uint64              // guarded by: mu; the first obituary not told yet
 	told  map[Name]bool       // guarded by: mu; two undertakers may write one death
+	holes []hole              // guarded by: mu; obituaries that were counted, but not written when we looked
 }
+
+// hole is an obituary that is being written, or whose writer died over it, and
+// then there is, or will be, another one.
+type hole struct {
+	number uint64
+	since  time.Time
+}
+
+// holePatience is how long a watcher looks again by itself for what is being
+// written. After that it looks when it is rung.
+const holePatience = time.Second
 
 // OnDeath makes f be called for every participant that dies from now on, once
 // each, on a goroutine of its own. Leaving by Close is no death.
@@ -118,26 +132,46 @@ func (a *Arena) OnDeath(f func(Participant)) {
 	l.funcs = append(l.funcs, f)
 }
 
-// deliver tells the deaths that were written since the last call.
-func (l *deathLog) deliver(a *Arena) {
+// deliver tells the deaths that were written since the last call. It reports
+// whether to look again soon, since one is being written.
+func (l *deathLog) deliver(a *Arena) (again bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if len(l.funcs) == 0 {
-		return
+		return false
 	}
 	total := a.u64(hdrObitsTotal).Load()
 	if total-l.next > obitCount {
-		l.next = total - obitCount
+		l.next = total - min(total, obitCount)
 	}
+	holes := l.holes
+	l.holes = nil
 	for ; l.next < total; l.next++ {
-		id, name, left, ok := a.readObituary(l.next)
-		if !ok || left || l.told[name] {
-			continue
+		holes = append(holes, hole{l.next, time.Now()})
+	}
+	for _, h := range holes {
+		if total-h.number > obitCount {
+			continue // written over
 		}
-		l.told[name] = true
-		p := Participant{Identity: id, State: "dead"}
-		for _, f := range l.funcs {
-			go f(p)
+		if !l.tell(a, h.number) {
+			l.holes = append(l.holes, h)
+			again = again || time.Since(h.since) < holePatience
 		}
 	}
+	return again
+}
+
+// tell tells one death, if it is one that has not been told. It reports false
+// when the obituary is not written.
+func (l *deathLog) tell(a *Arena, number uint64) bool { // guarded by: mu
+	id, name, left, ok := a.readObituary(number)
+	if !ok || left || l.told[name] {
+		return ok
+	}
+	l.told[name] = true
+	p := Participant{Identity: id, State: "dead"}
+	for _, f := range l.funcs {
+		go f(p)
+	}
+	return true
 }

@@ -11,6 +11,7 @@ import (
 )
 
 var (
+	_ = crashpoint.Register("arena.delete.before_mark")
 	_ = crashpoint.Register("arena.delete.marked")
 	_ = crashpoint.Register("arena.delete.before_decide")
 	_ = crashpoint.Register("arena.delete.decided")
@@ -84,6 +85,7 @@ func (c *core) erase(off Offset) error {
 func (c *core) decide(h *header) error {
 	ours := makeObject(objectDeleting, c.self)
 	var who []Name
+	crashpoint.Hit("arena.delete.before_mark")
 	for try := range claimTries * patience {
 		s := h.load()
 		switch {

@@ -5,6 +5,13 @@ import (
 	"sync/atomic"
 
 	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/internal/crashpoint"
+)
+
+var (
+	_ = crashpoint.Register("arena.object.found")
+	_ = crashpoint.Register("arena.object.entered")
+	_ = crashpoint.Register("arena.object.bit_set")
 )
 
 // slotOpening is the field of a slot that says at which object header its
@@ -114,6 +121,7 @@ func (c *core) adopt(h *header) (bool, error) {
 	word, mask := c.openBit(h, c.self.Slot())
 	// sync(arena.open): release
 	word.Or(mask)
+	crashpoint.Hit("arena.object.bit_set")
 	for range claimTries {
 		// sync(arena.commit): acquire
 		s := h.load()
@@ -131,8 +139,7 @@ func (c *core) adopt(h *header) (bool, error) {
 		case s.phase() == objectDeleting:
 			h.swap(s, makeObject(objectCommitted, 0)) // lin: the deletion is cancelled
 		default:
-			word.And(^mask)
-			return false, nil
+			return false, nil // the bit goes with the object
 		}
 	}
 	word.And(^mask)

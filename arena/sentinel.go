@@ -31,10 +31,10 @@ func (a *Arena) sentinel(ready chan<- error) {
 
 const (
 	watchTargets = 3
-	// pollEvery bounds the sleep of a watcher that cannot rely on being woken,
-	// because a death to be noticed leaves no mark or because a burial waits
-	// for the kernel.
-	pollEvery = 50e6 // ns
+	// pollFirst to pollMost bound the sleep of a watcher that cannot rely on
+	// being woken, because a death to be noticed leaves no mark or because a
+	// burial waits for the kernel.
+	pollFirst, pollMost = 1e6, 50e6 // ns
 )
 
 // watch sleeps on the alive words of the next few participants in the ring of
@@ -43,18 +43,26 @@ const (
 // are told, and the first wakes the rest.
 func (a *Arena) watch() {
 	bell := a.u32(a.slot(a.mySlot) + slotWatchBell)
-	for !a.closing.Load() {
-		a.checkSelf()
+	wait := int64(pollFirst)
+	for {
+		// The bell is read before everything else that it may be rung for.
 		rung := bell.Load()
-		a.deaths.deliver(a)
+		if a.closing.Load() {
+			return
+		}
+		a.checkSelf()
+		untold := a.deaths.deliver(a)
 		targets := a.watchTargets()
 		sleep, poll := a.watchEntries(raw(bell), rung, targets)
 		if sleep == nil {
 			continue // somebody was buried
 		}
 		var deadline int64
-		if poll || a.unfinished.Load() {
-			deadline = shmsync.Monotonic() + pollEvery
+		if poll || untold || a.unfinished.Load() {
+			deadline = shmsync.Monotonic() + wait
+			wait = min(2*wait, pollMost)
+		} else {
+			wait = pollFirst
 		}
 		if len(sleep) > 1 && a.caps&capWaitV != 0 {
 			shmsync.WaitV(sleep, deadline)
@@ -69,13 +77,18 @@ func (a *Arena) watch() {
 	}
 }
 
-// watchTargets are the slots of the next participants in the ring.
+// watchTargets are the slots of the next participants in the ring, and of the
+// dead between them.
 func (a *Arena) watchTargets() []int {
 	targets := make([]int, 0, watchTargets)
-	for d := 1; d < a.geo.slots && len(targets) < watchTargets; d++ {
+	present := 0
+	for d := 1; d < a.geo.slots && present < watchTargets; d++ {
 		i := (a.mySlot-1+d)%a.geo.slots + 1
-		if a.slotState(i).taken() {
+		if w := a.slotState(i); w.taken() {
 			targets = append(targets, i)
+			if w.present() {
+				present++
+			}
 		}
 	}
 	return targets
@@ -85,26 +98,31 @@ func (a *Arena) watchTargets() []int {
 // when there are none. poll says that a death of a target may not wake us.
 func (a *Arena) watchEntries(bell *uint32, rung uint32, targets []int) (sleep []shmsync.WaitVEntry, poll bool) {
 	sleep = append(make([]shmsync.WaitVEntry, 0, 1+watchTargets), shmsync.NewWaitVEntry(bell, rung))
-	for k, i := range targets {
+	distance := 0
+	for _, i := range targets {
 		w := a.slotState(i)
+		if w.phase() == phaseDead {
+			// Whoever marked it may have died since.
+			a.buryMarked(i, w)
+			poll = true
+			continue
+		}
 		// The alive word is read before it is judged, so that a mark which
 		// comes later changes the value that we sleep on.
-		word := a.u32(a.aliveWord(i, k))
+		word := a.u32(a.aliveWord(i, min(distance, watchTargets-1)))
+		distance++
 		alive := word.Load()
 		if a.seenDead(i, w) {
 			a.bury(i, w)
-			return nil, false
-		}
-		switch {
-		case w.phase() == phaseDead:
-			// Whoever marked it may have died since.
-			if !a.undertaken(i) {
-				a.buryMarked(i, w)
+			if a.slotState(i) != w {
+				return nil, false
 			}
-			poll = true
-		case w.phase() == phaseLive && a.u32(a.slot(i)+slotCaps).Load()&capRobust != 0 && a.caps&capWaitV != 0:
+			poll = true // it cannot be fenced yet
+			continue
+		}
+		if w.phase() == phaseLive && a.slotCaps(i)&capRobust != 0 && a.caps&capWaitV != 0 {
 			sleep = append(sleep, shmsync.NewWaitVEntry(raw(word), alive))
-		default:
+		} else {
 			poll = true
 		}
 	}

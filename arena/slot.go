@@ -20,6 +20,7 @@ const (
 	slotReady      = 200
 	slotDied       = 208
 	slotWatchBell  = 216
+	slotSettled    = 220
 	slotAnnounce   = 256
 
 	aliveStride    = 8
@@ -42,10 +43,12 @@ const (
 //
 //	phase    meaning                              becomes
 //	free     nobody's                             joining with generation+1, by a joiner that holds the byte lock
-//	joining  being filled in                      live by the joiner; dead by who finds the byte unlocked
+//	joining  being filled in                      live by the joiner, or free if that fails; dead by who
+//	                                              finds the byte unlocked
 //	live     a participant                        leaving by itself; dead by who saw its death
 //	leaving  closing                              free by itself; dead by who saw its death
-//	dead     fence passed, traces being removed   free by the undertaker; retired at the last generation
+//	dead     fence passed, traces being removed   free by the undertaker; retired at the last generation;
+//	                                              joining with generation+1, by a joiner that finds no free one
 //	retired  its generations are used up          stays
 //
 // Every transition is one CAS of the whole word, so it is bound to the generation.

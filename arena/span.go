@@ -121,9 +121,10 @@ func (c *core) makeSpan(head, n uint64) (bool, error) {
 }
 
 // dismantle makes the chunks of a span free, the head last. The block word of
-// the span, claimed or freeing by n, keeps it ours until then. It finds what an
-// earlier try left and does no more than is left to do.
-func (c *core) dismantle(head uint64, n Name) {
+// the span, claimed or freeing, keeps it ours until then. It finds what an
+// earlier try left and does no more than is left to do; what had not become a
+// tail yet is still a claimed chunk, and goes back as such.
+func (c *core) dismantle(head uint64) {
 	w := c.loadChunk(head)
 	if w.kind() != chunkHead || !w.legal(head, c.geo.chunkCount) {
 		return
@@ -131,7 +132,7 @@ func (c *core) dismantle(head uint64, n Name) {
 	tail := makeChunk(chunkTail, head, 0)
 	for i := head + 1; i < head+w.number(); i++ {
 		t := c.loadChunk(i)
-		if t == tail || t.kind() == chunkClaimed && t.name() == n {
+		if t == tail {
 			c.swapChunk(i, t, t.freed())
 		}
 		crashpoint.Hit("arena.span.dismantling")

@@ -48,6 +48,7 @@ type Futex struct {
 	a      *arena.Arena
 	object arena.Object
 	key    race.Key
+	looked atomic.Uint64 // the counter at the last look
 }
 
 // FutexOptions says how a Futex is created. A nil *FutexOptions means the zero
@@ -187,6 +188,10 @@ func (f *Futex) WaitContext(ctx context.Context, token uint64) error {
 }
 
 func (f *Futex) waitSlow(ctx context.Context, token uint64) error {
+	if !f.queue.Enter() {
+		return f.closed()
+	}
+	defer f.queue.Exit()
 	c := park.CancelBy(ctx)
 	defer c.Stop()
 	for {
@@ -212,7 +217,7 @@ func (f *Futex) waitSlow(ctx context.Context, token uint64) error {
 		crashpoint.Hit("futex.wait.announced")
 		// The kernel, or the hub's node, compares the word once more: a post
 		// in between changes it.
-		switch f.queue.Sleep(park.Word(uint32(s)), 0, &c, 0) {
+		switch f.queue.Sleep(uint32(s), park.Bed{}, &c) {
 		case park.Again:
 			crashpoint.Hit("futex.wait.woken")
 		case park.Canceled:
@@ -222,9 +227,13 @@ func (f *Futex) waitSlow(ctx context.Context, token uint64) error {
 			}
 			return c.Err()
 		case park.Closed:
-			return f.fail("futex.wait", shmsync.ErrClosed, "this process closed the arena")
+			return f.closed()
 		}
 	}
+}
+
+func (f *Futex) closed() error {
+	return f.fail("futex.wait", shmsync.ErrClosed, "this process closed the arena")
 }
 
 // spin spins while the token is not reached.
@@ -240,17 +249,22 @@ func (f *Futex) tuning() park.Tuning {
 }
 
 // look is called ten times a second while a goroutine of this process waits:
-// it makes up for a wake that a stopped or dead poster owes.
+// it makes up for a wake that a stopped or dead poster owes. An announcement
+// proves nothing once there was a post: somebody may have made it since, for a
+// later token.
 func (f *Futex) look() {
-	if s := futexState(f.state.Load()); !s.announced() || s.stopped() {
+	s := futexState(f.state.Load())
+	posted := f.looked.Swap(s.counter()) != s.counter()
+	if posted || !s.announced() || s.stopped() {
 		f.queue.DeliverAll()
 	}
 }
 
 // wakeFutex makes up for a wake that a death swallowed. The word need not
 // change: if a post was made it has, and if none was nobody is owed a wake.
-func wakeFutex(a *arena.Arena, obj arena.Object) {
-	if w, err := arena.TryAt[futexWords](a, obj.Body); err == nil {
+func wakeFutex(a *arena.Arena, obj arena.Object, recorded bool) {
+	w, err := arena.TryAt[futexWords](a, obj.Body)
+	if err == nil && (recorded || futexState(w.state.Load()).announced()) {
 		l := futexLine(a, w)
 		l.DeliverAll()
 	}
@@ -261,7 +275,7 @@ func describeFutex(a *arena.Arena, obj arena.Object) string {
 	if err != nil {
 		return err.Error()
 	}
-	return fmt.Sprintf("%v, spin %v, pays %d ns, CPUs %#x",
+	return fmt.Sprintf("%v, spin %v, pays %#x, CPUs %#x",
 		futexState(w.state.Load()), spinOf(w.spin.Load()), w.pays.Load(), w.lastCPU.Load())
 }
 
@@ -278,12 +292,8 @@ func (f *Futex) Spin() time.Duration { return spinOf(f.words.spin.Load()) }
 // Close gives the handle back; the Futex itself stays. Closing a handle more
 // often than it was opened is an error that Is ErrClosed.
 func (f *Futex) Close() error {
-	last, open := unshare(f.a, f.object)
-	if !open {
+	if !unshare(f.a, f.object, f.queue.Close) {
 		return f.fail("futex.close", shmsync.ErrClosed, "")
-	}
-	if last {
-		f.queue.Close()
 	}
 	f.a.CloseObject(f.object)
 	return nil

@@ -49,18 +49,19 @@ func share[H any](a *arena.Arena, o arena.Object, build func() (H, error)) (H, e
 	return h, err
 }
 
-// unshare gives one opening back, and reports whether it was the last. It
-// reports false also for a handle that is not open any more.
-func unshare(a *arena.Arena, o arena.Object) (last, open bool) {
+// unshare gives one opening back and calls end if it was the last, before
+// anybody can make another handle. It reports false for a handle that is not
+// open any more.
+func unshare(a *arena.Arena, o arena.Object, end func()) (open bool) {
 	handles.Lock()
 	defer handles.Unlock()
 	s := handles.of[a][o.Offset]
 	if s == nil {
-		return false, false
+		return false
 	}
-	if s.opens--; s.opens > 0 {
-		return false, true
+	if s.opens--; s.opens == 0 {
+		delete(handles.of[a], o.Offset)
+		end()
 	}
-	delete(handles.of[a], o.Offset)
-	return true, true
+	return true
 }

@@ -36,6 +36,7 @@ type Mutex struct {
 
 	name   arena.Name
 	words  *mutexWords
+	bell   park.Bell
 	queue  *park.Queue
 	a      *arena.Arena
 	object arena.Object
@@ -61,7 +62,8 @@ type MutexOptions struct {
 	// Repair, if set, is called by this process's Lock and LockContext when
 	// they meet the death of a holder, with the lock held: they go on as its
 	// holder when it returns nil, and otherwise fail with ErrNotRecoverable as
-	// Recover would. It is this process's own and not stored.
+	// Recover would. It is this process's own and not stored. A process that
+	// opens the Mutex more than once has the Repair and Checked of the first.
 	Repair func() error
 	// Spin bounds how long a waiter spins before it sleeps, for a new object:
 	// 0 means that it learns from what has paid off, negative that it never
@@ -145,11 +147,12 @@ func buildMutex(a *arena.Arena, o arena.Object, opt *MutexOptions) *Mutex {
 	}
 	m.need.Store(biasAfter)
 	m.biased = neverBiased
+	m.bell = mutexBell(a, w)
 	m.queue = park.NewQueue(park.Config{
-		Line: mutexLine(a, w), Object: o, Word: o.Body + mutexWakeOff, Look: m.look,
+		Line: m.bell.Line, Object: o, Word: o.Body + mutexWakeOff, Look: m.look, Miss: m.bell.WakeOne,
 	})
 	atomic.StoreUint32(&m.self, uint32(m.name))
-	if !opt.Checked && !race.Enabled {
+	if !opt.Checked && !race.Enabled && shmsync.FeatureMembarrier.Have() {
 		m.biased = uint32(m.name) | ownerBiased
 		if a.Fenced() {
 			atomic.StoreUint32(&m.self, m.biased)
@@ -158,8 +161,8 @@ func buildMutex(a *arena.Arena, o arena.Object, opt *MutexOptions) *Mutex {
 	return m
 }
 
-func mutexLine(a *arena.Arena, w *mutexWords) park.Line {
-	return park.Line{Arena: a, Word: &w.wake, Raw: raw(&w.wake), Hub: &w.hub}
+func mutexBell(a *arena.Arena, w *mutexWords) park.Bell {
+	return park.Bell{Line: park.Line{Arena: a, Word: &w.wake, Raw: raw(&w.wake), Hub: &w.hub}}
 }
 
 // Lock locks m, and waits until it can. It panics with an *[shmsync.Error]
@@ -211,12 +214,8 @@ func (m *Mutex) Offset() arena.Offset { return m.object.Offset }
 // has stays too. Closing a handle more often than it was opened is an error
 // that Is ErrClosed.
 func (m *Mutex) Close() error {
-	last, open := unshare(m.a, m.object)
-	if !open {
+	if !unshare(m.a, m.object, m.queue.Close) {
 		return m.fail("mutex.close", shmsync.ErrClosed, nil, "")
-	}
-	if last {
-		m.queue.Close()
 	}
 	m.a.CloseObject(m.object)
 	return nil
@@ -245,7 +244,7 @@ type MutexState struct {
 // returns.
 func (m *Mutex) State() MutexState {
 	w := ownerWord(m.owner.Load())
-	s := MutexState{Held: w.held(), Waiting: m.queue.Announced(), Word: w.String()}
+	s := MutexState{Held: w.held(), Waiting: m.bell.Announced(), Word: w.String()}
 	if n := w.name(); n != 0 {
 		s.Owner = m.a.Who(n)
 	}

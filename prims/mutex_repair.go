@@ -33,34 +33,28 @@ func bereaveMutex(a *arena.Arena, w *mutexWords, o ownerWord) {
 	if next == o {
 		return
 	}
-	if next.kind() == kindOwnerDead {
-		w.died.Store(uint32(o.name()))
-	}
 	// sync(mutex.release): release
 	if !w.owner.CompareAndSwap(uint32(o), uint32(next)) {
 		return
 	}
 	crashpoint.Hit("mutex.bereave.marked")
 	if next.kind() == kindOwnerDead {
+		w.died.Store(uint32(o.name()))
 		wakeAllOf(a, w)
 	} else {
 		wakeOneOf(a, w)
 	}
 }
 
-// wakeOneOf wakes a waiter of each sort, announced or not.
+// wakeOneOf wakes a waiter, announced or not.
 func wakeOneOf(a *arena.Arena, w *mutexWords) {
-	w.handoff.Add(1)
-	shmsync.Wake(raw(&w.handoff), 1)
-	l := mutexLine(a, w)
-	l.WakeOne()
+	b := mutexBell(a, w)
+	b.WakeOne()
 }
 
 func wakeAllOf(a *arena.Arena, w *mutexWords) {
-	w.handoff.Add(1)
-	shmsync.Wake(raw(&w.handoff), 1<<30)
-	l := mutexLine(a, w)
-	l.WakeAll()
+	b := mutexBell(a, w)
+	b.WakeAll()
 }
 
 // repairMutex takes back what dead has of the object.
@@ -69,19 +63,28 @@ func repairMutex(a *arena.Arena, obj arena.Object, dead arena.Name) {
 	if err != nil {
 		return
 	}
-	w.starving.CompareAndSwap(uint32(dead), 0)
-	for o := ownerWord(w.owner.Load()); o.name() == dead && (o.held() || o.kind() == kindReserved); o = ownerWord(w.owner.Load()) {
+	if s := w.starving.Load(); dead.Covers(arena.Name(s & arena.NameMask)) {
+		w.starving.CompareAndSwap(s, 0)
+	}
+	for {
+		o := ownerWord(w.owner.Load())
+		if !dead.Covers(o.name()) || !o.held() && o.kind() != kindReserved {
+			return
+		}
 		bereaveMutex(a, w, o)
 	}
 }
 
-// wakeMutex makes up for a wake that a death swallowed.
-func wakeMutex(a *arena.Arena, obj arena.Object) {
+// wakeMutex makes up for a wake that a death swallowed: a waiter is asleep
+// where one is recorded, or about to be where one has announced itself.
+func wakeMutex(a *arena.Arena, obj arena.Object, recorded bool) {
 	w, err := arena.TryAt[mutexWords](a, obj.Body)
 	if err != nil {
 		return
 	}
-	wakeOneOf(a, w)
+	if b := mutexBell(a, w); recorded || b.Announced() {
+		b.WakeOne()
+	}
 }
 
 func checkMutex(a *arena.Arena, obj arena.Object) error {
@@ -102,7 +105,7 @@ func describeMutex(a *arena.Arena, obj arena.Object) string {
 	if err != nil {
 		return err.Error()
 	}
-	return fmt.Sprintf("owner %v (%#08x), wake %#x, starving %v, handoff %d, policy %v, spin %v, pays %d ns, CPUs %#x",
+	return fmt.Sprintf("owner %v (%#08x), wake %#x, starving %v, handoff %d, policy %v, spin %v, pays %#x, CPUs %#x",
 		ownerWord(w.owner.Load()), w.owner.Load(), w.wake.Load(), arena.Name(w.starving.Load()&arena.NameMask),
 		w.handoff.Load(), policyOf(w.policy), spinOf(w.spin.Load()), w.pays.Load(), w.lastCPU.Load())
 }
@@ -128,7 +131,7 @@ func (m *Mutex) look() {
 	default:
 		// Whoever was woken last may be stopped before it could announce the
 		// others again.
-		m.queue.Announce()
+		m.bell.Announce()
 	}
 	m.reserved.Store(0)
 }
@@ -193,6 +196,10 @@ func (m *Mutex) Recover(ctx context.Context, repair func() error) error {
 
 // passThrough takes a healthy lock and gives it back.
 func (m *Mutex) passThrough(ctx context.Context) error {
+	if !m.queue.Enter() {
+		return m.closed()
+	}
+	defer m.queue.Exit()
 	w := waiter{m: m, cancel: park.CancelBy(ctx)}
 	defer w.cancel.Stop()
 	// Not LockContext: a Repair in the options is not what was asked for.

@@ -26,6 +26,8 @@ const (
 	// starveAfter is how long a waiter loses before it asks for a hand-off; Go's
 	// sync.Mutex has the same.
 	starveAfter = 1e6 // ns
+	// handOffEvery rations hand-offs: 25 µs of an idle lock each.
+	handOffEvery = 1e6 // ns
 	// unfencedSleep bounds the sleep on a biased owner where no fence is to be
 	// had: its release may not see the announcement.
 	unfencedSleep = 1e6 // ns
@@ -50,6 +52,10 @@ func (m *Mutex) lockOrPanic() {
 
 // lockSlow is Lock without its first try. ctx may be nil.
 func (m *Mutex) lockSlow(ctx context.Context) error {
+	if !m.queue.Enter() {
+		return m.closed()
+	}
+	defer m.queue.Exit()
 	w := waiter{m: m, cancel: park.CancelBy(ctx)}
 	err := w.lock()
 	w.cancel.Stop()
@@ -59,6 +65,10 @@ func (m *Mutex) lockSlow(ctx context.Context) error {
 	race.Acquire(m.key)
 	crashpoint.Hit("mutex.lock.acquired")
 	return nil
+}
+
+func (m *Mutex) closed() error {
+	return m.fail("mutex.lock", shmsync.ErrClosed, nil, "this process closed the arena")
 }
 
 func (m *Mutex) tryLockSlow() bool {
@@ -108,7 +118,7 @@ type waiter struct {
 	cancel   park.Cancel
 	since    int64 // CLOCK_MONOTONIC ns of the first sleep
 	slept    bool
-	starving bool
+	starving bool // this process has asked for the next release
 }
 
 // lock takes the lock, with the repair of this process's options where a death
@@ -156,7 +166,8 @@ func (w *waiter) acquire(mayRepair bool) error {
 			w.leave()
 			return w.cancel.Err()
 		case park.Closed:
-			return m.fail("mutex.lock", shmsync.ErrClosed, nil, "this process closed the arena")
+			w.leave()
+			return m.closed()
 		}
 	}
 }
@@ -165,7 +176,7 @@ func (w *waiter) acquire(mayRepair bool) error {
 // got us here took their announcement down.
 func (w *waiter) took() {
 	if w.slept {
-		w.m.queue.Announce()
+		w.m.bell.Announce()
 	}
 	if w.starving {
 		w.m.words.starving.CompareAndSwap(uint32(w.m.name), 0)
@@ -179,23 +190,27 @@ func (w *waiter) sleep() park.Result {
 	if w.since == 0 {
 		w.since = now
 	}
-	if w.slept && !w.starving && now-w.since > starveAfter {
+	if w.slept && now-w.since > starveAfter && m.mayHandOff(now) {
 		// One at a time: who finds the place taken stays an ordinary waiter.
-		w.starving = m.words.starving.CompareAndSwap(0, uint32(m.name))
+		// It asks before each sleep, since another goroutine of this process
+		// may have used the hand-off up.
+		w.starving = m.words.starving.Load() == uint32(m.name) || m.words.starving.CompareAndSwap(0, uint32(m.name))
 		if w.starving {
 			crashpoint.Hit("mutex.lock.starving")
 		}
 	}
-	h := m.words.handoff.Load()
-	v := m.queue.Announce()
+	var bed park.Bed
+	if w.starving {
+		bed.Other, bed.OtherIs = &m.words.handoff, m.words.handoff.Load()
+	}
+	v := m.bell.Announce()
 	crashpoint.Hit("mutex.lock.announced")
 	o := ownerWord(m.owner.Load())
-	var bounded int64
 	if o.kind() == kindBiased && o.valid() {
 		// The holder may release without seeing the announcement; after the
 		// fence either it sees it or we see the release.
 		if shmsync.Fence() != nil {
-			bounded = unfencedSleep
+			bed.Bounded = unfencedSleep
 		}
 		o = ownerWord(m.owner.Load())
 	}
@@ -203,14 +218,17 @@ func (w *waiter) sleep() park.Result {
 		return park.Again
 	}
 	w.slept = true
-	var r park.Result
-	if w.starving {
-		r = m.queue.SleepOn(raw(&m.words.handoff), m.object.Body+mutexHandOff, h, v, o.name(), &w.cancel, bounded)
-	} else {
-		r = m.queue.Sleep(v, o.name(), &w.cancel, bounded)
-	}
+	bed.Owner = o.name()
+	r := m.queue.Sleep(uint32(v), bed, &w.cancel)
 	crashpoint.Hit("mutex.lock.woken")
 	return r
+}
+
+// mayHandOff reports whether the last hand-off is long enough ago. Each leaves the
+// lock idle until the waiter runs, so they are rationed.
+func (m *Mutex) mayHandOff(now int64) bool {
+	ago := now - int64(m.words.handed.Load())
+	return ago < 0 || ago > handOffEvery
 }
 
 // blocks reports whether o is a word that a waiter may sleep on: one that the
@@ -256,7 +274,7 @@ func (w *waiter) leave() {
 	if !w.slept && !gaveBack {
 		return
 	}
-	m.queue.Announce()
+	m.bell.Announce()
 	o := ownerWord(m.owner.Load())
 	if o.kind() == kindBiased && o.valid() {
 		shmsync.Fence()
@@ -267,38 +285,53 @@ func (w *waiter) leave() {
 	}
 }
 
-// wakeNext wakes a waiter after a release that it may not have seen.
-func (m *Mutex) wakeNext() {
-	if m.words.starving.Load() != 0 {
-		m.wakeStarving()
-	}
-	m.queue.Release()
-}
-
-func (m *Mutex) wakeStarving() {
-	m.words.handoff.Add(1)
-	shmsync.Wake(raw(&m.words.handoff), 1)
-}
+// wakeNext wakes a waiter after a release that it may not have seen. A starving
+// waiter sleeps on the wake word like every other, so nobody else need be told.
+func (m *Mutex) wakeNext() { m.bell.Release() }
 
 // unlockSlow unlocks where the fast path could not. o is the owner word that it
 // read: when that is our biased hold, the lock was released already and
 // somebody waits.
+//
+// Where there are no biased holds this is the way of every Unlock, so it is kept
+// short.
 func (m *Mutex) unlockSlow(o uint32) {
 	race.ReleaseMerge(m.key)
+	if m.biased != neverBiased || o != uint32(m.name) || m.words.starving.Load() != 0 {
+		m.unlockHard(o)
+		return
+	}
+	crashpoint.Hit("mutex.unlock.before_release")
+	// sync(mutex.release): release
+	if !atomic.CompareAndSwapUint32(m.own, o, 0) {
+		m.badUnlock(ownerWord(m.owner.Load()))
+	}
+	if atomic.LoadUint32(m.wake)&1 != 0 {
+		m.wakeAfter()
+	}
+}
+
+// wakeAfter wakes a waiter after a release.
+func (m *Mutex) wakeAfter() {
+	crashpoint.Hit("mutex.unlock.before_wake")
+	m.noteCPU()
+	m.wakeNext()
+}
+
+// unlockHard is unlockSlow in all its cases.
+func (m *Mutex) unlockHard(o uint32) {
 	if o == m.biased {
-		crashpoint.Hit("mutex.unlock.before_wake")
 		// A waiter paid for a fence: do without the bias for a while.
 		atomic.StoreUint32(&m.self, uint32(m.name))
 		m.need.Store(min(2*m.need.Load(), biasMost))
-		m.noteCPU()
-		m.wakeNext()
+		m.wakeAfter()
 		return
 	}
 	if o != uint32(m.name) {
 		m.badUnlock(ownerWord(o))
 	}
 	crashpoint.Hit("mutex.unlock.before_release")
-	waited := m.queue.Announced()
+	waited := m.bell.Announced()
 	m.count(waited)
 	if s := m.words.starving.Load(); s != 0 && m.reserve(arena.Name(s&arena.NameMask)) {
 		return
@@ -307,10 +340,8 @@ func (m *Mutex) unlockSlow(o uint32) {
 	if !m.owner.CompareAndSwap(o, 0) {
 		m.badUnlock(ownerWord(m.owner.Load()))
 	}
-	if m.queue.Announced() {
-		crashpoint.Hit("mutex.unlock.before_wake")
-		m.noteCPU()
-		m.wakeNext()
+	if m.bell.Announced() {
+		m.wakeAfter()
 	}
 }
 
@@ -324,7 +355,7 @@ func (m *Mutex) noteCPU() { m.tuning().NoteCPU() }
 // spinWhileHeld spins while the lock is held and reports whether that ended. Where
 // others are queued it does not: they would only be overtaken.
 func (m *Mutex) spinWhileHeld() bool {
-	if m.queue.Announced() {
+	if m.bell.Announced() {
 		return false
 	}
 	return m.tuning().Spin(func() bool {
@@ -361,6 +392,7 @@ func (m *Mutex) reserve(s arena.Name) bool {
 		m.badUnlock(ownerWord(m.owner.Load()))
 	}
 	crashpoint.Hit("mutex.unlock.reserved")
+	m.words.handed.Store(uint64(shmsync.Monotonic()))
 	if !m.words.starving.CompareAndSwap(uint32(s), 0) {
 		// It gave up meanwhile, and perhaps before it could see the
 		// reservation.
@@ -370,13 +402,15 @@ func (m *Mutex) reserve(s arena.Name) bool {
 	}
 	m.noteCPU()
 	m.words.handoff.Add(1)
-	if shmsync.Wake(raw(&m.words.handoff), 1) == 0 {
-		// It is awake and will see, or it is parked behind its hub.
-		m.queue.Touch()
-		m.a.ReadyOf(&m.words.hub, s)
-	}
+	shmsync.Wake(raw(&m.words.handoff), allSleepers)
+	// It may be awake and about to sleep, or parked behind its hub, whoever
+	// else was woken.
+	m.bell.Touch()
+	m.a.ReadyOf(&m.words.hub, s)
 	return true
 }
+
+const allSleepers = 1 << 30
 
 // badUnlock is where an Unlock ends whose caller does not hold the lock.
 func (m *Mutex) badUnlock(o ownerWord) {

@@ -27,19 +27,20 @@ type mutexWords struct {
 	//   crash:   may name the dead; whoever would reserve for the dead clears it
 	starving atomic.Uint32
 	// handoff is a sequence that starving waiters sleep on.
-	//   writers: who reserves the lock or releases it while somebody starves
+	//   writers: who reserves the lock
 	//   readers: starving waiters
 	//   order:   seq-cst, against the owner word
-	//   futex:   WAIT by starving waiters, WAKE 1 by its writers
+	//   futex:   WAIT by starving waiters, who sleep on wake as well; WAKE all by its writers
 	//   crash:   as wake
 	handoff atomic.Uint32
-	policy  uint32        // a Policy; bit 8: checked. Immutable after init.
+	policy  uint32        // what Policy.stored gave. Immutable after init.
 	died    atomic.Uint32 // name of whose death left the state inconsistent; for people
 	spin    atomic.Uint32 // spin budget: 0 adaptive, else ns + 1; set by people, any value is right
 	lastCPU atomic.Uint32 // which CPUs released last with a waiter there, see park; a hint
-	pays    atomic.Uint32 // what spinning has paid lately, in ns; a hint
+	pays    atomic.Uint32 // what spinning has paid lately, see park; a hint
 	hub     atomic.Uint64 // head of the list of hub nodes; see arena.EachHubNode
-	_       [24]byte
+	handed  atomic.Uint64 // when the lock was last handed over, CLOCK_MONOTONIC ns; a hint
+	_       [16]byte
 	_       [64]byte
 }
 
@@ -69,6 +70,7 @@ var (
 	_ = [1]struct{}{}[unsafe.Offsetof(mutexWords{}.lastCPU)-88]
 	_ = [1]struct{}{}[unsafe.Offsetof(mutexWords{}.pays)-92]
 	_ = [1]struct{}{}[unsafe.Offsetof(mutexWords{}.hub)-96]
+	_ = [1]struct{}{}[unsafe.Offsetof(mutexWords{}.handed)-104]
 	_ = [1]struct{}{}[unsafe.Sizeof(mutexWords{})-192]
 
 	_ = [1]struct{}{}[unsafe.Offsetof(futexWords{}.state)-0]

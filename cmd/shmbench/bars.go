@@ -4,61 +4,28 @@ package main
 
 import (
 	"fmt"
-	"io"
 	"math"
+	"regexp"
 	"time"
+
+	"github.com/shmsync/shmsync"
 )
 
 // bar is one promise of the project about speed: a metric of a subject, as a
-// ratio to that of a peer in the same run, must not pass a limit.
+// ratio to that of a peer in the same run or by itself, must not pass a limit.
 type bar struct {
 	Name     string
 	Scenario string
 	Subject  string
-	Peer     string
+	Peer     string  // empty: the figure itself is held against the limit
 	Cell     cell    // the parameters of both
 	Metric   string  // the scenario's own when empty
-	Limit    float64 // at most, or at least where more is better
-	Pooled   float64 // compare this quantile of all repetitions' samples instead
-}
-
-// bars is the project's table. Rows whose subject is not in this build are
-// pending; their peers run all the same.
-var bars = barTable()
-
-func barTable() []bar {
-	const ns100 = 100 * time.Nanosecond
-	one := cell{Place: placeSame, Procs: 1, Threads: 1}
-	pair := func(place string, hog int) cell { return cell{Place: place, Procs: 2, Threads: 1, Hog: hog} }
-	lock := func(threads int, work time.Duration) cell {
-		return cell{Place: placeCross, Procs: 2, Threads: threads, CS: work, Think: work}
-	}
-	kill := cell{Place: placeCross, Procs: 1, Threads: 1}
-	wait := cell{Place: placeAny, Procs: 1, Threads: 1, N: 1000}
-	const mutex, futex = "shmsync:mutex", "shmsync:futex"
-	return []bar{
-		{Name: "uncontended pair", Scenario: "uncontended", Subject: mutex, Peer: "in-process:sync.Mutex", Cell: one, Limit: 1},
-		{Name: "uncontended pair", Scenario: "uncontended", Subject: mutex, Peer: "c:pthread", Cell: one, Limit: 1},
-		{Name: "uncontended pair", Scenario: "uncontended", Subject: mutex, Peer: "c:robust", Cell: one, Limit: 1},
-		{Name: "round trip, two CPUs", Scenario: "handoff", Subject: futex, Peer: "c:cond", Cell: pair(placeCross, 0), Limit: 1},
-		{Name: "round trip, two CPUs", Scenario: "handoff", Subject: futex, Peer: "c:futex", Cell: pair(placeCross, 0), Limit: 1},
-		{Name: "round trip, two CPUs", Scenario: "handoff", Subject: futex, Peer: "c:futex-spin1000", Cell: pair(placeCross, 0), Limit: 2},
-		{Name: "round trip, one CPU", Scenario: "handoff", Subject: futex, Peer: "c:futex", Cell: pair(placeSame, 0), Limit: 2},
-		{Name: "round trip, one CPU", Scenario: "handoff", Subject: futex, Peer: "c:cond", Cell: pair(placeSame, 0), Limit: 1},
-		{Name: "round trip, one CPU and a hog", Scenario: "handoff", Subject: futex, Peer: "c:futex", Cell: pair(placeSame, 1), Limit: 2},
-		{Name: "round trip, one CPU and a hog", Scenario: "handoff", Subject: futex, Peer: "c:cond", Cell: pair(placeSame, 1), Limit: 1.5},
-		{Name: "one-way wake, two CPUs", Scenario: "wake", Subject: futex, Peer: "c:futex", Cell: pair(placeCross, 0), Limit: 1.25},
-		{Name: "contended, 2×1, 100ns/100ns", Scenario: "lock", Subject: mutex, Peer: "c:robust", Cell: lock(1, ns100), Limit: 1},
-		{Name: "contended, 2×8, 100ns/100ns", Scenario: "lock", Subject: mutex, Peer: "c:robust", Cell: lock(8, ns100), Limit: 1},
-		{Name: "contended, 2×1, 0/0", Scenario: "lock", Subject: mutex, Peer: "c:robust", Cell: lock(1, 0), Limit: 1},
-		{Name: "contended, 2×8, 0/0", Scenario: "lock", Subject: mutex, Peer: "c:robust", Cell: lock(8, 0), Limit: 1},
-		{Name: "kill to next owner, p50", Scenario: "crash", Subject: mutex, Peer: "c:robust", Cell: kill, Limit: 2},
-		{Name: "kill to next owner, p99", Scenario: "crash", Subject: mutex, Peer: "c:robust", Cell: kill, Limit: 2, Pooled: 0.99},
-		{Name: "kill to next owner, p50", Scenario: "crash", Subject: mutex, Peer: "go:waitv-floor", Cell: kill, Limit: 1.5},
-		{Name: "kill to next owner, p99", Scenario: "crash", Subject: mutex, Peer: "go:waitv-floor", Cell: kill, Limit: 1.5, Pooled: 0.99},
-		{Name: "bytes per waiter", Scenario: "waiters", Subject: mutex, Peer: "go:futex", Cell: wait, Limit: 0.5},
-		{Name: "threads per waiter", Scenario: "waiters", Subject: mutex, Peer: "go:futex", Cell: wait, Metric: "threads/waiter", Limit: 0.1},
-	}
+	Limit    float64 // at most, or at least where more is better; 0: for information
+	AtZero   bool    // the limit is 0
+	Pooled   float64 // take this quantile of all repetitions' samples instead
+	Least    int     // fewer operations than this, in all, do not decide
+	Note     string  // a metric that is shown for both
+	Needs    *shmsync.Feature
 }
 
 // barResult is a bar held against a run.
@@ -67,37 +34,52 @@ type barResult struct {
 	Cell    string    `json:"cell"`
 	Metric  string    `json:"metric"`
 	Subject string    `json:"subject"`
-	Peer    string    `json:"peer"`
+	Peer    string    `json:"peer,omitempty"` // empty: Value is no ratio
 	Limit   float64   `json:"limit"`
 	AtLeast bool      `json:"at_least,omitempty"`
-	Ratio   *interval `json:"ratio,omitempty"`
+	Value   *interval `json:"value,omitempty"`
 	Verdict string    `json:"verdict"`
 	Reason  string    `json:"reason,omitempty"`
+	Note    string    `json:"note,omitempty"`
 }
 
 // Verdicts. A bar is open when the limit lies inside the interval and the
-// median on its wrong side.
+// median on its wrong side, and when there are too few samples to tell. It is
+// pending when it could not be measured.
 const (
 	verdictPass    = "pass"
 	verdictFail    = "fail"
 	verdictOpen    = "open"
 	verdictPending = "pending"
+	verdictShown   = "shown"
 )
 
-type barsCmd struct{}
+type barsCmd struct {
+	Only string `placeholder:"REGEXP" help:"Only the bars whose name, subject or peer matches."`
+}
 
-// barsDefaults make ten repetitions, and 300 kills in all.
-var barsDefaults = defaults{200 * time.Millisecond, 30 * time.Millisecond, 10, 30}
+// barsDefaults make ten repetitions, or what is asked for, and as many kills in
+// each as the table needs in all.
+func barsDefaults(count int) defaults {
+	if count <= 0 {
+		count = 10
+	}
+	return defaults{250 * time.Millisecond, 40 * time.Millisecond, count, (barKills + count - 1) / count}
+}
 
 // Run measures the cells of the bars and judges them.
-func (barsCmd) Run(s *session) error {
-	o, err := s.common.options(barsDefaults)
+func (c *barsCmd) Run(s *session) error {
+	o, err := s.common.options(barsDefaults(s.common.Count))
+	if err != nil {
+		return err
+	}
+	picked, err := pickBars(c.Only)
 	if err != nil {
 		return err
 	}
 	var cells []*cell
 	have := map[string]bool{}
-	for _, b := range bars {
+	for _, b := range picked {
 		for _, name := range []string{b.Subject, b.Peer} {
 			c, err := b.cell(name, o)
 			if err == nil && !have[c.key()] {
@@ -108,7 +90,7 @@ func (barsCmd) Run(s *session) error {
 	}
 	var failed bool
 	err = s.execute(o, cells, func(r *report) {
-		for _, b := range bars {
+		for _, b := range picked {
 			v := b.judge(r, o)
 			failed = failed || v.Verdict == verdictFail
 			r.Bars = append(r.Bars, v)
@@ -120,6 +102,24 @@ func (barsCmd) Run(s *session) error {
 	return err
 }
 
+// pickBars gives the bars that a regular expression selects.
+func pickBars(only string) ([]bar, error) {
+	re, err := regexp.Compile(only)
+	if err != nil {
+		return nil, fmt.Errorf("--only: %w", err)
+	}
+	var picked []bar
+	for _, b := range bars {
+		if re.MatchString(b.Name) || re.MatchString(b.Subject) || re.MatchString(b.Peer) {
+			picked = append(picked, b)
+		}
+	}
+	if len(picked) == 0 {
+		return nil, fmt.Errorf("--only %q: no bar matches", only)
+	}
+	return picked, nil
+}
+
 // cell is the bar's cell for one subject.
 func (b *bar) cell(name string, o *options) (*cell, error) {
 	s, err := findSubject(name)
@@ -128,9 +128,15 @@ func (b *bar) cell(name string, o *options) (*cell, error) {
 	}
 	c := b.Cell
 	c.Scenario, c.Subject = scenarioByName(b.Scenario), s
-	c.Gap, c.Warmup, c.Time = o.Gap, o.Warmup, o.Time
-	if b.Scenario == "crash" {
+	c.Gap, c.Warmup = o.Gap, o.Warmup
+	if c.Time == 0 {
+		c.Time = o.Time
+	}
+	switch {
+	case b.Scenario == "crash":
 		c.N = o.Kills
+	case b.Scenario == "waiters" && len(o.Waiters) > 0:
+		c.N = o.Waiters[0]
 	}
 	c.Skip = c.check(o.CPUs)
 	return &c, nil
@@ -145,43 +151,82 @@ func (b *bar) judge(r *report, o *options) barResult {
 	}
 	v := barResult{Name: b.Name, Metric: metric, Subject: b.Subject, Peer: b.Peer, Limit: b.Limit,
 		AtLeast: betterHigher[metric], Verdict: verdictPending}
-	find := func(name string) *result {
-		c, err := b.cell(name, o)
-		if err != nil {
-			v.Reason = err.Error()
-			return nil
-		}
-		v.Cell = c.group()
-		for _, res := range r.Results {
-			if res.Cell.key() == c.key() {
-				if status, reason := res.status(); status != statusOK {
-					v.Reason = fmt.Sprintf("%s: %s: %s", name, status, reason)
-					return nil
-				}
-				return res
-			}
-		}
-		return nil
+	if b.Pooled > 0 {
+		v.Metric = fmt.Sprintf("p%v-ns", b.Pooled*100)
 	}
-	peer, subject := find(b.Peer), find(b.Subject)
+	if b.Needs != nil {
+		if err := b.Needs.Check(); err != nil {
+			v.Reason = err.Error()
+			return v
+		}
+	}
+	subject := b.find(r, o, b.Subject, &v)
+	peer := subject
+	if b.Peer != "" && subject != nil {
+		peer = b.find(r, o, b.Peer, &v)
+	}
 	if subject == nil || peer == nil {
 		return v
 	}
-	ratio, err := ratioInterval(ratios(subject, peer, metric))
-	if b.Pooled > 0 {
-		v.Metric = fmt.Sprintf("p%v-ns", b.Pooled*100)
-		ratio, err = quantileRatio(subject.pooled(), peer.pooled(), b.Pooled, o.Seed)
-	}
+	value, err := b.measure(subject, peer, metric, o)
 	if err != nil {
 		v.Reason = err.Error()
 		return v
 	}
-	v.Ratio = &ratio
-	v.Verdict = verdict(ratio, b.Limit, v.AtLeast)
+	v.Value = &value
+	if b.Note != "" {
+		v.Note = fmt.Sprintf("%s %.2f, of the peer %.2f", b.Note, median(subject.values(b.Note)), median(peer.values(b.Note)))
+	}
+	switch {
+	case b.Limit == 0 && !b.AtZero:
+		v.Verdict = verdictShown
+	case b.Least > int(subject.pooled().TotalCount()):
+		v.Verdict, v.Reason = verdictOpen, fmt.Sprintf("fewer than %d samples", b.Least)
+	default:
+		v.Verdict = verdict(value, b.Limit, v.AtLeast)
+	}
 	return v
 }
 
-// verdict says whether a ratio keeps within the limit.
+// find gives the result of the bar's cell for a subject. A subject that broke
+// its promise, hung or crashed fails the bar; a peer that did leaves it pending.
+func (b *bar) find(r *report, o *options, name string, v *barResult) *result {
+	c, err := b.cell(name, o)
+	if err != nil {
+		v.Reason = err.Error()
+		return nil
+	}
+	v.Cell = c.group()
+	for _, res := range r.Results {
+		if res.Cell.key() != c.key() {
+			continue
+		}
+		status, reason := res.status()
+		if status == statusOK {
+			return res
+		}
+		v.Reason = fmt.Sprintf("%s: %s: %s", name, status, reason)
+		if name == b.Subject && status != statusSkipped {
+			v.Verdict = verdictFail
+		}
+	}
+	return nil
+}
+
+// measure gives the figure that the bar is about.
+func (b *bar) measure(subject, peer *result, metric string, o *options) (interval, error) {
+	switch {
+	case b.Peer == "" && b.Pooled > 0:
+		return quantileInterval(subject.pooled(), b.Pooled, o.Seed)
+	case b.Peer == "":
+		return ratioInterval(subject.values(metric))
+	case b.Pooled > 0:
+		return quantileRatio(subject.pooled(), peer.pooled(), b.Pooled, o.Seed)
+	}
+	return ratioInterval(ratios(subject, peer, metric))
+}
+
+// verdict says whether a figure keeps within the limit.
 func verdict(r interval, limit float64, atLeast bool) string {
 	center, better := r.Center, r.Lo
 	if atLeast { // mirrored, so that less is better
@@ -196,23 +241,4 @@ func verdict(r interval, limit float64, atLeast bool) string {
 		return verdictOpen
 	}
 	return verdictFail
-}
-
-func writeBars(w io.Writer, results []barResult) {
-	fmt.Fprintln(w)
-	rows := [][]string{{"bar", "peer", "ratio", "[interval]", "limit", "n", "verdict"}}
-	for _, b := range results {
-		limit := fmt.Sprintf("≤ %.2f", b.Limit)
-		if b.AtLeast {
-			limit = fmt.Sprintf("≥ %.2f", b.Limit)
-		}
-		row := []string{b.Name, b.Peer, "-", "-", limit, "-", b.Verdict}
-		if b.Ratio != nil {
-			row[2] = formatRatio(b.Ratio.Center)
-			row[3] = fmt.Sprintf("[%s..%s]", formatRatio(b.Ratio.Lo), formatRatio(b.Ratio.Hi))
-			row[5] = fmt.Sprint(b.Ratio.N)
-		}
-		rows = append(rows, row)
-	}
-	writeRows(w, rows)
 }

@@ -3,7 +3,9 @@
 package main
 
 import (
+	"context"
 	"os"
+	"sync"
 
 	"github.com/shmsync/shmsync"
 )
@@ -17,6 +19,64 @@ var brokenPeers = []*subject{
 		Open: func(w *worker, _ int) (any, error) { return stuckLock{w}, nil }},
 	{By: "test", Prim: "crash", Hidden: true, Scenarios: []string{"lock"},
 		Open: func(w *worker, _ int) (any, error) { return crashLock{}, nil }},
+	{By: "test", Prim: "early", Hidden: true, Scenarios: []string{"lock"}, Segment: newArena, Open: openEarly},
+	{By: "test", Prim: "twice", Hidden: true, Scenarios: []string{"handoff"}, Segment: newArena, Open: openTwice},
+	{By: "test", Prim: "panicky", Hidden: true, Scenarios: []string{"waiters"},
+		Open: func(*worker, int) (any, error) { return &panicky{open: make(chan struct{})}, nil }},
+}
+
+// early is the library's mutex given back before the critical section.
+type early struct{ mutex }
+
+func openEarly(w *worker, thread int) (any, error) {
+	m, err := openMutex(w, thread)
+	if err != nil {
+		return nil, err
+	}
+	return early{m.(mutex)}, nil
+}
+
+func (l early) Lock() { l.mutex.Lock(); l.mutex.Unlock() }
+func (early) Unlock() {}
+
+// twice is the library's futex posted to once too often, now and then.
+type twice struct {
+	*ping
+	passed int
+}
+
+func openTwice(w *worker, thread int) (any, error) {
+	p, err := openFutex(w, thread)
+	if err != nil {
+		return nil, err
+	}
+	return &twice{ping: p.(*ping)}, nil
+}
+
+func (t *twice) Pass(v uint32) {
+	if t.passed++; t.passed%100 == 0 {
+		t.ping.Pass(v)
+	}
+	t.ping.Pass(v)
+}
+
+// panicky is a crowd in which everybody leaves with the first who is cancelled.
+type panicky struct {
+	open chan struct{}
+	once sync.Once
+}
+
+func (p *panicky) Block(int) { <-p.open }
+func (p *panicky) Release()  { p.once.Do(func() { close(p.open) }) }
+
+func (p *panicky) BlockContext(ctx context.Context, _ int) error {
+	select {
+	case <-p.open:
+		return nil
+	case <-ctx.Done():
+		p.Release()
+		return ctx.Err()
+	}
 }
 
 // openLock excludes nobody.

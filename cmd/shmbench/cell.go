@@ -32,6 +32,7 @@ type cell struct {
 	N        int // kills or waiters
 	Warmup   time.Duration
 	Time     time.Duration
+	MaxReps  int    // repeat it no more often than this; 0 for no bound
 	Skip     string // why it cannot run here; empty where it can
 }
 
@@ -46,6 +47,7 @@ func (c *cell) params() map[string]string {
 		"procs":   strconv.Itoa(c.Procs),
 		"think":   shortDuration(c.Think),
 		"threads": strconv.Itoa(c.Threads),
+		"wait":    shortDuration(c.Time),
 		"waiters": strconv.Itoa(c.N),
 	}
 	p := map[string]string{}
@@ -123,9 +125,9 @@ func (c *cell) length() time.Duration {
 	const spawn = 25 * time.Millisecond
 	switch c.Scenario.name {
 	case "crash":
-		return spawn + time.Duration(c.N)*(crashAsleep+5*time.Millisecond)
+		return spawn + time.Duration(c.N)*(crashAsleep+spawn)
 	case "waiters":
-		return spawn + waitersSettle + time.Duration(c.N)*200*time.Microsecond
+		return 2*spawn + 4*waitersSettle + time.Duration(c.N)*waiterTime
 	}
 	return time.Duration(c.processes())*spawn/2 + spawn + c.Warmup + c.Time
 }
@@ -138,6 +140,8 @@ func (c *cell) check(cpus []int) string {
 	switch {
 	case c.Place == placeCross && len(cpus) < 2:
 		return "needs two CPUs"
+	case c.Scenario.name == "waiters" && c.Subject.MaxN > 0 && c.N > c.Subject.MaxN:
+		return fmt.Sprintf("takes a thread for each of %d waiters", c.N)
 	case len(c.Subject.Places) > 0 && !slices.Contains(c.Subject.Places, c.Place):
 		return fmt.Sprintf("makes no sense with place=%s", c.Place)
 	}

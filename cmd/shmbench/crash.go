@@ -15,20 +15,17 @@ import (
 // the victim locks, the survivor queues up and falls asleep, the parent stamps
 // the page and kills the victim, the survivor stamps when it owns. Process k is
 // the victim of round k. The words of the control page count rounds.
+//
+// There is nobody else: whoever else had joined would be woken by the death
+// too, and run beside the survivor.
 const (
-	crashPool    = 4 // victims that are alive at a time, the next ones ready
-	crashSlots   = 1 + crashPool
+	crashSlots   = 2                       // of the survivor and of the victim
 	crashAsleep  = 1500 * time.Microsecond // from queueing up until the kill
 	crashHandful = 50 * time.Millisecond   // how often waits look at the processes
 )
 
 // crashSlot is the slot of process proc.
-func crashSlot(proc int) int {
-	if proc == 0 {
-		return 0
-	}
-	return 1 + (proc-1)%crashPool
-}
+func crashSlot(proc int) int { return min(proc, 1) }
 
 // workCrash is the survivor in process 0 and a victim in every other.
 func workCrash(t *thread) error {
@@ -46,7 +43,7 @@ func workCrash(t *thread) error {
 			shmsync.Wait(new(uint32), 0, 0)
 		}
 	}
-	inherit := func() error { l.Lock(); return nil }
+	inherit := func() (int64, error) { l.Lock(); return shmsync.Monotonic(), nil }
 	if h, ok := l.(heir); ok {
 		inherit = h.Inherit
 	}
@@ -57,14 +54,14 @@ func workCrash(t *thread) error {
 			break
 		}
 		announce(&t.trying, round)
-		if err := inherit(); err != nil {
-			return err
+		owned, err := inherit()
+		if err != nil {
+			return fmt.Errorf("round %d: %w", round, err)
 		}
-		now := shmsync.Monotonic()
-		if killed := t.killedNs.Load(); killed == 0 || now < killed {
+		if killed := t.killedNs.Load(); killed == 0 || owned < killed {
 			t.violate("round %d: owned a lock whose owner lives", round)
 		} else {
-			record(t.counts, now-killed)
+			record(t.counts, owned-killed)
 		}
 		l.Unlock()
 		t.slot.ops++
@@ -96,37 +93,15 @@ func (r *run) controlCrash() error {
 	if err := r.awaitWord(&r.page.setup, 1); err != nil {
 		return err
 	}
-	victims := map[int]*process{}
-	defer func() {
-		for _, v := range victims {
-			v.expected = endKilled
-			v.cmd.Process.Kill()
-		}
-	}()
-	spawn := func(k int) error {
-		if k > r.cell.N {
-			return nil
-		}
+	for k := 1; k <= r.cell.N; k++ {
 		if err := r.spawn(k); err != nil {
 			return err
 		}
-		victims[k] = r.procs[len(r.procs)-1]
-		return nil
-	}
-	for k := 1; k < crashPool; k++ {
-		if err := spawn(k); err != nil {
-			return err
-		}
-	}
-	for k := 1; k <= r.cell.N; k++ {
-		if err := spawn(k + crashPool - 1); err != nil {
-			return err
-		}
-		if err := r.killRound(victims[k], uint32(k)); err != nil {
+		victim := r.procs[len(r.procs)-1]
+		if err := r.killRound(victim, uint32(k)); err != nil {
 			return fmt.Errorf("round %d of %d: %w", k, r.cell.N, err)
 		}
-		<-victims[k].done
-		delete(victims, k)
+		<-victim.done
 	}
 	r.finish()
 	announce(&r.page.survivorGo, uint32(r.cell.N+1))

@@ -23,7 +23,7 @@ type program struct {
 	Handoff     handoffCmd     `cmd:"" help:"Pass a token between two processes: round trips, and one-way wakes."`
 	Lock        lockCmd        `cmd:"" help:"Throughput and fairness of a contended lock."`
 	Crash       crashCmd       `cmd:"" help:"Kill the owner: time until the next one owns."`
-	Waiters     waitersCmd     `cmd:"" help:"Threads and memory that blocked goroutines cost."`
+	Waiters     waitersCmd     `cmd:"" help:"Threads and memory that blocked goroutines cost, and CPU that a long wait does."`
 	Bars        barsCmd        `cmd:"" help:"The project's bars: ratios to peers, passed or failed."`
 	Worker      workerCmd      `cmd:"" hidden:""`
 }
@@ -55,7 +55,7 @@ Examples:
   shmbench lock --procs 2,4 --threads 1,8 --cs 100ns,1us --think 100ns
   shmbench lock --prim 'c:*,in-process:*' --format bench -o lock.txt
   shmbench crash --kills 300
-  shmbench bars --count 10
+  shmbench bars --only 'round trip'
   benchstat -row .name,/prim -col /place lock.txt
 
 Exit status: 0 ok, 1 usage, environment or a failed bar, 2 skipped cells under
@@ -97,7 +97,7 @@ func realMain(args []string, stdout, stderr io.Writer) int {
 }
 
 var (
-	quick    = defaults{60 * time.Millisecond, 10 * time.Millisecond, 3, 20}
+	quick    = defaults{50 * time.Millisecond, 10 * time.Millisecond, 3, 12}
 	usual    = defaults{300 * time.Millisecond, 50 * time.Millisecond, 5, 60}
 	thorough = defaults{2 * time.Second, 200 * time.Millisecond, 10, 100}
 )
@@ -124,8 +124,8 @@ func (lockCmd) Run(s *session) error { return s.measure(usual, "lock") }
 // Run runs the scenario.
 func (crashCmd) Run(s *session) error { return s.measure(usual, "crash") }
 
-// Run runs the scenario.
-func (waitersCmd) Run(s *session) error { return s.measure(usual, "waiters") }
+// Run runs the scenarios.
+func (waitersCmd) Run(s *session) error { return s.measure(usual, "waiters", "idle") }
 
 // Run is the life of a worker.
 func (c *workerCmd) Run(s *session) error {

@@ -372,7 +372,7 @@ int main(int argc, char **argv)
 	await_round(&ctl->setup, 1);
 	uint32_t first = process * ctl->threads;
 	if (ctl->scenario == CRASH && process > 0)
-		first = 1 + (process - 1) % CRASH_POOL;
+		first = 1;
 	struct thread *ts = calloc(ctl->threads, sizeof *ts);
 	pthread_t *ids = calloc(ctl->threads, sizeof *ids);
 	must("calloc", ts != NULL && ids != NULL ? 0 : ENOMEM);

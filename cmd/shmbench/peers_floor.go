@@ -51,13 +51,13 @@ func (f *floor) Lock() {
 }
 
 // Inherit waits for the owner's death and takes the lock from it.
-func (f *floor) Inherit() error {
+func (f *floor) Inherit() (owned int64, err error) {
 	for {
 		owner := f.owner.Load()
 		alive := f.alive.Load()
 		if owner == 0 || alive&shmsync.RobustOwnerDied != 0 {
 			if f.owner.CompareAndSwap(owner, f.id) {
-				return nil
+				return shmsync.Monotonic(), nil
 			}
 			continue
 		}
@@ -66,7 +66,7 @@ func (f *floor) Inherit() error {
 			shmsync.NewWaitVEntry(futexWord(f.alive), alive),
 		}, 0)
 		if err != nil {
-			return err
+			return 0, err
 		}
 	}
 }
@@ -77,12 +77,16 @@ func (f *floor) Unlock() {
 	f.owner.Store(0)
 }
 
+// naiveMost keeps the naive crowd below the number of threads at which the
+// runtime gives up.
+const naiveMost = 5000
+
 // naiveCrowd is goroutines that sleep in the kernel directly, a thread each.
 type naiveCrowd struct{ gate *atomic.Uint32 }
 
 func openNaiveCrowd(w *worker, _ int) (any, error) { return naiveCrowd{w.Word(0)}, nil }
 
-func (c naiveCrowd) Block() {
+func (c naiveCrowd) Block(int) {
 	for c.gate.Load() == 0 {
 		shmsync.Wait(futexWord(c.gate), 0, 0)
 	}

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"context"
 	"encoding/binary"
 	"fmt"
 	"os"
@@ -19,14 +20,14 @@ var goPeers = []*subject{
 		Scenarios: []string{"uncontended", "lock"}, Open: openSyncMutex},
 	{By: "in-process", Prim: "chan", InProcess: true,
 		Scenarios: []string{"handoff", "waiters"}, Open: openChan},
-	{By: "go", Prim: "flock", Scenarios: []string{"uncontended", "lock", "crash"}, Open: openFlock},
+	{By: "go", Prim: "flock", Scenarios: []string{"uncontended", "lock", "crash", "idle"}, Open: openFlock},
 	{By: "go", Prim: "eventfd", Scenarios: []string{"uncontended", "handoff", "wake", "lock"},
 		Files: eventfds, Open: openEventfd},
 	{By: "go", Prim: "pipe", Scenarios: []string{"handoff", "wake"}, Files: pipes, Open: openPipe},
 	{By: "go", Prim: "unix", Scenarios: []string{"handoff", "wake"}, Files: sockets, Open: openSocket},
 	{By: "go", Prim: "waitv-floor", Scenarios: []string{"crash"},
 		Check: checkFloor, Open: openFloor},
-	{By: "go", Prim: "futex", Scenarios: []string{"waiters"}, Open: openNaiveCrowd},
+	{By: "go", Prim: "futex", Scenarios: []string{"waiters"}, MaxN: naiveMost, Open: openNaiveCrowd},
 }
 
 type syncMutex struct{ sync.Mutex }
@@ -66,8 +67,17 @@ func openChan(w *worker, thread int) (any, error) {
 
 func (p chanPair) Pass(v uint32) { p.send <- v }
 func (p chanPair) Await() uint32 { return <-p.recv }
-func (p chanPair) Block()        { <-p.gate }
+func (p chanPair) Block(int)     { <-p.gate }
 func (p chanPair) Release()      { close(p.gate) }
+
+func (p chanPair) BlockContext(ctx context.Context, _ int) error {
+	select {
+	case <-p.gate:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
 
 // fileLock is flock(2) on an open file description of the thread's own.
 type fileLock struct{ fd int }

@@ -51,7 +51,7 @@ func planCells(o *options, names ...string) ([]*cell, error) {
 		}
 		for _, s := range picked {
 			for _, c := range variants(sc, o) {
-				c.Scenario, c.Subject, c.Warmup, c.Time = sc, s, o.Warmup, o.Time
+				c.Scenario, c.Subject = sc, s
 				if c.Skip = c.check(o.CPUs); c.Skip == "" || len(s.Places) == 0 {
 					cells = append(cells, c)
 				}
@@ -70,7 +70,10 @@ func planCells(o *options, names ...string) ([]*cell, error) {
 // variants multiplies the lists that concern a scenario.
 func variants(sc *scenario, o *options) []*cell {
 	var cells []*cell
-	add := func(c cell) { cells = append(cells, &c) }
+	add := func(c cell) {
+		c.Warmup, c.Time = o.Warmup, max(o.Time, c.Time)
+		cells = append(cells, &c)
+	}
 	switch sc.name {
 	case "uncontended":
 		add(cell{Place: placeSame, Procs: 1, Threads: 1})
@@ -99,9 +102,11 @@ func variants(sc *scenario, o *options) []*cell {
 			add(cell{Place: place, Procs: 1, Threads: 1, N: o.Kills})
 		}
 	case "waiters":
-		for _, n := range or(o.Waiters, 100, 1000) {
+		for _, n := range or(o.Waiters, 1000, 10_000) {
 			add(cell{Place: placeAny, Procs: 1, Threads: 1, N: n})
 		}
+	case "idle":
+		add(cell{Place: placeCross, Procs: 2, Threads: 1, Time: idleLeast})
 	}
 	return cells
 }
@@ -127,8 +132,10 @@ func works(o *options) [][2]time.Duration {
 func order(cells []*cell, count int, shuffle bool, seed uint64) []*cell {
 	rng := rand.New(rand.NewPCG(seed, 0))
 	var runs []*cell
-	for range count {
-		round := slices.DeleteFunc(slices.Clone(cells), func(c *cell) bool { return c.Skip != "" })
+	for i := range count {
+		round := slices.DeleteFunc(slices.Clone(cells), func(c *cell) bool {
+			return c.Skip != "" || c.MaxReps > 0 && i >= c.MaxReps
+		})
 		if shuffle {
 			rng.Shuffle(len(round), func(i, j int) { round[i], round[j] = round[j], round[i] })
 		}

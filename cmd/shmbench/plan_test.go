@@ -12,7 +12,7 @@ import (
 )
 
 func testOptions() *options {
-	return &options{CPUs: []int{0, 1}, Time: time.Millisecond, Count: 3, Kills: 5, Gap: 1500 * time.Microsecond, Seed: 9, Shuffle: true}
+	return &options{CPUs: []int{0, 1}, Time: time.Millisecond, Count: 3, Kills: 5, Waiters: []int{100, 1000}, Gap: 1500 * time.Microsecond, Seed: 9, Shuffle: true}
 }
 
 func keys(cells []*cell) []string {
@@ -24,7 +24,7 @@ func keys(cells []*cell) []string {
 }
 
 func TestSameSeedSamePlan(t *testing.T) {
-	names := []string{"uncontended", "handoff", "wake", "lock", "crash", "waiters"}
+	names := []string{"uncontended", "handoff", "wake", "lock", "crash", "waiters", "idle"}
 	a, err := planCells(testOptions(), names...)
 	require.NoError(t, err)
 	b, err := planCells(testOptions(), names...)
@@ -46,7 +46,7 @@ func TestCellKeys(t *testing.T) {
 	cells, err := planCells(o, "lock")
 	require.NoError(t, err)
 	require.Equal(t, []string{"lock/by=c/cs=1us/place=cross/prim=robust/procs=2/think=0/threads=4"}, keys(cells))
-	all, err := planCells(testOptions(), "uncontended", "handoff", "wake", "lock", "crash", "waiters")
+	all, err := planCells(testOptions(), "uncontended", "handoff", "wake", "lock", "crash", "waiters", "idle")
 	require.NoError(t, err)
 	ks := keys(all)
 	slices.Sort(ks)
@@ -86,10 +86,12 @@ func TestBarsName(t *testing.T) {
 	for _, b := range bars {
 		sc := scenarioByName(b.Scenario)
 		require.NotNil(t, sc, b.Name)
-		peer, err := findSubject(b.Peer)
-		require.NoError(t, err, b.Name)
-		require.Contains(t, peer.Scenarios, b.Scenario, b.Name)
-		if s, err := findSubject(b.Subject); err == nil {
+		for _, name := range []string{b.Subject, b.Peer} {
+			if name == "" {
+				continue
+			}
+			s, err := findSubject(name)
+			require.NoError(t, err, b.Name)
 			require.Contains(t, s.Scenarios, b.Scenario, b.Name)
 		}
 	}

@@ -81,6 +81,7 @@ func (r *run) launch(argv []string) error {
 	p.cmd.Stdout, p.cmd.Stderr = &p.out, &p.out
 	p.cmd.Env = append(os.Environ(), "GOGC=off", "GOTRACEBACK=all", "SHMBENCH_WORKER=1",
 		"GOMAXPROCS="+strconv.Itoa(r.maxProcs()))
+	p.cmd.Env = append(p.cmd.Env, r.cell.Subject.Env...)
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: unix.SIGKILL}
 	if err := p.cmd.Start(); err != nil {
 		return err

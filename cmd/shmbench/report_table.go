@@ -27,6 +27,7 @@ func writeTable(w io.Writer, r *report) error {
 	if len(r.Bars) > 0 {
 		writeBars(b, r.Bars)
 	} else {
+		writeGlance(b, groups(r.Results))
 		for _, group := range groups(r.Results) {
 			writeGroup(b, group)
 		}
@@ -82,7 +83,36 @@ func writeGroup(w io.Writer, group []*result) {
 	for _, r := range group {
 		rows = append(rows, rowOf(r, ref, r == best))
 	}
-	writeRows(w, rows)
+	writeRows(w, narrow(rows))
+}
+
+// narrow leaves the column of ranges out of a table that would be too wide.
+func narrow(rows [][]string) [][]string {
+	const ranges = 2
+	var widths []int
+	for _, row := range rows {
+		for i, s := range row {
+			if i == len(widths) {
+				widths = append(widths, 0)
+			}
+			if len(row) > ranges {
+				widths[i] = max(widths[i], utf8.RuneCountInString(s)+2)
+			}
+		}
+	}
+	total := -2
+	for _, n := range widths {
+		total += n
+	}
+	if total <= tableWidth {
+		return rows
+	}
+	for i, row := range rows {
+		if len(row) > ranges {
+			rows[i] = slices.Delete(row, ranges, ranges+1)
+		}
+	}
+	return rows
 }
 
 // rowOf renders one cell.
@@ -166,12 +196,17 @@ func writeRows(w io.Writer, rows [][]string) {
 				b.WriteString("  " + pad + s)
 			}
 		}
-		line := []rune(strings.TrimRight(b.String(), " "))
-		if len(line) > tableWidth {
-			line = append(line[:tableWidth-1], '…')
-		}
-		fmt.Fprintln(w, string(line))
+		fmt.Fprintln(w, cut(b.String()))
 	}
+}
+
+// cut shortens a line to the width of a table.
+func cut(text string) string {
+	line := []rune(strings.TrimRight(text, " "))
+	if len(line) > tableWidth {
+		line = append(line[:tableWidth-1], '…')
+	}
+	return string(line)
 }
 
 // formatMetric renders a value in a unit that suits its size.
@@ -187,6 +222,8 @@ func formatMetric(metric string, v float64) string {
 			}
 		}
 		return significant(v) + "ns"
+	case metric == "threads" || metric == "disturbed":
+		return significant(v)
 	case metric == "ops/s" || metric == "n" || strings.HasPrefix(metric, "B/"):
 		for _, u := range []struct {
 			by   float64

@@ -20,7 +20,7 @@ func madeUp(t *testing.T) *report {
 	t.Helper()
 	o := testOptions()
 	o.Count = 8
-	cells, err := planCells(o, "uncontended", "handoff", "lock", "crash", "waiters")
+	cells, err := planCells(o, "uncontended", "handoff", "lock", "crash", "waiters", "idle")
 	require.NoError(t, err)
 	rng := rand.New(rand.NewPCG(3, 3))
 	r := &report{Env: readEnvironment(o.CPUs), Warnings: []string{"made up"}, Command: []string{"shmbench"}, Options: o}
@@ -60,7 +60,7 @@ func TestBenchTextParses(t *testing.T) {
 		case *benchfmt.Result:
 			results++
 			base, parts := rec.Name.Parts()
-			require.Contains(t, []string{"Uncontended", "Handoff", "Lock", "Crash", "Waiters"}, string(base))
+			require.Contains(t, []string{"Uncontended", "Handoff", "Lock", "Crash", "Waiters", "Idle"}, string(base))
 			for _, p := range parts {
 				require.Contains(t, string(p), "=", rec.Name)
 			}

@@ -135,10 +135,16 @@ func (rep *repetition) measure(c *cell, p *page, ops uint64, ns float64, switche
 		rep.Hist, tail = newHist(hist0), tailMinCrash
 		delete(m, "ctxsw/op")
 	case "waiters":
-		for i, name := range []string{"threads/waiter", "B/waiter", "block-ns", "wake-ns"} {
+		for i, name := range waitersMetrics {
 			m[name] = slot0.metrics[i]
 		}
+		if slot0.metrics[metricCancel] == 0 {
+			delete(m, "cancel-ns")
+		}
 		delete(m, "ctxsw/op")
+	case "idle":
+		slot1, _ := p.slot(1)
+		m["cpu-ns"], m["waited-ns"] = slot1.metrics[metricCPU], slot1.metrics[metricWaited]
 	}
 	if rep.Hist != nil && rep.Hist.TotalCount() > 0 {
 		for _, q := range quantiles {

@@ -87,9 +87,9 @@ func (r *run) prepare(seed uint64) error {
 	}
 	create := c.Subject.Segment
 	if create == nil {
-		create = func() (*os.File, error) { return newMemfd("shmbench-segment", segmentBytes) }
+		create = func(*cell) (*os.File, error) { return newMemfd("shmbench-segment", segmentBytes) }
 	}
-	segment, err := create()
+	segment, err := create(c)
 	if err != nil {
 		return err
 	}

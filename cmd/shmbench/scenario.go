@@ -14,6 +14,7 @@ type scenario struct {
 	others  []string // further metrics of the table
 	keys    []string // parameters that tell cells of this scenario apart, beside by and prim
 	ref     []string // subjects that ratios refer to, the first that ran
+	versus  []string // subjects that the library's are held against at the top of a report
 	procs   int      // processes of a cell, unless the cell says otherwise
 	perProc func(*cell) time.Duration
 	work    func(*thread) error
@@ -22,17 +23,26 @@ type scenario struct {
 // scenarios in the order of reports. The ids are part of the control page.
 var scenarios = []*scenario{
 	{id: 1, name: "uncontended", bench: "Uncontended", unit: "p50-ns", others: []string{"p99-ns", "max-ns"},
-		ref: []string{"c:pthread", "in-process:sync.Mutex"}, procs: 1},
+		ref:    []string{"c:pthread", "in-process:sync.Mutex"},
+		versus: []string{"in-process:sync.Mutex", "c:robust"}, procs: 1},
 	{id: 2, name: "handoff", bench: "Handoff", unit: "p50-ns", others: []string{"p99-ns", "ctxsw/op"},
-		keys: []string{"hog", "place"}, ref: []string{"c:futex", "go:pipe"}, procs: 2},
+		keys: []string{"hog", "place"}, ref: []string{"c:futex", "go:pipe"},
+		versus: []string{"c:futex", "c:futex-spin1000", "c:cond"}, procs: 2},
 	{id: 3, name: "wake", bench: "Wake", unit: "p50-ns", others: []string{"p99-ns", "waker-p50-ns"},
-		keys: []string{"gap", "place"}, ref: []string{"c:futex", "go:pipe"}, procs: 2},
+		keys: []string{"gap", "place"}, ref: []string{"c:futex", "go:pipe"},
+		versus: []string{"c:futex", "c:cond"}, procs: 2},
 	{id: 4, name: "lock", bench: "Lock", unit: "ops/s", higher: true, others: []string{"p99-ns", "jain", "ctxsw/op"},
-		keys: []string{"cs", "place", "procs", "think", "threads"}, ref: []string{"c:robust", "go:flock"}},
+		keys: []string{"cs", "place", "procs", "think", "threads"}, ref: []string{"c:robust", "go:flock"},
+		versus: []string{"c:robust"}},
 	{id: 5, name: "crash", bench: "Crash", unit: "p50-ns", others: []string{"p99-ns", "max-ns", "n"},
-		keys: []string{"kills", "place"}, ref: []string{"c:robust", "go:waitv-floor"}},
-	{id: 6, name: "waiters", bench: "Waiters", unit: "B/waiter", others: []string{"threads/waiter", "block-ns", "wake-ns"},
-		keys: []string{"waiters"}, ref: []string{"go:futex"}, procs: 1},
+		keys: []string{"kills", "place"}, ref: []string{"c:robust", "go:waitv-floor"},
+		versus: []string{"go:waitv-floor", "c:robust"}},
+	{id: 6, name: "waiters", bench: "Waiters", unit: "B/waiter", others: []string{"threads", "block-ns", "cancel-ns", "wake-ns"},
+		keys: []string{"waiters"}, ref: []string{"go:futex", "in-process:chan"},
+		versus: []string{"go:futex", "in-process:chan"}, procs: 1},
+	{id: 7, name: "idle", bench: "Idle", unit: "cpu-ns", others: []string{"waited-ns"},
+		keys: []string{"place", "wait"}, ref: []string{"go:flock"},
+		versus: []string{"go:flock"}, procs: 2},
 }
 
 func init() {
@@ -43,6 +53,7 @@ func init() {
 		"lock":        workLock,
 		"crash":       workCrash,
 		"waiters":     workWaiters,
+		"idle":        workIdle,
 	}
 	for _, s := range scenarios {
 		s.work = works[s.name]

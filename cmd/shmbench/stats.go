@@ -88,15 +88,33 @@ func quantileRatio(a, b *hdrhistogram.Histogram, q float64, seed uint64) (interv
 	for i := range rs {
 		rs[i] = sa.quantile(rng, q) / sb.quantile(rng, q)
 	}
-	slices.Sort(rs)
+	lo, hi := middle(rs)
+	return interval{Center: x / y, Lo: lo, Hi: hi, N: int(min(a.TotalCount(), b.TotalCount())), Kind: kindBootstrap}, nil
+}
+
+// quantileInterval gives a quantile of a pooled histogram, with the interval of
+// a percentile bootstrap.
+func quantileInterval(h *hdrhistogram.Histogram, q float64, seed uint64) (interval, error) {
+	x, ok := quantile(h, q, tailMinCrash)
+	if !ok {
+		return interval{}, fmt.Errorf("too few samples for a quantile of %v", q)
+	}
+	rng := rand.New(rand.NewPCG(seed, 1))
+	s := newResampler(h)
+	vs := make([]float64, resamples)
+	for i := range vs {
+		vs[i] = s.quantile(rng, q)
+	}
+	lo, hi := middle(vs)
+	return interval{Center: x, Lo: lo, Hi: hi, N: int(h.TotalCount()), Kind: kindBootstrap}, nil
+}
+
+// middle gives the bounds of the part of the resampled values that the
+// confidence asks for.
+func middle(vs []float64) (lo, hi float64) {
+	slices.Sort(vs)
 	tail := (1 - confidence) / 2
-	return interval{
-		Center: x / y,
-		Lo:     rs[int(tail*resamples)],
-		Hi:     rs[int((1-tail)*resamples)-1],
-		N:      int(min(a.TotalCount(), b.TotalCount())),
-		Kind:   kindBootstrap,
-	}, nil
+	return vs[int(tail*resamples)], vs[int((1-tail)*resamples)-1]
 }
 
 // resampler draws samples with replacement from a histogram.

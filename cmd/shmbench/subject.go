@@ -3,6 +3,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"path"
@@ -20,10 +21,13 @@ type subject struct {
 	InProcess bool     // cannot span processes: its cells run in one
 	C         bool     // the C helper runs it
 	Hidden    bool     // runs only when named, for tests
+	MaxN      int      // the most waiters that it can take; 0 for any number
+	Env       []string // added to the environment of its workers
 
-	// Segment makes what the subject lives in, a mappable file that workers
-	// inherit as descriptor 4; a zeroed memfd when nil.
-	Segment func() (*os.File, error)
+	// Segment makes what the subject lives in during a repetition of the cell,
+	// a mappable file that workers inherit as descriptor 4; a zeroed memfd when
+	// nil.
+	Segment func(*cell) (*os.File, error)
 	// Files makes the descriptors that every worker of a cell inherits.
 	Files func() ([]*os.File, error)
 	// Check says why the subject cannot run here; nil where it can.
@@ -56,21 +60,35 @@ type token interface {
 }
 
 // heir is a locker that has more to do than Lock to become owner after a
-// death. Inherit returns when the caller owns the lock.
+// death. Inherit returns when the caller owns the lock, and the instant from
+// which it has.
 type heir interface {
 	locker
-	Inherit() error
+	Inherit() (owned int64, err error)
 }
 
-// crowd is what waiters cells need: Block waits for Release, which may come
-// first.
+// crowd is what waiters cells need: Block, the i-th, waits for Release, which
+// may come first.
 type crowd interface {
-	Block()
+	Block(i int)
 	Release()
 }
 
+// quitter is a crowd that can be left: BlockContext ends with an error when ctx
+// ends before Release.
+type quitter interface {
+	crowd
+	BlockContext(ctx context.Context, i int) error
+}
+
+// auditor is a crowd that counts those who got what they waited for.
+type auditor interface {
+	crowd
+	Audit() (got int)
+}
+
 // subjects is the registry. Library primitives and peers are alike in it.
-var subjects = slices.Concat(goPeers, cPeers, brokenPeers)
+var subjects = slices.Concat(libSubjects, goPeers, cPeers, brokenPeers)
 
 // findSubject gives the subject of the given name.
 func findSubject(name string) (*subject, error) {

@@ -4,6 +4,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"os"
 	"strconv"
@@ -16,66 +17,157 @@ import (
 
 // Metrics of a waiters cell, by their place in the slot.
 const (
-	metricThreads = iota // OS threads per waiter
-	metricBytes          // resident bytes per waiter, kernel stacks not counted
-	metricBlock          // ns until one more is blocked
-	metricWake           // ns from release until all have returned
+	metricPerWaiter = iota // OS threads per waiter
+	metricBytes            // resident bytes per waiter, kernel stacks not counted
+	metricBlock            // ns until one more is blocked
+	metricWake             // ns from release until all have returned, per waiter
+	metricThreads          // the most OS threads that the process had at any look
+	metricCancel           // ns from the end of a context until its waiters have returned, per waiter
+	metricDisturbed        // waiters that returned without a reason to
 )
 
-// waitersSettle is how long a crowd gets to fall asleep after its last member
-// has announced itself.
-const waitersSettle = 30 * time.Millisecond
+// waitersMetrics are their names.
+var waitersMetrics = []string{"threads/waiter", "B/waiter", "block-ns", "wake-ns", "threads", "cancel-ns", "disturbed"}
 
-// workWaiters blocks n goroutines and looks at what that costs the process.
+const (
+	// waitersSettle is how long a crowd that has not much to do any more is
+	// looked at, and waitersQuiet how much CPU it may use meanwhile.
+	waitersSettle = 30 * time.Millisecond
+	waitersQuiet  = 10 * time.Millisecond
+	settleRounds  = 200
+
+	// waiterTime is what a waiter takes from its start to its end, about.
+	waiterTime = 40 * time.Microsecond
+)
+
+// crowdRun is n goroutines that wait, every second one under a context where
+// the subject takes one.
+type crowdRun struct {
+	crowd
+	n, quitters int
+	ctx         context.Context
+
+	blocking  atomic.Int64
+	got, left atomic.Int64 // returned with and without what was waited for
+	done      sync.WaitGroup
+	quit      sync.WaitGroup // those under the context
+}
+
+// workWaiters blocks n goroutines and looks at what that costs the process. It
+// cancels half of them, sees that no other returns, and releases the rest.
 func workWaiters(t *thread) error {
 	c, err := as[crowd](t)
 	if err != nil {
 		return err
 	}
-	threads0, bytes0, err := footprint()
+	before, err := footprint()
 	if err != nil {
 		return err
 	}
 	t.await()
-	n := int(t.n)
-	var blocking atomic.Int64
-	var done sync.WaitGroup
-	done.Add(n)
-	for range n {
-		go func() {
-			blocking.Add(1)
-			c.Block()
-			done.Done()
-		}()
-	}
-	for blocking.Load() < int64(n) {
-		time.Sleep(100 * time.Microsecond)
-	}
-	blocked := shmsync.Monotonic()
-	time.Sleep(waitersSettle)
-	threads1, bytes1, err := footprint()
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	r := &crowdRun{crowd: c, n: int(t.n), ctx: ctx}
+	r.start()
+	m := &t.slot.metrics
+	m[metricBlock] = float64(shmsync.Monotonic()-t.slot.startNs) / float64(r.n)
+	settle()
+	blocked, err := footprint()
 	if err != nil {
 		return err
 	}
+	m[metricPerWaiter] = float64(blocked.threads-before.threads) / float64(r.n)
+	m[metricBytes] = float64(blocked.resident-before.resident) / float64(r.n)
+	t.disturbed(r, 0)
+	if r.quitters > 0 {
+		t0 := shmsync.Monotonic()
+		cancel()
+		r.quit.Wait()
+		m[metricCancel] = float64(shmsync.Monotonic()-t0) / float64(r.quitters)
+		settle()
+		t.disturbed(r, r.quitters)
+	}
+	stayed := r.n - r.quitters
 	t0 := shmsync.Monotonic()
 	c.Release()
-	done.Wait()
-	t1 := shmsync.Monotonic()
-	m := &t.slot.metrics
-	m[metricThreads] = float64(threads1-threads0) / float64(n)
-	m[metricBytes] = float64(bytes1-bytes0) / float64(n)
-	m[metricBlock] = float64(blocked-t.slot.startNs) / float64(n)
-	m[metricWake] = float64(t1 - t0)
+	r.done.Wait()
+	m[metricWake] = float64(shmsync.Monotonic()-t0) / float64(stayed)
+	after, err := footprint()
+	if err != nil {
+		return err
+	}
+	m[metricThreads] = float64(max(blocked.threads, after.threads))
+	if a, ok := c.(auditor); ok {
+		if got := a.Audit(); got != stayed {
+			t.violate("%d waited and stayed, the counter under the lock is %d", stayed, got)
+		}
+	}
 	t.slot.ops, t.slot.total = t.n, t.n
 	t.end()
 	return nil
 }
 
+// start starts the goroutines, and returns when each is about to block.
+func (r *crowdRun) start() {
+	q, quits := r.crowd.(quitter)
+	r.done.Add(r.n)
+	for i := range r.n {
+		if quits && i%2 == 1 {
+			r.quitters++
+			r.quit.Add(1)
+			go func() {
+				defer r.done.Done()
+				defer r.quit.Done()
+				r.blocking.Add(1)
+				if q.BlockContext(r.ctx, i) == nil {
+					r.got.Add(1)
+				} else {
+					r.left.Add(1)
+				}
+			}()
+			continue
+		}
+		go func() {
+			defer r.done.Done()
+			r.blocking.Add(1)
+			r.Block(i)
+			r.got.Add(1)
+		}()
+	}
+	for r.blocking.Load() < int64(r.n) {
+		time.Sleep(100 * time.Microsecond)
+	}
+}
+
+// disturbed reports who has returned although nothing was released, and who has
+// left beyond those that were cancelled.
+func (t *thread) disturbed(r *crowdRun, left int) {
+	wrong := r.got.Load() + max(r.left.Load()-int64(left), int64(left)-r.left.Load())
+	t.slot.metrics[metricDisturbed] += float64(wrong)
+	if wrong > 0 {
+		t.violate("before the release %d got what they waited for and %d left; %d were to leave", r.got.Load(), r.left.Load(), left)
+	}
+}
+
+// settle returns when this process has little left to do.
+func settle() {
+	for range settleRounds {
+		cpu := processCPU()
+		time.Sleep(waitersSettle)
+		if processCPU()-cpu < int64(waitersQuiet) {
+			return
+		}
+	}
+}
+
+// footprintOf is what a process takes of the system.
+type footprintOf struct{ threads, resident int64 }
+
 // footprint gives the threads and the resident bytes of this process.
-func footprint() (threads, resident int64, err error) {
+func footprint() (f footprintOf, err error) {
 	status, err := os.ReadFile("/proc/self/status")
 	if err != nil {
-		return 0, 0, err
+		return f, err
 	}
 	field := func(name string) int64 {
 		_, rest, _ := bytes.Cut(status, []byte("\n"+name+":"))
@@ -86,6 +178,6 @@ func footprint() (threads, resident int64, err error) {
 		}
 		return v
 	}
-	threads, resident = field("Threads"), field("VmRSS")*1024
-	return threads, resident, err
+	f = footprintOf{field("Threads"), field("VmRSS") * 1024}
+	return f, err
 }

@@ -1,6 +1,9 @@
 package park
 
 import (
+	"maps"
+	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -14,16 +17,13 @@ import (
 // records of a slot.
 const DirectMax = 12
 
-// lookEvery is how often a process looks at the words that it waits for.
-const lookEvery = 100 * time.Millisecond
-
 // host is what the queues of one arena share in this process.
 type host struct {
 	a      *arena.Arena
-	direct atomic.Int32 // goroutines that sleep in the kernel
-	closed atomic.Bool
+	closed atomic.Bool // set under mu
 
 	mu      sync.Mutex
+	all     map[*Queue]struct{}     // guarded by: mu
 	queues  map[arena.Offset]*Queue // guarded by: mu; by their hub node
 	looked  []*Queue                // guarded by: mu; queues that somebody waits in
 	looking bool                    // guarded by: mu; the looker runs
@@ -44,7 +44,7 @@ func hostOf(a *arena.Arena) *host {
 	if h := hosts.of[a]; h != nil {
 		return h
 	}
-	h := &host{a: a, queues: map[arena.Offset]*Queue{}, end: make(chan struct{})}
+	h := &host{a: a, all: map[*Queue]struct{}{}, queues: map[arena.Offset]*Queue{}, end: make(chan struct{})}
 	if hosts.of == nil {
 		hosts.of = map[*arena.Arena]*host{}
 	}
@@ -53,86 +53,16 @@ func hostOf(a *arena.Arena) *host {
 	return h
 }
 
-func (h *host) enterDirect() bool {
-	if h.direct.Add(1) <= DirectMax {
-		return true
-	}
-	h.direct.Add(-1)
-	return false
-}
-
-func (h *host) leaveDirect() { h.direct.Add(-1) }
-
-// lookAfter makes the looker look at q from now until nobody waits there.
-func (h *host) lookAfter(q *Queue) {
-	if q.listed.Load() || q.listed.Swap(true) {
-		return
-	}
+func (h *host) add(q *Queue) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.looked = append(h.looked, q)
-	if !h.looking && !h.closed.Load() {
-		h.looking = true
-		h.running.Go(h.lookAround)
-	}
+	h.all[q] = struct{}{}
 }
 
-// lookAround is the looker: it ends when nobody has waited for a while.
-func (h *host) lookAround() {
-	tick := time.NewTicker(lookEvery)
-	defer tick.Stop()
-	for {
-		select {
-		case <-tick.C:
-		case <-h.end:
-			return
-		}
-		h.mu.Lock()
-		queues := h.looked
-		h.looked = nil
-		h.mu.Unlock()
-		kept := h.lookAt(queues)
-		h.mu.Lock()
-		h.looked = append(h.looked, kept...)
-		if len(h.looked) == 0 {
-			h.looking = false
-			h.mu.Unlock()
-			return
-		}
-		h.mu.Unlock()
-	}
-}
-
-// lookAt looks at those queues where somebody waits, and returns them.
-func (h *host) lookAt(queues []*Queue) (kept []*Queue) {
-	kept = queues[:0]
-	for _, q := range queues {
-		if q.waiting.Load() == 0 {
-			q.listed.Store(false)
-			// A waiter that came before the store believes itself listed.
-			if q.waiting.Load() == 0 || q.listed.Swap(true) {
-				continue
-			}
-		}
-		kept = append(kept, q)
-		q.look()
-		q.recover()
-	}
-	return kept
-}
-
-// recover delivers a wake that was given to our node but not put on the stack,
-// because the releaser died, or was stopped, in between. Only the second look
-// believes it.
-func (q *Queue) recover() {
-	q.mu.Lock()
-	ready := q.node != 0 && q.first != nil && q.Arena.NodeReady(q.node)
-	lost := ready && q.wasReady && q.Arena.TakeReadyNode(q.node)
-	q.wasReady = ready && !lost
-	q.mu.Unlock()
-	if lost {
-		q.deliver(false)
-	}
+func (h *host) remove(q *Queue) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.all, q)
 }
 
 // adopt makes the hub deliver for q what becomes ready on node.
@@ -155,8 +85,12 @@ func (h *host) disown(node arena.Offset) {
 // hub sleeps for all parked goroutines of this process.
 func (h *host) hub() {
 	deaths := h.a.Deaths()
-	for !h.closed.Load() {
+	for {
 		bell, rung := h.a.Doorbell()
+		// After the doorbell: close says so and then rings.
+		if h.closed.Load() {
+			return
+		}
 		delivered := false
 		h.a.TakeReady(func(node arena.Offset) {
 			h.mu.Lock()
@@ -168,55 +102,65 @@ func (h *host) hub() {
 			}
 		})
 		if now := h.a.Deaths(); now != deaths {
+			// The dead one may have owed any of us a wake.
 			deaths = now
-			h.deliverAll(false)
+			for _, q := range h.adopted() {
+				if q.parked() {
+					q.deliver(false)
+				}
+			}
 			continue
 		}
-		if !delivered {
-			shmsync.Wait(bell, rung, 0)
+		if delivered {
+			// Those who were woken are in the run queue of this P, which the
+			// system call below would take along until sysmon finds it.
+			runtime.Gosched()
+			continue
 		}
+		shmsync.Wait(bell, rung, 0)
 	}
 }
 
-// deliverAll gives each queue one wake, or one to each of its waiters.
-func (h *host) deliverAll(all bool) {
+func (h *host) adopted() []*Queue {
 	h.mu.Lock()
+	defer h.mu.Unlock()
 	queues := make([]*Queue, 0, len(h.queues))
 	for _, q := range h.queues {
 		queues = append(queues, q)
 	}
-	h.mu.Unlock()
-	for _, q := range queues {
-		q.deliver(all)
-	}
+	return queues
 }
 
 // close sends everybody that waits away and returns when they have gone, since
 // the memory that they look at is unmapped next.
 func (h *host) close() {
+	h.mu.Lock()
 	h.closed.Store(true)
+	h.mu.Unlock()
 	close(h.end)
 	h.a.RingSelf()
 	h.running.Wait()
-	h.mu.Lock()
-	looked := h.looked
-	h.mu.Unlock()
-	h.deliverAll(true)
-	for busy := true; busy; {
-		busy = false
-		for _, q := range looked {
-			if q.waiting.Load() > 0 {
-				busy = true
-				// Wakes sleepers of other processes as well; they look and
-				// sleep again.
-				q.WakeAll()
-			}
-		}
-		if busy {
-			time.Sleep(time.Millisecond)
-		}
+	for h.sendAway() {
+		time.Sleep(time.Millisecond)
 	}
 	hosts.Lock()
 	delete(hosts.of, h.a)
 	hosts.Unlock()
+}
+
+// sendAway wakes everybody that waits, and reports whether there is anybody.
+func (h *host) sendAway() (busy bool) {
+	h.mu.Lock()
+	queues := slices.Collect(maps.Keys(h.all))
+	h.mu.Unlock()
+	for _, q := range queues {
+		if q.Waiting() > 0 {
+			busy = true
+			// Wakes sleepers of other processes as well; they look, and sleep
+			// again.
+			q.DeliverAll()
+			q.deliver(true)
+		}
+	}
+	return busy
 }

@@ -14,7 +14,42 @@ var (
 	_ = crashpoint.Register("park.wake.done")
 )
 
-// Word is the value of a wake word.
+// Line is where the waiters of an object are found: in the kernel's queue of a
+// word, and behind hub nodes.
+type Line struct {
+	Arena *arena.Arena
+	Word  *atomic.Uint32 // what waiters sleep on
+	Raw   *uint32        // Word, for the kernel
+	Hub   *atomic.Uint64 // head of the list of hub nodes
+}
+
+// DeliverOne wakes one waiter, of the kernel's queue and of the hubs by turns.
+// The word has been changed, so that whoever is about to sleep does not.
+func (l *Line) DeliverOne(turn uint32) {
+	if turn&1 == 0 {
+		if shmsync.Wake(l.Raw, 1) == 0 {
+			l.readyOne(turn)
+		}
+	} else if !l.readyOne(turn) {
+		shmsync.Wake(l.Raw, 1)
+	}
+}
+
+func (l *Line) readyOne(turn uint32) bool {
+	return l.Hub.Load() != 0 && l.Arena.ReadyOne(l.Hub, turn>>1)
+}
+
+// DeliverAll wakes all waiters.
+func (l *Line) DeliverAll() {
+	shmsync.Wake(l.Raw, allSleepers)
+	if l.Hub.Load() != 0 {
+		l.Arena.ReadyAll(l.Hub)
+	}
+}
+
+const allSleepers = 1 << 30
+
+// Word is the value of the wake word of a [Bell].
 //
 //	bit  0      announced  somebody may be, or be on the way to being, asleep on the word
 //	bits 1..31  sequence   bumped for each wake that is owed
@@ -37,8 +72,8 @@ var (
 //	         the state; release, then look at the word
 //	futex:   WAIT by waiters, WAKE 1 by who bumped
 //	crash:   a death between the bump and the wake, or of the woken, strands the
-//	         sleepers until a reaper bumps and wakes everything that is announced
-//	         in a slot, or until a sleeper's process looks (100 ms)
+//	         sleepers until a reaper bumps and wakes everything that is announced,
+//	         here or in a slot, or until a sleeper's process looks (100 ms)
 type Word uint32
 
 const announced = 1
@@ -52,102 +87,68 @@ func (w Word) Bumped() Word { return (w + 2) &^ announced }
 // turn alternates between the kernel's queue and the hubs.
 func (w Word) turn() uint32 { return uint32(w >> 1) }
 
-// Line is where to wake the waiters of an object. The zero Hub means that no
-// hub nodes exist.
-type Line struct {
-	Arena *arena.Arena
-	Word  *atomic.Uint32
-	Raw   *uint32        // Word, for the kernel
-	Hub   *atomic.Uint64 // head of the list of hub nodes
-}
+// Bell is a Line whose word is a Word.
+type Bell struct{ Line }
 
 // Announce makes sure that the next release wakes, and returns the word to sleep
 // on. The caller looks at the state once more before it sleeps.
-func (l *Line) Announce() Word {
+func (b *Bell) Announce() Word {
 	for {
-		w := Word(l.Word.Load())
+		w := Word(b.Word.Load())
 		if w.Announced() {
 			return w
 		}
 		// sync(line.announce): release
-		if l.Word.CompareAndSwap(uint32(w), uint32(w|announced)) {
+		if b.Word.CompareAndSwap(uint32(w), uint32(w|announced)) {
 			return w | announced
 		}
 	}
 }
 
 // Announced reports whether somebody wants to be woken.
-func (l *Line) Announced() bool {
+func (b *Bell) Announced() bool {
 	// sync(line.announce): acquire
-	return Word(l.Word.Load()).Announced()
+	return Word(b.Word.Load()).Announced()
 }
 
 // Release wakes one waiter if somebody has announced itself. It is called after
 // the state was released.
-func (l *Line) Release() {
-	w := Word(l.Word.Load())
+func (b *Bell) Release() {
+	w := Word(b.Word.Load())
 	for w.Announced() {
 		crashpoint.Hit("park.wake.before_bump")
 		// The loop ends: a failed CAS means that somebody else bumped or
 		// announced, and an announcement is made once.
-		if l.Word.CompareAndSwap(uint32(w), uint32(w.Bumped())) {
+		if b.Word.CompareAndSwap(uint32(w), uint32(w.Bumped())) {
 			crashpoint.Hit("park.wake.bumped")
-			l.wakeOne(w.turn())
+			b.DeliverOne(w.turn())
 			crashpoint.Hit("park.wake.done")
 			return
 		}
-		w = Word(l.Word.Load())
+		w = Word(b.Word.Load())
 	}
 }
 
-// wakeOne wakes one sleeper, of the kernel's queue and the hubs in turn.
-func (l *Line) wakeOne(turn uint32) {
-	if turn&1 == 0 {
-		if shmsync.Wake(l.Raw, 1) == 0 {
-			l.readyOne(turn)
-		}
-	} else if !l.readyOne(turn) {
-		shmsync.Wake(l.Raw, 1)
-	}
-}
-
-func (l *Line) readyOne(turn uint32) bool {
-	return l.Hub != nil && l.Hub.Load() != 0 && l.Arena.ReadyOne(l.Hub, turn>>1)
-}
-
-// Bump changes the word so that whoever is about to sleep looks again, and
-// takes the announcement down.
-func (l *Line) Bump() {
+// bump changes the word and takes the announcement down.
+func (b *Bell) bump() Word {
 	for {
-		w := Word(l.Word.Load())
-		if l.Word.CompareAndSwap(uint32(w), uint32(w.Bumped())) {
-			return
+		w := Word(b.Word.Load())
+		if b.Word.CompareAndSwap(uint32(w), uint32(w.Bumped())) {
+			return w
 		}
 	}
 }
 
 // Touch changes the word so that whoever is about to sleep looks again, and
 // leaves the announcement.
-func (l *Line) Touch() { l.Word.Add(2) }
+func (b *Bell) Touch() { b.Word.Add(2) }
 
 // WakeOne bumps and wakes one waiter whether or not one has announced itself:
 // for wakes that may have been lost.
-func (l *Line) WakeOne() {
-	w := Word(l.Word.Load())
-	l.Bump()
-	l.wakeOne(w.turn())
-}
+func (b *Bell) WakeOne() { b.DeliverOne(b.bump().turn()) }
 
 // WakeAll bumps and wakes all waiters.
-func (l *Line) WakeAll() {
-	l.Bump()
-	l.DeliverAll()
-}
-
-// DeliverAll wakes all waiters of a word that was changed already.
-func (l *Line) DeliverAll() {
-	shmsync.Wake(l.Raw, 1<<30)
-	if l.Hub != nil && l.Hub.Load() != 0 {
-		l.Arena.ReadyAll(l.Hub)
-	}
+func (b *Bell) WakeAll() {
+	b.bump()
+	b.DeliverAll()
 }

@@ -4,6 +4,7 @@ import (
 	"runtime"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/shmsync/shmsync"
 	"github.com/shmsync/shmsync/arena"
@@ -24,19 +25,12 @@ const (
 // Queue is this process's side of a Line: its goroutines wait here.
 type Queue struct {
 	Line
+	config Config
 	host   *host
-	object arena.Object
-	word   arena.Offset // of Line.Word
-	all    bool         // a wake is for all waiters of the object, not for one
 
 	haveWaitV bool
-
-	// look looks at the object's own words for something that a waiter should
-	// have been told. It is called ten times a second while anybody waits.
-	look func()
-
-	waiting atomic.Int32 // goroutines in Sleep
-	listed  atomic.Bool  // the host looks after this queue
+	calls     atomic.Int32 // calls between Enter and Exit
+	listed    atomic.Bool  // the host looks after this queue
 
 	mu    sync.Mutex
 	first *waiter      // guarded by: mu; parked goroutines, in order of arrival
@@ -62,76 +56,106 @@ type Config struct {
 	Object arena.Object
 	Word   arena.Offset // of Line.Word
 	All    bool         // a wake is for all waiters, not for one
-	Look   func()
+	// Look looks at the object's own words for something that a waiter should
+	// have been told. It is called ten times a second while anybody waits.
+	Look func()
+	// Miss is called when a wake for one found nobody here any more: it passes
+	// the wake on. Nil where wakes are for all.
+	Miss func()
 }
 
 // NewQueue makes this process's queue of an object. There must be only one.
 func NewQueue(c Config) *Queue {
-	return &Queue{
-		Line: c.Line, host: hostOf(c.Line.Arena), object: c.Object,
-		word: c.Word, all: c.All, look: c.Look, haveWaitV: shmsync.FeatureWaitV.Have(),
+	q := &Queue{Line: c.Line, config: c, host: hostOf(c.Line.Arena), haveWaitV: shmsync.FeatureWaitV.Have()}
+	q.host.add(q)
+	return q
+}
+
+// Enter begins a call that may sleep here, and reports false when this process
+// leaves the arena. Until Exit, the arena stays mapped.
+func (q *Queue) Enter() bool {
+	q.calls.Add(1)
+	if q.host.closed.Load() {
+		q.calls.Add(-1)
+		return false
 	}
+	return true
+}
+
+// Exit ends the call.
+func (q *Queue) Exit() { q.calls.Add(-1) }
+
+// Bed is what a waiter sleeps on, besides the word of its Line.
+type Bed struct {
+	Owner   arena.Name     // wake up when this participant dies, if not 0
+	Other   *atomic.Uint32 // wake up when this word is woken, too, if not nil
+	OtherIs uint32         // what it was at the last look
+	Bounded int64          // sleep no longer than this many nanoseconds, if not 0
 }
 
 // Sleep is what a waiter does after it announced itself and saw that it has to
 // wait: it returns at once when the word is no longer w, and otherwise when it
-// is woken, when the context of c ends, or when owner, if not 0, dies. bounded
-// is the longest that it sleeps in nanoseconds; 0 means no bound.
-func (q *Queue) Sleep(w Word, owner arena.Name, c *Cancel, bounded int64) Result {
-	return q.SleepOn(q.Raw, q.word, uint32(w), w, owner, c, bounded)
-}
-
-// SleepOn is Sleep for a waiter that sleeps on another word of the object, while
-// it is val, as long as it has a thread of its own to sleep on.
-func (q *Queue) SleepOn(word *uint32, off arena.Offset, val uint32, w Word, owner arena.Name, c *Cancel, bounded int64) Result {
-	q.waiting.Add(1)
-	defer q.waiting.Add(-1)
+// is woken or when the context of c ends.
+func (q *Queue) Sleep(w uint32, b Bed, c *Cancel) Result {
 	h := q.host
 	h.lookAfter(q)
 	if h.closed.Load() {
 		return Closed
 	}
-	if (c.ctx == nil || q.haveWaitV) && h.enterDirect() {
-		defer h.leaveDirect()
-		if record, ok := q.Arena.Announce(q.object.Offset, off, uint64(val)); ok {
-			defer q.Arena.Retract(record)
-			return q.direct(word, val, owner, c, bounded)
+	if c.ctx == nil || q.haveWaitV {
+		if record, ok := q.Arena.Announce(q.config.Object.Offset, q.config.Word, uint64(w), DirectMax); ok {
+			r := q.direct(w, b, c)
+			q.Arena.Retract(record)
+			return r
 		}
 	}
-	return q.park(w, c)
+	return q.park(w, b, c)
 }
 
 // direct sleeps in the kernel, on this goroutine's thread.
-func (q *Queue) direct(word *uint32, val uint32, owner arena.Name, c *Cancel, bounded int64) Result {
+func (q *Queue) direct(w uint32, b Bed, c *Cancel) Result {
 	var deadline int64
-	if bounded != 0 {
-		deadline = shmsync.Monotonic() + bounded
+	if b.Bounded != 0 {
+		deadline = shmsync.Monotonic() + b.Bounded
 	}
 	c.arm()
-	var entries [3]shmsync.WaitVEntry
-	entries[0] = shmsync.NewWaitVEntry(word, val)
+	var entries [4]shmsync.WaitVEntry
+	entries[0] = shmsync.NewWaitVEntry(q.Raw, w)
 	n := 1
-	if owner != 0 && q.haveWaitV {
-		if alive, value, ok := q.Arena.AliveWord(owner); ok {
-			if value&shmsync.RobustOwnerDied != 0 {
-				return Again
-			}
-			entries[n] = shmsync.NewWaitVEntry(alive, value)
-			n++
-		}
-	}
-	if c.word != nil {
-		entries[n] = shmsync.NewWaitVEntry(raw(c.word), 0)
+	add := func(word *uint32, is uint32) {
+		entries[n] = shmsync.NewWaitVEntry(word, is)
 		n++
+	}
+	if q.haveWaitV {
+		if b.Owner != 0 {
+			if word, alive, ok := q.Arena.AliveWord(b.Owner); ok {
+				if alive&shmsync.RobustOwnerDied != 0 {
+					// Its threads cannot be fenced yet; see arena.Dead.
+					deadline = shmsync.Monotonic() + unfencedLook
+				} else {
+					add(word, alive)
+				}
+			}
+		}
+		if b.Other != nil {
+			add(raw(b.Other), b.OtherIs)
+		}
+		if c.word != nil {
+			add(raw(c.word), 0)
+		}
 	}
 	if q.host.closed.Load() {
 		return Closed
 	}
 	var err error
-	if n == 1 {
-		_, err = shmsync.Wait(word, val, deadline)
-	} else {
+	if n > 1 {
 		_, _, err = shmsync.WaitV(entries[:n], deadline)
+		if err != nil { // ENOMEM: no room for that many entries just now
+			n, deadline = 1, shmsync.Monotonic()+1e6
+		}
+	}
+	if n == 1 {
+		_, err = shmsync.Wait(q.Raw, w, deadline)
 	}
 	runtime.KeepAlive(c.word)
 	switch {
@@ -145,39 +169,36 @@ func (q *Queue) direct(word *uint32, val uint32, owner arena.Name, c *Cancel, bo
 	return Again
 }
 
-// park waits on a channel; the hub of this process is told by whoever bumps the
-// word.
-func (q *Queue) park(w Word, c *Cancel) Result {
+// unfencedLook is how soon a waiter looks again at a dead owner whose threads
+// cannot be fenced, in nanoseconds.
+const unfencedLook = 200e3
+
+// park waits on a channel; the hub of this process is told by whoever changes
+// the word.
+func (q *Queue) park(w uint32, b Bed, c *Cancel) Result {
 	me := waiters.Get().(*waiter)
-	q.mu.Lock()
 	if !q.enlist(w, me) {
-		q.mu.Unlock()
 		waiters.Put(me)
-		if q.host.closed.Load() {
-			return Closed
-		}
 		return Again
 	}
-	q.mu.Unlock()
-
 	var done <-chan struct{}
 	if c.ctx != nil {
 		done = c.ctx.Done()
 	}
+	var late <-chan time.Time
+	if b.Bounded != 0 {
+		t := time.NewTimer(time.Duration(b.Bounded))
+		defer t.Stop()
+		late = t.C
+	}
 	result := Again
 	select {
 	case <-me.wake:
+	case <-late:
+		q.delist(me)
 	case <-done:
 		result = Canceled
-		q.mu.Lock()
-		if me.queued {
-			q.unlink(me)
-			q.mu.Unlock()
-		} else {
-			// A wake was ours: it came first, and the caller passes it on.
-			q.mu.Unlock()
-			<-me.wake
-		}
+		q.delist(me)
 	}
 	waiters.Put(me)
 	if q.host.closed.Load() {
@@ -188,25 +209,19 @@ func (q *Queue) park(w Word, c *Cancel) Result {
 
 // enlist queues me and makes the hub node say that somebody waits, provided
 // that the word is still w after that.
-func (q *Queue) enlist(w Word, me *waiter) bool { // guarded by: mu
-	if q.host.closed.Load() {
-		return false
-	}
+func (q *Queue) enlist(w uint32, me *waiter) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
 	if q.node == 0 {
-		node, err := q.Arena.HubNode(q.object, q.Hub)
-		if err != nil {
-			// No room for a node: 100 ms looks keep such a waiter going.
-			return q.push(w, me)
+		// Without room for a node, looks keep the waiter going.
+		if node, err := q.Arena.HubNode(q.config.Object, q.Hub); err == nil {
+			q.node = node
+			q.host.adopt(node, q)
 		}
-		q.node = node
-		q.host.adopt(node, q)
 	}
-	q.Arena.SetWaiting(q.node)
-	return q.push(w, me)
-}
-
-func (q *Queue) push(w Word, me *waiter) bool { // guarded by: mu
-	if Word(q.Word.Load()) != w {
+	q.setWaiting()
+	if q.Word.Load() != w || q.host.closed.Load() {
+		q.setIdle()
 		return false
 	}
 	me.prev, me.next, me.queued = q.last, nil, true
@@ -217,6 +232,21 @@ func (q *Queue) push(w Word, me *waiter) bool { // guarded by: mu
 	}
 	q.last = me
 	return true
+}
+
+// delist takes me off the queue. If it is off already, a wake was handed to it:
+// that came first, and the caller, who looks at the state once more, passes it
+// on.
+func (q *Queue) delist(me *waiter) {
+	q.mu.Lock()
+	if me.queued {
+		q.unlink(me)
+		q.setIdle()
+		q.mu.Unlock()
+		return
+	}
+	q.mu.Unlock()
+	<-me.wake
 }
 
 func (q *Queue) unlink(me *waiter) { // guarded by: mu
@@ -233,28 +263,56 @@ func (q *Queue) unlink(me *waiter) { // guarded by: mu
 	me.prev, me.next, me.queued = nil, nil, false
 }
 
-// deliver hands a wake to parked goroutines: to the first, or to all.
+func (q *Queue) setWaiting() { // guarded by: mu
+	if q.node != 0 {
+		q.Arena.SetWaiting(q.node)
+	}
+}
+
+// setIdle says that nobody waits, if so. A node that has been made ready
+// meanwhile stays so: its wake is delivered, to nobody, and passed on.
+func (q *Queue) setIdle() { // guarded by: mu
+	if q.first == nil && q.node != 0 {
+		q.Arena.SetIdle(q.node)
+	}
+}
+
+// deliver hands a wake to parked goroutines, to the first or to all, and passes
+// it on where there are none.
 func (q *Queue) deliver(all bool) {
 	q.mu.Lock()
+	missed := q.first == nil
 	for me := q.first; me != nil; me = q.first {
 		q.unlink(me)
 		me.wake <- struct{}{}
-		if !all && !q.all {
+		if !all && !q.config.All {
 			break
 		}
 	}
-	if q.first != nil && q.node != 0 {
-		q.Arena.SetWaiting(q.node)
+	if q.first != nil {
+		q.setWaiting()
 	}
 	q.mu.Unlock()
+	if missed && q.config.Miss != nil {
+		q.config.Miss()
+	}
 }
 
-// Parked reports how many goroutines of this process wait here.
-func (q *Queue) Parked() int { return int(q.waiting.Load()) }
+// parked reports whether somebody waits behind the hub.
+func (q *Queue) parked() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.first != nil
+}
+
+// Waiting reports how many goroutines of this process are in a call that may
+// sleep here.
+func (q *Queue) Waiting() int { return int(q.calls.Load()) }
 
 // Close gives the queue's hub node back, for other participants to use. Nobody
 // may wait. A node that is ready just now stays ours until the hub takes it.
 func (q *Queue) Close() {
+	q.host.remove(q)
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.node != 0 && q.Arena.ReleaseHubNode(q.node) {

@@ -1,7 +1,9 @@
 package park
 
 import (
+	"os"
 	"runtime"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -16,17 +18,20 @@ import (
 // where it has paid off on this object, and absent where who released last was
 // on this very CPU.
 const (
-	spinFirst = 4_000  // ns: the budget of an object that nobody has waited for yet
-	spinLeast = 600    // ns: what it shrinks to where spinning never pays
-	spinMost  = 40_000 // ns: about what a sleep and a wake cost, so that at worst both are paid
-	spinChunk = 16     // pauses between two looks after the first microsecond
+	spinLeast  = 600    // ns: what the budget shrinks to where spinning never pays
+	spinMost   = 40_000 // ns: about what a sleep and a wake cost, so that at worst both are paid
+	spinChunk  = 8      // pauses between two looks after the first microsecond
+	probeEvery = 16     // failures from one long spin to the next
+
+	yieldMost  = 20_000 // ns: longer than the other party of a hand-over would run
+	yieldPause = 30     // times what a longer one took nobody yields: 3 % is lost at most
 )
 
 // Tuning points to the words of an object that steer its waiters' spinning.
 // All are hints: any value is right.
 type Tuning struct {
 	Budget  *atomic.Uint32 // 0: adaptive; else ns + 1
-	Pays    *atomic.Uint32 // the adaptive budget in ns; 0 before the first
+	Pays    *atomic.Uint32 // a payWord
 	LastCPU *atomic.Uint32 // a cpuNote: where those who released last were
 	Slot    int            // of this participant
 }
@@ -34,12 +39,23 @@ type Tuning struct {
 // Spin calls done until it is true, for as long as that is likely to be quicker
 // than to sleep, and reports whether it was.
 func (t Tuning) Spin(done func() bool) bool {
-	limit := t.limit()
-	if limit == 0 {
+	b := t.Budget.Load()
+	if b == 1 || oneCPU() {
 		return false
 	}
+	if cpu, _, ok := asm.CPU(); ok && cpuNote(t.LastCPU.Load()).other(t.Slot) == cpu+1 {
+		return t.yield(done)
+	}
+	limit := min(int64(b-1), int64(time.Millisecond))
+	if b == 0 {
+		p := payWord(t.Pays.Load())
+		limit = p.budget()
+		if p.failures()%probeEvery == 0 {
+			limit = spinMost
+		}
+	}
 	pause := pauseNs()
-	chunk, spent := uint32(4), int64(0)
+	chunk, spent := uint32(2), int64(0)
 	for spent < limit {
 		asm.Pause(chunk)
 		spent += int64(chunk) * pause / 1024
@@ -55,24 +71,30 @@ func (t Tuning) Spin(done func() bool) bool {
 	return false
 }
 
-// limit is how long to spin, in nanoseconds.
-func (t Tuning) limit() int64 {
-	b := t.Budget.Load()
-	if b == 1 || oneCPU() {
-		return 0
+// yield is what takes the place of spinning where the other party is on this
+// very CPU: it lets that run, once, which saves the system calls of a sleep and a
+// wake. Beside somebody who computes it would hand the CPU over for a whole time
+// slice instead; so after a long one this process does not yield for thirty
+// times as long.
+func (t Tuning) yield(done func() bool) bool {
+	p := payWord(t.Pays.Load())
+	if n := p.failures(); n > 4 && n%probeEvery != 0 {
+		t.learn(0, false)
+		return false
 	}
-	if cpu, _, ok := asm.CPU(); ok && cpuNote(t.LastCPU.Load()).other(t.Slot) == cpu+1 {
-		return 0
+	if shmsync.Monotonic() < noYieldUntil.Load() {
+		return false
 	}
-	if b > 1 {
-		return min(int64(b-1), int64(time.Millisecond))
+	if took := shmsync.Yield(); took > yieldMost {
+		noYieldUntil.Store(shmsync.Monotonic() + yieldPause*took)
 	}
-	p := int64(t.Pays.Load())
-	if p == 0 {
-		return spinFirst
-	}
-	return min(max(p, spinLeast), spinMost)
+	ok := done()
+	t.learn(0, ok)
+	return ok
 }
+
+// noYieldUntil is when this process may yield again, CLOCK_MONOTONIC ns.
+var noYieldUntil atomic.Int64
 
 // learn moves the adaptive budget towards four times what success took, and
 // away from what failure cost.
@@ -80,20 +102,38 @@ func (t Tuning) learn(spent int64, success bool) {
 	if t.Budget.Load() != 0 {
 		return
 	}
-	p := int64(t.Pays.Load())
-	if p == 0 {
-		p = spinFirst
+	p := payWord(t.Pays.Load())
+	if next := p.after(spent, success); next != p {
+		t.Pays.Store(uint32(next))
 	}
-	was := p
-	if success {
-		p += (min(4*spent+spinLeast, spinMost) - p) / 8
-	} else {
-		p -= p / 8
+}
+
+// payWord is what spinning has paid lately on an object. A hint: processes
+// overwrite one another's, and any value is right.
+//
+//	bits 0..19   budget in ns; all-zero memory probes first
+//	bits 20..31  failures in a row
+//
+// Two parties that have both gone to sleep wake each other through the kernel
+// for ever if they spin for less than that takes, although they would do without
+// it if they once met awake. So now and then a spin lasts as long as a wake.
+type payWord uint32
+
+func (p payWord) failures() uint32 { return uint32(p >> 20) }
+
+func (p payWord) budget() int64 {
+	return min(max(int64(p&(1<<20-1)), spinLeast), spinMost)
+}
+
+// after is the word after a spin of that many nanoseconds.
+func (p payWord) after(spent int64, success bool) payWord {
+	budget := p.budget()
+	if !success {
+		failures := (p.failures() + 1) & (1<<12 - 1)
+		return payWord(budget-budget/8) | payWord(failures)<<20
 	}
-	p = min(max(p, spinLeast), spinMost)
-	if p != was {
-		t.Pays.Store(uint32(p))
-	}
+	budget += (min(4*spent+spinLeast, spinMost) - budget) / 8
+	return payWord(budget) | 1<<20 // the next one need not probe
 }
 
 // NoteCPU leaves this CPU's number for those who wait.
@@ -141,7 +181,15 @@ func (n cpuNote) other(slot int) uint32 {
 	return uint32(n & noteCPUs)
 }
 
-var oneCPU = sync.OnceValue(func() bool { return runtime.NumCPU() == 1 })
+// oneCPU reports whether the machine has one CPU. That this process is confined
+// to one says nothing: its peers may be on others.
+var oneCPU = sync.OnceValue(func() bool {
+	online, err := os.ReadFile("/sys/devices/system/cpu/online")
+	if err != nil {
+		return runtime.NumCPU() == 1
+	}
+	return !strings.ContainsAny(string(online), "-,")
+})
 
 // pauseNs is how long a pause takes, in 1/1024 ns: 10 to 140 cycles, depending
 // on the CPU.

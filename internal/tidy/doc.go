@@ -4,5 +4,6 @@
 //
 // There is nothing in it but tests. Each rule is a function from the files of the
 // tree to findings, and has samples beside it: a tree that it must find fault
-// with and one that it must not.
+// with and one that it must not. Besides, what the packages export is compared
+// with docs/api.
 package tidy

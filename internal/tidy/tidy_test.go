@@ -40,6 +40,10 @@ var rules = []rule{
 	machinePathRule,
 	newlineRule,
 	docRule,
+	robustnessRule,
+	memoryModelRule,
+	linkRule,
+	tunableRule,
 }
 
 // TestTree applies the rules to the repository.

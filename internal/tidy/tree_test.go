@@ -70,6 +70,11 @@ func (f *file) atOffset(offset int, format string, args ...any) finding {
 	return finding{fmt.Sprintf("%s:%d", f.path, line), fmt.Sprintf(format, args...)}
 }
 
+// atLine is a finding at a line.
+func (f *file) atLine(line int, format string, args ...any) finding {
+	return finding{fmt.Sprintf("%s:%d", f.path, line), fmt.Sprintf(format, args...)}
+}
+
 // readTree returns the files below root that belong to the repository.
 func readTree(root string) ([]*file, error) {
 	// The go command notices which directories a test reads, and runs the test

@@ -1,0 +1,152 @@
+package arena
+
+import (
+	"time"
+
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/internal/crashpoint"
+)
+
+var (
+	_ = crashpoint.Register("arena.bury.seen")
+	_ = crashpoint.Register("arena.bury.fenced")
+	_ = crashpoint.Register("arena.bury.marked")
+)
+
+// Dead reports whether n is the name of a participant that died or left, and
+// makes sure that it is buried if this call is the first to see its death: when
+// Dead returns true, Current(n) is false. It looks at the marks that the kernel
+// leaves, and where the kernel leaves none, asks. It is false for a moment after
+// the death of a participant whose other threads cannot be fenced.
+func (a *Arena) Dead(n Name) bool {
+	i := n.Slot()
+	if i < 1 || i > a.geo.slots {
+		return true
+	}
+	w := a.slotState(i)
+	if nameIn(i, w) != n || !w.present() {
+		return true
+	}
+	if n == a.self || !a.seenDead(i, w) {
+		return false
+	}
+	if a.mark(i, w) {
+		// The caller goes on at once with what it waits for; the rest of the
+		// burial is done beside it.
+		a.inBackground(func() { a.buryMarked(i, w.with(phaseDead)) })
+	}
+	return !a.isCurrent(n)
+}
+
+// inBackground runs f beside the caller, unless this process leaves the arena.
+func (a *Arena) inBackground(f func()) {
+	a.closingMu.Lock()
+	defer a.closingMu.Unlock()
+	if !a.closing.Load() {
+		a.background.Go(f)
+	}
+}
+
+// AliveWord is the futex word that the kernel marks and wakes when n dies, with
+// the value that it has while n lives. ok is false where the kernel does not
+// do that for n.
+func (a *Arena) AliveWord(n Name) (word *uint32, alive uint32, ok bool) {
+	i := n.Slot()
+	if i < 1 || i > a.geo.slots || n == a.self {
+		return nil, 0, false
+	}
+	if a.slotCaps(i)&capRobust == 0 {
+		return nil, 0, false
+	}
+	w := a.u32(a.aliveWord(i, aliveWords-1))
+	return raw(w), w.Load(), true
+}
+
+func (a *Arena) slotCaps(i int) uint32 { return a.u32(a.slot(i) + slotCaps).Load() }
+
+// seenDead reports whether the participant that is in slot i in state w is
+// dead and not yet marked so.
+func (a *Arena) seenDead(i int, w slotWord) bool {
+	if i == a.mySlot || !w.present() {
+		return false
+	}
+	if w.phase() != phaseJoining {
+		// While joining, the words are still those of the one before.
+		for k := range aliveWords {
+			if a.u32(a.aliveWord(i, k)).Load()&shmsync.RobustOwnerDied != 0 {
+				// The mark belongs to w only if w is still there.
+				return a.slotState(i) == w
+			}
+		}
+	}
+	if w.phase() == phaseLive && a.slotCaps(i)&capRobust != 0 {
+		return false
+	}
+	return a.byteFree(i) && a.slotState(i) == w
+}
+
+// surveyDead is seenDead for a survey: it also asks for the bytes of those that
+// the kernel would mark, since a copied file or a loss of power marks nobody.
+func (a *Arena) surveyDead(i int, w slotWord) bool {
+	return w.present() && (a.seenDead(i, w) || a.byteFree(i) && a.slotState(i) == w)
+}
+
+// byteFree reports whether nobody holds the byte lock of slot i any more. It is
+// false for a participant that never had it.
+func (a *Arena) byteFree(i int) bool {
+	if a.lock == nil || i == a.mySlot || a.slotCaps(i)&capOFD == 0 {
+		return false
+	}
+	locked, err := shmsync.ByteLocked(a.lock, a.lockByte(i))
+	return err == nil && !locked
+}
+
+// gone reports whether the kernel will write to slot i's alive words no more.
+func (a *Arena) gone(i int) bool {
+	if a.byteFree(i) {
+		return true
+	}
+	if a.lock != nil && a.slotCaps(i)&capOFD != 0 {
+		return false
+	}
+	for k := range aliveWords {
+		if a.u32(a.aliveWord(i, k)).Load()&shmsync.RobustOwnerDied == 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// mark moves slot i from w to dead, after a fence. It reports whether this call
+// did it.
+func (a *Arena) mark(i int, w slotWord) bool {
+	crashpoint.Hit("arena.bury.seen")
+	if !a.fenceDying(i) {
+		a.unfinished.Store(true)
+		return false
+	}
+	crashpoint.Hit("arena.bury.fenced")
+	now := uint64(time.Now().UnixNano())
+	// sync(arena.burial): release
+	if !a.casSlot(i, w, w.with(phaseDead)) {
+		return false
+	}
+	a.u64(a.slot(i)+slotDied).CompareAndSwap(0, now)
+	crashpoint.Hit("arena.bury.marked")
+	return true
+}
+
+// fenceDying makes sure that no thread of the dying process in slot i executes a
+// store to the arena any more, and reports false while that cannot be told. The
+// mark on an alive word is per thread: the siblings have SIGKILL pending but may
+// run on for a moment. The interrupt of a fence is their last way back to user
+// mode, and it does not take it. It reaches only a process that has registered.
+func (a *Arena) fenceDying(i int) bool {
+	if a.slotCaps(i)&capFence != 0 && shmsync.Fence() == nil {
+		return true
+	}
+	// The byte lock goes when all threads are gone; that takes 30 ms for each
+	// GiB that the process had. Where there is none, nothing better is to be
+	// had than the mark.
+	return a.lock == nil || a.slotCaps(i)&capOFD == 0 || a.byteFree(i)
+}

@@ -1,0 +1,86 @@
+package arena_test
+
+import (
+	"fmt"
+	"log"
+	"structs"
+	"sync/atomic"
+
+	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/shm"
+)
+
+// Every process that opens the arena of this name, and in it the value of that
+// name, has the same counter.
+func Example() {
+	a, err := arena.Open("example-jobs", &arena.Options{Size: 1 << 20, Label: "worker"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer shm.Remove("example-jobs") // the name; those who have it open keep it
+	defer a.Close()
+
+	type stats struct {
+		_    structs.HostLayout
+		Done atomic.Uint64
+	}
+	s, err := arena.Value[stats](a, "stats")
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println("done:", s.Done.Add(1))
+	// Output: done: 1
+}
+
+// OnDeath tells when another process of the arena dies, however it does.
+func ExampleArena_OnDeath() {
+	a, err := arena.Open("example-watch", &arena.Options{Size: 1 << 20})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer shm.Remove("example-watch")
+	defer a.Close()
+
+	a.OnDeath(func(p arena.Participant) {
+		log.Printf("%v died at %v", p.Identity, p.Died)
+	})
+}
+
+// An arena may be in a file of one's own, or in no file at all.
+func ExampleFormat() {
+	seg, err := shm.CreateMemfd("jobs", 1<<20, func(s *shm.Segment) error {
+		return arena.Format(s, &arena.Options{MaxParticipants: 4})
+	}, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	// Others inherit or are sent seg.File(), and call shm.FromFile.
+	a, err := arena.FromSegment(seg, &arena.Options{Label: "first"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer a.Close()
+	for p := range a.Participants() {
+		fmt.Println(p.Label, p.State, p.Self)
+	}
+	// Output: first live true
+}
+
+// A block is found by its offset, in any process.
+func ExampleArena_Alloc() {
+	a, err := arena.Open("example-blocks", &arena.Options{Size: 1 << 20})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer shm.Remove("example-blocks")
+	defer a.Close()
+
+	off, err := a.Alloc(24, 0)
+	if err != nil {
+		log.Fatal(err)
+	}
+	arena.At[[3]uint64](a, off)[2] = 7
+	fmt.Println(*arena.At[[3]uint64](a, off))
+	a.Free(off)
+	// Output: [0 0 7]
+}

@@ -1,0 +1,9 @@
+package arena
+
+import (
+	"testing"
+
+	"github.com/shmsync/shmsync/internal/proctest"
+)
+
+func TestMain(m *testing.M) { proctest.Main(m) }

@@ -1,0 +1,210 @@
+package arena
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/shm"
+)
+
+// newMemfdArena is an arena that this process alone is in.
+func newMemfdArena(t *testing.T, slots int) *Arena {
+	seg, err := shm.CreateMemfd("test", 1<<20, func(s *shm.Segment) error { return format(s, slots) }, nil)
+	require.NoError(t, err)
+	a, err := FromSegment(seg, &Options{Label: "tester"})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, a.Close()) })
+	return a
+}
+
+func TestNameWords(t *testing.T) {
+	for _, slot := range []int{1, 2, 1023, MaxSlots} {
+		for _, generation := range []uint32{1, 2, 1 << 17, maxGeneration} {
+			n := makeName(slot, generation)
+			require.Equal(t, slot, n.Slot())
+			require.Equal(t, generation, n.Generation())
+			require.Equal(t, n, n&NameMask)
+			require.Equal(t, fmt.Sprintf("%d.%d", slot, generation), n.String())
+			for p := phaseFree; p <= phaseRetired; p++ {
+				w := makeSlotWord(p, generation)
+				require.Equal(t, p, w.phase())
+				require.Equal(t, generation, w.generation())
+				require.Equal(t, n, nameIn(slot, w))
+				require.True(t, w.is(p, generation))
+				require.Equal(t, makeSlotWord(phaseDead, generation), w.with(phaseDead))
+				require.Equal(t, p == phaseJoining || p == phaseLive || p == phaseLeaving, w.present())
+				require.Equal(t, w.present() || p == phaseDead, w.taken())
+				require.Equal(t, fmt.Sprintf("%v.%d", p, generation), w.String())
+			}
+		}
+	}
+	n := makeName(5, 7)
+	require.True(t, n.Covers(n))
+	require.True(t, n.Covers(makeName(5, 6)))
+	require.False(t, n.Covers(makeName(5, 8)))
+	require.False(t, n.Covers(makeName(6, 6)))
+	require.False(t, n.Covers(0))
+	require.False(t, slotWord(6).present() || slotWord(7).taken())
+}
+
+// Names that nobody has are dead, whatever they say.
+func TestNamesOfNobody(t *testing.T) {
+	a := newMemfdArena(t, 4)
+	require.True(t, a.Current(a.Self()))
+	require.False(t, a.Dead(a.Self()))
+	for _, n := range []Name{
+		0, makeName(0, 1), makeName(1, 0), makeName(1, 2), makeName(2, 0), makeName(2, 1),
+		makeName(5, 1), makeName(MaxSlots, 1), makeName(1, maxGeneration), NameMask, 1<<32 - 1,
+	} {
+		require.False(t, a.Current(n), "%v", n)
+		require.True(t, a.Dead(n), "%v", n)
+		require.Nil(t, a.Who(n), "%v", n)
+	}
+	_, _, ok := a.AliveWord(a.Self())
+	require.False(t, ok, "nobody waits for its own death")
+	_, _, ok = a.AliveWord(makeName(9, 1))
+	require.False(t, ok)
+}
+
+func TestLabelsAreCut(t *testing.T) {
+	a := newMemfdArena(t, 4)
+	off := a.slot(3) + slotLabel
+	for _, label := range []string{"", "x", strings.Repeat("y", labelBytes), strings.Repeat("z", labelBytes+1)} {
+		a.putLabel(off, label)
+		require.Equal(t, label[:min(len(label), labelBytes)], a.getLabel(off))
+	}
+	a.u32(off).Store(^uint32(0)) // a length that is none
+	require.Len(t, a.getLabel(off), labelBytes)
+	require.Zero(t, a.u32(a.slot(3)+slotAlive).Load(), "written beyond the label")
+}
+
+func TestAnnounceRecords(t *testing.T) {
+	a := newMemfdArena(t, 4)
+	var got []int
+	for i := range announceCount {
+		k, ok := a.Announce(Offset(64*i), Offset(64*i+8), uint64(i), announceCount)
+		require.True(t, ok)
+		require.NotContains(t, got, k)
+		got = append(got, k)
+	}
+	_, ok := a.Announce(64, 72, 0, announceCount)
+	require.False(t, ok)
+	seen := []Offset{}
+	a.announced(func(object Offset) { seen = append(seen, object) })
+	slices.Sort(seen)
+	require.Len(t, seen, announceCount)
+	require.EqualValues(t, 64*5, seen[5])
+	a.Retract(got[7])
+	_, ok = a.Announce(8, 16, 0, announceCount-1)
+	require.False(t, ok, "more than that many")
+	k, ok := a.Announce(8, 16, 0, announceCount)
+	require.True(t, ok)
+	require.Equal(t, got[7], k)
+	for _, k := range got {
+		a.Retract(k)
+	}
+	a.announced(func(Offset) { t.Error("still announced") })
+	require.Zero(t, a.announceMap.Load())
+}
+
+// deathsOf collects the deaths that an arena tells.
+func deathsOf(a *Arena) <-chan Participant {
+	c := make(chan Participant, 1000)
+	a.OnDeath(func(p Participant) { c <- p })
+	return c
+}
+
+func next(t *testing.T, c <-chan Participant) Participant {
+	t.Helper()
+	select {
+	case p := <-c:
+		return p
+	case <-time.After(20 * time.Second):
+		t.Fatal("no death was told")
+		panic("not reached")
+	}
+}
+
+// An obituary that is counted and not written, since its writer has been stopped
+// or has died, does not hold up others, and is told when it is written.
+func TestObituaryBeingWritten(t *testing.T) {
+	a := newMemfdArena(t, 4)
+	told := deathsOf(a)
+	hole := a.u64(hdrObitsTotal).Add(1) - 1
+	a.writeObituary(2, makeName(2, 1), false)
+	a.ringWatchers()
+	require.Equal(t, makeName(2, 1), next(t, told).Name())
+
+	o := a.obituary(hole)
+	a.u32(o + obitName).Store(uint32(makeName(3, 9)))
+	a.putLabel(o+obitLabel, "late")
+	a.u64(o + obitSeq).Store(hole + 1)
+	a.ringWatchers()
+	p := next(t, told)
+	require.Equal(t, makeName(3, 9), p.Name())
+	require.Equal(t, "late", p.Label)
+
+	// Another writes the same, who did not know; one who leaves is no death.
+	a.writeObituary(3, makeName(3, 9), false)
+	a.writeObituary(4, makeName(4, 1), true)
+	a.writeObituary(4, makeName(4, 2), false)
+	a.ringWatchers()
+	require.Equal(t, makeName(4, 2), next(t, told).Name())
+	require.Empty(t, told)
+}
+
+// More obituaries than the ring holds: the last ones are told, and known.
+func TestObituariesOverflow(t *testing.T) {
+	a := newMemfdArena(t, 4)
+	told := deathsOf(a)
+	a.deaths.mu.Lock() // the watcher is busy
+	const n = 3 * obitCount
+	for i := range uint32(n) {
+		a.writeObituary(2, makeName(2, i+1), false)
+	}
+	a.deaths.mu.Unlock()
+	a.ringWatchers()
+	seen := map[Name]bool{}
+	for len(seen) < obitCount {
+		seen[next(t, told).Name()] = true
+	}
+	for i := range uint32(obitCount) {
+		require.True(t, seen[makeName(2, n-i)])
+		require.NotNil(t, a.Who(makeName(2, n-i)))
+	}
+	require.Nil(t, a.Who(makeName(2, n-obitCount)))
+	require.Empty(t, told)
+
+	// What a peer wrote into the counter makes nobody walk for ever.
+	for _, total := range []uint64{^uint64(0), 1 << 63, 0, 5} {
+		a.u64(hdrObitsTotal).Store(total)
+		a.ringWatchers()
+		a.deaths.deliver(a)
+		a.Who(makeName(3, 1))
+	}
+}
+
+// A process whose slot was taken away from it must not go on.
+func TestDeclaredDead(t *testing.T) {
+	a := newMemfdArena(t, 4)
+	live := a.slotState(1)
+	for _, w := range []slotWord{live.with(phaseDead), live.with(phaseFree), makeSlotWord(phaseLive, 2), makeSlotWord(phaseJoining, 2), 0} {
+		b := &Arena{mySlot: 1}
+		b.core.memory, b.geo, b.self, b.label = newMemory(slices.Clone(a.bytes)), a.geo, a.self, "the arena"
+		b.checkSelf()
+		b.u32(b.slot(1) + slotState).Store(uint32(w))
+		require.PanicsWithValue(t, "shmsync: the arena: this process was declared dead by a peer (slot 1.1 is "+w.String()+")", b.checkSelf)
+	}
+	b := &Arena{mySlot: 1}
+	b.core.memory, b.geo, b.self = newMemory(slices.Clone(a.bytes)), a.geo, a.self
+	b.u32(b.slot(1) + slotState).Store(uint32(live.with(phaseLeaving)))
+	b.checkSelf()
+	require.Equal(t, "tester", a.Who(a.self).Label)
+	var _ shmsync.Identity = *a.Who(a.self)
+}

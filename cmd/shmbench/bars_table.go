@@ -1,0 +1,79 @@
+//go:build linux
+
+package main
+
+import (
+	"time"
+
+	"github.com/shmsync/shmsync"
+)
+
+const (
+	barKills      = 300     // in all repetitions together
+	barWaiters    = 100_000 // of one process
+	barWait       = time.Second
+	barMaxWaiters = 3 // repetitions of a cell with so many
+	barMaxIdle    = 5
+)
+
+// bars is the project's table.
+var bars = barTable()
+
+func barTable() []bar {
+	const (
+		mutex, slow, futex = libBy + ":mutex", libBy + ":mutex-nofence", libBy + ":futex"
+		robust, cond, raw  = "c:robust", "c:cond", "c:futex"
+		ns100              = 100 * time.Nanosecond
+		cpuMost            = 5e6 // ns
+		crashMost          = 1e6 // ns
+		threadsMost        = 32
+	)
+	solo := cell{Place: placeSame, Procs: 1, Threads: 1}
+	pair := func(place string, hog int) cell { return cell{Place: place, Procs: 2, Threads: 1, Hog: hog} }
+	lock := func(threads int, work time.Duration) cell {
+		return cell{Place: placeCross, Procs: 2, Threads: threads, CS: work, Think: work}
+	}
+	kill := cell{Place: placeCross, Procs: 1, Threads: 1}
+	crowd := cell{Place: placeAny, Procs: 1, Threads: 1, N: barWaiters, MaxReps: barMaxWaiters}
+	idle := cell{Place: placeCross, Procs: 2, Threads: 1, Time: barWait, MaxReps: barMaxIdle}
+
+	b := []bar{
+		{Name: "uncontended", Scenario: "uncontended", Subject: mutex, Peer: "in-process:sync.Mutex", Cell: solo, Limit: 0.8},
+		{Name: "uncontended", Scenario: "uncontended", Subject: mutex, Peer: robust, Cell: solo, Limit: 0.52},
+		{Name: "uncontended, no fence", Scenario: "uncontended", Subject: slow, Peer: "in-process:sync.Mutex", Cell: solo, Limit: 1.05},
+		{Name: "uncontended, no fence", Scenario: "uncontended", Subject: slow, Peer: robust, Cell: solo, Limit: 0.75},
+		{Name: "round trip, 2 CPUs", Scenario: "handoff", Subject: futex, Peer: cond, Cell: pair(placeCross, 0), Limit: 1.0 / 20},
+		{Name: "round trip, 2 CPUs", Scenario: "handoff", Subject: futex, Peer: "c:futex-spin1000", Cell: pair(placeCross, 0), Limit: 2},
+		{Name: "round trip, 1 CPU", Scenario: "handoff", Subject: futex, Peer: raw, Cell: pair(placeSame, 0), Limit: 1.7},
+		{Name: "round trip, 1 CPU", Scenario: "handoff", Subject: futex, Peer: cond, Cell: pair(placeSame, 0), Limit: 1},
+		{Name: "round trip, 1 CPU, hog", Scenario: "handoff", Subject: futex, Peer: raw, Cell: pair(placeSame, 1), Limit: 3},
+		{Name: "wake, 2 CPUs", Scenario: "wake", Subject: futex, Peer: raw, Cell: pair(placeCross, 0), Limit: 1.5},
+		{Name: "lock 2×1, 100ns/100ns", Scenario: "lock", Subject: mutex, Peer: robust, Cell: lock(1, ns100), Limit: 1.1},
+		{Name: "lock 2×8, 100ns/100ns", Scenario: "lock", Subject: mutex, Peer: robust, Cell: lock(8, ns100), Limit: 1.1},
+		{Name: "lock 2×1, 0/0", Scenario: "lock", Subject: mutex, Peer: robust, Cell: lock(1, 0), Limit: 0.7},
+		{Name: "lock 2×8, 0/0", Scenario: "lock", Subject: mutex, Peer: robust, Cell: lock(8, 0), Limit: 0.7},
+		{Name: "CPU of 1 s of waiting", Scenario: "idle", Subject: mutex, Cell: idle, Limit: cpuMost},
+		{Name: "CPU of 1 s of waiting", Scenario: "idle", Subject: futex, Cell: idle, Limit: cpuMost},
+		{Name: "kill to owner, p50", Scenario: "crash", Subject: mutex, Peer: "go:waitv-floor", Cell: kill, Limit: 1.6},
+		{Name: "kill to owner, p50", Scenario: "crash", Subject: mutex, Peer: robust, Cell: kill},
+		{Name: "kill to owner, p99", Scenario: "crash", Subject: mutex, Cell: kill, Limit: crashMost, Pooled: 0.99},
+	}
+	for _, s := range []string{libBy + ":mutex-one", libBy + ":mutex-each"} {
+		b = append(b,
+			bar{Name: "100k waiters, threads", Scenario: "waiters", Subject: s, Cell: crowd, Metric: "threads", Limit: threadsMost},
+			bar{Name: "100k waiters, disturbed", Scenario: "waiters", Subject: s, Cell: crowd, Metric: "disturbed", AtZero: true},
+		)
+	}
+	for i := range b {
+		switch b[i].Scenario {
+		case "lock":
+			b[i].Note = "jain"
+		case "crash":
+			b[i].Least = barKills
+		}
+		if b[i].Subject == mutex && b[i].Scenario == "uncontended" {
+			b[i].Needs = shmsync.FeatureMembarrier
+		}
+	}
+	return b
+}

@@ -1,0 +1,67 @@
+//go:build linux
+
+package main
+
+import (
+	"fmt"
+	"io"
+	"strings"
+)
+
+// writeBars renders the bars, a line each, and what is to be said about some of
+// them below.
+func writeBars(w io.Writer, results []barResult) {
+	fmt.Fprintln(w)
+	rows := [][]string{{"bar", "", "figure", "[interval]", "n", "limit", "verdict"}}
+	var notes []string
+	count := map[string]int{}
+	for _, b := range results {
+		count[b.Verdict]++
+		rows = append(rows, b.row())
+		if about := strings.Trim(b.Note+"; "+b.Reason, "; "); about != "" {
+			notes = append(notes, fmt.Sprintf("%s %s: %s", b.Name, b.against(), about))
+		}
+	}
+	writeRows(w, rows)
+	fmt.Fprintln(w)
+	for _, line := range notes {
+		writeRows(w, [][]string{{line}})
+	}
+	var summary []string
+	for _, v := range []string{verdictPass, verdictFail, verdictOpen, verdictPending, verdictShown} {
+		if n := count[v]; n > 0 {
+			summary = append(summary, fmt.Sprintf("%d %s", n, v))
+		}
+	}
+	fmt.Fprintln(w, strings.Join(summary, ", "))
+}
+
+// against says what the bar's subject is divided by, or which it is.
+func (b *barResult) against() string {
+	if b.Peer == "" {
+		_, prim, _ := strings.Cut(b.Subject, ":")
+		return prim
+	}
+	return "÷ " + strings.TrimPrefix(b.Peer, "in-process:")
+}
+
+func (b *barResult) row() []string {
+	format := formatRatio
+	if b.Peer == "" {
+		format = func(v float64) string { return formatMetric(b.Metric, v) }
+	}
+	limit := "-"
+	if b.Verdict != verdictShown {
+		limit = "≤ " + format(b.Limit)
+		if b.AtLeast {
+			limit = "≥ " + format(b.Limit)
+		}
+	}
+	row := []string{b.Name, b.against(), "-", "-", "-", limit, b.Verdict}
+	if b.Value != nil {
+		row[2] = format(b.Value.Center)
+		row[3] = fmt.Sprintf("[%s..%s]", format(b.Value.Lo), format(b.Value.Hi))
+		row[4] = fmt.Sprint(b.Value.N)
+	}
+	return row
+}

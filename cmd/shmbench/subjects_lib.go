@@ -1,0 +1,200 @@
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/race"
+	"github.com/shmsync/shmsync/prims"
+	"github.com/shmsync/shmsync/shm"
+)
+
+// libSubjects are the primitives of this module. A subject whose name ends in
+// -nofence has the asymmetric unlock switched off, as it is where the kernel
+// has no membarrier.
+var libSubjects = []*subject{
+	{By: libBy, Prim: "mutex", Segment: newArena, Check: shmsync.FeatureMembarrier.Check, Open: openMutex,
+		Scenarios: []string{"uncontended", "lock", "crash", "idle"}},
+	{By: libBy, Prim: "mutex-nofence", Segment: newArena, Env: noFence, Open: openMutex,
+		Scenarios: []string{"uncontended", "lock", "idle"}},
+	{By: libBy, Prim: "futex", Segment: newArena, Open: openFutex,
+		Scenarios: []string{"handoff", "wake", "idle"}},
+	{By: libBy, Prim: "mutex-one", Segment: newArena, Open: openMutexCrowd, Scenarios: []string{"waiters"}},
+	{By: libBy, Prim: "mutex-each", Segment: newArena, Open: openMutexCrowd, Scenarios: []string{"waiters"}},
+}
+
+const libBy = "shmsync"
+
+var noFence = []string{"SHMSYNC_DISABLE=membarrier"}
+
+const (
+	arenaLeast   = 8 << 20
+	arenaPerEach = 1 << 10 // for an object and its wait node
+
+	// fenceTime is how long registering for fences may take.
+	fenceTime = 5 * time.Second
+	// biasPairs is how many quiet pairs must have turned the bias on.
+	biasPairs = 1 << 20
+)
+
+// newArena makes an arena in a memfd, large enough for the cell.
+func newArena(c *cell) (*os.File, error) {
+	size := int64(arenaLeast)
+	if c.Scenario.name == "waiters" {
+		size += int64(c.N) * arenaPerEach
+	}
+	format := func(s *shm.Segment) error { return arena.Format(s, &arena.Options{Size: s.Size()}) }
+	seg, err := shm.CreateMemfd("shmbench-arena", size, format, nil)
+	if err != nil {
+		return nil, err
+	}
+	defer seg.Close()
+	return seg.Reopen()
+}
+
+// joinArena makes this process a participant of the cell's arena.
+func joinArena(w *worker) (*arena.Arena, error) {
+	v, err := w.Shared(func() (any, error) {
+		seg, err := shm.FromFile(w.segment, nil)
+		if err != nil {
+			return nil, err
+		}
+		return arena.FromSegment(seg, &arena.Options{Label: fmt.Sprintf("shmbench %d", w.proc)})
+	})
+	if err != nil {
+		return nil, err
+	}
+	return v.(*arena.Arena), nil
+}
+
+// mutex is a prims.Mutex as the cells use it.
+type mutex struct{ *prims.Mutex }
+
+func openMutex(w *worker, _ int) (any, error) {
+	a, err := joinArena(w)
+	if err != nil {
+		return nil, err
+	}
+	if err := awaitFence(a); err != nil {
+		return nil, err
+	}
+	m, err := prims.OpenMutex(a, "mutex", nil)
+	if err != nil {
+		return nil, err
+	}
+	if scenarioByID(w.scenario).name == "uncontended" {
+		return mutex{m}, mutex{m}.bias()
+	}
+	return mutex{m}, nil
+}
+
+// awaitFence waits until this process is registered for fences, which happens
+// behind its back once in its life, if it is going to be. Before, its holds are
+// not biased, and its death takes longer to be sure of.
+func awaitFence(a *arena.Arena) error {
+	if !shmsync.FeatureMembarrier.Have() {
+		return nil
+	}
+	for end := time.Now().Add(fenceTime); !a.Fenced(); time.Sleep(200 * time.Microsecond) {
+		if time.Now().After(end) {
+			return fmt.Errorf("not registered for fences after %v", fenceTime)
+		}
+	}
+	return nil
+}
+
+// bias uses the mutex until its holds are biased: a subject that does not get
+// there must not pass for one that does.
+func (m mutex) bias() error {
+	if race.Enabled || !shmsync.FeatureMembarrier.Have() {
+		return nil
+	}
+	for n := range biasPairs {
+		m.Lock()
+		biased := n%1024 == 0 && strings.Contains(m.State().Word, "biased")
+		m.Unlock()
+		if biased {
+			return nil
+		}
+	}
+	return fmt.Errorf("not biased after %d quiet pairs", biasPairs)
+}
+
+func (m mutex) Pairs(n int, counter *uint64) {
+	for range n {
+		m.Lock()
+		*counter++
+		m.Unlock()
+	}
+}
+
+// Inherit waits for the owner's death as a caller of LockContext does, and
+// becomes owner through Recover: in its repair it has the lock to itself.
+func (m mutex) Inherit() (owned int64, err error) {
+	ctx := context.Background()
+	err = m.LockContext(ctx)
+	if err == nil {
+		return 0, errors.New("the death was not reported")
+	}
+	if !errors.Is(err, shmsync.ErrOwnerDead) {
+		return 0, err
+	}
+	err = m.Recover(ctx, func() error { owned = shmsync.Monotonic(); return nil })
+	if err != nil {
+		return 0, err
+	}
+	if owned == 0 {
+		return 0, errors.New("recovered without a repair")
+	}
+	return owned, m.LockContext(ctx)
+}
+
+// ping is one end of a token: a prims.Futex in each direction. What arrives is
+// how often the other end has posted.
+type ping struct {
+	out, in *prims.Futex
+	end     uint32
+	got     uint64
+}
+
+func openFutex(w *worker, thread int) (any, error) {
+	a, err := joinArena(w)
+	if err != nil {
+		return nil, err
+	}
+	names := [2]string{"to and", "fro"}
+	p := &ping{end: uint32(end(w, thread))}
+	if p.out, err = prims.OpenFutex(a, names[p.end], nil); err != nil {
+		return nil, err
+	}
+	p.in, err = prims.OpenFutex(a, names[1-p.end], nil)
+	return p, err
+}
+
+func (p *ping) Pass(v uint32) {
+	if v == lastToken {
+		p.out.Stop()
+		return
+	}
+	p.out.Post()
+}
+
+func (p *ping) Await() uint32 {
+	p.got++
+	switch err := p.in.Wait(p.got); {
+	case errors.Is(err, shmsync.ErrCanceled):
+		return lastToken
+	case err != nil:
+		panic(err)
+	}
+	// The ends pass in turn: their k-th values are 2k-1 and 2k.
+	return 2*uint32(p.in.Get()) - p.end
+}

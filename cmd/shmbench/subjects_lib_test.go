@@ -1,0 +1,80 @@
+//go:build linux
+
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/shmsync/shmsync"
+)
+
+// TestLibrarySubjects runs every cell of the library. The counter under the lock,
+// the order of tokens and the audit of crowds are checked by the cells.
+func TestLibrarySubjects(t *testing.T) {
+	ran := map[string]bool{}
+	for _, args := range [][]string{
+		{"uncontended"},
+		{"handoff", "--place=cross,same", "--gap=200us"},
+		{"lock", "--threads=1,4", "--place=any"},
+		{"crash", "--place=any", "--kills=4"},
+		{"waiters", "--waiters=300"},
+	} {
+		args = append(args, "--prim=shmsync:*", "--time=20ms", "--warmup=5ms", "--count=2", "--format=json", "--cc=none")
+		t.Run(args[0], func(t *testing.T) {
+			code, out, errs := shmbench(t, args...)
+			require.Equal(t, exitOK, code, errs)
+			for _, c := range parseDocument(t, out).Cells {
+				if c.Status == statusSkipped {
+					require.Equal(t, "shmsync:mutex", c.Subject, c.Reason)
+					continue
+				}
+				require.Equal(t, statusOK, c.Status, c.Key)
+				require.Len(t, c.Reps, 2, c.Key)
+				require.NotEmpty(t, c.Summary, c.Key)
+				ran[c.Subject] = true
+				if c.Scenario == "waiters" {
+					require.Zero(t, c.Summary["disturbed"].Hi, c.Key)
+					require.Less(t, c.Summary["threads"].Hi, 50.0, c.Key)
+					require.Contains(t, c.Summary, "cancel-ns", c.Key)
+				}
+			}
+		})
+	}
+	for _, s := range libSubjects {
+		if s.Check == nil || s.Check() == nil {
+			require.True(t, ran[s.Name()], "%s took part in nothing", s.Name())
+		}
+	}
+}
+
+// TestBrokenLibraryIsAViolation proves that wrong uses of the library's own
+// words are seen as those of others are.
+func TestBrokenLibraryIsAViolation(t *testing.T) {
+	for _, c := range []struct {
+		args   []string
+		reason string
+	}{
+		{[]string{"lock", "--prim=test:early", "--place=any", "--threads=2", "--cs=2us", "--think=0", "--time=200ms"}, "counter under the lock"},
+		{[]string{"handoff", "--prim=test:twice", "--place=any", "--time=50ms"}, "token"},
+		{[]string{"waiters", "--prim=test:panicky", "--waiters=40"}, "before the release"},
+	} {
+		t.Run(c.args[1], func(t *testing.T) {
+			code, out, errs := shmbench(t, append(c.args, "--count=1", "--format=json", "--cc=none")...)
+			require.Equal(t, exitViolation, code, errs)
+			require.Equal(t, statusViolation, parseDocument(t, out).Cells[0].Status)
+			require.Contains(t, errs, c.reason)
+		})
+	}
+}
+
+func TestNoFenceIsOff(t *testing.T) {
+	for _, s := range libSubjects {
+		require.Equal(t, strings.HasSuffix(s.Prim, "-nofence"), len(s.Env) > 0, s.Name())
+	}
+	name, value, _ := strings.Cut(noFence[0], "=")
+	require.Equal(t, "SHMSYNC_DISABLE", name)
+	require.Equal(t, shmsync.FeatureMembarrier.Name(), value)
+}

@@ -1,0 +1,215 @@
+package model
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// Spec is a system as its states and steps. It is explored breadth first, so
+// that the trace of a violation is one of the shortest.
+type Spec[S comparable] struct {
+	Init []S
+	// Next calls emit for each step that is possible in s.
+	Next func(s *S, emit func(Step[S]))
+	// Check returns an error if s must not be reached.
+	Check func(s *S) error
+	// Done reports whether all that has to happen has happened in s.
+	Done func(s *S) bool
+	// Show renders a state for a trace.
+	Show func(s *S) string
+	// Limit is how many states there may be; 0 means 1<<24.
+	Limit int
+}
+
+// Step is one step from a state.
+type Step[S comparable] struct {
+	To       S
+	Label    string // what is done, for a trace
+	By       string // who does it
+	Optional bool   // the environment may do it, and need not
+}
+
+// Result is what an exploration found.
+type Result struct {
+	States int
+	Steps  int
+	// Violation is nil if the system is correct.
+	Violation *Violation
+}
+
+// Violation says what is wrong with a system, and how it comes about.
+type Violation struct {
+	Err   error
+	Trace []string
+}
+
+func (v *Violation) Error() string {
+	return v.Err.Error() + "\n  " + strings.Join(v.Trace, "\n  ")
+}
+
+func (v *Violation) Unwrap() error { return v.Err }
+
+// What a violation can be beside the errors of Check.
+var (
+	// ErrStuck: something remains to be done and nobody can do it.
+	ErrStuck = errors.New("nobody can go on")
+	// ErrEndless: steps can be taken for ever, and none of them leads to the end.
+	ErrEndless = errors.New("the end cannot be reached any more")
+	// ErrTooMany: there are more states than the limit.
+	ErrTooMany = errors.New("too many states")
+)
+
+// Explore goes through all states of the system until it finds a violation.
+func (spec *Spec[S]) Explore() Result {
+	e := &exploration[S]{spec: spec, table: newTable[S]()}
+	limit := spec.Limit
+	if limit == 0 {
+		limit = 1 << 24
+	}
+	for i := range spec.Init {
+		e.add(spec.Init[i], none)
+	}
+	for at := 0; at < e.table.len(); at++ {
+		if err := e.expand(uint32(at)); err != nil {
+			return e.result(err, uint32(at))
+		}
+		if e.table.len() > limit {
+			return e.result(fmt.Errorf("%w: more than %d", ErrTooMany, limit), uint32(at))
+		}
+	}
+	if at, ok := e.endless(); ok {
+		return e.result(ErrEndless, at)
+	}
+	return Result{States: e.table.len(), Steps: e.steps}
+}
+
+// exploration is an exploration under way. States are numbered in the order in
+// which they were found.
+type exploration[S comparable] struct {
+	spec  *Spec[S]
+	table *table[S]
+	steps int
+
+	parent []uint32 // by state
+	done   []bool   // by state
+	// Mandatory steps, in the order of the states that they begin at.
+	first []uint64 // by state: where its steps begin in to
+	to    []uint32
+}
+
+// none is the number of no state.
+const none = ^uint32(0)
+
+func (e *exploration[S]) add(s S, from uint32) uint32 {
+	i, fresh := e.table.insert(&s)
+	if fresh {
+		e.parent = append(e.parent, from)
+	}
+	return i
+}
+
+// expand finds what follows state at.
+func (e *exploration[S]) expand(at uint32) error {
+	s := *e.table.at(at)
+	if err := e.spec.Check(&s); err != nil {
+		return err
+	}
+	done := e.spec.Done(&s)
+	e.done = append(e.done, done)
+	e.first = append(e.first, uint64(len(e.to)))
+	begin := len(e.to)
+	e.spec.Next(&s, func(step Step[S]) {
+		e.steps++
+		if i := e.add(step.To, at); !step.Optional {
+			e.to = append(e.to, i)
+		}
+	})
+	if !done && len(e.to) == begin {
+		return ErrStuck
+	}
+	return nil
+}
+
+// endless finds a state from which mandatory steps lead to no state that is
+// done, the first of them.
+func (e *exploration[S]) endless() (at uint32, found bool) {
+	n := e.table.len()
+	e.first = append(e.first, uint64(len(e.to)))
+	// Turn the steps around.
+	start := make([]uint64, n+1)
+	for _, t := range e.to {
+		start[t+1]++
+	}
+	for i := range n {
+		start[i+1] += start[i]
+	}
+	from := make([]uint32, len(e.to))
+	fill := append([]uint64(nil), start[:n]...)
+	for i := range n {
+		for _, t := range e.to[e.first[i]:e.first[i+1]] {
+			from[fill[t]] = uint32(i)
+			fill[t]++
+		}
+	}
+	// And walk back from the end.
+	reached := make([]bool, n)
+	var work []uint32
+	for i, done := range e.done {
+		if done {
+			reached[i] = true
+			work = append(work, uint32(i))
+		}
+	}
+	for len(work) > 0 {
+		i := work[len(work)-1]
+		work = work[:len(work)-1]
+		for _, f := range from[start[i]:start[i+1]] {
+			if !reached[f] {
+				reached[f] = true
+				work = append(work, f)
+			}
+		}
+	}
+	for i, ok := range reached {
+		if !ok {
+			return uint32(i), true
+		}
+	}
+	return 0, false
+}
+
+// result is the result of an exploration that ended with err in state at.
+func (e *exploration[S]) result(err error, at uint32) Result {
+	return Result{States: e.table.len(), Steps: e.steps, Violation: &Violation{Err: err, Trace: e.trace(at)}}
+}
+
+// trace renders how state at was reached.
+func (e *exploration[S]) trace(at uint32) (lines []string) {
+	var path []uint32
+	for i := at; i != none; i = e.parent[i] {
+		path = append(path, i)
+	}
+	for k := len(path) - 1; k >= 0; k-- {
+		s := e.table.at(path[k])
+		what := "initially"
+		if k < len(path)-1 {
+			what = e.label(path[k+1], s)
+		}
+		if e.spec.Show != nil {
+			what = fmt.Sprintf("%-46s %s", what, e.spec.Show(s))
+		}
+		lines = append(lines, what)
+	}
+	return lines
+}
+
+// label finds the step from state at to s once more.
+func (e *exploration[S]) label(at uint32, s *S) (what string) {
+	e.spec.Next(e.table.at(at), func(step Step[S]) {
+		if step.To == *s && what == "" {
+			what = step.By + ": " + step.Label
+		}
+	})
+	return what
+}

@@ -1,0 +1,68 @@
+package model
+
+// Symmetry says that the first few threads run the same program, each in a
+// process of its own that has the thread's number. States that differ by the
+// order of these threads only are then explored once.
+type Symmetry struct {
+	Threads int
+	// Names are the registers that tell the threads apart. They have no say in
+	// the order.
+	Names []int
+	// Rename renames the threads in memory, in ghosts, and in the registers that
+	// tell them apart: what was i becomes to[i].
+	Rename func(s *Sys, to *[Threads]uint8)
+}
+
+// reorder brings the threads into an order that does not depend on the one that
+// they had, or seldom does.
+func (y *Symmetry) reorder(s *Sys) {
+	var order [Threads]uint8 // by new number
+	for i := range order {
+		order[i] = uint8(i)
+	}
+	moved := false
+	for i := 1; i < y.Threads; i++ {
+		for k := i; k > 0 && y.before(s, order[k], order[k-1]); k-- {
+			order[k], order[k-1] = order[k-1], order[k]
+			moved = true
+		}
+	}
+	if !moved {
+		return
+	}
+	old := *s
+	var to [Threads]uint8
+	for now, was := range order {
+		to[was] = uint8(now)
+		s.Thread[now], s.Life[now] = old.Thread[was], old.Life[was]
+	}
+	for k, q := range old.queue {
+		if q != 0 {
+			s.queue[k] = to[q-1] + 1
+		}
+	}
+	y.Rename(s, &to)
+}
+
+// before reports whether thread a comes before thread b.
+func (y *Symmetry) before(s *Sys, a, b uint8) bool {
+	if s.Life[a] != s.Life[b] {
+		return s.Life[a] < s.Life[b]
+	}
+	return y.key(&s.Thread[a]) < y.key(&s.Thread[b])
+}
+
+// key is what a thread is, apart from names, as a number.
+func (y *Symmetry) key(t *Thread) (k uint64) {
+	registers := t.R
+	for _, r := range y.Names {
+		registers[r] = 0
+	}
+	for _, v := range registers {
+		k = k*31 + uint64(v)
+	}
+	for _, v := range [...]uint16{uint16(t.PC), uint16(t.Run), t.on, uint16(t.buffered)} {
+		k = k*67 + uint64(v)
+	}
+	return k
+}

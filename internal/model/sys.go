@@ -1,0 +1,158 @@
+package model
+
+// What a [Sys] can hold. The sizes are those of the largest model, since a state
+// is hashed and compared whole.
+const (
+	Threads   = 5
+	Words     = 12
+	Registers = 8
+	Ghosts    = 4
+
+	bufferLen = 2
+)
+
+// Sys is a state of a [System]: shared memory, threads, and the kernel's queue.
+type Sys struct {
+	// Mem is shared memory. A word is a byte here; the model says what it stands
+	// for.
+	Mem [Words]uint8
+	// Ghost is for what the invariant has to remember and no thread can see.
+	Ghost  [Ghosts]uint8
+	Thread [Threads]Thread
+	// Life says of each process whether it lives.
+	Life [Threads]Life
+
+	kills uint8          // how many processes have been killed
+	queue [Threads]uint8 // sleepers in the order of arrival, as thread + 1
+}
+
+// Thread is what one thread knows.
+type Thread struct {
+	PC   uint8            // the next step of its program
+	R    [Registers]uint8 // what it remembers
+	Run  Run
+	then uint8 // where a sleeper goes on when it is woken
+	quit uint8 // where a sleeper goes on when its context ends; 0 if it cannot
+	deep bool  // nothing disturbs the sleeper
+
+	on uint16 // the words that a sleeper sleeps on, a bit each
+
+	buffered uint8 // stores that have not reached memory
+	where    [bufferLen]uint8
+	value    [bufferLen]uint8
+}
+
+// Run says what a thread is doing.
+type Run uint8
+
+// What a thread can be doing.
+const (
+	Running Run = iota
+	Asleep
+	Halted // it does nothing any more
+)
+
+// Life says what has become of a process.
+type Life uint8
+
+// What can have become of a process.
+const (
+	Alive Life = iota
+	// Condemned: SIGKILL is pending. Others can see the death, and its threads
+	// may still do some steps.
+	Condemned
+	// Gone: none of its threads does anything any more.
+	Gone
+)
+
+// Asleep reports whether a thread sleeps on word w.
+func (s *Sys) Asleep(thread, w int) bool {
+	t := &s.Thread[thread]
+	return t.Run == Asleep && t.on&(1<<w) != 0
+}
+
+// load is what thread i sees at w: its own latest store, or else memory.
+func (s *Sys) load(i, w int) uint8 {
+	t := &s.Thread[i]
+	for k := int(t.buffered) - 1; k >= 0; k-- {
+		if int(t.where[k]) == w {
+			return t.value[k]
+		}
+	}
+	return s.Mem[w]
+}
+
+// store puts a store of thread i into its buffer. A full one makes room first.
+func (s *Sys) store(i, w int, v uint8) {
+	t := &s.Thread[i]
+	if t.buffered == bufferLen {
+		s.drainOne(i)
+	}
+	t.where[t.buffered], t.value[t.buffered] = uint8(w), v
+	t.buffered++
+}
+
+// drainOne lets the oldest store of thread i reach memory.
+func (s *Sys) drainOne(i int) {
+	t := &s.Thread[i]
+	s.Mem[t.where[0]] = t.value[0]
+	copy(t.where[:], t.where[1:])
+	copy(t.value[:], t.value[1:])
+	t.buffered--
+	t.where[t.buffered], t.value[t.buffered] = 0, 0
+}
+
+func (s *Sys) drain(i int) {
+	for s.Thread[i].buffered > 0 {
+		s.drainOne(i)
+	}
+}
+
+// sleep puts thread i to sleep on the words of a mask.
+func (s *Sys) sleep(i int, on uint16, then, quit uint8) {
+	t := &s.Thread[i]
+	t.Run, t.on, t.then, t.quit = Asleep, on, then, quit
+	for k := range s.queue {
+		if s.queue[k] == 0 {
+			s.queue[k] = uint8(i + 1)
+			return
+		}
+	}
+}
+
+// rouse takes sleeper i off the queue and lets it go on at pc.
+func (s *Sys) rouse(i int, pc uint8) {
+	t := &s.Thread[i]
+	t.Run, t.on, t.then, t.quit, t.deep, t.PC = Running, 0, 0, 0, false, pc
+	kept := 0
+	for _, q := range s.queue {
+		if q != 0 && q != uint8(i+1) {
+			s.queue[kept] = q
+			kept++
+		}
+	}
+	clear(s.queue[kept:])
+}
+
+// wake wakes up to n sleepers on w, in order, and counts them.
+func (s *Sys) wake(w, n int) (woken int) {
+	queue := s.queue
+	for _, q := range queue {
+		if q == 0 || woken == n {
+			break
+		}
+		if i := int(q - 1); s.Thread[i].on&(1<<w) != 0 {
+			s.rouse(i, s.Thread[i].then)
+			woken++
+		}
+	}
+	return woken
+}
+
+// halt ends thread i.
+func (s *Sys) halt(i int) {
+	if s.Thread[i].Run == Asleep {
+		s.rouse(i, 0)
+	}
+	s.Thread[i] = Thread{Run: Halted}
+}

@@ -1,0 +1,81 @@
+package park
+
+import "time"
+
+// lookEvery is how often a process looks at the words that it waits for.
+const lookEvery = 100 * time.Millisecond
+
+// lookAfter makes the looker look at q from now until nobody waits there.
+func (h *host) lookAfter(q *Queue) {
+	if q.listed.Load() || q.listed.Swap(true) {
+		return
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.looked = append(h.looked, q)
+	if !h.looking && !h.closed.Load() {
+		h.looking = true
+		h.running.Go(h.lookAround)
+	}
+}
+
+// lookAround is the looker: it ends when nobody has waited for a while.
+func (h *host) lookAround() {
+	tick := time.NewTicker(lookEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+		case <-h.end:
+			return
+		}
+		h.mu.Lock()
+		queues := h.looked
+		h.looked = nil
+		h.mu.Unlock()
+		h.a.StampAnnounced()
+		kept := lookAt(queues)
+		h.mu.Lock()
+		h.looked = append(h.looked, kept...)
+		if len(h.looked) == 0 {
+			h.looking = false
+			h.mu.Unlock()
+			return
+		}
+		h.mu.Unlock()
+	}
+}
+
+// lookAt looks at those queues where somebody waits, and returns them.
+func lookAt(queues []*Queue) (kept []*Queue) {
+	kept = queues[:0]
+	for _, q := range queues {
+		if q.calls.Load() == 0 {
+			q.listed.Store(false)
+			// A waiter that came before the store believes itself listed.
+			if q.calls.Load() == 0 || q.listed.Swap(true) {
+				continue
+			}
+		}
+		kept = append(kept, q)
+		q.config.Look()
+		q.recover()
+	}
+	return kept
+}
+
+// recover makes up for what the hub cannot see: a wake that was given to our
+// node but not put on the stack, because the releaser died or was stopped in
+// between, which only the second look believes; and goroutines that found no
+// room for a node.
+func (q *Queue) recover() {
+	q.mu.Lock()
+	nodeless := q.node == 0 && q.first != nil
+	ready := q.node != 0 && q.first != nil && q.Arena.NodeReady(q.node)
+	lost := ready && q.wasReady && q.Arena.TakeReadyNode(q.node)
+	q.wasReady = ready && !lost
+	q.mu.Unlock()
+	if lost || nodeless {
+		q.deliver(false)
+	}
+}

@@ -1,0 +1,127 @@
+package prims
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/mdtable"
+	"github.com/shmsync/shmsync/internal/park"
+)
+
+// abiStructs are the bodies of the objects, by the section of docs/abi.md.
+var abiStructs = map[string]reflect.Type{
+	"Mutex": reflect.TypeFor[mutexWords](),
+	"Futex": reflect.TypeFor[futexWords](),
+}
+
+// abiKinds are the kinds of the objects.
+var abiKinds = map[string]struct {
+	kind    arena.Kind
+	version int
+}{
+	"Mutex": {mutexKind, mutexVersion},
+	"Futex": {futexKind, futexVersion},
+}
+
+func abiTables(t *testing.T, section string, columns ...string) []mdtable.Table {
+	tables, err := mdtable.ReadFile(filepath.Join("..", "docs", "abi.md"))
+	require.NoError(t, err)
+	return mdtable.With(mdtable.In(tables, section), columns...)
+}
+
+func TestABIFields(t *testing.T) {
+	for section, body := range abiStructs {
+		tables := abiTables(t, section, "offset", "size", "field", "order")
+		require.Len(t, tables, 1, section)
+		documented, next := map[string][2]int{}, 0
+		for _, row := range tables[0].Rows {
+			offset, size := abiNumber(t, row.Cells[0]), abiNumber(t, row.Cells[1])
+			require.Equal(t, next, offset, "docs/abi.md:%d: begins where the row above ends", row.Line)
+			next += size
+			if row.Cells[2] != "reserved" {
+				documented[strings.Trim(row.Cells[2], "`")] = [2]int{offset, size}
+				require.Contains(t, []string{"fixed", "relaxed", "acq-rel", "seq-cst"}, row.Cells[3], "docs/abi.md:%d", row.Line)
+			}
+		}
+		require.EqualValues(t, body.Size(), next, section)
+		fields := map[string][2]int{}
+		for f := range body.Fields() {
+			if f.Name != "_" {
+				fields[f.Name] = [2]int{int(f.Offset), int(f.Type.Size())}
+			}
+		}
+		require.Equal(t, fields, documented, section)
+	}
+}
+
+func abiText(t *testing.T, section string) string {
+	src, err := os.ReadFile(filepath.Join("..", "docs", "abi.md"))
+	require.NoError(t, err)
+	return mdtable.Text(string(src), section)
+}
+
+func abiNumber(t *testing.T, s string) int {
+	n, err := strconv.Atoi(s)
+	require.NoError(t, err)
+	return n
+}
+
+// Each kind of object that this package defines is in the document.
+func TestABIKinds(t *testing.T) {
+	require.Len(t, abiKinds, len(abiStructs))
+	for section, k := range abiKinds {
+		require.Contains(t, abiText(t, section), fmt.Sprintf("Kind `%v`, version %d.", k.kind, k.version))
+	}
+}
+
+func TestABIBits(t *testing.T) {
+	for section, want := range map[string]map[string]uint64{
+		"Mutex":     {"name": arena.NameMask, "kind": 7 << ownerKindShift},
+		"Wake word": {"announced": 1, "sequence": 1<<32 - 2},
+		"Futex":     {"announced": uint64(futexAnnounced), "stopped": uint64(futexStopped), "counter": maxToken << futexShift},
+	} {
+		tables := abiTables(t, section, "bits", "field")
+		require.Len(t, tables, 1, section)
+		got := map[string]uint64{}
+		for _, row := range tables[0].Rows {
+			low, high, isRange := strings.Cut(row.Cells[0], "..")
+			if !isRange {
+				high = low
+			}
+			got[row.Cells[1]] = ^uint64(0) >> (63 - abiNumber(t, high)) &^ (1<<abiNumber(t, low) - 1)
+		}
+		require.Equal(t, want, got, section)
+	}
+	require.True(t, park.Word(1).Announced())
+	require.False(t, park.Word(1<<32-2).Announced())
+	require.Equal(t, park.Word(2), park.Word(1).Bumped())
+	require.Equal(t, futexState(futexPost), futexState(1<<futexShift))
+}
+
+func TestABIOwnerKinds(t *testing.T) {
+	tables := abiTables(t, "Mutex", "kind of owner word", "value")
+	require.Len(t, tables, 1)
+	got := map[string]int{}
+	for _, row := range tables[0].Rows {
+		got[row.Cells[0]] = abiNumber(t, row.Cells[1])
+	}
+	require.Equal(t, map[string]int{
+		"held": int(kindHeld), "biased": int(kindBiased), "reserved": int(kindReserved), "ownerDead": int(kindOwnerDead),
+		"recovering": int(kindRecovering), "notRecoverable": int(kindNotRecoverable),
+	}, got)
+	for k := range ownerKind(8) {
+		require.Equal(t, int(k) < len(got), makeOwner(k, 1).valid() || makeOwner(k, 0).valid(), "kind %d", k)
+	}
+	require.Contains(t, abiText(t, "Mutex"), "bits 0..7: 0 Report, 1 Release")
+	require.EqualValues(t, 0xff, policyMask)
+	require.EqualValues(t, 0, Report.stored())
+	require.EqualValues(t, 1, Release.stored())
+}

@@ -1,0 +1,449 @@
+package prims_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/proctest"
+	"github.com/shmsync/shmsync/prims"
+)
+
+// An actor does as it is told, in this process or in one of its own, so that
+// one test covers both. What it is told to do may block: it goes on meanwhile.
+type actor struct {
+	local *stage         // one of the two
+	proc  *proctest.Proc // is set
+	next  int
+	said  map[int]answer
+	inbox chan answer
+	dump  func() string
+}
+
+// order is one thing to do.
+type order struct {
+	ID     int
+	Op     string
+	Object string
+	N      int
+	Token  uint64
+	Policy prims.Policy
+	Limit  time.Duration // of a context with a deadline
+	Done   bool          // the context has ended before
+}
+
+// answer is what came of an order.
+type answer struct {
+	ID    int
+	Err   string
+	Is    []string // sentinels that errors.Is finds, and which context error it is
+	Who   *shmsync.Identity
+	Panic string // what it panicked with, when that is no error
+	OK    bool
+	N     uint64
+	Text  string
+	Took  time.Duration
+}
+
+func (a answer) String() string {
+	return fmt.Sprintf("{err %q %v, panic %q, ok %v, n %d, %q, %v}", a.Err, a.Is, a.Panic, a.OK, a.N, a.Text, a.Took)
+}
+
+// stage is what an actor acts on.
+type stage struct {
+	a *arena.Arena
+
+	mu      sync.Mutex
+	mutexes map[string]*prims.Mutex
+	futexes map[string]*prims.Futex
+	cancels map[int]context.CancelFunc
+	repairs int // how often a repair has run
+}
+
+func newStage(a *arena.Arena) *stage {
+	return &stage{a: a, mutexes: map[string]*prims.Mutex{}, futexes: map[string]*prims.Futex{}, cancels: map[int]context.CancelFunc{}}
+}
+
+func init() {
+	proctest.Register("actor", func(c *proctest.Child) {
+		var p struct{ Arena, Label string }
+		c.Params(&p)
+		a, err := arena.Attach(p.Arena, &arena.Options{Label: p.Label})
+		if err != nil {
+			c.Fatal(err)
+		}
+		s := newStage(a)
+		c.Ready()
+		for {
+			var o order
+			c.Recv(&o)
+			if o.Op == "exit" {
+				os.Exit(0) // without Close: as a death
+			}
+			go func() { c.Say(s.act(o)) }()
+		}
+	})
+}
+
+// localActor acts in this process.
+func localActor(a *arena.Arena) *actor {
+	return &actor{local: newStage(a), said: map[int]answer{}, inbox: make(chan answer, 1000), dump: func() string { return words(a) }}
+}
+
+// remoteActor acts in a process of its own.
+func remoteActor(t testing.TB, a *arena.Arena, label string, opts ...proctest.Option) *actor {
+	t.Helper()
+	x := &actor{said: map[int]answer{}, dump: func() string { return words(a) }}
+	opts = append(opts, proctest.Params(struct{ Arena, Label string }{nameOf(a), label}), proctest.Dump(x.dump))
+	x.proc = proctest.Start(t, "actor", opts...)
+	x.proc.Await(t)
+	return x
+}
+
+// start has the actor begin, and gives what to ask wait for.
+func (x *actor) start(o order) int {
+	x.next++
+	o.ID = x.next
+	if x.proc != nil {
+		x.proc.Send(o)
+	} else {
+		go func() { x.inbox <- x.local.act(o) }()
+	}
+	return o.ID
+}
+
+// wait waits for what came of an order.
+func (x *actor) wait(t testing.TB, id int) answer {
+	t.Helper()
+	for limit := after(patience()); ; {
+		if a, ok := x.said[id]; ok {
+			delete(x.said, id)
+			return a
+		}
+		var a answer
+		if x.proc != nil {
+			x.proc.Recv(t, &a)
+		} else {
+			select {
+			case a = <-x.inbox:
+			case <-limit:
+				t.Fatalf("order %d is not done\nwords:\n%s", id, x.dump())
+			}
+		}
+		x.said[a.ID] = a
+	}
+}
+
+// do is start and wait.
+func (x *actor) do(t testing.TB, o order) answer {
+	t.Helper()
+	return x.wait(t, x.start(o))
+}
+
+// must is do of what has to succeed.
+func (x *actor) must(t testing.TB, o order) answer {
+	t.Helper()
+	a := x.do(t, o)
+	require.Empty(t, a.Err+a.Panic, "%+v", o)
+	return a
+}
+
+// op is do of an operation without arguments.
+func (x *actor) op(t testing.TB, op, object string) answer {
+	t.Helper()
+	return x.do(t, order{Op: op, Object: object})
+}
+
+// blocked starts an order and returns when it waits.
+func (x *actor) blocked(t testing.TB, o order) int {
+	t.Helper()
+	count := order{Op: "waiters", Object: o.Object, Policy: o.Policy}
+	if o.Op[0] == 'f' {
+		count.Op = "fwaiters"
+	}
+	n := x.must(t, count).N
+	id := x.start(o)
+	eventually(t, fmt.Sprintf("%s of %s waits", o.Op, o.Object), x.dump, func() bool { return x.must(t, count).N == n+1 })
+	return id
+}
+
+// act does what it is told and says what came of it.
+func (s *stage) act(o order) (a answer) {
+	a.ID = o.ID
+	start := time.Now()
+	defer func() {
+		a.Took = time.Since(start)
+		if r := recover(); r != nil {
+			if err, ok := r.(error); ok {
+				a.Panic = err.Error()
+				a.fill(err)
+				a.Err = ""
+			} else {
+				a.Panic = fmt.Sprint(r)
+			}
+		}
+	}()
+	err := s.perform(o, &a)
+	a.fill(err)
+	return a
+}
+
+// sentinels are the errors that answers tell apart.
+var sentinels = map[string]error{
+	"owner-dead": shmsync.ErrOwnerDead, "not-recoverable": shmsync.ErrNotRecoverable, "corrupt": shmsync.ErrCorrupt,
+	"incompatible": shmsync.ErrIncompatible, "canceled": shmsync.ErrCanceled, "closed": shmsync.ErrClosed,
+}
+
+func (a *answer) fill(err error) {
+	if err == nil {
+		return
+	}
+	a.Err = err.Error()
+	for name, s := range sentinels {
+		if errors.Is(err, s) {
+			a.Is = append(a.Is, name)
+		}
+	}
+	// The end of a context is the context's own error, not one that wraps it.
+	switch err {
+	case context.Canceled:
+		a.Is = append(a.Is, "ctx-canceled")
+	case context.DeadlineExceeded:
+		a.Is = append(a.Is, "ctx-deadline")
+	}
+	var e *shmsync.Error
+	if errors.As(err, &e) {
+		a.Who = e.Who
+	}
+}
+
+var errRepair = errors.New("the repair gives up")
+
+func (s *stage) perform(o order, a *answer) error {
+	ctx := s.contextOf(o)
+	switch o.Op {
+	case "cancel":
+		s.mu.Lock()
+		cancel := s.cancels[o.N]
+		s.mu.Unlock()
+		cancel()
+		return nil
+	case "pid":
+		a.N = uint64(os.Getpid())
+		return nil
+	case "close-arena":
+		return s.a.Close()
+	case "pin": // to CPU N, with all threads
+		return pin(o.N)
+	case "steps": // counts up N times under the lock
+		m, err := s.mutex(o)
+		if err != nil {
+			return err
+		}
+		v, err := arena.Value[int64](s.a, "counter")
+		if err != nil {
+			return err
+		}
+		var wg sync.WaitGroup
+		for range int(o.Token) {
+			wg.Go(func() {
+				for range o.N {
+					m.Lock()
+					*v++
+					m.Unlock()
+				}
+			})
+		}
+		wg.Wait()
+		return nil
+	}
+	if o.Op[0] == 'f' {
+		return s.performFutex(ctx, o, a)
+	}
+	m, err := s.mutex(o)
+	if err != nil {
+		return err
+	}
+	switch o.Op {
+	case "open":
+	case "reopen":
+		m2, err := prims.OpenMutex(s.a, o.Object, &prims.MutexOptions{Policy: o.Policy})
+		a.OK = m == m2
+		return err
+	case "lock":
+		m.Lock()
+	case "lockctx":
+		return m.LockContext(ctx)
+	case "trylock":
+		a.OK = m.TryLock()
+	case "unlock":
+		m.Unlock()
+	case "recover": // N: 0 succeeds, 1 fails, 2 panics
+		return m.Recover(ctx, func() error {
+			s.mu.Lock()
+			s.repairs++
+			s.mu.Unlock()
+			a.OK = true // the repair has run
+			switch o.N {
+			case 1:
+				return errRepair
+			case 2:
+				panic("the repair panics")
+			}
+			return nil
+		})
+	case "waiters":
+		a.N = uint64(m.Waiters())
+	case "state":
+		st := m.State()
+		a.Text = st.Word
+		a.OK = st.Held
+		a.Who = st.Owner
+		return st.Err
+	case "string":
+		a.Text = m.String()
+	case "close":
+		return m.Close()
+	case "barge": // locks and unlocks until it has done it N times
+		for range o.N {
+			m.Lock()
+			for end := time.Now().Add(200 * time.Microsecond); time.Now().Before(end); {
+			}
+			m.Unlock()
+		}
+	case "overtake": // locks N times while somebody else has it; the longest wait is in a.N
+		for range o.N {
+			for m.OwnerWord() == 0 || m.HeldByUs() {
+				runtime.Gosched()
+			}
+			start := time.Now()
+			if err := m.LockContext(ctx); err != nil {
+				return err
+			}
+			a.N = max(a.N, uint64(time.Since(start)))
+			m.Unlock()
+		}
+	default:
+		panic("no such order: " + o.Op)
+	}
+	return nil
+}
+
+// pin binds all threads of this process, and so those to come, to one CPU.
+func pin(cpu int) error {
+	var set unix.CPUSet
+	set.Set(cpu)
+	tasks, err := os.ReadDir("/proc/self/task")
+	for _, task := range tasks {
+		tid, _ := strconv.Atoi(task.Name())
+		if e := unix.SchedSetaffinity(tid, &set); e != nil && e != unix.ESRCH {
+			err = e
+		}
+	}
+	return err
+}
+
+func (s *stage) performFutex(ctx context.Context, o order, a *answer) error {
+	f, err := s.futex(o)
+	if err != nil {
+		return err
+	}
+	switch o.Op {
+	case "fopen":
+	case "fget":
+		a.N = f.Get()
+	case "fwait":
+		return f.Wait(o.Token)
+	case "fnext": // the form without a token
+		return f.Wait(f.Get() + 1)
+	case "fwaitctx":
+		return f.WaitContext(ctx, o.Token)
+	case "fwalk": // walks every token up to Token
+		for token := uint64(1); token <= o.Token; token++ {
+			if err := f.Wait(token); err != nil {
+				return err
+			}
+		}
+	case "fpost":
+		for range max(o.N, 1) {
+			f.Post()
+		}
+	case "fstop":
+		f.Stop()
+	case "fstopped":
+		a.OK = f.Stopped()
+	case "fwaiters":
+		a.N = uint64(f.Waiters())
+	default:
+		panic("no such order: " + o.Op)
+	}
+	return nil
+}
+
+func (s *stage) contextOf(o order) context.Context {
+	ctx, cancel := context.WithCancel(context.Background())
+	if o.Limit != 0 {
+		ctx, cancel = context.WithTimeout(context.Background(), o.Limit)
+	}
+	if o.Done {
+		cancel()
+	}
+	s.mu.Lock()
+	s.cancels[o.ID] = cancel
+	s.mu.Unlock()
+	return ctx
+}
+
+func (s *stage) mutex(o order) (*prims.Mutex, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if m := s.mutexes[o.Object]; m != nil {
+		return m, nil
+	}
+	m, err := prims.OpenMutex(s.a, o.Object, &prims.MutexOptions{Policy: o.Policy})
+	if err == nil {
+		s.mutexes[o.Object] = m
+	}
+	return m, err
+}
+
+func (s *stage) futex(o order) (*prims.Futex, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if f := s.futexes[o.Object]; f != nil {
+		return f, nil
+	}
+	f, err := prims.OpenFutex(s.a, o.Object, nil)
+	if err == nil {
+		s.futexes[o.Object] = f
+	}
+	return f, err
+}
+
+// everywhere runs a test with two actors in this process, with one of them in
+// another process, and with both in processes of their own.
+func everywhere(t *testing.T, test func(t *testing.T, holder, other *actor, a *arena.Arena), opts ...proctest.Option) {
+	t.Run("one process", func(t *testing.T) {
+		a := newArena(t, nil)
+		test(t, localActor(a), localActor(a), a)
+	})
+	t.Run("holder elsewhere", func(t *testing.T) {
+		a := newArena(t, nil)
+		test(t, remoteActor(t, a, "holder", opts...), localActor(a), a)
+	})
+	t.Run("both elsewhere", func(t *testing.T) {
+		a := newArena(t, nil)
+		test(t, remoteActor(t, a, "holder", opts...), remoteActor(t, a, "other", opts...), a)
+	})
+}

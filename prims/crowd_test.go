@@ -1,0 +1,214 @@
+package prims_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/proctest"
+	"github.com/shmsync/shmsync/internal/race"
+	"github.com/shmsync/shmsync/prims"
+)
+
+// mostThreads is what a process may have for any number of waiting goroutines.
+const mostThreads = 32
+
+type crowdParams struct {
+	Arena string
+	N     int // goroutines
+	Locks int // 1, or N: the offsets are in the block "offsets"
+}
+
+// crowdReport is what a crowd says after each of its steps.
+type crowdReport struct {
+	Threads  int
+	Waiting  int
+	Canceled int
+	Got      int
+	Wrong    string
+	Took     time.Duration
+}
+
+func init() {
+	// crowd has N goroutines wait, then cancels every second of them, then
+	// waits for the rest to get their locks.
+	proctest.Register("crowd", func(c *proctest.Child) {
+		var p crowdParams
+		c.Params(&p)
+		a, err := arena.Attach(p.Arena, &arena.Options{Label: "crowd"})
+		if err != nil {
+			c.Fatal(err)
+		}
+		locks, err := openCrowd(a, p.Locks)
+		if err != nil {
+			c.Fatal(err)
+		}
+		patient, giveUp := context.WithCancel(context.Background())
+		var got, canceled atomic.Int64
+		var wrong atomic.Pointer[string]
+		var wg sync.WaitGroup
+		start := time.Now()
+		for i := range p.N {
+			m := locks[i%len(locks)]
+			ctx := patient
+			if i%2 == 1 {
+				ctx = context.Background()
+			}
+			wg.Go(func() {
+				switch err := m.LockContext(ctx); err {
+				case nil:
+					got.Add(1)
+					m.Unlock()
+				case context.Canceled:
+					canceled.Add(1)
+				default:
+					s := err.Error()
+					wrong.Store(&s)
+				}
+			})
+		}
+		waiting := func() (n int) {
+			for _, m := range locks {
+				n += m.Waiters()
+			}
+			return n
+		}
+		report := func() crowdReport {
+			r := crowdReport{Threads: threads(), Waiting: waiting(), Canceled: int(canceled.Load()), Got: int(got.Load()), Took: time.Since(start)}
+			if s := wrong.Load(); s != nil {
+				r.Wrong = *s
+			}
+			start = time.Now()
+			return r
+		}
+		wait := func(what string, done func() bool) {
+			if err := waitUntil(proctest.Scale(90*time.Second), done); err != nil {
+				c.Fatalf("%s: %v: %+v", what, err, report())
+			}
+			c.Say(report())
+		}
+		wait("wait", func() bool { return waiting() == p.N })
+		c.Await()
+		giveUp()
+		half := int64(p.N / 2)
+		wait("cancel", func() bool { return canceled.Load()+got.Load() == int64(p.N)-half && waiting() == int(half) })
+		// One says go: the locks are released now.
+		wait("get", func() bool { return canceled.Load()+got.Load() == int64(p.N) })
+		wg.Wait()
+		if err := a.Close(); err != nil {
+			c.Fatal(err)
+		}
+	})
+}
+
+// openCrowd opens the lock "crowd", or the n locks whose offsets are in the
+// block "offsets".
+func openCrowd(a *arena.Arena, n int) (locks []*prims.Mutex, err error) {
+	if n == 1 {
+		m, err := prims.OpenMutex(a, "crowd", nil)
+		return []*prims.Mutex{m}, err
+	}
+	b, err := a.Block("offsets", uint64(n)*8)
+	if err != nil {
+		return nil, err
+	}
+	for i := range n {
+		m, err := prims.MutexAt(a, offsetAt(b, i))
+		if err != nil {
+			return nil, err
+		}
+		locks = append(locks, m)
+	}
+	return locks, nil
+}
+
+// threads is how many threads this process has.
+func threads() int {
+	b, err := os.ReadFile("/proc/self/status")
+	if err != nil {
+		panic(err)
+	}
+	for line := range strings.Lines(string(b)) {
+		if n, ok := strings.CutPrefix(line, "Threads:"); ok {
+			t, _ := strconv.Atoi(strings.TrimSpace(n))
+			return t
+		}
+	}
+	panic("no Threads in /proc/self/status")
+}
+
+func crowdSize() int {
+	switch {
+	case testing.Short(), race.Enabled: // the detector knows 8,128 goroutines
+		return 5_000
+	}
+	return 100_000
+}
+
+func TestMutexCrowdOnOne(t *testing.T)  { testCrowd(t, crowdSize(), 1) }
+func TestMutexCrowdOnMany(t *testing.T) { testCrowd(t, crowdSize(), crowdSize()) }
+
+// A hundred thousand goroutines wait: on few threads; cancelling half of them
+// leaves the others alone, and all of those get it.
+func testCrowd(t *testing.T, n, locks int) {
+	a := newArena(t, &arena.Options{Size: 64<<20 + int64(locks)*2048, Label: "holder"})
+	var held []*prims.Mutex
+	if locks == 1 {
+		m, err := prims.OpenMutex(a, "crowd", nil)
+		require.NoError(t, err)
+		held = append(held, m)
+	} else {
+		b, err := a.Block("offsets", uint64(locks)*8)
+		require.NoError(t, err)
+		for i := range locks {
+			m, err := prims.OpenMutex(a, "", nil)
+			require.NoError(t, err)
+			putOffset(b, i, m.Offset())
+			held = append(held, m)
+		}
+	}
+	for _, m := range held {
+		require.True(t, m.TryLock())
+	}
+	before := a.Stats()
+	p := proctest.Start(t, "crowd", proctest.Params(crowdParams{nameOf(a), n, locks}), proctest.Limit(100*time.Second),
+		proctest.Dump(func() string { return fmt.Sprintf("%s, and %d more", prims.Describe(a, held[0].Object()), locks-1) }))
+	var r crowdReport
+	p.Recv(t, &r)
+	t.Logf("%d goroutines wait after %v: %d threads", r.Waiting, r.Took.Round(time.Millisecond), r.Threads)
+	require.LessOrEqual(t, r.Threads, mostThreads)
+	require.Equal(t, crowdReport{Threads: r.Threads, Waiting: n, Took: r.Took}, r)
+
+	p.Send("cancel")
+	p.Recv(t, &r)
+	t.Logf("%d cancelled after %v: %d threads", r.Canceled, r.Took.Round(time.Millisecond), r.Threads)
+	require.LessOrEqual(t, r.Threads, mostThreads)
+	require.Equal(t, crowdReport{Threads: r.Threads, Waiting: n / 2, Canceled: n - n/2, Took: r.Took}, r)
+
+	start := time.Now()
+	for _, m := range held {
+		m.Unlock()
+	}
+	p.Recv(t, &r)
+	t.Logf("%d got it after %v (%v for the unlocking): %d threads", r.Got, r.Took.Round(time.Millisecond), time.Since(start).Round(time.Millisecond), r.Threads)
+	require.LessOrEqual(t, r.Threads, mostThreads)
+	require.Equal(t, n/2, r.Got, "%+v", r)
+	require.Empty(t, r.Wrong)
+	p.WaitExit(t)
+	alone(t, a, 1)
+	sound(t, a)
+	// The nodes stay on the lists of their objects, for others to use.
+	s := a.Stats()
+	require.Equal(t, before.Objects, s.Objects)
+	require.LessOrEqual(t, s.Nodes, before.Nodes+uint64(locks))
+	require.Zero(t, s.Claimed)
+}

@@ -1,0 +1,335 @@
+package prims
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/shmsync/shmsync/internal/model"
+)
+
+// The one word of the model of a Futex: its state, which fits into a byte.
+const wState = 0
+
+// The registers of a thread.
+const (
+	rState = iota // the state that it has seen
+	rToken        // what it waits for
+	rNotes        // n...
+)
+
+// The notes of a thread.
+const (
+	nRecord    = 1 << iota // it has an announce record
+	nAnnounced             // it has announced itself in this call
+	nStop                  // it stops, and does not post
+)
+
+// The steps of a thread.
+const (
+	tIdle uint8 = iota
+	tLook
+	tAnnounce
+	tRecord
+	tSleep
+	tQuit
+	tPost
+	tSwap
+	tWake
+	tClear
+	tFence
+	tSurvey
+	tSurveyWord
+	tDeliver
+	tBuried
+)
+
+// What can be wrong with a Futex.
+const (
+	announceOnce        bug = "a waiter announces itself once, and not for each value"
+	sleepUnannounced    bug = "a waiter does not announce itself"
+	postWakesFirst      bug = "a post wakes, and then counts"
+	postWakesOne        bug = "a post wakes one"
+	postClearsLate      bug = "a post takes the announcement down after the wake"
+	stopDoesNotWakeAll  bug = "Stop wakes one"
+	futexBurialSilent   bug = "a burial does not make up for wakes that died"
+	futexBurialByRecord bug = "a burial wakes one of those that have a record"
+)
+
+// futexModel is a Futex, those who wait, and those who post.
+type futexModel struct {
+	waiters, posters int
+	tokens           int // the greatest token
+	stop             bool
+	kills            int
+
+	bug bug
+}
+
+func (m futexModel) explore(b bug) model.Result {
+	m.bug = b
+	y := model.System{
+		Kills: m.kills, Spurious: true, Restart: true,
+		Check: m.check, MaySleep: m.maySleep, Show: m.show, Canon: m.canon,
+		Done:     func(s *model.Sys) bool { return !m.unburied(s) },
+		Symmetry: &model.Symmetry{Threads: m.waiters, Rename: m.rename},
+	}
+	for i := range m.waiters {
+		y.Threads = append(y.Threads, model.ThreadSpec{Name: fmt.Sprint("W", i), Process: i, Run: m.wait, Mortal: m.kills > 0})
+	}
+	for i := range m.posters {
+		y.Threads = append(y.Threads, model.ThreadSpec{Name: fmt.Sprint("P", i), Process: m.waiters + i, Run: m.post, Mortal: m.kills > 0})
+	}
+	if m.kills > 0 {
+		y.Threads = append(y.Threads, model.ThreadSpec{Name: "reaper", Process: model.Threads - 1, Run: m.reap})
+	}
+	return y.Explore()
+}
+
+func (m *futexModel) check(*model.Sys) error { return nil }
+
+// maySleep: the token has not come, and who posts next knows of the sleeper.
+func (m *futexModel) maySleep(s *model.Sys, i int) bool {
+	state := futexState(s.Mem[wState])
+	return !state.reached(uint64(s.Thread[i].R[rToken])) && !state.stopped() && state.announced()
+}
+
+// canon forgets what state a thread has seen when it is not the present one: it
+// does not come back.
+func (m *futexModel) canon(s *model.Sys) {
+	const old = 0xff
+	for i := range s.Thread {
+		t := &s.Thread[i]
+		switch t.PC {
+		case tAnnounce, tRecord, tSleep, tSwap:
+			if t.R[rState] != s.Mem[wState] && m.bug != postClearsLate {
+				t.R[rState] = old
+			}
+		default:
+			t.R[rState] = 0
+		}
+	}
+}
+
+// rename gives the waiters other names.
+func (m *futexModel) rename(s *model.Sys, to *[model.Threads]uint8) {
+	old := s.Ghost[gBuried]
+	s.Ghost[gBuried] = 0
+	for i := range to {
+		s.Ghost[gBuried] |= old >> i & 1 << to[i]
+	}
+}
+
+func (m *futexModel) show(s *model.Sys) string { return futexState(s.Mem[wState]).String() }
+
+func (m *futexModel) unburied(s *model.Sys) bool {
+	for p, l := range s.Life {
+		if l != model.Alive && s.Ghost[gBuried]&(1<<p) == 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// wait is Wait, for any token.
+func (m *futexModel) wait(x *model.Exec) {
+	notes := x.R(rNotes)
+	state := futexState(x.Load(wState))
+	switch x.PC() {
+	case tIdle:
+		x.Say("calls Wait")
+		*x.R(rToken) = uint8(x.Choose(m.tokens) + 1)
+		x.Goto(tLook)
+	case tLook, tQuit:
+		x.Say("looks")
+		*notes &^= nRecord
+		*x.R(rState) = uint8(state)
+		known := state.announced() || m.bug == sleepUnannounced || m.bug == announceOnce && *notes&nAnnounced != 0
+		switch {
+		case state.reached(uint64(*x.R(rToken))), state.stopped(), x.PC() == tQuit:
+			x.Idle()
+		case known:
+			m.toSleep(x)
+		default:
+			x.Goto(tAnnounce)
+		}
+	case tAnnounce:
+		x.Say("announces")
+		s := *x.R(rState)
+		x.Goto(tLook)
+		if x.CAS(wState, s, s|uint8(futexAnnounced)) {
+			*x.R(rState) |= uint8(futexAnnounced)
+			if m.bug == announceOnce {
+				*notes |= nAnnounced
+			}
+			m.toSleep(x)
+		}
+	case tRecord:
+		x.Say("writes its record")
+		*notes |= nRecord
+		x.Goto(tSleep)
+	case tSleep:
+		if x.Choose(2) == 1 {
+			x.Say("finds that its context has ended")
+			x.Optional()
+			x.Goto(tQuit)
+			return
+		}
+		x.Say("sleeps")
+		x.Sleep(tLook, tQuit, model.Wait{Word: wState, Value: *x.R(rState)})
+	}
+}
+
+func (m *futexModel) toSleep(x *model.Exec) {
+	x.Goto(tSleep)
+	if m.kills > 0 {
+		x.Goto(tRecord)
+	}
+}
+
+// post is Post, or Stop.
+func (m *futexModel) post(x *model.Exec) {
+	stop := *x.R(rNotes)&nStop != 0
+	state := futexState(x.Load(wState))
+	switch x.PC() {
+	case tIdle:
+		x.Say("calls Post")
+		choices := 1
+		if m.stop {
+			choices = 2
+		}
+		if x.Choose(choices) == 1 {
+			x.Say("calls Stop")
+			*x.R(rNotes) = nStop
+		} else if int(state.counter()) == m.tokens {
+			x.Disable() // enough for every token
+		}
+		x.Goto(tPost)
+		if m.bug == postWakesFirst {
+			x.Goto(tWake)
+		}
+	case tPost:
+		x.Say("reads the state")
+		*x.R(rState) = uint8(state)
+		x.Goto(tSwap)
+		if state.stopped() || int(state.counter()) == m.tokens && !stop {
+			x.Idle()
+		}
+	case tSwap:
+		m.swap(x, futexState(*x.R(rState)), stop)
+	case tWake:
+		x.Say("wakes")
+		n := model.All
+		if m.bug == postWakesOne || m.bug == stopDoesNotWakeAll && stop {
+			n = 1
+		}
+		x.Wake(wState, n)
+		switch m.bug {
+		case postWakesFirst:
+			x.Goto(tPost)
+		case postClearsLate:
+			x.Goto(tClear)
+		default:
+			x.Idle()
+		}
+	case tClear:
+		x.Say("takes the announcement down")
+		x.Update(wState, func(v uint8) uint8 { return v &^ uint8(futexAnnounced) })
+		x.Idle()
+	}
+}
+
+// swap is the CAS of a post or a stop.
+func (m *futexModel) swap(x *model.Exec, s futexState, stop bool) {
+	x.Say("posts")
+	next := s.posted()
+	if stop {
+		x.Say("stops")
+		next = s.stop()
+	}
+	if m.bug == postClearsLate {
+		next |= s & futexAnnounced
+	}
+	switch {
+	case !x.CAS(wState, uint8(s), uint8(next)):
+		x.Goto(tPost)
+	case m.bug == postWakesFirst, !s.announced() && !stop:
+		x.Idle()
+	default:
+		x.Goto(tWake)
+	}
+}
+
+// reap buries the dead and wakes where the Futex has a record or an
+// announcement.
+func (m *futexModel) reap(x *model.Exec) {
+	switch x.PC() {
+	case tIdle:
+		if !m.unburied(x.Sys) {
+			x.Disable()
+		}
+		x.Say("sees a death")
+		x.Require()
+		x.Goto(tFence)
+	case tFence:
+		x.Say("fences the dying")
+		x.Membarrier()
+		x.Goto(tSurvey)
+	case tSurvey:
+		x.Say("looks for announce records")
+		x.Goto(tSurveyWord)
+		for i := range m.waiters {
+			if x.Thread[i].R[rNotes]&nRecord != 0 {
+				x.Goto(tDeliver)
+			}
+		}
+		if m.bug == futexBurialSilent {
+			x.Goto(tBuried)
+		}
+	case tSurveyWord:
+		x.Say("looks whether somebody has announced himself")
+		x.Goto(tBuried)
+		if futexState(x.Load(wState)).announced() {
+			x.Goto(tDeliver)
+		}
+	case tDeliver:
+		x.Say("wakes for a lost wake")
+		n := model.All
+		if m.bug == futexBurialByRecord {
+			n = 1
+		}
+		x.Wake(wState, n)
+		x.Goto(tBuried)
+	case tBuried:
+		x.Say("has buried it")
+		for p, l := range x.Life {
+			if l == model.Gone {
+				x.Ghost[gBuried] |= 1 << p
+			}
+		}
+		x.Idle()
+	}
+}
+
+// Posts, stops, and those who wait for different tokens.
+func TestModelFutex(t *testing.T) {
+	bugs := []bug{announceOnce, sleepUnannounced, postWakesFirst, postWakesOne, postClearsLate}
+	two := futexModel{waiters: 2, posters: 1, tokens: 2}
+	stop := futexModel{waiters: 2, posters: 2, tokens: 2, stop: true}
+	three := futexModel{waiters: 3, posters: 2, tokens: 3, stop: true}
+	requireModels(t, []exploration{
+		{"two and one", false, two.explore, bugs},
+		{"two and two, stop", false, stop.explore, append(bugs, stopDoesNotWakeAll)},
+		{"three and two, stop", true, three.explore, nil},
+	})
+}
+
+// Deaths of those who post and of those who wait.
+func TestModelFutexDeath(t *testing.T) {
+	bugs := []bug{futexBurialSilent}
+	two := futexModel{waiters: 2, posters: 1, tokens: 2, stop: true, kills: 1}
+	both := futexModel{waiters: 2, posters: 2, tokens: 2, stop: true, kills: 2}
+	requireModels(t, []exploration{
+		{"two and one", false, two.explore, append(bugs, futexBurialByRecord)},
+		{"two and two, two deaths", true, both.explore, bugs},
+	})
+}

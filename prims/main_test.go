@@ -1,0 +1,106 @@
+package prims_test
+
+import (
+	"encoding/binary"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/proctest"
+	"github.com/shmsync/shmsync/prims"
+	"github.com/shmsync/shmsync/shm"
+)
+
+func TestMain(m *testing.M) { proctest.Main(m) }
+
+// patience is how long a test waits for what must happen.
+func patience() time.Duration { return proctest.Scale(20 * time.Second) }
+
+// after is a timer channel that does not fire in the lifetime of a good test.
+func after(d time.Duration) <-chan time.Time { return time.NewTimer(d).C }
+
+// eventually waits until done, looking often at first and every millisecond
+// later; words tells the state when that takes too long.
+func eventually(t testing.TB, what string, words func() string, done func() bool) {
+	t.Helper()
+	if err := waitUntil(patience(), done); err != nil {
+		t.Fatalf("%s: %v\nwords: %s", what, err, words())
+	}
+}
+
+func waitUntil(limit time.Duration, done func() bool) error {
+	end := time.Now().Add(limit)
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for !done() {
+		if time.Now().After(end) {
+			return fmt.Errorf("not within %v", limit)
+		}
+		<-tick.C
+	}
+	return nil
+}
+
+// words describes the objects of an arena and who is in it.
+func words(a *arena.Arena) string {
+	s := ""
+	for o := range a.Objects() {
+		s += fmt.Sprintf("%v %v: %s\n", o.Kind, o, prims.Describe(a, o))
+	}
+	for p := range a.Participants() {
+		s += fmt.Sprintf("%v %s, notice %s, fenced %v\n", p.Identity, p.State, p.Notice, p.Fenced)
+	}
+	return s
+}
+
+// alone waits until only n participants are left, all alive: the dead are
+// buried.
+func alone(t testing.TB, a *arena.Arena, n int) {
+	t.Helper()
+	eventually(t, fmt.Sprintf("%d participants", n), func() string { return words(a) }, func() bool {
+		live, other := 0, 0
+		for p := range a.Participants() {
+			if p.State == "live" && p.Died.IsZero() {
+				live++
+			} else {
+				other++
+			}
+		}
+		return live == n && other == 0
+	})
+}
+
+// sound checks the whole arena; what others change in passing may be seen once.
+func sound(t testing.TB, a *arena.Arena) {
+	t.Helper()
+	var err error
+	for range 3 {
+		if err = a.Check(); err == nil {
+			return
+		}
+	}
+	require.NoError(t, err)
+}
+
+// nameOf is the name that another process joins the arena by.
+func nameOf(a *arena.Arena) string { return filepath.Base(a.Path()) }
+
+func offsetAt(b []byte, i int) arena.Offset {
+	return arena.Offset(binary.LittleEndian.Uint64(b[8*i:]))
+}
+
+func putOffset(b []byte, i int, off arena.Offset) {
+	binary.LittleEndian.PutUint64(b[8*i:], uint64(off))
+}
+
+// arenaName is a name of the test's own for an arena under /dev/shm.
+func arenaName(t testing.TB) string {
+	name := fmt.Sprintf("shmsync-test-%d-%s", os.Getpid(), randomName())
+	t.Cleanup(func() { shm.Remove(name) })
+	return name
+}

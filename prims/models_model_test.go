@@ -1,0 +1,44 @@
+package prims
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/shmsync/shmsync/internal/model"
+)
+
+// bug is a mistake in a protocol that its model must find: a mutant.
+type bug string
+
+// exploration is a model at a size.
+type exploration struct {
+	name    string
+	long    bool // not with -short
+	explore func(bug) model.Result
+	bugs    []bug
+}
+
+// requireModels shows that the protocol of each exploration is right, and that it
+// is not with any of the bugs.
+func requireModels(t *testing.T, all []exploration) {
+	t.Parallel()
+	for _, e := range all {
+		t.Run(e.name, func(t *testing.T) {
+			if e.long && testing.Short() {
+				t.Skip("takes long")
+			}
+			r := e.explore("")
+			if r.Violation != nil {
+				t.Fatalf("after %d states: %v", r.States, r.Violation)
+			}
+			t.Logf("%d states, %d steps: correct", r.States, r.Steps)
+			for _, b := range e.bugs {
+				r := e.explore(b)
+				require.NotNil(t, r.Violation, "%s: not found in %d states", b, r.States)
+				require.NotErrorIs(t, r.Violation, model.ErrTooMany, "%s", b)
+				t.Logf("%s: %v after %d steps, %d states explored", b, r.Violation.Err, len(r.Violation.Trace)-1, r.States)
+			}
+		})
+	}
+}

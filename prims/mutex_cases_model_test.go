@@ -1,0 +1,112 @@
+package prims
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// The kinds of hold that Lock may take in a model.
+var (
+	anyHold  = []uint8{uint8(kindHeld), uint8(kindBiased)}
+	noBiased = []uint8{uint8(kindHeld)}
+)
+
+// Unlock by a plain store, and who waits for it.
+func TestModelMutexBiased(t *testing.T) {
+	bugs := []bug{noFence, noLookAfterFence, wakeBeforeRelease, sleepOnOwner}
+	two := mutexModel{threads: []int{0, 1}, modes: anyHold}
+	three := mutexModel{threads: []int{0, 1, 2}, modes: anyHold}
+	four := mutexModel{threads: []int{0, 1, 2, 3}, modes: anyHold}
+	requireModels(t, []exploration{
+		{"two", false, two.explore, bugs},
+		{"three", false, three.explore, append(bugs, noAnnounceAfterSleep)},
+		{"four", true, four.explore, nil},
+	})
+}
+
+// Wakes of one waiter, those who come between, and those who give up.
+func TestModelMutexWakeOne(t *testing.T) {
+	bugs := []bug{noAnnounceAfterSleep, leaveAtOnce, leaveDoesNotWake, leaveWithoutAnnounce, sleepOnOwner}
+	three := mutexModel{threads: []int{0, 1, 2}, modes: anyHold, cancel: true}
+	four := mutexModel{threads: []int{0, 1, 2, 3}, modes: noBiased, cancel: true}
+	requireModels(t, []exploration{
+		{"three", false, three.explore, bugs},
+		{"four", false, four.explore, bugs},
+	})
+}
+
+// Hand-offs, when everybody lives.
+func TestModelMutexHandOff(t *testing.T) {
+	bugs := []bug{sleepOnHandoffOnly, staleStarver, reservationStays, revokeDoesNotWake, handOffDoesNotWake}
+	two := mutexModel{threads: []int{0, 1}, modes: anyHold, cancel: true, handoffs: true}
+	three := mutexModel{threads: []int{0, 1, 2}, modes: noBiased, cancel: true, handoffs: true}
+	mixed := mutexModel{threads: []int{0, 1, 2}, modes: anyHold, cancel: true, handoffs: true}
+	one := mutexModel{threads: []int{0, 0, 1}, modes: noBiased, cancel: true, handoffs: true}
+	requireModels(t, []exploration{
+		{"two", false, two.explore, bugs},
+		{"three", false, three.explore, append(bugs, wakeOneStarver)},
+		{"three, some biased", true, mixed.explore, nil},
+		{"two of one process", true, one.explore, append(bugs, wakeOneStarver)},
+	})
+}
+
+// Deaths at every step: of the holder, of a waiter, of one that was woken, of one
+// that has unlocked and not woken yet, and of who deals with a death.
+func TestModelMutexDeath(t *testing.T) {
+	bugs := []bug{noFenceBeforeRepair, silentReaper, burialDoesNotWake, wakeByRecordOnly, wakeByAnnouncementOnly, notRegistered}
+	two := mutexModel{threads: []int{0, 1}, modes: anyHold, kills: 1, policy: Report, recoverers: 1}
+	release := mutexModel{threads: []int{0, 1}, modes: anyHold, kills: 1, policy: Release}
+	three := mutexModel{threads: []int{0, 1, 2}, modes: anyHold, kills: 1, policy: Release}
+	both := mutexModel{threads: []int{0, 1, 2}, modes: noBiased, kills: 2, policy: Report, cancel: true, recoverers: 1}
+	told := mutexModel{threads: []int{0, 1, 2, 3}, modes: noBiased, kills: 2, policy: Report}
+	requireModels(t, []exploration{
+		{"two, report and recover", false, two.explore, bugs},
+		{"two, release", false, release.explore, bugs},
+		{"three, release", true, three.explore, bugs},
+		{"three, two deaths", true, both.explore, bugs},
+		{"four, two deaths", true, told.explore, []bug{toldOnesKeepIt}},
+	})
+}
+
+// Deaths among those who hand the lock on, or wait for that.
+func TestModelMutexHandOffDeath(t *testing.T) {
+	two := mutexModel{threads: []int{0, 1}, modes: anyHold, cancel: true, handoffs: true, kills: 1, policy: Report}
+	three := mutexModel{threads: []int{0, 1, 2}, modes: noBiased, handoffs: true, kills: 1, policy: Release}
+	canceled := mutexModel{threads: []int{0, 1, 2}, modes: noBiased, cancel: true, handoffs: true, kills: 1, policy: Release}
+	requireModels(t, []exploration{
+		{"two", false, two.explore, []bug{burialDoesNotWake, noFenceBeforeRepair}},
+		{"three", true, three.explore, []bug{burialDoesNotWake, nobodyLooks}},
+		{"three, canceled", true, canceled.explore, nil},
+	})
+}
+
+// A wake word that is an announcement without a sequence would do for the Mutex:
+// a bit that is set once more has been announced once more.
+func TestModelMutexBit(t *testing.T) {
+	m := mutexModel{threads: []int{0, 1, 2}, modes: anyHold, cancel: true, bitOnly: true}
+	requireModels(t, []exploration{{"three", true, m.explore, nil}})
+}
+
+// What is left out for symmetry is nothing else than what is there.
+func TestModelSymmetry(t *testing.T) {
+	for _, m := range []mutexModel{
+		{threads: []int{0, 1}, modes: anyHold, kills: 1, policy: Report, recoverers: 1},
+		{threads: []int{0, 1}, modes: anyHold, cancel: true, handoffs: true},
+	} {
+		for _, b := range []bug{"", noFence, leaveAtOnce, reservationStays, wakeByRecordOnly} {
+			with := m.explore(b)
+			m := m
+			m.distinct = true
+			without := m.explore(b)
+			require.Equal(t, with.Violation == nil, without.Violation == nil, "%s", b)
+			if with.Violation != nil {
+				require.ErrorIs(t, with.Violation, without.Violation.Err, "%s", b)
+				require.Len(t, with.Violation.Trace, len(without.Violation.Trace), "%s", b)
+				continue
+			}
+			require.Less(t, with.States, without.States, "%s", b)
+			require.GreaterOrEqual(t, 2*with.States, without.States, "%s", b)
+		}
+	}
+}

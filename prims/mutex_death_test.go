@@ -1,0 +1,617 @@
+package prims_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/crashpoint"
+	"github.com/shmsync/shmsync/internal/proctest"
+	"github.com/shmsync/shmsync/prims"
+)
+
+// soon bounds what a death, or a process that was stopped, may delay.
+func soon() time.Duration { return proctest.Scale(250 * time.Millisecond) }
+
+// The holder dies while others wait, on threads of their own and behind the
+// hub, in several processes. By the policy of the lock all are told, or the
+// next gets it.
+func TestMutexHolderDies(t *testing.T) { holderDies(t, nil) }
+
+func holderDies(t *testing.T, env []string) {
+	const waiters = 20 // each; 12 of them sleep in the kernel
+	opts := []proctest.Option{proctest.Env(env...)}
+	for _, policy := range []prims.Policy{prims.Report, prims.Release} {
+		t.Run(policy.String(), func(t *testing.T) {
+			a := newArena(t, nil)
+			victim := remoteActor(t, a, "victim", opts...)
+			others := []*actor{localActor(a), remoteActor(t, a, "other", opts...)}
+			lock := order{Op: "lock", Object: "m", Policy: policy}
+			victim.must(t, lock)
+			ids := make([][]int, len(others))
+			for k, x := range others {
+				for i := range waiters {
+					o := lock
+					if i%2 == 1 {
+						o.Op = "lockctx"
+					}
+					ids[k] = append(ids[k], x.blocked(t, o))
+				}
+			}
+			start := time.Now()
+			victim.proc.Kill(t)
+			if policy == prims.Report {
+				for k, x := range others {
+					for i, id := range ids[k] {
+						r := x.wait(t, id)
+						require.Equal(t, []string{"owner-dead"}, r.Is, "%v", r)
+						require.Equal(t, i%2 == 0, r.Panic != "", "Lock panics with the error that LockContext returns: %v", r)
+						require.Equal(t, victim.proc.Pid(), r.Who.PID)
+						require.Equal(t, "victim", r.Who.Label)
+					}
+				}
+				t.Logf("all were told after %v", time.Since(start))
+				recoverEverywhere(t, others, victim)
+			} else {
+				// Each holds it once, in whatever order they get it.
+				type waiter struct {
+					x  *actor
+					id int
+				}
+				pending := map[waiter]bool{}
+				for k, x := range others {
+					for _, id := range ids[k] {
+						pending[waiter{x, id}] = true
+					}
+				}
+				for len(pending) > 0 {
+					m, err := prims.OpenMutex(a, "m", nil)
+					require.NoError(t, err)
+					owner := others[0]
+					if nextOwner(t, a, m, "victim") == "other" {
+						owner = others[1]
+					}
+					// One of its waiters has come back, and only one.
+					found := 0
+					for found == 0 {
+						for w := range pending {
+							if w.x == owner && w.x.peek(t, w.id) {
+								delete(pending, w)
+								found++
+							}
+						}
+					}
+					require.Equal(t, 1, found, "two got it at once")
+					owner.must(t, order{Op: "unlock", Object: "m"})
+				}
+				t.Logf("all had it after %v", time.Since(start))
+			}
+			alone(t, a, 2)
+			sound(t, a)
+		})
+	}
+}
+
+// nextOwner waits until m is held by somebody else than before, and gives the
+// label of who it is.
+func nextOwner(t testing.TB, a *arena.Arena, m *prims.Mutex, before string) (label string) {
+	t.Helper()
+	eventually(t, "somebody gets it", func() string { return words(a) }, func() bool {
+		s := m.State()
+		if s.Owner != nil {
+			label = s.Owner.Label
+		}
+		return s.Held && s.Owner != nil && label != before
+	})
+	return label
+}
+
+// recoverEverywhere checks what becomes of an owner-dead lock "m" that victim
+// left.
+func recoverEverywhere(t *testing.T, others []*actor, victim *actor) {
+	t.Helper()
+	x, y := others[0], others[1]
+	dead := func(x *actor) {
+		t.Helper()
+		r := x.op(t, "lockctx", "m")
+		require.Equal(t, []string{"owner-dead"}, r.Is)
+		require.Equal(t, victim.proc.Pid(), r.Who.PID)
+		require.False(t, x.op(t, "trylock", "m").OK)
+		r = x.op(t, "state", "m")
+		require.Equal(t, []string{"owner-dead"}, r.Is)
+		require.False(t, r.OK, "nobody holds it")
+		require.Equal(t, victim.proc.Pid(), r.Who.PID)
+		require.Contains(t, x.op(t, "string", "m").Text, "owner-dead")
+		require.Contains(t, x.op(t, "unlock", "m").Panic, "does not hold")
+	}
+	dead(x)
+	dead(y)
+	// A repair that fails.
+	r := x.do(t, order{Op: "recover", Object: "m", N: 1})
+	require.True(t, r.OK)
+	require.Equal(t, []string{"not-recoverable"}, r.Is)
+	require.Contains(t, r.Err, errRepair.Error())
+	for _, z := range others {
+		require.Equal(t, []string{"not-recoverable"}, z.op(t, "lockctx", "m").Is)
+		require.Equal(t, []string{"not-recoverable"}, z.op(t, "lock", "m").Is)
+		require.False(t, z.op(t, "trylock", "m").OK)
+		require.Equal(t, []string{"not-recoverable"}, z.op(t, "state", "m").Is)
+	}
+	// One that panics.
+	r = y.do(t, order{Op: "recover", Object: "m", N: 2})
+	require.True(t, r.OK)
+	require.Equal(t, "the repair panics", r.Panic)
+	require.Equal(t, []string{"not-recoverable"}, x.op(t, "state", "m").Is)
+	// One that succeeds.
+	require.True(t, x.must(t, order{Op: "recover", Object: "m"}).OK)
+	y.must(t, order{Op: "lock", Object: "m"})
+	y.must(t, order{Op: "unlock", Object: "m"})
+	require.False(t, x.must(t, order{Op: "recover", Object: "m"}).OK, "the repair of a healthy lock has run")
+}
+
+// peek reports whether what came of an order is there by now.
+func (x *actor) peek(t testing.TB, id int) bool {
+	t.Helper()
+	if x.proc != nil {
+		// It answers in order, so that a question brings what was said before.
+		x.must(t, order{Op: "pid"})
+	}
+	for x.proc == nil {
+		select {
+		case a := <-x.inbox:
+			x.said[a.ID] = a
+			continue
+		default:
+		}
+		break
+	}
+	r, ok := x.said[id]
+	if ok {
+		delete(x.said, id)
+		require.Empty(t, r.Err+r.Panic)
+	}
+	return ok
+}
+
+// A recoverer that dies leaves the lock owner-dead once more, whatever its
+// policy, and who is told learns of the recoverer.
+func TestMutexRecovererDies(t *testing.T) {
+	a := newArena(t, nil)
+	m, err := prims.OpenMutex(a, "m", nil)
+	require.NoError(t, err)
+	victim := remoteActor(t, a, "first")
+	victim.must(t, order{Op: "lock", Object: "m"})
+	victim.proc.Kill(t)
+	second := proctest.Start(t, "mutex/recover", proctest.Params(nameOf(a)))
+	second.Await(t)
+	require.Contains(t, m.String(), "being recovered")
+	require.True(t, m.State().Held)
+	require.False(t, m.TryLock())
+	// Others block meanwhile, Recover as well.
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Millisecond)
+	require.Equal(t, context.DeadlineExceeded, m.LockContext(ctx))
+	require.Equal(t, context.DeadlineExceeded, m.Recover(ctx, func() error { return nil }))
+	cancel()
+	here := localActor(a)
+	id := here.blocked(t, order{Op: "lock", Object: "m"})
+	second.Kill(t)
+	r := here.wait(t, id)
+	require.Equal(t, []string{"owner-dead"}, r.Is)
+	require.Equal(t, second.Pid(), r.Who.PID)
+	runs := 0
+	require.NoError(t, m.Recover(t.Context(), func() error {
+		runs++
+		require.True(t, m.HeldByUs())
+		return nil
+	}))
+	require.Equal(t, 1, runs)
+	m.Lock()
+	m.Unlock()
+}
+
+func init() {
+	proctest.Register("mutex/recover", func(c *proctest.Child) {
+		var name string
+		c.Params(&name)
+		a, err := arena.Attach(name, &arena.Options{Label: "second"})
+		if err != nil {
+			c.Fatal(err)
+		}
+		m, err := prims.OpenMutex(a, "m", nil)
+		if err != nil {
+			c.Fatal(err)
+		}
+		if err := m.LockContext(context.Background()); !errors.Is(err, shmsync.ErrOwnerDead) {
+			c.Fatal(err)
+		}
+		c.Fatal(m.Recover(context.Background(), func() error {
+			c.Ready()
+			c.Await()
+			return nil
+		}))
+	})
+}
+
+// Of many that try to recover at once, one repairs.
+func TestMutexRecoverRace(t *testing.T) {
+	a := newArena(t, nil)
+	m, err := prims.OpenMutex(a, "m", nil)
+	require.NoError(t, err)
+	for range 20 {
+		victim := remoteActor(t, a, "victim")
+		victim.must(t, order{Op: "lock", Object: "m"})
+		victim.proc.Kill(t)
+		var repairs atomic.Int32
+		var wg sync.WaitGroup
+		for range 8 {
+			wg.Go(func() {
+				if err := m.LockContext(context.Background()); err == nil {
+					m.Unlock()
+				} else if !errors.Is(err, shmsync.ErrOwnerDead) {
+					t.Error(err)
+				} else if err := m.Recover(context.Background(), func() error { repairs.Add(1); return nil }); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+		require.EqualValues(t, 1, repairs.Load())
+	}
+}
+
+// Exit without Close is a death too.
+func TestMutexHolderExits(t *testing.T) {
+	a := newArena(t, nil)
+	x := remoteActor(t, a, "exits")
+	x.must(t, order{Op: "lock", Object: "m"})
+	here := localActor(a)
+	id := here.blocked(t, order{Op: "lockctx", Object: "m"})
+	x.start(order{Op: "exit"})
+	r := here.wait(t, id)
+	require.Equal(t, []string{"owner-dead"}, r.Is)
+	require.Equal(t, "exits", r.Who.Label)
+	x.proc.WaitExit(t)
+}
+
+// A waiter that dies, whether it sleeps or has just been woken, costs the others
+// nothing.
+func TestMutexWaiterDies(t *testing.T) {
+	a := newArena(t, nil)
+	m, err := prims.OpenMutex(a, "m", nil)
+	require.NoError(t, err)
+	rounds := 30
+	if testing.Short() {
+		rounds = 6
+	}
+	here := localActor(a)
+	for round := range rounds {
+		m.Lock()
+		x := remoteActor(t, a, "waiter")
+		for range 1 + round%3*7 {
+			x.blocked(t, order{Op: "lock", Object: "m"})
+		}
+		var ids []int
+		for range 3 {
+			ids = append(ids, here.blocked(t, order{Op: "lockctx", Object: "m"}))
+		}
+		if round%2 == 0 {
+			x.proc.Signal(t, syscall.SIGKILL)
+			m.Unlock()
+		} else {
+			m.Unlock()
+			x.proc.Signal(t, syscall.SIGKILL)
+		}
+		for len(ids) > 0 {
+			r := here.wait(t, ids[0])
+			ids = ids[1:]
+			if r.Err == "" {
+				m.Unlock()
+				continue
+			}
+			// The victim may have got it before it died.
+			require.Equal(t, []string{"owner-dead"}, r.Is, "%v", r)
+			if m.State().Err != nil {
+				require.NoError(t, m.Recover(t.Context(), func() error { return nil }))
+			}
+		}
+		x.proc.WaitSignal(t, syscall.SIGKILL)
+		if err := m.LockContext(t.Context()); err != nil {
+			require.NoError(t, m.Recover(t.Context(), func() error { return nil }))
+		} else {
+			m.Unlock()
+		}
+	}
+	alone(t, a, 1)
+	sound(t, a)
+}
+
+// A holder that is stopped is alive: nobody takes the lock from it, contexts end
+// on time, and when it is continued it goes on as the holder.
+func TestMutexHolderStopped(t *testing.T) { holderStopped(t, 3*time.Second, nil) }
+
+func holderStopped(t *testing.T, how time.Duration, env []string) {
+	if testing.Short() {
+		how = min(how, 400*time.Millisecond)
+	}
+	a := newArena(t, nil)
+	m, err := prims.OpenMutex(a, "m", nil)
+	require.NoError(t, err)
+	x := remoteActor(t, a, "stopped", proctest.Env(env...))
+	x.must(t, order{Op: "lock", Object: "m"})
+	x.proc.Stop(t)
+	here := localActor(a)
+	stays := here.blocked(t, order{Op: "lock", Object: "m"})
+	var hubbed []int
+	for range 15 {
+		hubbed = append(hubbed, here.blocked(t, order{Op: "lockctx", Object: "m"}))
+	}
+	for end := time.Now().Add(how); time.Now().Before(end); {
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		start := time.Now()
+		require.Equal(t, context.DeadlineExceeded, m.LockContext(ctx))
+		took := time.Since(start)
+		cancel()
+		require.GreaterOrEqual(t, took, 100*time.Millisecond)
+		require.Less(t, took, proctest.Scale(400*time.Millisecond))
+		require.False(t, m.TryLock())
+		require.Equal(t, x.proc.Pid(), m.State().Owner.PID)
+	}
+	x.proc.Cont(t)
+	require.True(t, x.op(t, "state", "m").OK)
+	for _, id := range hubbed {
+		here.must(t, order{Op: "cancel", N: id})
+		require.Equal(t, []string{"ctx-canceled"}, here.wait(t, id).Is)
+	}
+	x.must(t, order{Op: "unlock", Object: "m"})
+	require.Empty(t, here.wait(t, stays).Panic)
+	m.Unlock()
+	x.must(t, order{Op: "lock", Object: "m"})
+	x.must(t, order{Op: "unlock", Object: "m"})
+}
+
+// Two processes that are both pid 1, each in a pid namespace of its own, exclude
+// each other, and one's death is noticed by the other.
+func TestMutexPIDNamespaces(t *testing.T) {
+	attr := func() proctest.Option {
+		return proctest.Attr(&syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID | syscall.CLONE_NEWNS})
+	}
+	if os.Geteuid() != 0 {
+		t.Skip("needs root for a pid namespace")
+	}
+	a := newArena(t, nil)
+	x := remoteActor(t, a, "one", attr())
+	y := remoteActor(t, a, "another", attr())
+	require.EqualValues(t, 1, x.must(t, order{Op: "pid"}).N)
+	require.EqualValues(t, 1, y.must(t, order{Op: "pid"}).N)
+	x.must(t, order{Op: "lock", Object: "m"})
+	require.False(t, y.op(t, "trylock", "m").OK)
+	require.Contains(t, y.op(t, "unlock", "m").Panic, "does not hold")
+	id := y.blocked(t, order{Op: "lockctx", Object: "m"})
+	x.must(t, order{Op: "unlock", Object: "m"})
+	require.Empty(t, y.wait(t, id).Err)
+	id = x.blocked(t, order{Op: "lockctx", Object: "m"})
+	y.proc.Signal(t, syscall.SIGKILL)
+	r := x.wait(t, id)
+	require.Equal(t, []string{"owner-dead"}, r.Is)
+	require.Equal(t, "another", r.Who.Label)
+	require.Equal(t, 1, r.Who.PID, "its pid in its own namespace")
+	require.Less(t, r.Took, patience())
+	x.must(t, order{Op: "recover", Object: "m"})
+	y.proc.WaitSignal(t, syscall.SIGKILL)
+	alone(t, a, 2)
+
+	// And counted together.
+	z := remoteActor(t, a, "third", attr())
+	ids := []int{x.start(order{Op: "steps", Object: "m", N: 2000, Token: 4}), z.start(order{Op: "steps", Object: "m", N: 2000, Token: 4})}
+	require.Empty(t, x.wait(t, ids[0]).Err)
+	require.Empty(t, z.wait(t, ids[1]).Err)
+	v, err := arena.Value[int64](a, "counter")
+	require.NoError(t, err)
+	require.EqualValues(t, 16000, *v)
+}
+
+// The waiter that learns of the death first, and is stopped before it can do
+// anything about it, holds nobody up.
+func TestMutexFirstWatcherStopped(t *testing.T) {
+	if !crashpoint.Enabled {
+		t.Skip("needs the build tag crashpoint")
+	}
+	for _, point := range []string{
+		"mutex.lock.woken", "arena.bury.seen", "arena.bury.fenced", "arena.bury.marked", "arena.bury.repaired",
+		"arena.bury.woken", "arena.finish.taken", "arena.finish.reclaimed", "mutex.bereave.marked",
+	} {
+		for _, policy := range []prims.Policy{prims.Report, prims.Release} {
+			t.Run(point+" "+policy.String(), func(t *testing.T) {
+				a := newArena(t, nil)
+				lock := order{Op: "lockctx", Object: "m", Policy: policy}
+				holder := remoteActor(t, a, "holder")
+				holder.must(t, lock)
+				// It is the first in the ring after the holder, and in the queue.
+				watcher := remoteActor(t, a, "watcher", proctest.Env("SHMSYNC_CRASHPOINT_STOP="+point))
+				watcher.blocked(t, lock)
+				here := localActor(a)
+				ids := []int{here.blocked(t, lock), here.blocked(t, lock)}
+				third := remoteActor(t, a, "third")
+				ids = append(ids, third.blocked(t, lock))
+				start := time.Now()
+				holder.proc.Signal(t, syscall.SIGKILL)
+				if policy == prims.Report {
+					require.Equal(t, []string{"owner-dead"}, here.wait(t, ids[0]).Is)
+					require.Equal(t, []string{"owner-dead"}, here.wait(t, ids[1]).Is)
+					require.Equal(t, []string{"owner-dead"}, third.wait(t, ids[2]).Is)
+					require.Less(t, time.Since(start), soon())
+					here.must(t, order{Op: "recover", Object: "m"})
+				} else {
+					// Each of them gets it, the watcher too if it is not stopped.
+					m, err := prims.OpenMutex(a, "m", nil)
+					require.NoError(t, err)
+					for pending := 3; pending > 0; {
+						start := time.Now()
+						switch who := nextOwner(t, a, m, "holder"); who {
+						case "watcher":
+							// Stopped as the owner, perhaps: then it stays that.
+							watcher.proc.Cont(t)
+							watcher.must(t, order{Op: "unlock", Object: "m"})
+							continue
+						case "third":
+							third.must(t, order{Op: "unlock", Object: "m"})
+						default:
+							here.must(t, order{Op: "unlock", Object: "m"})
+						}
+						pending--
+						require.Less(t, time.Since(start), soon(), "%s", words(a))
+					}
+				}
+				require.Less(t, time.Since(start), 4*soon())
+				watcher.proc.Kill(t)
+				holder.proc.WaitSignal(t, syscall.SIGKILL)
+				// Whoever was stopped was killed: what it had begun is finished.
+				eventually(t, "two are left", func() string { return words(a) }, func() bool {
+					n := 0
+					for range a.Participants() {
+						n++
+					}
+					return n == 2
+				})
+				m, err := prims.OpenMutex(a, "m", nil)
+				require.NoError(t, err)
+				if err := m.LockContext(t.Context()); err != nil {
+					require.ErrorIs(t, err, shmsync.ErrOwnerDead)
+					require.NoError(t, m.Recover(t.Context(), func() error { return nil }))
+				} else {
+					m.Unlock()
+				}
+				sound(t, a)
+			})
+		}
+	}
+}
+
+// Somebody is stopped at each point of an Unlock or of a wait: the others go on
+// soon, by their own look, and it goes on when it is continued.
+func TestMutexStoppedAnywhere(t *testing.T) {
+	if !crashpoint.Enabled {
+		t.Skip("needs the build tag crashpoint")
+	}
+	for _, point := range []string{
+		"mutex.unlock.before_wake", "park.wake.before_bump", "park.wake.bumped", "park.wake.done",
+		"arena.ready.marked", "arena.ready.pushed", "mutex.lock.woken",
+	} {
+		for _, hubbed := range []int{0, 14} {
+			t.Run(fmt.Sprintf("%s %d hubbed", point, hubbed), func(t *testing.T) {
+				a := newArena(t, nil)
+				x := remoteActor(t, a, "stopped", proctest.Env("SHMSYNC_CRASHPOINT_STOP="+point))
+				x.must(t, order{Op: "lock", Object: "m"})
+				here, third := localActor(a), remoteActor(t, a, "third")
+				// With its threads taken, the rest of this process parks.
+				third.must(t, order{Op: "lock", Object: "other"})
+				for range hubbed {
+					here.blocked(t, order{Op: "lock", Object: "other"})
+				}
+				ids := []int{here.blocked(t, order{Op: "lockctx", Object: "m"})}
+				mine := 0
+				if point == "mutex.lock.woken" {
+					// It waits itself, in front of the others.
+					x.must(t, order{Op: "unlock", Object: "m"})
+					require.Empty(t, here.wait(t, ids[0]).Err)
+					mine = x.blocked(t, order{Op: "lock", Object: "m"})
+					ids[0] = third.blocked(t, order{Op: "lockctx", Object: "m"})
+					here.must(t, order{Op: "unlock", Object: "m"})
+					x.proc.AwaitStop(t)
+					start := time.Now()
+					r := third.wait(t, ids[0])
+					require.Empty(t, r.Err)
+					require.Less(t, time.Since(start), soon()+soon())
+					third.must(t, order{Op: "unlock", Object: "m"})
+				} else {
+					id := third.blocked(t, order{Op: "lockctx", Object: "m"})
+					release := x.start(order{Op: "unlock", Object: "m"})
+					start := time.Now()
+					m, err := prims.OpenMutex(a, "m", nil)
+					require.NoError(t, err)
+					for range 2 {
+						if nextOwner(t, a, m, "stopped") == "third" {
+							require.Empty(t, third.wait(t, id).Err)
+							third.must(t, order{Op: "unlock", Object: "m"})
+						} else {
+							require.Empty(t, here.wait(t, ids[0]).Err)
+							here.must(t, order{Op: "unlock", Object: "m"})
+						}
+					}
+					require.Less(t, time.Since(start), 2*soon()+soon())
+					x.proc.Signal(t, syscall.SIGCONT)
+					require.Empty(t, x.wait(t, release).Err)
+					return
+				}
+				x.proc.Cont(t)
+				require.Empty(t, x.wait(t, mine).Err)
+				x.must(t, order{Op: "unlock", Object: "m"})
+			})
+		}
+	}
+}
+
+// Fallbacks: the core of the above where the kernel, or a sandbox, lacks
+// something, in all of the processes or in some.
+func TestMutexFallbacks(t *testing.T) {
+	combos := []string{"robust", "waitv", "membarrier", "ofd", "robust,waitv", "waitv,membarrier", "robust,membarrier,pidfd", "robust,waitv,membarrier,pidfd", "ofd,waitv,membarrier,pidfd"}
+	if testing.Short() {
+		combos = []string{"robust", "waitv", "membarrier", "robust,waitv,membarrier,pidfd"}
+	}
+	for _, disable := range combos {
+		t.Run(disable, func(t *testing.T) {
+			env := []string{"SHMSYNC_DISABLE=" + disable}
+			opt := proctest.Env(env...)
+			t.Run("hammer", func(t *testing.T) { hammerElsewhere(t, 3, 4, 300, opt) })
+			t.Run("hammer mixed", func(t *testing.T) { hammerMixed(t, env) })
+			t.Run("holder dies", func(t *testing.T) { holderDies(t, env) })
+			t.Run("holder stopped", func(t *testing.T) { holderStopped(t, 300*time.Millisecond, env) })
+			t.Run("hand-off", func(t *testing.T) { handOff(t, 3, opt) })
+			t.Run("never two owners", func(t *testing.T) { neverTwoOwners(t, 25, env...) })
+			t.Run("context", func(t *testing.T) {
+				everywhere(t, func(t *testing.T, holder, other *actor, a *arena.Arena) {
+					holder.must(t, order{Op: "lock", Object: "m"})
+					for range 14 {
+						id := other.blocked(t, order{Op: "lockctx", Object: "m"})
+						defer func() { other.wait(t, id) }()
+						defer other.must(t, order{Op: "cancel", N: id})
+					}
+					r := other.do(t, order{Op: "lockctx", Object: "m", Limit: 30 * time.Millisecond})
+					require.Equal(t, []string{"ctx-deadline"}, r.Is)
+					require.Less(t, r.Took, proctest.Scale(time.Second))
+				}, opt)
+			})
+		})
+	}
+}
+
+// hammerMixed has processes with and without the features share a lock.
+func hammerMixed(t *testing.T, env []string) {
+	a := newArena(t, nil)
+	actors := []*actor{localActor(a), remoteActor(t, a, "without", proctest.Env(env...)), remoteActor(t, a, "with")}
+	var ids []int
+	for _, x := range actors {
+		ids = append(ids, x.start(order{Op: "steps", Object: "m", N: 500, Token: 15}))
+	}
+	start := time.Now()
+	for i, x := range actors {
+		r := x.wait(t, ids[i])
+		require.Empty(t, r.Err+r.Panic)
+	}
+	v, err := arena.Value[int64](a, "counter")
+	require.NoError(t, err)
+	require.EqualValues(t, 3*500*15, *v)
+	t.Logf("%v", time.Since(start))
+	runtime.KeepAlive(a)
+}

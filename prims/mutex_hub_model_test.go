@@ -1,0 +1,282 @@
+package prims
+
+import (
+	"testing"
+
+	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/model"
+)
+
+// The words of the hub of process 0, whose threads park behind it.
+const (
+	wNode  = 5 + iota // the state of its node
+	wStack            // 1: the node is on the ready stack; 2: there was a death
+	wBell             // the doorbell
+	wQueue            // the parked threads in order, two bits each; the top bit is its mutex
+	wChan             // and one more for each of them: 1 when it is woken
+)
+
+const queueLocked = 0x80
+
+// What can be wrong behind a hub.
+const (
+	wakeToNobody    bug = "a node goes on waiting with nobody there, and a wake for nobody is not passed on"
+	parkUnchecked   bug = "a waiter parks without comparing the word once more"
+	checkThenWait   bug = "a waiter compares the word, and then says that it waits"
+	rewaitForgotten bug = "the hub wakes one of two, and the node does not wait any more"
+	wakeThenRewait  bug = "the hub wakes one of two, and then says that the other waits"
+	readyForEver    bug = "a node that was made ready by the dead stays ready"
+	readyUnrung     bug = "a node is made ready, and the doorbell is not rung"
+	takeThenListen  bug = "the hub empties its stack, and then reads the doorbell that it sleeps on"
+	parkedUnserved  bug = "a hand-off does not look behind the hub"
+	hubsUnrung      bug = "a burial does not ring the hubs"
+)
+
+// parks reports whether a thread parks behind the hub.
+func (m *mutexModel) parks(x *model.Exec) bool { return m.hub && x.Process() == 0 }
+
+// node moves the node from one state to another.
+func (m *mutexModel) node(x *model.Exec, from, to arena.NodeState) bool {
+	return x.CAS(wNode, uint8(from), uint8(to))
+}
+
+// park is Queue.park: enlist, the sleep, and delist.
+func (m *mutexModel) park(x *model.Exec) {
+	queue := x.Load(wQueue)
+	if queue&queueLocked != 0 && (x.PC() == sEnlist || x.PC() == sDelist) {
+		x.Disable()
+		return
+	}
+	switch x.PC() {
+	case sEnlist:
+		x.Say("says that it waits")
+		x.Mem[wQueue] |= queueLocked
+		x.Goto(sCompare)
+		if m.bug == checkThenWait {
+			if x.Load(wWake) != *x.R(rWake) {
+				x.Mem[wQueue] &^= queueLocked
+				x.Goto(sTry)
+			}
+			return
+		}
+		m.node(x, arena.NodeIdle, arena.NodeWaiting)
+	case sCompare:
+		x.Say("compares the word")
+		if m.bug == checkThenWait {
+			m.node(x, arena.NodeIdle, arena.NodeWaiting)
+		} else if x.Load(wWake) != *x.R(rWake) && m.bug != parkUnchecked {
+			x.Goto(sUnlist)
+			return
+		}
+		x.Mem[wQueue] = enqueue(queue&^queueLocked, x.Me)
+		x.Goto(sParked)
+	case sUnlist:
+		x.Say("does not wait after all")
+		m.setIdle(x, queue&^queueLocked)
+		x.Mem[wQueue] &^= queueLocked
+		x.Goto(sTry)
+	case sParked:
+		x.Say("parks")
+		var quit uint8
+		if m.cancel {
+			quit = sDelist
+		}
+		x.SleepDeep(sWoken, quit, model.Wait{Word: wChan + x.Me})
+	case sDelist:
+		x.Say("takes itself off the queue")
+		rest := dequeue(queue, x.Me)
+		x.Mem[wQueue], x.Mem[wChan+x.Me] = rest, 0
+		if rest != queue {
+			m.setIdle(x, rest)
+		}
+		x.Goto(sQuit)
+	}
+}
+
+// setIdle is Queue.setIdle.
+func (m *mutexModel) setIdle(x *model.Exec, queue uint8) {
+	if queue == 0 && m.bug != wakeToNobody {
+		m.node(x, arena.NodeWaiting, arena.NodeIdle)
+	}
+}
+
+// enqueue and dequeue put a thread at the end of a queue and take it out.
+func enqueue(queue uint8, thread int) uint8 {
+	if queue == 0 {
+		return uint8(thread + 1)
+	}
+	return queue | uint8(thread+1)<<2
+}
+
+func dequeue(queue uint8, thread int) uint8 {
+	switch me := uint8(thread + 1); {
+	case queue&3 == me:
+		return queue >> 2
+	case queue>>2 == me:
+		return queue & 3
+	}
+	return queue
+}
+
+// ready is Arena.ready for the hub's node. It goes on at rBack, or where there
+// is no node to make ready, at none.
+func (m *mutexModel) ready(x *model.Exec, none uint8) {
+	switch x.PC() {
+	case sReady:
+		x.Say("makes a node ready")
+		if !m.current(x, 0) || !m.node(x, arena.NodeWaiting, arena.NodeReady) {
+			m.goOn(x, none)
+			return
+		}
+		x.Goto(sPush)
+	case sPush:
+		x.Say("pushes it on the stack")
+		x.Update(wStack, func(v uint8) uint8 { return v | 1 })
+		x.Goto(sRing)
+		if m.bug == readyUnrung {
+			m.goOn(x, *x.R(rBack))
+		}
+	case sRing:
+		x.Say("rings the doorbell")
+		x.Update(wBell, func(v uint8) uint8 { return v + 1 })
+		x.Wake(wBell, model.All)
+		m.goOn(x, *x.R(rBack))
+	}
+}
+
+// serve is a step of the hub.
+func (m *mutexModel) serve(x *model.Exec) {
+	switch x.PC() {
+	case sIdle:
+		x.Require()
+		x.Goto(sHubTake)
+		x.Say("reads the doorbell")
+		*x.R(rHand) = x.Load(wBell)
+		if m.bug == takeThenListen {
+			m.takeReady(x)
+		}
+	case sHubTake:
+		if m.bug == takeThenListen {
+			*x.R(rHand) = x.Load(wBell)
+			x.Goto(sHubSleep)
+			return
+		}
+		m.takeReady(x)
+	case sHubNode:
+		x.Say("takes the node")
+		x.Idle()
+		if m.node(x, arena.NodeReady, arena.NodeIdle) {
+			x.Goto(sHubDeliver)
+		}
+	case sHubDeath:
+		// The dead one may have made the node ready and not pushed it, and a
+		// node that stays ready takes no other wake.
+		x.Say("looks at its node after a death")
+		x.Idle()
+		if m.bug != readyForEver && m.node(x, arena.NodeReady, arena.NodeIdle) || x.Load(wQueue)&^queueLocked != 0 {
+			x.Goto(sHubDeliver)
+		}
+	case sHubDeliver:
+		m.deliver(x)
+	case sHubRewait:
+		x.Say("says that others wait")
+		m.rewait(x)
+		x.Goto(sHubWake)
+		if m.bug == wakeThenRewait {
+			x.Mem[wQueue] &^= queueLocked
+			x.Idle()
+		}
+	case sHubWake:
+		x.Say("delivers")
+		x.Mem[wChan+int(*x.R(rDead))] = 1
+		x.Wake(wChan+int(*x.R(rDead)), 1)
+		if m.bug == wakeThenRewait {
+			x.Goto(sHubRewait)
+			return
+		}
+		x.Mem[wQueue] &^= queueLocked
+		x.Idle()
+	case sHubSleep:
+		x.Say("sleeps")
+		x.Sleep(sIdle, 0, model.Wait{Word: wBell, Value: *x.R(rHand)})
+	default:
+		m.step(x)
+	}
+}
+
+// takeReady is the hub's look at its stack and at the count of deaths.
+func (m *mutexModel) takeReady(x *model.Exec) {
+	x.Say("looks at its stack")
+	what := x.Load(wStack)
+	x.CAS(wStack, what, 0)
+	switch {
+	case what&1 != 0:
+		x.Goto(sHubNode)
+		if what&2 != 0 {
+			x.Mem[wStack] = 2 // in the next round
+		}
+	case what&2 != 0:
+		x.Goto(sHubDeath)
+	case what != 0:
+		x.Idle()
+	case m.bug != takeThenListen:
+		x.Goto(sHubSleep)
+	}
+}
+
+// deliver is Queue.deliver.
+func (m *mutexModel) deliver(x *model.Exec) {
+	queue := x.Load(wQueue)
+	switch {
+	case queue&queueLocked != 0:
+		x.Disable()
+	case queue == 0 && m.bug == wakeToNobody:
+		x.Say("has a wake for nobody")
+		x.Idle()
+	case queue == 0:
+		x.Say("has a wake for nobody")
+		*x.R(rBack) = sIdle
+		x.Goto(sWakeLost)
+	default:
+		x.Say("takes the first off the queue")
+		first := queue&3 - 1
+		x.Mem[wQueue] = dequeue(queue, int(first)) | queueLocked
+		*x.R(rDead) = first
+		x.Goto(sHubRewait)
+		if m.bug == wakeThenRewait {
+			x.Goto(sHubWake)
+		}
+	}
+}
+
+// rewait is setWaiting where others are parked still.
+func (m *mutexModel) rewait(x *model.Exec) {
+	if x.Load(wQueue)&^queueLocked != 0 && m.bug != rewaitForgotten {
+		m.node(x, arena.NodeIdle, arena.NodeWaiting)
+	}
+}
+
+// Waiters behind a hub and one in the kernel's queue.
+func TestModelMutexHub(t *testing.T) {
+	bugs := []bug{parkUnchecked, checkThenWait, rewaitForgotten, wakeThenRewait, readyUnrung, takeThenListen}
+	few := mutexModel{threads: []int{0, 0, 1}, modes: noBiased, hub: true}
+	canceled := mutexModel{threads: []int{0, 0, 1}, modes: noBiased, cancel: true, hub: true}
+	mixed := mutexModel{threads: []int{0, 1}, modes: anyHold, cancel: true, hub: true}
+	handoff := mutexModel{threads: []int{0, 1}, modes: noBiased, cancel: true, handoffs: true, hub: true}
+	requireModels(t, []exploration{
+		{"two and one", false, few.explore, bugs},
+		{"two and one, canceled", true, canceled.explore, []bug{wakeToNobody}},
+		{"one and one, some biased", false, mixed.explore, nil},
+		{"hand-off", false, handoff.explore, []bug{parkedUnserved}},
+	})
+}
+
+// Deaths of one behind a hub, or of who wakes it.
+func TestModelMutexHubDeath(t *testing.T) {
+	two := mutexModel{threads: []int{0, 1}, modes: noBiased, cancel: true, kills: 1, policy: Report, hub: true}
+	heir := mutexModel{threads: []int{0, 0, 1}, modes: noBiased, hub: true, heir: true}
+	requireModels(t, []exploration{
+		{"one and one", false, two.explore, []bug{hubsUnrung}},
+		{"after a death", true, heir.explore, []bug{readyForEver}},
+	})
+}

@@ -1,0 +1,219 @@
+package prims
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/model"
+	"github.com/shmsync/shmsync/internal/park"
+)
+
+// What the invariant remembers.
+const (
+	gWrong  = iota // somebody did what must not be possible
+	gDirty         // a holder died, and nobody has repaired what it left
+	gBuried        // the processes that the reaper has buried, a bit each
+)
+
+// mutexModel is a Mutex and its users, as a system to explore.
+type mutexModel struct {
+	threads    []int   // the process of each thread
+	modes      []uint8 // the kinds of hold that Lock may take
+	cancel     bool    // contexts may end
+	handoffs   bool    // waiters may ask for a hand-off
+	kills      int     // how many processes may die
+	policy     Policy
+	recoverers int  // 1: anybody may call Recover
+	bitOnly    bool // the wake word has no sequence; see TestModelMutexBit
+	hub        bool // the threads of process 0 park behind a hub
+	heir       bool // somebody has died who made the hub's node ready and did not push it
+	distinct   bool // threads are told apart although they do the same
+
+	bug    bug
+	reaper bool // somebody buries the dead
+}
+
+// What can be wrong with a Mutex.
+const (
+	noFence              bug = "a waiter sleeps on a biased hold without a fence"
+	noLookAfterFence     bug = "a waiter fences and does not look again"
+	wakeBeforeRelease    bug = "Unlock looks whether to wake, and then frees the lock"
+	noAnnounceAfterSleep bug = "who gets the lock after a sleep does not announce again"
+	sleepOnOwner         bug = "waiters sleep on the owner word"
+
+	leaveAtOnce          bug = "who gives up passes nothing on"
+	leaveDoesNotWake     bug = "who gives up announces, and wakes nobody"
+	leaveWithoutAnnounce bug = "who gives up wakes, but does not announce"
+
+	sleepOnHandoffOnly bug = "the starving sleep on the hand-off word only"
+	staleStarver       bug = "and believe for ever that their request stands"
+	reservationStays   bug = "a reservation for one that has left is not revoked"
+	revokeDoesNotWake  bug = "a reservation is revoked without a wake"
+	handOffDoesNotWake bug = "a hand-off wakes nobody"
+	wakeOneStarver     bug = "a hand-off wakes one of the starving, whoever that is"
+
+	noFenceBeforeRepair    bug = "the lock is taken from the dying before a fence"
+	silentReaper           bug = "the dead are marked, and nobody is woken"
+	burialDoesNotWake      bug = "a burial does not make up for wakes that died"
+	wakeByRecordOnly       bug = "a burial wakes only where there is a record"
+	wakeByAnnouncementOnly bug = "a burial wakes only where there is an announcement"
+	toldOnesKeepIt         bug = "who is told of a death wakes nobody else"
+	nobodyLooks            bug = "nobody looks at a reservation that is not taken up"
+	notRegistered          bug = "the fence does not reach the dying process"
+)
+
+// explore explores the model with a bug, or with none.
+func (m mutexModel) explore(b bug) model.Result {
+	m.bug, m.reaper = b, m.kills > 0
+	return m.system().Explore()
+}
+
+// system is the model's system.
+func (m *mutexModel) system() *model.System {
+	y := &model.System{
+		Kills: m.kills, Spurious: true, Restart: true,
+		Init: m.init, Check: m.check, Done: m.done, Canon: m.canon, Show: m.show,
+	}
+	for i, p := range m.threads {
+		y.Threads = append(y.Threads, model.ThreadSpec{
+			Name: fmt.Sprintf("%c%d", 'P'+p, i), Process: p, Run: m.step, Mortal: m.reaper,
+			Unregistered: m.bug == notRegistered,
+		})
+	}
+	if m.hub {
+		y.MaySleep = func(_ *model.Sys, thread int) bool { return thread == len(m.threads) }
+		y.Threads = append(y.Threads, model.ThreadSpec{Name: "hub", Process: 0, Run: m.serve, Mortal: m.reaper})
+	}
+	if m.alike() {
+		y.Symmetry = &model.Symmetry{Threads: len(m.threads), Names: []int{rOwner, rDead}, Rename: m.rename}
+	}
+	if m.reaper {
+		y.Threads = append(y.Threads, model.ThreadSpec{Name: "reaper", Process: model.Threads - 1, Run: m.reap})
+	}
+	return y
+}
+
+var (
+	errTwoOwners = errors.New("two hold the lock")
+	errWrong     = errors.New("somebody took what nobody had given back, or lost what it had")
+)
+
+func (m *mutexModel) init(s *model.Sys) {
+	if m.hub {
+		s.Mem[wNode] = uint8(arena.NodeIdle)
+	}
+	if m.heir {
+		s.Mem[wNode], s.Mem[wStack] = uint8(arena.NodeReady), 2
+	}
+}
+
+func (m *mutexModel) check(s *model.Sys) error {
+	inside := 0
+	for i := range m.threads {
+		if s.Thread[i].R[rFlags]&fInside != 0 {
+			inside++
+		}
+	}
+	switch {
+	case inside > 1:
+		return errTwoOwners
+	case s.Ghost[gWrong] != 0:
+		return errWrong
+	}
+	return nil
+}
+
+// done reports whether the words are as they must be when nobody is busy.
+func (m *mutexModel) done(s *model.Sys) bool {
+	if _, left := m.unburied(s); left {
+		return false
+	}
+	o := unpack(s.Mem[wOwner])
+	return o.free() || m.kills > 0 && !o.held()
+}
+
+// canon renumbers the sequences: what a waiter remembers is the present value or
+// an old one, and an old one never comes back.
+func (m *mutexModel) canon(s *model.Sys) {
+	const first = 2 // sequence 1, not announced
+	w, h := s.Mem[wWake], s.Mem[wHandoff]
+	s.Mem[wWake], s.Mem[wHandoff] = first|w&1, 1
+	if m.hub {
+		canonEqual(&s.Thread[len(m.threads)].R[rHand], s.Mem[wBell])
+		s.Mem[wBell] = 1
+	}
+	for i := range m.threads {
+		t := &s.Thread[i]
+		switch {
+		case t.R[rWake] == 0:
+		case t.R[rWake]>>1 == w>>1:
+			t.R[rWake] = first | t.R[rWake]&1
+		default:
+			t.R[rWake] = 0
+		}
+		canonEqual(&t.R[rHand], h)
+	}
+}
+
+// canonEqual makes what was seen of a sequence that is at now 1 if it is still
+// the same, and 0 if not.
+func canonEqual(seen *uint8, now uint8) {
+	if *seen != 0 && *seen == now {
+		*seen = 1
+		return
+	}
+	*seen = 0
+}
+
+// alike reports whether all threads can do the same.
+func (m *mutexModel) alike() bool {
+	for i, p := range m.threads {
+		if i != p {
+			return false
+		}
+	}
+	return !m.distinct && !m.hub
+}
+
+// rename gives the processes other names.
+func (m *mutexModel) rename(s *model.Sys, to *[model.Threads]uint8) {
+	name := func(n uint8) uint8 {
+		if n == 0 {
+			return 0
+		}
+		return to[n-1] + 1
+	}
+	word := func(b uint8) uint8 { return b&^31 | name(b&31) }
+	mask := func(b uint8) (r uint8) {
+		for i := range to {
+			r |= b >> i & 1 << to[i]
+		}
+		return r
+	}
+	s.Mem[wOwner], s.Mem[wStarving] = word(s.Mem[wOwner]), name(s.Mem[wStarving])
+	s.Mem[wDead], s.Ghost[gBuried] = mask(s.Mem[wDead]), mask(s.Ghost[gBuried])
+	for i := range s.Thread {
+		t := &s.Thread[i]
+		t.R[rOwner] = word(t.R[rOwner])
+		if deals(t, i == len(m.threads)) {
+			t.R[rDead] = to[t.R[rDead]]
+		}
+	}
+}
+
+// deals reports whether a thread deals with a death.
+func deals(t *model.Thread, reaper bool) bool {
+	return reaper && t.PC != sIdle || t.PC == sFenceDead || t.PC == sMark || t.PC == sBereave
+}
+
+func (m *mutexModel) show(s *model.Sys) string {
+	str := unpack(s.Mem[wOwner]).String()
+	if park.Word(s.Mem[wWake]).Announced() {
+		str += ", announced"
+	}
+	if n := s.Mem[wStarving]; n != 0 {
+		str += fmt.Sprintf(", %c starves", 'P'+n-1)
+	}
+	return str
+}

@@ -1,0 +1,524 @@
+package prims_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/proctest"
+	"github.com/shmsync/shmsync/prims"
+)
+
+func TestMutexTryLock(t *testing.T) {
+	everywhere(t, func(t *testing.T, holder, other *actor, a *arena.Arena) {
+		require.True(t, holder.op(t, "trylock", "m").OK)
+		require.False(t, other.op(t, "trylock", "m").OK)
+		require.False(t, holder.op(t, "trylock", "m").OK, "it is not recursive")
+		holder.must(t, order{Op: "unlock", Object: "m"})
+		require.True(t, other.op(t, "trylock", "m").OK)
+		require.False(t, holder.op(t, "trylock", "m").OK)
+		other.must(t, order{Op: "unlock", Object: "m"})
+		require.Equal(t, "free", holder.op(t, "state", "m").Text)
+	})
+}
+
+func TestMutexWaits(t *testing.T) {
+	everywhere(t, func(t *testing.T, holder, other *actor, a *arena.Arena) {
+		holder.must(t, order{Op: "lock", Object: "m"})
+		lock := other.blocked(t, order{Op: "lock", Object: "m"})
+		holder.must(t, order{Op: "unlock", Object: "m"})
+		require.Empty(t, other.wait(t, lock).Err)
+		// And back.
+		lock = holder.blocked(t, order{Op: "lockctx", Object: "m"})
+		other.must(t, order{Op: "unlock", Object: "m"})
+		require.Empty(t, holder.wait(t, lock).Err)
+		holder.must(t, order{Op: "unlock", Object: "m"})
+	})
+}
+
+func TestMutexContext(t *testing.T) {
+	everywhere(t, func(t *testing.T, holder, other *actor, a *arena.Arena) {
+		// A free lock beats a context that has ended.
+		other.must(t, order{Op: "lockctx", Object: "m", Done: true})
+		other.must(t, order{Op: "unlock", Object: "m"})
+
+		holder.must(t, order{Op: "lock", Object: "m"})
+		r := other.do(t, order{Op: "lockctx", Object: "m", Done: true})
+		require.Equal(t, []string{"ctx-canceled"}, r.Is)
+
+		r = other.do(t, order{Op: "lockctx", Object: "m", Limit: 30 * time.Millisecond})
+		require.Equal(t, []string{"ctx-deadline"}, r.Is)
+		require.GreaterOrEqual(t, r.Took, 30*time.Millisecond)
+		require.Less(t, r.Took, proctest.Scale(2*time.Second))
+
+		id := other.blocked(t, order{Op: "lockctx", Object: "m"})
+		other.must(t, order{Op: "cancel", N: id})
+		require.Equal(t, []string{"ctx-canceled"}, other.wait(t, id).Is)
+
+		// Who gave up has left nothing behind: the next one gets it.
+		id = other.blocked(t, order{Op: "lockctx", Object: "m"})
+		holder.must(t, order{Op: "unlock", Object: "m"})
+		require.Empty(t, other.wait(t, id).Err)
+		other.must(t, order{Op: "unlock", Object: "m"})
+	})
+}
+
+// Cancelling some waiters wakes nobody else, and loses no wake: however many
+// leave, the one that stays gets it.
+func TestMutexCancelPassesOn(t *testing.T) {
+	everywhere(t, func(t *testing.T, holder, other *actor, a *arena.Arena) {
+		for range 30 {
+			holder.must(t, order{Op: "lock", Object: "m"})
+			var leaving []int
+			for range 3 {
+				leaving = append(leaving, other.blocked(t, order{Op: "lockctx", Object: "m"}))
+			}
+			stays := other.blocked(t, order{Op: "lockctx", Object: "m", Limit: patience()})
+			// The release and the cancellations race.
+			release := holder.start(order{Op: "unlock", Object: "m"})
+			for _, id := range leaving {
+				other.start(order{Op: "cancel", N: id})
+			}
+			holder.wait(t, release)
+			got := 0
+			for _, id := range append(leaving, stays) {
+				r := other.wait(t, id)
+				if r.Err == "" {
+					got++
+					other.must(t, order{Op: "unlock", Object: "m"})
+				} else {
+					require.NotEqual(t, id, stays, "%v", r)
+				}
+			}
+			require.Positive(t, got)
+		}
+	})
+}
+
+func TestMutexUnlockMistakes(t *testing.T) {
+	everywhere(t, func(t *testing.T, holder, other *actor, a *arena.Arena) {
+		for _, x := range []*actor{holder, other} {
+			p := x.op(t, "unlock", "ledger").Panic
+			require.Contains(t, p, "ledger")
+			require.Contains(t, p, "free")
+		}
+		holder.must(t, order{Op: "lock", Object: "ledger"})
+		if holder.proc != nil { // within a process anybody may unlock
+			p := other.op(t, "unlock", "ledger").Panic
+			require.Contains(t, p, "ledger")
+			require.Contains(t, p, "held by")
+			require.Contains(t, p, "does not hold")
+		}
+		require.True(t, holder.op(t, "state", "ledger").OK, "a wrong Unlock has freed it")
+		holder.must(t, order{Op: "unlock", Object: "ledger"})
+		require.Contains(t, holder.op(t, "unlock", "ledger").Panic, "ledger", "a second Unlock")
+		require.True(t, other.op(t, "trylock", "ledger").OK)
+	})
+}
+
+func TestMutexRecoverHealthy(t *testing.T) {
+	everywhere(t, func(t *testing.T, holder, other *actor, a *arena.Arena) {
+		r := holder.must(t, order{Op: "recover", Object: "m"})
+		require.False(t, r.OK, "the repair of a healthy lock has run")
+		require.Equal(t, "free", holder.op(t, "state", "m").Text)
+		// It waits for a holder, and for a context.
+		holder.must(t, order{Op: "lock", Object: "m"})
+		require.Equal(t, []string{"ctx-deadline"}, other.do(t, order{Op: "recover", Object: "m", Limit: 20 * time.Millisecond}).Is)
+		id := other.blocked(t, order{Op: "recover", Object: "m"})
+		holder.must(t, order{Op: "unlock", Object: "m"})
+		r = other.wait(t, id)
+		require.Empty(t, r.Err)
+		require.False(t, r.OK)
+		require.True(t, holder.op(t, "trylock", "m").OK)
+	})
+}
+
+func TestMutexState(t *testing.T) {
+	a := newArena(t, &arena.Options{Label: "me"})
+	m, err := prims.OpenMutex(a, "m", nil)
+	require.NoError(t, err)
+	require.Equal(t, prims.MutexState{Word: "free"}, m.State())
+	require.Equal(t, "mutex m: free", m.String())
+	m.Lock()
+	s := m.State()
+	require.True(t, s.Held)
+	require.False(t, s.Waiting)
+	require.NoError(t, s.Err)
+	require.Equal(t, os.Getpid(), s.Owner.PID)
+	require.Equal(t, "me", s.Owner.Label)
+	require.Regexp(t, `^held by 1\.1`, s.Word)
+	require.Regexp(t, `^mutex m: held by 1\.1`, m.String())
+	done := make(chan struct{})
+	go func() {
+		m.Lock()
+		m.Unlock()
+		close(done)
+	}()
+	eventually(t, "it waits", m.String, func() bool { return m.Waiters() == 1 })
+	require.True(t, m.State().Waiting)
+	m.Unlock()
+	<-done
+
+	anonymous := newMutex(t, a, nil)
+	require.Equal(t, "mutex "+anonymous.Offset().String()+": free", anonymous.String())
+}
+
+func TestMutexOpen(t *testing.T) {
+	a := newArena(t, nil)
+	m, err := prims.OpenMutex(a, "m", &prims.MutexOptions{Spin: time.Microsecond})
+	require.NoError(t, err)
+	require.Equal(t, prims.Report, m.Policy())
+	require.Equal(t, time.Microsecond, m.Spin())
+	again, err := prims.OpenMutex(a, "m", nil)
+	require.NoError(t, err)
+	require.Same(t, m, again, "what a process opens twice is one handle")
+	same, err := prims.OpenMutex(a, "m", &prims.MutexOptions{Policy: prims.Report})
+	require.NoError(t, err)
+	require.Same(t, m, same)
+	at, err := prims.MutexAt(a, m.Offset())
+	require.NoError(t, err)
+	require.Same(t, m, at)
+
+	_, err = prims.OpenMutex(a, "m", &prims.MutexOptions{Policy: prims.Release})
+	require.ErrorIs(t, err, shmsync.ErrIncompatible)
+	require.ErrorContains(t, err, "report")
+	require.ErrorContains(t, err, "release")
+	require.ErrorContains(t, err, `"m"`)
+	_, err = prims.OpenFutex(a, "m", nil)
+	require.ErrorIs(t, err, shmsync.ErrIncompatible)
+	require.ErrorContains(t, err, "MUTX")
+	require.ErrorContains(t, err, "FUTX")
+	f, err := prims.OpenFutex(a, "f", nil)
+	require.NoError(t, err)
+	_, err = prims.MutexAt(a, f.Offset())
+	require.ErrorIs(t, err, shmsync.ErrIncompatible)
+	require.ErrorContains(t, err, "FUTX")
+	require.ErrorContains(t, err, "MUTX")
+	_, err = prims.FutexAt(a, m.Offset())
+	require.ErrorIs(t, err, shmsync.ErrIncompatible)
+	for _, off := range []arena.Offset{0, 1, m.Offset() + 64, arena.Offset(a.Size()), ^arena.Offset(0)} {
+		_, err = prims.MutexAt(a, off)
+		require.Error(t, err, "%v", off)
+		_, err = prims.FutexAt(a, off)
+		require.Error(t, err, "%v", off)
+	}
+
+	// Four opens, four closes; the refused ones have left nothing open.
+	m.Lock()
+	for range 4 {
+		require.ErrorContains(t, a.Delete("m"), "open")
+		require.NoError(t, m.Close())
+	}
+	require.ErrorIs(t, m.Close(), shmsync.ErrClosed)
+	// A hold stays when the handle is given back.
+	m, err = prims.OpenMutex(a, "m", nil)
+	require.NoError(t, err)
+	require.True(t, m.State().Held)
+	m.Unlock()
+	require.NoError(t, m.Close())
+	require.NoError(t, a.Delete("m"))
+	require.NoError(t, f.Close())
+	require.ErrorIs(t, f.Close(), shmsync.ErrClosed)
+	require.NoError(t, a.Delete("f"))
+	require.Zero(t, a.Stats().Objects)
+
+	released, err := prims.OpenMutex(a, "r", &prims.MutexOptions{Policy: prims.Release})
+	require.NoError(t, err)
+	require.Equal(t, prims.Release, released.Policy())
+	other, err := prims.OpenMutex(a, "r", nil)
+	require.NoError(t, err)
+	require.Equal(t, prims.Release, other.Policy(), "no policy asked for is whatever is there")
+}
+
+func init() {
+	proctest.Register("mutex/at", func(c *proctest.Child) {
+		var p struct {
+			Arena string
+			Off   arena.Offset
+		}
+		c.Params(&p)
+		a, err := arena.Attach(p.Arena, nil)
+		if err != nil {
+			c.Fatal(err)
+		}
+		m, err := prims.MutexAt(a, p.Off)
+		if err != nil {
+			c.Fatal(err)
+		}
+		c.Say(m.TryLock())
+		m.Lock()
+		c.Say(m.Offset() == p.Off)
+		m.Unlock()
+	})
+}
+
+// An anonymous object goes to another process by its offset.
+func TestMutexAtElsewhere(t *testing.T) {
+	a := newArena(t, nil)
+	m := newMutex(t, a, nil)
+	m.Lock()
+	p := proctest.Start(t, "mutex/at", proctest.Params(struct {
+		Arena string
+		Off   arena.Offset
+	}{nameOf(a), m.Offset()}), proctest.Dump(m.String))
+	var got bool
+	p.Recv(t, &got)
+	require.False(t, got, "TryLock of a lock that is held elsewhere")
+	m.Unlock()
+	p.Recv(t, &got)
+	require.True(t, got)
+	p.WaitExit(t)
+	m.Lock()
+	m.Unlock()
+}
+
+// Two names, and an anonymous one, are different locks.
+func TestMutexesAreDifferent(t *testing.T) {
+	a := newArena(t, nil)
+	for range 3 {
+		m := newMutex(t, a, nil)
+		require.True(t, m.TryLock())
+	}
+	for _, name := range []string{"a", "b", "ä b\n"} {
+		m, err := prims.OpenMutex(a, name, nil)
+		require.NoError(t, err)
+		require.True(t, m.TryLock(), name)
+		require.Contains(t, m.String(), name)
+	}
+}
+
+// Goroutines that open, use and close one name all the time never trip over
+// each other: neither over the handle nor over what it has in the arena.
+func TestMutexReopenHammer(t *testing.T) {
+	a := newArena(t, nil)
+	rounds := 300
+	if testing.Short() {
+		rounds = 50
+	}
+	var wg sync.WaitGroup
+	errs := make(chan error, 64)
+	counter := 0
+	for range 32 { // more than sleep in the kernel
+		wg.Go(func() {
+			for range rounds {
+				m, err := prims.OpenMutex(a, "m", nil)
+				if err != nil {
+					errs <- err
+					return
+				}
+				ctx, cancel := context.WithTimeout(context.Background(), patience())
+				err = m.LockContext(ctx)
+				cancel()
+				if err != nil {
+					errs <- fmt.Errorf("%v: %w", m, err)
+					return
+				}
+				counter++
+				m.Unlock()
+				m.Close()
+			}
+		})
+	}
+	wg.Wait()
+	select {
+	case err := <-errs:
+		t.Fatal(err, words(a))
+	default:
+	}
+	require.Equal(t, 32*rounds, counter)
+	require.NoError(t, a.Delete("m"))
+	sound(t, a)
+	eventually(t, "the node goes back", func() string { return fmt.Sprintf("%+v", a.Stats()) }, func() bool { return a.Stats().Nodes == 0 })
+}
+
+func TestMutexHammerElsewhere(t *testing.T) {
+	for _, procs := range []int{2, 4} {
+		for _, goroutines := range []uint64{1, 4, 20} {
+			t.Run(fmt.Sprintf("%d processes of %d", procs, goroutines), func(t *testing.T) {
+				each := 1000
+				if testing.Short() {
+					each = 200
+				}
+				hammerElsewhere(t, procs, goroutines, each)
+			})
+		}
+	}
+}
+
+func hammerElsewhere(t *testing.T, procs int, goroutines uint64, each int, opts ...proctest.Option) {
+	a := newArena(t, nil)
+	var actors []*actor
+	var ids []int
+	for i := range procs {
+		actors = append(actors, remoteActor(t, a, fmt.Sprint("hammer ", i), opts...))
+	}
+	for _, x := range actors {
+		ids = append(ids, x.start(order{Op: "steps", Object: "m", N: each, Token: goroutines}))
+	}
+	for i, x := range actors {
+		r := x.wait(t, ids[i])
+		require.Empty(t, r.Err+r.Panic)
+	}
+	v, err := arena.Value[int64](a, "counter")
+	require.NoError(t, err)
+	require.EqualValues(t, procs*int(goroutines)*each, *v)
+	m, err := prims.OpenMutex(a, "m", nil)
+	require.NoError(t, err)
+	require.False(t, m.State().Held)
+	sound(t, a)
+}
+
+// The first process that closes the arena tells its own waiters, of all sorts,
+// and leaves what it held as dead.
+func TestMutexArenaClose(t *testing.T) {
+	for _, waiters := range []int{1, 3, 30} {
+		t.Run(fmt.Sprint(waiters), func(t *testing.T) {
+			a := newArena(t, nil)
+			m, err := prims.OpenMutex(a, "m", nil)
+			require.NoError(t, err)
+			m.Lock()
+			x := remoteActor(t, a, "closer")
+			x.must(t, order{Op: "lock", Object: "held"})
+			var ids []int
+			for i := range waiters {
+				o := order{Op: "lock", Object: "m"}
+				if i%2 == 1 {
+					o.Op = "lockctx"
+				}
+				ids = append(ids, x.blocked(t, o))
+			}
+			here := localActor(a)
+			waits := here.blocked(t, order{Op: "lockctx", Object: "held"})
+			x.must(t, order{Op: "close-arena"})
+			for _, id := range ids {
+				r := x.wait(t, id)
+				require.Equal(t, []string{"closed"}, r.Is, "%v", r)
+			}
+			r := here.wait(t, waits)
+			require.Equal(t, []string{"owner-dead"}, r.Is, "%v", r)
+			require.Equal(t, x.proc.Pid(), r.Who.PID)
+			require.Equal(t, "closer", r.Who.Label)
+			m.Unlock()
+			m.Lock()
+			m.Unlock()
+			alone(t, a, 1)
+			sound(t, a)
+		})
+	}
+}
+
+// A waiter that has lost for a millisecond is handed the lock, by a process that
+// takes it again at once, all the time. Other waiters of the same process starve
+// at the same time, and none is forgotten.
+func TestMutexHandOff(t *testing.T) {
+	for _, waiters := range []int{1, 6, 30} {
+		t.Run(fmt.Sprint(waiters), func(t *testing.T) { handOff(t, waiters) })
+	}
+}
+
+func handOff(t *testing.T, waiters int, opts ...proctest.Option) {
+	a := newArena(t, nil)
+	barger := remoteActor(t, a, "barger", opts...)
+	waiter := remoteActor(t, a, "waiter", opts...)
+	if runtime.NumCPU() > 1 {
+		// On one CPU the kernel decides who goes on, not the lock.
+		barger.must(t, order{Op: "pin", N: 0})
+		waiter.must(t, order{Op: "pin", N: 1})
+	}
+	rounds := 100
+	if testing.Short() {
+		rounds = 15
+	}
+	barger.start(order{Op: "barge", Object: "m", N: 1 << 30})
+	var ids []int
+	for range waiters {
+		ids = append(ids, waiter.start(order{Op: "overtake", Object: "m", N: rounds}))
+	}
+	var worst, sum time.Duration
+	for _, id := range ids {
+		r := waiter.wait(t, id)
+		require.Empty(t, r.Err+r.Panic)
+		worst = max(worst, time.Duration(r.N))
+		sum += r.Took
+	}
+	mean := sum / time.Duration(rounds*waiters)
+	t.Logf("mean wait %v, worst %v", mean, worst)
+	// The barger holds it for 200 us at a time. Without a hand-off a waiter
+	// waits for tens of milliseconds, or for a look.
+	require.Less(t, mean, proctest.Scale(time.Duration(waiters)*6*time.Millisecond))
+	require.Less(t, worst, proctest.Scale(300*time.Millisecond))
+	barger.proc.Kill(t)
+}
+
+func TestMutexRepairOption(t *testing.T) {
+	a := newArena(t, nil)
+	repairs := 0
+	var fail error
+	opts := &prims.MutexOptions{Repair: func() error { repairs++; return fail }}
+	m, err := prims.OpenMutex(a, "m", opts)
+	require.NoError(t, err)
+	die := func() {
+		x := remoteActor(t, a, "dies")
+		x.must(t, order{Op: "lock", Object: "m"})
+		x.proc.Kill(t)
+	}
+	die()
+	m.Lock()
+	require.Equal(t, 1, repairs)
+	require.True(t, m.HeldByUs())
+	m.Unlock()
+	m.Lock()
+	m.Unlock()
+	require.Equal(t, 1, repairs)
+
+	// TryLock does not repair.
+	die()
+	eventually(t, "it is owner-dead", m.String, func() bool { m.TryLock(); return m.State().Err != nil })
+	require.False(t, m.TryLock())
+	require.ErrorIs(t, m.State().Err, shmsync.ErrOwnerDead)
+	require.NoError(t, m.LockContext(t.Context()))
+	require.Equal(t, 2, repairs)
+	m.Unlock()
+
+	die()
+	fail = errors.New("too bad")
+	err = m.LockContext(t.Context())
+	require.ErrorIs(t, err, shmsync.ErrNotRecoverable)
+	require.ErrorContains(t, err, "too bad")
+	require.Equal(t, 3, repairs)
+	require.ErrorIs(t, m.State().Err, shmsync.ErrNotRecoverable)
+	require.ErrorIs(t, m.LockContext(t.Context()), shmsync.ErrNotRecoverable)
+	require.Equal(t, 3, repairs, "a lock that is not recoverable is not repaired by Lock")
+	require.NoError(t, m.Recover(t.Context(), func() error { return nil }))
+	m.Lock()
+	m.Unlock()
+
+	// A repair that panics leaves it not recoverable, and the panic goes on.
+	die()
+	opts.Repair = nil
+	require.NoError(t, m.Close())
+	m, err = prims.OpenMutex(a, "m", &prims.MutexOptions{Repair: func() error { panic("oh") }})
+	require.NoError(t, err)
+	require.PanicsWithValue(t, "oh", func() { m.Lock() })
+	require.ErrorIs(t, m.State().Err, shmsync.ErrNotRecoverable)
+}
+
+func TestMutexSpinSetting(t *testing.T) {
+	m := newMutex(t, newArena(t, nil), nil)
+	require.Zero(t, m.Spin())
+	for set, want := range map[time.Duration]time.Duration{
+		time.Microsecond: time.Microsecond, -5: -1, time.Hour: time.Millisecond, 0: 0,
+	} {
+		m.SetSpin(set)
+		require.Equal(t, want, m.Spin(), "%v", set)
+	}
+}

@@ -1,0 +1,349 @@
+package prims
+
+import (
+	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/model"
+	"github.com/shmsync/shmsync/internal/park"
+)
+
+// The words of the model of a Mutex. Each is a byte: an owner word is packed, a
+// sequence is counted from the value that it has just now.
+const (
+	wOwner = iota
+	wWake
+	wStarving
+	wHandoff
+	wDead // the processes whose slots are marked dead, a bit each
+)
+
+// The registers of a thread.
+const (
+	rOwner = iota // the owner word that it has seen
+	rWake         // the wake word to sleep on
+	rHand         // the hand-off word to sleep on
+	rFlags        // f...
+	rMode         // the kind of hold that it takes
+	rBack         // where it goes on after a wake
+	rDead         // the process that it deals with the death of
+)
+
+// The flags of a thread.
+const (
+	fSlept    = 1 << iota // it was, or was about to be, asleep in this call
+	fAsked                // it has asked for a hand-off
+	fCanceled             // its context has ended
+	fInside               // it has the lock
+	fRecord               // it has an announce record
+	fGaveBack             // it has given a reservation back
+	fAll                  // the wake that it is at is for all
+	fHubFirst             // the wake that it is at goes to hubs first
+)
+
+// The steps of a thread. They are those of the code, with what is thought
+// between two accesses of shared memory put together.
+const (
+	sIdle uint8 = iota
+	sTry
+	sTook
+	sUnask
+	sInside
+	sRelease
+	sLookWake
+	sReserve
+	sTakeAsk
+	sRevoke
+	sBumpHand
+	sWakeHand
+	sTouch
+	sAsk
+	sHand
+	sAnnounce
+	sLook
+	sFence
+	sLookAgain
+	sRecord
+	sSleep
+	sWoken
+	sQuit
+	sLeave
+	sGiveBack
+	sLeaveAnnounce
+	sLeaveLook
+	sLeaveFence
+	sWakeNext
+	sWakeOne
+	sFenceDead
+	sMark
+	sBereave
+	sRecoverEnd
+	sWakeLost
+	sWakeLostOne
+	sReaperFence
+	sReaperMark
+	sRepairStarving
+	sRepairOwner
+	sSurvey
+	sSurveyWord
+	sUnreserve
+	sRingHubs
+	sBuried
+	sEnlist
+	sCompare
+	sUnlist
+	sParked
+	sDelist
+	sReady
+	sPush
+	sRing
+	sWakeKernel
+	sHubTake
+	sHubNode
+	sHubDeliver
+	sHubRewait
+	sHubWake
+	sHubDeath
+	sHubSleep
+)
+
+// nameOf is the participant's name in the model: a process is a slot, and no
+// slot is used twice.
+func nameOf(process int) arena.Name { return arena.Name(process + 1) }
+
+func pack(w ownerWord) uint8   { return uint8(w.kind())<<5 | uint8(w.name()) }
+func unpack(b uint8) ownerWord { return makeOwner(ownerKind(b>>5), arena.Name(b&31)) }
+
+func processOf(w ownerWord) int { return int(w.name()) - 1 }
+
+// step is one step of a thread that locks and unlocks for ever.
+func (m *mutexModel) step(x *model.Exec) {
+	switch x.PC() {
+	case sIdle:
+		m.call(x)
+	case sWoken:
+		m.woken(x)
+	case sTry, sQuit:
+		m.try(x)
+	case sTook, sUnask:
+		m.took(x)
+	case sInside, sRelease, sLookWake:
+		m.unlock(x)
+	case sReserve, sTakeAsk, sRevoke, sBumpHand, sWakeHand, sTouch:
+		m.reserve(x)
+	case sAsk, sHand, sAnnounce, sLook, sFence, sLookAgain, sRecord, sSleep:
+		m.sleep(x)
+	case sLeave, sGiveBack, sLeaveAnnounce, sLeaveLook, sLeaveFence:
+		m.leave(x)
+	case sWakeNext, sWakeOne, sWakeKernel:
+		m.wakeNext(x)
+	case sEnlist, sCompare, sUnlist, sParked, sDelist:
+		m.park(x)
+	case sReady, sPush, sRing:
+		m.readyOrKernel(x)
+	default:
+		m.mourn(x)
+	}
+}
+
+func (m *mutexModel) flag(x *model.Exec, f uint8) bool { return *x.R(rFlags)&f != 0 }
+func (m *mutexModel) set(x *model.Exec, f uint8)       { *x.R(rFlags) |= f }
+func (m *mutexModel) unset(x *model.Exec, f uint8)     { *x.R(rFlags) &^= f }
+
+// current is Arena.Current.
+func (m *mutexModel) current(x *model.Exec, p int) bool { return x.Load(wDead)&(1<<p) == 0 }
+
+// call begins a call.
+func (m *mutexModel) call(x *model.Exec) {
+	modes := len(m.modes)
+	k := x.Choose(modes + m.recoverers)
+	if k < modes {
+		x.Say("calls Lock")
+		*x.R(rMode) = m.modes[k]
+		x.Goto(sTry)
+		return
+	}
+	o := unpack(x.Load(wOwner))
+	if o.kind() != kindOwnerDead && o != ownerNotRecoverable {
+		x.Disable()
+		return
+	}
+	x.Say("calls Recover")
+	if x.CAS(wOwner, pack(o), pack(makeOwner(kindRecovering, nameOf(x.Process())))) {
+		x.Ghost[gDirty] = 0
+		m.set(x, fInside)
+		x.Goto(sRecoverEnd)
+	}
+}
+
+// woken is what a sleep returns: whatever woke it, the context may have ended.
+func (m *mutexModel) woken(x *model.Exec) {
+	x.Goto(sTry)
+	if m.parks(x) {
+		x.Mem[wChan+x.Me] = 0
+	}
+	if m.cancel && x.Choose(2) == 1 {
+		x.Optional()
+		x.Goto(sQuit)
+	}
+	m.try(x)
+}
+
+// try is one round of acquire, or of lastTry when the context has ended. It
+// takes the lock in the same step in which it sees that it is free: a CAS that
+// fails is as good as none.
+func (m *mutexModel) try(x *model.Exec) {
+	m.unset(x, fRecord)
+	*x.R(rOwner), *x.R(rWake), *x.R(rHand), *x.R(rBack), *x.R(rDead) = 0, 0, 0, 0, 0
+	self := nameOf(x.Process())
+	o := unpack(x.Load(wOwner))
+	dead := o.name() != 0 && (x.LifeOf(processOf(o)) != model.Alive || !m.current(x, processOf(o)))
+	switch {
+	case o.free():
+		x.Say("takes the lock")
+		if x.CAS(wOwner, pack(o), *x.R(rMode)<<5|uint8(self)) {
+			m.acquired(x)
+		}
+	case o.kind() == kindReserved && o.name() == self:
+		x.Say("takes the lock, reserved")
+		if x.CAS(wOwner, pack(o), uint8(self)) {
+			m.acquired(x)
+		}
+	case o.kind() == kindOwnerDead || o == ownerNotRecoverable:
+		x.Say("is told of the owner's death")
+		x.Goto(sLeave)
+		if m.bug == toldOnesKeepIt {
+			x.Idle()
+		}
+	case dead:
+		x.Say("sees that the owner is dead")
+		*x.R(rOwner), *x.R(rDead), *x.R(rBack) = pack(o), uint8(processOf(o)), x.PC()
+		x.Goto(sFenceDead)
+		if !m.current(x, processOf(o)) {
+			x.Goto(sBereave)
+		}
+	case x.PC() == sQuit:
+		x.Say("gives up")
+		x.Goto(sLeave)
+	default:
+		x.Say("sees that the lock is held")
+		x.Goto(sAnnounce)
+		if m.handoffs {
+			x.Goto(sAsk)
+		}
+	}
+}
+
+func (m *mutexModel) acquired(x *model.Exec) {
+	if x.Ghost[gDirty] != 0 {
+		x.Ghost[gWrong] = 1
+	}
+	m.set(x, fInside)
+	x.Goto(sTook)
+	m.skipTook(x)
+}
+
+// skipTook passes over the steps that there is no reason for.
+func (m *mutexModel) skipTook(x *model.Exec) {
+	if x.PC() == sTook && (!m.flag(x, fSlept) || m.bug == noAnnounceAfterSleep) {
+		x.Goto(sUnask)
+	}
+	if x.PC() == sUnask && !m.flag(x, fAsked) {
+		*x.R(rFlags), *x.R(rMode) = fInside, 0
+		x.Goto(sInside)
+	}
+}
+
+// took is waiter.took.
+func (m *mutexModel) took(x *model.Exec) {
+	switch x.PC() {
+	case sTook:
+		x.Say("announces for the others")
+		m.announce(x)
+		x.Goto(sUnask)
+	case sUnask:
+		x.Say("takes its request back")
+		x.CAS(wStarving, uint8(nameOf(x.Process())), 0)
+		m.unset(x, fAsked)
+	}
+	m.skipTook(x)
+}
+
+// announce is Announce.
+func (m *mutexModel) announce(x *model.Exec) uint8 {
+	w := x.Load(wWake)
+	if !park.Word(w).Announced() {
+		x.CAS(wWake, w, w|1)
+		w |= 1
+	}
+	return w
+}
+
+// unlock is Unlock.
+func (m *mutexModel) unlock(x *model.Exec) {
+	self := nameOf(x.Process())
+	o := unpack(x.Load(wOwner))
+	switch x.PC() {
+	case sInside:
+		switch {
+		case o.name() != self:
+			x.Say("finds that the lock is not its own")
+			x.Ghost[gWrong] = 1
+			x.Idle()
+		case o.kind() == kindBiased && m.bug == wakeBeforeRelease:
+			m.lookWake(x, sRelease)
+		case o.kind() == kindBiased:
+			x.Say("stores 0")
+			x.Store(wOwner, 0)
+			m.unset(x, fInside)
+			x.Goto(sLookWake)
+		case m.handoffs && x.Load(wStarving) != 0:
+			x.Say("sees that somebody starves")
+			*x.R(rOwner) = x.Load(wStarving)
+			x.Goto(sReserve)
+		case m.bug == wakeBeforeRelease:
+			m.lookWake(x, sRelease)
+		default:
+			m.release(x, sLookWake)
+		}
+	case sRelease:
+		then := sLookWake
+		if m.bug == wakeBeforeRelease {
+			then = sIdle
+		}
+		m.release(x, then)
+	case sLookWake:
+		m.lookWake(x, sIdle)
+	}
+}
+
+// release gives the lock back, and goes on at then.
+func (m *mutexModel) release(x *model.Exec, then uint8) {
+	x.Say("frees the lock")
+	o := x.Load(wOwner)
+	if unpack(o).kind() == kindBiased {
+		x.Store(wOwner, 0)
+	} else if !x.CAS(wOwner, o, 0) {
+		x.Ghost[gWrong] = 1
+	}
+	m.unset(x, fInside)
+	m.goOn(x, then)
+}
+
+// goOn goes on at a step, and forgets everything where that is Idle.
+func (m *mutexModel) goOn(x *model.Exec, at uint8) {
+	if at == sIdle {
+		x.Idle()
+		return
+	}
+	x.Goto(at)
+}
+
+// lookWake wakes, if somebody has announced itself, and goes on at then.
+func (m *mutexModel) lookWake(x *model.Exec, then uint8) {
+	x.Say("looks whether to wake")
+	if !park.Word(x.Load(wWake)).Announced() {
+		m.goOn(x, then)
+		return
+	}
+	*x.R(rBack) = then
+	x.Goto(sWakeNext)
+}

@@ -1,0 +1,314 @@
+package prims
+
+import (
+	"github.com/shmsync/shmsync/internal/model"
+	"github.com/shmsync/shmsync/internal/park"
+)
+
+// sleep is waiter.sleep.
+func (m *mutexModel) sleep(x *model.Exec) {
+	self := uint8(nameOf(x.Process()))
+	switch x.PC() {
+	case sAsk:
+		m.ask(x, self)
+	case sHand:
+		x.Say("reads the hand-off word")
+		*x.R(rHand) = x.Load(wHandoff)
+		x.Goto(sAnnounce)
+	case sAnnounce:
+		x.Say("announces")
+		*x.R(rWake) = m.announce(x)
+		x.Goto(sLook)
+	case sLook:
+		o := unpack(x.Load(wOwner))
+		if o.kind() == kindBiased && m.bug != noFence {
+			x.Say("sees a biased hold")
+			*x.R(rOwner) = pack(o)
+			x.Goto(sFence)
+			return
+		}
+		x.Say("looks again")
+		m.decide(x, o)
+	case sFence:
+		x.Say("fences")
+		x.Membarrier()
+		x.Goto(sLookAgain)
+		if m.bug == noLookAfterFence {
+			m.decide(x, unpack(*x.R(rOwner)))
+		}
+	case sLookAgain:
+		x.Say("looks once more")
+		m.decide(x, unpack(x.Load(wOwner)))
+	case sRecord:
+		x.Say("writes its record")
+		m.set(x, fRecord)
+		x.Goto(sSleep)
+	case sSleep:
+		m.goToSleep(x)
+	}
+}
+
+// ask asks for a hand-off, once it has lost for long. Time passes, but nothing
+// may rely on it. A request that another thread of the process has used up is
+// made anew.
+func (m *mutexModel) ask(x *model.Exec, self uint8) {
+	late := m.flag(x, fAsked)
+	if !late && m.flag(x, fSlept) {
+		late = x.Choose(2) == 1
+		if late {
+			x.Optional()
+		}
+	}
+	x.Goto(sAnnounce)
+	switch {
+	case !late:
+		x.Say("has not lost for long")
+	case m.bug == staleStarver && m.flag(x, fAsked):
+		x.Say("believes that its request stands")
+		x.Goto(sHand)
+	case x.Load(wStarving) == self || x.CAS(wStarving, 0, self):
+		x.Say("asks for a hand-off")
+		m.set(x, fAsked)
+		x.Goto(sHand)
+	default:
+		x.Say("sees that another starves")
+		m.unset(x, fAsked)
+	}
+}
+
+// decide goes to sleep if o is a word that a waiter may sleep on.
+func (m *mutexModel) decide(x *model.Exec, o ownerWord) {
+	switch {
+	case !m.blocks(x, o):
+		x.Goto(sTry)
+	case m.parks(x):
+		x.Goto(sEnlist)
+	case m.reaper:
+		x.Goto(sRecord)
+	default:
+		x.Goto(sSleep)
+	}
+	if x.PC() != sTry {
+		*x.R(rOwner) = 0
+		if m.bug == sleepOnOwner {
+			*x.R(rOwner) = pack(o)
+		}
+		m.set(x, fSlept)
+	}
+}
+
+// blocks is Mutex.blocks.
+func (m *mutexModel) blocks(x *model.Exec, o ownerWord) bool {
+	switch {
+	case o.held():
+		return m.current(x, processOf(o))
+	case o.kind() == kindReserved:
+		return o.name() != nameOf(x.Process()) && m.current(x, processOf(o))
+	}
+	return false
+}
+
+func (m *mutexModel) goToSleep(x *model.Exec) {
+	var quit uint8
+	if m.cancel {
+		quit = sQuit
+		if x.Choose(2) == 1 {
+			x.Say("finds that its context has ended")
+			x.Optional()
+			x.Goto(sQuit)
+			return
+		}
+	}
+	x.Say("sleeps")
+	wake := model.Wait{Word: wWake, Value: *x.R(rWake)}
+	hand := model.Wait{Word: wHandoff, Value: *x.R(rHand)}
+	switch {
+	case m.bug == sleepOnOwner:
+		x.Sleep(sWoken, quit, model.Wait{Word: wOwner, Value: *x.R(rOwner)})
+	case !m.flag(x, fAsked):
+		x.Sleep(sWoken, quit, wake)
+	case m.bug == sleepOnHandoffOnly, m.bug == staleStarver:
+		x.Sleep(sWoken, quit, hand)
+	default:
+		x.Sleep(sWoken, quit, wake, hand)
+	}
+}
+
+// leave is waiter.leave.
+func (m *mutexModel) leave(x *model.Exec) {
+	self := nameOf(x.Process())
+	switch x.PC() {
+	case sLeave:
+		x.Goto(sGiveBack)
+		if !m.handoffs {
+			m.leaveOthers(x)
+		}
+		if m.flag(x, fAsked) {
+			x.Say("takes its request back")
+			x.CAS(wStarving, uint8(self), 0)
+			return
+		}
+		x.Say("leaves")
+	case sGiveBack:
+		x.Say("gives a reservation back")
+		if x.CAS(wOwner, pack(makeOwner(kindReserved, self)), 0) {
+			m.set(x, fGaveBack)
+		}
+		m.leaveOthers(x)
+	case sLeaveAnnounce:
+		x.Say("announces for the others")
+		m.announce(x)
+		x.Goto(sLeaveLook)
+	case sLeaveLook, sLeaveFence:
+		o := unpack(x.Load(wOwner))
+		if x.PC() == sLeaveFence {
+			x.Say("fences and looks again")
+			x.Membarrier()
+			o = unpack(x.Load(wOwner))
+		} else if o.kind() == kindBiased && m.bug != noFence {
+			x.Say("sees a biased hold")
+			x.Goto(sLeaveFence)
+			return
+		} else {
+			x.Say("looks whether somebody will wake them")
+		}
+		if m.blocks(x, o) || m.bug == leaveDoesNotWake {
+			x.Idle()
+			return
+		}
+		*x.R(rBack) = sIdle
+		x.Goto(sWakeNext)
+	}
+}
+
+// leaveOthers goes on to what a leaver owes to those who stay.
+func (m *mutexModel) leaveOthers(x *model.Exec) {
+	switch {
+	case m.bug == leaveAtOnce, !m.flag(x, fSlept|fGaveBack):
+		x.Idle()
+	case m.bug == leaveWithoutAnnounce:
+		x.Goto(sLeaveLook)
+	default:
+		x.Goto(sLeaveAnnounce)
+	}
+}
+
+// wakeNext is Bell.Release. It goes on at rBack.
+func (m *mutexModel) wakeNext(x *model.Exec) {
+	if x.PC() != sWakeNext {
+		m.wakeOne(x)
+		return
+	}
+	x.Say("bumps")
+	w := park.Word(x.Load(wWake))
+	if !w.Announced() {
+		m.goOn(x, *x.R(rBack))
+		return
+	}
+	next := uint8(w.Bumped())
+	if m.bitOnly {
+		next = uint8(w &^ 1)
+	}
+	x.CAS(wWake, uint8(w), next)
+	x.Goto(sWakeOne)
+}
+
+// wakeOne is Line.DeliverOne. Whose turn it is depends on the sequence; here
+// that is up to chance.
+func (m *mutexModel) wakeOne(x *model.Exec) {
+	x.Say("wakes one")
+	if m.hub && x.PC() == sWakeOne && x.Choose(2) == 1 {
+		x.Say("turns to the hubs first")
+		m.set(x, fHubFirst)
+		x.Goto(sReady)
+		return
+	}
+	w := wWake
+	if m.bug == sleepOnOwner {
+		w = wOwner
+	}
+	woken := x.Wake(w, 1)
+	if m.hub && woken == 0 && x.PC() == sWakeOne {
+		x.Goto(sReady)
+		return
+	}
+	m.unset(x, fHubFirst)
+	m.goOn(x, *x.R(rBack))
+}
+
+// readyOrKernel makes the hub's node ready, and turns to the kernel's queue where
+// that has not been done yet.
+func (m *mutexModel) readyOrKernel(x *model.Exec) {
+	none := *x.R(rBack)
+	if m.flag(x, fHubFirst) {
+		none = sWakeKernel
+	}
+	m.ready(x, none)
+	if x.PC() != sPush && x.PC() != sRing && x.PC() != sWakeKernel {
+		m.unset(x, fHubFirst)
+	}
+}
+
+// reserve is Mutex.reserve for the participant whose name is in rOwner.
+func (m *mutexModel) reserve(x *model.Exec) {
+	s := *x.R(rOwner)
+	reserved := kindReserved
+	switch x.PC() {
+	case sReserve:
+		if !m.current(x, int(s)-1) {
+			x.Say("sees that the starving one is dead")
+			x.CAS(wStarving, s, 0)
+			m.goOn(x, sRelease)
+			return
+		}
+		x.Say("reserves the lock")
+		if !x.CAS(wOwner, uint8(nameOf(x.Process())), pack(makeOwner(reserved, nameOf(int(s)-1)))) {
+			x.Ghost[gWrong] = 1
+		}
+		m.unset(x, fInside)
+		x.Goto(sTakeAsk)
+	case sTakeAsk:
+		x.Say("takes the request off")
+		x.Goto(sBumpHand)
+		if !x.CAS(wStarving, s, 0) {
+			x.Goto(sRevoke)
+			if m.bug == reservationStays {
+				x.Idle()
+			}
+		}
+	case sRevoke:
+		x.Say("revokes the reservation")
+		x.CAS(wOwner, pack(makeOwner(reserved, nameOf(int(s)-1))), 0)
+		*x.R(rBack) = sIdle
+		x.Goto(sWakeNext)
+		if m.bug == revokeDoesNotWake {
+			x.Idle()
+		}
+	case sBumpHand:
+		x.Say("bumps the hand-off word")
+		x.Update(wHandoff, func(v uint8) uint8 { return v + 1 })
+		x.Goto(sWakeHand)
+		if m.bug == handOffDoesNotWake {
+			x.Goto(sTouch)
+		}
+	case sWakeHand:
+		x.Say("wakes the starving")
+		n := model.All
+		if m.bug == wakeOneStarver {
+			n = 1
+		}
+		x.Goto(sTouch)
+		if x.Wake(wHandoff, n) > 0 {
+			x.Idle()
+		}
+	case sTouch:
+		x.Say("touches the wake word")
+		x.Update(wWake, func(v uint8) uint8 { return v + 2 })
+		if !m.hub || s != 1 || m.bug == parkedUnserved {
+			x.Idle()
+			return
+		}
+		*x.R(rBack) = sIdle
+		x.Goto(sReady)
+	}
+}

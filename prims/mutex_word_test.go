@@ -1,0 +1,95 @@
+package prims
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/shmsync/shmsync/arena"
+)
+
+// wordNames are names at the edges of what a name can be; the first is nobody.
+var wordNames = []arena.Name{0, 1, 2047, 1 << 11, arena.NameMask}
+
+// The table of mutex_word.go, for every kind, and for names at the edges.
+func TestOwnerWordTable(t *testing.T) {
+	n := func(name arena.Name) bool { return name != 0 }
+	for kind := range ownerKind(8) {
+		for _, name := range wordNames {
+			w := makeOwner(kind, name)
+			require.Equal(t, kind, w.kind())
+			require.Equal(t, name, w.name())
+
+			valid := map[ownerKind]bool{
+				kindHeld: true, kindBiased: n(name), kindReserved: n(name), kindOwnerDead: n(name),
+				kindRecovering: n(name), kindNotRecoverable: !n(name),
+			}[kind]
+			require.Equal(t, valid, w.valid(), "%d %v", kind, name)
+			require.Equal(t, w == 0, w.free(), "%v", w)
+			held := n(name) && (kind == kindHeld || kind == kindBiased || kind == kindRecovering)
+			require.Equal(t, held, w.held(), "%v", w)
+			if !valid {
+				require.Contains(t, w.String(), "corrupt (0x")
+			}
+
+			// What a death makes of it.
+			for _, p := range []Policy{Report, Release} {
+				want := w
+				switch {
+				case kind == kindReserved:
+					want = ownerFree
+				case !held:
+				case p == Release && kind != kindRecovering:
+					want = ownerFree
+				default:
+					want = makeOwner(kindOwnerDead, name)
+				}
+				got := w.bereaved(p)
+				require.Equal(t, want, got, "%v by %v", w, p)
+				require.Equal(t, got, got.bereaved(p), "twice does no more")
+				require.False(t, got.held())
+				if valid {
+					require.True(t, got.valid(), "%v by %v", w, p)
+				}
+			}
+		}
+	}
+}
+
+func TestOwnerWordString(t *testing.T) {
+	const name = arena.Name(3 | 7<<11) // slot 3, generation 7
+	for want, w := range map[string]ownerWord{
+		"free":                          0,
+		"held by 3.7":                   makeOwner(kindHeld, name),
+		"held by 3.7, biased":           makeOwner(kindBiased, name),
+		"reserved for 3.7":              makeOwner(kindReserved, name),
+		"owner-dead, held by 3.7":       makeOwner(kindOwnerDead, name),
+		"being recovered by 3.7":        makeOwner(kindRecovering, name),
+		"not recoverable":               makeOwner(kindNotRecoverable, 0),
+		"corrupt (0xa0000001)":          makeOwner(kindNotRecoverable, 1),
+		"corrupt (0xc0000000)":          6 << ownerKindShift,
+		"corrupt (0xffffffff)":          0xffffffff,
+		"corrupt (0x20000000)":          makeOwner(kindBiased, 0),
+		"held by " + maxName().String(): makeOwner(kindHeld, maxName()),
+	} {
+		require.Equal(t, want, w.String())
+	}
+}
+
+func maxName() arena.Name { return arena.NameMask }
+
+// Nobody's biased hold is the word that stands for none, and all-zero bytes are
+// a lock that is free, with the default policy and an adaptive spin.
+func TestMutexZero(t *testing.T) {
+	require.False(t, ownerWord(neverBiased).valid())
+	require.True(t, ownerWord(0).free())
+	require.Equal(t, Report, policyOf(0))
+	require.Zero(t, spinOf(0))
+	require.Equal(t, uint32(0), Policy(0).stored())
+	require.Equal(t, Report, policyOf(Report.stored()))
+	require.Equal(t, Release, policyOf(Release.stored()))
+	require.Equal(t, Report, policyOf(0xff), "hostile bytes are no wild policy")
+	for p, want := range map[Policy]string{0: "default", Report: "report", Release: "release", 9: "invalid"} {
+		require.Equal(t, want, p.String())
+	}
+}
