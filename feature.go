@@ -14,7 +14,6 @@ import (
 //	robust       2.6.17  set_robust_list                    qemu-user, seccomp
 //	waitv        5.16    futex_waitv                        old kernel, seccomp (podman, CRI-O)
 //	membarrier   4.16    membarrier(GLOBAL_EXPEDITED)       seccomp, nohz_full (EINVAL)
-//	pidfd        5.3     pidfd_open                         seccomp
 //	ofd          3.15    fcntl(F_OFD_SETLK)                 network file systems
 //
 // A probe makes the real call. A sandbox answers EPERM or ENOSYS as it likes,
@@ -34,7 +33,7 @@ type Feature struct {
 
 // Features lists every feature.
 func Features() []*Feature {
-	return []*Feature{FeatureRobustList, FeatureWaitV, FeatureMembarrier, FeaturePidfd, FeatureOFDLock}
+	return []*Feature{FeatureRobustList, FeatureWaitV, FeatureMembarrier, FeatureOFDLock}
 }
 
 // Name is the feature's name, as SHMSYNC_DISABLE takes it.

@@ -13,7 +13,6 @@ var (
 	FeatureRobustList = &Feature{name: "robust", since: "2.6.17", probe: probeRobustList}
 	FeatureWaitV      = &Feature{name: "waitv", since: "5.16", probe: probeWaitV}
 	FeatureMembarrier = &Feature{name: "membarrier", since: "4.16", probe: probeMembarrier}
-	FeaturePidfd      = &Feature{name: "pidfd", since: "5.3", probe: probePidfd}
 	FeatureOFDLock    = &Feature{name: "ofd", since: "3.15", probe: probeOFDLock}
 )
 
@@ -59,15 +58,6 @@ func probeMembarrier() error {
 	if _, errno := membarrier(membarrierGlobalExpedited); errno != 0 {
 		return notSupported("membarrier", errno)
 	}
-	return nil
-}
-
-func probePidfd() error {
-	fd, err := unix.PidfdOpen(os.Getpid(), 0)
-	if err != nil {
-		return notSupported("pidfd_open", err.(unix.Errno))
-	}
-	unix.Close(fd)
 	return nil
 }
 

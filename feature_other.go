@@ -7,7 +7,6 @@ var (
 	FeatureRobustList = &Feature{name: "robust", probe: absent}
 	FeatureWaitV      = &Feature{name: "waitv", probe: absent}
 	FeatureMembarrier = &Feature{name: "membarrier", probe: absent}
-	FeaturePidfd      = &Feature{name: "pidfd", probe: absent}
 	FeatureOFDLock    = &Feature{name: "ofd", probe: absent}
 )
 

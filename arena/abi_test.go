@@ -33,7 +33,6 @@ var abiFields = map[string]map[string]field{
 		"hdrBlocksOff": {hdrBlocksOff, 8}, "hdrHeapOff": {hdrHeapOff, 8}, "hdrChunkSize": {hdrChunkSize, 4},
 		"hdrBlockWords": {hdrBlockWords, 4}, "hdrChunkCount": {hdrChunkCount, 8}, "hdrChecksum": {hdrChecksum, 8},
 		"hdrObitsTotal": {hdrObitsTotal, 8}, "hdrDeaths": {hdrDeaths, 4}, "hdrChunkHint": {hdrChunkHint, 8},
-		"hdrNodeHint": {hdrNodeHint, 8}, "hdrPlacement": {hdrPlacement, placementBytes},
 	},
 	"Slot": {
 		"slotState": {slotState, 4}, "slotUndertaker": {slotUndertaker, 4}, "slotCaps": {slotCaps, 4},
@@ -176,7 +175,7 @@ func TestABIConstants(t *testing.T) {
 		"nodeSize": nodeSize, "MaxObject": MaxObject, "maxObjectName": maxObjectName,
 	})
 	requireValues(t, "capability", map[string]uint64{
-		"capRobust": capRobust, "capOFD": capOFD, "capPidfd": capPidfd, "capFence": capFence, "capWaitV": capWaitV,
+		"capRobust": capRobust, "capOFD": capOFD, "capFence": capFence, "capWaitV": capWaitV,
 	})
 	requireValues(t, "phase", map[string]uint64{
 		"free": uint64(phaseFree), "joining": uint64(phaseJoining), "live": uint64(phaseLive),

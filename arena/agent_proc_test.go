@@ -197,6 +197,14 @@ var agentOrders = map[string]func(s *agent, o order, a *answer) error{
 		a.Stats = s.arena.Stats()
 		return s.arena.Check()
 	},
+	// woken counts how often burials have woken the waiters of lock Text.
+	"woken": func(s *agent, o order, a *answer) error {
+		l, err := openTestLock(s.arena, o.Text)
+		if err == nil {
+			a.N = int64(l.woken.Load())
+		}
+		return err
+	},
 	"lock": func(s *agent, o order, a *answer) error {
 		if l, err := openTestLock(s.arena, o.Text); err != nil || !l.tryLock() {
 			return fmt.Errorf("not locked: %v", err)

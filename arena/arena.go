@@ -35,10 +35,9 @@ type Arena struct {
 	closingMu  sync.Mutex
 	background sync.WaitGroup // whatever else must end before the memory is unmapped
 
-	reaping    sync.Mutex       // one goroutine of this process buries at a time
-	mourned    map[int]slotWord // guarded by: reaping; deaths whose repairs and wakes this process has done
-	written    map[int]slotWord // guarded by: reaping; deaths whose obituary it has written
-	unfinished atomic.Bool      // a burial has to be gone on with
+	reaping    sync.Mutex      // one goroutine of this process buries at a time
+	burials    map[int]*burial // guarded by: reaping; by slot
+	unfinished atomic.Bool     // a burial has to be gone on with
 	deaths     deathLog
 
 	onClose     sync.Map      // func() to be called before the arena is unmapped, by key

@@ -31,12 +31,19 @@ func (a *Arena) Dead(n Name) bool {
 		return false
 	}
 	if a.mark(i, w) {
-		// The caller goes on at once with what it waits for; the rest of the
-		// burial is done beside it.
-		a.inBackground(func() { a.buryMarked(i, w.with(phaseDead)) })
+		// The caller goes on at once with what it waits for. The kernel has
+		// woken watchers for the rest of the burial; in case they do not come
+		// it is done from here.
+		shmsync.Wake(raw(a.u32(a.aliveWord(i, aliveWords-1))), allSleepers)
+		time.AfterFunc(burySelfAfter, func() {
+			a.inBackground(func() { a.buryMarked(i, w.with(phaseDead)) })
+		})
 	}
 	return !a.isCurrent(n)
 }
+
+// burySelfAfter is how long whoever met a death leaves the burial to watchers.
+const burySelfAfter = time.Millisecond
 
 // inBackground runs f beside the caller, unless this process leaves the arena.
 func (a *Arena) inBackground(f func()) {

@@ -225,8 +225,8 @@ func (r *remote) thenGoesOn(t *testing.T, ta *testArena, dead ...*remote) {
 	r.stats(t)
 	n := ta.join(t, "newcomer")
 	n.must(t, order{Do: "use", Text: "x"})
-	n.close(t)
 	r.must(t, order{Do: "use", Text: "y"})
+	// The newcomer has the slot of a dead one, and not what that had open.
 	r.leftovers(t)
 }
 

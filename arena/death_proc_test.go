@@ -56,6 +56,7 @@ func TestWaysToDie(t *testing.T) {
 			require.Equal(t, v.Pid(), d.PID)
 			s.alone(t, 1)
 			s.must(t, order{Do: "lock", Text: "held"})
+			require.NotZero(t, s.must(t, order{Do: "woken", Text: "held"}).N)
 			s.stats(t)
 			if name == "exec" {
 				// The process is there, as another program.

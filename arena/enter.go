@@ -254,9 +254,6 @@ func (a *Arena) becomeLive() error {
 		return a.fail("arena.open", shmsync.ErrNotSupported,
 			"neither robust lists nor byte locks work here, so nobody could tell this process's death")
 	}
-	if shmsync.FeaturePidfd.Have() {
-		a.caps |= capPidfd
-	}
 	if shmsync.FeatureWaitV.Have() {
 		a.caps |= capWaitV
 	}

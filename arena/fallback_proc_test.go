@@ -20,9 +20,9 @@ func without(features string) proctest.Option { return proctest.Env("SHMSYNC_DIS
 
 // fallbacks are what may be missing, together.
 var fallbacks = []string{
-	"", "robust", "waitv", "membarrier", "ofd", "pidfd",
+	"", "robust", "waitv", "membarrier", "ofd",
 	"robust,waitv", "robust,membarrier", "waitv,membarrier", "ofd,waitv", "ofd,membarrier",
-	"robust,waitv,membarrier,pidfd", "ofd,waitv,membarrier,pidfd",
+	"robust,waitv,membarrier", "ofd,waitv,membarrier",
 }
 
 // Deaths are noticed, whatever is missing and on whichever side.

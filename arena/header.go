@@ -14,38 +14,35 @@ import (
 // Offsets of the header's fields; the table is in docs/abi.md. All up to
 // hdrChecksum are immutable and covered by it.
 const (
-	hdrMagic       = 0
-	hdrOrder       = 8
-	hdrVersion     = 12
-	hdrWord        = 16
-	hdrHeaderSize  = 20
-	hdrCompat      = 24
-	hdrROCompat    = 32
-	hdrIncompat    = 40
-	hdrSize        = 48
-	hdrID          = 56
-	hdrCreated     = 72
-	hdrSlots       = 80
-	hdrSlotStride  = 84
-	hdrSlotsOff    = 88
-	hdrObitOff     = 96
-	hdrObitCount   = 104
-	hdrObitStride  = 108
-	hdrDirOff      = 112
-	hdrDirCount    = 120
-	hdrChunksOff   = 128
-	hdrBlocksOff   = 136
-	hdrHeapOff     = 144
-	hdrChunkSize   = 152
-	hdrBlockWords  = 156
-	hdrChunkCount  = 160
-	hdrChecksum    = 168
-	hdrObitsTotal  = 256 // obituaries written
-	hdrDeaths      = 264 // burials, as a sequence
-	hdrChunkHint   = 320
-	hdrNodeHint    = 328
-	hdrPlacement   = 512
-	placementBytes = 1536
+	hdrMagic      = 0
+	hdrOrder      = 8
+	hdrVersion    = 12
+	hdrWord       = 16
+	hdrHeaderSize = 20
+	hdrCompat     = 24
+	hdrROCompat   = 32
+	hdrIncompat   = 40
+	hdrSize       = 48
+	hdrID         = 56
+	hdrCreated    = 72
+	hdrSlots      = 80
+	hdrSlotStride = 84
+	hdrSlotsOff   = 88
+	hdrObitOff    = 96
+	hdrObitCount  = 104
+	hdrObitStride = 108
+	hdrDirOff     = 112
+	hdrDirCount   = 120
+	hdrChunksOff  = 128
+	hdrBlocksOff  = 136
+	hdrHeapOff    = 144
+	hdrChunkSize  = 152
+	hdrBlockWords = 156
+	hdrChunkCount = 160
+	hdrChecksum   = 168
+	hdrObitsTotal = 256 // obituaries written
+	hdrDeaths     = 264 // burials, as a sequence
+	hdrChunkHint  = 320
 )
 
 // format writes the header of a new arena into a segment that nobody else has

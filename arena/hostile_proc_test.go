@@ -80,7 +80,7 @@ var regions = map[string]func(g geometry) (from, to uint64){
 	"chunk words": func(g geometry) (uint64, uint64) { return g.chunksOff, g.chunksOff + 8*g.chunkCount },
 	"block words": func(g geometry) (uint64, uint64) { return g.blocksOff, g.blocksOff + 3*blockWords*blockWordSize },
 	"objects":     func(g geometry) (uint64, uint64) { return g.heapOff, g.heapOff + 3*chunkSize },
-	"counters":    func(geometry) (uint64, uint64) { return hdrObitsTotal, hdrNodeHint + 8 },
+	"counters":    func(geometry) (uint64, uint64) { return hdrObitsTotal, hdrChunkHint + 8 },
 }
 
 // scribbleAt writes a random word, which may be plausible, somewhere in a region.

@@ -7,8 +7,8 @@ import (
 	"sync"
 )
 
-// Who a process is, for people to read. None of it decides anything, except
-// that a pidfd is trusted only where all of it agrees.
+// Who a process is, for people to read. None of it decides anything: pids are
+// reused, and mean something else in another namespace.
 type identity struct {
 	pid       int
 	uid       int

@@ -351,3 +351,12 @@ func TestComeAndGo(t *testing.T) {
 		require.NoError(t, a.Close())
 	}
 }
+
+// A process that leaves wakes as a death does: a wake may have been for it.
+func TestLeavingWakes(t *testing.T) {
+	ta := newTestArena(t, 4)
+	s, v := ta.join(t, "survivor"), ta.join(t, "leaver")
+	v.must(t, order{Do: "lock", Text: "held"})
+	v.close(t)
+	require.NotZero(t, s.must(t, order{Do: "woken", Text: "held"}).N)
+}

@@ -153,7 +153,7 @@ func newMember(seg *shm.Segment, opts *Options, created bool) (*Arena, error) {
 	if err != nil {
 		return nil, err
 	}
-	a := &Arena{seg: seg, mourned: map[int]slotWord{}, written: map[int]slotWord{}}
+	a := &Arena{seg: seg, burials: map[int]*burial{}}
 	a.memory = newMemory(seg.Bytes())
 	a.geo = geo
 	a.label = seg.Name()

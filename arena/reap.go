@@ -25,24 +25,46 @@ func (a *Arena) bury(i int, w slotWord) {
 	a.buryMarked(i, w.with(phaseDead))
 }
 
+// burial is how far this process has come with a death. Every process that
+// buries does all of it, and does it once.
+type burial struct {
+	of      slotWord
+	mourned bool  // repairs and wakes are done
+	written int64 // when the obituary was, CLOCK_MONOTONIC ns; 0 before
+}
+
+// settleAfter is how long the memory of the dead waits: those that the death
+// has woken want the CPU first.
+const settleAfter = 1e6 // ns
+
 func (a *Arena) buryMarked(i int, w slotWord) {
 	a.reaping.Lock()
 	defer a.reaping.Unlock()
 	if a.closing.Load() || a.slotState(i) != w {
 		return // finished by somebody else
 	}
-	if a.mourned[i] != w { // not done by us in an earlier round
+	b := a.burials[i]
+	if b == nil || b.of != w {
+		b = &burial{of: w}
+		a.burials[i] = b
+	}
+	if !b.mourned {
 		// Others sleep on these words too, and the kernel woke one of each.
-		for k := range aliveWords {
-			shmsync.Wake(raw(a.u32(a.aliveWord(i, k))), allSleepers)
-		}
+		a.wakeAlive(i)
 		a.repairAll(nameIn(i, w))
 		crashpoint.Hit("arena.bury.repaired")
 		a.wakeAll()
 		crashpoint.Hit("arena.bury.woken")
-		a.mourned[i] = w
+		b.mourned = true
 	}
-	a.finish(i, w)
+	a.finish(i, b)
+}
+
+// wakeAlive wakes everybody who sleeps on the alive words of slot i.
+func (a *Arena) wakeAlive(i int) {
+	for k := range aliveWords {
+		shmsync.Wake(raw(a.u32(a.aliveWord(i, k))), allSleepers)
+	}
 }
 
 // repairAll takes back what dead holds of any object.
@@ -70,10 +92,10 @@ func (a *Arena) wakeAll() {
 	a.ringDoorbells()
 }
 
-// finish gives back the dead one's memory and frees its slot, which is what
-// only one may do. The undertaker's name in the slot may be replaced when it
-// is not current.
-func (a *Arena) finish(i int, w slotWord) {
+// finish writes the obituary, and a moment later gives back the dead one's
+// memory and frees its slot, which is what only one may do. The undertaker's
+// name in the slot may be replaced when it is not current.
+func (a *Arena) finish(i int, b *burial) {
 	word := a.u32(a.slot(i) + slotUndertaker)
 	u := Name(word.Load())
 	if u != a.self && a.isCurrent(u) || !word.CompareAndSwap(uint32(u), uint32(a.self)) {
@@ -81,27 +103,31 @@ func (a *Arena) finish(i int, w slotWord) {
 		return
 	}
 	crashpoint.Hit("arena.finish.taken")
-	if a.slotState(i) != w {
+	if a.slotState(i) != b.of {
 		word.CompareAndSwap(uint32(a.self), 0)
 		return
 	}
-	dead := nameIn(i, w)
-	a.settle(dead)
-	crashpoint.Hit("arena.finish.reclaimed")
-	if a.written[i] != w {
+	dead := nameIn(i, b.of)
+	now := shmsync.Monotonic()
+	if b.written == 0 {
 		a.writeObituary(i, dead, false)
-		a.written[i] = w
+		crashpoint.Hit("arena.finish.obituary")
+		b.written = now
 		a.ringWatchers()
 	}
-	crashpoint.Hit("arena.finish.obituary")
-	if !a.gone(i) {
-		// The kernel has not finished with the alive words: a slot taken again
-		// now could be marked for the old owner's death.
-		word.CompareAndSwap(uint32(a.self), 0)
+	if now-b.written < settleAfter {
 		a.unfinished.Store(true)
 		return
 	}
-	a.freeSlot(i, w)
+	a.settle(dead)
+	crashpoint.Hit("arena.finish.reclaimed")
+	if !a.gone(i) {
+		// The kernel has not finished with the alive words: a slot taken again
+		// now could be marked for the old owner's death.
+		a.unfinished.Store(true)
+		return
+	}
+	a.freeSlot(i, b.of)
 	crashpoint.Hit("arena.finish.freed")
 	word.CompareAndSwap(uint32(a.self), 0)
 	a.ringWatchers()
@@ -113,6 +139,9 @@ func (a *Arena) finish(i int, w slotWord) {
 // Preconditions: this process is the undertaker of the slot, or has it.
 func (a *Arena) settle(dead Name) {
 	settled := a.u32(a.slot(dead.Slot()) + slotSettled)
+	if settled.Load() == dead.Generation() {
+		return
+	}
 	const most = 16 // generations that died one over the other; a peer's bytes may claim more
 	first := settled.Load() + 1
 	if last := dead.Generation(); first > last || last-first >= most {

@@ -34,7 +34,14 @@ const (
 	// pollFirst to pollMost bound the sleep of a watcher that cannot rely on
 	// being woken, because a death to be noticed leaves no mark or because a
 	// burial waits for the kernel.
-	pollFirst, pollMost = 1e6, 50e6 // ns
+	pollFirst, pollMost = 3e5, 50e6 // ns
+	// stagger is how much later each next watcher acts than the one before it:
+	// all are told, and one will do.
+	stagger = 2e6 // ns
+	// afterYou is how much later a watcher acts in whose process somebody sleeps
+	// in the kernel: such a waiter deals with a dead holder itself, and wants the
+	// CPU.
+	afterYou = 3e5 // ns
 )
 
 // watch sleeps on the alive words of the next few participants in the ring of
@@ -44,6 +51,7 @@ const (
 func (a *Arena) watch() {
 	bell := a.u32(a.slot(a.mySlot) + slotWatchBell)
 	wait := int64(pollFirst)
+	seen := notices{}
 	for {
 		// The bell is read before everything else that it may be rung for.
 		rung := bell.Load()
@@ -53,7 +61,7 @@ func (a *Arena) watch() {
 		a.checkSelf()
 		untold := a.deaths.deliver(a)
 		targets := a.watchTargets()
-		sleep, poll := a.watchEntries(raw(bell), rung, targets)
+		sleep, poll := a.watchEntries(raw(bell), rung, targets, seen)
 		if sleep == nil {
 			continue // somebody was buried
 		}
@@ -94,32 +102,65 @@ func (a *Arena) watchTargets() []int {
 	return targets
 }
 
+// notices says when a watcher first saw a death, by slot.
+type notices map[int]notice
+
+type notice struct {
+	of   slotWord
+	when int64 // CLOCK_MONOTONIC ns
+}
+
+// due reports whether the death of who is in slot i in state w was seen at least
+// delay nanoseconds ago.
+func (n notices) due(i int, w slotWord, delay int64) bool {
+	if delay == 0 {
+		return true
+	}
+	now := shmsync.Monotonic()
+	if n[i].of.generation() != w.generation() || n[i].when == 0 {
+		n[i] = notice{w, now}
+	}
+	return now-n[i].when >= delay
+}
+
 // watchEntries buries the dead among the targets, and gives what to sleep on
 // when there are none. poll says that a death of a target may not wake us.
-func (a *Arena) watchEntries(bell *uint32, rung uint32, targets []int) (sleep []shmsync.WaitVEntry, poll bool) {
+func (a *Arena) watchEntries(bell *uint32, rung uint32, targets []int, seen notices) (sleep []shmsync.WaitVEntry, poll bool) {
 	sleep = append(make([]shmsync.WaitVEntry, 0, 1+watchTargets), shmsync.NewWaitVEntry(bell, rung))
-	distance := 0
+	distance, base := 0, int64(0)
+	if a.announceMap.Load() != 0 {
+		base = afterYou
+	}
 	for _, i := range targets {
 		w := a.slotState(i)
 		if w.phase() == phaseDead {
-			// Whoever marked it may have died since.
-			a.buryMarked(i, w)
+			// Whoever marked it may have died since, or leaves the rest to us.
+			delay := base
+			if u := Name(a.u32(a.slot(i) + slotUndertaker).Load()); u != a.self && a.isCurrent(u) {
+				delay = stagger
+			}
+			if seen.due(i, w, delay) {
+				a.buryMarked(i, w)
+			}
 			poll = true
 			continue
 		}
 		// The alive word is read before it is judged, so that a mark which
 		// comes later changes the value that we sleep on.
 		word := a.u32(a.aliveWord(i, min(distance, watchTargets-1)))
-		distance++
 		alive := word.Load()
 		if a.seenDead(i, w) {
-			a.bury(i, w)
-			if a.slotState(i) != w {
-				return nil, false
+			if seen.due(i, w, base+int64(distance)*stagger) {
+				a.bury(i, w)
+				if a.slotState(i) != w {
+					return nil, false
+				}
 			}
-			poll = true // it cannot be fenced yet
+			distance++
+			poll = true // it is another's turn, or it cannot be fenced yet
 			continue
 		}
+		distance++
 		if w.phase() == phaseLive && a.slotCaps(i)&capRobust != 0 && a.caps&capWaitV != 0 {
 			sleep = append(sleep, shmsync.NewWaitVEntry(raw(word), alive))
 		} else {

@@ -31,7 +31,7 @@ const (
 const (
 	capRobust = 1 << iota // its alive words are marked by the kernel
 	capOFD                // it holds the byte lock of its slot
-	capPidfd              // it can be watched through a pidfd by those in its pid namespace
+	_                     // reserved
 	capFence              // it is a target of shmsync.Fence
 	capWaitV              // it can sleep on several words
 )

@@ -54,6 +54,7 @@ type answer struct {
 	N     uint64
 	Text  string
 	Took  time.Duration
+	Sum   time.Duration // of the waits, where an order is many
 }
 
 func (a answer) String() string {
@@ -331,7 +332,8 @@ func (s *stage) perform(o order, a *answer) error {
 			if err := m.LockContext(ctx); err != nil {
 				return err
 			}
-			a.N = max(a.N, uint64(time.Since(start)))
+			took := time.Since(start)
+			a.N, a.Sum = max(a.N, uint64(took)), a.Sum+took
 			m.Unlock()
 		}
 	default:

@@ -124,6 +124,19 @@ func (s *site) turn(k int, limit time.Duration) bool {
 	}
 }
 
+// hold has lock k for a while.
+func (s *site) hold(k int, d time.Duration) {
+	m := s.locks()[k]
+	switch err := m.LockContext(context.Background()); {
+	case err == nil:
+		for end := time.Now().Add(d); time.Now().Before(end); {
+		}
+		m.Unlock()
+	case !errors.Is(err, shmsync.ErrOwnerDead):
+		s.fail(err)
+	}
+}
+
 // work starts what those who stay do all the time.
 func (s *site) work(post bool) {
 	locker := func(k int, limit time.Duration) {
@@ -336,6 +349,11 @@ func victimLocks(s *site) {
 					s.turn(g%2, limit)
 				}
 			})
+		}
+		// With holds that are long and follow each other at once, the others
+		// starve, and one of them is handed the lock.
+		for range 10 {
+			s.hold(0, 300*time.Microsecond)
 		}
 		wg.Wait()
 	})

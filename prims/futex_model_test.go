@@ -317,9 +317,9 @@ func TestModelFutex(t *testing.T) {
 	stop := futexModel{waiters: 2, posters: 2, tokens: 2, stop: true}
 	three := futexModel{waiters: 3, posters: 2, tokens: 3, stop: true}
 	requireModels(t, []exploration{
-		{"two and one", false, two.explore, bugs},
-		{"two and two, stop", false, stop.explore, append(bugs, stopDoesNotWakeAll)},
-		{"three and two, stop", true, three.explore, nil},
+		{"two and one", small, two.explore, bugs},
+		{"two and two, stop", small, stop.explore, append(bugs, stopDoesNotWakeAll)},
+		{"three and two, stop", medium, three.explore, nil},
 	})
 }
 
@@ -329,7 +329,7 @@ func TestModelFutexDeath(t *testing.T) {
 	two := futexModel{waiters: 2, posters: 1, tokens: 2, stop: true, kills: 1}
 	both := futexModel{waiters: 2, posters: 2, tokens: 2, stop: true, kills: 2}
 	requireModels(t, []exploration{
-		{"two and one", false, two.explore, append(bugs, futexBurialByRecord)},
-		{"two and two, two deaths", true, both.explore, bugs},
+		{"two and one", small, two.explore, append(bugs, futexBurialByRecord)},
+		{"two and two, two deaths", large, both.explore, bugs},
 	})
 }

@@ -379,7 +379,7 @@ func TestFutexEventcount(t *testing.T) {
 }
 
 func TestFutexFallbacks(t *testing.T) {
-	for _, disable := range []string{"waitv", "robust", "robust,waitv,membarrier,pidfd", "ofd,waitv"} {
+	for _, disable := range []string{"waitv", "robust", "robust,waitv,membarrier", "ofd,waitv"} {
 		t.Run(disable, func(t *testing.T) {
 			everywhere(t, func(t *testing.T, poster, waiter *actor, a *arena.Arena) {
 				var ids []int

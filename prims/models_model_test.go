@@ -1,6 +1,7 @@
 package prims
 
 import (
+	"flag"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -11,10 +12,23 @@ import (
 // bug is a mistake in a protocol that its model must find: a mutant.
 type bug string
 
+// deep explores the largest models too. They have nothing that the others have
+// not, but more of it at once.
+var deep = flag.Bool("model.deep", false, "explore the largest models too, for minutes")
+
+// size says when a model is explored.
+type size int
+
+const (
+	small  size = iota // always
+	medium             // not with -short
+	large              // with -model.deep only
+)
+
 // exploration is a model at a size.
 type exploration struct {
 	name    string
-	long    bool // not with -short
+	size    size
 	explore func(bug) model.Result
 	bugs    []bug
 }
@@ -25,7 +39,7 @@ func requireModels(t *testing.T, all []exploration) {
 	t.Parallel()
 	for _, e := range all {
 		t.Run(e.name, func(t *testing.T) {
-			if e.long && testing.Short() {
+			if e.size == medium && testing.Short() || e.size == large && !*deep {
 				t.Skip("takes long")
 			}
 			r := e.explore("")

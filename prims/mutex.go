@@ -8,6 +8,7 @@ import (
 
 	"github.com/shmsync/shmsync"
 	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/crashpoint"
 	"github.com/shmsync/shmsync/internal/park"
 	"github.com/shmsync/shmsync/internal/race"
 )
@@ -30,7 +31,8 @@ type Mutex struct {
 	wake *uint32 // the wake word
 	// self is what Lock puts into the owner word: our name, or biased. Atomic.
 	self   uint32
-	biased uint32 // our name and the mark of a biased hold, or neverBiased
+	biased uint32 // our name and the mark of a biased hold, or ownerNever
+	plain  uint32 // our name where holds are never biased, or ownerNever
 
 	owner *atomic.Uint32 // the owner word
 
@@ -146,13 +148,18 @@ func buildMutex(a *arena.Arena, o arena.Object, opt *MutexOptions) *Mutex {
 		key: race.KeyOf(dev, ino, uint64(o.Offset)),
 	}
 	m.need.Store(biasAfter)
-	m.biased = neverBiased
+	m.biased, m.plain = ownerNever, ownerNever
 	m.bell = mutexBell(a, w)
 	m.queue = park.NewQueue(park.Config{
 		Line: m.bell.Line, Object: o, Word: o.Body + mutexWakeOff, Look: m.look, Miss: m.bell.WakeOne,
 	})
 	atomic.StoreUint32(&m.self, uint32(m.name))
-	if !opt.Checked && !race.Enabled && shmsync.FeatureMembarrier.Have() {
+	switch {
+	case race.Enabled || crashpoint.Enabled && !shmsync.FeatureMembarrier.Have():
+		// Every Unlock takes the slow path, with its hooks.
+	case opt.Checked || !shmsync.FeatureMembarrier.Have():
+		m.plain = uint32(m.name)
+	default:
 		m.biased = uint32(m.name) | ownerBiased
 		if a.Fenced() {
 			atomic.StoreUint32(&m.self, m.biased)
@@ -202,9 +209,23 @@ func (m *Mutex) TryLock() bool {
 // hold of somebody else, unless the handle was opened Checked.
 func (m *Mutex) Unlock() {
 	// A plain load: while this process holds m nobody else writes the word.
-	if o := *m.own; o != m.biased || releaseBiased(m.own, m.wake) {
-		m.unlockSlow(o)
+	o := *m.own
+	switch o {
+	case m.biased:
+		if !releaseBiased(m.own, m.wake) {
+			return
+		}
+	case m.plain:
+		// Where somebody waits the release may have to be a hand-off.
+		// sync(mutex.release): release
+		if wake := m.wake; *wake&1 == 0 && atomic.CompareAndSwapUint32(m.own, o, 0) {
+			if atomic.LoadUint32(wake)&1 == 0 {
+				return
+			}
+			o = ownerReleased
+		}
 	}
+	m.unlockSlow(o)
 }
 
 // Offset is where the Mutex lies in its arena, for MutexAt in another process.

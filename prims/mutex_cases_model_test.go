@@ -19,9 +19,9 @@ func TestModelMutexBiased(t *testing.T) {
 	three := mutexModel{threads: []int{0, 1, 2}, modes: anyHold}
 	four := mutexModel{threads: []int{0, 1, 2, 3}, modes: anyHold}
 	requireModels(t, []exploration{
-		{"two", false, two.explore, bugs},
-		{"three", false, three.explore, append(bugs, noAnnounceAfterSleep)},
-		{"four", true, four.explore, nil},
+		{"two", small, two.explore, bugs},
+		{"three", small, three.explore, append(bugs, noAnnounceAfterSleep)},
+		{"four", large, four.explore, nil},
 	})
 }
 
@@ -31,8 +31,8 @@ func TestModelMutexWakeOne(t *testing.T) {
 	three := mutexModel{threads: []int{0, 1, 2}, modes: anyHold, cancel: true}
 	four := mutexModel{threads: []int{0, 1, 2, 3}, modes: noBiased, cancel: true}
 	requireModels(t, []exploration{
-		{"three", false, three.explore, bugs},
-		{"four", false, four.explore, bugs},
+		{"three", small, three.explore, bugs},
+		{"four", small, four.explore, bugs},
 	})
 }
 
@@ -44,10 +44,10 @@ func TestModelMutexHandOff(t *testing.T) {
 	mixed := mutexModel{threads: []int{0, 1, 2}, modes: anyHold, cancel: true, handoffs: true}
 	one := mutexModel{threads: []int{0, 0, 1}, modes: noBiased, cancel: true, handoffs: true}
 	requireModels(t, []exploration{
-		{"two", false, two.explore, bugs},
-		{"three", false, three.explore, append(bugs, wakeOneStarver)},
-		{"three, some biased", true, mixed.explore, nil},
-		{"two of one process", true, one.explore, append(bugs, wakeOneStarver)},
+		{"two", small, two.explore, bugs},
+		{"three", small, three.explore, append(bugs, wakeOneStarver)},
+		{"three, some biased", large, mixed.explore, nil},
+		{"two of one process", medium, one.explore, append(bugs, wakeOneStarver)},
 	})
 }
 
@@ -59,13 +59,15 @@ func TestModelMutexDeath(t *testing.T) {
 	release := mutexModel{threads: []int{0, 1}, modes: anyHold, kills: 1, policy: Release}
 	three := mutexModel{threads: []int{0, 1, 2}, modes: anyHold, kills: 1, policy: Release}
 	both := mutexModel{threads: []int{0, 1, 2}, modes: noBiased, kills: 2, policy: Report, cancel: true, recoverers: 1}
-	told := mutexModel{threads: []int{0, 1, 2, 3}, modes: noBiased, kills: 2, policy: Report}
+	told := mutexModel{threads: []int{0, 1, 2, 3}, modes: noBiased, kills: 1, policy: Report}
+	toldTwice := mutexModel{threads: []int{0, 1, 2, 3}, modes: noBiased, kills: 2, policy: Report}
 	requireModels(t, []exploration{
-		{"two, report and recover", false, two.explore, bugs},
-		{"two, release", false, release.explore, bugs},
-		{"three, release", true, three.explore, bugs},
-		{"three, two deaths", true, both.explore, bugs},
-		{"four, two deaths", true, told.explore, []bug{toldOnesKeepIt}},
+		{"two, report and recover", small, two.explore, bugs},
+		{"two, release", small, release.explore, bugs},
+		{"three, release", medium, three.explore, bugs},
+		{"three, two deaths", medium, both.explore, bugs},
+		{"four", medium, told.explore, []bug{toldOnesKeepIt}},
+		{"four, two deaths", large, toldTwice.explore, nil},
 	})
 }
 
@@ -75,9 +77,9 @@ func TestModelMutexHandOffDeath(t *testing.T) {
 	three := mutexModel{threads: []int{0, 1, 2}, modes: noBiased, handoffs: true, kills: 1, policy: Release}
 	canceled := mutexModel{threads: []int{0, 1, 2}, modes: noBiased, cancel: true, handoffs: true, kills: 1, policy: Release}
 	requireModels(t, []exploration{
-		{"two", false, two.explore, []bug{burialDoesNotWake, noFenceBeforeRepair}},
-		{"three", true, three.explore, []bug{burialDoesNotWake, nobodyLooks}},
-		{"three, canceled", true, canceled.explore, nil},
+		{"two", small, two.explore, []bug{burialDoesNotWake, noFenceBeforeRepair}},
+		{"three", medium, three.explore, []bug{burialDoesNotWake, nobodyLooks}},
+		{"three, canceled", large, canceled.explore, nil},
 	})
 }
 
@@ -85,7 +87,7 @@ func TestModelMutexHandOffDeath(t *testing.T) {
 // a bit that is set once more has been announced once more.
 func TestModelMutexBit(t *testing.T) {
 	m := mutexModel{threads: []int{0, 1, 2}, modes: anyHold, cancel: true, bitOnly: true}
-	requireModels(t, []exploration{{"three", true, m.explore, nil}})
+	requireModels(t, []exploration{{"three", medium, m.explore, nil}})
 }
 
 // What is left out for symmetry is nothing else than what is there.

@@ -565,9 +565,9 @@ func TestMutexStoppedAnywhere(t *testing.T) {
 // Fallbacks: the core of the above where the kernel, or a sandbox, lacks
 // something, in all of the processes or in some.
 func TestMutexFallbacks(t *testing.T) {
-	combos := []string{"robust", "waitv", "membarrier", "ofd", "robust,waitv", "waitv,membarrier", "robust,membarrier,pidfd", "robust,waitv,membarrier,pidfd", "ofd,waitv,membarrier,pidfd"}
+	combos := []string{"robust", "waitv", "membarrier", "ofd", "robust,waitv", "waitv,membarrier", "robust,membarrier", "robust,waitv,membarrier", "ofd,waitv,membarrier"}
 	if testing.Short() {
-		combos = []string{"robust", "waitv", "membarrier", "robust,waitv,membarrier,pidfd"}
+		combos = []string{"robust", "waitv", "membarrier", "robust,waitv,membarrier"}
 	}
 	for _, disable := range combos {
 		t.Run(disable, func(t *testing.T) {

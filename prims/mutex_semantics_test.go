@@ -443,19 +443,20 @@ func handOff(t *testing.T, waiters int, opts ...proctest.Option) {
 	for range waiters {
 		ids = append(ids, waiter.start(order{Op: "overtake", Object: "m", N: rounds}))
 	}
-	var worst, sum time.Duration
+	var worst, sum, all time.Duration
 	for _, id := range ids {
 		r := waiter.wait(t, id)
 		require.Empty(t, r.Err+r.Panic)
 		worst = max(worst, time.Duration(r.N))
-		sum += r.Took
+		sum += r.Sum
+		all = max(all, r.Took)
 	}
 	mean := sum / time.Duration(rounds*waiters)
-	t.Logf("mean wait %v, worst %v", mean, worst)
-	// The barger holds it for 200 us at a time. Without a hand-off a waiter
-	// waits for tens of milliseconds, or for a look.
-	require.Less(t, mean, proctest.Scale(time.Duration(waiters)*6*time.Millisecond))
-	require.Less(t, worst, proctest.Scale(300*time.Millisecond))
+	t.Logf("mean wait %v, worst %v, %v for all", mean, worst, all)
+	// The barger holds it for 200 us at a time. On a quiet machine the mean is
+	// little over a millisecond for one waiter; without hand-offs it is 60.
+	require.Less(t, mean, proctest.Scale(25*time.Millisecond))
+	require.Less(t, worst, proctest.Scale(2*time.Second))
 	barger.proc.Kill(t)
 }
 

@@ -36,8 +36,10 @@ const (
 	// release saves some 5 ns.
 	biasAfter = 4096
 	biasMost  = 1 << 20
-	// neverBiased is no owner word: it stands where a biased one would.
-	neverBiased = ^uint32(0)
+	// ownerNever and ownerReleased are no owner words: the first stands where
+	// one would that is never there, the second says that the word was released.
+	ownerNever    = ^uint32(0)
+	ownerReleased = ^uint32(0) - 1
 )
 
 // lockOrPanic is the slow path of Lock. It is kept out of line: inlined into
@@ -290,44 +292,21 @@ func (w *waiter) leave() {
 func (m *Mutex) wakeNext() { m.bell.Release() }
 
 // unlockSlow unlocks where the fast path could not. o is the owner word that it
-// read: when that is our biased hold, the lock was released already and
-// somebody waits.
-//
-// Where there are no biased holds this is the way of every Unlock, so it is kept
-// short.
+// read: when that is our biased hold, or ownerReleased, the lock was released
+// already and somebody waits.
 func (m *Mutex) unlockSlow(o uint32) {
 	race.ReleaseMerge(m.key)
-	if m.biased != neverBiased || o != uint32(m.name) || m.words.starving.Load() != 0 {
-		m.unlockHard(o)
-		return
-	}
-	crashpoint.Hit("mutex.unlock.before_release")
-	// sync(mutex.release): release
-	if !atomic.CompareAndSwapUint32(m.own, o, 0) {
-		m.badUnlock(ownerWord(m.owner.Load()))
-	}
-	if atomic.LoadUint32(m.wake)&1 != 0 {
-		m.wakeAfter()
-	}
-}
-
-// wakeAfter wakes a waiter after a release.
-func (m *Mutex) wakeAfter() {
-	crashpoint.Hit("mutex.unlock.before_wake")
-	m.noteCPU()
-	m.wakeNext()
-}
-
-// unlockHard is unlockSlow in all its cases.
-func (m *Mutex) unlockHard(o uint32) {
-	if o == m.biased {
+	switch o {
+	case m.biased:
 		// A waiter paid for a fence: do without the bias for a while.
 		atomic.StoreUint32(&m.self, uint32(m.name))
 		m.need.Store(min(2*m.need.Load(), biasMost))
+		fallthrough
+	case ownerReleased:
 		m.wakeAfter()
 		return
-	}
-	if o != uint32(m.name) {
+	case uint32(m.name):
+	default:
 		m.badUnlock(ownerWord(o))
 	}
 	crashpoint.Hit("mutex.unlock.before_release")
@@ -343,6 +322,13 @@ func (m *Mutex) unlockHard(o uint32) {
 	if m.bell.Announced() {
 		m.wakeAfter()
 	}
+}
+
+// wakeAfter wakes a waiter after a release.
+func (m *Mutex) wakeAfter() {
+	crashpoint.Hit("mutex.unlock.before_wake")
+	m.noteCPU()
+	m.wakeNext()
 }
 
 // tuning is what steers the spinning of waiters.
@@ -367,7 +353,7 @@ func (m *Mutex) spinWhileHeld() bool {
 // count decides when this process's holds are biased again. It runs while the
 // lock is held.
 func (m *Mutex) count(waited bool) {
-	if m.biased == neverBiased {
+	if m.biased == ownerNever {
 		return
 	}
 	if waited {

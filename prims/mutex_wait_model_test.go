@@ -48,31 +48,32 @@ func (m *mutexModel) sleep(x *model.Exec) {
 	}
 }
 
-// ask asks for a hand-off, once it has lost for long. Time passes, but nothing
-// may rely on it. A request that another thread of the process has used up is
-// made anew.
+// ask asks for a hand-off, once it has lost for long and no other hand-off was
+// just now. Time passes, but nothing may rely on it. A request that another
+// thread of the process has used up is made anew.
 func (m *mutexModel) ask(x *model.Exec, self uint8) {
-	late := m.flag(x, fAsked)
-	if !late && m.flag(x, fSlept) {
-		late = x.Choose(2) == 1
-		if late {
+	asks := false
+	if m.flag(x, fSlept) {
+		asks = x.Choose(2) == 1
+		if asks {
 			x.Optional()
 		}
 	}
 	x.Goto(sAnnounce)
 	switch {
-	case !late:
-		x.Say("has not lost for long")
+	case !asks:
+		x.Say("may not ask for a hand-off")
 	case m.bug == staleStarver && m.flag(x, fAsked):
 		x.Say("believes that its request stands")
-		x.Goto(sHand)
 	case x.Load(wStarving) == self || x.CAS(wStarving, 0, self):
 		x.Say("asks for a hand-off")
 		m.set(x, fAsked)
-		x.Goto(sHand)
 	default:
 		x.Say("sees that another starves")
 		m.unset(x, fAsked)
+	}
+	if m.flag(x, fAsked) {
+		x.Goto(sHand)
 	}
 }
 
@@ -297,10 +298,8 @@ func (m *mutexModel) reserve(x *model.Exec) {
 		if m.bug == wakeOneStarver {
 			n = 1
 		}
+		x.Wake(wHandoff, n)
 		x.Goto(sTouch)
-		if x.Wake(wHandoff, n) > 0 {
-			x.Idle()
-		}
 	case sTouch:
 		x.Say("touches the wake word")
 		x.Update(wWake, func(v uint8) uint8 { return v + 2 })

@@ -78,10 +78,10 @@ func TestOwnerWordString(t *testing.T) {
 
 func maxName() arena.Name { return arena.NameMask }
 
-// Nobody's biased hold is the word that stands for none, and all-zero bytes are
+// The values that stand for none are no owner words, and all-zero bytes are
 // a lock that is free, with the default policy and an adaptive spin.
 func TestMutexZero(t *testing.T) {
-	require.False(t, ownerWord(neverBiased).valid())
+	require.False(t, ownerWord(ownerNever).valid())
 	require.True(t, ownerWord(0).free())
 	require.Equal(t, Report, policyOf(0))
 	require.Zero(t, spinOf(0))

@@ -102,7 +102,9 @@ func (q *Queue) Sleep(w uint32, b Bed, c *Cancel) Result {
 	if h.closed.Load() {
 		return Closed
 	}
-	if c.ctx == nil || q.haveWaitV {
+	// Without waitv a thread sleeps on one word only; behind the hub, a context
+	// and a hand-off reach the waiter all the same.
+	if q.haveWaitV || c.ctx == nil && b.Other == nil {
 		if record, ok := q.Arena.Announce(q.config.Object.Offset, q.config.Word, uint64(w), DirectMax); ok {
 			r := q.direct(w, b, c)
 			q.Arena.Retract(record)
