@@ -1,4 +1,4 @@
-//go:build crashpoint
+//go:build linux && crashpoint
 
 package arena
 

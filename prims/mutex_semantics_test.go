@@ -1,3 +1,5 @@
+//go:build linux
+
 package prims_test
 
 import (
@@ -7,6 +9,7 @@ import (
 	"os"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -458,6 +461,51 @@ func handOff(t *testing.T, waiters int, opts ...proctest.Option) {
 	require.Less(t, mean, proctest.Scale(25*time.Millisecond))
 	require.Less(t, worst, proctest.Scale(2*time.Second))
 	barger.proc.Kill(t)
+}
+
+// Within a process, too: the one that has lost for long is not robbed of its
+// hand-off by the goroutine that takes the lock again at once.
+func TestMutexHandOffWithin(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	for _, hub := range []bool{false, true} {
+		t.Run(fmt.Sprintf("behind the hub %v", hub), func(t *testing.T) {
+			a := newArena(t, nil)
+			if hub {
+				fillThreads(t, a)
+			}
+			m := newMutex(t, a, &prims.MutexOptions{Spin: -1})
+			var stop atomic.Bool
+			var wg sync.WaitGroup
+			wg.Go(func() {
+				for !stop.Load() {
+					m.Lock()
+					// Others run while it is held, and find it so.
+					runtime.Gosched()
+					m.Unlock()
+				}
+			})
+			rounds := 300
+			if testing.Short() {
+				rounds = 60
+			}
+			var worst time.Duration
+			for range rounds {
+				for m.OwnerWord() == 0 {
+					runtime.Gosched()
+				}
+				start := time.Now()
+				ctx, cancel := context.WithTimeout(t.Context(), patience())
+				require.NoError(t, m.LockContext(ctx), "%v", m)
+				cancel()
+				worst = max(worst, time.Since(start))
+				m.Unlock()
+			}
+			stop.Store(true)
+			wg.Wait()
+			t.Logf("worst wait %v", worst)
+			require.Less(t, worst, proctest.Scale(2*time.Second))
+		})
+	}
 }
 
 func TestMutexRepairOption(t *testing.T) {

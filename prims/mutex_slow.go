@@ -76,7 +76,7 @@ func (m *Mutex) closed() error {
 func (m *Mutex) tryLockSlow() bool {
 	for {
 		o := ownerWord(m.owner.Load())
-		took, changed, _ := m.step(o)
+		took, changed, _ := m.step(o, false)
 		if took {
 			race.Acquire(m.key)
 			return true
@@ -87,10 +87,13 @@ func (m *Mutex) tryLockSlow() bool {
 	}
 }
 
-// step moves on from owner word o if that takes no waiting: it takes a free or
-// reserved lock, or deals with a dead owner. changed says that o is no longer
-// the word, err that it will not become free by itself.
-func (m *Mutex) step(o ownerWord) (took, changed bool, err error) {
+// step moves on from owner word o if that takes no waiting: it takes a free
+// lock, or, for a waiter that has slept, one that is reserved for this process,
+// or deals with a dead owner. Who has not slept leaves a reservation alone: it
+// would take it from a goroutine of this process that has been losing for long.
+// changed says that o is no longer the word, err that it will not become free by
+// itself.
+func (m *Mutex) step(o ownerWord, slept bool) (took, changed bool, err error) {
 	switch {
 	case o.free():
 		took = m.owner.CompareAndSwap(uint32(o), atomic.LoadUint32(&m.self))
@@ -101,6 +104,8 @@ func (m *Mutex) step(o ownerWord) (took, changed bool, err error) {
 		return false, false, m.fail("mutex.lock", shmsync.ErrNotRecoverable, m.a.Who(m.diedName()), "")
 	case o.kind() == kindOwnerDead:
 		return false, false, m.fail("mutex.lock", shmsync.ErrOwnerDead, m.a.Who(o.name()), "")
+	case o.kind() == kindReserved && o.name() == m.name && !slept:
+		return false, false, nil
 	case o.kind() == kindReserved && o.name() == m.name:
 		// sync(mutex.release): acquire
 		took = m.owner.CompareAndSwap(uint32(o), uint32(m.name))
@@ -132,7 +137,7 @@ func (w *waiter) acquire(mayRepair bool) error {
 	m := w.m
 	for spun := false; ; {
 		o := ownerWord(m.owner.Load())
-		took, changed, err := m.step(o)
+		took, changed, err := m.step(o, w.slept)
 		switch {
 		case took:
 			w.took()
@@ -154,7 +159,7 @@ func (w *waiter) acquire(mayRepair bool) error {
 		}
 		if !spun {
 			spun = true
-			if m.spinWhileHeld() {
+			if m.spinWhileHeld(w.slept) {
 				continue
 			}
 		}
@@ -216,7 +221,7 @@ func (w *waiter) sleep() park.Result {
 		}
 		o = ownerWord(m.owner.Load())
 	}
-	if !m.blocks(o) {
+	if !m.blocks(o, w.slept) {
 		return park.Again
 	}
 	w.slept = true
@@ -235,14 +240,14 @@ func (m *Mutex) mayHandOff(now int64) bool {
 
 // blocks reports whether o is a word that a waiter may sleep on: one that the
 // next change of will wake it.
-func (m *Mutex) blocks(o ownerWord) bool {
+func (m *Mutex) blocks(o ownerWord, slept bool) bool {
 	switch {
 	case !o.valid():
 		return false
 	case o.held():
 		return m.a.Current(o.name())
 	case o.kind() == kindReserved:
-		return o.name() != m.name && m.a.Current(o.name())
+		return (o.name() != m.name || !slept) && m.a.Current(o.name())
 	}
 	return false
 }
@@ -252,7 +257,7 @@ func (m *Mutex) blocks(o ownerWord) bool {
 func (w *waiter) lastTry() bool {
 	for {
 		o := ownerWord(w.m.owner.Load())
-		took, changed, _ := w.m.step(o)
+		took, changed, _ := w.m.step(o, w.slept)
 		if took {
 			w.took()
 			return true
@@ -282,7 +287,7 @@ func (w *waiter) leave() {
 		shmsync.Fence()
 		o = ownerWord(m.owner.Load())
 	}
-	if !m.blocks(o) {
+	if !m.blocks(o, true) {
 		m.wakeNext()
 	}
 }
@@ -340,13 +345,13 @@ func (m *Mutex) noteCPU() { m.tuning().NoteCPU() }
 
 // spinWhileHeld spins while the lock is held and reports whether that ended. Where
 // others are queued it does not: they would only be overtaken.
-func (m *Mutex) spinWhileHeld() bool {
+func (m *Mutex) spinWhileHeld(slept bool) bool {
 	if m.bell.Announced() {
 		return false
 	}
 	return m.tuning().Spin(func() bool {
 		o := ownerWord(m.owner.Load())
-		return !o.held() && (o.kind() != kindReserved || o.name() == m.name)
+		return !o.held() && (o.kind() != kindReserved || o.name() == m.name && slept)
 	})
 }
 

@@ -1,118 +1,11 @@
+//go:build linux
+
 package prims
 
 import (
-	"github.com/shmsync/shmsync/arena"
 	"github.com/shmsync/shmsync/internal/model"
 	"github.com/shmsync/shmsync/internal/park"
 )
-
-// The words of the model of a Mutex. Each is a byte: an owner word is packed, a
-// sequence is counted from the value that it has just now.
-const (
-	wOwner = iota
-	wWake
-	wStarving
-	wHandoff
-	wDead // the processes whose slots are marked dead, a bit each
-)
-
-// The registers of a thread.
-const (
-	rOwner = iota // the owner word that it has seen
-	rWake         // the wake word to sleep on
-	rHand         // the hand-off word to sleep on
-	rFlags        // f...
-	rMode         // the kind of hold that it takes
-	rBack         // where it goes on after a wake
-	rDead         // the process that it deals with the death of
-)
-
-// The flags of a thread.
-const (
-	fSlept    = 1 << iota // it was, or was about to be, asleep in this call
-	fAsked                // it has asked for a hand-off
-	fCanceled             // its context has ended
-	fInside               // it has the lock
-	fRecord               // it has an announce record
-	fGaveBack             // it has given a reservation back
-	fAll                  // the wake that it is at is for all
-	fHubFirst             // the wake that it is at goes to hubs first
-)
-
-// The steps of a thread. They are those of the code, with what is thought
-// between two accesses of shared memory put together.
-const (
-	sIdle uint8 = iota
-	sTry
-	sTook
-	sUnask
-	sInside
-	sRelease
-	sLookWake
-	sReserve
-	sTakeAsk
-	sRevoke
-	sBumpHand
-	sWakeHand
-	sTouch
-	sAsk
-	sHand
-	sAnnounce
-	sLook
-	sFence
-	sLookAgain
-	sRecord
-	sSleep
-	sWoken
-	sQuit
-	sLeave
-	sGiveBack
-	sLeaveAnnounce
-	sLeaveLook
-	sLeaveFence
-	sWakeNext
-	sWakeOne
-	sFenceDead
-	sMark
-	sBereave
-	sRecoverEnd
-	sWakeLost
-	sWakeLostOne
-	sReaperFence
-	sReaperMark
-	sRepairStarving
-	sRepairOwner
-	sSurvey
-	sSurveyWord
-	sUnreserve
-	sRingHubs
-	sBuried
-	sEnlist
-	sCompare
-	sUnlist
-	sParked
-	sDelist
-	sReady
-	sPush
-	sRing
-	sWakeKernel
-	sHubTake
-	sHubNode
-	sHubDeliver
-	sHubRewait
-	sHubWake
-	sHubDeath
-	sHubSleep
-)
-
-// nameOf is the participant's name in the model: a process is a slot, and no
-// slot is used twice.
-func nameOf(process int) arena.Name { return arena.Name(process + 1) }
-
-func pack(w ownerWord) uint8   { return uint8(w.kind())<<5 | uint8(w.name()) }
-func unpack(b uint8) ownerWord { return makeOwner(ownerKind(b>>5), arena.Name(b&31)) }
-
-func processOf(w ownerWord) int { return int(w.name()) - 1 }
 
 // step is one step of a thread that locks and unlocks for ever.
 func (m *mutexModel) step(x *model.Exec) {
@@ -295,7 +188,8 @@ func (m *mutexModel) unlock(x *model.Exec) {
 			x.Store(wOwner, 0)
 			m.unset(x, fInside)
 			x.Goto(sLookWake)
-		case m.handoffs && x.Load(wStarving) != 0:
+		case m.handoffs && x.Load(wStarving) != 0 && x.Choose(2) == 0:
+			// Where nobody had announced himself the fast path does not look.
 			x.Say("sees that somebody starves")
 			*x.R(rOwner) = x.Load(wStarving)
 			x.Goto(sReserve)
