@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"math/rand/v2"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"runtime/debug"
@@ -231,6 +232,16 @@ var agentOrders = map[string]func(s *agent, o order, a *answer) error{
 		}
 		s.kept = mem
 		return nil
+	},
+	// "lend the byte" has another process hold this participant's byte lock, too.
+	"lend the byte": func(s *agent, o order, a *answer) error {
+		cmd := exec.Command("/bin/sleep", "600")
+		cmd.ExtraFiles = []*os.File{s.arena.lock}
+		err := cmd.Start()
+		if err == nil {
+			a.N = int64(cmd.Process.Pid)
+		}
+		return err
 	},
 	"exit":   func(s *agent, o order, a *answer) error { os.Exit(o.N); return nil },
 	"panic":  func(s *agent, o order, a *answer) error { panic("told to") },

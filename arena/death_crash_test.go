@@ -344,6 +344,62 @@ func TestReaperIsStopped(t *testing.T) {
 	}
 }
 
+// If the one that the kernel wakes first is stopped before it does anything, the
+// others are woken too, whatever their places in the ring.
+func TestFirstWatcherIsStopped(t *testing.T) {
+	for place := range 3 {
+		t.Run(fmt.Sprint(place), func(t *testing.T) {
+			ta := newTestArena(t, 4)
+			var watchers []*remote
+			for i := range 3 {
+				watchers = append(watchers, ta.join(t, fmt.Sprint("w", i)))
+			}
+			v := ta.join(t, "victim")
+			v.must(t, order{Do: "lock", Text: "held"})
+			v.must(t, order{Do: "fenced"})
+			r := watchers[place]
+			r.must(t, order{Do: "arm to stop", Text: "arena.bury.seen"})
+			begin := shmsync.Monotonic()
+			v.Signal(t, unix.SIGKILL)
+			for i, w := range watchers {
+				if i != place {
+					d := w.deaths(t, 1)[0]
+					took := requireWithin(t, proctest.Scale(250*time.Millisecond), begin, d.At, "told")
+					t.Logf("told after %v", took)
+					w.must(t, order{Do: "locked", Text: "held"})
+				}
+			}
+			// It stopped, or came too late for that.
+			r.Kill(t)
+			for i, w := range watchers {
+				if i != place {
+					require.Len(t, w.deaths(t, 2), 2)
+					w.alone(t, 2)
+				}
+			}
+		})
+	}
+}
+
+// Who comes to a full arena while a slot is being made free waits a little.
+func TestJoinerWaitsForASlot(t *testing.T) {
+	ta := newTestArena(t, 2)
+	r, v := ta.join(t, "reaper"), ta.join(t, "victim")
+	r.must(t, order{Do: "arm to stop", Text: "arena.finish.taken"})
+	v.Kill(t)
+	r.AwaitStop(t)
+	n := ta.start(t)
+	begin := time.Now()
+	a := n.try(t, order{Do: "open", Arena: ta.name})
+	require.Equal(t, []string{"no space"}, a.Is, a.Err)
+	require.Greater(t, time.Since(begin), takePatience*time.Nanosecond/2)
+	n.Send(order{Do: "open", Arena: ta.name})
+	r.Cont(t)
+	n.Recv(t, &a)
+	require.Empty(t, a.Err)
+	require.Equal(t, makeName(2, 2), a.Self)
+}
+
 // All are dead and there is no free slot: the newcomer takes one over, and dies
 // over that, and so does the next.
 func TestHeirDies(t *testing.T) {

@@ -228,6 +228,35 @@ func TestDeathOfABigProcess(t *testing.T) {
 	require.Less(t, noticed, proctest.Scale(500*time.Millisecond))
 }
 
+// As long as the kernel is not done with a dead process, which its byte tells,
+// its slot is nobody's; but it is dead, and holds nobody up. Here the byte is
+// held by somebody that the process has lent it to.
+func TestSlotOfADyingProcess(t *testing.T) {
+	ta := newTestArena(t, 2)
+	s, v := ta.join(t, "survivor"), ta.join(t, "victim")
+	v.must(t, order{Do: "lock", Text: "held"})
+	v.must(t, order{Do: "fenced"})
+	sleeper := int(v.must(t, order{Do: "lend the byte"}).N)
+	t.Cleanup(func() { unix.Kill(sleeper, unix.SIGKILL) })
+	begin := shmsync.Monotonic()
+	v.Signal(t, unix.SIGKILL)
+	requireWithin(t, bound(), begin, s.deaths(t, 1)[0].At, "told")
+	s.must(t, order{Do: "lock", Text: "held"})
+	late := ta.start(t)
+	a := late.try(t, order{Do: "open", Arena: ta.name})
+	require.Equal(t, []string{"no space"}, a.Is, a.Err)
+	people := s.participants(t)
+	require.Len(t, people, 2)
+	require.Equal(t, "dead", people[1].State)
+	require.Len(t, s.deaths(t, 1), 1)
+
+	require.NoError(t, unix.Kill(sleeper, unix.SIGKILL))
+	late.open(t, ta, "late")
+	require.Equal(t, makeName(2, 2), late.self)
+	require.Len(t, s.deaths(t, 1), 1)
+	s.alone(t, 2)
+}
+
 // A process that dumps core is noticed when the dump ends.
 func TestCoreDump(t *testing.T) {
 	pattern, err := os.ReadFile("/proc/sys/kernel/core_pattern")

@@ -158,7 +158,7 @@ func (a *Arena) inherit(i int, w slotWord) bool {
 	if w.generation() >= maxGeneration {
 		return false
 	}
-	hadByte := a.u32(a.slot(i)+slotCaps).Load()&capOFD != 0 || w.phase() == phaseJoining
+	hadByte := a.slotCaps(i)&capOFD != 0
 	if w.present() {
 		if (a.lock == nil || !hadByte) && !a.seenDead(i, w) {
 			return false // alive, as far as anybody can tell
@@ -170,6 +170,10 @@ func (a *Arena) inherit(i int, w slotWord) bool {
 	u := Name(undertaker.Load())
 	if a.isCurrent(u) || !undertaker.CompareAndSwap(uint32(u), uint32(makeName(i, w.generation()+1))) {
 		return false
+	}
+	if a.lock == nil {
+		// Not those of the dead: a survey would believe us dead without a byte.
+		a.u32(a.slot(i) + slotCaps).Store(0)
 	}
 	if !a.take(i, w) {
 		return false

@@ -247,6 +247,7 @@ func TestForeignOwner(t *testing.T) {
 	ta.opts.Mode = 0o666
 	maker := ta.startAs(t, nobody)
 	maker.open(t, ta, "maker")
+	maker.must(t, order{Do: "fenced"}) // it changes nothing by itself any more
 	before := fingerprint(t, ta.path())
 	for how, attempt := range attempts {
 		if how == "FromSegment" {

@@ -161,6 +161,7 @@ func (a *Arena) settle(dead Name) {
 func (a *Arena) freeSlot(i int, w slotWord) {
 	s := a.slot(i)
 	a.u32(s + slotPID).Store(0)
+	a.u32(s + slotCaps).Store(0)
 	a.putLabel(s+slotLabel, "")
 	a.u64(s + slotDied).Store(0)
 	next := w.with(phaseFree)

@@ -3,6 +3,7 @@
 package prims
 
 import (
+	"encoding/binary"
 	"sync/atomic"
 
 	"github.com/shmsync/shmsync/arena"
@@ -42,3 +43,53 @@ func Describe(a *arena.Arena, o arena.Object) string {
 
 // Object is the object under m.
 func (m *Mutex) Object() arena.Object { return m.object }
+
+// Rewrite overwrites the words of the Mutex at o, all but the hub list if b is
+// short, with bytes that no correct participant would write, perhaps.
+func Rewrite(a *arena.Arena, o arena.Object, b []byte) {
+	switch o.Kind {
+	case mutexKind:
+		w := arena.At[mutexWords](a, o.Body)
+		words := []*atomic.Uint32{&w.owner, &w.wake, &w.starving, &w.handoff, nil, &w.died, &w.spin, &w.lastCPU, &w.pays}
+		for _, word := range words {
+			v, ok := next32(&b)
+			switch {
+			case !ok:
+			case word == nil:
+				w.policy = v
+			default:
+				word.Store(v)
+			}
+		}
+		if len(b) >= 8 {
+			w.hub.Store(binary.LittleEndian.Uint64(b))
+		}
+	case futexKind:
+		w := arena.At[futexWords](a, o.Body)
+		lo, _ := next32(&b)
+		hi, ok := next32(&b)
+		if ok {
+			w.state.Store(uint64(hi)<<32 | uint64(lo))
+		}
+		for _, word := range []*atomic.Uint32{&w.lastCPU, &w.spin, &w.pays} {
+			if v, ok := next32(&b); ok {
+				word.Store(v)
+			}
+		}
+		if len(b) >= 8 {
+			w.hub.Store(binary.LittleEndian.Uint64(b))
+		}
+	}
+}
+
+func next32(b *[]byte) (v uint32, ok bool) {
+	if len(*b) < 4 {
+		return 0, false
+	}
+	v = binary.LittleEndian.Uint32(*b)
+	*b = (*b)[4:]
+	return v, true
+}
+
+// Object is the object under f.
+func (f *Futex) Object() arena.Object { return f.object }

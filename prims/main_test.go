@@ -106,3 +106,5 @@ func arenaName(t testing.TB) string {
 	t.Cleanup(func() { shm.Remove(name) })
 	return name
 }
+
+func removeArena(name string) { shm.Remove(name) }

@@ -32,7 +32,7 @@ type Mutex struct {
 	// self is what Lock puts into the owner word: our name, or biased. Atomic.
 	self   uint32
 	biased uint32 // our name and the mark of a biased hold, or ownerNever
-	plain  uint32 // our name where holds are never biased, or ownerNever
+	plain  uint32 // our name where holds are never biased, or 0
 
 	owner *atomic.Uint32 // the owner word
 
@@ -148,7 +148,7 @@ func buildMutex(a *arena.Arena, o arena.Object, opt *MutexOptions) *Mutex {
 		key: race.KeyOf(dev, ino, uint64(o.Offset)),
 	}
 	m.need.Store(biasAfter)
-	m.biased, m.plain = ownerNever, ownerNever
+	m.biased = ownerNever
 	m.bell = mutexBell(a, w)
 	m.queue = park.NewQueue(park.Config{
 		Line: m.bell.Line, Object: o, Word: o.Body + mutexWakeOff, Look: m.look, Miss: m.bell.WakeOne,
@@ -208,24 +208,23 @@ func (m *Mutex) TryLock() bool {
 // Two goroutines that race to unlock the same hold may between them release the
 // hold of somebody else, unless the handle was opened Checked.
 func (m *Mutex) Unlock() {
-	// A plain load: while this process holds m nobody else writes the word.
-	o := *m.own
-	switch o {
-	case m.biased:
-		if !releaseBiased(m.own, m.wake) {
+	if name := m.plain; name != 0 {
+		wake := m.wake // loaded here, since nothing is loaded while the CAS is under way
+		// sync(mutex.release): release
+		if atomic.CompareAndSwapUint32(m.own, name, 0) {
+			if atomic.LoadUint32(wake)&1 != 0 {
+				m.wakeAfter()
+			}
 			return
 		}
-	case m.plain:
-		// Where somebody waits the release may have to be a hand-off.
-		// sync(mutex.release): release
-		if wake := m.wake; *wake&1 == 0 && atomic.CompareAndSwapUint32(m.own, o, 0) {
-			if atomic.LoadUint32(wake)&1 == 0 {
-				return
-			}
-			o = ownerReleased
+	} else if *m.own == m.biased {
+		// A plain load: while this process holds m nobody else writes the word.
+		if releaseBiased(m.own, m.wake) {
+			m.loseBias()
 		}
+		return
 	}
-	m.unlockSlow(o)
+	m.unlockSlow(*m.own)
 }
 
 // Offset is where the Mutex lies in its arena, for MutexAt in another process.

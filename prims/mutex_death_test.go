@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -88,7 +89,11 @@ func holderDies(t *testing.T, env []string) {
 					found := 0
 					for found == 0 {
 						for w := range pending {
-							if w.x == owner && w.x.peek(t, w.id) {
+							if w.x != owner {
+								continue
+							}
+							if r, ok := w.x.poll(t, w.id); ok {
+								require.Empty(t, r.Err+r.Panic)
 								delete(pending, w)
 								found++
 							}
@@ -162,8 +167,8 @@ func recoverEverywhere(t *testing.T, others []*actor, victim *actor) {
 	require.False(t, x.must(t, order{Op: "recover", Object: "m"}).OK, "the repair of a healthy lock has run")
 }
 
-// peek reports whether what came of an order is there by now.
-func (x *actor) peek(t testing.TB, id int) bool {
+// poll gives what came of an order, if that is there by now.
+func (x *actor) poll(t testing.TB, id int) (r answer, ok bool) {
 	t.Helper()
 	if x.proc != nil {
 		// It answers in order, so that a question brings what was said before.
@@ -178,12 +183,9 @@ func (x *actor) peek(t testing.TB, id int) bool {
 		}
 		break
 	}
-	r, ok := x.said[id]
-	if ok {
-		delete(x.said, id)
-		require.Empty(t, r.Err+r.Panic)
-	}
-	return ok
+	r, ok = x.said[id]
+	delete(x.said, id)
+	return r, ok
 }
 
 // A recoverer that dies leaves the lock owner-dead once more, whatever its
@@ -314,14 +316,22 @@ func TestMutexWaiterDies(t *testing.T) {
 			m.Unlock()
 			x.proc.Signal(t, syscall.SIGKILL)
 		}
+		// In whatever order they get it; the victim may have, before it died.
 		for len(ids) > 0 {
-			r := here.wait(t, ids[0])
-			ids = ids[1:]
+			var r answer
+			eventually(t, "somebody is told", func() string { return words(a) }, func() bool {
+				for i, id := range ids {
+					if got, ok := here.poll(t, id); ok {
+						r, ids = got, slices.Delete(ids, i, i+1)
+						return true
+					}
+				}
+				return false
+			})
 			if r.Err == "" {
 				m.Unlock()
 				continue
 			}
-			// The victim may have got it before it died.
 			require.Equal(t, []string{"owner-dead"}, r.Is, "%v", r)
 			if m.State().Err != nil {
 				require.NoError(t, m.Recover(t.Context(), func() error { return nil }))
@@ -359,8 +369,8 @@ func holderStopped(t *testing.T, how time.Duration, env []string) {
 		hubbed = append(hubbed, here.blocked(t, order{Op: "lockctx", Object: "m"}))
 	}
 	for end := time.Now().Add(how); time.Now().Before(end); {
-		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 		start := time.Now()
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 		require.Equal(t, context.DeadlineExceeded, m.LockContext(ctx))
 		took := time.Since(start)
 		cancel()
@@ -462,9 +472,14 @@ func TestMutexFirstWatcherStopped(t *testing.T) {
 						start := time.Now()
 						switch who := nextOwner(t, a, m, "holder"); who {
 						case "watcher":
-							// Stopped as the owner, perhaps: then it stays that.
-							watcher.proc.Cont(t)
-							watcher.must(t, order{Op: "unlock", Object: "m"})
+							// Stopped as the owner, perhaps, or soon: then it stays that.
+							id := watcher.start(order{Op: "unlock", Object: "m"})
+							eventually(t, "the watcher goes on", func() string { return words(a) }, func() bool {
+								syscall.Kill(watcher.proc.Pid(), syscall.SIGCONT)
+								s := m.State()
+								return !s.Held || s.Owner == nil || s.Owner.Label != "watcher"
+							})
+							require.Empty(t, watcher.wait(t, id).Panic)
 							continue
 						case "third":
 							third.must(t, order{Op: "unlock", Object: "m"})

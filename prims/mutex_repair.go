@@ -82,6 +82,12 @@ func wakeMutex(a *arena.Arena, obj arena.Object, recorded bool) {
 	if err != nil {
 		return
 	}
+	if o := ownerWord(w.owner.Load()); o.kind() == kindReserved {
+		// The dead may have made the reservation for somebody who had given up.
+		// It is no hold, so it can always be taken back.
+		w.owner.CompareAndSwap(uint32(o), 0)
+		recorded = true
+	}
 	if b := mutexBell(a, w); recorded || b.Announced() {
 		b.WakeOne()
 	}

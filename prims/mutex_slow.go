@@ -2,6 +2,7 @@ package prims
 
 import (
 	"context"
+	"math/rand/v2"
 	"sync/atomic"
 
 	"github.com/shmsync/shmsync"
@@ -36,11 +37,11 @@ const (
 	// release saves some 5 ns.
 	biasAfter = 4096
 	biasMost  = 1 << 20
-	// ownerNever and ownerReleased are no owner words: the first stands where
-	// one would that is never there, the second says that the word was released.
-	ownerNever    = ^uint32(0)
-	ownerReleased = ^uint32(0) - 1
 )
+
+// ownerNever is no owner word, and none that a peer could know of: it stands
+// where one would that is never there.
+var ownerNever = 6<<ownerKindShift | rand.Uint32()&arena.NameMask
 
 // lockOrPanic is the slow path of Lock. It is kept out of line: inlined into
 // Lock it would take Lock's place in its callers.
@@ -296,28 +297,25 @@ func (w *waiter) leave() {
 // waiter sleeps on the wake word like every other, so nobody else need be told.
 func (m *Mutex) wakeNext() { m.bell.Release() }
 
+// loseBias ends a biased release that found somebody waiting: a waiter paid for a
+// fence, so holds do without the bias for a while.
+func (m *Mutex) loseBias() {
+	atomic.StoreUint32(&m.self, uint32(m.name))
+	m.need.Store(min(2*m.need.Load(), biasMost))
+	m.wakeAfter()
+}
+
 // unlockSlow unlocks where the fast path could not. o is the owner word that it
-// read: when that is our biased hold, or ownerReleased, the lock was released
-// already and somebody waits.
+// read.
 func (m *Mutex) unlockSlow(o uint32) {
 	race.ReleaseMerge(m.key)
-	switch o {
-	case m.biased:
-		// A waiter paid for a fence: do without the bias for a while.
-		atomic.StoreUint32(&m.self, uint32(m.name))
-		m.need.Store(min(2*m.need.Load(), biasMost))
-		fallthrough
-	case ownerReleased:
-		m.wakeAfter()
-		return
-	case uint32(m.name):
-	default:
+	if o != uint32(m.name) {
 		m.badUnlock(ownerWord(o))
 	}
 	crashpoint.Hit("mutex.unlock.before_release")
 	waited := m.bell.Announced()
 	m.count(waited)
-	if s := m.words.starving.Load(); s != 0 && m.reserve(arena.Name(s&arena.NameMask)) {
+	if m.reserve(ownerWord(o)) {
 		return
 	}
 	// sync(mutex.release): release
@@ -329,9 +327,12 @@ func (m *Mutex) unlockSlow(o uint32) {
 	}
 }
 
-// wakeAfter wakes a waiter after a release.
+// wakeAfter wakes a waiter after a release, or hands the lock to one.
 func (m *Mutex) wakeAfter() {
 	crashpoint.Hit("mutex.unlock.before_wake")
+	if m.reserve(ownerFree) {
+		return
+	}
 	m.noteCPU()
 	m.wakeNext()
 }
@@ -371,15 +372,24 @@ func (m *Mutex) count(waited bool) {
 	}
 }
 
-// reserve releases the lock to a waiter of the participant s that has lost for
-// long. It reports false when it is not to be: the lock is still held then.
-func (m *Mutex) reserve(s arena.Name) bool {
+// reserve gives the lock, which is held by us or free as from says, to a waiter
+// that has lost for long and asks for it. It reports false when there is none, or
+// when the free lock was taken meanwhile: then it has done nothing.
+func (m *Mutex) reserve(from ownerWord) bool {
+	asks := m.words.starving.Load()
+	if asks == 0 {
+		return false
+	}
+	s := arena.Name(asks & arena.NameMask)
 	if !m.a.Current(s) {
-		m.words.starving.CompareAndSwap(uint32(s), 0)
+		m.words.starving.CompareAndSwap(asks, 0)
 		return false
 	}
 	reserved := makeOwner(kindReserved, s)
-	if !m.owner.CompareAndSwap(uint32(m.name), uint32(reserved)) {
+	if !m.owner.CompareAndSwap(uint32(from), uint32(reserved)) {
+		if from.free() {
+			return false
+		}
 		m.badUnlock(ownerWord(m.owner.Load()))
 	}
 	crashpoint.Hit("mutex.unlock.reserved")

@@ -105,9 +105,7 @@ func (h *host) hub() {
 			// The dead one may have owed any of us a wake.
 			deaths = now
 			for _, q := range h.adopted() {
-				if q.parked() {
-					q.deliver(false)
-				}
+				q.afterDeath()
 			}
 			continue
 		}

@@ -37,6 +37,7 @@ type Queue struct {
 	last  *waiter      // guarded by: mu
 	node  arena.Offset // guarded by: mu; our hub node, 0 when there is none yet
 
+	closed   bool // guarded by: mu; the object may be gone
 	wasReady bool // guarded by: mu; the node was ready at the last look
 }
 
@@ -280,13 +281,16 @@ func (q *Queue) setIdle() { // guarded by: mu
 }
 
 // deliver hands a wake to parked goroutines, to the first or to all, and passes
-// it on where there are none.
+// it on where one was meant and there are none.
+//
+// The node says that the others wait before anybody runs: who is woken may
+// take, release, and look for the next before this function goes on.
 func (q *Queue) deliver(all bool) {
 	q.mu.Lock()
-	missed := q.first == nil
+	var woken *waiter // linked by next
 	for me := q.first; me != nil; me = q.first {
 		q.unlink(me)
-		me.wake <- struct{}{}
+		me.next, woken = woken, me
 		if !all && !q.config.All {
 			break
 		}
@@ -294,17 +298,29 @@ func (q *Queue) deliver(all bool) {
 	if q.first != nil {
 		q.setWaiting()
 	}
+	missed := woken == nil && !all && !q.closed && q.config.Miss != nil
 	q.mu.Unlock()
-	if missed && q.config.Miss != nil {
+	for woken != nil {
+		me := woken
+		woken, me.next = me.next, nil
+		me.wake <- struct{}{}
+	}
+	if missed {
 		q.config.Miss()
 	}
 }
 
-// parked reports whether somebody waits behind the hub.
-func (q *Queue) parked() bool {
+// afterDeath delivers the wake that the dead may have owed, and frees the node
+// if it was made ready by the dead and not put on the stack. It is called by the
+// hub, right after that has emptied the stack.
+func (q *Queue) afterDeath() {
 	q.mu.Lock()
-	defer q.mu.Unlock()
-	return q.first != nil
+	ready := q.node != 0 && q.Arena.TakeReadyNode(q.node)
+	owed := ready || q.first != nil
+	q.mu.Unlock()
+	if owed {
+		q.deliver(false)
+	}
 }
 
 // Waiting reports how many goroutines of this process are in a call that may
@@ -312,13 +328,19 @@ func (q *Queue) parked() bool {
 func (q *Queue) Waiting() int { return int(q.calls.Load()) }
 
 // Close gives the queue's hub node back, for other participants to use. Nobody
-// may wait. A node that is ready just now stays ours until the hub takes it.
+// may wait. A node that is ready just now stays ours; its wake is passed on now,
+// since the object may be gone when the hub gets to it.
 func (q *Queue) Close() {
 	q.host.remove(q)
 	q.mu.Lock()
-	defer q.mu.Unlock()
-	if q.node != 0 && q.Arena.ReleaseHubNode(q.node) {
+	q.closed = true
+	keeps := q.node != 0 && !q.Arena.ReleaseHubNode(q.node)
+	if q.node != 0 && !keeps {
 		q.host.disown(q.node)
 		q.node = 0
+	}
+	q.mu.Unlock()
+	if keeps && q.config.Miss != nil {
+		q.config.Miss()
 	}
 }

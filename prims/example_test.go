@@ -1,0 +1,134 @@
+package prims_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"time"
+
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/prims"
+	"github.com/shmsync/shmsync/shm"
+)
+
+// openExample opens an arena of the example's own; a program has a fixed name.
+func openExample() *arena.Arena {
+	a, err := arena.Open("shmsync-example-"+randomName(), &arena.Options{Size: 1 << 20})
+	if err != nil {
+		log.Fatal(err)
+	}
+	return a
+}
+
+func closeExample(a *arena.Arena) {
+	shm.Remove(nameOf(a))
+	a.Close()
+}
+
+// A counter that any number of processes share, and its lock.
+func ExampleMutex() {
+	a := openExample() // arena.Open("jobs", nil)
+	defer closeExample(a)
+
+	m, err := prims.OpenMutex(a, "ledger", nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	balance, err := arena.Value[int64](a, "balance")
+	if err != nil {
+		log.Fatal(err)
+	}
+	for range 3 {
+		m.Lock()
+		*balance += 10
+		m.Unlock()
+	}
+	fmt.Println(*balance, m)
+	// Output: 30 mutex ledger: free
+}
+
+// A wait that ends with its context, or with the news that the holder died.
+func ExampleMutex_LockContext() {
+	a := openExample()
+	defer closeExample(a)
+	m, err := prims.OpenMutex(a, "ledger", nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	m.Lock() // somebody else has it
+	ctx, cancel := context.WithTimeout(context.Background(), time.Millisecond)
+	defer cancel()
+	switch err := m.LockContext(ctx); {
+	case errors.Is(err, shmsync.ErrOwnerDead):
+		// It died in the middle of something: look after its work, then go on.
+		err = m.Recover(ctx, func() error { return nil })
+		fmt.Println("recovered", err)
+	case err != nil:
+		fmt.Println(err)
+	default:
+		m.Unlock()
+	}
+	// Output: context deadline exceeded
+}
+
+// Recover of a healthy lock has nothing to repair.
+func ExampleMutex_Recover() {
+	a := openExample()
+	defer closeExample(a)
+	m, err := prims.OpenMutex(a, "ledger", nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	err = m.Recover(context.Background(), func() error {
+		fmt.Println("never printed: nobody died")
+		return nil
+	})
+	fmt.Println(err, m.State().Word)
+	// Output: <nil> free
+}
+
+// A condition that is tested without a lock, and waited for.
+func ExampleFutex() {
+	a := openExample()
+	defer closeExample(a)
+	f, err := prims.OpenFutex(a, "arrivals", nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	go func() { // in another process, as a rule
+		for range 3 {
+			f.Post()
+		}
+	}()
+	for {
+		// The token comes before the test, so that no post is missed.
+		token := f.Get() + 1
+		if f.Get() >= 3 {
+			break
+		}
+		if err := f.Wait(token); err != nil {
+			log.Fatal(err)
+		}
+	}
+	fmt.Println(f)
+	// Output: futex arrivals: counter 3
+}
+
+// Stop ends all waits whose token is not reached.
+func ExampleFutex_Stop() {
+	a := openExample()
+	defer closeExample(a)
+	f, err := prims.OpenFutex(a, "arrivals", nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	f.Post()
+	f.Stop()
+	fmt.Println(f.Wait(1))
+	fmt.Println(errors.Is(f.Wait(2), shmsync.ErrCanceled))
+	// Output:
+	// <nil>
+	// true
+}

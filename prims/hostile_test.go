@@ -1,0 +1,308 @@
+package prims_test
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/proctest"
+	"github.com/shmsync/shmsync/prims"
+)
+
+// A peer's bytes are never trusted: whatever is in the words of an object, an
+// operation ends in success or in an error, within its context.
+
+// guarded runs f, which may panic as an Unlock does that finds nonsense, and as
+// a Lock does that has no other way to tell. It reports an error for every other
+// panic, and if f does not end.
+func guarded(what string, words func() string, f func()) error {
+	done := make(chan error, 1)
+	go func() {
+		defer func() {
+			var err error
+			switch r := recover().(type) {
+			case nil:
+			case error:
+				if !errors.Is(r, shmsync.ErrCorrupt) && !errors.Is(r, shmsync.ErrOwnerDead) && !errors.Is(r, shmsync.ErrNotRecoverable) {
+					err = fmt.Errorf("%s panics: %w", what, r)
+				}
+			case string:
+				if !strings.Contains(r, "does not hold") {
+					err = fmt.Errorf("%s panics: %s", what, r)
+				}
+			default:
+				err = fmt.Errorf("%s panics: %v", what, r)
+			}
+			done <- err
+		}()
+		f()
+	}()
+	select {
+	case err := <-done:
+		return err
+	case <-after(patience()):
+		return fmt.Errorf("%s hangs: %s", what, words())
+	}
+}
+
+// hostile is where hostile bytes are tried: an arena in which threads are free,
+// and one in which whoever waits parks behind the hub.
+type hostile struct {
+	arenas [2]*arena.Arena
+	round  int
+	close  []func()
+}
+
+func (h *hostile) renew(t testing.TB) {
+	h.end()
+	for i := range h.arenas {
+		name := fmt.Sprintf("shmsync-test-hostile-%s", randomName())
+		a, err := arena.Create(name, &arena.Options{Size: 4 << 20})
+		require.NoError(t, err)
+		removeArena(name)
+		h.arenas[i] = a
+		if i == 0 {
+			h.close = append(h.close, func() { a.Close() })
+			continue
+		}
+		m, err := prims.OpenMutex(a, "", nil)
+		require.NoError(t, err)
+		m.Lock()
+		var wg sync.WaitGroup
+		for range 14 {
+			wg.Go(func() {
+				m.Lock()
+				m.Unlock()
+			})
+		}
+		eventually(t, "threads are taken", m.String, func() bool { return m.Waiters() == 14 })
+		h.close = append(h.close, func() {
+			m.Unlock()
+			wg.Wait()
+			a.Close()
+		})
+	}
+}
+
+func (h *hostile) end() {
+	for _, f := range h.close {
+		f()
+	}
+	h.close = nil
+}
+
+// next gives the arena for the next bytes.
+func (h *hostile) next(t testing.TB) *arena.Arena {
+	if h.round%200 == 0 {
+		h.renew(t)
+	}
+	h.round++
+	return h.arenas[h.round%2]
+}
+
+const hostilePatience = 3 * time.Millisecond
+
+func hostileMutex(t testing.TB, h *hostile, bytes []byte) {
+	a := h.next(t)
+	m, err := prims.OpenMutex(a, "", nil)
+	require.NoError(t, err)
+	off, o := m.Offset(), m.Object()
+	prims.Rewrite(a, o, bytes)
+	require.NoError(t, m.Close())
+	m, err = prims.MutexAt(a, off)
+	require.NoError(t, err)
+	words := func() string { return prims.Describe(a, o) }
+	try := func(what string, f func(ctx context.Context)) {
+		prims.Rewrite(a, o, bytes)
+		ctx, cancel := context.WithTimeout(context.Background(), hostilePatience)
+		defer cancel()
+		require.NoError(t, guarded(what, words, func() { f(ctx) }), "%x", bytes)
+	}
+	try("LockContext", func(ctx context.Context) {
+		if m.LockContext(ctx) == nil {
+			m.Unlock()
+		}
+	})
+	try("LockContext of two", func(ctx context.Context) {
+		var wg sync.WaitGroup
+		for range 2 {
+			wg.Go(func() {
+				if m.LockContext(ctx) == nil {
+					defer func() { recover() }() // both may believe to hold it
+					m.Unlock()
+				}
+			})
+		}
+		wg.Wait()
+	})
+	try("TryLock", func(context.Context) {
+		if m.TryLock() {
+			m.Unlock()
+		}
+	})
+	try("Unlock", func(context.Context) {
+		// What is not ours stays as it is. (All ones stand for a word that is
+		// never there; a peer that writes them might as well have written 0.)
+		if was := m.OwnerWord(); !m.HeldByUs() && was != ^uint32(0) {
+			defer func() {
+				if is := m.OwnerWord(); is != was {
+					panic(fmt.Errorf("the owner word was %#x and is %#x", was, is))
+				}
+			}()
+		}
+		m.Unlock()
+	})
+	try("Recover", func(ctx context.Context) { m.Recover(ctx, func() error { return nil }) })
+	try("Recover fails", func(ctx context.Context) { m.Recover(ctx, func() error { return errRepair }) })
+	try("State", func(context.Context) {
+		_ = m.State()
+		_ = m.String()
+		_ = m.Spin()
+		_ = words()
+		_ = a.Check()
+	})
+	// It can be made good again.
+	prims.Rewrite(a, o, make([]byte, 48))
+	ctx, cancel := context.WithTimeout(context.Background(), patience())
+	defer cancel()
+	require.NoError(t, m.LockContext(ctx), "%x", bytes)
+	m.Unlock()
+	m.Close()
+}
+
+func hostileFutex(t testing.TB, h *hostile, bytes []byte) {
+	a := h.next(t)
+	f, err := prims.OpenFutex(a, "", nil)
+	require.NoError(t, err)
+	o := f.Object()
+	words := func() string { return prims.Describe(a, o) }
+	try := func(what string, do func(ctx context.Context)) {
+		prims.Rewrite(a, o, bytes)
+		ctx, cancel := context.WithTimeout(context.Background(), hostilePatience)
+		defer cancel()
+		require.NoError(t, guarded(what, words, func() { do(ctx) }), "%x", bytes)
+	}
+	try("WaitContext", func(ctx context.Context) { f.WaitContext(ctx, (f.Get()+1)&(1<<62-1)) })
+	try("WaitContext of the last", func(ctx context.Context) { f.WaitContext(ctx, 1<<62-1) })
+	try("Post", func(context.Context) { f.Post() })
+	try("Post beside a waiter", func(ctx context.Context) {
+		done := make(chan struct{})
+		go func() { f.WaitContext(ctx, (f.Get()+1)&(1<<62-1)); close(done) }()
+		f.Post()
+		<-done
+	})
+	try("Stop", func(ctx context.Context) { f.Stop(); f.WaitContext(ctx, 1<<62-1) })
+	try("Get", func(context.Context) { _, _, _ = f.Get(), f.String(), words(); _ = a.Check() })
+	prims.Rewrite(a, o, make([]byte, 28))
+	f.Close()
+}
+
+// hostileSeeds are owner words, and so on, of each kind.
+func hostileSeeds() (seeds [][]byte) {
+	names := []uint32{0, 1, 1 | 1<<11, 2 | 1<<11, 1 | 2<<11, 2047 | 1<<11, 1<<29 - 1, 129 | 1<<11}
+	for kind := range uint32(8) {
+		for _, name := range names {
+			b := make([]byte, 0, 44)
+			for _, v := range []uint32{kind<<29 | name, 1, name, 7, name & 0x1ff, name, 100, 3, 1 << 31} {
+				b = binary.LittleEndian.AppendUint32(b, v)
+			}
+			seeds = append(seeds, b, append(b[:len(b):len(b)], 64, 0, 0, 0, 0, 0, 0, 0), append(b[:len(b):len(b)], 0, 0, 85, 0, 0, 0, 0, 0))
+		}
+	}
+	all := make([]byte, 44)
+	for i := range all {
+		all[i] = 0xff
+	}
+	return append(seeds, all)
+}
+
+func TestHostileMutex(t *testing.T) {
+	var h hostile
+	defer h.end()
+	for _, b := range hostileSeeds() {
+		hostileMutex(t, &h, b)
+	}
+}
+
+func TestHostileFutex(t *testing.T) {
+	var h hostile
+	defer h.end()
+	for _, b := range hostileSeeds() {
+		hostileFutex(t, &h, b)
+	}
+}
+
+func FuzzMutexWord(f *testing.F) {
+	for _, b := range hostileSeeds()[:24] {
+		f.Add(b)
+	}
+	var h hostile
+	f.Cleanup(h.end)
+	f.Fuzz(func(t *testing.T, b []byte) { hostileMutex(t, &h, b) })
+}
+
+func FuzzFutexWord(f *testing.F) {
+	for _, b := range hostileSeeds()[:24] {
+		f.Add(b)
+	}
+	var h hostile
+	f.Cleanup(h.end)
+	f.Fuzz(func(t *testing.T, b []byte) { hostileFutex(t, &h, b) })
+}
+
+// The bytes change all the time under those who lock, and then become sane: it
+// can be used as before.
+func TestScribbledMutex(t *testing.T) {
+	a := newArena(t, nil)
+	m := newMutex(t, a, nil)
+	var stop atomic.Bool
+	var wg sync.WaitGroup
+	errs := make(chan error, 100)
+	for range 18 { // more than sleep in the kernel
+		wg.Go(func() {
+			for !stop.Load() {
+				err := guarded("LockContext", func() string { return prims.Describe(a, m.Object()) }, func() {
+					ctx, cancel := context.WithTimeout(context.Background(), hostilePatience)
+					defer cancel()
+					if m.LockContext(ctx) == nil {
+						m.Unlock()
+					}
+				})
+				if err != nil {
+					errs <- err
+					return
+				}
+			}
+		})
+	}
+	d := proctest.Scale(time.Second)
+	if testing.Short() {
+		d /= 5
+	}
+	seeds := hostileSeeds()
+	for end := time.Now().Add(d); time.Now().Before(end); {
+		b := seeds[rand.IntN(len(seeds))]
+		prims.Rewrite(a, m.Object(), b[:4*(1+rand.IntN(9))])
+	}
+	stop.Store(true)
+	wg.Wait()
+	close(errs)
+	for err := range errs {
+		t.Error(err)
+	}
+	prims.Rewrite(a, m.Object(), make([]byte, 36))
+	require.NoError(t, m.LockContext(t.Context()))
+	m.Unlock()
+	sound(t, a)
+}

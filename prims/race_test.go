@@ -1,0 +1,128 @@
+package prims_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/proctest"
+	"github.com/shmsync/shmsync/internal/race"
+	"github.com/shmsync/shmsync/prims"
+)
+
+// raceExit is the status of a program in which the race detector has found one.
+const raceExit = 66
+
+func init() {
+	// race has two goroutines use a plain variable: under a lock, after a Futex,
+	// or unguarded.
+	proctest.Register("race", func(c *proctest.Child) {
+		var p struct{ Arena, How string }
+		c.Params(&p)
+		a, err := arena.Attach(p.Arena, nil)
+		if err != nil {
+			c.Fatal(err)
+		}
+		m, err := prims.OpenMutex(a, "m", nil)
+		if err != nil {
+			c.Fatal(err)
+		}
+		f, err := prims.OpenFutex(a, "f", nil)
+		if err != nil {
+			c.Fatal(err)
+		}
+		var wg sync.WaitGroup
+		plain := 0
+		switch p.How {
+		case "mutex", "unguarded":
+			for i := range 4 {
+				wg.Go(func() {
+					for range 300 {
+						switch {
+						case p.How == "unguarded":
+							plain++
+							continue
+						case i == 0:
+							for !m.TryLock() {
+							}
+						case i == 1:
+							if m.LockContext(context.Background()) != nil {
+								c.Fatal("LockContext")
+							}
+						default:
+							m.Lock()
+						}
+						plain++
+						m.Unlock()
+					}
+				})
+			}
+		case "futex":
+			// The variable goes to and fro with the posts.
+			wg.Go(func() {
+				for n := range uint64(300) {
+					f.Wait(2*n + 1)
+					plain++
+					f.Post()
+				}
+			})
+			for n := range uint64(300) {
+				plain++
+				f.Post()
+				if n%2 == 0 {
+					f.Wait(2*n + 2)
+				} else {
+					for f.Get() < 2*n+2 {
+					}
+				}
+			}
+		case "futex, too early":
+			wg.Go(func() {
+				f.Wait(1)
+				plain++
+			})
+			f.Post()
+			plain++ // after the post: nothing orders it
+		case "another lock":
+			other, err := prims.OpenMutex(a, "other", nil)
+			if err != nil {
+				c.Fatal(err)
+			}
+			for _, l := range []*prims.Mutex{m, other} {
+				wg.Go(func() {
+					for range 300 {
+						l.Lock()
+						plain++
+						l.Unlock()
+					}
+				})
+			}
+		}
+		wg.Wait()
+	})
+}
+
+// The race detector of Go, which sees nothing of shared memory, tells the truth
+// about users' variables all the same.
+func TestRaceDetector(t *testing.T) {
+	if !race.Enabled {
+		proctest.Skip(t, "needs -race", "race")
+	}
+	for how, code := range map[string]int{
+		"mutex": 0, "futex": 0,
+		"unguarded": raceExit, "another lock": raceExit, "futex, too early": raceExit,
+	} {
+		t.Run(how, func(t *testing.T) {
+			a := newArena(t, nil)
+			p := proctest.Start(t, "race", proctest.Params(struct{ Arena, How string }{nameOf(a), how}))
+			e := p.Wait(t)
+			require.Equal(t, code, e.Code, "%v", e)
+			if code != 0 {
+				require.Contains(t, e.Stderr, "WARNING: DATA RACE")
+			}
+		})
+	}
+}

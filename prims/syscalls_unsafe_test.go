@@ -1,0 +1,143 @@
+package prims_test
+
+import (
+	"context"
+	"runtime"
+	"syscall"
+	"testing"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/proctest"
+	"github.com/shmsync/shmsync/prims"
+)
+
+// forbid makes the kernel kill this process at its next call of membarrier or
+// futex_waitv, and of futex on a word of the arena; the runtime's own futexes
+// are elsewhere.
+func forbid(a *arena.Arena) error {
+	const (
+		load      = unix.BPF_LD | unix.BPF_W | unix.BPF_ABS
+		equal     = unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K
+		notLess   = unix.BPF_JMP | unix.BPF_JGE | unix.BPF_K
+		ret       = unix.BPF_RET | unix.BPF_K
+		number    = 0
+		arg0, hi  = 16, 4 // of struct seccomp_data, little-endian
+		allow     = 0x7fff0000
+		kill      = 0x80000000
+		setFilter = 1 // SECCOMP_SET_MODE_FILTER
+		allTasks  = 1 // SECCOMP_FILTER_FLAG_TSYNC
+	)
+	b := a.Segment().Bytes()
+	first := uint64(segmentAddress(b))
+	last := first + uint64(len(b)) - 1
+	filter := []unix.SockFilter{
+		{Code: load, K: number},
+		{Code: equal, K: unix.SYS_MEMBARRIER, Jt: 9},
+		{Code: equal, K: unix.SYS_FUTEX_WAITV, Jt: 8},
+		{Code: equal, K: unix.SYS_FUTEX, Jf: 6},
+		{Code: load, K: arg0 + hi},
+		{Code: equal, K: uint32(first >> 32), Jf: 4},
+		{Code: load, K: arg0},
+		{Code: notLess, K: uint32(first), Jf: 2},
+		{Code: notLess, K: uint32(last), Jt: 1},
+		{Code: ret, K: kill},
+		{Code: ret, K: allow},
+		{Code: ret, K: kill},
+	}
+	if first>>32 != last>>32 {
+		return syscall.ERANGE // the filter compares the lower halves only
+	}
+	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
+		return err
+	}
+	prog := unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}
+	_, _, errno := unix.Syscall(unix.SYS_SECCOMP, setFilter, allTasks, uintptr(unsafe.Pointer(&prog)))
+	runtime.KeepAlive(filter)
+	if errno != 0 {
+		return errno
+	}
+	return nil
+}
+
+func init() {
+	proctest.Register("syscalls", func(c *proctest.Child) {
+		var p struct{ Arena, How string }
+		c.Params(&p)
+		a, err := arena.Attach(p.Arena, nil)
+		if err != nil {
+			c.Fatal(err)
+		}
+		m, err := prims.OpenMutex(a, "m", nil)
+		if err != nil {
+			c.Fatal(err)
+		}
+		checked, err := prims.OpenMutex(a, "checked", &prims.MutexOptions{Checked: true})
+		if err != nil {
+			c.Fatal(err)
+		}
+		f, err := prims.OpenFutex(a, "f", nil)
+		if err != nil {
+			c.Fatal(err)
+		}
+		for !a.Fenced() {
+			runtime.Gosched()
+		}
+		if err := forbid(a); err != nil {
+			c.Fatal(err)
+		}
+		c.Ready()
+		ctx, cancel := context.WithCancel(context.Background())
+		defer cancel()
+		switch p.How {
+		case "uncontended":
+			for range 200_000 {
+				m.Lock()
+				m.Unlock()
+				m.LockContext(ctx)
+				m.Unlock()
+				m.TryLock()
+				m.TryLock()
+				m.Unlock()
+				checked.Lock()
+				checked.Unlock()
+				f.Post()
+				f.Wait(f.Get())
+			}
+		case "contended":
+			m.Lock()
+			go m.Lock() // sleeps
+			c.Await()
+		case "posted":
+			go f.Wait(f.Get() + 1)
+			c.Await()
+		}
+		// Without the Close, which wakes others.
+		c.Say(true)
+		c.Await()
+	})
+}
+
+// Where nobody waits there is no system call: the kernel would kill for one.
+func TestNoSyscalls(t *testing.T) {
+	for _, how := range []string{"uncontended", "contended", "posted"} {
+		t.Run(how, func(t *testing.T) {
+			a := newArena(t, nil)
+			p := proctest.Start(t, "syscalls", proctest.Params(struct{ Arena, How string }{nameOf(a), how}))
+			p.Await(t)
+			if how == "uncontended" {
+				var done bool
+				p.Recv(t, &done)
+				p.Kill(t)
+				return
+			}
+			// The trap works.
+			p.WaitSignal(t, syscall.SIGSYS)
+		})
+	}
+}
+
+// segmentAddress is where the bytes of a segment are.
+func segmentAddress(b []byte) uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(b))) }
