@@ -196,6 +196,12 @@ var agentOrders = map[string]func(s *agent, o order, a *answer) error{
 	},
 	"stats": func(s *agent, o order, a *answer) error {
 		a.Stats = s.arena.Stats()
+		s.arena.eachBlock(func(off Offset, size uint64, w blockWord) bool {
+			if w.kind() != blockRaw && w.kind() != blockObject && w.kind() != blockNode {
+				a.Text += fmt.Sprintf("%v: %d bytes, %v\n", off, size, w)
+			}
+			return true
+		})
 		return s.arena.Check()
 	},
 	// woken counts how often burials have woken the waiters of lock Text.

@@ -78,18 +78,24 @@ func (a *Arena) announceRecord(slot, k int) Offset {
 	return a.slot(slot) + slotAnnounce + Offset(k*announceStride)
 }
 
-// announced calls f for the object of each announce record of each participant
-// that is there.
-func (a *Arena) announced(f func(object Offset)) {
+// owed gives, for each object that somebody has recorded to sleep on, which wakes
+// the death of dead may have swallowed.
+func (a *Arena) owed(dead Name) map[Offset]Owed {
+	owed := map[Offset]Owed{}
 	for i := 1; i <= a.geo.slots; i++ {
-		if !a.slotState(i).present() {
+		level := OwedOne
+		if i == dead.Slot() {
+			level = OwedAll
+		} else if !a.slotState(i).present() {
 			continue
 		}
 		for k := range announceCount {
 			r := a.announceRecord(i, k)
 			if a.u64(r+announceWord).Load() != 0 {
-				f(Offset(a.u64(r + announceObject).Load()))
+				o := Offset(a.u64(r + announceObject).Load())
+				owed[o] = max(owed[o], level)
 			}
 		}
 	}
+	return owed
 }

@@ -57,7 +57,8 @@ func (a *Arena) leave() error {
 	a.settle(a.self)
 	crashpoint.Hit("arena.close.reclaimed")
 	// A wake that was for us is lost with us, as in a death.
-	a.wakeAll()
+	a.wakeAll(a.self)
+	a.clearOpenBits(a.self)
 	a.reaping.Unlock()
 
 	a.ring(a.slot(i) + slotWatchBell)

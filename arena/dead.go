@@ -36,7 +36,10 @@ func (a *Arena) Dead(n Name) bool {
 		// it is done from here.
 		shmsync.Wake(raw(a.u32(a.aliveWord(i, aliveWords-1))), allSleepers)
 		time.AfterFunc(burySelfAfter, func() {
-			a.inBackground(func() { a.buryMarked(i, w.with(phaseDead)) })
+			a.inBackground(func() {
+				a.buryMarked(i, w.with(phaseDead))
+				a.goOn()
+			})
 		})
 	}
 	return !a.isCurrent(n)
@@ -101,8 +104,15 @@ func (a *Arena) surveyDead(i int, w slotWord) bool {
 // byteFree reports whether nobody holds the byte lock of slot i any more. It is
 // false for a participant that never had it.
 func (a *Arena) byteFree(i int) bool {
-	if a.lock == nil || i == a.mySlot || a.slotCaps(i)&capOFD == 0 {
+	if a.lock == nil || i == a.mySlot {
 		return false
+	}
+	if caps := a.slotCaps(i); caps&capOFD == 0 {
+		// None at all means a joiner without a byte, or a slot whose undertaker
+		// died when it had wiped it and not yet freed it.
+		if p := a.slotState(i).phase(); caps != 0 || p != phaseLeaving && p != phaseDead {
+			return false
+		}
 	}
 	locked, err := shmsync.ByteLocked(a.lock, a.lockByte(i))
 	return err == nil && !locked

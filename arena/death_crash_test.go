@@ -36,6 +36,7 @@ func init() {
 		return nil
 	}
 	agentOrders["everything"] = func(s *agent, o order, a *answer) error { return everything(s.arena) }
+	agentOrders["delete"] = func(s *agent, o order, a *answer) error { return s.arena.Delete(o.Text) }
 	// "locked" waits until a lock can be had; N is when.
 	agentOrders["locked"] = func(s *agent, o order, a *answer) error {
 		l, err := openTestLock(s.arena, o.Text)
@@ -398,6 +399,33 @@ func TestJoinerWaitsForASlot(t *testing.T) {
 	n.Recv(t, &a)
 	require.Empty(t, a.Err)
 	require.Equal(t, makeName(2, 2), a.Self)
+}
+
+// Who leaves while somebody, who is stopped, looks at a block that it has
+// deleted, cannot give that back. It comes back all the same.
+func TestLeaverWithAGuardedBlock(t *testing.T) {
+	ta := newTestArena(t, 4)
+	s, g, v := ta.join(t, "survivor"), ta.join(t, "looker"), ta.join(t, "leaver")
+	s.must(t, order{Do: "prepare"})
+	s.close(t)
+	s.open(t, ta, "survivor")
+	g.must(t, order{Do: "arm to stop", Text: "arena.object.entered"})
+	g.Send(order{Do: "everything"})
+	g.AwaitStop(t)
+	v.must(t, order{Do: "delete", Text: "there"})
+	require.EqualValues(t, 1, s.stats(t).Claimed)
+	v.close(t)
+	g.Cont(t)
+	var a answer
+	g.Recv(t, &a)
+	g.Kill(t)
+	s.alone(t, 1)
+	// Whoever has the leaver's slot next does it.
+	others := []*remote{ta.join(t, "one"), ta.join(t, "two"), ta.join(t, "three")}
+	for _, n := range others {
+		n.close(t)
+	}
+	s.leftovers(t)
 }
 
 // All are dead and there is no free slot: the newcomer takes one over, and dies

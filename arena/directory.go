@@ -162,27 +162,35 @@ func (c *core) outvote(h *header, wait bool) {
 // it had not, or had begun to free. The caller is the undertaker of dead.
 func (c *core) settleEntries(dead Name) {
 	for pos := range c.geo.dirCount {
-		e := c.loadEntry(pos)
-		if !e.used() {
-			continue
-		}
-		b, ok := c.locate(e.offset())
-		if !ok {
-			continue
-		}
-		w := b.load()
-		if w.name() != dead || w.kind() != blockClaimed && w.kind() != blockFreeing {
-			continue
-		}
-		if w.kind() == blockClaimed {
-			state := c.u32(b.off + objState)
-			pending := makeObject(objectPending, dead)
-			state.CompareAndSwap(uint32(pending), uint32(makeObject(objectAborted, dead)))
-			if objectWord(state.Load()).there() {
-				b.swap(w, makeBlock(blockObject, 0))
-				continue
+		if e := c.loadEntry(pos); e.used() {
+			c.guard(e.offset())
+			// Guarded, the block is not reused, so the entry cannot come back
+			// for another object.
+			if c.loadEntry(pos) == e {
+				c.settleEntry(pos, e, dead)
 			}
 		}
-		c.swapEntry(pos, e, entryGone)
 	}
+	c.unguard()
+}
+
+func (c *core) settleEntry(pos uint64, e entry, dead Name) {
+	b, ok := c.locate(e.offset())
+	if !ok {
+		return
+	}
+	w := b.load()
+	if w.name() != dead || w.kind() != blockClaimed && w.kind() != blockFreeing {
+		return
+	}
+	if w.kind() == blockClaimed {
+		state := c.u32(b.off + objState)
+		pending := makeObject(objectPending, dead)
+		state.CompareAndSwap(uint32(pending), uint32(makeObject(objectAborted, dead)))
+		if objectWord(state.Load()).there() {
+			b.swap(w, makeBlock(blockObject, 0))
+			return
+		}
+	}
+	c.swapEntry(pos, e, entryGone)
 }

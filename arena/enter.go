@@ -56,6 +56,7 @@ func (a *Arena) enter(label string) error {
 	a.ringWatchers()
 	a.registerFence()
 	a.buryAll()
+	a.goOn()
 	return nil
 }
 
@@ -196,7 +197,7 @@ func (a *Arena) inherit(i int, w slotWord) bool {
 // settleFor cleans up after dead, whose slot we have.
 func (a *Arena) settleFor(dead Name) {
 	a.repairAll(dead)
-	a.wakeAll()
+	a.wakeAll(dead)
 	a.settle(dead)
 }
 
@@ -217,6 +218,7 @@ func (a *Arena) fillSlot(i int, label string) {
 	a.putLabel(s+slotLabel, label)
 	a.u64(s + slotDied).Store(0)
 	a.u64(s + slotReady).Store(0)
+	a.u64(s + slotOpening).Store(0)
 	for k := range announceCount {
 		r := s + slotAnnounce + Offset(k*announceStride)
 		a.u64(r + announceWord).Store(0)

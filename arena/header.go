@@ -105,8 +105,10 @@ func checksum(b []byte) uint64 {
 // validate is the gate to the bytes of a segment: it checks the header and
 // gives the geometry that everything else is reached through. It reads each
 // byte once, so a peer that writes the header while it is being read can make
-// it fail but not lie. name is for the error.
-func validate(b []byte, name string) (geometry, error) {
+// it fail but not lie. The header is given as it was read from the file: reading
+// it through the mapping would take memory for a page that may be a hole, and
+// end the process where there is none. name is for the error.
+func validate(b []byte, length uint64, name string) (geometry, error) {
 	bad := func(err error, format string, args ...any) (geometry, error) {
 		return geometry{}, &shmsync.Error{Op: "arena.open", Object: name, Err: err, Detail: fmt.Sprintf(format, args...)}
 	}
@@ -138,8 +140,8 @@ func validate(b []byte, name string) (geometry, error) {
 		return bad(shmsync.ErrCorrupt, "the checksum of its header is wrong")
 	}
 	size, slots := le.Uint64(h[hdrSize:]), le.Uint32(h[hdrSlots:])
-	if size != uint64(len(b)) {
-		return bad(shmsync.ErrCorrupt, "it was made %d bytes long and is %d", size, len(b))
+	if size != length {
+		return bad(shmsync.ErrCorrupt, "it was made %d bytes long and is %d", size, length)
 	}
 	if slots == 0 || slots > MaxSlots {
 		return bad(shmsync.ErrCorrupt, "it claims %d participants", slots)

@@ -35,7 +35,7 @@ func TestHeaderOfANewArena(t *testing.T) {
 		slots int
 	}{{1 << 20, 4}, {64 << 20, 128}, {8 << 20, MaxSlots}, {int64(minSize(1)), 1}, {int64(minSize(MaxSlots)), MaxSlots}} {
 		b := formatted(t, c.size, c.slots)
-		g, err := validate(b, "x")
+		g, err := validate(b, uint64(len(b)), "x")
 		require.NoError(t, err)
 		require.Equal(t, plan(uint64(c.size), c.slots), g)
 		require.Equal(t, c.slots, g.slots)
@@ -121,7 +121,7 @@ func TestBadHeaders(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b := append([]byte(nil), good...)
 			c.change(b)
-			_, err := validate(b, "the file")
+			_, err := validate(b, uint64(len(b)), "the file")
 			require.ErrorIs(t, err, c.kind)
 			require.ErrorContains(t, err, "the file")
 			require.ErrorContains(t, err, c.says)
@@ -130,17 +130,17 @@ func TestBadHeaders(t *testing.T) {
 	// An unknown compatible feature is nobody's business.
 	b := append([]byte(nil), good...)
 	put64(hdrCompat, 1<<63)(b)
-	_, err := validate(b, "x")
+	_, err := validate(b, uint64(len(b)), "x")
 	require.NoError(t, err)
 	// Every byte that is covered is covered.
 	for i := range hdrChecksum + 8 {
 		b := append([]byte(nil), good[:headerSize]...)
 		b[i] ^= 0x10
-		_, err := validate(b, "x")
+		_, err := validate(b, uint64(len(b)), "x")
 		require.Error(t, err, "byte %d", i)
 	}
 	for _, n := range []int{0, 1, hdrChecksum + 8, headerSize - 1} {
-		_, err := validate(good[:n], "x")
+		_, err := validate(good[:n], uint64(n), "x")
 		require.ErrorIs(t, err, shmsync.ErrIncompatible)
 	}
 }
@@ -163,7 +163,7 @@ func FuzzHeader(f *testing.F) {
 			binary.LittleEndian.PutUint64(b[hdrSize:], uint64(len(b)))
 			reseal(b)
 		}
-		g, err := validate(b, "fuzz")
+		g, err := validate(b, uint64(len(b)), "fuzz")
 		if err != nil {
 			var e *shmsync.Error
 			require.ErrorAs(t, err, &e)

@@ -109,6 +109,7 @@ func (c *core) claimBlock(class int) (Offset, error) {
 		}
 		runtime.Gosched()
 	}
+	c.flushDeferred() // for the next call, which may come after a Free
 	if failed != nil {
 		return 0, failed
 	}

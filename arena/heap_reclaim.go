@@ -13,6 +13,7 @@ package arena
 func (c *core) reclaimBlocks(dead Name) {
 	c.handles.Lock()
 	defer c.handles.Unlock()
+	c.releaseDeferred()
 	c.settleEntries(dead)
 	for i := range c.geo.chunkCount {
 		w := c.loadChunk(i)
@@ -77,9 +78,6 @@ func (c *core) reclaimBlock(i, k uint64, w blockWord) {
 		c.resetNode(b.off)
 		c.release(b, w)
 		return
-	}
-	if w.kind() == blockFreeing {
-		c.freeNodesAt(b.off)
 	}
 	c.releaseUnseen(b, w)
 }

@@ -85,7 +85,7 @@ var regions = map[string]func(g geometry) (from, to uint64){
 
 // scribbleAt writes a random word, which may be plausible, somewhere in a region.
 func scribbleAt(b []byte, rng *rand.Rand, region string) {
-	geo, err := validate(b, "scribbled")
+	geo, err := validate(b, uint64(len(b)), "scribbled")
 	if err != nil {
 		panic(err)
 	}

@@ -36,15 +36,28 @@ type KindOps struct {
 	// Repair takes back whatever dead covers of the object's names: holds,
 	// requests, reservations. The fence against late stores has been passed.
 	Repair func(a *Arena, o Object, dead Name)
-	// Wake wakes, once, who waits for a wake that a death may have swallowed:
-	// those that have announced themselves in the object, and if recorded is
-	// true those that may be asleep although the object does not say so.
-	Wake func(a *Arena, o Object, recorded bool)
+	// Wake wakes, once, who waits for a wake that a death may have swallowed.
+	Wake func(a *Arena, o Object, owed Owed)
 	// Check reports what is impossible about the object's bytes.
 	Check func(a *Arena, o Object) error
 	// Describe renders the object's state on one line.
 	Describe func(a *Arena, o Object) string
 }
+
+// Owed says which wakes of an object a death may have swallowed.
+type Owed uint8
+
+const (
+	// OwedAnnounced: only those who have announced themselves in the object can
+	// be waiting for one.
+	OwedAnnounced Owed = iota
+	// OwedOne: a participant has recorded that it sleeps, although the object
+	// may not say so.
+	OwedOne
+	// OwedAll: so had the dead. Its threads may be in the kernel's queue still,
+	// where a wake for one would be lost on them.
+	OwedAll
+)
 
 var kinds sync.Map // Kind to KindOps
 

@@ -125,22 +125,43 @@ func (c *core) eachNode(f func(off Offset, n *Node)) {
 //
 // Preconditions: as for reclaimBlocks.
 func (c *core) freeNodesOf(dead Name) {
+	c.handles.Lock()
+	defer c.handles.Unlock()
+	defer c.unguard()
 	stacked, lists := c.readyOf(dead), c.newNodeLists()
 	c.eachNode(func(off Offset, n *Node) {
 		if n.Owner() != dead {
 			return
 		}
-		if list := Offset(n.list.Load()); list != 0 && lists.has(list, off) {
-			if n.State() != NodeReady || stacked[off] {
-				n.retire()
-			}
-			n.owner.CompareAndSwap(uint32(dead), 0)
+		// Guarded, the object is not taken apart, so its nodes stay what they
+		// are: others free them only with it.
+		object := n.Object()
+		c.guard(object)
+		w := n.Load()
+		if n.Owner() != dead || n.Object() != object {
 			return
 		}
-		if n.list.Load() != 0 || n.object.Load() == 0 || !c.isObject(n.Object()) {
+		there, list := object != 0 && c.isObject(object), Offset(n.list.Load())
+		switch {
+		case list == 0 && !there, there && list != 0 && !lists.has(list, off):
 			c.freeNode(off)
+		case list == 0:
+			// Its object's kind gives it back.
+		case there:
+			if w.State() != NodeReady || stacked[off] {
+				n.retireFrom(w, dead)
+			}
+			n.owner.CompareAndSwap(uint32(dead), 0)
 		}
 	})
+}
+
+// retireFrom is retire for a node that n, and nobody after it, had when its word
+// was w.
+func (n *Node) retireFrom(w NodeWord, dead Name) {
+	for w.State() != NodeFree && n.Owner() == dead && !n.Swap(w, w.Freed()) {
+		w = n.Load()
+	}
 }
 
 // freeNodesAt gives back the hub nodes of an object that nobody has open.

@@ -134,8 +134,6 @@ func (c *core) finishErase(h *header) {
 		c.unlist(h.Offset, h.hash)
 	}
 	crashpoint.Hit("arena.delete.unlisted")
-	c.freeNodesAt(h.Offset)
-	crashpoint.Hit("arena.delete.nodes_freed")
 	c.releaseUnseen(h.block, freeing)
 }
 
@@ -144,7 +142,7 @@ func (c *core) finishErase(h *header) {
 func (c *core) settleDelete(b block, dead Name) {
 	c.guard(b.off)
 	defer c.unguard()
-	if b.load().kind() != blockObject {
+	if now, ok := c.locate(b.off); !ok || now != b || b.load().kind() != blockObject {
 		return
 	}
 	state := c.u32(b.off + objState)
@@ -183,7 +181,11 @@ func (c *core) openAt(off Offset) (header, error) {
 func (c *core) headerAt(off Offset) (header, error) {
 	// sync(arena.publish): acquire
 	if b, ok := c.locate(off); ok && b.load() == makeBlock(blockObject, 0) {
-		return c.readHeader(b)
+		// The slab may have been taken back and made anew between the two
+		// looks; from now on it cannot.
+		if now, ok := c.locate(off); ok && now == b {
+			return c.readHeader(b)
+		}
 	}
 	return header{}, c.noObject(off)
 }

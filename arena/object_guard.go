@@ -64,6 +64,9 @@ func (c *core) guarded(off Offset) bool {
 // object: it waits, as freeing by this process, until nobody guards it.
 func (c *core) releaseUnseen(b block, w blockWord) {
 	if !c.guarded(b.off) {
+		// The nodes go last, when no undertaker looks at them any more.
+		c.freeNodesAt(b.off)
+		crashpoint.Hit("arena.delete.nodes_freed")
 		c.release(b, w)
 		return
 	}
@@ -71,6 +74,13 @@ func (c *core) releaseUnseen(b block, w blockWord) {
 	if w == freeing || b.swap(w, freeing) {
 		c.handles.deferred = append(c.handles.deferred, b.off)
 	}
+}
+
+// flushDeferred is releaseDeferred for a caller that does not hold handles.
+func (c *core) flushDeferred() {
+	c.handles.Lock()
+	defer c.handles.Unlock()
+	c.releaseDeferred()
 }
 
 // releaseDeferred releases what had to wait. The caller holds handles.

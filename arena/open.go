@@ -2,6 +2,7 @@ package arena
 
 import (
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"sync"
@@ -149,7 +150,12 @@ func (a *Arena) compare(opts *Options, created bool) error {
 }
 
 func newMember(seg *shm.Segment, opts *Options, created bool) (*Arena, error) {
-	geo, err := validate(seg.Bytes(), seg.Name())
+	header := make([]byte, headerSize)
+	n, err := seg.File().ReadAt(header, 0)
+	if err != nil && err != io.EOF {
+		return nil, &shmsync.Error{Op: "arena.open", Object: seg.Name(), Err: err}
+	}
+	geo, err := validate(header[:n], uint64(seg.Size()), seg.Name())
 	if err != nil {
 		return nil, err
 	}
@@ -162,8 +168,7 @@ func newMember(seg *shm.Segment, opts *Options, created bool) (*Arena, error) {
 	if err := a.compare(opts, created); err != nil {
 		return nil, err
 	}
-	// The creator's Reserve may not have reached a copy of the file.
-	if err := seg.Reserve(0, int64(geo.fixedEnd())); err != nil {
+	if err := a.restoreReservations(); err != nil {
 		return nil, err
 	}
 	o := opts.orDefault()

@@ -97,11 +97,10 @@ func TestAnnounceRecords(t *testing.T) {
 	}
 	_, ok := a.Announce(64, 72, 0, announceCount)
 	require.False(t, ok)
-	seen := []Offset{}
-	a.announced(func(object Offset) { seen = append(seen, object) })
-	slices.Sort(seen)
-	require.Len(t, seen, announceCount)
-	require.EqualValues(t, 64*5, seen[5])
+	owed := a.owed(makeName(2, 1))
+	require.Len(t, owed, announceCount)
+	require.Equal(t, OwedOne, owed[64*5])
+	require.Equal(t, OwedAll, a.owed(a.self)[64*5], "recorded by the dead")
 	a.Retract(got[7])
 	_, ok = a.Announce(8, 16, 0, announceCount-1)
 	require.False(t, ok, "more than that many")
@@ -111,7 +110,7 @@ func TestAnnounceRecords(t *testing.T) {
 	for _, k := range got {
 		a.Retract(k)
 	}
-	a.announced(func(Offset) { t.Error("still announced") })
+	require.Empty(t, a.owed(makeName(2, 1)))
 	require.Zero(t, a.announceMap.Load())
 }
 

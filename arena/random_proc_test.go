@@ -113,7 +113,7 @@ func TestRandomKills(t *testing.T) {
 	require.LessOrEqual(t, len(told), kills+workers)
 	s.must(t, order{Do: "use", Text: "x"})
 	s.must(t, order{Do: "clean"})
-	st := s.stats(t)
-	require.Zero(t, st.Raw+st.Objects+st.Claimed+st.Nodes, "%+v", st)
+	a := s.must(t, order{Do: "stats"})
+	require.Zero(t, a.Stats.Raw+a.Stats.Objects+a.Stats.Claimed+a.Stats.Nodes, "%+v\n%s%s", a.Stats, a.Text, dumpWords(ta.path()))
 	t.Logf("%d kills, %d deaths told, %d stops", kills+workers, len(told), stops)
 }

@@ -53,7 +53,7 @@ func (a *Arena) buryMarked(i int, w slotWord) {
 		a.wakeAlive(i)
 		a.repairAll(nameIn(i, w))
 		crashpoint.Hit("arena.bury.repaired")
-		a.wakeAll()
+		a.wakeAll(nameIn(i, w))
 		crashpoint.Hit("arena.bury.woken")
 		b.mourned = true
 	}
@@ -80,12 +80,11 @@ func (a *Arena) repairAll(dead Name) {
 // swallowed: sleepers that are recorded in a slot, those about to sleep that
 // have announced themselves in an object, and through their hubs those that
 // park in their own process.
-func (a *Arena) wakeAll() {
-	recorded := map[Offset]bool{}
-	a.announced(func(off Offset) { recorded[off] = true })
+func (a *Arena) wakeAll(dead Name) {
+	owed := a.owed(dead)
 	for o := range a.Objects() {
 		if ops, ok := kindOps(o.Kind); ok && ops.Wake != nil {
-			ops.Wake(a, o, recorded[o.Offset])
+			ops.Wake(a, o, owed[o.Offset])
 		}
 	}
 	a.u32(hdrDeaths).Add(1)
@@ -113,6 +112,7 @@ func (a *Arena) finish(i int, b *burial) {
 		a.writeObituary(i, dead, false)
 		crashpoint.Hit("arena.finish.obituary")
 		b.written = now
+		a.unfinished.Store(true) // before the bell, which makes the sentinel look
 		a.ringWatchers()
 	}
 	if now-b.written < settleAfter {
@@ -140,6 +140,7 @@ func (a *Arena) finish(i int, b *burial) {
 func (a *Arena) settle(dead Name) {
 	settled := a.u32(a.slot(dead.Slot()) + slotSettled)
 	if settled.Load() == dead.Generation() {
+		a.clearOpenBits(dead) // it may have looked at objects after that, leaving
 		return
 	}
 	const most = 16 // generations that died one over the other; a peer's bytes may claim more
@@ -153,7 +154,12 @@ func (a *Arena) settle(dead Name) {
 		a.reclaimBlocks(n)
 		a.clearOpenBits(n)
 	}
-	settled.Store(dead.Generation())
+	a.handles.Lock()
+	left := dead == a.self && len(a.handles.deferred) > 0
+	a.handles.Unlock()
+	if !left { // else the slot's next one takes what somebody still looks at
+		settled.Store(dead.Generation())
+	}
 }
 
 // freeSlot makes slot i, dead or leaving in state w, available again. Who was
@@ -174,10 +180,31 @@ func (a *Arena) freeSlot(i int, w slotWord) {
 // buryAll deals with every dead participant that can be found.
 func (a *Arena) buryAll() {
 	a.unfinished.Store(false)
+	a.forgetBurials()
 	for i := 1; i <= a.geo.slots; i++ {
 		w := a.slotState(i)
 		if i != a.mySlot && (w.phase() == phaseDead || a.surveyDead(i, w)) {
 			a.bury(i, w)
 		}
+	}
+}
+
+// forgetBurials gives up those that others have finished, or that ended because a
+// joiner has taken the slot over: it waits for who is undertaker there.
+func (a *Arena) forgetBurials() {
+	a.reaping.Lock()
+	defer a.reaping.Unlock()
+	for i, b := range a.burials {
+		if a.slotState(i) != b.of {
+			a.u32(a.slot(i)+slotUndertaker).CompareAndSwap(uint32(a.self), 0)
+			delete(a.burials, i)
+		}
+	}
+}
+
+// goOn makes the sentinel finish what a burial outside it has left to do.
+func (a *Arena) goOn() {
+	if a.unfinished.Load() {
+		a.ring(a.slot(a.mySlot) + slotWatchBell)
 	}
 }

@@ -50,7 +50,7 @@ const (
 // are told, and the first wakes the rest.
 func (a *Arena) watch() {
 	bell := a.u32(a.slot(a.mySlot) + slotWatchBell)
-	wait := int64(pollFirst)
+	wait, was := int64(pollFirst), false
 	seen := notices{}
 	for {
 		// The bell is read before everything else that it may be rung for.
@@ -66,15 +66,27 @@ func (a *Arena) watch() {
 			continue // somebody was buried
 		}
 		var deadline int64
-		if poll || untold || a.unfinished.Load() {
-			deadline = shmsync.Monotonic() + wait
+		if unfinished := a.unfinished.Load(); poll != 0 || untold || unfinished {
+			if poll == 0 {
+				poll = pollMost
+			}
+			if unfinished && !was {
+				wait = pollFirst // a burial has just begun
+			}
+			was = unfinished
+			deadline = shmsync.Monotonic() + min(wait, poll)
 			wait = min(2*wait, pollMost)
 		} else {
-			wait = pollFirst
+			wait, was = pollFirst, false
 		}
+		var err error
 		if len(sleep) > 1 && a.caps&capWaitV != 0 {
-			shmsync.WaitV(sleep, deadline)
-		} else {
+			_, _, err = shmsync.WaitV(sleep, deadline)
+			if err != nil { // ENOMEM: no room for that many entries just now
+				deadline = shmsync.Monotonic() + pollFirst
+			}
+		}
+		if len(sleep) == 1 || a.caps&capWaitV == 0 || err != nil {
 			shmsync.Wait(raw(bell), rung, deadline)
 		}
 		// Whatever the wait says, everything is examined again: waitv swallows
@@ -110,22 +122,29 @@ type notice struct {
 	when int64 // CLOCK_MONOTONIC ns
 }
 
-// due reports whether the death of who is in slot i in state w was seen at least
-// delay nanoseconds ago.
-func (n notices) due(i int, w slotWord, delay int64) bool {
+// left is how many nanoseconds are left until the death of who is in slot i in
+// state w was seen delay nanoseconds ago; 0 when that is past.
+func (n notices) left(i int, w slotWord, delay int64) int64 {
 	if delay == 0 {
-		return true
+		return 0
 	}
 	now := shmsync.Monotonic()
 	if n[i].of.generation() != w.generation() || n[i].when == 0 {
 		n[i] = notice{w, now}
 	}
-	return now-n[i].when >= delay
+	return max(0, n[i].when+delay-now)
 }
 
 // watchEntries buries the dead among the targets, and gives what to sleep on
-// when there are none. poll says that a death of a target may not wake us.
-func (a *Arena) watchEntries(bell *uint32, rung uint32, targets []int, seen notices) (sleep []shmsync.WaitVEntry, poll bool) {
+// when there are none. poll is 0 when the death of each target wakes us;
+// otherwise we have to look again after that many nanoseconds at most.
+func (a *Arena) watchEntries(bell *uint32, rung uint32, targets []int, seen notices) (sleep []shmsync.WaitVEntry, poll int64) {
+	poll = 0
+	within := func(ns int64) {
+		if poll == 0 || ns < poll {
+			poll = ns
+		}
+	}
 	sleep = append(make([]shmsync.WaitVEntry, 0, 1+watchTargets), shmsync.NewWaitVEntry(bell, rung))
 	distance, base := 0, int64(0)
 	if a.announceMap.Load() != 0 {
@@ -139,10 +158,12 @@ func (a *Arena) watchEntries(bell *uint32, rung uint32, targets []int, seen noti
 			if u := Name(a.u32(a.slot(i) + slotUndertaker).Load()); u != a.self && a.isCurrent(u) {
 				delay = stagger
 			}
-			if seen.due(i, w, delay) {
+			if left := seen.left(i, w, delay); left > 0 {
+				within(left)
+			} else {
 				a.buryMarked(i, w)
+				within(pollMost)
 			}
-			poll = true
 			continue
 		}
 		// The alive word is read before it is judged, so that a mark which
@@ -150,21 +171,23 @@ func (a *Arena) watchEntries(bell *uint32, rung uint32, targets []int, seen noti
 		word := a.u32(a.aliveWord(i, min(distance, watchTargets-1)))
 		alive := word.Load()
 		if a.seenDead(i, w) {
-			if seen.due(i, w, base+int64(distance)*stagger) {
+			if left := seen.left(i, w, base+int64(distance)*stagger); left > 0 {
+				within(left) // another's turn
+			} else {
 				a.bury(i, w)
 				if a.slotState(i) != w {
-					return nil, false
+					return nil, 0
 				}
+				within(pollMost) // it cannot be fenced yet
 			}
 			distance++
-			poll = true // it is another's turn, or it cannot be fenced yet
 			continue
 		}
 		distance++
 		if w.phase() == phaseLive && a.slotCaps(i)&capRobust != 0 && a.caps&capWaitV != 0 {
 			sleep = append(sleep, shmsync.NewWaitVEntry(raw(word), alive))
 		} else {
-			poll = true
+			within(pollMost)
 		}
 	}
 	return sleep, poll

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"runtime"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -34,7 +35,7 @@ func init() {
 				l.taken.Add(1)
 			}
 		},
-		Wake: func(a *Arena, o Object, _ bool) { testLockOf(a, o).woken.Add(1) },
+		Wake: func(a *Arena, o Object, _ Owed) { testLockOf(a, o).woken.Add(1) },
 	})
 }
 
@@ -75,7 +76,13 @@ func useArena(a *Arena, name string) error {
 		a.ReleaseHubNode(node)
 		a.CloseObject(o)
 	}
-	if err := a.Delete(name); err != nil {
+	// Our own sentinel may have it open, in a burial.
+	err := a.Delete(name)
+	for try := 0; try < 1000 && errors.Is(err, syscall.EBUSY); try++ {
+		runtime.Gosched()
+		err = a.Delete(name)
+	}
+	if err != nil {
 		return err
 	}
 	if err := a.Delete("shared by all"); err != nil && !isAny(err, fs.ErrNotExist, syscall.EBUSY) {

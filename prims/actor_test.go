@@ -325,6 +325,11 @@ func (s *stage) perform(o order, a *answer) error {
 			}
 			m.Unlock()
 		}
+	case "once":
+		if err := m.LockContext(ctx); err != nil {
+			return err
+		}
+		m.Unlock()
 	case "overtake": // locks N times while somebody else has it; the longest wait is in a.N
 		for range o.N {
 			for m.OwnerWord() == 0 || m.HeldByUs() {

@@ -262,9 +262,9 @@ func (f *Futex) look() {
 
 // wakeFutex makes up for a wake that a death swallowed. The word need not
 // change: if a post was made it has, and if none was nobody is owed a wake.
-func wakeFutex(a *arena.Arena, obj arena.Object, recorded bool) {
+func wakeFutex(a *arena.Arena, obj arena.Object, owed arena.Owed) {
 	w, err := arena.TryAt[futexWords](a, obj.Body)
-	if err == nil && (recorded || futexState(w.state.Load()).announced()) {
+	if err == nil && (owed != arena.OwedAnnounced || futexState(w.state.Load()).announced()) {
 		l := futexLine(a, w)
 		l.DeliverAll()
 	}

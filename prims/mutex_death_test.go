@@ -613,6 +613,111 @@ func TestMutexFallbacks(t *testing.T) {
 	}
 }
 
+// Looks make up for wakes that a stopped process took along. Here there are
+// none, so that a wake which is lost for another reason is a hang.
+func TestWithoutLooks(t *testing.T) {
+	if !crashpoint.Enabled {
+		t.Skip("needs the build tag crashpoint")
+	}
+	opt := proctest.Env("SHMSYNC_LOOK_EVERY=1h")
+	for name, test := range map[string]func(t *testing.T, x, y *actor, a *arena.Arena){
+		"hammer": func(t *testing.T, x, y *actor, a *arena.Arena) {
+			for _, goroutines := range []uint64{1, 4, 14, 40} {
+				each := int(4000 / goroutines)
+				ids := []int{x.start(order{Op: "steps", Object: "m", N: each, Token: goroutines}), y.start(order{Op: "steps", Object: "m", N: each, Token: goroutines})}
+				require.Empty(t, x.wait(t, ids[0]).Err)
+				require.Empty(t, y.wait(t, ids[1]).Err)
+			}
+		},
+		"cancel": func(t *testing.T, x, y *actor, a *arena.Arena) {
+			for _, waiters := range []int{3, 20} {
+				for range 20 {
+					cancelPassesOn(t, x, y, waiters)
+				}
+			}
+		},
+		"hand-off": func(t *testing.T, x, y *actor, a *arena.Arena) {
+			x.start(order{Op: "barge", Object: "m", N: 1 << 30})
+			var ids []int
+			for range 16 {
+				ids = append(ids, y.start(order{Op: "overtake", Object: "m", N: 15}))
+			}
+			for _, id := range ids {
+				require.Empty(t, y.wait(t, id).Err)
+			}
+			x.proc.Kill(t)
+		},
+		"recover": func(t *testing.T, x, y *actor, a *arena.Arena) {
+			// All are told of a failed repair, and the next of a good one.
+			for _, how := range []int{1, 2, 0} {
+				victim := remoteActor(t, a, "victim", opt)
+				victim.must(t, order{Op: "lock", Object: "m"})
+				var ids []int
+				for range 16 {
+					ids = append(ids, y.blocked(t, order{Op: "lockctx", Object: "m"}))
+				}
+				victim.proc.Kill(t)
+				for _, id := range ids {
+					require.Equal(t, []string{"owner-dead"}, y.wait(t, id).Is)
+				}
+				x.do(t, order{Op: "recover", Object: "m", N: how})
+				x.do(t, order{Op: "recover", Object: "m"})
+				y.must(t, order{Op: "lock", Object: "m"})
+				y.must(t, order{Op: "unlock", Object: "m"})
+			}
+		},
+		"release": func(t *testing.T, x, y *actor, a *arena.Arena) {
+			// Each gets it in turn, though the holder and some waiters die.
+			for range 5 {
+				lock := order{Op: "lock", Object: "r", Policy: prims.Release}
+				victim := remoteActor(t, a, "victim", opt)
+				victim.must(t, lock)
+				other := remoteActor(t, a, "waiter", opt)
+				var ids []int
+				for i := range 16 {
+					ids = append(ids, y.start(order{Op: "once", Object: "r", Policy: prims.Release}))
+					if i%4 == 0 {
+						other.start(order{Op: "once", Object: "r", Policy: prims.Release})
+					}
+				}
+				eventually(t, "they wait", func() string { return words(a) }, func() bool {
+					return y.must(t, order{Op: "waiters", Object: "r", Policy: prims.Release}).N == 16
+				})
+				victim.proc.Kill(t)
+				other.proc.Kill(t)
+				for _, id := range ids {
+					require.Empty(t, y.wait(t, id).Err)
+				}
+			}
+		},
+		"futex": func(t *testing.T, x, y *actor, a *arena.Arena) {
+			var ids []int
+			for i := range 20 {
+				ids = append(ids, y.start(order{Op: []string{"fwalk", "fwait"}[i%2], Object: "f", Token: 2000}))
+			}
+			for range 4 {
+				ids2 := x.start(order{Op: "fpost", Object: "f", N: 500})
+				x.wait(t, ids2)
+			}
+			for _, id := range ids {
+				require.Empty(t, y.wait(t, id).Err)
+			}
+			// One at a time: nothing repairs what is lost.
+			for token := uint64(2001); token < 2100; token++ {
+				id := y.start(order{Op: "fwait", Object: "f", Token: token})
+				x.must(t, order{Op: "fpost", Object: "f"})
+				require.Empty(t, y.wait(t, id).Err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := newArena(t, nil)
+			test(t, remoteActor(t, a, "one", opt), remoteActor(t, a, "two", opt), a)
+			sound(t, a)
+		})
+	}
+}
+
 // hammerMixed has processes with and without the features share a lock.
 func hammerMixed(t *testing.T, env []string) {
 	a := newArena(t, nil)

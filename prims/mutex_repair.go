@@ -77,7 +77,7 @@ func repairMutex(a *arena.Arena, obj arena.Object, dead arena.Name) {
 
 // wakeMutex makes up for a wake that a death swallowed: a waiter is asleep
 // where one is recorded, or about to be where one has announced itself.
-func wakeMutex(a *arena.Arena, obj arena.Object, recorded bool) {
+func wakeMutex(a *arena.Arena, obj arena.Object, owed arena.Owed) {
 	w, err := arena.TryAt[mutexWords](a, obj.Body)
 	if err != nil {
 		return
@@ -86,9 +86,12 @@ func wakeMutex(a *arena.Arena, obj arena.Object, recorded bool) {
 		// The dead may have made the reservation for somebody who had given up.
 		// It is no hold, so it can always be taken back.
 		w.owner.CompareAndSwap(uint32(o), 0)
-		recorded = true
+		owed = max(owed, arena.OwedOne)
 	}
-	if b := mutexBell(a, w); recorded || b.Announced() {
+	switch b := mutexBell(a, w); {
+	case owed == arena.OwedAll:
+		b.WakeAll()
+	case owed == arena.OwedOne || b.Announced():
 		b.WakeOne()
 	}
 }

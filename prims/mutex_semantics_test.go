@@ -80,31 +80,36 @@ func TestMutexContext(t *testing.T) {
 func TestMutexCancelPassesOn(t *testing.T) {
 	everywhere(t, func(t *testing.T, holder, other *actor, a *arena.Arena) {
 		for range 30 {
-			holder.must(t, order{Op: "lock", Object: "m"})
-			var leaving []int
-			for range 3 {
-				leaving = append(leaving, other.blocked(t, order{Op: "lockctx", Object: "m"}))
-			}
-			stays := other.blocked(t, order{Op: "lockctx", Object: "m", Limit: patience()})
-			// The release and the cancellations race.
-			release := holder.start(order{Op: "unlock", Object: "m"})
-			for _, id := range leaving {
-				other.start(order{Op: "cancel", N: id})
-			}
-			holder.wait(t, release)
-			got := 0
-			for _, id := range append(leaving, stays) {
-				r := other.wait(t, id)
-				if r.Err == "" {
-					got++
-					other.must(t, order{Op: "unlock", Object: "m"})
-				} else {
-					require.NotEqual(t, id, stays, "%v", r)
-				}
-			}
-			require.Positive(t, got)
+			cancelPassesOn(t, holder, other, 3)
 		}
 	})
+}
+
+func cancelPassesOn(t *testing.T, holder, other *actor, waiters int) {
+	t.Helper()
+	holder.must(t, order{Op: "lock", Object: "m"})
+	var leaving []int
+	for range waiters {
+		leaving = append(leaving, other.blocked(t, order{Op: "lockctx", Object: "m"}))
+	}
+	stays := other.blocked(t, order{Op: "lockctx", Object: "m", Limit: patience()})
+	// The release and the cancellations race.
+	release := holder.start(order{Op: "unlock", Object: "m"})
+	for _, id := range leaving {
+		other.start(order{Op: "cancel", N: id})
+	}
+	holder.wait(t, release)
+	got := 0
+	for _, id := range append(leaving, stays) {
+		r := other.wait(t, id)
+		if r.Err == "" {
+			got++
+			other.must(t, order{Op: "unlock", Object: "m"})
+		} else {
+			require.NotEqual(t, id, stays, "%v", r)
+		}
+	}
+	require.Positive(t, got)
 }
 
 func TestMutexUnlockMistakes(t *testing.T) {

@@ -72,7 +72,9 @@ func (h *host) adopt(node arena.Offset, q *Queue) {
 	h.queues[node] = q
 	if !h.hubbing && !h.closed.Load() {
 		h.hubbing = true
-		h.running.Go(h.hub)
+		// Read before anybody waits, so that no death is missed.
+		deaths := h.a.Deaths()
+		h.running.Go(func() { h.hub(deaths) })
 	}
 }
 
@@ -82,9 +84,9 @@ func (h *host) disown(node arena.Offset) {
 	delete(h.queues, node)
 }
 
-// hub sleeps for all parked goroutines of this process.
-func (h *host) hub() {
-	deaths := h.a.Deaths()
+// hub sleeps for all parked goroutines of this process. deaths is what it has
+// seen of those.
+func (h *host) hub(deaths uint32) {
 	for {
 		bell, rung := h.a.Doorbell()
 		// After the doorbell: close says so and then rings.

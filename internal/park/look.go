@@ -2,9 +2,6 @@ package park
 
 import "time"
 
-// lookEvery is how often a process looks at the words that it waits for.
-const lookEvery = 100 * time.Millisecond
-
 // lookAfter makes the looker look at q from now until nobody waits there.
 func (h *host) lookAfter(q *Queue) {
 	if q.listed.Load() || q.listed.Swap(true) {
@@ -58,7 +55,7 @@ func lookAt(queues []*Queue) (kept []*Queue) {
 			}
 		}
 		kept = append(kept, q)
-		q.config.Look()
+		q.alive(q.config.Look)
 		q.recover()
 	}
 	return kept

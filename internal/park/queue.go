@@ -32,12 +32,16 @@ type Queue struct {
 	calls     atomic.Int32 // calls between Enter and Exit
 	listed    atomic.Bool  // the host looks after this queue
 
+	// life is held while the object is used by others than its callers, and by
+	// Close: once that has returned the object may be gone.
+	life   sync.Mutex
+	closed bool // guarded by: life
+
 	mu    sync.Mutex
 	first *waiter      // guarded by: mu; parked goroutines, in order of arrival
 	last  *waiter      // guarded by: mu
 	node  arena.Offset // guarded by: mu; our hub node, 0 when there is none yet
 
-	closed   bool // guarded by: mu; the object may be gone
 	wasReady bool // guarded by: mu; the node was ready at the last look
 }
 
@@ -298,7 +302,7 @@ func (q *Queue) deliver(all bool) {
 	if q.first != nil {
 		q.setWaiting()
 	}
-	missed := woken == nil && !all && !q.closed && q.config.Miss != nil
+	missed := woken == nil && !all && q.config.Miss != nil
 	q.mu.Unlock()
 	for woken != nil {
 		me := woken
@@ -306,7 +310,16 @@ func (q *Queue) deliver(all bool) {
 		me.wake <- struct{}{}
 	}
 	if missed {
-		q.config.Miss()
+		q.alive(q.config.Miss)
+	}
+}
+
+// alive calls f unless the queue is closed.
+func (q *Queue) alive(f func()) {
+	q.life.Lock()
+	defer q.life.Unlock()
+	if !q.closed {
+		f()
 	}
 }
 
@@ -332,8 +345,10 @@ func (q *Queue) Waiting() int { return int(q.calls.Load()) }
 // since the object may be gone when the hub gets to it.
 func (q *Queue) Close() {
 	q.host.remove(q)
-	q.mu.Lock()
+	q.life.Lock()
+	defer q.life.Unlock()
 	q.closed = true
+	q.mu.Lock()
 	keeps := q.node != 0 && !q.Arena.ReleaseHubNode(q.node)
 	if q.node != 0 && !keeps {
 		q.host.disown(q.node)
