@@ -188,6 +188,9 @@ func (s *stage) act(o order) (a answer) {
 	defer func() {
 		a.Took = time.Since(start)
 		if r := recover(); r != nil {
+			if o.Op == "barge" { // nobody waits for what comes of it
+				panic(r)
+			}
 			if err, ok := r.(error); ok {
 				a.Panic = err.Error()
 				a.fill(err)
@@ -292,7 +295,7 @@ func (s *stage) perform(o order, a *answer) error {
 		a.OK = m.TryLock()
 	case "unlock":
 		m.Unlock()
-	case "recover": // N: 0 succeeds, 1 fails, 2 panics
+	case "recover": // N: 0 succeeds, 1 fails, 2 panics, 3 fails when its context ends
 		return m.Recover(ctx, func() error {
 			s.mu.Lock()
 			s.repairs++
@@ -303,6 +306,9 @@ func (s *stage) perform(o order, a *answer) error {
 				return errRepair
 			case 2:
 				panic("the repair panics")
+			case 3:
+				<-ctx.Done()
+				return errRepair
 			}
 			return nil
 		})

@@ -9,6 +9,7 @@ import (
 	"os"
 	"runtime"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -186,6 +187,46 @@ func (x *actor) poll(t testing.TB, id int) (r answer, ok bool) {
 	r, ok = x.said[id]
 	delete(x.said, id)
 	return r, ok
+}
+
+// A hold of the dead is taken back although nobody waits or comes.
+func TestMutexReaped(t *testing.T) {
+	a := newArena(t, nil)
+	for policy, word := range map[prims.Policy]string{prims.Report: "owner-dead", prims.Release: "free"} {
+		m, err := prims.OpenMutex(a, policy.String(), &prims.MutexOptions{Policy: policy})
+		require.NoError(t, err)
+		victim := remoteActor(t, a, "victim")
+		victim.must(t, order{Op: "lock", Object: policy.String()})
+		require.Contains(t, m.State().Word, "held by")
+		victim.proc.Kill(t)
+		alone(t, a, 1)
+		require.Contains(t, m.State().Word, word)
+	}
+}
+
+// A waiter that sleeps through both is in time: what it waited for beats the end
+// of its context.
+func TestEventBeatsDeadline(t *testing.T) {
+	a := newArena(t, nil)
+	m, err := prims.OpenMutex(a, "m", nil)
+	require.NoError(t, err)
+	f, err := prims.OpenFutex(a, "f", nil)
+	require.NoError(t, err)
+	for n := uint64(1); n <= 5; n++ {
+		m.Lock()
+		x := remoteActor(t, a, "sleeper")
+		const limit = 60 * time.Millisecond
+		lock := x.blocked(t, order{Op: "lockctx", Object: "m", Limit: limit})
+		wait := x.blocked(t, order{Op: "fwaitctx", Object: "f", Token: n, Limit: limit})
+		x.proc.Stop(t)
+		f.Post()
+		m.Unlock()
+		<-after(2 * limit)
+		x.proc.Cont(t)
+		require.Empty(t, x.wait(t, wait).Err)
+		require.Empty(t, x.wait(t, lock).Err)
+		x.must(t, order{Op: "unlock", Object: "m"})
+	}
 }
 
 // A recoverer that dies leaves the lock owner-dead once more, whatever its
@@ -688,6 +729,36 @@ func TestWithoutLooks(t *testing.T) {
 				for _, id := range ids {
 					require.Empty(t, y.wait(t, id).Err)
 				}
+			}
+		},
+		"failed repair": func(t *testing.T, x, y *actor, a *arena.Arena) {
+			// Those who wait for a recoverer are told that it failed.
+			victim := remoteActor(t, a, "victim", opt)
+			victim.must(t, order{Op: "lock", Object: "m"})
+			victim.proc.Kill(t)
+			require.Equal(t, []string{"owner-dead"}, y.op(t, "lockctx", "m").Is)
+			repair := x.start(order{Op: "recover", Object: "m", N: 3})
+			eventually(t, "it repairs", func() string { return words(a) }, func() bool {
+				return strings.Contains(y.op(t, "string", "m").Text, "recovered by")
+			})
+			var ids []int
+			for range 16 {
+				ids = append(ids, y.blocked(t, order{Op: "lockctx", Object: "m"}))
+			}
+			x.must(t, order{Op: "cancel", N: repair})
+			require.Equal(t, []string{"not-recoverable"}, x.wait(t, repair).Is)
+			for _, id := range ids {
+				require.Equal(t, []string{"not-recoverable"}, y.wait(t, id).Is)
+			}
+		},
+		"stop": func(t *testing.T, x, y *actor, a *arena.Arena) {
+			var ids []int
+			for range 16 {
+				ids = append(ids, y.blocked(t, order{Op: "fwait", Object: "f", Token: 1}))
+			}
+			x.must(t, order{Op: "fstop", Object: "f"})
+			for _, id := range ids {
+				require.Equal(t, []string{"canceled"}, y.wait(t, id).Is)
 			}
 		},
 		"futex": func(t *testing.T, x, y *actor, a *arena.Arena) {
