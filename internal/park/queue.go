@@ -341,21 +341,23 @@ func (q *Queue) afterDeath() {
 func (q *Queue) Waiting() int { return int(q.calls.Load()) }
 
 // Close gives the queue's hub node back, for other participants to use. Nobody
-// may wait. A node that is ready just now stays ours; its wake is passed on now,
-// since the object may be gone when the hub gets to it.
+// may wait. A node that is ready just now stays ours.
+//
+// A wake that the hub has taken from the node, or will, is not passed on by it any
+// more, since the object may be gone by then: so one is passed on here.
 func (q *Queue) Close() {
 	q.host.remove(q)
 	q.life.Lock()
 	defer q.life.Unlock()
 	q.closed = true
 	q.mu.Lock()
-	keeps := q.node != 0 && !q.Arena.ReleaseHubNode(q.node)
-	if q.node != 0 && !keeps {
+	had := q.node != 0
+	if had && q.Arena.ReleaseHubNode(q.node) {
 		q.host.disown(q.node)
 		q.node = 0
 	}
 	q.mu.Unlock()
-	if keeps && q.config.Miss != nil {
+	if had && q.config.Miss != nil {
 		q.config.Miss()
 	}
 }
