@@ -140,18 +140,24 @@ func newMutex(a *arena.Arena, o arena.Object, opt *MutexOptions, created bool) (
 }
 
 func buildMutex(a *arena.Arena, o arena.Object, opt *MutexOptions) *Mutex {
-	w := arena.At[mutexWords](a, o.Body)
+	return buildMutexAt(a, o, o.Body, opt)
+}
+
+// buildMutexAt makes a handle on the words of a mutex at off, in the body of o:
+// o may be an object that has one as a part.
+func buildMutexAt(a *arena.Arena, o arena.Object, off arena.Offset, opt *MutexOptions) *Mutex {
+	w := arena.At[mutexWords](a, off)
 	dev, ino := a.Segment().ID()
 	m := &Mutex{
 		own: raw(&w.owner), wake: raw(&w.wake), owner: &w.owner, words: w,
 		name: a.Self(), a: a, object: o, policy: policyOf(w.policy), repair: opt.Repair,
-		key: race.KeyOf(dev, ino, uint64(o.Offset)),
+		key: race.KeyOf(dev, ino, uint64(off)),
 	}
 	m.need.Store(biasAfter)
 	m.biased = ownerNever
 	m.bell = mutexBell(a, w)
 	m.queue = park.NewQueue(park.Config{
-		Line: m.bell.Line, Object: o, Word: o.Body + mutexWakeOff, Look: m.look, Miss: m.bell.WakeOne,
+		Line: m.bell.Line, Object: o, Word: off + mutexWakeOff, Look: m.look, Miss: m.bell.WakeOne,
 	})
 	atomic.StoreUint32(&m.self, uint32(m.name))
 	switch {
@@ -289,8 +295,9 @@ func (m *Mutex) fail(op string, err error, who *shmsync.Identity, detail string)
 	return &shmsync.Error{Op: op, Object: objectName(m.object), Err: err, Who: who, Detail: detail}
 }
 
-func initMutex(body []byte, opt *MutexOptions) {
-	w := mutexBody(body)
+func initMutex(body []byte, opt *MutexOptions) { initMutexWords(mutexBody(body), opt) }
+
+func initMutexWords(w *mutexWords, opt *MutexOptions) {
 	w.policy = opt.Policy.stored()
 	w.spin.Store(spinField(opt.Spin))
 }

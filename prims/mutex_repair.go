@@ -59,10 +59,12 @@ func wakeAllOf(a *arena.Arena, w *mutexWords) {
 
 // repairMutex takes back what dead has of the object.
 func repairMutex(a *arena.Arena, obj arena.Object, dead arena.Name) {
-	w, err := arena.TryAt[mutexWords](a, obj.Body)
-	if err != nil {
-		return
+	if w, err := arena.TryAt[mutexWords](a, obj.Body); err == nil {
+		repairMutexWords(a, w, dead)
 	}
+}
+
+func repairMutexWords(a *arena.Arena, w *mutexWords, dead arena.Name) {
 	if s := w.starving.Load(); dead.Covers(arena.Name(s & arena.NameMask)) {
 		w.starving.CompareAndSwap(s, 0)
 	}
@@ -78,10 +80,12 @@ func repairMutex(a *arena.Arena, obj arena.Object, dead arena.Name) {
 // wakeMutex makes up for a wake that a death swallowed: a waiter is asleep
 // where one is recorded, or about to be where one has announced itself.
 func wakeMutex(a *arena.Arena, obj arena.Object, owed arena.Owed) {
-	w, err := arena.TryAt[mutexWords](a, obj.Body)
-	if err != nil {
-		return
+	if w, err := arena.TryAt[mutexWords](a, obj.Body); err == nil {
+		wakeMutexWords(a, w, owed)
 	}
+}
+
+func wakeMutexWords(a *arena.Arena, w *mutexWords, owed arena.Owed) {
 	if o := ownerWord(w.owner.Load()); o.kind() == kindReserved {
 		// The dead may have made the reservation for somebody who had given up.
 		// It is no hold, so it can always be taken back.
@@ -101,6 +105,10 @@ func checkMutex(a *arena.Arena, obj arena.Object) error {
 	if err != nil {
 		return err
 	}
+	return checkMutexWords(obj, w)
+}
+
+func checkMutexWords(obj arena.Object, w *mutexWords) error {
 	o := ownerWord(w.owner.Load())
 	if !o.valid() || w.policy&policyMask > 1 {
 		return &shmsync.Error{Op: "mutex.check", Object: objectName(obj), Err: shmsync.ErrCorrupt,
@@ -114,6 +122,10 @@ func describeMutex(a *arena.Arena, obj arena.Object) string {
 	if err != nil {
 		return err.Error()
 	}
+	return describeMutexWords(w)
+}
+
+func describeMutexWords(w *mutexWords) string {
 	return fmt.Sprintf("owner %v (%#08x), wake %#x, starving %v, handoff %d, policy %v, spin %v, pays %#x, CPUs %#x",
 		ownerWord(w.owner.Load()), w.owner.Load(), w.wake.Load(), arena.Name(w.starving.Load()&arena.NameMask),
 		w.handoff.Load(), policyOf(w.policy), spinOf(w.spin.Load()), w.pays.Load(), w.lastCPU.Load())
