@@ -78,6 +78,20 @@ func (a *Arena) ready(off Offset, n *Node) bool {
 		return false
 	}
 	crashpoint.Hit("arena.ready.marked")
+	a.pushReady(off, n, owner)
+	return true
+}
+
+// Tell puts a node that was parked and is resolved on its owner's stack and rings.
+// Only who resolved it does that, once; until it is off the stack the owner does
+// not use it again.
+func (a *Arena) Tell(off Offset, n *Node) {
+	if owner := n.Owner(); a.isCurrent(owner) {
+		a.pushReady(off, n, owner)
+	}
+}
+
+func (a *Arena) pushReady(off Offset, n *Node, owner Name) {
 	s := a.slot(owner.Slot())
 	head := a.u64(s + slotReady)
 	for {
@@ -92,11 +106,10 @@ func (a *Arena) ready(off Offset, n *Node) bool {
 	}
 	crashpoint.Hit("arena.ready.pushed")
 	a.ring(s + slotDoorbell)
-	return true
 }
 
-// TakeReady empties this participant's stack of ready nodes and calls f for
-// each, which is idle by then.
+// TakeReady empties this participant's stack and calls f for each node: a hub
+// node, which is idle by then, or one whose wait is over.
 func (a *Arena) TakeReady(f func(node Offset)) {
 	// sync(hub.ready): acquire
 	off := Offset(a.u64(a.slot(a.mySlot) + slotReady).Swap(0))
@@ -109,7 +122,7 @@ func (a *Arena) TakeReady(f func(node Offset)) {
 			return
 		}
 		next := Offset(n.readyNext.Load())
-		if n.Owner() == a.self && n.swapState(NodeReady, NodeIdle) {
+		if n.Owner() == a.self && (n.swapState(NodeReady, NodeIdle) || n.State() == NodeResolved) {
 			f(off)
 		} else {
 			stale++

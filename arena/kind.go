@@ -76,3 +76,12 @@ func kindOps(k Kind) (KindOps, bool) {
 	}
 	return v.(KindOps), true
 }
+
+// Describe renders the state of an object on one line, by its kind. It is empty for
+// a kind that this process does not know.
+func (a *Arena) Describe(o Object) string {
+	if ops, ok := kindOps(o.Kind); ok && ops.Describe != nil {
+		return ops.Describe(a, o)
+	}
+	return ""
+}

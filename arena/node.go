@@ -12,6 +12,8 @@ var (
 	_ = crashpoint.Register("arena.node.owned")
 	_ = crashpoint.Register("arena.node.freeing")
 	_ = crashpoint.Register("arena.node.reset")
+	_ = crashpoint.Register("arena.node.inherited")
+	_ = crashpoint.Register("arena.node.reclaimed")
 )
 
 // nodeLocal serialises the hub nodes of this process, which has one for each
@@ -82,6 +84,54 @@ func (c *core) freeNode(off Offset) error {
 	return nil
 }
 
+// BuryNode gives back a node of a dead participant that has just been taken off
+// the queue it was on. Whoever else is about to do that does not.
+func (a *Arena) BuryNode(off Offset, dead Name) {
+	if n, err := a.nodeAt(off); err == nil {
+		a.buryNode(off, n, dead)
+	}
+}
+
+// buryNode frees a node of dead's that is on no list. Who makes itself the owner
+// may do that, and if it dies over it the next one can.
+func (c *core) buryNode(off Offset, n *Node, dead Name) {
+	if n.Owner() == dead && n.owner.CompareAndSwap(uint32(dead), uint32(c.self)) {
+		crashpoint.Hit("arena.node.inherited")
+		c.freeNode(off)
+	}
+}
+
+// ReclaimNode gives back a node that its owner has done with, in the use that it had
+// when its word was w. The owner, and who takes the node off its queue, both try
+// when they have done their part.
+func (a *Arena) ReclaimNode(off Offset, w NodeWord) {
+	n, err := a.nodeAt(off)
+	if err == nil && (n.Swap(w.With(NodeLeft), w.Freed()) || n.Swap(w.With(NodeSpent), w.Freed())) {
+		crashpoint.Hit("arena.node.reclaimed")
+		a.freeNode(off)
+	}
+}
+
+// EachNode calls f for every wait node in use that belongs to an object and is on
+// one of its queues.
+func (a *Arena) EachNode(object Offset, f func(Offset, *Node)) {
+	a.eachNode(func(off Offset, n *Node) {
+		if n.Object() == object && n.list.Load() == 0 && n.stamp.Load() != 0 {
+			f(off, n)
+		}
+	})
+}
+
+// wakeResolved wakes whoever sleeps on a node whose wait is over: the dead may
+// have decided that and not woken it.
+func (c *core) wakeResolved() {
+	c.eachNode(func(_ Offset, n *Node) {
+		if n.State() == NodeResolved {
+			shmsync.Wake(raw(&n.word), allSleepers)
+		}
+	})
+}
+
 // resetNode makes the node's bytes those of a node in no use.
 func (c *core) resetNode(off Offset) {
 	n := c.node(off)
@@ -143,10 +193,12 @@ func (c *core) freeNodesOf(dead Name) {
 		}
 		there, list := object != 0 && c.isObject(object), Offset(n.list.Load())
 		switch {
-		case list == 0 && !there, there && list != 0 && !lists.has(list, off):
-			c.freeNode(off)
+		case list == 0 && there && n.stamp.Load() != 0:
+			// It is on a queue. The object's kind takes it off and gives it back.
 		case list == 0:
-			// Its object's kind gives it back.
+			c.buryNode(off, n, dead)
+		case there && !lists.has(list, off):
+			c.freeNode(off)
 		case there:
 			if w.State() != NodeReady || stacked[off] {
 				n.retireFrom(w, dead)

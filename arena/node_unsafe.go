@@ -32,7 +32,8 @@ type Node struct {
 	//   futex:   none
 	//   crash:   goes with the node
 	object atomic.Uint64
-	// next is the offset of the next node of the same object.
+	// next is the offset of the next node of the same object. In a queue it has the
+	// links to both neighbours; see prims.
 	//   writers: who links the node
 	//   readers: everybody
 	//   order:   relaxed before the push, acquire in walks
@@ -53,12 +54,13 @@ type Node struct {
 	//   futex:   none
 	//   crash:   any value is consistent
 	wanted atomic.Uint64
-	// stamp is when, or as how manieth, the owner began to wait.
-	//   writers: the owner before it waits
-	//   readers: everybody
-	//   order:   relaxed, the word carries the edge
+	// stamp is as how manieth the owner began to wait. A node with a stamp is on a
+	// queue of its object, and must not be reused or freed.
+	//   writers: who holds the latch of the queue
+	//   readers: the owner, freeNodesOf
+	//   order:   release when it becomes 0
 	//   futex:   none
-	//   crash:   any value is consistent
+	//   crash:   the queue is rebuilt from the nodes that have one
 	stamp atomic.Uint64
 	// list is the offset of the head of the list that a hub node is on, or is
 	// about to be pushed on; 0 in other nodes.
@@ -68,7 +70,13 @@ type Node struct {
 	//   futex:   none
 	//   crash:   tells a node that was never pushed from one that was
 	list atomic.Uint64
-	// extra is for the primitive that uses the node.
+	// extra is for the primitive that uses the node: what kind of wait it is, and
+	// how it ended.
+	//   writers: the owner before it waits, then who holds the latch of the queue
+	//   readers: the owner, who holds the latch
+	//   order:   relaxed, the word carries the edge
+	//   futex:   none
+	//   crash:   any value is consistent
 	extra atomic.Uint64
 }
 

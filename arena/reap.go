@@ -87,6 +87,7 @@ func (a *Arena) wakeAll(dead Name) {
 			ops.Wake(a, o, owed[o.Offset])
 		}
 	}
+	a.wakeResolved()
 	a.u32(hdrDeaths).Add(1)
 	a.ringDoorbells()
 }

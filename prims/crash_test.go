@@ -38,6 +38,8 @@ var ours = []string{"mutex.", "futex.", "park.", "arena.hub.", "arena.ready.", "
 // notOurs are points among those that no process that waits passes.
 var notOurs = []string{
 	"arena.node.freeing", "arena.node.reset", // FreeNode; package arena
+	"arena.node.inherited", "arena.node.reclaimed", // queues; TestTeamCrash
+	"park.seat.asleep", "park.seat.parked", "park.seat.given_up", // the same
 }
 
 const (

@@ -31,15 +31,7 @@ func (m *Mutex) Biased() bool { return atomic.LoadUint32(&m.self)&ownerBiased !=
 func (f *Futex) Waiters() int { return f.queue.Waiting() }
 
 // Describe renders the words of an object of ours.
-func Describe(a *arena.Arena, o arena.Object) string {
-	switch o.Kind {
-	case mutexKind:
-		return describeMutex(a, o)
-	case futexKind:
-		return describeFutex(a, o)
-	}
-	return ""
-}
+func Describe(a *arena.Arena, o arena.Object) string { return a.Describe(o) }
 
 // Object is the object under m.
 func (m *Mutex) Object() arena.Object { return m.object }

@@ -3,6 +3,7 @@ package prims
 import (
 	"sync"
 
+	"github.com/shmsync/shmsync"
 	"github.com/shmsync/shmsync/arena"
 )
 
@@ -64,4 +65,28 @@ func unshare(a *arena.Arena, o arena.Object, end func()) (open bool) {
 		end()
 	}
 	return true
+}
+
+// closeHandle is the Close of a handle: end is called when it was the last of this
+// process on the object.
+func closeHandle(a *arena.Arena, o arena.Object, op string, end func()) error {
+	if !unshare(a, o, end) {
+		return &shmsync.Error{Op: op, Object: objectName(o), Err: shmsync.ErrClosed}
+	}
+	a.CloseObject(o)
+	return nil
+}
+
+// objectAt opens the object at off, an offset that may have come from a peer, if it
+// is of that kind.
+func objectAt(a *arena.Arena, off arena.Offset, op string, kind arena.Kind, version uint16, size uint64) (arena.Object, error) {
+	o, err := a.ObjectAt(off)
+	if err != nil {
+		return o, err
+	}
+	if o.Kind != kind || o.Version != version || o.Size < size {
+		a.CloseObject(o)
+		return o, wrongKind(op, o, kind, version)
+	}
+	return o, nil
 }

@@ -52,6 +52,8 @@ type Mutex struct {
 	need  atomic.Uint32
 	// reserved is the owner word that the last look found reserved.
 	reserved atomic.Uint32
+	// alsoLook is called by looks, if set, for an object that has m as a part.
+	alsoLook func()
 }
 
 // MutexOptions says how a Mutex is created, and what this process does with it.
@@ -146,6 +148,15 @@ func buildMutex(a *arena.Arena, o arena.Object, opt *MutexOptions) *Mutex {
 // buildMutexAt makes a handle on the words of a mutex at off, in the body of o:
 // o may be an object that has one as a part.
 func buildMutexAt(a *arena.Arena, o arena.Object, off arena.Offset, opt *MutexOptions) *Mutex {
+	m := buildBareMutex(a, o, off, opt)
+	m.queue = park.NewQueue(park.Config{
+		Line: m.bell.Line, Object: o, Word: off + mutexWakeOff, Look: m.look, Miss: m.bell.WakeOne,
+	})
+	return m
+}
+
+// buildBareMutex makes a handle that cannot wait, for who repairs.
+func buildBareMutex(a *arena.Arena, o arena.Object, off arena.Offset, opt *MutexOptions) *Mutex {
 	w := arena.At[mutexWords](a, off)
 	dev, ino := a.Segment().ID()
 	m := &Mutex{
@@ -156,9 +167,6 @@ func buildMutexAt(a *arena.Arena, o arena.Object, off arena.Offset, opt *MutexOp
 	m.need.Store(biasAfter)
 	m.biased = ownerNever
 	m.bell = mutexBell(a, w)
-	m.queue = park.NewQueue(park.Config{
-		Line: m.bell.Line, Object: o, Word: off + mutexWakeOff, Look: m.look, Miss: m.bell.WakeOne,
-	})
 	atomic.StoreUint32(&m.self, uint32(m.name))
 	switch {
 	case race.Enabled || crashpoint.Enabled && !shmsync.FeatureMembarrier.Have():

@@ -134,6 +134,9 @@ func describeMutexWords(w *mutexWords) string {
 // look is called ten times a second while a goroutine of this process waits. It
 // finds what a stopped or dead process kept from the waiters.
 func (m *Mutex) look() {
+	if m.alsoLook != nil {
+		defer m.alsoLook()
+	}
 	o := ownerWord(m.owner.Load())
 	switch {
 	case o.free():
@@ -160,9 +163,18 @@ func (m *Mutex) look() {
 // repair runs the Repair of this process's options for the owner-dead word o.
 // It took the lock, or failed, or found the word changed.
 func (w *waiter) repair(o ownerWord) (took bool, err error) {
-	m := w.m
+	took, err = w.m.inherit(o)
+	if took {
+		w.took()
+	}
+	return took, err
+}
+
+// inherit takes m for the owner-dead word o, by the Repair of this process's
+// options.
+func (m *Mutex) inherit(o ownerWord) (took bool, err error) {
 	recovering := makeOwner(kindRecovering, m.name)
-	if !m.owner.CompareAndSwap(uint32(o), uint32(recovering)) {
+	if o.kind() != kindOwnerDead || !m.owner.CompareAndSwap(uint32(o), uint32(recovering)) {
 		return false, nil
 	}
 	crashpoint.Hit("mutex.recover.taken")
@@ -172,7 +184,6 @@ func (w *waiter) repair(o ownerWord) (took bool, err error) {
 	}
 	m.words.died.Store(0)
 	m.owner.CompareAndSwap(uint32(recovering), uint32(m.name))
-	w.took()
 	return true, nil
 }
 

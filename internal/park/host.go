@@ -31,6 +31,8 @@ type host struct {
 
 	running sync.WaitGroup // looker and hub
 	end     chan struct{}
+
+	bench bench
 }
 
 var hosts struct {
@@ -45,6 +47,7 @@ func hostOf(a *arena.Arena) *host {
 		return h
 	}
 	h := &host{a: a, all: map[*Queue]struct{}{}, queues: map[arena.Offset]*Queue{}, end: make(chan struct{})}
+	h.bench.host = h
 	if hosts.of == nil {
 		hosts.of = map[*arena.Arena]*host{}
 	}
@@ -70,6 +73,11 @@ func (h *host) adopt(node arena.Offset, q *Queue) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.queues[node] = q
+	h.startHub()
+}
+
+// startHub makes sure that the hub runs, before anybody waits for it.
+func (h *host) startHub() { // guarded by: mu
 	if !h.hubbing && !h.closed.Load() {
 		h.hubbing = true
 		// Read before anybody waits, so that no death is missed.
@@ -100,8 +108,10 @@ func (h *host) hub(deaths uint32) {
 			h.mu.Unlock()
 			if q != nil {
 				q.deliver(false)
-				delivered = true
+			} else {
+				h.bench.popped(node)
 			}
+			delivered = true
 		})
 		if now := h.a.Deaths(); now != deaths {
 			// The dead one may have owed any of us a wake.
@@ -109,6 +119,7 @@ func (h *host) hub(deaths uint32) {
 			for _, q := range h.adopted() {
 				q.afterDeath()
 			}
+			h.bench.look()
 			continue
 		}
 		if delivered {
@@ -162,5 +173,6 @@ func (h *host) sendAway() (busy bool) {
 			q.deliver(true)
 		}
 	}
+	h.bench.sendAway()
 	return busy
 }

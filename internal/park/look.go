@@ -31,6 +31,7 @@ func (h *host) lookAround() {
 		h.looked = nil
 		h.mu.Unlock()
 		h.a.StampAnnounced()
+		h.bench.look()
 		kept := lookAt(queues)
 		h.mu.Lock()
 		h.looked = append(h.looked, kept...)

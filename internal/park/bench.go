@@ -1,0 +1,208 @@
+package park
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/asm"
+)
+
+// leavePauses bounds how long a waiter waits for its node to be off the queue.
+const leavePauses = 200
+
+func pause() { asm.Pause(2) }
+
+// bench is where a process has its seats. They are kept: a wait allocates
+// nothing once there are as many as goroutines ever waited at a time.
+type bench struct {
+	host *host
+
+	mu   sync.Mutex
+	of   map[arena.Offset]*Seat // guarded by: mu; by their nodes
+	all  []*Seat                // guarded by: mu; those in of
+	free []*Seat                // guarded by: mu; those that no wait uses
+}
+
+// TakeSeat gives a seat for one wait in an object of a, with its node idle. The
+// error Is ErrNoSpace when there is no room for a node.
+func TakeSeat(a *arena.Arena) (*Seat, error) { return hostOf(a).bench.take() }
+
+// TakeSeat is park.TakeSeat for the arena of this queue.
+func (q *Queue) TakeSeat() (*Seat, error) { return q.host.bench.take() }
+
+// CachedSeat is TakeSeat if that takes no allocation, or nil.
+func (q *Queue) CachedSeat() *Seat {
+	b := &q.host.bench
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.cached()
+}
+
+func (b *bench) cached() *Seat {
+	n := len(b.free)
+	if n == 0 {
+		return nil
+	}
+	s := b.free[n-1]
+	b.free = b.free[:n-1]
+	s.taken, s.notify = true, nil
+	select {
+	case <-s.wake: // of a wait that ended before it was told
+	default:
+	}
+	return s
+}
+
+func (b *bench) take() (*Seat, error) {
+	b.mu.Lock()
+	s := b.cached()
+	b.mu.Unlock()
+	if s != nil {
+		return s, nil
+	}
+	off, err := b.host.a.ClaimNode()
+	if err != nil {
+		return nil, err
+	}
+	node, err := b.host.a.NodeAt(off)
+	if err != nil {
+		return nil, err
+	}
+	s = &Seat{Node: node, Off: off, bench: b, wake: make(chan struct{}, 1), taken: true}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.of == nil {
+		b.of = map[arena.Offset]*Seat{}
+	}
+	b.of[off] = s
+	s.index = len(b.all)
+	b.all = append(b.all, s)
+	return s, nil
+}
+
+func (b *bench) put(s *Seat) { // guarded by: mu
+	s.taken = false
+	b.free = append(b.free, s)
+}
+
+// keep puts a seat back whose wait was resolved, and which is on no stack.
+func (b *bench) keep(s *Seat) { // guarded by: mu
+	w := s.Node.Load()
+	// sync(seat.unqueue): acquire
+	if s.Node.Stamp().Load() == 0 {
+		s.Node.Swap(w, w.Kept())
+		b.put(s)
+		return
+	}
+	// Whoever resolved it is stopped or dead. The node goes back with who takes it
+	// off the queue, and if that has just happened, now.
+	b.forget(s)
+	if s.Node.Swap(w, w.With(arena.NodeSpent)) && s.Node.Stamp().Load() == 0 {
+		b.host.a.ReclaimNode(s.Off, w)
+	}
+}
+
+// forget drops a seat whose node is ours no more.
+func (b *bench) forget(s *Seat) { // guarded by: mu
+	s.taken = false
+	if b.of[s.Off] != s {
+		return
+	}
+	delete(b.of, s.Off)
+	last := len(b.all) - 1
+	b.all[s.index] = b.all[last]
+	b.all[s.index].index = s.index
+	b.all[last] = nil
+	b.all = b.all[:last]
+}
+
+// popped is called by the hub for a node that came off the ready stack.
+func (b *bench) popped(off arena.Offset) {
+	b.mu.Lock()
+	s := b.of[off]
+	if s == nil || !s.owed {
+		b.mu.Unlock()
+		return
+	}
+	s.owed = false
+	if !s.taken {
+		b.keep(s) // its wait ended without the hub
+		b.mu.Unlock()
+		return
+	}
+	notify := s.tell()
+	b.mu.Unlock()
+	if notify != nil {
+		notify()
+	}
+}
+
+// tell wakes the waiter, or gives what to call for that.
+func (s *Seat) tell() (notify func()) { // guarded by: bench.mu
+	if notify = s.notify; notify == nil {
+		select {
+		case s.wake <- struct{}{}:
+		default:
+		}
+	}
+	s.notify = nil
+	return notify
+}
+
+// look wakes those whose wait is over and who have not been told: who resolved it
+// may be dead or stopped.
+func (b *bench) look() {
+	b.mu.Lock()
+	all := slices.Clone(b.all)
+	b.mu.Unlock()
+	for _, s := range all {
+		if s.Resolved() {
+			b.prod(s)
+		}
+	}
+}
+
+// prod wakes the waiter of a seat whether or not somebody else does.
+func (b *bench) prod(s *Seat) {
+	b.mu.Lock()
+	var notify func()
+	switch {
+	case !s.taken:
+	case s.owed:
+		notify = s.tell()
+	default:
+		shmsync.Wake(raw(s.Node.Word()), allSleepers)
+	}
+	b.mu.Unlock()
+	if notify != nil {
+		notify()
+	}
+}
+
+// sendAway wakes everybody, since this process leaves the arena. Waits that nobody
+// sleeps on end without being told.
+func (b *bench) sendAway() {
+	b.mu.Lock()
+	all := slices.Clone(b.all)
+	b.mu.Unlock()
+	for _, s := range all {
+		b.prod(s)
+	}
+}
+
+// DescribeSeats renders the waits of this process, for people.
+func DescribeSeats(a *arena.Arena) string {
+	b := &hostOf(a).bench
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	out := ""
+	for _, s := range b.all {
+		if s.taken || s.owed {
+			out += fmt.Sprintf("seat %v: %v, stamp %d, taken %v, owed %v, told %d\n", s.Off, s.Node.Load(), s.Node.Stamp().Load(), s.taken, s.owed, len(s.wake))
+		}
+	}
+	return out
+}

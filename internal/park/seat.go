@@ -1,0 +1,202 @@
+package park
+
+import (
+	"runtime"
+
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/crashpoint"
+)
+
+var (
+	_ = crashpoint.Register("park.seat.asleep")
+	_ = crashpoint.Register("park.seat.parked")
+	_ = crashpoint.Register("park.seat.given_up")
+)
+
+// Seat is where one goroutine waits for something of its own: a wait node, which
+// its owner queues in an object and somebody resolves. Whoever resolves it swaps
+// the node's word and calls Tell; see arena.NodeWord.
+//
+// A Seat belongs to one wait at a time. Between Take and Leave or Abandon nobody
+// else uses it.
+type Seat struct {
+	Node *arena.Node
+	Off  arena.Offset
+
+	bench *bench
+	wake  chan struct{} // capacity 1
+
+	// guarded by: bench.mu
+
+	notify func() // called once when the wait is over, instead of wake
+	taken  bool   // a wait uses it
+	owed   bool   // was parked, and has not come off the ready stack yet
+	index  int    // in bench.all
+}
+
+// Sleep waits until the seat's wait is resolved or the context of c ends. The
+// node is on a queue and in state queued. After Canceled the seat is gone: the
+// node belongs to the queue.
+//
+// q is the queue of the object's latch, which the call has entered; object and
+// word are for people to see.
+func (s *Seat) Sleep(q *Queue, c *Cancel) Result {
+	h := s.bench.host
+	h.lookAfter(q)
+	if h.closed.Load() {
+		return Closed
+	}
+	if q.haveWaitV || c.ctx == nil {
+		if record, ok := q.Arena.Announce(q.config.Object.Offset, s.Off, s.Node.Wanted().Load(), DirectMax); ok {
+			defer q.Arena.Retract(record)
+			return s.direct(c)
+		}
+	}
+	return s.parked(c)
+}
+
+// direct sleeps in the kernel, on this goroutine's thread.
+func (s *Seat) direct(c *Cancel) Result {
+	h := s.bench.host
+	c.arm()
+	w := s.Node.Load()
+	if w.State() == arena.NodeQueued && s.Node.Swap(w, w.With(arena.NodeAsleep)) {
+		w = w.With(arena.NodeAsleep)
+	}
+	crashpoint.Hit("park.seat.asleep")
+	for s.Node.Load() == w && w.State() == arena.NodeAsleep {
+		var err error
+		if c.word != nil {
+			entries := [2]shmsync.WaitVEntry{shmsync.NewWaitVEntry(raw(s.Node.Word()), uint32(w)), shmsync.NewWaitVEntry(raw(c.word), 0)}
+			if _, _, err = shmsync.WaitV(entries[:], 0); err != nil { // ENOMEM: no room for that many entries just now
+				_, err = shmsync.Wait(raw(s.Node.Word()), uint32(w), shmsync.Monotonic()+1e6)
+			}
+		} else {
+			_, err = shmsync.Wait(raw(s.Node.Word()), uint32(w), 0)
+		}
+		runtime.KeepAlive(c.word)
+		switch {
+		case err != nil:
+			panic("shmsync: " + err.Error()) // EFAULT: the arena was unmapped under a waiter
+		case h.closed.Load():
+			return Closed
+		case c.word != nil && c.word.Load() != 0:
+			return s.giveUp()
+		}
+	}
+	return Again
+}
+
+// parked waits on a channel; the hub is told by who resolves the wait.
+func (s *Seat) parked(c *Cancel) Result {
+	if !s.park(nil) {
+		return Again
+	}
+	h := s.bench.host
+	var done <-chan struct{}
+	if c.ctx != nil {
+		done = c.ctx.Done()
+	}
+	for {
+		select {
+		case <-s.wake:
+			switch {
+			case s.Resolved():
+				return Again
+			case h.closed.Load():
+				return Closed
+			}
+		case <-done:
+			return s.giveUp()
+		}
+	}
+}
+
+// park makes the node parked. It reports false if it is resolved already.
+func (s *Seat) park(notify func()) bool {
+	b := s.bench
+	b.host.mu.Lock()
+	b.host.startHub()
+	b.host.mu.Unlock()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	w := s.Node.Load()
+	if w.State() != arena.NodeQueued || !s.Node.Swap(w, w.With(arena.NodeParked)) {
+		return false
+	}
+	s.notify, s.owed = notify, true
+	crashpoint.Hit("park.seat.parked")
+	return true
+}
+
+// Watch makes notify run, once, when the wait is resolved; it must be quick and
+// may run before Watch returns.
+func (s *Seat) Watch(q *Queue, notify func()) {
+	s.bench.host.lookAfter(q)
+	if !s.park(notify) {
+		notify()
+	}
+}
+
+// giveUp is Abandon for a Sleep.
+func (s *Seat) giveUp() Result {
+	if s.Abandon() {
+		return Canceled
+	}
+	return Again
+}
+
+// Abandon ends a wait that nobody has resolved, and reports false if somebody has.
+// If true, the seat is gone, and the node goes back with whoever takes it off its
+// queue.
+func (s *Seat) Abandon() bool {
+	b := s.bench
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for {
+		w := s.Node.Load()
+		if w.State() == arena.NodeResolved {
+			return false
+		}
+		// sync(seat.abandon): release
+		if s.Node.Swap(w, w.With(arena.NodeLeft)) {
+			break
+		}
+	}
+	crashpoint.Hit("park.seat.given_up")
+	b.forget(s)
+	return true
+}
+
+// Resolved reports whether the wait is over.
+func (s *Seat) Resolved() bool {
+	// sync(seat.resolve): acquire
+	return s.Node.State() == arena.NodeResolved
+}
+
+// Leave gives the seat back after its wait was resolved.
+func (s *Seat) Leave() {
+	b := s.bench
+	// Mostly it is off its queue: who resolved it took it off a few instructions
+	// later.
+	for range leavePauses {
+		if s.Node.Stamp().Load() == 0 {
+			break
+		}
+		pause()
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	s.taken = false
+	if !s.owed {
+		b.keep(s)
+	}
+}
+
+// Return gives back a seat that was taken and not queued.
+func (s *Seat) Return() {
+	s.bench.mu.Lock()
+	defer s.bench.mu.Unlock()
+	s.bench.put(s)
+}

@@ -1,0 +1,290 @@
+package prims
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/crashpoint"
+	"github.com/shmsync/shmsync/internal/park"
+	"github.com/shmsync/shmsync/internal/race"
+)
+
+var (
+	_ = crashpoint.Register("monitor.queue.stamped")
+	_ = crashpoint.Register("monitor.queue.linked")
+	_ = crashpoint.Register("monitor.resolve.resolved")
+	_ = crashpoint.Register("monitor.account.committed")
+	_ = crashpoint.Register("monitor.released")
+	_ = crashpoint.Register("monitor.leave.before_wake")
+	_ = crashpoint.Register("monitor.await.resolved")
+	_ = crashpoint.Register("monitor.await.given_up")
+)
+
+// monitor is what primitives share whose waiters queue: a latch that guards their
+// state, a redo log that makes a change of several words one step, queues of wait
+// nodes, and the way to wait in them.
+//
+// The latch is a Mutex, so that it survives its holder: whoever takes it after a
+// death carries the redo log out, rebuilds the queues from the nodes, and goes on.
+// The state itself and the nodes are the truth, queues are an index over those.
+//
+// A wait ends by a compare-and-swap on its node: to resolved by who holds the
+// latch, or to idle by its owner, who gives up and need not have the latch. The
+// order of a grant is: off the queue, resolve, commit the change of state, drop the
+// node's stamp. A death in between leaves a resolved node with a stamp, which the
+// next holder of the latch accounts for, once.
+//
+// The scheme is that of a monitor after Hoare and Brinch Hansen, with the redo log
+// of a database.
+type monitor struct {
+	latch  *Mutex
+	a      *arena.Arena
+	object arena.Object
+	words  *monitorWords
+	at     arena.Offset // of words
+	rules  rules
+	key    race.Key
+	// mine tells the waits of this monitor from those of others in the same object;
+	// nil if it is the only one.
+	mine func(wait) bool
+	// without is a participant that is being buried, which may be this one.
+	without arena.Name
+
+	broken  bool          // a link was wrong: the queues are rebuilt before the latch is left; guarded by the latch
+	deaths  atomic.Uint32 // how many burials the last sweep knew of
+	tidying atomic.Bool   // a goroutine is on its way to sweep
+}
+
+// rules is what a primitive tells its monitor. They are called with the latch held.
+type rules interface {
+	// settle resolves those waits that the state allows to end.
+	settle(b *wakes)
+	// account makes the change of state that a resolved wait stands for, through
+	// monitor.account. It is called for waits that were resolved by one who died
+	// before it could do that, too.
+	account(w wait)
+	// clear empties the queues; requeue puts a wait at the end of the one where
+	// it belongs. Together they rebuild the queues, in order of arrival.
+	clear()
+	requeue(w wait)
+	// detach takes a wait off its queue.
+	detach(w wait)
+	// each calls f for the waits in the queues until it returns false. f may take
+	// the wait off.
+	each(f func(w wait) bool)
+	// bury takes back what gone participants have of the state.
+	bury(gone func(arena.Name) bool)
+	// holders calls f for the participants on whose life others wait. It is called
+	// without the latch.
+	holders(f func(arena.Name))
+}
+
+// buildMonitor makes this process's handle on the monitor at off in the body of o.
+// A reaper's handle is bare: it cannot wait.
+func buildMonitor(a *arena.Arena, o arena.Object, off arena.Offset, r rules, bare bool) *monitor {
+	m := &monitor{a: a, object: o, words: arena.At[monitorWords](a, off), at: off, rules: r}
+	m.deaths.Store(a.Deaths() - 1) // the first look sweeps
+	opt := &MutexOptions{Repair: m.mend}
+	if bare {
+		m.latch = buildBareMutex(a, o, off, opt)
+	} else {
+		m.latch = buildMutexAt(a, o, off, opt)
+		m.latch.alsoLook = m.look
+	}
+	m.key = m.latch.key
+	return m
+}
+
+// close ends the handle.
+func (m *monitor) close() { m.latch.queue.Close() }
+
+// enter takes the latch. ctx may be nil. Its errors are those of a call that could
+// not begin: ctx.Err(), ErrCorrupt, ErrClosed.
+func (m *monitor) enter(ctx context.Context) error {
+	if m.latch.TryLock() {
+		return nil
+	}
+	return m.enterSlow(ctx)
+}
+
+func (m *monitor) enterSlow(ctx context.Context) error {
+	if ctx != nil && ctx.Err() != nil {
+		// What the caller waits for may be there: that beats the context.
+		if m.tryEnter() {
+			return nil
+		}
+	}
+	err := m.latch.LockContext(ctx)
+	if err != nil && !errors.Is(err, shmsync.ErrClosed) && (ctx == nil || err != ctx.Err()) {
+		return &shmsync.Error{Op: "monitor.enter", Object: objectName(m.object), Err: shmsync.ErrCorrupt, Detail: err.Error()}
+	}
+	return err
+}
+
+// leave gives the latch back and then wakes those whose wait has ended.
+func (m *monitor) leave(b *wakes) {
+	if m.broken {
+		m.rebuild()
+	}
+	m.latch.Unlock()
+	m.wake(b)
+}
+
+// fail makes an error of an operation on the object.
+func (m *monitor) fail(op string, err error, who *shmsync.Identity, detail string) error {
+	return &shmsync.Error{Op: op, Object: objectName(m.object), Err: err, Who: who, Detail: detail}
+}
+
+// seat gives a seat to wait in, with the latch held. If it says again, the latch
+// had to be left for that meanwhile, so the caller looks at the state once more and
+// brings the seat along. On an error the latch has been left.
+func (m *monitor) seat(ctx context.Context, has *park.Seat) (s *park.Seat, again bool, err error) {
+	if has != nil {
+		return has, false, nil
+	}
+	if s := m.latch.queue.CachedSeat(); s != nil {
+		return s, false, nil
+	}
+	m.leave(nil)
+	if s, err = m.latch.queue.TakeSeat(); err != nil {
+		return nil, false, err
+	}
+	if err = m.enter(ctx); err != nil {
+		s.Return()
+		return nil, false, err
+	}
+	return s, true, nil
+}
+
+// join queues a seat's node, with the latch held: wanted and class are what the
+// primitive wants to find there. The caller leaves the latch and then awaits.
+func (m *monitor) join(s *park.Seat, class uint16, wanted uint64) {
+	n := s.Node
+	n.SetObject(m.object.Offset)
+	n.Wanted().Store(wanted)
+	n.Extra().Store(makeFate(class, 0, 0))
+	n.Next().Store(0)
+	n.Swap(n.Load(), n.Load().With(arena.NodeQueued))
+	stamp := m.words.arrivals.Load() + 1
+	put(&m.words.arrivals, stamp)
+	n.Stamp().Store(stamp)
+	crashpoint.Hit("monitor.queue.stamped")
+	m.rules.requeue(wait{off: s.Off, Node: n})
+	crashpoint.Hit("monitor.queue.linked")
+}
+
+// await waits until the wait of a seat that has joined is resolved. An error means
+// that it is not and never will be.
+func (m *monitor) await(ctx context.Context, s *park.Seat) (fate, error) {
+	q := m.latch.queue
+	if !q.Enter() {
+		return 0, m.closed()
+	}
+	defer q.Exit()
+	w := waitOf(s)
+	if !m.tuning().Spin(s.Resolved) {
+		c := park.CancelBy(ctx)
+		r := s.Sleep(q, &c)
+		c.Stop()
+		switch r {
+		case park.Canceled:
+			crashpoint.Hit("monitor.await.given_up")
+			m.tidy(w)
+			return 0, c.Err()
+		case park.Closed:
+			return 0, m.closed()
+		}
+	}
+	return m.collect(s), nil
+}
+
+// collect takes the result of a wait that was resolved, and gives the seat back.
+func (m *monitor) collect(s *park.Seat) fate {
+	crashpoint.Hit("monitor.await.resolved")
+	f := fate(s.Node.Extra().Load())
+	race.Acquire(m.key)
+	s.Leave()
+	return f
+}
+
+func (m *monitor) closed() error {
+	return m.fail("monitor.wait", shmsync.ErrClosed, nil, "this process closed the arena")
+}
+
+func (m *monitor) tuning() park.Tuning {
+	w := m.words
+	return park.Tuning{Budget: &w.spin, Pays: &w.pays, LastCPU: &w.lastCPU, Slot: m.a.Self().Slot()}
+}
+
+// end takes a wait off its queue and resolves it, and reports whether it did: its
+// owner may have given up. If so the caller calls account with the change of state.
+func (m *monitor) end(b *wakes, w wait, result, aux uint32) bool {
+	m.rules.detach(w)
+	w.Extra().Store(makeFate(w.class(), result, aux))
+	race.ReleaseMerge(m.key)
+	for {
+		// The loop ends: the owner moves the word three times at most.
+		n := w.Load()
+		if !queued(n) {
+			m.drop(w)
+			return false
+		}
+		// sync(seat.resolve): release
+		// lin: the wait ends here.
+		if w.Swap(n, n.With(arena.NodeResolved)) {
+			crashpoint.Hit("monitor.resolve.resolved")
+			b.add(w, n.State())
+			return true
+		}
+	}
+}
+
+// account commits the change of state that a resolved wait stands for, and gives
+// its node free. c may be nil.
+func (m *monitor) account(w wait, c *change) {
+	if c != nil && c.n > 0 {
+		c.set(&m.words.accounted, w.Stamp().Load())
+		m.commit(c)
+		crashpoint.Hit("monitor.account.committed")
+	}
+	m.drop(w)
+}
+
+// drop takes a wait that is over, or that nobody is there for, out of the truth,
+// after it was taken off its queue.
+func (m *monitor) drop(w wait) {
+	n, owner := w.Load(), w.Owner()
+	// sync(seat.unqueue): release
+	w.Stamp().Store(0)
+	m.released(w, n, owner)
+}
+
+// released gives the node of a wait back whose stamp has become 0, if its owner has
+// left that to us: n and owner are what it had before.
+func (m *monitor) released(w wait, n arena.NodeWord, owner arena.Name) {
+	crashpoint.Hit("monitor.released")
+	if !m.current(owner) {
+		m.a.BuryNode(w.off, owner)
+		return
+	}
+	// sync(seat.abandon): acquire
+	m.a.ReclaimNode(w.off, n)
+}
+
+// current reports whether a participant is there, as far as this call goes.
+func (m *monitor) current(n arena.Name) bool { return n != m.without && m.a.Current(n) }
+
+// queued reports whether the owner of a node on a queue still waits.
+func queued(n arena.NodeWord) bool {
+	switch n.State() {
+	case arena.NodeQueued, arena.NodeAsleep, arena.NodeParked:
+		return true
+	}
+	return false
+}
+
+// waiting reports whether somebody is there for a wait.
+func (m *monitor) waiting(w wait) bool { return queued(w.Load()) && m.current(w.Owner()) }

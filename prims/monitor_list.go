@@ -1,0 +1,102 @@
+package prims
+
+import (
+	"github.com/shmsync/shmsync/arena"
+)
+
+// links are the links of a node in a list: each is the offset of a node divided by
+// its size, 0 for none.
+//
+//	bits 0..31   the next node
+//	bits 32..63  the node before
+type links uint64
+
+const linkUnit = 64
+
+func makeLinks(next, prev arena.Offset) links {
+	return links(uint64(prev/linkUnit)<<32 | uint64(next/linkUnit))
+}
+
+func (l links) next() arena.Offset { return arena.Offset(l&(1<<32-1)) * linkUnit }
+func (l links) prev() arena.Offset { return arena.Offset(l>>32) * linkUnit }
+
+// fifo is a queue in order of arrival, and the part of the rules that is about the
+// queue for primitives that have one.
+type fifo struct {
+	m     *monitor
+	words *listWords
+}
+
+func (q *fifo) empty() bool { return q.words.first.Load() == 0 }
+
+// head is the first wait. ok is false when there is none.
+func (q *fifo) head() (w wait, ok bool) { return q.m.node(arena.Offset(q.words.first.Load())) }
+
+// after is the wait behind w.
+func (q *fifo) after(w wait) (wait, bool) { return q.m.node(links(w.Next().Load()).next()) }
+
+// node gives the wait at off, read from a link. What is not there, or is on no
+// queue of this object, makes the monitor rebuild its queues.
+func (m *monitor) node(off arena.Offset) (w wait, ok bool) {
+	if off == 0 {
+		return wait{}, false
+	}
+	n, err := m.a.NodeAt(off)
+	if err != nil || n.Object() != m.object.Offset || n.Stamp().Load() == 0 {
+		m.broken = true
+		return wait{}, false
+	}
+	return wait{off, n}, true
+}
+
+// requeue puts w at the end.
+func (q *fifo) requeue(w wait) {
+	last, ok := q.m.node(arena.Offset(q.words.last.Load()))
+	put(w.Next(), uint64(makeLinks(0, last.off)))
+	if ok {
+		put(last.Next(), uint64(makeLinks(w.off, links(last.Next().Load()).prev())))
+	} else {
+		put(&q.words.first, uint64(w.off))
+	}
+	put(&q.words.last, uint64(w.off))
+}
+
+// detach takes w off.
+func (q *fifo) detach(w wait) {
+	l := links(w.Next().Load())
+	prev, havePrev := q.m.node(l.prev())
+	next, haveNext := q.m.node(l.next())
+	if havePrev {
+		put(prev.Next(), uint64(makeLinks(l.next(), links(prev.Next().Load()).prev())))
+	} else {
+		put(&q.words.first, uint64(l.next()))
+	}
+	if haveNext {
+		put(next.Next(), uint64(makeLinks(links(next.Next().Load()).next(), l.prev())))
+	} else {
+		put(&q.words.last, uint64(l.prev()))
+	}
+}
+
+func (q *fifo) clear() {
+	put(&q.words.first, 0)
+	put(&q.words.last, 0)
+}
+
+// each calls f for the waits in order. A list that bites its own tail is rebuilt.
+func (q *fifo) each(f func(w wait) bool) {
+	before := uint64(0)
+	for w, ok := q.head(); ok; {
+		if s := w.Stamp().Load(); s <= before {
+			q.m.broken = true
+			return
+		} else {
+			before = s
+		}
+		next, more := q.after(w)
+		if !f(w) {
+			return
+		}
+		w, ok = next, more
+	}
+}

@@ -1,0 +1,132 @@
+package prims
+
+import (
+	"fmt"
+	"slices"
+	"sync/atomic"
+
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/crashpoint"
+)
+
+var (
+	_ = crashpoint.Register("monitor.commit.logged")
+	_ = crashpoint.Register("monitor.commit.begun")
+	_ = crashpoint.Register("monitor.mend.redone")
+	_ = crashpoint.Register("monitor.mend.rebuilt")
+)
+
+// change is a change of several words of a monitor's state that is made as one.
+type change struct {
+	n int
+	w [redoMost]*atomic.Uint64
+	v [redoMost]uint64
+}
+
+// set adds the word w, one of the object's own, to the change.
+func (c *change) set(w *atomic.Uint64, v uint64) {
+	c.w[c.n], c.v[c.n] = w, v
+	c.n++
+}
+
+// commit makes a change, with the latch held. A death leaves all of it, once
+// somebody takes the latch, or nothing.
+func (m *monitor) commit(c *change) {
+	if c.n > 1 {
+		r := m.words
+		for i := range c.n {
+			put(&r.redo[i].at, uint64(offsetIn(m.words, m.at, c.w[i])))
+			put(&r.redo[i].to, c.v[i])
+		}
+		crashpoint.Hit("monitor.commit.logged")
+		r.redone.Store(uint64(c.n))
+	}
+	for i := range c.n {
+		put(c.w[i], c.v[i])
+		crashpoint.Hit("monitor.commit.begun")
+	}
+	if c.n > 1 {
+		put(&m.words.redone, 0)
+	}
+}
+
+// mend is run by who takes the latch after the death of its holder.
+func (m *monitor) mend() error {
+	if err := m.redoLog(); err != nil {
+		return err
+	}
+	crashpoint.Hit("monitor.mend.redone")
+	m.rebuild()
+	crashpoint.Hit("monitor.mend.rebuilt")
+	var b wakes
+	m.rules.settle(&b)
+	m.wake(&b)
+	return nil
+}
+
+// redoLog carries out what the dead one had committed.
+func (m *monitor) redoLog() error {
+	n := m.words.redone.Load()
+	if n > redoMost {
+		return m.corrupt(fmt.Sprintf("redo log of %d entries", n))
+	}
+	for i := range n {
+		e := &m.words.redo[i]
+		w, err := m.redoTarget(arena.Offset(e.at.Load()))
+		if err != nil {
+			return err
+		}
+		w.Store(e.to.Load())
+	}
+	m.words.redone.Store(0)
+	return nil
+}
+
+// redoTarget is the word at off if the log may name it: one of the object's own.
+func (m *monitor) redoTarget(off arena.Offset) (*atomic.Uint64, error) {
+	if body := m.object.Body; off >= body && off-body <= arena.Offset(m.object.Size) {
+		if w, err := arena.TryAt[atomic.Uint64](m.a, off); err == nil {
+			return w, nil
+		}
+	}
+	return nil, m.corrupt("redo log that names " + off.String())
+}
+
+func (m *monitor) corrupt(what string) error {
+	return m.fail("monitor.mend", shmsync.ErrCorrupt, nil, "it has an impossible "+what)
+}
+
+// rebuild makes the queues anew from the nodes, which are the truth, and accounts
+// for waits that were resolved by one who died over it.
+func (m *monitor) rebuild() {
+	m.broken = false
+	var all []wait
+	m.a.EachNode(m.object.Offset, func(off arena.Offset, n *arena.Node) {
+		if w := (wait{off, n}); m.mine == nil || m.mine(w) {
+			all = append(all, w)
+		}
+	})
+	slices.SortFunc(all, func(x, y wait) int {
+		sx, sy := x.Stamp().Load(), y.Stamp().Load()
+		switch {
+		case sx < sy:
+			return -1
+		case sx > sy:
+			return 1
+		}
+		return int(int64(x.off) - int64(y.off))
+	})
+	m.rules.clear()
+	for _, w := range all {
+		switch {
+		case w.Load().Over() && w.Stamp().Load() != m.words.accounted.Load():
+			m.rules.account(w)
+		case m.waiting(w):
+			m.rules.requeue(w)
+		default:
+			m.drop(w)
+		}
+	}
+	m.broken = false // or a peer overwrites the nodes
+}

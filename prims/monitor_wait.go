@@ -1,0 +1,100 @@
+package prims
+
+import (
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/crashpoint"
+	"github.com/shmsync/shmsync/internal/park"
+)
+
+// wait is a node in a queue.
+type wait struct {
+	off arena.Offset
+	*arena.Node
+}
+
+// fate is the extra word of a node in a queue.
+//
+//	bits 0..15   how the wait ended; by the primitive
+//	bits 16..31  class: what kind of wait it is; by the primitive
+//	bits 32..63  more about the end, such as who died; before it, by the queue
+//
+//	writers: the owner before it joins; then who holds the latch, before it resolves
+//	readers: the owner once it is resolved, who holds the latch
+//	order:   the node word's
+//	futex:   none
+//	crash:   as the word says
+type fate uint64
+
+func makeFate(class uint16, result, aux uint32) uint64 {
+	return uint64(aux)<<32 | uint64(class)<<16 | uint64(result&0xffff)
+}
+
+func (f fate) result() uint32 { return uint32(f & 0xffff) }
+func (f fate) class() uint16  { return uint16(f >> 16) }
+func (f fate) aux() uint32    { return uint32(f >> 32) }
+
+// class is what kind of wait it is.
+func (w wait) class() uint16 { return fate(w.Extra().Load()).class() }
+
+// left is a wait that its owner has given up: the node, unless it is in another use
+// by now.
+type left struct {
+	wait
+	word  arena.NodeWord
+	stamp uint64
+}
+
+// waitOf notes the wait of a seat, for when it is given up.
+func waitOf(s *park.Seat) left {
+	return left{wait{s.Off, s.Node}, s.Node.Load().With(arena.NodeLeft), s.Node.Stamp().Load()}
+}
+
+// wakes are waits that have ended and whose owners have to be woken, once the
+// latch is left.
+type wakes struct {
+	n    int
+	few  [4]wakeUp
+	more []wakeUp
+}
+
+type wakeUp struct {
+	wait
+	state arena.NodeState // when it was resolved
+}
+
+func (b *wakes) add(w wait, s arena.NodeState) {
+	if s == arena.NodeQueued {
+		return // its owner is awake
+	}
+	if b.n < len(b.few) {
+		b.few[b.n] = wakeUp{w, s}
+		b.n++
+		return
+	}
+	b.more = append(b.more, wakeUp{w, s})
+}
+
+// wake wakes the owners.
+func (m *monitor) wake(b *wakes) {
+	if b == nil || b.n == 0 {
+		return
+	}
+	crashpoint.Hit("monitor.leave.before_wake")
+	m.tuning().NoteCPU()
+	for _, u := range b.few[:b.n] {
+		m.wakeOne(u)
+	}
+	for _, u := range b.more {
+		m.wakeOne(u)
+	}
+	b.n, b.more = 0, nil
+}
+
+func (m *monitor) wakeOne(u wakeUp) {
+	if u.state == arena.NodeParked {
+		m.a.Tell(u.off, u.Node)
+		return
+	}
+	shmsync.Wake(raw(u.Word()), 1)
+}

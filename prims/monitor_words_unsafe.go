@@ -1,0 +1,93 @@
+package prims
+
+import (
+	"structs"
+	"sync/atomic"
+	"unsafe"
+
+	"github.com/shmsync/shmsync/arena"
+)
+
+// redoMost is how many words one change of a monitor's state may touch.
+const redoMost = 6
+
+// monitorWords is at the head of the body of an object whose waiters queue, 384
+// bytes. What the object itself has comes after it.
+type monitorWords struct {
+	_     structs.HostLayout
+	latch mutexWords
+	// arrivals numbers the waits; see arena.Node's stamp.
+	//   writers: who holds the latch
+	//   readers: the same
+	//   order:   the latch's
+	//   futex:   none
+	//   crash:   a number may be left out
+	arrivals atomic.Uint64
+	// redone is how many entries of redo are to be carried out, 0 if none.
+	//   writers: who holds the latch
+	//   readers: who takes the latch after a death
+	//   order:   the latch's; a death leaves a prefix of the program's stores
+	//   futex:   none
+	//   crash:   who takes the latch next carries the entries out
+	redone atomic.Uint64
+	redo   [redoMost]redoEntry // written by who holds the latch; valid below redone
+	// lastCPU, spin and pays steer the spinning of waiters, as in mutexWords.
+	lastCPU atomic.Uint32
+	spin    atomic.Uint32
+	pays    atomic.Uint32
+	_       [4]byte
+	// accounted is the stamp of the wait whose change of state was committed last.
+	//   writers: who holds the latch, as part of a change
+	//   readers: who takes the latch after a death
+	//   order:   the latch's
+	//   futex:   none
+	//   crash:   tells whether a resolved node with this stamp is accounted for
+	accounted atomic.Uint64
+	_         [56]byte
+}
+
+// redoEntry is one word of a change: its offset in the arena and its value.
+type redoEntry struct {
+	at atomic.Uint64
+	to atomic.Uint64
+}
+
+// listWords are the ends of a queue of nodes: offsets, 0 for none.
+//
+//	writers: who holds the latch
+//	readers: the same, tools
+//	order:   the latch's
+//	futex:   none
+//	crash:   rebuilt from the nodes
+type listWords struct {
+	first atomic.Uint64
+	last  atomic.Uint64
+}
+
+var (
+	_ = [1]struct{}{}[unsafe.Offsetof(monitorWords{}.arrivals)-192]
+	_ = [1]struct{}{}[unsafe.Offsetof(monitorWords{}.redone)-200]
+	_ = [1]struct{}{}[unsafe.Offsetof(monitorWords{}.redo)-208]
+	_ = [1]struct{}{}[unsafe.Offsetof(monitorWords{}.lastCPU)-304]
+	_ = [1]struct{}{}[unsafe.Offsetof(monitorWords{}.spin)-308]
+	_ = [1]struct{}{}[unsafe.Offsetof(monitorWords{}.pays)-312]
+	_ = [1]struct{}{}[unsafe.Offsetof(monitorWords{}.accounted)-320]
+	_ = [1]struct{}{}[unsafe.Sizeof(monitorWords{})-384]
+	_ = [1]struct{}{}[unsafe.Sizeof(redoEntry{})-16]
+	_ = [1]struct{}{}[unsafe.Sizeof(listWords{})-16]
+)
+
+const monitorBytes = unsafe.Sizeof(monitorWords{})
+
+// put is a plain store of a word that only the holder of a latch writes and whose
+// readers hold the latch, too. Go's atomic store is a locked exchange on amd64;
+// this is a move. Stores stay in the order of the program, so that a death leaves
+// a prefix of them; that is what the redo log needs.
+func put(w *atomic.Uint64, v uint64) { *(*uint64)(unsafe.Pointer(w)) = v }
+
+// offsetIn is the offset of a word in the arena of an object whose words begin at
+// base, which has offset at.
+func offsetIn(base *monitorWords, at arena.Offset, w *atomic.Uint64) arena.Offset {
+	// SAFETY: the pointers are compared as numbers only.
+	return at + arena.Offset(uintptr(unsafe.Pointer(w))-uintptr(unsafe.Pointer(base)))
+}

@@ -1,0 +1,86 @@
+package prims
+
+import (
+	"sync"
+
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/internal/park"
+)
+
+// Pending is a wait of this process that no goroutine blocks in. It ends once, by
+// what was waited for or by Cancel. Its place in the queue is its own: a process
+// that dies leaves it as if it had cancelled.
+type Pending struct {
+	m     *monitor
+	what  left
+	op    string
+	judge func(fate) error // what a resolved wait means
+	done  chan struct{}
+	err   error // valid once done is closed
+
+	mu   sync.Mutex
+	seat *park.Seat // guarded by: mu; nil once the wait has ended
+}
+
+// settled is a Pending that had nothing to wait for.
+func settled(err error) *Pending {
+	p := &Pending{done: make(chan struct{}), err: err}
+	close(p.done)
+	return p
+}
+
+// pend makes a Pending of a seat that has joined; the latch has been left. judge is
+// called once, when the wait was resolved.
+func (m *monitor) pend(op string, s *park.Seat, judge func(fate) error) *Pending {
+	p := &Pending{m: m, seat: s, what: waitOf(s), op: op, judge: judge, done: make(chan struct{})}
+	s.Watch(m.latch.queue, p.told)
+	return p
+}
+
+// told is called when the wait is resolved, or when this process leaves the arena.
+func (p *Pending) told() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case p.seat == nil:
+	case p.seat.Resolved():
+		p.end(p.judge(p.m.collect(p.seat)))
+	default:
+		p.end(p.m.fail(p.op, shmsync.ErrClosed, nil, "this process closed the arena"))
+	}
+}
+
+func (p *Pending) end(err error) { // guarded by: mu
+	p.seat, p.err = nil, err
+	close(p.done)
+}
+
+// Done is closed when the wait has ended.
+func (p *Pending) Done() <-chan struct{} { return p.done }
+
+// Wait waits until the wait has ended and returns what it ended with: nil, an error
+// that Is ErrCanceled after Cancel or the object's Stop, or what the blocking form
+// returns otherwise.
+func (p *Pending) Wait() error {
+	<-p.done
+	return p.err
+}
+
+// Cancel ends the wait if it has not ended, and reports whether it did. If not, what
+// was waited for has come: a lock is held then, for example.
+func (p *Pending) Cancel() bool {
+	p.mu.Lock()
+	switch {
+	case p.seat == nil:
+		p.mu.Unlock()
+		return false
+	case !p.seat.Abandon():
+		p.end(p.judge(p.m.collect(p.seat)))
+		p.mu.Unlock()
+		return false
+	}
+	p.end(p.m.fail(p.op, shmsync.ErrCanceled, nil, "it was cancelled"))
+	p.mu.Unlock()
+	p.m.tidy(p.what)
+	return true
+}

@@ -1,0 +1,414 @@
+package prims
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/crashpoint"
+	"github.com/shmsync/shmsync/internal/park"
+)
+
+var (
+	_ = crashpoint.Register("semaphore.take.counted")
+	_ = crashpoint.Register("semaphore.give.counted")
+)
+
+// Semaphore is a weighted semaphore between processes: permits that goroutines
+// acquire, as many at a time as they want, and release. Its methods are those of
+// x/sync/semaphore, and so is its order: who comes first is served first, so that a
+// wish for many permits is not passed by for ever by wishes for few.
+//
+// Permits belong to the process that acquired them. Those of a process that dies
+// come back. That is not so in a Transferable semaphore, which only counts.
+//
+// In the terminology of the Go memory model, and across processes: a Release
+// synchronizes before the return of an Acquire that its permits made possible, and
+// so does the death that gives permits back.
+type Semaphore struct {
+	mon    *monitor
+	fifo   fifo
+	words  *semaphoreWords
+	shares []*semaphoreShare
+	a      *arena.Arena
+	object arena.Object
+	name   arena.Name
+	size   uint64
+	moves  bool // transferable
+}
+
+// SemaphoreOptions says how a Semaphore is created. A nil *SemaphoreOptions means
+// the zero value.
+type SemaphoreOptions struct {
+	// Transferable makes a semaphore that only counts: any process may release,
+	// and nothing comes back when one dies.
+	Transferable bool
+	// Initial is how many permits a new Transferable semaphore has: 0 means all,
+	// negative none.
+	Initial int64
+	// Spin bounds how long a waiter spins before it sleeps, for a new object:
+	// 0 means that it learns, negative that it never spins.
+	Spin time.Duration
+}
+
+var semaphoreKind = arena.KindOf("SEMA")
+
+const (
+	semaphoreVersion  = 1
+	semaphoreTransfer = 1 << 63
+)
+
+func init() {
+	arena.RegisterKind(arena.KindOps{
+		Kind: semaphoreKind, Repair: repairSemaphore, Wake: wakeQueue, Check: checkSemaphore, Describe: describeSemaphore,
+	})
+}
+
+// OpenSemaphore finds the Semaphore of that name in the arena or creates it, with n
+// permits. An empty name makes a fresh anonymous one. One that exists has its own
+// number of permits: when n is not 0, and it has another, opening fails. n may not be
+// negative.
+func OpenSemaphore(a *arena.Arena, name string, n int64, opts *SemaphoreOptions) (*Semaphore, error) {
+	var opt SemaphoreOptions
+	if opts != nil {
+		opt = *opts
+	}
+	if n < 0 || opt.Initial > n {
+		panic(fmt.Sprintf("shmsync: OpenSemaphore %q of %d permits, %d at first", name, n, opt.Initial))
+	}
+	o, created, err := a.OpenObject(arena.ObjectSpec{
+		Kind: semaphoreKind, Version: semaphoreVersion, Name: name, Size: semaphoreBytes(a.MaxParticipants()),
+		Init: func(body []byte) { initSemaphore(semaphoreBody(body), uint64(n), &opt) },
+	})
+	if err != nil {
+		return nil, err
+	}
+	s, err := newSemaphore(a, o)
+	if err != nil || created {
+		return s, err
+	}
+	if n != 0 && uint64(n) != s.size || opts != nil && opt.Transferable && !s.moves {
+		err := &shmsync.Error{Op: "semaphore.open", Object: objectName(o), Err: shmsync.ErrIncompatible,
+			Detail: fmt.Sprintf("it has %d permits, transferable %v; asked for %d, %v", s.size, s.moves, n, opt.Transferable)}
+		s.Close()
+		return nil, err
+	}
+	return s, nil
+}
+
+func initSemaphore(w *semaphoreWords, n uint64, opt *SemaphoreOptions) {
+	size, free := n, n
+	if opt.Transferable {
+		size |= semaphoreTransfer
+		switch {
+		case opt.Initial < 0:
+			free = 0
+		case opt.Initial > 0:
+			free = uint64(opt.Initial)
+		}
+	}
+	w.size.Store(size)
+	w.free.Store(free)
+	w.mon.spin.Store(spinField(opt.Spin))
+}
+
+// SemaphoreAt gives a handle on the Semaphore at an offset, which Offset of another
+// process gave.
+func SemaphoreAt(a *arena.Arena, off arena.Offset) (*Semaphore, error) {
+	o, err := objectAt(a, off, "semaphore.open", semaphoreKind, semaphoreVersion, semaphoreBytes(a.MaxParticipants()))
+	if err != nil {
+		return nil, err
+	}
+	return newSemaphore(a, o)
+}
+
+func newSemaphore(a *arena.Arena, o arena.Object) (*Semaphore, error) {
+	return share(a, o, func() (*Semaphore, error) { return buildSemaphore(a, o, false), nil })
+}
+
+func buildSemaphore(a *arena.Arena, o arena.Object, bare bool) *Semaphore {
+	w := arena.At[semaphoreWords](a, o.Body)
+	size := w.size.Load()
+	s := &Semaphore{
+		words: w, shares: semaphoreShares(a, o.Body), a: a, object: o, name: a.Self(),
+		size: size &^ semaphoreTransfer, moves: size&semaphoreTransfer != 0,
+	}
+	s.mon = buildMonitor(a, o, o.Body, s, bare)
+	s.fifo = fifo{s.mon, &w.queue}
+	return s
+}
+
+// Acquire acquires n permits, and waits until it can or ctx ends. An error means that
+// none were acquired: ctx.Err(), also when ctx had ended before, or an error that Is
+// ErrNoSpace, ErrCorrupt or ErrClosed. When n is more than there will ever be it waits
+// for the end of ctx. A negative n panics; 0 is acquired when those who came before
+// are served.
+func (s *Semaphore) Acquire(ctx context.Context, n int64) error {
+	s.count("Acquire", n)
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	m := s.mon
+	if err := m.enter(ctx); err != nil {
+		return err
+	}
+	if s.fifo.empty() && s.canTake(uint64(n)) {
+		s.take(uint64(n))
+		m.leave(nil)
+		return nil
+	}
+	return s.acquireSlow(ctx, uint64(n))
+}
+
+// acquireSlow is the rest of Acquire, with the latch held.
+func (s *Semaphore) acquireSlow(ctx context.Context, n uint64) error {
+	m := s.mon
+	if n > s.size {
+		m.leave(nil)
+		if ctx.Done() == nil {
+			panic(fmt.Sprintf("shmsync: Acquire of %d permits of semaphore %s, which has %d, without an end", n, objectName(s.object), s.size))
+		}
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	var b wakes
+	var seat *park.Seat
+	for {
+		m.sweepDead(&b)
+		if s.fifo.empty() && s.canTake(n) {
+			s.take(n)
+			m.leave(&b)
+			if seat != nil {
+				seat.Return()
+			}
+			return nil
+		}
+		var again bool
+		var err error
+		if seat, again, err = m.seat(ctx, seat); err != nil {
+			m.wake(&b)
+			return err
+		}
+		if !again {
+			break
+		}
+	}
+	m.join(seat, 0, n)
+	m.leave(&b)
+	_, err := m.await(ctx, seat)
+	return err
+}
+
+// TryAcquire acquires n permits if that is possible without waiting, and reports
+// whether it did. It is false while somebody waits.
+func (s *Semaphore) TryAcquire(n int64) bool {
+	s.count("TryAcquire", n)
+	m := s.mon
+	if !m.tryEnter() {
+		return false
+	}
+	var b wakes
+	ok := s.fifo.empty() && s.canTake(uint64(n))
+	if !ok {
+		m.sweepDead(&b)
+		ok = s.fifo.empty() && s.canTake(uint64(n))
+	}
+	if ok {
+		s.take(uint64(n))
+	}
+	m.leave(&b)
+	return ok
+}
+
+// Release gives n permits back. It panics when n is negative, when this process does
+// not have so many, and, for a Transferable semaphore, when there would be more than
+// its size.
+func (s *Semaphore) Release(n int64) {
+	s.count("Release", n)
+	m := s.mon
+	if err := m.enter(nil); err != nil {
+		panic(err)
+	}
+	if !s.give(uint64(n)) {
+		m.leave(nil)
+		panic(fmt.Sprintf("shmsync: Release of %d permits of semaphore %s: more than are held", n, objectName(s.object)))
+	}
+	if s.fifo.empty() {
+		m.leave(nil)
+		return
+	}
+	var b wakes
+	s.settle(&b)
+	m.leave(&b)
+}
+
+func (s *Semaphore) count(verb string, n int64) {
+	if n < 0 {
+		panic(fmt.Sprintf("shmsync: %s of %d permits of semaphore %s", verb, n, objectName(s.object)))
+	}
+}
+
+func (s *Semaphore) canTake(n uint64) bool { return s.words.free.Load() >= n }
+
+// mine is this process's share.
+func (s *Semaphore) mine() *semaphoreShare { return s.shares[s.name.Slot()-1] }
+
+// take takes n permits that are free for this process. The share comes first: what is
+// free is made anew from the shares after a death.
+func (s *Semaphore) take(n uint64) {
+	free := s.words.free.Load() - n
+	if !s.moves {
+		h := s.mine()
+		if h.name.Load() != uint64(s.name) {
+			free += s.inheritShare(h)
+		}
+		put(&h.permits, h.permits.Load()+n)
+		crashpoint.Hit("semaphore.take.counted")
+	}
+	put(&s.words.free, free)
+}
+
+// inheritShare makes h, the share of this process's slot, this process's, and gives
+// how many permits the one before left there.
+func (s *Semaphore) inheritShare(h *semaphoreShare) (left uint64) {
+	left = h.permits.Load()
+	put(&h.permits, 0)
+	put(&h.name, uint64(s.name))
+	return left
+}
+
+// give gives n permits of this process back, and reports false if it has not so many.
+func (s *Semaphore) give(n uint64) bool {
+	free := s.words.free.Load()
+	if s.moves {
+		if n > s.size-min(free, s.size) {
+			return false
+		}
+	} else {
+		h := s.mine()
+		if h.name.Load() != uint64(s.name) || h.permits.Load() < n {
+			return n == 0
+		}
+		put(&h.permits, h.permits.Load()-n)
+		crashpoint.Hit("semaphore.give.counted")
+	}
+	put(&s.words.free, free+n)
+	return true
+}
+
+// settle grants what can be granted, in order.
+func (s *Semaphore) settle(b *wakes) {
+	for w, ok := s.fifo.head(); ok; w, ok = s.fifo.head() {
+		if !s.mon.waiting(w) {
+			s.detach(w)
+			s.mon.drop(w)
+			continue
+		}
+		if !s.canTake(w.Wanted().Load()) {
+			return
+		}
+		if s.mon.end(b, w, 0, 0) {
+			s.account(w)
+		}
+	}
+}
+
+func (s *Semaphore) account(w wait) {
+	n, owner := w.Wanted().Load(), w.Owner()
+	slot := owner.Slot()
+	var c change
+	if n > s.words.free.Load() || slot < 1 || slot > len(s.shares) {
+		s.mon.account(w, nil) // a peer wrote that
+		return
+	}
+	if !s.moves {
+		h := s.shares[slot-1]
+		if h.name.Load() == uint64(owner) {
+			c.set(&h.permits, h.permits.Load()+n)
+		} else {
+			c.set(&s.words.free, s.words.free.Load()+h.permits.Load()-n)
+			c.set(&h.name, uint64(owner))
+			c.set(&h.permits, n)
+			s.mon.account(w, &c)
+			return
+		}
+	}
+	c.set(&s.words.free, s.words.free.Load()-n)
+	s.mon.account(w, &c)
+}
+
+func (s *Semaphore) detach(w wait)          { s.fifo.detach(w) }
+func (s *Semaphore) requeue(w wait)         { s.fifo.requeue(w) }
+func (s *Semaphore) each(f func(wait) bool) { s.fifo.each(f) }
+
+// clear empties the queue, and counts what is free anew.
+func (s *Semaphore) clear() {
+	s.fifo.clear()
+	if s.moves {
+		return
+	}
+	free := s.size
+	for _, h := range s.shares {
+		free -= min(h.permits.Load(), free)
+	}
+	s.words.free.Store(free)
+}
+
+// bury takes the shares of the gone back.
+func (s *Semaphore) bury(gone func(arena.Name) bool) {
+	if s.moves {
+		return
+	}
+	for _, h := range s.shares {
+		n := arena.Name(h.name.Load() & arena.NameMask)
+		if left := h.permits.Load(); left > 0 && gone(n) {
+			var c change
+			c.set(&s.words.free, s.words.free.Load()+left)
+			c.set(&h.permits, 0)
+			s.mon.commit(&c)
+		}
+	}
+}
+
+func (s *Semaphore) holders(f func(arena.Name)) {
+	for _, h := range s.shares {
+		if h.permits.Load() > 0 {
+			f(arena.Name(h.name.Load() & arena.NameMask))
+		}
+	}
+}
+
+// Offset is where the Semaphore lies in its arena, for SemaphoreAt in another process.
+func (s *Semaphore) Offset() arena.Offset { return s.object.Offset }
+
+// Close gives the handle back. Permits that this process has stay its own.
+func (s *Semaphore) Close() error { return closeHandle(s.a, s.object, "semaphore.close", s.mon.close) }
+
+// SemaphoreState is what State tells.
+type SemaphoreState struct {
+	Size    int64 // the most permits that there can be
+	Free    int64 // how many can be had
+	Mine    int64 // how many this process has
+	Waiting bool  // somebody waits
+}
+
+// State looks at s without locking it. What it tells may be over when it returns.
+func (s *Semaphore) State() SemaphoreState {
+	st := SemaphoreState{Size: int64(s.size), Free: permits(s.words.free.Load()), Waiting: !s.fifo.empty()}
+	if h := s.mine(); h.name.Load() == uint64(s.name) {
+		st.Mine = permits(h.permits.Load())
+	}
+	return st
+}
+
+func permits(v uint64) int64 { return int64(min(v, math.MaxInt64)) }
+
+// String renders the state on one line.
+func (s *Semaphore) String() string {
+	st := s.State()
+	return fmt.Sprintf("semaphore %s: %d of %d permits free, %d held by this process, waiting %v",
+		objectName(s.object), st.Free, st.Size, st.Mine, st.Waiting)
+}

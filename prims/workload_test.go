@@ -1,0 +1,295 @@
+//go:build linux
+
+package prims_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/park"
+	"github.com/shmsync/shmsync/internal/proctest"
+)
+
+// A workload is what several processes do with the objects of one primitive, turn
+// after turn, while one of them after the other is killed. It is written so that
+// every turn ends unless a wake, a hold or a wait is lost, whoever dies: those that
+// stay have to go on, each goroutine, and at the end nothing may be left over.
+type workload struct {
+	name string
+	// open opens the objects in one process.
+	open func(a *arena.Arena) (worker, error)
+	// points are the crash points that every process which works long enough
+	// passes, and after whose passing it dies while it works.
+	points []string
+}
+
+type worker interface {
+	// turn does something once; g is the goroutine's number. An error is a
+	// failure of the test.
+	turn(g int, r *rand.Rand) error
+	// rest is called when nobody works any more and the dead are buried. It
+	// checks that nothing is left over, and closes the objects.
+	rest() error
+}
+
+var workloads = map[string]workload{}
+
+func addWorkload(w workload) {
+	workloads[w.name] = w
+	// Their helper process is one for all.
+}
+
+// workers is how many goroutines a process has at work: more than may sleep in the
+// kernel, so that both ways to wait are used.
+const workers = 16
+
+// teamBoard is where the processes of a team count their turns.
+type teamBoard struct {
+	Turns [4][workers]atomic.Uint64 // by process, 0 being the test's
+	Halt  atomic.Uint32             // work ends
+}
+
+type teamParams struct {
+	Arena, Workload, Label string
+	Seat                   int
+	Seed                   uint64
+}
+
+func init() {
+	proctest.Register("team", func(c *proctest.Child) {
+		var p teamParams
+		c.Params(&p)
+		a, err := arena.Attach(p.Arena, &arena.Options{Label: p.Label})
+		if err != nil {
+			c.Fatal(err)
+		}
+		board, err := arena.Value[teamBoard](a, "board")
+		if err != nil {
+			c.Fatal(err)
+		}
+		w, err := workloads[p.Workload].open(a)
+		if err != nil {
+			c.Fatal(err)
+		}
+		c.Ready()
+		if err := work(w, board, p.Seat, p.Seed); err != nil {
+			c.Fatal(err)
+		}
+		if err := a.Close(); err != nil {
+			c.Fatal(err)
+		}
+	})
+}
+
+// work has a process's goroutines take turns until the board says to halt.
+func work(w worker, board *teamBoard, seat int, seed uint64) error {
+	var wg sync.WaitGroup
+	errs := make(chan error, workers)
+	for g := range workers {
+		wg.Go(func() {
+			r := rand.New(rand.NewPCG(seed, uint64(seat*workers+g)))
+			for board.Halt.Load() == 0 {
+				if err := w.turn(g, r); err != nil {
+					errs <- fmt.Errorf("goroutine %d: %w", g, err)
+					board.Halt.Store(1)
+					return
+				}
+				board.Turns[seat][g].Add(1)
+			}
+		})
+	}
+	wg.Wait()
+	select {
+	case err := <-errs:
+		return err
+	default:
+		return nil
+	}
+}
+
+// team is the test and a partner, who stay, and whoever joins them to be killed.
+type team struct {
+	t       *testing.T
+	w       workload
+	a       *arena.Arena
+	own     worker
+	board   *teamBoard
+	partner *proctest.Proc
+	done    chan error
+	seed    uint64
+}
+
+func newTeam(t *testing.T, w workload) *team {
+	t.Helper()
+	x := &team{t: t, w: w, a: newArena(t, &arena.Options{Size: 16 << 20}), seed: rand.Uint64(), done: make(chan error, 1)}
+	t.Logf("seed %#x", x.seed)
+	var err error
+	x.board, err = arena.Value[teamBoard](x.a, "board")
+	require.NoError(t, err)
+	x.own, err = w.open(x.a)
+	require.NoError(t, err)
+	x.partner = x.join("partner", 1)
+	go func() { x.done <- work(x.own, x.board, 0, x.seed) }()
+	t.Cleanup(func() { x.board.Halt.Store(1) })
+	return x
+}
+
+// join starts a process that works along.
+func (x *team) join(label string, seat int) *proctest.Proc {
+	p := x.launch(label, seat)
+	p.Await(x.t)
+	return p
+}
+
+// launch is join without waiting until the process works.
+func (x *team) launch(label string, seat int, opts ...proctest.Option) *proctest.Proc {
+	x.seed++
+	opts = append(opts,
+		proctest.Params(teamParams{Arena: nameOf(x.a), Workload: x.w.name, Label: label, Seat: seat, Seed: x.seed}),
+		proctest.Dump(func() string { return words(x.a) + park.DescribeSeats(x.a) + x.stacks() }))
+	return proctest.Start(x.t, "team", opts...)
+}
+
+// stacks are those of the goroutines at work in this process.
+func (x *team) stacks() string {
+	buf := make([]byte, 1<<20)
+	var b strings.Builder
+	for s := range strings.SplitSeq(string(buf[:runtime.Stack(buf, true)]), "\n\n") {
+		if strings.Contains(s, ").turn(") || strings.Contains(s, "internal/park") {
+			b.WriteString(s + "\n\n")
+		}
+	}
+	return b.String()
+}
+
+// goesOn makes sure that every goroutine of those who stay takes turns.
+func (x *team) goesOn(what string) {
+	x.t.Helper()
+	var before [2][workers]uint64
+	for s := range before {
+		for g := range workers {
+			before[s][g] = x.board.Turns[s][g].Load()
+		}
+	}
+	behind := func() (late []string) {
+		for s := range before {
+			for g := range workers {
+				if x.board.Turns[s][g].Load() < before[s][g]+2 {
+					late = append(late, fmt.Sprintf("%d/%d", s, g))
+				}
+			}
+		}
+		return late
+	}
+	eventually(x.t, what+": all go on", func() string {
+		return "late are " + strings.Join(behind(), " ") + "\n" + words(x.a)
+	}, func() bool {
+		require.Zero(x.t, x.board.Halt.Load(), "somebody failed")
+		return len(behind()) == 0
+	})
+}
+
+// end has everybody stop, and checks what is left.
+func (x *team) end() {
+	x.t.Helper()
+	x.board.Halt.Store(1)
+	select {
+	case err := <-x.done:
+		require.NoError(x.t, err)
+	case <-after(patience()):
+		x.t.Fatalf("the test's own goroutines do not end\n%s", words(x.a))
+	}
+	x.partner.WaitExit(x.t)
+	alone(x.t, x.a, 1)
+	require.NoError(x.t, x.own.rest())
+	sound(x.t, x.a)
+	require.LessOrEqual(x.t, x.a.Stats().Nodes, uint64(3*workers), "nodes in use, of this process alone")
+}
+
+// ends runs f with a context that ends, sooner or later or not at all.
+func ends(r *rand.Rand, f func(ctx context.Context) error) error {
+	ctx, cancel := context.Background(), func() {}
+	switch r.IntN(4) {
+	case 0:
+		ctx, cancel = context.WithTimeout(ctx, time.Duration(r.IntN(300))*time.Microsecond)
+	case 1:
+		ctx, cancel = context.WithCancel(ctx)
+	}
+	defer cancel()
+	return f(ctx)
+}
+
+// gaveUp reports whether err is the end of a context.
+func gaveUp(err error) bool {
+	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
+}
+
+func eachWorkload(t *testing.T, f func(t *testing.T, w workload)) {
+	only := os.Getenv("SHMSYNC_TEST_WORKLOAD")
+	for name, w := range workloads {
+		if only == "" || only == name {
+			t.Run(name, func(t *testing.T) { f(t, w) })
+		}
+	}
+}
+
+// Whoever of a team is killed, and whenever, the others go on.
+func TestTeamSurvives(t *testing.T) {
+	kills := 12
+	if testing.Short() {
+		kills = 4
+	}
+	eachWorkload(t, func(t *testing.T, w workload) {
+		x := newTeam(t, w)
+		x.goesOn("at first")
+		for k := range kills {
+			p := x.join(fmt.Sprintf("victim-%d", k), 2)
+			r := rand.New(rand.NewPCG(x.seed, 1))
+			<-after(time.Duration(r.IntN(20_000)) * time.Microsecond)
+			p.Kill(t)
+			x.goesOn(fmt.Sprintf("after kill %d", k))
+		}
+		x.end()
+	})
+}
+
+// A stopped process holds others up only in what it holds; it goes on when it is
+// continued.
+func TestTeamSurvivesStop(t *testing.T) {
+	eachWorkload(t, func(t *testing.T, w workload) {
+		x := newTeam(t, w)
+		p := x.join("stopped", 2)
+		x.goesOn("at first")
+		for range 5 {
+			p.Stop(t)
+			p.Cont(t)
+			x.goesOn("after a stop")
+		}
+		p.Kill(t)
+		x.goesOn("after the kill")
+		x.end()
+	})
+}
+
+var errLeft = errors.New("something is left over")
+
+func identityOf(err error) *shmsync.Identity {
+	var e *shmsync.Error
+	if errors.As(err, &e) {
+		return e.Who
+	}
+	return nil
+}
