@@ -148,6 +148,7 @@ func TestEveryPointOfTheHeapIsHit(t *testing.T) {
 		}
 	}
 	tested = append(tested, "arena.object.withdrawing")
+	tested = append(tested, "arena.node.inherited", "arena.node.reclaimed") // prims: TestTeamCrash
 	mine := []string{"arena.alloc.", "arena.block.", "arena.chunk.", "arena.span.", "arena.sweep.", "arena.free.", "arena.object.", "arena.delete.", "arena.node.", "arena.hub."}
 	for _, point := range crashpoint.All() {
 		if slices.ContainsFunc(mine, func(prefix string) bool { return strings.HasPrefix(point, prefix) }) {

@@ -89,17 +89,21 @@ func TestObjectWordLegal(t *testing.T) {
 }
 
 func TestNodeWordTransitions(t *testing.T) {
-	for _, generation := range []uint32{0, 1, 1<<29 - 1} {
-		for s := range NodeState(8) {
+	for _, generation := range []uint32{0, 1, 1<<28 - 1} {
+		for s := range NodeState(16) {
 			w := NodeWord(generation * generationUnit).With(s)
 			require.Equal(t, s, w.State())
 			require.Equal(t, generation, w.Generation())
-			for to := range NodeState(8) {
+			for to := range NodeState(16) {
 				require.Equal(t, to, w.With(to).State())
 				require.Equal(t, generation, w.With(to).Generation())
 			}
 			require.Equal(t, NodeFree, w.Freed().State())
-			require.Equal(t, (generation+1)%(1<<29), w.Freed().Generation())
+			require.Equal(t, NodeIdle, w.Kept().State())
+			for _, next := range []NodeWord{w.Freed(), w.Kept()} {
+				require.Equal(t, (generation+1)%(1<<28), next.Generation())
+			}
+			require.Equal(t, s == NodeResolved || s == NodeSpent, w.Over())
 			require.NotEmpty(t, w.String())
 		}
 	}

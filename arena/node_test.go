@@ -169,7 +169,7 @@ func TestHubNodesOfTheDead(t *testing.T) {
 	}
 }
 
-func TestNodesOfTheDeadThatBelongToAnObjectAreLeft(t *testing.T) {
+func TestNodesOfTheDeadOnAQueueAreLeft(t *testing.T) {
 	p := newNeighbours(2<<20, 4)
 	a, b := p.join(1), p.join(2)
 	o, _ := withHub(t, a, "x")
@@ -177,11 +177,41 @@ func TestNodesOfTheDeadThatBelongToAnObjectAreLeft(t *testing.T) {
 	require.NoError(t, err)
 	owned, err := b.ClaimNode()
 	require.NoError(t, err)
+	queued, err := b.ClaimNode()
+	require.NoError(t, err)
 	b.node(owned).SetObject(o.Offset)
+	b.node(queued).SetObject(o.Offset)
+	b.node(queued).Stamp().Store(1)
 	p.bury(a, b.self)
 	require.Zero(t, a.node(free).Owner())
-	require.Equal(t, b.self, a.node(owned).Owner())
+	require.Zero(t, a.node(owned).Owner())
+	require.Equal(t, b.self, a.node(queued).Owner())
 	require.EqualValues(t, 1, a.Stats().Nodes)
+	// The object's kind takes it off the queue, and then it goes, once.
+	a.node(queued).Stamp().Store(0)
+	a.BuryNode(queued, b.self)
+	a.BuryNode(queued, b.self)
+	require.Zero(t, a.Stats().Nodes)
+}
+
+func TestReclaimNodeNeedsTheSameUse(t *testing.T) {
+	a := newNeighbours(2<<20, 4).join(1)
+	for _, state := range []NodeState{NodeLeft, NodeSpent} {
+		off, err := a.ClaimNode()
+		require.NoError(t, err)
+		n := a.node(off)
+		for _, s := range []NodeState{NodeIdle, NodeQueued, NodeAsleep, NodeParked, NodeResolved} {
+			n.word.Store(uint32(n.Load().With(s)))
+			a.ReclaimNode(off, n.Load())
+			require.EqualValues(t, 1, a.Stats().Nodes, "%v", n.Load())
+		}
+		before := n.Load()
+		n.word.Store(uint32(before.Kept().With(state)))
+		a.ReclaimNode(off, before)
+		require.EqualValues(t, 1, a.Stats().Nodes, "an earlier use")
+		a.ReclaimNode(off, n.Load())
+		require.Zero(t, a.Stats().Nodes)
+	}
 }
 
 func TestEachHubNodeRefusesWhatIsNoList(t *testing.T) {

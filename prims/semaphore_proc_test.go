@@ -14,7 +14,7 @@ import (
 func init() {
 	addWorkload(workload{
 		name:   "semaphore",
-		points: []string{"monitor.*", "semaphore.*", "park.seat.*", "mutex.unlock.before_release"},
+		points: []string{"monitor.*", "semaphore.*", "park.seat.*", "arena.node.reclaimed", "arena.node.inherited", "mutex.unlock.before_release"},
 		open: func(a *arena.Arena) (worker, error) {
 			scarce, err := prims.OpenSemaphore(a, "scarce", 5, nil)
 			if err != nil {
