@@ -198,8 +198,15 @@ func (s *Semaphore) acquireSlow(ctx context.Context, n uint64) error {
 	}
 	m.join(seat, 0, n)
 	m.leave(&b)
-	_, err := m.await(ctx, seat)
-	return err
+	if _, err := m.await(ctx, seat); err != nil {
+		return err
+	}
+	if err := ctx.Err(); err != nil {
+		// As in x/sync: who has been cancelled does not get what came meanwhile.
+		s.Release(int64(n))
+		return err
+	}
+	return nil
 }
 
 // TryAcquire acquires n permits if that is possible without waiting, and reports

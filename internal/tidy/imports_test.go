@@ -69,7 +69,8 @@ var layers = []layer{
 	{"arena", []string{"shm", ".", "asm", "internal/"}, true},
 	{"prims", []string{"arena", ".", "asm", "internal/"}, true},
 	{"internal", []string{".", "asm", "internal/"}, true},
-	{"internal/park", []string{"arena", ".", "asm", "internal/"}, true}, // between prims and arena
+	{"internal/park", []string{"arena", ".", "asm", "internal/"}, true},                 // between prims and arena
+	{"internal/gosuite", []string{"shm", "arena", "prims", "internal/gosuite/"}, false}, // tests only, as cmd is on top
 	{"internal/crashpoint", nil, true},
 	{"internal/race", nil, true},
 	{"internal/proctest", nil, true},

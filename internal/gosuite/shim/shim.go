@@ -1,0 +1,65 @@
+// Package shim has the names of package sync over the primitives of this library,
+// so that the tests of the Go distribution run against them. A zero value opens an
+// anonymous object on first use, in an arena of the process's own.
+package shim
+
+import (
+	"sync"
+	"sync/atomic"
+
+	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/prims"
+	"github.com/shmsync/shmsync/shm"
+)
+
+// Arena is the arena of this process.
+var Arena = sync.OnceValue(func() *arena.Arena {
+	seg, err := shm.CreateMemfd("gosuite", 256<<20, func(s *shm.Segment) error { return arena.Format(s, nil) }, nil)
+	if err != nil {
+		panic(err)
+	}
+	a, err := arena.FromSegment(seg, nil)
+	if err != nil {
+		panic(err)
+	}
+	return a
+})
+
+// lazy is an object that is opened on first use.
+type lazy[T any] struct {
+	once sync.Once
+	p    atomic.Pointer[T]
+}
+
+func (l *lazy[T]) get(open func() (*T, error)) *T {
+	if p := l.p.Load(); p != nil {
+		return p
+	}
+	l.once.Do(func() {
+		p, err := open()
+		if err != nil {
+			panic(err)
+		}
+		l.p.Store(p)
+	})
+	return l.p.Load()
+}
+
+// Locker is sync.Locker.
+type Locker = sync.Locker
+
+// Mutex stands for sync.Mutex.
+type Mutex struct{ l lazy[prims.Mutex] }
+
+func (m *Mutex) mutex() *prims.Mutex {
+	return m.l.get(func() (*prims.Mutex, error) { return prims.OpenMutex(Arena(), "", nil) })
+}
+
+// Lock is sync.Mutex's.
+func (m *Mutex) Lock() { m.mutex().Lock() }
+
+// TryLock is sync.Mutex's.
+func (m *Mutex) TryLock() bool { return m.mutex().TryLock() }
+
+// Unlock is sync.Mutex's.
+func (m *Mutex) Unlock() { m.mutex().Unlock() }

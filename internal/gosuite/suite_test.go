@@ -1,0 +1,178 @@
+//go:build linux
+
+package gosuite
+
+import (
+	"bytes"
+	"encoding/json"
+	"go/ast"
+	"go/format"
+	"go/parser"
+	"go/token"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	_ "golang.org/x/sync/semaphore" // so that its tests are there to be run
+)
+
+// suite is a set of test files of one package.
+type suite struct {
+	dir   func(t *testing.T) string
+	files []string
+	// imports maps what the files import to what they get instead.
+	imports map[string]string
+	// without has what is left out, and why.
+	without map[string]string
+}
+
+const shimPath = "github.com/shmsync/shmsync/internal/gosuite/shim"
+
+var suites = map[string]suite{
+	"sync": {
+		dir:     func(t *testing.T) string { return filepath.Join(output(t, "go", "env", "GOROOT"), "src", "sync") },
+		files:   []string{"mutex_test.go"},
+		imports: map[string]string{"sync": shimPath},
+		without: map[string]string{
+			"TestMutexMisuse":               "runs itself for each way to die of a fatal error; ours panics, see TestMutexUnlockMistakes in prims",
+			"init":                          "the other half of TestMutexMisuse",
+			"misuseTests":                   "the same",
+			"HammerSemaphore":               "is about the runtime's own semaphore",
+			"TestSemaphore":                 "the same",
+			"BenchmarkUncontendedSemaphore": "the same",
+			"BenchmarkContendedSemaphore":   "the same",
+		},
+	},
+	"semaphore": {
+		dir: func(t *testing.T) string {
+			return filepath.Join(output(t, "go", "list", "-m", "-f", "{{.Dir}}", "golang.org/x/sync"), "semaphore")
+		},
+		files:   []string{"semaphore_test.go"},
+		imports: map[string]string{"golang.org/x/sync/semaphore": shimPath + "/semaphore"},
+	},
+}
+
+// patience is how long a suite may take: a hundred times what it does.
+const patience = "10m"
+
+func TestGoSuites(t *testing.T) {
+	for name, s := range suites {
+		t.Run(name, func(t *testing.T) { s.run(t, name) })
+	}
+}
+
+// run tests a package that is nowhere but in an overlay of this module.
+func (s suite) run(t *testing.T, name string) {
+	here, err := os.Getwd()
+	require.NoError(t, err)
+	tmp := t.TempDir()
+	replace := map[string]string{}
+	tests := 0
+	for _, file := range s.files {
+		source, n := s.adapt(t, filepath.Join(s.dir(t), file))
+		tests += n
+		to := filepath.Join(tmp, file)
+		require.NoError(t, os.WriteFile(to, source, 0o600))
+		replace[filepath.Join(here, "adapted", name, file)] = to
+	}
+	require.NotZero(t, tests)
+	overlay, err := json.Marshal(map[string]any{"Replace": replace})
+	require.NoError(t, err)
+	list := filepath.Join(tmp, "overlay.json")
+	require.NoError(t, os.WriteFile(list, overlay, 0o600))
+	binary := filepath.Join(tmp, "suite.test")
+	cmd := exec.Command("go", "test", "-c", "-vet=off", "-overlay", list, "-o", binary, "./adapted/"+name)
+	cmd.Env = append(os.Environ(), "GOFLAGS=")
+	out, err := cmd.CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	cmd = exec.Command(binary, "-test.v", "-test.short="+strconv.FormatBool(testing.Short()), "-test.timeout="+patience)
+	cmd.Dir = tmp
+	out, err = cmd.CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	passed := bytes.Count(out, []byte("\n--- PASS: "))
+	if bytes.HasPrefix(out, []byte("--- PASS: ")) {
+		passed++
+	}
+	require.Equal(t, tests, passed, "%s", out)
+	t.Logf("%d tests of %s passed", passed, strings.Join(s.files, ", "))
+}
+
+// adapt gives a file with other imports and without what is left out, and how many
+// tests it has.
+func (s suite) adapt(t *testing.T, file string) (source []byte, tests int) {
+	fset := token.NewFileSet()
+	f, err := parser.ParseFile(fset, file, nil, parser.SkipObjectResolution)
+	require.NoError(t, err)
+	decls := f.Decls[:0]
+	for _, d := range f.Decls {
+		name := nameOf(d)
+		if _, without := s.without[name]; without {
+			continue
+		}
+		if strings.HasPrefix(name, "Test") {
+			tests++
+		}
+		decls = append(decls, d)
+	}
+	f.Decls = decls
+	used := map[string]bool{}
+	for _, d := range f.Decls {
+		ast.Inspect(d, func(n ast.Node) bool {
+			if sel, ok := n.(*ast.SelectorExpr); ok {
+				if x, ok := sel.X.(*ast.Ident); ok {
+					used[x.Name] = true
+				}
+			}
+			return true
+		})
+	}
+	for _, d := range f.Decls {
+		g, ok := d.(*ast.GenDecl)
+		if !ok || g.Tok != token.IMPORT {
+			continue
+		}
+		specs := g.Specs[:0]
+		for _, spec := range g.Specs {
+			i := spec.(*ast.ImportSpec)
+			from, err := strconv.Unquote(i.Path.Value)
+			require.NoError(t, err)
+			if i.Name == nil && !used[path.Base(from)] {
+				continue
+			}
+			if to, ok := s.imports[from]; ok && (i.Name != nil || from != "sync") {
+				i.Path.Value = strconv.Quote(to)
+			}
+			specs = append(specs, i)
+		}
+		g.Specs = specs
+	}
+	f.Comments = nil
+	var b bytes.Buffer
+	require.NoError(t, format.Node(&b, fset, f))
+	return b.Bytes(), tests
+}
+
+// nameOf is the name of a function, or of the first variable of a declaration.
+func nameOf(d ast.Decl) string {
+	switch d := d.(type) {
+	case *ast.FuncDecl:
+		return d.Name.Name
+	case *ast.GenDecl:
+		if v, ok := d.Specs[0].(*ast.ValueSpec); ok {
+			return v.Names[0].Name
+		}
+	}
+	return ""
+}
+
+func output(t *testing.T, name string, args ...string) string {
+	out, err := exec.Command(name, args...).Output()
+	require.NoError(t, err)
+	return strings.TrimSpace(string(out))
+}
