@@ -63,13 +63,13 @@ func (m *monitor) tidy(w left) {
 		return
 	}
 	crashpoint.Hit("monitor.tidy.entered")
-	var b wakes
+	b := takeWakes()
 	if w.Load() == w.word && w.Stamp().Load() == w.stamp && w.Object() == m.object.Offset {
 		m.rules.detach(w.wait)
 		m.drop(w.wait)
-		m.rules.settle(&b)
+		m.rules.settle(b)
 	}
-	m.leave(&b)
+	m.leave(b)
 }
 
 // tidyLater has a goroutine wait for the latch, and sweep.
@@ -86,9 +86,9 @@ func (m *monitor) tidyLater() {
 		err := m.enter(nil)
 		m.tidying.Store(false)
 		if err == nil {
-			var b wakes
-			m.sweep(&b)
-			m.leave(&b)
+			b := takeWakes()
+			m.sweep(b)
+			m.leave(b)
 		}
 	}()
 }
@@ -102,9 +102,9 @@ func (m *monitor) look() {
 		}
 	})
 	if m.a.Deaths() != m.deaths.Load() && m.tryEnter() {
-		var b wakes
-		m.sweep(&b)
-		m.leave(&b)
+		b := takeWakes()
+		m.sweep(b)
+		m.leave(b)
 	}
 }
 
@@ -114,9 +114,9 @@ func repairMonitor(m *monitor, dead arena.Name) {
 	repairMutexWords(m.a, &m.words.latch, dead)
 	m.without = dead
 	if m.tryEnter() {
-		var b wakes
-		m.sweep(&b)
-		m.leave(&b)
+		b := takeWakes()
+		m.sweep(b)
+		m.leave(b)
 	}
 }
 
