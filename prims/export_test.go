@@ -96,3 +96,12 @@ func (s *Semaphore) Queued() int {
 	s.fifo.each(func(wait) bool { n++; return true })
 	return n
 }
+
+// Queued is how many waits are in the queue of x.
+func (x *Waitable[S, E]) Queued() (n int) {
+	x.locked(func() bool {
+		x.fifo.each(func(wait) bool { n++; return true })
+		return true
+	}, "")
+	return n
+}

@@ -139,11 +139,13 @@ func (m *monitor) sweepDead(b *wakes) {
 func wakeQueue(a *arena.Arena, o arena.Object, owed arena.Owed) { wakeMonitor(a, o, o.Body, owed) }
 
 // describeMonitor renders the part of an object that the monitor is.
-func describeMonitor(m *monitor) string {
+func describeMonitor(m *monitor) string { return describeMonitorWords(m.a, m.object, m.words) }
+
+func describeMonitorWords(a *arena.Arena, o arena.Object, w *monitorWords) string {
 	s := fmt.Sprintf("; latch %v, %d arrivals, redo %d, accounted %d",
-		ownerWord(m.words.latch.owner.Load()), m.words.arrivals.Load(), m.words.redone.Load(), m.words.accounted.Load())
+		ownerWord(w.latch.owner.Load()), w.arrivals.Load(), w.redone.Load(), w.accounted.Load())
 	count := 0
-	m.a.EachNode(m.object.Offset, func(off arena.Offset, n *arena.Node) {
+	a.EachNode(o.Offset, func(off arena.Offset, n *arena.Node) {
 		if count++; count <= describeMost {
 			s += fmt.Sprintf("; node %v of %v: %v, stamp %d, wanted %d, extra %#x", off, n.Owner(), n.Load(), n.Stamp().Load(), n.Wanted().Load(), n.Extra().Load())
 		}

@@ -54,6 +54,7 @@ type Mutex struct {
 	reserved atomic.Uint32
 	// alsoLook is called by looks, if set, for an object that has m as a part.
 	alsoLook func()
+	latch    bool // it is such a part, and only the library locks it
 }
 
 // MutexOptions says how a Mutex is created, and what this process does with it.

@@ -3,7 +3,6 @@
 package prims_test
 
 import (
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"runtime/debug"
@@ -107,7 +106,8 @@ func init() {
 			wg.Go(func() {
 				r := rand.New(rand.NewPCG(p.Seed, uint64(g)))
 				for !halt.Load() {
-					if err := tolerant(func() error { return w.turn(g, r) }); err != nil {
+					// What it finds wrong with its own figures is no wonder.
+					if err := tolerant(func() { w.turn(g, r) }); err != nil {
 						c.Fatal(err)
 					}
 					busy.Add(1)
@@ -133,9 +133,8 @@ func init() {
 	})
 }
 
-// tolerant runs f, for which errors about what a peer did are no failure, returned
-// or in a panic.
-func tolerant(f func() error) (failure error) {
+// tolerant runs f, which may panic about what a peer did, and about nothing else.
+func tolerant(f func()) (failure error) {
 	defer func() {
 		switch p := recover().(type) {
 		case nil:
@@ -148,16 +147,14 @@ func tolerant(f func() error) (failure error) {
 			failure = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
 		}
 	}()
-	var e *shmsync.Error
-	if err := f(); err != nil && !errors.As(err, &e) && !gaveUp(err) {
-		return err
-	}
+	f()
 	return nil
 }
 
 func TestTolerant(t *testing.T) {
-	require.NoError(t, tolerant(func() error { return nil }))
-	require.NoError(t, tolerant(func() error { panic("shmsync: no") }))
-	require.Error(t, tolerant(func() error { return errLeft }))
-	require.Error(t, tolerant(func() error { return []error{}[len(t.Name())] }))
+	require.NoError(t, tolerant(func() {}))
+	require.NoError(t, tolerant(func() { panic("shmsync: no") }))
+	require.NoError(t, tolerant(func() { panic(&shmsync.Error{}) }))
+	require.Error(t, tolerant(func() { panic("no") }))
+	require.Error(t, tolerant(func() { _ = []int{}[len(t.Name())] }))
 }

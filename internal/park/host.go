@@ -120,6 +120,7 @@ func (h *host) hub(deaths uint32) {
 				q.afterDeath()
 			}
 			h.bench.look()
+			h.lookNow()
 			continue
 		}
 		if delivered {
@@ -129,6 +130,18 @@ func (h *host) hub(deaths uint32) {
 			continue
 		}
 		shmsync.Wait(bell, rung, 0)
+	}
+}
+
+// lookNow has every object looked at that somebody waits for.
+func (h *host) lookNow() {
+	h.mu.Lock()
+	queues := slices.Collect(maps.Keys(h.all))
+	h.mu.Unlock()
+	for _, q := range queues {
+		if q.Waiting() > 0 {
+			q.alive(q.config.Look)
+		}
 	}
 }
 

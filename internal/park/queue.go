@@ -336,6 +336,13 @@ func (q *Queue) afterDeath() {
 	}
 }
 
+// StartHub makes the hub of this process run, which looks when somebody has died.
+func (q *Queue) StartHub() {
+	q.host.mu.Lock()
+	defer q.host.mu.Unlock()
+	q.host.startHub()
+}
+
 // Waiting reports how many goroutines of this process are in a call that may
 // sleep here.
 func (q *Queue) Waiting() int { return int(q.calls.Load()) }

@@ -1,0 +1,327 @@
+package prims
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/park"
+)
+
+// Waitable is a toolkit: a synchronization primitive between processes made of a
+// state S, which is shared, and rules, which say when a wait may go on and how that
+// changes the state. S and E have no pointers; E, what one wait wants, has at most
+// eight bytes.
+//
+// Waits are served in the order in which they came, or in that of Rules.Before; nobody
+// barges in while somebody waits. What a process has claimed and not given back is
+// given back when it dies. The rules are called with the state locked: they must be
+// quick, must not call the Waitable, and must be the same in all processes.
+//
+// In the terminology of the Go memory model, and across processes: each Update,
+// Release and claim synchronizes before every later one, and an Update or Release
+// before the return of a Wait that it let go.
+//
+// After Raymond Chen's library for awaitable synchronization objects.
+type Waitable[S, E any] struct {
+	mon    *monitor
+	fifo   fifo
+	words  *waitableWords
+	copies [2]*S
+	holds  []*waitableHold
+	rules  Rules[S, E]
+	a      *arena.Arena
+	object arena.Object
+	name   arena.Name
+}
+
+// Rules say how a Waitable behaves.
+type Rules[S, E any] struct {
+	// Claim reports whether a wait for e may go on in state s, and if so changes s
+	// for it. It sees the same state and gives the same answer in every process.
+	Claim func(s *S, e E) bool
+	// Release undoes a claim. If it is nil claims are not held: nothing is to be
+	// released, and nothing comes back with a death.
+	Release func(s *S, e E)
+	// Bury is called instead of Release for a claim of a process that died. Nil
+	// means Release.
+	Bury func(s *S, e E)
+	// Before reports whether a wait for x is served before one for y that came
+	// earlier. Nil means that none is.
+	Before func(x, y E) bool
+}
+
+// WaitableOptions says how a Waitable is created. A nil *WaitableOptions means the
+// zero value.
+type WaitableOptions struct {
+	// Holds is how many different claims, by process and value of E, can be held
+	// at a time, for a new object: 0 means 256.
+	Holds int
+	// Spin bounds how long a waiter spins before it sleeps, for a new object:
+	// 0 means that it learns, negative that it never spins.
+	Spin time.Duration
+}
+
+var waitableKind = arena.KindOf("WAIT")
+
+const (
+	waitableVersion = 1
+	waitableHolds   = 256
+	waitableCount   = 1 << 20 // most claims of one sort by one participant
+)
+
+// How a wait of a Waitable ended.
+const (
+	waitableGranted = iota
+	waitableStopped
+)
+
+// OpenWaitable finds the Waitable of that name in the arena or creates it with the
+// state initial. An empty name makes a fresh anonymous one. One that exists has to
+// have the same S and E.
+func OpenWaitable[S, E any](a *arena.Arena, name string, initial S, rules Rules[S, E], opts *WaitableOptions) (*Waitable[S, E], error) {
+	var opt WaitableOptions
+	if opts != nil {
+		opt = *opts
+	}
+	if rules.Claim == nil || opt.Holds < 0 {
+		panic(fmt.Sprintf("shmsync: OpenWaitable %q without a Claim, or with %d holds", name, opt.Holds))
+	}
+	layout := waitableLayout[S, E]()
+	count := opt.Holds
+	if count == 0 {
+		count = waitableHolds
+	}
+	shape := waitableShapeOf(sizeOf[S](), count)
+	o, _, err := a.OpenObject(arena.ObjectSpec{
+		Kind: waitableKind, Version: waitableVersion, Name: name, Size: shape.size, Layout: layout, AnySize: opt.Holds == 0,
+		Init: func(body []byte) {
+			waitableBody(body).mon.spin.Store(spinField(opt.Spin))
+			initialState(body, shape, &initial)
+		},
+	})
+	if err != nil {
+		return nil, err
+	}
+	return newWaitable(a, o, rules)
+}
+
+// WaitableAt gives a handle on the Waitable at an offset, which Offset of another
+// process gave.
+func WaitableAt[S, E any](a *arena.Arena, off arena.Offset, rules Rules[S, E]) (*Waitable[S, E], error) {
+	if rules.Claim == nil {
+		panic("shmsync: WaitableAt without a Claim")
+	}
+	o, err := objectAt(a, off, "waitable.open", waitableKind, waitableVersion, waitableShapeOf(sizeOf[S](), 1).size)
+	if err != nil {
+		return nil, err
+	}
+	if o.Layout != waitableLayout[S, E]() {
+		a.CloseObject(o)
+		return nil, &shmsync.Error{Op: "waitable.open", Object: objectName(o), Err: shmsync.ErrIncompatible, Detail: "it has another state or other waits"}
+	}
+	return newWaitable(a, o, rules)
+}
+
+// waitableLayout is the fingerprint of S and E together.
+func waitableLayout[S, E any]() uint64 {
+	if sizeOf[E]() > 8 {
+		panic(fmt.Sprintf("shmsync: a wait of a Waitable is of at most 8 bytes, %T has %d", *new(E), sizeOf[E]()))
+	}
+	layout, err := arena.LayoutOf[struct {
+		S S
+		E E
+	}]()
+	if err != nil {
+		panic("shmsync: Waitable: " + err.Error())
+	}
+	return layout
+}
+
+func newWaitable[S, E any](a *arena.Arena, o arena.Object, rules Rules[S, E]) (w *Waitable[S, E], err error) {
+	defer func() {
+		// Another handle of this process may be of other types with the same layout.
+		if p := recover(); p != nil {
+			panic(fmt.Sprintf("shmsync: waitable %s is open in this process with other types: %v", objectName(o), p))
+		}
+	}()
+	return share(a, o, func() (*Waitable[S, E], error) { return buildWaitable(a, o, rules), nil })
+}
+
+func buildWaitable[S, E any](a *arena.Arena, o arena.Object, rules Rules[S, E]) *Waitable[S, E] {
+	shape := waitableShapeOf(sizeOf[S](), 0)
+	shape = waitableShapeOf(sizeOf[S](), int((o.Size-shape.size)/24))
+	x := &Waitable[S, E]{words: arena.At[waitableWords](a, o.Body), rules: rules, a: a, object: o, name: a.Self()}
+	for i, off := range shape.copies {
+		x.copies[i] = arena.At[S](a, o.Body+off)
+	}
+	for i := range shape.count {
+		x.holds = append(x.holds, arena.At[waitableHold](a, o.Body+shape.holds+arena.Offset(24*i)))
+	}
+	x.mon = buildMonitor(a, o, o.Body, x, false)
+	x.fifo = fifo{x.mon, &x.words.queue}
+	// Only who has the rules can take back what the dead have claimed.
+	x.mon.latch.queue.StartHub()
+	return x
+}
+
+// Wait waits until the rules let a wait for e go on. An error means that it did not:
+// ctx.Err(), or an error that Is ErrCanceled after Stop, ErrNoSpace, ErrCorrupt or
+// ErrClosed. A wait that may go on at once does, also when ctx has ended.
+func (x *Waitable[S, E]) Wait(ctx context.Context, e E) error {
+	m, extra := x.mon, packExtra(e)
+	if err := m.enter(ctx); err != nil {
+		return err
+	}
+	b := takeWakes()
+	m.sweepDead(b)
+	var seat *park.Seat
+	for {
+		ended, err := x.tryClaim(extra)
+		if ended {
+			m.leave(b)
+			if seat != nil {
+				seat.Return()
+			}
+			return err
+		}
+		var again bool
+		if seat, again, err = m.seat(ctx, seat); err != nil {
+			m.wake(b)
+			return err
+		}
+		if !again {
+			break
+		}
+	}
+	m.join(seat, 0, extra)
+	x.settle(b) // by Before it may be the first
+	m.leave(b)
+	f, err := m.await(ctx, seat)
+	if err == nil && f.result() == waitableStopped {
+		return x.stopped()
+	}
+	return err
+}
+
+// TryWait is Wait for a wait that can go on at once, and reports whether it did.
+func (x *Waitable[S, E]) TryWait(e E) bool {
+	m := x.mon
+	if !m.tryEnter() {
+		return false
+	}
+	b := takeWakes()
+	m.sweepDead(b)
+	ended, err := x.tryClaim(packExtra(e))
+	m.leave(b)
+	return ended && err == nil
+}
+
+// tryClaim makes a claim for this process if nobody waits and the rules allow it.
+func (x *Waitable[S, E]) tryClaim(extra uint64) (ended bool, err error) {
+	if x.words.stopped.Load() != 0 {
+		return true, x.stopped()
+	}
+	if !x.fifo.empty() {
+		return false, nil
+	}
+	s := x.state()
+	if !x.claim(&s, extra) {
+		return false, nil
+	}
+	var c change
+	if !x.hold(&c, x.name, extra) {
+		return true, x.mon.fail("waitable.wait", shmsync.ErrNoSpace, nil, fmt.Sprintf("all %d holds are taken, or one %d times", len(x.holds), waitableCount))
+	}
+	x.change(&c, &s)
+	x.mon.commit(&c)
+	return true, nil
+}
+
+func (x *Waitable[S, E]) stopped() error {
+	return x.mon.fail("waitable.wait", shmsync.ErrCanceled, nil, "it was stopped")
+}
+
+// Release gives back a claim for e that this process has made. It panics if there is
+// none, and when the rules have no Release.
+func (x *Waitable[S, E]) Release(e E) {
+	if x.rules.Release == nil {
+		panic("shmsync: Release of waitable " + objectName(x.object) + ", whose claims are not held")
+	}
+	extra := packExtra(e)
+	x.locked(func() bool {
+		h := x.find(x.name, extra)
+		if h == nil {
+			return false
+		}
+		s := x.state()
+		x.rules.Release(&s, e)
+		var c change
+		c.set(&h.count, h.count.Load()-1)
+		x.change(&c, &s)
+		x.mon.commit(&c)
+		return true
+	}, "Release of a claim that this process does not have")
+}
+
+// Update changes the state, and lets those go on whose wait that ends.
+func (x *Waitable[S, E]) Update(f func(s *S)) {
+	x.locked(func() bool {
+		s := x.state()
+		f(&s)
+		var c change
+		x.change(&c, &s)
+		x.mon.commit(&c)
+		return true
+	}, "")
+}
+
+// State is a copy of the state.
+func (x *Waitable[S, E]) State() (s S) {
+	x.locked(func() bool { s = x.state(); return true }, "")
+	return s
+}
+
+// Stop ends all waits, now and from now on, with an error that Is ErrCanceled. It
+// cannot be taken back. Claims stay, and can be released.
+func (x *Waitable[S, E]) Stop() {
+	x.locked(func() bool {
+		x.words.stopped.Store(1)
+		return true
+	}, "")
+}
+
+// locked calls f with the state locked, and then serves those who wait. When f
+// panics the state is as it was; when it is false locked panics with the message.
+func (x *Waitable[S, E]) locked(f func() bool, mistake string) {
+	m := x.mon
+	if err := m.enter(nil); err != nil {
+		panic(err)
+	}
+	b, ok, done := takeWakes(), false, false
+	defer func() {
+		m.leave(b)
+		if done && !ok {
+			panic("shmsync: waitable " + objectName(x.object) + ": " + mistake)
+		}
+	}()
+	m.sweepDead(b)
+	ok = f()
+	done = true
+	x.settle(b)
+}
+
+// Offset is where the Waitable lies in its arena, for WaitableAt in another process.
+func (x *Waitable[S, E]) Offset() arena.Offset { return x.object.Offset }
+
+// Close gives the handle back. Claims of this process stay its own.
+func (x *Waitable[S, E]) Close() error {
+	return closeHandle(x.a, x.object, "waitable.close", x.mon.close)
+}
+
+// String renders the state on one line.
+func (x *Waitable[S, E]) String() string {
+	return fmt.Sprintf("waitable %s: %+v", objectName(x.object), x.State())
+}

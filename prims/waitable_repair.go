@@ -1,0 +1,65 @@
+package prims
+
+import (
+	"fmt"
+
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/arena"
+)
+
+func init() {
+	arena.RegisterKind(arena.KindOps{
+		Kind: waitableKind, Repair: repairWaitable, Wake: wakeQueue, Check: checkWaitable, Describe: describeWaitable,
+	})
+}
+
+// repairWaitable takes back what dead has claimed, if this process has the rules.
+// Otherwise a process that has them does it when its hub hears of the death, or with
+// its next call.
+func repairWaitable(a *arena.Arena, o arena.Object, dead arena.Name) {
+	if w, err := arena.TryAt[waitableWords](a, o.Body); err == nil {
+		repairMutexWords(a, &w.mon.latch, dead)
+	}
+	m := openMonitor(a, o)
+	if m != nil && m.tryEnter() {
+		b := takeWakes()
+		m.sweep(b)
+		m.leave(b)
+	}
+}
+
+// monitored is a handle with a monitor.
+type monitored interface{ monitorOf() *monitor }
+
+func (x *Waitable[S, E]) monitorOf() *monitor { return x.mon }
+
+// openMonitor is the monitor of the handle that this process has of o, or nil.
+func openMonitor(a *arena.Arena, o arena.Object) *monitor {
+	handles.Lock()
+	defer handles.Unlock()
+	if s := handles.of[a][o.Offset]; s != nil {
+		if h, ok := s.handle.(monitored); ok {
+			return h.monitorOf()
+		}
+	}
+	return nil
+}
+
+func checkWaitable(a *arena.Arena, o arena.Object) error {
+	w, err := arena.TryAt[waitableWords](a, o.Body)
+	if err != nil {
+		return err
+	}
+	if w.stopped.Load() > 1 {
+		return &shmsync.Error{Op: "waitable.check", Object: objectName(o), Err: shmsync.ErrCorrupt, Detail: fmt.Sprintf("stopped is %d", w.stopped.Load())}
+	}
+	return checkMutexWords(o, &w.mon.latch)
+}
+
+func describeWaitable(a *arena.Arena, o arena.Object) string {
+	w, err := arena.TryAt[waitableWords](a, o.Body)
+	if err != nil {
+		return err.Error()
+	}
+	return fmt.Sprintf("%d changes, stopped %d", w.current.Load(), w.stopped.Load()) + describeMonitorWords(a, o, &w.mon)
+}

@@ -1,0 +1,140 @@
+package prims
+
+import (
+	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/crashpoint"
+)
+
+var _ = crashpoint.Register("waitable.update.copied")
+
+// state is a copy of the valid state. The latch is held.
+func (x *Waitable[S, E]) state() S { return *x.copies[x.words.current.Load()&1] }
+
+// change adds to c that the state becomes s.
+func (x *Waitable[S, E]) change(c *change, s *S) {
+	current := x.words.current.Load()
+	*x.copies[(current+1)&1] = *s
+	crashpoint.Hit("waitable.update.copied")
+	c.set(&x.words.current, current+1)
+}
+
+func (x *Waitable[S, E]) claim(s *S, extra uint64) bool {
+	return x.rules.Claim(s, unpackExtra[E](extra))
+}
+
+// find is the entry for claims of n, nil if it has none of that sort.
+func (x *Waitable[S, E]) find(n arena.Name, extra uint64) *waitableHold {
+	for _, h := range x.holds {
+		if h.count.Load() != 0 && h.name.Load() == uint64(n) && h.extra.Load() == extra {
+			return h
+		}
+	}
+	return nil
+}
+
+// hold adds to c that n has one more claim, and reports whether there is room.
+func (x *Waitable[S, E]) hold(c *change, n arena.Name, extra uint64) bool {
+	if x.rules.Release == nil && x.rules.Bury == nil {
+		return true
+	}
+	if h := x.find(n, extra); h != nil {
+		c.set(&h.count, h.count.Load()+1)
+		return h.count.Load() < waitableCount
+	}
+	for _, h := range x.holds {
+		if h.count.Load() == 0 {
+			c.set(&h.name, uint64(n))
+			c.set(&h.extra, extra)
+			c.set(&h.count, 1)
+			return true
+		}
+	}
+	return false
+}
+
+// next is the wait that is served next.
+func (x *Waitable[S, E]) next() (first wait, ok bool) {
+	first, ok = x.fifo.head()
+	if x.rules.Before == nil || !ok {
+		return first, ok
+	}
+	best := unpackExtra[E](first.Wanted().Load())
+	x.fifo.each(func(w wait) bool {
+		if e := unpackExtra[E](w.Wanted().Load()); w != first && x.rules.Before(e, best) {
+			first, best = w, e
+		}
+		return true
+	})
+	return first, true
+}
+
+func (x *Waitable[S, E]) settle(b *wakes) {
+	stopped := x.words.stopped.Load() != 0
+	for w, ok := x.next(); ok; w, ok = x.next() {
+		switch {
+		case !x.mon.waiting(w):
+			x.detach(w)
+			x.mon.drop(w)
+			continue
+		case stopped:
+			if x.mon.end(b, w, waitableStopped, 0) {
+				x.mon.account(w, nil)
+			}
+			continue
+		}
+		s := x.state()
+		var c change
+		if !x.claim(&s, w.Wanted().Load()) || !x.hold(&c, w.Owner(), w.Wanted().Load()) {
+			return
+		}
+		if x.mon.end(b, w, waitableGranted, 0) {
+			x.account(w)
+		}
+	}
+}
+
+func (x *Waitable[S, E]) account(w wait) {
+	var c change
+	s := x.state()
+	if fate(w.Extra().Load()).result() == waitableGranted && x.claim(&s, w.Wanted().Load()) && x.hold(&c, w.Owner(), w.Wanted().Load()) {
+		x.change(&c, &s)
+	}
+	x.mon.account(w, &c)
+}
+
+func (x *Waitable[S, E]) detach(w wait)          { x.fifo.detach(w) }
+func (x *Waitable[S, E]) requeue(w wait)         { x.fifo.requeue(w) }
+func (x *Waitable[S, E]) each(f func(wait) bool) { x.fifo.each(f) }
+func (x *Waitable[S, E]) clear()                 { x.fifo.clear() }
+
+func (x *Waitable[S, E]) bury(gone func(arena.Name) bool) {
+	undo := x.rules.Bury
+	if undo == nil {
+		undo = x.rules.Release
+	}
+	if undo == nil {
+		return
+	}
+	for _, h := range x.holds {
+		if h.count.Load() > waitableCount {
+			h.count.Store(0) // a peer wrote that
+		}
+		// One by one: a claim is undone together with its count.
+		for n := h.count.Load(); n > 0 && gone(arena.Name(h.name.Load()&arena.NameMask)); n-- {
+			s := x.state()
+			undo(&s, unpackExtra[E](h.extra.Load()))
+			var c change
+			c.set(&h.count, n-1)
+			x.change(&c, &s)
+			x.mon.commit(&c)
+		}
+	}
+}
+
+func (x *Waitable[S, E]) holders(f func(arena.Name)) {
+	for _, h := range x.holds {
+		if h.count.Load() != 0 {
+			f(arena.Name(h.name.Load() & arena.NameMask))
+		}
+	}
+}

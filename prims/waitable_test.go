@@ -1,0 +1,301 @@
+//go:build linux
+
+package prims_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/proctest"
+	"github.com/shmsync/shmsync/prims"
+)
+
+// Three primitives, each in a few lines.
+
+// autoReset is an event that lets one wait go for each Set, and remembers one.
+func autoReset(a *arena.Arena, name string) (*prims.Waitable[bool, struct{}], error) {
+	return prims.OpenWaitable(a, name, false, prims.Rules[bool, struct{}]{
+		Claim: func(set *bool, _ struct{}) bool {
+			was := *set
+			*set = false
+			return was
+		},
+	}, nil)
+}
+
+// sharedState is that of a shared mutex: -1 for a writer, else the readers.
+type sharedState struct{ Holders int32 }
+
+// shared is a shared mutex without barging: the waits are true for writers.
+func shared(a *arena.Arena, name string) (*prims.Waitable[sharedState, bool], error) {
+	return prims.OpenWaitable(a, name, sharedState{}, prims.Rules[sharedState, bool]{
+		Claim: func(s *sharedState, write bool) bool {
+			switch {
+			case write && s.Holders == 0:
+				s.Holders = -1
+			case !write && s.Holders >= 0:
+				s.Holders++
+			default:
+				return false
+			}
+			return true
+		},
+		Release: func(s *sharedState, write bool) {
+			if write {
+				s.Holders = 0
+			} else {
+				s.Holders--
+			}
+		},
+	}, nil)
+}
+
+// wish is what a wait for permits wants.
+type wish struct{ Permits, Priority uint16 }
+
+// priority is a semaphore that serves the highest priority first.
+func priority(a *arena.Arena, name string, permits uint32) (*prims.Waitable[uint32, wish], error) {
+	return prims.OpenWaitable(a, name, permits, prims.Rules[uint32, wish]{
+		Claim: func(free *uint32, w wish) bool {
+			if *free < uint32(w.Permits) {
+				return false
+			}
+			*free -= uint32(w.Permits)
+			return true
+		},
+		Release: func(free *uint32, w wish) { *free += uint32(w.Permits) },
+		Before:  func(x, y wish) bool { return x.Priority > y.Priority },
+	}, nil)
+}
+
+func init() {
+	addWorkload(workload{
+		name:   "waitable",
+		points: []string{"monitor.*", "waitable.*", "park.seat.*", "mutex.unlock.before_release"},
+		open: func(a *arena.Arena) (worker, error) {
+			rw, err := shared(a, "shared")
+			if err != nil {
+				return nil, err
+			}
+			p, err := priority(a, "priority", 7)
+			if err != nil {
+				return nil, err
+			}
+			return &waitableWorker{rw, p}, nil
+		},
+	})
+}
+
+type waitableWorker struct {
+	rw       *prims.Waitable[sharedState, bool]
+	priority *prims.Waitable[uint32, wish]
+}
+
+func (w *waitableWorker) turn(g int, r *rand.Rand) error {
+	return ends(r, func(ctx context.Context) error {
+		if r.IntN(2) == 0 {
+			e := wish{uint16(1 + r.IntN(7)), uint16(g)}
+			err := w.priority.Wait(ctx, e)
+			if err == nil {
+				w.priority.Release(e)
+			} else if gaveUp(err) {
+				err = nil
+			}
+			return err
+		}
+		write := r.IntN(4) == 0
+		switch err := w.rw.Wait(ctx, write); {
+		case gaveUp(err):
+			return nil
+		case err != nil:
+			return err
+		}
+		if s := w.rw.State(); write && s.Holders != -1 || !write && s.Holders < 1 {
+			return fmt.Errorf("inside, write %v, with %+v", write, s)
+		}
+		w.rw.Release(write)
+		return nil
+	})
+}
+
+func (w *waitableWorker) rest() error {
+	if s, p := w.rw.State(), w.priority.State(); s.Holders != 0 || p != 7 {
+		return fmt.Errorf("%w: %+v, %d", errLeft, s, p)
+	}
+	if err := w.rw.Close(); err != nil {
+		return err
+	}
+	return w.priority.Close()
+}
+
+func TestWaitableAutoReset(t *testing.T) {
+	a := newArena(t, nil)
+	e, err := autoReset(a, "e")
+	require.NoError(t, err)
+	set := func() { e.Update(func(s *bool) { *s = true }) }
+	require.False(t, e.TryWait(struct{}{}))
+	set()
+	set() // collapses
+	require.True(t, e.TryWait(struct{}{}))
+	require.False(t, e.TryWait(struct{}{}))
+	got := make(chan int, 3)
+	for i := range 3 {
+		go func() {
+			if e.Wait(context.Background(), struct{}{}) == nil {
+				got <- i
+			}
+		}()
+		eventually(t, "queued", func() string { return words(a) }, func() bool { return e.Queued() == i+1 })
+	}
+	for i := range 3 {
+		set()
+		require.Equal(t, i, <-got)
+		require.False(t, e.State(), "handed over, not set")
+	}
+	require.Panics(t, func() { e.Release(struct{}{}) })
+	e.Stop()
+	require.ErrorIs(t, e.Wait(context.Background(), struct{}{}), shmsync.ErrCanceled)
+}
+
+// A reader that comes behind a writer that waits does not barge; when the writer gives
+// up it goes.
+func TestWaitableShared(t *testing.T) {
+	a := newArena(t, nil)
+	rw, err := shared(a, "rw")
+	require.NoError(t, err)
+	const read, write = false, true
+	require.NoError(t, rw.Wait(context.Background(), read))
+	require.True(t, rw.TryWait(read))
+	require.False(t, rw.TryWait(write))
+	ctx, cancel := context.WithCancel(context.Background())
+	writer := make(chan error, 1)
+	go func() { writer <- rw.Wait(ctx, write) }()
+	eventually(t, "queued", func() string { return words(a) }, func() bool { return rw.Queued() == 1 })
+	require.False(t, rw.TryWait(read))
+	reader := make(chan error, 1)
+	go func() { reader <- rw.Wait(context.Background(), read) }()
+	eventually(t, "queued", func() string { return words(a) }, func() bool { return rw.Queued() == 2 })
+	cancel()
+	require.Equal(t, context.Canceled, <-writer)
+	require.NoError(t, <-reader)
+	require.Equal(t, int32(3), rw.State().Holders)
+	require.PanicsWithValue(t, "shmsync: waitable rw: Release of a claim that this process does not have", func() { rw.Release(write) })
+	for range 3 {
+		rw.Release(read)
+	}
+	require.Panics(t, func() { rw.Update(func(s *sharedState) { s.Holders = 9; panic("no") }) })
+	require.Zero(t, rw.State().Holders, "a panic changes nothing")
+	require.True(t, rw.TryWait(write))
+}
+
+func TestWaitablePriority(t *testing.T) {
+	a := newArena(t, nil)
+	s, err := priority(a, "p", 1)
+	require.NoError(t, err)
+	require.True(t, s.TryWait(wish{1, 0}))
+	got := make(chan uint16, 5)
+	for i, p := range []uint16{2, 5, 1, 4, 5} {
+		go func() {
+			if s.Wait(context.Background(), wish{1, p}) == nil {
+				got <- p
+			}
+		}()
+		eventually(t, "queued", func() string { return words(a) }, func() bool { return s.Queued() == i+1 })
+	}
+	s.Release(wish{1, 0})
+	for _, p := range []uint16{5, 5, 4, 2, 1} {
+		require.Equal(t, p, <-got)
+		s.Release(wish{1, p})
+	}
+}
+
+func init() {
+	proctest.Register("waitable/hold", func(c *proctest.Child) {
+		var name string
+		c.Params(&name)
+		a, err := arena.Attach(name, nil)
+		if err != nil {
+			c.Fatal(err)
+		}
+		rw, err := shared(a, "rw")
+		if err != nil {
+			c.Fatal(err)
+		}
+		if err := rw.Wait(context.Background(), true); err != nil {
+			c.Fatal(err)
+		}
+		c.Ready()
+		c.Await()
+	})
+}
+
+// The claims of a dead process come back, and those who wait for that go on.
+func TestWaitableTakesBackFromTheDead(t *testing.T) {
+	a := newArena(t, nil)
+	p := proctest.Start(t, "waitable/hold", proctest.Params(nameOf(a)), proctest.Dump(func() string { return words(a) }))
+	p.Await(t)
+	rw, err := shared(a, "rw")
+	require.NoError(t, err)
+	require.Equal(t, int32(-1), rw.State().Holders)
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Millisecond)
+	defer cancel()
+	require.Equal(t, context.DeadlineExceeded, rw.Wait(ctx, true))
+	done := make(chan error, 1)
+	go func() { done <- rw.Wait(context.Background(), true) }()
+	eventually(t, "queued", func() string { return words(a) }, func() bool { return rw.Queued() == 1 })
+	p.Kill(t)
+	require.NoError(t, <-done)
+}
+
+func TestWaitableOpen(t *testing.T) {
+	a := newArena(t, nil)
+	_, err := shared(a, "w")
+	require.NoError(t, err)
+	_, err = autoReset(a, "w")
+	require.ErrorIs(t, err, shmsync.ErrIncompatible)
+	require.Panics(t, func() {
+		type same struct{ N int32 }
+		prims.OpenWaitable(a, "w", same{}, prims.Rules[same, bool]{Claim: func(*same, bool) bool { return true }}, nil)
+	}, "in this process with other types of the same layout")
+	rules := prims.Rules[[3]uint64, uint8]{Claim: func(*[3]uint64, uint8) bool { return true }}
+	require.Panics(t, func() { prims.OpenWaitable(a, "x", [3]uint64{}, prims.Rules[[3]uint64, uint8]{}, nil) }, "no Claim")
+	require.Panics(t, func() {
+		prims.OpenWaitable(a, "x", new(int), prims.Rules[*int, uint8]{Claim: func(**int, uint8) bool { return true }}, nil)
+	}, "a pointer")
+	require.Panics(t, func() {
+		prims.OpenWaitable(a, "x", 0, prims.Rules[int, [9]byte]{Claim: func(*int, [9]byte) bool { return true }}, nil)
+	}, "nine bytes")
+	x, err := prims.OpenWaitable(a, "x", [3]uint64{1, 2, 3}, rules, &prims.WaitableOptions{Holds: 3})
+	require.NoError(t, err)
+	require.Equal(t, [3]uint64{1, 2, 3}, x.State())
+	_, err = prims.OpenWaitable(a, "x", [3]uint64{}, rules, &prims.WaitableOptions{Holds: 4})
+	require.ErrorIs(t, err, shmsync.ErrIncompatible)
+	at, err := prims.WaitableAt(a, x.Offset(), rules)
+	require.NoError(t, err)
+	require.Same(t, x, at)
+}
+
+// One claim more than there is room for is refused, and changes nothing.
+func TestWaitableHoldsAreBounded(t *testing.T) {
+	a := newArena(t, nil)
+	rules := prims.Rules[int, uint8]{
+		Claim:   func(n *int, _ uint8) bool { *n++; return true },
+		Release: func(n *int, _ uint8) { *n-- },
+	}
+	x, err := prims.OpenWaitable(a, "x", 0, rules, &prims.WaitableOptions{Holds: 2})
+	require.NoError(t, err)
+	require.NoError(t, x.Wait(context.Background(), 1))
+	require.NoError(t, x.Wait(context.Background(), 2))
+	require.NoError(t, x.Wait(context.Background(), 2), "the same once more")
+	require.ErrorIs(t, x.Wait(context.Background(), 3), shmsync.ErrNoSpace)
+	require.Equal(t, 3, x.State())
+	x.Release(1)
+	require.NoError(t, x.Wait(context.Background(), 3))
+}
