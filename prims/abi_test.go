@@ -22,6 +22,8 @@ import (
 var abiStructs = map[string]reflect.Type{
 	"Mutex": reflect.TypeFor[mutexWords](),
 	"Futex": reflect.TypeFor[futexWords](),
+
+	"SignalWaker": reflect.TypeFor[signalHead](),
 }
 
 // abiKinds are the kinds of the objects.
@@ -31,6 +33,8 @@ var abiKinds = map[string]struct {
 }{
 	"Mutex": {mutexKind, mutexVersion},
 	"Futex": {futexKind, futexVersion},
+
+	"SignalWaker": {signalKind, signalVersion},
 }
 
 func abiTables(t *testing.T, section string, columns ...string) []mdtable.Table {
@@ -41,27 +45,31 @@ func abiTables(t *testing.T, section string, columns ...string) []mdtable.Table 
 
 func TestABIFields(t *testing.T) {
 	for section, body := range abiStructs {
-		tables := abiTables(t, section, "offset", "size", "field", "order")
-		require.Len(t, tables, 1, section)
-		documented, next := map[string][2]int{}, 0
-		for _, row := range tables[0].Rows {
-			offset, size := abiNumber(t, row.Cells[0]), abiNumber(t, row.Cells[1])
-			require.Equal(t, next, offset, "docs/abi.md:%d: begins where the row above ends", row.Line)
-			next += size
-			if row.Cells[2] != "reserved" {
-				documented[strings.Trim(row.Cells[2], "`")] = [2]int{offset, size}
-				require.Contains(t, []string{"fixed", "relaxed", "acq-rel", "seq-cst"}, row.Cells[3], "docs/abi.md:%d", row.Line)
-			}
-		}
-		require.EqualValues(t, body.Size(), next, section)
-		fields := map[string][2]int{}
-		for f := range body.Fields() {
-			if f.Name != "_" {
-				fields[f.Name] = [2]int{int(f.Offset), int(f.Type.Size())}
-			}
-		}
-		require.Equal(t, fields, documented, section)
+		requireABIFields(t, section, body)
 	}
+}
+
+func requireABIFields(t *testing.T, section string, body reflect.Type) {
+	tables := abiTables(t, section, "offset", "size", "field", "order")
+	require.Len(t, tables, 1, section)
+	documented, next := map[string][2]int{}, 0
+	for _, row := range tables[0].Rows {
+		offset, size := abiNumber(t, row.Cells[0]), abiNumber(t, row.Cells[1])
+		require.Equal(t, next, offset, "docs/abi.md:%d: begins where the row above ends", row.Line)
+		next += size
+		if row.Cells[2] != "reserved" {
+			documented[strings.Trim(row.Cells[2], "`")] = [2]int{offset, size}
+			require.Contains(t, []string{"fixed", "relaxed", "acq-rel", "seq-cst"}, row.Cells[3], "docs/abi.md:%d", row.Line)
+		}
+	}
+	require.EqualValues(t, body.Size(), next, section)
+	fields := map[string][2]int{}
+	for f := range body.Fields() {
+		if f.Name != "_" {
+			fields[f.Name] = [2]int{int(f.Offset), int(f.Type.Size())}
+		}
+	}
+	require.Equal(t, fields, documented, section)
 }
 
 func abiText(t *testing.T, section string) string {

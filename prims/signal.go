@@ -1,0 +1,231 @@
+package prims
+
+import (
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/park"
+	"github.com/shmsync/shmsync/internal/race"
+)
+
+// SignalWaker schedules up to 4096 queues between processes: producers say that
+// a queue has something in it, workers find such a queue, look after it one at a
+// time, and sleep while there is none. What is in the queues is the user's.
+//
+//	// producer                        // worker
+//	queue.push(item)                   for {
+//	w.Gate(q).Schedule()                   g, ok := w.Next(near)
+//	                                       if !ok {
+//	                                           w.Acquire()
+//	                                           continue
+//	                                       }
+//	                                       queues[g.Queue()].drain()
+//	                                       g.Finish()
+//	                                   }
+//
+// Each queue has a [Gate] that is idle, scheduled, or executed by one worker. The
+// gates are the truth. Over them lies an index of two levels: a [Signal] has a
+// bit for each of 64 queues, and the summary a bit for each signal that may have
+// one. A summary bit that goes from 0 to 1 issues a permit, for which workers
+// sleep. The index may say too much, which costs a look, and says too little only
+// for as long as a process is in the middle of an operation.
+//
+// In the terminology of the Go memory model, and across processes: a Schedule
+// that returns true, or that finds the queue executing and leaves word, and all
+// before it, synchronize before the return of the Begin, Next or TryBeginInline
+// that takes the queue next; so does each Finish before the next of these. A
+// Schedule that finds the queue scheduled makes one load and gives no such edge
+// of its own. What it announces is not missed all the same, if it was published
+// by an atomic store and is looked for by an atomic load: of the store, the load
+// of the gate, the worker's change of the gate and its load of the queue, all
+// sequentially consistent, the load of the gate came before the change, or it
+// would not have seen the queue scheduled; so the store came before the worker's
+// load.
+//
+// When a process dies, the queues that it executed are scheduled again, whatever
+// it had begun to say about a queue is completed, permits that it had taken or
+// owed are issued, and its registrations are gone: see docs/design/0011. A
+// stopped process keeps what it executes; everything else goes on.
+type SignalWaker struct {
+	signalView
+	name     arena.Name
+	queue    *park.Queue
+	bell     park.Bell
+	key      race.Key
+	counting bool
+	cursor   atomic.Uint32 // the next slice of gates to look at
+}
+
+// SignalWakerOptions says how a SignalWaker is created. A nil
+// *SignalWakerOptions means the zero value. What is set and is not what an
+// existing object has makes opening it fail.
+type SignalWakerOptions struct {
+	// Signals is how many signals there are, each of 64 queues: 1 to 64; 0 means
+	// 64 for a new object. A queue takes 128 bytes.
+	Signals int
+	// Count makes the operations of all processes count themselves; see Stats.
+	// It costs some nanoseconds for each.
+	Count bool
+	// Spin bounds how long a waiter spins before it sleeps, for a new object: 0
+	// means that it learns, negative that it never spins.
+	Spin time.Duration
+}
+
+var signalKind = arena.KindOf("SIGW")
+
+const signalVersion = 1
+
+// OpenSignalWaker finds the SignalWaker of that name in the arena or creates it,
+// with all queues idle. An empty name makes a fresh anonymous one.
+func OpenSignalWaker(a *arena.Arena, name string, opts *SignalWakerOptions) (*SignalWaker, error) {
+	var opt SignalWakerOptions
+	if opts != nil {
+		opt = *opts
+	}
+	if opt.Signals < 0 || opt.Signals > signalBits {
+		panic(fmt.Sprintf("shmsync: signal waker %q of %d signals: 1 to 64 are possible", name, opt.Signals))
+	}
+	signals := opt.Signals
+	if signals == 0 {
+		signals = signalBits
+	}
+	o, created, err := a.OpenObject(arena.ObjectSpec{
+		Kind: signalKind, Version: signalVersion, Name: name,
+		Size: signalBytes(signals, a.MaxParticipants()), AnySize: true,
+		Init: func(body []byte) {
+			h := signalBody(body)
+			h.config, h.rows = uint32(signals), uint32(a.MaxParticipants())
+			if opt.Count {
+				h.config |= signalCounts
+			}
+			h.spin.Store(spinField(opt.Spin))
+		},
+	})
+	if err != nil {
+		return nil, err
+	}
+	w, err := newSignalWaker(a, o)
+	if err != nil || created {
+		return w, err
+	}
+	what := ""
+	switch {
+	case opt.Signals != 0 && opt.Signals != w.Signals():
+		what = fmt.Sprintf("it has %d signals, asked for %d", w.Signals(), opt.Signals)
+	case opt.Count && !w.counting:
+		what = "it does not count, asked for one that does"
+	default:
+		return w, nil
+	}
+	w.Close()
+	return nil, &shmsync.Error{Op: "signalwaker.open", Object: objectName(o), Err: shmsync.ErrIncompatible, Detail: what}
+}
+
+// SignalWakerAt gives a handle on the SignalWaker at an offset, which Offset of
+// another process gave.
+func SignalWakerAt(a *arena.Arena, off arena.Offset) (*SignalWaker, error) {
+	o, err := a.ObjectAt(off)
+	if err != nil {
+		return nil, err
+	}
+	if o.Kind != signalKind || o.Version != signalVersion {
+		a.CloseObject(o)
+		return nil, wrongKind("signalwaker.open", o, signalKind, signalVersion)
+	}
+	return newSignalWaker(a, o)
+}
+
+func newSignalWaker(a *arena.Arena, o arena.Object) (*SignalWaker, error) {
+	w, err := share(a, o, func() (*SignalWaker, error) { return buildSignalWaker(a, o) })
+	if err != nil {
+		a.CloseObject(o)
+		return nil, err
+	}
+	return w, nil
+}
+
+func buildSignalWaker(a *arena.Arena, o arena.Object) (*SignalWaker, error) {
+	v, err := viewSignals(a, o)
+	if err != nil {
+		return nil, err
+	}
+	dev, ino := a.Segment().ID()
+	w := &SignalWaker{
+		signalView: v, name: a.Self(), bell: v.wakeBell(), counting: v.head.config&signalCounts != 0,
+		key: race.KeyOf(dev, ino, uint64(o.Offset)),
+	}
+	w.queue = park.NewQueue(park.Config{
+		Line: w.bell.Line, Object: o, Word: o.Body + signalWakeOff, Look: w.look, Miss: w.passOn,
+	})
+	return w, nil
+}
+
+func (v *signalView) wakeBell() park.Bell {
+	h := v.head
+	return park.Bell{Line: park.Line{Arena: v.a, Word: &h.wake, Raw: raw(&h.wake), Hub: &h.hub}}
+}
+
+func (w *SignalWaker) tuning() park.Tuning {
+	h := w.head
+	return park.Tuning{Budget: &h.spin, Pays: &h.pays, LastCPU: &h.lastCPU, Slot: w.a.Self().Slot()}
+}
+
+// Signals is how many signals there are.
+func (w *SignalWaker) Signals() int { return len(w.lines) }
+
+// Queues is how many queues there are: 64 a signal. They count from 0.
+func (w *SignalWaker) Queues() int { return len(w.gates) }
+
+// Offset is where the SignalWaker lies in its arena, for SignalWakerAt in
+// another process.
+func (w *SignalWaker) Offset() arena.Offset { return w.object.Offset }
+
+// SetSpin bounds how long waiters of all processes spin before they sleep: 0
+// means that they learn, negative that they never do.
+func (w *SignalWaker) SetSpin(d time.Duration) { w.head.spin.Store(spinField(d)) }
+
+// Spin is what SetSpin set.
+func (w *SignalWaker) Spin() time.Duration { return spinOf(w.head.spin.Load()) }
+
+// Close gives the handle back; the SignalWaker stays, and with it what this
+// process executes and has registered. Closing a handle more often than it was
+// opened is an error that Is ErrClosed.
+func (w *SignalWaker) Close() error {
+	if !unshare(w.a, w.object, w.queue.Close) {
+		return w.fail("signalwaker.close", shmsync.ErrClosed, "")
+	}
+	w.a.CloseObject(w.object)
+	return nil
+}
+
+// String renders the state on one line.
+func (w *SignalWaker) String() string {
+	return fmt.Sprintf("signal waker %s: %v", objectName(w.object), w.Health())
+}
+
+func (v *signalView) fail(op string, err error, detail string) error {
+	return &shmsync.Error{Op: op, Object: objectName(v.object), Err: err, Detail: detail}
+}
+
+// mistake is the panic of a caller's mistake.
+func (v *signalView) mistake(format string, args ...any) {
+	panic("shmsync: signal waker " + objectName(v.object) + ": " + fmt.Sprintf(format, args...))
+}
+
+func (v *signalView) checkSignal(i int) {
+	if i < 0 || i >= len(v.lines) {
+		v.mistake("signal %d of %d", i, len(v.lines))
+	}
+}
+
+func (v *signalView) checkQueue(q int) {
+	if uint(q) >= uint(len(v.gates)) {
+		v.noSuchQueue(q)
+	}
+}
+
+//go:noinline
+func (v *signalView) noSuchQueue(q int) { v.mistake("queue %d of %d", q, len(v.gates)) }

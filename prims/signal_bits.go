@@ -1,0 +1,102 @@
+package prims
+
+import (
+	"fmt"
+	"math/bits"
+
+	"github.com/shmsync/shmsync/internal/crashpoint"
+)
+
+var _ = crashpoint.Register("signal.bit.acquired")
+
+// Signal is a view of one signal of a SignalWaker: a bit for each of 64 queues,
+// set while the queue's [Gate] waits for an executor. Gates look after the bits
+// themselves, and [SignalWaker.Next] after all of it; a Signal is for those who
+// choose among queues in a way of their own. Who acquires a bit calls Begin of
+// the gate, which decides, and TryUnmarkIfEmpty of the waker.
+//
+// Every operation is a sequentially consistent access of one word. A process
+// that dies with a bit that it has acquired and not begun loses nothing: the bit
+// is set again.
+type Signal struct {
+	v     *signalView
+	line  *signalLine
+	index int
+}
+
+// Signal gives signal i.
+func (w *SignalWaker) Signal(i int) Signal {
+	w.checkSignal(i)
+	return Signal{&w.signalView, &w.lines[i], i}
+}
+
+// Index is which signal of its waker it is.
+func (s Signal) Index() int { return s.index }
+
+func (s Signal) mask(bit int) uint64 {
+	if bit < 0 || bit >= signalBits {
+		s.v.mistake("bit %d of a signal", bit)
+	}
+	return 1 << bit
+}
+
+// Set sets a bit. It reports whether no bit was set before, and whether this
+// call has set it. Whoever sees wasEmpty tells the waker by MarkActive; who does
+// so always is right as well.
+func (s Signal) Set(bit int) (wasEmpty, wasSet bool) {
+	m := s.mask(bit)
+	old := s.line.bits.Or(m)
+	return old == 0, old&m == 0
+}
+
+// SetMask is Set of all bits in a mask. It gives those that were not set.
+func (s Signal) SetMask(mask uint64) (wasEmpty bool, set uint64) {
+	old := s.line.bits.Or(mask)
+	return old == 0, mask &^ old
+}
+
+// Acquire clears a bit and reports whether it was set: true for exactly one of
+// several callers.
+func (s Signal) Acquire(bit int) bool {
+	_, _, ok := s.TryAcquire(bit)
+	return ok
+}
+
+// TryAcquire is Acquire that gives the bit's mask and the bits before as well.
+// Where the bit is not set it writes nothing.
+func (s Signal) TryAcquire(bit int) (mask, before uint64, ok bool) {
+	mask = s.mask(bit)
+	if before = s.line.bits.Load(); before&mask == 0 {
+		return mask, before, false
+	}
+	before = s.line.bits.And(^mask)
+	if before&mask == 0 {
+		return mask, before, false
+	}
+	crashpoint.Hit("signal.bit.acquired")
+	return mask, before, true
+}
+
+// IsSet reports whether a bit is set.
+func (s Signal) IsSet(bit int) bool { return s.line.bits.Load()&s.mask(bit) != 0 }
+
+// Load gives all bits.
+func (s Signal) Load() uint64 { return s.line.bits.Load() }
+
+// Size is how many bits are set.
+func (s Signal) Size() int { return bits.OnesCount64(s.line.bits.Load()) }
+
+// IsEmpty reports whether no bit is set.
+func (s Signal) IsEmpty() bool { return s.line.bits.Load() == 0 }
+
+// Nearest gives the set bit that is nearest to start, as [NearestBit] does.
+func (s Signal) Nearest(start int) int { return NearestBit(s.line.bits.Load(), start) }
+
+// Queue is the number of a bit's queue.
+func (s Signal) Queue(bit int) int {
+	s.mask(bit)
+	return s.index*signalBits + bit
+}
+
+// String renders the bits.
+func (s Signal) String() string { return fmt.Sprintf("signal %d: %#x", s.index, s.Load()) }

@@ -1,0 +1,80 @@
+//go:build linux
+
+package prims
+
+import "testing"
+
+// The holes of the protocol that this one comes from, and what else can be wrong.
+const (
+	finishForgetsSummary bug = "A: Finish sets the bit again, and not the summary's"
+	beginByStore         bug = "B: Begin is a plain store"
+	publishByStore       bug = "B: the producer publishes by a plain store"
+	finishSubtracts      bug = "C: Finish subtracts the flag, also when it is not there"
+	sweepNothing         bug = "D: nobody repairs after a death"
+	sweepSkipsBit        bug = "D: a gate that is scheduled without its bit stays so"
+	sweepSkipsSummary    bug = "D: a signal that has bits and is not marked stays so"
+	sweepSkipsExecutor   bug = "D: a dead executor stays the executor"
+	sweepSkipsPermits    bug = "D: a permit that the dead had taken stays taken, and waiters look at nothing else"
+	sleepWithoutCompare  bug = "E: a waiter sleeps without a comparison"
+	quitKeepsWake        bug = "E: who gives up keeps the wake that it has got"
+
+	takeWithoutPass   bug = "who takes a permit after a sleep passes nothing on"
+	unmarkWithoutLook bug = "a signal is taken out of the summary without a second look"
+	dropBlindly       bug = "a stale bit is cleared without a second look at the gate"
+	noLastLook        bug = "who announces does not look at the summary once more"
+	nobodyElseWoken   bug = "who finds more than it takes wakes nobody"
+)
+
+// Producers, workers, and the bits between them.
+func TestModelSignalWaker(t *testing.T) {
+	one := signalModel{workers: 1, producers: 1, queues: 1, items: 3}
+	pair := signalModel{workers: 1, producers: 2, queues: 2, items: 1}
+	two := signalModel{workers: 2, producers: 2, queues: 1, items: 1}
+	both := signalModel{workers: 2, producers: 2, queues: 2, items: 1}
+	requireModels(t, []exploration{
+		{"one and one", small, one.explore, []bug{finishForgetsSummary, beginByStore, publishByStore, sleepWithoutCompare}},
+		{"one and two, two queues", small, pair.explore, []bug{unmarkWithoutLook}},
+		{"two and two", large, two.explore, nil},
+		{"two and two, two queues", large, both.explore, []bug{finishForgetsSummary}},
+	})
+}
+
+// A second Finish touches nothing.
+func TestModelSignalFinishTwice(t *testing.T) {
+	m := signalModel{workers: 1, producers: 1, queues: 1, items: 2, twice: true}
+	requireModels(t, []exploration{{"one and one", small, m.explore, []bug{finishSubtracts}}})
+}
+
+// Permits alone: each Release is for several, and wakes one.
+func TestModelSignalPermits(t *testing.T) {
+	two := signalModel{workers: 2, producers: 1, items: 1, release: 2}
+	three := signalModel{workers: 3, producers: 2, items: 1, release: 2, cancel: true}
+	requireModels(t, []exploration{
+		{"two take two", small, two.explore, []bug{takeWithoutPass, sleepWithoutCompare}},
+		{"three and two", small, three.explore, []bug{takeWithoutPass, sleepWithoutCompare}},
+	})
+}
+
+// A worker that gives up, for good; one that is stopped, for good.
+func TestModelSignalLeave(t *testing.T) {
+	quit := signalModel{workers: 2, producers: 1, queues: 1, items: 2, cancel: true}
+	stop := signalModel{workers: 2, producers: 1, queues: 2, items: 2, stop: true}
+	requireModels(t, []exploration{
+		{"one gives up", small, quit.explore, []bug{quitKeepsWake, dropBlindly}},
+		{"one is stopped", medium, stop.explore, []bug{nobodyElseWoken, noLastLook}},
+	})
+}
+
+// Deaths of producers and of workers, at every step.
+func TestModelSignalDeath(t *testing.T) {
+	single := signalModel{workers: 2, producers: 1, queues: 1, items: 1, kills: 1}
+	one := signalModel{workers: 2, producers: 1, queues: 1, items: 2, kills: 1}
+	two := signalModel{workers: 2, producers: 1, queues: 2, items: 2, kills: 1}
+	both := signalModel{workers: 2, producers: 1, queues: 1, items: 1, kills: 2}
+	requireModels(t, []exploration{
+		{"an item", medium, single.explore, []bug{sweepNothing, sweepSkipsBit, sweepSkipsSummary, sweepSkipsExecutor, sweepSkipsPermits}},
+		{"two items", large, one.explore, []bug{dropBlindly}},
+		{"two queues", large, two.explore, []bug{sweepSkipsBit, sweepSkipsExecutor}},
+		{"two deaths", large, both.explore, []bug{sweepSkipsExecutor}},
+	})
+}

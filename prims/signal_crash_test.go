@@ -1,0 +1,181 @@
+//go:build linux
+
+package prims_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/crashpoint"
+	"github.com/shmsync/shmsync/internal/proctest"
+	"github.com/shmsync/shmsync/prims"
+)
+
+// The kill matrix of the SignalWaker: a victim dies at each crash point in turn,
+// beside a partner and the test itself, who work all the time. What the victim was
+// about to say is said for it, and what it executed is executed.
+
+const (
+	victimQueue = 4*64 + 44 // not of the board: a producer's and worker's
+	orphanQueue = 5*64 + 45 // what a sweep takes from the victim
+)
+
+func signalPoints() (points []string) {
+	for _, p := range crashpoint.All() {
+		if strings.HasPrefix(p, "signal.") {
+			points = append(points, p)
+		}
+	}
+	return points
+}
+
+func init() {
+	// The victim has one goroutine, so that no crash point is passed by one while
+	// another is between an item and the Schedule that tells of it.
+	proctest.Register("signal/victim", func(c *proctest.Child) {
+		s, _ := joinSignalSite(c, "victim")
+		w, self := s.w, s.a.Self()
+		quiet, err := prims.OpenSignalWaker(s.a, "quiet", nil)
+		if err != nil {
+			c.Fatal(err)
+		}
+		until(signalPoints(), func() {
+			for k := range 4 {
+				s.push(k)
+				if g, ok := w.Next(queueAt(k)); ok {
+					s.execute(&g)
+				}
+			}
+			g := w.Gate(victimQueue)
+			g.Schedule()
+			if w.Signal(4).Acquire(44) && g.Begin() {
+				g.FinishAndSchedule()
+			}
+			w.Signal(5).Set(3)
+			w.MarkActive(5)
+			if g, ok := w.Next(5 * 64); ok {
+				s.execute(&g)
+			}
+			w.MarkTasks()
+			w.TryUnmarkTasks()
+			w.MarkPartitionLeafActive(3)
+			w.SyncPartitionSummary(10, 14, nil)
+			w.MarkPartitionLeafActive(1)
+			w.ClearPartitionLeaf(1)
+			if q, ok := w.ReserveTask(); ok {
+				w.ReleaseTask(q)
+			}
+			ctx, cancel := context.WithTimeout(context.Background(), time.Duration(rand.IntN(3000))*time.Microsecond)
+			w.AcquireContext(ctx)
+			cancel()
+			// Beside a sleeper of another process: two permits at once.
+			over := make(chan struct{})
+			go func() { quiet.Acquire(); close(over) }()
+			if err := waitUntil(patience(), func() bool { return quiet.Sleepers() >= 2 }); err != nil {
+				c.Fatal(err)
+			}
+			quiet.Release(2)
+			if err := waitUntil(patience(), func() bool {
+				select {
+				case <-over:
+					return true
+				default:
+					quiet.Release(1) // the other may have come back for more
+					return false
+				}
+			}); err != nil {
+				c.Fatal(err)
+			}
+			// The words as they are after a death, and those who sweep die, too.
+			orphan := w.Gate(orphanQueue)
+			if orphan.TryBeginInline() {
+				w.Bereave(func(n arena.Name) bool { return n == self })
+			}
+			w.ReserveTask()
+			w.Repair(self)
+		})
+		c.Say(hits())
+		crashpoint.Disarm()
+		if err := s.a.Close(); err != nil {
+			c.Fatal(err)
+		}
+	})
+}
+
+func TestSignalKillMatrix(t *testing.T) {
+	if !crashpoint.Enabled {
+		proctest.Skip(t, "needs the build tag crashpoint", "signal/victim")
+	}
+	s, procs := signalParty(t, 3, 15)
+	a := s.a
+	quiet, err := prims.OpenSignalWaker(a, "quiet", nil)
+	require.NoError(t, err)
+	var stopped atomic.Bool
+	var asleep sync.WaitGroup
+	asleep.Go(func() {
+		for !stopped.Load() && quiet.AcquireContext(context.Background()) == nil {
+		}
+	})
+	play := func(t *testing.T, env ...string) (passed map[string]int) {
+		v := proctest.Start(t, "signal/victim", proctest.Params(crashParams{Arena: nameOf(a)}), proctest.Env(env...),
+			proctest.Dump(func() string { return words(a) }), proctest.Limit(40*time.Second))
+		switch e := v.Wait(t); {
+		case e.Signal == syscall.SIGKILL:
+		case e.OK():
+			v.Recv(t, &passed)
+		default:
+			t.Fatalf("the victim: %v\nwords:\n%s", e, words(a))
+		}
+		alone(t, a, 2)
+		if _, tasks := s.w.StatusBits(); s.w.PartitionSummary() != 0 && !tasks {
+			t.Fatalf("the partition has leaves and no tasks\n%s", words(a))
+		}
+		require.NoError(t, s.done(), "%s", words(a))
+		procs[0].Send(1)
+		procs[0].Await(t)
+		for _, q := range []int{victimQueue, orphanQueue} {
+			eventually(t, fmt.Sprintf("queue %d is looked after", q), func() string { return words(a) }, func() bool {
+				st := s.w.Gate(q).State()
+				return !st.Scheduled && !st.Executing
+			})
+		}
+		eventually(t, "permits are taken by who sleeps", func() string { return words(a) }, func() bool {
+			return quiet.Permits() == 0 && quiet.Sleepers() == 1
+		})
+		require.Zero(t, s.w.Tasks(), "what it had reserved is free")
+		s.w.SyncPartitionSummary(0, 0, nil)
+		sound(t, a)
+		return passed
+	}
+	passed := play(t)
+	require.NotNil(t, passed)
+	for _, p := range signalPoints() {
+		t.Run(p, func(t *testing.T) {
+			require.Positive(t, passed[p], "the victim does not come by")
+			require.Nil(t, play(t, "SHMSYNC_CRASHPOINT="+p), "the victim survived the point")
+			if n := passed[p] / 2; n > 1 && !testing.Short() {
+				play(t, fmt.Sprintf("SHMSYNC_CRASHPOINT=%s:%d", p, 1+rand.IntN(n)))
+			}
+		})
+		if t.Failed() {
+			return
+		}
+	}
+	t.Logf("died at %d points", len(signalPoints()))
+	stopped.Store(true)
+	quiet.Release(1)
+	asleep.Wait()
+	require.NoError(t, quiet.Close())
+	require.NoError(t, a.Delete("quiet"))
+	drain(t, s, procs)
+}

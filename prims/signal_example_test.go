@@ -1,0 +1,47 @@
+//go:build linux
+
+package prims_test
+
+import (
+	"fmt"
+	"log"
+	"sync/atomic"
+
+	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/prims"
+)
+
+// A queue, here a mere count of items, and a worker that looks after it; producers
+// and workers may be any processes.
+func ExampleSignalWaker() {
+	a := openExample() // arena.Open("jobs", nil)
+	defer closeExample(a)
+
+	w, err := prims.OpenSignalWaker(a, "workers", &prims.SignalWakerOptions{Signals: 1})
+	if err != nil {
+		log.Fatal(err)
+	}
+	items, err := arena.Value[[64]atomic.Int64](a, "items")
+	if err != nil {
+		log.Fatal(err)
+	}
+	done := make(chan int64)
+	go func() {
+		for near := 0; ; {
+			g, ok := w.Next(near)
+			if !ok {
+				w.Acquire()
+				continue
+			}
+			near = g.Queue()
+			if n := items[near].Swap(0); n > 0 {
+				done <- n
+			}
+			g.Finish()
+			return
+		}
+	}()
+	items[5].Add(3)
+	fmt.Println(w.Gate(5).Schedule(), <-done)
+	// Output: true 3
+}

@@ -1,0 +1,100 @@
+//go:build linux
+
+package prims
+
+import (
+	"encoding/binary"
+
+	"github.com/shmsync/shmsync/arena"
+)
+
+// Waiters is how many goroutines of this process sleep, or park, on w.
+func (w *SignalWaker) Waiters() int { return w.queue.Waiting() }
+
+// Object is the object under w.
+func (w *SignalWaker) Object() arena.Object { return w.object }
+
+// Announced reports whether somebody wants to be woken.
+func (w *SignalWaker) Announced() bool { return w.bell.Announced() }
+
+// WakeSequence counts the wakes, as a sequence that wraps.
+func (w *SignalWaker) WakeSequence() uint32 { return w.head.wake.Load() >> 1 }
+
+// SetSummary overwrites the summary, and issues no permit.
+func (w *SignalWaker) SetSummary(v uint64) { w.head.summary.Store(v) }
+
+// SetGate overwrites the word of a gate.
+func (w *SignalWaker) SetGate(q int, v uint64) { w.gates[q].word.Store(v) }
+
+// GateWord is the word of a gate.
+func (w *SignalWaker) GateWord(q int) uint64 { return w.gates[q].word.Load() }
+
+// Bereave does to the gates what the death of all for whom gone is true would do.
+func (w *SignalWaker) Bereave(gone func(arena.Name) bool) {
+	for q := range w.gates {
+		w.sweepGate(q, gone)
+	}
+	w.sweepIndex()
+}
+
+// Repair does what the death of dead does.
+func (w *SignalWaker) Repair(dead arena.Name) { repairSignals(w.a, w.object, dead) }
+
+// Scribble overwrites the words of w, as far as bytes go, in the order of the
+// body, a gate and a row of each.
+func (w *SignalWaker) Scribble(b []byte) {
+	next := func() (v uint64) {
+		if len(b) < 8 {
+			return 0
+		}
+		v = binary.LittleEndian.Uint64(b)
+		b = b[8:]
+		return v
+	}
+	h := w.head
+	h.summary.Store(next())
+	h.permits.Store(next())
+	h.wake.Store(uint32(next()))
+	h.hub.Store(next())
+	h.status.Store(next())
+	h.partition.Store(next())
+	v := next()
+	h.lastCPU.Store(uint32(v))
+	h.pays.Store(uint32(v >> 32))
+	for i := range w.lines {
+		if len(b) == 0 {
+			return
+		}
+		w.lines[i].bits.Store(next())
+		w.lines[i].tasks.Store(next())
+		w.gates[i*signalBits+i%3].word.Store(next())
+		w.gates[i*signalBits+i%3].task.Store(uint32(next()))
+		w.rows[i%len(w.rows)].count.Store(next())
+	}
+}
+
+// Unscribble makes all words zero.
+func (w *SignalWaker) Unscribble() {
+	w.Scribble(nil)
+	for i := range w.lines {
+		w.lines[i].bits.Store(0)
+		w.lines[i].tasks.Store(0)
+	}
+	for q := range w.gates {
+		w.gates[q].word.Store(0)
+		w.gates[q].task.Store(0)
+	}
+	for i := range w.rows {
+		w.rows[i].count.Store(0)
+	}
+}
+
+// SetHead overwrites what is immutable in a correct SignalWaker.
+func (w *SignalWaker) SetHead(config, rows uint32) (oldConfig, oldRows uint32) {
+	oldConfig, oldRows = w.head.config, w.head.rows
+	w.head.config, w.head.rows = config, rows
+	return oldConfig, oldRows
+}
+
+// CheckSignals is what Arena.Check finds wrong with w.
+func CheckSignals(w *SignalWaker) error { return checkSignals(w.a, w.object) }

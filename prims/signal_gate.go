@@ -1,0 +1,236 @@
+package prims
+
+import (
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/internal/crashpoint"
+	"github.com/shmsync/shmsync/internal/race"
+)
+
+var (
+	_ = crashpoint.Register("signal.schedule.gated")
+	_ = crashpoint.Register("signal.publish.bit_set")
+	_ = crashpoint.Register("signal.begin.taken")
+	_ = crashpoint.Register("signal.begin.cleared")
+	_ = crashpoint.Register("signal.finish.released")
+	_ = crashpoint.Register("signal.drop.cleared")
+)
+
+// Gate is a handle on the gate of one queue. Any number of producers schedule
+// it; one worker at a time executes it. The handle that began an execution is
+// the one to finish it, or a copy of it that is used instead.
+//
+// Who executes stands in the gate itself, by the same compare-and-swap that
+// decides who does. So a death at any instruction leaves either a gate that is
+// scheduled, or one whose executor is known to be dead; see [SignalWaker].
+type Gate struct {
+	w       *SignalWaker
+	queue   uint32
+	running gateWord // of the execution that this handle began; 0 when none
+}
+
+// Gate gives a handle on the gate of a queue. It is inlined, so that the handle
+// need not be on the heap.
+func (w *SignalWaker) Gate(queue int) *Gate {
+	if uint(queue) >= uint(len(w.gates)) {
+		w.noSuchQueue(queue)
+	}
+	return &Gate{w: w, queue: uint32(queue)}
+}
+
+// Queue is the number of the gate's queue.
+func (g *Gate) Queue() int { return int(g.queue) }
+
+func (g *Gate) word() *signalGate { return &g.w.gates[g.queue] }
+
+func (g *Gate) key() race.Key { return g.w.key + race.Key(g.queue+1)*gateKeyStep }
+
+// gateKeyStep sets the keys of gates apart for the race detector.
+const gateKeyStep = 0x9e3779b97f4a7c15
+
+// Schedule says that there is something in the queue, which was published by an
+// atomic store, or under a lock, before. It reports whether this call has made
+// the queue scheduled: it is false when it was, and when a worker is at it, which
+// is then scheduled again by its Finish. It never blocks. While the queue is
+// scheduled it is one load; it makes no system call when nobody sleeps.
+func (g *Gate) Schedule() bool {
+	gate := g.word()
+	for {
+		// The loop ends: each failure of the CAS is another's success, and of
+		// these only the end of an execution leaves the queue unscheduled.
+		s := gateWord(gate.word.Load())
+		if s.scheduled() {
+			return false
+		}
+		if race.Enabled {
+			race.ReleaseMerge(g.key())
+		}
+		// sync(signal.schedule): release
+		// lin: Schedule takes effect here.
+		if gate.word.CompareAndSwap(uint64(s), uint64(s.schedule())) {
+			if s.executing() {
+				return false // its executor finds the flag
+			}
+			crashpoint.Hit("signal.schedule.gated")
+			g.w.publish(int(g.queue))
+			return true
+		}
+		g.w.add(StatCASFailures, 1)
+	}
+}
+
+// publish sets the bit of a queue, and that of its signal. It does so whatever it
+// finds: whoever set the signal's first bit may be stopped before it came to the
+// summary.
+func (v *signalView) publish(q int) {
+	i := q / signalBits
+	// sync(signal.summary): release
+	v.lines[i].bits.Or(1 << (q % signalBits))
+	crashpoint.Hit("signal.publish.bit_set")
+	v.mark(i)
+}
+
+// Begin begins the execution of a scheduled queue, and reports whether the
+// caller is its executor from here on, until Finish. Of several callers one is.
+// Whoever has acquired the queue's bit calls it; it does not need the bit.
+func (g *Gate) Begin() bool {
+	gate := g.word()
+	for {
+		// The loop ends: a failure of the CAS is another's Begin, or a flag.
+		s := gateWord(gate.word.Load())
+		if !s.ready() {
+			return false
+		}
+		next := s.begin(g.w.name)
+		// sync(signal.schedule): acquire
+		// sync(signal.finish): acquire
+		// lin: Begin takes effect here. The name goes in with the flag, and before
+		// the bit is cleared: who dies here has left word that it was the executor.
+		if gate.word.CompareAndSwap(uint64(s), uint64(next)) {
+			g.begun(next)
+			crashpoint.Hit("signal.begin.taken")
+			g.w.clear(int(g.queue))
+			crashpoint.Hit("signal.begin.cleared")
+			return true
+		}
+		g.w.add(StatCASFailures, 1)
+	}
+}
+
+// TryBeginInline begins the execution of a queue that is idle, for a producer
+// that looks after its own item at once, and reports whether it did.
+func (g *Gate) TryBeginInline() bool {
+	gate := g.word()
+	s := gateWord(gate.word.Load())
+	if !s.idle() {
+		return false
+	}
+	next := s.begin(g.w.name)
+	// sync(signal.finish): acquire
+	if !gate.word.CompareAndSwap(uint64(s), uint64(next)) {
+		g.w.add(StatCASFailures, 1)
+		return false
+	}
+	g.begun(next)
+	return true
+}
+
+func (g *Gate) begun(next gateWord) {
+	g.running = next
+	if race.Enabled {
+		race.Acquire(g.key())
+	}
+	g.w.add(StatTasksPolled, 1)
+}
+
+// Finish ends the execution that this handle began. It reports whether the queue
+// is scheduled again, because something came meanwhile. It panics when this
+// handle executes nothing: a second Finish is such a mistake, and never hits the
+// execution of another.
+func (g *Gate) Finish() (again bool) { return g.finish(false) }
+
+// FinishAndSchedule is Finish of a worker that has left something in the queue:
+// it is scheduled again.
+func (g *Gate) FinishAndSchedule() { g.finish(true) }
+
+func (g *Gate) finish(again bool) bool {
+	gate, running := g.word(), g.running
+	for {
+		// The loop ends: meanwhile a producer can set one flag, once.
+		s := gateWord(gate.word.Load())
+		if running == 0 || s&^gateScheduled != running {
+			g.w.mistake("Finish of queue %d by a handle that does not execute it: the gate is %v", g.queue, s)
+		}
+		next := s.finish(again)
+		if race.Enabled {
+			race.ReleaseMerge(g.key())
+		}
+		// sync(signal.finish): release
+		if gate.word.CompareAndSwap(uint64(s), uint64(next)) {
+			g.running = 0
+			g.ended(next.scheduled(), again)
+			return next.scheduled()
+		}
+		g.w.add(StatCASFailures, 1)
+	}
+}
+
+func (g *Gate) ended(scheduled, yielded bool) {
+	switch {
+	case yielded:
+		g.w.add(StatYielded, 1)
+	case !scheduled:
+		g.w.add(StatCompleted, 1)
+	}
+	if scheduled {
+		crashpoint.Hit("signal.finish.released")
+		g.w.publish(int(g.queue))
+	}
+}
+
+// clear clears the bit of a queue that the caller executes, and the signal's if
+// that was the last. Nobody sets the bit for cause before the execution ends.
+func (v *signalView) clear(q int) {
+	i, m := q/signalBits, uint64(1)<<(q%signalBits)
+	line := &v.lines[i]
+	if line.bits.Load()&m != 0 && line.bits.And(^m)&^m == 0 {
+		v.unmarkIfEmpty(i)
+	}
+}
+
+// drop clears a bit whose gate does not wait for an executor: one that a sweep or
+// a late producer set, or one whose executor has not come to clear it. The gate
+// may be scheduled, and the bit set for cause, just before it is cleared: so the
+// gate is looked at once more.
+func (v *signalView) drop(q int) {
+	i, m := q/signalBits, uint64(1)<<(q%signalBits)
+	left := v.lines[i].bits.And(^m) &^ m
+	crashpoint.Hit("signal.drop.cleared")
+	if gateWord(v.gates[q].word.Load()).ready() {
+		v.publish(q)
+	} else if left == 0 {
+		v.unmarkIfEmpty(i)
+	}
+}
+
+// GateState is the state of a gate at one moment.
+type GateState struct {
+	Scheduled bool              // something is in the queue, or was
+	Executing bool              // somebody is at it
+	Executor  *shmsync.Identity // who, if it can be told
+	Epoch     uint32            // counts the executions, and wraps
+}
+
+// State tells the state of the gate.
+func (g *Gate) State() GateState {
+	s := gateWord(g.word().word.Load())
+	st := GateState{Scheduled: s.scheduled(), Executing: s.executing(), Epoch: s.epoch()}
+	if s.executing() {
+		st.Executor = g.w.a.Who(s.name())
+	}
+	return st
+}
+
+// String renders the state.
+func (g *Gate) String() string {
+	return gateWord(g.word().word.Load()).String()
+}

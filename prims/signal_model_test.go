@@ -1,0 +1,651 @@
+//go:build linux
+
+package prims
+
+import (
+	"errors"
+	"fmt"
+	"math/bits"
+
+	"github.com/shmsync/shmsync/internal/model"
+)
+
+// The words of the model of a SignalWaker: two queues of one signal.
+const (
+	kGate = iota // and the one after it: scheduled, executing, name << 2
+	kBits = iota + 1
+	kSummary
+	kPermits
+	kWake  // announced, and the sequence
+	kItems // and the one after it: what is in the queues
+)
+
+const (
+	kScheduled = 1 << iota
+	kExecuting
+	kNameShift = iota
+
+	kMostPermits = 6 // more are as good
+)
+
+// The registers of a thread.
+const (
+	krQueue = iota
+	krGate  // the gate that it has seen
+	krWake  // the wake word to sleep on, or to change
+	krBack  // where it goes on after it has marked
+	krRouse // where it goes on after it has woken
+	krLeft  // how many items a producer has still to push; a worker that leaves after this
+	krTwice // it calls Finish once more than it may
+)
+
+// The steps of a thread.
+const (
+	ksIdle uint8 = iota
+	ksScan
+	ksWord
+	ksGate
+	ksTake
+	ksClear
+	ksDrop
+	ksDropLook
+	ksUnmark
+	ksUnmarkClear
+	ksUnmarkLook
+	ksMark
+	ksPermit
+	ksRouse
+	ksBump
+	ksWake
+	ksOther
+	ksOtherPermits
+	ksOtherSleep
+	ksExecute
+	ksConsume
+	ksFinish
+	ksFinishSwap
+	ksFinishTwice
+	ksPublish
+	ksTry
+	ksAnnounce
+	ksTryAgain
+	ksLastLook
+	ksSleep
+	ksWoken
+	ksQuit
+	ksPass
+	ksPassLook
+	ksPush
+	ksSchedule
+	ksScheduleSwap
+	ksFence
+	ksSweepGate
+	ksSweepPublish
+	ksSweepSignal
+	ksSweepPermits
+	ksSweepWake
+	ksBuried
+)
+
+// signalModel is producers, workers, and who buries the dead.
+type signalModel struct {
+	workers, producers int
+	queues, items      int  // items that each producer pushes
+	cancel             bool // the last worker may give up, for good
+	stop               bool // the last worker may be stopped for ever while it executes
+	kills              int  // of producers and of workers, the first excepted
+	twice              bool // workers may call Finish twice
+	release            int  // producers issue that many permits instead, and workers take one each
+
+	bug bug
+}
+
+func (m signalModel) explore(b bug) model.Result {
+	m.bug = b
+	y := model.System{
+		Kills: m.kills, Spurious: true, Restart: true, Init: m.init,
+		Check: m.check, Canon: m.canon, Show: m.show, MaySleep: m.maySleep,
+		Done: m.done,
+	}
+	for i := range m.workers {
+		y.Threads = append(y.Threads, model.ThreadSpec{Name: fmt.Sprint("W", i), Process: i, Run: m.work, Mortal: m.kills > 0 && i > 0})
+	}
+	for i := range m.producers {
+		y.Threads = append(y.Threads, model.ThreadSpec{Name: fmt.Sprint("P", i), Process: m.workers + i, Run: m.produce, Mortal: m.kills > 0})
+	}
+	if m.kills > 0 {
+		y.Threads = append(y.Threads, model.ThreadSpec{Name: "reaper", Process: model.Threads - 1, Run: m.reap})
+	}
+	return y.Explore()
+}
+
+func (m *signalModel) init(s *model.Sys) {
+	for i := range m.workers {
+		s.Thread[i].PC = ksScan
+		if m.release > 0 {
+			s.Thread[i].PC, s.Thread[i].R[krLeft] = ksTry, 1
+		}
+	}
+	for i := range m.producers {
+		s.Thread[m.workers+i].PC, s.Thread[m.workers+i].R[krLeft] = ksPush, uint8(m.items)
+	}
+}
+
+var (
+	errTwoExecutors = errors.New("two execute one queue")
+	errGate         = errors.New("a gate says what cannot be")
+)
+
+// inside reports whether a thread is the executor of a queue, as it believes.
+func inside(t *model.Thread) bool {
+	switch t.PC {
+	case ksClear, ksOther, ksOtherPermits, ksOtherSleep, ksExecute, ksConsume, ksFinish, ksFinishSwap:
+		return true
+	}
+	return false
+}
+
+func (m *signalModel) check(s *model.Sys) error {
+	var at [2]int
+	for i := range m.workers {
+		if t := &s.Thread[i]; inside(t) && s.Life[i] == model.Alive {
+			at[t.R[krQueue]]++
+		}
+	}
+	if at[0] > 1 || at[1] > 1 {
+		return errTwoExecutors
+	}
+	for q := range m.queues {
+		g := s.Mem[kGate+q]
+		if executing := g&kExecuting != 0; executing != (g>>kNameShift != 0) || int(g>>kNameShift) > m.workers {
+			return errGate
+		}
+	}
+	return nil
+}
+
+// settled reports whether nothing is left to be done for any queue but those that
+// a stopped worker executes. Who dies between pushing and scheduling has told
+// nobody of its item.
+func (m *signalModel) settled(s *model.Sys) bool {
+	died := false
+	for _, l := range s.Life {
+		died = died || l != model.Alive
+	}
+	for q := range m.queues {
+		g := s.Mem[kGate+q]
+		if n := g >> kNameShift; n != 0 && s.Thread[n-1].Run == model.Halted && s.Life[n-1] == model.Alive {
+			continue
+		}
+		if g != 0 || s.Mem[kItems+q] != 0 && !died {
+			return false
+		}
+	}
+	return true
+}
+
+func (m *signalModel) done(s *model.Sys) bool { return m.settled(s) && !m.unburied(s) }
+
+// maySleep: nobody sleeps for long while there is something to do, or a permit.
+func (m *signalModel) maySleep(s *model.Sys, _ int) bool {
+	return m.settled(s) && s.Mem[kPermits] == 0
+}
+
+func (m *signalModel) unburied(s *model.Sys) bool {
+	for p, l := range s.Life {
+		if l != model.Alive && s.Ghost[gBuried]&(1<<p) == 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// canon renumbers the sequence of the wake word, and forgets what nobody needs.
+func (m *signalModel) canon(s *model.Sys) {
+	const first = 2
+	now := s.Mem[kWake]
+	s.Mem[kWake] = first | now&1
+	for i := range s.Thread {
+		t := &s.Thread[i]
+		switch t.PC {
+		case ksTryAgain, ksLastLook, ksSleep, ksBump:
+			if t.R[krWake]>>1 == now>>1 && t.R[krWake] != 0 {
+				t.R[krWake] = first | t.R[krWake]&1
+			} else {
+				t.R[krWake] = 0 // it never comes back
+			}
+		default:
+			t.R[krWake] = 0
+		}
+		switch t.PC {
+		case ksTake, ksFinishSwap, ksScheduleSwap:
+		default:
+			t.R[krGate] = 0
+		}
+		switch t.PC {
+		case ksScan, ksWord, ksTry, ksAnnounce, ksTryAgain, ksLastLook, ksSleep, ksWoken, ksQuit, ksPass, ksPassLook:
+			t.R[krQueue], t.R[krBack], t.R[krRouse] = 0, 0, 0
+		}
+	}
+}
+
+func (m *signalModel) show(s *model.Sys) string {
+	str := ""
+	for q := range m.queues {
+		g := s.Mem[kGate+q]
+		str += fmt.Sprintf("gate %d%d by %d, %d items; ", g>>1&1, g&1, g>>kNameShift, s.Mem[kItems+q])
+	}
+	return str + fmt.Sprintf("bits %b, summary %b, permits %d, announced %d", s.Mem[kBits], s.Mem[kSummary], s.Mem[kPermits], s.Mem[kWake]&1)
+}
+
+// work is a worker: Next, an execution, Finish, and Acquire where there is
+// nothing.
+func (m *signalModel) work(x *model.Exec) {
+	q := x.R(krQueue)
+	gate, mask := kGate+int(*q), uint8(1)<<*q
+	switch x.PC() {
+	case ksIdle:
+		x.Disable() // it has given up
+	case ksScan:
+		x.Say("looks at the summary")
+		x.Goto(ksWord)
+		if x.Load(kSummary) == 0 {
+			x.Goto(ksTry)
+		}
+	case ksWord:
+		set := x.Load(kBits)
+		if set == 0 {
+			x.Say("finds a signal without bits")
+			m.unmark(x, ksScan)
+			return
+		}
+		k := x.Choose(bits.OnesCount8(set))
+		if k == 1 || set == 2 {
+			*q = 1
+		}
+		x.Say(fmt.Sprint("finds the bit of queue ", *q))
+		x.Goto(ksGate)
+		if m.bug == beginByStore {
+			x.Goto(ksClear) // acquires the bit, and then begins
+		}
+	case ksGate:
+		x.Say("looks at the gate")
+		*x.R(krGate) = x.Load(gate)
+		x.Goto(ksDrop)
+		if g := *x.R(krGate); g&kScheduled != 0 && g&kExecuting == 0 {
+			x.Goto(ksTake)
+		}
+	case ksTake:
+		x.Say("begins")
+		next := kExecuting | uint8(x.Me+1)<<kNameShift
+		switch {
+		case m.bug == beginByStore:
+			x.Store(gate, next)
+			x.Goto(ksExecute)
+		case x.CAS(gate, *x.R(krGate), next):
+			x.Goto(ksClear)
+		default:
+			x.Goto(ksGate)
+		}
+	case ksClear:
+		x.Say("clears the bit")
+		left := kUpdate(x, kBits, func(v uint8) uint8 { return v &^ mask })
+		x.Goto(ksOther)
+		switch m.bug {
+		case nobodyElseWoken:
+			x.Goto(ksExecute)
+		case beginByStore:
+			x.Goto(ksTake)
+		}
+		if left == 0 {
+			m.unmark(x, x.PC())
+		}
+	case ksDrop:
+		x.Say("clears a stale bit")
+		left := kUpdate(x, kBits, func(v uint8) uint8 { return v &^ mask })
+		*x.R(krBack) = left
+		x.Goto(ksDropLook)
+		if m.bug == dropBlindly {
+			m.afterDrop(x, left)
+		}
+	case ksDropLook:
+		x.Say("looks at the gate once more")
+		left := *x.R(krBack)
+		*x.R(krBack) = ksScan
+		if g := x.Load(gate); g&kScheduled != 0 && g&kExecuting == 0 {
+			x.Goto(ksPublish)
+			return
+		}
+		m.afterDrop(x, left)
+	case ksOther:
+		x.Say("looks whether there is more")
+		x.Goto(ksOtherPermits)
+		if x.Load(kSummary) == 0 {
+			x.Goto(ksExecute)
+		}
+	case ksOtherPermits:
+		x.Say("looks for a permit for it")
+		x.Goto(ksOtherSleep)
+		if x.Load(kPermits) != 0 {
+			x.Goto(ksExecute)
+		}
+	case ksOtherSleep:
+		x.Say("looks whether anybody sleeps")
+		*x.R(krRouse) = ksExecute
+		x.Goto(ksPermit)
+		if x.Load(kWake)&1 == 0 {
+			x.Goto(ksExecute)
+		}
+	case ksExecute:
+		n := 1
+		if m.stop && x.Me == m.workers-1 {
+			n = 2
+		}
+		if x.Choose(n) == 1 {
+			x.Say("is stopped for ever")
+			x.Optional()
+			x.Thread[x.Me].Run = model.Halted
+			return
+		}
+		x.Say("looks into the queue")
+		x.Goto(ksFinish)
+		if x.Load(kItems+int(*q)) != 0 {
+			x.Goto(ksConsume)
+		}
+	case ksConsume:
+		x.Say("empties the queue")
+		x.Update(kItems+int(*q), func(uint8) uint8 { return 0 })
+		x.Goto(ksFinish)
+	case ksFinish, ksFinishSwap, ksFinishTwice:
+		m.finish(x, gate)
+	default:
+		m.common(x)
+	}
+}
+
+// finish is Finish, and perhaps a second one, which is a caller's mistake.
+func (m *signalModel) finish(x *model.Exec, gate int) {
+	mine := kExecuting | uint8(x.Me+1)<<kNameShift
+	after := func(again bool) {
+		*x.R(krBack) = ksScan
+		switch {
+		case again:
+			x.Goto(ksPublish)
+		case m.twice && *x.R(krTwice) == 0:
+			*x.R(krTwice) = 1
+			x.Goto(ksFinishTwice)
+		default:
+			x.Goto(ksScan)
+		}
+	}
+	switch x.PC() {
+	case ksFinish:
+		if m.bug == finishSubtracts {
+			x.Say("finishes by a subtraction")
+			v := kUpdate(x, gate, func(v uint8) uint8 { return v - mine })
+			after(v&kScheduled != 0)
+			return
+		}
+		x.Say("finishes: looks at the gate")
+		*x.R(krGate) = x.Load(gate)
+		x.Goto(ksFinishSwap)
+	case ksFinishSwap:
+		x.Say("finishes")
+		g := *x.R(krGate)
+		if x.CAS(gate, g, g&kScheduled) {
+			after(g&kScheduled != 0)
+			return
+		}
+		x.Goto(ksFinish)
+	case ksFinishTwice:
+		x.Say("finishes once more")
+		x.Goto(ksScan)
+		if m.bug == finishSubtracts {
+			x.Update(gate, func(v uint8) uint8 { return v - mine })
+		}
+		// Ours remembers that it executes nothing, and touches nothing.
+	}
+}
+
+// unmark is unmarkIfEmpty; back is where the thread goes on.
+func (m *signalModel) unmark(x *model.Exec, back uint8) {
+	*x.R(krBack) = back
+	x.Goto(ksUnmark)
+}
+
+func (m *signalModel) afterDrop(x *model.Exec, left uint8) {
+	x.Goto(ksScan)
+	if left == 0 {
+		m.unmark(x, ksScan)
+	}
+}
+
+// common is what producers, workers and the reaper do alike.
+func (m *signalModel) common(x *model.Exec) {
+	q, back := x.R(krQueue), x.R(krBack)
+	switch x.PC() {
+	case ksUnmark:
+		x.Say("looks at the bits")
+		x.Goto(ksUnmarkClear)
+		if x.Load(kBits) != 0 {
+			x.Goto(*back)
+		}
+	case ksUnmarkClear:
+		x.Say("takes the signal out of the summary")
+		x.Update(kSummary, func(uint8) uint8 { return 0 })
+		x.Goto(ksUnmarkLook)
+		if m.bug == unmarkWithoutLook {
+			x.Goto(*back)
+		}
+	case ksUnmarkLook:
+		x.Say("looks at the bits once more")
+		x.Goto(ksMark)
+		if x.Load(kBits) == 0 {
+			x.Goto(*back)
+		}
+	case ksPublish:
+		x.Say("sets the bit")
+		x.Update(kBits, func(v uint8) uint8 { return v | 1<<*q })
+		x.Goto(ksMark)
+		if m.bug == finishForgetsSummary && x.Me < m.workers {
+			x.Goto(*back)
+		}
+	case ksMark:
+		x.Say("marks the signal")
+		was := x.Mem[kSummary]
+		x.Update(kSummary, func(uint8) uint8 { return 1 })
+		*x.R(krRouse) = *back
+		x.Goto(*back)
+		if was == 0 {
+			x.Goto(ksPermit)
+		}
+	case ksPermit:
+		x.Say("issues a permit")
+		x.Update(kPermits, func(v uint8) uint8 { return min(v+1, kMostPermits) })
+		x.Goto(ksRouse)
+	case ksRouse:
+		x.Say("looks whether anybody sleeps")
+		*x.R(krWake) = x.Load(kWake)
+		x.Goto(*x.R(krRouse))
+		if *x.R(krWake)&1 != 0 {
+			x.Goto(ksBump)
+		}
+	case ksBump:
+		x.Say("bumps the wake word")
+		x.Goto(ksRouse)
+		if w := *x.R(krWake); w != 0 && x.CAS(kWake, w, (w+2)&^1) {
+			x.Goto(ksWake)
+		}
+	case ksWake:
+		x.Say("wakes one")
+		x.Wake(kWake, 1)
+		x.Goto(*x.R(krRouse))
+	default:
+		m.acquire(x)
+	}
+}
+
+// take takes a permit.
+func (m *signalModel) take(x *model.Exec) bool {
+	had := x.Mem[kPermits] != 0
+	x.Update(kPermits, func(v uint8) uint8 {
+		if v == 0 {
+			return 0
+		}
+		return v - 1
+	})
+	return had
+}
+
+// acquire is Acquire.
+func (m *signalModel) acquire(x *model.Exec) {
+	switch x.PC() {
+	case ksTry:
+		x.Say("tries to take a permit")
+		x.Goto(ksAnnounce)
+		if m.take(x) {
+			m.gone(x)
+		}
+	case ksAnnounce:
+		x.Say("announces")
+		*x.R(krWake) = kUpdate(x, kWake, func(v uint8) uint8 { return v | 1 })
+		x.Goto(ksTryAgain)
+	case ksTryAgain:
+		x.Say("tries once more")
+		x.Goto(ksLastLook)
+		if m.bug == noLastLook || m.bug == sweepSkipsPermits {
+			x.Goto(ksSleep)
+		}
+		if m.take(x) {
+			x.Goto(ksPass)
+			if m.bug == takeWithoutPass {
+				m.gone(x)
+			}
+		}
+	case ksLastLook:
+		x.Say("looks at the summary once more")
+		x.Goto(ksSleep)
+		if x.Load(kSummary) != 0 {
+			x.Goto(ksPass)
+		}
+	case ksWoken:
+		n := 1
+		if m.cancel && x.Me == m.workers-1 {
+			n = 2
+		}
+		x.Say("is awake")
+		x.Goto(ksAnnounce)
+		if x.Choose(n) == 1 {
+			x.Say("is awake, and finds that its context has ended")
+			x.Optional()
+			x.Goto(ksQuit)
+		}
+	case ksSleep:
+		x.Say("sleeps")
+		quit := uint8(0)
+		if m.cancel && x.Me == m.workers-1 {
+			quit = ksQuit
+		}
+		value := *x.R(krWake)
+		if m.bug == sleepWithoutCompare {
+			value = x.Mem[kWake]
+		}
+		x.Sleep(ksWoken, quit, model.Wait{Word: kWake, Value: value})
+	case ksQuit:
+		x.Say("gives up: tries a last time")
+		*x.R(krLeft) = 1
+		if m.take(x) {
+			*x.R(krLeft) = 0
+		}
+		x.Goto(ksPass)
+		if m.bug == quitKeepsWake {
+			m.gone(x)
+		}
+	case ksPass:
+		x.Say("announces again")
+		x.Update(kWake, func(v uint8) uint8 { return v | 1 })
+		x.Goto(ksPassLook)
+	case ksPassLook:
+		x.Say("looks for more permits")
+		if x.Load(kPermits) == 0 {
+			m.gone(x)
+			return
+		}
+		*x.R(krRouse) = ksScan
+		if *x.R(krLeft) != 0 {
+			*x.R(krRouse) = ksIdle
+		}
+		x.Goto(ksRouse)
+	}
+}
+
+// gone ends a call of Acquire: the worker looks for work, or is gone for good.
+func (m *signalModel) gone(x *model.Exec) {
+	if *x.R(krLeft) != 0 {
+		x.Idle()
+		return
+	}
+	x.Goto(ksScan)
+}
+
+// produce is a producer.
+func (m *signalModel) produce(x *model.Exec) {
+	q := x.R(krQueue)
+	switch x.PC() {
+	case ksIdle:
+		x.Disable()
+	case ksPush:
+		left := x.R(krLeft)
+		if *left == 0 {
+			x.Say("has no more")
+			x.Idle()
+			return
+		}
+		*left--
+		if m.release > 0 {
+			x.Say("releases")
+			x.Update(kPermits, func(v uint8) uint8 { return v + uint8(m.release) })
+			*x.R(krRouse) = ksPush
+			x.Goto(ksRouse)
+			return
+		}
+		*q = uint8(x.Choose(m.queues))
+		x.Say(fmt.Sprint("pushes into queue ", *q))
+		if w := kItems + int(*q); m.bug == publishByStore {
+			x.Store(w, 1)
+		} else {
+			x.Update(w, func(uint8) uint8 { return 1 })
+		}
+		x.Goto(ksSchedule)
+	case ksSchedule:
+		x.Say("schedules: looks at the gate")
+		*x.R(krGate) = x.Load(kGate + int(*q))
+		x.Goto(ksScheduleSwap)
+		if *x.R(krGate)&kScheduled != 0 {
+			x.Goto(ksPush)
+		}
+	case ksScheduleSwap:
+		x.Say("schedules")
+		g := *x.R(krGate)
+		*x.R(krBack) = ksPush
+		switch {
+		case !x.CAS(kGate+int(*q), g, g|kScheduled):
+			x.Goto(ksSchedule)
+		case g&kExecuting != 0:
+			x.Goto(ksPush)
+		default:
+			x.Goto(ksPublish)
+		}
+	default:
+		m.common(x)
+	}
+}
+
+// kUpdate is a read-modify-write that gives the new value.
+func kUpdate(x *model.Exec, w int, f func(uint8) uint8) (v uint8) {
+	x.Update(w, func(old uint8) uint8 {
+		v = f(old)
+		return v
+	})
+	return v
+}

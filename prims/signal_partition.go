@@ -1,0 +1,184 @@
+package prims
+
+import (
+	"github.com/shmsync/shmsync/internal/crashpoint"
+)
+
+var (
+	_ = crashpoint.Register("signal.status.marked")
+	_ = crashpoint.Register("signal.tasks.cleared")
+	_ = crashpoint.Register("signal.partition.marked")
+	_ = crashpoint.Register("signal.partition.cleared")
+)
+
+// MarkYield sets the status bit that says that a worker has yielded, and issues a
+// permit if it was not set. It reports whether this call has set it.
+func (w *SignalWaker) MarkYield() bool { return w.markStatus(statusYield) }
+
+// TryUnmarkYield clears that bit and reports whether this call did. The permit
+// that came with it is not taken back.
+func (w *SignalWaker) TryUnmarkYield() bool { return w.unmarkStatus(statusYield) }
+
+// MarkTasks sets the status bit that says that the partition has tasks, and
+// issues a permit if it was not set. It reports whether this call has set it.
+func (w *SignalWaker) MarkTasks() bool { return w.markStatus(statusTasks) }
+
+// TryUnmarkTasks clears that bit and reports whether it is clear by this call. It
+// is set again, with a permit, when the partition's summary has a leaf.
+func (w *SignalWaker) TryUnmarkTasks() bool {
+	if !w.unmarkStatus(statusTasks) {
+		return false
+	}
+	crashpoint.Hit("signal.tasks.cleared")
+	// sync(signal.tasks): acquire
+	if w.head.partition.Load() != 0 {
+		w.MarkTasks()
+		return false
+	}
+	return true
+}
+
+// StatusBits gives both.
+func (w *SignalWaker) StatusBits() (yield, tasks bool) {
+	s := signalStatus(w.head.status.Load())
+	return s&statusYield != 0, s&statusTasks != 0
+}
+
+func (v *signalView) markStatus(s signalStatus) bool {
+	m := uint64(s)
+	if v.head.status.Load()&m != 0 || v.head.status.Or(m)&m != 0 {
+		return false
+	}
+	crashpoint.Hit("signal.status.marked")
+	v.release(1)
+	return true
+}
+
+func (v *signalView) unmarkStatus(s signalStatus) bool {
+	m := uint64(s)
+	return v.head.status.Load()&m != 0 && v.head.status.And(^m)&m != 0
+}
+
+// Partitions. Where each worker has a waker of its own to sleep on, and looks
+// after some of the signals of a waker that they share, the former sums up the
+// latter's signals start..end-1, its leaves, in the partition summary: bit k
+// stands for leaf start+k. The tasks bit is set while there is one.
+
+// SyncPartitionSummary makes the partition summary of w say which of the signals
+// start..end-1 of tree have bits, no more than 64 of them, and reports whether
+// there is one. A nil tree is w itself. The worker that w belongs to calls it
+// before it sleeps. A leaf that gets a bit meanwhile is found by a second look.
+func (w *SignalWaker) SyncPartitionSummary(start, end int, tree *SignalWaker) (work bool) {
+	if tree == nil {
+		tree = w
+	}
+	if start < 0 || end < start || end-start > signalBits || end > tree.Signals() {
+		w.mistake("partition %d..%d of %d signals", start, end, tree.Signals())
+	}
+	w.add(StatLeafSummaryChecks, 1)
+	now := uint64(0)
+	for k := range end - start {
+		if tree.lines[start+k].bits.Load() != 0 {
+			now |= 1 << k
+		}
+	}
+	// First what is new, so that nobody who looks meanwhile misses it; then what is
+	// there no more, each with a second look at its leaf.
+	// sync(signal.tasks): release
+	old := w.head.partition.Or(now)
+	for k, gone := 0, old&^now; gone != 0; k, gone = k+1, gone>>1 {
+		if gone&1 == 0 {
+			continue
+		}
+		w.head.partition.And(^(uint64(1) << k))
+		crashpoint.Hit("signal.partition.cleared")
+		if k < end-start && tree.lines[start+k].bits.Load() != 0 {
+			w.head.partition.Or(1 << k)
+			now |= 1 << k
+		}
+	}
+	if now != 0 {
+		w.add(StatLeafSummaryHits, 1)
+		w.MarkTasks()
+		return true
+	}
+	w.TryUnmarkTasks()
+	return w.head.partition.Load() != 0
+}
+
+// MarkPartitionLeafActive says that leaf k of the partition, counted from its
+// start, may have work, and sets the tasks bit. It reports whether no leaf was
+// active before. Whoever has set a bit in a leaf tells its owner by it.
+func (w *SignalWaker) MarkPartitionLeafActive(k int) (wasEmpty bool) {
+	m := w.leaf(k)
+	// sync(signal.tasks): release
+	old := w.head.partition.Or(m)
+	crashpoint.Hit("signal.partition.marked")
+	w.MarkTasks()
+	return old == 0
+}
+
+// ClearPartitionLeaf says that leaf k has no work, and clears the tasks bit if it
+// was the last. The worker that the partition belongs to calls it, and looks at
+// the leaf once more.
+func (w *SignalWaker) ClearPartitionLeaf(k int) {
+	m := w.leaf(k)
+	if w.head.partition.And(^m)&^m == 0 {
+		w.TryUnmarkTasks()
+	}
+}
+
+// PartitionLeafHasWork reports whether leaf k may have work.
+func (w *SignalWaker) PartitionLeafHasWork(k int) bool {
+	w.add(StatLeafSummaryChecks, 1)
+	return w.head.partition.Load()&w.leaf(k) != 0
+}
+
+// PartitionSummary gives the partition's summary.
+func (w *SignalWaker) PartitionSummary() uint64 { return w.head.partition.Load() }
+
+func (w *SignalWaker) leaf(k int) uint64 {
+	if k < 0 || k >= signalBits {
+		w.mistake("leaf %d of a partition", k)
+	}
+	return 1 << k
+}
+
+// PartitionRange gives the leaves start..end-1 that a worker of workers looks
+// after: all have as many, and the first leaves % workers one more. There are
+// none for a worker that there is not.
+func PartitionRange(worker, leaves, workers int) (start, end int) {
+	if workers <= 0 || leaves <= 0 || worker < 0 || worker >= workers {
+		return 0, 0
+	}
+	each, more := leaves/workers, leaves%workers
+	start = worker*each + min(worker, more)
+	end = start + each
+	if worker < more {
+		end++
+	}
+	return start, end
+}
+
+// PartitionOwner gives the worker that looks after a leaf, or -1 if there is no
+// such leaf or worker.
+func PartitionOwner(leaf, leaves, workers int) int {
+	if workers <= 0 || leaf < 0 || leaf >= leaves {
+		return -1
+	}
+	each, more := leaves/workers, leaves%workers
+	if leaf < more*(each+1) {
+		return leaf / (each + 1)
+	}
+	return more + (leaf-more*(each+1))/each
+}
+
+// PartitionLeaf gives the number that a leaf has in the partition of a worker,
+// and false if it is not in it.
+func PartitionLeaf(leaf, worker, leaves, workers int) (k int, ok bool) {
+	start, end := PartitionRange(worker, leaves, workers)
+	if leaf < start || leaf >= end {
+		return 0, false
+	}
+	return leaf - start, true
+}

@@ -1,0 +1,289 @@
+package prims
+
+import (
+	"context"
+	"math/bits"
+
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/internal/crashpoint"
+	"github.com/shmsync/shmsync/internal/park"
+	"github.com/shmsync/shmsync/internal/race"
+)
+
+var (
+	_ = crashpoint.Register("signal.release.permitted")
+	_ = crashpoint.Register("signal.acquire.announced")
+	_ = crashpoint.Register("signal.acquire.woken")
+	_ = crashpoint.Register("signal.acquire.taken")
+)
+
+// Release issues n permits and wakes that many of those who wait. A negative n
+// panics. It never blocks, and makes no system call when nobody sleeps.
+//
+// In the terminology of the Go memory model, and across processes: Release
+// synchronizes before the return of each Acquire that takes a permit of its.
+func (w *SignalWaker) Release(n int) {
+	if n < 0 {
+		w.mistake("Release of %d permits", n)
+	}
+	if n == 0 {
+		return
+	}
+	if race.Enabled {
+		race.ReleaseMerge(w.key)
+	}
+	w.release(n)
+}
+
+// release issues n permits, n > 0.
+func (v *signalView) release(n int) {
+	// sync(signal.permit): release
+	// lin: Release takes effect here.
+	v.head.permits.Add(uint64(n))
+	crashpoint.Hit("signal.release.permitted")
+	v.rouse(n)
+}
+
+// rouse wakes up to n of those who wait, after as many permits were issued. The
+// first wake goes by the announcement; for more of them the number of sleepers,
+// which is approximate, is no more than a hint, since each that takes a permit
+// passes the wake on while there are others.
+func (v *signalView) rouse(n int) {
+	b := v.wakeBell()
+	if !b.Announced() {
+		return
+	}
+	park.Tuning{LastCPU: &v.head.lastCPU, Slot: v.a.Self().Slot()}.NoteCPU()
+	b.Release()
+	if n > 1 {
+		for k := range min(n, v.sleepers()) - 1 {
+			b.DeliverOne(uint32(k))
+		}
+	}
+}
+
+// TryAcquire takes a permit if there is one, and reports whether it did.
+func (w *SignalWaker) TryAcquire() bool {
+	for {
+		// The loop ends: each failure of the CAS is another's permit.
+		p := w.head.permits.Load()
+		if p == 0 {
+			return false
+		}
+		// sync(signal.permit): acquire
+		if w.head.permits.CompareAndSwap(p, p-1) {
+			if race.Enabled {
+				race.Acquire(w.key)
+			}
+			return true
+		}
+	}
+}
+
+// Acquire takes a permit, and waits until there is one. A permit says that there
+// was something to do since the caller looked, by Next, and found nothing. It may
+// have been done meanwhile: a permit is a hint, and a stale one costs a look. Where
+// there is no permit, but the summary is not empty, Acquire returns without one:
+// the caller looks again and finds, or clears away, what is there. It panics with an *[shmsync.Error] that Is ErrClosed when this process closes the
+// arena meanwhile.
+func (w *SignalWaker) Acquire() {
+	if w.TryAcquire() {
+		return
+	}
+	if err := w.acquireSlow(nil); err != nil {
+		panic(err)
+	}
+}
+
+// AcquireContext is Acquire that ends with ctx.Err() when ctx ends before, and
+// with an ErrClosed when this process closes the arena. An error means that no
+// permit was taken. A permit that is there is taken without a look at ctx.
+func (w *SignalWaker) AcquireContext(ctx context.Context) error {
+	if w.TryAcquire() {
+		return nil
+	}
+	return w.acquireSlow(ctx)
+}
+
+// acquireSlow waits for a permit. What closes the gap between the look at the
+// permits and the sleep is the wake word: whoever waits announces itself in it,
+// looks, and sleeps only while the word is what it was at the announcement;
+// whoever issues a permit looks at the word after that, and changes it if it is
+// announced. So either the waiter sees the permit, or the issuer the
+// announcement, and then the sleep ends or does not begin.
+func (w *SignalWaker) acquireSlow(ctx context.Context) error {
+	if !w.queue.Enter() {
+		return w.fail("signalwaker.acquire", shmsync.ErrClosed, "this process closed the arena")
+	}
+	defer w.queue.Exit()
+	if w.tuning().Spin(func() bool { return w.head.permits.Load() != 0 }) && w.TryAcquire() {
+		return nil
+	}
+	c := park.CancelBy(ctx)
+	defer c.Stop()
+	w.tally(countSleeper, 1)
+	defer w.tally(countSleeper, -1)
+	w.add(StatWaiting, 1)
+	for {
+		word := w.bell.Announce()
+		crashpoint.Hit("signal.acquire.announced")
+		if w.TryAcquire() {
+			crashpoint.Hit("signal.acquire.taken")
+			w.passOn()
+			return nil
+		}
+		if w.SnapshotSummary() != 0 {
+			// There is something to do, and its permit was taken by another, who may
+			// have been too early to see that somebody waits, and may take its time.
+			w.passOn()
+			return nil
+		}
+		// The end of a context, too, may come with a wake that was meant for
+		// another, and so does a permit that was there at that moment.
+		switch w.queue.Sleep(uint32(word), park.Bed{}, &c) {
+		case park.Again:
+			crashpoint.Hit("signal.acquire.woken")
+		case park.Canceled:
+			ok := w.TryAcquire()
+			w.passOn()
+			if ok {
+				return nil
+			}
+			return c.Err()
+		case park.Closed:
+			w.passOn()
+			return w.fail("signalwaker.acquire", shmsync.ErrClosed, "this process closed the arena")
+		}
+	}
+}
+
+// passOn is what a waiter does that leaves, and what is done with a wake that
+// found nobody. The wake has taken the announcement down, for others as well who
+// sleep: so it is put up again; and if there are more permits, somebody is woken.
+func (v *signalView) passOn() {
+	b := v.wakeBell()
+	b.Announce()
+	if v.head.permits.Load() != 0 {
+		b.Release()
+	}
+}
+
+// Permits is how many permits there are.
+func (w *SignalWaker) Permits() uint64 { return w.head.permits.Load() }
+
+// Sleepers is how many wait for a permit, in all living processes, those
+// included that have said so by RegisterSleeper. It is for people; no wake
+// depends on it.
+func (w *SignalWaker) Sleepers() int { return w.sleepers() }
+
+func (v *signalView) sleepers() (n int) {
+	for i := range v.rows {
+		if c := signalCount(v.rows[i].count.Load()); c != 0 && v.a.Current(c.name()) {
+			n += c.sleepers()
+		}
+	}
+	return n
+}
+
+// RegisterSleeper counts a worker among the sleepers that waits elsewhere, say in
+// a poll of file descriptors. It registers, looks for work once more, and only
+// then waits; nobody wakes it but its own means. Its death unregisters it.
+func (w *SignalWaker) RegisterSleeper() { w.tally(countSleeper, 1) }
+
+// UnregisterSleeper takes a RegisterSleeper of this process back.
+func (w *SignalWaker) UnregisterSleeper() {
+	if !w.tally(countSleeper, -1) {
+		w.mistake("UnregisterSleeper without RegisterSleeper")
+	}
+}
+
+// RegisterWorker counts one more worker of this process, until UnregisterWorker
+// or its death.
+func (w *SignalWaker) RegisterWorker() { w.tally(countWorker, 1) }
+
+// UnregisterWorker takes a RegisterWorker of this process back.
+func (w *SignalWaker) UnregisterWorker() {
+	if !w.tally(countWorker, -1) {
+		w.mistake("UnregisterWorker without RegisterWorker")
+	}
+}
+
+// WorkerCount is how many workers living processes have registered.
+func (w *SignalWaker) WorkerCount() (n int) {
+	for i := range w.rows {
+		if c := signalCount(w.rows[i].count.Load()); c != 0 && w.a.Current(c.name()) {
+			n += c.workers()
+		}
+	}
+	return n
+}
+
+// row is what belongs to this process.
+func (w *SignalWaker) row() *signalRow { return &w.rows[w.name.Slot()-1] }
+
+// tally changes a count of this process by by, 1 or -1, and reports whether it
+// could. What whoever had the slot before left there is not taken over.
+func (w *SignalWaker) tally(what signalCount, by int) bool {
+	row := w.row()
+	for {
+		// The loop ends: each failure of the CAS is another goroutine's success.
+		old := signalCount(row.count.Load())
+		c := old
+		if c.name() != w.name {
+			c = signalCount(w.name)
+		}
+		have, most := c.workers(), maxWorkers
+		if what == countSleeper {
+			have, most = c.sleepers(), maxSleepers
+		}
+		if have += by; have < 0 || have > most {
+			return false
+		}
+		if by > 0 {
+			c += what
+		} else {
+			c -= what
+		}
+		if row.count.CompareAndSwap(uint64(old), uint64(c)) {
+			return true
+		}
+	}
+}
+
+// restock makes sure that there are as many permits as the index has reasons for
+// them: for a permit that somebody took, or owed, and did nothing with. least is
+// for what the index does not know.
+func (v *signalView) restock(least int) {
+	need := bits.OnesCount64(v.head.summary.Load()&v.mask) + bits.OnesCount64(v.head.status.Load()&uint64(statusYield|statusTasks))
+	need = max(need, least)
+	for {
+		// The loop ends: each failure of the CAS is another's permit.
+		p := v.head.permits.Load()
+		if p >= uint64(need) {
+			return
+		}
+		// sync(signal.permit): release
+		if v.head.permits.CompareAndSwap(p, uint64(need)) {
+			v.rouse(need - int(p))
+			return
+		}
+	}
+}
+
+// look is called ten times a second while a goroutine of this process waits for a
+// permit. It makes up for what a stopped or dead process owes.
+func (w *SignalWaker) look() {
+	at := int(w.cursor.Add(1)-1) * lookGates % len(w.gates)
+	for q := at; q < min(at+lookGates, len(w.gates)); q++ {
+		w.sweepGate(q, w.a.Dead)
+	}
+	w.sweepIndex()
+	w.restock(0)
+	if w.head.permits.Load() != 0 {
+		w.bell.WakeOne()
+	}
+	w.bell.Announce()
+}
+
+// lookGates is how many gates a look goes through.
+const lookGates = 256

@@ -1,0 +1,446 @@
+//go:build linux
+
+package prims_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/proctest"
+	"github.com/shmsync/shmsync/prims"
+)
+
+// signalParty is a site of this process with partners in others.
+func signalParty(t *testing.T, workers int, partners ...int) (*signalSite, []*proctest.Proc) {
+	t.Helper()
+	a := newArena(t, &arena.Options{Label: "test"})
+	s, err := openSignalSite(a, func(err error) { panic(fmt.Sprintf("%v\n%s", err, words(a))) })
+	require.NoError(t, err)
+	var procs []*proctest.Proc
+	for _, n := range partners {
+		p := proctest.Start(t, "signal/partner", proctest.Params(crashParams{Arena: nameOf(a), Round: n}),
+			proctest.Dump(func() string { return words(a) }), proctest.Limit(60*time.Second))
+		p.Await(t)
+		procs = append(procs, p)
+	}
+	s.work(workers)
+	t.Cleanup(func() {
+		if t.Failed() {
+			s.fail = func(error) {}
+			s.stop()
+		}
+	})
+	return s, procs
+}
+
+// drain stops everybody, and checks that nothing is left: everything was looked
+// after, and no bit, no permit, no sleeper and no worker remains.
+func drain(t *testing.T, s *signalSite, procs []*proctest.Proc) {
+	t.Helper()
+	for _, p := range procs {
+		p.Send(-1)
+		p.WaitExit(t)
+	}
+	require.NoError(t, s.stop(), "%s", words(s.a))
+	alone(t, s.a, 1)
+	// Those who stopped may have left something scheduled. Then there is a summary
+	// bit for it: nobody has to schedule it again.
+	for {
+		g, ok := s.w.Next(0)
+		if !ok {
+			break
+		}
+		s.execute(&g)
+	}
+	for k := range signalQueues {
+		q := &s.board.Queue[k]
+		require.Equal(t, q.Pushed.Load(), q.Done.Load(), "queue %d\n%s", queueAt(k), words(s.a))
+	}
+	idle(t, s.a, s.w)
+	require.Zero(t, s.w.WorkerCount())
+	require.NoError(t, prims.CheckSignals(s.w))
+	sound(t, s.a)
+}
+
+// Producers and workers of three processes, some of them behind hubs: nothing is
+// lost, nothing is executed twice at once, and nothing is left.
+func TestSignalStress(t *testing.T) {
+	s, procs := signalParty(t, 3, 3, 18)
+	d := proctest.Scale(2 * time.Second)
+	if testing.Short() {
+		d /= 10
+	}
+	var wg sync.WaitGroup
+	for end := time.Now().Add(d); time.Now().Before(end); {
+		// Bursts, and quiet in which everybody sleeps.
+		for range 3 {
+			wg.Go(func() {
+				for range 200 {
+					s.push(rand.IntN(signalQueues))
+				}
+			})
+		}
+		wg.Wait()
+		require.NoError(t, s.done(), "%s", words(s.a))
+	}
+	for _, p := range procs {
+		p.Send(1)
+		p.Await(t)
+	}
+	drain(t, s, procs)
+}
+
+// The last item of each burst is found: nobody sleeps beside it, in whichever
+// process it is and whoever pushes it. There is no producer that helps out.
+func TestSignalNoLostWake(t *testing.T) {
+	a, w, x := twoSides(t)
+	rounds := 20_000
+	if testing.Short() {
+		rounds = 1000
+	}
+	id := x.start(order{Op: "walk", Object: "w", N: rounds})
+	for k := range rounds {
+		g := w.Gate(k % 4096)
+		g.Schedule()
+		limit := shortly()
+		for g.State().Epoch == uint32(k/4096) || g.State().Executing {
+			if limit() {
+				t.Fatalf("queue %d of round %d\n%s", k%4096, k, words(a))
+			}
+			if k%4 == 0 {
+				runtime.Gosched() // else: the worker is about to sleep
+			}
+		}
+	}
+	require.EqualValues(t, rounds, x.wait(t, id).N)
+	idle(t, a, w)
+}
+
+// shortly reports true after patience, at a cost that fits into a tight loop.
+func shortly() func() bool {
+	n, end := 0, time.Now().Add(patience())
+	return func() bool {
+		n++
+		return n%1000 == 0 && time.Now().After(end)
+	}
+}
+
+// Processes that work are killed at random. The others go on.
+func TestSignalRandomKills(t *testing.T) {
+	s, procs := signalParty(t, 2, 16)
+	rounds := 25
+	if testing.Short() {
+		rounds = 5
+	}
+	for range rounds {
+		v := proctest.Start(t, "signal/mayfly", proctest.Params(crashParams{Arena: nameOf(s.a)}))
+		v.Await(t)
+		<-after(time.Duration(rand.IntN(15_000)) * time.Microsecond)
+		v.Kill(t)
+		alone(t, s.a, 2)
+		require.NoError(t, s.done(), "%s", words(s.a))
+	}
+	procs[0].Send(1)
+	procs[0].Await(t)
+	drain(t, s, procs)
+}
+
+// An executor is stopped: what it executes is executed by nobody else, however
+// long it takes, and everything else goes on.
+func TestSignalStoppedExecutor(t *testing.T) {
+	s, procs := signalParty(t, 2, 3)
+	x := signalActor(t, s.a, "stopped")
+	held := 200 // not one of the board's
+	num(t, x, "schedule", held)
+	stop := held
+	if !num(t, x, "begin", held).OK {
+		// One of the workers was faster, and has finished or will.
+		eventually(t, "it is ours", func() string { return words(s.a) }, func() bool { return num(t, x, "inline", held).OK })
+	}
+	x.proc.Stop(t)
+	g := s.w.Gate(stop)
+	require.False(t, g.Schedule(), "left for its executor")
+	st := g.State()
+	require.True(t, st.Executing && st.Scheduled)
+	require.Equal(t, "stopped", st.Executor.Label)
+	runs := func() (n uint64) {
+		for k := range signalQueues {
+			n += s.board.Queue[k].Runs.Load()
+		}
+		return n
+	}
+	from := runs()
+	eventually(t, "others go on", func() string { return words(s.a) }, func() bool { return runs() > from+2000 })
+	require.Equal(t, st, g.State(), "neither stolen nor executed")
+	require.NoError(t, s.done())
+	x.proc.Cont(t)
+	require.True(t, num(t, x, "finish", held).OK)
+	eventually(t, "it is executed", func() string { return words(s.a) }, func() bool {
+		now := g.State()
+		return now.Epoch > st.Epoch && !now.Executing && !now.Scheduled
+	})
+	x.proc.Kill(t)
+	alone(t, s.a, 2)
+	drain(t, s, procs)
+}
+
+// A worker is stopped that has taken the only permit and has not looked yet, and
+// one in the middle of Schedule: the sleepers' own look finds what they keep.
+func TestSignalLook(t *testing.T) {
+	a, w, x := twoSides(t)
+	g := w.Gate(300)
+	w.SetGate(300, 1<<29) // scheduled, and no bit: its producer is stopped
+	id := x.start(order{Op: "acquire", Object: "w"})
+	x.wait(t, id)
+	n := num(t, x, "next", 0)
+	require.True(t, n.OK)
+	require.EqualValues(t, 300, n.N)
+	num(t, x, "finish", 300)
+	require.Contains(t, g.String(), "idle")
+	for asleep := false; !asleep; {
+		idle(t, a, w)
+		id = x.start(order{Op: "acquire", Object: "w"})
+		// A look that was under way may still have issued a permit.
+		if asleep = waitUntil(time.Second, func() bool { return w.Sleepers() == 1 }) == nil; !asleep {
+			x.wait(t, id)
+		}
+	}
+	w.SetGate(300, 1<<29)
+	w.Signal(300 / 64).Set(300 % 64) // and the summary not
+	x.wait(t, id)
+	require.True(t, num(t, x, "next", 0).OK)
+	num(t, x, "finish", 300)
+	idle(t, a, w)
+}
+
+// What a death takes back: executions, reservations, registrations, sleepers.
+func TestSignalDeath(t *testing.T) {
+	a, w, x := twoSides(t)
+	y := signalActor(t, a, "heir")
+	for _, q := range []int{1, 2, 70} {
+		num(t, x, "schedule", q)
+	}
+	for range 2 {
+		require.True(t, num(t, x, "next", 0).OK)
+	}
+	require.True(t, num(t, x, "inline", 4000).OK)
+	require.False(t, w.Gate(4000).Schedule())
+	for range 5 {
+		require.True(t, num(t, x, "reserve", 0).OK)
+	}
+	q, ok := w.ReserveTask()
+	require.True(t, ok)
+	num(t, x, "worker", 0)
+	num(t, y, "worker", 0)
+	num(t, x, "sleeper", 0)
+	require.True(t, num(t, x, "take", 70).OK, "and has not begun")
+	for w.TryAcquire() {
+	}
+	w.TryUnmarkIfEmpty(0)
+	w.TryUnmarkIfEmpty(1)
+	var ids []int
+	for range 20 { // more than sleep in the kernel
+		x.start(order{Op: "acquire", Object: "w"})
+		ids = append(ids, y.start(order{Op: "acquire", Object: "w"}))
+	}
+	eventually(t, "they sleep", func() string { return words(a) }, func() bool { return w.Sleepers() == 41 })
+	x.proc.Kill(t)
+	alone(t, a, 2)
+	eventually(t, "sleepers are told", func() string { return words(a) }, func() bool { return w.Sleepers() < 20 })
+	require.Equal(t, 1, w.WorkerCount())
+	require.Equal(t, 1, w.Tasks())
+	w.ReleaseTask(q)
+	for _, q := range []int{1, 2, 70, 4000} {
+		st := w.Gate(q).State()
+		require.True(t, st.Scheduled && !st.Executing, "queue %d: %s", q, words(a))
+		require.True(t, w.Signal(q/64).IsSet(q%64))
+	}
+	require.EqualValues(t, uint64(1)<<62|3, w.SnapshotSummary())
+	for range 4 {
+		n := num(t, y, "next", 0)
+		require.True(t, n.OK)
+		num(t, y, "finish", int(n.N))
+	}
+	w.Release(20)
+	for _, id := range ids {
+		y.wait(t, id)
+	}
+	idle(t, a, w)
+}
+
+// Every wake of a Release reaches a living sleeper, also past dead ones in front
+// of the kernel's queue and dead hubs.
+func TestSignalDeadSleepers(t *testing.T) {
+	a, w, x := twoSides(t)
+	y := signalActor(t, a, "alive")
+	for range 16 {
+		x.start(order{Op: "acquire", Object: "w"})
+	}
+	eventually(t, "they sleep", func() string { return words(a) }, func() bool { return w.Sleepers() == 16 })
+	var ids []int
+	for range 16 {
+		ids = append(ids, y.start(order{Op: "acquire", Object: "w"}))
+	}
+	eventually(t, "all sleep", func() string { return words(a) }, func() bool { return w.Sleepers() == 32 })
+	x.proc.Signal(t, syscall.SIGKILL)
+	w.Release(16) // at once: the dying are counted, and may be woken
+	x.proc.Wait(t)
+	alone(t, a, 2)
+	// What the dead took with them is not there any more: permits are hints. The
+	// living ones are not kept from those that are.
+	eventually(t, "no permit is left beside a sleeper", func() string { return words(a) }, func() bool {
+		return w.Permits() == 0 || w.Sleepers() == 0
+	})
+	for n := w.Sleepers(); n > 0; n = w.Sleepers() {
+		w.Release(1)
+		eventually(t, "one more gets up", func() string { return words(a) }, func() bool { return w.Sleepers() < n })
+	}
+	for _, id := range ids {
+		require.Empty(t, y.wait(t, id).Panic)
+	}
+	idle(t, a, w)
+}
+
+func TestSignalNoAllocs(t *testing.T) {
+	w := newWaker(t, newArena(t, nil), nil)
+	ctx := context.Background()
+	for what, f := range map[string]func(){
+		"schedule": func() {
+			w.Gate(7).Schedule()
+			g := w.Gate(7)
+			g.Begin()
+			g.Schedule()
+			g.Finish()
+			g.Begin()
+			g.Finish()
+		},
+		"next":    func() { w.Gate(99).Schedule(); g, _ := w.Next(99); g.FinishAndSchedule(); g, _ = w.Next(0); g.Finish() },
+		"inline":  func() { g := w.Gate(3); g.TryBeginInline(); g.Finish() },
+		"permits": func() { w.Release(3); w.TryAcquire(); w.Acquire(); w.AcquireContext(ctx) },
+		"index": func() {
+			w.MarkActive(3)
+			w.TryUnmarkIfEmpty(3)
+			w.Signal(3).Set(1)
+			w.Signal(3).Acquire(1)
+			w.TryAcquire()
+		},
+		"tasks": func() { q, _ := w.ReserveTask(); w.ReleaseTask(q) },
+	} {
+		require.Zero(t, testing.AllocsPerRun(200, f), what)
+		for w.TryAcquire() {
+		}
+	}
+}
+
+// A handle on a gate is not on the heap of those who just use it.
+func TestSignalInlining(t *testing.T) {
+	require.Contains(t, goTool(t, "build", "-gcflags=-m=2", "."), "can inline (*SignalWaker).Gate with cost")
+}
+
+func BenchmarkGate(b *testing.B) {
+	w := newWaker(b, newArena(b, nil), nil)
+	b.Run("schedule hot", func(b *testing.B) {
+		w.Gate(1).Schedule()
+		for b.Loop() {
+			w.Gate(1).Schedule()
+		}
+		g := w.Gate(1)
+		g.Begin()
+		g.Finish()
+	})
+	b.Run("begin finish", func(b *testing.B) {
+		for b.Loop() {
+			g := w.Gate(2)
+			g.TryBeginInline()
+			g.Finish()
+		}
+	})
+	b.Run("schedule next finish", func(b *testing.B) {
+		for b.Loop() {
+			w.Gate(3).Schedule()
+			g, _ := w.Next(3)
+			g.Finish()
+			w.TryAcquire()
+		}
+	})
+	b.Run("release acquire", func(b *testing.B) {
+		for b.Loop() {
+			w.Release(1)
+			w.TryAcquire()
+		}
+	})
+	for _, leaves := range []int{4, 16, 64} {
+		b.Run(fmt.Sprint("sync partition ", leaves), func(b *testing.B) {
+			for b.Loop() {
+				w.SyncPartitionSummary(0, leaves, nil)
+			}
+		})
+	}
+	b.Run("sweep of a burial", func(b *testing.B) {
+		for b.Loop() {
+			w.Repair(100 | 1<<11)
+		}
+	})
+	b.Run("nearest", func(b *testing.B) {
+		for b.Loop() {
+			prims.NearestBit(1|1<<31|1<<63, 40)
+		}
+	})
+}
+
+// Executions of one queue follow each other, and a producer comes before the
+// execution that it asked for: plain variables show it to the race detector.
+func TestSignalEdges(t *testing.T) {
+	w := newWaker(t, newArena(t, nil), nil)
+	count, handed, got := 0, 0, 0
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() {
+			for k := 0; k < 2000; {
+				g := w.Gate(9)
+				if g.Schedule(); g.Begin() {
+					count++
+					k++
+					g.Finish()
+				}
+				runtime.Gosched()
+			}
+		})
+	}
+	wg.Wait()
+	require.Equal(t, 8000, count)
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		for got < 1000 {
+			if g, ok := w.Next(0); ok {
+				if g.Queue() == 100 {
+					got = handed
+				}
+				g.Finish()
+			} else {
+				w.Acquire()
+			}
+		}
+	}()
+	for handed < 1000 {
+		// The executor is at it or is done: either way the queue is ours to fill
+		// only when its gate says so.
+		if g := w.Gate(100); g.TryBeginInline() {
+			handed++
+			g.FinishAndSchedule()
+		}
+		runtime.Gosched()
+	}
+	<-over
+	require.Equal(t, handed, got)
+}

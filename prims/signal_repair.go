@@ -1,0 +1,146 @@
+package prims
+
+import (
+	"fmt"
+
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/crashpoint"
+)
+
+var (
+	_ = crashpoint.Register("signal.sweep.released")
+	_ = crashpoint.Register("signal.sweep.unreserved")
+)
+
+func init() {
+	arena.RegisterKind(arena.KindOps{
+		Kind: signalKind, Repair: repairSignals, Wake: wakeSignals, Check: checkSignals, Describe: describeSignals,
+	})
+}
+
+// repairSignals takes back what dead had, and makes the index good from the
+// gates. Every step may be done by many at once, and may be done too often: a bit
+// that is set for nothing is cleared by who finds it, a permit that is too many
+// costs a look.
+func repairSignals(a *arena.Arena, o arena.Object, dead arena.Name) {
+	v, err := viewSignals(a, o)
+	if err != nil {
+		return
+	}
+	gone := func(n arena.Name) bool { return dead.Covers(n) || !a.Current(n) }
+	for q := range v.gates {
+		v.sweepGate(q, gone)
+		v.sweepTask(q, dead)
+	}
+	v.sweepIndex()
+	row := &v.rows[dead.Slot()-1]
+	if c := row.count.Load(); dead.Covers(signalCount(c).name()) {
+		row.count.CompareAndSwap(c, 0)
+	}
+	// The dead may have taken a permit and not acted on it, or have set a bit in
+	// some leaf and not told the leaf's owner, who looks when it gets up.
+	least := 0
+	if b := v.wakeBell(); b.Announced() || v.sleepers() > 0 {
+		least = 1
+	}
+	v.restock(least)
+}
+
+// sweepGate schedules the queue again if its executor is gone, and sets the bits
+// that a scheduled one must have.
+func (v *signalView) sweepGate(q int, gone func(arena.Name) bool) {
+	gate := &v.gates[q].word
+	for {
+		// The loop ends: each failure of the CAS is another's success.
+		s := gateWord(gate.Load())
+		switch {
+		case s.executing() && gone(s.name()):
+			// sync(signal.finish): release
+			if !gate.CompareAndSwap(uint64(s), uint64(s.orphan())) {
+				continue
+			}
+			crashpoint.Hit("signal.sweep.released")
+			v.publish(q)
+		case s.ready() && v.lines[q/signalBits].bits.Load()&(1<<(q%signalBits)) == 0:
+			// Its producer, or who acquired the bit, is in between, or is dead.
+			v.publish(q)
+		}
+		return
+	}
+}
+
+// sweepIndex marks the signals that have bits, and the tasks of a partition that
+// has leaves.
+func (v *signalView) sweepIndex() {
+	for i := range v.lines {
+		if v.lines[i].bits.Load() != 0 {
+			v.mark(i)
+		}
+	}
+	if v.head.partition.Load() != 0 {
+		v.markStatus(statusTasks)
+	}
+}
+
+// sweepTask frees what dead had reserved, and the bit of what nobody has.
+func (v *signalView) sweepTask(q int, dead arena.Name) {
+	task, line, m := &v.gates[q].task, &v.lines[q/signalBits], uint64(1)<<(q%signalBits)
+	n := task.Load()
+	if dead.Covers(arena.Name(n&arena.NameMask)) && task.CompareAndSwap(n, 0) {
+		crashpoint.Hit("signal.sweep.unreserved")
+		n = 0
+	}
+	if n == 0 && line.tasks.Load()&m != 0 {
+		line.tasks.And(^m)
+	}
+}
+
+// wakeSignals makes up for a wake that a death swallowed.
+func wakeSignals(a *arena.Arena, o arena.Object, owed arena.Owed) {
+	v, err := viewSignals(a, o)
+	if err != nil {
+		return
+	}
+	switch b := v.wakeBell(); {
+	case owed == arena.OwedAll:
+		b.WakeAll()
+	case owed == arena.OwedOne || b.Announced():
+		b.WakeOne()
+	}
+}
+
+func checkSignals(a *arena.Arena, o arena.Object) error {
+	v, err := viewSignals(a, o)
+	if err != nil {
+		return err
+	}
+	for q := range v.gates {
+		if s := gateWord(v.gates[q].word.Load()); !s.valid() {
+			return v.fail("signalwaker.check", shmsync.ErrCorrupt, fmt.Sprintf("the gate of queue %d is %#x", q, uint64(s)))
+		}
+	}
+	return nil
+}
+
+func describeSignals(a *arena.Arena, o arena.Object) string {
+	v, err := viewSignals(a, o)
+	if err != nil {
+		return err.Error()
+	}
+	h := v.health()
+	s := fmt.Sprintf("%v, wake %#x", h, v.head.wake.Load())
+	shown := 0
+	for q := range v.gates {
+		w := gateWord(v.gates[q].word.Load())
+		if w.idle() {
+			continue
+		}
+		if shown++; shown > 8 {
+			return s + ", …"
+		}
+		bit := v.lines[q/signalBits].bits.Load() >> (q % signalBits) & 1
+		s += fmt.Sprintf(", queue %d %v, bit %d", q, w, bit)
+	}
+	return s
+}

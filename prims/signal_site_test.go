@@ -1,0 +1,239 @@
+//go:build linux
+
+package prims_test
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/proctest"
+	"github.com/shmsync/shmsync/prims"
+)
+
+// A site of queues: items are numbers that count up, a queue is how many there
+// are and how many were looked after.
+
+const signalQueues = 16 // eight of each of two signals
+
+// signalBoard is what the processes share beside the waker.
+type signalBoard struct {
+	Queue [signalQueues]struct {
+		Pushed atomic.Uint64
+		Done   atomic.Uint64
+		Tag    atomic.Uint64 // of the executor
+		Runs   atomic.Uint64
+		_      [96]byte
+	}
+}
+
+type signalSite struct {
+	a       *arena.Arena
+	w       *prims.SignalWaker
+	board   *signalBoard
+	tag     atomic.Uint64
+	stopped atomic.Bool
+	wg      sync.WaitGroup
+	fail    func(error)
+}
+
+func openSignalSite(a *arena.Arena, fail func(error)) (*signalSite, error) {
+	s := &signalSite{a: a, fail: fail}
+	s.tag.Store(uint64(os.Getpid()) << 32)
+	w, err := prims.OpenSignalWaker(a, "w", nil)
+	board, e := arena.Value[signalBoard](a, "board")
+	s.w, s.board = w, board
+	return s, cmp.Or(err, e)
+}
+
+func queueAt(k int) int { return k%2*64 + k/2 }
+
+func placeOf(queue int) (k int, ok bool) {
+	return queue%64*2 + queue/64, queue%64 < signalQueues/2 && queue < 128
+}
+
+// push puts an item into a queue.
+func (s *signalSite) push(k int) {
+	s.board.Queue[k].Pushed.Add(1)
+	s.w.Gate(queueAt(k)).Schedule()
+}
+
+// execute looks after a queue, and makes sure that it is alone.
+func (s *signalSite) execute(g *prims.Gate) {
+	k, ok := placeOf(g.Queue())
+	if !ok {
+		g.Finish()
+		return
+	}
+	q, tag := &s.board.Queue[k], s.tag.Add(1)
+	q.Tag.Store(tag)
+	q.Runs.Add(1)
+	n := q.Pushed.Load()
+	for range rand.IntN(200) {
+		if is := q.Tag.Load(); is != tag {
+			s.fail(fmt.Errorf("queue %d is executed by %#x, and by %#x", g.Queue(), tag, is))
+			return
+		}
+	}
+	q.Done.Store(max(n, q.Done.Load()))
+	if is := q.Tag.Load(); is != tag {
+		s.fail(fmt.Errorf("queue %d is executed by %#x, and by %#x", g.Queue(), tag, is))
+		return
+	}
+	if rand.IntN(16) == 0 {
+		g.FinishAndSchedule()
+	} else {
+		g.Finish()
+	}
+}
+
+// worker looks after queues until stop.
+func (s *signalSite) worker(near int, limit time.Duration) {
+	s.w.RegisterWorker()
+	defer s.w.UnregisterWorker()
+	for !s.stopped.Load() {
+		if g, ok := s.w.Next(near); ok {
+			s.execute(&g)
+			continue
+		}
+		ctx, cancel := context.Background(), func() {}
+		if limit != 0 {
+			ctx, cancel = context.WithTimeout(ctx, limit)
+		}
+		if err := s.w.AcquireContext(ctx); err != nil && (limit == 0 || err != context.DeadlineExceeded) {
+			s.fail(err)
+		}
+		cancel()
+	}
+}
+
+// work starts workers, more than sleep in the kernel if there are many, and a
+// producer.
+func (s *signalSite) work(workers int) {
+	for i := range workers {
+		limit := time.Duration(0)
+		if i == 1 {
+			limit = 300 * time.Microsecond
+		}
+		s.wg.Go(func() { s.worker(queueAt(i%signalQueues), limit) })
+	}
+	s.wg.Go(func() {
+		tick := time.NewTicker(300 * time.Microsecond)
+		defer tick.Stop()
+		for !s.stopped.Load() {
+			<-tick.C
+			for range 1 + rand.IntN(3) {
+				s.push(rand.IntN(signalQueues))
+			}
+		}
+	})
+}
+
+// done waits until all items that there are now have been looked after. A
+// producer that died before it called Schedule has told nobody: those queues,
+// which are idle, are scheduled for it, after all the others have been found.
+func (s *signalSite) done() error {
+	var end [signalQueues]uint64
+	for k := range end {
+		end[k] = s.board.Queue[k].Pushed.Load()
+	}
+	behind := func(k int) bool { return s.board.Queue[k].Done.Load() < end[k] }
+	err := waitUntil(patience(), func() bool {
+		for k := range end {
+			if st := s.w.Gate(queueAt(k)).State(); behind(k) && (st.Scheduled || st.Executing) {
+				return false
+			}
+		}
+		return true
+	})
+	if err != nil {
+		return fmt.Errorf("scheduled queues are not looked after: %w", err)
+	}
+	for k := range end {
+		if behind(k) {
+			s.w.Gate(queueAt(k)).Schedule()
+		}
+	}
+	return waitUntil(patience(), func() bool {
+		for k := range end {
+			if behind(k) {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+// stop ends what work started.
+func (s *signalSite) stop() error {
+	s.stopped.Store(true)
+	over := make(chan struct{})
+	go func() { s.wg.Wait(); close(over) }()
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for limit := after(patience()); ; {
+		select {
+		case <-over:
+			return nil
+		case <-tick.C:
+			s.w.Release(1)
+		case <-limit:
+			return errors.New("goroutines do not stop")
+		}
+	}
+}
+
+func joinSignalSite(c *proctest.Child, label string) (*signalSite, crashParams) {
+	var p crashParams
+	c.Params(&p)
+	a, err := arena.Attach(p.Arena, &arena.Options{Label: label})
+	if err != nil {
+		c.Fatal(err)
+	}
+	s, err := openSignalSite(a, func(err error) { c.Fatalf("%s: %v\n%s", label, err, words(a)) })
+	if err != nil {
+		c.Fatal(err)
+	}
+	return s, p
+}
+
+func init() {
+	// partner works until it is told to stop, and to drain.
+	proctest.Register("signal/partner", func(c *proctest.Child) {
+		s, p := joinSignalSite(c, "partner")
+		s.work(p.Round)
+		c.Ready()
+		for {
+			var round int
+			c.Recv(&round)
+			if round < 0 {
+				break
+			}
+			if err := s.done(); err != nil {
+				c.Fatalf("partner: %v\n%s", err, words(s.a))
+			}
+			c.Ready()
+		}
+		if err := s.stop(); err != nil {
+			c.Fatalf("partner: %v\n%s", err, words(s.a))
+		}
+		if err := s.a.Close(); err != nil {
+			c.Fatal(err)
+		}
+	})
+
+	// mayfly works until it is killed.
+	proctest.Register("signal/mayfly", func(c *proctest.Child) {
+		s, _ := joinSignalSite(c, "mayfly")
+		s.work(4)
+		c.Ready()
+		c.Await()
+	})
+}

@@ -1,0 +1,85 @@
+package prims
+
+import (
+	"math/bits"
+	"math/rand/v2"
+
+	"github.com/shmsync/shmsync/internal/crashpoint"
+)
+
+var (
+	_ = crashpoint.Register("signal.reserve.indexed")
+	_ = crashpoint.Register("signal.reserve.taken")
+	_ = crashpoint.Register("signal.unreserve.freed")
+)
+
+// ReserveTask reserves a queue that nobody has reserved, for a task of this
+// process, and gives its number. ok is false when there is none. The search
+// begins at random, and goes through all. What this process has reserved becomes
+// free by ReleaseTask or by its death; the queue's gate is as it was left, so an
+// executor may look at a fresh task once for nothing.
+func (w *SignalWaker) ReserveTask() (queue int, ok bool) {
+	return w.ReserveTaskIn(0, len(w.lines))
+}
+
+// ReserveTaskIn is ReserveTask among the signals start..end-1.
+func (w *SignalWaker) ReserveTaskIn(start, end int) (queue int, ok bool) {
+	if start < 0 || end < start || end > len(w.lines) {
+		w.mistake("signals %d..%d of %d", start, end, len(w.lines))
+	}
+	if start == end {
+		return 0, false
+	}
+	r := rand.Uint64()
+	first, turn := int(r>>32)%(end-start), int(r%signalBits)
+	for k := range end - start {
+		i := start + (first+k)%(end-start)
+		if bit, ok := w.reserveIn(i, turn); ok {
+			return i*signalBits + bit, true
+		}
+	}
+	return 0, false
+}
+
+// reserveIn reserves a queue of signal i.
+func (w *SignalWaker) reserveIn(i, turn int) (bit int, ok bool) {
+	line := &w.lines[i]
+	for range 2 * signalBits {
+		free := bits.RotateLeft64(^line.tasks.Load(), -turn)
+		if free == 0 {
+			return 0, false
+		}
+		bit = (bits.TrailingZeros64(free) + turn) % signalBits
+		m := uint64(1) << bit
+		if line.tasks.Or(m)&m != 0 {
+			continue // another was faster
+		}
+		crashpoint.Hit("signal.reserve.indexed")
+		// lin: the reservation. A bit that was clear for a queue that somebody has
+		// stays set.
+		if w.gates[i*signalBits+bit].task.CompareAndSwap(0, uint32(w.name)) {
+			crashpoint.Hit("signal.reserve.taken")
+			return bit, true
+		}
+	}
+	return 0, false
+}
+
+// ReleaseTask gives back a queue that this process has reserved. It panics when
+// it has not.
+func (w *SignalWaker) ReleaseTask(queue int) {
+	w.checkQueue(queue)
+	if !w.gates[queue].task.CompareAndSwap(uint32(w.name), 0) {
+		w.mistake("ReleaseTask of queue %d, which this process has not reserved", queue)
+	}
+	crashpoint.Hit("signal.unreserve.freed")
+	w.lines[queue/signalBits].tasks.And(^(uint64(1) << (queue % signalBits)))
+}
+
+// Tasks is how many queues are reserved.
+func (w *SignalWaker) Tasks() (n int) {
+	for i := range w.lines {
+		n += bits.OnesCount64(w.lines[i].tasks.Load())
+	}
+	return n
+}

@@ -1,0 +1,179 @@
+package prims
+
+import (
+	"fmt"
+	"math/bits"
+
+	"github.com/shmsync/shmsync/arena"
+)
+
+// gateWord is the word of a gate: the truth about its queue. The bits in the
+// signals, the summary and the permits are an index over these words, which a
+// sweep can make good from them at any time.
+//
+//	bits  0..28  executor   name of who executes the queue, else 0
+//	bit   29     scheduled  the queue has to be looked at, by its next executor
+//	bit   30     executing  the queue is being looked at
+//	bit   31     reserved
+//	bits 32..63  epoch      counts the executions, and wraps
+//
+//	executor  scheduled  executing  meaning                        left by
+//	0         0          0          idle (also all-zero memory)    Finish
+//	0         1          0          to be executed by the winner   Schedule, Finish,
+//	                                of the CAS to executing        FinishAndSchedule, sweep
+//	n         0          1          n executes                     Begin, Next, TryBeginInline
+//	n         1          1          the same, and something came   Schedule
+//	                                meanwhile
+//
+// While scheduled and not executing the bit in the signal is set, except between
+// this word's CAS and that of the bit, and between the clearing of a bit and the
+// look at this word that must follow it.
+//
+//	writers: Schedule, Begin, Finish and their like, sweeps (any process), each by CAS
+//	readers: the same
+//	order:   release by Schedule and Finish, acquire by Begin; seq-cst against the bits
+//	futex:   none
+//	crash:   an executor that is not current is dead: the sweep makes the queue scheduled.
+//	         The epoch it leaves differs from the one that an executor remembers, so
+//	         nobody finishes what is not its own execution any more
+type gateWord uint64
+
+const (
+	gateScheduled gateWord = 1 << 29
+	gateExecuting gateWord = 1 << 30
+	gateReserved  gateWord = 1 << 31
+	gateEpoch     gateWord = 1 << 32
+	gateEpochs    gateWord = ^(gateEpoch - 1)
+)
+
+func (g gateWord) name() arena.Name { return arena.Name(g & arena.NameMask) }
+func (g gateWord) scheduled() bool  { return g&gateScheduled != 0 }
+func (g gateWord) executing() bool  { return g&gateExecuting != 0 }
+func (g gateWord) epoch() uint32    { return uint32(g >> 32) }
+
+// ready reports whether the gate waits for an executor.
+func (g gateWord) ready() bool { return g.scheduled() && !g.executing() }
+
+// idle reports whether nothing is to be done, and nobody does anything.
+func (g gateWord) idle() bool { return !g.scheduled() && !g.executing() }
+
+// schedule is the word after something has come for the queue.
+func (g gateWord) schedule() gateWord { return g | gateScheduled }
+
+// begin is the word of the next execution, by n.
+func (g gateWord) begin(n arena.Name) gateWord {
+	return (g+gateEpoch)&gateEpochs | gateExecuting | gateWord(n)
+}
+
+// finish is the word after an execution; again makes it scheduled whether or not
+// something came meanwhile.
+func (g gateWord) finish(again bool) gateWord {
+	next := g & (gateEpochs | gateScheduled)
+	if again {
+		next |= gateScheduled
+	}
+	return next
+}
+
+// orphan is the word after the death of its executor.
+func (g gateWord) orphan() gateWord { return (g+gateEpoch)&gateEpochs | gateScheduled }
+
+// valid reports whether a correct participant may have written g.
+func (g gateWord) valid() bool {
+	return g&gateReserved == 0 && g.executing() == (g.name() != 0)
+}
+
+// String renders the word by the names of its parts.
+func (g gateWord) String() string {
+	s := "idle"
+	switch {
+	case g.executing() && g.scheduled():
+		s = fmt.Sprintf("executing %v, scheduled", g.name())
+	case g.executing():
+		s = fmt.Sprintf("executing %v", g.name())
+	case g.scheduled():
+		s = "scheduled"
+	}
+	return fmt.Sprintf("%s, epoch %d", s, g.epoch())
+}
+
+// signalStatus is the status word of a SignalWaker. It is apart from the summary,
+// so that no clearing of the one can hit the other.
+//
+//	bit  0      yield  a worker has yielded and asks for others
+//	bit  1      tasks  the partition has tasks
+//	bits 2..63  reserved
+//
+//	yield  tasks  meaning                                     left by
+//	0      0      nothing (also all-zero memory)              TryUnmarkYield, TryUnmarkTasks
+//	1      0|1    somebody yielded                            MarkYield
+//	0|1    1      a leaf of the partition may have work       MarkTasks, SyncPartitionSummary
+//
+//	writers: the above (any process)
+//	readers: StatusBits
+//	order:   seq-cst, tasks against partition
+//	futex:   none
+//	crash:   a bit too many costs a look; tasks is set by the sweep where the partition has bits
+type signalStatus uint64
+
+const (
+	statusYield signalStatus = 1 << iota
+	statusTasks
+)
+
+// signalCount is what a participant has of a SignalWaker, beside executions and
+// tasks.
+//
+//	bits  0..28  name      whose it is; a name that is not current has nothing
+//	bits 29..43  workers   registered and not unregistered
+//	bits 44..63  sleepers  goroutines that wait for a permit, or have registered as sleepers
+//
+//	writers: the participant, by CAS; reapers (CAS to 0)
+//	readers: WorkerCount, Sleepers
+//	order:   relaxed; nobody's wake depends on it
+//	futex:   none
+//	crash:   what the name of a dead participant has counts no more
+type signalCount uint64
+
+const (
+	countWorker  signalCount = 1 << 29
+	countSleeper signalCount = 1 << 44
+
+	maxWorkers  = 1<<15 - 1
+	maxSleepers = 1<<20 - 1
+)
+
+func (c signalCount) name() arena.Name { return arena.Name(c & arena.NameMask) }
+func (c signalCount) workers() int     { return int(c >> 29 & maxWorkers) }
+func (c signalCount) sleepers() int    { return int(c >> 44) }
+
+// signalsOf is the number of signals that a config word says.
+func signalsOf(config uint32) int {
+	if n := int(config & 0xff); n != 0 {
+		return n
+	}
+	return signalBits
+}
+
+const signalCounts = 1 << 8 // in config: operations count themselves
+
+// NearestBit gives the bit of bitmap that is nearest to start, the lower one of
+// two that are equally near. It is 64 when there is none, or when start is 64 or
+// more.
+func NearestBit(bitmap uint64, start int) int {
+	if bitmap == 0 || start >= signalBits || start < 0 {
+		return signalBits
+	}
+	above := bits.TrailingZeros64(bitmap >> start)
+	below := bits.LeadingZeros64(bitmap << (signalBits - 1 - start))
+	if above < below {
+		return start + above
+	}
+	if below == signalBits {
+		return signalBits
+	}
+	return start - below
+}
+
+// signalBits is how many queues a signal has, and the most signals of a waker.
+const signalBits = 64

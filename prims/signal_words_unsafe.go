@@ -1,0 +1,198 @@
+package prims
+
+import (
+	"structs"
+	"sync/atomic"
+	"unsafe"
+
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/arena"
+)
+
+// signalHead is the first 768 bytes of the body of a SignalWaker. Behind it
+// follow its signals, its gates and a row for each slot of the arena.
+//
+// Words that different CPUs write lie 128 bytes apart: a cache line, and the one
+// that the CPU fetches along with it.
+type signalHead struct {
+	_ structs.HostLayout
+	// config is the number of signals in bits 0..7, 0 for 64, and bit 8 set
+	// where operations count themselves. Immutable after init.
+	config uint32
+	rows   uint32 // how many rows there are. Immutable after init.
+	_      [120]byte
+
+	// summary has a bit for each signal that may have a bit set; see MarkActive.
+	//   writers: MarkActive (sets), TryUnmarkIfEmpty and TryUnmark (clear), sweeps (set), any process
+	//   readers: Next, SnapshotSummary, SummarySelect
+	//   order:   seq-cst, against the signals
+	//   futex:   none
+	//   crash:   a bit may be set for an empty signal, which costs a scan; one that is
+	//            clear for a signal with bits is set by the sweep
+	summary atomic.Uint64
+	_       [120]byte
+
+	// permits is how many permits there are.
+	//   writers: Release, each 0 -> 1 of a bit of summary or status, sweeps (add); Acquire (takes one by CAS)
+	//   readers: the same, Permits
+	//   order:   acq-rel; seq-cst against wake
+	//   futex:   none; waiters sleep on wake
+	//   crash:   a permit that the dead had taken, or had not yet issued, is issued by the sweep
+	permits atomic.Uint64
+	_       [120]byte
+
+	// wake is the futex word of those who wait for a permit; see park.Word.
+	wake    atomic.Uint32
+	lastCPU atomic.Uint32 // which CPUs issued permits last, see park; a hint
+	pays    atomic.Uint32 // what spinning has paid lately, see park; a hint
+	spin    atomic.Uint32 // spin budget: 0 adaptive, else ns + 1; set by people
+	hub     atomic.Uint64 // head of the list of hub nodes; see arena.EachHubNode
+	_       [104]byte
+
+	status atomic.Uint64 // see signalStatus
+	_      [120]byte
+
+	// partition has a bit for each leaf of a worker's partition that may have
+	// work; see SyncPartitionSummary.
+	//   writers: SyncPartitionSummary, MarkPartitionLeafActive, ClearPartitionLeaf
+	//   readers: the same, TryUnmarkTasks
+	//   order:   seq-cst, against the leaves and against status
+	//   futex:   none
+	//   crash:   a bit too many costs a scan; one that is missing comes with the next sync, for
+	//            which each death makes a sleeper get up
+	partition atomic.Uint64
+	_         [120]byte
+}
+
+// signalLine is one signal: 64 queues.
+type signalLine struct {
+	_ structs.HostLayout
+	// bits has a bit for each queue whose gate may be scheduled.
+	//   writers: Schedule, Finish, sweeps (set); Acquire, Begin, Next (clear), any process
+	//   readers: Next, TryUnmarkIfEmpty, and everybody
+	//   order:   seq-cst, against summary and the gates
+	//   futex:   none
+	//   crash:   an index of the gates: a bit too many costs a look, a missing one is set by the sweep
+	bits atomic.Uint64
+	_    [56]byte
+	// tasks has a bit for each queue that somebody may have reserved.
+	//   writers: ReserveTask (sets), ReleaseTask and sweeps (clear)
+	//   readers: ReserveTask
+	//   order:   relaxed is enough, the owner's name in the gate decides
+	//   futex:   none
+	//   crash:   an index of the owners; a bit too many is cleared by the sweep
+	tasks atomic.Uint64
+	_     [56]byte
+}
+
+// signalGate is the gate of one queue.
+type signalGate struct {
+	_    structs.HostLayout
+	word atomic.Uint64 // see gateWord
+	// task names who has reserved the queue, or is 0.
+	//   writers: ReserveTask (CAS 0 to its name); ReleaseTask, reapers (CAS to 0)
+	//   readers: the same
+	//   order:   acq-rel
+	//   futex:   none
+	//   crash:   what the dead had reserved becomes free
+	task atomic.Uint32
+	_    [116]byte
+}
+
+// signalRow is what belongs to the participant of one slot.
+type signalRow struct {
+	_     structs.HostLayout
+	count atomic.Uint64 // see signalCount
+	_     [120]byte
+	// stats are counters; they go on over the generations of the slot.
+	//   writers: the participant of the slot
+	//   readers: Stats, of any process
+	//   order:   relaxed
+	//   futex:   none
+	//   crash:   any value is right
+	stats [signalStats]atomic.Uint64
+}
+
+// The layout is ABI: an offset that moves does not compile.
+var (
+	_ = [1]struct{}{}[unsafe.Offsetof(signalHead{}.config)-0]
+	_ = [1]struct{}{}[unsafe.Offsetof(signalHead{}.rows)-4]
+	_ = [1]struct{}{}[unsafe.Offsetof(signalHead{}.summary)-128]
+	_ = [1]struct{}{}[unsafe.Offsetof(signalHead{}.permits)-256]
+	_ = [1]struct{}{}[unsafe.Offsetof(signalHead{}.wake)-384]
+	_ = [1]struct{}{}[unsafe.Offsetof(signalHead{}.lastCPU)-388]
+	_ = [1]struct{}{}[unsafe.Offsetof(signalHead{}.pays)-392]
+	_ = [1]struct{}{}[unsafe.Offsetof(signalHead{}.spin)-396]
+	_ = [1]struct{}{}[unsafe.Offsetof(signalHead{}.hub)-400]
+	_ = [1]struct{}{}[unsafe.Offsetof(signalHead{}.status)-512]
+	_ = [1]struct{}{}[unsafe.Offsetof(signalHead{}.partition)-640]
+	_ = [1]struct{}{}[unsafe.Sizeof(signalHead{})-768]
+
+	_ = [1]struct{}{}[unsafe.Offsetof(signalLine{}.bits)-0]
+	_ = [1]struct{}{}[unsafe.Offsetof(signalLine{}.tasks)-64]
+	_ = [1]struct{}{}[unsafe.Sizeof(signalLine{})-128]
+
+	_ = [1]struct{}{}[unsafe.Offsetof(signalGate{}.word)-0]
+	_ = [1]struct{}{}[unsafe.Offsetof(signalGate{}.task)-8]
+	_ = [1]struct{}{}[unsafe.Sizeof(signalGate{})-128]
+
+	_ = [1]struct{}{}[unsafe.Offsetof(signalRow{}.count)-0]
+	_ = [1]struct{}{}[unsafe.Offsetof(signalRow{}.stats)-128]
+	_ = [1]struct{}{}[unsafe.Sizeof(signalRow{})-256]
+)
+
+const (
+	signalHeadBytes = uint64(unsafe.Sizeof(signalHead{}))
+	signalLineBytes = uint64(unsafe.Sizeof(signalLine{}))
+	signalGateBytes = uint64(unsafe.Sizeof(signalGate{}))
+	signalRowBytes  = uint64(unsafe.Sizeof(signalRow{}))
+	signalWakeOff   = arena.Offset(unsafe.Offsetof(signalHead{}.wake))
+)
+
+// signalBytes is the size of a body.
+func signalBytes(signals, rows int) uint64 {
+	return signalHeadBytes + uint64(signals)*(signalLineBytes+signalBits*signalGateBytes) + uint64(rows)*signalRowBytes
+}
+
+// signalBody views the head of a private body that is being made.
+func signalBody(b []byte) *signalHead {
+	_ = b[signalHeadBytes-1]
+	return (*signalHead)(unsafe.Pointer(unsafe.SliceData(b)))
+}
+
+// signalView is the words of a SignalWaker in this process's memory.
+type signalView struct {
+	a      *arena.Arena
+	object arena.Object
+	head   *signalHead
+	lines  []signalLine
+	gates  []signalGate
+	rows   []signalRow // by slot - 1
+	mask   uint64      // the bits of summary that stand for a signal
+}
+
+// viewSignals views the words of an object. What its head says about its size is
+// a peer's bytes.
+func viewSignals(a *arena.Arena, o arena.Object) (v signalView, err error) {
+	head, err := arena.TryAt[signalHead](a, o.Body)
+	if err != nil {
+		return v, err
+	}
+	signals, rows := signalsOf(head.config), int(head.rows)
+	if signals > signalBits || rows != a.MaxParticipants() || o.Size < signalBytes(signals, rows) {
+		return v, &shmsync.Error{Op: "signalwaker.open", Object: objectName(o), Err: shmsync.ErrCorrupt,
+			Detail: "its head says what its size does not allow"}
+	}
+	// SAFETY: the body has o.Size bytes, which the arena has checked against the
+	// block that it is in, and what follows is no more than those. The structs
+	// have no pointers, and their sizes are multiples of what they align to.
+	at := unsafe.Pointer(head)
+	v = signalView{a: a, object: o, head: head, mask: ^uint64(0) >> (signalBits - signals)}
+	at = unsafe.Add(at, signalHeadBytes)
+	v.lines = unsafe.Slice((*signalLine)(at), signals)
+	at = unsafe.Add(at, uint64(signals)*signalLineBytes)
+	v.gates = unsafe.Slice((*signalGate)(at), signals*signalBits)
+	at = unsafe.Add(at, uint64(signals)*signalBits*signalGateBytes)
+	v.rows = unsafe.Slice((*signalRow)(at), rows)
+	return v, nil
+}
