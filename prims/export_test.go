@@ -37,6 +37,10 @@ func Describe(a *arena.Arena, o arena.Object) string {
 		return describeMutex(a, o)
 	case futexKind:
 		return describeFutex(a, o)
+	case spinKindID:
+		return describeSpin(a, o)
+	case rwSpinKindID:
+		return describeRWSpin(a, o)
 	}
 	return ""
 }
