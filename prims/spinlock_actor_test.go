@@ -194,6 +194,8 @@ func (s *spinStage) act(o order) (a answer) {
 		cancel := s.cancels[o.N]
 		s.mu.Unlock()
 		cancel()
+	case o.Op == "leave":
+		err = s.a.Close()
 	case o.Op == "cpu":
 		a.N = cpuTime()
 	case strings.HasPrefix(o.Object, "rw"):

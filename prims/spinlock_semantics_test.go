@@ -194,6 +194,7 @@ func TestSpinLockHolderStopped(t *testing.T) {
 		{"rw-u", "ulock", "uunlock", []string{"ulock"}, []string{"uunlock"}},
 	} {
 		t.Run(c.object, func(t *testing.T) {
+			t.Parallel()
 			a := newArena(t, nil)
 			holder, other := remoteSpin(t, a, "holder"), remoteSpin(t, a, "other")
 			holder.must(t, c.hold, c.object)
@@ -338,8 +339,7 @@ func TestSpinLockCancelRace(t *testing.T) {
 	})
 }
 
-// benchGroup runs a benchmark's goroutines, as RunParallel does, on two threads
-// at least.
+// benchSpin runs a pair of calls in one goroutine and in two.
 func benchSpin(b *testing.B, lock, unlock func()) {
 	for _, p := range []int{1, 2} {
 		b.Run(fmt.Sprintf("goroutines-%d", p), func(b *testing.B) {
