@@ -439,3 +439,48 @@ func TestRWSpinLockWalk(t *testing.T) {
 		sound(t, a)
 	})
 }
+
+// rwSpinPair writes two words that are alike, and reads whether they are, n times
+// each, in four goroutines.
+func rwSpinPair(a *arena.Arena, l rwSpinTest, n int) error {
+	v, err := arena.Value[[2]int64](a, "pair")
+	if err != nil {
+		return err
+	}
+	var wg sync.WaitGroup
+	errs := make([]error, 4)
+	for g := range errs {
+		wg.Go(func() {
+			for i := range n {
+				if i%8 == g {
+					l.Lock()
+					v[0]++
+					v[1]++
+					l.Unlock()
+				}
+				l.RLock()
+				if x, y := v[1], v[0]; x != y {
+					errs[g] = fmt.Errorf("a reader sees %d and %d", x, y)
+				}
+				l.RUnlock()
+			}
+		})
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}
+
+// Readers of both processes never see half of a write, and no write is lost.
+func TestRWSpinLockExcludes(t *testing.T) {
+	spinEverywhere(t, func(t *testing.T, holder, other *spinActor, a *arena.Arena) {
+		const n = 80_000
+		o := order{Op: "pair", Object: "rw", N: n}
+		ids := []int{holder.start(o), other.start(o)}
+		require.Empty(t, holder.wait(t, ids[0]).Err)
+		require.Empty(t, other.wait(t, ids[1]).Err)
+		v, err := arena.Value[[2]int64](a, "pair")
+		require.NoError(t, err)
+		require.EqualValues(t, 2*4*n/8, v[0])
+		require.Zero(t, other.op(t, "bits", "rw").N)
+	})
+}

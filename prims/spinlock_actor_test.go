@@ -70,10 +70,11 @@ func localSpin(a *arena.Arena) *spinActor {
 	return &spinActor{local: newSpinStage(a), said: map[int]answer{}, inbox: make(chan answer, 1000), dump: func() string { return words(a) }}
 }
 
-func remoteSpin(t testing.TB, a *arena.Arena, label string) *spinActor {
+func remoteSpin(t testing.TB, a *arena.Arena, label string, opts ...proctest.Option) *spinActor {
 	t.Helper()
 	x := &spinActor{said: map[int]answer{}, dump: func() string { return words(a) }}
-	x.proc = proctest.Start(t, "spin/actor", proctest.Params(struct{ Arena, Label string }{nameOf(a), label}), proctest.Dump(x.dump))
+	opts = append(opts, proctest.Params(struct{ Arena, Label string }{nameOf(a), label}), proctest.Dump(x.dump))
+	x.proc = proctest.Start(t, "spin/actor", opts...)
 	x.proc.Await(t)
 	return x
 }
@@ -347,6 +348,8 @@ func (s *spinStage) actRW(ctx context.Context, o order, a *answer) error {
 		return st.Err
 	case "bits":
 		a.N = l.Bits()
+	case "pair": // writes two words alike, and reads whether they are
+		return rwSpinPair(s.a, l, o.N)
 	case "walk":
 		return rwSpinWalk(s.a, l, o.N, int(o.Token))
 	default:

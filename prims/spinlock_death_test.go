@@ -9,6 +9,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/shmsync/shmsync/internal/crashpoint"
+	"github.com/shmsync/shmsync/internal/proctest"
 	"github.com/shmsync/shmsync/prims"
 )
 
@@ -282,4 +284,54 @@ func TestSpinLockRepairOption(t *testing.T) {
 		rw.Unlock()
 		repairs = i + 1
 	}
+}
+
+// Every wake is given by who owes it: in processes that never look by
+// themselves, nobody stays behind.
+func TestSpinLockWithoutLooks(t *testing.T) {
+	if !crashpoint.Enabled {
+		proctest.Skip(t, "needs the build tag crashpoint")
+	}
+	a := newArena(t, nil)
+	env := proctest.Env("SHMSYNC_LOOK_EVERY=1h")
+	x, y := remoteSpin(t, a, "x", env), remoteSpin(t, a, "y", env)
+	for _, c := range [][4]string{ // has, gives it back, waits, gives that back
+		{"lock", "unlock", "lock", "unlock"},
+		{"lock", "unlock", "rlock", "runlock"},
+		{"lock", "unlock", "ulock", "uunlock"},
+		{"lock", "w2r", "rlock", "runlock"},
+		{"ulock", "u2r", "rlock", "runlock"},
+		{"ulock", "uunlock", "lock", "unlock"},
+		{"rlock", "runlock", "lock", "unlock"},
+	} {
+		for _, object := range []string{"rw", "s"} {
+			if object == "s" && c[0]+c[1]+c[2] != "lockunlocklock" {
+				continue
+			}
+			for _, waiters := range []int{1, 3, 16} {
+				x.must(t, c[0], object)
+				var ids []int
+				for range waiters {
+					ids = append(ids, y.blocked(t, order{Op: c[2], Object: object}))
+				}
+				x.must(t, c[1], object)
+				for len(ids) > 0 {
+					kept := ids[:0]
+					for _, id := range ids {
+						if r, ok := y.poll(t, id); ok {
+							require.Empty(t, r.Err+r.Panic)
+							y.must(t, c[3], object)
+						} else {
+							kept = append(kept, id)
+						}
+					}
+					ids = kept
+				}
+				if c[1] == "w2r" || c[1] == "u2r" {
+					x.must(t, "runlock", object)
+				}
+			}
+		}
+	}
+	require.Zero(t, y.op(t, "bits", "rw").N)
 }
