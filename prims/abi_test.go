@@ -24,6 +24,8 @@ var abiStructs = map[string]reflect.Type{
 	"Futex": reflect.TypeFor[futexWords](),
 
 	"SignalWaker": reflect.TypeFor[signalHead](),
+	"SpinLock":    reflect.TypeFor[spinWords](),
+	"RWSpinLock":  reflect.TypeFor[spinWords](), // what follows is in the text
 }
 
 // abiKinds are the kinds of the objects.
@@ -35,6 +37,8 @@ var abiKinds = map[string]struct {
 	"Futex": {futexKind, futexVersion},
 
 	"SignalWaker": {signalKind, signalVersion},
+	"SpinLock":    {spinKindID, spinVersion},
+	"RWSpinLock":  {rwSpinKindID, rwSpinVersion},
 }
 
 func abiTables(t *testing.T, section string, columns ...string) []mdtable.Table {
@@ -96,6 +100,7 @@ func TestABIBits(t *testing.T) {
 	for section, want := range map[string]map[string]uint64{
 		"Mutex":     {"name": arena.NameMask, "kind": 7 << ownerKindShift},
 		"Wake word": {"announced": 1, "sequence": 1<<32 - 2},
+		"SpinLock":  {"name": arena.NameMask, "kind": 7 << spinKindShift},
 		"Futex":     {"announced": uint64(futexAnnounced), "stopped": uint64(futexStopped), "counter": maxToken << futexShift},
 	} {
 		tables := abiTables(t, section, "bits", "field")

@@ -93,6 +93,25 @@ func (t Tuning) yield(done func() bool) bool {
 	return ok
 }
 
+// GiveWay gives the CPU to others up to n times while done is false, and reports
+// whether done has become true. It leaves off where that lets somebody compute.
+func GiveWay(n int, done func() bool) bool {
+	for range n {
+		if shmsync.Monotonic() < noYieldUntil.Load() {
+			return false
+		}
+		took := shmsync.Yield()
+		if done() {
+			return true
+		}
+		if took > yieldMost {
+			noYieldUntil.Store(shmsync.Monotonic() + yieldPause*took)
+			return false
+		}
+	}
+	return false
+}
+
 // noYieldUntil is when this process may yield again, CLOCK_MONOTONIC ns.
 var noYieldUntil atomic.Int64
 

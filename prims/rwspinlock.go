@@ -1,0 +1,335 @@
+package prims
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/crashpoint"
+	"github.com/shmsync/shmsync/internal/park"
+	"github.com/shmsync/shmsync/internal/race"
+)
+
+// RWSpinLock is a reader/writer lock between processes for short critical
+// sections. It can be held for reading by any number of goroutines of any number
+// of processes, and by one process to itself: for writing, W, or for upgrade, U,
+// which is to read now and perhaps to write later.
+//
+//	            beside readers  beside W  beside U  lets new readers in
+//	reading, R  yes             no        yes       yes
+//	W           no              no        no        no
+//	U           those there     no        no        no
+//
+// The ways from one to another, in which nobody else gets in between:
+//
+//	from  to  call
+//	none  R   RLock, RLockContext, TryRLock
+//	none  U   LockUpgrade, LockUpgradeContext, TryLockUpgrade
+//	none  W   Lock, LockContext, TryLock
+//	R     -   RUnlock
+//	U     -   UnlockUpgrade
+//	W     -   Unlock
+//	U     W   Upgrade and UpgradeContext, which wait for the readers to leave; TryUpgrade
+//	W     U   DowngradeToUpgrade
+//	W     R   Downgrade
+//	U     R   DowngradeUpgrade
+//
+// There is no way from R to the others: two that took it would wait for each
+// other.
+//
+// It is not fair. A writer that waits for readers to leave lets no new ones in,
+// so readers do not starve writers; writers may starve readers. For the same
+// reason who holds it for reading must not RLock it again, as with
+// sync.RWMutex.
+//
+// Holds are a process's: a goroutine may take one and another of the same process
+// give it back. When a process dies, its holds for reading are taken back, each
+// of them. A hold for writing or for upgrade is dealt with by the policy; one that
+// Lock has claimed, and that waits for readers, is nobody's yet.
+//
+// Readers of different processes do not write the same cache lines. That takes
+// 128 bytes for each participant that the arena has room for, and a writer looks
+// at those of all slots up to the highest that has ever read.
+//
+// It is made after folly's RWSpinLock, which keeps one count for all readers; the
+// counts per participant are those of a big-reader lock.
+//
+// In the terminology of the Go memory model, and across processes: for n < m
+// the n'th call of Unlock, UnlockUpgrade or a downgrade synchronizes before the
+// m'th call of Lock, Upgrade or LockUpgrade returns. For each call of RLock there
+// is an n such that the n'th of those releases synchronizes before its return,
+// and the RUnlock of that hold synchronizes before the return of the next Lock or
+// Upgrade. A release by a death synchronizes likewise before the call that
+// reports it, or that gets the lock.
+type RWSpinLock struct {
+	core    spinCore
+	readKey race.Key // of what readers release
+
+	mine   *atomic.Uint64 // our rwSpinCount
+	state  *uint32        // the state word, as in core
+	slots  []rwSpinSlot   // those of all, from slot 1 on
+	ranked atomic.Bool    // top covers us
+
+	gate       park.Bell // of those who wait to read
+	gateQueue  *park.Queue
+	drained    park.Bell // of who waits for readers to leave
+	drainQueue *park.Queue
+}
+
+// RWSpinLockOptions says how a RWSpinLock is created, and what this process does
+// with it. A nil *RWSpinLockOptions means the zero value.
+type RWSpinLockOptions struct {
+	// Policy is what becomes of a hold for writing or for upgrade when its
+	// process dies; 0 means Report for a new object and whatever it has for one
+	// that exists. When it is set and the object has another, opening fails.
+	Policy Policy
+	// Repair, if set, is called by those of this process's calls that would
+	// report ErrOwnerDead, as by Recover; then they go on. It is this process's
+	// own and not stored. A process that opens the lock more than once has the
+	// Repair of the first.
+	Repair func() error
+	// Spin bounds how long a waiter spins, for a new object: 0 means that it
+	// learns from what has paid off, negative that it never spins and sleeps at
+	// once. See RWSpinLock.SetSpin.
+	Spin time.Duration
+}
+
+var rwSpinKindID = arena.KindOf("RWSP")
+
+const rwSpinVersion = 1
+
+// OpenRWSpinLock finds the RWSpinLock of that name in the arena or creates it. An
+// empty name makes a fresh anonymous one.
+func OpenRWSpinLock(a *arena.Arena, name string, opts *RWSpinLockOptions) (*RWSpinLock, error) {
+	var opt RWSpinLockOptions
+	if opts != nil {
+		opt = *opts
+	}
+	o, created, err := a.OpenObject(arena.ObjectSpec{
+		Kind: rwSpinKindID, Version: rwSpinVersion, Name: name, Size: rwSpinBytes(a),
+		Init: func(body []byte) { initSpin(body, opt.Policy, opt.Spin) },
+	})
+	if err != nil {
+		return nil, err
+	}
+	return newRWSpinLock(a, o, &opt, created)
+}
+
+// RWSpinLockAt gives a handle on the RWSpinLock at an offset, which Offset of
+// another process gave.
+func RWSpinLockAt(a *arena.Arena, off arena.Offset) (*RWSpinLock, error) {
+	o, err := a.ObjectAt(off)
+	if err != nil {
+		return nil, err
+	}
+	if o.Kind != rwSpinKindID || o.Version != rwSpinVersion || o.Size < rwSpinBytes(a) {
+		a.CloseObject(o)
+		return nil, wrongKind("rwspinlock.open", o, rwSpinKindID, rwSpinVersion)
+	}
+	return newRWSpinLock(a, o, &RWSpinLockOptions{}, false)
+}
+
+func newRWSpinLock(a *arena.Arena, o arena.Object, opt *RWSpinLockOptions, created bool) (*RWSpinLock, error) {
+	l, err := share(a, o, func() (*RWSpinLock, error) { return buildRWSpinLock(a, o, opt) })
+	if err != nil {
+		a.CloseObject(o)
+		return nil, err
+	}
+	if err := l.core.agree(opt.Policy, created); err != nil {
+		l.Close()
+		return nil, err
+	}
+	return l, nil
+}
+
+func buildRWSpinLock(a *arena.Arena, o arena.Object, opt *RWSpinLockOptions) (*RWSpinLock, error) {
+	w, err := arena.TryAt[spinWords](a, o.Body)
+	if err != nil {
+		return nil, err
+	}
+	slots, err := rwSpinSlots(a, o.Body)
+	if err != nil {
+		return nil, err
+	}
+	dev, ino := a.Segment().ID()
+	l := &RWSpinLock{
+		readKey: race.KeyOf(dev, ino, uint64(o.Body)), mine: &slots[a.Self().Slot()-1].count, state: raw(&w.state), slots: slots,
+		gate: rwSpinGate(a, w), drained: rwSpinDrained(a, w),
+	}
+	l.core.init(a, o, w, "rwspinlock", "reader/writer spin lock", opt.Repair)
+	l.core.rw = l
+	l.gateQueue = park.NewQueue(park.Config{
+		Line: l.gate.Line, Object: o, Word: o.Body + spinGateOff, All: true, Look: l.core.look,
+	})
+	l.drainQueue = park.NewQueue(park.Config{
+		Line: l.drained.Line, Object: o, Word: o.Body + spinDrainOff, All: true, Look: l.lookDrained,
+	})
+	return l, nil
+}
+
+func rwSpinGate(a *arena.Arena, w *spinWords) park.Bell {
+	return park.Bell{Line: park.Line{Arena: a, Word: &w.gate, Raw: raw(&w.gate), Hub: &w.gateHub}}
+}
+
+func rwSpinDrained(a *arena.Arena, w *spinWords) park.Bell {
+	return park.Bell{Line: park.Line{Arena: a, Word: &w.drain, Raw: raw(&w.drain), Hub: &w.drainHub}}
+}
+
+// Lock locks l for writing, and waits until it can. It panics with an
+// *[shmsync.Error] when the lock is owner-dead or not recoverable, or when this
+// process closes the arena meanwhile.
+func (l *RWSpinLock) Lock() {
+	if l.tryLockFast() {
+		return
+	}
+	l.core.lockOrPanic()
+}
+
+// LockContext locks l for writing, and waits until it can or ctx ends. An error
+// means that l is not held: ctx.Err(), or an error that Is ErrOwnerDead or
+// ErrNotRecoverable by the policy of l, ErrCorrupt, or ErrClosed. A lock that
+// is free is taken without a look at ctx.
+func (l *RWSpinLock) LockContext(ctx context.Context) error {
+	if l.tryLockFast() {
+		return nil
+	}
+	return l.core.lock(ctx)
+}
+
+// TryLock locks l for writing if that is possible without waiting, and reports
+// whether it did. State tells why not. It may fail beside a TryRLock that fails
+// on account of it.
+func (l *RWSpinLock) TryLock() bool {
+	if l.tryLockFast() {
+		return true
+	}
+	if who, err := l.reader(); who != 0 || err != nil || !l.core.try(spinDraining) {
+		return false
+	}
+	d := drainForLock(l.core.name)
+	if who, err := l.reader(); who != 0 || err != nil || l.turn(d.from, d.to) != nil {
+		l.giveUp(d)
+		return false
+	}
+	l.core.acquired()
+	return true
+}
+
+// tryLockFast locks l for writing where nobody is in, and leaves no trace where
+// somebody is.
+func (l *RWSpinLock) tryLockFast() bool {
+	if race.Enabled || crashpoint.Enabled || atomic.LoadUint32(l.state) != 0 || !l.nobodyReads() {
+		return false
+	}
+	// lin: a Lock takes effect when it sees that nobody reads.
+	if !atomic.CompareAndSwapUint32(l.state, 0, uint32(l.core.name)) {
+		return false
+	}
+	if l.nobodyReads() {
+		return true
+	}
+	l.core.release("Lock", spinHeld, spinFree)
+	return false
+}
+
+// Unlock unlocks l, which this process holds for writing. It panics when this
+// process does not, and with an error that Is ErrCorrupt when a peer overwrote
+// the lock.
+func (l *RWSpinLock) Unlock() { l.core.unlock() }
+
+// Recover makes an owner-dead or not recoverable l usable again: it takes the
+// lock to itself, waits for readers to leave, runs repair, and releases the lock.
+// When repair returns an error, or panics, l becomes not recoverable, and only a
+// later Recover brings it back; Recover returns the error. While it runs others
+// wait, as for a holder; when this process dies over it, or ctx ends while
+// readers are in, l is as before.
+//
+// Recover of a healthy lock waits for it, releases it and does not run repair.
+// Its own errors are those of LockContext, ErrOwnerDead excepted.
+func (l *RWSpinLock) Recover(ctx context.Context, repair func() error) error {
+	return l.core.recover(ctx, repair)
+}
+
+// Offset is where the RWSpinLock lies in its arena, for RWSpinLockAt in another
+// process.
+func (l *RWSpinLock) Offset() arena.Offset { return l.core.object.Offset }
+
+// Close gives the handle back. The RWSpinLock itself stays; holds that this
+// process has stay too. Closing a handle more often than it was opened is an
+// error that Is ErrClosed.
+func (l *RWSpinLock) Close() error { return l.core.close() }
+
+// Policy is what becomes of l when who holds it for writing or upgrade dies.
+func (l *RWSpinLock) Policy() Policy { return l.core.policy }
+
+// SetSpin bounds how long waiters of all processes spin before they sleep:
+// 0 means that they learn, negative that they never do.
+func (l *RWSpinLock) SetSpin(d time.Duration) { l.core.words.spin.Store(spinField(d)) }
+
+// Spin is what SetSpin set.
+func (l *RWSpinLock) Spin() time.Duration { return spinOf(l.core.words.spin.Load()) }
+
+// RLocker gives a Locker whose Lock and Unlock are RLock and RUnlock of l.
+func (l *RWSpinLock) RLocker() sync.Locker { return (*rwSpinReader)(l) }
+
+type rwSpinReader RWSpinLock
+
+func (r *rwSpinReader) Lock()   { (*RWSpinLock)(r).RLock() }
+func (r *rwSpinReader) Unlock() { (*RWSpinLock)(r).RUnlock() }
+
+// RWSpinLockState is what State tells.
+type RWSpinLockState struct {
+	Held     bool              // for writing, or by a recoverer
+	Upgrade  bool              // held for upgrade
+	Draining bool              // its owner waits for readers to leave
+	Owner    *shmsync.Identity // who holds it so, or whose death left it; nil when nobody or unknown
+	Readers  []RWSpinLockReader
+	Waiting  bool   // somebody may be asleep behind it
+	Err      error  // why nobody can lock it: nil, ErrOwnerDead, ErrNotRecoverable or ErrCorrupt
+	Word     string // the state word in words
+}
+
+// RWSpinLockReader is a process that holds a RWSpinLock for reading.
+type RWSpinLockReader struct {
+	Who   *shmsync.Identity // nil if unknown
+	Holds int               // how often
+}
+
+// State looks at l without locking it. What it tells may be over when it
+// returns, and its parts were not true at one moment.
+func (l *RWSpinLock) State() RWSpinLockState {
+	c := &l.core
+	w := spinWord(c.state.Load())
+	s := RWSpinLockState{Word: w.String(), Waiting: c.next.Announced() || l.gate.Announced() || l.drained.Announced()}
+	s.Owner, s.Err = c.verdict(w)
+	if s.Err == nil && w.held() {
+		switch w.kind() {
+		case spinHeld, spinRecovering:
+			s.Held = true
+		case spinUpgrade, spinUpgrading:
+			s.Upgrade = true
+		}
+		s.Draining = w.kind() == spinDraining || w.kind() == spinUpgrading
+	}
+	for i := range l.slots {
+		n := rwSpinCount(l.slots[i].count.Load())
+		if n != 0 && n.validIn(i+1) && c.a.Current(n.name()) {
+			s.Readers = append(s.Readers, RWSpinLockReader{Who: c.a.Who(n.name()), Holds: int(n.holds())})
+		}
+	}
+	return s
+}
+
+// String renders the state on one line.
+func (l *RWSpinLock) String() string {
+	s, holds := l.State(), 0
+	for _, r := range s.Readers {
+		holds += r.Holds
+	}
+	return fmt.Sprintf("reader/writer spin lock %s: %s, %d holds for reading by %d processes",
+		objectName(l.core.object), s.Word, holds, len(s.Readers))
+}

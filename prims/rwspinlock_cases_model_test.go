@@ -1,0 +1,39 @@
+//go:build linux
+
+package prims
+
+import "testing"
+
+var rwAll = []uint8{vRead, vWrite, vUpgrade}
+
+// All modes and the ways between them, with those who give up.
+func TestModelRWSpinLock(t *testing.T) {
+	two := rwSpinModel{wants: [][]uint8{rwAll, rwAll}, cancel: true}
+	three := rwSpinModel{wants: [][]uint8{{vRead}, {vWrite}, {vUpgrade}}}
+	cancel := rwSpinModel{wants: [][]uint8{{vRead}, {vWrite}, rwAll}, cancel: true}
+	writers := rwSpinModel{wants: [][]uint8{{vWrite}, {vUpgrade}, {vWrite}}, cancel: true}
+	readers := rwSpinModel{wants: [][]uint8{{vRead}, {vRead}, {vWrite}}}
+	requireModels(t, []exploration{
+		{"two", small, two.explore, []bug{rwLookFirst, rwExitSilent, rwNoRescan, rwGiveUpSilent, rwUpgradeResets}},
+		{"three", medium, three.explore, []bug{rwLookFirst, rwReleaseFirst, rwExitSilent}},
+		{"three, some give up", medium, cancel.explore, []bug{rwLookFirst, rwReleaseFirst, rwExitSilent}},
+		{"three that exclude each other", medium, writers.explore, []bug{rwTookSilent, rwLeaveSilent}},
+		{"readers", small, readers.explore, []bug{rwGateOne, rwExitSilent, rwLookFirst}},
+	})
+}
+
+// Deaths at every step: of readers, of those who wait for them, of who has it, of
+// one that was woken, and of one that has freed it and not woken yet.
+func TestModelRWSpinLockDeath(t *testing.T) {
+	var all []exploration
+	for _, p := range []Policy{Report, Release} {
+		two := rwSpinModel{wants: [][]uint8{rwAll, rwAll}, cancel: true, kills: 1, policy: p}
+		three := rwSpinModel{wants: [][]uint8{{vRead}, {vWrite}, {vUpgrade}}, kills: 1, policy: p}
+		readers := rwSpinModel{wants: [][]uint8{{vRead}, {vRead}, {vWrite}}, kills: 1, policy: p}
+		all = append(all,
+			exploration{"two, " + p.String(), small, two.explore, []bug{rwCountsOfDead, rwNoFence, rwLookFirst}},
+			exploration{"three, " + p.String(), large, three.explore, []bug{rwBurialSilent, rwExitSilent}},
+			exploration{"readers, " + p.String(), medium, readers.explore, []bug{rwBurialSilent, rwCountsOfDead}})
+	}
+	requireModels(t, all)
+}

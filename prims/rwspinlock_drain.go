@@ -1,0 +1,165 @@
+package prims
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/crashpoint"
+	"github.com/shmsync/shmsync/internal/park"
+)
+
+var (
+	_ = crashpoint.Register("rwspinlock.drain.claimed")
+	_ = crashpoint.Register("rwspinlock.drain.announced")
+	_ = crashpoint.Register("rwspinlock.drain.given_up")
+)
+
+// rwSpinDrain is a wait for readers to leave: what the state word is before it,
+// while it lasts, when it has succeeded and when it has failed.
+type rwSpinDrain struct {
+	from, pending, to, back spinWord
+}
+
+func drainForLock(n arena.Name) rwSpinDrain {
+	claimed := makeSpin(spinDraining, n)
+	return rwSpinDrain{from: claimed, pending: claimed, to: makeSpin(spinHeld, n), back: spinFree}
+}
+
+func drainForUpgrade(n arena.Name) rwSpinDrain {
+	u := makeSpin(spinUpgrade, n)
+	return rwSpinDrain{from: u, pending: makeSpin(spinUpgrading, n), to: makeSpin(spinHeld, n), back: u}
+}
+
+func drainForRecover(n arena.Name, was spinWord) rwSpinDrain {
+	r := makeSpin(spinRecovering, n)
+	return rwSpinDrain{from: r, pending: r, to: r, back: was}
+}
+
+// nobodyReads reports whether no count is there. A dead reader's is.
+func (l *RWSpinLock) nobodyReads() bool {
+	for i := range l.upTo() {
+		// sync(rwspinlock.drain): acquire
+		if l.slots[i].count.Load() != 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// upTo is how many slots may have readers.
+func (l *RWSpinLock) upTo() int { return min(int(l.core.words.top.Load()), len(l.slots)) }
+
+// reader gives somebody who holds the lock for reading, or 0, and takes back
+// what the dead have left.
+func (l *RWSpinLock) reader() (arena.Name, error) {
+	for i := range l.upTo() {
+		word := &l.slots[i].count
+		for {
+			// sync(rwspinlock.drain): acquire
+			w := rwSpinCount(word.Load())
+			if w == 0 {
+				break
+			}
+			if !w.validIn(i + 1) {
+				return 0, l.core.fail("lock", shmsync.ErrCorrupt, nil, l.corruptCount(i+1, w))
+			}
+			if !l.core.a.Dead(w.name()) {
+				if l.core.a.Current(w.name()) {
+					return w.name(), nil
+				}
+				break // it has left meanwhile
+			}
+			// The loop ends: after a death only a successor's RLock changes the
+			// word.
+			word.CompareAndSwap(uint64(w), 0)
+		}
+	}
+	return 0, nil
+}
+
+func (l *RWSpinLock) corruptCount(slot int, w rwSpinCount) string {
+	return fmt.Sprintf("the readers of slot %d are %#x", slot, uint64(w))
+}
+
+// drain waits until no reader is left. The state word is d.from, so no new ones
+// come. When it fails the state word is d.back.
+func (l *RWSpinLock) drain(ctx context.Context, d rwSpinDrain) error {
+	crashpoint.Hit("rwspinlock.drain.claimed")
+	who, err := l.reader()
+	if who == 0 && err == nil {
+		return l.turn(d.from, d.to)
+	}
+	if e := l.turn(d.from, d.pending); e != nil {
+		return e
+	}
+	if err == nil {
+		err = l.awaitReaders(ctx, who)
+	}
+	if err == nil {
+		return l.turn(d.pending, d.to)
+	}
+	l.giveUp(d)
+	return err
+}
+
+// turn changes the state word, which is ours.
+func (l *RWSpinLock) turn(from, to spinWord) error {
+	if from == to || l.core.state.CompareAndSwap(uint32(from), uint32(to)) {
+		return nil
+	}
+	return l.core.fail("lock", shmsync.ErrCorrupt, nil,
+		fmt.Sprintf("it was %v and became %v under its owner", from, spinWord(l.core.state.Load())))
+}
+
+// giveUp ends a drain that has failed. Whoever waits may come in now, or has to
+// be told that it cannot; after a failed upgrade nothing has changed for others.
+func (l *RWSpinLock) giveUp(d rwSpinDrain) {
+	// sync(spinlock.release): release
+	if !l.core.state.CompareAndSwap(uint32(d.pending), uint32(d.back)) {
+		return
+	}
+	crashpoint.Hit("rwspinlock.drain.given_up")
+	switch {
+	case d.back.free():
+		if l.core.waited() {
+			l.core.passOn()
+		}
+	case !d.back.held():
+		wakeSpinWaiters(l.core.a, l.core.words, arena.OwedAll, true)
+	}
+}
+
+// awaitReaders waits until there are no readers. who is one that was there.
+func (l *RWSpinLock) awaitReaders(ctx context.Context, who arena.Name) error {
+	if !l.drainQueue.Enter() {
+		return l.core.closed()
+	}
+	defer l.drainQueue.Exit()
+	cancel := park.CancelBy(ctx)
+	defer cancel.Stop()
+	for spun := false; ; {
+		var err error
+		if !spun {
+			spun = true
+			l.core.spinWhile(makeSpin(spinHeld, who), l.nobodyReads)
+		}
+		v := l.drained.Announce()
+		crashpoint.Hit("rwspinlock.drain.announced")
+		if who, err = l.reader(); who == 0 || err != nil {
+			return err
+		}
+		switch l.drainQueue.Sleep(uint32(v), park.Bed{Owner: who}, &cancel) {
+		case park.Again:
+			spun = false
+		case park.Canceled:
+			if who, err = l.reader(); who == 0 || err != nil {
+				return err
+			}
+			return cancel.Err()
+		case park.Closed:
+			return l.core.closed()
+		}
+	}
+}

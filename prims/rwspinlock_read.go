@@ -1,0 +1,171 @@
+package prims
+
+import (
+	"context"
+	"sync/atomic"
+
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/internal/crashpoint"
+	"github.com/shmsync/shmsync/internal/race"
+)
+
+var (
+	_ = crashpoint.Register("rwspinlock.rlock.counted")
+	_ = crashpoint.Register("rwspinlock.rlock.acquired")
+	_ = crashpoint.Register("rwspinlock.runlock.before_release")
+	_ = crashpoint.Register("rwspinlock.runlock.before_wake")
+)
+
+// RLock locks l for reading, and waits until it can. It panics with an
+// *[shmsync.Error] when the lock is owner-dead or not recoverable, or when this
+// process closes the arena meanwhile; and when this process has 2^30-1 holds for
+// reading.
+func (l *RWSpinLock) RLock() {
+	if l.tryRLockFast() {
+		return
+	}
+	if err := l.rlock(nil); err != nil {
+		panic(err)
+	}
+}
+
+// RLockContext locks l for reading, and waits until it can or ctx ends. An error
+// means that it is not held: those of LockContext. A lock that lets readers in
+// is taken without a look at ctx.
+func (l *RWSpinLock) RLockContext(ctx context.Context) error {
+	if l.tryRLockFast() {
+		return nil
+	}
+	return l.rlock(ctx)
+}
+
+// TryRLock locks l for reading if that is possible without waiting, and reports
+// whether it did. State tells why not. It may fail beside a TryLock that fails on
+// account of it.
+func (l *RWSpinLock) TryRLock() bool {
+	if l.tryRLockFast() {
+		return true
+	}
+	if !l.core.try(spinRead) {
+		return false
+	}
+	l.rlocked()
+	return true
+}
+
+// RUnlock gives a hold for reading back. It panics when this process has none,
+// as far as can be told: of the holds that its goroutines have, each is as good
+// as another.
+func (l *RWSpinLock) RUnlock() {
+	race.ReleaseMerge(l.readKey)
+	crashpoint.Hit("rwspinlock.runlock.before_release")
+	if !l.exit() {
+		panic("shmsync: RUnlock of " + l.core.what + " " + objectName(l.core.object) +
+			", which this process does not hold for reading: it has " + rwSpinCount(l.mine.Load()).String())
+	}
+}
+
+func (l *RWSpinLock) rlock(ctx context.Context) error {
+	err := l.core.wait(ctx, spinRead, true)
+	if err == nil {
+		l.rlocked()
+	}
+	return err
+}
+
+// rlocked tells the race detector, and tests.
+func (l *RWSpinLock) rlocked() {
+	race.Acquire(l.core.key)
+	crashpoint.Hit("rwspinlock.rlock.acquired")
+}
+
+func (l *RWSpinLock) tryRLockFast() bool {
+	if race.Enabled || crashpoint.Enabled || atomic.LoadUint32(l.state) != 0 {
+		return false
+	}
+	in, _ := l.enter()
+	return in
+}
+
+// enter counts one more hold for reading, provided that nobody has the lock to
+// itself.
+//
+//	reader                          writer
+//	counts itself                   says so in the state word
+//	looks at the state word         looks at the counts
+//
+// Whichever order these four take, one of the two sees the other. Were the
+// reader to look first, both could find nobody, and both be in.
+func (l *RWSpinLock) enter() (in bool, err error) {
+	if err := l.count(); err != nil {
+		return false, err
+	}
+	crashpoint.Hit("rwspinlock.rlock.counted")
+	// lin: an RLock takes effect here.
+	// sync(spinlock.release): acquire
+	if atomic.LoadUint32(l.state) == 0 {
+		return true, nil
+	}
+	l.exit()
+	return false, nil
+}
+
+// count counts one more hold of ours.
+func (l *RWSpinLock) count() error {
+	if !l.ranked.Load() {
+		l.rank()
+	}
+	for {
+		w := rwSpinCount(l.mine.Load())
+		next, ok := w.plus(l.core.name)
+		if !ok {
+			return l.noRoom(w)
+		}
+		// The loop ends: only goroutines of ours write the word, and each failure
+		// is another's success.
+		if l.mine.CompareAndSwap(uint64(w), uint64(next)) {
+			return nil
+		}
+	}
+}
+
+// rank makes top cover our slot, before we are counted there.
+func (l *RWSpinLock) rank() {
+	slot := uint32(l.core.name.Slot())
+	for {
+		top := l.core.words.top.Load()
+		if top >= slot || l.core.words.top.CompareAndSwap(top, slot) {
+			l.ranked.Store(true)
+			return
+		}
+	}
+}
+
+// noRoom says why w cannot be counted up.
+func (l *RWSpinLock) noRoom(w rwSpinCount) error {
+	if w.name() == l.core.name && w.holds() == rwSpinMost && w.validIn(l.core.name.Slot()) {
+		panic("shmsync: RLock of " + l.core.what + " " + objectName(l.core.object) + ": this process holds it " + w.String() + ", and cannot more often")
+	}
+	return l.core.fail("rlock", shmsync.ErrCorrupt, nil, l.corruptCount(l.core.name.Slot(), w))
+}
+
+// exit takes one hold of ours back, and tells who waits for the last one. It
+// reports false when there is none.
+func (l *RWSpinLock) exit() bool {
+	for {
+		w := rwSpinCount(l.mine.Load())
+		next, ok := w.minus(l.core.name)
+		if !ok {
+			return false
+		}
+		// sync(rwspinlock.drain): release
+		if !l.mine.CompareAndSwap(uint64(w), uint64(next)) {
+			continue
+		}
+		if next == 0 && l.drained.Announced() {
+			crashpoint.Hit("rwspinlock.runlock.before_wake")
+			l.drained.WakeAll()
+		}
+		return true
+	}
+}

@@ -1,0 +1,109 @@
+package prims
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/arena"
+)
+
+func init() {
+	arena.RegisterKind(arena.KindOps{
+		Kind: rwSpinKindID, Repair: repairRWSpin, Wake: wakeRWSpin, Check: checkRWSpin, Describe: describeRWSpin,
+	})
+}
+
+// rwSpinBody views the words of a RWSpinLock for those who have no handle.
+func rwSpinBody(a *arena.Arena, obj arena.Object) (w *spinWords, slots []rwSpinSlot, err error) {
+	if w, err = arena.TryAt[spinWords](a, obj.Body); err == nil {
+		slots, err = rwSpinSlots(a, obj.Body)
+	}
+	return w, slots, err
+}
+
+// repairRWSpin takes back what dead has of the object: its holds for reading,
+// then that of the state word.
+func repairRWSpin(a *arena.Arena, obj arena.Object, dead arena.Name) {
+	w, slots, err := rwSpinBody(a, obj)
+	if err != nil || dead.Slot() < 1 || dead.Slot() > len(slots) {
+		return
+	}
+	count := &slots[dead.Slot()-1].count
+	for {
+		n := rwSpinCount(count.Load())
+		if n == 0 || !dead.Covers(n.name()) {
+			break
+		}
+		// sync(rwspinlock.drain): release
+		if count.CompareAndSwap(uint64(n), 0) {
+			drained := rwSpinDrained(a, w)
+			drained.WakeAll()
+			break
+		}
+	}
+	repairSpinWord(a, obj, dead, true)
+}
+
+// wakeRWSpin makes up for a wake that a death swallowed.
+func wakeRWSpin(a *arena.Arena, obj arena.Object, owed arena.Owed) {
+	w, err := arena.TryAt[spinWords](a, obj.Body)
+	if err != nil {
+		return
+	}
+	wakeOwed(spinBell(a, w), owed)
+	gate, drained := rwSpinGate(a, w), rwSpinDrained(a, w)
+	if owed != arena.OwedAnnounced || gate.Announced() {
+		gate.WakeAll()
+	}
+	if owed != arena.OwedAnnounced || drained.Announced() {
+		drained.WakeAll()
+	}
+}
+
+// lookDrained is called ten times a second while a goroutine of this process
+// waits for readers to leave.
+func (l *RWSpinLock) lookDrained() {
+	if who, err := l.reader(); who == 0 || err != nil {
+		l.drained.WakeAll()
+	}
+}
+
+func checkRWSpin(a *arena.Arena, obj arena.Object) error {
+	if err := checkSpinWords(a, obj, "rwspinlock.check", true); err != nil {
+		return err
+	}
+	w, slots, err := rwSpinBody(a, obj)
+	if err != nil {
+		return err
+	}
+	bad := func(detail string) error {
+		return &shmsync.Error{Op: "rwspinlock.check", Object: objectName(obj), Err: shmsync.ErrCorrupt, Detail: detail}
+	}
+	for i := range slots {
+		if n := rwSpinCount(slots[i].count.Load()); !n.validIn(i + 1) {
+			return bad(fmt.Sprintf("the readers of slot %d are %#x", i+1, uint64(n)))
+		} else if n != 0 && a.Current(n.name()) && i >= int(w.top.Load()) {
+			return bad(fmt.Sprintf("slot %d has readers, and the highest that has is said to be %d", i+1, w.top.Load()))
+		}
+	}
+	if top := int(w.top.Load()); top > len(slots) {
+		return bad(fmt.Sprintf("slot %d is said to have read, of %d", top, len(slots)))
+	}
+	return nil
+}
+
+func describeRWSpin(a *arena.Arena, obj arena.Object) string {
+	w, slots, err := rwSpinBody(a, obj)
+	if err != nil {
+		return err.Error()
+	}
+	var readers strings.Builder
+	for i := range slots {
+		if n := rwSpinCount(slots[i].count.Load()); n != 0 {
+			fmt.Fprintf(&readers, " %v", n)
+		}
+	}
+	return fmt.Sprintf("%s, gate %#x, drain %#x, top %d, readers [%s]",
+		describeSpin(a, obj), w.gate.Load(), w.drain.Load(), w.top.Load(), strings.TrimSpace(readers.String()))
+}

@@ -1,0 +1,114 @@
+package prims
+
+import (
+	"context"
+
+	"github.com/shmsync/shmsync/internal/crashpoint"
+	"github.com/shmsync/shmsync/internal/race"
+)
+
+var _ = crashpoint.Register("rwspinlock.downgrade.counted")
+
+// LockUpgrade locks l for upgrade, and waits until it can. Readers that are in
+// stay, new ones wait. It panics as Lock does.
+func (l *RWSpinLock) LockUpgrade() {
+	if err := l.lockUpgrade(nil); err != nil {
+		panic(err)
+	}
+}
+
+// LockUpgradeContext locks l for upgrade, and waits until it can or ctx ends. An
+// error means that it is not held: those of LockContext.
+func (l *RWSpinLock) LockUpgradeContext(ctx context.Context) error { return l.lockUpgrade(ctx) }
+
+// TryLockUpgrade locks l for upgrade if that is possible without waiting, and
+// reports whether it did. State tells why not.
+func (l *RWSpinLock) TryLockUpgrade() bool {
+	if !l.core.try(spinUpgrade) {
+		return false
+	}
+	race.Acquire(l.core.key)
+	return true
+}
+
+func (l *RWSpinLock) lockUpgrade(ctx context.Context) error {
+	if l.TryLockUpgrade() {
+		return nil
+	}
+	err := l.core.wait(ctx, spinUpgrade, true)
+	if err == nil {
+		race.Acquire(l.core.key)
+	}
+	return err
+}
+
+// UnlockUpgrade unlocks l, which this process holds for upgrade. It panics as
+// Unlock does.
+func (l *RWSpinLock) UnlockUpgrade() { l.core.release("UnlockUpgrade", spinUpgrade, spinFree) }
+
+// Upgrade makes a hold for upgrade one for writing, and waits until the readers
+// have left. It panics when this process does not hold l for upgrade, and with an
+// *[shmsync.Error] when this process closes the arena meanwhile.
+func (l *RWSpinLock) Upgrade() {
+	if err := l.UpgradeContext(context.Background()); err != nil {
+		panic(err)
+	}
+}
+
+// UpgradeContext is Upgrade that ends when ctx does. An error means that l is
+// still held for upgrade: ctx.Err(), or one that Is ErrClosed or ErrCorrupt.
+func (l *RWSpinLock) UpgradeContext(ctx context.Context) error {
+	d := drainForUpgrade(l.core.name)
+	if spinWord(l.core.state.Load()) != d.from {
+		l.core.notHeld("Upgrade")
+	}
+	if err := l.drain(ctx, d); err != nil {
+		return err
+	}
+	race.Acquire(l.readKey)
+	return nil
+}
+
+// TryUpgrade makes a hold for upgrade one for writing if no reader is in, and
+// reports whether it did; otherwise it stays one for upgrade. A reader that has
+// just come, and has not seen yet that it must wait, counts. It panics when this
+// process does not hold l for upgrade.
+func (l *RWSpinLock) TryUpgrade() bool {
+	d := drainForUpgrade(l.core.name)
+	if spinWord(l.core.state.Load()) != d.from {
+		l.core.notHeld("TryUpgrade")
+	}
+	if who, err := l.reader(); who != 0 || err != nil || l.turn(d.from, d.to) != nil {
+		return false
+	}
+	race.Acquire(l.readKey)
+	return true
+}
+
+// Downgrade makes a hold for writing one for reading, and lets other readers in.
+// It panics as Unlock does.
+func (l *RWSpinLock) Downgrade() { l.becomeReader("Downgrade", spinHeld) }
+
+// DowngradeUpgrade makes a hold for upgrade one for reading, and lets other
+// readers in. It panics as UnlockUpgrade does.
+func (l *RWSpinLock) DowngradeUpgrade() { l.becomeReader("DowngradeUpgrade", spinUpgrade) }
+
+// DowngradeToUpgrade makes a hold for writing one for upgrade. Nobody else can
+// come in because of that. It panics as Unlock does.
+func (l *RWSpinLock) DowngradeToUpgrade() {
+	l.core.release("DowngradeToUpgrade", spinHeld, makeSpin(spinUpgrade, l.core.name))
+}
+
+// becomeReader counts a hold for reading before it gives the other one back, so
+// that no writer comes in between. A death in between leaves both, and both are
+// taken back.
+func (l *RWSpinLock) becomeReader(verb string, from spinKind) {
+	if spinWord(l.core.state.Load()) != makeSpin(from, l.core.name) {
+		l.core.notHeld(verb)
+	}
+	if err := l.count(); err != nil {
+		panic(err)
+	}
+	crashpoint.Hit("rwspinlock.downgrade.counted")
+	l.core.release(verb, from, spinFree)
+}

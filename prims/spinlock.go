@@ -1,0 +1,219 @@
+package prims
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/crashpoint"
+	"github.com/shmsync/shmsync/internal/race"
+)
+
+// SpinLock is a mutual exclusion lock between processes for critical sections of
+// some tens of instructions: who finds it held spins before it does anything
+// else, whoever waits already. Like a [Mutex] it is held by a process: a
+// goroutine may lock it and another of the same process unlock it.
+//
+// It is as unfair as a lock can be: who comes at the right moment gets it. It
+// does not fight a holder that does not run: after a bounded spin a waiter gives
+// its CPU away some times, and then sleeps until the lock is released or its
+// holder dies. A SpinLock takes 128 bytes where a Mutex takes 192. Where sections
+// are long, or starving matters, a Mutex is the better choice.
+//
+// In the terminology of the Go memory model, and across processes: for n < m
+// the n'th call of Unlock synchronizes before the m'th call of Lock returns.
+// A release by the death of its holder synchronizes before the call that
+// reports it, or that gets the lock, likewise.
+type SpinLock struct {
+	// The fast paths fit the compiler's budget for inlining only with plain
+	// pointers to their words and the functions of package atomic.
+
+	own  *uint32 // the state word
+	wake *uint32 // the wake word
+	self uint32  // our name
+
+	core spinCore
+}
+
+// SpinLockOptions says how a SpinLock is created, and what this process does with
+// it. A nil *SpinLockOptions means the zero value.
+type SpinLockOptions struct {
+	// Policy is what becomes of the lock when its holder dies; 0 means Report
+	// for a new object and whatever it has for one that exists. When it is set
+	// and the object has another, opening fails.
+	Policy Policy
+	// Repair, if set, is called by this process's Lock and LockContext when
+	// they meet the death of a holder, as by Recover; then they go on. It is
+	// this process's own and not stored. A process that opens the lock more
+	// than once has the Repair of the first.
+	Repair func() error
+	// Spin bounds how long a waiter spins, for a new object: 0 means that it
+	// learns from what has paid off, negative that it never spins and sleeps at
+	// once. See SpinLock.SetSpin.
+	Spin time.Duration
+}
+
+var spinKindID = arena.KindOf("SPIN")
+
+const spinVersion = 1
+
+// OpenSpinLock finds the SpinLock of that name in the arena or creates it. An
+// empty name makes a fresh anonymous one.
+func OpenSpinLock(a *arena.Arena, name string, opts *SpinLockOptions) (*SpinLock, error) {
+	var opt SpinLockOptions
+	if opts != nil {
+		opt = *opts
+	}
+	o, created, err := a.OpenObject(arena.ObjectSpec{
+		Kind: spinKindID, Version: spinVersion, Name: name, Size: uint64(spinBytes),
+		Init: func(body []byte) { initSpin(body, opt.Policy, opt.Spin) },
+	})
+	if err != nil {
+		return nil, err
+	}
+	return newSpinLock(a, o, &opt, created)
+}
+
+// SpinLockAt gives a handle on the SpinLock at an offset, which Offset of another
+// process gave.
+func SpinLockAt(a *arena.Arena, off arena.Offset) (*SpinLock, error) {
+	o, err := a.ObjectAt(off)
+	if err != nil {
+		return nil, err
+	}
+	if o.Kind != spinKindID || o.Version != spinVersion || o.Size < uint64(spinBytes) {
+		a.CloseObject(o)
+		return nil, wrongKind("spinlock.open", o, spinKindID, spinVersion)
+	}
+	return newSpinLock(a, o, &SpinLockOptions{}, false)
+}
+
+func newSpinLock(a *arena.Arena, o arena.Object, opt *SpinLockOptions, created bool) (*SpinLock, error) {
+	l, err := share(a, o, func() (*SpinLock, error) {
+		w, err := arena.TryAt[spinWords](a, o.Body)
+		if err != nil {
+			return nil, err
+		}
+		l := &SpinLock{own: raw(&w.state), wake: raw(&w.wake), self: uint32(a.Self())}
+		l.core.init(a, o, w, "spinlock", "spin lock", opt.Repair)
+		return l, nil
+	})
+	if err != nil {
+		a.CloseObject(o)
+		return nil, err
+	}
+	if err := l.core.agree(opt.Policy, created); err != nil {
+		l.Close()
+		return nil, err
+	}
+	return l, nil
+}
+
+// Lock locks l, and waits until it can. It panics with an *[shmsync.Error]
+// when the lock is owner-dead or not recoverable, or when this process closes
+// the arena meanwhile.
+func (l *SpinLock) Lock() {
+	// lin: a Lock takes effect here, or in the CAS of spinCore.take.
+	if !race.Enabled && !crashpoint.Enabled && atomic.CompareAndSwapUint32(l.own, 0, l.self) {
+		return
+	}
+	l.core.lockOrPanic()
+}
+
+// LockContext locks l, and waits until it can or ctx ends. An error means that
+// l is not held: ctx.Err(), or an error that Is ErrOwnerDead or
+// ErrNotRecoverable by the policy of l, ErrCorrupt, or ErrClosed. A lock that
+// is free is taken without a look at ctx.
+func (l *SpinLock) LockContext(ctx context.Context) error {
+	if !race.Enabled && !crashpoint.Enabled && atomic.CompareAndSwapUint32(l.own, 0, l.self) {
+		return nil
+	}
+	return l.core.lock(ctx)
+}
+
+// TryLock locks l if that is possible without waiting, and reports whether it
+// did. State tells why not.
+func (l *SpinLock) TryLock() bool {
+	if !race.Enabled && !crashpoint.Enabled && atomic.CompareAndSwapUint32(l.own, 0, l.self) {
+		return true
+	}
+	return l.core.tryLock()
+}
+
+// Unlock unlocks l. It panics when this process does not hold l, and with an
+// error that Is ErrCorrupt when a peer overwrote the lock.
+func (l *SpinLock) Unlock() {
+	if !race.Enabled && !crashpoint.Enabled {
+		wake := l.wake // loaded here, since nothing is loaded while the CAS is under way
+		// sync(spinlock.release): release
+		if atomic.CompareAndSwapUint32(l.own, l.self, 0) {
+			if atomic.LoadUint32(wake)&1 != 0 {
+				l.core.passOn()
+			}
+			return
+		}
+	}
+	l.core.unlock()
+}
+
+// Recover makes an owner-dead or not recoverable l usable again: it takes the
+// lock, runs repair, and releases the lock. When repair returns an error, or
+// panics, l becomes not recoverable, and only a later Recover brings it back;
+// Recover returns the error. While it runs others wait, as for a holder; when
+// this process dies over it l is owner-dead again.
+//
+// Recover of a healthy lock waits for it, releases it and does not run repair.
+// Its own errors are those of LockContext, ErrOwnerDead excepted.
+func (l *SpinLock) Recover(ctx context.Context, repair func() error) error {
+	return l.core.recover(ctx, repair)
+}
+
+// Offset is where the SpinLock lies in its arena, for SpinLockAt in another
+// process.
+func (l *SpinLock) Offset() arena.Offset { return l.core.object.Offset }
+
+// Close gives the handle back. The SpinLock itself stays; a hold that this
+// process has stays too. Closing a handle more often than it was opened is an
+// error that Is ErrClosed.
+func (l *SpinLock) Close() error { return l.core.close() }
+
+// Policy is what becomes of l when its holder dies.
+func (l *SpinLock) Policy() Policy { return l.core.policy }
+
+// SetSpin bounds how long waiters of all processes spin before they sleep:
+// 0 means that they learn, negative that they never do.
+func (l *SpinLock) SetSpin(d time.Duration) { l.core.words.spin.Store(spinField(d)) }
+
+// Spin is what SetSpin set.
+func (l *SpinLock) Spin() time.Duration { return spinOf(l.core.words.spin.Load()) }
+
+// SpinLockState is what State tells.
+type SpinLockState struct {
+	Held    bool              // somebody holds it, a recoverer included
+	Owner   *shmsync.Identity // who holds it, or whose death left it; nil when free or unknown
+	Waiting bool              // somebody may be asleep behind it
+	Err     error             // why nobody can lock it: nil, ErrOwnerDead, ErrNotRecoverable or ErrCorrupt
+	Word    string            // the state word in words
+}
+
+// State looks at l without locking it. What it tells may be over when it
+// returns.
+func (l *SpinLock) State() SpinLockState {
+	w := spinWord(l.core.state.Load())
+	owner, err := l.core.verdict(w)
+	return SpinLockState{Held: w.held() && err == nil, Owner: owner, Waiting: l.core.next.Announced(), Err: err, Word: w.String()}
+}
+
+// String renders the state on one line.
+func (l *SpinLock) String() string {
+	return fmt.Sprintf("spin lock %s: %s", objectName(l.core.object), l.State().Word)
+}
+
+func initSpin(body []byte, p Policy, spin time.Duration) {
+	w := spinBody(body)
+	w.policy = p.stored()
+	w.spin.Store(spinField(spin))
+}

@@ -1,0 +1,359 @@
+//go:build linux
+
+package prims_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/proctest"
+	"github.com/shmsync/shmsync/prims"
+)
+
+// A spinActor is an actor for spin locks: it does as it is told, in this process
+// or in one of its own.
+type spinActor struct {
+	local *spinStage
+	proc  *proctest.Proc
+	next  int
+	said  map[int]answer
+	inbox chan answer
+	dump  func() string
+}
+
+// spinStage is what a spinActor acts on. Objects whose names begin with rw are
+// RWSpinLocks, the others SpinLocks.
+type spinStage struct {
+	a *arena.Arena
+
+	mu      sync.Mutex
+	spins   map[string]*prims.SpinLock
+	rws     map[string]*prims.RWSpinLock
+	cancels map[int]context.CancelFunc
+}
+
+func newSpinStage(a *arena.Arena) *spinStage {
+	return &spinStage{a: a, spins: map[string]*prims.SpinLock{}, rws: map[string]*prims.RWSpinLock{}, cancels: map[int]context.CancelFunc{}}
+}
+
+func init() {
+	proctest.Register("spin/actor", func(c *proctest.Child) {
+		var p struct{ Arena, Label string }
+		c.Params(&p)
+		a, err := arena.Attach(p.Arena, &arena.Options{Label: p.Label})
+		if err != nil {
+			c.Fatal(err)
+		}
+		s := newSpinStage(a)
+		c.Ready()
+		for {
+			var o order
+			c.Recv(&o)
+			if o.Op == "exit" {
+				os.Exit(0) // without Close: as a death
+			}
+			go func() { c.Say(s.act(o)) }()
+		}
+	})
+}
+
+func localSpin(a *arena.Arena) *spinActor {
+	return &spinActor{local: newSpinStage(a), said: map[int]answer{}, inbox: make(chan answer, 1000), dump: func() string { return words(a) }}
+}
+
+func remoteSpin(t testing.TB, a *arena.Arena, label string, opts ...proctest.Option) *spinActor {
+	t.Helper()
+	x := &spinActor{said: map[int]answer{}, dump: func() string { return words(a) }}
+	opts = append(opts, proctest.Params(struct{ Arena, Label string }{nameOf(a), label}), proctest.Dump(x.dump))
+	x.proc = proctest.Start(t, "spin/actor", opts...)
+	x.proc.Await(t)
+	return x
+}
+
+// spinEverywhere runs a test with two actors in one process, with one of them in
+// another, and with both in processes of their own.
+func spinEverywhere(t *testing.T, test func(t *testing.T, holder, other *spinActor, a *arena.Arena)) {
+	t.Run("one process", func(t *testing.T) {
+		a := newArena(t, nil)
+		test(t, localSpin(a), localSpin(a), a)
+	})
+	t.Run("holder elsewhere", func(t *testing.T) {
+		a := newArena(t, nil)
+		test(t, remoteSpin(t, a, "holder"), localSpin(a), a)
+	})
+	t.Run("both elsewhere", func(t *testing.T) {
+		a := newArena(t, nil)
+		test(t, remoteSpin(t, a, "holder"), remoteSpin(t, a, "other"), a)
+	})
+}
+
+func (x *spinActor) start(o order) int {
+	x.next++
+	o.ID = x.next
+	if x.proc != nil {
+		x.proc.Send(o)
+	} else {
+		go func() { x.inbox <- x.local.act(o) }()
+	}
+	return o.ID
+}
+
+func (x *spinActor) wait(t testing.TB, id int) answer {
+	t.Helper()
+	for limit := after(patience()); ; {
+		if a, ok := x.said[id]; ok {
+			delete(x.said, id)
+			return a
+		}
+		var a answer
+		if x.proc != nil {
+			x.proc.Recv(t, &a)
+		} else {
+			select {
+			case a = <-x.inbox:
+			case <-limit:
+				t.Fatalf("order %d is not done\nwords:\n%s", id, x.dump())
+			}
+		}
+		x.said[a.ID] = a
+	}
+}
+
+func (x *spinActor) do(t testing.TB, o order) answer {
+	t.Helper()
+	return x.wait(t, x.start(o))
+}
+
+// op is an operation without arguments.
+func (x *spinActor) op(t testing.TB, op, object string) answer {
+	t.Helper()
+	return x.do(t, order{Op: op, Object: object})
+}
+
+// must does what has to succeed.
+func (x *spinActor) must(t testing.TB, op, object string) {
+	t.Helper()
+	a := x.op(t, op, object)
+	require.Empty(t, a.Err+a.Panic, "%s of %s\n%s", op, object, x.dump())
+}
+
+// try does a try and gives its result.
+func (x *spinActor) try(t testing.TB, op, object string) bool {
+	t.Helper()
+	a := x.op(t, op, object)
+	require.Empty(t, a.Err+a.Panic, "%s of %s\n%s", op, object, x.dump())
+	return a.OK
+}
+
+// blocked starts an order and returns when it waits.
+func (x *spinActor) blocked(t testing.TB, o order) int {
+	t.Helper()
+	count := order{Op: "waiters", Object: o.Object, Policy: o.Policy}
+	n := x.do(t, count).N
+	id := x.start(o)
+	eventually(t, fmt.Sprintf("%s of %s waits", o.Op, o.Object), x.dump, func() bool { return x.do(t, count).N >= n+1 })
+	return id
+}
+
+func (s *spinStage) act(o order) (a answer) {
+	a.ID = o.ID
+	start := time.Now()
+	defer func() {
+		a.Took = time.Since(start)
+		if r := recover(); r != nil {
+			if err, ok := r.(error); ok {
+				a.fill(err)
+				a.Panic, a.Err = err.Error(), ""
+			} else {
+				a.Panic = fmt.Sprint(r)
+			}
+		}
+	}()
+	ctx, cancel := context.WithCancel(context.Background())
+	if o.Limit != 0 {
+		ctx, cancel = context.WithTimeout(context.Background(), o.Limit)
+	}
+	if o.Done {
+		cancel()
+	}
+	s.mu.Lock()
+	s.cancels[o.ID] = cancel
+	s.mu.Unlock()
+	var err error
+	switch {
+	case o.Op == "cancel":
+		s.mu.Lock()
+		cancel := s.cancels[o.N]
+		s.mu.Unlock()
+		cancel()
+	case o.Op == "leave":
+		err = s.a.Close()
+	case o.Op == "cpu":
+		a.N = cpuTime()
+	case strings.HasPrefix(o.Object, "rw"):
+		err = s.actRW(ctx, o, &a)
+	default:
+		err = s.actSpin(ctx, o, &a)
+	}
+	a.fill(err)
+	return a
+}
+
+// cpuTime is what this process has computed, in nanoseconds.
+func cpuTime() uint64 {
+	var u unix.Rusage
+	if err := unix.Getrusage(unix.RUSAGE_SELF, &u); err != nil {
+		panic(err)
+	}
+	return uint64(u.Utime.Nano() + u.Stime.Nano())
+}
+
+func repairBy(o order, a *answer) func() error {
+	return func() error {
+		a.OK = true // the repair has run
+		if o.N == 1 {
+			return errRepair
+		}
+		return nil
+	}
+}
+
+func (s *spinStage) actSpin(ctx context.Context, o order, a *answer) error {
+	s.mu.Lock()
+	l := s.spins[o.Object]
+	if l == nil {
+		var err error
+		if l, err = prims.OpenSpinLock(s.a, o.Object, &prims.SpinLockOptions{Policy: o.Policy}); err != nil {
+			s.mu.Unlock()
+			return err
+		}
+		s.spins[o.Object] = l
+	}
+	s.mu.Unlock()
+	switch o.Op {
+	case "open":
+	case "lock":
+		l.Lock()
+	case "lockctx":
+		return l.LockContext(ctx)
+	case "trylock":
+		a.OK = l.TryLock()
+	case "unlock":
+		l.Unlock()
+	case "recover":
+		return l.Recover(ctx, repairBy(o, a))
+	case "waiters":
+		a.N = uint64(l.Waiters())
+	case "state":
+		st := l.State()
+		a.Text, a.OK, a.Who = st.Word, st.Held, st.Owner
+		return st.Err
+	case "steps": // counts up N times under the lock, in Token goroutines
+		v, err := arena.Value[int64](s.a, "counter")
+		if err != nil {
+			return err
+		}
+		var wg sync.WaitGroup
+		for range o.Token {
+			wg.Go(func() {
+				for range o.N {
+					l.Lock()
+					*v++
+					l.Unlock()
+				}
+			})
+		}
+		wg.Wait()
+	default:
+		panic("no such order: " + o.Op)
+	}
+	return nil
+}
+
+func (s *spinStage) rw(o order) (*prims.RWSpinLock, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if l := s.rws[o.Object]; l != nil {
+		return l, nil
+	}
+	l, err := prims.OpenRWSpinLock(s.a, o.Object, &prims.RWSpinLockOptions{Policy: o.Policy})
+	if err == nil {
+		s.rws[o.Object] = l
+	}
+	return l, err
+}
+
+func (s *spinStage) actRW(ctx context.Context, o order, a *answer) error {
+	l, err := s.rw(o)
+	if err != nil {
+		return err
+	}
+	switch o.Op {
+	case "open":
+	case "lock":
+		l.Lock()
+	case "lockctx":
+		return l.LockContext(ctx)
+	case "trylock":
+		a.OK = l.TryLock()
+	case "unlock":
+		l.Unlock()
+	case "rlock":
+		l.RLock()
+	case "rlockctx":
+		return l.RLockContext(ctx)
+	case "tryrlock":
+		a.OK = l.TryRLock()
+	case "runlock":
+		l.RUnlock()
+	case "ulock":
+		l.LockUpgrade()
+	case "ulockctx":
+		return l.LockUpgradeContext(ctx)
+	case "tryulock":
+		a.OK = l.TryLockUpgrade()
+	case "uunlock":
+		l.UnlockUpgrade()
+	case "upgrade":
+		l.Upgrade()
+	case "upgradectx":
+		return l.UpgradeContext(ctx)
+	case "tryupgrade":
+		a.OK = l.TryUpgrade()
+	case "w2r":
+		l.Downgrade()
+	case "w2u":
+		l.DowngradeToUpgrade()
+	case "u2r":
+		l.DowngradeUpgrade()
+	case "recover":
+		return l.Recover(ctx, repairBy(o, a))
+	case "waiters":
+		a.N = uint64(l.Waiters())
+	case "state":
+		st := l.State()
+		a.Text, a.OK, a.Who = st.Word, st.Held, st.Owner
+		for _, r := range st.Readers {
+			a.N += uint64(r.Holds)
+		}
+		return st.Err
+	case "bits":
+		a.N = l.Bits()
+	case "pair": // writes two words alike, and reads whether they are
+		return rwSpinPair(s.a, l, o.N)
+	case "walk":
+		return rwSpinWalk(s.a, l, o.N, int(o.Token))
+	default:
+		panic("no such order: " + o.Op)
+	}
+	return nil
+}

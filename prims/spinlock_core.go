@@ -1,0 +1,366 @@
+package prims
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"sync/atomic"
+
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/crashpoint"
+	"github.com/shmsync/shmsync/internal/park"
+	"github.com/shmsync/shmsync/internal/race"
+)
+
+var (
+	_ = crashpoint.Register("spinlock.lock.acquired")
+	_ = crashpoint.Register("spinlock.lock.announced")
+	_ = crashpoint.Register("spinlock.lock.woken")
+	_ = crashpoint.Register("spinlock.lock.leaving")
+	_ = crashpoint.Register("spinlock.unlock.before_release")
+	_ = crashpoint.Register("spinlock.unlock.before_wake")
+)
+
+// spinYields is how often a waiter that has spun gives its CPU away before it
+// sleeps: folly yields after a thousand tries, and for ever.
+const spinYields = 4
+
+// spinCore is what a SpinLock and a RWSpinLock have in common: the state word,
+// those who wait to have it to themselves, and what follows a death.
+type spinCore struct {
+	state  *atomic.Uint32 // a spinWord
+	name   arena.Name
+	words  *spinWords
+	rw     *RWSpinLock // whose core it is; nil for a SpinLock
+	op     string      // what its errors begin with
+	what   string      // for people
+	next   park.Bell   // of those who wait to have it to themselves
+	queue  *park.Queue // ours of those
+	a      *arena.Arena
+	object arena.Object
+	policy Policy
+	repair func() error
+	key    race.Key
+}
+
+func (c *spinCore) init(a *arena.Arena, o arena.Object, w *spinWords, op, what string, repair func() error) {
+	dev, ino := a.Segment().ID()
+	*c = spinCore{
+		state: &w.state, name: a.Self(), words: w, op: op, what: what, next: spinBell(a, w), a: a, object: o,
+		policy: policyOf(w.policy), repair: repair, key: race.KeyOf(dev, ino, uint64(o.Offset)),
+	}
+	c.queue = park.NewQueue(park.Config{
+		Line: c.next.Line, Object: o, Word: o.Body + spinWakeOff, Look: c.look, Miss: c.next.WakeOne,
+	})
+}
+
+func spinBell(a *arena.Arena, w *spinWords) park.Bell {
+	return park.Bell{Line: park.Line{Arena: a, Word: &w.wake, Raw: raw(&w.wake), Hub: &w.hub}}
+}
+
+// agree compares what the object has with what was asked for.
+func (c *spinCore) agree(p Policy, created bool) error {
+	if created || p == 0 || p == c.policy {
+		return nil
+	}
+	return c.fail("open", shmsync.ErrIncompatible, nil, fmt.Sprintf("its policy is %v, asked for %v", c.policy, p))
+}
+
+func (c *spinCore) close() error {
+	end := func() {
+		c.queue.Close()
+		if c.rw != nil {
+			c.rw.gateQueue.Close()
+			c.rw.drainQueue.Close()
+		}
+	}
+	if !unshare(c.a, c.object, end) {
+		return c.fail("close", shmsync.ErrClosed, nil, "")
+	}
+	c.a.CloseObject(c.object)
+	return nil
+}
+
+// lockOrPanic is the slow path of Lock. It is kept out of line: inlined into
+// Lock it would take Lock's place in its callers.
+//
+//go:noinline
+func (c *spinCore) lockOrPanic() {
+	if err := c.lock(nil); err != nil {
+		panic(err)
+	}
+}
+
+// lock has the lock to itself when it returns nil. ctx may be nil.
+func (c *spinCore) lock(ctx context.Context) error {
+	err := c.own(ctx, true)
+	if err == nil {
+		c.acquired()
+	}
+	return err
+}
+
+// own is lock without its hooks.
+func (c *spinCore) own(ctx context.Context, mayRepair bool) error {
+	if c.rw == nil {
+		return c.wait(ctx, spinHeld, mayRepair)
+	}
+	err := c.wait(ctx, spinDraining, mayRepair)
+	if err == nil {
+		err = c.rw.drain(ctx, drainForLock(c.name))
+	}
+	return err
+}
+
+// acquired tells the race detector, and tests.
+func (c *spinCore) acquired() {
+	race.Acquire(c.key)
+	if c.rw != nil {
+		race.Acquire(c.rw.readKey)
+	}
+	crashpoint.Hit("spinlock.lock.acquired")
+}
+
+func (c *spinCore) tryLock() bool {
+	if !c.try(spinHeld) {
+		return false
+	}
+	c.acquired()
+	return true
+}
+
+// try takes the lock as kind if that is possible without waiting.
+func (c *spinCore) try(as spinKind) bool {
+	for {
+		took, changed, _ := c.step(spinWord(c.state.Load()), as)
+		if took || !changed {
+			return took
+		}
+	}
+}
+
+// step moves on from state word o if that takes no waiting: it takes a free lock
+// or deals with a dead owner. changed says that o is no longer the word, err that
+// it will not become free by itself.
+func (c *spinCore) step(o spinWord, as spinKind) (took, changed bool, err error) {
+	switch {
+	case o.free() && as == spinRead:
+		took, err = c.rw.enter()
+		return took, true, err
+	case o.free():
+		// sync(spinlock.release): acquire
+		return c.state.CompareAndSwap(0, uint32(makeSpin(as, c.name))), true, nil
+	case !o.valid(c.rw != nil):
+		return false, false, c.fail("lock", shmsync.ErrCorrupt, nil, o.String())
+	case o == spinLost:
+		return false, false, c.fail("lock", shmsync.ErrNotRecoverable, c.a.Who(c.diedName()), "")
+	case o.kind() == spinOwnerDead:
+		return false, false, c.fail("lock", shmsync.ErrOwnerDead, c.a.Who(o.name()), "")
+	case c.a.Dead(o.name()):
+		bereaveSpin(c.a, c.words, o, c.rw != nil)
+		return false, true, nil
+	}
+	return false, false, nil
+}
+
+func (c *spinCore) diedName() arena.Name { return arena.Name(c.words.died.Load() & arena.NameMask) }
+
+// verdict tells whose a state word is, and why nobody can lock.
+func (c *spinCore) verdict(w spinWord) (owner *shmsync.Identity, err error) {
+	if n := w.name(); n != 0 {
+		owner = c.a.Who(n)
+	}
+	switch {
+	case !w.valid(c.rw != nil):
+		return owner, shmsync.ErrCorrupt
+	case w.kind() == spinOwnerDead:
+		return owner, shmsync.ErrOwnerDead
+	case w == spinLost:
+		return c.a.Who(c.diedName()), shmsync.ErrNotRecoverable
+	}
+	return owner, nil
+}
+
+// spinWaiter is one blocked call.
+type spinWaiter struct {
+	c      *spinCore
+	as     spinKind
+	bell   *park.Bell
+	queue  *park.Queue
+	cancel park.Cancel
+	slept  bool
+}
+
+// wait takes the lock as kind says, and waits until it can.
+func (c *spinCore) wait(ctx context.Context, as spinKind, mayRepair bool) error {
+	w := spinWaiter{c: c, as: as, bell: &c.next, queue: c.queue, cancel: park.CancelBy(ctx)}
+	if as == spinRead {
+		w.bell, w.queue = &c.rw.gate, c.rw.gateQueue
+	}
+	if !w.queue.Enter() {
+		return c.closed()
+	}
+	defer w.queue.Exit()
+	err := w.acquire(ctx, mayRepair)
+	w.cancel.Stop()
+	return err
+}
+
+func (c *spinCore) closed() error {
+	return c.fail("lock", shmsync.ErrClosed, nil, "this process closed the arena")
+}
+
+func (w *spinWaiter) acquire(ctx context.Context, mayRepair bool) error {
+	c := w.c
+	for spun := false; ; {
+		o := spinWord(c.state.Load())
+		took, changed, err := c.step(o, w.as)
+		switch {
+		case took:
+			w.took()
+			return nil
+		case err != nil && mayRepair && c.repair != nil && o.kind() == spinOwnerDead && o.valid(true):
+			if err = c.recover(ctx, c.repair); err == nil {
+				continue
+			}
+		}
+		if err != nil {
+			w.leave()
+			return err
+		}
+		if changed {
+			continue
+		}
+		if !spun {
+			spun = true
+			if c.spinWhile(o, func() bool { return !spinWord(c.state.Load()).held() }) {
+				continue
+			}
+		}
+		switch w.sleep() {
+		case park.Again:
+			spun = false
+		case park.Canceled:
+			// A satisfied condition beats the end of the context, and a wake that
+			// was ours is not dropped.
+			if c.try(w.as) {
+				w.took()
+				return nil
+			}
+			w.leave()
+			return w.cancel.Err()
+		case park.Closed:
+			w.leave()
+			return c.closed()
+		}
+	}
+}
+
+// spinWhile spins while done is false, and gives the CPU away some times after
+// that. It reports whether done has become true.
+func (c *spinCore) spinWhile(o spinWord, done func() bool) bool {
+	if c.tuning().Spin(done) {
+		return true
+	}
+	if c.words.spin.Load() == 1 {
+		return false
+	}
+	if o.name() == c.name {
+		// The holder is a goroutine of ours, which may wait for this thread.
+		runtime.Gosched()
+		return done()
+	}
+	return park.GiveWay(spinYields, done)
+}
+
+// tuning is what steers the spinning of waiters.
+func (c *spinCore) tuning() park.Tuning {
+	return park.Tuning{Budget: &c.words.spin, Pays: &c.words.pays, LastCPU: &c.words.lastCPU, Slot: c.name.Slot()}
+}
+
+// took ends a wait that got the lock. Others may be asleep, and the wake that
+// got us here took their announcement down.
+func (w *spinWaiter) took() {
+	if w.slept && w.as != spinRead {
+		w.bell.Announce()
+	}
+}
+
+// sleep announces, looks again, and sleeps.
+func (w *spinWaiter) sleep() park.Result {
+	v := w.bell.Announce()
+	crashpoint.Hit("spinlock.lock.announced")
+	o := spinWord(w.c.state.Load())
+	if !w.c.blocks(o) {
+		return park.Again
+	}
+	w.slept = true
+	r := w.queue.Sleep(uint32(v), park.Bed{Owner: o.name()}, &w.cancel)
+	crashpoint.Hit("spinlock.lock.woken")
+	return r
+}
+
+// blocks reports whether o is a word that a waiter may sleep on: one that the
+// next change of will wake it.
+func (c *spinCore) blocks(o spinWord) bool {
+	return o.valid(c.rw != nil) && o.held() && c.a.Current(o.name())
+}
+
+// leave ends a wait that did not get the lock. A wake may have been meant for
+// it, so it makes sure that another comes to those who stay. A wake of readers is
+// for all of them.
+func (w *spinWaiter) leave() {
+	crashpoint.Hit("spinlock.lock.leaving")
+	if !w.slept || w.as == spinRead {
+		return
+	}
+	w.bell.Announce()
+	if !w.c.blocks(spinWord(w.c.state.Load())) {
+		w.bell.Release()
+	}
+}
+
+// unlock is the slow path of Unlock.
+func (c *spinCore) unlock() { c.release("Unlock", spinHeld, spinFree) }
+
+// release gives a hold of this process back, or makes another of it.
+func (c *spinCore) release(verb string, from spinKind, to spinWord) {
+	race.ReleaseMerge(c.key)
+	crashpoint.Hit("spinlock.unlock.before_release")
+	// sync(spinlock.release): release
+	if !c.state.CompareAndSwap(uint32(makeSpin(from, c.name)), uint32(to)) {
+		c.notHeld(verb)
+	}
+	if to.free() && c.waited() {
+		c.passOn()
+	}
+}
+
+// waited reports whether a release has to wake somebody.
+func (c *spinCore) waited() bool {
+	return c.next.Announced() || c.rw != nil && c.rw.gate.Announced()
+}
+
+// passOn wakes, after a release, all who wait to read and one of the others.
+func (c *spinCore) passOn() {
+	crashpoint.Hit("spinlock.unlock.before_wake")
+	c.tuning().NoteCPU()
+	if c.rw != nil && c.rw.gate.Announced() {
+		c.rw.gate.WakeAll()
+	}
+	c.next.Release()
+}
+
+// notHeld is where a release ends whose caller has no such hold.
+func (c *spinCore) notHeld(verb string) {
+	o := spinWord(c.state.Load())
+	if !o.valid(c.rw != nil) {
+		panic(c.fail("unlock", shmsync.ErrCorrupt, nil, o.String()))
+	}
+	panic("shmsync: " + verb + " of " + c.what + " " + objectName(c.object) + ", which this process does not hold so: it is " + o.String())
+}
+
+func (c *spinCore) fail(verb string, err error, who *shmsync.Identity, detail string) error {
+	return &shmsync.Error{Op: c.op + "." + verb, Object: objectName(c.object), Err: err, Who: who, Detail: detail}
+}

@@ -1,0 +1,90 @@
+//go:build linux
+
+package prims
+
+import (
+	"encoding/binary"
+
+	"github.com/shmsync/shmsync/arena"
+)
+
+// What tests of package prims_test look at.
+
+// Waiters is how many goroutines of this process sleep, or park, on l.
+func (l *SpinLock) Waiters() int { return l.core.queue.Waiting() }
+
+// Waiters is how many goroutines of this process sleep, or park, on l.
+func (l *RWSpinLock) Waiters() int {
+	return l.core.queue.Waiting() + l.gateQueue.Waiting() + l.drainQueue.Waiting()
+}
+
+// Object is the object under l.
+func (l *SpinLock) Object() arena.Object { return l.core.object }
+
+// Object is the object under l.
+func (l *RWSpinLock) Object() arena.Object { return l.core.object }
+
+// Bits is what is in the words that say who has l: 0 when nobody has.
+func (l *RWSpinLock) Bits() uint64 {
+	bits := uint64(l.core.state.Load())
+	for i := range l.slots {
+		bits |= l.slots[i].count.Load()
+	}
+	return bits
+}
+
+// Bits is what is in the word that says who has l: 0 when nobody has.
+func (l *SpinLock) Bits() uint64 { return uint64(l.core.state.Load()) }
+
+// SetHolds overwrites how often this process holds l for reading.
+func (l *RWSpinLock) SetHolds(holds uint32) {
+	l.rank()
+	l.mine.Store(uint64(makeRWSpinCount(l.core.name, holds)))
+}
+
+// RewriteSpin overwrites the words of the spin lock at o, in the order state,
+// wake, gate, drain, top, policy, died, spin, lastCPU, pays, then the three heads
+// of hub lists, then the words of readers, as far as b goes.
+func RewriteSpin(a *arena.Arena, o arena.Object, b []byte) {
+	w := arena.At[spinWords](a, o.Body)
+	for i, word := range []interface{ Store(uint32) }{&w.state, &w.wake, &w.gate, &w.drain, &w.top, nil, &w.died, &w.spin, &w.lastCPU, &w.pays} {
+		v, ok := next32(&b)
+		switch {
+		case !ok:
+			return
+		case i == 5:
+			w.policy = v
+		default:
+			word.Store(v)
+		}
+	}
+	next64 := func() (v uint64, ok bool) {
+		if len(b) < 8 {
+			return 0, false
+		}
+		v = binary.LittleEndian.Uint64(b)
+		b = b[8:]
+		return v, true
+	}
+	for _, word := range []interface{ Store(uint64) }{&w.hub, &w.gateHub, &w.drainHub} {
+		v, ok := next64()
+		if !ok {
+			return
+		}
+		word.Store(v)
+	}
+	if o.Kind != rwSpinKindID {
+		return
+	}
+	slots, err := rwSpinSlots(a, o.Body)
+	if err != nil {
+		panic(err)
+	}
+	for i := range slots {
+		v, ok := next64()
+		if !ok {
+			return
+		}
+		slots[i].count.Store(v)
+	}
+}

@@ -1,0 +1,280 @@
+//go:build linux
+
+package prims_test
+
+import (
+	"context"
+	"encoding/binary"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/proctest"
+	"github.com/shmsync/shmsync/prims"
+)
+
+// spinSeeds are words of spin locks, of each kind, in the order of RewriteSpin.
+func spinSeeds() (seeds [][]byte) {
+	names := []uint32{0, 1, 1 | 1<<11, 2 | 1<<11, 1 | 2<<11, 2047 | 1<<11, 1<<29 - 1, 129 | 1<<11}
+	for kind := range uint32(8) {
+		for _, name := range names {
+			b := make([]byte, 0, 144)
+			for _, v := range []uint32{kind<<29 | name, 1, 1, 1, name & 0x7ff, name & 0x1ff, name, 100, 3, 1 << 31} {
+				b = binary.LittleEndian.AppendUint32(b, v)
+			}
+			seeds = append(seeds, b)
+			for _, hub := range []uint64{0, 64, 85 << 16} {
+				b := b[:len(b):len(b)]
+				for range 3 {
+					b = binary.LittleEndian.AppendUint64(b, hub)
+				}
+				for _, holds := range []uint64{1, 1<<30 - 1, 1 << 30, 0} {
+					b = binary.LittleEndian.AppendUint64(b, uint64(name)<<32|holds|uint64(kind&1)<<63)
+				}
+				seeds = append(seeds, b)
+			}
+		}
+	}
+	all := make([]byte, 144)
+	for i := range all {
+		all[i] = 0xff
+	}
+	return append(seeds, all)
+}
+
+// cannotMore is f without the panic of who holds too often, as hostile words may
+// say that we do.
+func cannotMore(f func()) func() {
+	return func() {
+		defer func() {
+			r := recover()
+			if s, ok := r.(string); r != nil && (!ok || !strings.Contains(s, "cannot more often")) {
+				panic(r)
+			}
+		}()
+		f()
+	}
+}
+
+func hostileSpin(t testing.TB, h *hostile, bytes []byte) {
+	a := h.next(t)
+	l, err := prims.OpenSpinLock(a, "", nil)
+	require.NoError(t, err)
+	o := l.Object()
+	words := func() string { return prims.Describe(a, o) }
+	try := func(what string, f func(ctx context.Context)) {
+		prims.RewriteSpin(a, o, bytes)
+		ctx, cancel := context.WithTimeout(context.Background(), hostilePatience)
+		defer cancel()
+		require.NoError(t, guarded(what, words, func() { f(ctx) }), "%x", bytes)
+	}
+	try("LockContext", func(ctx context.Context) {
+		if l.LockContext(ctx) == nil {
+			l.Unlock()
+		}
+	})
+	try("TryLock", func(context.Context) {
+		if l.TryLock() {
+			l.Unlock()
+		}
+	})
+	try("Unlock", func(context.Context) { l.Unlock() })
+	try("Recover", func(ctx context.Context) { l.Recover(ctx, func() error { return nil }) })
+	try("Recover fails", func(ctx context.Context) { l.Recover(ctx, func() error { return errRepair }) })
+	try("State", func(context.Context) {
+		_, _, _, _ = l.State(), l.String(), l.Spin(), words()
+		_ = a.Check()
+	})
+	prims.RewriteSpin(a, o, make([]byte, 64))
+	ctx, cancel := context.WithTimeout(context.Background(), patience())
+	defer cancel()
+	require.NoError(t, l.LockContext(ctx), "%x", bytes)
+	l.Unlock()
+	l.Close()
+}
+
+func hostileRWSpin(t testing.TB, h *hostile, bytes []byte) {
+	a := h.next(t)
+	l, err := prims.OpenRWSpinLock(a, "", nil)
+	require.NoError(t, err)
+	o := l.Object()
+	words := func() string { return prims.Describe(a, o) }
+	try := func(what string, f func(ctx context.Context)) {
+		prims.RewriteSpin(a, o, bytes)
+		ctx, cancel := context.WithTimeout(context.Background(), hostilePatience)
+		defer cancel()
+		require.NoError(t, guarded(what, words, cannotMore(func() { f(ctx) })), "%x", bytes)
+	}
+	for what, f := range map[string]func(ctx context.Context){
+		"LockContext": func(ctx context.Context) {
+			if l.LockContext(ctx) == nil {
+				l.Unlock()
+			}
+		},
+		"RLockContext": func(ctx context.Context) {
+			if l.RLockContext(ctx) == nil {
+				l.RUnlock()
+			}
+		},
+		"LockUpgradeContext": func(ctx context.Context) {
+			if l.LockUpgradeContext(ctx) == nil {
+				if l.UpgradeContext(ctx) == nil {
+					l.Unlock()
+				} else {
+					l.UnlockUpgrade()
+				}
+			}
+		},
+		"tries": func(ctx context.Context) {
+			if l.TryLock() {
+				l.Downgrade()
+			} else if l.TryLockUpgrade() {
+				if l.TryUpgrade() {
+					l.DowngradeToUpgrade()
+				}
+				l.DowngradeUpgrade()
+			} else if l.TryRLock() {
+				l.RUnlock()
+			}
+		},
+		"Unlock":             func(context.Context) { l.Unlock() },
+		"RUnlock":            func(context.Context) { l.RUnlock() },
+		"UnlockUpgrade":      func(context.Context) { l.UnlockUpgrade() },
+		"Upgrade":            func(ctx context.Context) { l.UpgradeContext(ctx) },
+		"TryUpgrade":         func(context.Context) { l.TryUpgrade() },
+		"Downgrade":          func(context.Context) { l.Downgrade() },
+		"DowngradeToUpgrade": func(context.Context) { l.DowngradeToUpgrade() },
+		"DowngradeUpgrade":   func(context.Context) { l.DowngradeUpgrade() },
+		"Recover":            func(ctx context.Context) { l.Recover(ctx, func() error { return nil }) },
+		"Recover fails":      func(ctx context.Context) { l.Recover(ctx, func() error { return errRepair }) },
+		"State": func(context.Context) {
+			_, _, _, _ = l.State(), l.String(), l.Spin(), words()
+			_ = a.Check()
+		},
+	} {
+		try(what, f)
+	}
+	prims.RewriteSpin(a, o, make([]byte, 64+128*8))
+	ctx, cancel := context.WithTimeout(context.Background(), patience())
+	defer cancel()
+	require.NoError(t, l.LockContext(ctx), "%x", bytes)
+	l.Downgrade()
+	l.RUnlock()
+	l.Close()
+}
+
+func TestHostileSpinLock(t *testing.T) {
+	var h hostile
+	defer h.end()
+	for _, b := range spinSeeds() {
+		hostileSpin(t, &h, b)
+	}
+}
+
+func TestHostileRWSpinLock(t *testing.T) {
+	var h hostile
+	defer h.end()
+	seeds := spinSeeds()
+	if testing.Short() {
+		rand.Shuffle(len(seeds), func(i, j int) { seeds[i], seeds[j] = seeds[j], seeds[i] })
+		seeds = seeds[:40]
+	}
+	for _, b := range seeds {
+		hostileRWSpin(t, &h, b)
+	}
+}
+
+func FuzzSpinLockWord(f *testing.F) {
+	for _, b := range spinSeeds()[:24] {
+		f.Add(b)
+	}
+	var h hostile
+	f.Cleanup(h.end)
+	f.Fuzz(func(t *testing.T, b []byte) { hostileSpin(t, &h, b) })
+}
+
+func FuzzRWSpinLockWord(f *testing.F) {
+	for _, b := range spinSeeds()[:24] {
+		f.Add(b)
+	}
+	var h hostile
+	f.Cleanup(h.end)
+	f.Fuzz(func(t *testing.T, b []byte) { hostileRWSpin(t, &h, b) })
+}
+
+// The bytes change all the time under those who lock, and then become sane: it
+// can be used as before.
+func TestScribbledRWSpinLock(t *testing.T) {
+	a := newArena(t, nil)
+	l := newRWSpin(t, a, nil)
+	dump := func() string { return prims.Describe(a, l.Object()) }
+	var stop atomic.Bool
+	var wg sync.WaitGroup
+	errs := make(chan error, 100)
+	for i := range 18 { // more than sleep in the kernel
+		wg.Go(func() {
+			for !stop.Load() {
+				err := guarded("a lock", dump, cannotMore(func() {
+					ctx, cancel := context.WithTimeout(context.Background(), hostilePatience)
+					defer cancel()
+					switch {
+					case i%3 == 0 && l.LockContext(ctx) == nil:
+						l.Unlock()
+					case i%3 == 1 && l.RLockContext(ctx) == nil:
+						l.RUnlock()
+					case i%3 == 2 && l.LockUpgradeContext(ctx) == nil:
+						if l.UpgradeContext(ctx) == nil {
+							l.Downgrade()
+							l.RUnlock()
+						} else {
+							l.UnlockUpgrade()
+						}
+					}
+				}))
+				if err != nil {
+					errs <- err
+					return
+				}
+			}
+		})
+	}
+	d := proctest.Scale(time.Second)
+	if testing.Short() {
+		d /= 5
+	}
+	seeds := spinSeeds()
+	for end := time.Now().Add(d); time.Now().Before(end); {
+		b := seeds[rand.IntN(len(seeds))]
+		prims.RewriteSpin(a, l.Object(), b[:4*(1+rand.IntN(10))])
+	}
+	stop.Store(true)
+	wg.Wait()
+	close(errs)
+	for err := range errs {
+		t.Error(err)
+	}
+	prims.RewriteSpin(a, l.Object(), make([]byte, 40))
+	own := make([]byte, 64+8*128)
+	prims.RewriteSpin(a, l.Object(), own[:40])
+	l.SetHolds(1)
+	l.RUnlock()
+	require.NoError(t, l.LockContext(t.Context()), "%s", dump())
+	l.Unlock()
+	require.NoError(t, arenaCheck(a))
+}
+
+func arenaCheck(a *arena.Arena) error {
+	var err error
+	for range 3 {
+		if err = a.Check(); err == nil {
+			return nil
+		}
+	}
+	return err
+}

@@ -1,0 +1,214 @@
+package prims
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/crashpoint"
+	"github.com/shmsync/shmsync/internal/park"
+	"github.com/shmsync/shmsync/internal/race"
+)
+
+var (
+	_ = crashpoint.Register("spinlock.bereave.marked")
+	_ = crashpoint.Register("spinlock.recover.taken")
+	_ = crashpoint.Register("spinlock.recover.repaired")
+	_ = crashpoint.Register("spinlock.recover.before_wake")
+)
+
+func init() {
+	arena.RegisterKind(arena.KindOps{
+		Kind: spinKindID, Repair: repairSpin, Wake: wakeSpin, Check: checkSpin, Describe: describeSpin,
+	})
+}
+
+// bereaveSpin deals with state word o, whose name was found dead.
+func bereaveSpin(a *arena.Arena, w *spinWords, o spinWord, readers bool) {
+	next := o.bereaved(policyOf(w.policy))
+	if next == o {
+		return
+	}
+	// sync(spinlock.release): release
+	if !w.state.CompareAndSwap(uint32(o), uint32(next)) {
+		return
+	}
+	crashpoint.Hit("spinlock.bereave.marked")
+	if next.kind() == spinOwnerDead {
+		w.died.Store(uint32(o.name()))
+		wakeSpinWaiters(a, w, arena.OwedAll, readers)
+	} else {
+		wakeSpinWaiters(a, w, arena.OwedOne, readers)
+	}
+}
+
+// wakeSpinWaiters wakes those who wait for the state word, announced or not:
+// readers all, where there can be any, and of the others one or all.
+func wakeSpinWaiters(a *arena.Arena, w *spinWords, owed arena.Owed, readers bool) {
+	if readers {
+		gate := rwSpinGate(a, w)
+		gate.WakeAll()
+	}
+	next := spinBell(a, w)
+	if owed == arena.OwedAll {
+		next.WakeAll()
+	} else {
+		next.WakeOne()
+	}
+}
+
+func repairSpin(a *arena.Arena, obj arena.Object, dead arena.Name) {
+	repairSpinWord(a, obj, dead, false)
+}
+
+// repairSpinWord takes back what dead has of the state word.
+func repairSpinWord(a *arena.Arena, obj arena.Object, dead arena.Name, readers bool) {
+	w, err := arena.TryAt[spinWords](a, obj.Body)
+	if err != nil {
+		return
+	}
+	for {
+		o := spinWord(w.state.Load())
+		if !dead.Covers(o.name()) || !o.held() {
+			return
+		}
+		bereaveSpin(a, w, o, readers)
+	}
+}
+
+// wakeSpin makes up for a wake that a death swallowed.
+func wakeSpin(a *arena.Arena, obj arena.Object, owed arena.Owed) {
+	w, err := arena.TryAt[spinWords](a, obj.Body)
+	if err != nil {
+		return
+	}
+	wakeOwed(spinBell(a, w), owed)
+}
+
+func wakeOwed(b park.Bell, owed arena.Owed) {
+	switch {
+	case owed == arena.OwedAll:
+		b.WakeAll()
+	case owed == arena.OwedOne || b.Announced():
+		b.WakeOne()
+	}
+}
+
+func checkSpin(a *arena.Arena, obj arena.Object) error {
+	return checkSpinWords(a, obj, "spinlock.check", false)
+}
+
+func checkSpinWords(a *arena.Arena, obj arena.Object, op string, readers bool) error {
+	w, err := arena.TryAt[spinWords](a, obj.Body)
+	if err != nil {
+		return err
+	}
+	o := spinWord(w.state.Load())
+	if !o.valid(readers) || w.policy&policyMask > 1 {
+		return &shmsync.Error{Op: op, Object: objectName(obj), Err: shmsync.ErrCorrupt,
+			Detail: fmt.Sprintf("state word %v (%#08x), policy %d", o, uint32(o), w.policy)}
+	}
+	return nil
+}
+
+func describeSpin(a *arena.Arena, obj arena.Object) string {
+	w, err := arena.TryAt[spinWords](a, obj.Body)
+	if err != nil {
+		return err.Error()
+	}
+	return fmt.Sprintf("state %v (%#08x), wake %#x, policy %v, spin %v, pays %#x, CPUs %#x",
+		spinWord(w.state.Load()), w.state.Load(), w.wake.Load(), policyOf(w.policy), spinOf(w.spin.Load()), w.pays.Load(), w.lastCPU.Load())
+}
+
+// look is called ten times a second while a goroutine of this process waits. It
+// finds what a stopped or dead process kept from the waiters.
+func (c *spinCore) look() {
+	o, readers := spinWord(c.state.Load()), c.rw != nil
+	switch {
+	case o.free():
+		wakeSpinWaiters(c.a, c.words, arena.OwedOne, readers)
+	case !o.valid(readers), o.kind() == spinOwnerDead, o == spinLost:
+		wakeSpinWaiters(c.a, c.words, arena.OwedAll, readers)
+	case c.a.Dead(o.name()):
+		bereaveSpin(c.a, c.words, o, readers)
+	default:
+		// Whoever was woken last may be stopped before it could announce the
+		// others again.
+		c.next.Announce()
+	}
+}
+
+// recover is Recover, of both locks.
+func (c *spinCore) recover(ctx context.Context, repair func() error) error {
+	for {
+		o := spinWord(c.state.Load())
+		if o.kind() != spinOwnerDead && o != spinLost {
+			switch err := c.passThrough(ctx); {
+			case err == nil:
+				return nil
+			case errors.Is(err, shmsync.ErrOwnerDead), errors.Is(err, shmsync.ErrNotRecoverable):
+				continue
+			default:
+				return err
+			}
+		}
+		mine := makeSpin(spinRecovering, c.name)
+		if !c.state.CompareAndSwap(uint32(o), uint32(mine)) {
+			continue
+		}
+		crashpoint.Hit("spinlock.recover.taken")
+		if c.rw != nil {
+			if err := c.rw.drain(ctx, drainForRecover(c.name, o)); err != nil {
+				return err
+			}
+			race.Acquire(c.rw.readKey)
+		}
+		race.Acquire(c.key)
+		if err := c.runRepair(repair); err != nil {
+			return err
+		}
+		c.words.died.Store(0)
+		race.ReleaseMerge(c.key)
+		// sync(spinlock.release): release
+		c.state.CompareAndSwap(uint32(mine), 0)
+		crashpoint.Hit("spinlock.recover.before_wake")
+		if c.waited() {
+			c.passOn()
+		}
+		return nil
+	}
+}
+
+// passThrough takes a healthy lock and gives it back. A Repair in the options is
+// not what was asked for.
+func (c *spinCore) passThrough(ctx context.Context) error {
+	err := c.own(ctx, false)
+	if err == nil {
+		c.acquired()
+		c.unlock()
+	}
+	return err
+}
+
+// runRepair runs repair while the lock is being recovered by this process. On
+// failure it leaves the lock not recoverable.
+func (c *spinCore) runRepair(repair func() error) (err error) {
+	done := false
+	defer func() {
+		if done && err == nil {
+			return
+		}
+		race.ReleaseMerge(c.key)
+		c.state.CompareAndSwap(uint32(makeSpin(spinRecovering, c.name)), uint32(spinLost))
+		wakeSpinWaiters(c.a, c.words, arena.OwedAll, c.rw != nil)
+	}()
+	if err = repair(); err != nil {
+		err = &shmsync.Error{Op: c.op + ".recover", Object: objectName(c.object), Err: shmsync.ErrNotRecoverable,
+			Who: c.a.Who(c.diedName()), Detail: "the repair failed: " + err.Error()}
+	}
+	done = true
+	crashpoint.Hit("spinlock.recover.repaired")
+	return err
+}

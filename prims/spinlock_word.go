@@ -1,0 +1,134 @@
+package prims
+
+import (
+	"fmt"
+
+	"github.com/shmsync/shmsync/arena"
+)
+
+// spinWord is the state word of a SpinLock and of a RWSpinLock: who has it to
+// itself. Those who hold a RWSpinLock for reading are counted elsewhere; see
+// rwSpinCount.
+//
+//	bits 0..28   name  slot and generation of a participant; 0 for nobody
+//	bits 29..31  kind
+//
+//	kind  name  meaning                                             left by
+//	0     0     free (also all-zero memory)                         Unlock, UnlockUpgrade, Downgrade
+//	0     n     held by n                                           Lock, Upgrade
+//	1     n     claimed by n, which waits for readers to leave      Lock
+//	2     n     held by n for upgrade                               LockUpgrade, DowngradeToUpgrade
+//	3     n     owner-dead: n died while it held; nobody holds      whoever met the dead name
+//	4     n     being recovered by n                                Recover
+//	5     0     not recoverable: a repair failed                    Recover
+//	6     n     held by n for upgrade, which waits for readers to   Upgrade
+//	            leave
+//
+// Every other value is corrupt, and so are kinds 1, 2 and 6 in a SpinLock. A word
+// whose name is not current is dealt with by whoever meets it: kinds 0, 2 and 6
+// become kind 3 (policy Report) or 0 (policy Release), kind 4 becomes kind 3,
+// and kind 1, whose owner was never in, becomes 0.
+//
+// Only 0 lets anybody in. The CAS of 0 is the grant of every hold but one for
+// reading, always; wakes only make waiters try.
+//
+//	writers: the locking and unlocking calls, Recover, who repairs (any process)
+//	readers: the same, and RLock
+//	order:   acquire on the CAS that takes, release on the CAS that gives back; then
+//	         seq-cst before the loads of the wake words; seq-cst against the counts
+//	         of readers
+//	futex:   none; waiters sleep on the wake words
+//	crash:   names the dead for ever, until somebody comes; see docs/robustness.md
+type spinWord uint32
+
+type spinKind uint32
+
+const (
+	spinHeld spinKind = iota
+	spinDraining
+	spinUpgrade
+	spinOwnerDead
+	spinRecovering
+	spinNotRecoverable
+	spinUpgrading
+
+	// spinRead is what a reader wants. It is in no word.
+	spinRead
+)
+
+const (
+	spinKindShift = 29
+
+	spinFree spinWord = 0
+	spinLost          = spinWord(spinNotRecoverable << spinKindShift)
+)
+
+func makeSpin(k spinKind, n arena.Name) spinWord {
+	return spinWord(uint32(k)<<spinKindShift | uint32(n))
+}
+
+func (w spinWord) kind() spinKind   { return spinKind(w >> spinKindShift) }
+func (w spinWord) name() arena.Name { return arena.Name(w & arena.NameMask) }
+func (w spinWord) free() bool       { return w == spinFree }
+
+// held reports whether the word says that a participant, dead or alive, has
+// something to itself.
+func (w spinWord) held() bool {
+	switch w.kind() {
+	case spinHeld, spinDraining, spinUpgrade, spinRecovering, spinUpgrading:
+		return w.name() != 0
+	}
+	return false
+}
+
+// valid reports whether some state is encoded so. readers says that it is the
+// word of a RWSpinLock.
+func (w spinWord) valid(readers bool) bool {
+	switch w.kind() {
+	case spinHeld:
+		return true
+	case spinOwnerDead, spinRecovering:
+		return w.name() != 0
+	case spinDraining, spinUpgrade, spinUpgrading:
+		return readers && w.name() != 0
+	case spinNotRecoverable:
+		return w == spinLost
+	}
+	return false
+}
+
+// bereaved is what a word becomes whose name was found dead.
+func (w spinWord) bereaved(p Policy) spinWord {
+	switch {
+	case !w.held():
+		return w
+	case w.kind() == spinDraining, p == Release && w.kind() != spinRecovering:
+		return spinFree
+	}
+	return makeSpin(spinOwnerDead, w.name())
+}
+
+// String renders the word by the names of its parts.
+func (w spinWord) String() string {
+	switch {
+	case w.free():
+		return "free"
+	case !w.valid(true):
+		return fmt.Sprintf("corrupt (%#08x)", uint32(w))
+	}
+	switch w.kind() {
+	case spinHeld:
+		return "held by " + w.name().String()
+	case spinDraining:
+		return "claimed by " + w.name().String() + ", which waits for readers"
+	case spinUpgrade:
+		return "held for upgrade by " + w.name().String()
+	case spinOwnerDead:
+		return "owner-dead, held by " + w.name().String()
+	case spinRecovering:
+		return "being recovered by " + w.name().String()
+	case spinUpgrading:
+		return "being upgraded by " + w.name().String() + ", which waits for readers"
+	}
+	return "not recoverable"
+}

@@ -1,0 +1,112 @@
+package prims
+
+import (
+	"structs"
+	"sync/atomic"
+	"unsafe"
+
+	"github.com/shmsync/shmsync/arena"
+)
+
+// spinWords is the body of a SpinLock and the beginning of that of a RWSpinLock,
+// 128 bytes: what every operation looks at on one cache line, what only waiters
+// and those who wake them look at on another. What is said to be a RWSpinLock's
+// stays 0 in a SpinLock.
+type spinWords struct {
+	_     structs.HostLayout
+	state atomic.Uint32 // see spinWord
+	// drain is the futex word of who waits for readers to leave; see park.Word.
+	// It is a RWSpinLock's, and here because each RUnlock looks at it.
+	drain atomic.Uint32
+	// top is the highest slot whose participant has ever read; a RWSpinLock's.
+	//   writers: a participant's first RLock, before it counts itself; it only grows
+	//   readers: who waits for readers to leave, after the state word says so
+	//   order:   seq-cst, against the state word
+	//   futex:   none
+	//   crash:   one that is too high costs a look
+	top atomic.Uint32
+	_   [52]byte
+
+	// wake is the futex word of those who wait for the lock to be free, to have
+	// it to themselves; see park.Word.
+	wake atomic.Uint32
+	// gate is that of those who wait to read; a RWSpinLock's.
+	gate     atomic.Uint32
+	policy   uint32        // what Policy.stored gave. Immutable after init.
+	died     atomic.Uint32 // name of whose death left the state inconsistent; for people
+	spin     atomic.Uint32 // spin budget: 0 adaptive, else ns + 1; set by people, any value is right
+	lastCPU  atomic.Uint32 // which CPUs released last with a waiter there, see park; a hint
+	pays     atomic.Uint32 // what spinning has paid lately, see park; a hint
+	_        [4]byte
+	hub      atomic.Uint64 // head of the list of hub nodes of wake; see arena.EachHubNode
+	gateHub  atomic.Uint64 // that of gate
+	drainHub atomic.Uint64 // that of drain
+	_        [8]byte
+}
+
+// rwSpinSlot is the readers of one participant: two cache lines, since a CPU
+// fetches the neighbour too.
+type rwSpinSlot struct {
+	_     structs.HostLayout
+	count atomic.Uint64 // see rwSpinCount
+	_     [120]byte
+}
+
+// The layout is ABI: an offset that moves does not compile.
+var (
+	_ = [1]struct{}{}[unsafe.Offsetof(spinWords{}.state)-0]
+	_ = [1]struct{}{}[unsafe.Offsetof(spinWords{}.drain)-4]
+	_ = [1]struct{}{}[unsafe.Offsetof(spinWords{}.top)-8]
+	_ = [1]struct{}{}[unsafe.Offsetof(spinWords{}.wake)-64]
+	_ = [1]struct{}{}[unsafe.Offsetof(spinWords{}.gate)-68]
+	_ = [1]struct{}{}[unsafe.Offsetof(spinWords{}.policy)-72]
+	_ = [1]struct{}{}[unsafe.Offsetof(spinWords{}.died)-76]
+	_ = [1]struct{}{}[unsafe.Offsetof(spinWords{}.spin)-80]
+	_ = [1]struct{}{}[unsafe.Offsetof(spinWords{}.lastCPU)-84]
+	_ = [1]struct{}{}[unsafe.Offsetof(spinWords{}.pays)-88]
+	_ = [1]struct{}{}[unsafe.Offsetof(spinWords{}.hub)-96]
+	_ = [1]struct{}{}[unsafe.Offsetof(spinWords{}.gateHub)-104]
+	_ = [1]struct{}{}[unsafe.Offsetof(spinWords{}.drainHub)-112]
+	_ = [1]struct{}{}[unsafe.Sizeof(spinWords{})-128]
+
+	_ = [1]struct{}{}[unsafe.Offsetof(rwSpinSlot{}.count)-0]
+	_ = [1]struct{}{}[unsafe.Sizeof(rwSpinSlot{})-128]
+)
+
+const (
+	spinBytes    = unsafe.Sizeof(spinWords{})
+	spinDrainOff = arena.Offset(unsafe.Offsetof(spinWords{}.drain))
+	spinWakeOff  = arena.Offset(unsafe.Offsetof(spinWords{}.wake))
+	spinGateOff  = arena.Offset(unsafe.Offsetof(spinWords{}.gate))
+
+	rwSpinSlotBytes = unsafe.Sizeof(rwSpinSlot{})
+)
+
+// spinBody views the private body of a spin lock that is being made.
+func spinBody(b []byte) *spinWords {
+	_ = b[spinBytes-1]
+	return (*spinWords)(unsafe.Pointer(unsafe.SliceData(b)))
+}
+
+// rwSpinBytes is the size of the body of a RWSpinLock in an arena.
+func rwSpinBytes(a *arena.Arena) uint64 {
+	return uint64(spinBytes) + uint64(a.MaxParticipants())*uint64(rwSpinSlotBytes)
+}
+
+// rwSpinSlots views the readers' words of the RWSpinLock whose body is at off:
+// that of slot i is number i-1.
+func rwSpinSlots(a *arena.Arena, off arena.Offset) ([]rwSpinSlot, error) {
+	first := off + arena.Offset(spinBytes)
+	n := a.MaxParticipants()
+	p, err := arena.TryAt[rwSpinSlot](a, first)
+	if err == nil {
+		_, err = arena.TryAt[rwSpinSlot](a, first+arena.Offset(uintptr(n-1)*rwSpinSlotBytes))
+	}
+	if err != nil {
+		return nil, err
+	}
+	// SAFETY: the first and the last lie in the mapping, which is contiguous and
+	// stays as long as the arena is open; what is between them is aligned as they
+	// are, and has no pointers.
+	return unsafe.Slice(p, n), nil
+}
