@@ -37,6 +37,8 @@ func Describe(a *arena.Arena, o arena.Object) string {
 		return describeMutex(a, o)
 	case futexKind:
 		return describeFutex(a, o)
+	case rwmutexKind:
+		return describeRWMutex(a, o)
 	}
 	return ""
 }
