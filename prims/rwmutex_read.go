@@ -185,7 +185,7 @@ func (r *reader) sleep() park.Result {
 	crashpoint.Hit("rwmutex.rlock.announced")
 	// The writer opens the gate, lets in, and then looks for an announcement.
 	g := gateWord(m.gate.Load())
-	if !g.valid() || !g.taken() || !m.a.Current(g.name()) || r.granted() {
+	if !g.valid() || !g.taken() || !m.a.Current(g.name()) || r.maySee() {
 		return park.Again
 	}
 	res := m.readers.Sleep(uint32(v), park.Bed{Owner: g.name()}, &r.cancel)
@@ -207,7 +207,16 @@ func (r *reader) register() {
 	}
 }
 
-// granted reports whether r was let in. It is true once.
+// maySee reports whether r was let in.
+func (r *reader) maySee() bool {
+	m, g := r.m, &r.m.registry
+	g.Lock()
+	defer g.Unlock()
+	m.catchUp(readerWord(m.mine.Load()))
+	return g.epoch != r.epoch
+}
+
+// granted is maySee that takes note of it. It is true once.
 func (r *reader) granted() bool {
 	m, g := r.m, &r.m.registry
 	g.Lock()
