@@ -30,10 +30,15 @@ import (
 // writer can close the gate. So:
 //
 //   - A reader that sleeps is passed by one writer at most: the one that it
-//     sleeps for. (Where that dies, its successor may be another.)
+//     sleeps for.
 //   - A writer is passed by no reader once it has its turn. Among writers it is as
 //     with a [Mutex]: they barge, and one that has lost for a millisecond is
 //     handed the next turn.
+//
+// Neither holds across a death, nor for a process that does not run for a tenth
+// of a second, as one that is stopped: where only that is in the way, a gate is
+// opened that a writer has closed and not come through. What is held is never
+// taken away from the living.
 //
 // # When a process dies
 //
@@ -73,6 +78,7 @@ type RWMutex struct {
 	wrote    race.Key // released by writers
 	read     race.Key // released by readers
 	registry readerRegistry
+	stuck    atomic.Uint32 // the gate that the last look found closed although nobody reads
 }
 
 // readerRegistry is what this process knows about its goroutines that wait to

@@ -2,6 +2,7 @@ package prims
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/shmsync/shmsync"
@@ -127,6 +128,15 @@ func (m *RWMutex) lookReaders() {
 		m.bellReaders.WakeAll()
 	case m.a.Dead(g.name()):
 		m.bereave(g)
+	case g.kind() == gateClosed && m.firstReader(1) == 0:
+		// Nothing keeps the writer from going on. If it was so at the last look
+		// too its process may be stopped; it writes nothing yet, so nothing is
+		// taken away from it. It keeps the mutex, and closes the gate again.
+		if m.stuck.Swap(uint32(g)) == uint32(g) && m.gate.CompareAndSwap(uint32(g), uint32(gateOpen)) {
+			m.bellReaders.WakeAll()
+			m.bellWriter.WakeAll()
+		}
+		return
 	default:
 		r := &m.registry
 		r.Lock()
@@ -137,6 +147,7 @@ func (m *RWMutex) lookReaders() {
 			m.bellReaders.WakeAll()
 		}
 	}
+	m.stuck.Store(0)
 }
 
 // lookWriter is the same while one waits for readers to leave.
@@ -172,7 +183,7 @@ func (m *RWMutex) recoverBy(ctx context.Context, op string, repair func() error)
 					m.Unlock()
 				}
 				return err
-			case gateWord(m.gate.Load()).kind() == gateOwnerDead:
+			case errors.Is(err, shmsync.ErrOwnerDead), errors.Is(err, shmsync.ErrNotRecoverable):
 				continue
 			default:
 				m.writers.Unlock()

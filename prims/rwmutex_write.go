@@ -79,7 +79,7 @@ func (m *RWMutex) closeGate(op string) error {
 		g := gateWord(m.gate.Load())
 		switch {
 		case g == gateOpen:
-			if m.gate.CompareAndSwap(uint32(gateOpen), uint32(makeGate(gateClosed, m.name))) {
+			if m.gate.CompareAndSwap(uint32(gateOpen), uint32(m.closedByUs())) {
 				crashpoint.Hit("rwmutex.lock.closed")
 				return nil
 			}
@@ -99,11 +99,17 @@ func (m *RWMutex) closeGate(op string) error {
 //
 // Preconditions: this goroutine has the writers' mutex, and has closed the gate.
 func (m *RWMutex) drain(ctx context.Context, op string) error {
-	err := m.drained(ctx, op)
-	if err == nil && !m.gate.CompareAndSwap(uint32(makeGate(gateClosed, m.name)), uint32(makeGate(gateHeld, m.name))) {
-		err = m.fail(op, shmsync.ErrCorrupt, nil, gateWord(m.gate.Load()).String()+", while we had closed it")
-	}
-	if err != nil {
+	for {
+		err := m.drained(ctx, op)
+		if err == nil && m.gate.CompareAndSwap(uint32(m.closedByUs()), uint32(makeGate(gateHeld, m.name))) {
+			break
+		}
+		if err == nil {
+			// Somebody has opened it: we have not run for long, see lookReaders.
+			if err = m.closeGate(op); err == nil {
+				continue
+			}
+		}
 		crashpoint.Hit("rwmutex.lock.leaving")
 		m.reopen()
 		m.writers.Unlock()
@@ -115,7 +121,9 @@ func (m *RWMutex) drain(ctx context.Context, op string) error {
 	return nil
 }
 
-// drained waits until no reader is in.
+func (m *RWMutex) closedByUs() gateWord { return makeGate(gateClosed, m.name) }
+
+// drained waits until no reader is in, or somebody has opened the gate.
 //
 // It goes from slot to slot, and never back: behind a closed gate, a word that
 // was once seen without a hold has none again. What may still come is a try that
@@ -134,7 +142,7 @@ func (m *RWMutex) drained(ctx context.Context, op string) error {
 	defer cancel.Stop()
 	for spun := false; ; {
 		next := m.firstReader(at)
-		if next == 0 {
+		if next == 0 || gateWord(m.gate.Load()) != m.closedByUs() {
 			return nil
 		}
 		spun = spun && next == at
@@ -180,7 +188,7 @@ func (m *RWMutex) sleepWhileRead(slot int, cancel *park.Cancel) park.Result {
 	crashpoint.Hit("rwmutex.lock.announced")
 	// The reader leaves, sees the gate closed, and then looks for an announcement.
 	w := readerWord(m.words.line(slot).Load())
-	if w.reading() == 0 || !m.a.Current(w.name(slot)) {
+	if w.reading() == 0 || !m.a.Current(w.name(slot)) || gateWord(m.gate.Load()) != m.closedByUs() {
 		return park.Again
 	}
 	r := m.writer.Sleep(uint32(v), park.Bed{Owner: w.name(slot)}, cancel)
@@ -197,7 +205,7 @@ func (m *RWMutex) TryLock() bool {
 	// A look first: who tries in a loop need not close the gate to readers.
 	if m.firstReader(1) == 0 && m.closeGate("rwmutex.trylock") == nil {
 		if m.firstReader(1) == 0 &&
-			m.gate.CompareAndSwap(uint32(makeGate(gateClosed, m.name)), uint32(makeGate(gateHeld, m.name))) {
+			m.gate.CompareAndSwap(uint32(m.closedByUs()), uint32(makeGate(gateHeld, m.name))) {
 			race.Acquire(m.wrote)
 			race.Acquire(m.read)
 			crashpoint.Hit("rwmutex.lock.acquired")
@@ -212,7 +220,7 @@ func (m *RWMutex) TryLock() bool {
 // reopen takes back that the gate was closed.
 func (m *RWMutex) reopen() {
 	// sync(rwmutex.gate): release
-	if m.gate.CompareAndSwap(uint32(makeGate(gateClosed, m.name)), uint32(gateOpen)) {
+	if m.gate.CompareAndSwap(uint32(m.closedByUs()), uint32(gateOpen)) {
 		m.letIn()
 	}
 }
