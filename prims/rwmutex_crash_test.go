@@ -33,6 +33,7 @@ import (
 type rwGuarded struct {
 	Tag      atomic.Uint64 // of the last writer
 	One, Two atomic.Int64  // the same, but under a writer
+	Victims  atomic.Int64  // turns of processes that are to be killed
 }
 
 type rwSite struct {
@@ -44,6 +45,7 @@ type rwSite struct {
 	wg      sync.WaitGroup
 	turns   []*atomic.Int64
 	tag     atomic.Uint64
+	hurry   bool // no pauses between turns
 }
 
 func openRWSite(a *arena.Arena, fail func(error)) (*rwSite, error) {
@@ -146,6 +148,9 @@ func (s *rwSite) work() {
 					}
 					if s.turn(k, i%2 == 1, i == 3, limit) || limit != 0 {
 						turns.Add(1)
+					}
+					if s.hurry {
+						continue
 					}
 					<-after(time.Duration(rand.IntN(int(400 * time.Microsecond))))
 				}
@@ -265,6 +270,19 @@ func init() {
 		}
 	})
 
+	// forever works until it is killed.
+	proctest.Register("rwcrash/forever", func(c *proctest.Child) {
+		s := joinRWSite(c, "victim")
+		s.hurry = true
+		s.work()
+		for {
+			if err := s.goesOn(); err != nil {
+				c.Fatal(err)
+			}
+			s.guarded[1].Victims.Add(1)
+		}
+	})
+
 	// sacrifice creates the arena and dies over writing.
 	proctest.Register("rwcrash/sacrifice", func(c *proctest.Child) {
 		var p crashParams
@@ -303,6 +321,11 @@ func init() {
 			c.Fatal(err)
 		}
 	})
+}
+
+func remoteRWVictim(t testing.TB, a *arena.Arena) *proctest.Proc {
+	t.Helper()
+	return proctest.Start(t, "rwcrash/forever", proctest.Params(crashParams{Arena: nameOf(a)}), proctest.Dump(func() string { return words(a) }))
 }
 
 func TestRWMutexKillMatrix(t *testing.T) {
