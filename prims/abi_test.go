@@ -22,6 +22,9 @@ import (
 var abiStructs = map[string]reflect.Type{
 	"Mutex": reflect.TypeFor[mutexWords](),
 	"Futex": reflect.TypeFor[futexWords](),
+
+	"RWMutex":        reflect.TypeFor[rwmutexWords](),
+	"Line of a slot": reflect.TypeFor[rwmutexLine](),
 }
 
 // abiKinds are the kinds of the objects.
@@ -31,6 +34,8 @@ var abiKinds = map[string]struct {
 }{
 	"Mutex": {mutexKind, mutexVersion},
 	"Futex": {futexKind, futexVersion},
+
+	"RWMutex": {rwmutexKind, rwmutexVersion},
 }
 
 func abiTables(t *testing.T, section string, columns ...string) []mdtable.Table {
@@ -78,7 +83,7 @@ func abiNumber(t *testing.T, s string) int {
 
 // Each kind of object that this package defines is in the document.
 func TestABIKinds(t *testing.T) {
-	require.Len(t, abiKinds, len(abiStructs))
+	require.Len(t, abiKinds, len(abiStructs)-1, "all but the line of a slot, which is a part")
 	for section, k := range abiKinds {
 		require.Contains(t, abiText(t, section), fmt.Sprintf("Kind `%v`, version %d.", k.kind, k.version))
 	}
@@ -89,6 +94,10 @@ func TestABIBits(t *testing.T) {
 		"Mutex":     {"name": arena.NameMask, "kind": 7 << ownerKindShift},
 		"Wake word": {"announced": 1, "sequence": 1<<32 - 2},
 		"Futex":     {"announced": uint64(futexAnnounced), "stopped": uint64(futexStopped), "counter": maxToken << futexShift},
+		"Gate":      {"name": arena.NameMask, "kind": 7 << ownerKindShift},
+		"Reader word": {
+			"generation": readerGeneration, "waiting": readerMost << readerWaitShift, "reading": readerMost << readerShift,
+		},
 	} {
 		tables := abiTables(t, section, "bits", "field")
 		require.Len(t, tables, 1, section)
@@ -126,4 +135,17 @@ func TestABIOwnerKinds(t *testing.T) {
 	require.EqualValues(t, 0xff, policyMask)
 	require.EqualValues(t, 0, Report.stored())
 	require.EqualValues(t, 1, Release.stored())
+}
+
+func TestABIGateKinds(t *testing.T) {
+	tables := abiTables(t, "Gate", "kind of gate", "value")
+	require.Len(t, tables, 1)
+	got := map[string]int{}
+	for _, row := range tables[0].Rows {
+		got[row.Cells[0]] = abiNumber(t, row.Cells[1])
+	}
+	require.Equal(t, map[string]int{
+		"held": int(gateHeld), "closed": int(gateClosed), "ownerDead": int(gateOwnerDead),
+		"recovering": int(gateRecovering), "notRecoverable": int(kindNotRecoverable),
+	}, got)
 }

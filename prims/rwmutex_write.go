@@ -61,12 +61,18 @@ func (m *RWMutex) lock(ctx context.Context) error {
 
 // enqueue waits for the writers' mutex.
 func (m *RWMutex) enqueue(ctx context.Context, op string) error {
-	err := m.writers.LockContext(ctx)
-	if e := (*shmsync.Error)(nil); errors.As(err, &e) {
-		return m.fail(op, e.Err, e.Who, e.Detail)
+	if err := m.writers.LockContext(ctx); err != nil {
+		return m.refused(op, err)
 	}
-	if err == nil {
-		crashpoint.Hit("rwmutex.lock.queued")
+	crashpoint.Hit("rwmutex.lock.queued")
+	return nil
+}
+
+// refused makes the error of the writers' mutex one of m.
+func (m *RWMutex) refused(op string, err error) error {
+	var e *shmsync.Error
+	if errors.As(err, &e) {
+		return m.fail(op, e.Err, e.Who, e.Detail)
 	}
 	return err
 }
