@@ -5,6 +5,7 @@ package prims
 import (
 	"encoding/binary"
 	"sync/atomic"
+	"unsafe"
 
 	"github.com/shmsync/shmsync/arena"
 )
@@ -39,6 +40,12 @@ func (m *RWMutex) Left() string {
 	}
 	return ""
 }
+
+// LineOf is the address of the word of a slot.
+func (m *RWMutex) LineOf(slot int) uintptr { return uintptr(unsafe.Pointer(m.words.line(slot))) }
+
+// GateAt is the address of the gate.
+func (m *RWMutex) GateAt() uintptr { return uintptr(unsafe.Pointer(m.gate)) }
 
 // HeldByUs reports whether this process writes.
 func (m *RWMutex) HeldByUs() bool { return gateWord(m.gate.Load()) == makeGate(gateHeld, m.name) }
