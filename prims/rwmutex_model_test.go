@@ -303,7 +303,7 @@ func TestModelRWMutexCancel(t *testing.T) {
 		{"two", small, two.explore, []bug{rwDropGrant}},
 		{"one reads, two write", small, three.explore, []bug{rwDropGrant, rwNoRecheck, rwLateGrant}},
 		{"two read, one writes", small, readers.explore, bugs},
-		{"two of one process read, one writes", small, one.explore, bugs},
+		{"two of one process read, one writes", medium, one.explore, bugs},
 		{"two of one process read, two write", large, shared.explore, nil},
 	})
 }
@@ -316,7 +316,7 @@ func TestModelRWMutexStopped(t *testing.T) {
 	writers := rwModel{threads: []int{0, 1, 2}, roles: "rww", stops: true}
 	requireModels(t, []exploration{
 		{"two", small, two.explore, bugs},
-		{"two read, one writes", medium, readers.explore, bugs},
+		{"two read, one writes", large, readers.explore, bugs},
 		{"one reads, two write", medium, writers.explore, bugs},
 	})
 }
@@ -331,7 +331,7 @@ func TestModelRWMutexDeath(t *testing.T) {
 	requireModels(t, []exploration{
 		{"two, report and recover", small, report.explore, []bug{rwSilentBurial, rwDeadReads, rwOneKind, rwUnguarded}},
 		{"two, release", small, release.explore, []bug{rwSilentBurial, rwDeadReads, rwNoFence}},
-		{"two read, one writes", small, three.explore, []bug{rwSilentBurial, rwDeadReads, rwOneKind}},
+		{"two read, one writes", medium, three.explore, []bug{rwSilentBurial, rwDeadReads, rwOneKind}},
 		{"one reads, two write", medium, writers.explore, []bug{rwSilentBurial, rwDeadReads, rwOneKind, rwReaperGrants, rwNoFence}},
 		{"two deaths, contexts", large, twice.explore, nil},
 	})
