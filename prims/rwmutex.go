@@ -35,10 +35,10 @@ import (
 //     with a [Mutex]: they barge, and one that has lost for a millisecond is
 //     handed the next turn.
 //
-// Neither holds across a death, nor for a process that does not run for a tenth
-// of a second, as one that is stopped: where only that is in the way, a gate is
-// opened that a writer has closed and not come through. What is held is never
-// taken away from the living.
+// Across the death of a writer the count begins anew. A writer whose process does
+// not run for a tenth of a second, as one that is stopped, is passed by readers
+// where only it is in their way: its gate is opened, and it closes the gate again.
+// What is held is never taken away from the living.
 //
 // # When a process dies
 //

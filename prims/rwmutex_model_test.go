@@ -144,6 +144,7 @@ const (
 	rwWakeFirst      bug = "Unlock wakes, and then opens the gate"
 	rwRevokeSilent   bug = "who opens the gate of a writer that is stopped does not wake that"
 	rwRevokeBlind    bug = "a writer does not see that its gate was opened"
+	rwTakesDown      bug = "who opens the gate of a writer that is stopped takes the announcement down"
 	rwUnguarded      bug = "a writer that dies leaves the gate open"
 )
 
@@ -317,7 +318,7 @@ func TestModelRWMutexStopped(t *testing.T) {
 	requireModels(t, []exploration{
 		{"two", small, two.explore, bugs},
 		{"two read, one writes", large, readers.explore, bugs},
-		{"one reads, two write", medium, writers.explore, bugs},
+		{"one reads, two write", medium, writers.explore, append(bugs, rwTakesDown)},
 	})
 }
 

@@ -8,6 +8,7 @@ import (
 	"github.com/shmsync/shmsync"
 	"github.com/shmsync/shmsync/arena"
 	"github.com/shmsync/shmsync/internal/crashpoint"
+	"github.com/shmsync/shmsync/internal/park"
 	"github.com/shmsync/shmsync/internal/race"
 )
 
@@ -41,7 +42,14 @@ func bereaveRWMutex(a *arena.Arena, w rwmutexAll, g gateWord) {
 		w.died.Store(uint32(g.name()))
 	}
 	readers, _ := rwmutexBells(a, w)
-	readers.WakeAll()
+	wakeReaders(&readers)
+}
+
+// wakeReaders wakes all readers that sleep, and leaves their announcement: only
+// who grants takes that down, or a writer might not see that it has to.
+func wakeReaders(b *park.Bell) {
+	b.Touch()
+	b.DeliverAll()
 }
 
 // repairRWMutex takes back what dead has of the object.
@@ -82,7 +90,7 @@ func wakeRWMutex(a *arena.Arena, obj arena.Object, owed arena.Owed) {
 	}
 	readers, writer := rwmutexBells(a, w)
 	if owed != arena.OwedAnnounced || readers.Announced() {
-		readers.WakeAll()
+		wakeReaders(&readers)
 	}
 	if owed != arena.OwedAnnounced || writer.Announced() {
 		writer.WakeAll()
@@ -125,7 +133,7 @@ func (m *RWMutex) lookReaders() {
 	g := gateWord(m.gate.Load())
 	switch {
 	case !g.valid() || !g.taken():
-		m.bellReaders.WakeAll()
+		wakeReaders(&m.bellReaders)
 	case m.a.Dead(g.name()):
 		m.bereave(g)
 	case g.kind() == gateClosed && m.firstReader(1) == 0:
@@ -133,7 +141,7 @@ func (m *RWMutex) lookReaders() {
 		// too its process may be stopped; it writes nothing yet, so nothing is
 		// taken away from it. It keeps the mutex, and closes the gate again.
 		if m.stuck.Swap(uint32(g)) == uint32(g) && m.gate.CompareAndSwap(uint32(g), uint32(gateOpen)) {
-			m.bellReaders.WakeAll()
+			wakeReaders(&m.bellReaders)
 			m.bellWriter.WakeAll()
 		}
 		return
@@ -144,7 +152,7 @@ func (m *RWMutex) lookReaders() {
 		due := r.due
 		r.Unlock()
 		if due > 0 {
-			m.bellReaders.WakeAll()
+			wakeReaders(&m.bellReaders)
 		}
 	}
 	m.stuck.Store(0)
@@ -221,7 +229,7 @@ func (m *RWMutex) runRepair(repair func() error) (err error) {
 		}
 		race.ReleaseMerge(m.wrote)
 		m.gate.CompareAndSwap(uint32(makeGate(gateRecovering, m.name)), uint32(gateNotRecoverable))
-		m.bellReaders.WakeAll()
+		wakeReaders(&m.bellReaders)
 	}()
 	if err = repair(); err != nil {
 		err = &shmsync.Error{Op: "rwmutex.recover", Object: objectName(m.object), Err: shmsync.ErrNotRecoverable,

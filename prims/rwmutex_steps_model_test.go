@@ -470,7 +470,7 @@ func (t rwThread) scan(busy uint8) {
 func (t rwThread) pass() {
 	for i := range t.m.threads {
 		f := t.Thread[i].R[qFlags]
-		if t.m.kills == 0 && !t.m.stops && f&gWaits != 0 && f&gSlept != 0 && f&gGranted == 0 && t.Thread[i].PC != uLeave {
+		if t.m.kills == 0 && f&gWaits != 0 && f&gSlept != 0 && f&gGranted == 0 && t.Thread[i].PC != uLeave {
 			t.Thread[i].R[qPassed]++
 		}
 	}
@@ -536,6 +536,16 @@ func (t rwThread) finish() {
 	}
 }
 
+// touch changes the readers' bell, and leaves the announcement.
+func (t rwThread) touch() {
+	t.Update(vBellReaders, func(v uint8) uint8 {
+		if t.m.bug == rwTakesDown {
+			return uint8(park.Word(v).Bumped())
+		}
+		return v + 2
+	})
+}
+
 func (t rwThread) mourn() {
 	dead := int(*t.R(qDead))
 	switch t.PC() {
@@ -543,7 +553,7 @@ func (t rwThread) mourn() {
 		t.bereave()
 	case uBereaveBump:
 		t.Say("bumps for a death")
-		t.Update(vBellReaders, func(v uint8) uint8 { return uint8(park.Word(v).Bumped()) })
+		t.touch()
 		t.Goto(uBereaveWake)
 	case uBereaveWake:
 		t.Say("wakes readers for a death")
@@ -591,8 +601,8 @@ func (t rwThread) mourn() {
 			t.Goto(uBereave)
 		}
 	case uSurvey:
-		t.Say("bumps both bells")
-		t.Update(vBellReaders, func(v uint8) uint8 { return uint8(park.Word(v).Bumped()) })
+		t.Say("bumps for readers")
+		t.touch()
 		t.Goto(uReap2)
 		if t.m.bug == rwSilentBurial {
 			t.Goto(uBuried)
