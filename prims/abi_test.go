@@ -23,9 +23,11 @@ var abiStructs = map[string]reflect.Type{
 	"Mutex": reflect.TypeFor[mutexWords](),
 	"Futex": reflect.TypeFor[futexWords](),
 
-	"SignalWaker": reflect.TypeFor[signalHead](),
-	"SpinLock":    reflect.TypeFor[spinWords](),
-	"RWSpinLock":  reflect.TypeFor[spinWords](), // what follows is in the text
+	"SignalWaker":    reflect.TypeFor[signalHead](),
+	"SpinLock":       reflect.TypeFor[spinWords](),
+	"RWSpinLock":     reflect.TypeFor[spinWords](), // what follows is in the text
+	"RWMutex":        reflect.TypeFor[rwmutexWords](),
+	"Line of a slot": reflect.TypeFor[rwmutexLine](),
 }
 
 // abiKinds are the kinds of the objects.
@@ -39,6 +41,7 @@ var abiKinds = map[string]struct {
 	"SignalWaker": {signalKind, signalVersion},
 	"SpinLock":    {spinKindID, spinVersion},
 	"RWSpinLock":  {rwSpinKindID, rwSpinVersion},
+	"RWMutex":     {rwmutexKind, rwmutexVersion},
 }
 
 func abiTables(t *testing.T, section string, columns ...string) []mdtable.Table {
@@ -90,7 +93,7 @@ func abiNumber(t *testing.T, s string) int {
 
 // Each kind of object that this package defines is in the document.
 func TestABIKinds(t *testing.T) {
-	require.Len(t, abiKinds, len(abiStructs))
+	require.Len(t, abiKinds, len(abiStructs)-1, "all but the line of a slot, which is a part")
 	for section, k := range abiKinds {
 		require.Contains(t, abiText(t, section), fmt.Sprintf("Kind `%v`, version %d.", k.kind, k.version))
 	}
@@ -98,10 +101,14 @@ func TestABIKinds(t *testing.T) {
 
 func TestABIBits(t *testing.T) {
 	for section, want := range map[string]map[string]uint64{
-		"Mutex":     {"name": arena.NameMask, "kind": 7 << ownerKindShift},
-		"Wake word": {"announced": 1, "sequence": 1<<32 - 2},
-		"SpinLock":  {"name": arena.NameMask, "kind": 7 << spinKindShift},
-		"Futex":     {"announced": uint64(futexAnnounced), "stopped": uint64(futexStopped), "counter": maxToken << futexShift},
+		"Mutex":        {"name": arena.NameMask, "kind": 7 << ownerKindShift},
+		"Wake word":    {"announced": 1, "sequence": 1<<32 - 2},
+		"SpinLock":     {"name": arena.NameMask, "kind": 7 << spinKindShift},
+		"Futex":        {"announced": uint64(futexAnnounced), "stopped": uint64(futexStopped), "counter": maxToken << futexShift},
+		"RWMutex gate": {"name": arena.NameMask, "kind": 7 << ownerKindShift},
+		"Reader word": {
+			"generation": readerGeneration, "waiting": readerMost << readerWaitShift, "reading": readerMost << readerShift,
+		},
 	} {
 		tables := abiTables(t, section, "bits", "field")
 		require.Len(t, tables, 1, section)
@@ -139,4 +146,17 @@ func TestABIOwnerKinds(t *testing.T) {
 	require.EqualValues(t, 0xff, policyMask)
 	require.EqualValues(t, 0, Report.stored())
 	require.EqualValues(t, 1, Release.stored())
+}
+
+func TestABIGateKinds(t *testing.T) {
+	tables := abiTables(t, "RWMutex gate", "kind of gate", "value")
+	require.Len(t, tables, 1)
+	got := map[string]int{}
+	for _, row := range tables[0].Rows {
+		got[row.Cells[0]] = abiNumber(t, row.Cells[1])
+	}
+	require.Equal(t, map[string]int{
+		"held": int(gateHeld), "closed": int(gateClosed), "ownerDead": int(gateOwnerDead),
+		"recovering": int(gateRecovering), "notRecoverable": int(kindNotRecoverable),
+	}, got)
 }

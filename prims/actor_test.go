@@ -9,6 +9,7 @@ import (
 	"os"
 	"runtime"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -175,6 +176,9 @@ func (x *actor) blocked(t testing.TB, o order) int {
 	if o.Op[0] == 'f' {
 		count.Op = "fwaiters"
 	}
+	if strings.HasPrefix(o.Op, "rw") {
+		count.Op = "rwwaiters"
+	}
 	n := x.must(t, count).N
 	id := x.start(o)
 	eventually(t, fmt.Sprintf("%s of %s waits", o.Op, o.Object), x.dump, func() bool { return x.must(t, count).N == n+1 })
@@ -276,6 +280,9 @@ func (s *stage) perform(o order, a *answer) error {
 	}
 	if o.Op[0] == 'f' {
 		return s.performFutex(ctx, o, a)
+	}
+	if strings.HasPrefix(o.Op, "rw") {
+		return s.performRWMutex(ctx, o, a)
 	}
 	m, err := s.mutex(o)
 	if err != nil {

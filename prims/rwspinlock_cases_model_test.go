@@ -31,7 +31,7 @@ func TestModelRWSpinLockDeath(t *testing.T) {
 		three := rwSpinModel{wants: [][]uint8{{vRead}, {vWrite}, {vUpgrade}}, kills: 1, policy: p}
 		readers := rwSpinModel{wants: [][]uint8{{vRead}, {vRead}, {vWrite}}, kills: 1, policy: p}
 		all = append(all,
-			exploration{"two, " + p.String(), small, two.explore, []bug{rwCountsOfDead, rwNoFence, rwLookFirst}},
+			exploration{"two, " + p.String(), small, two.explore, []bug{rwCountsOfDead, rwSpinNoFence, rwLookFirst}},
 			exploration{"three, " + p.String(), large, three.explore, []bug{rwBurialSilent, rwExitSilent}},
 			exploration{"readers, " + p.String(), medium, readers.explore, []bug{rwBurialSilent, rwCountsOfDead}})
 	}

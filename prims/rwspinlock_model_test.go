@@ -15,7 +15,7 @@ import (
 const (
 	qState = iota
 	qNext
-	qGate
+	qSpinGate
 	qDrain
 	qCount
 )
@@ -41,14 +41,14 @@ const (
 
 // The flags of a thread.
 const (
-	gRead     = 1 << iota // it is in, for reading
-	gWrite                // for writing
-	gUpgrade              // for upgrade
-	gSlept                // it was, or was about to be, asleep in this call
-	gCanceled             // its context has ended
-	gArmed                // it has announced that it waits for readers
-	gRecord               // it has an announce record
-	gUpgrades             // it waits for readers with a hold for upgrade
+	gRead      = 1 << iota // it is in, for reading
+	gWrite                 // for writing
+	gUpgrade               // for upgrade
+	gSpinSlept             // it was, or was about to be, asleep in this call
+	gCanceled              // its context has ended
+	gArmed                 // it has announced that it waits for readers
+	gRecord                // it has an announce record
+	gUpgrades              // it waits for readers with a hold for upgrade
 )
 
 const gIn = gRead | gWrite | gUpgrade
@@ -126,7 +126,7 @@ const (
 	rwReleaseFirst  bug = "a downgrade frees the lock, and then counts itself"
 	rwGateOne       bug = "a release wakes one reader"
 	rwCountsOfDead  bug = "the counts of the dead count"
-	rwNoFence       bug = "the dead are taken back before a fence"
+	rwSpinNoFence   bug = "the dead are taken back before a fence"
 	rwBurialSilent  bug = "a burial does not make up for wakes that died"
 	rwUpgradeResets bug = "an upgrade that is given up frees the lock"
 )
@@ -226,7 +226,7 @@ func (m *rwSpinModel) canon(s *model.Sys) {
 
 func (m *rwSpinModel) show(s *model.Sys) string {
 	str := rwUnpack(s.Mem[qState]).String()
-	for bell, name := range map[int]string{qNext: "next", qGate: "gate", qDrain: "drain"} {
+	for bell, name := range map[int]string{qNext: "next", qSpinGate: "gate", qDrain: "drain"} {
 		if park.Word(s.Mem[bell]).Announced() {
 			str += ", " + name + " announced"
 		}
@@ -291,7 +291,7 @@ func (m *rwSpinModel) wait(x *model.Exec) {
 	want := *x.R(qrWant)
 	bell := uint8(qNext)
 	if want == vRead {
-		bell = qGate
+		bell = qSpinGate
 	}
 	switch x.PC() {
 	case qLook:
@@ -314,7 +314,7 @@ func (m *rwSpinModel) wait(x *model.Exec) {
 		default:
 			x.Goto(qAnnounce)
 			// It may have been woken, and its context have ended since.
-			if m.cancel && m.has(x, gSlept) && x.Choose(2) == 1 {
+			if m.cancel && m.has(x, gSpinSlept) && x.Choose(2) == 1 {
 				x.Say("looks, and finds that its context has ended")
 				x.Optional()
 				x.Goto(qLeave)
@@ -334,7 +334,7 @@ func (m *rwSpinModel) wait(x *model.Exec) {
 			m.set(x, gUpgrade)
 		}
 		x.Goto(qTook)
-		if !m.has(x, gSlept) || m.bug == rwTookSilent {
+		if !m.has(x, gSpinSlept) || m.bug == rwTookSilent {
 			m.tookIt(x)
 		}
 	case qTook:
@@ -349,7 +349,7 @@ func (m *rwSpinModel) wait(x *model.Exec) {
 		x.Say("looks again")
 		x.Goto(qLook)
 		if m.blocks(x, rwUnpack(x.Load(qState))) {
-			m.set(x, gSlept)
+			m.set(x, gSpinSlept)
 			x.Goto(qSleep)
 			if m.kills > 0 {
 				x.Goto(qRecord)
@@ -367,7 +367,7 @@ func (m *rwSpinModel) wait(x *model.Exec) {
 		x.Goto(qLook)
 	case qLeave:
 		x.Say("leaves")
-		if !m.has(x, gSlept) || want == vRead || m.bug == rwLeaveSilent {
+		if !m.has(x, gSpinSlept) || want == vRead || m.bug == rwLeaveSilent {
 			x.Idle()
 			return
 		}
@@ -387,7 +387,7 @@ func (m *rwSpinModel) wait(x *model.Exec) {
 func o8(o spinWord) uint8 { return uint8(o.name()) - 1 }
 
 func (m *rwSpinModel) tookIt(x *model.Exec) {
-	m.unset(x, gSlept)
+	m.unset(x, gSpinSlept)
 	*x.R(qrScan) = 0
 	x.Goto(qScan)
 	if *x.R(qrWant) == vUpgrade {
@@ -465,7 +465,7 @@ func (m *rwSpinModel) drain(x *model.Exec) {
 		m.scan(x, scan)
 	case qScanFence:
 		x.Say("fences the dying reader")
-		if m.bug != rwNoFence {
+		if m.bug != rwSpinNoFence {
 			x.Membarrier()
 		}
 		x.Goto(qScanClear)
@@ -580,8 +580,8 @@ func (m *rwSpinModel) release(x *model.Exec) {
 	case qPass:
 		x.Say("looks whether readers wait, and bumps")
 		x.Goto(qNextOne)
-		if park.Word(x.Load(qGate)).Announced() {
-			m.bump(x, qGate)
+		if park.Word(x.Load(qSpinGate)).Announced() {
+			m.bump(x, qSpinGate)
 			x.Goto(qPassWake)
 		}
 	case qPassWake:
@@ -590,7 +590,7 @@ func (m *rwSpinModel) release(x *model.Exec) {
 		if m.bug == rwGateOne {
 			n = 1
 		}
-		x.Wake(qGate, n)
+		x.Wake(qSpinGate, n)
 		x.Goto(qNextOne)
 	case qNextOne:
 		x.Say("looks whether others wait, and bumps")
@@ -662,7 +662,7 @@ func (m *rwSpinModel) mourn(x *model.Exec) {
 	switch x.PC() {
 	case qFence:
 		x.Say("fences the dying")
-		if m.bug != rwNoFence {
+		if m.bug != rwSpinNoFence {
 			x.Membarrier()
 		}
 		x.Goto(qBereave)
@@ -674,11 +674,11 @@ func (m *rwSpinModel) mourn(x *model.Exec) {
 		}
 	case qMournGate:
 		x.Say("bumps for the readers")
-		m.bump(x, qGate)
+		m.bump(x, qSpinGate)
 		x.Goto(qMournWake)
 	case qMournWake:
 		x.Say("wakes the readers")
-		x.Wake(qGate, model.All)
+		x.Wake(qSpinGate, model.All)
 		x.Goto(qMournNext)
 	case qMournNext:
 		x.Say("bumps for the others")
@@ -712,7 +712,7 @@ func (m *rwSpinModel) reap(x *model.Exec) {
 		x.Disable()
 	case qReapFence:
 		x.Say("fences the dying")
-		if m.bug != rwNoFence {
+		if m.bug != rwSpinNoFence {
 			x.Membarrier()
 		}
 		x.Goto(qReapCount)
@@ -750,7 +750,7 @@ func (m *rwSpinModel) reap(x *model.Exec) {
 	case qReapGate, qReapGateWake:
 		// The wakes of gate and drain, which are for all, in one.
 		x.Say("wakes those of the gate, and who waits for readers")
-		for _, bell := range []int{qGate, qDrain} {
+		for _, bell := range []int{qSpinGate, qDrain} {
 			if *x.R(qrWant) == 1 || park.Word(x.Load(bell)).Announced() {
 				m.bump(x, bell)
 				x.Wake(bell, model.All)

@@ -25,7 +25,7 @@ var (
 type Gate struct {
 	w       *SignalWaker
 	queue   uint32
-	running gateWord // of the execution that this handle began; 0 when none
+	running signalGateWord // of the execution that this handle began; 0 when none
 }
 
 // Gate gives a handle on the gate of a queue. It is inlined, so that the handle
@@ -57,7 +57,7 @@ func (g *Gate) Schedule() bool {
 	for {
 		// The loop ends: each failure of the CAS is another's success, and of
 		// these only the end of an execution leaves the queue unscheduled.
-		s := gateWord(gate.word.Load())
+		s := signalGateWord(gate.word.Load())
 		if s.scheduled() {
 			return false
 		}
@@ -96,7 +96,7 @@ func (g *Gate) Begin() bool {
 	gate := g.word()
 	for {
 		// The loop ends: a failure of the CAS is another's Begin, or a flag.
-		s := gateWord(gate.word.Load())
+		s := signalGateWord(gate.word.Load())
 		if !s.ready() {
 			return false
 		}
@@ -120,7 +120,7 @@ func (g *Gate) Begin() bool {
 // that looks after its own item at once, and reports whether it did.
 func (g *Gate) TryBeginInline() bool {
 	gate := g.word()
-	s := gateWord(gate.word.Load())
+	s := signalGateWord(gate.word.Load())
 	if !s.idle() {
 		return false
 	}
@@ -134,7 +134,7 @@ func (g *Gate) TryBeginInline() bool {
 	return true
 }
 
-func (g *Gate) begun(next gateWord) {
+func (g *Gate) begun(next signalGateWord) {
 	g.running = next
 	if race.Enabled {
 		race.Acquire(g.key())
@@ -156,7 +156,7 @@ func (g *Gate) finish(again bool) bool {
 	gate, running := g.word(), g.running
 	for {
 		// The loop ends: meanwhile a producer can set one flag, once.
-		s := gateWord(gate.word.Load())
+		s := signalGateWord(gate.word.Load())
 		if running == 0 || s&^gateScheduled != running {
 			g.w.mistake("Finish of queue %d by a handle that does not execute it: the gate is %v", g.queue, s)
 		}
@@ -205,7 +205,7 @@ func (v *signalView) drop(q int) {
 	i, m := q/signalBits, uint64(1)<<(q%signalBits)
 	left := v.lines[i].bits.And(^m) &^ m
 	crashpoint.Hit("signal.drop.cleared")
-	if gateWord(v.gates[q].word.Load()).ready() {
+	if signalGateWord(v.gates[q].word.Load()).ready() {
 		v.publish(q)
 	} else if left == 0 {
 		v.unmarkIfEmpty(i)
@@ -222,7 +222,7 @@ type GateState struct {
 
 // State tells the state of the gate.
 func (g *Gate) State() GateState {
-	s := gateWord(g.word().word.Load())
+	s := signalGateWord(g.word().word.Load())
 	st := GateState{Scheduled: s.scheduled(), Executing: s.executing(), Epoch: s.epoch()}
 	if s.executing() {
 		st.Executor = g.w.a.Who(s.name())
@@ -232,5 +232,5 @@ func (g *Gate) State() GateState {
 
 // String renders the state.
 func (g *Gate) String() string {
-	return gateWord(g.word().word.Load()).String()
+	return signalGateWord(g.word().word.Load()).String()
 }

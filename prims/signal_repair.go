@@ -53,7 +53,7 @@ func (v *signalView) sweepGate(q int, gone func(arena.Name) bool) {
 	gate := &v.gates[q].word
 	for {
 		// The loop ends: each failure of the CAS is another's success.
-		s := gateWord(gate.Load())
+		s := signalGateWord(gate.Load())
 		switch {
 		case s.executing() && gone(s.name()):
 			// sync(signal.finish): release
@@ -116,7 +116,7 @@ func checkSignals(a *arena.Arena, o arena.Object) error {
 		return err
 	}
 	for q := range v.gates {
-		if s := gateWord(v.gates[q].word.Load()); !s.valid() {
+		if s := signalGateWord(v.gates[q].word.Load()); !s.valid() {
 			return v.fail("signalwaker.check", shmsync.ErrCorrupt, fmt.Sprintf("the gate of queue %d is %#x", q, uint64(s)))
 		}
 	}
@@ -132,7 +132,7 @@ func describeSignals(a *arena.Arena, o arena.Object) string {
 	s := fmt.Sprintf("%v, wake %#x", h, v.head.wake.Load())
 	shown := 0
 	for q := range v.gates {
-		w := gateWord(v.gates[q].word.Load())
+		w := signalGateWord(v.gates[q].word.Load())
 		if w.idle() {
 			continue
 		}

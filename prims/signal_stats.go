@@ -109,7 +109,7 @@ func (v *signalView) health() (h SignalHealth) {
 		h.Reserved += bits.OnesCount64(v.lines[i].tasks.Load())
 	}
 	for q := range v.gates {
-		switch s := gateWord(v.gates[q].word.Load()); {
+		switch s := signalGateWord(v.gates[q].word.Load()); {
 		case s.executing():
 			h.Executing++
 		case s.scheduled():

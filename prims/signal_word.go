@@ -7,7 +7,7 @@ import (
 	"github.com/shmsync/shmsync/arena"
 )
 
-// gateWord is the word of a gate: the truth about its queue. The bits in the
+// signalGateWord is the word of a gate: the truth about its queue. The bits in the
 // signals, the summary and the permits are an index over these words, which a
 // sweep can make good from them at any time.
 //
@@ -36,38 +36,38 @@ import (
 //	crash:   an executor that is not current is dead: the sweep makes the queue scheduled.
 //	         The epoch it leaves differs from the one that an executor remembers, so
 //	         nobody finishes what is not its own execution any more
-type gateWord uint64
+type signalGateWord uint64
 
 const (
-	gateScheduled gateWord = 1 << 29
-	gateExecuting gateWord = 1 << 30
-	gateReserved  gateWord = 1 << 31
-	gateEpoch     gateWord = 1 << 32
-	gateEpochs    gateWord = ^(gateEpoch - 1)
+	gateScheduled signalGateWord = 1 << 29
+	gateExecuting signalGateWord = 1 << 30
+	gateReserved  signalGateWord = 1 << 31
+	gateEpoch     signalGateWord = 1 << 32
+	gateEpochs    signalGateWord = ^(gateEpoch - 1)
 )
 
-func (g gateWord) name() arena.Name { return arena.Name(g & arena.NameMask) }
-func (g gateWord) scheduled() bool  { return g&gateScheduled != 0 }
-func (g gateWord) executing() bool  { return g&gateExecuting != 0 }
-func (g gateWord) epoch() uint32    { return uint32(g >> 32) }
+func (g signalGateWord) name() arena.Name { return arena.Name(g & arena.NameMask) }
+func (g signalGateWord) scheduled() bool  { return g&gateScheduled != 0 }
+func (g signalGateWord) executing() bool  { return g&gateExecuting != 0 }
+func (g signalGateWord) epoch() uint32    { return uint32(g >> 32) }
 
 // ready reports whether the gate waits for an executor.
-func (g gateWord) ready() bool { return g.scheduled() && !g.executing() }
+func (g signalGateWord) ready() bool { return g.scheduled() && !g.executing() }
 
 // idle reports whether nothing is to be done, and nobody does anything.
-func (g gateWord) idle() bool { return !g.scheduled() && !g.executing() }
+func (g signalGateWord) idle() bool { return !g.scheduled() && !g.executing() }
 
 // schedule is the word after something has come for the queue.
-func (g gateWord) schedule() gateWord { return g | gateScheduled }
+func (g signalGateWord) schedule() signalGateWord { return g | gateScheduled }
 
 // begin is the word of the next execution, by n.
-func (g gateWord) begin(n arena.Name) gateWord {
-	return (g+gateEpoch)&gateEpochs | gateExecuting | gateWord(n)
+func (g signalGateWord) begin(n arena.Name) signalGateWord {
+	return (g+gateEpoch)&gateEpochs | gateExecuting | signalGateWord(n)
 }
 
 // finish is the word after an execution; again makes it scheduled whether or not
 // something came meanwhile.
-func (g gateWord) finish(again bool) gateWord {
+func (g signalGateWord) finish(again bool) signalGateWord {
 	next := g & (gateEpochs | gateScheduled)
 	if again {
 		next |= gateScheduled
@@ -76,15 +76,15 @@ func (g gateWord) finish(again bool) gateWord {
 }
 
 // orphan is the word after the death of its executor.
-func (g gateWord) orphan() gateWord { return (g+gateEpoch)&gateEpochs | gateScheduled }
+func (g signalGateWord) orphan() signalGateWord { return (g+gateEpoch)&gateEpochs | gateScheduled }
 
 // valid reports whether a correct participant may have written g.
-func (g gateWord) valid() bool {
+func (g signalGateWord) valid() bool {
 	return g&gateReserved == 0 && g.executing() == (g.name() != 0)
 }
 
 // String renders the word by the names of its parts.
-func (g gateWord) String() string {
+func (g signalGateWord) String() string {
 	s := "idle"
 	switch {
 	case g.executing() && g.scheduled():

@@ -13,17 +13,17 @@ import (
 )
 
 // Every state of a gate and every transition, with epochs at the edges.
-func TestGateWordTable(t *testing.T) {
+func TestSignalGateWordTable(t *testing.T) {
 	n := arena.Name(3 | 7<<11)
 	for _, epoch := range []uint64{0, 1, 1<<31 - 1, 1<<32 - 1} {
-		base := gateWord(epoch << 32)
+		base := signalGateWord(epoch << 32)
 		require.True(t, base.idle())
 		require.True(t, base.valid())
 		require.EqualValues(t, epoch, base.epoch())
 		s := base.schedule()
 		require.True(t, s.ready() && s.valid() && !s.idle())
 		require.Equal(t, s, s.schedule())
-		for _, from := range []gateWord{base, s} {
+		for _, from := range []signalGateWord{base, s} {
 			e := from.begin(n)
 			require.True(t, e.executing() && e.valid() && !e.scheduled() && !e.ready() && !e.idle())
 			require.Equal(t, n, e.name())
@@ -36,7 +36,7 @@ func TestGateWordTable(t *testing.T) {
 			require.True(t, es.finish(false).ready(), "what came meanwhile is not dropped")
 			require.Equal(t, e.epoch(), es.finish(false).epoch())
 			require.Zero(t, es.finish(true).name())
-			for _, w := range []gateWord{e, es} {
+			for _, w := range []signalGateWord{e, es} {
 				o := w.orphan()
 				require.True(t, o.ready() && o.valid())
 				require.NotEqual(t, w.epoch(), o.epoch(), "the old executor is fenced out")
@@ -44,10 +44,10 @@ func TestGateWordTable(t *testing.T) {
 			}
 		}
 	}
-	for _, w := range []gateWord{gateReserved, gateExecuting, 5, gateScheduled | 5} {
+	for _, w := range []signalGateWord{gateReserved, gateExecuting, 5, gateScheduled | 5} {
 		require.False(t, w.valid(), "%v", w)
 	}
-	require.NotEmpty(t, gateWord(0).begin(n).schedule().String())
+	require.NotEmpty(t, signalGateWord(0).begin(n).schedule().String())
 }
 
 func TestNearestBitTable(t *testing.T) {

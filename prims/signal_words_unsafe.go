@@ -88,7 +88,7 @@ type signalLine struct {
 // signalGate is the gate of one queue.
 type signalGate struct {
 	_    structs.HostLayout
-	word atomic.Uint64 // see gateWord
+	word atomic.Uint64 // see signalGateWord
 	// task names who has reserved the queue, or is 0.
 	//   writers: ReserveTask (CAS 0 to its name); ReleaseTask, reapers (CAS to 0)
 	//   readers: the same

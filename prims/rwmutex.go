@@ -1,0 +1,377 @@
+package prims
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/crashpoint"
+	"github.com/shmsync/shmsync/internal/park"
+	"github.com/shmsync/shmsync/internal/race"
+)
+
+// RWMutex is a reader/writer mutual exclusion lock between processes: it is
+// held by any number of readers or by one writer. It is held by a process: a
+// goroutine may lock it and another of the same process unlock it. It is not
+// recursive: a goroutine that reads must not read again, since a writer that
+// came in between waits for the first and keeps out the second.
+//
+// Readers of different processes write different cache lines.
+//
+// # Who goes first
+//
+// A writer that has its turn among the writers closes a gate: readers that come
+// after that wait, and it waits for the readers that are in. When it unlocks, or
+// gives up, all readers that sleep by then are let in at once, before another
+// writer can close the gate. So:
+//
+//   - A reader that sleeps is passed by one writer at most: the one that it
+//     sleeps for.
+//   - A writer is passed by no reader once it has its turn. Among writers it is as
+//     with a [Mutex]: they barge, and one that has lost for a millisecond is
+//     handed the next turn.
+//
+// Across the death of a writer the count begins anew. A writer whose process does
+// not run for a tenth of a second, as one that is stopped, is passed by readers
+// where only it is in their way: its gate is opened, and it closes the gate again.
+// What is held is never taken away from the living.
+//
+// # When a process dies
+//
+// Its read holds are taken back, and no others. If it was waiting to write, the
+// next one goes on. If it was writing, the lock becomes by its [Policy] owner-dead
+// for readers and writers until Recover, or free.
+//
+// In the terminology of the Go memory model, and across processes: for n < m
+// the n'th call of Unlock synchronizes before the m'th call of Lock returns. For
+// every call of RLock there is an n such that the n'th call of Unlock
+// synchronizes before that call returns, and the call of RUnlock that goes with
+// it synchronizes before the n+1'th call of Lock returns. Downgrade counts as an
+// Unlock and an RLock. A release by a death synchronizes before the call that
+// reports it, or that gets the lock, likewise.
+type RWMutex struct {
+	// The fast paths fit the compiler's budget for inlining only with plain
+	// pointers to their words and the functions of package atomic.
+
+	own  *uint64 // this participant's reader word
+	shut *uint32 // the gate
+
+	mine    *atomic.Uint64 // this participant's reader word
+	gate    *atomic.Uint32
+	words   rwmutexAll
+	name    arena.Name
+	writers *Mutex // who has it closes the gate, writes, and opens the gate
+
+	bellReaders park.Bell
+	bellWriter  park.Bell
+	readers     *park.Queue // waits for the gate
+	writer      *park.Queue // waits for readers
+
+	a        *arena.Arena
+	object   arena.Object
+	policy   Policy
+	repair   func() error
+	wrote    race.Key // released by writers
+	read     race.Key // released by readers
+	registry readerRegistry
+	stuck    atomic.Uint32 // the gate that the last look found closed although nobody reads
+}
+
+// readerRegistry is what this process knows about its goroutines that wait to
+// read. A grant lets in all that are registered, so it is one number that tells
+// them apart: a goroutine was let in when the epoch is not any more the one in
+// which it registered.
+type readerRegistry struct {
+	sync.Mutex
+	waiting uint32 // guarded by: Mutex; registered in this epoch
+	due     uint32 // guarded by: Mutex; let in, and not aware of it yet
+	epoch   uint64 // guarded by: Mutex; grants so far
+}
+
+// RWMutexOptions says how a RWMutex is created, and what this process does with
+// it. A nil *RWMutexOptions means the zero value.
+type RWMutexOptions struct {
+	// Policy is what becomes of the lock when its writer dies; 0 means Report
+	// for a new object and whatever it has for one that exists. When it is set
+	// and the object has another, opening fails.
+	Policy Policy
+	// Repair, if set, is called by this process's Lock, LockContext, RLock and
+	// RLockContext when they meet the death of a writer, with the lock held for
+	// writing: they go on when it returns nil, and otherwise fail with
+	// ErrNotRecoverable as Recover would. It is this process's own and not
+	// stored. A process that opens the RWMutex more than once has the Repair of
+	// the first.
+	Repair func() error
+	// Spin bounds how long a waiter spins before it sleeps, for a new object:
+	// 0 means that it learns from what has paid off, negative that it never
+	// spins. See RWMutex.SetSpin.
+	Spin time.Duration
+}
+
+var rwmutexKind = arena.KindOf("RWMX")
+
+const rwmutexVersion = 1
+
+// rwmutexHooks makes every call take its slow path, where the race detector and
+// the crash points have their hooks.
+const rwmutexHooks = race.Enabled || crashpoint.Enabled
+
+// OpenRWMutex finds the RWMutex of that name in the arena or creates it. An
+// empty name makes a fresh anonymous one. It takes 128 bytes for each participant
+// that the arena can have.
+func OpenRWMutex(a *arena.Arena, name string, opts *RWMutexOptions) (*RWMutex, error) {
+	var opt RWMutexOptions
+	if opts != nil {
+		opt = *opts
+	}
+	o, created, err := a.OpenObject(arena.ObjectSpec{
+		Kind: rwmutexKind, Version: rwmutexVersion, Name: name, Size: rwmutexBytes(a.MaxParticipants()),
+		Init: func(body []byte) { initRWMutex(rwmutexBody(body), &opt) },
+	})
+	if err != nil {
+		return nil, err
+	}
+	return newRWMutex(a, o, &opt, created)
+}
+
+// RWMutexAt gives a handle on the RWMutex at an offset, which Offset of another
+// process gave.
+func RWMutexAt(a *arena.Arena, off arena.Offset) (*RWMutex, error) {
+	o, err := a.ObjectAt(off)
+	if err != nil {
+		return nil, err
+	}
+	if o.Kind != rwmutexKind || o.Version != rwmutexVersion || o.Size < rwmutexBytes(a.MaxParticipants()) {
+		a.CloseObject(o)
+		return nil, wrongKind("rwmutex.open", o, rwmutexKind, rwmutexVersion)
+	}
+	return newRWMutex(a, o, &RWMutexOptions{}, false)
+}
+
+func initRWMutex(w *rwmutexWords, opt *RWMutexOptions) {
+	w.policy = opt.Policy.stored()
+	initMutexWords(&w.writers, &MutexOptions{Policy: Release, Spin: opt.Spin})
+}
+
+func newRWMutex(a *arena.Arena, o arena.Object, opt *RWMutexOptions, created bool) (*RWMutex, error) {
+	m, err := share(a, o, func() (*RWMutex, error) { return buildRWMutex(a, o, opt) })
+	if err != nil {
+		a.CloseObject(o)
+		return nil, err
+	}
+	if !created && opt.Policy != 0 && opt.Policy != m.policy {
+		err := &shmsync.Error{Op: "rwmutex.open", Object: objectName(o), Err: shmsync.ErrIncompatible,
+			Detail: fmt.Sprintf("its policy is %v, asked for %v", m.policy, opt.Policy)}
+		m.Close()
+		return nil, err
+	}
+	return m, nil
+}
+
+func buildRWMutex(a *arena.Arena, o arena.Object, opt *RWMutexOptions) (*RWMutex, error) {
+	w, err := rwmutexAt(a, o)
+	if err != nil {
+		return nil, err
+	}
+	dev, ino := a.Segment().ID()
+	mine := w.line(a.Self().Slot())
+	m := &RWMutex{
+		own: raw64(mine), shut: raw(&w.gate), mine: mine, gate: &w.gate, words: w, name: a.Self(),
+		a: a, object: o, policy: policyOf(w.policy), repair: opt.Repair,
+		wrote: race.KeyOf(dev, ino, uint64(o.Offset)), read: race.KeyOf(dev, ino, uint64(o.Offset)+1),
+	}
+	// The Repair is for bytes that were never initialized, where the policy of
+	// the writers' mutex reads as Report: what a death leaves is told by the gate.
+	m.writers = buildMutexAt(a, o, o.Body, &MutexOptions{Repair: func() error { return nil }})
+	m.bellReaders, m.bellWriter = rwmutexBells(a, w)
+	m.readers = park.NewQueue(park.Config{
+		Line: m.bellReaders.Line, Object: o, Word: o.Body + rwmutexReadersOff, All: true, Look: m.lookReaders,
+	})
+	m.writer = park.NewQueue(park.Config{
+		Line: m.bellWriter.Line, Object: o, Word: o.Body + rwmutexWriterOff, All: true, Look: m.lookWriter,
+	})
+	m.moveIn()
+	return m, nil
+}
+
+func rwmutexBells(a *arena.Arena, w rwmutexAll) (readers, writer park.Bell) {
+	bell := func(word *atomic.Uint32, hub *atomic.Uint64) park.Bell {
+		return park.Bell{Line: park.Line{Arena: a, Word: word, Raw: raw(word), Hub: hub}}
+	}
+	return bell(&w.wakeReaders, &w.hubReaders), bell(&w.wakeWriter, &w.hubWriter)
+}
+
+// moveIn makes the reader word of this process's slot its own, and has writers
+// look at it.
+func (m *RWMutex) moveIn() {
+	for fresh := readerWord(m.name.Generation()); ; {
+		w := readerWord(m.mine.Load())
+		if w.generation() == m.name.Generation() {
+			break // it has had the object open before, and may hold it
+		}
+		if m.mine.CompareAndSwap(uint64(w), uint64(fresh)) {
+			m.bellWriter.Release() // the dead may have been waited for
+			break
+		}
+	}
+	for {
+		h := m.words.high.Load()
+		if h >= uint32(m.name.Slot()) || m.words.high.CompareAndSwap(h, uint32(m.name.Slot())) {
+			return
+		}
+	}
+}
+
+// RLock locks m for reading, and waits until it can. It panics with an
+// *[shmsync.Error] when the lock is owner-dead or not recoverable, or when this
+// process closes the arena meanwhile.
+func (m *RWMutex) RLock() {
+	if !rwmutexHooks {
+		atomic.AddUint64(m.own, uint64(readerOne))
+		if atomic.LoadUint32(m.shut) == 0 {
+			return
+		}
+	}
+	m.rlockOrPanic()
+}
+
+// RLockContext locks m for reading, and waits until it can or ctx ends. An error
+// means that m is not held: ctx.Err(), or an error that Is ErrOwnerDead or
+// ErrNotRecoverable by the policy of m, ErrCorrupt, or ErrClosed. Where no writer
+// is, ctx is not looked at.
+func (m *RWMutex) RLockContext(ctx context.Context) error {
+	if !rwmutexHooks {
+		atomic.AddUint64(m.own, uint64(readerOne))
+		if atomic.LoadUint32(m.shut) == 0 {
+			return nil
+		}
+	}
+	return m.rlockSlow(ctx)
+}
+
+// RUnlock gives one read hold back. It panics when this process has none.
+func (m *RWMutex) RUnlock() {
+	if rwmutexHooks {
+		m.runlockHooks()
+		return
+	}
+	w := atomic.AddUint64(m.own, readerBack)
+	if atomic.LoadUint32(m.shut) != 0 || w >= readerBelow {
+		m.runlockSlow(w)
+	}
+}
+
+// RLocker gives a Locker whose Lock and Unlock are RLock and RUnlock of m.
+func (m *RWMutex) RLocker() sync.Locker { return (*rlocker)(m) }
+
+type rlocker RWMutex
+
+func (r *rlocker) Lock()   { (*RWMutex)(r).RLock() }
+func (r *rlocker) Unlock() { (*RWMutex)(r).RUnlock() }
+
+// Offset is where the RWMutex lies in its arena, for RWMutexAt in another
+// process.
+func (m *RWMutex) Offset() arena.Offset { return m.object.Offset }
+
+// Close gives the handle back. The RWMutex itself stays; holds that this process
+// has stay too. Closing a handle more often than it was opened is an error that
+// Is ErrClosed.
+func (m *RWMutex) Close() error {
+	end := func() {
+		m.writers.queue.Close()
+		m.readers.Close()
+		m.writer.Close()
+	}
+	if !unshare(m.a, m.object, end) {
+		return m.fail("rwmutex.close", shmsync.ErrClosed, nil, "")
+	}
+	m.a.CloseObject(m.object)
+	return nil
+}
+
+// Policy is what becomes of m when its writer dies.
+func (m *RWMutex) Policy() Policy { return m.policy }
+
+// SetSpin bounds how long waiters of all processes spin before they sleep:
+// 0 means that they learn, negative that they never do.
+func (m *RWMutex) SetSpin(d time.Duration) { m.words.writers.spin.Store(spinField(d)) }
+
+// Spin is what SetSpin set.
+func (m *RWMutex) Spin() time.Duration { return spinOf(m.words.writers.spin.Load()) }
+
+// RWMutexState is what State tells.
+type RWMutexState struct {
+	Held    bool              // somebody writes, or repairs
+	Owner   *shmsync.Identity // who writes or waits for the readers to leave, or whose death left it; nil when nobody or unknown
+	Readers int               // read holds of all living processes
+	Waiting int               // goroutines of all living processes that wait to read
+	Closed  bool              // a writer waits for the readers to leave
+	Queued  bool              // writers may be waiting for a writer
+	Err     error             // why nobody can lock it: nil, ErrOwnerDead, ErrNotRecoverable or ErrCorrupt
+	Word    string            // the gate in words
+}
+
+// State looks at m without locking it. What it tells may be over when it
+// returns.
+func (m *RWMutex) State() RWMutexState {
+	g := gateWord(m.gate.Load())
+	s := RWMutexState{
+		Held: g.taken() && g.kind() != gateClosed, Closed: g.kind() == gateClosed && g.valid(),
+		Queued: m.writers.bell.Announced(), Word: g.String(),
+	}
+	for i := 1; i <= m.words.used(); i++ {
+		if w := readerWord(m.words.line(i).Load()); m.a.Current(w.name(i)) {
+			s.Readers += int(w.reading())
+			s.Waiting += int(w.waiting())
+		}
+	}
+	if n := g.name(); n != 0 {
+		s.Owner = m.a.Who(n)
+	}
+	switch {
+	case !g.valid():
+		s.Err = shmsync.ErrCorrupt
+	case g.kind() == gateOwnerDead:
+		s.Err = shmsync.ErrOwnerDead
+	case g == gateNotRecoverable:
+		s.Err = shmsync.ErrNotRecoverable
+		s.Owner = m.a.Who(m.diedName())
+	}
+	return s
+}
+
+// String renders the state on one line.
+func (m *RWMutex) String() string {
+	s := m.State()
+	return fmt.Sprintf("rwmutex %s: %s, %d reading, %d waiting", objectName(m.object), s.Word, s.Readers, s.Waiting)
+}
+
+// used is the highest slot whose word has to be looked at.
+func (w rwmutexAll) used() int { return int(min(w.high.Load(), uint32(w.slots))) }
+
+func (m *RWMutex) diedName() arena.Name { return arena.Name(m.words.died.Load() & arena.NameMask) }
+
+func (m *RWMutex) fail(op string, err error, who *shmsync.Identity, detail string) error {
+	return &shmsync.Error{Op: op, Object: objectName(m.object), Err: err, Who: who, Detail: detail}
+}
+
+func (m *RWMutex) closed(op string) error {
+	return m.fail(op, shmsync.ErrClosed, nil, "this process closed the arena")
+}
+
+// trouble is why a gate will not open by itself, or nil.
+func (m *RWMutex) trouble(op string, g gateWord) error {
+	switch {
+	case !g.valid():
+		return m.fail(op, shmsync.ErrCorrupt, nil, g.String())
+	case g.kind() == gateOwnerDead:
+		return m.fail(op, shmsync.ErrOwnerDead, m.a.Who(g.name()), "")
+	case g == gateNotRecoverable:
+		return m.fail(op, shmsync.ErrNotRecoverable, m.a.Who(m.diedName()), "")
+	}
+	return nil
+}

@@ -1,0 +1,250 @@
+//go:build linux
+
+package prims_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/prims"
+)
+
+// rwStages are the RWMutexes that the stages of this process have open.
+var rwStages struct {
+	sync.Mutex
+	of map[*stage]map[string]*prims.RWMutex
+}
+
+func (s *stage) rwmutex(o order) (*prims.RWMutex, error) {
+	rwStages.Lock()
+	defer rwStages.Unlock()
+	if rwStages.of == nil {
+		rwStages.of = map[*stage]map[string]*prims.RWMutex{}
+	}
+	open := rwStages.of[s]
+	if open == nil {
+		open = map[string]*prims.RWMutex{}
+		rwStages.of[s] = open
+	}
+	if m := open[o.Object]; m != nil {
+		return m, nil
+	}
+	opts := &prims.RWMutexOptions{Policy: o.Policy}
+	if o.Op == "rwopen" && o.N == 1 {
+		opts.Repair = func() error {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.repairs++
+			return nil
+		}
+	}
+	m, err := prims.OpenRWMutex(s.a, o.Object, opts)
+	if err == nil {
+		open[o.Object] = m
+	}
+	return m, err
+}
+
+// rwPair is what a RWMutex guards in tests: two numbers that a writer makes
+// differ for a moment.
+type rwPair struct {
+	One, Two atomic.Int64
+	Torn     atomic.Int64 // how often somebody saw them differ
+	Reads    atomic.Int64
+	Inside   atomic.Int64 // who is in: readers count 1, a writer 1<<20
+}
+
+func (p *rwPair) read() {
+	if n := p.Inside.Add(1); n >= 1<<20 {
+		p.Torn.Add(1)
+	}
+	one := p.One.Load()
+	if rand.IntN(8) == 0 {
+		runtime.Gosched()
+	}
+	if p.Two.Load() != one {
+		p.Torn.Add(1)
+	}
+	p.Reads.Add(1)
+	p.Inside.Add(-1)
+}
+
+func (p *rwPair) write() {
+	if n := p.Inside.Add(1 << 20); n != 1<<20 {
+		p.Torn.Add(1)
+	}
+	n := p.One.Add(1)
+	if rand.IntN(8) == 0 {
+		runtime.Gosched()
+	}
+	p.Two.Store(n)
+	p.Inside.Add(-1 << 20)
+}
+
+func (s *stage) performRWMutex(ctx context.Context, o order, a *answer) error {
+	m, err := s.rwmutex(o)
+	if err != nil {
+		return err
+	}
+	switch o.Op {
+	case "rwopen":
+	case "rwlock":
+		m.Lock()
+	case "rwlockctx":
+		return m.LockContext(ctx)
+	case "rwtrylock":
+		a.OK = m.TryLock()
+	case "rwunlock":
+		m.Unlock()
+	case "rwrlock":
+		m.RLock()
+	case "rwrlockctx":
+		return m.RLockContext(ctx)
+	case "rwtryrlock":
+		a.OK = m.TryRLock()
+	case "rwrunlock":
+		m.RUnlock()
+	case "rwdowngrade":
+		m.Downgrade()
+	case "rwrecover": // N: 0 succeeds, 1 fails, 2 panics, 3 fails when its context ends
+		return m.Recover(ctx, func() error {
+			a.OK = true // the repair has run
+			switch o.N {
+			case 1:
+				return errRepair
+			case 2:
+				panic("the repair panics")
+			case 3:
+				<-ctx.Done()
+				return errRepair
+			}
+			return nil
+		})
+	case "rwrepairs": // how often the Repair of the options has run
+		s.mu.Lock()
+		a.N = uint64(s.repairs)
+		s.mu.Unlock()
+	case "rwwaiters":
+		a.N = uint64(m.Waiters())
+	case "rwstate":
+		st := m.State()
+		a.Text, a.OK, a.Who, a.N = st.Word, st.Held, st.Owner, uint64(st.Readers)
+		return st.Err
+	case "rwclose":
+		return m.Close()
+	case "rwleft":
+		a.Text = m.Left()
+	case "rwmix": // Token goroutines that do N steps each: 90 of 100 read, 5 write, 4 try to read, 1 tries to write
+		p, err := arena.Value[rwPair](s.a, "pair")
+		if err != nil {
+			return err
+		}
+		var wg sync.WaitGroup
+		var writes atomic.Int64
+		for range int(o.Token) {
+			wg.Go(func() {
+				for range o.N {
+					switch k := rand.IntN(100); {
+					case k < 90:
+						m.RLock()
+						p.read()
+						m.RUnlock()
+					case k < 95:
+						m.Lock()
+						p.write()
+						writes.Add(1)
+						if k == 94 {
+							m.Downgrade()
+							p.read()
+							m.RUnlock()
+						} else {
+							m.Unlock()
+						}
+					case k < 99:
+						if m.TryRLock() {
+							p.read()
+							m.RUnlock()
+						}
+					default:
+						if m.TryLock() {
+							p.write()
+							writes.Add(1)
+							m.Unlock()
+						}
+					}
+				}
+			})
+		}
+		wg.Wait()
+		a.N = uint64(writes.Load())
+	case "rwgiveup": // Token goroutines that do N steps each, with contexts that end soon
+		p, err := arena.Value[rwPair](s.a, "pair")
+		if err != nil {
+			return err
+		}
+		var wg sync.WaitGroup
+		var gaveUp, got atomic.Int64
+		for i := range int(o.Token) {
+			wg.Go(func() {
+				for range o.N {
+					ctx, cancel := context.WithTimeout(context.Background(), time.Duration(rand.IntN(int(o.Limit))))
+					var err error
+					if i%3 == 0 {
+						if err = m.LockContext(ctx); err == nil {
+							p.write()
+							for end := time.Now().Add(time.Duration(rand.IntN(int(o.Limit)))); time.Now().Before(end); {
+							}
+							m.Unlock()
+						}
+					} else {
+						if err = m.RLockContext(ctx); err == nil {
+							p.read()
+							for end := time.Now().Add(time.Duration(rand.IntN(int(o.Limit)))); time.Now().Before(end); {
+							}
+							m.RUnlock()
+						}
+					}
+					switch err {
+					case nil:
+						got.Add(1)
+					case context.DeadlineExceeded:
+						gaveUp.Add(1)
+					default:
+						panic(err)
+					}
+					cancel()
+				}
+			})
+		}
+		wg.Wait()
+		a.N, a.Text = uint64(gaveUp.Load()), fmt.Sprintf("%d got it, %d gave up", got.Load(), gaveUp.Load())
+	case "rwread": // overlapping reads, so that somebody reads all the time, until Token is in N goroutines' way
+		p, err := arena.Value[rwPair](s.a, "pair")
+		if err != nil {
+			return err
+		}
+		var wg sync.WaitGroup
+		for range o.N {
+			wg.Go(func() {
+				for p.One.Load() < int64(o.Token) {
+					m.RLock()
+					p.Reads.Add(1)
+					for end := time.Now().Add(200 * time.Microsecond); time.Now().Before(end); {
+						runtime.Gosched()
+					}
+					m.RUnlock()
+				}
+			})
+		}
+		wg.Wait()
+	default:
+		panic("no such order: " + o.Op)
+	}
+	return nil
+}

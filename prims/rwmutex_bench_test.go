@@ -1,0 +1,143 @@
+//go:build linux
+
+package prims_test
+
+import (
+	"runtime"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/proctest"
+	"github.com/shmsync/shmsync/prims"
+)
+
+// rwBench is what the processes of a benchmark share.
+type rwBench struct {
+	Go    atomic.Int64 // rounds to read beside the other
+	Reads atomic.Int64 // of the other
+	Nanos atomic.Int64 // what they took
+}
+
+// rwBatch reads so many times and says how long it took.
+func rwBatch(m *prims.RWMutex, n int) time.Duration {
+	start := time.Now()
+	for range n {
+		m.RLock()
+		m.RUnlock()
+	}
+	return time.Since(start)
+}
+
+func init() {
+	proctest.Register("rwmutex/bench", func(c *proctest.Child) {
+		var p struct {
+			Arena string
+			CPU   int
+		}
+		c.Params(&p)
+		a, err := arena.Attach(p.Arena, nil)
+		if err != nil {
+			c.Fatal(err)
+		}
+		m, err := prims.OpenRWMutex(a, "m", nil)
+		if err != nil {
+			c.Fatal(err)
+		}
+		b, err := arena.Value[rwBench](a, "bench")
+		if err != nil {
+			c.Fatal(err)
+		}
+		runtime.LockOSThread()
+		if err := pin(p.CPU); err != nil {
+			c.Fatal(err)
+		}
+		c.Ready()
+		for {
+			switch b.Go.Load() {
+			case 0:
+				runtime.Gosched()
+			case 1:
+				d := rwBatch(m, 100_000)
+				b.Nanos.Store(int64(d))
+				b.Reads.Add(100_000)
+			default:
+				return
+			}
+		}
+	})
+}
+
+// BenchmarkRWMutexReadTwoProcesses reads alone, and beside a process on another CPU
+// that reads all the time; batches of the two alternate, and the medians of both
+// and their ratio are told.
+func BenchmarkRWMutexReadTwoProcesses(b *testing.B) {
+	a := newArena(b, nil)
+	m := ofRW(b, a)
+	s, err := arena.Value[rwBench](a, "bench")
+	if err != nil {
+		b.Fatal(err)
+	}
+	if runtime.NumCPU() < 2 {
+		b.Skip("needs two CPUs")
+	}
+	p := proctest.Start(b, "rwmutex/bench", proctest.Params(struct {
+		Arena string
+		CPU   int
+	}{nameOf(a), 1}))
+	p.Await(b)
+	runtime.LockOSThread()
+	const batch = 1_000_000
+	var alone, beside, other []float64
+	b.ResetTimer()
+	for b.Loop() {
+		alone = append(alone, float64(rwBatch(m, batch))/batch)
+		reads := s.Reads.Load()
+		s.Go.Store(1)
+		for s.Reads.Load() == reads {
+		}
+		beside = append(beside, float64(rwBatch(m, batch))/batch)
+		other = append(other, float64(s.Nanos.Load())/100_000)
+		s.Go.Store(0)
+		for reads := int64(-1); reads != s.Reads.Load(); {
+			reads = s.Reads.Load()
+			rwBatch(m, batch/10)
+		}
+	}
+	s.Go.Store(2)
+	p.WaitExit(b)
+	median := func(v []float64) float64 { slices.Sort(v); return v[len(v)/2] }
+	b.ReportMetric(median(alone), "ns/alone")
+	b.ReportMetric(median(beside), "ns/beside")
+	b.ReportMetric(median(other), "ns/other")
+	b.ReportMetric(median(beside)/median(alone), "ratio")
+	b.ReportMetric(0, "ns/op")
+}
+
+// Readers of two processes write words that lie two cache lines apart, and both
+// get on while the other reads.
+func TestRWMutexReadersApart(t *testing.T) {
+	a := newArena(t, nil)
+	m := ofRW(t, a)
+	s, err := arena.Value[rwBench](a, "bench")
+	require.NoError(t, err)
+	p := proctest.Start(t, "rwmutex/bench", proctest.Params(struct {
+		Arena string
+		CPU   int
+	}{nameOf(a), 0}), proctest.Dump(func() string { return words(a) }))
+	p.Await(t)
+	require.EqualValues(t, 128, m.LineOf(2)-m.LineOf(1))
+	require.Zero(t, m.LineOf(1)%64)
+	require.GreaterOrEqual(t, m.LineOf(1)-m.GateAt(), uintptr(128), "the gate is on none of them")
+	m.RLock()
+	s.Go.Store(1)
+	eventually(t, "the other reads beside us", m.String, func() bool { return s.Reads.Load() > 200_000 })
+	m.RUnlock()
+	s.Go.Store(2)
+	p.WaitExit(t)
+	nothingLeft(t, a, m)
+}

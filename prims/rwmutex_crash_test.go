@@ -1,0 +1,468 @@
+//go:build linux
+
+package prims_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/crashpoint"
+	"github.com/shmsync/shmsync/internal/proctest"
+	"github.com/shmsync/shmsync/prims"
+)
+
+// The kill matrix of the RWMutex: a victim reads and writes together with two
+// processes that stay, and dies at each crash point in turn. Those that stay go
+// on, each of their goroutines, and nothing is left behind.
+
+// rwGuarded is what a lock of the matrix guards.
+type rwGuarded struct {
+	Tag      atomic.Uint64 // of the last writer
+	One, Two atomic.Int64  // the same, but under a writer
+	Victims  atomic.Int64  // turns of processes that are to be killed
+}
+
+type rwSite struct {
+	a       *arena.Arena
+	locks   [2]*prims.RWMutex // Report, Release
+	guarded *[2]rwGuarded
+	stopped atomic.Bool
+	fail    func(error)
+	wg      sync.WaitGroup
+	turns   []*atomic.Int64
+	tag     atomic.Uint64
+	hurry   bool // no pauses between turns
+}
+
+func openRWSite(a *arena.Arena, fail func(error)) (*rwSite, error) {
+	s := &rwSite{a: a, fail: fail}
+	s.tag.Store(rand.Uint64())
+	for k, p := range []prims.Policy{prims.Report, prims.Release} {
+		m, err := prims.OpenRWMutex(a, "rw-"+p.String(), &prims.RWMutexOptions{Policy: p})
+		if err != nil {
+			return nil, err
+		}
+		s.locks[k] = m
+	}
+	g, err := arena.Value[[2]rwGuarded](a, "guarded")
+	s.guarded = g
+	return s, err
+}
+
+// reads is what a reader does inside: nobody may write meanwhile.
+func (s *rwSite) reads(k int) {
+	g := &s.guarded[k]
+	tag := g.Tag.Load()
+	for range 20 + rand.IntN(50) {
+		if g.Tag.Load() != tag {
+			s.fail(fmt.Errorf("lock %d: somebody writes beside a reader: %v", k, s.locks[k]))
+		}
+	}
+	if one, two := g.One.Load(), g.Two.Load(); one != two && k == 0 {
+		s.fail(fmt.Errorf("lock %d: a reader sees half a write, %d and %d: %v", k, one, two, s.locks[k]))
+	}
+}
+
+// writes is what a writer does: nobody else may.
+func (s *rwSite) writes(k int) {
+	g := &s.guarded[k]
+	tag := s.tag.Add(1)
+	g.Tag.Store(tag)
+	n := g.One.Add(1)
+	for range 20 + rand.IntN(50) {
+		if g.Tag.Load() != tag {
+			s.fail(fmt.Errorf("lock %d: two write: %v", k, s.locks[k]))
+		}
+	}
+	g.Two.Store(n)
+}
+
+// turn has a hold once, whatever has become of the lock. It reports false if it
+// gave up by limit.
+func (s *rwSite) turn(k int, write, down bool, limit time.Duration) bool {
+	m := s.locks[k]
+	ctx, cancel := context.Background(), func() {}
+	if limit != 0 {
+		ctx, cancel = context.WithTimeout(ctx, limit)
+	}
+	defer cancel()
+	verb := m.RLockContext
+	if write {
+		verb = m.LockContext
+	}
+	switch err := verb(ctx); {
+	case err == nil && !write:
+		s.reads(k)
+		m.RUnlock()
+	case err == nil:
+		s.writes(k)
+		if down {
+			m.Downgrade()
+			s.reads(k)
+			m.RUnlock()
+		} else {
+			m.Unlock()
+		}
+	case errors.Is(err, shmsync.ErrOwnerDead) && k == 0:
+		err := m.Recover(context.Background(), func() error {
+			g := &s.guarded[k]
+			g.Two.Store(g.One.Load())
+			s.writes(k)
+			return nil
+		})
+		if err != nil {
+			s.fail(err)
+		}
+	case limit != 0 && err == context.DeadlineExceeded:
+		return false
+	default:
+		s.fail(err)
+	}
+	return true
+}
+
+func (s *rwSite) work() {
+	for k := range s.locks {
+		for i := range 6 {
+			turns := new(atomic.Int64)
+			s.turns = append(s.turns, turns)
+			s.wg.Go(func() {
+				for !s.stopped.Load() {
+					limit := time.Duration(0)
+					if i >= 4 {
+						limit = 300 * time.Microsecond
+					}
+					if s.turn(k, i%2 == 1, i == 3, limit) || limit != 0 {
+						turns.Add(1)
+					}
+					if s.hurry {
+						continue
+					}
+					<-after(time.Duration(rand.IntN(int(400 * time.Microsecond))))
+				}
+			})
+		}
+	}
+}
+
+// goesOn waits until each of our goroutines has got on.
+func (s *rwSite) goesOn() error {
+	var from []int64
+	for _, t := range s.turns {
+		from = append(from, t.Load())
+	}
+	return waitUntil(patience(), func() bool {
+		for i, t := range s.turns {
+			if t.Load() < from[i]+3 {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+func (s *rwSite) stop() error {
+	s.stopped.Store(true)
+	done := make(chan struct{})
+	go func() { s.wg.Wait(); close(done) }()
+	select {
+	case <-done:
+		return nil
+	case <-after(patience()):
+		return errors.New("goroutines do not stop")
+	}
+}
+
+func joinRWSite(c *proctest.Child, label string) *rwSite {
+	var p crashParams
+	c.Params(&p)
+	a, err := arena.Attach(p.Arena, &arena.Options{Label: label})
+	if err != nil {
+		c.Fatal(err)
+	}
+	s, err := openRWSite(a, func(err error) { c.Fatalf("%s: %v\n%s", label, err, words(a)) })
+	if err != nil {
+		c.Fatal(err)
+	}
+	return s
+}
+
+// rwPoints are the points that a victim passes in its own work.
+func rwPoints() []string {
+	return slices.DeleteFunc(crashpoint.All(), func(p string) bool {
+		return !strings.HasPrefix(p, "rwmutex.") || rwMourning(p)
+	})
+}
+
+// rwMourning are points that are passed after a death only.
+func rwMourning(p string) bool {
+	return strings.HasPrefix(p, "rwmutex.bereave.") || strings.HasPrefix(p, "rwmutex.recover.")
+}
+
+func init() {
+	proctest.Register("rwcrash/partner", func(c *proctest.Child) {
+		s := joinRWSite(c, "partner")
+		s.work()
+		c.Ready()
+		for {
+			var more bool
+			c.Recv(&more)
+			if !more {
+				break
+			}
+			if err := s.goesOn(); err != nil {
+				c.Fatalf("partner: %v\n%s", err, words(s.a))
+			}
+			c.Ready()
+		}
+		if err := s.stop(); err != nil {
+			c.Fatalf("partner: %v\n%s", err, words(s.a))
+		}
+		if err := s.a.Close(); err != nil {
+			c.Fatal(err)
+		}
+	})
+
+	proctest.Register("rwcrash/victim", func(c *proctest.Child) {
+		s := joinRWSite(c, "victim")
+		until(rwPoints(), func() {
+			var wg sync.WaitGroup
+			for i := range 16 { // more than sleep in the kernel
+				wg.Go(func() {
+					for n := range 3 {
+						limit := time.Duration(0)
+						if i >= 12 {
+							limit = 100 * time.Microsecond
+						}
+						s.turn(i%2, i%4 == 1 || i%8 == 0, n%3 == 0, limit)
+					}
+				})
+			}
+			wg.Wait()
+			// Somebody reads for long, and others want to write and to read.
+			if m := s.locks[1]; m.RLockContext(context.Background()) == nil {
+				for i := range 16 {
+					wg.Go(func() { s.turn(1, i%2 == 0, i%4 == 0, time.Duration(i/8)*200*time.Microsecond) })
+				}
+				<-after(time.Millisecond)
+				m.RUnlock()
+				wg.Wait()
+			}
+		})
+		c.Say(hits())
+		crashpoint.Disarm()
+		if err := s.a.Close(); err != nil {
+			c.Fatal(err)
+		}
+	})
+
+	// forever works until it is killed.
+	proctest.Register("rwcrash/forever", func(c *proctest.Child) {
+		s := joinRWSite(c, "victim")
+		s.hurry = true
+		s.work()
+		for {
+			if err := s.goesOn(); err != nil {
+				c.Fatal(err)
+			}
+			s.guarded[1].Victims.Add(1)
+		}
+	})
+
+	// sacrifice creates the arena and dies over writing.
+	proctest.Register("rwcrash/sacrifice", func(c *proctest.Child) {
+		var p crashParams
+		c.Params(&p)
+		a, err := arena.Create(p.Arena, &arena.Options{Label: "sacrifice"})
+		if err != nil {
+			c.Fatal(err)
+		}
+		s, err := openRWSite(a, func(err error) { c.Fatal(err) })
+		if err != nil {
+			c.Fatal(err)
+		}
+		for _, m := range s.locks {
+			m.Lock()
+		}
+		c.Ready()
+		c.Await()
+	})
+
+	// undertaker is the only one left: it buries, and recovers the locks.
+	proctest.Register("rwcrash/undertaker", func(c *proctest.Child) {
+		s := joinRWSite(c, "undertaker")
+		for k := range s.locks {
+			for i := range 3 {
+				s.wg.Go(func() { s.turn(k, i == 0, i == 0, 0) })
+			}
+		}
+		if err := waitUntil(patience(), func() bool { return s.locks[0].Waiters() == 3 && s.locks[1].Waiters() == 3 }); err != nil {
+			c.Fatal(err)
+		}
+		c.Ready()
+		s.wg.Wait()
+		c.Say(hits())
+		crashpoint.Disarm()
+		if err := s.a.Close(); err != nil {
+			c.Fatal(err)
+		}
+	})
+}
+
+func remoteRWVictim(t testing.TB, a *arena.Arena) *proctest.Proc {
+	t.Helper()
+	return proctest.Start(t, "rwcrash/forever", proctest.Params(crashParams{Arena: nameOf(a)}), proctest.Dump(func() string { return words(a) }))
+}
+
+func TestRWMutexKillMatrix(t *testing.T) {
+	if !crashpoint.Enabled {
+		proctest.Skip(t, "needs the build tag crashpoint",
+			"rwcrash/partner", "rwcrash/victim", "rwcrash/sacrifice", "rwcrash/undertaker")
+	}
+	reached := map[string]int{}
+	t.Run("beside others", func(t *testing.T) { rwKillBesideOthers(t, reached) })
+	t.Run("undertaker", func(t *testing.T) { rwKillUndertaker(t, reached) })
+	if t.Failed() {
+		return
+	}
+	var missed []string
+	for _, p := range crashpoint.All() {
+		if strings.HasPrefix(p, "rwmutex.") && reached[p] == 0 {
+			missed = append(missed, p)
+		}
+	}
+	require.Empty(t, missed, "points that no victim died at")
+	t.Log(reached)
+}
+
+func rwKillBesideOthers(t *testing.T, reached map[string]int) {
+	a := newArena(t, &arena.Options{Label: "test"})
+	dump := func() string { return words(a) }
+	s, err := openRWSite(a, func(err error) { panic(fmt.Sprintf("%v\n%s", err, words(a))) })
+	require.NoError(t, err)
+	partner := proctest.Start(t, "rwcrash/partner", proctest.Params(crashParams{Arena: nameOf(a)}), proctest.Dump(dump), proctest.Limit(40*time.Second))
+	partner.Await(t)
+	s.work()
+	t.Cleanup(func() {
+		if t.Failed() {
+			s.fail = func(error) {}
+			s.stop()
+		}
+	})
+	play := func(t *testing.T, env ...string) (passed map[string]int) {
+		v := proctest.Start(t, "rwcrash/victim", proctest.Params(crashParams{Arena: nameOf(a)}),
+			proctest.Env(env...), proctest.Dump(dump), proctest.Limit(40*time.Second))
+		switch e := v.Wait(t); {
+		case e.Signal == syscall.SIGKILL:
+		case e.OK():
+			v.Recv(t, &passed)
+		default:
+			t.Fatalf("the victim: %v\nwords:\n%s", e, words(a))
+		}
+		alone(t, a, 2)
+		partner.Send(true)
+		partner.Await(t)
+		require.NoError(t, s.goesOn(), "%s", words(a))
+		sound(t, a)
+		return passed
+	}
+	passed := play(t)
+	require.NotNil(t, passed)
+	for _, p := range slices.Sorted(maps.Keys(passed)) {
+		if !strings.HasPrefix(p, "rwmutex.") || rwMourning(p) {
+			continue
+		}
+		t.Run(p, func(t *testing.T) {
+			require.Nil(t, play(t, "SHMSYNC_CRASHPOINT="+p), "the victim survived the point")
+			reached[p]++
+			for range 2 {
+				if n := passed[p] / 2; n > 1 && !testing.Short() {
+					if play(t, fmt.Sprintf("SHMSYNC_CRASHPOINT=%s:%d", p, 1+rand.IntN(n))) == nil {
+						reached[p]++
+					}
+				}
+			}
+		})
+		if t.Failed() {
+			return
+		}
+	}
+	partner.Send(false)
+	partner.WaitExit(t)
+	require.NoError(t, s.stop(), "%s", words(a))
+	alone(t, a, 1)
+	for k, m := range s.locks {
+		if m.State().Err != nil { // the last one to stop need not be the last one to be told
+			require.NoError(t, m.Recover(t.Context(), func() error { return nil }))
+		}
+		require.Empty(t, m.Left())
+		require.True(t, m.TryLock(), "%v", m)
+		m.Unlock()
+		require.NoError(t, m.Close())
+		require.NoError(t, a.Delete([]string{"rw-report", "rw-release"}[k]))
+	}
+	sound(t, a)
+	st := a.Stats()
+	require.EqualValues(t, 1, st.Objects, "what is guarded: %+v", st)
+	require.Zero(t, st.Nodes+st.Claimed+st.Raw, "%+v", st)
+}
+
+// rwKillUndertaker kills a process that writes and then the one that deals with its
+// death. Who comes next finds everything usable.
+func rwKillUndertaker(t *testing.T, reached map[string]int) {
+	play := func(t *testing.T, env ...string) (passed map[string]int) {
+		p := crashParams{Arena: arenaName(t)}
+		sacrifice := proctest.Start(t, "rwcrash/sacrifice", proctest.Params(p))
+		sacrifice.Await(t)
+		u := proctest.Start(t, "rwcrash/undertaker", proctest.Params(p), proctest.Env(env...))
+		u.Await(t)
+		sacrifice.Kill(t)
+		switch e := u.Wait(t); {
+		case e.Signal == syscall.SIGKILL:
+		case e.OK():
+			u.Recv(t, &passed)
+		default:
+			t.Fatalf("the undertaker: %v", e)
+		}
+		a, err := arena.Attach(p.Arena, nil)
+		require.NoError(t, err)
+		defer a.Close()
+		s, err := openRWSite(a, func(err error) { t.Error(err) })
+		require.NoError(t, err)
+		for k, m := range s.locks {
+			for _, write := range []bool{false, true, false} {
+				require.True(t, s.turn(k, write, write, patience()), "%v", m)
+			}
+			require.Empty(t, m.Left())
+			require.NoError(t, m.Close())
+		}
+		alone(t, a, 1)
+		sound(t, a)
+		return passed
+	}
+	passed := play(t)
+	require.NotNil(t, passed)
+	for _, p := range crashpoint.All() {
+		if !rwMourning(p) {
+			continue
+		}
+		t.Run(p, func(t *testing.T) {
+			require.Nil(t, play(t, "SHMSYNC_CRASHPOINT="+p), "the undertaker survived the point")
+			reached[p]++
+		})
+	}
+}

@@ -1,0 +1,423 @@
+//go:build linux
+
+package prims_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/crashpoint"
+	"github.com/shmsync/shmsync/prims"
+)
+
+// The writer dies while others wait to read and to write, on threads and behind the
+// hub, in several processes. By the policy of the lock all are told, or all get it.
+func TestRWMutexWriterDies(t *testing.T) {
+	const waiters = 16 // each; 12 of them sleep in the kernel
+	for _, policy := range []prims.Policy{prims.Report, prims.Release} {
+		t.Run(policy.String(), func(t *testing.T) {
+			a := newArena(t, nil)
+			victim := remoteActor(t, a, "victim")
+			others := []*actor{localActor(a), remoteActor(t, a, "other")}
+			victim.must(t, order{Op: "rwlock", Object: "m", Policy: policy})
+			m := ofRW(t, a)
+			verbs := []string{"rwrlock", "rwlock", "rwrlockctx", "rwlockctx"}
+			ids := make([][]int, len(others))
+			for k, x := range others {
+				for i := range waiters {
+					ids[k] = append(ids[k], x.blocked(t, order{Op: verbs[i%4], Object: "m"}))
+				}
+			}
+			victim.proc.Kill(t)
+			if policy == prims.Report {
+				for k, x := range others {
+					for i, id := range ids[k] {
+						r := x.wait(t, id)
+						require.Equal(t, []string{"owner-dead"}, r.Is, "%v", r)
+						require.Equal(t, i%4 < 2, r.Panic != "", "the forms without an error panic with it: %v", r)
+						require.Equal(t, victim.proc.Pid(), r.Who.PID)
+						require.Equal(t, "victim", r.Who.Label)
+					}
+				}
+				rwRecoverEverywhere(t, others, victim)
+			} else {
+				// Readers and writers each get it, and give it back.
+				pending := map[*actor]map[int]string{}
+				left := 0
+				for k, x := range others {
+					pending[x] = map[int]string{}
+					for i, id := range ids[k] {
+						pending[x][id] = "rwrunlock"
+						if i%2 == 1 {
+							pending[x][id] = "rwunlock"
+						}
+						left++
+					}
+				}
+				for left > 0 {
+					for x, ids := range pending {
+						for id, unlock := range ids {
+							if r, ok := x.poll(t, id); ok {
+								require.Empty(t, r.Err+r.Panic)
+								x.must(t, order{Op: unlock, Object: "m"})
+								delete(ids, id)
+								left--
+							}
+						}
+					}
+				}
+			}
+			alone(t, a, 2)
+			nothingLeft(t, a, m)
+		})
+	}
+}
+
+// rwRecoverEverywhere has a lock that is owner-dead refuse everybody until it is
+// recovered, by way of a repair that fails and one that panics.
+func rwRecoverEverywhere(t testing.TB, others []*actor, victim *actor) {
+	t.Helper()
+	refuse := func(is string) {
+		for _, x := range others {
+			for _, op := range []string{"rwtrylock", "rwtryrlock"} {
+				require.False(t, x.op(t, op, "m").OK)
+			}
+			for _, op := range []string{"rwlock", "rwlockctx", "rwrlock", "rwrlockctx", "rwstate"} {
+				require.Equal(t, []string{is}, x.op(t, op, "m").Is)
+			}
+			for _, op := range []string{"rwunlock", "rwrunlock", "rwdowngrade"} {
+				require.Contains(t, x.op(t, op, "m").Panic, "does not hold")
+			}
+		}
+	}
+	refuse("owner-dead")
+	r := others[0].do(t, order{Op: "rwrecover", Object: "m", N: 1})
+	require.Equal(t, []string{"not-recoverable"}, r.Is)
+	require.Equal(t, victim.proc.Pid(), r.Who.PID)
+	refuse("not-recoverable")
+	require.Contains(t, others[1].do(t, order{Op: "rwrecover", Object: "m", N: 2}).Panic, "the repair panics")
+	refuse("not-recoverable")
+
+	// While it is being repaired others wait, readers and writers; and are told
+	// when that fails.
+	repair := others[0].start(order{Op: "rwrecover", Object: "m", N: 3})
+	eventually(t, "the repair runs", others[1].dump, func() bool {
+		return others[1].op(t, "rwstate", "m").OK
+	})
+	read := others[1].blocked(t, order{Op: "rwrlockctx", Object: "m"})
+	write := others[1].blocked(t, order{Op: "rwlockctx", Object: "m"})
+	again := others[1].blocked(t, order{Op: "rwrecover", Object: "m"})
+	others[0].must(t, order{Op: "cancel", N: repair})
+	require.Equal(t, []string{"not-recoverable"}, others[0].wait(t, repair).Is)
+	r = others[1].wait(t, again)
+	require.Empty(t, r.Err+r.Panic)
+	require.True(t, r.OK, "the repair has not run")
+	// Told, or in, as it happens.
+	if r := others[1].wait(t, read); r.Err == "" {
+		others[1].must(t, order{Op: "rwrunlock", Object: "m"})
+	} else {
+		require.Equal(t, []string{"not-recoverable"}, r.Is)
+	}
+	if r := others[1].wait(t, write); r.Err == "" {
+		others[1].must(t, order{Op: "rwunlock", Object: "m"})
+	} else {
+		require.Equal(t, []string{"not-recoverable"}, r.Is)
+	}
+	for _, x := range others {
+		require.True(t, x.op(t, "rwtrylock", "m").OK)
+		x.must(t, order{Op: "rwunlock", Object: "m"})
+		require.False(t, x.must(t, order{Op: "rwrecover", Object: "m"}).OK)
+	}
+}
+
+// What a dead reader held is taken back, and nothing else; a writer that sleeps for
+// it goes on.
+func TestRWMutexReaderDies(t *testing.T) {
+	for _, hub := range []bool{false, true} {
+		a := newArena(t, nil)
+		m := ofRW(t, a)
+		if hub {
+			fillThreads(t, a)
+		}
+		victim, other := remoteActor(t, a, "victim"), remoteActor(t, a, "other")
+		for range 3 {
+			victim.must(t, order{Op: "rwrlock", Object: "m"})
+		}
+		other.must(t, order{Op: "rwrlock", Object: "m"})
+		local := localActor(a)
+		lock := local.blocked(t, order{Op: "rwlockctx", Object: "m"})
+		read := other.blocked(t, order{Op: "rwrlock", Object: "m"})
+		start := time.Now()
+		victim.proc.Kill(t)
+		alone(t, a, 2)
+		eventually(t, "the dead one's holds are gone", m.String, func() bool { return m.State().Readers == 1 })
+		_, ok := local.poll(t, lock)
+		require.False(t, ok, "a hold of the living is gone too")
+		other.must(t, order{Op: "rwrunlock", Object: "m"})
+		require.Empty(t, local.wait(t, lock).Err)
+		require.Less(t, time.Since(start), soon()*8)
+		local.must(t, order{Op: "rwunlock", Object: "m"})
+		require.Empty(t, other.wait(t, read).Err)
+		other.must(t, order{Op: "rwrunlock", Object: "m"})
+		nothingLeft(t, a, m)
+
+		// The only reader dies: the writer goes on at once.
+		victim = remoteActor(t, a, "victim")
+		victim.must(t, order{Op: "rwrlock", Object: "m"})
+		lock = other.blocked(t, order{Op: "rwlock", Object: "m"})
+		victim.proc.Kill(t)
+		require.Empty(t, other.wait(t, lock).Err)
+		other.must(t, order{Op: "rwunlock", Object: "m"})
+		alone(t, a, 2)
+		nothingLeft(t, a, m)
+	}
+}
+
+// A reader dies that waits: the writer for which it waited, and the readers and
+// writers beside it, go on as if it had not been.
+func TestRWMutexWaitingReaderDies(t *testing.T) {
+	a := newArena(t, nil)
+	m := ofRW(t, a)
+	holder, other, victim := remoteActor(t, a, "holder"), remoteActor(t, a, "other"), remoteActor(t, a, "victim")
+	holder.must(t, order{Op: "rwlock", Object: "m"})
+	for range 15 {
+		victim.blocked(t, order{Op: "rwrlock", Object: "m"})
+	}
+	read := other.blocked(t, order{Op: "rwrlock", Object: "m"})
+	lock := other.blocked(t, order{Op: "rwlock", Object: "m"})
+	victim.proc.Kill(t)
+	alone(t, a, 3)
+	require.True(t, m.State().Held)
+	require.Equal(t, 1, m.State().Waiting)
+	holder.must(t, order{Op: "rwunlock", Object: "m"})
+	require.Empty(t, other.wait(t, read).Err)
+	other.must(t, order{Op: "rwrunlock", Object: "m"})
+	require.Empty(t, other.wait(t, lock).Err)
+	other.must(t, order{Op: "rwunlock", Object: "m"})
+	nothingLeft(t, a, m)
+}
+
+// A writer dies that waits for readers to leave: the readers that it kept out come
+// in, and nobody is told of a death, by either policy. A writer that waits behind
+// it takes its place.
+func TestRWMutexWaitingWriterDies(t *testing.T) {
+	for _, policy := range []prims.Policy{prims.Report, prims.Release} {
+		a := newArena(t, nil)
+		holder, other, victim := remoteActor(t, a, "holder"), remoteActor(t, a, "other"), remoteActor(t, a, "victim")
+		holder.must(t, order{Op: "rwrlock", Object: "m", Policy: policy})
+		m := ofRW(t, a)
+		victim.blocked(t, order{Op: "rwlock", Object: "m"})
+		eventually(t, "the gate is closed", m.String, func() bool { return m.State().Closed })
+		var ids []int
+		for range 15 {
+			ids = append(ids, other.blocked(t, order{Op: "rwrlock", Object: "m"}))
+		}
+		victim.proc.Kill(t)
+		for _, id := range ids {
+			require.Empty(t, other.wait(t, id).Err)
+			other.must(t, order{Op: "rwrunlock", Object: "m"})
+		}
+		alone(t, a, 3)
+
+		victim = remoteActor(t, a, "victim")
+		victim.blocked(t, order{Op: "rwlock", Object: "m"})
+		eventually(t, "the gate is closed", m.String, func() bool { return m.State().Closed })
+		lock := other.blocked(t, order{Op: "rwlock", Object: "m"})
+		victim.proc.Kill(t)
+		holder.must(t, order{Op: "rwrunlock", Object: "m"})
+		require.Empty(t, other.wait(t, lock).Err)
+		other.must(t, order{Op: "rwunlock", Object: "m"})
+		alone(t, a, 3)
+		nothingLeft(t, a, m)
+	}
+}
+
+// A downgraded writer that dies is a reader that dies.
+func TestRWMutexDowngraderDies(t *testing.T) {
+	a := newArena(t, nil)
+	m := ofRW(t, a)
+	other, victim := remoteActor(t, a, "other"), remoteActor(t, a, "victim")
+	victim.must(t, order{Op: "rwlock", Object: "m"})
+	victim.must(t, order{Op: "rwdowngrade", Object: "m"})
+	require.Equal(t, 1, m.State().Readers)
+	lock := other.blocked(t, order{Op: "rwlock", Object: "m"})
+	victim.proc.Kill(t)
+	require.Empty(t, other.wait(t, lock).Err)
+	other.must(t, order{Op: "rwunlock", Object: "m"})
+	alone(t, a, 2)
+	nothingLeft(t, a, m)
+}
+
+// A process that dies over a repair leaves the lock owner-dead for the next.
+func TestRWMutexRecovererDies(t *testing.T) {
+	for _, policy := range []prims.Policy{prims.Report, prims.Release} {
+		a := newArena(t, nil)
+		other, victim, second := remoteActor(t, a, "other"), remoteActor(t, a, "victim"), remoteActor(t, a, "second")
+		victim.must(t, order{Op: "rwlock", Object: "m", Policy: policy})
+		m := ofRW(t, a)
+		victim.proc.Kill(t)
+		alone(t, a, 3)
+		if policy == prims.Release {
+			require.NoError(t, m.State().Err)
+			nothingLeft(t, a, m)
+			continue
+		}
+		second.start(order{Op: "rwrecover", Object: "m", N: 3})
+		eventually(t, "the repair runs", m.String, func() bool { return m.State().Held })
+		read := other.blocked(t, order{Op: "rwrlockctx", Object: "m"})
+		write := other.blocked(t, order{Op: "rwlockctx", Object: "m"})
+		second.proc.Kill(t)
+		for _, id := range []int{read, write} {
+			r := other.wait(t, id)
+			require.Equal(t, []string{"owner-dead"}, r.Is)
+			require.Equal(t, "second", r.Who.Label)
+		}
+		require.True(t, other.must(t, order{Op: "rwrecover", Object: "m"}).OK)
+		alone(t, a, 2)
+		nothingLeft(t, a, m)
+	}
+}
+
+// With a Repair in the options, whoever meets the death first repairs, reader or
+// writer, and goes on.
+func TestRWMutexRepairOption(t *testing.T) {
+	for _, verbs := range [][2]string{{"rwlock", "rwunlock"}, {"rwrlock", "rwrunlock"}} {
+		a := newArena(t, nil)
+		m := ofRW(t, a)
+		victim, x, y := remoteActor(t, a, "victim"), remoteActor(t, a, "x"), remoteActor(t, a, "y")
+		x.must(t, order{Op: "rwopen", Object: "m", N: 1})
+		y.must(t, order{Op: "rwopen", Object: "m", N: 1})
+		victim.must(t, order{Op: "rwlock", Object: "m"})
+		ids := []int{x.blocked(t, order{Op: verbs[0], Object: "m"}), y.blocked(t, order{Op: verbs[0], Object: "m"})}
+		victim.proc.Kill(t)
+		for done := map[int]bool{}; len(done) < 2; {
+			for i, z := range []*actor{x, y} {
+				if r, ok := z.poll(t, ids[i]); ok {
+					require.Empty(t, r.Err+r.Panic)
+					z.must(t, order{Op: verbs[1], Object: "m"})
+					done[i] = true
+				}
+			}
+		}
+		require.EqualValues(t, 1, x.op(t, "rwrepairs", "m").N+y.op(t, "rwrepairs", "m").N)
+		alone(t, a, 3)
+		nothingLeft(t, a, m)
+	}
+}
+
+// A process that leaves gives back what it holds, as if it had died.
+func TestRWMutexHolderLeaves(t *testing.T) {
+	a := newArena(t, nil)
+	m := ofRW(t, a)
+	x := remoteActor(t, a, "x")
+	x.must(t, order{Op: "rwrlock", Object: "m"})
+	x.must(t, order{Op: "close-arena"})
+	alone(t, a, 1)
+	nothingLeft(t, a, m)
+	y := remoteActor(t, a, "y")
+	y.must(t, order{Op: "rwlock", Object: "m"})
+	y.must(t, order{Op: "close-arena"})
+	alone(t, a, 1)
+	require.Error(t, m.State().Err)
+	require.NoError(t, m.Recover(t.Context(), func() error { return nil }))
+	nothingLeft(t, a, m)
+}
+
+// A process that is stopped is alive: what it holds, for reading or writing, is
+// not taken away, contexts end, and all goes on when it does.
+func TestRWMutexHolderStopped(t *testing.T) {
+	for lock, unlock := range map[string]string{"rwlock": "rwunlock", "rwrlock": "rwrunlock"} {
+		a := newArena(t, nil)
+		m := ofRW(t, a)
+		holder, other := remoteActor(t, a, "holder"), remoteActor(t, a, "other")
+		holder.must(t, order{Op: lock, Object: "m"})
+		holder.proc.Stop(t)
+		for range 3 { // several looks
+			require.Equal(t, []string{"ctx-deadline"}, other.do(t, order{Op: "rwlockctx", Object: "m", Limit: 120 * time.Millisecond}).Is)
+			if lock == "rwlock" {
+				require.Equal(t, []string{"ctx-deadline"}, other.do(t, order{Op: "rwrlockctx", Object: "m", Limit: 120 * time.Millisecond}).Is)
+			} else {
+				require.True(t, other.op(t, "rwtryrlock", "m").OK)
+				other.must(t, order{Op: "rwrunlock", Object: "m"})
+			}
+		}
+		write := other.blocked(t, order{Op: "rwlock", Object: "m"})
+		holder.proc.Cont(t)
+		holder.must(t, order{Op: unlock, Object: "m"})
+		require.Empty(t, other.wait(t, write).Err)
+		other.must(t, order{Op: "rwunlock", Object: "m"})
+		nothingLeft(t, a, m)
+	}
+}
+
+// A writer that is stopped while it waits for readers does not keep readers out for
+// ever: when the last has left, and it does not come, they go in. It goes on
+// waiting when it is continued.
+func TestRWMutexWaitingWriterStopped(t *testing.T) {
+	a := newArena(t, nil)
+	m := ofRW(t, a)
+	holder, other, writer := remoteActor(t, a, "holder"), remoteActor(t, a, "other"), remoteActor(t, a, "writer")
+	holder.must(t, order{Op: "rwrlock", Object: "m"})
+	lock := writer.blocked(t, order{Op: "rwlock", Object: "m"})
+	eventually(t, "the gate is closed", m.String, func() bool { return m.State().Closed })
+	writer.proc.Stop(t)
+	var ids []int
+	for range 14 {
+		ids = append(ids, other.blocked(t, order{Op: "rwrlock", Object: "m"}))
+	}
+	holder.must(t, order{Op: "rwrunlock", Object: "m"})
+	for _, id := range ids {
+		require.Empty(t, other.wait(t, id).Err)
+	}
+	require.Equal(t, 14, m.State().Readers)
+	writer.proc.Cont(t)
+	eventually(t, "the gate is closed again", m.String, func() bool { return m.State().Closed })
+	require.False(t, m.TryRLock())
+	for range ids {
+		require.False(t, m.State().Held)
+		other.must(t, order{Op: "rwrunlock", Object: "m"})
+	}
+	require.Empty(t, writer.wait(t, lock).Err)
+	writer.must(t, order{Op: "rwunlock", Object: "m"})
+	nothingLeft(t, a, m)
+}
+
+// A process that is killed in the midst of all that, again and again, at any
+// moment: nobody is ever beside a writer, and all goes on.
+func TestRWMutexKilledAnywhere(t *testing.T) {
+	rounds := 30
+	if testing.Short() {
+		rounds = 8
+	}
+	if crashpoint.Enabled {
+		rounds = 5
+	}
+	a := newArena(t, &arena.Options{Label: "survivor"})
+	s, err := openRWSite(a, func(err error) { panic(err.Error() + "\n" + words(a)) })
+	require.NoError(t, err)
+	s.work()
+	t.Cleanup(func() {
+		if t.Failed() {
+			s.fail = func(error) {}
+			s.stop()
+		}
+	})
+	for range rounds {
+		s.guarded[1].Victims.Store(0)
+		v := remoteRWVictim(t, a)
+		eventually(t, "the victim works", func() string { return words(a) }, func() bool { return s.guarded[1].Victims.Load() > 0 })
+		v.Kill(t)
+		alone(t, a, 1)
+		require.NoError(t, s.goesOn(), "%s", words(a))
+	}
+	require.NoError(t, s.stop(), "%s", words(a))
+	for _, m := range s.locks {
+		if m.State().Err != nil {
+			require.NoError(t, m.Recover(t.Context(), func() error { return nil }))
+		}
+		nothingLeft(t, a, m)
+	}
+}

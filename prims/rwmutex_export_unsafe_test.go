@@ -1,0 +1,102 @@
+//go:build linux
+
+package prims
+
+import (
+	"encoding/binary"
+	"sync/atomic"
+	"unsafe"
+
+	"github.com/shmsync/shmsync/arena"
+)
+
+// Waiters is how many goroutines of this process sleep, or park, on m.
+func (m *RWMutex) Waiters() int {
+	return m.writers.queue.Waiting() + m.readers.Waiting() + m.writer.Waiting()
+}
+
+// Asleep reports whether waiting readers have announced themselves, and so will
+// be let in by the next writer that opens the gate.
+func (m *RWMutex) Asleep() bool { return m.bellReaders.Announced() }
+
+// Object is the object under m.
+func (m *RWMutex) Object() arena.Object { return m.object }
+
+// Left says what is left in the words of m when nobody has or wants it, or "".
+func (m *RWMutex) Left() string {
+	s := m.String()
+	if gateWord(m.gate.Load()) != gateOpen || !ownerWord(m.words.writers.owner.Load()).free() {
+		return s + ", " + m.writers.String()
+	}
+	for i := 1; i <= m.words.slots; i++ {
+		if w := readerWord(m.words.line(i).Load()); w != w.cleared() {
+			return s + ", " + w.name(i).String() + " " + w.String()
+		}
+	}
+	m.registry.Lock()
+	defer m.registry.Unlock()
+	if m.registry.waiting != 0 || m.registry.due != 0 {
+		return s + ", and the registry is not empty"
+	}
+	return ""
+}
+
+// LineOf is the address of the word of a slot.
+func (m *RWMutex) LineOf(slot int) uintptr { return uintptr(unsafe.Pointer(m.words.line(slot))) }
+
+// GateAt is the address of the gate.
+func (m *RWMutex) GateAt() uintptr { return uintptr(unsafe.Pointer(m.gate)) }
+
+// HeldByUs reports whether this process writes.
+func (m *RWMutex) HeldByUs() bool { return gateWord(m.gate.Load()) == makeGate(gateHeld, m.name) }
+
+// RewriteRWMutex overwrites the words of the RWMutex at o, but for the policy and
+// the heads of lists, with bytes that no correct participant would write, perhaps.
+func RewriteRWMutex(a *arena.Arena, o arena.Object, b []byte) {
+	w, err := rwmutexAt(a, o)
+	if err != nil {
+		panic(err)
+	}
+	for _, word := range []*atomic.Uint32{
+		&w.gate, &w.writers.owner, &w.wakeReaders, &w.high, &w.wakeWriter, &w.writers.wake, &w.died, &w.lastCPU, &w.pays, &w.paysWriter,
+	} {
+		if v, ok := next32(&b); ok {
+			word.Store(v)
+		}
+	}
+	for i := 1; len(b) >= 8 && i <= w.slots; i++ {
+		w.line(i).Store(binary.LittleEndian.Uint64(b))
+		b = b[8:]
+	}
+	if len(b) >= 16 {
+		w.hubReaders.Store(binary.LittleEndian.Uint64(b))
+		w.hubWriter.Store(binary.LittleEndian.Uint64(b[8:]))
+	}
+}
+
+// ResetRWMutex makes the words those of a new object, whose slots are taken by
+// those who have them.
+func ResetRWMutex(a *arena.Arena, o arena.Object) {
+	w, err := rwmutexAt(a, o)
+	if err != nil {
+		panic(err)
+	}
+	w.gate.Store(0)
+	w.writers.owner.Store(0)
+	w.writers.starving.Store(0)
+	w.hubReaders.Store(0)
+	w.hubWriter.Store(0)
+	w.high.Store(uint32(a.Self().Slot()))
+	for i := 1; i <= w.slots; i++ {
+		w.line(i).Store(0)
+	}
+	w.line(a.Self().Slot()).Store(uint64(a.Self().Generation()))
+}
+
+// ForgetRWMutex makes the registry of this process that of a new handle.
+func ForgetRWMutex(m *RWMutex) {
+	m.registry.Lock()
+	defer m.registry.Unlock()
+	m.registry.waiting, m.registry.due = 0, 0
+	m.registry.epoch++
+}

@@ -1,0 +1,202 @@
+//go:build linux
+
+package prims_test
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/proctest"
+	"github.com/shmsync/shmsync/prims"
+)
+
+// hostileRWSeeds are gates, and so on, of each kind.
+func hostileRWSeeds() (seeds [][]byte) {
+	names := []uint32{0, 1 | 1<<11, 2 | 1<<11, 1 | 2<<11, 1<<29 - 1}
+	for kind := range uint32(8) {
+		for _, name := range names {
+			for _, owner := range []uint32{0, 1 | 1<<11, 3<<29 | 5, 5 << 29, 7 << 29} {
+				b := make([]byte, 0, 100)
+				for _, v := range []uint32{kind<<29 | name, owner, 1, 3, 1, 1, name, 7, 100, 1 << 31} {
+					b = binary.LittleEndian.AppendUint32(b, v)
+				}
+				seeds = append(seeds, b)
+				for _, line := range []uint64{1, 1 | 3<<41, 1 | 5<<18, 2 | 1<<41 | 1<<18, ^uint64(0), 1 | (1<<23-1)<<41} {
+					l := binary.LittleEndian.AppendUint64(b[:len(b):len(b)], line)
+					seeds = append(seeds, binary.LittleEndian.AppendUint64(l, line^1))
+				}
+			}
+		}
+	}
+	all := make([]byte, 200)
+	for i := range all {
+		all[i] = 0xff
+	}
+	return append(seeds, all)
+}
+
+const hostileRWPatience = time.Millisecond
+
+func hostileRWMutex(t testing.TB, h *hostile, bytes []byte) {
+	a := h.next(t)
+	m, err := prims.OpenRWMutex(a, "", nil)
+	require.NoError(t, err)
+	off, o := m.Offset(), m.Object()
+	prims.RewriteRWMutex(a, o, bytes)
+	require.NoError(t, m.Close())
+	m, err = prims.RWMutexAt(a, off)
+	require.NoError(t, err)
+	words := func() string { return prims.Describe(a, o) }
+	try := func(what string, f func(ctx context.Context)) {
+		t.Helper()
+		prims.ResetRWMutex(a, o)
+		prims.RewriteRWMutex(a, o, bytes)
+		ctx, cancel := context.WithTimeout(context.Background(), hostileRWPatience)
+		defer cancel()
+		require.NoError(t, guarded(what, words, func() { f(ctx) }), "%x", bytes)
+	}
+	mistake := func(f func()) {
+		defer func() { recover() }() // several may believe to hold it
+		f()
+	}
+	try("LockContext", func(ctx context.Context) {
+		if m.LockContext(ctx) == nil {
+			mistake(m.Unlock)
+		}
+	})
+	try("RLockContext", func(ctx context.Context) {
+		if m.RLockContext(ctx) == nil {
+			mistake(m.RUnlock)
+		}
+	})
+	try("some of each", func(ctx context.Context) {
+		var wg sync.WaitGroup
+		for i := range 4 {
+			wg.Go(func() {
+				lock, unlock := m.LockContext, m.Unlock
+				if i%2 == 0 {
+					lock, unlock = m.RLockContext, m.RUnlock
+				}
+				if lock(ctx) == nil {
+					mistake(unlock)
+				}
+			})
+		}
+		wg.Wait()
+	})
+	try("TryLock", func(context.Context) {
+		if m.TryLock() {
+			mistake(m.Unlock)
+		}
+	})
+	try("TryRLock", func(context.Context) {
+		if m.TryRLock() {
+			mistake(m.RUnlock)
+		}
+	})
+	try("Unlock", func(context.Context) { m.Unlock() })
+	try("RUnlock", func(context.Context) { m.RUnlock() })
+	try("Downgrade", func(context.Context) { m.Downgrade() })
+	try("Recover", func(ctx context.Context) { m.Recover(ctx, func() error { return nil }) })
+	try("Recover fails", func(ctx context.Context) { m.Recover(ctx, func() error { return errRepair }) })
+	try("State", func(context.Context) {
+		_, _, _ = m.State(), m.String(), m.Spin()
+		_ = words()
+		_ = a.Check()
+	})
+	// It can be made good again.
+	prims.ResetRWMutex(a, o)
+	prims.ForgetRWMutex(m)
+	ctx, cancel := context.WithTimeout(context.Background(), patience())
+	defer cancel()
+	require.NoError(t, m.LockContext(ctx), "%x", bytes)
+	m.Unlock()
+	require.NoError(t, m.RLockContext(ctx), "%x", bytes)
+	m.RUnlock()
+	m.Close()
+}
+
+func TestHostileRWMutex(t *testing.T) {
+	var h hostile
+	defer h.end()
+	seeds := hostileRWSeeds()
+	if testing.Short() {
+		rand.Shuffle(len(seeds), func(i, k int) { seeds[i], seeds[k] = seeds[k], seeds[i] })
+		seeds = seeds[:100]
+	}
+	for _, b := range seeds {
+		hostileRWMutex(t, &h, b)
+	}
+}
+
+func FuzzRWMutexWord(f *testing.F) {
+	for _, b := range hostileRWSeeds()[:24] {
+		f.Add(b)
+	}
+	var h hostile
+	f.Cleanup(h.end)
+	f.Fuzz(func(t *testing.T, b []byte) { hostileRWMutex(t, &h, b) })
+}
+
+// The bytes change all the time under those who lock, and then become sane: it can
+// be used as before.
+func TestScribbledRWMutex(t *testing.T) {
+	a := newArena(t, &arena.Options{MaxParticipants: 4})
+	m := newRWMutex(t, a, nil)
+	var stop atomic.Bool
+	var wg sync.WaitGroup
+	errs := make(chan error, 100)
+	for i := range 18 { // more than sleep in the kernel
+		wg.Go(func() {
+			for !stop.Load() {
+				err := guarded("a lock", func() string { return prims.Describe(a, m.Object()) }, func() {
+					ctx, cancel := context.WithTimeout(context.Background(), hostilePatience)
+					defer cancel()
+					lock, unlock := m.LockContext, m.Unlock
+					if i%3 != 0 {
+						lock, unlock = m.RLockContext, m.RUnlock
+					}
+					if lock(ctx) == nil {
+						defer func() { recover() }()
+						unlock()
+					}
+				})
+				if err != nil {
+					errs <- err
+					return
+				}
+			}
+		})
+	}
+	d := proctest.Scale(time.Second)
+	if testing.Short() {
+		d /= 5
+	}
+	seeds := hostileRWSeeds()
+	for end := time.Now().Add(d); time.Now().Before(end); {
+		b := seeds[rand.IntN(len(seeds))]
+		prims.RewriteRWMutex(a, m.Object(), b[:min(len(b), 4*(1+rand.IntN(14)))])
+	}
+	stop.Store(true)
+	wg.Wait()
+	close(errs)
+	for err := range errs {
+		t.Error(fmt.Errorf("%w", err))
+	}
+	prims.ResetRWMutex(a, m.Object())
+	prims.ForgetRWMutex(m)
+	require.NoError(t, m.LockContext(t.Context()))
+	m.Unlock()
+	require.NoError(t, m.RLockContext(t.Context()))
+	m.RUnlock()
+	sound(t, a)
+}

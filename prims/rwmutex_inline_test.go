@@ -1,0 +1,93 @@
+//go:build linux
+
+package prims_test
+
+import (
+	"context"
+	"regexp"
+	"runtime"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/shmsync/shmsync/internal/crashpoint"
+	"github.com/shmsync/shmsync/internal/race"
+	"github.com/shmsync/shmsync/prims"
+)
+
+// RLock and RUnlock are inlined into their callers.
+func TestRWMutexInlining(t *testing.T) {
+	out := goTool(t, "build", "-gcflags=-m=2", ".")
+	for _, f := range []string{"(*RWMutex).RLock", "(*RWMutex).RLockContext", "(*RWMutex).RUnlock", "(*RWMutex).Lock", "(*RWMutex).Unlock"} {
+		require.Regexp(t, `can inline `+regexp.QuoteMeta(f)+` with cost`, out)
+	}
+	for _, f := range []string{"(*RWMutex).rlockSlow", "(*RWMutex).rlockOrPanic", "(*RWMutex).runlockSlow", "(*RWMutex).lock"} {
+		require.Regexp(t, `cannot inline `+regexp.QuoteMeta(f)+`:`, out)
+	}
+}
+
+// Nothing is allocated: neither where nobody waits, nor, once the pools are warm,
+// by a wait that cannot be cancelled.
+func TestRWMutexAllocations(t *testing.T) {
+	if race.Enabled || crashpoint.Enabled {
+		t.Skip("their hooks allocate")
+	}
+	a := newArena(t, nil)
+	m := newRWMutex(t, a, nil)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	l := m.RLocker()
+	for name, fn := range map[string]func(){
+		"RLock":        func() { m.RLock(); m.RUnlock() },
+		"RLockContext": func() { m.RLockContext(ctx); m.RUnlock() },
+		"TryRLock":     func() { m.TryRLock(); m.RUnlock() },
+		"RLocker":      func() { l.Lock(); l.Unlock() },
+		"Lock":         func() { m.Lock(); m.Unlock() },
+		"LockContext":  func() { m.LockContext(ctx); m.Unlock() },
+		"TryLock":      func() { m.TryLock(); m.Unlock() },
+		"Try no":       func() { m.Lock(); m.TryRLock(); m.TryLock(); m.Unlock() },
+		"Downgrade":    func() { m.Lock(); m.Downgrade(); m.RUnlock() },
+	} {
+		require.Zero(t, testing.AllocsPerRun(1000, fn), name)
+	}
+	for _, hub := range []bool{false, true} {
+		if hub {
+			fillThreads(t, a)
+		}
+		m := newRWMutex(t, a, &prims.RWMutexOptions{Spin: -1})
+		slept := 0
+		hammer := func(turns int) {
+			var wg sync.WaitGroup
+			for i := range 6 {
+				wg.Go(func() {
+					for range turns {
+						if i%2 == 0 {
+							m.Lock()
+							slept += min(m.Waiters(), 1)
+							runtime.Gosched()
+							m.Unlock()
+						} else {
+							m.RLock()
+							runtime.Gosched()
+							m.RUnlock()
+						}
+					}
+				})
+			}
+			wg.Wait()
+		}
+		hammer(200) // fills the pools
+		const turns = 2000
+		var before, after runtime.MemStats
+		slept = 0
+		runtime.ReadMemStats(&before)
+		hammer(turns)
+		runtime.ReadMemStats(&after)
+		perTurn := float64(after.Mallocs-before.Mallocs) / (6 * turns)
+		t.Logf("%d of %d turns had a waiter, %.4f allocations a turn", slept, 3*turns, perTurn)
+		require.Greater(t, slept, turns)
+		// The goroutines themselves, and what the collector does to pools.
+		require.Less(t, perTurn, 0.02)
+	}
+}

@@ -1,0 +1,339 @@
+//go:build linux
+
+package prims
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/shmsync/shmsync/internal/model"
+	"github.com/shmsync/shmsync/internal/park"
+)
+
+// The words of the model of a RWMutex. The writers' mutex is one that works: it
+// has a model of its own. A reader word has the holds in its upper half and those
+// who wait in its lower.
+const (
+	vGate  = iota
+	vMutex // the process of the thread that has the writers' mutex + 1
+	vBellReaders
+	vBellWriter
+	vDead // the processes whose slots are marked dead, a bit each
+	vLine // the first of the reader words, one for each process
+)
+
+// The registers of a thread.
+const (
+	qFlags  = iota // g...
+	qSeen          // the value of the bell's word to sleep on
+	qGate          // the gate that it has seen
+	qAt            // the slot that it looks at
+	qBack          // where it goes on after a wake
+	qPassed        // writers that have come before it since it slept
+	qDead          // the process that the reaper buries
+)
+
+// The flags of a thread.
+const (
+	gWaits    = 1 << iota // it is registered
+	gGranted              // and was let in, which it may not know
+	gReads                // it is inside, as a reader
+	gWrites               // as a writer
+	gQuits                // its context has ended
+	gDowngr               // its write hold becomes a read hold
+	gSlept                // it has slept in this call
+	gReported             // it was told of a death
+)
+
+// The steps of a thread.
+const (
+	uIdle uint8 = iota
+	uAdd
+	uGate
+	uRegister
+	uBump
+	uBumpWake
+	uLoop
+	uLook
+	uAnnounce
+	uRecheck
+	uRecheckLine
+	uSleep
+	uQuit
+	uEnter
+	uEnterGate
+	uLeave
+	uReading
+	uLeft
+	uLeftGate
+	uLock
+	uLoadGate
+	uClose
+	uScan
+	uDrainAnnounce
+	uDrainRecheck
+	uDrainGate
+	uDrainSleep
+	uDrainQuit
+	uHold
+	uGiveUp
+	uWriting
+	uDowngrade
+	uOpen
+	uLetIn
+	uGrant
+	uLetInBump
+	uLetInWake
+	uUnlock
+	uLateGrant
+	uBereave
+	uBereaveBump
+	uBereaveWake
+	uRecover
+	uRecovered
+	uFence
+	uMark
+	uRepairLine
+	uRepairGate
+	uSurvey
+	uReap2
+	uReap3
+	uReap4
+	uBuried
+	uRevoke
+)
+
+// What the invariant remembers.
+const (
+	hDirty  = iota // a writer died over its write, and nobody has repaired it
+	hBuried        // the processes that the reaper has buried, a bit each
+	hClean         // the gate says owner-dead, although nobody wrote
+)
+
+type rwModel struct {
+	threads  []int  // the process of each thread
+	roles    string // of each thread: r reads, w writes, b does both
+	cancel   bool   // contexts may end
+	down     bool   // writers may downgrade
+	kills    int
+	policy   Policy
+	recovers bool
+	stops    bool // gates are opened that a writer has closed and not come through
+
+	bug bug
+}
+
+const (
+	rwAddLate        bug = "a reader looks at the gate, and then adds itself"
+	rwSilentReader   bug = "the last reader wakes nobody"
+	rwSilentBackOut  bug = "a reader that finds the gate closed wakes nobody when it backs out"
+	rwLateGrant      bug = "a grant is made after the mutex was given back"
+	rwReaperGrants   bug = "who meets a death grants"
+	rwNoRecheck      bug = "a reader sleeps without a second look"
+	rwNoDrainRecheck bug = "a writer sleeps without a second look"
+	rwSilentGiveUp   bug = "a writer that gives up opens the gate and wakes nobody"
+	rwWakeOnly       bug = "who opens the gate wakes and grants nothing"
+	rwDropGrant      bug = "a reader that gives up does not see that it was let in"
+	rwSilentBurial   bug = "a burial wakes nobody"
+	rwDeadReads      bug = "the holds of the dead are counted"
+	rwOneKind        bug = "who waits for readers to leave is taken for a writer by those who meet its death"
+	rwNoFence        bug = "the dying are not fenced"
+	rwScanFirst      bug = "a writer looks for readers, and then closes the gate"
+	rwOpenFirst      bug = "Downgrade gives the mutex back, and then adds its reader"
+	rwWakeFirst      bug = "Unlock wakes, and then opens the gate"
+	rwRevokeSilent   bug = "who opens the gate of a writer that is stopped does not wake that"
+	rwRevokeBlind    bug = "a writer does not see that its gate was opened"
+	rwTakesDown      bug = "who opens the gate of a writer that is stopped takes the announcement down"
+	rwUnguarded      bug = "a writer that dies leaves the gate open"
+)
+
+func (m rwModel) explore(b bug) model.Result {
+	m.bug = b
+	y := model.System{
+		Kills: m.kills, Spurious: true, Restart: true,
+		Check: m.check, Done: m.done, Canon: m.canon, Show: m.show,
+	}
+	for i, p := range m.threads {
+		y.Threads = append(y.Threads, model.ThreadSpec{
+			Name: fmt.Sprintf("%c%d", 'P'+p, i), Process: p, Run: m.step, Mortal: m.kills > 0,
+		})
+	}
+	if m.kills > 0 || m.stops {
+		y.Threads = append(y.Threads, model.ThreadSpec{Name: "reaper", Process: model.Threads - 1, Run: m.step})
+	}
+	return y.Explore()
+}
+
+var (
+	errBeside = errors.New("somebody is inside beside a writer")
+	errDirty  = errors.New("somebody is inside what a dead writer has left half done")
+	errClean  = errors.New("a death is reported although nobody was writing")
+	errPassed = errors.New("two writers have passed a reader that slept")
+)
+
+func (m *rwModel) check(s *model.Sys) error {
+	inside, writing := 0, 0
+	for i := range m.threads {
+		t := &s.Thread[i]
+		if t.R[qFlags]&gWrites != 0 {
+			writing++
+		}
+		if t.R[qFlags]&(gReads|gWrites) != 0 {
+			inside++
+		}
+		if t.R[qPassed] > 1 {
+			return errPassed
+		}
+	}
+	switch {
+	case writing > 0 && inside > 1:
+		return errBeside
+	case inside > 0 && s.Ghost[hDirty] != 0:
+		return errDirty
+	case s.Ghost[hClean] != 0:
+		return errClean
+	}
+	return nil
+}
+
+func (m *rwModel) done(s *model.Sys) bool {
+	for p, l := range s.Life {
+		if l != model.Alive && s.Ghost[hBuried]&(1<<p) == 0 {
+			return false
+		}
+	}
+	for _, p := range m.threads {
+		if s.Life[p] == model.Alive && s.Mem[vLine+p] != 0 {
+			return false
+		}
+	}
+	g := unpackGate(s.Mem[vGate])
+	mutex := s.Mem[vMutex]
+	return (g == gateOpen || m.kills > 0 && g.kind() == gateOwnerDead) && (mutex == 0 || m.dead(s, mutex))
+}
+
+// canon renumbers the sequences of the bells, as that of the Mutex does, and
+// forgets what is not used any more.
+func (m *rwModel) canon(s *model.Sys) {
+	const first = 2 // sequence 1, not announced
+	readers, writer := s.Mem[vBellReaders], s.Mem[vBellWriter]
+	s.Mem[vBellReaders], s.Mem[vBellWriter] = first|readers&1, first|writer&1
+	for i := range m.threads {
+		t := &s.Thread[i]
+		var now uint8
+		switch t.PC {
+		case uRecheck, uRecheckLine, uSleep:
+			now = readers
+		case uDrainRecheck, uDrainGate, uDrainSleep:
+			now = writer
+		default:
+			t.R[qSeen] = 0
+			continue
+		}
+		switch {
+		case t.R[qSeen] == 0:
+		case t.R[qSeen]>>1 == now>>1:
+			t.R[qSeen] = first | t.R[qSeen]&1
+		default:
+			t.R[qSeen] = 0
+		}
+	}
+}
+
+func (m *rwModel) show(s *model.Sys) string {
+	str := "gate " + unpackGate(s.Mem[vGate]).String()
+	if s.Mem[vMutex] != 0 {
+		str += fmt.Sprintf(", %c has the mutex", 'P'+s.Mem[vMutex]-1)
+	}
+	for p := range m.processes() {
+		if l := s.Mem[vLine+p]; l != 0 {
+			str += fmt.Sprintf(", %c %d reading %d waiting", 'P'+p, l>>4, l&15)
+		}
+	}
+	for w, name := range map[int]string{vBellReaders: "readers", vBellWriter: "writer"} {
+		if park.Word(s.Mem[w]).Announced() {
+			str += ", " + name + " announced"
+		}
+	}
+	return str
+}
+
+func (m *rwModel) processes() (n int) {
+	for _, p := range m.threads {
+		n = max(n, p+1)
+	}
+	return n
+}
+
+func unpackGate(b uint8) gateWord { return gateWord(unpack(b)) }
+func packGate(g gateWord) uint8   { return pack(ownerWord(g)) }
+
+func (m *rwModel) dead(s *model.Sys, name uint8) bool {
+	return name != 0 && s.Mem[vDead]&(1<<(name-1)) != 0
+}
+
+// Readers, writers, and both, when everybody lives.
+func TestModelRWMutex(t *testing.T) {
+	bugs := []bug{rwAddLate, rwSilentReader, rwNoRecheck, rwNoDrainRecheck, rwScanFirst, rwWakeFirst, rwLateGrant, rwWakeOnly}
+	two := rwModel{threads: []int{0, 1}, roles: "bb", down: true}
+	three := rwModel{threads: []int{0, 1, 2}, roles: "rww", down: true}
+	readers := rwModel{threads: []int{0, 1, 2}, roles: "rrw"}
+	all := rwModel{threads: []int{0, 1, 2}, roles: "bbb"}
+	one := rwModel{threads: []int{0, 0, 1}, roles: "rrw"}
+	shared := rwModel{threads: []int{0, 0, 1, 2}, roles: "rrww"}
+	requireModels(t, []exploration{
+		{"two", small, two.explore, []bug{rwAddLate, rwSilentReader, rwNoRecheck, rwNoDrainRecheck, rwScanFirst, rwOpenFirst}},
+		{"one reads, two write", small, three.explore, append(bugs, rwOpenFirst)},
+		{"two read, one writes", small, readers.explore, []bug{rwSilentBackOut, rwNoRecheck}},
+		{"two of one process read, one writes", small, one.explore, []bug{rwNoRecheck, rwSilentReader}},
+		{"three", medium, all.explore, bugs},
+		{"two of one process read, two write", large, shared.explore, nil},
+	})
+}
+
+// Contexts that end.
+func TestModelRWMutexCancel(t *testing.T) {
+	bugs := []bug{rwDropGrant, rwSilentGiveUp, rwNoRecheck}
+	two := rwModel{threads: []int{0, 1}, roles: "bb", cancel: true, down: true}
+	three := rwModel{threads: []int{0, 1, 2}, roles: "rww", cancel: true}
+	readers := rwModel{threads: []int{0, 1, 2}, roles: "rrw", cancel: true}
+	one := rwModel{threads: []int{0, 0, 1}, roles: "rrw", cancel: true}
+	shared := rwModel{threads: []int{0, 0, 1, 2}, roles: "rrww", cancel: true}
+	requireModels(t, []exploration{
+		{"two", small, two.explore, []bug{rwDropGrant}},
+		{"one reads, two write", small, three.explore, []bug{rwDropGrant, rwNoRecheck, rwLateGrant}},
+		{"two read, one writes", small, readers.explore, bugs},
+		{"two of one process read, one writes", medium, one.explore, bugs},
+		{"two of one process read, two write", large, shared.explore, nil},
+	})
+}
+
+// Gates that others open, since their writer seems to be stopped.
+func TestModelRWMutexStopped(t *testing.T) {
+	bugs := []bug{rwRevokeSilent, rwRevokeBlind}
+	two := rwModel{threads: []int{0, 1}, roles: "bb", stops: true, cancel: true}
+	readers := rwModel{threads: []int{0, 1, 2}, roles: "rrw", stops: true}
+	writers := rwModel{threads: []int{0, 1, 2}, roles: "rww", stops: true}
+	requireModels(t, []exploration{
+		{"two", small, two.explore, bugs},
+		{"two read, one writes", large, readers.explore, bugs},
+		{"one reads, two write", medium, writers.explore, append(bugs, rwTakesDown)},
+	})
+}
+
+// Deaths at every step.
+func TestModelRWMutexDeath(t *testing.T) {
+	report := rwModel{threads: []int{0, 1}, roles: "bb", kills: 1, policy: Report, recovers: true, down: true}
+	release := rwModel{threads: []int{0, 1}, roles: "bb", kills: 1, policy: Release, down: true}
+	three := rwModel{threads: []int{0, 1, 2}, roles: "rrw", kills: 1, policy: Report}
+	writers := rwModel{threads: []int{0, 1, 2}, roles: "rww", kills: 1, policy: Report, recovers: true}
+	twice := rwModel{threads: []int{0, 1, 2}, roles: "rww", kills: 2, policy: Release, cancel: true}
+	requireModels(t, []exploration{
+		{"two, report and recover", small, report.explore, []bug{rwSilentBurial, rwDeadReads, rwOneKind, rwUnguarded}},
+		{"two, release", small, release.explore, []bug{rwSilentBurial, rwDeadReads, rwNoFence}},
+		{"two read, one writes", medium, three.explore, []bug{rwSilentBurial, rwDeadReads, rwOneKind}},
+		{"one reads, two write", medium, writers.explore, []bug{rwSilentBurial, rwDeadReads, rwOneKind, rwReaperGrants, rwNoFence}},
+		{"two deaths, contexts", large, twice.explore, nil},
+	})
+}

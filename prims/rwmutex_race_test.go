@@ -1,0 +1,106 @@
+//go:build linux
+
+package prims_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/proctest"
+	"github.com/shmsync/shmsync/internal/race"
+	"github.com/shmsync/shmsync/prims"
+)
+
+func init() {
+	// rwmutex/race has goroutines use a plain variable, under the lock or beside it.
+	proctest.Register("rwmutex/race", func(c *proctest.Child) {
+		var p struct{ Arena, How string }
+		c.Params(&p)
+		a, err := arena.Attach(p.Arena, nil)
+		if err != nil {
+			c.Fatal(err)
+		}
+		m, err := prims.OpenRWMutex(a, "m", nil)
+		if err != nil {
+			c.Fatal(err)
+		}
+		var wg sync.WaitGroup
+		plain, sum := 0, 0
+		read := func(lock func()) {
+			wg.Go(func() {
+				mine := 0
+				for range 300 {
+					lock()
+					mine += plain
+					m.RUnlock()
+				}
+				m.Lock()
+				sum += mine
+				m.Unlock()
+			})
+		}
+		write := func(lock, unlock func()) {
+			wg.Go(func() {
+				for range 300 {
+					lock()
+					plain++
+					unlock()
+				}
+			})
+		}
+		switch p.How {
+		case "guarded":
+			read(m.RLock)
+			read(func() {
+				if m.RLockContext(context.Background()) != nil {
+					c.Fatal("RLockContext")
+				}
+			})
+			read(func() {
+				for !m.TryRLock() {
+				}
+			})
+			write(m.Lock, m.Unlock)
+			write(func() {
+				for !m.TryLock() {
+				}
+			}, func() { m.Downgrade(); sum := plain; _ = sum; m.RUnlock() })
+		case "a writer that reads":
+			read(m.RLock)
+			write(m.RLock, m.RUnlock)
+		case "two writers that read":
+			write(m.RLock, m.RUnlock)
+			write(m.RLock, m.RUnlock)
+		case "a reader beside":
+			read(func() { m.RLock() })
+			write(func() {}, func() {})
+		}
+		wg.Wait()
+	})
+}
+
+// The race detector, which sees nothing of shared memory, tells the truth about
+// users' variables: between writers, from a writer to readers, from readers to a
+// writer; and not between readers.
+func TestRWMutexRaceDetector(t *testing.T) {
+	if !race.Enabled {
+		proctest.Skip(t, "needs -race", "rwmutex/race")
+	}
+	for how, code := range map[string]int{
+		"guarded": 0, "a writer that reads": raceExit, "two writers that read": raceExit, "a reader beside": raceExit,
+	} {
+		t.Run(how, func(t *testing.T) {
+			a := newArena(t, nil)
+			p := proctest.Start(t, "rwmutex/race", proctest.Params(struct{ Arena, How string }{nameOf(a), how}))
+			e := p.Wait(t)
+			require.Equal(t, code, e.Code, "%v", e)
+			if code != 0 {
+				require.Contains(t, e.Stderr, "WARNING: DATA RACE")
+			}
+		})
+	}
+}

@@ -1,0 +1,325 @@
+package prims
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/internal/crashpoint"
+	"github.com/shmsync/shmsync/internal/park"
+	"github.com/shmsync/shmsync/internal/race"
+)
+
+var (
+	_ = crashpoint.Register("rwmutex.rlock.tried")
+	_ = crashpoint.Register("rwmutex.rlock.acquired")
+	_ = crashpoint.Register("rwmutex.rlock.registered")
+	_ = crashpoint.Register("rwmutex.rlock.announced")
+	_ = crashpoint.Register("rwmutex.rlock.woken")
+	_ = crashpoint.Register("rwmutex.rlock.leaving")
+	_ = crashpoint.Register("rwmutex.runlock.left")
+)
+
+// rlockOrPanic is the slow path of RLock. It is kept out of line: inlined into
+// RLock it would take RLock's place in its callers.
+//
+//go:noinline
+func (m *RWMutex) rlockOrPanic() {
+	if err := m.rlockSlow(nil); err != nil {
+		panic(err)
+	}
+}
+
+// rlockSlow is RLock after its first try, which counts as a hold still. ctx may
+// be nil.
+func (m *RWMutex) rlockSlow(ctx context.Context) error {
+	if rwmutexHooks {
+		m.mine.Add(uint64(readerOne))
+		crashpoint.Hit("rwmutex.rlock.tried")
+	}
+	// sync(rwmutex.gate): acquire
+	if gateWord(m.gate.Load()) != gateOpen {
+		if !m.readers.Enter() {
+			m.takeBack()
+			return m.closed("rwmutex.rlock")
+		}
+		defer m.readers.Exit()
+		r := reader{m: m, cancel: park.CancelBy(ctx)}
+		err := r.wait(ctx)
+		r.cancel.Stop()
+		if err != nil {
+			return err
+		}
+	}
+	race.Acquire(m.wrote)
+	crashpoint.Hit("rwmutex.rlock.acquired")
+	return nil
+}
+
+// TryRLock locks m for reading if that is possible without waiting, and reports
+// whether it did. State tells why not.
+func (m *RWMutex) TryRLock() bool {
+	for {
+		// A look before the try: who tries in a loop does not keep a writer from
+		// finding that the last reader has left.
+		if g := gateWord(m.gate.Load()); g != gateOpen {
+			if !g.valid() || !g.taken() || !m.a.Dead(g.name()) {
+				return false
+			}
+			m.bereave(g)
+			continue
+		}
+		m.mine.Add(uint64(readerOne))
+		crashpoint.Hit("rwmutex.rlock.tried")
+		// sync(rwmutex.gate): acquire
+		if gateWord(m.gate.Load()) == gateOpen {
+			race.Acquire(m.wrote)
+			return true
+		}
+		m.takeBack()
+	}
+}
+
+// takeBack takes a try back.
+func (m *RWMutex) takeBack() { m.runlockSlow(m.mine.Add(readerBack)) }
+
+// runlockHooks is RUnlock with its hooks.
+func (m *RWMutex) runlockHooks() {
+	race.ReleaseMerge(m.read)
+	// sync(rwmutex.leave): release
+	m.runlockSlow(m.mine.Add(readerBack))
+}
+
+// runlockSlow ends RUnlock, which has left that reader word.
+func (m *RWMutex) runlockSlow(left uint64) {
+	w := readerWord(left)
+	if w.reading() == readerMost {
+		m.mine.Add(uint64(readerOne))
+		m.left() // a writer may have seen what is not there
+		panic("shmsync: RUnlock of rwmutex " + objectName(m.object) + ", which this process does not hold for reading")
+	}
+	crashpoint.Hit("rwmutex.runlock.left")
+	if w.reading() == 0 {
+		m.left()
+	}
+}
+
+// left wakes the writer that waits for this process's last reader to leave.
+func (m *RWMutex) left() {
+	if m.bellWriter.Announced() {
+		m.tuning(&m.words.paysWriter).NoteCPU()
+		m.bellWriter.Release()
+	}
+}
+
+// reader is one blocked call of RLock.
+type reader struct {
+	m      *RWMutex
+	cancel park.Cancel
+	epoch  uint64 // in which it registered
+}
+
+// wait makes a hold of a try that found the gate closed.
+func (r *reader) wait(ctx context.Context) error {
+	m := r.m
+	r.register()
+	for spun := false; ; {
+		if r.granted() {
+			return nil
+		}
+		g := gateWord(m.gate.Load())
+		if g == gateOpen {
+			if r.enter() {
+				return nil
+			}
+			continue
+		}
+		if err := m.trouble("rwmutex.rlock", g); err != nil {
+			if r.leave() {
+				return nil
+			}
+			if m.repair == nil || !errors.Is(err, shmsync.ErrOwnerDead) {
+				return err
+			}
+			if err := m.recoverBy(ctx, "rwmutex.rlock", m.repair); err != nil {
+				return err
+			}
+			m.mine.Add(uint64(readerOne))
+			r.register()
+			continue
+		}
+		if m.a.Dead(g.name()) {
+			m.bereave(g)
+			continue
+		}
+		if !spun {
+			spun = true
+			if m.spinWhileClosed() {
+				continue
+			}
+		}
+		switch r.sleep() {
+		case park.Again:
+			spun = false
+		case park.Canceled:
+			// A gate that is open beats a context that has ended, and a hold that
+			// was granted is not dropped.
+			if gateWord(m.gate.Load()) == gateOpen && r.enter() || r.leave() {
+				return nil
+			}
+			return r.cancel.Err()
+		case park.Closed:
+			if r.leave() {
+				m.takeBack()
+			}
+			return m.closed("rwmutex.rlock")
+		}
+	}
+}
+
+// sleep announces, looks again, and sleeps.
+func (r *reader) sleep() park.Result {
+	m := r.m
+	v := m.bellReaders.Announce()
+	crashpoint.Hit("rwmutex.rlock.announced")
+	// The writer opens the gate, lets in, and then looks for an announcement.
+	g := gateWord(m.gate.Load())
+	if !g.valid() || !g.taken() || !m.a.Current(g.name()) || r.maySee() {
+		return park.Again
+	}
+	res := m.readers.Sleep(uint32(v), park.Bed{Owner: g.name()}, &r.cancel)
+	crashpoint.Hit("rwmutex.rlock.woken")
+	return res
+}
+
+// register makes a waiting goroutine of one that tries.
+func (r *reader) register() {
+	m, g := r.m, &r.m.registry
+	g.Lock()
+	w := m.change(readerWord.registered)
+	g.waiting++
+	r.epoch = g.epoch
+	g.Unlock()
+	crashpoint.Hit("rwmutex.rlock.registered")
+	if w.reading() == 0 {
+		m.left()
+	}
+}
+
+// maySee reports whether r was let in.
+func (r *reader) maySee() bool {
+	m, g := r.m, &r.m.registry
+	g.Lock()
+	defer g.Unlock()
+	m.catchUp(readerWord(m.mine.Load()))
+	return g.epoch != r.epoch
+}
+
+// granted is maySee that takes note of it. It is true once.
+func (r *reader) granted() bool {
+	m, g := r.m, &r.m.registry
+	g.Lock()
+	defer g.Unlock()
+	m.catchUp(readerWord(m.mine.Load()))
+	return r.claim()
+}
+
+// claim is granted when the registry is up to date.
+func (r *reader) claim() bool { // guarded by: registry
+	g := &r.m.registry
+	if g.epoch == r.epoch {
+		return false
+	}
+	g.due--
+	return true
+}
+
+// enter lets r in by itself, since the gate is open. It reports false when the
+// gate was closed meanwhile, and r is registered as before.
+func (r *reader) enter() bool {
+	m, g := r.m, &r.m.registry
+	g.Lock()
+	m.change(func(w readerWord) readerWord {
+		if g.epoch != r.epoch {
+			return w
+		}
+		return w.tried()
+	})
+	if r.claim() {
+		g.Unlock()
+		return true
+	}
+	g.waiting--
+	g.Unlock()
+	crashpoint.Hit("rwmutex.rlock.tried")
+	// sync(rwmutex.gate): acquire
+	if gateWord(m.gate.Load()) == gateOpen {
+		return true
+	}
+	r.register()
+	return false
+}
+
+// leave ends a wait. It reports true if r was let in before that: then it has a
+// hold.
+func (r *reader) leave() bool {
+	m, g := r.m, &r.m.registry
+	crashpoint.Hit("rwmutex.rlock.leaving")
+	g.Lock()
+	defer g.Unlock()
+	m.change(func(w readerWord) readerWord {
+		if g.epoch != r.epoch {
+			return w
+		}
+		return w - readerWait
+	})
+	if r.claim() {
+		return true
+	}
+	g.waiting--
+	return false
+}
+
+// change changes this process's reader word by f, after it has caught up with a
+// grant.
+func (m *RWMutex) change(f func(readerWord) readerWord) readerWord { // guarded by: registry
+	for {
+		// The loop ends: each failure is a call of this process that came or went,
+		// or the one grant that there is in a turn of a writer.
+		w := readerWord(m.mine.Load())
+		m.catchUp(w)
+		to := f(w)
+		if to == w || m.mine.CompareAndSwap(uint64(w), uint64(to)) {
+			return to
+		}
+	}
+}
+
+// catchUp notes a grant. It lets in all that wait, so it shows by nobody waiting
+// in w although some do. While one of them has not seen it there is a hold, and
+// no writer comes to grant once more; one that gives up may, and that is noted in
+// its turn, since nobody registers without having caught up.
+func (m *RWMutex) catchUp(w readerWord) { // guarded by: registry
+	if g := &m.registry; g.waiting != 0 && w.waiting() == 0 {
+		g.due += g.waiting
+		g.waiting = 0
+		g.epoch++
+	}
+}
+
+// tuning is what steers the spinning of waiters.
+func (m *RWMutex) tuning(pays *atomic.Uint32) park.Tuning {
+	w := &m.words.writers
+	return park.Tuning{Budget: &w.spin, Pays: pays, LastCPU: &m.words.lastCPU, Slot: m.name.Slot()}
+}
+
+// spinWhileClosed spins while the gate is closed and reports whether that ended.
+func (m *RWMutex) spinWhileClosed() bool {
+	if m.bellReaders.Announced() {
+		return false
+	}
+	return m.tuning(&m.words.pays).Spin(func() bool {
+		return gateWord(m.gate.Load()) == gateOpen || readerWord(m.mine.Load()).waiting() == 0
+	})
+}

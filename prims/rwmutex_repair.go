@@ -1,0 +1,241 @@
+package prims
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/crashpoint"
+	"github.com/shmsync/shmsync/internal/park"
+	"github.com/shmsync/shmsync/internal/race"
+)
+
+var (
+	_ = crashpoint.Register("rwmutex.bereave.marked")
+	_ = crashpoint.Register("rwmutex.recover.taken")
+	_ = crashpoint.Register("rwmutex.recover.repaired")
+	_ = crashpoint.Register("rwmutex.recover.opened")
+)
+
+func init() {
+	arena.RegisterKind(arena.KindOps{
+		Kind: rwmutexKind, Repair: repairRWMutex, Wake: wakeRWMutex, Check: checkRWMutex, Describe: describeRWMutex,
+	})
+}
+
+// bereave deals with gate g, whose name was found dead.
+func (m *RWMutex) bereave(g gateWord) { bereaveRWMutex(m.a, m.words, g) }
+
+// bereaveRWMutex wakes the readers: they let themselves in, or are told. Writers
+// get the writers' mutex, which is free by the death, one after the other, and
+// see for themselves.
+func bereaveRWMutex(a *arena.Arena, w rwmutexAll, g gateWord) {
+	next := g.bereaved(policyOf(w.policy))
+	// sync(rwmutex.gate): release
+	if next == g || !w.gate.CompareAndSwap(uint32(g), uint32(next)) {
+		return
+	}
+	crashpoint.Hit("rwmutex.bereave.marked")
+	if next != gateOpen {
+		w.died.Store(uint32(g.name()))
+	}
+	readers, _ := rwmutexBells(a, w)
+	wakeReaders(&readers)
+}
+
+// wakeReaders wakes all readers that sleep, and leaves their announcement: only
+// who grants takes that down, or a writer might not see that it has to.
+func wakeReaders(b *park.Bell) {
+	b.Touch()
+	b.DeliverAll()
+}
+
+// repairRWMutex takes back what dead has of the object.
+func repairRWMutex(a *arena.Arena, obj arena.Object, dead arena.Name) {
+	w, err := rwmutexAt(a, obj)
+	if err != nil {
+		return
+	}
+	if slot := dead.Slot(); slot >= 1 && slot <= w.slots {
+		for line := w.line(slot); ; {
+			r := readerWord(line.Load())
+			if !dead.Covers(r.name(slot)) || r == r.cleared() {
+				break
+			}
+			// sync(rwmutex.leave): release
+			if line.CompareAndSwap(uint64(r), uint64(r.cleared())) {
+				_, writer := rwmutexBells(a, w)
+				writer.WakeAll()
+				break
+			}
+		}
+	}
+	for {
+		g := gateWord(w.gate.Load())
+		if !g.valid() || !g.taken() || !dead.Covers(g.name()) {
+			break
+		}
+		bereaveRWMutex(a, w, g)
+	}
+	repairMutexWords(a, &w.writers, dead)
+}
+
+// wakeRWMutex makes up for a wake that a death swallowed.
+func wakeRWMutex(a *arena.Arena, obj arena.Object, owed arena.Owed) {
+	w, err := rwmutexAt(a, obj)
+	if err != nil {
+		return
+	}
+	readers, writer := rwmutexBells(a, w)
+	if owed != arena.OwedAnnounced || readers.Announced() {
+		wakeReaders(&readers)
+	}
+	if owed != arena.OwedAnnounced || writer.Announced() {
+		writer.WakeAll()
+	}
+	wakeMutexWords(a, &w.writers, owed)
+}
+
+func checkRWMutex(a *arena.Arena, obj arena.Object) error {
+	w, err := rwmutexAt(a, obj)
+	if err != nil {
+		return err
+	}
+	g := gateWord(w.gate.Load())
+	if high := w.high.Load(); !g.valid() || high > uint32(w.slots) || w.policy&policyMask > 1 {
+		return &shmsync.Error{Op: "rwmutex.check", Object: objectName(obj), Err: shmsync.ErrCorrupt,
+			Detail: fmt.Sprintf("gate %v, highest slot %d, policy %d", g, high, w.policy)}
+	}
+	return checkMutexWords(obj, &w.writers)
+}
+
+func describeRWMutex(a *arena.Arena, obj arena.Object) string {
+	w, err := rwmutexAt(a, obj)
+	if err != nil {
+		return err.Error()
+	}
+	s := fmt.Sprintf("gate %v (%#08x), highest slot %d, wake readers %#x, wake writer %#x, policy %v, pays %#x, %#x, CPUs %#x",
+		gateWord(w.gate.Load()), w.gate.Load(), w.high.Load(), w.wakeReaders.Load(), w.wakeWriter.Load(), policyOf(w.policy),
+		w.pays.Load(), w.paysWriter.Load(), w.lastCPU.Load())
+	for i := 1; i <= w.used(); i++ {
+		if r := readerWord(w.line(i).Load()); r != r.cleared() {
+			s += fmt.Sprintf(", %v %v", r.name(i), r)
+		}
+	}
+	return s + "; writers: " + describeMutexWords(&w.writers)
+}
+
+// lookReaders is called ten times a second while a goroutine of this process
+// waits to read. It finds what a stopped or dead process kept from the waiters.
+func (m *RWMutex) lookReaders() {
+	g := gateWord(m.gate.Load())
+	switch {
+	case !g.valid() || !g.taken():
+		wakeReaders(&m.bellReaders)
+	case m.a.Dead(g.name()):
+		m.bereave(g)
+	case g.kind() == gateClosed && m.firstReader(1) == 0:
+		// Nothing keeps the writer from going on. If it was so at the last look
+		// too its process may be stopped; it writes nothing yet, so nothing is
+		// taken away from it. It keeps the mutex, and closes the gate again.
+		if m.stuck.Swap(uint32(g)) == uint32(g) && m.gate.CompareAndSwap(uint32(g), uint32(gateOpen)) {
+			wakeReaders(&m.bellReaders)
+			m.bellWriter.WakeAll()
+		}
+		return
+	default:
+		r := &m.registry
+		r.Lock()
+		m.catchUp(readerWord(m.mine.Load()))
+		due := r.due
+		r.Unlock()
+		if due > 0 {
+			wakeReaders(&m.bellReaders)
+		}
+	}
+	m.stuck.Store(0)
+}
+
+// lookWriter is the same while one waits for readers to leave.
+func (m *RWMutex) lookWriter() {
+	if m.firstReader(1) == 0 {
+		m.bellWriter.WakeAll()
+	}
+}
+
+// Recover makes an owner-dead or not recoverable m usable again: it locks m for
+// writing, runs repair, and unlocks m. When repair returns an error, or panics, m
+// becomes not recoverable, and only a later Recover brings it back; Recover
+// returns the error. While it runs others wait, as for a writer; when this process
+// dies over it m is owner-dead again.
+//
+// Recover of a healthy lock waits for it, unlocks it and does not run repair. Its
+// own errors are those of LockContext, ErrOwnerDead excepted.
+func (m *RWMutex) Recover(ctx context.Context, repair func() error) error {
+	return m.recoverBy(ctx, "rwmutex.recover", repair)
+}
+
+func (m *RWMutex) recoverBy(ctx context.Context, op string, repair func() error) error {
+	if err := m.enqueue(ctx, op); err != nil {
+		return err
+	}
+	recovering := makeGate(gateRecovering, m.name)
+	for {
+		g := gateWord(m.gate.Load())
+		if g.kind() != gateOwnerDead && g != gateNotRecoverable || !g.valid() {
+			switch err := m.closeGate(op); {
+			case err == nil:
+				if err = m.drain(ctx, op); err == nil {
+					m.Unlock()
+				}
+				return err
+			case errors.Is(err, shmsync.ErrOwnerDead), errors.Is(err, shmsync.ErrNotRecoverable):
+				continue
+			default:
+				m.writers.Unlock()
+				return err
+			}
+		}
+		if m.gate.CompareAndSwap(uint32(g), uint32(recovering)) {
+			break
+		}
+	}
+	defer m.writers.Unlock()
+	crashpoint.Hit("rwmutex.recover.taken")
+	race.Acquire(m.wrote)
+	race.Acquire(m.read)
+	if err := m.runRepair(repair); err != nil {
+		return err
+	}
+	m.words.died.Store(0)
+	race.ReleaseMerge(m.wrote)
+	// sync(rwmutex.gate): release
+	if m.gate.CompareAndSwap(uint32(recovering), uint32(gateOpen)) {
+		crashpoint.Hit("rwmutex.recover.opened")
+		m.letIn()
+	}
+	return nil
+}
+
+// runRepair runs repair while m is being recovered by this process. On failure
+// it leaves m not recoverable.
+func (m *RWMutex) runRepair(repair func() error) (err error) {
+	done := false
+	defer func() {
+		if done && err == nil {
+			return
+		}
+		race.ReleaseMerge(m.wrote)
+		m.gate.CompareAndSwap(uint32(makeGate(gateRecovering, m.name)), uint32(gateNotRecoverable))
+		wakeReaders(&m.bellReaders)
+	}()
+	if err = repair(); err != nil {
+		err = &shmsync.Error{Op: "rwmutex.recover", Object: objectName(m.object), Err: shmsync.ErrNotRecoverable,
+			Who: m.a.Who(m.diedName()), Detail: "the repair failed: " + err.Error()}
+	}
+	done = true
+	crashpoint.Hit("rwmutex.recover.repaired")
+	return err
+}

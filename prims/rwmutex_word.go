@@ -1,0 +1,166 @@
+package prims
+
+import (
+	"fmt"
+
+	"github.com/shmsync/shmsync/arena"
+)
+
+// readerWord is what one participant has of a RWMutex as a reader. Each
+// participant has its own, on cache lines of its own, so that readers of
+// different processes write nothing that the others read.
+//
+//	bits 0..17   generation  of the participant whose word it is; with the slot that the
+//	                         word belongs to, its name
+//	bits 18..40  waiting     goroutines that have registered to be let in
+//	bits 41..63  reading     holds, and goroutines that look whether they have one
+//
+//	reading  waiting  meaning                                       left by
+//	0        0        nothing (also all-zero memory)                RUnlock, back-out, burial
+//	n        0        n holds, or tries                             RLock, a grant
+//	0        m        m wait for the gate to open                   RLock that found it closed
+//	n        m        both                                          the same
+//
+// A word whose name is not current counts as 0, whatever is in it. The fields
+// cannot carry into one another upwards of reading, which wraps; a count of
+// waiting never exceeds the goroutines of a process.
+//
+// A grant, by the writer that opens the gate while it has the writers' mutex,
+// makes all waiting into reading in one CAS: the hold is there before its
+// goroutine knows of it, and no writer comes in between.
+//
+//	writers: its participant (add, CAS); who opens the gate (CAS waiting to reading);
+//	         reapers, and the next participant in the slot (CAS to 0)
+//	readers: writers that wait for readers to leave, tools
+//	order:   seq-cst against the gate: add, then look at the gate; close the gate, then look
+//	         at the words
+//	futex:   none; waiters sleep on the words of the bells
+//	crash:   counts of the dead, which mean nothing and are removed by a reaper
+type readerWord uint64
+
+const (
+	readerGeneration            = 1<<18 - 1
+	readerWaitShift             = 18
+	readerShift                 = 41
+	readerMost                  = 1<<23 - 1
+	readerWait       readerWord = 1 << readerWaitShift
+	readerOne        readerWord = 1 << readerShift
+	// readerBack is what takes a readerOne back when it is added.
+	readerBack = ^uint64(readerOne) + 1
+	// readerBelow is the least word in which more holds were given back than
+	// there were.
+	readerBelow = uint64(readerMost) << readerShift
+)
+
+func (w readerWord) generation() uint32 { return uint32(w & readerGeneration) }
+func (w readerWord) waiting() uint32    { return uint32(w>>readerWaitShift) & readerMost }
+func (w readerWord) reading() uint32    { return uint32(w >> readerShift) }
+
+// name is whose word it is that belongs to a slot.
+func (w readerWord) name(slot int) arena.Name {
+	return arena.Name(w.generation()*(arena.MaxSlots+1) + uint32(slot))
+}
+
+// registered is the word after one that tried waits instead.
+func (w readerWord) registered() readerWord { return w - readerOne + readerWait }
+
+// tried is the word after one that waited tries again.
+func (w readerWord) tried() readerWord { return w - readerWait + readerOne }
+
+// granted is the word after all that wait were let in.
+func (w readerWord) granted() readerWord {
+	return w.cleared() + readerWord(w.reading()+w.waiting())<<readerShift
+}
+
+// cleared is the word without counts.
+func (w readerWord) cleared() readerWord { return w & readerGeneration }
+
+// String renders the word by the names of its parts.
+func (w readerWord) String() string {
+	s := fmt.Sprintf("%d reading", w.reading())
+	if w.reading() == readerMost {
+		s = "given back too often"
+	}
+	if w.waiting() != 0 {
+		s += fmt.Sprintf(", %d waiting", w.waiting())
+	}
+	return s
+}
+
+// gateWord is the gate of a RWMutex: what readers look at, and the one truth
+// about who has it for writing.
+//
+//	bits 0..28   name  slot and generation of a participant; 0 for nobody
+//	bits 29..31  kind
+//
+//	kind  name  meaning                                              left by
+//	0     0     open (also all-zero memory): readers come in         Unlock, a writer that gave up
+//	0     n     held: n writes, no reader is in                      Lock, when the last reader has left
+//	1     n     closed: n waits for the readers to leave             Lock
+//	3     n     owner-dead: n died while it wrote                    whoever met the dead name
+//	4     n     being recovered by n                                 Recover
+//	5     0     not recoverable: a repair failed                     Recover
+//
+// Every other value is corrupt. The kinds have the numbers that the owner word
+// of a Mutex has for them. Only who has the writers' mutex closes the gate, and it
+// opens the gate before it gives that back. A name that is not current: kind 1
+// becomes open, for nothing was written; kinds 0 and 4 become kind 3, or, kind 0
+// under the policy Release, open.
+//
+//	writers: Lock, Unlock, Downgrade, Recover, who meets a death (any process, each by CAS)
+//	readers: every RLock and RUnlock
+//	order:   release on the CAS that opens, acquire on the load that finds it open;
+//	         seq-cst against the reader words
+//	futex:   none; waiters sleep on the words of the bells
+//	crash:   names the dead for ever, until somebody comes; see docs/robustness.md
+type gateWord uint32
+
+const (
+	gateHeld           = kindHeld
+	gateClosed         = kindBiased
+	gateOwnerDead      = kindOwnerDead
+	gateRecovering     = kindRecovering
+	gateNotRecoverable = gateWord(ownerNotRecoverable)
+	gateOpen           = gateWord(0)
+)
+
+func makeGate(k ownerKind, n arena.Name) gateWord { return gateWord(makeOwner(k, n)) }
+
+func (g gateWord) kind() ownerKind  { return ownerWord(g).kind() }
+func (g gateWord) name() arena.Name { return ownerWord(g).name() }
+
+// taken reports whether a participant, dead or alive, keeps readers out.
+func (g gateWord) taken() bool {
+	switch g.kind() {
+	case gateHeld, gateClosed, gateRecovering:
+		return g.name() != 0
+	}
+	return false
+}
+
+// valid reports whether some state is encoded so.
+func (g gateWord) valid() bool { return g.kind() != kindReserved && ownerWord(g).valid() }
+
+// bereaved is what a gate becomes whose name was found dead.
+func (g gateWord) bereaved(p Policy) gateWord {
+	switch {
+	case !g.taken():
+		return g
+	case g.kind() == gateClosed, g.kind() == gateHeld && p == Release:
+		return gateOpen
+	}
+	return makeGate(gateOwnerDead, g.name())
+}
+
+// String renders the word by the names of its parts.
+func (g gateWord) String() string {
+	switch {
+	case g == gateOpen:
+		return "open"
+	case g.valid() && g.kind() == gateClosed:
+		return "closed by " + g.name().String()
+	case g.valid():
+		return ownerWord(g).String()
+	}
+	return fmt.Sprintf("corrupt (%#08x)", uint32(g))
+}

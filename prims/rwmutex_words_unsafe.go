@@ -1,0 +1,117 @@
+package prims
+
+import (
+	"structs"
+	"sync/atomic"
+	"unsafe"
+
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/arena"
+)
+
+// rwmutexWords is the first part of the body of a RWMutex. A rwmutexLine for
+// each slot of the arena follows, from slot 1 on.
+type rwmutexWords struct {
+	_ structs.HostLayout
+	// writers is the mutex that writers have while they close the gate, write,
+	// and open it. Its policy is Release: what a death leaves is told by gate.
+	writers mutexWords
+	_       [64]byte
+
+	// What readers read: nobody writes here while there are no writers.
+
+	gate atomic.Uint32 // see gateWord
+	// high is the highest slot that has ever had the object open.
+	//   writers: who opens it, by CAS, upwards, before it reads for the first time
+	//   readers: writers, who look at the reader words up to it
+	//   order:   seq-cst, as the reader words
+	//   futex:   none
+	//   crash:   any value up to the number of slots is right that is not too low
+	high   atomic.Uint32
+	policy uint32 // what Policy.stored gave. Immutable after init.
+	_      [116]byte
+
+	wakeReaders atomic.Uint32 // what readers sleep on that wait for the gate; see park.Word
+	wakeWriter  atomic.Uint32 // what a writer sleeps on that waits for readers; see park.Word
+	died        atomic.Uint32 // name of whose death left the state inconsistent; for people
+	lastCPU     atomic.Uint32 // which CPUs released last, see park; a hint
+	pays        atomic.Uint32 // what spinning has paid readers lately, see park; a hint
+	paysWriter  atomic.Uint32 // and writers
+	hubReaders  atomic.Uint64 // head of the list of hub nodes of readers; see arena.EachHubNode
+	hubWriter   atomic.Uint64 // and of writers
+	_           [88]byte
+}
+
+// rwmutexLine is what one participant writes as a reader, on cache lines of its
+// own: two, since the CPU fetches the neighbour of a line too.
+type rwmutexLine struct {
+	_     structs.HostLayout
+	state atomic.Uint64 // see readerWord
+	_     [120]byte
+}
+
+// The layout is ABI: an offset that moves does not compile.
+var (
+	_ = [1]struct{}{}[unsafe.Offsetof(rwmutexWords{}.writers)-0]
+	_ = [1]struct{}{}[unsafe.Offsetof(rwmutexWords{}.gate)-256]
+	_ = [1]struct{}{}[unsafe.Offsetof(rwmutexWords{}.high)-260]
+	_ = [1]struct{}{}[unsafe.Offsetof(rwmutexWords{}.policy)-264]
+	_ = [1]struct{}{}[unsafe.Offsetof(rwmutexWords{}.wakeReaders)-384]
+	_ = [1]struct{}{}[unsafe.Offsetof(rwmutexWords{}.wakeWriter)-388]
+	_ = [1]struct{}{}[unsafe.Offsetof(rwmutexWords{}.died)-392]
+	_ = [1]struct{}{}[unsafe.Offsetof(rwmutexWords{}.lastCPU)-396]
+	_ = [1]struct{}{}[unsafe.Offsetof(rwmutexWords{}.pays)-400]
+	_ = [1]struct{}{}[unsafe.Offsetof(rwmutexWords{}.paysWriter)-404]
+	_ = [1]struct{}{}[unsafe.Offsetof(rwmutexWords{}.hubReaders)-408]
+	_ = [1]struct{}{}[unsafe.Offsetof(rwmutexWords{}.hubWriter)-416]
+	_ = [1]struct{}{}[unsafe.Sizeof(rwmutexWords{})-512]
+	_ = [1]struct{}{}[unsafe.Offsetof(rwmutexLine{}.state)-0]
+	_ = [1]struct{}{}[unsafe.Sizeof(rwmutexLine{})-128]
+)
+
+const (
+	rwmutexReadersOff = arena.Offset(unsafe.Offsetof(rwmutexWords{}.wakeReaders))
+	rwmutexWriterOff  = arena.Offset(unsafe.Offsetof(rwmutexWords{}.wakeWriter))
+)
+
+// rwmutexBytes is the size of the body of a RWMutex in an arena of so many
+// slots.
+func rwmutexBytes(slots int) uint64 {
+	return uint64(unsafe.Sizeof(rwmutexWords{})) + uint64(slots)*uint64(unsafe.Sizeof(rwmutexLine{}))
+}
+
+// rwmutexAll is the body of a RWMutex whose size was checked.
+type rwmutexAll struct {
+	*rwmutexWords
+	slots int
+}
+
+// rwmutexAt views the body of o.
+func rwmutexAt(a *arena.Arena, o arena.Object) (rwmutexAll, error) {
+	slots := a.MaxParticipants()
+	if o.Size < rwmutexBytes(slots) {
+		return rwmutexAll{}, &shmsync.Error{Op: "rwmutex.at", Object: objectName(o), Err: shmsync.ErrCorrupt, Detail: "its body is too small"}
+	}
+	w, err := arena.TryAt[rwmutexWords](a, o.Body)
+	return rwmutexAll{w, slots}, err
+}
+
+// line is what the participant in a slot has, from 1 to the number of slots.
+func (w rwmutexAll) line(slot int) *atomic.Uint64 {
+	if slot < 1 || slot > w.slots {
+		panic("shmsync: a slot out of range")
+	}
+	// SAFETY: the body is as long as rwmutexBytes says for this many slots,
+	// which whoever made w has checked, and is aligned to 64.
+	return &(*rwmutexLine)(unsafe.Add(unsafe.Pointer(w.rwmutexWords),
+		unsafe.Sizeof(rwmutexWords{})+uintptr(slot-1)*unsafe.Sizeof(rwmutexLine{}))).state
+}
+
+// raw64 gives the address that the functions of package atomic take.
+func raw64(w *atomic.Uint64) *uint64 { return (*uint64)(unsafe.Pointer(w)) }
+
+// rwmutexBody views the private body of a RWMutex that is being made.
+func rwmutexBody(b []byte) *rwmutexWords {
+	_ = b[unsafe.Sizeof(rwmutexWords{})-1]
+	return (*rwmutexWords)(unsafe.Pointer(unsafe.SliceData(b)))
+}

@@ -1,0 +1,303 @@
+package prims
+
+import (
+	"context"
+	"errors"
+
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/internal/crashpoint"
+	"github.com/shmsync/shmsync/internal/park"
+	"github.com/shmsync/shmsync/internal/race"
+)
+
+var (
+	_ = crashpoint.Register("rwmutex.lock.queued")
+	_ = crashpoint.Register("rwmutex.lock.closed")
+	_ = crashpoint.Register("rwmutex.lock.announced")
+	_ = crashpoint.Register("rwmutex.lock.woken")
+	_ = crashpoint.Register("rwmutex.lock.acquired")
+	_ = crashpoint.Register("rwmutex.lock.leaving")
+	_ = crashpoint.Register("rwmutex.unlock.opened")
+	_ = crashpoint.Register("rwmutex.unlock.granted")
+	_ = crashpoint.Register("rwmutex.unlock.woken")
+	_ = crashpoint.Register("rwmutex.downgrade.added")
+)
+
+// Lock locks m for writing, and waits until it can. It panics with an
+// *[shmsync.Error] when the lock is owner-dead or not recoverable, or when this
+// process closes the arena meanwhile.
+func (m *RWMutex) Lock() {
+	if err := m.lock(nil); err != nil {
+		panic(err)
+	}
+}
+
+// LockContext locks m for writing, and waits until it can or ctx ends. An error
+// means that m is not held: ctx.Err(), or an error that Is ErrOwnerDead or
+// ErrNotRecoverable by the policy of m, ErrCorrupt, or ErrClosed. A lock that is
+// free is taken without a look at ctx. Who gives up while it waits for readers
+// lets those in that it has kept out.
+func (m *RWMutex) LockContext(ctx context.Context) error { return m.lock(ctx) }
+
+func (m *RWMutex) lock(ctx context.Context) error {
+	const op = "rwmutex.lock"
+	for {
+		if err := m.enqueue(ctx, op); err != nil {
+			return err
+		}
+		err := m.closeGate(op)
+		if err == nil {
+			return m.drain(ctx, op)
+		}
+		m.writers.Unlock()
+		if m.repair == nil || !errors.Is(err, shmsync.ErrOwnerDead) {
+			return err
+		}
+		if err := m.recoverBy(ctx, op, m.repair); err != nil {
+			return err
+		}
+	}
+}
+
+// enqueue waits for the writers' mutex.
+func (m *RWMutex) enqueue(ctx context.Context, op string) error {
+	if err := m.writers.LockContext(ctx); err != nil {
+		return m.refused(op, err)
+	}
+	crashpoint.Hit("rwmutex.lock.queued")
+	return nil
+}
+
+// refused makes the error of the writers' mutex one of m.
+func (m *RWMutex) refused(op string, err error) error {
+	var e *shmsync.Error
+	if errors.As(err, &e) {
+		return m.fail(op, e.Err, e.Who, e.Detail)
+	}
+	return err
+}
+
+// closeGate keeps readers out from now on.
+//
+// Preconditions: this goroutine has the writers' mutex.
+func (m *RWMutex) closeGate(op string) error {
+	for {
+		g := gateWord(m.gate.Load())
+		switch {
+		case g == gateOpen:
+			if m.gate.CompareAndSwap(uint32(gateOpen), uint32(m.closedByUs())) {
+				crashpoint.Hit("rwmutex.lock.closed")
+				return nil
+			}
+		case g.valid() && g.taken() && m.a.Dead(g.name()):
+			m.bereave(g)
+		case g.valid() && g.taken():
+			// Who closes it has the mutex, and we have that.
+			return m.fail(op, shmsync.ErrCorrupt, nil, g.String()+", without the writers' mutex")
+		default:
+			return m.trouble(op, g)
+		}
+	}
+}
+
+// drain waits until no reader is in, and then has m. On failure it gives all
+// back.
+//
+// Preconditions: this goroutine has the writers' mutex, and has closed the gate.
+func (m *RWMutex) drain(ctx context.Context, op string) error {
+	for {
+		err := m.drained(ctx, op)
+		if err == nil && m.gate.CompareAndSwap(uint32(m.closedByUs()), uint32(makeGate(gateHeld, m.name))) {
+			break
+		}
+		if err == nil {
+			// Somebody has opened it: we have not run for long, see lookReaders.
+			if err = m.closeGate(op); err == nil {
+				continue
+			}
+		}
+		crashpoint.Hit("rwmutex.lock.leaving")
+		m.reopen()
+		m.writers.Unlock()
+		return err
+	}
+	race.Acquire(m.wrote)
+	race.Acquire(m.read)
+	crashpoint.Hit("rwmutex.lock.acquired")
+	return nil
+}
+
+func (m *RWMutex) closedByUs() gateWord { return makeGate(gateClosed, m.name) }
+
+// drained waits until no reader is in, or somebody has opened the gate.
+//
+// It goes from slot to slot, and never back: behind a closed gate, a word that
+// was once seen without a hold has none again. What may still come is a try that
+// finds the gate closed, and takes itself back.
+func (m *RWMutex) drained(ctx context.Context, op string) error {
+	// sync(rwmutex.leave): acquire
+	at := m.firstReader(1)
+	if at == 0 {
+		return nil
+	}
+	if !m.writer.Enter() {
+		return m.closed(op)
+	}
+	defer m.writer.Exit()
+	cancel := park.CancelBy(ctx)
+	defer cancel.Stop()
+	for spun := false; ; {
+		next := m.firstReader(at)
+		if next == 0 || gateWord(m.gate.Load()) != m.closedByUs() {
+			return nil
+		}
+		spun = spun && next == at
+		at = next
+		if !spun {
+			spun = true
+			if m.spinWhileRead(at) {
+				continue
+			}
+		}
+		switch m.sleepWhileRead(at, &cancel) {
+		case park.Canceled:
+			if m.firstReader(at) == 0 {
+				return nil
+			}
+			return cancel.Err()
+		case park.Closed:
+			return m.closed(op)
+		}
+	}
+}
+
+// firstReader is the first slot from at on whose participant reads, or 0.
+func (m *RWMutex) firstReader(at int) int {
+	for used := m.words.used(); at <= used; at++ {
+		if w := readerWord(m.words.line(at).Load()); w.reading() != 0 && !m.a.Dead(w.name(at)) {
+			return at
+		}
+	}
+	return 0
+}
+
+// spinWhileRead spins while the participant in a slot reads and reports whether
+// that ended.
+func (m *RWMutex) spinWhileRead(slot int) bool {
+	line := m.words.line(slot)
+	return m.tuning(&m.words.paysWriter).Spin(func() bool { return readerWord(line.Load()).reading() == 0 })
+}
+
+// sleepWhileRead announces, looks again, and sleeps.
+func (m *RWMutex) sleepWhileRead(slot int, cancel *park.Cancel) park.Result {
+	v := m.bellWriter.Announce()
+	crashpoint.Hit("rwmutex.lock.announced")
+	// The reader leaves, sees the gate closed, and then looks for an announcement.
+	w := readerWord(m.words.line(slot).Load())
+	if w.reading() == 0 || !m.a.Current(w.name(slot)) || gateWord(m.gate.Load()) != m.closedByUs() {
+		return park.Again
+	}
+	r := m.writer.Sleep(uint32(v), park.Bed{Owner: w.name(slot)}, cancel)
+	crashpoint.Hit("rwmutex.lock.woken")
+	return r
+}
+
+// TryLock locks m for writing if that is possible without waiting, and reports
+// whether it did. State tells why not.
+func (m *RWMutex) TryLock() bool {
+	if !m.writers.TryLock() {
+		return false
+	}
+	// A look first: who tries in a loop need not close the gate to readers.
+	if m.firstReader(1) == 0 && m.closeGate("rwmutex.trylock") == nil {
+		if m.firstReader(1) == 0 &&
+			m.gate.CompareAndSwap(uint32(m.closedByUs()), uint32(makeGate(gateHeld, m.name))) {
+			race.Acquire(m.wrote)
+			race.Acquire(m.read)
+			crashpoint.Hit("rwmutex.lock.acquired")
+			return true
+		}
+		m.reopen()
+	}
+	m.writers.Unlock()
+	return false
+}
+
+// reopen takes back that the gate was closed.
+func (m *RWMutex) reopen() {
+	// sync(rwmutex.gate): release
+	if m.gate.CompareAndSwap(uint32(m.closedByUs()), uint32(gateOpen)) {
+		m.letIn()
+	}
+}
+
+// Unlock unlocks m, which this process has for writing, and lets in the readers
+// that wait. It panics when this process does not write, and with an error that
+// Is ErrCorrupt when a peer overwrote the lock.
+func (m *RWMutex) Unlock() {
+	race.ReleaseMerge(m.wrote)
+	m.open("Unlock")
+}
+
+// Downgrade makes a read hold of the write hold that this process has: no writer
+// comes in between, and waiting readers are let in. It panics as Unlock does.
+func (m *RWMutex) Downgrade() {
+	if g := gateWord(m.gate.Load()); g != makeGate(gateHeld, m.name) {
+		m.badUnlock("Downgrade", g)
+	}
+	race.ReleaseMerge(m.wrote)
+	m.mine.Add(uint64(readerOne))
+	crashpoint.Hit("rwmutex.downgrade.added")
+	defer func() {
+		if r := recover(); r != nil {
+			m.takeBack()
+			panic(r)
+		}
+	}()
+	m.open("Downgrade")
+}
+
+// open ends a write hold.
+func (m *RWMutex) open(what string) {
+	// sync(rwmutex.gate): release
+	if !m.gate.CompareAndSwap(uint32(makeGate(gateHeld, m.name)), uint32(gateOpen)) {
+		m.badUnlock(what, gateWord(m.gate.Load()))
+	}
+	crashpoint.Hit("rwmutex.unlock.opened")
+	m.letIn()
+	m.writers.Unlock()
+}
+
+// letIn lets in all readers that sleep. The mutex is what makes it safe: nobody
+// can have closed the gate again, so a grant meets no writer. Nobody else may
+// grant, be it for the dead: it might be stopped, and go on beside a writer.
+//
+// Preconditions: this goroutine has the writers' mutex, and has opened the gate.
+func (m *RWMutex) letIn() {
+	if !m.bellReaders.Announced() {
+		return // who is about to announce looks at the gate after that
+	}
+	for i := 1; i <= m.words.used(); i++ {
+		line := m.words.line(i)
+		for {
+			// The loop ends: each failure is a call of the participant that came
+			// or went, and those that come do not register at an open gate.
+			w := readerWord(line.Load())
+			if w.waiting() == 0 || line.CompareAndSwap(uint64(w), uint64(w.granted())) {
+				break
+			}
+		}
+	}
+	crashpoint.Hit("rwmutex.unlock.granted")
+	m.tuning(&m.words.pays).NoteCPU()
+	m.bellReaders.WakeAll()
+	crashpoint.Hit("rwmutex.unlock.woken")
+}
+
+// badUnlock is where an Unlock or Downgrade ends whose caller does not write.
+func (m *RWMutex) badUnlock(what string, g gateWord) {
+	if !g.valid() {
+		panic(m.fail("rwmutex.unlock", shmsync.ErrCorrupt, nil, g.String()))
+	}
+	panic("shmsync: " + what + " of rwmutex " + objectName(m.object) + ", which this process does not hold for writing: it is " + g.String())
+}
