@@ -26,10 +26,17 @@ var (
 //	crash:   that of the dead does not count, clearOpenBits clears it
 const slotOpening Offset = 224
 
+// slotWalking is such a guard for whole walks, of a burial or a check, which look
+// at the body too. It is no open bit: who deletes an object does not mind.
+//
+// Its tags are those of slotOpening.
+const slotWalking Offset = 232
+
 // openLocal is what this process knows about the objects it has open. The mutex
 // serialises its lookups, since it has one guard.
 type openLocal struct {
 	sync.Mutex
+	walking  sync.Mutex          // held by a walk, with its own guard
 	refs     map[Offset]*openRef // guarded by: Mutex
 	deferred []Offset            // guarded by: Mutex; blocks freeing by us that somebody guarded
 }
@@ -52,8 +59,10 @@ func (c *core) unguard() { c.guard(0) }
 // guarded reports whether a participant looks at the block at off.
 func (c *core) guarded(off Offset) bool {
 	for i := 1; i <= c.geo.slots; i++ {
+		s := c.slot(i)
 		// sync(arena.guard): acquire
-		if c.u64(c.slot(i)+slotOpening).Load() == uint64(off) && c.current(nameIn(i, c.slotState(i))) {
+		here := c.u64(s+slotOpening).Load() == uint64(off) || c.u64(s+slotWalking).Load() == uint64(off)
+		if here && c.current(nameIn(i, c.slotState(i))) {
 			return true
 		}
 	}
@@ -178,7 +187,7 @@ func (c *core) forget(off Offset) bool {
 	return true
 }
 
-// clearOpenBits clears the open bits and the guard of a dead participant.
+// clearOpenBits clears the open bits and the guards of a dead participant.
 //
 // Preconditions: as for reclaimBlocks.
 func (c *core) clearOpenBits(dead Name) {
@@ -206,6 +215,7 @@ func (c *core) clearOpenBits(dead Name) {
 		c.unguard()
 	}
 	c.u64(c.slot(dead.Slot()) + slotOpening).Store(0)
+	c.u64(c.slot(dead.Slot()) + slotWalking).Store(0)
 }
 
 // corrupt is the error for an object that has something impossible.
