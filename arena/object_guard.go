@@ -1,6 +1,7 @@
 package arena
 
 import (
+	"runtime"
 	"sync"
 	"sync/atomic"
 
@@ -141,10 +142,20 @@ func (c *core) adopt(h *header) (bool, error) {
 	// sync(arena.open): release
 	word.Or(mask)
 	crashpoint.Hit("arena.object.bit_set")
-	for range claimTries {
+	for try := range claimTries * patience {
+		if try >= claimTries {
+			runtime.Gosched() // that many deleters are at work
+		}
 		// sync(arena.commit): acquire
 		s := h.load()
 		switch {
+		case s.legal() && s.phase() == objectDeleting:
+			// lin: the deletion is cancelled, and with our bit set no other is
+			// decided.
+			if h.swap(s, makeObject(objectCommitted, 0)) {
+				c.remember(h)
+				return true, nil
+			}
 		case !s.legal():
 			word.And(^mask)
 			return false, c.corrupt(h.Offset, "phase")
@@ -155,8 +166,6 @@ func (c *core) adopt(h *header) (bool, error) {
 			}
 			c.remember(h)
 			return true, nil
-		case s.phase() == objectDeleting:
-			h.swap(s, makeObject(objectCommitted, 0)) // lin: the deletion is cancelled
 		default:
 			return false, nil // the bit goes with the object
 		}

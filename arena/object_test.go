@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io/fs"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 
@@ -232,4 +234,64 @@ func TestFullDirectory(t *testing.T) {
 	require.NoError(t, a.Delete("one more"))
 	require.Zero(t, a.Stats().Objects)
 	requireSound(t, a)
+}
+
+// An Init that panics leaves nothing behind, whether the object has a name or not.
+func TestInitPanics(t *testing.T) {
+	p := newNeighbours(2<<20, 4)
+	a := p.join(1)
+	for _, name := range []string{"", "x"} {
+		s := spec(name)
+		s.Init = func([]byte) { panic("no") }
+		require.PanicsWithValue(t, "no", func() { a.OpenObject(s) })
+		require.Zero(t, a.Stats().Claimed+a.Stats().Objects)
+		s.Init = nil
+		_, created, err := a.OpenObject(s)
+		require.NoError(t, err)
+		require.True(t, created)
+		requireSound(t, a)
+		require.NoError(t, func() error {
+			o, err := a.ObjectAt(firstObject(t, a))
+			require.NoError(t, err)
+			a.CloseObject(o)
+			a.CloseObject(o)
+			return a.DeleteObject(o)
+		}())
+	}
+}
+
+func firstObject(t *testing.T, a *Arena) (off Offset) {
+	for o := range a.Objects() {
+		return o.Offset
+	}
+	t.Fatal("there is no object")
+	return 0
+}
+
+// Deleters that never rest do not keep an opener out.
+func TestOpenAmongDeleters(t *testing.T) {
+	p := newNeighbours(2<<20, 8)
+	a, b := p.join(1), p.join(2)
+	o, _, err := a.OpenObject(spec("x"))
+	require.NoError(t, err)
+	a.CloseObject(o)
+	state := a.u32(o.Offset + objState)
+	var wg sync.WaitGroup
+	var end atomic.Bool
+	for _, n := range []Name{makeName(3, 1), makeName(4, 1)} {
+		wg.Go(func() { // marks as deleters do, and finds the bit
+			for !end.Load() {
+				state.Store(uint32(makeObject(objectDeleting, n)))
+			}
+		})
+	}
+	for range 300 {
+		same, created, err := b.OpenObject(spec("x"))
+		require.NoError(t, err)
+		require.False(t, created)
+		require.Equal(t, o, same)
+		b.CloseObject(same)
+	}
+	end.Store(true)
+	wg.Wait()
 }
