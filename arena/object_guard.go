@@ -13,6 +13,7 @@ var (
 	_ = crashpoint.Register("arena.object.found")
 	_ = crashpoint.Register("arena.object.entered")
 	_ = crashpoint.Register("arena.object.bit_set")
+	_ = crashpoint.Register("arena.object.cancelling")
 )
 
 // slotOpening is the field of a slot that says at which object header its
@@ -152,6 +153,7 @@ func (c *core) adopt(h *header) (bool, error) {
 		case s.legal() && s.phase() == objectDeleting:
 			// lin: the deletion is cancelled, and with our bit set no other is
 			// decided.
+			crashpoint.Hit("arena.object.cancelling")
 			if h.swap(s, makeObject(objectCommitted, 0)) {
 				c.remember(h)
 				return true, nil

@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"syscall"
 	"testing"
 
@@ -266,34 +264,6 @@ func firstObject(t *testing.T, a *Arena) (off Offset) {
 	}
 	t.Fatal("there is no object")
 	return 0
-}
-
-// Deleters that never rest do not keep an opener out.
-func TestOpenAmongDeleters(t *testing.T) {
-	p := newNeighbours(2<<20, 8)
-	a, b := p.join(1), p.join(2)
-	o, _, err := a.OpenObject(spec("x"))
-	require.NoError(t, err)
-	a.CloseObject(o)
-	state := a.u32(o.Offset + objState)
-	var wg sync.WaitGroup
-	var end atomic.Bool
-	for _, n := range []Name{makeName(3, 1), makeName(4, 1)} {
-		wg.Go(func() { // marks as deleters do, and finds the bit
-			for !end.Load() {
-				state.Store(uint32(makeObject(objectDeleting, n)))
-			}
-		})
-	}
-	for range 300 {
-		same, created, err := b.OpenObject(spec("x"))
-		require.NoError(t, err)
-		require.False(t, created)
-		require.Equal(t, o, same)
-		b.CloseObject(same)
-	}
-	end.Store(true)
-	wg.Wait()
 }
 
 // A name that is not there is looked for in a few places, however many names have
