@@ -34,7 +34,7 @@ var abiFields = map[string]map[string]field{
 		"hdrDirOff": {hdrDirOff, 8}, "hdrDirCount": {hdrDirCount, 8}, "hdrChunksOff": {hdrChunksOff, 8},
 		"hdrBlocksOff": {hdrBlocksOff, 8}, "hdrHeapOff": {hdrHeapOff, 8}, "hdrChunkSize": {hdrChunkSize, 4},
 		"hdrBlockWords": {hdrBlockWords, 4}, "hdrChunkCount": {hdrChunkCount, 8}, "hdrChecksum": {hdrChecksum, 8},
-		"hdrObitsTotal": {hdrObitsTotal, 8}, "hdrDeaths": {hdrDeaths, 4}, "hdrChunkHint": {hdrChunkHint, 8},
+		"hdrObitsTotal": {hdrObitsTotal, 8}, "hdrDeaths": {hdrDeaths, 4}, "hdrDirReach": {hdrDirReach, 4}, "hdrChunkHint": {hdrChunkHint, 8},
 	},
 	"Slot": {
 		"slotState": {slotState, 4}, "slotUndertaker": {slotUndertaker, 4}, "slotCaps": {slotCaps, 4},
@@ -42,7 +42,7 @@ var abiFields = map[string]map[string]field{
 		"slotPIDNS": {slotPIDNS, 8}, "slotJoined": {slotJoined, 8}, "slotBootID": {slotBootID, 16},
 		"slotLabel": {slotLabel, 1 + labelBytes}, "slotAlive": {slotAlive, aliveWords * aliveStride},
 		"slotDoorbell": {slotDoorbell, 4}, "slotReady": {slotReady, 8}, "slotDied": {slotDied, 8},
-		"slotWatchBell": {slotWatchBell, 4}, "slotSettled": {slotSettled, 4}, "slotOpening": {uint64(slotOpening), 8},
+		"slotWatchBell": {slotWatchBell, 4}, "slotSettled": {slotSettled, 4}, "slotOpening": {uint64(slotOpening), 8}, "slotWalking": {uint64(slotWalking), 8},
 		"slotAnnounce": {slotAnnounce, announceCount * announceStride},
 	},
 	"Announce record": {

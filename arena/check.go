@@ -14,15 +14,15 @@ import (
 // change meanwhile may be found in passing: ask again before worrying.
 func (a *Arena) Check() error {
 	errs := a.checkHeap()
-	for o := range a.Objects() {
+	a.visit(func(o Object) {
 		ops, ok := kindOps(o.Kind)
 		if !ok || ops.Check == nil {
-			continue
+			return
 		}
 		if err := ops.Check(a, o); err != nil {
 			errs = append(errs, err)
 		}
-	}
+	})
 	return errors.Join(errs...)
 }
 

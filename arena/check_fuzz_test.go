@@ -77,7 +77,7 @@ func FuzzHostile(f *testing.F) {
 		claimed, err := dead.claim(300, 1)
 		require.NoError(t, err)
 
-		places := []Offset{small, span, claimed, o.Body, hdrChunkHint, a.slot(3) + slotReady, a.slot(2) + slotOpening}
+		places := []Offset{small, span, claimed, o.Body, hdrChunkHint, hdrDirReach, a.slot(3) + slotReady, a.slot(2) + slotOpening, a.slot(2) + slotWalking}
 		for _, off := range []Offset{small, span, o.Offset, closed.Offset, mine, theirs, node, claimed} {
 			block, _ := a.locate(off)
 			places = append(places, Offset(a.geo.chunksOff+block.chunk*8),

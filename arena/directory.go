@@ -18,7 +18,8 @@ import (
 //	else      an object in any phase, whose block is not free    place
 //
 // An entry never becomes empty again, so whoever placed an entry is found by
-// everybody who searches for the name from then on.
+// everybody who searches for the name from then on. A search would have to pass
+// all names that ever were, in the end; it stops at the reach instead.
 //
 // crash: reclaimBlocks removes the entries of blocks that it takes back.
 type entry uint64
@@ -45,10 +46,37 @@ func (c *core) swapEntry(p uint64, old, to entry) bool {
 	return c.u64(c.entryOff(p)).CompareAndSwap(uint64(old), uint64(to))
 }
 
+// reach is how far from the place that its hash gives any entry has ever been
+// placed. It is small as long as there are more entries than names at a time,
+// since who places takes the first entry that is not used.
+//
+//	writers: who places an entry further away, before that, by CAS and upwards only
+//	readers: searches, at their begin
+//	order:   seq_cst: a maker raises it, places, and then reads it for its search;
+//	         so of two that place one name, the later sees where the other did
+//	futex:   none
+//	crash:   may be greater than it need be: searches take longer
+func (c *core) reach() uint64 {
+	// sync(arena.reach): acquire
+	return min(uint64(c.u32(hdrDirReach).Load()), c.geo.dirCount-1)
+}
+
+// raiseReach makes searches go k entries far.
+func (c *core) raiseReach(k uint64) {
+	word := c.u32(hdrDirReach)
+	for {
+		r := word.Load()
+		// sync(arena.reach): release
+		if uint64(r) >= k || word.CompareAndSwap(r, uint32(k)) {
+			return
+		}
+	}
+}
+
 // probe calls f for the entries where a name with that hash may be, until f
 // returns false or the first empty entry.
 func (c *core) probe(hash uint64, f func(pos uint64, e entry) bool) {
-	for k := range c.geo.dirCount {
+	for k := range c.reach() + 1 {
 		pos := (hash + k) & (c.geo.dirCount - 1)
 		// sync(arena.place): acquire
 		if e := c.loadEntry(pos); e == entryEmpty || !f(pos, e) {
@@ -64,6 +92,7 @@ func (c *core) place(off Offset, hash uint64) bool {
 	for k := range c.geo.dirCount {
 		pos := (hash + k) & (c.geo.dirCount - 1)
 		for e := c.loadEntry(pos); !e.used(); e = c.loadEntry(pos) {
+			c.raiseReach(k)
 			// sync(arena.place): release
 			if c.swapEntry(pos, e, mine) {
 				return true

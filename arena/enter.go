@@ -15,6 +15,12 @@ var (
 	_ = crashpoint.Register("arena.enter.registered")
 	_ = crashpoint.Register("arena.enter.before_live")
 	_ = crashpoint.Register("arena.enter.live")
+	_ = crashpoint.Register("arena.inherit.undertaker")
+	_ = crashpoint.Register("arena.inherit.taken")
+	_ = crashpoint.Register("arena.inherit.obituary")
+	_ = crashpoint.Register("arena.inherit.repaired")
+	_ = crashpoint.Register("arena.inherit.woken")
+	_ = crashpoint.Register("arena.inherit.settled")
 )
 
 // enter takes a slot and makes this process live in it. The byte lock comes
@@ -172,6 +178,7 @@ func (a *Arena) inherit(i int, w slotWord) bool {
 	if a.isCurrent(u) || !undertaker.CompareAndSwap(uint32(u), uint32(makeName(i, w.generation()+1))) {
 		return false
 	}
+	crashpoint.Hit("arena.inherit.undertaker")
 	if a.lock == nil {
 		// Not those of the dead: a survey would believe us dead without a byte.
 		a.u32(a.slot(i) + slotCaps).Store(0)
@@ -179,6 +186,7 @@ func (a *Arena) inherit(i int, w slotWord) bool {
 	if !a.take(i, w) {
 		return false
 	}
+	crashpoint.Hit("arena.inherit.taken")
 	// From now on our name is current. Who became undertaker in between
 	// finishes first; one that is stopped may have the slot.
 	end := shmsync.Monotonic() + takePatience
@@ -191,14 +199,18 @@ func (a *Arena) inherit(i int, w slotWord) bool {
 		time.Sleep(time.Millisecond)
 	}
 	a.writeObituary(i, nameIn(i, w), false)
+	crashpoint.Hit("arena.inherit.obituary")
 	return true
 }
 
 // settleFor cleans up after dead, whose slot we have.
 func (a *Arena) settleFor(dead Name) {
 	a.repairAll(dead)
+	crashpoint.Hit("arena.inherit.repaired")
 	a.wakeAll(dead)
+	crashpoint.Hit("arena.inherit.woken")
 	a.settle(dead)
+	crashpoint.Hit("arena.inherit.settled")
 }
 
 // lockByte is the byte of the file whose lock says that slot i is taken by
@@ -219,6 +231,7 @@ func (a *Arena) fillSlot(i int, label string) {
 	a.u64(s + slotDied).Store(0)
 	a.u64(s + slotReady).Store(0)
 	a.u64(s + slotOpening).Store(0)
+	a.u64(s + slotWalking).Store(0)
 	for k := range announceCount {
 		r := s + slotAnnounce + Offset(k*announceStride)
 		a.u64(r + announceWord).Store(0)

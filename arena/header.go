@@ -42,6 +42,7 @@ const (
 	hdrChecksum   = 168
 	hdrObitsTotal = 256 // obituaries written
 	hdrDeaths     = 264 // burials, as a sequence
+	hdrDirReach   = 268 // see core.reach
 	hdrChunkHint  = 320
 )
 

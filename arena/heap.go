@@ -101,7 +101,7 @@ func (c *core) claimBlock(class int) (Offset, error) {
 				return off, nil
 			}
 		}
-		if failed == nil && c.sweep(1) > 0 {
+		if c.sweep(1) > 0 { // its memory is reserved, should there be no other
 			continue
 		}
 		if !busy {
@@ -173,16 +173,22 @@ func (c *core) claimIn(chunk uint64, class int, start uint64) (Offset, bool) {
 
 // claimFresh makes a slab of a free chunk and claims a block of it before
 // anybody else can. With no chunk free the offset is 0, and busy says whether
-// some were in the hands of others.
+// some were in the hands of others. Where no more memory is to be had it takes a
+// chunk that has some.
 func (c *core) claimFresh(class int) (off Offset, busy bool, err error) {
-	chunk, ok, busy := c.claimChunk()
+	chunk, ok, busy := c.claimChunk(0)
 	if !ok {
 		return 0, busy, nil
 	}
 	crashpoint.Hit("arena.chunk.claimed")
-	if err := c.back(chunk, 1, class == classNode); err != nil {
+	if err := c.back(chunk, 1); err != nil {
 		c.freeRun(chunk, 1)
-		return 0, busy, err
+		if chunk, ok, busy = c.claimChunk(chunkReserved); !ok {
+			return 0, busy, err
+		}
+	}
+	if class == classNode {
+		clear(c.slice(c.chunkOff(chunk), chunkSize))
 	}
 	for index := range blocksOf(class) {
 		if c.blockWordOf(chunk, index).CompareAndSwap(blockFree, uint32(makeBlock(blockClaimed, c.self))) {
@@ -198,8 +204,9 @@ func (c *core) claimFresh(class int) (off Offset, busy bool, err error) {
 	return off, true, nil
 }
 
-// claimChunk claims a free chunk, from the hint of the header on.
-func (c *core) claimChunk() (chunk uint64, ok, busy bool) {
+// claimChunk claims a free chunk that has those bits, from the hint of the header
+// on.
+func (c *core) claimChunk(bits chunkWord) (chunk uint64, ok, busy bool) {
 	count := c.geo.chunkCount
 	if count == 0 {
 		return 0, false, false
@@ -211,6 +218,9 @@ func (c *core) claimChunk() (chunk uint64, ok, busy bool) {
 		w := c.loadChunk(i)
 		switch w.kind() {
 		case chunkFree:
+			if w&bits != bits {
+				continue
+			}
 			if c.swapChunk(i, w, w.claimedBy(c.self)) {
 				hint.Store(i + 1)
 				return i, true, busy
@@ -224,14 +234,9 @@ func (c *core) claimChunk() (chunk uint64, ok, busy bool) {
 }
 
 // back makes sure that n chunks that we have claimed, and their block words,
-// have memory, and marks them reserved. The memory is zeroed on request: a
-// chunk that was never reserved is zero.
-func (c *core) back(chunk, n uint64, zero bool) error {
-	all := true
-	for i := chunk; i < chunk+n; i++ {
-		all = all && c.loadChunk(i).reserved()
-	}
-	if !all {
+// have memory, and marks them reserved.
+func (c *core) back(chunk, n uint64) error {
+	if c.reservedIn(chunk, n) < n {
 		if err := c.reserve(uint64(c.chunkOff(chunk)), n*chunkSize); err != nil {
 			return err
 		}
@@ -240,14 +245,22 @@ func (c *core) back(chunk, n uint64, zero bool) error {
 		}
 	}
 	for i := chunk; i < chunk+n; i++ {
-		if w := c.loadChunk(i); w.reserved() && zero {
-			clear(c.slice(c.chunkOff(i), chunkSize))
-		} else if !w.reserved() {
+		if w := c.loadChunk(i); !w.reserved() {
 			c.swapChunk(i, w, w|chunkReserved)
 		}
 		crashpoint.Hit("arena.chunk.backed")
 	}
 	return nil
+}
+
+// reservedIn counts the reserved ones of n chunks.
+func (c *core) reservedIn(chunk, n uint64) (count uint64) {
+	for i := chunk; i < chunk+n; i++ {
+		if c.loadChunk(i).reserved() {
+			count++
+		}
+	}
+	return count
 }
 
 // noSpace is the error of a heap that has no room for size bytes.

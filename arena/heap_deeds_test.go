@@ -77,6 +77,15 @@ var deeds = map[string]deed{
 		do:      func(a *Arena, _ Offset) { a.OpenObject(spec("new")) },
 		points:  []string{"arena.object.found", "arena.object.entered", "arena.object.bit_set", "arena.object.opened"},
 	},
+	"open, being deleted": {
+		prepare: func(t *testing.T, a, b *Arena) Offset {
+			makeNew(t, a, b)
+			stopDeleting(b, "new")
+			return 0
+		},
+		do:     func(a *Arena, _ Offset) { a.OpenObject(spec("new")) },
+		points: []string{"arena.object.cancelling"},
+	},
 	"delete": {
 		prepare: makeNew,
 		do:      func(a *Arena, _ Offset) { a.Delete("new") },
@@ -156,6 +165,13 @@ func makeNew(t *testing.T, a, _ *Arena) Offset {
 	require.NoError(t, err)
 	a.CloseObject(o)
 	return off
+}
+
+// stopDeleting leaves an object as a deleter does that is stopped.
+func stopDeleting(a *Arena, name string) {
+	o, _, _ := a.OpenObject(spec(name))
+	a.CloseObject(o)
+	a.u32(o.Offset + objState).Store(uint32(makeObject(objectDeleting, a.self)))
 }
 
 func hubOfNew(a *Arena, _ Offset) {

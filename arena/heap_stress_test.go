@@ -92,7 +92,7 @@ func hammerHeap(t *testing.T, size uint64) {
 				}
 				a.claim(sizes[rng.IntN(len(sizes))], 1)
 				a.claimBlock(classNode)
-				a.claimChunk()
+				a.claimChunk(0)
 				burying.Lock()
 				p.bury(undertaker, a.self)
 				burying.Unlock()

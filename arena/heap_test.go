@@ -142,7 +142,6 @@ func TestNodeChunksStayNodes(t *testing.T) {
 
 func TestHeapIsReservedAsItFills(t *testing.T) {
 	p := newNeighbours(4<<20, 4)
-	const chunkCost = chunkSize + blockWords*blockWordSize
 	p.limit = 3 * chunkCost
 	a := p.join(1)
 	first := mustAlloc(t, a, 64, 0)

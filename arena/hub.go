@@ -109,17 +109,20 @@ func (a *Arena) pushReady(off Offset, n *Node, owner Name) {
 }
 
 // TakeReady empties this participant's stack and calls f for each node: a hub
-// node, which is idle by then, or one whose wait is over.
-func (a *Arena) TakeReady(f func(node Offset)) {
+// node, which is idle by then, or one whose wait is over. strays says that
+// something else was on the stack: then a node may have fallen off it, and has to
+// be looked for.
+func (a *Arena) TakeReady(f func(node Offset)) (strays bool) {
 	// sync(hub.ready): acquire
 	off := Offset(a.u64(a.slot(a.mySlot) + slotReady).Swap(0))
 	// A node that was taken without its stack (TakeReadyNode) may be on it a
-	// second time, which closes a circle; what falls out of the circle is found
-	// by the next look.
-	for stale := 0; off != 0 && stale < staleMax; {
+	// second time, and its second push cuts off what was under it. There is one
+	// push too many then, so sooner or later one is met that is not ready.
+	stale := 0
+	for off != 0 && stale < staleMax {
 		n, err := a.nodeAt(off)
 		if err != nil {
-			return
+			return true
 		}
 		next := Offset(n.readyNext.Load())
 		if n.Owner() == a.self && (n.swapState(NodeReady, NodeIdle) || n.State() == NodeResolved) {
@@ -129,6 +132,7 @@ func (a *Arena) TakeReady(f func(node Offset)) {
 		}
 		off = next
 	}
+	return stale > 0
 }
 
 // staleMax bounds the walk of a stack that a peer may have made endless.
@@ -156,7 +160,9 @@ func (a *Arena) NodeReady(node Offset) bool {
 	return err == nil && n.State() == NodeReady
 }
 
-// TakeReadyNode makes a ready node idle, and reports whether it was ready.
+// TakeReadyNode makes a ready node idle, and reports whether it was ready. It may
+// be pushed on the stack after that, by a releaser that was slow: whoever took it
+// so keeps it, as the stack of another participant would be cut off by that push.
 func (a *Arena) TakeReadyNode(node Offset) bool {
 	n, err := a.nodeAt(node)
 	return err == nil && n.swapState(NodeReady, NodeIdle)

@@ -29,7 +29,9 @@ func (k Kind) String() string {
 
 // KindOps is what a package that defines a kind of object gives the reaper.
 // Each function may be called by any number of goroutines and processes at
-// once, for any bytes: it must be idempotent and trust nothing.
+// once, for any bytes: it must be idempotent and trust nothing. The object is not
+// open: it may be deleted meanwhile, but its bytes are not used again before the
+// function returns.
 type KindOps struct {
 	// Kind is the kind that the functions serve.
 	Kind Kind

@@ -104,7 +104,7 @@ type deathLog struct {
 	mu    sync.Mutex
 	funcs []func(Participant) // guarded by: mu
 	next  uint64              // guarded by: mu; the first obituary not told yet
-	told  map[Name]bool       // guarded by: mu; two undertakers may write one death
+	told  map[int]uint32      // guarded by: mu; the last generation of each slot whose death was told: two undertakers may write one
 	holes []hole              // guarded by: mu; obituaries that were counted, but not written when we looked
 }
 
@@ -127,7 +127,7 @@ func (a *Arena) OnDeath(f func(Participant)) {
 	defer l.mu.Unlock()
 	if len(l.funcs) == 0 {
 		l.next = a.u64(hdrObitsTotal).Load()
-		l.told = map[Name]bool{}
+		l.told = map[int]uint32{}
 	}
 	l.funcs = append(l.funcs, f)
 }
@@ -165,10 +165,11 @@ func (l *deathLog) deliver(a *Arena) (again bool) {
 // when the obituary is not written.
 func (l *deathLog) tell(a *Arena, number uint64) bool { // guarded by: mu
 	id, name, left, ok := a.readObituary(number)
-	if !ok || left || l.told[name] {
+	// A slot is taken again when the death of who had it is written.
+	if !ok || left || name.Generation() <= l.told[name.Slot()] {
 		return ok
 	}
-	l.told[name] = true
+	l.told[name.Slot()] = name.Generation()
 	p := Participant{Identity: id, State: "dead"}
 	for _, f := range l.funcs {
 		go f(p)

@@ -270,3 +270,26 @@ func TestDeathOfTheUndertaker(t *testing.T) {
 		})
 	}
 }
+
+// An opener that loses to one deleter after the other is not told that the bytes
+// are wrong.
+func TestOpenerLosesToManyDeleters(t *testing.T) {
+	p := newNeighbours(3<<20, 8)
+	a, v := p.join(1), p.join(2)
+	stopDeleting(a, "x")
+	o, err := a.ObjectAt(firstObject(t, a))
+	require.NoError(t, err)
+	a.CloseObject(o)
+	stopDeleting(a, "x")
+	const rounds = 5 * claimTries
+	for i := 1; i <= rounds; i++ {
+		crashpoint.ArmFunc("arena.object.cancelling", i, func() {
+			a.u32(o.Offset + objState).Store(uint32(makeObject(objectDeleting, makeName(3+i%2, 1))))
+		})
+	}
+	defer crashpoint.Disarm()
+	same, created, err := v.OpenObject(spec("x"))
+	require.NoError(t, err)
+	require.False(t, created)
+	require.Equal(t, o, same)
+}

@@ -1,6 +1,7 @@
 package arena
 
 import (
+	"runtime"
 	"sync"
 	"sync/atomic"
 
@@ -12,6 +13,7 @@ var (
 	_ = crashpoint.Register("arena.object.found")
 	_ = crashpoint.Register("arena.object.entered")
 	_ = crashpoint.Register("arena.object.bit_set")
+	_ = crashpoint.Register("arena.object.cancelling")
 )
 
 // slotOpening is the field of a slot that says at which object header its
@@ -26,10 +28,17 @@ var (
 //	crash:   that of the dead does not count, clearOpenBits clears it
 const slotOpening Offset = 224
 
+// slotWalking is such a guard for whole walks, of a burial or a check, which look
+// at the body too. It is no open bit: who deletes an object does not mind.
+//
+// Its tags are those of slotOpening.
+const slotWalking Offset = 232
+
 // openLocal is what this process knows about the objects it has open. The mutex
 // serialises its lookups, since it has one guard.
 type openLocal struct {
 	sync.Mutex
+	walking  sync.Mutex          // held by a walk, with its own guard
 	refs     map[Offset]*openRef // guarded by: Mutex
 	deferred []Offset            // guarded by: Mutex; blocks freeing by us that somebody guarded
 }
@@ -52,8 +61,10 @@ func (c *core) unguard() { c.guard(0) }
 // guarded reports whether a participant looks at the block at off.
 func (c *core) guarded(off Offset) bool {
 	for i := 1; i <= c.geo.slots; i++ {
+		s := c.slot(i)
 		// sync(arena.guard): acquire
-		if c.u64(c.slot(i)+slotOpening).Load() == uint64(off) && c.current(nameIn(i, c.slotState(i))) {
+		here := c.u64(s+slotOpening).Load() == uint64(off) || c.u64(s+slotWalking).Load() == uint64(off)
+		if here && c.current(nameIn(i, c.slotState(i))) {
 			return true
 		}
 	}
@@ -132,10 +143,21 @@ func (c *core) adopt(h *header) (bool, error) {
 	// sync(arena.open): release
 	word.Or(mask)
 	crashpoint.Hit("arena.object.bit_set")
-	for range claimTries {
+	for try := range claimTries * patience {
+		if try >= claimTries {
+			runtime.Gosched() // that many deleters are at work
+		}
 		// sync(arena.commit): acquire
 		s := h.load()
 		switch {
+		case s.legal() && s.phase() == objectDeleting:
+			// lin: the deletion is cancelled, and with our bit set no other is
+			// decided.
+			crashpoint.Hit("arena.object.cancelling")
+			if h.swap(s, makeObject(objectCommitted, 0)) {
+				c.remember(h)
+				return true, nil
+			}
 		case !s.legal():
 			word.And(^mask)
 			return false, c.corrupt(h.Offset, "phase")
@@ -146,8 +168,6 @@ func (c *core) adopt(h *header) (bool, error) {
 			}
 			c.remember(h)
 			return true, nil
-		case s.phase() == objectDeleting:
-			h.swap(s, makeObject(objectCommitted, 0)) // lin: the deletion is cancelled
 		default:
 			return false, nil // the bit goes with the object
 		}
@@ -178,7 +198,7 @@ func (c *core) forget(off Offset) bool {
 	return true
 }
 
-// clearOpenBits clears the open bits and the guard of a dead participant.
+// clearOpenBits clears the open bits and the guards of a dead participant.
 //
 // Preconditions: as for reclaimBlocks.
 func (c *core) clearOpenBits(dead Name) {
@@ -206,6 +226,7 @@ func (c *core) clearOpenBits(dead Name) {
 		c.unguard()
 	}
 	c.u64(c.slot(dead.Slot()) + slotOpening).Store(0)
+	c.u64(c.slot(dead.Slot()) + slotWalking).Store(0)
 }
 
 // corrupt is the error for an object that has something impossible.

@@ -121,6 +121,12 @@ func (c *core) build(spec ObjectSpec, hash uint64, state objectWord) (header, er
 	if err != nil {
 		return header{}, err
 	}
+	whole := false
+	defer func() {
+		if !whole { // Init may have panicked
+			c.unclaim(off)
+		}
+	}()
 	c.u32(off + objKind).Store(uint32(spec.Kind))
 	c.u32(off + objVersion).Store(uint32(spec.Version) | uint32(len(spec.Name))<<16)
 	c.u32(off + objNameOff).Store(uint32(nameOff))
@@ -144,6 +150,7 @@ func (c *core) build(spec ObjectSpec, hash uint64, state objectWord) (header, er
 	word, mask := c.openBit(&h, c.self.Slot())
 	word.Or(mask)
 	h.state.Store(uint32(state))
+	whole = true
 	return h, nil
 }
 

@@ -233,3 +233,75 @@ func TestFullDirectory(t *testing.T) {
 	require.Zero(t, a.Stats().Objects)
 	requireSound(t, a)
 }
+
+// An Init that panics leaves nothing behind, whether the object has a name or not.
+func TestInitPanics(t *testing.T) {
+	p := newNeighbours(2<<20, 4)
+	a := p.join(1)
+	for _, name := range []string{"", "x"} {
+		s := spec(name)
+		s.Init = func([]byte) { panic("no") }
+		require.PanicsWithValue(t, "no", func() { a.OpenObject(s) })
+		require.Zero(t, a.Stats().Claimed+a.Stats().Objects)
+		s.Init = nil
+		_, created, err := a.OpenObject(s)
+		require.NoError(t, err)
+		require.True(t, created)
+		requireSound(t, a)
+		require.NoError(t, func() error {
+			o, err := a.ObjectAt(firstObject(t, a))
+			require.NoError(t, err)
+			a.CloseObject(o)
+			a.CloseObject(o)
+			return a.DeleteObject(o)
+		}())
+	}
+}
+
+func firstObject(t *testing.T, a *Arena) (off Offset) {
+	for o := range a.Objects() {
+		return o.Offset
+	}
+	t.Fatal("there is no object")
+	return 0
+}
+
+// A name that is not there is looked for in a few places, however many names have
+// been there, and is found wherever it is.
+func TestSearchIsShort(t *testing.T) {
+	p := newNeighbours(1<<20, 4)
+	a := p.join(1)
+	n := int(p.geo.dirCount)
+	steps := func(name string) (n int) {
+		a.probe(hashName(name), func(uint64, entry) bool { n++; return true })
+		return n
+	}
+	for i := range 40 * n {
+		s := ObjectSpec{Kind: testKind, Name: fmt.Sprint("object ", i)}
+		o, created, err := a.OpenObject(s)
+		require.NoError(t, err)
+		require.True(t, created)
+		a.CloseObject(o)
+		if i >= n/8 { // so many are there at a time
+			require.NoError(t, a.Delete(fmt.Sprint("object ", i-n/8)))
+		}
+	}
+	gone := 0
+	for pos := range p.geo.dirCount {
+		if a.loadEntry(pos) != entryEmpty {
+			gone++
+		}
+	}
+	require.Equal(t, n, gone, "an empty entry ends no search any more")
+	worst := 0
+	for i := range 1000 {
+		worst = max(worst, steps(fmt.Sprint("nobody ", i)))
+	}
+	require.LessOrEqual(t, worst, n/32)
+	for i := 40*n - n/8; i < 40*n; i++ {
+		_, created, err := a.OpenObject(ObjectSpec{Kind: testKind, Name: fmt.Sprint("object ", i)})
+		require.NoError(t, err)
+		require.False(t, created)
+	}
+	requireSound(t, a)
+}

@@ -50,6 +50,26 @@ func (a *Arena) Objects() iter.Seq[Object] {
 	}
 }
 
+// visit calls f for the objects of the arena, without opening them: they may be
+// deleted meanwhile, and then f looks at bytes that are nobody's any more, but not
+// at those of another object. f does not walk itself.
+func (a *Arena) visit(f func(Object)) {
+	a.handles.walking.Lock()
+	defer a.handles.walking.Unlock()
+	guard := a.u64(a.slot(a.mySlot) + slotWalking)
+	defer guard.Store(0)
+	a.eachBlock(func(off Offset, _ uint64, w blockWord) bool {
+		if w.kind() == blockObject {
+			// sync(arena.guard): release
+			guard.Store(uint64(off))
+			if h, err := a.headerAt(off); err == nil && h.load().there() {
+				f(h.Object)
+			}
+		}
+		return true
+	})
+}
+
 // lookAt reads what object is at off, without opening it: it may be gone by the
 // time this returns.
 func (c *core) lookAt(off Offset) (Object, error) {

@@ -191,6 +191,27 @@ func TestObituariesOverflow(t *testing.T) {
 	}
 }
 
+// What a process remembers of the deaths that it has told does not grow with them.
+func TestToldDeathsAreBounded(t *testing.T) {
+	a := newMemfdArena(t, 4)
+	told := deathsOf(a)
+	const n = 3 * obitCount
+	seen := map[Name]bool{}
+	for i := range uint32(n) {
+		for range 2 { // two undertakers
+			a.writeObituary(2+int(i%3), makeName(2+int(i%3), i/3+1), false)
+			a.deaths.deliver(a)
+		}
+		p := next(t, told)
+		require.False(t, seen[p.Name()], "told twice")
+		seen[p.Name()] = true
+	}
+	require.Len(t, seen, n)
+	a.deaths.mu.Lock()
+	defer a.deaths.mu.Unlock()
+	require.Len(t, a.deaths.told, 3)
+}
+
 // A process whose slot was taken away from it must not go on.
 func TestDeclaredDead(t *testing.T) {
 	a := newMemfdArena(t, 4)

@@ -69,11 +69,11 @@ func (a *Arena) wakeAlive(i int) {
 
 // repairAll takes back what dead holds of any object.
 func (a *Arena) repairAll(dead Name) {
-	for o := range a.Objects() {
+	a.visit(func(o Object) {
 		if ops, ok := kindOps(o.Kind); ok && ops.Repair != nil {
 			ops.Repair(a, o, dead)
 		}
-	}
+	})
 }
 
 // wakeAll wakes, once, everybody who may wait for a wake that a death has
@@ -82,11 +82,11 @@ func (a *Arena) repairAll(dead Name) {
 // park in their own process.
 func (a *Arena) wakeAll(dead Name) {
 	owed := a.owed(dead)
-	for o := range a.Objects() {
+	a.visit(func(o Object) {
 		if ops, ok := kindOps(o.Kind); ok && ops.Wake != nil {
 			ops.Wake(a, o, owed[o.Offset])
 		}
-	}
+	})
 	a.wakeResolved()
 	a.u32(hdrDeaths).Add(1)
 	a.ringDoorbells()

@@ -1,8 +1,10 @@
 package arena
 
 import (
+	"errors"
 	"runtime"
 
+	"github.com/shmsync/shmsync"
 	"github.com/shmsync/shmsync/internal/crashpoint"
 )
 
@@ -20,13 +22,19 @@ func (c *core) claimSpan(size uint64) (Offset, error) {
 	if n > c.geo.chunkCount {
 		return 0, c.noSpace(size)
 	}
+	var failed error
 	for range claimTries {
 		top := min(c.heap.top.Load(), c.geo.chunkCount)
-		off, busy, err := c.spanBelow(top, n)
+		off, busy, err := c.spanBelow(top, n, 0)
 		if off == 0 && err == nil {
-			off, busy, err = c.spanBelow(c.geo.chunkCount, n)
+			off, busy, err = c.spanBelow(c.geo.chunkCount, n, 0)
 		}
-		if off != 0 || err != nil {
+		// Where there is no memory for a row, one that has more of it may do.
+		for least := uint64(1); err != nil && isNoSpace(err) && least <= n; least++ {
+			failed = err
+			off, busy, err = c.spanBelow(c.geo.chunkCount, n, least)
+		}
+		if off != 0 || err != nil && !isNoSpace(err) {
 			return off, err
 		}
 		if c.sweep(c.geo.chunkCount) > 0 {
@@ -37,13 +45,18 @@ func (c *core) claimSpan(size uint64) (Offset, error) {
 		}
 		runtime.Gosched()
 	}
+	if failed != nil {
+		return 0, failed
+	}
 	return 0, c.noSpace(size)
 }
 
-// spanBelow claims the first n free chunks in a row, downwards from top. Without
-// such a row the offset is 0, and busy says whether some chunks were in the
-// hands of others.
-func (c *core) spanBelow(top, n uint64) (off Offset, busy bool, err error) {
+func isNoSpace(err error) bool { return errors.Is(err, shmsync.ErrNoSpace) }
+
+// spanBelow claims the first n free chunks in a row, downwards from top, of which
+// at least that many have memory. Without such a row the offset is 0, and busy
+// says whether some chunks were in the hands of others.
+func (c *core) spanBelow(top, n, least uint64) (off Offset, busy bool, err error) {
 	run := uint64(0)
 	for i := top; i > 0; i-- {
 		w := c.loadChunk(i - 1)
@@ -52,7 +65,7 @@ func (c *core) spanBelow(top, n uint64) (off Offset, busy bool, err error) {
 			run = 0
 			continue
 		}
-		if run++; run < n {
+		if run++; run < n || least > 0 && c.reservedIn(i-1, n) < least {
 			continue
 		}
 		head := i - 1
@@ -61,9 +74,12 @@ func (c *core) spanBelow(top, n uint64) (off Offset, busy bool, err error) {
 			continue
 		}
 		ok, err := c.makeSpan(head, n)
-		if ok || err != nil {
+		if ok {
 			c.heap.top.Store(head)
-			return c.chunkOff(head), busy, err
+			return c.chunkOff(head), busy, nil
+		}
+		if err != nil {
+			return 0, busy, err
 		}
 		busy, run = true, 0
 	}
@@ -99,7 +115,11 @@ func (c *core) freeRun(head, n uint64) {
 // The block word comes before the head, so that a span always has an owner,
 // and the tails come last: what the owner's death leaves is found from the head.
 func (c *core) makeSpan(head, n uint64) (bool, error) {
-	if err := c.back(head, n, true); err != nil {
+	used := make([]bool, n) // a chunk that was never reserved is zero
+	for i := range used {
+		used[i] = c.loadChunk(head + uint64(i)).reserved()
+	}
+	if err := c.back(head, n); err != nil {
 		c.freeRun(head, n)
 		return false, err
 	}
@@ -109,6 +129,11 @@ func (c *core) makeSpan(head, n uint64) (bool, error) {
 		return false, nil
 	}
 	crashpoint.Hit("arena.span.claimed")
+	for i, used := range used {
+		if used {
+			clear(c.slice(c.chunkOff(head+uint64(i)), chunkSize))
+		}
+	}
 	to := makeChunk(chunkHead, n, 0)
 	for i := head; i < head+n; i++ {
 		if !c.swapChunk(i, chunkReserved.claimedBy(c.self), to) {

@@ -40,7 +40,7 @@ func TestModelMutexWakeOne(t *testing.T) {
 
 // Hand-offs, when everybody lives.
 func TestModelMutexHandOff(t *testing.T) {
-	bugs := []bug{sleepOnHandoffOnly, staleStarver, reservationStays, revokeDoesNotWake, handOffDoesNotWake}
+	bugs := []bug{sleepOnHandoffOnly, staleStarver, sleptForgotten, reserveBlindly, reservationStays, revokeDoesNotWake, handOffDoesNotWake}
 	two := mutexModel{threads: []int{0, 1}, modes: anyHold, cancel: true, handoffs: true}
 	three := mutexModel{threads: []int{0, 1, 2}, modes: noBiased, cancel: true, handoffs: true}
 	mixed := mutexModel{threads: []int{0, 1, 2}, modes: anyHold, cancel: true, handoffs: true}

@@ -4,21 +4,42 @@ package prims
 
 import "github.com/shmsync/shmsync/internal/model"
 
-// reserve is Mutex.reserve for the participant whose name is in rOwner.
+// reserve is Mutex.reserve for the participant whose name is in rOwner, of a lock
+// that is held, or after a release.
 func (m *mutexModel) reserve(x *model.Exec) {
 	s := *x.R(rOwner)
 	reserved := kindReserved
+	held := m.flag(x, fInside)
+	otherwise := sWakeNext
+	if held {
+		otherwise = sRelease
+	}
 	switch x.PC() {
+	case sAskAfter:
+		x.Say("looks whether somebody starves")
+		*x.R(rOwner) = x.Load(wStarving)
+		x.Goto(sReserve)
+		if *x.R(rOwner) == 0 {
+			x.Goto(otherwise)
+		}
 	case sReserve:
 		if !m.current(x, int(s)-1) {
 			x.Say("sees that the starving one is dead")
 			x.CAS(wStarving, s, 0)
-			m.goOn(x, sRelease)
+			x.Goto(otherwise)
 			return
 		}
 		x.Say("reserves the lock")
-		if !x.CAS(wOwner, uint8(nameOf(x.Process())), pack(makeOwner(reserved, nameOf(int(s)-1)))) {
+		word := pack(makeOwner(reserved, nameOf(int(s)-1)))
+		switch {
+		case held && !x.CAS(wOwner, uint8(nameOf(x.Process())), word):
 			x.Ghost[gWrong] = 1
+		case !held && m.bug == reserveBlindly:
+			x.Update(wOwner, func(uint8) uint8 { return word })
+		case !held && !x.CAS(wOwner, 0, word):
+			x.Say("finds that somebody has it")
+			x.Goto(otherwise)
+			return
 		}
 		m.unset(x, fInside)
 		x.Goto(sTakeAsk)

@@ -32,6 +32,8 @@ const (
 	takeThenListen  bug = "the hub empties its stack, and then reads the doorbell that it sleeps on"
 	parkedUnserved  bug = "a hand-off does not look behind the hub"
 	hubsUnrung      bug = "a burial does not ring the hubs"
+	closeDropsTaken bug = "Close passes on what is ready, and not what the hub has taken"
+	closeDropsReady bug = "Close passes nothing on where it keeps the node"
 )
 
 // parks reports whether a thread parks behind the hub.
@@ -52,6 +54,12 @@ func (m *mutexModel) park(x *model.Exec) {
 	switch x.PC() {
 	case sEnlist:
 		x.Say("says that it waits")
+		if x.Ghost[gHandle] == handleShut {
+			// Queue.needNode
+			x.Ghost[gHandle] = handleOpen
+			m.node(x, arena.NodeFree, arena.NodeIdle)
+			m.node(x, arena.NodeReady, arena.NodeIdle)
+		}
 		x.Mem[wQueue] |= queueLocked
 		x.Goto(sCompare)
 		if m.bug == checkThenWait {
@@ -92,6 +100,38 @@ func (m *mutexModel) park(x *model.Exec) {
 			m.setIdle(x, rest)
 		}
 		x.Goto(sQuit)
+	}
+}
+
+// close is Queue.Close, which a thread calls when no other of its process is in a
+// call.
+func (m *mutexModel) close(x *model.Exec) {
+	hub := &x.Thread[len(m.threads)]
+	busy := x.Ghost[gHandle] != handleOpen
+	for i := range m.threads {
+		busy = busy || m.threads[i] == 0 && x.Thread[i].PC != sIdle
+	}
+	switch hub.PC {
+	case sWakeLost, sWakeOne, sReady, sPush, sRing, sWakeKernel: // Queue.alive
+		busy = true
+	}
+	if busy {
+		x.Disable()
+		return
+	}
+	x.Say("closes its handle")
+	ready := x.Load(wNode) == uint8(arena.NodeReady)
+	if !ready {
+		x.Update(wNode, func(uint8) uint8 { return uint8(arena.NodeFree) })
+	}
+	if hub.PC == sHubDeliver {
+		hub.R[rFlags] |= fClosed
+	}
+	x.Ghost[gHandle] = handleClosing
+	*x.R(rBack) = sClosed
+	x.Goto(sWakeLost)
+	if m.bug == closeDropsTaken && !ready || m.bug == closeDropsReady && ready {
+		x.Goto(sClosed)
 	}
 }
 
@@ -169,6 +209,15 @@ func (m *mutexModel) serve(x *model.Exec) {
 		x.Idle()
 		if m.node(x, arena.NodeReady, arena.NodeIdle) {
 			x.Goto(sHubDeliver)
+			if m.closes {
+				x.Goto(sHubFind)
+			}
+		}
+	case sHubFind:
+		x.Say("looks whose node it is")
+		x.Goto(sHubDeliver)
+		if x.Ghost[gHandle] != handleOpen {
+			x.Idle()
 		}
 	case sHubDeath:
 		// The dead one may have made the node ready and not pushed it, and a
@@ -230,6 +279,9 @@ func (m *mutexModel) takeReady(x *model.Exec) {
 func (m *mutexModel) deliver(x *model.Exec) {
 	queue := x.Load(wQueue)
 	switch {
+	case m.flag(x, fClosed):
+		x.Say("has a wake for a queue that is closed")
+		x.Idle()
 	case queue&queueLocked != 0:
 		x.Disable()
 	case queue == 0 && m.bug == wakeToNobody:
@@ -270,6 +322,17 @@ func TestModelMutexHub(t *testing.T) {
 		{"two and one, canceled", large, canceled.explore, bugs},
 		{"one and one, some biased", small, mixed.explore, nil},
 		{"hand-off", small, handoff.explore, []bug{parkedUnserved, wakeToNobody}},
+	})
+}
+
+// The process behind the hub closes its handle, and opens it again.
+func TestModelMutexHubClose(t *testing.T) {
+	bugs := []bug{closeDropsTaken, closeDropsReady}
+	handoff := mutexModel{threads: []int{0, 1}, modes: noBiased, cancel: true, handoffs: true, hub: true, closes: true}
+	two := mutexModel{threads: []int{0, 1, 1}, modes: noBiased, hub: true, closes: true}
+	requireModels(t, []exploration{
+		{"one and one, hand-off", medium, handoff.explore, bugs},
+		{"one and two", large, two.explore, bugs},
 	})
 }
 

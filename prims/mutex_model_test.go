@@ -16,6 +16,14 @@ const (
 	gWrong  = iota // somebody did what must not be possible
 	gDirty         // a holder died, and nobody has repaired what it left
 	gBuried        // the processes that the reaper has buried, a bit each
+	gHandle        // handleOpen...: of process 0
+)
+
+// What becomes of the handle of process 0, and of its queue.
+const (
+	handleOpen    = iota // the hub delivers for its queue
+	handleShut           // it is shut, or it is open and has no node yet
+	handleClosing        // Close is under way
 )
 
 // mutexModel is a Mutex and its users, as a system to explore.
@@ -29,6 +37,7 @@ type mutexModel struct {
 	recoverers int  // 1: anybody may call Recover
 	bitOnly    bool // the wake word has no sequence; see TestModelMutexBit
 	hub        bool // the threads of process 0 park behind a hub
+	closes     bool // process 0 closes its handle between calls
 	heir       bool // somebody has died who made the hub's node ready and did not push it
 	distinct   bool // threads are told apart although they do the same
 
@@ -53,6 +62,8 @@ const (
 	reservationStays   bug = "a reservation for one that has left is not revoked"
 	revokeDoesNotWake  bug = "a reservation is revoked without a wake"
 	handOffDoesNotWake bug = "a hand-off wakes nobody"
+	sleptForgotten     bug = "who has slept leaves its process's reservation alone, like those that have not"
+	reserveBlindly     bug = "a free lock is reserved by a store, whoever has it by then"
 	wakeOneStarver     bug = "a hand-off wakes one of the starving, whoever that is"
 
 	noFenceBeforeRepair    bug = "the lock is taken from the dying before a fence"

@@ -194,8 +194,12 @@ func (m *Mutex) inherit(o ownerWord) (took bool, err error) {
 // this process dies over it m is owner-dead again.
 //
 // Recover of a healthy lock waits for it, releases it and does not run repair.
-// Its own errors are those of LockContext, ErrOwnerDead excepted.
+// Its own errors are those of LockContext, ErrOwnerDead excepted. It panics when
+// repair is nil, and leaves the lock as it is.
 func (m *Mutex) Recover(ctx context.Context, repair func() error) error {
+	if repair == nil {
+		panic("shmsync: Recover of mutex " + objectName(m.object) + " without a repair")
+	}
 	for {
 		o := ownerWord(m.owner.Load())
 		if o.kind() != kindOwnerDead && o != ownerNotRecoverable {

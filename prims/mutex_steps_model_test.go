@@ -20,7 +20,7 @@ func (m *mutexModel) step(x *model.Exec) {
 		m.took(x)
 	case sInside, sRelease, sLookWake:
 		m.unlock(x)
-	case sReserve, sTakeAsk, sRevoke, sBumpHand, sWakeHand, sTouch:
+	case sAskAfter, sReserve, sTakeAsk, sRevoke, sBumpHand, sWakeHand, sTouch:
 		m.reserve(x)
 	case sAsk, sHand, sAnnounce, sLook, sFence, sLookAgain, sRecord, sSleep:
 		m.sleep(x)
@@ -28,6 +28,9 @@ func (m *mutexModel) step(x *model.Exec) {
 		m.leave(x)
 	case sWakeNext, sWakeOne, sWakeKernel:
 		m.wakeNext(x)
+	case sClosed:
+		x.Ghost[gHandle] = handleShut
+		x.Idle()
 	case sEnlist, sCompare, sUnlist, sParked, sDelist:
 		m.park(x)
 	case sReady, sPush, sRing:
@@ -46,8 +49,19 @@ func (m *mutexModel) current(x *model.Exec, p int) bool { return x.Load(wDead)&(
 
 // call begins a call.
 func (m *mutexModel) call(x *model.Exec) {
-	modes := len(m.modes)
-	k := x.Choose(modes + m.recoverers)
+	modes, closes := len(m.modes), 0
+	if m.closes && x.Process() == 0 {
+		closes = 1
+	}
+	k := x.Choose(modes + m.recoverers + closes)
+	switch {
+	case closes == 1 && x.Ghost[gHandle] == handleClosing:
+		x.Disable() // who opens waits for who closes
+		return
+	case k == modes+m.recoverers:
+		m.close(x)
+		return
+	}
 	if k < modes {
 		x.Say("calls Lock")
 		*x.R(rMode) = m.modes[k]
@@ -95,7 +109,7 @@ func (m *mutexModel) try(x *model.Exec) {
 		if x.CAS(wOwner, pack(o), *x.R(rMode)<<5|uint8(self)) {
 			m.acquired(x)
 		}
-	case o.kind() == kindReserved && o.name() == self:
+	case o.kind() == kindReserved && o.name() == self && m.slept(x):
 		x.Say("takes the lock, reserved")
 		if x.CAS(wOwner, pack(o), uint8(self)) {
 			m.acquired(x)
@@ -124,6 +138,9 @@ func (m *mutexModel) try(x *model.Exec) {
 		}
 	}
 }
+
+// slept reports whether a waiter may take a reservation of its process.
+func (m *mutexModel) slept(x *model.Exec) bool { return m.flag(x, fSlept) && m.bug != sleptForgotten }
 
 func (m *mutexModel) acquired(x *model.Exec) {
 	if x.Ghost[gDirty] != 0 {
@@ -189,7 +206,8 @@ func (m *mutexModel) unlock(x *model.Exec) {
 			m.unset(x, fInside)
 			x.Goto(sLookWake)
 		case m.handoffs && x.Load(wStarving) != 0 && x.Choose(2) == 0:
-			// Where nobody had announced himself the fast path does not look.
+			// By the slow path, which a hold takes that is not biased but could
+			// have been. Others free the lock and look then.
 			x.Say("sees that somebody starves")
 			*x.R(rOwner) = x.Load(wStarving)
 			x.Goto(sReserve)
@@ -240,4 +258,7 @@ func (m *mutexModel) lookWake(x *model.Exec, then uint8) {
 	}
 	*x.R(rBack) = then
 	x.Goto(sWakeNext)
+	if m.handoffs && then == sIdle {
+		x.Goto(sAskAfter)
+	}
 }

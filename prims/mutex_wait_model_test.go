@@ -106,7 +106,7 @@ func (m *mutexModel) blocks(x *model.Exec, o ownerWord) bool {
 	case o.held():
 		return m.current(x, processOf(o))
 	case o.kind() == kindReserved:
-		return o.name() != nameOf(x.Process()) && m.current(x, processOf(o))
+		return (o.name() != nameOf(x.Process()) || !m.slept(x) && x.PC() != sLeaveLook && x.PC() != sLeaveFence) && m.current(x, processOf(o))
 	}
 	return false
 }

@@ -29,7 +29,7 @@ const (
 const (
 	fSlept    = 1 << iota // it was, or was about to be, asleep in this call
 	fAsked                // it has asked for a hand-off
-	fCanceled             // its context has ended
+	fClosed               // the queue that the hub looks at has been closed
 	fInside               // it has the lock
 	fRecord               // it has an announce record
 	fGaveBack             // it has given a reservation back
@@ -94,8 +94,11 @@ const (
 	sPush
 	sRing
 	sWakeKernel
+	sAskAfter
+	sClosed
 	sHubTake
 	sHubNode
+	sHubFind
 	sHubDeliver
 	sHubRewait
 	sHubWake

@@ -113,15 +113,13 @@ func (c *creation) unnamed() (*Segment, error) {
 	return nil, fail("create", c.path, "link", err)
 }
 
-// build makes f, an empty file, into a segment: mode, size, seals, mapping,
-// init. It takes f over, and closes it if it fails or init panics.
+// build makes f, an empty file of mode 0600, into a segment: size, seals, mapping,
+// init, and the mode last, since others may find a temporary file. It takes f
+// over, and closes it if it fails or init panics.
 func build(f *os.File, name string, size int64, set settings, seal func() error, init func(*Segment) error) (*Segment, error) {
 	fd := int(f.Fd())
 	var st unix.Stat_t
-	err := retry(func() error { return unix.Fchmod(fd, uint32(set.Mode)) })
-	if err == nil {
-		err = retry(func() error { return unix.Ftruncate(fd, size) })
-	}
+	err := retry(func() error { return unix.Ftruncate(fd, size) })
 	if err == nil && seal != nil {
 		err = seal()
 	}
@@ -147,6 +145,9 @@ func build(f *os.File, name string, size int64, set settings, seal func() error,
 		if err := init(s); err != nil {
 			return nil, &opError{op: "create", name: name, why: "init", err: err}
 		}
+	}
+	if err := retry(func() error { return unix.Fchmod(fd, uint32(set.Mode)) }); err != nil {
+		return nil, fail("create", name, "set the mode", err)
 	}
 	whole = true
 	return s, nil

@@ -61,6 +61,12 @@ func isTempName(name string) bool {
 		pid != "" && strings.Trim(pid, "0123456789") == ""
 }
 
+// tempBase is the base that a temporary name was made of, or what is left of it.
+func tempBase(name string) string {
+	parts := strings.Split(strings.TrimSuffix(name, tempSuffix), ".")
+	return strings.Join(parts[1:len(parts)-2], ".")
+}
+
 // temporary creates the segment under a temporary name and renames it.
 func (c *creation) temporary() (*Segment, error) {
 	sweep(c.dirfd)
@@ -170,9 +176,11 @@ func sweepFile(dirfd int, name string) {
 	if unix.Fstat(fd, &st) != nil || st.Mode&unix.S_IFMT != unix.S_IFREG || int(st.Uid) != os.Geteuid() {
 		return
 	}
-	// A file that has a second name is published, and needs no lock: whoever
-	// removes the first name does its creator's work.
-	if st.Nlink < 2 && unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB) != nil {
+	// A file that has the name it was made for is published, and needs no lock:
+	// whoever removes the first name does its creator's work. Any other second
+	// name says nothing.
+	published := st.Nlink > 1 && sameEntry(fd, dirfd, tempBase(name))
+	if !published && unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB) != nil {
 		return // its creator lives, or another sweeper is at it
 	}
 	if sameEntry(fd, dirfd, name) {

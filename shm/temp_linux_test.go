@@ -22,6 +22,7 @@ func TestTempName(t *testing.T) {
 	for _, base := range []string{"a", "a.b", "..", strings.Repeat("x", 255)} {
 		name := tempName(base)
 		require.True(t, isTempName(name), name)
+		require.Equal(t, base[:min(len(base), maxNameLen)], tempBase(name))
 		require.LessOrEqual(t, len(name), 255)
 		require.Error(t, ValidName(name), "no named segment may look like a temporary file")
 	}
@@ -61,6 +62,45 @@ func TestSweep(t *testing.T) {
 	unix.Close(live) // as its creator's death would
 	sweep(dirfd)
 	require.ElementsMatch(t, keep, entries(t, dir))
+}
+
+// Only the name that a file is made for says that it is published.
+func TestSweepOfLinkedFiles(t *testing.T) {
+	dir := t.TempDir()
+	dirfd := openDir(t, dir)
+	live, temp, err := openTemp(dirfd, "seg.1")
+	require.NoError(t, err)
+	defer unix.Close(live)
+	require.NoError(t, os.Link(filepath.Join(dir, temp), filepath.Join(dir, "by-somebody")))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "seg.1"), nil, 0o600)) // another's
+	sweep(dirfd)
+	require.ElementsMatch(t, []string{temp, "by-somebody", "seg.1"}, entries(t, dir))
+	require.NoError(t, os.Remove(filepath.Join(dir, "seg.1")))
+	require.NoError(t, os.Link(filepath.Join(dir, temp), filepath.Join(dir, "seg.1")))
+	sweep(dirfd)
+	require.ElementsMatch(t, []string{"by-somebody", "seg.1"}, entries(t, dir))
+}
+
+// A file that can be found before it is whole cannot be opened by others.
+func TestModeComesLast(t *testing.T) {
+	for _, disable := range []string{"", "otmpfile"} {
+		t.Setenv("SHMSYNC_DISABLE", disable)
+		dir := t.TempDir()
+		path := filepath.Join(dir, "seg")
+		var during fs.FileMode
+		s, err := CreateAt(path, page, func(s *Segment) error {
+			info, err := s.File().Stat()
+			require.NoError(t, err)
+			during = info.Mode()
+			return nil
+		}, &Options{Mode: 0o664})
+		require.NoError(t, err)
+		defer s.Close()
+		require.Equal(t, fs.FileMode(0o600), during)
+		info, err := os.Stat(path)
+		require.NoError(t, err)
+		require.Equal(t, fs.FileMode(0o664), info.Mode())
+	}
 }
 
 func TestPublish(t *testing.T) {

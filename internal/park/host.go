@@ -25,6 +25,7 @@ type host struct {
 	mu      sync.Mutex
 	all     map[*Queue]struct{}     // guarded by: mu
 	queues  map[arena.Offset]*Queue // guarded by: mu; by their hub node
+	loose   map[arena.Offset]bool   // guarded by: mu; nodes that may be pushed though they are not ready
 	looked  []*Queue                // guarded by: mu; queues that somebody waits in
 	looking bool                    // guarded by: mu; the looker runs
 	hubbing bool                    // guarded by: mu; the hub runs
@@ -33,6 +34,10 @@ type host struct {
 	end     chan struct{}
 
 	bench bench
+
+	// took, if a test sets it before the hub runs, is called when the hub has
+	// taken a node and not delivered yet.
+	took func()
 }
 
 var hosts struct {
@@ -46,7 +51,7 @@ func hostOf(a *arena.Arena) *host {
 	if h := hosts.of[a]; h != nil {
 		return h
 	}
-	h := &host{a: a, all: map[*Queue]struct{}{}, queues: map[arena.Offset]*Queue{}, end: make(chan struct{})}
+	h := &host{a: a, all: map[*Queue]struct{}{}, queues: map[arena.Offset]*Queue{}, loose: map[arena.Offset]bool{}, end: make(chan struct{})}
 	h.bench.host = h
 	if hosts.of == nil {
 		hosts.of = map[*arena.Arena]*host{}
@@ -92,17 +97,44 @@ func (h *host) disown(node arena.Offset) {
 	delete(h.queues, node)
 }
 
+// takeLoose makes a node of ours idle without its stack if it is ready, and
+// reports whether it was. It is loose from then on.
+func (h *host) takeLoose(node arena.Offset) bool {
+	if !h.a.TakeReadyNode(node) {
+		return false
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.loose[node] = true
+	return true
+}
+
+// mayRelease reports whether others may have a node of ours.
+func (h *host) mayRelease(node arena.Offset) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return !h.loose[node]
+}
+
+// strayLook is how long after it met a stray the hub looks for nodes that fell
+// off its stack, twice, in nanoseconds: a releaser that is on its way to push one
+// does it meanwhile.
+const strayLook = 1e6
+
 // hub sleeps for all parked goroutines of this process. deaths is what it has
 // seen of those.
 func (h *host) hub(deaths uint32) {
-	for {
+	for looks := 0; ; {
 		bell, rung := h.a.Doorbell()
 		// After the doorbell: close says so and then rings.
 		if h.closed.Load() {
 			return
 		}
 		delivered := false
-		h.a.TakeReady(func(node arena.Offset) {
+		strays := h.a.TakeReady(func(node arena.Offset) {
+			if h.took != nil {
+				h.took()
+			}
 			h.mu.Lock()
 			q := h.queues[node]
 			h.mu.Unlock()
@@ -113,6 +145,9 @@ func (h *host) hub(deaths uint32) {
 			}
 			delivered = true
 		})
+		if strays {
+			looks = 2
+		}
 		if now := h.a.Deaths(); now != deaths {
 			// The dead one may have owed any of us a wake.
 			deaths = now
@@ -129,7 +164,19 @@ func (h *host) hub(deaths uint32) {
 			runtime.Gosched()
 			continue
 		}
-		shmsync.Wait(bell, rung, 0)
+		if looks == 0 {
+			shmsync.Wait(bell, rung, 0)
+			continue
+		}
+		looks--
+		shmsync.Wait(bell, rung, shmsync.Monotonic()+strayLook)
+		if h.closed.Load() {
+			return
+		}
+		for _, q := range h.adopted() {
+			q.recover()
+		}
+		h.bench.look()
 	}
 }
 

@@ -63,14 +63,14 @@ func lookAt(queues []*Queue) (kept []*Queue) {
 }
 
 // recover makes up for what the hub cannot see: a wake that was given to our
-// node but not put on the stack, because the releaser died or was stopped in
-// between, which only the second look believes; and goroutines that found no
-// room for a node.
+// node but is not on the stack, because the releaser died or was stopped in
+// between or because it fell off, which only the second look believes; and
+// goroutines that found no room for a node.
 func (q *Queue) recover() {
 	q.mu.Lock()
 	nodeless := q.node == 0 && q.first != nil
-	ready := q.node != 0 && q.first != nil && q.Arena.NodeReady(q.node)
-	lost := ready && q.wasReady && q.Arena.TakeReadyNode(q.node)
+	ready := q.node != 0 && q.Arena.NodeReady(q.node)
+	lost := ready && q.wasReady && q.host.takeLoose(q.node)
 	q.wasReady = ready && !lost
 	q.mu.Unlock()
 	if lost || nodeless {

@@ -219,13 +219,7 @@ func (q *Queue) park(w uint32, b Bed, c *Cancel) Result {
 func (q *Queue) enlist(w uint32, me *waiter) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.node == 0 {
-		// Without room for a node, looks keep the waiter going.
-		if node, err := q.Arena.HubNode(q.config.Object, q.Hub); err == nil {
-			q.node = node
-			q.host.adopt(node, q)
-		}
-	}
+	q.needNode()
 	q.setWaiting()
 	if q.Word.Load() != w || q.host.closed.Load() {
 		q.setIdle()
@@ -239,6 +233,23 @@ func (q *Queue) enlist(w uint32, me *waiter) bool {
 	}
 	q.last = me
 	return true
+}
+
+// needNode gets the queue a hub node if it has none yet. Without room for one,
+// looks keep the waiters going.
+func (q *Queue) needNode() { // guarded by: mu
+	if q.node != 0 {
+		return
+	}
+	node, err := q.Arena.HubNode(q.config.Object, q.Hub)
+	if err != nil {
+		return
+	}
+	q.node = node
+	q.host.adopt(node, q)
+	// One that is ready was so when this process closed its handle last, which
+	// passed the wake on. It may never be pushed, and take no other wake.
+	q.host.takeLoose(node)
 }
 
 // delist takes me off the queue. If it is off already, a wake was handed to it:
@@ -328,7 +339,7 @@ func (q *Queue) alive(f func()) {
 // hub, right after that has emptied the stack.
 func (q *Queue) afterDeath() {
 	q.mu.Lock()
-	ready := q.node != 0 && q.Arena.TakeReadyNode(q.node)
+	ready := q.node != 0 && q.host.takeLoose(q.node)
 	owed := ready || q.first != nil
 	q.mu.Unlock()
 	if owed {
@@ -348,7 +359,8 @@ func (q *Queue) StartHub() {
 func (q *Queue) Waiting() int { return int(q.calls.Load()) }
 
 // Close gives the queue's hub node back, for other participants to use. Nobody
-// may wait. A node that is ready just now stays ours.
+// may wait. A node that is ready just now, or loose, stays ours, and belongs to
+// the next queue of the object.
 //
 // A wake that the hub has taken from the node, or will, is not passed on by it any
 // more, since the object may be gone by then: so one is passed on here.
@@ -359,8 +371,13 @@ func (q *Queue) Close() {
 	q.closed = true
 	q.mu.Lock()
 	had := q.node != 0
-	if had && q.Arena.ReleaseHubNode(q.node) {
+	if had {
+		// The hub forgets the queue in any case: a closed one that looked after
+		// the node would drop the wakes of its successor.
 		q.host.disown(q.node)
+		if q.host.mayRelease(q.node) {
+			q.Arena.ReleaseHubNode(q.node)
+		}
 		q.node = 0
 	}
 	q.mu.Unlock()

@@ -1,0 +1,238 @@
+//go:build linux
+
+package park
+
+import (
+	"fmt"
+	"os"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/proctest"
+	"github.com/shmsync/shmsync/shm"
+)
+
+// rig is an arena with objects whose body is a wake word and, at 8, the head
+// of a list of hub nodes.
+type rig struct {
+	*arena.Arena
+	t       testing.TB
+	objects int
+}
+
+var testKind = arena.KindOf("PARK")
+
+func newBench(t testing.TB) *rig {
+	name := fmt.Sprintf("shmsync-park-%d-%s", os.Getpid(), t.Name())
+	a, err := arena.Create(name, &arena.Options{Size: 4 << 20})
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		shm.Remove(name)
+		a.Close()
+	})
+	return &rig{Arena: a, t: t}
+}
+
+// place is the queue of one object.
+type place struct {
+	*Queue
+	b      *rig
+	bell   Bell
+	missed atomic.Int32
+}
+
+func (b *rig) object() arena.Object {
+	b.objects++
+	o, _, err := b.OpenObject(arena.ObjectSpec{Kind: testKind, Version: 1, Name: fmt.Sprint("o", b.objects), Size: 64})
+	require.NoError(b.t, err)
+	return o
+}
+
+func (b *rig) place(o arena.Object) *place {
+	word, err := arena.TryAt[atomic.Uint32](b.Arena, o.Body)
+	require.NoError(b.t, err)
+	head, err := arena.TryAt[atomic.Uint64](b.Arena, o.Body+8)
+	require.NoError(b.t, err)
+	p := &place{b: b, bell: Bell{Line{Arena: b.Arena, Word: word, Raw: raw(word), Hub: head}}}
+	p.Queue = NewQueue(Config{Line: p.bell.Line, Object: o, Word: o.Body, Look: func() {}, Miss: func() { p.missed.Add(1) }})
+	return p
+}
+
+// enter parks a goroutine without a look that could make up for a lost wake.
+func (p *place) enter() *waiter {
+	me := &waiter{wake: make(chan struct{}, 1)}
+	require.True(p.b.t, p.enlist(uint32(p.bell.Announce()), me))
+	return me
+}
+
+func (p *place) state() arena.NodeState {
+	n, err := p.b.NodeAt(p.hubNode())
+	require.NoError(p.b.t, err)
+	return n.State()
+}
+
+func (p *place) hubNode() arena.Offset {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.node
+}
+
+// mark does what a releaser does before it pushes the node.
+func (p *place) mark() {
+	n, err := p.b.NodeAt(p.hubNode())
+	require.NoError(p.b.t, err)
+	w := n.Load()
+	require.Equal(p.b.t, arena.NodeWaiting, w.State())
+	require.True(p.b.t, n.Swap(w, w.With(arena.NodeReady)))
+}
+
+// pause stops the hub after it has taken a node, for as often as took is read.
+func (b *rig) pause() (took chan struct{}, goOn func()) {
+	h := hostOf(b.Arena)
+	took, again := make(chan struct{}), make(chan struct{})
+	h.took = func() {
+		select {
+		case took <- struct{}{}:
+			<-again
+		case <-again:
+		}
+	}
+	return took, sync.OnceFunc(func() { close(again) })
+}
+
+func (p *place) await(what string, done <-chan struct{}) {
+	p.b.t.Helper()
+	select {
+	case <-done:
+	case <-time.NewTimer(proctest.Scale(10 * time.Second)).C:
+		p.b.t.Fatalf("%s: not within ten seconds; the word is %#x, the node %d", what, p.bell.Word.Load(), p.state())
+	}
+}
+
+// The hub has taken a node, the waiter leaves, and the handle is closed: the wake
+// is passed on by who closes, since the hub does not any more.
+func TestClosePassesOnWhatTheHubTook(t *testing.T) {
+	b := newBench(t)
+	took, goOn := b.pause()
+	defer goOn()
+	p := b.place(b.object())
+	me := p.enter()
+	require.True(t, b.ReadyOne(p.Hub, 0))
+	p.await("the hub takes the node", took)
+	require.Equal(t, arena.NodeIdle, p.state())
+	p.delist(me)
+	p.Close()
+	goOn()
+	require.EqualValues(t, 1, p.missed.Load())
+}
+
+// The same where the hub has not come to the node yet.
+func TestClosePassesOnWhatIsReady(t *testing.T) {
+	b := newBench(t)
+	took, goOn := b.pause()
+	defer goOn()
+	p, other := b.place(b.object()), b.place(b.object())
+	other.enter()
+	require.True(t, b.ReadyOne(other.Hub, 0))
+	p.await("the hub is held", took)
+	me := p.enter()
+	require.True(t, b.ReadyOne(p.Hub, 0))
+	p.delist(me)
+	p.Close()
+	require.EqualValues(t, 1, p.missed.Load())
+}
+
+// A closed queue that kept its node must not take a wake that is for the next
+// queue of the object.
+func TestClosedQueueTakesNothing(t *testing.T) {
+	b := newBench(t)
+	took, goOn := b.pause()
+	defer goOn()
+	o := b.object()
+	p, other := b.place(o), b.place(b.object())
+	other.enter()
+	require.True(t, b.ReadyOne(other.Hub, 0))
+	p.await("the hub is held", took)
+	me := p.enter()
+	p.mark()
+	p.delist(me)
+	queues := p.host.adopted() // by a hub that has seen a death
+	p.Close()
+
+	next := b.place(o)
+	me = next.enter()
+	require.Equal(t, arena.NodeWaiting, next.state(), "a node that stays ready takes no wake")
+	next.mark()
+	for _, q := range queues {
+		if q != other.Queue {
+			q.afterDeath()
+		}
+	}
+	require.Equal(t, arena.NodeReady, next.state())
+	next.afterDeath()
+	next.await("the wake arrives", me.wake)
+}
+
+// A node that was made ready and not pushed is taken by the next queue: no push
+// will come.
+func TestReadyNodeOfAClosedQueue(t *testing.T) {
+	b := newBench(t)
+	o := b.object()
+	p := b.place(o)
+	me := p.enter()
+	p.mark()
+	node := p.hubNode()
+	p.delist(me)
+	p.Close()
+	next := b.place(o)
+	me = next.enter()
+	require.Equal(t, node, next.hubNode())
+	require.True(t, b.ReadyOne(next.Hub, 0))
+	next.await("the wake arrives", me.wake)
+}
+
+// A node that was pushed twice cuts off those under it: the hub looks for them.
+func TestHubLooksForWhatFellOffItsStack(t *testing.T) {
+	b := newBench(t)
+	took, goOn := b.pause()
+	defer goOn()
+	p, fallen, other := b.place(b.object()), b.place(b.object()), b.place(b.object())
+	other.enter()
+	require.True(t, b.ReadyOne(other.Hub, 0))
+	p.await("the hub is held", took)
+	// A burial takes p's node, which is on the stack or on its way there.
+	mine, lost := p.enter(), fallen.enter()
+	require.True(t, b.ReadyOne(p.Hub, 0))
+	p.afterDeath()
+	p.await("after a death", mine.wake)
+	fallen.mark()
+	goOn()
+	fallen.await("a wake that fell off the stack", lost.wake)
+}
+
+// A node that may still be pushed stays with this process, whose stack it is.
+func TestLooseNodeIsKept(t *testing.T) {
+	b := newBench(t)
+	o := b.object()
+	p := b.place(o)
+	me := p.enter()
+	p.mark()
+	p.afterDeath()
+	p.await("after a death", me.wake)
+	node := p.hubNode()
+	p.Close()
+	n, err := b.NodeAt(node)
+	require.NoError(t, err)
+	require.Equal(t, b.Self(), n.Owner())
+	next := b.place(o)
+	next.enter()
+	require.Equal(t, node, next.hubNode())
+	next.afterDeath() // its waiter may have been owed a wake
+	next.Close()
+	require.Equal(t, b.Self(), n.Owner(), "loose for good")
+}
