@@ -2,7 +2,12 @@
 
 package prims
 
-import "github.com/shmsync/shmsync/arena"
+import (
+	"fmt"
+	"math/rand/v2"
+
+	"github.com/shmsync/shmsync/arena"
+)
 
 // Overdue reports whether waits of s are to be ended.
 func (s *Sequencer) Overdue() bool { return s.overdue() }
@@ -44,4 +49,90 @@ func Scribble(a *arena.Arena, o arena.Object, at uint64, b []byte) {
 			*arena.At[byte](a, o.Body+arena.Offset(at)+arena.Offset(i)) = b[i]
 		}
 	}
+}
+
+// Drain takes all waits of s off, and gives their tokens in the order in which they
+// would have ended.
+func (s *Sequencer) Drain() (tokens []uint64) {
+	if err := s.mon.enter(nil); err != nil {
+		panic(err)
+	}
+	defer s.mon.leave(nil)
+	last := uint64(0)
+	for w, ok := s.waits.first(); ok; w, ok = s.waits.first() {
+		t := w.Wanted().Load()
+		if n := len(tokens); n > 0 && tokens[n-1] == t && w.Stamp().Load() < last {
+			panic("not in order of arrival")
+		}
+		last = w.Stamp().Load()
+		tokens = append(tokens, t)
+		s.detach(w)
+		s.mon.drop(w)
+	}
+	return tokens
+}
+
+// HeapWalk puts waits in and takes the first or any off, up to most at a time, and
+// compares with what a slice says. Ranks and links are checked after each step.
+func (s *Sequencer) HeapWalk(rounds, most int) error {
+	r := rand.New(rand.NewPCG(uint64(rounds), 1))
+	waits := map[*Pending]uint64{}
+	for round := range rounds {
+		switch n := r.IntN(10); {
+		case n < 5 && len(waits) < most:
+			t := s.Value() + 1 + r.Uint64N(50)
+			waits[s.WaitAsync(t)] = t
+		case n < 9:
+			for p := range waits { // any
+				if !p.Cancel() {
+					return fmt.Errorf("round %d: a wait for %d had ended at %d", round, waits[p], s.Value())
+				}
+				delete(waits, p)
+				break
+			}
+		default:
+			v := s.Value() + r.Uint64N(3)
+			s.Advance(v)
+			for p, t := range waits {
+				if t <= v {
+					if err := p.Wait(); err != nil {
+						return err
+					}
+					delete(waits, p)
+				}
+			}
+		}
+		if err := s.checkHeap(len(waits)); err != nil {
+			return fmt.Errorf("round %d: %w", round, err)
+		}
+	}
+	for p := range waits {
+		p.Cancel()
+	}
+	return s.checkHeap(0)
+}
+
+func (s *Sequencer) checkHeap(want int) (err error) {
+	if err := s.mon.enter(nil); err != nil {
+		return err
+	}
+	defer s.mon.leave(nil)
+	n := 0
+	s.waits.each(func(w wait) bool {
+		n++
+		l := heapLinksOf(w)
+		for _, off := range []arena.Offset{l.left(), l.right()} {
+			if below, ok := s.mon.node(off); ok && (heapUp(below) != w.off || !before(w, below)) {
+				err = fmt.Errorf("%v below %v", below.off, w.off)
+			}
+		}
+		if left, right := s.waits.rankAt(l.left()), s.waits.rankAt(l.right()); left < right || heapRank(w) != right+1 {
+			err = fmt.Errorf("rank %d over %d and %d", heapRank(w), left, right)
+		}
+		return err == nil
+	})
+	if err == nil && (n != want || s.mon.broken) {
+		err = fmt.Errorf("%d waits, want %d; broken %v", n, want, s.mon.broken)
+	}
+	return err
 }
