@@ -136,3 +136,6 @@ func (s *Sequencer) checkHeap(want int) (err error) {
 	}
 	return err
 }
+
+// QueuedWaits is Queued for s.
+func (s *Sequencer) QueuedWaits() int { return Queued(s.a, s.object.Offset) }

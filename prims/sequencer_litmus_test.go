@@ -1,0 +1,325 @@
+//go:build linux
+
+package prims_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"runtime"
+	"strconv"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/crashpoint"
+	"github.com/shmsync/shmsync/internal/proctest"
+	"github.com/shmsync/shmsync/prims"
+)
+
+// litmusBoard is where two processes say how far they are.
+type litmusBoard struct {
+	At   atomic.Uint64 // the round that the other process begins
+	Done atomic.Uint64 // the last round that it has ended
+	_    [112]byte
+	Go   atomic.Uint64 // the round that the test has ended
+}
+
+type litmusParams struct {
+	Arena, Mode string
+	Rounds      uint64
+	Seed        uint64
+}
+
+// litmusRounds is how many rounds a litmus test has: SHMSYNC_LITMUS_ROUNDS, if set.
+func litmusRounds(t testing.TB, full uint64) uint64 {
+	if s := os.Getenv("SHMSYNC_LITMUS_ROUNDS"); s != "" {
+		n, err := strconv.ParseUint(s, 10, 64)
+		require.NoError(t, err)
+		return n
+	}
+	if testing.Short() {
+		return full / 50
+	}
+	return full
+}
+
+func jitter(r *rand.Rand, most int) {
+	for range r.IntN(most) {
+	}
+}
+
+func await(w *atomic.Uint64, n uint64) {
+	for i := 0; w.Load() < n; i++ {
+		if i%64 == 63 {
+			runtime.Gosched()
+		}
+		if i%4096 == 4095 {
+			shmsync.Yield()
+		}
+	}
+}
+
+// litmusModes are what the other process does in round n; v is its token.
+var litmusModes = map[string]func(s *prims.Sequencer, b *litmusBoard, n uint64, r *rand.Rand) error{
+	// waits for the last token that there is
+	"final": func(s *prims.Sequencer, b *litmusBoard, n uint64, r *rand.Rand) error {
+		b.At.Store(n)
+		jitter(r, 300)
+		return s.Wait(n)
+	},
+	// gives up at about the time of the count, and then waits on
+	"timeout": func(s *prims.Sequencer, b *litmusBoard, n uint64, r *rand.Rand) error {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Duration(r.IntN(100))*time.Microsecond)
+		defer cancel()
+		b.At.Store(n)
+		switch err := s.WaitContext(ctx, n); {
+		case err == nil && s.Value() < n:
+			return fmt.Errorf("round %d: back at %d", n, s.Value())
+		case err == nil:
+			return nil
+		case err != ctx.Err():
+			return err
+		}
+		return s.Wait(n)
+	},
+	// has begun to wait before the other cancels
+	"flush": func(s *prims.Sequencer, b *litmusBoard, n uint64, r *rand.Rand) error {
+		p, q := s.WaitAsync(1<<62), s.WaitAsync(1<<61+n)
+		b.At.Store(n)
+		for _, p := range []*prims.Pending{p, q} {
+			if err := p.Wait(); !errors.Is(err, shmsync.ErrCanceled) {
+				return fmt.Errorf("round %d: %w", n, err)
+			}
+		}
+		return nil
+	},
+	// begins to wait while the other cancels, and then counts
+	"registration": func(s *prims.Sequencer, b *litmusBoard, n uint64, r *rand.Rand) error {
+		b.At.Store(n)
+		jitter(r, 2000)
+		p := s.WaitAsync(n)
+		if err := p.Wait(); err != nil && !errors.Is(err, shmsync.ErrCanceled) {
+			return fmt.Errorf("round %d: %w", n, err)
+		}
+		return nil
+	},
+}
+
+func init() {
+	proctest.Register("sequencer/litmus", func(c *proctest.Child) {
+		var p litmusParams
+		c.Params(&p)
+		a, err := arena.Attach(p.Arena, nil)
+		if err != nil {
+			c.Fatal(err)
+		}
+		s, err := prims.OpenSequencer(a, "s", nil)
+		if err != nil {
+			c.Fatal(err)
+		}
+		b, err := arena.Value[litmusBoard](a, "board")
+		if err != nil {
+			c.Fatal(err)
+		}
+		r := rand.New(rand.NewPCG(p.Seed, 1))
+		c.Ready()
+		for n := uint64(1); n <= p.Rounds; n++ {
+			if err := litmusModes[p.Mode](s, b, n, r); err != nil {
+				c.Fatal(err)
+			}
+			b.Done.Store(n)
+			await(&b.Go, n)
+		}
+		if err := a.Close(); err != nil {
+			c.Fatal(err)
+		}
+	})
+}
+
+// litmus plays rounds: the other process begins one, this one does its part, and then
+// the other one's wait must end. Nothing else happens that would repair a loss but the
+// looks, ten times a second: a wait that is overdue long before is counted as lost.
+func litmus(t *testing.T, mode string, rounds uint64, part func(s *prims.Sequencer, n uint64, r *rand.Rand)) {
+	a := newArena(t, nil)
+	s, err := prims.OpenSequencer(a, "s", nil)
+	require.NoError(t, err)
+	b, err := arena.Value[litmusBoard](a, "board")
+	require.NoError(t, err)
+	seed := rand.Uint64()
+	p := proctest.Start(t, "sequencer/litmus", proctest.Params(litmusParams{nameOf(a), mode, rounds, seed}),
+		proctest.Limit(proctest.Scale(5*time.Minute)), proctest.Dump(func() string { return words(a) }))
+	p.Await(t)
+	r := rand.New(rand.NewPCG(seed, 2))
+	lost, late, start := 0, 0, time.Now()
+	for n := uint64(1); n <= rounds; n++ {
+		for b.At.Load() < n && !ended(p) {
+			runtime.Gosched()
+		}
+		jitter(r, 4000)
+		part(s, n, r)
+		since := time.Now()
+		for counted := false; b.Done.Load() < n; {
+			runtime.Gosched()
+			switch took := time.Since(since); {
+			case ended(p), took > patience():
+				p.WaitExit(t)
+				t.Fatalf("round %d never ends, seed %#x: %s", n, seed, words(a))
+			case took > 30*time.Millisecond && !counted:
+				counted = true
+				late++
+				if s.LatchFree() && s.Overdue() {
+					lost++
+					t.Errorf("round %d of %d: lost, seed %#x: %v", n, rounds, seed, s)
+				}
+			}
+		}
+		if lost > 10 {
+			t.FailNow()
+		}
+		b.Go.Store(n)
+	}
+	p.WaitExit(t)
+	t.Logf("%d rounds in %v: %d lost; %d took longer than 30 ms", rounds, time.Since(start).Round(time.Millisecond), lost, late)
+	require.Zero(t, lost)
+	// Nothing is left over.
+	alone(t, a, 1)
+	require.Zero(t, prims.Queued(a, s.Offset()))
+	require.False(t, s.State().Waiting || s.Overdue(), "%v", s)
+	require.Zero(t, a.Stats().Nodes)
+	sound(t, a)
+}
+
+func ended(p *proctest.Proc) bool {
+	select {
+	case <-p.Done():
+		return true
+	default:
+		return false
+	}
+}
+
+func TestSequencerLostWakeupUnderContention(t *testing.T) {
+	litmus(t, "final", litmusRounds(t, 200_000), func(s *prims.Sequencer, n uint64, r *rand.Rand) { s.Increment() })
+}
+
+func TestSequencerTimeoutAgainstIncrement(t *testing.T) {
+	litmus(t, "timeout", litmusRounds(t, 50_000), func(s *prims.Sequencer, n uint64, r *rand.Rand) {
+		if r.IntN(2) == 0 {
+			jitter(r, 100_000)
+		}
+		s.Increment()
+	})
+}
+
+func TestSequencerCancelWaitersFlushesBeforeItReturns(t *testing.T) {
+	litmus(t, "flush", litmusRounds(t, 20_000), func(s *prims.Sequencer, n uint64, r *rand.Rand) {
+		s.CancelWaiters()
+		require.Zero(t, s.QueuedWaits(), "round %d", n)
+	})
+}
+
+func TestSequencerCancelWaitersRacesRegistration(t *testing.T) {
+	litmus(t, "registration", litmusRounds(t, 20_000), func(s *prims.Sequencer, n uint64, r *rand.Rand) {
+		s.CancelWaiters()
+		jitter(r, 2000)
+		s.Increment()
+	})
+}
+
+// Who counts and dies before it looks who waits has counted; its burial wakes them.
+func TestSequencerCounterDies(t *testing.T) {
+	if !crashpoint.Enabled {
+		t.Skip("needs the build tag crashpoint")
+	}
+	a := newArena(t, nil)
+	s, err := prims.OpenSequencer(a, "s", nil)
+	require.NoError(t, err)
+	here := sequencerActor(t, a, "waiter")
+	for _, op := range []string{"increment", "advance"} {
+		victim := sequencerActor(t, a, "victim", proctest.Env("SHMSYNC_CRASHPOINT=sequencer.count.counted"))
+		var ids []int
+		for i := range 20 {
+			ids = append(ids, here.queues(t, a, s.Offset(), order{Op: []string{"wait", "async"}[i%2], Object: "s", Token: s.Value() + 1}))
+		}
+		stays := here.queues(t, a, s.Offset(), order{Op: "wait", Object: "s", Token: s.Value() + 2})
+		victim.start(order{Op: op, Object: "s", Token: s.Value() + 1})
+		victim.proc.WaitSignal(t, 9)
+		for i, id := range ids {
+			if i%2 == 1 {
+				id = here.ended(id)
+			}
+			here.ok(t, id)
+		}
+		alone(t, a, 2)
+		require.Equal(t, 1, prims.Queued(a, s.Offset()))
+		s.Increment()
+		here.ok(t, stays)
+	}
+	sound(t, a)
+}
+
+// Who counts and is stopped there is no death: the looks of those who wait find it, of
+// blocked ones and of pending ones.
+func TestSequencerCounterStopped(t *testing.T) {
+	if !crashpoint.Enabled {
+		t.Skip("needs the build tag crashpoint")
+	}
+	for _, op := range []string{"wait", "async"} {
+		t.Run(op, func(t *testing.T) {
+			a := newArena(t, nil)
+			s, err := prims.OpenSequencer(a, "s", nil)
+			require.NoError(t, err)
+			here := sequencerActor(t, a, "waiter")
+			stopped := sequencerActor(t, a, "stopped", proctest.Env("SHMSYNC_CRASHPOINT_STOP=sequencer.count.counted"))
+			id := here.queues(t, a, s.Offset(), order{Op: op, Object: "s", Token: 1})
+			if op == "async" {
+				id = here.ended(id)
+			}
+			count := stopped.start(order{Op: "increment", Object: "s"})
+			stopped.proc.AwaitStop(t)
+			here.ok(t, id)
+			stopped.proc.Cont(t)
+			stopped.ok(t, count)
+			sound(t, a)
+		})
+	}
+}
+
+// Who dies between two batches leaves the rest to those who bury.
+func TestSequencerBatchDies(t *testing.T) {
+	if !crashpoint.Enabled {
+		t.Skip("needs the build tag crashpoint")
+	}
+	for _, op := range []string{"advance", "cancel.waiters", "stop"} {
+		t.Run(op, func(t *testing.T) {
+			a := newArena(t, nil)
+			s, err := prims.OpenSequencer(a, "s", nil)
+			require.NoError(t, err)
+			var waits []*prims.Pending
+			for i := range 300 {
+				waits = append(waits, s.WaitAsync(uint64(i%7+1)))
+			}
+			victim := sequencerActor(t, a, "victim", proctest.Env("SHMSYNC_CRASHPOINT=sequencer.settle.batch"))
+			victim.start(order{Op: op, Object: "s", Token: 7})
+			victim.proc.WaitSignal(t, 9)
+			for _, p := range waits {
+				if err := p.Wait(); op == "advance" {
+					require.NoError(t, err)
+				} else {
+					require.ErrorIs(t, err, shmsync.ErrCanceled)
+				}
+			}
+			alone(t, a, 1)
+			require.Zero(t, prims.Queued(a, s.Offset()))
+			require.False(t, s.Overdue(), "%v", s)
+			sound(t, a)
+		})
+	}
+}
