@@ -139,3 +139,11 @@ func (s *Sequencer) checkHeap(want int) (err error) {
 
 // QueuedWaits is Queued for s.
 func (s *Sequencer) QueuedWaits() int { return Queued(s.a, s.object.Offset) }
+
+// Overdue reports whether waits of e are to be ended.
+func (e *Event) Overdue() bool {
+	if e.auto != nil {
+		return e.auto.load().place() != eventUnset && e.auto.next.Load() != nobody
+	}
+	return e.manual.overdue()
+}

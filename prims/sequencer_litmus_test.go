@@ -66,33 +66,58 @@ func await(w *atomic.Uint64, n uint64) {
 	}
 }
 
-// litmusModes are what the other process does in round n; v is its token.
-var litmusModes = map[string]func(s *prims.Sequencer, b *litmusBoard, n uint64, r *rand.Rand) error{
+// litmusSide is what each of the two has.
+type litmusSide struct {
+	s    *prims.Sequencer
+	auto *prims.Event
+	gate *prims.Event // two-way
+	b    *litmusBoard
+}
+
+func openLitmus(a *arena.Arena) (x *litmusSide, err error) {
+	x = &litmusSide{}
+	if x.s, err = prims.OpenSequencer(a, "s", nil); err != nil {
+		return nil, err
+	}
+	if x.auto, err = prims.OpenEvent(a, "auto", &prims.EventOptions{AutoReset: true}); err != nil {
+		return nil, err
+	}
+	if x.gate, err = prims.OpenEvent(a, "gate", &prims.EventOptions{TwoWay: true}); err != nil {
+		return nil, err
+	}
+	x.b, err = arena.Value[litmusBoard](a, "board")
+	return x, err
+}
+
+func (x *litmusSide) overdue() bool { return x.s.Overdue() || x.auto.Overdue() || x.gate.Overdue() }
+
+// litmusModes are what the other process does in round n, which is its token.
+var litmusModes = map[string]func(x *litmusSide, n uint64, r *rand.Rand) error{
 	// waits for the last token that there is
-	"final": func(s *prims.Sequencer, b *litmusBoard, n uint64, r *rand.Rand) error {
-		b.At.Store(n)
+	"final": func(x *litmusSide, n uint64, r *rand.Rand) error {
+		x.b.At.Store(n)
 		jitter(r, 300)
-		return s.Wait(n)
+		return x.s.Wait(n)
 	},
 	// gives up at about the time of the count, and then waits on
-	"timeout": func(s *prims.Sequencer, b *litmusBoard, n uint64, r *rand.Rand) error {
+	"timeout": func(x *litmusSide, n uint64, r *rand.Rand) error {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Duration(r.IntN(100))*time.Microsecond)
 		defer cancel()
-		b.At.Store(n)
-		switch err := s.WaitContext(ctx, n); {
-		case err == nil && s.Value() < n:
-			return fmt.Errorf("round %d: back at %d", n, s.Value())
+		x.b.At.Store(n)
+		switch err := x.s.WaitContext(ctx, n); {
+		case err == nil && x.s.Value() < n:
+			return fmt.Errorf("round %d: back at %d", n, x.s.Value())
 		case err == nil:
 			return nil
 		case err != ctx.Err():
 			return err
 		}
-		return s.Wait(n)
+		return x.s.Wait(n)
 	},
 	// has begun to wait before the other cancels
-	"flush": func(s *prims.Sequencer, b *litmusBoard, n uint64, r *rand.Rand) error {
-		p, q := s.WaitAsync(1<<62), s.WaitAsync(1<<61+n)
-		b.At.Store(n)
+	"flush": func(x *litmusSide, n uint64, r *rand.Rand) error {
+		p, q := x.s.WaitAsync(1<<62), x.s.WaitAsync(1<<61+n)
+		x.b.At.Store(n)
 		for _, p := range []*prims.Pending{p, q} {
 			if err := p.Wait(); !errors.Is(err, shmsync.ErrCanceled) {
 				return fmt.Errorf("round %d: %w", n, err)
@@ -101,14 +126,39 @@ var litmusModes = map[string]func(s *prims.Sequencer, b *litmusBoard, n uint64, 
 		return nil
 	},
 	// begins to wait while the other cancels, and then counts
-	"registration": func(s *prims.Sequencer, b *litmusBoard, n uint64, r *rand.Rand) error {
-		b.At.Store(n)
+	"registration": func(x *litmusSide, n uint64, r *rand.Rand) error {
+		x.b.At.Store(n)
 		jitter(r, 2000)
-		p := s.WaitAsync(n)
+		p := x.s.WaitAsync(n)
 		if err := p.Wait(); err != nil && !errors.Is(err, shmsync.ErrCanceled) {
 			return fmt.Errorf("round %d: %w", n, err)
 		}
 		return nil
+	},
+	// waits for a token that is set once
+	"token": func(x *litmusSide, n uint64, r *rand.Rand) error {
+		x.b.At.Store(n)
+		jitter(r, 300)
+		return x.auto.Wait()
+	},
+	// gives up at about the time of the set, and then has the token all the same
+	"token timeout": func(x *litmusSide, n uint64, r *rand.Rand) error {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Duration(r.IntN(100))*time.Microsecond)
+		defer cancel()
+		x.b.At.Store(n)
+		if err := x.auto.WaitContext(ctx); err == nil || err != ctx.Err() {
+			return err
+		}
+		return x.auto.Wait()
+	},
+	// waits for each turn of a gate
+	"gate": func(x *litmusSide, n uint64, r *rand.Rand) error {
+		x.b.At.Store(n)
+		jitter(r, 300)
+		if n%2 == 1 {
+			return x.gate.Wait()
+		}
+		return x.gate.WaitReset()
 	},
 }
 
@@ -120,22 +170,18 @@ func init() {
 		if err != nil {
 			c.Fatal(err)
 		}
-		s, err := prims.OpenSequencer(a, "s", nil)
-		if err != nil {
-			c.Fatal(err)
-		}
-		b, err := arena.Value[litmusBoard](a, "board")
+		x, err := openLitmus(a)
 		if err != nil {
 			c.Fatal(err)
 		}
 		r := rand.New(rand.NewPCG(p.Seed, 1))
 		c.Ready()
 		for n := uint64(1); n <= p.Rounds; n++ {
-			if err := litmusModes[p.Mode](s, b, n, r); err != nil {
+			if err := litmusModes[p.Mode](x, n, r); err != nil {
 				c.Fatal(err)
 			}
-			b.Done.Store(n)
-			await(&b.Go, n)
+			x.b.Done.Store(n)
+			await(&x.b.Go, n)
 		}
 		if err := a.Close(); err != nil {
 			c.Fatal(err)
@@ -146,12 +192,11 @@ func init() {
 // litmus plays rounds: the other process begins one, this one does its part, and then
 // the other one's wait must end. Nothing else happens that would repair a loss but the
 // looks, ten times a second: a wait that is overdue long before is counted as lost.
-func litmus(t *testing.T, mode string, rounds uint64, part func(s *prims.Sequencer, n uint64, r *rand.Rand)) {
+func litmus(t *testing.T, mode string, rounds uint64, part func(x *litmusSide, n uint64, r *rand.Rand)) {
 	a := newArena(t, nil)
-	s, err := prims.OpenSequencer(a, "s", nil)
+	x, err := openLitmus(a)
 	require.NoError(t, err)
-	b, err := arena.Value[litmusBoard](a, "board")
-	require.NoError(t, err)
+	b := x.b
 	seed := rand.Uint64()
 	p := proctest.Start(t, "sequencer/litmus", proctest.Params(litmusParams{nameOf(a), mode, rounds, seed}),
 		proctest.Limit(proctest.Scale(5*time.Minute)), proctest.Dump(func() string { return words(a) }))
@@ -163,7 +208,7 @@ func litmus(t *testing.T, mode string, rounds uint64, part func(s *prims.Sequenc
 			runtime.Gosched()
 		}
 		jitter(r, 4000)
-		part(s, n, r)
+		part(x, n, r)
 		since := time.Now()
 		for counted := false; b.Done.Load() < n; {
 			runtime.Gosched()
@@ -174,9 +219,9 @@ func litmus(t *testing.T, mode string, rounds uint64, part func(s *prims.Sequenc
 			case took > 30*time.Millisecond && !counted:
 				counted = true
 				late++
-				if s.LatchFree() && s.Overdue() {
+				if x.s.LatchFree() && x.overdue() {
 					lost++
-					t.Errorf("round %d of %d: lost, seed %#x: %v", n, rounds, seed, s)
+					t.Errorf("round %d of %d: lost, seed %#x: %s", n, rounds, seed, words(a))
 				}
 			}
 		}
@@ -190,8 +235,10 @@ func litmus(t *testing.T, mode string, rounds uint64, part func(s *prims.Sequenc
 	require.Zero(t, lost)
 	// Nothing is left over.
 	alone(t, a, 1)
-	require.Zero(t, prims.Queued(a, s.Offset()))
-	require.False(t, s.State().Waiting || s.Overdue(), "%v", s)
+	require.Zero(t, prims.Queued(a, x.s.Offset())+prims.Queued(a, x.auto.Offset())+prims.Queued(a, x.gate.Offset()))
+	require.False(t, x.s.State().Waiting || x.overdue(), "%s", words(a))
+	require.False(t, x.auto.TryWait(), "a token more than there were sets")
+	require.Zero(t, x.auto.Unseen()+x.auto.Spare())
 	require.Zero(t, a.Stats().Nodes)
 	sound(t, a)
 }
@@ -206,30 +253,53 @@ func ended(p *proctest.Proc) bool {
 }
 
 func TestSequencerLostWakeupUnderContention(t *testing.T) {
-	litmus(t, "final", litmusRounds(t, 200_000), func(s *prims.Sequencer, n uint64, r *rand.Rand) { s.Increment() })
+	litmus(t, "final", litmusRounds(t, 200_000), func(x *litmusSide, n uint64, r *rand.Rand) { x.s.Increment() })
 }
 
 func TestSequencerTimeoutAgainstIncrement(t *testing.T) {
-	litmus(t, "timeout", litmusRounds(t, 50_000), func(s *prims.Sequencer, n uint64, r *rand.Rand) {
+	litmus(t, "timeout", litmusRounds(t, 50_000), func(x *litmusSide, n uint64, r *rand.Rand) {
 		if r.IntN(2) == 0 {
 			jitter(r, 100_000)
 		}
-		s.Increment()
+		x.s.Increment()
 	})
 }
 
 func TestSequencerCancelWaitersFlushesBeforeItReturns(t *testing.T) {
-	litmus(t, "flush", litmusRounds(t, 20_000), func(s *prims.Sequencer, n uint64, r *rand.Rand) {
-		s.CancelWaiters()
-		require.Zero(t, s.QueuedWaits(), "round %d", n)
+	litmus(t, "flush", litmusRounds(t, 20_000), func(x *litmusSide, n uint64, r *rand.Rand) {
+		x.s.CancelWaiters()
+		require.Zero(t, x.s.QueuedWaits(), "round %d", n)
 	})
 }
 
 func TestSequencerCancelWaitersRacesRegistration(t *testing.T) {
-	litmus(t, "registration", litmusRounds(t, 20_000), func(s *prims.Sequencer, n uint64, r *rand.Rand) {
-		s.CancelWaiters()
+	litmus(t, "registration", litmusRounds(t, 20_000), func(x *litmusSide, n uint64, r *rand.Rand) {
+		x.s.CancelWaiters()
 		jitter(r, 2000)
-		s.Increment()
+		x.s.Increment()
+	})
+}
+
+func TestEventLostWakeupUnderContention(t *testing.T) {
+	litmus(t, "token", litmusRounds(t, 200_000), func(x *litmusSide, n uint64, r *rand.Rand) { x.auto.Set() })
+}
+
+func TestEventTimeoutAgainstSet(t *testing.T) {
+	litmus(t, "token timeout", litmusRounds(t, 50_000), func(x *litmusSide, n uint64, r *rand.Rand) {
+		if r.IntN(2) == 0 {
+			jitter(r, 100_000)
+		}
+		x.auto.Set()
+	})
+}
+
+func TestEventTurnsUnderContention(t *testing.T) {
+	litmus(t, "gate", litmusRounds(t, 50_000), func(x *litmusSide, n uint64, r *rand.Rand) {
+		if n%2 == 1 {
+			x.gate.Set()
+		} else {
+			x.gate.Reset()
+		}
 	})
 }
 
