@@ -147,3 +147,35 @@ func (e *Event) Overdue() bool {
 	}
 	return e.manual.overdue()
 }
+
+// MonitorBytes is where the words of an object begin behind those of its monitor.
+const MonitorBytes = uint64(monitorBytes)
+
+// ScribbleNodes overwrites links, tokens and stamps of some of the waits of an object.
+func ScribbleNodes(a *arena.Arena, o arena.Object, r *rand.Rand) {
+	var all []arena.Offset
+	a.EachNode(o.Offset, func(off arena.Offset, _ *arena.Node) { all = append(all, off) })
+	if len(all) == 0 {
+		return
+	}
+	a.EachNode(o.Offset, func(_ arena.Offset, n *arena.Node) {
+		some := func() uint64 { return uint64(all[r.IntN(len(all))]) / linkUnit }
+		switch r.IntN(6) {
+		case 0:
+			n.Next().Store(some()<<32 | some())
+		case 1:
+			n.Extra().Store(some()<<32 | r.Uint64N(1<<32))
+		case 2:
+			n.Next().Store(r.Uint64())
+		case 3:
+			n.Wanted().Store(r.Uint64N(100))
+		}
+	})
+}
+
+// LookAll does what is done ten times a second.
+func LookAll(s *Sequencer, auto, gate *Event) {
+	s.look()
+	auto.auto.look()
+	gate.manual.look()
+}
