@@ -22,6 +22,9 @@ import (
 var abiStructs = map[string]reflect.Type{
 	"Mutex": reflect.TypeFor[mutexWords](),
 	"Futex": reflect.TypeFor[futexWords](),
+	// and those with a monitor
+	"Sequencer": reflect.TypeFor[sequenceWords](),
+	"Event":     reflect.TypeFor[eventWords](),
 }
 
 // abiKinds are the kinds of the objects.
@@ -31,6 +34,9 @@ var abiKinds = map[string]struct {
 }{
 	"Mutex": {mutexKind, mutexVersion},
 	"Futex": {futexKind, futexVersion},
+	// and those with a monitor
+	"Sequencer": {sequencerKind, sequencerVersion},
+	"Event":     {eventKind, eventVersion},
 }
 
 func abiTables(t *testing.T, section string, columns ...string) []mdtable.Table {
@@ -88,6 +94,7 @@ func TestABIBits(t *testing.T) {
 	for section, want := range map[string]map[string]uint64{
 		"Mutex":     {"name": arena.NameMask, "kind": 7 << ownerKindShift},
 		"Wake word": {"announced": 1, "sequence": 1<<32 - 2},
+		"Event":     {"place": uint64(eventPlaceMask), "changes": ^uint64(eventPlaceMask)},
 		"Futex":     {"announced": uint64(futexAnnounced), "stopped": uint64(futexStopped), "counter": maxToken << futexShift},
 	} {
 		tables := abiTables(t, section, "bits", "field")
