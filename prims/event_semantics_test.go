@@ -326,3 +326,48 @@ func TestEventOpen(t *testing.T) {
 	}
 	require.NoError(t, a.Delete("e"))
 }
+
+// Who sets and is stopped before it hands the token out: nobody who comes passes by who
+// is queued, a second set does not collapse with the first, and IsSet does not tell of a
+// token that is somebody's.
+func TestEventSetterStopped(t *testing.T) {
+	if !crashpoint.Enabled {
+		t.Skip("needs the build tag crashpoint")
+	}
+	for name, then := range map[string]func(t *testing.T, e *prims.Event){
+		"try": func(t *testing.T, e *prims.Event) { require.False(t, e.TryWait()) },
+		"set": func(t *testing.T, e *prims.Event) { e.Set() },
+		"reset": func(t *testing.T, e *prims.Event) {
+			e.Reset()
+			e.Set()
+		},
+		"isset":   func(t *testing.T, e *prims.Event) { require.False(t, e.IsSet()) },
+		"nothing": func(t *testing.T, e *prims.Event) {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := newArena(t, nil)
+			e, err := prims.OpenEvent(a, "e", &prims.EventOptions{AutoReset: true})
+			require.NoError(t, err)
+			here := sequencerActor(t, a, "waiter")
+			setter := sequencerActor(t, a, "setter", proctest.Env("SHMSYNC_CRASHPOINT_STOP=event.set.stored"))
+			first, second := here.queues(t, a, e.Offset(), eventWait), here.queues(t, a, e.Offset(), eventWait)
+			id := setter.start(eventSet)
+			setter.proc.AwaitStop(t)
+			then(t, e)
+			here.ok(t, first)
+			if name == "set" || name == "reset" {
+				here.ok(t, second)
+			}
+			setter.proc.Cont(t)
+			setter.ok(t, id)
+			if name != "set" && name != "reset" {
+				require.Equal(t, 1, prims.Queued(a, e.Offset()))
+				e.Set()
+				here.ok(t, second)
+			}
+			require.False(t, e.IsSet())
+			require.Zero(t, e.Unseen()+e.Spare())
+			sound(t, a)
+		})
+	}
+}

@@ -179,3 +179,9 @@ func LookAll(s *Sequencer, auto, gate *Event) {
 	auto.auto.look()
 	gate.manual.look()
 }
+
+// Arrivals is how many waits were ever queued in s.
+func (s *Sequencer) Arrivals() uint64 { return s.mon.words.arrivals.Load() }
+
+// Arrivals is how many waits were ever queued in e.
+func (e *Event) Arrivals() uint64 { return e.mon.words.arrivals.Load() }

@@ -202,7 +202,7 @@ func litmus(t *testing.T, mode string, rounds uint64, part func(x *litmusSide, n
 		proctest.Limit(proctest.Scale(5*time.Minute)), proctest.Dump(func() string { return words(a) }))
 	p.Await(t)
 	r := rand.New(rand.NewPCG(seed, 2))
-	lost, late, start := 0, 0, time.Now()
+	lost, late, longest, start := 0, 0, time.Duration(0), time.Now()
 	for n := uint64(1); n <= rounds; n++ {
 		for b.At.Load() < n && !ended(p) {
 			runtime.Gosched()
@@ -225,13 +225,15 @@ func litmus(t *testing.T, mode string, rounds uint64, part func(x *litmusSide, n
 				}
 			}
 		}
+		longest = max(longest, time.Since(since))
 		if lost > 10 {
 			t.FailNow()
 		}
 		b.Go.Store(n)
 	}
 	p.WaitExit(t)
-	t.Logf("%d rounds in %v: %d lost; %d took longer than 30 ms", rounds, time.Since(start).Round(time.Millisecond), lost, late)
+	queued := x.s.Arrivals() + x.auto.Arrivals() + x.gate.Arrivals()
+	t.Logf("%d rounds in %v, %d waits queued: %d lost; %d took longer than 30 ms, the longest %v", rounds, time.Since(start).Round(time.Millisecond), queued, lost, late, longest)
 	require.Zero(t, lost)
 	// Nothing is left over.
 	alone(t, a, 1)
