@@ -121,13 +121,18 @@ func (s *Sequencer) checkHeap(want int) (err error) {
 	s.waits.each(func(w wait) bool {
 		n++
 		l := heapLinksOf(w)
-		for _, off := range []arena.Offset{l.left(), l.right()} {
-			if below, ok := s.mon.node(off); ok && (heapUp(below) != w.off || !before(w, below)) {
+		r := heapRanksOf(w)
+		if r.left() < r.right() {
+			err = fmt.Errorf("ranks %d and %d", r.left(), r.right())
+		}
+		for off, rank := range map[arena.Offset]uint8{l.left(): r.left(), l.right(): r.right()} {
+			below, ok := s.mon.node(off)
+			if ok && (heapUp(below) != w.off || !before(w, below)) {
 				err = fmt.Errorf("%v below %v", below.off, w.off)
 			}
-		}
-		if left, right := s.waits.rankAt(l.left()), s.waits.rankAt(l.right()); left < right || heapRank(w) != right+1 {
-			err = fmt.Errorf("rank %d over %d and %d", heapRank(w), left, right)
+			if l.left() != l.right() && rankOf(below) != rank {
+				err = fmt.Errorf("rank %d, and it is said to be %d", rankOf(below), rank)
+			}
 		}
 		return err == nil
 	})

@@ -12,8 +12,8 @@ import (
 //	bits 0..31   left
 //	bits 32..63  right
 //
-// The link to the node above is in bits 32..63 of the node's extra word, and its rank
-// in bits 16..31, where a fate has the class.
+// The link to the node above is in bits 32..63 of the node's extra word, and the ranks
+// below in bits 16..31, where a fate has the class.
 type heapLinks uint64
 
 func makeHeapLinks(left, right arena.Offset) heapLinks {
@@ -26,10 +26,11 @@ func (l heapLinks) right() arena.Offset { return arena.Offset(l>>32) * linkUnit 
 // tokenHeap is a queue in order of tokens, and of arrival among those of one token.
 //
 // It is a leftist heap after Crane and Knuth: every node's left rank is at least its
-// right one, the rank being the number of nodes on the way to the right. So no way to
-// the right is longer than the logarithm of the number of nodes, and putting in, taking
-// the first off and taking any off follow such ways only. All three links are in the
-// nodes.
+// right one, a node's rank being the number of nodes on the way to the right from it. So
+// no way to the right is longer than the logarithm of the number of nodes, and putting
+// in, taking the first off and taking any off follow such ways only. All three links are
+// in the nodes, and so are the ranks of both sides, so that only nodes on the way are
+// looked at.
 type tokenHeap struct {
 	m    *monitor
 	root *atomic.Uint64
@@ -39,14 +40,29 @@ type tokenHeap struct {
 const heapDeep = 64
 
 func heapUp(w wait) arena.Offset { return arena.Offset(w.Extra().Load()>>32) * linkUnit }
-func heapRank(w wait) uint16     { return w.class() }
 
 func setHeapUp(w wait, up arena.Offset) {
 	put(w.Extra(), w.Extra().Load()&(1<<32-1)|uint64(up/linkUnit)<<32)
 }
 
-func setHeapRank(w wait, rank uint16) {
-	put(w.Extra(), w.Extra().Load()&^(0xffff<<16)|uint64(rank)<<16)
+// heapRanks are the ranks on both sides of a node.
+//
+//	bits 0..7   right; the node's own is one more
+//	bits 8..15  left
+type heapRanks uint16
+
+func (r heapRanks) left() uint8  { return uint8(r >> 8) }
+func (r heapRanks) right() uint8 { return uint8(r) }
+func (r heapRanks) own() uint8   { return uint8(r) + 1 }
+
+func heapRanksOf(w wait) heapRanks { return heapRanks(w.class()) }
+
+// rankOf is the rank of w, 0 if there is none.
+func rankOf(w wait) uint8 {
+	if w.Node == nil {
+		return 0
+	}
+	return heapRanksOf(w).own()
 }
 
 func heapLinksOf(w wait) heapLinks { return heapLinks(w.Next().Load()) }
@@ -65,7 +81,7 @@ func (h tokenHeap) first() (w wait, ok bool) { return h.m.node(arena.Offset(h.ro
 // insert puts w in.
 func (h tokenHeap) insert(w wait) {
 	put(w.Next(), 0)
-	put(w.Extra(), makeFate(1, 0, 0))
+	put(w.Extra(), 0)
 	first, _ := h.first()
 	h.setRoot(h.meld(first, w))
 }
@@ -111,30 +127,20 @@ func (h tokenHeap) meld(x, y wait) wait {
 	}
 	for n--; n >= 0; n-- {
 		w := path[n]
-		put(w.Next(), uint64(makeHeapLinks(heapLinksOf(w).left(), below.off)))
 		setHeapUp(below, w.off)
-		h.lean(w)
+		lean(w, heapLinksOf(w).left(), below.off, heapRanksOf(w).left(), rankOf(below))
 		below = w
 	}
 	return below
 }
 
-// lean makes the left rank of w the greater one, and w's rank what it should be.
-func (h tokenHeap) lean(w wait) {
-	l := heapLinksOf(w)
-	left, right := h.rankAt(l.left()), h.rankAt(l.right())
-	if left < right {
-		left, right = right, left
-		put(w.Next(), uint64(makeHeapLinks(l.right(), l.left())))
+// lean links two heaps with those ranks below w, the one with the greater to the left.
+func lean(w wait, left, right arena.Offset, leftRank, rightRank uint8) {
+	if leftRank < rightRank {
+		left, right, leftRank, rightRank = right, left, rightRank, leftRank
 	}
-	setHeapRank(w, right+1)
-}
-
-func (h tokenHeap) rankAt(off arena.Offset) uint16 {
-	if w, ok := h.m.node(off); ok {
-		return heapRank(w)
-	}
-	return 0
+	put(w.Next(), uint64(makeHeapLinks(left, right)))
+	put(w.Extra(), w.Extra().Load()&^(0xffff<<16)|uint64(leftRank)<<24|uint64(rightRank)<<16)
 }
 
 // detach takes w off.
@@ -151,34 +157,33 @@ func (h tokenHeap) detach(w wait) {
 		h.setRoot(below)
 		return
 	}
-	above, ok := h.m.node(up)
-	if !ok {
-		return // and all is rebuilt
-	}
-	switch a := heapLinksOf(above); w.off {
-	case a.left():
-		put(above.Next(), uint64(makeHeapLinks(below.off, a.right())))
-	case a.right():
-		put(above.Next(), uint64(makeHeapLinks(a.left(), below.off)))
-	default:
-		h.m.broken = true
-		return
-	}
 	if below.Node != nil {
 		setHeapUp(below, up)
 	}
 	// The ranks above shrink, by ever more on the way, so that it is short.
-	for n := 0; ok; n++ {
-		if n == heapDeep {
+	from, rank := w.off, rankOf(below)
+	for n := 0; up != 0; n++ {
+		above, ok := h.m.node(up)
+		if !ok {
+			return // and all is rebuilt
+		}
+		l, r := heapLinksOf(above), heapRanksOf(above)
+		switch {
+		case n == heapDeep:
+			h.m.broken = true
+			return
+		case from == l.left():
+			lean(above, below.off, l.right(), rank, r.right())
+		case from == l.right():
+			lean(above, l.left(), below.off, r.left(), rank)
+		default:
 			h.m.broken = true
 			return
 		}
-		old := heapRank(above)
-		h.lean(above)
-		if heapRank(above) == old {
+		if rank = rankOf(above); rank == r.own() {
 			return
 		}
-		above, ok = h.m.node(heapUp(above))
+		from, below, up = above.off, above, heapUp(above)
 	}
 }
 

@@ -229,10 +229,13 @@ func (q *sequence) overdue() bool {
 // look is called ten times a second while somebody waits.
 func (q *sequence) look() {
 	q.mon.look()
-	if q.overdue() && q.mon.tryEnter() {
-		var b wakes
-		q.settle(&b)
+	var b wakes
+	for q.overdue() && q.mon.tryEnter() {
+		more := q.settleSome(&b, settleBatch)
 		q.mon.leave(&b)
+		if !more {
+			return
+		}
 	}
 }
 
