@@ -37,6 +37,9 @@ var abiStructs = map[string]reflect.Type{
 	"Share of a semaphore": reflect.TypeFor[semaphoreShare](),
 	"Waitable":             reflect.TypeFor[waitableWords](),
 	"Hold of a waitable":   reflect.TypeFor[waitableHold](),
+
+	"Sequencer": reflect.TypeFor[sequenceWords](),
+	"Event":     reflect.TypeFor[eventWords](),
 }
 
 // abiParts are the sections of abiStructs that are parts of objects.
@@ -58,6 +61,8 @@ var abiKinds = map[string]struct {
 	"RWMutex":     {rwmutexKind, rwmutexVersion},
 	"Semaphore":   {semaphoreKind, semaphoreVersion},
 	"Waitable":    {waitableKind, waitableVersion},
+	"Sequencer":   {sequencerKind, sequencerVersion},
+	"Event":       {eventKind, eventVersion},
 }
 
 func abiTables(t *testing.T, section string, columns ...string) []mdtable.Table {
@@ -123,6 +128,7 @@ func TestABIBits(t *testing.T) {
 	for section, want := range map[string]map[string]uint64{
 		"Mutex":        {"name": arena.NameMask, "kind": 7 << ownerKindShift},
 		"Wake word":    {"announced": 1, "sequence": 1<<32 - 2},
+		"Event":        {"place": uint64(eventPlaceMask), "changes": ^uint64(eventPlaceMask)},
 		"SpinLock":     {"name": arena.NameMask, "kind": 7 << spinKindShift},
 		"Futex":        {"announced": uint64(futexAnnounced), "stopped": uint64(futexStopped), "counter": maxToken << futexShift},
 		"RWMutex gate": {"name": arena.NameMask, "kind": 7 << ownerKindShift},

@@ -2,7 +2,9 @@ package tidy
 
 import (
 	"go/ast"
+	"go/token"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/shmsync/shmsync/internal/mdtable"
@@ -34,7 +36,9 @@ var featuresRule = rule{
 					found = append(found, f.atLine(row.Line, "no test"))
 				}
 				for _, name := range names {
-					if !tests[name] {
+					// A subtest is after its test, or after another subtest.
+					test, sub, _ := strings.Cut(name, "/")
+					if test != "" && !tests[test] || sub != "" && !tests[strconv.Quote(sub)] && !tests[strconv.Quote(strings.ReplaceAll(sub, "_", " "))] {
 						found = append(found, f.atLine(row.Line, "no test %s is in the code", name))
 					}
 				}
@@ -53,7 +57,8 @@ var featuresRule = rule{
 	},
 }
 
-// testNames are the names of the tests, benchmarks and fuzz targets.
+// testNames are the names of the tests, benchmarks and fuzz targets, and what may be
+// the names of subtests: all strings, in quotes.
 func testNames(files []*file) map[string]bool {
 	names := map[string]bool{}
 	for _, f := range files {
@@ -65,6 +70,12 @@ func testNames(files []*file) map[string]bool {
 				names[fn.Name.Name] = true
 			}
 		}
+		ast.Inspect(f.ast, func(n ast.Node) bool {
+			if lit, ok := n.(*ast.BasicLit); ok && lit.Kind == token.STRING {
+				names[lit.Value] = true
+			}
+			return true
+		})
 	}
 	return names
 }
