@@ -77,20 +77,22 @@ func (w *eventWorker) turnGate(g int, r *rand.Rand) error {
 		for range pause {
 			runtime.Gosched()
 		}
-		for !done.Load() {
-			w.gate.Set()
-			w.gate.Reset()
+		for n := 0; !done.Load() && goOn(n); n++ {
+			tolerant(func() {
+				w.gate.Set()
+				w.gate.Reset()
+			})
 			runtime.Gosched()
 		}
 	})
+	defer wg.Wait()
+	defer done.Store(true)
 	err := ends(r, func(ctx context.Context) error {
 		if g%2 == 0 {
 			return w.gate.WaitContext(ctx)
 		}
 		return w.gate.WaitResetContext(ctx)
 	})
-	done.Store(true)
-	wg.Wait()
 	if err != nil && !gaveUp(err) {
 		return err
 	}

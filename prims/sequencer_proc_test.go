@@ -59,12 +59,14 @@ func (w *sequencerWorker) turn(g int, r *rand.Rand) error {
 	token, pause := s.Value()+uint64(r.IntN(4)), r.IntN(200)
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		for range pause {
-			runtime.Gosched()
-		}
-		for s.Value() < token {
-			s.Increment()
-		}
+		tolerant(func() {
+			for range pause {
+				runtime.Gosched()
+			}
+			for n := 0; s.Value() < token && goOn(n); n++ {
+				s.Increment()
+			}
+		})
 	})
 	err := ends(r, func(ctx context.Context) error { return s.WaitContext(ctx, token) })
 	wg.Wait()
