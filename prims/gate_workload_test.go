@@ -18,7 +18,7 @@ import (
 
 func init() {
 	addWorkload(workload{
-		name:   "waitgroup",
+		name: "waitgroup",
 		// Nobody's grant changes the state, so nothing is accounted for.
 		points: []string{"monitor.queue.*", "monitor.resolve.*", "monitor.leave.*", "monitor.await.*", "monitor.sweep.*",
 			"monitor.mend.*", "monitor.released", "monitor.tidy.*", "tally.*", "park.seat.*", "mutex.unlock.before_release"},

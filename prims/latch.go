@@ -79,7 +79,7 @@ func LatchAt(a *arena.Arena, off arena.Offset) (*Latch, error) {
 
 func newLatch(a *arena.Arena, o arena.Object) (*Latch, error) {
 	return share(a, o, func() (*Latch, error) {
-		t := buildTally(a, o, false)
+		t := buildTally(a, o, "latch.wait", false)
 		return &Latch{t, t.words.size.Load()}, nil
 	})
 }
@@ -112,23 +112,13 @@ func (l *Latch) positive(verb string, n int64) {
 }
 
 // TryWait reports whether the counter is 0.
-func (l *Latch) TryWait() bool {
-	// sync(tally.zero): acquire
-	if l.tally.words.count.Load() != 0 {
-		return false
-	}
-	race.Acquire(l.tally.key)
-	return true
-}
+func (l *Latch) TryWait() bool { return l.tally.zero() }
 
 // Wait waits until the counter is 0. It panics with an *[shmsync.Error] where
 // WaitContext returns one.
 func (l *Latch) Wait() {
-	if l.TryWait() {
-		return
-	}
-	if err := l.tally.wait(nil, "latch.wait"); err != nil {
-		panic(err)
+	if l.tally.words.count.Load() != 0 || race.Enabled {
+		l.tally.waitOrPanic()
 	}
 }
 
@@ -136,10 +126,10 @@ func (l *Latch) Wait() {
 // that Is ErrOwnerDead, ErrNoSpace, ErrCorrupt or ErrClosed. A counter of 0 beats all
 // of these.
 func (l *Latch) WaitContext(ctx context.Context) error {
-	if l.TryWait() {
+	if l.tally.words.count.Load() == 0 && !race.Enabled {
 		return nil
 	}
-	return l.tally.wait(ctx, "latch.wait")
+	return l.tally.wait(ctx)
 }
 
 // ArriveAndWait is CountDown and then Wait.

@@ -111,7 +111,7 @@ func (o *Once) Do(f func()) {
 // then. That the function has returned beats a context that has ended, and so does
 // that there is nobody to wait for.
 func (o *Once) DoContext(ctx context.Context, f func()) error {
-	if o.Done() {
+	if o.done.Load() != 0 && !race.Enabled {
 		return nil
 	}
 	return o.do(ctx, f)
@@ -127,6 +127,7 @@ func (o *Once) Done() bool {
 	return true
 }
 
+//go:noinline
 func (o *Once) doSlow(f func()) {
 	if err := o.DoContext(nil, f); err != nil {
 		panic(err)
@@ -134,6 +135,9 @@ func (o *Once) doSlow(f func()) {
 }
 
 func (o *Once) do(ctx context.Context, f func()) error {
+	if o.Done() {
+		return nil
+	}
 	m := o.mon
 	if err := m.enter(ctx); err != nil {
 		return err

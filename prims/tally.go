@@ -35,11 +35,12 @@ type tally struct {
 	object arena.Object
 	name   arena.Name
 	key    race.Key
+	op     string // of waits, in errors
 }
 
-func buildTally(a *arena.Arena, o arena.Object, bare bool) *tally {
+func buildTally(a *arena.Arena, o arena.Object, op string, bare bool) *tally {
 	w := arena.At[tallyWords](a, o.Body)
-	t := &tally{words: w, shares: tallyShares(a, o.Body), a: a, object: o, name: a.Self()}
+	t := &tally{words: w, shares: tallyShares(a, o.Body), a: a, object: o, name: a.Self(), op: op}
 	t.mon = buildMonitor(a, o, o.Body, t, bare)
 	t.fifo = fifo{t.mon, &w.queue}
 	t.key = t.mon.key
@@ -172,8 +173,30 @@ func (t *tally) enter() {
 	}
 }
 
+// zero reports whether the counter is 0.
+func (t *tally) zero() bool {
+	// sync(tally.zero): acquire
+	if t.words.count.Load() != 0 {
+		return false
+	}
+	race.Acquire(t.key)
+	return true
+}
+
+// waitOrPanic is wait for those who cannot return an error.
+//
+//go:noinline
+func (t *tally) waitOrPanic() {
+	if err := t.wait(nil); err != nil {
+		panic(err)
+	}
+}
+
 // wait waits until the counter is 0.
-func (t *tally) wait(ctx context.Context, op string) error {
+func (t *tally) wait(ctx context.Context) error {
+	if t.zero() {
+		return nil
+	}
 	if err := t.mon.enter(ctx); err != nil {
 		return err
 	}
@@ -183,7 +206,7 @@ func (t *tally) wait(ctx context.Context, op string) error {
 		case t.words.count.Load() == 0:
 			return true
 		case t.words.owed.Load() != 0:
-			err = t.ownerDead(op, uint32(t.words.dead.Load()))
+			err = t.ownerDead(uint32(t.words.dead.Load()))
 			return true
 		}
 		return false
@@ -196,13 +219,13 @@ func (t *tally) wait(ctx context.Context, op string) error {
 	}
 	f, err := t.mon.await(ctx, seat)
 	if err == nil && f.result() == gateDead {
-		return t.ownerDead(op, f.aux())
+		return t.ownerDead(f.aux())
 	}
 	return err
 }
 
-func (t *tally) ownerDead(op string, name uint32) error {
-	return t.mon.fail(op, shmsync.ErrOwnerDead, t.a.Who(arena.Name(name&arena.NameMask)), "it died and left something undone")
+func (t *tally) ownerDead(name uint32) error {
+	return t.mon.fail(t.op, shmsync.ErrOwnerDead, t.a.Who(arena.Name(name&arena.NameMask)), "it died and left something undone")
 }
 
 // claim makes n of what is expected this participant's own: of what the dead owe

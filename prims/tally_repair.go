@@ -10,7 +10,7 @@ import (
 
 func repairTally(a *arena.Arena, o arena.Object, dead arena.Name) {
 	if o.Size >= tallyBytes(a.MaxParticipants()) {
-		repairMonitor(buildTally(a, o, true).mon, dead)
+		repairMonitor(buildTally(a, o, "", true).mon, dead)
 	}
 }
 
@@ -18,7 +18,7 @@ func checkTally(a *arena.Arena, o arena.Object) error {
 	if o.Size < tallyBytes(a.MaxParticipants()) {
 		return wrongKind("tally.check", o, o.Kind, tallyVersion)
 	}
-	t := buildTally(a, o, true)
+	t := buildTally(a, o, "", true)
 	if err := checkMutexWords(o, &t.words.mon.latch); err != nil {
 		return err
 	}
@@ -32,7 +32,7 @@ func describeTally(a *arena.Arena, o arena.Object) string {
 	if o.Size < tallyBytes(a.MaxParticipants()) {
 		return "too small"
 	}
-	t := buildTally(a, o, true)
+	t := buildTally(a, o, "", true)
 	w := t.words
 	var b strings.Builder
 	fmt.Fprintf(&b, "counter %d, others %d, epoch %d", t.count(), int64(w.others.Load()), w.epoch.Load())

@@ -79,7 +79,7 @@ func WaitGroupAt(a *arena.Arena, off arena.Offset) (*WaitGroup, error) {
 }
 
 func newWaitGroup(a *arena.Arena, o arena.Object) (*WaitGroup, error) {
-	return share(a, o, func() (*WaitGroup, error) { return &WaitGroup{buildTally(a, o, false)}, nil })
+	return share(a, o, func() (*WaitGroup, error) { return &WaitGroup{buildTally(a, o, "waitgroup.wait", false)}, nil })
 }
 
 // Add adds delta to the counter. When it becomes 0 all who wait are let go. It panics
@@ -126,12 +126,8 @@ func (g *WaitGroup) Go(f func()) {
 // Wait waits until the counter is 0. It panics with an *[shmsync.Error] where
 // WaitContext returns one.
 func (g *WaitGroup) Wait() {
-	if g.tally.words.count.Load() == 0 {
-		race.Acquire(g.tally.key)
-		return
-	}
-	if err := g.tally.wait(nil, "waitgroup.wait"); err != nil {
-		panic(err)
+	if g.tally.words.count.Load() != 0 || race.Enabled {
+		g.tally.waitOrPanic()
 	}
 }
 
@@ -139,12 +135,10 @@ func (g *WaitGroup) Wait() {
 // that Is ErrOwnerDead, ErrNoSpace, ErrCorrupt or ErrClosed. A counter of 0 beats all
 // of these.
 func (g *WaitGroup) WaitContext(ctx context.Context) error {
-	// sync(tally.zero): acquire
-	if g.tally.words.count.Load() == 0 {
-		race.Acquire(g.tally.key)
+	if g.tally.words.count.Load() == 0 && !race.Enabled {
 		return nil
 	}
-	return g.tally.wait(ctx, "waitgroup.wait")
+	return g.tally.wait(ctx)
 }
 
 // Reset forgets what the dead had left: from then on the counter is that of the
