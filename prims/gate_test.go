@@ -153,10 +153,17 @@ func TestGateAllocations(t *testing.T) {
 	o.Do(func() {})
 	ctx, open := t.Context(), newLatch(t, a, "", 0)
 	for what, f := range map[string]func(){
-		"waitgroup": func() { g.Add(2); g.Done(); g.Add(-1); g.Wait(); g.WaitContext(ctx); g.Reset() },
-		"latch":     func() { l.Claim(1); l.CountDown(2); l.TryWait(); open.Wait(); open.WaitContext(ctx) },
-		"barrier":   func() { b.ArriveAndWait(); b.Wait(b.Arrive(1)); b.ArriveAndWaitContext(ctx) },
-		"once":      func() { o.Do(nil); o.DoContext(ctx, nil); o.Done() },
+		"waitgroup": func() {
+			g.Add(2)
+			g.Done()
+			g.Add(-1)
+			g.Wait()
+			g.WaitContext(ctx)
+			g.Reset()
+		},
+		"latch":   func() { l.Claim(1); l.CountDown(2); l.TryWait(); open.Wait(); open.WaitContext(ctx) },
+		"barrier": func() { b.ArriveAndWait(); b.Wait(b.Arrive(1)); b.ArriveAndWaitContext(ctx) },
+		"once":    func() { o.Do(nil); o.DoContext(ctx, nil); o.Done() },
 	} {
 		require.Zero(t, testing.AllocsPerRun(1000, f), what)
 	}
