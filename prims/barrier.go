@@ -22,8 +22,9 @@ var (
 // are those of C++'s std::barrier.
 //
 // A process is as many of the parties as it has arrivals in a phase: by arriving it
-// becomes so many, by ArriveAndDrop one less. A process that a whole phase goes by
-// without is none any more. Join says so before the first arrival, and Leave takes it back.
+// becomes so many, by ArriveAndDrop one less, and when a phase ends without all of its
+// arrivals, since others came in their stead, so many less. Join says so before the
+// first arrival, and Leave takes it back.
 //
 // When a process dies, its arrivals in the phase stay done. If others of its parties
 // have not arrived, the phase is broken; otherwise the next one is, as soon as it
@@ -275,25 +276,23 @@ func (x *Barrier) arrive(ctx context.Context, verb string, n int64, drop uint64)
 // count counts arrivals, with the latch held, and reports whether they were the last.
 func (x *Barrier) count(n, drop uint64) (last bool) {
 	w, h := x.words, x.mine()
-	pending, expected := w.pending.Load()-n, w.expected.Load()
-	own := min(n, h.left.Load())
-	parties := h.parties.Load() + n - own
+	phase, pending, expected := w.phase.Load(), w.pending.Load()-n, w.expected.Load()
+	parties, left := h.in(phase)
+	own := min(n, left)
+	parties += n - own
+	var c change
 	if drop != 0 {
 		drop = min(drop, expected)
 		expected, parties = expected-drop, parties-min(drop, parties)
-	}
-	var c change
-	c.set(&h.left, h.left.Load()-own)
-	c.set(&h.parties, parties)
-	if drop != 0 {
 		c.set(&w.expected, expected)
 	}
+	h.set(&c, phase, parties, left-own)
 	switch {
 	case pending > 0:
 		c.set(&w.pending, pending)
 	case x.completion == nil:
 		c.set(&w.pending, expected)
-		c.set(&w.phase, w.phase.Load()+1)
+		c.set(&w.phase, phase+1)
 	default:
 		c.set(&w.pending, 0)
 		c.set(&w.completer, uint64(x.name))
@@ -352,10 +351,10 @@ func (x *Barrier) Join(n int64) {
 		panic(fmt.Sprintf("shmsync: Join of %d of barrier %s", n, objectName(x.object)))
 	}
 	x.enter()
-	h := x.mine()
+	h, phase := x.mine(), x.words.phase.Load()
+	parties, left := h.in(phase)
 	var c change
-	c.set(&h.parties, h.parties.Load()+uint64(n))
-	c.set(&h.left, h.left.Load()+uint64(n))
+	h.set(&c, phase, parties+uint64(n), left+uint64(n))
 	x.mon.commit(&c)
 	x.mon.leave(nil)
 }
@@ -367,8 +366,7 @@ func (x *Barrier) Leave() {
 	x.enter()
 	h := x.mine()
 	var c change
-	c.set(&h.parties, 0)
-	c.set(&h.left, 0)
+	h.set(&c, x.words.phase.Load(), 0, 0)
 	x.mon.commit(&c)
 	x.mon.leave(nil)
 }

@@ -45,8 +45,8 @@ func describeBarrier(a *arena.Arena, o arena.Object) string {
 		fmt.Fprintf(&b, ", broken from phase %d by %v", at-1, arena.Name(w.dead.Load()&arena.NameMask))
 	}
 	for _, h := range x.shares {
-		if now, later := h.owes(phase); later > 0 {
-			fmt.Fprintf(&b, ", %v is %d with %d to come", arena.Name(h.name.Load()&arena.NameMask), later, now)
+		if parties, left := h.in(phase); parties > 0 {
+			fmt.Fprintf(&b, ", %v is %d with %d to come", arena.Name(h.name.Load()&arena.NameMask), parties, left)
 		}
 	}
 	b.WriteString(describeMonitor(x.mon))

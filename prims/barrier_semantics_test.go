@@ -255,6 +255,28 @@ func TestBarrierDeathOfStrangers(t *testing.T) {
 	require.Equal(t, prims.BarrierPhase(4), b.State().Phase)
 }
 
+// A process is as many of the parties as came in the last phase: others took the place
+// of the second one, so its death breaks only what it still is.
+func TestBarrierFewerParties(t *testing.T) {
+	a := newArena(t, nil)
+	b := newBarrier(t, a, "plain", 3, nil)
+	x := gateActor(t, a, "x")
+	x.must(t, order{Op: "barrier.arrive", Object: "plain", N: 2})
+	b.Arrive(1)
+	x.must(t, order{Op: "barrier.arrive", Object: "plain", N: 1})
+	b.Arrive(2)
+	x.must(t, order{Op: "barrier.arrive", Object: "plain", N: 1}) // all that is expected of it
+	x.proc.Kill(t)
+	alone(t, a, 1)
+	require.NoError(t, b.State().Err)
+	require.Equal(t, int64(2), b.State().Own)
+	b.Wait(b.Arrive(2))
+	require.ErrorIs(t, b.State().Err, shmsync.ErrOwnerDead)
+	// Those who had not arrived in a phase that was broken are parties of the next.
+	require.True(t, b.Reset(2))
+	require.Equal(t, int64(2), b.State().Own)
+}
+
 // The last to arrive is killed while it runs the completion: the phase is broken, and
 // nobody runs it again.
 func TestBarrierCompleterDies(t *testing.T) {

@@ -11,43 +11,37 @@ import (
 
 func isOwnerDead(err error) bool { return errors.Is(err, shmsync.ErrOwnerDead) }
 
-// mine is this participant's share in this phase, with the latch held.
+// mine is this participant's share, with the latch held.
 func (x *Barrier) mine() *barrierShare {
-	h, phase := x.shares[x.name.Slot()-1], x.words.phase.Load()
+	h := x.shares[x.name.Slot()-1]
 	if h.name.Load() != uint64(x.name) {
 		x.lose(h)
-		put(&h.parties, 0) // left counts in no phase with parties 0
+		put(&h.parties, 0) // nothing is left of it
 		put(&h.left, 0)
 		put(&h.name, uint64(x.name))
 	}
-	x.bring(h, phase)
 	return h
 }
 
-// bring brings a share to a phase. What it is worth is the same at each step.
-func (x *Barrier) bring(h *barrierShare, phase uint64) {
+// in is how many of the parties a share is in a phase, and how many of their arrivals
+// are to come.
+func (h *barrierShare) in(phase uint64) (parties, left uint64) {
+	parties, left = h.parties.Load(), h.left.Load()
 	switch h.phase.Load() {
 	case phase:
-		return
+		return parties, left
 	case phase - 1:
-	default:
-		put(&h.parties, 0)
-	}
-	put(&h.left, h.parties.Load())
-	put(&h.phase, phase)
-}
-
-// owes is how many arrivals of a phase are to come of a share, and of how many a phase
-// later.
-func (h *barrierShare) owes(phase uint64) (now, later uint64) {
-	later = h.parties.Load()
-	switch h.phase.Load() {
-	case phase:
-		return h.left.Load(), later
-	case phase - 1:
-		return later, later
+		parties -= min(left, parties) // others came in their stead
+		return parties, parties
 	}
 	return 0, 0
+}
+
+// set adds to a change what a share is in this phase.
+func (h *barrierShare) set(c *change, phase, parties, left uint64) {
+	c.set(&h.phase, phase)
+	c.set(&h.parties, parties)
+	c.set(&h.left, left)
 }
 
 // isBroken reports whether this phase is broken.
@@ -73,10 +67,10 @@ func (x *Barrier) verdict(p uint64) (end int, name uint32, over bool) {
 // incomplete: this one, or the next.
 func (x *Barrier) lose(h *barrierShare) {
 	phase := x.words.phase.Load()
-	now, later := h.owes(phase)
+	parties, left := h.in(phase)
 	switch {
-	case now > 0 && x.words.completer.Load() == 0:
-	case later > 0:
+	case left > 0 && x.words.completer.Load() == 0:
+	case parties > left:
 		phase++
 	default:
 		return
@@ -110,8 +104,10 @@ func (x *Barrier) begin(parties uint64) {
 		parties = w.expected.Load()
 	}
 	for _, h := range x.shares {
-		if _, later := h.owes(phase); later > 0 {
-			x.bring(h, phase) // so that it counts in the next
+		if n, _ := h.in(phase); n > 0 {
+			var c change
+			h.set(&c, phase, n, 0) // as if it had arrived: it is a party of the next phase
+			x.mon.commit(&c)
 		}
 	}
 	var c change
@@ -127,12 +123,12 @@ func (x *Barrier) begin(parties uint64) {
 // leave makes this process, and the Barrier, have so many parties less.
 func (x *Barrier) leave(n uint64) {
 	w, h := x.words, x.mine()
-	parties := h.parties.Load()
+	phase := w.phase.Load()
+	parties, left := h.in(phase)
 	parties -= min(n, parties)
 	var c change
 	c.set(&w.expected, w.expected.Load()-min(n, w.expected.Load()))
-	c.set(&h.parties, parties)
-	c.set(&h.left, min(parties, h.left.Load()))
+	h.set(&c, phase, parties, min(parties, left))
 	x.mon.commit(&c)
 }
 
@@ -175,7 +171,7 @@ func (x *Barrier) holders(f func(arena.Name)) {
 	phase := x.words.phase.Load()
 	f(arena.Name(x.words.completer.Load() & arena.NameMask))
 	for _, h := range x.shares {
-		if now, later := h.owes(phase); now+later > 0 {
+		if parties, _ := h.in(phase); parties > 0 {
 			f(arena.Name(h.name.Load() & arena.NameMask))
 		}
 	}
@@ -200,8 +196,8 @@ func (x *Barrier) State() BarrierState {
 		Phase: BarrierPhase(w.phase.Load()), Pending: signed(w.pending.Load()), Expected: signed(w.expected.Load()), Waiting: !x.fifo.empty(),
 	}
 	if h := x.shares[x.name.Slot()-1]; h.name.Load() == uint64(x.name) {
-		_, later := h.owes(w.phase.Load())
-		st.Own = signed(later)
+		parties, _ := h.in(w.phase.Load())
+		st.Own = signed(parties)
 	}
 	if n := arena.Name(w.completer.Load() & arena.NameMask); n != 0 {
 		st.Completer = x.a.Who(n)

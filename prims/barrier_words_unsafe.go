@@ -36,12 +36,12 @@ type barrierWords struct {
 
 // barrierShare is how many of the parties a participant is.
 //
-//	phase              parties  left
-//	this one           p        of its p arrivals of this phase so many are to come
-//	the one before     p        all p are to come
-//	earlier            void     void: a whole phase went by without it
+//	phase           parties  left
+//	this one        p        of its p arrivals of this phase so many are to come
+//	the one before  p        so many did not come, although the phase is over: it is p - left now
+//	earlier         void     void: a whole phase went by without it
 //
-//	writers: who holds the latch, through the redo log where two of them change
+//	writers: who holds the latch, through the redo log
 //	readers: the same, tools, looks
 //	order:   the latch's
 //	futex:   none

@@ -31,7 +31,7 @@ func TestBarrierCrashOfTheLast(t *testing.T) {
 			case "monitor.commit.logged":
 				at = point + ":2" // the arrival is the first commit
 			case "monitor.commit.begun":
-				at = point + ":5" // the arrival has four words
+				at = point + ":6" // the arrival has five words
 			}
 			victim, x := gateActor(t, a, "victim", proctest.Env("SHMSYNC_CRASHPOINT="+at)), gateActor(t, a, "x")
 			one := gateBlocked(t, a, x, b.Offset(), order{Op: "barrier.meet", Object: "b"})
