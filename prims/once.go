@@ -182,6 +182,7 @@ func (o *Once) finish() {
 	if err := m.enter(nil); err != nil {
 		panic(err)
 	}
+	race.ReleaseMerge(o.key)
 	// sync(once.done): release
 	// lin: it has been done from here on.
 	o.done.Store(1)

@@ -150,6 +150,7 @@ func (t *tally) allDone() {
 		t.mon.commit(&c)
 	}
 	crashpoint.Hit("tally.done.counted")
+	race.ReleaseMerge(t.key)
 	// sync(tally.zero): release
 	w.count.Store(0)
 }
@@ -310,6 +311,7 @@ func (t *tally) clear() {
 	for _, h := range t.shares {
 		sum += t.has(h)
 	}
+	race.ReleaseMerge(t.key)
 	// sync(tally.zero): release
 	t.words.count.Store(sum)
 }
