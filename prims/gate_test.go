@@ -146,6 +146,44 @@ func TestGateNoSpace(t *testing.T) {
 	require.NoError(t, o.DoContext(ctx, nil))
 }
 
+// Thousands of goroutines wait at each of the four, and are let go together.
+func TestGateHerd(t *testing.T) {
+	herd := 1000
+	if testing.Short() {
+		herd = 200
+	}
+	a := newArena(t, nil)
+	g, l, b, o := newWaitGroup(t, a, "w"), newLatch(t, a, "l", 1), newBarrier(t, a, "b", int64(herd)+1, nil), newOnce(t, a, "o")
+	g.Add(1)
+	hold, held := make(chan bool), make(chan bool)
+	go o.Do(func() { close(held); <-hold })
+	<-held
+	errs := make(chan error, 4*herd)
+	ctx := t.Context()
+	for range herd {
+		go func() { errs <- g.WaitContext(ctx) }()
+		go func() { errs <- l.WaitContext(ctx) }()
+		go func() { errs <- b.ArriveAndWaitContext(ctx) }()
+		go func() { errs <- o.DoContext(ctx, func() { t.Error("a second one") }) }()
+	}
+	eventually(t, "all wait", func() string { return words(a) }, func() bool {
+		for _, x := range []gate{g, l, b, o} {
+			if queued(a, x.Offset()) != herd {
+				return false
+			}
+		}
+		return true
+	})
+	require.Empty(t, errs)
+	g.Done()
+	l.CountDown(1)
+	b.ArriveAndWait()
+	close(hold)
+	for range 4 * herd {
+		require.NoError(t, <-errs)
+	}
+}
+
 // Where nothing blocks nothing is allocated.
 func TestGateAllocations(t *testing.T) {
 	a := newArena(t, nil)

@@ -311,4 +311,11 @@ func (w *onceWorker) turn(g int, r *rand.Rand) error {
 	return nil
 }
 
-func (w *onceWorker) rest() error { return nil }
+func (w *onceWorker) rest() error {
+	for n := range min(w.board.Round.Load(), onceRounds) {
+		if w.board.Entries[n].Ended.Load() == 0 {
+			return fmt.Errorf("%w: nobody has run number %d", errLeft, n)
+		}
+	}
+	return nil
+}
