@@ -22,6 +22,9 @@ import (
 var abiStructs = map[string]reflect.Type{
 	"Mutex": reflect.TypeFor[mutexWords](),
 	"Futex": reflect.TypeFor[futexWords](),
+
+	"FairMutex": reflect.TypeFor[fairMutexWords](),
+	"MultiLock": reflect.TypeFor[multiLockHead](),
 }
 
 // abiKinds are the kinds of the objects.
@@ -31,6 +34,9 @@ var abiKinds = map[string]struct {
 }{
 	"Mutex": {mutexKind, mutexVersion},
 	"Futex": {futexKind, futexVersion},
+
+	"FairMutex": {fairMutexKind, fairMutexVersion},
+	"MultiLock": {multiLockKind, multiLockVersion},
 }
 
 func abiTables(t *testing.T, section string, columns ...string) []mdtable.Table {

@@ -59,7 +59,7 @@ func pointsOf(t *testing.T, w workload) (points []string) {
 func (x *team) crashAt(point string, n int) {
 	x.t.Helper()
 	what := fmt.Sprintf("%s:%d", point, n)
-	second := slices.ContainsFunc([]string{"monitor.mend.", "monitor.sweep.", "mutex.recover."}, func(p string) bool { return strings.HasPrefix(point, p) })
+	second := slices.ContainsFunc([]string{"monitor.mend.", "monitor.sweep.", "mutex.recover.", "fairmutex.recover.", "multilock.recover."}, func(p string) bool { return strings.HasPrefix(point, p) })
 	if !second {
 		x.launch(what, 2, proctest.Env("SHMSYNC_CRASHPOINT="+what)).WaitSignal(x.t, syscall.SIGKILL)
 		x.goesOn(what)
