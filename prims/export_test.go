@@ -85,3 +85,14 @@ func next32(b *[]byte) (v uint32, ok bool) {
 
 // Object is the object under f.
 func (f *Futex) Object() arena.Object { return f.object }
+
+// Queued is how many waits are in the queue of s.
+func (s *Semaphore) Queued() int {
+	if err := s.mon.enter(nil); err != nil {
+		return -1
+	}
+	defer s.mon.leave(nil)
+	n := 0
+	s.fifo.each(func(wait) bool { n++; return true })
+	return n
+}

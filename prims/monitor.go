@@ -94,6 +94,7 @@ func buildMonitor(a *arena.Arena, o arena.Object, off arena.Offset, r rules, bar
 		m.latch = buildMutexAt(a, o, off, opt)
 		m.latch.alsoLook = m.look
 	}
+	m.latch.latch = true
 	m.key = m.latch.key
 	return m
 }

@@ -59,9 +59,9 @@ func (m *monitor) mend() error {
 	crashpoint.Hit("monitor.mend.redone")
 	m.rebuild()
 	crashpoint.Hit("monitor.mend.rebuilt")
-	var b wakes
-	m.rules.settle(&b)
-	m.wake(&b)
+	b := takeWakes()
+	m.rules.settle(b)
+	m.wake(b)
 	return nil
 }
 

@@ -63,13 +63,13 @@ func (m *monitor) tidy(w left) {
 		return
 	}
 	crashpoint.Hit("monitor.tidy.entered")
-	var b wakes
+	b := takeWakes()
 	if w.Load() == w.word && w.Stamp().Load() == w.stamp && w.Object() == m.object.Offset {
 		m.rules.detach(w.wait)
 		m.drop(w.wait)
-		m.rules.settle(&b)
+		m.rules.settle(b)
 	}
-	m.leave(&b)
+	m.leave(b)
 }
 
 // tidyLater has a goroutine wait for the latch, and sweep.
@@ -86,9 +86,9 @@ func (m *monitor) tidyLater() {
 		err := m.enter(nil)
 		m.tidying.Store(false)
 		if err == nil {
-			var b wakes
-			m.sweep(&b)
-			m.leave(&b)
+			b := takeWakes()
+			m.sweep(b)
+			m.leave(b)
 		}
 	}()
 }
@@ -102,9 +102,9 @@ func (m *monitor) look() {
 		}
 	})
 	if m.a.Deaths() != m.deaths.Load() && m.tryEnter() {
-		var b wakes
-		m.sweep(&b)
-		m.leave(&b)
+		b := takeWakes()
+		m.sweep(b)
+		m.leave(b)
 	}
 }
 
@@ -114,9 +114,9 @@ func repairMonitor(m *monitor, dead arena.Name) {
 	repairMutexWords(m.a, &m.words.latch, dead)
 	m.without = dead
 	if m.tryEnter() {
-		var b wakes
-		m.sweep(&b)
-		m.leave(&b)
+		b := takeWakes()
+		m.sweep(b)
+		m.leave(b)
 	}
 }
 
@@ -139,11 +139,13 @@ func (m *monitor) sweepDead(b *wakes) {
 func wakeQueue(a *arena.Arena, o arena.Object, owed arena.Owed) { wakeMonitor(a, o, o.Body, owed) }
 
 // describeMonitor renders the part of an object that the monitor is.
-func describeMonitor(m *monitor) string {
+func describeMonitor(m *monitor) string { return describeMonitorWords(m.a, m.object, m.words) }
+
+func describeMonitorWords(a *arena.Arena, o arena.Object, w *monitorWords) string {
 	s := fmt.Sprintf("; latch %v, %d arrivals, redo %d, accounted %d",
-		ownerWord(m.words.latch.owner.Load()), m.words.arrivals.Load(), m.words.redone.Load(), m.words.accounted.Load())
+		ownerWord(w.latch.owner.Load()), w.arrivals.Load(), w.redone.Load(), w.accounted.Load())
 	count := 0
-	m.a.EachNode(m.object.Offset, func(off arena.Offset, n *arena.Node) {
+	a.EachNode(o.Offset, func(off arena.Offset, n *arena.Node) {
 		if count++; count <= describeMost {
 			s += fmt.Sprintf("; node %v of %v: %v, stamp %d, wanted %d, extra %#x", off, n.Owner(), n.Load(), n.Stamp().Load(), n.Wanted().Load(), n.Extra().Load())
 		}

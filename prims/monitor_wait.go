@@ -1,6 +1,8 @@
 package prims
 
 import (
+	"sync"
+
 	"github.com/shmsync/shmsync"
 	"github.com/shmsync/shmsync/arena"
 	"github.com/shmsync/shmsync/internal/crashpoint"
@@ -51,7 +53,7 @@ func waitOf(s *park.Seat) left {
 }
 
 // wakes are waits that have ended and whose owners have to be woken, once the
-// latch is left.
+// latch is left: it is then that they go back to the pool.
 type wakes struct {
 	n    int
 	few  [4]wakeUp
@@ -62,6 +64,10 @@ type wakeUp struct {
 	wait
 	state arena.NodeState // when it was resolved
 }
+
+var wakesPool = sync.Pool{New: func() any { return new(wakes) }}
+
+func takeWakes() *wakes { return wakesPool.Get().(*wakes) }
 
 func (b *wakes) add(w wait, s arena.NodeState) {
 	if s == arena.NodeQueued {
@@ -77,18 +83,21 @@ func (b *wakes) add(w wait, s arena.NodeState) {
 
 // wake wakes the owners.
 func (m *monitor) wake(b *wakes) {
-	if b == nil || b.n == 0 {
+	if b == nil {
 		return
 	}
-	crashpoint.Hit("monitor.leave.before_wake")
-	m.tuning().NoteCPU()
-	for _, u := range b.few[:b.n] {
-		m.wakeOne(u)
+	if b.n > 0 {
+		crashpoint.Hit("monitor.leave.before_wake")
+		m.tuning().NoteCPU()
+		for _, u := range b.few[:b.n] {
+			m.wakeOne(u)
+		}
+		for _, u := range b.more {
+			m.wakeOne(u)
+		}
+		b.n, b.more = 0, b.more[:0]
 	}
-	for _, u := range b.more {
-		m.wakeOne(u)
-	}
-	b.n, b.more = 0, nil
+	wakesPool.Put(b)
 }
 
 func (m *monitor) wakeOne(u wakeUp) {

@@ -3,6 +3,7 @@ package prims
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"sync/atomic"
 	"time"
 
@@ -54,6 +55,7 @@ type Mutex struct {
 	reserved atomic.Uint32
 	// alsoLook is called by looks, if set, for an object that has m as a part.
 	alsoLook func()
+	latch    bool // it is such a part, and only the library locks it
 }
 
 // MutexOptions says how a Mutex is created, and what this process does with it.
@@ -84,12 +86,13 @@ var mutexKind = arena.KindOf("MUTX")
 const mutexVersion = 1
 
 // OpenMutex finds the Mutex of that name in the arena or creates it. An empty
-// name makes a fresh anonymous one.
+// name makes a fresh anonymous one. It panics for a Policy that there is not.
 func OpenMutex(a *arena.Arena, name string, opts *MutexOptions) (*Mutex, error) {
 	var opt MutexOptions
 	if opts != nil {
 		opt = *opts
 	}
+	opt.Policy.mustBeValid("mutex " + strconv.Quote(name))
 	o, created, err := a.OpenObject(arena.ObjectSpec{
 		Kind: mutexKind, Version: mutexVersion, Name: name, Size: uint64(mutexBytes),
 		Init: func(body []byte) { initMutex(body, &opt) },

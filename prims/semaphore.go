@@ -174,13 +174,13 @@ func (s *Semaphore) acquireSlow(ctx context.Context, n uint64) error {
 		<-ctx.Done()
 		return ctx.Err()
 	}
-	var b wakes
+	b := takeWakes()
 	var seat *park.Seat
 	for {
-		m.sweepDead(&b)
+		m.sweepDead(b)
 		if s.fifo.empty() && s.canTake(n) {
 			s.take(n)
-			m.leave(&b)
+			m.leave(b)
 			if seat != nil {
 				seat.Return()
 			}
@@ -189,7 +189,7 @@ func (s *Semaphore) acquireSlow(ctx context.Context, n uint64) error {
 		var again bool
 		var err error
 		if seat, again, err = m.seat(ctx, seat); err != nil {
-			m.wake(&b)
+			m.wake(b)
 			return err
 		}
 		if !again {
@@ -197,9 +197,16 @@ func (s *Semaphore) acquireSlow(ctx context.Context, n uint64) error {
 		}
 	}
 	m.join(seat, 0, n)
-	m.leave(&b)
-	_, err := m.await(ctx, seat)
-	return err
+	m.leave(b)
+	if _, err := m.await(ctx, seat); err != nil {
+		return err
+	}
+	if err := ctx.Err(); err != nil {
+		// As in x/sync: who has been cancelled does not get what came meanwhile.
+		s.Release(int64(n))
+		return err
+	}
+	return nil
 }
 
 // TryAcquire acquires n permits if that is possible without waiting, and reports
@@ -210,16 +217,18 @@ func (s *Semaphore) TryAcquire(n int64) bool {
 	if !m.tryEnter() {
 		return false
 	}
-	var b wakes
-	ok := s.fifo.empty() && s.canTake(uint64(n))
-	if !ok {
-		m.sweepDead(&b)
-		ok = s.fifo.empty() && s.canTake(uint64(n))
+	if s.fifo.empty() && s.canTake(uint64(n)) {
+		s.take(uint64(n))
+		m.leave(nil)
+		return true
 	}
+	b := takeWakes()
+	m.sweepDead(b)
+	ok := s.fifo.empty() && s.canTake(uint64(n))
 	if ok {
 		s.take(uint64(n))
 	}
-	m.leave(&b)
+	m.leave(b)
 	return ok
 }
 
@@ -240,9 +249,9 @@ func (s *Semaphore) Release(n int64) {
 		m.leave(nil)
 		return
 	}
-	var b wakes
-	s.settle(&b)
-	m.leave(&b)
+	b := takeWakes()
+	s.settle(b)
+	m.leave(b)
 }
 
 func (s *Semaphore) count(verb string, n int64) {

@@ -1,0 +1,463 @@
+//go:build linux
+
+package prims_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/proctest"
+	"github.com/shmsync/shmsync/prims"
+)
+
+func newSemaphore(t testing.TB, a *arena.Arena, name string, n int64, opts *prims.SemaphoreOptions) *prims.Semaphore {
+	t.Helper()
+	s, err := prims.OpenSemaphore(a, name, n, opts)
+	require.NoError(t, err)
+	return s
+}
+
+// semOrder is what another process does with the semaphore "s".
+type semOrder struct {
+	ID   int
+	Verb string // acquire, try, release
+	N    int64
+}
+
+type semAnswer struct {
+	ID    int
+	OK    bool
+	Err   string
+	Panic string
+}
+
+func init() {
+	proctest.Register("semaphore", func(c *proctest.Child) {
+		var name string
+		c.Params(&name)
+		a, err := arena.Attach(name, &arena.Options{Label: "other"})
+		if err != nil {
+			c.Fatal(err)
+		}
+		s, err := prims.OpenSemaphore(a, "s", 0, nil)
+		if err != nil {
+			c.Fatal(err)
+		}
+		c.Ready()
+		for {
+			var o semOrder
+			c.Recv(&o)
+			go func() { c.Say(semAct(s, o)) }()
+		}
+	})
+}
+
+func semAct(s *prims.Semaphore, o semOrder) (r semAnswer) {
+	r.ID = o.ID
+	defer func() {
+		if p := recover(); p != nil {
+			r.Panic = fmt.Sprint(p)
+		}
+	}()
+	switch o.Verb {
+	case "acquire":
+		if err := s.Acquire(context.Background(), o.N); err != nil {
+			r.Err = err.Error()
+		}
+	case "try":
+		r.OK = s.TryAcquire(o.N)
+	case "release":
+		s.Release(o.N)
+	}
+	return r
+}
+
+// semOther is the other process.
+func semOther(t *testing.T, a *arena.Arena) *proctest.Proc {
+	p := proctest.Start(t, "semaphore", proctest.Params(nameOf(a)), proctest.Dump(func() string { return words(a) }))
+	p.Await(t)
+	return p
+}
+
+func semDo(t *testing.T, p *proctest.Proc, o semOrder) (r semAnswer) {
+	t.Helper()
+	p.Send(o)
+	p.Recv(t, &r)
+	require.Equal(t, o.ID, r.ID)
+	return r
+}
+
+// queued waits until n waits are queued.
+func queued(t *testing.T, a *arena.Arena, s *prims.Semaphore, n int) {
+	t.Helper()
+	eventually(t, fmt.Sprintf("%d queued", n), func() string { return words(a) }, func() bool { return s.Queued() == n })
+}
+
+// Who comes first is served first, whatever it wants, and whichever process it is in.
+func TestSemaphoreIsFIFO(t *testing.T) {
+	a := newArena(t, nil)
+	s := newSemaphore(t, a, "s", 3, nil)
+	p := semOther(t, a)
+	require.NoError(t, s.Acquire(context.Background(), 3))
+	wants := []int64{2, 1, 3, 1, 1, 3, 2, 1}
+	got := make(chan int, len(wants))
+	for i, n := range wants {
+		if i%2 == 0 {
+			p.Send(semOrder{ID: i, Verb: "acquire", N: n})
+		} else {
+			go func() {
+				if s.Acquire(context.Background(), n) == nil {
+					got <- i
+				}
+			}()
+		}
+		queued(t, a, s, i+1)
+	}
+	require.False(t, s.TryAcquire(1))
+	free := int64(3)
+	s.Release(3)
+	for i := 0; i < len(wants); {
+		// Exactly those go that fit, in order.
+		first := i
+		for i < len(wants) && wants[i] <= free {
+			free -= wants[i]
+			i++
+		}
+		require.Greater(t, i, first)
+		queued(t, a, s, len(wants)-i)
+		require.Equal(t, free, s.State().Free)
+		for k := first; k < i; k++ {
+			if k%2 == 0 {
+				var r semAnswer
+				p.Recv(t, &r)
+				require.Zero(t, r.ID%2)
+				require.Empty(t, r.Err)
+			} else {
+				<-got
+			}
+		}
+		require.False(t, i < len(wants) && s.TryAcquire(1), "nobody barges while somebody waits")
+		for k := first; k < i; k++ {
+			free += wants[k]
+			if k%2 == 0 {
+				require.Empty(t, semDo(t, p, semOrder{ID: 100 + k, Verb: "release", N: wants[k]}).Panic)
+			} else {
+				s.Release(wants[k])
+			}
+		}
+	}
+	require.Equal(t, int64(3), s.State().Free)
+}
+
+// What a process has comes back when it dies, and its place in the queue is gone.
+func TestSemaphoreTakesBackFromTheDead(t *testing.T) {
+	a := newArena(t, nil)
+	s := newSemaphore(t, a, "s", 10, nil)
+	holder, waiter := semOther(t, a), semOther(t, a)
+	require.Empty(t, semDo(t, holder, semOrder{Verb: "acquire", N: 6}).Err)
+	require.NoError(t, s.Acquire(context.Background(), 2))
+	waiter.Send(semOrder{Verb: "acquire", N: 10})
+	queued(t, a, s, 1)
+	done := make(chan error, 1)
+	go func() { done <- s.Acquire(context.Background(), 2) }()
+	queued(t, a, s, 2)
+	// The first in the queue dies: the one behind it fits.
+	waiter.Kill(t)
+	require.NoError(t, <-done)
+	require.Equal(t, int64(0), s.State().Free)
+	go func() { done <- s.Acquire(context.Background(), 6) }()
+	queued(t, a, s, 1)
+	holder.Kill(t)
+	require.NoError(t, <-done)
+	s.Release(10)
+	require.Equal(t, int64(10), s.State().Free)
+}
+
+func TestSemaphoreStoppedHolderKeeps(t *testing.T) {
+	a := newArena(t, nil)
+	s := newSemaphore(t, a, "s", 1, nil)
+	p := semOther(t, a)
+	require.Empty(t, semDo(t, p, semOrder{Verb: "acquire", N: 1}).Err)
+	p.Stop(t)
+	ctx, cancel := context.WithTimeout(context.Background(), 300*time.Millisecond)
+	defer cancel()
+	require.Equal(t, context.DeadlineExceeded, s.Acquire(ctx, 1))
+	require.False(t, s.TryAcquire(1))
+	p.Cont(t)
+	semDo(t, p, semOrder{ID: 1, Verb: "release", N: 1})
+	require.True(t, s.TryAcquire(1))
+}
+
+func TestSemaphoreMistakes(t *testing.T) {
+	a := newArena(t, nil)
+	s := newSemaphore(t, a, "s", 4, nil)
+	p := semOther(t, a)
+	require.True(t, s.TryAcquire(2))
+	require.PanicsWithValue(t, "shmsync: Release of 3 permits of semaphore s: more than are held", func() { s.Release(3) })
+	require.Contains(t, semDo(t, p, semOrder{Verb: "release", N: 1}).Panic, "more than are held", "another process's permits")
+	for _, f := range []func(){
+		func() { s.Release(-1) }, func() { s.TryAcquire(-1) }, func() { s.Acquire(context.Background(), -1) },
+		func() { s.Acquire(context.Background(), 5) }, // never, and nothing ends it
+		func() { prims.OpenSemaphore(a, "", -1, nil) },
+		func() { prims.OpenSemaphore(a, "", 1, &prims.SemaphoreOptions{Transferable: true, Initial: 2}) },
+	} {
+		require.Panics(t, f)
+	}
+	require.Equal(t, int64(2), s.State().Free, "nothing has changed")
+	s.Release(0)
+	require.NoError(t, s.Acquire(context.Background(), 0))
+	s.Release(2)
+	require.NoError(t, s.Close())
+	require.ErrorIs(t, s.Close(), shmsync.ErrClosed)
+}
+
+func TestSemaphoreContext(t *testing.T) {
+	a := newArena(t, nil)
+	s := newSemaphore(t, a, "s", 2, nil)
+	ended, cancel := context.WithCancel(context.Background())
+	cancel()
+	require.Equal(t, context.Canceled, s.Acquire(ended, 1), "as in x/sync, a context that has ended wins")
+	require.NoError(t, s.Acquire(context.Background(), 2))
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
+	defer cancel()
+	require.Equal(t, context.DeadlineExceeded, s.Acquire(ctx, 1))
+	// More than there are: it waits for the end, and is in nobody's way.
+	ctx, cancel = context.WithTimeout(context.Background(), 20*time.Millisecond)
+	defer cancel()
+	require.Equal(t, context.DeadlineExceeded, s.Acquire(ctx, 3))
+	require.Zero(t, s.Queued())
+	// Who leaves the head of the queue lets those behind it go.
+	s.Release(1)
+	ctx, cancel = context.WithCancel(context.Background())
+	first := make(chan error, 1)
+	go func() { first <- s.Acquire(ctx, 2) }()
+	queued(t, a, s, 1)
+	second := make(chan error, 1)
+	go func() { second <- s.Acquire(context.Background(), 1) }()
+	queued(t, a, s, 2)
+	cancel()
+	require.Equal(t, context.Canceled, <-first)
+	require.NoError(t, <-second)
+}
+
+func TestSemaphoreTransferable(t *testing.T) {
+	a := newArena(t, nil)
+	s := newSemaphore(t, a, "s", 3, &prims.SemaphoreOptions{Transferable: true, Initial: -1})
+	p := semOther(t, a)
+	require.False(t, s.TryAcquire(1))
+	require.Empty(t, semDo(t, p, semOrder{Verb: "release", N: 2}).Panic)
+	require.True(t, s.TryAcquire(1))
+	require.Contains(t, semDo(t, p, semOrder{ID: 1, Verb: "release", N: 3}).Panic, "more than are held")
+	require.Empty(t, semDo(t, p, semOrder{ID: 2, Verb: "acquire", N: 1}).Err)
+	p.Kill(t)
+	alone(t, a, 1)
+	require.Equal(t, int64(0), s.State().Free, "nothing comes back")
+}
+
+func TestSemaphoreOpen(t *testing.T) {
+	a := newArena(t, nil)
+	s := newSemaphore(t, a, "s", 5, nil)
+	same := newSemaphore(t, a, "s", 0, nil)
+	require.Same(t, s, same)
+	_, err := prims.OpenSemaphore(a, "s", 6, nil)
+	require.ErrorIs(t, err, shmsync.ErrIncompatible)
+	require.ErrorContains(t, err, "it has 5 permits, transferable false; asked for 6")
+	_, err = prims.OpenSemaphore(a, "s", 5, &prims.SemaphoreOptions{Transferable: true})
+	require.ErrorIs(t, err, shmsync.ErrIncompatible)
+	_, err = prims.OpenMutex(a, "s", nil)
+	require.ErrorIs(t, err, shmsync.ErrIncompatible)
+	m := newMutex(t, a, nil)
+	_, err = prims.SemaphoreAt(a, m.Offset())
+	require.ErrorIs(t, err, shmsync.ErrIncompatible)
+	at, err := prims.SemaphoreAt(a, s.Offset())
+	require.NoError(t, err)
+	require.Same(t, s, at)
+	require.Contains(t, s.String(), "semaphore s: 5 of 5 permits free")
+}
+
+// More waiters than there is room for nodes: some are told so, nothing is lost.
+func TestSemaphoreWithoutRoom(t *testing.T) {
+	a := newArena(t, &arena.Options{Size: 1 << 20, MaxParticipants: 4})
+	s := newSemaphore(t, a, "s", 1, nil)
+	require.True(t, s.TryAcquire(1))
+	for {
+		if _, err := a.Alloc(64, 8); err != nil {
+			require.ErrorIs(t, err, shmsync.ErrNoSpace)
+			break
+		}
+	}
+	var refused, served atomic.Int64
+	var wg sync.WaitGroup
+	const waiters = 3000
+	for range waiters {
+		wg.Go(func() {
+			switch err := s.Acquire(context.Background(), 1); {
+			case err == nil:
+				served.Add(1)
+				s.Release(1)
+			case errors.Is(err, shmsync.ErrNoSpace):
+				refused.Add(1)
+			default:
+				t.Error(err)
+			}
+		})
+	}
+	eventually(t, "all queued or refused", func() string { return words(a) }, func() bool {
+		return refused.Load()+int64(s.Queued()) == waiters
+	})
+	require.NotZero(t, refused.Load())
+	s.Release(1)
+	wg.Wait()
+	require.Equal(t, int64(waiters), refused.Load()+served.Load())
+	require.Equal(t, int64(1), s.State().Free)
+}
+
+// The end of a context against a grant: whoever wins, no permit is lost or made.
+func TestSemaphoreCancelAgainstGrant(t *testing.T) {
+	rounds := 50_000
+	if testing.Short() {
+		rounds = 5_000
+	}
+	a := newArena(t, nil)
+	s := newSemaphore(t, a, "s", 1, nil)
+	nodes := a.Stats().Nodes
+	granted := 0
+	for i := range rounds {
+		require.True(t, s.TryAcquire(1))
+		ctx, cancel := context.WithCancel(context.Background())
+		done := make(chan error, 1)
+		go func() { done <- s.Acquire(ctx, 1) }()
+		for k := 0; i%4 != 0 && k < 1000 && s.Queued() == 0; k++ {
+			runtime.Gosched()
+		}
+		first, second := cancel, func() { s.Release(1) }
+		if i%2 == 0 {
+			first, second = second, first
+		}
+		over := make(chan struct{})
+		go func() {
+			first()
+			close(over)
+		}()
+		for range rand.IntN(3000) {
+		}
+		second()
+		if err := <-done; err == nil {
+			granted++
+			s.Release(1)
+		} else {
+			require.Equal(t, context.Canceled, err)
+		}
+		<-over
+	}
+	t.Logf("%d of %d granted", granted, rounds)
+	require.NotZero(t, granted)
+	require.Less(t, granted, rounds)
+	eventually(t, "queue empty", func() string { return words(a) }, func() bool { return s.Queued() == 0 })
+	require.Equal(t, int64(1), s.State().Free)
+	require.LessOrEqual(t, a.Stats().Nodes, nodes+8)
+}
+
+// Many goroutines in two processes, and never more at a time than there are permits.
+func TestSemaphoreNeverExceeded(t *testing.T) {
+	a := newArena(t, nil)
+	board, err := arena.Value[semBoard](a, "in")
+	require.NoError(t, err)
+	newSemaphore(t, a, "s", 100, nil)
+	p := proctest.Start(t, "semaphore/crowd", proctest.Params(nameOf(a)), proctest.Dump(func() string { return words(a) }))
+	p.Await(t)
+	require.NoError(t, semCrowd(a))
+	p.WaitExit(t)
+	require.LessOrEqual(t, board.Most.Load(), int64(100))
+	require.Greater(t, board.Most.Load(), int64(50))
+}
+
+type semBoard struct{ In, Most atomic.Int64 }
+
+func init() {
+	proctest.Register("semaphore/crowd", func(c *proctest.Child) {
+		var name string
+		c.Params(&name)
+		a, err := arena.Attach(name, nil)
+		if err != nil {
+			c.Fatal(err)
+		}
+		c.Ready()
+		if err := semCrowd(a); err != nil {
+			c.Fatal(err)
+		}
+	})
+}
+
+func semCrowd(a *arena.Arena) error {
+	s, err := prims.OpenSemaphore(a, "s", 0, nil)
+	if err != nil {
+		return err
+	}
+	board, err := arena.Value[semBoard](a, "in")
+	if err != nil {
+		return err
+	}
+	var wg sync.WaitGroup
+	for g := range 5000 {
+		wg.Go(func() {
+			n := int64(1 + g%3)
+			if err := s.Acquire(context.Background(), n); err != nil {
+				panic(err)
+			}
+			in := board.In.Add(n)
+			for most := board.Most.Load(); in > most && !board.Most.CompareAndSwap(most, in); most = board.Most.Load() {
+			}
+			for range 20 {
+				runtime.Gosched()
+			}
+			board.In.Add(-n)
+			s.Release(n)
+		})
+	}
+	wg.Wait()
+	return nil
+}
+
+func TestSemaphoreAllocatesNothing(t *testing.T) {
+	s := newSemaphore(t, newArena(t, nil), "s", 2, nil)
+	ctx := context.Background()
+	require.Zero(t, testing.AllocsPerRun(1000, func() {
+		s.Acquire(ctx, 1)
+		s.TryAcquire(1)
+		s.Release(2)
+	}))
+	// A wait neither, once there are seats.
+	s.Acquire(ctx, 2)
+	turn := make(chan struct{})
+	go func() {
+		for range turn {
+			s.Acquire(ctx, 1)
+			s.Release(1)
+		}
+	}()
+	waits := func() {
+		turn <- struct{}{}
+		for !s.State().Waiting {
+			runtime.Gosched()
+		}
+		s.Release(2)
+		s.Acquire(ctx, 2)
+	}
+	for range 100 {
+		waits()
+	}
+	require.Less(t, testing.AllocsPerRun(200, waits), 0.5)
+	close(turn)
+}

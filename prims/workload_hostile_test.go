@@ -1,0 +1,160 @@
+//go:build linux
+
+package prims_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"runtime/debug"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/proctest"
+)
+
+// Whatever a peer writes into the words of an object, those who use it get errors
+// or wait, and can leave: no fault, no endless loop.
+func TestTeamHostile(t *testing.T) {
+	rounds := 6
+	if testing.Short() {
+		rounds = 2
+	}
+	eachWorkload(t, func(t *testing.T, w workload) {
+		for round := range rounds {
+			seed := rand.Uint64()
+			t.Logf("seed %#x", seed)
+			a := newArena(t, &arena.Options{Size: 16 << 20})
+			// Its objects are there when it is ready.
+			p := proctest.Start(t, "hostage", proctest.Params(teamParams{Arena: nameOf(a), Workload: w.name, Label: "hostage", Seed: seed}),
+				proctest.Dump(func() string { return words(a) }))
+			p.Await(t)
+			r := rand.New(rand.NewPCG(seed, 7))
+			for end := time.Now().Add(200 * time.Millisecond); time.Now().Before(end); {
+				scribble(a, r, round%2 == 0)
+			}
+			p.Send("end")
+			p.WaitExit(t)
+		}
+	})
+}
+
+// scribble writes into words of objects and of nodes on queues. Latches, which are at
+// the beginning, may be left as they are: nobody comes further if they are corrupt.
+func scribble(a *arena.Arena, r *rand.Rand, latches bool) {
+	word := func() uint64 {
+		switch r.IntN(4) {
+		case 0:
+			return 0
+		case 1:
+			return 1 << r.IntN(64)
+		case 2:
+			return uint64(r.IntN(1 << 24))
+		}
+		return r.Uint64()
+	}
+	for o := range a.Objects() {
+		if o.Kind == arena.KindValue || o.Kind == arena.KindBlock {
+			continue
+		}
+		for range 4 {
+			off := o.Body + arena.Offset(8*r.IntN(int(min(o.Size, 1024)/8)))
+			if !latches && off-o.Body < 192 {
+				continue
+			}
+			arena.At[atomic.Uint64](a, off).Store(word())
+		}
+		a.EachNode(o.Offset, func(_ arena.Offset, n *arena.Node) {
+			switch r.IntN(12) {
+			case 0:
+				n.Next().Store(word())
+			case 1:
+				n.Stamp().Store(word())
+			case 2:
+				n.Extra().Store(word())
+			case 3:
+				n.Wanted().Store(word())
+			case 4:
+				n.Word().Store(uint32(word()))
+			}
+		})
+	}
+}
+
+func init() {
+	proctest.Register("hostage", func(c *proctest.Child) {
+		var p teamParams
+		c.Params(&p)
+		a, err := arena.Attach(p.Arena, &arena.Options{Label: p.Label})
+		if err != nil {
+			c.Fatal(err)
+		}
+		w, err := workloads[p.Workload].open(a)
+		if err != nil {
+			c.Fatal(err)
+		}
+		var halt atomic.Bool
+		var wg sync.WaitGroup
+		var busy atomic.Int64
+		for g := range workers {
+			wg.Go(func() {
+				r := rand.New(rand.NewPCG(p.Seed, uint64(g)))
+				for !halt.Load() {
+					// What it finds wrong with its own figures is no wonder.
+					if err := tolerant(func() { w.turn(g, r) }); err != nil {
+						c.Fatal(err)
+					}
+					busy.Add(1)
+				}
+			})
+		}
+		c.Ready()
+		c.Await()
+		halt.Store(true)
+		// Those who do not wait come to an end. Closing beside them would be a
+		// mistake of this test's.
+		for last, quiet := int64(-1), 0; quiet < 20; {
+			if n := busy.Load(); n != last {
+				last, quiet = n, 0
+			}
+			quiet++
+			<-after(10 * time.Millisecond)
+		}
+		if err := a.Close(); err != nil {
+			c.Fatal(err)
+		}
+		wg.Wait()
+	})
+}
+
+// tolerant runs f, which may panic about what a peer did, and about nothing else.
+func tolerant(f func()) (failure error) {
+	defer func() {
+		switch p := recover().(type) {
+		case nil:
+		case *shmsync.Error:
+		case string:
+			if !strings.HasPrefix(p, "shmsync: ") {
+				failure = fmt.Errorf("panic: %s\n%s", p, debug.Stack())
+			}
+		default:
+			failure = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
+		}
+	}()
+	f()
+	return nil
+}
+
+func TestTolerant(t *testing.T) {
+	require.NoError(t, tolerant(func() {}))
+	require.NoError(t, tolerant(func() { panic("shmsync: no") }))
+	require.NoError(t, tolerant(func() { panic(&shmsync.Error{}) }))
+	require.Error(t, tolerant(func() { panic("no") }))
+	require.Error(t, tolerant(func() { _ = []int{}[len(t.Name())] }))
+}
