@@ -3,6 +3,7 @@ package prims
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/shmsync/shmsync"
@@ -73,6 +74,7 @@ func OpenFairMutex(a *arena.Arena, name string, opts *FairMutexOptions) (*FairMu
 	if opts != nil {
 		opt = *opts
 	}
+	opt.Policy.mustBeValid("fair mutex " + strconv.Quote(name))
 	o, created, err := a.OpenObject(arena.ObjectSpec{
 		Kind: fairMutexKind, Version: fairMutexVersion, Name: name, Size: uint64(fairMutexBytes),
 		Init: func(body []byte) {
@@ -176,9 +178,9 @@ func (f *FairMutex) Unlock() {
 		return
 	}
 	crashpoint.Hit("fairmutex.unlock.freed")
-	var b wakes
-	f.settle(&b)
-	m.leave(&b)
+	b := takeWakes()
+	f.settle(b)
+	m.leave(b)
 }
 
 func (f *FairMutex) badUnlock(o ownerWord) {

@@ -2,6 +2,12 @@
 
 package prims
 
+import (
+	"sync/atomic"
+
+	"github.com/shmsync/shmsync/arena"
+)
+
 // Queued is how many waits are in line, of all processes.
 func (f *FairMutex) Queued() (n int) {
 	f.mon.enter(nil)
@@ -37,3 +43,15 @@ func (x *MultiLock) Body() (off, size uint64) { return uint64(x.object.Body), x.
 
 // SameBucket reports whether two keys share a latch.
 func (x *MultiLock) SameBucket(a, b uint64) bool { return x.index(a) == x.index(b) }
+
+// EachNode calls f with the words of the nodes on queues of the object at body: next, wanted, stamp and
+// extra.
+func EachNode(a *arena.Arena, body uint64, f func(words [4]*atomic.Uint64)) {
+	for o := range a.Objects() {
+		if uint64(o.Body) == body {
+			a.EachNode(o.Offset, func(_ arena.Offset, n *arena.Node) {
+				f([4]*atomic.Uint64{n.Next(), n.Wanted(), n.Stamp(), n.Extra()})
+			})
+		}
+	}
+}

@@ -71,9 +71,9 @@ func (f *FairMutex) lockSlow(ctx context.Context, mayRepair bool) error {
 // It gives the seat to wait in, or nil with what came of it without waiting.
 func (f *FairMutex) arrive(ctx context.Context) (seat *park.Seat, err error) {
 	m := f.mon
-	var b wakes
+	b := takeWakes()
 	for {
-		f.lookAtOwner(&b)
+		f.lookAtOwner(b)
 		free := f.free()
 		if !free {
 			err = f.refusal("fairmutex.lock", f.ownerWord(), f.diedName())
@@ -82,7 +82,7 @@ func (f *FairMutex) arrive(ctx context.Context) (seat *park.Seat, err error) {
 			if free {
 				f.take()
 			}
-			m.leave(&b)
+			m.leave(b)
 			if seat != nil {
 				seat.Return()
 			}
@@ -90,7 +90,7 @@ func (f *FairMutex) arrive(ctx context.Context) (seat *park.Seat, err error) {
 		}
 		var again bool
 		if seat, again, err = m.seat(ctx, seat); err != nil {
-			m.wake(&b)
+			m.wake(b)
 			return nil, err
 		}
 		if !again {
@@ -98,19 +98,19 @@ func (f *FairMutex) arrive(ctx context.Context) (seat *park.Seat, err error) {
 		}
 	}
 	m.join(seat, 0, 0)
-	m.leave(&b)
+	m.leave(b)
 	return seat, nil
 }
 
 // tryLockSlow is the rest of TryLock, with the latch held.
 func (f *FairMutex) tryLockSlow() bool {
-	var b wakes
-	f.lookAtOwner(&b)
+	b := takeWakes()
+	f.lookAtOwner(b)
 	ok := f.free()
 	if ok {
 		f.take()
 	}
-	f.mon.leave(&b)
+	f.mon.leave(b)
 	return ok
 }
 

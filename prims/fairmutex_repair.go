@@ -99,7 +99,6 @@ func (f *FairMutex) endRecover(next ownerWord) error {
 	if err := m.enter(nil); err != nil {
 		return err
 	}
-	var b wakes
 	o := f.ownerWord()
 	if o != makeOwner(kindRecovering, f.name) {
 		m.leave(nil)
@@ -109,8 +108,9 @@ func (f *FairMutex) endRecover(next ownerWord) error {
 		f.words.died.Store(0)
 	}
 	put(&f.words.owner, uint64(next))
-	f.settle(&b)
-	m.leave(&b)
+	b := takeWakes()
+	f.settle(b)
+	m.leave(b)
 	return nil
 }
 

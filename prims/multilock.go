@@ -3,6 +3,7 @@ package prims
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -76,6 +77,7 @@ func OpenMultiLock(a *arena.Arena, name string, opts *MultiLockOptions) (*MultiL
 	if opt.Buckets < 0 || opt.Buckets > 1<<multiLogMost {
 		panic(fmt.Sprintf("shmsync: OpenMultiLock %q with %d buckets", name, opt.Buckets))
 	}
+	opt.Policy.mustBeValid("multilock " + strconv.Quote(name))
 	log := multiLog(opt.Buckets)
 	o, created, err := a.OpenObject(arena.ObjectSpec{
 		Kind: multiLockKind, Version: multiLockVersion, Name: name, Size: multiLockBytes(1 << log), AnySize: true,
@@ -251,9 +253,9 @@ func (k *multiBucket) unlockSlow(h Hold) {
 	}
 	e.set(h.hold.passing())
 	crashpoint.Hit("multilock.unlock.passing")
-	var b wakes
-	k.settleEntry(&b, e)
-	k.mon.leave(&b)
+	b := takeWakes()
+	k.settleEntry(b, e)
+	k.mon.leave(b)
 }
 
 // Key is the key that h holds or held.

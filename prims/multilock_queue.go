@@ -66,19 +66,19 @@ func (s *spareNode) giveBack(a *arena.Arena) {
 // lockSlow is the rest of lock, with the latch held.
 func (k *multiBucket) lockSlow(ctx context.Context, key uint64) (Hold, error) {
 	m, x := k.mon, k.of
-	var b wakes
+	b := takeWakes()
 	var seat *park.Seat
 	var spare spareNode
 	defer func() { spare.giveBack(x.a) }()
 	done := func(h Hold, err error) (Hold, error) {
-		m.leave(&b)
+		m.leave(b)
 		if seat != nil {
 			seat.Return()
 		}
 		return h, err
 	}
 	for {
-		k.lookAt(&b, key)
+		k.lookAt(b, key)
 		e := k.find(key)
 		if e.there() {
 			if err := k.refusal(key, e.hold()); err != nil {
@@ -87,13 +87,13 @@ func (k *multiBucket) lockSlow(ctx context.Context, key uint64) (Hold, error) {
 			var again bool
 			var err error
 			if seat, again, err = m.seat(ctx, seat); err != nil {
-				m.wake(&b)
+				m.wake(b)
 				return Hold{}, err
 			}
 			if again {
 				continue
 			}
-			return k.queueUp(ctx, key, seat, &b)
+			return k.queueUp(ctx, key, seat, b)
 		}
 		_, free := k.words.seek(key)
 		switch {
@@ -105,12 +105,14 @@ func (k *multiBucket) lockSlow(ctx context.Context, key uint64) (Hold, error) {
 			spare = spareNode{}
 			return done(Hold{x, key, h}, nil)
 		}
-		m.leave(&b)
+		m.leave(b)
+		b = takeWakes()
 		err := spare.claim(x.a)
 		if err == nil {
 			err = m.enter(ctx)
 		}
 		if err != nil {
+			m.wake(b)
 			if seat != nil {
 				seat.Return()
 			}
@@ -136,11 +138,11 @@ func (k *multiBucket) queueUp(ctx context.Context, key uint64, seat *park.Seat, 
 
 // tryLockSlow is the rest of TryLock, with the latch held.
 func (k *multiBucket) tryLockSlow(key uint64) (h Hold, ok bool) {
-	var b wakes
-	defer func() { k.mon.leave(&b) }()
+	b := takeWakes()
+	defer func() { k.mon.leave(b) }()
 	e := k.find(key)
 	if e.there() {
-		k.lookAt(&b, key)
+		k.lookAt(b, key)
 		e = k.find(key)
 	}
 	_, free := k.words.seek(key)

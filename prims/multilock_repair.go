@@ -85,9 +85,9 @@ func (k *multiBucket) endRecover(h Hold, next keyHold) error {
 		return k.of.fail("multilock.recover", shmsync.ErrCorrupt, nil, fmt.Sprintf("key %d was overwritten", h.key))
 	}
 	e.set(next)
-	var b wakes
-	k.settleEntry(&b, e)
-	k.mon.leave(&b)
+	b := takeWakes()
+	k.settleEntry(b, e)
+	k.mon.leave(b)
 	return nil
 }
 

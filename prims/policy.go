@@ -1,5 +1,7 @@
 package prims
 
+import "fmt"
+
 // Policy says what becomes of an exclusive hold whose process dies. It is
 // stored in the object when it is created.
 type Policy uint32
@@ -21,6 +23,13 @@ func (p Policy) stored() uint32 {
 		return 1
 	}
 	return 0
+}
+
+// mustBeValid panics for a policy that there is not. what is the object.
+func (p Policy) mustBeValid(what string) {
+	if p > Release {
+		panic(fmt.Sprintf("shmsync: %s: there is no policy %d", what, uint32(p)))
+	}
 }
 
 func policyOf(stored uint32) Policy {
