@@ -55,3 +55,15 @@ func EachNode(a *arena.Arena, body uint64, f func(words [4]*atomic.Uint64)) {
 		}
 	}
 }
+
+// BiteTail links the last of the spilled keys of a MultiLock with one bucket to the
+// first, and reports how many there are.
+func (x *MultiLock) BiteTail() (n int) {
+	k := x.openBucket(0)
+	k.mon.enter(nil)
+	var last keyEntry
+	k.eachSpilled(func(e keyEntry) bool { last = e; n++; return true })
+	put(last.node.Next(), k.words.spilled.Load())
+	k.mon.leave(nil)
+	return n
+}

@@ -165,7 +165,8 @@ func (x *MultiLock) openBucket(i int) *multiBucket {
 // Hold is a key that this process holds, or held: what can unlock it, once. It is a
 // value, and any goroutine of the process may use it. The zero Hold holds nothing.
 type Hold struct {
-	of   *MultiLock
+	in   *multiBucket
+	at   *multiLockEntry // where the key was taken without waiting, or nil
 	key  uint64
 	hold keyHold
 }
@@ -192,12 +193,14 @@ func (x *MultiLock) LockContext(ctx context.Context, key uint64) (Hold, error) {
 // lock is LockContext; ctx may be nil.
 func (x *MultiLock) lock(ctx context.Context, key uint64) (Hold, error) {
 	k := x.bucket(key)
-	if err := k.mon.enter(ctx); err != nil {
-		return Hold{}, err
+	if !k.mon.latch.TryLock() {
+		if err := k.mon.enterSlow(ctx); err != nil {
+			return Hold{}, err
+		}
 	}
-	if s, free := k.words.seek(key); s == nil && free != nil && k.words.spilled.Load() == 0 {
-		h := k.take(free, key)
-		k.mon.leave(nil)
+	if s := k.words.vacant(key); s != nil {
+		h := k.take(s, key)
+		k.mon.latch.Unlock()
 		return h, nil
 	}
 	return k.lockSlow(ctx, key)
@@ -210,9 +213,9 @@ func (x *MultiLock) TryLock(key uint64) (Hold, bool) {
 	if !k.mon.tryEnter() {
 		return Hold{}, false
 	}
-	if s, free := k.words.seek(key); s == nil && free != nil && k.words.spilled.Load() == 0 {
-		h := k.take(free, key)
-		k.mon.leave(nil)
+	if s := k.words.vacant(key); s != nil {
+		h := k.take(s, key)
+		k.mon.latch.Unlock()
 		return h, true
 	}
 	return k.tryLockSlow(key)
@@ -222,9 +225,6 @@ func (x *MultiLock) TryLock(key uint64) (Hold, bool) {
 // is not held by this process any more, and with an error that Is ErrCorrupt when a
 // peer overwrote the lock.
 func (h Hold) Unlock() {
-	if h.of == nil {
-		panic("shmsync: Unlock of a Hold that holds nothing")
-	}
 	if err := h.unlock(); err != nil {
 		panic(err)
 	}
@@ -232,13 +232,19 @@ func (h Hold) Unlock() {
 
 // unlock is Unlock; an error means that it could not begin.
 func (h Hold) unlock() error {
-	k := h.of.bucket(h.key)
-	if err := k.mon.enter(nil); err != nil {
-		return err
+	k := h.in
+	if k == nil {
+		panic("shmsync: Unlock of a Hold that holds nothing")
 	}
-	if s, _ := k.words.seek(h.key); s != nil && s.hold.Load() == uint64(h.hold) && s.queue.Load() == 0 {
+	if !k.mon.latch.TryLock() {
+		if err := k.mon.enterSlow(nil); err != nil {
+			return err
+		}
+	}
+	// The hold is of this key, since its stamp is of this hold alone.
+	if s := h.at; s != nil && s.hold.Load() == uint64(h.hold) && s.queue.Load() == 0 {
 		put(&s.hold, 0)
-		k.mon.leave(nil)
+		k.mon.latch.Unlock()
 		return nil
 	}
 	k.unlockSlow(h)

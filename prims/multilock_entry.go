@@ -49,6 +49,25 @@ func (b *multiLockBucket) seek(key uint64) (s, free *multiLockEntry) {
 	return nil, free
 }
 
+// vacant gives an entry that is in no use for a key that has none, with the latch
+// held, or nil. It is seek for those who want nothing else.
+func (b *multiLockBucket) vacant(key uint64) (free *multiLockEntry) {
+	for i := range b.entries {
+		e := &b.entries[i]
+		if e.hold.Load() == 0 {
+			if free == nil {
+				free = e
+			}
+		} else if e.key.Load() == key {
+			return nil
+		}
+	}
+	if b.spilled.Load() != 0 {
+		return nil
+	}
+	return free
+}
+
 // find gives the entry of a key, with the latch held, or the zero keyEntry.
 func (k *multiBucket) find(key uint64) keyEntry {
 	if s, _ := k.words.seek(key); s != nil {

@@ -34,7 +34,7 @@ func (k *multiBucket) take(s *multiLockEntry, key uint64) Hold {
 	// lin: the key is taken here.
 	put(&s.hold, uint64(h))
 	crashpoint.Hit("multilock.lock.taken")
-	return Hold{k.of, key, h}
+	return Hold{k, s, key, h}
 }
 
 // newHold is the next hold of this process in the bucket.
@@ -103,7 +103,7 @@ func (k *multiBucket) lockSlow(ctx context.Context, key uint64) (Hold, error) {
 			h := k.newHold(kindHeld)
 			k.spill(spare.off, spare.node, key, h)
 			spare = spareNode{}
-			return done(Hold{x, key, h}, nil)
+			return done(Hold{k, nil, key, h}, nil)
 		}
 		m.leave(b)
 		b = takeWakes()
@@ -133,7 +133,7 @@ func (k *multiBucket) queueUp(ctx context.Context, key uint64, seat *park.Seat, 
 	if err != nil {
 		return Hold{}, err
 	}
-	return Hold{k.of, key, h}, nil
+	return Hold{k, nil, key, h}, nil
 }
 
 // tryLockSlow is the rest of TryLock, with the latch held.
@@ -155,7 +155,7 @@ func (k *multiBucket) tryLockSlow(key uint64) (h Hold, ok bool) {
 		if spare.claim(k.of.a) == nil {
 			h := k.newHold(kindHeld)
 			k.spill(spare.off, spare.node, key, h)
-			return Hold{k.of, key, h}, true
+			return Hold{k, nil, key, h}, true
 		}
 	}
 	return Hold{}, false

@@ -44,7 +44,7 @@ func (x *MultiLock) Recover(ctx context.Context, key uint64, repair func() error
 				e.set(h)
 				crashpoint.Hit("multilock.recover.taken")
 				k.mon.leave(nil)
-				return k.runRepair(Hold{x, key, h}, died, repair)
+				return k.runRepair(Hold{k, nil, key, h}, died, repair)
 			}
 		}
 		switch h, err := k.lockSlow(ctx, key); {

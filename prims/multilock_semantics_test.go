@@ -238,7 +238,14 @@ func TestMultiLockAllNoDeadlock(t *testing.T) {
 	for i, by := range actors {
 		ids = append(ids, by.start(order{Op: "msets", Object: "m", Token: uint64(i), N: 300}))
 	}
-	require.NoError(t, lockSets(x, 9, 300))
+	done := make(chan error, 1)
+	go func() { done <- lockSets(x, 9, 300) }()
+	select {
+	case err := <-done:
+		require.NoError(t, err)
+	case <-after(patience()):
+		t.Fatalf("they wait for each other\n%s", words(a))
+	}
 	for i, by := range actors {
 		got := by.wait(t, ids[i])
 		require.Empty(t, got.Err+got.Panic)
@@ -470,4 +477,30 @@ func TestMultiLockNoSpace(t *testing.T) {
 	for key := range uint64(9) {
 		x.Lock(key).Unlock()
 	}
+}
+
+// A list that bites its own tail is found by who walks it, and made anew.
+func TestMultiLockTailBiter(t *testing.T) {
+	a := newArena(t, nil)
+	x := openMulti(t, a, &prims.MultiLockOptions{Buckets: 1})
+	before := a.Stats().Nodes
+	var holds prims.Holds
+	for key := range uint64(9) {
+		holds = append(holds, x.Lock(key))
+	}
+	require.Equal(t, 4, x.BiteTail())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = x.String()
+		x.Lock(100).Unlock()
+		holds.Unlock()
+	}()
+	select {
+	case <-done:
+	case <-after(patience()):
+		t.Fatal("they walk in a circle")
+	}
+	require.Equal(t, before, a.Stats().Nodes)
+	require.Contains(t, x.String(), ": 0 keys")
 }

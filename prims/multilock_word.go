@@ -76,17 +76,14 @@ func (h keyHold) String() string {
 	return h.owner().String()
 }
 
-// bucketOf is which of 1<<log buckets a key is in: the finalizer of MurmurHash3,
-// which spreads keys that differ in any bits over all buckets. It is part of the
-// ABI.
+// bucketOf is which of 1<<log buckets a key is in: Fibonacci hashing, after Knuth,
+// of the key with its halves folded, so that keys that differ in any few bits are
+// spread over all buckets. It is part of the ABI.
 func bucketOf(key uint64, log uint) int {
-	key ^= key >> 33
-	key *= 0xff51afd7ed558ccd
-	key ^= key >> 33
-	key *= 0xc4ceb9fe1a85ec53
-	key ^= key >> 33
-	return int(key & (1<<log - 1))
+	return int((key ^ key>>32) * multiHash >> 1 >> (63 - log&63))
 }
+
+const multiHash = 0x9e3779b97f4a7c15 // 2^64 divided by the golden ratio, odd
 
 // multiLog is the logarithm of how many buckets hold n, and at least that of the
 // default for 0.

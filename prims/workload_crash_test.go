@@ -65,10 +65,14 @@ func (x *team) crashAt(point string, n int) {
 		x.goesOn(what)
 		return
 	}
+	dies := "mutex.unlock.before_release"
+	if kind, ok := strings.CutSuffix(point[:strings.LastIndexByte(point, '.')], ".recover"); ok && kind != "mutex" {
+		dies = kind + ".lock.taken"
+	}
 	for tries := 0; ; tries++ {
 		require.Less(x.t, tries, 60, "no victim comes to %s", what)
 		p := x.launch(what, 2, proctest.Env(fmt.Sprintf("SHMSYNC_CRASHPOINT=%s:1", point)))
-		first := x.launch("first", 3, proctest.Env("SHMSYNC_CRASHPOINT=mutex.unlock.before_release:"+fmt.Sprint(1+tries%7)))
+		first := x.launch("first", 3, proctest.Env(fmt.Sprintf("SHMSYNC_CRASHPOINT=%s:%d", dies, 1+tries%7)))
 		first.WaitSignal(x.t, syscall.SIGKILL)
 		select {
 		case <-p.Done():
