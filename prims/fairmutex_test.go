@@ -25,3 +25,13 @@ func BenchmarkFairMutex(b *testing.B) {
 		f.Unlock()
 	}
 }
+
+func BenchmarkFairMutexContended(b *testing.B) {
+	f := newFairMutex(b, nil)
+	b.RunParallel(func(pb *testing.PB) {
+		for pb.Next() {
+			f.Lock()
+			f.Unlock()
+		}
+	})
+}

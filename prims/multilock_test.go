@@ -3,6 +3,8 @@
 package prims_test
 
 import (
+	"context"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -43,5 +45,31 @@ func BenchmarkMultiLock(b *testing.B) {
 		for b.Loop() {
 			x.Lock(7).Unlock()
 		}
+	})
+	b.Run("beside 1000 who wait for another key of the bucket", func(b *testing.B) {
+		x := newMultiLock(b, &prims.MultiLockOptions{Buckets: 1})
+		h := x.Lock(1)
+		ctx, cancel := context.WithCancel(context.Background())
+		var wg sync.WaitGroup
+		for range 1000 {
+			wg.Go(func() { x.LockContext(ctx, 1) })
+		}
+		eventually(b, "all wait", x.String, func() bool { return x.Queued(1) == 1000 })
+		b.ReportAllocs()
+		for b.Loop() {
+			x.Lock(7).Unlock()
+		}
+		b.StopTimer()
+		cancel()
+		wg.Wait()
+		h.Unlock()
+	})
+	b.Run("handed on", func(b *testing.B) {
+		x := newMultiLock(b, nil)
+		b.RunParallel(func(pb *testing.PB) {
+			for pb.Next() {
+				x.Lock(7).Unlock()
+			}
+		})
 	})
 }
