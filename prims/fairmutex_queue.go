@@ -162,12 +162,14 @@ func (f *FairMutex) judge(end fate) error {
 // have it.
 func (f *FairMutex) settle(b *wakes) {
 	for w, ok := f.fifo.head(); ok; w, ok = f.fifo.head() {
-		if !f.mon.waiting(w) {
+		o, result, aux := f.ownerWord(), lockGranted, uint32(0)
+		// Nobody may have noticed its death yet: it would have the lock, and die
+		// as its holder.
+		if !f.mon.waiting(w) || o.free() && f.a.Dead(w.Owner()) {
 			f.detach(w)
 			f.mon.drop(w)
 			continue
 		}
-		o, result, aux := f.ownerWord(), lockGranted, uint32(0)
 		switch {
 		case o.free():
 		case !fairOwner(o):

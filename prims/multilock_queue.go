@@ -252,7 +252,9 @@ func (k *multiBucket) settleEntry(b *wakes, e keyEntry) {
 		if !ok {
 			break
 		}
-		if !k.mon.waiting(w) {
+		// Nobody may have noticed its death yet: it would have the key, and die as
+		// its holder.
+		if !k.mon.waiting(w) || result == lockGranted && k.of.a.Dead(w.Owner()) {
 			k.detach(w)
 			k.mon.drop(w)
 			continue

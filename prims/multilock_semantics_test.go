@@ -123,6 +123,26 @@ func TestMultiLockFIFO(t *testing.T) {
 	}
 }
 
+// Those who gave up, ran out of time or died hold nobody up.
+func TestMultiLockSkips(t *testing.T) {
+	a := newArena(t, nil)
+	x := openMulti(t, a, nil)
+	one, dies, last := lockActor(t, a, "one"), lockActor(t, a, "dies"), lockActor(t, a, "last")
+	h := x.Lock(7)
+	canceled := multiQueued(t, x, one, 7, order{Op: "mlockctx", Token: 7})
+	late := multiQueued(t, x, one, 7, order{Op: "mlockctx", Token: 7, Limit: 100 * time.Millisecond})
+	multiQueued(t, x, dies, 7, order{Op: "mlock", Token: 7})
+	end := multiQueued(t, x, last, 7, order{Op: "mlock", Token: 7})
+	one.must(t, order{Op: "cancel", N: canceled})
+	require.Contains(t, one.wait(t, canceled).Is, "ctx-canceled")
+	require.Contains(t, one.wait(t, late).Is, "ctx-deadline")
+	dies.proc.Kill(t)
+	h.Unlock()
+	require.Empty(t, last.wait(t, end).Panic)
+	last.must(t, order{Op: "munlock", Object: "m", Token: 7})
+	require.Equal(t, "free", x.State(7).Word)
+}
+
 // Memory is for the keys that are held, not for those that have been.
 func TestMultiLockMemory(t *testing.T) {
 	a := newArena(t, nil)
