@@ -85,3 +85,22 @@ func next32(b *[]byte) (v uint32, ok bool) {
 
 // Object is the object under f.
 func (f *Futex) Object() arena.Object { return f.object }
+
+// QueuedAt is how many wait in the queues of an object with a monitor.
+func QueuedAt(a *arena.Arena, o arena.Object) (n int) {
+	a.EachNode(o.Offset, func(_ arena.Offset, node *arena.Node) {
+		if queued(node.Load()) {
+			n++
+		}
+	})
+	return n
+}
+
+// Core tells handles on the same object of one process apart from others.
+func (c *Cond) Core() any { return c.core }
+
+// Object is the object under c.
+func (c *Cond) Object() arena.Object { return c.core.object }
+
+// Object is the object under f.
+func (f *Future) Object() arena.Object { return f.object }

@@ -1,6 +1,8 @@
 package prims
 
 import (
+	"sync"
+
 	"github.com/shmsync/shmsync"
 	"github.com/shmsync/shmsync/arena"
 	"github.com/shmsync/shmsync/internal/crashpoint"
@@ -57,6 +59,15 @@ type wakes struct {
 	few  [4]wakeUp
 	more []wakeUp
 }
+
+// A wakes escapes, since rules are called with it; those of calls that often block
+// are kept.
+var keptWakes = sync.Pool{New: func() any { return new(wakes) }}
+
+func takeWakes() *wakes { return keptWakes.Get().(*wakes) }
+
+// keep gives b back, after its wakes have been made.
+func (b *wakes) keep() { keptWakes.Put(b) }
 
 type wakeUp struct {
 	wait
