@@ -400,7 +400,7 @@ func (s *handStage) performFuture(ctx context.Context, o task, a *answer) error 
 	}
 	switch o.Op {
 	case "open":
-	case "claim":
+	case "own": // claims it
 		a.OK = f.Claim()
 	case "set":
 		a.OK = f.Set(o.Errno)

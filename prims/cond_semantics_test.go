@@ -481,7 +481,9 @@ func TestCondAllocations(t *testing.T) {
 	m := newMutex(t, a, nil)
 	c := newCond(t, a, m)
 	turn := 0
+	ended := make(chan struct{})
 	go func() {
+		defer close(ended)
 		m.Lock()
 		defer m.Unlock()
 		for turn >= 0 {
@@ -507,5 +509,6 @@ func TestCondAllocations(t *testing.T) {
 	turn = -1
 	c.Signal()
 	m.Unlock()
+	<-ended
 	require.Zero(t, n)
 }

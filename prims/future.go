@@ -115,17 +115,18 @@ func (f *Future) store(s futureState) {
 // now or has been before. It is not when another process is, when the Future is set,
 // or when its producer died.
 func (f *Future) Claim() bool {
-	var b wakes
-	s := f.begin(&b)
+	b := takeWakes()
+	defer b.keep()
+	s := f.begin(b)
 	switch {
 	case !s.over() && s.producer() == 0:
 		f.store(s.claimedBy(f.name))
 		crashpoint.Hit("future.claim.claimed")
 	case s.over() || s.producer() != f.name:
-		f.mon.leave(&b)
+		f.mon.leave(b)
 		return false
 	}
-	f.mon.leave(&b)
+	f.mon.leave(b)
 	return true
 }
 
@@ -154,9 +155,10 @@ func (f *Future) mourned(b *wakes) futureState {
 // it, also one that has not claimed it. It never waits for others, save for who is in
 // the middle of a call.
 func (f *Future) Set(errno syscall.Errno) bool {
-	var b wakes
-	done := f.setTo(errno, &b)
-	f.mon.wake(&b)
+	b := takeWakes()
+	defer b.keep()
+	done := f.setTo(errno, b)
+	f.mon.wake(b)
 	return done
 }
 
@@ -307,14 +309,15 @@ func (f *Future) Subscribe(fn func(syscall.Errno, error)) *Pending {
 // reports whether it did. Whoever was waiting before gets what it was set to. It is
 // false for one that is not set: somebody may wait for that.
 func (f *Future) Reset() bool {
-	var b wakes
-	s := f.begin(&b)
+	b := takeWakes()
+	defer b.keep()
+	s := f.begin(b)
 	if s.over() {
-		f.settle(&b)
+		f.settle(b)
 		f.store(0)
 		crashpoint.Hit("future.reset.stored")
 	}
-	f.mon.leave(&b)
+	f.mon.leave(b)
 	return s.over()
 }
 
