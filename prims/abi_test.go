@@ -20,8 +20,10 @@ import (
 
 // abiStructs are the bodies of the objects, by the section of docs/abi.md.
 var abiStructs = map[string]reflect.Type{
-	"Mutex": reflect.TypeFor[mutexWords](),
-	"Futex": reflect.TypeFor[futexWords](),
+	"Mutex":  reflect.TypeFor[mutexWords](),
+	"Futex":  reflect.TypeFor[futexWords](),
+	"Cond":   reflect.TypeFor[condWords](),
+	"Future": reflect.TypeFor[futureWords](),
 }
 
 // abiKinds are the kinds of the objects.
@@ -29,8 +31,10 @@ var abiKinds = map[string]struct {
 	kind    arena.Kind
 	version int
 }{
-	"Mutex": {mutexKind, mutexVersion},
-	"Futex": {futexKind, futexVersion},
+	"Mutex":  {mutexKind, mutexVersion},
+	"Futex":  {futexKind, futexVersion},
+	"Cond":   {condKind, condVersion},
+	"Future": {futureKind, futureVersion},
 }
 
 func abiTables(t *testing.T, section string, columns ...string) []mdtable.Table {
@@ -88,6 +92,7 @@ func TestABIBits(t *testing.T) {
 	for section, want := range map[string]map[string]uint64{
 		"Mutex":     {"name": arena.NameMask, "kind": 7 << ownerKindShift},
 		"Wake word": {"announced": 1, "sequence": 1<<32 - 2},
+		"Future":    {"producer": arena.NameMask, "set": uint64(futureSet), "abandoned": uint64(futureAbandoned), "errno": (1<<32 - 1) << futureShift},
 		"Futex":     {"announced": uint64(futexAnnounced), "stopped": uint64(futexStopped), "counter": maxToken << futexShift},
 	} {
 		tables := abiTables(t, section, "bits", "field")

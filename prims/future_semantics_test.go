@@ -16,6 +16,7 @@ import (
 
 	"github.com/shmsync/shmsync"
 	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/proctest"
 	"github.com/shmsync/shmsync/internal/race"
 	"github.com/shmsync/shmsync/prims"
 )
@@ -433,4 +434,54 @@ func TestWaitAnyEnds(t *testing.T) {
 	id := x.blocked(t, task{Op: "any", Name: "f", Names: []string{"f", "other@1"}})
 	x.must(t, task{Op: "close-arena"})
 	require.Equal(t, []string{"closed"}, x.wait(t, id).Is)
+}
+
+// A value that is written before Set is there for who has seen it set.
+func TestFutureValue(t *testing.T) {
+	a := newArena(t, nil)
+	f, err := prims.OpenFuture(a, "f", nil)
+	require.NoError(t, err)
+	v, err := arena.Value[[64]uint64](a, "value of f")
+	require.NoError(t, err)
+	x := proctest.Start(t, "future/value", proctest.Params(nameOf(a)), proctest.Dump(func() string { return words(a) }))
+	x.Await(t)
+	for n := range uint64(1000) {
+		e, err := f.Wait()
+		require.NoError(t, err)
+		require.EqualValues(t, n, e)
+		for _, w := range v {
+			require.Equal(t, n, w)
+		}
+		require.True(t, f.Reset())
+		x.Send(n)
+	}
+	x.WaitExit(t)
+}
+
+func init() {
+	proctest.Register("future/value", func(c *proctest.Child) {
+		var name string
+		c.Params(&name)
+		a, err := arena.Attach(name, nil)
+		if err != nil {
+			c.Fatal(err)
+		}
+		f, err := prims.OpenFuture(a, "f", nil)
+		if err != nil {
+			c.Fatal(err)
+		}
+		v, err := arena.Value[[64]uint64](a, "value of f")
+		if err != nil {
+			c.Fatal(err)
+		}
+		c.Ready()
+		for n := range uint64(1000) {
+			for i := range v {
+				v[i] = n
+			}
+			f.Claim()
+			f.Set(syscall.Errno(n))
+			c.Await()
+		}
+	})
 }
