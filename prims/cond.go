@@ -73,7 +73,7 @@ const (
 )
 
 // condBatch is how many of a Broadcast are on their way to the lock at a time.
-const condBatch = 8
+const condBatch = 16
 
 // OpenCond finds the Cond of that name in the arena or creates it, for use with l in
 // this process. An empty name makes a fresh anonymous one. A nil l panics.

@@ -323,11 +323,11 @@ func TestCondLockOwnerDies(t *testing.T) {
 func TestCondBroadcastThenDied(t *testing.T) {
 	a := newArena(t, nil)
 	x, here := remoteHand(t, a, "victim"), localHand(a)
-	for range 20 {
+	for range 40 {
 		x.blocked(t, task{Op: "cwait", Name: "c"})
 	}
 	var ids []int
-	for range 20 {
+	for range 40 {
 		ids = append(ids, here.blocked(t, task{Op: "cwait", Name: "c", Lock: "local"}))
 	}
 	m, err := prims.OpenMutex(a, "lock of c", nil)

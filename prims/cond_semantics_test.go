@@ -221,7 +221,7 @@ func TestCondWaitForNotifyBeforeTimeout(t *testing.T) {
 		// signal beats it, and a broadcast.
 		for _, op := range []string{"csignal", "cbroadcast"} {
 			var ids []int
-			for range 6 { // more than a broadcast wakes at a time
+			for range 40 { // more than a broadcast wakes at a time
 				ids = append(ids, x.blocked(t, task{Op: "cwaitctx", Name: "c"}))
 			}
 			y.must(t, task{Op: "clock", Name: "c"})
@@ -280,7 +280,7 @@ func TestCondBroadcastGeneration(t *testing.T) {
 	hands(t, func(t *testing.T, x, y *hand, a *arena.Arena) {
 		var first []int
 		c := condAt(t, a, "c")
-		for range 10 {
+		for range 40 {
 			first = append(first, x.blocked(t, task{Op: "cwait", Name: "c"}))
 		}
 		y.must(t, task{Op: "clock", Name: "c"})
@@ -322,7 +322,7 @@ func TestCondBroadcastBehindHolder(t *testing.T) {
 	a := newArena(t, nil)
 	x := remoteHand(t, a, "x")
 	var ids []int
-	for range 10 {
+	for range 40 {
 		ids = append(ids, x.blocked(t, task{Op: "cwait", Name: "c"}))
 	}
 	here := localHand(a)
@@ -338,7 +338,7 @@ func TestCondBroadcastBehindHolder(t *testing.T) {
 	}
 	// And a process that is stopped on its way.
 	ids = ids[:0]
-	for range 10 {
+	for range 40 {
 		ids = append(ids, x.blocked(t, task{Op: "cwait", Name: "c"}))
 	}
 	mine = here.blocked(t, task{Op: "cwait", Name: "c", Lock: "local"})
