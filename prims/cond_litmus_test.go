@@ -21,11 +21,9 @@ import (
 
 // condLitmus is what several processes count under one lock.
 type condLitmus struct {
-	Signals int64 // calls of Signal while somebody who had not been counted out waited
 	Wakeups int64 // waits that returned nil
-	Waiting int64 // in a wait, as its own process knows
 	Rounds  int64
-	Done    int64
+	Done    int64 // goroutines that have ended
 }
 
 type condLitmusParams struct {
@@ -91,9 +89,7 @@ func condLitmusWait(a *arena.Arena, p condLitmusParams, goroutines int) error {
 				if r.IntN(8) == 0 {
 					ctx, cancel = context.Background(), func() {}
 				}
-				v.Waiting++
 				err := c.WaitContext(ctx)
-				v.Waiting--
 				cancel()
 				switch {
 				case err == nil:
@@ -126,9 +122,9 @@ func condRounds(normal int64) int64 {
 	return normal
 }
 
-// Timeouts against signals: what goes in comes out. Each signal is given with the
-// lock held when nobody who might take one is on its way, so it ends exactly one wait
-// if one was there, and none otherwise.
+// Timeouts against signals: what goes in comes out. With the lock held nobody comes
+// back, so a signal that has found somebody shows in the state; and each of those
+// ends one wait with nil.
 func TestCondTimeoutAgainstSignal(t *testing.T) {
 	a := newArena(t, nil)
 	m, c, v, err := condLitmusOf(a)
@@ -147,7 +143,6 @@ func TestCondTimeoutAgainstSignal(t *testing.T) {
 	for done := false; !done; {
 		m.Lock()
 		if v.Rounds < p.Rounds {
-			// Who is woken is counted from the node's own state, before and after.
 			before := c.State()
 			c.Signal()
 			after := c.State()
@@ -169,7 +164,6 @@ func TestCondTimeoutAgainstSignal(t *testing.T) {
 	for _, x := range procs {
 		x.WaitExit(t)
 	}
-	// With the lock held nobody lands, so a signal that found somebody shows.
 	t.Logf("%d rounds, %d signals, %d found somebody, %d wakeups", v.Rounds, given, found, v.Wakeups)
 	require.Zero(t, c.State())
 	require.Greater(t, found, int64(100))
