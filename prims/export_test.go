@@ -105,3 +105,6 @@ func (x *Waitable[S, E]) Queued() (n int) {
 	}, "")
 	return n
 }
+
+// Object is the object under s.
+func (s *Semaphore) Object() arena.Object { return s.object }
