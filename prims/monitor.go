@@ -268,7 +268,10 @@ func (m *monitor) drop(w wait) {
 func (m *monitor) released(w wait, n arena.NodeWord, owner arena.Name) {
 	crashpoint.Hit("monitor.released")
 	if !m.current(owner) {
-		m.a.BuryNode(w.off, owner)
+		// It may have kept the node and died in another queue, whose kind does this.
+		if w.Load().Generation() == n.Generation() {
+			m.a.BuryNode(w.off, owner)
+		}
 		return
 	}
 	// sync(seat.abandon): acquire
