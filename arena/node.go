@@ -170,8 +170,9 @@ func (c *core) eachNode(f func(off Offset, n *Node)) {
 }
 
 // freeNodesOf gives back the nodes of a dead participant: hub nodes stay on the
-// lists of their objects, for whoever needs one next. Nodes that belong to an
-// object otherwise are left to that object's kind.
+// lists of their objects, for whoever needs one next. Nodes that are on a queue are
+// left to the kind of the object; if who takes one off dies over it, it is given
+// back here with that one's death.
 //
 // Preconditions: as for reclaimBlocks.
 func (c *core) freeNodesOf(dead Name) {
@@ -180,7 +181,12 @@ func (c *core) freeNodesOf(dead Name) {
 	defer c.unguard()
 	stacked, lists := c.readyOf(dead), c.newNodeLists()
 	c.eachNode(func(off Offset, n *Node) {
-		if n.Owner() != dead {
+		if owner := n.Owner(); owner != dead {
+			// Who took it off its queue after its owner was buried has died
+			// before it could give it back, or is about to.
+			if owner != 0 && n.list.Load() == 0 && n.stamp.Load() == 0 && !c.current(owner) {
+				c.buryNode(off, n, owner)
+			}
 			return
 		}
 		// Guarded, the object is not taken apart, so its nodes stay what they
