@@ -92,10 +92,11 @@ func (a *Arena) BuryNode(off Offset, dead Name) {
 	}
 }
 
-// buryNode frees a node of dead's that is on no list. Who makes itself the owner
-// may do that, and if it dies over it the next one can.
-func (c *core) buryNode(off Offset, n *Node, dead Name) {
-	if n.Owner() == dead && n.owner.CompareAndSwap(uint32(dead), uint32(c.self)) {
+// buryNode frees a node that is on no list, and whose owner was that one, which has
+// no use for it any more. Who makes itself the owner may do that, and if it dies over
+// it the next one can.
+func (c *core) buryNode(off Offset, n *Node, owner Name) {
+	if n.Owner() == owner && n.owner.CompareAndSwap(uint32(owner), uint32(c.self)) {
 		crashpoint.Hit("arena.node.inherited")
 		c.freeNode(off)
 	}
@@ -106,9 +107,14 @@ func (c *core) buryNode(off Offset, n *Node, dead Name) {
 // when they have done their part.
 func (a *Arena) ReclaimNode(off Offset, w NodeWord) {
 	n, err := a.nodeAt(off)
-	if err == nil && (n.Swap(w.With(NodeLeft), w.Freed()) || n.Swap(w.With(NodeSpent), w.Freed())) {
+	if err != nil {
+		return
+	}
+	owner := n.Owner()
+	if n.Swap(w.With(NodeLeft), w.Freed()) || n.Swap(w.With(NodeSpent), w.Freed()) {
 		crashpoint.Hit("arena.node.reclaimed")
-		a.freeNode(off)
+		// Or the owner has died meanwhile, and its undertaker does it.
+		a.buryNode(off, n, owner)
 	}
 }
 
