@@ -56,6 +56,7 @@ type monitor struct {
 	broken  bool          // a link was wrong: the queues are rebuilt before the latch is left; guarded by the latch
 	deaths  atomic.Uint32 // how many burials the last sweep knew of
 	tidying atomic.Bool   // a goroutine is on its way to sweep
+	looks   atomic.Uint32 // how often look was called
 }
 
 // rules is what a primitive tells its monitor. They are called with the latch held.

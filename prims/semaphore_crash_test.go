@@ -16,9 +16,9 @@ import (
 
 func init() {
 	proctest.Register("semaphore/impatient", func(c *proctest.Child) {
-		var name string
-		c.Params(&name)
-		a, err := arena.Attach(name, nil)
+		var p impatientParams
+		c.Params(&p)
+		a, err := arena.Attach(p.Arena, nil)
 		if err != nil {
 			c.Fatal(err)
 		}
@@ -28,14 +28,19 @@ func init() {
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Millisecond)
 		defer cancel()
-		s.Acquire(ctx, 1)
+		s.Acquire(ctx, p.N)
 	})
 }
 
-// impatient is a process that has given up its wait for a permit, and is stopped
+type impatientParams struct {
+	Arena string
+	N     int64
+}
+
+// impatient is a process that has given up its wait for n permits, and is stopped
 // before it could take it off the queue.
-func impatient(t *testing.T, a *arena.Arena) *proctest.Proc {
-	p := proctest.Start(t, "semaphore/impatient", proctest.Params(nameOf(a)), proctest.Env("SHMSYNC_CRASHPOINT_STOP=park.seat.given_up:1"))
+func impatient(t *testing.T, a *arena.Arena, n int64) *proctest.Proc {
+	p := proctest.Start(t, "semaphore/impatient", proctest.Params(impatientParams{nameOf(a), n}), proctest.Env("SHMSYNC_CRASHPOINT_STOP=park.seat.given_up:1"))
 	p.AwaitStop(t)
 	return p
 }
@@ -46,7 +51,7 @@ func TestSemaphoreNodeIsGivenBackOnce(t *testing.T) {
 	a := newArena(t, nil)
 	s := newSemaphore(t, a, "s", 1, nil)
 	require.True(t, s.TryAcquire(1))
-	owner := impatient(t, a)
+	owner := impatient(t, a, 1)
 	off, n := s.Head()
 	require.Equal(t, arena.NodeLeft, n.State())
 	dead := n.Owner()
@@ -69,4 +74,18 @@ func TestSemaphoreNodeIsGivenBackOnce(t *testing.T) {
 	require.Empty(t, r.Panic)
 	require.Equal(t, a.Self(), n.Owner(), "given back though it is in use")
 	require.Equal(t, arena.NodeIdle, n.State())
+}
+
+// Who has given up and is stopped holds nobody up that waits behind it.
+func TestSemaphorePassesByWhoGaveUp(t *testing.T) {
+	a := newArena(t, nil)
+	s := newSemaphore(t, a, "s", 2, nil)
+	require.True(t, s.TryAcquire(1))
+	require.False(t, s.TryAcquire(2), "and sweeps")
+	p := impatient(t, a, 2)
+	ctx, cancel := context.WithTimeout(context.Background(), patience())
+	defer cancel()
+	require.NoError(t, s.Acquire(ctx, 1))
+	p.Cont(t)
+	p.WaitExit(t)
 }
