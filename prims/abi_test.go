@@ -23,6 +23,8 @@ var abiStructs = map[string]reflect.Type{
 	"Mutex": reflect.TypeFor[mutexWords](),
 	"Futex": reflect.TypeFor[futexWords](),
 
+	"Queue": reflect.TypeFor[queueWords](),
+
 	"SignalWaker": reflect.TypeFor[signalHead](),
 	"SpinLock":    reflect.TypeFor[spinWords](),
 	"RWSpinLock":  reflect.TypeFor[spinWords](), // what follows is in the text
@@ -35,6 +37,8 @@ var abiKinds = map[string]struct {
 }{
 	"Mutex": {mutexKind, mutexVersion},
 	"Futex": {futexKind, futexVersion},
+
+	"Queue": {queueKind, queueVersion},
 
 	"SignalWaker": {signalKind, signalVersion},
 	"SpinLock":    {spinKindID, spinVersion},

@@ -168,7 +168,8 @@ func (q *Queue[T]) putSlow(ctx context.Context, v T) error {
 }
 
 // TryPut is Put if that is possible without waiting, and reports whether it was. It is
-// false after Shutdown and while others wait for room.
+// false after Shutdown, while others wait for room, and when somebody who is stopped,
+// or preempted, is in the middle of a call.
 func (q *Queue[T]) TryPut(v T) bool {
 	x := q.core
 	if !x.tryEnter(&x.putters) {
@@ -211,7 +212,8 @@ func (q *Queue[T]) GetContext(ctx context.Context) (v T, err error) {
 }
 
 // TryGet is Get if there is an item that nobody waits for, and reports whether there
-// was.
+// was. It is false, too, when somebody who is stopped, or preempted, is in the middle of
+// a call.
 func (q *Queue[T]) TryGet() (v T, ok bool) {
 	x := q.core
 	if !x.tryEnter(&x.getters) {
