@@ -24,7 +24,7 @@ type queuePump struct {
 }
 
 func init() {
-	// The other end of BenchmarkQueueProcs: takes N numbers, which must be in order.
+	// The other end of pumpNumbers: takes N numbers, which must be in order.
 	proctest.Register("queue/pump", func(c *proctest.Child) {
 		var p queuePump
 		c.Params(&p)
@@ -68,62 +68,69 @@ func init() {
 	})
 }
 
-// One process puts numbers, another takes them: through a queue, one by one and in
-// batches, and beside it through a socket and a pipe.
+// pumpNumbers has one process put n numbers and another take them: through a queue, one
+// by one or in batches, or through a socket or a pipe. begin is called before it starts.
+func pumpNumbers(t testing.TB, how string, n int, begin func()) {
+	a := newArena(t, nil)
+	q := newQueue[uint64](t, a, "q", 1024)
+	pump := queuePump{nameOf(a), how, n}
+	var opts []proctest.Option
+	var in, out *os.File
+	switch how {
+	case "pipe":
+		var err error
+		in, out, err = os.Pipe()
+		require.NoError(t, err)
+	case "socket":
+		fds, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM, 0)
+		require.NoError(t, err)
+		in, out = os.NewFile(uintptr(fds[0]), "in"), os.NewFile(uintptr(fds[1]), "out")
+	}
+	if in != nil {
+		pump.How = "file"
+		defer in.Close()
+		defer out.Close()
+		opts = append(opts, proctest.Files(in))
+	}
+	p := proctest.Start(t, "queue/pump", append(opts, proctest.Params(pump))...)
+	p.Await(t)
+	begin()
+	switch how {
+	case "queue":
+		for i := range uint64(n) {
+			q.Put(i)
+		}
+	case "batch":
+		vs := make([]uint64, 0, 64)
+		for i := range uint64(n) {
+			if vs = append(vs, i); len(vs) == cap(vs) || i == uint64(n)-1 {
+				q.PutBatch(context.Background(), vs)
+				vs = vs[:0]
+			}
+		}
+	default:
+		var buf [8]byte
+		for i := range uint64(n) {
+			binary.LittleEndian.PutUint64(buf[:], i)
+			_, err := out.Write(buf[:])
+			require.NoError(t, err)
+		}
+	}
+	var got int
+	p.Recv(t, &got)
+	require.Equal(t, n, got)
+	p.WaitExit(t)
+}
+
 func BenchmarkQueueProcs(b *testing.B) {
 	for _, how := range []string{"queue", "batch", "socket", "pipe"} {
-		b.Run("kind="+how, func(b *testing.B) {
-			a := newArena(b, nil)
-			q := newQueue[uint64](b, a, "q", 1024)
-			pump := queuePump{nameOf(a), how, b.N}
-			var opts []proctest.Option
-			var out *os.File
-			if how == "socket" || how == "pipe" {
-				pump.How = "file"
-				var in *os.File
-				if how == "pipe" {
-					var err error
-					in, out, err = os.Pipe()
-					require.NoError(b, err)
-				} else {
-					fds, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM, 0)
-					require.NoError(b, err)
-					in, out = os.NewFile(uintptr(fds[0]), "in"), os.NewFile(uintptr(fds[1]), "out")
-				}
-				defer in.Close()
-				defer out.Close()
-				opts = append(opts, proctest.Files(in))
-			}
-			p := proctest.Start(b, "queue/pump", append(opts, proctest.Params(pump))...)
-			p.Await(b)
-			b.ResetTimer()
-			switch how {
-			case "queue":
-				for i := range uint64(b.N) {
-					q.Put(i)
-				}
-			case "batch":
-				vs := make([]uint64, 0, 64)
-				for i := range uint64(b.N) {
-					if vs = append(vs, i); len(vs) == cap(vs) || i == uint64(b.N)-1 {
-						q.PutBatch(context.Background(), vs)
-						vs = vs[:0]
-					}
-				}
-			default:
-				var buf [8]byte
-				for i := range uint64(b.N) {
-					binary.LittleEndian.PutUint64(buf[:], i)
-					if _, err := out.Write(buf[:]); err != nil {
-						b.Fatal(err)
-					}
-				}
-			}
-			var n int
-			p.Recv(b, &n)
-			b.StopTimer()
-			require.Equal(b, b.N, n)
-			p.WaitExit(b)
-		})
+		b.Run("kind="+how, func(b *testing.B) { pumpNumbers(b, how, b.N, b.ResetTimer) })
+	}
+}
+
+// A stream of numbers from one process to another is whole and in order.
+func TestQueueStream(t *testing.T) {
+	for _, how := range []string{"queue", "batch", "socket", "pipe"} {
+		pumpNumbers(t, how, 10_000, func() {})
 	}
 }
