@@ -10,6 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/crashpoint"
 	"github.com/shmsync/shmsync/prims"
 )
 
@@ -148,4 +150,30 @@ func TestQueueCrashInSweep(t *testing.T) {
 		}
 	}
 	t.Fatal("the process that was to die never swept")
+}
+
+// A putter that dies while its item is copied: its block may be another's by then, so
+// the copy is not believed.
+func TestQueuePutterDiesUnderCopy(t *testing.T) {
+	a, q, p := queueTest(t, 3)
+	queueFill(t, q, 1, 3)
+	p.Send(queueOrder{Verb: "put", IDs: []uint64{4}})
+	queueWaits(t, a, q, 0, 1)
+	var putter arena.Name
+	for part := range a.Participants() {
+		if !part.Self {
+			putter = part.Name()
+		}
+	}
+	crashpoint.ArmFunc("queue.put.copied", 1, func() {
+		p.Kill(t)
+		eventually(t, "dead", func() string { return words(a) }, func() bool { return !a.Current(putter) })
+	})
+	v, err := q.Get()
+	require.NoError(t, err)
+	require.Equal(t, ticket(1), v)
+	alone(t, a, 1)
+	require.Equal(t, []uint64{2, 3}, queueDrain(t, q))
+	require.True(t, q.Consistent())
+	sound(t, a)
 }

@@ -387,6 +387,40 @@ func TestQueueWaitersAreFIFO(t *testing.T) {
 	eventually(t, "blocks kept", q.String, func() bool { return q.Stages() == n/2 })
 }
 
+// Ack makes room for a Put that waits, and Nack lets a Get go that does.
+func TestQueueLeaseEnds(t *testing.T) {
+	a, q, p := queueTest(t, 1)
+	queueFill(t, q, 1, 1)
+	l, err := q.Lease(context.Background())
+	require.NoError(t, err)
+	const soon = 10_000 // ms; nobody waits that long unless a wake is lost
+	p.Send(queueOrder{ID: 1, Verb: "get", Ends: soon})
+	queueWaits(t, a, q, 1, 0)
+	l.Nack()
+	require.Equal(t, []uint64{1}, queueHear(t, p, 1).IDs)
+	queueFill(t, q, 2, 2)
+	l, err = q.Lease(context.Background())
+	require.NoError(t, err)
+	p.Send(queueOrder{ID: 2, Verb: "put", IDs: []uint64{3}, Ends: soon})
+	queueWaits(t, a, q, 0, 1)
+	l.Ack()
+	require.True(t, queueHear(t, p, 2).OK)
+	// Items and room come at once: both lines move.
+	l, err = q.Lease(context.Background())
+	require.NoError(t, err)
+	p.Send(queueOrder{ID: 3, Verb: "put", IDs: []uint64{4}, Ends: soon})
+	queueWaits(t, a, q, 0, 1)
+	got := make(chan queueTicket, 1)
+	go func() {
+		v, _ := q.Get()
+		got <- v
+	}()
+	queueWaits(t, a, q, 1, 1)
+	l.Ack()
+	require.Equal(t, ticket(4), <-got)
+	require.True(t, queueHear(t, p, 3).OK)
+}
+
 func TestQueueBatches(t *testing.T) {
 	a, q, p := queueTest(t, 5)
 	ctx := context.Background()
