@@ -11,23 +11,26 @@ import (
 
 // options is what the user asked for; zero fields take a scenario's defaults.
 type options struct {
-	CPUs    []int
-	Places  []string
-	Procs   []int
-	Threads []int
-	CS      []time.Duration
-	Think   []time.Duration
-	Gap     time.Duration
-	Hogs    []int
-	Kills   int
-	Waiters []int
-	Prims   []string
-	Time    time.Duration
-	Warmup  time.Duration
-	Count   int
-	Seed    uint64
-	Shuffle bool
-	Timeout time.Duration
+	CPUs                                              []int
+	Places                                            []string
+	Procs                                             []int
+	Threads                                           []int
+	CS                                                []time.Duration
+	Think                                             []time.Duration
+	Gap                                               time.Duration
+	Hogs                                              []int
+	Kills                                             int
+	Waiters                                           []int
+	Read, Permits, Keys, Locks, Wake, Batch, Capacity []int
+	Skew                                              []string
+	Brief                                             bool // few cells: a look at everything
+	Prims                                             []string
+	Time                                              time.Duration
+	Warmup                                            time.Duration
+	Count                                             int
+	Seed                                              uint64
+	Shuffle                                           bool
+	Timeout                                           time.Duration
 }
 
 // maxCells keeps a slip in a list from planning a week.
@@ -104,6 +107,34 @@ func variants(sc *scenario, o *options) []*cell {
 	case "waiters":
 		for _, n := range or(o.Waiters, 1000, 10_000) {
 			add(cell{Place: placeAny, Procs: 1, Threads: 1, N: n})
+		}
+	case "readers":
+		for _, place := range or(o.Places, placeCross) {
+			for _, procs := range or(o.Procs, 1, 2) {
+				add(cell{Place: place, Procs: procs, Threads: 1})
+			}
+		}
+	case "seq":
+		for _, n := range or(o.Waiters, o.some([]int{1000}, []int{10_000})...) {
+			for _, wake := range or(o.Wake, o.some([]int{0, 10}, []int{0, 1, 10, 100, 1000})...) {
+				for _, place := range or(o.Places, placeCross) {
+					if wake > n {
+						continue // it has fewer waiters than it wakes
+					}
+					add(cell{Place: place, Procs: 2, Threads: 1, N: n, Gap: o.Gap, shape: shape{Wake: uint64(wake)}})
+				}
+			}
+		}
+	case "rw", "sem", "cond", "event", "multi", "barrier", "queue":
+		for _, c := range shapes(sc, o) {
+			for _, place := range or(o.Places, placeCross) {
+				for _, procs := range or(o.Procs, 2) {
+					for _, threads := range or(o.Threads, o.some([]int{1}, []int{1, 8})...) {
+						c.Place, c.Procs, c.Threads = place, procs, threads
+						add(c)
+					}
+				}
+			}
 		}
 	case "idle":
 		add(cell{Place: placeCross, Procs: 2, Threads: 1, Time: idleLeast})

@@ -16,6 +16,7 @@ type session struct {
 	common         *common
 	stdout, stderr io.Writer
 	args           []string
+	brief          bool // a look at everything, in little time
 }
 
 // report is everything that an output format needs.
@@ -34,6 +35,7 @@ func (s *session) measure(d defaults, names ...string) error {
 	if err != nil {
 		return err
 	}
+	o.Brief = s.brief
 	cells, err := planCells(o, names...)
 	if err != nil {
 		return err
