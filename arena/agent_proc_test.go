@@ -485,7 +485,7 @@ func dumpWords(path string) string {
 		fmt.Fprintf(&b, ", watch bell %d, doorbell %d\n", a.u32(s+slotWatchBell).Load(), a.u32(s+slotDoorbell).Load())
 	}
 	total := a.u64(hdrObitsTotal).Load()
-	fmt.Fprintf(&b, "obituaries %d, burials %d\n", total, a.u64(hdrDeaths).Load())
+	fmt.Fprintf(&b, "obituaries %d, burials %d\n", total, a.u32(hdrDeaths).Load())
 	for n := total - min(total, 8); n < total; n++ {
 		o := a.obituary(n)
 		fmt.Fprintf(&b, "obituary %d: seq %d, %v, flags %d, pid %d\n", n, a.u64(o+obitSeq).Load(),

@@ -101,6 +101,14 @@ func everything(a *Arena) error {
 	node, err := a.ClaimNode()
 	try(err)
 	try(a.FreeNode(node))
+	left, err := a.ClaimNode()
+	try(err)
+	w := a.node(left).Load().With(NodeLeft)
+	a.node(left).word.Store(uint32(w))
+	a.ReclaimNode(left, w)
+	buried, err := a.ClaimNode()
+	try(err)
+	a.BuryNode(buried, a.self)
 	return errors.Join(errs...)
 }
 

@@ -33,6 +33,11 @@ func settled(err error) *Pending {
 // called once, when the wait was resolved.
 func (m *monitor) pend(op string, s *park.Seat, judge func(fate) error) *Pending {
 	p := &Pending{m: m, seat: s, what: waitOf(s), op: op, judge: judge, done: make(chan struct{})}
+	// It counts as a call that waits, for which the looks go on.
+	if !m.latch.queue.Enter() {
+		s.Abandon()
+		return settled(m.closed())
+	}
 	s.Watch(m.latch.queue, p.told)
 	return p
 }
@@ -43,11 +48,13 @@ func (p *Pending) told() {
 	defer p.mu.Unlock()
 	switch {
 	case p.seat == nil:
+		return
 	case p.seat.Resolved():
 		p.end(p.judge(p.m.collect(p.seat)))
 	default:
 		p.end(p.m.fail(p.op, shmsync.ErrClosed, nil, "this process closed the arena"))
 	}
+	p.m.latch.queue.Exit()
 }
 
 func (p *Pending) end(err error) { // guarded by: mu
@@ -77,10 +84,12 @@ func (p *Pending) Cancel() bool {
 	case !p.seat.Abandon():
 		p.end(p.judge(p.m.collect(p.seat)))
 		p.mu.Unlock()
+		p.m.latch.queue.Exit()
 		return false
 	}
 	p.end(p.m.fail(p.op, shmsync.ErrCanceled, nil, "it was cancelled"))
 	p.mu.Unlock()
 	p.m.tidy(p.what)
+	p.m.latch.queue.Exit()
 	return true
 }

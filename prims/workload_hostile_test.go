@@ -87,6 +87,13 @@ func scribble(a *arena.Arena, r *rand.Rand, latches bool) {
 	}
 }
 
+// hostage says that this process is one whose objects a peer scribbles on.
+var hostage atomic.Bool
+
+// goOn reports whether a loop of a worker's that waits for something goes on after n
+// rounds: among hostages it may never come.
+func goOn(n int) bool { return n < 1000 || !hostage.Load() }
+
 func init() {
 	proctest.Register("hostage", func(c *proctest.Child) {
 		var p teamParams
@@ -99,6 +106,7 @@ func init() {
 		if err != nil {
 			c.Fatal(err)
 		}
+		hostage.Store(true)
 		var halt atomic.Bool
 		var wg sync.WaitGroup
 		var busy atomic.Int64

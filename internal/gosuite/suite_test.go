@@ -37,7 +37,7 @@ const shimPath = "github.com/shmsync/shmsync/internal/gosuite/shim"
 var suites = map[string]suite{
 	"sync": {
 		dir:     func(t *testing.T) string { return filepath.Join(output(t, "go", "env", "GOROOT"), "src", "sync") },
-		files:   []string{"mutex_test.go"},
+		files:   []string{"mutex_test.go", "rwmutex_test.go"},
 		imports: map[string]string{"sync": shimPath},
 		without: map[string]string{
 			"TestMutexMisuse":               "runs itself for each way to die of a fatal error; ours panics, see TestMutexUnlockMistakes in prims",

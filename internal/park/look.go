@@ -74,6 +74,7 @@ func (q *Queue) recover() {
 	q.wasReady = ready && !lost
 	q.mu.Unlock()
 	if lost || nodeless {
-		q.deliver(false)
+		// Without a node there is nothing but looks, so nobody waits for his turn.
+		q.deliver(nodeless)
 	}
 }

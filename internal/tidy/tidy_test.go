@@ -44,6 +44,7 @@ var rules = []rule{
 	memoryModelRule,
 	linkRule,
 	tunableRule,
+	featuresRule,
 }
 
 // TestTree applies the rules to the repository.

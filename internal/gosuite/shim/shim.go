@@ -63,3 +63,31 @@ func (m *Mutex) TryLock() bool { return m.mutex().TryLock() }
 
 // Unlock is sync.Mutex's.
 func (m *Mutex) Unlock() { m.mutex().Unlock() }
+
+// RWMutex stands for sync.RWMutex.
+type RWMutex struct{ l lazy[prims.RWMutex] }
+
+func (m *RWMutex) mutex() *prims.RWMutex {
+	return m.l.get(func() (*prims.RWMutex, error) { return prims.OpenRWMutex(Arena(), "", nil) })
+}
+
+// Lock is sync.RWMutex's.
+func (m *RWMutex) Lock() { m.mutex().Lock() }
+
+// TryLock is sync.RWMutex's.
+func (m *RWMutex) TryLock() bool { return m.mutex().TryLock() }
+
+// Unlock is sync.RWMutex's.
+func (m *RWMutex) Unlock() { m.mutex().Unlock() }
+
+// RLock is sync.RWMutex's.
+func (m *RWMutex) RLock() { m.mutex().RLock() }
+
+// TryRLock is sync.RWMutex's.
+func (m *RWMutex) TryRLock() bool { return m.mutex().TryRLock() }
+
+// RUnlock is sync.RWMutex's.
+func (m *RWMutex) RUnlock() { m.mutex().RUnlock() }
+
+// RLocker is sync.RWMutex's.
+func (m *RWMutex) RLocker() Locker { return m.mutex().RLocker() }

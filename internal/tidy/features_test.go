@@ -1,0 +1,81 @@
+package tidy
+
+import (
+	"go/ast"
+	"go/token"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/shmsync/shmsync/internal/mdtable"
+)
+
+const featuresDoc = "docs/features.md"
+
+// Who says that there is an operation says which test shows it.
+var featuresRule = rule{
+	name: "features in " + featuresDoc + " have tests",
+	check: func(files []*file) (found []finding) {
+		i := slices.IndexFunc(files, func(f *file) bool { return f.path == featuresDoc })
+		if i < 0 {
+			return nil
+		}
+		f := files[i]
+		tables, err := mdtable.Parse(string(f.src))
+		if err != nil {
+			return append(found, finding{featuresDoc, err.Error()})
+		}
+		tests := testNames(files)
+		for _, table := range mdtable.With(tables, "system", "operation", "ours", "test") {
+			for _, row := range table.Rows {
+				if slices.ContainsFunc(row.Cells, func(c string) bool { return strings.TrimSpace(c) == "" }) {
+					found = append(found, f.atLine(row.Line, "an empty cell"))
+				}
+				names := mdtable.Code(row.Cells[3])
+				if len(names) == 0 {
+					found = append(found, f.atLine(row.Line, "no test"))
+				}
+				for _, name := range names {
+					// A subtest is after its test, or after another subtest.
+					test, sub, _ := strings.Cut(name, "/")
+					if test != "" && !tests[test] || sub != "" && !tests[strconv.Quote(sub)] && !tests[strconv.Quote(strings.ReplaceAll(sub, "_", " "))] {
+						found = append(found, f.atLine(row.Line, "no test %s is in the code", name))
+					}
+				}
+			}
+		}
+		return found
+	},
+	good: map[string]string{
+		"a/x_test.go": "package a\n\nimport \"testing\"\n\nfunc TestX(*testing.T) {}\n",
+		featuresDoc:   "| system | operation | ours | test |\n|---|---|---|---|\n| s | o | p | `TestX` |\n",
+	},
+	bad: []sample{
+		{map[string]string{featuresDoc: "| system | operation | ours | test |\n|---|---|---|---|\n| s | o | p | `TestX` |\n"}, "no test TestX"},
+		{map[string]string{featuresDoc: "| system | operation | ours | test |\n|---|---|---|---|\n| s | o | p | by hand |\n"}, "no test"},
+		{map[string]string{featuresDoc: "| system | operation | ours | test |\n|---|---|---|---|\n| s | o | | `TestX` |\n"}, "empty cell"},
+	},
+}
+
+// testNames are the names of the tests, benchmarks and fuzz targets, and what may be
+// the names of subtests: all strings, in quotes.
+func testNames(files []*file) map[string]bool {
+	names := map[string]bool{}
+	for _, f := range files {
+		if !f.isTest() || f.ast == nil {
+			continue
+		}
+		for _, d := range f.ast.Decls {
+			if fn, ok := d.(*ast.FuncDecl); ok && fn.Recv == nil {
+				names[fn.Name.Name] = true
+			}
+		}
+		ast.Inspect(f.ast, func(n ast.Node) bool {
+			if lit, ok := n.(*ast.BasicLit); ok && lit.Kind == token.STRING {
+				names[lit.Value] = true
+			}
+			return true
+		})
+	}
+	return names
+}

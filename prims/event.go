@@ -1,0 +1,321 @@
+package prims
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/race"
+)
+
+// Event is a condition between processes that is set or not, and that goroutines wait
+// for.
+//
+// One that is reset by hand stays set until Reset. Everybody who has begun to wait
+// before a Set is let go by it, even if a Reset follows at once: no pulse is missed. In
+// a TwoWay one it can be waited for the reset as well, by the same rule.
+//
+// One with AutoReset has a token instead. A Set hands it to the one who has waited
+// longest, or leaves it for the next who comes if nobody waits; sets that find it there
+// add nothing. Nobody who comes passes by who waits.
+//
+// In the terminology of the Go memory model, and across processes: a Set synchronizes
+// before the return of each Wait that it lets go, and before each IsSet that is true
+// because of it. In a TwoWay Event, a Reset does likewise.
+//
+// A process that dies leaves an Event as it was, and its waits are gone. A token that
+// was handed to a process which died before it was told passes to the next one: it is
+// known to have been told when Wait returns, or when the Pending of WaitAsync has ended.
+// A token that was there when Wait came is taken by that instruction; it does not come
+// back.
+type Event struct {
+	manual *sequence  // one of the two
+	auto   *autoEvent // is set
+	mon    *monitor
+	mode   eventMode
+	a      *arena.Arena
+	object arena.Object
+}
+
+// EventOptions says how an Event is created. A nil *EventOptions means the zero value.
+type EventOptions struct {
+	// AutoReset makes an Event of which each Set lets one wait go.
+	AutoReset bool
+	// TwoWay makes an Event that one can wait for the reset of. It cannot have
+	// AutoReset.
+	TwoWay bool
+	// Set makes a new Event that is set.
+	Set bool
+	// Spin bounds how long a waiter spins before it sleeps, for a new object:
+	// 0 means that it learns, negative that it never spins.
+	Spin time.Duration
+}
+
+func (o *EventOptions) mode() (m eventMode) {
+	if o.AutoReset {
+		m |= eventAuto
+	}
+	if o.TwoWay {
+		m |= eventTwoWay
+	}
+	return m
+}
+
+var eventKind = arena.KindOf("EVNT")
+
+const eventVersion = 1
+
+// OpenEvent finds the Event of that name in the arena or creates it. An empty name makes
+// a fresh anonymous one. When AutoReset or TwoWay is set and the Event is not so, opening
+// fails.
+func OpenEvent(a *arena.Arena, name string, opts *EventOptions) (*Event, error) {
+	var opt EventOptions
+	if opts != nil {
+		opt = *opts
+	}
+	mode := opt.mode()
+	if !mode.valid() {
+		panic(fmt.Sprintf("shmsync: OpenEvent %q with AutoReset and TwoWay", name))
+	}
+	o, created, err := a.OpenObject(arena.ObjectSpec{
+		Kind: eventKind, Version: eventVersion, Name: name, Size: eventBytes(mode, a.MaxParticipants()), AnySize: true,
+		Init: func(body []byte) {
+			w := eventBody(body)
+			w.mode = mode
+			if opt.Set {
+				w.sequence.value.Store(1) // set, in either mode
+			}
+			w.sequence.mon.spin.Store(spinField(opt.Spin))
+		},
+	})
+	if err != nil {
+		return nil, err
+	}
+	e, err := newEvent(a, o)
+	if err == nil && !created && mode&^e.mode != 0 {
+		err = &shmsync.Error{Op: "event.open", Object: objectName(o), Err: shmsync.ErrIncompatible,
+			Detail: fmt.Sprintf("it is %v, asked for %v", e.mode, mode)}
+		e.Close()
+		return nil, err
+	}
+	return e, err
+}
+
+// EventAt gives a handle on the Event at an offset, which Offset of another process
+// gave.
+func EventAt(a *arena.Arena, off arena.Offset) (*Event, error) {
+	o, err := objectAt(a, off, "event.open", eventKind, eventVersion, eventBytes(0, a.MaxParticipants()))
+	if err != nil {
+		return nil, err
+	}
+	return newEvent(a, o)
+}
+
+func newEvent(a *arena.Arena, o arena.Object) (*Event, error) {
+	e, err := share(a, o, func() (*Event, error) {
+		if err := checkEventSize(a, o); err != nil {
+			return nil, err
+		}
+		return buildEvent(a, o, false), nil
+	})
+	if err != nil {
+		a.CloseObject(o)
+	}
+	return e, err
+}
+
+func checkEventSize(a *arena.Arena, o arena.Object) error {
+	if o.Size >= eventBytes(0, a.MaxParticipants()) {
+		mode := arena.At[eventWords](a, o.Body).mode
+		if mode.valid() && o.Size >= eventBytes(mode, a.MaxParticipants()) {
+			return nil
+		}
+	}
+	return &shmsync.Error{Op: "event.open", Object: objectName(o), Err: shmsync.ErrCorrupt, Detail: "its mode does not go with its size"}
+}
+
+func buildEvent(a *arena.Arena, o arena.Object, bare bool) *Event {
+	e := &Event{a: a, object: o, mode: arena.At[eventWords](a, o.Body).mode}
+	if e.mode&eventAuto != 0 {
+		e.auto = buildAutoEvent(a, o, bare)
+		e.mon = e.auto.mon
+	} else {
+		e.manual = buildSequence(a, o, "event.wait", bare)
+		e.mon = e.manual.mon
+	}
+	return e
+}
+
+// Set sets e and lets those go who wait for that: all of them, or with AutoReset one. If
+// it is set already it costs no more than a look. Like all forms without an error it
+// panics with an *[shmsync.Error] when what a peer wrote is impossible.
+func (e *Event) Set() {
+	if e.auto != nil {
+		if err := e.auto.set(); err != nil {
+			panic(err)
+		}
+		return
+	}
+	e.turn(true)
+}
+
+// Reset makes e not set, and does nothing if it is not. With AutoReset it takes back a
+// Set that nobody has waited for yet.
+func (e *Event) Reset() {
+	if e.auto != nil {
+		if err := e.auto.reset(); err != nil {
+			panic(err)
+		}
+		return
+	}
+	e.turn(false)
+}
+
+// turn makes the counter odd or even.
+func (e *Event) turn(set bool) {
+	q := e.manual
+	for {
+		// The loop ends: each failure of the CAS is another's set or reset.
+		v := q.words.value.Load()
+		if eventIsSet(v) == set {
+			return
+		}
+		race.ReleaseMerge(e.mon.key)
+		// lin: Set and Reset take effect here.
+		if q.words.value.CompareAndSwap(v, v+1) {
+			q.counted(v + 1)
+			return
+		}
+	}
+}
+
+// IsSet reports whether e is set.
+func (e *Event) IsSet() bool {
+	set := false
+	if e.auto != nil {
+		set = e.auto.isSet()
+	} else {
+		set = eventIsSet(e.manual.words.value.Load())
+	}
+	if set {
+		race.Acquire(e.mon.key)
+	}
+	return set
+}
+
+// Wait waits until e is set. With AutoReset it takes the token. An error means that it
+// has not: it Is ErrNoSpace, ErrCorrupt or ErrClosed.
+func (e *Event) Wait() error { return e.WaitContext(nil) }
+
+// WaitContext is Wait that ends with ctx.Err() when ctx ends before. An Event that is
+// set beats a context that has ended.
+func (e *Event) WaitContext(ctx context.Context) error {
+	if e.auto != nil {
+		if e.auto.claim() {
+			return nil
+		}
+		return e.auto.wait(ctx)
+	}
+	return e.waitUntil(ctx, true)
+}
+
+// TryWait is Wait if that need not wait, and reports whether it was.
+func (e *Event) TryWait() bool {
+	if e.auto != nil {
+		return e.auto.tryWait()
+	}
+	return e.IsSet()
+}
+
+// WaitAsync begins to wait until e is set and returns at once.
+func (e *Event) WaitAsync() *Pending {
+	if e.auto != nil {
+		return e.auto.async()
+	}
+	return e.async(true)
+}
+
+// WaitReset waits until e, which is TwoWay, is not set. Its errors are those of Wait.
+func (e *Event) WaitReset() error { return e.WaitResetContext(nil) }
+
+// WaitResetContext is WaitReset that ends with ctx.Err() when ctx ends before. An Event
+// that is not set beats a context that has ended.
+func (e *Event) WaitResetContext(ctx context.Context) error {
+	e.needTwoWay("WaitReset")
+	return e.waitUntil(ctx, false)
+}
+
+// WaitResetAsync begins to wait until e, which is TwoWay, is not set, and returns at
+// once.
+func (e *Event) WaitResetAsync() *Pending {
+	e.needTwoWay("WaitResetAsync")
+	return e.async(false)
+}
+
+func (e *Event) needTwoWay(verb string) {
+	if e.mode&eventTwoWay == 0 {
+		panic(fmt.Sprintf("shmsync: %s of event %s, which is not TwoWay", verb, objectName(e.object)))
+	}
+}
+
+// waitUntil waits until the counter is odd, or even.
+func (e *Event) waitUntil(ctx context.Context, set bool) error {
+	v := e.manual.words.value.Load()
+	if eventIsSet(v) == set {
+		race.Acquire(e.mon.key)
+		return nil
+	}
+	return e.manual.wait(ctx, v+1)
+}
+
+func (e *Event) async(set bool) *Pending {
+	v := e.manual.words.value.Load()
+	if eventIsSet(v) == set {
+		race.Acquire(e.mon.key)
+		return settled(nil)
+	}
+	return e.manual.async(v + 1)
+}
+
+// EventState is what State tells.
+type EventState struct {
+	Set       bool
+	AutoReset bool
+	TwoWay    bool
+	Waiting   bool // somebody waits
+}
+
+// State looks at e. What it tells may be over when it returns.
+func (e *Event) State() EventState {
+	st := EventState{AutoReset: e.mode&eventAuto != 0, TwoWay: e.mode&eventTwoWay != 0}
+	if e.auto != nil {
+		st.Set, st.Waiting = e.auto.load().place() == eventSet, !e.auto.fifo.empty()
+	} else {
+		st.Set, st.Waiting = eventIsSet(e.manual.words.value.Load()), e.manual.words.root.Load() != 0
+	}
+	return st
+}
+
+// String renders the state on one line.
+func (e *Event) String() string {
+	st, set := e.State(), "not set"
+	if st.Set {
+		set = "set"
+	}
+	return fmt.Sprintf("event %s: %v, %s, waiting %v", objectName(e.object), e.mode, set, st.Waiting)
+}
+
+// SetSpin bounds how long waiters of all processes spin before they sleep: 0 means
+// that they learn, negative that they never do.
+func (e *Event) SetSpin(d time.Duration) { e.mon.words.spin.Store(spinField(d)) }
+
+// Spin is what SetSpin set.
+func (e *Event) Spin() time.Duration { return spinOf(e.mon.words.spin.Load()) }
+
+// Offset is where the Event lies in its arena, for EventAt in another process.
+func (e *Event) Offset() arena.Offset { return e.object.Offset }
+
+// Close gives the handle back; the Event itself stays.
+func (e *Event) Close() error { return closeHandle(e.a, e.object, "event.close", e.mon.close) }

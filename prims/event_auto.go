@@ -1,0 +1,373 @@
+package prims
+
+import (
+	"context"
+	"sync/atomic"
+
+	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/crashpoint"
+	"github.com/shmsync/shmsync/internal/park"
+	"github.com/shmsync/shmsync/internal/race"
+)
+
+var (
+	_ = crashpoint.Register("event.set.stored")
+	_ = crashpoint.Register("event.hand.taken")
+	_ = crashpoint.Register("event.hand.given")
+	_ = crashpoint.Register("event.spare.taken")
+	_ = crashpoint.Register("event.wait.announced")
+	_ = crashpoint.Register("event.wait.acked")
+)
+
+// autoEvent is an Event with automatic reset: a token that a set makes, unless there is
+// one, and that goes to one wait.
+//
+// Who sets and who begins to wait meet crosswise, as in a sequence: next is not 0 while
+// somebody is queued.
+type autoEvent struct {
+	mon    *monitor
+	words  *eventWords
+	state  *atomic.Uint64
+	next   *atomic.Uint64
+	fifo   fifo
+	shares []*eventShare
+	name   arena.Name
+	a      *arena.Arena
+	object arena.Object
+}
+
+// Where the token of a wait came from.
+const (
+	fateHand uint32 = iota
+	fateSpare
+)
+
+func buildAutoEvent(a *arena.Arena, o arena.Object, bare bool) *autoEvent {
+	w := arena.At[eventWords](a, o.Body)
+	x := &autoEvent{
+		words: w, state: &w.sequence.value, next: &w.sequence.next,
+		shares: eventShares(a, o.Body), name: a.Self(), a: a, object: o,
+	}
+	x.mon = buildMonitor(a, o, o.Body, x, bare)
+	x.mon.latch.alsoLook = x.look
+	x.fifo = fifo{x.mon, &w.queue}
+	return x
+}
+
+func (x *autoEvent) load() eventState { return eventState(x.state.Load()) }
+
+func (x *autoEvent) swap(s eventState, place eventState) bool {
+	return x.state.CompareAndSwap(uint64(s), uint64(s.to(place)))
+}
+
+// alone reports whether the state is s and was so while nobody was queued.
+func (x *autoEvent) alone(s eventState) bool {
+	// sync(event.announce): acquire
+	return x.next.Load() == nobody && x.load() == s
+}
+
+// set is Set.
+func (x *autoEvent) set() error {
+	race.ReleaseMerge(x.mon.key)
+	done := false
+	switch s := x.load(); s.place() {
+	case eventSet:
+		if x.alone(s) {
+			return nil // lin: at the look for others; it was set before and after
+		}
+	case eventUnset:
+		// sync(event.set): release
+		// lin: here if nobody is queued.
+		if done = x.swap(s, eventSet); done && x.next.Load() == nobody {
+			return nil
+		}
+	}
+	if done {
+		crashpoint.Hit("event.set.stored")
+	}
+	return x.setSlow(done)
+}
+
+// setSlow is set where somebody is queued or the token is on its way; done says that it
+// is set already, and only to be handed out.
+func (x *autoEvent) setSlow(done bool) error {
+	if err := x.mon.enter(nil); err != nil {
+		return err
+	}
+	b := takeWakes()
+	for {
+		x.settle(b)
+		// Now there is no token, or nobody is queued.
+		s := x.load()
+		if done || s.place() == eventSet || x.mon.broken {
+			break
+		}
+		done = x.swap(s, eventSet)
+	}
+	x.mon.leave(b)
+	return nil
+}
+
+// reset is Reset.
+func (x *autoEvent) reset() error {
+	s := x.load()
+	if s.place() == eventUnset || s.place() == eventSet && x.next.Load() == nobody && x.swap(s, eventUnset) {
+		return nil
+	}
+	if err := x.mon.enter(nil); err != nil {
+		return err
+	}
+	b := takeWakes()
+	x.settle(b)
+	for s := x.load(); s.place() == eventSet && !x.swap(s, eventUnset); s = x.load() {
+	}
+	x.mon.leave(b)
+	return nil
+}
+
+// isSet is IsSet.
+func (x *autoEvent) isSet() bool {
+	s := x.load()
+	if s.place() == eventSet && !x.alone(s) && x.mon.tryEnter() {
+		// The token may be somebody's; or nobody is there for it any more.
+		b := takeWakes()
+		x.settle(b)
+		s = x.load()
+		x.mon.leave(b)
+	}
+	return s.place() == eventSet
+}
+
+// claim takes the token if it is there and nobody is queued for it.
+func (x *autoEvent) claim() bool {
+	s := x.load()
+	// sync(event.set): acquire
+	if s.place() != eventSet || x.next.Load() != nobody || !x.swap(s, eventUnset) {
+		return false
+	}
+	race.Acquire(x.mon.key)
+	return true
+}
+
+// tryWait is TryWait.
+func (x *autoEvent) tryWait() bool {
+	if x.claim() {
+		return true
+	}
+	if x.load().place() == eventUnset || !x.mon.tryEnter() {
+		return false
+	}
+	b := takeWakes()
+	x.mon.sweepDead(b)
+	x.settle(b)
+	ok := x.claim()
+	x.mon.leave(b)
+	return ok
+}
+
+// register begins a wait. Without a seat there is nothing to wait for, and err says why.
+func (x *autoEvent) register(ctx context.Context) (seat *park.Seat, err error) {
+	if ctx != nil && ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	m := x.mon
+	if err := m.enter(ctx); err != nil {
+		return nil, err
+	}
+	b := takeWakes()
+	for {
+		m.sweepDead(b)
+		x.settle(b)
+		if x.claim() {
+			m.leave(b)
+			if seat != nil {
+				seat.Return()
+			}
+			return nil, nil
+		}
+		var again bool
+		if seat, again, err = m.seat(ctx, seat); err != nil {
+			m.wake(b)
+			return nil, err
+		}
+		if !again {
+			break
+		}
+	}
+	m.join(seat, 0, 0)
+	crashpoint.Hit("event.wait.announced")
+	// The second look: a set before it has not seen that somebody is queued.
+	x.settle(b)
+	m.leave(b)
+	return seat, nil
+}
+
+// wait is Wait after a failed claim.
+func (x *autoEvent) wait(ctx context.Context) error {
+	seat, err := x.register(ctx)
+	if seat == nil {
+		return err
+	}
+	if _, err = x.mon.await(ctx, seat); err == nil {
+		x.ack()
+	}
+	return err
+}
+
+// async is WaitAsync.
+func (x *autoEvent) async() *Pending {
+	if x.claim() {
+		return settled(nil)
+	}
+	seat, err := x.register(nil)
+	if seat == nil {
+		return settled(err)
+	}
+	return x.mon.pend("event.wait", seat, func(fate) error {
+		x.ack()
+		return nil
+	})
+}
+
+// ack says that this process knows of a token that was handed to it.
+func (x *autoEvent) ack() {
+	x.shares[x.name.Slot()-1].acked.Add(1)
+	crashpoint.Hit("event.wait.acked")
+}
+
+// settle hands tokens out while there are any and somebody is queued, and otherwise
+// leaves one, at most, where it can be claimed.
+func (x *autoEvent) settle(b *wakes) {
+	for !x.mon.broken {
+		w, queued := x.fifo.head()
+		if queued && !x.mon.waiting(w) {
+			x.detach(w)
+			x.mon.drop(w)
+			continue
+		}
+		s := x.load()
+		switch {
+		case s.place() == eventTaken:
+			put(&x.words.spare, 0)
+			x.swap(s, eventSet)
+		case queued && s.place() == eventHand:
+			x.grant(b, w, fateHand)
+		case queued && x.words.spare.Load() > 0:
+			x.grant(b, w, fateSpare)
+		case queued && s.place() == eventSet:
+			x.swap(s, eventHand)
+			crashpoint.Hit("event.hand.taken")
+		case queued:
+			return
+		case s.place() == eventHand:
+			x.swap(s, eventSet)
+		case x.words.spare.Load() > 0:
+			x.swap(s, eventTaken)
+			crashpoint.Hit("event.spare.taken")
+		default:
+			if x.next.Load() != nobody {
+				x.next.Store(nobody)
+			}
+			return
+		}
+	}
+}
+
+func (x *autoEvent) grant(b *wakes, w wait, from uint32) {
+	if x.mon.end(b, w, from, 0) {
+		x.account(w)
+	}
+}
+
+// account takes the token of a wait that has ended from where it was, and notes that it
+// was handed to a participant. What was in hand is there no more if the death that makes
+// this necessary came in between.
+func (x *autoEvent) account(w wait) {
+	owner := w.Owner()
+	slot := owner.Slot()
+	spare := x.words.spare.Load()
+	if fate(w.Extra().Load()).result() == fateHand {
+		if s := x.load(); s.place() == eventHand {
+			x.swap(s, eventUnset)
+			crashpoint.Hit("event.hand.given")
+		}
+	} else if spare > 0 {
+		spare--
+	}
+	if slot < 1 || slot > len(x.shares) {
+		x.mon.account(w, nil) // a peer wrote that
+		return
+	}
+	var c change
+	h := x.shares[slot-1]
+	handed := h.handed.Load()
+	if h.name.Load() != uint64(owner) {
+		spare += h.unknown()
+		handed = h.acked.Load()
+		c.set(&h.name, uint64(owner))
+	}
+	c.set(&h.handed, handed+1)
+	if spare != x.words.spare.Load() {
+		c.set(&x.words.spare, spare)
+	}
+	x.mon.account(w, &c)
+}
+
+// unknown is how many tokens were handed to the participant and not seen by it.
+func (h *eventShare) unknown() uint64 {
+	if n := int64(h.handed.Load() - h.acked.Load()); n > 0 {
+		return min(uint64(n), unknownMost)
+	}
+	return 0 // a peer wrote that
+}
+
+// unknownMost bounds what a peer's bytes can claim.
+const unknownMost = 1 << 32
+
+// clear empties the queue. Until the next settling every set looks for somebody.
+func (x *autoEvent) clear() {
+	x.fifo.clear()
+	x.next.Store(anybody)
+}
+
+func (x *autoEvent) requeue(w wait) {
+	x.fifo.requeue(w)
+	if x.next.Load() == nobody {
+		// sync(event.announce): release
+		x.next.Store(anybody)
+	}
+}
+
+func (x *autoEvent) detach(w wait)          { x.fifo.detach(w) }
+func (x *autoEvent) each(f func(wait) bool) { x.fifo.each(f) }
+
+// bury takes back the tokens that the gone did not get to know of.
+func (x *autoEvent) bury(gone func(arena.Name) bool) {
+	for _, h := range x.shares {
+		n := h.unknown()
+		if n > 0 && gone(arena.Name(h.name.Load()&arena.NameMask)) {
+			var c change
+			c.set(&h.handed, h.acked.Load())
+			c.set(&x.words.spare, x.words.spare.Load()+n)
+			x.mon.commit(&c)
+		}
+	}
+}
+
+func (x *autoEvent) holders(f func(arena.Name)) {
+	for _, h := range x.shares {
+		if h.unknown() > 0 {
+			f(arena.Name(h.name.Load() & arena.NameMask))
+		}
+	}
+}
+
+// look is called ten times a second while somebody waits.
+func (x *autoEvent) look() {
+	x.mon.look()
+	if p := x.load().place(); (p != eventUnset || x.words.spare.Load() > 0) && x.next.Load() != nobody && x.mon.tryEnter() {
+		b := takeWakes()
+		x.settle(b)
+		x.mon.leave(b)
+	}
+}

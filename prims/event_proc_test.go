@@ -1,0 +1,133 @@
+//go:build linux
+
+package prims_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/prims"
+)
+
+func init() {
+	addWorkload(workload{
+		name: "event",
+		points: []string{
+			"monitor.queue.*", "monitor.resolve.*", "monitor.commit.*", "monitor.account.*", "monitor.released", "monitor.leave.*",
+			"monitor.await.*", "monitor.mend.*", "monitor.sweep.*", "monitor.tidy.*", "event.set.stored", "event.hand.*",
+			"event.wait.*", "park.seat.*", "mutex.unlock.before_release",
+		},
+		open: func(a *arena.Arena) (worker, error) {
+			gate, err := prims.OpenEvent(a, "gate", &prims.EventOptions{TwoWay: true})
+			if err != nil {
+				return nil, err
+			}
+			baton, err := prims.OpenEvent(a, "baton", &prims.EventOptions{AutoReset: true, Set: true})
+			return &eventWorker{gate, baton}, err
+		},
+	})
+}
+
+// eventWorker passes a baton on: who waits for it sets it again. It waits for a gate
+// that it turns meanwhile.
+type eventWorker struct{ gate, baton *prims.Event }
+
+func (w *eventWorker) turn(g int, r *rand.Rand) error {
+	switch r.IntN(4) {
+	case 0:
+		return w.turnGate(g, r)
+	case 1:
+		return w.async(g, r)
+	}
+	if g == 0 {
+		// Whoever dies with the baton leaves none. This one always has one more: sets
+		// collapse.
+		ctx, cancel := context.WithTimeout(context.Background(), 100*time.Microsecond)
+		defer cancel()
+		err := w.baton.WaitContext(ctx)
+		w.baton.Set()
+		if err != nil && !gaveUp(err) {
+			return err
+		}
+		return nil
+	}
+	switch err := ends(r, w.baton.WaitContext); {
+	case err == nil:
+		w.baton.Set()
+		return nil
+	case gaveUp(err):
+		return nil
+	default:
+		return err
+	}
+}
+
+// turnGate waits for the gate while it turns it.
+func (w *eventWorker) turnGate(g int, r *rand.Rand) error {
+	var done atomic.Bool
+	var wg sync.WaitGroup
+	pause := r.IntN(200)
+	wg.Go(func() {
+		for range pause {
+			runtime.Gosched()
+		}
+		for n := 0; !done.Load() && goOn(n); n++ {
+			tolerant(func() {
+				w.gate.Set()
+				w.gate.Reset()
+			})
+			runtime.Gosched()
+		}
+	})
+	defer wg.Wait()
+	defer done.Store(true)
+	err := ends(r, func(ctx context.Context) error {
+		if g%2 == 0 {
+			return w.gate.WaitContext(ctx)
+		}
+		return w.gate.WaitResetContext(ctx)
+	})
+	if err != nil && !gaveUp(err) {
+		return err
+	}
+	return nil
+}
+
+func (w *eventWorker) async(g int, r *rand.Rand) error {
+	if g == 0 {
+		w.baton.Set()
+		return nil
+	}
+	p := w.baton.WaitAsync()
+	if r.IntN(2) == 0 && p.Cancel() {
+		return nil
+	}
+	if err := p.Wait(); err != nil {
+		return err
+	}
+	w.baton.Set()
+	return nil
+}
+
+func (w *eventWorker) rest() error {
+	for _, e := range []*prims.Event{w.gate, w.baton} {
+		if st := e.State(); st.Waiting || e == w.baton && (w.baton.Spare() != 0 || w.baton.Unseen() != 0) {
+			return fmt.Errorf("%w: %v", errLeft, e)
+		}
+	}
+	// The baton is there, or with nobody: one set makes one wait possible, no more.
+	w.baton.Set()
+	if !w.baton.TryWait() || w.baton.TryWait() {
+		return fmt.Errorf("%w: not one token: %v", errLeft, w.baton)
+	}
+	if err := w.gate.Close(); err != nil {
+		return err
+	}
+	return w.baton.Close()
+}

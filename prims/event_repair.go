@@ -1,0 +1,52 @@
+package prims
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/shmsync/shmsync/arena"
+)
+
+func init() {
+	arena.RegisterKind(arena.KindOps{
+		Kind: eventKind, Repair: repairEvent, Wake: wakeQueue, Check: checkEvent, Describe: describeEvent,
+	})
+}
+
+func repairEvent(a *arena.Arena, o arena.Object, dead arena.Name) {
+	if checkEventSize(a, o) == nil {
+		repairMonitor(buildEvent(a, o, true).mon, dead)
+	}
+}
+
+func checkEvent(a *arena.Arena, o arena.Object) error {
+	if err := checkEventSize(a, o); err != nil {
+		return err
+	}
+	e := buildEvent(a, o, true)
+	if e.auto == nil {
+		return checkSequence(e.manual)
+	}
+	return checkMutexWords(o, &e.mon.words.latch)
+}
+
+func describeEvent(a *arena.Arena, o arena.Object) string {
+	if err := checkEventSize(a, o); err != nil {
+		return err.Error()
+	}
+	e := buildEvent(a, o, true)
+	var b strings.Builder
+	fmt.Fprintf(&b, "%v, ", e.mode)
+	if e.auto == nil {
+		fmt.Fprintf(&b, "counter %d, next %#x", e.manual.words.value.Load(), e.manual.words.next.Load())
+	} else {
+		fmt.Fprintf(&b, "%v, next %#x, %d spare", e.auto.load(), e.auto.next.Load(), e.auto.words.spare.Load())
+		for _, h := range e.auto.shares {
+			if n := h.unknown(); n > 0 {
+				fmt.Fprintf(&b, ", %d handed to %v and not seen", n, arena.Name(h.name.Load()&arena.NameMask))
+			}
+		}
+	}
+	b.WriteString(describeMonitor(e.mon))
+	return b.String()
+}

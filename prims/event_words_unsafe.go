@@ -1,0 +1,74 @@
+package prims
+
+import (
+	"structs"
+	"sync/atomic"
+	"unsafe"
+
+	"github.com/shmsync/shmsync/arena"
+)
+
+// eventWords is the body of an Event, 896 bytes; in one with automatic reset an
+// eventShare for each slot of the arena follows, from slot 1.
+type eventWords struct {
+	_        structs.HostLayout
+	sequence sequenceWords
+	mode     eventMode // immutable after init
+	_        [4]byte
+	// spare is how many tokens are to be handed out that came back from the dead.
+	//   writers: who holds the latch
+	//   readers: the same, tools
+	//   order:   the latch's
+	//   futex:   none
+	//   crash:   changes with what it came from, or goes to, by the redo log; void in state taken
+	spare atomic.Uint64
+	queue listWords // those who wait for an automatic reset
+	_     [96]byte
+}
+
+// eventShare says how many tokens were handed to waits of a participant, and of how
+// many of those it knows: the others come back with its death.
+//
+//	writers: who holds the latch; acked: the participant, without it
+//	readers: who holds the latch, looks, tools
+//	order:   the latch's; acked: release and acquire, or the burial's fence
+//	futex:   none
+//	crash:   handed - acked of a name that is not current are free
+type eventShare struct {
+	name   atomic.Uint64 // of the participant
+	handed atomic.Uint64
+	acked  atomic.Uint64
+	_      [8]byte
+}
+
+var (
+	_ = [1]struct{}{}[unsafe.Offsetof(eventWords{}.mode)-768]
+	_ = [1]struct{}{}[unsafe.Offsetof(eventWords{}.spare)-776]
+	_ = [1]struct{}{}[unsafe.Offsetof(eventWords{}.queue)-784]
+	_ = [1]struct{}{}[unsafe.Sizeof(eventWords{})-896]
+	_ = [1]struct{}{}[unsafe.Sizeof(eventShare{})-32]
+)
+
+// eventBytes is how long the body is in an arena with that many slots.
+func eventBytes(mode eventMode, slots int) uint64 {
+	n := uint64(unsafe.Sizeof(eventWords{}))
+	if mode&eventAuto != 0 {
+		n += uint64(slots) * uint64(unsafe.Sizeof(eventShare{}))
+	}
+	return n
+}
+
+// eventBody views the private body of an Event that is being made.
+func eventBody(b []byte) *eventWords {
+	_ = b[unsafe.Sizeof(eventWords{})-1]
+	return (*eventWords)(unsafe.Pointer(unsafe.SliceData(b)))
+}
+
+// eventShares are the shares of the slots of an arena, from slot 1.
+func eventShares(a *arena.Arena, body arena.Offset) []*eventShare {
+	s := make([]*eventShare, a.MaxParticipants())
+	for i := range s {
+		s[i] = arena.At[eventShare](a, body+arena.Offset(unsafe.Sizeof(eventWords{}))+arena.Offset(i)*arena.Offset(unsafe.Sizeof(eventShare{})))
+	}
+	return s
+}

@@ -1,0 +1,253 @@
+package prims
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/race"
+)
+
+// Sequencer is a counter between processes that goes up, and a queue of those who wait
+// until it has reached a token, each its own. A count wakes exactly those whose token
+// it reaches, in the order of the tokens, and among equal ones in the order of arrival.
+//
+// To count costs one atomic addition and a look, however many wait, unless a token is
+// reached.
+//
+// In the terminology of the Go memory model, and across processes: the Increment or
+// Advance that takes the counter to n, and all before it, synchronize before every
+// Value that returns n or more and every wait for n or less that ends without an error.
+//
+// No process holds a Sequencer. When one dies, what it counted is counted; its waits
+// are gone; and whom it should have woken is woken by those who bury it.
+type Sequencer struct {
+	*sequence
+}
+
+// SequencerOptions says how a Sequencer is created. A nil *SequencerOptions means the
+// zero value.
+type SequencerOptions struct {
+	// Initial is the value of a new Sequencer.
+	Initial uint64
+	// Spin bounds how long a waiter spins before it sleeps, for a new object:
+	// 0 means that it learns, negative that it never spins.
+	Spin time.Duration
+}
+
+var sequencerKind = arena.KindOf("SEQR")
+
+const sequencerVersion = 1
+
+func init() {
+	arena.RegisterKind(arena.KindOps{
+		Kind: sequencerKind, Repair: repairSequencer, Wake: wakeQueue, Check: checkSequencer, Describe: describeSequencer,
+	})
+}
+
+// OpenSequencer finds the Sequencer of that name in the arena or creates it. An empty
+// name makes a fresh anonymous one.
+func OpenSequencer(a *arena.Arena, name string, opts *SequencerOptions) (*Sequencer, error) {
+	o, _, err := a.OpenObject(arena.ObjectSpec{
+		Kind: sequencerKind, Version: sequencerVersion, Name: name, Size: sequenceBytes,
+		Init: func(body []byte) {
+			if opts != nil {
+				w := sequenceBody(body)
+				w.value.Store(opts.Initial)
+				w.mon.spin.Store(spinField(opts.Spin))
+			}
+		},
+	})
+	if err != nil {
+		return nil, err
+	}
+	return newSequencer(a, o)
+}
+
+// SequencerAt gives a handle on the Sequencer at an offset, which Offset of another
+// process gave.
+func SequencerAt(a *arena.Arena, off arena.Offset) (*Sequencer, error) {
+	o, err := objectAt(a, off, "sequencer.open", sequencerKind, sequencerVersion, sequenceBytes)
+	if err != nil {
+		return nil, err
+	}
+	return newSequencer(a, o)
+}
+
+func newSequencer(a *arena.Arena, o arena.Object) (*Sequencer, error) {
+	return share(a, o, func() (*Sequencer, error) { return buildSequencer(a, o, false), nil })
+}
+
+func buildSequencer(a *arena.Arena, o arena.Object, bare bool) *Sequencer {
+	return &Sequencer{buildSequence(a, o, "sequencer.wait", bare)}
+}
+
+// Value is the counter.
+func (s *Sequencer) Value() uint64 {
+	v := s.words.value.Load()
+	race.Acquire(s.mon.key)
+	return v
+}
+
+// Increment adds one to the counter, wakes those who have waited for that, and returns
+// the new value. It makes no system call, and does not wait for anybody, unless it
+// reaches a token. After MaxUint64 comes 0. Like all forms without an error it panics
+// with an *[shmsync.Error] when what a peer wrote is impossible.
+func (s *Sequencer) Increment() uint64 {
+	race.ReleaseMerge(s.mon.key)
+	// sync(sequencer.count): release
+	// lin: Increment takes effect here.
+	v := s.words.value.Add(1)
+	if ^v <= s.words.next.Load() {
+		s.counted(v)
+	}
+	return v
+}
+
+// Advance makes the counter v if it is less, and reports whether it was. It wakes those
+// who have waited for v or less.
+func (s *Sequencer) Advance(v uint64) bool {
+	race.ReleaseMerge(s.mon.key)
+	for {
+		// The loop ends: each failure of the CAS is another's count.
+		now := s.words.value.Load()
+		if now >= v {
+			return false
+		}
+		// sync(sequencer.count): release
+		// lin: Advance takes effect here.
+		if s.words.value.CompareAndSwap(now, v) {
+			s.counted(v)
+			return true
+		}
+	}
+}
+
+// Wait waits until the counter has reached token. It returns nil then, also after Stop;
+// an error that Is ErrCanceled when it is stopped or its waits are cancelled before;
+// and one that Is ErrNoSpace, ErrCorrupt or ErrClosed.
+func (s *Sequencer) Wait(token uint64) error { return s.WaitContext(nil, token) }
+
+// WaitContext is Wait that ends with ctx.Err() when ctx ends before. A token that is
+// reached beats a context that has ended.
+func (s *Sequencer) WaitContext(ctx context.Context, token uint64) error {
+	if s.reached(token) {
+		race.Acquire(s.mon.key)
+		return nil
+	}
+	return s.wait(ctx, token)
+}
+
+// WaitAsync begins a wait for token and returns at once. Any number of them may be
+// pending; no goroutine and no thread waits for them. One that is cancelled ends with an
+// error that Is ErrCanceled.
+func (s *Sequencer) WaitAsync(token uint64) *Pending { return s.async(token) }
+
+// CancelWaiters ends every wait that began before with an error that Is ErrCanceled,
+// unless its token is reached. When it returns they have ended. The Sequencer stays
+// what it is, for those who come.
+func (s *Sequencer) CancelWaiters() { s.cancelAll(false) }
+
+// Stop ends all waits as CancelWaiters does, and those to come: only tokens that are
+// reached can be waited for. The counter goes on. It cannot be taken back; a second
+// Stop does nothing.
+func (s *Sequencer) Stop() {
+	if !s.Stopped() || s.overdue() {
+		s.cancelAll(true)
+	}
+}
+
+// Stopped reports whether Stop was called.
+func (s *Sequencer) Stopped() bool { return s.words.stopped.Load() != 0 }
+
+// Reset makes the counter v, which may be less than it is. It panics if anybody waits.
+// It does not take a Stop back.
+func (s *Sequencer) Reset(v uint64) {
+	if !s.reset(v) {
+		panic(fmt.Sprintf("shmsync: Reset of sequencer %s, for which somebody waits", objectName(s.object)))
+	}
+}
+
+// SequencerState is what State tells.
+type SequencerState struct {
+	Value   uint64
+	Stopped bool
+	Waiting bool   // somebody waits
+	Next    uint64 // no token that is waited for is less, if somebody waits
+}
+
+// State looks at s. What it tells may be over when it returns.
+func (s *Sequencer) State() SequencerState {
+	st := SequencerState{Value: s.words.value.Load(), Stopped: s.Stopped(), Waiting: s.words.root.Load() != 0}
+	if st.Waiting {
+		st.Next = ^s.words.next.Load()
+	}
+	return st
+}
+
+// String renders the state on one line.
+func (s *Sequencer) String() string {
+	return fmt.Sprintf("sequencer %s: %v", objectName(s.object), s.State())
+}
+
+// String renders the state by the names of its parts.
+func (st SequencerState) String() string {
+	str := fmt.Sprintf("value %d", st.Value)
+	if st.Stopped {
+		str += ", stopped"
+	}
+	if st.Waiting {
+		str += fmt.Sprintf(", waiting for %d or more", st.Next)
+	}
+	return str
+}
+
+// SetSpin bounds how long waiters of all processes spin before they sleep: 0 means
+// that they learn, negative that they never do.
+func (s *Sequencer) SetSpin(d time.Duration) { s.words.mon.spin.Store(spinField(d)) }
+
+// Spin is what SetSpin set.
+func (s *Sequencer) Spin() time.Duration { return spinOf(s.words.mon.spin.Load()) }
+
+// Offset is where the Sequencer lies in its arena, for SequencerAt in another process.
+func (s *Sequencer) Offset() arena.Offset { return s.object.Offset }
+
+// Close gives the handle back; the Sequencer itself stays.
+func (s *Sequencer) Close() error {
+	return closeHandle(s.a, s.object, "sequencer.close", s.mon.close)
+}
+
+// The reaper's side, and that of tools.
+
+func repairSequencer(a *arena.Arena, o arena.Object, dead arena.Name) {
+	if o.Size >= sequenceBytes {
+		repairMonitor(buildSequencer(a, o, true).mon, dead)
+	}
+}
+
+func checkSequencer(a *arena.Arena, o arena.Object) error {
+	if o.Size < sequenceBytes {
+		return wrongKind("sequencer.check", o, sequencerKind, sequencerVersion)
+	}
+	return checkSequence(buildSequence(a, o, "sequencer.check", true))
+}
+
+func checkSequence(q *sequence) error {
+	if err := checkMutexWords(q.object, &q.words.mon.latch); err != nil {
+		return err
+	}
+	if n := q.words.stopped.Load(); n > 1 {
+		return q.mon.fail(q.op, shmsync.ErrCorrupt, nil, fmt.Sprintf("its mark of a stop is %d", n))
+	}
+	return nil
+}
+
+func describeSequencer(a *arena.Arena, o arena.Object) string {
+	if o.Size < sequenceBytes {
+		return "too small"
+	}
+	s := buildSequencer(a, o, true)
+	return s.State().String() + describeMonitor(s.mon)
+}

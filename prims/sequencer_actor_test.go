@@ -1,0 +1,259 @@
+//go:build linux
+
+package prims_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/proctest"
+	"github.com/shmsync/shmsync/prims"
+)
+
+// sequencerStage is what an actor for Sequencers and Events acts on.
+type sequencerStage struct {
+	a *arena.Arena
+
+	mu      sync.Mutex
+	pending map[int]*prims.Pending // by the order that began it
+	cancels map[int]context.CancelFunc
+}
+
+func init() {
+	proctest.Register("sequencer/actor", func(c *proctest.Child) {
+		var p struct{ Arena, Label string }
+		c.Params(&p)
+		a, err := arena.Attach(p.Arena, &arena.Options{Label: p.Label})
+		if err != nil {
+			c.Fatal(err)
+		}
+		s := &sequencerStage{a: a, pending: map[int]*prims.Pending{}, cancels: map[int]context.CancelFunc{}}
+		c.Ready()
+		for {
+			var o order
+			c.Recv(&o)
+			if o.Op == "exit" {
+				os.Exit(0) // without Close: as a death
+			}
+			go func() { c.Say(s.act(o)) }()
+		}
+	})
+}
+
+func sequencerActor(t testing.TB, a *arena.Arena, label string, opts ...proctest.Option) *actor {
+	t.Helper()
+	x := &actor{said: map[int]answer{}, dump: func() string { return words(a) }}
+	opts = append(opts, proctest.Params(struct{ Arena, Label string }{nameOf(a), label}), proctest.Dump(x.dump))
+	x.proc = proctest.Start(t, "sequencer/actor", opts...)
+	x.proc.Await(t)
+	return x
+}
+
+func (s *sequencerStage) act(o order) (a answer) {
+	a.ID = o.ID
+	start := time.Now()
+	defer func() {
+		a.Took = time.Since(start)
+		if r := recover(); r != nil {
+			a.Panic = fmt.Sprint(r)
+		}
+	}()
+	a.fill(s.perform(o, &a))
+	return a
+}
+
+func (s *sequencerStage) note(id int, p *prims.Pending) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.pending[id] = p
+}
+
+func (s *sequencerStage) noted(id int) *prims.Pending {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.pending[id]
+}
+
+func (s *sequencerStage) context(o order) context.Context {
+	ctx, cancel := context.WithCancel(context.Background())
+	if o.Limit != 0 {
+		ctx, cancel = context.WithTimeout(context.Background(), o.Limit)
+	}
+	if o.Done {
+		cancel()
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.cancels[o.ID] = cancel
+	return ctx
+}
+
+func (s *sequencerStage) perform(o order, a *answer) error {
+	switch o.Op {
+	case "cancel": // the context of order N
+		s.mu.Lock()
+		cancel := s.cancels[o.N]
+		s.mu.Unlock()
+		cancel()
+		return nil
+	case "pending.wait":
+		return s.noted(o.N).Wait()
+	case "pending.cancel":
+		a.OK = s.noted(o.N).Cancel()
+		return nil
+	case "close-arena":
+		return s.a.Close()
+	}
+	if o.Op[0] == 'e' {
+		return s.performEvent(o, a)
+	}
+	q, err := prims.OpenSequencer(s.a, o.Object, nil)
+	if err != nil {
+		return err
+	}
+	switch o.Op {
+	case "value":
+		a.N = q.Value()
+	case "increment":
+		for range max(o.N, 1) {
+			a.N = q.Increment()
+		}
+	case "advance":
+		a.OK = q.Advance(o.Token)
+	case "wait":
+		return q.Wait(o.Token)
+	case "wait.ctx":
+		return q.WaitContext(s.context(o), o.Token)
+	case "async":
+		s.note(o.ID, q.WaitAsync(o.Token))
+	case "cancel.waiters":
+		q.CancelWaiters()
+	case "stop":
+		q.Stop()
+	case "stopped":
+		a.OK = q.Stopped()
+	case "reset":
+		q.Reset(o.Token)
+	case "string":
+		a.Text = q.String()
+	default:
+		panic("no such order: " + o.Op)
+	}
+	return nil
+}
+
+func (s *sequencerStage) performEvent(o order, a *answer) error {
+	e, err := prims.OpenEvent(s.a, o.Object, nil)
+	if err != nil {
+		return err
+	}
+	switch o.Op {
+	case "e.set":
+		for range max(o.N, 1) {
+			e.Set()
+		}
+	case "e.reset":
+		e.Reset()
+	case "e.isset":
+		a.OK = e.IsSet()
+	case "e.try":
+		a.OK = e.TryWait()
+	case "e.wait":
+		return e.Wait()
+	case "e.wait.ctx":
+		return e.WaitContext(s.context(o))
+	case "e.async":
+		s.note(o.ID, e.WaitAsync())
+	case "e.wait.reset":
+		return e.WaitReset()
+	case "e.wait.reset.ctx":
+		return e.WaitResetContext(s.context(o))
+	case "e.async.reset":
+		s.note(o.ID, e.WaitResetAsync())
+	default:
+		panic("no such order: " + o.Op)
+	}
+	return nil
+}
+
+// queues starts an order and returns when one more wait is queued in the object.
+func (x *actor) queues(t testing.TB, a *arena.Arena, off arena.Offset, o order) int {
+	t.Helper()
+	n := prims.Queued(a, off)
+	id := x.start(o)
+	eventually(t, fmt.Sprintf("%s of %s waits", o.Op, o.Object), x.dump, func() bool { return prims.Queued(a, off) == n+1 })
+	return id
+}
+
+// ok requires that an order has succeeded.
+func (x *actor) ok(t testing.TB, id int) {
+	t.Helper()
+	r := x.wait(t, id)
+	require.Empty(t, r.Err+r.Panic)
+}
+
+// isCanceled requires that it ended with ErrCanceled.
+func (x *actor) isCanceled(t testing.TB, id int) {
+	t.Helper()
+	require.Equal(t, []string{"canceled"}, x.wait(t, id).Is)
+}
+
+// ended starts to wait for the end of an order that began a pending wait.
+func (x *actor) ended(id int) int { return x.start(order{Op: "pending.wait", N: id}) }
+
+// sequencerTroupe is a waiter and a counter in processes of their own, and the objects
+// that they and the test use.
+type sequencerTroupe struct {
+	a               *arena.Arena
+	waiter, counter *actor
+	s               *prims.Sequencer
+	e               *prims.Event
+}
+
+// queued has the waiter wait.
+func (x *sequencerTroupe) queued(t testing.TB, op string, token uint64) int {
+	t.Helper()
+	if op[0] == 'e' {
+		return x.waiter.queues(t, x.a, x.e.Offset(), order{Op: op, Object: "e"})
+	}
+	return x.waiter.queues(t, x.a, x.s.Offset(), order{Op: op, Object: "s", Token: token})
+}
+
+// still requires that n waits are queued, now and when everybody had time.
+func (x *sequencerTroupe) still(t testing.TB, off arena.Offset, n int) {
+	t.Helper()
+	require.Equal(t, n, prims.Queued(x.a, off), "%v %v", x.s, x.e)
+}
+
+// sequencerTests runs each test with waiter and counter in two processes, and in one.
+func sequencerTests(t *testing.T, opts *prims.EventOptions, tests map[string]func(t *testing.T, x *sequencerTroupe)) {
+	for name, test := range tests {
+		for _, where := range []string{"two processes", "one process"} {
+			t.Run(name+"/"+where, func(t *testing.T) {
+				x := &sequencerTroupe{a: newArena(t, nil)}
+				var err error
+				x.s, err = prims.OpenSequencer(x.a, "s", nil)
+				require.NoError(t, err)
+				x.e, err = prims.OpenEvent(x.a, "e", opts)
+				require.NoError(t, err)
+				x.waiter = sequencerActor(t, x.a, "waiter")
+				x.counter = x.waiter
+				if where == "two processes" {
+					x.counter = sequencerActor(t, x.a, "counter")
+				}
+				test(t, x)
+				// Nothing is left, whatever became of them.
+				require.Zero(t, prims.Queued(x.a, x.s.Offset())+prims.Queued(x.a, x.e.Offset()), "%s", words(x.a))
+				require.False(t, x.s.Overdue())
+				sound(t, x.a)
+			})
+		}
+	}
+}

@@ -1,0 +1,139 @@
+//go:build linux
+
+package prims_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/proctest"
+	"github.com/shmsync/shmsync/prims"
+)
+
+type sequencerCrowdReport struct {
+	Threads, Waiting, Got, Canceled int
+	Took                            time.Duration
+}
+
+func init() {
+	// sequencer/crowd has N waits, half of them blocked goroutines and half of them
+	// pending, each for a token of its own; it cancels every fourth.
+	proctest.Register("sequencer/crowd", func(c *proctest.Child) {
+		var p crowdParams
+		c.Params(&p)
+		a, err := arena.Attach(p.Arena, &arena.Options{Label: "crowd"})
+		if err != nil {
+			c.Fatal(err)
+		}
+		s, err := prims.OpenSequencer(a, "crowd", nil)
+		if err != nil {
+			c.Fatal(err)
+		}
+		ctx, giveUp := context.WithCancel(context.Background())
+		var got, canceled atomic.Int64
+		var wg sync.WaitGroup
+		var pending []*prims.Pending
+		start := time.Now()
+		count := func(token uint64, err error) {
+			switch {
+			case err == nil && s.Value() >= token:
+				got.Add(1)
+			case err == context.Canceled, errors.Is(err, shmsync.ErrCanceled):
+				canceled.Add(1)
+			default:
+				c.Fatalf("token %d at %d: %v", token, s.Value(), err)
+			}
+		}
+		for i := range p.N {
+			token := uint64(i + 1)
+			if i%2 == 0 {
+				pending = append(pending, s.WaitAsync(token))
+				continue
+			}
+			wg.Go(func() {
+				if i%4 == 1 {
+					count(token, s.WaitContext(ctx, token))
+				} else {
+					count(token, s.Wait(token))
+				}
+			})
+		}
+		report := func() sequencerCrowdReport {
+			r := sequencerCrowdReport{threads(), prims.Queued(a, s.Offset()), int(got.Load()), int(canceled.Load()), time.Since(start)}
+			start = time.Now()
+			return r
+		}
+		step := func(what string, done func() bool) {
+			if err := waitUntil(proctest.Scale(90*time.Second), done); err != nil {
+				c.Fatalf("%s: %v: %+v", what, err, report())
+			}
+			c.Say(report())
+		}
+		step("wait", func() bool { return prims.Queued(a, s.Offset()) == p.N })
+		c.Await()
+		giveUp()
+		for i, w := range pending {
+			if i%2 == 0 && !w.Cancel() {
+				c.Fatal("it has ended")
+			}
+		}
+		step("cancel", func() bool { return prims.Queued(a, s.Offset()) == p.N/2 && int(canceled.Load()) == p.N/4 })
+		// The test counts now.
+		step("get", func() bool { return int(got.Load()) == p.N/4 && prims.Queued(a, s.Offset()) == 0 })
+		for i, w := range pending {
+			count(uint64(2*i+1), w.Wait())
+		}
+		wg.Wait()
+		c.Say(report())
+		if err := a.Close(); err != nil {
+			c.Fatal(err)
+		}
+	})
+}
+
+// A hundred thousand waits for as many tokens in one process: few threads, and exactly
+// those that are reached end.
+func TestSequencerCrowd(t *testing.T) {
+	n := crowdSize() / 4 * 4
+	a := newArena(t, &arena.Options{Size: 64 << 20, Label: "counter"})
+	s, err := prims.OpenSequencer(a, "crowd", nil)
+	require.NoError(t, err)
+	p := proctest.Start(t, "sequencer/crowd", proctest.Params(crowdParams{Arena: nameOf(a), N: n}), proctest.Limit(100*time.Second),
+		proctest.Dump(func() string { return prims.Describe(a, s.Object()) }))
+	var r sequencerCrowdReport
+	next := func(what string) {
+		p.Recv(t, &r)
+		t.Logf("%s: %+v", what, r)
+		require.LessOrEqual(t, r.Threads, mostThreads)
+	}
+	next("wait")
+	require.Equal(t, n, r.Waiting)
+	p.Send("cancel")
+	next("cancel")
+	require.Equal(t, n/2, r.Waiting)
+	start := time.Now()
+	s.Advance(uint64(n / 2))
+	require.Equal(t, n/4, prims.Queued(a, s.Offset()), fmt.Sprint(s))
+	t.Logf("a quarter ended in %v", time.Since(start).Round(time.Millisecond))
+	for s.Value() < uint64(n) {
+		s.Increment()
+	}
+	t.Logf("and another, one by one, in %v", time.Since(start).Round(time.Millisecond))
+	next("get")
+	next("end")
+	require.Equal(t, []int{n / 2, n / 2}, []int{r.Got, r.Canceled})
+	p.WaitExit(t)
+	alone(t, a, 1)
+	// The hub node of those who waited for the latch stays on its list.
+	require.LessOrEqual(t, a.Stats().Nodes, uint64(1))
+	sound(t, a)
+}

@@ -1,0 +1,246 @@
+package prims
+
+import (
+	"sync/atomic"
+
+	"github.com/shmsync/shmsync/arena"
+)
+
+// heapLinks are the links of a node in a heap to those below it: each is the offset of
+// a node divided by its size, 0 for none.
+//
+//	bits 0..31   left
+//	bits 32..63  right
+//
+// The link to the node above is in bits 32..63 of the node's extra word, and the ranks
+// below in bits 16..31, where a fate has the class.
+type heapLinks uint64
+
+func makeHeapLinks(left, right arena.Offset) heapLinks {
+	return heapLinks(uint64(right/linkUnit)<<32 | uint64(left/linkUnit))
+}
+
+func (l heapLinks) left() arena.Offset  { return arena.Offset(l&(1<<32-1)) * linkUnit }
+func (l heapLinks) right() arena.Offset { return arena.Offset(l>>32) * linkUnit }
+
+// tokenHeap is a queue in order of tokens, and of arrival among those of one token.
+//
+// It is a leftist heap after Crane and Knuth: every node's left rank is at least its
+// right one, a node's rank being the number of nodes on the way to the right from it. So
+// no way to the right is longer than the logarithm of the number of nodes, and putting
+// in, taking the first off and taking any off follow such ways only. All three links are
+// in the nodes, and so are the ranks of both sides, so that only nodes on the way are
+// looked at.
+type tokenHeap struct {
+	m    *monitor
+	root *atomic.Uint64
+}
+
+// heapDeep bounds the ways through a heap: two of 32, for there are at most 2^32 nodes.
+const heapDeep = 64
+
+func heapUp(w wait) arena.Offset { return arena.Offset(w.Extra().Load()>>32) * linkUnit }
+
+func setHeapUp(w wait, up arena.Offset) {
+	put(w.Extra(), w.Extra().Load()&(1<<32-1)|uint64(up/linkUnit)<<32)
+}
+
+// heapRanks are the ranks on both sides of a node.
+//
+//	bits 0..7   right; the node's own is one more
+//	bits 8..15  left
+type heapRanks uint16
+
+func (r heapRanks) left() uint8  { return uint8(r >> 8) }
+func (r heapRanks) right() uint8 { return uint8(r) }
+func (r heapRanks) own() uint8   { return uint8(r) + 1 }
+
+func heapRanksOf(w wait) heapRanks { return heapRanks(w.class()) }
+
+// rankOf is the rank of w, 0 if there is none.
+func rankOf(w wait) uint8 {
+	if w.Node == nil {
+		return 0
+	}
+	return heapRanksOf(w).own()
+}
+
+func heapLinksOf(w wait) heapLinks { return heapLinks(w.Next().Load()) }
+
+// before reports whether x's wait is to end before y's.
+func before(x, y wait) bool {
+	if a, b := x.Wanted().Load(), y.Wanted().Load(); a != b {
+		return a < b
+	}
+	return x.Stamp().Load() < y.Stamp().Load()
+}
+
+// first is the wait that is to end first. ok is false when there is none.
+func (h tokenHeap) first() (w wait, ok bool) { return h.m.node(arena.Offset(h.root.Load())) }
+
+// insert puts w in.
+func (h tokenHeap) insert(w wait) {
+	put(w.Next(), 0)
+	put(w.Extra(), 0)
+	first, _ := h.first()
+	h.setRoot(h.meld(first, w))
+}
+
+func (h tokenHeap) setRoot(w wait) {
+	put(h.root, uint64(w.off))
+	if w.Node != nil {
+		setHeapUp(w, 0)
+	}
+}
+
+// join puts all of another heap in, which is empty afterwards.
+func (h tokenHeap) join(other tokenHeap) {
+	theirs, ok := other.first()
+	if !ok {
+		return
+	}
+	put(other.root, 0)
+	ours, _ := h.first()
+	h.setRoot(h.meld(ours, theirs))
+}
+
+// meld makes one heap of two, which may be empty: a wait without a node. The link up
+// of the result is for the caller to set.
+func (h tokenHeap) meld(x, y wait) wait {
+	var path [heapDeep]wait
+	n := 0
+	for x.Node != nil && y.Node != nil {
+		if n == heapDeep {
+			h.m.broken = true // what is on the path is found again by its stamp
+			return x
+		}
+		if before(y, x) {
+			x, y = y, x
+		}
+		path[n] = x
+		n++
+		x, _ = h.m.node(heapLinksOf(x).right())
+	}
+	below := x
+	if x.Node == nil {
+		below = y
+	}
+	for n--; n >= 0; n-- {
+		w := path[n]
+		setHeapUp(below, w.off)
+		lean(w, heapLinksOf(w).left(), below.off, heapRanksOf(w).left(), rankOf(below))
+		below = w
+	}
+	return below
+}
+
+// lean links two heaps with those ranks below w, the one with the greater to the left.
+func lean(w wait, left, right arena.Offset, leftRank, rightRank uint8) {
+	if leftRank < rightRank {
+		left, right, leftRank, rightRank = right, left, rightRank, leftRank
+	}
+	put(w.Next(), uint64(makeHeapLinks(left, right)))
+	put(w.Extra(), w.Extra().Load()&^(0xffff<<16)|uint64(leftRank)<<24|uint64(rightRank)<<16)
+}
+
+// detach takes w off.
+func (h tokenHeap) detach(w wait) {
+	l, up := heapLinksOf(w), heapUp(w)
+	left, _ := h.m.node(l.left())
+	right, _ := h.m.node(l.right())
+	below := h.meld(left, right)
+	if up == 0 {
+		if arena.Offset(h.root.Load()) != w.off {
+			h.m.broken = true
+			return
+		}
+		h.setRoot(below)
+		return
+	}
+	if below.Node != nil {
+		setHeapUp(below, up)
+	}
+	// The ranks above shrink, by ever more on the way, so that it is short.
+	from, rank := w.off, rankOf(below)
+	for n := 0; up != 0; n++ {
+		above, ok := h.m.node(up)
+		if !ok {
+			return // and all is rebuilt
+		}
+		l, r := heapLinksOf(above), heapRanksOf(above)
+		switch {
+		case n == heapDeep:
+			h.m.broken = true
+			return
+		case from == l.left():
+			lean(above, below.off, l.right(), rank, r.right())
+		case from == l.right():
+			lean(above, l.left(), below.off, r.left(), rank)
+		default:
+			h.m.broken = true
+			return
+		}
+		if rank = rankOf(above); rank == r.own() {
+			return
+		}
+		from, below, up = above.off, above, heapUp(above)
+	}
+}
+
+// each calls f for the waits, in no order, until it returns false. f may take the
+// wait off.
+func (h tokenHeap) each(f func(w wait) bool) {
+	type seen struct {
+		off   arena.Offset
+		stamp uint64
+	}
+	var all []seen
+	most := h.m.a.Segment().Size() / linkUnit
+	w, ok := h.first()
+	for ok {
+		all = append(all, seen{w.off, w.Stamp().Load()})
+		if int64(len(all)) > most {
+			h.m.broken = true
+			return
+		}
+		w, ok = h.following(w)
+	}
+	for _, s := range all {
+		if w, ok := h.m.node(s.off); ok && w.Stamp().Load() == s.stamp && !f(w) {
+			return
+		}
+	}
+}
+
+// following is the node after w in the order: node, left, right.
+func (h tokenHeap) following(w wait) (wait, bool) {
+	l := heapLinksOf(w)
+	for _, off := range []arena.Offset{l.left(), l.right()} {
+		if off == 0 {
+			continue
+		}
+		below, ok := h.m.node(off)
+		if !ok || heapUp(below) != w.off {
+			h.m.broken = true
+			return wait{}, false
+		}
+		return below, true
+	}
+	most := h.m.a.Segment().Size() / linkUnit
+	for range most {
+		up := heapUp(w)
+		if up == 0 {
+			return wait{}, false
+		}
+		above, ok := h.m.node(up)
+		if !ok {
+			return wait{}, false
+		}
+		if l := heapLinksOf(above); l.left() == w.off && l.right() != 0 && l.right() != w.off {
+			return h.m.node(l.right())
+		}
+		w = above
+	}
+	h.m.broken = true
+	return wait{}, false
+}

@@ -1,0 +1,222 @@
+//go:build linux
+
+package prims_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/proctest"
+	"github.com/shmsync/shmsync/prims"
+)
+
+// trusting runs f, which may panic with a typed error as forms without one do, or as a
+// Reset does, and reports everything else, and if f does not end.
+func trusting(what string, words func() string, f func() error) error {
+	return guarded(what, words, func() {
+		defer func() {
+			switch r := recover().(type) {
+			case nil:
+			case error:
+				if errors.Is(r, shmsync.ErrClosed) {
+					return
+				}
+				panic(r)
+			case string:
+				if what != "Reset" {
+					panic(r)
+				}
+			default:
+				panic(r)
+			}
+		}()
+		if err := f(); err != nil && !isOneOf(err, shmsync.ErrCorrupt, shmsync.ErrCanceled, shmsync.ErrNoSpace, context.DeadlineExceeded) {
+			panic(fmt.Errorf("%s: %w", what, err))
+		}
+	})
+}
+
+func isOneOf(err error, those ...error) bool {
+	for _, e := range those {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return false
+}
+
+// hostileBodies are ways to overwrite a body: all of it, parts, single bits, with bytes
+// that are random, all ones, or small offsets.
+func hostileBodies(r *rand.Rand, size int) (at uint64, b []byte) {
+	n := []int{1, 8, 16, 64, size}[r.IntN(5)]
+	at = uint64(r.IntN(size)) &^ 7
+	if n == size {
+		at = 0
+	}
+	b = make([]byte, n)
+	switch r.IntN(4) {
+	case 0:
+		for i := range b {
+			b[i] = byte(r.Uint32())
+		}
+	case 1:
+		for i := range b {
+			b[i] = 0xff
+		}
+	case 2:
+		for i := 0; i < n; i += 8 { // offsets, perhaps of nodes
+			v := uint64(r.IntN(1<<22)) &^ 63
+			for k := 0; k < 8 && i+k < n; k++ {
+				b[i+k] = byte(v >> (8 * k))
+			}
+		}
+	}
+	return at, b
+}
+
+// Whatever is in the body and in the nodes, every call ends, in success or an error.
+func TestHostileSequencer(t *testing.T) {
+	rounds := 600
+	if testing.Short() {
+		rounds = 60
+	}
+	seed := rand.Uint64()
+	r := rand.New(rand.NewPCG(seed, 3))
+	for round := range rounds {
+		func() {
+			name := "shmsync-test-hostile-" + randomName()
+			a, err := arena.Create(name, &arena.Options{Size: 4 << 20})
+			require.NoError(t, err)
+			defer a.Close()
+			removeArena(name)
+			s, err := prims.OpenSequencer(a, "s", nil)
+			require.NoError(t, err)
+			auto, err := prims.OpenEvent(a, "auto", &prims.EventOptions{AutoReset: true})
+			require.NoError(t, err)
+			gate, err := prims.OpenEvent(a, "gate", &prims.EventOptions{TwoWay: true})
+			require.NoError(t, err)
+			words := func() string { return fmt.Sprintf("seed %#x round %d\n%s", seed, round, words(a)) }
+			var waits []*prims.Pending
+			for range r.IntN(20) {
+				waits = append(waits, s.WaitAsync(r.Uint64N(50)+1), auto.WaitAsync(), gate.WaitAsync())
+			}
+			for _, o := range []arena.Object{s.Object(), auto.Object(), gate.Object()} {
+				for range r.IntN(3) {
+					at, b := hostileBodies(r, int(o.Size))
+					prims.Scribble(a, o, at, b)
+				}
+				if r.IntN(2) == 0 {
+					prims.ScribbleNodes(a, o, r)
+				}
+			}
+			ctx, cancel := context.WithTimeout(context.Background(), hostilePatience)
+			defer cancel()
+			calls := map[string]func() error{
+				"Increment":        func() error { s.Increment(); return nil },
+				"Advance":          func() error { s.Advance(s.Value() + 20); return nil },
+				"WaitContext":      func() error { return s.WaitContext(ctx, s.Value()+1) },
+				"WaitAsync":        func() error { s.WaitAsync(r.Uint64()).Cancel(); return nil },
+				"CancelWaiters":    func() error { s.CancelWaiters(); return nil },
+				"Stop":             func() error { s.Stop(); return nil },
+				"Reset":            func() error { s.Reset(3); return nil },
+				"Cancel":           func() error { cancelAll(waits); return nil },
+				"auto.Set":         func() error { auto.Set(); return nil },
+				"auto.Reset":       func() error { auto.Reset(); return nil },
+				"auto.IsSet":       func() error { auto.IsSet(); auto.TryWait(); return nil },
+				"auto.WaitContext": func() error { return auto.WaitContext(ctx) },
+				"gate.Set":         func() error { gate.Set(); return nil },
+				"gate.WaitContext": func() error { return gate.WaitContext(ctx) },
+				"gate.Reset":       func() error { gate.Reset(); return nil },
+				"gate.WaitReset":   func() error { return gate.WaitResetContext(ctx) },
+				"look":             func() error { prims.LookAll(s, auto, gate); return nil },
+				"State":            func() error { _ = words() + s.String() + auto.String() + gate.String(); a.Check(); return nil },
+			}
+			for what, f := range calls { // in random order
+				require.NoError(t, trusting(what, words, f), "seed %#x round %d", seed, round)
+			}
+		}()
+	}
+}
+
+func cancelAll(waits []*prims.Pending) {
+	for _, p := range waits {
+		p.Cancel()
+	}
+}
+
+// The bytes change all the time under those who wait and count; when they are sane again,
+// so is the object.
+func TestScribbledSequencer(t *testing.T) {
+	a := newArena(t, &arena.Options{Size: 16 << 20})
+	s, err := prims.OpenSequencer(a, "s", nil)
+	require.NoError(t, err)
+	auto, err := prims.OpenEvent(a, "auto", &prims.EventOptions{AutoReset: true})
+	require.NoError(t, err)
+	d := proctest.Scale(time.Second)
+	if testing.Short() {
+		d /= 5
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), d)
+	defer cancel()
+	var wg sync.WaitGroup
+	errs := make(chan error, 100)
+	for g := range 16 {
+		r := rand.New(rand.NewPCG(uint64(g), 4))
+		wg.Go(func() {
+			for ctx.Err() == nil {
+				brief, done := context.WithTimeout(ctx, hostilePatience)
+				err := trusting("call", func() string { return words(a) }, func() error {
+					switch r.IntN(6) {
+					case 0:
+						s.Increment()
+					case 1:
+						return s.WaitContext(brief, s.Value()+r.Uint64N(3))
+					case 2:
+						s.WaitAsync(s.Value() + r.Uint64N(100)).Cancel()
+					case 3:
+						auto.Set()
+					case 4:
+						return auto.WaitContext(brief)
+					case 5:
+						s.CancelWaiters()
+					}
+					return nil
+				})
+				done()
+				if err != nil {
+					errs <- err
+					return
+				}
+			}
+		})
+	}
+	r := rand.New(rand.NewPCG(1, 5))
+	for ctx.Err() == nil {
+		for _, o := range []arena.Object{s.Object(), auto.Object()} {
+			at, b := hostileBodies(r, int(o.Size))
+			if at >= prims.MonitorBytes { // the latch has tests of its own
+				prims.Scribble(a, o, at, b[:min(len(b), 64)])
+			}
+			prims.ScribbleNodes(a, o, r)
+		}
+		jitter(r, 100_000)
+	}
+	wg.Wait()
+	close(errs)
+	for err := range errs {
+		t.Error(err)
+	}
+	prims.Scribble(a, s.Object(), prims.MonitorBytes, make([]byte, s.Object().Size-prims.MonitorBytes))
+	p := s.WaitAsync(1)
+	s.Increment()
+	require.NoError(t, p.Wait())
+}

@@ -1,0 +1,397 @@
+//go:build linux
+
+package prims_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"runtime"
+	"strconv"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/crashpoint"
+	"github.com/shmsync/shmsync/internal/proctest"
+	"github.com/shmsync/shmsync/prims"
+)
+
+// litmusBoard is where two processes say how far they are.
+type litmusBoard struct {
+	At   atomic.Uint64 // the round that the other process begins
+	Done atomic.Uint64 // the last round that it has ended
+	_    [112]byte
+	Go   atomic.Uint64 // the round that the test has ended
+}
+
+type litmusParams struct {
+	Arena, Mode string
+	Rounds      uint64
+	Seed        uint64
+}
+
+// litmusRounds is how many rounds a litmus test has: SHMSYNC_LITMUS_ROUNDS, if set.
+func litmusRounds(t testing.TB, full uint64) uint64 {
+	if s := os.Getenv("SHMSYNC_LITMUS_ROUNDS"); s != "" {
+		n, err := strconv.ParseUint(s, 10, 64)
+		require.NoError(t, err)
+		return n
+	}
+	if testing.Short() {
+		return full / 50
+	}
+	return full
+}
+
+func jitter(r *rand.Rand, most int) {
+	for range r.IntN(most) {
+	}
+}
+
+func await(w *atomic.Uint64, n uint64) {
+	for i := 0; w.Load() < n; i++ {
+		if i%64 == 63 {
+			runtime.Gosched()
+		}
+		if i%4096 == 4095 {
+			shmsync.Yield()
+		}
+	}
+}
+
+// litmusSide is what each of the two has.
+type litmusSide struct {
+	s    *prims.Sequencer
+	auto *prims.Event
+	gate *prims.Event // two-way
+	b    *litmusBoard
+}
+
+func openLitmus(a *arena.Arena) (x *litmusSide, err error) {
+	x = &litmusSide{}
+	if x.s, err = prims.OpenSequencer(a, "s", nil); err != nil {
+		return nil, err
+	}
+	if x.auto, err = prims.OpenEvent(a, "auto", &prims.EventOptions{AutoReset: true}); err != nil {
+		return nil, err
+	}
+	if x.gate, err = prims.OpenEvent(a, "gate", &prims.EventOptions{TwoWay: true}); err != nil {
+		return nil, err
+	}
+	x.b, err = arena.Value[litmusBoard](a, "board")
+	return x, err
+}
+
+func (x *litmusSide) overdue() bool { return x.s.Overdue() || x.auto.Overdue() || x.gate.Overdue() }
+
+// litmusModes are what the other process does in round n, which is its token.
+var litmusModes = map[string]func(x *litmusSide, n uint64, r *rand.Rand) error{
+	// waits for the last token that there is
+	"final": func(x *litmusSide, n uint64, r *rand.Rand) error {
+		x.b.At.Store(n)
+		jitter(r, 300)
+		return x.s.Wait(n)
+	},
+	// gives up at about the time of the count, and then waits on
+	"timeout": func(x *litmusSide, n uint64, r *rand.Rand) error {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Duration(r.IntN(100))*time.Microsecond)
+		defer cancel()
+		x.b.At.Store(n)
+		switch err := x.s.WaitContext(ctx, n); {
+		case err == nil && x.s.Value() < n:
+			return fmt.Errorf("round %d: back at %d", n, x.s.Value())
+		case err == nil:
+			return nil
+		case err != ctx.Err():
+			return err
+		}
+		return x.s.Wait(n)
+	},
+	// has begun to wait before the other cancels
+	"flush": func(x *litmusSide, n uint64, r *rand.Rand) error {
+		p, q := x.s.WaitAsync(1<<62), x.s.WaitAsync(1<<61+n)
+		x.b.At.Store(n)
+		for _, p := range []*prims.Pending{p, q} {
+			if err := p.Wait(); !errors.Is(err, shmsync.ErrCanceled) {
+				return fmt.Errorf("round %d: %w", n, err)
+			}
+		}
+		return nil
+	},
+	// begins to wait while the other cancels, and then counts
+	"registration": func(x *litmusSide, n uint64, r *rand.Rand) error {
+		x.b.At.Store(n)
+		jitter(r, 2000)
+		p := x.s.WaitAsync(n)
+		if err := p.Wait(); err != nil && !errors.Is(err, shmsync.ErrCanceled) {
+			return fmt.Errorf("round %d: %w", n, err)
+		}
+		return nil
+	},
+	// waits for a token that is set once
+	"token": func(x *litmusSide, n uint64, r *rand.Rand) error {
+		x.b.At.Store(n)
+		jitter(r, 300)
+		return x.auto.Wait()
+	},
+	// gives up at about the time of the set, and then has the token all the same
+	"token timeout": func(x *litmusSide, n uint64, r *rand.Rand) error {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Duration(r.IntN(100))*time.Microsecond)
+		defer cancel()
+		x.b.At.Store(n)
+		if err := x.auto.WaitContext(ctx); err == nil || err != ctx.Err() {
+			return err
+		}
+		return x.auto.Wait()
+	},
+	// waits for each turn of a gate
+	"gate": func(x *litmusSide, n uint64, r *rand.Rand) error {
+		x.b.At.Store(n)
+		jitter(r, 300)
+		if n%2 == 1 {
+			return x.gate.Wait()
+		}
+		return x.gate.WaitReset()
+	},
+}
+
+func init() {
+	proctest.Register("sequencer/litmus", func(c *proctest.Child) {
+		var p litmusParams
+		c.Params(&p)
+		a, err := arena.Attach(p.Arena, nil)
+		if err != nil {
+			c.Fatal(err)
+		}
+		x, err := openLitmus(a)
+		if err != nil {
+			c.Fatal(err)
+		}
+		r := rand.New(rand.NewPCG(p.Seed, 1))
+		c.Ready()
+		for n := uint64(1); n <= p.Rounds; n++ {
+			if err := litmusModes[p.Mode](x, n, r); err != nil {
+				c.Fatal(err)
+			}
+			x.b.Done.Store(n)
+			await(&x.b.Go, n)
+		}
+		if err := a.Close(); err != nil {
+			c.Fatal(err)
+		}
+	})
+}
+
+// litmus plays rounds: the other process begins one, this one does its part, and then
+// the other one's wait must end. Nothing else happens that would repair a loss but the
+// looks, ten times a second: a wait that is overdue long before is counted as lost.
+func litmus(t *testing.T, mode string, rounds uint64, part func(x *litmusSide, n uint64, r *rand.Rand)) {
+	a := newArena(t, nil)
+	x, err := openLitmus(a)
+	require.NoError(t, err)
+	b := x.b
+	seed := rand.Uint64()
+	p := proctest.Start(t, "sequencer/litmus", proctest.Params(litmusParams{nameOf(a), mode, rounds, seed}),
+		proctest.Limit(proctest.Scale(5*time.Minute)), proctest.Dump(func() string { return words(a) }))
+	p.Await(t)
+	r := rand.New(rand.NewPCG(seed, 2))
+	lost, late, longest, start := 0, 0, time.Duration(0), time.Now()
+	for n := uint64(1); n <= rounds; n++ {
+		for b.At.Load() < n && !ended(p) {
+			runtime.Gosched()
+		}
+		jitter(r, 4000)
+		part(x, n, r)
+		since := time.Now()
+		for counted := false; b.Done.Load() < n; {
+			runtime.Gosched()
+			switch took := time.Since(since); {
+			case ended(p), took > patience():
+				p.WaitExit(t)
+				t.Fatalf("round %d never ends, seed %#x: %s", n, seed, words(a))
+			case took > 30*time.Millisecond && !counted:
+				counted = true
+				late++
+				if x.s.LatchFree() && x.overdue() {
+					lost++
+					t.Errorf("round %d of %d: lost, seed %#x: %s", n, rounds, seed, words(a))
+				}
+			}
+		}
+		longest = max(longest, time.Since(since))
+		if lost > 10 {
+			t.FailNow()
+		}
+		b.Go.Store(n)
+	}
+	p.WaitExit(t)
+	queued := x.s.Arrivals() + x.auto.Arrivals() + x.gate.Arrivals()
+	t.Logf("%d rounds in %v, %d waits queued: %d lost; %d took longer than 30 ms, the longest %v", rounds, time.Since(start).Round(time.Millisecond), queued, lost, late, longest)
+	require.Zero(t, lost)
+	// Nothing is left over.
+	alone(t, a, 1)
+	require.Zero(t, prims.Queued(a, x.s.Offset())+prims.Queued(a, x.auto.Offset())+prims.Queued(a, x.gate.Offset()))
+	require.False(t, x.s.State().Waiting || x.overdue(), "%s", words(a))
+	require.False(t, x.auto.TryWait(), "a token more than there were sets")
+	require.Zero(t, x.auto.Unseen()+x.auto.Spare())
+	require.Zero(t, a.Stats().Nodes)
+	sound(t, a)
+}
+
+func ended(p *proctest.Proc) bool {
+	select {
+	case <-p.Done():
+		return true
+	default:
+		return false
+	}
+}
+
+func TestSequencerLostWakeupUnderContention(t *testing.T) {
+	litmus(t, "final", litmusRounds(t, 200_000), func(x *litmusSide, n uint64, r *rand.Rand) { x.s.Increment() })
+}
+
+func TestSequencerTimeoutAgainstIncrement(t *testing.T) {
+	litmus(t, "timeout", litmusRounds(t, 50_000), func(x *litmusSide, n uint64, r *rand.Rand) {
+		if r.IntN(2) == 0 {
+			jitter(r, 100_000)
+		}
+		x.s.Increment()
+	})
+}
+
+func TestSequencerCancelWaitersFlushesBeforeItReturns(t *testing.T) {
+	litmus(t, "flush", litmusRounds(t, 20_000), func(x *litmusSide, n uint64, r *rand.Rand) {
+		x.s.CancelWaiters()
+		require.Zero(t, x.s.QueuedWaits(), "round %d", n)
+	})
+}
+
+func TestSequencerCancelWaitersRacesRegistration(t *testing.T) {
+	litmus(t, "registration", litmusRounds(t, 20_000), func(x *litmusSide, n uint64, r *rand.Rand) {
+		x.s.CancelWaiters()
+		jitter(r, 2000)
+		x.s.Increment()
+	})
+}
+
+func TestEventLostWakeupUnderContention(t *testing.T) {
+	litmus(t, "token", litmusRounds(t, 200_000), func(x *litmusSide, n uint64, r *rand.Rand) { x.auto.Set() })
+}
+
+func TestEventTimeoutAgainstSet(t *testing.T) {
+	litmus(t, "token timeout", litmusRounds(t, 50_000), func(x *litmusSide, n uint64, r *rand.Rand) {
+		if r.IntN(2) == 0 {
+			jitter(r, 100_000)
+		}
+		x.auto.Set()
+	})
+}
+
+func TestEventTurnsUnderContention(t *testing.T) {
+	litmus(t, "gate", litmusRounds(t, 50_000), func(x *litmusSide, n uint64, r *rand.Rand) {
+		if n%2 == 1 {
+			x.gate.Set()
+		} else {
+			x.gate.Reset()
+		}
+	})
+}
+
+// Who counts and dies before it looks who waits has counted; its burial wakes them.
+func TestSequencerCounterDies(t *testing.T) {
+	if !crashpoint.Enabled {
+		t.Skip("needs the build tag crashpoint")
+	}
+	a := newArena(t, nil)
+	s, err := prims.OpenSequencer(a, "s", nil)
+	require.NoError(t, err)
+	here := sequencerActor(t, a, "waiter")
+	for _, op := range []string{"increment", "advance"} {
+		victim := sequencerActor(t, a, "victim", proctest.Env("SHMSYNC_CRASHPOINT=sequencer.count.counted"))
+		var ids []int
+		for i := range 20 {
+			ids = append(ids, here.queues(t, a, s.Offset(), order{Op: []string{"wait", "async"}[i%2], Object: "s", Token: s.Value() + 1}))
+		}
+		stays := here.queues(t, a, s.Offset(), order{Op: "wait", Object: "s", Token: s.Value() + 2})
+		victim.start(order{Op: op, Object: "s", Token: s.Value() + 1})
+		victim.proc.WaitSignal(t, 9)
+		for i, id := range ids {
+			if i%2 == 1 {
+				id = here.ended(id)
+			}
+			here.ok(t, id)
+		}
+		alone(t, a, 2)
+		require.Equal(t, 1, prims.Queued(a, s.Offset()))
+		s.Increment()
+		here.ok(t, stays)
+	}
+	sound(t, a)
+}
+
+// Who counts and is stopped there is no death: the looks of those who wait find it, of
+// blocked ones and of pending ones.
+func TestSequencerCounterStopped(t *testing.T) {
+	if !crashpoint.Enabled {
+		t.Skip("needs the build tag crashpoint")
+	}
+	for _, op := range []string{"wait", "async"} {
+		t.Run(op, func(t *testing.T) {
+			a := newArena(t, nil)
+			s, err := prims.OpenSequencer(a, "s", nil)
+			require.NoError(t, err)
+			here := sequencerActor(t, a, "waiter")
+			stopped := sequencerActor(t, a, "stopped", proctest.Env("SHMSYNC_CRASHPOINT_STOP=sequencer.count.counted"))
+			id := here.queues(t, a, s.Offset(), order{Op: op, Object: "s", Token: 1})
+			if op == "async" {
+				id = here.ended(id)
+			}
+			count := stopped.start(order{Op: "increment", Object: "s"})
+			stopped.proc.AwaitStop(t)
+			here.ok(t, id)
+			stopped.proc.Cont(t)
+			stopped.ok(t, count)
+			sound(t, a)
+		})
+	}
+}
+
+// Who dies between two batches leaves the rest to those who bury.
+func TestSequencerBatchDies(t *testing.T) {
+	if !crashpoint.Enabled {
+		t.Skip("needs the build tag crashpoint")
+	}
+	for _, op := range []string{"advance", "cancel.waiters", "stop"} {
+		t.Run(op, func(t *testing.T) {
+			a := newArena(t, nil)
+			s, err := prims.OpenSequencer(a, "s", nil)
+			require.NoError(t, err)
+			var waits []*prims.Pending
+			for i := range 300 {
+				waits = append(waits, s.WaitAsync(uint64(i%7+1)))
+			}
+			victim := sequencerActor(t, a, "victim", proctest.Env("SHMSYNC_CRASHPOINT=sequencer.settle.batch"))
+			victim.start(order{Op: op, Object: "s", Token: 7})
+			victim.proc.WaitSignal(t, 9)
+			for _, p := range waits {
+				if err := p.Wait(); op == "advance" {
+					require.NoError(t, err)
+				} else {
+					require.ErrorIs(t, err, shmsync.ErrCanceled)
+				}
+			}
+			alone(t, a, 1)
+			require.Zero(t, prims.Queued(a, s.Offset()))
+			require.False(t, s.Overdue(), "%v", s)
+			sound(t, a)
+		})
+	}
+}

@@ -1,0 +1,150 @@
+//go:build linux
+
+package prims_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"sync"
+
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/prims"
+)
+
+func init() {
+	addWorkload(workload{
+		name: "sequencer",
+		points: []string{
+			"monitor.queue.*", "monitor.resolve.*", "monitor.released", "monitor.leave.*", "monitor.await.*",
+			"monitor.mend.*", "monitor.sweep.*", "monitor.tidy.*", "sequencer.count.counted", "sequencer.wait.announced",
+			"sequencer.cancel.marked", "sequencer.stop.marked", "park.seat.*", "mutex.unlock.before_release",
+		},
+		open: func(a *arena.Arena) (worker, error) {
+			steps, err := prims.OpenSequencer(a, "steps", nil)
+			if err != nil {
+				return nil, err
+			}
+			far, err := prims.OpenSequencer(a, "far", nil)
+			if err != nil {
+				return nil, err
+			}
+			ends, err := prims.OpenSequencer(a, "", nil)
+			return &sequencerWorker{a, steps, far, ends}, err
+		},
+	})
+}
+
+// sequencerWorker counts steps, and waits for the next ones; every wait for more is
+// one that somebody cancels. Stops are those of its own.
+type sequencerWorker struct {
+	a                *arena.Arena
+	steps, far, ends *prims.Sequencer
+}
+
+func (w *sequencerWorker) turn(g int, r *rand.Rand) error {
+	switch r.IntN(12) {
+	case 0:
+		return w.cancelled(r)
+	case 1:
+		return w.stopped(r)
+	case 2, 3:
+		return w.async(r, 2)
+	}
+	// Each makes the steps that it waits for, beside its wait.
+	s := w.steps
+	token, pause := s.Value()+uint64(r.IntN(4)), r.IntN(200)
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		tolerant(func() {
+			for range pause {
+				runtime.Gosched()
+			}
+			for n := 0; s.Value() < token && goOn(n); n++ {
+				s.Increment()
+			}
+		})
+	})
+	err := ends(r, func(ctx context.Context) error { return s.WaitContext(ctx, token) })
+	wg.Wait()
+	switch {
+	case err == nil && s.Value() < token:
+		return fmt.Errorf("%v came back at %v", token, s)
+	case err == nil, gaveUp(err):
+		return nil
+	}
+	return err
+}
+
+// async has n waits pending for the next steps, cancels some, and makes the steps.
+func (w *sequencerWorker) async(r *rand.Rand, n int) error {
+	s := w.steps
+	var waits []*prims.Pending
+	var cancelled []bool
+	last := uint64(0)
+	for range n {
+		token := s.Value() + uint64(r.IntN(8))
+		last = max(last, token)
+		waits = append(waits, s.WaitAsync(token))
+	}
+	for _, p := range waits {
+		cancelled = append(cancelled, r.IntN(3) == 0 && p.Cancel())
+	}
+	s.Advance(last)
+	for i, p := range waits {
+		if err := p.Wait(); cancelled[i] != errors.Is(err, shmsync.ErrCanceled) || err != nil && !cancelled[i] {
+			return fmt.Errorf("cancelled %v, and yet %w", cancelled[i], err)
+		}
+	}
+	return nil
+}
+
+// cancelled waits for what does not come, and cancels.
+func (w *sequencerWorker) cancelled(r *rand.Rand) error {
+	p, q := w.far.WaitAsync(1<<60+r.Uint64N(8)), w.far.WaitAsync(1<<60)
+	w.far.CancelWaiters()
+	for _, p := range []*prims.Pending{p, q} {
+		if err := p.Wait(); !errors.Is(err, shmsync.ErrCanceled) {
+			return fmt.Errorf("cancelled, and yet %w", err)
+		}
+	}
+	return nil
+}
+
+// stopped waits for what does not come, and stops; the next one has a fresh one.
+func (w *sequencerWorker) stopped(r *rand.Rand) error {
+	s, err := prims.OpenSequencer(w.a, "", nil)
+	if err != nil {
+		return err
+	}
+	p, q := s.WaitAsync(2), s.WaitAsync(1)
+	s.Increment()
+	s.Stop()
+	if err := q.Wait(); err != nil {
+		return fmt.Errorf("reached, and yet %w", err)
+	}
+	for _, err := range []error{p.Wait(), s.Wait(2)} {
+		if !errors.Is(err, shmsync.ErrCanceled) {
+			return fmt.Errorf("stopped, and yet %w", err)
+		}
+	}
+	return s.Close()
+}
+
+func (w *sequencerWorker) rest() error {
+	for _, s := range []*prims.Sequencer{w.steps, w.far, w.ends} {
+		if st := s.State(); st.Waiting || s.Overdue() {
+			return fmt.Errorf("%w: %v", errLeft, s)
+		}
+		if s == w.far && s.Value() != 0 {
+			return fmt.Errorf("%w: %v", errLeft, s)
+		}
+		if err := s.Close(); err != nil {
+			return err
+		}
+	}
+	return nil
+}

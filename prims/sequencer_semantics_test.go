@@ -1,0 +1,391 @@
+//go:build linux
+
+package prims_test
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/prims"
+)
+
+// The tests of the system that the Sequencer is modelled on, by their names, each
+// between processes.
+func TestSequencerCatalogue(t *testing.T) {
+	inc := order{Op: "increment", Object: "s"}
+	sequencerTests(t, nil, map[string]func(*testing.T, *sequencerTroupe){
+		"incrementReturnValue": func(t *testing.T, x *sequencerTroupe) {
+			for n := uint64(1); n <= 10; n++ {
+				who := []*actor{x.counter, x.waiter}[n%2]
+				require.Equal(t, n, who.must(t, inc).N)
+				require.Equal(t, n, x.s.Value())
+			}
+		},
+		"waitAlreadySatisfied": func(t *testing.T, x *sequencerTroupe) {
+			x.counter.must(t, order{Op: "increment", Object: "s", N: 5})
+			for token := range uint64(6) {
+				x.waiter.must(t, order{Op: "wait", Object: "s", Token: token})
+				x.waiter.must(t, order{Op: "wait.ctx", Object: "s", Token: token, Done: true})
+				x.waiter.ok(t, x.waiter.ended(x.waiter.must(t, order{Op: "async", Object: "s", Token: token}).ID))
+			}
+		},
+		"waitForTokenZero": func(t *testing.T, x *sequencerTroupe) {
+			x.waiter.must(t, order{Op: "wait", Object: "s"})
+			x.waiter.ok(t, x.waiter.ended(x.waiter.must(t, order{Op: "async", Object: "s"}).ID))
+		},
+		"waitSuspends": func(t *testing.T, x *sequencerTroupe) {
+			id := x.queued(t, "async", 2)
+			end := x.waiter.ended(id)
+			x.counter.must(t, inc)
+			x.still(t, x.s.Offset(), 1)
+			x.counter.must(t, inc)
+			x.waiter.ok(t, end)
+		},
+		"waitBlockingSuspends": func(t *testing.T, x *sequencerTroupe) {
+			id := x.queued(t, "wait", 2)
+			x.counter.must(t, inc)
+			x.still(t, x.s.Offset(), 1)
+			x.counter.must(t, inc)
+			x.waiter.ok(t, id)
+		},
+		"multipleWaiters": func(t *testing.T, x *sequencerTroupe) {
+			var ids []int
+			for i := range 20 {
+				ids = append(ids, x.queued(t, []string{"wait", "wait.ctx"}[i%2], 1))
+			}
+			x.counter.must(t, inc)
+			for _, id := range ids {
+				x.waiter.ok(t, id)
+			}
+		},
+		"differentTokens": func(t *testing.T, x *sequencerTroupe) {
+			ids := map[uint64]int{}
+			for _, token := range []uint64{7, 3, 10, 1, 9, 2, 8, 4, 6, 5} {
+				ids[token] = x.queued(t, "wait", token)
+			}
+			for n := uint64(1); n <= 10; n++ {
+				x.counter.must(t, inc)
+				x.waiter.ok(t, ids[n])
+				// Only the reached one wakes.
+				x.still(t, x.s.Offset(), int(10-n))
+			}
+		},
+		"equalTokens": func(t *testing.T, x *sequencerTroupe) {
+			var ids []int
+			for i := range 9 {
+				ids = append(ids, x.queued(t, "async", uint64(1+i%3)))
+			}
+			for n := range uint64(3) {
+				x.counter.must(t, inc)
+				x.still(t, x.s.Offset(), int(6-3*n))
+			}
+			for _, id := range ids {
+				x.waiter.ok(t, x.waiter.ended(id))
+			}
+		},
+		"stopCancelsUnreachedWaiters": func(t *testing.T, x *sequencerTroupe) {
+			x.counter.must(t, inc)
+			blocked, async := x.queued(t, "wait", 2), x.queued(t, "async", 3)
+			x.counter.must(t, order{Op: "stop", Object: "s"})
+			x.still(t, x.s.Offset(), 0) // when Stop returns
+			x.waiter.isCanceled(t, blocked)
+			x.waiter.isCanceled(t, x.waiter.ended(async))
+			// After it, what is reached wins, and what is not ends at once.
+			require.True(t, x.waiter.must(t, order{Op: "stopped", Object: "s"}).OK)
+			x.waiter.must(t, order{Op: "wait", Object: "s", Token: 1})
+			x.waiter.isCanceled(t, x.waiter.start(order{Op: "wait", Object: "s", Token: 2}))
+			x.waiter.isCanceled(t, x.waiter.ended(x.waiter.must(t, order{Op: "async", Object: "s", Token: 2}).ID))
+			// The counter keeps working.
+			require.EqualValues(t, 2, x.counter.must(t, inc).N)
+			x.waiter.must(t, order{Op: "wait", Object: "s", Token: 2})
+			x.counter.must(t, order{Op: "stop", Object: "s"})
+		},
+		"resetRebasesBelowCounter": func(t *testing.T, x *sequencerTroupe) {
+			x.counter.must(t, order{Op: "increment", Object: "s", N: 100})
+			x.counter.must(t, order{Op: "reset", Object: "s", Token: 7})
+			require.EqualValues(t, 7, x.waiter.must(t, order{Op: "value", Object: "s"}).N)
+			id := x.queued(t, "wait", 8)
+			require.EqualValues(t, 8, x.counter.must(t, inc).N)
+			x.waiter.ok(t, id)
+		},
+		"resetRefusesWaiters": func(t *testing.T, x *sequencerTroupe) {
+			id := x.queued(t, "async", 5)
+			require.Equal(t, "shmsync: Reset of sequencer s, for which somebody waits", x.counter.do(t, order{Op: "reset", Object: "s"}).Panic)
+			require.True(t, x.waiter.must(t, order{Op: "pending.cancel", N: id}).OK)
+			x.counter.must(t, order{Op: "reset", Object: "s", Token: 50})
+		},
+		"cancelDirectly": func(t *testing.T, x *sequencerTroupe) {
+			id := x.waiter.must(t, order{Op: "async", Object: "s", Token: 1}).ID
+			require.True(t, x.waiter.must(t, order{Op: "pending.cancel", N: id}).OK)
+			x.waiter.isCanceled(t, x.waiter.ended(id))
+			require.False(t, x.waiter.must(t, order{Op: "pending.cancel", N: id}).OK, "twice")
+			x.counter.must(t, inc)
+			x.waiter.isCanceled(t, x.waiter.ended(id))
+		},
+		"cancelAfterInTable": func(t *testing.T, x *sequencerTroupe) {
+			// Out of the middle of others, which stay.
+			var ids []int
+			for token := range uint64(20) {
+				ids = append(ids, x.queued(t, "async", token+1))
+			}
+			for i, id := range ids {
+				if i%3 == 1 {
+					require.True(t, x.waiter.must(t, order{Op: "pending.cancel", N: id}).OK)
+					x.waiter.isCanceled(t, x.waiter.ended(id))
+				}
+			}
+			left := prims.Queued(x.a, x.s.Offset())
+			require.Equal(t, 13, left)
+			for i, id := range ids {
+				x.counter.must(t, inc)
+				if i%3 != 1 {
+					left--
+					x.waiter.ok(t, x.waiter.ended(id))
+				}
+				x.still(t, x.s.Offset(), left)
+			}
+		},
+		"cancelAlreadySatisfied": func(t *testing.T, x *sequencerTroupe) {
+			id := x.queued(t, "async", 1)
+			x.counter.must(t, inc)
+			x.waiter.ok(t, x.waiter.ended(id))
+			require.False(t, x.waiter.must(t, order{Op: "pending.cancel", N: id}).OK)
+			x.waiter.ok(t, x.waiter.ended(id))
+		},
+		"cancelContext": func(t *testing.T, x *sequencerTroupe) {
+			id, stays := x.queued(t, "wait.ctx", 2), x.queued(t, "wait", 2)
+			x.waiter.must(t, order{Op: "cancel", N: id})
+			require.Equal(t, []string{"ctx-canceled"}, x.waiter.wait(t, id).Is)
+			late := x.waiter.do(t, order{Op: "wait.ctx", Object: "s", Token: 2, Limit: time.Millisecond})
+			require.Equal(t, []string{"ctx-deadline"}, late.Is)
+			require.Equal(t, []string{"ctx-canceled"}, x.waiter.do(t, order{Op: "wait.ctx", Object: "s", Token: 2, Done: true}).Is)
+			x.counter.must(t, order{Op: "increment", Object: "s", N: 2})
+			x.waiter.ok(t, stays)
+		},
+		"cancelWaiters": func(t *testing.T, x *sequencerTroupe) {
+			blocked, async := x.queued(t, "wait", 1), x.queued(t, "async", 2)
+			x.counter.must(t, order{Op: "cancel.waiters", Object: "s"})
+			x.still(t, x.s.Offset(), 0)
+			x.waiter.isCanceled(t, blocked)
+			x.waiter.isCanceled(t, x.waiter.ended(async))
+			// It stays live.
+			id := x.queued(t, "wait", 1)
+			x.counter.must(t, inc)
+			x.waiter.ok(t, id)
+		},
+		"concurrentIncrement": func(t *testing.T, x *sequencerTroupe) {
+			last := x.queued(t, "wait", 800)
+			var ids []int
+			for range 8 {
+				ids = append(ids, x.counter.start(order{Op: "increment", Object: "s", N: 100}))
+			}
+			for _, id := range ids {
+				x.counter.ok(t, id)
+			}
+			x.waiter.ok(t, last)
+			require.EqualValues(t, 800, x.s.Value())
+		},
+		"advanceNoOp": func(t *testing.T, x *sequencerTroupe) {
+			x.counter.must(t, order{Op: "increment", Object: "s", N: 5})
+			for token := range uint64(6) {
+				require.False(t, x.counter.must(t, order{Op: "advance", Object: "s", Token: token}).OK)
+			}
+			require.EqualValues(t, 5, x.s.Value())
+		},
+		"advanceForward": func(t *testing.T, x *sequencerTroupe) {
+			require.True(t, x.counter.must(t, order{Op: "advance", Object: "s", Token: 9}).OK)
+			require.EqualValues(t, 9, x.waiter.must(t, order{Op: "value", Object: "s"}).N)
+			require.EqualValues(t, 10, x.counter.must(t, inc).N)
+		},
+		"advanceWakesWaiter": func(t *testing.T, x *sequencerTroupe) {
+			id := x.queued(t, "wait", 5)
+			require.True(t, x.counter.must(t, order{Op: "advance", Object: "s", Token: 4}).OK)
+			x.still(t, x.s.Offset(), 1)
+			require.True(t, x.counter.must(t, order{Op: "advance", Object: "s", Token: 5}).OK)
+			x.waiter.ok(t, id)
+		},
+		"advancePastMultipleTokens": func(t *testing.T, x *sequencerTroupe) {
+			var ids []int
+			for token := range uint64(20) {
+				ids = append(ids, x.queued(t, []string{"wait", "async"}[token%2], token+1))
+			}
+			require.True(t, x.counter.must(t, order{Op: "advance", Object: "s", Token: 15}).OK)
+			x.still(t, x.s.Offset(), 5)
+			x.counter.must(t, order{Op: "advance", Object: "s", Token: 100})
+			for i, id := range ids {
+				if i%2 == 1 {
+					id = x.waiter.ended(id)
+				}
+				x.waiter.ok(t, id)
+			}
+		},
+		"lastToken": func(t *testing.T, x *sequencerTroupe) {
+			id := x.queued(t, "wait", math.MaxUint64)
+			require.EqualValues(t, 1, x.counter.must(t, inc).N)
+			require.True(t, x.counter.must(t, order{Op: "advance", Object: "s", Token: math.MaxUint64 - 1}).OK)
+			x.still(t, x.s.Offset(), 1)
+			require.EqualValues(t, uint64(math.MaxUint64), x.counter.must(t, inc).N)
+			x.waiter.ok(t, id)
+			require.Zero(t, x.counter.must(t, inc).N, "after the last comes the first")
+		},
+	})
+}
+
+// A wait ends in the order of tokens, and of arrival among equal ones.
+func TestSequencerOrder(t *testing.T) {
+	s := newSequencer(t, nil)
+	tokens := []uint64{3, 1, 2, 3, 1, 2, 2, 1, 3}
+	for _, token := range tokens {
+		s.WaitAsync(token)
+	}
+	require.Equal(t, []uint64{1, 1, 1, 2, 2, 2, 3, 3, 3}, s.Drain())
+}
+
+// The object as others find it.
+func TestSequencerOpen(t *testing.T) {
+	a := newArena(t, nil)
+	s, err := prims.OpenSequencer(a, "s", &prims.SequencerOptions{Initial: 40, Spin: -1})
+	require.NoError(t, err)
+	require.EqualValues(t, 41, s.Increment())
+	require.EqualValues(t, -1, s.Spin())
+	s.SetSpin(time.Microsecond)
+	same, err := prims.OpenSequencer(a, "s", nil)
+	require.NoError(t, err)
+	require.Same(t, s, same)
+	require.Equal(t, time.Microsecond, same.Spin())
+	at, err := prims.SequencerAt(a, s.Offset())
+	require.NoError(t, err)
+	require.Same(t, s, at)
+	_, err = prims.OpenEvent(a, "s", nil)
+	require.ErrorIs(t, err, shmsync.ErrIncompatible)
+	_, err = prims.EventAt(a, s.Offset())
+	require.ErrorIs(t, err, shmsync.ErrIncompatible)
+	_, err = prims.SequencerAt(a, s.Offset()+64)
+	require.Error(t, err)
+	p := s.WaitAsync(50)
+	require.Equal(t, "sequencer s: value 41, waiting for 50 or more", s.String())
+	require.Equal(t, prims.SequencerState{Value: 41, Waiting: true, Next: 50}, s.State())
+	s.Stop()
+	require.Equal(t, "sequencer s: value 41, stopped", s.String())
+	err = p.Wait()
+	require.ErrorIs(t, err, shmsync.ErrCanceled)
+	require.ErrorContains(t, err, "stopped")
+	for range 3 {
+		require.NoError(t, s.Close())
+	}
+	require.ErrorIs(t, s.Close(), shmsync.ErrClosed)
+	require.NoError(t, a.Delete("s"))
+}
+
+// A process that leaves takes its waits along, and leaves those of others.
+func TestSequencerArenaClose(t *testing.T) {
+	a := newArena(t, nil)
+	s, err := prims.OpenSequencer(a, "s", nil)
+	require.NoError(t, err)
+	x, stays := sequencerActor(t, a, "closer"), sequencerActor(t, a, "stays")
+	var ids []int
+	for i := range 20 {
+		ids = append(ids, x.queues(t, a, s.Offset(), order{Op: []string{"wait", "wait.ctx"}[i%2], Object: "s", Token: 2}))
+	}
+	async := x.queues(t, a, s.Offset(), order{Op: "async", Object: "s", Token: 2})
+	ids = append(ids, x.ended(async))
+	id := stays.queues(t, a, s.Offset(), order{Op: "wait", Object: "s", Token: 2})
+	x.must(t, order{Op: "close-arena"})
+	for _, id := range ids {
+		require.Equal(t, []string{"closed"}, x.wait(t, id).Is)
+	}
+	alone(t, a, 2)
+	require.Equal(t, 1, prims.Queued(a, s.Offset()))
+	s.Advance(2)
+	stays.ok(t, id)
+	sound(t, a)
+}
+
+// Without room for a wait there is an error, and nothing is lost.
+func TestSequencerNoSpace(t *testing.T) {
+	a := newArena(t, &arena.Options{Size: 1 << 20})
+	s, err := prims.OpenSequencer(a, "", nil)
+	require.NoError(t, err)
+	var waits []*prims.Pending
+	for {
+		p := s.WaitAsync(uint64(len(waits) + 1))
+		select {
+		case <-p.Done():
+			require.ErrorIs(t, p.Wait(), shmsync.ErrNoSpace)
+			require.ErrorIs(t, s.Wait(1), shmsync.ErrNoSpace)
+		default:
+			waits = append(waits, p)
+			continue
+		}
+		break
+	}
+	t.Logf("%d waits", len(waits))
+	s.Advance(uint64(len(waits)))
+	for _, p := range waits {
+		require.NoError(t, p.Wait())
+	}
+	require.NoError(t, s.Wait(1))
+	p := s.WaitAsync(math.MaxUint64)
+	require.True(t, p.Cancel())
+	require.Zero(t, prims.Queued(a, s.Offset()))
+	sound(t, a)
+}
+
+func TestSequencerAllocatesNothing(t *testing.T) {
+	s := newSequencer(t, nil)
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	require.Zero(t, testing.AllocsPerRun(1000, func() {
+		v := s.Increment()
+		s.Advance(v + 1)
+		s.Advance(v)
+		s.Wait(v)
+		s.WaitContext(ctx, v)
+		s.Value()
+		s.Stopped()
+	}))
+	// Nor does a wait that sleeps, once there are seats.
+	var wg sync.WaitGroup
+	turn := make(chan uint64)
+	wg.Go(func() {
+		for token := range turn {
+			eventuallyQuiet(s, token)
+			s.Advance(token)
+		}
+	})
+	s.SetSpin(-1)
+	allocs := testing.AllocsPerRun(100, func() {
+		token := s.Value() + 2
+		turn <- token
+		if err := s.Wait(token); err != nil {
+			t.Error(err)
+		}
+	})
+	close(turn)
+	wg.Wait()
+	require.Less(t, allocs, 1.0)
+}
+
+// eventuallyQuiet returns when somebody waits for token.
+func eventuallyQuiet(s *prims.Sequencer, token uint64) {
+	for st := s.State(); !st.Waiting; st = s.State() {
+	}
+}
+
+// The heap is a heap, whatever goes in and out.
+func TestSequencerHeap(t *testing.T) {
+	rounds := 20_000
+	if testing.Short() {
+		rounds = 2000
+	}
+	s := newSequencer(t, nil)
+	require.NoError(t, s.HeapWalk(rounds, 300), fmt.Sprint(s))
+}

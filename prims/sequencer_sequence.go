@@ -1,0 +1,369 @@
+package prims
+
+import (
+	"context"
+	"math"
+
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/crashpoint"
+	"github.com/shmsync/shmsync/internal/park"
+	"github.com/shmsync/shmsync/internal/race"
+)
+
+var (
+	_ = crashpoint.Register("sequencer.count.counted")
+	_ = crashpoint.Register("sequencer.wait.announced")
+	_ = crashpoint.Register("sequencer.settle.batch")
+	_ = crashpoint.Register("sequencer.cancel.marked")
+	_ = crashpoint.Register("sequencer.stop.marked")
+)
+
+// sequence is a counter and those who wait for it to reach a token: a Sequencer, and
+// the part of an Event that is reset by hand.
+//
+// The counter is outside the latch. Who counts and who begins to wait meet crosswise:
+//
+//	who counts                who waits, with the latch
+//	value := value + 1        put itself into the heap
+//	load next                 next := the smallest token
+//	if value has reached it:  load value
+//	  latch, settle           if it has reached the token: settle
+//
+// Either the one sees the token or the other sees the count. Without the second load of
+// value, the wait of one that came after the first and before the store of next is lost.
+// next may be of a smaller token than anybody waits for, never of a greater one.
+type sequence struct {
+	mon    *monitor
+	words  *sequenceWords
+	waits  tokenHeap
+	doomed tokenHeap
+	a      *arena.Arena
+	object arena.Object
+	op     string // of its waits, for errors
+}
+
+// How a wait in a sequence ends.
+const (
+	fateReached uint32 = iota
+	fateCanceled
+)
+
+// settleBatch is how many waits a verb ends before it leaves the latch for a moment, so
+// that those who come to wait, or whose token is another, are not kept out for as long
+// as it takes to end all.
+const settleBatch = 64
+
+// nobody and anybody are values of the word next: no count is looked at, every one is.
+const (
+	nobody  uint64 = 0
+	anybody uint64 = math.MaxUint64
+)
+
+func buildSequence(a *arena.Arena, o arena.Object, op string, bare bool) *sequence {
+	q := &sequence{words: arena.At[sequenceWords](a, o.Body), a: a, object: o, op: op}
+	q.mon = buildMonitor(a, o, o.Body, q, bare)
+	q.mon.latch.alsoLook = q.look
+	q.waits, q.doomed = tokenHeap{q.mon, &q.words.root}, tokenHeap{q.mon, &q.words.doomed}
+	return q
+}
+
+// reached reports whether the counter has reached token.
+func (q *sequence) reached(token uint64) bool {
+	// sync(sequencer.count): acquire
+	return q.words.value.Load() >= token
+}
+
+// counted is called after the counter has become v. If somebody waits for no more
+// than that it settles.
+func (q *sequence) counted(v uint64) {
+	// sync(sequencer.announce): acquire
+	if ^v > q.words.next.Load() {
+		return
+	}
+	crashpoint.Hit("sequencer.count.counted")
+	q.mustFinish()
+}
+
+// finish ends what is to be ended, a batch at a time.
+func (q *sequence) finish() error {
+	for {
+		if err := q.mon.enter(nil); err != nil {
+			return err
+		}
+		b := takeWakes()
+		more := q.settleSome(b, settleBatch)
+		q.mon.leave(b)
+		if !more {
+			return nil
+		}
+		crashpoint.Hit("sequencer.settle.batch")
+	}
+}
+
+func (q *sequence) mustFinish() {
+	if err := q.finish(); err != nil {
+		panic(err)
+	}
+}
+
+// settleSome ends at most so many waits, and reports whether there are more to end.
+func (q *sequence) settleSome(b *wakes, most int) (more bool) {
+	if q.words.stopped.Load() != 0 {
+		q.condemn()
+	}
+	v, m := q.words.value.Load(), q.mon
+	for w, ok := q.waits.first(); ok && w.Wanted().Load() <= v && !m.broken; w, ok = q.waits.first() {
+		if most--; most < 0 {
+			return true // next stays low: a count, or a look, finds that there are more
+		}
+		q.finishOne(b, w, fateReached)
+	}
+	for w, ok := q.doomed.first(); ok && !m.broken; w, ok = q.doomed.first() {
+		if most--; most < 0 {
+			return true
+		}
+		result := fateCanceled
+		if w.Wanted().Load() <= v {
+			result = fateReached
+		}
+		q.finishOne(b, w, result)
+	}
+	if m.broken {
+		return false // it is rebuilt when the latch is left, and then every count looks
+	}
+	// A count beyond the first token may have come after the load above; it saw the
+	// former next, which is not greater, and comes to look.
+	next := nobody
+	if w, ok := q.waits.first(); ok {
+		next = ^w.Wanted().Load()
+	}
+	if !m.broken && q.words.next.Load() != next {
+		q.words.next.Store(next)
+	}
+	return false
+}
+
+// finishOne ends one wait, if somebody is there for it.
+func (q *sequence) finishOne(b *wakes, w wait, result uint32) {
+	if !q.mon.waiting(w) {
+		q.detach(w)
+		q.mon.drop(w)
+		return
+	}
+	if q.mon.end(b, w, result, 0) {
+		q.account(w)
+	}
+}
+
+// condemn cancels all waits that are there, with the latch held; settling ends them.
+func (q *sequence) condemn() {
+	if q.words.root.Load() == 0 {
+		return
+	}
+	put(&q.words.canceled, q.mon.words.arrivals.Load())
+	crashpoint.Hit("sequencer.cancel.marked")
+	q.doomed.join(q.waits)
+}
+
+// The rules of a sequence.
+
+func (q *sequence) settle(b *wakes) { q.settleSome(b, math.MaxInt) }
+func (q *sequence) account(w wait)  { q.mon.account(w, nil) }
+
+func (q *sequence) clear() {
+	put(&q.words.root, 0)
+	put(&q.words.doomed, 0)
+	q.words.next.Store(anybody) // until the next settling
+}
+
+func (q *sequence) requeue(w wait) {
+	if w.Stamp().Load() <= q.words.canceled.Load() {
+		q.doomed.insert(w)
+		return
+	}
+	q.waits.insert(w)
+	// sync(sequencer.announce): release
+	if next := ^w.Wanted().Load(); next > q.words.next.Load() {
+		q.words.next.Store(next)
+	}
+}
+
+func (q *sequence) detach(w wait) {
+	if arena.Offset(q.words.doomed.Load()) == w.off {
+		q.doomed.detach(w)
+		return
+	}
+	q.waits.detach(w)
+}
+
+func (q *sequence) each(f func(w wait) bool) {
+	on := true
+	q.waits.each(func(w wait) bool {
+		on = f(w)
+		return on
+	})
+	if on {
+		q.doomed.each(f)
+	}
+}
+
+func (q *sequence) bury(func(arena.Name) bool) {}
+func (q *sequence) holders(func(arena.Name))   {}
+
+// overdue reports whether waits are to be ended: who counted is on its way to that, or
+// stopped or dead.
+func (q *sequence) overdue() bool {
+	next := q.words.next.Load()
+	return next != nobody && ^q.words.value.Load() <= next || q.words.doomed.Load() != 0 ||
+		q.words.stopped.Load() != 0 && q.words.root.Load() != 0
+}
+
+// look is called ten times a second while somebody waits.
+func (q *sequence) look() {
+	q.mon.look()
+	for q.overdue() && q.mon.tryEnter() {
+		b := takeWakes()
+		more := q.settleSome(b, settleBatch)
+		q.mon.leave(b)
+		if !more {
+			return
+		}
+	}
+}
+
+// register begins a wait for token. Without a seat there is nothing to wait for, and
+// err says how it ended.
+func (q *sequence) register(ctx context.Context, token uint64) (seat *park.Seat, err error) {
+	if ctx != nil && ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	m := q.mon
+	if err := m.enter(ctx); err != nil {
+		if q.reached(token) {
+			return nil, nil
+		}
+		return nil, err
+	}
+	b := takeWakes()
+	for {
+		m.sweepDead(b)
+		if reached := q.reached(token); reached || q.words.stopped.Load() != 0 {
+			m.leave(b)
+			if seat != nil {
+				seat.Return()
+			}
+			if reached {
+				return nil, nil
+			}
+			return nil, q.canceledError()
+		}
+		var again bool
+		if seat, again, err = m.seat(ctx, seat); err != nil {
+			m.wake(b)
+			return nil, err
+		}
+		if !again {
+			break
+		}
+	}
+	m.join(seat, 0, token)
+	crashpoint.Hit("sequencer.wait.announced")
+	// The second look: a count before it has not seen the token.
+	more := q.reached(token) && q.settleSome(b, settleBatch)
+	m.leave(b)
+	if more {
+		// The wait itself may be among the others.
+		if err := q.finish(); err != nil && !seat.Resolved() {
+			s := waitOf(seat)
+			if seat.Abandon() {
+				m.tidy(s)
+				return nil, err
+			}
+		}
+	}
+	return seat, nil
+}
+
+// wait waits until the counter has reached token.
+func (q *sequence) wait(ctx context.Context, token uint64) error {
+	seat, err := q.register(ctx, token)
+	if seat == nil {
+		if err == nil {
+			race.Acquire(q.mon.key)
+		}
+		return err
+	}
+	f, err := q.mon.await(ctx, seat)
+	switch {
+	case err == nil:
+		return q.judge(f)
+	case q.reached(token):
+		race.Acquire(q.mon.key)
+		return nil
+	}
+	return err
+}
+
+// async is wait without waiting.
+func (q *sequence) async(token uint64) *Pending {
+	if q.reached(token) {
+		race.Acquire(q.mon.key)
+		return settled(nil)
+	}
+	seat, err := q.register(nil, token)
+	if seat == nil {
+		if err == nil {
+			race.Acquire(q.mon.key)
+		}
+		return settled(err)
+	}
+	return q.mon.pend(q.op, seat, q.judge)
+}
+
+// judge says what the end of a wait means.
+func (q *sequence) judge(f fate) error {
+	if f.result() == fateReached {
+		return nil
+	}
+	return q.canceledError()
+}
+
+func (q *sequence) canceledError() error {
+	detail := "the waits were cancelled"
+	if q.words.stopped.Load() != 0 {
+		detail = "it was stopped"
+	}
+	return q.mon.fail(q.op, shmsync.ErrCanceled, nil, detail)
+}
+
+// cancelAll ends all waits that there are, and stops the sequence if stop is set.
+func (q *sequence) cancelAll(stop bool) {
+	if err := q.mon.enter(nil); err != nil {
+		panic(err)
+	}
+	race.ReleaseMerge(q.mon.key)
+	if stop {
+		q.words.stopped.Store(1)
+		crashpoint.Hit("sequencer.stop.marked")
+	}
+	q.condemn()
+	q.mon.leave(nil)
+	q.mustFinish()
+}
+
+// reset makes the counter v, and reports false if somebody waits.
+func (q *sequence) reset(v uint64) bool {
+	if err := q.mon.enter(nil); err != nil {
+		panic(err)
+	}
+	b := takeWakes()
+	q.mon.sweep(b)
+	free := q.words.root.Load()|q.words.doomed.Load() == 0
+	if free {
+		race.ReleaseMerge(q.mon.key)
+		q.words.value.Store(v)
+	}
+	q.mon.leave(b)
+	return free
+}

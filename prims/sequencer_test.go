@@ -1,0 +1,106 @@
+//go:build linux
+
+package prims_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/prims"
+)
+
+func newSequencer(t testing.TB, opts *prims.SequencerOptions) *prims.Sequencer {
+	t.Helper()
+	s, err := prims.OpenSequencer(newArena(t, &arena.Options{Size: 64 << 20}), "", opts)
+	require.NoError(t, err)
+	return s
+}
+
+// register has n waits pending for tokens from first on, in random order.
+func registerSequencer(t testing.TB, s *prims.Sequencer, n int, first uint64) []*prims.Pending {
+	waits := make([]*prims.Pending, n)
+	for _, i := range rand.Perm(n) {
+		waits[i] = s.WaitAsync(first + uint64(i))
+	}
+	return waits
+}
+
+func BenchmarkSequencerIncrement(b *testing.B) {
+	for _, n := range []int{0, 100, 10_000, 100_000} {
+		b.Run(fmt.Sprintf("waiters=%d", n), func(b *testing.B) {
+			s := newSequencer(b, nil)
+			waits := registerSequencer(b, s, n, 1<<62)
+			b.ReportAllocs()
+			b.ResetTimer()
+			for range b.N {
+				s.Increment()
+			}
+			b.StopTimer()
+			s.Stop()
+			for _, w := range waits {
+				<-w.Done()
+			}
+		})
+	}
+}
+
+func BenchmarkSequencerReached(b *testing.B) {
+	s := newSequencer(b, nil)
+	b.ReportAllocs()
+	for b.Loop() {
+		s.Wait(0)
+	}
+}
+
+func BenchmarkSequencerRegister(b *testing.B) {
+	for _, n := range []int{0, 100, 10_000, 100_000} {
+		b.Run(fmt.Sprintf("waiters=%d", n), func(b *testing.B) {
+			s := newSequencer(b, nil)
+			registerSequencer(b, s, n, 1<<62)
+			r := rand.New(rand.NewPCG(1, 2))
+			b.ReportAllocs()
+			b.ResetTimer()
+			for range b.N {
+				s.WaitAsync(1<<62 + r.Uint64N(uint64(n)+1)).Cancel()
+			}
+			b.StopTimer()
+			s.Stop()
+		})
+	}
+}
+
+// What it costs to end the first k of n waits.
+func BenchmarkSequencerWake(b *testing.B) {
+	for _, n := range []int{100, 1000, 10_000, 100_000} {
+		for _, k := range []int{1, 10, 100, 1000} {
+			if k > n {
+				continue
+			}
+			b.Run(fmt.Sprintf("waiters=%d/wake=%d", n, k), func(b *testing.B) {
+				s := newSequencer(b, nil)
+				waits := registerSequencer(b, s, n, 1)
+				b.ResetTimer()
+				for range b.N {
+					v := s.Value()
+					s.Advance(v + uint64(k))
+					b.StopTimer()
+					for i := range k {
+						at := (v + uint64(i)) % uint64(n)
+						if err := waits[at].Wait(); err != nil {
+							b.Fatal(err)
+						}
+						waits[at] = s.WaitAsync(v + uint64(n) + uint64(i) + 1)
+					}
+					b.StartTimer()
+				}
+				b.StopTimer()
+				s.Stop()
+				b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(k), "ns/wake")
+			})
+		}
+	}
+}

@@ -1,0 +1,74 @@
+package prims
+
+import (
+	"structs"
+	"sync/atomic"
+	"unsafe"
+)
+
+// sequenceWords is the body of a Sequencer, and the head of that of an Event, 768
+// bytes. The words that every count writes and reads have cache lines to themselves.
+type sequenceWords struct {
+	_   structs.HostLayout
+	mon monitorWords
+	// root is the heap of those who wait, by token: the offset of its first node, 0 if
+	// nobody waits.
+	//   writers: who holds the latch
+	//   readers: the same, tools
+	//   order:   the latch's
+	//   futex:   none
+	//   crash:   rebuilt from the nodes
+	root atomic.Uint64
+	// doomed is the heap of those whose wait was cancelled and is to be ended.
+	//   writers: who holds the latch
+	//   readers: the same, looks
+	//   order:   the latch's
+	//   futex:   none
+	//   crash:   rebuilt from the nodes: those with a stamp up to canceled
+	doomed atomic.Uint64
+	// canceled is the stamp of the last wait that was cancelled; all before it were, too.
+	//   writers: who holds the latch
+	//   readers: the same
+	//   order:   the latch's
+	//   futex:   none
+	//   crash:   one store
+	canceled atomic.Uint64
+	_        [104]byte
+	// value is the counter of a Sequencer or of an Event, or an eventState.
+	//   writers: everybody, by atomic addition or CAS, without the latch
+	//   readers: everybody
+	//   order:   seq-cst, against next
+	//   futex:   none
+	//   crash:   who counted may owe the waits that this ends; see next
+	value atomic.Uint64
+	_     [120]byte
+	// next is what a count compares with, to see whether it ends a wait: the
+	// complement of the smallest token that somebody waits for, or of a smaller one.
+	// 0 means nobody, or MaxUint64. In an auto-reset Event it is 0 if nobody waits.
+	//   writers: who holds the latch
+	//   readers: who counted, looks
+	//   order:   seq-cst, against value
+	//   futex:   none
+	//   crash:   may be of a smaller token, which costs one look
+	next    atomic.Uint64
+	stopped atomic.Uint32 // 1 once Stop was called; written by who holds the latch, read by everybody, never cleared
+	_       [116]byte
+}
+
+var (
+	_ = [1]struct{}{}[unsafe.Offsetof(sequenceWords{}.root)-384]
+	_ = [1]struct{}{}[unsafe.Offsetof(sequenceWords{}.doomed)-392]
+	_ = [1]struct{}{}[unsafe.Offsetof(sequenceWords{}.canceled)-400]
+	_ = [1]struct{}{}[unsafe.Offsetof(sequenceWords{}.value)-512]
+	_ = [1]struct{}{}[unsafe.Offsetof(sequenceWords{}.next)-640]
+	_ = [1]struct{}{}[unsafe.Offsetof(sequenceWords{}.stopped)-648]
+	_ = [1]struct{}{}[unsafe.Sizeof(sequenceWords{})-768]
+)
+
+const sequenceBytes = uint64(unsafe.Sizeof(sequenceWords{}))
+
+// sequenceBody views the private body of a Sequencer that is being made.
+func sequenceBody(b []byte) *sequenceWords {
+	_ = b[sequenceBytes-1]
+	return (*sequenceWords)(unsafe.Pointer(unsafe.SliceData(b)))
+}
