@@ -139,7 +139,7 @@ func collectEvent(rep *repetition, a *account) {
 	rep.Hist = newHist(last...)
 	rep.Metrics["n"] = float64(rep.Hist.TotalCount())
 	delete(rep.Metrics, "ctxsw/op")
-	if v, ok := quantile(newHist(opened), 0.5, tailMin); ok {
+	if v, ok := quantile(newHist(opened), 0.5, tailMinCrash); ok {
 		rep.Metrics["set-p50-ns"] = v
 	}
 	rep.second("each", a)

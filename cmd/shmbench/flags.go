@@ -155,7 +155,7 @@ func (o *options) check() error {
 		return nil
 	}
 	for _, err := range []error{
-		positive("--procs", o.Procs...), positive("--threads", o.Threads...), positive("--waiters", o.Waiters...),
+		positive("--procs", o.Procs...), positive("--threads", o.Threads...),
 		positive("--count", o.Count), positive("--kills", o.Kills),
 		positive("--time", int(o.Time)), positive("--timeout", int(o.Timeout)), positive("--gap", int(o.Gap)),
 	} {

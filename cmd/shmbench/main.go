@@ -117,7 +117,7 @@ func realMain(args []string, stdout, stderr io.Writer) int {
 }
 
 var (
-	quick    = defaults{50 * time.Millisecond, 10 * time.Millisecond, 3, 12}
+	quick    = defaults{40 * time.Millisecond, 8 * time.Millisecond, 3, 8}
 	usual    = defaults{300 * time.Millisecond, 50 * time.Millisecond, 5, 60}
 	thorough = defaults{2 * time.Second, 200 * time.Millisecond, 10, 100}
 )

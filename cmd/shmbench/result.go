@@ -137,6 +137,9 @@ func (rep *repetition) measure(c *cell, p *page, ops uint64, ns float64, switche
 	default:
 		if collect := c.Scenario.collect; collect != nil {
 			collect(rep, &account{page: p, cell: c, ops: ops, ns: ns, shares: shares})
+			if c.Gap > 0 { // a sample for each round
+				tail = tailMinCrash
+			}
 		}
 	case "idle":
 		slot1, _ := p.slot(1)

@@ -143,7 +143,7 @@ func collectSeq(rep *repetition, a *account) {
 	} else if came, want := a.scratch().came.Load(), s0.total*uint64(a.cell.Wake); came != want {
 		rep.violate("%d came through in %d rounds, not %d", came, s0.total, want)
 	}
-	if v, ok := quantile(newHist(all), 0.5, tailMin); ok {
+	if v, ok := quantile(newHist(all), 0.5, tailMinCrash); ok {
 		rep.Metrics["all-p50-ns"] = v
 	}
 }

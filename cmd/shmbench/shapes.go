@@ -12,6 +12,25 @@ func (o *options) some(brief, full []int) []int {
 	return full
 }
 
+// places are those of a handoff.
+func (o *options) places() []string {
+	if o.Brief {
+		return []string{placeSame, placeCross}
+	}
+	return []string{placeSame, placeCross, placeAny}
+}
+
+// fewRounds is how many rounds a cell with a gap has time for at least.
+const fewRounds = 60
+
+// rounds gives the least time of a cell whose rounds wake somebody after a gap.
+func (o *options) rounds(wake int) time.Duration {
+	if wake == 0 {
+		return 0
+	}
+	return fewRounds * o.Gap
+}
+
 // shapes multiplies the lists that only one scenario has.
 func shapes(sc *scenario, o *options) []cell {
 	cells := []cell{{}}
@@ -58,7 +77,7 @@ func shapes(sc *scenario, o *options) []cell {
 		worked(0, 0)
 	case "event":
 		for i := range cells {
-			cells[i].Gap = o.Gap
+			cells[i].Gap, cells[i].Time = o.Gap, o.rounds(1)
 		}
 	case "queue", "cond":
 		times(or(o.Capacity, o.some([]int{64}, []int{16, 256})...), func(c *cell, v int) { c.Capacity = uint64(v) })

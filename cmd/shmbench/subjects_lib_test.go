@@ -23,6 +23,8 @@ func TestLibrarySubjects(t *testing.T) {
 		{"crash", "--place=any", "--kills=4"},
 		{"waiters", "--waiters=300"},
 		{"rw", "--read=90", "--threads=3", "--place=any"},
+		{"event", "--threads=3", "--place=any", "--gap=200us"},
+		{"seq", "--waiters=60", "--wake=0,3", "--gap=200us", "--place=any"},
 		{"sem", "--permits=3", "--threads=3", "--place=any"},
 	} {
 		args = append(args, "--prim=shmsync:*", "--time=20ms", "--warmup=5ms", "--count=2", "--format=json", "--cc=none")
@@ -46,7 +48,7 @@ func TestLibrarySubjects(t *testing.T) {
 			}
 		})
 	}
-	for _, s := range slices.Concat(libSubjects, rwSubjects, semSubjects) {
+	for _, s := range slices.Concat(libSubjects, rwSubjects, semSubjects, seqSubjects) {
 		if s.Check == nil || s.Check() == nil {
 			require.True(t, ran[s.Name()], "%s took part in nothing", s.Name())
 		}

@@ -15,9 +15,11 @@ import (
 // who spin make no sense on one CPU.
 var rwSubjects = []*subject{
 	{By: libBy, Prim: "rwmutex", Segment: newArena, Open: openRWMutex,
+		Brief:     []string{"uncontended", "crash", "readers", "rw"},
 		Scenarios: []string{"uncontended", "lock", "crash", "idle", "readers", "rw"}},
 	{By: libBy, Prim: "rwmutex-read", Segment: newArena, Open: openReadPairs, Scenarios: []string{"uncontended"}},
-	{By: libBy, Prim: "spinlock", Segment: newArena, Open: openSpinLock, Scenarios: []string{"uncontended", "lock"}},
+	{By: libBy, Prim: "spinlock", Segment: newArena, Open: openSpinLock,
+		Brief: []string{"uncontended"}, Scenarios: []string{"uncontended", "lock"}},
 	{By: libBy, Prim: "rwspinlock", Segment: newArena, Open: openRWSpinLock,
 		Scenarios: []string{"readers", "rw"}},
 }

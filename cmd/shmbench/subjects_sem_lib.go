@@ -12,8 +12,9 @@ import (
 // lock, and as a token in each direction.
 var semSubjects = []*subject{
 	{By: libBy, Prim: "semaphore", Segment: newArena, Open: openSemaphore,
+		Brief:     []string{"uncontended", "sem", "handoff"},
 		Scenarios: []string{"uncontended", "lock", "sem", "handoff", "wake", "idle"}},
-	{By: libBy, Prim: "semaphore-moves", Segment: newArena, Open: openSemaphore,
+	{By: libBy, Prim: "semaphore-moves", Segment: newArena, Open: openSemaphore, Brief: []string{},
 		Scenarios: []string{"uncontended", "sem"}},
 }
 
@@ -27,14 +28,13 @@ func openSemaphore(w *worker, thread int) (any, error) {
 	}
 	switch scenarioByID(w.scenario).name {
 	case "handoff", "wake", "idle":
-		names := [2]string{"to and", "fro"}
 		e := end(w, thread)
 		opts := &prims.SemaphoreOptions{Transferable: true, Initial: -1}
-		out, err := prims.OpenSemaphore(a, names[e], 2, opts)
+		out, err := prims.OpenSemaphore(a, tokenNames[e], 2, opts)
 		if err != nil {
 			return nil, err
 		}
-		in, err := prims.OpenSemaphore(a, names[1-e], 2, opts)
+		in, err := prims.OpenSemaphore(a, tokenNames[1-e], 2, opts)
 		if err != nil {
 			return nil, err
 		}
