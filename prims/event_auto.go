@@ -99,7 +99,7 @@ func (x *autoEvent) setSlow(done bool) error {
 		x.settle(b)
 		// Now there is no token, or nobody is queued.
 		s := x.load()
-		if done || s.place() == eventSet || x.mon.broken {
+		if done || s.place() == eventSet || x.mon.broken.Load() {
 			break
 		}
 		done = x.swap(s, eventSet)
@@ -238,7 +238,7 @@ func (x *autoEvent) ack() {
 // settle hands tokens out while there are any and somebody is queued, and otherwise
 // leaves one, at most, where it can be claimed.
 func (x *autoEvent) settle(b *wakes) {
-	for !x.mon.broken {
+	for !x.mon.broken.Load() {
 		w, queued := x.fifo.head()
 		if queued && !x.mon.waiting(w) {
 			x.detach(w)

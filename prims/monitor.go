@@ -53,7 +53,7 @@ type monitor struct {
 	// without is a participant that is being buried, which may be this one.
 	without arena.Name
 
-	broken  bool          // a link was wrong: the queues are rebuilt before the latch is left; guarded by the latch
+	broken  atomic.Bool   // a link was wrong: the queues are rebuilt before the latch is left
 	deaths  atomic.Uint32 // how many burials the last sweep knew of
 	tidying atomic.Bool   // a goroutine is on its way to sweep
 }
@@ -127,7 +127,7 @@ func (m *monitor) enterSlow(ctx context.Context) error {
 
 // leave gives the latch back and then wakes those whose wait has ended.
 func (m *monitor) leave(b *wakes) {
-	if m.broken {
+	if m.broken.Load() {
 		m.rebuild()
 	}
 	m.latch.Unlock()
@@ -287,5 +287,9 @@ func queued(n arena.NodeWord) bool {
 	return false
 }
 
-// waiting reports whether somebody is there for a wait.
-func (m *monitor) waiting(w wait) bool { return queued(w.Load()) && m.current(w.Owner()) }
+// waiting reports whether somebody is there for a wait. It looks for marks of death
+// itself: what is granted to a corpse comes back only with its burial.
+func (m *monitor) waiting(w wait) bool {
+	owner := w.Owner()
+	return queued(w.Load()) && m.current(owner) && !m.a.Dead(owner)
+}

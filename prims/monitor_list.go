@@ -43,7 +43,7 @@ func (m *monitor) node(off arena.Offset) (w wait, ok bool) {
 	}
 	n, err := m.a.NodeAt(off)
 	if err != nil || n.Object() != m.object.Offset || n.Stamp().Load() == 0 {
-		m.broken = true
+		m.broken.Store(true)
 		return wait{}, false
 	}
 	return wait{off, n}, true
@@ -88,7 +88,7 @@ func (q *fifo) each(f func(w wait) bool) {
 	before := uint64(0)
 	for w, ok := q.head(); ok; {
 		if s := w.Stamp().Load(); s <= before {
-			q.m.broken = true
+			q.m.broken.Store(true)
 			return
 		} else {
 			before = s

@@ -100,7 +100,7 @@ func (m *monitor) corrupt(what string) error {
 // rebuild makes the queues anew from the nodes, which are the truth, and accounts
 // for waits that were resolved by one who died over it.
 func (m *monitor) rebuild() {
-	m.broken = false
+	m.broken.Store(false)
 	var all []wait
 	m.a.EachNode(m.object.Offset, func(off arena.Offset, n *arena.Node) {
 		if w := (wait{off, n}); m.mine == nil || m.mine(w) {
@@ -128,5 +128,5 @@ func (m *monitor) rebuild() {
 			m.drop(w)
 		}
 	}
-	m.broken = false // or a peer overwrites the nodes
+	m.broken.Store(false) // or a peer overwrites the nodes
 }

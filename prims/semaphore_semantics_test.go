@@ -98,8 +98,8 @@ func semDo(t *testing.T, p *proctest.Proc, o semOrder) (r semAnswer) {
 	return r
 }
 
-// queued waits until n waits are queued.
-func queued(t *testing.T, a *arena.Arena, s *prims.Semaphore, n int) {
+// semQueued waits until n waits are queued.
+func semQueued(t *testing.T, a *arena.Arena, s *prims.Semaphore, n int) {
 	t.Helper()
 	eventually(t, fmt.Sprintf("%d queued", n), func() string { return words(a) }, func() bool { return s.Queued() == n })
 }
@@ -122,7 +122,7 @@ func TestSemaphoreIsFIFO(t *testing.T) {
 				}
 			}()
 		}
-		queued(t, a, s, i+1)
+		semQueued(t, a, s, i+1)
 	}
 	require.False(t, s.TryAcquire(1))
 	free := int64(3)
@@ -135,7 +135,7 @@ func TestSemaphoreIsFIFO(t *testing.T) {
 			i++
 		}
 		require.Greater(t, i, first)
-		queued(t, a, s, len(wants)-i)
+		semQueued(t, a, s, len(wants)-i)
 		require.Equal(t, free, s.State().Free)
 		for k := first; k < i; k++ {
 			if k%2 == 0 {
@@ -168,16 +168,16 @@ func TestSemaphoreTakesBackFromTheDead(t *testing.T) {
 	require.Empty(t, semDo(t, holder, semOrder{Verb: "acquire", N: 6}).Err)
 	require.NoError(t, s.Acquire(context.Background(), 2))
 	waiter.Send(semOrder{Verb: "acquire", N: 10})
-	queued(t, a, s, 1)
+	semQueued(t, a, s, 1)
 	done := make(chan error, 1)
 	go func() { done <- s.Acquire(context.Background(), 2) }()
-	queued(t, a, s, 2)
+	semQueued(t, a, s, 2)
 	// The first in the queue dies: the one behind it fits.
 	waiter.Kill(t)
 	require.NoError(t, <-done)
 	require.Equal(t, int64(0), s.State().Free)
 	go func() { done <- s.Acquire(context.Background(), 6) }()
-	queued(t, a, s, 1)
+	semQueued(t, a, s, 1)
 	holder.Kill(t)
 	require.NoError(t, <-done)
 	s.Release(10)
@@ -242,10 +242,10 @@ func TestSemaphoreContext(t *testing.T) {
 	ctx, cancel = context.WithCancel(context.Background())
 	first := make(chan error, 1)
 	go func() { first <- s.Acquire(ctx, 2) }()
-	queued(t, a, s, 1)
+	semQueued(t, a, s, 1)
 	second := make(chan error, 1)
 	go func() { second <- s.Acquire(context.Background(), 1) }()
-	queued(t, a, s, 2)
+	semQueued(t, a, s, 2)
 	cancel()
 	require.Equal(t, context.Canceled, <-first)
 	require.NoError(t, <-second)

@@ -136,8 +136,8 @@ func (s *Sequencer) checkHeap(want int) (err error) {
 		}
 		return err == nil
 	})
-	if err == nil && (n != want || s.mon.broken) {
-		err = fmt.Errorf("%d waits, want %d; broken %v", n, want, s.mon.broken)
+	if err == nil && (n != want || s.mon.broken.Load()) {
+		err = fmt.Errorf("%d waits, want %d; broken %v", n, want, s.mon.broken.Load())
 	}
 	return err
 }

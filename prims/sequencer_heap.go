@@ -111,7 +111,7 @@ func (h tokenHeap) meld(x, y wait) wait {
 	n := 0
 	for x.Node != nil && y.Node != nil {
 		if n == heapDeep {
-			h.m.broken = true // what is on the path is found again by its stamp
+			h.m.broken.Store(true) // what is on the path is found again by its stamp
 			return x
 		}
 		if before(y, x) {
@@ -151,7 +151,7 @@ func (h tokenHeap) detach(w wait) {
 	below := h.meld(left, right)
 	if up == 0 {
 		if arena.Offset(h.root.Load()) != w.off {
-			h.m.broken = true
+			h.m.broken.Store(true)
 			return
 		}
 		h.setRoot(below)
@@ -170,14 +170,14 @@ func (h tokenHeap) detach(w wait) {
 		l, r := heapLinksOf(above), heapRanksOf(above)
 		switch {
 		case n == heapDeep:
-			h.m.broken = true
+			h.m.broken.Store(true)
 			return
 		case from == l.left():
 			lean(above, below.off, l.right(), rank, r.right())
 		case from == l.right():
 			lean(above, l.left(), below.off, r.left(), rank)
 		default:
-			h.m.broken = true
+			h.m.broken.Store(true)
 			return
 		}
 		if rank = rankOf(above); rank == r.own() {
@@ -200,7 +200,7 @@ func (h tokenHeap) each(f func(w wait) bool) {
 	for ok {
 		all = append(all, seen{w.off, w.Stamp().Load()})
 		if int64(len(all)) > most {
-			h.m.broken = true
+			h.m.broken.Store(true)
 			return
 		}
 		w, ok = h.following(w)
@@ -221,7 +221,7 @@ func (h tokenHeap) following(w wait) (wait, bool) {
 		}
 		below, ok := h.m.node(off)
 		if !ok || heapUp(below) != w.off {
-			h.m.broken = true
+			h.m.broken.Store(true)
 			return wait{}, false
 		}
 		return below, true
@@ -241,6 +241,6 @@ func (h tokenHeap) following(w wait) (wait, bool) {
 		}
 		w = above
 	}
-	h.m.broken = true
+	h.m.broken.Store(true)
 	return wait{}, false
 }

@@ -113,13 +113,13 @@ func (q *sequence) settleSome(b *wakes, most int) (more bool) {
 		q.condemn()
 	}
 	v, m := q.words.value.Load(), q.mon
-	for w, ok := q.waits.first(); ok && w.Wanted().Load() <= v && !m.broken; w, ok = q.waits.first() {
+	for w, ok := q.waits.first(); ok && w.Wanted().Load() <= v && !m.broken.Load(); w, ok = q.waits.first() {
 		if most--; most < 0 {
 			return true // next stays low: a count, or a look, finds that there are more
 		}
 		q.finishOne(b, w, fateReached)
 	}
-	for w, ok := q.doomed.first(); ok && !m.broken; w, ok = q.doomed.first() {
+	for w, ok := q.doomed.first(); ok && !m.broken.Load(); w, ok = q.doomed.first() {
 		if most--; most < 0 {
 			return true
 		}
@@ -129,7 +129,7 @@ func (q *sequence) settleSome(b *wakes, most int) (more bool) {
 		}
 		q.finishOne(b, w, result)
 	}
-	if m.broken {
+	if m.broken.Load() {
 		return false // it is rebuilt when the latch is left, and then every count looks
 	}
 	// A count beyond the first token may have come after the load above; it saw the
@@ -138,7 +138,7 @@ func (q *sequence) settleSome(b *wakes, most int) (more bool) {
 	if w, ok := q.waits.first(); ok {
 		next = ^w.Wanted().Load()
 	}
-	if !m.broken && q.words.next.Load() != next {
+	if !m.broken.Load() && q.words.next.Load() != next {
 		q.words.next.Store(next)
 	}
 	return false

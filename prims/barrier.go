@@ -1,0 +1,408 @@
+package prims
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/crashpoint"
+)
+
+var (
+	_ = crashpoint.Register("barrier.arrive.counted")
+	_ = crashpoint.Register("barrier.complete.taken")
+	_ = crashpoint.Register("barrier.complete.returned")
+	_ = crashpoint.Register("barrier.complete.opened")
+)
+
+// Barrier is where a number of parties, in any number of processes, wait for each
+// other, phase after phase: a phase ends when all parties have arrived. Its methods
+// are those of C++'s std::barrier.
+//
+// A process is as many of the parties as it has arrivals in a phase: by arriving it
+// becomes so many, by ArriveAndDrop one less, and when a phase ends without all of its
+// arrivals, since others came in their stead, so many less. Join says so before the
+// first arrival, and Leave takes it back.
+//
+// When a process dies, its arrivals in the phase stay done. If others of its parties
+// have not arrived, the phase is broken; otherwise the next one is, as soon as it
+// begins. Of a broken Barrier all waits end with an error that Is ErrOwnerDead and
+// says who died, now and later, and arrivals do not count, until Reset begins another
+// phase.
+//
+// In the terminology of the Go memory model, and across processes: every arrival of a
+// phase synchronizes before its completion, and that before the return of every Wait
+// for that phase that returns without an error.
+type Barrier struct {
+	mon        *monitor
+	fifo       fifo
+	words      *barrierWords
+	shares     []*barrierShare
+	a          *arena.Arena
+	object     arena.Object
+	name       arena.Name
+	completion func()
+}
+
+// BarrierPhase is the number of a phase of a Barrier, which an arrival gives and Wait
+// takes.
+type BarrierPhase uint64
+
+// BarrierOptions says how a Barrier is created, and what this process does with it. A
+// nil *BarrierOptions means the zero value.
+type BarrierOptions struct {
+	// Completion, if set, is called when an arrival of this process is the last of a
+	// phase, before anybody is let go. When it panics, or its process dies over it,
+	// the phase is broken. It must not arrive at the Barrier nor wait there. It is this
+	// process's own and not stored: processes that share the Barrier should all have
+	// the same one. A process that opens the Barrier more than once has that of the first.
+	Completion func()
+	// Spin bounds how long a waiter spins before it sleeps, for a new object:
+	// 0 means that it learns, negative that it never spins.
+	Spin time.Duration
+}
+
+var barrierKind = arena.KindOf("BARR")
+
+const barrierVersion = 1
+
+func init() {
+	arena.RegisterKind(arena.KindOps{
+		Kind: barrierKind, Repair: repairBarrier, Wake: wakeQueue, Check: checkBarrier, Describe: describeBarrier,
+	})
+}
+
+// OpenBarrier finds the Barrier of that name in the arena or creates it, for so many
+// parties. An empty name makes a fresh anonymous one. One that exists began with a
+// number of its own: when parties is not 0, and that was another, opening fails.
+// parties may not be negative.
+func OpenBarrier(a *arena.Arena, name string, parties int64, opts *BarrierOptions) (*Barrier, error) {
+	var opt BarrierOptions
+	if opts != nil {
+		opt = *opts
+	}
+	if parties < 0 {
+		panic(fmt.Sprintf("shmsync: OpenBarrier %q of %d parties", name, parties))
+	}
+	o, created, err := a.OpenObject(arena.ObjectSpec{
+		Kind: barrierKind, Version: barrierVersion, Name: name, Size: barrierBytes(a.MaxParticipants()),
+		Init: func(body []byte) {
+			w := barrierBody(body)
+			w.size.Store(uint64(parties))
+			w.expected.Store(uint64(parties))
+			w.pending.Store(uint64(parties))
+			w.mon.spin.Store(spinField(opt.Spin))
+		},
+	})
+	if err != nil {
+		return nil, err
+	}
+	x, err := newBarrier(a, o, &opt)
+	if err == nil && !created && parties != 0 && uint64(parties) != x.words.size.Load() {
+		err = x.mon.fail("barrier.open", shmsync.ErrIncompatible, nil,
+			fmt.Sprintf("it began with %d parties, asked for %d", x.words.size.Load(), parties))
+		x.Close()
+		return nil, err
+	}
+	return x, err
+}
+
+// BarrierAt gives a handle on the Barrier at an offset, which Offset of another
+// process gave. It has no Completion.
+func BarrierAt(a *arena.Arena, off arena.Offset) (*Barrier, error) {
+	o, err := objectAt(a, off, "barrier.open", barrierKind, barrierVersion, barrierBytes(a.MaxParticipants()))
+	if err != nil {
+		return nil, err
+	}
+	return newBarrier(a, o, &BarrierOptions{})
+}
+
+func newBarrier(a *arena.Arena, o arena.Object, opt *BarrierOptions) (*Barrier, error) {
+	return share(a, o, func() (*Barrier, error) { return buildBarrier(a, o, opt.Completion, false), nil })
+}
+
+func buildBarrier(a *arena.Arena, o arena.Object, completion func(), bare bool) *Barrier {
+	w := arena.At[barrierWords](a, o.Body)
+	x := &Barrier{words: w, shares: barrierShares(a, o.Body), a: a, object: o, name: a.Self(), completion: completion}
+	x.mon = buildMonitor(a, o, o.Body, x, bare)
+	x.fifo = fifo{x.mon, &w.queue}
+	return x
+}
+
+// Arrive counts n arrivals in this phase and gives its number, for Wait. If they are
+// the last it runs the completion. While another process runs that, Arrive waits for
+// the next phase; otherwise it does not block. It panics when n is not positive or
+// more than the arrivals that the phase still takes; also with an error that Is
+// ErrCorrupt or ErrClosed. At a broken Barrier it counts nothing, and the number is
+// that of the broken phase.
+func (x *Barrier) Arrive(n int64) BarrierPhase {
+	p, err := x.arrive(nil, "Arrive", n, 0)
+	if err != nil {
+		panic(err)
+	}
+	x.mon.leave(nil)
+	return p
+}
+
+// Wait waits until a phase is over. It panics with an *[shmsync.Error] where
+// WaitContext returns one, and when no phase can have that number yet.
+func (x *Barrier) Wait(p BarrierPhase) {
+	if err := x.WaitContext(nil, p); err != nil {
+		panic(err)
+	}
+}
+
+// WaitContext is Wait that ends with ctx.Err() when ctx ends before, or with an error
+// that Is ErrOwnerDead, ErrNoSpace, ErrCorrupt or ErrClosed. A phase that is over
+// beats all of these. An arrival that has been made stays so.
+func (x *Barrier) WaitContext(ctx context.Context, p BarrierPhase) error {
+	if err := x.mon.enter(ctx); err != nil {
+		return err
+	}
+	if now := BarrierPhase(x.words.phase.Load()); p > now {
+		x.mon.leave(nil)
+		panic(fmt.Sprintf("shmsync: Wait for phase %d of barrier %s, which is in phase %d", p, objectName(x.object), now))
+	}
+	return x.wait(ctx, p)
+}
+
+// ArriveAndWait arrives once and waits until the phase is over. It panics with an
+// *[shmsync.Error] where ArriveAndWaitContext returns one.
+func (x *Barrier) ArriveAndWait() {
+	if err := x.ArriveAndWaitContext(nil); err != nil {
+		panic(err)
+	}
+}
+
+// ArriveAndWaitContext is ArriveAndWait that returns the errors of WaitContext. The
+// arrival has been made whatever it returns, but for a broken Barrier, and for a
+// context that ends while another process runs the completion of the phase before.
+func (x *Barrier) ArriveAndWaitContext(ctx context.Context) error {
+	p, err := x.arrive(ctx, "ArriveAndWait", 1, 0)
+	if err != nil {
+		return err
+	}
+	return x.wait(ctx, p)
+}
+
+// ArriveAndDrop arrives once, and makes the parties of all later phases one less. It
+// does not block longer than Arrive, and panics as that does. A broken Barrier has one
+// party less, too.
+func (x *Barrier) ArriveAndDrop() {
+	if _, err := x.arrive(nil, "ArriveAndDrop", 1, 1); err != nil {
+		panic(err)
+	}
+	x.mon.leave(nil)
+}
+
+// wait waits for the end of phase p; it begins with the latch held.
+func (x *Barrier) wait(ctx context.Context, p BarrierPhase) error {
+	const op = "barrier.wait"
+	var broken uint32
+	seat, err := x.mon.lineUp(ctx, 0, uint64(p), func() bool {
+		end, name, over := x.verdict(uint64(p))
+		if end == lineDead {
+			broken = name
+		}
+		return over
+	})
+	switch {
+	case err != nil:
+		return err
+	case broken != 0:
+		return x.ownerDead(op, broken)
+	case seat == nil:
+		return nil
+	}
+	f, err := x.mon.await(ctx, seat)
+	if err == nil && f.result() == lineDead {
+		return x.ownerDead(op, f.aux())
+	}
+	return err
+}
+
+func (x *Barrier) ownerDead(op string, name uint32) error {
+	n := arena.Name(name & arena.NameMask)
+	why := "it was one of the parties and died"
+	if n != 0 && x.mon.current(n) {
+		why = "its completion panicked"
+	}
+	return x.mon.fail(op, shmsync.ErrOwnerDead, x.a.Who(n), why)
+}
+
+// arrive counts n arrivals, and drop parties less, and gives the phase. It ends with
+// the latch held unless it returns an error.
+func (x *Barrier) arrive(ctx context.Context, verb string, n int64, drop uint64) (BarrierPhase, error) {
+	if n <= 0 {
+		panic(fmt.Sprintf("shmsync: %s of %d at barrier %s", verb, n, objectName(x.object)))
+	}
+	m := x.mon
+	if err := m.enter(ctx); err != nil {
+		return 0, err
+	}
+	for x.words.completer.Load() != 0 && !x.isBroken() {
+		// The loop ends: each turn is a completion.
+		if err := x.wait(ctx, BarrierPhase(x.words.phase.Load())); err != nil && !isOwnerDead(err) {
+			return 0, err
+		}
+		if err := m.enter(ctx); err != nil {
+			return 0, err
+		}
+	}
+	p := BarrierPhase(x.words.phase.Load())
+	switch {
+	case x.isBroken():
+		if drop != 0 {
+			x.leave(drop)
+		}
+		return p, nil
+	case uint64(n) > x.words.pending.Load():
+		m.leave(nil)
+		panic(fmt.Sprintf("shmsync: %s of %d at barrier %s: more than are expected", verb, n, objectName(x.object)))
+	case !x.count(uint64(n), drop):
+		return p, nil
+	case x.words.completer.Load() != 0:
+		m.leave(nil)
+		return p, x.complete()
+	case x.fifo.empty():
+		return p, nil
+	}
+	m.settleAndLeave()
+	return p, m.enter(nil)
+}
+
+// count counts arrivals, with the latch held, and reports whether they were the last.
+func (x *Barrier) count(n, drop uint64) (last bool) {
+	w, h := x.words, x.mine()
+	phase, pending, expected := w.phase.Load(), w.pending.Load()-n, w.expected.Load()
+	parties, left := h.in(phase)
+	own := min(n, left)
+	parties += n - own
+	var c change
+	if drop != 0 {
+		drop = min(drop, expected)
+		expected, parties = expected-drop, parties-min(drop, parties)
+		c.set(&w.expected, expected)
+	}
+	h.set(&c, phase, parties, left-own)
+	switch {
+	case pending > 0:
+		c.set(&w.pending, pending)
+	case x.completion == nil:
+		c.set(&w.pending, expected)
+		c.set(&w.phase, phase+1)
+	default:
+		c.set(&w.pending, 0)
+		c.set(&w.completer, uint64(x.name))
+	}
+	x.mon.commit(&c)
+	crashpoint.Hit("barrier.arrive.counted")
+	return pending == 0
+}
+
+// complete runs the completion, and ends the phase. It ends with the latch held
+// unless it returns an error.
+func (x *Barrier) complete() error {
+	crashpoint.Hit("barrier.complete.taken")
+	returned := false
+	defer func() {
+		if !returned {
+			x.giveUp()
+		}
+	}()
+	x.completion()
+	returned = true
+	crashpoint.Hit("barrier.complete.returned")
+	m, w := x.mon, x.words
+	if err := m.enter(nil); err != nil {
+		return err
+	}
+	if w.completer.Load() != uint64(x.name) {
+		return nil // a peer overwrote it
+	}
+	var c change
+	c.set(&w.completer, 0)
+	c.set(&w.pending, w.expected.Load())
+	c.set(&w.phase, w.phase.Load()+1)
+	m.commit(&c)
+	crashpoint.Hit("barrier.complete.opened")
+	m.settleAndLeave()
+	return m.enter(nil)
+}
+
+// giveUp breaks the phase whose completion has panicked.
+func (x *Barrier) giveUp() {
+	if x.mon.enter(nil) != nil {
+		return
+	}
+	if x.words.completer.Load() == uint64(x.name) {
+		x.breakPhase(x.words.phase.Load(), uint64(x.name), nil)
+	}
+	x.mon.settleAndLeave()
+}
+
+// Join says that this process is n more of the parties, which arrive in this phase for
+// the first time: if it dies before, the phase is broken. Who just arrives need not
+// join. It panics when n is not positive.
+func (x *Barrier) Join(n int64) {
+	if n <= 0 {
+		panic(fmt.Sprintf("shmsync: Join of %d of barrier %s", n, objectName(x.object)))
+	}
+	x.enter()
+	h, phase := x.mine(), x.words.phase.Load()
+	parties, left := h.in(phase)
+	var c change
+	h.set(&c, phase, parties+uint64(n), left+uint64(n))
+	x.mon.commit(&c)
+	x.mon.leave(nil)
+}
+
+// Leave says that this process is none of the parties any more, and that others arrive
+// in its stead: as many arrivals as before are expected. See ArriveAndDrop for the other
+// case.
+func (x *Barrier) Leave() {
+	x.enter()
+	h := x.mine()
+	var c change
+	h.set(&c, x.words.phase.Load(), 0, 0)
+	x.mon.commit(&c)
+	x.mon.leave(nil)
+}
+
+// Reset begins another phase of a broken Barrier, for so many parties from now on; 0
+// means as many as were expected of the next phase. Those who wait for the broken
+// phase, and will, are told that it is broken. If the Barrier is not broken Reset does
+// nothing: all who are told may call it, and one of them does it. It reports whether
+// it did. It panics when parties is negative.
+func (x *Barrier) Reset(parties int64) bool {
+	if parties < 0 {
+		panic(fmt.Sprintf("shmsync: Reset of barrier %s to %d parties", objectName(x.object), parties))
+	}
+	x.enter()
+	if x.mon.deaths.Load() != x.a.Deaths() {
+		if err := x.mon.sweepAndEnter(nil); err != nil {
+			panic(err)
+		}
+	}
+	if !x.isBroken() {
+		x.mon.leave(nil)
+		return false
+	}
+	x.begin(uint64(parties))
+	x.mon.settleAndLeave()
+	return true
+}
+
+func (x *Barrier) enter() {
+	if err := x.mon.enter(nil); err != nil {
+		panic(err)
+	}
+}
+
+// Offset is where the Barrier lies in its arena, for BarrierAt in another process.
+func (x *Barrier) Offset() arena.Offset { return x.object.Offset }
+
+// Close gives the handle back. This process stays as many of the parties as it is.
+func (x *Barrier) Close() error { return closeHandle(x.a, x.object, "barrier.close", x.mon.close) }

@@ -1,0 +1,54 @@
+package prims
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/arena"
+)
+
+func repairBarrier(a *arena.Arena, o arena.Object, dead arena.Name) {
+	if o.Size >= barrierBytes(a.MaxParticipants()) {
+		repairMonitor(buildBarrier(a, o, nil, true).mon, dead)
+	}
+}
+
+func checkBarrier(a *arena.Arena, o arena.Object) error {
+	if o.Size < barrierBytes(a.MaxParticipants()) {
+		return wrongKind("barrier.check", o, barrierKind, barrierVersion)
+	}
+	x := buildBarrier(a, o, nil, true)
+	w := x.words
+	if err := checkMutexWords(o, &w.mon.latch); err != nil {
+		return err
+	}
+	if p, e := int64(w.pending.Load()), int64(w.expected.Load()); p < 0 || e < 0 {
+		return x.mon.fail("barrier.check", shmsync.ErrCorrupt, nil, fmt.Sprintf("%d arrivals are to come, %d a phase", p, e))
+	}
+	return nil
+}
+
+func describeBarrier(a *arena.Arena, o arena.Object) string {
+	if o.Size < barrierBytes(a.MaxParticipants()) {
+		return "too small"
+	}
+	x := buildBarrier(a, o, nil, true)
+	w := x.words
+	phase := w.phase.Load()
+	var b strings.Builder
+	fmt.Fprintf(&b, "phase %d, %d of %d to arrive", phase, w.pending.Load(), w.expected.Load())
+	if n := arena.Name(w.completer.Load() & arena.NameMask); n != 0 {
+		fmt.Fprintf(&b, ", %v completes it", n)
+	}
+	if at := w.broken.Load(); at != 0 {
+		fmt.Fprintf(&b, ", broken from phase %d by %v", at-1, arena.Name(w.dead.Load()&arena.NameMask))
+	}
+	for _, h := range x.shares {
+		if parties, left := h.in(phase); parties > 0 {
+			fmt.Fprintf(&b, ", %v is %d with %d to come", arena.Name(h.name.Load()&arena.NameMask), parties, left)
+		}
+	}
+	b.WriteString(describeMonitor(x.mon))
+	return b.String()
+}

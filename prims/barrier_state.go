@@ -1,0 +1,225 @@
+package prims
+
+import (
+	"errors"
+	"fmt"
+	"math"
+
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/arena"
+)
+
+func isOwnerDead(err error) bool { return errors.Is(err, shmsync.ErrOwnerDead) }
+
+// mine is this participant's share, with the latch held.
+func (x *Barrier) mine() *barrierShare {
+	h := x.shares[x.name.Slot()-1]
+	if h.name.Load() != uint64(x.name) {
+		x.lose(h)
+		put(&h.parties, 0) // nothing is left of it
+		put(&h.left, 0)
+		put(&h.name, uint64(x.name))
+	}
+	return h
+}
+
+// in is how many of the parties a share is in a phase, and how many of their arrivals
+// are to come.
+func (h *barrierShare) in(phase uint64) (parties, left uint64) {
+	parties, left = h.parties.Load(), h.left.Load()
+	switch h.phase.Load() {
+	case phase:
+		return parties, left
+	case phase - 1:
+		parties -= min(left, parties) // others came in their stead
+		return parties, parties
+	}
+	return 0, 0
+}
+
+// set adds to a change what a share is in this phase.
+func (h *barrierShare) set(c *change, phase, parties, left uint64) {
+	c.set(&h.phase, phase)
+	c.set(&h.parties, parties)
+	c.set(&h.left, left)
+}
+
+// isBroken reports whether this phase is broken.
+func (x *Barrier) isBroken() bool {
+	b := x.words.broken.Load()
+	return b != 0 && b-1 <= x.words.phase.Load()
+}
+
+// verdict tells how a wait for the end of a phase ends, if it is over.
+func (x *Barrier) verdict(p uint64) (end int, name uint32, over bool) {
+	now := x.words.phase.Load()
+	switch {
+	case now <= p && !x.isBroken():
+		return 0, 0, false
+	case now <= p, x.words.voided.Load() == p+1:
+		// A broken phase that has no name is a peer's bytes, and broken all the same.
+		return lineDead, max(uint32(x.words.dead.Load()), 1), true
+	}
+	return lineOpen, 0, true
+}
+
+// lose breaks the phase that the participant of a share, who is dead, leaves
+// incomplete: this one, or the next.
+func (x *Barrier) lose(h *barrierShare) {
+	phase := x.words.phase.Load()
+	parties, left := h.in(phase)
+	switch {
+	case left > 0 && x.words.completer.Load() == 0:
+	case parties > left:
+		phase++
+	default:
+		return
+	}
+	x.breakPhase(phase, h.name.Load(), h)
+}
+
+// breakPhase makes a phase, and all later ones, broken by a death: that of the
+// participant of h, if there is one, and otherwise that of the completer.
+func (x *Barrier) breakPhase(phase, name uint64, h *barrierShare) {
+	w := x.words
+	var c change
+	if b := w.broken.Load(); b == 0 || phase < b-1 {
+		c.set(&w.broken, phase+1)
+		c.set(&w.dead, name)
+	}
+	if h != nil {
+		c.set(&h.parties, 0)
+		c.set(&h.left, 0)
+	} else {
+		c.set(&w.completer, 0)
+	}
+	x.mon.commit(&c)
+}
+
+// begin gives a broken phase up and begins another one.
+func (x *Barrier) begin(parties uint64) {
+	w := x.words
+	phase := w.phase.Load()
+	if parties == 0 {
+		parties = w.expected.Load()
+	}
+	for _, h := range x.shares {
+		if n, _ := h.in(phase); n > 0 {
+			var c change
+			h.set(&c, phase, n, 0) // as if it had arrived: it is a party of the next phase
+			x.mon.commit(&c)
+		}
+	}
+	var c change
+	c.set(&w.phase, phase+1)
+	c.set(&w.expected, parties)
+	c.set(&w.pending, parties)
+	c.set(&w.broken, 0)
+	c.set(&w.voided, phase+1)
+	c.set(&w.completer, 0)
+	x.mon.commit(&c)
+}
+
+// leave makes this process, and the Barrier, have so many parties less.
+func (x *Barrier) leave(n uint64) {
+	w, h := x.words, x.mine()
+	phase := w.phase.Load()
+	parties, left := h.in(phase)
+	parties -= min(n, parties)
+	var c change
+	c.set(&w.expected, w.expected.Load()-min(n, w.expected.Load()))
+	h.set(&c, phase, parties, min(parties, left))
+	x.mon.commit(&c)
+}
+
+// settle lets those go whose phase is over or broken. All wait for the same one.
+func (x *Barrier) settle(b *wakes) {
+	for w, ok := x.fifo.head(); ok; w, ok = x.fifo.head() {
+		end, name, over := x.verdict(w.Wanted().Load())
+		switch {
+		case !x.mon.waiting(w):
+			x.fifo.detach(w)
+			x.mon.drop(w)
+		case !over:
+			return
+		default:
+			if x.mon.end(b, w, uint32(end), name) {
+				x.account(w)
+			}
+		}
+	}
+}
+
+func (x *Barrier) account(w wait)           { x.mon.account(w, nil) }
+func (x *Barrier) detach(w wait)            { x.fifo.detach(w) }
+func (x *Barrier) requeue(w wait)           { x.fifo.requeue(w) }
+func (x *Barrier) each(f func(w wait) bool) { x.fifo.each(f) }
+func (x *Barrier) clear()                   { x.fifo.clear() }
+
+func (x *Barrier) bury(gone func(arena.Name) bool) {
+	if c := x.words.completer.Load(); gone(arena.Name(c & arena.NameMask)) {
+		x.breakPhase(x.words.phase.Load(), c, nil)
+	}
+	for _, h := range x.shares {
+		if gone(arena.Name(h.name.Load() & arena.NameMask)) {
+			x.lose(h)
+		}
+	}
+}
+
+func (x *Barrier) holders(f func(arena.Name)) {
+	phase := x.words.phase.Load()
+	f(arena.Name(x.words.completer.Load() & arena.NameMask))
+	for _, h := range x.shares {
+		if parties, _ := h.in(phase); parties > 0 {
+			f(arena.Name(h.name.Load() & arena.NameMask))
+		}
+	}
+}
+
+// BarrierState is what State tells.
+type BarrierState struct {
+	Phase     BarrierPhase      // the number of this phase
+	Pending   int64             // arrivals that it still takes
+	Expected  int64             // arrivals that the next one takes
+	Own       int64             // how many of the parties this process is
+	Waiting   bool              // somebody waits
+	Completer *shmsync.Identity // who runs the completion; nil if nobody does
+	Err       error             // why waits fail: nil or ErrOwnerDead
+	Who       *shmsync.Identity // whose death that is; nil when not known any more
+}
+
+// State looks at x without locking it. What it tells may be over when it returns.
+func (x *Barrier) State() BarrierState {
+	w := x.words
+	st := BarrierState{
+		Phase: BarrierPhase(w.phase.Load()), Pending: signed(w.pending.Load()), Expected: signed(w.expected.Load()), Waiting: !x.fifo.empty(),
+	}
+	if h := x.shares[x.name.Slot()-1]; h.name.Load() == uint64(x.name) {
+		parties, _ := h.in(w.phase.Load())
+		st.Own = signed(parties)
+	}
+	if n := arena.Name(w.completer.Load() & arena.NameMask); n != 0 {
+		st.Completer = x.a.Who(n)
+	}
+	if x.isBroken() {
+		st.Err, st.Who = shmsync.ErrOwnerDead, x.a.Who(arena.Name(w.dead.Load()&arena.NameMask))
+	}
+	return st
+}
+
+func signed(v uint64) int64 { return int64(min(v, math.MaxInt64)) }
+
+// String renders the state on one line.
+func (x *Barrier) String() string {
+	st := x.State()
+	s := fmt.Sprintf("barrier %s: phase %d, %d of %d to arrive, %d of this process, waiting %v",
+		objectName(x.object), st.Phase, st.Pending, st.Expected, st.Own, st.Waiting)
+	if st.Completer != nil {
+		s += fmt.Sprintf(", %v completes it", st.Completer)
+	}
+	if st.Err != nil {
+		s += ", " + st.Err.Error()
+	}
+	return s
+}

@@ -1,0 +1,93 @@
+package prims
+
+import (
+	"structs"
+	"sync/atomic"
+	"unsafe"
+
+	"github.com/shmsync/shmsync/arena"
+)
+
+// barrierWords is the head of the body of a Barrier, 512 bytes; a barrierShare for
+// each slot of the arena follows, from slot 1. All words but the first change through
+// the redo log, with the latch held; other readers are State and tools.
+type barrierWords struct {
+	_    structs.HostLayout
+	mon  monitorWords
+	size atomic.Uint64 // parties that it began with. Immutable after init.
+	// expected is how many arrivals the next phase takes.
+	expected atomic.Uint64
+	// pending is how many arrivals this phase still takes.
+	pending atomic.Uint64
+	// phase is the number of this phase.
+	phase atomic.Uint64
+	// completer is the name of who runs the completion of this phase, 0 for nobody.
+	// It is set only when pending is 0; a name that is not current breaks the phase.
+	completer atomic.Uint64
+	// broken is the first phase that a death leaves incomplete, plus 1; 0 for none.
+	broken atomic.Uint64
+	// dead is the name of whose death that is.
+	dead atomic.Uint64
+	// voided is the last phase that was broken and has been given up, plus 1.
+	voided atomic.Uint64
+	queue  listWords
+	_      [48]byte
+}
+
+// barrierShare is how many of the parties a participant is.
+//
+//	phase           parties  left
+//	this one        p        of its p arrivals of this phase so many are to come
+//	the one before  p        so many did not come, although the phase is over: it is p - left now
+//	earlier         void     void: a whole phase went by without it
+//
+//	writers: who holds the latch, through the redo log
+//	readers: the same, tools, looks
+//	order:   the latch's
+//	futex:   none
+//	crash:   what is left of a name that is not current will not come
+type barrierShare struct {
+	_       structs.HostLayout
+	name    atomic.Uint64 // of the participant
+	phase   atomic.Uint64
+	parties atomic.Uint64
+	left    atomic.Uint64
+}
+
+var (
+	_ = [1]struct{}{}[unsafe.Offsetof(barrierWords{}.size)-384]
+	_ = [1]struct{}{}[unsafe.Offsetof(barrierWords{}.expected)-392]
+	_ = [1]struct{}{}[unsafe.Offsetof(barrierWords{}.pending)-400]
+	_ = [1]struct{}{}[unsafe.Offsetof(barrierWords{}.phase)-408]
+	_ = [1]struct{}{}[unsafe.Offsetof(barrierWords{}.completer)-416]
+	_ = [1]struct{}{}[unsafe.Offsetof(barrierWords{}.broken)-424]
+	_ = [1]struct{}{}[unsafe.Offsetof(barrierWords{}.dead)-432]
+	_ = [1]struct{}{}[unsafe.Offsetof(barrierWords{}.voided)-440]
+	_ = [1]struct{}{}[unsafe.Offsetof(barrierWords{}.queue)-448]
+	_ = [1]struct{}{}[unsafe.Sizeof(barrierWords{})-512]
+	_ = [1]struct{}{}[unsafe.Offsetof(barrierShare{}.name)-0]
+	_ = [1]struct{}{}[unsafe.Offsetof(barrierShare{}.phase)-8]
+	_ = [1]struct{}{}[unsafe.Offsetof(barrierShare{}.parties)-16]
+	_ = [1]struct{}{}[unsafe.Offsetof(barrierShare{}.left)-24]
+	_ = [1]struct{}{}[unsafe.Sizeof(barrierShare{})-32]
+)
+
+// barrierBytes is how long the body is in an arena with that many slots.
+func barrierBytes(slots int) uint64 {
+	return uint64(unsafe.Sizeof(barrierWords{})) + uint64(slots)*uint64(unsafe.Sizeof(barrierShare{}))
+}
+
+// barrierBody views the private body of a Barrier that is being made.
+func barrierBody(b []byte) *barrierWords {
+	_ = b[unsafe.Sizeof(barrierWords{})-1]
+	return (*barrierWords)(unsafe.Pointer(unsafe.SliceData(b)))
+}
+
+// barrierShares are the shares of the slots of an arena, from slot 1.
+func barrierShares(a *arena.Arena, body arena.Offset) []*barrierShare {
+	s := make([]*barrierShare, a.MaxParticipants())
+	for i := range s {
+		s[i] = arena.At[barrierShare](a, body+arena.Offset(unsafe.Sizeof(barrierWords{}))+arena.Offset(i)*arena.Offset(unsafe.Sizeof(barrierShare{})))
+	}
+	return s
+}

@@ -1,0 +1,56 @@
+//go:build linux
+
+package prims
+
+import (
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/shmsync/shmsync/arena"
+)
+
+func init() {
+	abiStructs["WaitGroup"], abiStructs["Latch"] = reflect.TypeFor[tallyWords](), reflect.TypeFor[tallyWords]()
+	abiStructs["Barrier"], abiStructs["Once"] = reflect.TypeFor[barrierWords](), reflect.TypeFor[onceWords]()
+	add := func(section string, kind arena.Kind, version int) {
+		row := abiKinds[section]
+		row.kind, row.version = kind, version
+		abiKinds[section] = row
+	}
+	add("WaitGroup", waitGroupKind, tallyVersion)
+	add("Latch", latchKind, tallyVersion)
+	add("Barrier", barrierKind, barrierVersion)
+	add("Once", onceKind, onceVersion)
+}
+
+// The shares are in the document as they are in the code.
+func TestABIShares(t *testing.T) {
+	for section, share := range map[string]reflect.Type{
+		"Share of a WaitGroup or a Latch": reflect.TypeFor[tallyShare](), "Share of a Barrier": reflect.TypeFor[barrierShare](),
+	} {
+		tables := abiTables(t, section, "offset", "size", "field", "order")
+		require.Len(t, tables, 1, section)
+		documented := map[string][2]int{}
+		for _, row := range tables[0].Rows {
+			if row.Cells[2] != "reserved" {
+				documented[strings.Trim(row.Cells[2], "`")] = [2]int{abiNumber(t, row.Cells[0]), abiNumber(t, row.Cells[1])}
+			}
+		}
+		fields := map[string][2]int{}
+		for f := range share.Fields() {
+			if f.Name != "_" {
+				fields[f.Name] = [2]int{int(f.Offset), int(f.Type.Size())}
+			}
+		}
+		require.Equal(t, fields, documented, section)
+	}
+}
+
+// What the document says about how waits end.
+func TestABIGateEnds(t *testing.T) {
+	require.Equal(t, []int{0, 1, 2}, []int{lineOpen, lineDead, lineTurn})
+	require.Contains(t, abiText(t, "Once"), "0 it was done, 2 it is the turn of its owner")
+}

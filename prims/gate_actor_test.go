@@ -1,0 +1,295 @@
+//go:build linux
+
+package prims_test
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/proctest"
+	"github.com/shmsync/shmsync/prims"
+)
+
+// A gate actor does in a process of its own what it is told, with WaitGroups,
+// Latches, Barriers and Onces.
+func gateActor(t testing.TB, a *arena.Arena, label string, opts ...proctest.Option) *actor {
+	t.Helper()
+	x := &actor{said: map[int]answer{}, dump: func() string { return words(a) }}
+	opts = append(opts, proctest.Params(struct{ Arena, Label string }{nameOf(a), label}), proctest.Dump(x.dump))
+	x.proc = proctest.Start(t, "gate", opts...)
+	x.proc.Await(t)
+	return x
+}
+
+func init() {
+	proctest.Register("gate", func(c *proctest.Child) {
+		var p struct{ Arena, Label string }
+		c.Params(&p)
+		a, err := arena.Attach(p.Arena, &arena.Options{Label: p.Label})
+		if err != nil {
+			c.Fatal(err)
+		}
+		s := &gateStage{stage: newStage(a)}
+		c.Ready()
+		for {
+			var o order
+			c.Recv(&o)
+			if o.Op == "exit" {
+				os.Exit(0)
+			}
+			go func() { c.Say(s.act(o)) }()
+		}
+	})
+}
+
+type gateStage struct {
+	*stage
+	block sync.Mutex // held by a function that is told to wait
+}
+
+func (s *gateStage) act(o order) (a answer) {
+	a.ID = o.ID
+	defer func() {
+		if r := recover(); r != nil {
+			if err, ok := r.(error); ok {
+				a.fill(err)
+				a.Panic, a.Err = err.Error(), ""
+			} else {
+				a.Panic = fmt.Sprint(r)
+			}
+		}
+	}()
+	a.fill(s.perform(o, &a))
+	return a
+}
+
+// gateTraces is where what was done is counted.
+type gateTraces struct {
+	Count [4]uint64
+}
+
+func (s *gateStage) perform(o order, a *answer) error {
+	ctx := s.contextOf(o)
+	tr, err := arena.Value[gateTraces](s.a, "traces")
+	if err != nil {
+		return err
+	}
+	kind, verb, _ := strings.Cut(o.Op, ".")
+	switch kind {
+	case "cancel":
+		return s.stage.perform(o, a)
+	case "unblock":
+		s.block.Unlock()
+		return nil
+	case "block": // later functions wait for unblock
+		s.block.Lock()
+		return nil
+	case "wg":
+		g, err := prims.OpenWaitGroup(s.a, o.Object, nil)
+		if err != nil {
+			return err
+		}
+		switch verb {
+		case "add":
+			g.Add(o.N)
+		case "done":
+			g.Done()
+		case "go": // counts N up, and panics if Token is not 0
+			g.Go(func() {
+				s.block.Lock()
+				s.block.Unlock()
+				tr.Count[0] += uint64(o.N)
+				if o.Token != 0 {
+					panic("as told")
+				}
+			})
+		case "wait":
+			g.Wait()
+			a.N = tr.Count[0]
+		case "waitctx":
+			err := g.WaitContext(ctx)
+			a.N = tr.Count[0]
+			return err
+		case "reset":
+			g.Reset()
+		case "pingpong": // waits for the first group, adds to it, is done with the second
+			p, err := prims.OpenWaitGroup(s.a, "pong", nil)
+			if err != nil {
+				return err
+			}
+			for i := range uint64(o.N) {
+				g.Wait()
+				if tr.Count[0] != i+1 {
+					return fmt.Errorf("round %d: %d", i, tr.Count[0])
+				}
+				tr.Count[1]++
+				g.Add(1)
+				p.Done()
+			}
+		}
+	case "latch":
+		l, err := prims.OpenLatch(s.a, o.Object, 0, nil)
+		if err != nil {
+			return err
+		}
+		switch verb {
+		case "claim":
+			l.Claim(int64(o.N))
+		case "down":
+			l.CountDown(int64(o.N))
+		case "try":
+			a.OK = l.TryWait()
+		case "wait":
+			l.Wait()
+		case "waitctx":
+			return l.WaitContext(ctx)
+		case "arrive":
+			l.ArriveAndWait(int64(o.N))
+		case "arrivectx":
+			return l.ArriveAndWaitContext(ctx, int64(o.N))
+		case "race": // N latches of two, one after the other
+			for i := range o.N {
+				l, err := prims.OpenLatch(s.a, fmt.Sprintf("%s-%d", o.Object, i), 2, nil)
+				if err != nil {
+					return err
+				}
+				if i%2 == 0 {
+					l.ArriveAndWait(1)
+				} else {
+					l.CountDown(1)
+					l.Wait()
+				}
+			}
+		}
+	case "barrier":
+		b, err := prims.OpenBarrier(s.a, o.Object, 0, &prims.BarrierOptions{Completion: s.completion(o, tr)})
+		if err != nil {
+			return err
+		}
+		switch verb {
+		case "open":
+		case "arrive":
+			a.N = uint64(b.Arrive(int64(o.N)))
+		case "wait":
+			b.Wait(prims.BarrierPhase(o.Token))
+		case "waitctx":
+			return b.WaitContext(ctx, prims.BarrierPhase(o.Token))
+		case "meet":
+			b.ArriveAndWait()
+		case "meetctx":
+			return b.ArriveAndWaitContext(ctx)
+		case "drop":
+			b.ArriveAndDrop()
+		case "join":
+			b.Join(int64(o.N))
+		case "leave":
+			b.Leave()
+		case "reset":
+			a.OK = b.Reset(int64(o.N))
+		case "spin": // N phases
+			for range o.N {
+				b.ArriveAndWait()
+			}
+		case "walk": // N phases; Token is which count is ours
+			return walk(b, tr, int(o.Token), o.N)
+		}
+	case "once":
+		x, err := prims.OpenOnce(s.a, o.Object, nil)
+		if err != nil {
+			return err
+		}
+		f := func() {
+			a.OK = true
+			tr.Count[o.Token]++
+			s.block.Lock()
+			s.block.Unlock()
+			if o.N != 0 {
+				panic("as told")
+			}
+		}
+		switch verb {
+		case "do":
+			x.Do(f)
+		case "doctx":
+			return x.DoContext(ctx, f)
+		case "done":
+			a.OK = x.Done()
+		case "race": // one Once after the other
+			for i := range o.N {
+				x, err := prims.OpenOnce(s.a, fmt.Sprintf("%s-%d", o.Object, i), nil)
+				if err != nil {
+					return err
+				}
+				x.Do(func() { tr.Count[0]++ })
+				if tr.Count[0] <= uint64(i) {
+					return fmt.Errorf("the function of %v has not returned", x)
+				}
+			}
+		}
+	default:
+		panic("no such order: " + o.Op)
+	}
+	return nil
+}
+
+// completion is that of the Barriers of a process: it counts in Count[3].
+func (s *gateStage) completion(o order, tr *gateTraces) func() {
+	switch {
+	case strings.HasPrefix(o.Object, "plain"):
+		return nil
+	case strings.HasPrefix(o.Object, "panics"):
+		return func() { panic("as told") }
+	}
+	return func() {
+		s.block.Lock()
+		s.block.Unlock()
+		tr.Count[3]++
+	}
+}
+
+// walk goes through phases with one other: neither is ever a phase ahead.
+func walk(b *prims.Barrier, tr *gateTraces, who, phases int) error {
+	for i := range uint64(phases) {
+		tr.Count[who] = i + 1
+		b.ArriveAndWait()
+		if other := tr.Count[1-who]; other != i+1 {
+			return fmt.Errorf("phase %d: the other is in %d", i, other)
+		}
+		b.ArriveAndWait()
+	}
+	return nil
+}
+
+// queued is how many waits are in the queues of an object.
+func queued(a *arena.Arena, off arena.Offset) (n int) {
+	a.EachNode(off, func(arena.Offset, *arena.Node) { n++ })
+	return n
+}
+
+// gateBlocked starts an order and returns when it waits at the object at off.
+func gateBlocked(t testing.TB, a *arena.Arena, x *actor, off arena.Offset, o order) int {
+	t.Helper()
+	n := queued(a, off)
+	id := x.start(o)
+	eventually(t, o.Op+" waits", x.dump, func() bool { return queued(a, off) == n+1 })
+	return id
+}
+
+// gateRefused asks for an answer that is an owner's death.
+func gateRefused(t testing.TB, ans answer, label string) {
+	t.Helper()
+	require.Contains(t, ans.Is, "owner-dead", "%v", ans)
+	require.NotNil(t, ans.Who, "%v", ans)
+	require.Equal(t, label, ans.Who.Label)
+}
+
+func gateSmooth(t testing.TB, ans answer) {
+	t.Helper()
+	require.Empty(t, ans.Err+ans.Panic)
+}

@@ -1,0 +1,191 @@
+//go:build linux && crashpoint
+
+package prims_test
+
+import (
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/proctest"
+)
+
+// The last of a phase dies while it completes it: what was before the completion began
+// or while it ran breaks the phase, what was after it has ended it has ended it.
+func TestBarrierCrashOfTheLast(t *testing.T) {
+	for point, ends := range map[string]bool{
+		"barrier.arrive.counted": false, "barrier.complete.taken": false, "barrier.complete.returned": false,
+		"monitor.commit.logged":   false, // of the second commit: the one that ends the phase
+		"monitor.commit.begun":    true,  // which is carried out by who comes next
+		"barrier.complete.opened": true, "monitor.resolve.resolved": true, "monitor.leave.before_wake": true,
+	} {
+		t.Run(point, func(t *testing.T) {
+			a := newArena(t, nil)
+			tr, err := arena.Value[gateTraces](a, "traces")
+			require.NoError(t, err)
+			b := newBarrier(t, a, "b", 3, func() { t.Error("it runs again") })
+			at := point + ":1"
+			switch point {
+			case "monitor.commit.logged":
+				at = point + ":2" // the arrival is the first commit
+			case "monitor.commit.begun":
+				at = point + ":6" // the arrival has five words
+			}
+			victim, x := gateActor(t, a, "victim", proctest.Env("SHMSYNC_CRASHPOINT="+at)), gateActor(t, a, "x")
+			one := gateBlocked(t, a, x, b.Offset(), order{Op: "barrier.meet", Object: "b"})
+			b.Arrive(1)
+			victim.start(order{Op: "barrier.meet", Object: "b"})
+			victim.proc.WaitSignal(t, syscall.SIGKILL)
+			ans := x.wait(t, one)
+			alone(t, a, 2)
+			if ends {
+				gateSmooth(t, ans)
+				require.NoError(t, b.WaitContext(t.Context(), 0))
+				require.EqualValues(t, 1, tr.Count[3])
+				// Its death breaks the next phase, of which it was a party.
+			} else {
+				gateRefused(t, ans, "victim")
+			}
+			gateRefused(t, x.do(t, order{Op: "barrier.meet", Object: "b"}), "victim")
+			require.True(t, b.Reset(2))
+			require.LessOrEqual(t, tr.Count[3], uint64(1))
+			sound(t, a)
+		})
+	}
+}
+
+// A party dies at its arrival, which is not the last: it has arrived, or it has not.
+func TestBarrierCrashOfOne(t *testing.T) {
+	for point, arrived := range map[string]bool{
+		"monitor.commit.logged": false, "monitor.commit.begun": true, "barrier.arrive.counted": true,
+		"monitor.queue.stamped": true, "monitor.queue.linked": true, "park.seat.asleep": true,
+	} {
+		t.Run(point, func(t *testing.T) {
+			a := newArena(t, nil)
+			b := newBarrier(t, a, "plain", 2, nil)
+			victim := gateActor(t, a, "victim", proctest.Env("SHMSYNC_CRASHPOINT="+point+":1"))
+			victim.start(order{Op: "barrier.meet", Object: "plain"})
+			victim.proc.WaitSignal(t, syscall.SIGKILL)
+			alone(t, a, 1)
+			require.NoError(t, b.State().Err) // it had never been a party before
+			b.Join(1)                         // which mends
+			want := int64(2)
+			if arrived {
+				want = 1
+			}
+			require.Equal(t, want, b.State().Pending)
+			b.Arrive(want)
+			require.NoError(t, b.WaitContext(t.Context(), 0))
+			require.Zero(t, queued(a, b.Offset()))
+		})
+	}
+}
+
+// The runner of a Once dies at each step; the next one runs its own unless it was done.
+func TestOnceCrashOfTheRunner(t *testing.T) {
+	for point, done := range map[string]bool{
+		"once.run.taken": false, "once.run.returned": false, "once.run.done": true, "monitor.resolve.resolved": true, "monitor.leave.before_wake": true,
+	} {
+		t.Run(point, func(t *testing.T) {
+			a := newArena(t, nil)
+			tr, err := arena.Value[gateTraces](a, "traces")
+			require.NoError(t, err)
+			o := newOnce(t, a, "o")
+			x := gateActor(t, a, "x")
+			dying := gateActor(t, a, "dying", proctest.Env("SHMSYNC_CRASHPOINT="+point+":1"))
+			// x waits before it dies where that can be.
+			var id int
+			if point == "once.run.taken" {
+				dying.start(order{Op: "once.do", Object: "o"})
+				dying.proc.WaitSignal(t, syscall.SIGKILL)
+				id = x.start(order{Op: "once.do", Object: "o"})
+			} else {
+				dying.must(t, order{Op: "block"})
+				dying.start(order{Op: "once.do", Object: "o"})
+				eventually(t, "it runs", o.String, func() bool { return tr.Count[0] == 1 })
+				id = gateBlocked(t, a, x, o.Offset(), order{Op: "once.do", Object: "o"})
+				dying.start(order{Op: "unblock"})
+				dying.proc.WaitSignal(t, syscall.SIGKILL)
+			}
+			ans := x.wait(t, id)
+			gateSmooth(t, ans)
+			require.Equal(t, !done, ans.OK)
+			require.True(t, o.Done())
+			o.Do(func() { t.Error("again") })
+		})
+	}
+}
+
+// A process dies at each step of Add and Done: the counter is what it had done by
+// then, and what was its own is owed.
+func TestWaitGroupCrash(t *testing.T) {
+	for _, c := range []struct {
+		op, point string
+		count     int64
+		owed      bool
+	}{
+		{"wg.add", "tally.add.counted", 12, true},
+		{"wg.done", "tally.done.counted", 9, false},
+	} {
+		t.Run(c.op+" "+c.point, func(t *testing.T) {
+			a := newArena(t, nil)
+			g := newWaitGroup(t, a, "g")
+			g.Add(10)
+			victim := gateActor(t, a, "victim", proctest.Env("SHMSYNC_CRASHPOINT="+c.point+":1"))
+			victim.start(order{Op: c.op, Object: "g", N: 2})
+			victim.proc.WaitSignal(t, syscall.SIGKILL)
+			alone(t, a, 1)
+			g.Add(0) // which mends, if nobody has
+			require.Equal(t, c.count, g.State().Count)
+			require.Equal(t, c.owed, g.State().Err != nil)
+			g.Reset()
+			g.Add(-int(g.State().Count))
+			require.NoError(t, g.WaitContext(t.Context()))
+			sound(t, a)
+		})
+	}
+}
+
+// The last Done dies over it: who waits is let go.
+func TestWaitGroupCrashOfTheLast(t *testing.T) {
+	for _, point := range []string{"tally.done.counted", "monitor.resolve.resolved", "monitor.leave.before_wake"} {
+		t.Run(point, func(t *testing.T) {
+			a := newArena(t, nil)
+			g := newWaitGroup(t, a, "g")
+			g.Add(1)
+			victim, x := gateActor(t, a, "victim", proctest.Env("SHMSYNC_CRASHPOINT="+point+":1")), gateActor(t, a, "x")
+			ids := make([]int, 12)
+			for i := range ids {
+				ids[i] = gateBlocked(t, a, x, g.Offset(), order{Op: "wg.wait", Object: "g"})
+			}
+			victim.start(order{Op: "wg.done", Object: "g"})
+			victim.proc.WaitSignal(t, syscall.SIGKILL)
+			for _, id := range ids {
+				gateSmooth(t, x.wait(t, id))
+			}
+			require.Zero(t, queued(a, g.Offset()))
+		})
+	}
+}
+
+// A claim dies in the middle: it is made or it is not.
+func TestLatchCrash(t *testing.T) {
+	for point, owed := range map[string]bool{"monitor.commit.logged": false, "monitor.commit.begun": true} {
+		t.Run(point, func(t *testing.T) {
+			a := newArena(t, nil)
+			l := newLatch(t, a, "l", 5)
+			victim := gateActor(t, a, "victim", proctest.Env("SHMSYNC_CRASHPOINT="+point+":1"))
+			victim.start(order{Op: "latch.claim", Object: "l", N: 2})
+			victim.proc.WaitSignal(t, syscall.SIGKILL)
+			alone(t, a, 1)
+			l.CountDown(0)
+			l.Claim(0)
+			require.Equal(t, int64(5), l.State().Count)
+			require.Equal(t, owed, l.State().Err != nil)
+			l.Claim(5)
+			l.ArriveAndWait(5)
+		})
+	}
+}

@@ -1,0 +1,63 @@
+//go:build linux
+
+package prims_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/prims"
+)
+
+// Each process adds its own work; whoever waits, waits for that of all.
+func ExampleWaitGroup() {
+	a := openExample()
+	defer closeExample(a)
+	g, err := prims.OpenWaitGroup(a, "batch", nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	for range 3 {
+		g.Go(func() { /* work */ })
+	}
+	g.Wait()
+	fmt.Println(g)
+	// Output: waitgroup batch: 0, 0 of this process, waiting false
+}
+
+// Steps that all workers make together. Whoever is told that one of them died begins
+// the next step without it.
+func ExampleBarrier() {
+	a := openExample()
+	defer closeExample(a)
+	step := 0
+	b, err := prims.OpenBarrier(a, "step", 1, &prims.BarrierOptions{Completion: func() { step++ }})
+	if err != nil {
+		log.Fatal(err)
+	}
+	for range 3 {
+		err := b.ArriveAndWaitContext(context.Background())
+		if errors.Is(err, shmsync.ErrOwnerDead) {
+			b.Reset(1)
+		}
+	}
+	fmt.Println(step, b)
+	// Output: 3 barrier step: phase 3, 1 of 1 to arrive, 1 of this process, waiting false
+}
+
+// What one of many processes does, once.
+func ExampleOnce() {
+	a := openExample()
+	defer closeExample(a)
+	o, err := prims.OpenOnce(a, "tables", nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	for range 2 {
+		o.Do(func() { fmt.Println("fill the tables") })
+	}
+	// Output: fill the tables
+}

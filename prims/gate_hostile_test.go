@@ -1,0 +1,220 @@
+//go:build linux
+
+package prims_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/proctest"
+	"github.com/shmsync/shmsync/prims"
+)
+
+// gateBody is an object whose bytes a peer overwrites.
+type gateBody struct {
+	a *arena.Arena
+	o arena.Object
+}
+
+func (g *gateBody) words() string { return prims.Describe(g.a, g.o) }
+
+// latchBytes is where in the body the latch ends: forms that cannot end by a context
+// would wait for ever for a holder that is made up and alive.
+const latchBytes = 192
+
+// scribble overwrites n words of the body, from byte from on.
+func (g *gateBody) scribble(r *rand.Rand, from, n int) {
+	for range n {
+		off := from + 8*r.IntN((int(g.o.Size)-from)/8)
+		arena.At[atomic.Uint64](g.a, g.o.Body+arena.Offset(off)).Store(hostileValue(g, r))
+	}
+}
+
+// hostileValue is a number that may mean something.
+func hostileValue(g *gateBody, r *rand.Rand) uint64 {
+	switch r.IntN(6) {
+	case 0:
+		return uint64(r.IntN(5))
+	case 1:
+		return uint64(g.a.Self())
+	case 2:
+		return ^uint64(0) - uint64(r.IntN(3))
+	case 3:
+		return uint64(g.o.Body) + uint64(8*r.IntN(80))
+	case 4:
+		return uint64(r.IntN(1 << 24))
+	}
+	return r.Uint64()
+}
+
+// clean makes the object as good as new.
+func (g *gateBody) clean() {
+	for off := uint64(0); off+8 <= g.o.Size; off += 8 {
+		arena.At[atomic.Uint64](g.a, g.o.Body+arena.Offset(off)).Store(0)
+	}
+}
+
+// guardedGate is guarded, which also lets pass what the four panic with.
+func guardedGate(what string, words func() string, f func()) error {
+	done := make(chan error, 1)
+	go func() {
+		defer func() {
+			var err error
+			switch r := recover().(type) {
+			case nil:
+			case error:
+				var e *shmsync.Error
+				if !errors.As(r, &e) {
+					err = fmt.Errorf("%s panics: %w", what, r)
+				}
+			case string:
+				if !strings.HasPrefix(r, "shmsync: ") || strings.Contains(r, "offset") {
+					err = fmt.Errorf("%s panics: %s", what, r)
+				}
+			default:
+				err = fmt.Errorf("%s panics: %v", what, r)
+			}
+			done <- err
+		}()
+		f()
+	}()
+	select {
+	case err := <-done:
+		return err
+	case <-after(patience()):
+		return fmt.Errorf("%s hangs: %s", what, words())
+	}
+}
+
+// hostileDo does everything with one object, with a context and without.
+func hostileDo(g gate) (withContext map[string]func(context.Context), without map[string]func()) {
+	switch x := g.(type) {
+	case *prims.WaitGroup:
+		return map[string]func(context.Context){"WaitContext": func(ctx context.Context) { x.WaitContext(ctx) }},
+			map[string]func(){
+				"Add": func() { x.Add(2) }, "Done": func() { x.Done() }, "Reset": func() { x.Reset() },
+				"State": func() { _, _ = x.State(), x.String() },
+			}
+	case *prims.Latch:
+		return map[string]func(context.Context){"WaitContext": func(ctx context.Context) { x.WaitContext(ctx) }},
+			map[string]func(){
+				"Claim": func() { x.Claim(1) }, "CountDown": func() { x.CountDown(2) }, "Reset": func() { x.Reset() },
+				"TryWait": func() { x.TryWait() }, "State": func() { _, _ = x.State(), x.String() },
+			}
+	case *prims.Barrier:
+		return map[string]func(context.Context){
+				"ArriveAndWaitContext": func(ctx context.Context) { x.ArriveAndWaitContext(ctx) },
+				"WaitContext":          func(ctx context.Context) { x.WaitContext(ctx, x.State().Phase) },
+			},
+			map[string]func(){
+				"Join": func() { x.Join(1) }, "Leave": func() { x.Leave() }, "Reset": func() { x.Reset(2) },
+				"State": func() { _, _ = x.State(), x.String() },
+			}
+	case *prims.Once:
+		return map[string]func(context.Context){"DoContext": func(ctx context.Context) { x.DoContext(ctx, func() {}) }},
+			map[string]func(){"Done": func() { x.Done() }, "State": func() { _, _ = x.State(), x.String() }}
+	}
+	return nil, nil
+}
+
+// Whatever a peer writes into the body, an operation ends within its context, in
+// success or in an error, and when the bytes are sane again it can be used.
+func TestHostileGates(t *testing.T) {
+	d := proctest.Scale(4 * time.Second)
+	if testing.Short() {
+		d /= 8
+	}
+	a := newArena(t, &arena.Options{Size: 8 << 20, MaxParticipants: 8})
+	seed := rand.Uint64()
+	t.Logf("seed %#x", seed)
+	r := rand.New(rand.NewPCG(seed, 1))
+	rounds := 0
+	for kind, g := range gates(t, a) {
+		o, err := a.ObjectAt(g.Offset())
+		require.NoError(t, err)
+		body := &gateBody{a, o}
+		with, without := hostileDo(g)
+		for end := time.Now().Add(d / 4); time.Now().Before(end); rounds++ {
+			for what, f := range with {
+				ctx, cancel := context.WithTimeout(t.Context(), hostilePatience)
+				body.scribble(r, []int{0, latchBytes}[r.IntN(2)], 1+r.IntN(20))
+				require.NoError(t, guardedGate(kind+" "+what, body.words, func() { f(ctx) }))
+				// And while it waits.
+				var wg sync.WaitGroup
+				wg.Go(func() { err = guardedGate(kind+" "+what, body.words, func() { f(ctx) }) })
+				for range 5 {
+					body.scribble(r, []int{0, latchBytes}[r.IntN(2)], 3)
+				}
+				wg.Wait()
+				require.NoError(t, err)
+				cancel()
+				body.clean()
+			}
+			for what, f := range without {
+				body.scribble(r, latchBytes, 1+r.IntN(20))
+				require.NoError(t, guardedGate(kind+" "+what, body.words, f))
+				_ = body.words()
+				_ = a.Check()
+				body.clean()
+			}
+		}
+		body.clean()
+	}
+	t.Logf("%d rounds", rounds)
+	g, b, once := newWaitGroup(t, a, "w"), newBarrier(t, a, "b", 0, nil), newOnce(t, a, "o")
+	g.Add(1)
+	g.Done()
+	require.NoError(t, g.WaitContext(t.Context()))
+	b.Join(1)
+	ran := false
+	require.NoError(t, once.DoContext(t.Context(), func() { ran = true }))
+	require.True(t, ran)
+}
+
+// The nodes of waits are overwritten while others wait in the same queue.
+func TestHostileGateNodes(t *testing.T) {
+	a := newArena(t, &arena.Options{Size: 8 << 20, MaxParticipants: 8})
+	r := rand.New(rand.NewPCG(rand.Uint64(), 1))
+	g := newWaitGroup(t, a, "w")
+	o, err := a.ObjectAt(g.Offset())
+	require.NoError(t, err)
+	body := &gateBody{a, o}
+	rounds := 100
+	if testing.Short() {
+		rounds = 20
+	}
+	for range rounds {
+		g.Add(1)
+		ctx, cancel := context.WithTimeout(t.Context(), 10*hostilePatience)
+		errs := make(chan error, 6)
+		for range cap(errs) {
+			go func() { errs <- guardedGate("WaitContext", body.words, func() { g.WaitContext(ctx) }) }()
+		}
+		eventually(t, "they wait", body.words, func() bool { return queued(a, g.Offset()) >= 3 })
+		a.EachNode(g.Offset(), func(off arena.Offset, n *arena.Node) {
+			switch r.IntN(4) {
+			case 0:
+				n.Next().Store(hostileValue(body, r))
+			case 1:
+				n.Next().Store(uint64(off)/64<<32 | uint64(off)/64) // itself
+			}
+		})
+		require.NoError(t, guardedGate("Done", body.words, func() { g.Done() }))
+		for range cap(errs) {
+			require.NoError(t, <-errs)
+		}
+		cancel()
+	}
+	g.Wait()
+}

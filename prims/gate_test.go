@@ -1,0 +1,323 @@
+//go:build linux
+
+package prims_test
+
+import (
+	"context"
+	"errors"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/race"
+	"github.com/shmsync/shmsync/prims"
+)
+
+// gate is what the four have in common.
+type gate interface {
+	Offset() arena.Offset
+	Close() error
+	String() string
+}
+
+// gates opens one of each.
+func gates(t testing.TB, a *arena.Arena) map[string]gate {
+	return map[string]gate{
+		"waitgroup": newWaitGroup(t, a, "w"), "latch": newLatch(t, a, "l", 3),
+		"barrier": newBarrier(t, a, "b", 2, nil), "once": newOnce(t, a, "o"),
+	}
+}
+
+var errNotOpened = errors.New("not opened")
+
+// gateAt opens one by its offset.
+func gateAt(kind string, a *arena.Arena, off arena.Offset) (gate, error) {
+	switch kind {
+	case "waitgroup":
+		return prims.WaitGroupAt(a, off)
+	case "latch":
+		return prims.LatchAt(a, off)
+	case "barrier":
+		return prims.BarrierAt(a, off)
+	case "once":
+		return prims.OnceAt(a, off)
+	}
+	return nil, errNotOpened
+}
+
+func TestGateHandles(t *testing.T) {
+	a := newArena(t, nil)
+	all := gates(t, a)
+	for kind, g := range all {
+		same, err := gateAt(kind, a, g.Offset())
+		require.NoError(t, err)
+		require.True(t, same == g, "one handle a process")
+		require.Contains(t, g.String(), kind)
+		require.NoError(t, same.Close())
+		for other, o := range all {
+			if other != kind {
+				_, err := gateAt(kind, a, o.Offset())
+				require.ErrorIs(t, err, shmsync.ErrIncompatible, "%s for %s", other, kind)
+			}
+		}
+		_, err = gateAt(kind, a, 12345)
+		require.Error(t, err)
+	}
+	_, err := prims.OpenOnce(a, "w", nil)
+	require.ErrorIs(t, err, shmsync.ErrIncompatible)
+	_, err = prims.OpenLatch(a, "l", 4, nil)
+	require.ErrorIs(t, err, shmsync.ErrIncompatible)
+	require.ErrorContains(t, err, "began with 3, asked for 4")
+	_, err = prims.OpenBarrier(a, "b", 5, nil)
+	require.ErrorIs(t, err, shmsync.ErrIncompatible)
+	require.ErrorContains(t, err, "began with 2 parties, asked for 5")
+	l, err := prims.OpenLatch(a, "l", 0, nil)
+	require.NoError(t, err)
+	require.NoError(t, l.Close())
+	for kind, g := range all {
+		require.NoError(t, g.Close(), kind)
+		require.ErrorIs(t, g.Close(), shmsync.ErrClosed)
+	}
+	for _, name := range []string{"w", "l", "b", "o"} {
+		require.NoError(t, a.Delete(name), "nobody has it open any more")
+	}
+	spun, err := prims.OpenLatch(a, "", 1, &prims.LatchOptions{Spin: -1})
+	require.NoError(t, err)
+	spun.ArriveAndWait(1)
+}
+
+// Who closes the arena while goroutines wait sends them away.
+func TestGateArenaClosed(t *testing.T) {
+	name := arenaName(t)
+	a, err := arena.Create(name, nil)
+	require.NoError(t, err)
+	g, l, b := newWaitGroup(t, a, "w"), newLatch(t, a, "l", 1), newBarrier(t, a, "b", 2, nil)
+	g.Add(1)
+	errs := make(chan error, 3)
+	go func() { errs <- g.WaitContext(context.Background()) }()
+	go func() { errs <- l.WaitContext(context.Background()) }()
+	go func() { errs <- b.ArriveAndWaitContext(context.Background()) }()
+	eventually(t, "they wait", func() string { return words(a) }, func() bool {
+		return g.State().Waiting && l.State().Waiting && b.State().Waiting
+	})
+	require.NoError(t, a.Close())
+	for range 3 {
+		require.ErrorIs(t, <-errs, shmsync.ErrClosed)
+	}
+}
+
+// In an arena without room for a wait node a wait fails, and nothing is lost.
+func TestGateNoSpace(t *testing.T) {
+	a := newArena(t, &arena.Options{Size: 1 << 20, MaxParticipants: 4})
+	g, l, b, o := newWaitGroup(t, a, "w"), newLatch(t, a, "l", 1), newBarrier(t, a, "plain", 2, nil), newOnce(t, a, "o")
+	x := gateActor(t, a, "x")
+	x.must(t, order{Op: "block"})
+	running := x.start(order{Op: "once.do", Object: "o"})
+	eventually(t, "it runs", o.String, func() bool { return o.State().Runner != nil })
+	for size := uint64(64 << 10); size >= 64; size /= 2 {
+		for {
+			if _, err := a.Alloc(size, 8); err != nil {
+				require.ErrorIs(t, err, shmsync.ErrNoSpace)
+				break
+			}
+		}
+	}
+	g.Add(1)
+	ctx := t.Context()
+	require.ErrorIs(t, g.WaitContext(ctx), shmsync.ErrNoSpace)
+	require.ErrorIs(t, l.WaitContext(ctx), shmsync.ErrNoSpace)
+	require.ErrorIs(t, b.ArriveAndWaitContext(ctx), shmsync.ErrNoSpace)
+	require.ErrorIs(t, o.DoContext(ctx, func() { t.Error("beside the runner") }), shmsync.ErrNoSpace)
+	require.Equal(t, int64(1), b.State().Pending, "the arrival stays")
+	b.Arrive(1)
+	require.NoError(t, b.WaitContext(ctx, 0))
+	g.Done()
+	require.NoError(t, g.WaitContext(ctx))
+	l.ArriveAndWait(1)
+	x.must(t, order{Op: "unblock"})
+	x.wait(t, running)
+	require.NoError(t, o.DoContext(ctx, nil))
+}
+
+// Thousands of goroutines wait at each of the four, and are let go together.
+func TestGateHerd(t *testing.T) {
+	herd := 1000
+	if testing.Short() {
+		herd = 200
+	}
+	a := newArena(t, nil)
+	g, l, b, o := newWaitGroup(t, a, "w"), newLatch(t, a, "l", 1), newBarrier(t, a, "b", int64(herd)+1, nil), newOnce(t, a, "o")
+	g.Add(1)
+	hold, held := make(chan bool), make(chan bool)
+	go o.Do(func() { close(held); <-hold })
+	<-held
+	errs := make(chan error, 4*herd)
+	ctx := t.Context()
+	for range herd {
+		go func() { errs <- g.WaitContext(ctx) }()
+		go func() { errs <- l.WaitContext(ctx) }()
+		go func() { errs <- b.ArriveAndWaitContext(ctx) }()
+		go func() { errs <- o.DoContext(ctx, func() { t.Error("a second one") }) }()
+	}
+	eventually(t, "all wait", func() string { return words(a) }, func() bool {
+		for _, x := range []gate{g, l, b, o} {
+			if queued(a, x.Offset()) != herd {
+				return false
+			}
+		}
+		return true
+	})
+	require.Empty(t, errs)
+	g.Done()
+	l.CountDown(1)
+	b.ArriveAndWait()
+	close(hold)
+	for range 4 * herd {
+		require.NoError(t, <-errs)
+	}
+}
+
+// Where nothing blocks nothing is allocated.
+func TestGateAllocations(t *testing.T) {
+	a := newArena(t, nil)
+	g, l, b, o := newWaitGroup(t, a, ""), newLatch(t, a, "", 1<<40), newBarrier(t, a, "", 1, nil), newOnce(t, a, "")
+	o.Do(func() {})
+	ctx, open := t.Context(), newLatch(t, a, "", 0)
+	for what, f := range map[string]func(){
+		"waitgroup": func() {
+			g.Add(2)
+			g.Done()
+			g.Add(-1)
+			g.Wait()
+			g.WaitContext(ctx)
+			g.Reset()
+		},
+		"latch":   func() { l.Claim(1); l.CountDown(2); l.TryWait(); open.Wait(); open.WaitContext(ctx) },
+		"barrier": func() { b.ArriveAndWait(); b.Wait(b.Arrive(1)); b.ArriveAndWaitContext(ctx) },
+		"once":    func() { o.Do(nil); o.DoContext(ctx, nil); o.Done() },
+	} {
+		require.Zero(t, testing.AllocsPerRun(1000, f), what)
+	}
+	if race.Enabled {
+		return
+	}
+	// A wait that blocks allocates nothing either, once there is a seat.
+	two := newBarrier(t, a, "", 2, nil)
+	stop, end := make(chan bool), make(chan bool)
+	go func() {
+		defer close(end)
+		for {
+			two.ArriveAndWait()
+			select {
+			case <-stop:
+				return
+			default:
+			}
+		}
+	}()
+	n := testing.AllocsPerRun(2000, two.ArriveAndWait)
+	close(stop)
+	two.Arrive(1)
+	eventually(t, "the other ends", two.String, func() bool {
+		select {
+		case <-end:
+			return true
+		default:
+			if two.State().Pending == 1 {
+				two.Arrive(1)
+			}
+			return false
+		}
+	})
+	require.LessOrEqual(t, n, 1.0, "a wake has a list")
+}
+
+// What asks whether anything is to be waited for is inlined into its callers.
+func TestGateInlining(t *testing.T) {
+	out := goTool(t, "build", "-gcflags=-m=2", ".")
+	for _, f := range []string{
+		"(*Once).Do", "(*Once).DoContext", "(*Once).Done", "(*Latch).TryWait", "(*Latch).Wait", "(*Latch).WaitContext",
+		"(*WaitGroup).Wait", "(*WaitGroup).WaitContext",
+	} {
+		require.True(t, regexp.MustCompile(`can inline `+regexp.QuoteMeta(f)+` with cost`).MatchString(out), f)
+	}
+}
+
+func BenchmarkWaitGroupAddDone(b *testing.B) {
+	g := newWaitGroup(b, newArena(b, nil), "")
+	b.ReportAllocs()
+	for b.Loop() {
+		g.Add(1)
+		g.Done()
+	}
+}
+
+func BenchmarkWaitGroupWait(b *testing.B) {
+	g := newWaitGroup(b, newArena(b, nil), "")
+	b.ReportAllocs()
+	for b.Loop() {
+		g.Wait()
+	}
+}
+
+func BenchmarkLatchCountDown(b *testing.B) {
+	l := newLatch(b, newArena(b, nil), "", 1<<62)
+	b.ReportAllocs()
+	for b.Loop() {
+		l.CountDown(1)
+	}
+}
+
+func BenchmarkOnceDone(b *testing.B) {
+	o := newOnce(b, newArena(b, nil), "")
+	o.Do(func() {})
+	b.ReportAllocs()
+	for b.Loop() {
+		o.Do(nil)
+	}
+}
+
+func BenchmarkBarrierAlone(b *testing.B) {
+	x := newBarrier(b, newArena(b, nil), "", 1, nil)
+	b.ReportAllocs()
+	for b.Loop() {
+		x.ArriveAndWait()
+	}
+}
+
+// A phase of two processes.
+func BenchmarkBarrierPhase(b *testing.B) {
+	a := newArena(b, nil)
+	x := newBarrier(b, a, "plain", 2, nil)
+	p := gateActor(b, a, "x")
+	phases := b.N
+	id := p.start(order{Op: "barrier.spin", Object: "plain", N: phases})
+	b.ResetTimer()
+	for range phases {
+		x.ArriveAndWait()
+	}
+	b.StopTimer()
+	gateSmooth(b, p.wait(b, id))
+}
+
+// The same of a barrier of the C library, beside ours, where there is a compiler.
+func BenchmarkBarrierPhaseC(b *testing.B) {
+	cc, err := exec.LookPath("cc")
+	if err != nil {
+		b.Skip("no C compiler here")
+	}
+	bin := filepath.Join(b.TempDir(), "barrier")
+	out, err := exec.Command(cc, "-O2", "-pthread", "-o", bin, filepath.Join("testdata", "barrier.c")).CombinedOutput()
+	require.NoError(b, err, "%s", out)
+	b.ResetTimer()
+	start := time.Now()
+	require.NoError(b, exec.Command(bin, strconv.Itoa(b.N)).Run())
+	b.ReportMetric(float64(time.Since(start).Nanoseconds())/float64(b.N), "ns/phase")
+}

@@ -1,0 +1,196 @@
+package prims
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/race"
+)
+
+// Latch is a counter that goes down to 0 once, and waiters for that, in any number of
+// processes. Its methods are those of C++'s std::latch.
+//
+// Who has to count down is nobody's business, so a death breaks nothing, unless the
+// process that died had said by Claim that it would, and had not yet. Waits end with
+// an error that Is ErrOwnerDead and says who that was, now and later, until another
+// process claims what it left, or counts down in its stead, or Reset forgets it. What
+// a process had counted down before it died stays so.
+//
+// In the terminology of the Go memory model, and across processes: every CountDown
+// synchronizes before the return of every Wait, and every TryWait that is true.
+type Latch struct {
+	tally *tally
+	size  uint64
+}
+
+// LatchOptions says how a Latch is created. A nil *LatchOptions means the zero value.
+type LatchOptions struct {
+	// Spin bounds how long a waiter spins before it sleeps, for a new object:
+	// 0 means that it learns, negative that it never spins.
+	Spin time.Duration
+}
+
+var latchKind = arena.KindOf("LTCH")
+
+// OpenLatch finds the Latch of that name in the arena or creates it, with its counter
+// at n. An empty name makes a fresh anonymous one. One that exists began with a
+// number of its own: when n is not 0, and that was another, opening fails. n may not
+// be negative.
+func OpenLatch(a *arena.Arena, name string, n int64, opts *LatchOptions) (*Latch, error) {
+	if n < 0 {
+		panic(fmt.Sprintf("shmsync: OpenLatch %q of %d", name, n))
+	}
+	o, created, err := a.OpenObject(arena.ObjectSpec{
+		Kind: latchKind, Version: tallyVersion, Name: name, Size: tallyBytes(a.MaxParticipants()),
+		Init: func(body []byte) {
+			w := tallyBody(body)
+			w.size.Store(uint64(n))
+			w.others.Store(uint64(n))
+			w.count.Store(uint64(n))
+			if opts != nil {
+				w.mon.spin.Store(spinField(opts.Spin))
+			}
+		},
+	})
+	if err != nil {
+		return nil, err
+	}
+	l, err := newLatch(a, o)
+	if err == nil && !created && n != 0 && uint64(n) != l.size {
+		err = l.tally.mon.fail("latch.open", shmsync.ErrIncompatible, nil, fmt.Sprintf("it began with %d, asked for %d", l.size, n))
+		l.Close()
+		return nil, err
+	}
+	return l, err
+}
+
+// LatchAt gives a handle on the Latch at an offset, which Offset of another process
+// gave.
+func LatchAt(a *arena.Arena, off arena.Offset) (*Latch, error) {
+	o, err := objectAt(a, off, "latch.open", latchKind, tallyVersion, tallyBytes(a.MaxParticipants()))
+	if err != nil {
+		return nil, err
+	}
+	return newLatch(a, o)
+}
+
+func newLatch(a *arena.Arena, o arena.Object) (*Latch, error) {
+	return share(a, o, func() (*Latch, error) {
+		t := buildTally(a, o, "latch.wait", false)
+		return &Latch{t, t.words.size.Load()}, nil
+	})
+}
+
+// Claim says that this process will count down n: if it dies before, waits fail. What
+// it counts down is what it has claimed, as long as there is something. Claim takes
+// over what the dead have left first. It panics when n is negative or more than what
+// is left and nobody living has claimed.
+func (l *Latch) Claim(n int64) {
+	l.positive("Claim", n)
+	if !l.tally.claim(uint64(n)) {
+		panic(fmt.Sprintf("shmsync: Claim of %d of latch %s: more than are left", n, objectName(l.tally.object)))
+	}
+}
+
+// CountDown takes n off the counter. At 0 all who wait are let go. It does not block.
+// It panics when n is negative or more than the counter, which stays as it is then;
+// also with an error that Is ErrCorrupt or ErrClosed.
+func (l *Latch) CountDown(n int64) {
+	if err := l.countDown(n); err != nil {
+		panic(err)
+	}
+}
+
+func (l *Latch) countDown(n int64) error {
+	l.positive("CountDown", n)
+	ok, err := l.tally.tryFinish(uint64(n))
+	if err == nil && !ok {
+		panic(fmt.Sprintf("shmsync: CountDown of %d of latch %s: more than are left", n, objectName(l.tally.object)))
+	}
+	return err
+}
+
+func (l *Latch) positive(verb string, n int64) {
+	if n < 0 {
+		panic(fmt.Sprintf("shmsync: %s of %d of latch %s", verb, n, objectName(l.tally.object)))
+	}
+}
+
+// TryWait reports whether the counter is 0.
+func (l *Latch) TryWait() bool { return l.tally.zero() }
+
+// Wait waits until the counter is 0. It panics with an *[shmsync.Error] where
+// WaitContext returns one.
+func (l *Latch) Wait() {
+	if l.tally.words.count.Load() != 0 || race.Enabled {
+		l.tally.waitOrPanic()
+	}
+}
+
+// WaitContext is Wait that ends with ctx.Err() when ctx ends before, or with an error
+// that Is ErrOwnerDead, ErrNoSpace, ErrCorrupt or ErrClosed. A counter of 0 beats all
+// of these.
+func (l *Latch) WaitContext(ctx context.Context) error {
+	if l.tally.words.count.Load() == 0 && !race.Enabled {
+		return nil
+	}
+	return l.tally.wait(ctx)
+}
+
+// ArriveAndWait is CountDown and then Wait.
+func (l *Latch) ArriveAndWait(n int64) {
+	l.CountDown(n)
+	l.Wait()
+}
+
+// ArriveAndWaitContext is CountDown and then WaitContext. It has counted down whatever
+// it returns, except with ErrCorrupt and ErrClosed.
+func (l *Latch) ArriveAndWaitContext(ctx context.Context, n int64) error {
+	if err := l.countDown(n); err != nil {
+		return err
+	}
+	return l.WaitContext(ctx)
+}
+
+// Reset forgets what the dead had claimed and not counted down. If there is nothing
+// of that, Reset does nothing: a Latch is not used twice.
+func (l *Latch) Reset() { l.tally.reset() }
+
+// Offset is where the Latch lies in its arena, for LatchAt in another process.
+func (l *Latch) Offset() arena.Offset { return l.tally.object.Offset }
+
+// Close gives the handle back. What this process has claimed stays so.
+func (l *Latch) Close() error {
+	t := l.tally
+	return closeHandle(t.a, t.object, "latch.close", t.mon.close)
+}
+
+// LatchState is what State tells.
+type LatchState struct {
+	Size    int64             // what it began with
+	Count   int64             // the counter
+	Own     int64             // what this process has claimed and not counted down
+	Waiting bool              // somebody waits
+	Err     error             // why waits fail: nil or ErrOwnerDead
+	Who     *shmsync.Identity // whose death that is; nil when not known any more
+}
+
+// State looks at l without locking it. What it tells may be over when it returns.
+func (l *Latch) State() LatchState {
+	t := l.tally
+	err, who := t.trouble()
+	return LatchState{Size: int64(l.size), Count: t.count(), Own: t.share(), Waiting: !t.fifo.empty(), Err: err, Who: who}
+}
+
+// String renders the state on one line.
+func (l *Latch) String() string {
+	st := l.State()
+	s := fmt.Sprintf("latch %s: %d of %d, %d claimed by this process, waiting %v", objectName(l.tally.object), st.Count, st.Size, st.Own, st.Waiting)
+	if st.Err != nil {
+		s += ", " + st.Err.Error()
+	}
+	return s
+}

@@ -1,0 +1,272 @@
+package prims
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/crashpoint"
+	"github.com/shmsync/shmsync/internal/race"
+)
+
+var (
+	_ = crashpoint.Register("once.run.taken")
+	_ = crashpoint.Register("once.run.returned")
+	_ = crashpoint.Register("once.run.done")
+)
+
+// Once has one of many calls, in any number of processes, run its function, and the
+// others wait until that has returned.
+//
+// When the process that runs it dies over it, the next call runs its own: a function
+// that can be killed half way has to be such that it can be begun again.
+//
+// In the terminology of the Go memory model, and across processes: the return of the
+// function synchronizes before the return of every Do, and before every Done that is
+// true.
+type Once struct {
+	done   *atomic.Uint32
+	mon    *monitor
+	fifo   fifo
+	words  *onceWords
+	a      *arena.Arena
+	object arena.Object
+	name   arena.Name
+	key    race.Key
+}
+
+// OnceOptions says how a Once is created. A nil *OnceOptions means the zero value.
+type OnceOptions struct {
+	// Spin bounds how long a waiter spins before it sleeps, for a new object:
+	// 0 means that it learns, negative that it never spins.
+	Spin time.Duration
+}
+
+var onceKind = arena.KindOf("ONCE")
+
+const onceVersion = 1
+
+func init() {
+	arena.RegisterKind(arena.KindOps{
+		Kind: onceKind, Repair: repairOnce, Wake: wakeQueue, Check: checkOnce, Describe: describeOnce,
+	})
+}
+
+// OpenOnce finds the Once of that name in the arena or creates it. An empty name
+// makes a fresh anonymous one.
+func OpenOnce(a *arena.Arena, name string, opts *OnceOptions) (*Once, error) {
+	o, _, err := a.OpenObject(arena.ObjectSpec{
+		Kind: onceKind, Version: onceVersion, Name: name, Size: onceBytes,
+		Init: func(body []byte) {
+			if opts != nil {
+				onceBody(body).mon.spin.Store(spinField(opts.Spin))
+			}
+		},
+	})
+	if err != nil {
+		return nil, err
+	}
+	return newOnce(a, o)
+}
+
+// OnceAt gives a handle on the Once at an offset, which Offset of another process gave.
+func OnceAt(a *arena.Arena, off arena.Offset) (*Once, error) {
+	o, err := objectAt(a, off, "once.open", onceKind, onceVersion, onceBytes)
+	if err != nil {
+		return nil, err
+	}
+	return newOnce(a, o)
+}
+
+func newOnce(a *arena.Arena, o arena.Object) (*Once, error) {
+	return share(a, o, func() (*Once, error) { return buildOnce(a, o, false), nil })
+}
+
+func buildOnce(a *arena.Arena, o arena.Object, bare bool) *Once {
+	w := arena.At[onceWords](a, o.Body)
+	x := &Once{done: &w.done, words: w, a: a, object: o, name: a.Self()}
+	x.mon = buildMonitor(a, o, o.Body, x, bare)
+	x.fifo = fifo{x.mon, &w.queue}
+	x.key = x.mon.key
+	return x
+}
+
+// Do calls f if no call of Do on this Once has done so yet, in whatever process, and
+// waits until the one that has returns. A Do within f waits for ever. When f panics,
+// Do considers it to have returned. It panics with an *[shmsync.Error] where DoContext
+// returns one.
+func (o *Once) Do(f func()) {
+	// Not a compare-and-swap of done with f right after it: of two calls the second
+	// would return before the first one's f has.
+	if o.done.Load() == 0 || race.Enabled {
+		o.doSlow(f)
+	}
+}
+
+// DoContext is Do that ends with ctx.Err() when ctx ends while it waits for another
+// call, or with an error that Is ErrNoSpace, ErrCorrupt or ErrClosed. f is not called
+// then. That the function has returned beats a context that has ended, and so does
+// that there is nobody to wait for.
+func (o *Once) DoContext(ctx context.Context, f func()) error {
+	if o.done.Load() != 0 && !race.Enabled {
+		return nil
+	}
+	return o.do(ctx, f)
+}
+
+// Done reports whether a function has returned.
+func (o *Once) Done() bool {
+	// sync(once.done): acquire
+	if o.done.Load() == 0 {
+		return false
+	}
+	race.Acquire(o.key)
+	return true
+}
+
+//go:noinline
+func (o *Once) doSlow(f func()) {
+	if err := o.DoContext(nil, f); err != nil {
+		panic(err)
+	}
+}
+
+func (o *Once) do(ctx context.Context, f func()) error {
+	if o.Done() {
+		return nil
+	}
+	m := o.mon
+	if err := m.enter(ctx); err != nil {
+		return err
+	}
+	mine := false
+	seat, err := m.lineUp(ctx, 0, 0, func() bool {
+		if o.done.Load() != 0 {
+			return true
+		}
+		if n := arena.Name(o.words.runner.Load() & arena.NameMask); n == 0 || !m.current(n) {
+			put(&o.words.runner, uint64(o.name))
+			mine = true
+		}
+		return mine
+	})
+	switch {
+	case err != nil:
+		return err
+	case seat != nil:
+		end, err := m.await(ctx, seat)
+		if err != nil {
+			return err
+		}
+		mine = end.result() == lineTurn
+	}
+	if mine {
+		o.run(f)
+	}
+	return nil
+}
+
+// run runs f, as the runner.
+func (o *Once) run(f func()) {
+	defer o.finish()
+	crashpoint.Hit("once.run.taken")
+	f()
+	crashpoint.Hit("once.run.returned")
+}
+
+func (o *Once) finish() {
+	m := o.mon
+	if err := m.enter(nil); err != nil {
+		panic(err)
+	}
+	race.ReleaseMerge(o.key)
+	// sync(once.done): release
+	// lin: it has been done from here on.
+	o.done.Store(1)
+	crashpoint.Hit("once.run.done")
+	put(&o.words.runner, 0)
+	if o.fifo.empty() {
+		m.leave(nil)
+	} else {
+		m.settleAndLeave()
+	}
+}
+
+// settle lets everybody go once it is done, and has the first one run if the runner
+// is gone.
+func (o *Once) settle(b *wakes) {
+	if o.done.Load() != 0 {
+		o.mon.endAll(b, &o.fifo, lineOpen, 0)
+		return
+	}
+	for w, ok := o.fifo.head(); ok && o.words.runner.Load() == 0; w, ok = o.fifo.head() {
+		if !o.mon.waiting(w) {
+			o.fifo.detach(w)
+			o.mon.drop(w)
+			continue
+		}
+		if o.mon.end(b, w, lineTurn, 0) {
+			o.account(w)
+		}
+	}
+}
+
+func (o *Once) account(w wait) {
+	if fate(w.Extra().Load()).result() != lineTurn || o.done.Load() != 0 {
+		o.mon.account(w, nil)
+		return
+	}
+	var c change
+	c.set(&o.words.runner, uint64(w.Owner()))
+	o.mon.account(w, &c)
+}
+
+func (o *Once) detach(w wait)            { o.fifo.detach(w) }
+func (o *Once) requeue(w wait)           { o.fifo.requeue(w) }
+func (o *Once) each(f func(w wait) bool) { o.fifo.each(f) }
+func (o *Once) clear()                   { o.fifo.clear() }
+
+func (o *Once) bury(gone func(arena.Name) bool) {
+	if gone(arena.Name(o.words.runner.Load() & arena.NameMask)) {
+		put(&o.words.runner, 0)
+	}
+}
+
+func (o *Once) holders(f func(arena.Name)) { f(arena.Name(o.words.runner.Load() & arena.NameMask)) }
+
+// Offset is where the Once lies in its arena, for OnceAt in another process.
+func (o *Once) Offset() arena.Offset { return o.object.Offset }
+
+// Close gives the handle back.
+func (o *Once) Close() error { return closeHandle(o.a, o.object, "once.close", o.mon.close) }
+
+// OnceState is what State tells.
+type OnceState struct {
+	Done    bool              // a function has returned
+	Runner  *shmsync.Identity // who runs its function; nil if nobody does
+	Waiting bool              // somebody waits for it
+}
+
+// State looks at o without locking it. What it tells may be over when it returns.
+func (o *Once) State() OnceState {
+	st := OnceState{Done: o.Done(), Waiting: !o.fifo.empty()}
+	if n := arena.Name(o.words.runner.Load() & arena.NameMask); !st.Done && n != 0 {
+		st.Runner = o.a.Who(n)
+	}
+	return st
+}
+
+// String renders the state on one line.
+func (o *Once) String() string {
+	st := o.State()
+	switch {
+	case st.Done:
+		return fmt.Sprintf("once %s: done", objectName(o.object))
+	case st.Runner != nil:
+		return fmt.Sprintf("once %s: %v runs it, waiting %v", objectName(o.object), st.Runner, st.Waiting)
+	}
+	return fmt.Sprintf("once %s: not done", objectName(o.object))
+}

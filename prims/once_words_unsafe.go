@@ -1,0 +1,45 @@
+package prims
+
+import (
+	"structs"
+	"sync/atomic"
+	"unsafe"
+)
+
+// onceWords is the body of a Once, 512 bytes.
+type onceWords struct {
+	_   structs.HostLayout
+	mon monitorWords
+	// runner is the name of who has to run its function, 0 if nobody has.
+	//   writers: who holds the latch
+	//   readers: the same, tools, looks
+	//   order:   the latch's
+	//   futex:   none
+	//   crash:   a name that is not current is as 0, for the next one to take
+	runner atomic.Uint64
+	queue  listWords
+	_      [40]byte
+	// done is 1 once a function has returned, and stays so.
+	//   writers: the runner, with the latch held
+	//   readers: Do and Done, without the latch; tools
+	//   order:   release by the runner, acquire by who reads it without the latch
+	//   futex:   none
+	//   crash:   1 beats what runner says
+	done atomic.Uint32
+	_    [60]byte
+}
+
+var (
+	_ = [1]struct{}{}[unsafe.Offsetof(onceWords{}.runner)-384]
+	_ = [1]struct{}{}[unsafe.Offsetof(onceWords{}.queue)-392]
+	_ = [1]struct{}{}[unsafe.Offsetof(onceWords{}.done)-448]
+	_ = [1]struct{}{}[unsafe.Sizeof(onceWords{})-512]
+)
+
+const onceBytes = uint64(unsafe.Sizeof(onceWords{}))
+
+// onceBody views the private body of a Once that is being made.
+func onceBody(b []byte) *onceWords {
+	_ = b[unsafe.Sizeof(onceWords{})-1]
+	return (*onceWords)(unsafe.Pointer(unsafe.SliceData(b)))
+}

@@ -1,0 +1,360 @@
+package prims
+
+import (
+	"context"
+	"math"
+
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/crashpoint"
+	"github.com/shmsync/shmsync/internal/race"
+)
+
+var (
+	_ = crashpoint.Register("tally.add.counted")
+	_ = crashpoint.Register("tally.done.counted")
+)
+
+// tally is what a WaitGroup and a Latch are: a counter of what is still to be done,
+// waiters for its 0, and a record of who has undertaken how much of it.
+//
+// What a participant does counts for what it has undertaken itself as long as there
+// is something of that, and then for others. So its share is never negative, and
+// what it has undertaken last is there when it dies. When the counter becomes 0
+// nobody owes anything: all shares are void.
+//
+// What a dead participant had undertaken is owed for ever, unless others do it all,
+// somebody takes it over, or Reset forgets it. While something is owed all waits end
+// with ErrOwnerDead.
+type tally struct {
+	mon    *monitor
+	fifo   fifo
+	words  *tallyWords
+	shares []*tallyShare
+	a      *arena.Arena
+	object arena.Object
+	name   arena.Name
+	key    race.Key
+	op     string // of waits, in errors
+}
+
+func buildTally(a *arena.Arena, o arena.Object, op string, bare bool) *tally {
+	w := arena.At[tallyWords](a, o.Body)
+	t := &tally{words: w, shares: tallyShares(a, o.Body), a: a, object: o, name: a.Self(), op: op}
+	t.mon = buildMonitor(a, o, o.Body, t, bare)
+	t.fifo = fifo{t.mon, &w.queue}
+	t.key = t.mon.key
+	return t
+}
+
+func (t *tally) count() int64 { return int64(t.words.count.Load()) }
+
+// mine is this participant's share, with the latch held.
+func (t *tally) mine() *tallyShare {
+	h := t.shares[t.name.Slot()-1]
+	if h.name.Load() != uint64(t.name) || h.epoch.Load() != t.words.epoch.Load() {
+		t.inherit(h)
+	}
+	return h
+}
+
+// inherit makes h, the share of this participant's slot, this participant's.
+func (t *tally) inherit(h *tallyShare) {
+	if h.name.Load() != uint64(t.name) {
+		t.fold(h)
+	}
+	// Void or 0 at each step.
+	put(&h.own, 0)
+	put(&h.name, uint64(t.name))
+	put(&h.epoch, t.words.epoch.Load())
+}
+
+// has is what a share is worth.
+func (t *tally) has(h *tallyShare) uint64 {
+	if h.epoch.Load() != t.words.epoch.Load() {
+		return 0
+	}
+	return h.own.Load()
+}
+
+// fold makes what a dead participant has what the dead owe.
+func (t *tally) fold(h *tallyShare) {
+	own := t.has(h)
+	if own == 0 {
+		return
+	}
+	var c change
+	c.set(&t.words.owed, t.words.owed.Load()+own)
+	c.set(&t.words.dead, h.name.Load())
+	c.set(&h.own, 0)
+	t.mon.commit(&c)
+}
+
+// add adds n to what is to be done, as this participant's own, with the latch held.
+// It reports false if the counter cannot be so high.
+func (t *tally) add(n uint64) bool {
+	count := t.words.count.Load()
+	if n > math.MaxInt64-min(count, math.MaxInt64) {
+		return false
+	}
+	h := t.mine()
+	put(&h.own, h.own.Load()+n)
+	crashpoint.Hit("tally.add.counted")
+	put(&t.words.count, count+n)
+	return true
+}
+
+// done takes n off what is to be done, with the latch held, and reports whether the
+// counter became 0. ok is false when there is not so much.
+func (t *tally) done(n uint64) (zero, ok bool) {
+	w := t.words
+	count := w.count.Load()
+	switch {
+	case n > count:
+		return false, false
+	case n == 0:
+		return false, true
+	case n == count:
+		t.allDone()
+		return true, true
+	}
+	h := t.mine()
+	own := h.own.Load()
+	switch {
+	case own >= n:
+		put(&h.own, own-n)
+	case own == 0:
+		put(&w.others, w.others.Load()-n)
+	default:
+		var c change
+		c.set(&h.own, 0)
+		c.set(&w.others, w.others.Load()-(n-own))
+		t.mon.commit(&c)
+	}
+	crashpoint.Hit("tally.done.counted")
+	put(&w.count, count-n)
+	return false, true
+}
+
+// allDone makes the counter 0.
+func (t *tally) allDone() {
+	w := t.words
+	if w.others.Load() == 0 && w.owed.Load() == 0 {
+		put(&w.epoch, w.epoch.Load()+1) // this alone makes the sum 0
+	} else {
+		var c change
+		c.set(&w.others, 0)
+		c.set(&w.owed, 0)
+		c.set(&w.dead, 0)
+		c.set(&w.epoch, w.epoch.Load()+1)
+		t.mon.commit(&c)
+	}
+	crashpoint.Hit("tally.done.counted")
+	race.ReleaseMerge(t.key)
+	// sync(tally.zero): release
+	w.count.Store(0)
+}
+
+// finish is done as a call of its own; it reports false if there is not so much.
+func (t *tally) finish(n uint64) bool {
+	ok, err := t.tryFinish(n)
+	if err != nil {
+		panic(err)
+	}
+	return ok
+}
+
+// tryFinish is finish for a call that can return an error.
+func (t *tally) tryFinish(n uint64) (ok bool, err error) {
+	if err := t.mon.enter(nil); err != nil {
+		return false, err
+	}
+	zero, ok := t.done(n)
+	if zero && !t.fifo.empty() {
+		t.mon.settleAndLeave()
+	} else {
+		t.mon.leave(nil)
+	}
+	return ok, nil
+}
+
+// enter takes the latch for a call that has no way to return an error.
+func (t *tally) enter() {
+	if err := t.mon.enter(nil); err != nil {
+		panic(err)
+	}
+}
+
+// zero reports whether the counter is 0.
+func (t *tally) zero() bool {
+	// sync(tally.zero): acquire
+	if t.words.count.Load() != 0 {
+		return false
+	}
+	race.Acquire(t.key)
+	return true
+}
+
+// waitOrPanic is wait for those who cannot return an error.
+//
+//go:noinline
+func (t *tally) waitOrPanic() {
+	if err := t.wait(nil); err != nil {
+		panic(err)
+	}
+}
+
+// wait waits until the counter is 0.
+func (t *tally) wait(ctx context.Context) error {
+	if t.zero() {
+		return nil
+	}
+	if err := t.mon.enter(ctx); err != nil {
+		return err
+	}
+	var err error
+	seat, trouble := t.mon.lineUp(ctx, 0, 0, func() bool {
+		switch {
+		case t.words.count.Load() == 0:
+			return true
+		case t.words.owed.Load() != 0:
+			err = t.ownerDead(uint32(t.words.dead.Load()))
+			return true
+		}
+		return false
+	})
+	if seat == nil || trouble != nil {
+		if trouble != nil {
+			err = trouble
+		}
+		return err
+	}
+	f, err := t.mon.await(ctx, seat)
+	if err == nil && f.result() == lineDead {
+		return t.ownerDead(f.aux())
+	}
+	return err
+}
+
+func (t *tally) ownerDead(name uint32) error {
+	return t.mon.fail(t.op, shmsync.ErrOwnerDead, t.a.Who(arena.Name(name&arena.NameMask)), "it died and left something undone")
+}
+
+// claim makes n of what is expected this participant's own: of what the dead owe
+// first, then of what nobody has. It reports false if there is not so much.
+func (t *tally) claim(n uint64) bool {
+	t.enter()
+	w := t.words
+	free := func() uint64 {
+		return uint64(max(int64(w.others.Load()), 0)) + w.owed.Load()
+	}
+	if n > free() {
+		// Who had it may be dead, and this process has come in its place.
+		t.holders(func(n arena.Name) { t.a.Dead(n) })
+		if err := t.mon.sweepAndEnter(nil); err != nil {
+			panic(err)
+		}
+	}
+	if n > free() {
+		t.mon.leave(nil)
+		return false
+	}
+	h := t.mine()
+	owed := w.owed.Load()
+	of := min(n, owed)
+	var c change
+	c.set(&w.owed, owed-of)
+	if of == owed {
+		c.set(&w.dead, 0)
+	}
+	c.set(&w.others, w.others.Load()-(n-of))
+	c.set(&h.own, h.own.Load()+n)
+	t.mon.commit(&c)
+	t.mon.leave(nil)
+	return true
+}
+
+// reset forgets what the dead owe.
+func (t *tally) reset() {
+	t.enter()
+	if t.mon.deaths.Load() != t.a.Deaths() {
+		if err := t.mon.sweepAndEnter(nil); err != nil {
+			panic(err)
+		}
+	}
+	w := t.words
+	count, owed := w.count.Load(), w.owed.Load()
+	switch {
+	case owed == 0:
+		t.mon.leave(nil)
+		return
+	case owed >= count:
+		t.allDone() // others have done some of it
+	default:
+		var c change
+		c.set(&w.owed, 0)
+		c.set(&w.dead, 0)
+		t.mon.commit(&c)
+		put(&w.count, count-owed)
+	}
+	t.mon.settleAndLeave()
+}
+
+func (t *tally) settle(b *wakes) {
+	switch {
+	case t.fifo.empty():
+	case t.words.count.Load() == 0:
+		t.mon.endAll(b, &t.fifo, lineOpen, 0)
+	case t.words.owed.Load() != 0:
+		t.mon.endAll(b, &t.fifo, lineDead, uint32(t.words.dead.Load()))
+	}
+}
+
+func (t *tally) account(w wait)           { t.mon.account(w, nil) }
+func (t *tally) detach(w wait)            { t.fifo.detach(w) }
+func (t *tally) requeue(w wait)           { t.fifo.requeue(w) }
+func (t *tally) each(f func(w wait) bool) { t.fifo.each(f) }
+
+// clear empties the queue, and counts anew.
+func (t *tally) clear() {
+	t.fifo.clear()
+	sum := t.words.others.Load() + t.words.owed.Load()
+	for _, h := range t.shares {
+		sum += t.has(h)
+	}
+	race.ReleaseMerge(t.key)
+	// sync(tally.zero): release
+	t.words.count.Store(sum)
+}
+
+func (t *tally) bury(gone func(arena.Name) bool) {
+	for _, h := range t.shares {
+		if t.has(h) != 0 && gone(arena.Name(h.name.Load()&arena.NameMask)) {
+			t.fold(h)
+		}
+	}
+}
+
+func (t *tally) holders(f func(arena.Name)) {
+	for _, h := range t.shares {
+		if t.has(h) != 0 {
+			f(arena.Name(h.name.Load() & arena.NameMask))
+		}
+	}
+}
+
+// trouble is why waits fail, and who is to blame.
+func (t *tally) trouble() (error, *shmsync.Identity) {
+	if t.words.owed.Load() == 0 {
+		return nil, nil
+	}
+	return shmsync.ErrOwnerDead, t.a.Who(arena.Name(t.words.dead.Load() & arena.NameMask))
+}
+
+// share is what this participant has undertaken and not done.
+func (t *tally) share() int64 {
+	if h := t.shares[t.name.Slot()-1]; h.name.Load() == uint64(t.name) {
+		return int64(t.has(h))
+	}
+	return 0
+}

@@ -1,0 +1,182 @@
+package prims
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/race"
+)
+
+// WaitGroup is a counter of work that is under way, in any number of processes, and
+// waiters for its end. Its methods are those of sync.WaitGroup. It can be used again
+// when the counter is 0; Add may come at any time, also while others wait.
+//
+// What a process adds is its own until it is done. Done counts for what the process
+// that calls it has added itself, as long as there is something, and then for what
+// others have added. When a process dies that has something of its own left, waits
+// end with an error that Is ErrOwnerDead and says who that was, now and later, until
+// the counter comes to 0 all the same, or Reset forgets what the dead had left. The
+// Done of others counts meanwhile.
+//
+// So a death is told exactly if each process adds its own work. To hand work over,
+// the process that takes it adds it, and then the one that gives it away is done
+// with it. Where one process adds and others only call Done, the death of one of
+// those is not seen, and that of the first is an error although the others may finish.
+//
+// In the terminology of the Go memory model, and across processes: a call of Done
+// synchronizes before the return of any Wait that it lets go.
+type WaitGroup struct{ tally *tally }
+
+// WaitGroupOptions says how a WaitGroup is created. A nil *WaitGroupOptions means the
+// zero value.
+type WaitGroupOptions struct {
+	// Spin bounds how long a waiter spins before it sleeps, for a new object:
+	// 0 means that it learns, negative that it never spins.
+	Spin time.Duration
+}
+
+var waitGroupKind = arena.KindOf("WGRP")
+
+// tallyVersion is the version of WaitGroup and Latch.
+const tallyVersion = 1
+
+func init() {
+	for _, kind := range []arena.Kind{waitGroupKind, latchKind} {
+		arena.RegisterKind(arena.KindOps{
+			Kind: kind, Repair: repairTally, Wake: wakeQueue, Check: checkTally, Describe: describeTally,
+		})
+	}
+}
+
+// OpenWaitGroup finds the WaitGroup of that name in the arena or creates it, with its
+// counter at 0. An empty name makes a fresh anonymous one.
+func OpenWaitGroup(a *arena.Arena, name string, opts *WaitGroupOptions) (*WaitGroup, error) {
+	o, _, err := a.OpenObject(arena.ObjectSpec{
+		Kind: waitGroupKind, Version: tallyVersion, Name: name, Size: tallyBytes(a.MaxParticipants()),
+		Init: func(body []byte) {
+			if opts != nil {
+				tallyBody(body).mon.spin.Store(spinField(opts.Spin))
+			}
+		},
+	})
+	if err != nil {
+		return nil, err
+	}
+	return newWaitGroup(a, o)
+}
+
+// WaitGroupAt gives a handle on the WaitGroup at an offset, which Offset of another
+// process gave.
+func WaitGroupAt(a *arena.Arena, off arena.Offset) (*WaitGroup, error) {
+	o, err := objectAt(a, off, "waitgroup.open", waitGroupKind, tallyVersion, tallyBytes(a.MaxParticipants()))
+	if err != nil {
+		return nil, err
+	}
+	return newWaitGroup(a, o)
+}
+
+func newWaitGroup(a *arena.Arena, o arena.Object) (*WaitGroup, error) {
+	return share(a, o, func() (*WaitGroup, error) { return &WaitGroup{buildTally(a, o, "waitgroup.wait", false)}, nil })
+}
+
+// Add adds delta to the counter. When it becomes 0 all who wait are let go. It panics
+// when it would become negative, and leaves it as it is then; also with an error that
+// Is ErrCorrupt or ErrClosed.
+func (g *WaitGroup) Add(delta int) {
+	if delta > 0 {
+		t := g.tally
+		t.enter()
+		ok := t.add(uint64(delta))
+		t.mon.leave(nil)
+		if !ok {
+			panic("shmsync: WaitGroup " + objectName(t.object) + " counter overflow")
+		}
+		return
+	}
+	g.done(-int64(delta))
+}
+
+// Done takes one off the counter: it is Add(-1).
+func (g *WaitGroup) Done() { g.done(1) }
+
+func (g *WaitGroup) done(n int64) {
+	if !g.tally.finish(uint64(n)) {
+		panic("shmsync: negative WaitGroup counter: " + objectName(g.tally.object))
+	}
+}
+
+// Go calls f in a new goroutine and adds that to the counter until f has returned.
+// When f panics, which ends the process, it is not done, and others are told so.
+func (g *WaitGroup) Go(f func()) {
+	g.Add(1)
+	go func() {
+		defer func() {
+			if r := recover(); r != nil {
+				panic(r)
+			}
+			g.Done()
+		}()
+		f()
+	}()
+}
+
+// Wait waits until the counter is 0. It panics with an *[shmsync.Error] where
+// WaitContext returns one.
+func (g *WaitGroup) Wait() {
+	if g.tally.words.count.Load() != 0 || race.Enabled {
+		g.tally.waitOrPanic()
+	}
+}
+
+// WaitContext is Wait that ends with ctx.Err() when ctx ends before, or with an error
+// that Is ErrOwnerDead, ErrNoSpace, ErrCorrupt or ErrClosed. A counter of 0 beats all
+// of these.
+func (g *WaitGroup) WaitContext(ctx context.Context) error {
+	if g.tally.words.count.Load() == 0 && !race.Enabled {
+		return nil
+	}
+	return g.tally.wait(ctx)
+}
+
+// Reset forgets what the dead had left: from then on the counter is that of the
+// living. Done for work that a dead process had added for others is one too many
+// after that. If nobody died who had something left, Reset does nothing.
+func (g *WaitGroup) Reset() { g.tally.reset() }
+
+// Offset is where the WaitGroup lies in its arena, for WaitGroupAt in another process.
+func (g *WaitGroup) Offset() arena.Offset { return g.tally.object.Offset }
+
+// Close gives the handle back. What this process has added stays so.
+func (g *WaitGroup) Close() error {
+	t := g.tally
+	return closeHandle(t.a, t.object, "waitgroup.close", t.mon.close)
+}
+
+// WaitGroupState is what State tells.
+type WaitGroupState struct {
+	Count   int64             // the counter
+	Own     int64             // what this process has added and not done
+	Waiting bool              // somebody waits
+	Err     error             // why waits fail: nil or ErrOwnerDead
+	Who     *shmsync.Identity // whose death that is; nil when not known any more
+}
+
+// State looks at g without locking it. What it tells may be over when it returns.
+func (g *WaitGroup) State() WaitGroupState {
+	t := g.tally
+	err, who := t.trouble()
+	return WaitGroupState{Count: t.count(), Own: t.share(), Waiting: !t.fifo.empty(), Err: err, Who: who}
+}
+
+// String renders the state on one line.
+func (g *WaitGroup) String() string {
+	st := g.State()
+	s := fmt.Sprintf("waitgroup %s: %d, %d of this process, waiting %v", objectName(g.tally.object), st.Count, st.Own, st.Waiting)
+	if st.Err != nil {
+		s += ", " + st.Err.Error()
+	}
+	return s
+}
