@@ -51,7 +51,7 @@ func (s *session) measure(d defaults, names ...string) error {
 func hogCells(o *options) []*cell {
 	h := *o
 	h.Hogs, h.Places = []int{1}, []string{placeSame}
-	h.Prims = or(o.Prims, "c:futex", "c:futex-spin1000", "c:cond", "go:eventfd", "shmsync:*")
+	h.Prims = or(o.Prims, "c:futex", "c:futex-spin1000", "c:cond", "go:eventfd", "shmsync:futex", "shmsync:semaphore", "shmsync:event")
 	cells, err := planCells(&h, "handoff")
 	if err != nil {
 		return nil // none of the asked subjects takes part
