@@ -216,11 +216,17 @@ func (n *Node) retireFrom(w NodeWord, dead Name) {
 	}
 }
 
-// freeNodesAt gives back the hub nodes of an object that nobody has open.
+// freeNodesAt gives back the nodes that an object has which nobody has open: hub
+// nodes, and idle ones with a stamp, in which it keeps some of its state.
 func (c *core) freeNodesAt(object Offset) {
 	c.eachNode(func(off Offset, n *Node) {
-		if n.Object() == object && n.list.Load() != 0 {
+		switch {
+		case n.Object() != object:
+		case n.list.Load() != 0:
 			c.freeNode(off)
+		case n.State() == NodeIdle && n.stamp.Load() != 0:
+			// The undertaker of its owner may be about to.
+			c.buryNode(off, n, n.Owner())
 		}
 	})
 }

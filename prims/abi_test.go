@@ -40,6 +40,8 @@ var abiStructs = map[string]reflect.Type{
 
 	"Sequencer": reflect.TypeFor[sequenceWords](),
 	"Event":     reflect.TypeFor[eventWords](),
+	"FairMutex": reflect.TypeFor[fairMutexWords](),
+	"MultiLock": reflect.TypeFor[multiLockHead](),
 }
 
 // abiParts are the sections of abiStructs that are parts of objects.
@@ -63,6 +65,8 @@ var abiKinds = map[string]struct {
 	"Waitable":    {waitableKind, waitableVersion},
 	"Sequencer":   {sequencerKind, sequencerVersion},
 	"Event":       {eventKind, eventVersion},
+	"FairMutex":   {fairMutexKind, fairMutexVersion},
+	"MultiLock":   {multiLockKind, multiLockVersion},
 }
 
 func abiTables(t *testing.T, section string, columns ...string) []mdtable.Table {

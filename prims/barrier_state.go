@@ -1,15 +1,12 @@
 package prims
 
 import (
-	"errors"
 	"fmt"
 	"math"
 
 	"github.com/shmsync/shmsync"
 	"github.com/shmsync/shmsync/arena"
 )
-
-func isOwnerDead(err error) bool { return errors.Is(err, shmsync.ErrOwnerDead) }
 
 // mine is this participant's share, with the latch held.
 func (x *Barrier) mine() *barrierShare {

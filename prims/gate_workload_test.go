@@ -134,8 +134,15 @@ func (w *latchWorker) turn(g int, r *rand.Rand) error {
 		return err
 	}
 	done := make(chan error, 2)
-	go func() { done <- own.ArriveAndWaitContext(context.Background(), 1) }()
-	go func() { done <- own.WaitContext(context.Background()) }()
+	apart := func(f func() error) {
+		var err error
+		defer func() { done <- err }()
+		if failure := tolerant(func() { err = f() }); failure != nil {
+			err = failure
+		}
+	}
+	go apart(func() error { return own.ArriveAndWaitContext(context.Background(), 1) })
+	go apart(func() error { return own.WaitContext(context.Background()) })
 	for range r.IntN(100) {
 		runtime.Gosched()
 	}

@@ -59,16 +59,20 @@ func pointsOf(t *testing.T, w workload) (points []string) {
 func (x *team) crashAt(point string, n int) {
 	x.t.Helper()
 	what := fmt.Sprintf("%s:%d", point, n)
-	second := slices.ContainsFunc([]string{"monitor.mend.", "monitor.sweep.", "mutex.recover.", "arena.node.inherited"}, func(p string) bool { return strings.HasPrefix(point, p) })
+	second := slices.ContainsFunc([]string{"monitor.mend.", "monitor.sweep.", "mutex.recover.", "arena.node.inherited", "fairmutex.recover.", "multilock.recover."}, func(p string) bool { return strings.HasPrefix(point, p) })
 	if !second {
 		x.launch(what, 2, proctest.Env("SHMSYNC_CRASHPOINT="+what)).WaitSignal(x.t, syscall.SIGKILL)
 		x.goesOn(what)
 		return
 	}
+	dies := "mutex.unlock.before_release"
+	if kind, ok := strings.CutSuffix(point[:strings.LastIndexByte(point, '.')], ".recover"); ok && kind != "mutex" {
+		dies = kind + ".lock.taken"
+	}
 	for tries := 0; ; tries++ {
 		require.Less(x.t, tries, 60, "no victim comes to %s", what)
 		p := x.launch(what, 2, proctest.Env(fmt.Sprintf("SHMSYNC_CRASHPOINT=%s:1", point)))
-		first := x.launch("first", 3, proctest.Env("SHMSYNC_CRASHPOINT=mutex.unlock.before_release:"+fmt.Sprint(1+tries%7)))
+		first := x.launch("first", 3, proctest.Env(fmt.Sprintf("SHMSYNC_CRASHPOINT=%s:%d", dies, 1+tries%7)))
 		first.WaitSignal(x.t, syscall.SIGKILL)
 		select {
 		case <-p.Done():

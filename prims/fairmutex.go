@@ -1,0 +1,256 @@
+package prims
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/crashpoint"
+)
+
+var (
+	_ = crashpoint.Register("fairmutex.lock.taken")
+	_ = crashpoint.Register("fairmutex.unlock.freed")
+	_ = crashpoint.Register("fairmutex.grant.held")
+)
+
+// FairMutex is a mutual exclusion lock between processes that is taken in the
+// order of arrival: nobody overtakes who waits, and Unlock hands the lock to the
+// first in line. A wait that is given up, or whose process dies, leaves the line
+// and holds nobody up.
+//
+// It is held by a process: a goroutine may lock it and another of the same process
+// unlock it. Under contention it costs a wake for each hand-over, which a Mutex
+// saves by letting those who run overtake those who sleep.
+//
+// In the terminology of the Go memory model, and across processes: for n < m
+// the n'th call of Unlock synchronizes before the m'th call of Lock returns, or
+// its Pending ends. A release by the death of its holder synchronizes before the
+// call that reports it, or that gets the lock, likewise.
+//
+// The order of tickets is that of Reed and Kanodia's sequencer; the line is kept
+// as a queue, so that a ticket can be given back.
+type FairMutex struct {
+	mon    *monitor
+	fifo   fifo
+	words  *fairMutexWords
+	a      *arena.Arena
+	object arena.Object
+	name   arena.Name
+	policy Policy
+	repair func() error
+}
+
+// FairMutexOptions says how a FairMutex is created, and what this process does
+// with it. A nil *FairMutexOptions means the zero value.
+type FairMutexOptions struct {
+	// Policy is what becomes of the lock when its holder dies; 0 means Report
+	// for a new object and whatever it has for one that exists. When it is set
+	// and the object has another, opening fails.
+	Policy Policy
+	// Repair, if set, is called by this process's Lock and LockContext when
+	// they meet the death of a holder, with the lock held: they go on as its
+	// holder when it returns nil, and otherwise fail with ErrNotRecoverable as
+	// Recover would. It is this process's own and not stored. A process that
+	// opens the FairMutex more than once has the Repair of the first. LockAsync
+	// does not call it.
+	Repair func() error
+	// Spin bounds how long a waiter spins before it sleeps, for a new object:
+	// 0 means that it learns, negative that it never spins.
+	Spin time.Duration
+}
+
+var fairMutexKind = arena.KindOf("FAIR")
+
+const fairMutexVersion = 1
+
+// OpenFairMutex finds the FairMutex of that name in the arena or creates it. An
+// empty name makes a fresh anonymous one.
+func OpenFairMutex(a *arena.Arena, name string, opts *FairMutexOptions) (*FairMutex, error) {
+	var opt FairMutexOptions
+	if opts != nil {
+		opt = *opts
+	}
+	opt.Policy.mustBeValid("fair mutex " + strconv.Quote(name))
+	o, created, err := a.OpenObject(arena.ObjectSpec{
+		Kind: fairMutexKind, Version: fairMutexVersion, Name: name, Size: uint64(fairMutexBytes),
+		Init: func(body []byte) {
+			w := fairMutexBody(body)
+			w.policy = opt.Policy.stored()
+			w.mon.spin.Store(spinField(opt.Spin))
+		},
+	})
+	if err != nil {
+		return nil, err
+	}
+	f, err := newFairMutex(a, o, &opt)
+	if err != nil || created || opt.Policy == 0 || opt.Policy == f.policy {
+		return f, err
+	}
+	err = f.fail("fairmutex.open", shmsync.ErrIncompatible, nil, fmt.Sprintf("its policy is %v, asked for %v", f.policy, opt.Policy))
+	f.Close()
+	return nil, err
+}
+
+// FairMutexAt gives a handle on the FairMutex at an offset, which Offset of
+// another process gave.
+func FairMutexAt(a *arena.Arena, off arena.Offset) (*FairMutex, error) {
+	o, err := objectAt(a, off, "fairmutex.open", fairMutexKind, fairMutexVersion, uint64(fairMutexBytes))
+	if err != nil {
+		return nil, err
+	}
+	return newFairMutex(a, o, &FairMutexOptions{})
+}
+
+func newFairMutex(a *arena.Arena, o arena.Object, opt *FairMutexOptions) (*FairMutex, error) {
+	return share(a, o, func() (*FairMutex, error) { return buildFairMutex(a, o, opt, false), nil })
+}
+
+func buildFairMutex(a *arena.Arena, o arena.Object, opt *FairMutexOptions, bare bool) *FairMutex {
+	w := fairMutexAt(a, o)
+	f := &FairMutex{words: w, a: a, object: o, name: a.Self(), policy: policyOf(w.policy), repair: opt.Repair}
+	f.mon = buildMonitor(a, o, o.Body, f, bare)
+	f.fifo = fifo{f.mon, &w.queue}
+	return f
+}
+
+// Lock locks f, and waits until it can. It panics with an *[shmsync.Error] when
+// the lock is owner-dead or not recoverable, when there is no room to wait, or
+// when this process closes the arena meanwhile.
+func (f *FairMutex) Lock() {
+	if err := f.lock(nil); err != nil {
+		panic(err)
+	}
+}
+
+// LockContext locks f, and waits until it can or ctx ends. An error means that f
+// is not held: ctx.Err(), or an error that Is ErrOwnerDead or ErrNotRecoverable by
+// the policy of f, ErrNoSpace, ErrCorrupt, or ErrClosed. A lock that is free is
+// taken without a look at ctx.
+func (f *FairMutex) LockContext(ctx context.Context) error { return f.lock(ctx) }
+
+// lock is LockContext; ctx may be nil.
+func (f *FairMutex) lock(ctx context.Context) error {
+	if err := f.mon.enter(ctx); err != nil {
+		return err
+	}
+	if f.free() {
+		f.take()
+		f.mon.leave(nil)
+		return nil
+	}
+	return f.lockSlow(ctx, true)
+}
+
+// TryLock locks f if that is possible without waiting, and reports whether it did.
+// It is false while somebody waits. State tells why.
+func (f *FairMutex) TryLock() bool {
+	if !f.mon.tryEnter() {
+		return false
+	}
+	if f.free() {
+		f.take()
+		f.mon.leave(nil)
+		return true
+	}
+	return f.tryLockSlow()
+}
+
+// Unlock unlocks f; the first in line has it then. It panics when this process
+// does not hold f, and with an error that Is ErrCorrupt when a peer overwrote the
+// lock.
+func (f *FairMutex) Unlock() {
+	m := f.mon
+	if err := m.enter(nil); err != nil {
+		panic(err)
+	}
+	o := f.ownerWord()
+	if o != makeOwner(kindHeld, f.name) {
+		m.leave(nil)
+		f.badUnlock(o)
+	}
+	put(&f.words.owner, 0)
+	if f.fifo.empty() {
+		m.leave(nil)
+		return
+	}
+	crashpoint.Hit("fairmutex.unlock.freed")
+	b := takeWakes()
+	f.settle(b)
+	m.leave(b)
+}
+
+func (f *FairMutex) badUnlock(o ownerWord) {
+	if !fairOwner(o) {
+		panic(f.corrupt("fairmutex.unlock", o))
+	}
+	panic("shmsync: Unlock of fair mutex " + objectName(f.object) + ", which this process does not hold: it is " + o.String())
+}
+
+// LockAsync takes a place in line now. The Pending ends with nil when f is held by
+// this process, which has to Unlock it, and otherwise with the errors of
+// LockContext.
+func (f *FairMutex) LockAsync() *Pending {
+	if err := f.mon.enter(nil); err != nil {
+		return settled(err)
+	}
+	seat, err := f.arrive(nil)
+	if seat == nil {
+		return settled(err)
+	}
+	return f.mon.pend("fairmutex.lock", seat, f.judge)
+}
+
+// Offset is where the FairMutex lies in its arena, for FairMutexAt in another
+// process.
+func (f *FairMutex) Offset() arena.Offset { return f.object.Offset }
+
+// Close gives the handle back. The FairMutex itself stays; a hold that this
+// process has stays too. Closing a handle more often than it was opened is an
+// error that Is ErrClosed.
+func (f *FairMutex) Close() error {
+	return closeHandle(f.a, f.object, "fairmutex.close", f.mon.close)
+}
+
+// Policy is what becomes of f when its holder dies.
+func (f *FairMutex) Policy() Policy { return f.policy }
+
+// FairMutexState is what State tells.
+type FairMutexState struct {
+	Held    bool              // somebody holds it, a recoverer included
+	Owner   *shmsync.Identity // who holds it, or whose death left it; nil when free or unknown
+	Waiting bool              // somebody waits
+	Err     error             // why nobody can lock it: nil, ErrOwnerDead, ErrNotRecoverable or ErrCorrupt
+	Word    string            // the owner word in words
+}
+
+// State looks at f without locking it. What it tells may be over when it returns.
+func (f *FairMutex) State() FairMutexState {
+	o := f.ownerWord()
+	s := FairMutexState{Held: o.held(), Waiting: !f.fifo.empty(), Word: o.String()}
+	if n := o.name(); n != 0 {
+		s.Owner = f.a.Who(n)
+	}
+	switch {
+	case !fairOwner(o):
+		s.Err = shmsync.ErrCorrupt
+	case o.kind() == kindOwnerDead:
+		s.Err = shmsync.ErrOwnerDead
+	case o == ownerNotRecoverable:
+		s.Err = shmsync.ErrNotRecoverable
+		s.Owner = f.a.Who(f.diedName())
+	}
+	return s
+}
+
+// String renders the state on one line.
+func (f *FairMutex) String() string {
+	return fmt.Sprintf("fair mutex %s: %v, waiting %v", objectName(f.object), f.ownerWord(), !f.fifo.empty())
+}
+
+func (f *FairMutex) fail(op string, err error, who *shmsync.Identity, detail string) error {
+	return f.mon.fail(op, err, who, detail)
+}

@@ -1,0 +1,69 @@
+//go:build linux
+
+package prims
+
+import (
+	"sync/atomic"
+
+	"github.com/shmsync/shmsync/arena"
+)
+
+// Queued is how many waits are in line, of all processes.
+func (f *FairMutex) Queued() (n int) {
+	f.mon.enter(nil)
+	f.fifo.each(func(w wait) bool {
+		if f.mon.waiting(w) {
+			n++
+		}
+		return true
+	})
+	f.mon.leave(nil)
+	return n
+}
+
+// Body is where the words of f lie.
+func (f *FairMutex) Body() (off, size uint64) { return uint64(f.object.Body), f.object.Size }
+
+// Queued is how many waits are in line for a key, of all processes.
+func (x *MultiLock) Queued(key uint64) (n int) {
+	k := x.bucket(key)
+	k.mon.enter(nil)
+	k.each(func(w wait) bool {
+		if w.Wanted().Load() == key && k.mon.waiting(w) {
+			n++
+		}
+		return true
+	})
+	k.mon.leave(nil)
+	return n
+}
+
+// Body is where the words of x lie.
+func (x *MultiLock) Body() (off, size uint64) { return uint64(x.object.Body), x.object.Size }
+
+// SameBucket reports whether two keys share a latch.
+func (x *MultiLock) SameBucket(a, b uint64) bool { return x.index(a) == x.index(b) }
+
+// EachNode calls f with the words of the nodes on queues of the object at body: next, wanted, stamp and
+// extra.
+func EachNode(a *arena.Arena, body uint64, f func(words [4]*atomic.Uint64)) {
+	for o := range a.Objects() {
+		if uint64(o.Body) == body {
+			a.EachNode(o.Offset, func(_ arena.Offset, n *arena.Node) {
+				f([4]*atomic.Uint64{n.Next(), n.Wanted(), n.Stamp(), n.Extra()})
+			})
+		}
+	}
+}
+
+// BiteTail links the last of the spilled keys of a MultiLock with one bucket to the
+// first, and reports how many there are.
+func (x *MultiLock) BiteTail() (n int) {
+	k := x.openBucket(0)
+	k.mon.enter(nil)
+	var last keyEntry
+	k.eachSpilled(func(e keyEntry) bool { last = e; n++; return true })
+	put(last.node.Next(), k.words.spilled.Load())
+	k.mon.leave(nil)
+	return n
+}

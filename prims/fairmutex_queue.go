@@ -1,0 +1,219 @@
+package prims
+
+import (
+	"context"
+
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/crashpoint"
+	"github.com/shmsync/shmsync/internal/park"
+)
+
+// How a wait for a FairMutex or a key of a MultiLock ends; fate.result.
+const (
+	lockGranted uint32 = iota
+	lockOwnerDead
+	lockNotRecoverable
+	lockCorrupt
+)
+
+// fairOwner reports whether o may be the owner word of a FairMutex.
+func fairOwner(o ownerWord) bool {
+	return o.valid() && o.kind() != kindBiased && o.kind() != kindReserved
+}
+
+func (f *FairMutex) ownerWord() ownerWord {
+	v := f.words.owner.Load()
+	if v>>32 != 0 {
+		return ^ownerWord(0) // a peer wrote that
+	}
+	return ownerWord(v)
+}
+
+func (f *FairMutex) diedName() arena.Name { return arena.Name(f.words.died.Load() & arena.NameMask) }
+
+// free reports whether who comes now may have the lock. The latch is held.
+func (f *FairMutex) free() bool { return f.words.owner.Load() == 0 && f.fifo.empty() }
+
+// take makes this process the holder of a lock that is free.
+func (f *FairMutex) take() {
+	// lin: the lock is taken here.
+	put(&f.words.owner, uint64(f.name))
+	crashpoint.Hit("fairmutex.lock.taken")
+}
+
+// lockSlow is the rest of lock, with the latch held. Who has been told of a death
+// and may repair, but finds others at it, gets in line again.
+func (f *FairMutex) lockSlow(ctx context.Context, mayRepair bool) error {
+	mayRepair = mayRepair && f.repair != nil
+	for {
+		seat, err := f.arrive(ctx)
+		if seat != nil {
+			var end fate
+			if end, err = f.mon.await(ctx, seat); err != nil {
+				return err
+			}
+			err = f.judge(end)
+		}
+		if err == nil || !mayRepair || !isOwnerDead(err) {
+			return err
+		}
+		if took, err := f.inherit(ctx); took || err != nil {
+			return err
+		}
+		if err := f.mon.enter(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+// arrive takes the lock or a place in line, with the latch held, which it leaves.
+// It gives the seat to wait in, or nil with what came of it without waiting.
+func (f *FairMutex) arrive(ctx context.Context) (seat *park.Seat, err error) {
+	m := f.mon
+	b := takeWakes()
+	for {
+		f.lookAtOwner(b)
+		free := f.free()
+		if !free {
+			err = f.refusal("fairmutex.lock", f.ownerWord(), f.diedName())
+		}
+		if free || err != nil {
+			if free {
+				f.take()
+			}
+			m.leave(b)
+			if seat != nil {
+				seat.Return()
+			}
+			return nil, err
+		}
+		var again bool
+		if seat, again, err = m.seat(ctx, seat); err != nil {
+			m.wake(b)
+			return nil, err
+		}
+		if !again {
+			break
+		}
+	}
+	m.join(seat, 0, 0)
+	m.leave(b)
+	return seat, nil
+}
+
+// tryLockSlow is the rest of TryLock, with the latch held.
+func (f *FairMutex) tryLockSlow() bool {
+	b := takeWakes()
+	f.lookAtOwner(b)
+	ok := f.free()
+	if ok {
+		f.take()
+	}
+	f.mon.leave(b)
+	return ok
+}
+
+// lookAtOwner takes back what the dead have, with the latch held.
+func (f *FairMutex) lookAtOwner(b *wakes) {
+	o := f.ownerWord()
+	if o.held() && f.a.Dead(o.name()) {
+		f.mon.sweep(b)
+		return
+	}
+	f.mon.sweepDead(b)
+	if o.free() && !f.fifo.empty() {
+		f.settle(b)
+	}
+}
+
+// refusal is why nobody can wait for owner word o, or nil.
+func (f *FairMutex) refusal(op string, o ownerWord, died arena.Name) error {
+	switch {
+	case !fairOwner(o):
+		return f.corrupt(op, o)
+	case o.kind() == kindOwnerDead:
+		return f.fail(op, shmsync.ErrOwnerDead, f.a.Who(o.name()), "")
+	case o == ownerNotRecoverable:
+		return f.fail(op, shmsync.ErrNotRecoverable, f.a.Who(died), "")
+	}
+	return nil
+}
+
+func (f *FairMutex) corrupt(op string, o ownerWord) error {
+	return f.fail(op, shmsync.ErrCorrupt, nil, o.String())
+}
+
+// judge is what the end of a wait means.
+func (f *FairMutex) judge(end fate) error {
+	who := arena.Name(end.aux() & arena.NameMask)
+	switch end.result() {
+	case lockGranted:
+		return nil
+	case lockOwnerDead:
+		return f.fail("fairmutex.lock", shmsync.ErrOwnerDead, f.a.Who(who), "")
+	case lockNotRecoverable:
+		return f.fail("fairmutex.lock", shmsync.ErrNotRecoverable, f.a.Who(who), "")
+	}
+	return f.corrupt("fairmutex.lock", f.ownerWord())
+}
+
+// settle hands a free lock to the first in line, and tells all when nobody can
+// have it.
+func (f *FairMutex) settle(b *wakes) {
+	for w, ok := f.fifo.head(); ok; w, ok = f.fifo.head() {
+		o, result, aux := f.ownerWord(), lockGranted, uint32(0)
+		// Nobody may have noticed its death yet: it would have the lock, and die
+		// as its holder.
+		if !f.mon.waiting(w) || o.free() && f.a.Dead(w.Owner()) {
+			f.detach(w)
+			f.mon.drop(w)
+			continue
+		}
+		switch {
+		case o.free():
+		case !fairOwner(o):
+			result = lockCorrupt
+		case o.kind() == kindOwnerDead:
+			result, aux = lockOwnerDead, uint32(o.name())
+		case o == ownerNotRecoverable:
+			result, aux = lockNotRecoverable, uint32(f.diedName())
+		default:
+			return
+		}
+		if f.mon.end(b, w, result, aux) {
+			f.account(w)
+		}
+	}
+}
+
+// account makes the owner of a wait that was granted the lock its holder. Doing it
+// twice does no harm: nobody can unlock before the latch is left.
+func (f *FairMutex) account(w wait) {
+	if fate(w.Extra().Load()).result() == lockGranted {
+		put(&f.words.owner, uint64(w.Owner()&arena.NameMask))
+		crashpoint.Hit("fairmutex.grant.held")
+	}
+	f.mon.account(w, nil)
+}
+
+func (f *FairMutex) detach(w wait)          { f.fifo.detach(w) }
+func (f *FairMutex) requeue(w wait)         { f.fifo.requeue(w) }
+func (f *FairMutex) each(g func(wait) bool) { f.fifo.each(g) }
+func (f *FairMutex) clear()                 { f.fifo.clear() }
+
+// bury takes the hold of the gone back, by the policy.
+func (f *FairMutex) bury(gone func(arena.Name) bool) {
+	o := f.ownerWord()
+	if !fairOwner(o) || !o.held() || !gone(o.name()) {
+		return
+	}
+	f.words.died.Store(uint32(o.name()))
+	put(&f.words.owner, uint64(o.bereaved(f.policy)))
+}
+
+func (f *FairMutex) holders(g func(arena.Name)) {
+	if o := f.ownerWord(); o.held() {
+		g(o.name())
+	}
+}

@@ -1,0 +1,143 @@
+package prims
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/crashpoint"
+)
+
+var (
+	_ = crashpoint.Register("fairmutex.recover.taken")
+	_ = crashpoint.Register("fairmutex.recover.repaired")
+)
+
+func init() {
+	arena.RegisterKind(arena.KindOps{
+		Kind: fairMutexKind, Repair: repairFairMutex, Wake: wakeQueue, Check: checkFairMutex, Describe: describeFairMutex,
+	})
+}
+
+func isOwnerDead(err error) bool { return errors.Is(err, shmsync.ErrOwnerDead) }
+
+// Recover makes an owner-dead or not recoverable f usable again: it takes the
+// lock, runs repair, and releases the lock. When repair returns an error, or
+// panics, f becomes not recoverable, and only a later Recover brings it back;
+// Recover returns the error. While it runs others wait in line, as for a holder;
+// when this process dies over it f is owner-dead again.
+//
+// Recover of a healthy lock waits for it, releases it and does not run repair.
+// Its own errors are those of LockContext, ErrOwnerDead excepted.
+func (f *FairMutex) Recover(ctx context.Context, repair func() error) error {
+	for {
+		if took, err := f.beginRecover(ctx, true); err != nil {
+			return err
+		} else if took {
+			return f.runRepair(repair, false)
+		}
+		if err := f.mon.enter(ctx); err != nil {
+			return err
+		}
+		switch err := f.lockSlow(ctx, false); {
+		case err == nil:
+			f.Unlock()
+			return nil
+		case !isOwnerDead(err) && !errors.Is(err, shmsync.ErrNotRecoverable):
+			return err
+		}
+	}
+}
+
+// inherit takes an owner-dead lock by the Repair of this process's options.
+func (f *FairMutex) inherit(ctx context.Context) (took bool, err error) {
+	if took, err = f.beginRecover(ctx, false); took {
+		err = f.runRepair(f.repair, true)
+	}
+	return took && err == nil, err
+}
+
+// beginRecover makes this process the recoverer, if the lock is owner-dead or, if
+// ruined says so, not recoverable.
+func (f *FairMutex) beginRecover(ctx context.Context, ruined bool) (took bool, err error) {
+	if err := f.mon.enter(ctx); err != nil {
+		return false, err
+	}
+	if o := f.ownerWord(); o.kind() == kindOwnerDead && o.valid() || ruined && o == ownerNotRecoverable {
+		put(&f.words.owner, uint64(makeOwner(kindRecovering, f.name)))
+		crashpoint.Hit("fairmutex.recover.taken")
+		took = true
+	}
+	f.mon.leave(nil)
+	return took, nil
+}
+
+// runRepair runs repair while f is being recovered by this process, which holds it
+// afterwards or not. On failure it leaves f not recoverable.
+func (f *FairMutex) runRepair(repair func() error, hold bool) (err error) {
+	next := ownerNotRecoverable
+	defer func() {
+		if e := f.endRecover(next); err == nil {
+			err = e
+		}
+	}()
+	if err := repair(); err != nil {
+		return f.fail("fairmutex.recover", shmsync.ErrNotRecoverable, f.a.Who(f.diedName()), "the repair failed: "+err.Error())
+	}
+	crashpoint.Hit("fairmutex.recover.repaired")
+	if next = ownerFree; hold {
+		next = makeOwner(kindHeld, f.name)
+	}
+	return nil
+}
+
+// endRecover makes next of a lock that this process recovers.
+func (f *FairMutex) endRecover(next ownerWord) error {
+	m := f.mon
+	if err := m.enter(nil); err != nil {
+		return err
+	}
+	o := f.ownerWord()
+	if o != makeOwner(kindRecovering, f.name) {
+		m.leave(nil)
+		return f.corrupt("fairmutex.recover", o)
+	}
+	if next != ownerNotRecoverable {
+		f.words.died.Store(0)
+	}
+	put(&f.words.owner, uint64(next))
+	b := takeWakes()
+	f.settle(b)
+	m.leave(b)
+	return nil
+}
+
+func repairFairMutex(a *arena.Arena, o arena.Object, dead arena.Name) {
+	if o.Size >= uint64(fairMutexBytes) {
+		repairMonitor(buildFairMutex(a, o, &FairMutexOptions{}, true).mon, dead)
+	}
+}
+
+func checkFairMutex(a *arena.Arena, o arena.Object) error {
+	if o.Size < uint64(fairMutexBytes) {
+		return wrongKind("fairmutex.check", o, fairMutexKind, fairMutexVersion)
+	}
+	f := buildFairMutex(a, o, &FairMutexOptions{}, true)
+	if err := checkMutexWords(o, &f.words.mon.latch); err != nil {
+		return err
+	}
+	if w := f.ownerWord(); !fairOwner(w) || f.words.policy&policyMask > 1 {
+		return f.fail("fairmutex.check", shmsync.ErrCorrupt, nil, fmt.Sprintf("owner word %v, policy %d", w, f.words.policy))
+	}
+	return nil
+}
+
+func describeFairMutex(a *arena.Arena, o arena.Object) string {
+	if o.Size < uint64(fairMutexBytes) {
+		return "too small"
+	}
+	f := buildFairMutex(a, o, &FairMutexOptions{}, true)
+	return fmt.Sprintf("owner %v (%#x), policy %v, died %v", f.ownerWord(), f.words.owner.Load(), f.policy, f.diedName()) + describeMonitor(f.mon)
+}

@@ -1,0 +1,48 @@
+package prims
+
+import (
+	"structs"
+	"sync/atomic"
+	"unsafe"
+
+	"github.com/shmsync/shmsync/arena"
+)
+
+// fairMutexWords is the body of a FairMutex, 512 bytes.
+type fairMutexWords struct {
+	_   structs.HostLayout
+	mon monitorWords
+	// owner says who holds, in its low half: an ownerWord that is never biased or
+	// reserved. The high half is 0.
+	//   writers: who holds the latch
+	//   readers: the same, tools, looks
+	//   order:   the latch's
+	//   futex:   none
+	//   crash:   names the dead until a sweep; every change is one store
+	owner  atomic.Uint64
+	policy uint32        // what Policy.stored gave. Immutable after init.
+	died   atomic.Uint32 // name of whose death left the state inconsistent; for people
+	queue  listWords
+	_      [96]byte
+}
+
+var (
+	_ = [1]struct{}{}[unsafe.Offsetof(fairMutexWords{}.owner)-384]
+	_ = [1]struct{}{}[unsafe.Offsetof(fairMutexWords{}.policy)-392]
+	_ = [1]struct{}{}[unsafe.Offsetof(fairMutexWords{}.died)-396]
+	_ = [1]struct{}{}[unsafe.Offsetof(fairMutexWords{}.queue)-400]
+	_ = [1]struct{}{}[unsafe.Sizeof(fairMutexWords{})-512]
+)
+
+const fairMutexBytes = unsafe.Sizeof(fairMutexWords{})
+
+// fairMutexBody views the private body of a FairMutex that is being made.
+func fairMutexBody(b []byte) *fairMutexWords {
+	_ = b[fairMutexBytes-1]
+	return (*fairMutexWords)(unsafe.Pointer(unsafe.SliceData(b)))
+}
+
+// fairMutexAt views the body of a FairMutex.
+func fairMutexAt(a *arena.Arena, o arena.Object) *fairMutexWords {
+	return arena.At[fairMutexWords](a, o.Body)
+}

@@ -1,0 +1,226 @@
+//go:build linux
+
+package prims_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"sync"
+	"testing"
+
+	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/proctest"
+	"github.com/shmsync/shmsync/prims"
+)
+
+// lockStage is what a lock actor acts on: FairMutexes and MultiLocks.
+type lockStage struct {
+	a *arena.Arena
+
+	mu      sync.Mutex
+	fair    map[string]*prims.FairMutex
+	multi   map[string]*prims.MultiLock
+	pending map[int]*prims.Pending
+	holds   map[string]prims.Holds
+	cancels map[int]context.CancelFunc
+}
+
+func init() {
+	proctest.Register("lock-actor", func(c *proctest.Child) {
+		var p struct{ Arena, Label string }
+		c.Params(&p)
+		a, err := arena.Attach(p.Arena, &arena.Options{Label: p.Label})
+		if err != nil {
+			c.Fatal(err)
+		}
+		s := &lockStage{
+			a: a, fair: map[string]*prims.FairMutex{}, multi: map[string]*prims.MultiLock{},
+			pending: map[int]*prims.Pending{}, holds: map[string]prims.Holds{}, cancels: map[int]context.CancelFunc{},
+		}
+		c.Ready()
+		for {
+			var o order
+			c.Recv(&o)
+			if o.Op == "exit" {
+				os.Exit(0)
+			}
+			go func() { c.Say(s.act(o)) }()
+		}
+	})
+}
+
+// lockActor acts in a process of its own.
+func lockActor(t testing.TB, a *arena.Arena, label string) *actor {
+	t.Helper()
+	x := &actor{said: map[int]answer{}, dump: func() string { return words(a) }}
+	x.proc = proctest.Start(t, "lock-actor", proctest.Params(struct{ Arena, Label string }{nameOf(a), label}), proctest.Dump(x.dump))
+	x.proc.Await(t)
+	return x
+}
+
+func (s *lockStage) act(o order) (a answer) {
+	a.ID = o.ID
+	defer func() {
+		if r := recover(); r != nil {
+			a.Panic = fmt.Sprint(r)
+			if err, ok := r.(error); ok {
+				a.fill(err)
+				a.Err = ""
+			}
+		}
+	}()
+	a.fill(s.perform(o, &a))
+	return a
+}
+
+func (s *lockStage) perform(o order, a *answer) error {
+	ctx, cancel := context.WithCancel(context.Background())
+	if o.Limit != 0 {
+		ctx, cancel = context.WithTimeout(ctx, o.Limit)
+	}
+	if o.Done {
+		cancel()
+	}
+	s.mu.Lock()
+	s.cancels[o.ID] = cancel
+	s.mu.Unlock()
+	if o.Op == "cancel" {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.cancels[o.N]()
+		return nil
+	}
+	if o.Op[0] == 'f' {
+		return s.performFair(ctx, o, a)
+	}
+	return s.performMulti(ctx, o, a)
+}
+
+func (s *lockStage) performFair(ctx context.Context, o order, a *answer) error {
+	s.mu.Lock()
+	f := s.fair[o.Object]
+	if f == nil {
+		var err error
+		opt := &prims.FairMutexOptions{Policy: o.Policy}
+		if o.Op == "frepairs" {
+			opt.Repair = func() error {
+				a.OK = true
+				if o.N == 1 {
+					return errRepair
+				}
+				return nil
+			}
+		}
+		if f, err = prims.OpenFairMutex(s.a, o.Object, opt); err != nil {
+			s.mu.Unlock()
+			return err
+		}
+		s.fair[o.Object] = f
+	}
+	p := s.pending[o.N]
+	s.mu.Unlock()
+	switch o.Op {
+	case "fopen":
+	case "flock", "frepairs":
+		f.Lock()
+	case "flockctx":
+		return f.LockContext(ctx)
+	case "ftry":
+		a.OK = f.TryLock()
+	case "funlock":
+		f.Unlock()
+	case "fasync":
+		p := f.LockAsync()
+		s.mu.Lock()
+		s.pending[o.N] = p
+		s.mu.Unlock()
+	case "fawait":
+		return p.Wait()
+	case "fcancel":
+		a.OK = p.Cancel()
+	case "frecover":
+		return f.Recover(ctx, func() error { return s.repair(o, a) })
+	case "fduel":
+		return duelPartner(s.a, o.N, func() func() { f.Lock(); return f.Unlock })
+	case "fspin": // locks and unlocks N times
+		for range o.N {
+			f.Lock()
+			f.Unlock()
+		}
+	default:
+		panic("no such order: " + o.Op)
+	}
+	return nil
+}
+
+func (s *lockStage) repair(o order, a *answer) error {
+	a.OK = true
+	switch o.N {
+	case 1:
+		return errRepair
+	case 2:
+		panic("the repair panics")
+	case 3:
+		select {}
+	}
+	return nil
+}
+
+func (s *lockStage) performMulti(ctx context.Context, o order, a *answer) error {
+	s.mu.Lock()
+	x := s.multi[o.Object]
+	if x == nil {
+		var err error
+		if x, err = prims.OpenMultiLock(s.a, o.Object, &prims.MultiLockOptions{Policy: o.Policy}); err != nil {
+			s.mu.Unlock()
+			return err
+		}
+		s.multi[o.Object] = x
+	}
+	slot := fmt.Sprint(o.Object, o.Token)
+	held := s.holds[slot]
+	s.mu.Unlock()
+	keep := func(h prims.Holds, err error) error {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if err == nil {
+			s.holds[slot] = h
+		}
+		return err
+	}
+	switch o.Op {
+	case "mopen":
+	case "mlock":
+		return keep(prims.Holds{x.Lock(o.Token)}, nil)
+	case "mlockctx":
+		h, err := x.LockContext(ctx, o.Token)
+		return keep(prims.Holds{h}, err)
+	case "mtry":
+		h, ok := x.TryLock(o.Token)
+		if a.OK = ok; ok {
+			return keep(prims.Holds{h}, nil)
+		}
+	case "mall": // N keys from Token on, the last one first
+		keys := make([]uint64, o.N)
+		for i := range keys {
+			keys[i] = o.Token + uint64(o.N-1-i)
+		}
+		return keep(x.LockAll(ctx, keys...))
+	case "munlock":
+		held.Unlock()
+	case "mrecover":
+		return x.Recover(ctx, o.Token, func() error { return s.repair(o, a) })
+	case "mduel":
+		return duelPartner(s.a, o.N, func() func() { return x.Lock(o.Token).Unlock })
+	case "msets": // locks and unlocks N sets of keys
+		return lockSets(x, o.Token, o.N)
+	case "mspin": // locks and unlocks N times
+		for range o.N {
+			x.Lock(o.Token).Unlock()
+		}
+	default:
+		panic("no such order: " + o.Op)
+	}
+	return nil
+}

@@ -1,0 +1,295 @@
+package prims
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/crashpoint"
+)
+
+var (
+	_ = crashpoint.Register("multilock.lock.taken")
+	_ = crashpoint.Register("multilock.lock.spilled")
+	_ = crashpoint.Register("multilock.unlock.passing")
+	_ = crashpoint.Register("multilock.grant.held")
+	_ = crashpoint.Register("multilock.lockall.partly")
+)
+
+// MultiLock is a mutual exclusion lock for each of 2^64 keys, between processes. A
+// key is held by one process at a time, and handed on in the order of arrival;
+// who waits for different keys does not wait for each other. It takes memory for
+// the keys that are held or waited for, not for those that have been.
+//
+// Keys are spread over buckets, each with a latch of its own, which an operation
+// holds for some nanoseconds. Five keys of a bucket can be held without more
+// memory, and more at the cost of a wait node of 64 bytes each; who holds many
+// thousands at a time makes the MultiLock with more buckets.
+//
+// In the terminology of the Go memory model, and across processes: for each key
+// and n < m the n'th Unlock synchronizes before the return of the m'th call that
+// locks it. A release by the death of its holder synchronizes before the call that
+// reports it, or that gets the key, likewise.
+type MultiLock struct {
+	a      *arena.Arena
+	object arena.Object
+	name   arena.Name
+	policy Policy
+	log    uint // logarithm of the number of buckets
+	all    []atomic.Pointer[multiBucket]
+	mu     sync.Mutex // makes buckets
+	bare   bool
+}
+
+// MultiLockOptions says how a MultiLock is created. A nil *MultiLockOptions means
+// the zero value.
+type MultiLockOptions struct {
+	// Policy is what becomes of a key when its holder dies; 0 means Report for a
+	// new object and whatever it has for one that exists. When it is set and the
+	// object has another, opening fails.
+	Policy Policy
+	// Buckets is how many parts with latches of their own the keys are spread
+	// over, rounded up to a power of two, at most 65,536; 0 means 64 for a new
+	// object and whatever it has for one that exists. When it is set and the
+	// object has another number, opening fails. A bucket takes 512 bytes.
+	Buckets int
+	// Spin bounds how long a waiter spins before it sleeps, for a new object:
+	// 0 means that it learns, negative that it never spins.
+	Spin time.Duration
+}
+
+var multiLockKind = arena.KindOf("MULT")
+
+const multiLockVersion = 1
+
+// OpenMultiLock finds the MultiLock of that name in the arena or creates it. An
+// empty name makes a fresh anonymous one.
+func OpenMultiLock(a *arena.Arena, name string, opts *MultiLockOptions) (*MultiLock, error) {
+	var opt MultiLockOptions
+	if opts != nil {
+		opt = *opts
+	}
+	if opt.Buckets < 0 || opt.Buckets > 1<<multiLogMost {
+		panic(fmt.Sprintf("shmsync: OpenMultiLock %q with %d buckets", name, opt.Buckets))
+	}
+	opt.Policy.mustBeValid("multilock " + strconv.Quote(name))
+	log := multiLog(opt.Buckets)
+	o, created, err := a.OpenObject(arena.ObjectSpec{
+		Kind: multiLockKind, Version: multiLockVersion, Name: name, Size: multiLockBytes(1 << log), AnySize: true,
+		Init: func(body []byte) {
+			head, all := multiLockBody(body, 1<<log)
+			head.policy, head.buckets = opt.Policy.stored(), uint32(log)+1
+			for _, b := range all {
+				b.mon.spin.Store(spinField(opt.Spin))
+			}
+		},
+	})
+	if err != nil {
+		return nil, err
+	}
+	x, err := newMultiLock(a, o)
+	if err != nil || created {
+		return x, err
+	}
+	if opt.Policy != 0 && opt.Policy != x.policy || opt.Buckets != 0 && log != x.log {
+		err := x.fail("multilock.open", shmsync.ErrIncompatible, nil,
+			fmt.Sprintf("its policy is %v, with %d buckets; asked for %v, %d", x.policy, len(x.all), opt.Policy, opt.Buckets))
+		x.Close()
+		return nil, err
+	}
+	return x, nil
+}
+
+// MultiLockAt gives a handle on the MultiLock at an offset, which Offset of another
+// process gave.
+func MultiLockAt(a *arena.Arena, off arena.Offset) (*MultiLock, error) {
+	o, err := objectAt(a, off, "multilock.open", multiLockKind, multiLockVersion, multiLockBytes(1))
+	if err != nil {
+		return nil, err
+	}
+	return newMultiLock(a, o)
+}
+
+func newMultiLock(a *arena.Arena, o arena.Object) (*MultiLock, error) {
+	x, err := share(a, o, func() (*MultiLock, error) { return buildMultiLock(a, o, false) })
+	if err != nil {
+		a.CloseObject(o)
+	}
+	return x, err
+}
+
+// buildMultiLock makes a handle. A bare one cannot wait.
+func buildMultiLock(a *arena.Arena, o arena.Object, bare bool) (*MultiLock, error) {
+	if o.Size < multiLockBytes(1) {
+		return nil, wrongKind("multilock.open", o, multiLockKind, multiLockVersion)
+	}
+	head := arena.At[multiLockHead](a, o.Body)
+	x := &MultiLock{a: a, object: o, name: a.Self(), policy: policyOf(head.policy), log: multiLogDefault, bare: bare}
+	if n := head.buckets & 0xff; n != 0 {
+		x.log = uint(n - 1)
+	}
+	if x.log > multiLogMost || o.Size < multiLockBytes(1<<x.log) {
+		return nil, x.fail("multilock.open", shmsync.ErrCorrupt, nil, fmt.Sprintf("2^%d buckets in %d bytes", x.log, o.Size))
+	}
+	x.all = make([]atomic.Pointer[multiBucket], 1<<x.log)
+	return x, nil
+}
+
+// bucket is where a key is, which this process may see for the first time.
+func (x *MultiLock) bucket(key uint64) *multiBucket {
+	i := bucketOf(key, x.log)
+	if k := x.all[i].Load(); k != nil {
+		return k
+	}
+	return x.openBucket(i)
+}
+
+func (x *MultiLock) index(key uint64) int { return bucketOf(key, x.log) }
+
+func (x *MultiLock) openBucket(i int) *multiBucket {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if k := x.all[i].Load(); k != nil {
+		return k
+	}
+	k := newMultiBucket(x, i)
+	x.all[i].Store(k)
+	return k
+}
+
+// Hold is a key that this process holds, or held: what can unlock it, once. It is a
+// value, and any goroutine of the process may use it. The zero Hold holds nothing.
+type Hold struct {
+	in   *multiBucket
+	at   *multiLockEntry // where the key was taken without waiting, or nil
+	key  uint64
+	hold keyHold
+}
+
+// Lock locks a key, and waits until it can. It panics with an *[shmsync.Error]
+// when the key is owner-dead or not recoverable, when there is no room for it, or
+// when this process closes the arena meanwhile.
+func (x *MultiLock) Lock(key uint64) Hold {
+	h, err := x.lock(nil, key)
+	if err != nil {
+		panic(err)
+	}
+	return h
+}
+
+// LockContext locks a key, and waits until it can or ctx ends. An error means that
+// it is not held: ctx.Err(), or an error that Is ErrOwnerDead or ErrNotRecoverable
+// by the policy, ErrNoSpace, ErrCorrupt, or ErrClosed. A key that is free is taken
+// without a look at ctx.
+func (x *MultiLock) LockContext(ctx context.Context, key uint64) (Hold, error) {
+	return x.lock(ctx, key)
+}
+
+// lock is LockContext; ctx may be nil.
+func (x *MultiLock) lock(ctx context.Context, key uint64) (Hold, error) {
+	k := x.bucket(key)
+	if !k.mon.latch.TryLock() {
+		if err := k.mon.enterSlow(ctx); err != nil {
+			return Hold{}, err
+		}
+	}
+	if s := k.words.vacant(key); s != nil {
+		h := k.take(s, key)
+		k.mon.latch.Unlock()
+		return h, nil
+	}
+	return k.lockSlow(ctx, key)
+}
+
+// TryLock locks a key if that is possible without waiting, and reports whether it
+// did. State tells why not.
+func (x *MultiLock) TryLock(key uint64) (Hold, bool) {
+	k := x.bucket(key)
+	if !k.mon.tryEnter() {
+		return Hold{}, false
+	}
+	if s := k.words.vacant(key); s != nil {
+		h := k.take(s, key)
+		k.mon.latch.Unlock()
+		return h, true
+	}
+	return k.tryLockSlow(key)
+}
+
+// Unlock unlocks the key; the first who waits for it has it then. It panics when h
+// is not held by this process any more, and with an error that Is ErrCorrupt when a
+// peer overwrote the lock.
+func (h Hold) Unlock() {
+	if err := h.unlock(); err != nil {
+		panic(err)
+	}
+}
+
+// unlock is Unlock; an error means that it could not begin.
+func (h Hold) unlock() error {
+	k := h.in
+	if k == nil {
+		panic("shmsync: Unlock of a Hold that holds nothing")
+	}
+	if !k.mon.latch.TryLock() {
+		if err := k.mon.enterSlow(nil); err != nil {
+			return err
+		}
+	}
+	// The hold is of this key, since its stamp is of this hold alone.
+	if s := h.at; s != nil && s.hold.Load() == uint64(h.hold) && s.queue.Load() == 0 {
+		put(&s.hold, 0)
+		k.mon.latch.Unlock()
+		return nil
+	}
+	k.unlockSlow(h)
+	return nil
+}
+
+// unlockSlow is the rest of unlock, with the latch held.
+func (k *multiBucket) unlockSlow(h Hold) {
+	e := k.find(h.key)
+	if !e.is(h.hold) {
+		k.badUnlock(h, e)
+	}
+	e.set(h.hold.passing())
+	crashpoint.Hit("multilock.unlock.passing")
+	b := takeWakes()
+	k.settleEntry(b, e)
+	k.mon.leave(b)
+}
+
+// Key is the key that h holds or held.
+func (h Hold) Key() uint64 { return h.key }
+
+// Offset is where the MultiLock lies in its arena, for MultiLockAt in another
+// process.
+func (x *MultiLock) Offset() arena.Offset { return x.object.Offset }
+
+// Close gives the handle back. The MultiLock itself stays; keys that this process
+// holds stay its own, but a Hold of the closed handle must not be used any more:
+// they come free by the death of the process, by the policy. Closing a handle more
+// often than it was opened is an error that Is ErrClosed.
+func (x *MultiLock) Close() error {
+	return closeHandle(x.a, x.object, "multilock.close", func() {
+		x.mu.Lock()
+		defer x.mu.Unlock()
+		for i := range x.all {
+			if k := x.all[i].Load(); k != nil {
+				k.mon.close()
+			}
+		}
+	})
+}
+
+// Policy is what becomes of a key when its holder dies.
+func (x *MultiLock) Policy() Policy { return x.policy }
+
+func (x *MultiLock) fail(op string, err error, who *shmsync.Identity, detail string) error {
+	return &shmsync.Error{Op: op, Object: objectName(x.object), Err: err, Who: who, Detail: detail}
+}

@@ -1,0 +1,45 @@
+package prims
+
+import (
+	"context"
+	"slices"
+
+	"github.com/shmsync/shmsync/internal/crashpoint"
+)
+
+// Holds are keys that this process holds together.
+type Holds []Hold
+
+// LockAll locks all the keys, and waits until it has them or ctx ends. A key that
+// is given twice is locked once. An error means that none of them is held; it is
+// that of LockContext for the key that could not be had.
+//
+// All processes lock the keys of such a call in the same order, that of their
+// numbers, so that calls of LockAll do not wait for each other in a circle. Who
+// holds other keys meanwhile has to see to that itself.
+func (x *MultiLock) LockAll(ctx context.Context, keys ...uint64) (Holds, error) {
+	sorted := slices.Clone(keys)
+	slices.Sort(sorted)
+	sorted = slices.Compact(sorted)
+	holds := make(Holds, 0, len(sorted))
+	for _, key := range sorted {
+		h, err := x.lock(ctx, key)
+		if err != nil {
+			for _, h := range slices.Backward(holds) {
+				h.unlock() // its error is that this process closed the arena, and so nothing is held
+			}
+			return nil, err
+		}
+		holds = append(holds, h)
+		crashpoint.Hit("multilock.lockall.partly")
+	}
+	return holds, nil
+}
+
+// Unlock unlocks all the keys, the last one first. It panics as Hold.Unlock does at
+// the first that is not held any more.
+func (h Holds) Unlock() {
+	for i := len(h) - 1; i >= 0; i-- {
+		h[i].Unlock()
+	}
+}

@@ -1,0 +1,141 @@
+//go:build linux
+
+package prims_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/prims"
+)
+
+func init() {
+	addWorkload(workload{
+		name:   "multilock",
+		points: []string{"monitor.queue.*", "monitor.resolve.*", "monitor.released", "monitor.leave.*", "monitor.await.*", "monitor.mend.*", "monitor.sweep.*", "monitor.tidy.*", "multilock.*", "park.seat.*"},
+		open: func(a *arena.Arena) (worker, error) {
+			// Few buckets, so that keys have no room in them.
+			told, err := prims.OpenMultiLock(a, "told", &prims.MultiLockOptions{Buckets: 2})
+			if err != nil {
+				return nil, err
+			}
+			freed, err := prims.OpenMultiLock(a, "freed", &prims.MultiLockOptions{Policy: prims.Release, Buckets: 1})
+			if err != nil {
+				return nil, err
+			}
+			v, err := arena.Value[multiBoard](a, "multi-board")
+			return &multiWorker{told, freed, v}, err
+		},
+	})
+}
+
+const multiKeys = 24
+
+// multiBoard is what the keys guard, each a pair of counts that are equal between
+// holds.
+type multiBoard struct{ Told, Freed [multiKeys][2]uint64 }
+
+type multiWorker struct {
+	told, freed *prims.MultiLock
+	board       *multiBoard
+}
+
+func (w *multiWorker) turn(g int, r *rand.Rand) error {
+	x, v := w.told, &w.board.Told
+	if r.IntN(3) == 0 {
+		x, v = w.freed, &w.board.Freed
+	}
+	key := r.Uint64N(multiKeys)
+	if r.IntN(2) == 0 {
+		key = r.Uint64N(2) // wanted by many
+	}
+	switch r.IntN(6) {
+	case 0:
+		if h, ok := x.TryLock(key); ok {
+			return w.inside(prims.Holds{h}, x, v, r)
+		}
+		return nil
+	case 1, 2:
+		keys := make([]uint64, 1+r.IntN(14))
+		for i := range keys {
+			keys[i] = r.Uint64N(multiKeys)
+		}
+		return ends(r, func(ctx context.Context) error {
+			h, err := x.LockAll(ctx, keys...)
+			return w.got(h, err, keys, x, v, r)
+		})
+	}
+	return ends(r, func(ctx context.Context) error {
+		h, err := x.LockContext(ctx, key)
+		return w.got(prims.Holds{h}, err, []uint64{key}, x, v, r)
+	})
+}
+
+func (w *multiWorker) got(h prims.Holds, err error, keys []uint64, x *prims.MultiLock, v *[multiKeys][2]uint64, r *rand.Rand) error {
+	switch {
+	case err == nil:
+		return w.inside(h, x, v, r)
+	case gaveUp(err):
+		return nil
+	case errors.Is(err, shmsync.ErrOwnerDead), errors.Is(err, shmsync.ErrNotRecoverable):
+		if x == w.freed {
+			return fmt.Errorf("policy Release: %w", err)
+		}
+		for _, key := range keys {
+			err := x.Recover(context.Background(), key, func() error {
+				v[key][1] = v[key][0]
+				if r.IntN(4) == 0 {
+					return errRepair
+				}
+				return nil
+			})
+			if err != nil && !errors.Is(err, shmsync.ErrNotRecoverable) {
+				return err
+			}
+		}
+		return nil
+	}
+	return err
+}
+
+// inside is what is done with keys held.
+func (w *multiWorker) inside(h prims.Holds, x *prims.MultiLock, v *[multiKeys][2]uint64, r *rand.Rand) error {
+	for _, one := range h {
+		p := &v[one.Key()]
+		if x == w.freed {
+			p[1] = p[0] // a death may have come between
+		}
+		if p[0] != p[1] {
+			return fmt.Errorf("key %d: %d, %d inside", one.Key(), p[0], p[1])
+		}
+		p[0]++
+	}
+	for range r.IntN(100) {
+	}
+	for _, one := range h {
+		v[one.Key()][1]++
+	}
+	h.Unlock()
+	return nil
+}
+
+func (w *multiWorker) rest() error {
+	for _, x := range []*prims.MultiLock{w.told, w.freed} {
+		for key := range uint64(multiKeys) {
+			if err := x.Recover(context.Background(), key, func() error { return nil }); err != nil {
+				return err
+			}
+			if st := x.State(key); st.Held || st.Waiting || st.Err != nil || st.Owner != nil {
+				return fmt.Errorf("%w: %v key %d %+v", errLeft, x, key, st)
+			}
+		}
+		if err := x.Close(); err != nil {
+			return err
+		}
+	}
+	return nil
+}

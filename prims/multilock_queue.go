@@ -1,0 +1,384 @@
+package prims
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/crashpoint"
+	"github.com/shmsync/shmsync/internal/park"
+)
+
+// multiBucket is this process's side of a bucket: the rules of its monitor.
+type multiBucket struct {
+	of     *MultiLock
+	number int
+	words  *multiLockBucket
+	mon    *monitor
+}
+
+func newMultiBucket(x *MultiLock, i int) *multiBucket {
+	off := multiBucketAt(x.object, i)
+	k := &multiBucket{of: x, number: i, words: arena.At[multiLockBucket](x.a, off)}
+	k.mon = buildMonitor(x.a, x.object, off, k, x.bare)
+	k.mon.mine = func(w wait) bool { return k.isWait(w.Node) }
+	return k
+}
+
+// take takes a key that is free, into an entry that is in no use.
+func (k *multiBucket) take(s *multiLockEntry, key uint64) Hold {
+	h := k.newHold(kindHeld)
+	put(&s.key, key)
+	put(&s.queue, 0)
+	// lin: the key is taken here.
+	put(&s.hold, uint64(h))
+	crashpoint.Hit("multilock.lock.taken")
+	return Hold{k, s, key, h}
+}
+
+// newHold is the next hold of this process in the bucket.
+func (k *multiBucket) newHold(kind ownerKind) keyHold {
+	stamp := k.mon.words.arrivals.Load() + 1
+	put(&k.mon.words.arrivals, stamp)
+	return makeKeyHold(kind, k.of.name, uint32(stamp))
+}
+
+// spareNode is a node that a call brings along for an entry.
+type spareNode struct {
+	off  arena.Offset
+	node *arena.Node
+}
+
+func (s *spareNode) claim(a *arena.Arena) (err error) {
+	if s.off, err = a.ClaimNode(); err == nil {
+		s.node, err = a.NodeAt(s.off)
+	}
+	return err
+}
+
+func (s *spareNode) giveBack(a *arena.Arena) {
+	if s.off != 0 {
+		a.FreeNode(s.off)
+	}
+}
+
+// lockSlow is the rest of lock, with the latch held.
+func (k *multiBucket) lockSlow(ctx context.Context, key uint64) (Hold, error) {
+	m, x := k.mon, k.of
+	b := takeWakes()
+	var seat *park.Seat
+	var spare spareNode
+	defer func() { spare.giveBack(x.a) }()
+	done := func(h Hold, err error) (Hold, error) {
+		m.leave(b)
+		if seat != nil {
+			seat.Return()
+		}
+		return h, err
+	}
+	for {
+		k.lookAt(b, key)
+		e := k.find(key)
+		if e.there() {
+			if err := k.refusal(key, e.hold()); err != nil {
+				return done(Hold{}, err)
+			}
+			var again bool
+			var err error
+			if seat, again, err = m.seat(ctx, seat); err != nil {
+				m.wake(b)
+				return Hold{}, err
+			}
+			if again {
+				continue
+			}
+			return k.queueUp(ctx, key, seat, b)
+		}
+		_, free := k.words.seek(key)
+		switch {
+		case free != nil:
+			return done(k.take(free, key), nil)
+		case spare.off != 0:
+			h := k.newHold(kindHeld)
+			k.spill(spare.off, spare.node, key, h)
+			spare = spareNode{}
+			return done(Hold{k, nil, key, h}, nil)
+		}
+		m.leave(b)
+		b = takeWakes()
+		err := spare.claim(x.a)
+		if err == nil {
+			err = m.enter(ctx)
+		}
+		if err != nil {
+			m.wake(b)
+			if seat != nil {
+				seat.Return()
+			}
+			return Hold{}, err
+		}
+	}
+}
+
+// queueUp waits for a key in the seat, with the latch held, which it leaves.
+func (k *multiBucket) queueUp(ctx context.Context, key uint64, seat *park.Seat, b *wakes) (Hold, error) {
+	k.mon.join(seat, 0, key)
+	h := makeKeyHold(kindHeld, k.of.name, uint32(seat.Node.Stamp().Load()))
+	k.mon.leave(b)
+	end, err := k.mon.await(ctx, seat)
+	if err == nil {
+		err = k.judge(key, end)
+	}
+	if err != nil {
+		return Hold{}, err
+	}
+	return Hold{k, nil, key, h}, nil
+}
+
+// tryLockSlow is the rest of TryLock, with the latch held.
+func (k *multiBucket) tryLockSlow(key uint64) (h Hold, ok bool) {
+	b := takeWakes()
+	defer func() { k.mon.leave(b) }()
+	e := k.find(key)
+	if e.there() {
+		k.lookAt(b, key)
+		e = k.find(key)
+	}
+	_, free := k.words.seek(key)
+	switch {
+	case e.there():
+	case free != nil:
+		return k.take(free, key), true
+	default:
+		var spare spareNode
+		if spare.claim(k.of.a) == nil {
+			h := k.newHold(kindHeld)
+			k.spill(spare.off, spare.node, key, h)
+			return Hold{k, nil, key, h}, true
+		}
+	}
+	return Hold{}, false
+}
+
+// lookAt takes back what the dead have, with the latch held.
+func (k *multiBucket) lookAt(b *wakes, key uint64) {
+	if e := k.find(key); e.there() {
+		if o := e.hold().owner(); o.held() && k.of.a.Dead(o.name()) {
+			k.mon.sweep(b)
+			return
+		}
+	}
+	k.mon.sweepDead(b)
+	if e := k.find(key); e.there() && e.hold().owner().kind() == kindReserved {
+		k.settleEntry(b, e)
+	}
+}
+
+// refusal is why nobody can wait for a key with that hold, or nil.
+func (k *multiBucket) refusal(key uint64, h keyHold) error {
+	result, who := h.result()
+	if result == lockGranted {
+		return nil
+	}
+	return k.failure(key, result, who)
+}
+
+// result is how a wait for a key with this hold ends at once; lockGranted says that
+// it does not.
+func (h keyHold) result() (result uint32, who arena.Name) {
+	switch o := h.owner(); {
+	case !h.valid():
+		return lockCorrupt, 0
+	case o.kind() == kindOwnerDead:
+		return lockOwnerDead, h.died()
+	case o == ownerNotRecoverable:
+		return lockNotRecoverable, h.died()
+	}
+	return lockGranted, 0
+}
+
+// judge is what the end of a wait means.
+func (k *multiBucket) judge(key uint64, end fate) error {
+	if end.result() == lockGranted {
+		return nil
+	}
+	return k.failure(key, end.result(), arena.Name(end.aux()&arena.NameMask))
+}
+
+func (k *multiBucket) failure(key uint64, result uint32, who arena.Name) error {
+	err := shmsync.ErrCorrupt
+	switch result {
+	case lockOwnerDead:
+		err = shmsync.ErrOwnerDead
+	case lockNotRecoverable:
+		err = shmsync.ErrNotRecoverable
+	}
+	var id *shmsync.Identity
+	if who != 0 {
+		id = k.of.a.Who(who)
+	}
+	return k.of.fail("multilock.lock", err, id, fmt.Sprintf("key %d", key))
+}
+
+// badUnlock is where an Unlock ends of what is not held. The latch is held.
+func (k *multiBucket) badUnlock(h Hold, e keyEntry) {
+	is := keyHold(0)
+	if e.there() {
+		is = e.hold()
+	}
+	k.mon.leave(nil)
+	if !is.valid() {
+		panic(k.of.fail("multilock.unlock", shmsync.ErrCorrupt, nil, fmt.Sprintf("key %d: %v", h.key, is)))
+	}
+	panic(fmt.Sprintf("shmsync: Unlock of key %d of multilock %s, which this Hold does not hold: it is %v", h.key, objectName(k.of.object), is))
+}
+
+// settle settles every entry.
+func (k *multiBucket) settle(b *wakes) {
+	k.eachEntry(func(e keyEntry) { k.settleEntry(b, e) })
+}
+
+// settleEntry passes a key on that was let go, or makes its entry free, and tells
+// those who wait for a key that nobody can have.
+func (k *multiBucket) settleEntry(b *wakes, e keyEntry) {
+	for e.waitedFor() {
+		h := e.hold()
+		result, who := h.result()
+		if result == lockGranted && h.owner().kind() != kindReserved {
+			return
+		}
+		w, ok := k.head(e)
+		if !ok {
+			break
+		}
+		// Nobody may have noticed its death yet: it would have the key, and die as
+		// its holder.
+		if !k.mon.waiting(w) || result == lockGranted && k.of.a.Dead(w.Owner()) {
+			k.detach(w)
+			k.mon.drop(w)
+			continue
+		}
+		if k.mon.end(b, w, result, uint32(who)) {
+			k.account(w)
+		}
+	}
+	if e.hold().owner().kind() == kindReserved {
+		k.free(e)
+	}
+}
+
+func (k *multiBucket) head(e keyEntry) (w wait, ok bool) {
+	k.withQueue(e, func(q *fifo) { w, ok = q.head() })
+	return w, ok
+}
+
+// account makes the owner of a wait that was granted a key its holder. Doing it
+// twice does no harm: nobody can unlock before the latch is left.
+func (k *multiBucket) account(w wait) {
+	if fate(w.Extra().Load()).result() == lockGranted {
+		if e := k.find(w.Wanted().Load()); e.there() {
+			e.set(makeKeyHold(kindHeld, w.Owner()&arena.NameMask, uint32(w.Stamp().Load())))
+			crashpoint.Hit("multilock.grant.held")
+		}
+	}
+	k.mon.account(w, nil)
+}
+
+func (k *multiBucket) detach(w wait) {
+	if e := k.find(w.Wanted().Load()); e.there() {
+		k.withQueue(e, func(q *fifo) { q.detach(w) })
+	}
+}
+
+// requeue puts a wait at the end of the queue of its key. There is an entry for
+// each key that is waited for, unless a peer overwrote it: then the key is on its
+// way to who waits.
+func (k *multiBucket) requeue(w wait) {
+	key := w.Wanted().Load()
+	e := k.find(key)
+	if !e.there() {
+		_, free := k.words.seek(key)
+		h := k.newHold(kindReserved)
+		var spare spareNode
+		switch {
+		case free != nil:
+			e = inlineEntry(free)
+			put(e.key, key)
+			put(e.queue, 0)
+			e.set(h)
+		case spare.claim(k.of.a) == nil:
+			e = k.spill(spare.off, spare.node, key, h)
+		default:
+			return
+		}
+	}
+	k.withQueue(e, func(q *fifo) { q.requeue(w) })
+}
+
+func (k *multiBucket) each(f func(wait) bool) {
+	k.eachEntry(func(e keyEntry) {
+		for w, ok := k.head(e); ok; {
+			var next wait
+			var more bool
+			k.withQueue(e, func(q *fifo) { next, more = q.after(w) })
+			if more && next.Stamp().Load() <= w.Stamp().Load() {
+				k.mon.broken.Store(true)
+				more = false
+			}
+			if !f(w) {
+				return
+			}
+			w, ok = next, more
+		}
+	})
+}
+
+// bury takes the holds of the gone back, by the policy.
+func (k *multiBucket) bury(gone func(arena.Name) bool) {
+	k.eachEntry(func(e keyEntry) {
+		if h := e.hold(); h.valid() && h.owner().held() && gone(h.owner().name()) {
+			e.set(h.bereaved(k.of.policy))
+		}
+	})
+}
+
+// holders is called without the latch.
+func (k *multiBucket) holders(f func(arena.Name)) {
+	tell := func(e keyEntry) {
+		if o := e.hold().owner(); o.valid() && o.held() {
+			f(o.name())
+		}
+	}
+	for i := range k.words.entries {
+		tell(inlineEntry(&k.words.entries[i]))
+	}
+	k.peekSpilled(tell)
+}
+
+// peek gives the hold of a key, without the latch.
+func (k *multiBucket) peek(key uint64) (h keyHold, waiting bool) {
+	look := func(e keyEntry) {
+		if now := e.hold(); now != 0 && e.key.Load() == key {
+			h, waiting = now, e.waitedFor()
+		}
+	}
+	for i := range k.words.entries {
+		look(inlineEntry(&k.words.entries[i]))
+	}
+	k.peekSpilled(look)
+	return h, waiting
+}
+
+// peekSpilled calls f for the spilled entries, without the latch: it may miss some
+// that change meanwhile.
+func (k *multiBucket) peekSpilled(f func(e keyEntry)) {
+	for off, before := links(k.words.spilled.Load()).next(), arena.Offset(0); off > before; {
+		n, err := k.of.a.NodeAt(off)
+		if err != nil || !k.isEntry(n) {
+			return
+		}
+		f(nodeEntry(off, n))
+		before, off = off, links(n.Next().Load()).next()
+	}
+}

@@ -1,0 +1,237 @@
+package prims
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/crashpoint"
+)
+
+var (
+	_ = crashpoint.Register("multilock.recover.taken")
+	_ = crashpoint.Register("multilock.recover.repaired")
+)
+
+func init() {
+	arena.RegisterKind(arena.KindOps{
+		Kind: multiLockKind, Repair: repairMultiLock, Wake: wakeMultiLock, Check: checkMultiLock, Describe: describeMultiLock,
+	})
+}
+
+// Recover makes a key usable again that is owner-dead or not recoverable: it takes
+// the key, runs repair, and unlocks it. When repair returns an error, or panics, the
+// key becomes not recoverable, and only a later Recover brings it back; Recover
+// returns the error. While it runs others wait, as for a holder; when this process
+// dies over it the key is owner-dead again.
+//
+// Recover of a healthy key waits for it, unlocks it and does not run repair. Its own
+// errors are those of LockContext, ErrOwnerDead excepted.
+func (x *MultiLock) Recover(ctx context.Context, key uint64, repair func() error) error {
+	k := x.bucket(key)
+	for {
+		if err := k.mon.enter(ctx); err != nil {
+			return err
+		}
+		e := k.find(key)
+		if e.there() {
+			if o := e.hold().owner(); o.kind() == kindOwnerDead && o.valid() || o == ownerNotRecoverable {
+				died := e.hold().died()
+				h := k.newHold(kindRecovering)
+				e.set(h)
+				crashpoint.Hit("multilock.recover.taken")
+				k.mon.leave(nil)
+				return k.runRepair(Hold{k, nil, key, h}, died, repair)
+			}
+		}
+		switch h, err := k.lockSlow(ctx, key); {
+		case err == nil:
+			h.Unlock()
+			return nil
+		case !isOwnerDead(err) && !errors.Is(err, shmsync.ErrNotRecoverable):
+			return err
+		}
+	}
+}
+
+// runRepair runs repair while this process recovers the key of h. On failure it
+// leaves the key not recoverable.
+func (k *multiBucket) runRepair(h Hold, died arena.Name, repair func() error) (err error) {
+	next := makeKeyHold(kindNotRecoverable, 0, uint32(died))
+	defer func() {
+		if e := k.endRecover(h, next); err == nil {
+			err = e
+		}
+	}()
+	if err := repair(); err != nil {
+		return k.of.fail("multilock.recover", shmsync.ErrNotRecoverable, k.of.a.Who(died), fmt.Sprintf("key %d: the repair failed: %v", h.key, err))
+	}
+	crashpoint.Hit("multilock.recover.repaired")
+	next = h.hold.passing()
+	return nil
+}
+
+// endRecover makes next of a key that this process recovers.
+func (k *multiBucket) endRecover(h Hold, next keyHold) error {
+	if err := k.mon.enter(nil); err != nil {
+		return err
+	}
+	e := k.find(h.key)
+	if !e.is(h.hold) {
+		k.mon.leave(nil)
+		return k.of.fail("multilock.recover", shmsync.ErrCorrupt, nil, fmt.Sprintf("key %d was overwritten", h.key))
+	}
+	e.set(next)
+	b := takeWakes()
+	k.settleEntry(b, e)
+	k.mon.leave(b)
+	return nil
+}
+
+// MultiLockState is what State tells of a key.
+type MultiLockState struct {
+	Held    bool              // somebody holds it, a recoverer included
+	Owner   *shmsync.Identity // who holds it, or whose death left it; nil when free or unknown
+	Waiting bool              // somebody waits for it
+	Err     error             // why nobody can lock it: nil, ErrOwnerDead, ErrNotRecoverable or ErrCorrupt
+	Word    string            // the hold in words
+}
+
+// State looks at a key without locking anything. What it tells may be over when it returns.
+func (x *MultiLock) State(key uint64) MultiLockState {
+	h, waiting := x.bucketOr(x.index(key)).peek(key)
+	s := MultiLockState{Held: h.owner().held(), Waiting: waiting, Word: h.String()}
+	if n := h.died(); n != 0 {
+		s.Owner = x.a.Who(n)
+	}
+	switch result, _ := h.result(); result {
+	case lockOwnerDead:
+		s.Err = shmsync.ErrOwnerDead
+	case lockNotRecoverable:
+		s.Err = shmsync.ErrNotRecoverable
+	case lockCorrupt:
+		s.Err = shmsync.ErrCorrupt
+	}
+	return s
+}
+
+// String renders the state on one line.
+func (x *MultiLock) String() string {
+	held, spilled := 0, 0
+	for i := range x.all {
+		k := x.bucketOr(i)
+		for j := range k.words.entries {
+			if k.words.entries[j].hold.Load() != 0 {
+				held++
+			}
+		}
+		k.peekSpilled(func(keyEntry) { spilled++ })
+	}
+	return fmt.Sprintf("multilock %s: %d keys are not free, of %d buckets", objectName(x.object), held+spilled, len(x.all))
+}
+
+// bucketOr is bucket i, made for this call only if this process has not used it.
+func (x *MultiLock) bucketOr(i int) *multiBucket {
+	if k := x.all[i].Load(); k != nil {
+		return k
+	}
+	off := multiBucketAt(x.object, i)
+	return &multiBucket{of: x, number: i, words: arena.At[multiLockBucket](x.a, off)}
+}
+
+// quiet reports whether a bucket has nothing that a death could have left.
+func (b *multiLockBucket) quiet() bool {
+	if b.mon.latch.owner.Load() != 0 || b.mon.latch.starving.Load() != 0 || b.spilled.Load() != 0 {
+		return false
+	}
+	for i := range b.entries {
+		if b.entries[i].hold.Load() != 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// repairMultiLock takes back what dead has. Every wait is for a key that has an
+// entry, so that a quiet bucket has nothing of it.
+func repairMultiLock(a *arena.Arena, o arena.Object, dead arena.Name) {
+	x, err := buildMultiLock(a, o, true)
+	if err != nil {
+		return
+	}
+	for i := range x.all {
+		if w := arena.At[multiLockBucket](a, multiBucketAt(o, i)); !w.quiet() {
+			repairMonitor(newMultiBucket(x, i).mon, dead)
+		}
+	}
+}
+
+func wakeMultiLock(a *arena.Arena, o arena.Object, owed arena.Owed) {
+	x, err := buildMultiLock(a, o, true)
+	if err != nil {
+		return
+	}
+	for i := range x.all {
+		wakeMonitor(a, o, multiBucketAt(o, i), owed)
+	}
+}
+
+func checkMultiLock(a *arena.Arena, o arena.Object) error {
+	x, err := buildMultiLock(a, o, true)
+	if err != nil {
+		return err
+	}
+	for i := range x.all {
+		w := arena.At[multiLockBucket](a, multiBucketAt(o, i))
+		if err := checkMutexWords(o, &w.mon.latch); err != nil {
+			return err
+		}
+		for j := range w.entries {
+			e := &w.entries[j]
+			h := keyHold(e.hold.Load())
+			if key := e.key.Load(); !h.valid() || h != 0 && keyHold(e.hold.Load()) == h && x.index(key) != i {
+				return x.fail("multilock.check", shmsync.ErrCorrupt, nil, fmt.Sprintf("bucket %d: key %d is %v", i, key, h))
+			}
+		}
+	}
+	return nil
+}
+
+func describeMultiLock(a *arena.Arena, o arena.Object) string {
+	x, err := buildMultiLock(a, o, true)
+	if err != nil {
+		return err.Error()
+	}
+	var s strings.Builder
+	fmt.Fprintf(&s, "%d buckets, policy %v", len(x.all), x.policy)
+	count, busy := 0, 0
+	var last *multiBucket
+	for i := range x.all {
+		k := x.bucketOr(i)
+		if k.words.quiet() {
+			continue
+		}
+		last = k
+		if busy++; busy <= describeMost {
+			fmt.Fprintf(&s, "; bucket %d: latch %v, redo %d", i, ownerWord(k.words.mon.latch.owner.Load()), k.words.mon.redone.Load())
+		}
+		tell := func(key uint64, h keyHold) {
+			if count++; count <= describeMost {
+				fmt.Fprintf(&s, "; key %d: %v", key, h)
+			}
+		}
+		for j := range k.words.entries {
+			if e := &k.words.entries[j]; e.hold.Load() != 0 {
+				tell(e.key.Load(), keyHold(e.hold.Load()))
+			}
+		}
+		k.peekSpilled(func(e keyEntry) { tell(e.key.Load(), e.hold()) })
+	}
+	if last != nil {
+		s.WriteString(describeMonitor(newMultiBucket(x, last.number).mon))
+	}
+	return s.String()
+}

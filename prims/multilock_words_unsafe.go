@@ -1,0 +1,82 @@
+package prims
+
+import (
+	"structs"
+	"sync/atomic"
+	"unsafe"
+
+	"github.com/shmsync/shmsync/arena"
+)
+
+// multiLockHead is the head of the body of a MultiLock, 128 bytes; as many
+// multiLockBuckets follow as it says.
+type multiLockHead struct {
+	_       structs.HostLayout
+	policy  uint32 // what Policy.stored gave. Immutable after init.
+	buckets uint32 // bits 0..7: logarithm of the number of buckets, plus 1; 0 means the default. Immutable after init.
+	_       [120]byte
+}
+
+// multiInline is how many keys of a bucket can be held without a wait node.
+const multiInline = 5
+
+// multiLockBucket is a part of a MultiLock with a monitor of its own, 512 bytes.
+type multiLockBucket struct {
+	_   structs.HostLayout
+	mon monitorWords
+	// spilled is the link to the first of the wait nodes that keys are in which
+	// have no room in entries. They are in the order of their offsets.
+	//   writers: who holds the latch
+	//   readers: the same, tools
+	//   order:   the latch's
+	//   futex:   none
+	//   crash:   made anew from the nodes
+	spilled atomic.Uint64
+	entries [multiInline]multiLockEntry
+}
+
+// multiLockEntry is a key that is not free. Where there is no room for one, a wait
+// node stands for it: idle, with the key as what it wants, the hold as its stamp,
+// the queue in its extra word, and the link to the next such node of the bucket.
+type multiLockEntry struct {
+	key   atomic.Uint64 // valid while hold is not 0; written before it
+	hold  atomic.Uint64 // see keyHold
+	queue atomic.Uint64 // links: next is the first of those who wait for the key, prev the last; an index
+}
+
+var (
+	_ = [1]struct{}{}[unsafe.Offsetof(multiLockHead{}.policy)-0]
+	_ = [1]struct{}{}[unsafe.Offsetof(multiLockHead{}.buckets)-4]
+	_ = [1]struct{}{}[unsafe.Sizeof(multiLockHead{})-128]
+	_ = [1]struct{}{}[unsafe.Offsetof(multiLockBucket{}.spilled)-384]
+	_ = [1]struct{}{}[unsafe.Offsetof(multiLockBucket{}.entries)-392]
+	_ = [1]struct{}{}[unsafe.Sizeof(multiLockEntry{})-24]
+	_ = [1]struct{}{}[unsafe.Sizeof(multiLockBucket{})-512]
+)
+
+const (
+	multiHeadBytes   = unsafe.Sizeof(multiLockHead{})
+	multiBucketBytes = unsafe.Sizeof(multiLockBucket{})
+)
+
+// multiLockBody views the private body of a MultiLock that is being made, with
+// that many buckets.
+func multiLockBody(b []byte, buckets int) (head *multiLockHead, all []*multiLockBucket) {
+	_ = b[multiLockBytes(buckets)-1]
+	base := unsafe.Pointer(unsafe.SliceData(b))
+	for i := range buckets {
+		// SAFETY: b is as long as that many buckets need.
+		all = append(all, (*multiLockBucket)(unsafe.Add(base, multiHeadBytes+uintptr(i)*multiBucketBytes)))
+	}
+	return (*multiLockHead)(base), all
+}
+
+// multiLockBytes is how long the body is with that many buckets.
+func multiLockBytes(buckets int) uint64 {
+	return uint64(multiHeadBytes) + uint64(buckets)*uint64(multiBucketBytes)
+}
+
+// multiBucketAt is the offset of a bucket.
+func multiBucketAt(o arena.Object, i int) arena.Offset {
+	return o.Body + arena.Offset(multiHeadBytes) + arena.Offset(i)*arena.Offset(multiBucketBytes)
+}
