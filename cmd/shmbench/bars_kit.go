@@ -16,6 +16,7 @@ func kitBars(solo cell) []bar {
 		{Name: "read pair, 2 processes", Scenario: "readers", Subject: rwMutex, Peer: rwMutex, Cell: readers(2), PeerCell: &alone, Limit: 1.1},
 		{Name: "semaphore pair", Scenario: "uncontended", Subject: libBy + ":semaphore", Peer: cSem, Cell: solo, Limit: 2},
 		{Name: "event pair", Scenario: "uncontended", Subject: libBy + ":event", Peer: cSem, Cell: solo, Limit: 2},
+		{Name: "key pair", Scenario: "uncontended", Subject: libBy + ":multilock", Peer: cSem, Cell: solo, Limit: 2},
 		{Name: "step, 10k unsatisfied", Scenario: "seq", Subject: sequencer, Peer: sequencer, Cell: steps(farWaiters), PeerCell: &nobody, Limit: 2},
 	}
 	return b

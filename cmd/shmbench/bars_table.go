@@ -59,7 +59,7 @@ func barTable() []bar {
 		{Name: "kill to owner, p99", Scenario: "crash", Subject: mutex, Cell: kill, Limit: crashMost, Pooled: 0.99},
 	}
 	b = append(b, kitBars(solo)...)
-	for _, s := range []string{"mutex-one", "mutex-each", "sequencer-tokens", "event-each"} {
+	for _, s := range []string{"mutex-one", "mutex-each", "sequencer-tokens", "event-each", "multilock-keys"} {
 		s = libBy + ":" + s
 		b = append(b,
 			bar{Name: "100k waiters, threads", Scenario: "waiters", Subject: s, Cell: crowd, Metric: "threads", Limit: threadsMost},
