@@ -42,6 +42,8 @@ var abiStructs = map[string]reflect.Type{
 	"Event":     reflect.TypeFor[eventWords](),
 	"FairMutex": reflect.TypeFor[fairMutexWords](),
 	"MultiLock": reflect.TypeFor[multiLockHead](),
+	"Cond":      reflect.TypeFor[condWords](),
+	"Future":    reflect.TypeFor[futureWords](),
 }
 
 // abiParts are the sections of abiStructs that are parts of objects.
@@ -67,6 +69,8 @@ var abiKinds = map[string]struct {
 	"Event":       {eventKind, eventVersion},
 	"FairMutex":   {fairMutexKind, fairMutexVersion},
 	"MultiLock":   {multiLockKind, multiLockVersion},
+	"Cond":        {condKind, condVersion},
+	"Future":      {futureKind, futureVersion},
 }
 
 func abiTables(t *testing.T, section string, columns ...string) []mdtable.Table {
@@ -139,6 +143,7 @@ func TestABIBits(t *testing.T) {
 		"Reader word": {
 			"generation": readerGeneration, "waiting": readerMost << readerWaitShift, "reading": readerMost << readerShift,
 		},
+		"Future": {"producer": arena.NameMask, "set": uint64(futureSet), "abandoned": uint64(futureAbandoned), "errno": (1<<32 - 1) << futureShift},
 	} {
 		tables := abiTables(t, section, "bits", "field")
 		require.Len(t, tables, 1, section)

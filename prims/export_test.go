@@ -4,6 +4,7 @@ package prims
 
 import (
 	"encoding/binary"
+	"math/rand/v2"
 	"sync/atomic"
 
 	"github.com/shmsync/shmsync/arena"
@@ -104,4 +105,69 @@ func (x *Waitable[S, E]) Queued() (n int) {
 		return true
 	}, "")
 	return n
+}
+
+// QueuedAt is how many wait in the queues of an object with a monitor.
+func QueuedAt(a *arena.Arena, o arena.Object) (n int) {
+	a.EachNode(o.Offset, func(_ arena.Offset, node *arena.Node) {
+		if queued(node.Load()) {
+			n++
+		}
+	})
+	return n
+}
+
+// Core tells handles on the same object of one process apart from others.
+func (c *Cond) Core() any { return c.core }
+
+// Object is the object under c.
+func (c *Cond) Object() arena.Object { return c.core.object }
+
+// Object is the object under f.
+func (f *Future) Object() arena.Object { return f.object }
+
+// BodyOf copies the body of an object.
+func BodyOf(a *arena.Arena, o arena.Object) []uint64 {
+	b := make([]uint64, o.Size/8)
+	for i := range b {
+		b[i] = arena.At[atomic.Uint64](a, o.Body+arena.Offset(8*i)).Load()
+	}
+	return b
+}
+
+// Restore puts a copy back.
+func Restore(a *arena.Arena, o arena.Object, b []uint64) {
+	for i, v := range b {
+		arena.At[atomic.Uint64](a, o.Body+arena.Offset(8*i)).Store(v)
+	}
+}
+
+// ScribbleAny writes what a wild peer might into one word of an object or of one of its
+// nodes.
+func ScribbleAny(a *arena.Arena, o arena.Object, r *rand.Rand) {
+	var nodes []*arena.Node
+	var offs []arena.Offset
+	a.EachNode(o.Offset, func(off arena.Offset, n *arena.Node) {
+		nodes, offs = append(nodes, n), append(offs, off)
+	})
+	v := r.Uint64()
+	switch r.IntN(4) {
+	case 0:
+		v = uint64(r.IntN(100))
+	case 1:
+		if len(offs) > 0 {
+			v = uint64(offs[r.IntN(len(offs))])
+		}
+	case 2:
+		v = uint64(makeLinks(arena.Offset(r.Uint32())&^63, arena.Offset(r.Uint32())&^63))
+		if len(offs) > 1 {
+			v = uint64(makeLinks(offs[0], offs[len(offs)-1]))
+		}
+	}
+	if len(nodes) > 0 && r.IntN(2) == 0 {
+		n := nodes[r.IntN(len(nodes))]
+		[]*atomic.Uint64{n.Next(), n.Wanted(), n.Stamp(), n.Extra()}[r.IntN(4)].Store(v)
+		return
+	}
+	arena.At[atomic.Uint64](a, o.Body+arena.Offset(8*r.IntN(int(min(o.Size, 512)/8)))).Store(v)
 }

@@ -185,21 +185,40 @@ func (m *monitor) await(ctx context.Context, s *park.Seat) (fate, error) {
 		return 0, m.closed()
 	}
 	defer q.Exit()
-	w := waitOf(s)
-	if !m.tuning().Spin(s.Resolved) {
-		c := park.CancelBy(ctx)
-		r := s.Sleep(q, &c)
-		c.Stop()
-		switch r {
-		case park.Canceled:
-			crashpoint.Hit("monitor.await.given_up")
-			m.tidy(w)
-			return 0, c.Err()
-		case park.Closed:
-			return 0, m.closed()
-		}
+	if err := m.sleepEntered(ctx, s); err != nil {
+		return 0, err
 	}
 	return m.collect(s), nil
+}
+
+// sleep is await that leaves the seat, which the caller collects. After an error
+// there is none.
+func (m *monitor) sleep(ctx context.Context, s *park.Seat) error {
+	q := m.latch.queue
+	if !q.Enter() {
+		return m.closed()
+	}
+	defer q.Exit()
+	return m.sleepEntered(ctx, s)
+}
+
+func (m *monitor) sleepEntered(ctx context.Context, s *park.Seat) error {
+	w := waitOf(s)
+	if m.tuning().Spin(s.Resolved) {
+		return nil
+	}
+	c := park.CancelBy(ctx)
+	r := s.Sleep(m.latch.queue, &c)
+	c.Stop()
+	switch r {
+	case park.Canceled:
+		crashpoint.Hit("monitor.await.given_up")
+		m.tidy(w)
+		return c.Err()
+	case park.Closed:
+		return m.closed()
+	}
+	return nil
 }
 
 // collect takes the result of a wait that was resolved, and gives the seat back.

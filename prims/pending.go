@@ -15,11 +15,13 @@ type Pending struct {
 	what  left
 	op    string
 	judge func(fate) error // what a resolved wait means
+	then  func(error)      // called with how it ended, on a goroutine of its own; may be nil
 	done  chan struct{}
 	err   error // valid once done is closed
 
-	mu   sync.Mutex
-	seat *park.Seat // guarded by: mu; nil once the wait has ended
+	mu       sync.Mutex
+	seat     *park.Seat                 // guarded by: mu; nil once the wait has ended
+	watchers map[*pendingWatch]struct{} // guarded by: mu; who is told of the end
 }
 
 // settled is a Pending that had nothing to wait for.
@@ -32,11 +34,17 @@ func settled(err error) *Pending {
 // pend makes a Pending of a seat that has joined; the latch has been left. judge is
 // called once, when the wait was resolved.
 func (m *monitor) pend(op string, s *park.Seat, judge func(fate) error) *Pending {
-	p := &Pending{m: m, seat: s, what: waitOf(s), op: op, judge: judge, done: make(chan struct{})}
+	return m.pendThen(op, s, judge, nil)
+}
+
+// pendThen is pend with a function that is called when the wait has ended.
+func (m *monitor) pendThen(op string, s *park.Seat, judge func(fate) error, then func(error)) *Pending {
+	p := &Pending{m: m, seat: s, what: waitOf(s), op: op, judge: judge, then: then, done: make(chan struct{})}
 	// It counts as a call that waits, for which the looks go on.
 	if !m.latch.queue.Enter() {
 		s.Abandon()
-		return settled(m.closed())
+		p.end(m.closed())
+		return p
 	}
 	s.Watch(m.latch.queue, p.told)
 	return p
@@ -60,6 +68,13 @@ func (p *Pending) told() {
 func (p *Pending) end(err error) { // guarded by: mu
 	p.seat, p.err = nil, err
 	close(p.done)
+	for w := range p.watchers {
+		w.notify()
+	}
+	p.watchers = nil
+	if p.then != nil {
+		go p.then(err)
+	}
 }
 
 // Done is closed when the wait has ended.

@@ -59,7 +59,7 @@ func pointsOf(t *testing.T, w workload) (points []string) {
 func (x *team) crashAt(point string, n int) {
 	x.t.Helper()
 	what := fmt.Sprintf("%s:%d", point, n)
-	second := slices.ContainsFunc([]string{"monitor.mend.", "monitor.sweep.", "mutex.recover.", "arena.node.inherited", "fairmutex.recover.", "multilock.recover."}, func(p string) bool { return strings.HasPrefix(point, p) })
+	second := slices.ContainsFunc([]string{"monitor.mend.", "monitor.sweep.", "mutex.recover.", "arena.node.inherited", "fairmutex.recover.", "multilock.recover.", "cond.pass.", "future.bury."}, func(p string) bool { return strings.HasPrefix(point, p) })
 	if !second {
 		x.launch(what, 2, proctest.Env("SHMSYNC_CRASHPOINT="+what)).WaitSignal(x.t, syscall.SIGKILL)
 		x.goesOn(what)
@@ -68,6 +68,8 @@ func (x *team) crashAt(point string, n int) {
 	dies := "mutex.unlock.before_release"
 	if kind, ok := strings.CutSuffix(point[:strings.LastIndexByte(point, '.')], ".recover"); ok && kind != "mutex" {
 		dies = kind + ".lock.taken"
+	} else if strings.HasPrefix(point, "cond.pass.") {
+		dies = "cond.wait.woken"
 	}
 	for tries := 0; ; tries++ {
 		require.Less(x.t, tries, 60, "no victim comes to %s", what)

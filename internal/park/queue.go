@@ -51,6 +51,7 @@ type waiter struct {
 	prev, next *waiter
 	queued     bool
 	wake       chan struct{} // capacity 1
+	notify     func()        // instead of wake, for a Watch
 }
 
 var waiters = sync.Pool{New: func() any { return &waiter{wake: make(chan struct{}, 1)} }}
@@ -318,6 +319,10 @@ func (q *Queue) deliver(all bool) {
 	for woken != nil {
 		me := woken
 		woken, me.next = me.next, nil
+		if me.notify != nil {
+			me.notify()
+			continue
+		}
 		me.wake <- struct{}{}
 	}
 	if missed {

@@ -1,0 +1,40 @@
+package park
+
+// Watch is a wait in a Queue whose wakes are for all, that no goroutine blocks in.
+type Watch struct {
+	q  *Queue
+	me waiter
+}
+
+// Watch makes notify run, once, when a wake comes after the word was w. It must not
+// block, and may run before Watch returns. The result is nil if the word is not w any
+// more, or when this process leaves the arena. The caller has entered the queue, and
+// stays there until it has left the Watch.
+func (q *Queue) Watch(w uint32, notify func()) *Watch {
+	x := &Watch{q: q, me: waiter{notify: notify}}
+	q.host.lookAfter(q)
+	if !q.enlist(w, &x.me) {
+		return nil
+	}
+	return x
+}
+
+// Over reports whether the wake has come.
+func (x *Watch) Over() bool {
+	x.q.mu.Lock()
+	defer x.q.mu.Unlock()
+	return !x.me.queued
+}
+
+// Leave ends the wait. The notification may be on its way.
+func (x *Watch) Leave() {
+	x.q.mu.Lock()
+	defer x.q.mu.Unlock()
+	if x.me.queued {
+		x.q.unlink(&x.me)
+		x.q.setIdle()
+	}
+}
+
+// Closing reports whether this process leaves the arena.
+func (q *Queue) Closing() bool { return q.host.closed.Load() }

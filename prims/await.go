@@ -1,0 +1,186 @@
+package prims
+
+import "context"
+
+// Awaiter is something to wait for together with others, in WaitAny and WaitAll: a
+// Future, a Pending, the token of a Futex.
+//
+// Its methods are not exported, since a wait that takes nothing has to be a part of
+// the thing itself.
+type Awaiter interface {
+	// reached reports, without waiting, whether a wait would end now, and by what
+	// error. It takes what such a wait takes.
+	reached() (done bool, err error)
+	// watch begins a wait that takes nothing. It calls notify, which never blocks,
+	// when the wait may be over: before watch returns, or later on any goroutine,
+	// and after the watcher was left, perhaps. An error means that it has not begun.
+	watch(notify func()) (watcher, error)
+}
+
+// watcher is a wait of an Awaiter. Its methods are called by one goroutine.
+type watcher interface {
+	// reached is as Awaiter's, for a wait that began when the watcher was made:
+	// what was there meanwhile counts, unless it is of the kind that is taken.
+	reached() (done bool, err error)
+	// spent reports whether notify has been called, or is about to be, for the last
+	// time: the watcher has to be replaced if it is not reached.
+	spent() bool
+	// leave ends the wait. It is called once, also when it is over.
+	leave()
+}
+
+// WaitAny waits until one of them has come, and returns its index, the lowest if it
+// finds several, with the error that its own wait would return: nil, or ErrOwnerDead
+// from a Future whose producer died, for example. Those that it does not return are
+// as they were: nothing was taken from them. One may be there more than once.
+//
+// When ctx ends before, the index is -1 and the error ctx.Err(); one that has come
+// beats a context that has ended. ErrNoSpace, ErrCorrupt and ErrClosed of the waiting
+// itself come with -1, too. WaitAny of none returns -1 and nil at once.
+//
+// What the wait for the one synchronizes with, the return of WaitAny does.
+func WaitAny(ctx context.Context, list ...Awaiter) (int, error) {
+	for i, x := range list {
+		if done, err := x.reached(); done {
+			return i, err
+		}
+	}
+	if len(list) == 0 {
+		return -1, nil
+	}
+	t := newTogether(ctx, list, 1)
+	defer t.leave()
+	if err := t.wait(); err != nil {
+		return -1, err
+	}
+	for i, ended := range t.ended {
+		if ended {
+			return i, t.errs[i]
+		}
+	}
+	panic("unreachable: one has ended")
+}
+
+// WaitAll waits until each of them has come, at whatever time, and returns the error
+// of the first in the list whose own wait ends with one. It waits for the others all
+// the same. WaitAll of none returns nil at once.
+//
+// When ctx ends before, it returns ctx.Err(). What it has taken by then, from those of
+// the kind that is taken, stays taken.
+func WaitAll(ctx context.Context, list ...Awaiter) error {
+	t := newTogether(ctx, list, len(list))
+	defer t.leave()
+	if err := t.wait(); err != nil {
+		return err
+	}
+	for _, err := range t.errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// together is one call of WaitAny or WaitAll.
+type together struct {
+	ctx   context.Context
+	list  []Awaiter
+	want  int // how many have to end
+	ends  int // how many have
+	ended []bool
+	errs  []error
+	at    []watcher
+	told  chan struct{} // capacity 1: something may have ended
+}
+
+func newTogether(ctx context.Context, list []Awaiter, want int) *together {
+	return &together{
+		ctx: ctx, list: list, want: want, ended: make([]bool, len(list)), errs: make([]error, len(list)),
+		at: make([]watcher, len(list)), told: make(chan struct{}, 1),
+	}
+}
+
+func (t *together) notify() {
+	select {
+	case t.told <- struct{}{}:
+	default:
+	}
+}
+
+// wait waits until as many as are wanted have ended.
+func (t *together) wait() error {
+	if t.scan() {
+		return nil
+	}
+	var done <-chan struct{}
+	if t.ctx != nil {
+		if err := t.ctx.Err(); err != nil {
+			return err
+		}
+		done = t.ctx.Done()
+	}
+	for {
+		if err := t.watch(); err != nil {
+			return err
+		}
+		select {
+		case <-t.told:
+			if t.scan() {
+				return nil
+			}
+		case <-done:
+			if t.scan() {
+				return nil
+			}
+			return t.ctx.Err()
+		}
+	}
+}
+
+// watch makes a watcher of each that has not ended and has none that will tell.
+func (t *together) watch() error {
+	for i, x := range t.list {
+		switch {
+		case t.ended[i] || t.at[i] != nil && !t.at[i].spent():
+			continue
+		case t.at[i] != nil:
+			t.at[i].leave()
+			t.at[i] = nil
+		}
+		w, err := x.watch(t.notify)
+		if err != nil {
+			return err
+		}
+		t.at[i] = w
+	}
+	return nil
+}
+
+// scan notes which have ended, in order, and reports whether that is enough. It looks
+// no further then, so as not to take more than is wanted.
+func (t *together) scan() bool {
+	for i, x := range t.list {
+		if t.ends == t.want {
+			break
+		}
+		if t.ended[i] {
+			continue
+		}
+		look := x.reached
+		if t.at[i] != nil {
+			look = t.at[i].reached
+		}
+		if t.ended[i], t.errs[i] = look(); t.ended[i] {
+			t.ends++
+		}
+	}
+	return t.ends == t.want
+}
+
+func (t *together) leave() {
+	for _, w := range t.at {
+		if w != nil {
+			w.leave()
+		}
+	}
+}

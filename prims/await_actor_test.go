@@ -1,0 +1,450 @@
+//go:build linux
+
+package prims_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/proctest"
+	"github.com/shmsync/shmsync/prims"
+)
+
+// A hand is an actor for conditions, futures, and waits for many: here, or in a
+// process of its own.
+type hand struct {
+	local *handStage // one of the two
+	proc  *proctest.Proc
+	a     *arena.Arena
+	next  int
+	said  map[int]answer
+	inbox chan answer
+}
+
+// task is one thing that a hand does.
+type task struct {
+	ID     int
+	Op     string
+	Name   string // of the object
+	Lock   string // of a Cond: a Mutex of that name; "local": a sync.Mutex
+	Policy prims.Policy
+	N      int
+	Errno  syscall.Errno
+	Names  []string // for waits for many: "future", "futex@token"
+	Limit  time.Duration
+	Ended  bool // the context has ended before
+}
+
+type handStage struct {
+	a       *arena.Arena
+	mu      sync.Mutex
+	conds   map[string]*prims.Cond
+	futures map[string]*prims.Future
+	futexes map[string]*prims.Futex
+	cancels map[int]context.CancelFunc
+	pending map[int]*prims.Pending
+	plain   sync.Mutex // the lock "local"
+}
+
+func newHandStage(a *arena.Arena) *handStage {
+	return &handStage{
+		a: a, conds: map[string]*prims.Cond{}, futures: map[string]*prims.Future{}, futexes: map[string]*prims.Futex{},
+		cancels: map[int]context.CancelFunc{}, pending: map[int]*prims.Pending{},
+	}
+}
+
+func init() {
+	proctest.Register("hand", func(c *proctest.Child) {
+		var p struct{ Arena, Label string }
+		c.Params(&p)
+		a, err := arena.Attach(p.Arena, &arena.Options{Label: p.Label})
+		if err != nil {
+			c.Fatal(err)
+		}
+		s := newHandStage(a)
+		c.Ready()
+		for {
+			var o task
+			c.Recv(&o)
+			if o.Op == "exit" {
+				os.Exit(0)
+			}
+			go func() { c.Say(s.act(o)) }()
+		}
+	})
+}
+
+func localHand(a *arena.Arena) *hand {
+	return &hand{local: newHandStage(a), a: a, said: map[int]answer{}, inbox: make(chan answer, 10000)}
+}
+
+func remoteHand(t testing.TB, a *arena.Arena, label string, opts ...proctest.Option) *hand {
+	t.Helper()
+	x := &hand{a: a, said: map[int]answer{}}
+	opts = append(opts, proctest.Params(struct{ Arena, Label string }{nameOf(a), label}), proctest.Dump(func() string { return words(a) }))
+	x.proc = proctest.Start(t, "hand", opts...)
+	x.proc.Await(t)
+	return x
+}
+
+// hands runs a test with two hands here, and with each in a process of its own.
+func hands(t *testing.T, test func(t *testing.T, x, y *hand, a *arena.Arena)) {
+	t.Run("one process", func(t *testing.T) {
+		a := newArena(t, nil)
+		test(t, localHand(a), localHand(a), a)
+	})
+	t.Run("two processes", func(t *testing.T) {
+		a := newArena(t, nil)
+		test(t, remoteHand(t, a, "x"), remoteHand(t, a, "y"), a)
+	})
+}
+
+func (x *hand) start(o task) int {
+	x.next++
+	o.ID = x.next
+	if x.proc != nil {
+		x.proc.Send(o)
+	} else {
+		go func() { x.inbox <- x.local.act(o) }()
+	}
+	return o.ID
+}
+
+func (x *hand) wait(t testing.TB, id int) answer {
+	t.Helper()
+	for limit := after(patience()); ; {
+		if a, ok := x.said[id]; ok {
+			delete(x.said, id)
+			return a
+		}
+		var a answer
+		if x.proc != nil {
+			x.proc.Recv(t, &a)
+		} else {
+			select {
+			case a = <-x.inbox:
+			case <-limit:
+				t.Fatalf("task %d is not done\nwords:\n%s", id, words(x.a))
+			}
+		}
+		x.said[a.ID] = a
+	}
+}
+
+func (x *hand) do(t testing.TB, o task) answer {
+	t.Helper()
+	return x.wait(t, x.start(o))
+}
+
+func (x *hand) must(t testing.TB, o task) answer {
+	t.Helper()
+	a := x.do(t, o)
+	require.Empty(t, a.Err+a.Panic, "%+v", o)
+	return a
+}
+
+// blocked starts a task and returns when one more waits for its object, as seen
+// from here.
+func (x *hand) blocked(t testing.TB, o task) int {
+	t.Helper()
+	n := waitersOf(x.a, o.Name)
+	id := x.start(o)
+	eventually(t, fmt.Sprintf("%s of %s waits", o.Op, o.Name), func() string { return words(x.a) }, func() bool {
+		return waitersOf(x.a, o.Name) == n+1
+	})
+	return id
+}
+
+// waitersOf is how many wait in the queue of the object of that name.
+func waitersOf(a *arena.Arena, name string) (n int) {
+	for o := range a.Objects() {
+		if o.Name == name {
+			n += prims.QueuedAt(a, o)
+		}
+	}
+	return n
+}
+
+func (s *handStage) act(o task) (a answer) {
+	a.ID = o.ID
+	start := time.Now()
+	defer func() {
+		a.Took = time.Since(start)
+		if r := recover(); r != nil {
+			if err, ok := r.(error); ok {
+				a.Panic = err.Error()
+				a.fill(err)
+				a.Err = ""
+			} else {
+				a.Panic = fmt.Sprint(r)
+			}
+		}
+	}()
+	a.fill(s.perform(o, &a))
+	return a
+}
+
+// lockOf is the lock that a task names.
+func (s *handStage) lockOf(o task) (sync.Locker, error) {
+	if o.Lock == "local" {
+		return &s.plain, nil
+	}
+	name := o.Lock
+	if name == "" {
+		name = "lock of " + o.Name
+	}
+	return prims.OpenMutex(s.a, name, &prims.MutexOptions{Policy: o.Policy})
+}
+
+func (s *handStage) cond(o task) (*prims.Cond, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if c := s.conds[o.Name]; c != nil {
+		return c, nil
+	}
+	l, err := s.lockOf(o)
+	if err != nil {
+		return nil, err
+	}
+	c, err := prims.OpenCond(s.a, o.Name, l, nil)
+	if err == nil {
+		s.conds[o.Name] = c
+	}
+	return c, err
+}
+
+func (s *handStage) future(name string) (*prims.Future, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if f := s.futures[name]; f != nil {
+		return f, nil
+	}
+	f, err := prims.OpenFuture(s.a, name, nil)
+	if err == nil {
+		s.futures[name] = f
+	}
+	return f, err
+}
+
+func (s *handStage) futex(name string) (*prims.Futex, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if f := s.futexes[name]; f != nil {
+		return f, nil
+	}
+	f, err := prims.OpenFutex(s.a, name, nil)
+	if err == nil {
+		s.futexes[name] = f
+	}
+	return f, err
+}
+
+func (s *handStage) context(o task) context.Context {
+	ctx, cancel := context.WithCancel(context.Background())
+	if o.Limit != 0 {
+		ctx, cancel = context.WithTimeout(context.Background(), o.Limit)
+	}
+	if o.Ended {
+		cancel()
+	}
+	s.mu.Lock()
+	s.cancels[o.ID] = cancel
+	s.mu.Unlock()
+	return ctx
+}
+
+func (s *handStage) perform(o task, a *answer) error {
+	ctx := s.context(o)
+	switch {
+	case o.Op == "cancel":
+		s.mu.Lock()
+		cancel := s.cancels[o.N]
+		s.mu.Unlock()
+		cancel()
+		return nil
+	case o.Op == "close-arena":
+		return s.a.Close()
+	case o.Op[0] == 'c':
+		c, err := s.cond(o)
+		if err != nil {
+			return err
+		}
+		return s.performCond(ctx, c, o, a)
+	}
+	return s.performFuture(ctx, o, a)
+}
+
+// turnsOf counts those that came back from a Cond, in order; guarded by its lock.
+func (s *handStage) turnsOf(name string) (*int64, error) {
+	return arena.Value[int64](s.a, "turns of "+name)
+}
+
+func (s *handStage) performCond(ctx context.Context, c *prims.Cond, o task, a *answer) error {
+	turns, err := s.turnsOf(o.Name)
+	if err != nil {
+		return err
+	}
+	switch o.Op {
+	case "cwait", "cwaitctx":
+		c.L.Lock()
+		if o.Op == "cwait" {
+			c.Wait()
+		} else {
+			err = c.WaitContext(ctx)
+			if errors.Is(err, shmsync.ErrOwnerDead) {
+				return err // not held
+			}
+		}
+		if err == nil {
+			*turns++
+			a.N = uint64(*turns)
+		}
+		c.L.Unlock()
+		return err
+	case "cwaitlater": // with a lock of its own
+		var l sync.Mutex
+		c, err := prims.CondAt(s.a, c.Offset(), &l)
+		if err != nil {
+			return err
+		}
+		l.Lock()
+		c.Wait()
+		l.Unlock()
+	case "cwaitkeep": // and stays in it
+		c.L.Lock()
+		return c.WaitContext(ctx)
+	case "csignal":
+		for range max(o.N, 1) {
+			c.Signal()
+		}
+	case "cbroadcast":
+		c.Broadcast()
+	case "clock":
+		c.L.Lock()
+	case "cunlock":
+		c.L.Unlock()
+	case "copen":
+	default:
+		panic("no such task: " + o.Op)
+	}
+	return nil
+}
+
+func (s *handStage) awaiters(names []string) (list []prims.Awaiter, err error) {
+	for _, name := range names {
+		futex, at, isFutex := strings.Cut(name, "@")
+		if !isFutex {
+			f, err := s.future(name)
+			if err != nil {
+				return nil, err
+			}
+			list = append(list, f)
+			continue
+		}
+		f, err := s.futex(futex)
+		if err != nil {
+			return nil, err
+		}
+		var token uint64
+		fmt.Sscan(at, &token)
+		list = append(list, f.At(token))
+	}
+	return list, nil
+}
+
+func (s *handStage) performFuture(ctx context.Context, o task, a *answer) error {
+	switch o.Op {
+	case "any", "all":
+		list, err := s.awaiters(o.Names)
+		if err != nil {
+			return err
+		}
+		if o.Op == "all" {
+			return prims.WaitAll(ctx, list...)
+		}
+		i, err := prims.WaitAny(ctx, list...)
+		a.Text = fmt.Sprint(i)
+		return err
+	case "post":
+		f, err := s.futex(o.Name)
+		if err == nil {
+			f.Post()
+		}
+		return err
+	case "setall":
+		var list []*prims.Future
+		for _, name := range o.Names {
+			f, err := s.future(name)
+			if err != nil {
+				return err
+			}
+			list = append(list, f)
+		}
+		a.N = uint64(prims.SetAll(o.Errno, list...))
+		return nil
+	}
+	f, err := s.future(o.Name)
+	if err != nil {
+		return err
+	}
+	switch o.Op {
+	case "open":
+	case "own": // claims it
+		a.OK = f.Claim()
+	case "set":
+		a.OK = f.Set(o.Errno)
+	case "isset":
+		var e syscall.Errno
+		e, a.OK = f.IsSet()
+		a.N = uint64(e)
+	case "wait":
+		e, err := f.Wait()
+		a.N = uint64(e)
+		return err
+	case "waitctx":
+		e, err := f.WaitContext(ctx)
+		a.N = uint64(e)
+		return err
+	case "reset":
+		a.OK = f.Reset()
+	case "state":
+		st := f.State()
+		a.OK, a.N, a.Who = st.Set, uint64(st.Errno), st.Producer
+		return st.Err
+	case "subscribe": // answers when the function is called
+		type result struct {
+			errno syscall.Errno
+			err   error
+		}
+		got := make(chan result, 2)
+		p := f.Subscribe(func(e syscall.Errno, err error) { got <- result{e, err} })
+		s.mu.Lock()
+		s.pending[o.ID] = p
+		s.mu.Unlock()
+		r := <-got
+		if err := p.Wait(); !errors.Is(r.err, err) && r.err != err {
+			return fmt.Errorf("the function got %v, the Pending %v", r.err, err)
+		}
+		a.N = uint64(r.errno)
+		return r.err
+	case "unsubscribe":
+		s.mu.Lock()
+		p := s.pending[o.N]
+		s.mu.Unlock()
+		a.OK = p.Cancel()
+	default:
+		panic("no such task: " + o.Op)
+	}
+	return nil
+}

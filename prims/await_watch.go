@@ -1,0 +1,200 @@
+package prims
+
+import (
+	"fmt"
+
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/internal/park"
+	"github.com/shmsync/shmsync/internal/race"
+)
+
+// seatWatch is a watcher on a wait in a monitor.
+type seatWatch struct {
+	m     *monitor
+	seat  *park.Seat // nil once the wait has ended
+	what  left
+	judge func(fate) (bool, error) // what a resolved wait means
+	done  bool
+	err   error
+}
+
+// watch makes a watcher of a seat that has joined; the latch has been left. judge
+// tells, when the wait was resolved, whether what was waited for is there: where it
+// is taken, judge tries that.
+func (m *monitor) watch(s *park.Seat, notify func(), judge func(fate) (bool, error)) (watcher, error) {
+	w := &seatWatch{m: m, seat: s, what: waitOf(s), judge: judge}
+	if !m.latch.queue.Enter() {
+		return nil, m.closed()
+	}
+	s.Watch(m.latch.queue, notify)
+	return w, nil
+}
+
+func (w *seatWatch) reached() (bool, error) {
+	switch {
+	case w.seat == nil:
+	case w.seat.Resolved():
+		end := w.m.collect(w.seat)
+		w.end()
+		w.done, w.err = w.judge(end)
+	case w.m.latch.queue.Closing():
+		w.end()
+		w.done, w.err = true, w.m.closed()
+	}
+	return w.done, w.err
+}
+
+func (w *seatWatch) end() {
+	w.seat = nil
+	w.m.latch.queue.Exit()
+}
+
+func (w *seatWatch) spent() bool { return w.seat == nil }
+
+func (w *seatWatch) leave() {
+	if w.seat == nil {
+		return
+	}
+	if w.seat.Abandon() {
+		w.m.tidy(w.what)
+	} else {
+		w.m.collect(w.seat)
+	}
+	w.end()
+}
+
+func (f *Future) reached() (bool, error) {
+	switch s := f.load(); {
+	case s.set():
+		race.Acquire(f.mon.key)
+		return true, nil
+	case s.abandoned():
+		_, err := f.resultOf(s.fate())
+		return true, err
+	}
+	return false, nil
+}
+
+func (f *Future) watch(notify func()) (watcher, error) {
+	judge := func(end fate) (bool, error) {
+		_, err := f.resultOf(end)
+		return true, err
+	}
+	s, end, err := f.join(nil)
+	if err != nil {
+		return nil, err
+	}
+	if s == nil {
+		w := &seatWatch{}
+		w.done, w.err = judge(end)
+		notify()
+		return w, nil
+	}
+	return f.mon.watch(s, notify, judge)
+}
+
+// pendingWatch is a watcher on a Pending.
+type pendingWatch struct {
+	p      *Pending
+	notify func()
+}
+
+func (p *Pending) reached() (bool, error) {
+	select {
+	case <-p.done:
+		return true, p.err
+	default:
+		return false, nil
+	}
+}
+
+func (p *Pending) watch(notify func()) (watcher, error) {
+	w := &pendingWatch{p, notify}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.seat == nil {
+		notify()
+		return w, nil
+	}
+	if p.watchers == nil {
+		p.watchers = map[*pendingWatch]struct{}{}
+	}
+	p.watchers[w] = struct{}{}
+	return w, nil
+}
+
+func (w *pendingWatch) reached() (bool, error) { return w.p.reached() }
+func (w *pendingWatch) spent() bool            { return false } // a Pending ends once
+
+func (w *pendingWatch) leave() {
+	w.p.mu.Lock()
+	defer w.p.mu.Unlock()
+	delete(w.p.watchers, w)
+}
+
+// At is the wait for a token, to wait for together with others; see Wait.
+func (f *Futex) At(token uint64) Awaiter {
+	if token > maxToken {
+		panic(fmt.Sprintf("shmsync: At of futex %s for token %d: no counter gets there", objectName(f.object), token))
+	}
+	return futexToken{f, token}
+}
+
+// futexToken is a token of a Futex as an Awaiter.
+type futexToken struct {
+	f     *Futex
+	token uint64
+}
+
+func (x futexToken) reached() (bool, error) {
+	switch s := futexState(x.f.state.Load()); {
+	case s.reached(x.token):
+		race.Acquire(x.f.key)
+		return true, nil
+	case s.stopped():
+		return true, x.f.fail("futex.wait", shmsync.ErrCanceled, "it was stopped")
+	case x.f.queue.Closing():
+		return true, x.f.closed()
+	}
+	return false, nil
+}
+
+// futexWatch is a watcher on a token of a Futex. Each post ends it, for whatever token.
+type futexWatch struct {
+	futexToken
+	w *park.Watch
+}
+
+func (x futexToken) watch(notify func()) (watcher, error) {
+	f := x.f
+	if !f.queue.Enter() {
+		return nil, f.closed()
+	}
+	w := &futexWatch{futexToken: x}
+	for {
+		// The loop ends as that of waitSlow does.
+		if done, _ := x.reached(); done {
+			notify()
+			return w, nil
+		}
+		s := futexState(f.state.Load())
+		if !s.announced() {
+			if s.stopped() || s.reached(x.token) || !f.state.CompareAndSwap(uint64(s), uint64(s|futexAnnounced)) {
+				continue
+			}
+			s |= futexAnnounced
+		}
+		if w.w = f.queue.Watch(uint32(s), notify); w.w != nil {
+			return w, nil
+		}
+	}
+}
+
+func (w *futexWatch) spent() bool { return w.w == nil || w.w.Over() }
+
+func (w *futexWatch) leave() {
+	if w.w != nil {
+		w.w.Leave()
+	}
+	w.f.queue.Exit()
+}

@@ -1,0 +1,293 @@
+package prims
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"sync"
+	"time"
+
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/crashpoint"
+	"github.com/shmsync/shmsync/internal/park"
+)
+
+var (
+	_ = crashpoint.Register("cond.wait.queued")
+	_ = crashpoint.Register("cond.wait.unlocked")
+	_ = crashpoint.Register("cond.wait.woken")
+	_ = crashpoint.Register("cond.wait.relocked")
+)
+
+// Cond is a condition variable between processes: goroutines wait for a condition
+// that a lock guards, and whoever makes it true wakes one of them or all.
+//
+//	l.Lock()
+//	for !condition() {
+//		c.Wait()
+//	}
+//	... // the condition holds, and l is held
+//	l.Unlock()
+//
+// The lock is any sync.Locker: a Mutex, a FairMutex, the RLocker of a RWMutex, or
+// even a sync.Mutex where only goroutines of one process take part in what it
+// guards. A Cond does not know the lock of other processes.
+//
+// A wait ends by a Signal, a Broadcast, or the end of its context, and by nothing
+// else: there are no spurious wakeups. The condition has to be tested in a loop all
+// the same, since others may have the lock before who was woken.
+//
+// A Signal is used up by the one Wait that returns without an error. Whoever it has
+// woken and who dies before it returns with the lock held, or cannot get the lock
+// because its owner died, does not use it up: it passes to the next of those who
+// were waiting when Signal was called. What died with the lock held is told by the
+// lock.
+//
+// In the terminology of the Go memory model, and across processes: a call of Signal
+// or Broadcast synchronizes before the return of each Wait that it ends.
+type Cond struct {
+	// L is the lock, held while the condition is looked at or changed. It must not
+	// be changed after the first use.
+	L sync.Locker
+
+	core *condCore
+}
+
+// CondOptions says how a Cond is created. A nil *CondOptions means the zero value.
+type CondOptions struct {
+	// Batch is how many of those that a Broadcast is for are on their way back to
+	// the lock at a time, of a new object: each that has it wakes another. 0 means
+	// a few, negative all: that is for locks that many can hold at once.
+	Batch int
+	// Spin bounds how long a waiter spins before it sleeps, for a new object:
+	// 0 means that it learns, negative that it never spins.
+	Spin time.Duration
+}
+
+var condKind = arena.KindOf("COND")
+
+const (
+	condVersion = 1
+	condAll     = math.MaxUint32 // a batch of all
+)
+
+// condBatch is how many of a Broadcast are on their way to the lock at a time.
+const condBatch = 16
+
+// OpenCond finds the Cond of that name in the arena or creates it, for use with l in
+// this process. An empty name makes a fresh anonymous one. A nil l panics.
+func OpenCond(a *arena.Arena, name string, l sync.Locker, opts *CondOptions) (*Cond, error) {
+	if l == nil {
+		panic(fmt.Sprintf("shmsync: OpenCond %q without a lock", name))
+	}
+	var opt CondOptions
+	if opts != nil {
+		opt = *opts
+	}
+	o, created, err := a.OpenObject(arena.ObjectSpec{
+		Kind: condKind, Version: condVersion, Name: name, Size: uint64(condBytes),
+		Init: func(body []byte) {
+			w := condBody(body)
+			w.batch.Store(batchField(opt.Batch))
+			w.mon.spin.Store(spinField(opt.Spin))
+		},
+	})
+	if err != nil {
+		return nil, err
+	}
+	c, err := newCond(a, o, l)
+	if err != nil || created || opt.Batch == 0 {
+		return c, err
+	}
+	if has := c.core.words.batch.Load(); has != batchField(opt.Batch) {
+		err := &shmsync.Error{Op: "cond.open", Object: objectName(o), Err: shmsync.ErrIncompatible,
+			Detail: fmt.Sprintf("its batch is %d, asked for %d", batchOf(has), opt.Batch)}
+		c.Close()
+		return nil, err
+	}
+	return c, nil
+}
+
+// CondAt gives a handle on the Cond at an offset, which Offset of another process
+// gave, for use with l in this process.
+func CondAt(a *arena.Arena, off arena.Offset, l sync.Locker) (*Cond, error) {
+	if l == nil {
+		panic(fmt.Sprintf("shmsync: CondAt %v without a lock", off))
+	}
+	o, err := objectAt(a, off, "cond.open", condKind, condVersion, uint64(condBytes))
+	if err != nil {
+		return nil, err
+	}
+	return newCond(a, o, l)
+}
+
+// newCond makes a handle. What the process knows of the object is shared, the lock
+// is the handle's own.
+func newCond(a *arena.Arena, o arena.Object, l sync.Locker) (*Cond, error) {
+	k, err := share(a, o, func() (*condCore, error) { return buildCond(a, o, false), nil })
+	if err != nil {
+		return nil, err
+	}
+	return &Cond{L: l, core: k}, nil
+}
+
+func batchField(n int) uint64 {
+	if n < 0 {
+		return condAll
+	}
+	return uint64(min(n, condAll))
+}
+
+func batchOf(field uint64) int {
+	if field >= condAll {
+		return -1
+	}
+	return int(field)
+}
+
+// Wait unlocks c.L, waits until Signal or Broadcast wakes it, and locks c.L again. It
+// panics with an *[shmsync.Error] when that cannot be done: when the owner of the
+// lock died, for example, and c.L is not held then; see WaitContext.
+func (c *Cond) Wait() {
+	if err := c.wait(nil); err != nil {
+		panic(err)
+	}
+}
+
+// WaitContext is Wait that ends with ctx.Err() when ctx ends before. A Signal or a
+// Broadcast that came first beats it.
+//
+// Whatever it returns, c.L is held again, unless the lock could not be had: then the
+// error is the lock's, such as one that Is ErrOwnerDead, and c.L is not held. Other
+// errors are ErrNoSpace, ErrCorrupt and ErrClosed. With an error it has used no
+// Signal up. When ctx had ended before, c.L is not unlocked at all.
+func (c *Cond) WaitContext(ctx context.Context) error { return c.wait(ctx) }
+
+func (c *Cond) wait(ctx context.Context) error {
+	if ctx != nil {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+	}
+	k := c.core
+	s, err := k.queue(ctx)
+	if err != nil {
+		return err
+	}
+	stamp := s.Node.Stamp().Load()
+	crashpoint.Hit("cond.wait.queued")
+	c.unlock(s)
+	crashpoint.Hit("cond.wait.unlocked")
+	if err = k.mon.sleep(ctx, s); err != nil {
+		s = nil // it is the queue's now
+		if ctx != nil && err == ctx.Err() && k.words.upTo.Load() >= stamp {
+			err = nil // a Broadcast came first
+		}
+	}
+	crashpoint.Hit("cond.wait.woken")
+	if lockErr := c.relock(s); lockErr != nil {
+		return lockErr
+	}
+	crashpoint.Hit("cond.wait.relocked")
+	if s != nil {
+		err = k.landed(s)
+	}
+	return err
+}
+
+// unlock unlocks L. If that panics, the wait is taken back.
+func (c *Cond) unlock(s *park.Seat) {
+	done := false
+	defer func() {
+		if !done {
+			c.core.takeBack(s)
+		}
+	}()
+	c.L.Unlock()
+	done = true
+}
+
+// contextLocker is a lock that can tell why it cannot be had.
+type contextLocker interface {
+	LockContext(ctx context.Context) error
+}
+
+// relock locks L again. If it cannot, what has woken s, if s is not nil, passes on.
+func (c *Cond) relock(s *park.Seat) (err error) {
+	done := false
+	defer func() {
+		if done {
+			return
+		}
+		if s != nil {
+			c.core.passOn(s)
+		}
+		if err == nil { // else Lock panics, or ends the goroutine
+			switch r := recover().(type) {
+			case nil:
+			case *shmsync.Error:
+				err = r
+			default:
+				panic(r)
+			}
+		}
+	}()
+	if l, ok := c.L.(contextLocker); ok {
+		err = l.LockContext(context.Background())
+	} else {
+		c.L.Lock()
+	}
+	done = err == nil
+	return err
+}
+
+// Signal wakes the one that has waited longest, if somebody waits. The caller may
+// hold c.L, and need not.
+func (c *Cond) Signal() {
+	k := c.core
+	if err := k.mon.enter(nil); err != nil {
+		panic(err)
+	}
+	b := takeWakes()
+	k.mon.sweepDead(b)
+	k.signal(b, k.mon.words.arrivals.Load(), 0)
+	k.mon.leave(b)
+}
+
+// Broadcast wakes all that wait now, and nobody who comes later. The caller may hold
+// c.L, and need not. They come back a few at a time: who has the lock again wakes the
+// next, so that they do not all queue for the lock.
+func (c *Cond) Broadcast() {
+	k := c.core
+	if err := k.mon.enter(nil); err != nil {
+		panic(err)
+	}
+	b := takeWakes()
+	k.mon.sweepDead(b)
+	k.broadcast(b)
+	k.mon.leave(b)
+}
+
+// Offset is where the Cond lies in its arena, for CondAt in another process.
+func (c *Cond) Offset() arena.Offset { return c.core.object.Offset }
+
+// Close gives the handle back. Nobody may wait by it.
+func (c *Cond) Close() error {
+	return closeHandle(c.core.a, c.core.object, "cond.close", c.core.mon.close)
+}
+
+// CondState is what State tells.
+type CondState struct {
+	Waiting int // nobody has woken them
+	Woken   int // woken, and not back with the lock yet; those whom a Broadcast will wake included
+}
+
+// State looks at c without locking it. What it tells may be over when it returns.
+func (c *Cond) State() CondState { return c.core.state() }
+
+// String renders the state on one line.
+func (c *Cond) String() string {
+	st := c.State()
+	return fmt.Sprintf("cond %s: %d waiting, %d woken", objectName(c.core.object), st.Waiting, st.Woken)
+}

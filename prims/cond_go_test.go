@@ -1,0 +1,146 @@
+//go:build linux
+
+package prims_test
+
+import (
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/shmsync/shmsync/prims"
+)
+
+// The scenarios that Go has for its sync.Cond.
+
+// Signal wakes one at a time, and nobody runs that was not woken.
+func TestCondGoSignal(t *testing.T) {
+	a := newArena(t, nil)
+	m := newMutex(t, a, nil)
+	c := newCond(t, a, m)
+	const n = 2
+	awake := make(chan bool, n)
+	for range n {
+		go func() {
+			m.Lock()
+			defer m.Unlock()
+			c.Wait()
+			awake <- true
+		}()
+	}
+	condWaits(t, c, n)
+	for left := n - 1; left >= 0; left-- {
+		m.Lock()
+		c.Signal()
+		m.Unlock()
+		<-awake
+		condWaits(t, c, left)
+		require.Empty(t, awake)
+	}
+	c.Signal()
+}
+
+// The generations of waiters are woken in order.
+func TestCondGoGenerations(t *testing.T) {
+	a := newArena(t, nil)
+	m := newMutex(t, a, nil)
+	c := newCond(t, a, m)
+	const n = 100
+	awake := make(chan int, n)
+	for i := range n {
+		go func() {
+			m.Lock()
+			defer m.Unlock()
+			c.Wait()
+			awake <- i
+		}()
+		if i > 0 {
+			require.Equal(t, i-1, <-awake)
+		}
+		condWaits(t, c, 1)
+		m.Lock()
+		c.Signal()
+		m.Unlock()
+	}
+	require.Equal(t, n-1, <-awake)
+}
+
+// All come back from a broadcast, again and again.
+func TestCondGoBroadcast(t *testing.T) {
+	a := newArena(t, nil)
+	m := newMutex(t, a, nil)
+	c := newCond(t, a, m)
+	const n = 200
+	awake := make(chan int, n)
+	exit := false
+	for g := range n {
+		go func() {
+			m.Lock()
+			defer m.Unlock()
+			for !exit {
+				c.Wait()
+				awake <- g
+			}
+		}()
+	}
+	for i := range n / 10 {
+		condWaits(t, c, n)
+		require.Empty(t, awake)
+		m.Lock()
+		exit = i == n/10-1
+		c.Broadcast()
+		m.Unlock()
+		seen := map[int]bool{}
+		for range n {
+			g := <-awake
+			require.False(t, seen[g], "woken twice")
+			seen[g] = true
+		}
+	}
+	condWaits(t, c, 0)
+	c.Broadcast()
+}
+
+// Someone who comes between a signal and the one that it was for does not take it:
+// it was for one that waited before.
+func TestCondGoStealing(t *testing.T) {
+	a := newArena(t, nil)
+	m := newMutex(t, a, nil)
+	c := newCond(t, a, m)
+	rounds := 1000
+	if testing.Short() {
+		rounds = 100
+	}
+	for range rounds {
+		first := make(chan struct{})
+		go func() {
+			m.Lock()
+			c.Wait()
+			m.Unlock()
+			close(first)
+		}()
+		condWaits(t, c, 1)
+		var came atomic.Bool
+		second := make(chan struct{})
+		over := false
+		m.Lock()
+		c.Signal()
+		go func() {
+			m.Lock()
+			for !over {
+				came.Store(true)
+				c.Wait()
+			}
+			m.Unlock()
+			close(second)
+		}()
+		m.Unlock()
+		<-first
+		m.Lock()
+		over = true
+		m.Unlock()
+		c.Broadcast()
+		<-second
+		require.Equal(t, prims.CondState{}, c.State())
+	}
+}

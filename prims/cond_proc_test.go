@@ -1,0 +1,152 @@
+//go:build linux
+
+package prims_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/prims"
+)
+
+func init() {
+	addWorkload(workload{
+		name: "cond",
+		points: []string{
+			"cond.wait.*", "cond.grant.*", "cond.broadcast.*", "monitor.queue.*", "monitor.resolve.resolved", "monitor.released", "monitor.leave.before_wake", "monitor.await.*",
+			"monitor.sweep.*", "monitor.mend.*", "monitor.tidy.entered", "park.seat.*", "mutex.unlock.before_release",
+		},
+		open: func(a *arena.Arena) (worker, error) { return openCondWorker(a) },
+	})
+}
+
+// condWorker: the first two goroutines of each process put items out and signal, or
+// let everybody go by a broadcast; the others take items, or wait for the broadcast.
+type condWorker struct {
+	l     *prims.Mutex
+	items *prims.Cond // there are items
+	gone  *prims.Cond // the round is over
+	v     *condItems
+	board *teamBoard
+	drain chan struct{} // closed at rest
+	stop  func()
+	mu    sync.Mutex // held while those who still wait are woken
+}
+
+type condItems struct{ Items, Round int64 }
+
+func openCondWorker(a *arena.Arena) (worker, error) {
+	w := &condWorker{drain: make(chan struct{})}
+	var errs [5]error
+	// What it guards is right after each store, so a death under it frees it.
+	w.l, errs[0] = prims.OpenMutex(a, "l", &prims.MutexOptions{Policy: prims.Release})
+	w.items, errs[1] = prims.OpenCond(a, "items", w.l, nil)
+	w.gone, errs[2] = prims.OpenCond(a, "gone", w.l, nil)
+	w.v, errs[3] = arena.Value[condItems](a, "values")
+	w.board, errs[4] = arena.Value[teamBoard](a, "board")
+	for p := range a.Participants() {
+		if p.Slot == a.Self().Slot() && strings.HasSuffix(p.Label, ".test") {
+			w.stop = sync.OnceFunc(func() {
+				close(w.drain)
+				w.mu.Lock()
+				defer w.mu.Unlock()
+			})
+			a.OnClose(w, w.stop)
+			go w.letGo() // the test's own process
+		}
+	}
+	return w, errors.Join(errs[:]...)
+}
+
+// letGo wakes those who still wait when work ends, until all have gone.
+func (w *condWorker) letGo() {
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for {
+		select {
+		case <-w.drain:
+			return
+		case <-tick.C:
+		}
+		w.wakeLast()
+	}
+}
+
+func (w *condWorker) wakeLast() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	select {
+	case <-w.drain:
+	default:
+		if w.board.Halt.Load() != 0 {
+			w.put(100, true)
+		}
+	}
+}
+
+func (w *condWorker) put(n int64, round bool) {
+	w.l.Lock()
+	defer w.l.Unlock()
+	w.v.Items += n
+	for range n {
+		w.items.Signal()
+	}
+	if round {
+		w.v.Round++
+		w.gone.Broadcast()
+	}
+}
+
+func (w *condWorker) turn(g int, r *rand.Rand) error {
+	if g < 2 {
+		w.put(int64(r.IntN(4)), r.IntN(4) == 0)
+		for range r.IntN(2000) {
+		}
+		return nil
+	}
+	return ends(r, func(ctx context.Context) error {
+		w.l.Lock()
+		defer w.l.Unlock()
+		if g%2 == 0 {
+			for w.v.Items == 0 {
+				if err := w.items.WaitContext(ctx); err != nil {
+					return condEnd(err)
+				}
+			}
+			w.v.Items--
+			return nil
+		}
+		for round := w.v.Round; w.v.Round == round; {
+			if err := w.gone.WaitContext(ctx); err != nil {
+				return condEnd(err)
+			}
+			if w.v.Round == round && w.board.Halt.Load() == 0 {
+				return errors.New("woken before the round was over")
+			}
+		}
+		return nil
+	})
+}
+
+func condEnd(err error) error {
+	if gaveUp(err) {
+		return nil
+	}
+	return err
+}
+
+func (w *condWorker) rest() error {
+	w.stop()
+	for _, c := range []*prims.Cond{w.items, w.gone} {
+		if st := c.State(); st != (prims.CondState{}) {
+			return fmt.Errorf("%w: %v", errLeft, c)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,285 @@
+package prims
+
+import (
+	"context"
+	"sync/atomic"
+
+	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/crashpoint"
+	"github.com/shmsync/shmsync/internal/park"
+)
+
+var (
+	_ = crashpoint.Register("cond.grant.resolved")
+	_ = crashpoint.Register("cond.pass.resolved")
+	_ = crashpoint.Register("cond.broadcast.stamped")
+	_ = crashpoint.Register("cond.broadcast.spliced")
+)
+
+// How the wait of a Cond ended. With a signal, the node's wanted word is the last
+// stamp given when Signal was called, and aux is the stamp, or what fits, of the wait
+// from which the signal was passed on.
+const (
+	condSignalled = iota + 1
+	condBroadcast
+)
+
+// condHeir is set in the aux of a wait that got a signal passed on.
+const condHeir = 1 << 31
+
+// condCore is what a process knows of a Cond.
+//
+// A Signal that has no owner any more passes on in two steps, the resolution of the
+// next wait and the end of the old one. The next one names the old one, so that who
+// mends in between does not pass it on again; and it is still there then, since a
+// wait ends under the latch.
+type condCore struct {
+	mon     *monitor
+	waiting fifo
+	covered fifo
+	woken   fifo
+	words   *condWords
+	a       *arena.Arena
+	object  arena.Object
+	limit   uint64        // how many of a Broadcast are on their way at a time
+	mourn   bool          // some of the woken may be dead; guarded by the latch
+	before  atomic.Uint64 // landed at the last look; see condNoLook
+}
+
+// condNoLook says that the last look found nobody covered.
+const condNoLook = 1<<64 - 1
+
+func buildCond(a *arena.Arena, o arena.Object, bare bool) *condCore {
+	w := arena.At[condWords](a, o.Body)
+	k := &condCore{words: w, a: a, object: o, limit: w.batch.Load()}
+	if k.limit == 0 {
+		k.limit = condBatch
+	}
+	k.before.Store(condNoLook)
+	k.mon = buildMonitor(a, o, o.Body, k, bare)
+	k.waiting, k.covered, k.woken = fifo{k.mon, &w.waiting}, fifo{k.mon, &w.covered}, fifo{k.mon, &w.woken}
+	if !bare {
+		k.mon.latch.alsoLook = k.look
+	}
+	return k
+}
+
+// queue begins a wait.
+func (k *condCore) queue(ctx context.Context) (*park.Seat, error) {
+	m := k.mon
+	s, err := m.latch.queue.TakeSeat()
+	if err != nil {
+		return nil, err
+	}
+	if err = m.enter(ctx); err != nil {
+		s.Return()
+		return nil, err
+	}
+	b := takeWakes()
+	m.sweepDead(b)
+	m.join(s, 0, 0)
+	m.leave(b)
+	return s, nil
+}
+
+// landed ends a wait whose owner has the lock again.
+func (k *condCore) landed(s *park.Seat) error { return k.finish(s, false) }
+
+// passOn ends a wait whose owner could not get the lock.
+func (k *condCore) passOn(s *park.Seat) error { return k.finish(s, true) }
+
+func (k *condCore) finish(s *park.Seat, pass bool) error {
+	m := k.mon
+	q := m.latch.queue
+	if !q.Enter() {
+		return m.closed()
+	}
+	defer q.Exit()
+	if err := m.enter(nil); err != nil {
+		return err
+	}
+	w := wait{s.Off, s.Node}
+	b := takeWakes()
+	if pass {
+		k.pass(b, w)
+	}
+	k.land(w)
+	k.settle(b)
+	m.leave(b)
+	m.collect(s)
+	return nil
+}
+
+// takeBack ends a wait whose owner will not sleep.
+func (k *condCore) takeBack(s *park.Seat) {
+	if w := waitOf(s); s.Abandon() {
+		k.mon.tidy(w)
+		return
+	}
+	k.passOn(s)
+}
+
+// signal wakes the first of those with stamps up to bound, and reports whether there
+// was one. from is the wait from which the signal passes on, or 0.
+func (k *condCore) signal(b *wakes, bound uint64, from uint32) bool {
+	m := k.mon
+	for w, ok := k.waiting.head(); ok && w.Stamp().Load() <= bound; w, ok = k.waiting.head() {
+		if !m.waiting(w) {
+			k.waiting.detach(w)
+			m.drop(w)
+			continue
+		}
+		put(w.Wanted(), bound)
+		if m.end(b, w, condSignalled, from) {
+			crashpoint.Hit("cond.grant.resolved")
+			k.account(w)
+			return true
+		}
+	}
+	return false
+}
+
+// broadcast makes all that wait covered, and wakes the first.
+func (k *condCore) broadcast(b *wakes) {
+	if k.waiting.empty() {
+		return
+	}
+	k.words.upTo.Store(k.mon.words.arrivals.Load())
+	crashpoint.Hit("cond.broadcast.stamped")
+	k.covered.take(&k.waiting)
+	crashpoint.Hit("cond.broadcast.spliced")
+	k.settle(b)
+}
+
+// take puts all of another queue at the end of q.
+func (q *fifo) take(from *fifo) {
+	first, ok := from.head()
+	if !ok {
+		return
+	}
+	if last, ok := q.m.node(arena.Offset(q.words.last.Load())); ok {
+		put(last.Next(), uint64(makeLinks(first.off, links(last.Next().Load()).prev())))
+		put(first.Next(), uint64(makeLinks(links(first.Next().Load()).next(), last.off)))
+	} else {
+		put(&q.words.first, uint64(first.off))
+	}
+	put(&q.words.last, from.words.last.Load())
+	from.clear()
+}
+
+// settle passes on what the dead had, and wakes those of a Broadcast whose turn it is.
+func (k *condCore) settle(b *wakes) {
+	if k.mourn {
+		k.mourn = false
+		k.woken.each(func(w wait) bool {
+			if !k.mon.current(w.Owner()) {
+				k.pass(b, w)
+				k.land(w)
+			}
+			return true
+		})
+	}
+	k.wakeCovered(b, k.limit)
+}
+
+// wakeCovered wakes those of a Broadcast until that many are on their way.
+func (k *condCore) wakeCovered(b *wakes, limit uint64) {
+	m := k.mon
+	for k.words.flying.Load() < limit {
+		w, ok := k.covered.head()
+		if !ok {
+			return
+		}
+		if !m.waiting(w) {
+			k.covered.detach(w)
+			m.drop(w)
+			continue
+		}
+		if m.end(b, w, condBroadcast, 0) {
+			crashpoint.Hit("cond.grant.resolved")
+			k.account(w)
+		}
+	}
+}
+
+// pass gives the signal that has ended w to the next, unless that has been done. Those
+// whom a Broadcast was for have all been woken, or will be.
+func (k *condCore) pass(b *wakes, w wait) {
+	if fate(w.Extra().Load()).result() != condSignalled {
+		return
+	}
+	from, passed := uint32(w.Stamp().Load())|condHeir, false
+	k.woken.each(func(heir wait) bool {
+		passed = fate(heir.Extra().Load()).aux() == from && heir.off != w.off
+		return !passed
+	})
+	if !passed && k.signal(b, w.Wanted().Load(), from) {
+		crashpoint.Hit("cond.pass.resolved")
+	}
+}
+
+// land takes a wait that was woken out of the truth.
+func (k *condCore) land(w wait) {
+	if fate(w.Extra().Load()).result() == condBroadcast {
+		put(&k.words.flying, max(k.words.flying.Load(), 1)-1)
+		put(&k.words.landed, k.words.landed.Load()+1)
+	}
+	k.woken.detach(w)
+	k.mon.drop(w)
+}
+
+// account notes a wait that was resolved. It keeps its stamp.
+func (k *condCore) account(w wait) {
+	if fate(w.Extra().Load()).result() == condBroadcast {
+		put(&k.words.flying, k.words.flying.Load()+1)
+	}
+	k.woken.requeue(w)
+}
+
+// queueOf is the queue where a wait belongs that is not over.
+func (k *condCore) queueOf(w wait) *fifo {
+	if w.Stamp().Load() <= k.words.upTo.Load() {
+		return &k.covered
+	}
+	return &k.waiting
+}
+
+func (k *condCore) requeue(w wait) { k.queueOf(w).requeue(w) }
+func (k *condCore) detach(w wait)  { k.queueOf(w).detach(w) }
+
+func (k *condCore) each(f func(wait) bool) {
+	k.covered.each(f)
+	k.waiting.each(f)
+}
+
+// clear empties the queues. Who rebuilds them after a death passes on what was not.
+func (k *condCore) clear() {
+	k.waiting.clear()
+	k.covered.clear()
+	k.woken.clear()
+	put(&k.words.flying, 0)
+	k.mourn = true
+}
+
+// bury has the next settle look for the dead.
+func (k *condCore) bury(func(arena.Name) bool) { k.mourn = true }
+
+// holders has nobody: those who are woken and die are found by their burial.
+func (k *condCore) holders(f func(arena.Name)) {}
+
+// look is called ten times a second while a goroutine of this process waits. If
+// nobody has come back from a Broadcast since the last time, those who are on their
+// way are stopped, or their lock is held for long and is not ours: all go.
+func (k *condCore) look() {
+	k.mon.look()
+	if k.covered.empty() {
+		k.before.Store(condNoLook)
+		return
+	}
+	landed := k.words.landed.Load()
+	if k.before.Swap(landed) == landed && k.mon.tryEnter() {
+		b := takeWakes()
+		k.wakeCovered(b, condNoLook)
+		k.mon.leave(b)
+	}
+}

@@ -1,0 +1,514 @@
+//go:build linux
+
+package prims_test
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/race"
+	"github.com/shmsync/shmsync/prims"
+)
+
+// The tests by the names that silk has for its FiberCondVar, in one process and
+// between processes.
+
+func newCond(t testing.TB, a *arena.Arena, l sync.Locker) *prims.Cond {
+	t.Helper()
+	c, err := prims.OpenCond(a, "", l, nil)
+	require.NoError(t, err)
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+// condWaits waits until that many wait for c, and nobody is on the way back.
+func condWaits(t testing.TB, c *prims.Cond, n int) {
+	t.Helper()
+	eventually(t, fmt.Sprintf("%d wait", n), c.String, func() bool { return c.State() == prims.CondState{Waiting: n} })
+}
+
+// stays makes sure that a task is not done: whoever could end it has had its turn.
+func stays(t testing.TB, x *hand, id int) {
+	t.Helper()
+	if x.proc != nil {
+		x.must(t, task{Op: "isset", Name: "any other"})
+	} else {
+		runtime.Gosched()
+	}
+	select {
+	case a := <-x.inbox:
+		x.said[a.ID] = a
+	default:
+	}
+	_, done := x.said[id]
+	require.False(t, done, "%v", x.said[id])
+}
+
+func TestCondNotifyOneWakesWaiter(t *testing.T) {
+	hands(t, func(t *testing.T, x, y *hand, a *arena.Arena) {
+		for _, op := range []string{"cwait", "cwaitctx"} {
+			id := x.blocked(t, task{Op: op, Name: "c"})
+			y.must(t, task{Op: "csignal", Name: "c"})
+			require.Empty(t, x.wait(t, id).Err)
+		}
+		require.Zero(t, waitersOf(a, "c"))
+	})
+}
+
+// notifyAllWakesAll: 33, one more than the original's batch, and more than threads
+// may sleep, in both processes.
+func TestCondNotifyAllWakesAll(t *testing.T) {
+	hands(t, func(t *testing.T, x, y *hand, a *arena.Arena) {
+		for _, each := range []int{33, 5, 1} {
+			var xs, ys []int
+			for range each {
+				xs = append(xs, x.blocked(t, task{Op: "cwait", Name: "c"}))
+				ys = append(ys, y.blocked(t, task{Op: "cwaitctx", Name: "c"}))
+			}
+			y.must(t, task{Op: "cbroadcast", Name: "c"})
+			seen := map[uint64]bool{}
+			for i := range each {
+				for _, r := range []answer{x.wait(t, xs[i]), y.wait(t, ys[i])} {
+					require.Empty(t, r.Err+r.Panic)
+					require.False(t, seen[r.N], "two had the lock at once")
+					seen[r.N] = true
+				}
+			}
+		}
+	})
+}
+
+// notifyOneWakesOneAtATime: each signal wakes one, and those in the order in which
+// they began to wait.
+func TestCondNotifyOneWakesOneAtATime(t *testing.T) {
+	hands(t, func(t *testing.T, x, y *hand, a *arena.Arena) {
+		const each = 10
+		type at struct {
+			x  *hand
+			id int
+		}
+		var order []at
+		for range each {
+			order = append(order, at{x, x.blocked(t, task{Op: "cwait", Name: "c"})}, at{y, y.blocked(t, task{Op: "cwait", Name: "c"})})
+		}
+		for i, w := range order {
+			y.must(t, task{Op: "csignal", Name: "c"})
+			r := w.x.wait(t, w.id)
+			require.Empty(t, r.Err)
+			require.EqualValues(t, i+1, r.N)
+			require.Equal(t, len(order)-i-1, waitersOf(a, "c"))
+		}
+		// The same at one go: several signals before anybody runs.
+		order = nil
+		for range each {
+			order = append(order, at{x, x.blocked(t, task{Op: "cwait", Name: "c"})}, at{y, y.blocked(t, task{Op: "cwait", Name: "c"})})
+		}
+		x.must(t, task{Op: "csignal", Name: "c", N: each})
+		for _, w := range order[:each] {
+			require.Empty(t, w.x.wait(t, w.id).Err)
+		}
+		require.Equal(t, each, waitersOf(a, "c"))
+		x.must(t, task{Op: "csignal", Name: "c", N: each + 5})
+		for _, w := range order[each:] {
+			require.Empty(t, w.x.wait(t, w.id).Err)
+		}
+	})
+}
+
+func TestCondWaitReacquiresMutex(t *testing.T) {
+	hands(t, func(t *testing.T, x, y *hand, a *arena.Arena) {
+		id := x.start(task{Op: "cwaitkeep", Name: "c"})
+		eventually(t, "it waits", func() string { return words(a) }, func() bool { return waitersOf(a, "c") == 1 })
+		// While it waits the lock is free.
+		y.must(t, task{Op: "clock", Name: "c"})
+		y.must(t, task{Op: "csignal", Name: "c"})
+		stays(t, x, id) // the lock is held
+		y.must(t, task{Op: "cunlock", Name: "c"})
+		require.Empty(t, x.wait(t, id).Err)
+		m, err := prims.OpenMutex(a, "lock of c", nil)
+		require.NoError(t, err)
+		require.True(t, m.State().Held)
+		require.False(t, m.TryLock())
+		x.must(t, task{Op: "cunlock", Name: "c"})
+	})
+}
+
+// notifyOneNoWaiterNoCrash, notifyAllNoWaiterNoCrash; and such a call is not kept for
+// who comes later.
+func TestCondNotifyNobody(t *testing.T) {
+	hands(t, func(t *testing.T, x, y *hand, a *arena.Arena) {
+		x.must(t, task{Op: "csignal", Name: "c", N: 3})
+		x.must(t, task{Op: "cbroadcast", Name: "c"})
+		r := y.do(t, task{Op: "cwaitctx", Name: "c", Limit: 20 * time.Millisecond})
+		require.Equal(t, []string{"ctx-deadline"}, r.Is)
+		require.GreaterOrEqual(t, r.Took, 20*time.Millisecond)
+	})
+}
+
+// syncWaitWithStdUniqueLock: any lock will do, and another one in each process does
+// not confuse the Cond.
+func TestCondAnyLock(t *testing.T) {
+	hands(t, func(t *testing.T, x, y *hand, a *arena.Arena) {
+		var ids []int
+		for range 5 {
+			ids = append(ids, x.blocked(t, task{Op: "cwait", Name: "c", Lock: "local"}))
+		}
+		mine := y.blocked(t, task{Op: "cwait", Name: "c", Lock: "another"})
+		y.must(t, task{Op: "csignal", Name: "c", Lock: "another"})
+		require.Empty(t, x.wait(t, ids[0]).Err)
+		x.must(t, task{Op: "cbroadcast", Name: "c", Lock: "local"})
+		for _, id := range ids[1:] {
+			require.Empty(t, x.wait(t, id).Err)
+		}
+		require.Empty(t, y.wait(t, mine).Err)
+	})
+	// Readers that wait together hold the lock together again.
+	var rw sync.RWMutex
+	a := newArena(t, nil)
+	c, err := prims.OpenCond(a, "", rw.RLocker(), &prims.CondOptions{Batch: -1})
+	require.NoError(t, err)
+	var wg sync.WaitGroup
+	var inside atomic.Int32
+	all := make(chan struct{})
+	for range 20 {
+		wg.Go(func() {
+			c.L.Lock()
+			c.Wait()
+			if inside.Add(1) == 20 {
+				close(all)
+			}
+			<-all
+			c.L.Unlock()
+		})
+	}
+	condWaits(t, c, 20)
+	c.Broadcast()
+	wg.Wait()
+}
+
+func TestCondWaitForTimesOut(t *testing.T) {
+	hands(t, func(t *testing.T, x, y *hand, a *arena.Arena) {
+		r := x.do(t, task{Op: "cwaitctx", Name: "c", Limit: 20 * time.Millisecond})
+		require.Equal(t, []string{"ctx-deadline"}, r.Is)
+		require.GreaterOrEqual(t, r.Took, 20*time.Millisecond)
+		require.Equal(t, []string{"ctx-canceled"}, x.do(t, task{Op: "cwaitctx", Name: "c", Ended: true}).Is)
+		// Only the cancelled one goes; on threads of their own, and behind the hub.
+		var ids []int
+		for range 20 {
+			ids = append(ids, x.blocked(t, task{Op: "cwaitctx", Name: "c"}))
+		}
+		for i, id := range ids {
+			x.must(t, task{Op: "cancel", N: id})
+			require.Equal(t, []string{"ctx-canceled"}, x.wait(t, id).Is)
+			eventually(t, "the others wait", func() string { return words(a) }, func() bool { return waitersOf(a, "c") == len(ids)-i-1 })
+		}
+	})
+}
+
+func TestCondWaitForNotifyBeforeTimeout(t *testing.T) {
+	hands(t, func(t *testing.T, x, y *hand, a *arena.Arena) {
+		// The signal comes first, and the time is over before the lock is free: a
+		// signal beats it, and a broadcast.
+		for _, op := range []string{"csignal", "cbroadcast"} {
+			var ids []int
+			for range 40 { // more than a broadcast wakes at a time
+				ids = append(ids, x.blocked(t, task{Op: "cwaitctx", Name: "c"}))
+			}
+			y.must(t, task{Op: "clock", Name: "c"})
+			y.must(t, task{Op: op, Name: "c", N: len(ids)})
+			for _, id := range ids {
+				x.must(t, task{Op: "cancel", N: id})
+			}
+			for _, id := range ids {
+				stays(t, x, id)
+			}
+			y.must(t, task{Op: "cunlock", Name: "c"})
+			for _, id := range ids {
+				require.Empty(t, x.wait(t, id).Err, op)
+			}
+		}
+	})
+}
+
+func TestCondPredicateLoop(t *testing.T) {
+	a := newArena(t, nil)
+	m := newMutex(t, a, nil)
+	c := newCond(t, a, m)
+	const items = 3000
+	queue, taken := 0, 0
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() {
+			m.Lock()
+			defer m.Unlock()
+			for taken < items {
+				for queue == 0 && taken < items {
+					c.Wait()
+				}
+				if queue > 0 {
+					queue--
+					if taken++; taken == items {
+						c.Broadcast()
+					}
+				}
+			}
+		})
+	}
+	for range items {
+		m.Lock()
+		queue++
+		m.Unlock()
+		c.Signal()
+	}
+	wg.Wait()
+	require.Equal(t, items, taken)
+}
+
+// A Broadcast is for those who wait now: who comes back and waits again, or comes
+// later, is not woken by it.
+func TestCondBroadcastGeneration(t *testing.T) {
+	hands(t, func(t *testing.T, x, y *hand, a *arena.Arena) {
+		var first []int
+		c := condAt(t, a, "c")
+		for range 40 {
+			first = append(first, x.blocked(t, task{Op: "cwait", Name: "c"}))
+		}
+		y.must(t, task{Op: "clock", Name: "c"})
+		y.must(t, task{Op: "cbroadcast", Name: "c"})
+		// Most of those are not woken yet; these come after it.
+		later := make([]int, 3)
+		for i := range later {
+			later[i] = y.start(task{Op: "cwaitlater", Name: "c"})
+			eventually(t, "it waits", func() string { return words(a) }, func() bool { return c.State().Waiting == i+1 })
+		}
+		// A signal is not for those whom the broadcast was for.
+		y.must(t, task{Op: "csignal", Name: "c"})
+		y.must(t, task{Op: "cunlock", Name: "c"})
+		for _, id := range first {
+			require.Empty(t, x.wait(t, id).Err)
+		}
+		require.Empty(t, y.wait(t, later[0]).Err)
+		eventually(t, "two wait", func() string { return words(a) }, func() bool {
+			return c.State() == prims.CondState{Waiting: 2}
+		})
+		y.must(t, task{Op: "cbroadcast", Name: "c"})
+		for _, id := range later[1:] {
+			require.Empty(t, y.wait(t, id).Err)
+		}
+	})
+}
+
+// condAt is a handle on the Cond of that name, of this process.
+func condAt(t testing.TB, a *arena.Arena, name string) *prims.Cond {
+	c, err := prims.OpenCond(a, name, new(sync.Mutex), nil)
+	require.NoError(t, err)
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+// Those who come back from a Broadcast and cannot have the lock for long hold nobody
+// up whose own lock is free.
+func TestCondBroadcastBehindHolder(t *testing.T) {
+	a := newArena(t, nil)
+	x := remoteHand(t, a, "x")
+	var ids []int
+	for range 40 {
+		ids = append(ids, x.blocked(t, task{Op: "cwait", Name: "c"}))
+	}
+	here := localHand(a)
+	mine := here.blocked(t, task{Op: "cwait", Name: "c", Lock: "local"})
+	m, err := prims.OpenMutex(a, "lock of c", nil)
+	require.NoError(t, err)
+	m.Lock()
+	here.must(t, task{Op: "cbroadcast", Name: "c", Lock: "local"})
+	require.Empty(t, here.wait(t, mine).Err)
+	m.Unlock()
+	for _, id := range ids {
+		require.Empty(t, x.wait(t, id).Err)
+	}
+	// And a process that is stopped on its way.
+	ids = ids[:0]
+	for range 40 {
+		ids = append(ids, x.blocked(t, task{Op: "cwait", Name: "c"}))
+	}
+	mine = here.blocked(t, task{Op: "cwait", Name: "c", Lock: "local"})
+	x.proc.Stop(t)
+	here.must(t, task{Op: "cbroadcast", Name: "c", Lock: "local"})
+	require.Empty(t, here.wait(t, mine).Err)
+	x.proc.Cont(t)
+	for _, id := range ids {
+		require.Empty(t, x.wait(t, id).Err)
+	}
+}
+
+func TestCondMistakes(t *testing.T) {
+	a := newArena(t, nil)
+	require.PanicsWithValue(t, `shmsync: OpenCond "c" without a lock`, func() { prims.OpenCond(a, "c", nil, nil) })
+	require.PanicsWithValue(t, "shmsync: CondAt 0x40 without a lock", func() { prims.CondAt(a, 0x40, nil) })
+	m, err := prims.OpenMutex(a, "m", nil)
+	require.NoError(t, err)
+	c, err := prims.OpenCond(a, "c", m, nil)
+	require.NoError(t, err)
+	for range 3 {
+		require.PanicsWithValue(t, "shmsync: Unlock of mutex m, which this process does not hold: it is free", func() { c.Wait() })
+		require.Zero(t, c.State()) // and it waits no more
+	}
+	require.Equal(t, "cond c: 0 waiting, 0 woken", c.String())
+}
+
+func TestCondOpen(t *testing.T) {
+	a := newArena(t, nil)
+	m, n := newMutex(t, a, nil), new(sync.Mutex)
+	c, err := prims.OpenCond(a, "c", m, &prims.CondOptions{Batch: 7, Spin: -1})
+	require.NoError(t, err)
+	d, err := prims.OpenCond(a, "c", n, nil)
+	require.NoError(t, err)
+	require.Same(t, c.Core(), d.Core())
+	require.Same(t, m, c.L)
+	require.Same(t, n, d.L)
+	_, err = prims.OpenCond(a, "c", m, &prims.CondOptions{Batch: -1})
+	require.ErrorIs(t, err, shmsync.ErrIncompatible)
+	require.ErrorContains(t, err, "its batch is 7, asked for -1")
+	e, err := prims.CondAt(a, c.Offset(), m)
+	require.NoError(t, err)
+	require.Same(t, c.Core(), e.Core())
+	_, err = prims.CondAt(a, m.Offset(), m)
+	require.ErrorIs(t, err, shmsync.ErrIncompatible)
+	_, err = prims.CondAt(a, 12345, m)
+	require.Error(t, err)
+	for range 3 {
+		require.NoError(t, c.Close())
+	}
+	require.ErrorIs(t, c.Close(), shmsync.ErrClosed)
+	_, err = prims.OpenMutex(a, "c", nil)
+	require.ErrorIs(t, err, shmsync.ErrIncompatible)
+	require.NoError(t, a.Delete("c"))
+}
+
+// Closing the arena sends its waiters away, with the lock where it can be had.
+func TestCondArenaClose(t *testing.T) {
+	a := newArena(t, nil)
+	x := remoteHand(t, a, "closer")
+	var ids []int
+	for i := range 20 {
+		o := task{Op: "cwaitctx", Name: "c", Lock: "local"}
+		if i%2 == 0 {
+			o = task{Op: "cwaitkeep", Name: "d"}
+		}
+		ids = append(ids, x.blocked(t, o))
+	}
+	here := localHand(a)
+	mine := here.blocked(t, task{Op: "cwait", Name: "c"})
+	x.must(t, task{Op: "close-arena"})
+	for _, id := range ids {
+		require.Equal(t, []string{"closed"}, x.wait(t, id).Is)
+	}
+	require.Equal(t, 1, waitersOf(a, "c"))
+	here.must(t, task{Op: "csignal", Name: "c"})
+	require.Empty(t, here.wait(t, mine).Err)
+	alone(t, a, 1)
+	sound(t, a)
+}
+
+// With the arena full, a wait that finds no node does not begin: the lock stays held,
+// and nobody else's wake is lost.
+func TestCondNoSpace(t *testing.T) {
+	a := newArena(t, &arena.Options{Size: 1 << 20})
+	m := newMutex(t, a, nil)
+	c := newCond(t, a, m)
+	first := make(chan struct{})
+	go func() {
+		m.Lock()
+		c.Wait()
+		m.Unlock()
+		close(first)
+	}()
+	condWaits(t, c, 1)
+	for size := uint64(64 << 10); size >= 64; size /= 2 {
+		for {
+			if _, err := a.Alloc(size, 64); err != nil {
+				break
+			}
+		}
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	const most = 5000 // a chunk of nodes has fewer
+	full := make(chan error, most)
+	for range most {
+		wg.Go(func() {
+			m.Lock()
+			defer m.Unlock() // panics if it is not held
+			err := c.WaitContext(ctx)
+			full <- err
+		})
+		if len(full) > 0 {
+			break
+		}
+		runtime.Gosched()
+	}
+	var err error
+	select {
+	case err = <-full:
+	case <-after(patience()):
+		t.Fatal("there is room for all")
+	}
+	require.ErrorIs(t, err, shmsync.ErrNoSpace)
+	require.ErrorIs(t, err, syscall.ENOSPC)
+	c.Signal()
+	<-first
+	cancel()
+	wg.Wait()
+	require.Zero(t, c.State())
+}
+
+// A blocked wait without a context allocates nothing.
+func TestCondAllocations(t *testing.T) {
+	if race.Enabled {
+		t.Skip("the race detector allocates")
+	}
+	a := newArena(t, nil)
+	m := newMutex(t, a, nil)
+	c := newCond(t, a, m)
+	turn := 0
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		m.Lock()
+		defer m.Unlock()
+		for turn >= 0 {
+			for turn == 0 {
+				c.Wait()
+			}
+			if turn > 0 {
+				turn = 0
+				c.Signal()
+			}
+		}
+	}()
+	n := testing.AllocsPerRun(2000, func() {
+		m.Lock()
+		turn = 1
+		c.Signal()
+		for turn == 1 {
+			c.Wait()
+		}
+		m.Unlock()
+	})
+	m.Lock()
+	turn = -1
+	c.Signal()
+	m.Unlock()
+	<-ended
+	require.Zero(t, n)
+}

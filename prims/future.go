@@ -1,0 +1,353 @@
+package prims
+
+import (
+	"context"
+	"fmt"
+	"syscall"
+	"time"
+
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/crashpoint"
+	"github.com/shmsync/shmsync/internal/park"
+	"github.com/shmsync/shmsync/internal/race"
+)
+
+var (
+	_ = crashpoint.Register("future.claim.claimed")
+	_ = crashpoint.Register("future.set.stored")
+	_ = crashpoint.Register("future.reset.stored")
+	_ = crashpoint.Register("future.bury.abandoned")
+	_ = crashpoint.Register("future.setall.before_wake")
+)
+
+// Future is a result between processes that is not there yet: an errno, 0 for
+// success, that is set once and waited for by any number of goroutines of any
+// process. A result that is more than a number lies in the arena, in an
+// [arena.Value] for example: who produces it writes it first and then calls Set, and
+// whoever has seen the Future set may read it.
+//
+// A process that is going to set a Future says so by Claim. If it dies before that,
+// everybody who waits or comes is told by an error that Is ErrOwnerDead, with who it
+// was, until somebody calls Reset. Of a Future that nobody has claimed, a death tells
+// nothing.
+//
+// In the terminology of the Go memory model, and across processes: the Set that sets
+// a Future synchronizes before every return of IsSet, Wait and the like that tells
+// its result.
+type Future struct {
+	mon    *monitor
+	fifo   fifo
+	words  *futureWords
+	a      *arena.Arena
+	object arena.Object
+	name   arena.Name
+}
+
+// FutureOptions says how a Future is created. A nil *FutureOptions means the zero
+// value.
+type FutureOptions struct {
+	// Spin bounds how long a waiter spins before it sleeps, for a new object:
+	// 0 means that it learns, negative that it never spins.
+	Spin time.Duration
+}
+
+var futureKind = arena.KindOf("FUTR")
+
+const futureVersion = 1
+
+// How a wait for a Future ended; aux has the errno or the name.
+const (
+	futureIsSet = iota + 1
+	futureIsAbandoned
+)
+
+// OpenFuture finds the Future of that name in the arena or creates it, unset. An
+// empty name makes a fresh anonymous one.
+func OpenFuture(a *arena.Arena, name string, opts *FutureOptions) (*Future, error) {
+	o, _, err := a.OpenObject(arena.ObjectSpec{
+		Kind: futureKind, Version: futureVersion, Name: name, Size: uint64(futureBytes),
+		Init: func(body []byte) {
+			if opts != nil {
+				futureBody(body).mon.spin.Store(spinField(opts.Spin))
+			}
+		},
+	})
+	if err != nil {
+		return nil, err
+	}
+	return newFuture(a, o)
+}
+
+// FutureAt gives a handle on the Future at an offset, which Offset of another process
+// gave.
+func FutureAt(a *arena.Arena, off arena.Offset) (*Future, error) {
+	o, err := objectAt(a, off, "future.open", futureKind, futureVersion, uint64(futureBytes))
+	if err != nil {
+		return nil, err
+	}
+	return newFuture(a, o)
+}
+
+func newFuture(a *arena.Arena, o arena.Object) (*Future, error) {
+	return share(a, o, func() (*Future, error) { return buildFuture(a, o, false), nil })
+}
+
+func buildFuture(a *arena.Arena, o arena.Object, bare bool) *Future {
+	w := arena.At[futureWords](a, o.Body)
+	f := &Future{words: w, a: a, object: o, name: a.Self()}
+	f.mon = buildMonitor(a, o, o.Body, f, bare)
+	f.fifo = fifo{f.mon, &w.queue}
+	return f
+}
+
+func (f *Future) load() futureState {
+	// sync(future.set): acquire
+	return futureState(f.words.state.Load())
+}
+
+func (f *Future) store(s futureState) {
+	// sync(future.set): release
+	f.words.state.Store(uint64(s))
+}
+
+// Claim makes this process the producer, and reports whether it is: whether it is one
+// now or has been before. It is not when another process is, when the Future is set,
+// or when its producer died.
+func (f *Future) Claim() bool {
+	b := takeWakes()
+	s := f.begin(b)
+	switch {
+	case !s.over() && s.producer() == 0:
+		f.store(s.claimedBy(f.name))
+		crashpoint.Hit("future.claim.claimed")
+	case s.over() || s.producer() != f.name:
+		f.mon.leave(b)
+		return false
+	}
+	f.mon.leave(b)
+	return true
+}
+
+// begin takes the latch and gives the state as it is, after deaths.
+func (f *Future) begin(b *wakes) futureState {
+	if err := f.mon.enter(nil); err != nil {
+		panic(err)
+	}
+	return f.mourned(b)
+}
+
+// mourned is the state, with the latch held, after the death of its producer has been
+// noticed.
+func (f *Future) mourned(b *wakes) futureState {
+	f.mon.sweepDead(b)
+	s := f.load()
+	if n := s.producer(); s.claimed() && n != f.name && f.a.Dead(n) {
+		f.abandon(s)
+		f.settle(b)
+	}
+	return f.load()
+}
+
+// Set sets the Future, wakes everybody who waits, and reports whether it did: it does
+// nothing when the Future is set, or when its producer has died. Any process may set
+// it, also one that has not claimed it. It never waits for others, save for who is in
+// the middle of a call.
+func (f *Future) Set(errno syscall.Errno) bool {
+	b := takeWakes()
+	done := f.setTo(errno, b)
+	f.mon.wake(b)
+	return done
+}
+
+// setTo is Set without the wakes.
+func (f *Future) setTo(errno syscall.Errno, b *wakes) bool {
+	s := f.begin(b)
+	if s.over() {
+		f.mon.leave(nil)
+		return false
+	}
+	race.ReleaseMerge(f.mon.key)
+	f.store(s.setTo(errno))
+	crashpoint.Hit("future.set.stored")
+	f.settle(b)
+	f.mon.leave(nil)
+	return true
+}
+
+// SetAll is Set for many: each is set, and then all who wait for one of them are
+// woken. It gives how many it has set.
+func SetAll(errno syscall.Errno, futures ...*Future) (set int) {
+	owed := make([]*wakes, 0, len(futures))
+	defer func() { // also if one of them panics
+		crashpoint.Hit("future.setall.before_wake")
+		for i, b := range owed {
+			futures[i].mon.wake(b)
+		}
+	}()
+	for _, f := range futures {
+		owed = append(owed, takeWakes())
+		if f.setTo(errno, owed[len(owed)-1]) {
+			set++
+		}
+	}
+	return set
+}
+
+// IsSet reports whether the Future is set, and to what.
+func (f *Future) IsSet() (syscall.Errno, bool) {
+	s := f.load()
+	if !s.set() {
+		return 0, false
+	}
+	race.Acquire(f.mon.key)
+	return s.errno(), true
+}
+
+// Wait waits until the Future is set, and returns its result. An error means that
+// there is none: one that Is ErrOwnerDead when the producer died, or ErrNoSpace,
+// ErrCorrupt or ErrClosed.
+func (f *Future) Wait() (syscall.Errno, error) { return f.WaitContext(nil) }
+
+// WaitContext is Wait that ends with ctx.Err() when ctx ends before. A Future that is
+// set beats a context that has ended.
+func (f *Future) WaitContext(ctx context.Context) (syscall.Errno, error) {
+	if e, ok := f.IsSet(); ok {
+		return e, nil
+	}
+	s, end, err := f.join(ctx)
+	if s == nil {
+		if err != nil {
+			return 0, err
+		}
+		return f.resultOf(end)
+	}
+	if end, err = f.mon.await(ctx, s); err != nil {
+		return 0, err
+	}
+	return f.resultOf(end)
+}
+
+// join queues a wait. Without a seat, the wait has ended: by the error or as the fate
+// says.
+func (f *Future) join(ctx context.Context) (*park.Seat, fate, error) {
+	m := f.mon
+	if err := m.enter(ctx); err != nil {
+		return nil, 0, err
+	}
+	b := takeWakes()
+	var seat *park.Seat
+	for {
+		if s := f.mourned(b); s.over() {
+			race.Acquire(m.key)
+			m.leave(b)
+			if seat != nil {
+				seat.Return()
+			}
+			return nil, s.fate(), nil
+		}
+		var again bool
+		var err error
+		if seat, again, err = m.seat(ctx, seat); err != nil {
+			m.wake(b)
+			return nil, 0, err
+		}
+		if !again {
+			break
+		}
+	}
+	m.join(seat, 0, 0)
+	m.leave(b)
+	return seat, 0, nil
+}
+
+// fate is how waits end when the state is over.
+func (s futureState) fate() fate {
+	if s.set() {
+		return fate(makeFate(0, futureIsSet, uint32(s.errno())))
+	}
+	return fate(makeFate(0, futureIsAbandoned, uint32(s.producer())))
+}
+
+// resultOf is what a wait returns that ended so.
+func (f *Future) resultOf(end fate) (syscall.Errno, error) {
+	switch end.result() {
+	case futureIsSet:
+		return syscall.Errno(end.aux()), nil
+	case futureIsAbandoned:
+		return 0, f.mon.fail("future.wait", shmsync.ErrOwnerDead, f.a.Who(arena.Name(end.aux()&arena.NameMask)), "its producer has not set it")
+	}
+	return 0, f.mon.fail("future.wait", shmsync.ErrCorrupt, nil, fmt.Sprintf("a wait ended as %#x", uint64(end)))
+}
+
+// Subscribe has fn called with what Wait would return, once, in this process and on a
+// goroutine of its own; at once if the Future is set. The Pending is done when fn is
+// about to be called. If it is cancelled, or this process closes the arena, fn is
+// called with an error that Is ErrCanceled or ErrClosed; so it is called in any case,
+// unless the process ends before.
+func (f *Future) Subscribe(fn func(syscall.Errno, error)) *Pending {
+	s, end, err := f.join(nil)
+	var errno syscall.Errno
+	if s == nil {
+		if err == nil {
+			errno, err = f.resultOf(end)
+		}
+		go fn(errno, err)
+		return settled(err)
+	}
+	return f.mon.pendThen("future.wait", s,
+		func(end fate) (err error) {
+			errno, err = f.resultOf(end)
+			return err
+		},
+		func(err error) { fn(errno, err) })
+}
+
+// Reset makes a Future that is set, or whose producer died, unset and unclaimed, and
+// reports whether it did. Whoever was waiting before gets what it was set to. It is
+// false for one that is not set: somebody may wait for that.
+func (f *Future) Reset() bool {
+	b := takeWakes()
+	s := f.begin(b)
+	if s.over() {
+		f.settle(b)
+		f.store(0)
+		crashpoint.Hit("future.reset.stored")
+	}
+	f.mon.leave(b)
+	return s.over()
+}
+
+// Offset is where the Future lies in its arena, for FutureAt in another process.
+func (f *Future) Offset() arena.Offset { return f.object.Offset }
+
+// Close gives the handle back. The Future stays as it is, and its producer too.
+func (f *Future) Close() error { return closeHandle(f.a, f.object, "future.close", f.mon.close) }
+
+// FutureState is what State tells.
+type FutureState struct {
+	Set      bool
+	Errno    syscall.Errno     // what it is set to
+	Producer *shmsync.Identity // who has claimed it, or nil
+	Waiting  bool              // somebody waits
+	Err      error             // ErrOwnerDead when the producer died before it was set
+}
+
+// State looks at f without locking it. What it tells may be over when it returns.
+func (f *Future) State() FutureState {
+	s := f.load()
+	st := FutureState{Set: s.set(), Waiting: !f.fifo.empty()}
+	if st.Set {
+		st.Errno = s.errno()
+	}
+	if n := s.producer(); n != 0 {
+		st.Producer = f.a.Who(n)
+	}
+	if s.abandoned() || s.claimed() && !f.a.Current(s.producer()) {
+		st.Err = shmsync.ErrOwnerDead
+	}
+	return st
+}
+
+// String renders the state on one line.
+func (f *Future) String() string { return fmt.Sprintf("future %s: %v", objectName(f.object), f.load()) }

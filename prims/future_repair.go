@@ -1,0 +1,40 @@
+package prims
+
+import (
+	"fmt"
+
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/arena"
+)
+
+func init() {
+	arena.RegisterKind(arena.KindOps{
+		Kind: futureKind, Repair: repairFuture, Wake: wakeQueue, Check: checkFuture, Describe: describeFuture,
+	})
+}
+
+func repairFuture(a *arena.Arena, o arena.Object, dead arena.Name) {
+	if o.Size >= uint64(futureBytes) {
+		repairMonitor(buildFuture(a, o, true).mon, dead)
+	}
+}
+
+func checkFuture(a *arena.Arena, o arena.Object) error {
+	if o.Size < uint64(futureBytes) {
+		return wrongKind("future.check", o, futureKind, futureVersion)
+	}
+	w := arena.At[futureWords](a, o.Body)
+	if s := futureState(w.state.Load()); s&futureSet != 0 && s&futureAbandoned != 0 {
+		return &shmsync.Error{Op: "future.check", Object: objectName(o), Err: shmsync.ErrCorrupt,
+			Detail: fmt.Sprintf("it is set and abandoned: %#x", uint64(s))}
+	}
+	return checkMutexWords(o, &w.mon.latch)
+}
+
+func describeFuture(a *arena.Arena, o arena.Object) string {
+	if o.Size < uint64(futureBytes) {
+		return "too small"
+	}
+	f := buildFuture(a, o, true)
+	return f.load().String() + describeMonitor(f.mon)
+}

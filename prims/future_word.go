@@ -1,0 +1,72 @@
+package prims
+
+import (
+	"fmt"
+	"syscall"
+
+	"github.com/shmsync/shmsync/arena"
+)
+
+// futureState is the one word of a Future.
+//
+//	bits 0..28   producer   name of the participant that claimed it, or 0
+//	bit  29      set        it has its result
+//	bit  30      abandoned  its producer died before it was set
+//	bit  31      reserved
+//	bits 32..63  errno      the result, once it is set
+//
+//	set  abandoned  producer  meaning                             left by
+//	0    0          0         nobody has claimed it (all-zero)    Reset, or nobody came yet
+//	0    0          n         n will set it; n may be dead        Claim
+//	0    1          n         n died: nobody can set it           who found that, with the latch
+//	1    0          any       it is set                           Set
+//
+// Both bits at once are not written by a correct peer; the result counts then.
+//
+//	writers: who holds the latch
+//	readers: everybody
+//	order:   release by Set, acquire by who reads set
+//	futex:   none
+//	crash:   each change is one store, and stands; a producer that is not current
+//	         is dead, and burial marks that
+type futureState uint64
+
+const (
+	futureSet       futureState = 1 << 29
+	futureAbandoned futureState = 1 << 30
+	futureShift                 = 32
+)
+
+func (s futureState) producer() arena.Name { return arena.Name(s & arena.NameMask) }
+func (s futureState) set() bool            { return s&futureSet != 0 }
+func (s futureState) abandoned() bool      { return s&(futureSet|futureAbandoned) == futureAbandoned }
+func (s futureState) over() bool           { return s&(futureSet|futureAbandoned) != 0 }
+func (s futureState) errno() syscall.Errno { return syscall.Errno(uint32(s >> futureShift)) }
+
+// claimed reports whether somebody is to set it who has not.
+func (s futureState) claimed() bool { return !s.over() && s.producer() != 0 }
+
+func (s futureState) claimedBy(n arena.Name) futureState { return s | futureState(n) }
+
+func (s futureState) setTo(e syscall.Errno) futureState {
+	return s.producerOnly() | futureSet | futureState(uint32(e))<<futureShift
+}
+
+func (s futureState) abandon() futureState { return s.producerOnly() | futureAbandoned }
+
+func (s futureState) producerOnly() futureState { return futureState(s.producer()) }
+
+// String renders the state by the names of its parts.
+func (s futureState) String() string {
+	switch {
+	case s.set() && s.errno() == 0:
+		return "set"
+	case s.set():
+		return fmt.Sprintf("set to errno %d", uint32(s.errno()))
+	case s.abandoned():
+		return fmt.Sprintf("abandoned by %v", s.producer())
+	case s.claimed():
+		return fmt.Sprintf("claimed by %v", s.producer())
+	}
+	return "unset"
+}
