@@ -137,7 +137,7 @@ func (c *cell) length() time.Duration {
 	case "crash":
 		return spawn + time.Duration(c.N)*(crashAsleep+spawn)
 	case "seq":
-		return 3*spawn + waitersSettle + time.Duration(c.N)*waiterTime/2 + c.Warmup + c.Time
+		return 3*spawn + waitersSettle + time.Duration(c.N)*waiterTime/4 + c.Warmup + c.Time
 	case "waiters":
 		return 2*spawn + 4*waitersSettle + time.Duration(c.N)*waiterTime
 	}

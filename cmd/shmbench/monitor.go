@@ -130,7 +130,7 @@ func (m *monitor) Meet() {
 	m.Unlock()
 }
 
-// ends of a token: the monitor's two condition variables are its two ways.
+// monitorToken is one end of a token: the monitor's two condition variables are its two ways.
 type monitorToken struct {
 	*monitor
 	end  int

@@ -69,10 +69,12 @@ func glanceLabel(c *cell) string {
 		return fmt.Sprintf("step that wakes %s of %s", p["wake"], p["waiters"])
 	case "multi":
 		return fmt.Sprintf("multi %s×%s, %s keys, %s a hold, %s", p["procs"], p["threads"], p["keys"], p["locks"], p["skew"])
-	case "cond", "event", "barrier":
+	case "cond":
+		return fmt.Sprintf("cond %s×%s, room for %s", p["procs"], p["threads"], p["capacity"])
+	case "event", "barrier":
 		return fmt.Sprintf("%s %s×%s", c.Scenario.name, p["procs"], p["threads"])
 	case "queue":
-		return fmt.Sprintf("queue %s×%s, %s at a time", p["procs"], p["threads"], p["batch"])
+		return fmt.Sprintf("queue %s×%s of %s, %s at a time", p["procs"], p["threads"], p["capacity"], p["batch"])
 	case "handoff", "wake", "crash":
 		label := c.Scenario.name + " " + p["place"]
 		if c.Hog > 0 {

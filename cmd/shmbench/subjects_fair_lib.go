@@ -90,12 +90,17 @@ func (l *multiLock) Pairs(n int, counter *uint64) {
 	}
 }
 
+// keysPerBucket is how many keys that are in use share a bucket of the crowd's.
+const keysPerBucket = 8
+
 func openKeyCrowd(w *worker, _ int) (any, error) {
 	a, err := joinArena(w)
 	if err != nil {
 		return nil, err
 	}
-	m, err := prims.OpenMultiLock(a, "multilock", nil)
+	// A bucket holds a list: there are as many as suit so many keys.
+	opts := &prims.MultiLockOptions{Buckets: max(64, int(w.n)/keysPerBucket)}
+	m, err := prims.OpenMultiLock(a, "multilock", opts)
 	if err != nil {
 		return nil, err
 	}

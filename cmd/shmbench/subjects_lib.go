@@ -38,7 +38,7 @@ var noFence = []string{"SHMSYNC_DISABLE=membarrier"}
 
 const (
 	arenaLeast   = 8 << 20
-	arenaPerEach = 1 << 10 // for an object and its wait node
+	arenaPerEach = 3 << 10 // for an object, its wait node, and a share of what finds them
 
 	// fenceTime is how long registering for fences may take.
 	fenceTime = 5 * time.Second

@@ -24,6 +24,7 @@ func TestLibrarySubjects(t *testing.T) {
 		{"waiters", "--waiters=300"},
 		{"rw", "--read=90", "--threads=3", "--place=any"},
 		{"multi", "--keys=20", "--locks=1,3", "--threads=3", "--place=any"},
+		{"cond", "--capacity=3", "--threads=3", "--place=any"},
 		{"barrier", "--threads=3", "--place=any"},
 		{"event", "--threads=3", "--place=any", "--gap=200us"},
 		{"seq", "--waiters=60", "--wake=0,3", "--gap=200us", "--place=any"},
@@ -50,7 +51,7 @@ func TestLibrarySubjects(t *testing.T) {
 			}
 		})
 	}
-	for _, s := range slices.Concat(libSubjects, rwSubjects, semSubjects, seqSubjects, fairSubjects, barrierSubjects) {
+	for _, s := range slices.Concat(libSubjects, rwSubjects, semSubjects, seqSubjects, fairSubjects, barrierSubjects, condSubjects) {
 		if s.Check == nil || s.Check() == nil {
 			require.True(t, ran[s.Name()], "%s took part in nothing", s.Name())
 		}
