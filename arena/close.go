@@ -69,6 +69,8 @@ func (a *Arena) leave() error {
 	a.freeSlot(i, leaving)
 	crashpoint.Hit("arena.close.freed")
 	a.ringWatchers()
+	// Those who looked when they were woken found us current still.
+	a.countDeath()
 	a.dropLock()
 	return a.seg.Close()
 }

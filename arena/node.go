@@ -92,10 +92,11 @@ func (a *Arena) BuryNode(off Offset, dead Name) {
 	}
 }
 
-// buryNode frees a node of dead's that is on no list. Who makes itself the owner
-// may do that, and if it dies over it the next one can.
-func (c *core) buryNode(off Offset, n *Node, dead Name) {
-	if n.Owner() == dead && n.owner.CompareAndSwap(uint32(dead), uint32(c.self)) {
+// buryNode frees a node that is on no list, and whose owner was that one, which has
+// no use for it any more. Who makes itself the owner may do that, and if it dies over
+// it the next one can.
+func (c *core) buryNode(off Offset, n *Node, owner Name) {
+	if n.Owner() == owner && n.owner.CompareAndSwap(uint32(owner), uint32(c.self)) {
 		crashpoint.Hit("arena.node.inherited")
 		c.freeNode(off)
 	}
@@ -106,9 +107,14 @@ func (c *core) buryNode(off Offset, n *Node, dead Name) {
 // when they have done their part.
 func (a *Arena) ReclaimNode(off Offset, w NodeWord) {
 	n, err := a.nodeAt(off)
-	if err == nil && (n.Swap(w.With(NodeLeft), w.Freed()) || n.Swap(w.With(NodeSpent), w.Freed())) {
+	if err != nil {
+		return
+	}
+	owner := n.Owner()
+	if n.Swap(w.With(NodeLeft), w.Freed()) || n.Swap(w.With(NodeSpent), w.Freed()) {
 		crashpoint.Hit("arena.node.reclaimed")
-		a.freeNode(off)
+		// Or the owner has died meanwhile, and its undertaker does it.
+		a.buryNode(off, n, owner)
 	}
 }
 
@@ -170,8 +176,9 @@ func (c *core) eachNode(f func(off Offset, n *Node)) {
 }
 
 // freeNodesOf gives back the nodes of a dead participant: hub nodes stay on the
-// lists of their objects, for whoever needs one next. Nodes that belong to an
-// object otherwise are left to that object's kind.
+// lists of their objects, for whoever needs one next. Nodes that are on a queue are
+// left to the kind of the object; if who takes one off dies over it, it is given
+// back here with that one's death.
 //
 // Preconditions: as for reclaimBlocks.
 func (c *core) freeNodesOf(dead Name) {
@@ -180,7 +187,12 @@ func (c *core) freeNodesOf(dead Name) {
 	defer c.unguard()
 	stacked, lists := c.readyOf(dead), c.newNodeLists()
 	c.eachNode(func(off Offset, n *Node) {
-		if n.Owner() != dead {
+		if owner := n.Owner(); owner != dead {
+			// Who took it off its queue after its owner was buried has died
+			// before it could give it back, or is about to.
+			if owner != 0 && n.list.Load() == 0 && n.stamp.Load() == 0 && !c.current(owner) {
+				c.buryNode(off, n, owner)
+			}
 			return
 		}
 		// Guarded, the object is not taken apart, so its nodes stay what they

@@ -194,6 +194,28 @@ func TestNodesOfTheDeadOnAQueueAreLeft(t *testing.T) {
 	require.Zero(t, a.Stats().Nodes)
 }
 
+// Who takes the node of a dead one off its queue dies before it has given it back.
+func TestNodesOfTheDeadGoWithWhoTookThemOff(t *testing.T) {
+	p := newNeighbours(2<<20, 4)
+	a, b, c := p.join(1), p.join(2), p.join(3)
+	o, _ := withHub(t, a, "x")
+	queued, err := b.ClaimNode()
+	require.NoError(t, err)
+	mine, err := a.ClaimNode()
+	require.NoError(t, err)
+	n := a.node(queued)
+	n.SetObject(o.Offset)
+	n.Stamp().Store(1)
+	p.bury(a, b.self)
+	b = p.join(2) // the slot has been taken again
+	require.EqualValues(t, 2, a.Stats().Nodes)
+	n.Stamp().Store(0) // by c
+	p.bury(a, c.self)
+	require.EqualValues(t, 1, a.Stats().Nodes)
+	require.Equal(t, a.self, a.node(mine).Owner())
+	requireSound(t, a)
+}
+
 func TestReclaimNodeNeedsTheSameUse(t *testing.T) {
 	a := newNeighbours(2<<20, 4).join(1)
 	for _, state := range []NodeState{NodeLeft, NodeSpent} {

@@ -88,6 +88,11 @@ func (a *Arena) wakeAll(dead Name) {
 		}
 	})
 	a.wakeResolved()
+	a.countDeath()
+}
+
+// countDeath has every process look what somebody who is gone has left.
+func (a *Arena) countDeath() {
 	a.u32(hdrDeaths).Add(1)
 	a.ringDoorbells()
 }

@@ -56,6 +56,7 @@ type monitor struct {
 	broken  atomic.Bool   // a link was wrong: the queues are rebuilt before the latch is left
 	deaths  atomic.Uint32 // how many burials the last sweep knew of
 	tidying atomic.Bool   // a goroutine is on its way to sweep
+	looks   atomic.Uint32 // how often look was called
 }
 
 // rules is what a primitive tells its monitor. They are called with the latch held.
@@ -287,7 +288,10 @@ func (m *monitor) drop(w wait) {
 func (m *monitor) released(w wait, n arena.NodeWord, owner arena.Name) {
 	crashpoint.Hit("monitor.released")
 	if !m.current(owner) {
-		m.a.BuryNode(w.off, owner)
+		// It may have kept the node and died in another queue, whose kind does this.
+		if w.Load().Generation() == n.Generation() {
+			m.a.BuryNode(w.off, owner)
+		}
 		return
 	}
 	// sync(seat.abandon): acquire

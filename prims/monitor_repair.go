@@ -94,19 +94,31 @@ func (m *monitor) tidyLater() {
 }
 
 // look is called ten times a second while a goroutine of this process waits. It
-// finds what a death, or a stopped undertaker, has left.
+// finds what a death, a stopped undertaker, or one that gave up and was stopped has
+// left.
 func (m *monitor) look() {
 	m.rules.holders(func(n arena.Name) {
 		if n != 0 {
 			m.a.Dead(n)
 		}
 	})
-	if m.a.Deaths() != m.deaths.Load() && m.tryEnter() {
+	switch {
+	case m.a.Deaths() != m.deaths.Load():
+		if m.tryEnter() {
+			b := takeWakes()
+			m.sweep(b)
+			m.leave(b)
+		}
+	case m.looks.Add(1)%settleEvery == 0 && m.latch.TryLock():
 		b := takeWakes()
-		m.sweep(b)
+		m.rules.settle(b)
 		m.leave(b)
 	}
 }
+
+// settleEvery is at every how manieth look a waiter's process serves the queue: who
+// has given up at its head, or has changed the state, may be stopped.
+const settleEvery = 10
 
 // repairMonitor takes back what dead has of an object. Who holds its latch for long
 // may be stopped: then those who wait do it when they look, or the next call.

@@ -101,6 +101,9 @@ type waitableWorker struct {
 func (w *waitableWorker) turn(g int, r *rand.Rand) error {
 	return ends(r, func(ctx context.Context) error {
 		if r.IntN(2) == 0 {
+			// Who waits behind those that are always served first may wait for ever.
+			ctx, cancel := context.WithTimeout(ctx, 10*time.Millisecond)
+			defer cancel()
 			e := wish{uint16(1 + r.IntN(7)), uint16(g)}
 			err := w.priority.Wait(ctx, e)
 			if err == nil {
@@ -252,6 +255,48 @@ func TestWaitableTakesBackFromTheDead(t *testing.T) {
 	eventually(t, "queued", func() string { return words(a) }, func() bool { return rw.Queued() == 1 })
 	p.Kill(t)
 	require.NoError(t, <-done)
+}
+
+func init() {
+	proctest.Register("waitable/leave", func(c *proctest.Child) {
+		var name string
+		c.Params(&name)
+		a, err := arena.Attach(name, nil)
+		if err != nil {
+			c.Fatal(err)
+		}
+		rw, err := shared(a, "rw")
+		if err != nil {
+			c.Fatal(err)
+		}
+		if err := rw.Wait(context.Background(), true); err != nil {
+			c.Fatal(err)
+		}
+		c.Ready()
+		c.Await()
+		if err := a.Close(); err != nil {
+			c.Fatal(err)
+		}
+	})
+}
+
+// So do those of one that leaves.
+func TestWaitableTakesBackFromWhoLeaves(t *testing.T) {
+	a := newArena(t, nil)
+	rw, err := shared(a, "rw")
+	require.NoError(t, err)
+	for range 10 {
+		p := proctest.Start(t, "waitable/leave", proctest.Params(nameOf(a)), proctest.Dump(func() string { return words(a) }))
+		p.Await(t)
+		done := make(chan error, 1)
+		go func() { done <- rw.Wait(context.Background(), true) }()
+		eventually(t, "queued", func() string { return words(a) }, func() bool { return rw.Queued() == 1 })
+		p.Send("leave")
+		eventually(t, "granted", func() string { return words(a) }, func() bool { return len(done) == 1 })
+		require.NoError(t, <-done)
+		rw.Release(true)
+		p.WaitExit(t)
+	}
 }
 
 func TestWaitableOpen(t *testing.T) {

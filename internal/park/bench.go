@@ -160,17 +160,19 @@ func (b *bench) look() {
 	b.mu.Unlock()
 	for _, s := range all {
 		if s.Resolved() {
-			b.prod(s)
+			b.prod(s, false)
 		}
 	}
 }
 
-// prod wakes the waiter of a seat whether or not somebody else does.
-func (b *bench) prod(s *Seat) {
+// prod wakes the waiter of a seat whether or not somebody else does, if its wait is
+// over or always.
+func (b *bench) prod(s *Seat, always bool) {
 	b.mu.Lock()
 	var notify func()
 	switch {
 	case !s.taken:
+	case !always && !s.Resolved(): // it is in another use by now
 	case s.owed:
 		notify = s.tell()
 	default:
@@ -189,7 +191,7 @@ func (b *bench) sendAway() {
 	all := slices.Clone(b.all)
 	b.mu.Unlock()
 	for _, s := range all {
-		b.prod(s)
+		b.prod(s, true)
 	}
 }
 

@@ -1,0 +1,223 @@
+//go:build linux
+
+package park
+
+import (
+	"context"
+	"runtime"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/proctest"
+)
+
+// seat takes a seat whose node is on a queue of o, as its n'th wait.
+func (b *rig) seat(o arena.Object, n uint64) *Seat {
+	s, err := TakeSeat(b.Arena)
+	require.NoError(b.t, err)
+	s.join(b.t, o, n)
+	return s
+}
+
+func (s *Seat) join(t testing.TB, o arena.Object, n uint64) {
+	w := s.Node.Load()
+	require.Equal(t, arena.NodeIdle, w.State())
+	s.Node.SetObject(o.Offset)
+	require.True(t, s.Node.Swap(w, w.With(arena.NodeQueued)))
+	s.Node.Stamp().Store(n)
+}
+
+// resolve is what who holds the latch does, and tells nobody.
+func (s *Seat) resolve(t testing.TB) {
+	w := s.Node.Load()
+	require.True(t, s.Node.Swap(w, w.With(arena.NodeResolved)))
+	s.Node.Stamp().Store(0)
+}
+
+// comes waits until the seat's node is in a state.
+func (p *place) comes(s *Seat, to arena.NodeState) {
+	p.b.t.Helper()
+	until(p.b.t, func() bool { return s.Node.State() == to })
+}
+
+// sleeps has a goroutine wait on s.
+func (p *place) sleeps(s *Seat, ctx context.Context) <-chan Result {
+	done := make(chan Result, 1)
+	require.True(p.b.t, p.Enter())
+	go func() {
+		defer p.Exit()
+		c := CancelBy(ctx)
+		defer c.Stop()
+		done <- s.Sleep(p.Queue, &c)
+	}()
+	return done
+}
+
+func (b *bench) counts() (all, free int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return len(b.all), len(b.free)
+}
+
+func (s *Seat) isOwed() bool {
+	s.bench.mu.Lock()
+	defer s.bench.mu.Unlock()
+	return s.owed
+}
+
+// A wait that ended without anybody being told, since who ended it died or was
+// stopped, is found by the next look: of a thread, of a goroutine, of a watch.
+func TestLookFindsWhatNobodyTold(t *testing.T) {
+	b := newBench(t)
+	o := b.object()
+	p := b.place(o)
+	// Parked ones first: threads are for as many as may sleep at a time.
+	watched, told := b.seat(o, 1), make(chan struct{})
+	watched.Watch(p.Queue, func() { close(told) })
+	var slots []int
+	for {
+		k, ok := b.Announce(o.Offset, o.Body, 0, DirectMax)
+		if !ok {
+			break
+		}
+		slots = append(slots, k)
+	}
+	parked := b.seat(o, 2)
+	byHub := p.sleeps(parked, nil)
+	p.comes(parked, arena.NodeParked)
+	for _, k := range slots {
+		b.Retract(k)
+	}
+	asleep := b.seat(o, 3)
+	byThread := p.sleeps(asleep, nil)
+	p.comes(asleep, arena.NodeAsleep)
+	for _, s := range []*Seat{watched, parked, asleep} {
+		s.resolve(t)
+	}
+	hostOf(b.Arena).bench.look()
+	p.await("the watch", told)
+	require.Equal(t, Again, <-byHub)
+	require.Equal(t, Again, <-byThread)
+}
+
+// A node that was resolved while it was parked is not used again before it has come
+// off the ready stack, however its wait ended.
+func TestSeatIsNotReusedBeforeItIsOffTheStack(t *testing.T) {
+	b := newBench(t)
+	o := b.object()
+	p := b.place(o)
+	bench := &hostOf(b.Arena).bench
+	s := b.seat(o, 1)
+	s.Watch(p.Queue, func() {})
+	require.True(t, s.isOwed())
+	s.resolve(t)
+	require.False(t, s.Abandon(), "it was granted")
+	s.Leave()
+	all, free := bench.counts()
+	require.Equal(t, [2]int{1, 0}, [2]int{all, free})
+	require.Equal(t, arena.NodeResolved, s.Node.State())
+	other, err := TakeSeat(b.Arena)
+	require.NoError(t, err)
+	require.NotEqual(t, s.Off, other.Off)
+	other.Return()
+	// Looks do not give it back either.
+	bench.look()
+	require.Equal(t, arena.NodeResolved, s.Node.State())
+	b.Tell(s.Off, s.Node)
+	p.comes(s, arena.NodeIdle)
+	until(t, func() bool { _, free := bench.counts(); return free == 2 })
+}
+
+// Of a wait that was not parked the seat is free at once; one whose end is being
+// accounted for is somebody else's, and goes back with who does that.
+func TestSeatIsKept(t *testing.T) {
+	b := newBench(t)
+	o := b.object()
+	bench := &hostOf(b.Arena).bench
+	s := b.seat(o, 1)
+	was := s.Node.Load().Generation()
+	s.resolve(t)
+	s.Leave()
+	require.Equal(t, arena.NodeIdle, s.Node.State())
+	require.Equal(t, was+1, s.Node.Load().Generation())
+	same, err := TakeSeat(b.Arena)
+	require.NoError(t, err)
+	require.Same(t, s, same)
+
+	s.join(t, o, 2)
+	w := s.Node.Load()
+	require.True(t, s.Node.Swap(w, w.With(arena.NodeResolved)))
+	s.Leave()
+	require.Equal(t, arena.NodeSpent, s.Node.State())
+	all, free := bench.counts()
+	require.Equal(t, [2]int{0, 0}, [2]int{all, free})
+	require.EqualValues(t, 1, b.Stats().Nodes)
+	s.Node.Stamp().Store(0)
+	b.ReclaimNode(s.Off, w)
+	require.Zero(t, b.Stats().Nodes)
+}
+
+// A look that saw that a wait was over does not disturb the next one in the seat: who
+// watches would take it for the end of the arena.
+func TestLookLeavesTheNextWaitAlone(t *testing.T) {
+	b := newBench(t)
+	o := b.object()
+	p := b.place(o)
+	s := b.seat(o, 1)
+	s.resolve(t)
+	s.Leave()
+	again := b.seat(o, 2)
+	require.Same(t, s, again)
+	var told atomic.Int32
+	s.Watch(p.Queue, func() { told.Add(1) })
+	s.bench.prod(s, false)
+	require.Zero(t, told.Load())
+	s.resolve(t)
+	s.bench.prod(s, false)
+	s.bench.prod(s, false)
+	require.EqualValues(t, 1, told.Load(), "once")
+}
+
+// The end of the arena sends everybody away, with their waits not over.
+func TestCloseSendsSeatsAway(t *testing.T) {
+	b := newBench(t)
+	o := b.object()
+	p := b.place(o)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	byThread := b.seat(o, 1)
+	first := p.sleeps(byThread, ctx)
+	p.comes(byThread, arena.NodeAsleep)
+	var slots []int
+	for {
+		k, ok := b.Announce(o.Offset, o.Body, 0, DirectMax)
+		if !ok {
+			break
+		}
+		slots = append(slots, k)
+	}
+	byHub := b.seat(o, 2)
+	second := p.sleeps(byHub, ctx)
+	p.comes(byHub, arena.NodeParked)
+	for _, k := range slots {
+		b.Retract(k)
+	}
+	watched, told := b.seat(o, 3), make(chan struct{})
+	watched.Watch(p.Queue, func() { close(told) })
+	require.NoError(t, b.Close())
+	p.await("the watch", told)
+	require.Equal(t, Closed, <-first)
+	require.Equal(t, Closed, <-second)
+}
+
+// until waits until done.
+func until(t testing.TB, done func() bool) {
+	t.Helper()
+	for end := time.Now().Add(proctest.Scale(10 * time.Second)); !done(); runtime.Gosched() {
+		require.True(t, time.Now().Before(end), "not within ten seconds")
+	}
+}
