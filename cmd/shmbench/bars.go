@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"math"
 	"regexp"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/shmsync/shmsync"
@@ -19,6 +21,7 @@ type bar struct {
 	Subject  string
 	Peer     string  // empty: the figure itself is held against the limit
 	Cell     cell    // the parameters of both
+	PeerCell *cell   // the parameters of the peer, where they are others
 	Metric   string  // the scenario's own when empty
 	Limit    float64 // at most, or at least where more is better; 0: for information
 	AtZero   bool    // the limit is 0
@@ -34,7 +37,8 @@ type barResult struct {
 	Cell    string    `json:"cell"`
 	Metric  string    `json:"metric"`
 	Subject string    `json:"subject"`
-	Peer    string    `json:"peer,omitempty"` // empty: Value is no ratio
+	Peer    string    `json:"peer,omitempty"`  // empty: Value is no ratio
+	Other   string    `json:"other,omitempty"` // in what the peer's cell is another than the subject's
 	Limit   float64   `json:"limit"`
 	AtLeast bool      `json:"at_least,omitempty"`
 	Value   *interval `json:"value,omitempty"`
@@ -80,8 +84,8 @@ func (c *barsCmd) Run(s *session) error {
 	var cells []*cell
 	have := map[string]bool{}
 	for _, b := range picked {
-		for _, name := range []string{b.Subject, b.Peer} {
-			c, err := b.cell(name, o)
+		for _, side := range []func(*options) (*cell, error){b.subjectCell, b.peerCell} {
+			c, err := side(o)
 			if err == nil && !have[c.key()] {
 				have[c.key()] = true
 				cells = append(cells, c)
@@ -120,13 +124,22 @@ func pickBars(only string) ([]bar, error) {
 	return picked, nil
 }
 
-// cell is the bar's cell for one subject.
-func (b *bar) cell(name string, o *options) (*cell, error) {
+// subjectCell is the cell of the bar's subject.
+func (b *bar) subjectCell(o *options) (*cell, error) { return b.cell(b.Subject, b.Cell, o) }
+
+// peerCell is the cell of the bar's peer.
+func (b *bar) peerCell(o *options) (*cell, error) {
+	if b.PeerCell != nil {
+		return b.cell(b.Peer, *b.PeerCell, o)
+	}
+	return b.cell(b.Peer, b.Cell, o)
+}
+
+func (b *bar) cell(name string, c cell, o *options) (*cell, error) {
 	s, err := findSubject(name)
 	if err != nil {
 		return nil, err
 	}
-	c := b.Cell
 	c.Scenario, c.Subject = scenarioByName(b.Scenario), s
 	c.Gap, c.Warmup = o.Gap, o.Warmup
 	if c.Time == 0 {
@@ -135,7 +148,7 @@ func (b *bar) cell(name string, o *options) (*cell, error) {
 	switch {
 	case b.Scenario == "crash":
 		c.N = o.Kills
-	case b.Scenario == "waiters" && len(o.Waiters) > 0:
+	case len(o.Waiters) > 0 && c.N > 0:
 		c.N = o.Waiters[0]
 	}
 	c.Skip = c.check(o.CPUs)
@@ -160,10 +173,12 @@ func (b *bar) judge(r *report, o *options) barResult {
 			return v
 		}
 	}
-	subject := b.find(r, o, b.Subject, &v)
+	subject := find(r, o, b.subjectCell, &v, verdictFail)
 	peer := subject
 	if b.Peer != "" && subject != nil {
-		peer = b.find(r, o, b.Peer, &v)
+		group := v.Cell
+		peer = find(r, o, b.peerCell, &v, verdictPending)
+		v.Cell, v.Other = group, otherThan(group, v.Cell)
 	}
 	if subject == nil || peer == nil {
 		return v
@@ -188,10 +203,10 @@ func (b *bar) judge(r *report, o *options) barResult {
 	return v
 }
 
-// find gives the result of the bar's cell for a subject. A subject that broke
-// its promise, hung or crashed fails the bar; a peer that did leaves it pending.
-func (b *bar) find(r *report, o *options, name string, v *barResult) *result {
-	c, err := b.cell(name, o)
+// find gives the result of one side's cell. A subject that broke its promise,
+// hung or crashed fails the bar; a peer that did leaves it pending.
+func find(r *report, o *options, side func(*options) (*cell, error), v *barResult, bad string) *result {
+	c, err := side(o)
 	if err != nil {
 		v.Reason = err.Error()
 		return nil
@@ -205,12 +220,18 @@ func (b *bar) find(r *report, o *options, name string, v *barResult) *result {
 		if status == statusOK {
 			return res
 		}
-		v.Reason = fmt.Sprintf("%s: %s: %s", name, status, reason)
-		if name == b.Subject && status != statusSkipped {
-			v.Verdict = verdictFail
+		v.Reason = fmt.Sprintf("%s: %s: %s", c.Subject.Name(), status, reason)
+		if status != statusSkipped {
+			v.Verdict = bad
 		}
 	}
 	return nil
+}
+
+// otherThan lists the parameters of a group that another does not have.
+func otherThan(group, other string) string {
+	known := strings.Split(group, "/")
+	return strings.Join(slices.DeleteFunc(strings.Split(other, "/"), func(p string) bool { return slices.Contains(known, p) }), " ")
 }
 
 // measure gives the figure that the bar is about.

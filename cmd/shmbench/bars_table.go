@@ -58,7 +58,9 @@ func barTable() []bar {
 		{Name: "kill to owner, p50", Scenario: "crash", Subject: mutex, Peer: robust, Cell: kill},
 		{Name: "kill to owner, p99", Scenario: "crash", Subject: mutex, Cell: kill, Limit: crashMost, Pooled: 0.99},
 	}
-	for _, s := range []string{libBy + ":mutex-one", libBy + ":mutex-each"} {
+	b = append(b, kitBars(solo)...)
+	for _, s := range []string{"mutex-one", "mutex-each", "sequencer-tokens", "event-each", "multilock-keys"} {
+		s = libBy + ":" + s
 		b = append(b,
 			bar{Name: "100k waiters, threads", Scenario: "waiters", Subject: s, Cell: crowd, Metric: "threads", Limit: threadsMost},
 			bar{Name: "100k waiters, disturbed", Scenario: "waiters", Subject: s, Cell: crowd, Metric: "disturbed", AtZero: true},

@@ -30,25 +30,35 @@ type cell struct {
 	Gap      time.Duration
 	Hog      int // busy loops beside the workers, one on each of the first CPUs
 	N        int // kills or waiters
-	Warmup   time.Duration
-	Time     time.Duration
-	MaxReps  int    // repeat it no more often than this; 0 for no bound
-	Skip     string // why it cannot run here; empty where it can
+	shape
+	Skew    string // of the keys of a multi cell
+	Warmup  time.Duration
+	Time    time.Duration
+	MaxReps int    // repeat it no more often than this; 0 for no bound
+	Skip    string // why it cannot run here; empty where it can
 }
 
 // params lists the parameters that name the cell.
 func (c *cell) params() map[string]string {
 	all := map[string]string{
-		"cs":      shortDuration(c.CS),
-		"gap":     shortDuration(c.Gap),
-		"hog":     strconv.Itoa(c.Hog),
-		"kills":   strconv.Itoa(c.N),
-		"place":   c.Place,
-		"procs":   strconv.Itoa(c.Procs),
-		"think":   shortDuration(c.Think),
-		"threads": strconv.Itoa(c.Threads),
-		"wait":    shortDuration(c.Time),
-		"waiters": strconv.Itoa(c.N),
+		"batch":    strconv.FormatUint(c.Batch, 10),
+		"capacity": strconv.FormatUint(c.Capacity, 10),
+		"keys":     strconv.FormatUint(c.Keys, 10),
+		"locks":    strconv.FormatUint(c.Locks, 10),
+		"permits":  strconv.FormatUint(c.Permits, 10),
+		"read":     strconv.FormatUint(c.Read, 10),
+		"skew":     c.Skew,
+		"wake":     strconv.FormatUint(c.Wake, 10),
+		"cs":       shortDuration(c.CS),
+		"gap":      shortDuration(c.Gap),
+		"hog":      strconv.Itoa(c.Hog),
+		"kills":    strconv.Itoa(c.N),
+		"place":    c.Place,
+		"procs":    strconv.Itoa(c.Procs),
+		"think":    shortDuration(c.Think),
+		"threads":  strconv.Itoa(c.Threads),
+		"wait":     shortDuration(c.Time),
+		"waiters":  strconv.Itoa(c.N),
 	}
 	p := map[string]string{}
 	for _, k := range c.Scenario.keys {
@@ -126,6 +136,8 @@ func (c *cell) length() time.Duration {
 	switch c.Scenario.name {
 	case "crash":
 		return spawn + time.Duration(c.N)*(crashAsleep+spawn)
+	case "seq":
+		return 3*spawn + waitersSettle + time.Duration(c.N)*waiterTime/4 + c.Warmup + c.Time
 	case "waiters":
 		return 2*spawn + 4*waitersSettle + time.Duration(c.N)*waiterTime
 	}
@@ -140,6 +152,12 @@ func (c *cell) check(cpus []int) string {
 	switch {
 	case c.Place == placeCross && len(cpus) < 2:
 		return "needs two CPUs"
+	case c.Capacity > 0 && (c.slots() < 2 || c.slots() > 2*scratchLanes):
+		return fmt.Sprintf("needs 2 to %d threads", 2*scratchLanes)
+	case c.Scenario.name == "barrier" && c.slots() > scratchParts:
+		return fmt.Sprintf("has more than %d parties", scratchParts)
+	case c.Scenario.name == "event" && c.Procs < 2:
+		return "needs two processes"
 	case c.Scenario.name == "waiters" && c.Subject.MaxN > 0 && c.N > c.Subject.MaxN:
 		return fmt.Sprintf("takes a thread for each of %d waiters", c.N)
 	case len(c.Subject.Places) > 0 && !slices.Contains(c.Subject.Places, c.Place):

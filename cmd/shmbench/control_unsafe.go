@@ -19,7 +19,8 @@ const (
 	controlMagic   = 0x3168636e65626d73 // "smbench1"
 	controlBytes   = 4096
 	slotHeadBytes  = 4096
-	slotBytes      = slotHeadBytes + histBuckets*8
+	slotBytes      = slotHeadBytes + 2*histBuckets*8
+	slotsAt        = controlBytes + scratchBytes
 	primBytes      = 32
 	messageBytes   = 256
 	slotMetrics    = 8
@@ -27,7 +28,7 @@ const (
 	segmentFD      = 4
 	firstSubjectFD = 5
 	segmentBytes   = 64 << 20 // sparse; what the subject under test lives in
-	peerBytes      = 64 << 10 // the part of the segment that peers map
+	peerBytes      = 1 << 20  // the part of the segment that peers map
 )
 
 // Phases of a cell, in the order in which the parent stores them.
@@ -92,9 +93,10 @@ type control struct {
 	_       [56]byte
 
 	think [thinks]float32 // think times, in units of their mean
+	shape shape
 }
 
-// slot is what one worker thread reports. Its histogram follows it.
+// slot is what one worker thread reports. Its two histograms follow it.
 type slot struct {
 	_          structs.HostLayout
 	pid        uint32
@@ -143,7 +145,7 @@ type page struct {
 
 // newPage makes a zeroed control page with room for the given threads.
 func newPage(slots int) (*page, error) {
-	f, err := newMemfd("shmbench-control", controlBytes+int64(slots)*slotBytes)
+	f, err := newMemfd("shmbench-control", slotsAt+int64(slots)*slotBytes)
 	if err != nil {
 		return nil, err
 	}
@@ -171,14 +173,21 @@ func (p *page) close() error {
 	return p.file.Close()
 }
 
-func (p *page) slots() int { return (len(p.mem) - controlBytes) / slotBytes }
+func (p *page) slots() int { return (len(p.mem) - slotsAt) / slotBytes }
 
-// slot gives slot i and the counters of its histogram.
+// slot gives slot i and the counters of its main histogram.
 func (p *page) slot(i int) (*slot, []uint64) {
-	b := p.mem[controlBytes+i*slotBytes:][:slotBytes]
+	b := p.mem[slotsAt+i*slotBytes:][:slotBytes]
 	// SAFETY: slots are multiples of a page long, so both are aligned, and the
 	// slice above is long enough for both.
 	return (*slot)(unsafe.Pointer(&b[0])), unsafe.Slice((*uint64)(unsafe.Pointer(&b[slotHeadBytes])), histBuckets)
+}
+
+// other gives the counters of the second histogram of slot i.
+func (p *page) other(i int) []uint64 {
+	b := p.mem[slotsAt+i*slotBytes+slotHeadBytes+histBuckets*8:][:histBuckets*8]
+	// SAFETY: as in slot.
+	return unsafe.Slice((*uint64)(unsafe.Pointer(&b[0])), histBuckets)
 }
 
 // newMemfd makes a memfd of the given size, closed on exec until it is handed

@@ -60,17 +60,25 @@ func parseInts(text string) ([]int, error) {
 
 // common are the flags of every measuring command.
 type common struct {
-	CPUs    ints            `name:"cpus" placeholder:"LIST" help:"CPUs to use, as in 0-3,8. Default: all that this process may use."`
-	Place   []string        `placeholder:"LIST" help:"Placements: same (one CPU), cross (one CPU each), any (unpinned)."`
-	Procs   ints            `placeholder:"LIST" help:"Processes of a lock cell."`
-	Threads ints            `placeholder:"LIST" help:"Threads or goroutines in each process of a lock cell."`
-	CS      []time.Duration `name:"cs" placeholder:"LIST" help:"Work inside the critical section of a lock cell, as in 0,100ns."`
-	Think   []time.Duration `placeholder:"LIST" help:"Mean of the exponentially distributed work outside it."`
-	Gap     time.Duration   `default:"1500us" help:"How long the peer of a wake cell sleeps before each wake."`
-	Hog     ints            `placeholder:"LIST" help:"Busy loops beside the workers of a handoff cell."`
-	Kills   int             `placeholder:"N" help:"Kills in each repetition of a crash cell."`
-	Waiters ints            `placeholder:"LIST" help:"Blocked goroutines of a waiters cell."`
-	Prim    []string        `placeholder:"PATTERN" help:"Subjects, as in c:futex, 'c:*' or 'go:*,in-process:*'. Default: all."`
+	CPUs     ints            `name:"cpus" placeholder:"LIST" help:"CPUs to use, as in 0-3,8. Default: all that this process may use."`
+	Place    []string        `placeholder:"LIST" help:"Placements: same (one CPU), cross (one CPU each), any (unpinned)."`
+	Procs    ints            `placeholder:"LIST" help:"Processes of a cell of threads that all do the same."`
+	Threads  ints            `placeholder:"LIST" help:"Threads or goroutines in each process of such a cell."`
+	CS       []time.Duration `name:"cs" placeholder:"LIST" help:"Work inside the critical section, as in 0,100ns."`
+	Think    []time.Duration `placeholder:"LIST" help:"Mean of the exponentially distributed work outside it."`
+	Gap      time.Duration   `default:"1500us" help:"How long the others of a wake, event or seq cell sleep before each wake."`
+	Hog      ints            `placeholder:"LIST" help:"Busy loops beside the workers of a handoff cell."`
+	Kills    int             `placeholder:"N" help:"Kills in each repetition of a crash cell."`
+	Waiters  ints            `placeholder:"LIST" help:"Blocked goroutines of a waiters or seq cell."`
+	Read     ints            `placeholder:"LIST" help:"Percentage of the holds of a rw cell that are shared."`
+	Permits  ints            `placeholder:"LIST" help:"Permits of a sem cell."`
+	Keys     ints            `placeholder:"LIST" help:"Keys of a multi cell."`
+	Locks    ints            `placeholder:"LIST" help:"Keys that each hold of a multi cell takes."`
+	Skew     []string        `placeholder:"LIST" help:"How a multi cell picks its keys: uniform, zipf."`
+	Wake     ints            `placeholder:"LIST" help:"Waiters that each step of a seq cell wakes, of those of --waiters."`
+	Batch    ints            `placeholder:"LIST" help:"Items that a queue cell moves at a time."`
+	Capacity ints            `placeholder:"LIST" help:"Items that fit into the queue of a queue or cond cell."`
+	Prim     []string        `placeholder:"PATTERN" help:"Subjects, as in c:futex, 'c:*' or 'go:*,in-process:*'. Default: all."`
 
 	Time    time.Duration `placeholder:"D" help:"Measured time of each repetition."`
 	Warmup  time.Duration `placeholder:"D" help:"Discarded time before it."`
@@ -98,7 +106,9 @@ func (f *common) options(d defaults) (*options, error) {
 	o := &options{
 		CPUs: f.CPUs, Places: f.Place, Procs: f.Procs, Threads: f.Threads, CS: f.CS, Think: f.Think,
 		Gap: f.Gap, Hogs: f.Hog, Kills: f.Kills, Waiters: f.Waiters, Prims: f.Prim,
-		Time: f.Time, Warmup: f.Warmup, Count: f.Count, Seed: f.Seed, Shuffle: f.Shuffle, Timeout: f.Timeout,
+		Read: f.Read, Permits: f.Permits, Keys: f.Keys, Locks: f.Locks, Skew: f.Skew, Wake: f.Wake, Batch: f.Batch,
+		Capacity: f.Capacity,
+		Time:     f.Time, Warmup: f.Warmup, Count: f.Count, Seed: f.Seed, Shuffle: f.Shuffle, Timeout: f.Timeout,
 	}
 	set := func(p *time.Duration, v time.Duration) {
 		if *p == 0 {
@@ -128,6 +138,9 @@ func (f *common) options(d defaults) (*options, error) {
 			return nil, fmt.Errorf("--place %q: want same, cross or any", p)
 		}
 	}
+	if err := o.checkShape(); err != nil {
+		return nil, err
+	}
 	return o, o.check()
 }
 
@@ -142,7 +155,7 @@ func (o *options) check() error {
 		return nil
 	}
 	for _, err := range []error{
-		positive("--procs", o.Procs...), positive("--threads", o.Threads...), positive("--waiters", o.Waiters...),
+		positive("--procs", o.Procs...), positive("--threads", o.Threads...),
 		positive("--count", o.Count), positive("--kills", o.Kills),
 		positive("--time", int(o.Time)), positive("--timeout", int(o.Timeout)), positive("--gap", int(o.Gap)),
 	} {

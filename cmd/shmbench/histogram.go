@@ -71,7 +71,8 @@ var quantiles = []struct {
 }
 
 // tailMin is how many samples must lie above a quantile for it to be reported.
-// A crash cell kills a process for each sample and makes do with fewer.
+// A crash cell kills a process for each sample, and an event or seq cell sleeps
+// before each: they make do with fewer.
 const (
 	tailMin      = 10
 	tailMinCrash = 3

@@ -24,6 +24,14 @@ type program struct {
 	Lock        lockCmd        `cmd:"" help:"Throughput and fairness of a contended lock."`
 	Crash       crashCmd       `cmd:"" help:"Kill the owner: time until the next one owns."`
 	Waiters     waitersCmd     `cmd:"" help:"Threads and memory that blocked goroutines cost, and CPU that a long wait does."`
+	RW          rwCmd          `cmd:"" name:"rw" help:"Readers at once, and readers mixed with writers."`
+	Sem         semCmd         `cmd:"" help:"Permits of a counting semaphore."`
+	Cond        condCmd        `cmd:"" help:"A bounded buffer behind a lock, with condition variables."`
+	Event       eventCmd       `cmd:"" help:"One lets many go: until the last of them runs."`
+	Seq         seqCmd         `cmd:"" help:"A counter that many wait for: a step that wakes none or some of them."`
+	Multi       multiCmd       `cmd:"" help:"Locks by key."`
+	Barrier     barrierCmd     `cmd:"" help:"Phases that everybody must come to."`
+	Queue       queueCmd       `cmd:"" help:"Items from producers to consumers."`
 	Bars        barsCmd        `cmd:"" help:"The project's bars: ratios to peers, passed or failed."`
 	Worker      workerCmd      `cmd:"" hidden:""`
 }
@@ -37,6 +45,14 @@ type (
 	lockCmd        struct{}
 	crashCmd       struct{}
 	waitersCmd     struct{}
+	rwCmd          struct{}
+	semCmd         struct{}
+	condCmd        struct{}
+	eventCmd       struct{}
+	seqCmd         struct{}
+	multiCmd       struct{}
+	barrierCmd     struct{}
+	queueCmd       struct{}
 	workerCmd      struct {
 		Proc int  `arg:"" optional:"" help:"Index of the process."`
 		Spin *int `help:"Keep this CPU busy instead."`
@@ -55,6 +71,10 @@ Examples:
   shmbench lock --procs 2,4 --threads 1,8 --cs 100ns,1us --think 100ns
   shmbench lock --prim 'c:*,in-process:*' --format bench -o lock.txt
   shmbench crash --kills 300
+  shmbench rw --read 50,90,99 --cs 0,1us         and --prim '*:mutex,*:rw*' to see what it gains
+  shmbench seq --waiters 10000 --wake 1:10000:*10
+  shmbench multi --keys 1,16,1024 --skew uniform,zipf --locks 1,2
+  shmbench queue --procs 2,4 --batch 1,16
   shmbench bars --only 'round trip'
   benchstat -row .name,/prim -col /place lock.txt
 
@@ -97,7 +117,7 @@ func realMain(args []string, stdout, stderr io.Writer) int {
 }
 
 var (
-	quick    = defaults{50 * time.Millisecond, 10 * time.Millisecond, 3, 12}
+	quick    = defaults{40 * time.Millisecond, 8 * time.Millisecond, 3, 8}
 	usual    = defaults{300 * time.Millisecond, 50 * time.Millisecond, 5, 60}
 	thorough = defaults{2 * time.Second, 200 * time.Millisecond, 10, 100}
 )
@@ -105,11 +125,8 @@ var (
 // Run runs the suite.
 func (c *suiteCmd) Run(s *session) error {
 	d := map[string]defaults{"quick": quick, "std": usual, "full": thorough}[c.Preset]
-	names := make([]string, len(scenarios))
-	for i, sc := range scenarios {
-		names[i] = sc.name
-	}
-	return s.measure(d, names...)
+	s.brief = c.Preset == "quick"
+	return s.measure(d, scenarioNames()...)
 }
 
 // Run runs the scenario.
@@ -126,6 +143,30 @@ func (crashCmd) Run(s *session) error { return s.measure(usual, "crash") }
 
 // Run runs the scenarios.
 func (waitersCmd) Run(s *session) error { return s.measure(usual, "waiters", "idle") }
+
+// Run runs the scenarios.
+func (rwCmd) Run(s *session) error { return s.measure(usual, "readers", "rw") }
+
+// Run runs the scenario.
+func (semCmd) Run(s *session) error { return s.measure(usual, "sem") }
+
+// Run runs the scenario.
+func (condCmd) Run(s *session) error { return s.measure(usual, "cond") }
+
+// Run runs the scenario.
+func (eventCmd) Run(s *session) error { return s.measure(usual, "event") }
+
+// Run runs the scenario.
+func (seqCmd) Run(s *session) error { return s.measure(usual, "seq") }
+
+// Run runs the scenario.
+func (multiCmd) Run(s *session) error { return s.measure(usual, "multi") }
+
+// Run runs the scenario.
+func (barrierCmd) Run(s *session) error { return s.measure(usual, "barrier") }
+
+// Run runs the scenario.
+func (queueCmd) Run(s *session) error { return s.measure(usual, "queue") }
 
 // Run is the life of a worker.
 func (c *workerCmd) Run(s *session) error {

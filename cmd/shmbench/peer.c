@@ -21,7 +21,14 @@ struct segment {
 	LINE pthread_cond_t cond[2];
 	LINE sem_t sem[3]; /* one for each direction, one as a lock */
 	struct way way[2];
+	LINE pthread_rwlock_t rwlock;
+	LINE pthread_barrier_t barrier;
+	LINE sem_t permits;
+	struct {
+		LINE pthread_mutex_t mutex;
+	} each[KEYS];
 };
+_Static_assert(sizeof(struct segment) <= PEER_BYTES, "segment");
 
 static struct segment *seg;
 
@@ -93,6 +100,14 @@ static void sem_unlock(void) { sem_post(&seg->sem[2]); }
 PAIRS(futex_pairs, futex_lock(), futex_unlock())
 PAIRS(mutex_pairs, pthread_mutex_lock(&seg->mutex), pthread_mutex_unlock(&seg->mutex))
 PAIRS(sem_pairs, sem_wait(&seg->sem[2]), sem_post(&seg->sem[2]))
+
+static const struct subject {
+	const char *name;
+	void (*lock)(void), (*unlock)(void), (*pairs)(uint64_t), (*pass)(struct thread *, uint32_t);
+	uint32_t (*await)(struct thread *);
+} *sub;
+
+#include "peer_cells.h"
 
 /* Tokens: each end passes through its own way and awaits the other. */
 
@@ -173,11 +188,7 @@ static uint32_t sem_await(struct thread *t)
 	return arriving(t, memory_order_relaxed);
 }
 
-static const struct subject {
-	const char *name;
-	void (*lock)(void), (*unlock)(void), (*pairs)(uint64_t), (*pass)(struct thread *, uint32_t);
-	uint32_t (*await)(struct thread *);
-} subjects[] = {
+static const struct subject subjects[] = {
 	{ "c:futex", futex_lock, futex_unlock, futex_pairs, futex_pass, futex_await },
 	{ "c:futex-spin1000", futex_spin_lock, futex_unlock, futex_pairs, futex_pass, futex_spin_await },
 	{ "c:spin", spin_lock, spin_unlock, NULL, spin_pass, spin_await },
@@ -185,7 +196,10 @@ static const struct subject {
 	{ "c:robust", mutex_lock, mutex_unlock, mutex_pairs, NULL, NULL },
 	{ "c:cond", NULL, NULL, NULL, cond_pass, cond_await },
 	{ "c:sem", sem_lock, sem_unlock, sem_pairs, sem_pass, sem_await },
-}, *sub;
+	{ "c:rwlock", rw_lock, rw_unlock, rw_pairs, NULL, NULL },
+	{ "c:rwlock-read", rw_read_lock, rw_unlock, rw_read_pairs, NULL, NULL },
+	{ "c:barrier", NULL, NULL, NULL, NULL, NULL },
+};
 
 static void setup(void)
 {
@@ -202,6 +216,7 @@ static void setup(void)
 		must("pthread_cond_init", pthread_cond_init(&seg->cond[i], &ca));
 	for (int i = 0; i < 3; i++)
 		must("sem_init", sem_init(&seg->sem[i], 1, i == 2) == 0 ? 0 : errno);
+	setup_cells(&ma);
 }
 
 /* Scenarios. */
@@ -222,8 +237,7 @@ static void run_lock(struct thread *t)
 {
 	volatile uint64_t *counter = &ctl->counter;
 	uint64_t think[THINKS], cs = steps(t, (double)ctl->cs_ns), i = (uint64_t)t->index * LOCK_STRIDE;
-	for (int k = 0; k < THINKS; k++)
-		think[k] = steps(t, (double)ctl->think[k] * (double)ctl->think_ns);
+	think_steps(t, think);
 	for (; next(t); i++) {
 		int sampled = i % LOCK_STRIDE == 0;
 		if (ctl->think_ns > 0)
@@ -331,6 +345,8 @@ static void *run(void *arg)
 	t->per_ns = t->slot->iters_per_ns = calibrate();
 	if (ctl->scenario == CRASH)
 		return run_crash(t), NULL;
+	if (ctl->scenario == READERS)
+		check_reader(t);
 	ready(t);
 	await_round(&ctl->started, 1);
 	sleep_until(atomic_load(&ctl->start_ns));
@@ -339,6 +355,8 @@ static void *run(void *arg)
 		run_uncontended(t);
 	else if (ctl->scenario == LOCK)
 		run_lock(t);
+	else if (ctl->scenario >= READERS)
+		run_cell(t);
 	else
 		(t->index == 0 ? run_send : run_answer)(t, gap);
 	return NULL;
@@ -359,6 +377,7 @@ int main(int argc, char **argv)
 	process = (uint32_t)atoi(argv[1]);
 	char *page = map(3, (size_t)st.st_size);
 	ctl = (struct control *)page;
+	scratch = (struct scratch *)(page + CONTROL_BYTES);
 	seg = map(4, PEER_BYTES);
 	must("control page", ctl->magic == CONTROL_MAGIC ? 0 : EPROTO);
 	for (size_t i = 0; i < sizeof subjects / sizeof *subjects; i++)
@@ -377,9 +396,10 @@ int main(int argc, char **argv)
 	pthread_t *ids = calloc(ctl->threads, sizeof *ids);
 	must("calloc", ts != NULL && ids != NULL ? 0 : ENOMEM);
 	for (uint32_t i = 0; i < ctl->threads; i++) {
-		char *slot = page + CONTROL_BYTES + (size_t)(first + i) * SLOT_BYTES;
+		char *slot = page + SLOTS_AT + (size_t)(first + i) * SLOT_BYTES;
 		ts[i].slot = (struct slot *)slot;
 		ts[i].counts = (uint64_t *)(slot + SLOT_HEAD_BYTES);
+		ts[i].others = ts[i].counts + HIST_BUCKETS;
 		ts[i].index = (int)(first + i);
 		ts[i].end = ts[i].index % 2;
 		must("pthread_create", pthread_create(&ids[i], NULL, run, &ts[i]));

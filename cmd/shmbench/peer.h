@@ -23,15 +23,20 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { UNCONTENDED = 1, HANDOFF, WAKE, LOCK, CRASH };
+enum { UNCONTENDED = 1, HANDOFF, WAKE, LOCK, CRASH, READERS = 8, RW, SEM, COND, EVENT, SEQ, MULTI, BARRIER, QUEUE };
+enum { MAX_BATCH = 256, MAX_LOCKS = 16, TRIP_STRIDE = 64, ITEM_BITS = 48, POLL_EVERY = 20000 };
 enum { WARMUP, MEASURE, STOP };
 enum { SLOT_EMPTY, SLOT_READY, SLOT_DONE, SLOT_FAILED };
 enum { HIST_SUB_BITS = 11, HIST_HALF = 1 << (HIST_SUB_BITS - 1), HIST_MAX_BITS = 40 };
 enum { HIST_BUCKETS = (HIST_MAX_BITS - HIST_SUB_BITS + 2) * HIST_HALF };
-enum { CONTROL_BYTES = 4096, SLOT_HEAD_BYTES = 4096, SLOT_BYTES = SLOT_HEAD_BYTES + HIST_BUCKETS * 8 };
-enum { PEER_BYTES = 64 << 10, LOCK_STRIDE = 61, THINKS = 256, SPIN_ROUNDS = 1000 };
+enum { CONTROL_BYTES = 4096, SCRATCH_BYTES = 128 << 10, SLOTS_AT = CONTROL_BYTES + SCRATCH_BYTES };
+enum { SLOT_HEAD_BYTES = 4096, SLOT_BYTES = SLOT_HEAD_BYTES + 2 * HIST_BUCKETS * 8 };
+enum { DRAWS = 4096, KEYS = 4096, PARTS = 256, LANES = 64, TRIPS = 64, RING = 2048 };
+enum { PEER_BYTES = 1 << 20, LOCK_STRIDE = 61, THINKS = 256, SPIN_ROUNDS = 1000 };
 #define CONTROL_MAGIC 0x3168636e65626d73ull
 #define LAST_TOKEN UINT32_MAX
+#define LAST_ROUND (1ull << 63)
+#define LOST_COUNT (1ull << 40)
 #define LINE _Alignas(64)
 
 struct control {
@@ -50,6 +55,29 @@ struct control {
 	LINE _Atomic int64_t stamp_ns;
 	LINE uint64_t counter;
 	LINE float think[THINKS];
+	uint64_t read, permits, keys, locks, wake, items, capacity; /* shape in scratch_unsafe.go */
+};
+
+#define FAR _Alignas(128)
+
+struct scratch {
+	FAR _Atomic int64_t holders;
+	FAR uint64_t first;
+	FAR uint64_t second;
+	FAR _Atomic uint64_t round;
+	FAR _Atomic uint64_t came;
+	FAR _Atomic uint64_t armed;
+	FAR _Atomic int64_t putting;
+	FAR _Atomic int64_t most;
+	FAR uint32_t draws[DRAWS];
+	uint64_t counts[KEYS];
+	struct {
+		LINE _Atomic uint64_t at;
+	} phases[PARTS];
+	_Atomic int64_t trips[LANES][TRIPS];
+	struct {
+		uint64_t head, tail, shut, value, arrived, phase, ring[RING];
+	} monitor;
 };
 
 struct slot {
@@ -71,12 +99,18 @@ AT(control, phase, 320);
 AT(control, killed_ns, 408);
 AT(control, counter, 512);
 AT(control, think, 576);
+AT(control, read, 1600);
+AT(scratch, draws, 1024);
+AT(scratch, counts, 17408);
+AT(scratch, phases, 50176);
+AT(scratch, trips, 66560);
+AT(scratch, monitor, 99328);
 AT(slot, iters_per_ns, 88);
 AT(slot, message, 160);
 
 struct thread {
 	struct slot *slot;
-	uint64_t *counts;
+	uint64_t *counts, *others; /* of the two histograms */
 	int index, end, measuring;
 	uint32_t seen; /* the token that arrived last */
 	double per_ns;
@@ -84,6 +118,7 @@ struct thread {
 };
 
 static struct control *ctl;
+static struct scratch *scratch;
 static uint32_t process;
 static _Thread_local uint64_t sink;
 
@@ -144,13 +179,15 @@ static double calibrate(void)
 
 static uint64_t steps(struct thread *t, double ns) { return (uint64_t)(ns * t->per_ns + 0.5); }
 
-static void record(struct thread *t, int64_t v)
+static void record_in(uint64_t *counts, int64_t v)
 {
 	const int64_t max = (1ll << HIST_MAX_BITS) - 1;
 	v = v < 0 ? 0 : v > max ? max : v;
 	int shift = 64 - __builtin_clzll((uint64_t)v | (2 * HIST_HALF - 1)) - HIST_SUB_BITS;
-	t->counts[shift * HIST_HALF + (v >> shift)]++;
+	counts[shift * HIST_HALF + (v >> shift)]++;
 }
+
+static void record(struct thread *t, int64_t v) { record_in(t->counts, v); }
 
 static void violate(struct thread *t, const char *what, uint64_t want, uint64_t got)
 {
@@ -218,4 +255,23 @@ static void count(struct thread *t, uint64_t n)
 {
 	t->slot->total += n;
 	t->slot->ops += t->measuring ? n : 0;
+}
+
+static void sample(struct thread *t, uint64_t *counts, int64_t v)
+{
+	if (t->measuring)
+		record_in(counts, v);
+}
+
+static void think_steps(struct thread *t, uint64_t *think)
+{
+	for (int k = 0; k < THINKS; k++)
+		think[k] = steps(t, (double)ctl->think[k] * (double)ctl->think_ns);
+}
+
+/* producers is how many of a queue cell's threads put; the others get. */
+static int producers(void)
+{
+	int n = (int)(ctl->procs * ctl->threads) / 2;
+	return n > 0 ? n : 1;
 }

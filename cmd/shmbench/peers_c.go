@@ -14,17 +14,20 @@ import (
 	"slices"
 )
 
-//go:embed peer.c peer.h
+//go:embed peer.c peer.h peer_cells.h
 var peerSource embed.FS
 
 // cPeers are what a C program of this host has. The embedded helper runs them.
 var cPeers = []*subject{
-	cPeer("futex", "uncontended", "handoff", "wake", "lock"),
+	cPeer("futex", "uncontended", "handoff", "wake", "lock", "event"),
 	cPeer("futex-spin1000", "uncontended", "handoff", "wake", "lock"),
-	cPeer("pthread", "uncontended", "lock"),
-	cPeer("robust", "uncontended", "lock", "crash"),
-	cPeer("cond", "handoff", "wake"),
-	cPeer("sem", "uncontended", "handoff", "wake", "lock"),
+	cPeer("pthread", "uncontended", "lock", "multi"),
+	cPeer("robust", "uncontended", "lock", "crash", "multi"),
+	cPeer("cond", "handoff", "wake", "cond", "event", "queue"),
+	cPeer("sem", "uncontended", "handoff", "wake", "lock", "sem"),
+	cPeer("rwlock", "uncontended", "readers", "rw"),
+	cPeer("rwlock-read", "uncontended"),
+	cPeer("barrier", "barrier"),
 	cSpin,
 }
 
@@ -89,7 +92,7 @@ func readPeer(cc string) (sources map[string][]byte, sum string, err error) {
 	h := sha256.New()
 	fmt.Fprintln(h, cc, helperFlags)
 	sources = map[string][]byte{}
-	for _, name := range []string{"peer.c", "peer.h"} {
+	for _, name := range []string{"peer.c", "peer.h", "peer_cells.h"} {
 		text, err := peerSource.ReadFile(name)
 		if err != nil {
 			return nil, "", err

@@ -19,12 +19,12 @@ var goPeers = []*subject{
 	{By: "in-process", Prim: "sync.Mutex", InProcess: true,
 		Scenarios: []string{"uncontended", "lock"}, Open: openSyncMutex},
 	{By: "in-process", Prim: "chan", InProcess: true,
-		Scenarios: []string{"handoff", "waiters"}, Open: openChan},
+		Scenarios: []string{"handoff", "waiters", "queue"}, Open: openChan},
 	{By: "go", Prim: "flock", Scenarios: []string{"uncontended", "lock", "crash", "idle"}, Open: openFlock},
-	{By: "go", Prim: "eventfd", Scenarios: []string{"uncontended", "handoff", "wake", "lock"},
+	{By: "go", Prim: "eventfd", Scenarios: []string{"uncontended", "handoff", "wake", "lock", "sem", "event"},
 		Files: eventfds, Open: openEventfd},
-	{By: "go", Prim: "pipe", Scenarios: []string{"handoff", "wake"}, Files: pipes, Open: openPipe},
-	{By: "go", Prim: "unix", Scenarios: []string{"handoff", "wake"}, Files: sockets, Open: openSocket},
+	{By: "go", Prim: "pipe", Scenarios: []string{"handoff", "wake", "queue"}, Files: pipes, Open: openPipe},
+	{By: "go", Prim: "unix", Scenarios: []string{"handoff", "wake", "queue"}, Files: sockets, Open: openSocket},
 	{By: "go", Prim: "waitv-floor", Scenarios: []string{"crash"},
 		Check: checkFloor, Open: openFloor},
 	{By: "go", Prim: "futex", Scenarios: []string{"waiters"}, MaxN: naiveMost, Open: openNaiveCrowd},
@@ -52,6 +52,9 @@ type chanPair struct {
 }
 
 func openChan(w *worker, thread int) (any, error) {
+	if scenarioByID(w.scenario).name == "queue" {
+		return w.Shared(func() (any, error) { return chanQueue(make(chan uint64, w.shape.Capacity)), nil })
+	}
 	v, err := w.Shared(func() (any, error) {
 		return &chanPair{make(chan uint32), make(chan uint32), make(chan struct{})}, nil
 	})
@@ -140,10 +143,17 @@ func (s stream) Await() uint32 {
 func end(w *worker, thread int) int { return (w.proc + thread) % 2 }
 
 // eventfds makes one descriptor for each direction, and one for a lock.
-func eventfds() ([]*os.File, error) {
+func eventfds(c *cell) ([]*os.File, error) {
+	if c.Scenario.name == "event" {
+		return gateEventfds()
+	}
 	var files []*os.File
-	for _, value := range []uint{0, 0, 1} {
-		fd, err := unix.Eventfd(value, unix.EFD_CLOEXEC)
+	permits, flags := uint(1), unix.EFD_CLOEXEC
+	if c.Scenario.name == "sem" {
+		permits, flags = uint(c.Permits), unix.EFD_CLOEXEC|unix.EFD_SEMAPHORE
+	}
+	for _, value := range []uint{0, 0, permits} {
+		fd, err := unix.Eventfd(value, flags)
 		if err != nil {
 			return files, os.NewSyscallError("eventfd", err)
 		}
@@ -159,6 +169,9 @@ type eventLock struct {
 }
 
 func openEventfd(w *worker, thread int) (any, error) {
+	if scenarioByID(w.scenario).name == "event" {
+		return fileGate{w.File(0), w.File(1)}, nil
+	}
 	e := end(w, thread)
 	return eventLock{stream{w.File(e), w.File(1 - e), 8}, stream{w.File(2), w.File(2), 8}}, nil
 }
@@ -174,7 +187,7 @@ func (l eventLock) Pairs(n int, counter *uint64) {
 	}
 }
 
-func pipes() ([]*os.File, error) {
+func pipes(c *cell) ([]*os.File, error) {
 	var files []*os.File
 	for range 2 {
 		var p [2]int
@@ -182,16 +195,24 @@ func pipes() ([]*os.File, error) {
 			return files, os.NewSyscallError("pipe2", err)
 		}
 		files = append(files, os.NewFile(uintptr(p[0]), "pipe"), os.NewFile(uintptr(p[1]), "pipe"))
+		if c.Scenario.name == "queue" { // the kernel rounds up to a page
+			if _, err := unix.FcntlInt(uintptr(p[1]), unix.F_SETPIPE_SZ, int(c.Capacity)*8); err != nil {
+				return files, os.NewSyscallError("fcntl", err)
+			}
+		}
 	}
 	return files, nil
 }
 
 func openPipe(w *worker, thread int) (any, error) {
+	if scenarioByID(w.scenario).name == "queue" {
+		return &streamQueue{out: w.File(1), in: w.File(0)}, nil
+	}
 	e := end(w, thread)
 	return stream{w.File(2 * e), w.File(2*(1-e) + 1), 8}, nil
 }
 
-func sockets() ([]*os.File, error) {
+func sockets(*cell) ([]*os.File, error) {
 	p, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return nil, os.NewSyscallError("socketpair", err)
@@ -200,6 +221,9 @@ func sockets() ([]*os.File, error) {
 }
 
 func openSocket(w *worker, thread int) (any, error) {
+	if scenarioByID(w.scenario).name == "queue" {
+		return &streamQueue{out: w.File(1), in: w.File(0)}, nil
+	}
 	fd := w.File(end(w, thread))
 	return stream{fd, fd, 8}, nil
 }

@@ -11,23 +11,26 @@ import (
 
 // options is what the user asked for; zero fields take a scenario's defaults.
 type options struct {
-	CPUs    []int
-	Places  []string
-	Procs   []int
-	Threads []int
-	CS      []time.Duration
-	Think   []time.Duration
-	Gap     time.Duration
-	Hogs    []int
-	Kills   int
-	Waiters []int
-	Prims   []string
-	Time    time.Duration
-	Warmup  time.Duration
-	Count   int
-	Seed    uint64
-	Shuffle bool
-	Timeout time.Duration
+	CPUs                                              []int
+	Places                                            []string
+	Procs                                             []int
+	Threads                                           []int
+	CS                                                []time.Duration
+	Think                                             []time.Duration
+	Gap                                               time.Duration
+	Hogs                                              []int
+	Kills                                             int
+	Waiters                                           []int
+	Read, Permits, Keys, Locks, Wake, Batch, Capacity []int
+	Skew                                              []string
+	Brief                                             bool // few cells: a look at everything
+	Prims                                             []string
+	Time                                              time.Duration
+	Warmup                                            time.Duration
+	Count                                             int
+	Seed                                              uint64
+	Shuffle                                           bool
+	Timeout                                           time.Duration
 }
 
 // maxCells keeps a slip in a list from planning a week.
@@ -50,6 +53,9 @@ func planCells(o *options, names ...string) ([]*cell, error) {
 			return nil, err
 		}
 		for _, s := range picked {
+			if o.Brief && len(o.Prims) == 0 && s.Brief != nil && !slices.Contains(s.Brief, name) {
+				continue
+			}
 			for _, c := range variants(sc, o) {
 				c.Scenario, c.Subject = sc, s
 				if c.Skip = c.check(o.CPUs); c.Skip == "" || len(s.Places) == 0 {
@@ -78,7 +84,7 @@ func variants(sc *scenario, o *options) []*cell {
 	case "uncontended":
 		add(cell{Place: placeSame, Procs: 1, Threads: 1})
 	case "handoff":
-		for _, place := range or(o.Places, placeSame, placeCross, placeAny) {
+		for _, place := range or(o.Places, o.places()...) {
 			for _, hog := range or(o.Hogs, 0) {
 				add(cell{Place: place, Procs: 2, Threads: 1, Hog: hog})
 			}
@@ -102,8 +108,39 @@ func variants(sc *scenario, o *options) []*cell {
 			add(cell{Place: place, Procs: 1, Threads: 1, N: o.Kills})
 		}
 	case "waiters":
-		for _, n := range or(o.Waiters, 1000, 10_000) {
+		for _, n := range or(o.Waiters, o.some([]int{1000}, []int{1000, 10_000})...) {
+			if n == 0 {
+				continue
+			}
 			add(cell{Place: placeAny, Procs: 1, Threads: 1, N: n})
+		}
+	case "readers":
+		for _, place := range or(o.Places, placeCross) {
+			for _, procs := range or(o.Procs, 1, 2) {
+				add(cell{Place: place, Procs: procs, Threads: 1})
+			}
+		}
+	case "seq":
+		for _, n := range or(o.Waiters, o.some([]int{1000}, []int{0, 10_000})...) {
+			for _, wake := range or(o.Wake, o.some([]int{0, 10}, []int{0, 1, 10, 100, 1000})...) {
+				for _, place := range or(o.Places, placeCross) {
+					if wake > n {
+						continue // it has fewer waiters than it wakes
+					}
+					add(cell{Place: place, Procs: 2, Threads: 1, N: n, Gap: o.Gap, shape: shape{Wake: uint64(wake)}, Time: o.rounds(wake)})
+				}
+			}
+		}
+	case "rw", "sem", "cond", "event", "multi", "barrier", "queue":
+		for _, c := range shapes(sc, o) {
+			for _, place := range or(o.Places, placeCross) {
+				for _, procs := range or(o.Procs, 2) {
+					for _, threads := range or(o.Threads, o.some([]int{1}, []int{1, 8})...) {
+						c.Place, c.Procs, c.Threads = place, procs, threads
+						add(c)
+					}
+				}
+			}
 		}
 	case "idle":
 		add(cell{Place: placeCross, Procs: 2, Threads: 1, Time: idleLeast})
@@ -114,6 +151,9 @@ func variants(sc *scenario, o *options) []*cell {
 // works pairs critical sections and think times: the product of what was asked
 // for, by default short ones and none.
 func works(o *options) [][2]time.Duration {
+	if o.Brief && len(o.CS) == 0 && len(o.Think) == 0 {
+		return [][2]time.Duration{{100, 100}}
+	}
 	if len(o.CS) == 0 && len(o.Think) == 0 {
 		return [][2]time.Duration{{100, 100}, {0, 0}}
 	}

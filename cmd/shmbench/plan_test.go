@@ -24,7 +24,7 @@ func keys(cells []*cell) []string {
 }
 
 func TestSameSeedSamePlan(t *testing.T) {
-	names := []string{"uncontended", "handoff", "wake", "lock", "crash", "waiters", "idle"}
+	names := scenarioNames()
 	a, err := planCells(testOptions(), names...)
 	require.NoError(t, err)
 	b, err := planCells(testOptions(), names...)
@@ -46,7 +46,7 @@ func TestCellKeys(t *testing.T) {
 	cells, err := planCells(o, "lock")
 	require.NoError(t, err)
 	require.Equal(t, []string{"lock/by=c/cs=1us/place=cross/prim=robust/procs=2/think=0/threads=4"}, keys(cells))
-	all, err := planCells(testOptions(), "uncontended", "handoff", "wake", "lock", "crash", "waiters", "idle")
+	all, err := planCells(testOptions(), scenarioNames()...)
 	require.NoError(t, err)
 	ks := keys(all)
 	slices.Sort(ks)

@@ -42,6 +42,9 @@ func (b *barResult) against() string {
 		_, prim, _ := strings.Cut(b.Subject, ":")
 		return prim
 	}
+	if b.Other != "" {
+		return "÷ " + b.Other
+	}
 	return "÷ " + strings.TrimPrefix(b.Peer, "in-process:")
 }
 

@@ -59,6 +59,22 @@ func glanceLabel(c *cell) string {
 		return fmt.Sprintf("lock %s×%s, %s in, %s out", p["procs"], p["threads"], p["cs"], p["think"])
 	case "waiters":
 		return p["waiters"] + " waiters"
+	case "readers":
+		return p["procs"] + " processes that read"
+	case "rw":
+		return fmt.Sprintf("rw %s×%s, %s%% reads", p["procs"], p["threads"], p["read"])
+	case "sem":
+		return fmt.Sprintf("sem %s×%s, %s permits", p["procs"], p["threads"], p["permits"])
+	case "seq":
+		return fmt.Sprintf("step that wakes %s of %s", p["wake"], p["waiters"])
+	case "multi":
+		return fmt.Sprintf("multi %s×%s, %s keys, %s a hold, %s", p["procs"], p["threads"], p["keys"], p["locks"], p["skew"])
+	case "cond":
+		return fmt.Sprintf("cond %s×%s, room for %s", p["procs"], p["threads"], p["capacity"])
+	case "event", "barrier":
+		return fmt.Sprintf("%s %s×%s", c.Scenario.name, p["procs"], p["threads"])
+	case "queue":
+		return fmt.Sprintf("queue %s×%s of %s, %s at a time", p["procs"], p["threads"], p["capacity"], p["batch"])
 	case "handoff", "wake", "crash":
 		label := c.Scenario.name + " " + p["place"]
 		if c.Hog > 0 {

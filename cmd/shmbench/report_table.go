@@ -125,6 +125,9 @@ func rowOf(r, ref *result, best bool) []string {
 	status, reason := r.status()
 	vs := r.values(sc.unit)
 	if len(vs) == 0 {
+		if status == statusOK {
+			reason = "too few samples"
+		}
 		return []string{name, status + ": " + reason}
 	}
 	s := summarize(vs)

@@ -122,15 +122,7 @@ func (rep *repetition) measure(c *cell, p *page, ops uint64, ns float64, switche
 			m["waker-p50-ns"] = v
 		}
 	case "lock":
-		all := make([][]uint64, p.slots())
-		for i := range all {
-			_, all[i] = p.slot(i)
-		}
-		rep.Hist = newHist(all...)
-		if ns > 0 {
-			m["ops/s"] = float64(ops) / ns * 1e9
-		}
-		m["jain"], m["min-share"] = fairness(shares)
+		rep.throughput(&account{page: p, cell: c, ops: ops, ns: ns, shares: shares})
 	case "crash":
 		rep.Hist, tail = newHist(hist0), tailMinCrash
 		delete(m, "ctxsw/op")
@@ -142,6 +134,13 @@ func (rep *repetition) measure(c *cell, p *page, ops uint64, ns float64, switche
 			delete(m, "cancel-ns")
 		}
 		delete(m, "ctxsw/op")
+	default:
+		if collect := c.Scenario.collect; collect != nil {
+			collect(rep, &account{page: p, cell: c, ops: ops, ns: ns, shares: shares})
+			if c.Gap > 0 { // a sample for each round
+				tail = tailMinCrash
+			}
+		}
 	case "idle":
 		slot1, _ := p.slot(1)
 		m["cpu-ns"], m["waited-ns"] = slot1.metrics[metricCPU], slot1.metrics[metricWaited]
@@ -153,6 +152,60 @@ func (rep *repetition) measure(c *cell, p *page, ops uint64, ns float64, switche
 			}
 		}
 		m["max-ns"] = float64(rep.Hist.Max()) / rep.Div
+	}
+}
+
+// account is what a scenario makes its metrics from, beside the page.
+type account struct {
+	*page
+	cell   *cell
+	ops    uint64
+	ns     float64 // from the first begin to the last end
+	shares []float64
+}
+
+// sum adds up a metric of all slots.
+func (a *account) sum(metric int) (total float64) {
+	for i := range a.slots() {
+		s, _ := a.slot(i)
+		total += s.metrics[metric]
+	}
+	return total
+}
+
+// total is how many operations all threads did, warm-up included.
+func (a *account) total() (total uint64) {
+	for i := range a.slots() {
+		s, _ := a.slot(i)
+		total += s.total
+	}
+	return total
+}
+
+// throughput is what cells report whose threads all do the same.
+func (rep *repetition) throughput(a *account) {
+	all := make([][]uint64, a.slots())
+	for i := range all {
+		_, all[i] = a.slot(i)
+	}
+	rep.Hist = newHist(all...)
+	if a.ns > 0 {
+		rep.Metrics["ops/s"] = float64(a.ops) / a.ns * 1e9
+	}
+	rep.Metrics["jain"], rep.Metrics["min-share"] = fairness(a.shares)
+}
+
+// second gives quantiles of the second histograms.
+func (rep *repetition) second(prefix string, a *account) {
+	all := make([][]uint64, a.slots())
+	for i := range all {
+		all[i] = a.other(i)
+	}
+	h := newHist(all...)
+	for _, q := range quantiles[:3] {
+		if v, ok := quantile(h, q.q, tailMin); ok {
+			rep.Metrics[prefix+"-"+q.name+"-ns"] = v
+		}
 	}
 }
 

@@ -77,7 +77,14 @@ func (r *run) prepare(seed uint64) error {
 	}
 	p.csNs, p.thinkNs, p.gapNs = uint64(c.CS), uint64(c.Think), uint64(c.Gap)
 	p.seed, p.n, p.batch = seed, uint64(c.N), uncontendedBatch
+	p.shape = c.shape
 	drawThinks(&p.think, seed)
+	switch c.Scenario.name {
+	case "event":
+		p.n = uint64(c.Threads)
+	case "multi":
+		drawKeys(&p.scratch().draws, int(c.Keys), c.Skew, seed)
+	}
 	if copy(p.prim[:primBytes-1], c.Subject.Name()) < len(c.Subject.Name()) {
 		return fmt.Errorf("name %q is too long for the control page", c.Subject.Name())
 	}
@@ -95,7 +102,7 @@ func (r *run) prepare(seed uint64) error {
 	}
 	r.files = append(r.files, segment)
 	if c.Subject.Files != nil {
-		files, err := c.Subject.Files()
+		files, err := c.Subject.Files(c)
 		r.files = append(r.files, files...)
 		return err
 	}
@@ -134,7 +141,7 @@ func (r *run) control() error {
 		return err
 	}
 	r.page.phase.Store(phaseMeasure)
-	if err := r.sleep(start.Add(c.Warmup + c.Time)); err != nil {
+	if err := r.sleep(time.Now().Add(c.Time)); err != nil { // however late this process was
 		return err
 	}
 	r.finish()

@@ -18,6 +18,7 @@ type scenario struct {
 	procs   int      // processes of a cell, unless the cell says otherwise
 	perProc func(*cell) time.Duration
 	work    func(*thread) error
+	collect func(*repetition, *account) // checks, and gives the metrics; nil for those that result.go knows
 }
 
 // scenarios in the order of reports. The ids are part of the control page.
@@ -43,6 +44,33 @@ var scenarios = []*scenario{
 	{id: 7, name: "idle", bench: "Idle", unit: "cpu-ns", others: []string{"waited-ns"},
 		keys: []string{"place", "wait"}, ref: []string{"go:flock"},
 		versus: []string{"go:flock"}, procs: 2},
+	{id: 8, name: "readers", bench: "Readers", unit: "p50-ns", others: []string{"p99-ns", "ops/s"},
+		keys: []string{"place", "procs"}, ref: []string{"c:rwlock", "in-process:sync.RWMutex"},
+		versus: []string{"c:rwlock", "in-process:sync.RWMutex"}},
+	{id: 9, name: "rw", bench: "RW", unit: "ops/s", higher: true, others: []string{"p99-ns", "write-p50-ns", "write-p99-ns", "jain"},
+		keys: []string{"cs", "place", "procs", "read", "think", "threads"}, ref: []string{"c:rwlock", "in-process:sync.RWMutex"},
+		versus: []string{"c:rwlock", "in-process:sync.RWMutex"}},
+	{id: 10, name: "sem", bench: "Sem", unit: "ops/s", higher: true, others: []string{"p99-ns", "jain", "held-max", "ctxsw/op"},
+		keys: []string{"cs", "permits", "place", "procs", "think", "threads"}, ref: []string{"c:sem", "go:eventfd"},
+		versus: []string{"c:sem", "go:eventfd"}},
+	{id: 11, name: "cond", bench: "Cond", unit: "ops/s", higher: true, others: []string{"p50-ns", "p99-ns", "ctxsw/op"},
+		keys: []string{"capacity", "place", "procs", "threads"}, ref: []string{"c:cond", "in-process:sync.Cond"},
+		versus: []string{"c:cond", "in-process:sync.Cond"}},
+	{id: 12, name: "event", bench: "Event", unit: "p50-ns", others: []string{"p99-ns", "each-p50-ns", "set-p50-ns"},
+		keys: []string{"gap", "place", "procs", "threads"}, ref: []string{"c:futex", "go:eventfd"},
+		versus: []string{"c:futex", "c:cond"}},
+	{id: 13, name: "seq", bench: "Seq", unit: "p50-ns", others: []string{"p99-ns", "all-p50-ns", "n"},
+		keys: []string{"place", "waiters", "wake"}, ref: []string{"in-process:sync.Cond"},
+		versus: []string{"in-process:sync.Cond"}, procs: 2},
+	{id: 14, name: "multi", bench: "Multi", unit: "ops/s", higher: true, others: []string{"p99-ns", "jain", "ctxsw/op"},
+		keys: []string{"cs", "keys", "locks", "place", "procs", "skew", "think", "threads"}, ref: []string{"c:robust", "go:ofd"},
+		versus: []string{"c:robust", "go:ofd"}},
+	{id: 15, name: "barrier", bench: "Barrier", unit: "p50-ns", others: []string{"p99-ns", "ops/s", "ctxsw/op"},
+		keys: []string{"cs", "place", "procs", "threads"}, ref: []string{"c:barrier", "in-process:sync.Cond"},
+		versus: []string{"c:barrier", "in-process:sync.Cond"}},
+	{id: 16, name: "queue", bench: "Queue", unit: "ops/s", higher: true, others: []string{"p50-ns", "p99-ns", "jain", "ctxsw/op"},
+		keys: []string{"batch", "capacity", "place", "procs", "threads"}, ref: []string{"c:cond", "go:pipe"},
+		versus: []string{"c:cond", "go:pipe", "in-process:chan"}},
 }
 
 func init() {
@@ -54,10 +82,39 @@ func init() {
 		"crash":       workCrash,
 		"waiters":     workWaiters,
 		"idle":        workIdle,
+		"readers":     workReaders,
+		"rw":          workRW,
+		"sem":         workSem,
+		"cond":        workQueue,
+		"event":       workEvent,
+		"seq":         workSeq,
+		"multi":       workMulti,
+		"barrier":     workBarrier,
+		"queue":       workQueue,
+	}
+	collects := map[string]func(*repetition, *account){
+		"readers": collectReaders,
+		"rw":      collectRW,
+		"sem":     collectSem,
+		"cond":    collectQueue,
+		"event":   collectEvent,
+		"seq":     collectSeq,
+		"multi":   collectMulti,
+		"barrier": collectBarrier,
+		"queue":   collectQueue,
 	}
 	for _, s := range scenarios {
-		s.work = works[s.name]
+		s.work, s.collect = works[s.name], collects[s.name]
 	}
+}
+
+// scenarioNames lists all of them.
+func scenarioNames() []string {
+	names := make([]string, len(scenarios))
+	for i, sc := range scenarios {
+		names[i] = sc.name
+	}
+	return names
 }
 
 func scenarioByID(id uint32) *scenario {

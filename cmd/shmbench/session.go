@@ -16,6 +16,7 @@ type session struct {
 	common         *common
 	stdout, stderr io.Writer
 	args           []string
+	brief          bool // a look at everything, in little time
 }
 
 // report is everything that an output format needs.
@@ -34,6 +35,7 @@ func (s *session) measure(d defaults, names ...string) error {
 	if err != nil {
 		return err
 	}
+	o.Brief = s.brief
 	cells, err := planCells(o, names...)
 	if err != nil {
 		return err
@@ -49,7 +51,7 @@ func (s *session) measure(d defaults, names ...string) error {
 func hogCells(o *options) []*cell {
 	h := *o
 	h.Hogs, h.Places = []int{1}, []string{placeSame}
-	h.Prims = or(o.Prims, "c:futex", "c:futex-spin1000", "c:cond", "go:eventfd", "shmsync:*")
+	h.Prims = or(o.Prims, "c:futex", "c:futex-spin1000", "c:cond", "go:eventfd", "shmsync:futex", "shmsync:semaphore", "shmsync:event")
 	cells, err := planCells(&h, "handoff")
 	if err != nil {
 		return nil // none of the asked subjects takes part

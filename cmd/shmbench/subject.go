@@ -17,6 +17,7 @@ type subject struct {
 	By        string   // who made it: c, go, in-process or shmsync
 	Prim      string   // what it is
 	Scenarios []string // names of scenarios
+	Brief     []string // those that a quick suite looks at; all when nil
 	Places    []string // placements it makes sense in; all when empty
 	InProcess bool     // cannot span processes: its cells run in one
 	C         bool     // the C helper runs it
@@ -29,7 +30,7 @@ type subject struct {
 	// nil.
 	Segment func(*cell) (*os.File, error)
 	// Files makes the descriptors that every worker of a cell inherits.
-	Files func() ([]*os.File, error)
+	Files func(*cell) ([]*os.File, error)
 	// Check says why the subject cannot run here; nil where it can.
 	Check func() error
 	// Open gives thread's view of the subject: a pairer, token, locker, heir
@@ -88,7 +89,7 @@ type auditor interface {
 }
 
 // subjects is the registry. Library primitives and peers are alike in it.
-var subjects = slices.Concat(libSubjects, goPeers, cPeers, brokenPeers)
+var subjects = slices.Concat(libSubjects, rwSubjects, semSubjects, seqSubjects, fairSubjects, barrierSubjects, condSubjects, goPeers, morePeers, cPeers, brokenPeers, brokenKit)
 
 // findSubject gives the subject of the given name.
 func findSubject(name string) (*subject, error) {

@@ -24,6 +24,7 @@ var libSubjects = []*subject{
 	{By: libBy, Prim: "mutex", Segment: newArena, Check: shmsync.FeatureMembarrier.Check, Open: openMutex,
 		Scenarios: []string{"uncontended", "lock", "crash", "idle"}},
 	{By: libBy, Prim: "mutex-nofence", Segment: newArena, Env: noFence, Open: openMutex,
+		Brief:     []string{"uncontended"},
 		Scenarios: []string{"uncontended", "lock", "idle"}},
 	{By: libBy, Prim: "futex", Segment: newArena, Open: openFutex,
 		Scenarios: []string{"handoff", "wake", "idle"}},
@@ -37,7 +38,7 @@ var noFence = []string{"SHMSYNC_DISABLE=membarrier"}
 
 const (
 	arenaLeast   = 8 << 20
-	arenaPerEach = 1 << 10 // for an object and its wait node
+	arenaPerEach = 3 << 10 // for an object, its wait node, and a share of what finds them
 
 	// fenceTime is how long registering for fences may take.
 	fenceTime = 5 * time.Second
@@ -48,7 +49,7 @@ const (
 // newArena makes an arena in a memfd, large enough for the cell.
 func newArena(c *cell) (*os.File, error) {
 	size := int64(arenaLeast)
-	if c.Scenario.name == "waiters" {
+	if c.Scenario.name == "waiters" || c.Scenario.name == "seq" {
 		size += int64(c.N) * arenaPerEach
 	}
 	format := func(s *shm.Segment) error { return arena.Format(s, &arena.Options{Size: s.Size()}) }
@@ -170,12 +171,11 @@ func openFutex(w *worker, thread int) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	names := [2]string{"to and", "fro"}
 	p := &ping{end: uint32(end(w, thread))}
-	if p.out, err = prims.OpenFutex(a, names[p.end], nil); err != nil {
+	if p.out, err = prims.OpenFutex(a, tokenNames[p.end], nil); err != nil {
 		return nil, err
 	}
-	p.in, err = prims.OpenFutex(a, names[1-p.end], nil)
+	p.in, err = prims.OpenFutex(a, tokenNames[1-p.end], nil)
 	return p, err
 }
 

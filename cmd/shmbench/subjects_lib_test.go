@@ -3,6 +3,7 @@
 package main
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -21,6 +22,13 @@ func TestLibrarySubjects(t *testing.T) {
 		{"lock", "--threads=1,4", "--place=any"},
 		{"crash", "--place=any", "--kills=4"},
 		{"waiters", "--waiters=300"},
+		{"rw", "--read=90", "--threads=3", "--place=any"},
+		{"multi", "--keys=20", "--locks=1,3", "--threads=3", "--place=any"},
+		{"cond", "--capacity=3", "--threads=3", "--place=any"},
+		{"barrier", "--threads=3", "--place=any"},
+		{"event", "--threads=3", "--place=any", "--gap=200us"},
+		{"seq", "--waiters=60", "--wake=0,3", "--gap=200us", "--place=any"},
+		{"sem", "--permits=3", "--threads=3", "--place=any"},
 	} {
 		args = append(args, "--prim=shmsync:*", "--time=20ms", "--warmup=5ms", "--count=2", "--format=json", "--cc=none")
 		t.Run(args[0], func(t *testing.T) {
@@ -43,7 +51,7 @@ func TestLibrarySubjects(t *testing.T) {
 			}
 		})
 	}
-	for _, s := range libSubjects {
+	for _, s := range slices.Concat(libSubjects, rwSubjects, semSubjects, seqSubjects, fairSubjects, barrierSubjects, condSubjects) {
 		if s.Check == nil || s.Check() == nil {
 			require.True(t, ran[s.Name()], "%s took part in nothing", s.Name())
 		}

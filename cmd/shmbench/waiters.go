@@ -37,7 +37,7 @@ const (
 	settleRounds  = 200
 
 	// waiterTime is what a waiter takes from its start to its end, about.
-	waiterTime = 40 * time.Microsecond
+	waiterTime = 100 * time.Microsecond
 )
 
 // crowdRun is n goroutines that wait, every second one under a context where

@@ -33,9 +33,11 @@ type thread struct {
 	*worker
 	index  int // in the cell
 	slot   *slot
-	counts []uint64
-	view   any // the subject, as opened for this thread
+	counts []uint64 // of the main histogram
+	others []uint64 // of the second one
+	view   any      // the subject, as opened for this thread
 	locked bool
+	inside bool // the measured span has begun
 	usage  unix.Rusage
 	perNs  float64
 	sink   uint64 // keeps the work loop's result alive
@@ -103,6 +105,7 @@ func runWorker(proc int) error {
 	for i := range threads {
 		t := &thread{worker: w, index: first + i}
 		t.slot, t.counts = w.slot(t.index)
+		t.others = w.other(t.index)
 		threads[i] = t
 	}
 	if err := w.start(threads, sc); err != nil {
@@ -208,6 +211,40 @@ func (t *thread) await() {
 func (t *thread) begin() {
 	t.slot.startNs = shmsync.Monotonic()
 	t.usage = t.rusage()
+}
+
+// next looks at the phase before each step: false once the cell stops.
+func (t *thread) next() bool {
+	phase := t.phase.Load()
+	if phase == phaseMeasure && !t.inside {
+		t.inside = true
+		t.begin()
+	}
+	return phase != phaseStop
+}
+
+// count counts n operations.
+func (t *thread) count(n uint64) {
+	t.slot.total += n
+	if t.inside {
+		t.slot.ops += n
+	}
+}
+
+// sample records a latency of the measured span.
+func (t *thread) sample(counts []uint64, ns int64) {
+	if t.inside {
+		record(counts, ns)
+	}
+}
+
+// thinkSteps gives the steps of work of each think time of the plan.
+func (t *thread) thinkSteps() *[thinks]uint64 {
+	table := new([thinks]uint64)
+	for i, units := range t.think {
+		table[i] = steps(uint64(float64(units)*float64(t.thinkNs)), t.perNs)
+	}
+	return table
 }
 
 // end closes the measured span.

@@ -1,0 +1,23 @@
+//go:build linux
+
+package main
+
+// kitBars are the bars of the primitives beside mutexes and futexes.
+func kitBars(solo cell) []bar {
+	const (
+		rwMutex, cSem, sequencer = libBy + ":rwmutex", "c:sem", libBy + ":sequencer"
+		farWaiters               = 10_000
+	)
+	readers := func(procs int) cell { return cell{Place: placeCross, Procs: procs, Threads: 1} }
+	steps := func(waiters int) cell { return cell{Place: placeCross, Procs: 2, Threads: 1, N: waiters} }
+	alone, nobody := readers(1), steps(0)
+	b := []bar{
+		{Name: "read pair", Scenario: "uncontended", Subject: rwMutex + "-read", Peer: "in-process:sync.RWMutex-read", Cell: solo, Limit: 1.3},
+		{Name: "read pair, 2 processes", Scenario: "readers", Subject: rwMutex, Peer: rwMutex, Cell: readers(2), PeerCell: &alone, Limit: 1.1},
+		{Name: "semaphore pair", Scenario: "uncontended", Subject: libBy + ":semaphore", Peer: cSem, Cell: solo, Limit: 2},
+		{Name: "event pair", Scenario: "uncontended", Subject: libBy + ":event", Peer: cSem, Cell: solo, Limit: 2},
+		{Name: "key pair", Scenario: "uncontended", Subject: libBy + ":multilock", Peer: cSem, Cell: solo, Limit: 2},
+		{Name: "step, 10k unsatisfied", Scenario: "seq", Subject: sequencer, Peer: sequencer, Cell: steps(farWaiters), PeerCell: &nobody, Limit: 2},
+	}
+	return b
+}

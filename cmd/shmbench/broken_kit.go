@@ -1,0 +1,82 @@
+//go:build linux
+
+package main
+
+// brokenKit is wrong on purpose as brokenPeers are, a subject for each of the
+// scenarios that are about more than a lock.
+var brokenKit = []*subject{
+	brokenPeer("open-rw", openRW{}, "readers", "rw"),
+	brokenPeer("generous", openPermits{}, "sem"),
+	brokenPeer("ajar", ajar{}, "event", "seq"),
+	brokenPeer("open-keys", openKeys{}, "multi"),
+	brokenPeer("impatient", impatient{}, "barrier"),
+	{By: "test", Prim: "lossy", Hidden: true, InProcess: true, Scenarios: []string{"queue"}, Open: openLossy(0)},
+	{By: "test", Prim: "stutter", Hidden: true, InProcess: true, Scenarios: []string{"cond"}, Open: openLossy(2)},
+}
+
+func brokenPeer(prim string, view any, scenarios ...string) *subject {
+	return &subject{By: "test", Prim: prim, Hidden: true, Scenarios: scenarios,
+		Open: func(*worker, int) (any, error) { return view, nil }}
+}
+
+// openRW excludes nobody.
+type openRW struct{ openLock }
+
+func (openRW) RLock()                         {}
+func (openRW) RUnlock()                       {}
+func (openRW) TryLock() bool                  { return true }
+func (openRW) ReadPairs(int, *uint64) (_ int) { return 0 }
+
+// openPermits has a permit for everybody.
+type openPermits struct{}
+
+func (openPermits) Acquire() {}
+func (openPermits) Release() {}
+
+// ajar lets everybody through at once.
+type ajar struct{}
+
+func (ajar) Open(uint64)      {}
+func (ajar) Await(uint64)     {}
+func (ajar) Increment()       {}
+func (ajar) Value() uint64    { return 0 }
+func (ajar) Wait(uint64) bool { return true }
+func (ajar) Stop()            {}
+
+// openKeys excludes nobody from any key.
+type openKeys struct{}
+
+func (openKeys) LockKeys([]uint32)   {}
+func (openKeys) UnlockKeys([]uint32) {}
+
+// impatient waits for nobody.
+type impatient struct{}
+
+func (impatient) Meet() {}
+
+// lossy is a channel into which the thousandth batch goes some other number of
+// times than once.
+type lossy struct {
+	chanQueue
+	times, puts int
+}
+
+func openLossy(times int) func(*worker, int) (any, error) {
+	return func(w *worker, _ int) (any, error) {
+		q, err := w.Shared(func() (any, error) { return make(chanQueue, w.shape.Capacity), nil })
+		if err != nil {
+			return nil, err
+		}
+		return &lossy{chanQueue: q.(chanQueue), times: times}, nil
+	}
+}
+
+func (l *lossy) Put(items []uint64) {
+	times := 1
+	if l.puts++; l.puts%1000 == 0 {
+		times = l.times
+	}
+	for range times {
+		l.chanQueue.Put(items)
+	}
+}

@@ -1,0 +1,99 @@
+//go:build linux
+
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestKitRuns runs every cell of the kit and its peers, those that have several
+// threads in a process too. The cells check themselves.
+func TestKitRuns(t *testing.T) {
+	requireCC(t)
+	for _, args := range [][]string{
+		{"rw", "--read=50", "--procs=2"},
+		{"sem", "--permits=2"},
+		{"cond", "--capacity=3"},
+		{"event", "--gap=100us"},
+		{"seq", "--waiters=40", "--wake=0,3", "--gap=100us"},
+		{"multi", "--keys=20", "--locks=3", "--skew=zipf"},
+		{"barrier"},
+		{"queue", "--capacity=32", "--batch=5"},
+	} {
+		t.Run(args[0], func(t *testing.T) {
+			args := append(args, "--time=15ms", "--warmup=2ms", "--count=1", "--threads=3", "--place=any", "--format=json")
+			code, out, errs := shmbench(t, args...)
+			require.Equal(t, exitOK, code, errs)
+			seen := map[string]bool{}
+			for _, c := range parseDocument(t, out).Cells {
+				require.Equal(t, statusOK, c.Status, c.Key)
+				require.NotEmpty(t, c.Summary, c.Key)
+				by, _, _ := strings.Cut(c.Subject, ":")
+				seen[by] = true
+			}
+			require.True(t, seen["in-process"] || seen["c"], "peers: %v", seen)
+		})
+	}
+}
+
+// TestKitSeesViolations proves that each cell of the kit sees that its subject
+// breaks its promise.
+func TestKitSeesViolations(t *testing.T) {
+	for _, c := range []struct{ command, prim, reason string }{
+		{"rw", "open-rw", "a writer got the lock that a reader held"},
+		{"sem", "generous", "hold a permit of 1"},
+		{"cond", "stutter", "came after its item"},
+		{"event", "ajar", "in round"},
+		{"seq", "ajar", "increments"},
+		{"multi", "open-keys", "the counters under the keys"},
+		{"barrier", "impatient", "party"},
+		{"queue", "lossy", "items were put"},
+	} {
+		t.Run(c.command, func(t *testing.T) {
+			code, out, errs := shmbench(t, c.command, "--prim=test:"+c.prim, "--place=any", "--threads=2", "--time=150ms",
+				"--warmup=2ms", "--count=1", "--cs=1us", "--think=0", "--permits=1", "--keys=1", "--locks=1", "--read=50",
+				"--capacity=64", "--batch=1", "--waiters=8", "--wake=2", "--gap=200us", "--timeout=2s",
+				"--format=json", "--cc=none")
+			require.Equal(t, exitViolation, code, errs)
+			for _, cell := range parseDocument(t, out).Cells {
+				require.Equal(t, statusViolation, cell.Status, cell.Key)
+			}
+			require.Contains(t, errs, c.reason)
+		})
+	}
+}
+
+func TestKitUsage(t *testing.T) {
+	for _, args := range [][]string{
+		{"rw", "--read=101"}, {"sem", "--permits=0"}, {"multi", "--keys=5000"}, {"multi", "--locks=17"}, {"multi", "--skew=bent"},
+		{"queue", "--batch=0"}, {"queue", "--capacity=4096"},
+	} {
+		code, _, errs := shmbench(t, args...)
+		require.Equal(t, exitUsage, code, args)
+		require.NotEmpty(t, errs, args)
+	}
+}
+
+func TestDrawsAreSkewed(t *testing.T) {
+	share := func(skew string) (first, other int) {
+		draws := new([scratchDraws]uint32)
+		drawKeys(draws, 100, skew, 1)
+		for _, k := range draws {
+			require.Less(t, k, uint32(100))
+			switch k {
+			case 0:
+				first++
+			case 99:
+				other++
+			}
+		}
+		return first, other
+	}
+	first, other := share(skewUniform)
+	require.Less(t, first, 3*other)
+	first, other = share(skewZipf)
+	require.Greater(t, first, 20*other)
+}

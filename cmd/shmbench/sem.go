@@ -1,0 +1,69 @@
+//go:build linux
+
+package main
+
+import "github.com/shmsync/shmsync"
+
+// permitter is what sem cells need: a counting semaphore with the permits of
+// the plan.
+type permitter interface {
+	Acquire()
+	Release()
+}
+
+// workSem contends for permits: think, acquire, see that no more hold one than
+// there are, work, release.
+func workSem(t *thread) error {
+	p, err := as[permitter](t)
+	if err != nil {
+		return err
+	}
+	s := t.scratch()
+	cs, think := steps(t.csNs, t.perNs), t.thinkSteps()
+	permits := int64(t.shape.Permits)
+	most := int64(0)
+	x, t0 := uint64(t.index), int64(0)
+	t.await()
+	for i := uint64(t.index) * lockStride; t.next(); i++ {
+		if t.thinkNs > 0 {
+			x = work(think[i%thinks], x)
+		}
+		sampled := i%lockStride == 0
+		if sampled {
+			t0 = shmsync.Monotonic()
+		}
+		p.Acquire()
+		if sampled {
+			t.sample(t.counts, shmsync.Monotonic()-t0)
+		}
+		if n := s.holders.Add(1); n > most {
+			if most = n; n > permits {
+				t.violate("%d hold a permit of %d", n, permits)
+			}
+		}
+		if cs > 0 {
+			x = work(cs, x)
+		}
+		s.holders.Add(-1)
+		p.Release()
+		t.count(1)
+	}
+	t.end()
+	t.slot.metrics[metricMost] = float64(most)
+	t.sink = x
+	return nil
+}
+
+// metricMost is the place of the most holders that a thread saw in its slot.
+const metricMost = 0
+
+func collectSem(rep *repetition, a *account) {
+	if n := a.scratch().holders.Load(); n != 0 {
+		rep.violate("%d hold a permit after everybody has left", n)
+	}
+	rep.throughput(a)
+	for i := range a.slots() {
+		s, _ := a.slot(i)
+		rep.Metrics["held-max"] = max(rep.Metrics["held-max"], s.metrics[metricMost])
+	}
+}

@@ -1,0 +1,125 @@
+//go:build linux
+
+package main
+
+import (
+	"context"
+
+	"github.com/shmsync/shmsync/prims"
+)
+
+// fairSubjects are the library's locks with a line, of one key and of many.
+var fairSubjects = []*subject{
+	{By: libBy, Prim: "fairmutex", Segment: newArena, Open: openFairMutex,
+		Brief:     []string{"uncontended", "lock"},
+		Scenarios: []string{"uncontended", "lock", "idle"}},
+	{By: libBy, Prim: "multilock", Segment: newArena, Open: openMultiLock,
+		Brief:     []string{"uncontended", "multi"},
+		Scenarios: []string{"uncontended", "lock", "multi"}},
+	{By: libBy, Prim: "multilock-keys", Segment: newArena, Open: openKeyCrowd, Scenarios: []string{"waiters"}},
+}
+
+// fairMutex is a prims.FairMutex as the cells use it.
+type fairMutex struct{ *prims.FairMutex }
+
+func openFairMutex(w *worker, _ int) (any, error) {
+	a, err := joinArena(w)
+	if err != nil {
+		return nil, err
+	}
+	m, err := prims.OpenFairMutex(a, "fairmutex", nil)
+	return fairMutex{m}, err
+}
+
+func (m fairMutex) Pairs(n int, counter *uint64) {
+	for range n {
+		m.Lock()
+		*counter++
+		m.Unlock()
+	}
+}
+
+// multiLock is a prims.MultiLock as a thread uses it, with what it holds.
+type multiLock struct {
+	m    *prims.MultiLock
+	keys []uint64
+	one  prims.Hold
+	all  prims.Holds
+}
+
+func openMultiLock(w *worker, _ int) (any, error) {
+	a, err := joinArena(w)
+	if err != nil {
+		return nil, err
+	}
+	m, err := prims.OpenMultiLock(a, "multilock", nil)
+	return &multiLock{m: m, keys: make([]uint64, 0, maxLocks)}, err
+}
+
+func (l *multiLock) LockKeys(keys []uint32) {
+	if len(keys) == 1 {
+		l.one = l.m.Lock(uint64(keys[0]))
+		return
+	}
+	l.keys = l.keys[:0]
+	for _, k := range keys {
+		l.keys = append(l.keys, uint64(k))
+	}
+	var err error
+	l.all, err = l.m.LockAll(context.Background(), l.keys...)
+	must(err)
+}
+
+func (l *multiLock) UnlockKeys(keys []uint32) {
+	if len(keys) == 1 {
+		l.one.Unlock()
+	} else {
+		l.all.Unlock()
+	}
+}
+
+// Lock and Unlock are of one key that all threads want.
+func (l *multiLock) Lock()   { l.one = l.m.Lock(0) }
+func (l *multiLock) Unlock() { l.one.Unlock() }
+
+func (l *multiLock) Pairs(n int, counter *uint64) {
+	for i := range n {
+		h := l.m.Lock(uint64(i))
+		*counter++
+		h.Unlock()
+	}
+}
+
+// keysPerBucket is how many keys that are in use share a bucket of the crowd's.
+const keysPerBucket = 8
+
+func openKeyCrowd(w *worker, _ int) (any, error) {
+	a, err := joinArena(w)
+	if err != nil {
+		return nil, err
+	}
+	// A bucket holds a list: there are as many as suit so many keys.
+	opts := &prims.MultiLockOptions{Buckets: max(64, int(w.n)/keysPerBucket)}
+	m, err := prims.OpenMultiLock(a, "multilock", opts)
+	if err != nil {
+		return nil, err
+	}
+	holds := make([]prims.Hold, w.n)
+	for i := range holds {
+		holds[i] = m.Lock(uint64(i))
+	}
+	return waitCrowd{
+		wait: func(ctx context.Context, i int) error {
+			h, err := m.LockContext(ctx, uint64(i))
+			if err == nil {
+				h.Unlock()
+			}
+			return err
+		},
+		release: func() {
+			for _, h := range holds {
+				h.Unlock()
+			}
+		},
+	}, nil
+}
