@@ -120,12 +120,8 @@ func (q *sequence) settleSome(b *wakes, most int) (more bool) {
 		q.condemn()
 	}
 	v, m := q.words.value.Load(), q.mon
-	for w, ok := q.waits.first(); ok && w.Wanted().Load() <= v && !m.broken; w, ok = q.waits.first() {
-		if most--; most < 0 {
-			return true // next stays low: a count, or a look, finds that there are more
-		}
-		q.finishOne(b, w, fateReached)
-	}
+	// Those first that were cancelled: whoever did that waits for it, and there may be
+	// no end to the others.
 	for w, ok := q.doomed.first(); ok && !m.broken; w, ok = q.doomed.first() {
 		if most--; most < 0 {
 			return true
@@ -135,6 +131,12 @@ func (q *sequence) settleSome(b *wakes, most int) (more bool) {
 			result = fateReached
 		}
 		q.finishOne(b, w, result)
+	}
+	for w, ok := q.waits.first(); ok && w.Wanted().Load() <= v && !m.broken; w, ok = q.waits.first() {
+		if most--; most < 0 {
+			return true // next stays low: a count, or a look, finds that there are more
+		}
+		q.finishOne(b, w, fateReached)
 	}
 	if m.broken {
 		return false // it is rebuilt when the latch is left, and then every count looks
