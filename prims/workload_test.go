@@ -142,7 +142,8 @@ func newTeam(t *testing.T, w workload) *team {
 	x.own, err = w.open(x.a)
 	require.NoError(t, err)
 	x.partner = x.join("partner", 1)
-	go func() { x.done <- work(x.own, x.board, 0, x.seed) }()
+	seed := x.seed // which later launches change
+	go func() { x.done <- work(x.own, x.board, 0, seed) }()
 	t.Cleanup(func() { x.board.Halt.Store(1) })
 	return x
 }
