@@ -184,34 +184,6 @@ func TestSemaphoreTakesBackFromTheDead(t *testing.T) {
 	require.Equal(t, int64(10), s.State().Free)
 }
 
-// Who has taken a wait off is slow to give its node back: the owner keeps it, and dies
-// in another wait. The node is on a queue, and stays.
-func TestSemaphoreNodeOfALaterWaitStays(t *testing.T) {
-	a := newArena(t, nil)
-	s := newSemaphore(t, a, "s", 2, nil)
-	p := semOther(t, a)
-	require.True(t, s.TryAcquire(2))
-	p.Send(semOrder{Verb: "acquire", N: 1})
-	queued(t, a, s, 1)
-	off, n := s.Head()
-	word, owner := n.Load(), n.Owner()
-	s.Release(1)
-	var r semAnswer
-	p.Recv(t, &r)
-	require.Empty(t, r.Err)
-	p.Send(semOrder{Verb: "acquire", N: 2})
-	queued(t, a, s, 1)
-	again, _ := s.Head()
-	require.Equal(t, off, again)
-	require.NoError(t, s.Latched(func() { // so that nobody else takes it off
-		p.Kill(t)
-		eventually(t, "dead", func() string { return words(a) }, func() bool { return !a.Current(owner) })
-		s.Released(off, n, word, owner)
-		require.Equal(t, owner, n.Owner(), "given back while it is on a queue")
-	}))
-	eventually(t, "taken off", func() string { return words(a) }, func() bool { return s.TryAcquire(1) && n.Owner() == 0 })
-}
-
 func TestSemaphoreStoppedHolderKeeps(t *testing.T) {
 	a := newArena(t, nil)
 	s := newSemaphore(t, a, "s", 1, nil)
