@@ -118,3 +118,13 @@ func (s *Semaphore) Head() (off arena.Offset, n *arena.Node) {
 	w, _ := s.fifo.head()
 	return w.off, w.Node
 }
+
+// Latched runs f while this process has the latch of s.
+func (s *Semaphore) Latched(f func()) error {
+	if err := s.mon.enter(nil); err != nil {
+		return err
+	}
+	defer s.mon.leave(nil)
+	f()
+	return nil
+}

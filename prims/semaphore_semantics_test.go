@@ -251,6 +251,27 @@ func TestSemaphoreContext(t *testing.T) {
 	require.NoError(t, <-second)
 }
 
+// Who gives up while the latch is taken has its wait taken off later. The object stays
+// for that, although the handle is closed.
+func TestSemaphoreIsThereForWhoTidies(t *testing.T) {
+	a := newArena(t, nil)
+	s := newSemaphore(t, a, "s", 1, nil)
+	require.True(t, s.TryAcquire(1))
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	done := make(chan error, 1)
+	go func() { done <- s.Acquire(ctx, 1) }()
+	queued(t, a, s, 1)
+	require.NoError(t, s.Latched(func() {
+		cancel()
+		require.Equal(t, context.Canceled, <-done)
+		require.NoError(t, s.Close())
+		require.Error(t, a.Delete("s"), "it is in use")
+	}))
+	eventually(t, "deleted", func() string { return words(a) }, func() bool { return a.Delete("s") == nil })
+	require.LessOrEqual(t, a.Stats().Nodes, uint64(1))
+}
+
 func TestSemaphoreTransferable(t *testing.T) {
 	a := newArena(t, nil)
 	s := newSemaphore(t, a, "s", 3, &prims.SemaphoreOptions{Transferable: true, Initial: -1})
