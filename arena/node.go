@@ -102,6 +102,17 @@ func (c *core) buryNode(off Offset, n *Node, owner Name) {
 	}
 }
 
+// TakeNode makes this participant the owner of a node whose owner has done with it.
+// It goes with this participant's death from then on.
+func (a *Arena) TakeNode(off Offset, owner Name) bool {
+	n, err := a.nodeAt(off)
+	if err != nil || !n.owner.CompareAndSwap(uint32(owner), uint32(a.self)) {
+		return false
+	}
+	crashpoint.Hit("arena.node.reclaimed")
+	return true
+}
+
 // ReclaimNode gives back a node that its owner has done with, in the use that it had
 // when its word was w. The owner, and who takes the node off its queue, both try
 // when they have done their part.
@@ -111,10 +122,9 @@ func (a *Arena) ReclaimNode(off Offset, w NodeWord) {
 		return
 	}
 	owner := n.Owner()
-	if n.Swap(w.With(NodeLeft), w.Freed()) || n.Swap(w.With(NodeSpent), w.Freed()) {
-		crashpoint.Hit("arena.node.reclaimed")
-		// Or the owner has died meanwhile, and its undertaker does it.
-		a.buryNode(off, n, owner)
+	// Or the owner has died meanwhile, and its undertaker does it.
+	if n.Swap(w.With(NodeSpent), w.Freed()) && a.TakeNode(off, owner) {
+		a.freeNode(off)
 	}
 }
 
@@ -188,8 +198,8 @@ func (c *core) freeNodesOf(dead Name) {
 	stacked, lists := c.readyOf(dead), c.newNodeLists()
 	c.eachNode(func(off Offset, n *Node) {
 		if owner := n.Owner(); owner != dead {
-			// Who took it off its queue after its owner was buried has died
-			// before it could give it back, or is about to.
+			// Who took it off its queue as its owner was buried has died before
+			// it could give it back, or is about to.
 			if owner != 0 && n.list.Load() == 0 && n.stamp.Load() == 0 && !c.current(owner) {
 				c.buryNode(off, n, owner)
 			}

@@ -207,7 +207,7 @@ func TestNodesOfTheDeadGoWithWhoTookThemOff(t *testing.T) {
 	n.SetObject(o.Offset)
 	n.Stamp().Store(1)
 	p.bury(a, b.self)
-	b = p.join(2) // the slot has been taken again
+	p.join(2) // the slot has been taken again
 	require.EqualValues(t, 2, a.Stats().Nodes)
 	n.Stamp().Store(0) // by c
 	p.bury(a, c.self)
@@ -216,24 +216,44 @@ func TestNodesOfTheDeadGoWithWhoTookThemOff(t *testing.T) {
 	requireSound(t, a)
 }
 
+// A node that was left becomes its taker's before it is off.
+func TestTakeNodeIsOnce(t *testing.T) {
+	p := newNeighbours(2<<20, 4)
+	a, b, c := p.join(1), p.join(2), p.join(3)
+	o, _ := withHub(t, a, "x")
+	off, err := b.ClaimNode()
+	require.NoError(t, err)
+	n := a.node(off)
+	n.SetObject(o.Offset)
+	n.Stamp().Store(1)
+	require.True(t, c.TakeNode(off, b.self))
+	require.False(t, a.TakeNode(off, b.self))
+	p.bury(a, b.self)
+	p.bury(a, c.self)
+	require.EqualValues(t, 1, a.Stats().Nodes, "it is on the queue")
+	require.True(t, a.TakeNode(off, c.self))
+	n.Stamp().Store(0)
+	require.NoError(t, a.FreeNode(off))
+	require.Zero(t, a.Stats().Nodes)
+	requireSound(t, a)
+}
+
 func TestReclaimNodeNeedsTheSameUse(t *testing.T) {
 	a := newNeighbours(2<<20, 4).join(1)
-	for _, state := range []NodeState{NodeLeft, NodeSpent} {
-		off, err := a.ClaimNode()
-		require.NoError(t, err)
-		n := a.node(off)
-		for _, s := range []NodeState{NodeIdle, NodeQueued, NodeAsleep, NodeParked, NodeResolved} {
-			n.word.Store(uint32(n.Load().With(s)))
-			a.ReclaimNode(off, n.Load())
-			require.EqualValues(t, 1, a.Stats().Nodes, "%v", n.Load())
-		}
-		before := n.Load()
-		n.word.Store(uint32(before.Kept().With(state)))
-		a.ReclaimNode(off, before)
-		require.EqualValues(t, 1, a.Stats().Nodes, "an earlier use")
+	off, err := a.ClaimNode()
+	require.NoError(t, err)
+	n := a.node(off)
+	for _, s := range []NodeState{NodeIdle, NodeQueued, NodeAsleep, NodeParked, NodeResolved, NodeLeft} {
+		n.word.Store(uint32(n.Load().With(s)))
 		a.ReclaimNode(off, n.Load())
-		require.Zero(t, a.Stats().Nodes)
+		require.EqualValues(t, 1, a.Stats().Nodes, "%v", n.Load())
 	}
+	before := n.Load()
+	n.word.Store(uint32(before.Kept().With(NodeSpent)))
+	a.ReclaimNode(off, before)
+	require.EqualValues(t, 1, a.Stats().Nodes, "an earlier use")
+	a.ReclaimNode(off, n.Load())
+	require.Zero(t, a.Stats().Nodes)
 }
 
 func TestEachHubNodeRefusesWhatIsNoList(t *testing.T) {

@@ -40,8 +40,10 @@ type Node struct {
 	//   futex:   none
 	//   crash:   of a hub node: immutable once pushed
 	next atomic.Uint64
-	// readyNext is the offset of the next node of the same ready stack.
-	//   writers: who made the node ready, until it is popped
+	// readyNext is the offset of the next node of the same ready stack. In a node on a
+	// queue it is, until the node is pushed there, twice the name of who resolves the
+	// wait, plus 1.
+	//   writers: who made the node ready or resolved it, until it is popped
 	//   readers: the owner
 	//   order:   relaxed, the push carries the edge
 	//   futex:   none
@@ -132,6 +134,18 @@ func (n *Node) Wanted() *atomic.Uint64 { return &n.wanted }
 
 // Stamp is the arrival stamp.
 func (n *Node) Stamp() *atomic.Uint64 { return &n.stamp }
+
+// SetTeller notes who is about to resolve the node's wait, and tells its owner.
+func (n *Node) SetTeller(who Name) { n.readyNext.Store(uint64(who)<<1 | 1) }
+
+// Teller is who has resolved the node's wait and not put it on a ready stack yet, or
+// 0.
+func (n *Node) Teller() Name {
+	if v := n.readyNext.Load(); v&1 != 0 {
+		return Name(v >> 1 & NameMask)
+	}
+	return 0
+}
 
 // Extra is for the primitive that uses the node.
 func (n *Node) Extra() *atomic.Uint64 { return &n.extra }

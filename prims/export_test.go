@@ -175,6 +175,16 @@ func ScribbleAny(a *arena.Arena, o arena.Object, r *rand.Rand) {
 // Object is the object under s.
 func (s *Semaphore) Object() arena.Object { return s.object }
 
+// Head is the first wait in the queue of s.
+func (s *Semaphore) Head() (off arena.Offset, n *arena.Node) {
+	if err := s.mon.enter(nil); err != nil {
+		return 0, nil
+	}
+	defer s.mon.leave(nil)
+	w, _ := s.fifo.head()
+	return w.off, w.Node
+}
+
 // Latched runs f while this process has the latch of s.
 func (s *Semaphore) Latched(f func()) error {
 	if err := s.mon.enter(nil); err != nil {
@@ -183,19 +193,4 @@ func (s *Semaphore) Latched(f func()) error {
 	defer s.mon.leave(nil)
 	f()
 	return nil
-}
-
-// Head is the first wait in the queue of s.
-func (s *Semaphore) Head() (off arena.Offset, n *arena.Node) {
-	s.Latched(func() {
-		if w, ok := s.fifo.head(); ok {
-			off, n = w.off, w.Node
-		}
-	})
-	return off, n
-}
-
-// Released is the last step of who took a wait off: its word and owner were those.
-func (s *Semaphore) Released(off arena.Offset, n *arena.Node, word arena.NodeWord, owner arena.Name) {
-	s.mon.released(wait{off, n}, word, owner)
 }

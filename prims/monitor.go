@@ -259,6 +259,7 @@ func (m *monitor) tuning() park.Tuning {
 func (m *monitor) end(b *wakes, w wait, result, aux uint32) bool {
 	m.rules.detach(w)
 	w.Extra().Store(makeFate(w.class(), result, aux))
+	w.SetTeller(m.a.Self())
 	race.ReleaseMerge(m.key)
 	for {
 		// The loop ends: the owner moves the word three times at most.
@@ -289,27 +290,26 @@ func (m *monitor) account(w wait, c *change) {
 }
 
 // drop takes a wait that is over, or that nobody is there for, out of the truth,
-// after it was taken off its queue.
+// after it was taken off its queue, and gives its node back unless the owner does.
 func (m *monitor) drop(w wait) {
 	n, owner := w.Load(), w.Owner()
+	// It is ours before it is off: if we die in between it goes with us.
+	// sync(seat.abandon): acquire
+	ours := n.State() == arena.NodeLeft && m.a.TakeNode(w.off, owner)
 	// sync(seat.unqueue): release
 	w.Stamp().Store(0)
-	m.released(w, n, owner)
-}
-
-// released gives the node of a wait back whose stamp has become 0, if its owner has
-// left that to us: n and owner are what it had before.
-func (m *monitor) released(w wait, n arena.NodeWord, owner arena.Name) {
 	crashpoint.Hit("monitor.released")
-	if !m.current(owner) {
-		// It may have kept the node and died in another queue, whose kind does this.
-		if w.Load().Generation() == n.Generation() {
-			m.a.BuryNode(w.off, owner)
-		}
-		return
+	switch {
+	case ours:
+		m.a.FreeNode(w.off)
+	case m.current(owner):
+		// sync(seat.abandon): acquire
+		m.a.ReclaimNode(w.off, n)
+	case w.Load().Generation() == n.Generation():
+		m.a.BuryNode(w.off, owner)
+	default:
+		// It kept the node and died in another queue, whose kind does this.
 	}
-	// sync(seat.abandon): acquire
-	m.a.ReclaimNode(w.off, n)
 }
 
 // current reports whether a participant is there, as far as this call goes.

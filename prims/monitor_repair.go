@@ -81,8 +81,15 @@ func (m *monitor) tidyLater() {
 	if !q.Enter() {
 		return
 	}
+	// The handle may be closed meanwhile; the object is not deleted.
+	o, err := m.a.ObjectAt(m.object.Offset)
+	if err != nil {
+		q.Exit()
+		return
+	}
 	go func() {
 		defer q.Exit()
+		defer m.a.CloseObject(o)
 		err := m.enter(nil)
 		m.tidying.Store(false)
 		if err == nil {

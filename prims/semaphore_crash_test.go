@@ -4,6 +4,8 @@ package prims_test
 
 import (
 	"context"
+	"fmt"
+	"syscall"
 	"testing"
 	"time"
 
@@ -45,35 +47,43 @@ func impatient(t *testing.T, a *arena.Arena, n int64) *proctest.Proc {
 	return p
 }
 
-// Who takes a wait off that was given up is slow to give its node back. The owner
-// dies meanwhile, its undertaker does it, and somebody else has the node by then.
+// Who takes a wait off that was given up dies over it: the node is given back, once,
+// although its owner lives, or dies as well.
 func TestSemaphoreNodeIsGivenBackOnce(t *testing.T) {
-	a := newArena(t, nil)
-	s := newSemaphore(t, a, "s", 1, nil)
-	require.True(t, s.TryAcquire(1))
-	owner := impatient(t, a, 1)
-	off, n := s.Head()
-	require.Equal(t, arena.NodeLeft, n.State())
-	dead := n.Owner()
-
-	taker := proctest.Start(t, "semaphore", proctest.Params(nameOf(a)), proctest.Env("SHMSYNC_CRASHPOINT_STOP=arena.node.reclaimed:1"))
-	taker.Await(t)
-	taker.Send(semOrder{ID: 1, Verb: "release"})
-	taker.AwaitStop(t)
-	require.Equal(t, dead, n.Owner())
-	owner.Kill(t)
-	eventually(t, "buried", func() string { return words(a) }, func() bool { return n.Owner() == 0 })
-	for again := arena.Offset(0); again != off; {
-		var err error
-		again, err = a.ClaimNode()
-		require.NoError(t, err)
+	for _, point := range []string{"arena.node.reclaimed", "monitor.released", "arena.node.freeing"} {
+		for _, both := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s/%v", point, both), func(t *testing.T) {
+				a := newArena(t, nil)
+				s := newSemaphore(t, a, "s", 1, nil)
+				require.True(t, s.TryAcquire(1))
+				before := a.Stats().Nodes
+				owner := impatient(t, a, 1)
+				_, n := s.Head()
+				require.Equal(t, arena.NodeLeft, n.State())
+				taker := proctest.Start(t, "semaphore", proctest.Params(nameOf(a)), proctest.Env("SHMSYNC_CRASHPOINT="+point))
+				taker.Await(t)
+				taker.Send(semOrder{ID: 1, Verb: "release"})
+				taker.WaitSignal(t, syscall.SIGKILL)
+				if both {
+					owner.Kill(t)
+				}
+				eventually(t, "given back", func() string { return words(a) }, func() bool {
+					return s.Queued() == 0 && n.Owner() == 0 && a.Stats().Nodes == before
+				})
+				for range 3 {
+					_, err := a.ClaimNode()
+					require.NoError(t, err)
+				}
+				if !both {
+					owner.Cont(t)
+					owner.WaitExit(t)
+				}
+				alone(t, a, 1)
+				require.Equal(t, before+3, a.Stats().Nodes)
+				sound(t, a)
+			})
+		}
 	}
-	taker.Cont(t)
-	var r semAnswer
-	taker.Recv(t, &r)
-	require.Empty(t, r.Panic)
-	require.Equal(t, a.Self(), n.Owner(), "given back though it is in use")
-	require.Equal(t, arena.NodeIdle, n.State())
 }
 
 // Who has given up and is stopped holds nobody up that waits behind it.

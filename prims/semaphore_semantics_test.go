@@ -194,34 +194,6 @@ func TestSemaphoreTakesBackFromTheDead(t *testing.T) {
 	require.Equal(t, int64(10), s.State().Free)
 }
 
-// Who has taken a wait off is slow to give its node back: the owner keeps it, and dies
-// in another wait. The node is on a queue, and stays.
-func TestSemaphoreNodeOfALaterWaitStays(t *testing.T) {
-	a := newArena(t, nil)
-	s := newSemaphore(t, a, "s", 2, nil)
-	p := semOther(t, a)
-	require.True(t, s.TryAcquire(2))
-	p.Send(semOrder{Verb: "acquire", N: 1})
-	semQueued(t, a, s, 1)
-	off, n := s.Head()
-	word, owner := n.Load(), n.Owner()
-	s.Release(1)
-	var r semAnswer
-	p.Recv(t, &r)
-	require.Empty(t, r.Err)
-	p.Send(semOrder{Verb: "acquire", N: 2})
-	semQueued(t, a, s, 1)
-	again, _ := s.Head()
-	require.Equal(t, off, again)
-	require.NoError(t, s.Latched(func() { // so that nobody else takes it off
-		p.Kill(t)
-		eventually(t, "dead", func() string { return words(a) }, func() bool { return !a.Current(owner) })
-		s.Released(off, n, word, owner)
-		require.Equal(t, owner, n.Owner(), "given back while it is on a queue")
-	}))
-	eventually(t, "taken off", func() string { return words(a) }, func() bool { return s.TryAcquire(1) && n.Owner() == 0 })
-}
-
 func TestSemaphoreStoppedHolderKeeps(t *testing.T) {
 	a := newArena(t, nil)
 	s := newSemaphore(t, a, "s", 1, nil)
@@ -287,6 +259,27 @@ func TestSemaphoreContext(t *testing.T) {
 	cancel()
 	require.Equal(t, context.Canceled, <-first)
 	require.NoError(t, <-second)
+}
+
+// Who gives up while the latch is taken has its wait taken off later. The object stays
+// for that, although the handle is closed.
+func TestSemaphoreIsThereForWhoTidies(t *testing.T) {
+	a := newArena(t, nil)
+	s := newSemaphore(t, a, "s", 1, nil)
+	require.True(t, s.TryAcquire(1))
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	done := make(chan error, 1)
+	go func() { done <- s.Acquire(ctx, 1) }()
+	semQueued(t, a, s, 1)
+	require.NoError(t, s.Latched(func() {
+		cancel()
+		require.Equal(t, context.Canceled, <-done)
+		require.NoError(t, s.Close())
+		require.Error(t, a.Delete("s"), "it is in use")
+	}))
+	eventually(t, "deleted", func() string { return words(a) }, func() bool { return a.Delete("s") == nil })
+	require.LessOrEqual(t, a.Stats().Nodes, uint64(1))
 }
 
 func TestSemaphoreTransferable(t *testing.T) {

@@ -166,13 +166,22 @@ func (b *bench) look() {
 }
 
 // prod wakes the waiter of a seat whether or not somebody else does, if its wait is
-// over or always.
+// over or always. A seat whose wait has ended, and which nobody will take off the
+// stack any more, is kept.
 func (b *bench) prod(s *Seat, always bool) {
 	b.mu.Lock()
 	var notify func()
 	switch {
 	case !s.taken:
-	case !always && !s.Resolved(): // it is in another use by now
+		if s.owed && b.untold(s) {
+			s.owed = false
+			b.keep(s)
+		}
+	case always:
+		// Whatever a peer has made of the node.
+		notify = s.tell()
+		shmsync.Wake(raw(s.Node.Word()), allSleepers)
+	case !s.Resolved(): // it is in another use by now
 	case s.owed:
 		notify = s.tell()
 	default:
@@ -182,6 +191,13 @@ func (b *bench) prod(s *Seat, always bool) {
 	if notify != nil {
 		notify()
 	}
+}
+
+// untold reports whether who resolved the wait of a seat died before it could push
+// the node on the ready stack.
+func (b *bench) untold(s *Seat) bool { // guarded by: mu
+	teller := s.Node.Teller()
+	return s.Resolved() && teller != 0 && !b.host.a.Current(teller)
 }
 
 // sendAway wakes everybody, since this process leaves the arena. Waits that nobody

@@ -30,6 +30,7 @@ type Queue struct {
 
 	haveWaitV bool
 	calls     atomic.Int32 // calls between Enter and Exit
+	gone      atomic.Bool  // closed; the host forgets it with the last call
 	listed    atomic.Bool  // the host looks after this queue
 
 	// life is held while the object is used by others than its callers, and by
@@ -89,7 +90,11 @@ func (q *Queue) Enter() bool {
 }
 
 // Exit ends the call.
-func (q *Queue) Exit() { q.calls.Add(-1) }
+func (q *Queue) Exit() {
+	if q.calls.Add(-1) == 0 && q.gone.Load() {
+		q.host.remove(q)
+	}
+}
 
 // Bed is what a waiter sleeps on, besides the word of its Line.
 type Bed struct {
@@ -364,13 +369,15 @@ func (q *Queue) StartHub() {
 func (q *Queue) Waiting() int { return int(q.calls.Load()) }
 
 // Close gives the queue's hub node back, for other participants to use. Nobody
-// may wait. A node that is ready just now, or loose, stays ours, and belongs to
+// may wait but who cleans up after others: looks and the end of the arena find it. A node that is ready just now, or loose, stays ours, and belongs to
 // the next queue of the object.
 //
 // A wake that the hub has taken from the node, or will, is not passed on by it any
 // more, since the object may be gone by then: so one is passed on here.
 func (q *Queue) Close() {
-	q.host.remove(q)
+	if q.gone.Store(true); q.calls.Load() == 0 {
+		q.host.remove(q)
+	}
 	q.life.Lock()
 	defer q.life.Unlock()
 	q.closed = true

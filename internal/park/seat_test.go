@@ -214,6 +214,31 @@ func TestCloseSendsSeatsAway(t *testing.T) {
 	require.Equal(t, Closed, <-second)
 }
 
+// A call that outlives its queue ends with the arena, which waits for that.
+func TestCloseWaitsForCallsOfClosedQueues(t *testing.T) {
+	b := newBench(t)
+	p := b.place(b.object())
+	for k := range DirectMax {
+		_, ok := b.Announce(p.config.Object.Offset, p.config.Word, 0, DirectMax)
+		require.True(t, ok, "record %d", k)
+	}
+	done := make(chan Result, 1)
+	require.True(t, p.Enter())
+	go func() {
+		defer p.Exit()
+		done <- p.Sleep(uint32(p.bell.Announce()), Bed{}, new(Cancel))
+	}()
+	until(t, func() bool {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		return p.first != nil
+	})
+	p.Queue.Close()
+	require.NoError(t, b.Arena.Close())
+	require.Len(t, done, 1, "it waits in an arena that is gone")
+	require.Equal(t, Closed, <-done)
+}
+
 // until waits until done.
 func until(t testing.TB, done func() bool) {
 	t.Helper()

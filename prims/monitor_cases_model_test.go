@@ -1,0 +1,26 @@
+//go:build linux
+
+package prims
+
+import "testing"
+
+// Waits in a queue, and deaths at every step of them and of those who end them.
+func TestModelMonitor(t *testing.T) {
+	bugs := []bug{
+		monAccountsTwice, monLeftAsSpent, monKeepsStamped, monHasNoLog, monGrantsLeft, monWakesNobody, monDoesNotSweep, monDropsFirst, monDoesNotTidy,
+	}
+	one := monModel{wants: []uint8{2, 1}, permits: 2, kills: 1}
+	both := monModel{wants: []uint8{2, 1}, permits: 2, kills: 2}
+	tries := monModel{wants: []uint8{2, 1}, permits: 2, kills: 2, tries: true}
+	elsewhere := monModel{wants: []uint8{2, 1}, permits: 2, kills: 2, elsewhere: true}
+	three := monModel{wants: []uint8{1, 2, 1}, permits: 2}
+	dies := monModel{wants: []uint8{1, 2, 1}, permits: 2, kills: 1}
+	requireModels(t, []exploration{
+		{"two, one dies", small, one.explore, bugs},
+		{"two, both die", small, both.explore, bugs},
+		{"two, a burial that finds the latch taken", small, tries.explore, []bug{monReclaimsBlindly, monForgetsOrphans}},
+		{"two, with waits elsewhere", small, elsewhere.explore, []bug{monReclaimsAnyUse, monLogNamesStamp, monBuriesAnyUse}},
+		{"three", medium, three.explore, []bug{monGrantsLeft, monDoesNotTidy}},
+		{"three, one dies", large, dies.explore, nil},
+	})
+}

@@ -1,0 +1,429 @@
+//go:build linux
+
+package prims
+
+import (
+	"errors"
+	"fmt"
+	"math/bits"
+
+	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/model"
+)
+
+// monModel is a semaphore on a monitor: waiters, each a process with a node that it
+// keeps from wait to wait, and an undertaker who lives for ever. The latch is taken
+// when it can be; how that is waited for is the model of the Mutex.
+type monModel struct {
+	wants     []uint8 // how many permits each waiter wants
+	permits   uint8
+	kills     uint8
+	elsewhere bool // waiters also wait in another object, with the same node
+	tries     bool // the undertaker may find the latch taken and leave the sweep to looks
+
+	bug bug
+}
+
+const (
+	monMost      = 3 // waiters; the undertaker is the thread after them
+	monNodes     = 4
+	monDead      = 255 // the latch is owner-dead
+	monElsewhere = 128 // a stamp given elsewhere
+)
+
+// monState is a state of the model. Threads, processes and nodes are numbered from 1
+// where they are named, 0 being none.
+type monState struct {
+	latch     uint8
+	free      uint8
+	share     [monMost]uint8
+	log       monLog
+	accounted uint8
+	node      [monNodes]monNode
+	queue     [monNodes]uint8
+	thread    [monMost + 1]monThread
+	dead      uint8 // bits of processes: killed,
+	marked    uint8 // found dead, so not current,
+	buried    uint8 // and buried
+	kills     uint8
+	burying   uint8
+	due       bool // a sweep is due by whoever waits
+	wrong     monWrong
+}
+
+// monLog is the redo log: the values that the words become.
+type monLog struct {
+	valid                       bool
+	who, share, free, acc, node uint8
+}
+
+type monNode struct {
+	word      arena.NodeState
+	owner     uint8
+	stamp     uint8
+	used      bool // the block is
+	sleeping  bool // its owner sleeps on it
+	elsewhere bool // it is on a queue of another object
+}
+
+type monThread struct {
+	pc       uint8
+	job      uint8
+	back     uint8 // where it goes on when a node has been dropped
+	seat     uint8 // the node that it has
+	at       uint8 // the node that it is about to drop or give back,
+	owner    uint8 // who had it,
+	same     bool  // and whether it is in the same use still
+	tidy     uint8 // the node that it has left,
+	tidySame bool  // in the same use still
+	wakes    uint8 // bits of nodes
+	mending  bool
+	has      bool // permits
+}
+
+type monWrong uint8
+
+const (
+	monFreedInUse monWrong = iota + 1
+	monQueuedTwice
+	monNotHeld
+	monClobbered
+	monLinksWrong
+)
+
+var errsMon = [...]error{
+	monFreedInUse:  errors.New("a node was given back that is in use"),
+	monQueuedTwice: errors.New("a node is queued that is on the queue"),
+	monNotHeld:     errors.New("who was granted permits does not have them"),
+	monClobbered:   errors.New("the stamp of another wait was taken away"),
+	monLinksWrong:  errors.New("what is on the queue is not waiting there"),
+}
+
+var (
+	errMonTooMany  = errors.New("more permits are had than there are")
+	errMonPermits  = errors.New("permits are lost, or made")
+	errMonLeak     = errors.New("a node is nobody's")
+	errMonSleeps   = errors.New("somebody sleeps though its permits are free")
+	errMonLeftOver = errors.New("something is left on the queue")
+)
+
+// What a thread takes the latch for.
+const (
+	monAcquire = iota + 1
+	monRelease
+	monTidy
+	monSweep
+)
+
+// The steps of a thread.
+const (
+	mIdle uint8 = iota
+	mClaim
+	mElsewhere
+	mEnter
+	mBody
+	mTakeFree
+	mJoinStamp
+	mJoinLink
+	mGiveFree
+	mSettle
+	mResolve
+	mLog
+	mApply
+	mApplyRest
+	mUnlog
+	mTakeOver
+	mDrop
+	mReleased
+	mTaken
+	mFree
+	mLeave
+	mWake
+	mAfter
+	mSleep
+	mAsleep
+	mCollect
+	mSpent
+	mHold
+	mRedo
+	mRedone
+	mClear
+	mRebuild
+	mSweepShares
+	mSweepQueue
+	mBereave
+	mWakeResolved
+	mFreeNodes
+)
+
+// What can be wrong with a monitor.
+const (
+	monAccountsTwice   bug = "mending accounts for what has been accounted for"
+	monLeftAsSpent     bug = "who was granted and cannot keep the node marks it left"
+	monKeepsStamped    bug = "a node is kept that has a stamp"
+	monReclaimsAnyUse  bug = "a node is reclaimed whatever use it is in"
+	monReclaimsBlindly bug = "a node is given back by who has marked it free, whoever owns it"
+	monBuriesAnyUse    bug = "a node of the dead is given back whatever use it died in"
+	monForgetsOrphans  bug = "nobody gives back what one who died had taken off for another dead one"
+	monDropsFirst      bug = "the stamp is dropped before the node is taken over"
+	monWakesNobody     bug = "a burial does not wake those whose wait is over"
+	monDoesNotTidy     bug = "who gives up leaves its node on the queue"
+	monLogNamesStamp   bug = "the log says that the stamp becomes 0"
+	monHasNoLog        bug = "several words are changed without a log"
+	monGrantsLeft      bug = "a wait is resolved by a store, not a compare-and-swap"
+	monDoesNotSweep    bug = "a burial takes no permits back"
+)
+
+func (m monModel) explore(b bug) model.Result {
+	m.bug = b
+	first := monState{free: m.permits}
+	for i := range m.wants {
+		first.node[i] = monNode{word: arena.NodeIdle, owner: uint8(i + 1), used: true}
+		first.thread[i].seat = uint8(i + 1)
+	}
+	spec := model.Spec[monState]{Init: []monState{first}, Next: m.next, Check: m.check, Done: m.done, Show: m.show}
+	return spec.Explore()
+}
+
+// undertaker is the thread that buries.
+func (m *monModel) undertaker() int { return len(m.wants) }
+
+func (m *monModel) next(s *monState, emit func(model.Step[monState])) {
+	for i := 0; i <= len(m.wants); i++ {
+		if s.dead>>i&1 != 0 {
+			continue
+		}
+		for choice, more := 0, true; more; choice++ {
+			x := monExec{monModel: m, s: *s, me: i, choice: choice}
+			x.t = &x.s.thread[i]
+			x.step()
+			more = x.more
+			if x.said != "" {
+				x.s.canon()
+				emit(model.Step[monState]{To: x.s, By: m.name(i), Label: x.said, Optional: x.optional})
+			}
+		}
+	}
+	if s.kills < m.kills {
+		for i := range m.wants {
+			if s.dead>>i&1 == 0 {
+				to := *s
+				to.dead |= 1 << i
+				to.kills++
+				if n := to.thread[i].seat; n != 0 {
+					to.node[n-1].sleeping = false
+				}
+				to.thread[i] = monThread{}
+				to.canon()
+				emit(model.Step[monState]{To: to, By: m.name(i), Label: "is killed", Optional: true})
+			}
+		}
+	}
+}
+
+func (m *monModel) name(i int) string {
+	if i == m.undertaker() {
+		return "undertaker"
+	}
+	return fmt.Sprintf("W%d", i+1)
+}
+
+// canon renumbers the stamps: only their order counts, and one that was accounted for
+// counts only if a node has it.
+func (s *monState) canon() {
+	var present [256]bool
+	for i := range s.node {
+		present[s.node[i].stamp] = true
+	}
+	if s.log.valid {
+		present[s.log.acc] = true
+	}
+	var rank [256]uint8
+	next := uint8(1)
+	for v := 1; v < monElsewhere; v++ {
+		if present[v] {
+			rank[v] = next
+			next++
+		}
+	}
+	rank[monElsewhere] = monElsewhere
+	for i := range s.node {
+		s.node[i].stamp = rank[s.node[i].stamp]
+	}
+	s.accounted, s.log.acc = rank[s.accounted], rank[s.log.acc]
+}
+
+func (m *monModel) check(s *monState) error {
+	if s.wrong != 0 {
+		return errsMon[s.wrong]
+	}
+	had := uint8(0)
+	for i, n := range m.wants {
+		if s.thread[i].has {
+			had += n
+		}
+	}
+	if had > m.permits {
+		return errMonTooMany
+	}
+	if s.latch == 0 {
+		for _, q := range s.queue {
+			if q != 0 {
+				if n := &s.node[q-1]; !n.used || n.stamp == 0 || n.elsewhere || n.word == arena.NodeIdle || n.word == arena.NodeFree {
+					return errsMon[monLinksWrong]
+				}
+			}
+		}
+	}
+	return m.checkRest(s)
+}
+
+// checkRest is what must be so when nobody does anything.
+func (m *monModel) checkRest(s *monState) error {
+	if s.thread[m.undertaker()].pc != mIdle || s.dead != s.buried || s.latch != 0 {
+		return nil
+	}
+	sum, right := s.free, true
+	for i := range m.wants {
+		switch t := &s.thread[i]; t.pc {
+		case mIdle, mHold:
+		case mAsleep:
+			if !s.node[t.seat-1].sleeping {
+				return nil
+			}
+		default:
+			return nil
+		}
+		sum += s.share[i]
+		right = right && (s.share[i] == 0 || s.thread[i].has && s.share[i] == m.wants[i])
+	}
+	for i := range s.node {
+		n := &s.node[i]
+		lives := n.owner != 0 && s.dead>>(n.owner-1)&1 == 0
+		switch {
+		case !n.used, s.due && n.stamp != 0:
+		case lives && (n.word == arena.NodeSpent || n.word == arena.NodeFree):
+			// Goes with its owner: who took it off died as it was being spent.
+		case !lives || s.thread[n.owner-1].seat != uint8(i+1):
+			return errMonLeak
+		}
+	}
+	if s.due {
+		return nil
+	}
+	if sum != m.permits || !right {
+		return errMonPermits
+	}
+	for _, q := range s.queue {
+		if q == 0 {
+			break
+		}
+		n := &s.node[q-1]
+		if !queuedState(n.word) {
+			return errMonLeftOver
+		}
+		if m.wants[n.owner-1] <= s.free {
+			return errMonSleeps
+		}
+		break
+	}
+	return nil
+}
+
+func queuedState(w arena.NodeState) bool { return w == arena.NodeQueued || w == arena.NodeAsleep }
+
+// done reports whether nothing has to happen any more.
+func (m *monModel) done(s *monState) bool {
+	for i := range m.wants {
+		if s.thread[i].pc != mIdle {
+			return false
+		}
+	}
+	return s.thread[m.undertaker()].pc == mIdle && s.dead == s.buried
+}
+
+func (m *monModel) show(s *monState) string {
+	str := fmt.Sprintf("latch %d, free %d, shares %v, accounted %d, queue %v", s.latch, s.free, s.share, s.accounted, s.queue)
+	for i := range s.node {
+		n := &s.node[i]
+		str += fmt.Sprintf("; %d: %v of %d, stamp %d", i+1, arena.NodeWord(n.word), n.owner, n.stamp)
+		if n.sleeping {
+			str += ", sleeps"
+		}
+	}
+	if s.log.valid {
+		str += fmt.Sprintf("; log %+v", s.log)
+	}
+	return str
+}
+
+// monExec is a thread that does a step.
+type monExec struct {
+	*monModel
+	s        monState
+	t        *monThread
+	me       int
+	choice   int
+	more     bool
+	optional bool
+	said     string
+}
+
+func (x *monExec) self() uint8 { return uint8(x.me + 1) }
+
+func (x *monExec) to(pc uint8, said string) { x.t.pc, x.said = pc, said }
+
+func (x *monExec) current(name uint8) bool { return x.s.marked>>(name-1)&1 == 0 }
+
+// waiting is monitor.waiting.
+func (x *monExec) waiting(n *monNode) bool { return queuedState(n.word) && x.current(n.owner) }
+
+// bump is what a node's next generation means to those that remember this one.
+func (x *monExec) bump(node uint8) {
+	for i := range x.s.thread {
+		t := &x.s.thread[i]
+		if t.at == node {
+			t.same = false
+		}
+		if t.tidy == node {
+			t.tidySame = false
+		}
+	}
+}
+
+func (x *monExec) detach(node uint8) {
+	kept := 0
+	for _, q := range x.s.queue {
+		if q != 0 && q != node {
+			x.s.queue[kept] = q
+			kept++
+		}
+	}
+	clear(x.s.queue[kept:])
+}
+
+func (x *monExec) append(node uint8) {
+	for k, q := range x.s.queue {
+		switch q {
+		case node:
+			x.s.wrong = monQueuedTwice
+			return
+		case 0:
+			x.s.queue[k] = node
+			return
+		}
+	}
+}
+
+// drop goes on to drop a node that is off the queue.
+func (x *monExec) drop(node, back uint8, said string) {
+	x.t.at, x.t.back = node, back
+	x.to(mTakeOver, said)
+}
+
+func (x *monExec) goBack(said string) {
+	x.to(x.t.back, said)
+	x.t.at, x.t.owner, x.t.same, x.t.back = 0, 0, false, 0
+}
+
+func lowest(mask uint8) uint8 { return uint8(bits.TrailingZeros8(mask)) }
