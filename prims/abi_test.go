@@ -44,6 +44,7 @@ var abiStructs = map[string]reflect.Type{
 	"MultiLock": reflect.TypeFor[multiLockHead](),
 	"Cond":      reflect.TypeFor[condWords](),
 	"Future":    reflect.TypeFor[futureWords](),
+	"Queue":     reflect.TypeFor[queueWords](),
 }
 
 // abiParts are the sections of abiStructs that are parts of objects.
@@ -58,6 +59,8 @@ var abiKinds = map[string]struct {
 }{
 	"Mutex": {mutexKind, mutexVersion},
 	"Futex": {futexKind, futexVersion},
+
+	"Queue": {queueKind, queueVersion},
 
 	"SignalWaker": {signalKind, signalVersion},
 	"SpinLock":    {spinKindID, spinVersion},

@@ -1,0 +1,291 @@
+package prims
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/arena"
+)
+
+// Queue is a bounded queue of values between processes: any number of goroutines of
+// any number of processes put items in and get them out. A T has no pointers, and is
+// copied with the queue locked, so it should be small: what is big lies elsewhere in
+// the arena, and its offset goes through the queue.
+//
+// Items come out in the order in which they went in. Who waits, for an item or for
+// room, is served in the order in which it came, and nobody barges in. An item of a
+// Put that waits takes its place in the queue when there is room, whether or not
+// the process of the Put is running just then; so a process that is stopped, or slow
+// to wake, holds nobody up.
+//
+// An item that Get returned is the caller's, and is gone if its process dies: at most
+// one Get returns it. With Lease the item stays in the queue's keeping until it is
+// acknowledged. If the process dies before, or calls Nack, the item goes back to where it
+// was in the order, which is the front: at least one lease of it is acknowledged, or
+// it is there still. A process that is stopped keeps its leases.
+//
+// A death inside Put leaves the item in the queue, or leaves it out; a death inside Get
+// leaves it in the queue, unless Get was about to return.
+//
+// In the terminology of the Go memory model, and across processes: the Put of an item
+// synchronizes before the return of the Get or Lease of that item, and the n'th Get or
+// Ack synchronizes before the return of the n+C'th Put, where C is the capacity.
+//
+// Get and Put are those of a monitor after Hoare; leases are those of message queues
+// such as SQS and beanstalkd, with the death of the process in place of a time limit.
+type Queue[T any] struct{ core *queueCore }
+
+// QueueOptions says how a Queue is created. A nil *QueueOptions means the zero value.
+type QueueOptions struct {
+	// Spin bounds how long a waiter spins before it sleeps, for a new object:
+	// 0 means that it learns, negative that it never spins.
+	Spin time.Duration
+}
+
+// QueueItemMost is the most bytes that an item of a Queue may have.
+const QueueItemMost = 64 << 10
+
+var queueKind = arena.KindOf("QUEU")
+
+const (
+	queueVersion      = 1
+	queueCapacity     = 64 // where none is asked for
+	queueCapacityMost = 1 << 30
+)
+
+// OpenQueue finds the Queue of that name in the arena or creates it, with room for
+// capacity items, of which those on lease are some. Capacity 0 is 64 for a new queue,
+// and whatever it has for one that exists. An empty name makes a fresh anonymous one.
+//
+// One that exists must have items of the same layout and, unless capacity is 0, the
+// same capacity; otherwise the error Is ErrIncompatible. A T with pointers, or of more
+// than QueueItemMost bytes, and a negative capacity panic.
+func OpenQueue[T any](a *arena.Arena, name string, capacity int, opts *QueueOptions) (*Queue[T], error) {
+	layout, item := queueLayout[T]()
+	if capacity < 0 || capacity > queueCapacityMost {
+		panic(fmt.Sprintf("shmsync: OpenQueue %q with a capacity of %d", name, capacity))
+	}
+	var opt QueueOptions
+	if opts != nil {
+		opt = *opts
+	}
+	places := uint32(capacity)
+	if places == 0 {
+		places = queueCapacity
+	}
+	o, created, err := a.OpenObject(arena.ObjectSpec{
+		Kind: queueKind, Version: queueVersion, Name: name, Layout: layout,
+		Size: queueHeadBytes + uint64(places)*queueStride(item), AnySize: true,
+		Init: func(body []byte) { initQueue(body, places, item, spinField(opt.Spin)) },
+	})
+	if err != nil {
+		return nil, err
+	}
+	q, err := newQueue[T](a, o)
+	if err != nil || created || capacity == 0 || q.Cap() == capacity {
+		return q, err
+	}
+	err = &shmsync.Error{Op: "queue.open", Object: objectName(o), Err: shmsync.ErrIncompatible,
+		Detail: fmt.Sprintf("it has a capacity of %d; asked for %d", q.Cap(), capacity)}
+	q.Close()
+	return nil, err
+}
+
+// QueueAt gives a handle on the Queue at an offset, which Offset of another process
+// gave.
+func QueueAt[T any](a *arena.Arena, off arena.Offset) (*Queue[T], error) {
+	layout, _ := queueLayout[T]()
+	o, err := objectAt(a, off, "queue.open", queueKind, queueVersion, queueHeadBytes)
+	if err != nil {
+		return nil, err
+	}
+	if o.Layout != layout {
+		a.CloseObject(o)
+		return nil, &shmsync.Error{Op: "queue.open", Object: objectName(o), Err: shmsync.ErrIncompatible,
+			Detail: fmt.Sprintf("its items have fingerprint %#x, asked for %T, which has %#x", o.Layout, *new(T), layout)}
+	}
+	return newQueue[T](a, o)
+}
+
+// queueLayout is the fingerprint and the size of an item.
+func queueLayout[T any]() (layout, item uint64) {
+	layout, err := arena.LayoutOf[T]()
+	if err != nil {
+		panic("shmsync: Queue: " + err.Error())
+	}
+	if item = uint64(sizeOf[T]()); item > QueueItemMost {
+		panic(fmt.Sprintf("shmsync: Queue of %T, which has %d bytes; the most is %d", *new(T), item, QueueItemMost))
+	}
+	return layout, item
+}
+
+func newQueue[T any](a *arena.Arena, o arena.Object) (*Queue[T], error) {
+	x, err := share(a, o, func() (*queueCore, error) {
+		x, err := buildQueue(a, o, false)
+		if err == nil && x.item != uint64(sizeOf[T]()) {
+			err = x.corrupt("queue.open", fmt.Sprintf("size of its items, %d", x.item))
+		}
+		return x, err
+	})
+	if err != nil {
+		a.CloseObject(o)
+		return nil, err
+	}
+	return &Queue[T]{x}, nil
+}
+
+// Put puts v into q, and waits until there is room. An error means that it is not in
+// q: one that Is ErrCanceled after Shutdown, or ErrNoSpace, ErrCorrupt or ErrClosed.
+func (q *Queue[T]) Put(v T) error { return q.PutContext(context.Background(), v) }
+
+// PutContext is Put until ctx ends; then the error is ctx.Err(). If there is room it does
+// not look at ctx.
+func (q *Queue[T]) PutContext(ctx context.Context, v T) error {
+	x := q.core
+	if err := x.mon.enter(ctx); err != nil {
+		return err
+	}
+	if i, s := x.room(); s != nil {
+		*queueItem[T](s) = v
+		x.add(i, s)
+		x.leave(&x.getters)
+		return nil
+	}
+	return q.putSlow(ctx, v)
+}
+
+// putSlow is the rest of PutContext, with the latch held.
+func (q *Queue[T]) putSlow(ctx context.Context, v T) error {
+	return q.core.waitRoom(ctx, func(s *queueSlot, block []byte) {
+		if s != nil {
+			*queueItem[T](s) = v
+		} else {
+			*queueStaged[T](block) = v
+		}
+	})
+}
+
+// TryPut is Put if that is possible without waiting, and reports whether it was. It is
+// false after Shutdown, while others wait for room, and when somebody who is stopped,
+// or preempted, is in the middle of a call.
+func (q *Queue[T]) TryPut(v T) bool {
+	x := q.core
+	if !x.tryEnter(&x.putters) {
+		return false
+	}
+	i, s := x.room()
+	if s == nil {
+		x.mon.leave(nil)
+		return false
+	}
+	*queueItem[T](s) = v
+	x.add(i, s)
+	x.leave(&x.getters)
+	return true
+}
+
+// Get takes the first item out of q, and waits until there is one. An error means
+// that it did not: one that Is ErrCanceled once q was shut down and has no item, or
+// ErrNoSpace, ErrCorrupt or ErrClosed.
+func (q *Queue[T]) Get() (T, error) { return q.GetContext(context.Background()) }
+
+// GetContext is Get until ctx ends; then the error is ctx.Err(). If there is an item it
+// does not look at ctx.
+func (q *Queue[T]) GetContext(ctx context.Context) (v T, err error) {
+	x := q.core
+	if err := x.mon.enter(ctx); err != nil {
+		return v, err
+	}
+	i, s := x.ready()
+	inQueue := s != nil
+	if !inQueue {
+		if i, s, err = x.waitItem(ctx, queueGet); err != nil {
+			return v, err
+		}
+	}
+	v = *queueItem[T](s)
+	x.drop(i, s, inQueue)
+	x.leave(&x.putters)
+	return v, nil
+}
+
+// TryGet is Get if there is an item that nobody waits for, and reports whether there
+// was. It is false, too, when somebody who is stopped, or preempted, is in the middle of
+// a call.
+func (q *Queue[T]) TryGet() (v T, ok bool) {
+	x := q.core
+	if !x.tryEnter(&x.getters) {
+		return v, false
+	}
+	i, s := x.ready()
+	if s == nil {
+		x.mon.leave(nil)
+		return v, false
+	}
+	v = *queueItem[T](s)
+	x.drop(i, s, true)
+	x.leave(&x.putters)
+	return v, true
+}
+
+// Len is how many items are in q, those on lease not counted. It may be over when
+// Len returns.
+func (q *Queue[T]) Len() int { return int(queuePair(q.core.words.free.Load()).high()) }
+
+// Cap is how many items q has room for, those on lease counted.
+func (q *Queue[T]) Cap() int { return int(q.core.capacity) }
+
+// Shutdown ends q for putters at once, and for getters when they have what is there: from
+// then on the error Is ErrCanceled. Everybody who waits is told. It cannot be taken
+// back; to shut down a queue that is shut down does nothing.
+//
+// Leases stay, and are acknowledged as ever. What comes back from one after the
+// last getter was turned away is in q, for whoever asks again.
+//
+// Like other calls without an error it panics with an *Error that Is ErrCorrupt or
+// ErrClosed when it cannot be done.
+func (q *Queue[T]) Shutdown() {
+	x := q.core
+	if err := x.mon.enter(nil); err != nil {
+		panic(err)
+	}
+	b := takeWakes()
+	x.words.stopped.Store(1)
+	x.settle(b)
+	x.mon.leave(b)
+}
+
+// Offset is where the Queue lies in its arena, for QueueAt in another process.
+func (q *Queue[T]) Offset() arena.Offset { return q.core.object.Offset }
+
+// Close gives the handle back. Leases of this process stay its own.
+func (q *Queue[T]) Close() error {
+	return closeHandle(q.core.a, q.core.object, "queue.close", q.core.close)
+}
+
+// QueueState is what State tells.
+type QueueState struct {
+	Capacity int
+	Queued   int  // items in the queue
+	Out      int  // items on lease, or on their way to a Get that waited
+	Getting  bool // somebody waits for an item
+	Putting  bool // somebody waits for room
+	Shutdown bool
+}
+
+// State looks at q without locking it. What it tells may be over when it returns, and
+// of no single moment.
+func (q *Queue[T]) State() QueueState {
+	x := q.core
+	return QueueState{
+		Capacity: q.Cap(), Queued: q.Len(), Out: int(uint32(x.words.out.Load())),
+		Getting: !x.getters.empty(), Putting: !x.putters.empty(), Shutdown: x.words.stopped.Load() != 0,
+	}
+}
+
+// String renders the state on one line.
+func (q *Queue[T]) String() string {
+	return fmt.Sprintf("queue %s: %+v", objectName(q.core.object), q.State())
+}

@@ -1,0 +1,65 @@
+package prims
+
+import "context"
+
+// PutBatch puts the items of vs into q in their order, as many at a time as there is
+// room for, and waits for the rest. n is how many are in q; it is less than all with
+// an error only, which is one of PutContext. Items of others may come in between
+// where it had to wait.
+func (q *Queue[T]) PutBatch(ctx context.Context, vs []T) (n int, err error) {
+	x := q.core
+	for n < len(vs) {
+		if err := x.mon.enter(ctx); err != nil {
+			return n, err
+		}
+		before := n
+		for ; n < len(vs); n++ {
+			i, s := x.room()
+			if s == nil {
+				break
+			}
+			*queueItem[T](s) = vs[n]
+			x.add(i, s)
+		}
+		if n > before {
+			x.leave(&x.getters)
+			continue
+		}
+		if err := q.putSlow(ctx, vs[n]); err != nil {
+			return n, err
+		}
+		n++
+	}
+	return n, nil
+}
+
+// GetBatch takes as many items as there are into into, in their order, and waits until
+// there is at least one. n is how many it took; it is 0 with an error only, which is
+// one of GetContext, or when into is empty.
+func (q *Queue[T]) GetBatch(ctx context.Context, into []T) (n int, err error) {
+	if len(into) == 0 {
+		return 0, nil
+	}
+	x := q.core
+	if err := x.mon.enter(ctx); err != nil {
+		return 0, err
+	}
+	i, s := x.ready()
+	inQueue := s != nil
+	if !inQueue {
+		if i, s, err = x.waitItem(ctx, queueGet); err != nil {
+			return 0, err
+		}
+	}
+	for s != nil {
+		into[n] = *queueItem[T](s)
+		x.drop(i, s, inQueue)
+		if n++; n == len(into) {
+			break
+		}
+		i, s = x.ready()
+		inQueue = true
+	}
+	x.leave(&x.putters)
+	return n, nil
+}

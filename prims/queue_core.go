@@ -1,0 +1,424 @@
+package prims
+
+import (
+	"context"
+	"sync"
+
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/crashpoint"
+	"github.com/shmsync/shmsync/internal/park"
+)
+
+var (
+	_ = crashpoint.Register("queue.put.staged")
+	_ = crashpoint.Register("queue.put.copied")
+	_ = crashpoint.Register("queue.get.granted")
+)
+
+// queueCore is the part of a Queue that does not depend on the type of its items:
+// the rules of its monitor. A process has one for each queue.
+//
+// Getters, which are Gets and Leases, wait in one line, putters in another. A Put
+// that waits leaves its item in a block that its process has claimed: who lets it go
+// on copies the item from there, so that the Put is done with that, and nobody waits
+// for its process to wake. A Get that waits is given a slot.
+type queueCore struct {
+	mon              *monitor
+	words            *queueWords
+	getters, putters fifo
+	a                *arena.Arena
+	object           arena.Object
+	name             arena.Name
+	capacity         uint32
+	item             uint64 // bytes
+	stride           uint64
+
+	staging sync.Mutex
+	stages  []arena.Offset // guarded by: staging; claimed blocks that no Put uses
+}
+
+// What a wait of a Queue is for, its class.
+const (
+	queuePut = iota
+	queueGet
+	queueLease
+)
+
+// How a wait of a Queue ended. What was granted is the slot whose position aux is.
+const (
+	queueGranted = iota
+	queueStopped
+	queueCorrupt // its item is not where its node says
+)
+
+func buildQueue(a *arena.Arena, o arena.Object, bare bool) (*queueCore, error) {
+	w, ok := queueShape(a, o)
+	if !ok {
+		return nil, &shmsync.Error{Op: "queue.open", Object: objectName(o), Err: shmsync.ErrCorrupt, Detail: "its body has no room for its slots"}
+	}
+	x := &queueCore{words: w, a: a, object: o, name: a.Self(), capacity: uint32(w.capacity), item: w.item, stride: queueStride(w.item)}
+	x.mon = buildMonitor(a, o, o.Body, x, bare)
+	x.getters = fifo{x.mon, &w.getters}
+	x.putters = fifo{x.mon, &w.putters}
+	return x, nil
+}
+
+func (x *queueCore) close() {
+	x.mon.close()
+	x.staging.Lock()
+	defer x.staging.Unlock()
+	for _, off := range x.stages {
+		x.a.UnclaimBlock(off)
+	}
+	x.stages = nil
+}
+
+// room is a slot that a Put may fill now, nil if it has to wait.
+func (x *queueCore) room() (uint32, *queueSlot) {
+	if !x.putters.empty() || x.words.stopped.Load() != 0 {
+		return 0, nil
+	}
+	return x.spare()
+}
+
+// ready is the slot of an item that a Get may have now, nil if it has to wait.
+func (x *queueCore) ready() (uint32, *queueSlot) {
+	if !x.getters.empty() {
+		return 0, nil
+	}
+	return x.first()
+}
+
+// leave gives the latch back after a change that may have let others go on.
+func (x *queueCore) leave(others *fifo) {
+	if others.empty() {
+		x.mon.leave(nil)
+		return
+	}
+	b := takeWakes()
+	x.settle(b)
+	x.mon.leave(b)
+}
+
+// tryEnter takes the latch for a call that does not wait, if that does not take long.
+// line is where it would wait.
+func (x *queueCore) tryEnter(line *fifo) bool {
+	m := x.mon
+	if !m.tryEnter() {
+		return false
+	}
+	if !line.empty() {
+		// Perhaps those who wait are dead. Who can go on is woken a moment late.
+		b := takeWakes()
+		m.sweepDead(b)
+		m.leave(b)
+		return m.tryEnter()
+	}
+	return true
+}
+
+// stage gives a block for the item of a Put that waits. It allocates unless ok.
+func (x *queueCore) stage(allocate bool) (off arena.Offset, block []byte, err error) {
+	x.staging.Lock()
+	if n := len(x.stages); n > 0 {
+		off = x.stages[n-1]
+		x.stages = x.stages[:n-1]
+	}
+	x.staging.Unlock()
+	if off == 0 && allocate {
+		if off, err = x.a.ClaimBlock(x.item); err != nil {
+			return 0, nil, err
+		}
+	}
+	if off == 0 {
+		return 0, nil, nil
+	}
+	if block = x.a.ClaimedBlock(off, x.item, x.name); block == nil {
+		return 0, nil, x.corrupt("queue.put", "block of this process")
+	}
+	return off, block, nil
+}
+
+func (x *queueCore) unstage(off arena.Offset) {
+	if off == 0 {
+		return
+	}
+	x.staging.Lock()
+	defer x.staging.Unlock()
+	x.stages = append(x.stages, off)
+}
+
+// waitRoom is for a Put that has to wait, with the latch held, which it leaves. It
+// ends when the item that fill writes is in the queue. fill is called once or twice:
+// with a slot that is free now, or before that with a block for the item.
+func (x *queueCore) waitRoom(ctx context.Context, fill func(s *queueSlot, block []byte)) error {
+	m, b := x.mon, takeWakes()
+	var seat *park.Seat
+	var off arena.Offset
+	var block []byte
+	defer func() { x.unstage(off) }()
+	unseat := func() {
+		if seat != nil {
+			seat.Return()
+		}
+	}
+	for {
+		m.sweepDead(b)
+		if x.words.stopped.Load() != 0 {
+			m.leave(b)
+			unseat()
+			return x.stopped("queue.put")
+		}
+		if i, s := x.room(); s != nil {
+			fill(s, nil)
+			x.add(i, s)
+			x.settle(b)
+			m.leave(b)
+			unseat()
+			return nil
+		}
+		var again bool
+		var err error
+		if block == nil {
+			if off, block, err = x.stage(false); err != nil {
+				m.leave(b)
+				unseat()
+				return err
+			}
+		}
+		if block == nil {
+			m.leave(nil)
+			if off, block, err = x.stage(true); err == nil {
+				err = m.enter(ctx)
+			}
+			if err != nil {
+				m.wake(b)
+				unseat()
+				return err
+			}
+			continue
+		}
+		if seat, again, err = m.seat(ctx, seat); err != nil {
+			m.wake(b)
+			return err
+		}
+		if !again {
+			break
+		}
+	}
+	fill(nil, block)
+	crashpoint.Hit("queue.put.staged")
+	m.join(seat, queuePut, uint64(off))
+	m.leave(b)
+	f, err := m.await(ctx, seat)
+	switch {
+	case err != nil:
+		return err
+	case f.result() == queueStopped:
+		return x.stopped("queue.put")
+	case f.result() != queueGranted:
+		return x.corrupt("queue.put", "place of a waiting item")
+	}
+	return nil
+}
+
+// waitItem waits, with the latch held, until this process has been given an item. If
+// it has, the latch is held again.
+func (x *queueCore) waitItem(ctx context.Context, class uint16) (i uint32, s *queueSlot, err error) {
+	m, b := x.mon, takeWakes()
+	var seat *park.Seat
+	for {
+		m.sweepDead(b)
+		i, s := x.ready()
+		if s != nil {
+			x.take(i, s, class)
+		}
+		if s != nil || x.words.stopped.Load() != 0 {
+			m.leave(b)
+			if seat != nil {
+				seat.Return()
+			}
+			if s == nil {
+				return 0, nil, x.stopped("queue.get")
+			}
+			return x.given(i, class)
+		}
+		var again bool
+		if seat, again, err = m.seat(ctx, seat); err != nil {
+			m.wake(b)
+			return 0, nil, err
+		}
+		if !again {
+			break
+		}
+	}
+	m.join(seat, class, 0)
+	m.leave(b)
+	f, err := m.await(ctx, seat)
+	switch {
+	case err != nil:
+		return 0, nil, err
+	case f.result() == queueStopped:
+		return 0, nil, x.stopped("queue.get")
+	}
+	crashpoint.Hit("queue.get.granted")
+	return x.given(f.aux(), class)
+}
+
+// given takes the latch and finds the slot that this process was given. Who gave it
+// wakes us before it has written that down, and holds the latch meanwhile.
+func (x *queueCore) given(i uint32, class uint16) (uint32, *queueSlot, error) {
+	if err := x.mon.enter(nil); err != nil {
+		return 0, nil, err
+	}
+	if s := x.slot(i); s != nil {
+		st := queueState(s.state.Load())
+		if want := st.to(class, x.name).kind(); st.kind() == want && st.name() == x.name {
+			return i, s, nil
+		}
+	}
+	x.mon.leave(nil)
+	return 0, nil, x.corrupt("queue.get", "state of a slot that this process was given")
+}
+
+func (x *queueCore) stopped(op string) error {
+	return x.mon.fail(op, shmsync.ErrCanceled, nil, "it was shut down")
+}
+
+func (x *queueCore) corrupt(op, what string) error {
+	return x.mon.fail(op, shmsync.ErrCorrupt, nil, "it has an impossible "+what)
+}
+
+// settle gives items to getters and room to putters, as long as there is some, in
+// the order in which they came. After Shutdown it turns the rest away.
+func (x *queueCore) settle(b *wakes) {
+	for stopped := x.words.stopped.Load() != 0; x.settleGetter(b, stopped) || x.settlePutter(b, stopped); {
+	}
+}
+
+// settleGetter ends the first wait for an item if that can be.
+func (x *queueCore) settleGetter(b *wakes, stopped bool) bool {
+	w, ok := x.getters.head()
+	if !ok {
+		return false
+	}
+	if !x.mon.waiting(w) {
+		x.abandon(w)
+		return true
+	}
+	i, s := x.first()
+	switch {
+	case s != nil:
+		if x.mon.end(b, w, queueGranted, i) {
+			x.account(w)
+		}
+	case stopped:
+		x.turnAway(b, w, queueStopped)
+	default:
+		return false
+	}
+	return true
+}
+
+// settlePutter is settleGetter for a wait for room: the item is copied, and if the
+// wait is still there it is in the queue.
+func (x *queueCore) settlePutter(b *wakes, stopped bool) bool {
+	w, ok := x.putters.head()
+	if !ok {
+		return false
+	}
+	if !x.mon.waiting(w) {
+		x.abandon(w)
+		return true
+	}
+	if stopped {
+		x.turnAway(b, w, queueStopped)
+		return true
+	}
+	i, s := x.spare()
+	if s == nil {
+		return false
+	}
+	owner := w.Owner()
+	block := x.a.ClaimedBlock(arena.Offset(w.Wanted().Load()), x.item, owner)
+	switch {
+	case block != nil:
+		copy(x.bytes(s), block)
+		crashpoint.Hit("queue.put.copied")
+		if !x.mon.current(owner) {
+			x.abandon(w) // the block may have been another's
+		} else if x.mon.end(b, w, queueGranted, i) {
+			x.account(w)
+		}
+	case x.mon.current(owner):
+		x.turnAway(b, w, queueCorrupt)
+	default:
+		x.abandon(w)
+	}
+	return true
+}
+
+// abandon takes a wait off that nobody is there for.
+func (x *queueCore) abandon(w wait) {
+	x.detach(w)
+	x.mon.drop(w)
+}
+
+// turnAway ends a wait with nothing.
+func (x *queueCore) turnAway(b *wakes, w wait, result uint32) {
+	if x.mon.end(b, w, result, 0) {
+		x.mon.account(w, nil)
+	}
+}
+
+// account makes the change that a wait which was granted something stands for: its
+// item is in the queue, or the item of that slot is its owner's.
+func (x *queueCore) account(w wait) {
+	f := fate(w.Extra().Load())
+	i := f.aux()
+	s := x.slot(i)
+	if f.result() != queueGranted || s == nil {
+		x.mon.account(w, nil)
+		return
+	}
+	var c change
+	st := queueState(s.state.Load())
+	switch {
+	case f.class() == queuePut && st.kind() == queueFree:
+		x.number(s)
+		c.set(&s.state, uint64(makeQueueState(queueFull, 0, 0)))
+		x.mon.account(w, &c)
+		x.unspare(i, s)
+		x.append(i, s)
+	case f.class() != queuePut && st.kind() == queueFull:
+		c.set(&s.state, uint64(st.to(f.class(), w.Owner())))
+		x.mon.account(w, &c)
+		x.unlink(i, s)
+		put(&x.words.out, x.words.out.Load()+1)
+	default:
+		x.mon.account(w, nil) // a peer wrote that
+	}
+}
+
+// line is where a wait of a class is.
+func (x *queueCore) line(class uint16) *fifo {
+	if class == queuePut {
+		return &x.putters
+	}
+	return &x.getters
+}
+
+func (x *queueCore) detach(w wait)  { x.line(w.class()).detach(w) }
+func (x *queueCore) requeue(w wait) { x.line(w.class()).requeue(w) }
+
+func (x *queueCore) each(f func(wait) bool) {
+	x.getters.each(f)
+	x.putters.each(f)
+}
+
+func (x *queueCore) clear() {
+	x.getters.clear()
+	x.putters.clear()
+	x.index()
+}

@@ -1,0 +1,317 @@
+//go:build linux
+
+package prims_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/proctest"
+	"github.com/shmsync/shmsync/prims"
+)
+
+// A consumer dies with leases: its items come back once each, before those that came
+// later, in their order, and say that they are delivered again.
+func TestQueueLeasesOfTheDead(t *testing.T) {
+	a, q, p := queueTest(t, 20)
+	ctx := context.Background()
+	queueFill(t, q, 1, 12)
+	require.Equal(t, []uint64{1, 2, 3}, queueDo(t, p, queueOrder{ID: 1, Verb: "lease", N: 3}).IDs)
+	l, err := q.Lease(ctx)
+	require.NoError(t, err)
+	require.Equal(t, ticket(4), l.Item)
+	r := queueDo(t, p, queueOrder{ID: 2, Verb: "lease", N: 3})
+	require.Equal(t, []uint64{5, 6, 7}, r.IDs)
+	require.Equal(t, []int{0, 0, 0}, r.Times)
+	require.True(t, queueDo(t, p, queueOrder{ID: 3, Verb: "ack", IDs: []uint64{2, 6}}).OK)
+	require.True(t, queueDo(t, p, queueOrder{ID: 4, Verb: "nack", IDs: []uint64{5}}).OK)
+	require.Equal(t, []uint64{5}, queueDo(t, p, queueOrder{ID: 5, Verb: "lease"}).IDs)
+	require.Equal(t, prims.QueueState{Capacity: 20, Queued: 5, Out: 5}, q.State())
+	p.Kill(t)
+	alone(t, a, 1)
+	want := map[uint64]int{1: 1, 3: 1, 5: 2, 7: 1}
+	for _, id := range []uint64{1, 3, 5, 7, 8, 9} {
+		again, err := q.Lease(ctx)
+		require.NoError(t, err)
+		require.Equal(t, ticket(id), again.Item)
+		require.Equal(t, want[id], again.Redelivered)
+		again.Ack()
+	}
+	l.Nack()
+	require.Equal(t, []uint64{4, 10, 11, 12}, queueDrain(t, q))
+	require.True(t, q.Consistent())
+}
+
+// Who waits for an item gets the one that a death brings back.
+func TestQueueDeathLetsGettersGo(t *testing.T) {
+	a, q, p := queueTest(t, 2)
+	queueFill(t, q, 1, 1)
+	queueDo(t, p, queueOrder{Verb: "lease"})
+	got := make(chan queueTicket, 1)
+	go func() {
+		v, _ := q.Get()
+		got <- v
+	}()
+	queueWaits(t, a, q, 1, 0)
+	p.Kill(t)
+	require.Equal(t, ticket(1), <-got)
+}
+
+// A process that is stopped keeps what it has on lease.
+func TestQueueStoppedConsumerKeeps(t *testing.T) {
+	_, q, p := queueTest(t, 2)
+	queueFill(t, q, 1, 2)
+	queueDo(t, p, queueOrder{Verb: "lease"})
+	p.Stop(t)
+	ctx, cancel := context.WithTimeout(context.Background(), 300*time.Millisecond)
+	defer cancel()
+	v, err := q.GetContext(ctx)
+	require.NoError(t, err)
+	require.Equal(t, ticket(2), v, "the next one, not its")
+	_, err = q.GetContext(ctx)
+	require.Equal(t, context.DeadlineExceeded, err)
+	p.Cont(t)
+	require.True(t, queueDo(t, p, queueOrder{ID: 1, Verb: "ack", IDs: []uint64{1}}).OK)
+	require.Zero(t, q.State().Out)
+}
+
+// A Put whose process is stopped while it waits is done in its turn all the same.
+func TestQueueStoppedPutterHoldsNobodyUp(t *testing.T) {
+	a, q, p := queueTest(t, 1)
+	queueFill(t, q, 1, 1)
+	p.Send(queueOrder{ID: 1, Verb: "put", IDs: []uint64{2}})
+	queueWaits(t, a, q, 0, 1)
+	done := make(chan error, 1)
+	go func() { done <- q.Put(ticket(3)) }()
+	queueWaits(t, a, q, 0, 2)
+	p.Stop(t)
+	require.Equal(t, []uint64{1, 2, 3}, queueDrain(t, q))
+	require.NoError(t, <-done)
+	p.Cont(t)
+	require.True(t, queueHear(t, p, 1).OK)
+}
+
+// The item of a Get that was served and whose process dies before it can return comes
+// back to the front; that of one that is stopped does not.
+func TestQueueDeathBeforeGetReturns(t *testing.T) {
+	a, q, p := queueTest(t, 4)
+	for i := range 3 {
+		p.Send(queueOrder{ID: i, Verb: []string{"get", "get", "lease"}[i]})
+		queueWaits(t, a, q, i+1, 0)
+	}
+	p.Stop(t)
+	queueFill(t, q, 1, 4)
+	require.Equal(t, 3, q.State().Out)
+	ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
+	defer cancel()
+	v, err := q.GetContext(ctx)
+	require.NoError(t, err)
+	require.Equal(t, ticket(4), v)
+	_, err = q.GetContext(ctx)
+	require.Equal(t, context.DeadlineExceeded, err)
+	queueFill(t, q, 5, 5)
+	p.Kill(t)
+	alone(t, a, 1)
+	for id := uint64(1); id <= 2; id++ {
+		l, err := q.Lease(context.Background())
+		require.NoError(t, err)
+		require.Equal(t, ticket(id), l.Item)
+		require.Zero(t, l.Redelivered, "Get never returned it")
+		l.Ack()
+	}
+	l, err := q.Lease(context.Background())
+	require.NoError(t, err)
+	require.Equal(t, ticket(3), l.Item)
+	require.Equal(t, 1, l.Redelivered, "Lease may have")
+	require.Equal(t, []uint64{5}, queueDrain(t, q))
+}
+
+// Puts of the dead that wait are not done, and those behind them are. The blocks that
+// their items were in go back.
+func TestQueueDeadPutters(t *testing.T) {
+	a, q, p := queueTest(t, 1)
+	queueFill(t, q, 1, 1)
+	claimed := a.Stats().Claimed
+	for i := range 4 {
+		p.Send(queueOrder{ID: i, Verb: "put", IDs: []uint64{uint64(10 + i)}})
+		queueWaits(t, a, q, 0, i+1)
+	}
+	require.Equal(t, claimed+4, a.Stats().Claimed)
+	done := make(chan error, 1)
+	go func() { done <- q.Put(ticket(2)) }()
+	queueWaits(t, a, q, 0, 5)
+	p.Kill(t)
+	v, err := q.Get()
+	require.NoError(t, err)
+	require.Equal(t, ticket(1), v)
+	for id := uint64(10); id < 14; id++ {
+		// The kill may come after the Get: then some were put while it was alive.
+		if v, err = q.Get(); v == ticket(2) {
+			break
+		}
+		require.NoError(t, err)
+		require.Equal(t, ticket(id), v)
+	}
+	if v != ticket(2) {
+		v, err = q.Get()
+		require.NoError(t, err)
+	}
+	require.Equal(t, ticket(2), v)
+	require.NoError(t, <-done)
+	alone(t, a, 1)
+	eventually(t, "blocks back", func() string { return words(a) }, func() bool { return a.Stats().Claimed == claimed+uint64(q.Stages()) })
+	sound(t, a)
+}
+
+// queueLedger says what was put and got, by who did it. A process that dies may be in one
+// call: what that did is not known.
+type queueLedger struct {
+	Put [1 << 16]atomic.Uint32 // 1: about to be put; 2: put
+	Got [1 << 16]atomic.Uint32 // how often it came out
+}
+
+func init() {
+	// One goroutine puts the tickets that it was told, or gets for ever.
+	proctest.Register("queue/ledger", func(c *proctest.Child) {
+		var p struct {
+			Arena    string
+			From, To uint64 // what it puts; nothing: it gets
+		}
+		c.Params(&p)
+		a, err := arena.Attach(p.Arena, nil)
+		if err != nil {
+			c.Fatal(err)
+		}
+		q, err := prims.OpenQueue[queueTicket](a, "q", 0, nil)
+		if err != nil {
+			c.Fatal(err)
+		}
+		l, err := arena.Value[queueLedger](a, "ledger")
+		if err != nil {
+			c.Fatal(err)
+		}
+		c.Ready()
+		for id := p.From; id < p.To; id++ {
+			l.Put[id].Store(1)
+			if err := q.Put(ticket(id)); err != nil {
+				c.Fatal(err)
+			}
+			l.Put[id].Store(2)
+		}
+		for p.To == 0 {
+			v, err := q.Get()
+			if err != nil {
+				c.Fatal(err)
+			}
+			if !v.whole() {
+				c.Fatal("torn", v)
+			}
+			l.Got[v.ID].Add(1)
+		}
+	})
+}
+
+// Producers and consumers are killed at random. What went in comes out, once, except
+// for one item at most for each consumer that died, which it had taken.
+func TestQueueKillConservation(t *testing.T) {
+	a := newArena(t, nil)
+	q := newQueue[queueTicket](t, a, "q", 8)
+	l, err := arena.Value[queueLedger](a, "ledger")
+	require.NoError(t, err)
+	kills := 24
+	if testing.Short() {
+		kills = 8
+	}
+	start := func(from, to uint64) *proctest.Proc {
+		p := proctest.Start(t, "queue/ledger", proctest.Params(map[string]any{"Arena": nameOf(a), "From": from, "To": to}), proctest.Dump(func() string { return words(a) }))
+		p.Await(t)
+		return p
+	}
+	const each = 2000
+	deadConsumers := 0
+	for k := range kills {
+		producer, consumer := start(uint64(k*each+1), uint64(k*each+each)), start(0, 0)
+		<-after(time.Duration(rand.IntN(8000)) * time.Microsecond)
+		if k%2 == 0 {
+			consumer.Kill(t)
+			deadConsumers++
+			<-after(time.Duration(rand.IntN(1000)) * time.Microsecond)
+			producer.Kill(t)
+			continue
+		}
+		producer.Kill(t)
+		<-after(time.Duration(rand.IntN(1000)) * time.Microsecond)
+		consumer.Kill(t)
+		deadConsumers++
+	}
+	alone(t, a, 1)
+	for _, id := range queueDrain(t, q) {
+		l.Got[id].Add(1)
+	}
+	put, missing, open := 0, 0, 0
+	for id := range l.Put {
+		got, state := l.Got[id].Load(), l.Put[id].Load()
+		require.LessOrEqual(t, got, uint32(1), "ticket %d came out twice", id)
+		require.True(t, got == 0 || state != 0)
+		switch {
+		case state == 2:
+			put++
+			if got == 0 {
+				missing++
+			}
+		case state == 1:
+			open++
+		}
+	}
+	t.Logf("%d put, %d missing, %d put or not", put, missing, open)
+	require.LessOrEqual(t, open, kills)
+	require.LessOrEqual(t, missing, deadConsumers)
+	require.Greater(t, put, 100)
+	require.Equal(t, prims.QueueState{Capacity: 8}, q.State())
+	require.True(t, q.Consistent())
+	sound(t, a)
+}
+
+// A process that leaves the arena gives its leases back, as one that dies does.
+func TestQueueLeavingGivesLeasesBack(t *testing.T) {
+	a := newArena(t, nil)
+	q := newQueue[queueTicket](t, a, "q", 4)
+	queueFill(t, q, 1, 3)
+	p := proctest.Start(t, "queue/leave", proctest.Params(nameOf(a)))
+	p.WaitExit(t)
+	require.Equal(t, []uint64{1, 2, 3}, queueDrain(t, q), fmt.Sprint(q))
+}
+
+func init() {
+	proctest.Register("queue/leave", func(c *proctest.Child) {
+		var name string
+		c.Params(&name)
+		a, err := arena.Attach(name, nil)
+		if err != nil {
+			c.Fatal(err)
+		}
+		q, err := prims.OpenQueue[queueTicket](a, "q", 0, nil)
+		if err != nil {
+			c.Fatal(err)
+		}
+		if _, err := q.Lease(context.Background()); err != nil {
+			c.Fatal(err)
+		}
+		if err := q.Close(); err != nil {
+			c.Fatal(err)
+		}
+		if n := q.State().Out; n != 1 {
+			c.Fatal("Close of the handle gave the lease back:", n)
+		}
+		if err := a.Close(); err != nil {
+			c.Fatal(err)
+		}
+	})
+}

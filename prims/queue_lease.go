@@ -1,0 +1,95 @@
+package prims
+
+import (
+	"context"
+	"fmt"
+)
+
+// Lease is an item that this process has on lease from a Queue: it is done with by
+// Ack, or goes back by Nack or with the death of the process. A Lease is a value; of
+// all its copies one call ends it.
+type Lease[T any] struct {
+	// Item is a copy of the item.
+	Item T
+	// Redelivered is how often the item was leased before, and not acknowledged.
+	Redelivered int
+
+	core  *queueCore
+	at    uint32     // the slot's position
+	seq   uint64     // the item's number
+	state queueState // of the slot while the lease is this one
+}
+
+// Lease takes the first item of q on lease, and waits until there is one or ctx ends.
+// Errors are those of GetContext.
+func (q *Queue[T]) Lease(ctx context.Context) (l Lease[T], err error) {
+	x := q.core
+	if err := x.mon.enter(ctx); err != nil {
+		return l, err
+	}
+	i, s := x.ready()
+	if s != nil {
+		x.take(i, s, queueLease)
+	} else if i, s, err = x.waitItem(ctx, queueLease); err != nil {
+		return l, err
+	}
+	return q.leased(i, s), nil
+}
+
+// TryLease is Lease if there is an item that nobody waits for, and reports whether there
+// was.
+func (q *Queue[T]) TryLease() (l Lease[T], ok bool) {
+	x := q.core
+	if !x.tryEnter(&x.getters) {
+		return l, false
+	}
+	i, s := x.ready()
+	if s == nil {
+		x.mon.leave(nil)
+		return l, false
+	}
+	x.take(i, s, queueLease)
+	return q.leased(i, s), true
+}
+
+// leased makes the Lease of a slot that this process has, with the latch held, which
+// it leaves.
+func (q *Queue[T]) leased(i uint32, s *queueSlot) Lease[T] {
+	st := queueState(s.state.Load())
+	l := Lease[T]{core: q.core, at: i, seq: s.seq.Load(), state: st, Redelivered: int(max(st.times(), 1)) - 1}
+	q.core.mon.leave(nil)
+	l.Item = *queueItem[T](s) // ours: nobody else touches it
+	return l
+}
+
+// Ack says that the item is done with, and makes its place free. It panics when this
+// lease is not this process's any more: after an Ack or a Nack, or of a Lease that is
+// none.
+func (l Lease[T]) Ack() { l.core.endLease("Ack", l.at, l.seq, l.state, false) }
+
+// Nack puts the item back into the queue, before all those that came after it. It
+// panics as Ack does.
+func (l Lease[T]) Nack() { l.core.endLease("Nack", l.at, l.seq, l.state, true) }
+
+// endLease ends the lease of the item number seq in the slot at i, if st is still the
+// slot's state.
+func (x *queueCore) endLease(verb string, i uint32, seq uint64, st queueState, back bool) {
+	if x == nil {
+		panic("shmsync: " + verb + " of a Lease that is none")
+	}
+	if err := x.mon.enter(nil); err != nil {
+		panic(err)
+	}
+	s := x.slot(i)
+	if s == nil || queueState(s.state.Load()) != st || s.seq.Load() != seq || st.kind() != queueLeased || st.name() != x.name {
+		x.mon.leave(nil)
+		panic(fmt.Sprintf("shmsync: %s of item %d of queue %s, which this process does not have on that lease", verb, seq, objectName(x.object)))
+	}
+	if back {
+		x.giveBack(i, s, st)
+		x.leave(&x.getters)
+		return
+	}
+	x.drop(i, s, false)
+	x.leave(&x.putters)
+}

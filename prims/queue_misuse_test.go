@@ -1,0 +1,339 @@
+//go:build linux
+
+package prims_test
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/proctest"
+	"github.com/shmsync/shmsync/internal/race"
+	"github.com/shmsync/shmsync/prims"
+)
+
+func TestQueueMistakes(t *testing.T) {
+	a, q, p := queueTest(t, 4)
+	ctx := context.Background()
+	queueFill(t, q, 1, 3)
+	l, err := q.Lease(ctx)
+	require.NoError(t, err)
+	l.Ack()
+	const message = "shmsync: Ack of item 1 of queue q, which this process does not have on that lease"
+	require.PanicsWithValue(t, message, l.Ack, "a second Ack")
+	require.Panics(t, l.Nack)
+	require.PanicsWithValue(t, "shmsync: Ack of a Lease that is none", prims.Lease[queueTicket]{}.Ack)
+	// The item is leased again, by the same process: the lease of before is over.
+	l, err = q.Lease(ctx)
+	require.NoError(t, err)
+	l.Nack()
+	again, err := q.Lease(ctx)
+	require.NoError(t, err)
+	require.Equal(t, l.Item, again.Item)
+	require.Panics(t, l.Ack)
+	require.Panics(t, l.Nack)
+	// A stranger's.
+	var other arena.Name
+	for part := range a.Participants() {
+		if part.Label == "other" {
+			other = part.Name()
+		}
+	}
+	require.NotZero(t, other)
+	require.Panics(t, prims.StrangersLease(again, other).Ack)
+	require.Equal(t, []uint64{3}, queueDo(t, p, queueOrder{Verb: "lease"}).IDs)
+	queueDo(t, p, queueOrder{ID: 1, Verb: "ack", IDs: []uint64{3}})
+	p.Send(queueOrder{ID: 2, Verb: "ack", IDs: []uint64{3}})
+	var r queueAnswer
+	p.Recv(t, &r)
+	require.Contains(t, r.Panic, "Ack of item 3 of queue q")
+	require.Equal(t, prims.QueueState{Capacity: 4, Out: 1}, q.State(), "nothing has changed")
+	again.Ack()
+
+	for name, f := range map[string]func(){
+		"capacity": func() { prims.OpenQueue[int](a, "", -1, nil) },
+		"pointer":  func() { prims.OpenQueue[*int](a, "", 1, nil) },
+		"string":   func() { prims.OpenQueue[struct{ S string }](a, "", 1, nil) },
+		"too big":  func() { prims.OpenQueue[[prims.QueueItemMost + 1]byte](a, "", 1, nil) },
+	} {
+		require.Panics(t, f, name)
+	}
+	require.NoError(t, q.Close())
+	require.ErrorIs(t, q.Close(), shmsync.ErrClosed)
+}
+
+func TestQueueOpen(t *testing.T) {
+	a, q, _ := queueTest(t, 5)
+	same := newQueue[queueTicket](t, a, "q", 0)
+	require.Equal(t, *q, *same, "one handle for a process")
+	require.Equal(t, 5, same.Cap())
+	_, err := prims.OpenQueue[queueTicket](a, "q", 6, nil)
+	require.ErrorIs(t, err, shmsync.ErrIncompatible)
+	require.ErrorContains(t, err, "it has a capacity of 5; asked for 6")
+	_, err = prims.OpenQueue[[6]uint32](a, "q", 5, nil)
+	require.ErrorIs(t, err, shmsync.ErrIncompatible)
+	_, err = prims.OpenQueue[[48]byte](a, "q", 5, nil)
+	require.ErrorIs(t, err, shmsync.ErrIncompatible, "of the same size")
+	_, err = prims.OpenSemaphore(a, "q", 5, nil)
+	require.ErrorIs(t, err, shmsync.ErrIncompatible)
+	_, err = prims.QueueAt[[6]uint32](a, q.Offset())
+	require.ErrorIs(t, err, shmsync.ErrIncompatible)
+	_, err = prims.QueueAt[queueTicket](a, newSemaphore(t, a, "s", 1, nil).Offset())
+	require.ErrorIs(t, err, shmsync.ErrIncompatible)
+	at, err := prims.QueueAt[queueTicket](a, q.Offset())
+	require.NoError(t, err)
+	require.NoError(t, at.Put(ticket(1)))
+	require.Equal(t, []uint64{1}, queueDrain(t, q))
+	require.Contains(t, q.String(), "queue q: {Capacity:5 Queued:0")
+	require.Equal(t, 64, newQueue[int](t, a, "", 0).Cap())
+	// Another type of the same layout will do.
+	type renamed struct {
+		Number uint64
+		Sums   [5]uint64
+	}
+	require.NoError(t, newQueue[renamed](t, a, "q", 0).Put(renamed{2, ticket(2).Sum}))
+	require.Equal(t, []uint64{2}, queueDrain(t, q))
+	// Closed handles leave the queue as it is; when nobody has it open it can go.
+	solo := newQueue[uint16](t, a, "solo", 2)
+	require.NoError(t, solo.Put(3))
+	require.NoError(t, solo.Close())
+	solo = newQueue[uint16](t, a, "solo", 0)
+	v, err := solo.Get()
+	require.NoError(t, err)
+	require.EqualValues(t, 3, v)
+	require.NoError(t, solo.Close())
+	require.NoError(t, a.Delete("solo"))
+	sound(t, a)
+}
+
+// Items of all sizes, up to the most.
+func TestQueueItemSizes(t *testing.T) {
+	a := newArena(t, nil)
+	queueOfSize[struct{}](t, a, func(int) struct{} { return struct{}{} })
+	queueOfSize(t, a, func(i int) byte { return byte(i) })
+	queueOfSize(t, a, func(i int) [3]uint16 { return [3]uint16{uint16(i), 2, uint16(3 * i)} })
+	queueOfSize(t, a, func(i int) (v [prims.QueueItemMost]byte) {
+		for k := range v {
+			v[k] = byte(i + k)
+		}
+		return v
+	})
+	sound(t, a)
+}
+
+func queueOfSize[T comparable](t *testing.T, a *arena.Arena, item func(int) T) {
+	q := newQueue[T](t, a, "", 3)
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for i := range 40 {
+			if err := q.Put(item(i)); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	for i := range 40 {
+		v, err := q.Get()
+		require.NoError(t, err)
+		require.True(t, v == item(i), "item %d", i)
+	}
+	wg.Wait()
+	require.NoError(t, q.Close())
+}
+
+func TestQueueAllocatesNothing(t *testing.T) {
+	a := newArena(t, nil)
+	q := newQueue[queueTicket](t, a, "q", 2)
+	ctx := context.Background()
+	var one [1]queueTicket
+	require.Zero(t, testing.AllocsPerRun(1000, func() {
+		q.Put(one[0])
+		q.Get()
+		q.TryPut(one[0])
+		q.TryGet()
+		q.PutBatch(ctx, one[:])
+		q.GetBatch(ctx, one[:])
+		q.Put(one[0])
+		l, _ := q.Lease(ctx)
+		l.Nack()
+		l, _ = q.TryLease()
+		l.Ack()
+	}))
+	if race.Enabled {
+		return // sync.Pool forgets
+	}
+	// A wait neither, once there are seats and blocks.
+	turn := make(chan struct{})
+	defer close(turn)
+	go func() {
+		for range turn {
+			q.Get()
+			q.Put(one[0])
+			q.Put(one[0])
+			q.Put(one[0])
+		}
+	}()
+	waits := func() {
+		turn <- struct{}{}
+		for !q.State().Getting {
+			runtime.Gosched()
+		}
+		q.Put(one[0])
+		for !q.State().Putting {
+			runtime.Gosched()
+		}
+		for range 3 {
+			q.Get()
+		}
+	}
+	for range 100 {
+		waits()
+	}
+	require.Less(t, testing.AllocsPerRun(200, waits), 0.5)
+}
+
+// The words that say where the slots are, and are never written again, are looked at
+// before they are believed.
+func TestQueueHostileShape(t *testing.T) {
+	for off, values := range map[arena.Offset][]uint64{
+		384: {0, 1 << 20, 1 << 40, ^uint64(0)},              // capacity
+		392: {0, 47, 1 << 16, 1 << 17, 1 << 63, ^uint64(0)}, // bytes of an item
+	} {
+		for _, v := range values {
+			a := newArena(t, nil)
+			q := newQueue[queueTicket](t, a, "q", 4)
+			queueFill(t, q, 1, 2)
+			arena.At[atomic.Uint64](a, q.Object().Body+off).Store(v)
+			require.Equal(t, []uint64{1, 2}, queueDrain(t, q), "who has it open does not look again")
+			o := q.Object()
+			require.NoError(t, q.Close())
+			_, err := prims.OpenQueue[queueTicket](a, "q", 0, nil)
+			require.ErrorIs(t, err, shmsync.ErrCorrupt, "%d at %d", v, off)
+			_, err = prims.QueueAt[queueTicket](a, o.Offset)
+			require.ErrorIs(t, err, shmsync.ErrCorrupt)
+			_ = prims.Describe(a, o)
+			require.NoError(t, a.Delete("q"), "a failed opening leaves nothing open")
+		}
+	}
+}
+
+// A slot that no correct peer wrote is found by Check, and is in nobody's way.
+func TestQueueHostileSlots(t *testing.T) {
+	a := newArena(t, nil)
+	q := newQueue[queueTicket](t, a, "q", 4)
+	for _, v := range []uint64{7 << 29, 1<<29 | 5, 2 << 29, ^uint64(0)} {
+		queueFill(t, q, 1, 2)
+		q.SetSlot(1, v)
+		require.ErrorIs(t, a.Check(), shmsync.ErrCorrupt)
+		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Millisecond)
+		for range 2 {
+			q.GetContext(ctx)
+		}
+		cancel()
+		q.Consistent() // makes the index anew
+		for range 4 {
+			q.TryGet()
+		}
+		require.NoError(t, a.Check())
+		require.NoError(t, q.Put(ticket(1)))
+		queueDrain(t, q)
+		require.True(t, q.Consistent())
+	}
+}
+
+// Thousands wait in one process, on few threads.
+func TestQueueCrowd(t *testing.T) {
+	a := newArena(t, nil)
+	q := newQueue[queueTicket](t, a, "q", 4)
+	each := 5000
+	if race.Enabled {
+		each = 300
+	}
+	var sum atomic.Uint64
+	var wg sync.WaitGroup
+	for i := range each {
+		wg.Go(func() {
+			v, err := q.Get()
+			if err != nil || !v.whole() {
+				t.Error(v, err)
+			}
+			sum.Add(v.ID)
+		})
+		if i == each/2 {
+			queueWaits(t, a, q, each/2+1, 0)
+		}
+	}
+	queueWaits(t, a, q, each, 0)
+	for i := range uint64(2 * each) {
+		wg.Go(func() {
+			if err := q.Put(ticket(i)); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	for range each {
+		v, err := q.Get()
+		require.NoError(t, err)
+		sum.Add(v.ID)
+	}
+	wg.Wait()
+	require.EqualValues(t, 2*each*(2*each-1)/2, sum.Load())
+	require.Zero(t, q.Len())
+}
+
+func init() {
+	// What a goroutine writes before it puts an item, another reads after it got that.
+	proctest.Register("queue/race", func(c *proctest.Child) {
+		var name string
+		c.Params(&name)
+		a, err := arena.Attach(name, nil)
+		if err != nil {
+			c.Fatal(err)
+		}
+		q, err := prims.OpenQueue[int](a, "q", 2, nil)
+		if err != nil {
+			c.Fatal(err)
+		}
+		var plain [4000]int
+		var wg sync.WaitGroup
+		for g := range 4 {
+			wg.Go(func() {
+				for i := g * 1000; i < g*1000+1000; i++ {
+					plain[i]++
+					q.Put(i)
+				}
+			})
+			wg.Go(func() {
+				for i := range 1000 {
+					if i%2 == 0 {
+						v, _ := q.Get()
+						plain[v]++
+						continue
+					}
+					l, _ := q.Lease(context.Background())
+					plain[l.Item]++
+					l.Ack()
+				}
+			})
+		}
+		wg.Wait()
+		for i, n := range plain {
+			if n != 2 {
+				c.Fatal(fmt.Sprintf("item %d: %d", i, n))
+			}
+		}
+	})
+}
+
+// Users' race detector sees what a queue orders.
+func TestQueueRace(t *testing.T) {
+	a := newArena(t, nil)
+	proctest.Start(t, "queue/race", proctest.Params(nameOf(a))).WaitExit(t)
+}

@@ -1,0 +1,64 @@
+package prims
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/arena"
+)
+
+func init() {
+	arena.RegisterKind(arena.KindOps{
+		Kind: queueKind, Repair: repairQueue, Wake: wakeQueue, Check: checkQueue, Describe: describeQueue,
+	})
+}
+
+func repairQueue(a *arena.Arena, o arena.Object, dead arena.Name) {
+	if x, err := buildQueue(a, o, true); err == nil {
+		repairMonitor(x.mon, dead)
+	}
+}
+
+// checkQueue reports what no moment of a correct queue has.
+func checkQueue(a *arena.Arena, o arena.Object) error {
+	x, err := buildQueue(a, o, true)
+	if err != nil {
+		return err
+	}
+	if err := checkMutexWords(o, &x.words.mon.latch); err != nil {
+		return err
+	}
+	fail := func(what string) error {
+		return &shmsync.Error{Op: "queue.check", Object: objectName(o), Err: shmsync.ErrCorrupt, Detail: what}
+	}
+	if v := x.words.stopped.Load(); v > 1 {
+		return fail(fmt.Sprintf("stopped is %d", v))
+	}
+	for i := uint32(1); i <= x.capacity; i++ {
+		if st := queueState(x.slot(i).state.Load()); !st.valid() {
+			return fail(fmt.Sprintf("slot %d is %v", i, st))
+		}
+	}
+	return nil
+}
+
+func describeQueue(a *arena.Arena, o arena.Object) string {
+	x, err := buildQueue(a, o, true)
+	if err != nil {
+		return err.Error()
+	}
+	var counts [queueKinds + 1]int
+	var out []string
+	for i := uint32(1); i <= x.capacity; i++ {
+		st := queueState(x.slot(i).state.Load())
+		counts[min(st.kind(), queueKinds)]++
+		if st.out() && len(out) < describeMost {
+			out = append(out, fmt.Sprintf("%d %v", x.slot(i).seq.Load(), st))
+		}
+	}
+	e, f := queuePair(x.words.ends.Load()), queuePair(x.words.free.Load())
+	return fmt.Sprintf("%d of %d slots full, %d granted, %d leased (%s), of %d bytes; index %d..%d, free %d, queued %d, out %d; last number %d, stopped %d",
+		counts[queueFull], x.capacity, counts[queueGiven], counts[queueLeased], strings.Join(out, ", "), x.item,
+		e.low(), e.high(), f.low(), f.high(), x.words.out.Load(), x.words.sequence.Load(), x.words.stopped.Load()) + describeMonitor(x.mon)
+}
