@@ -28,7 +28,7 @@ var libSubjects = []*subject{
 		Scenarios: []string{"uncontended", "lock", "idle"}},
 	{By: libBy, Prim: "futex", Segment: newArena, Open: openFutex,
 		Scenarios: []string{"handoff", "wake", "idle"}},
-	{By: libBy, Prim: "mutex-one", Segment: newArena, Open: openMutexCrowd, Scenarios: []string{"waiters"}},
+	{By: libBy, Prim: "mutex-one", Segment: newArena, Open: openMutexCrowd, Brief: []string{}, Scenarios: []string{"waiters"}},
 	{By: libBy, Prim: "mutex-each", Segment: newArena, Open: openMutexCrowd, Scenarios: []string{"waiters"}},
 }
 
