@@ -22,7 +22,8 @@ import (
 // has no membarrier.
 var libSubjects = []*subject{
 	{By: libBy, Prim: "mutex", Segment: newArena, Check: shmsync.FeatureMembarrier.Check, Open: openMutex,
-		Scenarios: []string{"uncontended", "lock", "crash", "idle"}},
+		Brief:     []string{"uncontended", "lock", "crash", "idle"},
+		Scenarios: []string{"uncontended", "lock", "crash", "idle", "rw"}},
 	{By: libBy, Prim: "mutex-nofence", Segment: newArena, Env: noFence, Open: openMutex,
 		Brief:     []string{"uncontended"},
 		Scenarios: []string{"uncontended", "lock", "idle"}},
