@@ -83,7 +83,7 @@ func OpenEvent(a *arena.Arena, name string, opts *EventOptions) (*Event, error) 
 		Kind: eventKind, Version: eventVersion, Name: name, Size: eventBytes(mode, a.MaxParticipants()), AnySize: true,
 		Init: func(body []byte) {
 			w := eventBody(body)
-			w.mode = mode
+			w.mode.Store(uint32(mode))
 			if opt.Set {
 				w.sequence.value.Store(1) // set, in either mode
 			}
@@ -115,10 +115,11 @@ func EventAt(a *arena.Arena, off arena.Offset) (*Event, error) {
 
 func newEvent(a *arena.Arena, o arena.Object) (*Event, error) {
 	e, err := share(a, o, func() (*Event, error) {
-		if err := checkEventSize(a, o); err != nil {
+		mode, err := eventModeOf(a, o)
+		if err != nil {
 			return nil, err
 		}
-		return buildEvent(a, o, false), nil
+		return buildEvent(a, o, mode, false), nil
 	})
 	if err != nil {
 		a.CloseObject(o)
@@ -126,18 +127,19 @@ func newEvent(a *arena.Arena, o arena.Object) (*Event, error) {
 	return e, err
 }
 
-func checkEventSize(a *arena.Arena, o arena.Object) error {
+// eventModeOf is the mode of an Event, if its body is long enough for that.
+func eventModeOf(a *arena.Arena, o arena.Object) (eventMode, error) {
 	if o.Size >= eventBytes(0, a.MaxParticipants()) {
-		mode := arena.At[eventWords](a, o.Body).mode
+		mode := eventMode(arena.At[eventWords](a, o.Body).mode.Load())
 		if mode.valid() && o.Size >= eventBytes(mode, a.MaxParticipants()) {
-			return nil
+			return mode, nil
 		}
 	}
-	return &shmsync.Error{Op: "event.open", Object: objectName(o), Err: shmsync.ErrCorrupt, Detail: "its mode does not go with its size"}
+	return 0, &shmsync.Error{Op: "event.open", Object: objectName(o), Err: shmsync.ErrCorrupt, Detail: "its mode does not go with its size"}
 }
 
-func buildEvent(a *arena.Arena, o arena.Object, bare bool) *Event {
-	e := &Event{a: a, object: o, mode: arena.At[eventWords](a, o.Body).mode}
+func buildEvent(a *arena.Arena, o arena.Object, mode eventMode, bare bool) *Event {
+	e := &Event{a: a, object: o, mode: mode}
 	if e.mode&eventAuto != 0 {
 		e.auto = buildAutoEvent(a, o, bare)
 		e.mon = e.auto.mon

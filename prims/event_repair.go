@@ -14,16 +14,17 @@ func init() {
 }
 
 func repairEvent(a *arena.Arena, o arena.Object, dead arena.Name) {
-	if checkEventSize(a, o) == nil {
-		repairMonitor(buildEvent(a, o, true).mon, dead)
+	if mode, err := eventModeOf(a, o); err == nil {
+		repairMonitor(buildEvent(a, o, mode, true).mon, dead)
 	}
 }
 
 func checkEvent(a *arena.Arena, o arena.Object) error {
-	if err := checkEventSize(a, o); err != nil {
+	mode, err := eventModeOf(a, o)
+	if err != nil {
 		return err
 	}
-	e := buildEvent(a, o, true)
+	e := buildEvent(a, o, mode, true)
 	if e.auto == nil {
 		return checkSequence(e.manual)
 	}
@@ -31,10 +32,11 @@ func checkEvent(a *arena.Arena, o arena.Object) error {
 }
 
 func describeEvent(a *arena.Arena, o arena.Object) string {
-	if err := checkEventSize(a, o); err != nil {
+	mode, err := eventModeOf(a, o)
+	if err != nil {
 		return err.Error()
 	}
-	e := buildEvent(a, o, true)
+	e := buildEvent(a, o, mode, true)
 	var b strings.Builder
 	fmt.Fprintf(&b, "%v, ", e.mode)
 	if e.auto == nil {

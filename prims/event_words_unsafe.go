@@ -13,7 +13,7 @@ import (
 type eventWords struct {
 	_        structs.HostLayout
 	sequence sequenceWords
-	mode     eventMode // immutable after init
+	mode     atomic.Uint32 // eventMode; immutable after init
 	_        [4]byte
 	// spare is how many tokens are to be handed out that came back from the dead.
 	//   writers: who holds the latch

@@ -182,6 +182,7 @@ type barrierWorker struct {
 	board           *barrierBoard
 	halted          context.Context
 	halt            context.CancelFunc
+	watched         chan struct{} // closed when nobody reads the board any more
 }
 
 func openBarrierWorker(a *arena.Arena) (worker, error) {
@@ -193,10 +194,11 @@ func openBarrierWorker(a *arena.Arena) (worker, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &barrierWorker{board: board}
+	w := &barrierWorker{board: board, watched: make(chan struct{})}
 	w.halted, w.halt = context.WithCancel(context.Background())
 	go func() {
 		// The last to come at the end have nobody to wait for.
+		defer close(w.watched)
 		for halt.Halt.Load() == 0 {
 			<-after(10 * time.Millisecond)
 		}
@@ -243,7 +245,7 @@ func (w *barrierWorker) turn(g int, r *rand.Rand) error {
 }
 
 func (w *barrierWorker) rest() error {
-	w.halt()
+	<-w.watched // work has ended
 	for _, b := range []*prims.Barrier{w.plain, w.complete} {
 		b.Reset(0)
 		st := b.State()

@@ -103,6 +103,20 @@ func buildMonitor(a *arena.Arena, o arena.Object, off arena.Offset, r rules, bar
 // close ends the handle.
 func (m *monitor) close() { m.latch.queue.Close() }
 
+// enterAtOnce takes the latch if that takes one instruction. It is there to be inlined.
+func (m *monitor) enterAtOnce() bool {
+	return !race.Enabled && atomic.CompareAndSwapUint32(m.latch.own, 0, atomic.LoadUint32(&m.latch.self))
+}
+
+// leaveQuiet is leave for who has let nobody go.
+func (m *monitor) leaveQuiet() {
+	if m.broken.Load() {
+		m.leave(nil)
+		return
+	}
+	m.latch.Unlock()
+}
+
 // enter takes the latch. ctx may be nil. Its errors are those of a call that could
 // not begin: ctx.Err(), ErrCorrupt, ErrClosed.
 func (m *monitor) enter(ctx context.Context) error {

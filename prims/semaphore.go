@@ -33,6 +33,7 @@ type Semaphore struct {
 	fifo   fifo
 	words  *semaphoreWords
 	shares []*semaphoreShare
+	own    *semaphoreShare // this process's
 	a      *arena.Arena
 	object arena.Object
 	name   arena.Name
@@ -136,6 +137,7 @@ func buildSemaphore(a *arena.Arena, o arena.Object, bare bool) *Semaphore {
 		words: w, shares: semaphoreShares(a, o.Body), a: a, object: o, name: a.Self(),
 		size: size &^ semaphoreTransfer, moves: size&semaphoreTransfer != 0,
 	}
+	s.own = s.shares[s.name.Slot()-1]
 	s.mon = buildMonitor(a, o, o.Body, s, bare)
 	s.fifo = fifo{s.mon, &w.queue}
 	return s
@@ -152,12 +154,14 @@ func (s *Semaphore) Acquire(ctx context.Context, n int64) error {
 		return err
 	}
 	m := s.mon
-	if err := m.enter(ctx); err != nil {
-		return err
+	if !m.enterAtOnce() {
+		if err := m.enter(ctx); err != nil {
+			return err
+		}
 	}
 	if s.fifo.empty() && s.canTake(uint64(n)) {
 		s.take(uint64(n))
-		m.leave(nil)
+		m.leaveQuiet()
 		return nil
 	}
 	return s.acquireSlow(ctx, uint64(n))
@@ -238,15 +242,17 @@ func (s *Semaphore) TryAcquire(n int64) bool {
 func (s *Semaphore) Release(n int64) {
 	s.count("Release", n)
 	m := s.mon
-	if err := m.enter(nil); err != nil {
-		panic(err)
+	if !m.enterAtOnce() {
+		if err := m.enter(nil); err != nil {
+			panic(err)
+		}
 	}
 	if !s.give(uint64(n)) {
 		m.leave(nil)
 		panic(fmt.Sprintf("shmsync: Release of %d permits of semaphore %s: more than are held", n, objectName(s.object)))
 	}
 	if s.fifo.empty() {
-		m.leave(nil)
+		m.leaveQuiet()
 		return
 	}
 	b := takeWakes()
@@ -262,15 +268,12 @@ func (s *Semaphore) count(verb string, n int64) {
 
 func (s *Semaphore) canTake(n uint64) bool { return s.words.free.Load() >= n }
 
-// mine is this process's share.
-func (s *Semaphore) mine() *semaphoreShare { return s.shares[s.name.Slot()-1] }
-
 // take takes n permits that are free for this process. The share comes first: what is
 // free is made anew from the shares after a death.
 func (s *Semaphore) take(n uint64) {
 	free := s.words.free.Load() - n
 	if !s.moves {
-		h := s.mine()
+		h := s.own
 		if h.name.Load() != uint64(s.name) {
 			free += s.inheritShare(h)
 		}
@@ -297,7 +300,7 @@ func (s *Semaphore) give(n uint64) bool {
 			return false
 		}
 	} else {
-		h := s.mine()
+		h := s.own
 		if h.name.Load() != uint64(s.name) || h.permits.Load() < n {
 			return n == 0
 		}
@@ -407,7 +410,7 @@ type SemaphoreState struct {
 // State looks at s without locking it. What it tells may be over when it returns.
 func (s *Semaphore) State() SemaphoreState {
 	st := SemaphoreState{Size: int64(s.size), Free: permits(s.words.free.Load()), Waiting: !s.fifo.empty()}
-	if h := s.mine(); h.name.Load() == uint64(s.name) {
+	if h := s.own; h.name.Load() == uint64(s.name) {
 		st.Mine = permits(h.permits.Load())
 	}
 	return st

@@ -134,7 +134,7 @@ func (m *sequenceModel) latched(x *model.Exec) bool {
 			x.CAS(qLatch, owner, uint8(x.Me+1))
 			x.Goto(qsMendClear)
 		default:
-			x.Disable()
+			refence(x, int(owner-1))
 		}
 	case qsMendClear:
 		x.Say("clears the heap")
@@ -211,6 +211,17 @@ func (m *sequenceModel) latched(x *model.Exec) bool {
 		return false
 	}
 	return true
+}
+
+// refence is what somebody does who waits for a latch that thread owner holds: if that
+// is dying, it is fenced by whoever buries.
+func refence(x *model.Exec, owner int) {
+	if x.Process() != model.Threads-1 || x.LifeOf(owner) != model.Condemned {
+		x.Disable()
+		return
+	}
+	x.Say("fences the holder of the latch")
+	x.Membarrier()
 }
 
 // atEnd forgets what a thread that is idle need not know.

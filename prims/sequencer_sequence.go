@@ -113,12 +113,8 @@ func (q *sequence) settleSome(b *wakes, most int) (more bool) {
 		q.condemn()
 	}
 	v, m := q.words.value.Load(), q.mon
-	for w, ok := q.waits.first(); ok && w.Wanted().Load() <= v && !m.broken.Load(); w, ok = q.waits.first() {
-		if most--; most < 0 {
-			return true // next stays low: a count, or a look, finds that there are more
-		}
-		q.finishOne(b, w, fateReached)
-	}
+	// Those first that were cancelled: whoever did that waits for it, and there may be
+	// no end to the others.
 	for w, ok := q.doomed.first(); ok && !m.broken.Load(); w, ok = q.doomed.first() {
 		if most--; most < 0 {
 			return true
@@ -128,6 +124,12 @@ func (q *sequence) settleSome(b *wakes, most int) (more bool) {
 			result = fateReached
 		}
 		q.finishOne(b, w, result)
+	}
+	for w, ok := q.waits.first(); ok && w.Wanted().Load() <= v && !m.broken.Load(); w, ok = q.waits.first() {
+		if most--; most < 0 {
+			return true // next stays low: a count, or a look, finds that there are more
+		}
+		q.finishOne(b, w, fateReached)
 	}
 	if m.broken.Load() {
 		return false // it is rebuilt when the latch is left, and then every count looks

@@ -4,12 +4,15 @@ package prims_test
 
 import (
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/race"
 	"github.com/shmsync/shmsync/prims"
 )
 
@@ -46,6 +49,31 @@ func BenchmarkSequencerIncrement(b *testing.B) {
 			}
 		})
 	}
+}
+
+// To count costs the same, however many wait for later: the best of many runs is no more
+// than twice that with nobody.
+func TestSequencerIncrementCost(t *testing.T) {
+	if race.Enabled {
+		t.Skip("the detector costs more than anything here")
+	}
+	best := func(waiters int) time.Duration {
+		s := newSequencer(t, nil)
+		registerSequencer(t, s, waiters, 1<<62)
+		least := time.Duration(math.MaxInt64)
+		for range 200 {
+			start := time.Now()
+			for range 2000 {
+				s.Increment()
+			}
+			least = min(least, time.Since(start))
+		}
+		s.Stop()
+		return least
+	}
+	none, many := best(0), best(10_000)
+	t.Logf("2000 counts: %v with nobody, %v with 10000 waits", none, many)
+	require.LessOrEqual(t, many, 2*none)
 }
 
 func BenchmarkSequencerReached(b *testing.B) {

@@ -144,7 +144,7 @@ func newTeam(t *testing.T, w workload) *team {
 	x.own, err = w.open(x.a)
 	require.NoError(t, err)
 	x.partner = x.join("partner", 1)
-	seed := x.seed
+	seed := x.seed // which later launches change
 	go func() { x.done <- work(x.own, x.board, 0, seed) }()
 	t.Cleanup(func() { x.board.Halt.Store(1) })
 	return x

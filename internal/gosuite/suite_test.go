@@ -37,12 +37,14 @@ const shimPath = "github.com/shmsync/shmsync/internal/gosuite/shim"
 var suites = map[string]suite{
 	"sync": {
 		dir:     func(t *testing.T) string { return filepath.Join(output(t, "go", "env", "GOROOT"), "src", "sync") },
-		files:   []string{"mutex_test.go", "rwmutex_test.go"},
-		imports: map[string]string{"sync": shimPath},
+		files:   []string{"mutex_test.go", "rwmutex_test.go", "cond_test.go", "waitgroup_test.go", "once_test.go"},
+		imports: map[string]string{"sync": shimPath, "internal/testenv": shimPath + "/testenv"},
 		without: map[string]string{
 			"TestMutexMisuse":               "runs itself for each way to die of a fatal error; ours panics, see TestMutexUnlockMistakes in prims",
 			"init":                          "the other half of TestMutexMisuse",
 			"misuseTests":                   "the same",
+			"TestCondCopy":                  "is about copying; the shim is what would be copied",
+			"TestWaitGroupMisuse":           "asks for the words of package sync; ours are in TestWaitGroupMisuse of prims",
 			"HammerSemaphore":               "is about the runtime's own semaphore",
 			"TestSemaphore":                 "the same",
 			"BenchmarkUncontendedSemaphore": "the same",

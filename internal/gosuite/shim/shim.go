@@ -91,3 +91,52 @@ func (m *RWMutex) RUnlock() { m.mutex().RUnlock() }
 
 // RLocker is sync.RWMutex's.
 func (m *RWMutex) RLocker() Locker { return m.mutex().RLocker() }
+
+// Cond stands for sync.Cond.
+type Cond struct {
+	L Locker
+	l lazy[prims.Cond]
+}
+
+// NewCond is sync.NewCond.
+func NewCond(l Locker) *Cond { return &Cond{L: l} }
+
+func (c *Cond) cond() *prims.Cond {
+	return c.l.get(func() (*prims.Cond, error) { return prims.OpenCond(Arena(), "", c.L, nil) })
+}
+
+// Wait is sync.Cond's.
+func (c *Cond) Wait() { c.cond().Wait() }
+
+// Signal is sync.Cond's.
+func (c *Cond) Signal() { c.cond().Signal() }
+
+// Broadcast is sync.Cond's.
+func (c *Cond) Broadcast() { c.cond().Broadcast() }
+
+// WaitGroup stands for sync.WaitGroup.
+type WaitGroup struct{ l lazy[prims.WaitGroup] }
+
+func (g *WaitGroup) group() *prims.WaitGroup {
+	return g.l.get(func() (*prims.WaitGroup, error) { return prims.OpenWaitGroup(Arena(), "", nil) })
+}
+
+// Add is sync.WaitGroup's.
+func (g *WaitGroup) Add(delta int) { g.group().Add(delta) }
+
+// Done is sync.WaitGroup's.
+func (g *WaitGroup) Done() { g.group().Done() }
+
+// Wait is sync.WaitGroup's.
+func (g *WaitGroup) Wait() { g.group().Wait() }
+
+// Go is sync.WaitGroup's.
+func (g *WaitGroup) Go(f func()) { g.group().Go(f) }
+
+// Once stands for sync.Once.
+type Once struct{ l lazy[prims.Once] }
+
+// Do is sync.Once's.
+func (o *Once) Do(f func()) {
+	o.l.get(func() (*prims.Once, error) { return prims.OpenOnce(Arena(), "", nil) }).Do(f)
+}

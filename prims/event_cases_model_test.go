@@ -1,0 +1,36 @@
+//go:build linux
+
+package prims
+
+import "testing"
+
+// What can be wrong with an Event with automatic reset.
+const (
+	eventNoSecondLook bug = "who waits does not look again after it has announced itself"
+	eventUnattributed bug = "a token that is handed out is not attributed"
+	eventHandsUntaken bug = "who hands a token out does not take it in hand before"
+)
+
+// Sets and waits, and those who give up: every token is taken once, or is there.
+func TestModelEvent(t *testing.T) {
+	bugs := []bug{eventNoSecondLook, eventHandsUntaken}
+	one := eventModel{setters: 1, sets: 2}
+	two := eventModel{setters: 2, sets: 2}
+	all := eventModel{setters: 2, sets: 3, giveUp: true}
+	requireModels(t, []exploration{
+		{"two and one", small, one.explore, bugs},
+		{"two and two", medium, two.explore, bugs},
+		{"two and two, giving up", large, all.explore, nil},
+	})
+}
+
+// Deaths at each step of those who set and of those who wait.
+func TestModelEventDeath(t *testing.T) {
+	bugs := []bug{eventUnattributed}
+	one := eventModel{setters: 1, sets: 2, kills: 1}
+	two := eventModel{setters: 1, sets: 2, kills: 2}
+	requireModels(t, []exploration{
+		{"two and one", small, one.explore, bugs},
+		{"two and one, two deaths", medium, two.explore, nil},
+	})
+}

@@ -1,0 +1,535 @@
+//go:build linux
+
+package prims
+
+import (
+	"fmt"
+
+	"github.com/shmsync/shmsync/internal/model"
+)
+
+// The words of the model of an Event with automatic reset. Each of the two waiters is a
+// participant. Who is queued is what their stamps say; the list is the monitor's.
+const (
+	vState = iota // an eventState
+	vNext         // 0 if nobody is queued
+	vLatch        // 0, or the number of the thread that holds it + 1
+	vSpare
+	vNode   // a state of a node, for each waiter
+	vStamp  = vNode + eventModelWaiters
+	vHanded = vStamp + eventModelWaiters
+	vAcked  = vHanded + eventModelWaiters
+)
+
+const eventModelWaiters = 2
+
+// The states of a node are those of the model of a sequence, and these.
+const (
+	vResolvedHand = qResolved + iota
+	vResolvedSpare
+)
+
+// A stamp says that a node is queued, or over, and whether that is accounted for.
+const (
+	vStamped   = 1
+	vAccounted = 2
+)
+
+// The registers of a thread.
+const (
+	rvSeen  = iota // the state that it has seen
+	rvWakes        // whom it is to wake, a bit each
+	rvThen         // where it goes on with the latch
+	rvAfter        // where it goes on after settling
+	rvLast         // where it goes on after the wakes
+	rvWho          // whose wait it ends, + 1
+)
+
+// What is counted, and nobody sees.
+const (
+	gvBuried = iota
+	gvMade   // tokens
+	gvTaken
+	gvDropped // because there was one already
+)
+
+// The steps of a thread.
+const (
+	vsIdle uint8 = iota
+	vsClaimNext
+	vsClaimSwap
+	vsEnter
+	vsMend
+	vsSettle
+	vsForget
+	vsGive
+	vsAccount
+	vsDrop
+	vsSettled
+	vsWake
+	vsClaimLatched
+	vsQueue
+	vsAnnounce
+	vsSleep
+	vsGiveUp
+	vsUnlink
+	vsBack
+	vsSetSwap
+	vsSetNext
+	vsAloneNext
+	vsAloneState
+	vsSetLatched
+	vsFence
+	vsBury
+	vsWakeAll
+	vsBuried
+	vsLeave
+)
+
+// eventModel is an Event, two who wait, and those who set it.
+type eventModel struct {
+	setters int
+	sets    uint8 // how many tokens are made
+	giveUp  bool
+	kills   int
+
+	bug bug
+}
+
+func (m eventModel) explore(b bug) model.Result {
+	m.bug = b
+	y := model.System{
+		Kills: m.kills, Check: m.check, Show: m.show,
+		MaySleep: func(s *model.Sys, i int) bool { return vPlace(s) == eventUnset && s.Mem[vSpare] == 0 },
+		Done:     m.conserved,
+	}
+	for i := range eventModelWaiters {
+		y.Threads = append(y.Threads, model.ThreadSpec{Name: fmt.Sprint("W", i), Process: i, Run: m.wait, Mortal: m.kills > 0})
+	}
+	for i := range m.setters {
+		y.Threads = append(y.Threads, model.ThreadSpec{Name: fmt.Sprint("S", i), Process: eventModelWaiters + i, Run: m.set, Mortal: m.kills > 0})
+	}
+	if m.kills > 0 {
+		y.Threads = append(y.Threads, model.ThreadSpec{Name: "reaper", Process: model.Threads - 1, Run: m.reap})
+	}
+	return y.Explore()
+}
+
+func vPlace(s *model.Sys) eventState { return eventState(s.Mem[vState]).place() }
+
+// check: no token is taken that was not made.
+func (m *eventModel) check(s *model.Sys) error {
+	if s.Ghost[gvTaken]+s.Ghost[gvDropped] > s.Ghost[gvMade] {
+		return fmt.Errorf("%d tokens made, %d taken, %d dropped", s.Ghost[gvMade], s.Ghost[gvTaken], s.Ghost[gvDropped])
+	}
+	return nil
+}
+
+// conserved: when nothing happens any more, each token that was made was taken, or is
+// there.
+func (m *eventModel) conserved(s *model.Sys) bool {
+	there := uint8(0)
+	if vPlace(s) == eventSet {
+		there = 1
+	}
+	return !m.unburied(s) && s.Ghost[gvMade] == s.Ghost[gvTaken]+s.Ghost[gvDropped]+there && s.Mem[vSpare] == 0
+}
+
+func (m *eventModel) unburied(s *model.Sys) bool {
+	for p, l := range s.Life {
+		if l != model.Alive && s.Ghost[gvBuried]&(1<<p) == 0 {
+			return true
+		}
+	}
+	return false
+}
+
+func (m *eventModel) show(s *model.Sys) string {
+	return fmt.Sprintf("%v, next %d, latch %d, spare %d, nodes %v, stamps %v, handed %v, acked %v, ghosts %v", eventState(s.Mem[vState]), s.Mem[vNext], s.Mem[vLatch],
+		s.Mem[vSpare], s.Mem[vNode:vStamp], s.Mem[vStamp:vHanded], s.Mem[vHanded:vAcked], s.Mem[vAcked:vAcked+2], s.Ghost)
+}
+
+// swap is the CAS of the state.
+func (m *eventModel) swap(x *model.Exec, seen uint8, place eventState) bool {
+	return x.CAS(vState, seen, uint8(eventState(seen).to(place)))
+}
+
+func (m *eventModel) gone(x *model.Exec, thread int) bool { return x.LifeOf(thread) == model.Gone }
+
+// first is the first who is queued, and there.
+func (m *eventModel) first(x *model.Exec) (who int, ok bool) {
+	for i := range eventModelWaiters {
+		if x.Load(vStamp+i) == vStamped && !m.gone(x, i) {
+			switch x.Load(vNode + i) {
+			case qQueued, qAsleep:
+				return i, true
+			}
+		}
+	}
+	return 0, false
+}
+
+// latched are the steps that everybody has in common. It reports whether it did one.
+func (m *eventModel) latched(x *model.Exec) bool {
+	who := int(*x.R(rvWho)) - 1
+	switch x.PC() {
+	case vsEnter:
+		x.Say("takes the latch")
+		switch owner := x.Load(vLatch); {
+		case owner == 0:
+			x.CAS(vLatch, 0, uint8(x.Me+1))
+			x.Goto(*x.R(rvThen))
+		case m.gone(x, int(owner-1)):
+			x.Say("takes the latch after a death")
+			x.CAS(vLatch, owner, uint8(x.Me+1))
+			set(x, vNext, 1)
+			x.Goto(vsMend)
+		default:
+			refence(x, int(owner-1))
+		}
+	case vsMend:
+		x.Say("mends")
+		for i := range eventModelWaiters {
+			switch over := x.Load(vNode+i) >= vResolvedHand; {
+			case x.Load(vStamp+i) == vAccounted, x.Load(vStamp+i) != 0 && m.gone(x, i) && !over:
+				set(x, vStamp+i, 0)
+			case x.Load(vStamp+i) == vStamped && over:
+				*x.R(rvWho) = uint8(i + 1)
+				if *x.R(rvThen) != vsSettle {
+					*x.R(rvAfter) = *x.R(rvThen)
+				}
+				x.Goto(vsGive)
+				return true
+			}
+		}
+		x.Goto(*x.R(rvThen))
+	case vsSettle:
+		m.settle(x)
+	case vsForget:
+		x.Say("forgets the spare ones")
+		if s := x.Load(vState); eventState(s).place() == eventTaken {
+			m.swap(x, s, eventSet)
+		}
+		x.Goto(vsSettle)
+	case vsGive:
+		x.Say("takes the token out of the hand")
+		from := eventHand
+		if m.bug == eventHandsUntaken {
+			from = eventSet
+		}
+		if s := x.Load(vState); x.Load(vNode+who) == vResolvedHand && eventState(s).place() == from {
+			m.swap(x, s, eventUnset)
+		}
+		x.Goto(vsAccount)
+	case vsAccount:
+		x.Say("attributes it")
+		if m.bug != eventUnattributed {
+			set(x, vHanded+who, x.Load(vHanded+who)+1)
+		}
+		if x.Load(vNode+who) == vResolvedSpare {
+			set(x, vSpare, x.Load(vSpare)-1)
+		}
+		set(x, vStamp+who, vAccounted)
+		x.Goto(vsDrop)
+	case vsDrop:
+		x.Say("drops the stamp")
+		set(x, vStamp+who, 0)
+		*x.R(rvWho) = 0
+		x.Goto(vsSettle)
+	case vsLeave:
+		x.Say("leaves the latch")
+		set(x, vLatch, 0)
+		x.Goto(vsWake)
+	case vsWake:
+		wakes := x.R(rvWakes)
+		for i := range eventModelWaiters {
+			if *wakes&(1<<i) != 0 {
+				x.Say(fmt.Sprintf("wakes W%d", i))
+				*wakes &^= 1 << i
+				x.Wake(vNode+i, 1)
+				return true
+			}
+		}
+		x.Say("has nobody to wake")
+		m.goOn(x, *x.R(rvLast))
+	default:
+		return false
+	}
+	return true
+}
+
+// settle is one round of settling.
+func (m *eventModel) settle(x *model.Exec) {
+	s := x.Load(vState)
+	place := eventState(s).place()
+	who, queued := m.first(x)
+	spare := x.Load(vSpare)
+	grant := func(result uint8) {
+		x.Say(fmt.Sprintf("ends the wait of W%d", who))
+		if x.Load(vNode+who) == qAsleep {
+			*x.R(rvWakes) |= 1 << who
+		}
+		set(x, vNode+who, result)
+		*x.R(rvWho) = uint8(who + 1)
+		x.Goto(vsGive)
+	}
+	x.Say("settles")
+	switch {
+	case place == eventTaken:
+		set(x, vSpare, 0)
+		x.Goto(vsForget)
+	case queued && place == eventHand:
+		grant(vResolvedHand)
+	case queued && spare > 0:
+		grant(vResolvedSpare)
+	case queued && place == eventSet:
+		if m.bug == eventHandsUntaken {
+			grant(vResolvedHand)
+			return
+		}
+		m.swap(x, s, eventHand)
+	case queued:
+		x.Goto(*x.R(rvAfter))
+	case place == eventHand:
+		m.swap(x, s, eventSet)
+	case spare > 0:
+		if m.swap(x, s, eventTaken) {
+			x.Ghost[gvDropped] += spare - 1
+			if place == eventSet {
+				x.Ghost[gvDropped]++
+			}
+		}
+	default:
+		set(x, vNext, 0)
+		x.Goto(*x.R(rvAfter))
+	}
+}
+
+// goOn goes to a step, and forgets everything if that is to be idle.
+func (m *eventModel) goOn(x *model.Exec, pc uint8) {
+	x.Goto(pc)
+	if pc == vsIdle {
+		for r := range model.Registers {
+			*x.R(r) = 0
+		}
+		x.Idle()
+	}
+}
+
+// wait is Wait.
+func (m *eventModel) wait(x *model.Exec) {
+	if m.latched(x) {
+		return
+	}
+	seen, node := x.R(rvSeen), vNode+x.Me
+	slow := func() {
+		*seen = 0
+		*x.R(rvThen), *x.R(rvAfter), *x.R(rvLast) = vsSettle, vsClaimLatched, vsSleep
+		x.Goto(vsEnter)
+	}
+	claimed := func() {
+		x.Ghost[gvTaken]++
+	}
+	switch x.PC() {
+	case vsIdle:
+		x.Say("calls Wait")
+		*seen = x.Load(vState)
+		x.Goto(vsClaimNext)
+		if eventState(*seen).place() != eventSet {
+			slow()
+		}
+	case vsClaimNext:
+		x.Say("looks whether somebody is queued")
+		x.Goto(vsClaimSwap)
+		if x.Load(vNext) != 0 {
+			slow()
+		}
+	case vsClaimSwap:
+		x.Say("takes the token")
+		if m.swap(x, *seen, eventUnset) {
+			claimed()
+			m.goOn(x, vsIdle)
+			return
+		}
+		slow()
+	case vsClaimLatched:
+		x.Say("looks again")
+		x.Goto(vsQueue)
+		if s := x.Load(vState); eventState(s).place() == eventSet && x.Load(vNext) == 0 && m.swap(x, s, eventUnset) {
+			claimed()
+			*x.R(rvLast) = vsIdle
+			x.Goto(vsLeave)
+		}
+	case vsQueue:
+		x.Say("queues")
+		set(x, node, qQueued)
+		set(x, vStamp+x.Me, vStamped)
+		x.Goto(vsAnnounce)
+	case vsAnnounce:
+		x.Say("announces itself")
+		set(x, vNext, 1)
+		*x.R(rvAfter) = vsLeave
+		x.Goto(vsSettle)
+		if m.bug == eventNoSecondLook {
+			x.Goto(vsLeave)
+		}
+	case vsSleep:
+		switch x.Load(node) {
+		case vResolvedHand, vResolvedSpare:
+			x.Say("knows that it has the token")
+			set(x, vAcked+x.Me, x.Load(vAcked+x.Me)+1)
+			claimed()
+			x.Goto(vsBack)
+		case qQueued:
+			x.Say("goes to sleep")
+			x.CAS(node, qQueued, qAsleep)
+		default:
+			x.Say("sleeps")
+			quit := uint8(0)
+			if m.giveUp {
+				quit = vsGiveUp
+			}
+			x.Sleep(vsSleep, quit, model.Wait{Word: node, Value: qAsleep})
+		}
+	case vsBack:
+		x.Say("keeps its node")
+		if x.Load(vStamp+x.Me) != 0 {
+			x.Disable() // it would take another one
+			return
+		}
+		set(x, node, qIdle)
+		m.goOn(x, vsIdle)
+	case vsGiveUp:
+		x.Say("gives up")
+		x.Goto(vsSleep)
+		if x.CAS(node, qAsleep, qLeft) {
+			*x.R(rvThen), *x.R(rvLast) = vsUnlink, vsIdle
+			x.Goto(vsEnter)
+		}
+	case vsUnlink:
+		x.Say("unlinks its node")
+		set(x, vStamp+x.Me, 0)
+		set(x, node, qIdle)
+		*x.R(rvAfter) = vsLeave
+		x.Goto(vsSettle)
+	}
+}
+
+// set is Set.
+func (m *eventModel) set(x *model.Exec) {
+	if m.latched(x) {
+		return
+	}
+	seen := x.R(rvSeen)
+	slow := func(after uint8) {
+		*seen = 0
+		*x.R(rvThen), *x.R(rvAfter), *x.R(rvLast) = vsSettle, after, vsIdle
+		x.Goto(vsEnter)
+	}
+	switch x.PC() {
+	case vsIdle:
+		x.Say("calls Set")
+		if x.Ghost[gvMade] >= m.sets {
+			x.Disable()
+		}
+		*seen = x.Load(vState)
+		switch eventState(*seen).place() {
+		case eventSet:
+			x.Goto(vsAloneNext)
+		case eventUnset:
+			x.Goto(vsSetSwap)
+		default:
+			slow(vsSetLatched)
+		}
+	case vsSetSwap:
+		x.Say("sets")
+		if m.swap(x, *seen, eventSet) {
+			x.Ghost[gvMade]++
+			*seen = 0
+			x.Goto(vsSetNext)
+			return
+		}
+		slow(vsSetLatched)
+	case vsSetNext:
+		x.Say("looks whether somebody is queued")
+		if x.Load(vNext) == 0 {
+			m.goOn(x, vsIdle)
+			return
+		}
+		slow(vsLeave)
+	case vsAloneNext:
+		x.Say("looks whether somebody is queued")
+		x.Goto(vsAloneState)
+		if x.Load(vNext) != 0 {
+			slow(vsSetLatched)
+		}
+	case vsAloneState:
+		x.Say("looks whether it is set still")
+		if x.Load(vState) == *seen {
+			m.goOn(x, vsIdle)
+			return
+		}
+		slow(vsSetLatched)
+	case vsSetLatched:
+		x.Say("sets, with the latch")
+		s := x.Load(vState)
+		*x.R(rvAfter) = vsLeave
+		x.Goto(vsSettle)
+		switch {
+		case eventState(s).place() == eventSet:
+			x.Goto(vsLeave)
+		case m.swap(x, s, eventSet):
+			x.Ghost[gvMade]++
+		}
+	}
+}
+
+// reap buries the dead.
+func (m *eventModel) reap(x *model.Exec) {
+	if m.latched(x) {
+		return
+	}
+	switch x.PC() {
+	case vsIdle:
+		if !m.unburied(x.Sys) {
+			x.Disable()
+		}
+		x.Say("sees a death")
+		x.Require()
+		*x.R(rvThen), *x.R(rvAfter), *x.R(rvLast) = vsBury, vsBury, vsWakeAll
+		x.Goto(vsFence)
+	case vsFence:
+		x.Say("fences the dying")
+		x.Membarrier()
+		x.Goto(vsEnter)
+	case vsBury:
+		x.Say("takes back what the dead do not know")
+		for i := range eventModelWaiters {
+			if n := x.Load(vHanded+i) - x.Load(vAcked+i); n > 0 && m.gone(x, i) {
+				set(x, vHanded+i, x.Load(vAcked+i))
+				set(x, vSpare, x.Load(vSpare)+n)
+			}
+			if m.gone(x, i) {
+				set(x, vStamp+i, 0)
+			}
+		}
+		*x.R(rvAfter) = vsLeave
+		x.Goto(vsSettle)
+	case vsWakeAll:
+		x.Say("wakes all whose wait is over")
+		for i := range eventModelWaiters {
+			if x.Load(vNode+i) >= vResolvedHand {
+				x.Wake(vNode+i, model.All)
+			}
+		}
+		x.Goto(vsBuried)
+	case vsBuried:
+		x.Say("has buried it")
+		for p, l := range x.Life {
+			if l == model.Gone {
+				x.Ghost[gvBuried] |= 1 << p
+			}
+		}
+		m.goOn(x, vsIdle)
+	}
+}
