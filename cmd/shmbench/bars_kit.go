@@ -17,6 +17,7 @@ func kitBars(solo cell) []bar {
 		{Name: "semaphore pair", Scenario: "uncontended", Subject: libBy + ":semaphore", Peer: cSem, Cell: solo, Limit: 2},
 		{Name: "event pair", Scenario: "uncontended", Subject: libBy + ":event", Peer: cSem, Cell: solo, Limit: 2},
 		{Name: "key pair", Scenario: "uncontended", Subject: libBy + ":multilock", Peer: cSem, Cell: solo, Limit: 2},
+		{Name: "key pair, a key each", Scenario: "uncontended", Subject: libBy + ":multilock-any", Peer: cSem, Cell: solo},
 		{Name: "step, 10k unsatisfied", Scenario: "seq", Subject: sequencer, Peer: sequencer, Cell: steps(farWaiters), PeerCell: &nobody, Limit: 2},
 	}
 	return b

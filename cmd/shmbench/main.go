@@ -45,14 +45,6 @@ type (
 	lockCmd        struct{}
 	crashCmd       struct{}
 	waitersCmd     struct{}
-	rwCmd          struct{}
-	semCmd         struct{}
-	condCmd        struct{}
-	eventCmd       struct{}
-	seqCmd         struct{}
-	multiCmd       struct{}
-	barrierCmd     struct{}
-	queueCmd       struct{}
 	workerCmd      struct {
 		Proc int  `arg:"" optional:"" help:"Index of the process."`
 		Spin *int `help:"Keep this CPU busy instead."`
@@ -117,7 +109,7 @@ func realMain(args []string, stdout, stderr io.Writer) int {
 }
 
 var (
-	quick    = defaults{40 * time.Millisecond, 8 * time.Millisecond, 3, 8}
+	quick    = defaults{30 * time.Millisecond, 6 * time.Millisecond, 3, 6}
 	usual    = defaults{300 * time.Millisecond, 50 * time.Millisecond, 5, 60}
 	thorough = defaults{2 * time.Second, 200 * time.Millisecond, 10, 100}
 )
@@ -143,30 +135,6 @@ func (crashCmd) Run(s *session) error { return s.measure(usual, "crash") }
 
 // Run runs the scenarios.
 func (waitersCmd) Run(s *session) error { return s.measure(usual, "waiters", "idle") }
-
-// Run runs the scenarios.
-func (rwCmd) Run(s *session) error { return s.measure(usual, "readers", "rw") }
-
-// Run runs the scenario.
-func (semCmd) Run(s *session) error { return s.measure(usual, "sem") }
-
-// Run runs the scenario.
-func (condCmd) Run(s *session) error { return s.measure(usual, "cond") }
-
-// Run runs the scenario.
-func (eventCmd) Run(s *session) error { return s.measure(usual, "event") }
-
-// Run runs the scenario.
-func (seqCmd) Run(s *session) error { return s.measure(usual, "seq") }
-
-// Run runs the scenario.
-func (multiCmd) Run(s *session) error { return s.measure(usual, "multi") }
-
-// Run runs the scenario.
-func (barrierCmd) Run(s *session) error { return s.measure(usual, "barrier") }
-
-// Run runs the scenario.
-func (queueCmd) Run(s *session) error { return s.measure(usual, "queue") }
 
 // Run is the life of a worker.
 func (c *workerCmd) Run(s *session) error {

@@ -22,7 +22,7 @@ var cPeers = []*subject{
 	cPeer("futex", "uncontended", "handoff", "wake", "lock", "event"),
 	cPeer("futex-spin1000", "uncontended", "handoff", "wake", "lock"),
 	cPeer("pthread", "uncontended", "lock", "multi"),
-	cPeer("robust", "uncontended", "lock", "crash", "multi"),
+	cPeer("robust", "uncontended", "lock", "crash", "rw", "multi"),
 	cPeer("cond", "handoff", "wake", "cond", "event", "queue"),
 	cPeer("sem", "uncontended", "handoff", "wake", "lock", "sem"),
 	cPeer("rwlock", "uncontended", "readers", "rw"),

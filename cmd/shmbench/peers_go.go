@@ -17,7 +17,7 @@ import (
 // than the peer itself.
 var goPeers = []*subject{
 	{By: "in-process", Prim: "sync.Mutex", InProcess: true,
-		Scenarios: []string{"uncontended", "lock"}, Open: openSyncMutex},
+		Scenarios: []string{"uncontended", "lock", "rw"}, Open: openSyncMutex},
 	{By: "in-process", Prim: "chan", InProcess: true,
 		Scenarios: []string{"handoff", "waiters", "queue"}, Open: openChan},
 	{By: "go", Prim: "flock", Scenarios: []string{"uncontended", "lock", "crash", "idle"}, Open: openFlock},

@@ -91,7 +91,7 @@ func variants(sc *scenario, o *options) []*cell {
 		}
 	case "wake":
 		for _, place := range or(o.Places, placeSame, placeCross) {
-			add(cell{Place: place, Procs: 2, Threads: 1, Gap: o.Gap})
+			add(cell{Place: place, Procs: 2, Threads: 1, Gap: o.Gap, Time: o.rounds(1) / 2})
 		}
 	case "lock":
 		for _, work := range works(o) {

@@ -61,7 +61,10 @@ func workQueue(t *thread) error {
 	var print, moved uint64
 	if t.index < producers {
 		print, moved = t.produce(q)
-		if t.scratch().putting.Add(-1) == 0 {
+		t.mu.Lock() // for the race detector, which does not look into the page
+		last := t.scratch().putting.Add(-1) == 0
+		t.mu.Unlock()
+		if last {
 			q.Shut(n - producers)
 		}
 	} else {

@@ -99,7 +99,9 @@ func (c *seqCrowd) run() {
 		sleepUntil(shmsync.Monotonic() + int64(pollEvery))
 	}
 	settle()
+	c.mu.Lock()
 	c.await()
+	c.mu.Unlock()
 	all.Wait()
 	c.awaitStop()
 	c.end()

@@ -16,6 +16,7 @@ var fairSubjects = []*subject{
 	{By: libBy, Prim: "multilock", Segment: newArena, Open: openMultiLock,
 		Brief:     []string{"uncontended", "multi"},
 		Scenarios: []string{"uncontended", "lock", "multi"}},
+	{By: libBy, Prim: "multilock-any", Segment: newArena, Open: openMultiLock, Scenarios: []string{"uncontended"}},
 	{By: libBy, Prim: "multilock-keys", Segment: newArena, Open: openKeyCrowd, Scenarios: []string{"waiters"}},
 }
 
@@ -42,6 +43,7 @@ func (m fairMutex) Pairs(n int, counter *uint64) {
 // multiLock is a prims.MultiLock as a thread uses it, with what it holds.
 type multiLock struct {
 	m    *prims.MultiLock
+	mask uint64 // of the keys of pairs
 	keys []uint64
 	one  prims.Hold
 	all  prims.Holds
@@ -53,7 +55,11 @@ func openMultiLock(w *worker, _ int) (any, error) {
 		return nil, err
 	}
 	m, err := prims.OpenMultiLock(a, "multilock", nil)
-	return &multiLock{m: m, keys: make([]uint64, 0, maxLocks)}, err
+	l := &multiLock{m: m, keys: make([]uint64, 0, maxLocks)}
+	if w.subject.Prim == "multilock-any" {
+		l.mask = scratchKeys - 1
+	}
+	return l, err
 }
 
 func (l *multiLock) LockKeys(keys []uint32) {
@@ -82,9 +88,10 @@ func (l *multiLock) UnlockKeys(keys []uint32) {
 func (l *multiLock) Lock()   { l.one = l.m.Lock(0) }
 func (l *multiLock) Unlock() { l.one.Unlock() }
 
+// Pairs are of one key, or of one after the other.
 func (l *multiLock) Pairs(n int, counter *uint64) {
 	for i := range n {
-		h := l.m.Lock(uint64(i))
+		h := l.m.Lock(uint64(i) & l.mask)
 		*counter++
 		h.Unlock()
 	}

@@ -22,13 +22,14 @@ import (
 // has no membarrier.
 var libSubjects = []*subject{
 	{By: libBy, Prim: "mutex", Segment: newArena, Check: shmsync.FeatureMembarrier.Check, Open: openMutex,
-		Scenarios: []string{"uncontended", "lock", "crash", "idle"}},
+		Brief:     []string{"uncontended", "lock", "crash", "idle"},
+		Scenarios: []string{"uncontended", "lock", "crash", "idle", "rw"}},
 	{By: libBy, Prim: "mutex-nofence", Segment: newArena, Env: noFence, Open: openMutex,
 		Brief:     []string{"uncontended"},
 		Scenarios: []string{"uncontended", "lock", "idle"}},
 	{By: libBy, Prim: "futex", Segment: newArena, Open: openFutex,
 		Scenarios: []string{"handoff", "wake", "idle"}},
-	{By: libBy, Prim: "mutex-one", Segment: newArena, Open: openMutexCrowd, Scenarios: []string{"waiters"}},
+	{By: libBy, Prim: "mutex-one", Segment: newArena, Open: openMutexCrowd, Brief: []string{}, Scenarios: []string{"waiters"}},
 	{By: libBy, Prim: "mutex-each", Segment: newArena, Open: openMutexCrowd, Scenarios: []string{"waiters"}},
 }
 

@@ -24,6 +24,7 @@ func TestLibrarySubjects(t *testing.T) {
 		{"waiters", "--waiters=300"},
 		{"rw", "--read=90", "--threads=3", "--place=any"},
 		{"multi", "--keys=20", "--locks=1,3", "--threads=3", "--place=any"},
+		{"queue", "--capacity=5", "--batch=1,8", "--threads=3", "--place=any"},
 		{"cond", "--capacity=3", "--threads=3", "--place=any"},
 		{"barrier", "--threads=3", "--place=any"},
 		{"event", "--threads=3", "--place=any", "--gap=200us"},
@@ -51,7 +52,7 @@ func TestLibrarySubjects(t *testing.T) {
 			}
 		})
 	}
-	for _, s := range slices.Concat(libSubjects, rwSubjects, semSubjects, seqSubjects, fairSubjects, barrierSubjects, condSubjects) {
+	for _, s := range slices.Concat(libSubjects, rwSubjects, semSubjects, seqSubjects, fairSubjects, barrierSubjects, condSubjects, queueSubjects) {
 		if s.Check == nil || s.Check() == nil {
 			require.True(t, ran[s.Name()], "%s took part in nothing", s.Name())
 		}

@@ -20,7 +20,7 @@ var seqSubjects = []*subject{
 		Brief:     []string{"uncontended", "handoff", "event"},
 		Scenarios: []string{"uncontended", "handoff", "wake", "idle", "event"}},
 	{By: libBy, Prim: "sequencer-tokens", Segment: newArena, Open: openTokenCrowd, Scenarios: []string{"waiters"}},
-	{By: libBy, Prim: "event-each", Segment: newArena, Open: openEventCrowd, Scenarios: []string{"waiters"}},
+	{By: libBy, Prim: "event-each", Segment: newArena, Open: openEventCrowd, Brief: []string{}, Scenarios: []string{"waiters"}},
 }
 
 // sequencer is a prims.Sequencer as the cells use it.

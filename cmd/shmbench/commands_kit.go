@@ -1,0 +1,100 @@
+//go:build linux
+
+package main
+
+// The commands of the scenarios that are about more than a lock or a token. Help
+// says what a cell does, what its figures are, and what it checks.
+type (
+	rwCmd      struct{}
+	semCmd     struct{}
+	condCmd    struct{}
+	eventCmd   struct{}
+	seqCmd     struct{}
+	multiCmd   struct{}
+	barrierCmd struct{}
+	queueCmd   struct{}
+)
+
+// Run runs the scenarios.
+func (rwCmd) Run(s *session) error { return s.measure(usual, "readers", "rw") }
+
+// Help describes the cells.
+func (rwCmd) Help() string {
+	return `readers: pairs of shared lock and unlock by as many processes as --procs says; the
+figure is the time of a pair. Checked: a shared hold keeps writers out.
+
+rw: of a hundred holds --read are shared. p99-ns is of readers, write-… of writers.
+Checked: readers see both words that a writer changes alike, at the beginning and at
+the end of their hold, and the words equal the number of writes.`
+}
+
+// Run runs the scenario.
+func (semCmd) Run(s *session) error { return s.measure(usual, "sem") }
+
+// Help describes the cells.
+func (semCmd) Help() string {
+	return `All threads acquire one of --permits, work for --cs, and release it. held-max is the
+most that held one at a time. Checked: never more than there are, and none in the end.`
+}
+
+// Run runs the scenario.
+func (condCmd) Run(s *session) error { return s.measure(usual, "cond") }
+
+// Help describes the cells.
+func (condCmd) Help() string {
+	return `The first half of the threads put items into a buffer of --capacity behind a lock, the
+others get them; condition variables say that there are some, and that there is room.
+p50-ns and p99-ns are how long items are on their way. Checked: every item comes
+exactly once, those of each producer in their order.`
+}
+
+// Run runs the scenario.
+func (eventCmd) Run(s *session) error { return s.measure(usual, "event") }
+
+// Help describes the cells.
+func (eventCmd) Help() string {
+	return `After each --gap the first process lets all threads of the others go. p50-ns is until the
+last of them runs, each-p50-ns until any, set-p50-ns what it costs who lets them go.
+Checked: all come through every round, and none before it began.`
+}
+
+// Run runs the scenario.
+func (seqCmd) Run(s *session) error { return s.measure(usual, "seq") }
+
+// Help describes the cells.
+func (seqCmd) Help() string {
+	return `Of --waiters goroutines of one process, --wake wait for the next value of a counter, and
+the others for values that do not come; another process increments it. p50-ns is what
+an increment costs, of batches of them where none wakes anybody; all-p50-ns is until the
+last of the woken runs. Checked: all of those come through every round, none before it
+began, none of the others ever; the value is the number of increments.`
+}
+
+// Run runs the scenario.
+func (multiCmd) Run(s *session) error { return s.measure(usual, "multi") }
+
+// Help describes the cells.
+func (multiCmd) Help() string {
+	return `Each hold takes --locks of --keys, drawn as --skew says. Checked: a plain counter under
+each key; all of them together equal the number of keys taken.`
+}
+
+// Run runs the scenario.
+func (barrierCmd) Run(s *session) error { return s.measure(usual, "barrier") }
+
+// Help describes the cells.
+func (barrierCmd) Help() string {
+	return `All threads work for --cs and wait for each other, again and again; p50-ns is the time of
+a phase. Checked: after each phase all have come to it, and nobody further than the next.`
+}
+
+// Run runs the scenario.
+func (queueCmd) Run(s *session) error { return s.measure(usual, "queue") }
+
+// Help describes the cells.
+func (queueCmd) Help() string {
+	return `The first half of the threads put --batch items at a time into a queue of --capacity, the
+others get them. p50-ns and p99-ns are how long items are on their way. Checked: every
+item comes exactly once, those of each producer in their order. A pipe holds at least a
+page, and a socket what its buffer does.`
+}
