@@ -197,6 +197,7 @@ func (x *autoEvent) register(ctx context.Context, take bool) (seat *park.Seat, e
 			break
 		}
 	}
+	x.inherit(x.name)
 	m.join(seat, 0, 0)
 	crashpoint.Hit("event.wait.announced")
 	// The second look: a set before it has not seen that somebody is queued.
@@ -337,19 +338,31 @@ func (x *autoEvent) account(w wait) {
 		x.mon.account(w, nil) // a peer wrote that
 		return
 	}
-	var c change
 	h := x.shares[slot-1]
-	handed := h.handed.Load()
 	if h.name.Load() != uint64(owner) {
-		spare += h.unknown()
-		handed = h.acked.Load()
-		c.set(&h.name, uint64(owner))
+		x.mon.account(w, nil) // a peer wrote that: whose wait is queued has inherited
+		return
 	}
-	c.set(&h.handed, handed+1)
+	var c change
+	c.set(&h.handed, h.handed.Load()+1)
 	if spare != x.words.spare.Load() {
 		c.set(&x.words.spare, spare)
 	}
 	x.mon.account(w, &c)
+}
+
+// inherit makes the share of a slot that of a participant, with the latch held, before it
+// waits: it may ack a token before that is accounted for.
+func (x *autoEvent) inherit(n arena.Name) {
+	h := x.shares[n.Slot()-1]
+	if h.name.Load() == uint64(n) {
+		return
+	}
+	var c change
+	c.set(&h.name, uint64(n))
+	c.set(&h.handed, h.acked.Load())
+	c.set(&x.words.spare, x.words.spare.Load()+h.unknown())
+	x.mon.commit(&c)
 }
 
 // unknown is how many tokens were handed to the participant and not seen by it.
