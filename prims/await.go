@@ -2,8 +2,16 @@ package prims
 
 import "context"
 
-// Awaiter is something to wait for together with others, in WaitAny and WaitAll: a
-// Future, a Pending, the token of a Futex.
+// Awaiter is something to wait for together with others, in WaitAny and WaitAll:
+//
+//   - a Future: that it is set, or that its producer has died;
+//   - a Pending: that it has ended;
+//   - Futex.At: that a Futex has reached a token;
+//   - Sequencer.At: that a Sequencer has reached a token;
+//   - an Event: that it is set; Event.UntilReset: that a TwoWay one is not.
+//
+// Of these an Event with AutoReset is taken: waiting for it takes its token, as Wait
+// does. All others are there for everybody, and waiting changes nothing.
 //
 // Its methods are not exported, since a wait that takes nothing has to be a part of
 // the thing itself.
@@ -33,6 +41,11 @@ type watcher interface {
 // finds several, with the error that its own wait would return: nil, or ErrOwnerDead
 // from a Future whose producer died, for example. Those that it does not return are
 // as they were: nothing was taken from them. One may be there more than once.
+//
+// For an Event with AutoReset it waits in line like Wait. A token that is handed to it
+// when another has come, too, goes to the next in line, or back. Until WaitAny has
+// looked, that token is on its way: IsSet does not see it, and another Set makes one
+// more. If this process dies before WaitAny has chosen it, it passes to the next.
 //
 // When ctx ends before, the index is -1 and the error ctx.Err(); one that has come
 // beats a context that has ended. ErrNoSpace, ErrCorrupt and ErrClosed of the waiting
@@ -66,7 +79,7 @@ func WaitAny(ctx context.Context, list ...Awaiter) (int, error) {
 // the same. WaitAll of none returns nil at once.
 //
 // When ctx ends before, it returns ctx.Err(). What it has taken by then, from those of
-// the kind that is taken, stays taken.
+// the kind that is taken, stays taken: the tokens of Events with AutoReset.
 func WaitAll(ctx context.Context, list ...Awaiter) error {
 	t := newTogether(ctx, list, len(list))
 	defer t.leave()

@@ -41,7 +41,7 @@ type task struct {
 	Policy prims.Policy
 	N      int
 	Errno  syscall.Errno
-	Names  []string // for waits for many: "future", "futex@token"
+	Names  []string // for waits for many: "future", "futex@token", and see mixAwaiter
 	Limit  time.Duration
 	Ended  bool // the context has ended before
 }
@@ -275,6 +275,8 @@ func (s *handStage) perform(o task, a *answer) error {
 		return nil
 	case o.Op == "close-arena":
 		return s.a.Close()
+	case strings.Contains(o.Op, "."):
+		return s.performMix(o, a)
 	case o.Op[0] == 'c':
 		c, err := s.cond(o)
 		if err != nil {
@@ -343,6 +345,13 @@ func (s *handStage) performCond(ctx context.Context, c *prims.Cond, o task, a *a
 
 func (s *handStage) awaiters(names []string) (list []prims.Awaiter, err error) {
 	for _, name := range names {
+		if x, err := mixAwaiter(s.a, name); x != nil || err != nil {
+			if err != nil {
+				return nil, err
+			}
+			list = append(list, x)
+			continue
+		}
 		futex, at, isFutex := strings.Cut(name, "@")
 		if !isFutex {
 			f, err := s.future(name)

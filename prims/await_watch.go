@@ -14,20 +14,28 @@ type seatWatch struct {
 	seat  *park.Seat // nil once the wait has ended
 	what  left
 	judge func(fate) (bool, error) // what a resolved wait means
+	pass  func()                   // gives back what a wait was given that is not chosen; may be nil
 	done  bool
 	err   error
 }
 
 // watch makes a watcher of a seat that has joined; the latch has been left. judge
-// tells, when the wait was resolved, whether what was waited for is there: where it
-// is taken, judge tries that.
-func (m *monitor) watch(s *park.Seat, notify func(), judge func(fate) (bool, error)) (watcher, error) {
-	w := &seatWatch{m: m, seat: s, what: waitOf(s), judge: judge}
+// tells, when the wait was resolved and is chosen, what it ended with. pass is called
+// for one that was resolved and is not chosen, where the grant has taken something.
+func (m *monitor) watch(s *park.Seat, notify func(), judge func(fate) (bool, error), pass func()) (*seatWatch, error) {
+	w := &seatWatch{m: m, seat: s, what: waitOf(s), judge: judge, pass: pass}
 	if !m.latch.queue.Enter() {
+		s.Abandon() // or it is granted, and comes back with the burial of this process
 		return nil, m.closed()
 	}
 	s.Watch(m.latch.queue, notify)
 	return w, nil
+}
+
+// ended is a watcher of a wait that has ended at once.
+func ended(err error, notify func()) *seatWatch {
+	notify()
+	return &seatWatch{done: true, err: err}
 }
 
 func (w *seatWatch) reached() (bool, error) {
@@ -59,6 +67,9 @@ func (w *seatWatch) leave() {
 		w.m.tidy(w.what)
 	} else {
 		w.m.collect(w.seat)
+		if w.pass != nil {
+			w.pass()
+		}
 	}
 	w.end()
 }
@@ -85,12 +96,10 @@ func (f *Future) watch(notify func()) (watcher, error) {
 		return nil, err
 	}
 	if s == nil {
-		w := &seatWatch{}
-		w.done, w.err = judge(end)
-		notify()
-		return w, nil
+		_, err := judge(end)
+		return ended(err, notify), nil
 	}
-	return f.mon.watch(s, notify, judge)
+	return f.mon.watch(s, notify, judge, nil)
 }
 
 // pendingWatch is a watcher on a Pending.

@@ -17,6 +17,7 @@ var (
 	_ = crashpoint.Register("event.spare.taken")
 	_ = crashpoint.Register("event.wait.announced")
 	_ = crashpoint.Register("event.wait.acked")
+	_ = crashpoint.Register("event.pass.passed")
 )
 
 // autoEvent is an Event with automatic reset: a token that a set makes, unless there is
@@ -166,7 +167,9 @@ func (x *autoEvent) tryWait() bool {
 }
 
 // register begins a wait. Without a seat there is nothing to wait for, and err says why.
-func (x *autoEvent) register(ctx context.Context) (seat *park.Seat, err error) {
+// If take is not set, a token that is there is not claimed but handed to the wait, which
+// can pass it on.
+func (x *autoEvent) register(ctx context.Context, take bool) (seat *park.Seat, err error) {
 	if ctx != nil && ctx.Err() != nil {
 		return nil, ctx.Err()
 	}
@@ -178,7 +181,7 @@ func (x *autoEvent) register(ctx context.Context) (seat *park.Seat, err error) {
 	for {
 		m.sweepDead(b)
 		x.settle(b)
-		if x.claim() {
+		if take && x.claim() {
 			m.leave(b)
 			if seat != nil {
 				seat.Return()
@@ -194,6 +197,7 @@ func (x *autoEvent) register(ctx context.Context) (seat *park.Seat, err error) {
 			break
 		}
 	}
+	x.inherit(x.name)
 	m.join(seat, 0, 0)
 	crashpoint.Hit("event.wait.announced")
 	// The second look: a set before it has not seen that somebody is queued.
@@ -204,7 +208,7 @@ func (x *autoEvent) register(ctx context.Context) (seat *park.Seat, err error) {
 
 // wait is Wait after a failed claim.
 func (x *autoEvent) wait(ctx context.Context) error {
-	seat, err := x.register(ctx)
+	seat, err := x.register(ctx, true)
 	if seat == nil {
 		return err
 	}
@@ -219,7 +223,7 @@ func (x *autoEvent) async() *Pending {
 	if x.claim() {
 		return settled(nil)
 	}
-	seat, err := x.register(nil)
+	seat, err := x.register(nil, true)
 	if seat == nil {
 		return settled(err)
 	}
@@ -233,6 +237,42 @@ func (x *autoEvent) async() *Pending {
 func (x *autoEvent) ack() {
 	x.shares[x.name.Slot()-1].acked.Add(1)
 	crashpoint.Hit("event.wait.acked")
+}
+
+// watch begins a wait for WaitAny and the like: one in line, whose token is passed on
+// unless it is chosen.
+func (x *autoEvent) watch(notify func()) (watcher, error) {
+	seat, err := x.register(nil, false)
+	if err != nil {
+		return nil, err
+	}
+	w, err := x.mon.watch(seat, notify, func(fate) (bool, error) {
+		x.ack()
+		return true, nil
+	}, x.pass)
+	if err != nil {
+		return nil, err
+	}
+	return w, nil
+}
+
+// pass gives a token back that was handed to a wait of this process, which has collected
+// it and not acked. A death before that leaves it to the burial, which does the same.
+func (x *autoEvent) pass() {
+	if x.mon.enter(nil) != nil {
+		return // this process leaves, and is buried; or all is corrupt
+	}
+	b := takeWakes()
+	x.settle(b) // what is spare in state taken is void, so that has to be over
+	if h := x.shares[x.name.Slot()-1]; h.unknown() > 0 && h.name.Load() == uint64(x.name) {
+		var c change
+		c.set(&h.handed, h.handed.Load()-1)
+		c.set(&x.words.spare, x.words.spare.Load()+1)
+		x.mon.commit(&c)
+		crashpoint.Hit("event.pass.passed")
+		x.settle(b)
+	}
+	x.mon.leave(b)
 }
 
 // settle hands tokens out while there are any and somebody is queued, and otherwise
@@ -298,19 +338,31 @@ func (x *autoEvent) account(w wait) {
 		x.mon.account(w, nil) // a peer wrote that
 		return
 	}
-	var c change
 	h := x.shares[slot-1]
-	handed := h.handed.Load()
 	if h.name.Load() != uint64(owner) {
-		spare += h.unknown()
-		handed = h.acked.Load()
-		c.set(&h.name, uint64(owner))
+		x.mon.account(w, nil) // a peer wrote that: whose wait is queued has inherited
+		return
 	}
-	c.set(&h.handed, handed+1)
+	var c change
+	c.set(&h.handed, h.handed.Load()+1)
 	if spare != x.words.spare.Load() {
 		c.set(&x.words.spare, spare)
 	}
 	x.mon.account(w, &c)
+}
+
+// inherit makes the share of a slot that of a participant, with the latch held, before it
+// waits: it may ack a token before that is accounted for.
+func (x *autoEvent) inherit(n arena.Name) {
+	h := x.shares[n.Slot()-1]
+	if h.name.Load() == uint64(n) {
+		return
+	}
+	var c change
+	c.set(&h.name, uint64(n))
+	c.set(&h.handed, h.acked.Load())
+	c.set(&x.words.spare, x.words.spare.Load()+h.unknown())
+	x.mon.commit(&c)
 }
 
 // unknown is how many tokens were handed to the participant and not seen by it.

@@ -21,7 +21,7 @@ func init() {
 		points: []string{
 			"monitor.queue.*", "monitor.resolve.*", "monitor.commit.*", "monitor.account.*", "monitor.released", "monitor.leave.*",
 			"monitor.await.*", "monitor.mend.*", "monitor.sweep.*", "monitor.tidy.*", "event.set.stored", "event.hand.*",
-			"event.wait.*", "park.seat.*", "mutex.unlock.before_release",
+			"event.wait.*", "event.pass.passed", "park.seat.*", "mutex.unlock.before_release",
 		},
 		open: func(a *arena.Arena) (worker, error) {
 			gate, err := prims.OpenEvent(a, "gate", &prims.EventOptions{TwoWay: true})
@@ -39,11 +39,13 @@ func init() {
 type eventWorker struct{ gate, baton *prims.Event }
 
 func (w *eventWorker) turn(g int, r *rand.Rand) error {
-	switch r.IntN(4) {
+	switch r.IntN(5) {
 	case 0:
 		return w.turnGate(g, r)
 	case 1:
 		return w.async(g, r)
+	case 2:
+		return w.any(g, r)
 	}
 	if g == 0 {
 		// Whoever dies with the baton leaves none. This one always has one more: sets
@@ -97,6 +99,28 @@ func (w *eventWorker) turnGate(g int, r *rand.Rand) error {
 		return err
 	}
 	return nil
+}
+
+// any waits for the gate and the baton together, and makes both come.
+func (w *eventWorker) any(g int, r *rand.Rand) error {
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		tolerant(func() {
+			w.baton.Set()
+			w.gate.Set()
+			w.gate.Reset()
+		})
+	})
+	defer wg.Wait()
+	return ends(r, func(ctx context.Context) error {
+		switch i, err := prims.WaitAny(ctx, w.gate, w.baton); {
+		case err != nil && !gaveUp(err):
+			return err
+		case i == 1:
+			w.baton.Set()
+		}
+		return nil
+	})
 }
 
 func (w *eventWorker) async(g int, r *rand.Rand) error {

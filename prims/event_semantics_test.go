@@ -289,6 +289,42 @@ func TestEventSpareOfTheDead(t *testing.T) {
 	sound(t, a)
 }
 
+// Who hands a process its first token is stopped, or dies, before it has noted that, and
+// the process goes on: the token is not there again when that process dies.
+func TestEventFirstTokenIsNotedLate(t *testing.T) {
+	if !crashpoint.Enabled {
+		t.Skip("needs the build tag crashpoint")
+	}
+	for _, dies := range []bool{false, true} {
+		t.Run(fmt.Sprintf("dies %v", dies), func(t *testing.T) {
+			a := newArena(t, nil)
+			e, err := prims.OpenEvent(a, "e", &prims.EventOptions{AutoReset: true})
+			require.NoError(t, err)
+			waiter := sequencerActor(t, a, "waiter")
+			setter := sequencerActor(t, a, "setter", proctest.Env("SHMSYNC_CRASHPOINT_STOP=monitor.resolve.resolved"))
+			id := waiter.queues(t, a, e.Offset(), eventWait)
+			set := setter.start(eventSet)
+			setter.proc.AwaitStop(t)
+			waiter.ok(t, id)
+			if dies {
+				setter.proc.Kill(t)
+			} else {
+				setter.proc.Cont(t)
+				setter.ok(t, set)
+			}
+			eventually(t, "it is noted", e.String, func() bool { return !e.State().Waiting && !e.IsSet() && prims.Queued(a, e.Offset()) == 0 })
+			require.Zero(t, e.Unseen()+e.Spare())
+			waiter.proc.Kill(t)
+			if !dies {
+				setter.proc.Kill(t)
+			}
+			alone(t, a, 1)
+			require.False(t, e.TryWait(), "a token from nowhere: %v", e)
+			sound(t, a)
+		})
+	}
+}
+
 func TestEventOpen(t *testing.T) {
 	a := newArena(t, nil)
 	e, err := prims.OpenEvent(a, "e", &prims.EventOptions{Set: true, Spin: -1})

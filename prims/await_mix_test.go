@@ -1,0 +1,507 @@
+//go:build linux
+
+package prims_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/crashpoint"
+	"github.com/shmsync/shmsync/internal/proctest"
+	"github.com/shmsync/shmsync/prims"
+)
+
+// mixAwaiter is what a name stands for in a wait for many: "seq:name@token",
+// "event:name", or "reset:name". It is nil for others.
+func mixAwaiter(a *arena.Arena, name string) (prims.Awaiter, error) {
+	kind, rest, ok := strings.Cut(name, ":")
+	if !ok {
+		return nil, nil
+	}
+	if kind == "seq" {
+		name, at, _ := strings.Cut(rest, "@")
+		s, err := prims.OpenSequencer(a, name, nil)
+		if err != nil {
+			return nil, err
+		}
+		var token uint64
+		fmt.Sscan(at, &token)
+		return s.At(token), nil
+	}
+	e, err := prims.OpenEvent(a, rest, nil)
+	if err != nil {
+		return nil, err
+	}
+	if kind == "reset" {
+		return e.UntilReset(), nil
+	}
+	return e, nil
+}
+
+func (s *handStage) performMix(o task, a *answer) error {
+	if strings.HasPrefix(o.Op, "seq.") {
+		q, err := prims.OpenSequencer(s.a, o.Name, nil)
+		if err != nil {
+			return err
+		}
+		switch o.Op {
+		case "seq.count":
+			a.N = q.Increment()
+		case "seq.cancel":
+			q.CancelWaiters()
+		case "seq.stop":
+			q.Stop()
+		default:
+			panic("no such task: " + o.Op)
+		}
+		return nil
+	}
+	e, err := prims.OpenEvent(s.a, o.Name, nil)
+	if err != nil {
+		return err
+	}
+	switch o.Op {
+	case "event.set":
+		e.Set()
+	case "event.reset":
+		e.Reset()
+	case "event.pulse":
+		e.Set()
+		e.Reset()
+	case "event.try":
+		a.OK = e.TryWait()
+	case "event.wait":
+		return e.Wait()
+	default:
+		panic("no such task: " + o.Op)
+	}
+	return nil
+}
+
+// mixEvents makes the events "auto", "auto2", "manual" and "two", two-way and set.
+func mixEvents(t *testing.T, a *arena.Arena) (auto *prims.Event) {
+	t.Helper()
+	for name, opts := range map[string]prims.EventOptions{
+		"manual": {}, "two": {TwoWay: true, Set: true}, "auto2": {AutoReset: true}, "auto": {AutoReset: true},
+	} {
+		e, err := prims.OpenEvent(a, name, &opts)
+		require.NoError(t, err)
+		if name == "auto" {
+			auto = e
+		}
+	}
+	return auto
+}
+
+var mixNames = []string{"f", "futex@1", "seq:q@2", "event:auto", "event:manual", "reset:two", "event:auto2", "seq:q@1"}
+
+// Each of a mix ends the wait, with its index.
+func TestWaitAnyEventAndSequencer(t *testing.T) {
+	for want, tasks := range map[int][]task{
+		0: {{Op: "set", Name: "f"}},
+		1: {{Op: "post", Name: "futex"}},
+		2: {{Op: "seq.count", Name: "q"}, {Op: "seq.count", Name: "q"}},
+		3: {{Op: "event.set", Name: "auto"}},
+		4: {{Op: "event.set", Name: "manual"}},
+		5: {{Op: "event.reset", Name: "two"}},
+		6: {{Op: "event.set", Name: "auto2"}},
+		7: {{Op: "seq.count", Name: "q"}},
+	} {
+		t.Run(mixNames[want], func(t *testing.T) {
+			hands(t, func(t *testing.T, x, y *hand, a *arena.Arena) {
+				mixEvents(t, a)
+				names := mixNames
+				if want == 2 {
+					names = names[:7] // the last would be first
+				}
+				id := x.blocked(t, task{Op: "any", Name: "auto2", Names: names})
+				for _, o := range tasks {
+					y.must(t, o)
+				}
+				r := x.wait(t, id)
+				require.Empty(t, r.Err)
+				require.Equal(t, fmt.Sprint(want), r.Text)
+				for _, n := range []string{"f", "q", "auto", "manual", "two", "auto2"} {
+					require.Zero(t, waitersOf(a, n), n)
+				}
+				// At once, and the token was taken.
+				auto := strings.HasPrefix(names[want], "event:auto")
+				r = y.do(t, task{Op: "any", Names: []string{"g", "event:auto", names[want]}, Ended: true})
+				if auto {
+					require.Equal(t, []string{"ctx-canceled"}, r.Is)
+					return
+				}
+				require.Empty(t, r.Err)
+				require.Equal(t, "2", r.Text)
+			})
+		})
+	}
+}
+
+// Of several that have come it is the lowest, at once, and from the others nothing is
+// taken.
+func TestWaitAnyEventLowest(t *testing.T) {
+	hands(t, func(t *testing.T, x, y *hand, a *arena.Arena) {
+		auto := mixEvents(t, a)
+		for range 2 {
+			y.must(t, task{Op: "seq.count", Name: "q"})
+		}
+		y.must(t, task{Op: "event.set", Name: "auto"})
+		y.must(t, task{Op: "event.set", Name: "auto2"})
+		names := []string{"f", "seq:q@2", "event:auto", "event:auto2"}
+		for range 3 {
+			require.Equal(t, "1", x.must(t, task{Op: "any", Names: names, Ended: true}).Text)
+		}
+		require.Equal(t, "2", x.must(t, task{Op: "any", Names: []string{"f", "seq:q@3", "event:auto", "event:auto2"}}).Text)
+		require.False(t, auto.IsSet())
+		require.True(t, y.must(t, task{Op: "event.try", Name: "auto2"}).OK)
+		// A context that ends takes nothing, and leaves nobody.
+		r := x.do(t, task{Op: "any", Names: mixNames[3:7], Limit: 10 * time.Millisecond})
+		require.Equal(t, []string{"ctx-deadline"}, r.Is)
+		y.must(t, task{Op: "event.set", Name: "auto"})
+		require.True(t, auto.IsSet())
+		require.Zero(t, auto.Unseen()+auto.Spare())
+	})
+}
+
+// WaitAny waits in line with others, in each place where it is.
+func TestWaitAnyEventInLine(t *testing.T) {
+	hands(t, func(t *testing.T, x, y *hand, a *arena.Arena) {
+		auto := mixEvents(t, a)
+		any := task{Op: "any", Name: "auto", Names: []string{"f", "event:auto"}}
+		wait := task{Op: "event.wait", Name: "auto"}
+		var ids []int
+		for i := range 6 {
+			ids = append(ids, x.blocked(t, []task{any, wait}[i%2]))
+		}
+		for i, id := range ids {
+			require.False(t, y.must(t, task{Op: "event.try", Name: "auto"}).OK, "it passes by who waits")
+			y.must(t, task{Op: "event.set", Name: "auto"})
+			require.Empty(t, x.wait(t, id).Err)
+			require.Equal(t, 5-i, prims.Queued(a, auto.Offset()))
+		}
+		require.False(t, auto.IsSet())
+		// Twice in one: a set is one token.
+		id := x.blocked(t, task{Op: "any", Name: "f", Names: []string{"event:auto", "f", "event:auto"}})
+		y.must(t, task{Op: "event.set", Name: "auto"})
+		require.Empty(t, x.wait(t, id).Err)
+		// All take theirs.
+		id = x.blocked(t, task{Op: "all", Name: "f", Names: []string{"event:auto", "f", "event:auto"}})
+		y.must(t, task{Op: "set", Name: "f"})
+		y.must(t, task{Op: "event.set", Name: "auto"})
+		stays(t, x, id)
+		require.Equal(t, 1, prims.Queued(a, auto.Offset()))
+		y.must(t, task{Op: "event.set", Name: "auto"})
+		require.Empty(t, x.wait(t, id).Err)
+		require.False(t, auto.IsSet())
+		require.Zero(t, auto.Unseen()+auto.Spare())
+	})
+}
+
+// A pulse lets a wait for many go, too, in both directions.
+func TestWaitAnyEventPulse(t *testing.T) {
+	hands(t, func(t *testing.T, x, y *hand, a *arena.Arena) {
+		mixEvents(t, a)
+		id := x.blocked(t, task{Op: "any", Name: "manual", Names: []string{"f", "event:manual"}})
+		y.must(t, task{Op: "event.pulse", Name: "manual"})
+		require.Equal(t, "1", x.wait(t, id).Text)
+		id = x.blocked(t, task{Op: "any", Name: "two", Names: []string{"reset:two", "f"}})
+		y.must(t, task{Op: "event.reset", Name: "two"})
+		y.must(t, task{Op: "event.set", Name: "two"})
+		require.Equal(t, "0", x.wait(t, id).Text)
+		require.Contains(t, x.do(t, task{Op: "any", Names: []string{"reset:manual"}}).Panic, "which is not TwoWay")
+	})
+}
+
+// A token that was handed to a wait which ends otherwise is passed on, or is back; and so
+// is one of a process that dies before it has looked, or while it passes it on.
+func TestWaitAnyEventPassesOn(t *testing.T) {
+	for _, dies := range []string{"", "before", "event.pass.passed", "monitor.commit.logged:2"} {
+		if strings.Contains(dies, ".") && !crashpoint.Enabled {
+			continue
+		}
+		for _, next := range []bool{false, true} {
+			t.Run(fmt.Sprintf("dies %q, next %v", dies, next), func(t *testing.T) {
+				a := newArena(t, nil)
+				auto := mixEvents(t, a)
+				here := localHand(a)
+				var opts []proctest.Option
+				if strings.Contains(dies, ".") {
+					opts = append(opts, proctest.Env("SHMSYNC_CRASHPOINT="+dies))
+				}
+				x := remoteHand(t, a, "x", opts...)
+				id := x.blocked(t, task{Op: "any", Name: "auto", Names: []string{"f", "event:auto"}})
+				second := 0
+				if next {
+					second = here.blocked(t, task{Op: "event.wait", Name: "auto"})
+				}
+				x.proc.Stop(t)
+				here.must(t, task{Op: "event.set", Name: "auto"})
+				here.must(t, task{Op: "set", Name: "f"})
+				require.EqualValues(t, 1, auto.Unseen())
+				require.False(t, auto.IsSet(), "it is on its way")
+				switch dies {
+				case "before":
+					x.proc.Kill(t)
+				case "":
+					x.proc.Cont(t)
+					require.Equal(t, "0", x.wait(t, id).Text)
+				default:
+					x.proc.Cont(t)
+					x.proc.WaitSignal(t, syscall.SIGKILL)
+				}
+				if next {
+					require.Empty(t, here.wait(t, second).Err)
+				} else {
+					eventually(t, "the token is back", auto.String, auto.IsSet)
+					require.True(t, auto.TryWait())
+				}
+				require.False(t, auto.TryWait(), "there was one")
+				require.Zero(t, auto.Unseen()+auto.Spare())
+				sound(t, a)
+			})
+		}
+	}
+}
+
+// Who sets dies; who waits has what was set before, and goes on waiting for the rest.
+func TestWaitAnyEventSetterDies(t *testing.T) {
+	a := newArena(t, nil)
+	auto := mixEvents(t, a)
+	x, y, here := remoteHand(t, a, "x"), remoteHand(t, a, "setter"), localHand(a)
+	names := []string{"seq:q@1", "event:manual", "event:auto"}
+	id := x.blocked(t, task{Op: "any", Name: "auto", Names: names})
+	y.must(t, task{Op: "event.set", Name: "auto2"})
+	y.proc.Kill(t)
+	alone(t, a, 2)
+	require.Equal(t, 1, prims.Queued(a, auto.Offset()))
+	here.must(t, task{Op: "event.set", Name: "auto"})
+	require.Equal(t, "2", x.wait(t, id).Text)
+	require.False(t, auto.IsSet())
+	// While it sets, over and over.
+	y = remoteHand(t, a, "setter")
+	for range 100 {
+		y.start(task{Op: "event.set", Name: "auto"})
+	}
+	require.Equal(t, "2", x.must(t, task{Op: "any", Names: names}).Text)
+	y.proc.Kill(t)
+	alone(t, a, 2)
+	here.must(t, task{Op: "event.set", Name: "auto"})
+	require.Equal(t, "2", x.must(t, task{Op: "any", Names: names}).Text)
+	require.False(t, auto.TryWait())
+	require.Zero(t, auto.Unseen()+auto.Spare())
+	sound(t, a)
+}
+
+// Who sets, or counts, dies or is stopped before it lets anybody go.
+func TestWaitAnySequencerSetterDiesOnTheWay(t *testing.T) {
+	if !crashpoint.Enabled {
+		t.Skip("needs the build tag crashpoint")
+	}
+	for point, o := range map[string]task{
+		"event.set.stored":         {Op: "event.set", Name: "auto"},
+		"event.hand.taken":         {Op: "event.set", Name: "auto"},
+		"event.hand.given":         {Op: "event.set", Name: "auto"},
+		"sequencer.count.counted":  {Op: "seq.count", Name: "q"},
+		"monitor.resolve.resolved": {Op: "event.set", Name: "auto"},
+	} {
+		for _, how := range []string{"SHMSYNC_CRASHPOINT", "SHMSYNC_CRASHPOINT_STOP"} {
+			if how != "SHMSYNC_CRASHPOINT" && point != "event.set.stored" && point != "sequencer.count.counted" {
+				continue // it has the latch
+			}
+			t.Run(how+" "+point, func(t *testing.T) {
+				a := newArena(t, nil)
+				auto := mixEvents(t, a)
+				x, y := remoteHand(t, a, "x"), remoteHand(t, a, "setter", proctest.Env(how+"="+point))
+				id := x.blocked(t, task{Op: "any", Name: "auto", Names: []string{"seq:q@1", "event:auto"}})
+				set := y.start(o)
+				if how == "SHMSYNC_CRASHPOINT" {
+					y.proc.WaitSignal(t, syscall.SIGKILL)
+				} else {
+					y.proc.AwaitStop(t)
+				}
+				r := x.wait(t, id)
+				require.Empty(t, r.Err)
+				require.Equal(t, map[string]string{"auto": "1", "q": "0"}[o.Name], r.Text)
+				if how != "SHMSYNC_CRASHPOINT" {
+					y.proc.Cont(t)
+					y.wait(t, set)
+				}
+				require.False(t, auto.TryWait())
+				require.Zero(t, auto.Unseen()+auto.Spare())
+				sound(t, a)
+			})
+		}
+	}
+}
+
+// A stop and a cancellation of a Sequencer end the wait with its index; what is reached
+// beats a stop.
+func TestWaitAnySequencerStop(t *testing.T) {
+	hands(t, func(t *testing.T, x, y *hand, a *arena.Arena) {
+		mixEvents(t, a)
+		names := []string{"f", "event:auto", "seq:q@3"}
+		for _, op := range []string{"seq.cancel", "seq.stop"} {
+			id := x.blocked(t, task{Op: "any", Name: "q", Names: names})
+			all := x.blocked(t, task{Op: "all", Name: "q", Names: []string{"seq:q@4", "event:manual"}})
+			y.must(t, task{Op: "seq.count", Name: "q"})
+			y.must(t, task{Op: op, Name: "q"})
+			r := x.wait(t, id)
+			require.Equal(t, []string{"canceled"}, r.Is)
+			require.Equal(t, "2", r.Text)
+			require.Zero(t, waitersOf(a, "auto"))
+			stays(t, x, all)
+			y.must(t, task{Op: "event.set", Name: "manual"})
+			require.Equal(t, []string{"canceled"}, x.wait(t, all).Is)
+			y.must(t, task{Op: "event.reset", Name: "manual"})
+		}
+		r := x.do(t, task{Op: "any", Names: names})
+		require.Equal(t, []string{"canceled"}, r.Is)
+		require.Equal(t, "2", r.Text)
+		require.Equal(t, "1", x.must(t, task{Op: "any", Names: []string{"f", "seq:q@2", "seq:q@3"}}).Text)
+	})
+}
+
+// A process that leaves the arena.
+func TestWaitAnySequencerCloses(t *testing.T) {
+	a := newArena(t, nil)
+	auto := mixEvents(t, a)
+	x := remoteHand(t, a, "x")
+	id := x.blocked(t, task{Op: "any", Name: "auto", Names: []string{"seq:q@1", "event:manual", "event:auto"}})
+	x.must(t, task{Op: "close-arena"})
+	require.Equal(t, []string{"closed"}, x.wait(t, id).Is)
+	alone(t, a, 1)
+	require.Zero(t, prims.Queued(a, auto.Offset())+waitersOf(a, "q"))
+	auto.Set()
+	require.True(t, auto.TryWait())
+}
+
+// The race of conservation: who sets makes a token when the last was taken, and no
+// sooner. One that is lost hangs it; one that is there twice is counted.
+type mixRace struct {
+	gate, token, over *prims.Event
+	taken             *prims.Sequencer
+}
+
+func openMixRace(a *arena.Arena) (r mixRace, err error) {
+	var errs [4]error
+	r.gate, errs[0] = prims.OpenEvent(a, "gate", &prims.EventOptions{TwoWay: true})
+	r.token, errs[1] = prims.OpenEvent(a, "token", &prims.EventOptions{AutoReset: true})
+	r.over, errs[2] = prims.OpenEvent(a, "over", &prims.EventOptions{})
+	r.taken, errs[3] = prims.OpenSequencer(a, "taken", nil)
+	return r, errors.Join(errs[:]...)
+}
+
+// take takes tokens until it is over, with waits of all sorts that end.
+func (x mixRace) take(seed uint64) error {
+	r := rand.New(rand.NewPCG(seed, 1))
+	for {
+		err := ends(r, func(ctx context.Context) error {
+			far := x.taken.At(1 << 40)
+			i, err := prims.WaitAny(ctx, x.over, x.gate, far, x.token)
+			switch {
+			case err == nil && i == 0:
+				return shmsync.ErrCanceled
+			case err == nil && i == 3:
+				x.taken.Increment()
+			}
+			return err
+		})
+		switch {
+		case errors.Is(err, shmsync.ErrCanceled):
+			return nil
+		case err != nil && !gaveUp(err):
+			return err
+		}
+	}
+}
+
+func init() {
+	proctest.Register("await/race", func(c *proctest.Child) {
+		var p struct {
+			Arena string
+			Sets  uint64 // 0: it takes
+		}
+		c.Params(&p)
+		a, err := arena.Attach(p.Arena, nil)
+		if err != nil {
+			c.Fatal(err)
+		}
+		x, err := openMixRace(a)
+		if err != nil {
+			c.Fatal(err)
+		}
+		c.Ready()
+		if p.Sets == 0 {
+			if err := x.take(7); err != nil {
+				c.Fatal(err)
+			}
+			os.Exit(0)
+		}
+		r := rand.New(rand.NewPCG(3, 4))
+		for n := range p.Sets {
+			first := r.IntN(3)
+			if first == 0 {
+				x.gate.Set()
+			}
+			x.token.Set()
+			if first == 1 {
+				x.gate.Set()
+			}
+			x.gate.Reset()
+			if err := x.taken.Wait(n + 1); err != nil {
+				c.Fatal(err)
+			}
+			if v := x.taken.Value(); v != n+1 {
+				c.Fatalf("%d tokens taken of %d", v, n+1)
+			}
+		}
+		x.over.Set()
+	})
+}
+
+func TestWaitAnyEventConserves(t *testing.T) {
+	sets := uint64(20_000)
+	if testing.Short() {
+		sets = 2000
+	}
+	a := newArena(t, nil)
+	x, err := openMixRace(a)
+	require.NoError(t, err)
+	start := func(sets uint64) *proctest.Proc {
+		p := proctest.Start(t, "await/race", proctest.Params(map[string]any{"Arena": nameOf(a), "Sets": sets}),
+			proctest.Dump(func() string { return words(a) }))
+		p.Await(t)
+		return p
+	}
+	taker := start(0)
+	var wg sync.WaitGroup
+	for i := range 3 {
+		wg.Go(func() {
+			if err := x.take(uint64(i)); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	start(sets).WaitExit(t)
+	taker.WaitExit(t)
+	wg.Wait()
+	require.Equal(t, sets, x.taken.Value())
+	require.False(t, x.token.TryWait())
+	alone(t, a, 1)
+	require.Zero(t, x.token.Unseen()+x.token.Spare())
+	require.Zero(t, prims.Queued(a, x.token.Offset())+prims.Queued(a, x.gate.Offset())+prims.Queued(a, x.taken.Offset()))
+	sound(t, a)
+}

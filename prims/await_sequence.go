@@ -1,0 +1,108 @@
+package prims
+
+import (
+	"errors"
+
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/internal/race"
+)
+
+// watch begins a wait for token for WaitAny and the like.
+func (q *sequence) watch(token uint64, notify func()) (watcher, error) {
+	seat, err := q.register(nil, token)
+	switch {
+	case seat != nil:
+	case err == nil:
+		race.Acquire(q.mon.key)
+		return ended(nil, notify), nil
+	case errors.Is(err, shmsync.ErrCanceled):
+		return ended(err, notify), nil
+	default:
+		return nil, err
+	}
+	w, err := q.mon.watch(seat, notify, func(f fate) (bool, error) { return true, q.judge(f) }, nil)
+	if err != nil {
+		return nil, err
+	}
+	return &sequenceWatch{w, q, token}, nil
+}
+
+// sequenceWatch is a watcher on a token in a sequence. The token may be reached before
+// somebody ends the wait: who counted may be dead, or stopped.
+type sequenceWatch struct {
+	*seatWatch
+	q     *sequence
+	token uint64
+}
+
+func (w *sequenceWatch) reached() (bool, error) {
+	if w.seat != nil && !w.seat.Resolved() && w.q.reached(w.token) {
+		race.Acquire(w.q.mon.key)
+		return true, nil
+	}
+	return w.seatWatch.reached()
+}
+
+// At is the wait for a token, to wait for together with others; see Wait. CancelWaiters
+// and Stop end it, as they end Wait.
+func (s *Sequencer) At(token uint64) Awaiter { return sequencerToken{s, token} }
+
+// sequencerToken is a token of a Sequencer as an Awaiter.
+type sequencerToken struct {
+	s     *Sequencer
+	token uint64
+}
+
+func (x sequencerToken) reached() (bool, error) {
+	switch q := x.s.sequence; {
+	case q.reached(x.token):
+		race.Acquire(q.mon.key)
+		return true, nil
+	case x.s.Stopped():
+		return true, q.canceledError()
+	}
+	return false, nil
+}
+
+func (x sequencerToken) watch(notify func()) (watcher, error) {
+	return x.s.sequence.watch(x.token, notify)
+}
+
+func (e *Event) reached() (bool, error) { return e.TryWait(), nil }
+
+func (e *Event) watch(notify func()) (watcher, error) {
+	if e.auto != nil {
+		return e.auto.watch(notify)
+	}
+	return e.watchUntil(true, notify)
+}
+
+// watchUntil begins a wait for the counter to be odd, or even.
+func (e *Event) watchUntil(set bool, notify func()) (watcher, error) {
+	v := e.manual.words.value.Load()
+	if eventIsSet(v) == set {
+		race.Acquire(e.mon.key)
+		return ended(nil, notify), nil
+	}
+	return e.manual.watch(v+1, notify)
+}
+
+// UntilReset is the wait until e, which is TwoWay, is not set, to wait for together with
+// others; see WaitReset.
+func (e *Event) UntilReset() Awaiter {
+	e.needTwoWay("UntilReset")
+	return eventReset{e}
+}
+
+// eventReset is the reset of an Event as an Awaiter.
+type eventReset struct{ e *Event }
+
+func (x eventReset) reached() (bool, error) {
+	if eventIsSet(x.e.manual.words.value.Load()) {
+		return false, nil
+	}
+	race.Acquire(x.e.mon.key)
+	return true, nil
+}
+
+func (x eventReset) watch(notify func()) (watcher, error) { return x.e.watchUntil(false, notify) }
