@@ -225,6 +225,7 @@ func (m *monitor) tuning() park.Tuning {
 // owner may have given up. If so the caller calls account with the change of state.
 func (m *monitor) end(b *wakes, w wait, result, aux uint32) bool {
 	m.rules.detach(w)
+	w.SetTeller(m.a.Self())
 	w.Extra().Store(makeFate(w.class(), result, aux))
 	race.ReleaseMerge(m.key)
 	for {
