@@ -74,6 +74,7 @@ func (q *Queue) recover() {
 	q.wasReady = ready && !lost
 	q.mu.Unlock()
 	if lost || nodeless {
-		q.deliver(false)
+		// Without a node nothing but looks wakes them: one at a time is too slow.
+		q.deliver(nodeless)
 	}
 }
