@@ -33,17 +33,16 @@ type Node struct {
 	//   crash:   goes with the node
 	object atomic.Uint64
 	// next is the offset of the next node of the same object. In a queue it has the
-	// links to both neighbours; see prims.
+	// links to both neighbours; see prims. After that it names, twice, who resolved
+	// the wait.
 	//   writers: who links the node
 	//   readers: everybody
 	//   order:   relaxed before the push, acquire in walks
 	//   futex:   none
 	//   crash:   of a hub node: immutable once pushed
 	next atomic.Uint64
-	// readyNext is the offset of the next node of the same ready stack. In a node on a
-	// queue it is, until the node is pushed there, twice the name of who resolves the
-	// wait, plus 1.
-	//   writers: who made the node ready or resolved it, until it is popped
+	// readyNext is the offset of the next node of the same ready stack.
+	//   writers: who made the node ready, until it is popped
 	//   readers: the owner
 	//   order:   relaxed, the push carries the edge
 	//   futex:   none
@@ -129,23 +128,24 @@ func (n *Node) SetObject(off Offset) { n.object.Store(uint64(off)) }
 // Next is the link to the next node of the same object, an offset.
 func (n *Node) Next() *atomic.Uint64 { return &n.next }
 
+// SetTeller notes in a node that is off its queue who is about to resolve the wait,
+// and then tells its owner.
+func (n *Node) SetTeller(who Name) { n.next.Store(uint64(who)<<32 | uint64(who)) }
+
+// Teller is who resolved the wait, 0 if the node does not say. In a queue two links
+// are never the same.
+func (n *Node) Teller() Name {
+	if v := n.next.Load(); v>>32 == v&(1<<32-1) {
+		return Name(v & NameMask)
+	}
+	return 0
+}
+
 // Wanted is what is waited for: a token, a key, permits.
 func (n *Node) Wanted() *atomic.Uint64 { return &n.wanted }
 
 // Stamp is the arrival stamp.
 func (n *Node) Stamp() *atomic.Uint64 { return &n.stamp }
-
-// SetTeller notes who is about to resolve the node's wait, and tells its owner.
-func (n *Node) SetTeller(who Name) { n.readyNext.Store(uint64(who)<<1 | 1) }
-
-// Teller is who has resolved the node's wait and not put it on a ready stack yet, or
-// 0.
-func (n *Node) Teller() Name {
-	if v := n.readyNext.Load(); v&1 != 0 {
-		return Name(v >> 1 & NameMask)
-	}
-	return 0
-}
 
 // Extra is for the primitive that uses the node.
 func (n *Node) Extra() *atomic.Uint64 { return &n.extra }

@@ -258,8 +258,8 @@ func (m *monitor) tuning() park.Tuning {
 // owner may have given up. If so the caller calls account with the change of state.
 func (m *monitor) end(b *wakes, w wait, result, aux uint32) bool {
 	m.rules.detach(w)
-	w.Extra().Store(makeFate(w.class(), result, aux))
 	w.SetTeller(m.a.Self())
+	w.Extra().Store(makeFate(w.class(), result, aux))
 	race.ReleaseMerge(m.key)
 	for {
 		// The loop ends: the owner moves the word three times at most.

@@ -5,6 +5,7 @@ package prims_test
 import (
 	"context"
 	"fmt"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/park"
 	"github.com/shmsync/shmsync/internal/proctest"
 	"github.com/shmsync/shmsync/prims"
 )
@@ -98,4 +100,34 @@ func TestSemaphorePassesByWhoGaveUp(t *testing.T) {
 	require.NoError(t, s.Acquire(ctx, 1))
 	p.Cont(t)
 	p.WaitExit(t)
+}
+
+// Who has resolved waits dies before it told their owners: those find out, and use the
+// nodes again.
+func TestSemaphoreUntoldNodesAreUsedAgain(t *testing.T) {
+	const waiters = 100
+	a := newArena(t, nil)
+	s := newSemaphore(t, a, "s", waiters, nil)
+	for range 4 {
+		p := proctest.Start(t, "semaphore", proctest.Params(nameOf(a)), proctest.Env("SHMSYNC_CRASHPOINT=monitor.leave.before_wake"))
+		p.Await(t)
+		require.Empty(t, semDo(t, p, semOrder{Verb: "acquire", N: waiters}).Err)
+		var wg sync.WaitGroup
+		for range waiters {
+			wg.Go(func() {
+				if err := s.Acquire(context.Background(), 1); err != nil {
+					t.Error(err)
+					return
+				}
+				s.Release(1)
+			})
+		}
+		semQueued(t, a, s, waiters)
+		p.Send(semOrder{ID: 1, Verb: "release", N: waiters})
+		p.WaitSignal(t, syscall.SIGKILL)
+		wg.Wait()
+		alone(t, a, 1)
+		eventually(t, "no seat owed", func() string { return park.DescribeSeats(a) }, func() bool { return park.DescribeSeats(a) == "" })
+		require.LessOrEqual(t, a.Stats().Nodes, uint64(waiters+5))
+	}
 }

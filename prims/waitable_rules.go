@@ -1,6 +1,8 @@
 package prims
 
 import (
+	"slices"
+
 	"github.com/shmsync/shmsync/arena"
 	"github.com/shmsync/shmsync/internal/crashpoint"
 )
@@ -68,29 +70,66 @@ func (x *Waitable[S, E]) next() (first wait, ok bool) {
 	return first, true
 }
 
-func (x *Waitable[S, E]) settle(b *wakes) {
-	stopped := x.words.stopped.Load() != 0
-	for w, ok := x.next(); ok; w, ok = x.next() {
+// inOrder is the queue in the order in which it is served.
+func (x *Waitable[S, E]) inOrder() (all []wait) {
+	x.fifo.each(func(w wait) bool {
+		all = append(all, w)
+		return true
+	})
+	slices.SortStableFunc(all, func(v, w wait) int {
+		e, f := unpackExtra[E](v.Wanted().Load()), unpackExtra[E](w.Wanted().Load())
 		switch {
-		case !x.mon.waiting(w):
-			x.detach(w)
-			x.mon.drop(w)
-			continue
-		case stopped:
-			if x.mon.end(b, w, waitableStopped, 0) {
-				x.mon.account(w, nil)
-			}
-			continue
+		case x.rules.Before(e, f):
+			return -1
+		case x.rules.Before(f, e):
+			return 1
 		}
-		s := x.state()
-		var c change
-		if !x.claim(&s, w.Wanted().Load()) || !x.hold(&c, w.Owner(), w.Wanted().Load()) {
+		return 0
+	})
+	return all
+}
+
+func (x *Waitable[S, E]) settle(b *wakes) {
+	w, ok := x.next()
+	if x.rules.Before == nil {
+		for ok && x.serve(b, w) {
+			w, ok = x.next()
+		}
+		return
+	}
+	if !ok || !x.serve(b, w) {
+		return
+	}
+	// To look for the first each time would take the square of their number.
+	for _, w := range x.inOrder() {
+		if !x.serve(b, w) {
 			return
 		}
-		if x.mon.end(b, w, waitableGranted, 0) {
-			x.account(w)
-		}
 	}
+}
+
+// serve ends the wait that is next, and reports false if it has to go on.
+func (x *Waitable[S, E]) serve(b *wakes, w wait) bool {
+	switch {
+	case !x.mon.waiting(w):
+		x.detach(w)
+		x.mon.drop(w)
+		return true
+	case x.words.stopped.Load() != 0:
+		if x.mon.end(b, w, waitableStopped, 0) {
+			x.mon.account(w, nil)
+		}
+		return true
+	}
+	s := x.state()
+	var c change
+	if !x.claim(&s, w.Wanted().Load()) || !x.hold(&c, w.Owner(), w.Wanted().Load()) {
+		return false
+	}
+	if x.mon.end(b, w, waitableGranted, 0) {
+		x.account(w)
+	}
+	return true
 }
 
 func (x *Waitable[S, E]) account(w wait) {

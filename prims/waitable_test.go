@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"sync"
 	"testing"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 	"github.com/shmsync/shmsync"
 	"github.com/shmsync/shmsync/arena"
 	"github.com/shmsync/shmsync/internal/proctest"
+	"github.com/shmsync/shmsync/internal/race"
 	"github.com/shmsync/shmsync/prims"
 )
 
@@ -217,6 +219,46 @@ func TestWaitablePriority(t *testing.T) {
 		require.Equal(t, p, <-got)
 		s.Release(wish{1, p})
 	}
+}
+
+// A crowd that is let go at once, in an order of its own, does not take the square of
+// its number.
+func TestWaitablePriorityCrowd(t *testing.T) {
+	const n = 10_000
+	took := func(before func(x, y uint32) bool) time.Duration {
+		a := newArena(t, nil)
+		s, err := prims.OpenWaitable(a, "p", uint32(0), prims.Rules[uint32, uint32]{
+			Claim: func(free *uint32, _ uint32) bool {
+				if *free == 0 {
+					return false
+				}
+				*free--
+				return true
+			},
+			Before: before,
+		}, nil)
+		require.NoError(t, err)
+		var wg sync.WaitGroup
+		for i := range uint32(n) {
+			wg.Go(func() {
+				if err := s.Wait(context.Background(), i); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		eventually(t, "queued", func() string { return words(a) }, func() bool { return s.Queued() == n })
+		start := time.Now()
+		s.Update(func(free *uint32) { *free = n })
+		since := time.Since(start)
+		wg.Wait()
+		return since
+	}
+	if race.Enabled {
+		t.Skip("the detector knows 8,128 goroutines")
+	}
+	fifo, priority := took(nil), took(func(x, y uint32) bool { return x > y })
+	t.Logf("%d served in %v, by priority in %v", n, fifo, priority)
+	require.Less(t, priority, 100*fifo)
 }
 
 func init() {

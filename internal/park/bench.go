@@ -140,6 +140,39 @@ func (b *bench) popped(off arena.Offset) {
 	}
 }
 
+// untold is a seat whose wait was resolved by one who died, and which has not come off
+// the ready stack.
+type untold struct {
+	seat *Seat
+	word arena.NodeWord
+}
+
+func (b *bench) untold() (lost []untold) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, s := range b.all {
+		if w := s.Node.Load(); s.owed && w.State() == arena.NodeResolved {
+			if t := s.Node.Teller(); t != 0 && !b.host.a.Current(t) {
+				lost = append(lost, untold{s, w})
+			}
+		}
+	}
+	return lost
+}
+
+// forgive is for seats that were untold before the stack was emptied once more: what
+// has not come by now never will. It is called by the hub.
+func (b *bench) forgive(lost []untold) {
+	for _, l := range lost {
+		b.mu.Lock()
+		owed := l.seat.owed && l.seat.Node.Load() == l.word
+		b.mu.Unlock()
+		if owed {
+			b.popped(l.seat.Off)
+		}
+	}
+}
+
 // tell wakes the waiter, or gives what to call for that.
 func (s *Seat) tell() (notify func()) { // guarded by: bench.mu
 	if notify = s.notify; notify == nil {
@@ -166,17 +199,12 @@ func (b *bench) look() {
 }
 
 // prod wakes the waiter of a seat whether or not somebody else does, if its wait is
-// over or always. A seat whose wait has ended, and which nobody will take off the
-// stack any more, is kept.
+// over or always.
 func (b *bench) prod(s *Seat, always bool) {
 	b.mu.Lock()
 	var notify func()
 	switch {
 	case !s.taken:
-		if s.owed && b.untold(s) {
-			s.owed = false
-			b.keep(s)
-		}
 	case always:
 		// Whatever a peer has made of the node.
 		notify = s.tell()
@@ -191,13 +219,6 @@ func (b *bench) prod(s *Seat, always bool) {
 	if notify != nil {
 		notify()
 	}
-}
-
-// untold reports whether who resolved the wait of a seat died before it could push
-// the node on the ready stack.
-func (b *bench) untold(s *Seat) bool { // guarded by: mu
-	teller := s.Node.Teller()
-	return s.Resolved() && teller != 0 && !b.host.a.Current(teller)
 }
 
 // sendAway wakes everybody, since this process leaves the arena. Waits that nobody

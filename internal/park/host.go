@@ -124,6 +124,7 @@ const strayLook = 1e6
 // hub sleeps for all parked goroutines of this process. deaths is what it has
 // seen of those.
 func (h *host) hub(deaths uint32) {
+	var lost []untold
 	for looks := 0; ; {
 		bell, rung := h.a.Doorbell()
 		// After the doorbell: close says so and then rings.
@@ -148,6 +149,8 @@ func (h *host) hub(deaths uint32) {
 		if strays {
 			looks = 2
 		}
+		h.bench.forgive(lost)
+		lost = nil
 		if now := h.a.Deaths(); now != deaths {
 			// The dead one may have owed any of us a wake.
 			deaths = now
@@ -156,6 +159,7 @@ func (h *host) hub(deaths uint32) {
 			}
 			h.bench.look()
 			h.lookNow()
+			lost = h.bench.untold()
 			continue
 		}
 		if delivered {
