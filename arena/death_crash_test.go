@@ -103,7 +103,7 @@ func everything(a *Arena) error {
 	try(a.FreeNode(node))
 	left, err := a.ClaimNode()
 	try(err)
-	w := a.node(left).Load().With(NodeLeft)
+	w := a.node(left).Load().With(NodeSpent)
 	a.node(left).word.Store(uint32(w))
 	a.ReclaimNode(left, w)
 	buried, err := a.ClaimNode()
