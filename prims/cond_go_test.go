@@ -3,6 +3,7 @@
 package prims_test
 
 import (
+	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -18,15 +19,17 @@ func TestCondGoSignal(t *testing.T) {
 	a := newArena(t, nil)
 	m := newMutex(t, a, nil)
 	c := newCond(t, a, m)
+	var all sync.WaitGroup
+	defer all.Wait() // before the arena goes
 	const n = 2
 	awake := make(chan bool, n)
 	for range n {
-		go func() {
+		all.Go(func() {
 			m.Lock()
 			defer m.Unlock()
 			c.Wait()
 			awake <- true
-		}()
+		})
 	}
 	condWaits(t, c, n)
 	for left := n - 1; left >= 0; left-- {
@@ -45,15 +48,17 @@ func TestCondGoGenerations(t *testing.T) {
 	a := newArena(t, nil)
 	m := newMutex(t, a, nil)
 	c := newCond(t, a, m)
+	var all sync.WaitGroup
+	defer all.Wait() // before the arena goes
 	const n = 100
 	awake := make(chan int, n)
 	for i := range n {
-		go func() {
+		all.Go(func() {
 			m.Lock()
 			defer m.Unlock()
 			c.Wait()
 			awake <- i
-		}()
+		})
 		if i > 0 {
 			require.Equal(t, i-1, <-awake)
 		}
@@ -70,18 +75,20 @@ func TestCondGoBroadcast(t *testing.T) {
 	a := newArena(t, nil)
 	m := newMutex(t, a, nil)
 	c := newCond(t, a, m)
+	var all sync.WaitGroup
+	defer all.Wait() // before the arena goes
 	const n = 200
 	awake := make(chan int, n)
 	exit := false
 	for g := range n {
-		go func() {
+		all.Go(func() {
 			m.Lock()
 			defer m.Unlock()
 			for !exit {
 				c.Wait()
 				awake <- g
 			}
-		}()
+		})
 	}
 	for i := range n / 10 {
 		condWaits(t, c, n)
@@ -107,25 +114,27 @@ func TestCondGoStealing(t *testing.T) {
 	a := newArena(t, nil)
 	m := newMutex(t, a, nil)
 	c := newCond(t, a, m)
+	var all sync.WaitGroup
+	defer all.Wait() // before the arena goes
 	rounds := 1000
 	if testing.Short() {
 		rounds = 100
 	}
 	for range rounds {
 		first := make(chan struct{})
-		go func() {
+		all.Go(func() {
 			m.Lock()
 			c.Wait()
 			m.Unlock()
 			close(first)
-		}()
+		})
 		condWaits(t, c, 1)
 		var came atomic.Bool
 		second := make(chan struct{})
 		over := false
 		m.Lock()
 		c.Signal()
-		go func() {
+		all.Go(func() {
 			m.Lock()
 			for !over {
 				came.Store(true)
@@ -133,7 +142,7 @@ func TestCondGoStealing(t *testing.T) {
 			}
 			m.Unlock()
 			close(second)
-		}()
+		})
 		m.Unlock()
 		<-first
 		m.Lock()

@@ -59,6 +59,8 @@ func (p *Pending) told() {
 		return
 	case p.seat.Resolved():
 		p.end(p.judge(p.m.collect(p.seat)))
+	case !p.m.latch.queue.Closing():
+		return
 	default:
 		p.end(p.m.fail(p.op, shmsync.ErrClosed, nil, "this process closed the arena"))
 	}

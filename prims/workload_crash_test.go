@@ -72,7 +72,7 @@ func (x *team) crashAt(point string, n int) {
 		dies = "cond.wait.woken"
 	}
 	for tries := 0; ; tries++ {
-		require.Less(x.t, tries, 60, "no victim comes to %s", what)
+		require.Less(x.t, tries, 300, "no victim comes to %s", what)
 		p := x.launch(what, 2, proctest.Env(fmt.Sprintf("SHMSYNC_CRASHPOINT=%s:1", point)))
 		first := x.launch("first", 3, proctest.Env(fmt.Sprintf("SHMSYNC_CRASHPOINT=%s:%d", dies, 1+tries%7)))
 		first.WaitSignal(x.t, syscall.SIGKILL)

@@ -48,7 +48,7 @@ func (b *bench) cached() *Seat {
 	}
 	s := b.free[n-1]
 	b.free = b.free[:n-1]
-	s.taken, s.notify = true, nil
+	s.taken, s.notify, s.told = true, nil, false
 	select {
 	case <-s.wake: // of a wait that ended before it was told
 	default:
@@ -175,14 +175,17 @@ func (b *bench) forgive(lost []untold) {
 
 // tell wakes the waiter, or gives what to call for that.
 func (s *Seat) tell() (notify func()) { // guarded by: bench.mu
-	if notify = s.notify; notify == nil {
+	switch {
+	case s.notify == nil:
 		select {
 		case s.wake <- struct{}{}:
 		default:
 		}
+	case !s.told:
+		s.told = true
+		return s.notify
 	}
-	s.notify = nil
-	return notify
+	return nil
 }
 
 // look wakes those whose wait is over and who have not been told: who resolved it
@@ -206,7 +209,8 @@ func (b *bench) prod(s *Seat, always bool) {
 	switch {
 	case !s.taken:
 	case always:
-		// Whatever a peer has made of the node.
+		// Whatever a peer has made of the node, and whoever was told before.
+		s.told = false
 		notify = s.tell()
 		shmsync.Wake(raw(s.Node.Word()), allSleepers)
 	case !s.Resolved(): // it is in another use by now

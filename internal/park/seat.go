@@ -29,7 +29,8 @@ type Seat struct {
 
 	// guarded by: bench.mu
 
-	notify func() // called once when the wait is over, instead of wake
+	notify func() // called when the wait is over, instead of wake
+	told   bool   // notify has been called
 	taken  bool   // a wait uses it
 	owed   bool   // was parked, and has not come off the ready stack yet
 	index  int    // in bench.all
@@ -130,8 +131,8 @@ func (s *Seat) park(notify func()) bool {
 	return true
 }
 
-// Watch makes notify run, once, when the wait is resolved; it must be quick and
-// may run before Watch returns.
+// Watch makes notify run when the wait is resolved, once, and when this process leaves
+// the arena. It must be quick, and may run before Watch returns.
 func (s *Seat) Watch(q *Queue, notify func()) {
 	s.bench.host.lookAfter(q)
 	if !s.park(notify) {

@@ -5,6 +5,7 @@ package park
 import (
 	"context"
 	"runtime"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -77,7 +78,7 @@ func TestLookFindsWhatNobodyTold(t *testing.T) {
 	p := b.place(o)
 	// Parked ones first: threads are for as many as may sleep at a time.
 	watched, told := b.seat(o, 1), make(chan struct{})
-	watched.Watch(p.Queue, func() { close(told) })
+	watched.Watch(p.Queue, sync.OnceFunc(func() { close(told) }))
 	var slots []int
 	for {
 		k, ok := b.Announce(o.Offset, o.Body, 0, DirectMax)
@@ -207,7 +208,7 @@ func TestCloseSendsSeatsAway(t *testing.T) {
 		b.Retract(k)
 	}
 	watched, told := b.seat(o, 3), make(chan struct{})
-	watched.Watch(p.Queue, func() { close(told) })
+	watched.Watch(p.Queue, sync.OnceFunc(func() { close(told) }))
 	require.NoError(t, b.Close())
 	p.await("the watch", told)
 	require.Equal(t, Closed, <-first)
