@@ -99,14 +99,16 @@ func BenchmarkCondBroadcast(b *testing.B) {
 		for _, hold := range []time.Duration{0, 5 * time.Microsecond} {
 			for _, batch := range []int{1, 2, 4, 8, 16, -1} {
 				b.Run(fmt.Sprintf("waiters=%d/hold=%v/batch=%d", waiters, hold, batch), func(b *testing.B) {
-					benchmarkCondBroadcast(b, waiters, hold, batch)
+					b.ReportMetric(condBroadcasts(b, waiters, hold, batch, b.Loop), "µs/broadcast")
 				})
 			}
 		}
 	}
 }
 
-func benchmarkCondBroadcast(b *testing.B, waiters int, hold time.Duration, batch int) {
+// condBroadcasts has two processes wait and broadcasts to them while there is more to
+// do, and once more at the end. It gives the mean time of a broadcast, in µs.
+func condBroadcasts(b testing.TB, waiters int, hold time.Duration, batch int, more func() bool) float64 {
 	a := newArena(b, nil)
 	m, err := prims.OpenMutex(a, "m", nil)
 	require.NoError(b, err)
@@ -143,15 +145,24 @@ func benchmarkCondBroadcast(b *testing.B, waiters int, hold time.Duration, batch
 		total += time.Since(start)
 	}
 	n := 0
-	for b.Loop() {
+	for more() {
 		round(false)
 		n++
 	}
-	b.ReportMetric(float64(total.Microseconds())/float64(n), "µs/broadcast")
+	mean := float64(total.Microseconds()) / float64(max(n, 1))
 	round(true)
 	wg.Wait()
 	x.WaitExit(b)
+	return mean
 }
+
+// Every Broadcast brings all waiters of two processes back, batch by batch.
+func TestCondBroadcastRounds(t *testing.T) {
+	left := 20
+	condBroadcasts(t, 8, 0, 4, func() bool { left--; return left >= 0 })
+	require.Equal(t, -1, left)
+}
+
 
 func BenchmarkCondSignal(b *testing.B) {
 	a := newArena(b, nil)
