@@ -163,7 +163,6 @@ func TestCondBroadcastRounds(t *testing.T) {
 	require.Equal(t, -1, left)
 }
 
-
 func BenchmarkCondSignal(b *testing.B) {
 	a := newArena(b, nil)
 	c := newCond(b, a, newMutex(b, a, nil))
