@@ -123,10 +123,12 @@ func (s *Seat) park(notify func()) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	w := s.Node.Load()
+	s.notify = notify // also for when this process leaves, if a peer wrote the state
 	if w.State() != arena.NodeQueued || !s.Node.Swap(w, w.With(arena.NodeParked)) {
+		s.told = true
 		return false
 	}
-	s.notify, s.owed = notify, true
+	s.owed = true
 	crashpoint.Hit("park.seat.parked")
 	return true
 }
