@@ -10,7 +10,7 @@ const (
 	// LayoutVersion is the version of the layout that this package reads and
 	// writes. A change of any byte's meaning bumps it, unless a feature bit
 	// covers it.
-	LayoutVersion = 2
+	LayoutVersion = 3
 
 	magic     = "shmsync\x00"
 	orderMark = 0x01020304
