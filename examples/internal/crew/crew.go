@@ -171,6 +171,11 @@ func Hear() string {
 	case line := <-lines:
 		return line
 	case <-ctx.Done():
+	}
+	select {
+	case line := <-lines: // came before the end
+		return line
+	default:
 		os.Exit(0)
 		return ""
 	}
