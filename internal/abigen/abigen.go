@@ -1,7 +1,8 @@
 // Package abigen makes the C side of the layout from docs/abi.md: the structs of the
-// objects, the offsets of the regions, the bits and the values of the words. The tests
-// called TestABI of arena and prims compare the same tables with the Go side, so the
-// document is the one source of both.
+// objects, and the bits and the values of their words; and a program that asserts of the
+// C header what it says itself of the arena: offsets, sizes, constants. The tests called
+// TestABI of arena and prims compare the same tables with the Go side, so the document is
+// the one source of both.
 package abigen
 
 import (
@@ -21,18 +22,13 @@ type Struct struct {
 	Name    string // without the prefix
 }
 
-// Structs are what Generate declares, in an order in which parts come before wholes.
+// Structs are what Part declares, in an order in which parts come before wholes.
 var Structs = []Struct{
-	{"Wait node", "node"},
-	{"Mutex", "mutex_words"},
-	{"Futex", "futex_words"},
 	{"Redo entry", "redo_entry"},
 	{"List of waits", "list_words"},
 	{"Monitor", "monitor_words"},
 	{"Semaphore", "semaphore_words"},
 	{"Share of a semaphore", "semaphore_share"},
-	{"Waitable", "waitable_words"},
-	{"Hold of a waitable", "waitable_hold"},
 	{"Sequencer", "sequence_words"},
 	{"Event", "event_words"},
 	{"Queue", "queue_words"},
@@ -55,32 +51,29 @@ var Structs = []Struct{
 	{"Participant row", "signal_row"},
 }
 
+// handWritten are those that the header declares itself, in the part of the arena.
+var handWritten = []Struct{
+	{"Wait node", "node"},
+	{"Mutex", "mutex_words"},
+	{"Futex", "futex_words"},
+}
+
 // parts are the fields that are structs themselves, by their name and size.
 var parts = map[string]string{
-	"mon 384":      "struct shmsync__monitor_words %s",
-	"sequence 768": "struct shmsync__sequence_words %s",
-	"latch 192":    "struct shmsync__mutex_words %s",
-	"writers 192":  "struct shmsync__mutex_words %s",
-	"redo 96":      "struct shmsync__redo_entry %s[6]",
+	"mon 384":      "shmi_monitor_words %s",
+	"sequence 768": "shmi_sequence_words %s",
+	"latch 192":    "shmi_mutex_words %s",
+	"writers 192":  "shmi_mutex_words %s",
+	"redo 96":      "shmi_redo_entry %s[6]",
 	"entries 120":  "uint64_t %s[15]",
 	"stats 128":    "uint64_t %s[16]",
 }
 
 // offsets are the sections of regions that C reads by their offsets.
-var offsets = []string{"Header", "Slot", "Announce record", "Obituary", "Object header"}
+var offsets = []string{"Header", "Slot", "Obituary", "Object header"}
 
 // bits are prefixes of the bits that a section tells of.
 var bits = []Struct{
-	{"Bits of a slot's state", "SLOT"},
-	{"Names", "NAME"},
-	{"Chunk words", "CHUNK"},
-	{"Block words", "BLOCK"},
-	{"Object header", "OBJECT"},
-	{"Directory entry", "DIR"},
-	{"Wait node", "NODE"},
-	{"Mutex", "OWNER"},
-	{"Wake word", "WAKE"},
-	{"Futex", "FUTEX"},
 	{"RWMutex gate", "GATE"},
 	{"Reader word", "READER"},
 	{"SpinLock", "SPIN"},
@@ -92,49 +85,53 @@ var bits = []Struct{
 	{"Participant row", "SIGNAL_ROW"},
 }
 
-// values are prefixes of the values that a table tells of, by its first column.
-var values = map[string]string{
-	"capability":         "",
-	"phase":              "PHASE",
-	"kind of chunk":      "CHUNK",
-	"kind of block":      "BLOCK",
-	"phase of an object": "OBJECT",
-	"state of a node":    "NODE",
-	"kind of owner word": "OWNER",
-	"kind of gate":       "GATE",
-	"kind of state word": "SPIN",
+// values are the prefixes of the values that a table tells of, by its first column.
+var values = []struct {
+	column, prefix string
+	hand           bool // the header has them in the part of the arena, as enumerators named prefixName
+}{
+	{"kind of gate", "GATE", false},
+	{"kind of state word", "SPIN", false},
+	{"capability", "", true},
+	{"phase", "phase", true},
+	{"kind of chunk", "chunk", true},
+	{"kind of block", "block", true},
+	{"phase of an object", "object", true},
+	{"state of a node", "Node", true},
 }
 
-// Snake is a name of Go in the style of C.
-func Snake(name string) string {
+// upper is a name in the style of a macro: lastCPU is LAST_CPU.
+func upper(words ...string) string {
 	var b strings.Builder
-	before := ' '
-	for i, r := range name {
-		switch {
-		case r == ' ' || r == '-':
-			r = '_'
-		case unicode.IsUpper(r) && i > 0 && unicode.IsLower(before):
-			b.WriteByte('_')
+	b.WriteString("SHMI")
+	for _, w := range words {
+		before := '_'
+		b.WriteByte('_')
+		for _, r := range w {
+			switch {
+			case r == ' ' || r == '-':
+				r = '_'
+			case unicode.IsUpper(r) && unicode.IsLower(before):
+				b.WriteByte('_')
+			}
+			before = r
+			b.WriteRune(unicode.ToUpper(r))
 		}
-		before = r
-		b.WriteRune(unicode.ToLower(r))
 	}
 	return b.String()
 }
 
-func macro(words ...string) string {
-	name := "SHMSYNC_"
-	for _, w := range words {
-		if w != "" {
-			name += "_" + strings.ToUpper(Snake(w))
-		}
+// camel is an enumerator: prefix chunk and name free are SHMI_chunkFree.
+func camel(prefix, name string) string {
+	if prefix == "" {
+		return "SHMI_" + name
 	}
-	return name
+	return "SHMI_" + prefix + strings.ToUpper(name[:1]) + name[1:]
 }
 
 // Field is a field of a struct.
 type Field struct {
-	Name         string // in C
+	Name         string
 	Offset, Size int
 }
 
@@ -153,7 +150,7 @@ func Fields(tables []mdtable.Table, section string) (fields []Field, size int, e
 		}
 		size = offset + length
 		if name := strings.Trim(row.Cells[2], "`"); name != "reserved" {
-			fields = append(fields, Field{Snake(name), offset, length})
+			fields = append(fields, Field{name, offset, length})
 		}
 	}
 	return fields, size, nil
@@ -168,16 +165,26 @@ func table(tables []mdtable.Table, section string, columns ...string) (mdtable.T
 	return mdtable.Table{}, fmt.Errorf("no table %v in section %q", columns, section)
 }
 
-// Generate makes the part of the C header of the document.
-func Generate(src string) (string, error) {
+// Part makes the part of the C header that has the objects, from the document.
+func Part(src string) (string, error) {
+	return generate(src, (*generator).kinds, (*generator).fieldsOfWords, (*generator).values, (*generator).structs)
+}
+
+// Assertions makes a C program that includes the header and compiles if the header says
+// what the document says.
+func Assertions(src string) (string, error) {
+	return generate(src, (*generator).begin, (*generator).constants, (*generator).offsets, (*generator).assertValues, (*generator).assertStructs)
+}
+
+func generate(src string, steps ...func(*generator) error) (string, error) {
 	tables, err := mdtable.Parse(src)
 	if err != nil {
 		return "", err
 	}
-	g := generator{src: src, tables: tables}
+	g := &generator{src: src, tables: tables}
 	g.line("/* Made from docs/abi.md by internal/abigen; do not edit: go test ./internal/abigen -update */")
-	for _, step := range []func() error{g.constants, g.kinds, g.regions, g.fieldsOfWords, g.valuesOfWords, g.structs} {
-		if err := step(); err != nil {
+	for _, step := range steps {
+		if err := step(g); err != nil {
 			return "", err
 		}
 	}
@@ -192,27 +199,33 @@ type generator struct {
 
 func (g *generator) line(format string, args ...any) { fmt.Fprintf(&g.out, format+"\n", args...) }
 
+func (g *generator) assert(cond string) { g.line("SHMI_ASSERT(%s, \"docs/abi.md\");", cond) }
+
+func (g *generator) begin() error {
+	g.line("#define SHMSYNC_IMPLEMENTATION\n#include \"shmsync.h\"\nint main(void) { return 0; }")
+	return nil
+}
+
 func (g *generator) constants() error {
 	t, err := table(g.tables, "Constants", "name", "value")
 	if err != nil {
 		return err
 	}
-	g.line("\n/* Constants */")
 	for _, row := range t.Rows {
 		if n, err := strconv.ParseUint(row.Cells[1], 0, 64); err == nil {
-			g.line("#define %s UINT64_C(%d)", macro(strings.Trim(row.Cells[0], "`")), n)
+			g.assert(fmt.Sprintf("SHMI_%s == %dULL", strings.Trim(row.Cells[0], "`"), n))
 		}
 	}
 	if t, err = table(g.tables, "Chunk words", "class", "size of a block"); err != nil {
 		return err
 	}
-	var sizes []string
+	g.line("static const uint32_t sizes[SHMI_classes] = {")
 	for _, row := range t.Rows {
 		n, _, _ := strings.Cut(row.Cells[1], ",")
-		sizes = append(sizes, n)
+		g.line("    %s,", n)
 	}
-	g.line("#define %s %d", macro("classes"), len(sizes))
-	g.line("#define %s { %s }", macro("class sizes"), strings.Join(sizes, ", "))
+	g.line("};\nint class_sizes(void) { return memcmp(sizes, shmi_class_size, sizeof sizes); }")
+	g.assert(fmt.Sprintf("SHMI_classes == %d", len(t.Rows)))
 	return nil
 }
 
@@ -220,35 +233,28 @@ var kindLine = regexp.MustCompile("Kind `(....)`, version ([0-9]+)")
 
 func (g *generator) kinds() error {
 	g.line("\n/* Kinds of objects, and the version of each kind's layout */")
-	for _, t := range g.sections() {
-		if m := kindLine.FindStringSubmatch(mdtable.Text(g.src, t)); m != nil {
-			k := m[1]
-			g.line("#define %s UINT32_C(0x%02x%02x%02x%02x) /* %s */", macro("kind", t), k[3], k[2], k[1], k[0], k)
-			g.line("#define %s %s", macro("version", t), m[2])
+	last := ""
+	for _, t := range g.tables {
+		m := kindLine.FindStringSubmatch(mdtable.Text(g.src, t.Section))
+		if m == nil || t.Section == last {
+			continue
 		}
+		last = t.Section
+		k := m[1]
+		g.line("#define %s UINT32_C(0x%02x%02x%02x%02x) /* %s */", upper("KIND", t.Section), k[3], k[2], k[1], k[0], k)
+		g.line("#define %s %s", upper("VERSION", t.Section), m[2])
 	}
 	return nil
 }
 
-// sections are the headings that have a table, in order.
-func (g *generator) sections() (names []string) {
-	for _, t := range g.tables {
-		if len(names) == 0 || names[len(names)-1] != t.Section {
-			names = append(names, t.Section)
-		}
-	}
-	return names
-}
-
-func (g *generator) regions() error {
+func (g *generator) offsets() error {
 	for _, section := range offsets {
 		fields, _, err := Fields(g.tables, section)
 		if err != nil {
 			return err
 		}
-		g.line("\n/* %s: offsets */", section)
 		for _, f := range fields {
-			g.line("#define %s %d", macro(f.Name), f.Offset)
+			g.assert(fmt.Sprintf("SHMI_%s == %d", f.Name, f.Offset))
 		}
 	}
 	return nil
@@ -269,7 +275,7 @@ func (g *generator) fieldsOfWords() error {
 			if m == nil {
 				return fmt.Errorf("line %d: bits %q", row.Line, row.Cells[0])
 			}
-			if name == "" || name == "reserved" && b.Section != "Chunk words" {
+			if name == "" || name == "reserved" {
 				continue
 			}
 			low, _ := strconv.Atoi(m[1])
@@ -278,30 +284,50 @@ func (g *generator) fieldsOfWords() error {
 				high, _ = strconv.Atoi(m[2])
 			}
 			mask := ^uint64(0) >> (63 - (high - low))
-			g.line("#define %s %d", macro(b.Name, name, "shift"), low)
-			g.line("#define %s UINT64_C(%#x)", macro(b.Name, name, "mask"), mask<<low)
+			g.line("#define %s %d", upper(b.Name, name, "SHIFT"), low)
+			g.line("#define %s UINT64_C(%#x)", upper(b.Name, name, "MASK"), mask<<low)
 		}
 	}
 	return nil
 }
 
-func (g *generator) valuesOfWords() error {
-	done := map[string]bool{}
-	for _, t := range g.tables {
-		prefix, ok := values[t.Columns[0]]
-		if !ok || done[t.Columns[0]] || len(t.Columns) < 2 || t.Columns[1] != "value" {
+// eachValue calls f for the values of the tables that the header has by hand, or of the
+// others.
+func (g *generator) eachValue(hand bool, f func(column, prefix, name, value string)) error {
+	for _, v := range values {
+		if v.hand != hand {
 			continue
 		}
-		done[t.Columns[0]] = true
-		g.line("\n/* %s */", t.Columns[0])
-		for _, row := range t.Rows {
-			g.line("#define %s %sU", macro(prefix, strings.Trim(row.Cells[0], "`")), row.Cells[1])
+		found := false
+		for _, t := range g.tables {
+			if found || len(t.Columns) < 2 || t.Columns[0] != v.column || t.Columns[1] != "value" {
+				continue
+			}
+			found = true
+			for _, row := range t.Rows {
+				f(v.column, v.prefix, strings.Trim(row.Cells[0], "`"), row.Cells[1])
+			}
+		}
+		if !found {
+			return fmt.Errorf("no table of values with the column %q", v.column)
 		}
 	}
-	if len(done) != len(values) {
-		return fmt.Errorf("tables of values: there are %v, not all of %v", done, values)
-	}
 	return nil
+}
+
+func (g *generator) values() error {
+	last := ""
+	return g.eachValue(false, func(column, prefix, name, value string) {
+		if column != last {
+			last = column
+			g.line("\n/* %s */", column)
+		}
+		g.line("#define %s %sU", upper(prefix, name), value)
+	})
+}
+
+func (g *generator) assertValues() error {
+	return g.eachValue(true, func(_, prefix, name, value string) { g.assert(camel(prefix, name) + " == " + value) })
 }
 
 func (g *generator) structs() error {
@@ -310,11 +336,11 @@ func (g *generator) structs() error {
 		if err != nil {
 			return err
 		}
-		g.line("\n/* %s */\nstruct shmsync__%s {", s.Section, s.Name)
+		g.line("\n/* %s */\ntypedef struct shmi_%s {", s.Section, s.Name)
 		at, pad := 0, 0
 		for _, f := range append(fields, Field{"", size, 0}) {
 			if f.Offset > at {
-				g.line("\tuint8_t reserved%d[%d];", pad, f.Offset-at)
+				g.line("    uint8_t pad%d_[%d];", pad, f.Offset-at)
 				pad++
 			}
 			if f.Size > 0 {
@@ -322,15 +348,35 @@ func (g *generator) structs() error {
 				if err != nil {
 					return fmt.Errorf("%s: %w", s.Section, err)
 				}
-				g.line("\t%s;", declaration)
+				g.line("    %s;", declaration)
 			}
 			at = f.Offset + f.Size
 		}
-		g.line("};")
-		for _, f := range fields {
-			g.line("SHMSYNC__STATIC_ASSERT(offsetof(struct shmsync__%s, %s) == %d, \"%s.%s\");", s.Name, f.Name, f.Offset, s.Section, f.Name)
+		g.line("} shmi_%s;", s.Name)
+		g.assertStruct(s.Name, fields, size)
+	}
+	return nil
+}
+
+func (g *generator) assertStruct(name string, fields []Field, size int) {
+	for _, f := range fields {
+		g.line("SHMI_ASSERT(offsetof(shmi_%s, %s) == %d, \"%s.%s\");", name, f.Name, f.Offset, name, f.Name)
+	}
+	g.line("SHMI_ASSERT(sizeof(shmi_%s) == %d, \"%s\");", name, size, name)
+}
+
+func (g *generator) assertStructs() error {
+	for _, s := range handWritten {
+		fields, size, err := Fields(g.tables, s.Section)
+		if err != nil {
+			return err
 		}
-		g.line("SHMSYNC__STATIC_ASSERT(sizeof(struct shmsync__%s) == %d, \"%s\");", s.Name, size, s.Section)
+		for i := range fields {
+			if s.Name == "node" && fields[i].Name == "readyNext" {
+				fields[i].Name = "ready_next"
+			}
+		}
+		g.assertStruct(s.Name, fields, size)
 	}
 	return nil
 }
@@ -343,7 +389,7 @@ func declare(f Field) (string, error) {
 	case 4, 8:
 		return fmt.Sprintf("uint%d_t %s", f.Size*8, f.Name), nil
 	case 16:
-		return "struct shmsync__list_words " + f.Name, nil
+		return "shmi_list_words " + f.Name, nil
 	}
 	return "", fmt.Errorf("field %s has %d bytes", f.Name, f.Size)
 }
