@@ -683,19 +683,15 @@ SHMI_FN int shmi_mon_give_up(struct shmi_monitor *m, shmi_seat *seat)
 
 /*
  * Waits until the wait of a seat that has joined is resolved. An error means that it is
- * not and never will be: ETIMEDOUT, EBADF, ENOTCONN.
+ * not and never will be, and the seat is gone: ETIMEDOUT, EBADF, ENOTCONN. After 0 the
+ * caller collects.
  */
-SHMI_FN int shmi_mon_await(struct shmi_monitor *m, shmi_seat *seat, int64_t abs, uint64_t *fate)
+SHMI_FN int shmi_mon_sleep(struct shmi_monitor *m, shmi_seat *seat, int64_t abs)
 {
     shmi_tuning t = shmi_mon_tuning(m);
     int err = shmi_enter(m->a, "monitor.wait");
-    if (err != 0) {
-        if (shmi_self(m->a) != 0 && !shmi_mon_give_up(m, seat)) {
-            *fate = shmi_mon_collect(m, seat);
-            return 0;
-        }
-        return err;
-    }
+    if (err != 0)
+        return shmi_self(m->a) == 0 || shmi_mon_give_up(m, seat) ? err : 0;
     if (!shmi_spin(&t, shmi_seat_resolved_arg, seat)) {
         while (!shmi_seat_resolved(seat)) {
             int r = shmi_seat_sleep(m->a, seat, m->o.off, abs);
@@ -718,9 +714,17 @@ SHMI_FN int shmi_mon_await(struct shmi_monitor *m, shmi_seat *seat, int64_t abs,
             }
         }
     }
-    *fate = shmi_mon_collect(m, seat);
     shmi_exit(m->a);
     return 0;
+}
+
+/* shmi_mon_sleep and the result. */
+SHMI_FN int shmi_mon_await(struct shmi_monitor *m, shmi_seat *seat, int64_t abs, uint64_t *fate)
+{
+    int err = shmi_mon_sleep(m, seat, abs);
+    if (err == 0)
+        *fate = shmi_mon_collect(m, seat);
+    return err;
 }
 
 SHMI_FN void shmi_mon_look_arg(void *m) { shmi_mon_look((struct shmi_monitor *)m); }
@@ -771,3 +775,108 @@ SHMI_FN void shmi_mon_wake_object(shmsync_arena *a, const shmi_object *o, int ow
 
 /* 0, or ENOTCONN in a child of fork. */
 SHMI_FN int shmi_use(shmsync_arena *a, const char *op) { return SHMI_LIKELY(shmi_self(a) != 0) ? 0 : shmi_fail(ENOTCONN, op, NULL, "%s", ""); }
+
+/* ---- What objects share that are let go together, or are opened alike ---- */
+
+/* How a wait ended. */
+enum { SHMI_lineOpen, SHMI_lineDead, SHMI_lineTurn };
+
+/* Sweeps, with the latch held, wakes whom that lets go, and takes the latch again. */
+SHMI_FN int shmi_mon_sweep_and_enter(struct shmi_monitor *m, int64_t abs)
+{
+    struct shmi_wakes b;
+    shmi_wakes_init(&b);
+    shmi_mon_sweep(m, &b);
+    shmi_mon_leave(m, &b);
+    return shmi_mon_enter(m, abs);
+}
+
+/* The end of a call that may have let waiters go. */
+SHMI_FN void shmi_mon_settle_and_leave(struct shmi_monitor *m)
+{
+    struct shmi_wakes b;
+    shmi_wakes_init(&b);
+    m->rules->settle(m, &b);
+    shmi_mon_leave(m, &b);
+}
+
+/*
+ * Queues a wait unless over says, with the latch held, that there is nothing to wait for.
+ * It begins with the latch held and ends without it. No seat without an error means that
+ * over was true; otherwise the caller awaits the seat.
+ */
+SHMI_FN int shmi_mon_line_up(struct shmi_monitor *m, int64_t abs, uint64_t wanted, int (*over)(struct shmi_monitor *m, void *arg), void *arg, shmi_seat **seat)
+{
+    int err, again = 1;
+    *seat = NULL;
+    while (again) {
+        if (over(m, arg)) {
+            shmi_mon_leave(m, NULL);
+            shmi_mon_unseat(m, *seat);
+            *seat = NULL;
+            return 0;
+        }
+        if (__atomic_load_n(&m->deaths, __ATOMIC_SEQ_CST) != shmi_deaths(m->a)) {
+            err = shmi_mon_sweep_and_enter(m, abs);
+            if (err != 0) {
+                shmi_mon_unseat(m, *seat);
+                *seat = NULL;
+                return err;
+            }
+            continue;
+        }
+        err = shmi_mon_seat(m, abs, seat, &again);
+        if (err != 0)
+            return err;
+    }
+    shmi_mon_join(m, *seat, 0, wanted);
+    shmi_mon_leave(m, NULL);
+    return 0;
+}
+
+/* Ends every wait of a queue with one result. */
+SHMI_FN void shmi_mon_end_all(struct shmi_monitor *m, struct shmi_wakes *b, shmi_list_words *q, uint32_t result, uint32_t aux)
+{
+    struct shmi_wait w;
+    while (!shmi_is_broken(m) && (w = shmi_fifo_head(m, q)).n != NULL) {
+        if (!shmi_mon_waiting(m, w))
+            shmi_mon_discard(m, w);
+        else if (shmi_mon_end(m, b, w, result, aux))
+            shmi_mon_account(m, w, NULL);
+    }
+}
+
+/* Opens an object of a kind and gives this process's handle on it. */
+SHMI_FN int shmi_mon_open(shmsync_arena *a, const shmi_spec *spec, void *(*build)(shmsync_arena *, const shmi_object *, const void *), const void *arg, int *created, void **impl)
+{
+    shmi_object o;
+    int err = shmi_open_object(a, spec, &o, created);
+    *impl = NULL;
+    if (err != 0)
+        return err;
+    *impl = shmi_share(a, &o, build, arg);
+    return *impl != NULL ? 0 : ENOMEM;
+}
+SHMI_FN int shmi_mon_at(shmsync_arena *a, shmi_off off, const char *op, uint32_t kind, uint16_t version, uint64_t size, void *(*build)(shmsync_arena *, const shmi_object *, const void *), const void *arg, void **impl)
+{
+    shmi_object o;
+    int err = shmi_object_at(a, off, op, kind, version, size, &o);
+    *impl = NULL;
+    if (err != 0)
+        return err;
+    *impl = shmi_share(a, &o, build, arg);
+    return *impl != NULL ? 0 : ENOMEM;
+}
+SHMI_FN int shmi_mon_close(struct shmi_monitor *m) { return shmi_unshare(m->a, m->o.off, shmi_mon_free); }
+
+/* The body of a kind that begins with monitor words, of which nothing but the spinning is set. */
+SHMI_FN void shmi_mon_fill(unsigned char *body, const void *arg) { ((shmi_monitor_words *)(void *)body)->spin = *(const uint32_t *)arg; }
+SHMI_FN void shmi_mon_spec(shmi_spec *spec, uint32_t kind, uint16_t version, const char *name, uint64_t size)
+{
+    memset(spec, 0, sizeof *spec);
+    spec->kind = kind;
+    spec->version = version;
+    spec->name = name;
+    spec->size = size;
+    spec->init = shmi_mon_fill;
+}
