@@ -17,8 +17,6 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
-#include <linux/futex.h>
-
 #define SHMI_FN static __attribute__((unused))
 #define SHMI_COLD static __attribute__((unused, noinline, cold))
 #define SHMI_LIKELY(x) __builtin_expect(!!(x), 1)

@@ -101,6 +101,7 @@ SHMI_FN void shmi_crash(const char *name)
 #define SHMI_WAITERS 0x80000000u
 #define SHMI_TID_MASK 0x3fffffffu
 
+enum { SHMI_futexWaitBitset = 9, SHMI_futexWakeBitset = 10 };
 enum { SHMI_membarrierQuery = 0, SHMI_membarrierGlobal = 2, SHMI_membarrierRegister = 4 };
 
 SHMI_FN int64_t shmi_now(void) /* CLOCK_MONOTONIC, ns */
@@ -155,7 +156,7 @@ SHMI_FN int shmi_futex_sleep(uint32_t *addr, uint32_t val, int64_t deadline)
     int before = errno, err = 0;
     if (deadline != 0)
         ts = shmi_timespec(deadline);
-    if (syscall(SYS_futex, addr, FUTEX_WAIT_BITSET, val, deadline != 0 ? &ts : NULL, NULL, FUTEX_BITSET_MATCH_ANY) != 0)
+    if (syscall(SYS_futex, addr, SHMI_futexWaitBitset, val, deadline != 0 ? &ts : NULL, NULL, 0xffffffffu) != 0)
         err = errno;
     errno = before;
     return err;
@@ -165,7 +166,7 @@ SHMI_FN int shmi_futex_sleep(uint32_t *addr, uint32_t val, int64_t deadline)
 SHMI_FN int shmi_wake(uint32_t *addr, int n)
 {
     int before = errno;
-    long r = syscall(SYS_futex, addr, FUTEX_WAKE_BITSET, n, NULL, NULL, FUTEX_BITSET_MATCH_ANY);
+    long r = syscall(SYS_futex, addr, SHMI_futexWakeBitset, n, NULL, NULL, 0xffffffffu);
     errno = before;
     return r < 0 ? 0 : (int)r;
 }

@@ -121,7 +121,9 @@ SHMI_FN void shmi_get_label(shmsync_arena *a, shmi_off off, char out[SHMI_labelB
     unsigned char b[SHMI_labelBytes + 1];
     size_t n;
     memcpy(b, shmi_bytes(a, off, sizeof b), sizeof b);
-    n = b[0] < SHMI_labelBytes ? b[0] : SHMI_labelBytes;
+    n = b[0];
+    if (n > SHMI_labelBytes)
+        n = SHMI_labelBytes;
     memcpy(out, b + 1, n);
     out[n] = 0;
 }

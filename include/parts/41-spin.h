@@ -83,7 +83,9 @@ SHMI_FN void shmi_note_cpu(const shmi_tuning *t)
 SHMI_FN int64_t shmi_pay_budget(uint32_t p)
 {
     int64_t b = p & 0xfffff;
-    return b < SHMI_spinLeast ? SHMI_spinLeast : b > SHMI_spinMost ? SHMI_spinMost : b;
+    if (b < SHMI_spinLeast)
+        return SHMI_spinLeast;
+    return b < SHMI_spinMost ? b : (int64_t)SHMI_spinMost;
 }
 SHMI_FN void shmi_learn(const shmi_tuning *t, int64_t spent, int success)
 {
@@ -95,7 +97,7 @@ SHMI_FN void shmi_learn(const shmi_tuning *t, int64_t spent, int success)
     budget = shmi_pay_budget(p);
     if (success) {
         int64_t to = 4 * spent + SHMI_spinLeast;
-        budget += ((to < SHMI_spinMost ? to : SHMI_spinMost) - budget) / 8;
+        budget += ((to < SHMI_spinMost ? to : (int64_t)SHMI_spinMost) - budget) / 8;
         next = (uint32_t)budget | 1u << 20; /* the next one need not probe */
     } else {
         next = (uint32_t)(budget - budget / 8) | (((p >> 20) + 1) & 4095) << 20;
@@ -135,7 +137,7 @@ SHMI_FN int shmi_spin(const shmi_tuning *t, int (*done)(void *), void *arg)
     if (b != 0)
         limit = (int64_t)b - 1 < 1000000 ? (int64_t)b - 1 : 1000000;
     else
-        limit = (p >> 20) % SHMI_probeEvery == 0 ? SHMI_spinMost : shmi_pay_budget(p);
+        limit = (p >> 20) % SHMI_probeEvery == 0 ? (int64_t)SHMI_spinMost : shmi_pay_budget(p);
     pause_ = shmi_pause_ns();
     while (spent < limit) {
         shmi_pause(chunk);

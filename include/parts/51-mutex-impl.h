@@ -458,7 +458,7 @@ SHMI_COLD void shmi_mutex_lose_bias(shmi_mutex *m)
 {
     uint32_t need = __atomic_load_n(&m->need, __ATOMIC_RELAXED);
     __atomic_store_n(&m->bias, 0, __ATOMIC_RELAXED);
-    __atomic_store_n(&m->need, 2 * need < SHMI_biasMost ? 2 * need : SHMI_biasMost, __ATOMIC_RELAXED);
+    __atomic_store_n(&m->need, 2 * need < SHMI_biasMost ? 2 * need : (uint32_t)SHMI_biasMost, __ATOMIC_RELAXED);
     shmi_mutex_wake_after(m);
 }
 
