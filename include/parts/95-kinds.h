@@ -12,6 +12,9 @@ static const shmi_kind_ops shmi_kinds[] = {
     {SHMI_KIND_LATCH, shmi_repair_tally, shmi_mon_wake_object},
     {SHMI_KIND_ONCE, shmi_repair_once, shmi_mon_wake_object},
     {SHMI_KIND_BARRIER, shmi_repair_barrier, shmi_mon_wake_object},
+    {SHMI_KIND_FAIR_MUTEX, shmi_repair_fairmutex, shmi_mon_wake_object},
+    {SHMI_KIND_FUTURE, shmi_repair_future, shmi_mon_wake_object},
+    {SHMI_KIND_COND, shmi_repair_cond, shmi_mon_wake_object},
 };
 
 SHMI_FN const shmi_kind_ops *shmi_kind_of(uint32_t kind)
