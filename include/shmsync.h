@@ -462,6 +462,114 @@ int shmsync_barrier_leave(shmsync_barrier *b);
 /* Begins another phase of a broken barrier, for so many parties, 0: as many as were
  * expected. did, which may be NULL, says whether it did. */
 int shmsync_barrier_reset(shmsync_barrier *b, int64_t parties, int *did);
+
+/* ---- FairMutex: a lock that is taken in the order of arrival ---- */
+
+typedef struct shmsync_fairmutex {
+    struct shmi_fairmutex *impl;
+} shmsync_fairmutex;
+
+typedef struct shmsync_fairmutex_options {
+    int policy;            /* SHMSYNC_POLICY_..., of a new one; another than an existing one has: EINVAL */
+    int (*repair)(void *); /* run by lock of this process where it meets a death; 0 for repaired */
+    void *repair_arg;
+    int64_t spin_ns;       /* as of a mutex */
+} shmsync_fairmutex_options;
+
+int shmsync_fairmutex_open(shmsync_arena *a, const char *name, const shmsync_fairmutex_options *opts, shmsync_fairmutex *out);
+int shmsync_fairmutex_at(shmsync_arena *a, shmsync_offset off, shmsync_fairmutex *out);
+shmsync_offset shmsync_fairmutex_offset(const shmsync_fairmutex *f);
+int shmsync_fairmutex_close(shmsync_fairmutex *f);
+/* As those of a mutex; ENOSPC: no room for a wait. trylock is EBUSY while somebody waits. */
+int shmsync_fairmutex_lock(shmsync_fairmutex *f);
+int shmsync_fairmutex_trylock(shmsync_fairmutex *f);
+int shmsync_fairmutex_timedlock(shmsync_fairmutex *f, const struct timespec *abs_monotonic);
+int shmsync_fairmutex_unlock(shmsync_fairmutex *f);
+int shmsync_fairmutex_recover(shmsync_fairmutex *f, int (*repair)(void *), void *arg);
+int shmsync_fairmutex_state(shmsync_fairmutex *f);
+
+/* ---- Future: a result that is set once ---- */
+
+typedef struct shmsync_future {
+    struct shmi_future *impl;
+} shmsync_future;
+
+typedef struct shmsync_future_options {
+    int64_t spin_ns; /* as of a mutex */
+} shmsync_future_options;
+
+int shmsync_future_open(shmsync_arena *a, const char *name, const shmsync_future_options *opts, shmsync_future *out);
+int shmsync_future_at(shmsync_arena *a, shmsync_offset off, shmsync_future *out);
+shmsync_offset shmsync_future_offset(const shmsync_future *f);
+int shmsync_future_close(shmsync_future *f);
+/* Makes this process the producer. EBUSY: another is, it is set, or its producer died. */
+int shmsync_future_claim(shmsync_future *f);
+/* Sets it to an errno, 0 for success. EBUSY: it is set, or its producer died. */
+int shmsync_future_set(shmsync_future *f, int result);
+/* Whether it is set, and to what; result may be NULL. */
+int shmsync_future_is_set(const shmsync_future *f, int *result);
+/* Waits until it is set. EOWNERDEAD: the process died that had claimed it. */
+int shmsync_future_wait(shmsync_future *f, int *result);
+int shmsync_future_timedwait(shmsync_future *f, int *result, const struct timespec *abs_monotonic);
+/* Makes one that is set, or whose producer died, unset. EBUSY: it is not set. */
+int shmsync_future_reset(shmsync_future *f);
+
+/* ---- Cond ---- */
+
+typedef struct shmsync_cond {
+    struct shmi_cond *impl;
+} shmsync_cond;
+
+typedef struct shmsync_cond_options {
+    int batch;       /* of a new one: how many of a broadcast go for the lock at a time; 0: a few; negative: all */
+    int64_t spin_ns; /* as of a mutex */
+} shmsync_cond_options;
+
+int shmsync_cond_open(shmsync_arena *a, const char *name, const shmsync_cond_options *opts, shmsync_cond *out);
+int shmsync_cond_at(shmsync_arena *a, shmsync_offset off, shmsync_cond *out);
+shmsync_offset shmsync_cond_offset(const shmsync_cond *c);
+int shmsync_cond_close(shmsync_cond *c);
+/* Unlocks m, waits until signal or broadcast wakes this wait, and locks m again. There
+ * are no spurious wakes. m is held again, whatever the result, unless the lock could not
+ * be had: EOWNERDEAD, ENOTRECOVERABLE, and then it is not held. With an error no signal
+ * was used up. */
+int shmsync_cond_wait(shmsync_cond *c, shmsync_mutex *m);
+int shmsync_cond_timedwait(shmsync_cond *c, shmsync_mutex *m, const struct timespec *abs_monotonic);
+/* The same with any lock: functions that unlock and lock, and give 0 or an errno. NULL
+ * for abs_monotonic: no end. */
+int shmsync_cond_wait_with(shmsync_cond *c, int (*unlock)(void *), int (*lock)(void *), void *arg, const struct timespec *abs_monotonic);
+/* Wakes the one that has waited longest; all that wait now. */
+int shmsync_cond_signal(shmsync_cond *c);
+int shmsync_cond_broadcast(shmsync_cond *c);
+
+#if SHMSYNC_LAYOUT_VERSION >= 3
+/* ---- Semaphore: permits that belong to who acquired them ---- */
+
+typedef struct shmsync_semaphore {
+    struct shmi_semaphore *impl;
+} shmsync_semaphore;
+
+typedef struct shmsync_semaphore_options {
+    int transferable; /* it only counts: anybody may release, and nothing comes back from the dead */
+    int64_t initial;  /* permits of a new transferable one; 0: all, negative: none */
+    int64_t spin_ns;  /* as of a mutex */
+} shmsync_semaphore_options;
+
+/* n permits of a new one; 0: whatever an existing one has; another: EINVAL. */
+int shmsync_semaphore_open(shmsync_arena *a, const char *name, int64_t n, const shmsync_semaphore_options *opts, shmsync_semaphore *out);
+int shmsync_semaphore_at(shmsync_arena *a, shmsync_offset off, shmsync_semaphore *out);
+shmsync_offset shmsync_semaphore_offset(const shmsync_semaphore *s);
+int shmsync_semaphore_close(shmsync_semaphore *s);
+/* Acquires n permits, in the order of arrival. EINVAL: more than there will ever be. */
+int shmsync_semaphore_acquire(shmsync_semaphore *s, int64_t n);
+int shmsync_semaphore_tryacquire(shmsync_semaphore *s, int64_t n);
+int shmsync_semaphore_timedacquire(shmsync_semaphore *s, int64_t n, const struct timespec *abs_monotonic);
+/* EPERM, with nothing released: this process has not so many; of a transferable one, there
+ * would be more than its size. */
+int shmsync_semaphore_release(shmsync_semaphore *s, int64_t n);
+/* How many can be had. */
+int64_t shmsync_semaphore_free(const shmsync_semaphore *s);
+#endif
 #ifdef SHMSYNC_IMPLEMENTATION
 
 #include <errno.h>
@@ -11144,6 +11252,1480 @@ SHMI_FN void shmi_repair_barrier(shmsync_arena *a, const shmi_object *o, shmi_na
     shmi_barrier_init(&x, a, o, NULL);
     shmi_mon_repair(&x.m, dead);
 }
+
+/* ---- FairMutex: prims/fairmutex*.go in C ---- */
+
+/* How a wait for a lock ends. */
+enum { SHMI_lockGranted, SHMI_lockOwnerDead, SHMI_lockNotRecoverable, SHMI_lockCorrupt };
+
+struct shmi_fairmutex {
+    struct shmi_monitor m;
+    shmi_fairmutex_words *w;
+    int release; /* policy Release */
+    int (*repair)(void *);
+    void *repair_arg;
+};
+
+#define SHMI_OWNER_CORRUPT UINT32_MAX
+
+SHMI_FN uint32_t shmi_fair_owner(struct shmi_fairmutex *f)
+{
+    uint64_t v = shmi_get(&f->w->owner);
+    return v >> 32 != 0 ? SHMI_OWNER_CORRUPT : (uint32_t)v;
+}
+/* Whether o may be the owner word of a FairMutex. */
+SHMI_FN int shmi_fair_valid(uint32_t o)
+{
+    return shmi_owner_valid(o) && shmi_owner_kind(o) != SHMI_kindBiased && shmi_owner_kind(o) != SHMI_kindReserved;
+}
+/* What an owner word becomes whose name was found dead. */
+SHMI_FN uint32_t shmi_fair_bereaved(uint32_t o, int release)
+{
+    if (!shmi_owner_held(o))
+        return o;
+    if (release && shmi_owner_kind(o) != SHMI_kindRecovering)
+        return 0;
+    return shmi_make_owner(SHMI_kindOwnerDead, shmi_owner_name(o));
+}
+SHMI_FN shmi_name shmi_fair_died(struct shmi_fairmutex *f) { return shmi_ld32(&f->w->died) & SHMI_NAME_MASK; }
+/* Whether who comes now may have the lock. The latch is held. */
+SHMI_FN int shmi_fair_free(struct shmi_fairmutex *f) { return shmi_get(&f->w->owner) == 0 && shmi_fifo_empty(&f->w->queue); }
+SHMI_FN void shmi_fair_take(struct shmi_fairmutex *f)
+{
+    shmi_put(&f->w->owner, f->m.a->self);
+    SHMSYNC_CRASHPOINT("fairmutex.lock.taken");
+}
+
+/* Makes the owner of a wait that was granted the lock its holder. Doing it twice does no harm. */
+SHMI_FN void shmi_fair_account(struct shmi_monitor *m, struct shmi_wait w)
+{
+    struct shmi_fairmutex *f = (struct shmi_fairmutex *)m;
+    if (shmi_fate_result(shmi_get(&w.n->extra)) == SHMI_lockGranted) {
+        shmi_put(&f->w->owner, shmi_owner_of(w) & SHMI_NAME_MASK);
+        SHMSYNC_CRASHPOINT("fairmutex.grant.held");
+    }
+    shmi_mon_account(m, w, NULL);
+}
+
+/* Hands a free lock to the first in line, and tells all when nobody can have it. */
+SHMI_FN void shmi_fair_settle(struct shmi_monitor *m, struct shmi_wakes *b)
+{
+    struct shmi_fairmutex *f = (struct shmi_fairmutex *)m;
+    struct shmi_wait w;
+    while (!shmi_is_broken(m) && (w = shmi_fifo_head(m, &f->w->queue)).n != NULL) {
+        uint32_t o = shmi_fair_owner(f), result = SHMI_lockGranted, aux = 0;
+        if (!shmi_mon_waiting(m, w)) { /* which has looked whether it lives */
+            shmi_mon_discard(m, w);
+            continue;
+        }
+        if (o == 0) {
+        } else if (!shmi_fair_valid(o)) {
+            result = SHMI_lockCorrupt;
+        } else if (shmi_owner_kind(o) == SHMI_kindOwnerDead) {
+            result = SHMI_lockOwnerDead;
+            aux = shmi_owner_name(o);
+        } else if (o == SHMI_OWNER_NOT_RECOVERABLE) {
+            result = SHMI_lockNotRecoverable;
+            aux = shmi_fair_died(f);
+        } else {
+            return;
+        }
+        if (shmi_mon_end(m, b, w, result, aux))
+            shmi_fair_account(m, w);
+    }
+}
+SHMI_FN void shmi_fair_clear(struct shmi_monitor *m) { shmi_fifo_clear(&((struct shmi_fairmutex *)m)->w->queue); }
+SHMI_FN void shmi_fair_requeue(struct shmi_monitor *m, struct shmi_wait w) { shmi_fifo_requeue(m, &((struct shmi_fairmutex *)m)->w->queue, w); }
+SHMI_FN void shmi_fair_detach(struct shmi_monitor *m, struct shmi_wait w) { shmi_fifo_detach(m, &((struct shmi_fairmutex *)m)->w->queue, w); }
+SHMI_FN void shmi_fair_sweep(struct shmi_monitor *m) { shmi_fifo_sweep(m, &((struct shmi_fairmutex *)m)->w->queue); }
+SHMI_FN void shmi_fair_bury(struct shmi_monitor *m)
+{
+    struct shmi_fairmutex *f = (struct shmi_fairmutex *)m;
+    uint32_t o = shmi_fair_owner(f);
+    if (!shmi_fair_valid(o) || !shmi_owner_held(o) || !shmi_mon_gone(m, shmi_owner_name(o)))
+        return;
+    shmi_st32(&f->w->died, shmi_owner_name(o));
+    shmi_put(&f->w->owner, shmi_fair_bereaved(o, f->release));
+}
+SHMI_FN void shmi_fair_holders(struct shmi_monitor *m)
+{
+    uint32_t o = shmi_fair_owner((struct shmi_fairmutex *)m);
+    if (shmi_owner_held(o))
+        shmi_mon_heed(m, shmi_owner_name(o));
+}
+
+static const struct shmi_rules shmi_fair_rules = {
+    shmi_fair_settle, shmi_fair_account, shmi_fair_clear, shmi_fair_requeue, shmi_fair_detach,
+    shmi_fair_sweep, shmi_fair_bury, shmi_fair_holders, NULL,
+};
+
+SHMI_FN void shmi_fair_init(struct shmi_fairmutex *f, shmsync_arena *a, const shmi_object *o, const shmsync_fairmutex_options *opts)
+{
+    shmi_mon_init(&f->m, a, o, o->body, &shmi_fair_rules);
+    f->w = (shmi_fairmutex_words *)shmi_ptr(a, o->body, sizeof(shmi_fairmutex_words), 8);
+    f->release = (shmi_ld32(&f->w->policy) & 0xff) == 1;
+    f->repair = opts != NULL ? opts->repair : NULL;
+    f->repair_arg = opts != NULL ? opts->repair_arg : NULL;
+}
+SHMI_FN void *shmi_fair_build(shmsync_arena *a, const shmi_object *o, const void *arg)
+{
+    struct shmi_fairmutex *f = (struct shmi_fairmutex *)malloc(sizeof *f);
+    if (f != NULL)
+        shmi_fair_init(f, a, o, (const shmsync_fairmutex_options *)arg);
+    return f;
+}
+
+typedef struct shmi_fair_spec {
+    uint32_t policy, spin;
+} shmi_fair_spec;
+SHMI_FN void shmi_fair_fill(unsigned char *body, const void *arg)
+{
+    shmi_fairmutex_words *w = (shmi_fairmutex_words *)(void *)body;
+    const shmi_fair_spec *s = (const shmi_fair_spec *)arg;
+    w->policy = s->policy;
+    w->mon.spin = s->spin;
+}
+int shmsync_fairmutex_open(shmsync_arena *a, const char *name, const shmsync_fairmutex_options *opts, shmsync_fairmutex *out)
+{
+    int policy = opts != NULL ? opts->policy : SHMSYNC_POLICY_DEFAULT;
+    shmi_fair_spec init;
+    shmi_spec spec;
+    void *impl;
+    int created, err;
+    out->impl = NULL;
+    if (policy < SHMSYNC_POLICY_DEFAULT || policy > SHMSYNC_POLICY_RELEASE)
+        return shmi_fail(EINVAL, "fairmutex.open", name, "policy %d", policy);
+    init.policy = policy == SHMSYNC_POLICY_RELEASE;
+    init.spin = opts != NULL ? shmi_spin_field(opts->spin_ns) : 0;
+    shmi_mon_spec(&spec, SHMI_KIND_FAIR_MUTEX, SHMI_VERSION_FAIR_MUTEX, name, sizeof(shmi_fairmutex_words));
+    spec.init = shmi_fair_fill;
+    spec.arg = &init;
+    err = shmi_mon_open(a, &spec, shmi_fair_build, opts, &created, &impl);
+    out->impl = (struct shmi_fairmutex *)impl;
+    if (err == 0 && !created && policy != SHMSYNC_POLICY_DEFAULT && (policy == SHMSYNC_POLICY_RELEASE) != out->impl->release) {
+        shmsync_fairmutex_close(out);
+        err = shmi_fail(EINVAL, "fairmutex.open", name, "it has another policy");
+    }
+    return err;
+}
+int shmsync_fairmutex_at(shmsync_arena *a, shmsync_offset off, shmsync_fairmutex *out)
+{
+    void *impl;
+    int err = shmi_mon_at(a, off, "fairmutex.open", SHMI_KIND_FAIR_MUTEX, SHMI_VERSION_FAIR_MUTEX, sizeof(shmi_fairmutex_words), shmi_fair_build, NULL, &impl);
+    out->impl = (struct shmi_fairmutex *)impl;
+    return err;
+}
+shmsync_offset shmsync_fairmutex_offset(const shmsync_fairmutex *f) { return f->impl->m.o.off; }
+int shmsync_fairmutex_close(shmsync_fairmutex *f)
+{
+    int err = shmi_mon_close(&f->impl->m);
+    f->impl = NULL;
+    return err;
+}
+
+/* Why nobody can wait for owner word o, or 0. */
+SHMI_FN int shmi_lock_refusal(struct shmi_monitor *m, const char *op, uint32_t o, shmi_name died)
+{
+    if (!shmi_fair_valid(o))
+        return shmi_fail(EPROTO, op, m->latch.called, "owner word %#x", o);
+    if (shmi_owner_kind(o) == SHMI_kindOwnerDead)
+        return shmi_fail_who(m->a, EOWNERDEAD, op, m->latch.called, shmi_owner_name(o));
+    if (o == SHMI_OWNER_NOT_RECOVERABLE)
+        return shmi_fail_who(m->a, ENOTRECOVERABLE, op, m->latch.called, died);
+    return 0;
+}
+/* What the end of a wait for a lock means. */
+SHMI_FN int shmi_lock_judge(struct shmi_monitor *m, const char *op, uint64_t fate)
+{
+    shmi_name who = shmi_fate_aux(fate) & SHMI_NAME_MASK;
+    switch (shmi_fate_result(fate)) {
+    case SHMI_lockGranted: return 0;
+    case SHMI_lockOwnerDead: return shmi_fail_who(m->a, EOWNERDEAD, op, m->latch.called, who);
+    case SHMI_lockNotRecoverable: return shmi_fail_who(m->a, ENOTRECOVERABLE, op, m->latch.called, who);
+    }
+    return shmi_fail(EPROTO, op, m->latch.called, "%s", "");
+}
+
+/* Takes back what the dead have, with the latch held. */
+SHMI_FN void shmi_fair_look_at_owner(struct shmi_fairmutex *f, struct shmi_wakes *b)
+{
+    uint32_t o = shmi_fair_owner(f);
+    if (shmi_owner_held(o) && shmi_dead(f->m.a, shmi_owner_name(o))) {
+        shmi_mon_sweep(&f->m, b);
+        return;
+    }
+    shmi_mon_sweep_dead(&f->m, b);
+    if (o == 0 && !shmi_fifo_empty(&f->w->queue))
+        shmi_fair_settle(&f->m, b);
+}
+
+/* Takes the lock or waits in line for it, with the latch held, which it leaves. */
+SHMI_FN int shmi_fair_arrive(struct shmi_fairmutex *f, int64_t abs)
+{
+    struct shmi_monitor *m = &f->m;
+    shmi_seat *seat = NULL;
+    struct shmi_wakes b;
+    uint64_t fate = 0;
+    int err, again;
+    shmi_wakes_init(&b);
+    do {
+        int free_;
+        shmi_fair_look_at_owner(f, &b);
+        free_ = shmi_fair_free(f);
+        err = free_ ? 0 : shmi_lock_refusal(m, "fairmutex.lock", shmi_fair_owner(f), shmi_fair_died(f));
+        if (free_ || err != 0) {
+            if (free_)
+                shmi_fair_take(f);
+            shmi_mon_leave(m, &b);
+            shmi_mon_unseat(m, seat);
+            return err;
+        }
+        err = shmi_mon_seat(m, abs, &seat, &again);
+        if (err != 0) {
+            shmi_mon_wake(m, &b);
+            return err;
+        }
+    } while (again);
+    shmi_mon_join(m, seat, 0, 0);
+    shmi_mon_leave(m, &b);
+    err = shmi_mon_await(m, seat, abs, &fate);
+    return err != 0 ? err : shmi_lock_judge(m, "fairmutex.lock", fate);
+}
+
+/* Makes this process the recoverer, if the lock is owner-dead or, if ruined says so, not recoverable. */
+SHMI_FN int shmi_fair_begin_recover(struct shmi_fairmutex *f, int64_t abs, int ruined, int *took)
+{
+    uint32_t o;
+    int err = shmi_mon_enter(&f->m, abs);
+    *took = 0;
+    if (err != 0)
+        return err;
+    o = shmi_fair_owner(f);
+    if ((shmi_owner_kind(o) == SHMI_kindOwnerDead && shmi_owner_valid(o)) || (ruined && o == SHMI_OWNER_NOT_RECOVERABLE)) {
+        shmi_put(&f->w->owner, shmi_make_owner(SHMI_kindRecovering, f->m.a->self));
+        SHMSYNC_CRASHPOINT("fairmutex.recover.taken");
+        *took = 1;
+    }
+    shmi_mon_leave(&f->m, NULL);
+    return 0;
+}
+/* Runs repair while this process recovers f, and holds it afterwards or not. */
+SHMI_FN int shmi_fair_run_repair(struct shmi_fairmutex *f, int (*repair)(void *), void *arg, int hold)
+{
+    uint32_t next = SHMI_OWNER_NOT_RECOVERABLE, o;
+    struct shmi_wakes b;
+    int failed = repair(arg), err;
+    if (failed == 0) {
+        SHMSYNC_CRASHPOINT("fairmutex.recover.repaired");
+        next = hold ? f->m.a->self : 0;
+    }
+    err = shmi_mon_enter(&f->m, 0);
+    if (err != 0)
+        return err;
+    o = shmi_fair_owner(f);
+    if (o != shmi_make_owner(SHMI_kindRecovering, f->m.a->self)) {
+        shmi_mon_leave(&f->m, NULL);
+        return shmi_fail(EPROTO, "fairmutex.recover", f->m.latch.called, "owner word %#x", o);
+    }
+    if (failed == 0)
+        shmi_st32(&f->w->died, 0);
+    shmi_put(&f->w->owner, next);
+    shmi_wakes_init(&b);
+    shmi_fair_settle(&f->m, &b);
+    shmi_mon_leave(&f->m, &b);
+    return failed == 0 ? 0 : shmi_fail_who(f->m.a, ENOTRECOVERABLE, "fairmutex.recover", f->m.latch.called, shmi_fair_died(f));
+}
+
+SHMI_FN int shmi_fair_lock(struct shmi_fairmutex *f, int64_t abs, int may_repair)
+{
+    int err = shmi_mon_enter(&f->m, abs), took;
+    while (err == 0) {
+        if (shmi_fair_free(f)) {
+            shmi_fair_take(f);
+            shmi_mon_leave(&f->m, NULL);
+            return 0;
+        }
+        err = shmi_fair_arrive(f, abs);
+        if (err != EOWNERDEAD || !may_repair || f->repair == NULL)
+            return err;
+        err = shmi_fair_begin_recover(f, abs, 0, &took);
+        if (took)
+            return shmi_fair_run_repair(f, f->repair, f->repair_arg, 1);
+        if (err == 0)
+            err = shmi_mon_enter(&f->m, abs);
+    }
+    return err;
+}
+int shmsync_fairmutex_lock(shmsync_fairmutex *f) { return shmi_fair_lock(f->impl, 0, 1); }
+int shmsync_fairmutex_timedlock(shmsync_fairmutex *f, const struct timespec *abs_monotonic)
+{
+    int64_t ns;
+    int err = shmi_deadline(abs_monotonic, &ns);
+    return err != 0 ? err : shmi_fair_lock(f->impl, ns, 1);
+}
+int shmsync_fairmutex_trylock(shmsync_fairmutex *f)
+{
+    struct shmi_fairmutex *x = f->impl;
+    struct shmi_wakes b;
+    int err = shmi_use(x->m.a, "fairmutex.trylock");
+    if (err != 0)
+        return err;
+    if (!shmi_mon_try_enter(&x->m))
+        return EBUSY;
+    shmi_wakes_init(&b);
+    if (!shmi_fair_free(x))
+        shmi_fair_look_at_owner(x, &b);
+    if (shmi_fair_free(x)) {
+        shmi_fair_take(x);
+    } else {
+        err = shmi_lock_refusal(&x->m, "fairmutex.trylock", shmi_fair_owner(x), shmi_fair_died(x));
+        if (err == 0)
+            err = EBUSY;
+    }
+    shmi_mon_leave(&x->m, &b);
+    return err;
+}
+int shmsync_fairmutex_unlock(shmsync_fairmutex *f)
+{
+    struct shmi_fairmutex *x = f->impl;
+    struct shmi_wakes b;
+    uint32_t o;
+    int err = shmi_mon_enter(&x->m, 0);
+    if (err != 0)
+        return err;
+    o = shmi_fair_owner(x);
+    if (o != x->m.a->self) {
+        shmi_mon_leave(&x->m, NULL);
+        return shmi_fail(shmi_fair_valid(o) ? EPERM : EPROTO, "fairmutex.unlock", x->m.latch.called, "owner word %#x", o);
+    }
+    shmi_put(&x->w->owner, 0);
+    shmi_wakes_init(&b);
+    if (!shmi_fifo_empty(&x->w->queue)) {
+        SHMSYNC_CRASHPOINT("fairmutex.unlock.freed");
+        shmi_fair_settle(&x->m, &b);
+    }
+    shmi_mon_leave(&x->m, &b);
+    return 0;
+}
+int shmsync_fairmutex_recover(shmsync_fairmutex *f, int (*repair)(void *), void *arg)
+{
+    struct shmi_fairmutex *x = f->impl;
+    for (;;) {
+        int took, err = shmi_fair_begin_recover(x, 0, 1, &took);
+        if (err != 0)
+            return err;
+        if (took)
+            return shmi_fair_run_repair(x, repair, arg, 0);
+        err = shmi_fair_lock(x, 0, 0);
+        if (err == 0)
+            return shmsync_fairmutex_unlock(f);
+        if (err != EOWNERDEAD && err != ENOTRECOVERABLE)
+            return err;
+    }
+}
+int shmsync_fairmutex_state(shmsync_fairmutex *f)
+{
+    return shmi_lock_refusal(&f->impl->m, "fairmutex.state", shmi_fair_owner(f->impl), shmi_fair_died(f->impl));
+}
+
+SHMI_FN void shmi_repair_fairmutex(shmsync_arena *a, const shmi_object *o, shmi_name dead)
+{
+    struct shmi_fairmutex f;
+    if (o->size < sizeof(shmi_fairmutex_words))
+        return;
+    shmi_fair_init(&f, a, o, NULL);
+    shmi_mon_repair(&f.m, dead);
+}
+
+/* ---- Future: prims/future*.go in C ---- */
+
+struct shmi_future {
+    struct shmi_monitor m;
+    shmi_future_words *w;
+};
+
+enum { SHMI_futureIsSet = 1, SHMI_futureIsAbandoned };
+
+SHMI_FN uint64_t shmi_future_load(struct shmi_future *f) { return shmi_ld64(&f->w->state); }
+SHMI_FN shmi_name shmi_future_producer(uint64_t s) { return (shmi_name)(s & SHMI_NAME_MASK); }
+SHMI_FN int shmi_future_over(uint64_t s) { return (s & (SHMI_FUTURE_SET_MASK | SHMI_FUTURE_ABANDONED_MASK)) != 0; }
+SHMI_FN int shmi_future_claimed(uint64_t s) { return !shmi_future_over(s) && shmi_future_producer(s) != 0; }
+/* How waits end when the state is over. */
+SHMI_FN uint64_t shmi_future_fate(uint64_t s)
+{
+    if ((s & SHMI_FUTURE_SET_MASK) != 0)
+        return shmi_fate(0, SHMI_futureIsSet, (uint32_t)(s >> SHMI_FUTURE_ERRNO_SHIFT));
+    return shmi_fate(0, SHMI_futureIsAbandoned, shmi_future_producer(s));
+}
+SHMI_FN void shmi_future_abandon(struct shmi_future *f, uint64_t s)
+{
+    shmi_st64(&f->w->state, shmi_future_producer(s) | SHMI_FUTURE_ABANDONED_MASK);
+    SHMSYNC_CRASHPOINT("future.bury.abandoned");
+}
+
+SHMI_FN void shmi_future_settle(struct shmi_monitor *m, struct shmi_wakes *b)
+{
+    struct shmi_future *f = (struct shmi_future *)m;
+    uint64_t s = shmi_future_load(f), end = shmi_future_fate(s);
+    if (shmi_future_over(s))
+        shmi_mon_end_all(m, b, &f->w->queue, shmi_fate_result(end), shmi_fate_aux(end));
+}
+SHMI_FN void shmi_future_clear(struct shmi_monitor *m) { shmi_fifo_clear(&((struct shmi_future *)m)->w->queue); }
+SHMI_FN void shmi_future_requeue(struct shmi_monitor *m, struct shmi_wait w) { shmi_fifo_requeue(m, &((struct shmi_future *)m)->w->queue, w); }
+SHMI_FN void shmi_future_detach(struct shmi_monitor *m, struct shmi_wait w) { shmi_fifo_detach(m, &((struct shmi_future *)m)->w->queue, w); }
+SHMI_FN void shmi_future_sweep(struct shmi_monitor *m) { shmi_fifo_sweep(m, &((struct shmi_future *)m)->w->queue); }
+SHMI_FN void shmi_future_bury(struct shmi_monitor *m)
+{
+    struct shmi_future *f = (struct shmi_future *)m;
+    uint64_t s = shmi_future_load(f);
+    if (shmi_future_claimed(s) && shmi_mon_gone(m, shmi_future_producer(s)))
+        shmi_future_abandon(f, s);
+}
+SHMI_FN void shmi_future_holders(struct shmi_monitor *m)
+{
+    uint64_t s = shmi_future_load((struct shmi_future *)m);
+    if (shmi_future_claimed(s))
+        shmi_mon_heed(m, shmi_future_producer(s));
+}
+
+static const struct shmi_rules shmi_future_rules = {
+    shmi_future_settle, shmi_account_nothing, shmi_future_clear, shmi_future_requeue, shmi_future_detach,
+    shmi_future_sweep, shmi_future_bury, shmi_future_holders, NULL,
+};
+
+SHMI_FN void shmi_future_init(struct shmi_future *f, shmsync_arena *a, const shmi_object *o)
+{
+    shmi_mon_init(&f->m, a, o, o->body, &shmi_future_rules);
+    f->w = (shmi_future_words *)shmi_ptr(a, o->body, sizeof(shmi_future_words), 8);
+}
+SHMI_FN void *shmi_future_build(shmsync_arena *a, const shmi_object *o, const void *arg)
+{
+    struct shmi_future *f = (struct shmi_future *)malloc(sizeof *f);
+    (void)arg;
+    if (f != NULL)
+        shmi_future_init(f, a, o);
+    return f;
+}
+
+int shmsync_future_open(shmsync_arena *a, const char *name, const shmsync_future_options *opts, shmsync_future *out)
+{
+    uint32_t spin = opts != NULL ? shmi_spin_field(opts->spin_ns) : 0;
+    shmi_spec spec;
+    void *impl;
+    int created, err;
+    shmi_mon_spec(&spec, SHMI_KIND_FUTURE, SHMI_VERSION_FUTURE, name, sizeof(shmi_future_words));
+    spec.arg = &spin;
+    err = shmi_mon_open(a, &spec, shmi_future_build, NULL, &created, &impl);
+    out->impl = (struct shmi_future *)impl;
+    return err;
+}
+int shmsync_future_at(shmsync_arena *a, shmsync_offset off, shmsync_future *out)
+{
+    void *impl;
+    int err = shmi_mon_at(a, off, "future.open", SHMI_KIND_FUTURE, SHMI_VERSION_FUTURE, sizeof(shmi_future_words), shmi_future_build, NULL, &impl);
+    out->impl = (struct shmi_future *)impl;
+    return err;
+}
+shmsync_offset shmsync_future_offset(const shmsync_future *f) { return f->impl->m.o.off; }
+int shmsync_future_close(shmsync_future *f)
+{
+    int err = shmi_mon_close(&f->impl->m);
+    f->impl = NULL;
+    return err;
+}
+
+/* The state, with the latch held, after the death of its producer has been noticed. */
+SHMI_FN uint64_t shmi_future_mourned(struct shmi_future *f, struct shmi_wakes *b)
+{
+    uint64_t s;
+    shmi_mon_sweep_dead(&f->m, b);
+    s = shmi_future_load(f);
+    if (shmi_future_claimed(s) && shmi_future_producer(s) != f->m.a->self && shmi_dead(f->m.a, shmi_future_producer(s))) {
+        shmi_future_abandon(f, s);
+        shmi_future_settle(&f->m, b);
+    }
+    return shmi_future_load(f);
+}
+
+int shmsync_future_claim(shmsync_future *f)
+{
+    struct shmi_future *x = f->impl;
+    struct shmi_wakes b;
+    uint64_t s;
+    int err = shmi_mon_enter(&x->m, 0);
+    if (err != 0)
+        return err;
+    shmi_wakes_init(&b);
+    s = shmi_future_mourned(x, &b);
+    if (!shmi_future_over(s) && shmi_future_producer(s) == 0) {
+        shmi_st64(&x->w->state, s | x->m.a->self);
+        SHMSYNC_CRASHPOINT("future.claim.claimed");
+    } else if (shmi_future_over(s) || shmi_future_producer(s) != x->m.a->self) {
+        err = EBUSY;
+    }
+    shmi_mon_leave(&x->m, &b);
+    return err;
+}
+int shmsync_future_set(shmsync_future *f, int result)
+{
+    struct shmi_future *x = f->impl;
+    struct shmi_wakes b;
+    uint64_t s;
+    int err = shmi_mon_enter(&x->m, 0);
+    if (err != 0)
+        return err;
+    shmi_wakes_init(&b);
+    s = shmi_future_mourned(x, &b);
+    if (shmi_future_over(s)) {
+        err = EBUSY;
+    } else {
+        shmi_st64(&x->w->state, shmi_future_producer(s) | SHMI_FUTURE_SET_MASK | (uint64_t)(uint32_t)result << SHMI_FUTURE_ERRNO_SHIFT);
+        SHMSYNC_CRASHPOINT("future.set.stored");
+        shmi_future_settle(&x->m, &b);
+    }
+    shmi_mon_leave(&x->m, &b);
+    return err;
+}
+int shmsync_future_is_set(const shmsync_future *f, int *result)
+{
+    uint64_t s = shmi_future_load(f->impl);
+    if ((s & SHMI_FUTURE_SET_MASK) == 0)
+        return 0;
+    if (result != NULL)
+        *result = (int)(uint32_t)(s >> SHMI_FUTURE_ERRNO_SHIFT);
+    return 1;
+}
+/* Why there is nothing to wait for: arg gets how a wait ends. */
+SHMI_FN int shmi_future_is_over(struct shmi_monitor *m, void *arg)
+{
+    struct shmi_future *f = (struct shmi_future *)m;
+    uint64_t s = shmi_future_load(f);
+    if (shmi_future_claimed(s) && shmi_future_producer(s) != m->a->self && shmi_dead(m->a, shmi_future_producer(s))) {
+        struct shmi_wakes b;
+        shmi_future_abandon(f, s);
+        shmi_wakes_init(&b);
+        shmi_future_settle(m, &b);
+        shmi_mon_wake(m, &b);
+        s = shmi_future_load(f);
+    }
+    if (!shmi_future_over(s))
+        return 0;
+    *(uint64_t *)arg = shmi_future_fate(s);
+    return 1;
+}
+SHMI_FN int shmi_future_wait(struct shmi_future *f, int *result, int64_t abs)
+{
+    struct shmi_monitor *m = &f->m;
+    uint64_t s = shmi_future_load(f), fate = 0;
+    shmi_seat *seat;
+    int err = shmi_use(m->a, "future.wait");
+    if (err != 0)
+        return err;
+    if ((s & SHMI_FUTURE_SET_MASK) != 0) {
+        fate = shmi_future_fate(s);
+    } else {
+        err = shmi_mon_enter(m, abs);
+        if (err == 0)
+            err = shmi_mon_line_up(m, abs, 0, shmi_future_is_over, &fate, &seat);
+        if (err == 0 && seat != NULL)
+            err = shmi_mon_await(m, seat, abs, &fate);
+        if (err != 0)
+            return err;
+    }
+    switch (shmi_fate_result(fate)) {
+    case SHMI_futureIsSet:
+        if (result != NULL)
+            *result = (int)shmi_fate_aux(fate);
+        return 0;
+    case SHMI_futureIsAbandoned: return shmi_fail_who(m->a, EOWNERDEAD, "future.wait", m->latch.called, shmi_fate_aux(fate) & SHMI_NAME_MASK);
+    }
+    return shmi_fail(EPROTO, "future.wait", m->latch.called, "%s", "");
+}
+int shmsync_future_wait(shmsync_future *f, int *result) { return shmi_future_wait(f->impl, result, 0); }
+int shmsync_future_timedwait(shmsync_future *f, int *result, const struct timespec *abs_monotonic)
+{
+    int64_t ns;
+    int err = shmi_deadline(abs_monotonic, &ns);
+    return err != 0 ? err : shmi_future_wait(f->impl, result, ns);
+}
+int shmsync_future_reset(shmsync_future *f)
+{
+    struct shmi_future *x = f->impl;
+    struct shmi_wakes b;
+    uint64_t s;
+    int err = shmi_mon_enter(&x->m, 0);
+    if (err != 0)
+        return err;
+    shmi_wakes_init(&b);
+    s = shmi_future_mourned(x, &b);
+    if (shmi_future_over(s)) {
+        shmi_future_settle(&x->m, &b);
+        shmi_st64(&x->w->state, 0);
+        SHMSYNC_CRASHPOINT("future.reset.stored");
+    } else {
+        err = EBUSY;
+    }
+    shmi_mon_leave(&x->m, &b);
+    return err;
+}
+
+SHMI_FN void shmi_repair_future(shmsync_arena *a, const shmi_object *o, shmi_name dead)
+{
+    struct shmi_future f;
+    if (o->size < sizeof(shmi_future_words))
+        return;
+    shmi_future_init(&f, a, o);
+    shmi_mon_repair(&f.m, dead);
+}
+
+/* ---- Cond: prims/cond*.go in C ---- */
+
+enum { SHMI_condSignalled = 1, SHMI_condBroadcast };
+#define SHMI_COND_BATCH 16
+#define SHMI_COND_ALL UINT64_C(0xffffffff)
+#define SHMI_COND_HEIR (UINT32_C(1) << 31) /* in the aux of a wait that got a signal passed on */
+#define SHMI_COND_NO_LOOK UINT64_MAX       /* the last look found nobody covered */
+
+struct shmi_cond {
+    struct shmi_monitor m;
+    shmi_cond_words *w;
+    uint64_t limit;  /* how many of a broadcast are on their way at a time */
+    int mourn;       /* some of the woken may be dead; guarded by the latch */
+    uint64_t before; /* landed at the last look */
+};
+
+/* Takes a wait that was woken out of the truth. */
+SHMI_FN void shmi_cond_land(struct shmi_cond *k, struct shmi_wait w)
+{
+    if (shmi_fate_result(shmi_get(&w.n->extra)) == SHMI_condBroadcast) {
+        uint64_t flying = shmi_get(&k->w->flying);
+        shmi_put(&k->w->flying, flying > 0 ? flying - 1 : 0);
+        shmi_put(&k->w->landed, shmi_get(&k->w->landed) + 1);
+    }
+    shmi_fifo_detach(&k->m, &k->w->woken, w);
+    shmi_mon_drop(&k->m, w);
+}
+
+/* Notes a wait that was resolved. It keeps its stamp. */
+SHMI_FN void shmi_cond_account(struct shmi_monitor *m, struct shmi_wait w)
+{
+    struct shmi_cond *k = (struct shmi_cond *)m;
+    if (shmi_fate_result(shmi_get(&w.n->extra)) == SHMI_condBroadcast)
+        shmi_put(&k->w->flying, shmi_get(&k->w->flying) + 1);
+    shmi_fifo_requeue(m, &k->w->woken, w);
+}
+
+/* Wakes the first of those with stamps up to bound, and says whether there was one. */
+SHMI_FN int shmi_cond_wake(struct shmi_cond *k, struct shmi_wakes *b, uint64_t bound, uint32_t from)
+{
+    struct shmi_monitor *m = &k->m;
+    struct shmi_wait w;
+    while (!shmi_is_broken(m) && (w = shmi_fifo_head(m, &k->w->waiting)).n != NULL && shmi_stamp_of(w) <= bound) {
+        if (!shmi_mon_waiting(m, w)) {
+            shmi_fifo_detach(m, &k->w->waiting, w);
+            shmi_mon_drop(m, w);
+            continue;
+        }
+        shmi_put(&w.n->wanted, bound);
+        if (shmi_mon_end(m, b, w, SHMI_condSignalled, from)) {
+            SHMSYNC_CRASHPOINT("cond.grant.resolved");
+            shmi_cond_account(m, w);
+            return 1;
+        }
+    }
+    return 0;
+}
+
+/* The next wait of the woken, within bounds: like shmi_fifo_sweep's walk. */
+SHMI_FN struct shmi_wait shmi_fifo_after(struct shmi_monitor *m, struct shmi_wait w)
+{
+    return shmi_mon_node(m, shmi_link_next(shmi_get(&w.n->next)));
+}
+
+/* Gives the signal that has ended w to the next, unless that has been done. */
+SHMI_FN void shmi_cond_pass(struct shmi_cond *k, struct shmi_wakes *b, struct shmi_wait w)
+{
+    uint32_t from = (uint32_t)shmi_stamp_of(w) | SHMI_COND_HEIR;
+    uint64_t left = k->m.a->size / 64;
+    struct shmi_wait heir;
+    if (shmi_fate_result(shmi_get(&w.n->extra)) != SHMI_condSignalled)
+        return;
+    for (heir = shmi_fifo_head(&k->m, &k->w->woken); heir.n != NULL; heir = shmi_fifo_after(&k->m, heir)) {
+        if (shmi_fate_aux(shmi_get(&heir.n->extra)) == from && heir.off != w.off)
+            return;
+        if (left-- == 0) {
+            shmi_set_broken(&k->m, 1);
+            return;
+        }
+    }
+    if (shmi_cond_wake(k, b, shmi_get(&w.n->wanted), from))
+        SHMSYNC_CRASHPOINT("cond.pass.resolved");
+}
+
+/* Wakes those of a broadcast until that many are on their way. */
+SHMI_FN void shmi_cond_wake_covered(struct shmi_cond *k, struct shmi_wakes *b, uint64_t limit)
+{
+    struct shmi_monitor *m = &k->m;
+    while (!shmi_is_broken(m) && shmi_get(&k->w->flying) < limit) {
+        struct shmi_wait w = shmi_fifo_head(m, &k->w->covered);
+        if (w.n == NULL)
+            return;
+        if (!shmi_mon_waiting(m, w)) {
+            shmi_fifo_detach(m, &k->w->covered, w);
+            shmi_mon_drop(m, w);
+            continue;
+        }
+        if (shmi_mon_end(m, b, w, SHMI_condBroadcast, 0)) {
+            SHMSYNC_CRASHPOINT("cond.grant.resolved");
+            shmi_cond_account(m, w);
+        }
+    }
+}
+
+/* Passes on what the dead had, and wakes those of a broadcast whose turn it is. */
+SHMI_FN void shmi_cond_settle(struct shmi_monitor *m, struct shmi_wakes *b)
+{
+    struct shmi_cond *k = (struct shmi_cond *)m;
+    if (k->mourn) {
+        struct shmi_wait w = shmi_fifo_head(m, &k->w->woken);
+        uint64_t left = m->a->size / 64;
+        k->mourn = 0;
+        while (w.n != NULL && !shmi_is_broken(m)) {
+            struct shmi_wait next;
+            int dead = !shmi_mon_current(m, shmi_owner_of(w));
+            if (dead)
+                shmi_cond_pass(k, b, w); /* which may put one at the end */
+            next = shmi_fifo_after(m, w);
+            if (dead)
+                shmi_cond_land(k, w);
+            if (left-- == 0)
+                shmi_set_broken(m, 1);
+            w = next;
+        }
+    }
+    shmi_cond_wake_covered(k, b, k->limit);
+}
+
+/* The queue where a wait belongs that is not over. */
+SHMI_FN shmi_list_words *shmi_cond_queue_of(struct shmi_monitor *m, struct shmi_wait w)
+{
+    struct shmi_cond *k = (struct shmi_cond *)m;
+    return shmi_stamp_of(w) <= shmi_ld64(&k->w->upTo) ? &k->w->covered : &k->w->waiting;
+}
+SHMI_FN void shmi_cond_requeue(struct shmi_monitor *m, struct shmi_wait w) { shmi_fifo_requeue(m, shmi_cond_queue_of(m, w), w); }
+SHMI_FN void shmi_cond_detach(struct shmi_monitor *m, struct shmi_wait w) { shmi_fifo_detach(m, shmi_cond_queue_of(m, w), w); }
+SHMI_FN void shmi_cond_sweep(struct shmi_monitor *m)
+{
+    struct shmi_cond *k = (struct shmi_cond *)m;
+    shmi_fifo_sweep(m, &k->w->covered);
+    shmi_fifo_sweep(m, &k->w->waiting);
+}
+SHMI_FN void shmi_cond_clear(struct shmi_monitor *m)
+{
+    struct shmi_cond *k = (struct shmi_cond *)m;
+    shmi_fifo_clear(&k->w->waiting);
+    shmi_fifo_clear(&k->w->covered);
+    shmi_fifo_clear(&k->w->woken);
+    shmi_put(&k->w->flying, 0);
+    k->mourn = 1;
+}
+SHMI_FN void shmi_cond_bury(struct shmi_monitor *m) { ((struct shmi_cond *)m)->mourn = 1; }
+
+/* If nobody has come back from a broadcast since the last look, those on their way are stopped, or their lock is held for long: all go. */
+SHMI_FN void shmi_cond_look(struct shmi_monitor *m)
+{
+    struct shmi_cond *k = (struct shmi_cond *)m;
+    uint64_t landed;
+    if (shmi_fifo_empty(&k->w->covered)) {
+        shmi_st64(&k->before, SHMI_COND_NO_LOOK);
+        return;
+    }
+    landed = shmi_get(&k->w->landed);
+    if (shmi_xchg64(&k->before, landed) == landed && shmi_mon_try_enter(m)) {
+        struct shmi_wakes b;
+        shmi_wakes_init(&b);
+        shmi_cond_wake_covered(k, &b, SHMI_COND_NO_LOOK);
+        shmi_mon_leave(m, &b);
+    }
+}
+
+static const struct shmi_rules shmi_cond_rules = {
+    shmi_cond_settle, shmi_cond_account, shmi_cond_clear, shmi_cond_requeue, shmi_cond_detach,
+    shmi_cond_sweep, shmi_cond_bury, shmi_seq_nothing, shmi_cond_look,
+};
+
+SHMI_FN void shmi_cond_init(struct shmi_cond *k, shmsync_arena *a, const shmi_object *o)
+{
+    shmi_mon_init(&k->m, a, o, o->body, &shmi_cond_rules);
+    k->w = (shmi_cond_words *)shmi_ptr(a, o->body, sizeof(shmi_cond_words), 8);
+    k->limit = shmi_ld64(&k->w->batch);
+    if (k->limit == 0)
+        k->limit = SHMI_COND_BATCH;
+    k->mourn = 0;
+    k->before = SHMI_COND_NO_LOOK;
+}
+SHMI_FN void *shmi_cond_build(shmsync_arena *a, const shmi_object *o, const void *arg)
+{
+    struct shmi_cond *k = (struct shmi_cond *)malloc(sizeof *k);
+    (void)arg;
+    if (k != NULL)
+        shmi_cond_init(k, a, o);
+    return k;
+}
+
+typedef struct shmi_cond_spec {
+    uint64_t batch;
+    uint32_t spin;
+} shmi_cond_spec;
+SHMI_FN void shmi_cond_fill(unsigned char *body, const void *arg)
+{
+    shmi_cond_words *w = (shmi_cond_words *)(void *)body;
+    const shmi_cond_spec *s = (const shmi_cond_spec *)arg;
+    w->batch = s->batch;
+    w->mon.spin = s->spin;
+}
+int shmsync_cond_open(shmsync_arena *a, const char *name, const shmsync_cond_options *opts, shmsync_cond *out)
+{
+    shmi_cond_spec init;
+    shmi_spec spec;
+    void *impl;
+    int created, err, batch = opts != NULL ? opts->batch : 0;
+    init.batch = batch < 0 ? SHMI_COND_ALL : (uint64_t)batch;
+    init.spin = opts != NULL ? shmi_spin_field(opts->spin_ns) : 0;
+    shmi_mon_spec(&spec, SHMI_KIND_COND, SHMI_VERSION_COND, name, sizeof(shmi_cond_words));
+    spec.init = shmi_cond_fill;
+    spec.arg = &init;
+    err = shmi_mon_open(a, &spec, shmi_cond_build, NULL, &created, &impl);
+    out->impl = (struct shmi_cond *)impl;
+    if (err == 0 && !created && batch != 0 && shmi_ld64(&out->impl->w->batch) != init.batch) {
+        shmsync_cond_close(out);
+        err = shmi_fail(EINVAL, "cond.open", name, "its batch is another than %d", batch);
+    }
+    return err;
+}
+int shmsync_cond_at(shmsync_arena *a, shmsync_offset off, shmsync_cond *out)
+{
+    void *impl;
+    int err = shmi_mon_at(a, off, "cond.open", SHMI_KIND_COND, SHMI_VERSION_COND, sizeof(shmi_cond_words), shmi_cond_build, NULL, &impl);
+    out->impl = (struct shmi_cond *)impl;
+    return err;
+}
+shmsync_offset shmsync_cond_offset(const shmsync_cond *c) { return c->impl->m.o.off; }
+int shmsync_cond_close(shmsync_cond *c)
+{
+    int err = shmi_mon_close(&c->impl->m);
+    c->impl = NULL;
+    return err;
+}
+
+/* Ends a wait whose owner has the lock again, or could not get it: then the signal passes on. */
+SHMI_FN int shmi_cond_finish(struct shmi_cond *k, shmi_seat *seat, int pass)
+{
+    struct shmi_monitor *m = &k->m;
+    struct shmi_wakes b;
+    struct shmi_wait w;
+    int err = shmi_mon_enter(m, 0);
+    if (err != 0)
+        return err;
+    w.off = seat->off;
+    w.n = seat->node;
+    shmi_wakes_init(&b);
+    if (pass)
+        shmi_cond_pass(k, &b, w);
+    shmi_cond_land(k, w);
+    shmi_cond_settle(m, &b);
+    shmi_mon_leave(m, &b);
+    shmi_mon_collect(m, seat);
+    return 0;
+}
+
+SHMI_FN int shmi_cond_wait(struct shmi_cond *k, int (*unlock)(void *), int (*lock)(void *), void *arg, int64_t abs)
+{
+    struct shmi_monitor *m = &k->m;
+    struct shmi_wakes b;
+    shmi_seat *seat;
+    uint64_t stamp;
+    int err, lock_err;
+    if (abs != 0 && shmi_now() >= abs)
+        return ETIMEDOUT;
+    err = shmi_seat_take(m->a, &seat);
+    if (err != 0)
+        return err;
+    err = shmi_mon_enter(m, abs);
+    if (err != 0) {
+        shmi_seat_return(m->a, seat);
+        return err;
+    }
+    shmi_wakes_init(&b);
+    shmi_mon_sweep_dead(m, &b);
+    shmi_mon_join(m, seat, 0, 0);
+    stamp = shmi_ld64(&seat->node->stamp);
+    shmi_mon_leave(m, &b);
+    SHMSYNC_CRASHPOINT("cond.wait.queued");
+    err = unlock(arg);
+    if (err != 0) {
+        if (!shmi_mon_give_up(m, seat))
+            shmi_cond_finish(k, seat, 1);
+        return err;
+    }
+    SHMSYNC_CRASHPOINT("cond.wait.unlocked");
+    err = shmi_mon_sleep(m, seat, abs);
+    if (err != 0) {
+        seat = NULL; /* it is the queue's now */
+        if (err == ETIMEDOUT && shmi_ld64(&k->w->upTo) >= stamp)
+            err = 0; /* a broadcast came first */
+    }
+    SHMSYNC_CRASHPOINT("cond.wait.woken");
+    lock_err = lock(arg);
+    if (lock_err != 0) {
+        if (seat != NULL)
+            shmi_cond_finish(k, seat, 1);
+        return lock_err;
+    }
+    SHMSYNC_CRASHPOINT("cond.wait.relocked");
+    return seat != NULL ? shmi_cond_finish(k, seat, 0) : err;
+}
+SHMI_FN int shmi_cond_unlock_mutex(void *m) { return shmsync_mutex_unlock((shmsync_mutex *)m); }
+SHMI_FN int shmi_cond_lock_mutex(void *m) { return shmsync_mutex_lock((shmsync_mutex *)m); }
+int shmsync_cond_wait(shmsync_cond *c, shmsync_mutex *m) { return shmi_cond_wait(c->impl, shmi_cond_unlock_mutex, shmi_cond_lock_mutex, m, 0); }
+int shmsync_cond_timedwait(shmsync_cond *c, shmsync_mutex *m, const struct timespec *abs_monotonic)
+{
+    int64_t ns;
+    int err = shmi_deadline(abs_monotonic, &ns);
+    return err != 0 ? err : shmi_cond_wait(c->impl, shmi_cond_unlock_mutex, shmi_cond_lock_mutex, m, ns);
+}
+int shmsync_cond_wait_with(shmsync_cond *c, int (*unlock)(void *), int (*lock)(void *), void *arg, const struct timespec *abs_monotonic)
+{
+    int64_t ns = 0;
+    int err = abs_monotonic != NULL ? shmi_deadline(abs_monotonic, &ns) : 0;
+    return err != 0 ? err : shmi_cond_wait(c->impl, unlock, lock, arg, ns);
+}
+int shmsync_cond_signal(shmsync_cond *c)
+{
+    struct shmi_cond *k = c->impl;
+    struct shmi_wakes b;
+    int err = shmi_mon_enter(&k->m, 0);
+    if (err != 0)
+        return err;
+    shmi_wakes_init(&b);
+    shmi_mon_sweep_dead(&k->m, &b);
+    shmi_cond_wake(k, &b, shmi_get(&k->m.w->arrivals), 0);
+    shmi_mon_leave(&k->m, &b);
+    return 0;
+}
+int shmsync_cond_broadcast(shmsync_cond *c)
+{
+    struct shmi_cond *k = c->impl;
+    struct shmi_monitor *m = &k->m;
+    struct shmi_wakes b;
+    int err = shmi_mon_enter(m, 0);
+    if (err != 0)
+        return err;
+    shmi_wakes_init(&b);
+    shmi_mon_sweep_dead(m, &b);
+    if (!shmi_fifo_empty(&k->w->waiting)) {
+        struct shmi_wait first, last;
+        shmi_st64(&k->w->upTo, shmi_get(&m->w->arrivals));
+        SHMSYNC_CRASHPOINT("cond.broadcast.stamped");
+        first = shmi_fifo_head(m, &k->w->waiting);
+        if (first.n != NULL) {
+            last = shmi_mon_node(m, shmi_get(&k->w->covered.last));
+            if (last.n != NULL) {
+                shmi_put(&last.n->next, shmi_links(first.off, shmi_link_prev(shmi_get(&last.n->next))));
+                shmi_put(&first.n->next, shmi_links(shmi_link_next(shmi_get(&first.n->next)), last.off));
+            } else {
+                shmi_put(&k->w->covered.first, first.off);
+            }
+            shmi_put(&k->w->covered.last, shmi_get(&k->w->waiting.last));
+            shmi_fifo_clear(&k->w->waiting);
+        }
+        SHMSYNC_CRASHPOINT("cond.broadcast.spliced");
+        shmi_cond_settle(m, &b);
+    }
+    shmi_mon_leave(m, &b);
+    return 0;
+}
+
+SHMI_FN void shmi_repair_cond(shmsync_arena *a, const shmi_object *o, shmi_name dead)
+{
+    struct shmi_cond k;
+    if (o->size < sizeof(shmi_cond_words))
+        return;
+    shmi_cond_init(&k, a, o);
+    shmi_mon_repair(&k.m, dead);
+}
+
+#if SHMSYNC_LAYOUT_VERSION >= 3
+/* ---- Semaphore: prims/semaphore*.go in C, docs/design/0016-semaphore-quick.md ---- */
+
+#define SHMI_QUICK_MOST UINT64_C(0x7fffffff)
+#define SHMI_QUICK_OPEN (UINT64_C(1) << 62)
+#define SHMI_POOL_OPEN (UINT64_C(1) << 63)
+#define SHMI_SEMAPHORE_TRANSFER (UINT64_C(1) << 63)
+
+struct shmi_semaphore {
+    struct shmi_monitor m;
+    shmi_semaphore_words *w;
+    shmi_semaphore_share *shares, *own; /* of the slots, from slot 1; this process's */
+    uint32_t slots;
+    uint64_t size;
+    int moves;      /* transferable */
+    uint32_t quick; /* this handle has opened our share. Atomic. */
+};
+
+SHMI_FN uint64_t shmi_semaphore_bytes(uint32_t slots) { return sizeof(shmi_semaphore_words) + (uint64_t)slots * sizeof(shmi_semaphore_share); }
+SHMI_FN uint64_t shmi_quick_used(uint64_t q) { return q & SHMI_QUICK_MOST; }
+SHMI_FN uint64_t shmi_quick_spare(uint64_t q) { return q >> 31 & SHMI_QUICK_MOST; }
+SHMI_FN uint64_t shmi_quick_permits(uint64_t q) { return shmi_quick_used(q) + shmi_quick_spare(q); }
+
+/* Has the participant of a share change its quick word no more, and gives the word. */
+SHMI_FN uint64_t shmi_sem_shut(shmi_semaphore_share *h)
+{
+    for (;;) {
+        uint64_t q = shmi_ld64(&h->quick);
+        if ((q & SHMI_QUICK_OPEN) == 0 || shmi_cas64(&h->quick, q, q & ~SHMI_QUICK_OPEN))
+            return q & ~SHMI_QUICK_OPEN;
+    }
+}
+SHMI_FN uint64_t shmi_sem_total(shmi_semaphore_share *h) { return shmi_get(&h->permits) + shmi_quick_permits(shmi_ld64(&h->quick)); }
+
+SHMI_FN void shmi_sem_close_share(struct shmi_semaphore *s, shmi_semaphore_share *h)
+{
+    uint64_t q = shmi_sem_shut(h);
+    struct shmi_change c;
+    if (q == 0)
+        return;
+    SHMSYNC_CRASHPOINT("semaphore.gather.shut");
+    c.n = 0;
+    shmi_change_set(&c, &s->w->free, shmi_get(&s->w->free) + shmi_quick_spare(q));
+    shmi_change_set(&c, &h->permits, shmi_get(&h->permits) + shmi_quick_used(q));
+    shmi_change_set(&c, &h->quick, 0);
+    shmi_mon_commit(&s->m, &c);
+}
+
+SHMI_FN uint64_t shmi_sem_open_bit(uint32_t slot) { return UINT64_C(1) << (slot & 63); }
+
+/* Closes all shares. The latch is held. */
+SHMI_FN void shmi_sem_gather(struct shmi_semaphore *s)
+{
+    uint64_t marks = shmi_get(&s->w->opened);
+    uint32_t i;
+    if (marks == 0)
+        return;
+    for (i = 0; i < s->slots; i++)
+        if ((marks & shmi_sem_open_bit(i + 1)) != 0)
+            shmi_sem_close_share(s, &s->shares[i]);
+    shmi_put(&s->w->opened, 0);
+}
+
+/* What is free for anybody. Nobody changes it from here on but with the latch. */
+SHMI_FN uint64_t shmi_sem_pool(struct shmi_semaphore *s)
+{
+    while (s->moves) {
+        uint64_t p = shmi_ld64(&s->w->free);
+        if ((p & SHMI_POOL_OPEN) == 0 || shmi_cas64(&s->w->free, p, p & ~SHMI_POOL_OPEN))
+            return p & ~SHMI_POOL_OPEN;
+    }
+    return shmi_get(&s->w->free);
+}
+/* Opens what was closed for the time of the latch, if nobody is queued. */
+SHMI_FN void shmi_sem_reopen(struct shmi_semaphore *s)
+{
+    if (s->moves && shmi_fifo_empty(&s->w->queue))
+        shmi_st64(&s->w->free, shmi_get(&s->w->free) | SHMI_POOL_OPEN);
+}
+
+/* Whether n permits are free, which are in free then. */
+SHMI_FN int shmi_sem_can_take(struct shmi_semaphore *s, uint64_t n)
+{
+    if (shmi_sem_pool(s) >= n)
+        return 1;
+    shmi_sem_gather(s);
+    return shmi_get(&s->w->free) >= n;
+}
+
+/* Takes n permits that are free for this process. */
+SHMI_FN void shmi_sem_take(struct shmi_semaphore *s, uint64_t n)
+{
+    uint64_t left = shmi_get(&s->w->free) - n;
+    if (!s->moves) {
+        shmi_semaphore_share *h = s->own;
+        if (shmi_get(&h->name) != s->m.a->self) {
+            left += shmi_quick_permits(shmi_sem_shut(h)) + shmi_get(&h->permits);
+            shmi_put(&h->permits, 0);
+            shmi_put(&h->quick, 0);
+            shmi_put(&h->name, s->m.a->self);
+        }
+        if ((shmi_ld64(&h->quick) & SHMI_QUICK_OPEN) != 0)
+            shmi_add64(&h->quick, n);
+        else
+            shmi_put(&h->permits, shmi_get(&h->permits) + n);
+        SHMSYNC_CRASHPOINT("semaphore.take.counted");
+    }
+    shmi_put(&s->w->free, left);
+}
+
+/* Gives n permits of this process back; 0 if it has not so many. */
+SHMI_FN int shmi_sem_give(struct shmi_semaphore *s, uint64_t n)
+{
+    shmi_semaphore_share *h = s->own;
+    if (s->moves) {
+        uint64_t left = shmi_sem_pool(s);
+        if (n > s->size - shmi_min(left, s->size))
+            return 0;
+        shmi_put(&s->w->free, left + n);
+        return 1;
+    }
+    if (shmi_get(&h->name) != s->m.a->self)
+        return n == 0;
+    shmi_sem_close_share(s, h);
+    if (shmi_get(&h->permits) < n)
+        return 0;
+    shmi_put(&h->permits, shmi_get(&h->permits) - n);
+    SHMSYNC_CRASHPOINT("semaphore.give.counted");
+    shmi_put(&s->w->free, shmi_get(&s->w->free) + n);
+    return 1;
+}
+
+/* Keeps n free permits for this process, and lets it go without the latch from now on, if it was the last to release, too. */
+SHMI_FN void shmi_sem_open_share(struct shmi_semaphore *s, uint64_t n)
+{
+    shmi_semaphore_words *w = s->w;
+    shmi_semaphore_share *h = s->own;
+    struct shmi_change c;
+    uint64_t q;
+    if (shmi_get(&w->last) != s->m.a->self || s->size > SHMI_QUICK_MOST) {
+        shmi_put(&w->last, s->m.a->self);
+        return;
+    }
+    shmi_put(&w->opened, shmi_get(&w->opened) | shmi_sem_open_bit(s->m.a->my_slot));
+    SHMSYNC_CRASHPOINT("semaphore.open.marked");
+    q = shmi_get(&h->permits) | n << 31;
+    c.n = 0;
+    shmi_change_set(&c, &w->free, shmi_get(&w->free) - n);
+    shmi_change_set(&c, &h->permits, 0);
+    shmi_change_set(&c, &h->quick, q);
+    shmi_mon_commit(&s->m, &c);
+    SHMSYNC_CRASHPOINT("semaphore.open.filled");
+    shmi_st64(&h->quick, q | SHMI_QUICK_OPEN);
+    shmi_st32(&s->quick, 1);
+}
+
+/* Acquires, or releases, without the latch; 0 if that cannot be. */
+SHMI_FN int shmi_sem_acquire_quick(struct shmi_semaphore *s, uint64_t n)
+{
+    uint64_t *w = s->moves ? &s->w->free : &s->own->quick, v;
+    if (!s->moves && shmi_ld32(&s->quick) == 0)
+        return 0;
+    for (;;) {
+        v = shmi_ld64(w);
+        if (s->moves) {
+            if ((v & SHMI_POOL_OPEN) == 0 || (v & ~SHMI_POOL_OPEN) < n)
+                return 0;
+            if (shmi_cas64(w, v, v - n))
+                return 1;
+        } else {
+            if ((v & SHMI_QUICK_OPEN) == 0 || shmi_quick_spare(v) < n)
+                return 0;
+            if (shmi_cas64(w, v, v + n - (n << 31))) {
+                SHMSYNC_CRASHPOINT("semaphore.quick.acquired");
+                return 1;
+            }
+        }
+    }
+}
+SHMI_FN int shmi_sem_release_quick(struct shmi_semaphore *s, uint64_t n)
+{
+    uint64_t *w = s->moves ? &s->w->free : &s->own->quick, v;
+    if (!s->moves && shmi_ld32(&s->quick) == 0)
+        return 0;
+    for (;;) {
+        v = shmi_ld64(w);
+        if (s->moves) {
+            uint64_t p = v & ~SHMI_POOL_OPEN;
+            if ((v & SHMI_POOL_OPEN) == 0 || p > s->size || n > s->size - p)
+                return 0;
+            if (shmi_cas64(w, v, v + n))
+                return 1;
+        } else {
+            if ((v & SHMI_QUICK_OPEN) == 0 || shmi_quick_used(v) < n)
+                return 0;
+            if (shmi_cas64(w, v, v - n + (n << 31))) {
+                SHMSYNC_CRASHPOINT("semaphore.quick.released");
+                return 1;
+            }
+        }
+    }
+}
+
+/* The rules. */
+
+SHMI_FN void shmi_sem_account(struct shmi_monitor *m, struct shmi_wait w)
+{
+    struct shmi_semaphore *s = (struct shmi_semaphore *)m;
+    uint64_t n = shmi_get(&w.n->wanted);
+    shmi_name owner = shmi_owner_of(w);
+    uint32_t slot = shmi_name_slot(owner);
+    struct shmi_change c;
+    c.n = 0;
+    if (n > shmi_sem_pool(s) || slot < 1 || slot > s->slots) {
+        shmi_mon_account(m, w, NULL); /* a peer wrote that */
+        return;
+    }
+    if (!s->moves) {
+        shmi_semaphore_share *h = &s->shares[slot - 1];
+        if (shmi_get(&h->name) != owner) {
+            shmi_change_set(&c, &s->w->free, shmi_get(&s->w->free) + shmi_get(&h->permits) + shmi_quick_permits(shmi_sem_shut(h)) - n);
+            shmi_change_set(&c, &h->name, owner);
+            shmi_change_set(&c, &h->permits, n);
+            shmi_change_set(&c, &h->quick, 0);
+            shmi_mon_account(m, w, &c);
+            return;
+        }
+        shmi_change_set(&c, &h->permits, shmi_get(&h->permits) + n);
+    }
+    shmi_change_set(&c, &s->w->free, shmi_get(&s->w->free) - n);
+    shmi_mon_account(m, w, &c);
+}
+SHMI_FN void shmi_sem_settle(struct shmi_monitor *m, struct shmi_wakes *b)
+{
+    struct shmi_semaphore *s = (struct shmi_semaphore *)m;
+    struct shmi_wait w;
+    while (!shmi_is_broken(m) && (w = shmi_fifo_head(m, &s->w->queue)).n != NULL) {
+        if (!shmi_mon_waiting(m, w))
+            shmi_mon_discard(m, w);
+        else if (!shmi_sem_can_take(s, shmi_get(&w.n->wanted)))
+            return;
+        else if (shmi_mon_end(m, b, w, 0, 0))
+            shmi_sem_account(m, w);
+    }
+}
+SHMI_FN void shmi_sem_requeue(struct shmi_monitor *m, struct shmi_wait w) { shmi_fifo_requeue(m, &((struct shmi_semaphore *)m)->w->queue, w); }
+SHMI_FN void shmi_sem_detach(struct shmi_monitor *m, struct shmi_wait w) { shmi_fifo_detach(m, &((struct shmi_semaphore *)m)->w->queue, w); }
+SHMI_FN void shmi_sem_sweep(struct shmi_monitor *m) { shmi_fifo_sweep(m, &((struct shmi_semaphore *)m)->w->queue); }
+SHMI_FN void shmi_sem_clear(struct shmi_monitor *m)
+{
+    struct shmi_semaphore *s = (struct shmi_semaphore *)m;
+    uint64_t left = s->size;
+    uint32_t i;
+    shmi_fifo_clear(&s->w->queue);
+    if (s->moves)
+        return;
+    for (i = 0; i < s->slots; i++)
+        left -= shmi_min(shmi_sem_total(&s->shares[i]), left);
+    shmi_st64(&s->w->free, left);
+}
+SHMI_FN void shmi_sem_bury(struct shmi_monitor *m)
+{
+    struct shmi_semaphore *s = (struct shmi_semaphore *)m;
+    uint32_t i;
+    for (i = 0; i < s->slots && !s->moves; i++) {
+        shmi_semaphore_share *h = &s->shares[i];
+        struct shmi_change c;
+        if (shmi_sem_total(h) == 0 || !shmi_mon_gone(m, shmi_name_of(&h->name)))
+            continue;
+        c.n = 0;
+        shmi_change_set(&c, &s->w->free, shmi_get(&s->w->free) + shmi_get(&h->permits) + shmi_quick_permits(shmi_sem_shut(h)));
+        shmi_change_set(&c, &h->permits, 0);
+        shmi_change_set(&c, &h->quick, 0);
+        shmi_mon_commit(m, &c);
+    }
+}
+SHMI_FN void shmi_sem_holders(struct shmi_monitor *m)
+{
+    struct shmi_semaphore *s = (struct shmi_semaphore *)m;
+    uint32_t i;
+    for (i = 0; i < s->slots; i++)
+        if (shmi_sem_total(&s->shares[i]) > 0)
+            shmi_mon_heed(m, shmi_name_of(&s->shares[i].name));
+}
+
+static const struct shmi_rules shmi_sem_rules = {
+    shmi_sem_settle, shmi_sem_account, shmi_sem_clear, shmi_sem_requeue, shmi_sem_detach,
+    shmi_sem_sweep, shmi_sem_bury, shmi_sem_holders, NULL,
+};
+
+SHMI_FN void shmi_sem_init(struct shmi_semaphore *s, shmsync_arena *a, const shmi_object *o)
+{
+    uint64_t size;
+    shmi_mon_init(&s->m, a, o, o->body, &shmi_sem_rules);
+    s->w = (shmi_semaphore_words *)shmi_ptr(a, o->body, shmi_semaphore_bytes(a->geo.slots), 8);
+    s->shares = (shmi_semaphore_share *)(void *)(s->w + 1);
+    s->own = &s->shares[a->my_slot - 1];
+    s->slots = a->geo.slots;
+    size = shmi_ld64(&s->w->size);
+    s->size = size & ~SHMI_SEMAPHORE_TRANSFER;
+    s->moves = (size & SHMI_SEMAPHORE_TRANSFER) != 0;
+    s->quick = 0;
+}
+SHMI_FN void *shmi_sem_build(shmsync_arena *a, const shmi_object *o, const void *arg)
+{
+    struct shmi_semaphore *s = (struct shmi_semaphore *)malloc(sizeof *s);
+    (void)arg;
+    if (s != NULL)
+        shmi_sem_init(s, a, o);
+    return s;
+}
+
+typedef struct shmi_semaphore_spec {
+    uint64_t size, free_;
+    uint32_t spin;
+} shmi_semaphore_spec;
+SHMI_FN void shmi_sem_fill(unsigned char *body, const void *arg)
+{
+    shmi_semaphore_words *w = (shmi_semaphore_words *)(void *)body;
+    const shmi_semaphore_spec *s = (const shmi_semaphore_spec *)arg;
+    w->size = s->size;
+    w->free = s->free_;
+    w->mon.spin = s->spin;
+}
+int shmsync_semaphore_open(shmsync_arena *a, const char *name, int64_t n, const shmsync_semaphore_options *opts, shmsync_semaphore *out)
+{
+    int moves = opts != NULL && opts->transferable;
+    shmi_semaphore_spec init;
+    shmi_spec spec;
+    void *impl;
+    int created, err;
+    out->impl = NULL;
+    if (n < 0 || (moves && opts->initial > n))
+        return shmi_fail(EINVAL, "semaphore.open", name, "of %lld permits", (long long)n);
+    init.size = (uint64_t)n | (moves ? SHMI_SEMAPHORE_TRANSFER : 0);
+    init.free_ = (uint64_t)n;
+    if (moves)
+        init.free_ = (opts->initial < 0 ? 0 : opts->initial > 0 ? (uint64_t)opts->initial : (uint64_t)n) | SHMI_POOL_OPEN;
+    init.spin = opts != NULL ? shmi_spin_field(opts->spin_ns) : 0;
+    shmi_mon_spec(&spec, SHMI_KIND_SEMAPHORE, SHMI_VERSION_SEMAPHORE, name, shmi_semaphore_bytes(a->geo.slots));
+    spec.init = shmi_sem_fill;
+    spec.arg = &init;
+    err = shmi_mon_open(a, &spec, shmi_sem_build, NULL, &created, &impl);
+    out->impl = (struct shmi_semaphore *)impl;
+    if (err == 0 && !created && ((n != 0 && (uint64_t)n != out->impl->size) || (moves && !out->impl->moves))) {
+        shmsync_semaphore_close(out);
+        err = shmi_fail(EINVAL, "semaphore.open", name, "it has another number of permits than %lld, or is not transferable", (long long)n);
+    }
+    return err;
+}
+int shmsync_semaphore_at(shmsync_arena *a, shmsync_offset off, shmsync_semaphore *out)
+{
+    void *impl;
+    int err = shmi_mon_at(a, off, "semaphore.open", SHMI_KIND_SEMAPHORE, SHMI_VERSION_SEMAPHORE, shmi_semaphore_bytes(a->geo.slots), shmi_sem_build, NULL, &impl);
+    out->impl = (struct shmi_semaphore *)impl;
+    return err;
+}
+shmsync_offset shmsync_semaphore_offset(const shmsync_semaphore *s) { return s->impl->m.o.off; }
+int shmsync_semaphore_close(shmsync_semaphore *s)
+{
+    int err = shmi_mon_close(&s->impl->m);
+    s->impl = NULL;
+    return err;
+}
+
+SHMI_FN int shmi_sem_acquire(struct shmi_semaphore *s, int64_t want, int64_t abs, int forever, int try_)
+{
+    struct shmi_monitor *m = &s->m;
+    shmi_seat *seat = NULL;
+    struct shmi_wakes b;
+    uint64_t fate = 0, n = (uint64_t)want;
+    int err = shmi_use(m->a, "semaphore.acquire"), again;
+    if (err != 0)
+        return err;
+    if (want < 0 || (n > s->size && forever))
+        return shmi_fail(EINVAL, "semaphore.acquire", m->latch.called, "%lld of %llu permits", (long long)want, (unsigned long long)s->size);
+    if (shmi_sem_acquire_quick(s, n))
+        return 0;
+    if (try_) {
+        if (!shmi_mon_try_enter(m))
+            return EBUSY;
+    } else {
+        err = shmi_mon_enter(m, abs);
+        if (err != 0)
+            return err;
+    }
+    shmi_wakes_init(&b);
+    do {
+        shmi_mon_sweep_dead(m, &b);
+        if (shmi_fifo_empty(&s->w->queue) && n <= s->size && shmi_sem_can_take(s, n)) {
+            shmi_sem_take(s, n);
+            shmi_sem_reopen(s);
+            shmi_mon_leave(m, &b);
+            shmi_mon_unseat(m, seat);
+            return 0;
+        }
+        if (try_ || n > s->size) {
+            shmi_sem_reopen(s);
+            shmi_mon_leave(m, &b);
+            if (try_)
+                return EBUSY;
+            while (shmi_now() < abs) /* there will never be so many */
+                shmi_nap(shmi_min((uint64_t)(abs - shmi_now()), 100000000) + 1);
+            return ETIMEDOUT;
+        }
+        err = shmi_mon_seat(m, abs, &seat, &again);
+        if (err != 0) {
+            shmi_mon_wake(m, &b);
+            return err;
+        }
+    } while (again);
+    shmi_mon_join(m, seat, 0, n);
+    shmi_mon_leave(m, &b);
+    return shmi_mon_await(m, seat, abs, &fate);
+}
+int shmsync_semaphore_acquire(shmsync_semaphore *s, int64_t n) { return shmi_sem_acquire(s->impl, n, 0, 1, 0); }
+int shmsync_semaphore_tryacquire(shmsync_semaphore *s, int64_t n) { return shmi_sem_acquire(s->impl, n, 0, 0, 1); }
+int shmsync_semaphore_timedacquire(shmsync_semaphore *s, int64_t n, const struct timespec *abs_monotonic)
+{
+    int64_t ns;
+    int err = shmi_deadline(abs_monotonic, &ns);
+    return err != 0 ? err : shmi_sem_acquire(s->impl, n, ns, 0, 0);
+}
+int shmsync_semaphore_release(shmsync_semaphore *sem, int64_t n)
+{
+    struct shmi_semaphore *s = sem->impl;
+    struct shmi_wakes b;
+    int err = shmi_use(s->m.a, "semaphore.release");
+    if (err != 0)
+        return err;
+    if (n < 0)
+        return shmi_fail(EINVAL, "semaphore.release", s->m.latch.called, "%lld permits", (long long)n);
+    if (shmi_sem_release_quick(s, (uint64_t)n))
+        return 0;
+    err = shmi_mon_enter(&s->m, 0);
+    if (err != 0)
+        return err;
+    if (!shmi_sem_give(s, (uint64_t)n)) {
+        shmi_sem_reopen(s);
+        shmi_mon_leave(&s->m, NULL);
+        return shmi_fail(EPERM, "semaphore.release", s->m.latch.called, "%lld permits are more than are held", (long long)n);
+    }
+    shmi_wakes_init(&b);
+    if (!shmi_fifo_empty(&s->w->queue))
+        shmi_sem_settle(&s->m, &b);
+    else if (!s->moves)
+        shmi_sem_open_share(s, (uint64_t)n);
+    shmi_sem_reopen(s);
+    shmi_mon_leave(&s->m, &b);
+    return 0;
+}
+int64_t shmsync_semaphore_free(const shmsync_semaphore *sem)
+{
+    struct shmi_semaphore *s = sem->impl;
+    uint64_t n = shmi_ld64(&s->w->free) & ~SHMI_POOL_OPEN, marks = shmi_ld64(&s->w->opened);
+    uint32_t i;
+    for (i = 0; i < s->slots && marks != 0; i++)
+        if ((marks & shmi_sem_open_bit(i + 1)) != 0)
+            n += shmi_quick_spare(shmi_ld64(&s->shares[i].quick));
+    return (int64_t)shmi_min(n, INT64_MAX);
+}
+
+SHMI_FN void shmi_repair_semaphore(shmsync_arena *a, const shmi_object *o, shmi_name dead)
+{
+    struct shmi_semaphore s;
+    if (o->size < shmi_semaphore_bytes(a->geo.slots))
+        return;
+    shmi_sem_init(&s, a, o);
+    shmi_mon_repair(&s.m, dead);
+}
+#endif
 /* ---- What the reaper knows of the kinds of objects ---- */
 
 static const shmi_kind_ops shmi_kinds[] = {
@@ -11158,6 +12740,12 @@ static const shmi_kind_ops shmi_kinds[] = {
     {SHMI_KIND_LATCH, shmi_repair_tally, shmi_mon_wake_object},
     {SHMI_KIND_ONCE, shmi_repair_once, shmi_mon_wake_object},
     {SHMI_KIND_BARRIER, shmi_repair_barrier, shmi_mon_wake_object},
+    {SHMI_KIND_FAIR_MUTEX, shmi_repair_fairmutex, shmi_mon_wake_object},
+#if SHMSYNC_LAYOUT_VERSION >= 3
+    {SHMI_KIND_SEMAPHORE, shmi_repair_semaphore, shmi_mon_wake_object},
+#endif
+    {SHMI_KIND_FUTURE, shmi_repair_future, shmi_mon_wake_object},
+    {SHMI_KIND_COND, shmi_repair_cond, shmi_mon_wake_object},
 };
 
 SHMI_FN const shmi_kind_ops *shmi_kind_of(uint32_t kind)

@@ -13,6 +13,9 @@ static const shmi_kind_ops shmi_kinds[] = {
     {SHMI_KIND_ONCE, shmi_repair_once, shmi_mon_wake_object},
     {SHMI_KIND_BARRIER, shmi_repair_barrier, shmi_mon_wake_object},
     {SHMI_KIND_FAIR_MUTEX, shmi_repair_fairmutex, shmi_mon_wake_object},
+#if SHMSYNC_LAYOUT_VERSION >= 3
+    {SHMI_KIND_SEMAPHORE, shmi_repair_semaphore, shmi_mon_wake_object},
+#endif
     {SHMI_KIND_FUTURE, shmi_repair_future, shmi_mon_wake_object},
     {SHMI_KIND_COND, shmi_repair_cond, shmi_mon_wake_object},
 };

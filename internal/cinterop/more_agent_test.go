@@ -15,6 +15,7 @@ func init() {
 	verbs["fair"] = (*goAgent).fair
 	verbs["future"] = (*goAgent).future
 	verbs["cond"] = (*goAgent).cond
+	verbs["sem"] = (*goAgent).semaphore
 }
 
 func (x *goAgent) fair(o order) (n uint64, err error) {
@@ -108,6 +109,32 @@ func (x *goAgent) cond(o order) (uint64, error) {
 			m.Unlock()
 		}
 		return 0, err
+	default:
+		return 0, syscall.ENOSYS
+	}
+	return 0, nil
+}
+
+func (x *goAgent) semaphore(o order) (uint64, error) {
+	size, opts := int64(0), (*prims.SemaphoreOptions)(nil)
+	if o.verb == "sem.open" {
+		size, opts = o.arg(0), &prims.SemaphoreOptions{Transferable: o.arg(1) != 0}
+	}
+	s, err := prims.OpenSemaphore(x.a, o.name, size, opts)
+	if err != nil {
+		return 0, err
+	}
+	switch o.verb {
+	case "sem.open":
+		return uint64(s.Offset()), nil
+	case "sem.try":
+		return 0, try(s.TryAcquire(o.arg(0)))
+	case "sem.release":
+		s.Release(o.arg(0))
+	case "sem.free":
+		return uint64(s.State().Free), nil
+	case "sem.acquire":
+		return 0, s.Acquire(o.ctx(1), o.arg(0))
 	default:
 		return 0, syscall.ENOSYS
 	}

@@ -93,8 +93,40 @@ static int cond(const order *o, uint64_t *n)
     return ENOSYS;
 }
 
+#if SHMSYNC_LAYOUT_VERSION >= 3
+static int semaphore(const order *o, uint64_t *n)
+{
+    shmsync_semaphore s;
+    shmsync_semaphore_options opts;
+    struct timespec ts;
+    const struct timespec *abs;
+    int err, open_ = is(o, "sem.open");
+    memset(&opts, 0, sizeof opts);
+    opts.transferable = open_ && arg(o, 1) != 0;
+    if ((err = shmsync_semaphore_open(arena, o->word[2], open_ ? arg(o, 0) : 0, &opts, &s)) != 0)
+        return err;
+    *n = shmsync_semaphore_offset(&s);
+    if (open_)
+        return 0;
+    if (is(o, "sem.try"))
+        return shmsync_semaphore_tryacquire(&s, arg(o, 0));
+    if (is(o, "sem.release"))
+        return shmsync_semaphore_release(&s, arg(o, 0));
+    if (is(o, "sem.free"))
+        return *n = (uint64_t)shmsync_semaphore_free(&s), 0;
+    abs = until(o, 1, &ts);
+    if (is(o, "sem.acquire"))
+        return abs == NULL ? shmsync_semaphore_acquire(&s, arg(o, 0)) : shmsync_semaphore_timedacquire(&s, arg(o, 0), abs);
+    return ENOSYS;
+}
+#endif
+
 static int more(const order *o, uint64_t *n)
 {
+#if SHMSYNC_LAYOUT_VERSION >= 3
+    if (strncmp(o->word[1], "sem.", 4) == 0)
+        return semaphore(o, n);
+#endif
     if (strncmp(o->word[1], "fair.", 5) == 0)
         return fair(o, n);
     if (strncmp(o->word[1], "future.", 7) == 0)
