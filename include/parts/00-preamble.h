@@ -1,0 +1,86 @@
+/*
+ * shmsync.h: locks and other primitives that processes share, for C11 and C++17.
+ *
+ * A C program that includes this header and a Go program that imports
+ * github.com/shmsync/shmsync open the same arena and use the same instances, as
+ * participants of equal rank. Whoever is killed, at whatever instruction, wedges
+ * nobody: the others notice within about a millisecond, take back what it held,
+ * and are told. docs/c-api.md is the reference, docs/abi.md has the bytes.
+ *
+ * In exactly one file of a program:
+ *
+ *     #define SHMSYNC_IMPLEMENTATION
+ *     #include "shmsync.h"      // before other headers, or with -D_GNU_SOURCE
+ *
+ * and #include "shmsync.h" alone in all others. Link with -pthread.
+ *
+ * READ THIS BEFORE EOWNERDEAD: it means that the lock is NOT HELD.
+ *
+ * pthread_mutex_lock of a robust mutex returns EOWNERDEAD *with* the lock. Here an
+ * error, any error, means: not held, not consumed. After EOWNERDEAD there is nothing
+ * to unlock, and an unlock that follows returns EPERM. The way on is
+ * shmsync_mutex_recover, which takes the lock, runs your repair, and releases it.
+ *
+ * Results are 0 or an errno, never -1; errno itself is not touched on purpose:
+ *
+ *     EOWNERDEAD       who held it died; the caller does not hold it
+ *     ENOTRECOVERABLE  a repair failed; only a recover brings it back
+ *     ETIMEDOUT        the absolute CLOCK_MONOTONIC time came first
+ *     ECANCELED        the object was stopped
+ *     EBUSY            a try did not get it; or an object is open elsewhere
+ *     EPERM            the caller does not hold what it gives back
+ *     EPROTO           a peer wrote what no correct program writes
+ *     EPROTONOSUPPORT  the arena has another layout version, or needs features that
+ *                      this header does not know
+ *     EINVAL           no arena, another kind of object, other options, bad argument
+ *     EBADF            this process has closed the arena or the handle
+ *     ENOTCONN         a child of fork that has not attached itself: see below
+ *     ENOSPC, ENOTSUP  no room; the kernel lacks what is needed
+ *
+ * shmsync_error() tells the last failure of the calling thread in words.
+ *
+ * FORK. A child of fork is no participant: every call on what its parent opened
+ * returns ENOTCONN and changes nothing. It opens the arena itself, and its objects
+ * again. exec needs nothing.
+ *
+ * Locks belong to processes: one thread may lock and another of the process unlock.
+ * A lock is not recursive.
+ */
+#ifndef SHMSYNC_H
+#define SHMSYNC_H
+
+#if defined(SHMSYNC_IMPLEMENTATION) && !defined(_GNU_SOURCE)
+#define _GNU_SOURCE 1
+#endif
+
+#if !defined(__linux__)
+#error "shmsync.h works on Linux only"
+#endif
+#if !defined(__LP64__) && !(defined(__SIZEOF_POINTER__) && __SIZEOF_POINTER__ == 8)
+#error "shmsync.h: a 32-bit program cannot join an arena: its machine words have 4 bytes, those of the layout 8"
+#endif
+#if defined(__BYTE_ORDER__) && __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
+#error "shmsync.h: the layout is little-endian"
+#endif
+#if !defined(__GNUC__)
+#error "shmsync.h needs the atomics of gcc or clang"
+#endif
+
+#include <stddef.h>
+#include <stdint.h>
+#include <time.h>
+
+/* The version of the layout of arenas that this header was made for. An arena of
+ * another one is refused with EPROTONOSUPPORT. */
+#ifndef SHMSYNC_LAYOUT_VERSION
+#define SHMSYNC_LAYOUT_VERSION 2
+#endif
+
+/* What the program that includes the header was made for, told to the
+ * implementation, which may be another. */
+#define SHMSYNC_ABI ((uint32_t)SHMSYNC_LAYOUT_VERSION << 8 | (uint32_t)sizeof(void *))
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+

@@ -1,0 +1,87 @@
+/* ---- Arenas ---- */
+
+/* What becomes of an exclusive hold whose process dies; fixed when the object is made. */
+#define SHMSYNC_POLICY_DEFAULT 0 /* report, or whatever an existing object has */
+#define SHMSYNC_POLICY_REPORT 1  /* nobody gets it: EOWNERDEAD until somebody recovers it */
+#define SHMSYNC_POLICY_RELEASE 2 /* it becomes free, as a file lock does */
+
+#define SHMSYNC_SPIN_NEVER (-1) /* waiters do not spin before they sleep */
+
+typedef struct shmsync_arena shmsync_arena;
+
+/* A position in an arena, the same in every process; 0 is none. */
+typedef uint64_t shmsync_offset;
+
+typedef struct shmsync_arena_options {
+    uint64_t size;               /* bytes of a new arena, rounded up to 64 KiB; 0: 64 MiB */
+    uint32_t max_participants;   /* of a new arena, at most 2047; 0: 128 */
+    uint32_t mode;               /* permission bits of a new arena's file; 0: 0600 */
+    const char *label;           /* who this process is, for people; NULL: the program's name */
+    const uint32_t *trust_uids;  /* owners of files to join, besides this euid and root */
+    size_t n_trust_uids;
+    int attach_only;             /* not 0: ENOENT where there is no arena, instead of making one */
+} shmsync_arena_options;
+
+/* Who a participant is or was. slot and generation are the identity. */
+typedef struct shmsync_participant {
+    uint32_t slot;
+    uint32_t generation;
+    uint32_t pid;      /* in its own pid namespace */
+    int64_t died_ns;   /* Unix ns; 0 while alive or not known */
+    char label[64];
+} shmsync_participant;
+
+/* shmsync_arena_open joins the arena /dev/shm/NAME, and creates it where there is
+ * none. A name with a slash is the path of a file. Opening it again in one process
+ * gives the same arena, to be closed as often. opts may be NULL. */
+int shmsync_arena_open_abi(const char *name, const shmsync_arena_options *opts, shmsync_arena **out, uint32_t abi);
+static inline int shmsync_arena_open(const char *name, const shmsync_arena_options *opts, shmsync_arena **out)
+{
+    return shmsync_arena_open_abi(name, opts, out, SHMSYNC_ABI);
+}
+/* The arena in an open file, such as a memfd that was inherited. fd stays the caller's. */
+int shmsync_arena_from_fd_abi(int fd, const shmsync_arena_options *opts, shmsync_arena **out, uint32_t abi);
+static inline int shmsync_arena_from_fd(int fd, const shmsync_arena_options *opts, shmsync_arena **out)
+{
+    return shmsync_arena_from_fd_abi(fd, opts, out, SHMSYNC_ABI);
+}
+/* shmsync_arena_close leaves, with the last of the closes that match the opens. What
+ * this process holds is treated as its death would be. Threads that wait get EBADF.
+ * Pointers and handles into the arena die with it. */
+int shmsync_arena_close(shmsync_arena *a);
+/* Removes the name /dev/shm/NAME; those who have the arena keep it. */
+int shmsync_arena_remove(const char *name);
+
+uint64_t shmsync_arena_size(const shmsync_arena *a);
+void *shmsync_arena_base(const shmsync_arena *a);
+/* Calls f for each participant that dies from now on, on the helper thread: f is
+ * quick and calls nothing that waits. One function an arena. */
+int shmsync_arena_on_death(shmsync_arena *a, void (*f)(const shmsync_participant *, void *), void *arg);
+/* This process as a participant. */
+int shmsync_arena_self(shmsync_arena *a, shmsync_participant *out);
+/* Calls f for each participant until f returns not 0. */
+int shmsync_arena_participants(shmsync_arena *a, int (*f)(const shmsync_participant *, void *), void *arg);
+
+/* Bytes of one's own, zeroed: what Alloc and Free of the Go side give. */
+int shmsync_alloc(shmsync_arena *a, uint64_t size, shmsync_offset *out);
+int shmsync_free(shmsync_arena *a, shmsync_offset off);
+/* size bytes at an offset that may have come from a peer: NULL if no block is there
+ * that has them. */
+void *shmsync_at(shmsync_arena *a, shmsync_offset off, uint64_t size);
+/* Bytes found by name, zeroed when created; Go's Arena.Block. They stay open until
+ * this process leaves the arena. */
+int shmsync_block_open(shmsync_arena *a, const char *name, uint64_t size, void **out);
+/* The same for a Value of the Go side: layout is the fingerprint that arena.LayoutOf
+ * gives for its type, or 0 for whatever an existing one has. */
+int shmsync_value_open(shmsync_arena *a, const char *name, uint64_t size, uint64_t layout, void **out);
+/* Removes an object that nobody has open: ENOENT, EBUSY. */
+int shmsync_delete(shmsync_arena *a, const char *name);
+
+/* The last failure of the calling thread in words; never NULL, good until its next. */
+const char *shmsync_error(void);
+/* What an errno of this header means; never NULL. */
+const char *shmsync_strerror(int err);
+/* The participant whose death the calling thread's last EOWNERDEAD or
+ * ENOTRECOVERABLE told of. ENOENT: not known. */
+int shmsync_who_died(shmsync_participant *out);
+

@@ -1,0 +1,33 @@
+
+/* ---- Sequencer: a counter that goes up, and those who wait for it ---- */
+
+typedef struct shmsync_sequencer {
+    struct shmi_sequence *impl;
+} shmsync_sequencer;
+
+typedef struct shmsync_sequencer_options {
+    uint64_t initial; /* value of a new one */
+    int64_t spin_ns;  /* as of a mutex */
+} shmsync_sequencer_options;
+
+int shmsync_sequencer_open(shmsync_arena *a, const char *name, const shmsync_sequencer_options *opts, shmsync_sequencer *out);
+int shmsync_sequencer_at(shmsync_arena *a, shmsync_offset off, shmsync_sequencer *out);
+shmsync_offset shmsync_sequencer_offset(const shmsync_sequencer *s);
+int shmsync_sequencer_close(shmsync_sequencer *s);
+uint64_t shmsync_sequencer_value(const shmsync_sequencer *s);
+/* Adds one, and wakes those who have waited for that. value gets the new value; it may
+ * be NULL. EPROTO: it counted, and whom it should have woken could not be found. */
+int shmsync_sequencer_increment(shmsync_sequencer *s, uint64_t *value);
+/* Makes the counter v if it is less; advanced, which may be NULL, says whether it was. */
+int shmsync_sequencer_advance(shmsync_sequencer *s, uint64_t v, int *advanced);
+/* Waits until the counter has reached token. ECANCELED: stopped, or the waits were
+ * cancelled, before that. ENOSPC: no room for a wait. */
+int shmsync_sequencer_wait(shmsync_sequencer *s, uint64_t token);
+int shmsync_sequencer_timedwait(shmsync_sequencer *s, uint64_t token, const struct timespec *abs_monotonic);
+/* Ends every wait that began before with ECANCELED, unless its token is reached. */
+int shmsync_sequencer_cancel_waiters(shmsync_sequencer *s);
+/* Ends all waits so, and those to come. The counter goes on. */
+int shmsync_sequencer_stop(shmsync_sequencer *s);
+int shmsync_sequencer_stopped(const shmsync_sequencer *s);
+/* Makes the counter v, which may be less than it is. EBUSY: somebody waits. */
+int shmsync_sequencer_reset(shmsync_sequencer *s, uint64_t v);

@@ -1,0 +1,56 @@
+
+/* ---- Queue: a bounded queue of items of one size ---- */
+
+typedef struct shmsync_queue {
+    struct shmi_queue *impl;
+} shmsync_queue;
+
+typedef struct shmsync_queue_options {
+    uint32_t capacity; /* 0: 64 for a new one, whatever an existing one has; another: EINVAL */
+    uint64_t layout;   /* fingerprint of an item, by shmsync_layout; 0: whatever an existing one has */
+    int64_t spin_ns;   /* as of a mutex */
+} shmsync_queue_options;
+
+/* An item on lease. Of all its copies one call ends it. */
+typedef struct shmsync_lease {
+    struct shmi_queue *impl;
+    uint64_t seq, state;
+    uint32_t at;
+    uint32_t redelivered; /* how often the item was leased before, and not acknowledged */
+} shmsync_lease;
+
+/*
+ * The fingerprint that arena.LayoutOf gives on the Go side for the type that is described
+ * so: a number is its class, i u f b or c, and its bytes: "u8 "; an array is "[n] " and
+ * its element; a struct is "{size ", then for each field "@offset " and what it is, then
+ * "} ". A space after each. struct {uint64_t id; int32_t n[2];} is
+ * "{16 @0 u8 @8 [2] i4 } ".
+ */
+uint64_t shmsync_layout(const char *description);
+
+/* Items have item_size bytes, at most 65536. */
+int shmsync_queue_open(shmsync_arena *a, const char *name, size_t item_size, const shmsync_queue_options *opts, shmsync_queue *out);
+int shmsync_queue_at(shmsync_arena *a, shmsync_offset off, size_t item_size, shmsync_queue *out);
+shmsync_offset shmsync_queue_offset(const shmsync_queue *q);
+int shmsync_queue_close(shmsync_queue *q);
+/* Copies an item into the queue, and waits until there is room. ECANCELED: shut down. */
+int shmsync_queue_put(shmsync_queue *q, const void *item);
+int shmsync_queue_tryput(shmsync_queue *q, const void *item);
+int shmsync_queue_timedput(shmsync_queue *q, const void *item, const struct timespec *abs_monotonic);
+/* Copies the first item out, and waits until there is one. ECANCELED: shut down, and
+ * empty. The item is gone if this process dies now. */
+int shmsync_queue_get(shmsync_queue *q, void *item);
+int shmsync_queue_tryget(shmsync_queue *q, void *item);
+int shmsync_queue_timedget(shmsync_queue *q, void *item, const struct timespec *abs_monotonic);
+/* The same, and the item stays in the queue's keeping until it is acknowledged: with the
+ * death of this process, or by nack, it goes back to the front. */
+int shmsync_queue_lease(shmsync_queue *q, void *item, shmsync_lease *out);
+int shmsync_queue_trylease(shmsync_queue *q, void *item, shmsync_lease *out);
+int shmsync_queue_timedlease(shmsync_queue *q, void *item, shmsync_lease *out, const struct timespec *abs_monotonic);
+/* EPERM: the lease is over. */
+int shmsync_lease_ack(shmsync_lease *l);
+int shmsync_lease_nack(shmsync_lease *l);
+/* Ends the queue for puts at once, and for gets when they have what is there. */
+int shmsync_queue_shutdown(shmsync_queue *q);
+uint32_t shmsync_queue_len(const shmsync_queue *q);
+uint32_t shmsync_queue_cap(const shmsync_queue *q);

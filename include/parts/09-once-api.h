@@ -1,0 +1,58 @@
+
+/* ---- Once ---- */
+
+typedef struct shmsync_once {
+    struct shmi_once *impl;
+} shmsync_once;
+
+typedef struct shmsync_once_options {
+    int64_t spin_ns; /* as of a mutex */
+} shmsync_once_options;
+
+int shmsync_once_open(shmsync_arena *a, const char *name, const shmsync_once_options *opts, shmsync_once *out);
+int shmsync_once_at(shmsync_arena *a, shmsync_offset off, shmsync_once *out);
+shmsync_offset shmsync_once_offset(const shmsync_once *o);
+int shmsync_once_close(shmsync_once *o);
+/* Calls f if no call has done so yet, in whatever process, and waits until the one that
+ * has returns. When the process that runs it dies over it, the next call runs its own. */
+int shmsync_once_do(shmsync_once *o, void (*f)(void *), void *arg);
+int shmsync_once_timeddo(shmsync_once *o, void (*f)(void *), void *arg, const struct timespec *abs_monotonic);
+int shmsync_once_done(const shmsync_once *o);
+
+/* ---- Barrier ---- */
+
+typedef struct shmsync_barrier {
+    struct shmi_barrier *impl;
+} shmsync_barrier;
+
+typedef struct shmsync_barrier_options {
+    /* Called when an arrival of this process is the last of a phase, before anybody is let
+     * go. When its process dies over it the phase is broken. This process's own. */
+    void (*completion)(void *);
+    void *completion_arg;
+    int64_t spin_ns; /* as of a mutex */
+} shmsync_barrier_options;
+
+/* parties of a new one; 0: whatever an existing one began with; another: EINVAL. */
+int shmsync_barrier_open(shmsync_arena *a, const char *name, int64_t parties, const shmsync_barrier_options *opts, shmsync_barrier *out);
+int shmsync_barrier_at(shmsync_arena *a, shmsync_offset off, shmsync_barrier *out);
+shmsync_offset shmsync_barrier_offset(const shmsync_barrier *b);
+int shmsync_barrier_close(shmsync_barrier *b);
+/* Counts n arrivals, and gives the number of the phase, for wait. EINVAL, with nothing
+ * counted: more than are expected. At a broken barrier it counts nothing. */
+int shmsync_barrier_arrive(shmsync_barrier *b, int64_t n, uint64_t *phase);
+/* Waits until a phase is over. EOWNERDEAD: a party died before it arrived. EINVAL: no
+ * phase can have that number yet. */
+int shmsync_barrier_wait(shmsync_barrier *b, uint64_t phase);
+int shmsync_barrier_timedwait(shmsync_barrier *b, uint64_t phase, const struct timespec *abs_monotonic);
+int shmsync_barrier_arrive_and_wait(shmsync_barrier *b);
+/* The arrival stays made, whatever comes of the wait. */
+int shmsync_barrier_timedarrive_and_wait(shmsync_barrier *b, const struct timespec *abs_monotonic);
+/* Arrives once, and makes the parties of all later phases one less. */
+int shmsync_barrier_arrive_and_drop(shmsync_barrier *b);
+/* This process is n more of the parties; or none of them any more, and others arrive in its stead. */
+int shmsync_barrier_join(shmsync_barrier *b, int64_t n);
+int shmsync_barrier_leave(shmsync_barrier *b);
+/* Begins another phase of a broken barrier, for so many parties, 0: as many as were
+ * expected. did, which may be NULL, says whether it did. */
+int shmsync_barrier_reset(shmsync_barrier *b, int64_t parties, int *did);

@@ -1,0 +1,26 @@
+
+/* ---- Future: a result that is set once ---- */
+
+typedef struct shmsync_future {
+    struct shmi_future *impl;
+} shmsync_future;
+
+typedef struct shmsync_future_options {
+    int64_t spin_ns; /* as of a mutex */
+} shmsync_future_options;
+
+int shmsync_future_open(shmsync_arena *a, const char *name, const shmsync_future_options *opts, shmsync_future *out);
+int shmsync_future_at(shmsync_arena *a, shmsync_offset off, shmsync_future *out);
+shmsync_offset shmsync_future_offset(const shmsync_future *f);
+int shmsync_future_close(shmsync_future *f);
+/* Makes this process the producer. EBUSY: another is, it is set, or its producer died. */
+int shmsync_future_claim(shmsync_future *f);
+/* Sets it to an errno, 0 for success. EBUSY: it is set, or its producer died. */
+int shmsync_future_set(shmsync_future *f, int result);
+/* Whether it is set, and to what; result may be NULL. */
+int shmsync_future_is_set(const shmsync_future *f, int *result);
+/* Waits until it is set. EOWNERDEAD: the process died that had claimed it. */
+int shmsync_future_wait(shmsync_future *f, int *result);
+int shmsync_future_timedwait(shmsync_future *f, int *result, const struct timespec *abs_monotonic);
+/* Makes one that is set, or whose producer died, unset. EBUSY: it is not set. */
+int shmsync_future_reset(shmsync_future *f);

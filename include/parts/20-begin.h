@@ -1,0 +1,32 @@
+#ifdef SHMSYNC_IMPLEMENTATION
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#define SHMI_FN static __attribute__((unused))
+#define SHMI_COLD static __attribute__((unused, noinline, cold))
+#define SHMI_LIKELY(x) __builtin_expect(!!(x), 1)
+#define SHMI_UNLIKELY(x) __builtin_expect(!!(x), 0)
+
+#ifdef __cplusplus
+#define SHMI_ASSERT(cond, text) static_assert(cond, text)
+#define SHMI_THREAD thread_local
+#else
+#define SHMI_ASSERT(cond, text) _Static_assert(cond, text)
+#define SHMI_THREAD _Thread_local
+#endif
+

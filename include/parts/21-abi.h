@@ -1,0 +1,237 @@
+/* ---- The bytes: docs/abi.md. Constants have the names that they have there. ---- */
+
+enum {
+    SHMI_orderMark = 0x01020304,
+    SHMI_LayoutVersion = SHMSYNC_LAYOUT_VERSION,
+    SHMI_wordBytes = 8,
+    SHMI_knownCompat = 0,
+    SHMI_knownROCompat = 0,
+    SHMI_knownIncompat = 0,
+    SHMI_headerSize = 4096,
+    SHMI_MaxSlots = 2047,
+    SHMI_maxGeneration = 262143,
+    SHMI_slotStride = 2048,
+    SHMI_aliveWords = 4,
+    SHMI_aliveStride = 8,
+    SHMI_announceCount = 32,
+    SHMI_announceStride = 32,
+    SHMI_labelBytes = 63,
+    SHMI_obitCount = 256,
+    SHMI_obitStride = 128,
+    SHMI_chunkSize = 65536,
+    SHMI_blockMin = 64,
+    SHMI_blockWords = 1024,
+    SHMI_blockWordSize = 4,
+    SHMI_objectHeader = 64,
+    SHMI_nodeSize = 64,
+    SHMI_maxObjectName = 255
+};
+#define SHMI_MaxObject UINT64_C(4293918720)
+#define SHMI_magic "shmsync" /* and the NUL */
+
+enum { /* header */
+    SHMI_hdrMagic = 0,
+    SHMI_hdrOrder = 8,
+    SHMI_hdrVersion = 12,
+    SHMI_hdrWord = 16,
+    SHMI_hdrHeaderSize = 20,
+    SHMI_hdrCompat = 24,
+    SHMI_hdrROCompat = 32,
+    SHMI_hdrIncompat = 40,
+    SHMI_hdrSize = 48,
+    SHMI_hdrID = 56,
+    SHMI_hdrCreated = 72,
+    SHMI_hdrSlots = 80,
+    SHMI_hdrSlotStride = 84,
+    SHMI_hdrSlotsOff = 88,
+    SHMI_hdrObitOff = 96,
+    SHMI_hdrObitCount = 104,
+    SHMI_hdrObitStride = 108,
+    SHMI_hdrDirOff = 112,
+    SHMI_hdrDirCount = 120,
+    SHMI_hdrChunksOff = 128,
+    SHMI_hdrBlocksOff = 136,
+    SHMI_hdrHeapOff = 144,
+    SHMI_hdrChunkSize = 152,
+    SHMI_hdrBlockWords = 156,
+    SHMI_hdrChunkCount = 160,
+    SHMI_hdrChecksum = 168,
+    SHMI_hdrObitsTotal = 256,
+    SHMI_hdrDeaths = 264,
+    SHMI_hdrDirReach = 268,
+    SHMI_hdrChunkHint = 320
+};
+
+enum { /* slot */
+    SHMI_slotState = 0,
+    SHMI_slotUndertaker = 4,
+    SHMI_slotCaps = 8,
+    SHMI_slotPID = 12,
+    SHMI_slotTID = 16,
+    SHMI_slotUID = 20,
+    SHMI_slotStart = 24,
+    SHMI_slotPIDNS = 32,
+    SHMI_slotJoined = 40,
+    SHMI_slotBootID = 48,
+    SHMI_slotLabel = 64,
+    SHMI_slotAlive = 128,
+    SHMI_slotDoorbell = 192,
+    SHMI_slotReady = 200,
+    SHMI_slotDied = 208,
+    SHMI_slotWatchBell = 216,
+    SHMI_slotSettled = 220,
+    SHMI_slotOpening = 224,
+    SHMI_slotWalking = 232,
+    SHMI_slotAnnounce = 256
+};
+
+enum { SHMI_capRobust = 1, SHMI_capOFD = 2, SHMI_capFence = 8, SHMI_capWaitV = 16 };
+
+enum { /* phases of a slot */
+    SHMI_phaseFree,
+    SHMI_phaseJoining,
+    SHMI_phaseLive,
+    SHMI_phaseLeaving,
+    SHMI_phaseDead,
+    SHMI_phaseRetired
+};
+
+enum { SHMI_announceObject = 0, SHMI_announceWord = 8, SHMI_announceSince = 16, SHMI_announceWanted = 24 };
+
+enum { /* obituary */
+    SHMI_obitSeq = 0,
+    SHMI_obitName = 8,
+    SHMI_obitPID = 12,
+    SHMI_obitDied = 16,
+    SHMI_obitFlags = 24,
+    SHMI_obitLabel = 32,
+    SHMI_obitLeft = 1
+};
+
+enum { /* kinds of chunk */
+    SHMI_chunkFree,
+    SHMI_chunkClaimed,
+    SHMI_chunkSlab,
+    SHMI_chunkSweeping,
+    SHMI_chunkHead,
+    SHMI_chunkTail
+};
+#define SHMI_CHUNK_RESERVED UINT64_C(8)
+
+enum { /* kinds of block */
+    SHMI_blockFree,
+    SHMI_blockClaimed,
+    SHMI_blockRaw,
+    SHMI_blockObject,
+    SHMI_blockNode,
+    SHMI_blockFreeing,
+    SHMI_blockBlocked
+};
+
+enum { SHMI_classNode = 17, SHMI_classes = 18, SHMI_classSpan = -1 };
+
+static const uint32_t shmi_class_size[SHMI_classes] = {
+    64, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096, 6144, 8192, 12288, 16384, 32768, 64};
+
+enum { /* object header */
+    SHMI_objKind = 0,
+    SHMI_objVersion = 4,
+    SHMI_objState = 8,
+    SHMI_objNameOff = 12,
+    SHMI_objSize = 16,
+    SHMI_objHash = 24,
+    SHMI_objCreated = 32,
+    SHMI_objOpenOff = 40,
+    SHMI_objLayout = 48
+};
+
+enum { SHMI_objectPending, SHMI_objectCommitted, SHMI_objectAborted, SHMI_objectDeleting };
+
+enum { /* states of a wait node */
+    SHMI_NodeFree,
+    SHMI_NodeIdle,
+    SHMI_NodeWaiting,
+    SHMI_NodeReady,
+    SHMI_NodeQueued,
+    SHMI_NodeAsleep,
+    SHMI_NodeParked,
+    SHMI_NodeResolved,
+    SHMI_NodeLeft,
+    SHMI_NodeSpent
+};
+
+typedef uint64_t shmi_off;
+typedef uint32_t shmi_name; /* slot in bits 0..10, generation in bits 11..28 */
+#define SHMI_NAME_MASK 0x1fffffffu
+
+typedef struct shmi_node {
+    uint32_t word;       /* state in bits 0..3, generation above */
+    uint32_t owner;      /* name */
+    uint64_t object;
+    uint64_t next;
+    uint64_t ready_next;
+    uint64_t wanted;
+    uint64_t stamp;
+    uint64_t list;
+    uint64_t extra;
+} shmi_node;
+
+typedef struct shmi_mutex_words {
+    uint32_t owner;
+    uint32_t pad0_[15];
+    uint32_t wake;
+    uint32_t starving;
+    uint32_t handoff;
+    uint32_t policy;
+    uint32_t died;
+    uint32_t spin;
+    uint32_t lastCPU;
+    uint32_t pays;
+    uint64_t hub;
+    uint64_t handed;
+    uint64_t pad1_[10];
+} shmi_mutex_words;
+
+typedef struct shmi_futex_words {
+    uint64_t state;
+    uint32_t lastCPU;
+    uint32_t spin;
+    uint32_t pays;
+    uint32_t pad0_;
+    uint64_t hub;
+    uint64_t pad1_[12];
+} shmi_futex_words;
+
+#define SHMI_AT(type, field, off) SHMI_ASSERT(offsetof(type, field) == (off), #type "." #field)
+SHMI_AT(shmi_node, word, 0);
+SHMI_AT(shmi_node, owner, 4);
+SHMI_AT(shmi_node, object, 8);
+SHMI_AT(shmi_node, next, 16);
+SHMI_AT(shmi_node, ready_next, 24);
+SHMI_AT(shmi_node, wanted, 32);
+SHMI_AT(shmi_node, stamp, 40);
+SHMI_AT(shmi_node, list, 48);
+SHMI_AT(shmi_node, extra, 56);
+SHMI_ASSERT(sizeof(shmi_node) == SHMI_nodeSize, "shmi_node");
+SHMI_AT(shmi_mutex_words, owner, 0);
+SHMI_AT(shmi_mutex_words, wake, 64);
+SHMI_AT(shmi_mutex_words, starving, 68);
+SHMI_AT(shmi_mutex_words, handoff, 72);
+SHMI_AT(shmi_mutex_words, policy, 76);
+SHMI_AT(shmi_mutex_words, died, 80);
+SHMI_AT(shmi_mutex_words, spin, 84);
+SHMI_AT(shmi_mutex_words, lastCPU, 88);
+SHMI_AT(shmi_mutex_words, pays, 92);
+SHMI_AT(shmi_mutex_words, hub, 96);
+SHMI_AT(shmi_mutex_words, handed, 104);
+SHMI_ASSERT(sizeof(shmi_mutex_words) == 192, "shmi_mutex_words");
+SHMI_AT(shmi_futex_words, state, 0);
+SHMI_AT(shmi_futex_words, lastCPU, 8);
+SHMI_AT(shmi_futex_words, spin, 12);
+SHMI_AT(shmi_futex_words, pays, 16);
+SHMI_AT(shmi_futex_words, hub, 24);
+SHMI_ASSERT(sizeof(shmi_futex_words) == 128, "shmi_futex_words");
+
+/* A kind is four letters, the first in the lowest byte. */
+#define SHMI_KIND(a, b, c, d) ((uint32_t)(a) | (uint32_t)(b) << 8 | (uint32_t)(c) << 16 | (uint32_t)(d) << 24)
+

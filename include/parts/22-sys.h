@@ -1,0 +1,345 @@
+/* ---- Atomics: sequentially consistent, as those of the Go side ---- */
+
+SHMI_FN uint32_t shmi_ld32(const uint32_t *p) { return __atomic_load_n(p, __ATOMIC_SEQ_CST); }
+SHMI_FN uint64_t shmi_ld64(const uint64_t *p) { return __atomic_load_n(p, __ATOMIC_SEQ_CST); }
+SHMI_FN void shmi_st32(uint32_t *p, uint32_t v) { __atomic_store_n(p, v, __ATOMIC_SEQ_CST); }
+SHMI_FN void shmi_st64(uint64_t *p, uint64_t v) { __atomic_store_n(p, v, __ATOMIC_SEQ_CST); }
+SHMI_FN uint32_t shmi_xchg32(uint32_t *p, uint32_t v) { return __atomic_exchange_n(p, v, __ATOMIC_SEQ_CST); }
+SHMI_FN uint64_t shmi_xchg64(uint64_t *p, uint64_t v) { return __atomic_exchange_n(p, v, __ATOMIC_SEQ_CST); }
+/* The value before. */
+SHMI_FN uint32_t shmi_add32(uint32_t *p, uint32_t v) { return __atomic_fetch_add(p, v, __ATOMIC_SEQ_CST); }
+SHMI_FN uint64_t shmi_add64(uint64_t *p, uint64_t v) { return __atomic_fetch_add(p, v, __ATOMIC_SEQ_CST); }
+SHMI_FN uint32_t shmi_or32(uint32_t *p, uint32_t v) { return __atomic_fetch_or(p, v, __ATOMIC_SEQ_CST); }
+SHMI_FN uint32_t shmi_and32(uint32_t *p, uint32_t v) { return __atomic_fetch_and(p, v, __ATOMIC_SEQ_CST); }
+SHMI_FN uint64_t shmi_or64(uint64_t *p, uint64_t v) { return __atomic_fetch_or(p, v, __ATOMIC_SEQ_CST); }
+SHMI_FN uint64_t shmi_and64(uint64_t *p, uint64_t v) { return __atomic_fetch_and(p, v, __ATOMIC_SEQ_CST); }
+SHMI_FN int shmi_cas32(uint32_t *p, uint32_t old, uint32_t to)
+{
+    return __atomic_compare_exchange_n(p, &old, to, 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
+}
+SHMI_FN int shmi_cas64(uint64_t *p, uint64_t old, uint64_t to)
+{
+    return __atomic_compare_exchange_n(p, &old, to, 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
+}
+/* What only who holds a latch writes: program order is all that a death needs of it,
+ * which a release store keeps. */
+SHMI_FN void shmi_put64(uint64_t *p, uint64_t v)
+{
+    if (__atomic_load_n(p, __ATOMIC_RELAXED) != v)
+        __atomic_store_n(p, v, __ATOMIC_RELEASE);
+}
+
+SHMI_FN void shmi_pause(uint32_t n)
+{
+    for (; n != 0; n--) {
+#if defined(__x86_64__)
+        __builtin_ia32_pause();
+#elif defined(__aarch64__)
+        __asm__ volatile("isb" ::: "memory");
+#else
+        __atomic_signal_fence(__ATOMIC_SEQ_CST);
+#endif
+    }
+}
+
+/* ---- Crash points: tests build with SHMSYNC_CRASHPOINTS and name one in the
+ * environment, as those of the Go side ---- */
+
+#ifdef SHMSYNC_CRASHPOINTS
+SHMI_FN int shmi_crash_due(const char *spec, const char *name, int *hits)
+{
+    const char *colon;
+    size_t n;
+    int want = 1;
+    if (spec == NULL || *spec == 0)
+        return 0;
+    colon = strchr(spec, ':');
+    n = colon != NULL ? (size_t)(colon - spec) : strlen(spec);
+    if (colon != NULL)
+        want = atoi(colon + 1);
+    if (strlen(name) != n || memcmp(spec, name, n) != 0)
+        return 0;
+    return __atomic_add_fetch(hits, 1, __ATOMIC_SEQ_CST) == want;
+}
+SHMI_FN void shmi_crash(const char *name)
+{
+    static int kills, stops;
+    if (shmi_crash_due(getenv("SHMSYNC_CRASHPOINT"), name, &kills)) {
+        kill(getpid(), SIGKILL);
+        for (;;)
+            pause();
+    }
+    if (shmi_crash_due(getenv("SHMSYNC_CRASHPOINT_STOP"), name, &stops))
+        kill(getpid(), SIGSTOP);
+}
+#define SHMSYNC_CRASHPOINT(name) shmi_crash(name)
+#else
+#define SHMSYNC_CRASHPOINT(name) ((void)0)
+#endif
+
+/* ---- The kernel ---- */
+
+#ifndef SYS_futex_waitv
+#define SYS_futex_waitv 449
+#endif
+#ifndef F_OFD_GETLK
+#define F_OFD_GETLK 36
+#define F_OFD_SETLK 37
+#endif
+#ifndef MADV_WIPEONFORK
+#define MADV_WIPEONFORK 18
+#endif
+#ifndef O_TMPFILE
+#define O_TMPFILE (020000000 | O_DIRECTORY)
+#endif
+#ifndef FALLOC_FL_KEEP_SIZE
+#define FALLOC_FL_KEEP_SIZE 1
+#endif
+
+#define SHMI_ALL INT32_MAX
+#define SHMI_OWNER_DIED 0x40000000u /* FUTEX_OWNER_DIED */
+#define SHMI_WAITERS 0x80000000u
+#define SHMI_TID_MASK 0x3fffffffu
+
+enum { SHMI_futexWaitBitset = 9, SHMI_futexWakeBitset = 10 };
+enum { SHMI_membarrierQuery = 0, SHMI_membarrierGlobal = 2, SHMI_membarrierRegister = 4 };
+
+SHMI_FN int64_t shmi_now(void) /* CLOCK_MONOTONIC, ns */
+{
+    struct timespec ts;
+    clock_gettime(CLOCK_MONOTONIC, &ts);
+    return (int64_t)ts.tv_sec * 1000000000 + ts.tv_nsec;
+}
+
+SHMI_FN int64_t shmi_unix_now(void)
+{
+    struct timespec ts;
+    clock_gettime(CLOCK_REALTIME, &ts);
+    return (int64_t)ts.tv_sec * 1000000000 + ts.tv_nsec;
+}
+
+/* The CLOCK_MONOTONIC time of a timespec, at least 1. EINVAL for one that is none. */
+SHMI_FN int shmi_deadline(const struct timespec *ts, int64_t *out)
+{
+    if (ts == NULL || ts->tv_nsec < 0 || ts->tv_nsec >= 1000000000)
+        return EINVAL;
+    if (ts->tv_sec < 0 || (ts->tv_sec == 0 && ts->tv_nsec == 0))
+        *out = 1;
+    else if (ts->tv_sec > INT64_MAX / 1000000000 - 1)
+        *out = INT64_MAX;
+    else
+        *out = (int64_t)ts->tv_sec * 1000000000 + ts->tv_nsec;
+    return 0;
+}
+
+SHMI_FN struct timespec shmi_timespec(int64_t ns)
+{
+    struct timespec ts;
+    if (ns < 1)
+        ns = 1;
+    ts.tv_sec = (time_t)(ns / 1000000000);
+    ts.tv_nsec = (long)(ns % 1000000000);
+    return ts;
+}
+
+SHMI_FN void shmi_nap(int64_t ns)
+{
+    struct timespec ts = shmi_timespec(ns);
+    nanosleep(&ts, NULL);
+}
+
+/* Sleeps while *addr is val, until a wake or deadline (0: none). 0, EAGAIN, EINTR,
+ * ETIMEDOUT are part of the protocol. */
+SHMI_FN int shmi_futex_sleep(uint32_t *addr, uint32_t val, int64_t deadline)
+{
+    struct timespec ts;
+    int before = errno, err = 0;
+    if (deadline != 0)
+        ts = shmi_timespec(deadline);
+    if (syscall(SYS_futex, addr, SHMI_futexWaitBitset, val, deadline != 0 ? &ts : NULL, NULL, 0xffffffffu) != 0)
+        err = errno;
+    errno = before;
+    return err;
+}
+
+/* Wakes up to n sleepers and says how many. */
+SHMI_FN int shmi_wake(uint32_t *addr, int n)
+{
+    int before = errno;
+    long r = syscall(SYS_futex, addr, SHMI_futexWakeBitset, n, NULL, NULL, 0xffffffffu);
+    errno = before;
+    return r < 0 ? 0 : (int)r;
+}
+
+typedef struct shmi_waitv {
+    uint64_t val;
+    uint64_t addr;
+    uint32_t flags;
+    uint32_t zero_;
+} shmi_waitv;
+
+SHMI_FN shmi_waitv shmi_waitv_of(uint32_t *addr, uint32_t val)
+{
+    shmi_waitv v;
+    v.val = val;
+    v.addr = (uint64_t)(uintptr_t)addr;
+    v.flags = 2; /* FUTEX_32 */
+    v.zero_ = 0;
+    return v;
+}
+
+/* Sleeps while every word has its value. All are examined again after any return. */
+SHMI_FN int shmi_futex_sleepv(shmi_waitv *v, unsigned n, int64_t deadline)
+{
+    struct timespec ts;
+    int before = errno, err = 0;
+    if (deadline != 0)
+        ts = shmi_timespec(deadline);
+    if (syscall(SYS_futex_waitv, v, n, 0, deadline != 0 ? &ts : NULL, CLOCK_MONOTONIC) < 0)
+        err = errno;
+    errno = before;
+    return err;
+}
+
+/* Which features there are. Each is probed by the call itself, once. */
+typedef struct shmi_features {
+    int probed;
+    int robust, waitv, membarrier, ofd, otmpfile;
+    int registered; /* this process is a target of fences; a child of fork is not */
+} shmi_features;
+
+static shmi_features shmi_have;
+static pthread_mutex_t shmi_have_lock = PTHREAD_MUTEX_INITIALIZER;
+
+SHMI_FN int shmi_disabled(const char *feature)
+{
+    const char *list = getenv("SHMSYNC_DISABLE");
+    size_t n = strlen(feature);
+    while (list != NULL && *list != 0) {
+        const char *end = strchr(list, ',');
+        const char *last = end != NULL ? end : list + strlen(list);
+        while (list < last && *list == ' ')
+            list++;
+        while (last > list && last[-1] == ' ')
+            last--;
+        if ((size_t)(last - list) == n && memcmp(list, feature, n) == 0)
+            return 1;
+        list = end != NULL ? end + 1 : NULL;
+    }
+    return 0;
+}
+
+SHMI_FN int shmi_byte_op(int fd, int op, short type, uint64_t off, short *found)
+{
+    struct flock l;
+    int before = errno, err = 0;
+    memset(&l, 0, sizeof l);
+    l.l_type = type;
+    l.l_whence = SEEK_SET;
+    l.l_start = (off_t)off;
+    l.l_len = 1;
+    if (fcntl(fd, op, &l) != 0)
+        err = errno;
+    errno = before;
+    if (found != NULL)
+        *found = l.l_type;
+    return err;
+}
+
+/* 0, EAGAIN when another description has it, or another errno. */
+SHMI_FN int shmi_lock_byte(int fd, uint64_t off)
+{
+    int err = shmi_byte_op(fd, F_OFD_SETLK, F_WRLCK, off, NULL);
+    return err == EACCES ? EAGAIN : err;
+}
+SHMI_FN void shmi_unlock_byte(int fd, uint64_t off) { shmi_byte_op(fd, F_OFD_SETLK, F_UNLCK, off, NULL); }
+/* Whether a description other than that of fd has the byte; -1 when nobody can tell. */
+SHMI_FN int shmi_byte_locked(int fd, uint64_t off)
+{
+    short found = F_UNLCK;
+    if (!shmi_have.ofd || shmi_byte_op(fd, F_OFD_GETLK, F_WRLCK, off, &found) != 0)
+        return -1;
+    return found != F_UNLCK;
+}
+
+SHMI_FN void shmi_probe(void)
+{
+    uint32_t word = 0;
+    shmi_waitv v = shmi_waitv_of(&word, 1);
+    void *head = NULL;
+    size_t size = 0;
+    long mask;
+    int before = errno, fd, err;
+    pthread_mutex_lock(&shmi_have_lock);
+    if (shmi_have.probed) {
+        pthread_mutex_unlock(&shmi_have_lock);
+        return;
+    }
+    shmi_have.robust = !shmi_disabled("robust") && syscall(SYS_get_robust_list, 0, &head, &size) == 0 &&
+                       syscall(SYS_set_robust_list, head, (size_t)24) == 0;
+    err = shmi_futex_sleepv(&v, 1, 0);
+    shmi_have.waitv = !shmi_disabled("waitv") && (err == 0 || err == EAGAIN);
+    mask = syscall(SYS_membarrier, SHMI_membarrierQuery, 0);
+    shmi_have.membarrier = !shmi_disabled("membarrier") && mask > 0 &&
+                           (mask & (SHMI_membarrierGlobal | SHMI_membarrierRegister)) == (SHMI_membarrierGlobal | SHMI_membarrierRegister) &&
+                           syscall(SYS_membarrier, SHMI_membarrierGlobal, 0) == 0;
+    fd = (int)syscall(SYS_memfd_create, "shmsync-probe", 1u);
+    if (fd < 0)
+        fd = open("/dev/shm", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+    if (fd >= 0) {
+        shmi_have.ofd = !shmi_disabled("ofd") && shmi_byte_op(fd, F_OFD_SETLK, F_WRLCK, 0, NULL) == 0;
+        close(fd);
+    }
+    shmi_have.otmpfile = !shmi_disabled("otmpfile");
+    shmi_have.probed = 1;
+    pthread_mutex_unlock(&shmi_have_lock);
+    errno = before;
+}
+
+/* Makes this process a target of fences. It is quick while it has one thread. */
+SHMI_FN int shmi_register_fence(void)
+{
+    int before = errno;
+    if (shmi_have.membarrier && !__atomic_load_n(&shmi_have.registered, __ATOMIC_ACQUIRE) &&
+        syscall(SYS_membarrier, SHMI_membarrierRegister, 0) == 0)
+        __atomic_store_n(&shmi_have.registered, 1, __ATOMIC_RELEASE);
+    errno = before;
+    return __atomic_load_n(&shmi_have.registered, __ATOMIC_ACQUIRE);
+}
+
+/* Every running thread of every registered process passes a fence. 0, or it could
+ * not be done. */
+SHMI_FN int shmi_fence(void)
+{
+    int before = errno, err = 0;
+    if (!shmi_have.membarrier)
+        return ENOTSUP;
+    if (syscall(SYS_membarrier, SHMI_membarrierGlobal, 0) != 0)
+        err = errno;
+    errno = before;
+    return err;
+}
+
+/* Lets another thread of this CPU run, and says how long that took, in ns. */
+SHMI_FN int64_t shmi_yield(void)
+{
+    int64_t start = shmi_now();
+    sched_yield();
+    return shmi_now() - start;
+}
+
+SHMI_FN uint64_t shmi_fnv(const void *p, size_t n)
+{
+    const unsigned char *b = (const unsigned char *)p;
+    uint64_t h = UINT64_C(14695981039346656037);
+    for (; n != 0; n--)
+        h = (h ^ *b++) * UINT64_C(1099511628211);
+    return h;
+}
+
+SHMI_COLD void shmi_abort(const char *why)
+{
+    fprintf(stderr, "shmsync: %s\n", why);
+    abort();
+}
+

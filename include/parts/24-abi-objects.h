@@ -1,0 +1,548 @@
+/* Made from docs/abi.md by internal/abigen; do not edit: go test ./internal/abigen -update */
+
+/* Kinds of objects, and the version of each kind's layout */
+#define SHMI_KIND_MUTEX UINT32_C(0x5854554d) /* MUTX */
+#define SHMI_VERSION_MUTEX 1
+#define SHMI_KIND_FUTEX UINT32_C(0x58545546) /* FUTX */
+#define SHMI_VERSION_FUTEX 1
+#define SHMI_KIND_SIGNAL_WAKER UINT32_C(0x57474953) /* SIGW */
+#define SHMI_VERSION_SIGNAL_WAKER 1
+#define SHMI_KIND_SPIN_LOCK UINT32_C(0x4e495053) /* SPIN */
+#define SHMI_VERSION_SPIN_LOCK 1
+#define SHMI_KIND_RWSPIN_LOCK UINT32_C(0x50535752) /* RWSP */
+#define SHMI_VERSION_RWSPIN_LOCK 1
+#define SHMI_KIND_RWMUTEX UINT32_C(0x584d5752) /* RWMX */
+#define SHMI_VERSION_RWMUTEX 1
+#define SHMI_KIND_SEMAPHORE UINT32_C(0x414d4553) /* SEMA */
+#define SHMI_VERSION_SEMAPHORE 1
+#define SHMI_KIND_WAITABLE UINT32_C(0x54494157) /* WAIT */
+#define SHMI_VERSION_WAITABLE 1
+#define SHMI_KIND_SEQUENCER UINT32_C(0x52514553) /* SEQR */
+#define SHMI_VERSION_SEQUENCER 1
+#define SHMI_KIND_EVENT UINT32_C(0x544e5645) /* EVNT */
+#define SHMI_VERSION_EVENT 1
+#define SHMI_KIND_WAIT_GROUP UINT32_C(0x50524757) /* WGRP */
+#define SHMI_VERSION_WAIT_GROUP 1
+#define SHMI_KIND_LATCH UINT32_C(0x4843544c) /* LTCH */
+#define SHMI_VERSION_LATCH 1
+#define SHMI_KIND_BARRIER UINT32_C(0x52524142) /* BARR */
+#define SHMI_VERSION_BARRIER 1
+#define SHMI_KIND_ONCE UINT32_C(0x45434e4f) /* ONCE */
+#define SHMI_VERSION_ONCE 1
+#define SHMI_KIND_FAIR_MUTEX UINT32_C(0x52494146) /* FAIR */
+#define SHMI_VERSION_FAIR_MUTEX 1
+#define SHMI_KIND_MULTI_LOCK UINT32_C(0x544c554d) /* MULT */
+#define SHMI_VERSION_MULTI_LOCK 1
+#define SHMI_KIND_COND UINT32_C(0x444e4f43) /* COND */
+#define SHMI_VERSION_COND 1
+#define SHMI_KIND_FUTURE UINT32_C(0x52545546) /* FUTR */
+#define SHMI_VERSION_FUTURE 1
+#define SHMI_KIND_QUEUE UINT32_C(0x55455551) /* QUEU */
+#define SHMI_VERSION_QUEUE 1
+
+/* RWMutex gate: fields of the word */
+#define SHMI_GATE_NAME_SHIFT 0
+#define SHMI_GATE_NAME_MASK UINT64_C(0x1fffffff)
+#define SHMI_GATE_KIND_SHIFT 29
+#define SHMI_GATE_KIND_MASK UINT64_C(0xe0000000)
+
+/* Reader word: fields of the word */
+#define SHMI_READER_GENERATION_SHIFT 0
+#define SHMI_READER_GENERATION_MASK UINT64_C(0x3ffff)
+#define SHMI_READER_WAITING_SHIFT 18
+#define SHMI_READER_WAITING_MASK UINT64_C(0x1fffffc0000)
+#define SHMI_READER_READING_SHIFT 41
+#define SHMI_READER_READING_MASK UINT64_C(0xfffffe0000000000)
+
+/* SpinLock: fields of the word */
+#define SHMI_SPIN_NAME_SHIFT 0
+#define SHMI_SPIN_NAME_MASK UINT64_C(0x1fffffff)
+#define SHMI_SPIN_KIND_SHIFT 29
+#define SHMI_SPIN_KIND_MASK UINT64_C(0xe0000000)
+
+/* Event: fields of the word */
+#define SHMI_EVENT_PLACE_SHIFT 0
+#define SHMI_EVENT_PLACE_MASK UINT64_C(0x3)
+#define SHMI_EVENT_CHANGES_SHIFT 2
+#define SHMI_EVENT_CHANGES_MASK UINT64_C(0xfffffffffffffffc)
+
+/* Future: fields of the word */
+#define SHMI_FUTURE_PRODUCER_SHIFT 0
+#define SHMI_FUTURE_PRODUCER_MASK UINT64_C(0x1fffffff)
+#define SHMI_FUTURE_SET_SHIFT 29
+#define SHMI_FUTURE_SET_MASK UINT64_C(0x20000000)
+#define SHMI_FUTURE_ABANDONED_SHIFT 30
+#define SHMI_FUTURE_ABANDONED_MASK UINT64_C(0x40000000)
+#define SHMI_FUTURE_ERRNO_SHIFT 32
+#define SHMI_FUTURE_ERRNO_MASK UINT64_C(0xffffffff00000000)
+
+/* SignalWaker: fields of the word */
+#define SHMI_SIGNAL_SIGNALS_SHIFT 0
+#define SHMI_SIGNAL_SIGNALS_MASK UINT64_C(0xff)
+#define SHMI_SIGNAL_COUNT_SHIFT 8
+#define SHMI_SIGNAL_COUNT_MASK UINT64_C(0x100)
+
+/* Signal status: fields of the word */
+#define SHMI_SIGNAL_STATUS_YIELD_SHIFT 0
+#define SHMI_SIGNAL_STATUS_YIELD_MASK UINT64_C(0x1)
+#define SHMI_SIGNAL_STATUS_TASKS_SHIFT 1
+#define SHMI_SIGNAL_STATUS_TASKS_MASK UINT64_C(0x2)
+
+/* Gate: fields of the word */
+#define SHMI_SIGNAL_GATE_EXECUTOR_SHIFT 0
+#define SHMI_SIGNAL_GATE_EXECUTOR_MASK UINT64_C(0x1fffffff)
+#define SHMI_SIGNAL_GATE_SCHEDULED_SHIFT 29
+#define SHMI_SIGNAL_GATE_SCHEDULED_MASK UINT64_C(0x20000000)
+#define SHMI_SIGNAL_GATE_EXECUTING_SHIFT 30
+#define SHMI_SIGNAL_GATE_EXECUTING_MASK UINT64_C(0x40000000)
+#define SHMI_SIGNAL_GATE_EPOCH_SHIFT 32
+#define SHMI_SIGNAL_GATE_EPOCH_MASK UINT64_C(0xffffffff00000000)
+
+/* Participant row: fields of the word */
+#define SHMI_SIGNAL_ROW_NAME_SHIFT 0
+#define SHMI_SIGNAL_ROW_NAME_MASK UINT64_C(0x1fffffff)
+#define SHMI_SIGNAL_ROW_WORKERS_SHIFT 29
+#define SHMI_SIGNAL_ROW_WORKERS_MASK UINT64_C(0xfffe0000000)
+#define SHMI_SIGNAL_ROW_SLEEPERS_SHIFT 44
+#define SHMI_SIGNAL_ROW_SLEEPERS_MASK UINT64_C(0xfffff00000000000)
+
+/* kind of gate */
+#define SHMI_GATE_HELD 0U
+#define SHMI_GATE_CLOSED 1U
+#define SHMI_GATE_OWNER_DEAD 3U
+#define SHMI_GATE_RECOVERING 4U
+#define SHMI_GATE_NOT_RECOVERABLE 5U
+
+/* kind of state word */
+#define SHMI_SPIN_HELD 0U
+#define SHMI_SPIN_DRAINING 1U
+#define SHMI_SPIN_UPGRADE 2U
+#define SHMI_SPIN_OWNER_DEAD 3U
+#define SHMI_SPIN_RECOVERING 4U
+#define SHMI_SPIN_NOT_RECOVERABLE 5U
+#define SHMI_SPIN_UPGRADING 6U
+
+/* Redo entry */
+typedef struct shmi_redo_entry {
+    uint64_t at;
+    uint64_t to;
+} shmi_redo_entry;
+SHMI_ASSERT(offsetof(shmi_redo_entry, at) == 0, "redo_entry.at");
+SHMI_ASSERT(offsetof(shmi_redo_entry, to) == 8, "redo_entry.to");
+SHMI_ASSERT(sizeof(shmi_redo_entry) == 16, "redo_entry");
+
+/* List of waits */
+typedef struct shmi_list_words {
+    uint64_t first;
+    uint64_t last;
+} shmi_list_words;
+SHMI_ASSERT(offsetof(shmi_list_words, first) == 0, "list_words.first");
+SHMI_ASSERT(offsetof(shmi_list_words, last) == 8, "list_words.last");
+SHMI_ASSERT(sizeof(shmi_list_words) == 16, "list_words");
+
+/* Monitor */
+typedef struct shmi_monitor_words {
+    shmi_mutex_words latch;
+    uint64_t arrivals;
+    uint64_t redone;
+    shmi_redo_entry redo[6];
+    uint32_t lastCPU;
+    uint32_t spin;
+    uint32_t pays;
+    uint8_t pad0_[4];
+    uint64_t accounted;
+    uint8_t pad1_[56];
+} shmi_monitor_words;
+SHMI_ASSERT(offsetof(shmi_monitor_words, latch) == 0, "monitor_words.latch");
+SHMI_ASSERT(offsetof(shmi_monitor_words, arrivals) == 192, "monitor_words.arrivals");
+SHMI_ASSERT(offsetof(shmi_monitor_words, redone) == 200, "monitor_words.redone");
+SHMI_ASSERT(offsetof(shmi_monitor_words, redo) == 208, "monitor_words.redo");
+SHMI_ASSERT(offsetof(shmi_monitor_words, lastCPU) == 304, "monitor_words.lastCPU");
+SHMI_ASSERT(offsetof(shmi_monitor_words, spin) == 308, "monitor_words.spin");
+SHMI_ASSERT(offsetof(shmi_monitor_words, pays) == 312, "monitor_words.pays");
+SHMI_ASSERT(offsetof(shmi_monitor_words, accounted) == 320, "monitor_words.accounted");
+SHMI_ASSERT(sizeof(shmi_monitor_words) == 384, "monitor_words");
+
+/* Semaphore */
+typedef struct shmi_semaphore_words {
+    shmi_monitor_words mon;
+    uint64_t size;
+    uint64_t free;
+    shmi_list_words queue;
+    uint8_t pad0_[96];
+} shmi_semaphore_words;
+SHMI_ASSERT(offsetof(shmi_semaphore_words, mon) == 0, "semaphore_words.mon");
+SHMI_ASSERT(offsetof(shmi_semaphore_words, size) == 384, "semaphore_words.size");
+SHMI_ASSERT(offsetof(shmi_semaphore_words, free) == 392, "semaphore_words.free");
+SHMI_ASSERT(offsetof(shmi_semaphore_words, queue) == 400, "semaphore_words.queue");
+SHMI_ASSERT(sizeof(shmi_semaphore_words) == 512, "semaphore_words");
+
+/* Share of a semaphore */
+typedef struct shmi_semaphore_share {
+    uint64_t name;
+    uint64_t permits;
+} shmi_semaphore_share;
+SHMI_ASSERT(offsetof(shmi_semaphore_share, name) == 0, "semaphore_share.name");
+SHMI_ASSERT(offsetof(shmi_semaphore_share, permits) == 8, "semaphore_share.permits");
+SHMI_ASSERT(sizeof(shmi_semaphore_share) == 16, "semaphore_share");
+
+/* Sequencer */
+typedef struct shmi_sequence_words {
+    shmi_monitor_words mon;
+    uint64_t root;
+    uint64_t doomed;
+    uint64_t canceled;
+    uint8_t pad0_[104];
+    uint64_t value;
+    uint8_t pad1_[120];
+    uint64_t next;
+    uint32_t stopped;
+    uint8_t pad2_[116];
+} shmi_sequence_words;
+SHMI_ASSERT(offsetof(shmi_sequence_words, mon) == 0, "sequence_words.mon");
+SHMI_ASSERT(offsetof(shmi_sequence_words, root) == 384, "sequence_words.root");
+SHMI_ASSERT(offsetof(shmi_sequence_words, doomed) == 392, "sequence_words.doomed");
+SHMI_ASSERT(offsetof(shmi_sequence_words, canceled) == 400, "sequence_words.canceled");
+SHMI_ASSERT(offsetof(shmi_sequence_words, value) == 512, "sequence_words.value");
+SHMI_ASSERT(offsetof(shmi_sequence_words, next) == 640, "sequence_words.next");
+SHMI_ASSERT(offsetof(shmi_sequence_words, stopped) == 648, "sequence_words.stopped");
+SHMI_ASSERT(sizeof(shmi_sequence_words) == 768, "sequence_words");
+
+/* Event */
+typedef struct shmi_event_words {
+    shmi_sequence_words sequence;
+    uint32_t mode;
+    uint8_t pad0_[4];
+    uint64_t spare;
+    shmi_list_words queue;
+    uint8_t pad1_[96];
+} shmi_event_words;
+SHMI_ASSERT(offsetof(shmi_event_words, sequence) == 0, "event_words.sequence");
+SHMI_ASSERT(offsetof(shmi_event_words, mode) == 768, "event_words.mode");
+SHMI_ASSERT(offsetof(shmi_event_words, spare) == 776, "event_words.spare");
+SHMI_ASSERT(offsetof(shmi_event_words, queue) == 784, "event_words.queue");
+SHMI_ASSERT(sizeof(shmi_event_words) == 896, "event_words");
+
+/* Queue */
+typedef struct shmi_queue_words {
+    shmi_monitor_words mon;
+    uint64_t capacity;
+    uint64_t item;
+    uint64_t sequence;
+    uint64_t ends;
+    uint64_t free;
+    uint64_t out;
+    uint64_t stopped;
+    shmi_list_words getters;
+    shmi_list_words putters;
+    uint8_t pad0_[40];
+} shmi_queue_words;
+SHMI_ASSERT(offsetof(shmi_queue_words, mon) == 0, "queue_words.mon");
+SHMI_ASSERT(offsetof(shmi_queue_words, capacity) == 384, "queue_words.capacity");
+SHMI_ASSERT(offsetof(shmi_queue_words, item) == 392, "queue_words.item");
+SHMI_ASSERT(offsetof(shmi_queue_words, sequence) == 400, "queue_words.sequence");
+SHMI_ASSERT(offsetof(shmi_queue_words, ends) == 408, "queue_words.ends");
+SHMI_ASSERT(offsetof(shmi_queue_words, free) == 416, "queue_words.free");
+SHMI_ASSERT(offsetof(shmi_queue_words, out) == 424, "queue_words.out");
+SHMI_ASSERT(offsetof(shmi_queue_words, stopped) == 432, "queue_words.stopped");
+SHMI_ASSERT(offsetof(shmi_queue_words, getters) == 440, "queue_words.getters");
+SHMI_ASSERT(offsetof(shmi_queue_words, putters) == 456, "queue_words.putters");
+SHMI_ASSERT(sizeof(shmi_queue_words) == 512, "queue_words");
+
+/* Cond */
+typedef struct shmi_cond_words {
+    shmi_monitor_words mon;
+    uint64_t upTo;
+    uint64_t flying;
+    uint64_t landed;
+    uint64_t batch;
+    shmi_list_words waiting;
+    shmi_list_words covered;
+    shmi_list_words woken;
+    uint8_t pad0_[48];
+} shmi_cond_words;
+SHMI_ASSERT(offsetof(shmi_cond_words, mon) == 0, "cond_words.mon");
+SHMI_ASSERT(offsetof(shmi_cond_words, upTo) == 384, "cond_words.upTo");
+SHMI_ASSERT(offsetof(shmi_cond_words, flying) == 392, "cond_words.flying");
+SHMI_ASSERT(offsetof(shmi_cond_words, landed) == 400, "cond_words.landed");
+SHMI_ASSERT(offsetof(shmi_cond_words, batch) == 408, "cond_words.batch");
+SHMI_ASSERT(offsetof(shmi_cond_words, waiting) == 416, "cond_words.waiting");
+SHMI_ASSERT(offsetof(shmi_cond_words, covered) == 432, "cond_words.covered");
+SHMI_ASSERT(offsetof(shmi_cond_words, woken) == 448, "cond_words.woken");
+SHMI_ASSERT(sizeof(shmi_cond_words) == 512, "cond_words");
+
+/* Future */
+typedef struct shmi_future_words {
+    shmi_monitor_words mon;
+    uint64_t state;
+    shmi_list_words queue;
+    uint8_t pad0_[104];
+} shmi_future_words;
+SHMI_ASSERT(offsetof(shmi_future_words, mon) == 0, "future_words.mon");
+SHMI_ASSERT(offsetof(shmi_future_words, state) == 384, "future_words.state");
+SHMI_ASSERT(offsetof(shmi_future_words, queue) == 392, "future_words.queue");
+SHMI_ASSERT(sizeof(shmi_future_words) == 512, "future_words");
+
+/* WaitGroup */
+typedef struct shmi_tally_words {
+    shmi_monitor_words mon;
+    uint64_t size;
+    uint64_t others;
+    uint64_t owed;
+    uint64_t dead;
+    uint64_t epoch;
+    shmi_list_words queue;
+    uint8_t pad0_[72];
+    uint64_t count;
+    uint8_t pad1_[120];
+} shmi_tally_words;
+SHMI_ASSERT(offsetof(shmi_tally_words, mon) == 0, "tally_words.mon");
+SHMI_ASSERT(offsetof(shmi_tally_words, size) == 384, "tally_words.size");
+SHMI_ASSERT(offsetof(shmi_tally_words, others) == 392, "tally_words.others");
+SHMI_ASSERT(offsetof(shmi_tally_words, owed) == 400, "tally_words.owed");
+SHMI_ASSERT(offsetof(shmi_tally_words, dead) == 408, "tally_words.dead");
+SHMI_ASSERT(offsetof(shmi_tally_words, epoch) == 416, "tally_words.epoch");
+SHMI_ASSERT(offsetof(shmi_tally_words, queue) == 424, "tally_words.queue");
+SHMI_ASSERT(offsetof(shmi_tally_words, count) == 512, "tally_words.count");
+SHMI_ASSERT(sizeof(shmi_tally_words) == 640, "tally_words");
+
+/* Share of a WaitGroup or a Latch */
+typedef struct shmi_tally_share {
+    uint64_t name;
+    uint64_t epoch;
+    uint64_t own;
+    uint8_t pad0_[8];
+} shmi_tally_share;
+SHMI_ASSERT(offsetof(shmi_tally_share, name) == 0, "tally_share.name");
+SHMI_ASSERT(offsetof(shmi_tally_share, epoch) == 8, "tally_share.epoch");
+SHMI_ASSERT(offsetof(shmi_tally_share, own) == 16, "tally_share.own");
+SHMI_ASSERT(sizeof(shmi_tally_share) == 32, "tally_share");
+
+/* Barrier */
+typedef struct shmi_barrier_words {
+    shmi_monitor_words mon;
+    uint64_t size;
+    uint64_t expected;
+    uint64_t pending;
+    uint64_t phase;
+    uint64_t completer;
+    uint64_t broken;
+    uint64_t dead;
+    uint64_t voided;
+    shmi_list_words queue;
+    uint8_t pad0_[48];
+} shmi_barrier_words;
+SHMI_ASSERT(offsetof(shmi_barrier_words, mon) == 0, "barrier_words.mon");
+SHMI_ASSERT(offsetof(shmi_barrier_words, size) == 384, "barrier_words.size");
+SHMI_ASSERT(offsetof(shmi_barrier_words, expected) == 392, "barrier_words.expected");
+SHMI_ASSERT(offsetof(shmi_barrier_words, pending) == 400, "barrier_words.pending");
+SHMI_ASSERT(offsetof(shmi_barrier_words, phase) == 408, "barrier_words.phase");
+SHMI_ASSERT(offsetof(shmi_barrier_words, completer) == 416, "barrier_words.completer");
+SHMI_ASSERT(offsetof(shmi_barrier_words, broken) == 424, "barrier_words.broken");
+SHMI_ASSERT(offsetof(shmi_barrier_words, dead) == 432, "barrier_words.dead");
+SHMI_ASSERT(offsetof(shmi_barrier_words, voided) == 440, "barrier_words.voided");
+SHMI_ASSERT(offsetof(shmi_barrier_words, queue) == 448, "barrier_words.queue");
+SHMI_ASSERT(sizeof(shmi_barrier_words) == 512, "barrier_words");
+
+/* Share of a Barrier */
+typedef struct shmi_barrier_share {
+    uint64_t name;
+    uint64_t phase;
+    uint64_t parties;
+    uint64_t left;
+} shmi_barrier_share;
+SHMI_ASSERT(offsetof(shmi_barrier_share, name) == 0, "barrier_share.name");
+SHMI_ASSERT(offsetof(shmi_barrier_share, phase) == 8, "barrier_share.phase");
+SHMI_ASSERT(offsetof(shmi_barrier_share, parties) == 16, "barrier_share.parties");
+SHMI_ASSERT(offsetof(shmi_barrier_share, left) == 24, "barrier_share.left");
+SHMI_ASSERT(sizeof(shmi_barrier_share) == 32, "barrier_share");
+
+/* Once */
+typedef struct shmi_once_words {
+    shmi_monitor_words mon;
+    uint64_t runner;
+    shmi_list_words queue;
+    uint8_t pad0_[40];
+    uint32_t done;
+    uint8_t pad1_[60];
+} shmi_once_words;
+SHMI_ASSERT(offsetof(shmi_once_words, mon) == 0, "once_words.mon");
+SHMI_ASSERT(offsetof(shmi_once_words, runner) == 384, "once_words.runner");
+SHMI_ASSERT(offsetof(shmi_once_words, queue) == 392, "once_words.queue");
+SHMI_ASSERT(offsetof(shmi_once_words, done) == 448, "once_words.done");
+SHMI_ASSERT(sizeof(shmi_once_words) == 512, "once_words");
+
+/* FairMutex */
+typedef struct shmi_fairmutex_words {
+    shmi_monitor_words mon;
+    uint64_t owner;
+    uint32_t policy;
+    uint32_t died;
+    shmi_list_words queue;
+    uint8_t pad0_[96];
+} shmi_fairmutex_words;
+SHMI_ASSERT(offsetof(shmi_fairmutex_words, mon) == 0, "fairmutex_words.mon");
+SHMI_ASSERT(offsetof(shmi_fairmutex_words, owner) == 384, "fairmutex_words.owner");
+SHMI_ASSERT(offsetof(shmi_fairmutex_words, policy) == 392, "fairmutex_words.policy");
+SHMI_ASSERT(offsetof(shmi_fairmutex_words, died) == 396, "fairmutex_words.died");
+SHMI_ASSERT(offsetof(shmi_fairmutex_words, queue) == 400, "fairmutex_words.queue");
+SHMI_ASSERT(sizeof(shmi_fairmutex_words) == 512, "fairmutex_words");
+
+/* MultiLock */
+typedef struct shmi_multilock_head {
+    uint32_t policy;
+    uint32_t buckets;
+    uint8_t pad0_[120];
+} shmi_multilock_head;
+SHMI_ASSERT(offsetof(shmi_multilock_head, policy) == 0, "multilock_head.policy");
+SHMI_ASSERT(offsetof(shmi_multilock_head, buckets) == 4, "multilock_head.buckets");
+SHMI_ASSERT(sizeof(shmi_multilock_head) == 128, "multilock_head");
+
+/* Bucket of keys */
+typedef struct shmi_multilock_bucket {
+    shmi_monitor_words mon;
+    uint64_t spilled;
+    uint64_t entries[15];
+} shmi_multilock_bucket;
+SHMI_ASSERT(offsetof(shmi_multilock_bucket, mon) == 0, "multilock_bucket.mon");
+SHMI_ASSERT(offsetof(shmi_multilock_bucket, spilled) == 384, "multilock_bucket.spilled");
+SHMI_ASSERT(offsetof(shmi_multilock_bucket, entries) == 392, "multilock_bucket.entries");
+SHMI_ASSERT(sizeof(shmi_multilock_bucket) == 512, "multilock_bucket");
+
+/* RWMutex */
+typedef struct shmi_rwmutex_words {
+    shmi_mutex_words writers;
+    uint8_t pad0_[64];
+    uint32_t gate;
+    uint32_t high;
+    uint32_t policy;
+    uint8_t pad1_[116];
+    uint32_t wakeReaders;
+    uint32_t wakeWriter;
+    uint32_t died;
+    uint32_t lastCPU;
+    uint32_t pays;
+    uint32_t paysWriter;
+    uint64_t hubReaders;
+    uint64_t hubWriter;
+    uint8_t pad2_[88];
+} shmi_rwmutex_words;
+SHMI_ASSERT(offsetof(shmi_rwmutex_words, writers) == 0, "rwmutex_words.writers");
+SHMI_ASSERT(offsetof(shmi_rwmutex_words, gate) == 256, "rwmutex_words.gate");
+SHMI_ASSERT(offsetof(shmi_rwmutex_words, high) == 260, "rwmutex_words.high");
+SHMI_ASSERT(offsetof(shmi_rwmutex_words, policy) == 264, "rwmutex_words.policy");
+SHMI_ASSERT(offsetof(shmi_rwmutex_words, wakeReaders) == 384, "rwmutex_words.wakeReaders");
+SHMI_ASSERT(offsetof(shmi_rwmutex_words, wakeWriter) == 388, "rwmutex_words.wakeWriter");
+SHMI_ASSERT(offsetof(shmi_rwmutex_words, died) == 392, "rwmutex_words.died");
+SHMI_ASSERT(offsetof(shmi_rwmutex_words, lastCPU) == 396, "rwmutex_words.lastCPU");
+SHMI_ASSERT(offsetof(shmi_rwmutex_words, pays) == 400, "rwmutex_words.pays");
+SHMI_ASSERT(offsetof(shmi_rwmutex_words, paysWriter) == 404, "rwmutex_words.paysWriter");
+SHMI_ASSERT(offsetof(shmi_rwmutex_words, hubReaders) == 408, "rwmutex_words.hubReaders");
+SHMI_ASSERT(offsetof(shmi_rwmutex_words, hubWriter) == 416, "rwmutex_words.hubWriter");
+SHMI_ASSERT(sizeof(shmi_rwmutex_words) == 512, "rwmutex_words");
+
+/* Line of a slot */
+typedef struct shmi_rwmutex_line {
+    uint64_t state;
+    uint8_t pad0_[120];
+} shmi_rwmutex_line;
+SHMI_ASSERT(offsetof(shmi_rwmutex_line, state) == 0, "rwmutex_line.state");
+SHMI_ASSERT(sizeof(shmi_rwmutex_line) == 128, "rwmutex_line");
+
+/* SpinLock */
+typedef struct shmi_spin_words {
+    uint32_t state;
+    uint32_t drain;
+    uint32_t top;
+    uint8_t pad0_[52];
+    uint32_t wake;
+    uint32_t gate;
+    uint32_t policy;
+    uint32_t died;
+    uint32_t spin;
+    uint32_t lastCPU;
+    uint32_t pays;
+    uint8_t pad1_[4];
+    uint64_t hub;
+    uint64_t gateHub;
+    uint64_t drainHub;
+    uint8_t pad2_[8];
+} shmi_spin_words;
+SHMI_ASSERT(offsetof(shmi_spin_words, state) == 0, "spin_words.state");
+SHMI_ASSERT(offsetof(shmi_spin_words, drain) == 4, "spin_words.drain");
+SHMI_ASSERT(offsetof(shmi_spin_words, top) == 8, "spin_words.top");
+SHMI_ASSERT(offsetof(shmi_spin_words, wake) == 64, "spin_words.wake");
+SHMI_ASSERT(offsetof(shmi_spin_words, gate) == 68, "spin_words.gate");
+SHMI_ASSERT(offsetof(shmi_spin_words, policy) == 72, "spin_words.policy");
+SHMI_ASSERT(offsetof(shmi_spin_words, died) == 76, "spin_words.died");
+SHMI_ASSERT(offsetof(shmi_spin_words, spin) == 80, "spin_words.spin");
+SHMI_ASSERT(offsetof(shmi_spin_words, lastCPU) == 84, "spin_words.lastCPU");
+SHMI_ASSERT(offsetof(shmi_spin_words, pays) == 88, "spin_words.pays");
+SHMI_ASSERT(offsetof(shmi_spin_words, hub) == 96, "spin_words.hub");
+SHMI_ASSERT(offsetof(shmi_spin_words, gateHub) == 104, "spin_words.gateHub");
+SHMI_ASSERT(offsetof(shmi_spin_words, drainHub) == 112, "spin_words.drainHub");
+SHMI_ASSERT(sizeof(shmi_spin_words) == 128, "spin_words");
+
+/* SignalWaker */
+typedef struct shmi_signal_words {
+    uint32_t config;
+    uint32_t rows;
+    uint8_t pad0_[120];
+    uint64_t summary;
+    uint8_t pad1_[120];
+    uint64_t permits;
+    uint8_t pad2_[120];
+    uint32_t wake;
+    uint32_t lastCPU;
+    uint32_t pays;
+    uint32_t spin;
+    uint64_t hub;
+    uint8_t pad3_[104];
+    uint64_t status;
+    uint8_t pad4_[120];
+    uint64_t partition;
+    uint8_t pad5_[120];
+} shmi_signal_words;
+SHMI_ASSERT(offsetof(shmi_signal_words, config) == 0, "signal_words.config");
+SHMI_ASSERT(offsetof(shmi_signal_words, rows) == 4, "signal_words.rows");
+SHMI_ASSERT(offsetof(shmi_signal_words, summary) == 128, "signal_words.summary");
+SHMI_ASSERT(offsetof(shmi_signal_words, permits) == 256, "signal_words.permits");
+SHMI_ASSERT(offsetof(shmi_signal_words, wake) == 384, "signal_words.wake");
+SHMI_ASSERT(offsetof(shmi_signal_words, lastCPU) == 388, "signal_words.lastCPU");
+SHMI_ASSERT(offsetof(shmi_signal_words, pays) == 392, "signal_words.pays");
+SHMI_ASSERT(offsetof(shmi_signal_words, spin) == 396, "signal_words.spin");
+SHMI_ASSERT(offsetof(shmi_signal_words, hub) == 400, "signal_words.hub");
+SHMI_ASSERT(offsetof(shmi_signal_words, status) == 512, "signal_words.status");
+SHMI_ASSERT(offsetof(shmi_signal_words, partition) == 640, "signal_words.partition");
+SHMI_ASSERT(sizeof(shmi_signal_words) == 768, "signal_words");
+
+/* Signal line */
+typedef struct shmi_signal_line {
+    uint64_t bits;
+    uint8_t pad0_[56];
+    uint64_t tasks;
+    uint8_t pad1_[56];
+} shmi_signal_line;
+SHMI_ASSERT(offsetof(shmi_signal_line, bits) == 0, "signal_line.bits");
+SHMI_ASSERT(offsetof(shmi_signal_line, tasks) == 64, "signal_line.tasks");
+SHMI_ASSERT(sizeof(shmi_signal_line) == 128, "signal_line");
+
+/* Gate */
+typedef struct shmi_signal_gate {
+    uint64_t word;
+    uint32_t task;
+    uint8_t pad0_[116];
+} shmi_signal_gate;
+SHMI_ASSERT(offsetof(shmi_signal_gate, word) == 0, "signal_gate.word");
+SHMI_ASSERT(offsetof(shmi_signal_gate, task) == 8, "signal_gate.task");
+SHMI_ASSERT(sizeof(shmi_signal_gate) == 128, "signal_gate");
+
+/* Participant row */
+typedef struct shmi_signal_row {
+    uint64_t count;
+    uint8_t pad0_[120];
+    uint64_t stats[16];
+} shmi_signal_row;
+SHMI_ASSERT(offsetof(shmi_signal_row, count) == 0, "signal_row.count");
+SHMI_ASSERT(offsetof(shmi_signal_row, stats) == 128, "signal_row.stats");
+SHMI_ASSERT(sizeof(shmi_signal_row) == 256, "signal_row");

@@ -1,0 +1,336 @@
+/* ---- Failures in words ---- */
+
+typedef struct shmi_failure {
+    char text[512];
+    int who_known;
+    shmsync_participant who;
+} shmi_failure;
+
+static SHMI_THREAD shmi_failure shmi_last;
+
+/* shmi_fail notes what failed and gives err. object may be NULL. */
+__attribute__((format(printf, 4, 5), unused, noinline, cold)) static int shmi_fail(int err, const char *op, const char *object, const char *format, ...)
+{
+    int n = snprintf(shmi_last.text, sizeof shmi_last.text, "shmsync: %s%s%s%s: %s%s", op, object != NULL ? " \"" : "",
+                     object != NULL ? object : "", object != NULL ? "\"" : "", shmsync_strerror(err), *format != 0 ? ": " : "");
+    shmi_last.who_known = 0;
+    if (n > 0 && (size_t)n < sizeof shmi_last.text) {
+        va_list args;
+        va_start(args, format);
+        vsnprintf(shmi_last.text + n, sizeof shmi_last.text - (size_t)n, format, args);
+        va_end(args);
+    }
+    return err;
+}
+
+const char *shmsync_error(void) { return shmi_last.text; }
+
+int shmsync_who_died(shmsync_participant *out)
+{
+    if (!shmi_last.who_known)
+        return ENOENT;
+    *out = shmi_last.who;
+    return 0;
+}
+
+const char *shmsync_strerror(int err)
+{
+    switch (err) {
+    case 0: return "no error";
+    case EOWNERDEAD: return "owner died, and the caller does not hold it";
+    case ENOTRECOVERABLE: return "state not recoverable";
+    case ETIMEDOUT: return "timed out";
+    case ECANCELED: return "canceled";
+    case EBUSY: return "busy";
+    case EPERM: return "not held by this process, or not permitted";
+    case EPROTO: return "shared memory is corrupt";
+    case EPROTONOSUPPORT: return "layout version not supported";
+    case EINVAL: return "incompatible or invalid";
+    case EBADF: return "closed";
+    case ENOTCONN: return "this process has not attached to the arena (a child of fork opens it itself)";
+    case ENOSPC: return "no space";
+    case ENOTSUP: return "not supported";
+    case ENOENT: return "not found";
+    case ENOMEM: return "out of memory";
+    case EEXIST: return "exists";
+    case EAGAIN: return "try again";
+    case EACCES: return "permission denied";
+    }
+    return "system error";
+}
+
+/* ---- An arena, as this process has it ---- */
+
+/* The validated copy of the immutable part of the header. Nothing of it is read from
+ * shared memory again. */
+typedef struct shmi_geometry {
+    uint64_t size, slots_off, obit_off, dir_off, dir_count, chunks_off, blocks_off, heap_off, chunk_count;
+    uint32_t slots;
+} shmi_geometry;
+
+/* What a fork wipes: a child finds no name, and every fast path looks here first. */
+typedef struct shmi_me {
+    shmi_name name;
+} shmi_me;
+
+/* An object: an immutable header and a body that belongs to its kind. */
+typedef struct shmi_object {
+    shmi_off off;  /* of the header; what _offset functions hand out */
+    shmi_off body; /* a multiple of 64 */
+    uint64_t size; /* of the body */
+    uint64_t layout;
+    uint32_t kind;
+    uint16_t version;
+    uint16_t name_len;
+    char name[SHMI_maxObjectName + 1];
+} shmi_object;
+
+/* A block or span that has been located. */
+typedef struct shmi_block {
+    shmi_off off;
+    uint64_t size, chunk, index;
+    int class_; /* or SHMI_classSpan */
+    uint32_t *word;
+} shmi_block;
+
+/* An object's header, read once and validated. */
+typedef struct shmi_header {
+    shmi_object o;
+    shmi_block block;
+    uint64_t hash;
+    shmi_off open_bits;
+    uint32_t *state;
+} shmi_header;
+
+/* An object that this process has open, and the handle that all its opens share. */
+typedef struct shmi_ref {
+    struct shmi_ref *next;
+    shmi_header h;
+    unsigned count; /* opens that have not been closed */
+    void *handle;   /* guarded by: shmsync_arena.handles_of */
+    unsigned opens; /* of the handle; guarded by: the same */
+} shmi_ref;
+
+typedef struct shmi_burial {
+    uint32_t of;     /* state of the slot; 0: none */
+    int unknown;     /* objects whose kind this header does not know */
+    int64_t mourned; /* when repairs and wakes were done; 0 before */
+    int64_t written; /* when the obituary was; 0 before */
+} shmi_burial;
+
+typedef struct shmi_seat {
+    struct shmi_seat *next;
+    shmi_node *node;
+    shmi_off off;
+} shmi_seat;
+
+/* What the helper thread has to try again. */
+typedef struct shmi_chore {
+    struct shmi_chore *next;
+    int (*f)(void *);
+    void *arg;
+} shmi_chore;
+
+typedef struct shmi_notice {
+    uint32_t generation;
+    int64_t when;
+} shmi_notice;
+
+struct shmsync_arena {
+    struct shmsync_arena *next; /* guarded by: shmi_attached_lock */
+    unsigned opens;             /* guarded by: shmi_attached_lock */
+    shmi_me *me;
+    unsigned char *base;
+    uint64_t size;
+    shmi_geometry geo;
+    char label[256]; /* the file, for messages */
+    int fd;
+    int lock_fd; /* its byte lock says that we are alive; -1 where there is none */
+    uint64_t dev, ino;
+    long page;
+
+    shmi_name self; /* never changes; a child of fork has it too, unlike me->name */
+    uint32_t my_slot;
+    uint32_t caps;
+    int fenced;  /* this process is a target of fences */
+    int closing; /* set once; then calls that wait end */
+    uint32_t calls; /* threads in a call that may sleep */
+
+    pthread_t watcher;
+    int watching;        /* the watcher runs */
+    int join_result;     /* of the watcher: -1 while it is not known; guarded by: start_lock */
+    pthread_mutex_t start_lock;
+    pthread_cond_t start_cond;
+    char start_text[256]; /* why it did not become live */
+    unsigned char *robust; /* a page with the robust list */
+
+    uint64_t heap_next[SHMI_classes], heap_look[SHMI_classes], heap_top; /* hints, atomic */
+
+    pthread_mutex_t handles; /* serialises lookups, since this process has one guard */
+    pthread_mutex_t walking; /* held by a walk, with its own guard */
+    shmi_ref *refs;          /* guarded by: handles */
+    shmi_off *deferred;      /* guarded by: handles; blocks freeing by us that somebody guarded */
+    size_t n_deferred, cap_deferred;
+    pthread_mutex_t handles_of; /* guards the handles in refs; taken before handles */
+
+    pthread_mutex_t reaping;
+    shmi_burial *burials; /* guarded by: reaping; by slot */
+    shmi_notice *notices; /* of the watcher; by slot */
+    uint32_t unfinished;  /* a burial has to be gone on with */
+
+    uint32_t announce_map; /* records in use, a bit each */
+
+    pthread_mutex_t seats_lock;
+    shmi_seat *seats; /* guarded by: seats_lock; free ones */
+
+    pthread_mutex_t chores_lock;
+    shmi_chore *chores; /* guarded by: chores_lock */
+
+    pthread_mutex_t death_lock;
+    void (*on_death)(const shmsync_participant *, void *); /* guarded by: death_lock */
+    void *on_death_arg;
+    uint64_t obit_next; /* guarded by: death_lock */
+    uint32_t *told;     /* guarded by: death_lock; by slot */
+    uint64_t holes[64]; /* guarded by: death_lock; obituaries that were not written when we looked */
+    unsigned n_holes;
+};
+
+/* What a death may have swallowed of an object's wakes. */
+enum {
+    SHMI_OWED_ANNOUNCED, /* only those who have announced themselves can wait for one */
+    SHMI_OWED_ONE,       /* a participant has recorded that it sleeps */
+    SHMI_OWED_ALL        /* so had the dead */
+};
+
+/* What a kind of object tells the reaper. Each function may be called by any number of
+ * threads and processes at once, for any bytes: idempotent, trusts nothing, never
+ * blocks. NULL: nothing to do. The table is in the last part. */
+typedef struct shmi_kind_ops {
+    uint32_t kind;
+    void (*repair)(shmsync_arena *a, const shmi_object *o, shmi_name dead);
+    void (*wake)(shmsync_arena *a, const shmi_object *o, int owed);
+} shmi_kind_ops;
+SHMI_FN const shmi_kind_ops *shmi_kind_of(uint32_t kind); /* NULL: not known */
+
+/* ---- From an offset to an address ---- */
+
+SHMI_FN int shmi_within(const shmsync_arena *a, shmi_off off, uint64_t n, uint64_t align)
+{
+    return off <= a->size && n <= a->size - off && (off & (align - 1)) == 0;
+}
+
+/* n bytes at an offset that has been validated; a mistake is a bug here. */
+SHMI_FN void *shmi_ptr(const shmsync_arena *a, shmi_off off, uint64_t n, uint64_t align)
+{
+    if (SHMI_UNLIKELY(!shmi_within(a, off, n, align)))
+        shmi_abort("an offset out of the arena");
+    return a->base + off;
+}
+SHMI_FN uint32_t *shmi_u32(const shmsync_arena *a, shmi_off off) { return (uint32_t *)shmi_ptr(a, off, 4, 4); }
+SHMI_FN uint64_t *shmi_u64(const shmsync_arena *a, shmi_off off) { return (uint64_t *)shmi_ptr(a, off, 8, 8); }
+SHMI_FN unsigned char *shmi_bytes(const shmsync_arena *a, shmi_off off, uint64_t n) { return (unsigned char *)shmi_ptr(a, off, n, 1); }
+
+/* The offset of an address in the arena. */
+SHMI_FN shmi_off shmi_off_of(const shmsync_arena *a, const void *p) { return (shmi_off)((const unsigned char *)p - a->base); }
+
+/* ---- Names and slots ---- */
+
+SHMI_FN uint32_t shmi_name_slot(shmi_name n) { return n & SHMI_MaxSlots; }
+SHMI_FN uint32_t shmi_name_gen(shmi_name n) { return n >> 11 & SHMI_maxGeneration; }
+SHMI_FN shmi_name shmi_make_name(uint32_t slot, uint32_t gen) { return slot | gen << 11; }
+SHMI_FN int shmi_name_valid(shmi_name n) { return shmi_name_slot(n) != 0 && shmi_name_gen(n) != 0; }
+/* Whoever cleans up after n cleans up after o: the same slot, n's or an earlier generation. */
+SHMI_FN int shmi_covers(shmi_name n, shmi_name o)
+{
+    return o != 0 && shmi_name_slot(o) == shmi_name_slot(n) && shmi_name_gen(o) <= shmi_name_gen(n);
+}
+
+SHMI_FN uint32_t shmi_slot_phase(uint32_t w) { return w & 7; }
+SHMI_FN uint32_t shmi_slot_gen(uint32_t w) { return w >> 3 & SHMI_maxGeneration; }
+SHMI_FN uint32_t shmi_slot_word(uint32_t phase, uint32_t gen) { return phase | gen << 3; }
+SHMI_FN uint32_t shmi_slot_with(uint32_t w, uint32_t phase) { return shmi_slot_word(phase, shmi_slot_gen(w)); }
+SHMI_FN int shmi_slot_present(uint32_t w)
+{
+    uint32_t p = shmi_slot_phase(w);
+    return p == SHMI_phaseJoining || p == SHMI_phaseLive || p == SHMI_phaseLeaving;
+}
+SHMI_FN int shmi_slot_taken(uint32_t w) { return shmi_slot_present(w) || shmi_slot_phase(w) == SHMI_phaseDead; }
+SHMI_FN shmi_name shmi_name_in(uint32_t slot, uint32_t w) { return shmi_make_name(slot, shmi_slot_gen(w)); }
+
+/* The record of a slot, counted from 1. */
+SHMI_FN shmi_off shmi_slot(const shmsync_arena *a, uint32_t i)
+{
+    if (SHMI_UNLIKELY(i < 1 || i > a->geo.slots))
+        shmi_abort("a slot that is none");
+    return a->geo.slots_off + (uint64_t)(i - 1) * SHMI_slotStride;
+}
+SHMI_FN uint32_t *shmi_slot32(const shmsync_arena *a, uint32_t i, unsigned field) { return shmi_u32(a, shmi_slot(a, i) + field); }
+SHMI_FN uint64_t *shmi_slot64(const shmsync_arena *a, uint32_t i, unsigned field) { return shmi_u64(a, shmi_slot(a, i) + field); }
+SHMI_FN uint32_t shmi_slot_state(const shmsync_arena *a, uint32_t i) { return shmi_ld32(shmi_slot32(a, i, SHMI_slotState)); }
+SHMI_FN int shmi_cas_slot(const shmsync_arena *a, uint32_t i, uint32_t from, uint32_t to)
+{
+    return shmi_cas32(shmi_slot32(a, i, SHMI_slotState), from, to);
+}
+SHMI_FN uint32_t shmi_slot_caps(const shmsync_arena *a, uint32_t i) { return shmi_ld32(shmi_slot32(a, i, SHMI_slotCaps)); }
+SHMI_FN uint32_t *shmi_alive_word(const shmsync_arena *a, uint32_t i, unsigned word)
+{
+    return shmi_slot32(a, i, SHMI_slotAlive + word * SHMI_aliveStride);
+}
+
+/* Whether n is a participant that has not been buried. One load. A no means that no
+ * thread of n executes a store to the arena any more. */
+SHMI_FN int shmi_current(const shmsync_arena *a, shmi_name n)
+{
+    uint32_t i = shmi_name_slot(n), w;
+    if (i < 1 || i > a->geo.slots)
+        return 0;
+    w = shmi_slot_state(a, i);
+    return shmi_slot_gen(w) == shmi_name_gen(n) && shmi_slot_present(w);
+}
+
+/* This process's name, or 0 in a child of fork. */
+SHMI_FN shmi_name shmi_self(const shmsync_arena *a) { return __atomic_load_n(&a->me->name, __ATOMIC_RELAXED); }
+
+/* How many burials there have been, as a sequence. */
+SHMI_FN uint32_t shmi_deaths(const shmsync_arena *a) { return shmi_ld32(shmi_u32(a, SHMI_hdrDeaths)); }
+
+/* What is defined later and called before. */
+SHMI_FN int shmi_dead(shmsync_arena *a, shmi_name n);
+SHMI_FN void shmi_free_nodes_at(shmsync_arena *a, shmi_off object);
+SHMI_FN void shmi_reset_node(shmsync_arena *a, shmi_off off);
+SHMI_FN int shmi_who(shmsync_arena *a, shmi_name n, shmsync_participant *out);
+SHMI_FN void shmi_release_unseen(shmsync_arena *a, const shmi_block *b, uint32_t w);
+SHMI_FN void shmi_settle_delete(shmsync_arena *a, const shmi_block *b, shmi_name dead);
+SHMI_FN void shmi_settle_entries(shmsync_arena *a, shmi_name dead);
+SHMI_FN void shmi_flush_deferred(shmsync_arena *a);
+SHMI_FN void shmi_release_deferred(shmsync_arena *a);
+
+/* shmi_fail for the death of who. */
+SHMI_COLD int shmi_fail_who(shmsync_arena *a, int err, const char *op, const char *object, shmi_name who)
+{
+    shmsync_participant p;
+    if (who == 0 || shmi_who(a, who, &p) != 0)
+        return shmi_fail(err, op, object, "%s", "");
+    shmi_fail(err, op, object, "%s (pid %u, slot %u.%u)", p.label[0] != 0 ? p.label : "process", p.pid, p.slot, p.generation);
+    shmi_last.who = p;
+    shmi_last.who_known = 1;
+    return err;
+}
+
+/* ---- Calls that may sleep ---- */
+
+/* Begins one: 0, ENOTCONN in a child of fork, EBADF when this process leaves. Until
+ * shmi_exit the arena stays mapped. */
+SHMI_FN int shmi_enter(shmsync_arena *a, const char *op)
+{
+    if (shmi_self(a) == 0)
+        return shmi_fail(ENOTCONN, op, a->label, "%s", "");
+    shmi_add32(&a->calls, 1);
+    if (SHMI_UNLIKELY(__atomic_load_n(&a->closing, __ATOMIC_SEQ_CST))) {
+        shmi_add32(&a->calls, (uint32_t)-1);
+        return shmi_fail(EBADF, op, a->label, "this process closed the arena");
+    }
+    return 0;
+}
+SHMI_FN void shmi_exit(shmsync_arena *a) { shmi_add32(&a->calls, (uint32_t)-1); }
+

@@ -1,0 +1,650 @@
+/* ---- Heap: chunk words and block words are the truth, and there is no other ---- */
+
+enum { SHMI_nearChunks = 16, SHMI_claimTries = 64, SHMI_patience = 64 };
+
+SHMI_FN uint32_t shmi_chunk_kind(uint64_t w) { return (uint32_t)(w & 7); }
+SHMI_FN int shmi_chunk_reserved(uint64_t w) { return (w & SHMI_CHUNK_RESERVED) != 0; }
+SHMI_FN uint64_t shmi_chunk_number(uint64_t w) { return w >> 4 & 0x7fffffff; }
+SHMI_FN shmi_name shmi_chunk_name(uint64_t w) { return (shmi_name)(w >> 35); }
+SHMI_FN uint64_t shmi_make_chunk(uint32_t kind, uint64_t number, shmi_name n)
+{
+    return kind | SHMI_CHUNK_RESERVED | number << 4 | (uint64_t)n << 35;
+}
+SHMI_FN uint64_t shmi_chunk_freed(uint64_t w) { return w & SHMI_CHUNK_RESERVED; }
+SHMI_FN uint64_t shmi_chunk_claimed(uint64_t w, shmi_name n)
+{
+    return (w & SHMI_CHUNK_RESERVED) | SHMI_chunkClaimed | (uint64_t)n << 35;
+}
+SHMI_FN int shmi_chunk_slab_of(uint64_t w, int cls) { return w == shmi_make_chunk(SHMI_chunkSlab, (uint64_t)cls, 0); }
+
+SHMI_FN int shmi_chunk_legal(uint64_t w, uint64_t i, uint64_t count)
+{
+    uint64_t n = shmi_chunk_number(w);
+    shmi_name who = shmi_chunk_name(w);
+    switch (shmi_chunk_kind(w)) {
+    case SHMI_chunkFree: return (w & ~SHMI_CHUNK_RESERVED) == 0;
+    case SHMI_chunkClaimed: return n == 0 && shmi_name_valid(who);
+    case SHMI_chunkSlab: return shmi_chunk_reserved(w) && n < SHMI_classes && who == 0;
+    case SHMI_chunkSweeping: return shmi_chunk_reserved(w) && n < SHMI_classNode && shmi_name_valid(who);
+    case SHMI_chunkHead: return shmi_chunk_reserved(w) && n > 0 && n <= count - i && who == 0;
+    case SHMI_chunkTail: return shmi_chunk_reserved(w) && n < i && who == 0;
+    }
+    return 0;
+}
+
+SHMI_FN uint32_t shmi_block_kind(uint32_t w) { return w & 7; }
+SHMI_FN shmi_name shmi_block_name(uint32_t w) { return w >> 3; }
+SHMI_FN uint32_t shmi_make_block(uint32_t kind, shmi_name n) { return kind | n << 3; }
+SHMI_FN uint64_t shmi_blocks_of(int cls) { return SHMI_chunkSize / shmi_class_size[cls]; }
+
+SHMI_FN uint64_t *shmi_chunk(shmsync_arena *a, uint64_t i) { return shmi_u64(a, a->geo.chunks_off + i * 8); }
+SHMI_FN uint64_t shmi_load_chunk(shmsync_arena *a, uint64_t i) { return shmi_ld64(shmi_chunk(a, i)); }
+SHMI_FN int shmi_swap_chunk(shmsync_arena *a, uint64_t i, uint64_t old, uint64_t to) { return shmi_cas64(shmi_chunk(a, i), old, to); }
+SHMI_FN shmi_off shmi_chunk_off(shmsync_arena *a, uint64_t i) { return a->geo.heap_off + i * SHMI_chunkSize; }
+/* A block word. The chunk must be reserved. */
+SHMI_FN uint32_t *shmi_block_word(shmsync_arena *a, uint64_t chunk, uint64_t index)
+{
+    return shmi_u32(a, a->geo.blocks_off + (chunk * SHMI_blockWords + index) * SHMI_blockWordSize);
+}
+
+SHMI_FN shmi_block shmi_block_in(shmsync_arena *a, uint64_t chunk, uint64_t index, int cls)
+{
+    shmi_block b;
+    b.size = shmi_class_size[cls];
+    b.off = shmi_chunk_off(a, chunk) + index * b.size;
+    b.chunk = chunk;
+    b.index = index;
+    b.class_ = cls;
+    b.word = shmi_block_word(a, chunk, index);
+    return b;
+}
+SHMI_FN shmi_block shmi_span_at(shmsync_arena *a, uint64_t chunk, uint64_t chunks)
+{
+    shmi_block b;
+    b.size = chunks * SHMI_chunkSize;
+    b.off = shmi_chunk_off(a, chunk);
+    b.chunk = chunk;
+    b.index = 0;
+    b.class_ = SHMI_classSpan;
+    b.word = shmi_block_word(a, chunk, 0);
+    return b;
+}
+
+/* The block or span that off lies in. */
+SHMI_FN int shmi_holding(shmsync_arena *a, shmi_off off, shmi_block *b)
+{
+    uint64_t i, w, start;
+    if (off < a->geo.heap_off || (off - a->geo.heap_off) / SHMI_chunkSize >= a->geo.chunk_count)
+        return 0;
+    i = (off - a->geo.heap_off) / SHMI_chunkSize;
+    w = shmi_load_chunk(a, i);
+    if (shmi_chunk_kind(w) == SHMI_chunkTail && shmi_chunk_legal(w, i, a->geo.chunk_count)) {
+        i = shmi_chunk_number(w);
+        w = shmi_load_chunk(a, i);
+        if (shmi_chunk_kind(w) != SHMI_chunkHead)
+            return 0;
+    }
+    if (!shmi_chunk_legal(w, i, a->geo.chunk_count))
+        return 0;
+    start = shmi_chunk_off(a, i);
+    switch (shmi_chunk_kind(w)) {
+    case SHMI_chunkHead:
+        *b = shmi_span_at(a, i, shmi_chunk_number(w));
+        return off - start < b->size;
+    case SHMI_chunkSlab:
+    case SHMI_chunkSweeping: {
+        int cls = (int)shmi_chunk_number(w);
+        uint64_t index = (off - start) / shmi_class_size[cls];
+        if (index >= shmi_blocks_of(cls))
+            return 0;
+        *b = shmi_block_in(a, i, index, cls);
+        return 1;
+    }
+    }
+    return 0;
+}
+/* The block or span that begins at off. */
+SHMI_FN int shmi_locate(shmsync_arena *a, shmi_off off, shmi_block *b) { return shmi_holding(a, off, b) && b->off == off; }
+SHMI_FN int shmi_block_swap(const shmi_block *b, uint32_t old, uint32_t to) { return shmi_cas32(b->word, old, to); }
+
+/* Makes sure that n bytes of the file have memory behind them. */
+SHMI_FN int shmi_reserve(shmsync_arena *a, uint64_t off, uint64_t n)
+{
+    uint64_t end = off + n, piece = n;
+    int tries = 0;
+    while (off < end) {
+        uint64_t now = end - off < piece ? end - off : piece;
+        if (fallocate(a->fd, FALLOC_FL_KEEP_SIZE, (off_t)off, (off_t)now) == 0) {
+            off += now;
+            continue;
+        }
+        switch (errno) {
+        case EINTR:
+            if (++tries >= 4)
+                piece = 8u << 20;
+            continue;
+        case ENOSPC:
+#ifdef EDQUOT
+        case EDQUOT:
+#endif
+        case ENOMEM:
+            return shmi_fail(ENOSPC, "reserve", a->label, "shared memory is full: could not reserve %llu bytes", (unsigned long long)n);
+        }
+        return shmi_fail(errno, "reserve", a->label, "%llu bytes at %llu", (unsigned long long)n, (unsigned long long)off);
+    }
+    return 0;
+}
+
+SHMI_FN uint64_t shmi_reserved_in(shmsync_arena *a, uint64_t chunk, uint64_t n)
+{
+    uint64_t i, count = 0;
+    for (i = chunk; i < chunk + n; i++)
+        count += (uint64_t)shmi_chunk_reserved(shmi_load_chunk(a, i));
+    return count;
+}
+
+/* Makes sure that n chunks that we have claimed, and their block words, have memory. */
+SHMI_FN int shmi_back(shmsync_arena *a, uint64_t chunk, uint64_t n)
+{
+    uint64_t i;
+    if (shmi_reserved_in(a, chunk, n) < n) {
+        int err = shmi_reserve(a, shmi_chunk_off(a, chunk), n * SHMI_chunkSize);
+        if (err == 0)
+            err = shmi_reserve(a, a->geo.blocks_off + chunk * SHMI_blockWords * SHMI_blockWordSize, n * SHMI_blockWords * SHMI_blockWordSize);
+        if (err != 0)
+            return err;
+    }
+    for (i = chunk; i < chunk + n; i++) {
+        uint64_t w = shmi_load_chunk(a, i);
+        if (!shmi_chunk_reserved(w))
+            shmi_swap_chunk(a, i, w, w | SHMI_CHUNK_RESERVED);
+        SHMSYNC_CRASHPOINT("arena.chunk.backed");
+    }
+    return 0;
+}
+
+/* Makes n chunks free that we have claimed. */
+SHMI_FN void shmi_free_run(shmsync_arena *a, uint64_t head, uint64_t n)
+{
+    uint64_t k;
+    for (k = 0; k < n; k++) {
+        uint64_t w = shmi_load_chunk(a, head + k);
+        if (shmi_chunk_kind(w) == SHMI_chunkClaimed && shmi_chunk_name(w) == a->self)
+            shmi_swap_chunk(a, head + k, w, shmi_chunk_freed(w));
+    }
+}
+
+/* Claims a block of a chunk if that is a slab of the class and has one free. 0: none. */
+SHMI_FN shmi_off shmi_claim_in(shmsync_arena *a, uint64_t chunk, int cls, uint64_t start)
+{
+    uint64_t n = shmi_blocks_of(cls), k;
+    uint32_t claimed = shmi_make_block(SHMI_blockClaimed, a->self);
+    if (!shmi_chunk_slab_of(shmi_load_chunk(a, chunk), cls))
+        return 0;
+    for (k = 0; k < n; k++) {
+        uint64_t index = (start + k) % n;
+        uint32_t *word = shmi_block_word(a, chunk, index);
+        if (shmi_ld32(word) != SHMI_blockFree)
+            continue;
+        SHMSYNC_CRASHPOINT("arena.block.before_claim");
+        if (!shmi_cas32(word, SHMI_blockFree, claimed))
+            continue;
+        SHMSYNC_CRASHPOINT("arena.block.claimed");
+        /* The chunk may have been taken back. If it is a slab of our class, it stays
+         * one: a sweeper needs every block. */
+        if (!shmi_chunk_slab_of(shmi_load_chunk(a, chunk), cls)) {
+            shmi_cas32(word, claimed, SHMI_blockFree);
+            return 0;
+        }
+        __atomic_store_n(&a->heap_next[cls], chunk * SHMI_blockWords + index + 1, __ATOMIC_RELAXED);
+        return shmi_chunk_off(a, chunk) + index * shmi_class_size[cls];
+    }
+    return 0;
+}
+
+SHMI_FN shmi_off shmi_claim_near(shmsync_arena *a, int cls)
+{
+    uint64_t next = __atomic_load_n(&a->heap_next[cls], __ATOMIC_RELAXED), start, k;
+    uint64_t count = a->geo.chunk_count;
+    shmi_off off;
+    if (next / SHMI_blockWords < count) {
+        off = shmi_claim_in(a, next / SHMI_blockWords, cls, next % SHMI_blockWords);
+        if (off != 0)
+            return off;
+    }
+    start = __atomic_load_n(&a->heap_look[cls], __ATOMIC_RELAXED);
+    __atomic_store_n(&a->heap_look[cls], start + SHMI_nearChunks, __ATOMIC_RELAXED);
+    for (k = 0; k < SHMI_nearChunks && k < count; k++) {
+        off = shmi_claim_in(a, (start + k) % count, cls, 0);
+        if (off != 0)
+            return off;
+    }
+    return 0;
+}
+
+/* Claims a free chunk that has those bits. */
+SHMI_FN int shmi_claim_chunk(shmsync_arena *a, uint64_t bits, uint64_t *chunk, int *busy)
+{
+    uint64_t *hint = shmi_u64(a, SHMI_hdrChunkHint);
+    uint64_t start = shmi_ld64(hint) % a->geo.chunk_count, k;
+    for (k = 0; k < a->geo.chunk_count; k++) {
+        uint64_t i = (start + k) % a->geo.chunk_count, w = shmi_load_chunk(a, i);
+        switch (shmi_chunk_kind(w)) {
+        case SHMI_chunkFree:
+            if ((w & bits) != bits)
+                continue;
+            if (shmi_swap_chunk(a, i, w, shmi_chunk_claimed(w, a->self))) {
+                shmi_st64(hint, i + 1);
+                *chunk = i;
+                return 1;
+            }
+            *busy = 1;
+            break;
+        case SHMI_chunkClaimed:
+        case SHMI_chunkSweeping:
+            *busy = 1;
+            break;
+        }
+    }
+    return 0;
+}
+
+SHMI_COLD int shmi_no_space(shmsync_arena *a, uint64_t size)
+{
+    uint64_t i, free_ = 0;
+    for (i = 0; i < a->geo.chunk_count; i++)
+        if (shmi_chunk_kind(shmi_load_chunk(a, i)) == SHMI_chunkFree)
+            free_ += SHMI_chunkSize;
+    return shmi_fail(ENOSPC, "arena.alloc", a->label, "asked for %llu bytes; free in chunks of 64 KiB: %llu of %llu bytes",
+                     (unsigned long long)size, (unsigned long long)free_, (unsigned long long)(a->geo.chunk_count * SHMI_chunkSize));
+}
+
+SHMI_COLD int shmi_meddled(shmsync_arena *a, shmi_off off)
+{
+    return shmi_fail(EPROTO, "arena.alloc", a->label, "the block at 0x%llx was changed while claimed", (unsigned long long)off);
+}
+
+/* Makes a slab of a free chunk and claims a block of it before anybody else can. */
+SHMI_FN int shmi_claim_fresh(shmsync_arena *a, int cls, shmi_off *off, int *busy)
+{
+    uint64_t chunk = 0, index;
+    int err;
+    *off = 0;
+    if (!shmi_claim_chunk(a, 0, &chunk, busy))
+        return 0;
+    SHMSYNC_CRASHPOINT("arena.chunk.claimed");
+    err = shmi_back(a, chunk, 1);
+    if (err != 0) {
+        shmi_free_run(a, chunk, 1);
+        if (!shmi_claim_chunk(a, SHMI_CHUNK_RESERVED, &chunk, busy))
+            return err;
+    }
+    if (cls == SHMI_classNode)
+        memset(shmi_bytes(a, shmi_chunk_off(a, chunk), SHMI_chunkSize), 0, SHMI_chunkSize);
+    for (index = 0; index < shmi_blocks_of(cls); index++) {
+        if (shmi_cas32(shmi_block_word(a, chunk, index), SHMI_blockFree, shmi_make_block(SHMI_blockClaimed, a->self))) {
+            *off = shmi_chunk_off(a, chunk) + index * shmi_class_size[cls];
+            __atomic_store_n(&a->heap_next[cls], chunk * SHMI_blockWords + index + 1, __ATOMIC_RELAXED);
+            break;
+        }
+    }
+    SHMSYNC_CRASHPOINT("arena.chunk.before_slab");
+    if (!shmi_swap_chunk(a, chunk, shmi_chunk_claimed(SHMI_CHUNK_RESERVED, a->self), shmi_make_chunk(SHMI_chunkSlab, (uint64_t)cls, 0)))
+        return shmi_meddled(a, shmi_chunk_off(a, chunk));
+    return 0;
+}
+
+SHMI_FN void shmi_unblock(shmsync_arena *a, uint64_t i, shmi_name n)
+{
+    uint32_t blocked = shmi_make_block(SHMI_blockBlocked, n);
+    uint64_t k;
+    for (k = 0; k < SHMI_blockWords; k++) {
+        uint32_t *word = shmi_block_word(a, i, k);
+        if (shmi_ld32(word) == blocked)
+            shmi_cas32(word, blocked, SHMI_blockFree);
+    }
+}
+
+/* Makes chunk i free if it is a slab without a block in use. */
+SHMI_FN int shmi_sweep_chunk(shmsync_arena *a, uint64_t i)
+{
+    uint64_t w = shmi_load_chunk(a, i), n, k, sweeping;
+    uint32_t blocked = shmi_make_block(SHMI_blockBlocked, a->self);
+    int cls = (int)shmi_chunk_number(w);
+    if (shmi_chunk_kind(w) != SHMI_chunkSlab || !shmi_chunk_legal(w, i, a->geo.chunk_count) || cls == SHMI_classNode)
+        return 0;
+    n = shmi_blocks_of(cls);
+    for (k = 0; k < n; k++)
+        if (shmi_ld32(shmi_block_word(a, i, k)) != SHMI_blockFree)
+            return 0;
+    sweeping = shmi_make_chunk(SHMI_chunkSweeping, (uint64_t)cls, a->self);
+    if (!shmi_swap_chunk(a, i, w, sweeping))
+        return 0;
+    SHMSYNC_CRASHPOINT("arena.sweep.begun");
+    for (k = 0; k < n; k++) {
+        if (!shmi_cas32(shmi_block_word(a, i, k), SHMI_blockFree, blocked)) {
+            shmi_unblock(a, i, a->self);
+            shmi_swap_chunk(a, i, sweeping, w);
+            return 0;
+        }
+    }
+    SHMSYNC_CRASHPOINT("arena.sweep.blocked");
+    shmi_unblock(a, i, a->self);
+    SHMSYNC_CRASHPOINT("arena.sweep.before_free");
+    if (!shmi_swap_chunk(a, i, sweeping, shmi_chunk_freed(w)))
+        return 0;
+    shmi_st64(shmi_u64(a, SHMI_hdrChunkHint), i);
+    return 1;
+}
+SHMI_FN uint64_t shmi_sweep(shmsync_arena *a, uint64_t want)
+{
+    uint64_t i, swept = 0;
+    for (i = 0; i < a->geo.chunk_count && swept < want; i++)
+        swept += (uint64_t)shmi_sweep_chunk(a, i);
+    return swept;
+}
+
+/* Claims a block of the class, as it is. */
+SHMI_FN int shmi_claim_block(shmsync_arena *a, int cls, shmi_off *off)
+{
+    int failed = 0, tries;
+    for (tries = 0; tries < SHMI_claimTries; tries++) {
+        int busy = 0, err;
+        uint64_t i;
+        if ((*off = shmi_claim_near(a, cls)) != 0)
+            return 0;
+        err = shmi_claim_fresh(a, cls, off, &busy);
+        if (*off != 0)
+            return 0;
+        failed = err;
+        for (i = 0; i < a->geo.chunk_count; i++)
+            if ((*off = shmi_claim_in(a, i, cls, 0)) != 0)
+                return 0;
+        if (shmi_sweep(a, 1) > 0)
+            continue;
+        if (!busy)
+            break;
+        sched_yield();
+    }
+    return failed != 0 ? failed : shmi_no_space(a, shmi_class_size[cls]);
+}
+
+/* ---- Spans: whole chunks, for what is bigger than any class ---- */
+
+SHMI_FN int shmi_claim_run(shmsync_arena *a, uint64_t head, uint64_t n)
+{
+    uint64_t k;
+    for (k = 0; k < n; k++) {
+        uint64_t w = shmi_load_chunk(a, head + k);
+        if (shmi_chunk_kind(w) != SHMI_chunkFree || !shmi_swap_chunk(a, head + k, w, shmi_chunk_claimed(w, a->self))) {
+            shmi_free_run(a, head, k);
+            return 0;
+        }
+        SHMSYNC_CRASHPOINT("arena.span.claiming");
+    }
+    return 1;
+}
+
+/* Makes a span of n claimed chunks and claims its block word. EAGAIN, with the chunks
+ * free again, when that word is not free. The block word comes before the head and the
+ * tails last, so that what a death leaves is found from the head. */
+SHMI_FN int shmi_make_span(shmsync_arena *a, uint64_t head, uint64_t n)
+{
+    uint64_t i, to = shmi_make_chunk(SHMI_chunkHead, n, 0);
+    int err = shmi_back(a, head, n);
+    if (err != 0) {
+        shmi_free_run(a, head, n);
+        return err;
+    }
+    if (!shmi_cas32(shmi_block_word(a, head, 0), SHMI_blockFree, shmi_make_block(SHMI_blockClaimed, a->self))) {
+        shmi_free_run(a, head, n);
+        return EAGAIN;
+    }
+    SHMSYNC_CRASHPOINT("arena.span.claimed");
+    memset(shmi_bytes(a, shmi_chunk_off(a, head), n * SHMI_chunkSize), 0, n * SHMI_chunkSize);
+    for (i = head; i < head + n; i++) {
+        if (!shmi_swap_chunk(a, i, shmi_chunk_claimed(SHMI_CHUNK_RESERVED, a->self), to))
+            return shmi_meddled(a, shmi_chunk_off(a, head));
+        to = shmi_make_chunk(SHMI_chunkTail, head, 0);
+        SHMSYNC_CRASHPOINT("arena.span.headed");
+    }
+    return 0;
+}
+
+/* Claims the first n free chunks in a row, downwards from top, of which at least that
+ * many have memory. */
+SHMI_FN int shmi_span_below(shmsync_arena *a, uint64_t top, uint64_t n, uint64_t least, shmi_off *off, int *busy)
+{
+    uint64_t run = 0, i;
+    *off = 0;
+    for (i = top; i > 0; i--) {
+        uint64_t w = shmi_load_chunk(a, i - 1), head = i - 1;
+        int err;
+        if (shmi_chunk_kind(w) != SHMI_chunkFree) {
+            *busy = *busy || shmi_chunk_kind(w) == SHMI_chunkClaimed || shmi_chunk_kind(w) == SHMI_chunkSweeping;
+            run = 0;
+            continue;
+        }
+        if (++run < n || (least > 0 && shmi_reserved_in(a, head, n) < least))
+            continue;
+        if (!shmi_claim_run(a, head, n)) {
+            *busy = 1;
+            run = 0;
+            continue;
+        }
+        err = shmi_make_span(a, head, n);
+        if (err == 0) {
+            __atomic_store_n(&a->heap_top, head, __ATOMIC_RELAXED);
+            *off = shmi_chunk_off(a, head);
+            return 0;
+        }
+        if (err != EAGAIN)
+            return err;
+        *busy = 1;
+        run = 0;
+    }
+    return 0;
+}
+
+SHMI_FN int shmi_claim_span(shmsync_arena *a, uint64_t size, shmi_off *off)
+{
+    uint64_t n = size / SHMI_chunkSize + (size % SHMI_chunkSize != 0), least;
+    int failed = 0, tries;
+    *off = 0;
+    if (n > a->geo.chunk_count || n == 0)
+        return shmi_no_space(a, size);
+    for (tries = 0; tries < SHMI_claimTries; tries++) {
+        uint64_t top = __atomic_load_n(&a->heap_top, __ATOMIC_RELAXED);
+        int busy = 0, err;
+        if (top > a->geo.chunk_count)
+            top = a->geo.chunk_count;
+        err = shmi_span_below(a, top, n, 0, off, &busy);
+        if (*off == 0 && err == 0)
+            err = shmi_span_below(a, a->geo.chunk_count, n, 0, off, &busy);
+        for (least = 1; err == ENOSPC && least <= n; least++) {
+            failed = err;
+            err = shmi_span_below(a, a->geo.chunk_count, n, least, off, &busy);
+        }
+        if (*off != 0)
+            return 0;
+        if (err != 0 && err != ENOSPC)
+            return err;
+        if (shmi_sweep(a, a->geo.chunk_count) > 0)
+            continue;
+        if (!busy)
+            break;
+        sched_yield();
+    }
+    return failed != 0 ? failed : shmi_no_space(a, size);
+}
+
+/* Makes the chunks of a span free, the head last. The block word of the span, claimed
+ * or freeing, keeps it ours until then. */
+SHMI_FN void shmi_dismantle(shmsync_arena *a, uint64_t head)
+{
+    uint64_t w = shmi_load_chunk(a, head), i, tail, top;
+    if (shmi_chunk_kind(w) != SHMI_chunkHead || !shmi_chunk_legal(w, head, a->geo.chunk_count))
+        return;
+    tail = shmi_make_chunk(SHMI_chunkTail, head, 0);
+    for (i = head + 1; i < head + shmi_chunk_number(w); i++) {
+        uint64_t t = shmi_load_chunk(a, i);
+        if (t == tail)
+            shmi_swap_chunk(a, i, t, shmi_chunk_freed(t));
+        SHMSYNC_CRASHPOINT("arena.span.dismantling");
+    }
+    shmi_swap_chunk(a, head, w, shmi_chunk_freed(w));
+    top = __atomic_load_n(&a->heap_top, __ATOMIC_RELAXED);
+    if (top < head + shmi_chunk_number(w))
+        __atomic_store_n(&a->heap_top, head + shmi_chunk_number(w), __ATOMIC_RELAXED);
+    shmi_st64(shmi_u64(a, SHMI_hdrChunkHint), head);
+}
+
+/* Finds a block of at least size bytes and makes it ours, zeroed. Nobody else learns
+ * of it before shmi_publish; if this process dies first, it goes back. */
+SHMI_FN int shmi_claim(shmsync_arena *a, uint64_t size, shmi_off *off)
+{
+    int cls, err;
+    for (cls = 0; cls < SHMI_classNode; cls++) {
+        if (size > shmi_class_size[cls])
+            continue;
+        err = shmi_claim_block(a, cls, off);
+        if (err != 0) {
+            shmi_flush_deferred(a); /* for the next call */
+            return err;
+        }
+        SHMSYNC_CRASHPOINT("arena.alloc.claimed");
+        memset(shmi_bytes(a, *off, shmi_class_size[cls]), 0, shmi_class_size[cls]);
+        return 0;
+    }
+    return shmi_claim_span(a, size, off);
+}
+
+/* Makes a block that we have claimed what it is going to be: raw, object or node. */
+SHMI_FN int shmi_publish(shmsync_arena *a, shmi_off off, uint32_t kind)
+{
+    shmi_block b;
+    if (!shmi_locate(a, off, &b) || !shmi_block_swap(&b, shmi_make_block(SHMI_blockClaimed, a->self), shmi_make_block(kind, 0)))
+        return shmi_meddled(a, off);
+    return 0;
+}
+
+/* Makes a block or span free whose word is w, claimed or freeing by this process or by
+ * a dead one that it is the undertaker of. */
+SHMI_FN void shmi_release(shmsync_arena *a, const shmi_block *b, uint32_t w)
+{
+    if (b->class_ < 0)
+        shmi_dismantle(a, b->chunk);
+    shmi_block_swap(b, w, SHMI_blockFree);
+    if (b->class_ >= 0)
+        __atomic_store_n(&a->heap_next[b->class_], b->chunk * SHMI_blockWords + b->index, __ATOMIC_RELAXED);
+}
+SHMI_FN void shmi_unclaim(shmsync_arena *a, shmi_off off)
+{
+    shmi_block b;
+    if (shmi_locate(a, off, &b))
+        shmi_release(a, &b, shmi_make_block(SHMI_blockClaimed, a->self));
+}
+
+/* size bytes at an offset that may have come from a peer, within one block that is in
+ * use; NULL if they are not. */
+SHMI_FN void *shmi_try_at(shmsync_arena *a, shmi_off off, uint64_t size, uint64_t align)
+{
+    shmi_block b;
+    uint32_t kind;
+    if (!shmi_within(a, off, size, align) || !shmi_holding(a, off, &b))
+        return NULL;
+    kind = shmi_block_kind(shmi_ld32(b.word));
+    if (kind != SHMI_blockRaw && kind != SHMI_blockObject && kind != SHMI_blockFreeing)
+        return NULL;
+    if (size > b.size - (off - b.off))
+        return NULL;
+    return a->base + off;
+}
+
+/* The block that word k of chunk i stands for. */
+SHMI_FN int shmi_block_of_word(shmsync_arena *a, uint64_t i, uint64_t k, shmi_block *b)
+{
+    uint64_t w = shmi_load_chunk(a, i);
+    if (!shmi_chunk_legal(w, i, a->geo.chunk_count))
+        return 0;
+    switch (shmi_chunk_kind(w)) {
+    case SHMI_chunkHead:
+        if (k != 0)
+            return 0;
+        *b = shmi_span_at(a, i, shmi_chunk_number(w));
+        return 1;
+    case SHMI_chunkSlab:
+    case SHMI_chunkSweeping:
+        if (k >= shmi_blocks_of((int)shmi_chunk_number(w)))
+            return 0;
+        *b = shmi_block_in(a, i, k, (int)shmi_chunk_number(w));
+        return 1;
+    }
+    return 0;
+}
+
+/* Takes back what dead was in the middle of: blocks, chunks and names that it had
+ * claimed, what it was freeing, the slabs that it was sweeping. The caller is the
+ * undertaker of its slot; a call that is cut short may be repeated by another. */
+SHMI_FN void shmi_reclaim_blocks(shmsync_arena *a, shmi_name dead)
+{
+    uint64_t i, k;
+    pthread_mutex_lock(&a->handles);
+    shmi_release_deferred(a);
+    shmi_settle_entries(a, dead);
+    for (i = 0; i < a->geo.chunk_count; i++) {
+        uint64_t w = shmi_load_chunk(a, i);
+        if (shmi_chunk_reserved(w)) {
+            if (shmi_chunk_kind(w) == SHMI_chunkSweeping && shmi_chunk_name(w) == dead) {
+                shmi_unblock(a, i, dead);
+                shmi_swap_chunk(a, i, w, shmi_make_chunk(SHMI_chunkSlab, shmi_chunk_number(w), 0));
+            }
+            for (k = 0; k < SHMI_blockWords; k++) {
+                uint32_t *word = shmi_block_word(a, i, k), bw = shmi_ld32(word);
+                shmi_block b;
+                if (shmi_block_kind(bw) == SHMI_blockObject) {
+                    if (shmi_block_of_word(a, i, k, &b))
+                        shmi_settle_delete(a, &b, dead);
+                } else if (bw != 0 && shmi_block_name(bw) == dead) {
+                    if (!shmi_block_of_word(a, i, k, &b)) {
+                        shmi_cas32(word, bw, SHMI_blockFree);
+                    } else if (b.class_ == SHMI_classNode) {
+                        shmi_reset_node(a, b.off);
+                        shmi_release(a, &b, bw);
+                    } else {
+                        shmi_release_unseen(a, &b, bw);
+                    }
+                }
+            }
+        }
+        w = shmi_load_chunk(a, i); /* the chunk itself comes last */
+        if (shmi_chunk_kind(w) == SHMI_chunkClaimed && shmi_chunk_name(w) == dead)
+            shmi_swap_chunk(a, i, w, shmi_chunk_freed(w));
+    }
+    pthread_mutex_unlock(&a->handles);
+}
+
+/* Goes through the blocks and spans that are objects, until f returns 0. */
+SHMI_FN void shmi_each_object_block(shmsync_arena *a, int (*f)(shmsync_arena *a, shmi_off off, void *arg), void *arg)
+{
+    uint64_t i, k;
+    for (i = 0; i < a->geo.chunk_count; i++) {
+        uint64_t w = shmi_load_chunk(a, i), n = 0, size = 0;
+        if (!shmi_chunk_legal(w, i, a->geo.chunk_count))
+            continue;
+        switch (shmi_chunk_kind(w)) {
+        case SHMI_chunkHead:
+            n = 1;
+            break;
+        case SHMI_chunkSlab:
+        case SHMI_chunkSweeping:
+            n = shmi_blocks_of((int)shmi_chunk_number(w));
+            size = shmi_class_size[shmi_chunk_number(w)];
+            break;
+        }
+        for (k = 0; k < n; k++)
+            if (shmi_block_kind(shmi_ld32(shmi_block_word(a, i, k))) == SHMI_blockObject && !f(a, shmi_chunk_off(a, i) + k * size, arg))
+                return;
+    }
+}
+

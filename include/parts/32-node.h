@@ -1,0 +1,428 @@
+/* ---- Wait nodes ---- */
+
+SHMI_FN uint32_t shmi_node_state(uint32_t w) { return w & 15; }
+SHMI_FN uint32_t shmi_node_with(uint32_t w, uint32_t state) { return (w & ~15u) | state; }
+/* The word after the node has been given back. */
+SHMI_FN uint32_t shmi_node_freed(uint32_t w) { return shmi_node_with(w + 16, SHMI_NodeFree); }
+/* The word after a wait whose owner keeps the node for another. */
+SHMI_FN uint32_t shmi_node_kept(uint32_t w) { return shmi_node_with(w + 16, SHMI_NodeIdle); }
+SHMI_FN int shmi_node_over(uint32_t w) { return shmi_node_state(w) == SHMI_NodeResolved || shmi_node_state(w) == SHMI_NodeSpent; }
+SHMI_FN uint32_t shmi_node_load(const shmi_node *n) { return shmi_ld32(&n->word); }
+SHMI_FN int shmi_node_swap(shmi_node *n, uint32_t old, uint32_t to) { return shmi_cas32(&n->word, old, to); }
+SHMI_FN int shmi_node_move(shmi_node *n, uint32_t from, uint32_t to)
+{
+    uint32_t w = shmi_node_load(n);
+    return shmi_node_state(w) == from && shmi_node_swap(n, w, shmi_node_with(w, to));
+}
+SHMI_FN shmi_name shmi_node_owner(const shmi_node *n) { return shmi_ld32(&n->owner); }
+/* Notes in a node that is off its queue who is about to resolve the wait. */
+SHMI_FN void shmi_node_set_teller(shmi_node *n, shmi_name who) { shmi_st64(&n->next, (uint64_t)who << 32 | who); }
+
+SHMI_FN shmi_node *shmi_node_ptr(const shmsync_arena *a, shmi_off off) { return (shmi_node *)shmi_ptr(a, off, SHMI_nodeSize, SHMI_nodeSize); }
+
+/* The node at an offset that may have come from a peer, in use or not; NULL where none is. */
+SHMI_FN shmi_node *shmi_node_at(shmsync_arena *a, shmi_off off)
+{
+    shmi_block b;
+    if (!shmi_locate(a, off, &b) || b.class_ != SHMI_classNode)
+        return NULL;
+    return shmi_node_ptr(a, off);
+}
+
+/* Gives a wait node that is in no use, idle and ours, of no object. */
+SHMI_FN int shmi_claim_node(shmsync_arena *a, shmi_off *off, shmi_node **node)
+{
+    shmi_node *n;
+    int err = shmi_claim_block(a, SHMI_classNode, off);
+    if (err != 0)
+        return err;
+    SHMSYNC_CRASHPOINT("arena.node.claimed");
+    n = shmi_node_ptr(a, *off);
+    shmi_st32(&n->word, shmi_node_with(shmi_node_load(n), SHMI_NodeIdle));
+    shmi_st64(&n->next, 0);
+    shmi_st64(&n->ready_next, 0);
+    shmi_st64(&n->wanted, 0);
+    shmi_st64(&n->stamp, 0);
+    shmi_st64(&n->extra, 0);
+    shmi_st32(&n->owner, a->self);
+    SHMSYNC_CRASHPOINT("arena.node.owned");
+    shmi_st64(&n->object, 0);
+    shmi_st64(&n->list, 0);
+    *node = n;
+    return shmi_publish(a, *off, SHMI_blockNode);
+}
+
+SHMI_FN void shmi_reset_node(shmsync_arena *a, shmi_off off)
+{
+    shmi_node *n = shmi_node_ptr(a, off);
+    uint32_t w;
+    shmi_st32(&n->owner, 0);
+    shmi_st64(&n->object, 0);
+    shmi_st64(&n->list, 0);
+    for (w = shmi_node_load(n); shmi_node_state(w) != SHMI_NodeFree && !shmi_node_swap(n, w, shmi_node_freed(w)); w = shmi_node_load(n)) {
+    }
+}
+
+/* Makes a node free, whoever owns it; it is on no list. */
+SHMI_FN int shmi_free_node(shmsync_arena *a, shmi_off off)
+{
+    shmi_block b;
+    uint32_t freeing = shmi_make_block(SHMI_blockFreeing, a->self);
+    if (!shmi_locate(a, off, &b) || b.class_ != SHMI_classNode || !shmi_block_swap(&b, shmi_make_block(SHMI_blockNode, 0), freeing))
+        return EPROTO;
+    SHMSYNC_CRASHPOINT("arena.node.freeing");
+    shmi_reset_node(a, off);
+    SHMSYNC_CRASHPOINT("arena.node.reset");
+    shmi_release(a, &b, freeing);
+    return 0;
+}
+
+/* Frees a node that is on no list and whose owner, who was that one, has no use for it
+ * any more. Who makes itself the owner may do that. */
+SHMI_FN void shmi_bury_node(shmsync_arena *a, shmi_off off, shmi_name owner)
+{
+    shmi_node *n = shmi_node_at(a, off);
+    if (n != NULL && shmi_node_owner(n) == owner && shmi_cas32(&n->owner, owner, a->self)) {
+        SHMSYNC_CRASHPOINT("arena.node.inherited");
+        shmi_free_node(a, off);
+    }
+}
+/* Makes this participant the owner of a node whose owner has done with it. */
+SHMI_FN int shmi_take_node(shmsync_arena *a, shmi_off off, shmi_name owner)
+{
+    shmi_node *n = shmi_node_at(a, off);
+    if (n == NULL || !shmi_cas32(&n->owner, owner, a->self))
+        return 0;
+    SHMSYNC_CRASHPOINT("arena.node.reclaimed");
+    return 1;
+}
+/* Gives back a node that its owner has done with, in the use that it had when its word
+ * was w. The owner, and who takes it off its queue, both try. */
+SHMI_FN void shmi_reclaim_node(shmsync_arena *a, shmi_off off, uint32_t w)
+{
+    shmi_node *n = shmi_node_at(a, off);
+    shmi_name owner;
+    if (n == NULL)
+        return;
+    owner = shmi_node_owner(n);
+    if (shmi_node_swap(n, shmi_node_with(w, SHMI_NodeSpent), shmi_node_freed(w)) && shmi_take_node(a, off, owner))
+        shmi_free_node(a, off);
+}
+
+/* Goes through the nodes in use. */
+SHMI_FN void shmi_each_node(shmsync_arena *a, void (*f)(shmsync_arena *a, shmi_off off, shmi_node *n, void *arg), void *arg)
+{
+    uint64_t i, k;
+    for (i = 0; i < a->geo.chunk_count; i++) {
+        if (!shmi_chunk_slab_of(shmi_load_chunk(a, i), SHMI_classNode))
+            continue;
+        for (k = 0; k < shmi_blocks_of(SHMI_classNode); k++) {
+            shmi_off off = shmi_chunk_off(a, i) + k * SHMI_nodeSize;
+            if (shmi_ld32(shmi_block_word(a, i, k)) == shmi_make_block(SHMI_blockNode, 0))
+                f(a, off, shmi_node_ptr(a, off), arg);
+        }
+    }
+}
+
+typedef struct shmi_queue_visit {
+    shmi_off object;
+    void (*f)(shmsync_arena *a, shmi_off off, shmi_node *n, void *arg);
+    void *arg;
+} shmi_queue_visit;
+SHMI_FN void shmi_queue_visit_one(shmsync_arena *a, shmi_off off, shmi_node *n, void *arg)
+{
+    shmi_queue_visit *v = (shmi_queue_visit *)arg;
+    if (shmi_ld64(&n->object) == v->object && shmi_ld64(&n->list) == 0 && shmi_ld64(&n->stamp) != 0)
+        v->f(a, off, n, v->arg);
+}
+/* Goes through the nodes in use that belong to an object and are on one of its queues. */
+SHMI_FN void shmi_each_queued(shmsync_arena *a, shmi_off object, void (*f)(shmsync_arena *a, shmi_off off, shmi_node *n, void *arg), void *arg)
+{
+    shmi_queue_visit v;
+    v.object = object;
+    v.f = f;
+    v.arg = arg;
+    shmi_each_node(a, shmi_queue_visit_one, &v);
+}
+
+/* ---- Hub nodes: behind them other processes park what the kernel's queue has no room
+ * for. A C process has none, its threads sleep in the kernel; it wakes those of others. ---- */
+
+/* Visits a list of nodes until f returns 0. EPROTO for one that has something else on
+ * it, or does not end: Brent's method, and the number of nodes there can be. */
+SHMI_FN int shmi_walk(shmsync_arena *a, const uint64_t *head, int (*f)(shmsync_arena *a, shmi_off off, shmi_node *n, void *arg), void *arg)
+{
+    shmi_off anchor = 0, off = shmi_ld64(head);
+    uint64_t steps = 0, lap = 1;
+    while (off != 0) {
+        shmi_node *n = shmi_node_at(a, off);
+        if (n == NULL || off == anchor || steps > a->geo.chunk_count * SHMI_blockWords)
+            return EPROTO;
+        if (steps == lap) {
+            anchor = off;
+            lap *= 2;
+        }
+        steps++;
+        if (!f(a, off, n, arg))
+            return 0;
+        off = shmi_ld64(&n->next);
+    }
+    return 0;
+}
+
+/* Changes a bell and wakes all who sleep on it. */
+SHMI_FN void shmi_ring(uint32_t *bell)
+{
+    shmi_add32(bell, 1);
+    shmi_wake(bell, SHMI_ALL);
+}
+
+SHMI_FN void shmi_push_ready(shmsync_arena *a, shmi_off off, shmi_node *n, shmi_name owner)
+{
+    uint64_t *head = shmi_slot64(a, shmi_name_slot(owner), SHMI_slotReady);
+    uint64_t next;
+    do {
+        next = shmi_ld64(head);
+        shmi_st64(&n->ready_next, next);
+    } while (!shmi_cas64(head, next, off));
+    SHMSYNC_CRASHPOINT("arena.ready.pushed");
+    shmi_ring(shmi_slot32(a, shmi_name_slot(owner), SHMI_slotDoorbell));
+}
+
+/* Moves a node from waiting to ready, puts it on its owner's stack and rings. */
+SHMI_FN int shmi_ready(shmsync_arena *a, shmi_off off, shmi_node *n)
+{
+    shmi_name owner;
+    if (!shmi_current(a, shmi_node_owner(n)) || !shmi_node_move(n, SHMI_NodeWaiting, SHMI_NodeReady))
+        return 0;
+    owner = shmi_node_owner(n); /* it does not change hands while ready */
+    if (!shmi_current(a, owner))
+        return 0;
+    SHMSYNC_CRASHPOINT("arena.ready.marked");
+    shmi_push_ready(a, off, n, owner);
+    return 1;
+}
+
+/* Puts a node that was parked and is resolved on its owner's stack and rings. Only who
+ * resolved it does that, once. */
+SHMI_FN void shmi_tell(shmsync_arena *a, shmi_off off, shmi_node *n)
+{
+    shmi_name owner = shmi_node_owner(n);
+    if (shmi_current(a, owner))
+        shmi_push_ready(a, off, n, owner);
+}
+
+typedef struct shmi_ready_visit {
+    uint32_t count, skip;
+    int done;
+    shmi_name who;
+} shmi_ready_visit;
+SHMI_FN int shmi_ready_count(shmsync_arena *a, shmi_off off, shmi_node *n, void *arg)
+{
+    (void)off;
+    if (shmi_node_state(shmi_node_load(n)) == SHMI_NodeWaiting && shmi_current(a, shmi_node_owner(n)))
+        ((shmi_ready_visit *)arg)->count++;
+    return 1;
+}
+SHMI_FN int shmi_ready_nth(shmsync_arena *a, shmi_off off, shmi_node *n, void *arg)
+{
+    shmi_ready_visit *v = (shmi_ready_visit *)arg;
+    if (shmi_node_state(shmi_node_load(n)) != SHMI_NodeWaiting || !shmi_current(a, shmi_node_owner(n)))
+        return 1;
+    if (v->skip > 0) {
+        v->skip--;
+        return 1;
+    }
+    v->done = shmi_ready(a, off, n);
+    return !v->done;
+}
+SHMI_FN int shmi_ready_any(shmsync_arena *a, shmi_off off, shmi_node *n, void *arg)
+{
+    (void)arg;
+    shmi_ready(a, off, n);
+    return 1;
+}
+SHMI_FN int shmi_ready_who(shmsync_arena *a, shmi_off off, shmi_node *n, void *arg)
+{
+    shmi_ready_visit *v = (shmi_ready_visit *)arg;
+    if (shmi_node_owner(n) == v->who)
+        v->done = shmi_ready(a, off, n);
+    return !v->done;
+}
+
+/* Makes one of the waiting hub nodes of a list ready, and says whether there was one. */
+SHMI_FN int shmi_ready_one(shmsync_arena *a, const uint64_t *head, uint32_t turn)
+{
+    int tries;
+    for (tries = 0; tries < 3; tries++) {
+        shmi_ready_visit v = {0, 0, 0, 0};
+        shmi_walk(a, head, shmi_ready_count, &v);
+        if (v.count == 0)
+            return 0;
+        v.skip = turn % v.count;
+        shmi_walk(a, head, shmi_ready_nth, &v);
+        if (v.done)
+            return 1;
+        turn = 0;
+    }
+    return 0;
+}
+SHMI_FN void shmi_ready_all(shmsync_arena *a, const uint64_t *head) { shmi_walk(a, head, shmi_ready_any, NULL); }
+/* Makes the hub node of one participant ready. */
+SHMI_FN int shmi_ready_of(shmsync_arena *a, const uint64_t *head, shmi_name who)
+{
+    shmi_ready_visit v = {0, 0, 0, 0};
+    v.who = who;
+    shmi_walk(a, head, shmi_ready_who, &v);
+    return v.done;
+}
+
+/* ---- Nodes of the dead ---- */
+
+typedef struct shmi_find_visit {
+    shmi_off off;
+    uint64_t *left;
+    int found;
+} shmi_find_visit;
+SHMI_FN int shmi_find_one(shmsync_arena *a, shmi_off off, shmi_node *n, void *arg)
+{
+    shmi_find_visit *v = (shmi_find_visit *)arg;
+    (void)a;
+    (void)n;
+    v->found = v->found || off == v->off;
+    if (*v->left > 0)
+        --*v->left;
+    return !v->found && *v->left > 0;
+}
+/* Whether the node at off is on the list whose head is at list, or may be, as far as a
+ * made-up list allows to tell within the steps that are left. */
+SHMI_FN int shmi_on_list(shmsync_arena *a, shmi_off list, shmi_off off, uint64_t *left)
+{
+    shmi_block b;
+    shmi_find_visit v;
+    v.off = off;
+    v.left = left;
+    v.found = 0;
+    if (*left == 0)
+        return 1;
+    if (shmi_within(a, list, 8, 8) && shmi_holding(a, list, &b) && shmi_block_kind(shmi_ld32(b.word)) == SHMI_blockObject)
+        shmi_walk(a, shmi_u64(a, list), shmi_find_one, &v);
+    return v.found || *left == 0;
+}
+
+SHMI_FN int shmi_is_object(shmsync_arena *a, shmi_off off)
+{
+    shmi_block b;
+    return shmi_locate(a, off, &b) && shmi_block_kind(shmi_ld32(b.word)) == SHMI_blockObject;
+}
+
+/* Keeps the block at off from being reused until shmi_unguard. What is there must be
+ * found again after the call. */
+SHMI_FN void shmi_guard(shmsync_arena *a, shmi_off off) { shmi_st64(shmi_slot64(a, a->my_slot, SHMI_slotOpening), off); }
+SHMI_FN void shmi_unguard(shmsync_arena *a) { shmi_guard(a, 0); }
+
+typedef struct shmi_dead_nodes {
+    shmi_name dead;
+    uint64_t left;
+} shmi_dead_nodes;
+
+/* Whether a node is on the ready stack of n. */
+SHMI_FN int shmi_stacked(shmsync_arena *a, shmi_name n, shmi_off want, uint64_t *left)
+{
+    shmi_off anchor = 0, off = shmi_ld64(shmi_slot64(a, shmi_name_slot(n), SHMI_slotReady));
+    uint64_t steps = 0, lap = 1;
+    while (off != 0 && *left > 0) {
+        shmi_node *node = shmi_node_at(a, off);
+        if (off == want)
+            return 1;
+        if (node == NULL || off == anchor)
+            return 0;
+        if (steps == lap) {
+            anchor = off;
+            lap *= 2;
+        }
+        steps++;
+        --*left;
+        off = shmi_ld64(&node->ready_next);
+    }
+    return 0;
+}
+
+SHMI_FN void shmi_free_dead_node(shmsync_arena *a, shmi_off off, shmi_node *n, void *arg)
+{
+    shmi_dead_nodes *d = (shmi_dead_nodes *)arg;
+    shmi_name owner = shmi_node_owner(n);
+    shmi_off object, list;
+    uint32_t w;
+    int there;
+    if (owner != d->dead) {
+        /* Who took it off its queue as its owner was buried has died before it could
+         * give it back, or is about to. */
+        if (owner != 0 && shmi_ld64(&n->list) == 0 && shmi_ld64(&n->stamp) == 0 && !shmi_current(a, owner))
+            shmi_bury_node(a, off, owner);
+        return;
+    }
+    /* Guarded, the object is not taken apart, so its nodes stay what they are. */
+    object = shmi_ld64(&n->object);
+    shmi_guard(a, object);
+    w = shmi_node_load(n);
+    if (shmi_node_owner(n) != d->dead || shmi_ld64(&n->object) != object)
+        return;
+    there = object != 0 && shmi_is_object(a, object);
+    list = shmi_ld64(&n->list);
+    if (list == 0 && there && shmi_ld64(&n->stamp) != 0)
+        return; /* on a queue: the object's kind takes it off and gives it back */
+    if (list == 0) {
+        shmi_bury_node(a, off, d->dead);
+    } else if (there && !shmi_on_list(a, list, off, &d->left)) {
+        shmi_free_node(a, off);
+    } else if (there) {
+        if (shmi_node_state(w) != SHMI_NodeReady || shmi_stacked(a, d->dead, off, &d->left)) {
+            while (shmi_node_state(w) != SHMI_NodeFree && shmi_node_owner(n) == d->dead && !shmi_node_swap(n, w, shmi_node_freed(w)))
+                w = shmi_node_load(n);
+        }
+        shmi_cas32(&n->owner, d->dead, 0);
+    }
+}
+
+/* Gives back the nodes of a dead participant: hub nodes stay on the lists of their
+ * objects, for whoever needs one next. As for shmi_reclaim_blocks. */
+SHMI_FN void shmi_free_nodes_of(shmsync_arena *a, shmi_name dead)
+{
+    shmi_dead_nodes d;
+    uint64_t i;
+    d.dead = dead;
+    d.left = 1 << 16;
+    pthread_mutex_lock(&a->handles);
+    for (i = 0; i < a->geo.chunk_count; i++)
+        if (shmi_chunk_slab_of(shmi_load_chunk(a, i), SHMI_classNode))
+            d.left += 64 * shmi_blocks_of(SHMI_classNode);
+    shmi_each_node(a, shmi_free_dead_node, &d);
+    shmi_unguard(a);
+    pthread_mutex_unlock(&a->handles);
+}
+
+SHMI_FN void shmi_free_node_at(shmsync_arena *a, shmi_off off, shmi_node *n, void *arg)
+{
+    if (shmi_ld64(&n->object) != *(shmi_off *)arg)
+        return;
+    if (shmi_ld64(&n->list) != 0)
+        shmi_free_node(a, off);
+    else if (shmi_node_state(shmi_node_load(n)) == SHMI_NodeIdle && shmi_ld64(&n->stamp) != 0)
+        shmi_bury_node(a, off, shmi_node_owner(n)); /* the undertaker of its owner may be about to */
+}
+/* Gives back the nodes that an object has which nobody has open. */
+SHMI_FN void shmi_free_nodes_at(shmsync_arena *a, shmi_off object) { shmi_each_node(a, shmi_free_node_at, &object); }
+
+SHMI_FN void shmi_wake_resolved_one(shmsync_arena *a, shmi_off off, shmi_node *n, void *arg)
+{
+    (void)a;
+    (void)off;
+    (void)arg;
+    if (shmi_node_state(shmi_node_load(n)) == SHMI_NodeResolved)
+        shmi_wake(&n->word, SHMI_ALL);
+}
+/* Wakes whoever sleeps on a node whose wait is over: the dead may have decided that
+ * and not woken it. */
+SHMI_FN void shmi_wake_resolved(shmsync_arena *a) { shmi_each_node(a, shmi_wake_resolved_one, NULL); }
+

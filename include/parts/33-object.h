@@ -1,0 +1,873 @@
+/* ---- Objects and the directory of their names ---- */
+
+#define SHMI_GONE UINT64_MAX /* a tombstone */
+#define SHMI_OFF_MASK UINT64_C(0xffffffffffff)
+
+SHMI_FN uint32_t shmi_object_phase(uint32_t s) { return s & 7; }
+SHMI_FN shmi_name shmi_object_name(uint32_t s) { return s >> 3; }
+SHMI_FN uint32_t shmi_make_object(uint32_t phase, shmi_name n) { return phase | n << 3; }
+SHMI_FN int shmi_object_there(uint32_t s) { return shmi_object_phase(s) == SHMI_objectCommitted || shmi_object_phase(s) == SHMI_objectDeleting; }
+SHMI_FN int shmi_object_legal(uint32_t s)
+{
+    if (shmi_object_phase(s) == SHMI_objectCommitted)
+        return shmi_object_name(s) == 0;
+    return shmi_object_phase(s) <= SHMI_objectDeleting && shmi_name_valid(shmi_object_name(s));
+}
+
+/* What people call an object. */
+SHMI_FN const char *shmi_called(const shmi_object *o) { return o->name_len != 0 ? o->name : "(anonymous)"; }
+
+SHMI_FN uint64_t shmi_open_bytes(const shmsync_arena *a) { return ((uint64_t)a->geo.slots / 32 + 1) * 4; }
+
+SHMI_COLD int shmi_corrupt_object(shmsync_arena *a, shmi_off off, const char *what)
+{
+    return shmi_fail(EPROTO, "arena.object", a->label, "the object at 0x%llx has an impossible %s", (unsigned long long)off, what);
+}
+SHMI_COLD int shmi_no_object(shmsync_arena *a, shmi_off off)
+{
+    return shmi_fail(EINVAL, "arena.object", a->label, "there is no object at offset 0x%llx", (unsigned long long)off);
+}
+
+SHMI_FN int shmi_utf8(const char *s, size_t n)
+{
+    const unsigned char *p = (const unsigned char *)s;
+    size_t i = 0;
+    while (i < n) {
+        unsigned c = p[i], more, low;
+        if (c < 0x80) {
+            i++;
+            continue;
+        }
+        if (c >= 0xc2 && c <= 0xdf)
+            more = 1;
+        else if (c >= 0xe0 && c <= 0xef)
+            more = 2;
+        else if (c >= 0xf0 && c <= 0xf4)
+            more = 3;
+        else
+            return 0;
+        if (n - i <= more)
+            return 0;
+        low = p[i + 1];
+        if ((c == 0xe0 && low < 0xa0) || (c == 0xed && low > 0x9f) || (c == 0xf0 && low < 0x90) || (c == 0xf4 && low > 0x8f))
+            return 0;
+        for (i++; more > 0; more--, i++)
+            if ((p[i] & 0xc0) != 0x80)
+                return 0;
+    }
+    return 1;
+}
+
+/* Reads the header of the object in b, once. The caller guards the block, or has the
+ * object open. */
+SHMI_FN int shmi_read_header(shmsync_arena *a, const shmi_block *b, shmi_header *h)
+{
+    uint32_t version = shmi_ld32(shmi_u32(a, b->off + SHMI_objVersion));
+    uint64_t name_len = version >> 16;
+    uint64_t name_off = shmi_ld32(shmi_u32(a, b->off + SHMI_objNameOff));
+    uint64_t open_ = shmi_ld32(shmi_u32(a, b->off + SHMI_objOpenOff));
+    uint64_t bits = shmi_open_bytes(a);
+    h->block = *b;
+    h->state = shmi_u32(a, b->off + SHMI_objState);
+    h->o.off = b->off;
+    h->o.body = b->off + SHMI_objectHeader;
+    h->o.size = shmi_ld64(shmi_u64(a, b->off + SHMI_objSize));
+    h->o.kind = shmi_ld32(shmi_u32(a, b->off + SHMI_objKind));
+    h->o.version = (uint16_t)version;
+    h->o.layout = shmi_ld64(shmi_u64(a, b->off + SHMI_objLayout));
+    h->hash = shmi_ld64(shmi_u64(a, b->off + SHMI_objHash));
+    h->open_bits = b->off + open_;
+    if (h->o.size > b->size - SHMI_objectHeader)
+        return shmi_corrupt_object(a, b->off, "size");
+    if (open_ < SHMI_objectHeader + h->o.size || open_ % 4 != 0 || open_ > b->size || bits > b->size - open_)
+        return shmi_corrupt_object(a, b->off, "place of its open bits");
+    if (name_len > SHMI_maxObjectName || name_off < open_ + bits || name_off > b->size || name_len > b->size - name_off)
+        return shmi_corrupt_object(a, b->off, "place of its name");
+    memcpy(h->o.name, shmi_bytes(a, b->off + name_off, name_len), name_len);
+    h->o.name[name_len] = 0;
+    h->o.name_len = (uint16_t)name_len;
+    if (!shmi_utf8(h->o.name, name_len) || h->hash != shmi_fnv(h->o.name, name_len))
+        return shmi_corrupt_object(a, b->off, "name");
+    return 0;
+}
+
+/* Reads the header of the object at off, which the caller guards. */
+SHMI_FN int shmi_header_at(shmsync_arena *a, shmi_off off, shmi_header *h)
+{
+    shmi_block b, now;
+    if (shmi_locate(a, off, &b) && shmi_ld32(b.word) == shmi_make_block(SHMI_blockObject, 0) && shmi_locate(a, off, &now) &&
+        now.size == b.size && now.word == b.word)
+        return shmi_read_header(a, &b, h);
+    return shmi_no_object(a, off);
+}
+
+SHMI_FN uint32_t *shmi_open_bit(shmsync_arena *a, const shmi_header *h, uint32_t slot, uint32_t *mask)
+{
+    *mask = 1u << slot % 32;
+    return shmi_u32(a, h->open_bits + slot / 32 * 4);
+}
+
+/* ---- Guards ---- */
+
+SHMI_FN int shmi_guarded(shmsync_arena *a, shmi_off off)
+{
+    uint32_t i;
+    for (i = 1; i <= a->geo.slots; i++) {
+        if (shmi_ld64(shmi_slot64(a, i, SHMI_slotOpening)) != off && shmi_ld64(shmi_slot64(a, i, SHMI_slotWalking)) != off)
+            continue;
+        if (shmi_current(a, shmi_name_in(i, shmi_slot_state(a, i))))
+            return 1;
+    }
+    return 0;
+}
+
+/* shmi_release for a block that was in the directory, or was an object: it waits, as
+ * freeing by this process, until nobody guards it. The caller holds handles. */
+SHMI_FN void shmi_release_unseen(shmsync_arena *a, const shmi_block *b, uint32_t w)
+{
+    uint32_t freeing = shmi_make_block(SHMI_blockFreeing, a->self);
+    if (!shmi_guarded(a, b->off)) {
+        shmi_free_nodes_at(a, b->off); /* last, when no undertaker looks at them any more */
+        SHMSYNC_CRASHPOINT("arena.delete.nodes_freed");
+        shmi_release(a, b, w);
+        return;
+    }
+    if (w == freeing || shmi_block_swap(b, w, freeing)) {
+        if (a->n_deferred == a->cap_deferred) {
+            size_t cap = a->cap_deferred != 0 ? 2 * a->cap_deferred : 16;
+            shmi_off *more = (shmi_off *)realloc(a->deferred, cap * sizeof *more);
+            if (more == NULL)
+                return; /* it goes back when this process leaves */
+            a->deferred = more;
+            a->cap_deferred = cap;
+        }
+        a->deferred[a->n_deferred++] = b->off;
+    }
+}
+/* Releases what had to wait. The caller holds handles. */
+SHMI_FN void shmi_release_deferred(shmsync_arena *a)
+{
+    size_t n = a->n_deferred, i;
+    shmi_off *waiting = a->deferred;
+    a->deferred = NULL;
+    a->n_deferred = a->cap_deferred = 0;
+    for (i = 0; i < n; i++) {
+        shmi_block b;
+        if (shmi_locate(a, waiting[i], &b))
+            shmi_release_unseen(a, &b, shmi_make_block(SHMI_blockFreeing, a->self));
+    }
+    free(waiting);
+}
+SHMI_FN void shmi_flush_deferred(shmsync_arena *a)
+{
+    pthread_mutex_lock(&a->handles);
+    shmi_release_deferred(a);
+    pthread_mutex_unlock(&a->handles);
+}
+
+/* ---- Directory ---- */
+
+SHMI_FN int shmi_entry_used(uint64_t e) { return e != 0 && e != SHMI_GONE; }
+SHMI_FN uint64_t shmi_make_entry(shmi_off off, uint64_t hash) { return (off & SHMI_OFF_MASK) | (hash & ~SHMI_OFF_MASK); }
+SHMI_FN uint64_t *shmi_entry(shmsync_arena *a, uint64_t pos) { return shmi_u64(a, a->geo.dir_off + pos * 8); }
+SHMI_FN uint64_t shmi_reach(shmsync_arena *a)
+{
+    uint64_t r = shmi_ld32(shmi_u32(a, SHMI_hdrDirReach));
+    return r < a->geo.dir_count ? r : a->geo.dir_count - 1;
+}
+
+/* Puts the object at off into the directory; 0 when that is full. */
+SHMI_FN int shmi_place(shmsync_arena *a, shmi_off off, uint64_t hash)
+{
+    uint64_t mine = shmi_make_entry(off, hash), k;
+    for (k = 0; k < a->geo.dir_count; k++) {
+        uint64_t *word = shmi_entry(a, (hash + k) & (a->geo.dir_count - 1)), e;
+        for (e = shmi_ld64(word); !shmi_entry_used(e); e = shmi_ld64(word)) {
+            uint32_t *reach = shmi_u32(a, SHMI_hdrDirReach), r;
+            for (r = shmi_ld32(reach); r < k && !shmi_cas32(reach, r, (uint32_t)k); r = shmi_ld32(reach)) {
+            }
+            if (shmi_cas64(word, e, mine))
+                return 1;
+        }
+    }
+    return 0;
+}
+
+/* Removes the object at off from the directory. */
+SHMI_FN void shmi_unlist(shmsync_arena *a, shmi_off off, uint64_t hash)
+{
+    uint64_t mine = shmi_make_entry(off, hash), reach = shmi_reach(a), k;
+    for (k = 0; k <= reach; k++) {
+        uint64_t *word = shmi_entry(a, (hash + k) & (a->geo.dir_count - 1)), e = shmi_ld64(word);
+        if (e == 0 || (e == mine && shmi_cas64(word, mine, SHMI_GONE)))
+            return;
+    }
+}
+
+/* Guards the object of entry e and reads its header. 0 with *same set; *same is 0 when
+ * the entry has changed. The caller calls shmi_unguard in any case. */
+SHMI_FN int shmi_enter_entry(shmsync_arena *a, uint64_t *word, uint64_t e, shmi_header *h, int *same)
+{
+    shmi_block b;
+    shmi_off off = e & SHMI_OFF_MASK;
+    *same = 0;
+    SHMSYNC_CRASHPOINT("arena.object.found");
+    shmi_guard(a, off);
+    if (shmi_ld64(word) != e)
+        return 0;
+    if (shmi_locate(a, off, &b)) {
+        uint32_t kind = shmi_block_kind(shmi_ld32(b.word));
+        if (kind == SHMI_blockClaimed || kind == SHMI_blockObject || kind == SHMI_blockFreeing) {
+            int err = shmi_read_header(a, &b, h);
+            SHMSYNC_CRASHPOINT("arena.object.entered");
+            *same = err == 0;
+            return err;
+        }
+    }
+    return shmi_fail(EPROTO, "arena.object", a->label, "a name leads to 0x%llx, where there is no object", (unsigned long long)off);
+}
+
+SHMI_FN shmi_ref *shmi_ref_of(shmsync_arena *a, shmi_off off) /* guarded by: handles */
+{
+    shmi_ref *r;
+    for (r = a->refs; r != NULL && r->h.o.off != off; r = r->next) {
+    }
+    return r;
+}
+
+/* Notes that this process has h open. */
+SHMI_FN int shmi_remember(shmsync_arena *a, const shmi_header *h)
+{
+    shmi_ref *r = (shmi_ref *)calloc(1, sizeof *r);
+    if (r == NULL)
+        return shmi_fail(ENOMEM, "arena.open_object", shmi_called(&h->o), "%s", "");
+    r->h = *h;
+    r->count = 1;
+    r->next = a->refs;
+    a->refs = r;
+    return 0;
+}
+
+/* Closes the object at off once; 0 if this process has not opened it. */
+SHMI_FN int shmi_forget(shmsync_arena *a, shmi_off off) /* guarded by: handles */
+{
+    shmi_ref **p, *r;
+    for (p = &a->refs; (r = *p) != NULL && r->h.o.off != off; p = &r->next) {
+    }
+    if (r == NULL)
+        return 0;
+    if (--r->count == 0) {
+        uint32_t mask, *word = shmi_open_bit(a, &r->h, a->my_slot, &mask);
+        shmi_and32(word, ~mask);
+        *p = r->next;
+        free(r);
+    }
+    return 1;
+}
+
+/* Opens the object h, which the caller guards. *there is 0 when it is not there, or
+ * not any more. */
+SHMI_FN int shmi_adopt(shmsync_arena *a, shmi_header *h, int *there)
+{
+    shmi_ref *ref = shmi_ref_of(a, h->o.off);
+    uint32_t mask, *word;
+    int tries;
+    *there = 0;
+    if (ref != NULL) {
+        ref->count++;
+        *there = 1;
+        return 0;
+    }
+    word = shmi_open_bit(a, h, a->my_slot, &mask);
+    shmi_or32(word, mask);
+    SHMSYNC_CRASHPOINT("arena.object.bit_set");
+    for (tries = 0; tries < SHMI_claimTries * SHMI_patience; tries++) {
+        uint32_t s = shmi_ld32(h->state);
+        if (tries >= SHMI_claimTries)
+            sched_yield();
+        if (!shmi_object_legal(s))
+            break;
+        if (shmi_object_phase(s) == SHMI_objectDeleting) {
+            /* The deletion is cancelled, and with our bit set no other is decided. */
+            SHMSYNC_CRASHPOINT("arena.object.cancelling");
+            if (!shmi_cas32(h->state, s, shmi_make_object(SHMI_objectCommitted, 0)))
+                continue;
+            *there = 1;
+        } else if (shmi_object_phase(s) == SHMI_objectCommitted) {
+            uint32_t w = shmi_ld32(h->block.word); /* the maker may be dead before it could publish */
+            if (shmi_block_kind(w) == SHMI_blockClaimed)
+                shmi_block_swap(&h->block, w, shmi_make_block(SHMI_blockObject, 0));
+            *there = 1;
+        } else {
+            return 0; /* the bit goes with the object */
+        }
+        if (shmi_remember(a, h) != 0) {
+            *there = 0;
+            shmi_and32(word, ~mask);
+            return ENOMEM;
+        }
+        return 0;
+    }
+    shmi_and32(word, ~mask);
+    return shmi_corrupt_object(a, h->o.off, "phase");
+}
+
+/* Aborts h if it is pending. A living maker that has placed its object before ours
+ * gets some time to commit it. */
+SHMI_FN void shmi_outvote(shmsync_arena *a, shmi_header *h, int wait)
+{
+    int tries;
+    for (tries = 0;; tries++) {
+        uint32_t s = shmi_ld32(h->state);
+        if (shmi_object_phase(s) != SHMI_objectPending || !shmi_object_legal(s))
+            return;
+        if (wait && tries < SHMI_patience && shmi_current(a, shmi_object_name(s))) {
+            sched_yield();
+            continue;
+        }
+        shmi_cas32(h->state, s, shmi_make_object(SHMI_objectAborted, shmi_object_name(s)));
+        return;
+    }
+}
+
+/* Finds the object of that name and opens it. A maker that has placed its own object
+ * at mine passes that; pending objects of the name are waited for a little if they
+ * were placed before ours, and aborted. The caller holds handles. */
+SHMI_FN int shmi_seek(shmsync_arena *a, const char *name, size_t len, uint64_t hash, shmi_off mine, shmi_header *h, int *found)
+{
+    uint64_t reach = shmi_reach(a), k;
+    int first = 1;
+    *found = 0;
+    for (k = 0; k <= reach; k++) {
+        uint64_t *word = shmi_entry(a, (hash + k) & (a->geo.dir_count - 1)), e = shmi_ld64(word);
+        int same, err;
+        uint32_t s;
+        if (e == 0)
+            return 0;
+        if (!shmi_entry_used(e) || e >> 48 != hash >> 48)
+            continue;
+        if (mine != 0 && (e & SHMI_OFF_MASK) == mine) {
+            first = 0;
+            continue;
+        }
+        err = shmi_enter_entry(a, word, e, h, &same);
+        if (!same) {
+            shmi_unguard(a);
+            if (err != 0)
+                return err;
+            continue;
+        }
+        if (h->hash != hash || h->o.name_len != len || memcmp(h->o.name, name, len) != 0) {
+            shmi_unguard(a);
+            continue;
+        }
+        if (mine != 0)
+            shmi_outvote(a, h, first);
+        s = shmi_ld32(h->state);
+        if (!shmi_object_there(s) && shmi_object_legal(s)) {
+            shmi_unguard(a);
+            continue;
+        }
+        err = shmi_adopt(a, h, found);
+        shmi_unguard(a);
+        if (err != 0 || *found)
+            return err;
+    }
+    return 0;
+}
+
+SHMI_FN void shmi_settle_entry(shmsync_arena *a, uint64_t *word, uint64_t e, shmi_name dead)
+{
+    shmi_block b;
+    uint32_t w;
+    if (!shmi_locate(a, e & SHMI_OFF_MASK, &b))
+        return;
+    w = shmi_ld32(b.word);
+    if (shmi_block_name(w) != dead || (shmi_block_kind(w) != SHMI_blockClaimed && shmi_block_kind(w) != SHMI_blockFreeing))
+        return;
+    if (shmi_block_kind(w) == SHMI_blockClaimed) {
+        uint32_t *state = shmi_u32(a, b.off + SHMI_objState);
+        shmi_cas32(state, shmi_make_object(SHMI_objectPending, dead), shmi_make_object(SHMI_objectAborted, dead));
+        if (shmi_object_there(shmi_ld32(state))) {
+            shmi_block_swap(&b, w, shmi_make_block(SHMI_blockObject, 0));
+            return;
+        }
+    }
+    shmi_cas64(word, e, SHMI_GONE);
+}
+/* Publishes what dead had committed and removes the names of what it had not, or had
+ * begun to free. The caller is the undertaker of dead and holds handles. */
+SHMI_FN void shmi_settle_entries(shmsync_arena *a, shmi_name dead)
+{
+    uint64_t pos;
+    for (pos = 0; pos < a->geo.dir_count; pos++) {
+        uint64_t *word = shmi_entry(a, pos), e = shmi_ld64(word);
+        if (shmi_entry_used(e)) {
+            shmi_guard(a, e & SHMI_OFF_MASK);
+            if (shmi_ld64(word) == e)
+                shmi_settle_entry(a, word, e, dead);
+        }
+    }
+    shmi_unguard(a);
+}
+
+/* ---- Making and opening ---- */
+
+/* Which object to open, and how to make it. */
+typedef struct shmi_spec {
+    uint32_t kind;
+    uint16_t version;
+    int any_size;     /* an existing object of another size will do */
+    int any_layout;   /* an existing object of another fingerprint will do */
+    const char *name; /* NULL or "": a fresh anonymous one */
+    uint64_t size;    /* of the body */
+    uint64_t layout;
+    /* Fills in the body of a new object, which is zero. It may be called for an object
+     * that is thrown away. */
+    void (*init)(unsigned char *body, const void *arg);
+    const void *arg;
+} shmi_spec;
+
+/* Claims a block and makes a whole object of it, which nobody can find yet. */
+SHMI_FN int shmi_build(shmsync_arena *a, const shmi_spec *spec, size_t len, uint64_t hash, uint32_t state, shmi_header *h)
+{
+    uint64_t open_ = (SHMI_objectHeader + spec->size + 7) & ~UINT64_C(7), name_off = open_ + shmi_open_bytes(a);
+    uint32_t mask, *word;
+    shmi_block b;
+    shmi_off off;
+    int err = shmi_claim(a, name_off + len, &off);
+    if (err != 0)
+        return err;
+    shmi_st32(shmi_u32(a, off + SHMI_objKind), spec->kind);
+    shmi_st32(shmi_u32(a, off + SHMI_objVersion), spec->version | (uint32_t)len << 16);
+    shmi_st32(shmi_u32(a, off + SHMI_objNameOff), (uint32_t)name_off);
+    shmi_st64(shmi_u64(a, off + SHMI_objSize), spec->size);
+    shmi_st64(shmi_u64(a, off + SHMI_objHash), hash);
+    shmi_st64(shmi_u64(a, off + SHMI_objCreated), (uint64_t)shmi_unix_now());
+    shmi_st32(shmi_u32(a, off + SHMI_objOpenOff), (uint32_t)open_);
+    shmi_st64(shmi_u64(a, off + SHMI_objLayout), spec->layout);
+    if (len > 0)
+        memcpy(shmi_bytes(a, off + name_off, len), spec->name, len);
+    if (spec->init != NULL)
+        spec->init(shmi_bytes(a, off + SHMI_objectHeader, spec->size), spec->arg);
+    err = shmi_locate(a, off, &b) ? shmi_read_header(a, &b, h) : shmi_meddled(a, off);
+    if (err != 0) {
+        shmi_unclaim(a, off);
+        return err;
+    }
+    word = shmi_open_bit(a, h, a->my_slot, &mask);
+    shmi_or32(word, mask);
+    shmi_st32(h->state, state);
+    return 0;
+}
+
+/* Takes back an object of ours that has not been committed. Others may be looking at it. */
+SHMI_FN void shmi_withdraw(shmsync_arena *a, shmi_header *h)
+{
+    shmi_cas32(h->state, shmi_make_object(SHMI_objectPending, a->self), shmi_make_object(SHMI_objectAborted, a->self));
+    shmi_unlist(a, h->o.off, h->hash);
+    SHMSYNC_CRASHPOINT("arena.object.withdrawing");
+    shmi_release_unseen(a, &h->block, shmi_make_block(SHMI_blockClaimed, a->self));
+}
+
+/* Makes the object, or opens the one that another participant has made meanwhile: then
+ * *found. EAGAIN: outvoted, look again. */
+SHMI_FN int shmi_create_named(shmsync_arena *a, const shmi_spec *spec, size_t len, uint64_t hash, shmi_header *h, int *found)
+{
+    uint32_t pending = shmi_make_object(SHMI_objectPending, a->self);
+    shmi_header mine, *m = &mine;
+    int err = shmi_build(a, spec, len, hash, pending, m);
+    *found = 0;
+    if (err != 0)
+        return err;
+    pthread_mutex_lock(&a->handles);
+    shmi_release_deferred(a);
+    SHMSYNC_CRASHPOINT("arena.object.before_place");
+    if (!shmi_place(a, m->o.off, hash)) {
+        shmi_withdraw(a, m);
+        err = shmi_fail(ENOSPC, "arena.open_object", spec->name, "all %llu names of the directory are in use", (unsigned long long)a->geo.dir_count);
+    } else {
+        SHMSYNC_CRASHPOINT("arena.object.placed");
+        err = shmi_seek(a, spec->name, len, hash, m->o.off, h, found);
+        if (*found || err != 0) {
+            shmi_withdraw(a, m);
+        } else {
+            SHMSYNC_CRASHPOINT("arena.object.before_commit");
+            if (!shmi_cas32(m->state, pending, shmi_make_object(SHMI_objectCommitted, 0))) {
+                shmi_withdraw(a, m);
+                err = EAGAIN;
+            } else {
+                err = shmi_remember(a, m);
+                SHMSYNC_CRASHPOINT("arena.object.committed");
+                if (shmi_publish(a, m->o.off, SHMI_blockObject) != 0 && shmi_block_kind(shmi_ld32(m->block.word)) != SHMI_blockObject && err == 0)
+                    err = EPROTO;
+                *h = *m;
+            }
+        }
+    }
+    pthread_mutex_unlock(&a->handles);
+    return err;
+}
+
+SHMI_FN void shmi_close_object(shmsync_arena *a, shmi_off off)
+{
+    pthread_mutex_lock(&a->handles);
+    shmi_forget(a, off);
+    pthread_mutex_unlock(&a->handles);
+}
+
+SHMI_FN const char *shmi_kind_text(uint32_t kind, char out[5])
+{
+    int i;
+    for (i = 0; i < 4; i++) {
+        char c = (char)(kind >> 8 * i & 0xff);
+        out[i] = c >= ' ' && c <= '~' ? c : '?';
+    }
+    out[4] = 0;
+    return out;
+}
+
+/* Compares what is there with what was asked for. */
+SHMI_FN int shmi_compatible(const shmi_object *o, const shmi_spec *spec)
+{
+    char is[5], want[5];
+    shmi_kind_text(o->kind, is);
+    shmi_kind_text(spec->kind, want);
+    if (o->kind != spec->kind)
+        return shmi_fail(EINVAL, "arena.open_object", shmi_called(o), "it is a %s, asked for a %s", is, want);
+    if (o->version != spec->version)
+        return shmi_fail(EINVAL, "arena.open_object", shmi_called(o), "it has version %u of the layout of a %s, asked for %u", o->version, is, spec->version);
+    if ((o->size != spec->size && !spec->any_size) || (o->layout != spec->layout && !spec->any_layout))
+        return shmi_fail(EINVAL, "arena.open_object", shmi_called(o), "it has %llu bytes and fingerprint %#llx, asked for %llu and %#llx",
+                         (unsigned long long)o->size, (unsigned long long)o->layout, (unsigned long long)spec->size, (unsigned long long)spec->layout);
+    return 0;
+}
+
+/* Finds the object of that name or creates it. It stays there for this process until
+ * shmi_close_object. */
+SHMI_FN int shmi_open_object(shmsync_arena *a, const shmi_spec *spec, shmi_object *o, int *created)
+{
+    size_t len = spec->name != NULL ? strlen(spec->name) : 0;
+    uint64_t hash = shmi_fnv(spec->name, len);
+    shmi_header h;
+    int tries, err, found;
+    *created = 0;
+    if (shmi_self(a) == 0)
+        return shmi_fail(ENOTCONN, "arena.open_object", spec->name, "%s", "");
+    if (len > SHMI_maxObjectName || !shmi_utf8(spec->name, len))
+        return shmi_fail(EINVAL, "arena.open_object", NULL, "a name is 1 to 255 bytes of UTF-8");
+    if (spec->size > SHMI_MaxObject)
+        return shmi_fail(ENOTSUP, "arena.open_object", spec->name, "a body of %llu bytes", (unsigned long long)spec->size);
+    if (len == 0) {
+        err = shmi_build(a, spec, 0, hash, shmi_make_object(SHMI_objectCommitted, 0), &h);
+        if (err != 0)
+            return err;
+        pthread_mutex_lock(&a->handles);
+        SHMSYNC_CRASHPOINT("arena.object.before_publish");
+        err = shmi_publish(a, h.o.off, SHMI_blockObject);
+        if (err == 0)
+            err = shmi_remember(a, &h);
+        pthread_mutex_unlock(&a->handles);
+        *o = h.o;
+        *created = err == 0;
+        return err;
+    }
+    for (tries = 0; tries < SHMI_claimTries * SHMI_patience; tries++) {
+        pthread_mutex_lock(&a->handles);
+        err = shmi_seek(a, spec->name, len, hash, 0, &h, &found);
+        pthread_mutex_unlock(&a->handles);
+        if (err == 0 && !found) {
+            err = shmi_create_named(a, spec, len, hash, &h, &found);
+            if (err == 0 && !found) {
+                *o = h.o;
+                *created = 1;
+                return 0;
+            }
+        }
+        if (err == EAGAIN) {
+            sched_yield();
+            continue;
+        }
+        if (err != 0)
+            return err;
+        SHMSYNC_CRASHPOINT("arena.object.opened");
+        err = shmi_compatible(&h.o, spec);
+        if (err != 0)
+            shmi_close_object(a, h.o.off);
+        *o = h.o;
+        return err;
+    }
+    return shmi_fail(EPROTO, "arena.open_object", spec->name, "others keep making and taking away this name");
+}
+
+/* Opens the object at off. The caller holds handles. */
+SHMI_FN int shmi_open_at(shmsync_arena *a, shmi_off off, shmi_header *h)
+{
+    int there = 0, err;
+    shmi_guard(a, off);
+    err = shmi_header_at(a, off, h);
+    if (err == 0)
+        err = shmi_adopt(a, h, &there);
+    shmi_unguard(a);
+    return err != 0 || there ? err : shmi_no_object(a, off);
+}
+
+/* Opens the object at an offset that may have come from a peer, if it is of that kind
+ * and at least that size. */
+SHMI_FN int shmi_object_at(shmsync_arena *a, shmi_off off, const char *op, uint32_t kind, uint16_t version, uint64_t size, shmi_object *o)
+{
+    shmi_header h;
+    char is[5];
+    int err;
+    if (shmi_self(a) == 0)
+        return shmi_fail(ENOTCONN, op, NULL, "%s", "");
+    pthread_mutex_lock(&a->handles);
+    err = shmi_open_at(a, off, &h);
+    pthread_mutex_unlock(&a->handles);
+    if (err != 0)
+        return err;
+    *o = h.o;
+    if (o->kind != kind || o->version != version || o->size < size) {
+        shmi_close_object(a, off);
+        return shmi_fail(EINVAL, op, shmi_called(o), "it is a %s of version %u and %llu bytes", shmi_kind_text(o->kind, is), o->version, (unsigned long long)o->size);
+    }
+    return 0;
+}
+
+/* ---- Deleting ---- */
+
+SHMI_FN uint32_t shmi_openers(shmsync_arena *a, const shmi_header *h)
+{
+    uint32_t i, mask, count = 0;
+    for (i = 1; i <= a->geo.slots; i++) {
+        uint32_t *word = shmi_open_bit(a, h, i, &mask);
+        if ((shmi_ld32(word) & mask) != 0 && shmi_current(a, shmi_name_in(i, shmi_slot_state(a, i))))
+            count++;
+    }
+    return count;
+}
+
+/* Gives back what is left of an object whose deletion is decided. */
+SHMI_FN void shmi_finish_erase(shmsync_arena *a, const shmi_header *h)
+{
+    uint32_t freeing = shmi_make_block(SHMI_blockFreeing, a->self);
+    if (!shmi_block_swap(&h->block, shmi_make_block(SHMI_blockObject, 0), freeing))
+        return;
+    SHMSYNC_CRASHPOINT("arena.delete.freeing");
+    if (h->o.name_len != 0)
+        shmi_unlist(a, h->o.off, h->hash);
+    SHMSYNC_CRASHPOINT("arena.delete.unlisted");
+    shmi_release_unseen(a, &h->block, freeing);
+}
+
+/* Brings h from committed to aborted unless somebody has it open; see docs/abi.md. */
+SHMI_FN int shmi_decide(shmsync_arena *a, const shmi_header *h)
+{
+    uint32_t ours = shmi_make_object(SHMI_objectDeleting, a->self), who = 0;
+    int tries;
+    SHMSYNC_CRASHPOINT("arena.delete.before_mark");
+    for (tries = 0; tries < SHMI_claimTries * SHMI_patience; tries++) {
+        uint32_t s = shmi_ld32(h->state);
+        if (!shmi_object_legal(s))
+            return shmi_corrupt_object(a, h->o.off, "phase");
+        if (!shmi_object_there(s))
+            return shmi_fail(ENOENT, "arena.delete", shmi_called(&h->o), "somebody else has deleted it");
+        if (shmi_object_phase(s) == SHMI_objectDeleting && tries < SHMI_patience && shmi_current(a, shmi_object_name(s))) {
+            sched_yield();
+            continue;
+        }
+        if (!shmi_cas32(h->state, s, ours))
+            continue;
+        SHMSYNC_CRASHPOINT("arena.delete.marked");
+        who = shmi_openers(a, h);
+        SHMSYNC_CRASHPOINT("arena.delete.before_decide");
+        if (who == 0) {
+            if (shmi_cas32(h->state, ours, shmi_make_object(SHMI_objectAborted, a->self)))
+                return 0;
+            continue;
+        }
+        shmi_cas32(h->state, ours, shmi_make_object(SHMI_objectCommitted, 0));
+        if (tries >= SHMI_patience)
+            break;
+        sched_yield();
+    }
+    return shmi_fail(EBUSY, "arena.delete", shmi_called(&h->o), "%u participants have it open", who);
+}
+
+int shmsync_delete(shmsync_arena *a, const char *name)
+{
+    size_t len = strlen(name);
+    shmi_header h;
+    shmi_ref *ref;
+    int found = 0, err;
+    if (shmi_self(a) == 0)
+        return shmi_fail(ENOTCONN, "arena.delete", name, "%s", "");
+    pthread_mutex_lock(&a->handles);
+    shmi_release_deferred(a);
+    err = shmi_seek(a, name, len, shmi_fnv(name, len), 0, &h, &found);
+    if (err == 0 && !found)
+        err = shmi_fail(ENOENT, "arena.delete", name, "no object has this name");
+    if (err == 0) {
+        ref = shmi_ref_of(a, h.o.off);
+        if (ref->count > 1) {
+            shmi_forget(a, h.o.off);
+            err = shmi_fail(EBUSY, "arena.delete", name, "this process has it open");
+        } else {
+            /* The guard takes over from the open bit, which would be in the way. */
+            shmi_guard(a, h.o.off);
+            h = ref->h;
+            shmi_forget(a, h.o.off);
+            err = shmi_decide(a, &h);
+            shmi_unguard(a);
+            if (err == 0) {
+                SHMSYNC_CRASHPOINT("arena.delete.decided");
+                shmi_finish_erase(a, &h);
+            }
+        }
+    }
+    pthread_mutex_unlock(&a->handles);
+    return err;
+}
+
+/* Ends what dead had begun with the object in b: a deletion that was decided is done,
+ * another cancelled. The caller is the undertaker of dead and holds handles. */
+SHMI_FN void shmi_settle_delete(shmsync_arena *a, const shmi_block *b, shmi_name dead)
+{
+    shmi_block now;
+    shmi_header h;
+    uint32_t *state = shmi_u32(a, b->off + SHMI_objState), s;
+    shmi_guard(a, b->off);
+    if (shmi_locate(a, b->off, &now) && now.word == b->word && now.size == b->size && shmi_block_kind(shmi_ld32(b->word)) == SHMI_blockObject) {
+        s = shmi_ld32(state);
+        if (shmi_object_name(s) == dead && shmi_object_legal(s)) {
+            if (shmi_object_phase(s) == SHMI_objectDeleting) {
+                shmi_cas32(state, s, shmi_make_object(SHMI_objectCommitted, 0));
+            } else if (shmi_object_phase(s) == SHMI_objectAborted && shmi_read_header(a, b, &h) == 0) {
+                shmi_unguard(a);
+                shmi_finish_erase(a, &h);
+                return;
+            }
+        }
+    }
+    shmi_unguard(a);
+}
+
+/* ---- Walks ---- */
+
+typedef struct shmi_visit_arg {
+    void (*f)(shmsync_arena *a, const shmi_object *o, void *arg);
+    void *arg;
+    uint64_t *guard;
+} shmi_visit_arg;
+SHMI_FN int shmi_visit_one(shmsync_arena *a, shmi_off off, void *arg)
+{
+    shmi_visit_arg *v = (shmi_visit_arg *)arg;
+    shmi_header h;
+    shmi_st64(v->guard, off);
+    if (shmi_header_at(a, off, &h) == 0 && shmi_object_there(shmi_ld32(h.state)))
+        v->f(a, &h.o, v->arg);
+    return 1;
+}
+/* Calls f for the objects of the arena, without opening them: they may be deleted
+ * meanwhile, but the bytes are not used again before f returns. f does not walk. */
+SHMI_FN void shmi_visit(shmsync_arena *a, void (*f)(shmsync_arena *a, const shmi_object *o, void *arg), void *arg)
+{
+    shmi_visit_arg v;
+    pthread_mutex_lock(&a->walking);
+    v.f = f;
+    v.arg = arg;
+    v.guard = shmi_slot64(a, a->my_slot, SHMI_slotWalking);
+    shmi_each_object_block(a, shmi_visit_one, &v);
+    shmi_st64(v.guard, 0);
+    pthread_mutex_unlock(&a->walking);
+}
+
+SHMI_FN void shmi_clear_bit(shmsync_arena *a, const shmi_header *h, uint32_t slot)
+{
+    uint32_t mask, *word = shmi_open_bit(a, h, slot, &mask);
+    if ((shmi_ld32(word) & mask) != 0)
+        shmi_and32(word, ~mask);
+}
+SHMI_FN int shmi_clear_bit_at(shmsync_arena *a, shmi_off off, void *arg)
+{
+    shmi_header h;
+    shmi_guard(a, off);
+    if (shmi_header_at(a, off, &h) == 0 && shmi_object_there(shmi_ld32(h.state)))
+        shmi_clear_bit(a, &h, *(uint32_t *)arg);
+    shmi_unguard(a);
+    return 1;
+}
+/* Clears the open bits and the guards of a dead participant. */
+SHMI_FN void shmi_clear_open_bits(shmsync_arena *a, shmi_name dead)
+{
+    uint32_t slot = shmi_name_slot(dead);
+    uint64_t pos;
+    pthread_mutex_lock(&a->handles);
+    shmi_each_object_block(a, shmi_clear_bit_at, &slot);
+    /* A committed object that its maker has not published is found by name only. */
+    for (pos = 0; pos < a->geo.dir_count; pos++) {
+        uint64_t *word = shmi_entry(a, pos), e = shmi_ld64(word);
+        shmi_header h;
+        int same;
+        if (!shmi_entry_used(e))
+            continue;
+        if (shmi_enter_entry(a, word, e, &h, &same) == 0 && same && shmi_object_there(shmi_ld32(h.state)))
+            shmi_clear_bit(a, &h, slot);
+        shmi_unguard(a);
+    }
+    shmi_st64(shmi_slot64(a, slot, SHMI_slotOpening), 0);
+    shmi_st64(shmi_slot64(a, slot, SHMI_slotWalking), 0);
+    pthread_mutex_unlock(&a->handles);
+}
+
+/* ---- Handles: all that this process opens of one object share one ---- */
+
+/* Gives the handle that this process has of the object, which the caller has opened,
+ * or makes one by build, whose NULL means ENOMEM. */
+SHMI_FN void *shmi_share(shmsync_arena *a, const shmi_object *o, void *(*build)(shmsync_arena *a, const shmi_object *o, const void *arg), const void *arg)
+{
+    shmi_ref *r;
+    void *handle = NULL;
+    pthread_mutex_lock(&a->handles_of);
+    pthread_mutex_lock(&a->handles);
+    r = shmi_ref_of(a, o->off);
+    pthread_mutex_unlock(&a->handles);
+    if (r != NULL) {
+        if (r->handle == NULL)
+            r->handle = build(a, o, arg);
+        handle = r->handle;
+        if (handle != NULL)
+            r->opens++;
+    }
+    pthread_mutex_unlock(&a->handles_of);
+    if (handle == NULL) {
+        shmi_close_object(a, o->off);
+        shmi_fail(ENOMEM, "open", shmi_called(o), "%s", "");
+    }
+    return handle;
+}
+
+/* Gives one opening back, and calls end with the handle if it was the last. EBADF for
+ * one that is not open. */
+SHMI_FN int shmi_unshare(shmsync_arena *a, shmi_off off, void (*end)(void *handle))
+{
+    shmi_ref *r;
+    int open_ = 0;
+    if (shmi_self(a) == 0)
+        return ENOTCONN;
+    pthread_mutex_lock(&a->handles_of);
+    pthread_mutex_lock(&a->handles);
+    r = shmi_ref_of(a, off);
+    pthread_mutex_unlock(&a->handles);
+    if (r != NULL && r->opens > 0) {
+        open_ = 1;
+        if (--r->opens == 0) {
+            end(r->handle);
+            r->handle = NULL;
+        }
+        shmi_close_object(a, off);
+    }
+    pthread_mutex_unlock(&a->handles_of);
+    return open_ ? 0 : EBADF;
+}
+

@@ -1,0 +1,257 @@
+/* ---- Who is dead ---- */
+
+/* Whether nobody holds the byte lock of slot i any more; not for one that never had it. */
+SHMI_FN int shmi_byte_free(shmsync_arena *a, uint32_t i)
+{
+    uint32_t caps;
+    if (a->lock_fd < 0 || i == a->my_slot)
+        return 0;
+    caps = shmi_slot_caps(a, i);
+    if ((caps & SHMI_capOFD) == 0) {
+        /* None at all means a joiner without a byte, or a slot whose undertaker died
+         * when it had wiped it and not yet freed it. */
+        uint32_t p = shmi_slot_phase(shmi_slot_state(a, i));
+        if (caps != 0 || (p != SHMI_phaseLeaving && p != SHMI_phaseDead))
+            return 0;
+    }
+    return shmi_byte_locked(a->lock_fd, shmi_slot(a, i)) == 0;
+}
+
+SHMI_FN int shmi_marked_by_kernel(shmsync_arena *a, uint32_t i, int all)
+{
+    unsigned k, marked = 0;
+    for (k = 0; k < SHMI_aliveWords; k++)
+        marked += (shmi_ld32(shmi_alive_word(a, i, k)) & SHMI_OWNER_DIED) != 0;
+    return all ? marked == SHMI_aliveWords : marked != 0;
+}
+
+/* Whether the participant that is in slot i in state w is dead and not yet marked so. */
+SHMI_FN int shmi_seen_dead(shmsync_arena *a, uint32_t i, uint32_t w)
+{
+    if (i == a->my_slot || !shmi_slot_present(w))
+        return 0;
+    /* While joining, the words are still those of the one before. */
+    if (shmi_slot_phase(w) != SHMI_phaseJoining && shmi_marked_by_kernel(a, i, 0))
+        return shmi_slot_state(a, i) == w;
+    if (shmi_slot_phase(w) == SHMI_phaseLive && (shmi_slot_caps(a, i) & SHMI_capRobust) != 0)
+        return 0;
+    return shmi_byte_free(a, i) && shmi_slot_state(a, i) == w;
+}
+/* The same for a survey, which asks for the bytes of those too that the kernel would
+ * mark: a copied file marks nobody. */
+SHMI_FN int shmi_survey_dead(shmsync_arena *a, uint32_t i, uint32_t w)
+{
+    return shmi_slot_present(w) && (shmi_seen_dead(a, i, w) || (shmi_byte_free(a, i) && shmi_slot_state(a, i) == w));
+}
+
+/* Whether the kernel will write to slot i's alive words no more. */
+SHMI_FN int shmi_gone(shmsync_arena *a, uint32_t i)
+{
+    if (shmi_byte_free(a, i))
+        return 1;
+    if (a->lock_fd >= 0 && (shmi_slot_caps(a, i) & SHMI_capOFD) != 0)
+        return 0;
+    return shmi_marked_by_kernel(a, i, 1);
+}
+
+/* Makes sure that no thread of the dying process in slot i executes a store to the
+ * arena any more, and is 0 while that cannot be told. */
+SHMI_FN int shmi_fence_dying(shmsync_arena *a, uint32_t i)
+{
+    if ((shmi_slot_caps(a, i) & SHMI_capFence) != 0 && shmi_fence() == 0)
+        return 1;
+    return a->lock_fd < 0 || (shmi_slot_caps(a, i) & SHMI_capOFD) == 0 || shmi_byte_free(a, i);
+}
+
+/* Moves slot i from w to dead, after a fence; whether this call did it. */
+SHMI_FN int shmi_mark(shmsync_arena *a, uint32_t i, uint32_t w)
+{
+    SHMSYNC_CRASHPOINT("arena.bury.seen");
+    if (!shmi_fence_dying(a, i)) {
+        shmi_st32(&a->unfinished, 1);
+        return 0;
+    }
+    SHMSYNC_CRASHPOINT("arena.bury.fenced");
+    if (!shmi_cas_slot(a, i, w, shmi_slot_with(w, SHMI_phaseDead)))
+        return 0;
+    shmi_cas64(shmi_slot64(a, i, SHMI_slotDied), 0, (uint64_t)shmi_unix_now());
+    SHMSYNC_CRASHPOINT("arena.bury.marked");
+    return 1;
+}
+
+/* Whether n is the name of a participant that died or left; if this call is the first
+ * to see its death, its burial begins. */
+SHMI_FN int shmi_dead(shmsync_arena *a, shmi_name n)
+{
+    uint32_t i = shmi_name_slot(n), w;
+    if (i < 1 || i > a->geo.slots)
+        return 1;
+    w = shmi_slot_state(a, i);
+    if (shmi_name_in(i, w) != n || !shmi_slot_present(w))
+        return 1;
+    if (n == a->self || !shmi_seen_dead(a, i, w))
+        return 0;
+    if (shmi_mark(a, i, w)) {
+        /* The caller goes on at once with what it waits for. The kernel has woken
+         * watchers for the rest; in case they do not come, ours looks again. */
+        shmi_wake(shmi_alive_word(a, i, SHMI_aliveWords - 1), SHMI_ALL);
+        shmi_st32(&a->unfinished, 1);
+        shmi_ring(shmi_slot32(a, a->my_slot, SHMI_slotWatchBell));
+    }
+    return !shmi_current(a, n);
+}
+
+/* ---- Obituaries ---- */
+
+SHMI_FN shmi_off shmi_obituary(shmsync_arena *a, uint64_t n) { return a->geo.obit_off + n % SHMI_obitCount * SHMI_obitStride; }
+
+SHMI_FN void shmi_put_label(shmsync_arena *a, shmi_off off, const char *label)
+{
+    unsigned char b[SHMI_labelBytes + 1];
+    size_t n = strlen(label);
+    if (n > SHMI_labelBytes)
+        n = SHMI_labelBytes;
+    memset(b, 0, sizeof b);
+    b[0] = (unsigned char)n;
+    memcpy(b + 1, label, n);
+    memcpy(shmi_bytes(a, off, sizeof b), b, sizeof b);
+}
+SHMI_FN void shmi_get_label(shmsync_arena *a, shmi_off off, char out[SHMI_labelBytes + 1])
+{
+    unsigned char b[SHMI_labelBytes + 1];
+    size_t n;
+    memcpy(b, shmi_bytes(a, off, sizeof b), sizeof b);
+    n = b[0];
+    if (n > SHMI_labelBytes)
+        n = SHMI_labelBytes;
+    memcpy(out, b + 1, n);
+    out[n] = 0;
+}
+
+SHMI_FN void shmi_write_obituary(shmsync_arena *a, uint32_t i, shmi_name n, int left)
+{
+    uint64_t number = shmi_add64(shmi_u64(a, SHMI_hdrObitsTotal), 1);
+    shmi_off o = shmi_obituary(a, number);
+    char label[SHMI_labelBytes + 1];
+    shmi_xchg64(shmi_u64(a, o + SHMI_obitSeq), 0); /* not a store, which the label's bytes could pass */
+    shmi_st32(shmi_u32(a, o + SHMI_obitName), n);
+    shmi_st32(shmi_u32(a, o + SHMI_obitPID), shmi_ld32(shmi_slot32(a, i, SHMI_slotPID)));
+    shmi_st64(shmi_u64(a, o + SHMI_obitDied), shmi_ld64(shmi_slot64(a, i, SHMI_slotDied)));
+    shmi_st32(shmi_u32(a, o + SHMI_obitFlags), left ? SHMI_obitLeft : 0);
+    shmi_get_label(a, shmi_slot(a, i) + SHMI_slotLabel, label);
+    shmi_put_label(a, o + SHMI_obitLabel, label);
+    shmi_st64(shmi_u64(a, o + SHMI_obitSeq), number + 1);
+}
+
+/* Obituary n, if it is in the ring. */
+SHMI_FN int shmi_read_obituary(shmsync_arena *a, uint64_t n, shmsync_participant *p, shmi_name *name, int *left)
+{
+    shmi_off o = shmi_obituary(a, n);
+    if (shmi_ld64(shmi_u64(a, o + SHMI_obitSeq)) != n + 1)
+        return 0;
+    *name = shmi_ld32(shmi_u32(a, o + SHMI_obitName)) & SHMI_NAME_MASK;
+    memset(p, 0, sizeof *p);
+    p->slot = shmi_name_slot(*name);
+    p->generation = shmi_name_gen(*name);
+    p->pid = shmi_ld32(shmi_u32(a, o + SHMI_obitPID));
+    p->died_ns = (int64_t)shmi_ld64(shmi_u64(a, o + SHMI_obitDied));
+    shmi_get_label(a, o + SHMI_obitLabel, p->label);
+    *left = (shmi_ld32(shmi_u32(a, o + SHMI_obitFlags)) & SHMI_obitLeft) != 0;
+    __atomic_thread_fence(__ATOMIC_ACQUIRE); /* the label's bytes are read by plain loads */
+    return shmi_ld64(shmi_u64(a, o + SHMI_obitSeq)) == n + 1;
+}
+
+SHMI_FN void shmi_read_slot(shmsync_arena *a, uint32_t i, uint32_t w, shmsync_participant *p)
+{
+    memset(p, 0, sizeof *p);
+    p->slot = i;
+    p->generation = shmi_slot_gen(w);
+    p->pid = shmi_ld32(shmi_slot32(a, i, SHMI_slotPID));
+    p->died_ns = (int64_t)shmi_ld64(shmi_slot64(a, i, SHMI_slotDied));
+    shmi_get_label(a, shmi_slot(a, i) + SHMI_slotLabel, p->label);
+}
+
+/* Who n is or was, from its slot while that has not been taken again and from the
+ * obituaries after that. ENOENT when neither knows. */
+SHMI_FN int shmi_who(shmsync_arena *a, shmi_name n, shmsync_participant *out)
+{
+    uint32_t i = shmi_name_slot(n), w;
+    uint64_t total, back;
+    if (i < 1 || i > a->geo.slots)
+        return ENOENT;
+    w = shmi_slot_state(a, i);
+    if (shmi_slot_gen(w) == shmi_name_gen(n) && shmi_slot_taken(w)) {
+        shmi_read_slot(a, i, w, out);
+        if (shmi_slot_state(a, i) == w)
+            return 0;
+    }
+    total = shmi_ld64(shmi_u64(a, SHMI_hdrObitsTotal));
+    for (back = 1; back <= total && back <= SHMI_obitCount; back++) {
+        shmi_name name;
+        int left;
+        if (shmi_read_obituary(a, total - back, out, &name, &left) && name == n)
+            return 0;
+    }
+    return ENOENT;
+}
+
+/* Tells one death to the function of shmsync_arena_on_death; 0 while it is not written. */
+SHMI_FN int shmi_tell_death(shmsync_arena *a, uint64_t number)
+{
+    shmsync_participant p;
+    shmi_name name;
+    int left;
+    if (!shmi_read_obituary(a, number, &p, &name, &left))
+        return 0;
+    if (left || p.slot < 1 || p.slot > a->geo.slots || p.generation <= a->told[p.slot])
+        return 1;
+    a->told[p.slot] = p.generation;
+    a->on_death(&p, a->on_death_arg);
+    return 1;
+}
+/* Tells the deaths that were written since the last call; not 0: look again soon. */
+SHMI_FN int shmi_deliver_deaths(shmsync_arena *a)
+{
+    uint64_t total, holes[64];
+    unsigned n, i;
+    int again = 0;
+    pthread_mutex_lock(&a->death_lock);
+    if (a->on_death == NULL) {
+        pthread_mutex_unlock(&a->death_lock);
+        return 0;
+    }
+    total = shmi_ld64(shmi_u64(a, SHMI_hdrObitsTotal));
+    n = a->n_holes;
+    memcpy(holes, a->holes, sizeof holes);
+    a->n_holes = 0;
+    if (total - a->obit_next > SHMI_obitCount)
+        a->obit_next = total - SHMI_obitCount;
+    for (i = 0; i < n; i++)
+        if (total - holes[i] <= SHMI_obitCount && !shmi_tell_death(a, holes[i]))
+            a->holes[a->n_holes++] = holes[i];
+    for (; a->obit_next < total; a->obit_next++)
+        if (!shmi_tell_death(a, a->obit_next) && a->n_holes < 64) {
+            a->holes[a->n_holes++] = a->obit_next;
+            again = 1;
+        }
+    pthread_mutex_unlock(&a->death_lock);
+    return again || a->n_holes > 0;
+}
+
+int shmsync_arena_on_death(shmsync_arena *a, void (*f)(const shmsync_participant *, void *), void *arg)
+{
+    if (shmi_self(a) == 0)
+        return shmi_fail(ENOTCONN, "arena.on_death", a->label, "%s", "");
+    pthread_mutex_lock(&a->death_lock);
+    if (a->told == NULL)
+        a->told = (uint32_t *)calloc((size_t)a->geo.slots + 1, sizeof *a->told);
+    if (a->told != NULL) {
+        if (a->on_death == NULL)
+            a->obit_next = shmi_ld64(shmi_u64(a, SHMI_hdrObitsTotal));
+        a->on_death = f;
+        a->on_death_arg = arg;
+    }
+    pthread_mutex_unlock(&a->death_lock);
+    return a->told != NULL ? 0 : shmi_fail(ENOMEM, "arena.on_death", a->label, "%s", "");
+}
+

@@ -1,0 +1,278 @@
+/* ---- Burial: every step may be done by several processes at once, and by one after
+ * another that died over it ---- */
+
+#define SHMI_SETTLE_AFTER 1000000 /* ns: those that the death has woken want the CPU first */
+/* How long this process leaves the end of a burial to others where objects are whose
+ * kind it does not know: they know it, and repair those when they bury. */
+#define SHMI_LEAVE_TO_OTHERS INT64_C(200000000)
+
+/* Makes every watcher look at the ring of slots, or every hub at its nodes. */
+SHMI_FN void shmi_ring_all(shmsync_arena *a, unsigned field)
+{
+    uint32_t i;
+    for (i = 1; i <= a->geo.slots; i++)
+        if (i != a->my_slot && shmi_slot_present(shmi_slot_state(a, i)))
+            shmi_ring(shmi_slot32(a, i, field));
+    shmi_ring(shmi_slot32(a, a->my_slot, field));
+}
+SHMI_FN void shmi_ring_watchers(shmsync_arena *a) { shmi_ring_all(a, SHMI_slotWatchBell); }
+
+typedef struct shmi_repair_arg {
+    shmi_name dead;
+    int unknown; /* objects whose kind this header does not know */
+} shmi_repair_arg;
+SHMI_FN void shmi_repair_one(shmsync_arena *a, const shmi_object *o, void *arg)
+{
+    shmi_repair_arg *r = (shmi_repair_arg *)arg;
+    const shmi_kind_ops *ops = shmi_kind_of(o->kind);
+    if (ops == NULL)
+        r->unknown++;
+    else if (ops->repair != NULL)
+        ops->repair(a, o, r->dead);
+}
+/* Takes back what dead holds of any object, and says how many objects it does not know. */
+SHMI_FN int shmi_repair_all(shmsync_arena *a, shmi_name dead)
+{
+    shmi_repair_arg r;
+    r.dead = dead;
+    r.unknown = 0;
+    shmi_visit(a, shmi_repair_one, &r);
+    return r.unknown;
+}
+
+typedef struct shmi_owed {
+    shmi_off object;
+    int level;
+} shmi_owed;
+typedef struct shmi_owed_list {
+    shmi_owed *v;
+    size_t n, cap;
+    int full; /* no memory: everything is owed */
+} shmi_owed_list;
+
+SHMI_FN int shmi_owed_order(const void *x, const void *y)
+{
+    const shmi_owed *p = (const shmi_owed *)x, *q = (const shmi_owed *)y;
+    if (p->object != q->object)
+        return p->object < q->object ? -1 : 1;
+    return q->level - p->level; /* the highest first */
+}
+/* For each object that somebody has recorded to sleep on, which wakes the death of dead
+ * may have swallowed. */
+SHMI_FN void shmi_collect_owed(shmsync_arena *a, shmi_name dead, shmi_owed_list *l)
+{
+    uint32_t i, k;
+    memset(l, 0, sizeof *l);
+    for (i = 1; i <= a->geo.slots; i++) {
+        int level = SHMI_OWED_ONE;
+        if (i == shmi_name_slot(dead))
+            level = SHMI_OWED_ALL;
+        else if (!shmi_slot_present(shmi_slot_state(a, i)))
+            continue;
+        for (k = 0; k < SHMI_announceCount; k++) {
+            shmi_off r = shmi_slot(a, i) + SHMI_slotAnnounce + (shmi_off)k * SHMI_announceStride;
+            if (shmi_ld64(shmi_u64(a, r + SHMI_announceWord)) == 0)
+                continue;
+            if (l->n == l->cap) {
+                size_t cap = l->cap != 0 ? 2 * l->cap : 64;
+                shmi_owed *more = (shmi_owed *)realloc(l->v, cap * sizeof *more);
+                if (more == NULL) {
+                    l->full = 1;
+                    return;
+                }
+                l->v = more;
+                l->cap = cap;
+            }
+            l->v[l->n].object = shmi_ld64(shmi_u64(a, r + SHMI_announceObject));
+            l->v[l->n++].level = level;
+        }
+    }
+    if (l->n > 1)
+        qsort(l->v, l->n, sizeof *l->v, shmi_owed_order);
+}
+SHMI_FN int shmi_owed_level(const shmi_owed_list *l, shmi_off object)
+{
+    size_t low = 0, high = l->n;
+    if (l->full)
+        return SHMI_OWED_ALL;
+    while (low < high) { /* the first of the object */
+        size_t mid = (low + high) / 2;
+        if (l->v[mid].object < object)
+            low = mid + 1;
+        else
+            high = mid;
+    }
+    return low < l->n && l->v[low].object == object ? l->v[low].level : SHMI_OWED_ANNOUNCED;
+}
+SHMI_FN void shmi_wake_one_object(shmsync_arena *a, const shmi_object *o, void *arg)
+{
+    const shmi_kind_ops *ops = shmi_kind_of(o->kind);
+    if (ops != NULL && ops->wake != NULL)
+        ops->wake(a, o, shmi_owed_level((const shmi_owed_list *)arg, o->off));
+}
+/* Has every process look what somebody who is gone has left. */
+SHMI_FN void shmi_count_death(shmsync_arena *a)
+{
+    shmi_add32(shmi_u32(a, SHMI_hdrDeaths), 1);
+    shmi_ring_all(a, SHMI_slotDoorbell);
+}
+/* Wakes, once, everybody who may wait for a wake that a death has swallowed. */
+SHMI_FN void shmi_wake_all_for(shmsync_arena *a, shmi_name dead)
+{
+    shmi_owed_list l;
+    shmi_collect_owed(a, dead, &l);
+    shmi_visit(a, shmi_wake_one_object, &l);
+    free(l.v);
+    shmi_wake_resolved(a);
+    shmi_count_death(a);
+}
+
+/* Gives back what memory dead had not handed to anybody, and what those had in its
+ * slot before it whose successors died over doing that. The caller is the undertaker
+ * of the slot, or has it. */
+SHMI_FN void shmi_settle(shmsync_arena *a, shmi_name dead)
+{
+    uint32_t *settled = shmi_slot32(a, shmi_name_slot(dead), SHMI_slotSettled);
+    uint32_t last = shmi_name_gen(dead), first = shmi_ld32(settled) + 1, g;
+    size_t left;
+    if (shmi_ld32(settled) == last) {
+        shmi_clear_open_bits(a, dead); /* it may have looked at objects after that, leaving */
+        return;
+    }
+    if (first > last || last - first >= 16) /* generations that died one over the other; a peer's bytes may claim more */
+        first = last > 16 ? last - 16 + 1 : 1;
+    for (g = first; g <= last; g++) {
+        shmi_name n = shmi_make_name(shmi_name_slot(dead), g);
+        shmi_free_nodes_of(a, n);
+        shmi_reclaim_blocks(a, n);
+        shmi_clear_open_bits(a, n);
+    }
+    pthread_mutex_lock(&a->handles);
+    left = dead == a->self ? a->n_deferred : 0;
+    pthread_mutex_unlock(&a->handles);
+    if (left == 0) /* else the slot's next one takes what somebody still looks at */
+        shmi_st32(settled, last);
+}
+
+/* Makes slot i, dead or leaving in state w, available again. */
+SHMI_FN void shmi_free_slot(shmsync_arena *a, uint32_t i, uint32_t w)
+{
+    shmi_st32(shmi_slot32(a, i, SHMI_slotPID), 0);
+    shmi_st32(shmi_slot32(a, i, SHMI_slotCaps), 0);
+    shmi_put_label(a, shmi_slot(a, i) + SHMI_slotLabel, "");
+    shmi_st64(shmi_slot64(a, i, SHMI_slotDied), 0);
+    shmi_cas_slot(a, i, w, shmi_slot_with(w, shmi_slot_gen(w) >= SHMI_maxGeneration ? SHMI_phaseRetired : SHMI_phaseFree));
+}
+
+/* Writes the obituary, and a moment later gives back the dead one's memory and frees
+ * its slot, which is what only one may do. */
+SHMI_FN void shmi_finish(shmsync_arena *a, uint32_t i, shmi_burial *b)
+{
+    uint32_t *word = shmi_slot32(a, i, SHMI_slotUndertaker);
+    shmi_name u = shmi_ld32(word), dead = shmi_name_in(i, b->of);
+    int64_t now;
+    if ((u != a->self && shmi_current(a, u)) || !shmi_cas32(word, u, a->self)) {
+        shmi_st32(&a->unfinished, 1);
+        return;
+    }
+    SHMSYNC_CRASHPOINT("arena.finish.taken");
+    if (shmi_slot_state(a, i) != b->of) {
+        shmi_cas32(word, a->self, 0);
+        return;
+    }
+    now = shmi_now();
+    if (b->written == 0) {
+        shmi_write_obituary(a, i, dead, 0);
+        SHMSYNC_CRASHPOINT("arena.finish.obituary");
+        b->written = now;
+        shmi_st32(&a->unfinished, 1); /* before the bell, which makes the watcher look */
+        shmi_ring_watchers(a);
+    }
+    if (now - b->written < SHMI_SETTLE_AFTER) {
+        shmi_st32(&a->unfinished, 1);
+        return;
+    }
+    shmi_settle(a, dead);
+    SHMSYNC_CRASHPOINT("arena.finish.reclaimed");
+    if (!shmi_gone(a, i)) {
+        /* The kernel has not finished with the alive words. */
+        shmi_st32(&a->unfinished, 1);
+        return;
+    }
+    shmi_free_slot(a, i, b->of);
+    SHMSYNC_CRASHPOINT("arena.finish.freed");
+    shmi_cas32(word, a->self, 0);
+    shmi_ring_watchers(a);
+}
+
+/* Whether another participant is there that may be a Go program, which knows all kinds. */
+SHMI_FN int shmi_others(shmsync_arena *a)
+{
+    uint32_t i;
+    for (i = 1; i <= a->geo.slots; i++) {
+        uint32_t w = shmi_slot_state(a, i);
+        if (i != a->my_slot && shmi_slot_phase(w) == SHMI_phaseLive && !shmi_seen_dead(a, i, w))
+            return 1;
+    }
+    return 0;
+}
+
+SHMI_FN void shmi_bury_marked(shmsync_arena *a, uint32_t i, uint32_t w)
+{
+    shmi_burial *b;
+    pthread_mutex_lock(&a->reaping);
+    b = &a->burials[i];
+    if (!__atomic_load_n(&a->closing, __ATOMIC_SEQ_CST) && shmi_slot_state(a, i) == w) {
+        unsigned k;
+        if (b->of != w) {
+            memset(b, 0, sizeof *b);
+            b->of = w;
+        }
+        if (!b->mourned) {
+            /* Others sleep on these words too, and the kernel woke one of each. */
+            for (k = 0; k < SHMI_aliveWords; k++)
+                shmi_wake(shmi_alive_word(a, i, k), SHMI_ALL);
+            b->unknown = shmi_repair_all(a, shmi_name_in(i, w));
+            SHMSYNC_CRASHPOINT("arena.bury.repaired");
+            shmi_wake_all_for(a, shmi_name_in(i, w));
+            SHMSYNC_CRASHPOINT("arena.bury.woken");
+            b->mourned = shmi_now();
+        }
+        if (b->unknown != 0 && b->written == 0 && shmi_now() - b->mourned < SHMI_LEAVE_TO_OTHERS && shmi_others(a)) {
+            shmi_st32(&a->unfinished, 1);
+            shmi_ring_watchers(a);
+        } else {
+            shmi_finish(a, i, b);
+        }
+    }
+    pthread_mutex_unlock(&a->reaping);
+}
+
+SHMI_FN void shmi_bury(shmsync_arena *a, uint32_t i, uint32_t w)
+{
+    if (shmi_slot_present(w) && !shmi_mark(a, i, w))
+        return; /* somebody else did, or it cannot be done yet */
+    shmi_bury_marked(a, i, shmi_slot_with(w, SHMI_phaseDead));
+}
+
+/* Deals with every dead participant that can be found. */
+SHMI_FN void shmi_bury_all(shmsync_arena *a)
+{
+    uint32_t i;
+    shmi_st32(&a->unfinished, 0);
+    pthread_mutex_lock(&a->reaping);
+    for (i = 1; i <= a->geo.slots; i++)
+        if (a->burials[i].of != 0 && shmi_slot_state(a, i) != a->burials[i].of) {
+            /* Finished by others, or a joiner has taken the slot over and waits for who
+             * is undertaker there. */
+            shmi_cas32(shmi_slot32(a, i, SHMI_slotUndertaker), a->self, 0);
+            memset(&a->burials[i], 0, sizeof a->burials[i]);
+        }
+    pthread_mutex_unlock(&a->reaping);
+    for (i = 1; i <= a->geo.slots; i++) {
+        uint32_t w = shmi_slot_state(a, i);
+        if (i != a->my_slot && (shmi_slot_phase(w) == SHMI_phaseDead || shmi_survey_dead(a, i, w)))
+            shmi_bury(a, i, w);
+    }
+}
+

@@ -1,0 +1,299 @@
+/* ---- The helper thread: its robust list holds the alive words, and it watches others ---- */
+
+#define SHMI_POLL_FIRST INT64_C(300000)
+#define SHMI_POLL_MOST INT64_C(50000000)
+#define SHMI_STAGGER INT64_C(2000000)
+#define SHMI_AFTER_YOU INT64_C(300000)
+#define SHMI_CHORES_EVERY INT64_C(10000000)
+enum { SHMI_watchTargets = 3 };
+
+/* struct robust_list_head of the kernel, and the nodes that it links. It lies on a page
+ * of its own that is mapped shared: in private memory the out-of-memory reaper may
+ * discard it before the list is walked, in the arena a peer could scribble over it. */
+typedef struct shmi_robust {
+    uintptr_t next;
+    intptr_t offset; /* from a node to its word */
+    uintptr_t pending;
+    uintptr_t pad_;
+    uintptr_t nodes[SHMI_aliveWords];
+} shmi_robust;
+SHMI_ASSERT(offsetof(shmi_robust, nodes) == 32, "shmi_robust");
+
+SHMI_FN int shmi_robust_register(shmsync_arena *a)
+{
+    shmi_robust *r;
+    unsigned i;
+    void *page = mmap(NULL, (size_t)a->page, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (page == MAP_FAILED)
+        return 0;
+    r = (shmi_robust *)page;
+    r->offset = (intptr_t)((uintptr_t)shmi_alive_word(a, a->my_slot, 0) - (uintptr_t)&r->nodes[0]);
+    r->pending = 0;
+    for (i = 0; i < SHMI_aliveWords; i++)
+        r->nodes[i] = i + 1 < SHMI_aliveWords ? (uintptr_t)&r->nodes[i + 1] : (uintptr_t)&r->next;
+    r->next = (uintptr_t)&r->nodes[0];
+    if (syscall(SYS_set_robust_list, r, (size_t)24) != 0) {
+        munmap(page, (size_t)a->page);
+        return 0;
+    }
+    a->robust = (unsigned char *)page;
+    return 1;
+}
+SHMI_FN void shmi_robust_unregister(shmsync_arena *a)
+{
+    shmi_robust *r = (shmi_robust *)(void *)a->robust;
+    if (r == NULL)
+        return;
+    r->next = (uintptr_t)&r->next;
+    syscall(SYS_set_robust_list, NULL, (size_t)24);
+    munmap(a->robust, (size_t)a->page);
+    a->robust = NULL;
+}
+
+/* The helper thread's part of joining. */
+SHMI_FN int shmi_become_live(shmsync_arena *a)
+{
+    uint32_t i = a->my_slot, joining = shmi_slot_word(SHMI_phaseJoining, shmi_name_gen(a->self));
+    uint32_t tid = (uint32_t)syscall(SYS_gettid);
+    unsigned k;
+    if (shmi_have.robust && shmi_robust_register(a))
+        a->caps |= SHMI_capRobust;
+    SHMSYNC_CRASHPOINT("arena.enter.registered");
+    if (a->robust == NULL && a->lock_fd < 0)
+        return shmi_fail(ENOTSUP, "arena.open", a->label, "neither robust lists nor byte locks work here, so nobody could tell this process's death");
+    if (shmi_have.waitv)
+        a->caps |= SHMI_capWaitV;
+    shmi_st32(shmi_slot32(a, i, SHMI_slotTID), tid);
+    shmi_st32(shmi_slot32(a, i, SHMI_slotCaps), a->caps);
+    for (k = 0; k < SHMI_aliveWords; k++)
+        /* FUTEX_WAITERS always: without it the kernel marks but does not wake. */
+        shmi_st32(shmi_alive_word(a, i, k), (tid & SHMI_TID_MASK) | SHMI_WAITERS);
+    SHMSYNC_CRASHPOINT("arena.enter.before_live");
+    if (!shmi_cas_slot(a, i, joining, shmi_slot_with(joining, SHMI_phaseLive)))
+        return shmi_fail(EPROTO, "arena.open", a->label, "a peer took the slot away");
+    SHMSYNC_CRASHPOINT("arena.enter.live");
+    return 0;
+}
+
+/* Ends the process when its own slot is no longer its own: others have taken its locks
+ * away, so it must not go on as their holder. */
+SHMI_FN void shmi_check_self(shmsync_arena *a)
+{
+    uint32_t w = shmi_slot_state(a, a->my_slot);
+    if (!shmi_slot_present(w) || shmi_name_in(a->my_slot, w) != a->self)
+        shmi_abort("this process was declared dead by a peer");
+}
+
+SHMI_FN int64_t shmi_notice_left(shmsync_arena *a, uint32_t i, uint32_t w, int64_t delay)
+{
+    shmi_notice *n = &a->notices[i];
+    int64_t now;
+    if (delay == 0)
+        return 0;
+    now = shmi_now();
+    if (n->generation != shmi_slot_gen(w) || n->when == 0) {
+        n->generation = shmi_slot_gen(w);
+        n->when = now;
+    }
+    return n->when + delay > now ? n->when + delay - now : 0;
+}
+
+/* Buries the dead among the next few participants in the ring of slots, and gives what
+ * to sleep on when there are none. *poll is 0 when each death wakes us. */
+SHMI_FN unsigned shmi_watch_entries(shmsync_arena *a, uint32_t *bell, uint32_t rung, shmi_waitv v[1 + SHMI_watchTargets], int64_t *poll)
+{
+    uint32_t d, present = 0, distance = 0;
+    unsigned n = 1;
+    int64_t base = shmi_ld32(&a->announce_map) != 0 ? SHMI_AFTER_YOU : 0, left;
+    *poll = 0;
+#define SHMI_WITHIN(ns) (*poll = *poll == 0 || (ns) < *poll ? (ns) : *poll)
+    v[0] = shmi_waitv_of(bell, rung);
+    for (d = 1; d < a->geo.slots && present < SHMI_watchTargets; d++) {
+        uint32_t i = (a->my_slot - 1 + d) % a->geo.slots + 1, w = shmi_slot_state(a, i), *word, alive;
+        if (!shmi_slot_taken(w))
+            continue;
+        if (shmi_slot_phase(w) == SHMI_phaseDead) {
+            /* Whoever marked it may have died since, or leaves the rest to us. */
+            shmi_name u = shmi_ld32(shmi_slot32(a, i, SHMI_slotUndertaker));
+            left = shmi_notice_left(a, i, w, u != a->self && shmi_current(a, u) ? SHMI_STAGGER : base);
+            if (left > 0) {
+                SHMI_WITHIN(left);
+            } else {
+                shmi_bury_marked(a, i, w);
+                SHMI_WITHIN(SHMI_POLL_MOST);
+            }
+            continue;
+        }
+        present++;
+        /* The alive word is read before it is judged, so that a mark which comes later
+         * changes the value that we sleep on. */
+        word = shmi_alive_word(a, i, distance < SHMI_watchTargets ? distance : SHMI_watchTargets - 1);
+        alive = shmi_ld32(word);
+        if (shmi_seen_dead(a, i, w)) {
+            left = shmi_notice_left(a, i, w, base + (int64_t)distance * SHMI_STAGGER);
+            if (left > 0) {
+                SHMI_WITHIN(left); /* another's turn */
+            } else {
+                shmi_bury(a, i, w);
+                if (shmi_slot_state(a, i) != w)
+                    return 0;
+                SHMI_WITHIN(SHMI_POLL_MOST); /* it cannot be fenced yet */
+            }
+            distance++;
+            continue;
+        }
+        distance++;
+        if (shmi_slot_phase(w) == SHMI_phaseLive && (shmi_slot_caps(a, i) & SHMI_capRobust) != 0 && (a->caps & SHMI_capWaitV) != 0)
+            v[n++] = shmi_waitv_of(word, alive);
+        else
+            SHMI_WITHIN(SHMI_POLL_MOST);
+    }
+#undef SHMI_WITHIN
+    return n;
+}
+
+/* Makes the helper thread call f about every 10 ms until it returns 0; it does not
+ * block. It is called once more when this process leaves the arena. */
+SHMI_FN int shmi_later(shmsync_arena *a, int (*f)(void *), void *arg)
+{
+    shmi_chore *c = (shmi_chore *)calloc(1, sizeof *c);
+    if (c == NULL)
+        return ENOMEM;
+    c->f = f;
+    c->arg = arg;
+    pthread_mutex_lock(&a->chores_lock);
+    c->next = a->chores;
+    a->chores = c;
+    pthread_mutex_unlock(&a->chores_lock);
+    shmi_ring(shmi_slot32(a, a->my_slot, SHMI_slotWatchBell));
+    return 0;
+}
+/* Tries them; not 0: some have to be tried again. */
+SHMI_FN int shmi_do_chores(shmsync_arena *a)
+{
+    shmi_chore *c, *next, *kept = NULL;
+    int again;
+    pthread_mutex_lock(&a->chores_lock);
+    c = a->chores;
+    a->chores = NULL;
+    pthread_mutex_unlock(&a->chores_lock);
+    for (; c != NULL; c = next) {
+        next = c->next;
+        if (c->f(c->arg) != 0) {
+            c->next = kept;
+            kept = c;
+        } else {
+            free(c);
+        }
+    }
+    pthread_mutex_lock(&a->chores_lock);
+    while (kept != NULL) {
+        next = kept->next;
+        kept->next = a->chores;
+        a->chores = kept;
+        kept = next;
+    }
+    again = a->chores != NULL;
+    pthread_mutex_unlock(&a->chores_lock);
+    return again;
+}
+
+/* Sleeps on the alive words of the next few participants and buries those that die.
+ * Whatever a sleep says, everything is examined again: waitv swallows several wakes and
+ * reports one. */
+SHMI_FN void shmi_watch(shmsync_arena *a)
+{
+    uint32_t *bell = shmi_slot32(a, a->my_slot, SHMI_slotWatchBell);
+    int64_t wait = SHMI_POLL_FIRST, poll, deadline;
+    int was = 0, untold, unfinished, chores, err;
+    for (;;) {
+        /* The bell is read before everything else that it may be rung for. */
+        uint32_t rung = shmi_ld32(bell);
+        shmi_waitv v[1 + SHMI_watchTargets];
+        unsigned n;
+        if (__atomic_load_n(&a->closing, __ATOMIC_SEQ_CST))
+            return;
+        shmi_check_self(a);
+        untold = shmi_deliver_deaths(a);
+        chores = shmi_do_chores(a);
+        n = shmi_watch_entries(a, bell, rung, v, &poll);
+        if (n == 0)
+            continue; /* somebody was buried */
+        deadline = 0;
+        unfinished = shmi_ld32(&a->unfinished) != 0;
+        if (poll != 0 || untold || unfinished) {
+            if (poll == 0)
+                poll = SHMI_POLL_MOST;
+            if (unfinished && !was)
+                wait = SHMI_POLL_FIRST; /* a burial has just begun */
+            was = unfinished;
+            deadline = shmi_now() + (wait < poll ? wait : poll);
+            wait = 2 * wait < SHMI_POLL_MOST ? 2 * wait : SHMI_POLL_MOST;
+        } else {
+            wait = SHMI_POLL_FIRST;
+            was = 0;
+        }
+        if (chores && (deadline == 0 || deadline > shmi_now() + SHMI_CHORES_EVERY))
+            deadline = shmi_now() + SHMI_CHORES_EVERY;
+        err = 0;
+        if (n > 1) {
+            err = shmi_futex_sleepv(v, n, deadline);
+            if (err != 0 && err != EAGAIN && err != EINTR && err != ETIMEDOUT)
+                deadline = shmi_now() + SHMI_POLL_FIRST; /* no room for that many entries just now */
+            else
+                err = 0;
+        }
+        if (n == 1 || err != 0)
+            shmi_futex_sleep(bell, rung, deadline);
+        if (shmi_ld32(&a->unfinished) != 0)
+            shmi_bury_all(a);
+    }
+}
+
+SHMI_FN void *shmi_watcher(void *arg)
+{
+    shmsync_arena *a = (shmsync_arena *)arg;
+    int err = shmi_become_live(a);
+    char why[sizeof shmi_last.text];
+    memcpy(why, shmi_last.text, sizeof why);
+    pthread_mutex_lock(&a->start_lock);
+    if (err != 0) {
+        shmi_robust_unregister(a);
+        memcpy(a->start_text, why, sizeof a->start_text - 1);
+    }
+    a->join_result = err;
+    pthread_cond_signal(&a->start_cond);
+    pthread_mutex_unlock(&a->start_lock);
+    if (err == 0) {
+        shmi_watch(a);
+        shmi_robust_unregister(a);
+    }
+    return NULL;
+}
+
+/* Starts the helper thread, with all signals blocked, and waits until it is live. */
+SHMI_FN int shmi_start_watcher(shmsync_arena *a)
+{
+    sigset_t all, before;
+    int err;
+    a->join_result = -1;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    err = pthread_create(&a->watcher, NULL, shmi_watcher, a);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (err != 0)
+        return shmi_fail(err, "arena.open", a->label, "could not start the helper thread");
+    pthread_mutex_lock(&a->start_lock);
+    while (a->join_result < 0)
+        pthread_cond_wait(&a->start_cond, &a->start_lock);
+    err = a->join_result;
+    pthread_mutex_unlock(&a->start_lock);
+    if (err != 0) {
+        pthread_join(a->watcher, NULL);
+        memcpy(shmi_last.text, a->start_text, sizeof a->start_text);
+        return err;
+    }
+    a->watching = 1;
+    return 0;
+}
+

@@ -1,0 +1,943 @@
+/* ---- The header of an arena ---- */
+
+SHMI_FN shmi_geometry shmi_plan(uint64_t size, uint32_t slots)
+{
+    shmi_geometry g;
+    uint64_t most = size / SHMI_chunkSize;
+    memset(&g, 0, sizeof g);
+    g.size = size;
+    g.slots = slots;
+    g.slots_off = SHMI_headerSize;
+    g.obit_off = g.slots_off + (uint64_t)slots * SHMI_slotStride;
+    g.dir_off = (g.obit_off + SHMI_obitCount * SHMI_obitStride + 4095) & ~UINT64_C(4095);
+    for (g.dir_count = 64; g.dir_count * 512 < size; g.dir_count *= 2) {
+    }
+    g.chunks_off = g.dir_off + g.dir_count * 8;
+    g.blocks_off = (g.chunks_off + most * 8 + 4095) & ~UINT64_C(4095);
+    g.heap_off = (g.blocks_off + most * SHMI_blockWords * SHMI_blockWordSize + SHMI_chunkSize - 1) & ~(uint64_t)(SHMI_chunkSize - 1);
+    if (g.heap_off < size)
+        g.chunk_count = (size - g.heap_off) / SHMI_chunkSize;
+    return g;
+}
+
+SHMI_FN uint32_t shmi_hdr_get32(const unsigned char *h, unsigned off)
+{
+    uint32_t v;
+    memcpy(&v, h + off, sizeof v);
+    return v;
+}
+SHMI_FN uint64_t shmi_hdr_get64(const unsigned char *h, unsigned off)
+{
+    uint64_t v;
+    memcpy(&v, h + off, sizeof v);
+    return v;
+}
+SHMI_FN void shmi_hdr_set32(unsigned char *h, unsigned off, uint32_t v) { memcpy(h + off, &v, sizeof v); }
+SHMI_FN void shmi_hdr_set64(unsigned char *h, unsigned off, uint64_t v) { memcpy(h + off, &v, sizeof v); }
+
+/* The gate to the bytes of a segment: h is the header as it was read from the file,
+ * once. Reading it through the mapping would take memory for a page that may be a hole. */
+SHMI_FN int shmi_validate(const unsigned char *h, size_t n, uint64_t length, const char *name, shmi_geometry *geo)
+{
+    const char *op = "arena.open";
+    uint32_t slots;
+    shmi_geometry g;
+    if (n < SHMI_headerSize)
+        return shmi_fail(EINVAL, op, name, "not an arena: %zu bytes are too few for a header", n);
+    if (memcmp(h + SHMI_hdrMagic, SHMI_magic, 8) != 0)
+        return shmi_fail(EINVAL, op, name, "not an arena: no magic number");
+    if (shmi_hdr_get32(h, SHMI_hdrOrder) != SHMI_orderMark)
+        return shmi_fail(EINVAL, op, name, "written in another byte order (mark %#x)", shmi_hdr_get32(h, SHMI_hdrOrder));
+    if (shmi_hdr_get32(h, SHMI_hdrVersion) != SHMI_LayoutVersion)
+        return shmi_fail(EPROTONOSUPPORT, op, name, "its layout is version %u, this program knows version %u", shmi_hdr_get32(h, SHMI_hdrVersion), (unsigned)SHMI_LayoutVersion);
+    if (shmi_hdr_get32(h, SHMI_hdrWord) != SHMI_wordBytes)
+        return shmi_fail(EPROTONOSUPPORT, op, name, "made for machine words of %u bytes, this program has %u", shmi_hdr_get32(h, SHMI_hdrWord), (unsigned)SHMI_wordBytes);
+    if ((shmi_hdr_get64(h, SHMI_hdrIncompat) & ~(uint64_t)SHMI_knownIncompat) != 0)
+        return shmi_fail(EPROTONOSUPPORT, op, name, "it needs features that this program does not know (%#llx)", (unsigned long long)shmi_hdr_get64(h, SHMI_hdrIncompat));
+    if ((shmi_hdr_get64(h, SHMI_hdrROCompat) & ~(uint64_t)SHMI_knownROCompat) != 0)
+        return shmi_fail(EPROTONOSUPPORT, op, name, "it needs features that this program does not know to write it (%#llx)", (unsigned long long)shmi_hdr_get64(h, SHMI_hdrROCompat));
+    if (shmi_hdr_get64(h, SHMI_hdrChecksum) != shmi_fnv(h, SHMI_hdrChecksum))
+        return shmi_fail(EPROTO, op, name, "the checksum of its header is wrong");
+    slots = shmi_hdr_get32(h, SHMI_hdrSlots);
+    if (shmi_hdr_get64(h, SHMI_hdrSize) != length)
+        return shmi_fail(EPROTO, op, name, "it was made %llu bytes long and is %llu", (unsigned long long)shmi_hdr_get64(h, SHMI_hdrSize), (unsigned long long)length);
+    if (slots == 0 || slots > SHMI_MaxSlots)
+        return shmi_fail(EPROTO, op, name, "it claims %u participants", slots);
+    /* The layout is a function of size and participants; any other is a forgery. */
+    g = shmi_plan(length, slots);
+    if (g.chunk_count == 0 || shmi_hdr_get64(h, SHMI_hdrSlotsOff) != g.slots_off || shmi_hdr_get64(h, SHMI_hdrObitOff) != g.obit_off ||
+        shmi_hdr_get64(h, SHMI_hdrDirOff) != g.dir_off || shmi_hdr_get64(h, SHMI_hdrDirCount) != g.dir_count ||
+        shmi_hdr_get64(h, SHMI_hdrChunksOff) != g.chunks_off || shmi_hdr_get64(h, SHMI_hdrBlocksOff) != g.blocks_off ||
+        shmi_hdr_get64(h, SHMI_hdrHeapOff) != g.heap_off || shmi_hdr_get64(h, SHMI_hdrChunkCount) != g.chunk_count ||
+        shmi_hdr_get32(h, SHMI_hdrHeaderSize) != SHMI_headerSize || shmi_hdr_get32(h, SHMI_hdrSlotStride) != SHMI_slotStride ||
+        shmi_hdr_get32(h, SHMI_hdrObitCount) != SHMI_obitCount || shmi_hdr_get32(h, SHMI_hdrObitStride) != SHMI_obitStride ||
+        shmi_hdr_get32(h, SHMI_hdrChunkSize) != SHMI_chunkSize || shmi_hdr_get32(h, SHMI_hdrBlockWords) != SHMI_blockWords)
+        return shmi_fail(EPROTO, op, name, "its regions do not lie where a layout of version %u puts them", (unsigned)SHMI_LayoutVersion);
+    *geo = g;
+    return 0;
+}
+
+/* Writes the header of a new arena into bytes that nobody else has. */
+SHMI_FN void shmi_write_header(unsigned char *b, const shmi_geometry *g)
+{
+    memcpy(b + SHMI_hdrMagic, SHMI_magic, 8);
+    shmi_hdr_set32(b, SHMI_hdrOrder, SHMI_orderMark);
+    shmi_hdr_set32(b, SHMI_hdrVersion, SHMI_LayoutVersion);
+    shmi_hdr_set32(b, SHMI_hdrWord, SHMI_wordBytes);
+    shmi_hdr_set32(b, SHMI_hdrHeaderSize, SHMI_headerSize);
+    shmi_hdr_set64(b, SHMI_hdrCompat, SHMI_knownCompat);
+    shmi_hdr_set64(b, SHMI_hdrROCompat, SHMI_knownROCompat);
+    shmi_hdr_set64(b, SHMI_hdrIncompat, SHMI_knownIncompat);
+    shmi_hdr_set64(b, SHMI_hdrSize, g->size);
+    if (syscall(SYS_getrandom, b + SHMI_hdrID, (size_t)16, 0) != 16) {
+        shmi_hdr_set64(b, SHMI_hdrID, (uint64_t)shmi_unix_now());
+        shmi_hdr_set64(b, SHMI_hdrID + 8, (uint64_t)getpid() << 32 ^ (uint64_t)shmi_now());
+    }
+    shmi_hdr_set64(b, SHMI_hdrCreated, (uint64_t)shmi_unix_now());
+    shmi_hdr_set32(b, SHMI_hdrSlots, g->slots);
+    shmi_hdr_set32(b, SHMI_hdrSlotStride, SHMI_slotStride);
+    shmi_hdr_set64(b, SHMI_hdrSlotsOff, g->slots_off);
+    shmi_hdr_set64(b, SHMI_hdrObitOff, g->obit_off);
+    shmi_hdr_set32(b, SHMI_hdrObitCount, SHMI_obitCount);
+    shmi_hdr_set32(b, SHMI_hdrObitStride, SHMI_obitStride);
+    shmi_hdr_set64(b, SHMI_hdrDirOff, g->dir_off);
+    shmi_hdr_set64(b, SHMI_hdrDirCount, g->dir_count);
+    shmi_hdr_set64(b, SHMI_hdrChunksOff, g->chunks_off);
+    shmi_hdr_set64(b, SHMI_hdrBlocksOff, g->blocks_off);
+    shmi_hdr_set64(b, SHMI_hdrHeapOff, g->heap_off);
+    shmi_hdr_set32(b, SHMI_hdrChunkSize, SHMI_chunkSize);
+    shmi_hdr_set32(b, SHMI_hdrBlockWords, SHMI_blockWords);
+    shmi_hdr_set64(b, SHMI_hdrChunkCount, g->chunk_count);
+    shmi_hdr_set64(b, SHMI_hdrChecksum, shmi_fnv(b, SHMI_hdrChecksum));
+}
+
+/* ---- Files ---- */
+
+/* The file of an arena, as it is being opened or made. */
+typedef struct shmi_segment {
+    int fd;
+    unsigned char *base;
+    uint64_t size, dev, ino;
+    int created;
+} shmi_segment;
+
+SHMI_FN int shmi_path(const char *name, char *path, size_t cap)
+{
+    size_t n = name != NULL ? strlen(name) : 0, i;
+    if (n > 0 && strchr(name, '/') != NULL) {
+        if (n >= cap || name[n - 1] == '/')
+            return shmi_fail(EINVAL, "arena.open", name, "not a path for an arena");
+        memcpy(path, name, n + 1);
+        return 0;
+    }
+    if (n == 0 || n > 200 || strcmp(name, ".") == 0 || strcmp(name, "..") == 0)
+        return shmi_fail(EINVAL, "arena.open", NULL, "a name is 1 to 200 of A-Z a-z 0-9 . _ -");
+    for (i = 0; i < n; i++) {
+        char c = name[i];
+        if (!((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' || c == '_' || c == '-'))
+            return shmi_fail(EINVAL, "arena.open", NULL, "a name is 1 to 200 of A-Z a-z 0-9 . _ -");
+    }
+    snprintf(path, cap, "/dev/shm/%s", name);
+    return 0;
+}
+
+/* Checks the file behind s->fd and maps it. */
+SHMI_FN int shmi_map(shmi_segment *s, const char *path, const shmsync_arena_options *o)
+{
+    struct stat st;
+    size_t i;
+    int trusted;
+    void *p;
+    if (fstat(s->fd, &st) != 0)
+        return shmi_fail(errno, "arena.open", path, "stat");
+    if (!S_ISREG(st.st_mode))
+        return shmi_fail(EINVAL, "arena.open", path, "is not a regular file");
+    trusted = st.st_uid == geteuid() || st.st_uid == 0;
+    for (i = 0; o != NULL && i < o->n_trust_uids; i++)
+        trusted = trusted || o->trust_uids[i] == st.st_uid;
+    if (!trusted)
+        return shmi_fail(EPERM, "arena.open", path, "is owned by uid %u, which is not this process's, root or a trusted one", (unsigned)st.st_uid);
+    if (st.st_size <= 0 || st.st_size % sysconf(_SC_PAGESIZE) != 0)
+        return shmi_fail(EINVAL, "arena.open", path, "is %lld bytes long, not a multiple of the page size", (long long)st.st_size);
+    p = mmap(NULL, (size_t)st.st_size, PROT_READ | PROT_WRITE, MAP_SHARED, s->fd, 0);
+    if (p == MAP_FAILED)
+        return shmi_fail(errno, "arena.open", path, "mmap");
+    s->base = (unsigned char *)p;
+    s->size = (uint64_t)st.st_size;
+    s->dev = (uint64_t)st.st_dev;
+    s->ino = (uint64_t)st.st_ino;
+    return 0;
+}
+
+SHMI_FN void shmi_unmap(shmi_segment *s)
+{
+    if (s->base != NULL)
+        munmap(s->base, (size_t)s->size);
+    if (s->fd >= 0)
+        close(s->fd);
+    s->base = NULL;
+    s->fd = -1;
+}
+
+/* Sizes, formats and maps s->fd, an empty file that nobody else has. */
+SHMI_FN int shmi_format(shmi_segment *s, const char *path, const shmsync_arena_options *o)
+{
+    uint64_t size = o != NULL && o->size != 0 ? o->size : UINT64_C(64) << 20;
+    uint32_t slots = o != NULL && o->max_participants != 0 ? o->max_participants : 128;
+    shmi_geometry g;
+    int err;
+    if (slots > SHMI_MaxSlots || size > UINT64_C(1) << 47)
+        return shmi_fail(EINVAL, "arena.create", path, "%u participants in %llu bytes; at most 2047 in 2^47", slots, (unsigned long long)size);
+    size = (size + SHMI_chunkSize - 1) & ~(uint64_t)(SHMI_chunkSize - 1);
+    g = shmi_plan(size, slots);
+    if (g.chunk_count == 0)
+        return shmi_fail(ENOSPC, "arena.create", path, "%llu bytes are too few for %u participants", (unsigned long long)size, slots);
+    while (ftruncate(s->fd, (off_t)size) != 0)
+        if (errno != EINTR)
+            return shmi_fail(errno, "arena.create", path, "ftruncate");
+    err = shmi_map(s, path, o);
+    if (err != 0)
+        return err;
+    while (fallocate(s->fd, FALLOC_FL_KEEP_SIZE, 0, (off_t)g.blocks_off) != 0)
+        if (errno != EINTR)
+            return shmi_fail(errno == ENOSPC || errno == ENOMEM ? ENOSPC : errno, "arena.create", path, "could not reserve %llu bytes", (unsigned long long)g.blocks_off);
+    shmi_write_header(s->base, &g);
+    if (fchmod(s->fd, o != NULL && o->mode != 0 ? (mode_t)(o->mode & 0666) : 0600) != 0)
+        return shmi_fail(errno, "arena.create", path, "mode");
+    s->created = 1;
+    return 0;
+}
+
+SHMI_FN int shmi_same_entry(int fd, int dirfd_, const char *name, int flags)
+{
+    struct stat x, y;
+    return fstat(fd, &x) == 0 && fstatat(dirfd_, name, &y, flags) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+}
+
+/* Makes the arena under a temporary name that is locked while it has that, and renames it. */
+SHMI_FN int shmi_create_temp(shmi_segment *s, const char *path, int dirfd_, const char *base, const shmsync_arena_options *o)
+{
+    char temp[300];
+    int tries, err = EAGAIN;
+    for (tries = 0; tries < 256; tries++) {
+        uint64_t r = 0;
+        if (syscall(SYS_getrandom, &r, sizeof r, 0) != (long)sizeof r)
+            r = (uint64_t)shmi_now() * UINT64_C(6364136223846793005) + (uint64_t)tries;
+        snprintf(temp, sizeof temp, ".%.200s.%d.%016llx.tmp~", base, (int)getpid(), (unsigned long long)r);
+        s->fd = openat(dirfd_, temp, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+        if (s->fd < 0) {
+            if (errno == EEXIST || errno == EINTR)
+                continue;
+            return shmi_fail(errno, "arena.create", path, "temporary file");
+        }
+        if (flock(s->fd, LOCK_EX | LOCK_NB) == 0 && shmi_same_entry(s->fd, dirfd_, temp, AT_SYMLINK_NOFOLLOW)) {
+            err = 0;
+            break;
+        }
+        unlinkat(dirfd_, temp, 0); /* a sweeper has found it before it was locked */
+        close(s->fd);
+        s->fd = -1;
+    }
+    if (err != 0)
+        return shmi_fail(err, "arena.create", path, "temporary file");
+    err = shmi_format(s, path, o);
+    if (err == 0 && syscall(SYS_renameat2, dirfd_, temp, dirfd_, base, 1u) != 0) { /* RENAME_NOREPLACE */
+        err = errno;
+        if (err == ENOSYS || err == EINVAL || err == ENOTSUP) {
+            err = linkat(dirfd_, temp, dirfd_, base, 0) == 0 ? 0 : errno;
+            unlinkat(dirfd_, temp, 0);
+        }
+    }
+    if (err != 0)
+        unlinkat(dirfd_, temp, 0);
+    else
+        flock(s->fd, LOCK_UN);
+    return err;
+}
+
+/* Makes a new arena at path: private until it has its name, and then whole. EEXIST. */
+SHMI_FN int shmi_create(shmi_segment *s, const char *path, const shmsync_arena_options *o)
+{
+    char dir[PATH_MAX], self[64];
+    const char *slash = strrchr(path, '/'), *base = slash + 1;
+    size_t n = (size_t)(slash - path);
+    int dirfd_, err;
+    if (n >= sizeof dir)
+        return shmi_fail(EINVAL, "arena.create", path, "too long");
+    memcpy(dir, path, n);
+    dir[n] = 0;
+    dirfd_ = open(n == 0 ? "/" : dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (dirfd_ < 0)
+        return shmi_fail(errno, "arena.create", path, "open directory");
+    err = ENOTSUP;
+    s->fd = shmi_have.otmpfile ? openat(dirfd_, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600) : -1;
+    if (s->fd >= 0) {
+        snprintf(self, sizeof self, "/proc/self/fd/%d", s->fd);
+        if (shmi_same_entry(s->fd, AT_FDCWD, self, 0)) {
+            err = shmi_format(s, path, o);
+            if (err == 0 && linkat(AT_FDCWD, self, dirfd_, base, AT_SYMLINK_FOLLOW) != 0)
+                err = errno == ENOENT || errno == EXDEV || errno == EPERM || errno == ENOSYS ? ENOTSUP : errno;
+        }
+        if (err != 0)
+            shmi_unmap(s);
+    }
+    if (err == ENOTSUP)
+        err = shmi_create_temp(s, path, dirfd_, base, o);
+    close(dirfd_);
+    if (err != 0) {
+        shmi_unmap(s);
+        s->created = 0;
+    }
+    return err;
+}
+
+SHMI_FN int shmi_open_segment(shmi_segment *s, const char *path, const shmsync_arena_options *o)
+{
+    int tries;
+    for (tries = 0; tries < 100; tries++) {
+        int err;
+        s->created = 0;
+        s->base = NULL;
+        s->fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
+        if (s->fd >= 0) {
+            fcntl(s->fd, F_SETFL, fcntl(s->fd, F_GETFL) & ~O_NONBLOCK);
+            err = shmi_map(s, path, o);
+            if (err != 0)
+                shmi_unmap(s);
+            return err;
+        }
+        if (errno == EINTR)
+            continue;
+        if (errno == ELOOP || errno == EISDIR || errno == ENXIO || errno == ENODEV)
+            return shmi_fail(EINVAL, "arena.open", path, "is not a regular file");
+        if (errno != ENOENT || (o != NULL && o->attach_only))
+            return shmi_fail(errno, "arena.open", path, "%s", "");
+        err = shmi_create(s, path, o);
+        if (err == EEXIST)
+            continue;
+        if (err != 0 && shmi_last.text[0] == 0)
+            shmi_fail(err, "arena.create", path, "%s", "");
+        return err;
+    }
+    return shmi_fail(EAGAIN, "arena.open", path, "the file keeps appearing and disappearing");
+}
+
+int shmsync_arena_remove(const char *name)
+{
+    char path[PATH_MAX];
+    int err = shmi_path(name, path, sizeof path);
+    if (err != 0)
+        return err;
+    return unlink(path) == 0 ? 0 : shmi_fail(errno, "arena.remove", name, "%s", "");
+}
+
+/* ---- Joining ---- */
+
+static pthread_mutex_t shmi_attached_lock = PTHREAD_MUTEX_INITIALIZER;
+static shmsync_arena *shmi_attached; /* guarded by: shmi_attached_lock */
+static pthread_once_t shmi_atfork_once = PTHREAD_ONCE_INIT;
+
+/* A child of fork is no participant. The kernel wipes its page of names; this closes
+ * the descriptor whose lock says that its parent is alive, and would go on to say so. */
+SHMI_FN void shmi_before_fork(void) { pthread_mutex_lock(&shmi_attached_lock); }
+SHMI_FN void shmi_after_fork(void) { pthread_mutex_unlock(&shmi_attached_lock); }
+SHMI_FN void shmi_in_child(void)
+{
+    shmsync_arena *a;
+    for (a = shmi_attached; a != NULL; a = a->next) {
+        __atomic_store_n(&a->me->name, 0, __ATOMIC_RELAXED);
+        if (a->lock_fd >= 0)
+            close(a->lock_fd);
+    }
+    shmi_attached = NULL;
+    shmi_have.registered = 0;
+    pthread_mutex_unlock(&shmi_attached_lock);
+}
+SHMI_FN void shmi_watch_forks(void) { pthread_atfork(shmi_before_fork, shmi_after_fork, shmi_in_child); }
+
+SHMI_FN int shmi_lock_slot(shmsync_arena *a, uint32_t i)
+{
+    if (a->lock_fd < 0)
+        return 1;
+    if (shmi_lock_byte(a->lock_fd, shmi_slot(a, i)) != 0)
+        return 0;
+    SHMSYNC_CRASHPOINT("arena.enter.locked");
+    return 1;
+}
+SHMI_FN void shmi_unlock_slot(shmsync_arena *a, uint32_t i)
+{
+    if (a->lock_fd >= 0)
+        shmi_unlock_byte(a->lock_fd, shmi_slot(a, i));
+}
+
+/* Makes slot i, free or dead in state w, joining. */
+SHMI_FN int shmi_take_slot_at(shmsync_arena *a, uint32_t i, uint32_t w)
+{
+    uint32_t *caps = shmi_slot32(a, i, SHMI_slotCaps);
+    if (a->lock_fd >= 0)
+        /* Whoever looks at a joining slot asks by this whether to ask for its byte. */
+        shmi_st32(caps, a->caps);
+    if (!shmi_cas_slot(a, i, w, shmi_slot_word(SHMI_phaseJoining, shmi_slot_gen(w) + 1)))
+        return 0;
+    shmi_st32(caps, a->caps);
+    SHMSYNC_CRASHPOINT("arena.enter.joining");
+    return 1;
+}
+
+/* Takes slot i over from a dead participant that nobody alive is cleaning up after. We
+ * hold the slot's byte. */
+SHMI_FN int shmi_inherit_slot(shmsync_arena *a, uint32_t i, uint32_t w)
+{
+    uint32_t *undertaker = shmi_slot32(a, i, SHMI_slotUndertaker);
+    int had_byte = (shmi_slot_caps(a, i) & SHMI_capOFD) != 0;
+    shmi_name u;
+    int64_t end;
+    if (shmi_slot_gen(w) >= SHMI_maxGeneration)
+        return 0;
+    if (shmi_slot_present(w)) {
+        if ((a->lock_fd < 0 || !had_byte) && !shmi_seen_dead(a, i, w))
+            return 0; /* alive, as far as anybody can tell */
+        shmi_mark(a, i, w);
+    }
+    w = shmi_slot_with(w, SHMI_phaseDead);
+    u = shmi_ld32(undertaker);
+    if (shmi_current(a, u) || !shmi_cas32(undertaker, u, shmi_make_name(i, shmi_slot_gen(w) + 1)))
+        return 0;
+    SHMSYNC_CRASHPOINT("arena.inherit.undertaker");
+    if (a->lock_fd < 0)
+        shmi_st32(shmi_slot32(a, i, SHMI_slotCaps), 0); /* not those of the dead: a survey would believe us dead without a byte */
+    if (!shmi_take_slot_at(a, i, w))
+        return 0;
+    SHMSYNC_CRASHPOINT("arena.inherit.taken");
+    /* From now on our name is current. Who became undertaker in between finishes first. */
+    end = shmi_now() + 1000000000;
+    for (u = shmi_ld32(undertaker); shmi_name_slot(u) != i && shmi_current(a, u); u = shmi_ld32(undertaker)) {
+        if (shmi_now() > end) {
+            uint32_t joining = shmi_slot_word(SHMI_phaseJoining, shmi_slot_gen(w) + 1);
+            shmi_cas_slot(a, i, joining, shmi_slot_with(joining, SHMI_phaseDead));
+            return 0;
+        }
+        shmi_nap(1000000);
+    }
+    shmi_write_obituary(a, i, shmi_name_in(i, w), 0);
+    SHMSYNC_CRASHPOINT("arena.inherit.obituary");
+    return 1;
+}
+
+/* Makes a free slot joining, or that of a dead participant, whose name is then *before:
+ * it is for us to clean up after it. */
+SHMI_FN int shmi_take_slot(shmsync_arena *a, shmi_name *name, shmi_name *before)
+{
+    int64_t end = shmi_now() + 1000000000;
+    *before = 0;
+    for (;; shmi_nap(1000000)) {
+        int vacating = 0;
+        uint32_t i;
+        for (i = 1; i <= a->geo.slots; i++) {
+            uint32_t w = shmi_slot_state(a, i);
+            if (shmi_slot_phase(w) != SHMI_phaseFree || shmi_slot_gen(w) >= SHMI_maxGeneration || !shmi_lock_slot(a, i))
+                continue;
+            if (shmi_take_slot_at(a, i, w)) {
+                *name = shmi_make_name(i, shmi_slot_gen(w) + 1);
+                return 0;
+            }
+            shmi_unlock_slot(a, i);
+        }
+        for (i = 1; i <= a->geo.slots; i++) {
+            uint32_t w = shmi_slot_state(a, i);
+            if (!shmi_slot_taken(w) || !shmi_lock_slot(a, i))
+                continue;
+            if (shmi_inherit_slot(a, i, w)) {
+                *name = shmi_make_name(i, shmi_slot_gen(w) + 1);
+                *before = shmi_name_in(i, w);
+                return 0;
+            }
+            shmi_unlock_slot(a, i);
+        }
+        for (i = 1; i <= a->geo.slots; i++) {
+            uint32_t w = shmi_slot_state(a, i), p = shmi_slot_phase(w);
+            if (p == SHMI_phaseRetired || (p == SHMI_phaseFree && shmi_slot_gen(w) >= SHMI_maxGeneration))
+                continue;
+            vacating = vacating || p == SHMI_phaseFree || p == SHMI_phaseLeaving || p == SHMI_phaseDead || shmi_survey_dead(a, i, w);
+        }
+        if (!vacating || shmi_now() > end)
+            return shmi_fail(ENOSPC, "arena.open", a->label, "all %u slots for participants are taken", a->geo.slots);
+    }
+}
+
+/* Reads a small file of /proc; the text ends with a NUL. */
+SHMI_FN ssize_t shmi_read_file(const char *path, char *b, size_t cap)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd >= 0 ? read(fd, b, cap - 1) : -1;
+    if (fd >= 0)
+        close(fd);
+    b[n > 0 ? n : 0] = 0;
+    return n;
+}
+
+/* Who this process is, for people to read. None of it decides anything. */
+SHMI_FN void shmi_fill_slot(shmsync_arena *a, const char *label)
+{
+    uint32_t i = a->my_slot, k, nibbles = 0;
+    shmi_off s = shmi_slot(a, i);
+    unsigned char boot[16];
+    char b[1024], *p;
+    uint64_t start = 0, ns = 0;
+    ssize_t n;
+    memset(boot, 0, sizeof boot);
+    if (shmi_read_file("/proc/self/stat", b, sizeof b) > 0 && (p = strrchr(b, ')')) != NULL) {
+        /* The name, in parentheses, may hold anything; field 22 is the start. */
+        for (k = 2; k < 22 && p != NULL; k++)
+            p = strchr(p + 1, ' ');
+        if (p != NULL)
+            start = strtoull(p + 1, NULL, 10);
+    }
+    n = readlink("/proc/self/ns/pid", b, sizeof b - 1);
+    if (n > 0) {
+        b[n] = 0;
+        p = strchr(b, '[');
+        if (p != NULL)
+            ns = strtoull(p + 1, NULL, 10);
+    }
+    if (shmi_read_file("/proc/sys/kernel/random/boot_id", b, sizeof b) > 0)
+        for (p = b; *p != 0 && nibbles < 32; p++) {
+            int v = *p >= '0' && *p <= '9' ? *p - '0' : *p >= 'a' && *p <= 'f' ? *p - 'a' + 10 : -1;
+            if (v < 0)
+                continue;
+            boot[nibbles / 2] = (unsigned char)(boot[nibbles / 2] | v << (nibbles % 2 == 0 ? 4 : 0));
+            nibbles++;
+        }
+    shmi_st32(shmi_slot32(a, i, SHMI_slotUndertaker), 0);
+    shmi_st32(shmi_slot32(a, i, SHMI_slotPID), (uint32_t)getpid());
+    shmi_st32(shmi_slot32(a, i, SHMI_slotUID), (uint32_t)geteuid());
+    shmi_st64(shmi_slot64(a, i, SHMI_slotStart), start);
+    shmi_st64(shmi_slot64(a, i, SHMI_slotPIDNS), ns);
+    shmi_st64(shmi_slot64(a, i, SHMI_slotJoined), (uint64_t)shmi_unix_now());
+    memcpy(shmi_bytes(a, s + SHMI_slotBootID, 16), boot, 16);
+    shmi_put_label(a, s + SHMI_slotLabel, label);
+    shmi_st64(shmi_slot64(a, i, SHMI_slotDied), 0);
+    shmi_st64(shmi_slot64(a, i, SHMI_slotReady), 0);
+    shmi_st64(shmi_slot64(a, i, SHMI_slotOpening), 0);
+    shmi_st64(shmi_slot64(a, i, SHMI_slotWalking), 0);
+    for (k = 0; k < SHMI_announceCount; k++)
+        shmi_st64(shmi_u64(a, s + SHMI_slotAnnounce + k * SHMI_announceStride + SHMI_announceWord), 0);
+}
+
+SHMI_FN void shmi_drop_lock(shmsync_arena *a)
+{
+    if (a->lock_fd >= 0)
+        close(a->lock_fd);
+    a->lock_fd = -1;
+    a->caps &= ~(uint32_t)SHMI_capOFD;
+}
+
+/* Takes a slot and makes this process live in it: the byte lock comes first, then the
+ * state word, then the robust list, then the alive words. */
+SHMI_FN int shmi_join(shmsync_arena *a, const char *label)
+{
+    char path[64];
+    shmi_name name = 0, before = 0;
+    int err;
+    /* An open file description of its own: through a shared one a dead child's lock
+     * would live on. */
+    snprintf(path, sizeof path, "/proc/self/fd/%d", a->fd);
+    a->lock_fd = shmi_have.ofd ? open(path, O_RDWR | O_CLOEXEC) : -1;
+    if (a->lock_fd >= 0 && !shmi_same_entry(a->lock_fd, AT_FDCWD, path, 0))
+        shmi_drop_lock(a);
+    if (a->lock_fd >= 0)
+        a->caps |= SHMI_capOFD;
+    /* Quick while there is one thread, so it comes before the helper. */
+    if (shmi_register_fence())
+        a->caps |= SHMI_capFence;
+    err = shmi_take_slot(a, &name, &before);
+    if (err != 0) {
+        shmi_drop_lock(a);
+        return err;
+    }
+    a->my_slot = shmi_name_slot(name);
+    a->self = name;
+    if (before != 0) {
+        shmi_repair_all(a, before);
+        SHMSYNC_CRASHPOINT("arena.inherit.repaired");
+        shmi_wake_all_for(a, before);
+        SHMSYNC_CRASHPOINT("arena.inherit.woken");
+        shmi_settle(a, before);
+        SHMSYNC_CRASHPOINT("arena.inherit.settled");
+    }
+    shmi_fill_slot(a, label);
+    /* Rung before it is live, so that whoever is to watch it knows of it from the first
+     * moment on. */
+    shmi_ring_watchers(a);
+    err = shmi_start_watcher(a);
+    if (err != 0) {
+        uint32_t joining = shmi_slot_word(SHMI_phaseJoining, shmi_name_gen(name));
+        shmi_cas_slot(a, a->my_slot, joining, shmi_slot_with(joining, SHMI_phaseFree));
+        shmi_drop_lock(a);
+        return err;
+    }
+    a->fenced = (a->caps & SHMI_capFence) != 0;
+    __atomic_store_n(&a->me->name, name, __ATOMIC_RELAXED);
+    shmi_ring_watchers(a);
+    shmi_bury_all(a);
+    if (shmi_ld32(&a->unfinished) != 0)
+        shmi_ring(shmi_slot32(a, a->my_slot, SHMI_slotWatchBell));
+    return 0;
+}
+
+/* Makes sure that all that the arena believes to have memory behind it has. */
+SHMI_FN int shmi_restore_reservations(shmsync_arena *a)
+{
+    uint64_t believed = a->geo.blocks_off, i;
+    struct stat st;
+    int err = shmi_reserve(a, 0, a->geo.blocks_off);
+    if (err != 0)
+        return err;
+    for (i = 0; i < a->geo.chunk_count; i++)
+        if (shmi_chunk_reserved(shmi_load_chunk(a, i)))
+            believed += SHMI_chunkSize + SHMI_blockWords * SHMI_blockWordSize;
+    if (fstat(a->fd, &st) == 0 && (uint64_t)st.st_blocks * 512 >= believed)
+        return 0;
+    for (i = 0; i < a->geo.chunk_count; i++) {
+        if (!shmi_chunk_reserved(shmi_load_chunk(a, i)))
+            continue;
+        err = shmi_reserve(a, shmi_chunk_off(a, i), SHMI_chunkSize);
+        if (err == 0)
+            err = shmi_reserve(a, a->geo.blocks_off + i * SHMI_blockWords * SHMI_blockWordSize, SHMI_blockWords * SHMI_blockWordSize);
+        if (err != 0)
+            return err;
+    }
+    return 0;
+}
+
+SHMI_FN void shmi_destroy(shmsync_arena *a)
+{
+    shmi_ref *r, *next;
+    shmi_seat *s, *after;
+    shmi_chore *l, *more;
+    for (r = a->refs; r != NULL; r = next) {
+        next = r->next;
+        free(r->handle);
+        free(r);
+    }
+    for (s = a->seats; s != NULL; s = after) {
+        after = s->next;
+        free(s);
+    }
+    for (l = a->chores; l != NULL; l = more) {
+        more = l->next;
+        free(l);
+    }
+    free(a->deferred);
+    free(a->burials);
+    free(a->notices);
+    free(a->told);
+    pthread_mutex_destroy(&a->start_lock);
+    pthread_cond_destroy(&a->start_cond);
+    pthread_mutex_destroy(&a->handles);
+    pthread_mutex_destroy(&a->walking);
+    pthread_mutex_destroy(&a->handles_of);
+    pthread_mutex_destroy(&a->reaping);
+    pthread_mutex_destroy(&a->seats_lock);
+    pthread_mutex_destroy(&a->death_lock);
+    pthread_mutex_destroy(&a->chores_lock);
+    if (a->me != NULL)
+        munmap(a->me, (size_t)a->page);
+    free(a);
+}
+
+SHMI_FN int shmi_compare(shmsync_arena *a, const shmsync_arena_options *o, int created)
+{
+    if (o == NULL || created)
+        return 0;
+    if (o->max_participants != 0 && o->max_participants != a->geo.slots)
+        return shmi_fail(EINVAL, "arena.open", a->label, "max_participants is %u, asked for %u", a->geo.slots, o->max_participants);
+    if (o->size != 0 && ((o->size + SHMI_chunkSize - 1) & ~(uint64_t)(SHMI_chunkSize - 1)) != a->geo.size)
+        return shmi_fail(EINVAL, "arena.open", a->label, "its size is %llu, asked for %llu", (unsigned long long)a->geo.size, (unsigned long long)o->size);
+    return 0;
+}
+
+/* Makes this process a participant of the arena in s, which it takes over. */
+SHMI_FN int shmi_attach(shmi_segment *s, const char *path, const shmsync_arena_options *o, shmsync_arena **out)
+{
+    unsigned char header[SHMI_headerSize];
+    shmsync_arena *a;
+    ssize_t n;
+    void *page;
+    int err;
+    for (a = shmi_attached; a != NULL && (a->dev != s->dev || a->ino != s->ino); a = a->next) {
+    }
+    if (a != NULL) {
+        shmi_unmap(s);
+        err = shmi_compare(a, o, 0);
+        if (err == 0) {
+            a->opens++;
+            *out = a;
+        }
+        return err;
+    }
+    a = (shmsync_arena *)calloc(1, sizeof *a);
+    if (a == NULL) {
+        shmi_unmap(s);
+        return shmi_fail(ENOMEM, "arena.open", path, "%s", "");
+    }
+    a->page = sysconf(_SC_PAGESIZE);
+    a->base = s->base;
+    a->size = s->size;
+    a->fd = s->fd;
+    a->lock_fd = -1;
+    a->dev = s->dev;
+    a->ino = s->ino;
+    snprintf(a->label, sizeof a->label, "%s", path);
+    pthread_mutex_init(&a->start_lock, NULL);
+    pthread_cond_init(&a->start_cond, NULL);
+    pthread_mutex_init(&a->handles, NULL);
+    pthread_mutex_init(&a->walking, NULL);
+    pthread_mutex_init(&a->handles_of, NULL);
+    pthread_mutex_init(&a->reaping, NULL);
+    pthread_mutex_init(&a->seats_lock, NULL);
+    pthread_mutex_init(&a->death_lock, NULL);
+    pthread_mutex_init(&a->chores_lock, NULL);
+    n = pread(a->fd, header, sizeof header, 0);
+    err = n < 0 ? shmi_fail(errno, "arena.open", path, "read") : shmi_validate(header, (size_t)n, a->size, path, &a->geo);
+    if (err == 0)
+        err = shmi_compare(a, o, s->created);
+    if (err == 0)
+        err = shmi_restore_reservations(a);
+    if (err == 0) {
+        page = mmap(NULL, (size_t)a->page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        a->me = page == MAP_FAILED ? NULL : (shmi_me *)page;
+        a->burials = (shmi_burial *)calloc((size_t)a->geo.slots + 1, sizeof *a->burials);
+        a->notices = (shmi_notice *)calloc((size_t)a->geo.slots + 1, sizeof *a->notices);
+        if (a->me == NULL || a->burials == NULL || a->notices == NULL)
+            err = shmi_fail(ENOMEM, "arena.open", path, "%s", "");
+        else
+            madvise(page, (size_t)a->page, MADV_WIPEONFORK); /* or the handler of forks does it */
+    }
+    if (err == 0)
+        err = shmi_join(a, o != NULL && o->label != NULL && o->label[0] != 0 ? o->label : program_invocation_short_name);
+    if (err != 0) {
+        shmi_unmap(s);
+        shmi_destroy(a);
+        return err;
+    }
+    a->opens = 1;
+    a->next = shmi_attached;
+    shmi_attached = a;
+    *out = a;
+    return 0;
+}
+
+SHMI_FN int shmi_check_abi(const char *name, uint32_t abi)
+{
+    shmi_last.text[0] = 0;
+    shmi_last.who_known = 0;
+    if (abi != SHMSYNC_ABI)
+        return shmi_fail(EPROTONOSUPPORT, "arena.open", name, "the program was compiled for layout version %u and machine words of %u bytes, the implementation for version %u and %u bytes",
+                         (unsigned)(abi >> 8), (unsigned)(abi & 0xff), (unsigned)(SHMSYNC_ABI >> 8), (unsigned)(SHMSYNC_ABI & 0xff));
+    pthread_once(&shmi_atfork_once, shmi_watch_forks);
+    shmi_probe();
+    return 0;
+}
+
+int shmsync_arena_open_abi(const char *name, const shmsync_arena_options *opts, shmsync_arena **out, uint32_t abi)
+{
+    char path[PATH_MAX];
+    shmi_segment s;
+    int err;
+    *out = NULL;
+    err = shmi_check_abi(name, abi);
+    if (err == 0)
+        err = shmi_path(name, path, sizeof path);
+    if (err != 0)
+        return err;
+    pthread_mutex_lock(&shmi_attached_lock);
+    err = shmi_open_segment(&s, path, opts);
+    if (err == 0)
+        err = shmi_attach(&s, path, opts, out);
+    pthread_mutex_unlock(&shmi_attached_lock);
+    return err;
+}
+
+int shmsync_arena_from_fd_abi(int fd, const shmsync_arena_options *opts, shmsync_arena **out, uint32_t abi)
+{
+    char path[64];
+    shmi_segment s;
+    int err, mode;
+    *out = NULL;
+    snprintf(path, sizeof path, "fd %d", fd);
+    err = shmi_check_abi(path, abi);
+    if (err != 0)
+        return err;
+    mode = fcntl(fd, F_GETFL);
+    if (mode < 0 || (mode & O_ACCMODE) != O_RDWR)
+        return shmi_fail(mode < 0 ? errno : EACCES, "arena.open", path, "not open for reading and writing");
+    memset(&s, 0, sizeof s);
+    s.fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+    if (s.fd < 0)
+        return shmi_fail(errno, "arena.open", path, "duplicate the descriptor");
+    pthread_mutex_lock(&shmi_attached_lock);
+    err = shmi_map(&s, path, opts);
+    if (err != 0)
+        shmi_unmap(&s);
+    else
+        err = shmi_attach(&s, path, opts, out);
+    pthread_mutex_unlock(&shmi_attached_lock);
+    return err;
+}
+
+/* ---- Leaving: what this process still holds or waits for is treated as its death
+ * would be ---- */
+
+SHMI_FN void shmi_leave(shmsync_arena *a)
+{
+    uint32_t i = a->my_slot, live = shmi_slot_word(SHMI_phaseLive, shmi_name_gen(a->self)), leaving = shmi_slot_with(live, SHMI_phaseLeaving), k;
+    shmi_st64(shmi_slot64(a, i, SHMI_slotDied), (uint64_t)shmi_unix_now());
+    shmi_cas_slot(a, i, live, leaving);
+    SHMSYNC_CRASHPOINT("arena.close.leaving");
+    /* Nobody marks the alive words of what leaves: it has to be asked after. */
+    shmi_ring_watchers(a);
+    __atomic_store_n(&a->closing, 1, __ATOMIC_SEQ_CST);
+    while (shmi_ld32(&a->calls) != 0) { /* those who wait */
+        for (k = 0; k < SHMI_announceCount; k++) {
+            shmi_off word = shmi_ld64(shmi_u64(a, shmi_slot(a, i) + SHMI_slotAnnounce + k * SHMI_announceStride + SHMI_announceWord));
+            if (word != 0 && shmi_within(a, word, 4, 4))
+                shmi_wake(shmi_u32(a, word), SHMI_ALL);
+        }
+        shmi_nap(1000000);
+    }
+    shmi_do_chores(a);
+    pthread_mutex_lock(&a->reaping);
+    shmi_repair_all(a, a->self);
+    SHMSYNC_CRASHPOINT("arena.close.repaired");
+    shmi_settle(a, a->self);
+    SHMSYNC_CRASHPOINT("arena.close.reclaimed");
+    shmi_wake_all_for(a, a->self); /* a wake that was for us is lost with us, as in a death */
+    shmi_clear_open_bits(a, a->self);
+    pthread_mutex_unlock(&a->reaping);
+
+    shmi_ring(shmi_slot32(a, i, SHMI_slotWatchBell));
+    pthread_join(a->watcher, NULL);
+    SHMSYNC_CRASHPOINT("arena.close.unregistered");
+    shmi_write_obituary(a, i, a->self, 1);
+    shmi_free_slot(a, i, leaving);
+    SHMSYNC_CRASHPOINT("arena.close.freed");
+    __atomic_store_n(&a->me->name, 0, __ATOMIC_RELAXED);
+    shmi_ring_watchers(a);
+    shmi_count_death(a); /* those who looked when they were woken found us current still */
+    shmi_drop_lock(a);
+    munmap(a->base, (size_t)a->size);
+    close(a->fd);
+    shmi_destroy(a);
+}
+
+int shmsync_arena_close(shmsync_arena *a)
+{
+    shmsync_arena **p;
+    if (a == NULL)
+        return EINVAL;
+    pthread_mutex_lock(&shmi_attached_lock);
+    for (p = &shmi_attached; *p != NULL && *p != a; p = &(*p)->next) {
+    }
+    if (*p == NULL) {
+        pthread_mutex_unlock(&shmi_attached_lock);
+        /* Closed already, or inherited over a fork. */
+        return shmi_fail(ENOTCONN, "arena.close", NULL, "%s", "");
+    }
+    if (--a->opens == 0) {
+        *p = a->next;
+        shmi_leave(a);
+    }
+    pthread_mutex_unlock(&shmi_attached_lock);
+    return 0;
+}
+
+uint64_t shmsync_arena_size(const shmsync_arena *a) { return a->geo.size; }
+void *shmsync_arena_base(const shmsync_arena *a) { return a->base; }
+
+int shmsync_arena_self(shmsync_arena *a, shmsync_participant *out)
+{
+    if (shmi_self(a) == 0)
+        return shmi_fail(ENOTCONN, "arena.self", a->label, "%s", "");
+    shmi_read_slot(a, a->my_slot, shmi_slot_state(a, a->my_slot), out);
+    return 0;
+}
+
+int shmsync_arena_participants(shmsync_arena *a, int (*f)(const shmsync_participant *, void *), void *arg)
+{
+    uint32_t i;
+    if (shmi_self(a) == 0)
+        return shmi_fail(ENOTCONN, "arena.participants", a->label, "%s", "");
+    for (i = 1; i <= a->geo.slots; i++) {
+        shmsync_participant p;
+        uint32_t w = shmi_slot_state(a, i);
+        if (!shmi_slot_present(w))
+            continue;
+        shmi_read_slot(a, i, w, &p);
+        if (shmi_slot_gen(shmi_slot_state(a, i)) == p.generation && f(&p, arg) != 0)
+            break;
+    }
+    return 0;
+}
+
+/* ---- Bytes of the user's own ---- */
+
+int shmsync_alloc(shmsync_arena *a, uint64_t size, shmsync_offset *out)
+{
+    shmi_off off = 0;
+    int err;
+    *out = 0;
+    if (shmi_self(a) == 0)
+        return shmi_fail(ENOTCONN, "arena.alloc", a->label, "%s", "");
+    err = shmi_claim(a, size, &off);
+    if (err != 0)
+        return err;
+    SHMSYNC_CRASHPOINT("arena.alloc.before_publish");
+    err = shmi_publish(a, off, SHMI_blockRaw);
+    if (err == 0)
+        *out = off;
+    return err;
+}
+
+int shmsync_free(shmsync_arena *a, shmsync_offset off)
+{
+    shmi_block b;
+    uint32_t freeing = shmi_make_block(SHMI_blockFreeing, a->self);
+    if (shmi_self(a) == 0)
+        return shmi_fail(ENOTCONN, "arena.free", a->label, "%s", "");
+    if (!shmi_locate(a, off, &b) || !shmi_block_swap(&b, SHMI_blockRaw, freeing))
+        return shmi_fail(EINVAL, "arena.free", a->label, "nothing that was allocated begins at 0x%llx", (unsigned long long)off);
+    SHMSYNC_CRASHPOINT("arena.free.before_clear");
+    shmi_release(a, &b, freeing);
+    return 0;
+}
+
+void *shmsync_at(shmsync_arena *a, shmsync_offset off, uint64_t size) { return shmi_try_at(a, off, size, 1); }
+
+SHMI_FN int shmi_plain_open(shmsync_arena *a, uint32_t kind, const char *name, uint64_t size, uint64_t layout, void **out)
+{
+    shmi_spec spec;
+    shmi_object o;
+    int created, err;
+    memset(&spec, 0, sizeof spec);
+    spec.kind = kind;
+    spec.version = 1;
+    spec.name = name;
+    spec.size = size;
+    spec.layout = layout;
+    spec.any_layout = layout == 0;
+    *out = NULL;
+    err = shmi_open_object(a, &spec, &o, &created);
+    if (err == 0)
+        *out = shmi_bytes(a, o.body, o.size);
+    return err;
+}
+int shmsync_block_open(shmsync_arena *a, const char *name, uint64_t size, void **out)
+{
+    return shmi_plain_open(a, SHMI_KIND('B', 'L', 'O', 'K'), name, size, 0, out);
+}
+int shmsync_value_open(shmsync_arena *a, const char *name, uint64_t size, uint64_t layout, void **out)
+{
+    return shmi_plain_open(a, SHMI_KIND('V', 'A', 'L', 'U'), name, size, layout, out);
+}
+

@@ -1,0 +1,216 @@
+/* ---- Waiting ----
+ *
+ * A thread that waits sleeps in the kernel, on the word that the object's protocol
+ * says, with an announce record in its slot: so whoever cleans up after a death finds
+ * it. More threads than there are records sleep without one, which is found by looks.
+ *
+ * Nothing depends on every wake arriving: no sleep is longer than 100 ms, and after
+ * one that long the caller looks at the object's own words. */
+
+#define SHMI_LOOK_EVERY INT64_C(100000000) /* ns */
+
+/* Takes an announce record; -1 when there is none. */
+SHMI_FN int shmi_announce_sleep(shmsync_arena *a, shmi_off object, shmi_off word, uint64_t wanted)
+{
+    for (;;) {
+        uint32_t used = shmi_ld32(&a->announce_map);
+        shmi_off r;
+        int k;
+        if (used == UINT32_MAX)
+            return -1;
+        k = __builtin_ctz(~used);
+        if (!shmi_cas32(&a->announce_map, used, used | 1u << k))
+            continue;
+        r = shmi_slot(a, a->my_slot) + SHMI_slotAnnounce + (shmi_off)k * SHMI_announceStride;
+        shmi_put64(shmi_u64(a, r + SHMI_announceObject), object);
+        shmi_put64(shmi_u64(a, r + SHMI_announceSince), (uint64_t)shmi_now());
+        shmi_put64(shmi_u64(a, r + SHMI_announceWanted), wanted);
+        shmi_st64(shmi_u64(a, r + SHMI_announceWord), word);
+        return k;
+    }
+}
+SHMI_FN void shmi_retract_sleep(shmsync_arena *a, int k)
+{
+    if (k < 0)
+        return;
+    shmi_st64(shmi_u64(a, shmi_slot(a, a->my_slot) + SHMI_slotAnnounce + (shmi_off)k * SHMI_announceStride + SHMI_announceWord), 0);
+    shmi_and32(&a->announce_map, ~(1u << k));
+}
+
+/* The futex word that the kernel marks when n dies, and its value; NULL where it does
+ * not do that for n. */
+SHMI_FN uint32_t *shmi_alive_of(shmsync_arena *a, shmi_name n, uint32_t *alive)
+{
+    uint32_t i = shmi_name_slot(n), *w;
+    if (i < 1 || i > a->geo.slots || n == a->self || (shmi_slot_caps(a, i) & SHMI_capRobust) == 0)
+        return NULL;
+    w = shmi_alive_word(a, i, SHMI_aliveWords - 1);
+    *alive = shmi_ld32(w);
+    return w;
+}
+
+enum {
+    SHMI_AGAIN,  /* something happened, or may have: look at the state */
+    SHMI_LATE,   /* the deadline has passed */
+    SHMI_LOOK,   /* 100 ms have passed: look after the object, and sleep again */
+    SHMI_CLOSED  /* this process leaves the arena */
+};
+
+/* What a thread sleeps on. Zero it, then fill in. */
+typedef struct shmi_bed {
+    uint32_t *word; /* while it is val */
+    uint32_t val;
+    shmi_off object; /* for the announce record */
+    uint64_t wanted;
+    int64_t deadline;  /* CLOCK_MONOTONIC ns, 0: none */
+    shmi_name owner;   /* wake up when this participant dies, if not 0 */
+    uint32_t *other;   /* wake up when this word is woken, too, if not NULL */
+    uint32_t other_is;
+    int64_t bounded;   /* sleep no longer than this many ns, if not 0 */
+} shmi_bed;
+
+/* Sleeps once. The caller is within shmi_enter and has announced itself in the object. */
+SHMI_FN int shmi_sleep(shmsync_arena *a, const shmi_bed *bed)
+{
+    int64_t now = shmi_now(), until = now + SHMI_LOOK_EVERY;
+    shmi_waitv v[3];
+    unsigned n = 1;
+    int record, err = 0, look = 1;
+    if (__atomic_load_n(&a->closing, __ATOMIC_SEQ_CST))
+        return SHMI_CLOSED;
+    if (bed->deadline != 0 && bed->deadline <= now)
+        return SHMI_LATE;
+    record = shmi_announce_sleep(a, bed->object, shmi_off_of(a, bed->word), bed->wanted);
+    v[0] = shmi_waitv_of(bed->word, bed->val);
+    if (bed->bounded != 0 && now + bed->bounded < until) {
+        until = now + bed->bounded;
+        look = 0;
+    }
+    if ((a->caps & SHMI_capWaitV) != 0) {
+        if (bed->owner != 0) {
+            uint32_t alive, *w = shmi_alive_of(a, bed->owner, &alive);
+            if (w != NULL && (alive & SHMI_OWNER_DIED) == 0) {
+                v[n++] = shmi_waitv_of(w, alive);
+            } else if (w != NULL) {
+                until = now + 200000; /* its threads cannot be fenced yet */
+                look = 0;
+            }
+        }
+        if (bed->other != NULL)
+            v[n++] = shmi_waitv_of(bed->other, bed->other_is);
+    } else if (bed->owner != 0 || bed->other != NULL) {
+        /* One word at a time: what the others tell is found by looking more often. */
+        if (until > now + 10000000) {
+            until = now + 10000000;
+            look = 1;
+        }
+    }
+    if (bed->deadline != 0 && bed->deadline < until) {
+        until = bed->deadline;
+        look = 0;
+    }
+    if (!__atomic_load_n(&a->closing, __ATOMIC_SEQ_CST)) {
+        if (n > 1) {
+            err = shmi_futex_sleepv(v, n, until);
+            if (err != 0 && err != EAGAIN && err != EINTR && err != ETIMEDOUT) { /* ENOMEM: no room just now */
+                n = 1;
+                until = now + 1000000;
+                look = 0;
+            }
+        }
+        if (n == 1)
+            err = shmi_futex_sleep(bed->word, bed->val, until);
+    }
+    shmi_retract_sleep(a, record);
+    if (__atomic_load_n(&a->closing, __ATOMIC_SEQ_CST))
+        return SHMI_CLOSED;
+    if (err == ETIMEDOUT) {
+        if (bed->deadline != 0 && shmi_now() >= bed->deadline)
+            return SHMI_LATE;
+        return look ? SHMI_LOOK : SHMI_AGAIN;
+    }
+    return SHMI_AGAIN;
+}
+
+/* Whether it is this process's turn to look after an object: ten times a second. */
+SHMI_FN int shmi_look_due(int64_t *looked)
+{
+    int64_t now = shmi_now(), last = __atomic_load_n(looked, __ATOMIC_RELAXED);
+    return (last == 0 || now - last >= SHMI_LOOK_EVERY * 9 / 10) &&
+           __atomic_compare_exchange_n(looked, &last, now, 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
+}
+
+/* ---- Lines: where the waiters of an object are found ---- */
+
+typedef struct shmi_line {
+    uint32_t *word; /* what waiters sleep on */
+    uint64_t *hub;  /* head of the list of hub nodes */
+} shmi_line;
+
+/* Wakes one waiter, of the kernel's queue and of the hubs by turns. The word has been
+ * changed. */
+SHMI_FN void shmi_deliver_one(shmsync_arena *a, const shmi_line *l, uint32_t turn)
+{
+    int hubs = shmi_ld64(l->hub) != 0;
+    if ((turn & 1) == 0) {
+        if (shmi_wake(l->word, 1) == 0 && hubs)
+            shmi_ready_one(a, l->hub, turn >> 1);
+    } else if (!hubs || !shmi_ready_one(a, l->hub, turn >> 1)) {
+        shmi_wake(l->word, 1);
+    }
+}
+SHMI_FN void shmi_deliver_all(shmsync_arena *a, const shmi_line *l)
+{
+    shmi_wake(l->word, SHMI_ALL);
+    if (shmi_ld64(l->hub) != 0)
+        shmi_ready_all(a, l->hub);
+}
+
+/* A line whose word is a wake word: bit 0 announced, bits 1..31 a sequence. */
+
+SHMI_FN uint32_t shmi_bumped(uint32_t w) { return (w + 2) & ~1u; }
+/* Makes sure that the next release wakes, and gives the word to sleep on. */
+SHMI_FN uint32_t shmi_bell_announce(const shmi_line *l)
+{
+    for (;;) {
+        uint32_t w = shmi_ld32(l->word);
+        if ((w & 1) != 0)
+            return w;
+        if (shmi_cas32(l->word, w, w | 1))
+            return w | 1;
+    }
+}
+SHMI_FN int shmi_bell_announced(const shmi_line *l) { return (shmi_ld32(l->word) & 1) != 0; }
+/* Wakes one waiter if somebody has announced itself. Called after the release. */
+SHMI_FN void shmi_bell_release(shmsync_arena *a, const shmi_line *l)
+{
+    uint32_t w = shmi_ld32(l->word);
+    while ((w & 1) != 0) {
+        SHMSYNC_CRASHPOINT("park.wake.before_bump");
+        if (shmi_cas32(l->word, w, shmi_bumped(w))) {
+            SHMSYNC_CRASHPOINT("park.wake.bumped");
+            shmi_deliver_one(a, l, w >> 1);
+            SHMSYNC_CRASHPOINT("park.wake.done");
+            return;
+        }
+        w = shmi_ld32(l->word);
+    }
+}
+SHMI_FN uint32_t shmi_bell_bump(const shmi_line *l)
+{
+    for (;;) {
+        uint32_t w = shmi_ld32(l->word);
+        if (shmi_cas32(l->word, w, shmi_bumped(w)))
+            return w;
+    }
+}
+/* Changes the word so that whoever is about to sleep looks again. */
+SHMI_FN void shmi_bell_touch(const shmi_line *l) { shmi_add32(l->word, 2); }
+/* Bumps and wakes one, or all, announced or not: for wakes that may have been lost. */
+SHMI_FN void shmi_bell_wake_one(shmsync_arena *a, const shmi_line *l) { shmi_deliver_one(a, l, shmi_bell_bump(l) >> 1); }
+SHMI_FN void shmi_bell_wake_all(shmsync_arena *a, const shmi_line *l)
+{
+    shmi_bell_bump(l);
+    shmi_deliver_all(a, l);
+}
+

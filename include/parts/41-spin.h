@@ -1,0 +1,165 @@
+/* ---- Spinning: the policy of the Go side, on the same words of the object ---- */
+
+enum {
+    SHMI_spinLeast = 600,
+    SHMI_spinMost = 40000,
+    SHMI_spinChunk = 8,
+    SHMI_probeEvery = 16,
+    SHMI_yieldMost = 20000,
+    SHMI_yieldPause = 30
+};
+
+/* The words of an object that steer its waiters' spinning; all are hints. */
+typedef struct shmi_tuning {
+    uint32_t *budget;   /* 0: adaptive; else ns + 1 */
+    uint32_t *pays;     /* bits 0..19 budget, 20..31 failures in a row */
+    uint32_t *last_cpu; /* a CPU note */
+    uint32_t slot;      /* of this participant */
+} shmi_tuning;
+
+static int64_t shmi_no_yield_until;
+static int64_t shmi_pause_ns_; /* of a pause, in 1/1024 ns */
+static int shmi_one_cpu_;      /* 0 not known, 1 no, 2 yes */
+
+SHMI_FN int64_t shmi_pause_ns(void)
+{
+    int64_t best = __atomic_load_n(&shmi_pause_ns_, __ATOMIC_RELAXED), start, took;
+    int i;
+    if (best != 0)
+        return best;
+    best = INT64_C(1) << 40;
+    for (i = 0; i < 5; i++) {
+        start = shmi_now();
+        shmi_pause(200);
+        took = shmi_now() - start;
+        if (took < best)
+            best = took;
+    }
+    best = best * 1024 / 200;
+    if (best < 1024)
+        best = 1024;
+    __atomic_store_n(&shmi_pause_ns_, best, __ATOMIC_RELAXED);
+    return best;
+}
+
+SHMI_FN int shmi_one_cpu(void)
+{
+    int known = __atomic_load_n(&shmi_one_cpu_, __ATOMIC_RELAXED);
+    if (known == 0) {
+        char b[64];
+        int before = errno, fd = open("/sys/devices/system/cpu/online", O_RDONLY | O_CLOEXEC);
+        ssize_t n = fd >= 0 ? read(fd, b, sizeof b) : -1;
+        if (fd >= 0)
+            close(fd);
+        if (n > 0)
+            known = memchr(b, '-', (size_t)n) == NULL && memchr(b, ',', (size_t)n) == NULL ? 2 : 1;
+        else
+            known = sysconf(_SC_NPROCESSORS_ONLN) == 1 ? 2 : 1;
+        errno = before;
+        __atomic_store_n(&shmi_one_cpu_, known, __ATOMIC_RELAXED);
+    }
+    return known == 2;
+}
+
+/* The CPU + 1 of the last releaser that is not the participant in slot. */
+SHMI_FN uint32_t shmi_note_other(uint32_t note, uint32_t slot)
+{
+    return (note >> 20 & 2047) == slot ? note >> 10 & 1023 : note & 1023;
+}
+
+/* Leaves this CPU's number for those who wait. */
+SHMI_FN void shmi_note_cpu(const shmi_tuning *t)
+{
+    int cpu = sched_getcpu();
+    uint32_t old = __atomic_load_n(t->last_cpu, __ATOMIC_RELAXED), before, note;
+    if (cpu < 0)
+        return;
+    before = (old >> 20 & 2047) == t->slot ? old >> 10 & 1023 : old & 1023;
+    note = (cpu + 1 > 1023 ? 0 : (uint32_t)cpu + 1) | before << 10 | t->slot << 20;
+    if (note != old)
+        __atomic_store_n(t->last_cpu, note, __ATOMIC_RELAXED);
+}
+
+SHMI_FN int64_t shmi_pay_budget(uint32_t p)
+{
+    int64_t b = p & 0xfffff;
+    if (b < SHMI_spinLeast)
+        return SHMI_spinLeast;
+    return b < SHMI_spinMost ? b : (int64_t)SHMI_spinMost;
+}
+SHMI_FN void shmi_learn(const shmi_tuning *t, int64_t spent, int success)
+{
+    uint32_t p, next;
+    int64_t budget;
+    if (__atomic_load_n(t->budget, __ATOMIC_RELAXED) != 0)
+        return;
+    p = __atomic_load_n(t->pays, __ATOMIC_RELAXED);
+    budget = shmi_pay_budget(p);
+    if (success) {
+        int64_t to = 4 * spent + SHMI_spinLeast;
+        budget += ((to < SHMI_spinMost ? to : (int64_t)SHMI_spinMost) - budget) / 8;
+        next = (uint32_t)budget | 1u << 20; /* the next one need not probe */
+    } else {
+        next = (uint32_t)(budget - budget / 8) | (((p >> 20) + 1) & 4095) << 20;
+    }
+    if (next != p)
+        __atomic_store_n(t->pays, next, __ATOMIC_RELAXED);
+}
+
+/* Calls done until it is not 0, for as long as that is likely to be quicker than to
+ * sleep, and says whether it was. */
+SHMI_FN int shmi_spin(const shmi_tuning *t, int (*done)(void *), void *arg)
+{
+    uint32_t b = __atomic_load_n(t->budget, __ATOMIC_RELAXED), p, chunk = 2;
+    int64_t limit, pause_, spent = 0;
+    int cpu;
+    if (b == 1 || shmi_one_cpu())
+        return 0;
+    p = __atomic_load_n(t->pays, __ATOMIC_RELAXED);
+    cpu = sched_getcpu();
+    if (cpu >= 0 && shmi_note_other(__atomic_load_n(t->last_cpu, __ATOMIC_RELAXED), t->slot) == (uint32_t)cpu + 1) {
+        /* The other party is on this very CPU: let it run, once. */
+        int64_t took;
+        int ok;
+        if (p >> 20 > 4 && (p >> 20) % SHMI_probeEvery != 0) {
+            shmi_learn(t, 0, 0);
+            return 0;
+        }
+        if (shmi_now() < __atomic_load_n(&shmi_no_yield_until, __ATOMIC_RELAXED))
+            return 0;
+        took = shmi_yield();
+        if (took > SHMI_yieldMost)
+            __atomic_store_n(&shmi_no_yield_until, shmi_now() + SHMI_yieldPause * took, __ATOMIC_RELAXED);
+        ok = done(arg);
+        shmi_learn(t, 0, ok);
+        return ok;
+    }
+    if (b != 0)
+        limit = (int64_t)b - 1 < 1000000 ? (int64_t)b - 1 : 1000000;
+    else
+        limit = (p >> 20) % SHMI_probeEvery == 0 ? (int64_t)SHMI_spinMost : shmi_pay_budget(p);
+    pause_ = shmi_pause_ns();
+    while (spent < limit) {
+        shmi_pause(chunk);
+        spent += (int64_t)chunk * pause_ / 1024;
+        if (done(arg)) {
+            shmi_learn(t, spent, 1);
+            return 1;
+        }
+        if (spent > 1000)
+            chunk = SHMI_spinChunk;
+    }
+    shmi_learn(t, spent, 0);
+    return 0;
+}
+
+/* A spin budget as an object stores it. */
+SHMI_FN uint32_t shmi_spin_field(int64_t ns)
+{
+    if (ns == 0)
+        return 0;
+    if (ns < 0)
+        return 1;
+    return (uint32_t)(ns < 1000000 ? ns : 1000000) + 1;
+}
+

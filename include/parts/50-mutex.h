@@ -1,0 +1,117 @@
+/* ---- Mutex: docs/design/0002-mutex-protocol.md ---- */
+
+enum { SHMI_kindHeld, SHMI_kindBiased, SHMI_kindReserved, SHMI_kindOwnerDead, SHMI_kindRecovering, SHMI_kindNotRecoverable };
+#define SHMI_OWNER_BIASED (1u << 29)
+#define SHMI_OWNER_NOT_RECOVERABLE (5u << 29)
+#define SHMI_MUTEX_KIND SHMI_KIND('M', 'U', 'T', 'X')
+enum { SHMI_mutexVersion = 1, SHMI_biasAfter = 4096, SHMI_biasMost = 1 << 20 };
+#define SHMI_STARVE_AFTER 1000000
+#define SHMI_HAND_OFF_EVERY 1000000
+#define SHMI_UNFENCED_SLEEP 1000000
+
+SHMI_FN uint32_t shmi_owner_kind(uint32_t o) { return o >> 29; }
+SHMI_FN shmi_name shmi_owner_name(uint32_t o) { return o & SHMI_NAME_MASK; }
+SHMI_FN uint32_t shmi_make_owner(uint32_t kind, shmi_name n) { return kind << 29 | n; }
+SHMI_FN int shmi_owner_held(uint32_t o)
+{
+    uint32_t k = shmi_owner_kind(o);
+    return shmi_owner_name(o) != 0 && (k == SHMI_kindHeld || k == SHMI_kindBiased || k == SHMI_kindRecovering);
+}
+SHMI_FN int shmi_owner_valid(uint32_t o)
+{
+    switch (shmi_owner_kind(o)) {
+    case SHMI_kindHeld: return 1;
+    case SHMI_kindBiased:
+    case SHMI_kindReserved:
+    case SHMI_kindOwnerDead:
+    case SHMI_kindRecovering: return shmi_owner_name(o) != 0;
+    case SHMI_kindNotRecoverable: return o == SHMI_OWNER_NOT_RECOVERABLE;
+    }
+    return 0;
+}
+
+/* This process's handle on a mutex, or on the mutex that is a part of another object. */
+typedef struct shmi_mutex {
+    uint32_t *own, *wake; /* the owner word, the wake word */
+    shmi_me *me;
+    uint32_t bias;        /* what Lock adds to our name: SHMI_OWNER_BIASED or 0. Atomic. */
+    uint32_t bias_most;   /* what bias may be: 0 where holds are never biased */
+    shmsync_arena *a;
+    shmi_mutex_words *w;
+    shmi_line line;
+    shmi_off object;      /* header of the object that it is, or is a part of */
+    const char *called;   /* for messages; lives as long as the arena has the object open */
+    int release;          /* policy Release */
+    int latch;            /* a part of another object, which only this header locks */
+    int (*repair)(void *);
+    void *repair_arg;
+    uint32_t quiet;       /* guarded by the mutex itself: unlocks that found nobody waiting */
+    uint32_t need;        /* how many it takes to turn the bias on. Atomic. */
+    uint32_t reserved;    /* owner word that the last look found reserved. Atomic. */
+    int64_t looked;
+    void (*also_look)(void *); /* called by looks, for an object that has it as a part */
+    void *also_look_arg;
+    shmi_object o; /* of a mutex of its own */
+} shmi_mutex;
+
+/* Makes a handle on the mutex words w, in the body of an object. */
+SHMI_FN void shmi_mutex_init(shmi_mutex *m, shmsync_arena *a, shmi_mutex_words *w, shmi_off object, const char *called)
+{
+    memset(m, 0, sizeof *m);
+    m->own = &w->owner;
+    m->wake = &w->wake;
+    m->me = a->me;
+    m->a = a;
+    m->w = w;
+    m->line.word = &w->wake;
+    m->line.hub = &w->hub;
+    m->object = object;
+    m->called = called;
+    m->release = (w->policy & 0xff) == 1;
+    m->need = SHMI_biasAfter;
+    if (shmi_have.membarrier && a->fenced)
+        m->bias = m->bias_most = SHMI_OWNER_BIASED;
+}
+
+SHMI_COLD int shmi_mutex_lock_slow(shmi_mutex *m, int64_t deadline);
+SHMI_COLD int shmi_mutex_trylock_slow(shmi_mutex *m);
+SHMI_COLD int shmi_mutex_unlock_slow(shmi_mutex *m, uint32_t o);
+SHMI_COLD void shmi_mutex_lose_bias(shmi_mutex *m);
+SHMI_COLD void shmi_mutex_wake_after(shmi_mutex *m);
+/* Takes an owner-dead mutex by the repair of the handle: 1 took, 0 the word changed,
+ * or an errno in *err. */
+SHMI_FN int shmi_mutex_inherit(shmi_mutex *m, uint32_t o, int *err);
+SHMI_FN void shmi_mutex_look(shmi_mutex *m);
+/* The hooks for the part of an object that a mutex is. */
+SHMI_FN void shmi_mutex_repair_words(shmsync_arena *a, shmi_mutex_words *w, shmi_name dead);
+SHMI_FN void shmi_mutex_wake_words(shmsync_arena *a, shmi_mutex_words *w, int owed);
+
+/* Takes the mutex if that takes one instruction. */
+SHMI_FN int shmi_mutex_at_once(shmi_mutex *m)
+{
+    uint32_t name = __atomic_load_n(&m->me->name, __ATOMIC_RELAXED);
+    return SHMI_LIKELY(name != 0) && shmi_cas32(m->own, 0, name | __atomic_load_n(&m->bias, __ATOMIC_RELAXED));
+}
+/* 0 or an errno; deadline 0: none. As a latch the repair of the handle makes
+ * EOWNERDEAD rare. */
+SHMI_FN int shmi_mutex_lock(shmi_mutex *m, int64_t deadline)
+{
+    return SHMI_LIKELY(shmi_mutex_at_once(m)) ? 0 : shmi_mutex_lock_slow(m, deadline);
+}
+SHMI_FN int shmi_mutex_trylock(shmi_mutex *m) { return SHMI_LIKELY(shmi_mutex_at_once(m)) ? 0 : shmi_mutex_trylock_slow(m); }
+SHMI_FN int shmi_mutex_unlock(shmi_mutex *m)
+{
+    uint32_t name = __atomic_load_n(&m->me->name, __ATOMIC_RELAXED);
+    uint32_t o = __atomic_load_n(m->own, __ATOMIC_RELAXED); /* while we hold it nobody else writes it */
+    if (SHMI_LIKELY(o == (name | SHMI_OWNER_BIASED) && name != 0)) {
+        /* A release store that the load of the wake word may pass: a waiter makes up
+         * for the missing fence with one of its own. */
+        __atomic_store_n(m->own, 0, __ATOMIC_RELEASE);
+        __atomic_signal_fence(__ATOMIC_SEQ_CST);
+        if (SHMI_UNLIKELY((__atomic_load_n(m->wake, __ATOMIC_SEQ_CST) & 1) != 0))
+            shmi_mutex_lose_bias(m);
+        return 0;
+    }
+    return shmi_mutex_unlock_slow(m, o);
+}
+

@@ -1,0 +1,657 @@
+SHMI_FN int shmi_mutex_fail(shmi_mutex *m, int err, const char *op, shmi_name who)
+{
+    return shmi_fail_who(m->a, err, op, m->called, who);
+}
+SHMI_FN shmi_name shmi_mutex_died(shmi_mutex *m) { return shmi_ld32(&m->w->died) & SHMI_NAME_MASK; }
+
+/* What an owner word becomes whose name was found dead. */
+SHMI_FN uint32_t shmi_bereaved(uint32_t o, int release)
+{
+    if (shmi_owner_kind(o) == SHMI_kindReserved)
+        return 0;
+    if (!shmi_owner_held(o))
+        return o;
+    if (release && shmi_owner_kind(o) != SHMI_kindRecovering)
+        return 0;
+    return shmi_make_owner(SHMI_kindOwnerDead, shmi_owner_name(o));
+}
+
+SHMI_FN shmi_line shmi_mutex_line(shmi_mutex_words *w)
+{
+    shmi_line l;
+    l.word = &w->wake;
+    l.hub = &w->hub;
+    return l;
+}
+
+/* Deals with owner word o, whose name was found dead. */
+SHMI_FN void shmi_bereave(shmsync_arena *a, shmi_mutex_words *w, uint32_t o)
+{
+    uint32_t next = shmi_bereaved(o, (__atomic_load_n(&w->policy, __ATOMIC_RELAXED) & 0xff) == 1);
+    shmi_line l = shmi_mutex_line(w);
+    if (next == o || !shmi_cas32(&w->owner, o, next))
+        return;
+    SHMSYNC_CRASHPOINT("mutex.bereave.marked");
+    if (shmi_owner_kind(next) == SHMI_kindOwnerDead) {
+        shmi_st32(&w->died, shmi_owner_name(o));
+        shmi_bell_wake_all(a, &l);
+    } else {
+        shmi_bell_wake_one(a, &l);
+    }
+}
+
+SHMI_FN void shmi_mutex_repair_words(shmsync_arena *a, shmi_mutex_words *w, shmi_name dead)
+{
+    uint32_t s = shmi_ld32(&w->starving), tries;
+    if (shmi_covers(dead, s & SHMI_NAME_MASK))
+        shmi_cas32(&w->starving, s, 0);
+    for (tries = 0; tries < 64; tries++) { /* a peer may write it again and again */
+        uint32_t o = shmi_ld32(&w->owner);
+        if (!shmi_covers(dead, shmi_owner_name(o)) || (!shmi_owner_held(o) && shmi_owner_kind(o) != SHMI_kindReserved))
+            return;
+        shmi_bereave(a, w, o);
+    }
+}
+
+SHMI_FN void shmi_mutex_wake_words(shmsync_arena *a, shmi_mutex_words *w, int owed)
+{
+    uint32_t o = shmi_ld32(&w->owner);
+    shmi_line l = shmi_mutex_line(w);
+    if (shmi_owner_kind(o) == SHMI_kindReserved) {
+        /* The dead may have made the reservation for somebody who had given up. It is no
+         * hold, so it can always be taken back. */
+        shmi_cas32(&w->owner, o, 0);
+        if (owed < SHMI_OWED_ONE)
+            owed = SHMI_OWED_ONE;
+    }
+    if (owed == SHMI_OWED_ALL)
+        shmi_bell_wake_all(a, &l);
+    else if (owed == SHMI_OWED_ONE || shmi_bell_announced(&l))
+        shmi_bell_wake_one(a, &l);
+}
+
+SHMI_FN void shmi_mutex_kind_repair(shmsync_arena *a, const shmi_object *o, shmi_name dead)
+{
+    shmi_mutex_words *w = (shmi_mutex_words *)shmi_try_at(a, o->body, sizeof *w, 64);
+    if (w != NULL)
+        shmi_mutex_repair_words(a, w, dead);
+}
+SHMI_FN void shmi_mutex_kind_wake(shmsync_arena *a, const shmi_object *o, int owed)
+{
+    shmi_mutex_words *w = (shmi_mutex_words *)shmi_try_at(a, o->body, sizeof *w, 64);
+    if (w != NULL)
+        shmi_mutex_wake_words(a, w, owed);
+}
+
+SHMI_FN void shmi_mutex_note(shmi_mutex *m)
+{
+    shmi_tuning t;
+    t.budget = &m->w->spin;
+    t.pays = &m->w->pays;
+    t.last_cpu = &m->w->lastCPU;
+    t.slot = m->a->my_slot;
+    shmi_note_cpu(&t);
+}
+
+/* One blocked call. */
+typedef struct shmi_mutex_wait {
+    shmi_mutex *m;
+    int64_t deadline;
+    int64_t since; /* of the first sleep */
+    int slept, starving;
+} shmi_mutex_wait;
+
+enum { SHMI_STEP_STAY, SHMI_STEP_TOOK, SHMI_STEP_CHANGED };
+
+/* Moves on from owner word o if that takes no waiting. Who has not slept leaves a
+ * reservation of this process alone. *err: it will not become free by itself. */
+SHMI_FN int shmi_mutex_step(shmi_mutex *m, uint32_t o, int slept, int *err)
+{
+    uint32_t kind = shmi_owner_kind(o);
+    shmi_name self = shmi_self(m->a), name = shmi_owner_name(o);
+    *err = 0;
+    if (o == 0)
+        return shmi_cas32(m->own, 0, self | __atomic_load_n(&m->bias, __ATOMIC_RELAXED)) ? SHMI_STEP_TOOK : SHMI_STEP_CHANGED;
+    if (!shmi_owner_valid(o)) {
+        *err = EPROTO;
+    } else if (o == SHMI_OWNER_NOT_RECOVERABLE) {
+        *err = ENOTRECOVERABLE;
+    } else if (kind == SHMI_kindOwnerDead) {
+        *err = EOWNERDEAD;
+    } else if (kind == SHMI_kindReserved && name == self) {
+        if (!slept)
+            return SHMI_STEP_STAY;
+        return shmi_cas32(m->own, o, self) ? SHMI_STEP_TOOK : SHMI_STEP_CHANGED;
+    } else if (shmi_dead(m->a, name)) {
+        shmi_bereave(m->a, m->w, o);
+        return SHMI_STEP_CHANGED;
+    }
+    return SHMI_STEP_STAY;
+}
+
+SHMI_COLD int shmi_mutex_report(shmi_mutex *m, int err, uint32_t o)
+{
+    switch (err) {
+    case EPROTO: return shmi_fail(EPROTO, "mutex.lock", m->called, "owner word %#010x", o);
+    case ENOTRECOVERABLE: return shmi_mutex_fail(m, err, "mutex.lock", shmi_mutex_died(m));
+    case EOWNERDEAD: return shmi_mutex_fail(m, err, "mutex.lock", shmi_owner_name(o));
+    }
+    return err;
+}
+
+SHMI_COLD int shmi_mutex_trylock_slow(shmi_mutex *m)
+{
+    int tries, err;
+    if (shmi_self(m->a) == 0)
+        return shmi_fail(ENOTCONN, "mutex.trylock", m->called, "%s", "");
+    for (tries = 0; tries < 1000; tries++) { /* each turn is another's step; a peer may make them up */
+        uint32_t o = shmi_ld32(m->own);
+        switch (shmi_mutex_step(m, o, 0, &err)) {
+        case SHMI_STEP_TOOK: return 0;
+        case SHMI_STEP_STAY: return err != 0 ? shmi_mutex_report(m, err, o) : EBUSY;
+        }
+    }
+    return EBUSY;
+}
+
+/* Whether o is a word that a waiter may sleep on: one whose next change wakes it. */
+SHMI_FN int shmi_mutex_blocks(shmi_mutex *m, uint32_t o, int slept)
+{
+    if (!shmi_owner_valid(o))
+        return 0;
+    if (shmi_owner_held(o))
+        return shmi_current(m->a, shmi_owner_name(o));
+    if (shmi_owner_kind(o) == SHMI_kindReserved)
+        return (shmi_owner_name(o) != shmi_self(m->a) || !slept) && shmi_current(m->a, shmi_owner_name(o));
+    return 0;
+}
+
+/* Ends a wait that got the lock. Others may be asleep, and the wake that got us here
+ * took their announcement down. */
+SHMI_FN void shmi_mutex_took(shmi_mutex_wait *w)
+{
+    if (w->slept)
+        shmi_bell_announce(&w->m->line);
+    if (w->starving)
+        shmi_cas32(&w->m->w->starving, shmi_self(w->m->a), 0);
+}
+
+/* Ends a wait that did not get the lock. A wake may have been meant for it, so it makes
+ * sure that another comes to those who stay. */
+SHMI_FN void shmi_mutex_leave_wait(shmi_mutex_wait *w)
+{
+    shmi_mutex *m = w->m;
+    uint32_t self = m->a->self, reserved = shmi_make_owner(SHMI_kindReserved, self), o;
+    int gave_back;
+    SHMSYNC_CRASHPOINT("mutex.lock.leaving");
+    if (w->starving)
+        shmi_cas32(&m->w->starving, self, 0);
+    gave_back = shmi_ld32(m->own) == reserved && shmi_cas32(m->own, reserved, 0);
+    if (!w->slept && !gave_back)
+        return;
+    shmi_bell_announce(&m->line);
+    o = shmi_ld32(m->own);
+    if (shmi_owner_kind(o) == SHMI_kindBiased && shmi_owner_valid(o)) {
+        shmi_fence();
+        o = shmi_ld32(m->own);
+    }
+    if (!shmi_mutex_blocks(m, o, 1))
+        shmi_bell_release(m->a, &m->line);
+}
+
+typedef struct shmi_mutex_spin {
+    uint32_t *own;
+    shmi_name self;
+    int slept;
+} shmi_mutex_spin;
+SHMI_FN int shmi_mutex_spun(void *arg)
+{
+    shmi_mutex_spin *s = (shmi_mutex_spin *)arg;
+    uint32_t o = shmi_ld32(s->own);
+    return !shmi_owner_held(o) && (shmi_owner_kind(o) != SHMI_kindReserved || (shmi_owner_name(o) == s->self && s->slept));
+}
+SHMI_FN int shmi_mutex_spin_while_held(shmi_mutex *m, int slept)
+{
+    shmi_mutex_spin s;
+    shmi_tuning t;
+    if (shmi_bell_announced(&m->line))
+        return 0; /* others are queued: they would only be overtaken */
+    s.own = m->own;
+    s.self = m->a->self;
+    s.slept = slept;
+    t.budget = &m->w->spin;
+    t.pays = &m->w->pays;
+    t.last_cpu = &m->w->lastCPU;
+    t.slot = m->a->my_slot;
+    return shmi_spin(&t, shmi_mutex_spun, &s);
+}
+
+/* Announces, looks again, and sleeps. */
+SHMI_FN int shmi_mutex_sleep(shmi_mutex_wait *w)
+{
+    shmi_mutex *m = w->m;
+    shmi_name self = m->a->self;
+    int64_t now = shmi_now(), ago;
+    shmi_bed bed;
+    uint32_t v, o;
+    int r;
+    if (w->since == 0)
+        w->since = now;
+    memset(&bed, 0, sizeof bed);
+    ago = now - (int64_t)shmi_ld64(&m->w->handed);
+    if (w->slept && now - w->since > SHMI_STARVE_AFTER && (ago < 0 || ago > SHMI_HAND_OFF_EVERY)) {
+        /* One at a time: who finds the place taken stays an ordinary waiter. It asks
+         * before each sleep, since another thread may have used the hand-off up. */
+        w->starving = shmi_ld32(&m->w->starving) == self || shmi_cas32(&m->w->starving, 0, self);
+        if (w->starving)
+            SHMSYNC_CRASHPOINT("mutex.lock.starving");
+    }
+    if (w->starving) {
+        bed.other = &m->w->handoff;
+        bed.other_is = shmi_ld32(&m->w->handoff);
+    }
+    v = shmi_bell_announce(&m->line);
+    SHMSYNC_CRASHPOINT("mutex.lock.announced");
+    o = shmi_ld32(m->own);
+    if (shmi_owner_kind(o) == SHMI_kindBiased && shmi_owner_valid(o)) {
+        /* The holder may release without seeing the announcement; after the fence either
+         * it sees it or we see the release. */
+        if (shmi_fence() != 0)
+            bed.bounded = SHMI_UNFENCED_SLEEP;
+        o = shmi_ld32(m->own);
+    }
+    if (!shmi_mutex_blocks(m, o, w->slept))
+        return SHMI_AGAIN;
+    w->slept = 1;
+    bed.word = m->wake;
+    bed.val = v;
+    bed.object = m->object;
+    bed.wanted = v;
+    bed.owner = shmi_owner_name(o);
+    bed.deadline = w->deadline;
+    r = shmi_sleep(m->a, &bed);
+    SHMSYNC_CRASHPOINT("mutex.lock.woken");
+    return r;
+}
+
+/* Finds what a stopped or dead process kept from the waiters, ten times a second. */
+SHMI_FN void shmi_mutex_look(shmi_mutex *m)
+{
+    uint32_t o;
+    if (!shmi_look_due(&m->looked))
+        return;
+    o = shmi_ld32(m->own);
+    if (o == 0) {
+        shmi_bell_wake_one(m->a, &m->line);
+    } else if (!shmi_owner_valid(o) || shmi_owner_kind(o) == SHMI_kindOwnerDead || o == SHMI_OWNER_NOT_RECOVERABLE) {
+        shmi_bell_wake_all(m->a, &m->line);
+    } else if (shmi_dead(m->a, shmi_owner_name(o))) {
+        shmi_bereave(m->a, m->w, o);
+    } else if (shmi_owner_kind(o) == SHMI_kindReserved) {
+        if (shmi_xchg32(&m->reserved, o) == o && shmi_cas32(m->own, o, 0))
+            /* Nobody came for it: its process may be stopped. It is not held. */
+            shmi_bell_wake_one(m->a, &m->line);
+        o = UINT32_MAX;
+    } else {
+        /* Whoever was woken last may be stopped before it could announce the others. */
+        shmi_bell_announce(&m->line);
+    }
+    if (o != UINT32_MAX)
+        shmi_st32(&m->reserved, 0);
+    if (m->also_look != NULL)
+        m->also_look(m->also_look_arg);
+}
+
+/* Runs a repair while m is being recovered by this process; a failure leaves it not
+ * recoverable. */
+SHMI_FN int shmi_mutex_run_repair(shmi_mutex *m, int (*repair)(void *), void *arg)
+{
+    shmi_name who = shmi_mutex_died(m);
+    int bad = repair(arg);
+    SHMSYNC_CRASHPOINT("mutex.recover.repaired");
+    if (bad == 0)
+        return 0;
+    shmi_cas32(m->own, shmi_make_owner(SHMI_kindRecovering, m->a->self), SHMI_OWNER_NOT_RECOVERABLE);
+    shmi_bell_wake_all(m->a, &m->line);
+    return shmi_mutex_fail(m, ENOTRECOVERABLE, "mutex.recover", who);
+}
+
+SHMI_FN int shmi_mutex_inherit(shmi_mutex *m, uint32_t o, int *err)
+{
+    uint32_t recovering = shmi_make_owner(SHMI_kindRecovering, m->a->self);
+    *err = 0;
+    if (shmi_owner_kind(o) != SHMI_kindOwnerDead || !shmi_owner_valid(o) || !shmi_cas32(m->own, o, recovering))
+        return 0;
+    SHMSYNC_CRASHPOINT("mutex.recover.taken");
+    *err = shmi_mutex_run_repair(m, m->repair, m->repair_arg);
+    if (*err != 0)
+        return 0;
+    shmi_st32(&m->w->died, 0);
+    shmi_cas32(m->own, recovering, m->a->self);
+    return 1;
+}
+
+/* Takes the lock within shmi_enter. */
+SHMI_FN int shmi_mutex_acquire(shmi_mutex_wait *w, int may_repair)
+{
+    shmi_mutex *m = w->m;
+    int spun = 0, err, tries;
+    for (;;) {
+        uint32_t o = shmi_ld32(m->own);
+        int step = shmi_mutex_step(m, o, w->slept, &err);
+        if (step == SHMI_STEP_TOOK) {
+            shmi_mutex_took(w);
+            return 0;
+        }
+        if (err != 0) {
+            if (may_repair && m->repair != NULL && err == EOWNERDEAD) {
+                if (shmi_mutex_inherit(m, o, &err)) {
+                    shmi_mutex_took(w);
+                    return 0;
+                }
+                if (err == 0)
+                    continue;
+            } else {
+                shmi_mutex_report(m, err, o);
+            }
+            shmi_mutex_leave_wait(w);
+            return err;
+        }
+        if (step == SHMI_STEP_CHANGED)
+            continue;
+        if (!spun) {
+            spun = 1;
+            if (shmi_mutex_spin_while_held(m, w->slept))
+                continue;
+        }
+        switch (shmi_mutex_sleep(w)) {
+        case SHMI_AGAIN:
+            spun = 0;
+            break;
+        case SHMI_LOOK:
+            shmi_mutex_look(m);
+            spun = 0;
+            break;
+        case SHMI_LATE:
+            /* A satisfied condition beats it, and a wake that was ours is not dropped. */
+            for (tries = 0; tries < 1000; tries++) {
+                step = shmi_mutex_step(m, shmi_ld32(m->own), w->slept, &err);
+                if (step == SHMI_STEP_TOOK) {
+                    shmi_mutex_took(w);
+                    return 0;
+                }
+                if (step == SHMI_STEP_STAY)
+                    break;
+            }
+            shmi_mutex_leave_wait(w);
+            return shmi_fail(ETIMEDOUT, "mutex.lock", m->called, "%s", "");
+        case SHMI_CLOSED:
+            shmi_mutex_leave_wait(w);
+            return shmi_fail(EBADF, "mutex.lock", m->called, "this process closed the arena");
+        }
+    }
+}
+
+SHMI_COLD int shmi_mutex_lock_slow(shmi_mutex *m, int64_t deadline)
+{
+    shmi_mutex_wait w;
+    shmsync_arena *a = m->a;
+    int err = shmi_enter(a, "mutex.lock");
+    if (err != 0)
+        return err;
+    memset(&w, 0, sizeof w);
+    w.m = m;
+    w.deadline = deadline;
+    err = shmi_mutex_acquire(&w, 1);
+    if (err == 0)
+        SHMSYNC_CRASHPOINT("mutex.lock.acquired");
+    shmi_exit(a);
+    return err;
+}
+
+/* Gives the lock, which is held by us or free as from says, to a waiter that has lost
+ * for long and asks for it. 1 done, 0 there is none or the free lock was taken
+ * meanwhile, -1 the word is not from. */
+SHMI_FN int shmi_mutex_reserve(shmi_mutex *m, uint32_t from)
+{
+    uint32_t asks = shmi_ld32(&m->w->starving), reserved;
+    shmi_name s = asks & SHMI_NAME_MASK;
+    if (asks == 0)
+        return 0;
+    if (!shmi_current(m->a, s)) {
+        shmi_cas32(&m->w->starving, asks, 0);
+        return 0;
+    }
+    reserved = shmi_make_owner(SHMI_kindReserved, s);
+    if (!shmi_cas32(m->own, from, reserved))
+        return from == 0 ? 0 : -1;
+    SHMSYNC_CRASHPOINT("mutex.unlock.reserved");
+    shmi_st64(&m->w->handed, (uint64_t)shmi_now());
+    if (!shmi_cas32(&m->w->starving, s, 0)) {
+        /* It gave up meanwhile, and perhaps before it could see the reservation. */
+        shmi_cas32(m->own, reserved, 0);
+        shmi_bell_release(m->a, &m->line);
+        return 1;
+    }
+    shmi_mutex_note(m);
+    shmi_add32(&m->w->handoff, 1);
+    shmi_wake(&m->w->handoff, SHMI_ALL);
+    /* It may be awake and about to sleep, or parked behind its hub. */
+    shmi_bell_touch(&m->line);
+    shmi_ready_of(m->a, &m->w->hub, s);
+    return 1;
+}
+
+/* Wakes a waiter after a release, or hands the lock to one. */
+SHMI_COLD void shmi_mutex_wake_after(shmi_mutex *m)
+{
+    SHMSYNC_CRASHPOINT("mutex.unlock.before_wake");
+    if (shmi_mutex_reserve(m, 0) != 0)
+        return;
+    shmi_mutex_note(m);
+    shmi_bell_release(m->a, &m->line);
+}
+
+/* Ends a biased release that found somebody waiting: a waiter paid for a fence, so
+ * holds do without the bias for a while. */
+SHMI_COLD void shmi_mutex_lose_bias(shmi_mutex *m)
+{
+    uint32_t need = __atomic_load_n(&m->need, __ATOMIC_RELAXED);
+    __atomic_store_n(&m->bias, 0, __ATOMIC_RELAXED);
+    __atomic_store_n(&m->need, 2 * need < SHMI_biasMost ? 2 * need : (uint32_t)SHMI_biasMost, __ATOMIC_RELAXED);
+    shmi_mutex_wake_after(m);
+}
+
+SHMI_COLD int shmi_mutex_bad_unlock(shmi_mutex *m, uint32_t o)
+{
+    if (m->latch)
+        return 0; /* a peer has overwritten the word, and the next one to come is told */
+    if (!shmi_owner_valid(o))
+        return shmi_fail(EPROTO, "mutex.unlock", m->called, "owner word %#010x", o);
+    return shmi_fail(EPERM, "mutex.unlock", m->called, "this process does not hold it (owner word %#010x)", o);
+}
+
+SHMI_COLD int shmi_mutex_unlock_slow(shmi_mutex *m, uint32_t o)
+{
+    shmi_name self = shmi_self(m->a);
+    int waited;
+    if (self == 0)
+        return shmi_fail(ENOTCONN, "mutex.unlock", m->called, "%s", "");
+    if (o != self)
+        return shmi_mutex_bad_unlock(m, o);
+    SHMSYNC_CRASHPOINT("mutex.unlock.before_release");
+    if (m->bias_most != 0) { /* decides when holds are biased again, while it is held */
+        waited = shmi_bell_announced(&m->line);
+        if (waited) {
+            m->quiet = 0;
+        } else if (++m->quiet >= __atomic_load_n(&m->need, __ATOMIC_RELAXED)) {
+            m->quiet = 0;
+            __atomic_store_n(&m->bias, m->bias_most, __ATOMIC_RELAXED);
+        }
+    }
+    switch (shmi_mutex_reserve(m, o)) {
+    case 1: return 0;
+    case -1: return shmi_mutex_bad_unlock(m, shmi_ld32(m->own));
+    }
+    if (!shmi_cas32(m->own, o, 0))
+        return shmi_mutex_bad_unlock(m, shmi_ld32(m->own));
+    if (shmi_bell_announced(&m->line))
+        shmi_mutex_wake_after(m);
+    return 0;
+}
+
+/* ---- The mutex of the API ---- */
+
+SHMI_FN void shmi_mutex_init_body(unsigned char *body, const void *arg)
+{
+    const shmsync_mutex_options *o = (const shmsync_mutex_options *)arg;
+    shmi_mutex_words *w = (shmi_mutex_words *)(void *)body;
+    if (o == NULL)
+        return;
+    w->policy = o->policy == SHMSYNC_POLICY_RELEASE ? 1 : 0;
+    w->spin = shmi_spin_field(o->spin_ns);
+}
+
+SHMI_FN void *shmi_mutex_build(shmsync_arena *a, const shmi_object *o, const void *arg)
+{
+    const shmsync_mutex_options *opt = (const shmsync_mutex_options *)arg;
+    shmi_mutex *m = (shmi_mutex *)calloc(1, sizeof *m);
+    if (m == NULL)
+        return NULL;
+    shmi_mutex_init(m, a, (shmi_mutex_words *)shmi_ptr(a, o->body, sizeof(shmi_mutex_words), 64), o->off, "");
+    m->o = *o;
+    m->called = shmi_called(&m->o);
+    if (opt != NULL) {
+        m->repair = opt->repair;
+        m->repair_arg = opt->repair_arg;
+        if (opt->checked)
+            m->bias = m->bias_most = 0;
+    }
+    return m;
+}
+
+int shmsync_mutex_open(shmsync_arena *a, const char *name, const shmsync_mutex_options *opts, shmsync_mutex *out)
+{
+    shmi_spec spec;
+    shmi_object o;
+    int created, err;
+    out->impl = NULL;
+    if (opts != NULL && (opts->policy < 0 || opts->policy > SHMSYNC_POLICY_RELEASE))
+        return shmi_fail(EINVAL, "mutex.open", name, "there is no policy %d", opts->policy);
+    memset(&spec, 0, sizeof spec);
+    spec.kind = SHMI_MUTEX_KIND;
+    spec.version = SHMI_mutexVersion;
+    spec.name = name;
+    spec.size = sizeof(shmi_mutex_words);
+    spec.init = shmi_mutex_init_body;
+    spec.arg = opts;
+    err = shmi_open_object(a, &spec, &o, &created);
+    if (err != 0)
+        return err;
+    out->impl = (shmi_mutex *)shmi_share(a, &o, shmi_mutex_build, opts);
+    if (out->impl == NULL)
+        return ENOMEM;
+    if (!created && opts != NULL && opts->policy != 0 && (opts->policy == SHMSYNC_POLICY_RELEASE) != out->impl->release) {
+        shmsync_mutex_close(out);
+        return shmi_fail(EINVAL, "mutex.open", name, "it has the other policy");
+    }
+    return 0;
+}
+
+int shmsync_mutex_at(shmsync_arena *a, shmsync_offset off, shmsync_mutex *out)
+{
+    shmi_object o;
+    int err;
+    out->impl = NULL;
+    err = shmi_object_at(a, off, "mutex.open", SHMI_MUTEX_KIND, SHMI_mutexVersion, sizeof(shmi_mutex_words), &o);
+    if (err != 0)
+        return err;
+    out->impl = (shmi_mutex *)shmi_share(a, &o, shmi_mutex_build, NULL);
+    return out->impl != NULL ? 0 : ENOMEM;
+}
+
+shmsync_offset shmsync_mutex_offset(const shmsync_mutex *m) { return m->impl->o.off; }
+
+SHMI_FN void shmi_mutex_end(void *handle) { free(handle); }
+int shmsync_mutex_close(shmsync_mutex *m)
+{
+    int err;
+    if (m->impl == NULL)
+        return EBADF;
+    err = shmi_unshare(m->impl->a, m->impl->o.off, shmi_mutex_end);
+    if (err == 0)
+        m->impl = NULL;
+    return err;
+}
+
+int shmsync_mutex_lock(shmsync_mutex *m) { return shmi_mutex_lock(m->impl, 0); }
+int shmsync_mutex_trylock(shmsync_mutex *m) { return shmi_mutex_trylock(m->impl); }
+int shmsync_mutex_unlock(shmsync_mutex *m) { return shmi_mutex_unlock(m->impl); }
+int shmsync_mutex_timedlock(shmsync_mutex *m, const struct timespec *abs_monotonic)
+{
+    int64_t deadline;
+    if (shmi_mutex_at_once(m->impl))
+        return 0;
+    if (shmi_deadline(abs_monotonic, &deadline) != 0)
+        return shmi_fail(EINVAL, "mutex.timedlock", m->impl->called, "not a time");
+    return shmi_mutex_lock_slow(m->impl, deadline);
+}
+
+int shmsync_mutex_state(shmsync_mutex *m)
+{
+    uint32_t o = shmi_ld32(m->impl->own);
+    if (!shmi_owner_valid(o))
+        return EPROTO;
+    if (shmi_owner_kind(o) == SHMI_kindOwnerDead)
+        return EOWNERDEAD;
+    return o == SHMI_OWNER_NOT_RECOVERABLE ? ENOTRECOVERABLE : 0;
+}
+
+SHMI_FN int shmi_mutex_recover_entered(shmi_mutex *m, int (*repair)(void *), void *arg)
+{
+    uint32_t recovering = shmi_make_owner(SHMI_kindRecovering, m->a->self);
+    for (;;) {
+        uint32_t o = shmi_ld32(m->own);
+        int err;
+        if (shmi_owner_kind(o) != SHMI_kindOwnerDead && o != SHMI_OWNER_NOT_RECOVERABLE) {
+            /* A healthy lock is taken and given back, whatever repair the handle has. */
+            shmi_mutex_wait w;
+            memset(&w, 0, sizeof w);
+            w.m = m;
+            err = shmi_mutex_acquire(&w, 0);
+            if (err == 0)
+                return shmi_mutex_unlock(m);
+            if (err != EOWNERDEAD && err != ENOTRECOVERABLE)
+                return err;
+            continue;
+        }
+        if (!shmi_owner_valid(o) || !shmi_cas32(m->own, o, recovering)) {
+            if (!shmi_owner_valid(o))
+                return shmi_mutex_report(m, EPROTO, o);
+            continue;
+        }
+        SHMSYNC_CRASHPOINT("mutex.recover.taken");
+        err = shmi_mutex_run_repair(m, repair, arg);
+        if (err != 0)
+            return err;
+        shmi_st32(&m->w->died, 0);
+        shmi_cas32(m->own, recovering, 0);
+        SHMSYNC_CRASHPOINT("mutex.recover.before_wake");
+        shmi_bell_release(m->a, &m->line);
+        return 0;
+    }
+}
+int shmsync_mutex_recover(shmsync_mutex *m, int (*repair)(void *), void *arg)
+{
+    shmsync_arena *a = m->impl->a;
+    int err;
+    if (repair == NULL)
+        return shmi_fail(EINVAL, "mutex.recover", m->impl->called, "without a repair");
+    err = shmi_enter(a, "mutex.recover");
+    if (err != 0)
+        return err;
+    err = shmi_mutex_recover_entered(m->impl, repair, arg);
+    shmi_exit(a);
+    return err;
+}
+

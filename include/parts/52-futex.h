@@ -1,0 +1,232 @@
+/* ---- Futex ---- */
+
+#define SHMI_FUTEX_KIND SHMI_KIND('F', 'U', 'T', 'X')
+enum { SHMI_futexVersion = 1 };
+#define SHMI_FUTEX_ANNOUNCED UINT64_C(1)
+#define SHMI_FUTEX_STOPPED UINT64_C(2)
+#define SHMI_FUTEX_POST UINT64_C(4)
+
+struct shmi_futex {
+    shmsync_arena *a;
+    shmi_futex_words *w;
+    shmi_line line;
+    uint64_t seen; /* the counter at the last look */
+    int64_t looked;
+    shmi_object o;
+};
+typedef struct shmi_futex shmi_futex;
+
+SHMI_FN uint64_t shmi_futex_counter(uint64_t s) { return s >> 2; }
+SHMI_FN shmi_line shmi_futex_line(shmi_futex_words *w)
+{
+    shmi_line l;
+    l.word = (uint32_t *)(void *)&w->state; /* the low half */
+    l.hub = &w->hub;
+    return l;
+}
+SHMI_FN shmi_tuning shmi_futex_tuning(shmi_futex *f)
+{
+    shmi_tuning t;
+    t.budget = &f->w->spin;
+    t.pays = &f->w->pays;
+    t.last_cpu = &f->w->lastCPU;
+    t.slot = f->a->my_slot;
+    return t;
+}
+
+/* Makes up for a wake that a death swallowed. The word need not change: if a post was
+ * made it has, and if none was nobody is owed a wake. */
+SHMI_FN void shmi_futex_kind_wake(shmsync_arena *a, const shmi_object *o, int owed)
+{
+    shmi_futex_words *w = (shmi_futex_words *)shmi_try_at(a, o->body, sizeof *w, 64);
+    if (w != NULL && (owed != SHMI_OWED_ANNOUNCED || (shmi_ld64(&w->state) & SHMI_FUTEX_ANNOUNCED) != 0)) {
+        shmi_line l = shmi_futex_line(w);
+        shmi_deliver_all(a, &l);
+    }
+}
+
+SHMI_FN void shmi_futex_init_body(unsigned char *body, const void *arg)
+{
+    const shmsync_futex_options *o = (const shmsync_futex_options *)arg;
+    if (o != NULL)
+        ((shmi_futex_words *)(void *)body)->spin = shmi_spin_field(o->spin_ns);
+}
+SHMI_FN void *shmi_futex_build(shmsync_arena *a, const shmi_object *o, const void *arg)
+{
+    shmi_futex *f = (shmi_futex *)calloc(1, sizeof *f);
+    (void)arg;
+    if (f == NULL)
+        return NULL;
+    f->a = a;
+    f->w = (shmi_futex_words *)shmi_ptr(a, o->body, sizeof(shmi_futex_words), 64);
+    f->line = shmi_futex_line(f->w);
+    f->o = *o;
+    return f;
+}
+
+int shmsync_futex_open(shmsync_arena *a, const char *name, const shmsync_futex_options *opts, shmsync_futex *out)
+{
+    shmi_spec spec;
+    shmi_object o;
+    int created, err;
+    out->impl = NULL;
+    memset(&spec, 0, sizeof spec);
+    spec.kind = SHMI_FUTEX_KIND;
+    spec.version = SHMI_futexVersion;
+    spec.name = name;
+    spec.size = sizeof(shmi_futex_words);
+    spec.init = shmi_futex_init_body;
+    spec.arg = opts;
+    err = shmi_open_object(a, &spec, &o, &created);
+    if (err != 0)
+        return err;
+    out->impl = (shmi_futex *)shmi_share(a, &o, shmi_futex_build, NULL);
+    return out->impl != NULL ? 0 : ENOMEM;
+}
+
+int shmsync_futex_at(shmsync_arena *a, shmsync_offset off, shmsync_futex *out)
+{
+    shmi_object o;
+    int err;
+    out->impl = NULL;
+    err = shmi_object_at(a, off, "futex.open", SHMI_FUTEX_KIND, SHMI_futexVersion, sizeof(shmi_futex_words), &o);
+    if (err != 0)
+        return err;
+    out->impl = (shmi_futex *)shmi_share(a, &o, shmi_futex_build, NULL);
+    return out->impl != NULL ? 0 : ENOMEM;
+}
+
+shmsync_offset shmsync_futex_offset(const shmsync_futex *f) { return f->impl->o.off; }
+
+int shmsync_futex_close(shmsync_futex *f)
+{
+    int err;
+    if (f->impl == NULL)
+        return EBADF;
+    err = shmi_unshare(f->impl->a, f->impl->o.off, shmi_mutex_end);
+    if (err == 0)
+        f->impl = NULL;
+    return err;
+}
+
+uint64_t shmsync_futex_get(const shmsync_futex *f) { return shmi_futex_counter(shmi_ld64(&f->impl->w->state)); }
+
+SHMI_FN int shmi_futex_change(shmi_futex *f, int stop, const char *op)
+{
+    if (shmi_self(f->a) == 0)
+        return shmi_fail(ENOTCONN, op, shmi_called(&f->o), "%s", "");
+    if (!stop) { /* the CPU's number goes first: a waiter that sees the post may look for it */
+        shmi_tuning t = shmi_futex_tuning(f);
+        shmi_note_cpu(&t);
+    }
+    for (;;) {
+        uint64_t s = shmi_ld64(&f->w->state), to;
+        if ((s & SHMI_FUTEX_STOPPED) != 0)
+            return 0;
+        to = (stop ? s | SHMI_FUTEX_STOPPED : s + SHMI_FUTEX_POST) & ~SHMI_FUTEX_ANNOUNCED;
+        if (!shmi_cas64(&f->w->state, s, to))
+            continue;
+        if (stop || (s & SHMI_FUTEX_ANNOUNCED) != 0) {
+            SHMSYNC_CRASHPOINT(stop ? "futex.stop.before_wake" : "futex.post.before_wake");
+            shmi_deliver_all(f->a, &f->line);
+        }
+        return 0;
+    }
+}
+int shmsync_futex_post(shmsync_futex *f) { return shmi_futex_change(f->impl, 0, "futex.post"); }
+int shmsync_futex_stop(shmsync_futex *f) { return shmi_futex_change(f->impl, 1, "futex.stop"); }
+
+typedef struct shmi_futex_spin {
+    uint64_t *state, token;
+} shmi_futex_spin;
+SHMI_FN int shmi_futex_spun(void *arg)
+{
+    shmi_futex_spin *x = (shmi_futex_spin *)arg;
+    uint64_t s = shmi_ld64(x->state);
+    return shmi_futex_counter(s) >= x->token || (s & SHMI_FUTEX_STOPPED) != 0;
+}
+
+/* Makes up for a wake that a stopped or dead poster owes, ten times a second. An
+ * announcement proves nothing once there was a post. */
+SHMI_FN void shmi_futex_look(shmi_futex *f)
+{
+    uint64_t s;
+    if (!shmi_look_due(&f->looked))
+        return;
+    s = shmi_ld64(&f->w->state);
+    if (shmi_xchg64(&f->seen, shmi_futex_counter(s)) != shmi_futex_counter(s) || (s & SHMI_FUTEX_ANNOUNCED) == 0 || (s & SHMI_FUTEX_STOPPED) != 0)
+        shmi_deliver_all(f->a, &f->line);
+}
+
+SHMI_FN int shmi_futex_wait_entered(shmi_futex *f, uint64_t token, int64_t deadline)
+{
+    for (;;) {
+        uint64_t s = shmi_ld64(&f->w->state);
+        shmi_bed bed;
+        if (shmi_futex_counter(s) >= token)
+            return 0;
+        if ((s & SHMI_FUTEX_STOPPED) != 0)
+            return shmi_fail(ECANCELED, "futex.wait", shmi_called(&f->o), "it was stopped");
+        if ((s & SHMI_FUTEX_ANNOUNCED) == 0) {
+            shmi_futex_spin x;
+            shmi_tuning t = shmi_futex_tuning(f);
+            x.state = &f->w->state;
+            x.token = token;
+            if (shmi_spin(&t, shmi_futex_spun, &x))
+                continue;
+            /* Announced anew for each value of the counter: a post takes the announcement
+             * down, for those as well that wait for a later one. */
+            s = shmi_ld64(&f->w->state);
+            if (shmi_futex_counter(s) >= token || (s & SHMI_FUTEX_STOPPED) != 0 || !shmi_cas64(&f->w->state, s, s | SHMI_FUTEX_ANNOUNCED))
+                continue;
+            s |= SHMI_FUTEX_ANNOUNCED;
+        }
+        SHMSYNC_CRASHPOINT("futex.wait.announced");
+        memset(&bed, 0, sizeof bed);
+        bed.word = f->line.word;
+        bed.val = (uint32_t)s;
+        bed.object = f->o.off;
+        bed.wanted = (uint32_t)s;
+        bed.deadline = deadline;
+        switch (shmi_sleep(f->a, &bed)) {
+        case SHMI_AGAIN:
+            SHMSYNC_CRASHPOINT("futex.wait.woken");
+            break;
+        case SHMI_LOOK:
+            shmi_futex_look(f);
+            break;
+        case SHMI_LATE:
+            if (shmi_futex_counter(shmi_ld64(&f->w->state)) >= token)
+                return 0;
+            return shmi_fail(ETIMEDOUT, "futex.wait", shmi_called(&f->o), "%s", "");
+        case SHMI_CLOSED:
+            return shmi_fail(EBADF, "futex.wait", shmi_called(&f->o), "this process closed the arena");
+        }
+    }
+}
+SHMI_FN int shmi_futex_wait_until(shmi_futex *f, uint64_t token, int64_t deadline)
+{
+    shmsync_arena *a = f->a;
+    int err;
+    if (shmi_self(a) == 0)
+        return shmi_fail(ENOTCONN, "futex.wait", shmi_called(&f->o), "%s", "");
+    if (shmi_futex_counter(shmi_ld64(&f->w->state)) >= token)
+        return 0;
+    if (token > UINT64_MAX >> 2)
+        return shmi_fail(EINVAL, "futex.wait", shmi_called(&f->o), "no counter gets to token %llu", (unsigned long long)token);
+    err = shmi_enter(a, "futex.wait");
+    if (err != 0)
+        return err;
+    err = shmi_futex_wait_entered(f, token, deadline);
+    shmi_exit(a);
+    return err;
+}
+int shmsync_futex_wait(shmsync_futex *f, uint64_t token) { return shmi_futex_wait_until(f->impl, token, 0); }
+int shmsync_futex_timedwait(shmsync_futex *f, uint64_t token, const struct timespec *abs_monotonic)
+{
+    int64_t deadline;
+    if (shmi_deadline(abs_monotonic, &deadline) != 0)
+        return shmi_fail(EINVAL, "futex.timedwait", shmi_called(&f->impl->o), "not a time");
+    return shmi_futex_wait_until(f->impl, token, deadline);
+}
+

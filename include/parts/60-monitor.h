@@ -1,0 +1,882 @@
+/*
+ * Monitors: what the objects share whose waiters queue. A latch guards the state, a redo
+ * log makes a change of several words one step, and wait nodes stand for the waits. It is
+ * docs/design/0005-monitor.md in C, step by step that of prims/monitor*.go: who takes the
+ * latch after a death, of a Go or of a C program, mends what the other has left.
+ */
+
+struct shmi_monitor;
+enum { SHMI_redoMost = 6 };
+
+/* A node on a queue; n is NULL where there is none. */
+struct shmi_wait {
+    uint64_t off;
+    shmi_node *n;
+};
+
+/* Waits that have ended and whose owners have to be woken, once the latch is left. */
+struct shmi_woken {
+    struct shmi_wait w;
+    uint32_t state; /* when it was resolved */
+};
+struct shmi_wakes {
+    uint32_t n, room;
+    struct shmi_woken few[8], *more; /* more is a copy of few and what came after it, once there was no room */
+};
+
+/* A change of several words of a monitor's state that is made as one. */
+struct shmi_change {
+    uint32_t n;
+    uint64_t *w[SHMI_redoMost];
+    uint64_t v[SHMI_redoMost];
+};
+
+/*
+ * What an object tells its monitor. All but holders are called with the latch held; see
+ * the rules of prims/monitor.go.
+ */
+struct shmi_rules {
+    void (*settle)(struct shmi_monitor *m, struct shmi_wakes *b);
+    void (*account)(struct shmi_monitor *m, struct shmi_wait w);
+    void (*clear)(struct shmi_monitor *m);
+    void (*requeue)(struct shmi_monitor *m, struct shmi_wait w);
+    void (*detach)(struct shmi_monitor *m, struct shmi_wait w);
+    /* sweep takes off, with shmi_mon_discard, the waits that nobody is there for. */
+    void (*sweep)(struct shmi_monitor *m);
+    /* bury takes back what names have that shmi_mon_gone is true for. */
+    void (*bury)(struct shmi_monitor *m);
+    /* holders calls shmi_mon_heed for those on whose life others wait. */
+    void (*holders)(struct shmi_monitor *m);
+    /* look looks for what has to be settled; may be NULL. */
+    void (*look)(struct shmi_monitor *m);
+};
+
+struct shmi_monitor {
+    shmsync_arena *a;
+    shmi_object o;
+    shmi_monitor_words *w;
+    uint64_t at; /* of w */
+    const struct shmi_rules *rules;
+    shmi_mutex latch;
+    int (*mine)(struct shmi_monitor *m, struct shmi_wait w); /* NULL: all waits of the object are */
+    uint32_t without; /* a participant that is being buried */
+    uint32_t broken;  /* a link was wrong: the queues are rebuilt before the latch is left */
+    uint32_t deaths;  /* how many burials the last sweep knew of */
+    uint32_t looks;
+    uint32_t tidying; /* a wait was given up and could not be taken off */
+};
+
+/* A store of a word that only who holds the latch writes: in the order of the program, so that a death leaves a prefix. */
+SHMI_FN void shmi_put(uint64_t *w, uint64_t v)
+{
+    __atomic_signal_fence(__ATOMIC_SEQ_CST);
+    __atomic_store_n(w, v, __ATOMIC_RELAXED);
+    __atomic_signal_fence(__ATOMIC_SEQ_CST);
+}
+
+SHMI_FN uint64_t shmi_get(uint64_t *w) { return __atomic_load_n(w, __ATOMIC_ACQUIRE); }
+SHMI_FN uint32_t shmi_get32(uint32_t *w) { return __atomic_load_n(w, __ATOMIC_ACQUIRE); }
+
+/* How a wait ended, its class, and more, in the extra word of its node. */
+SHMI_FN uint64_t shmi_fate(uint32_t class_, uint32_t result, uint32_t aux)
+{
+    return (uint64_t)aux << 32 | (uint64_t)(class_ & 0xffff) << 16 | (result & 0xffff);
+}
+SHMI_FN uint32_t shmi_fate_result(uint64_t f) { return (uint32_t)(f & 0xffff); }
+SHMI_FN uint32_t shmi_fate_class(uint64_t f) { return (uint32_t)(f >> 16 & 0xffff); }
+SHMI_FN uint32_t shmi_fate_aux(uint64_t f) { return (uint32_t)(f >> 32); }
+
+SHMI_FN uint32_t shmi_class_of(struct shmi_wait w) { return shmi_fate_class(shmi_get(&w.n->extra)); }
+SHMI_FN uint64_t shmi_stamp_of(struct shmi_wait w) { return shmi_get(&w.n->stamp); }
+SHMI_FN uint32_t shmi_owner_of(struct shmi_wait w) { return shmi_get32(&w.n->owner); }
+
+SHMI_FN int shmi_node_queued(uint32_t word)
+{
+    uint32_t s = shmi_node_state(word);
+    return s == SHMI_NodeQueued || s == SHMI_NodeAsleep || s == SHMI_NodeParked;
+}
+/* Links: each the offset of a node divided by 64; bits 0..31 next, 32..63 previous. */
+SHMI_FN uint64_t shmi_links(uint64_t next, uint64_t prev) { return prev / 64 << 32 | (uint32_t)(next / 64); }
+SHMI_FN uint64_t shmi_link_next(uint64_t l) { return (l & UINT32_MAX) * 64; }
+SHMI_FN uint64_t shmi_link_prev(uint64_t l) { return (l >> 32) * 64; }
+
+SHMI_FN int shmi_is_broken(struct shmi_monitor *m) { return __atomic_load_n(&m->broken, __ATOMIC_RELAXED) != 0; }
+SHMI_FN void shmi_set_broken(struct shmi_monitor *m, uint32_t v) { __atomic_store_n(&m->broken, v, __ATOMIC_RELAXED); }
+
+/* The wait at an offset that was read from a link. What is not there, or is on no queue of this object, makes the queues be rebuilt. */
+SHMI_FN struct shmi_wait shmi_mon_node(struct shmi_monitor *m, uint64_t off)
+{
+    struct shmi_wait w;
+    w.off = 0;
+    w.n = NULL;
+    if (off == 0)
+        return w;
+    w.n = shmi_node_at(m->a, off);
+    if (w.n == NULL || shmi_get(&w.n->object) != m->o.off || shmi_get(&w.n->stamp) == 0) {
+        shmi_set_broken(m, 1);
+        w.n = NULL;
+        return w;
+    }
+    w.off = off;
+    return w;
+}
+
+/* A queue in order of arrival. */
+SHMI_FN int shmi_fifo_empty(shmi_list_words *q) { return shmi_get(&q->first) == 0; }
+SHMI_FN struct shmi_wait shmi_fifo_head(struct shmi_monitor *m, shmi_list_words *q)
+{
+    return shmi_mon_node(m, shmi_get(&q->first));
+}
+
+SHMI_FN void shmi_fifo_requeue(struct shmi_monitor *m, shmi_list_words *q, struct shmi_wait w)
+{
+    struct shmi_wait last = shmi_mon_node(m, shmi_get(&q->last));
+    shmi_put(&w.n->next, shmi_links(0, last.off));
+    if (last.n != NULL)
+        shmi_put(&last.n->next, shmi_links(w.off, shmi_link_prev(shmi_get(&last.n->next))));
+    else
+        shmi_put(&q->first, w.off);
+    shmi_put(&q->last, w.off);
+}
+
+SHMI_FN void shmi_fifo_detach(struct shmi_monitor *m, shmi_list_words *q, struct shmi_wait w)
+{
+    uint64_t l = shmi_get(&w.n->next);
+    struct shmi_wait prev = shmi_mon_node(m, shmi_link_prev(l));
+    struct shmi_wait next = shmi_mon_node(m, shmi_link_next(l));
+    if (prev.n != NULL)
+        shmi_put(&prev.n->next, shmi_links(shmi_link_next(l), shmi_link_prev(shmi_get(&prev.n->next))));
+    else
+        shmi_put(&q->first, shmi_link_next(l));
+    if (next.n != NULL)
+        shmi_put(&next.n->next, shmi_links(shmi_link_next(shmi_get(&next.n->next)), shmi_link_prev(l)));
+    else
+        shmi_put(&q->last, shmi_link_prev(l));
+}
+
+SHMI_FN void shmi_fifo_clear(shmi_list_words *q)
+{
+    shmi_put(&q->first, 0);
+    shmi_put(&q->last, 0);
+}
+
+SHMI_FN int shmi_mon_waiting(struct shmi_monitor *m, struct shmi_wait w);
+SHMI_FN void shmi_mon_discard(struct shmi_monitor *m, struct shmi_wait w);
+
+/* Takes off the waits of a queue that nobody is there for. A list that bites its own tail is rebuilt. */
+SHMI_FN void shmi_fifo_sweep(struct shmi_monitor *m, shmi_list_words *q)
+{
+    uint64_t before = 0;
+    struct shmi_wait w = shmi_fifo_head(m, q);
+    while (w.n != NULL) {
+        struct shmi_wait next;
+        uint64_t s = shmi_stamp_of(w);
+        if (s <= before) {
+            shmi_set_broken(m, 1);
+            return;
+        }
+        before = s;
+        next = shmi_mon_node(m, shmi_link_next(shmi_get(&w.n->next)));
+        if (!shmi_mon_waiting(m, w))
+            shmi_mon_discard(m, w);
+        w = next;
+    }
+}
+
+/* Whether a participant is there, as far as the present call goes. */
+SHMI_FN int shmi_mon_current(struct shmi_monitor *m, uint32_t name)
+{
+    return name != m->without && shmi_current(m->a, name);
+}
+SHMI_FN int shmi_mon_gone(struct shmi_monitor *m, uint32_t name) { return name != 0 && !shmi_mon_current(m, name); }
+
+/* Looks whether a participant lives whose death would change the state. */
+SHMI_FN void shmi_mon_heed(struct shmi_monitor *m, uint32_t name)
+{
+    if (name != 0)
+        (void)shmi_dead(m->a, name);
+}
+
+/* Whether somebody is there for a wait. */
+SHMI_FN int shmi_mon_waiting(struct shmi_monitor *m, struct shmi_wait w)
+{
+    uint32_t owner = shmi_owner_of(w);
+    return shmi_node_queued(shmi_node_load(w.n)) && shmi_mon_current(m, owner) && !shmi_dead(m->a, owner);
+}
+
+SHMI_FN void shmi_wakes_init(struct shmi_wakes *b)
+{
+    b->n = 0;
+    b->room = 8;
+    b->more = NULL;
+}
+
+SHMI_FN void shmi_wake_one(struct shmi_monitor *m, struct shmi_woken *u)
+{
+    if (u->state == SHMI_NodeParked)
+        shmi_tell(m->a, u->w.off, u->w.n);
+    else
+        shmi_wake(&u->w.n->word, 1);
+}
+
+SHMI_FN void shmi_wakes_add(struct shmi_monitor *m, struct shmi_wakes *b, struct shmi_wait w, uint32_t state)
+{
+    struct shmi_woken *to = b->more != NULL ? b->more : b->few, u;
+    if (state == SHMI_NodeQueued)
+        return; /* its owner is awake */
+    u.w = w;
+    u.state = state;
+    if (b->n == b->room) {
+        uint32_t room = 4 * b->room;
+        struct shmi_woken *more = (struct shmi_woken *)realloc(b->more, room * sizeof *more);
+        if (more == NULL) {
+            shmi_wake_one(m, &u); /* at once, then */
+            return;
+        }
+        if (b->more == NULL)
+            memcpy(more, b->few, sizeof b->few);
+        b->more = to = more;
+        b->room = room;
+    }
+    to[b->n++] = u;
+}
+
+SHMI_FN shmi_tuning shmi_mon_tuning(struct shmi_monitor *m)
+{
+    shmi_tuning t;
+    t.budget = &m->w->spin;
+    t.pays = &m->w->pays;
+    t.last_cpu = &m->w->lastCPU;
+    t.slot = m->a->my_slot;
+    return t;
+}
+
+/* Wakes the owners of waits that have ended, after the latch was left. */
+SHMI_FN void shmi_mon_wake(struct shmi_monitor *m, struct shmi_wakes *b)
+{
+    struct shmi_woken *u;
+    uint32_t i;
+    if (b == NULL)
+        return;
+    u = b->more != NULL ? b->more : b->few;
+    if (b->n > 0) {
+        shmi_tuning t = shmi_mon_tuning(m);
+        SHMSYNC_CRASHPOINT("monitor.leave.before_wake");
+        shmi_note_cpu(&t);
+        for (i = 0; i < b->n; i++)
+            shmi_wake_one(m, &u[i]);
+    }
+    free(b->more);
+    shmi_wakes_init(b);
+}
+
+SHMI_FN void shmi_mon_rebuild(struct shmi_monitor *m);
+
+/* Takes the latch, until abs, CLOCK_MONOTONIC ns, 0 for no end. Returns 0, ETIMEDOUT, EPROTO, EBADF, ENOTCONN. */
+SHMI_FN int shmi_mon_enter(struct shmi_monitor *m, int64_t abs)
+{
+    int err = shmi_mutex_lock(&m->latch, abs);
+    return err == EOWNERDEAD || err == ENOTRECOVERABLE ? EPROTO : err;
+}
+
+/* Takes the latch if that does not take long. */
+SHMI_FN int shmi_mon_try_enter(struct shmi_monitor *m)
+{
+    const int most = 20; /* its holder may be preempted or stopped */
+    int tries, err;
+    if (shmi_self(m->a) == 0)
+        return 0;
+    for (tries = 0;; tries++) {
+        if (shmi_mutex_trylock(&m->latch) == 0)
+            return 1;
+        err = 0;
+        if (shmi_mutex_inherit(&m->latch, shmi_ld32(m->latch.own), &err))
+            return 1;
+        if (err != 0 || tries > most)
+            return 0;
+        if (tries < most / 2)
+            shmi_pause(64);
+        else
+            shmi_yield();
+    }
+}
+
+SHMI_FN void shmi_mon_sweep(struct shmi_monitor *m, struct shmi_wakes *b);
+
+/* Gives the latch back, and wakes those whose wait has ended; b may be NULL. */
+SHMI_FN void shmi_mon_leave(struct shmi_monitor *m, struct shmi_wakes *b)
+{
+    struct shmi_wakes own;
+    if (SHMI_UNLIKELY(__atomic_load_n(&m->tidying, __ATOMIC_RELAXED) != 0) && shmi_xchg32(&m->tidying, 0) != 0) {
+        shmi_wakes_init(&own);
+        if (b == NULL)
+            b = &own;
+        shmi_mon_sweep(m, b);
+    }
+    if (shmi_is_broken(m))
+        shmi_mon_rebuild(m);
+    shmi_mutex_unlock(&m->latch);
+    shmi_mon_wake(m, b);
+}
+
+SHMI_FN void shmi_change_set(struct shmi_change *c, uint64_t *w, uint64_t v)
+{
+    c->w[c->n] = w;
+    c->v[c->n++] = v;
+}
+
+/* Makes a change, with the latch held. A death leaves all of it, once somebody takes the latch, or nothing. */
+SHMI_FN void shmi_mon_commit(struct shmi_monitor *m, struct shmi_change *c)
+{
+    uint32_t i;
+    if (c->n > 1) {
+        for (i = 0; i < c->n; i++) {
+            shmi_put(&m->w->redo[i].at, m->at + (uint64_t)((uintptr_t)c->w[i] - (uintptr_t)m->w));
+            shmi_put(&m->w->redo[i].to, c->v[i]);
+        }
+        SHMSYNC_CRASHPOINT("monitor.commit.logged");
+        __atomic_store_n(&m->w->redone, c->n, __ATOMIC_SEQ_CST);
+    }
+    for (i = 0; i < c->n; i++) {
+        shmi_put(c->w[i], c->v[i]);
+        SHMSYNC_CRASHPOINT("monitor.commit.begun");
+    }
+    if (c->n > 1)
+        shmi_put(&m->w->redone, 0);
+}
+
+/* Takes a wait that is over, or that nobody is there for, out of the truth, after it was taken off its queue. */
+SHMI_FN void shmi_mon_drop(struct shmi_monitor *m, struct shmi_wait w)
+{
+    uint32_t n = shmi_node_load(w.n), owner = shmi_owner_of(w);
+    /* It is ours before it is off: if we die in between it goes with us. */
+    int ours = shmi_node_state(n) == SHMI_NodeLeft && shmi_take_node(m->a, w.off, owner);
+    __atomic_store_n(&w.n->stamp, 0, __ATOMIC_SEQ_CST);
+    SHMSYNC_CRASHPOINT("monitor.released");
+    if (ours)
+        shmi_free_node(m->a, w.off);
+    else if (shmi_mon_current(m, owner))
+        shmi_reclaim_node(m->a, w.off, n);
+    else if (((shmi_node_load(w.n) ^ n) & ~15u) == 0)
+        shmi_bury_node(m->a, w.off, owner);
+    /* Else it kept the node and died in another queue, whose kind does this. */
+}
+
+SHMI_FN void shmi_mon_discard(struct shmi_monitor *m, struct shmi_wait w)
+{
+    m->rules->detach(m, w);
+    shmi_mon_drop(m, w);
+}
+
+/* Takes a wait off its queue and resolves it, and says whether it did: its owner may have given up. If so the caller accounts for it. */
+SHMI_FN int shmi_mon_end(struct shmi_monitor *m, struct shmi_wakes *b, struct shmi_wait w, uint32_t result, uint32_t aux)
+{
+    uint32_t self = shmi_self(m->a);
+    m->rules->detach(m, w);
+    __atomic_store_n(&w.n->next, (uint64_t)self << 32 | self, __ATOMIC_SEQ_CST); /* who tells */
+    __atomic_store_n(&w.n->extra, shmi_fate(shmi_class_of(w), result, aux), __ATOMIC_SEQ_CST);
+    for (;;) {
+        uint32_t n = shmi_node_load(w.n);
+        if (!shmi_node_queued(n)) {
+            shmi_mon_drop(m, w);
+            return 0;
+        }
+        if (shmi_node_swap(w.n, n, shmi_node_with(n, SHMI_NodeResolved))) {
+            SHMSYNC_CRASHPOINT("monitor.resolve.resolved");
+            shmi_wakes_add(m, b, w, shmi_node_state(n));
+            return 1;
+        }
+    }
+}
+
+/* Commits the change of state that a resolved wait stands for; c may be NULL. */
+SHMI_FN void shmi_mon_account(struct shmi_monitor *m, struct shmi_wait w, struct shmi_change *c)
+{
+    if (c != NULL && c->n > 0) {
+        shmi_change_set(c, &m->w->accounted, shmi_stamp_of(w));
+        shmi_mon_commit(m, c);
+        SHMSYNC_CRASHPOINT("monitor.account.committed");
+    }
+    shmi_mon_drop(m, w);
+}
+
+/* Makes the queues anew from the nodes, which are the truth, and accounts for waits that were resolved by one who died over it. */
+struct shmi_queued_wait {
+    uint64_t stamp;
+    struct shmi_wait w;
+};
+struct shmi_gather {
+    struct shmi_monitor *m;
+    struct shmi_queued_wait *all, next;
+    size_t n, room;
+    uint64_t stamp, off; /* of the last one, where there is no memory for all */
+    int failed;
+};
+
+SHMI_FN void shmi_gather_one(shmsync_arena *a, shmi_off off, shmi_node *n, void *arg)
+{
+    struct shmi_gather *g = (struct shmi_gather *)arg;
+    struct shmi_queued_wait q;
+    (void)a;
+    q.w.off = off;
+    q.w.n = n;
+    q.stamp = shmi_get(&n->stamp);
+    if (q.stamp == 0 || (g->m->mine != NULL && !g->m->mine(g->m, q.w)))
+        return;
+    if (g->failed) {
+        if ((q.stamp > g->stamp || (q.stamp == g->stamp && off > g->off)) &&
+            (g->next.w.n == NULL || q.stamp < g->next.stamp || (q.stamp == g->next.stamp && off < g->next.w.off)))
+            g->next = q;
+        return;
+    }
+    if (g->n == g->room) {
+        size_t room = g->room == 0 ? 64 : 2 * g->room;
+        struct shmi_queued_wait *all = (struct shmi_queued_wait *)realloc(g->all, room * sizeof *all);
+        if (all == NULL) {
+            g->failed = 1;
+            return;
+        }
+        g->all = all;
+        g->room = room;
+    }
+    g->all[g->n++] = q;
+    return;
+}
+
+SHMI_FN int shmi_by_stamp(const void *x, const void *y)
+{
+    const struct shmi_queued_wait *p = (const struct shmi_queued_wait *)x, *q = (const struct shmi_queued_wait *)y;
+    if (p->stamp != q->stamp)
+        return p->stamp < q->stamp ? -1 : 1;
+    return p->w.off < q->w.off ? -1 : p->w.off > q->w.off;
+}
+
+SHMI_FN void shmi_mon_rebuild_one(struct shmi_monitor *m, struct shmi_wait w)
+{
+    if (shmi_node_over(shmi_node_load(w.n)) && shmi_stamp_of(w) != shmi_get(&m->w->accounted))
+        m->rules->account(m, w);
+    else if (shmi_mon_waiting(m, w))
+        m->rules->requeue(m, w);
+    else
+        shmi_mon_drop(m, w);
+}
+
+SHMI_FN void shmi_mon_rebuild(struct shmi_monitor *m)
+{
+    struct shmi_gather g;
+    size_t i;
+    shmi_set_broken(m, 0);
+    memset(&g, 0, sizeof g);
+    g.m = m;
+    shmi_each_queued(m->a, m->o.off, shmi_gather_one, &g);
+    m->rules->clear(m);
+    if (g.failed) {
+        /* One after the other: slow, and it needs no memory. */
+        for (;;) {
+            g.next.w.n = NULL;
+            shmi_each_queued(m->a, m->o.off, shmi_gather_one, &g);
+            if (g.next.w.n == NULL)
+                break;
+            g.stamp = g.next.stamp;
+            g.off = g.next.w.off;
+            shmi_mon_rebuild_one(m, g.next.w);
+        }
+    } else {
+        if (g.n > 1)
+            qsort(g.all, g.n, sizeof *g.all, shmi_by_stamp);
+        for (i = 0; i < g.n; i++)
+            shmi_mon_rebuild_one(m, g.all[i].w);
+    }
+    free(g.all);
+    shmi_set_broken(m, 0); /* or a peer overwrites the nodes */
+}
+
+/* Carries out what the dead one had committed. */
+SHMI_FN int shmi_mon_redo(struct shmi_monitor *m)
+{
+    uint64_t n = shmi_get(&m->w->redone), i;
+    if (n > SHMI_redoMost)
+        return EPROTO;
+    for (i = 0; i < n; i++) {
+        uint64_t off = shmi_get(&m->w->redo[i].at);
+        uint64_t *w = NULL;
+        if (off >= m->o.body && off - m->o.body <= m->o.size)
+            w = (uint64_t *)shmi_try_at(m->a, off, 8, 8);
+        if (w == NULL)
+            return EPROTO;
+        __atomic_store_n(w, shmi_get(&m->w->redo[i].to), __ATOMIC_SEQ_CST);
+    }
+    __atomic_store_n(&m->w->redone, 0, __ATOMIC_SEQ_CST);
+    return 0;
+}
+
+/* What who takes the latch after the death of its holder does first. */
+SHMI_FN int shmi_mon_mend(void *arg)
+{
+    struct shmi_monitor *m = (struct shmi_monitor *)arg;
+    struct shmi_wakes b;
+    int err = shmi_mon_redo(m);
+    if (err != 0)
+        return err;
+    SHMSYNC_CRASHPOINT("monitor.mend.redone");
+    shmi_mon_rebuild(m);
+    SHMSYNC_CRASHPOINT("monitor.mend.rebuilt");
+    shmi_wakes_init(&b);
+    m->rules->settle(m, &b);
+    shmi_mon_wake(m, &b);
+    return 0;
+}
+
+/* Takes back what the dead have, and the waits that nobody is there for, with the latch held. */
+SHMI_FN void shmi_mon_sweep(struct shmi_monitor *m, struct shmi_wakes *b)
+{
+    SHMSYNC_CRASHPOINT("monitor.sweep.entered");
+    __atomic_store_n(&m->deaths, shmi_deaths(m->a), __ATOMIC_SEQ_CST);
+    m->rules->bury(m);
+    SHMSYNC_CRASHPOINT("monitor.sweep.buried");
+    m->rules->sweep(m);
+    m->rules->settle(m, b);
+}
+
+/* Sweeps, with the latch held, if somebody has died since the last time. */
+SHMI_FN void shmi_mon_sweep_dead(struct shmi_monitor *m, struct shmi_wakes *b)
+{
+    if (__atomic_load_n(&m->deaths, __ATOMIC_SEQ_CST) != shmi_deaths(m->a))
+        shmi_mon_sweep(m, b);
+}
+
+/* A wait that its owner has given up: the node, unless it is in another use by now. */
+struct shmi_left {
+    struct shmi_wait w;
+    uint32_t word;
+    uint64_t stamp;
+};
+
+SHMI_FN struct shmi_left shmi_left_of(const shmi_seat *s)
+{
+    struct shmi_left l;
+    l.w.off = s->off;
+    l.w.n = s->node;
+    l.word = shmi_node_with(shmi_node_load(s->node), SHMI_NodeLeft);
+    l.stamp = shmi_ld64(&s->node->stamp);
+    return l;
+}
+
+/* Takes a wait off that this process has given up, unless somebody has done that. It does not wait for the latch. */
+SHMI_FN void shmi_mon_tidy(struct shmi_monitor *m, struct shmi_left l)
+{
+    struct shmi_wakes b;
+    if (!shmi_mon_try_enter(m)) {
+        /* For who leaves the latch next in this process, or for a look of any that waits. */
+        shmi_st32(&m->tidying, 1);
+        return;
+    }
+    SHMSYNC_CRASHPOINT("monitor.tidy.entered");
+    shmi_wakes_init(&b);
+    if (shmi_node_load(l.w.n) == l.word && shmi_stamp_of(l.w) == l.stamp && shmi_get(&l.w.n->object) == m->o.off) {
+        m->rules->detach(m, l.w);
+        shmi_mon_drop(m, l.w);
+        m->rules->settle(m, &b);
+    }
+    shmi_mon_leave(m, &b);
+}
+
+/* Called ten times a second while a thread of this process waits. */
+SHMI_FN void shmi_mon_look(struct shmi_monitor *m)
+{
+    const uint32_t settle_every = 10;
+    struct shmi_wakes b;
+    m->rules->holders(m);
+    shmi_wakes_init(&b);
+    if (shmi_deaths(m->a) != __atomic_load_n(&m->deaths, __ATOMIC_SEQ_CST)) {
+        if (shmi_mon_try_enter(m)) {
+            shmi_mon_sweep(m, &b);
+            shmi_mon_leave(m, &b);
+        }
+    } else if (__atomic_add_fetch(&m->looks, 1, __ATOMIC_RELAXED) % settle_every == 0 && shmi_mutex_trylock(&m->latch) == 0) {
+        m->rules->settle(m, &b);
+        shmi_mon_leave(m, &b);
+    }
+    if (m->rules->look != NULL)
+        m->rules->look(m);
+}
+
+/*
+ * Gives a seat to wait in, with the latch held. If it sets again, the latch had to be
+ * left for that meanwhile, so the caller looks at the state once more. On an error the
+ * latch has been left, and there is no seat.
+ */
+SHMI_FN int shmi_mon_seat(struct shmi_monitor *m, int64_t abs, shmi_seat **seat, int *again)
+{
+    int err;
+    *again = 0;
+    if (*seat != NULL)
+        return 0;
+    *seat = shmi_seat_cached(m->a);
+    if (*seat != NULL)
+        return 0;
+    shmi_mon_leave(m, NULL);
+    err = shmi_seat_take(m->a, seat);
+    if (err != 0) {
+        *seat = NULL;
+        return err;
+    }
+    err = shmi_mon_enter(m, abs);
+    if (err != 0) {
+        shmi_seat_return(m->a, *seat);
+        *seat = NULL;
+        return err;
+    }
+    *again = 1;
+    return 0;
+}
+
+/* Gives back a seat that was not queued; NULL is none. */
+SHMI_FN void shmi_mon_unseat(struct shmi_monitor *m, shmi_seat *seat)
+{
+    if (seat != NULL)
+        shmi_seat_return(m->a, seat);
+}
+
+/* Queues a seat's node, with the latch held. */
+SHMI_FN void shmi_mon_join(struct shmi_monitor *m, shmi_seat *seat, uint32_t cls, uint64_t wanted)
+{
+    shmi_node *n = seat->node;
+    struct shmi_wait w;
+    uint32_t word = shmi_node_load(n);
+    uint64_t stamp;
+    w.off = seat->off;
+    w.n = n;
+    shmi_st64(&n->object, m->o.off);
+    shmi_st64(&n->wanted, wanted);
+    shmi_st64(&n->extra, shmi_fate(cls, 0, 0));
+    shmi_st64(&n->next, 0);
+    shmi_node_swap(n, word, shmi_node_with(word, SHMI_NodeQueued));
+    stamp = shmi_get(&m->w->arrivals) + 1;
+    shmi_put(&m->w->arrivals, stamp);
+    shmi_st64(&n->stamp, stamp);
+    SHMSYNC_CRASHPOINT("monitor.queue.stamped");
+    m->rules->requeue(m, w);
+    SHMSYNC_CRASHPOINT("monitor.queue.linked");
+}
+
+/* Takes the result of a wait that was resolved, and gives the seat back. */
+SHMI_FN uint64_t shmi_mon_collect(struct shmi_monitor *m, shmi_seat *seat)
+{
+    uint64_t fate;
+    SHMSYNC_CRASHPOINT("monitor.await.resolved");
+    fate = shmi_get(&seat->node->extra);
+    shmi_seat_leave(m->a, seat);
+    return fate;
+}
+
+/* Gives a wait up that nobody has resolved, and has it taken off: 0 if somebody has. */
+SHMI_FN int shmi_mon_give_up(struct shmi_monitor *m, shmi_seat *seat)
+{
+    struct shmi_left left = shmi_left_of(seat);
+    if (!shmi_seat_abandon(m->a, seat))
+        return 0;
+    SHMSYNC_CRASHPOINT("monitor.await.given_up");
+    shmi_mon_tidy(m, left);
+    return 1;
+}
+
+/*
+ * Waits until the wait of a seat that has joined is resolved. An error means that it is
+ * not and never will be, and the seat is gone: ETIMEDOUT, EBADF, ENOTCONN. After 0 the
+ * caller collects.
+ */
+SHMI_FN int shmi_mon_sleep(struct shmi_monitor *m, shmi_seat *seat, int64_t abs)
+{
+    shmi_tuning t = shmi_mon_tuning(m);
+    int err = shmi_enter(m->a, "monitor.wait");
+    if (err != 0)
+        return shmi_self(m->a) == 0 || shmi_mon_give_up(m, seat) ? err : 0;
+    if (!shmi_spin(&t, shmi_seat_resolved_arg, seat)) {
+        while (!shmi_seat_resolved(seat)) {
+            int r = shmi_seat_sleep(m->a, seat, m->o.off, abs);
+            if (r == SHMI_LOOK) {
+                if (shmi_look_due(&m->latch.looked))
+                    shmi_mutex_look(&m->latch);
+                continue;
+            }
+            if (r == SHMI_AGAIN) {
+                uint32_t w = shmi_node_load(seat->node);
+                if (shmi_node_queued(w) || shmi_node_state(w) == SHMI_NodeResolved)
+                    continue;
+                err = EPROTO; /* a peer wrote that */
+            } else {
+                err = r == SHMI_LATE ? ETIMEDOUT : EBADF;
+            }
+            if (shmi_mon_give_up(m, seat)) {
+                shmi_exit(m->a);
+                return err;
+            }
+        }
+    }
+    shmi_exit(m->a);
+    return 0;
+}
+
+/* shmi_mon_sleep and the result. */
+SHMI_FN int shmi_mon_await(struct shmi_monitor *m, shmi_seat *seat, int64_t abs, uint64_t *fate)
+{
+    int err = shmi_mon_sleep(m, seat, abs);
+    if (err == 0)
+        *fate = shmi_mon_collect(m, seat);
+    return err;
+}
+
+SHMI_FN void shmi_mon_look_arg(void *m) { shmi_mon_look((struct shmi_monitor *)m); }
+
+/* Makes a monitor at off in the body of o. A reaper's is on its stack. */
+SHMI_FN void shmi_mon_init(struct shmi_monitor *m, shmsync_arena *a, const shmi_object *o, shmi_off off, const struct shmi_rules *rules)
+{
+    m->a = a;
+    m->o = *o;
+    m->w = (shmi_monitor_words *)shmi_ptr(a, off, sizeof(shmi_monitor_words), 8);
+    m->at = off;
+    m->rules = rules;
+    m->mine = NULL;
+    m->without = 0;
+    m->broken = m->looks = m->tidying = 0;
+    m->deaths = shmi_deaths(a) - 1; /* the first look sweeps */
+    shmi_mutex_init(&m->latch, a, &m->w->latch, o->off, m->o.name_len != 0 ? m->o.name : NULL);
+    m->latch.latch = 1;
+    m->latch.repair = shmi_mon_mend;
+    m->latch.repair_arg = m;
+    m->latch.also_look = shmi_mon_look_arg;
+    m->latch.also_look_arg = m;
+}
+
+/* The end of a handle: objects have their monitor at their head. */
+SHMI_FN void shmi_mon_free(void *handle) { free(handle); }
+
+/* What who buries does with an object whose monitor has been made. */
+SHMI_FN void shmi_mon_repair(struct shmi_monitor *m, shmi_name dead)
+{
+    struct shmi_wakes b;
+    shmi_mutex_repair_words(m->a, &m->w->latch, dead);
+    m->without = dead;
+    if (shmi_mon_try_enter(m)) {
+        shmi_wakes_init(&b);
+        shmi_mon_sweep(m, &b);
+        shmi_mon_leave(m, &b);
+    }
+}
+
+/* The wake of objects that begin with a monitor. */
+SHMI_FN void shmi_mon_wake_object(shmsync_arena *a, const shmi_object *o, int owed)
+{
+    shmi_monitor_words *w = (shmi_monitor_words *)shmi_try_at(a, o->body, sizeof *w, 8);
+    if (w != NULL)
+        shmi_mutex_wake_words(a, &w->latch, owed);
+}
+
+/* 0, or ENOTCONN in a child of fork. */
+SHMI_FN int shmi_use(shmsync_arena *a, const char *op) { return SHMI_LIKELY(shmi_self(a) != 0) ? 0 : shmi_fail(ENOTCONN, op, NULL, "%s", ""); }
+
+/* ---- What objects share that are let go together, or are opened alike ---- */
+
+/* How a wait ended. */
+enum { SHMI_lineOpen, SHMI_lineDead, SHMI_lineTurn };
+
+/* Sweeps, with the latch held, wakes whom that lets go, and takes the latch again. */
+SHMI_FN int shmi_mon_sweep_and_enter(struct shmi_monitor *m, int64_t abs)
+{
+    struct shmi_wakes b;
+    shmi_wakes_init(&b);
+    shmi_mon_sweep(m, &b);
+    shmi_mon_leave(m, &b);
+    return shmi_mon_enter(m, abs);
+}
+
+/* The end of a call that may have let waiters go. */
+SHMI_FN void shmi_mon_settle_and_leave(struct shmi_monitor *m)
+{
+    struct shmi_wakes b;
+    shmi_wakes_init(&b);
+    m->rules->settle(m, &b);
+    shmi_mon_leave(m, &b);
+}
+
+/*
+ * Queues a wait unless over says, with the latch held, that there is nothing to wait for.
+ * It begins with the latch held and ends without it. No seat without an error means that
+ * over was true; otherwise the caller awaits the seat.
+ */
+SHMI_FN int shmi_mon_line_up(struct shmi_monitor *m, int64_t abs, uint64_t wanted, int (*over)(struct shmi_monitor *m, void *arg), void *arg, shmi_seat **seat)
+{
+    int err, again = 1;
+    *seat = NULL;
+    while (again) {
+        if (over(m, arg)) {
+            shmi_mon_leave(m, NULL);
+            shmi_mon_unseat(m, *seat);
+            *seat = NULL;
+            return 0;
+        }
+        if (__atomic_load_n(&m->deaths, __ATOMIC_SEQ_CST) != shmi_deaths(m->a)) {
+            err = shmi_mon_sweep_and_enter(m, abs);
+            if (err != 0) {
+                shmi_mon_unseat(m, *seat);
+                *seat = NULL;
+                return err;
+            }
+            continue;
+        }
+        err = shmi_mon_seat(m, abs, seat, &again);
+        if (err != 0)
+            return err;
+    }
+    shmi_mon_join(m, *seat, 0, wanted);
+    shmi_mon_leave(m, NULL);
+    return 0;
+}
+
+/* Ends every wait of a queue with one result. */
+SHMI_FN void shmi_mon_end_all(struct shmi_monitor *m, struct shmi_wakes *b, shmi_list_words *q, uint32_t result, uint32_t aux)
+{
+    struct shmi_wait w;
+    while (!shmi_is_broken(m) && (w = shmi_fifo_head(m, q)).n != NULL) {
+        if (!shmi_mon_waiting(m, w))
+            shmi_mon_discard(m, w);
+        else if (shmi_mon_end(m, b, w, result, aux))
+            shmi_mon_account(m, w, NULL);
+    }
+}
+
+/* Opens an object of a kind and gives this process's handle on it. */
+SHMI_FN int shmi_mon_open(shmsync_arena *a, const shmi_spec *spec, void *(*build)(shmsync_arena *, const shmi_object *, const void *), const void *arg, int *created, void **impl)
+{
+    shmi_object o;
+    int err = shmi_open_object(a, spec, &o, created);
+    *impl = NULL;
+    if (err != 0)
+        return err;
+    *impl = shmi_share(a, &o, build, arg);
+    return *impl != NULL ? 0 : ENOMEM;
+}
+SHMI_FN int shmi_mon_at(shmsync_arena *a, shmi_off off, const char *op, uint32_t kind, uint16_t version, uint64_t size, void *(*build)(shmsync_arena *, const shmi_object *, const void *), const void *arg, void **impl)
+{
+    shmi_object o;
+    int err = shmi_object_at(a, off, op, kind, version, size, &o);
+    *impl = NULL;
+    if (err != 0)
+        return err;
+    *impl = shmi_share(a, &o, build, arg);
+    return *impl != NULL ? 0 : ENOMEM;
+}
+SHMI_FN int shmi_mon_close(struct shmi_monitor *m) { return shmi_unshare(m->a, m->o.off, shmi_mon_free); }
+
+/* The body of a kind that begins with monitor words, of which nothing but the spinning is set. */
+SHMI_FN void shmi_mon_fill(unsigned char *body, const void *arg) { ((shmi_monitor_words *)(void *)body)->spin = *(const uint32_t *)arg; }
+SHMI_FN void shmi_mon_spec(shmi_spec *spec, uint32_t kind, uint16_t version, const char *name, uint64_t size)
+{
+    memset(spec, 0, sizeof *spec);
+    spec->kind = kind;
+    spec->version = version;
+    spec->name = name;
+    spec->size = size;
+    spec->init = shmi_mon_fill;
+}

@@ -1,0 +1,518 @@
+/*
+ * Events: one that is reset by hand is a sequence, odd while it is set; one with automatic
+ * reset has a token. It is prims/event*.go in C.
+ */
+
+enum { SHMI_eventAuto = 1, SHMI_eventTwoWay = 2 };
+/* Where the token is. */
+enum { SHMI_eventUnset, SHMI_eventSet, SHMI_eventHand, SHMI_eventTaken };
+/* Where the token of a wait came from. */
+enum { SHMI_fateHand, SHMI_fateSpare };
+
+typedef struct shmi_event_share {
+    uint64_t name;
+    uint64_t handed;
+    uint64_t acked;
+    uint64_t pad0_;
+} shmi_event_share;
+SHMI_ASSERT(sizeof(shmi_event_share) == 32, "shmi_event_share");
+
+struct shmi_event {
+    struct shmi_sequence q; /* its monitor is that of both */
+    shmi_event_words *w;
+    shmi_event_share *shares; /* of the slots, from slot 1 */
+    uint32_t slots;
+    uint32_t mode;
+};
+
+SHMI_FN uint64_t shmi_event_bytes(uint32_t mode, uint32_t slots)
+{
+    return sizeof(shmi_event_words) + (mode & SHMI_eventAuto ? (uint64_t)slots * sizeof(shmi_event_share) : 0);
+}
+
+SHMI_FN uint64_t shmi_event_load(struct shmi_event *e) { return shmi_ld64(&e->q.w->value); }
+SHMI_FN uint32_t shmi_event_place(uint64_t s) { return (uint32_t)(s & SHMI_EVENT_PLACE_MASK); }
+SHMI_FN int shmi_event_swap(struct shmi_event *e, uint64_t s, uint32_t place)
+{
+    return shmi_cas64(&e->q.w->value, s, ((s + SHMI_EVENT_PLACE_MASK + 1) & ~SHMI_EVENT_PLACE_MASK) | place);
+}
+
+/* How many tokens were handed to the participant and not seen by it, as far as a peer's bytes can claim. */
+SHMI_FN uint64_t shmi_event_unknown(shmi_event_share *h)
+{
+    int64_t n = (int64_t)(shmi_get(&h->handed) - shmi_get(&h->acked));
+    return n <= 0 ? 0 : n > INT64_C(1) << 32 ? UINT64_C(1) << 32 : (uint64_t)n;
+}
+
+/* Takes the token of a wait that has ended from where it was, and notes whom it was handed to. */
+SHMI_FN void shmi_event_account(struct shmi_monitor *m, struct shmi_wait w)
+{
+    struct shmi_event *e = (struct shmi_event *)m;
+    shmi_name owner = shmi_owner_of(w);
+    uint32_t slot = owner & 0x7ffu;
+    uint64_t had = shmi_get(&e->w->spare), spare = had;
+    shmi_event_share *h;
+    struct shmi_change c;
+    if (shmi_fate_result(shmi_get(&w.n->extra)) == SHMI_fateHand) {
+        uint64_t s = shmi_event_load(e);
+        if (shmi_event_place(s) == SHMI_eventHand) {
+            shmi_event_swap(e, s, SHMI_eventUnset);
+            SHMSYNC_CRASHPOINT("event.hand.given");
+        }
+    } else if (spare > 0) {
+        spare--;
+    }
+    h = slot >= 1 && slot <= e->slots ? &e->shares[slot - 1] : NULL;
+    if (h == NULL || shmi_get(&h->name) != owner) {
+        shmi_mon_account(m, w, NULL); /* a peer wrote that: whose wait is queued has inherited */
+        return;
+    }
+    c.n = 0;
+    shmi_change_set(&c, &h->handed, shmi_get(&h->handed) + 1);
+    if (spare != had)
+        shmi_change_set(&c, &e->w->spare, spare);
+    shmi_mon_account(m, w, &c);
+}
+
+SHMI_FN void shmi_event_grant(struct shmi_event *e, struct shmi_wakes *b, struct shmi_wait w, uint32_t from)
+{
+    if (shmi_mon_end(&e->q.m, b, w, from, 0))
+        shmi_event_account(&e->q.m, w);
+}
+
+/* Hands tokens out while there are any and somebody is queued, and otherwise leaves one, at most, where it can be claimed. */
+SHMI_FN void shmi_event_settle(struct shmi_monitor *m, struct shmi_wakes *b)
+{
+    struct shmi_event *e = (struct shmi_event *)m;
+    while (!shmi_is_broken(m)) {
+        struct shmi_wait w = shmi_fifo_head(m, &e->w->queue);
+        int queued = w.n != NULL;
+        uint64_t s;
+        uint32_t place;
+        if (queued && !shmi_mon_waiting(m, w)) {
+            shmi_mon_discard(m, w);
+            continue;
+        }
+        s = shmi_event_load(e);
+        place = shmi_event_place(s);
+        if (place == SHMI_eventTaken) {
+            shmi_put(&e->w->spare, 0);
+            shmi_event_swap(e, s, SHMI_eventSet);
+        } else if (queued && place == SHMI_eventHand) {
+            shmi_event_grant(e, b, w, SHMI_fateHand);
+        } else if (queued && shmi_get(&e->w->spare) > 0) {
+            shmi_event_grant(e, b, w, SHMI_fateSpare);
+        } else if (queued && place == SHMI_eventSet) {
+            shmi_event_swap(e, s, SHMI_eventHand);
+            SHMSYNC_CRASHPOINT("event.hand.taken");
+        } else if (queued) {
+            return;
+        } else if (place == SHMI_eventHand) {
+            shmi_event_swap(e, s, SHMI_eventSet);
+        } else if (shmi_get(&e->w->spare) > 0) {
+            shmi_event_swap(e, s, SHMI_eventTaken);
+            SHMSYNC_CRASHPOINT("event.spare.taken");
+        } else {
+            if (shmi_ld64(&e->q.w->next) != SHMI_NOBODY)
+                shmi_st64(&e->q.w->next, SHMI_NOBODY);
+            return;
+        }
+    }
+}
+
+SHMI_FN void shmi_event_clear(struct shmi_monitor *m)
+{
+    struct shmi_event *e = (struct shmi_event *)m;
+    shmi_fifo_clear(&e->w->queue);
+    shmi_st64(&e->q.w->next, SHMI_ANYBODY); /* until the next settling every set looks for somebody */
+}
+SHMI_FN void shmi_event_requeue(struct shmi_monitor *m, struct shmi_wait w)
+{
+    struct shmi_event *e = (struct shmi_event *)m;
+    shmi_fifo_requeue(m, &e->w->queue, w);
+    if (shmi_ld64(&e->q.w->next) == SHMI_NOBODY)
+        shmi_st64(&e->q.w->next, SHMI_ANYBODY);
+}
+SHMI_FN void shmi_event_detach(struct shmi_monitor *m, struct shmi_wait w) { shmi_fifo_detach(m, &((struct shmi_event *)m)->w->queue, w); }
+SHMI_FN void shmi_event_sweep(struct shmi_monitor *m) { shmi_fifo_sweep(m, &((struct shmi_event *)m)->w->queue); }
+
+/* Takes back the tokens that the gone did not get to know of. */
+SHMI_FN void shmi_event_bury(struct shmi_monitor *m)
+{
+    struct shmi_event *e = (struct shmi_event *)m;
+    uint32_t i;
+    for (i = 0; i < e->slots; i++) {
+        shmi_event_share *h = &e->shares[i];
+        uint64_t n = shmi_event_unknown(h);
+        if (n > 0 && shmi_mon_gone(m, (shmi_name)(shmi_get(&h->name) & SHMI_NAME_MASK))) {
+            struct shmi_change c;
+            c.n = 0;
+            shmi_change_set(&c, &h->handed, shmi_get(&h->acked));
+            shmi_change_set(&c, &e->w->spare, shmi_get(&e->w->spare) + n);
+            shmi_mon_commit(m, &c);
+        }
+    }
+}
+SHMI_FN void shmi_event_holders(struct shmi_monitor *m)
+{
+    struct shmi_event *e = (struct shmi_event *)m;
+    uint32_t i;
+    for (i = 0; i < e->slots; i++)
+        if (shmi_event_unknown(&e->shares[i]) > 0)
+            shmi_mon_heed(m, (shmi_name)(shmi_get(&e->shares[i].name) & SHMI_NAME_MASK));
+}
+SHMI_FN void shmi_event_look(struct shmi_monitor *m)
+{
+    struct shmi_event *e = (struct shmi_event *)m;
+    if ((shmi_event_place(shmi_event_load(e)) != SHMI_eventUnset || shmi_get(&e->w->spare) > 0) &&
+        shmi_ld64(&e->q.w->next) != SHMI_NOBODY && shmi_mon_try_enter(m)) {
+        struct shmi_wakes b;
+        shmi_wakes_init(&b);
+        shmi_event_settle(m, &b);
+        shmi_mon_leave(m, &b);
+    }
+}
+
+static __attribute__((unused)) const struct shmi_rules shmi_event_rules = {
+    shmi_event_settle, shmi_event_account, shmi_event_clear, shmi_event_requeue, shmi_event_detach,
+    shmi_event_sweep, shmi_event_bury, shmi_event_holders, shmi_event_look,
+};
+
+/* Takes the token if it is there and nobody is queued for it. */
+SHMI_FN int shmi_event_claim(struct shmi_event *e)
+{
+    uint64_t s = shmi_event_load(e);
+    return shmi_event_place(s) == SHMI_eventSet && shmi_ld64(&e->q.w->next) == SHMI_NOBODY && shmi_event_swap(e, s, SHMI_eventUnset);
+}
+
+SHMI_FN int shmi_event_set_auto(struct shmi_event *e)
+{
+    struct shmi_wakes b;
+    uint64_t s = shmi_event_load(e);
+    int err, done = 0;
+    if (shmi_event_place(s) == SHMI_eventSet) {
+        if (shmi_ld64(&e->q.w->next) == SHMI_NOBODY && shmi_event_load(e) == s)
+            return 0;
+    } else if (shmi_event_place(s) == SHMI_eventUnset) {
+        done = shmi_event_swap(e, s, SHMI_eventSet);
+        if (done && shmi_ld64(&e->q.w->next) == SHMI_NOBODY)
+            return 0;
+    }
+    if (done)
+        SHMSYNC_CRASHPOINT("event.set.stored");
+    err = shmi_mon_enter(&e->q.m, 0);
+    if (err != 0)
+        return err;
+    shmi_wakes_init(&b);
+    for (;;) {
+        shmi_event_settle(&e->q.m, &b);
+        /* Now there is no token, or nobody is queued. */
+        s = shmi_event_load(e);
+        if (done || shmi_event_place(s) == SHMI_eventSet || shmi_is_broken(&e->q.m))
+            break;
+        done = shmi_event_swap(e, s, SHMI_eventSet);
+    }
+    shmi_mon_leave(&e->q.m, &b);
+    return 0;
+}
+
+SHMI_FN int shmi_event_reset_auto(struct shmi_event *e)
+{
+    struct shmi_wakes b;
+    uint64_t s = shmi_event_load(e);
+    int err;
+    if (shmi_event_place(s) == SHMI_eventUnset ||
+        (shmi_event_place(s) == SHMI_eventSet && shmi_ld64(&e->q.w->next) == SHMI_NOBODY && shmi_event_swap(e, s, SHMI_eventUnset)))
+        return 0;
+    err = shmi_mon_enter(&e->q.m, 0);
+    if (err != 0)
+        return err;
+    shmi_wakes_init(&b);
+    shmi_event_settle(&e->q.m, &b);
+    for (s = shmi_event_load(e); shmi_event_place(s) == SHMI_eventSet && !shmi_event_swap(e, s, SHMI_eventUnset); s = shmi_event_load(e)) {
+    }
+    shmi_mon_leave(&e->q.m, &b);
+    return 0;
+}
+
+SHMI_FN int shmi_event_is_set_auto(struct shmi_event *e)
+{
+    uint64_t s = shmi_event_load(e);
+    if (shmi_event_place(s) == SHMI_eventSet && !(shmi_ld64(&e->q.w->next) == SHMI_NOBODY && shmi_event_load(e) == s) && shmi_mon_try_enter(&e->q.m)) {
+        /* The token may be somebody's; or nobody is there for it any more. */
+        struct shmi_wakes b;
+        shmi_wakes_init(&b);
+        shmi_event_settle(&e->q.m, &b);
+        s = shmi_event_load(e);
+        shmi_mon_leave(&e->q.m, &b);
+    }
+    return shmi_event_place(s) == SHMI_eventSet;
+}
+
+SHMI_FN int shmi_event_try_auto(struct shmi_event *e)
+{
+    struct shmi_wakes b;
+    int ok;
+    if (shmi_event_claim(e))
+        return 0;
+    if (shmi_event_place(shmi_event_load(e)) == SHMI_eventUnset || !shmi_mon_try_enter(&e->q.m))
+        return EBUSY;
+    shmi_wakes_init(&b);
+    shmi_mon_sweep_dead(&e->q.m, &b);
+    shmi_event_settle(&e->q.m, &b);
+    ok = shmi_event_claim(e);
+    shmi_mon_leave(&e->q.m, &b);
+    return ok ? 0 : EBUSY;
+}
+
+/* Makes the share of this process's slot its own, with the latch held, before it waits. */
+SHMI_FN void shmi_event_inherit(struct shmi_event *e, shmi_name n)
+{
+    shmi_event_share *h = &e->shares[(n & 0x7ffu) - 1];
+    struct shmi_change c;
+    if (shmi_get(&h->name) == n)
+        return;
+    c.n = 0;
+    shmi_change_set(&c, &h->name, n);
+    shmi_change_set(&c, &h->handed, shmi_get(&h->acked));
+    shmi_change_set(&c, &e->w->spare, shmi_get(&e->w->spare) + shmi_event_unknown(h));
+    shmi_mon_commit(&e->q.m, &c);
+}
+
+SHMI_FN int shmi_event_wait_auto(struct shmi_event *e, int64_t abs)
+{
+    struct shmi_monitor *m = &e->q.m;
+    shmi_seat *seat = NULL;
+    struct shmi_wakes b;
+    shmi_name self = m->a->self;
+    uint64_t fate = 0;
+    int err, again;
+    if (shmi_event_claim(e))
+        return 0;
+    err = shmi_mon_enter(m, abs);
+    if (err != 0)
+        return err;
+    shmi_wakes_init(&b);
+    do {
+        shmi_mon_sweep_dead(m, &b);
+        shmi_event_settle(m, &b);
+        if (shmi_event_claim(e)) {
+            shmi_mon_leave(m, &b);
+            shmi_mon_unseat(m, seat);
+            return 0;
+        }
+        err = shmi_mon_seat(m, abs, &seat, &again);
+        if (err != 0) {
+            shmi_mon_wake(m, &b);
+            return err;
+        }
+    } while (again);
+    shmi_event_inherit(e, self);
+    shmi_mon_join(m, seat, 0, 0);
+    SHMSYNC_CRASHPOINT("event.wait.announced");
+    /* The second look: a set before it has not seen that somebody is queued. */
+    shmi_event_settle(m, &b);
+    shmi_mon_leave(m, &b);
+    err = shmi_mon_await(m, seat, abs, &fate);
+    if (err == 0) {
+        shmi_add64(&e->shares[(self & 0x7ffu) - 1].acked, 1);
+        SHMSYNC_CRASHPOINT("event.wait.acked");
+    }
+    return err;
+}
+
+/* Makes the counter odd or even. */
+SHMI_FN int shmi_event_turn(struct shmi_event *e, uint64_t set)
+{
+    for (;;) {
+        uint64_t v = shmi_event_load(e);
+        if ((v & 1) == set)
+            return 0;
+        if (shmi_cas64(&e->q.w->value, v, v + 1))
+            return shmi_seq_counted(&e->q, v + 1);
+    }
+}
+
+/* Waits until the counter is odd, or even. */
+SHMI_FN int shmi_event_until(struct shmi_event *e, uint64_t set, int64_t abs)
+{
+    uint64_t v = shmi_event_load(e);
+    return (v & 1) == set ? 0 : shmi_seq_wait(&e->q, v + 1, abs);
+}
+
+/* The mode of an Event, if its body is long enough for that; or -1. */
+SHMI_FN int shmi_event_mode_of(shmsync_arena *a, const shmi_object *o)
+{
+    uint32_t slots = a->geo.slots, mode;
+    if (o->size < shmi_event_bytes(0, slots))
+        return -1;
+    mode = shmi_ld32(&((shmi_event_words *)shmi_ptr(a, o->body, sizeof(shmi_event_words), 8))->mode);
+    return mode <= SHMI_eventTwoWay && o->size >= shmi_event_bytes(mode, slots) ? (int)mode : -1;
+}
+
+SHMI_FN void shmi_event_build(struct shmi_event *e, shmsync_arena *a, const shmi_object *o, uint32_t mode)
+{
+    shmi_seq_init(&e->q, a, o);
+    e->w = (shmi_event_words *)shmi_ptr(a, o->body, sizeof(shmi_event_words), 8);
+    e->shares = (shmi_event_share *)(void *)(e->w + 1);
+    e->slots = mode & SHMI_eventAuto ? a->geo.slots : 0;
+    e->mode = mode;
+    if (mode & SHMI_eventAuto)
+        e->q.m.rules = &shmi_event_rules;
+}
+
+typedef struct shmi_event_spec {
+    uint32_t mode, spin;
+    int set;
+} shmi_event_spec;
+
+SHMI_FN void shmi_event_fill(unsigned char *body, const void *arg)
+{
+    shmi_event_words *w = (shmi_event_words *)(void *)body;
+    const shmi_event_spec *s = (const shmi_event_spec *)arg;
+    w->mode = s->mode;
+    w->sequence.value = s->set != 0; /* set, in either mode */
+    w->sequence.mon.spin = s->spin;
+}
+
+SHMI_FN void *shmi_event_new(shmsync_arena *a, const shmi_object *o, const void *arg)
+{
+    struct shmi_event *e = (struct shmi_event *)malloc(sizeof *e);
+    if (e != NULL)
+        shmi_event_build(e, a, o, *(const uint32_t *)arg);
+    return e;
+}
+
+SHMI_FN int shmi_event_handle(shmsync_arena *a, const shmi_object *o, shmsync_event *out)
+{
+    int is = shmi_event_mode_of(a, o);
+    uint32_t mode = (uint32_t)is;
+    if (is < 0) {
+        shmi_close_object(a, o->off);
+        return shmi_fail(EPROTO, "event.open", shmi_called(o), "its mode does not go with its size");
+    }
+    out->impl = (struct shmi_event *)shmi_share(a, o, shmi_event_new, &mode);
+    return out->impl != NULL ? 0 : ENOMEM;
+}
+
+int shmsync_event_open(shmsync_arena *a, const char *name, const shmsync_event_options *opts, shmsync_event *out)
+{
+    shmi_spec spec;
+    shmi_event_spec init;
+    shmi_object o;
+    int err, created;
+    out->impl = NULL;
+    memset(&init, 0, sizeof init);
+    if (opts != NULL) {
+        init.mode = (opts->auto_reset ? (uint32_t)SHMI_eventAuto : 0u) | (opts->two_way ? (uint32_t)SHMI_eventTwoWay : 0u);
+        init.set = opts->set;
+        init.spin = shmi_spin_field(opts->spin_ns);
+    }
+    if (init.mode > SHMI_eventTwoWay)
+        return shmi_fail(EINVAL, "event.open", name, "auto_reset and two_way");
+    memset(&spec, 0, sizeof spec);
+    spec.kind = SHMI_KIND_EVENT;
+    spec.version = SHMI_VERSION_EVENT;
+    spec.name = name;
+    spec.size = shmi_event_bytes(init.mode, a->geo.slots);
+    spec.any_size = 1;
+    spec.init = shmi_event_fill;
+    spec.arg = &init;
+    err = shmi_open_object(a, &spec, &o, &created);
+    if (err == 0)
+        err = shmi_event_handle(a, &o, out);
+    if (err == 0 && !created && (init.mode & ~out->impl->mode) != 0) {
+        shmsync_event_close(out);
+        err = shmi_fail(EINVAL, "event.open", name, "it is of another mode than was asked for");
+    }
+    return err;
+}
+
+int shmsync_event_at(shmsync_arena *a, shmsync_offset off, shmsync_event *out)
+{
+    shmi_object o;
+    int err = shmi_object_at(a, off, "event.open", SHMI_KIND_EVENT, SHMI_VERSION_EVENT, shmi_event_bytes(0, a->geo.slots), &o);
+    out->impl = NULL;
+    return err != 0 ? err : shmi_event_handle(a, &o, out);
+}
+
+int shmsync_event_close(shmsync_event *e)
+{
+    int err = shmi_unshare(e->impl->q.m.a, e->impl->q.m.o.off, shmi_mon_free);
+    e->impl = NULL;
+    return err;
+}
+
+shmsync_offset shmsync_event_offset(const shmsync_event *e) { return e->impl->q.m.o.off; }
+
+int shmsync_event_set(shmsync_event *e)
+{
+    int err = shmi_use(e->impl->q.m.a, "event");
+    if (err != 0)
+        return err;
+    return e->impl->mode & SHMI_eventAuto ? shmi_event_set_auto(e->impl) : shmi_event_turn(e->impl, 1);
+}
+int shmsync_event_reset(shmsync_event *e)
+{
+    int err = shmi_use(e->impl->q.m.a, "event");
+    if (err != 0)
+        return err;
+    return e->impl->mode & SHMI_eventAuto ? shmi_event_reset_auto(e->impl) : shmi_event_turn(e->impl, 0);
+}
+int shmsync_event_is_set(const shmsync_event *e)
+{
+    if (shmi_use(e->impl->q.m.a, "event") != 0)
+        return 0;
+    return e->impl->mode & SHMI_eventAuto ? shmi_event_is_set_auto(e->impl) : (shmi_event_load(e->impl) & 1) != 0;
+}
+
+SHMI_FN int shmi_event_await(shmsync_event *e, int64_t abs)
+{
+    int err = shmi_use(e->impl->q.m.a, "event");
+    if (err != 0)
+        return err;
+    return e->impl->mode & SHMI_eventAuto ? shmi_event_wait_auto(e->impl, abs) : shmi_event_until(e->impl, 1, abs);
+}
+int shmsync_event_wait(shmsync_event *e) { return shmi_event_await(e, 0); }
+int shmsync_event_timedwait(shmsync_event *e, const struct timespec *abs_monotonic)
+{
+    int64_t ns;
+    int err = shmi_deadline(abs_monotonic, &ns);
+    return err != 0 ? err : shmi_event_await(e, ns);
+}
+int shmsync_event_trywait(shmsync_event *e)
+{
+    int err = shmi_use(e->impl->q.m.a, "event");
+    if (err != 0)
+        return err;
+    if (e->impl->mode & SHMI_eventAuto)
+        return shmi_event_try_auto(e->impl);
+    return shmi_event_load(e->impl) & 1 ? 0 : EBUSY;
+}
+SHMI_FN int shmi_event_await_reset(shmsync_event *e, int64_t abs)
+{
+    int err = shmi_use(e->impl->q.m.a, "event");
+    if (err != 0)
+        return err;
+    if (!(e->impl->mode & SHMI_eventTwoWay))
+        return shmi_fail(EINVAL, "event.wait_reset", e->impl->q.m.latch.called, "it is not two_way");
+    return shmi_event_until(e->impl, 0, abs);
+}
+int shmsync_event_wait_reset(shmsync_event *e) { return shmi_event_await_reset(e, 0); }
+int shmsync_event_timedwait_reset(shmsync_event *e, const struct timespec *abs_monotonic)
+{
+    int64_t ns;
+    int err = shmi_deadline(abs_monotonic, &ns);
+    return err != 0 ? err : shmi_event_await_reset(e, ns);
+}
+
+/* The reaper's side. */
+SHMI_FN void shmi_repair_event(shmsync_arena *a, const shmi_object *o, shmi_name dead)
+{
+    struct shmi_event e;
+    int mode = shmi_event_mode_of(a, o);
+    if (mode < 0)
+        return;
+    shmi_event_build(&e, a, o, (uint32_t)mode);
+    shmi_mon_repair(&e.q.m, dead);
+}

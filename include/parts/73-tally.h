@@ -1,0 +1,419 @@
+
+/* ---- WaitGroups and Latches: prims/tally.go in C ---- */
+
+struct shmi_tally {
+    struct shmi_monitor m;
+    shmi_tally_words *w;
+    shmi_tally_share *shares; /* of the slots, from slot 1 */
+    uint32_t slots;
+    const char *op; /* of waits, in errors */
+};
+
+SHMI_FN uint64_t shmi_tally_bytes(uint32_t slots) { return sizeof(shmi_tally_words) + (uint64_t)slots * sizeof(shmi_tally_share); }
+SHMI_FN shmi_name shmi_name_of(const uint64_t *w) { return (shmi_name)(shmi_ld64(w) & SHMI_NAME_MASK); }
+
+/* What a share is worth. */
+SHMI_FN uint64_t shmi_tally_has(struct shmi_tally *t, shmi_tally_share *h)
+{
+    return shmi_get(&h->epoch) == shmi_get(&t->w->epoch) ? shmi_get(&h->own) : 0;
+}
+
+/* Makes what a dead participant has what the dead owe. */
+SHMI_FN void shmi_tally_fold(struct shmi_tally *t, shmi_tally_share *h)
+{
+    uint64_t own = shmi_tally_has(t, h);
+    struct shmi_change c;
+    if (own == 0)
+        return;
+    c.n = 0;
+    shmi_change_set(&c, &t->w->owed, shmi_get(&t->w->owed) + own);
+    shmi_change_set(&c, &t->w->dead, shmi_get(&h->name));
+    shmi_change_set(&c, &h->own, 0);
+    shmi_mon_commit(&t->m, &c);
+}
+
+/* This participant's share, with the latch held. */
+SHMI_FN shmi_tally_share *shmi_tally_mine(struct shmi_tally *t)
+{
+    shmi_name self = t->m.a->self;
+    shmi_tally_share *h = &t->shares[shmi_name_slot(self) - 1];
+    if (shmi_get(&h->name) == self && shmi_get(&h->epoch) == shmi_get(&t->w->epoch))
+        return h;
+    if (shmi_get(&h->name) != self)
+        shmi_tally_fold(t, h);
+    /* Void or 0 at each step. */
+    shmi_put(&h->own, 0);
+    shmi_put(&h->name, self);
+    shmi_put(&h->epoch, shmi_get(&t->w->epoch));
+    return h;
+}
+
+SHMI_FN int shmi_tally_add(struct shmi_tally *t, uint64_t n)
+{
+    uint64_t count = shmi_get(&t->w->count);
+    shmi_tally_share *h;
+    if (n > INT64_MAX - (count < INT64_MAX ? count : INT64_MAX))
+        return 0;
+    h = shmi_tally_mine(t);
+    shmi_put(&h->own, shmi_get(&h->own) + n);
+    SHMSYNC_CRASHPOINT("tally.add.counted");
+    shmi_put(&t->w->count, count + n);
+    return 1;
+}
+
+SHMI_FN void shmi_tally_all_done(struct shmi_tally *t)
+{
+    shmi_tally_words *w = t->w;
+    if (shmi_get(&w->others) == 0 && shmi_get(&w->owed) == 0) {
+        shmi_put(&w->epoch, shmi_get(&w->epoch) + 1); /* this alone makes the sum 0 */
+    } else {
+        struct shmi_change c;
+        c.n = 0;
+        shmi_change_set(&c, &w->others, 0);
+        shmi_change_set(&c, &w->owed, 0);
+        shmi_change_set(&c, &w->dead, 0);
+        shmi_change_set(&c, &w->epoch, shmi_get(&w->epoch) + 1);
+        shmi_mon_commit(&t->m, &c);
+    }
+    SHMSYNC_CRASHPOINT("tally.done.counted");
+    shmi_st64(&w->count, 0);
+}
+
+/* Takes n off, with the latch held; 0 if there is not so much. */
+SHMI_FN int shmi_tally_done(struct shmi_tally *t, uint64_t n, int *zero)
+{
+    shmi_tally_words *w = t->w;
+    uint64_t count = shmi_get(&w->count), own;
+    shmi_tally_share *h;
+    *zero = 0;
+    if (n > count)
+        return 0;
+    if (n == 0)
+        return 1;
+    if (n == count) {
+        shmi_tally_all_done(t);
+        *zero = 1;
+        return 1;
+    }
+    h = shmi_tally_mine(t);
+    own = shmi_get(&h->own);
+    if (own >= n) {
+        shmi_put(&h->own, own - n);
+    } else if (own == 0) {
+        shmi_put(&w->others, shmi_get(&w->others) - n);
+    } else {
+        struct shmi_change c;
+        c.n = 0;
+        shmi_change_set(&c, &h->own, 0);
+        shmi_change_set(&c, &w->others, shmi_get(&w->others) - (n - own));
+        shmi_mon_commit(&t->m, &c);
+    }
+    SHMSYNC_CRASHPOINT("tally.done.counted");
+    shmi_put(&w->count, count - n);
+    return 1;
+}
+
+SHMI_FN int shmi_tally_finish(struct shmi_tally *t, int64_t n, const char *op)
+{
+    int zero, ok, err;
+    if (n < 0)
+        return shmi_fail(EINVAL, op, t->m.latch.called, "%lld", (long long)n);
+    err = shmi_mon_enter(&t->m, 0);
+    if (err != 0)
+        return err;
+    ok = shmi_tally_done(t, (uint64_t)n, &zero);
+    if (zero && !shmi_fifo_empty(&t->w->queue))
+        shmi_mon_settle_and_leave(&t->m);
+    else
+        shmi_mon_leave(&t->m, NULL);
+    return ok ? 0 : shmi_fail(EINVAL, op, t->m.latch.called, "%lld is more than is left", (long long)n);
+}
+
+/* Why there is nothing to wait for: arg gets SHMI_TROUBLE and the name of the dead, or stays 0. */
+#define SHMI_TROUBLE (UINT64_C(1) << 32)
+SHMI_FN int shmi_tally_over(struct shmi_monitor *m, void *arg)
+{
+    struct shmi_tally *t = (struct shmi_tally *)m;
+    if (shmi_get(&t->w->count) == 0)
+        return 1;
+    if (shmi_get(&t->w->owed) == 0)
+        return 0;
+    *(uint64_t *)arg = SHMI_TROUBLE | shmi_name_of(&t->w->dead);
+    return 1;
+}
+
+SHMI_FN int shmi_tally_wait(struct shmi_tally *t, int64_t abs)
+{
+    uint64_t dead = 0, fate = 0;
+    shmi_seat *seat;
+    int err;
+    if (shmi_ld64(&t->w->count) == 0)
+        return 0;
+    err = shmi_mon_enter(&t->m, abs);
+    if (err == 0)
+        err = shmi_mon_line_up(&t->m, abs, 0, shmi_tally_over, &dead, &seat);
+    if (err == 0 && seat != NULL) {
+        err = shmi_mon_await(&t->m, seat, abs, &fate);
+        if (err == 0 && shmi_fate_result(fate) == SHMI_lineDead)
+            dead = SHMI_TROUBLE | (shmi_fate_aux(fate) & SHMI_NAME_MASK);
+    }
+    if (err == 0 && dead != 0)
+        err = shmi_fail_who(t->m.a, EOWNERDEAD, t->op, t->m.latch.called, (shmi_name)(dead & SHMI_NAME_MASK));
+    return err;
+}
+
+SHMI_FN void shmi_tally_settle(struct shmi_monitor *m, struct shmi_wakes *b)
+{
+    struct shmi_tally *t = (struct shmi_tally *)m;
+    if (shmi_fifo_empty(&t->w->queue))
+        return;
+    if (shmi_get(&t->w->count) == 0)
+        shmi_mon_end_all(m, b, &t->w->queue, SHMI_lineOpen, 0);
+    else if (shmi_get(&t->w->owed) != 0)
+        shmi_mon_end_all(m, b, &t->w->queue, SHMI_lineDead, (uint32_t)shmi_get(&t->w->dead));
+}
+SHMI_FN void shmi_account_nothing(struct shmi_monitor *m, struct shmi_wait w) { shmi_mon_account(m, w, NULL); }
+SHMI_FN void shmi_tally_clear(struct shmi_monitor *m)
+{
+    struct shmi_tally *t = (struct shmi_tally *)m;
+    uint64_t sum = shmi_get(&t->w->others) + shmi_get(&t->w->owed);
+    uint32_t i;
+    shmi_fifo_clear(&t->w->queue);
+    for (i = 0; i < t->slots; i++)
+        sum += shmi_tally_has(t, &t->shares[i]);
+    shmi_st64(&t->w->count, sum);
+}
+SHMI_FN void shmi_tally_requeue(struct shmi_monitor *m, struct shmi_wait w) { shmi_fifo_requeue(m, &((struct shmi_tally *)m)->w->queue, w); }
+SHMI_FN void shmi_tally_detach(struct shmi_monitor *m, struct shmi_wait w) { shmi_fifo_detach(m, &((struct shmi_tally *)m)->w->queue, w); }
+SHMI_FN void shmi_tally_sweep(struct shmi_monitor *m) { shmi_fifo_sweep(m, &((struct shmi_tally *)m)->w->queue); }
+SHMI_FN void shmi_tally_bury(struct shmi_monitor *m)
+{
+    struct shmi_tally *t = (struct shmi_tally *)m;
+    uint32_t i;
+    for (i = 0; i < t->slots; i++)
+        if (shmi_tally_has(t, &t->shares[i]) != 0 && shmi_mon_gone(m, shmi_name_of(&t->shares[i].name)))
+            shmi_tally_fold(t, &t->shares[i]);
+}
+SHMI_FN void shmi_tally_holders(struct shmi_monitor *m)
+{
+    struct shmi_tally *t = (struct shmi_tally *)m;
+    uint32_t i;
+    for (i = 0; i < t->slots; i++)
+        if (shmi_tally_has(t, &t->shares[i]) != 0)
+            shmi_mon_heed(m, shmi_name_of(&t->shares[i].name));
+}
+
+static const struct shmi_rules shmi_tally_rules = {
+    shmi_tally_settle, shmi_account_nothing, shmi_tally_clear, shmi_tally_requeue, shmi_tally_detach,
+    shmi_tally_sweep, shmi_tally_bury, shmi_tally_holders, NULL,
+};
+
+SHMI_FN void shmi_tally_init(struct shmi_tally *t, shmsync_arena *a, const shmi_object *o)
+{
+    shmi_mon_init(&t->m, a, o, o->body, &shmi_tally_rules);
+    t->w = (shmi_tally_words *)shmi_ptr(a, o->body, shmi_tally_bytes(a->geo.slots), 8);
+    t->shares = (shmi_tally_share *)(void *)(t->w + 1);
+    t->slots = a->geo.slots;
+    t->op = o->kind == SHMI_KIND_LATCH ? "latch.wait" : "waitgroup.wait";
+}
+SHMI_FN void *shmi_tally_build(shmsync_arena *a, const shmi_object *o, const void *arg)
+{
+    struct shmi_tally *t = (struct shmi_tally *)malloc(sizeof *t);
+    (void)arg;
+    if (t != NULL)
+        shmi_tally_init(t, a, o);
+    return t;
+}
+
+/* Makes n of what is expected this participant's own: of what the dead owe first, then of what nobody has. */
+SHMI_FN int shmi_tally_claim(struct shmi_tally *t, int64_t n)
+{
+    shmi_tally_words *w = t->w;
+    shmi_tally_share *h;
+    struct shmi_change c;
+    uint64_t owed, of;
+    int tries, err = shmi_mon_enter(&t->m, 0);
+    if (err != 0)
+        return err;
+    for (tries = 0;; tries++) {
+        int64_t others = (int64_t)shmi_get(&w->others);
+        if (n >= 0 && (uint64_t)n <= (uint64_t)(others > 0 ? others : 0) + shmi_get(&w->owed))
+            break;
+        if (n < 0 || tries > 0) {
+            shmi_mon_leave(&t->m, NULL);
+            return shmi_fail(EINVAL, "latch.claim", t->m.latch.called, "%lld is more than is left", (long long)n);
+        }
+        /* Who had it may be dead, and this process has come in its place. */
+        shmi_tally_holders(&t->m);
+        err = shmi_mon_sweep_and_enter(&t->m, 0);
+        if (err != 0)
+            return err;
+    }
+    h = shmi_tally_mine(t);
+    owed = shmi_get(&w->owed);
+    of = (uint64_t)n < owed ? (uint64_t)n : owed;
+    c.n = 0;
+    shmi_change_set(&c, &w->owed, owed - of);
+    if (of == owed)
+        shmi_change_set(&c, &w->dead, 0);
+    shmi_change_set(&c, &w->others, shmi_get(&w->others) - ((uint64_t)n - of));
+    shmi_change_set(&c, &h->own, shmi_get(&h->own) + (uint64_t)n);
+    shmi_mon_commit(&t->m, &c);
+    shmi_mon_leave(&t->m, NULL);
+    return 0;
+}
+
+/* Forgets what the dead owe. */
+SHMI_FN int shmi_tally_reset(struct shmi_tally *t)
+{
+    shmi_tally_words *w = t->w;
+    uint64_t count, owed;
+    int err = shmi_mon_enter(&t->m, 0);
+    if (err == 0 && __atomic_load_n(&t->m.deaths, __ATOMIC_SEQ_CST) != shmi_deaths(t->m.a))
+        err = shmi_mon_sweep_and_enter(&t->m, 0);
+    if (err != 0)
+        return err;
+    count = shmi_get(&w->count);
+    owed = shmi_get(&w->owed);
+    if (owed == 0) {
+        shmi_mon_leave(&t->m, NULL);
+        return 0;
+    }
+    if (owed >= count) {
+        shmi_tally_all_done(t); /* others have done some of it */
+    } else {
+        struct shmi_change c;
+        c.n = 0;
+        shmi_change_set(&c, &w->owed, 0);
+        shmi_change_set(&c, &w->dead, 0);
+        shmi_mon_commit(&t->m, &c);
+        shmi_put(&w->count, count - owed);
+    }
+    shmi_mon_settle_and_leave(&t->m);
+    return 0;
+}
+
+int shmsync_waitgroup_open(shmsync_arena *a, const char *name, const shmsync_waitgroup_options *opts, shmsync_waitgroup *out)
+{
+    uint32_t spin = opts != NULL ? shmi_spin_field(opts->spin_ns) : 0;
+    shmi_spec spec;
+    void *impl;
+    int created, err;
+    shmi_mon_spec(&spec, SHMI_KIND_WAIT_GROUP, SHMI_VERSION_WAIT_GROUP, name, shmi_tally_bytes(a->geo.slots));
+    spec.arg = &spin;
+    err = shmi_mon_open(a, &spec, shmi_tally_build, NULL, &created, &impl);
+    out->impl = (struct shmi_tally *)impl;
+    return err;
+}
+int shmsync_waitgroup_at(shmsync_arena *a, shmsync_offset off, shmsync_waitgroup *out)
+{
+    void *impl;
+    int err = shmi_mon_at(a, off, "waitgroup.open", SHMI_KIND_WAIT_GROUP, SHMI_VERSION_WAIT_GROUP, shmi_tally_bytes(a->geo.slots), shmi_tally_build, NULL, &impl);
+    out->impl = (struct shmi_tally *)impl;
+    return err;
+}
+shmsync_offset shmsync_waitgroup_offset(const shmsync_waitgroup *g) { return g->impl->m.o.off; }
+int shmsync_waitgroup_close(shmsync_waitgroup *g)
+{
+    int err = shmi_mon_close(&g->impl->m);
+    g->impl = NULL;
+    return err;
+}
+int shmsync_waitgroup_add(shmsync_waitgroup *g, int64_t delta)
+{
+    int ok, err;
+    if (delta == INT64_MIN)
+        return shmi_fail(EINVAL, "waitgroup.add", g->impl->m.latch.called, "%s", "");
+    if (delta <= 0)
+        return shmi_tally_finish(g->impl, -delta, "waitgroup.add");
+    err = shmi_mon_enter(&g->impl->m, 0);
+    if (err != 0)
+        return err;
+    ok = shmi_tally_add(g->impl, (uint64_t)delta);
+    shmi_mon_leave(&g->impl->m, NULL);
+    return ok ? 0 : shmi_fail(EINVAL, "waitgroup.add", g->impl->m.latch.called, "the counter would be too big");
+}
+int shmsync_waitgroup_done(shmsync_waitgroup *g) { return shmi_tally_finish(g->impl, 1, "waitgroup.done"); }
+int shmsync_waitgroup_wait(shmsync_waitgroup *g) { return shmi_tally_wait(g->impl, 0); }
+int shmsync_waitgroup_timedwait(shmsync_waitgroup *g, const struct timespec *abs_monotonic)
+{
+    int64_t ns;
+    int err = shmi_deadline(abs_monotonic, &ns);
+    return err != 0 ? err : shmi_tally_wait(g->impl, ns);
+}
+int shmsync_waitgroup_reset(shmsync_waitgroup *g) { return shmi_tally_reset(g->impl); }
+int64_t shmsync_waitgroup_count(const shmsync_waitgroup *g) { return (int64_t)shmi_ld64(&g->impl->w->count); }
+
+typedef struct shmi_latch_spec {
+    uint64_t n;
+    uint32_t spin;
+} shmi_latch_spec;
+SHMI_FN void shmi_latch_fill(unsigned char *body, const void *arg)
+{
+    shmi_tally_words *w = (shmi_tally_words *)(void *)body;
+    const shmi_latch_spec *s = (const shmi_latch_spec *)arg;
+    w->size = w->others = w->count = s->n;
+    w->mon.spin = s->spin;
+}
+int shmsync_latch_open(shmsync_arena *a, const char *name, int64_t n, const shmsync_latch_options *opts, shmsync_latch *out)
+{
+    shmi_latch_spec init;
+    shmi_spec spec;
+    void *impl;
+    int created, err;
+    out->impl = NULL;
+    if (n < 0)
+        return shmi_fail(EINVAL, "latch.open", name, "of %lld", (long long)n);
+    init.n = (uint64_t)n;
+    init.spin = opts != NULL ? shmi_spin_field(opts->spin_ns) : 0;
+    shmi_mon_spec(&spec, SHMI_KIND_LATCH, SHMI_VERSION_LATCH, name, shmi_tally_bytes(a->geo.slots));
+    spec.init = shmi_latch_fill;
+    spec.arg = &init;
+    err = shmi_mon_open(a, &spec, shmi_tally_build, NULL, &created, &impl);
+    out->impl = (struct shmi_tally *)impl;
+    if (err == 0 && !created && n != 0 && shmi_ld64(&out->impl->w->size) != (uint64_t)n) {
+        shmsync_latch_close(out);
+        err = shmi_fail(EINVAL, "latch.open", name, "it began with another number than %lld", (long long)n);
+    }
+    return err;
+}
+int shmsync_latch_at(shmsync_arena *a, shmsync_offset off, shmsync_latch *out)
+{
+    void *impl;
+    int err = shmi_mon_at(a, off, "latch.open", SHMI_KIND_LATCH, SHMI_VERSION_LATCH, shmi_tally_bytes(a->geo.slots), shmi_tally_build, NULL, &impl);
+    out->impl = (struct shmi_tally *)impl;
+    return err;
+}
+shmsync_offset shmsync_latch_offset(const shmsync_latch *l) { return l->impl->m.o.off; }
+int shmsync_latch_close(shmsync_latch *l)
+{
+    int err = shmi_mon_close(&l->impl->m);
+    l->impl = NULL;
+    return err;
+}
+int shmsync_latch_claim(shmsync_latch *l, int64_t n) { return shmi_tally_claim(l->impl, n); }
+int shmsync_latch_count_down(shmsync_latch *l, int64_t n) { return shmi_tally_finish(l->impl, n, "latch.count_down"); }
+int shmsync_latch_trywait(shmsync_latch *l) { return shmi_ld64(&l->impl->w->count) == 0 ? 0 : EBUSY; }
+int shmsync_latch_wait(shmsync_latch *l) { return shmi_tally_wait(l->impl, 0); }
+int shmsync_latch_timedwait(shmsync_latch *l, const struct timespec *abs_monotonic)
+{
+    int64_t ns;
+    int err = shmi_deadline(abs_monotonic, &ns);
+    return err != 0 ? err : shmi_tally_wait(l->impl, ns);
+}
+int shmsync_latch_arrive_and_wait(shmsync_latch *l, int64_t n)
+{
+    int err = shmsync_latch_count_down(l, n);
+    return err != 0 ? err : shmi_tally_wait(l->impl, 0);
+}
+int shmsync_latch_reset(shmsync_latch *l) { return shmi_tally_reset(l->impl); }
+int64_t shmsync_latch_count(const shmsync_latch *l) { return (int64_t)shmi_ld64(&l->impl->w->count); }
+
+SHMI_FN void shmi_repair_tally(shmsync_arena *a, const shmi_object *o, shmi_name dead)
+{
+    struct shmi_tally t;
+    if (o->size < shmi_tally_bytes(a->geo.slots))
+        return;
+    shmi_tally_init(&t, a, o);
+    shmi_mon_repair(&t.m, dead);
+}

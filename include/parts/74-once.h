@@ -1,0 +1,153 @@
+
+/* ---- Once: prims/once.go in C ---- */
+
+struct shmi_once {
+    struct shmi_monitor m;
+    shmi_once_words *w;
+};
+
+SHMI_FN void shmi_once_account(struct shmi_monitor *m, struct shmi_wait w)
+{
+    struct shmi_once *o = (struct shmi_once *)m;
+    struct shmi_change c;
+    c.n = 0;
+    if (shmi_fate_result(shmi_get(&w.n->extra)) == SHMI_lineTurn && shmi_ld32(&o->w->done) == 0)
+        shmi_change_set(&c, &o->w->runner, shmi_owner_of(w));
+    shmi_mon_account(m, w, &c);
+}
+SHMI_FN void shmi_once_settle(struct shmi_monitor *m, struct shmi_wakes *b)
+{
+    struct shmi_once *o = (struct shmi_once *)m;
+    struct shmi_wait w;
+    if (shmi_ld32(&o->w->done) != 0) {
+        shmi_mon_end_all(m, b, &o->w->queue, SHMI_lineOpen, 0);
+        return;
+    }
+    while (!shmi_is_broken(m) && shmi_get(&o->w->runner) == 0 && (w = shmi_fifo_head(m, &o->w->queue)).n != NULL) {
+        if (!shmi_mon_waiting(m, w))
+            shmi_mon_discard(m, w);
+        else if (shmi_mon_end(m, b, w, SHMI_lineTurn, 0))
+            shmi_once_account(m, w);
+    }
+}
+SHMI_FN void shmi_once_clear(struct shmi_monitor *m) { shmi_fifo_clear(&((struct shmi_once *)m)->w->queue); }
+SHMI_FN void shmi_once_requeue(struct shmi_monitor *m, struct shmi_wait w) { shmi_fifo_requeue(m, &((struct shmi_once *)m)->w->queue, w); }
+SHMI_FN void shmi_once_detach(struct shmi_monitor *m, struct shmi_wait w) { shmi_fifo_detach(m, &((struct shmi_once *)m)->w->queue, w); }
+SHMI_FN void shmi_once_sweep(struct shmi_monitor *m) { shmi_fifo_sweep(m, &((struct shmi_once *)m)->w->queue); }
+SHMI_FN void shmi_once_bury(struct shmi_monitor *m)
+{
+    struct shmi_once *o = (struct shmi_once *)m;
+    if (shmi_mon_gone(m, shmi_name_of(&o->w->runner)))
+        shmi_put(&o->w->runner, 0);
+}
+SHMI_FN void shmi_once_holders(struct shmi_monitor *m) { shmi_mon_heed(m, shmi_name_of(&((struct shmi_once *)m)->w->runner)); }
+
+static const struct shmi_rules shmi_once_rules = {
+    shmi_once_settle, shmi_once_account, shmi_once_clear, shmi_once_requeue, shmi_once_detach,
+    shmi_once_sweep, shmi_once_bury, shmi_once_holders, NULL,
+};
+
+SHMI_FN void shmi_once_init(struct shmi_once *x, shmsync_arena *a, const shmi_object *o)
+{
+    shmi_mon_init(&x->m, a, o, o->body, &shmi_once_rules);
+    x->w = (shmi_once_words *)shmi_ptr(a, o->body, sizeof(shmi_once_words), 8);
+}
+SHMI_FN void *shmi_once_build(shmsync_arena *a, const shmi_object *o, const void *arg)
+{
+    struct shmi_once *x = (struct shmi_once *)malloc(sizeof *x);
+    (void)arg;
+    if (x != NULL)
+        shmi_once_init(x, a, o);
+    return x;
+}
+
+int shmsync_once_open(shmsync_arena *a, const char *name, const shmsync_once_options *opts, shmsync_once *out)
+{
+    uint32_t spin = opts != NULL ? shmi_spin_field(opts->spin_ns) : 0;
+    shmi_spec spec;
+    void *impl;
+    int created, err;
+    shmi_mon_spec(&spec, SHMI_KIND_ONCE, SHMI_VERSION_ONCE, name, sizeof(shmi_once_words));
+    spec.arg = &spin;
+    err = shmi_mon_open(a, &spec, shmi_once_build, NULL, &created, &impl);
+    out->impl = (struct shmi_once *)impl;
+    return err;
+}
+int shmsync_once_at(shmsync_arena *a, shmsync_offset off, shmsync_once *out)
+{
+    void *impl;
+    int err = shmi_mon_at(a, off, "once.open", SHMI_KIND_ONCE, SHMI_VERSION_ONCE, sizeof(shmi_once_words), shmi_once_build, NULL, &impl);
+    out->impl = (struct shmi_once *)impl;
+    return err;
+}
+shmsync_offset shmsync_once_offset(const shmsync_once *o) { return o->impl->m.o.off; }
+int shmsync_once_close(shmsync_once *o)
+{
+    int err = shmi_mon_close(&o->impl->m);
+    o->impl = NULL;
+    return err;
+}
+int shmsync_once_done(const shmsync_once *o) { return shmi_ld32(&o->impl->w->done) != 0; }
+
+SHMI_FN int shmi_once_over(struct shmi_monitor *m, void *mine)
+{
+    struct shmi_once *o = (struct shmi_once *)m;
+    shmi_name n;
+    if (shmi_ld32(&o->w->done) != 0)
+        return 1;
+    n = shmi_name_of(&o->w->runner);
+    if (n != 0 && shmi_mon_current(m, n))
+        return 0;
+    shmi_put(&o->w->runner, m->a->self);
+    *(int *)mine = 1;
+    return 1;
+}
+
+SHMI_FN int shmi_once_do(struct shmi_once *o, void (*f)(void *), void *arg, int64_t abs)
+{
+    struct shmi_monitor *m = &o->m;
+    shmi_seat *seat;
+    uint64_t fate = 0;
+    int err, mine = 0;
+    if (SHMI_LIKELY(shmi_ld32(&o->w->done) != 0))
+        return 0;
+    err = shmi_mon_enter(m, abs);
+    if (err == 0)
+        err = shmi_mon_line_up(m, abs, 0, shmi_once_over, &mine, &seat);
+    if (err == 0 && seat != NULL) {
+        err = shmi_mon_await(m, seat, abs, &fate);
+        mine = err == 0 && shmi_fate_result(fate) == SHMI_lineTurn;
+    }
+    if (err != 0 || !mine)
+        return err;
+    SHMSYNC_CRASHPOINT("once.run.taken");
+    f(arg);
+    SHMSYNC_CRASHPOINT("once.run.returned");
+    err = shmi_mon_enter(m, 0);
+    if (err != 0)
+        return err;
+    shmi_st32(&o->w->done, 1);
+    SHMSYNC_CRASHPOINT("once.run.done");
+    shmi_put(&o->w->runner, 0);
+    if (shmi_fifo_empty(&o->w->queue))
+        shmi_mon_leave(m, NULL);
+    else
+        shmi_mon_settle_and_leave(m);
+    return 0;
+}
+int shmsync_once_do(shmsync_once *o, void (*f)(void *), void *arg) { return shmi_once_do(o->impl, f, arg, 0); }
+int shmsync_once_timeddo(shmsync_once *o, void (*f)(void *), void *arg, const struct timespec *abs_monotonic)
+{
+    int64_t ns;
+    int err = shmi_deadline(abs_monotonic, &ns);
+    return err != 0 ? err : shmi_once_do(o->impl, f, arg, ns);
+}
+
+SHMI_FN void shmi_repair_once(shmsync_arena *a, const shmi_object *o, shmi_name dead)
+{
+    struct shmi_once x;
+    if (o->size < sizeof(shmi_once_words))
+        return;
+    shmi_once_init(&x, a, o);
+    shmi_mon_repair(&x.m, dead);
+}

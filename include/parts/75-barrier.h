@@ -1,0 +1,476 @@
+
+/* ---- Barrier: prims/barrier*.go in C ---- */
+
+struct shmi_barrier {
+    struct shmi_monitor m;
+    shmi_barrier_words *w;
+    shmi_barrier_share *shares; /* of the slots, from slot 1 */
+    uint32_t slots;
+    void (*completion)(void *);
+    void *completion_arg;
+};
+
+SHMI_FN uint64_t shmi_barrier_bytes(uint32_t slots) { return sizeof(shmi_barrier_words) + (uint64_t)slots * sizeof(shmi_barrier_share); }
+SHMI_FN uint64_t shmi_min(uint64_t x, uint64_t y) { return x < y ? x : y; }
+
+/* How many of the parties a share is in a phase, and how many of their arrivals are to come. */
+SHMI_FN uint64_t shmi_barrier_in(shmi_barrier_share *h, uint64_t phase, uint64_t *left)
+{
+    uint64_t parties = shmi_get(&h->parties), of = shmi_get(&h->phase);
+    *left = shmi_get(&h->left);
+    if (of == phase)
+        return parties;
+    if (of == phase - 1) {
+        parties -= shmi_min(*left, parties); /* others came in their stead */
+        *left = parties;
+        return parties;
+    }
+    *left = 0;
+    return 0;
+}
+SHMI_FN void shmi_barrier_set(struct shmi_change *c, shmi_barrier_share *h, uint64_t phase, uint64_t parties, uint64_t left)
+{
+    shmi_change_set(c, &h->phase, phase);
+    shmi_change_set(c, &h->parties, parties);
+    shmi_change_set(c, &h->left, left);
+}
+
+SHMI_FN int shmi_barrier_broken(struct shmi_barrier *x)
+{
+    uint64_t b = shmi_get(&x->w->broken);
+    return b != 0 && b - 1 <= shmi_get(&x->w->phase);
+}
+
+/* How a wait for the end of a phase ends, if it is over. */
+SHMI_FN int shmi_barrier_verdict(struct shmi_barrier *x, uint64_t p, uint32_t *end, uint32_t *name)
+{
+    uint64_t now = shmi_get(&x->w->phase);
+    *end = SHMI_lineOpen;
+    *name = 0;
+    if (now <= p && !shmi_barrier_broken(x))
+        return 0;
+    if (now <= p || shmi_get(&x->w->voided) == p + 1) {
+        *end = SHMI_lineDead;
+        *name = (uint32_t)shmi_get(&x->w->dead);
+        if (*name == 0)
+            *name = 1; /* a peer's bytes, and broken all the same */
+    }
+    return 1;
+}
+
+/* Makes a phase, and all later ones, broken by a death: that of the participant of h, or of the completer. */
+SHMI_FN void shmi_barrier_break(struct shmi_barrier *x, uint64_t phase, uint64_t name, shmi_barrier_share *h)
+{
+    uint64_t b = shmi_get(&x->w->broken);
+    struct shmi_change c;
+    c.n = 0;
+    if (b == 0 || phase < b - 1) {
+        shmi_change_set(&c, &x->w->broken, phase + 1);
+        shmi_change_set(&c, &x->w->dead, name);
+    }
+    if (h != NULL) {
+        shmi_change_set(&c, &h->parties, 0);
+        shmi_change_set(&c, &h->left, 0);
+    } else {
+        shmi_change_set(&c, &x->w->completer, 0);
+    }
+    shmi_mon_commit(&x->m, &c);
+}
+
+/* Breaks the phase that the participant of a share, who is dead, leaves incomplete. */
+SHMI_FN void shmi_barrier_lose(struct shmi_barrier *x, shmi_barrier_share *h)
+{
+    uint64_t phase = shmi_get(&x->w->phase), left, parties = shmi_barrier_in(h, phase, &left);
+    if (left > 0 && shmi_get(&x->w->completer) == 0)
+        shmi_barrier_break(x, phase, shmi_get(&h->name), h);
+    else if (parties > left)
+        shmi_barrier_break(x, phase + 1, shmi_get(&h->name), h);
+}
+
+/* This participant's share, with the latch held. */
+SHMI_FN shmi_barrier_share *shmi_barrier_mine(struct shmi_barrier *x)
+{
+    shmi_name self = x->m.a->self;
+    shmi_barrier_share *h = &x->shares[shmi_name_slot(self) - 1];
+    if (shmi_get(&h->name) != self) {
+        shmi_barrier_lose(x, h);
+        shmi_put(&h->parties, 0); /* nothing is left of it */
+        shmi_put(&h->left, 0);
+        shmi_put(&h->name, self);
+    }
+    return h;
+}
+
+SHMI_FN void shmi_barrier_settle(struct shmi_monitor *m, struct shmi_wakes *b)
+{
+    struct shmi_barrier *x = (struct shmi_barrier *)m;
+    struct shmi_wait w;
+    while (!shmi_is_broken(m) && (w = shmi_fifo_head(m, &x->w->queue)).n != NULL) {
+        uint32_t end, name;
+        int over = shmi_barrier_verdict(x, shmi_get(&w.n->wanted), &end, &name);
+        if (!shmi_mon_waiting(m, w))
+            shmi_mon_discard(m, w);
+        else if (!over)
+            return;
+        else if (shmi_mon_end(m, b, w, end, name))
+            shmi_mon_account(m, w, NULL);
+    }
+}
+SHMI_FN void shmi_barrier_clear(struct shmi_monitor *m) { shmi_fifo_clear(&((struct shmi_barrier *)m)->w->queue); }
+SHMI_FN void shmi_barrier_requeue(struct shmi_monitor *m, struct shmi_wait w) { shmi_fifo_requeue(m, &((struct shmi_barrier *)m)->w->queue, w); }
+SHMI_FN void shmi_barrier_detach(struct shmi_monitor *m, struct shmi_wait w) { shmi_fifo_detach(m, &((struct shmi_barrier *)m)->w->queue, w); }
+SHMI_FN void shmi_barrier_sweep(struct shmi_monitor *m) { shmi_fifo_sweep(m, &((struct shmi_barrier *)m)->w->queue); }
+SHMI_FN void shmi_barrier_bury(struct shmi_monitor *m)
+{
+    struct shmi_barrier *x = (struct shmi_barrier *)m;
+    uint64_t c = shmi_get(&x->w->completer);
+    uint32_t i;
+    if (shmi_mon_gone(m, (shmi_name)(c & SHMI_NAME_MASK)))
+        shmi_barrier_break(x, shmi_get(&x->w->phase), c, NULL);
+    for (i = 0; i < x->slots; i++)
+        if (shmi_mon_gone(m, shmi_name_of(&x->shares[i].name)))
+            shmi_barrier_lose(x, &x->shares[i]);
+}
+SHMI_FN void shmi_barrier_holders(struct shmi_monitor *m)
+{
+    struct shmi_barrier *x = (struct shmi_barrier *)m;
+    uint64_t phase = shmi_get(&x->w->phase), left;
+    uint32_t i;
+    shmi_mon_heed(m, shmi_name_of(&x->w->completer));
+    for (i = 0; i < x->slots; i++)
+        if (shmi_barrier_in(&x->shares[i], phase, &left) > 0)
+            shmi_mon_heed(m, shmi_name_of(&x->shares[i].name));
+}
+
+static const struct shmi_rules shmi_barrier_rules = {
+    shmi_barrier_settle, shmi_account_nothing, shmi_barrier_clear, shmi_barrier_requeue, shmi_barrier_detach,
+    shmi_barrier_sweep, shmi_barrier_bury, shmi_barrier_holders, NULL,
+};
+
+SHMI_FN void shmi_barrier_init(struct shmi_barrier *x, shmsync_arena *a, const shmi_object *o, const shmsync_barrier_options *opts)
+{
+    shmi_mon_init(&x->m, a, o, o->body, &shmi_barrier_rules);
+    x->w = (shmi_barrier_words *)shmi_ptr(a, o->body, shmi_barrier_bytes(a->geo.slots), 8);
+    x->shares = (shmi_barrier_share *)(void *)(x->w + 1);
+    x->slots = a->geo.slots;
+    x->completion = opts != NULL ? opts->completion : NULL;
+    x->completion_arg = opts != NULL ? opts->completion_arg : NULL;
+}
+SHMI_FN void *shmi_barrier_build(shmsync_arena *a, const shmi_object *o, const void *arg)
+{
+    struct shmi_barrier *x = (struct shmi_barrier *)malloc(sizeof *x);
+    if (x != NULL)
+        shmi_barrier_init(x, a, o, (const shmsync_barrier_options *)arg);
+    return x;
+}
+
+typedef struct shmi_barrier_spec {
+    uint64_t parties;
+    uint32_t spin;
+} shmi_barrier_spec;
+SHMI_FN void shmi_barrier_fill(unsigned char *body, const void *arg)
+{
+    shmi_barrier_words *w = (shmi_barrier_words *)(void *)body;
+    const shmi_barrier_spec *s = (const shmi_barrier_spec *)arg;
+    w->size = w->expected = w->pending = s->parties;
+    w->mon.spin = s->spin;
+}
+int shmsync_barrier_open(shmsync_arena *a, const char *name, int64_t parties, const shmsync_barrier_options *opts, shmsync_barrier *out)
+{
+    shmi_barrier_spec init;
+    shmi_spec spec;
+    void *impl;
+    int created, err;
+    out->impl = NULL;
+    if (parties < 0)
+        return shmi_fail(EINVAL, "barrier.open", name, "of %lld parties", (long long)parties);
+    init.parties = (uint64_t)parties;
+    init.spin = opts != NULL ? shmi_spin_field(opts->spin_ns) : 0;
+    shmi_mon_spec(&spec, SHMI_KIND_BARRIER, SHMI_VERSION_BARRIER, name, shmi_barrier_bytes(a->geo.slots));
+    spec.init = shmi_barrier_fill;
+    spec.arg = &init;
+    err = shmi_mon_open(a, &spec, shmi_barrier_build, opts, &created, &impl);
+    out->impl = (struct shmi_barrier *)impl;
+    if (err == 0 && !created && parties != 0 && shmi_ld64(&out->impl->w->size) != (uint64_t)parties) {
+        shmsync_barrier_close(out);
+        err = shmi_fail(EINVAL, "barrier.open", name, "it began with another number of parties than %lld", (long long)parties);
+    }
+    return err;
+}
+int shmsync_barrier_at(shmsync_arena *a, shmsync_offset off, shmsync_barrier *out)
+{
+    void *impl;
+    int err = shmi_mon_at(a, off, "barrier.open", SHMI_KIND_BARRIER, SHMI_VERSION_BARRIER, shmi_barrier_bytes(a->geo.slots), shmi_barrier_build, NULL, &impl);
+    out->impl = (struct shmi_barrier *)impl;
+    return err;
+}
+shmsync_offset shmsync_barrier_offset(const shmsync_barrier *b) { return b->impl->m.o.off; }
+int shmsync_barrier_close(shmsync_barrier *b)
+{
+    int err = shmi_mon_close(&b->impl->m);
+    b->impl = NULL;
+    return err;
+}
+
+typedef struct shmi_barrier_wanted {
+    uint64_t phase;
+    uint32_t dead; /* who broke it, if somebody did */
+} shmi_barrier_wanted;
+SHMI_FN int shmi_barrier_over(struct shmi_monitor *m, void *arg)
+{
+    shmi_barrier_wanted *want = (shmi_barrier_wanted *)arg;
+    uint32_t end;
+    return shmi_barrier_verdict((struct shmi_barrier *)m, want->phase, &end, &want->dead);
+}
+
+/* Waits for the end of phase p; it begins with the latch held. */
+SHMI_FN int shmi_barrier_wait(struct shmi_barrier *x, uint64_t p, int64_t abs)
+{
+    shmi_barrier_wanted want;
+    shmi_seat *seat;
+    uint64_t fate = 0;
+    int err;
+    want.phase = p;
+    want.dead = 0;
+    err = shmi_mon_line_up(&x->m, abs, p, shmi_barrier_over, &want, &seat);
+    if (err == 0 && seat != NULL) {
+        err = shmi_mon_await(&x->m, seat, abs, &fate);
+        if (err == 0 && shmi_fate_result(fate) == SHMI_lineDead)
+            want.dead = shmi_fate_aux(fate);
+    }
+    if (err == 0 && want.dead != 0)
+        err = shmi_fail_who(x->m.a, EOWNERDEAD, "barrier.wait", x->m.latch.called, want.dead & SHMI_NAME_MASK);
+    return err;
+}
+
+/* Counts arrivals, with the latch held, and says whether they were the last. */
+SHMI_FN int shmi_barrier_count(struct shmi_barrier *x, uint64_t n, uint64_t drop)
+{
+    shmi_barrier_words *w = x->w;
+    shmi_barrier_share *h = shmi_barrier_mine(x);
+    uint64_t phase = shmi_get(&w->phase), pending = shmi_get(&w->pending) - n, expected = shmi_get(&w->expected), left, own;
+    uint64_t parties = shmi_barrier_in(h, phase, &left);
+    struct shmi_change c;
+    own = shmi_min(n, left);
+    parties += n - own;
+    c.n = 0;
+    if (drop != 0) {
+        drop = shmi_min(drop, expected);
+        expected -= drop;
+        parties -= shmi_min(drop, parties);
+        shmi_change_set(&c, &w->expected, expected);
+    }
+    shmi_barrier_set(&c, h, phase, parties, left - own);
+    if (pending > 0) {
+        shmi_change_set(&c, &w->pending, pending);
+    } else if (x->completion == NULL) {
+        shmi_change_set(&c, &w->pending, expected);
+        shmi_change_set(&c, &w->phase, phase + 1);
+    } else {
+        shmi_change_set(&c, &w->pending, 0);
+        shmi_change_set(&c, &w->completer, x->m.a->self);
+    }
+    shmi_mon_commit(&x->m, &c);
+    SHMSYNC_CRASHPOINT("barrier.arrive.counted");
+    return pending == 0;
+}
+
+/* Runs the completion, and ends the phase. It ends with the latch held unless it returns an error. */
+SHMI_FN int shmi_barrier_complete(struct shmi_barrier *x)
+{
+    shmi_barrier_words *w = x->w;
+    struct shmi_change c;
+    int err;
+    SHMSYNC_CRASHPOINT("barrier.complete.taken");
+    x->completion(x->completion_arg);
+    SHMSYNC_CRASHPOINT("barrier.complete.returned");
+    err = shmi_mon_enter(&x->m, 0);
+    if (err != 0)
+        return err;
+    if (shmi_get(&w->completer) != x->m.a->self)
+        return 0; /* a peer overwrote it */
+    c.n = 0;
+    shmi_change_set(&c, &w->completer, 0);
+    shmi_change_set(&c, &w->pending, shmi_get(&w->expected));
+    shmi_change_set(&c, &w->phase, shmi_get(&w->phase) + 1);
+    shmi_mon_commit(&x->m, &c);
+    SHMSYNC_CRASHPOINT("barrier.complete.opened");
+    shmi_mon_settle_and_leave(&x->m);
+    return shmi_mon_enter(&x->m, 0);
+}
+
+/* Counts n arrivals, and drop parties less, and gives the phase. It ends with the latch held unless it returns an error. */
+SHMI_FN int shmi_barrier_arrive(struct shmi_barrier *x, int64_t n, uint64_t drop, int64_t abs, uint64_t *p)
+{
+    struct shmi_monitor *m = &x->m;
+    int err;
+    if (n <= 0)
+        return shmi_fail(EINVAL, "barrier.arrive", m->latch.called, "%lld arrivals", (long long)n);
+    err = shmi_mon_enter(m, abs);
+    if (err != 0)
+        return err;
+    while (shmi_get(&x->w->completer) != 0 && !shmi_barrier_broken(x)) {
+        /* Each turn is a completion. */
+        err = shmi_barrier_wait(x, shmi_get(&x->w->phase), abs);
+        if (err == 0 || err == EOWNERDEAD)
+            err = shmi_mon_enter(m, abs);
+        if (err != 0)
+            return err;
+    }
+    *p = shmi_get(&x->w->phase);
+    if (shmi_barrier_broken(x)) {
+        if (drop != 0) {
+            shmi_barrier_share *h = shmi_barrier_mine(x);
+            uint64_t left, parties = shmi_barrier_in(h, *p, &left), expected = shmi_get(&x->w->expected);
+            struct shmi_change c;
+            parties -= shmi_min(drop, parties);
+            c.n = 0;
+            shmi_change_set(&c, &x->w->expected, expected - shmi_min(drop, expected));
+            shmi_barrier_set(&c, h, *p, parties, shmi_min(parties, left));
+            shmi_mon_commit(m, &c);
+        }
+        return 0;
+    }
+    if ((uint64_t)n > shmi_get(&x->w->pending)) {
+        shmi_mon_leave(m, NULL);
+        return shmi_fail(EINVAL, "barrier.arrive", m->latch.called, "%lld arrivals are more than are expected", (long long)n);
+    }
+    if (!shmi_barrier_count(x, (uint64_t)n, drop))
+        return 0;
+    if (shmi_get(&x->w->completer) != 0) {
+        shmi_mon_leave(m, NULL);
+        return shmi_barrier_complete(x);
+    }
+    if (shmi_fifo_empty(&x->w->queue))
+        return 0;
+    shmi_mon_settle_and_leave(m);
+    return shmi_mon_enter(m, 0);
+}
+
+int shmsync_barrier_arrive(shmsync_barrier *b, int64_t n, uint64_t *phase)
+{
+    uint64_t p;
+    int err = shmi_barrier_arrive(b->impl, n, 0, 0, &p);
+    if (err != 0)
+        return err;
+    shmi_mon_leave(&b->impl->m, NULL);
+    if (phase != NULL)
+        *phase = p;
+    return 0;
+}
+SHMI_FN int shmi_barrier_await(struct shmi_barrier *x, uint64_t phase, int64_t abs)
+{
+    uint64_t now;
+    int err = shmi_mon_enter(&x->m, abs);
+    if (err != 0)
+        return err;
+    now = shmi_get(&x->w->phase);
+    if (phase <= now)
+        return shmi_barrier_wait(x, phase, abs);
+    shmi_mon_leave(&x->m, NULL);
+    return shmi_fail(EINVAL, "barrier.wait", x->m.latch.called, "for phase %llu, and it is in phase %llu", (unsigned long long)phase, (unsigned long long)now);
+}
+int shmsync_barrier_wait(shmsync_barrier *b, uint64_t phase) { return shmi_barrier_await(b->impl, phase, 0); }
+int shmsync_barrier_timedwait(shmsync_barrier *b, uint64_t phase, const struct timespec *abs_monotonic)
+{
+    int64_t ns;
+    int err = shmi_deadline(abs_monotonic, &ns);
+    return err != 0 ? err : shmi_barrier_await(b->impl, phase, ns);
+}
+SHMI_FN int shmi_barrier_arrive_and_wait(struct shmi_barrier *x, int64_t abs)
+{
+    uint64_t p;
+    int err = shmi_barrier_arrive(x, 1, 0, abs, &p);
+    return err != 0 ? err : shmi_barrier_wait(x, p, abs);
+}
+int shmsync_barrier_arrive_and_wait(shmsync_barrier *b) { return shmi_barrier_arrive_and_wait(b->impl, 0); }
+int shmsync_barrier_timedarrive_and_wait(shmsync_barrier *b, const struct timespec *abs_monotonic)
+{
+    int64_t ns;
+    int err = shmi_deadline(abs_monotonic, &ns);
+    return err != 0 ? err : shmi_barrier_arrive_and_wait(b->impl, ns);
+}
+int shmsync_barrier_arrive_and_drop(shmsync_barrier *b)
+{
+    uint64_t p;
+    int err = shmi_barrier_arrive(b->impl, 1, 1, 0, &p);
+    if (err == 0)
+        shmi_mon_leave(&b->impl->m, NULL);
+    return err;
+}
+SHMI_FN int shmi_barrier_be(struct shmi_barrier *x, uint64_t n, int none)
+{
+    shmi_barrier_share *h;
+    uint64_t phase, parties, left;
+    struct shmi_change c;
+    int err = shmi_mon_enter(&x->m, 0);
+    if (err != 0)
+        return err;
+    h = shmi_barrier_mine(x);
+    phase = shmi_get(&x->w->phase);
+    parties = shmi_barrier_in(h, phase, &left);
+    c.n = 0;
+    shmi_barrier_set(&c, h, phase, none ? 0 : parties + n, none ? 0 : left + n);
+    shmi_mon_commit(&x->m, &c);
+    shmi_mon_leave(&x->m, NULL);
+    return 0;
+}
+int shmsync_barrier_join(shmsync_barrier *b, int64_t n)
+{
+    if (n <= 0)
+        return shmi_fail(EINVAL, "barrier.join", b->impl->m.latch.called, "of %lld", (long long)n);
+    return shmi_barrier_be(b->impl, (uint64_t)n, 0);
+}
+int shmsync_barrier_leave(shmsync_barrier *b) { return shmi_barrier_be(b->impl, 0, 1); }
+int shmsync_barrier_reset(shmsync_barrier *b, int64_t parties, int *did)
+{
+    struct shmi_barrier *x = b->impl;
+    struct shmi_change c;
+    uint64_t phase, n, left;
+    uint32_t i;
+    int err;
+    if (did != NULL)
+        *did = 0;
+    if (parties < 0)
+        return shmi_fail(EINVAL, "barrier.reset", x->m.latch.called, "to %lld parties", (long long)parties);
+    err = shmi_mon_enter(&x->m, 0);
+    if (err == 0 && __atomic_load_n(&x->m.deaths, __ATOMIC_SEQ_CST) != shmi_deaths(x->m.a))
+        err = shmi_mon_sweep_and_enter(&x->m, 0);
+    if (err != 0)
+        return err;
+    if (!shmi_barrier_broken(x)) {
+        shmi_mon_leave(&x->m, NULL);
+        return 0;
+    }
+    phase = shmi_get(&x->w->phase);
+    n = parties != 0 ? (uint64_t)parties : shmi_get(&x->w->expected);
+    for (i = 0; i < x->slots; i++) {
+        uint64_t has = shmi_barrier_in(&x->shares[i], phase, &left);
+        if (has == 0)
+            continue;
+        c.n = 0;
+        shmi_barrier_set(&c, &x->shares[i], phase, has, 0); /* as if it had arrived: it is a party of the next phase */
+        shmi_mon_commit(&x->m, &c);
+    }
+    c.n = 0;
+    shmi_change_set(&c, &x->w->phase, phase + 1);
+    shmi_change_set(&c, &x->w->expected, n);
+    shmi_change_set(&c, &x->w->pending, n);
+    shmi_change_set(&c, &x->w->broken, 0);
+    shmi_change_set(&c, &x->w->voided, phase + 1);
+    shmi_change_set(&c, &x->w->completer, 0);
+    shmi_mon_commit(&x->m, &c);
+    shmi_mon_settle_and_leave(&x->m);
+    if (did != NULL)
+        *did = 1;
+    return 0;
+}
+
+SHMI_FN void shmi_repair_barrier(shmsync_arena *a, const shmi_object *o, shmi_name dead)
+{
+    struct shmi_barrier x;
+    if (o->size < shmi_barrier_bytes(a->geo.slots))
+        return;
+    shmi_barrier_init(&x, a, o, NULL);
+    shmi_mon_repair(&x.m, dead);
+}

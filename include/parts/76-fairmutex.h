@@ -1,0 +1,384 @@
+
+/* ---- FairMutex: prims/fairmutex*.go in C ---- */
+
+/* How a wait for a lock ends. */
+enum { SHMI_lockGranted, SHMI_lockOwnerDead, SHMI_lockNotRecoverable, SHMI_lockCorrupt };
+
+struct shmi_fairmutex {
+    struct shmi_monitor m;
+    shmi_fairmutex_words *w;
+    int release; /* policy Release */
+    int (*repair)(void *);
+    void *repair_arg;
+};
+
+#define SHMI_OWNER_CORRUPT UINT32_MAX
+
+SHMI_FN uint32_t shmi_fair_owner(struct shmi_fairmutex *f)
+{
+    uint64_t v = shmi_get(&f->w->owner);
+    return v >> 32 != 0 ? SHMI_OWNER_CORRUPT : (uint32_t)v;
+}
+/* Whether o may be the owner word of a FairMutex. */
+SHMI_FN int shmi_fair_valid(uint32_t o)
+{
+    return shmi_owner_valid(o) && shmi_owner_kind(o) != SHMI_kindBiased && shmi_owner_kind(o) != SHMI_kindReserved;
+}
+/* What an owner word becomes whose name was found dead. */
+SHMI_FN uint32_t shmi_fair_bereaved(uint32_t o, int release)
+{
+    if (!shmi_owner_held(o))
+        return o;
+    if (release && shmi_owner_kind(o) != SHMI_kindRecovering)
+        return 0;
+    return shmi_make_owner(SHMI_kindOwnerDead, shmi_owner_name(o));
+}
+SHMI_FN shmi_name shmi_fair_died(struct shmi_fairmutex *f) { return shmi_ld32(&f->w->died) & SHMI_NAME_MASK; }
+/* Whether who comes now may have the lock. The latch is held. */
+SHMI_FN int shmi_fair_free(struct shmi_fairmutex *f) { return shmi_get(&f->w->owner) == 0 && shmi_fifo_empty(&f->w->queue); }
+SHMI_FN void shmi_fair_take(struct shmi_fairmutex *f)
+{
+    shmi_put(&f->w->owner, f->m.a->self);
+    SHMSYNC_CRASHPOINT("fairmutex.lock.taken");
+}
+
+/* Makes the owner of a wait that was granted the lock its holder. Doing it twice does no harm. */
+SHMI_FN void shmi_fair_account(struct shmi_monitor *m, struct shmi_wait w)
+{
+    struct shmi_fairmutex *f = (struct shmi_fairmutex *)m;
+    if (shmi_fate_result(shmi_get(&w.n->extra)) == SHMI_lockGranted) {
+        shmi_put(&f->w->owner, shmi_owner_of(w) & SHMI_NAME_MASK);
+        SHMSYNC_CRASHPOINT("fairmutex.grant.held");
+    }
+    shmi_mon_account(m, w, NULL);
+}
+
+/* Hands a free lock to the first in line, and tells all when nobody can have it. */
+SHMI_FN void shmi_fair_settle(struct shmi_monitor *m, struct shmi_wakes *b)
+{
+    struct shmi_fairmutex *f = (struct shmi_fairmutex *)m;
+    struct shmi_wait w;
+    while (!shmi_is_broken(m) && (w = shmi_fifo_head(m, &f->w->queue)).n != NULL) {
+        uint32_t o = shmi_fair_owner(f), result = SHMI_lockGranted, aux = 0;
+        if (!shmi_mon_waiting(m, w)) { /* which has looked whether it lives */
+            shmi_mon_discard(m, w);
+            continue;
+        }
+        if (o == 0) {
+        } else if (!shmi_fair_valid(o)) {
+            result = SHMI_lockCorrupt;
+        } else if (shmi_owner_kind(o) == SHMI_kindOwnerDead) {
+            result = SHMI_lockOwnerDead;
+            aux = shmi_owner_name(o);
+        } else if (o == SHMI_OWNER_NOT_RECOVERABLE) {
+            result = SHMI_lockNotRecoverable;
+            aux = shmi_fair_died(f);
+        } else {
+            return;
+        }
+        if (shmi_mon_end(m, b, w, result, aux))
+            shmi_fair_account(m, w);
+    }
+}
+SHMI_FN void shmi_fair_clear(struct shmi_monitor *m) { shmi_fifo_clear(&((struct shmi_fairmutex *)m)->w->queue); }
+SHMI_FN void shmi_fair_requeue(struct shmi_monitor *m, struct shmi_wait w) { shmi_fifo_requeue(m, &((struct shmi_fairmutex *)m)->w->queue, w); }
+SHMI_FN void shmi_fair_detach(struct shmi_monitor *m, struct shmi_wait w) { shmi_fifo_detach(m, &((struct shmi_fairmutex *)m)->w->queue, w); }
+SHMI_FN void shmi_fair_sweep(struct shmi_monitor *m) { shmi_fifo_sweep(m, &((struct shmi_fairmutex *)m)->w->queue); }
+SHMI_FN void shmi_fair_bury(struct shmi_monitor *m)
+{
+    struct shmi_fairmutex *f = (struct shmi_fairmutex *)m;
+    uint32_t o = shmi_fair_owner(f);
+    if (!shmi_fair_valid(o) || !shmi_owner_held(o) || !shmi_mon_gone(m, shmi_owner_name(o)))
+        return;
+    shmi_st32(&f->w->died, shmi_owner_name(o));
+    shmi_put(&f->w->owner, shmi_fair_bereaved(o, f->release));
+}
+SHMI_FN void shmi_fair_holders(struct shmi_monitor *m)
+{
+    uint32_t o = shmi_fair_owner((struct shmi_fairmutex *)m);
+    if (shmi_owner_held(o))
+        shmi_mon_heed(m, shmi_owner_name(o));
+}
+
+static const struct shmi_rules shmi_fair_rules = {
+    shmi_fair_settle, shmi_fair_account, shmi_fair_clear, shmi_fair_requeue, shmi_fair_detach,
+    shmi_fair_sweep, shmi_fair_bury, shmi_fair_holders, NULL,
+};
+
+SHMI_FN void shmi_fair_init(struct shmi_fairmutex *f, shmsync_arena *a, const shmi_object *o, const shmsync_fairmutex_options *opts)
+{
+    shmi_mon_init(&f->m, a, o, o->body, &shmi_fair_rules);
+    f->w = (shmi_fairmutex_words *)shmi_ptr(a, o->body, sizeof(shmi_fairmutex_words), 8);
+    f->release = (shmi_ld32(&f->w->policy) & 0xff) == 1;
+    f->repair = opts != NULL ? opts->repair : NULL;
+    f->repair_arg = opts != NULL ? opts->repair_arg : NULL;
+}
+SHMI_FN void *shmi_fair_build(shmsync_arena *a, const shmi_object *o, const void *arg)
+{
+    struct shmi_fairmutex *f = (struct shmi_fairmutex *)malloc(sizeof *f);
+    if (f != NULL)
+        shmi_fair_init(f, a, o, (const shmsync_fairmutex_options *)arg);
+    return f;
+}
+
+typedef struct shmi_fair_spec {
+    uint32_t policy, spin;
+} shmi_fair_spec;
+SHMI_FN void shmi_fair_fill(unsigned char *body, const void *arg)
+{
+    shmi_fairmutex_words *w = (shmi_fairmutex_words *)(void *)body;
+    const shmi_fair_spec *s = (const shmi_fair_spec *)arg;
+    w->policy = s->policy;
+    w->mon.spin = s->spin;
+}
+int shmsync_fairmutex_open(shmsync_arena *a, const char *name, const shmsync_fairmutex_options *opts, shmsync_fairmutex *out)
+{
+    int policy = opts != NULL ? opts->policy : SHMSYNC_POLICY_DEFAULT;
+    shmi_fair_spec init;
+    shmi_spec spec;
+    void *impl;
+    int created, err;
+    out->impl = NULL;
+    if (policy < SHMSYNC_POLICY_DEFAULT || policy > SHMSYNC_POLICY_RELEASE)
+        return shmi_fail(EINVAL, "fairmutex.open", name, "policy %d", policy);
+    init.policy = policy == SHMSYNC_POLICY_RELEASE;
+    init.spin = opts != NULL ? shmi_spin_field(opts->spin_ns) : 0;
+    shmi_mon_spec(&spec, SHMI_KIND_FAIR_MUTEX, SHMI_VERSION_FAIR_MUTEX, name, sizeof(shmi_fairmutex_words));
+    spec.init = shmi_fair_fill;
+    spec.arg = &init;
+    err = shmi_mon_open(a, &spec, shmi_fair_build, opts, &created, &impl);
+    out->impl = (struct shmi_fairmutex *)impl;
+    if (err == 0 && !created && policy != SHMSYNC_POLICY_DEFAULT && (policy == SHMSYNC_POLICY_RELEASE) != out->impl->release) {
+        shmsync_fairmutex_close(out);
+        err = shmi_fail(EINVAL, "fairmutex.open", name, "it has another policy");
+    }
+    return err;
+}
+int shmsync_fairmutex_at(shmsync_arena *a, shmsync_offset off, shmsync_fairmutex *out)
+{
+    void *impl;
+    int err = shmi_mon_at(a, off, "fairmutex.open", SHMI_KIND_FAIR_MUTEX, SHMI_VERSION_FAIR_MUTEX, sizeof(shmi_fairmutex_words), shmi_fair_build, NULL, &impl);
+    out->impl = (struct shmi_fairmutex *)impl;
+    return err;
+}
+shmsync_offset shmsync_fairmutex_offset(const shmsync_fairmutex *f) { return f->impl->m.o.off; }
+int shmsync_fairmutex_close(shmsync_fairmutex *f)
+{
+    int err = shmi_mon_close(&f->impl->m);
+    f->impl = NULL;
+    return err;
+}
+
+/* Why nobody can wait for owner word o, or 0. */
+SHMI_FN int shmi_lock_refusal(struct shmi_monitor *m, const char *op, uint32_t o, shmi_name died)
+{
+    if (!shmi_fair_valid(o))
+        return shmi_fail(EPROTO, op, m->latch.called, "owner word %#x", o);
+    if (shmi_owner_kind(o) == SHMI_kindOwnerDead)
+        return shmi_fail_who(m->a, EOWNERDEAD, op, m->latch.called, shmi_owner_name(o));
+    if (o == SHMI_OWNER_NOT_RECOVERABLE)
+        return shmi_fail_who(m->a, ENOTRECOVERABLE, op, m->latch.called, died);
+    return 0;
+}
+/* What the end of a wait for a lock means. */
+SHMI_FN int shmi_lock_judge(struct shmi_monitor *m, const char *op, uint64_t fate)
+{
+    shmi_name who = shmi_fate_aux(fate) & SHMI_NAME_MASK;
+    switch (shmi_fate_result(fate)) {
+    case SHMI_lockGranted: return 0;
+    case SHMI_lockOwnerDead: return shmi_fail_who(m->a, EOWNERDEAD, op, m->latch.called, who);
+    case SHMI_lockNotRecoverable: return shmi_fail_who(m->a, ENOTRECOVERABLE, op, m->latch.called, who);
+    }
+    return shmi_fail(EPROTO, op, m->latch.called, "%s", "");
+}
+
+/* Takes back what the dead have, with the latch held. */
+SHMI_FN void shmi_fair_look_at_owner(struct shmi_fairmutex *f, struct shmi_wakes *b)
+{
+    uint32_t o = shmi_fair_owner(f);
+    if (shmi_owner_held(o) && shmi_dead(f->m.a, shmi_owner_name(o))) {
+        shmi_mon_sweep(&f->m, b);
+        return;
+    }
+    shmi_mon_sweep_dead(&f->m, b);
+    if (o == 0 && !shmi_fifo_empty(&f->w->queue))
+        shmi_fair_settle(&f->m, b);
+}
+
+/* Takes the lock or waits in line for it, with the latch held, which it leaves. */
+SHMI_FN int shmi_fair_arrive(struct shmi_fairmutex *f, int64_t abs)
+{
+    struct shmi_monitor *m = &f->m;
+    shmi_seat *seat = NULL;
+    struct shmi_wakes b;
+    uint64_t fate = 0;
+    int err, again;
+    shmi_wakes_init(&b);
+    do {
+        int free_;
+        shmi_fair_look_at_owner(f, &b);
+        free_ = shmi_fair_free(f);
+        err = free_ ? 0 : shmi_lock_refusal(m, "fairmutex.lock", shmi_fair_owner(f), shmi_fair_died(f));
+        if (free_ || err != 0) {
+            if (free_)
+                shmi_fair_take(f);
+            shmi_mon_leave(m, &b);
+            shmi_mon_unseat(m, seat);
+            return err;
+        }
+        err = shmi_mon_seat(m, abs, &seat, &again);
+        if (err != 0) {
+            shmi_mon_wake(m, &b);
+            return err;
+        }
+    } while (again);
+    shmi_mon_join(m, seat, 0, 0);
+    shmi_mon_leave(m, &b);
+    err = shmi_mon_await(m, seat, abs, &fate);
+    return err != 0 ? err : shmi_lock_judge(m, "fairmutex.lock", fate);
+}
+
+/* Makes this process the recoverer, if the lock is owner-dead or, if ruined says so, not recoverable. */
+SHMI_FN int shmi_fair_begin_recover(struct shmi_fairmutex *f, int64_t abs, int ruined, int *took)
+{
+    uint32_t o;
+    int err = shmi_mon_enter(&f->m, abs);
+    *took = 0;
+    if (err != 0)
+        return err;
+    o = shmi_fair_owner(f);
+    if ((shmi_owner_kind(o) == SHMI_kindOwnerDead && shmi_owner_valid(o)) || (ruined && o == SHMI_OWNER_NOT_RECOVERABLE)) {
+        shmi_put(&f->w->owner, shmi_make_owner(SHMI_kindRecovering, f->m.a->self));
+        SHMSYNC_CRASHPOINT("fairmutex.recover.taken");
+        *took = 1;
+    }
+    shmi_mon_leave(&f->m, NULL);
+    return 0;
+}
+/* Runs repair while this process recovers f, and holds it afterwards or not. */
+SHMI_FN int shmi_fair_run_repair(struct shmi_fairmutex *f, int (*repair)(void *), void *arg, int hold)
+{
+    uint32_t next = SHMI_OWNER_NOT_RECOVERABLE, o;
+    struct shmi_wakes b;
+    int failed = repair(arg), err;
+    if (failed == 0) {
+        SHMSYNC_CRASHPOINT("fairmutex.recover.repaired");
+        next = hold ? f->m.a->self : 0;
+    }
+    err = shmi_mon_enter(&f->m, 0);
+    if (err != 0)
+        return err;
+    o = shmi_fair_owner(f);
+    if (o != shmi_make_owner(SHMI_kindRecovering, f->m.a->self)) {
+        shmi_mon_leave(&f->m, NULL);
+        return shmi_fail(EPROTO, "fairmutex.recover", f->m.latch.called, "owner word %#x", o);
+    }
+    if (failed == 0)
+        shmi_st32(&f->w->died, 0);
+    shmi_put(&f->w->owner, next);
+    shmi_wakes_init(&b);
+    shmi_fair_settle(&f->m, &b);
+    shmi_mon_leave(&f->m, &b);
+    return failed == 0 ? 0 : shmi_fail_who(f->m.a, ENOTRECOVERABLE, "fairmutex.recover", f->m.latch.called, shmi_fair_died(f));
+}
+
+SHMI_FN int shmi_fair_lock(struct shmi_fairmutex *f, int64_t abs, int may_repair)
+{
+    int err = shmi_mon_enter(&f->m, abs), took;
+    while (err == 0) {
+        if (shmi_fair_free(f)) {
+            shmi_fair_take(f);
+            shmi_mon_leave(&f->m, NULL);
+            return 0;
+        }
+        err = shmi_fair_arrive(f, abs);
+        if (err != EOWNERDEAD || !may_repair || f->repair == NULL)
+            return err;
+        err = shmi_fair_begin_recover(f, abs, 0, &took);
+        if (took)
+            return shmi_fair_run_repair(f, f->repair, f->repair_arg, 1);
+        if (err == 0)
+            err = shmi_mon_enter(&f->m, abs);
+    }
+    return err;
+}
+int shmsync_fairmutex_lock(shmsync_fairmutex *f) { return shmi_fair_lock(f->impl, 0, 1); }
+int shmsync_fairmutex_timedlock(shmsync_fairmutex *f, const struct timespec *abs_monotonic)
+{
+    int64_t ns;
+    int err = shmi_deadline(abs_monotonic, &ns);
+    return err != 0 ? err : shmi_fair_lock(f->impl, ns, 1);
+}
+int shmsync_fairmutex_trylock(shmsync_fairmutex *f)
+{
+    struct shmi_fairmutex *x = f->impl;
+    struct shmi_wakes b;
+    int err = shmi_use(x->m.a, "fairmutex.trylock");
+    if (err != 0)
+        return err;
+    if (!shmi_mon_try_enter(&x->m))
+        return EBUSY;
+    shmi_wakes_init(&b);
+    if (!shmi_fair_free(x))
+        shmi_fair_look_at_owner(x, &b);
+    if (shmi_fair_free(x)) {
+        shmi_fair_take(x);
+    } else {
+        err = shmi_lock_refusal(&x->m, "fairmutex.trylock", shmi_fair_owner(x), shmi_fair_died(x));
+        if (err == 0)
+            err = EBUSY;
+    }
+    shmi_mon_leave(&x->m, &b);
+    return err;
+}
+int shmsync_fairmutex_unlock(shmsync_fairmutex *f)
+{
+    struct shmi_fairmutex *x = f->impl;
+    struct shmi_wakes b;
+    uint32_t o;
+    int err = shmi_mon_enter(&x->m, 0);
+    if (err != 0)
+        return err;
+    o = shmi_fair_owner(x);
+    if (o != x->m.a->self) {
+        shmi_mon_leave(&x->m, NULL);
+        return shmi_fail(shmi_fair_valid(o) ? EPERM : EPROTO, "fairmutex.unlock", x->m.latch.called, "owner word %#x", o);
+    }
+    shmi_put(&x->w->owner, 0);
+    shmi_wakes_init(&b);
+    if (!shmi_fifo_empty(&x->w->queue)) {
+        SHMSYNC_CRASHPOINT("fairmutex.unlock.freed");
+        shmi_fair_settle(&x->m, &b);
+    }
+    shmi_mon_leave(&x->m, &b);
+    return 0;
+}
+int shmsync_fairmutex_recover(shmsync_fairmutex *f, int (*repair)(void *), void *arg)
+{
+    struct shmi_fairmutex *x = f->impl;
+    for (;;) {
+        int took, err = shmi_fair_begin_recover(x, 0, 1, &took);
+        if (err != 0)
+            return err;
+        if (took)
+            return shmi_fair_run_repair(x, repair, arg, 0);
+        err = shmi_fair_lock(x, 0, 0);
+        if (err == 0)
+            return shmsync_fairmutex_unlock(f);
+        if (err != EOWNERDEAD && err != ENOTRECOVERABLE)
+            return err;
+    }
+}
+int shmsync_fairmutex_state(shmsync_fairmutex *f)
+{
+    return shmi_lock_refusal(&f->impl->m, "fairmutex.state", shmi_fair_owner(f->impl), shmi_fair_died(f->impl));
+}
+
+SHMI_FN void shmi_repair_fairmutex(shmsync_arena *a, const shmi_object *o, shmi_name dead)
+{
+    struct shmi_fairmutex f;
+    if (o->size < sizeof(shmi_fairmutex_words))
+        return;
+    shmi_fair_init(&f, a, o, NULL);
+    shmi_mon_repair(&f.m, dead);
+}

@@ -1,0 +1,377 @@
+
+/* ---- Cond: prims/cond*.go in C ---- */
+
+enum { SHMI_condSignalled = 1, SHMI_condBroadcast };
+#define SHMI_COND_BATCH 16
+#define SHMI_COND_ALL UINT64_C(0xffffffff)
+#define SHMI_COND_HEIR (UINT32_C(1) << 31) /* in the aux of a wait that got a signal passed on */
+#define SHMI_COND_NO_LOOK UINT64_MAX       /* the last look found nobody covered */
+
+struct shmi_cond {
+    struct shmi_monitor m;
+    shmi_cond_words *w;
+    uint64_t limit;  /* how many of a broadcast are on their way at a time */
+    int mourn;       /* some of the woken may be dead; guarded by the latch */
+    uint64_t before; /* landed at the last look */
+};
+
+/* Takes a wait that was woken out of the truth. */
+SHMI_FN void shmi_cond_land(struct shmi_cond *k, struct shmi_wait w)
+{
+    if (shmi_fate_result(shmi_get(&w.n->extra)) == SHMI_condBroadcast) {
+        uint64_t flying = shmi_get(&k->w->flying);
+        shmi_put(&k->w->flying, flying > 0 ? flying - 1 : 0);
+        shmi_put(&k->w->landed, shmi_get(&k->w->landed) + 1);
+    }
+    shmi_fifo_detach(&k->m, &k->w->woken, w);
+    shmi_mon_drop(&k->m, w);
+}
+
+/* Notes a wait that was resolved. It keeps its stamp. */
+SHMI_FN void shmi_cond_account(struct shmi_monitor *m, struct shmi_wait w)
+{
+    struct shmi_cond *k = (struct shmi_cond *)m;
+    if (shmi_fate_result(shmi_get(&w.n->extra)) == SHMI_condBroadcast)
+        shmi_put(&k->w->flying, shmi_get(&k->w->flying) + 1);
+    shmi_fifo_requeue(m, &k->w->woken, w);
+}
+
+/* Wakes the first of those with stamps up to bound, and says whether there was one. */
+SHMI_FN int shmi_cond_wake(struct shmi_cond *k, struct shmi_wakes *b, uint64_t bound, uint32_t from)
+{
+    struct shmi_monitor *m = &k->m;
+    struct shmi_wait w;
+    while (!shmi_is_broken(m) && (w = shmi_fifo_head(m, &k->w->waiting)).n != NULL && shmi_stamp_of(w) <= bound) {
+        if (!shmi_mon_waiting(m, w)) {
+            shmi_fifo_detach(m, &k->w->waiting, w);
+            shmi_mon_drop(m, w);
+            continue;
+        }
+        shmi_put(&w.n->wanted, bound);
+        if (shmi_mon_end(m, b, w, SHMI_condSignalled, from)) {
+            SHMSYNC_CRASHPOINT("cond.grant.resolved");
+            shmi_cond_account(m, w);
+            return 1;
+        }
+    }
+    return 0;
+}
+
+/* The next wait of the woken, within bounds: like shmi_fifo_sweep's walk. */
+SHMI_FN struct shmi_wait shmi_fifo_after(struct shmi_monitor *m, struct shmi_wait w)
+{
+    return shmi_mon_node(m, shmi_link_next(shmi_get(&w.n->next)));
+}
+
+/* Gives the signal that has ended w to the next, unless that has been done. */
+SHMI_FN void shmi_cond_pass(struct shmi_cond *k, struct shmi_wakes *b, struct shmi_wait w)
+{
+    uint32_t from = (uint32_t)shmi_stamp_of(w) | SHMI_COND_HEIR;
+    uint64_t left = k->m.a->size / 64;
+    struct shmi_wait heir;
+    if (shmi_fate_result(shmi_get(&w.n->extra)) != SHMI_condSignalled)
+        return;
+    for (heir = shmi_fifo_head(&k->m, &k->w->woken); heir.n != NULL; heir = shmi_fifo_after(&k->m, heir)) {
+        if (shmi_fate_aux(shmi_get(&heir.n->extra)) == from && heir.off != w.off)
+            return;
+        if (left-- == 0) {
+            shmi_set_broken(&k->m, 1);
+            return;
+        }
+    }
+    if (shmi_cond_wake(k, b, shmi_get(&w.n->wanted), from))
+        SHMSYNC_CRASHPOINT("cond.pass.resolved");
+}
+
+/* Wakes those of a broadcast until that many are on their way. */
+SHMI_FN void shmi_cond_wake_covered(struct shmi_cond *k, struct shmi_wakes *b, uint64_t limit)
+{
+    struct shmi_monitor *m = &k->m;
+    while (!shmi_is_broken(m) && shmi_get(&k->w->flying) < limit) {
+        struct shmi_wait w = shmi_fifo_head(m, &k->w->covered);
+        if (w.n == NULL)
+            return;
+        if (!shmi_mon_waiting(m, w)) {
+            shmi_fifo_detach(m, &k->w->covered, w);
+            shmi_mon_drop(m, w);
+            continue;
+        }
+        if (shmi_mon_end(m, b, w, SHMI_condBroadcast, 0)) {
+            SHMSYNC_CRASHPOINT("cond.grant.resolved");
+            shmi_cond_account(m, w);
+        }
+    }
+}
+
+/* Passes on what the dead had, and wakes those of a broadcast whose turn it is. */
+SHMI_FN void shmi_cond_settle(struct shmi_monitor *m, struct shmi_wakes *b)
+{
+    struct shmi_cond *k = (struct shmi_cond *)m;
+    if (k->mourn) {
+        struct shmi_wait w = shmi_fifo_head(m, &k->w->woken);
+        uint64_t left = m->a->size / 64;
+        k->mourn = 0;
+        while (w.n != NULL && !shmi_is_broken(m)) {
+            struct shmi_wait next;
+            int dead = !shmi_mon_current(m, shmi_owner_of(w));
+            if (dead)
+                shmi_cond_pass(k, b, w); /* which may put one at the end */
+            next = shmi_fifo_after(m, w);
+            if (dead)
+                shmi_cond_land(k, w);
+            if (left-- == 0)
+                shmi_set_broken(m, 1);
+            w = next;
+        }
+    }
+    shmi_cond_wake_covered(k, b, k->limit);
+}
+
+/* The queue where a wait belongs that is not over. */
+SHMI_FN shmi_list_words *shmi_cond_queue_of(struct shmi_monitor *m, struct shmi_wait w)
+{
+    struct shmi_cond *k = (struct shmi_cond *)m;
+    return shmi_stamp_of(w) <= shmi_ld64(&k->w->upTo) ? &k->w->covered : &k->w->waiting;
+}
+SHMI_FN void shmi_cond_requeue(struct shmi_monitor *m, struct shmi_wait w) { shmi_fifo_requeue(m, shmi_cond_queue_of(m, w), w); }
+SHMI_FN void shmi_cond_detach(struct shmi_monitor *m, struct shmi_wait w) { shmi_fifo_detach(m, shmi_cond_queue_of(m, w), w); }
+SHMI_FN void shmi_cond_sweep(struct shmi_monitor *m)
+{
+    struct shmi_cond *k = (struct shmi_cond *)m;
+    shmi_fifo_sweep(m, &k->w->covered);
+    shmi_fifo_sweep(m, &k->w->waiting);
+}
+SHMI_FN void shmi_cond_clear(struct shmi_monitor *m)
+{
+    struct shmi_cond *k = (struct shmi_cond *)m;
+    shmi_fifo_clear(&k->w->waiting);
+    shmi_fifo_clear(&k->w->covered);
+    shmi_fifo_clear(&k->w->woken);
+    shmi_put(&k->w->flying, 0);
+    k->mourn = 1;
+}
+SHMI_FN void shmi_cond_bury(struct shmi_monitor *m) { ((struct shmi_cond *)m)->mourn = 1; }
+
+/* If nobody has come back from a broadcast since the last look, those on their way are stopped, or their lock is held for long: all go. */
+SHMI_FN void shmi_cond_look(struct shmi_monitor *m)
+{
+    struct shmi_cond *k = (struct shmi_cond *)m;
+    uint64_t landed;
+    if (shmi_fifo_empty(&k->w->covered)) {
+        shmi_st64(&k->before, SHMI_COND_NO_LOOK);
+        return;
+    }
+    landed = shmi_get(&k->w->landed);
+    if (shmi_xchg64(&k->before, landed) == landed && shmi_mon_try_enter(m)) {
+        struct shmi_wakes b;
+        shmi_wakes_init(&b);
+        shmi_cond_wake_covered(k, &b, SHMI_COND_NO_LOOK);
+        shmi_mon_leave(m, &b);
+    }
+}
+
+static const struct shmi_rules shmi_cond_rules = {
+    shmi_cond_settle, shmi_cond_account, shmi_cond_clear, shmi_cond_requeue, shmi_cond_detach,
+    shmi_cond_sweep, shmi_cond_bury, shmi_seq_nothing, shmi_cond_look,
+};
+
+SHMI_FN void shmi_cond_init(struct shmi_cond *k, shmsync_arena *a, const shmi_object *o)
+{
+    shmi_mon_init(&k->m, a, o, o->body, &shmi_cond_rules);
+    k->w = (shmi_cond_words *)shmi_ptr(a, o->body, sizeof(shmi_cond_words), 8);
+    k->limit = shmi_ld64(&k->w->batch);
+    if (k->limit == 0)
+        k->limit = SHMI_COND_BATCH;
+    k->mourn = 0;
+    k->before = SHMI_COND_NO_LOOK;
+}
+SHMI_FN void *shmi_cond_build(shmsync_arena *a, const shmi_object *o, const void *arg)
+{
+    struct shmi_cond *k = (struct shmi_cond *)malloc(sizeof *k);
+    (void)arg;
+    if (k != NULL)
+        shmi_cond_init(k, a, o);
+    return k;
+}
+
+typedef struct shmi_cond_spec {
+    uint64_t batch;
+    uint32_t spin;
+} shmi_cond_spec;
+SHMI_FN void shmi_cond_fill(unsigned char *body, const void *arg)
+{
+    shmi_cond_words *w = (shmi_cond_words *)(void *)body;
+    const shmi_cond_spec *s = (const shmi_cond_spec *)arg;
+    w->batch = s->batch;
+    w->mon.spin = s->spin;
+}
+int shmsync_cond_open(shmsync_arena *a, const char *name, const shmsync_cond_options *opts, shmsync_cond *out)
+{
+    shmi_cond_spec init;
+    shmi_spec spec;
+    void *impl;
+    int created, err, batch = opts != NULL ? opts->batch : 0;
+    init.batch = batch < 0 ? SHMI_COND_ALL : (uint64_t)batch;
+    init.spin = opts != NULL ? shmi_spin_field(opts->spin_ns) : 0;
+    shmi_mon_spec(&spec, SHMI_KIND_COND, SHMI_VERSION_COND, name, sizeof(shmi_cond_words));
+    spec.init = shmi_cond_fill;
+    spec.arg = &init;
+    err = shmi_mon_open(a, &spec, shmi_cond_build, NULL, &created, &impl);
+    out->impl = (struct shmi_cond *)impl;
+    if (err == 0 && !created && batch != 0 && shmi_ld64(&out->impl->w->batch) != init.batch) {
+        shmsync_cond_close(out);
+        err = shmi_fail(EINVAL, "cond.open", name, "its batch is another than %d", batch);
+    }
+    return err;
+}
+int shmsync_cond_at(shmsync_arena *a, shmsync_offset off, shmsync_cond *out)
+{
+    void *impl;
+    int err = shmi_mon_at(a, off, "cond.open", SHMI_KIND_COND, SHMI_VERSION_COND, sizeof(shmi_cond_words), shmi_cond_build, NULL, &impl);
+    out->impl = (struct shmi_cond *)impl;
+    return err;
+}
+shmsync_offset shmsync_cond_offset(const shmsync_cond *c) { return c->impl->m.o.off; }
+int shmsync_cond_close(shmsync_cond *c)
+{
+    int err = shmi_mon_close(&c->impl->m);
+    c->impl = NULL;
+    return err;
+}
+
+/* Ends a wait whose owner has the lock again, or could not get it: then the signal passes on. */
+SHMI_FN int shmi_cond_finish(struct shmi_cond *k, shmi_seat *seat, int pass)
+{
+    struct shmi_monitor *m = &k->m;
+    struct shmi_wakes b;
+    struct shmi_wait w;
+    int err = shmi_mon_enter(m, 0);
+    if (err != 0)
+        return err;
+    w.off = seat->off;
+    w.n = seat->node;
+    shmi_wakes_init(&b);
+    if (pass)
+        shmi_cond_pass(k, &b, w);
+    shmi_cond_land(k, w);
+    shmi_cond_settle(m, &b);
+    shmi_mon_leave(m, &b);
+    shmi_mon_collect(m, seat);
+    return 0;
+}
+
+SHMI_FN int shmi_cond_wait(struct shmi_cond *k, int (*unlock)(void *), int (*lock)(void *), void *arg, int64_t abs)
+{
+    struct shmi_monitor *m = &k->m;
+    struct shmi_wakes b;
+    shmi_seat *seat;
+    uint64_t stamp;
+    int err, lock_err;
+    if (abs != 0 && shmi_now() >= abs)
+        return ETIMEDOUT;
+    err = shmi_seat_take(m->a, &seat);
+    if (err != 0)
+        return err;
+    err = shmi_mon_enter(m, abs);
+    if (err != 0) {
+        shmi_seat_return(m->a, seat);
+        return err;
+    }
+    shmi_wakes_init(&b);
+    shmi_mon_sweep_dead(m, &b);
+    shmi_mon_join(m, seat, 0, 0);
+    stamp = shmi_ld64(&seat->node->stamp);
+    shmi_mon_leave(m, &b);
+    SHMSYNC_CRASHPOINT("cond.wait.queued");
+    err = unlock(arg);
+    if (err != 0) {
+        if (!shmi_mon_give_up(m, seat))
+            shmi_cond_finish(k, seat, 1);
+        return err;
+    }
+    SHMSYNC_CRASHPOINT("cond.wait.unlocked");
+    err = shmi_mon_sleep(m, seat, abs);
+    if (err != 0) {
+        seat = NULL; /* it is the queue's now */
+        if (err == ETIMEDOUT && shmi_ld64(&k->w->upTo) >= stamp)
+            err = 0; /* a broadcast came first */
+    }
+    SHMSYNC_CRASHPOINT("cond.wait.woken");
+    lock_err = lock(arg);
+    if (lock_err != 0) {
+        if (seat != NULL)
+            shmi_cond_finish(k, seat, 1);
+        return lock_err;
+    }
+    SHMSYNC_CRASHPOINT("cond.wait.relocked");
+    return seat != NULL ? shmi_cond_finish(k, seat, 0) : err;
+}
+SHMI_FN int shmi_cond_unlock_mutex(void *m) { return shmsync_mutex_unlock((shmsync_mutex *)m); }
+SHMI_FN int shmi_cond_lock_mutex(void *m) { return shmsync_mutex_lock((shmsync_mutex *)m); }
+int shmsync_cond_wait(shmsync_cond *c, shmsync_mutex *m) { return shmi_cond_wait(c->impl, shmi_cond_unlock_mutex, shmi_cond_lock_mutex, m, 0); }
+int shmsync_cond_timedwait(shmsync_cond *c, shmsync_mutex *m, const struct timespec *abs_monotonic)
+{
+    int64_t ns;
+    int err = shmi_deadline(abs_monotonic, &ns);
+    return err != 0 ? err : shmi_cond_wait(c->impl, shmi_cond_unlock_mutex, shmi_cond_lock_mutex, m, ns);
+}
+int shmsync_cond_wait_with(shmsync_cond *c, int (*unlock)(void *), int (*lock)(void *), void *arg, const struct timespec *abs_monotonic)
+{
+    int64_t ns = 0;
+    int err = abs_monotonic != NULL ? shmi_deadline(abs_monotonic, &ns) : 0;
+    return err != 0 ? err : shmi_cond_wait(c->impl, unlock, lock, arg, ns);
+}
+int shmsync_cond_signal(shmsync_cond *c)
+{
+    struct shmi_cond *k = c->impl;
+    struct shmi_wakes b;
+    int err = shmi_mon_enter(&k->m, 0);
+    if (err != 0)
+        return err;
+    shmi_wakes_init(&b);
+    shmi_mon_sweep_dead(&k->m, &b);
+    shmi_cond_wake(k, &b, shmi_get(&k->m.w->arrivals), 0);
+    shmi_mon_leave(&k->m, &b);
+    return 0;
+}
+int shmsync_cond_broadcast(shmsync_cond *c)
+{
+    struct shmi_cond *k = c->impl;
+    struct shmi_monitor *m = &k->m;
+    struct shmi_wakes b;
+    int err = shmi_mon_enter(m, 0);
+    if (err != 0)
+        return err;
+    shmi_wakes_init(&b);
+    shmi_mon_sweep_dead(m, &b);
+    if (!shmi_fifo_empty(&k->w->waiting)) {
+        struct shmi_wait first, last;
+        shmi_st64(&k->w->upTo, shmi_get(&m->w->arrivals));
+        SHMSYNC_CRASHPOINT("cond.broadcast.stamped");
+        first = shmi_fifo_head(m, &k->w->waiting);
+        if (first.n != NULL) {
+            last = shmi_mon_node(m, shmi_get(&k->w->covered.last));
+            if (last.n != NULL) {
+                shmi_put(&last.n->next, shmi_links(first.off, shmi_link_prev(shmi_get(&last.n->next))));
+                shmi_put(&first.n->next, shmi_links(shmi_link_next(shmi_get(&first.n->next)), last.off));
+            } else {
+                shmi_put(&k->w->covered.first, first.off);
+            }
+            shmi_put(&k->w->covered.last, shmi_get(&k->w->waiting.last));
+            shmi_fifo_clear(&k->w->waiting);
+        }
+        SHMSYNC_CRASHPOINT("cond.broadcast.spliced");
+        shmi_cond_settle(m, &b);
+    }
+    shmi_mon_leave(m, &b);
+    return 0;
+}
+
+SHMI_FN void shmi_repair_cond(shmsync_arena *a, const shmi_object *o, shmi_name dead)
+{
+    struct shmi_cond k;
+    if (o->size < sizeof(shmi_cond_words))
+        return;
+    shmi_cond_init(&k, a, o);
+    shmi_mon_repair(&k.m, dead);
+}

@@ -1,0 +1,31 @@
+/* ---- What the reaper knows of the kinds of objects ---- */
+
+static const shmi_kind_ops shmi_kinds[] = {
+    {SHMI_KIND('V', 'A', 'L', 'U'), NULL, NULL},
+    {SHMI_KIND('B', 'L', 'O', 'K'), NULL, NULL},
+    {SHMI_MUTEX_KIND, shmi_mutex_kind_repair, shmi_mutex_kind_wake},
+    {SHMI_FUTEX_KIND, NULL, shmi_futex_kind_wake},
+    {SHMI_KIND_SEQUENCER, shmi_repair_sequencer, shmi_mon_wake_object},
+    {SHMI_KIND_EVENT, shmi_repair_event, shmi_mon_wake_object},
+    {SHMI_KIND_QUEUE, shmi_repair_queue, shmi_mon_wake_object},
+    {SHMI_KIND_WAIT_GROUP, shmi_repair_tally, shmi_mon_wake_object},
+    {SHMI_KIND_LATCH, shmi_repair_tally, shmi_mon_wake_object},
+    {SHMI_KIND_ONCE, shmi_repair_once, shmi_mon_wake_object},
+    {SHMI_KIND_BARRIER, shmi_repair_barrier, shmi_mon_wake_object},
+    {SHMI_KIND_FAIR_MUTEX, shmi_repair_fairmutex, shmi_mon_wake_object},
+#if SHMSYNC_LAYOUT_VERSION >= 3
+    {SHMI_KIND_SEMAPHORE, shmi_repair_semaphore, shmi_mon_wake_object},
+#endif
+    {SHMI_KIND_FUTURE, shmi_repair_future, shmi_mon_wake_object},
+    {SHMI_KIND_COND, shmi_repair_cond, shmi_mon_wake_object},
+};
+
+SHMI_FN const shmi_kind_ops *shmi_kind_of(uint32_t kind)
+{
+    size_t i;
+    for (i = 0; i < sizeof shmi_kinds / sizeof shmi_kinds[0]; i++)
+        if (shmi_kinds[i].kind == kind)
+            return &shmi_kinds[i];
+    return NULL;
+}
+

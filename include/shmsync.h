@@ -1,0 +1,12766 @@
+/* Made from include/parts by: go generate ./internal/cheader. Change the parts. */
+/*
+ * shmsync.h: locks and other primitives that processes share, for C11 and C++17.
+ *
+ * A C program that includes this header and a Go program that imports
+ * github.com/shmsync/shmsync open the same arena and use the same instances, as
+ * participants of equal rank. Whoever is killed, at whatever instruction, wedges
+ * nobody: the others notice within about a millisecond, take back what it held,
+ * and are told. docs/c-api.md is the reference, docs/abi.md has the bytes.
+ *
+ * In exactly one file of a program:
+ *
+ *     #define SHMSYNC_IMPLEMENTATION
+ *     #include "shmsync.h"      // before other headers, or with -D_GNU_SOURCE
+ *
+ * and #include "shmsync.h" alone in all others. Link with -pthread.
+ *
+ * READ THIS BEFORE EOWNERDEAD: it means that the lock is NOT HELD.
+ *
+ * pthread_mutex_lock of a robust mutex returns EOWNERDEAD *with* the lock. Here an
+ * error, any error, means: not held, not consumed. After EOWNERDEAD there is nothing
+ * to unlock, and an unlock that follows returns EPERM. The way on is
+ * shmsync_mutex_recover, which takes the lock, runs your repair, and releases it.
+ *
+ * Results are 0 or an errno, never -1; errno itself is not touched on purpose:
+ *
+ *     EOWNERDEAD       who held it died; the caller does not hold it
+ *     ENOTRECOVERABLE  a repair failed; only a recover brings it back
+ *     ETIMEDOUT        the absolute CLOCK_MONOTONIC time came first
+ *     ECANCELED        the object was stopped
+ *     EBUSY            a try did not get it; or an object is open elsewhere
+ *     EPERM            the caller does not hold what it gives back
+ *     EPROTO           a peer wrote what no correct program writes
+ *     EPROTONOSUPPORT  the arena has another layout version, or needs features that
+ *                      this header does not know
+ *     EINVAL           no arena, another kind of object, other options, bad argument
+ *     EBADF            this process has closed the arena or the handle
+ *     ENOTCONN         a child of fork that has not attached itself: see below
+ *     ENOSPC, ENOTSUP  no room; the kernel lacks what is needed
+ *
+ * shmsync_error() tells the last failure of the calling thread in words.
+ *
+ * FORK. A child of fork is no participant: every call on what its parent opened
+ * returns ENOTCONN and changes nothing. It opens the arena itself, and its objects
+ * again. exec needs nothing.
+ *
+ * Locks belong to processes: one thread may lock and another of the process unlock.
+ * A lock is not recursive.
+ */
+#ifndef SHMSYNC_H
+#define SHMSYNC_H
+
+#if defined(SHMSYNC_IMPLEMENTATION) && !defined(_GNU_SOURCE)
+#define _GNU_SOURCE 1
+#endif
+
+#if !defined(__linux__)
+#error "shmsync.h works on Linux only"
+#endif
+#if !defined(__LP64__) && !(defined(__SIZEOF_POINTER__) && __SIZEOF_POINTER__ == 8)
+#error "shmsync.h: a 32-bit program cannot join an arena: its machine words have 4 bytes, those of the layout 8"
+#endif
+#if defined(__BYTE_ORDER__) && __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
+#error "shmsync.h: the layout is little-endian"
+#endif
+#if !defined(__GNUC__)
+#error "shmsync.h needs the atomics of gcc or clang"
+#endif
+
+#include <stddef.h>
+#include <stdint.h>
+#include <time.h>
+
+/* The version of the layout of arenas that this header was made for. An arena of
+ * another one is refused with EPROTONOSUPPORT. */
+#ifndef SHMSYNC_LAYOUT_VERSION
+#define SHMSYNC_LAYOUT_VERSION 2
+#endif
+
+/* What the program that includes the header was made for, told to the
+ * implementation, which may be another. */
+#define SHMSYNC_ABI ((uint32_t)SHMSYNC_LAYOUT_VERSION << 8 | (uint32_t)sizeof(void *))
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- Arenas ---- */
+
+/* What becomes of an exclusive hold whose process dies; fixed when the object is made. */
+#define SHMSYNC_POLICY_DEFAULT 0 /* report, or whatever an existing object has */
+#define SHMSYNC_POLICY_REPORT 1  /* nobody gets it: EOWNERDEAD until somebody recovers it */
+#define SHMSYNC_POLICY_RELEASE 2 /* it becomes free, as a file lock does */
+
+#define SHMSYNC_SPIN_NEVER (-1) /* waiters do not spin before they sleep */
+
+typedef struct shmsync_arena shmsync_arena;
+
+/* A position in an arena, the same in every process; 0 is none. */
+typedef uint64_t shmsync_offset;
+
+typedef struct shmsync_arena_options {
+    uint64_t size;               /* bytes of a new arena, rounded up to 64 KiB; 0: 64 MiB */
+    uint32_t max_participants;   /* of a new arena, at most 2047; 0: 128 */
+    uint32_t mode;               /* permission bits of a new arena's file; 0: 0600 */
+    const char *label;           /* who this process is, for people; NULL: the program's name */
+    const uint32_t *trust_uids;  /* owners of files to join, besides this euid and root */
+    size_t n_trust_uids;
+    int attach_only;             /* not 0: ENOENT where there is no arena, instead of making one */
+} shmsync_arena_options;
+
+/* Who a participant is or was. slot and generation are the identity. */
+typedef struct shmsync_participant {
+    uint32_t slot;
+    uint32_t generation;
+    uint32_t pid;      /* in its own pid namespace */
+    int64_t died_ns;   /* Unix ns; 0 while alive or not known */
+    char label[64];
+} shmsync_participant;
+
+/* shmsync_arena_open joins the arena /dev/shm/NAME, and creates it where there is
+ * none. A name with a slash is the path of a file. Opening it again in one process
+ * gives the same arena, to be closed as often. opts may be NULL. */
+int shmsync_arena_open_abi(const char *name, const shmsync_arena_options *opts, shmsync_arena **out, uint32_t abi);
+static inline int shmsync_arena_open(const char *name, const shmsync_arena_options *opts, shmsync_arena **out)
+{
+    return shmsync_arena_open_abi(name, opts, out, SHMSYNC_ABI);
+}
+/* The arena in an open file, such as a memfd that was inherited. fd stays the caller's. */
+int shmsync_arena_from_fd_abi(int fd, const shmsync_arena_options *opts, shmsync_arena **out, uint32_t abi);
+static inline int shmsync_arena_from_fd(int fd, const shmsync_arena_options *opts, shmsync_arena **out)
+{
+    return shmsync_arena_from_fd_abi(fd, opts, out, SHMSYNC_ABI);
+}
+/* shmsync_arena_close leaves, with the last of the closes that match the opens. What
+ * this process holds is treated as its death would be. Threads that wait get EBADF.
+ * Pointers and handles into the arena die with it. */
+int shmsync_arena_close(shmsync_arena *a);
+/* Removes the name /dev/shm/NAME; those who have the arena keep it. */
+int shmsync_arena_remove(const char *name);
+
+uint64_t shmsync_arena_size(const shmsync_arena *a);
+void *shmsync_arena_base(const shmsync_arena *a);
+/* Calls f for each participant that dies from now on, on the helper thread: f is
+ * quick and calls nothing that waits. One function an arena. */
+int shmsync_arena_on_death(shmsync_arena *a, void (*f)(const shmsync_participant *, void *), void *arg);
+/* This process as a participant. */
+int shmsync_arena_self(shmsync_arena *a, shmsync_participant *out);
+/* Calls f for each participant until f returns not 0. */
+int shmsync_arena_participants(shmsync_arena *a, int (*f)(const shmsync_participant *, void *), void *arg);
+
+/* Bytes of one's own, zeroed: what Alloc and Free of the Go side give. */
+int shmsync_alloc(shmsync_arena *a, uint64_t size, shmsync_offset *out);
+int shmsync_free(shmsync_arena *a, shmsync_offset off);
+/* size bytes at an offset that may have come from a peer: NULL if no block is there
+ * that has them. */
+void *shmsync_at(shmsync_arena *a, shmsync_offset off, uint64_t size);
+/* Bytes found by name, zeroed when created; Go's Arena.Block. They stay open until
+ * this process leaves the arena. */
+int shmsync_block_open(shmsync_arena *a, const char *name, uint64_t size, void **out);
+/* The same for a Value of the Go side: layout is the fingerprint that arena.LayoutOf
+ * gives for its type, or 0 for whatever an existing one has. */
+int shmsync_value_open(shmsync_arena *a, const char *name, uint64_t size, uint64_t layout, void **out);
+/* Removes an object that nobody has open: ENOENT, EBUSY. */
+int shmsync_delete(shmsync_arena *a, const char *name);
+
+/* The last failure of the calling thread in words; never NULL, good until its next. */
+const char *shmsync_error(void);
+/* What an errno of this header means; never NULL. */
+const char *shmsync_strerror(int err);
+/* The participant whose death the calling thread's last EOWNERDEAD or
+ * ENOTRECOVERABLE told of. ENOENT: not known. */
+int shmsync_who_died(shmsync_participant *out);
+
+/* ---- Mutex ---- */
+
+/* A handle on a mutex of an arena; a copy is the same handle. */
+typedef struct shmsync_mutex {
+    struct shmi_mutex *impl;
+} shmsync_mutex;
+
+typedef struct shmsync_mutex_options {
+    int policy;              /* SHMSYNC_POLICY_..., of a new mutex; another than an existing one has: EINVAL */
+    int64_t spin_ns;         /* of a new mutex: 0 learns, SHMSYNC_SPIN_NEVER, or at most that long */
+    int checked;             /* not 0: every unlock of this process is a compare-and-swap */
+    int (*repair)(void *);   /* run by lock of this process where it meets a death; 0 for repaired */
+    void *repair_arg;
+} shmsync_mutex_options;
+
+/* Finds the mutex of that name or creates it. NULL or "": a fresh anonymous one. */
+int shmsync_mutex_open(shmsync_arena *a, const char *name, const shmsync_mutex_options *opts, shmsync_mutex *out);
+/* The mutex at an offset that another process's shmsync_mutex_offset gave. */
+int shmsync_mutex_at(shmsync_arena *a, shmsync_offset off, shmsync_mutex *out);
+shmsync_offset shmsync_mutex_offset(const shmsync_mutex *m);
+int shmsync_mutex_close(shmsync_mutex *m);
+/* An error means: not held. EOWNERDEAD, ENOTRECOVERABLE, EPROTO, EBADF, ENOTCONN. */
+int shmsync_mutex_lock(shmsync_mutex *m);
+/* EBUSY when somebody has it, and the errors of lock. */
+int shmsync_mutex_trylock(shmsync_mutex *m);
+/* ETIMEDOUT at that CLOCK_MONOTONIC time. A free lock is taken without a look at it. */
+int shmsync_mutex_timedlock(shmsync_mutex *m, const struct timespec *abs_monotonic);
+/* EPERM when this process does not hold it. Two threads that race to unlock one hold
+ * may release the hold of another process, unless the handle is checked. */
+int shmsync_mutex_unlock(shmsync_mutex *m);
+/* Makes an owner-dead or not recoverable mutex usable again: takes it, runs repair,
+ * releases it. When repair returns not 0 the mutex is not recoverable, and that number
+ * is not passed on: the result is ENOTRECOVERABLE. A healthy mutex is locked and
+ * unlocked, without repair. */
+int shmsync_mutex_recover(shmsync_mutex *m, int (*repair)(void *), void *arg);
+/* What a lock would find: 0 (free or held), EOWNERDEAD, ENOTRECOVERABLE, EPROTO. */
+int shmsync_mutex_state(shmsync_mutex *m);
+
+/* ---- Futex: an eventcount, the Futex of the Go side ---- */
+
+typedef struct shmsync_futex {
+    struct shmi_futex *impl;
+} shmsync_futex;
+
+typedef struct shmsync_futex_options {
+    int64_t spin_ns; /* as of a mutex */
+} shmsync_futex_options;
+
+int shmsync_futex_open(shmsync_arena *a, const char *name, const shmsync_futex_options *opts, shmsync_futex *out);
+int shmsync_futex_at(shmsync_arena *a, shmsync_offset off, shmsync_futex *out);
+shmsync_offset shmsync_futex_offset(const shmsync_futex *f);
+int shmsync_futex_close(shmsync_futex *f);
+/* How many posts there have been. A token is that plus the posts to wait for. */
+uint64_t shmsync_futex_get(const shmsync_futex *f);
+/* Counts up and wakes everybody who waits. Never blocks. */
+int shmsync_futex_post(shmsync_futex *f);
+/* Waits until the count has reached token. ECANCELED: stopped before that. */
+int shmsync_futex_wait(shmsync_futex *f, uint64_t token);
+int shmsync_futex_timedwait(shmsync_futex *f, uint64_t token, const struct timespec *abs_monotonic);
+/* Ends all waits, now and later, with ECANCELED, unless their token was reached. */
+int shmsync_futex_stop(shmsync_futex *f);
+
+
+/* ---- Sequencer: a counter that goes up, and those who wait for it ---- */
+
+typedef struct shmsync_sequencer {
+    struct shmi_sequence *impl;
+} shmsync_sequencer;
+
+typedef struct shmsync_sequencer_options {
+    uint64_t initial; /* value of a new one */
+    int64_t spin_ns;  /* as of a mutex */
+} shmsync_sequencer_options;
+
+int shmsync_sequencer_open(shmsync_arena *a, const char *name, const shmsync_sequencer_options *opts, shmsync_sequencer *out);
+int shmsync_sequencer_at(shmsync_arena *a, shmsync_offset off, shmsync_sequencer *out);
+shmsync_offset shmsync_sequencer_offset(const shmsync_sequencer *s);
+int shmsync_sequencer_close(shmsync_sequencer *s);
+uint64_t shmsync_sequencer_value(const shmsync_sequencer *s);
+/* Adds one, and wakes those who have waited for that. value gets the new value; it may
+ * be NULL. EPROTO: it counted, and whom it should have woken could not be found. */
+int shmsync_sequencer_increment(shmsync_sequencer *s, uint64_t *value);
+/* Makes the counter v if it is less; advanced, which may be NULL, says whether it was. */
+int shmsync_sequencer_advance(shmsync_sequencer *s, uint64_t v, int *advanced);
+/* Waits until the counter has reached token. ECANCELED: stopped, or the waits were
+ * cancelled, before that. ENOSPC: no room for a wait. */
+int shmsync_sequencer_wait(shmsync_sequencer *s, uint64_t token);
+int shmsync_sequencer_timedwait(shmsync_sequencer *s, uint64_t token, const struct timespec *abs_monotonic);
+/* Ends every wait that began before with ECANCELED, unless its token is reached. */
+int shmsync_sequencer_cancel_waiters(shmsync_sequencer *s);
+/* Ends all waits so, and those to come. The counter goes on. */
+int shmsync_sequencer_stop(shmsync_sequencer *s);
+int shmsync_sequencer_stopped(const shmsync_sequencer *s);
+/* Makes the counter v, which may be less than it is. EBUSY: somebody waits. */
+int shmsync_sequencer_reset(shmsync_sequencer *s, uint64_t v);
+
+/* ---- Event: set or not, and those who wait for it ---- */
+
+typedef struct shmsync_event {
+    struct shmi_event *impl;
+} shmsync_event;
+
+typedef struct shmsync_event_options {
+    int auto_reset;  /* each set lets one wait go */
+    int two_way;     /* one can wait for the reset, too; not with auto_reset */
+    int set;         /* a new one is set */
+    int64_t spin_ns; /* as of a mutex */
+} shmsync_event_options;
+
+/* An existing one that lacks a mode that was asked for: EINVAL. */
+int shmsync_event_open(shmsync_arena *a, const char *name, const shmsync_event_options *opts, shmsync_event *out);
+int shmsync_event_at(shmsync_arena *a, shmsync_offset off, shmsync_event *out);
+shmsync_offset shmsync_event_offset(const shmsync_event *e);
+int shmsync_event_close(shmsync_event *e);
+/* Lets those go who wait: all, or with auto_reset the first, or the next to come. */
+int shmsync_event_set(shmsync_event *e);
+int shmsync_event_reset(shmsync_event *e);
+int shmsync_event_is_set(const shmsync_event *e);
+/* Waits until it is set; with auto_reset it takes the token. ENOSPC: no room for a wait. */
+int shmsync_event_wait(shmsync_event *e);
+int shmsync_event_trywait(shmsync_event *e);
+int shmsync_event_timedwait(shmsync_event *e, const struct timespec *abs_monotonic);
+/* Waits until it is not set. EINVAL: it is not two_way. */
+int shmsync_event_wait_reset(shmsync_event *e);
+int shmsync_event_timedwait_reset(shmsync_event *e, const struct timespec *abs_monotonic);
+
+/* ---- Queue: a bounded queue of items of one size ---- */
+
+typedef struct shmsync_queue {
+    struct shmi_queue *impl;
+} shmsync_queue;
+
+typedef struct shmsync_queue_options {
+    uint32_t capacity; /* 0: 64 for a new one, whatever an existing one has; another: EINVAL */
+    uint64_t layout;   /* fingerprint of an item, by shmsync_layout; 0: whatever an existing one has */
+    int64_t spin_ns;   /* as of a mutex */
+} shmsync_queue_options;
+
+/* An item on lease. Of all its copies one call ends it. */
+typedef struct shmsync_lease {
+    struct shmi_queue *impl;
+    uint64_t seq, state;
+    uint32_t at;
+    uint32_t redelivered; /* how often the item was leased before, and not acknowledged */
+} shmsync_lease;
+
+/*
+ * The fingerprint that arena.LayoutOf gives on the Go side for the type that is described
+ * so: a number is its class, i u f b or c, and its bytes: "u8 "; an array is "[n] " and
+ * its element; a struct is "{size ", then for each field "@offset " and what it is, then
+ * "} ". A space after each. struct {uint64_t id; int32_t n[2];} is
+ * "{16 @0 u8 @8 [2] i4 } ".
+ */
+uint64_t shmsync_layout(const char *description);
+
+/* Items have item_size bytes, at most 65536. */
+int shmsync_queue_open(shmsync_arena *a, const char *name, size_t item_size, const shmsync_queue_options *opts, shmsync_queue *out);
+int shmsync_queue_at(shmsync_arena *a, shmsync_offset off, size_t item_size, shmsync_queue *out);
+shmsync_offset shmsync_queue_offset(const shmsync_queue *q);
+int shmsync_queue_close(shmsync_queue *q);
+/* Copies an item into the queue, and waits until there is room. ECANCELED: shut down. */
+int shmsync_queue_put(shmsync_queue *q, const void *item);
+int shmsync_queue_tryput(shmsync_queue *q, const void *item);
+int shmsync_queue_timedput(shmsync_queue *q, const void *item, const struct timespec *abs_monotonic);
+/* Copies the first item out, and waits until there is one. ECANCELED: shut down, and
+ * empty. The item is gone if this process dies now. */
+int shmsync_queue_get(shmsync_queue *q, void *item);
+int shmsync_queue_tryget(shmsync_queue *q, void *item);
+int shmsync_queue_timedget(shmsync_queue *q, void *item, const struct timespec *abs_monotonic);
+/* The same, and the item stays in the queue's keeping until it is acknowledged: with the
+ * death of this process, or by nack, it goes back to the front. */
+int shmsync_queue_lease(shmsync_queue *q, void *item, shmsync_lease *out);
+int shmsync_queue_trylease(shmsync_queue *q, void *item, shmsync_lease *out);
+int shmsync_queue_timedlease(shmsync_queue *q, void *item, shmsync_lease *out, const struct timespec *abs_monotonic);
+/* EPERM: the lease is over. */
+int shmsync_lease_ack(shmsync_lease *l);
+int shmsync_lease_nack(shmsync_lease *l);
+/* Ends the queue for puts at once, and for gets when they have what is there. */
+int shmsync_queue_shutdown(shmsync_queue *q);
+uint32_t shmsync_queue_len(const shmsync_queue *q);
+uint32_t shmsync_queue_cap(const shmsync_queue *q);
+
+/* ---- WaitGroup and Latch: a counter of what is still to be done ---- */
+
+typedef struct shmsync_waitgroup {
+    struct shmi_tally *impl;
+} shmsync_waitgroup;
+
+typedef struct shmsync_waitgroup_options {
+    int64_t spin_ns; /* as of a mutex */
+} shmsync_waitgroup_options;
+
+int shmsync_waitgroup_open(shmsync_arena *a, const char *name, const shmsync_waitgroup_options *opts, shmsync_waitgroup *out);
+int shmsync_waitgroup_at(shmsync_arena *a, shmsync_offset off, shmsync_waitgroup *out);
+shmsync_offset shmsync_waitgroup_offset(const shmsync_waitgroup *g);
+int shmsync_waitgroup_close(shmsync_waitgroup *g);
+/* What a process adds is its own until it is done. EINVAL, with nothing changed: the
+ * counter would be negative, or too big. */
+int shmsync_waitgroup_add(shmsync_waitgroup *g, int64_t delta);
+int shmsync_waitgroup_done(shmsync_waitgroup *g);
+/* Waits until the counter is 0. EOWNERDEAD: a process died that had something of its own left. */
+int shmsync_waitgroup_wait(shmsync_waitgroup *g);
+int shmsync_waitgroup_timedwait(shmsync_waitgroup *g, const struct timespec *abs_monotonic);
+/* Forgets what the dead had left. */
+int shmsync_waitgroup_reset(shmsync_waitgroup *g);
+int64_t shmsync_waitgroup_count(const shmsync_waitgroup *g);
+
+typedef struct shmsync_latch {
+    struct shmi_tally *impl;
+} shmsync_latch;
+
+typedef struct shmsync_latch_options {
+    int64_t spin_ns; /* as of a mutex */
+} shmsync_latch_options;
+
+/* n is what a new one begins with; 0: whatever an existing one began with; another: EINVAL. */
+int shmsync_latch_open(shmsync_arena *a, const char *name, int64_t n, const shmsync_latch_options *opts, shmsync_latch *out);
+int shmsync_latch_at(shmsync_arena *a, shmsync_offset off, shmsync_latch *out);
+shmsync_offset shmsync_latch_offset(const shmsync_latch *l);
+int shmsync_latch_close(shmsync_latch *l);
+/* This process will count down n: if it dies before, waits fail. EINVAL: more than is left
+ * and nobody living has claimed. */
+int shmsync_latch_claim(shmsync_latch *l, int64_t n);
+/* EINVAL, with nothing changed: more than are left. */
+int shmsync_latch_count_down(shmsync_latch *l, int64_t n);
+/* EBUSY: the counter is not 0. */
+int shmsync_latch_trywait(shmsync_latch *l);
+int shmsync_latch_wait(shmsync_latch *l);
+int shmsync_latch_timedwait(shmsync_latch *l, const struct timespec *abs_monotonic);
+int shmsync_latch_arrive_and_wait(shmsync_latch *l, int64_t n);
+int shmsync_latch_reset(shmsync_latch *l);
+int64_t shmsync_latch_count(const shmsync_latch *l);
+
+/* ---- Once ---- */
+
+typedef struct shmsync_once {
+    struct shmi_once *impl;
+} shmsync_once;
+
+typedef struct shmsync_once_options {
+    int64_t spin_ns; /* as of a mutex */
+} shmsync_once_options;
+
+int shmsync_once_open(shmsync_arena *a, const char *name, const shmsync_once_options *opts, shmsync_once *out);
+int shmsync_once_at(shmsync_arena *a, shmsync_offset off, shmsync_once *out);
+shmsync_offset shmsync_once_offset(const shmsync_once *o);
+int shmsync_once_close(shmsync_once *o);
+/* Calls f if no call has done so yet, in whatever process, and waits until the one that
+ * has returns. When the process that runs it dies over it, the next call runs its own. */
+int shmsync_once_do(shmsync_once *o, void (*f)(void *), void *arg);
+int shmsync_once_timeddo(shmsync_once *o, void (*f)(void *), void *arg, const struct timespec *abs_monotonic);
+int shmsync_once_done(const shmsync_once *o);
+
+/* ---- Barrier ---- */
+
+typedef struct shmsync_barrier {
+    struct shmi_barrier *impl;
+} shmsync_barrier;
+
+typedef struct shmsync_barrier_options {
+    /* Called when an arrival of this process is the last of a phase, before anybody is let
+     * go. When its process dies over it the phase is broken. This process's own. */
+    void (*completion)(void *);
+    void *completion_arg;
+    int64_t spin_ns; /* as of a mutex */
+} shmsync_barrier_options;
+
+/* parties of a new one; 0: whatever an existing one began with; another: EINVAL. */
+int shmsync_barrier_open(shmsync_arena *a, const char *name, int64_t parties, const shmsync_barrier_options *opts, shmsync_barrier *out);
+int shmsync_barrier_at(shmsync_arena *a, shmsync_offset off, shmsync_barrier *out);
+shmsync_offset shmsync_barrier_offset(const shmsync_barrier *b);
+int shmsync_barrier_close(shmsync_barrier *b);
+/* Counts n arrivals, and gives the number of the phase, for wait. EINVAL, with nothing
+ * counted: more than are expected. At a broken barrier it counts nothing. */
+int shmsync_barrier_arrive(shmsync_barrier *b, int64_t n, uint64_t *phase);
+/* Waits until a phase is over. EOWNERDEAD: a party died before it arrived. EINVAL: no
+ * phase can have that number yet. */
+int shmsync_barrier_wait(shmsync_barrier *b, uint64_t phase);
+int shmsync_barrier_timedwait(shmsync_barrier *b, uint64_t phase, const struct timespec *abs_monotonic);
+int shmsync_barrier_arrive_and_wait(shmsync_barrier *b);
+/* The arrival stays made, whatever comes of the wait. */
+int shmsync_barrier_timedarrive_and_wait(shmsync_barrier *b, const struct timespec *abs_monotonic);
+/* Arrives once, and makes the parties of all later phases one less. */
+int shmsync_barrier_arrive_and_drop(shmsync_barrier *b);
+/* This process is n more of the parties; or none of them any more, and others arrive in its stead. */
+int shmsync_barrier_join(shmsync_barrier *b, int64_t n);
+int shmsync_barrier_leave(shmsync_barrier *b);
+/* Begins another phase of a broken barrier, for so many parties, 0: as many as were
+ * expected. did, which may be NULL, says whether it did. */
+int shmsync_barrier_reset(shmsync_barrier *b, int64_t parties, int *did);
+
+/* ---- FairMutex: a lock that is taken in the order of arrival ---- */
+
+typedef struct shmsync_fairmutex {
+    struct shmi_fairmutex *impl;
+} shmsync_fairmutex;
+
+typedef struct shmsync_fairmutex_options {
+    int policy;            /* SHMSYNC_POLICY_..., of a new one; another than an existing one has: EINVAL */
+    int (*repair)(void *); /* run by lock of this process where it meets a death; 0 for repaired */
+    void *repair_arg;
+    int64_t spin_ns;       /* as of a mutex */
+} shmsync_fairmutex_options;
+
+int shmsync_fairmutex_open(shmsync_arena *a, const char *name, const shmsync_fairmutex_options *opts, shmsync_fairmutex *out);
+int shmsync_fairmutex_at(shmsync_arena *a, shmsync_offset off, shmsync_fairmutex *out);
+shmsync_offset shmsync_fairmutex_offset(const shmsync_fairmutex *f);
+int shmsync_fairmutex_close(shmsync_fairmutex *f);
+/* As those of a mutex; ENOSPC: no room for a wait. trylock is EBUSY while somebody waits. */
+int shmsync_fairmutex_lock(shmsync_fairmutex *f);
+int shmsync_fairmutex_trylock(shmsync_fairmutex *f);
+int shmsync_fairmutex_timedlock(shmsync_fairmutex *f, const struct timespec *abs_monotonic);
+int shmsync_fairmutex_unlock(shmsync_fairmutex *f);
+int shmsync_fairmutex_recover(shmsync_fairmutex *f, int (*repair)(void *), void *arg);
+int shmsync_fairmutex_state(shmsync_fairmutex *f);
+
+/* ---- Future: a result that is set once ---- */
+
+typedef struct shmsync_future {
+    struct shmi_future *impl;
+} shmsync_future;
+
+typedef struct shmsync_future_options {
+    int64_t spin_ns; /* as of a mutex */
+} shmsync_future_options;
+
+int shmsync_future_open(shmsync_arena *a, const char *name, const shmsync_future_options *opts, shmsync_future *out);
+int shmsync_future_at(shmsync_arena *a, shmsync_offset off, shmsync_future *out);
+shmsync_offset shmsync_future_offset(const shmsync_future *f);
+int shmsync_future_close(shmsync_future *f);
+/* Makes this process the producer. EBUSY: another is, it is set, or its producer died. */
+int shmsync_future_claim(shmsync_future *f);
+/* Sets it to an errno, 0 for success. EBUSY: it is set, or its producer died. */
+int shmsync_future_set(shmsync_future *f, int result);
+/* Whether it is set, and to what; result may be NULL. */
+int shmsync_future_is_set(const shmsync_future *f, int *result);
+/* Waits until it is set. EOWNERDEAD: the process died that had claimed it. */
+int shmsync_future_wait(shmsync_future *f, int *result);
+int shmsync_future_timedwait(shmsync_future *f, int *result, const struct timespec *abs_monotonic);
+/* Makes one that is set, or whose producer died, unset. EBUSY: it is not set. */
+int shmsync_future_reset(shmsync_future *f);
+
+/* ---- Cond ---- */
+
+typedef struct shmsync_cond {
+    struct shmi_cond *impl;
+} shmsync_cond;
+
+typedef struct shmsync_cond_options {
+    int batch;       /* of a new one: how many of a broadcast go for the lock at a time; 0: a few; negative: all */
+    int64_t spin_ns; /* as of a mutex */
+} shmsync_cond_options;
+
+int shmsync_cond_open(shmsync_arena *a, const char *name, const shmsync_cond_options *opts, shmsync_cond *out);
+int shmsync_cond_at(shmsync_arena *a, shmsync_offset off, shmsync_cond *out);
+shmsync_offset shmsync_cond_offset(const shmsync_cond *c);
+int shmsync_cond_close(shmsync_cond *c);
+/* Unlocks m, waits until signal or broadcast wakes this wait, and locks m again. There
+ * are no spurious wakes. m is held again, whatever the result, unless the lock could not
+ * be had: EOWNERDEAD, ENOTRECOVERABLE, and then it is not held. With an error no signal
+ * was used up. */
+int shmsync_cond_wait(shmsync_cond *c, shmsync_mutex *m);
+int shmsync_cond_timedwait(shmsync_cond *c, shmsync_mutex *m, const struct timespec *abs_monotonic);
+/* The same with any lock: functions that unlock and lock, and give 0 or an errno. NULL
+ * for abs_monotonic: no end. */
+int shmsync_cond_wait_with(shmsync_cond *c, int (*unlock)(void *), int (*lock)(void *), void *arg, const struct timespec *abs_monotonic);
+/* Wakes the one that has waited longest; all that wait now. */
+int shmsync_cond_signal(shmsync_cond *c);
+int shmsync_cond_broadcast(shmsync_cond *c);
+
+#if SHMSYNC_LAYOUT_VERSION >= 3
+/* ---- Semaphore: permits that belong to who acquired them ---- */
+
+typedef struct shmsync_semaphore {
+    struct shmi_semaphore *impl;
+} shmsync_semaphore;
+
+typedef struct shmsync_semaphore_options {
+    int transferable; /* it only counts: anybody may release, and nothing comes back from the dead */
+    int64_t initial;  /* permits of a new transferable one; 0: all, negative: none */
+    int64_t spin_ns;  /* as of a mutex */
+} shmsync_semaphore_options;
+
+/* n permits of a new one; 0: whatever an existing one has; another: EINVAL. */
+int shmsync_semaphore_open(shmsync_arena *a, const char *name, int64_t n, const shmsync_semaphore_options *opts, shmsync_semaphore *out);
+int shmsync_semaphore_at(shmsync_arena *a, shmsync_offset off, shmsync_semaphore *out);
+shmsync_offset shmsync_semaphore_offset(const shmsync_semaphore *s);
+int shmsync_semaphore_close(shmsync_semaphore *s);
+/* Acquires n permits, in the order of arrival. EINVAL: more than there will ever be. */
+int shmsync_semaphore_acquire(shmsync_semaphore *s, int64_t n);
+int shmsync_semaphore_tryacquire(shmsync_semaphore *s, int64_t n);
+int shmsync_semaphore_timedacquire(shmsync_semaphore *s, int64_t n, const struct timespec *abs_monotonic);
+/* EPERM, with nothing released: this process has not so many; of a transferable one, there
+ * would be more than its size. */
+int shmsync_semaphore_release(shmsync_semaphore *s, int64_t n);
+/* How many can be had. */
+int64_t shmsync_semaphore_free(const shmsync_semaphore *s);
+#endif
+#ifdef SHMSYNC_IMPLEMENTATION
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#define SHMI_FN static __attribute__((unused))
+#define SHMI_COLD static __attribute__((unused, noinline, cold))
+#define SHMI_LIKELY(x) __builtin_expect(!!(x), 1)
+#define SHMI_UNLIKELY(x) __builtin_expect(!!(x), 0)
+
+#ifdef __cplusplus
+#define SHMI_ASSERT(cond, text) static_assert(cond, text)
+#define SHMI_THREAD thread_local
+#else
+#define SHMI_ASSERT(cond, text) _Static_assert(cond, text)
+#define SHMI_THREAD _Thread_local
+#endif
+
+/* ---- The bytes: docs/abi.md. Constants have the names that they have there. ---- */
+
+enum {
+    SHMI_orderMark = 0x01020304,
+    SHMI_LayoutVersion = SHMSYNC_LAYOUT_VERSION,
+    SHMI_wordBytes = 8,
+    SHMI_knownCompat = 0,
+    SHMI_knownROCompat = 0,
+    SHMI_knownIncompat = 0,
+    SHMI_headerSize = 4096,
+    SHMI_MaxSlots = 2047,
+    SHMI_maxGeneration = 262143,
+    SHMI_slotStride = 2048,
+    SHMI_aliveWords = 4,
+    SHMI_aliveStride = 8,
+    SHMI_announceCount = 32,
+    SHMI_announceStride = 32,
+    SHMI_labelBytes = 63,
+    SHMI_obitCount = 256,
+    SHMI_obitStride = 128,
+    SHMI_chunkSize = 65536,
+    SHMI_blockMin = 64,
+    SHMI_blockWords = 1024,
+    SHMI_blockWordSize = 4,
+    SHMI_objectHeader = 64,
+    SHMI_nodeSize = 64,
+    SHMI_maxObjectName = 255
+};
+#define SHMI_MaxObject UINT64_C(4293918720)
+#define SHMI_magic "shmsync" /* and the NUL */
+
+enum { /* header */
+    SHMI_hdrMagic = 0,
+    SHMI_hdrOrder = 8,
+    SHMI_hdrVersion = 12,
+    SHMI_hdrWord = 16,
+    SHMI_hdrHeaderSize = 20,
+    SHMI_hdrCompat = 24,
+    SHMI_hdrROCompat = 32,
+    SHMI_hdrIncompat = 40,
+    SHMI_hdrSize = 48,
+    SHMI_hdrID = 56,
+    SHMI_hdrCreated = 72,
+    SHMI_hdrSlots = 80,
+    SHMI_hdrSlotStride = 84,
+    SHMI_hdrSlotsOff = 88,
+    SHMI_hdrObitOff = 96,
+    SHMI_hdrObitCount = 104,
+    SHMI_hdrObitStride = 108,
+    SHMI_hdrDirOff = 112,
+    SHMI_hdrDirCount = 120,
+    SHMI_hdrChunksOff = 128,
+    SHMI_hdrBlocksOff = 136,
+    SHMI_hdrHeapOff = 144,
+    SHMI_hdrChunkSize = 152,
+    SHMI_hdrBlockWords = 156,
+    SHMI_hdrChunkCount = 160,
+    SHMI_hdrChecksum = 168,
+    SHMI_hdrObitsTotal = 256,
+    SHMI_hdrDeaths = 264,
+    SHMI_hdrDirReach = 268,
+    SHMI_hdrChunkHint = 320
+};
+
+enum { /* slot */
+    SHMI_slotState = 0,
+    SHMI_slotUndertaker = 4,
+    SHMI_slotCaps = 8,
+    SHMI_slotPID = 12,
+    SHMI_slotTID = 16,
+    SHMI_slotUID = 20,
+    SHMI_slotStart = 24,
+    SHMI_slotPIDNS = 32,
+    SHMI_slotJoined = 40,
+    SHMI_slotBootID = 48,
+    SHMI_slotLabel = 64,
+    SHMI_slotAlive = 128,
+    SHMI_slotDoorbell = 192,
+    SHMI_slotReady = 200,
+    SHMI_slotDied = 208,
+    SHMI_slotWatchBell = 216,
+    SHMI_slotSettled = 220,
+    SHMI_slotOpening = 224,
+    SHMI_slotWalking = 232,
+    SHMI_slotAnnounce = 256
+};
+
+enum { SHMI_capRobust = 1, SHMI_capOFD = 2, SHMI_capFence = 8, SHMI_capWaitV = 16 };
+
+enum { /* phases of a slot */
+    SHMI_phaseFree,
+    SHMI_phaseJoining,
+    SHMI_phaseLive,
+    SHMI_phaseLeaving,
+    SHMI_phaseDead,
+    SHMI_phaseRetired
+};
+
+enum { SHMI_announceObject = 0, SHMI_announceWord = 8, SHMI_announceSince = 16, SHMI_announceWanted = 24 };
+
+enum { /* obituary */
+    SHMI_obitSeq = 0,
+    SHMI_obitName = 8,
+    SHMI_obitPID = 12,
+    SHMI_obitDied = 16,
+    SHMI_obitFlags = 24,
+    SHMI_obitLabel = 32,
+    SHMI_obitLeft = 1
+};
+
+enum { /* kinds of chunk */
+    SHMI_chunkFree,
+    SHMI_chunkClaimed,
+    SHMI_chunkSlab,
+    SHMI_chunkSweeping,
+    SHMI_chunkHead,
+    SHMI_chunkTail
+};
+#define SHMI_CHUNK_RESERVED UINT64_C(8)
+
+enum { /* kinds of block */
+    SHMI_blockFree,
+    SHMI_blockClaimed,
+    SHMI_blockRaw,
+    SHMI_blockObject,
+    SHMI_blockNode,
+    SHMI_blockFreeing,
+    SHMI_blockBlocked
+};
+
+enum { SHMI_classNode = 17, SHMI_classes = 18, SHMI_classSpan = -1 };
+
+static const uint32_t shmi_class_size[SHMI_classes] = {
+    64, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096, 6144, 8192, 12288, 16384, 32768, 64};
+
+enum { /* object header */
+    SHMI_objKind = 0,
+    SHMI_objVersion = 4,
+    SHMI_objState = 8,
+    SHMI_objNameOff = 12,
+    SHMI_objSize = 16,
+    SHMI_objHash = 24,
+    SHMI_objCreated = 32,
+    SHMI_objOpenOff = 40,
+    SHMI_objLayout = 48
+};
+
+enum { SHMI_objectPending, SHMI_objectCommitted, SHMI_objectAborted, SHMI_objectDeleting };
+
+enum { /* states of a wait node */
+    SHMI_NodeFree,
+    SHMI_NodeIdle,
+    SHMI_NodeWaiting,
+    SHMI_NodeReady,
+    SHMI_NodeQueued,
+    SHMI_NodeAsleep,
+    SHMI_NodeParked,
+    SHMI_NodeResolved,
+    SHMI_NodeLeft,
+    SHMI_NodeSpent
+};
+
+typedef uint64_t shmi_off;
+typedef uint32_t shmi_name; /* slot in bits 0..10, generation in bits 11..28 */
+#define SHMI_NAME_MASK 0x1fffffffu
+
+typedef struct shmi_node {
+    uint32_t word;       /* state in bits 0..3, generation above */
+    uint32_t owner;      /* name */
+    uint64_t object;
+    uint64_t next;
+    uint64_t ready_next;
+    uint64_t wanted;
+    uint64_t stamp;
+    uint64_t list;
+    uint64_t extra;
+} shmi_node;
+
+typedef struct shmi_mutex_words {
+    uint32_t owner;
+    uint32_t pad0_[15];
+    uint32_t wake;
+    uint32_t starving;
+    uint32_t handoff;
+    uint32_t policy;
+    uint32_t died;
+    uint32_t spin;
+    uint32_t lastCPU;
+    uint32_t pays;
+    uint64_t hub;
+    uint64_t handed;
+    uint64_t pad1_[10];
+} shmi_mutex_words;
+
+typedef struct shmi_futex_words {
+    uint64_t state;
+    uint32_t lastCPU;
+    uint32_t spin;
+    uint32_t pays;
+    uint32_t pad0_;
+    uint64_t hub;
+    uint64_t pad1_[12];
+} shmi_futex_words;
+
+#define SHMI_AT(type, field, off) SHMI_ASSERT(offsetof(type, field) == (off), #type "." #field)
+SHMI_AT(shmi_node, word, 0);
+SHMI_AT(shmi_node, owner, 4);
+SHMI_AT(shmi_node, object, 8);
+SHMI_AT(shmi_node, next, 16);
+SHMI_AT(shmi_node, ready_next, 24);
+SHMI_AT(shmi_node, wanted, 32);
+SHMI_AT(shmi_node, stamp, 40);
+SHMI_AT(shmi_node, list, 48);
+SHMI_AT(shmi_node, extra, 56);
+SHMI_ASSERT(sizeof(shmi_node) == SHMI_nodeSize, "shmi_node");
+SHMI_AT(shmi_mutex_words, owner, 0);
+SHMI_AT(shmi_mutex_words, wake, 64);
+SHMI_AT(shmi_mutex_words, starving, 68);
+SHMI_AT(shmi_mutex_words, handoff, 72);
+SHMI_AT(shmi_mutex_words, policy, 76);
+SHMI_AT(shmi_mutex_words, died, 80);
+SHMI_AT(shmi_mutex_words, spin, 84);
+SHMI_AT(shmi_mutex_words, lastCPU, 88);
+SHMI_AT(shmi_mutex_words, pays, 92);
+SHMI_AT(shmi_mutex_words, hub, 96);
+SHMI_AT(shmi_mutex_words, handed, 104);
+SHMI_ASSERT(sizeof(shmi_mutex_words) == 192, "shmi_mutex_words");
+SHMI_AT(shmi_futex_words, state, 0);
+SHMI_AT(shmi_futex_words, lastCPU, 8);
+SHMI_AT(shmi_futex_words, spin, 12);
+SHMI_AT(shmi_futex_words, pays, 16);
+SHMI_AT(shmi_futex_words, hub, 24);
+SHMI_ASSERT(sizeof(shmi_futex_words) == 128, "shmi_futex_words");
+
+/* A kind is four letters, the first in the lowest byte. */
+#define SHMI_KIND(a, b, c, d) ((uint32_t)(a) | (uint32_t)(b) << 8 | (uint32_t)(c) << 16 | (uint32_t)(d) << 24)
+
+/* ---- Atomics: sequentially consistent, as those of the Go side ---- */
+
+SHMI_FN uint32_t shmi_ld32(const uint32_t *p) { return __atomic_load_n(p, __ATOMIC_SEQ_CST); }
+SHMI_FN uint64_t shmi_ld64(const uint64_t *p) { return __atomic_load_n(p, __ATOMIC_SEQ_CST); }
+SHMI_FN void shmi_st32(uint32_t *p, uint32_t v) { __atomic_store_n(p, v, __ATOMIC_SEQ_CST); }
+SHMI_FN void shmi_st64(uint64_t *p, uint64_t v) { __atomic_store_n(p, v, __ATOMIC_SEQ_CST); }
+SHMI_FN uint32_t shmi_xchg32(uint32_t *p, uint32_t v) { return __atomic_exchange_n(p, v, __ATOMIC_SEQ_CST); }
+SHMI_FN uint64_t shmi_xchg64(uint64_t *p, uint64_t v) { return __atomic_exchange_n(p, v, __ATOMIC_SEQ_CST); }
+/* The value before. */
+SHMI_FN uint32_t shmi_add32(uint32_t *p, uint32_t v) { return __atomic_fetch_add(p, v, __ATOMIC_SEQ_CST); }
+SHMI_FN uint64_t shmi_add64(uint64_t *p, uint64_t v) { return __atomic_fetch_add(p, v, __ATOMIC_SEQ_CST); }
+SHMI_FN uint32_t shmi_or32(uint32_t *p, uint32_t v) { return __atomic_fetch_or(p, v, __ATOMIC_SEQ_CST); }
+SHMI_FN uint32_t shmi_and32(uint32_t *p, uint32_t v) { return __atomic_fetch_and(p, v, __ATOMIC_SEQ_CST); }
+SHMI_FN uint64_t shmi_or64(uint64_t *p, uint64_t v) { return __atomic_fetch_or(p, v, __ATOMIC_SEQ_CST); }
+SHMI_FN uint64_t shmi_and64(uint64_t *p, uint64_t v) { return __atomic_fetch_and(p, v, __ATOMIC_SEQ_CST); }
+SHMI_FN int shmi_cas32(uint32_t *p, uint32_t old, uint32_t to)
+{
+    return __atomic_compare_exchange_n(p, &old, to, 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
+}
+SHMI_FN int shmi_cas64(uint64_t *p, uint64_t old, uint64_t to)
+{
+    return __atomic_compare_exchange_n(p, &old, to, 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
+}
+/* What only who holds a latch writes: program order is all that a death needs of it,
+ * which a release store keeps. */
+SHMI_FN void shmi_put64(uint64_t *p, uint64_t v)
+{
+    if (__atomic_load_n(p, __ATOMIC_RELAXED) != v)
+        __atomic_store_n(p, v, __ATOMIC_RELEASE);
+}
+
+SHMI_FN void shmi_pause(uint32_t n)
+{
+    for (; n != 0; n--) {
+#if defined(__x86_64__)
+        __builtin_ia32_pause();
+#elif defined(__aarch64__)
+        __asm__ volatile("isb" ::: "memory");
+#else
+        __atomic_signal_fence(__ATOMIC_SEQ_CST);
+#endif
+    }
+}
+
+/* ---- Crash points: tests build with SHMSYNC_CRASHPOINTS and name one in the
+ * environment, as those of the Go side ---- */
+
+#ifdef SHMSYNC_CRASHPOINTS
+SHMI_FN int shmi_crash_due(const char *spec, const char *name, int *hits)
+{
+    const char *colon;
+    size_t n;
+    int want = 1;
+    if (spec == NULL || *spec == 0)
+        return 0;
+    colon = strchr(spec, ':');
+    n = colon != NULL ? (size_t)(colon - spec) : strlen(spec);
+    if (colon != NULL)
+        want = atoi(colon + 1);
+    if (strlen(name) != n || memcmp(spec, name, n) != 0)
+        return 0;
+    return __atomic_add_fetch(hits, 1, __ATOMIC_SEQ_CST) == want;
+}
+SHMI_FN void shmi_crash(const char *name)
+{
+    static int kills, stops;
+    if (shmi_crash_due(getenv("SHMSYNC_CRASHPOINT"), name, &kills)) {
+        kill(getpid(), SIGKILL);
+        for (;;)
+            pause();
+    }
+    if (shmi_crash_due(getenv("SHMSYNC_CRASHPOINT_STOP"), name, &stops))
+        kill(getpid(), SIGSTOP);
+}
+#define SHMSYNC_CRASHPOINT(name) shmi_crash(name)
+#else
+#define SHMSYNC_CRASHPOINT(name) ((void)0)
+#endif
+
+/* ---- The kernel ---- */
+
+#ifndef SYS_futex_waitv
+#define SYS_futex_waitv 449
+#endif
+#ifndef F_OFD_GETLK
+#define F_OFD_GETLK 36
+#define F_OFD_SETLK 37
+#endif
+#ifndef MADV_WIPEONFORK
+#define MADV_WIPEONFORK 18
+#endif
+#ifndef O_TMPFILE
+#define O_TMPFILE (020000000 | O_DIRECTORY)
+#endif
+#ifndef FALLOC_FL_KEEP_SIZE
+#define FALLOC_FL_KEEP_SIZE 1
+#endif
+
+#define SHMI_ALL INT32_MAX
+#define SHMI_OWNER_DIED 0x40000000u /* FUTEX_OWNER_DIED */
+#define SHMI_WAITERS 0x80000000u
+#define SHMI_TID_MASK 0x3fffffffu
+
+enum { SHMI_futexWaitBitset = 9, SHMI_futexWakeBitset = 10 };
+enum { SHMI_membarrierQuery = 0, SHMI_membarrierGlobal = 2, SHMI_membarrierRegister = 4 };
+
+SHMI_FN int64_t shmi_now(void) /* CLOCK_MONOTONIC, ns */
+{
+    struct timespec ts;
+    clock_gettime(CLOCK_MONOTONIC, &ts);
+    return (int64_t)ts.tv_sec * 1000000000 + ts.tv_nsec;
+}
+
+SHMI_FN int64_t shmi_unix_now(void)
+{
+    struct timespec ts;
+    clock_gettime(CLOCK_REALTIME, &ts);
+    return (int64_t)ts.tv_sec * 1000000000 + ts.tv_nsec;
+}
+
+/* The CLOCK_MONOTONIC time of a timespec, at least 1. EINVAL for one that is none. */
+SHMI_FN int shmi_deadline(const struct timespec *ts, int64_t *out)
+{
+    if (ts == NULL || ts->tv_nsec < 0 || ts->tv_nsec >= 1000000000)
+        return EINVAL;
+    if (ts->tv_sec < 0 || (ts->tv_sec == 0 && ts->tv_nsec == 0))
+        *out = 1;
+    else if (ts->tv_sec > INT64_MAX / 1000000000 - 1)
+        *out = INT64_MAX;
+    else
+        *out = (int64_t)ts->tv_sec * 1000000000 + ts->tv_nsec;
+    return 0;
+}
+
+SHMI_FN struct timespec shmi_timespec(int64_t ns)
+{
+    struct timespec ts;
+    if (ns < 1)
+        ns = 1;
+    ts.tv_sec = (time_t)(ns / 1000000000);
+    ts.tv_nsec = (long)(ns % 1000000000);
+    return ts;
+}
+
+SHMI_FN void shmi_nap(int64_t ns)
+{
+    struct timespec ts = shmi_timespec(ns);
+    nanosleep(&ts, NULL);
+}
+
+/* Sleeps while *addr is val, until a wake or deadline (0: none). 0, EAGAIN, EINTR,
+ * ETIMEDOUT are part of the protocol. */
+SHMI_FN int shmi_futex_sleep(uint32_t *addr, uint32_t val, int64_t deadline)
+{
+    struct timespec ts;
+    int before = errno, err = 0;
+    if (deadline != 0)
+        ts = shmi_timespec(deadline);
+    if (syscall(SYS_futex, addr, SHMI_futexWaitBitset, val, deadline != 0 ? &ts : NULL, NULL, 0xffffffffu) != 0)
+        err = errno;
+    errno = before;
+    return err;
+}
+
+/* Wakes up to n sleepers and says how many. */
+SHMI_FN int shmi_wake(uint32_t *addr, int n)
+{
+    int before = errno;
+    long r = syscall(SYS_futex, addr, SHMI_futexWakeBitset, n, NULL, NULL, 0xffffffffu);
+    errno = before;
+    return r < 0 ? 0 : (int)r;
+}
+
+typedef struct shmi_waitv {
+    uint64_t val;
+    uint64_t addr;
+    uint32_t flags;
+    uint32_t zero_;
+} shmi_waitv;
+
+SHMI_FN shmi_waitv shmi_waitv_of(uint32_t *addr, uint32_t val)
+{
+    shmi_waitv v;
+    v.val = val;
+    v.addr = (uint64_t)(uintptr_t)addr;
+    v.flags = 2; /* FUTEX_32 */
+    v.zero_ = 0;
+    return v;
+}
+
+/* Sleeps while every word has its value. All are examined again after any return. */
+SHMI_FN int shmi_futex_sleepv(shmi_waitv *v, unsigned n, int64_t deadline)
+{
+    struct timespec ts;
+    int before = errno, err = 0;
+    if (deadline != 0)
+        ts = shmi_timespec(deadline);
+    if (syscall(SYS_futex_waitv, v, n, 0, deadline != 0 ? &ts : NULL, CLOCK_MONOTONIC) < 0)
+        err = errno;
+    errno = before;
+    return err;
+}
+
+/* Which features there are. Each is probed by the call itself, once. */
+typedef struct shmi_features {
+    int probed;
+    int robust, waitv, membarrier, ofd, otmpfile;
+    int registered; /* this process is a target of fences; a child of fork is not */
+} shmi_features;
+
+static shmi_features shmi_have;
+static pthread_mutex_t shmi_have_lock = PTHREAD_MUTEX_INITIALIZER;
+
+SHMI_FN int shmi_disabled(const char *feature)
+{
+    const char *list = getenv("SHMSYNC_DISABLE");
+    size_t n = strlen(feature);
+    while (list != NULL && *list != 0) {
+        const char *end = strchr(list, ',');
+        const char *last = end != NULL ? end : list + strlen(list);
+        while (list < last && *list == ' ')
+            list++;
+        while (last > list && last[-1] == ' ')
+            last--;
+        if ((size_t)(last - list) == n && memcmp(list, feature, n) == 0)
+            return 1;
+        list = end != NULL ? end + 1 : NULL;
+    }
+    return 0;
+}
+
+SHMI_FN int shmi_byte_op(int fd, int op, short type, uint64_t off, short *found)
+{
+    struct flock l;
+    int before = errno, err = 0;
+    memset(&l, 0, sizeof l);
+    l.l_type = type;
+    l.l_whence = SEEK_SET;
+    l.l_start = (off_t)off;
+    l.l_len = 1;
+    if (fcntl(fd, op, &l) != 0)
+        err = errno;
+    errno = before;
+    if (found != NULL)
+        *found = l.l_type;
+    return err;
+}
+
+/* 0, EAGAIN when another description has it, or another errno. */
+SHMI_FN int shmi_lock_byte(int fd, uint64_t off)
+{
+    int err = shmi_byte_op(fd, F_OFD_SETLK, F_WRLCK, off, NULL);
+    return err == EACCES ? EAGAIN : err;
+}
+SHMI_FN void shmi_unlock_byte(int fd, uint64_t off) { shmi_byte_op(fd, F_OFD_SETLK, F_UNLCK, off, NULL); }
+/* Whether a description other than that of fd has the byte; -1 when nobody can tell. */
+SHMI_FN int shmi_byte_locked(int fd, uint64_t off)
+{
+    short found = F_UNLCK;
+    if (!shmi_have.ofd || shmi_byte_op(fd, F_OFD_GETLK, F_WRLCK, off, &found) != 0)
+        return -1;
+    return found != F_UNLCK;
+}
+
+SHMI_FN void shmi_probe(void)
+{
+    uint32_t word = 0;
+    shmi_waitv v = shmi_waitv_of(&word, 1);
+    void *head = NULL;
+    size_t size = 0;
+    long mask;
+    int before = errno, fd, err;
+    pthread_mutex_lock(&shmi_have_lock);
+    if (shmi_have.probed) {
+        pthread_mutex_unlock(&shmi_have_lock);
+        return;
+    }
+    shmi_have.robust = !shmi_disabled("robust") && syscall(SYS_get_robust_list, 0, &head, &size) == 0 &&
+                       syscall(SYS_set_robust_list, head, (size_t)24) == 0;
+    err = shmi_futex_sleepv(&v, 1, 0);
+    shmi_have.waitv = !shmi_disabled("waitv") && (err == 0 || err == EAGAIN);
+    mask = syscall(SYS_membarrier, SHMI_membarrierQuery, 0);
+    shmi_have.membarrier = !shmi_disabled("membarrier") && mask > 0 &&
+                           (mask & (SHMI_membarrierGlobal | SHMI_membarrierRegister)) == (SHMI_membarrierGlobal | SHMI_membarrierRegister) &&
+                           syscall(SYS_membarrier, SHMI_membarrierGlobal, 0) == 0;
+    fd = (int)syscall(SYS_memfd_create, "shmsync-probe", 1u);
+    if (fd < 0)
+        fd = open("/dev/shm", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+    if (fd >= 0) {
+        shmi_have.ofd = !shmi_disabled("ofd") && shmi_byte_op(fd, F_OFD_SETLK, F_WRLCK, 0, NULL) == 0;
+        close(fd);
+    }
+    shmi_have.otmpfile = !shmi_disabled("otmpfile");
+    shmi_have.probed = 1;
+    pthread_mutex_unlock(&shmi_have_lock);
+    errno = before;
+}
+
+/* Makes this process a target of fences. It is quick while it has one thread. */
+SHMI_FN int shmi_register_fence(void)
+{
+    int before = errno;
+    if (shmi_have.membarrier && !__atomic_load_n(&shmi_have.registered, __ATOMIC_ACQUIRE) &&
+        syscall(SYS_membarrier, SHMI_membarrierRegister, 0) == 0)
+        __atomic_store_n(&shmi_have.registered, 1, __ATOMIC_RELEASE);
+    errno = before;
+    return __atomic_load_n(&shmi_have.registered, __ATOMIC_ACQUIRE);
+}
+
+/* Every running thread of every registered process passes a fence. 0, or it could
+ * not be done. */
+SHMI_FN int shmi_fence(void)
+{
+    int before = errno, err = 0;
+    if (!shmi_have.membarrier)
+        return ENOTSUP;
+    if (syscall(SYS_membarrier, SHMI_membarrierGlobal, 0) != 0)
+        err = errno;
+    errno = before;
+    return err;
+}
+
+/* Lets another thread of this CPU run, and says how long that took, in ns. */
+SHMI_FN int64_t shmi_yield(void)
+{
+    int64_t start = shmi_now();
+    sched_yield();
+    return shmi_now() - start;
+}
+
+SHMI_FN uint64_t shmi_fnv(const void *p, size_t n)
+{
+    const unsigned char *b = (const unsigned char *)p;
+    uint64_t h = UINT64_C(14695981039346656037);
+    for (; n != 0; n--)
+        h = (h ^ *b++) * UINT64_C(1099511628211);
+    return h;
+}
+
+SHMI_COLD void shmi_abort(const char *why)
+{
+    fprintf(stderr, "shmsync: %s\n", why);
+    abort();
+}
+
+/* Made from docs/abi.md by internal/abigen; do not edit: go test ./internal/abigen -update */
+
+/* Kinds of objects, and the version of each kind's layout */
+#define SHMI_KIND_MUTEX UINT32_C(0x5854554d) /* MUTX */
+#define SHMI_VERSION_MUTEX 1
+#define SHMI_KIND_FUTEX UINT32_C(0x58545546) /* FUTX */
+#define SHMI_VERSION_FUTEX 1
+#define SHMI_KIND_SIGNAL_WAKER UINT32_C(0x57474953) /* SIGW */
+#define SHMI_VERSION_SIGNAL_WAKER 1
+#define SHMI_KIND_SPIN_LOCK UINT32_C(0x4e495053) /* SPIN */
+#define SHMI_VERSION_SPIN_LOCK 1
+#define SHMI_KIND_RWSPIN_LOCK UINT32_C(0x50535752) /* RWSP */
+#define SHMI_VERSION_RWSPIN_LOCK 1
+#define SHMI_KIND_RWMUTEX UINT32_C(0x584d5752) /* RWMX */
+#define SHMI_VERSION_RWMUTEX 1
+#define SHMI_KIND_SEMAPHORE UINT32_C(0x414d4553) /* SEMA */
+#define SHMI_VERSION_SEMAPHORE 1
+#define SHMI_KIND_WAITABLE UINT32_C(0x54494157) /* WAIT */
+#define SHMI_VERSION_WAITABLE 1
+#define SHMI_KIND_SEQUENCER UINT32_C(0x52514553) /* SEQR */
+#define SHMI_VERSION_SEQUENCER 1
+#define SHMI_KIND_EVENT UINT32_C(0x544e5645) /* EVNT */
+#define SHMI_VERSION_EVENT 1
+#define SHMI_KIND_WAIT_GROUP UINT32_C(0x50524757) /* WGRP */
+#define SHMI_VERSION_WAIT_GROUP 1
+#define SHMI_KIND_LATCH UINT32_C(0x4843544c) /* LTCH */
+#define SHMI_VERSION_LATCH 1
+#define SHMI_KIND_BARRIER UINT32_C(0x52524142) /* BARR */
+#define SHMI_VERSION_BARRIER 1
+#define SHMI_KIND_ONCE UINT32_C(0x45434e4f) /* ONCE */
+#define SHMI_VERSION_ONCE 1
+#define SHMI_KIND_FAIR_MUTEX UINT32_C(0x52494146) /* FAIR */
+#define SHMI_VERSION_FAIR_MUTEX 1
+#define SHMI_KIND_MULTI_LOCK UINT32_C(0x544c554d) /* MULT */
+#define SHMI_VERSION_MULTI_LOCK 1
+#define SHMI_KIND_COND UINT32_C(0x444e4f43) /* COND */
+#define SHMI_VERSION_COND 1
+#define SHMI_KIND_FUTURE UINT32_C(0x52545546) /* FUTR */
+#define SHMI_VERSION_FUTURE 1
+#define SHMI_KIND_QUEUE UINT32_C(0x55455551) /* QUEU */
+#define SHMI_VERSION_QUEUE 1
+
+/* RWMutex gate: fields of the word */
+#define SHMI_GATE_NAME_SHIFT 0
+#define SHMI_GATE_NAME_MASK UINT64_C(0x1fffffff)
+#define SHMI_GATE_KIND_SHIFT 29
+#define SHMI_GATE_KIND_MASK UINT64_C(0xe0000000)
+
+/* Reader word: fields of the word */
+#define SHMI_READER_GENERATION_SHIFT 0
+#define SHMI_READER_GENERATION_MASK UINT64_C(0x3ffff)
+#define SHMI_READER_WAITING_SHIFT 18
+#define SHMI_READER_WAITING_MASK UINT64_C(0x1fffffc0000)
+#define SHMI_READER_READING_SHIFT 41
+#define SHMI_READER_READING_MASK UINT64_C(0xfffffe0000000000)
+
+/* SpinLock: fields of the word */
+#define SHMI_SPIN_NAME_SHIFT 0
+#define SHMI_SPIN_NAME_MASK UINT64_C(0x1fffffff)
+#define SHMI_SPIN_KIND_SHIFT 29
+#define SHMI_SPIN_KIND_MASK UINT64_C(0xe0000000)
+
+/* Event: fields of the word */
+#define SHMI_EVENT_PLACE_SHIFT 0
+#define SHMI_EVENT_PLACE_MASK UINT64_C(0x3)
+#define SHMI_EVENT_CHANGES_SHIFT 2
+#define SHMI_EVENT_CHANGES_MASK UINT64_C(0xfffffffffffffffc)
+
+/* Future: fields of the word */
+#define SHMI_FUTURE_PRODUCER_SHIFT 0
+#define SHMI_FUTURE_PRODUCER_MASK UINT64_C(0x1fffffff)
+#define SHMI_FUTURE_SET_SHIFT 29
+#define SHMI_FUTURE_SET_MASK UINT64_C(0x20000000)
+#define SHMI_FUTURE_ABANDONED_SHIFT 30
+#define SHMI_FUTURE_ABANDONED_MASK UINT64_C(0x40000000)
+#define SHMI_FUTURE_ERRNO_SHIFT 32
+#define SHMI_FUTURE_ERRNO_MASK UINT64_C(0xffffffff00000000)
+
+/* SignalWaker: fields of the word */
+#define SHMI_SIGNAL_SIGNALS_SHIFT 0
+#define SHMI_SIGNAL_SIGNALS_MASK UINT64_C(0xff)
+#define SHMI_SIGNAL_COUNT_SHIFT 8
+#define SHMI_SIGNAL_COUNT_MASK UINT64_C(0x100)
+
+/* Signal status: fields of the word */
+#define SHMI_SIGNAL_STATUS_YIELD_SHIFT 0
+#define SHMI_SIGNAL_STATUS_YIELD_MASK UINT64_C(0x1)
+#define SHMI_SIGNAL_STATUS_TASKS_SHIFT 1
+#define SHMI_SIGNAL_STATUS_TASKS_MASK UINT64_C(0x2)
+
+/* Gate: fields of the word */
+#define SHMI_SIGNAL_GATE_EXECUTOR_SHIFT 0
+#define SHMI_SIGNAL_GATE_EXECUTOR_MASK UINT64_C(0x1fffffff)
+#define SHMI_SIGNAL_GATE_SCHEDULED_SHIFT 29
+#define SHMI_SIGNAL_GATE_SCHEDULED_MASK UINT64_C(0x20000000)
+#define SHMI_SIGNAL_GATE_EXECUTING_SHIFT 30
+#define SHMI_SIGNAL_GATE_EXECUTING_MASK UINT64_C(0x40000000)
+#define SHMI_SIGNAL_GATE_EPOCH_SHIFT 32
+#define SHMI_SIGNAL_GATE_EPOCH_MASK UINT64_C(0xffffffff00000000)
+
+/* Participant row: fields of the word */
+#define SHMI_SIGNAL_ROW_NAME_SHIFT 0
+#define SHMI_SIGNAL_ROW_NAME_MASK UINT64_C(0x1fffffff)
+#define SHMI_SIGNAL_ROW_WORKERS_SHIFT 29
+#define SHMI_SIGNAL_ROW_WORKERS_MASK UINT64_C(0xfffe0000000)
+#define SHMI_SIGNAL_ROW_SLEEPERS_SHIFT 44
+#define SHMI_SIGNAL_ROW_SLEEPERS_MASK UINT64_C(0xfffff00000000000)
+
+/* kind of gate */
+#define SHMI_GATE_HELD 0U
+#define SHMI_GATE_CLOSED 1U
+#define SHMI_GATE_OWNER_DEAD 3U
+#define SHMI_GATE_RECOVERING 4U
+#define SHMI_GATE_NOT_RECOVERABLE 5U
+
+/* kind of state word */
+#define SHMI_SPIN_HELD 0U
+#define SHMI_SPIN_DRAINING 1U
+#define SHMI_SPIN_UPGRADE 2U
+#define SHMI_SPIN_OWNER_DEAD 3U
+#define SHMI_SPIN_RECOVERING 4U
+#define SHMI_SPIN_NOT_RECOVERABLE 5U
+#define SHMI_SPIN_UPGRADING 6U
+
+/* Redo entry */
+typedef struct shmi_redo_entry {
+    uint64_t at;
+    uint64_t to;
+} shmi_redo_entry;
+SHMI_ASSERT(offsetof(shmi_redo_entry, at) == 0, "redo_entry.at");
+SHMI_ASSERT(offsetof(shmi_redo_entry, to) == 8, "redo_entry.to");
+SHMI_ASSERT(sizeof(shmi_redo_entry) == 16, "redo_entry");
+
+/* List of waits */
+typedef struct shmi_list_words {
+    uint64_t first;
+    uint64_t last;
+} shmi_list_words;
+SHMI_ASSERT(offsetof(shmi_list_words, first) == 0, "list_words.first");
+SHMI_ASSERT(offsetof(shmi_list_words, last) == 8, "list_words.last");
+SHMI_ASSERT(sizeof(shmi_list_words) == 16, "list_words");
+
+/* Monitor */
+typedef struct shmi_monitor_words {
+    shmi_mutex_words latch;
+    uint64_t arrivals;
+    uint64_t redone;
+    shmi_redo_entry redo[6];
+    uint32_t lastCPU;
+    uint32_t spin;
+    uint32_t pays;
+    uint8_t pad0_[4];
+    uint64_t accounted;
+    uint8_t pad1_[56];
+} shmi_monitor_words;
+SHMI_ASSERT(offsetof(shmi_monitor_words, latch) == 0, "monitor_words.latch");
+SHMI_ASSERT(offsetof(shmi_monitor_words, arrivals) == 192, "monitor_words.arrivals");
+SHMI_ASSERT(offsetof(shmi_monitor_words, redone) == 200, "monitor_words.redone");
+SHMI_ASSERT(offsetof(shmi_monitor_words, redo) == 208, "monitor_words.redo");
+SHMI_ASSERT(offsetof(shmi_monitor_words, lastCPU) == 304, "monitor_words.lastCPU");
+SHMI_ASSERT(offsetof(shmi_monitor_words, spin) == 308, "monitor_words.spin");
+SHMI_ASSERT(offsetof(shmi_monitor_words, pays) == 312, "monitor_words.pays");
+SHMI_ASSERT(offsetof(shmi_monitor_words, accounted) == 320, "monitor_words.accounted");
+SHMI_ASSERT(sizeof(shmi_monitor_words) == 384, "monitor_words");
+
+/* Semaphore */
+typedef struct shmi_semaphore_words {
+    shmi_monitor_words mon;
+    uint64_t size;
+    uint64_t free;
+    shmi_list_words queue;
+    uint8_t pad0_[96];
+} shmi_semaphore_words;
+SHMI_ASSERT(offsetof(shmi_semaphore_words, mon) == 0, "semaphore_words.mon");
+SHMI_ASSERT(offsetof(shmi_semaphore_words, size) == 384, "semaphore_words.size");
+SHMI_ASSERT(offsetof(shmi_semaphore_words, free) == 392, "semaphore_words.free");
+SHMI_ASSERT(offsetof(shmi_semaphore_words, queue) == 400, "semaphore_words.queue");
+SHMI_ASSERT(sizeof(shmi_semaphore_words) == 512, "semaphore_words");
+
+/* Share of a semaphore */
+typedef struct shmi_semaphore_share {
+    uint64_t name;
+    uint64_t permits;
+} shmi_semaphore_share;
+SHMI_ASSERT(offsetof(shmi_semaphore_share, name) == 0, "semaphore_share.name");
+SHMI_ASSERT(offsetof(shmi_semaphore_share, permits) == 8, "semaphore_share.permits");
+SHMI_ASSERT(sizeof(shmi_semaphore_share) == 16, "semaphore_share");
+
+/* Sequencer */
+typedef struct shmi_sequence_words {
+    shmi_monitor_words mon;
+    uint64_t root;
+    uint64_t doomed;
+    uint64_t canceled;
+    uint8_t pad0_[104];
+    uint64_t value;
+    uint8_t pad1_[120];
+    uint64_t next;
+    uint32_t stopped;
+    uint8_t pad2_[116];
+} shmi_sequence_words;
+SHMI_ASSERT(offsetof(shmi_sequence_words, mon) == 0, "sequence_words.mon");
+SHMI_ASSERT(offsetof(shmi_sequence_words, root) == 384, "sequence_words.root");
+SHMI_ASSERT(offsetof(shmi_sequence_words, doomed) == 392, "sequence_words.doomed");
+SHMI_ASSERT(offsetof(shmi_sequence_words, canceled) == 400, "sequence_words.canceled");
+SHMI_ASSERT(offsetof(shmi_sequence_words, value) == 512, "sequence_words.value");
+SHMI_ASSERT(offsetof(shmi_sequence_words, next) == 640, "sequence_words.next");
+SHMI_ASSERT(offsetof(shmi_sequence_words, stopped) == 648, "sequence_words.stopped");
+SHMI_ASSERT(sizeof(shmi_sequence_words) == 768, "sequence_words");
+
+/* Event */
+typedef struct shmi_event_words {
+    shmi_sequence_words sequence;
+    uint32_t mode;
+    uint8_t pad0_[4];
+    uint64_t spare;
+    shmi_list_words queue;
+    uint8_t pad1_[96];
+} shmi_event_words;
+SHMI_ASSERT(offsetof(shmi_event_words, sequence) == 0, "event_words.sequence");
+SHMI_ASSERT(offsetof(shmi_event_words, mode) == 768, "event_words.mode");
+SHMI_ASSERT(offsetof(shmi_event_words, spare) == 776, "event_words.spare");
+SHMI_ASSERT(offsetof(shmi_event_words, queue) == 784, "event_words.queue");
+SHMI_ASSERT(sizeof(shmi_event_words) == 896, "event_words");
+
+/* Queue */
+typedef struct shmi_queue_words {
+    shmi_monitor_words mon;
+    uint64_t capacity;
+    uint64_t item;
+    uint64_t sequence;
+    uint64_t ends;
+    uint64_t free;
+    uint64_t out;
+    uint64_t stopped;
+    shmi_list_words getters;
+    shmi_list_words putters;
+    uint8_t pad0_[40];
+} shmi_queue_words;
+SHMI_ASSERT(offsetof(shmi_queue_words, mon) == 0, "queue_words.mon");
+SHMI_ASSERT(offsetof(shmi_queue_words, capacity) == 384, "queue_words.capacity");
+SHMI_ASSERT(offsetof(shmi_queue_words, item) == 392, "queue_words.item");
+SHMI_ASSERT(offsetof(shmi_queue_words, sequence) == 400, "queue_words.sequence");
+SHMI_ASSERT(offsetof(shmi_queue_words, ends) == 408, "queue_words.ends");
+SHMI_ASSERT(offsetof(shmi_queue_words, free) == 416, "queue_words.free");
+SHMI_ASSERT(offsetof(shmi_queue_words, out) == 424, "queue_words.out");
+SHMI_ASSERT(offsetof(shmi_queue_words, stopped) == 432, "queue_words.stopped");
+SHMI_ASSERT(offsetof(shmi_queue_words, getters) == 440, "queue_words.getters");
+SHMI_ASSERT(offsetof(shmi_queue_words, putters) == 456, "queue_words.putters");
+SHMI_ASSERT(sizeof(shmi_queue_words) == 512, "queue_words");
+
+/* Cond */
+typedef struct shmi_cond_words {
+    shmi_monitor_words mon;
+    uint64_t upTo;
+    uint64_t flying;
+    uint64_t landed;
+    uint64_t batch;
+    shmi_list_words waiting;
+    shmi_list_words covered;
+    shmi_list_words woken;
+    uint8_t pad0_[48];
+} shmi_cond_words;
+SHMI_ASSERT(offsetof(shmi_cond_words, mon) == 0, "cond_words.mon");
+SHMI_ASSERT(offsetof(shmi_cond_words, upTo) == 384, "cond_words.upTo");
+SHMI_ASSERT(offsetof(shmi_cond_words, flying) == 392, "cond_words.flying");
+SHMI_ASSERT(offsetof(shmi_cond_words, landed) == 400, "cond_words.landed");
+SHMI_ASSERT(offsetof(shmi_cond_words, batch) == 408, "cond_words.batch");
+SHMI_ASSERT(offsetof(shmi_cond_words, waiting) == 416, "cond_words.waiting");
+SHMI_ASSERT(offsetof(shmi_cond_words, covered) == 432, "cond_words.covered");
+SHMI_ASSERT(offsetof(shmi_cond_words, woken) == 448, "cond_words.woken");
+SHMI_ASSERT(sizeof(shmi_cond_words) == 512, "cond_words");
+
+/* Future */
+typedef struct shmi_future_words {
+    shmi_monitor_words mon;
+    uint64_t state;
+    shmi_list_words queue;
+    uint8_t pad0_[104];
+} shmi_future_words;
+SHMI_ASSERT(offsetof(shmi_future_words, mon) == 0, "future_words.mon");
+SHMI_ASSERT(offsetof(shmi_future_words, state) == 384, "future_words.state");
+SHMI_ASSERT(offsetof(shmi_future_words, queue) == 392, "future_words.queue");
+SHMI_ASSERT(sizeof(shmi_future_words) == 512, "future_words");
+
+/* WaitGroup */
+typedef struct shmi_tally_words {
+    shmi_monitor_words mon;
+    uint64_t size;
+    uint64_t others;
+    uint64_t owed;
+    uint64_t dead;
+    uint64_t epoch;
+    shmi_list_words queue;
+    uint8_t pad0_[72];
+    uint64_t count;
+    uint8_t pad1_[120];
+} shmi_tally_words;
+SHMI_ASSERT(offsetof(shmi_tally_words, mon) == 0, "tally_words.mon");
+SHMI_ASSERT(offsetof(shmi_tally_words, size) == 384, "tally_words.size");
+SHMI_ASSERT(offsetof(shmi_tally_words, others) == 392, "tally_words.others");
+SHMI_ASSERT(offsetof(shmi_tally_words, owed) == 400, "tally_words.owed");
+SHMI_ASSERT(offsetof(shmi_tally_words, dead) == 408, "tally_words.dead");
+SHMI_ASSERT(offsetof(shmi_tally_words, epoch) == 416, "tally_words.epoch");
+SHMI_ASSERT(offsetof(shmi_tally_words, queue) == 424, "tally_words.queue");
+SHMI_ASSERT(offsetof(shmi_tally_words, count) == 512, "tally_words.count");
+SHMI_ASSERT(sizeof(shmi_tally_words) == 640, "tally_words");
+
+/* Share of a WaitGroup or a Latch */
+typedef struct shmi_tally_share {
+    uint64_t name;
+    uint64_t epoch;
+    uint64_t own;
+    uint8_t pad0_[8];
+} shmi_tally_share;
+SHMI_ASSERT(offsetof(shmi_tally_share, name) == 0, "tally_share.name");
+SHMI_ASSERT(offsetof(shmi_tally_share, epoch) == 8, "tally_share.epoch");
+SHMI_ASSERT(offsetof(shmi_tally_share, own) == 16, "tally_share.own");
+SHMI_ASSERT(sizeof(shmi_tally_share) == 32, "tally_share");
+
+/* Barrier */
+typedef struct shmi_barrier_words {
+    shmi_monitor_words mon;
+    uint64_t size;
+    uint64_t expected;
+    uint64_t pending;
+    uint64_t phase;
+    uint64_t completer;
+    uint64_t broken;
+    uint64_t dead;
+    uint64_t voided;
+    shmi_list_words queue;
+    uint8_t pad0_[48];
+} shmi_barrier_words;
+SHMI_ASSERT(offsetof(shmi_barrier_words, mon) == 0, "barrier_words.mon");
+SHMI_ASSERT(offsetof(shmi_barrier_words, size) == 384, "barrier_words.size");
+SHMI_ASSERT(offsetof(shmi_barrier_words, expected) == 392, "barrier_words.expected");
+SHMI_ASSERT(offsetof(shmi_barrier_words, pending) == 400, "barrier_words.pending");
+SHMI_ASSERT(offsetof(shmi_barrier_words, phase) == 408, "barrier_words.phase");
+SHMI_ASSERT(offsetof(shmi_barrier_words, completer) == 416, "barrier_words.completer");
+SHMI_ASSERT(offsetof(shmi_barrier_words, broken) == 424, "barrier_words.broken");
+SHMI_ASSERT(offsetof(shmi_barrier_words, dead) == 432, "barrier_words.dead");
+SHMI_ASSERT(offsetof(shmi_barrier_words, voided) == 440, "barrier_words.voided");
+SHMI_ASSERT(offsetof(shmi_barrier_words, queue) == 448, "barrier_words.queue");
+SHMI_ASSERT(sizeof(shmi_barrier_words) == 512, "barrier_words");
+
+/* Share of a Barrier */
+typedef struct shmi_barrier_share {
+    uint64_t name;
+    uint64_t phase;
+    uint64_t parties;
+    uint64_t left;
+} shmi_barrier_share;
+SHMI_ASSERT(offsetof(shmi_barrier_share, name) == 0, "barrier_share.name");
+SHMI_ASSERT(offsetof(shmi_barrier_share, phase) == 8, "barrier_share.phase");
+SHMI_ASSERT(offsetof(shmi_barrier_share, parties) == 16, "barrier_share.parties");
+SHMI_ASSERT(offsetof(shmi_barrier_share, left) == 24, "barrier_share.left");
+SHMI_ASSERT(sizeof(shmi_barrier_share) == 32, "barrier_share");
+
+/* Once */
+typedef struct shmi_once_words {
+    shmi_monitor_words mon;
+    uint64_t runner;
+    shmi_list_words queue;
+    uint8_t pad0_[40];
+    uint32_t done;
+    uint8_t pad1_[60];
+} shmi_once_words;
+SHMI_ASSERT(offsetof(shmi_once_words, mon) == 0, "once_words.mon");
+SHMI_ASSERT(offsetof(shmi_once_words, runner) == 384, "once_words.runner");
+SHMI_ASSERT(offsetof(shmi_once_words, queue) == 392, "once_words.queue");
+SHMI_ASSERT(offsetof(shmi_once_words, done) == 448, "once_words.done");
+SHMI_ASSERT(sizeof(shmi_once_words) == 512, "once_words");
+
+/* FairMutex */
+typedef struct shmi_fairmutex_words {
+    shmi_monitor_words mon;
+    uint64_t owner;
+    uint32_t policy;
+    uint32_t died;
+    shmi_list_words queue;
+    uint8_t pad0_[96];
+} shmi_fairmutex_words;
+SHMI_ASSERT(offsetof(shmi_fairmutex_words, mon) == 0, "fairmutex_words.mon");
+SHMI_ASSERT(offsetof(shmi_fairmutex_words, owner) == 384, "fairmutex_words.owner");
+SHMI_ASSERT(offsetof(shmi_fairmutex_words, policy) == 392, "fairmutex_words.policy");
+SHMI_ASSERT(offsetof(shmi_fairmutex_words, died) == 396, "fairmutex_words.died");
+SHMI_ASSERT(offsetof(shmi_fairmutex_words, queue) == 400, "fairmutex_words.queue");
+SHMI_ASSERT(sizeof(shmi_fairmutex_words) == 512, "fairmutex_words");
+
+/* MultiLock */
+typedef struct shmi_multilock_head {
+    uint32_t policy;
+    uint32_t buckets;
+    uint8_t pad0_[120];
+} shmi_multilock_head;
+SHMI_ASSERT(offsetof(shmi_multilock_head, policy) == 0, "multilock_head.policy");
+SHMI_ASSERT(offsetof(shmi_multilock_head, buckets) == 4, "multilock_head.buckets");
+SHMI_ASSERT(sizeof(shmi_multilock_head) == 128, "multilock_head");
+
+/* Bucket of keys */
+typedef struct shmi_multilock_bucket {
+    shmi_monitor_words mon;
+    uint64_t spilled;
+    uint64_t entries[15];
+} shmi_multilock_bucket;
+SHMI_ASSERT(offsetof(shmi_multilock_bucket, mon) == 0, "multilock_bucket.mon");
+SHMI_ASSERT(offsetof(shmi_multilock_bucket, spilled) == 384, "multilock_bucket.spilled");
+SHMI_ASSERT(offsetof(shmi_multilock_bucket, entries) == 392, "multilock_bucket.entries");
+SHMI_ASSERT(sizeof(shmi_multilock_bucket) == 512, "multilock_bucket");
+
+/* RWMutex */
+typedef struct shmi_rwmutex_words {
+    shmi_mutex_words writers;
+    uint8_t pad0_[64];
+    uint32_t gate;
+    uint32_t high;
+    uint32_t policy;
+    uint8_t pad1_[116];
+    uint32_t wakeReaders;
+    uint32_t wakeWriter;
+    uint32_t died;
+    uint32_t lastCPU;
+    uint32_t pays;
+    uint32_t paysWriter;
+    uint64_t hubReaders;
+    uint64_t hubWriter;
+    uint8_t pad2_[88];
+} shmi_rwmutex_words;
+SHMI_ASSERT(offsetof(shmi_rwmutex_words, writers) == 0, "rwmutex_words.writers");
+SHMI_ASSERT(offsetof(shmi_rwmutex_words, gate) == 256, "rwmutex_words.gate");
+SHMI_ASSERT(offsetof(shmi_rwmutex_words, high) == 260, "rwmutex_words.high");
+SHMI_ASSERT(offsetof(shmi_rwmutex_words, policy) == 264, "rwmutex_words.policy");
+SHMI_ASSERT(offsetof(shmi_rwmutex_words, wakeReaders) == 384, "rwmutex_words.wakeReaders");
+SHMI_ASSERT(offsetof(shmi_rwmutex_words, wakeWriter) == 388, "rwmutex_words.wakeWriter");
+SHMI_ASSERT(offsetof(shmi_rwmutex_words, died) == 392, "rwmutex_words.died");
+SHMI_ASSERT(offsetof(shmi_rwmutex_words, lastCPU) == 396, "rwmutex_words.lastCPU");
+SHMI_ASSERT(offsetof(shmi_rwmutex_words, pays) == 400, "rwmutex_words.pays");
+SHMI_ASSERT(offsetof(shmi_rwmutex_words, paysWriter) == 404, "rwmutex_words.paysWriter");
+SHMI_ASSERT(offsetof(shmi_rwmutex_words, hubReaders) == 408, "rwmutex_words.hubReaders");
+SHMI_ASSERT(offsetof(shmi_rwmutex_words, hubWriter) == 416, "rwmutex_words.hubWriter");
+SHMI_ASSERT(sizeof(shmi_rwmutex_words) == 512, "rwmutex_words");
+
+/* Line of a slot */
+typedef struct shmi_rwmutex_line {
+    uint64_t state;
+    uint8_t pad0_[120];
+} shmi_rwmutex_line;
+SHMI_ASSERT(offsetof(shmi_rwmutex_line, state) == 0, "rwmutex_line.state");
+SHMI_ASSERT(sizeof(shmi_rwmutex_line) == 128, "rwmutex_line");
+
+/* SpinLock */
+typedef struct shmi_spin_words {
+    uint32_t state;
+    uint32_t drain;
+    uint32_t top;
+    uint8_t pad0_[52];
+    uint32_t wake;
+    uint32_t gate;
+    uint32_t policy;
+    uint32_t died;
+    uint32_t spin;
+    uint32_t lastCPU;
+    uint32_t pays;
+    uint8_t pad1_[4];
+    uint64_t hub;
+    uint64_t gateHub;
+    uint64_t drainHub;
+    uint8_t pad2_[8];
+} shmi_spin_words;
+SHMI_ASSERT(offsetof(shmi_spin_words, state) == 0, "spin_words.state");
+SHMI_ASSERT(offsetof(shmi_spin_words, drain) == 4, "spin_words.drain");
+SHMI_ASSERT(offsetof(shmi_spin_words, top) == 8, "spin_words.top");
+SHMI_ASSERT(offsetof(shmi_spin_words, wake) == 64, "spin_words.wake");
+SHMI_ASSERT(offsetof(shmi_spin_words, gate) == 68, "spin_words.gate");
+SHMI_ASSERT(offsetof(shmi_spin_words, policy) == 72, "spin_words.policy");
+SHMI_ASSERT(offsetof(shmi_spin_words, died) == 76, "spin_words.died");
+SHMI_ASSERT(offsetof(shmi_spin_words, spin) == 80, "spin_words.spin");
+SHMI_ASSERT(offsetof(shmi_spin_words, lastCPU) == 84, "spin_words.lastCPU");
+SHMI_ASSERT(offsetof(shmi_spin_words, pays) == 88, "spin_words.pays");
+SHMI_ASSERT(offsetof(shmi_spin_words, hub) == 96, "spin_words.hub");
+SHMI_ASSERT(offsetof(shmi_spin_words, gateHub) == 104, "spin_words.gateHub");
+SHMI_ASSERT(offsetof(shmi_spin_words, drainHub) == 112, "spin_words.drainHub");
+SHMI_ASSERT(sizeof(shmi_spin_words) == 128, "spin_words");
+
+/* SignalWaker */
+typedef struct shmi_signal_words {
+    uint32_t config;
+    uint32_t rows;
+    uint8_t pad0_[120];
+    uint64_t summary;
+    uint8_t pad1_[120];
+    uint64_t permits;
+    uint8_t pad2_[120];
+    uint32_t wake;
+    uint32_t lastCPU;
+    uint32_t pays;
+    uint32_t spin;
+    uint64_t hub;
+    uint8_t pad3_[104];
+    uint64_t status;
+    uint8_t pad4_[120];
+    uint64_t partition;
+    uint8_t pad5_[120];
+} shmi_signal_words;
+SHMI_ASSERT(offsetof(shmi_signal_words, config) == 0, "signal_words.config");
+SHMI_ASSERT(offsetof(shmi_signal_words, rows) == 4, "signal_words.rows");
+SHMI_ASSERT(offsetof(shmi_signal_words, summary) == 128, "signal_words.summary");
+SHMI_ASSERT(offsetof(shmi_signal_words, permits) == 256, "signal_words.permits");
+SHMI_ASSERT(offsetof(shmi_signal_words, wake) == 384, "signal_words.wake");
+SHMI_ASSERT(offsetof(shmi_signal_words, lastCPU) == 388, "signal_words.lastCPU");
+SHMI_ASSERT(offsetof(shmi_signal_words, pays) == 392, "signal_words.pays");
+SHMI_ASSERT(offsetof(shmi_signal_words, spin) == 396, "signal_words.spin");
+SHMI_ASSERT(offsetof(shmi_signal_words, hub) == 400, "signal_words.hub");
+SHMI_ASSERT(offsetof(shmi_signal_words, status) == 512, "signal_words.status");
+SHMI_ASSERT(offsetof(shmi_signal_words, partition) == 640, "signal_words.partition");
+SHMI_ASSERT(sizeof(shmi_signal_words) == 768, "signal_words");
+
+/* Signal line */
+typedef struct shmi_signal_line {
+    uint64_t bits;
+    uint8_t pad0_[56];
+    uint64_t tasks;
+    uint8_t pad1_[56];
+} shmi_signal_line;
+SHMI_ASSERT(offsetof(shmi_signal_line, bits) == 0, "signal_line.bits");
+SHMI_ASSERT(offsetof(shmi_signal_line, tasks) == 64, "signal_line.tasks");
+SHMI_ASSERT(sizeof(shmi_signal_line) == 128, "signal_line");
+
+/* Gate */
+typedef struct shmi_signal_gate {
+    uint64_t word;
+    uint32_t task;
+    uint8_t pad0_[116];
+} shmi_signal_gate;
+SHMI_ASSERT(offsetof(shmi_signal_gate, word) == 0, "signal_gate.word");
+SHMI_ASSERT(offsetof(shmi_signal_gate, task) == 8, "signal_gate.task");
+SHMI_ASSERT(sizeof(shmi_signal_gate) == 128, "signal_gate");
+
+/* Participant row */
+typedef struct shmi_signal_row {
+    uint64_t count;
+    uint8_t pad0_[120];
+    uint64_t stats[16];
+} shmi_signal_row;
+SHMI_ASSERT(offsetof(shmi_signal_row, count) == 0, "signal_row.count");
+SHMI_ASSERT(offsetof(shmi_signal_row, stats) == 128, "signal_row.stats");
+SHMI_ASSERT(sizeof(shmi_signal_row) == 256, "signal_row");
+/* ---- Failures in words ---- */
+
+typedef struct shmi_failure {
+    char text[512];
+    int who_known;
+    shmsync_participant who;
+} shmi_failure;
+
+static SHMI_THREAD shmi_failure shmi_last;
+
+/* shmi_fail notes what failed and gives err. object may be NULL. */
+__attribute__((format(printf, 4, 5), unused, noinline, cold)) static int shmi_fail(int err, const char *op, const char *object, const char *format, ...)
+{
+    int n = snprintf(shmi_last.text, sizeof shmi_last.text, "shmsync: %s%s%s%s: %s%s", op, object != NULL ? " \"" : "",
+                     object != NULL ? object : "", object != NULL ? "\"" : "", shmsync_strerror(err), *format != 0 ? ": " : "");
+    shmi_last.who_known = 0;
+    if (n > 0 && (size_t)n < sizeof shmi_last.text) {
+        va_list args;
+        va_start(args, format);
+        vsnprintf(shmi_last.text + n, sizeof shmi_last.text - (size_t)n, format, args);
+        va_end(args);
+    }
+    return err;
+}
+
+const char *shmsync_error(void) { return shmi_last.text; }
+
+int shmsync_who_died(shmsync_participant *out)
+{
+    if (!shmi_last.who_known)
+        return ENOENT;
+    *out = shmi_last.who;
+    return 0;
+}
+
+const char *shmsync_strerror(int err)
+{
+    switch (err) {
+    case 0: return "no error";
+    case EOWNERDEAD: return "owner died, and the caller does not hold it";
+    case ENOTRECOVERABLE: return "state not recoverable";
+    case ETIMEDOUT: return "timed out";
+    case ECANCELED: return "canceled";
+    case EBUSY: return "busy";
+    case EPERM: return "not held by this process, or not permitted";
+    case EPROTO: return "shared memory is corrupt";
+    case EPROTONOSUPPORT: return "layout version not supported";
+    case EINVAL: return "incompatible or invalid";
+    case EBADF: return "closed";
+    case ENOTCONN: return "this process has not attached to the arena (a child of fork opens it itself)";
+    case ENOSPC: return "no space";
+    case ENOTSUP: return "not supported";
+    case ENOENT: return "not found";
+    case ENOMEM: return "out of memory";
+    case EEXIST: return "exists";
+    case EAGAIN: return "try again";
+    case EACCES: return "permission denied";
+    }
+    return "system error";
+}
+
+/* ---- An arena, as this process has it ---- */
+
+/* The validated copy of the immutable part of the header. Nothing of it is read from
+ * shared memory again. */
+typedef struct shmi_geometry {
+    uint64_t size, slots_off, obit_off, dir_off, dir_count, chunks_off, blocks_off, heap_off, chunk_count;
+    uint32_t slots;
+} shmi_geometry;
+
+/* What a fork wipes: a child finds no name, and every fast path looks here first. */
+typedef struct shmi_me {
+    shmi_name name;
+} shmi_me;
+
+/* An object: an immutable header and a body that belongs to its kind. */
+typedef struct shmi_object {
+    shmi_off off;  /* of the header; what _offset functions hand out */
+    shmi_off body; /* a multiple of 64 */
+    uint64_t size; /* of the body */
+    uint64_t layout;
+    uint32_t kind;
+    uint16_t version;
+    uint16_t name_len;
+    char name[SHMI_maxObjectName + 1];
+} shmi_object;
+
+/* A block or span that has been located. */
+typedef struct shmi_block {
+    shmi_off off;
+    uint64_t size, chunk, index;
+    int class_; /* or SHMI_classSpan */
+    uint32_t *word;
+} shmi_block;
+
+/* An object's header, read once and validated. */
+typedef struct shmi_header {
+    shmi_object o;
+    shmi_block block;
+    uint64_t hash;
+    shmi_off open_bits;
+    uint32_t *state;
+} shmi_header;
+
+/* An object that this process has open, and the handle that all its opens share. */
+typedef struct shmi_ref {
+    struct shmi_ref *next;
+    shmi_header h;
+    unsigned count; /* opens that have not been closed */
+    void *handle;   /* guarded by: shmsync_arena.handles_of */
+    unsigned opens; /* of the handle; guarded by: the same */
+} shmi_ref;
+
+typedef struct shmi_burial {
+    uint32_t of;     /* state of the slot; 0: none */
+    int unknown;     /* objects whose kind this header does not know */
+    int64_t mourned; /* when repairs and wakes were done; 0 before */
+    int64_t written; /* when the obituary was; 0 before */
+} shmi_burial;
+
+typedef struct shmi_seat {
+    struct shmi_seat *next;
+    shmi_node *node;
+    shmi_off off;
+} shmi_seat;
+
+/* What the helper thread has to try again. */
+typedef struct shmi_chore {
+    struct shmi_chore *next;
+    int (*f)(void *);
+    void *arg;
+} shmi_chore;
+
+typedef struct shmi_notice {
+    uint32_t generation;
+    int64_t when;
+} shmi_notice;
+
+struct shmsync_arena {
+    struct shmsync_arena *next; /* guarded by: shmi_attached_lock */
+    unsigned opens;             /* guarded by: shmi_attached_lock */
+    shmi_me *me;
+    unsigned char *base;
+    uint64_t size;
+    shmi_geometry geo;
+    char label[256]; /* the file, for messages */
+    int fd;
+    int lock_fd; /* its byte lock says that we are alive; -1 where there is none */
+    uint64_t dev, ino;
+    long page;
+
+    shmi_name self; /* never changes; a child of fork has it too, unlike me->name */
+    uint32_t my_slot;
+    uint32_t caps;
+    int fenced;  /* this process is a target of fences */
+    int closing; /* set once; then calls that wait end */
+    uint32_t calls; /* threads in a call that may sleep */
+
+    pthread_t watcher;
+    int watching;        /* the watcher runs */
+    int join_result;     /* of the watcher: -1 while it is not known; guarded by: start_lock */
+    pthread_mutex_t start_lock;
+    pthread_cond_t start_cond;
+    char start_text[256]; /* why it did not become live */
+    unsigned char *robust; /* a page with the robust list */
+
+    uint64_t heap_next[SHMI_classes], heap_look[SHMI_classes], heap_top; /* hints, atomic */
+
+    pthread_mutex_t handles; /* serialises lookups, since this process has one guard */
+    pthread_mutex_t walking; /* held by a walk, with its own guard */
+    shmi_ref *refs;          /* guarded by: handles */
+    shmi_off *deferred;      /* guarded by: handles; blocks freeing by us that somebody guarded */
+    size_t n_deferred, cap_deferred;
+    pthread_mutex_t handles_of; /* guards the handles in refs; taken before handles */
+
+    pthread_mutex_t reaping;
+    shmi_burial *burials; /* guarded by: reaping; by slot */
+    shmi_notice *notices; /* of the watcher; by slot */
+    uint32_t unfinished;  /* a burial has to be gone on with */
+
+    uint32_t announce_map; /* records in use, a bit each */
+
+    pthread_mutex_t seats_lock;
+    shmi_seat *seats; /* guarded by: seats_lock; free ones */
+
+    pthread_mutex_t chores_lock;
+    shmi_chore *chores; /* guarded by: chores_lock */
+
+    pthread_mutex_t death_lock;
+    void (*on_death)(const shmsync_participant *, void *); /* guarded by: death_lock */
+    void *on_death_arg;
+    uint64_t obit_next; /* guarded by: death_lock */
+    uint32_t *told;     /* guarded by: death_lock; by slot */
+    uint64_t holes[64]; /* guarded by: death_lock; obituaries that were not written when we looked */
+    unsigned n_holes;
+};
+
+/* What a death may have swallowed of an object's wakes. */
+enum {
+    SHMI_OWED_ANNOUNCED, /* only those who have announced themselves can wait for one */
+    SHMI_OWED_ONE,       /* a participant has recorded that it sleeps */
+    SHMI_OWED_ALL        /* so had the dead */
+};
+
+/* What a kind of object tells the reaper. Each function may be called by any number of
+ * threads and processes at once, for any bytes: idempotent, trusts nothing, never
+ * blocks. NULL: nothing to do. The table is in the last part. */
+typedef struct shmi_kind_ops {
+    uint32_t kind;
+    void (*repair)(shmsync_arena *a, const shmi_object *o, shmi_name dead);
+    void (*wake)(shmsync_arena *a, const shmi_object *o, int owed);
+} shmi_kind_ops;
+SHMI_FN const shmi_kind_ops *shmi_kind_of(uint32_t kind); /* NULL: not known */
+
+/* ---- From an offset to an address ---- */
+
+SHMI_FN int shmi_within(const shmsync_arena *a, shmi_off off, uint64_t n, uint64_t align)
+{
+    return off <= a->size && n <= a->size - off && (off & (align - 1)) == 0;
+}
+
+/* n bytes at an offset that has been validated; a mistake is a bug here. */
+SHMI_FN void *shmi_ptr(const shmsync_arena *a, shmi_off off, uint64_t n, uint64_t align)
+{
+    if (SHMI_UNLIKELY(!shmi_within(a, off, n, align)))
+        shmi_abort("an offset out of the arena");
+    return a->base + off;
+}
+SHMI_FN uint32_t *shmi_u32(const shmsync_arena *a, shmi_off off) { return (uint32_t *)shmi_ptr(a, off, 4, 4); }
+SHMI_FN uint64_t *shmi_u64(const shmsync_arena *a, shmi_off off) { return (uint64_t *)shmi_ptr(a, off, 8, 8); }
+SHMI_FN unsigned char *shmi_bytes(const shmsync_arena *a, shmi_off off, uint64_t n) { return (unsigned char *)shmi_ptr(a, off, n, 1); }
+
+/* The offset of an address in the arena. */
+SHMI_FN shmi_off shmi_off_of(const shmsync_arena *a, const void *p) { return (shmi_off)((const unsigned char *)p - a->base); }
+
+/* ---- Names and slots ---- */
+
+SHMI_FN uint32_t shmi_name_slot(shmi_name n) { return n & SHMI_MaxSlots; }
+SHMI_FN uint32_t shmi_name_gen(shmi_name n) { return n >> 11 & SHMI_maxGeneration; }
+SHMI_FN shmi_name shmi_make_name(uint32_t slot, uint32_t gen) { return slot | gen << 11; }
+SHMI_FN int shmi_name_valid(shmi_name n) { return shmi_name_slot(n) != 0 && shmi_name_gen(n) != 0; }
+/* Whoever cleans up after n cleans up after o: the same slot, n's or an earlier generation. */
+SHMI_FN int shmi_covers(shmi_name n, shmi_name o)
+{
+    return o != 0 && shmi_name_slot(o) == shmi_name_slot(n) && shmi_name_gen(o) <= shmi_name_gen(n);
+}
+
+SHMI_FN uint32_t shmi_slot_phase(uint32_t w) { return w & 7; }
+SHMI_FN uint32_t shmi_slot_gen(uint32_t w) { return w >> 3 & SHMI_maxGeneration; }
+SHMI_FN uint32_t shmi_slot_word(uint32_t phase, uint32_t gen) { return phase | gen << 3; }
+SHMI_FN uint32_t shmi_slot_with(uint32_t w, uint32_t phase) { return shmi_slot_word(phase, shmi_slot_gen(w)); }
+SHMI_FN int shmi_slot_present(uint32_t w)
+{
+    uint32_t p = shmi_slot_phase(w);
+    return p == SHMI_phaseJoining || p == SHMI_phaseLive || p == SHMI_phaseLeaving;
+}
+SHMI_FN int shmi_slot_taken(uint32_t w) { return shmi_slot_present(w) || shmi_slot_phase(w) == SHMI_phaseDead; }
+SHMI_FN shmi_name shmi_name_in(uint32_t slot, uint32_t w) { return shmi_make_name(slot, shmi_slot_gen(w)); }
+
+/* The record of a slot, counted from 1. */
+SHMI_FN shmi_off shmi_slot(const shmsync_arena *a, uint32_t i)
+{
+    if (SHMI_UNLIKELY(i < 1 || i > a->geo.slots))
+        shmi_abort("a slot that is none");
+    return a->geo.slots_off + (uint64_t)(i - 1) * SHMI_slotStride;
+}
+SHMI_FN uint32_t *shmi_slot32(const shmsync_arena *a, uint32_t i, unsigned field) { return shmi_u32(a, shmi_slot(a, i) + field); }
+SHMI_FN uint64_t *shmi_slot64(const shmsync_arena *a, uint32_t i, unsigned field) { return shmi_u64(a, shmi_slot(a, i) + field); }
+SHMI_FN uint32_t shmi_slot_state(const shmsync_arena *a, uint32_t i) { return shmi_ld32(shmi_slot32(a, i, SHMI_slotState)); }
+SHMI_FN int shmi_cas_slot(const shmsync_arena *a, uint32_t i, uint32_t from, uint32_t to)
+{
+    return shmi_cas32(shmi_slot32(a, i, SHMI_slotState), from, to);
+}
+SHMI_FN uint32_t shmi_slot_caps(const shmsync_arena *a, uint32_t i) { return shmi_ld32(shmi_slot32(a, i, SHMI_slotCaps)); }
+SHMI_FN uint32_t *shmi_alive_word(const shmsync_arena *a, uint32_t i, unsigned word)
+{
+    return shmi_slot32(a, i, SHMI_slotAlive + word * SHMI_aliveStride);
+}
+
+/* Whether n is a participant that has not been buried. One load. A no means that no
+ * thread of n executes a store to the arena any more. */
+SHMI_FN int shmi_current(const shmsync_arena *a, shmi_name n)
+{
+    uint32_t i = shmi_name_slot(n), w;
+    if (i < 1 || i > a->geo.slots)
+        return 0;
+    w = shmi_slot_state(a, i);
+    return shmi_slot_gen(w) == shmi_name_gen(n) && shmi_slot_present(w);
+}
+
+/* This process's name, or 0 in a child of fork. */
+SHMI_FN shmi_name shmi_self(const shmsync_arena *a) { return __atomic_load_n(&a->me->name, __ATOMIC_RELAXED); }
+
+/* How many burials there have been, as a sequence. */
+SHMI_FN uint32_t shmi_deaths(const shmsync_arena *a) { return shmi_ld32(shmi_u32(a, SHMI_hdrDeaths)); }
+
+/* What is defined later and called before. */
+SHMI_FN int shmi_dead(shmsync_arena *a, shmi_name n);
+SHMI_FN void shmi_free_nodes_at(shmsync_arena *a, shmi_off object);
+SHMI_FN void shmi_reset_node(shmsync_arena *a, shmi_off off);
+SHMI_FN int shmi_who(shmsync_arena *a, shmi_name n, shmsync_participant *out);
+SHMI_FN void shmi_release_unseen(shmsync_arena *a, const shmi_block *b, uint32_t w);
+SHMI_FN void shmi_settle_delete(shmsync_arena *a, const shmi_block *b, shmi_name dead);
+SHMI_FN void shmi_settle_entries(shmsync_arena *a, shmi_name dead);
+SHMI_FN void shmi_flush_deferred(shmsync_arena *a);
+SHMI_FN void shmi_release_deferred(shmsync_arena *a);
+
+/* shmi_fail for the death of who. */
+SHMI_COLD int shmi_fail_who(shmsync_arena *a, int err, const char *op, const char *object, shmi_name who)
+{
+    shmsync_participant p;
+    if (who == 0 || shmi_who(a, who, &p) != 0)
+        return shmi_fail(err, op, object, "%s", "");
+    shmi_fail(err, op, object, "%s (pid %u, slot %u.%u)", p.label[0] != 0 ? p.label : "process", p.pid, p.slot, p.generation);
+    shmi_last.who = p;
+    shmi_last.who_known = 1;
+    return err;
+}
+
+/* ---- Calls that may sleep ---- */
+
+/* Begins one: 0, ENOTCONN in a child of fork, EBADF when this process leaves. Until
+ * shmi_exit the arena stays mapped. */
+SHMI_FN int shmi_enter(shmsync_arena *a, const char *op)
+{
+    if (shmi_self(a) == 0)
+        return shmi_fail(ENOTCONN, op, a->label, "%s", "");
+    shmi_add32(&a->calls, 1);
+    if (SHMI_UNLIKELY(__atomic_load_n(&a->closing, __ATOMIC_SEQ_CST))) {
+        shmi_add32(&a->calls, (uint32_t)-1);
+        return shmi_fail(EBADF, op, a->label, "this process closed the arena");
+    }
+    return 0;
+}
+SHMI_FN void shmi_exit(shmsync_arena *a) { shmi_add32(&a->calls, (uint32_t)-1); }
+
+/* ---- Heap: chunk words and block words are the truth, and there is no other ---- */
+
+enum { SHMI_nearChunks = 16, SHMI_claimTries = 64, SHMI_patience = 64 };
+
+SHMI_FN uint32_t shmi_chunk_kind(uint64_t w) { return (uint32_t)(w & 7); }
+SHMI_FN int shmi_chunk_reserved(uint64_t w) { return (w & SHMI_CHUNK_RESERVED) != 0; }
+SHMI_FN uint64_t shmi_chunk_number(uint64_t w) { return w >> 4 & 0x7fffffff; }
+SHMI_FN shmi_name shmi_chunk_name(uint64_t w) { return (shmi_name)(w >> 35); }
+SHMI_FN uint64_t shmi_make_chunk(uint32_t kind, uint64_t number, shmi_name n)
+{
+    return kind | SHMI_CHUNK_RESERVED | number << 4 | (uint64_t)n << 35;
+}
+SHMI_FN uint64_t shmi_chunk_freed(uint64_t w) { return w & SHMI_CHUNK_RESERVED; }
+SHMI_FN uint64_t shmi_chunk_claimed(uint64_t w, shmi_name n)
+{
+    return (w & SHMI_CHUNK_RESERVED) | SHMI_chunkClaimed | (uint64_t)n << 35;
+}
+SHMI_FN int shmi_chunk_slab_of(uint64_t w, int cls) { return w == shmi_make_chunk(SHMI_chunkSlab, (uint64_t)cls, 0); }
+
+SHMI_FN int shmi_chunk_legal(uint64_t w, uint64_t i, uint64_t count)
+{
+    uint64_t n = shmi_chunk_number(w);
+    shmi_name who = shmi_chunk_name(w);
+    switch (shmi_chunk_kind(w)) {
+    case SHMI_chunkFree: return (w & ~SHMI_CHUNK_RESERVED) == 0;
+    case SHMI_chunkClaimed: return n == 0 && shmi_name_valid(who);
+    case SHMI_chunkSlab: return shmi_chunk_reserved(w) && n < SHMI_classes && who == 0;
+    case SHMI_chunkSweeping: return shmi_chunk_reserved(w) && n < SHMI_classNode && shmi_name_valid(who);
+    case SHMI_chunkHead: return shmi_chunk_reserved(w) && n > 0 && n <= count - i && who == 0;
+    case SHMI_chunkTail: return shmi_chunk_reserved(w) && n < i && who == 0;
+    }
+    return 0;
+}
+
+SHMI_FN uint32_t shmi_block_kind(uint32_t w) { return w & 7; }
+SHMI_FN shmi_name shmi_block_name(uint32_t w) { return w >> 3; }
+SHMI_FN uint32_t shmi_make_block(uint32_t kind, shmi_name n) { return kind | n << 3; }
+SHMI_FN uint64_t shmi_blocks_of(int cls) { return SHMI_chunkSize / shmi_class_size[cls]; }
+
+SHMI_FN uint64_t *shmi_chunk(shmsync_arena *a, uint64_t i) { return shmi_u64(a, a->geo.chunks_off + i * 8); }
+SHMI_FN uint64_t shmi_load_chunk(shmsync_arena *a, uint64_t i) { return shmi_ld64(shmi_chunk(a, i)); }
+SHMI_FN int shmi_swap_chunk(shmsync_arena *a, uint64_t i, uint64_t old, uint64_t to) { return shmi_cas64(shmi_chunk(a, i), old, to); }
+SHMI_FN shmi_off shmi_chunk_off(shmsync_arena *a, uint64_t i) { return a->geo.heap_off + i * SHMI_chunkSize; }
+/* A block word. The chunk must be reserved. */
+SHMI_FN uint32_t *shmi_block_word(shmsync_arena *a, uint64_t chunk, uint64_t index)
+{
+    return shmi_u32(a, a->geo.blocks_off + (chunk * SHMI_blockWords + index) * SHMI_blockWordSize);
+}
+
+SHMI_FN shmi_block shmi_block_in(shmsync_arena *a, uint64_t chunk, uint64_t index, int cls)
+{
+    shmi_block b;
+    b.size = shmi_class_size[cls];
+    b.off = shmi_chunk_off(a, chunk) + index * b.size;
+    b.chunk = chunk;
+    b.index = index;
+    b.class_ = cls;
+    b.word = shmi_block_word(a, chunk, index);
+    return b;
+}
+SHMI_FN shmi_block shmi_span_at(shmsync_arena *a, uint64_t chunk, uint64_t chunks)
+{
+    shmi_block b;
+    b.size = chunks * SHMI_chunkSize;
+    b.off = shmi_chunk_off(a, chunk);
+    b.chunk = chunk;
+    b.index = 0;
+    b.class_ = SHMI_classSpan;
+    b.word = shmi_block_word(a, chunk, 0);
+    return b;
+}
+
+/* The block or span that off lies in. */
+SHMI_FN int shmi_holding(shmsync_arena *a, shmi_off off, shmi_block *b)
+{
+    uint64_t i, w, start;
+    if (off < a->geo.heap_off || (off - a->geo.heap_off) / SHMI_chunkSize >= a->geo.chunk_count)
+        return 0;
+    i = (off - a->geo.heap_off) / SHMI_chunkSize;
+    w = shmi_load_chunk(a, i);
+    if (shmi_chunk_kind(w) == SHMI_chunkTail && shmi_chunk_legal(w, i, a->geo.chunk_count)) {
+        i = shmi_chunk_number(w);
+        w = shmi_load_chunk(a, i);
+        if (shmi_chunk_kind(w) != SHMI_chunkHead)
+            return 0;
+    }
+    if (!shmi_chunk_legal(w, i, a->geo.chunk_count))
+        return 0;
+    start = shmi_chunk_off(a, i);
+    switch (shmi_chunk_kind(w)) {
+    case SHMI_chunkHead:
+        *b = shmi_span_at(a, i, shmi_chunk_number(w));
+        return off - start < b->size;
+    case SHMI_chunkSlab:
+    case SHMI_chunkSweeping: {
+        int cls = (int)shmi_chunk_number(w);
+        uint64_t index = (off - start) / shmi_class_size[cls];
+        if (index >= shmi_blocks_of(cls))
+            return 0;
+        *b = shmi_block_in(a, i, index, cls);
+        return 1;
+    }
+    }
+    return 0;
+}
+/* The block or span that begins at off. */
+SHMI_FN int shmi_locate(shmsync_arena *a, shmi_off off, shmi_block *b) { return shmi_holding(a, off, b) && b->off == off; }
+SHMI_FN int shmi_block_swap(const shmi_block *b, uint32_t old, uint32_t to) { return shmi_cas32(b->word, old, to); }
+
+/* Makes sure that n bytes of the file have memory behind them. */
+SHMI_FN int shmi_reserve(shmsync_arena *a, uint64_t off, uint64_t n)
+{
+    uint64_t end = off + n, piece = n;
+    int tries = 0;
+    while (off < end) {
+        uint64_t now = end - off < piece ? end - off : piece;
+        if (fallocate(a->fd, FALLOC_FL_KEEP_SIZE, (off_t)off, (off_t)now) == 0) {
+            off += now;
+            continue;
+        }
+        switch (errno) {
+        case EINTR:
+            if (++tries >= 4)
+                piece = 8u << 20;
+            continue;
+        case ENOSPC:
+#ifdef EDQUOT
+        case EDQUOT:
+#endif
+        case ENOMEM:
+            return shmi_fail(ENOSPC, "reserve", a->label, "shared memory is full: could not reserve %llu bytes", (unsigned long long)n);
+        }
+        return shmi_fail(errno, "reserve", a->label, "%llu bytes at %llu", (unsigned long long)n, (unsigned long long)off);
+    }
+    return 0;
+}
+
+SHMI_FN uint64_t shmi_reserved_in(shmsync_arena *a, uint64_t chunk, uint64_t n)
+{
+    uint64_t i, count = 0;
+    for (i = chunk; i < chunk + n; i++)
+        count += (uint64_t)shmi_chunk_reserved(shmi_load_chunk(a, i));
+    return count;
+}
+
+/* Makes sure that n chunks that we have claimed, and their block words, have memory. */
+SHMI_FN int shmi_back(shmsync_arena *a, uint64_t chunk, uint64_t n)
+{
+    uint64_t i;
+    if (shmi_reserved_in(a, chunk, n) < n) {
+        int err = shmi_reserve(a, shmi_chunk_off(a, chunk), n * SHMI_chunkSize);
+        if (err == 0)
+            err = shmi_reserve(a, a->geo.blocks_off + chunk * SHMI_blockWords * SHMI_blockWordSize, n * SHMI_blockWords * SHMI_blockWordSize);
+        if (err != 0)
+            return err;
+    }
+    for (i = chunk; i < chunk + n; i++) {
+        uint64_t w = shmi_load_chunk(a, i);
+        if (!shmi_chunk_reserved(w))
+            shmi_swap_chunk(a, i, w, w | SHMI_CHUNK_RESERVED);
+        SHMSYNC_CRASHPOINT("arena.chunk.backed");
+    }
+    return 0;
+}
+
+/* Makes n chunks free that we have claimed. */
+SHMI_FN void shmi_free_run(shmsync_arena *a, uint64_t head, uint64_t n)
+{
+    uint64_t k;
+    for (k = 0; k < n; k++) {
+        uint64_t w = shmi_load_chunk(a, head + k);
+        if (shmi_chunk_kind(w) == SHMI_chunkClaimed && shmi_chunk_name(w) == a->self)
+            shmi_swap_chunk(a, head + k, w, shmi_chunk_freed(w));
+    }
+}
+
+/* Claims a block of a chunk if that is a slab of the class and has one free. 0: none. */
+SHMI_FN shmi_off shmi_claim_in(shmsync_arena *a, uint64_t chunk, int cls, uint64_t start)
+{
+    uint64_t n = shmi_blocks_of(cls), k;
+    uint32_t claimed = shmi_make_block(SHMI_blockClaimed, a->self);
+    if (!shmi_chunk_slab_of(shmi_load_chunk(a, chunk), cls))
+        return 0;
+    for (k = 0; k < n; k++) {
+        uint64_t index = (start + k) % n;
+        uint32_t *word = shmi_block_word(a, chunk, index);
+        if (shmi_ld32(word) != SHMI_blockFree)
+            continue;
+        SHMSYNC_CRASHPOINT("arena.block.before_claim");
+        if (!shmi_cas32(word, SHMI_blockFree, claimed))
+            continue;
+        SHMSYNC_CRASHPOINT("arena.block.claimed");
+        /* The chunk may have been taken back. If it is a slab of our class, it stays
+         * one: a sweeper needs every block. */
+        if (!shmi_chunk_slab_of(shmi_load_chunk(a, chunk), cls)) {
+            shmi_cas32(word, claimed, SHMI_blockFree);
+            return 0;
+        }
+        __atomic_store_n(&a->heap_next[cls], chunk * SHMI_blockWords + index + 1, __ATOMIC_RELAXED);
+        return shmi_chunk_off(a, chunk) + index * shmi_class_size[cls];
+    }
+    return 0;
+}
+
+SHMI_FN shmi_off shmi_claim_near(shmsync_arena *a, int cls)
+{
+    uint64_t next = __atomic_load_n(&a->heap_next[cls], __ATOMIC_RELAXED), start, k;
+    uint64_t count = a->geo.chunk_count;
+    shmi_off off;
+    if (next / SHMI_blockWords < count) {
+        off = shmi_claim_in(a, next / SHMI_blockWords, cls, next % SHMI_blockWords);
+        if (off != 0)
+            return off;
+    }
+    start = __atomic_load_n(&a->heap_look[cls], __ATOMIC_RELAXED);
+    __atomic_store_n(&a->heap_look[cls], start + SHMI_nearChunks, __ATOMIC_RELAXED);
+    for (k = 0; k < SHMI_nearChunks && k < count; k++) {
+        off = shmi_claim_in(a, (start + k) % count, cls, 0);
+        if (off != 0)
+            return off;
+    }
+    return 0;
+}
+
+/* Claims a free chunk that has those bits. */
+SHMI_FN int shmi_claim_chunk(shmsync_arena *a, uint64_t bits, uint64_t *chunk, int *busy)
+{
+    uint64_t *hint = shmi_u64(a, SHMI_hdrChunkHint);
+    uint64_t start = shmi_ld64(hint) % a->geo.chunk_count, k;
+    for (k = 0; k < a->geo.chunk_count; k++) {
+        uint64_t i = (start + k) % a->geo.chunk_count, w = shmi_load_chunk(a, i);
+        switch (shmi_chunk_kind(w)) {
+        case SHMI_chunkFree:
+            if ((w & bits) != bits)
+                continue;
+            if (shmi_swap_chunk(a, i, w, shmi_chunk_claimed(w, a->self))) {
+                shmi_st64(hint, i + 1);
+                *chunk = i;
+                return 1;
+            }
+            *busy = 1;
+            break;
+        case SHMI_chunkClaimed:
+        case SHMI_chunkSweeping:
+            *busy = 1;
+            break;
+        }
+    }
+    return 0;
+}
+
+SHMI_COLD int shmi_no_space(shmsync_arena *a, uint64_t size)
+{
+    uint64_t i, free_ = 0;
+    for (i = 0; i < a->geo.chunk_count; i++)
+        if (shmi_chunk_kind(shmi_load_chunk(a, i)) == SHMI_chunkFree)
+            free_ += SHMI_chunkSize;
+    return shmi_fail(ENOSPC, "arena.alloc", a->label, "asked for %llu bytes; free in chunks of 64 KiB: %llu of %llu bytes",
+                     (unsigned long long)size, (unsigned long long)free_, (unsigned long long)(a->geo.chunk_count * SHMI_chunkSize));
+}
+
+SHMI_COLD int shmi_meddled(shmsync_arena *a, shmi_off off)
+{
+    return shmi_fail(EPROTO, "arena.alloc", a->label, "the block at 0x%llx was changed while claimed", (unsigned long long)off);
+}
+
+/* Makes a slab of a free chunk and claims a block of it before anybody else can. */
+SHMI_FN int shmi_claim_fresh(shmsync_arena *a, int cls, shmi_off *off, int *busy)
+{
+    uint64_t chunk = 0, index;
+    int err;
+    *off = 0;
+    if (!shmi_claim_chunk(a, 0, &chunk, busy))
+        return 0;
+    SHMSYNC_CRASHPOINT("arena.chunk.claimed");
+    err = shmi_back(a, chunk, 1);
+    if (err != 0) {
+        shmi_free_run(a, chunk, 1);
+        if (!shmi_claim_chunk(a, SHMI_CHUNK_RESERVED, &chunk, busy))
+            return err;
+    }
+    if (cls == SHMI_classNode)
+        memset(shmi_bytes(a, shmi_chunk_off(a, chunk), SHMI_chunkSize), 0, SHMI_chunkSize);
+    for (index = 0; index < shmi_blocks_of(cls); index++) {
+        if (shmi_cas32(shmi_block_word(a, chunk, index), SHMI_blockFree, shmi_make_block(SHMI_blockClaimed, a->self))) {
+            *off = shmi_chunk_off(a, chunk) + index * shmi_class_size[cls];
+            __atomic_store_n(&a->heap_next[cls], chunk * SHMI_blockWords + index + 1, __ATOMIC_RELAXED);
+            break;
+        }
+    }
+    SHMSYNC_CRASHPOINT("arena.chunk.before_slab");
+    if (!shmi_swap_chunk(a, chunk, shmi_chunk_claimed(SHMI_CHUNK_RESERVED, a->self), shmi_make_chunk(SHMI_chunkSlab, (uint64_t)cls, 0)))
+        return shmi_meddled(a, shmi_chunk_off(a, chunk));
+    return 0;
+}
+
+SHMI_FN void shmi_unblock(shmsync_arena *a, uint64_t i, shmi_name n)
+{
+    uint32_t blocked = shmi_make_block(SHMI_blockBlocked, n);
+    uint64_t k;
+    for (k = 0; k < SHMI_blockWords; k++) {
+        uint32_t *word = shmi_block_word(a, i, k);
+        if (shmi_ld32(word) == blocked)
+            shmi_cas32(word, blocked, SHMI_blockFree);
+    }
+}
+
+/* Makes chunk i free if it is a slab without a block in use. */
+SHMI_FN int shmi_sweep_chunk(shmsync_arena *a, uint64_t i)
+{
+    uint64_t w = shmi_load_chunk(a, i), n, k, sweeping;
+    uint32_t blocked = shmi_make_block(SHMI_blockBlocked, a->self);
+    int cls = (int)shmi_chunk_number(w);
+    if (shmi_chunk_kind(w) != SHMI_chunkSlab || !shmi_chunk_legal(w, i, a->geo.chunk_count) || cls == SHMI_classNode)
+        return 0;
+    n = shmi_blocks_of(cls);
+    for (k = 0; k < n; k++)
+        if (shmi_ld32(shmi_block_word(a, i, k)) != SHMI_blockFree)
+            return 0;
+    sweeping = shmi_make_chunk(SHMI_chunkSweeping, (uint64_t)cls, a->self);
+    if (!shmi_swap_chunk(a, i, w, sweeping))
+        return 0;
+    SHMSYNC_CRASHPOINT("arena.sweep.begun");
+    for (k = 0; k < n; k++) {
+        if (!shmi_cas32(shmi_block_word(a, i, k), SHMI_blockFree, blocked)) {
+            shmi_unblock(a, i, a->self);
+            shmi_swap_chunk(a, i, sweeping, w);
+            return 0;
+        }
+    }
+    SHMSYNC_CRASHPOINT("arena.sweep.blocked");
+    shmi_unblock(a, i, a->self);
+    SHMSYNC_CRASHPOINT("arena.sweep.before_free");
+    if (!shmi_swap_chunk(a, i, sweeping, shmi_chunk_freed(w)))
+        return 0;
+    shmi_st64(shmi_u64(a, SHMI_hdrChunkHint), i);
+    return 1;
+}
+SHMI_FN uint64_t shmi_sweep(shmsync_arena *a, uint64_t want)
+{
+    uint64_t i, swept = 0;
+    for (i = 0; i < a->geo.chunk_count && swept < want; i++)
+        swept += (uint64_t)shmi_sweep_chunk(a, i);
+    return swept;
+}
+
+/* Claims a block of the class, as it is. */
+SHMI_FN int shmi_claim_block(shmsync_arena *a, int cls, shmi_off *off)
+{
+    int failed = 0, tries;
+    for (tries = 0; tries < SHMI_claimTries; tries++) {
+        int busy = 0, err;
+        uint64_t i;
+        if ((*off = shmi_claim_near(a, cls)) != 0)
+            return 0;
+        err = shmi_claim_fresh(a, cls, off, &busy);
+        if (*off != 0)
+            return 0;
+        failed = err;
+        for (i = 0; i < a->geo.chunk_count; i++)
+            if ((*off = shmi_claim_in(a, i, cls, 0)) != 0)
+                return 0;
+        if (shmi_sweep(a, 1) > 0)
+            continue;
+        if (!busy)
+            break;
+        sched_yield();
+    }
+    return failed != 0 ? failed : shmi_no_space(a, shmi_class_size[cls]);
+}
+
+/* ---- Spans: whole chunks, for what is bigger than any class ---- */
+
+SHMI_FN int shmi_claim_run(shmsync_arena *a, uint64_t head, uint64_t n)
+{
+    uint64_t k;
+    for (k = 0; k < n; k++) {
+        uint64_t w = shmi_load_chunk(a, head + k);
+        if (shmi_chunk_kind(w) != SHMI_chunkFree || !shmi_swap_chunk(a, head + k, w, shmi_chunk_claimed(w, a->self))) {
+            shmi_free_run(a, head, k);
+            return 0;
+        }
+        SHMSYNC_CRASHPOINT("arena.span.claiming");
+    }
+    return 1;
+}
+
+/* Makes a span of n claimed chunks and claims its block word. EAGAIN, with the chunks
+ * free again, when that word is not free. The block word comes before the head and the
+ * tails last, so that what a death leaves is found from the head. */
+SHMI_FN int shmi_make_span(shmsync_arena *a, uint64_t head, uint64_t n)
+{
+    uint64_t i, to = shmi_make_chunk(SHMI_chunkHead, n, 0);
+    int err = shmi_back(a, head, n);
+    if (err != 0) {
+        shmi_free_run(a, head, n);
+        return err;
+    }
+    if (!shmi_cas32(shmi_block_word(a, head, 0), SHMI_blockFree, shmi_make_block(SHMI_blockClaimed, a->self))) {
+        shmi_free_run(a, head, n);
+        return EAGAIN;
+    }
+    SHMSYNC_CRASHPOINT("arena.span.claimed");
+    memset(shmi_bytes(a, shmi_chunk_off(a, head), n * SHMI_chunkSize), 0, n * SHMI_chunkSize);
+    for (i = head; i < head + n; i++) {
+        if (!shmi_swap_chunk(a, i, shmi_chunk_claimed(SHMI_CHUNK_RESERVED, a->self), to))
+            return shmi_meddled(a, shmi_chunk_off(a, head));
+        to = shmi_make_chunk(SHMI_chunkTail, head, 0);
+        SHMSYNC_CRASHPOINT("arena.span.headed");
+    }
+    return 0;
+}
+
+/* Claims the first n free chunks in a row, downwards from top, of which at least that
+ * many have memory. */
+SHMI_FN int shmi_span_below(shmsync_arena *a, uint64_t top, uint64_t n, uint64_t least, shmi_off *off, int *busy)
+{
+    uint64_t run = 0, i;
+    *off = 0;
+    for (i = top; i > 0; i--) {
+        uint64_t w = shmi_load_chunk(a, i - 1), head = i - 1;
+        int err;
+        if (shmi_chunk_kind(w) != SHMI_chunkFree) {
+            *busy = *busy || shmi_chunk_kind(w) == SHMI_chunkClaimed || shmi_chunk_kind(w) == SHMI_chunkSweeping;
+            run = 0;
+            continue;
+        }
+        if (++run < n || (least > 0 && shmi_reserved_in(a, head, n) < least))
+            continue;
+        if (!shmi_claim_run(a, head, n)) {
+            *busy = 1;
+            run = 0;
+            continue;
+        }
+        err = shmi_make_span(a, head, n);
+        if (err == 0) {
+            __atomic_store_n(&a->heap_top, head, __ATOMIC_RELAXED);
+            *off = shmi_chunk_off(a, head);
+            return 0;
+        }
+        if (err != EAGAIN)
+            return err;
+        *busy = 1;
+        run = 0;
+    }
+    return 0;
+}
+
+SHMI_FN int shmi_claim_span(shmsync_arena *a, uint64_t size, shmi_off *off)
+{
+    uint64_t n = size / SHMI_chunkSize + (size % SHMI_chunkSize != 0), least;
+    int failed = 0, tries;
+    *off = 0;
+    if (n > a->geo.chunk_count || n == 0)
+        return shmi_no_space(a, size);
+    for (tries = 0; tries < SHMI_claimTries; tries++) {
+        uint64_t top = __atomic_load_n(&a->heap_top, __ATOMIC_RELAXED);
+        int busy = 0, err;
+        if (top > a->geo.chunk_count)
+            top = a->geo.chunk_count;
+        err = shmi_span_below(a, top, n, 0, off, &busy);
+        if (*off == 0 && err == 0)
+            err = shmi_span_below(a, a->geo.chunk_count, n, 0, off, &busy);
+        for (least = 1; err == ENOSPC && least <= n; least++) {
+            failed = err;
+            err = shmi_span_below(a, a->geo.chunk_count, n, least, off, &busy);
+        }
+        if (*off != 0)
+            return 0;
+        if (err != 0 && err != ENOSPC)
+            return err;
+        if (shmi_sweep(a, a->geo.chunk_count) > 0)
+            continue;
+        if (!busy)
+            break;
+        sched_yield();
+    }
+    return failed != 0 ? failed : shmi_no_space(a, size);
+}
+
+/* Makes the chunks of a span free, the head last. The block word of the span, claimed
+ * or freeing, keeps it ours until then. */
+SHMI_FN void shmi_dismantle(shmsync_arena *a, uint64_t head)
+{
+    uint64_t w = shmi_load_chunk(a, head), i, tail, top;
+    if (shmi_chunk_kind(w) != SHMI_chunkHead || !shmi_chunk_legal(w, head, a->geo.chunk_count))
+        return;
+    tail = shmi_make_chunk(SHMI_chunkTail, head, 0);
+    for (i = head + 1; i < head + shmi_chunk_number(w); i++) {
+        uint64_t t = shmi_load_chunk(a, i);
+        if (t == tail)
+            shmi_swap_chunk(a, i, t, shmi_chunk_freed(t));
+        SHMSYNC_CRASHPOINT("arena.span.dismantling");
+    }
+    shmi_swap_chunk(a, head, w, shmi_chunk_freed(w));
+    top = __atomic_load_n(&a->heap_top, __ATOMIC_RELAXED);
+    if (top < head + shmi_chunk_number(w))
+        __atomic_store_n(&a->heap_top, head + shmi_chunk_number(w), __ATOMIC_RELAXED);
+    shmi_st64(shmi_u64(a, SHMI_hdrChunkHint), head);
+}
+
+/* Finds a block of at least size bytes and makes it ours, zeroed. Nobody else learns
+ * of it before shmi_publish; if this process dies first, it goes back. */
+SHMI_FN int shmi_claim(shmsync_arena *a, uint64_t size, shmi_off *off)
+{
+    int cls, err;
+    for (cls = 0; cls < SHMI_classNode; cls++) {
+        if (size > shmi_class_size[cls])
+            continue;
+        err = shmi_claim_block(a, cls, off);
+        if (err != 0) {
+            shmi_flush_deferred(a); /* for the next call */
+            return err;
+        }
+        SHMSYNC_CRASHPOINT("arena.alloc.claimed");
+        memset(shmi_bytes(a, *off, shmi_class_size[cls]), 0, shmi_class_size[cls]);
+        return 0;
+    }
+    return shmi_claim_span(a, size, off);
+}
+
+/* Makes a block that we have claimed what it is going to be: raw, object or node. */
+SHMI_FN int shmi_publish(shmsync_arena *a, shmi_off off, uint32_t kind)
+{
+    shmi_block b;
+    if (!shmi_locate(a, off, &b) || !shmi_block_swap(&b, shmi_make_block(SHMI_blockClaimed, a->self), shmi_make_block(kind, 0)))
+        return shmi_meddled(a, off);
+    return 0;
+}
+
+/* Makes a block or span free whose word is w, claimed or freeing by this process or by
+ * a dead one that it is the undertaker of. */
+SHMI_FN void shmi_release(shmsync_arena *a, const shmi_block *b, uint32_t w)
+{
+    if (b->class_ < 0)
+        shmi_dismantle(a, b->chunk);
+    shmi_block_swap(b, w, SHMI_blockFree);
+    if (b->class_ >= 0)
+        __atomic_store_n(&a->heap_next[b->class_], b->chunk * SHMI_blockWords + b->index, __ATOMIC_RELAXED);
+}
+SHMI_FN void shmi_unclaim(shmsync_arena *a, shmi_off off)
+{
+    shmi_block b;
+    if (shmi_locate(a, off, &b))
+        shmi_release(a, &b, shmi_make_block(SHMI_blockClaimed, a->self));
+}
+
+/* size bytes at an offset that may have come from a peer, within one block that is in
+ * use; NULL if they are not. */
+SHMI_FN void *shmi_try_at(shmsync_arena *a, shmi_off off, uint64_t size, uint64_t align)
+{
+    shmi_block b;
+    uint32_t kind;
+    if (!shmi_within(a, off, size, align) || !shmi_holding(a, off, &b))
+        return NULL;
+    kind = shmi_block_kind(shmi_ld32(b.word));
+    if (kind != SHMI_blockRaw && kind != SHMI_blockObject && kind != SHMI_blockFreeing)
+        return NULL;
+    if (size > b.size - (off - b.off))
+        return NULL;
+    return a->base + off;
+}
+
+/* The block that word k of chunk i stands for. */
+SHMI_FN int shmi_block_of_word(shmsync_arena *a, uint64_t i, uint64_t k, shmi_block *b)
+{
+    uint64_t w = shmi_load_chunk(a, i);
+    if (!shmi_chunk_legal(w, i, a->geo.chunk_count))
+        return 0;
+    switch (shmi_chunk_kind(w)) {
+    case SHMI_chunkHead:
+        if (k != 0)
+            return 0;
+        *b = shmi_span_at(a, i, shmi_chunk_number(w));
+        return 1;
+    case SHMI_chunkSlab:
+    case SHMI_chunkSweeping:
+        if (k >= shmi_blocks_of((int)shmi_chunk_number(w)))
+            return 0;
+        *b = shmi_block_in(a, i, k, (int)shmi_chunk_number(w));
+        return 1;
+    }
+    return 0;
+}
+
+/* Takes back what dead was in the middle of: blocks, chunks and names that it had
+ * claimed, what it was freeing, the slabs that it was sweeping. The caller is the
+ * undertaker of its slot; a call that is cut short may be repeated by another. */
+SHMI_FN void shmi_reclaim_blocks(shmsync_arena *a, shmi_name dead)
+{
+    uint64_t i, k;
+    pthread_mutex_lock(&a->handles);
+    shmi_release_deferred(a);
+    shmi_settle_entries(a, dead);
+    for (i = 0; i < a->geo.chunk_count; i++) {
+        uint64_t w = shmi_load_chunk(a, i);
+        if (shmi_chunk_reserved(w)) {
+            if (shmi_chunk_kind(w) == SHMI_chunkSweeping && shmi_chunk_name(w) == dead) {
+                shmi_unblock(a, i, dead);
+                shmi_swap_chunk(a, i, w, shmi_make_chunk(SHMI_chunkSlab, shmi_chunk_number(w), 0));
+            }
+            for (k = 0; k < SHMI_blockWords; k++) {
+                uint32_t *word = shmi_block_word(a, i, k), bw = shmi_ld32(word);
+                shmi_block b;
+                if (shmi_block_kind(bw) == SHMI_blockObject) {
+                    if (shmi_block_of_word(a, i, k, &b))
+                        shmi_settle_delete(a, &b, dead);
+                } else if (bw != 0 && shmi_block_name(bw) == dead) {
+                    if (!shmi_block_of_word(a, i, k, &b)) {
+                        shmi_cas32(word, bw, SHMI_blockFree);
+                    } else if (b.class_ == SHMI_classNode) {
+                        shmi_reset_node(a, b.off);
+                        shmi_release(a, &b, bw);
+                    } else {
+                        shmi_release_unseen(a, &b, bw);
+                    }
+                }
+            }
+        }
+        w = shmi_load_chunk(a, i); /* the chunk itself comes last */
+        if (shmi_chunk_kind(w) == SHMI_chunkClaimed && shmi_chunk_name(w) == dead)
+            shmi_swap_chunk(a, i, w, shmi_chunk_freed(w));
+    }
+    pthread_mutex_unlock(&a->handles);
+}
+
+/* Goes through the blocks and spans that are objects, until f returns 0. */
+SHMI_FN void shmi_each_object_block(shmsync_arena *a, int (*f)(shmsync_arena *a, shmi_off off, void *arg), void *arg)
+{
+    uint64_t i, k;
+    for (i = 0; i < a->geo.chunk_count; i++) {
+        uint64_t w = shmi_load_chunk(a, i), n = 0, size = 0;
+        if (!shmi_chunk_legal(w, i, a->geo.chunk_count))
+            continue;
+        switch (shmi_chunk_kind(w)) {
+        case SHMI_chunkHead:
+            n = 1;
+            break;
+        case SHMI_chunkSlab:
+        case SHMI_chunkSweeping:
+            n = shmi_blocks_of((int)shmi_chunk_number(w));
+            size = shmi_class_size[shmi_chunk_number(w)];
+            break;
+        }
+        for (k = 0; k < n; k++)
+            if (shmi_block_kind(shmi_ld32(shmi_block_word(a, i, k))) == SHMI_blockObject && !f(a, shmi_chunk_off(a, i) + k * size, arg))
+                return;
+    }
+}
+
+/* ---- Wait nodes ---- */
+
+SHMI_FN uint32_t shmi_node_state(uint32_t w) { return w & 15; }
+SHMI_FN uint32_t shmi_node_with(uint32_t w, uint32_t state) { return (w & ~15u) | state; }
+/* The word after the node has been given back. */
+SHMI_FN uint32_t shmi_node_freed(uint32_t w) { return shmi_node_with(w + 16, SHMI_NodeFree); }
+/* The word after a wait whose owner keeps the node for another. */
+SHMI_FN uint32_t shmi_node_kept(uint32_t w) { return shmi_node_with(w + 16, SHMI_NodeIdle); }
+SHMI_FN int shmi_node_over(uint32_t w) { return shmi_node_state(w) == SHMI_NodeResolved || shmi_node_state(w) == SHMI_NodeSpent; }
+SHMI_FN uint32_t shmi_node_load(const shmi_node *n) { return shmi_ld32(&n->word); }
+SHMI_FN int shmi_node_swap(shmi_node *n, uint32_t old, uint32_t to) { return shmi_cas32(&n->word, old, to); }
+SHMI_FN int shmi_node_move(shmi_node *n, uint32_t from, uint32_t to)
+{
+    uint32_t w = shmi_node_load(n);
+    return shmi_node_state(w) == from && shmi_node_swap(n, w, shmi_node_with(w, to));
+}
+SHMI_FN shmi_name shmi_node_owner(const shmi_node *n) { return shmi_ld32(&n->owner); }
+/* Notes in a node that is off its queue who is about to resolve the wait. */
+SHMI_FN void shmi_node_set_teller(shmi_node *n, shmi_name who) { shmi_st64(&n->next, (uint64_t)who << 32 | who); }
+
+SHMI_FN shmi_node *shmi_node_ptr(const shmsync_arena *a, shmi_off off) { return (shmi_node *)shmi_ptr(a, off, SHMI_nodeSize, SHMI_nodeSize); }
+
+/* The node at an offset that may have come from a peer, in use or not; NULL where none is. */
+SHMI_FN shmi_node *shmi_node_at(shmsync_arena *a, shmi_off off)
+{
+    shmi_block b;
+    if (!shmi_locate(a, off, &b) || b.class_ != SHMI_classNode)
+        return NULL;
+    return shmi_node_ptr(a, off);
+}
+
+/* Gives a wait node that is in no use, idle and ours, of no object. */
+SHMI_FN int shmi_claim_node(shmsync_arena *a, shmi_off *off, shmi_node **node)
+{
+    shmi_node *n;
+    int err = shmi_claim_block(a, SHMI_classNode, off);
+    if (err != 0)
+        return err;
+    SHMSYNC_CRASHPOINT("arena.node.claimed");
+    n = shmi_node_ptr(a, *off);
+    shmi_st32(&n->word, shmi_node_with(shmi_node_load(n), SHMI_NodeIdle));
+    shmi_st64(&n->next, 0);
+    shmi_st64(&n->ready_next, 0);
+    shmi_st64(&n->wanted, 0);
+    shmi_st64(&n->stamp, 0);
+    shmi_st64(&n->extra, 0);
+    shmi_st32(&n->owner, a->self);
+    SHMSYNC_CRASHPOINT("arena.node.owned");
+    shmi_st64(&n->object, 0);
+    shmi_st64(&n->list, 0);
+    *node = n;
+    return shmi_publish(a, *off, SHMI_blockNode);
+}
+
+SHMI_FN void shmi_reset_node(shmsync_arena *a, shmi_off off)
+{
+    shmi_node *n = shmi_node_ptr(a, off);
+    uint32_t w;
+    shmi_st32(&n->owner, 0);
+    shmi_st64(&n->object, 0);
+    shmi_st64(&n->list, 0);
+    for (w = shmi_node_load(n); shmi_node_state(w) != SHMI_NodeFree && !shmi_node_swap(n, w, shmi_node_freed(w)); w = shmi_node_load(n)) {
+    }
+}
+
+/* Makes a node free, whoever owns it; it is on no list. */
+SHMI_FN int shmi_free_node(shmsync_arena *a, shmi_off off)
+{
+    shmi_block b;
+    uint32_t freeing = shmi_make_block(SHMI_blockFreeing, a->self);
+    if (!shmi_locate(a, off, &b) || b.class_ != SHMI_classNode || !shmi_block_swap(&b, shmi_make_block(SHMI_blockNode, 0), freeing))
+        return EPROTO;
+    SHMSYNC_CRASHPOINT("arena.node.freeing");
+    shmi_reset_node(a, off);
+    SHMSYNC_CRASHPOINT("arena.node.reset");
+    shmi_release(a, &b, freeing);
+    return 0;
+}
+
+/* Frees a node that is on no list and whose owner, who was that one, has no use for it
+ * any more. Who makes itself the owner may do that. */
+SHMI_FN void shmi_bury_node(shmsync_arena *a, shmi_off off, shmi_name owner)
+{
+    shmi_node *n = shmi_node_at(a, off);
+    if (n != NULL && shmi_node_owner(n) == owner && shmi_cas32(&n->owner, owner, a->self)) {
+        SHMSYNC_CRASHPOINT("arena.node.inherited");
+        shmi_free_node(a, off);
+    }
+}
+/* Makes this participant the owner of a node whose owner has done with it. */
+SHMI_FN int shmi_take_node(shmsync_arena *a, shmi_off off, shmi_name owner)
+{
+    shmi_node *n = shmi_node_at(a, off);
+    if (n == NULL || !shmi_cas32(&n->owner, owner, a->self))
+        return 0;
+    SHMSYNC_CRASHPOINT("arena.node.reclaimed");
+    return 1;
+}
+/* Gives back a node that its owner has done with, in the use that it had when its word
+ * was w. The owner, and who takes it off its queue, both try. */
+SHMI_FN void shmi_reclaim_node(shmsync_arena *a, shmi_off off, uint32_t w)
+{
+    shmi_node *n = shmi_node_at(a, off);
+    shmi_name owner;
+    if (n == NULL)
+        return;
+    owner = shmi_node_owner(n);
+    if (shmi_node_swap(n, shmi_node_with(w, SHMI_NodeSpent), shmi_node_freed(w)) && shmi_take_node(a, off, owner))
+        shmi_free_node(a, off);
+}
+
+/* Goes through the nodes in use. */
+SHMI_FN void shmi_each_node(shmsync_arena *a, void (*f)(shmsync_arena *a, shmi_off off, shmi_node *n, void *arg), void *arg)
+{
+    uint64_t i, k;
+    for (i = 0; i < a->geo.chunk_count; i++) {
+        if (!shmi_chunk_slab_of(shmi_load_chunk(a, i), SHMI_classNode))
+            continue;
+        for (k = 0; k < shmi_blocks_of(SHMI_classNode); k++) {
+            shmi_off off = shmi_chunk_off(a, i) + k * SHMI_nodeSize;
+            if (shmi_ld32(shmi_block_word(a, i, k)) == shmi_make_block(SHMI_blockNode, 0))
+                f(a, off, shmi_node_ptr(a, off), arg);
+        }
+    }
+}
+
+typedef struct shmi_queue_visit {
+    shmi_off object;
+    void (*f)(shmsync_arena *a, shmi_off off, shmi_node *n, void *arg);
+    void *arg;
+} shmi_queue_visit;
+SHMI_FN void shmi_queue_visit_one(shmsync_arena *a, shmi_off off, shmi_node *n, void *arg)
+{
+    shmi_queue_visit *v = (shmi_queue_visit *)arg;
+    if (shmi_ld64(&n->object) == v->object && shmi_ld64(&n->list) == 0 && shmi_ld64(&n->stamp) != 0)
+        v->f(a, off, n, v->arg);
+}
+/* Goes through the nodes in use that belong to an object and are on one of its queues. */
+SHMI_FN void shmi_each_queued(shmsync_arena *a, shmi_off object, void (*f)(shmsync_arena *a, shmi_off off, shmi_node *n, void *arg), void *arg)
+{
+    shmi_queue_visit v;
+    v.object = object;
+    v.f = f;
+    v.arg = arg;
+    shmi_each_node(a, shmi_queue_visit_one, &v);
+}
+
+/* ---- Hub nodes: behind them other processes park what the kernel's queue has no room
+ * for. A C process has none, its threads sleep in the kernel; it wakes those of others. ---- */
+
+/* Visits a list of nodes until f returns 0. EPROTO for one that has something else on
+ * it, or does not end: Brent's method, and the number of nodes there can be. */
+SHMI_FN int shmi_walk(shmsync_arena *a, const uint64_t *head, int (*f)(shmsync_arena *a, shmi_off off, shmi_node *n, void *arg), void *arg)
+{
+    shmi_off anchor = 0, off = shmi_ld64(head);
+    uint64_t steps = 0, lap = 1;
+    while (off != 0) {
+        shmi_node *n = shmi_node_at(a, off);
+        if (n == NULL || off == anchor || steps > a->geo.chunk_count * SHMI_blockWords)
+            return EPROTO;
+        if (steps == lap) {
+            anchor = off;
+            lap *= 2;
+        }
+        steps++;
+        if (!f(a, off, n, arg))
+            return 0;
+        off = shmi_ld64(&n->next);
+    }
+    return 0;
+}
+
+/* Changes a bell and wakes all who sleep on it. */
+SHMI_FN void shmi_ring(uint32_t *bell)
+{
+    shmi_add32(bell, 1);
+    shmi_wake(bell, SHMI_ALL);
+}
+
+SHMI_FN void shmi_push_ready(shmsync_arena *a, shmi_off off, shmi_node *n, shmi_name owner)
+{
+    uint64_t *head = shmi_slot64(a, shmi_name_slot(owner), SHMI_slotReady);
+    uint64_t next;
+    do {
+        next = shmi_ld64(head);
+        shmi_st64(&n->ready_next, next);
+    } while (!shmi_cas64(head, next, off));
+    SHMSYNC_CRASHPOINT("arena.ready.pushed");
+    shmi_ring(shmi_slot32(a, shmi_name_slot(owner), SHMI_slotDoorbell));
+}
+
+/* Moves a node from waiting to ready, puts it on its owner's stack and rings. */
+SHMI_FN int shmi_ready(shmsync_arena *a, shmi_off off, shmi_node *n)
+{
+    shmi_name owner;
+    if (!shmi_current(a, shmi_node_owner(n)) || !shmi_node_move(n, SHMI_NodeWaiting, SHMI_NodeReady))
+        return 0;
+    owner = shmi_node_owner(n); /* it does not change hands while ready */
+    if (!shmi_current(a, owner))
+        return 0;
+    SHMSYNC_CRASHPOINT("arena.ready.marked");
+    shmi_push_ready(a, off, n, owner);
+    return 1;
+}
+
+/* Puts a node that was parked and is resolved on its owner's stack and rings. Only who
+ * resolved it does that, once. */
+SHMI_FN void shmi_tell(shmsync_arena *a, shmi_off off, shmi_node *n)
+{
+    shmi_name owner = shmi_node_owner(n);
+    if (shmi_current(a, owner))
+        shmi_push_ready(a, off, n, owner);
+}
+
+typedef struct shmi_ready_visit {
+    uint32_t count, skip;
+    int done;
+    shmi_name who;
+} shmi_ready_visit;
+SHMI_FN int shmi_ready_count(shmsync_arena *a, shmi_off off, shmi_node *n, void *arg)
+{
+    (void)off;
+    if (shmi_node_state(shmi_node_load(n)) == SHMI_NodeWaiting && shmi_current(a, shmi_node_owner(n)))
+        ((shmi_ready_visit *)arg)->count++;
+    return 1;
+}
+SHMI_FN int shmi_ready_nth(shmsync_arena *a, shmi_off off, shmi_node *n, void *arg)
+{
+    shmi_ready_visit *v = (shmi_ready_visit *)arg;
+    if (shmi_node_state(shmi_node_load(n)) != SHMI_NodeWaiting || !shmi_current(a, shmi_node_owner(n)))
+        return 1;
+    if (v->skip > 0) {
+        v->skip--;
+        return 1;
+    }
+    v->done = shmi_ready(a, off, n);
+    return !v->done;
+}
+SHMI_FN int shmi_ready_any(shmsync_arena *a, shmi_off off, shmi_node *n, void *arg)
+{
+    (void)arg;
+    shmi_ready(a, off, n);
+    return 1;
+}
+SHMI_FN int shmi_ready_who(shmsync_arena *a, shmi_off off, shmi_node *n, void *arg)
+{
+    shmi_ready_visit *v = (shmi_ready_visit *)arg;
+    if (shmi_node_owner(n) == v->who)
+        v->done = shmi_ready(a, off, n);
+    return !v->done;
+}
+
+/* Makes one of the waiting hub nodes of a list ready, and says whether there was one. */
+SHMI_FN int shmi_ready_one(shmsync_arena *a, const uint64_t *head, uint32_t turn)
+{
+    int tries;
+    for (tries = 0; tries < 3; tries++) {
+        shmi_ready_visit v = {0, 0, 0, 0};
+        shmi_walk(a, head, shmi_ready_count, &v);
+        if (v.count == 0)
+            return 0;
+        v.skip = turn % v.count;
+        shmi_walk(a, head, shmi_ready_nth, &v);
+        if (v.done)
+            return 1;
+        turn = 0;
+    }
+    return 0;
+}
+SHMI_FN void shmi_ready_all(shmsync_arena *a, const uint64_t *head) { shmi_walk(a, head, shmi_ready_any, NULL); }
+/* Makes the hub node of one participant ready. */
+SHMI_FN int shmi_ready_of(shmsync_arena *a, const uint64_t *head, shmi_name who)
+{
+    shmi_ready_visit v = {0, 0, 0, 0};
+    v.who = who;
+    shmi_walk(a, head, shmi_ready_who, &v);
+    return v.done;
+}
+
+/* ---- Nodes of the dead ---- */
+
+typedef struct shmi_find_visit {
+    shmi_off off;
+    uint64_t *left;
+    int found;
+} shmi_find_visit;
+SHMI_FN int shmi_find_one(shmsync_arena *a, shmi_off off, shmi_node *n, void *arg)
+{
+    shmi_find_visit *v = (shmi_find_visit *)arg;
+    (void)a;
+    (void)n;
+    v->found = v->found || off == v->off;
+    if (*v->left > 0)
+        --*v->left;
+    return !v->found && *v->left > 0;
+}
+/* Whether the node at off is on the list whose head is at list, or may be, as far as a
+ * made-up list allows to tell within the steps that are left. */
+SHMI_FN int shmi_on_list(shmsync_arena *a, shmi_off list, shmi_off off, uint64_t *left)
+{
+    shmi_block b;
+    shmi_find_visit v;
+    v.off = off;
+    v.left = left;
+    v.found = 0;
+    if (*left == 0)
+        return 1;
+    if (shmi_within(a, list, 8, 8) && shmi_holding(a, list, &b) && shmi_block_kind(shmi_ld32(b.word)) == SHMI_blockObject)
+        shmi_walk(a, shmi_u64(a, list), shmi_find_one, &v);
+    return v.found || *left == 0;
+}
+
+SHMI_FN int shmi_is_object(shmsync_arena *a, shmi_off off)
+{
+    shmi_block b;
+    return shmi_locate(a, off, &b) && shmi_block_kind(shmi_ld32(b.word)) == SHMI_blockObject;
+}
+
+/* Keeps the block at off from being reused until shmi_unguard. What is there must be
+ * found again after the call. */
+SHMI_FN void shmi_guard(shmsync_arena *a, shmi_off off) { shmi_st64(shmi_slot64(a, a->my_slot, SHMI_slotOpening), off); }
+SHMI_FN void shmi_unguard(shmsync_arena *a) { shmi_guard(a, 0); }
+
+typedef struct shmi_dead_nodes {
+    shmi_name dead;
+    uint64_t left;
+} shmi_dead_nodes;
+
+/* Whether a node is on the ready stack of n. */
+SHMI_FN int shmi_stacked(shmsync_arena *a, shmi_name n, shmi_off want, uint64_t *left)
+{
+    shmi_off anchor = 0, off = shmi_ld64(shmi_slot64(a, shmi_name_slot(n), SHMI_slotReady));
+    uint64_t steps = 0, lap = 1;
+    while (off != 0 && *left > 0) {
+        shmi_node *node = shmi_node_at(a, off);
+        if (off == want)
+            return 1;
+        if (node == NULL || off == anchor)
+            return 0;
+        if (steps == lap) {
+            anchor = off;
+            lap *= 2;
+        }
+        steps++;
+        --*left;
+        off = shmi_ld64(&node->ready_next);
+    }
+    return 0;
+}
+
+SHMI_FN void shmi_free_dead_node(shmsync_arena *a, shmi_off off, shmi_node *n, void *arg)
+{
+    shmi_dead_nodes *d = (shmi_dead_nodes *)arg;
+    shmi_name owner = shmi_node_owner(n);
+    shmi_off object, list;
+    uint32_t w;
+    int there;
+    if (owner != d->dead) {
+        /* Who took it off its queue as its owner was buried has died before it could
+         * give it back, or is about to. */
+        if (owner != 0 && shmi_ld64(&n->list) == 0 && shmi_ld64(&n->stamp) == 0 && !shmi_current(a, owner))
+            shmi_bury_node(a, off, owner);
+        return;
+    }
+    /* Guarded, the object is not taken apart, so its nodes stay what they are. */
+    object = shmi_ld64(&n->object);
+    shmi_guard(a, object);
+    w = shmi_node_load(n);
+    if (shmi_node_owner(n) != d->dead || shmi_ld64(&n->object) != object)
+        return;
+    there = object != 0 && shmi_is_object(a, object);
+    list = shmi_ld64(&n->list);
+    if (list == 0 && there && shmi_ld64(&n->stamp) != 0)
+        return; /* on a queue: the object's kind takes it off and gives it back */
+    if (list == 0) {
+        shmi_bury_node(a, off, d->dead);
+    } else if (there && !shmi_on_list(a, list, off, &d->left)) {
+        shmi_free_node(a, off);
+    } else if (there) {
+        if (shmi_node_state(w) != SHMI_NodeReady || shmi_stacked(a, d->dead, off, &d->left)) {
+            while (shmi_node_state(w) != SHMI_NodeFree && shmi_node_owner(n) == d->dead && !shmi_node_swap(n, w, shmi_node_freed(w)))
+                w = shmi_node_load(n);
+        }
+        shmi_cas32(&n->owner, d->dead, 0);
+    }
+}
+
+/* Gives back the nodes of a dead participant: hub nodes stay on the lists of their
+ * objects, for whoever needs one next. As for shmi_reclaim_blocks. */
+SHMI_FN void shmi_free_nodes_of(shmsync_arena *a, shmi_name dead)
+{
+    shmi_dead_nodes d;
+    uint64_t i;
+    d.dead = dead;
+    d.left = 1 << 16;
+    pthread_mutex_lock(&a->handles);
+    for (i = 0; i < a->geo.chunk_count; i++)
+        if (shmi_chunk_slab_of(shmi_load_chunk(a, i), SHMI_classNode))
+            d.left += 64 * shmi_blocks_of(SHMI_classNode);
+    shmi_each_node(a, shmi_free_dead_node, &d);
+    shmi_unguard(a);
+    pthread_mutex_unlock(&a->handles);
+}
+
+SHMI_FN void shmi_free_node_at(shmsync_arena *a, shmi_off off, shmi_node *n, void *arg)
+{
+    if (shmi_ld64(&n->object) != *(shmi_off *)arg)
+        return;
+    if (shmi_ld64(&n->list) != 0)
+        shmi_free_node(a, off);
+    else if (shmi_node_state(shmi_node_load(n)) == SHMI_NodeIdle && shmi_ld64(&n->stamp) != 0)
+        shmi_bury_node(a, off, shmi_node_owner(n)); /* the undertaker of its owner may be about to */
+}
+/* Gives back the nodes that an object has which nobody has open. */
+SHMI_FN void shmi_free_nodes_at(shmsync_arena *a, shmi_off object) { shmi_each_node(a, shmi_free_node_at, &object); }
+
+SHMI_FN void shmi_wake_resolved_one(shmsync_arena *a, shmi_off off, shmi_node *n, void *arg)
+{
+    (void)a;
+    (void)off;
+    (void)arg;
+    if (shmi_node_state(shmi_node_load(n)) == SHMI_NodeResolved)
+        shmi_wake(&n->word, SHMI_ALL);
+}
+/* Wakes whoever sleeps on a node whose wait is over: the dead may have decided that
+ * and not woken it. */
+SHMI_FN void shmi_wake_resolved(shmsync_arena *a) { shmi_each_node(a, shmi_wake_resolved_one, NULL); }
+
+/* ---- Objects and the directory of their names ---- */
+
+#define SHMI_GONE UINT64_MAX /* a tombstone */
+#define SHMI_OFF_MASK UINT64_C(0xffffffffffff)
+
+SHMI_FN uint32_t shmi_object_phase(uint32_t s) { return s & 7; }
+SHMI_FN shmi_name shmi_object_name(uint32_t s) { return s >> 3; }
+SHMI_FN uint32_t shmi_make_object(uint32_t phase, shmi_name n) { return phase | n << 3; }
+SHMI_FN int shmi_object_there(uint32_t s) { return shmi_object_phase(s) == SHMI_objectCommitted || shmi_object_phase(s) == SHMI_objectDeleting; }
+SHMI_FN int shmi_object_legal(uint32_t s)
+{
+    if (shmi_object_phase(s) == SHMI_objectCommitted)
+        return shmi_object_name(s) == 0;
+    return shmi_object_phase(s) <= SHMI_objectDeleting && shmi_name_valid(shmi_object_name(s));
+}
+
+/* What people call an object. */
+SHMI_FN const char *shmi_called(const shmi_object *o) { return o->name_len != 0 ? o->name : "(anonymous)"; }
+
+SHMI_FN uint64_t shmi_open_bytes(const shmsync_arena *a) { return ((uint64_t)a->geo.slots / 32 + 1) * 4; }
+
+SHMI_COLD int shmi_corrupt_object(shmsync_arena *a, shmi_off off, const char *what)
+{
+    return shmi_fail(EPROTO, "arena.object", a->label, "the object at 0x%llx has an impossible %s", (unsigned long long)off, what);
+}
+SHMI_COLD int shmi_no_object(shmsync_arena *a, shmi_off off)
+{
+    return shmi_fail(EINVAL, "arena.object", a->label, "there is no object at offset 0x%llx", (unsigned long long)off);
+}
+
+SHMI_FN int shmi_utf8(const char *s, size_t n)
+{
+    const unsigned char *p = (const unsigned char *)s;
+    size_t i = 0;
+    while (i < n) {
+        unsigned c = p[i], more, low;
+        if (c < 0x80) {
+            i++;
+            continue;
+        }
+        if (c >= 0xc2 && c <= 0xdf)
+            more = 1;
+        else if (c >= 0xe0 && c <= 0xef)
+            more = 2;
+        else if (c >= 0xf0 && c <= 0xf4)
+            more = 3;
+        else
+            return 0;
+        if (n - i <= more)
+            return 0;
+        low = p[i + 1];
+        if ((c == 0xe0 && low < 0xa0) || (c == 0xed && low > 0x9f) || (c == 0xf0 && low < 0x90) || (c == 0xf4 && low > 0x8f))
+            return 0;
+        for (i++; more > 0; more--, i++)
+            if ((p[i] & 0xc0) != 0x80)
+                return 0;
+    }
+    return 1;
+}
+
+/* Reads the header of the object in b, once. The caller guards the block, or has the
+ * object open. */
+SHMI_FN int shmi_read_header(shmsync_arena *a, const shmi_block *b, shmi_header *h)
+{
+    uint32_t version = shmi_ld32(shmi_u32(a, b->off + SHMI_objVersion));
+    uint64_t name_len = version >> 16;
+    uint64_t name_off = shmi_ld32(shmi_u32(a, b->off + SHMI_objNameOff));
+    uint64_t open_ = shmi_ld32(shmi_u32(a, b->off + SHMI_objOpenOff));
+    uint64_t bits = shmi_open_bytes(a);
+    h->block = *b;
+    h->state = shmi_u32(a, b->off + SHMI_objState);
+    h->o.off = b->off;
+    h->o.body = b->off + SHMI_objectHeader;
+    h->o.size = shmi_ld64(shmi_u64(a, b->off + SHMI_objSize));
+    h->o.kind = shmi_ld32(shmi_u32(a, b->off + SHMI_objKind));
+    h->o.version = (uint16_t)version;
+    h->o.layout = shmi_ld64(shmi_u64(a, b->off + SHMI_objLayout));
+    h->hash = shmi_ld64(shmi_u64(a, b->off + SHMI_objHash));
+    h->open_bits = b->off + open_;
+    if (h->o.size > b->size - SHMI_objectHeader)
+        return shmi_corrupt_object(a, b->off, "size");
+    if (open_ < SHMI_objectHeader + h->o.size || open_ % 4 != 0 || open_ > b->size || bits > b->size - open_)
+        return shmi_corrupt_object(a, b->off, "place of its open bits");
+    if (name_len > SHMI_maxObjectName || name_off < open_ + bits || name_off > b->size || name_len > b->size - name_off)
+        return shmi_corrupt_object(a, b->off, "place of its name");
+    memcpy(h->o.name, shmi_bytes(a, b->off + name_off, name_len), name_len);
+    h->o.name[name_len] = 0;
+    h->o.name_len = (uint16_t)name_len;
+    if (!shmi_utf8(h->o.name, name_len) || h->hash != shmi_fnv(h->o.name, name_len))
+        return shmi_corrupt_object(a, b->off, "name");
+    return 0;
+}
+
+/* Reads the header of the object at off, which the caller guards. */
+SHMI_FN int shmi_header_at(shmsync_arena *a, shmi_off off, shmi_header *h)
+{
+    shmi_block b, now;
+    if (shmi_locate(a, off, &b) && shmi_ld32(b.word) == shmi_make_block(SHMI_blockObject, 0) && shmi_locate(a, off, &now) &&
+        now.size == b.size && now.word == b.word)
+        return shmi_read_header(a, &b, h);
+    return shmi_no_object(a, off);
+}
+
+SHMI_FN uint32_t *shmi_open_bit(shmsync_arena *a, const shmi_header *h, uint32_t slot, uint32_t *mask)
+{
+    *mask = 1u << slot % 32;
+    return shmi_u32(a, h->open_bits + slot / 32 * 4);
+}
+
+/* ---- Guards ---- */
+
+SHMI_FN int shmi_guarded(shmsync_arena *a, shmi_off off)
+{
+    uint32_t i;
+    for (i = 1; i <= a->geo.slots; i++) {
+        if (shmi_ld64(shmi_slot64(a, i, SHMI_slotOpening)) != off && shmi_ld64(shmi_slot64(a, i, SHMI_slotWalking)) != off)
+            continue;
+        if (shmi_current(a, shmi_name_in(i, shmi_slot_state(a, i))))
+            return 1;
+    }
+    return 0;
+}
+
+/* shmi_release for a block that was in the directory, or was an object: it waits, as
+ * freeing by this process, until nobody guards it. The caller holds handles. */
+SHMI_FN void shmi_release_unseen(shmsync_arena *a, const shmi_block *b, uint32_t w)
+{
+    uint32_t freeing = shmi_make_block(SHMI_blockFreeing, a->self);
+    if (!shmi_guarded(a, b->off)) {
+        shmi_free_nodes_at(a, b->off); /* last, when no undertaker looks at them any more */
+        SHMSYNC_CRASHPOINT("arena.delete.nodes_freed");
+        shmi_release(a, b, w);
+        return;
+    }
+    if (w == freeing || shmi_block_swap(b, w, freeing)) {
+        if (a->n_deferred == a->cap_deferred) {
+            size_t cap = a->cap_deferred != 0 ? 2 * a->cap_deferred : 16;
+            shmi_off *more = (shmi_off *)realloc(a->deferred, cap * sizeof *more);
+            if (more == NULL)
+                return; /* it goes back when this process leaves */
+            a->deferred = more;
+            a->cap_deferred = cap;
+        }
+        a->deferred[a->n_deferred++] = b->off;
+    }
+}
+/* Releases what had to wait. The caller holds handles. */
+SHMI_FN void shmi_release_deferred(shmsync_arena *a)
+{
+    size_t n = a->n_deferred, i;
+    shmi_off *waiting = a->deferred;
+    a->deferred = NULL;
+    a->n_deferred = a->cap_deferred = 0;
+    for (i = 0; i < n; i++) {
+        shmi_block b;
+        if (shmi_locate(a, waiting[i], &b))
+            shmi_release_unseen(a, &b, shmi_make_block(SHMI_blockFreeing, a->self));
+    }
+    free(waiting);
+}
+SHMI_FN void shmi_flush_deferred(shmsync_arena *a)
+{
+    pthread_mutex_lock(&a->handles);
+    shmi_release_deferred(a);
+    pthread_mutex_unlock(&a->handles);
+}
+
+/* ---- Directory ---- */
+
+SHMI_FN int shmi_entry_used(uint64_t e) { return e != 0 && e != SHMI_GONE; }
+SHMI_FN uint64_t shmi_make_entry(shmi_off off, uint64_t hash) { return (off & SHMI_OFF_MASK) | (hash & ~SHMI_OFF_MASK); }
+SHMI_FN uint64_t *shmi_entry(shmsync_arena *a, uint64_t pos) { return shmi_u64(a, a->geo.dir_off + pos * 8); }
+SHMI_FN uint64_t shmi_reach(shmsync_arena *a)
+{
+    uint64_t r = shmi_ld32(shmi_u32(a, SHMI_hdrDirReach));
+    return r < a->geo.dir_count ? r : a->geo.dir_count - 1;
+}
+
+/* Puts the object at off into the directory; 0 when that is full. */
+SHMI_FN int shmi_place(shmsync_arena *a, shmi_off off, uint64_t hash)
+{
+    uint64_t mine = shmi_make_entry(off, hash), k;
+    for (k = 0; k < a->geo.dir_count; k++) {
+        uint64_t *word = shmi_entry(a, (hash + k) & (a->geo.dir_count - 1)), e;
+        for (e = shmi_ld64(word); !shmi_entry_used(e); e = shmi_ld64(word)) {
+            uint32_t *reach = shmi_u32(a, SHMI_hdrDirReach), r;
+            for (r = shmi_ld32(reach); r < k && !shmi_cas32(reach, r, (uint32_t)k); r = shmi_ld32(reach)) {
+            }
+            if (shmi_cas64(word, e, mine))
+                return 1;
+        }
+    }
+    return 0;
+}
+
+/* Removes the object at off from the directory. */
+SHMI_FN void shmi_unlist(shmsync_arena *a, shmi_off off, uint64_t hash)
+{
+    uint64_t mine = shmi_make_entry(off, hash), reach = shmi_reach(a), k;
+    for (k = 0; k <= reach; k++) {
+        uint64_t *word = shmi_entry(a, (hash + k) & (a->geo.dir_count - 1)), e = shmi_ld64(word);
+        if (e == 0 || (e == mine && shmi_cas64(word, mine, SHMI_GONE)))
+            return;
+    }
+}
+
+/* Guards the object of entry e and reads its header. 0 with *same set; *same is 0 when
+ * the entry has changed. The caller calls shmi_unguard in any case. */
+SHMI_FN int shmi_enter_entry(shmsync_arena *a, uint64_t *word, uint64_t e, shmi_header *h, int *same)
+{
+    shmi_block b;
+    shmi_off off = e & SHMI_OFF_MASK;
+    *same = 0;
+    SHMSYNC_CRASHPOINT("arena.object.found");
+    shmi_guard(a, off);
+    if (shmi_ld64(word) != e)
+        return 0;
+    if (shmi_locate(a, off, &b)) {
+        uint32_t kind = shmi_block_kind(shmi_ld32(b.word));
+        if (kind == SHMI_blockClaimed || kind == SHMI_blockObject || kind == SHMI_blockFreeing) {
+            int err = shmi_read_header(a, &b, h);
+            SHMSYNC_CRASHPOINT("arena.object.entered");
+            *same = err == 0;
+            return err;
+        }
+    }
+    return shmi_fail(EPROTO, "arena.object", a->label, "a name leads to 0x%llx, where there is no object", (unsigned long long)off);
+}
+
+SHMI_FN shmi_ref *shmi_ref_of(shmsync_arena *a, shmi_off off) /* guarded by: handles */
+{
+    shmi_ref *r;
+    for (r = a->refs; r != NULL && r->h.o.off != off; r = r->next) {
+    }
+    return r;
+}
+
+/* Notes that this process has h open. */
+SHMI_FN int shmi_remember(shmsync_arena *a, const shmi_header *h)
+{
+    shmi_ref *r = (shmi_ref *)calloc(1, sizeof *r);
+    if (r == NULL)
+        return shmi_fail(ENOMEM, "arena.open_object", shmi_called(&h->o), "%s", "");
+    r->h = *h;
+    r->count = 1;
+    r->next = a->refs;
+    a->refs = r;
+    return 0;
+}
+
+/* Closes the object at off once; 0 if this process has not opened it. */
+SHMI_FN int shmi_forget(shmsync_arena *a, shmi_off off) /* guarded by: handles */
+{
+    shmi_ref **p, *r;
+    for (p = &a->refs; (r = *p) != NULL && r->h.o.off != off; p = &r->next) {
+    }
+    if (r == NULL)
+        return 0;
+    if (--r->count == 0) {
+        uint32_t mask, *word = shmi_open_bit(a, &r->h, a->my_slot, &mask);
+        shmi_and32(word, ~mask);
+        *p = r->next;
+        free(r);
+    }
+    return 1;
+}
+
+/* Opens the object h, which the caller guards. *there is 0 when it is not there, or
+ * not any more. */
+SHMI_FN int shmi_adopt(shmsync_arena *a, shmi_header *h, int *there)
+{
+    shmi_ref *ref = shmi_ref_of(a, h->o.off);
+    uint32_t mask, *word;
+    int tries;
+    *there = 0;
+    if (ref != NULL) {
+        ref->count++;
+        *there = 1;
+        return 0;
+    }
+    word = shmi_open_bit(a, h, a->my_slot, &mask);
+    shmi_or32(word, mask);
+    SHMSYNC_CRASHPOINT("arena.object.bit_set");
+    for (tries = 0; tries < SHMI_claimTries * SHMI_patience; tries++) {
+        uint32_t s = shmi_ld32(h->state);
+        if (tries >= SHMI_claimTries)
+            sched_yield();
+        if (!shmi_object_legal(s))
+            break;
+        if (shmi_object_phase(s) == SHMI_objectDeleting) {
+            /* The deletion is cancelled, and with our bit set no other is decided. */
+            SHMSYNC_CRASHPOINT("arena.object.cancelling");
+            if (!shmi_cas32(h->state, s, shmi_make_object(SHMI_objectCommitted, 0)))
+                continue;
+            *there = 1;
+        } else if (shmi_object_phase(s) == SHMI_objectCommitted) {
+            uint32_t w = shmi_ld32(h->block.word); /* the maker may be dead before it could publish */
+            if (shmi_block_kind(w) == SHMI_blockClaimed)
+                shmi_block_swap(&h->block, w, shmi_make_block(SHMI_blockObject, 0));
+            *there = 1;
+        } else {
+            return 0; /* the bit goes with the object */
+        }
+        if (shmi_remember(a, h) != 0) {
+            *there = 0;
+            shmi_and32(word, ~mask);
+            return ENOMEM;
+        }
+        return 0;
+    }
+    shmi_and32(word, ~mask);
+    return shmi_corrupt_object(a, h->o.off, "phase");
+}
+
+/* Aborts h if it is pending. A living maker that has placed its object before ours
+ * gets some time to commit it. */
+SHMI_FN void shmi_outvote(shmsync_arena *a, shmi_header *h, int wait)
+{
+    int tries;
+    for (tries = 0;; tries++) {
+        uint32_t s = shmi_ld32(h->state);
+        if (shmi_object_phase(s) != SHMI_objectPending || !shmi_object_legal(s))
+            return;
+        if (wait && tries < SHMI_patience && shmi_current(a, shmi_object_name(s))) {
+            sched_yield();
+            continue;
+        }
+        shmi_cas32(h->state, s, shmi_make_object(SHMI_objectAborted, shmi_object_name(s)));
+        return;
+    }
+}
+
+/* Finds the object of that name and opens it. A maker that has placed its own object
+ * at mine passes that; pending objects of the name are waited for a little if they
+ * were placed before ours, and aborted. The caller holds handles. */
+SHMI_FN int shmi_seek(shmsync_arena *a, const char *name, size_t len, uint64_t hash, shmi_off mine, shmi_header *h, int *found)
+{
+    uint64_t reach = shmi_reach(a), k;
+    int first = 1;
+    *found = 0;
+    for (k = 0; k <= reach; k++) {
+        uint64_t *word = shmi_entry(a, (hash + k) & (a->geo.dir_count - 1)), e = shmi_ld64(word);
+        int same, err;
+        uint32_t s;
+        if (e == 0)
+            return 0;
+        if (!shmi_entry_used(e) || e >> 48 != hash >> 48)
+            continue;
+        if (mine != 0 && (e & SHMI_OFF_MASK) == mine) {
+            first = 0;
+            continue;
+        }
+        err = shmi_enter_entry(a, word, e, h, &same);
+        if (!same) {
+            shmi_unguard(a);
+            if (err != 0)
+                return err;
+            continue;
+        }
+        if (h->hash != hash || h->o.name_len != len || memcmp(h->o.name, name, len) != 0) {
+            shmi_unguard(a);
+            continue;
+        }
+        if (mine != 0)
+            shmi_outvote(a, h, first);
+        s = shmi_ld32(h->state);
+        if (!shmi_object_there(s) && shmi_object_legal(s)) {
+            shmi_unguard(a);
+            continue;
+        }
+        err = shmi_adopt(a, h, found);
+        shmi_unguard(a);
+        if (err != 0 || *found)
+            return err;
+    }
+    return 0;
+}
+
+SHMI_FN void shmi_settle_entry(shmsync_arena *a, uint64_t *word, uint64_t e, shmi_name dead)
+{
+    shmi_block b;
+    uint32_t w;
+    if (!shmi_locate(a, e & SHMI_OFF_MASK, &b))
+        return;
+    w = shmi_ld32(b.word);
+    if (shmi_block_name(w) != dead || (shmi_block_kind(w) != SHMI_blockClaimed && shmi_block_kind(w) != SHMI_blockFreeing))
+        return;
+    if (shmi_block_kind(w) == SHMI_blockClaimed) {
+        uint32_t *state = shmi_u32(a, b.off + SHMI_objState);
+        shmi_cas32(state, shmi_make_object(SHMI_objectPending, dead), shmi_make_object(SHMI_objectAborted, dead));
+        if (shmi_object_there(shmi_ld32(state))) {
+            shmi_block_swap(&b, w, shmi_make_block(SHMI_blockObject, 0));
+            return;
+        }
+    }
+    shmi_cas64(word, e, SHMI_GONE);
+}
+/* Publishes what dead had committed and removes the names of what it had not, or had
+ * begun to free. The caller is the undertaker of dead and holds handles. */
+SHMI_FN void shmi_settle_entries(shmsync_arena *a, shmi_name dead)
+{
+    uint64_t pos;
+    for (pos = 0; pos < a->geo.dir_count; pos++) {
+        uint64_t *word = shmi_entry(a, pos), e = shmi_ld64(word);
+        if (shmi_entry_used(e)) {
+            shmi_guard(a, e & SHMI_OFF_MASK);
+            if (shmi_ld64(word) == e)
+                shmi_settle_entry(a, word, e, dead);
+        }
+    }
+    shmi_unguard(a);
+}
+
+/* ---- Making and opening ---- */
+
+/* Which object to open, and how to make it. */
+typedef struct shmi_spec {
+    uint32_t kind;
+    uint16_t version;
+    int any_size;     /* an existing object of another size will do */
+    int any_layout;   /* an existing object of another fingerprint will do */
+    const char *name; /* NULL or "": a fresh anonymous one */
+    uint64_t size;    /* of the body */
+    uint64_t layout;
+    /* Fills in the body of a new object, which is zero. It may be called for an object
+     * that is thrown away. */
+    void (*init)(unsigned char *body, const void *arg);
+    const void *arg;
+} shmi_spec;
+
+/* Claims a block and makes a whole object of it, which nobody can find yet. */
+SHMI_FN int shmi_build(shmsync_arena *a, const shmi_spec *spec, size_t len, uint64_t hash, uint32_t state, shmi_header *h)
+{
+    uint64_t open_ = (SHMI_objectHeader + spec->size + 7) & ~UINT64_C(7), name_off = open_ + shmi_open_bytes(a);
+    uint32_t mask, *word;
+    shmi_block b;
+    shmi_off off;
+    int err = shmi_claim(a, name_off + len, &off);
+    if (err != 0)
+        return err;
+    shmi_st32(shmi_u32(a, off + SHMI_objKind), spec->kind);
+    shmi_st32(shmi_u32(a, off + SHMI_objVersion), spec->version | (uint32_t)len << 16);
+    shmi_st32(shmi_u32(a, off + SHMI_objNameOff), (uint32_t)name_off);
+    shmi_st64(shmi_u64(a, off + SHMI_objSize), spec->size);
+    shmi_st64(shmi_u64(a, off + SHMI_objHash), hash);
+    shmi_st64(shmi_u64(a, off + SHMI_objCreated), (uint64_t)shmi_unix_now());
+    shmi_st32(shmi_u32(a, off + SHMI_objOpenOff), (uint32_t)open_);
+    shmi_st64(shmi_u64(a, off + SHMI_objLayout), spec->layout);
+    if (len > 0)
+        memcpy(shmi_bytes(a, off + name_off, len), spec->name, len);
+    if (spec->init != NULL)
+        spec->init(shmi_bytes(a, off + SHMI_objectHeader, spec->size), spec->arg);
+    err = shmi_locate(a, off, &b) ? shmi_read_header(a, &b, h) : shmi_meddled(a, off);
+    if (err != 0) {
+        shmi_unclaim(a, off);
+        return err;
+    }
+    word = shmi_open_bit(a, h, a->my_slot, &mask);
+    shmi_or32(word, mask);
+    shmi_st32(h->state, state);
+    return 0;
+}
+
+/* Takes back an object of ours that has not been committed. Others may be looking at it. */
+SHMI_FN void shmi_withdraw(shmsync_arena *a, shmi_header *h)
+{
+    shmi_cas32(h->state, shmi_make_object(SHMI_objectPending, a->self), shmi_make_object(SHMI_objectAborted, a->self));
+    shmi_unlist(a, h->o.off, h->hash);
+    SHMSYNC_CRASHPOINT("arena.object.withdrawing");
+    shmi_release_unseen(a, &h->block, shmi_make_block(SHMI_blockClaimed, a->self));
+}
+
+/* Makes the object, or opens the one that another participant has made meanwhile: then
+ * *found. EAGAIN: outvoted, look again. */
+SHMI_FN int shmi_create_named(shmsync_arena *a, const shmi_spec *spec, size_t len, uint64_t hash, shmi_header *h, int *found)
+{
+    uint32_t pending = shmi_make_object(SHMI_objectPending, a->self);
+    shmi_header mine, *m = &mine;
+    int err = shmi_build(a, spec, len, hash, pending, m);
+    *found = 0;
+    if (err != 0)
+        return err;
+    pthread_mutex_lock(&a->handles);
+    shmi_release_deferred(a);
+    SHMSYNC_CRASHPOINT("arena.object.before_place");
+    if (!shmi_place(a, m->o.off, hash)) {
+        shmi_withdraw(a, m);
+        err = shmi_fail(ENOSPC, "arena.open_object", spec->name, "all %llu names of the directory are in use", (unsigned long long)a->geo.dir_count);
+    } else {
+        SHMSYNC_CRASHPOINT("arena.object.placed");
+        err = shmi_seek(a, spec->name, len, hash, m->o.off, h, found);
+        if (*found || err != 0) {
+            shmi_withdraw(a, m);
+        } else {
+            SHMSYNC_CRASHPOINT("arena.object.before_commit");
+            if (!shmi_cas32(m->state, pending, shmi_make_object(SHMI_objectCommitted, 0))) {
+                shmi_withdraw(a, m);
+                err = EAGAIN;
+            } else {
+                err = shmi_remember(a, m);
+                SHMSYNC_CRASHPOINT("arena.object.committed");
+                if (shmi_publish(a, m->o.off, SHMI_blockObject) != 0 && shmi_block_kind(shmi_ld32(m->block.word)) != SHMI_blockObject && err == 0)
+                    err = EPROTO;
+                *h = *m;
+            }
+        }
+    }
+    pthread_mutex_unlock(&a->handles);
+    return err;
+}
+
+SHMI_FN void shmi_close_object(shmsync_arena *a, shmi_off off)
+{
+    pthread_mutex_lock(&a->handles);
+    shmi_forget(a, off);
+    pthread_mutex_unlock(&a->handles);
+}
+
+SHMI_FN const char *shmi_kind_text(uint32_t kind, char out[5])
+{
+    int i;
+    for (i = 0; i < 4; i++) {
+        char c = (char)(kind >> 8 * i & 0xff);
+        out[i] = c >= ' ' && c <= '~' ? c : '?';
+    }
+    out[4] = 0;
+    return out;
+}
+
+/* Compares what is there with what was asked for. */
+SHMI_FN int shmi_compatible(const shmi_object *o, const shmi_spec *spec)
+{
+    char is[5], want[5];
+    shmi_kind_text(o->kind, is);
+    shmi_kind_text(spec->kind, want);
+    if (o->kind != spec->kind)
+        return shmi_fail(EINVAL, "arena.open_object", shmi_called(o), "it is a %s, asked for a %s", is, want);
+    if (o->version != spec->version)
+        return shmi_fail(EINVAL, "arena.open_object", shmi_called(o), "it has version %u of the layout of a %s, asked for %u", o->version, is, spec->version);
+    if ((o->size != spec->size && !spec->any_size) || (o->layout != spec->layout && !spec->any_layout))
+        return shmi_fail(EINVAL, "arena.open_object", shmi_called(o), "it has %llu bytes and fingerprint %#llx, asked for %llu and %#llx",
+                         (unsigned long long)o->size, (unsigned long long)o->layout, (unsigned long long)spec->size, (unsigned long long)spec->layout);
+    return 0;
+}
+
+/* Finds the object of that name or creates it. It stays there for this process until
+ * shmi_close_object. */
+SHMI_FN int shmi_open_object(shmsync_arena *a, const shmi_spec *spec, shmi_object *o, int *created)
+{
+    size_t len = spec->name != NULL ? strlen(spec->name) : 0;
+    uint64_t hash = shmi_fnv(spec->name, len);
+    shmi_header h;
+    int tries, err, found;
+    *created = 0;
+    if (shmi_self(a) == 0)
+        return shmi_fail(ENOTCONN, "arena.open_object", spec->name, "%s", "");
+    if (len > SHMI_maxObjectName || !shmi_utf8(spec->name, len))
+        return shmi_fail(EINVAL, "arena.open_object", NULL, "a name is 1 to 255 bytes of UTF-8");
+    if (spec->size > SHMI_MaxObject)
+        return shmi_fail(ENOTSUP, "arena.open_object", spec->name, "a body of %llu bytes", (unsigned long long)spec->size);
+    if (len == 0) {
+        err = shmi_build(a, spec, 0, hash, shmi_make_object(SHMI_objectCommitted, 0), &h);
+        if (err != 0)
+            return err;
+        pthread_mutex_lock(&a->handles);
+        SHMSYNC_CRASHPOINT("arena.object.before_publish");
+        err = shmi_publish(a, h.o.off, SHMI_blockObject);
+        if (err == 0)
+            err = shmi_remember(a, &h);
+        pthread_mutex_unlock(&a->handles);
+        *o = h.o;
+        *created = err == 0;
+        return err;
+    }
+    for (tries = 0; tries < SHMI_claimTries * SHMI_patience; tries++) {
+        pthread_mutex_lock(&a->handles);
+        err = shmi_seek(a, spec->name, len, hash, 0, &h, &found);
+        pthread_mutex_unlock(&a->handles);
+        if (err == 0 && !found) {
+            err = shmi_create_named(a, spec, len, hash, &h, &found);
+            if (err == 0 && !found) {
+                *o = h.o;
+                *created = 1;
+                return 0;
+            }
+        }
+        if (err == EAGAIN) {
+            sched_yield();
+            continue;
+        }
+        if (err != 0)
+            return err;
+        SHMSYNC_CRASHPOINT("arena.object.opened");
+        err = shmi_compatible(&h.o, spec);
+        if (err != 0)
+            shmi_close_object(a, h.o.off);
+        *o = h.o;
+        return err;
+    }
+    return shmi_fail(EPROTO, "arena.open_object", spec->name, "others keep making and taking away this name");
+}
+
+/* Opens the object at off. The caller holds handles. */
+SHMI_FN int shmi_open_at(shmsync_arena *a, shmi_off off, shmi_header *h)
+{
+    int there = 0, err;
+    shmi_guard(a, off);
+    err = shmi_header_at(a, off, h);
+    if (err == 0)
+        err = shmi_adopt(a, h, &there);
+    shmi_unguard(a);
+    return err != 0 || there ? err : shmi_no_object(a, off);
+}
+
+/* Opens the object at an offset that may have come from a peer, if it is of that kind
+ * and at least that size. */
+SHMI_FN int shmi_object_at(shmsync_arena *a, shmi_off off, const char *op, uint32_t kind, uint16_t version, uint64_t size, shmi_object *o)
+{
+    shmi_header h;
+    char is[5];
+    int err;
+    if (shmi_self(a) == 0)
+        return shmi_fail(ENOTCONN, op, NULL, "%s", "");
+    pthread_mutex_lock(&a->handles);
+    err = shmi_open_at(a, off, &h);
+    pthread_mutex_unlock(&a->handles);
+    if (err != 0)
+        return err;
+    *o = h.o;
+    if (o->kind != kind || o->version != version || o->size < size) {
+        shmi_close_object(a, off);
+        return shmi_fail(EINVAL, op, shmi_called(o), "it is a %s of version %u and %llu bytes", shmi_kind_text(o->kind, is), o->version, (unsigned long long)o->size);
+    }
+    return 0;
+}
+
+/* ---- Deleting ---- */
+
+SHMI_FN uint32_t shmi_openers(shmsync_arena *a, const shmi_header *h)
+{
+    uint32_t i, mask, count = 0;
+    for (i = 1; i <= a->geo.slots; i++) {
+        uint32_t *word = shmi_open_bit(a, h, i, &mask);
+        if ((shmi_ld32(word) & mask) != 0 && shmi_current(a, shmi_name_in(i, shmi_slot_state(a, i))))
+            count++;
+    }
+    return count;
+}
+
+/* Gives back what is left of an object whose deletion is decided. */
+SHMI_FN void shmi_finish_erase(shmsync_arena *a, const shmi_header *h)
+{
+    uint32_t freeing = shmi_make_block(SHMI_blockFreeing, a->self);
+    if (!shmi_block_swap(&h->block, shmi_make_block(SHMI_blockObject, 0), freeing))
+        return;
+    SHMSYNC_CRASHPOINT("arena.delete.freeing");
+    if (h->o.name_len != 0)
+        shmi_unlist(a, h->o.off, h->hash);
+    SHMSYNC_CRASHPOINT("arena.delete.unlisted");
+    shmi_release_unseen(a, &h->block, freeing);
+}
+
+/* Brings h from committed to aborted unless somebody has it open; see docs/abi.md. */
+SHMI_FN int shmi_decide(shmsync_arena *a, const shmi_header *h)
+{
+    uint32_t ours = shmi_make_object(SHMI_objectDeleting, a->self), who = 0;
+    int tries;
+    SHMSYNC_CRASHPOINT("arena.delete.before_mark");
+    for (tries = 0; tries < SHMI_claimTries * SHMI_patience; tries++) {
+        uint32_t s = shmi_ld32(h->state);
+        if (!shmi_object_legal(s))
+            return shmi_corrupt_object(a, h->o.off, "phase");
+        if (!shmi_object_there(s))
+            return shmi_fail(ENOENT, "arena.delete", shmi_called(&h->o), "somebody else has deleted it");
+        if (shmi_object_phase(s) == SHMI_objectDeleting && tries < SHMI_patience && shmi_current(a, shmi_object_name(s))) {
+            sched_yield();
+            continue;
+        }
+        if (!shmi_cas32(h->state, s, ours))
+            continue;
+        SHMSYNC_CRASHPOINT("arena.delete.marked");
+        who = shmi_openers(a, h);
+        SHMSYNC_CRASHPOINT("arena.delete.before_decide");
+        if (who == 0) {
+            if (shmi_cas32(h->state, ours, shmi_make_object(SHMI_objectAborted, a->self)))
+                return 0;
+            continue;
+        }
+        shmi_cas32(h->state, ours, shmi_make_object(SHMI_objectCommitted, 0));
+        if (tries >= SHMI_patience)
+            break;
+        sched_yield();
+    }
+    return shmi_fail(EBUSY, "arena.delete", shmi_called(&h->o), "%u participants have it open", who);
+}
+
+int shmsync_delete(shmsync_arena *a, const char *name)
+{
+    size_t len = strlen(name);
+    shmi_header h;
+    shmi_ref *ref;
+    int found = 0, err;
+    if (shmi_self(a) == 0)
+        return shmi_fail(ENOTCONN, "arena.delete", name, "%s", "");
+    pthread_mutex_lock(&a->handles);
+    shmi_release_deferred(a);
+    err = shmi_seek(a, name, len, shmi_fnv(name, len), 0, &h, &found);
+    if (err == 0 && !found)
+        err = shmi_fail(ENOENT, "arena.delete", name, "no object has this name");
+    if (err == 0) {
+        ref = shmi_ref_of(a, h.o.off);
+        if (ref->count > 1) {
+            shmi_forget(a, h.o.off);
+            err = shmi_fail(EBUSY, "arena.delete", name, "this process has it open");
+        } else {
+            /* The guard takes over from the open bit, which would be in the way. */
+            shmi_guard(a, h.o.off);
+            h = ref->h;
+            shmi_forget(a, h.o.off);
+            err = shmi_decide(a, &h);
+            shmi_unguard(a);
+            if (err == 0) {
+                SHMSYNC_CRASHPOINT("arena.delete.decided");
+                shmi_finish_erase(a, &h);
+            }
+        }
+    }
+    pthread_mutex_unlock(&a->handles);
+    return err;
+}
+
+/* Ends what dead had begun with the object in b: a deletion that was decided is done,
+ * another cancelled. The caller is the undertaker of dead and holds handles. */
+SHMI_FN void shmi_settle_delete(shmsync_arena *a, const shmi_block *b, shmi_name dead)
+{
+    shmi_block now;
+    shmi_header h;
+    uint32_t *state = shmi_u32(a, b->off + SHMI_objState), s;
+    shmi_guard(a, b->off);
+    if (shmi_locate(a, b->off, &now) && now.word == b->word && now.size == b->size && shmi_block_kind(shmi_ld32(b->word)) == SHMI_blockObject) {
+        s = shmi_ld32(state);
+        if (shmi_object_name(s) == dead && shmi_object_legal(s)) {
+            if (shmi_object_phase(s) == SHMI_objectDeleting) {
+                shmi_cas32(state, s, shmi_make_object(SHMI_objectCommitted, 0));
+            } else if (shmi_object_phase(s) == SHMI_objectAborted && shmi_read_header(a, b, &h) == 0) {
+                shmi_unguard(a);
+                shmi_finish_erase(a, &h);
+                return;
+            }
+        }
+    }
+    shmi_unguard(a);
+}
+
+/* ---- Walks ---- */
+
+typedef struct shmi_visit_arg {
+    void (*f)(shmsync_arena *a, const shmi_object *o, void *arg);
+    void *arg;
+    uint64_t *guard;
+} shmi_visit_arg;
+SHMI_FN int shmi_visit_one(shmsync_arena *a, shmi_off off, void *arg)
+{
+    shmi_visit_arg *v = (shmi_visit_arg *)arg;
+    shmi_header h;
+    shmi_st64(v->guard, off);
+    if (shmi_header_at(a, off, &h) == 0 && shmi_object_there(shmi_ld32(h.state)))
+        v->f(a, &h.o, v->arg);
+    return 1;
+}
+/* Calls f for the objects of the arena, without opening them: they may be deleted
+ * meanwhile, but the bytes are not used again before f returns. f does not walk. */
+SHMI_FN void shmi_visit(shmsync_arena *a, void (*f)(shmsync_arena *a, const shmi_object *o, void *arg), void *arg)
+{
+    shmi_visit_arg v;
+    pthread_mutex_lock(&a->walking);
+    v.f = f;
+    v.arg = arg;
+    v.guard = shmi_slot64(a, a->my_slot, SHMI_slotWalking);
+    shmi_each_object_block(a, shmi_visit_one, &v);
+    shmi_st64(v.guard, 0);
+    pthread_mutex_unlock(&a->walking);
+}
+
+SHMI_FN void shmi_clear_bit(shmsync_arena *a, const shmi_header *h, uint32_t slot)
+{
+    uint32_t mask, *word = shmi_open_bit(a, h, slot, &mask);
+    if ((shmi_ld32(word) & mask) != 0)
+        shmi_and32(word, ~mask);
+}
+SHMI_FN int shmi_clear_bit_at(shmsync_arena *a, shmi_off off, void *arg)
+{
+    shmi_header h;
+    shmi_guard(a, off);
+    if (shmi_header_at(a, off, &h) == 0 && shmi_object_there(shmi_ld32(h.state)))
+        shmi_clear_bit(a, &h, *(uint32_t *)arg);
+    shmi_unguard(a);
+    return 1;
+}
+/* Clears the open bits and the guards of a dead participant. */
+SHMI_FN void shmi_clear_open_bits(shmsync_arena *a, shmi_name dead)
+{
+    uint32_t slot = shmi_name_slot(dead);
+    uint64_t pos;
+    pthread_mutex_lock(&a->handles);
+    shmi_each_object_block(a, shmi_clear_bit_at, &slot);
+    /* A committed object that its maker has not published is found by name only. */
+    for (pos = 0; pos < a->geo.dir_count; pos++) {
+        uint64_t *word = shmi_entry(a, pos), e = shmi_ld64(word);
+        shmi_header h;
+        int same;
+        if (!shmi_entry_used(e))
+            continue;
+        if (shmi_enter_entry(a, word, e, &h, &same) == 0 && same && shmi_object_there(shmi_ld32(h.state)))
+            shmi_clear_bit(a, &h, slot);
+        shmi_unguard(a);
+    }
+    shmi_st64(shmi_slot64(a, slot, SHMI_slotOpening), 0);
+    shmi_st64(shmi_slot64(a, slot, SHMI_slotWalking), 0);
+    pthread_mutex_unlock(&a->handles);
+}
+
+/* ---- Handles: all that this process opens of one object share one ---- */
+
+/* Gives the handle that this process has of the object, which the caller has opened,
+ * or makes one by build, whose NULL means ENOMEM. */
+SHMI_FN void *shmi_share(shmsync_arena *a, const shmi_object *o, void *(*build)(shmsync_arena *a, const shmi_object *o, const void *arg), const void *arg)
+{
+    shmi_ref *r;
+    void *handle = NULL;
+    pthread_mutex_lock(&a->handles_of);
+    pthread_mutex_lock(&a->handles);
+    r = shmi_ref_of(a, o->off);
+    pthread_mutex_unlock(&a->handles);
+    if (r != NULL) {
+        if (r->handle == NULL)
+            r->handle = build(a, o, arg);
+        handle = r->handle;
+        if (handle != NULL)
+            r->opens++;
+    }
+    pthread_mutex_unlock(&a->handles_of);
+    if (handle == NULL) {
+        shmi_close_object(a, o->off);
+        shmi_fail(ENOMEM, "open", shmi_called(o), "%s", "");
+    }
+    return handle;
+}
+
+/* Gives one opening back, and calls end with the handle if it was the last. EBADF for
+ * one that is not open. */
+SHMI_FN int shmi_unshare(shmsync_arena *a, shmi_off off, void (*end)(void *handle))
+{
+    shmi_ref *r;
+    int open_ = 0;
+    if (shmi_self(a) == 0)
+        return ENOTCONN;
+    pthread_mutex_lock(&a->handles_of);
+    pthread_mutex_lock(&a->handles);
+    r = shmi_ref_of(a, off);
+    pthread_mutex_unlock(&a->handles);
+    if (r != NULL && r->opens > 0) {
+        open_ = 1;
+        if (--r->opens == 0) {
+            end(r->handle);
+            r->handle = NULL;
+        }
+        shmi_close_object(a, off);
+    }
+    pthread_mutex_unlock(&a->handles_of);
+    return open_ ? 0 : EBADF;
+}
+
+/* ---- Who is dead ---- */
+
+/* Whether nobody holds the byte lock of slot i any more; not for one that never had it. */
+SHMI_FN int shmi_byte_free(shmsync_arena *a, uint32_t i)
+{
+    uint32_t caps;
+    if (a->lock_fd < 0 || i == a->my_slot)
+        return 0;
+    caps = shmi_slot_caps(a, i);
+    if ((caps & SHMI_capOFD) == 0) {
+        /* None at all means a joiner without a byte, or a slot whose undertaker died
+         * when it had wiped it and not yet freed it. */
+        uint32_t p = shmi_slot_phase(shmi_slot_state(a, i));
+        if (caps != 0 || (p != SHMI_phaseLeaving && p != SHMI_phaseDead))
+            return 0;
+    }
+    return shmi_byte_locked(a->lock_fd, shmi_slot(a, i)) == 0;
+}
+
+SHMI_FN int shmi_marked_by_kernel(shmsync_arena *a, uint32_t i, int all)
+{
+    unsigned k, marked = 0;
+    for (k = 0; k < SHMI_aliveWords; k++)
+        marked += (shmi_ld32(shmi_alive_word(a, i, k)) & SHMI_OWNER_DIED) != 0;
+    return all ? marked == SHMI_aliveWords : marked != 0;
+}
+
+/* Whether the participant that is in slot i in state w is dead and not yet marked so. */
+SHMI_FN int shmi_seen_dead(shmsync_arena *a, uint32_t i, uint32_t w)
+{
+    if (i == a->my_slot || !shmi_slot_present(w))
+        return 0;
+    /* While joining, the words are still those of the one before. */
+    if (shmi_slot_phase(w) != SHMI_phaseJoining && shmi_marked_by_kernel(a, i, 0))
+        return shmi_slot_state(a, i) == w;
+    if (shmi_slot_phase(w) == SHMI_phaseLive && (shmi_slot_caps(a, i) & SHMI_capRobust) != 0)
+        return 0;
+    return shmi_byte_free(a, i) && shmi_slot_state(a, i) == w;
+}
+/* The same for a survey, which asks for the bytes of those too that the kernel would
+ * mark: a copied file marks nobody. */
+SHMI_FN int shmi_survey_dead(shmsync_arena *a, uint32_t i, uint32_t w)
+{
+    return shmi_slot_present(w) && (shmi_seen_dead(a, i, w) || (shmi_byte_free(a, i) && shmi_slot_state(a, i) == w));
+}
+
+/* Whether the kernel will write to slot i's alive words no more. */
+SHMI_FN int shmi_gone(shmsync_arena *a, uint32_t i)
+{
+    if (shmi_byte_free(a, i))
+        return 1;
+    if (a->lock_fd >= 0 && (shmi_slot_caps(a, i) & SHMI_capOFD) != 0)
+        return 0;
+    return shmi_marked_by_kernel(a, i, 1);
+}
+
+/* Makes sure that no thread of the dying process in slot i executes a store to the
+ * arena any more, and is 0 while that cannot be told. */
+SHMI_FN int shmi_fence_dying(shmsync_arena *a, uint32_t i)
+{
+    if ((shmi_slot_caps(a, i) & SHMI_capFence) != 0 && shmi_fence() == 0)
+        return 1;
+    return a->lock_fd < 0 || (shmi_slot_caps(a, i) & SHMI_capOFD) == 0 || shmi_byte_free(a, i);
+}
+
+/* Moves slot i from w to dead, after a fence; whether this call did it. */
+SHMI_FN int shmi_mark(shmsync_arena *a, uint32_t i, uint32_t w)
+{
+    SHMSYNC_CRASHPOINT("arena.bury.seen");
+    if (!shmi_fence_dying(a, i)) {
+        shmi_st32(&a->unfinished, 1);
+        return 0;
+    }
+    SHMSYNC_CRASHPOINT("arena.bury.fenced");
+    if (!shmi_cas_slot(a, i, w, shmi_slot_with(w, SHMI_phaseDead)))
+        return 0;
+    shmi_cas64(shmi_slot64(a, i, SHMI_slotDied), 0, (uint64_t)shmi_unix_now());
+    SHMSYNC_CRASHPOINT("arena.bury.marked");
+    return 1;
+}
+
+/* Whether n is the name of a participant that died or left; if this call is the first
+ * to see its death, its burial begins. */
+SHMI_FN int shmi_dead(shmsync_arena *a, shmi_name n)
+{
+    uint32_t i = shmi_name_slot(n), w;
+    if (i < 1 || i > a->geo.slots)
+        return 1;
+    w = shmi_slot_state(a, i);
+    if (shmi_name_in(i, w) != n || !shmi_slot_present(w))
+        return 1;
+    if (n == a->self || !shmi_seen_dead(a, i, w))
+        return 0;
+    if (shmi_mark(a, i, w)) {
+        /* The caller goes on at once with what it waits for. The kernel has woken
+         * watchers for the rest; in case they do not come, ours looks again. */
+        shmi_wake(shmi_alive_word(a, i, SHMI_aliveWords - 1), SHMI_ALL);
+        shmi_st32(&a->unfinished, 1);
+        shmi_ring(shmi_slot32(a, a->my_slot, SHMI_slotWatchBell));
+    }
+    return !shmi_current(a, n);
+}
+
+/* ---- Obituaries ---- */
+
+SHMI_FN shmi_off shmi_obituary(shmsync_arena *a, uint64_t n) { return a->geo.obit_off + n % SHMI_obitCount * SHMI_obitStride; }
+
+SHMI_FN void shmi_put_label(shmsync_arena *a, shmi_off off, const char *label)
+{
+    unsigned char b[SHMI_labelBytes + 1];
+    size_t n = strlen(label);
+    if (n > SHMI_labelBytes)
+        n = SHMI_labelBytes;
+    memset(b, 0, sizeof b);
+    b[0] = (unsigned char)n;
+    memcpy(b + 1, label, n);
+    memcpy(shmi_bytes(a, off, sizeof b), b, sizeof b);
+}
+SHMI_FN void shmi_get_label(shmsync_arena *a, shmi_off off, char out[SHMI_labelBytes + 1])
+{
+    unsigned char b[SHMI_labelBytes + 1];
+    size_t n;
+    memcpy(b, shmi_bytes(a, off, sizeof b), sizeof b);
+    n = b[0];
+    if (n > SHMI_labelBytes)
+        n = SHMI_labelBytes;
+    memcpy(out, b + 1, n);
+    out[n] = 0;
+}
+
+SHMI_FN void shmi_write_obituary(shmsync_arena *a, uint32_t i, shmi_name n, int left)
+{
+    uint64_t number = shmi_add64(shmi_u64(a, SHMI_hdrObitsTotal), 1);
+    shmi_off o = shmi_obituary(a, number);
+    char label[SHMI_labelBytes + 1];
+    shmi_xchg64(shmi_u64(a, o + SHMI_obitSeq), 0); /* not a store, which the label's bytes could pass */
+    shmi_st32(shmi_u32(a, o + SHMI_obitName), n);
+    shmi_st32(shmi_u32(a, o + SHMI_obitPID), shmi_ld32(shmi_slot32(a, i, SHMI_slotPID)));
+    shmi_st64(shmi_u64(a, o + SHMI_obitDied), shmi_ld64(shmi_slot64(a, i, SHMI_slotDied)));
+    shmi_st32(shmi_u32(a, o + SHMI_obitFlags), left ? SHMI_obitLeft : 0);
+    shmi_get_label(a, shmi_slot(a, i) + SHMI_slotLabel, label);
+    shmi_put_label(a, o + SHMI_obitLabel, label);
+    shmi_st64(shmi_u64(a, o + SHMI_obitSeq), number + 1);
+}
+
+/* Obituary n, if it is in the ring. */
+SHMI_FN int shmi_read_obituary(shmsync_arena *a, uint64_t n, shmsync_participant *p, shmi_name *name, int *left)
+{
+    shmi_off o = shmi_obituary(a, n);
+    if (shmi_ld64(shmi_u64(a, o + SHMI_obitSeq)) != n + 1)
+        return 0;
+    *name = shmi_ld32(shmi_u32(a, o + SHMI_obitName)) & SHMI_NAME_MASK;
+    memset(p, 0, sizeof *p);
+    p->slot = shmi_name_slot(*name);
+    p->generation = shmi_name_gen(*name);
+    p->pid = shmi_ld32(shmi_u32(a, o + SHMI_obitPID));
+    p->died_ns = (int64_t)shmi_ld64(shmi_u64(a, o + SHMI_obitDied));
+    shmi_get_label(a, o + SHMI_obitLabel, p->label);
+    *left = (shmi_ld32(shmi_u32(a, o + SHMI_obitFlags)) & SHMI_obitLeft) != 0;
+    __atomic_thread_fence(__ATOMIC_ACQUIRE); /* the label's bytes are read by plain loads */
+    return shmi_ld64(shmi_u64(a, o + SHMI_obitSeq)) == n + 1;
+}
+
+SHMI_FN void shmi_read_slot(shmsync_arena *a, uint32_t i, uint32_t w, shmsync_participant *p)
+{
+    memset(p, 0, sizeof *p);
+    p->slot = i;
+    p->generation = shmi_slot_gen(w);
+    p->pid = shmi_ld32(shmi_slot32(a, i, SHMI_slotPID));
+    p->died_ns = (int64_t)shmi_ld64(shmi_slot64(a, i, SHMI_slotDied));
+    shmi_get_label(a, shmi_slot(a, i) + SHMI_slotLabel, p->label);
+}
+
+/* Who n is or was, from its slot while that has not been taken again and from the
+ * obituaries after that. ENOENT when neither knows. */
+SHMI_FN int shmi_who(shmsync_arena *a, shmi_name n, shmsync_participant *out)
+{
+    uint32_t i = shmi_name_slot(n), w;
+    uint64_t total, back;
+    if (i < 1 || i > a->geo.slots)
+        return ENOENT;
+    w = shmi_slot_state(a, i);
+    if (shmi_slot_gen(w) == shmi_name_gen(n) && shmi_slot_taken(w)) {
+        shmi_read_slot(a, i, w, out);
+        if (shmi_slot_state(a, i) == w)
+            return 0;
+    }
+    total = shmi_ld64(shmi_u64(a, SHMI_hdrObitsTotal));
+    for (back = 1; back <= total && back <= SHMI_obitCount; back++) {
+        shmi_name name;
+        int left;
+        if (shmi_read_obituary(a, total - back, out, &name, &left) && name == n)
+            return 0;
+    }
+    return ENOENT;
+}
+
+/* Tells one death to the function of shmsync_arena_on_death; 0 while it is not written. */
+SHMI_FN int shmi_tell_death(shmsync_arena *a, uint64_t number)
+{
+    shmsync_participant p;
+    shmi_name name;
+    int left;
+    if (!shmi_read_obituary(a, number, &p, &name, &left))
+        return 0;
+    if (left || p.slot < 1 || p.slot > a->geo.slots || p.generation <= a->told[p.slot])
+        return 1;
+    a->told[p.slot] = p.generation;
+    a->on_death(&p, a->on_death_arg);
+    return 1;
+}
+/* Tells the deaths that were written since the last call; not 0: look again soon. */
+SHMI_FN int shmi_deliver_deaths(shmsync_arena *a)
+{
+    uint64_t total, holes[64];
+    unsigned n, i;
+    int again = 0;
+    pthread_mutex_lock(&a->death_lock);
+    if (a->on_death == NULL) {
+        pthread_mutex_unlock(&a->death_lock);
+        return 0;
+    }
+    total = shmi_ld64(shmi_u64(a, SHMI_hdrObitsTotal));
+    n = a->n_holes;
+    memcpy(holes, a->holes, sizeof holes);
+    a->n_holes = 0;
+    if (total - a->obit_next > SHMI_obitCount)
+        a->obit_next = total - SHMI_obitCount;
+    for (i = 0; i < n; i++)
+        if (total - holes[i] <= SHMI_obitCount && !shmi_tell_death(a, holes[i]))
+            a->holes[a->n_holes++] = holes[i];
+    for (; a->obit_next < total; a->obit_next++)
+        if (!shmi_tell_death(a, a->obit_next) && a->n_holes < 64) {
+            a->holes[a->n_holes++] = a->obit_next;
+            again = 1;
+        }
+    pthread_mutex_unlock(&a->death_lock);
+    return again || a->n_holes > 0;
+}
+
+int shmsync_arena_on_death(shmsync_arena *a, void (*f)(const shmsync_participant *, void *), void *arg)
+{
+    if (shmi_self(a) == 0)
+        return shmi_fail(ENOTCONN, "arena.on_death", a->label, "%s", "");
+    pthread_mutex_lock(&a->death_lock);
+    if (a->told == NULL)
+        a->told = (uint32_t *)calloc((size_t)a->geo.slots + 1, sizeof *a->told);
+    if (a->told != NULL) {
+        if (a->on_death == NULL)
+            a->obit_next = shmi_ld64(shmi_u64(a, SHMI_hdrObitsTotal));
+        a->on_death = f;
+        a->on_death_arg = arg;
+    }
+    pthread_mutex_unlock(&a->death_lock);
+    return a->told != NULL ? 0 : shmi_fail(ENOMEM, "arena.on_death", a->label, "%s", "");
+}
+
+/* ---- Burial: every step may be done by several processes at once, and by one after
+ * another that died over it ---- */
+
+#define SHMI_SETTLE_AFTER 1000000 /* ns: those that the death has woken want the CPU first */
+/* How long this process leaves the end of a burial to others where objects are whose
+ * kind it does not know: they know it, and repair those when they bury. */
+#define SHMI_LEAVE_TO_OTHERS INT64_C(200000000)
+
+/* Makes every watcher look at the ring of slots, or every hub at its nodes. */
+SHMI_FN void shmi_ring_all(shmsync_arena *a, unsigned field)
+{
+    uint32_t i;
+    for (i = 1; i <= a->geo.slots; i++)
+        if (i != a->my_slot && shmi_slot_present(shmi_slot_state(a, i)))
+            shmi_ring(shmi_slot32(a, i, field));
+    shmi_ring(shmi_slot32(a, a->my_slot, field));
+}
+SHMI_FN void shmi_ring_watchers(shmsync_arena *a) { shmi_ring_all(a, SHMI_slotWatchBell); }
+
+typedef struct shmi_repair_arg {
+    shmi_name dead;
+    int unknown; /* objects whose kind this header does not know */
+} shmi_repair_arg;
+SHMI_FN void shmi_repair_one(shmsync_arena *a, const shmi_object *o, void *arg)
+{
+    shmi_repair_arg *r = (shmi_repair_arg *)arg;
+    const shmi_kind_ops *ops = shmi_kind_of(o->kind);
+    if (ops == NULL)
+        r->unknown++;
+    else if (ops->repair != NULL)
+        ops->repair(a, o, r->dead);
+}
+/* Takes back what dead holds of any object, and says how many objects it does not know. */
+SHMI_FN int shmi_repair_all(shmsync_arena *a, shmi_name dead)
+{
+    shmi_repair_arg r;
+    r.dead = dead;
+    r.unknown = 0;
+    shmi_visit(a, shmi_repair_one, &r);
+    return r.unknown;
+}
+
+typedef struct shmi_owed {
+    shmi_off object;
+    int level;
+} shmi_owed;
+typedef struct shmi_owed_list {
+    shmi_owed *v;
+    size_t n, cap;
+    int full; /* no memory: everything is owed */
+} shmi_owed_list;
+
+SHMI_FN int shmi_owed_order(const void *x, const void *y)
+{
+    const shmi_owed *p = (const shmi_owed *)x, *q = (const shmi_owed *)y;
+    if (p->object != q->object)
+        return p->object < q->object ? -1 : 1;
+    return q->level - p->level; /* the highest first */
+}
+/* For each object that somebody has recorded to sleep on, which wakes the death of dead
+ * may have swallowed. */
+SHMI_FN void shmi_collect_owed(shmsync_arena *a, shmi_name dead, shmi_owed_list *l)
+{
+    uint32_t i, k;
+    memset(l, 0, sizeof *l);
+    for (i = 1; i <= a->geo.slots; i++) {
+        int level = SHMI_OWED_ONE;
+        if (i == shmi_name_slot(dead))
+            level = SHMI_OWED_ALL;
+        else if (!shmi_slot_present(shmi_slot_state(a, i)))
+            continue;
+        for (k = 0; k < SHMI_announceCount; k++) {
+            shmi_off r = shmi_slot(a, i) + SHMI_slotAnnounce + (shmi_off)k * SHMI_announceStride;
+            if (shmi_ld64(shmi_u64(a, r + SHMI_announceWord)) == 0)
+                continue;
+            if (l->n == l->cap) {
+                size_t cap = l->cap != 0 ? 2 * l->cap : 64;
+                shmi_owed *more = (shmi_owed *)realloc(l->v, cap * sizeof *more);
+                if (more == NULL) {
+                    l->full = 1;
+                    return;
+                }
+                l->v = more;
+                l->cap = cap;
+            }
+            l->v[l->n].object = shmi_ld64(shmi_u64(a, r + SHMI_announceObject));
+            l->v[l->n++].level = level;
+        }
+    }
+    if (l->n > 1)
+        qsort(l->v, l->n, sizeof *l->v, shmi_owed_order);
+}
+SHMI_FN int shmi_owed_level(const shmi_owed_list *l, shmi_off object)
+{
+    size_t low = 0, high = l->n;
+    if (l->full)
+        return SHMI_OWED_ALL;
+    while (low < high) { /* the first of the object */
+        size_t mid = (low + high) / 2;
+        if (l->v[mid].object < object)
+            low = mid + 1;
+        else
+            high = mid;
+    }
+    return low < l->n && l->v[low].object == object ? l->v[low].level : SHMI_OWED_ANNOUNCED;
+}
+SHMI_FN void shmi_wake_one_object(shmsync_arena *a, const shmi_object *o, void *arg)
+{
+    const shmi_kind_ops *ops = shmi_kind_of(o->kind);
+    if (ops != NULL && ops->wake != NULL)
+        ops->wake(a, o, shmi_owed_level((const shmi_owed_list *)arg, o->off));
+}
+/* Has every process look what somebody who is gone has left. */
+SHMI_FN void shmi_count_death(shmsync_arena *a)
+{
+    shmi_add32(shmi_u32(a, SHMI_hdrDeaths), 1);
+    shmi_ring_all(a, SHMI_slotDoorbell);
+}
+/* Wakes, once, everybody who may wait for a wake that a death has swallowed. */
+SHMI_FN void shmi_wake_all_for(shmsync_arena *a, shmi_name dead)
+{
+    shmi_owed_list l;
+    shmi_collect_owed(a, dead, &l);
+    shmi_visit(a, shmi_wake_one_object, &l);
+    free(l.v);
+    shmi_wake_resolved(a);
+    shmi_count_death(a);
+}
+
+/* Gives back what memory dead had not handed to anybody, and what those had in its
+ * slot before it whose successors died over doing that. The caller is the undertaker
+ * of the slot, or has it. */
+SHMI_FN void shmi_settle(shmsync_arena *a, shmi_name dead)
+{
+    uint32_t *settled = shmi_slot32(a, shmi_name_slot(dead), SHMI_slotSettled);
+    uint32_t last = shmi_name_gen(dead), first = shmi_ld32(settled) + 1, g;
+    size_t left;
+    if (shmi_ld32(settled) == last) {
+        shmi_clear_open_bits(a, dead); /* it may have looked at objects after that, leaving */
+        return;
+    }
+    if (first > last || last - first >= 16) /* generations that died one over the other; a peer's bytes may claim more */
+        first = last > 16 ? last - 16 + 1 : 1;
+    for (g = first; g <= last; g++) {
+        shmi_name n = shmi_make_name(shmi_name_slot(dead), g);
+        shmi_free_nodes_of(a, n);
+        shmi_reclaim_blocks(a, n);
+        shmi_clear_open_bits(a, n);
+    }
+    pthread_mutex_lock(&a->handles);
+    left = dead == a->self ? a->n_deferred : 0;
+    pthread_mutex_unlock(&a->handles);
+    if (left == 0) /* else the slot's next one takes what somebody still looks at */
+        shmi_st32(settled, last);
+}
+
+/* Makes slot i, dead or leaving in state w, available again. */
+SHMI_FN void shmi_free_slot(shmsync_arena *a, uint32_t i, uint32_t w)
+{
+    shmi_st32(shmi_slot32(a, i, SHMI_slotPID), 0);
+    shmi_st32(shmi_slot32(a, i, SHMI_slotCaps), 0);
+    shmi_put_label(a, shmi_slot(a, i) + SHMI_slotLabel, "");
+    shmi_st64(shmi_slot64(a, i, SHMI_slotDied), 0);
+    shmi_cas_slot(a, i, w, shmi_slot_with(w, shmi_slot_gen(w) >= SHMI_maxGeneration ? SHMI_phaseRetired : SHMI_phaseFree));
+}
+
+/* Writes the obituary, and a moment later gives back the dead one's memory and frees
+ * its slot, which is what only one may do. */
+SHMI_FN void shmi_finish(shmsync_arena *a, uint32_t i, shmi_burial *b)
+{
+    uint32_t *word = shmi_slot32(a, i, SHMI_slotUndertaker);
+    shmi_name u = shmi_ld32(word), dead = shmi_name_in(i, b->of);
+    int64_t now;
+    if ((u != a->self && shmi_current(a, u)) || !shmi_cas32(word, u, a->self)) {
+        shmi_st32(&a->unfinished, 1);
+        return;
+    }
+    SHMSYNC_CRASHPOINT("arena.finish.taken");
+    if (shmi_slot_state(a, i) != b->of) {
+        shmi_cas32(word, a->self, 0);
+        return;
+    }
+    now = shmi_now();
+    if (b->written == 0) {
+        shmi_write_obituary(a, i, dead, 0);
+        SHMSYNC_CRASHPOINT("arena.finish.obituary");
+        b->written = now;
+        shmi_st32(&a->unfinished, 1); /* before the bell, which makes the watcher look */
+        shmi_ring_watchers(a);
+    }
+    if (now - b->written < SHMI_SETTLE_AFTER) {
+        shmi_st32(&a->unfinished, 1);
+        return;
+    }
+    shmi_settle(a, dead);
+    SHMSYNC_CRASHPOINT("arena.finish.reclaimed");
+    if (!shmi_gone(a, i)) {
+        /* The kernel has not finished with the alive words. */
+        shmi_st32(&a->unfinished, 1);
+        return;
+    }
+    shmi_free_slot(a, i, b->of);
+    SHMSYNC_CRASHPOINT("arena.finish.freed");
+    shmi_cas32(word, a->self, 0);
+    shmi_ring_watchers(a);
+}
+
+/* Whether another participant is there that may be a Go program, which knows all kinds. */
+SHMI_FN int shmi_others(shmsync_arena *a)
+{
+    uint32_t i;
+    for (i = 1; i <= a->geo.slots; i++) {
+        uint32_t w = shmi_slot_state(a, i);
+        if (i != a->my_slot && shmi_slot_phase(w) == SHMI_phaseLive && !shmi_seen_dead(a, i, w))
+            return 1;
+    }
+    return 0;
+}
+
+SHMI_FN void shmi_bury_marked(shmsync_arena *a, uint32_t i, uint32_t w)
+{
+    shmi_burial *b;
+    pthread_mutex_lock(&a->reaping);
+    b = &a->burials[i];
+    if (!__atomic_load_n(&a->closing, __ATOMIC_SEQ_CST) && shmi_slot_state(a, i) == w) {
+        unsigned k;
+        if (b->of != w) {
+            memset(b, 0, sizeof *b);
+            b->of = w;
+        }
+        if (!b->mourned) {
+            /* Others sleep on these words too, and the kernel woke one of each. */
+            for (k = 0; k < SHMI_aliveWords; k++)
+                shmi_wake(shmi_alive_word(a, i, k), SHMI_ALL);
+            b->unknown = shmi_repair_all(a, shmi_name_in(i, w));
+            SHMSYNC_CRASHPOINT("arena.bury.repaired");
+            shmi_wake_all_for(a, shmi_name_in(i, w));
+            SHMSYNC_CRASHPOINT("arena.bury.woken");
+            b->mourned = shmi_now();
+        }
+        if (b->unknown != 0 && b->written == 0 && shmi_now() - b->mourned < SHMI_LEAVE_TO_OTHERS && shmi_others(a)) {
+            shmi_st32(&a->unfinished, 1);
+            shmi_ring_watchers(a);
+        } else {
+            shmi_finish(a, i, b);
+        }
+    }
+    pthread_mutex_unlock(&a->reaping);
+}
+
+SHMI_FN void shmi_bury(shmsync_arena *a, uint32_t i, uint32_t w)
+{
+    if (shmi_slot_present(w) && !shmi_mark(a, i, w))
+        return; /* somebody else did, or it cannot be done yet */
+    shmi_bury_marked(a, i, shmi_slot_with(w, SHMI_phaseDead));
+}
+
+/* Deals with every dead participant that can be found. */
+SHMI_FN void shmi_bury_all(shmsync_arena *a)
+{
+    uint32_t i;
+    shmi_st32(&a->unfinished, 0);
+    pthread_mutex_lock(&a->reaping);
+    for (i = 1; i <= a->geo.slots; i++)
+        if (a->burials[i].of != 0 && shmi_slot_state(a, i) != a->burials[i].of) {
+            /* Finished by others, or a joiner has taken the slot over and waits for who
+             * is undertaker there. */
+            shmi_cas32(shmi_slot32(a, i, SHMI_slotUndertaker), a->self, 0);
+            memset(&a->burials[i], 0, sizeof a->burials[i]);
+        }
+    pthread_mutex_unlock(&a->reaping);
+    for (i = 1; i <= a->geo.slots; i++) {
+        uint32_t w = shmi_slot_state(a, i);
+        if (i != a->my_slot && (shmi_slot_phase(w) == SHMI_phaseDead || shmi_survey_dead(a, i, w)))
+            shmi_bury(a, i, w);
+    }
+}
+
+/* ---- The helper thread: its robust list holds the alive words, and it watches others ---- */
+
+#define SHMI_POLL_FIRST INT64_C(300000)
+#define SHMI_POLL_MOST INT64_C(50000000)
+#define SHMI_STAGGER INT64_C(2000000)
+#define SHMI_AFTER_YOU INT64_C(300000)
+#define SHMI_CHORES_EVERY INT64_C(10000000)
+enum { SHMI_watchTargets = 3 };
+
+/* struct robust_list_head of the kernel, and the nodes that it links. It lies on a page
+ * of its own that is mapped shared: in private memory the out-of-memory reaper may
+ * discard it before the list is walked, in the arena a peer could scribble over it. */
+typedef struct shmi_robust {
+    uintptr_t next;
+    intptr_t offset; /* from a node to its word */
+    uintptr_t pending;
+    uintptr_t pad_;
+    uintptr_t nodes[SHMI_aliveWords];
+} shmi_robust;
+SHMI_ASSERT(offsetof(shmi_robust, nodes) == 32, "shmi_robust");
+
+SHMI_FN int shmi_robust_register(shmsync_arena *a)
+{
+    shmi_robust *r;
+    unsigned i;
+    void *page = mmap(NULL, (size_t)a->page, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (page == MAP_FAILED)
+        return 0;
+    r = (shmi_robust *)page;
+    r->offset = (intptr_t)((uintptr_t)shmi_alive_word(a, a->my_slot, 0) - (uintptr_t)&r->nodes[0]);
+    r->pending = 0;
+    for (i = 0; i < SHMI_aliveWords; i++)
+        r->nodes[i] = i + 1 < SHMI_aliveWords ? (uintptr_t)&r->nodes[i + 1] : (uintptr_t)&r->next;
+    r->next = (uintptr_t)&r->nodes[0];
+    if (syscall(SYS_set_robust_list, r, (size_t)24) != 0) {
+        munmap(page, (size_t)a->page);
+        return 0;
+    }
+    a->robust = (unsigned char *)page;
+    return 1;
+}
+SHMI_FN void shmi_robust_unregister(shmsync_arena *a)
+{
+    shmi_robust *r = (shmi_robust *)(void *)a->robust;
+    if (r == NULL)
+        return;
+    r->next = (uintptr_t)&r->next;
+    syscall(SYS_set_robust_list, NULL, (size_t)24);
+    munmap(a->robust, (size_t)a->page);
+    a->robust = NULL;
+}
+
+/* The helper thread's part of joining. */
+SHMI_FN int shmi_become_live(shmsync_arena *a)
+{
+    uint32_t i = a->my_slot, joining = shmi_slot_word(SHMI_phaseJoining, shmi_name_gen(a->self));
+    uint32_t tid = (uint32_t)syscall(SYS_gettid);
+    unsigned k;
+    if (shmi_have.robust && shmi_robust_register(a))
+        a->caps |= SHMI_capRobust;
+    SHMSYNC_CRASHPOINT("arena.enter.registered");
+    if (a->robust == NULL && a->lock_fd < 0)
+        return shmi_fail(ENOTSUP, "arena.open", a->label, "neither robust lists nor byte locks work here, so nobody could tell this process's death");
+    if (shmi_have.waitv)
+        a->caps |= SHMI_capWaitV;
+    shmi_st32(shmi_slot32(a, i, SHMI_slotTID), tid);
+    shmi_st32(shmi_slot32(a, i, SHMI_slotCaps), a->caps);
+    for (k = 0; k < SHMI_aliveWords; k++)
+        /* FUTEX_WAITERS always: without it the kernel marks but does not wake. */
+        shmi_st32(shmi_alive_word(a, i, k), (tid & SHMI_TID_MASK) | SHMI_WAITERS);
+    SHMSYNC_CRASHPOINT("arena.enter.before_live");
+    if (!shmi_cas_slot(a, i, joining, shmi_slot_with(joining, SHMI_phaseLive)))
+        return shmi_fail(EPROTO, "arena.open", a->label, "a peer took the slot away");
+    SHMSYNC_CRASHPOINT("arena.enter.live");
+    return 0;
+}
+
+/* Ends the process when its own slot is no longer its own: others have taken its locks
+ * away, so it must not go on as their holder. */
+SHMI_FN void shmi_check_self(shmsync_arena *a)
+{
+    uint32_t w = shmi_slot_state(a, a->my_slot);
+    if (!shmi_slot_present(w) || shmi_name_in(a->my_slot, w) != a->self)
+        shmi_abort("this process was declared dead by a peer");
+}
+
+SHMI_FN int64_t shmi_notice_left(shmsync_arena *a, uint32_t i, uint32_t w, int64_t delay)
+{
+    shmi_notice *n = &a->notices[i];
+    int64_t now;
+    if (delay == 0)
+        return 0;
+    now = shmi_now();
+    if (n->generation != shmi_slot_gen(w) || n->when == 0) {
+        n->generation = shmi_slot_gen(w);
+        n->when = now;
+    }
+    return n->when + delay > now ? n->when + delay - now : 0;
+}
+
+/* Buries the dead among the next few participants in the ring of slots, and gives what
+ * to sleep on when there are none. *poll is 0 when each death wakes us. */
+SHMI_FN unsigned shmi_watch_entries(shmsync_arena *a, uint32_t *bell, uint32_t rung, shmi_waitv v[1 + SHMI_watchTargets], int64_t *poll)
+{
+    uint32_t d, present = 0, distance = 0;
+    unsigned n = 1;
+    int64_t base = shmi_ld32(&a->announce_map) != 0 ? SHMI_AFTER_YOU : 0, left;
+    *poll = 0;
+#define SHMI_WITHIN(ns) (*poll = *poll == 0 || (ns) < *poll ? (ns) : *poll)
+    v[0] = shmi_waitv_of(bell, rung);
+    for (d = 1; d < a->geo.slots && present < SHMI_watchTargets; d++) {
+        uint32_t i = (a->my_slot - 1 + d) % a->geo.slots + 1, w = shmi_slot_state(a, i), *word, alive;
+        if (!shmi_slot_taken(w))
+            continue;
+        if (shmi_slot_phase(w) == SHMI_phaseDead) {
+            /* Whoever marked it may have died since, or leaves the rest to us. */
+            shmi_name u = shmi_ld32(shmi_slot32(a, i, SHMI_slotUndertaker));
+            left = shmi_notice_left(a, i, w, u != a->self && shmi_current(a, u) ? SHMI_STAGGER : base);
+            if (left > 0) {
+                SHMI_WITHIN(left);
+            } else {
+                shmi_bury_marked(a, i, w);
+                SHMI_WITHIN(SHMI_POLL_MOST);
+            }
+            continue;
+        }
+        present++;
+        /* The alive word is read before it is judged, so that a mark which comes later
+         * changes the value that we sleep on. */
+        word = shmi_alive_word(a, i, distance < SHMI_watchTargets ? distance : SHMI_watchTargets - 1);
+        alive = shmi_ld32(word);
+        if (shmi_seen_dead(a, i, w)) {
+            left = shmi_notice_left(a, i, w, base + (int64_t)distance * SHMI_STAGGER);
+            if (left > 0) {
+                SHMI_WITHIN(left); /* another's turn */
+            } else {
+                shmi_bury(a, i, w);
+                if (shmi_slot_state(a, i) != w)
+                    return 0;
+                SHMI_WITHIN(SHMI_POLL_MOST); /* it cannot be fenced yet */
+            }
+            distance++;
+            continue;
+        }
+        distance++;
+        if (shmi_slot_phase(w) == SHMI_phaseLive && (shmi_slot_caps(a, i) & SHMI_capRobust) != 0 && (a->caps & SHMI_capWaitV) != 0)
+            v[n++] = shmi_waitv_of(word, alive);
+        else
+            SHMI_WITHIN(SHMI_POLL_MOST);
+    }
+#undef SHMI_WITHIN
+    return n;
+}
+
+/* Makes the helper thread call f about every 10 ms until it returns 0; it does not
+ * block. It is called once more when this process leaves the arena. */
+SHMI_FN int shmi_later(shmsync_arena *a, int (*f)(void *), void *arg)
+{
+    shmi_chore *c = (shmi_chore *)calloc(1, sizeof *c);
+    if (c == NULL)
+        return ENOMEM;
+    c->f = f;
+    c->arg = arg;
+    pthread_mutex_lock(&a->chores_lock);
+    c->next = a->chores;
+    a->chores = c;
+    pthread_mutex_unlock(&a->chores_lock);
+    shmi_ring(shmi_slot32(a, a->my_slot, SHMI_slotWatchBell));
+    return 0;
+}
+/* Tries them; not 0: some have to be tried again. */
+SHMI_FN int shmi_do_chores(shmsync_arena *a)
+{
+    shmi_chore *c, *next, *kept = NULL;
+    int again;
+    pthread_mutex_lock(&a->chores_lock);
+    c = a->chores;
+    a->chores = NULL;
+    pthread_mutex_unlock(&a->chores_lock);
+    for (; c != NULL; c = next) {
+        next = c->next;
+        if (c->f(c->arg) != 0) {
+            c->next = kept;
+            kept = c;
+        } else {
+            free(c);
+        }
+    }
+    pthread_mutex_lock(&a->chores_lock);
+    while (kept != NULL) {
+        next = kept->next;
+        kept->next = a->chores;
+        a->chores = kept;
+        kept = next;
+    }
+    again = a->chores != NULL;
+    pthread_mutex_unlock(&a->chores_lock);
+    return again;
+}
+
+/* Sleeps on the alive words of the next few participants and buries those that die.
+ * Whatever a sleep says, everything is examined again: waitv swallows several wakes and
+ * reports one. */
+SHMI_FN void shmi_watch(shmsync_arena *a)
+{
+    uint32_t *bell = shmi_slot32(a, a->my_slot, SHMI_slotWatchBell);
+    int64_t wait = SHMI_POLL_FIRST, poll, deadline;
+    int was = 0, untold, unfinished, chores, err;
+    for (;;) {
+        /* The bell is read before everything else that it may be rung for. */
+        uint32_t rung = shmi_ld32(bell);
+        shmi_waitv v[1 + SHMI_watchTargets];
+        unsigned n;
+        if (__atomic_load_n(&a->closing, __ATOMIC_SEQ_CST))
+            return;
+        shmi_check_self(a);
+        untold = shmi_deliver_deaths(a);
+        chores = shmi_do_chores(a);
+        n = shmi_watch_entries(a, bell, rung, v, &poll);
+        if (n == 0)
+            continue; /* somebody was buried */
+        deadline = 0;
+        unfinished = shmi_ld32(&a->unfinished) != 0;
+        if (poll != 0 || untold || unfinished) {
+            if (poll == 0)
+                poll = SHMI_POLL_MOST;
+            if (unfinished && !was)
+                wait = SHMI_POLL_FIRST; /* a burial has just begun */
+            was = unfinished;
+            deadline = shmi_now() + (wait < poll ? wait : poll);
+            wait = 2 * wait < SHMI_POLL_MOST ? 2 * wait : SHMI_POLL_MOST;
+        } else {
+            wait = SHMI_POLL_FIRST;
+            was = 0;
+        }
+        if (chores && (deadline == 0 || deadline > shmi_now() + SHMI_CHORES_EVERY))
+            deadline = shmi_now() + SHMI_CHORES_EVERY;
+        err = 0;
+        if (n > 1) {
+            err = shmi_futex_sleepv(v, n, deadline);
+            if (err != 0 && err != EAGAIN && err != EINTR && err != ETIMEDOUT)
+                deadline = shmi_now() + SHMI_POLL_FIRST; /* no room for that many entries just now */
+            else
+                err = 0;
+        }
+        if (n == 1 || err != 0)
+            shmi_futex_sleep(bell, rung, deadline);
+        if (shmi_ld32(&a->unfinished) != 0)
+            shmi_bury_all(a);
+    }
+}
+
+SHMI_FN void *shmi_watcher(void *arg)
+{
+    shmsync_arena *a = (shmsync_arena *)arg;
+    int err = shmi_become_live(a);
+    char why[sizeof shmi_last.text];
+    memcpy(why, shmi_last.text, sizeof why);
+    pthread_mutex_lock(&a->start_lock);
+    if (err != 0) {
+        shmi_robust_unregister(a);
+        memcpy(a->start_text, why, sizeof a->start_text - 1);
+    }
+    a->join_result = err;
+    pthread_cond_signal(&a->start_cond);
+    pthread_mutex_unlock(&a->start_lock);
+    if (err == 0) {
+        shmi_watch(a);
+        shmi_robust_unregister(a);
+    }
+    return NULL;
+}
+
+/* Starts the helper thread, with all signals blocked, and waits until it is live. */
+SHMI_FN int shmi_start_watcher(shmsync_arena *a)
+{
+    sigset_t all, before;
+    int err;
+    a->join_result = -1;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    err = pthread_create(&a->watcher, NULL, shmi_watcher, a);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (err != 0)
+        return shmi_fail(err, "arena.open", a->label, "could not start the helper thread");
+    pthread_mutex_lock(&a->start_lock);
+    while (a->join_result < 0)
+        pthread_cond_wait(&a->start_cond, &a->start_lock);
+    err = a->join_result;
+    pthread_mutex_unlock(&a->start_lock);
+    if (err != 0) {
+        pthread_join(a->watcher, NULL);
+        memcpy(shmi_last.text, a->start_text, sizeof a->start_text);
+        return err;
+    }
+    a->watching = 1;
+    return 0;
+}
+
+/* ---- The header of an arena ---- */
+
+SHMI_FN shmi_geometry shmi_plan(uint64_t size, uint32_t slots)
+{
+    shmi_geometry g;
+    uint64_t most = size / SHMI_chunkSize;
+    memset(&g, 0, sizeof g);
+    g.size = size;
+    g.slots = slots;
+    g.slots_off = SHMI_headerSize;
+    g.obit_off = g.slots_off + (uint64_t)slots * SHMI_slotStride;
+    g.dir_off = (g.obit_off + SHMI_obitCount * SHMI_obitStride + 4095) & ~UINT64_C(4095);
+    for (g.dir_count = 64; g.dir_count * 512 < size; g.dir_count *= 2) {
+    }
+    g.chunks_off = g.dir_off + g.dir_count * 8;
+    g.blocks_off = (g.chunks_off + most * 8 + 4095) & ~UINT64_C(4095);
+    g.heap_off = (g.blocks_off + most * SHMI_blockWords * SHMI_blockWordSize + SHMI_chunkSize - 1) & ~(uint64_t)(SHMI_chunkSize - 1);
+    if (g.heap_off < size)
+        g.chunk_count = (size - g.heap_off) / SHMI_chunkSize;
+    return g;
+}
+
+SHMI_FN uint32_t shmi_hdr_get32(const unsigned char *h, unsigned off)
+{
+    uint32_t v;
+    memcpy(&v, h + off, sizeof v);
+    return v;
+}
+SHMI_FN uint64_t shmi_hdr_get64(const unsigned char *h, unsigned off)
+{
+    uint64_t v;
+    memcpy(&v, h + off, sizeof v);
+    return v;
+}
+SHMI_FN void shmi_hdr_set32(unsigned char *h, unsigned off, uint32_t v) { memcpy(h + off, &v, sizeof v); }
+SHMI_FN void shmi_hdr_set64(unsigned char *h, unsigned off, uint64_t v) { memcpy(h + off, &v, sizeof v); }
+
+/* The gate to the bytes of a segment: h is the header as it was read from the file,
+ * once. Reading it through the mapping would take memory for a page that may be a hole. */
+SHMI_FN int shmi_validate(const unsigned char *h, size_t n, uint64_t length, const char *name, shmi_geometry *geo)
+{
+    const char *op = "arena.open";
+    uint32_t slots;
+    shmi_geometry g;
+    if (n < SHMI_headerSize)
+        return shmi_fail(EINVAL, op, name, "not an arena: %zu bytes are too few for a header", n);
+    if (memcmp(h + SHMI_hdrMagic, SHMI_magic, 8) != 0)
+        return shmi_fail(EINVAL, op, name, "not an arena: no magic number");
+    if (shmi_hdr_get32(h, SHMI_hdrOrder) != SHMI_orderMark)
+        return shmi_fail(EINVAL, op, name, "written in another byte order (mark %#x)", shmi_hdr_get32(h, SHMI_hdrOrder));
+    if (shmi_hdr_get32(h, SHMI_hdrVersion) != SHMI_LayoutVersion)
+        return shmi_fail(EPROTONOSUPPORT, op, name, "its layout is version %u, this program knows version %u", shmi_hdr_get32(h, SHMI_hdrVersion), (unsigned)SHMI_LayoutVersion);
+    if (shmi_hdr_get32(h, SHMI_hdrWord) != SHMI_wordBytes)
+        return shmi_fail(EPROTONOSUPPORT, op, name, "made for machine words of %u bytes, this program has %u", shmi_hdr_get32(h, SHMI_hdrWord), (unsigned)SHMI_wordBytes);
+    if ((shmi_hdr_get64(h, SHMI_hdrIncompat) & ~(uint64_t)SHMI_knownIncompat) != 0)
+        return shmi_fail(EPROTONOSUPPORT, op, name, "it needs features that this program does not know (%#llx)", (unsigned long long)shmi_hdr_get64(h, SHMI_hdrIncompat));
+    if ((shmi_hdr_get64(h, SHMI_hdrROCompat) & ~(uint64_t)SHMI_knownROCompat) != 0)
+        return shmi_fail(EPROTONOSUPPORT, op, name, "it needs features that this program does not know to write it (%#llx)", (unsigned long long)shmi_hdr_get64(h, SHMI_hdrROCompat));
+    if (shmi_hdr_get64(h, SHMI_hdrChecksum) != shmi_fnv(h, SHMI_hdrChecksum))
+        return shmi_fail(EPROTO, op, name, "the checksum of its header is wrong");
+    slots = shmi_hdr_get32(h, SHMI_hdrSlots);
+    if (shmi_hdr_get64(h, SHMI_hdrSize) != length)
+        return shmi_fail(EPROTO, op, name, "it was made %llu bytes long and is %llu", (unsigned long long)shmi_hdr_get64(h, SHMI_hdrSize), (unsigned long long)length);
+    if (slots == 0 || slots > SHMI_MaxSlots)
+        return shmi_fail(EPROTO, op, name, "it claims %u participants", slots);
+    /* The layout is a function of size and participants; any other is a forgery. */
+    g = shmi_plan(length, slots);
+    if (g.chunk_count == 0 || shmi_hdr_get64(h, SHMI_hdrSlotsOff) != g.slots_off || shmi_hdr_get64(h, SHMI_hdrObitOff) != g.obit_off ||
+        shmi_hdr_get64(h, SHMI_hdrDirOff) != g.dir_off || shmi_hdr_get64(h, SHMI_hdrDirCount) != g.dir_count ||
+        shmi_hdr_get64(h, SHMI_hdrChunksOff) != g.chunks_off || shmi_hdr_get64(h, SHMI_hdrBlocksOff) != g.blocks_off ||
+        shmi_hdr_get64(h, SHMI_hdrHeapOff) != g.heap_off || shmi_hdr_get64(h, SHMI_hdrChunkCount) != g.chunk_count ||
+        shmi_hdr_get32(h, SHMI_hdrHeaderSize) != SHMI_headerSize || shmi_hdr_get32(h, SHMI_hdrSlotStride) != SHMI_slotStride ||
+        shmi_hdr_get32(h, SHMI_hdrObitCount) != SHMI_obitCount || shmi_hdr_get32(h, SHMI_hdrObitStride) != SHMI_obitStride ||
+        shmi_hdr_get32(h, SHMI_hdrChunkSize) != SHMI_chunkSize || shmi_hdr_get32(h, SHMI_hdrBlockWords) != SHMI_blockWords)
+        return shmi_fail(EPROTO, op, name, "its regions do not lie where a layout of version %u puts them", (unsigned)SHMI_LayoutVersion);
+    *geo = g;
+    return 0;
+}
+
+/* Writes the header of a new arena into bytes that nobody else has. */
+SHMI_FN void shmi_write_header(unsigned char *b, const shmi_geometry *g)
+{
+    memcpy(b + SHMI_hdrMagic, SHMI_magic, 8);
+    shmi_hdr_set32(b, SHMI_hdrOrder, SHMI_orderMark);
+    shmi_hdr_set32(b, SHMI_hdrVersion, SHMI_LayoutVersion);
+    shmi_hdr_set32(b, SHMI_hdrWord, SHMI_wordBytes);
+    shmi_hdr_set32(b, SHMI_hdrHeaderSize, SHMI_headerSize);
+    shmi_hdr_set64(b, SHMI_hdrCompat, SHMI_knownCompat);
+    shmi_hdr_set64(b, SHMI_hdrROCompat, SHMI_knownROCompat);
+    shmi_hdr_set64(b, SHMI_hdrIncompat, SHMI_knownIncompat);
+    shmi_hdr_set64(b, SHMI_hdrSize, g->size);
+    if (syscall(SYS_getrandom, b + SHMI_hdrID, (size_t)16, 0) != 16) {
+        shmi_hdr_set64(b, SHMI_hdrID, (uint64_t)shmi_unix_now());
+        shmi_hdr_set64(b, SHMI_hdrID + 8, (uint64_t)getpid() << 32 ^ (uint64_t)shmi_now());
+    }
+    shmi_hdr_set64(b, SHMI_hdrCreated, (uint64_t)shmi_unix_now());
+    shmi_hdr_set32(b, SHMI_hdrSlots, g->slots);
+    shmi_hdr_set32(b, SHMI_hdrSlotStride, SHMI_slotStride);
+    shmi_hdr_set64(b, SHMI_hdrSlotsOff, g->slots_off);
+    shmi_hdr_set64(b, SHMI_hdrObitOff, g->obit_off);
+    shmi_hdr_set32(b, SHMI_hdrObitCount, SHMI_obitCount);
+    shmi_hdr_set32(b, SHMI_hdrObitStride, SHMI_obitStride);
+    shmi_hdr_set64(b, SHMI_hdrDirOff, g->dir_off);
+    shmi_hdr_set64(b, SHMI_hdrDirCount, g->dir_count);
+    shmi_hdr_set64(b, SHMI_hdrChunksOff, g->chunks_off);
+    shmi_hdr_set64(b, SHMI_hdrBlocksOff, g->blocks_off);
+    shmi_hdr_set64(b, SHMI_hdrHeapOff, g->heap_off);
+    shmi_hdr_set32(b, SHMI_hdrChunkSize, SHMI_chunkSize);
+    shmi_hdr_set32(b, SHMI_hdrBlockWords, SHMI_blockWords);
+    shmi_hdr_set64(b, SHMI_hdrChunkCount, g->chunk_count);
+    shmi_hdr_set64(b, SHMI_hdrChecksum, shmi_fnv(b, SHMI_hdrChecksum));
+}
+
+/* ---- Files ---- */
+
+/* The file of an arena, as it is being opened or made. */
+typedef struct shmi_segment {
+    int fd;
+    unsigned char *base;
+    uint64_t size, dev, ino;
+    int created;
+} shmi_segment;
+
+SHMI_FN int shmi_path(const char *name, char *path, size_t cap)
+{
+    size_t n = name != NULL ? strlen(name) : 0, i;
+    if (n > 0 && strchr(name, '/') != NULL) {
+        if (n >= cap || name[n - 1] == '/')
+            return shmi_fail(EINVAL, "arena.open", name, "not a path for an arena");
+        memcpy(path, name, n + 1);
+        return 0;
+    }
+    if (n == 0 || n > 200 || strcmp(name, ".") == 0 || strcmp(name, "..") == 0)
+        return shmi_fail(EINVAL, "arena.open", NULL, "a name is 1 to 200 of A-Z a-z 0-9 . _ -");
+    for (i = 0; i < n; i++) {
+        char c = name[i];
+        if (!((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' || c == '_' || c == '-'))
+            return shmi_fail(EINVAL, "arena.open", NULL, "a name is 1 to 200 of A-Z a-z 0-9 . _ -");
+    }
+    snprintf(path, cap, "/dev/shm/%s", name);
+    return 0;
+}
+
+/* Checks the file behind s->fd and maps it. */
+SHMI_FN int shmi_map(shmi_segment *s, const char *path, const shmsync_arena_options *o)
+{
+    struct stat st;
+    size_t i;
+    int trusted;
+    void *p;
+    if (fstat(s->fd, &st) != 0)
+        return shmi_fail(errno, "arena.open", path, "stat");
+    if (!S_ISREG(st.st_mode))
+        return shmi_fail(EINVAL, "arena.open", path, "is not a regular file");
+    trusted = st.st_uid == geteuid() || st.st_uid == 0;
+    for (i = 0; o != NULL && i < o->n_trust_uids; i++)
+        trusted = trusted || o->trust_uids[i] == st.st_uid;
+    if (!trusted)
+        return shmi_fail(EPERM, "arena.open", path, "is owned by uid %u, which is not this process's, root or a trusted one", (unsigned)st.st_uid);
+    if (st.st_size <= 0 || st.st_size % sysconf(_SC_PAGESIZE) != 0)
+        return shmi_fail(EINVAL, "arena.open", path, "is %lld bytes long, not a multiple of the page size", (long long)st.st_size);
+    p = mmap(NULL, (size_t)st.st_size, PROT_READ | PROT_WRITE, MAP_SHARED, s->fd, 0);
+    if (p == MAP_FAILED)
+        return shmi_fail(errno, "arena.open", path, "mmap");
+    s->base = (unsigned char *)p;
+    s->size = (uint64_t)st.st_size;
+    s->dev = (uint64_t)st.st_dev;
+    s->ino = (uint64_t)st.st_ino;
+    return 0;
+}
+
+SHMI_FN void shmi_unmap(shmi_segment *s)
+{
+    if (s->base != NULL)
+        munmap(s->base, (size_t)s->size);
+    if (s->fd >= 0)
+        close(s->fd);
+    s->base = NULL;
+    s->fd = -1;
+}
+
+/* Sizes, formats and maps s->fd, an empty file that nobody else has. */
+SHMI_FN int shmi_format(shmi_segment *s, const char *path, const shmsync_arena_options *o)
+{
+    uint64_t size = o != NULL && o->size != 0 ? o->size : UINT64_C(64) << 20;
+    uint32_t slots = o != NULL && o->max_participants != 0 ? o->max_participants : 128;
+    shmi_geometry g;
+    int err;
+    if (slots > SHMI_MaxSlots || size > UINT64_C(1) << 47)
+        return shmi_fail(EINVAL, "arena.create", path, "%u participants in %llu bytes; at most 2047 in 2^47", slots, (unsigned long long)size);
+    size = (size + SHMI_chunkSize - 1) & ~(uint64_t)(SHMI_chunkSize - 1);
+    g = shmi_plan(size, slots);
+    if (g.chunk_count == 0)
+        return shmi_fail(ENOSPC, "arena.create", path, "%llu bytes are too few for %u participants", (unsigned long long)size, slots);
+    while (ftruncate(s->fd, (off_t)size) != 0)
+        if (errno != EINTR)
+            return shmi_fail(errno, "arena.create", path, "ftruncate");
+    err = shmi_map(s, path, o);
+    if (err != 0)
+        return err;
+    while (fallocate(s->fd, FALLOC_FL_KEEP_SIZE, 0, (off_t)g.blocks_off) != 0)
+        if (errno != EINTR)
+            return shmi_fail(errno == ENOSPC || errno == ENOMEM ? ENOSPC : errno, "arena.create", path, "could not reserve %llu bytes", (unsigned long long)g.blocks_off);
+    shmi_write_header(s->base, &g);
+    if (fchmod(s->fd, o != NULL && o->mode != 0 ? (mode_t)(o->mode & 0666) : 0600) != 0)
+        return shmi_fail(errno, "arena.create", path, "mode");
+    s->created = 1;
+    return 0;
+}
+
+SHMI_FN int shmi_same_entry(int fd, int dirfd_, const char *name, int flags)
+{
+    struct stat x, y;
+    return fstat(fd, &x) == 0 && fstatat(dirfd_, name, &y, flags) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+}
+
+/* Makes the arena under a temporary name that is locked while it has that, and renames it. */
+SHMI_FN int shmi_create_temp(shmi_segment *s, const char *path, int dirfd_, const char *base, const shmsync_arena_options *o)
+{
+    char temp[300];
+    int tries, err = EAGAIN;
+    for (tries = 0; tries < 256; tries++) {
+        uint64_t r = 0;
+        if (syscall(SYS_getrandom, &r, sizeof r, 0) != (long)sizeof r)
+            r = (uint64_t)shmi_now() * UINT64_C(6364136223846793005) + (uint64_t)tries;
+        snprintf(temp, sizeof temp, ".%.200s.%d.%016llx.tmp~", base, (int)getpid(), (unsigned long long)r);
+        s->fd = openat(dirfd_, temp, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+        if (s->fd < 0) {
+            if (errno == EEXIST || errno == EINTR)
+                continue;
+            return shmi_fail(errno, "arena.create", path, "temporary file");
+        }
+        if (flock(s->fd, LOCK_EX | LOCK_NB) == 0 && shmi_same_entry(s->fd, dirfd_, temp, AT_SYMLINK_NOFOLLOW)) {
+            err = 0;
+            break;
+        }
+        unlinkat(dirfd_, temp, 0); /* a sweeper has found it before it was locked */
+        close(s->fd);
+        s->fd = -1;
+    }
+    if (err != 0)
+        return shmi_fail(err, "arena.create", path, "temporary file");
+    err = shmi_format(s, path, o);
+    if (err == 0 && syscall(SYS_renameat2, dirfd_, temp, dirfd_, base, 1u) != 0) { /* RENAME_NOREPLACE */
+        err = errno;
+        if (err == ENOSYS || err == EINVAL || err == ENOTSUP) {
+            err = linkat(dirfd_, temp, dirfd_, base, 0) == 0 ? 0 : errno;
+            unlinkat(dirfd_, temp, 0);
+        }
+    }
+    if (err != 0)
+        unlinkat(dirfd_, temp, 0);
+    else
+        flock(s->fd, LOCK_UN);
+    return err;
+}
+
+/* Makes a new arena at path: private until it has its name, and then whole. EEXIST. */
+SHMI_FN int shmi_create(shmi_segment *s, const char *path, const shmsync_arena_options *o)
+{
+    char dir[PATH_MAX], self[64];
+    const char *slash = strrchr(path, '/'), *base = slash + 1;
+    size_t n = (size_t)(slash - path);
+    int dirfd_, err;
+    if (n >= sizeof dir)
+        return shmi_fail(EINVAL, "arena.create", path, "too long");
+    memcpy(dir, path, n);
+    dir[n] = 0;
+    dirfd_ = open(n == 0 ? "/" : dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (dirfd_ < 0)
+        return shmi_fail(errno, "arena.create", path, "open directory");
+    err = ENOTSUP;
+    s->fd = shmi_have.otmpfile ? openat(dirfd_, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600) : -1;
+    if (s->fd >= 0) {
+        snprintf(self, sizeof self, "/proc/self/fd/%d", s->fd);
+        if (shmi_same_entry(s->fd, AT_FDCWD, self, 0)) {
+            err = shmi_format(s, path, o);
+            if (err == 0 && linkat(AT_FDCWD, self, dirfd_, base, AT_SYMLINK_FOLLOW) != 0)
+                err = errno == ENOENT || errno == EXDEV || errno == EPERM || errno == ENOSYS ? ENOTSUP : errno;
+        }
+        if (err != 0)
+            shmi_unmap(s);
+    }
+    if (err == ENOTSUP)
+        err = shmi_create_temp(s, path, dirfd_, base, o);
+    close(dirfd_);
+    if (err != 0) {
+        shmi_unmap(s);
+        s->created = 0;
+    }
+    return err;
+}
+
+SHMI_FN int shmi_open_segment(shmi_segment *s, const char *path, const shmsync_arena_options *o)
+{
+    int tries;
+    for (tries = 0; tries < 100; tries++) {
+        int err;
+        s->created = 0;
+        s->base = NULL;
+        s->fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
+        if (s->fd >= 0) {
+            fcntl(s->fd, F_SETFL, fcntl(s->fd, F_GETFL) & ~O_NONBLOCK);
+            err = shmi_map(s, path, o);
+            if (err != 0)
+                shmi_unmap(s);
+            return err;
+        }
+        if (errno == EINTR)
+            continue;
+        if (errno == ELOOP || errno == EISDIR || errno == ENXIO || errno == ENODEV)
+            return shmi_fail(EINVAL, "arena.open", path, "is not a regular file");
+        if (errno != ENOENT || (o != NULL && o->attach_only))
+            return shmi_fail(errno, "arena.open", path, "%s", "");
+        err = shmi_create(s, path, o);
+        if (err == EEXIST)
+            continue;
+        if (err != 0 && shmi_last.text[0] == 0)
+            shmi_fail(err, "arena.create", path, "%s", "");
+        return err;
+    }
+    return shmi_fail(EAGAIN, "arena.open", path, "the file keeps appearing and disappearing");
+}
+
+int shmsync_arena_remove(const char *name)
+{
+    char path[PATH_MAX];
+    int err = shmi_path(name, path, sizeof path);
+    if (err != 0)
+        return err;
+    return unlink(path) == 0 ? 0 : shmi_fail(errno, "arena.remove", name, "%s", "");
+}
+
+/* ---- Joining ---- */
+
+static pthread_mutex_t shmi_attached_lock = PTHREAD_MUTEX_INITIALIZER;
+static shmsync_arena *shmi_attached; /* guarded by: shmi_attached_lock */
+static pthread_once_t shmi_atfork_once = PTHREAD_ONCE_INIT;
+
+/* A child of fork is no participant. The kernel wipes its page of names; this closes
+ * the descriptor whose lock says that its parent is alive, and would go on to say so. */
+SHMI_FN void shmi_before_fork(void) { pthread_mutex_lock(&shmi_attached_lock); }
+SHMI_FN void shmi_after_fork(void) { pthread_mutex_unlock(&shmi_attached_lock); }
+SHMI_FN void shmi_in_child(void)
+{
+    shmsync_arena *a;
+    for (a = shmi_attached; a != NULL; a = a->next) {
+        __atomic_store_n(&a->me->name, 0, __ATOMIC_RELAXED);
+        if (a->lock_fd >= 0)
+            close(a->lock_fd);
+    }
+    shmi_attached = NULL;
+    shmi_have.registered = 0;
+    pthread_mutex_unlock(&shmi_attached_lock);
+}
+SHMI_FN void shmi_watch_forks(void) { pthread_atfork(shmi_before_fork, shmi_after_fork, shmi_in_child); }
+
+SHMI_FN int shmi_lock_slot(shmsync_arena *a, uint32_t i)
+{
+    if (a->lock_fd < 0)
+        return 1;
+    if (shmi_lock_byte(a->lock_fd, shmi_slot(a, i)) != 0)
+        return 0;
+    SHMSYNC_CRASHPOINT("arena.enter.locked");
+    return 1;
+}
+SHMI_FN void shmi_unlock_slot(shmsync_arena *a, uint32_t i)
+{
+    if (a->lock_fd >= 0)
+        shmi_unlock_byte(a->lock_fd, shmi_slot(a, i));
+}
+
+/* Makes slot i, free or dead in state w, joining. */
+SHMI_FN int shmi_take_slot_at(shmsync_arena *a, uint32_t i, uint32_t w)
+{
+    uint32_t *caps = shmi_slot32(a, i, SHMI_slotCaps);
+    if (a->lock_fd >= 0)
+        /* Whoever looks at a joining slot asks by this whether to ask for its byte. */
+        shmi_st32(caps, a->caps);
+    if (!shmi_cas_slot(a, i, w, shmi_slot_word(SHMI_phaseJoining, shmi_slot_gen(w) + 1)))
+        return 0;
+    shmi_st32(caps, a->caps);
+    SHMSYNC_CRASHPOINT("arena.enter.joining");
+    return 1;
+}
+
+/* Takes slot i over from a dead participant that nobody alive is cleaning up after. We
+ * hold the slot's byte. */
+SHMI_FN int shmi_inherit_slot(shmsync_arena *a, uint32_t i, uint32_t w)
+{
+    uint32_t *undertaker = shmi_slot32(a, i, SHMI_slotUndertaker);
+    int had_byte = (shmi_slot_caps(a, i) & SHMI_capOFD) != 0;
+    shmi_name u;
+    int64_t end;
+    if (shmi_slot_gen(w) >= SHMI_maxGeneration)
+        return 0;
+    if (shmi_slot_present(w)) {
+        if ((a->lock_fd < 0 || !had_byte) && !shmi_seen_dead(a, i, w))
+            return 0; /* alive, as far as anybody can tell */
+        shmi_mark(a, i, w);
+    }
+    w = shmi_slot_with(w, SHMI_phaseDead);
+    u = shmi_ld32(undertaker);
+    if (shmi_current(a, u) || !shmi_cas32(undertaker, u, shmi_make_name(i, shmi_slot_gen(w) + 1)))
+        return 0;
+    SHMSYNC_CRASHPOINT("arena.inherit.undertaker");
+    if (a->lock_fd < 0)
+        shmi_st32(shmi_slot32(a, i, SHMI_slotCaps), 0); /* not those of the dead: a survey would believe us dead without a byte */
+    if (!shmi_take_slot_at(a, i, w))
+        return 0;
+    SHMSYNC_CRASHPOINT("arena.inherit.taken");
+    /* From now on our name is current. Who became undertaker in between finishes first. */
+    end = shmi_now() + 1000000000;
+    for (u = shmi_ld32(undertaker); shmi_name_slot(u) != i && shmi_current(a, u); u = shmi_ld32(undertaker)) {
+        if (shmi_now() > end) {
+            uint32_t joining = shmi_slot_word(SHMI_phaseJoining, shmi_slot_gen(w) + 1);
+            shmi_cas_slot(a, i, joining, shmi_slot_with(joining, SHMI_phaseDead));
+            return 0;
+        }
+        shmi_nap(1000000);
+    }
+    shmi_write_obituary(a, i, shmi_name_in(i, w), 0);
+    SHMSYNC_CRASHPOINT("arena.inherit.obituary");
+    return 1;
+}
+
+/* Makes a free slot joining, or that of a dead participant, whose name is then *before:
+ * it is for us to clean up after it. */
+SHMI_FN int shmi_take_slot(shmsync_arena *a, shmi_name *name, shmi_name *before)
+{
+    int64_t end = shmi_now() + 1000000000;
+    *before = 0;
+    for (;; shmi_nap(1000000)) {
+        int vacating = 0;
+        uint32_t i;
+        for (i = 1; i <= a->geo.slots; i++) {
+            uint32_t w = shmi_slot_state(a, i);
+            if (shmi_slot_phase(w) != SHMI_phaseFree || shmi_slot_gen(w) >= SHMI_maxGeneration || !shmi_lock_slot(a, i))
+                continue;
+            if (shmi_take_slot_at(a, i, w)) {
+                *name = shmi_make_name(i, shmi_slot_gen(w) + 1);
+                return 0;
+            }
+            shmi_unlock_slot(a, i);
+        }
+        for (i = 1; i <= a->geo.slots; i++) {
+            uint32_t w = shmi_slot_state(a, i);
+            if (!shmi_slot_taken(w) || !shmi_lock_slot(a, i))
+                continue;
+            if (shmi_inherit_slot(a, i, w)) {
+                *name = shmi_make_name(i, shmi_slot_gen(w) + 1);
+                *before = shmi_name_in(i, w);
+                return 0;
+            }
+            shmi_unlock_slot(a, i);
+        }
+        for (i = 1; i <= a->geo.slots; i++) {
+            uint32_t w = shmi_slot_state(a, i), p = shmi_slot_phase(w);
+            if (p == SHMI_phaseRetired || (p == SHMI_phaseFree && shmi_slot_gen(w) >= SHMI_maxGeneration))
+                continue;
+            vacating = vacating || p == SHMI_phaseFree || p == SHMI_phaseLeaving || p == SHMI_phaseDead || shmi_survey_dead(a, i, w);
+        }
+        if (!vacating || shmi_now() > end)
+            return shmi_fail(ENOSPC, "arena.open", a->label, "all %u slots for participants are taken", a->geo.slots);
+    }
+}
+
+/* Reads a small file of /proc; the text ends with a NUL. */
+SHMI_FN ssize_t shmi_read_file(const char *path, char *b, size_t cap)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd >= 0 ? read(fd, b, cap - 1) : -1;
+    if (fd >= 0)
+        close(fd);
+    b[n > 0 ? n : 0] = 0;
+    return n;
+}
+
+/* Who this process is, for people to read. None of it decides anything. */
+SHMI_FN void shmi_fill_slot(shmsync_arena *a, const char *label)
+{
+    uint32_t i = a->my_slot, k, nibbles = 0;
+    shmi_off s = shmi_slot(a, i);
+    unsigned char boot[16];
+    char b[1024], *p;
+    uint64_t start = 0, ns = 0;
+    ssize_t n;
+    memset(boot, 0, sizeof boot);
+    if (shmi_read_file("/proc/self/stat", b, sizeof b) > 0 && (p = strrchr(b, ')')) != NULL) {
+        /* The name, in parentheses, may hold anything; field 22 is the start. */
+        for (k = 2; k < 22 && p != NULL; k++)
+            p = strchr(p + 1, ' ');
+        if (p != NULL)
+            start = strtoull(p + 1, NULL, 10);
+    }
+    n = readlink("/proc/self/ns/pid", b, sizeof b - 1);
+    if (n > 0) {
+        b[n] = 0;
+        p = strchr(b, '[');
+        if (p != NULL)
+            ns = strtoull(p + 1, NULL, 10);
+    }
+    if (shmi_read_file("/proc/sys/kernel/random/boot_id", b, sizeof b) > 0)
+        for (p = b; *p != 0 && nibbles < 32; p++) {
+            int v = *p >= '0' && *p <= '9' ? *p - '0' : *p >= 'a' && *p <= 'f' ? *p - 'a' + 10 : -1;
+            if (v < 0)
+                continue;
+            boot[nibbles / 2] = (unsigned char)(boot[nibbles / 2] | v << (nibbles % 2 == 0 ? 4 : 0));
+            nibbles++;
+        }
+    shmi_st32(shmi_slot32(a, i, SHMI_slotUndertaker), 0);
+    shmi_st32(shmi_slot32(a, i, SHMI_slotPID), (uint32_t)getpid());
+    shmi_st32(shmi_slot32(a, i, SHMI_slotUID), (uint32_t)geteuid());
+    shmi_st64(shmi_slot64(a, i, SHMI_slotStart), start);
+    shmi_st64(shmi_slot64(a, i, SHMI_slotPIDNS), ns);
+    shmi_st64(shmi_slot64(a, i, SHMI_slotJoined), (uint64_t)shmi_unix_now());
+    memcpy(shmi_bytes(a, s + SHMI_slotBootID, 16), boot, 16);
+    shmi_put_label(a, s + SHMI_slotLabel, label);
+    shmi_st64(shmi_slot64(a, i, SHMI_slotDied), 0);
+    shmi_st64(shmi_slot64(a, i, SHMI_slotReady), 0);
+    shmi_st64(shmi_slot64(a, i, SHMI_slotOpening), 0);
+    shmi_st64(shmi_slot64(a, i, SHMI_slotWalking), 0);
+    for (k = 0; k < SHMI_announceCount; k++)
+        shmi_st64(shmi_u64(a, s + SHMI_slotAnnounce + k * SHMI_announceStride + SHMI_announceWord), 0);
+}
+
+SHMI_FN void shmi_drop_lock(shmsync_arena *a)
+{
+    if (a->lock_fd >= 0)
+        close(a->lock_fd);
+    a->lock_fd = -1;
+    a->caps &= ~(uint32_t)SHMI_capOFD;
+}
+
+/* Takes a slot and makes this process live in it: the byte lock comes first, then the
+ * state word, then the robust list, then the alive words. */
+SHMI_FN int shmi_join(shmsync_arena *a, const char *label)
+{
+    char path[64];
+    shmi_name name = 0, before = 0;
+    int err;
+    /* An open file description of its own: through a shared one a dead child's lock
+     * would live on. */
+    snprintf(path, sizeof path, "/proc/self/fd/%d", a->fd);
+    a->lock_fd = shmi_have.ofd ? open(path, O_RDWR | O_CLOEXEC) : -1;
+    if (a->lock_fd >= 0 && !shmi_same_entry(a->lock_fd, AT_FDCWD, path, 0))
+        shmi_drop_lock(a);
+    if (a->lock_fd >= 0)
+        a->caps |= SHMI_capOFD;
+    /* Quick while there is one thread, so it comes before the helper. */
+    if (shmi_register_fence())
+        a->caps |= SHMI_capFence;
+    err = shmi_take_slot(a, &name, &before);
+    if (err != 0) {
+        shmi_drop_lock(a);
+        return err;
+    }
+    a->my_slot = shmi_name_slot(name);
+    a->self = name;
+    if (before != 0) {
+        shmi_repair_all(a, before);
+        SHMSYNC_CRASHPOINT("arena.inherit.repaired");
+        shmi_wake_all_for(a, before);
+        SHMSYNC_CRASHPOINT("arena.inherit.woken");
+        shmi_settle(a, before);
+        SHMSYNC_CRASHPOINT("arena.inherit.settled");
+    }
+    shmi_fill_slot(a, label);
+    /* Rung before it is live, so that whoever is to watch it knows of it from the first
+     * moment on. */
+    shmi_ring_watchers(a);
+    err = shmi_start_watcher(a);
+    if (err != 0) {
+        uint32_t joining = shmi_slot_word(SHMI_phaseJoining, shmi_name_gen(name));
+        shmi_cas_slot(a, a->my_slot, joining, shmi_slot_with(joining, SHMI_phaseFree));
+        shmi_drop_lock(a);
+        return err;
+    }
+    a->fenced = (a->caps & SHMI_capFence) != 0;
+    __atomic_store_n(&a->me->name, name, __ATOMIC_RELAXED);
+    shmi_ring_watchers(a);
+    shmi_bury_all(a);
+    if (shmi_ld32(&a->unfinished) != 0)
+        shmi_ring(shmi_slot32(a, a->my_slot, SHMI_slotWatchBell));
+    return 0;
+}
+
+/* Makes sure that all that the arena believes to have memory behind it has. */
+SHMI_FN int shmi_restore_reservations(shmsync_arena *a)
+{
+    uint64_t believed = a->geo.blocks_off, i;
+    struct stat st;
+    int err = shmi_reserve(a, 0, a->geo.blocks_off);
+    if (err != 0)
+        return err;
+    for (i = 0; i < a->geo.chunk_count; i++)
+        if (shmi_chunk_reserved(shmi_load_chunk(a, i)))
+            believed += SHMI_chunkSize + SHMI_blockWords * SHMI_blockWordSize;
+    if (fstat(a->fd, &st) == 0 && (uint64_t)st.st_blocks * 512 >= believed)
+        return 0;
+    for (i = 0; i < a->geo.chunk_count; i++) {
+        if (!shmi_chunk_reserved(shmi_load_chunk(a, i)))
+            continue;
+        err = shmi_reserve(a, shmi_chunk_off(a, i), SHMI_chunkSize);
+        if (err == 0)
+            err = shmi_reserve(a, a->geo.blocks_off + i * SHMI_blockWords * SHMI_blockWordSize, SHMI_blockWords * SHMI_blockWordSize);
+        if (err != 0)
+            return err;
+    }
+    return 0;
+}
+
+SHMI_FN void shmi_destroy(shmsync_arena *a)
+{
+    shmi_ref *r, *next;
+    shmi_seat *s, *after;
+    shmi_chore *l, *more;
+    for (r = a->refs; r != NULL; r = next) {
+        next = r->next;
+        free(r->handle);
+        free(r);
+    }
+    for (s = a->seats; s != NULL; s = after) {
+        after = s->next;
+        free(s);
+    }
+    for (l = a->chores; l != NULL; l = more) {
+        more = l->next;
+        free(l);
+    }
+    free(a->deferred);
+    free(a->burials);
+    free(a->notices);
+    free(a->told);
+    pthread_mutex_destroy(&a->start_lock);
+    pthread_cond_destroy(&a->start_cond);
+    pthread_mutex_destroy(&a->handles);
+    pthread_mutex_destroy(&a->walking);
+    pthread_mutex_destroy(&a->handles_of);
+    pthread_mutex_destroy(&a->reaping);
+    pthread_mutex_destroy(&a->seats_lock);
+    pthread_mutex_destroy(&a->death_lock);
+    pthread_mutex_destroy(&a->chores_lock);
+    if (a->me != NULL)
+        munmap(a->me, (size_t)a->page);
+    free(a);
+}
+
+SHMI_FN int shmi_compare(shmsync_arena *a, const shmsync_arena_options *o, int created)
+{
+    if (o == NULL || created)
+        return 0;
+    if (o->max_participants != 0 && o->max_participants != a->geo.slots)
+        return shmi_fail(EINVAL, "arena.open", a->label, "max_participants is %u, asked for %u", a->geo.slots, o->max_participants);
+    if (o->size != 0 && ((o->size + SHMI_chunkSize - 1) & ~(uint64_t)(SHMI_chunkSize - 1)) != a->geo.size)
+        return shmi_fail(EINVAL, "arena.open", a->label, "its size is %llu, asked for %llu", (unsigned long long)a->geo.size, (unsigned long long)o->size);
+    return 0;
+}
+
+/* Makes this process a participant of the arena in s, which it takes over. */
+SHMI_FN int shmi_attach(shmi_segment *s, const char *path, const shmsync_arena_options *o, shmsync_arena **out)
+{
+    unsigned char header[SHMI_headerSize];
+    shmsync_arena *a;
+    ssize_t n;
+    void *page;
+    int err;
+    for (a = shmi_attached; a != NULL && (a->dev != s->dev || a->ino != s->ino); a = a->next) {
+    }
+    if (a != NULL) {
+        shmi_unmap(s);
+        err = shmi_compare(a, o, 0);
+        if (err == 0) {
+            a->opens++;
+            *out = a;
+        }
+        return err;
+    }
+    a = (shmsync_arena *)calloc(1, sizeof *a);
+    if (a == NULL) {
+        shmi_unmap(s);
+        return shmi_fail(ENOMEM, "arena.open", path, "%s", "");
+    }
+    a->page = sysconf(_SC_PAGESIZE);
+    a->base = s->base;
+    a->size = s->size;
+    a->fd = s->fd;
+    a->lock_fd = -1;
+    a->dev = s->dev;
+    a->ino = s->ino;
+    snprintf(a->label, sizeof a->label, "%s", path);
+    pthread_mutex_init(&a->start_lock, NULL);
+    pthread_cond_init(&a->start_cond, NULL);
+    pthread_mutex_init(&a->handles, NULL);
+    pthread_mutex_init(&a->walking, NULL);
+    pthread_mutex_init(&a->handles_of, NULL);
+    pthread_mutex_init(&a->reaping, NULL);
+    pthread_mutex_init(&a->seats_lock, NULL);
+    pthread_mutex_init(&a->death_lock, NULL);
+    pthread_mutex_init(&a->chores_lock, NULL);
+    n = pread(a->fd, header, sizeof header, 0);
+    err = n < 0 ? shmi_fail(errno, "arena.open", path, "read") : shmi_validate(header, (size_t)n, a->size, path, &a->geo);
+    if (err == 0)
+        err = shmi_compare(a, o, s->created);
+    if (err == 0)
+        err = shmi_restore_reservations(a);
+    if (err == 0) {
+        page = mmap(NULL, (size_t)a->page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        a->me = page == MAP_FAILED ? NULL : (shmi_me *)page;
+        a->burials = (shmi_burial *)calloc((size_t)a->geo.slots + 1, sizeof *a->burials);
+        a->notices = (shmi_notice *)calloc((size_t)a->geo.slots + 1, sizeof *a->notices);
+        if (a->me == NULL || a->burials == NULL || a->notices == NULL)
+            err = shmi_fail(ENOMEM, "arena.open", path, "%s", "");
+        else
+            madvise(page, (size_t)a->page, MADV_WIPEONFORK); /* or the handler of forks does it */
+    }
+    if (err == 0)
+        err = shmi_join(a, o != NULL && o->label != NULL && o->label[0] != 0 ? o->label : program_invocation_short_name);
+    if (err != 0) {
+        shmi_unmap(s);
+        shmi_destroy(a);
+        return err;
+    }
+    a->opens = 1;
+    a->next = shmi_attached;
+    shmi_attached = a;
+    *out = a;
+    return 0;
+}
+
+SHMI_FN int shmi_check_abi(const char *name, uint32_t abi)
+{
+    shmi_last.text[0] = 0;
+    shmi_last.who_known = 0;
+    if (abi != SHMSYNC_ABI)
+        return shmi_fail(EPROTONOSUPPORT, "arena.open", name, "the program was compiled for layout version %u and machine words of %u bytes, the implementation for version %u and %u bytes",
+                         (unsigned)(abi >> 8), (unsigned)(abi & 0xff), (unsigned)(SHMSYNC_ABI >> 8), (unsigned)(SHMSYNC_ABI & 0xff));
+    pthread_once(&shmi_atfork_once, shmi_watch_forks);
+    shmi_probe();
+    return 0;
+}
+
+int shmsync_arena_open_abi(const char *name, const shmsync_arena_options *opts, shmsync_arena **out, uint32_t abi)
+{
+    char path[PATH_MAX];
+    shmi_segment s;
+    int err;
+    *out = NULL;
+    err = shmi_check_abi(name, abi);
+    if (err == 0)
+        err = shmi_path(name, path, sizeof path);
+    if (err != 0)
+        return err;
+    pthread_mutex_lock(&shmi_attached_lock);
+    err = shmi_open_segment(&s, path, opts);
+    if (err == 0)
+        err = shmi_attach(&s, path, opts, out);
+    pthread_mutex_unlock(&shmi_attached_lock);
+    return err;
+}
+
+int shmsync_arena_from_fd_abi(int fd, const shmsync_arena_options *opts, shmsync_arena **out, uint32_t abi)
+{
+    char path[64];
+    shmi_segment s;
+    int err, mode;
+    *out = NULL;
+    snprintf(path, sizeof path, "fd %d", fd);
+    err = shmi_check_abi(path, abi);
+    if (err != 0)
+        return err;
+    mode = fcntl(fd, F_GETFL);
+    if (mode < 0 || (mode & O_ACCMODE) != O_RDWR)
+        return shmi_fail(mode < 0 ? errno : EACCES, "arena.open", path, "not open for reading and writing");
+    memset(&s, 0, sizeof s);
+    s.fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+    if (s.fd < 0)
+        return shmi_fail(errno, "arena.open", path, "duplicate the descriptor");
+    pthread_mutex_lock(&shmi_attached_lock);
+    err = shmi_map(&s, path, opts);
+    if (err != 0)
+        shmi_unmap(&s);
+    else
+        err = shmi_attach(&s, path, opts, out);
+    pthread_mutex_unlock(&shmi_attached_lock);
+    return err;
+}
+
+/* ---- Leaving: what this process still holds or waits for is treated as its death
+ * would be ---- */
+
+SHMI_FN void shmi_leave(shmsync_arena *a)
+{
+    uint32_t i = a->my_slot, live = shmi_slot_word(SHMI_phaseLive, shmi_name_gen(a->self)), leaving = shmi_slot_with(live, SHMI_phaseLeaving), k;
+    shmi_st64(shmi_slot64(a, i, SHMI_slotDied), (uint64_t)shmi_unix_now());
+    shmi_cas_slot(a, i, live, leaving);
+    SHMSYNC_CRASHPOINT("arena.close.leaving");
+    /* Nobody marks the alive words of what leaves: it has to be asked after. */
+    shmi_ring_watchers(a);
+    __atomic_store_n(&a->closing, 1, __ATOMIC_SEQ_CST);
+    while (shmi_ld32(&a->calls) != 0) { /* those who wait */
+        for (k = 0; k < SHMI_announceCount; k++) {
+            shmi_off word = shmi_ld64(shmi_u64(a, shmi_slot(a, i) + SHMI_slotAnnounce + k * SHMI_announceStride + SHMI_announceWord));
+            if (word != 0 && shmi_within(a, word, 4, 4))
+                shmi_wake(shmi_u32(a, word), SHMI_ALL);
+        }
+        shmi_nap(1000000);
+    }
+    shmi_do_chores(a);
+    pthread_mutex_lock(&a->reaping);
+    shmi_repair_all(a, a->self);
+    SHMSYNC_CRASHPOINT("arena.close.repaired");
+    shmi_settle(a, a->self);
+    SHMSYNC_CRASHPOINT("arena.close.reclaimed");
+    shmi_wake_all_for(a, a->self); /* a wake that was for us is lost with us, as in a death */
+    shmi_clear_open_bits(a, a->self);
+    pthread_mutex_unlock(&a->reaping);
+
+    shmi_ring(shmi_slot32(a, i, SHMI_slotWatchBell));
+    pthread_join(a->watcher, NULL);
+    SHMSYNC_CRASHPOINT("arena.close.unregistered");
+    shmi_write_obituary(a, i, a->self, 1);
+    shmi_free_slot(a, i, leaving);
+    SHMSYNC_CRASHPOINT("arena.close.freed");
+    __atomic_store_n(&a->me->name, 0, __ATOMIC_RELAXED);
+    shmi_ring_watchers(a);
+    shmi_count_death(a); /* those who looked when they were woken found us current still */
+    shmi_drop_lock(a);
+    munmap(a->base, (size_t)a->size);
+    close(a->fd);
+    shmi_destroy(a);
+}
+
+int shmsync_arena_close(shmsync_arena *a)
+{
+    shmsync_arena **p;
+    if (a == NULL)
+        return EINVAL;
+    pthread_mutex_lock(&shmi_attached_lock);
+    for (p = &shmi_attached; *p != NULL && *p != a; p = &(*p)->next) {
+    }
+    if (*p == NULL) {
+        pthread_mutex_unlock(&shmi_attached_lock);
+        /* Closed already, or inherited over a fork. */
+        return shmi_fail(ENOTCONN, "arena.close", NULL, "%s", "");
+    }
+    if (--a->opens == 0) {
+        *p = a->next;
+        shmi_leave(a);
+    }
+    pthread_mutex_unlock(&shmi_attached_lock);
+    return 0;
+}
+
+uint64_t shmsync_arena_size(const shmsync_arena *a) { return a->geo.size; }
+void *shmsync_arena_base(const shmsync_arena *a) { return a->base; }
+
+int shmsync_arena_self(shmsync_arena *a, shmsync_participant *out)
+{
+    if (shmi_self(a) == 0)
+        return shmi_fail(ENOTCONN, "arena.self", a->label, "%s", "");
+    shmi_read_slot(a, a->my_slot, shmi_slot_state(a, a->my_slot), out);
+    return 0;
+}
+
+int shmsync_arena_participants(shmsync_arena *a, int (*f)(const shmsync_participant *, void *), void *arg)
+{
+    uint32_t i;
+    if (shmi_self(a) == 0)
+        return shmi_fail(ENOTCONN, "arena.participants", a->label, "%s", "");
+    for (i = 1; i <= a->geo.slots; i++) {
+        shmsync_participant p;
+        uint32_t w = shmi_slot_state(a, i);
+        if (!shmi_slot_present(w))
+            continue;
+        shmi_read_slot(a, i, w, &p);
+        if (shmi_slot_gen(shmi_slot_state(a, i)) == p.generation && f(&p, arg) != 0)
+            break;
+    }
+    return 0;
+}
+
+/* ---- Bytes of the user's own ---- */
+
+int shmsync_alloc(shmsync_arena *a, uint64_t size, shmsync_offset *out)
+{
+    shmi_off off = 0;
+    int err;
+    *out = 0;
+    if (shmi_self(a) == 0)
+        return shmi_fail(ENOTCONN, "arena.alloc", a->label, "%s", "");
+    err = shmi_claim(a, size, &off);
+    if (err != 0)
+        return err;
+    SHMSYNC_CRASHPOINT("arena.alloc.before_publish");
+    err = shmi_publish(a, off, SHMI_blockRaw);
+    if (err == 0)
+        *out = off;
+    return err;
+}
+
+int shmsync_free(shmsync_arena *a, shmsync_offset off)
+{
+    shmi_block b;
+    uint32_t freeing = shmi_make_block(SHMI_blockFreeing, a->self);
+    if (shmi_self(a) == 0)
+        return shmi_fail(ENOTCONN, "arena.free", a->label, "%s", "");
+    if (!shmi_locate(a, off, &b) || !shmi_block_swap(&b, SHMI_blockRaw, freeing))
+        return shmi_fail(EINVAL, "arena.free", a->label, "nothing that was allocated begins at 0x%llx", (unsigned long long)off);
+    SHMSYNC_CRASHPOINT("arena.free.before_clear");
+    shmi_release(a, &b, freeing);
+    return 0;
+}
+
+void *shmsync_at(shmsync_arena *a, shmsync_offset off, uint64_t size) { return shmi_try_at(a, off, size, 1); }
+
+SHMI_FN int shmi_plain_open(shmsync_arena *a, uint32_t kind, const char *name, uint64_t size, uint64_t layout, void **out)
+{
+    shmi_spec spec;
+    shmi_object o;
+    int created, err;
+    memset(&spec, 0, sizeof spec);
+    spec.kind = kind;
+    spec.version = 1;
+    spec.name = name;
+    spec.size = size;
+    spec.layout = layout;
+    spec.any_layout = layout == 0;
+    *out = NULL;
+    err = shmi_open_object(a, &spec, &o, &created);
+    if (err == 0)
+        *out = shmi_bytes(a, o.body, o.size);
+    return err;
+}
+int shmsync_block_open(shmsync_arena *a, const char *name, uint64_t size, void **out)
+{
+    return shmi_plain_open(a, SHMI_KIND('B', 'L', 'O', 'K'), name, size, 0, out);
+}
+int shmsync_value_open(shmsync_arena *a, const char *name, uint64_t size, uint64_t layout, void **out)
+{
+    return shmi_plain_open(a, SHMI_KIND('V', 'A', 'L', 'U'), name, size, layout, out);
+}
+
+/* ---- Waiting ----
+ *
+ * A thread that waits sleeps in the kernel, on the word that the object's protocol
+ * says, with an announce record in its slot: so whoever cleans up after a death finds
+ * it. More threads than there are records sleep without one, which is found by looks.
+ *
+ * Nothing depends on every wake arriving: no sleep is longer than 100 ms, and after
+ * one that long the caller looks at the object's own words. */
+
+#define SHMI_LOOK_EVERY INT64_C(100000000) /* ns */
+
+/* Takes an announce record; -1 when there is none. */
+SHMI_FN int shmi_announce_sleep(shmsync_arena *a, shmi_off object, shmi_off word, uint64_t wanted)
+{
+    for (;;) {
+        uint32_t used = shmi_ld32(&a->announce_map);
+        shmi_off r;
+        int k;
+        if (used == UINT32_MAX)
+            return -1;
+        k = __builtin_ctz(~used);
+        if (!shmi_cas32(&a->announce_map, used, used | 1u << k))
+            continue;
+        r = shmi_slot(a, a->my_slot) + SHMI_slotAnnounce + (shmi_off)k * SHMI_announceStride;
+        shmi_put64(shmi_u64(a, r + SHMI_announceObject), object);
+        shmi_put64(shmi_u64(a, r + SHMI_announceSince), (uint64_t)shmi_now());
+        shmi_put64(shmi_u64(a, r + SHMI_announceWanted), wanted);
+        shmi_st64(shmi_u64(a, r + SHMI_announceWord), word);
+        return k;
+    }
+}
+SHMI_FN void shmi_retract_sleep(shmsync_arena *a, int k)
+{
+    if (k < 0)
+        return;
+    shmi_st64(shmi_u64(a, shmi_slot(a, a->my_slot) + SHMI_slotAnnounce + (shmi_off)k * SHMI_announceStride + SHMI_announceWord), 0);
+    shmi_and32(&a->announce_map, ~(1u << k));
+}
+
+/* The futex word that the kernel marks when n dies, and its value; NULL where it does
+ * not do that for n. */
+SHMI_FN uint32_t *shmi_alive_of(shmsync_arena *a, shmi_name n, uint32_t *alive)
+{
+    uint32_t i = shmi_name_slot(n), *w;
+    if (i < 1 || i > a->geo.slots || n == a->self || (shmi_slot_caps(a, i) & SHMI_capRobust) == 0)
+        return NULL;
+    w = shmi_alive_word(a, i, SHMI_aliveWords - 1);
+    *alive = shmi_ld32(w);
+    return w;
+}
+
+enum {
+    SHMI_AGAIN,  /* something happened, or may have: look at the state */
+    SHMI_LATE,   /* the deadline has passed */
+    SHMI_LOOK,   /* 100 ms have passed: look after the object, and sleep again */
+    SHMI_CLOSED  /* this process leaves the arena */
+};
+
+/* What a thread sleeps on. Zero it, then fill in. */
+typedef struct shmi_bed {
+    uint32_t *word; /* while it is val */
+    uint32_t val;
+    shmi_off object; /* for the announce record */
+    uint64_t wanted;
+    int64_t deadline;  /* CLOCK_MONOTONIC ns, 0: none */
+    shmi_name owner;   /* wake up when this participant dies, if not 0 */
+    uint32_t *other;   /* wake up when this word is woken, too, if not NULL */
+    uint32_t other_is;
+    int64_t bounded;   /* sleep no longer than this many ns, if not 0 */
+} shmi_bed;
+
+/* Sleeps once. The caller is within shmi_enter and has announced itself in the object. */
+SHMI_FN int shmi_sleep(shmsync_arena *a, const shmi_bed *bed)
+{
+    int64_t now = shmi_now(), until = now + SHMI_LOOK_EVERY;
+    shmi_waitv v[3];
+    unsigned n = 1;
+    int record, err = 0, look = 1;
+    if (__atomic_load_n(&a->closing, __ATOMIC_SEQ_CST))
+        return SHMI_CLOSED;
+    if (bed->deadline != 0 && bed->deadline <= now)
+        return SHMI_LATE;
+    record = shmi_announce_sleep(a, bed->object, shmi_off_of(a, bed->word), bed->wanted);
+    v[0] = shmi_waitv_of(bed->word, bed->val);
+    if (bed->bounded != 0 && now + bed->bounded < until) {
+        until = now + bed->bounded;
+        look = 0;
+    }
+    if ((a->caps & SHMI_capWaitV) != 0) {
+        if (bed->owner != 0) {
+            uint32_t alive, *w = shmi_alive_of(a, bed->owner, &alive);
+            if (w != NULL && (alive & SHMI_OWNER_DIED) == 0) {
+                v[n++] = shmi_waitv_of(w, alive);
+            } else if (w != NULL) {
+                until = now + 200000; /* its threads cannot be fenced yet */
+                look = 0;
+            }
+        }
+        if (bed->other != NULL)
+            v[n++] = shmi_waitv_of(bed->other, bed->other_is);
+    } else if (bed->owner != 0 || bed->other != NULL) {
+        /* One word at a time: what the others tell is found by looking more often. */
+        if (until > now + 10000000) {
+            until = now + 10000000;
+            look = 1;
+        }
+    }
+    if (bed->deadline != 0 && bed->deadline < until) {
+        until = bed->deadline;
+        look = 0;
+    }
+    if (!__atomic_load_n(&a->closing, __ATOMIC_SEQ_CST)) {
+        if (n > 1) {
+            err = shmi_futex_sleepv(v, n, until);
+            if (err != 0 && err != EAGAIN && err != EINTR && err != ETIMEDOUT) { /* ENOMEM: no room just now */
+                n = 1;
+                until = now + 1000000;
+                look = 0;
+            }
+        }
+        if (n == 1)
+            err = shmi_futex_sleep(bed->word, bed->val, until);
+    }
+    shmi_retract_sleep(a, record);
+    if (__atomic_load_n(&a->closing, __ATOMIC_SEQ_CST))
+        return SHMI_CLOSED;
+    if (err == ETIMEDOUT) {
+        if (bed->deadline != 0 && shmi_now() >= bed->deadline)
+            return SHMI_LATE;
+        return look ? SHMI_LOOK : SHMI_AGAIN;
+    }
+    return SHMI_AGAIN;
+}
+
+/* Whether it is this process's turn to look after an object: ten times a second. */
+SHMI_FN int shmi_look_due(int64_t *looked)
+{
+    int64_t now = shmi_now(), last = __atomic_load_n(looked, __ATOMIC_RELAXED);
+    return (last == 0 || now - last >= SHMI_LOOK_EVERY * 9 / 10) &&
+           __atomic_compare_exchange_n(looked, &last, now, 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
+}
+
+/* ---- Lines: where the waiters of an object are found ---- */
+
+typedef struct shmi_line {
+    uint32_t *word; /* what waiters sleep on */
+    uint64_t *hub;  /* head of the list of hub nodes */
+} shmi_line;
+
+/* Wakes one waiter, of the kernel's queue and of the hubs by turns. The word has been
+ * changed. */
+SHMI_FN void shmi_deliver_one(shmsync_arena *a, const shmi_line *l, uint32_t turn)
+{
+    int hubs = shmi_ld64(l->hub) != 0;
+    if ((turn & 1) == 0) {
+        if (shmi_wake(l->word, 1) == 0 && hubs)
+            shmi_ready_one(a, l->hub, turn >> 1);
+    } else if (!hubs || !shmi_ready_one(a, l->hub, turn >> 1)) {
+        shmi_wake(l->word, 1);
+    }
+}
+SHMI_FN void shmi_deliver_all(shmsync_arena *a, const shmi_line *l)
+{
+    shmi_wake(l->word, SHMI_ALL);
+    if (shmi_ld64(l->hub) != 0)
+        shmi_ready_all(a, l->hub);
+}
+
+/* A line whose word is a wake word: bit 0 announced, bits 1..31 a sequence. */
+
+SHMI_FN uint32_t shmi_bumped(uint32_t w) { return (w + 2) & ~1u; }
+/* Makes sure that the next release wakes, and gives the word to sleep on. */
+SHMI_FN uint32_t shmi_bell_announce(const shmi_line *l)
+{
+    for (;;) {
+        uint32_t w = shmi_ld32(l->word);
+        if ((w & 1) != 0)
+            return w;
+        if (shmi_cas32(l->word, w, w | 1))
+            return w | 1;
+    }
+}
+SHMI_FN int shmi_bell_announced(const shmi_line *l) { return (shmi_ld32(l->word) & 1) != 0; }
+/* Wakes one waiter if somebody has announced itself. Called after the release. */
+SHMI_FN void shmi_bell_release(shmsync_arena *a, const shmi_line *l)
+{
+    uint32_t w = shmi_ld32(l->word);
+    while ((w & 1) != 0) {
+        SHMSYNC_CRASHPOINT("park.wake.before_bump");
+        if (shmi_cas32(l->word, w, shmi_bumped(w))) {
+            SHMSYNC_CRASHPOINT("park.wake.bumped");
+            shmi_deliver_one(a, l, w >> 1);
+            SHMSYNC_CRASHPOINT("park.wake.done");
+            return;
+        }
+        w = shmi_ld32(l->word);
+    }
+}
+SHMI_FN uint32_t shmi_bell_bump(const shmi_line *l)
+{
+    for (;;) {
+        uint32_t w = shmi_ld32(l->word);
+        if (shmi_cas32(l->word, w, shmi_bumped(w)))
+            return w;
+    }
+}
+/* Changes the word so that whoever is about to sleep looks again. */
+SHMI_FN void shmi_bell_touch(const shmi_line *l) { shmi_add32(l->word, 2); }
+/* Bumps and wakes one, or all, announced or not: for wakes that may have been lost. */
+SHMI_FN void shmi_bell_wake_one(shmsync_arena *a, const shmi_line *l) { shmi_deliver_one(a, l, shmi_bell_bump(l) >> 1); }
+SHMI_FN void shmi_bell_wake_all(shmsync_arena *a, const shmi_line *l)
+{
+    shmi_bell_bump(l);
+    shmi_deliver_all(a, l);
+}
+
+/* ---- Spinning: the policy of the Go side, on the same words of the object ---- */
+
+enum {
+    SHMI_spinLeast = 600,
+    SHMI_spinMost = 40000,
+    SHMI_spinChunk = 8,
+    SHMI_probeEvery = 16,
+    SHMI_yieldMost = 20000,
+    SHMI_yieldPause = 30
+};
+
+/* The words of an object that steer its waiters' spinning; all are hints. */
+typedef struct shmi_tuning {
+    uint32_t *budget;   /* 0: adaptive; else ns + 1 */
+    uint32_t *pays;     /* bits 0..19 budget, 20..31 failures in a row */
+    uint32_t *last_cpu; /* a CPU note */
+    uint32_t slot;      /* of this participant */
+} shmi_tuning;
+
+static int64_t shmi_no_yield_until;
+static int64_t shmi_pause_ns_; /* of a pause, in 1/1024 ns */
+static int shmi_one_cpu_;      /* 0 not known, 1 no, 2 yes */
+
+SHMI_FN int64_t shmi_pause_ns(void)
+{
+    int64_t best = __atomic_load_n(&shmi_pause_ns_, __ATOMIC_RELAXED), start, took;
+    int i;
+    if (best != 0)
+        return best;
+    best = INT64_C(1) << 40;
+    for (i = 0; i < 5; i++) {
+        start = shmi_now();
+        shmi_pause(200);
+        took = shmi_now() - start;
+        if (took < best)
+            best = took;
+    }
+    best = best * 1024 / 200;
+    if (best < 1024)
+        best = 1024;
+    __atomic_store_n(&shmi_pause_ns_, best, __ATOMIC_RELAXED);
+    return best;
+}
+
+SHMI_FN int shmi_one_cpu(void)
+{
+    int known = __atomic_load_n(&shmi_one_cpu_, __ATOMIC_RELAXED);
+    if (known == 0) {
+        char b[64];
+        int before = errno, fd = open("/sys/devices/system/cpu/online", O_RDONLY | O_CLOEXEC);
+        ssize_t n = fd >= 0 ? read(fd, b, sizeof b) : -1;
+        if (fd >= 0)
+            close(fd);
+        if (n > 0)
+            known = memchr(b, '-', (size_t)n) == NULL && memchr(b, ',', (size_t)n) == NULL ? 2 : 1;
+        else
+            known = sysconf(_SC_NPROCESSORS_ONLN) == 1 ? 2 : 1;
+        errno = before;
+        __atomic_store_n(&shmi_one_cpu_, known, __ATOMIC_RELAXED);
+    }
+    return known == 2;
+}
+
+/* The CPU + 1 of the last releaser that is not the participant in slot. */
+SHMI_FN uint32_t shmi_note_other(uint32_t note, uint32_t slot)
+{
+    return (note >> 20 & 2047) == slot ? note >> 10 & 1023 : note & 1023;
+}
+
+/* Leaves this CPU's number for those who wait. */
+SHMI_FN void shmi_note_cpu(const shmi_tuning *t)
+{
+    int cpu = sched_getcpu();
+    uint32_t old = __atomic_load_n(t->last_cpu, __ATOMIC_RELAXED), before, note;
+    if (cpu < 0)
+        return;
+    before = (old >> 20 & 2047) == t->slot ? old >> 10 & 1023 : old & 1023;
+    note = (cpu + 1 > 1023 ? 0 : (uint32_t)cpu + 1) | before << 10 | t->slot << 20;
+    if (note != old)
+        __atomic_store_n(t->last_cpu, note, __ATOMIC_RELAXED);
+}
+
+SHMI_FN int64_t shmi_pay_budget(uint32_t p)
+{
+    int64_t b = p & 0xfffff;
+    if (b < SHMI_spinLeast)
+        return SHMI_spinLeast;
+    return b < SHMI_spinMost ? b : (int64_t)SHMI_spinMost;
+}
+SHMI_FN void shmi_learn(const shmi_tuning *t, int64_t spent, int success)
+{
+    uint32_t p, next;
+    int64_t budget;
+    if (__atomic_load_n(t->budget, __ATOMIC_RELAXED) != 0)
+        return;
+    p = __atomic_load_n(t->pays, __ATOMIC_RELAXED);
+    budget = shmi_pay_budget(p);
+    if (success) {
+        int64_t to = 4 * spent + SHMI_spinLeast;
+        budget += ((to < SHMI_spinMost ? to : (int64_t)SHMI_spinMost) - budget) / 8;
+        next = (uint32_t)budget | 1u << 20; /* the next one need not probe */
+    } else {
+        next = (uint32_t)(budget - budget / 8) | (((p >> 20) + 1) & 4095) << 20;
+    }
+    if (next != p)
+        __atomic_store_n(t->pays, next, __ATOMIC_RELAXED);
+}
+
+/* Calls done until it is not 0, for as long as that is likely to be quicker than to
+ * sleep, and says whether it was. */
+SHMI_FN int shmi_spin(const shmi_tuning *t, int (*done)(void *), void *arg)
+{
+    uint32_t b = __atomic_load_n(t->budget, __ATOMIC_RELAXED), p, chunk = 2;
+    int64_t limit, pause_, spent = 0;
+    int cpu;
+    if (b == 1 || shmi_one_cpu())
+        return 0;
+    p = __atomic_load_n(t->pays, __ATOMIC_RELAXED);
+    cpu = sched_getcpu();
+    if (cpu >= 0 && shmi_note_other(__atomic_load_n(t->last_cpu, __ATOMIC_RELAXED), t->slot) == (uint32_t)cpu + 1) {
+        /* The other party is on this very CPU: let it run, once. */
+        int64_t took;
+        int ok;
+        if (p >> 20 > 4 && (p >> 20) % SHMI_probeEvery != 0) {
+            shmi_learn(t, 0, 0);
+            return 0;
+        }
+        if (shmi_now() < __atomic_load_n(&shmi_no_yield_until, __ATOMIC_RELAXED))
+            return 0;
+        took = shmi_yield();
+        if (took > SHMI_yieldMost)
+            __atomic_store_n(&shmi_no_yield_until, shmi_now() + SHMI_yieldPause * took, __ATOMIC_RELAXED);
+        ok = done(arg);
+        shmi_learn(t, 0, ok);
+        return ok;
+    }
+    if (b != 0)
+        limit = (int64_t)b - 1 < 1000000 ? (int64_t)b - 1 : 1000000;
+    else
+        limit = (p >> 20) % SHMI_probeEvery == 0 ? (int64_t)SHMI_spinMost : shmi_pay_budget(p);
+    pause_ = shmi_pause_ns();
+    while (spent < limit) {
+        shmi_pause(chunk);
+        spent += (int64_t)chunk * pause_ / 1024;
+        if (done(arg)) {
+            shmi_learn(t, spent, 1);
+            return 1;
+        }
+        if (spent > 1000)
+            chunk = SHMI_spinChunk;
+    }
+    shmi_learn(t, spent, 0);
+    return 0;
+}
+
+/* A spin budget as an object stores it. */
+SHMI_FN uint32_t shmi_spin_field(int64_t ns)
+{
+    if (ns == 0)
+        return 0;
+    if (ns < 0)
+        return 1;
+    return (uint32_t)(ns < 1000000 ? ns : 1000000) + 1;
+}
+
+/* ---- Seats: where one thread waits for something of its own, in a queue of nodes ---- */
+
+/* Gives a seat for one wait, with its node idle. */
+SHMI_FN int shmi_seat_take(shmsync_arena *a, shmi_seat **out)
+{
+    shmi_seat *s;
+    int err;
+    pthread_mutex_lock(&a->seats_lock);
+    s = a->seats;
+    if (s != NULL)
+        a->seats = s->next;
+    pthread_mutex_unlock(&a->seats_lock);
+    if (s == NULL) {
+        s = (shmi_seat *)calloc(1, sizeof *s);
+        if (s == NULL)
+            return shmi_fail(ENOMEM, "seat", a->label, "%s", "");
+        err = shmi_claim_node(a, &s->off, &s->node);
+        if (err != 0) {
+            free(s);
+            return err;
+        }
+    }
+    *out = s;
+    return 0;
+}
+/* shmi_seat_take if that takes no new node, or NULL. */
+SHMI_FN shmi_seat *shmi_seat_cached(shmsync_arena *a)
+{
+    shmi_seat *s;
+    pthread_mutex_lock(&a->seats_lock);
+    s = a->seats;
+    if (s != NULL)
+        a->seats = s->next;
+    pthread_mutex_unlock(&a->seats_lock);
+    return s;
+}
+/* Gives back a seat that was taken and not queued, or whose node is idle again. */
+SHMI_FN void shmi_seat_return(shmsync_arena *a, shmi_seat *s)
+{
+    pthread_mutex_lock(&a->seats_lock);
+    s->next = a->seats;
+    a->seats = s;
+    pthread_mutex_unlock(&a->seats_lock);
+}
+
+SHMI_FN int shmi_seat_resolved(const shmi_seat *s) { return shmi_node_state(shmi_node_load(s->node)) == SHMI_NodeResolved; }
+SHMI_FN int shmi_seat_resolved_arg(void *s) { return shmi_seat_resolved((const shmi_seat *)s); }
+
+/* Sleeps once on the node, which is on a queue: SHMI_AGAIN when the wait is resolved or
+ * may be. The caller is within shmi_enter, and calls again while the seat is not
+ * resolved; on SHMI_LATE and SHMI_CLOSED it abandons the seat, or not. */
+SHMI_FN int shmi_seat_sleep(shmsync_arena *a, shmi_seat *s, shmi_off object, int64_t deadline)
+{
+    uint32_t w = shmi_node_load(s->node);
+    shmi_bed bed;
+    if (shmi_node_state(w) == SHMI_NodeQueued && shmi_node_swap(s->node, w, shmi_node_with(w, SHMI_NodeAsleep)))
+        w = shmi_node_with(w, SHMI_NodeAsleep);
+    SHMSYNC_CRASHPOINT("park.seat.asleep");
+    if (shmi_node_state(w) != SHMI_NodeAsleep)
+        return SHMI_AGAIN;
+    memset(&bed, 0, sizeof bed);
+    bed.word = &s->node->word;
+    bed.val = w;
+    bed.object = object;
+    bed.wanted = shmi_ld64(&s->node->wanted);
+    bed.deadline = deadline;
+    return shmi_sleep(a, &bed);
+}
+
+/* Ends a wait that nobody has resolved; 0 if somebody has. If not 0 the seat is gone,
+ * and the node goes back with whoever takes it off its queue. */
+SHMI_FN int shmi_seat_abandon(shmsync_arena *a, shmi_seat *s)
+{
+    (void)a;
+    for (;;) {
+        uint32_t w = shmi_node_load(s->node);
+        if (shmi_node_state(w) == SHMI_NodeResolved)
+            return 0;
+        if (shmi_node_swap(s->node, w, shmi_node_with(w, SHMI_NodeLeft)))
+            break;
+    }
+    SHMSYNC_CRASHPOINT("park.seat.given_up");
+    free(s);
+    return 1;
+}
+
+/* Gives the seat back after its wait was resolved. */
+SHMI_FN void shmi_seat_leave(shmsync_arena *a, shmi_seat *s)
+{
+    uint32_t w;
+    int i;
+    /* Mostly it is off its queue: who resolved it took it off a few instructions later. */
+    for (i = 0; i < 200 && shmi_ld64(&s->node->stamp) != 0; i++)
+        shmi_pause(2);
+    w = shmi_node_load(s->node);
+    if (shmi_ld64(&s->node->stamp) == 0) {
+        shmi_node_swap(s->node, w, shmi_node_kept(w));
+        shmi_seat_return(a, s);
+        return;
+    }
+    /* Whoever resolved it is stopped or dead. The node goes back with who takes it off
+     * the queue, and if that has just happened, now. */
+    if (shmi_node_swap(s->node, w, shmi_node_with(w, SHMI_NodeSpent)) && shmi_ld64(&s->node->stamp) == 0)
+        shmi_reclaim_node(a, s->off, w);
+    free(s);
+}
+
+/* ---- Mutex: docs/design/0002-mutex-protocol.md ---- */
+
+enum { SHMI_kindHeld, SHMI_kindBiased, SHMI_kindReserved, SHMI_kindOwnerDead, SHMI_kindRecovering, SHMI_kindNotRecoverable };
+#define SHMI_OWNER_BIASED (1u << 29)
+#define SHMI_OWNER_NOT_RECOVERABLE (5u << 29)
+#define SHMI_MUTEX_KIND SHMI_KIND('M', 'U', 'T', 'X')
+enum { SHMI_mutexVersion = 1, SHMI_biasAfter = 4096, SHMI_biasMost = 1 << 20 };
+#define SHMI_STARVE_AFTER 1000000
+#define SHMI_HAND_OFF_EVERY 1000000
+#define SHMI_UNFENCED_SLEEP 1000000
+
+SHMI_FN uint32_t shmi_owner_kind(uint32_t o) { return o >> 29; }
+SHMI_FN shmi_name shmi_owner_name(uint32_t o) { return o & SHMI_NAME_MASK; }
+SHMI_FN uint32_t shmi_make_owner(uint32_t kind, shmi_name n) { return kind << 29 | n; }
+SHMI_FN int shmi_owner_held(uint32_t o)
+{
+    uint32_t k = shmi_owner_kind(o);
+    return shmi_owner_name(o) != 0 && (k == SHMI_kindHeld || k == SHMI_kindBiased || k == SHMI_kindRecovering);
+}
+SHMI_FN int shmi_owner_valid(uint32_t o)
+{
+    switch (shmi_owner_kind(o)) {
+    case SHMI_kindHeld: return 1;
+    case SHMI_kindBiased:
+    case SHMI_kindReserved:
+    case SHMI_kindOwnerDead:
+    case SHMI_kindRecovering: return shmi_owner_name(o) != 0;
+    case SHMI_kindNotRecoverable: return o == SHMI_OWNER_NOT_RECOVERABLE;
+    }
+    return 0;
+}
+
+/* This process's handle on a mutex, or on the mutex that is a part of another object. */
+typedef struct shmi_mutex {
+    uint32_t *own, *wake; /* the owner word, the wake word */
+    shmi_me *me;
+    uint32_t bias;        /* what Lock adds to our name: SHMI_OWNER_BIASED or 0. Atomic. */
+    uint32_t bias_most;   /* what bias may be: 0 where holds are never biased */
+    shmsync_arena *a;
+    shmi_mutex_words *w;
+    shmi_line line;
+    shmi_off object;      /* header of the object that it is, or is a part of */
+    const char *called;   /* for messages; lives as long as the arena has the object open */
+    int release;          /* policy Release */
+    int latch;            /* a part of another object, which only this header locks */
+    int (*repair)(void *);
+    void *repair_arg;
+    uint32_t quiet;       /* guarded by the mutex itself: unlocks that found nobody waiting */
+    uint32_t need;        /* how many it takes to turn the bias on. Atomic. */
+    uint32_t reserved;    /* owner word that the last look found reserved. Atomic. */
+    int64_t looked;
+    void (*also_look)(void *); /* called by looks, for an object that has it as a part */
+    void *also_look_arg;
+    shmi_object o; /* of a mutex of its own */
+} shmi_mutex;
+
+/* Makes a handle on the mutex words w, in the body of an object. */
+SHMI_FN void shmi_mutex_init(shmi_mutex *m, shmsync_arena *a, shmi_mutex_words *w, shmi_off object, const char *called)
+{
+    memset(m, 0, sizeof *m);
+    m->own = &w->owner;
+    m->wake = &w->wake;
+    m->me = a->me;
+    m->a = a;
+    m->w = w;
+    m->line.word = &w->wake;
+    m->line.hub = &w->hub;
+    m->object = object;
+    m->called = called;
+    m->release = (w->policy & 0xff) == 1;
+    m->need = SHMI_biasAfter;
+    if (shmi_have.membarrier && a->fenced)
+        m->bias = m->bias_most = SHMI_OWNER_BIASED;
+}
+
+SHMI_COLD int shmi_mutex_lock_slow(shmi_mutex *m, int64_t deadline);
+SHMI_COLD int shmi_mutex_trylock_slow(shmi_mutex *m);
+SHMI_COLD int shmi_mutex_unlock_slow(shmi_mutex *m, uint32_t o);
+SHMI_COLD void shmi_mutex_lose_bias(shmi_mutex *m);
+SHMI_COLD void shmi_mutex_wake_after(shmi_mutex *m);
+/* Takes an owner-dead mutex by the repair of the handle: 1 took, 0 the word changed,
+ * or an errno in *err. */
+SHMI_FN int shmi_mutex_inherit(shmi_mutex *m, uint32_t o, int *err);
+SHMI_FN void shmi_mutex_look(shmi_mutex *m);
+/* The hooks for the part of an object that a mutex is. */
+SHMI_FN void shmi_mutex_repair_words(shmsync_arena *a, shmi_mutex_words *w, shmi_name dead);
+SHMI_FN void shmi_mutex_wake_words(shmsync_arena *a, shmi_mutex_words *w, int owed);
+
+/* Takes the mutex if that takes one instruction. */
+SHMI_FN int shmi_mutex_at_once(shmi_mutex *m)
+{
+    uint32_t name = __atomic_load_n(&m->me->name, __ATOMIC_RELAXED);
+    return SHMI_LIKELY(name != 0) && shmi_cas32(m->own, 0, name | __atomic_load_n(&m->bias, __ATOMIC_RELAXED));
+}
+/* 0 or an errno; deadline 0: none. As a latch the repair of the handle makes
+ * EOWNERDEAD rare. */
+SHMI_FN int shmi_mutex_lock(shmi_mutex *m, int64_t deadline)
+{
+    return SHMI_LIKELY(shmi_mutex_at_once(m)) ? 0 : shmi_mutex_lock_slow(m, deadline);
+}
+SHMI_FN int shmi_mutex_trylock(shmi_mutex *m) { return SHMI_LIKELY(shmi_mutex_at_once(m)) ? 0 : shmi_mutex_trylock_slow(m); }
+SHMI_FN int shmi_mutex_unlock(shmi_mutex *m)
+{
+    uint32_t name = __atomic_load_n(&m->me->name, __ATOMIC_RELAXED);
+    uint32_t o = __atomic_load_n(m->own, __ATOMIC_RELAXED); /* while we hold it nobody else writes it */
+    if (SHMI_LIKELY(o == (name | SHMI_OWNER_BIASED) && name != 0)) {
+        /* A release store that the load of the wake word may pass: a waiter makes up
+         * for the missing fence with one of its own. */
+        __atomic_store_n(m->own, 0, __ATOMIC_RELEASE);
+        __atomic_signal_fence(__ATOMIC_SEQ_CST);
+        if (SHMI_UNLIKELY((__atomic_load_n(m->wake, __ATOMIC_SEQ_CST) & 1) != 0))
+            shmi_mutex_lose_bias(m);
+        return 0;
+    }
+    return shmi_mutex_unlock_slow(m, o);
+}
+
+SHMI_FN int shmi_mutex_fail(shmi_mutex *m, int err, const char *op, shmi_name who)
+{
+    return shmi_fail_who(m->a, err, op, m->called, who);
+}
+SHMI_FN shmi_name shmi_mutex_died(shmi_mutex *m) { return shmi_ld32(&m->w->died) & SHMI_NAME_MASK; }
+
+/* What an owner word becomes whose name was found dead. */
+SHMI_FN uint32_t shmi_bereaved(uint32_t o, int release)
+{
+    if (shmi_owner_kind(o) == SHMI_kindReserved)
+        return 0;
+    if (!shmi_owner_held(o))
+        return o;
+    if (release && shmi_owner_kind(o) != SHMI_kindRecovering)
+        return 0;
+    return shmi_make_owner(SHMI_kindOwnerDead, shmi_owner_name(o));
+}
+
+SHMI_FN shmi_line shmi_mutex_line(shmi_mutex_words *w)
+{
+    shmi_line l;
+    l.word = &w->wake;
+    l.hub = &w->hub;
+    return l;
+}
+
+/* Deals with owner word o, whose name was found dead. */
+SHMI_FN void shmi_bereave(shmsync_arena *a, shmi_mutex_words *w, uint32_t o)
+{
+    uint32_t next = shmi_bereaved(o, (__atomic_load_n(&w->policy, __ATOMIC_RELAXED) & 0xff) == 1);
+    shmi_line l = shmi_mutex_line(w);
+    if (next == o || !shmi_cas32(&w->owner, o, next))
+        return;
+    SHMSYNC_CRASHPOINT("mutex.bereave.marked");
+    if (shmi_owner_kind(next) == SHMI_kindOwnerDead) {
+        shmi_st32(&w->died, shmi_owner_name(o));
+        shmi_bell_wake_all(a, &l);
+    } else {
+        shmi_bell_wake_one(a, &l);
+    }
+}
+
+SHMI_FN void shmi_mutex_repair_words(shmsync_arena *a, shmi_mutex_words *w, shmi_name dead)
+{
+    uint32_t s = shmi_ld32(&w->starving), tries;
+    if (shmi_covers(dead, s & SHMI_NAME_MASK))
+        shmi_cas32(&w->starving, s, 0);
+    for (tries = 0; tries < 64; tries++) { /* a peer may write it again and again */
+        uint32_t o = shmi_ld32(&w->owner);
+        if (!shmi_covers(dead, shmi_owner_name(o)) || (!shmi_owner_held(o) && shmi_owner_kind(o) != SHMI_kindReserved))
+            return;
+        shmi_bereave(a, w, o);
+    }
+}
+
+SHMI_FN void shmi_mutex_wake_words(shmsync_arena *a, shmi_mutex_words *w, int owed)
+{
+    uint32_t o = shmi_ld32(&w->owner);
+    shmi_line l = shmi_mutex_line(w);
+    if (shmi_owner_kind(o) == SHMI_kindReserved) {
+        /* The dead may have made the reservation for somebody who had given up. It is no
+         * hold, so it can always be taken back. */
+        shmi_cas32(&w->owner, o, 0);
+        if (owed < SHMI_OWED_ONE)
+            owed = SHMI_OWED_ONE;
+    }
+    if (owed == SHMI_OWED_ALL)
+        shmi_bell_wake_all(a, &l);
+    else if (owed == SHMI_OWED_ONE || shmi_bell_announced(&l))
+        shmi_bell_wake_one(a, &l);
+}
+
+SHMI_FN void shmi_mutex_kind_repair(shmsync_arena *a, const shmi_object *o, shmi_name dead)
+{
+    shmi_mutex_words *w = (shmi_mutex_words *)shmi_try_at(a, o->body, sizeof *w, 64);
+    if (w != NULL)
+        shmi_mutex_repair_words(a, w, dead);
+}
+SHMI_FN void shmi_mutex_kind_wake(shmsync_arena *a, const shmi_object *o, int owed)
+{
+    shmi_mutex_words *w = (shmi_mutex_words *)shmi_try_at(a, o->body, sizeof *w, 64);
+    if (w != NULL)
+        shmi_mutex_wake_words(a, w, owed);
+}
+
+SHMI_FN void shmi_mutex_note(shmi_mutex *m)
+{
+    shmi_tuning t;
+    t.budget = &m->w->spin;
+    t.pays = &m->w->pays;
+    t.last_cpu = &m->w->lastCPU;
+    t.slot = m->a->my_slot;
+    shmi_note_cpu(&t);
+}
+
+/* One blocked call. */
+typedef struct shmi_mutex_wait {
+    shmi_mutex *m;
+    int64_t deadline;
+    int64_t since; /* of the first sleep */
+    int slept, starving;
+} shmi_mutex_wait;
+
+enum { SHMI_STEP_STAY, SHMI_STEP_TOOK, SHMI_STEP_CHANGED };
+
+/* Moves on from owner word o if that takes no waiting. Who has not slept leaves a
+ * reservation of this process alone. *err: it will not become free by itself. */
+SHMI_FN int shmi_mutex_step(shmi_mutex *m, uint32_t o, int slept, int *err)
+{
+    uint32_t kind = shmi_owner_kind(o);
+    shmi_name self = shmi_self(m->a), name = shmi_owner_name(o);
+    *err = 0;
+    if (o == 0)
+        return shmi_cas32(m->own, 0, self | __atomic_load_n(&m->bias, __ATOMIC_RELAXED)) ? SHMI_STEP_TOOK : SHMI_STEP_CHANGED;
+    if (!shmi_owner_valid(o)) {
+        *err = EPROTO;
+    } else if (o == SHMI_OWNER_NOT_RECOVERABLE) {
+        *err = ENOTRECOVERABLE;
+    } else if (kind == SHMI_kindOwnerDead) {
+        *err = EOWNERDEAD;
+    } else if (kind == SHMI_kindReserved && name == self) {
+        if (!slept)
+            return SHMI_STEP_STAY;
+        return shmi_cas32(m->own, o, self) ? SHMI_STEP_TOOK : SHMI_STEP_CHANGED;
+    } else if (shmi_dead(m->a, name)) {
+        shmi_bereave(m->a, m->w, o);
+        return SHMI_STEP_CHANGED;
+    }
+    return SHMI_STEP_STAY;
+}
+
+SHMI_COLD int shmi_mutex_report(shmi_mutex *m, int err, uint32_t o)
+{
+    switch (err) {
+    case EPROTO: return shmi_fail(EPROTO, "mutex.lock", m->called, "owner word %#010x", o);
+    case ENOTRECOVERABLE: return shmi_mutex_fail(m, err, "mutex.lock", shmi_mutex_died(m));
+    case EOWNERDEAD: return shmi_mutex_fail(m, err, "mutex.lock", shmi_owner_name(o));
+    }
+    return err;
+}
+
+SHMI_COLD int shmi_mutex_trylock_slow(shmi_mutex *m)
+{
+    int tries, err;
+    if (shmi_self(m->a) == 0)
+        return shmi_fail(ENOTCONN, "mutex.trylock", m->called, "%s", "");
+    for (tries = 0; tries < 1000; tries++) { /* each turn is another's step; a peer may make them up */
+        uint32_t o = shmi_ld32(m->own);
+        switch (shmi_mutex_step(m, o, 0, &err)) {
+        case SHMI_STEP_TOOK: return 0;
+        case SHMI_STEP_STAY: return err != 0 ? shmi_mutex_report(m, err, o) : EBUSY;
+        }
+    }
+    return EBUSY;
+}
+
+/* Whether o is a word that a waiter may sleep on: one whose next change wakes it. */
+SHMI_FN int shmi_mutex_blocks(shmi_mutex *m, uint32_t o, int slept)
+{
+    if (!shmi_owner_valid(o))
+        return 0;
+    if (shmi_owner_held(o))
+        return shmi_current(m->a, shmi_owner_name(o));
+    if (shmi_owner_kind(o) == SHMI_kindReserved)
+        return (shmi_owner_name(o) != shmi_self(m->a) || !slept) && shmi_current(m->a, shmi_owner_name(o));
+    return 0;
+}
+
+/* Ends a wait that got the lock. Others may be asleep, and the wake that got us here
+ * took their announcement down. */
+SHMI_FN void shmi_mutex_took(shmi_mutex_wait *w)
+{
+    if (w->slept)
+        shmi_bell_announce(&w->m->line);
+    if (w->starving)
+        shmi_cas32(&w->m->w->starving, shmi_self(w->m->a), 0);
+}
+
+/* Ends a wait that did not get the lock. A wake may have been meant for it, so it makes
+ * sure that another comes to those who stay. */
+SHMI_FN void shmi_mutex_leave_wait(shmi_mutex_wait *w)
+{
+    shmi_mutex *m = w->m;
+    uint32_t self = m->a->self, reserved = shmi_make_owner(SHMI_kindReserved, self), o;
+    int gave_back;
+    SHMSYNC_CRASHPOINT("mutex.lock.leaving");
+    if (w->starving)
+        shmi_cas32(&m->w->starving, self, 0);
+    gave_back = shmi_ld32(m->own) == reserved && shmi_cas32(m->own, reserved, 0);
+    if (!w->slept && !gave_back)
+        return;
+    shmi_bell_announce(&m->line);
+    o = shmi_ld32(m->own);
+    if (shmi_owner_kind(o) == SHMI_kindBiased && shmi_owner_valid(o)) {
+        shmi_fence();
+        o = shmi_ld32(m->own);
+    }
+    if (!shmi_mutex_blocks(m, o, 1))
+        shmi_bell_release(m->a, &m->line);
+}
+
+typedef struct shmi_mutex_spin {
+    uint32_t *own;
+    shmi_name self;
+    int slept;
+} shmi_mutex_spin;
+SHMI_FN int shmi_mutex_spun(void *arg)
+{
+    shmi_mutex_spin *s = (shmi_mutex_spin *)arg;
+    uint32_t o = shmi_ld32(s->own);
+    return !shmi_owner_held(o) && (shmi_owner_kind(o) != SHMI_kindReserved || (shmi_owner_name(o) == s->self && s->slept));
+}
+SHMI_FN int shmi_mutex_spin_while_held(shmi_mutex *m, int slept)
+{
+    shmi_mutex_spin s;
+    shmi_tuning t;
+    if (shmi_bell_announced(&m->line))
+        return 0; /* others are queued: they would only be overtaken */
+    s.own = m->own;
+    s.self = m->a->self;
+    s.slept = slept;
+    t.budget = &m->w->spin;
+    t.pays = &m->w->pays;
+    t.last_cpu = &m->w->lastCPU;
+    t.slot = m->a->my_slot;
+    return shmi_spin(&t, shmi_mutex_spun, &s);
+}
+
+/* Announces, looks again, and sleeps. */
+SHMI_FN int shmi_mutex_sleep(shmi_mutex_wait *w)
+{
+    shmi_mutex *m = w->m;
+    shmi_name self = m->a->self;
+    int64_t now = shmi_now(), ago;
+    shmi_bed bed;
+    uint32_t v, o;
+    int r;
+    if (w->since == 0)
+        w->since = now;
+    memset(&bed, 0, sizeof bed);
+    ago = now - (int64_t)shmi_ld64(&m->w->handed);
+    if (w->slept && now - w->since > SHMI_STARVE_AFTER && (ago < 0 || ago > SHMI_HAND_OFF_EVERY)) {
+        /* One at a time: who finds the place taken stays an ordinary waiter. It asks
+         * before each sleep, since another thread may have used the hand-off up. */
+        w->starving = shmi_ld32(&m->w->starving) == self || shmi_cas32(&m->w->starving, 0, self);
+        if (w->starving)
+            SHMSYNC_CRASHPOINT("mutex.lock.starving");
+    }
+    if (w->starving) {
+        bed.other = &m->w->handoff;
+        bed.other_is = shmi_ld32(&m->w->handoff);
+    }
+    v = shmi_bell_announce(&m->line);
+    SHMSYNC_CRASHPOINT("mutex.lock.announced");
+    o = shmi_ld32(m->own);
+    if (shmi_owner_kind(o) == SHMI_kindBiased && shmi_owner_valid(o)) {
+        /* The holder may release without seeing the announcement; after the fence either
+         * it sees it or we see the release. */
+        if (shmi_fence() != 0)
+            bed.bounded = SHMI_UNFENCED_SLEEP;
+        o = shmi_ld32(m->own);
+    }
+    if (!shmi_mutex_blocks(m, o, w->slept))
+        return SHMI_AGAIN;
+    w->slept = 1;
+    bed.word = m->wake;
+    bed.val = v;
+    bed.object = m->object;
+    bed.wanted = v;
+    bed.owner = shmi_owner_name(o);
+    bed.deadline = w->deadline;
+    r = shmi_sleep(m->a, &bed);
+    SHMSYNC_CRASHPOINT("mutex.lock.woken");
+    return r;
+}
+
+/* Finds what a stopped or dead process kept from the waiters, ten times a second. */
+SHMI_FN void shmi_mutex_look(shmi_mutex *m)
+{
+    uint32_t o;
+    if (!shmi_look_due(&m->looked))
+        return;
+    o = shmi_ld32(m->own);
+    if (o == 0) {
+        shmi_bell_wake_one(m->a, &m->line);
+    } else if (!shmi_owner_valid(o) || shmi_owner_kind(o) == SHMI_kindOwnerDead || o == SHMI_OWNER_NOT_RECOVERABLE) {
+        shmi_bell_wake_all(m->a, &m->line);
+    } else if (shmi_dead(m->a, shmi_owner_name(o))) {
+        shmi_bereave(m->a, m->w, o);
+    } else if (shmi_owner_kind(o) == SHMI_kindReserved) {
+        if (shmi_xchg32(&m->reserved, o) == o && shmi_cas32(m->own, o, 0))
+            /* Nobody came for it: its process may be stopped. It is not held. */
+            shmi_bell_wake_one(m->a, &m->line);
+        o = UINT32_MAX;
+    } else {
+        /* Whoever was woken last may be stopped before it could announce the others. */
+        shmi_bell_announce(&m->line);
+    }
+    if (o != UINT32_MAX)
+        shmi_st32(&m->reserved, 0);
+    if (m->also_look != NULL)
+        m->also_look(m->also_look_arg);
+}
+
+/* Runs a repair while m is being recovered by this process; a failure leaves it not
+ * recoverable. */
+SHMI_FN int shmi_mutex_run_repair(shmi_mutex *m, int (*repair)(void *), void *arg)
+{
+    shmi_name who = shmi_mutex_died(m);
+    int bad = repair(arg);
+    SHMSYNC_CRASHPOINT("mutex.recover.repaired");
+    if (bad == 0)
+        return 0;
+    shmi_cas32(m->own, shmi_make_owner(SHMI_kindRecovering, m->a->self), SHMI_OWNER_NOT_RECOVERABLE);
+    shmi_bell_wake_all(m->a, &m->line);
+    return shmi_mutex_fail(m, ENOTRECOVERABLE, "mutex.recover", who);
+}
+
+SHMI_FN int shmi_mutex_inherit(shmi_mutex *m, uint32_t o, int *err)
+{
+    uint32_t recovering = shmi_make_owner(SHMI_kindRecovering, m->a->self);
+    *err = 0;
+    if (shmi_owner_kind(o) != SHMI_kindOwnerDead || !shmi_owner_valid(o) || !shmi_cas32(m->own, o, recovering))
+        return 0;
+    SHMSYNC_CRASHPOINT("mutex.recover.taken");
+    *err = shmi_mutex_run_repair(m, m->repair, m->repair_arg);
+    if (*err != 0)
+        return 0;
+    shmi_st32(&m->w->died, 0);
+    shmi_cas32(m->own, recovering, m->a->self);
+    return 1;
+}
+
+/* Takes the lock within shmi_enter. */
+SHMI_FN int shmi_mutex_acquire(shmi_mutex_wait *w, int may_repair)
+{
+    shmi_mutex *m = w->m;
+    int spun = 0, err, tries;
+    for (;;) {
+        uint32_t o = shmi_ld32(m->own);
+        int step = shmi_mutex_step(m, o, w->slept, &err);
+        if (step == SHMI_STEP_TOOK) {
+            shmi_mutex_took(w);
+            return 0;
+        }
+        if (err != 0) {
+            if (may_repair && m->repair != NULL && err == EOWNERDEAD) {
+                if (shmi_mutex_inherit(m, o, &err)) {
+                    shmi_mutex_took(w);
+                    return 0;
+                }
+                if (err == 0)
+                    continue;
+            } else {
+                shmi_mutex_report(m, err, o);
+            }
+            shmi_mutex_leave_wait(w);
+            return err;
+        }
+        if (step == SHMI_STEP_CHANGED)
+            continue;
+        if (!spun) {
+            spun = 1;
+            if (shmi_mutex_spin_while_held(m, w->slept))
+                continue;
+        }
+        switch (shmi_mutex_sleep(w)) {
+        case SHMI_AGAIN:
+            spun = 0;
+            break;
+        case SHMI_LOOK:
+            shmi_mutex_look(m);
+            spun = 0;
+            break;
+        case SHMI_LATE:
+            /* A satisfied condition beats it, and a wake that was ours is not dropped. */
+            for (tries = 0; tries < 1000; tries++) {
+                step = shmi_mutex_step(m, shmi_ld32(m->own), w->slept, &err);
+                if (step == SHMI_STEP_TOOK) {
+                    shmi_mutex_took(w);
+                    return 0;
+                }
+                if (step == SHMI_STEP_STAY)
+                    break;
+            }
+            shmi_mutex_leave_wait(w);
+            return shmi_fail(ETIMEDOUT, "mutex.lock", m->called, "%s", "");
+        case SHMI_CLOSED:
+            shmi_mutex_leave_wait(w);
+            return shmi_fail(EBADF, "mutex.lock", m->called, "this process closed the arena");
+        }
+    }
+}
+
+SHMI_COLD int shmi_mutex_lock_slow(shmi_mutex *m, int64_t deadline)
+{
+    shmi_mutex_wait w;
+    shmsync_arena *a = m->a;
+    int err = shmi_enter(a, "mutex.lock");
+    if (err != 0)
+        return err;
+    memset(&w, 0, sizeof w);
+    w.m = m;
+    w.deadline = deadline;
+    err = shmi_mutex_acquire(&w, 1);
+    if (err == 0)
+        SHMSYNC_CRASHPOINT("mutex.lock.acquired");
+    shmi_exit(a);
+    return err;
+}
+
+/* Gives the lock, which is held by us or free as from says, to a waiter that has lost
+ * for long and asks for it. 1 done, 0 there is none or the free lock was taken
+ * meanwhile, -1 the word is not from. */
+SHMI_FN int shmi_mutex_reserve(shmi_mutex *m, uint32_t from)
+{
+    uint32_t asks = shmi_ld32(&m->w->starving), reserved;
+    shmi_name s = asks & SHMI_NAME_MASK;
+    if (asks == 0)
+        return 0;
+    if (!shmi_current(m->a, s)) {
+        shmi_cas32(&m->w->starving, asks, 0);
+        return 0;
+    }
+    reserved = shmi_make_owner(SHMI_kindReserved, s);
+    if (!shmi_cas32(m->own, from, reserved))
+        return from == 0 ? 0 : -1;
+    SHMSYNC_CRASHPOINT("mutex.unlock.reserved");
+    shmi_st64(&m->w->handed, (uint64_t)shmi_now());
+    if (!shmi_cas32(&m->w->starving, s, 0)) {
+        /* It gave up meanwhile, and perhaps before it could see the reservation. */
+        shmi_cas32(m->own, reserved, 0);
+        shmi_bell_release(m->a, &m->line);
+        return 1;
+    }
+    shmi_mutex_note(m);
+    shmi_add32(&m->w->handoff, 1);
+    shmi_wake(&m->w->handoff, SHMI_ALL);
+    /* It may be awake and about to sleep, or parked behind its hub. */
+    shmi_bell_touch(&m->line);
+    shmi_ready_of(m->a, &m->w->hub, s);
+    return 1;
+}
+
+/* Wakes a waiter after a release, or hands the lock to one. */
+SHMI_COLD void shmi_mutex_wake_after(shmi_mutex *m)
+{
+    SHMSYNC_CRASHPOINT("mutex.unlock.before_wake");
+    if (shmi_mutex_reserve(m, 0) != 0)
+        return;
+    shmi_mutex_note(m);
+    shmi_bell_release(m->a, &m->line);
+}
+
+/* Ends a biased release that found somebody waiting: a waiter paid for a fence, so
+ * holds do without the bias for a while. */
+SHMI_COLD void shmi_mutex_lose_bias(shmi_mutex *m)
+{
+    uint32_t need = __atomic_load_n(&m->need, __ATOMIC_RELAXED);
+    __atomic_store_n(&m->bias, 0, __ATOMIC_RELAXED);
+    __atomic_store_n(&m->need, 2 * need < SHMI_biasMost ? 2 * need : (uint32_t)SHMI_biasMost, __ATOMIC_RELAXED);
+    shmi_mutex_wake_after(m);
+}
+
+SHMI_COLD int shmi_mutex_bad_unlock(shmi_mutex *m, uint32_t o)
+{
+    if (m->latch)
+        return 0; /* a peer has overwritten the word, and the next one to come is told */
+    if (!shmi_owner_valid(o))
+        return shmi_fail(EPROTO, "mutex.unlock", m->called, "owner word %#010x", o);
+    return shmi_fail(EPERM, "mutex.unlock", m->called, "this process does not hold it (owner word %#010x)", o);
+}
+
+SHMI_COLD int shmi_mutex_unlock_slow(shmi_mutex *m, uint32_t o)
+{
+    shmi_name self = shmi_self(m->a);
+    int waited;
+    if (self == 0)
+        return shmi_fail(ENOTCONN, "mutex.unlock", m->called, "%s", "");
+    if (o != self)
+        return shmi_mutex_bad_unlock(m, o);
+    SHMSYNC_CRASHPOINT("mutex.unlock.before_release");
+    if (m->bias_most != 0) { /* decides when holds are biased again, while it is held */
+        waited = shmi_bell_announced(&m->line);
+        if (waited) {
+            m->quiet = 0;
+        } else if (++m->quiet >= __atomic_load_n(&m->need, __ATOMIC_RELAXED)) {
+            m->quiet = 0;
+            __atomic_store_n(&m->bias, m->bias_most, __ATOMIC_RELAXED);
+        }
+    }
+    switch (shmi_mutex_reserve(m, o)) {
+    case 1: return 0;
+    case -1: return shmi_mutex_bad_unlock(m, shmi_ld32(m->own));
+    }
+    if (!shmi_cas32(m->own, o, 0))
+        return shmi_mutex_bad_unlock(m, shmi_ld32(m->own));
+    if (shmi_bell_announced(&m->line))
+        shmi_mutex_wake_after(m);
+    return 0;
+}
+
+/* ---- The mutex of the API ---- */
+
+SHMI_FN void shmi_mutex_init_body(unsigned char *body, const void *arg)
+{
+    const shmsync_mutex_options *o = (const shmsync_mutex_options *)arg;
+    shmi_mutex_words *w = (shmi_mutex_words *)(void *)body;
+    if (o == NULL)
+        return;
+    w->policy = o->policy == SHMSYNC_POLICY_RELEASE ? 1 : 0;
+    w->spin = shmi_spin_field(o->spin_ns);
+}
+
+SHMI_FN void *shmi_mutex_build(shmsync_arena *a, const shmi_object *o, const void *arg)
+{
+    const shmsync_mutex_options *opt = (const shmsync_mutex_options *)arg;
+    shmi_mutex *m = (shmi_mutex *)calloc(1, sizeof *m);
+    if (m == NULL)
+        return NULL;
+    shmi_mutex_init(m, a, (shmi_mutex_words *)shmi_ptr(a, o->body, sizeof(shmi_mutex_words), 64), o->off, "");
+    m->o = *o;
+    m->called = shmi_called(&m->o);
+    if (opt != NULL) {
+        m->repair = opt->repair;
+        m->repair_arg = opt->repair_arg;
+        if (opt->checked)
+            m->bias = m->bias_most = 0;
+    }
+    return m;
+}
+
+int shmsync_mutex_open(shmsync_arena *a, const char *name, const shmsync_mutex_options *opts, shmsync_mutex *out)
+{
+    shmi_spec spec;
+    shmi_object o;
+    int created, err;
+    out->impl = NULL;
+    if (opts != NULL && (opts->policy < 0 || opts->policy > SHMSYNC_POLICY_RELEASE))
+        return shmi_fail(EINVAL, "mutex.open", name, "there is no policy %d", opts->policy);
+    memset(&spec, 0, sizeof spec);
+    spec.kind = SHMI_MUTEX_KIND;
+    spec.version = SHMI_mutexVersion;
+    spec.name = name;
+    spec.size = sizeof(shmi_mutex_words);
+    spec.init = shmi_mutex_init_body;
+    spec.arg = opts;
+    err = shmi_open_object(a, &spec, &o, &created);
+    if (err != 0)
+        return err;
+    out->impl = (shmi_mutex *)shmi_share(a, &o, shmi_mutex_build, opts);
+    if (out->impl == NULL)
+        return ENOMEM;
+    if (!created && opts != NULL && opts->policy != 0 && (opts->policy == SHMSYNC_POLICY_RELEASE) != out->impl->release) {
+        shmsync_mutex_close(out);
+        return shmi_fail(EINVAL, "mutex.open", name, "it has the other policy");
+    }
+    return 0;
+}
+
+int shmsync_mutex_at(shmsync_arena *a, shmsync_offset off, shmsync_mutex *out)
+{
+    shmi_object o;
+    int err;
+    out->impl = NULL;
+    err = shmi_object_at(a, off, "mutex.open", SHMI_MUTEX_KIND, SHMI_mutexVersion, sizeof(shmi_mutex_words), &o);
+    if (err != 0)
+        return err;
+    out->impl = (shmi_mutex *)shmi_share(a, &o, shmi_mutex_build, NULL);
+    return out->impl != NULL ? 0 : ENOMEM;
+}
+
+shmsync_offset shmsync_mutex_offset(const shmsync_mutex *m) { return m->impl->o.off; }
+
+SHMI_FN void shmi_mutex_end(void *handle) { free(handle); }
+int shmsync_mutex_close(shmsync_mutex *m)
+{
+    int err;
+    if (m->impl == NULL)
+        return EBADF;
+    err = shmi_unshare(m->impl->a, m->impl->o.off, shmi_mutex_end);
+    if (err == 0)
+        m->impl = NULL;
+    return err;
+}
+
+int shmsync_mutex_lock(shmsync_mutex *m) { return shmi_mutex_lock(m->impl, 0); }
+int shmsync_mutex_trylock(shmsync_mutex *m) { return shmi_mutex_trylock(m->impl); }
+int shmsync_mutex_unlock(shmsync_mutex *m) { return shmi_mutex_unlock(m->impl); }
+int shmsync_mutex_timedlock(shmsync_mutex *m, const struct timespec *abs_monotonic)
+{
+    int64_t deadline;
+    if (shmi_mutex_at_once(m->impl))
+        return 0;
+    if (shmi_deadline(abs_monotonic, &deadline) != 0)
+        return shmi_fail(EINVAL, "mutex.timedlock", m->impl->called, "not a time");
+    return shmi_mutex_lock_slow(m->impl, deadline);
+}
+
+int shmsync_mutex_state(shmsync_mutex *m)
+{
+    uint32_t o = shmi_ld32(m->impl->own);
+    if (!shmi_owner_valid(o))
+        return EPROTO;
+    if (shmi_owner_kind(o) == SHMI_kindOwnerDead)
+        return EOWNERDEAD;
+    return o == SHMI_OWNER_NOT_RECOVERABLE ? ENOTRECOVERABLE : 0;
+}
+
+SHMI_FN int shmi_mutex_recover_entered(shmi_mutex *m, int (*repair)(void *), void *arg)
+{
+    uint32_t recovering = shmi_make_owner(SHMI_kindRecovering, m->a->self);
+    for (;;) {
+        uint32_t o = shmi_ld32(m->own);
+        int err;
+        if (shmi_owner_kind(o) != SHMI_kindOwnerDead && o != SHMI_OWNER_NOT_RECOVERABLE) {
+            /* A healthy lock is taken and given back, whatever repair the handle has. */
+            shmi_mutex_wait w;
+            memset(&w, 0, sizeof w);
+            w.m = m;
+            err = shmi_mutex_acquire(&w, 0);
+            if (err == 0)
+                return shmi_mutex_unlock(m);
+            if (err != EOWNERDEAD && err != ENOTRECOVERABLE)
+                return err;
+            continue;
+        }
+        if (!shmi_owner_valid(o) || !shmi_cas32(m->own, o, recovering)) {
+            if (!shmi_owner_valid(o))
+                return shmi_mutex_report(m, EPROTO, o);
+            continue;
+        }
+        SHMSYNC_CRASHPOINT("mutex.recover.taken");
+        err = shmi_mutex_run_repair(m, repair, arg);
+        if (err != 0)
+            return err;
+        shmi_st32(&m->w->died, 0);
+        shmi_cas32(m->own, recovering, 0);
+        SHMSYNC_CRASHPOINT("mutex.recover.before_wake");
+        shmi_bell_release(m->a, &m->line);
+        return 0;
+    }
+}
+int shmsync_mutex_recover(shmsync_mutex *m, int (*repair)(void *), void *arg)
+{
+    shmsync_arena *a = m->impl->a;
+    int err;
+    if (repair == NULL)
+        return shmi_fail(EINVAL, "mutex.recover", m->impl->called, "without a repair");
+    err = shmi_enter(a, "mutex.recover");
+    if (err != 0)
+        return err;
+    err = shmi_mutex_recover_entered(m->impl, repair, arg);
+    shmi_exit(a);
+    return err;
+}
+
+/* ---- Futex ---- */
+
+#define SHMI_FUTEX_KIND SHMI_KIND('F', 'U', 'T', 'X')
+enum { SHMI_futexVersion = 1 };
+#define SHMI_FUTEX_ANNOUNCED UINT64_C(1)
+#define SHMI_FUTEX_STOPPED UINT64_C(2)
+#define SHMI_FUTEX_POST UINT64_C(4)
+
+struct shmi_futex {
+    shmsync_arena *a;
+    shmi_futex_words *w;
+    shmi_line line;
+    uint64_t seen; /* the counter at the last look */
+    int64_t looked;
+    shmi_object o;
+};
+typedef struct shmi_futex shmi_futex;
+
+SHMI_FN uint64_t shmi_futex_counter(uint64_t s) { return s >> 2; }
+SHMI_FN shmi_line shmi_futex_line(shmi_futex_words *w)
+{
+    shmi_line l;
+    l.word = (uint32_t *)(void *)&w->state; /* the low half */
+    l.hub = &w->hub;
+    return l;
+}
+SHMI_FN shmi_tuning shmi_futex_tuning(shmi_futex *f)
+{
+    shmi_tuning t;
+    t.budget = &f->w->spin;
+    t.pays = &f->w->pays;
+    t.last_cpu = &f->w->lastCPU;
+    t.slot = f->a->my_slot;
+    return t;
+}
+
+/* Makes up for a wake that a death swallowed. The word need not change: if a post was
+ * made it has, and if none was nobody is owed a wake. */
+SHMI_FN void shmi_futex_kind_wake(shmsync_arena *a, const shmi_object *o, int owed)
+{
+    shmi_futex_words *w = (shmi_futex_words *)shmi_try_at(a, o->body, sizeof *w, 64);
+    if (w != NULL && (owed != SHMI_OWED_ANNOUNCED || (shmi_ld64(&w->state) & SHMI_FUTEX_ANNOUNCED) != 0)) {
+        shmi_line l = shmi_futex_line(w);
+        shmi_deliver_all(a, &l);
+    }
+}
+
+SHMI_FN void shmi_futex_init_body(unsigned char *body, const void *arg)
+{
+    const shmsync_futex_options *o = (const shmsync_futex_options *)arg;
+    if (o != NULL)
+        ((shmi_futex_words *)(void *)body)->spin = shmi_spin_field(o->spin_ns);
+}
+SHMI_FN void *shmi_futex_build(shmsync_arena *a, const shmi_object *o, const void *arg)
+{
+    shmi_futex *f = (shmi_futex *)calloc(1, sizeof *f);
+    (void)arg;
+    if (f == NULL)
+        return NULL;
+    f->a = a;
+    f->w = (shmi_futex_words *)shmi_ptr(a, o->body, sizeof(shmi_futex_words), 64);
+    f->line = shmi_futex_line(f->w);
+    f->o = *o;
+    return f;
+}
+
+int shmsync_futex_open(shmsync_arena *a, const char *name, const shmsync_futex_options *opts, shmsync_futex *out)
+{
+    shmi_spec spec;
+    shmi_object o;
+    int created, err;
+    out->impl = NULL;
+    memset(&spec, 0, sizeof spec);
+    spec.kind = SHMI_FUTEX_KIND;
+    spec.version = SHMI_futexVersion;
+    spec.name = name;
+    spec.size = sizeof(shmi_futex_words);
+    spec.init = shmi_futex_init_body;
+    spec.arg = opts;
+    err = shmi_open_object(a, &spec, &o, &created);
+    if (err != 0)
+        return err;
+    out->impl = (shmi_futex *)shmi_share(a, &o, shmi_futex_build, NULL);
+    return out->impl != NULL ? 0 : ENOMEM;
+}
+
+int shmsync_futex_at(shmsync_arena *a, shmsync_offset off, shmsync_futex *out)
+{
+    shmi_object o;
+    int err;
+    out->impl = NULL;
+    err = shmi_object_at(a, off, "futex.open", SHMI_FUTEX_KIND, SHMI_futexVersion, sizeof(shmi_futex_words), &o);
+    if (err != 0)
+        return err;
+    out->impl = (shmi_futex *)shmi_share(a, &o, shmi_futex_build, NULL);
+    return out->impl != NULL ? 0 : ENOMEM;
+}
+
+shmsync_offset shmsync_futex_offset(const shmsync_futex *f) { return f->impl->o.off; }
+
+int shmsync_futex_close(shmsync_futex *f)
+{
+    int err;
+    if (f->impl == NULL)
+        return EBADF;
+    err = shmi_unshare(f->impl->a, f->impl->o.off, shmi_mutex_end);
+    if (err == 0)
+        f->impl = NULL;
+    return err;
+}
+
+uint64_t shmsync_futex_get(const shmsync_futex *f) { return shmi_futex_counter(shmi_ld64(&f->impl->w->state)); }
+
+SHMI_FN int shmi_futex_change(shmi_futex *f, int stop, const char *op)
+{
+    if (shmi_self(f->a) == 0)
+        return shmi_fail(ENOTCONN, op, shmi_called(&f->o), "%s", "");
+    if (!stop) { /* the CPU's number goes first: a waiter that sees the post may look for it */
+        shmi_tuning t = shmi_futex_tuning(f);
+        shmi_note_cpu(&t);
+    }
+    for (;;) {
+        uint64_t s = shmi_ld64(&f->w->state), to;
+        if ((s & SHMI_FUTEX_STOPPED) != 0)
+            return 0;
+        to = (stop ? s | SHMI_FUTEX_STOPPED : s + SHMI_FUTEX_POST) & ~SHMI_FUTEX_ANNOUNCED;
+        if (!shmi_cas64(&f->w->state, s, to))
+            continue;
+        if (stop || (s & SHMI_FUTEX_ANNOUNCED) != 0) {
+            SHMSYNC_CRASHPOINT(stop ? "futex.stop.before_wake" : "futex.post.before_wake");
+            shmi_deliver_all(f->a, &f->line);
+        }
+        return 0;
+    }
+}
+int shmsync_futex_post(shmsync_futex *f) { return shmi_futex_change(f->impl, 0, "futex.post"); }
+int shmsync_futex_stop(shmsync_futex *f) { return shmi_futex_change(f->impl, 1, "futex.stop"); }
+
+typedef struct shmi_futex_spin {
+    uint64_t *state, token;
+} shmi_futex_spin;
+SHMI_FN int shmi_futex_spun(void *arg)
+{
+    shmi_futex_spin *x = (shmi_futex_spin *)arg;
+    uint64_t s = shmi_ld64(x->state);
+    return shmi_futex_counter(s) >= x->token || (s & SHMI_FUTEX_STOPPED) != 0;
+}
+
+/* Makes up for a wake that a stopped or dead poster owes, ten times a second. An
+ * announcement proves nothing once there was a post. */
+SHMI_FN void shmi_futex_look(shmi_futex *f)
+{
+    uint64_t s;
+    if (!shmi_look_due(&f->looked))
+        return;
+    s = shmi_ld64(&f->w->state);
+    if (shmi_xchg64(&f->seen, shmi_futex_counter(s)) != shmi_futex_counter(s) || (s & SHMI_FUTEX_ANNOUNCED) == 0 || (s & SHMI_FUTEX_STOPPED) != 0)
+        shmi_deliver_all(f->a, &f->line);
+}
+
+SHMI_FN int shmi_futex_wait_entered(shmi_futex *f, uint64_t token, int64_t deadline)
+{
+    for (;;) {
+        uint64_t s = shmi_ld64(&f->w->state);
+        shmi_bed bed;
+        if (shmi_futex_counter(s) >= token)
+            return 0;
+        if ((s & SHMI_FUTEX_STOPPED) != 0)
+            return shmi_fail(ECANCELED, "futex.wait", shmi_called(&f->o), "it was stopped");
+        if ((s & SHMI_FUTEX_ANNOUNCED) == 0) {
+            shmi_futex_spin x;
+            shmi_tuning t = shmi_futex_tuning(f);
+            x.state = &f->w->state;
+            x.token = token;
+            if (shmi_spin(&t, shmi_futex_spun, &x))
+                continue;
+            /* Announced anew for each value of the counter: a post takes the announcement
+             * down, for those as well that wait for a later one. */
+            s = shmi_ld64(&f->w->state);
+            if (shmi_futex_counter(s) >= token || (s & SHMI_FUTEX_STOPPED) != 0 || !shmi_cas64(&f->w->state, s, s | SHMI_FUTEX_ANNOUNCED))
+                continue;
+            s |= SHMI_FUTEX_ANNOUNCED;
+        }
+        SHMSYNC_CRASHPOINT("futex.wait.announced");
+        memset(&bed, 0, sizeof bed);
+        bed.word = f->line.word;
+        bed.val = (uint32_t)s;
+        bed.object = f->o.off;
+        bed.wanted = (uint32_t)s;
+        bed.deadline = deadline;
+        switch (shmi_sleep(f->a, &bed)) {
+        case SHMI_AGAIN:
+            SHMSYNC_CRASHPOINT("futex.wait.woken");
+            break;
+        case SHMI_LOOK:
+            shmi_futex_look(f);
+            break;
+        case SHMI_LATE:
+            if (shmi_futex_counter(shmi_ld64(&f->w->state)) >= token)
+                return 0;
+            return shmi_fail(ETIMEDOUT, "futex.wait", shmi_called(&f->o), "%s", "");
+        case SHMI_CLOSED:
+            return shmi_fail(EBADF, "futex.wait", shmi_called(&f->o), "this process closed the arena");
+        }
+    }
+}
+SHMI_FN int shmi_futex_wait_until(shmi_futex *f, uint64_t token, int64_t deadline)
+{
+    shmsync_arena *a = f->a;
+    int err;
+    if (shmi_self(a) == 0)
+        return shmi_fail(ENOTCONN, "futex.wait", shmi_called(&f->o), "%s", "");
+    if (shmi_futex_counter(shmi_ld64(&f->w->state)) >= token)
+        return 0;
+    if (token > UINT64_MAX >> 2)
+        return shmi_fail(EINVAL, "futex.wait", shmi_called(&f->o), "no counter gets to token %llu", (unsigned long long)token);
+    err = shmi_enter(a, "futex.wait");
+    if (err != 0)
+        return err;
+    err = shmi_futex_wait_entered(f, token, deadline);
+    shmi_exit(a);
+    return err;
+}
+int shmsync_futex_wait(shmsync_futex *f, uint64_t token) { return shmi_futex_wait_until(f->impl, token, 0); }
+int shmsync_futex_timedwait(shmsync_futex *f, uint64_t token, const struct timespec *abs_monotonic)
+{
+    int64_t deadline;
+    if (shmi_deadline(abs_monotonic, &deadline) != 0)
+        return shmi_fail(EINVAL, "futex.timedwait", shmi_called(&f->impl->o), "not a time");
+    return shmi_futex_wait_until(f->impl, token, deadline);
+}
+
+/*
+ * Monitors: what the objects share whose waiters queue. A latch guards the state, a redo
+ * log makes a change of several words one step, and wait nodes stand for the waits. It is
+ * docs/design/0005-monitor.md in C, step by step that of prims/monitor*.go: who takes the
+ * latch after a death, of a Go or of a C program, mends what the other has left.
+ */
+
+struct shmi_monitor;
+enum { SHMI_redoMost = 6 };
+
+/* A node on a queue; n is NULL where there is none. */
+struct shmi_wait {
+    uint64_t off;
+    shmi_node *n;
+};
+
+/* Waits that have ended and whose owners have to be woken, once the latch is left. */
+struct shmi_woken {
+    struct shmi_wait w;
+    uint32_t state; /* when it was resolved */
+};
+struct shmi_wakes {
+    uint32_t n, room;
+    struct shmi_woken few[8], *more; /* more is a copy of few and what came after it, once there was no room */
+};
+
+/* A change of several words of a monitor's state that is made as one. */
+struct shmi_change {
+    uint32_t n;
+    uint64_t *w[SHMI_redoMost];
+    uint64_t v[SHMI_redoMost];
+};
+
+/*
+ * What an object tells its monitor. All but holders are called with the latch held; see
+ * the rules of prims/monitor.go.
+ */
+struct shmi_rules {
+    void (*settle)(struct shmi_monitor *m, struct shmi_wakes *b);
+    void (*account)(struct shmi_monitor *m, struct shmi_wait w);
+    void (*clear)(struct shmi_monitor *m);
+    void (*requeue)(struct shmi_monitor *m, struct shmi_wait w);
+    void (*detach)(struct shmi_monitor *m, struct shmi_wait w);
+    /* sweep takes off, with shmi_mon_discard, the waits that nobody is there for. */
+    void (*sweep)(struct shmi_monitor *m);
+    /* bury takes back what names have that shmi_mon_gone is true for. */
+    void (*bury)(struct shmi_monitor *m);
+    /* holders calls shmi_mon_heed for those on whose life others wait. */
+    void (*holders)(struct shmi_monitor *m);
+    /* look looks for what has to be settled; may be NULL. */
+    void (*look)(struct shmi_monitor *m);
+};
+
+struct shmi_monitor {
+    shmsync_arena *a;
+    shmi_object o;
+    shmi_monitor_words *w;
+    uint64_t at; /* of w */
+    const struct shmi_rules *rules;
+    shmi_mutex latch;
+    int (*mine)(struct shmi_monitor *m, struct shmi_wait w); /* NULL: all waits of the object are */
+    uint32_t without; /* a participant that is being buried */
+    uint32_t broken;  /* a link was wrong: the queues are rebuilt before the latch is left */
+    uint32_t deaths;  /* how many burials the last sweep knew of */
+    uint32_t looks;
+    uint32_t tidying; /* a wait was given up and could not be taken off */
+};
+
+/* A store of a word that only who holds the latch writes: in the order of the program, so that a death leaves a prefix. */
+SHMI_FN void shmi_put(uint64_t *w, uint64_t v)
+{
+    __atomic_signal_fence(__ATOMIC_SEQ_CST);
+    __atomic_store_n(w, v, __ATOMIC_RELAXED);
+    __atomic_signal_fence(__ATOMIC_SEQ_CST);
+}
+
+SHMI_FN uint64_t shmi_get(uint64_t *w) { return __atomic_load_n(w, __ATOMIC_ACQUIRE); }
+SHMI_FN uint32_t shmi_get32(uint32_t *w) { return __atomic_load_n(w, __ATOMIC_ACQUIRE); }
+
+/* How a wait ended, its class, and more, in the extra word of its node. */
+SHMI_FN uint64_t shmi_fate(uint32_t class_, uint32_t result, uint32_t aux)
+{
+    return (uint64_t)aux << 32 | (uint64_t)(class_ & 0xffff) << 16 | (result & 0xffff);
+}
+SHMI_FN uint32_t shmi_fate_result(uint64_t f) { return (uint32_t)(f & 0xffff); }
+SHMI_FN uint32_t shmi_fate_class(uint64_t f) { return (uint32_t)(f >> 16 & 0xffff); }
+SHMI_FN uint32_t shmi_fate_aux(uint64_t f) { return (uint32_t)(f >> 32); }
+
+SHMI_FN uint32_t shmi_class_of(struct shmi_wait w) { return shmi_fate_class(shmi_get(&w.n->extra)); }
+SHMI_FN uint64_t shmi_stamp_of(struct shmi_wait w) { return shmi_get(&w.n->stamp); }
+SHMI_FN uint32_t shmi_owner_of(struct shmi_wait w) { return shmi_get32(&w.n->owner); }
+
+SHMI_FN int shmi_node_queued(uint32_t word)
+{
+    uint32_t s = shmi_node_state(word);
+    return s == SHMI_NodeQueued || s == SHMI_NodeAsleep || s == SHMI_NodeParked;
+}
+/* Links: each the offset of a node divided by 64; bits 0..31 next, 32..63 previous. */
+SHMI_FN uint64_t shmi_links(uint64_t next, uint64_t prev) { return prev / 64 << 32 | (uint32_t)(next / 64); }
+SHMI_FN uint64_t shmi_link_next(uint64_t l) { return (l & UINT32_MAX) * 64; }
+SHMI_FN uint64_t shmi_link_prev(uint64_t l) { return (l >> 32) * 64; }
+
+SHMI_FN int shmi_is_broken(struct shmi_monitor *m) { return __atomic_load_n(&m->broken, __ATOMIC_RELAXED) != 0; }
+SHMI_FN void shmi_set_broken(struct shmi_monitor *m, uint32_t v) { __atomic_store_n(&m->broken, v, __ATOMIC_RELAXED); }
+
+/* The wait at an offset that was read from a link. What is not there, or is on no queue of this object, makes the queues be rebuilt. */
+SHMI_FN struct shmi_wait shmi_mon_node(struct shmi_monitor *m, uint64_t off)
+{
+    struct shmi_wait w;
+    w.off = 0;
+    w.n = NULL;
+    if (off == 0)
+        return w;
+    w.n = shmi_node_at(m->a, off);
+    if (w.n == NULL || shmi_get(&w.n->object) != m->o.off || shmi_get(&w.n->stamp) == 0) {
+        shmi_set_broken(m, 1);
+        w.n = NULL;
+        return w;
+    }
+    w.off = off;
+    return w;
+}
+
+/* A queue in order of arrival. */
+SHMI_FN int shmi_fifo_empty(shmi_list_words *q) { return shmi_get(&q->first) == 0; }
+SHMI_FN struct shmi_wait shmi_fifo_head(struct shmi_monitor *m, shmi_list_words *q)
+{
+    return shmi_mon_node(m, shmi_get(&q->first));
+}
+
+SHMI_FN void shmi_fifo_requeue(struct shmi_monitor *m, shmi_list_words *q, struct shmi_wait w)
+{
+    struct shmi_wait last = shmi_mon_node(m, shmi_get(&q->last));
+    shmi_put(&w.n->next, shmi_links(0, last.off));
+    if (last.n != NULL)
+        shmi_put(&last.n->next, shmi_links(w.off, shmi_link_prev(shmi_get(&last.n->next))));
+    else
+        shmi_put(&q->first, w.off);
+    shmi_put(&q->last, w.off);
+}
+
+SHMI_FN void shmi_fifo_detach(struct shmi_monitor *m, shmi_list_words *q, struct shmi_wait w)
+{
+    uint64_t l = shmi_get(&w.n->next);
+    struct shmi_wait prev = shmi_mon_node(m, shmi_link_prev(l));
+    struct shmi_wait next = shmi_mon_node(m, shmi_link_next(l));
+    if (prev.n != NULL)
+        shmi_put(&prev.n->next, shmi_links(shmi_link_next(l), shmi_link_prev(shmi_get(&prev.n->next))));
+    else
+        shmi_put(&q->first, shmi_link_next(l));
+    if (next.n != NULL)
+        shmi_put(&next.n->next, shmi_links(shmi_link_next(shmi_get(&next.n->next)), shmi_link_prev(l)));
+    else
+        shmi_put(&q->last, shmi_link_prev(l));
+}
+
+SHMI_FN void shmi_fifo_clear(shmi_list_words *q)
+{
+    shmi_put(&q->first, 0);
+    shmi_put(&q->last, 0);
+}
+
+SHMI_FN int shmi_mon_waiting(struct shmi_monitor *m, struct shmi_wait w);
+SHMI_FN void shmi_mon_discard(struct shmi_monitor *m, struct shmi_wait w);
+
+/* Takes off the waits of a queue that nobody is there for. A list that bites its own tail is rebuilt. */
+SHMI_FN void shmi_fifo_sweep(struct shmi_monitor *m, shmi_list_words *q)
+{
+    uint64_t before = 0;
+    struct shmi_wait w = shmi_fifo_head(m, q);
+    while (w.n != NULL) {
+        struct shmi_wait next;
+        uint64_t s = shmi_stamp_of(w);
+        if (s <= before) {
+            shmi_set_broken(m, 1);
+            return;
+        }
+        before = s;
+        next = shmi_mon_node(m, shmi_link_next(shmi_get(&w.n->next)));
+        if (!shmi_mon_waiting(m, w))
+            shmi_mon_discard(m, w);
+        w = next;
+    }
+}
+
+/* Whether a participant is there, as far as the present call goes. */
+SHMI_FN int shmi_mon_current(struct shmi_monitor *m, uint32_t name)
+{
+    return name != m->without && shmi_current(m->a, name);
+}
+SHMI_FN int shmi_mon_gone(struct shmi_monitor *m, uint32_t name) { return name != 0 && !shmi_mon_current(m, name); }
+
+/* Looks whether a participant lives whose death would change the state. */
+SHMI_FN void shmi_mon_heed(struct shmi_monitor *m, uint32_t name)
+{
+    if (name != 0)
+        (void)shmi_dead(m->a, name);
+}
+
+/* Whether somebody is there for a wait. */
+SHMI_FN int shmi_mon_waiting(struct shmi_monitor *m, struct shmi_wait w)
+{
+    uint32_t owner = shmi_owner_of(w);
+    return shmi_node_queued(shmi_node_load(w.n)) && shmi_mon_current(m, owner) && !shmi_dead(m->a, owner);
+}
+
+SHMI_FN void shmi_wakes_init(struct shmi_wakes *b)
+{
+    b->n = 0;
+    b->room = 8;
+    b->more = NULL;
+}
+
+SHMI_FN void shmi_wake_one(struct shmi_monitor *m, struct shmi_woken *u)
+{
+    if (u->state == SHMI_NodeParked)
+        shmi_tell(m->a, u->w.off, u->w.n);
+    else
+        shmi_wake(&u->w.n->word, 1);
+}
+
+SHMI_FN void shmi_wakes_add(struct shmi_monitor *m, struct shmi_wakes *b, struct shmi_wait w, uint32_t state)
+{
+    struct shmi_woken *to = b->more != NULL ? b->more : b->few, u;
+    if (state == SHMI_NodeQueued)
+        return; /* its owner is awake */
+    u.w = w;
+    u.state = state;
+    if (b->n == b->room) {
+        uint32_t room = 4 * b->room;
+        struct shmi_woken *more = (struct shmi_woken *)realloc(b->more, room * sizeof *more);
+        if (more == NULL) {
+            shmi_wake_one(m, &u); /* at once, then */
+            return;
+        }
+        if (b->more == NULL)
+            memcpy(more, b->few, sizeof b->few);
+        b->more = to = more;
+        b->room = room;
+    }
+    to[b->n++] = u;
+}
+
+SHMI_FN shmi_tuning shmi_mon_tuning(struct shmi_monitor *m)
+{
+    shmi_tuning t;
+    t.budget = &m->w->spin;
+    t.pays = &m->w->pays;
+    t.last_cpu = &m->w->lastCPU;
+    t.slot = m->a->my_slot;
+    return t;
+}
+
+/* Wakes the owners of waits that have ended, after the latch was left. */
+SHMI_FN void shmi_mon_wake(struct shmi_monitor *m, struct shmi_wakes *b)
+{
+    struct shmi_woken *u;
+    uint32_t i;
+    if (b == NULL)
+        return;
+    u = b->more != NULL ? b->more : b->few;
+    if (b->n > 0) {
+        shmi_tuning t = shmi_mon_tuning(m);
+        SHMSYNC_CRASHPOINT("monitor.leave.before_wake");
+        shmi_note_cpu(&t);
+        for (i = 0; i < b->n; i++)
+            shmi_wake_one(m, &u[i]);
+    }
+    free(b->more);
+    shmi_wakes_init(b);
+}
+
+SHMI_FN void shmi_mon_rebuild(struct shmi_monitor *m);
+
+/* Takes the latch, until abs, CLOCK_MONOTONIC ns, 0 for no end. Returns 0, ETIMEDOUT, EPROTO, EBADF, ENOTCONN. */
+SHMI_FN int shmi_mon_enter(struct shmi_monitor *m, int64_t abs)
+{
+    int err = shmi_mutex_lock(&m->latch, abs);
+    return err == EOWNERDEAD || err == ENOTRECOVERABLE ? EPROTO : err;
+}
+
+/* Takes the latch if that does not take long. */
+SHMI_FN int shmi_mon_try_enter(struct shmi_monitor *m)
+{
+    const int most = 20; /* its holder may be preempted or stopped */
+    int tries, err;
+    if (shmi_self(m->a) == 0)
+        return 0;
+    for (tries = 0;; tries++) {
+        if (shmi_mutex_trylock(&m->latch) == 0)
+            return 1;
+        err = 0;
+        if (shmi_mutex_inherit(&m->latch, shmi_ld32(m->latch.own), &err))
+            return 1;
+        if (err != 0 || tries > most)
+            return 0;
+        if (tries < most / 2)
+            shmi_pause(64);
+        else
+            shmi_yield();
+    }
+}
+
+SHMI_FN void shmi_mon_sweep(struct shmi_monitor *m, struct shmi_wakes *b);
+
+/* Gives the latch back, and wakes those whose wait has ended; b may be NULL. */
+SHMI_FN void shmi_mon_leave(struct shmi_monitor *m, struct shmi_wakes *b)
+{
+    struct shmi_wakes own;
+    if (SHMI_UNLIKELY(__atomic_load_n(&m->tidying, __ATOMIC_RELAXED) != 0) && shmi_xchg32(&m->tidying, 0) != 0) {
+        shmi_wakes_init(&own);
+        if (b == NULL)
+            b = &own;
+        shmi_mon_sweep(m, b);
+    }
+    if (shmi_is_broken(m))
+        shmi_mon_rebuild(m);
+    shmi_mutex_unlock(&m->latch);
+    shmi_mon_wake(m, b);
+}
+
+SHMI_FN void shmi_change_set(struct shmi_change *c, uint64_t *w, uint64_t v)
+{
+    c->w[c->n] = w;
+    c->v[c->n++] = v;
+}
+
+/* Makes a change, with the latch held. A death leaves all of it, once somebody takes the latch, or nothing. */
+SHMI_FN void shmi_mon_commit(struct shmi_monitor *m, struct shmi_change *c)
+{
+    uint32_t i;
+    if (c->n > 1) {
+        for (i = 0; i < c->n; i++) {
+            shmi_put(&m->w->redo[i].at, m->at + (uint64_t)((uintptr_t)c->w[i] - (uintptr_t)m->w));
+            shmi_put(&m->w->redo[i].to, c->v[i]);
+        }
+        SHMSYNC_CRASHPOINT("monitor.commit.logged");
+        __atomic_store_n(&m->w->redone, c->n, __ATOMIC_SEQ_CST);
+    }
+    for (i = 0; i < c->n; i++) {
+        shmi_put(c->w[i], c->v[i]);
+        SHMSYNC_CRASHPOINT("monitor.commit.begun");
+    }
+    if (c->n > 1)
+        shmi_put(&m->w->redone, 0);
+}
+
+/* Takes a wait that is over, or that nobody is there for, out of the truth, after it was taken off its queue. */
+SHMI_FN void shmi_mon_drop(struct shmi_monitor *m, struct shmi_wait w)
+{
+    uint32_t n = shmi_node_load(w.n), owner = shmi_owner_of(w);
+    /* It is ours before it is off: if we die in between it goes with us. */
+    int ours = shmi_node_state(n) == SHMI_NodeLeft && shmi_take_node(m->a, w.off, owner);
+    __atomic_store_n(&w.n->stamp, 0, __ATOMIC_SEQ_CST);
+    SHMSYNC_CRASHPOINT("monitor.released");
+    if (ours)
+        shmi_free_node(m->a, w.off);
+    else if (shmi_mon_current(m, owner))
+        shmi_reclaim_node(m->a, w.off, n);
+    else if (((shmi_node_load(w.n) ^ n) & ~15u) == 0)
+        shmi_bury_node(m->a, w.off, owner);
+    /* Else it kept the node and died in another queue, whose kind does this. */
+}
+
+SHMI_FN void shmi_mon_discard(struct shmi_monitor *m, struct shmi_wait w)
+{
+    m->rules->detach(m, w);
+    shmi_mon_drop(m, w);
+}
+
+/* Takes a wait off its queue and resolves it, and says whether it did: its owner may have given up. If so the caller accounts for it. */
+SHMI_FN int shmi_mon_end(struct shmi_monitor *m, struct shmi_wakes *b, struct shmi_wait w, uint32_t result, uint32_t aux)
+{
+    uint32_t self = shmi_self(m->a);
+    m->rules->detach(m, w);
+    __atomic_store_n(&w.n->next, (uint64_t)self << 32 | self, __ATOMIC_SEQ_CST); /* who tells */
+    __atomic_store_n(&w.n->extra, shmi_fate(shmi_class_of(w), result, aux), __ATOMIC_SEQ_CST);
+    for (;;) {
+        uint32_t n = shmi_node_load(w.n);
+        if (!shmi_node_queued(n)) {
+            shmi_mon_drop(m, w);
+            return 0;
+        }
+        if (shmi_node_swap(w.n, n, shmi_node_with(n, SHMI_NodeResolved))) {
+            SHMSYNC_CRASHPOINT("monitor.resolve.resolved");
+            shmi_wakes_add(m, b, w, shmi_node_state(n));
+            return 1;
+        }
+    }
+}
+
+/* Commits the change of state that a resolved wait stands for; c may be NULL. */
+SHMI_FN void shmi_mon_account(struct shmi_monitor *m, struct shmi_wait w, struct shmi_change *c)
+{
+    if (c != NULL && c->n > 0) {
+        shmi_change_set(c, &m->w->accounted, shmi_stamp_of(w));
+        shmi_mon_commit(m, c);
+        SHMSYNC_CRASHPOINT("monitor.account.committed");
+    }
+    shmi_mon_drop(m, w);
+}
+
+/* Makes the queues anew from the nodes, which are the truth, and accounts for waits that were resolved by one who died over it. */
+struct shmi_queued_wait {
+    uint64_t stamp;
+    struct shmi_wait w;
+};
+struct shmi_gather {
+    struct shmi_monitor *m;
+    struct shmi_queued_wait *all, next;
+    size_t n, room;
+    uint64_t stamp, off; /* of the last one, where there is no memory for all */
+    int failed;
+};
+
+SHMI_FN void shmi_gather_one(shmsync_arena *a, shmi_off off, shmi_node *n, void *arg)
+{
+    struct shmi_gather *g = (struct shmi_gather *)arg;
+    struct shmi_queued_wait q;
+    (void)a;
+    q.w.off = off;
+    q.w.n = n;
+    q.stamp = shmi_get(&n->stamp);
+    if (q.stamp == 0 || (g->m->mine != NULL && !g->m->mine(g->m, q.w)))
+        return;
+    if (g->failed) {
+        if ((q.stamp > g->stamp || (q.stamp == g->stamp && off > g->off)) &&
+            (g->next.w.n == NULL || q.stamp < g->next.stamp || (q.stamp == g->next.stamp && off < g->next.w.off)))
+            g->next = q;
+        return;
+    }
+    if (g->n == g->room) {
+        size_t room = g->room == 0 ? 64 : 2 * g->room;
+        struct shmi_queued_wait *all = (struct shmi_queued_wait *)realloc(g->all, room * sizeof *all);
+        if (all == NULL) {
+            g->failed = 1;
+            return;
+        }
+        g->all = all;
+        g->room = room;
+    }
+    g->all[g->n++] = q;
+    return;
+}
+
+SHMI_FN int shmi_by_stamp(const void *x, const void *y)
+{
+    const struct shmi_queued_wait *p = (const struct shmi_queued_wait *)x, *q = (const struct shmi_queued_wait *)y;
+    if (p->stamp != q->stamp)
+        return p->stamp < q->stamp ? -1 : 1;
+    return p->w.off < q->w.off ? -1 : p->w.off > q->w.off;
+}
+
+SHMI_FN void shmi_mon_rebuild_one(struct shmi_monitor *m, struct shmi_wait w)
+{
+    if (shmi_node_over(shmi_node_load(w.n)) && shmi_stamp_of(w) != shmi_get(&m->w->accounted))
+        m->rules->account(m, w);
+    else if (shmi_mon_waiting(m, w))
+        m->rules->requeue(m, w);
+    else
+        shmi_mon_drop(m, w);
+}
+
+SHMI_FN void shmi_mon_rebuild(struct shmi_monitor *m)
+{
+    struct shmi_gather g;
+    size_t i;
+    shmi_set_broken(m, 0);
+    memset(&g, 0, sizeof g);
+    g.m = m;
+    shmi_each_queued(m->a, m->o.off, shmi_gather_one, &g);
+    m->rules->clear(m);
+    if (g.failed) {
+        /* One after the other: slow, and it needs no memory. */
+        for (;;) {
+            g.next.w.n = NULL;
+            shmi_each_queued(m->a, m->o.off, shmi_gather_one, &g);
+            if (g.next.w.n == NULL)
+                break;
+            g.stamp = g.next.stamp;
+            g.off = g.next.w.off;
+            shmi_mon_rebuild_one(m, g.next.w);
+        }
+    } else {
+        if (g.n > 1)
+            qsort(g.all, g.n, sizeof *g.all, shmi_by_stamp);
+        for (i = 0; i < g.n; i++)
+            shmi_mon_rebuild_one(m, g.all[i].w);
+    }
+    free(g.all);
+    shmi_set_broken(m, 0); /* or a peer overwrites the nodes */
+}
+
+/* Carries out what the dead one had committed. */
+SHMI_FN int shmi_mon_redo(struct shmi_monitor *m)
+{
+    uint64_t n = shmi_get(&m->w->redone), i;
+    if (n > SHMI_redoMost)
+        return EPROTO;
+    for (i = 0; i < n; i++) {
+        uint64_t off = shmi_get(&m->w->redo[i].at);
+        uint64_t *w = NULL;
+        if (off >= m->o.body && off - m->o.body <= m->o.size)
+            w = (uint64_t *)shmi_try_at(m->a, off, 8, 8);
+        if (w == NULL)
+            return EPROTO;
+        __atomic_store_n(w, shmi_get(&m->w->redo[i].to), __ATOMIC_SEQ_CST);
+    }
+    __atomic_store_n(&m->w->redone, 0, __ATOMIC_SEQ_CST);
+    return 0;
+}
+
+/* What who takes the latch after the death of its holder does first. */
+SHMI_FN int shmi_mon_mend(void *arg)
+{
+    struct shmi_monitor *m = (struct shmi_monitor *)arg;
+    struct shmi_wakes b;
+    int err = shmi_mon_redo(m);
+    if (err != 0)
+        return err;
+    SHMSYNC_CRASHPOINT("monitor.mend.redone");
+    shmi_mon_rebuild(m);
+    SHMSYNC_CRASHPOINT("monitor.mend.rebuilt");
+    shmi_wakes_init(&b);
+    m->rules->settle(m, &b);
+    shmi_mon_wake(m, &b);
+    return 0;
+}
+
+/* Takes back what the dead have, and the waits that nobody is there for, with the latch held. */
+SHMI_FN void shmi_mon_sweep(struct shmi_monitor *m, struct shmi_wakes *b)
+{
+    SHMSYNC_CRASHPOINT("monitor.sweep.entered");
+    __atomic_store_n(&m->deaths, shmi_deaths(m->a), __ATOMIC_SEQ_CST);
+    m->rules->bury(m);
+    SHMSYNC_CRASHPOINT("monitor.sweep.buried");
+    m->rules->sweep(m);
+    m->rules->settle(m, b);
+}
+
+/* Sweeps, with the latch held, if somebody has died since the last time. */
+SHMI_FN void shmi_mon_sweep_dead(struct shmi_monitor *m, struct shmi_wakes *b)
+{
+    if (__atomic_load_n(&m->deaths, __ATOMIC_SEQ_CST) != shmi_deaths(m->a))
+        shmi_mon_sweep(m, b);
+}
+
+/* A wait that its owner has given up: the node, unless it is in another use by now. */
+struct shmi_left {
+    struct shmi_wait w;
+    uint32_t word;
+    uint64_t stamp;
+};
+
+SHMI_FN struct shmi_left shmi_left_of(const shmi_seat *s)
+{
+    struct shmi_left l;
+    l.w.off = s->off;
+    l.w.n = s->node;
+    l.word = shmi_node_with(shmi_node_load(s->node), SHMI_NodeLeft);
+    l.stamp = shmi_ld64(&s->node->stamp);
+    return l;
+}
+
+/* Takes a wait off that this process has given up, unless somebody has done that. It does not wait for the latch. */
+SHMI_FN void shmi_mon_tidy(struct shmi_monitor *m, struct shmi_left l)
+{
+    struct shmi_wakes b;
+    if (!shmi_mon_try_enter(m)) {
+        /* For who leaves the latch next in this process, or for a look of any that waits. */
+        shmi_st32(&m->tidying, 1);
+        return;
+    }
+    SHMSYNC_CRASHPOINT("monitor.tidy.entered");
+    shmi_wakes_init(&b);
+    if (shmi_node_load(l.w.n) == l.word && shmi_stamp_of(l.w) == l.stamp && shmi_get(&l.w.n->object) == m->o.off) {
+        m->rules->detach(m, l.w);
+        shmi_mon_drop(m, l.w);
+        m->rules->settle(m, &b);
+    }
+    shmi_mon_leave(m, &b);
+}
+
+/* Called ten times a second while a thread of this process waits. */
+SHMI_FN void shmi_mon_look(struct shmi_monitor *m)
+{
+    const uint32_t settle_every = 10;
+    struct shmi_wakes b;
+    m->rules->holders(m);
+    shmi_wakes_init(&b);
+    if (shmi_deaths(m->a) != __atomic_load_n(&m->deaths, __ATOMIC_SEQ_CST)) {
+        if (shmi_mon_try_enter(m)) {
+            shmi_mon_sweep(m, &b);
+            shmi_mon_leave(m, &b);
+        }
+    } else if (__atomic_add_fetch(&m->looks, 1, __ATOMIC_RELAXED) % settle_every == 0 && shmi_mutex_trylock(&m->latch) == 0) {
+        m->rules->settle(m, &b);
+        shmi_mon_leave(m, &b);
+    }
+    if (m->rules->look != NULL)
+        m->rules->look(m);
+}
+
+/*
+ * Gives a seat to wait in, with the latch held. If it sets again, the latch had to be
+ * left for that meanwhile, so the caller looks at the state once more. On an error the
+ * latch has been left, and there is no seat.
+ */
+SHMI_FN int shmi_mon_seat(struct shmi_monitor *m, int64_t abs, shmi_seat **seat, int *again)
+{
+    int err;
+    *again = 0;
+    if (*seat != NULL)
+        return 0;
+    *seat = shmi_seat_cached(m->a);
+    if (*seat != NULL)
+        return 0;
+    shmi_mon_leave(m, NULL);
+    err = shmi_seat_take(m->a, seat);
+    if (err != 0) {
+        *seat = NULL;
+        return err;
+    }
+    err = shmi_mon_enter(m, abs);
+    if (err != 0) {
+        shmi_seat_return(m->a, *seat);
+        *seat = NULL;
+        return err;
+    }
+    *again = 1;
+    return 0;
+}
+
+/* Gives back a seat that was not queued; NULL is none. */
+SHMI_FN void shmi_mon_unseat(struct shmi_monitor *m, shmi_seat *seat)
+{
+    if (seat != NULL)
+        shmi_seat_return(m->a, seat);
+}
+
+/* Queues a seat's node, with the latch held. */
+SHMI_FN void shmi_mon_join(struct shmi_monitor *m, shmi_seat *seat, uint32_t cls, uint64_t wanted)
+{
+    shmi_node *n = seat->node;
+    struct shmi_wait w;
+    uint32_t word = shmi_node_load(n);
+    uint64_t stamp;
+    w.off = seat->off;
+    w.n = n;
+    shmi_st64(&n->object, m->o.off);
+    shmi_st64(&n->wanted, wanted);
+    shmi_st64(&n->extra, shmi_fate(cls, 0, 0));
+    shmi_st64(&n->next, 0);
+    shmi_node_swap(n, word, shmi_node_with(word, SHMI_NodeQueued));
+    stamp = shmi_get(&m->w->arrivals) + 1;
+    shmi_put(&m->w->arrivals, stamp);
+    shmi_st64(&n->stamp, stamp);
+    SHMSYNC_CRASHPOINT("monitor.queue.stamped");
+    m->rules->requeue(m, w);
+    SHMSYNC_CRASHPOINT("monitor.queue.linked");
+}
+
+/* Takes the result of a wait that was resolved, and gives the seat back. */
+SHMI_FN uint64_t shmi_mon_collect(struct shmi_monitor *m, shmi_seat *seat)
+{
+    uint64_t fate;
+    SHMSYNC_CRASHPOINT("monitor.await.resolved");
+    fate = shmi_get(&seat->node->extra);
+    shmi_seat_leave(m->a, seat);
+    return fate;
+}
+
+/* Gives a wait up that nobody has resolved, and has it taken off: 0 if somebody has. */
+SHMI_FN int shmi_mon_give_up(struct shmi_monitor *m, shmi_seat *seat)
+{
+    struct shmi_left left = shmi_left_of(seat);
+    if (!shmi_seat_abandon(m->a, seat))
+        return 0;
+    SHMSYNC_CRASHPOINT("monitor.await.given_up");
+    shmi_mon_tidy(m, left);
+    return 1;
+}
+
+/*
+ * Waits until the wait of a seat that has joined is resolved. An error means that it is
+ * not and never will be, and the seat is gone: ETIMEDOUT, EBADF, ENOTCONN. After 0 the
+ * caller collects.
+ */
+SHMI_FN int shmi_mon_sleep(struct shmi_monitor *m, shmi_seat *seat, int64_t abs)
+{
+    shmi_tuning t = shmi_mon_tuning(m);
+    int err = shmi_enter(m->a, "monitor.wait");
+    if (err != 0)
+        return shmi_self(m->a) == 0 || shmi_mon_give_up(m, seat) ? err : 0;
+    if (!shmi_spin(&t, shmi_seat_resolved_arg, seat)) {
+        while (!shmi_seat_resolved(seat)) {
+            int r = shmi_seat_sleep(m->a, seat, m->o.off, abs);
+            if (r == SHMI_LOOK) {
+                if (shmi_look_due(&m->latch.looked))
+                    shmi_mutex_look(&m->latch);
+                continue;
+            }
+            if (r == SHMI_AGAIN) {
+                uint32_t w = shmi_node_load(seat->node);
+                if (shmi_node_queued(w) || shmi_node_state(w) == SHMI_NodeResolved)
+                    continue;
+                err = EPROTO; /* a peer wrote that */
+            } else {
+                err = r == SHMI_LATE ? ETIMEDOUT : EBADF;
+            }
+            if (shmi_mon_give_up(m, seat)) {
+                shmi_exit(m->a);
+                return err;
+            }
+        }
+    }
+    shmi_exit(m->a);
+    return 0;
+}
+
+/* shmi_mon_sleep and the result. */
+SHMI_FN int shmi_mon_await(struct shmi_monitor *m, shmi_seat *seat, int64_t abs, uint64_t *fate)
+{
+    int err = shmi_mon_sleep(m, seat, abs);
+    if (err == 0)
+        *fate = shmi_mon_collect(m, seat);
+    return err;
+}
+
+SHMI_FN void shmi_mon_look_arg(void *m) { shmi_mon_look((struct shmi_monitor *)m); }
+
+/* Makes a monitor at off in the body of o. A reaper's is on its stack. */
+SHMI_FN void shmi_mon_init(struct shmi_monitor *m, shmsync_arena *a, const shmi_object *o, shmi_off off, const struct shmi_rules *rules)
+{
+    m->a = a;
+    m->o = *o;
+    m->w = (shmi_monitor_words *)shmi_ptr(a, off, sizeof(shmi_monitor_words), 8);
+    m->at = off;
+    m->rules = rules;
+    m->mine = NULL;
+    m->without = 0;
+    m->broken = m->looks = m->tidying = 0;
+    m->deaths = shmi_deaths(a) - 1; /* the first look sweeps */
+    shmi_mutex_init(&m->latch, a, &m->w->latch, o->off, m->o.name_len != 0 ? m->o.name : NULL);
+    m->latch.latch = 1;
+    m->latch.repair = shmi_mon_mend;
+    m->latch.repair_arg = m;
+    m->latch.also_look = shmi_mon_look_arg;
+    m->latch.also_look_arg = m;
+}
+
+/* The end of a handle: objects have their monitor at their head. */
+SHMI_FN void shmi_mon_free(void *handle) { free(handle); }
+
+/* What who buries does with an object whose monitor has been made. */
+SHMI_FN void shmi_mon_repair(struct shmi_monitor *m, shmi_name dead)
+{
+    struct shmi_wakes b;
+    shmi_mutex_repair_words(m->a, &m->w->latch, dead);
+    m->without = dead;
+    if (shmi_mon_try_enter(m)) {
+        shmi_wakes_init(&b);
+        shmi_mon_sweep(m, &b);
+        shmi_mon_leave(m, &b);
+    }
+}
+
+/* The wake of objects that begin with a monitor. */
+SHMI_FN void shmi_mon_wake_object(shmsync_arena *a, const shmi_object *o, int owed)
+{
+    shmi_monitor_words *w = (shmi_monitor_words *)shmi_try_at(a, o->body, sizeof *w, 8);
+    if (w != NULL)
+        shmi_mutex_wake_words(a, &w->latch, owed);
+}
+
+/* 0, or ENOTCONN in a child of fork. */
+SHMI_FN int shmi_use(shmsync_arena *a, const char *op) { return SHMI_LIKELY(shmi_self(a) != 0) ? 0 : shmi_fail(ENOTCONN, op, NULL, "%s", ""); }
+
+/* ---- What objects share that are let go together, or are opened alike ---- */
+
+/* How a wait ended. */
+enum { SHMI_lineOpen, SHMI_lineDead, SHMI_lineTurn };
+
+/* Sweeps, with the latch held, wakes whom that lets go, and takes the latch again. */
+SHMI_FN int shmi_mon_sweep_and_enter(struct shmi_monitor *m, int64_t abs)
+{
+    struct shmi_wakes b;
+    shmi_wakes_init(&b);
+    shmi_mon_sweep(m, &b);
+    shmi_mon_leave(m, &b);
+    return shmi_mon_enter(m, abs);
+}
+
+/* The end of a call that may have let waiters go. */
+SHMI_FN void shmi_mon_settle_and_leave(struct shmi_monitor *m)
+{
+    struct shmi_wakes b;
+    shmi_wakes_init(&b);
+    m->rules->settle(m, &b);
+    shmi_mon_leave(m, &b);
+}
+
+/*
+ * Queues a wait unless over says, with the latch held, that there is nothing to wait for.
+ * It begins with the latch held and ends without it. No seat without an error means that
+ * over was true; otherwise the caller awaits the seat.
+ */
+SHMI_FN int shmi_mon_line_up(struct shmi_monitor *m, int64_t abs, uint64_t wanted, int (*over)(struct shmi_monitor *m, void *arg), void *arg, shmi_seat **seat)
+{
+    int err, again = 1;
+    *seat = NULL;
+    while (again) {
+        if (over(m, arg)) {
+            shmi_mon_leave(m, NULL);
+            shmi_mon_unseat(m, *seat);
+            *seat = NULL;
+            return 0;
+        }
+        if (__atomic_load_n(&m->deaths, __ATOMIC_SEQ_CST) != shmi_deaths(m->a)) {
+            err = shmi_mon_sweep_and_enter(m, abs);
+            if (err != 0) {
+                shmi_mon_unseat(m, *seat);
+                *seat = NULL;
+                return err;
+            }
+            continue;
+        }
+        err = shmi_mon_seat(m, abs, seat, &again);
+        if (err != 0)
+            return err;
+    }
+    shmi_mon_join(m, *seat, 0, wanted);
+    shmi_mon_leave(m, NULL);
+    return 0;
+}
+
+/* Ends every wait of a queue with one result. */
+SHMI_FN void shmi_mon_end_all(struct shmi_monitor *m, struct shmi_wakes *b, shmi_list_words *q, uint32_t result, uint32_t aux)
+{
+    struct shmi_wait w;
+    while (!shmi_is_broken(m) && (w = shmi_fifo_head(m, q)).n != NULL) {
+        if (!shmi_mon_waiting(m, w))
+            shmi_mon_discard(m, w);
+        else if (shmi_mon_end(m, b, w, result, aux))
+            shmi_mon_account(m, w, NULL);
+    }
+}
+
+/* Opens an object of a kind and gives this process's handle on it. */
+SHMI_FN int shmi_mon_open(shmsync_arena *a, const shmi_spec *spec, void *(*build)(shmsync_arena *, const shmi_object *, const void *), const void *arg, int *created, void **impl)
+{
+    shmi_object o;
+    int err = shmi_open_object(a, spec, &o, created);
+    *impl = NULL;
+    if (err != 0)
+        return err;
+    *impl = shmi_share(a, &o, build, arg);
+    return *impl != NULL ? 0 : ENOMEM;
+}
+SHMI_FN int shmi_mon_at(shmsync_arena *a, shmi_off off, const char *op, uint32_t kind, uint16_t version, uint64_t size, void *(*build)(shmsync_arena *, const shmi_object *, const void *), const void *arg, void **impl)
+{
+    shmi_object o;
+    int err = shmi_object_at(a, off, op, kind, version, size, &o);
+    *impl = NULL;
+    if (err != 0)
+        return err;
+    *impl = shmi_share(a, &o, build, arg);
+    return *impl != NULL ? 0 : ENOMEM;
+}
+SHMI_FN int shmi_mon_close(struct shmi_monitor *m) { return shmi_unshare(m->a, m->o.off, shmi_mon_free); }
+
+/* The body of a kind that begins with monitor words, of which nothing but the spinning is set. */
+SHMI_FN void shmi_mon_fill(unsigned char *body, const void *arg) { ((shmi_monitor_words *)(void *)body)->spin = *(const uint32_t *)arg; }
+SHMI_FN void shmi_mon_spec(shmi_spec *spec, uint32_t kind, uint16_t version, const char *name, uint64_t size)
+{
+    memset(spec, 0, sizeof *spec);
+    spec->kind = kind;
+    spec->version = version;
+    spec->name = name;
+    spec->size = size;
+    spec->init = shmi_mon_fill;
+}
+/*
+ * Sequencers: a counter outside the latch, and those who wait until it has reached a
+ * token, in a leftist heap. It is prims/sequencer*.go in C. An Event that is reset by
+ * hand is one, too.
+ */
+
+/* A wait's place in the heap of the tokens. Links below are in next, the link above and the ranks in extra. */
+SHMI_FN uint64_t shmi_heap_up(struct shmi_wait w) { return (shmi_get(&w.n->extra) >> 32) * 64; }
+SHMI_FN void shmi_heap_set_up(struct shmi_wait w, uint64_t up)
+{
+    shmi_put(&w.n->extra, (shmi_get(&w.n->extra) & UINT32_MAX) | up / 64 << 32);
+}
+SHMI_FN uint64_t shmi_heap_left(uint64_t l) { return (l & UINT32_MAX) * 64; }
+SHMI_FN uint64_t shmi_heap_right(uint64_t l) { return (l >> 32) * 64; }
+SHMI_FN uint32_t shmi_heap_rank_left(struct shmi_wait w) { return shmi_class_of(w) >> 8; }
+SHMI_FN uint32_t shmi_heap_rank_right(struct shmi_wait w) { return shmi_class_of(w) & 0xff; }
+/* The rank of w, a byte that wraps where a peer wrote it; 0 if there is no w. */
+SHMI_FN uint32_t shmi_heap_rank(struct shmi_wait w)
+{
+    return w.n == NULL ? 0 : (shmi_heap_rank_right(w) + 1) & 0xff;
+}
+
+/* Whether x's wait is to end before y's. */
+SHMI_FN int shmi_heap_before(struct shmi_wait x, struct shmi_wait y)
+{
+    uint64_t a = shmi_get(&x.n->wanted), b = shmi_get(&y.n->wanted);
+    return a != b ? a < b : shmi_stamp_of(x) < shmi_stamp_of(y);
+}
+
+SHMI_FN struct shmi_wait shmi_heap_first(struct shmi_monitor *m, uint64_t *root)
+{
+    return shmi_mon_node(m, shmi_get(root));
+}
+
+SHMI_FN void shmi_heap_set_root(uint64_t *root, struct shmi_wait w)
+{
+    shmi_put(root, w.off);
+    if (w.n != NULL)
+        shmi_heap_set_up(w, 0);
+}
+
+/* Links two heaps with those ranks below w, the one with the greater to the left. */
+SHMI_FN void shmi_heap_lean(struct shmi_wait w, uint64_t left, uint64_t right, uint32_t left_rank, uint32_t right_rank)
+{
+    if (left_rank < right_rank) {
+        uint64_t o = left;
+        uint32_t r = left_rank;
+        left = right;
+        right = o;
+        left_rank = right_rank;
+        right_rank = r;
+    }
+    shmi_put(&w.n->next, right / 64 << 32 | (uint32_t)(left / 64));
+    shmi_put(&w.n->extra, (shmi_get(&w.n->extra) & ~(UINT64_C(0xffff) << 16)) | (uint64_t)left_rank << 24 | (uint64_t)right_rank << 16);
+}
+
+#define SHMI_HEAP_DEEP 64 /* two ways of 32, for there are at most 2^32 nodes */
+
+/* Makes one heap of two, which may be empty. The link up of the result is for the caller to set. */
+SHMI_FN struct shmi_wait shmi_heap_meld(struct shmi_monitor *m, struct shmi_wait x, struct shmi_wait y)
+{
+    struct shmi_wait path[SHMI_HEAP_DEEP], below;
+    int n = 0;
+    while (x.n != NULL && y.n != NULL) {
+        if (n == SHMI_HEAP_DEEP) {
+            shmi_set_broken(m, 1); /* what is on the path is found again by its stamp */
+            return x;
+        }
+        if (shmi_heap_before(y, x)) {
+            struct shmi_wait t = x;
+            x = y;
+            y = t;
+        }
+        path[n++] = x;
+        x = shmi_mon_node(m, shmi_heap_right(shmi_get(&x.n->next)));
+    }
+    below = x.n != NULL ? x : y;
+    while (n-- > 0) {
+        struct shmi_wait w = path[n];
+        shmi_heap_set_up(below, w.off);
+        shmi_heap_lean(w, shmi_heap_left(shmi_get(&w.n->next)), below.off, shmi_heap_rank_left(w), shmi_heap_rank(below));
+        below = w;
+    }
+    return below;
+}
+
+SHMI_FN void shmi_heap_insert(struct shmi_monitor *m, uint64_t *root, struct shmi_wait w)
+{
+    shmi_put(&w.n->next, 0);
+    shmi_put(&w.n->extra, 0);
+    shmi_heap_set_root(root, shmi_heap_meld(m, shmi_heap_first(m, root), w));
+}
+
+/* Puts all of another heap in, which is empty afterwards. */
+SHMI_FN void shmi_heap_join(struct shmi_monitor *m, uint64_t *root, uint64_t *other)
+{
+    struct shmi_wait theirs = shmi_heap_first(m, other);
+    if (theirs.n == NULL)
+        return;
+    shmi_put(other, 0);
+    shmi_heap_set_root(root, shmi_heap_meld(m, shmi_heap_first(m, root), theirs));
+}
+
+SHMI_FN void shmi_heap_detach(struct shmi_monitor *m, uint64_t *root, struct shmi_wait w)
+{
+    uint64_t l = shmi_get(&w.n->next), up = shmi_heap_up(w), from = w.off;
+    struct shmi_wait left = shmi_mon_node(m, shmi_heap_left(l));
+    struct shmi_wait right = shmi_mon_node(m, shmi_heap_right(l));
+    struct shmi_wait below = shmi_heap_meld(m, left, right);
+    uint32_t rank;
+    int n;
+    if (up == 0) {
+        if (shmi_get(root) != w.off)
+            shmi_set_broken(m, 1);
+        else
+            shmi_heap_set_root(root, below);
+        return;
+    }
+    if (below.n != NULL)
+        shmi_heap_set_up(below, up);
+    rank = shmi_heap_rank(below);
+    /* The ranks above shrink, by ever more on the way, so that it is short. */
+    for (n = 0; up != 0; n++) {
+        struct shmi_wait above = shmi_mon_node(m, up);
+        uint64_t al;
+        uint32_t rl, rr;
+        if (above.n == NULL)
+            return; /* and all is rebuilt */
+        al = shmi_get(&above.n->next);
+        rl = shmi_heap_rank_left(above);
+        rr = shmi_heap_rank_right(above);
+        if (n == SHMI_HEAP_DEEP) {
+            shmi_set_broken(m, 1);
+            return;
+        }
+        if (from == shmi_heap_left(al))
+            shmi_heap_lean(above, below.off, shmi_heap_right(al), rank, rr);
+        else if (from == shmi_heap_right(al))
+            shmi_heap_lean(above, shmi_heap_left(al), below.off, rl, rank);
+        else {
+            shmi_set_broken(m, 1);
+            return;
+        }
+        rank = shmi_heap_rank(above);
+        if (rank == ((rr + 1) & 0xff))
+            return;
+        from = above.off;
+        below = above;
+        up = shmi_heap_up(above);
+    }
+}
+
+/* The node after w in the order: node, left, right. */
+SHMI_FN struct shmi_wait shmi_heap_following(struct shmi_monitor *m, struct shmi_wait w)
+{
+    struct shmi_wait none;
+    uint64_t l = shmi_get(&w.n->next), most = m->a->size / 64, i;
+    uint64_t down = shmi_heap_left(l) != 0 ? shmi_heap_left(l) : shmi_heap_right(l);
+    none.off = 0;
+    none.n = NULL;
+    if (down != 0) {
+        struct shmi_wait below = shmi_mon_node(m, down);
+        if (below.n == NULL || shmi_heap_up(below) != w.off) {
+            shmi_set_broken(m, 1);
+            return none;
+        }
+        return below;
+    }
+    for (i = 0; i < most; i++) {
+        uint64_t up = shmi_heap_up(w), al;
+        struct shmi_wait above;
+        if (up == 0)
+            return none;
+        above = shmi_mon_node(m, up);
+        if (above.n == NULL)
+            return none;
+        al = shmi_get(&above.n->next);
+        if (shmi_heap_left(al) == w.off && shmi_heap_right(al) != 0 && shmi_heap_right(al) != w.off)
+            return shmi_mon_node(m, shmi_heap_right(al));
+        w = above;
+    }
+    shmi_set_broken(m, 1);
+    return none;
+}
+
+/* Takes off the waits of a heap that nobody is there for. They are noted first: what is below one moves when it is taken off. */
+SHMI_FN void shmi_heap_sweep(struct shmi_monitor *m, uint64_t *root)
+{
+    uint64_t most = m->a->size / 64, seen = 0;
+    struct shmi_queued_wait few[16], *all = few, *more;
+    size_t n = 0, room = 16, i;
+    struct shmi_wait w = shmi_heap_first(m, root);
+    for (; w.n != NULL; w = shmi_heap_following(m, w)) {
+        if (++seen > most) {
+            shmi_set_broken(m, 1);
+            break;
+        }
+        if (shmi_mon_waiting(m, w))
+            continue;
+        if (n == room) {
+            more = (struct shmi_queued_wait *)malloc(4 * room * sizeof *more);
+            if (more == NULL) {
+                shmi_set_broken(m, 1); /* which drops those who are left over */
+                break;
+            }
+            memcpy(more, all, n * sizeof *more);
+            if (all != few)
+                free(all);
+            all = more;
+            room *= 4;
+        }
+        all[n].w = w;
+        all[n++].stamp = shmi_stamp_of(w);
+    }
+    for (i = 0; i < n && !shmi_is_broken(m); i++)
+        if (shmi_stamp_of(all[i].w) == all[i].stamp)
+            shmi_mon_discard(m, all[i].w);
+    if (all != few)
+        free(all);
+}
+
+/* The counter and its waits: a Sequencer, or the part of an Event that is reset by hand. */
+struct shmi_sequence {
+    struct shmi_monitor m;
+    shmi_sequence_words *w;
+};
+
+#define SHMI_REACHED 0U
+#define SHMI_CANCELED 1U
+#define SHMI_SETTLE_BATCH 64U
+/* Values of the word next: no count is looked at, every one is. */
+#define SHMI_NOBODY UINT64_C(0)
+#define SHMI_ANYBODY UINT64_MAX
+
+SHMI_FN int shmi_seq_reached(struct shmi_sequence *q, uint64_t token) { return shmi_ld64(&q->w->value) >= token; }
+
+/* Ends one wait, if somebody is there for it. */
+SHMI_FN void shmi_seq_finish_one(struct shmi_sequence *q, struct shmi_wakes *b, struct shmi_wait w, uint32_t result)
+{
+    if (!shmi_mon_waiting(&q->m, w))
+        shmi_mon_discard(&q->m, w);
+    else if (shmi_mon_end(&q->m, b, w, result, 0))
+        shmi_mon_account(&q->m, w, NULL);
+}
+
+/* Cancels all waits that are there, with the latch held; settling ends them. */
+SHMI_FN void shmi_seq_condemn(struct shmi_sequence *q)
+{
+    if (shmi_get(&q->w->root) == 0)
+        return;
+    shmi_put(&q->w->canceled, shmi_get(&q->m.w->arrivals));
+    SHMSYNC_CRASHPOINT("sequencer.cancel.marked");
+    shmi_heap_join(&q->m, &q->w->doomed, &q->w->root);
+}
+
+/* Ends at most so many waits, and says whether there are more to end. */
+SHMI_FN int shmi_seq_settle_some(struct shmi_sequence *q, struct shmi_wakes *b, uint32_t most)
+{
+    struct shmi_monitor *m = &q->m;
+    struct shmi_wait w;
+    uint64_t v, next = SHMI_NOBODY;
+    if (__atomic_load_n(&q->w->stopped, __ATOMIC_SEQ_CST) != 0)
+        shmi_seq_condemn(q);
+    v = shmi_ld64(&q->w->value);
+    /* Those first that were cancelled: whoever did that waits for it. */
+    while (!shmi_is_broken(m) && (w = shmi_heap_first(m, &q->w->doomed)).n != NULL && !shmi_is_broken(m)) {
+        if (most-- == 0)
+            return 1;
+        shmi_seq_finish_one(q, b, w, shmi_get(&w.n->wanted) <= v ? SHMI_REACHED : SHMI_CANCELED);
+    }
+    while (!shmi_is_broken(m) && (w = shmi_heap_first(m, &q->w->root)).n != NULL && shmi_get(&w.n->wanted) <= v && !shmi_is_broken(m)) {
+        if (most-- == 0)
+            return 1; /* next stays low: a count, or a look, finds that there are more */
+        shmi_seq_finish_one(q, b, w, SHMI_REACHED);
+    }
+    if (shmi_is_broken(m))
+        return 0; /* it is rebuilt when the latch is left, and then every count looks */
+    w = shmi_heap_first(m, &q->w->root);
+    if (w.n != NULL)
+        next = ~shmi_get(&w.n->wanted);
+    if (!shmi_is_broken(m) && shmi_ld64(&q->w->next) != next)
+        __atomic_store_n(&q->w->next, next, __ATOMIC_SEQ_CST);
+    return 0;
+}
+
+/* The rules of a sequence. */
+
+SHMI_FN void shmi_seq_settle(struct shmi_monitor *m, struct shmi_wakes *b)
+{
+    (void)shmi_seq_settle_some((struct shmi_sequence *)m, b, UINT32_MAX);
+}
+SHMI_FN void shmi_seq_account(struct shmi_monitor *m, struct shmi_wait w) { shmi_mon_account(m, w, NULL); }
+SHMI_FN void shmi_seq_clear(struct shmi_monitor *m)
+{
+    struct shmi_sequence *q = (struct shmi_sequence *)m;
+    shmi_put(&q->w->root, 0);
+    shmi_put(&q->w->doomed, 0);
+    __atomic_store_n(&q->w->next, SHMI_ANYBODY, __ATOMIC_SEQ_CST); /* until the next settling */
+}
+SHMI_FN void shmi_seq_requeue(struct shmi_monitor *m, struct shmi_wait w)
+{
+    struct shmi_sequence *q = (struct shmi_sequence *)m;
+    uint64_t next;
+    if (shmi_stamp_of(w) <= shmi_get(&q->w->canceled)) {
+        shmi_heap_insert(m, &q->w->doomed, w);
+        return;
+    }
+    shmi_heap_insert(m, &q->w->root, w);
+    next = ~shmi_get(&w.n->wanted);
+    if (next > shmi_ld64(&q->w->next))
+        __atomic_store_n(&q->w->next, next, __ATOMIC_SEQ_CST);
+}
+SHMI_FN void shmi_seq_detach(struct shmi_monitor *m, struct shmi_wait w)
+{
+    struct shmi_sequence *q = (struct shmi_sequence *)m;
+    shmi_heap_detach(m, shmi_get(&q->w->doomed) == w.off ? &q->w->doomed : &q->w->root, w);
+}
+SHMI_FN void shmi_seq_sweep(struct shmi_monitor *m)
+{
+    struct shmi_sequence *q = (struct shmi_sequence *)m;
+    shmi_heap_sweep(m, &q->w->root);
+    shmi_heap_sweep(m, &q->w->doomed);
+}
+SHMI_FN void shmi_seq_nothing(struct shmi_monitor *m) { (void)m; }
+
+/* Whether waits are to be ended: who counted is on its way to that, or stopped or dead. */
+SHMI_FN int shmi_seq_overdue(struct shmi_sequence *q)
+{
+    uint64_t next = shmi_ld64(&q->w->next);
+    return (next != SHMI_NOBODY && ~shmi_ld64(&q->w->value) <= next) || shmi_get(&q->w->doomed) != 0 ||
+           (__atomic_load_n(&q->w->stopped, __ATOMIC_SEQ_CST) != 0 && shmi_get(&q->w->root) != 0);
+}
+SHMI_FN void shmi_seq_look(struct shmi_monitor *m)
+{
+    struct shmi_sequence *q = (struct shmi_sequence *)m;
+    struct shmi_wakes b;
+    while (shmi_seq_overdue(q) && shmi_mon_try_enter(m)) {
+        int more;
+        shmi_wakes_init(&b);
+        more = shmi_seq_settle_some(q, &b, SHMI_SETTLE_BATCH);
+        shmi_mon_leave(m, &b);
+        if (!more)
+            return;
+    }
+}
+
+static __attribute__((unused)) const struct shmi_rules shmi_seq_rules = {
+    shmi_seq_settle, shmi_seq_account, shmi_seq_clear, shmi_seq_requeue, shmi_seq_detach,
+    shmi_seq_sweep, shmi_seq_nothing, shmi_seq_nothing, shmi_seq_look,
+};
+
+/* Ends what is to be ended, a batch at a time. */
+SHMI_FN int shmi_seq_finish(struct shmi_sequence *q)
+{
+    struct shmi_wakes b;
+    int more;
+    do {
+        int err = shmi_mon_enter(&q->m, 0);
+        if (err != 0)
+            return err;
+        shmi_wakes_init(&b);
+        more = shmi_seq_settle_some(q, &b, SHMI_SETTLE_BATCH);
+        shmi_mon_leave(&q->m, &b);
+        SHMSYNC_CRASHPOINT("sequencer.settle.batch");
+    } while (more);
+    return 0;
+}
+
+/* Called after the counter has become v: if somebody waits for no more than that it settles. */
+SHMI_FN int shmi_seq_counted(struct shmi_sequence *q, uint64_t v)
+{
+    if (~v > shmi_ld64(&q->w->next))
+        return 0;
+    SHMSYNC_CRASHPOINT("sequencer.count.counted");
+    return shmi_seq_finish(q);
+}
+
+/* Waits until the counter has reached token: 0, ECANCELED, ETIMEDOUT, or one of shmi_mon_enter or of a node. */
+SHMI_FN int shmi_seq_wait(struct shmi_sequence *q, uint64_t token, int64_t abs)
+{
+    struct shmi_monitor *m = &q->m;
+    shmi_seat *seat = NULL;
+    struct shmi_wakes b;
+    uint64_t fate = 0;
+    int err, again, more;
+    if (shmi_seq_reached(q, token))
+        return 0;
+    err = shmi_mon_enter(m, abs);
+    if (err != 0)
+        return shmi_seq_reached(q, token) ? 0 : err;
+    shmi_wakes_init(&b);
+    do {
+        int reached;
+        shmi_mon_sweep_dead(m, &b);
+        reached = shmi_seq_reached(q, token);
+        if (reached || __atomic_load_n(&q->w->stopped, __ATOMIC_SEQ_CST) != 0) {
+            shmi_mon_leave(m, &b);
+            shmi_mon_unseat(m, seat);
+            return reached ? 0 : ECANCELED;
+        }
+        err = shmi_mon_seat(m, abs, &seat, &again);
+        if (err != 0) {
+            shmi_mon_wake(m, &b);
+            return err;
+        }
+    } while (again);
+    shmi_mon_join(m, seat, 0, token);
+    SHMSYNC_CRASHPOINT("sequencer.wait.announced");
+    /* The second look: a count before it has not seen the token. */
+    more = shmi_seq_reached(q, token) && shmi_seq_settle_some(q, &b, SHMI_SETTLE_BATCH);
+    shmi_mon_leave(m, &b);
+    if (more) {
+        err = shmi_seq_finish(q); /* the wait itself may be among the others */
+        if (err != 0 && !shmi_seat_resolved(seat) && shmi_mon_give_up(m, seat))
+            return err;
+    }
+    err = shmi_mon_await(m, seat, abs, &fate);
+    if (err != 0)
+        return shmi_seq_reached(q, token) ? 0 : err;
+    return shmi_fate_result(fate) == SHMI_REACHED ? 0 : ECANCELED;
+}
+
+/* Ends all waits that there are, and stops the sequence if stop is set. */
+SHMI_FN int shmi_seq_cancel_all(struct shmi_sequence *q, int stop)
+{
+    int err = shmi_mon_enter(&q->m, 0);
+    if (err != 0)
+        return err;
+    if (stop) {
+        __atomic_store_n(&q->w->stopped, 1, __ATOMIC_SEQ_CST);
+        SHMSYNC_CRASHPOINT("sequencer.stop.marked");
+    }
+    shmi_seq_condemn(q);
+    shmi_mon_leave(&q->m, NULL);
+    return shmi_seq_finish(q);
+}
+
+SHMI_FN void shmi_seq_init(struct shmi_sequence *q, shmsync_arena *a, const shmi_object *o)
+{
+    shmi_mon_init(&q->m, a, o, o->body, &shmi_seq_rules);
+    q->w = (shmi_sequence_words *)shmi_ptr(a, o->body, sizeof(shmi_sequence_words), 8);
+}
+
+/* The handle's side. */
+
+typedef struct shmi_sequencer_spec {
+    uint64_t initial;
+    uint32_t spin;
+} shmi_sequencer_spec;
+
+SHMI_FN void shmi_sequencer_fill(unsigned char *body, const void *arg)
+{
+    shmi_sequence_words *w = (shmi_sequence_words *)(void *)body;
+    const shmi_sequencer_spec *s = (const shmi_sequencer_spec *)arg;
+    w->value = s->initial;
+    w->mon.spin = s->spin;
+}
+
+SHMI_FN void *shmi_sequencer_build(shmsync_arena *a, const shmi_object *o, const void *arg)
+{
+    struct shmi_sequence *q = (struct shmi_sequence *)malloc(sizeof *q);
+    (void)arg;
+    if (q != NULL)
+        shmi_seq_init(q, a, o);
+    return q;
+}
+
+SHMI_FN int shmi_sequencer_handle(shmsync_arena *a, const shmi_object *o, shmsync_sequencer *out)
+{
+    out->impl = (struct shmi_sequence *)shmi_share(a, o, shmi_sequencer_build, NULL);
+    return out->impl != NULL ? 0 : ENOMEM;
+}
+
+int shmsync_sequencer_open(shmsync_arena *a, const char *name, const shmsync_sequencer_options *opts, shmsync_sequencer *out)
+{
+    shmi_spec spec;
+    shmi_sequencer_spec init;
+    shmi_object o;
+    int err, created;
+    out->impl = NULL;
+    init.initial = opts != NULL ? opts->initial : 0;
+    init.spin = opts != NULL ? shmi_spin_field(opts->spin_ns) : 0;
+    memset(&spec, 0, sizeof spec);
+    spec.kind = SHMI_KIND_SEQUENCER;
+    spec.version = SHMI_VERSION_SEQUENCER;
+    spec.name = name;
+    spec.size = sizeof(shmi_sequence_words);
+    spec.init = shmi_sequencer_fill;
+    spec.arg = &init;
+    err = shmi_open_object(a, &spec, &o, &created);
+    return err != 0 ? err : shmi_sequencer_handle(a, &o, out);
+}
+
+int shmsync_sequencer_at(shmsync_arena *a, shmsync_offset off, shmsync_sequencer *out)
+{
+    shmi_object o;
+    int err = shmi_object_at(a, off, "sequencer.open", SHMI_KIND_SEQUENCER, SHMI_VERSION_SEQUENCER, sizeof(shmi_sequence_words), &o);
+    out->impl = NULL;
+    return err != 0 ? err : shmi_sequencer_handle(a, &o, out);
+}
+
+int shmsync_sequencer_close(shmsync_sequencer *s)
+{
+    int err = shmi_unshare(s->impl->m.a, s->impl->m.o.off, shmi_mon_free);
+    s->impl = NULL;
+    return err;
+}
+
+shmsync_offset shmsync_sequencer_offset(const shmsync_sequencer *s) { return s->impl->m.o.off; }
+uint64_t shmsync_sequencer_value(const shmsync_sequencer *s) { return shmi_ld64(&s->impl->w->value); }
+int shmsync_sequencer_stopped(const shmsync_sequencer *s) { return shmi_ld32(&s->impl->w->stopped) != 0; }
+
+int shmsync_sequencer_increment(shmsync_sequencer *s, uint64_t *value)
+{
+    uint64_t v;
+    int err = shmi_use(s->impl->m.a, "sequencer.increment");
+    if (SHMI_UNLIKELY(err != 0))
+        return err;
+    v = shmi_add64(&s->impl->w->value, 1) + 1;
+    if (value != NULL)
+        *value = v;
+    return shmi_seq_counted(s->impl, v);
+}
+
+int shmsync_sequencer_advance(shmsync_sequencer *s, uint64_t v, int *advanced)
+{
+    int err = shmi_use(s->impl->m.a, "sequencer.advance");
+    uint64_t now;
+    if (advanced != NULL)
+        *advanced = 0;
+    if (err != 0)
+        return err;
+    for (now = shmi_ld64(&s->impl->w->value); now < v; now = shmi_ld64(&s->impl->w->value))
+        if (shmi_cas64(&s->impl->w->value, now, v)) {
+            if (advanced != NULL)
+                *advanced = 1;
+            return shmi_seq_counted(s->impl, v);
+        }
+    return 0;
+}
+
+int shmsync_sequencer_wait(shmsync_sequencer *s, uint64_t token) { return shmi_seq_wait(s->impl, token, 0); }
+int shmsync_sequencer_timedwait(shmsync_sequencer *s, uint64_t token, const struct timespec *abs_monotonic)
+{
+    int64_t ns;
+    int err = shmi_deadline(abs_monotonic, &ns);
+    return err != 0 ? err : shmi_seq_wait(s->impl, token, ns);
+}
+int shmsync_sequencer_cancel_waiters(shmsync_sequencer *s) { return shmi_seq_cancel_all(s->impl, 0); }
+int shmsync_sequencer_stop(shmsync_sequencer *s)
+{
+    if (shmsync_sequencer_stopped(s) && !shmi_seq_overdue(s->impl))
+        return 0;
+    return shmi_seq_cancel_all(s->impl, 1);
+}
+
+int shmsync_sequencer_reset(shmsync_sequencer *s, uint64_t v)
+{
+    struct shmi_sequence *q = s->impl;
+    struct shmi_wakes b;
+    int idle, err = shmi_mon_enter(&q->m, 0);
+    if (err != 0)
+        return err;
+    shmi_wakes_init(&b);
+    shmi_mon_sweep(&q->m, &b);
+    idle = (shmi_get(&q->w->root) | shmi_get(&q->w->doomed)) == 0;
+    if (idle)
+        shmi_st64(&q->w->value, v);
+    shmi_mon_leave(&q->m, &b);
+    return idle ? 0 : shmi_fail(EBUSY, "sequencer.reset", q->m.latch.called, "somebody waits");
+}
+
+/* The reaper's side. */
+
+SHMI_FN void shmi_repair_sequencer(shmsync_arena *a, const shmi_object *o, shmi_name dead)
+{
+    struct shmi_sequence q;
+    if (o->size < sizeof(shmi_sequence_words))
+        return;
+    shmi_seq_init(&q, a, o);
+    shmi_mon_repair(&q.m, dead);
+}
+/*
+ * Events: one that is reset by hand is a sequence, odd while it is set; one with automatic
+ * reset has a token. It is prims/event*.go in C.
+ */
+
+enum { SHMI_eventAuto = 1, SHMI_eventTwoWay = 2 };
+/* Where the token is. */
+enum { SHMI_eventUnset, SHMI_eventSet, SHMI_eventHand, SHMI_eventTaken };
+/* Where the token of a wait came from. */
+enum { SHMI_fateHand, SHMI_fateSpare };
+
+typedef struct shmi_event_share {
+    uint64_t name;
+    uint64_t handed;
+    uint64_t acked;
+    uint64_t pad0_;
+} shmi_event_share;
+SHMI_ASSERT(sizeof(shmi_event_share) == 32, "shmi_event_share");
+
+struct shmi_event {
+    struct shmi_sequence q; /* its monitor is that of both */
+    shmi_event_words *w;
+    shmi_event_share *shares; /* of the slots, from slot 1 */
+    uint32_t slots;
+    uint32_t mode;
+};
+
+SHMI_FN uint64_t shmi_event_bytes(uint32_t mode, uint32_t slots)
+{
+    return sizeof(shmi_event_words) + (mode & SHMI_eventAuto ? (uint64_t)slots * sizeof(shmi_event_share) : 0);
+}
+
+SHMI_FN uint64_t shmi_event_load(struct shmi_event *e) { return shmi_ld64(&e->q.w->value); }
+SHMI_FN uint32_t shmi_event_place(uint64_t s) { return (uint32_t)(s & SHMI_EVENT_PLACE_MASK); }
+SHMI_FN int shmi_event_swap(struct shmi_event *e, uint64_t s, uint32_t place)
+{
+    return shmi_cas64(&e->q.w->value, s, ((s + SHMI_EVENT_PLACE_MASK + 1) & ~SHMI_EVENT_PLACE_MASK) | place);
+}
+
+/* How many tokens were handed to the participant and not seen by it, as far as a peer's bytes can claim. */
+SHMI_FN uint64_t shmi_event_unknown(shmi_event_share *h)
+{
+    int64_t n = (int64_t)(shmi_get(&h->handed) - shmi_get(&h->acked));
+    return n <= 0 ? 0 : n > INT64_C(1) << 32 ? UINT64_C(1) << 32 : (uint64_t)n;
+}
+
+/* Takes the token of a wait that has ended from where it was, and notes whom it was handed to. */
+SHMI_FN void shmi_event_account(struct shmi_monitor *m, struct shmi_wait w)
+{
+    struct shmi_event *e = (struct shmi_event *)m;
+    shmi_name owner = shmi_owner_of(w);
+    uint32_t slot = owner & 0x7ffu;
+    uint64_t had = shmi_get(&e->w->spare), spare = had;
+    shmi_event_share *h;
+    struct shmi_change c;
+    if (shmi_fate_result(shmi_get(&w.n->extra)) == SHMI_fateHand) {
+        uint64_t s = shmi_event_load(e);
+        if (shmi_event_place(s) == SHMI_eventHand) {
+            shmi_event_swap(e, s, SHMI_eventUnset);
+            SHMSYNC_CRASHPOINT("event.hand.given");
+        }
+    } else if (spare > 0) {
+        spare--;
+    }
+    h = slot >= 1 && slot <= e->slots ? &e->shares[slot - 1] : NULL;
+    if (h == NULL || shmi_get(&h->name) != owner) {
+        shmi_mon_account(m, w, NULL); /* a peer wrote that: whose wait is queued has inherited */
+        return;
+    }
+    c.n = 0;
+    shmi_change_set(&c, &h->handed, shmi_get(&h->handed) + 1);
+    if (spare != had)
+        shmi_change_set(&c, &e->w->spare, spare);
+    shmi_mon_account(m, w, &c);
+}
+
+SHMI_FN void shmi_event_grant(struct shmi_event *e, struct shmi_wakes *b, struct shmi_wait w, uint32_t from)
+{
+    if (shmi_mon_end(&e->q.m, b, w, from, 0))
+        shmi_event_account(&e->q.m, w);
+}
+
+/* Hands tokens out while there are any and somebody is queued, and otherwise leaves one, at most, where it can be claimed. */
+SHMI_FN void shmi_event_settle(struct shmi_monitor *m, struct shmi_wakes *b)
+{
+    struct shmi_event *e = (struct shmi_event *)m;
+    while (!shmi_is_broken(m)) {
+        struct shmi_wait w = shmi_fifo_head(m, &e->w->queue);
+        int queued = w.n != NULL;
+        uint64_t s;
+        uint32_t place;
+        if (queued && !shmi_mon_waiting(m, w)) {
+            shmi_mon_discard(m, w);
+            continue;
+        }
+        s = shmi_event_load(e);
+        place = shmi_event_place(s);
+        if (place == SHMI_eventTaken) {
+            shmi_put(&e->w->spare, 0);
+            shmi_event_swap(e, s, SHMI_eventSet);
+        } else if (queued && place == SHMI_eventHand) {
+            shmi_event_grant(e, b, w, SHMI_fateHand);
+        } else if (queued && shmi_get(&e->w->spare) > 0) {
+            shmi_event_grant(e, b, w, SHMI_fateSpare);
+        } else if (queued && place == SHMI_eventSet) {
+            shmi_event_swap(e, s, SHMI_eventHand);
+            SHMSYNC_CRASHPOINT("event.hand.taken");
+        } else if (queued) {
+            return;
+        } else if (place == SHMI_eventHand) {
+            shmi_event_swap(e, s, SHMI_eventSet);
+        } else if (shmi_get(&e->w->spare) > 0) {
+            shmi_event_swap(e, s, SHMI_eventTaken);
+            SHMSYNC_CRASHPOINT("event.spare.taken");
+        } else {
+            if (shmi_ld64(&e->q.w->next) != SHMI_NOBODY)
+                shmi_st64(&e->q.w->next, SHMI_NOBODY);
+            return;
+        }
+    }
+}
+
+SHMI_FN void shmi_event_clear(struct shmi_monitor *m)
+{
+    struct shmi_event *e = (struct shmi_event *)m;
+    shmi_fifo_clear(&e->w->queue);
+    shmi_st64(&e->q.w->next, SHMI_ANYBODY); /* until the next settling every set looks for somebody */
+}
+SHMI_FN void shmi_event_requeue(struct shmi_monitor *m, struct shmi_wait w)
+{
+    struct shmi_event *e = (struct shmi_event *)m;
+    shmi_fifo_requeue(m, &e->w->queue, w);
+    if (shmi_ld64(&e->q.w->next) == SHMI_NOBODY)
+        shmi_st64(&e->q.w->next, SHMI_ANYBODY);
+}
+SHMI_FN void shmi_event_detach(struct shmi_monitor *m, struct shmi_wait w) { shmi_fifo_detach(m, &((struct shmi_event *)m)->w->queue, w); }
+SHMI_FN void shmi_event_sweep(struct shmi_monitor *m) { shmi_fifo_sweep(m, &((struct shmi_event *)m)->w->queue); }
+
+/* Takes back the tokens that the gone did not get to know of. */
+SHMI_FN void shmi_event_bury(struct shmi_monitor *m)
+{
+    struct shmi_event *e = (struct shmi_event *)m;
+    uint32_t i;
+    for (i = 0; i < e->slots; i++) {
+        shmi_event_share *h = &e->shares[i];
+        uint64_t n = shmi_event_unknown(h);
+        if (n > 0 && shmi_mon_gone(m, (shmi_name)(shmi_get(&h->name) & SHMI_NAME_MASK))) {
+            struct shmi_change c;
+            c.n = 0;
+            shmi_change_set(&c, &h->handed, shmi_get(&h->acked));
+            shmi_change_set(&c, &e->w->spare, shmi_get(&e->w->spare) + n);
+            shmi_mon_commit(m, &c);
+        }
+    }
+}
+SHMI_FN void shmi_event_holders(struct shmi_monitor *m)
+{
+    struct shmi_event *e = (struct shmi_event *)m;
+    uint32_t i;
+    for (i = 0; i < e->slots; i++)
+        if (shmi_event_unknown(&e->shares[i]) > 0)
+            shmi_mon_heed(m, (shmi_name)(shmi_get(&e->shares[i].name) & SHMI_NAME_MASK));
+}
+SHMI_FN void shmi_event_look(struct shmi_monitor *m)
+{
+    struct shmi_event *e = (struct shmi_event *)m;
+    if ((shmi_event_place(shmi_event_load(e)) != SHMI_eventUnset || shmi_get(&e->w->spare) > 0) &&
+        shmi_ld64(&e->q.w->next) != SHMI_NOBODY && shmi_mon_try_enter(m)) {
+        struct shmi_wakes b;
+        shmi_wakes_init(&b);
+        shmi_event_settle(m, &b);
+        shmi_mon_leave(m, &b);
+    }
+}
+
+static __attribute__((unused)) const struct shmi_rules shmi_event_rules = {
+    shmi_event_settle, shmi_event_account, shmi_event_clear, shmi_event_requeue, shmi_event_detach,
+    shmi_event_sweep, shmi_event_bury, shmi_event_holders, shmi_event_look,
+};
+
+/* Takes the token if it is there and nobody is queued for it. */
+SHMI_FN int shmi_event_claim(struct shmi_event *e)
+{
+    uint64_t s = shmi_event_load(e);
+    return shmi_event_place(s) == SHMI_eventSet && shmi_ld64(&e->q.w->next) == SHMI_NOBODY && shmi_event_swap(e, s, SHMI_eventUnset);
+}
+
+SHMI_FN int shmi_event_set_auto(struct shmi_event *e)
+{
+    struct shmi_wakes b;
+    uint64_t s = shmi_event_load(e);
+    int err, done = 0;
+    if (shmi_event_place(s) == SHMI_eventSet) {
+        if (shmi_ld64(&e->q.w->next) == SHMI_NOBODY && shmi_event_load(e) == s)
+            return 0;
+    } else if (shmi_event_place(s) == SHMI_eventUnset) {
+        done = shmi_event_swap(e, s, SHMI_eventSet);
+        if (done && shmi_ld64(&e->q.w->next) == SHMI_NOBODY)
+            return 0;
+    }
+    if (done)
+        SHMSYNC_CRASHPOINT("event.set.stored");
+    err = shmi_mon_enter(&e->q.m, 0);
+    if (err != 0)
+        return err;
+    shmi_wakes_init(&b);
+    for (;;) {
+        shmi_event_settle(&e->q.m, &b);
+        /* Now there is no token, or nobody is queued. */
+        s = shmi_event_load(e);
+        if (done || shmi_event_place(s) == SHMI_eventSet || shmi_is_broken(&e->q.m))
+            break;
+        done = shmi_event_swap(e, s, SHMI_eventSet);
+    }
+    shmi_mon_leave(&e->q.m, &b);
+    return 0;
+}
+
+SHMI_FN int shmi_event_reset_auto(struct shmi_event *e)
+{
+    struct shmi_wakes b;
+    uint64_t s = shmi_event_load(e);
+    int err;
+    if (shmi_event_place(s) == SHMI_eventUnset ||
+        (shmi_event_place(s) == SHMI_eventSet && shmi_ld64(&e->q.w->next) == SHMI_NOBODY && shmi_event_swap(e, s, SHMI_eventUnset)))
+        return 0;
+    err = shmi_mon_enter(&e->q.m, 0);
+    if (err != 0)
+        return err;
+    shmi_wakes_init(&b);
+    shmi_event_settle(&e->q.m, &b);
+    for (s = shmi_event_load(e); shmi_event_place(s) == SHMI_eventSet && !shmi_event_swap(e, s, SHMI_eventUnset); s = shmi_event_load(e)) {
+    }
+    shmi_mon_leave(&e->q.m, &b);
+    return 0;
+}
+
+SHMI_FN int shmi_event_is_set_auto(struct shmi_event *e)
+{
+    uint64_t s = shmi_event_load(e);
+    if (shmi_event_place(s) == SHMI_eventSet && !(shmi_ld64(&e->q.w->next) == SHMI_NOBODY && shmi_event_load(e) == s) && shmi_mon_try_enter(&e->q.m)) {
+        /* The token may be somebody's; or nobody is there for it any more. */
+        struct shmi_wakes b;
+        shmi_wakes_init(&b);
+        shmi_event_settle(&e->q.m, &b);
+        s = shmi_event_load(e);
+        shmi_mon_leave(&e->q.m, &b);
+    }
+    return shmi_event_place(s) == SHMI_eventSet;
+}
+
+SHMI_FN int shmi_event_try_auto(struct shmi_event *e)
+{
+    struct shmi_wakes b;
+    int ok;
+    if (shmi_event_claim(e))
+        return 0;
+    if (shmi_event_place(shmi_event_load(e)) == SHMI_eventUnset || !shmi_mon_try_enter(&e->q.m))
+        return EBUSY;
+    shmi_wakes_init(&b);
+    shmi_mon_sweep_dead(&e->q.m, &b);
+    shmi_event_settle(&e->q.m, &b);
+    ok = shmi_event_claim(e);
+    shmi_mon_leave(&e->q.m, &b);
+    return ok ? 0 : EBUSY;
+}
+
+/* Makes the share of this process's slot its own, with the latch held, before it waits. */
+SHMI_FN void shmi_event_inherit(struct shmi_event *e, shmi_name n)
+{
+    shmi_event_share *h = &e->shares[(n & 0x7ffu) - 1];
+    struct shmi_change c;
+    if (shmi_get(&h->name) == n)
+        return;
+    c.n = 0;
+    shmi_change_set(&c, &h->name, n);
+    shmi_change_set(&c, &h->handed, shmi_get(&h->acked));
+    shmi_change_set(&c, &e->w->spare, shmi_get(&e->w->spare) + shmi_event_unknown(h));
+    shmi_mon_commit(&e->q.m, &c);
+}
+
+SHMI_FN int shmi_event_wait_auto(struct shmi_event *e, int64_t abs)
+{
+    struct shmi_monitor *m = &e->q.m;
+    shmi_seat *seat = NULL;
+    struct shmi_wakes b;
+    shmi_name self = m->a->self;
+    uint64_t fate = 0;
+    int err, again;
+    if (shmi_event_claim(e))
+        return 0;
+    err = shmi_mon_enter(m, abs);
+    if (err != 0)
+        return err;
+    shmi_wakes_init(&b);
+    do {
+        shmi_mon_sweep_dead(m, &b);
+        shmi_event_settle(m, &b);
+        if (shmi_event_claim(e)) {
+            shmi_mon_leave(m, &b);
+            shmi_mon_unseat(m, seat);
+            return 0;
+        }
+        err = shmi_mon_seat(m, abs, &seat, &again);
+        if (err != 0) {
+            shmi_mon_wake(m, &b);
+            return err;
+        }
+    } while (again);
+    shmi_event_inherit(e, self);
+    shmi_mon_join(m, seat, 0, 0);
+    SHMSYNC_CRASHPOINT("event.wait.announced");
+    /* The second look: a set before it has not seen that somebody is queued. */
+    shmi_event_settle(m, &b);
+    shmi_mon_leave(m, &b);
+    err = shmi_mon_await(m, seat, abs, &fate);
+    if (err == 0) {
+        shmi_add64(&e->shares[(self & 0x7ffu) - 1].acked, 1);
+        SHMSYNC_CRASHPOINT("event.wait.acked");
+    }
+    return err;
+}
+
+/* Makes the counter odd or even. */
+SHMI_FN int shmi_event_turn(struct shmi_event *e, uint64_t set)
+{
+    for (;;) {
+        uint64_t v = shmi_event_load(e);
+        if ((v & 1) == set)
+            return 0;
+        if (shmi_cas64(&e->q.w->value, v, v + 1))
+            return shmi_seq_counted(&e->q, v + 1);
+    }
+}
+
+/* Waits until the counter is odd, or even. */
+SHMI_FN int shmi_event_until(struct shmi_event *e, uint64_t set, int64_t abs)
+{
+    uint64_t v = shmi_event_load(e);
+    return (v & 1) == set ? 0 : shmi_seq_wait(&e->q, v + 1, abs);
+}
+
+/* The mode of an Event, if its body is long enough for that; or -1. */
+SHMI_FN int shmi_event_mode_of(shmsync_arena *a, const shmi_object *o)
+{
+    uint32_t slots = a->geo.slots, mode;
+    if (o->size < shmi_event_bytes(0, slots))
+        return -1;
+    mode = shmi_ld32(&((shmi_event_words *)shmi_ptr(a, o->body, sizeof(shmi_event_words), 8))->mode);
+    return mode <= SHMI_eventTwoWay && o->size >= shmi_event_bytes(mode, slots) ? (int)mode : -1;
+}
+
+SHMI_FN void shmi_event_build(struct shmi_event *e, shmsync_arena *a, const shmi_object *o, uint32_t mode)
+{
+    shmi_seq_init(&e->q, a, o);
+    e->w = (shmi_event_words *)shmi_ptr(a, o->body, sizeof(shmi_event_words), 8);
+    e->shares = (shmi_event_share *)(void *)(e->w + 1);
+    e->slots = mode & SHMI_eventAuto ? a->geo.slots : 0;
+    e->mode = mode;
+    if (mode & SHMI_eventAuto)
+        e->q.m.rules = &shmi_event_rules;
+}
+
+typedef struct shmi_event_spec {
+    uint32_t mode, spin;
+    int set;
+} shmi_event_spec;
+
+SHMI_FN void shmi_event_fill(unsigned char *body, const void *arg)
+{
+    shmi_event_words *w = (shmi_event_words *)(void *)body;
+    const shmi_event_spec *s = (const shmi_event_spec *)arg;
+    w->mode = s->mode;
+    w->sequence.value = s->set != 0; /* set, in either mode */
+    w->sequence.mon.spin = s->spin;
+}
+
+SHMI_FN void *shmi_event_new(shmsync_arena *a, const shmi_object *o, const void *arg)
+{
+    struct shmi_event *e = (struct shmi_event *)malloc(sizeof *e);
+    if (e != NULL)
+        shmi_event_build(e, a, o, *(const uint32_t *)arg);
+    return e;
+}
+
+SHMI_FN int shmi_event_handle(shmsync_arena *a, const shmi_object *o, shmsync_event *out)
+{
+    int is = shmi_event_mode_of(a, o);
+    uint32_t mode = (uint32_t)is;
+    if (is < 0) {
+        shmi_close_object(a, o->off);
+        return shmi_fail(EPROTO, "event.open", shmi_called(o), "its mode does not go with its size");
+    }
+    out->impl = (struct shmi_event *)shmi_share(a, o, shmi_event_new, &mode);
+    return out->impl != NULL ? 0 : ENOMEM;
+}
+
+int shmsync_event_open(shmsync_arena *a, const char *name, const shmsync_event_options *opts, shmsync_event *out)
+{
+    shmi_spec spec;
+    shmi_event_spec init;
+    shmi_object o;
+    int err, created;
+    out->impl = NULL;
+    memset(&init, 0, sizeof init);
+    if (opts != NULL) {
+        init.mode = (opts->auto_reset ? (uint32_t)SHMI_eventAuto : 0u) | (opts->two_way ? (uint32_t)SHMI_eventTwoWay : 0u);
+        init.set = opts->set;
+        init.spin = shmi_spin_field(opts->spin_ns);
+    }
+    if (init.mode > SHMI_eventTwoWay)
+        return shmi_fail(EINVAL, "event.open", name, "auto_reset and two_way");
+    memset(&spec, 0, sizeof spec);
+    spec.kind = SHMI_KIND_EVENT;
+    spec.version = SHMI_VERSION_EVENT;
+    spec.name = name;
+    spec.size = shmi_event_bytes(init.mode, a->geo.slots);
+    spec.any_size = 1;
+    spec.init = shmi_event_fill;
+    spec.arg = &init;
+    err = shmi_open_object(a, &spec, &o, &created);
+    if (err == 0)
+        err = shmi_event_handle(a, &o, out);
+    if (err == 0 && !created && (init.mode & ~out->impl->mode) != 0) {
+        shmsync_event_close(out);
+        err = shmi_fail(EINVAL, "event.open", name, "it is of another mode than was asked for");
+    }
+    return err;
+}
+
+int shmsync_event_at(shmsync_arena *a, shmsync_offset off, shmsync_event *out)
+{
+    shmi_object o;
+    int err = shmi_object_at(a, off, "event.open", SHMI_KIND_EVENT, SHMI_VERSION_EVENT, shmi_event_bytes(0, a->geo.slots), &o);
+    out->impl = NULL;
+    return err != 0 ? err : shmi_event_handle(a, &o, out);
+}
+
+int shmsync_event_close(shmsync_event *e)
+{
+    int err = shmi_unshare(e->impl->q.m.a, e->impl->q.m.o.off, shmi_mon_free);
+    e->impl = NULL;
+    return err;
+}
+
+shmsync_offset shmsync_event_offset(const shmsync_event *e) { return e->impl->q.m.o.off; }
+
+int shmsync_event_set(shmsync_event *e)
+{
+    int err = shmi_use(e->impl->q.m.a, "event");
+    if (err != 0)
+        return err;
+    return e->impl->mode & SHMI_eventAuto ? shmi_event_set_auto(e->impl) : shmi_event_turn(e->impl, 1);
+}
+int shmsync_event_reset(shmsync_event *e)
+{
+    int err = shmi_use(e->impl->q.m.a, "event");
+    if (err != 0)
+        return err;
+    return e->impl->mode & SHMI_eventAuto ? shmi_event_reset_auto(e->impl) : shmi_event_turn(e->impl, 0);
+}
+int shmsync_event_is_set(const shmsync_event *e)
+{
+    if (shmi_use(e->impl->q.m.a, "event") != 0)
+        return 0;
+    return e->impl->mode & SHMI_eventAuto ? shmi_event_is_set_auto(e->impl) : (shmi_event_load(e->impl) & 1) != 0;
+}
+
+SHMI_FN int shmi_event_await(shmsync_event *e, int64_t abs)
+{
+    int err = shmi_use(e->impl->q.m.a, "event");
+    if (err != 0)
+        return err;
+    return e->impl->mode & SHMI_eventAuto ? shmi_event_wait_auto(e->impl, abs) : shmi_event_until(e->impl, 1, abs);
+}
+int shmsync_event_wait(shmsync_event *e) { return shmi_event_await(e, 0); }
+int shmsync_event_timedwait(shmsync_event *e, const struct timespec *abs_monotonic)
+{
+    int64_t ns;
+    int err = shmi_deadline(abs_monotonic, &ns);
+    return err != 0 ? err : shmi_event_await(e, ns);
+}
+int shmsync_event_trywait(shmsync_event *e)
+{
+    int err = shmi_use(e->impl->q.m.a, "event");
+    if (err != 0)
+        return err;
+    if (e->impl->mode & SHMI_eventAuto)
+        return shmi_event_try_auto(e->impl);
+    return shmi_event_load(e->impl) & 1 ? 0 : EBUSY;
+}
+SHMI_FN int shmi_event_await_reset(shmsync_event *e, int64_t abs)
+{
+    int err = shmi_use(e->impl->q.m.a, "event");
+    if (err != 0)
+        return err;
+    if (!(e->impl->mode & SHMI_eventTwoWay))
+        return shmi_fail(EINVAL, "event.wait_reset", e->impl->q.m.latch.called, "it is not two_way");
+    return shmi_event_until(e->impl, 0, abs);
+}
+int shmsync_event_wait_reset(shmsync_event *e) { return shmi_event_await_reset(e, 0); }
+int shmsync_event_timedwait_reset(shmsync_event *e, const struct timespec *abs_monotonic)
+{
+    int64_t ns;
+    int err = shmi_deadline(abs_monotonic, &ns);
+    return err != 0 ? err : shmi_event_await_reset(e, ns);
+}
+
+/* The reaper's side. */
+SHMI_FN void shmi_repair_event(shmsync_arena *a, const shmi_object *o, shmi_name dead)
+{
+    struct shmi_event e;
+    int mode = shmi_event_mode_of(a, o);
+    if (mode < 0)
+        return;
+    shmi_event_build(&e, a, o, (uint32_t)mode);
+    shmi_mon_repair(&e.q.m, dead);
+}
+/*
+ * Queues: bounded queues of items of one size. It is prims/queue*.go in C: the slots are
+ * the truth, order and counts are an index over them.
+ */
+
+enum { SHMI_queuePut, SHMI_queueGet, SHMI_queueLease };            /* classes of waits */
+enum { SHMI_queueGranted, SHMI_queueStopped, SHMI_queueCorrupt };  /* how they end */
+enum { SHMI_queueFree, SHMI_queueFull, SHMI_queueGiven, SHMI_queueLeased }; /* kinds of a slot */
+#define SHMI_QUEUE_ITEM_MOST 65536u
+#define SHMI_QUEUE_CAPACITY_MOST (UINT32_C(1) << 30)
+
+typedef struct shmi_queue_slot {
+    uint64_t state;
+    uint64_t seq;
+    uint64_t next;
+} shmi_queue_slot;
+
+struct shmi_queue {
+    struct shmi_monitor m;
+    shmi_queue_words *w;
+    uint32_t capacity;
+    uint64_t item, stride;
+    uint64_t stage; /* a claimed block that no put uses, 0 if there is none */
+};
+
+SHMI_FN uint64_t shmi_queue_stride(uint64_t item) { return sizeof(shmi_queue_slot) + ((item + 7) & ~UINT64_C(7)); }
+SHMI_FN uint32_t shmi_low(uint64_t p) { return (uint32_t)p; }
+SHMI_FN uint32_t shmi_high(uint64_t p) { return (uint32_t)(p >> 32); }
+SHMI_FN uint64_t shmi_pair(uint32_t low, uint32_t high) { return (uint64_t)high << 32 | low; }
+
+SHMI_FN uint64_t shmi_queue_state(uint32_t kind, shmi_name n, uint32_t times) { return n | (uint64_t)kind << 29 | (uint64_t)times << 32; }
+SHMI_FN uint32_t shmi_queue_kind(uint64_t s) { return (uint32_t)(s >> 29 & 7); }
+SHMI_FN shmi_name shmi_queue_name(uint64_t s) { return (shmi_name)(s & SHMI_NAME_MASK); }
+SHMI_FN int shmi_queue_out(uint64_t s) { return shmi_queue_kind(s) == SHMI_queueGiven || shmi_queue_kind(s) == SHMI_queueLeased; }
+SHMI_FN int shmi_queue_valid(uint64_t s)
+{
+    switch (shmi_queue_kind(s)) {
+    case SHMI_queueFree:
+        return s == 0;
+    case SHMI_queueFull:
+        return shmi_queue_name(s) == 0;
+    case SHMI_queueGiven:
+        return shmi_queue_name(s) != 0;
+    case SHMI_queueLeased:
+        return shmi_queue_name(s) != 0 && shmi_high(s) != 0;
+    }
+    return 0;
+}
+/* The state of a full slot once its item was given to n. */
+SHMI_FN uint64_t shmi_queue_to(uint64_t s, uint32_t cls, shmi_name n)
+{
+    uint32_t times = shmi_high(s);
+    if (cls == SHMI_queueLease)
+        return shmi_queue_state(SHMI_queueLeased, n, times + 1 != 0 ? times + 1 : 1);
+    return shmi_queue_state(SHMI_queueGiven, n, times);
+}
+
+SHMI_FN shmi_queue_slot *shmi_queue_at(struct shmi_queue *x, uint32_t i)
+{
+    if (i - 1 >= x->capacity) /* 0 wraps */
+        return NULL;
+    return (shmi_queue_slot *)(void *)((char *)x->w + sizeof(shmi_queue_words) + (uint64_t)(i - 1) * x->stride);
+}
+SHMI_FN void *shmi_queue_item(shmi_queue_slot *s) { return s + 1; }
+
+/* What follows is called with the latch held. Each changes the truth by one store, of the
+ * state word; what comes after it is the index. */
+
+SHMI_FN shmi_queue_slot *shmi_queue_expect(struct shmi_queue *x, uint32_t i, uint32_t kind)
+{
+    shmi_queue_slot *s;
+    if (i == 0)
+        return NULL;
+    s = shmi_queue_at(x, i);
+    if (s == NULL || shmi_queue_kind(shmi_get(&s->state)) != kind) {
+        shmi_set_broken(&x->m, 1);
+        return NULL;
+    }
+    return s;
+}
+SHMI_FN shmi_queue_slot *shmi_queue_first(struct shmi_queue *x, uint32_t *i)
+{
+    *i = shmi_low(shmi_get(&x->w->ends));
+    return shmi_queue_expect(x, *i, SHMI_queueFull);
+}
+SHMI_FN shmi_queue_slot *shmi_queue_spare(struct shmi_queue *x, uint32_t *i)
+{
+    *i = shmi_low(shmi_get(&x->w->free));
+    return shmi_queue_expect(x, *i, SHMI_queueFree);
+}
+/* A slot that a put may fill now, NULL if it has to wait. */
+SHMI_FN shmi_queue_slot *shmi_queue_room(struct shmi_queue *x, uint32_t *i)
+{
+    if (!shmi_fifo_empty(&x->w->putters) || shmi_get(&x->w->stopped) != 0)
+        return NULL;
+    return shmi_queue_spare(x, i);
+}
+/* The slot of an item that a get may have now, NULL if it has to wait. */
+SHMI_FN shmi_queue_slot *shmi_queue_ready(struct shmi_queue *x, uint32_t *i)
+{
+    return shmi_fifo_empty(&x->w->getters) ? shmi_queue_first(x, i) : NULL;
+}
+
+SHMI_FN void shmi_queue_count(struct shmi_queue *x, uint32_t d)
+{
+    uint64_t f = shmi_get(&x->w->free);
+    shmi_put(&x->w->free, shmi_pair(shmi_low(f), shmi_high(f) + d));
+}
+
+/* Makes the item in s the last one. */
+SHMI_FN void shmi_queue_number(struct shmi_queue *x, shmi_queue_slot *s)
+{
+    uint64_t n = shmi_get(&x->w->sequence) + 1;
+    shmi_put(&x->w->sequence, n);
+    shmi_put(&s->seq, n);
+}
+
+/* Links the slot at i as the last of the queue. */
+SHMI_FN void shmi_queue_append(struct shmi_queue *x, uint32_t i, shmi_queue_slot *s)
+{
+    uint64_t e = shmi_get(&x->w->ends);
+    uint32_t first = i;
+    shmi_put(&s->next, 0);
+    if (shmi_high(e) != 0) {
+        shmi_queue_slot *last = shmi_queue_at(x, shmi_high(e));
+        if (last != NULL) {
+            first = shmi_low(e);
+            shmi_put(&last->next, i);
+        } else {
+            shmi_set_broken(&x->m, 1);
+        }
+    }
+    shmi_put(&x->w->ends, shmi_pair(first, i));
+    shmi_queue_count(x, 1);
+}
+
+/* The slot whose next is at i, in the list that begins at from. */
+SHMI_FN shmi_queue_slot *shmi_queue_before(struct shmi_queue *x, uint32_t from, uint32_t i)
+{
+    uint32_t n;
+    for (n = 0; n < x->capacity; n++) {
+        shmi_queue_slot *s = shmi_queue_at(x, from);
+        if (s == NULL)
+            break;
+        from = (uint32_t)shmi_get(&s->next);
+        if (from == i)
+            return s;
+    }
+    shmi_set_broken(&x->m, 1);
+    return NULL;
+}
+
+/* Takes the slot at i off the list of free ones. It is the first, except after a death. */
+SHMI_FN void shmi_queue_unspare(struct shmi_queue *x, uint32_t i, shmi_queue_slot *s)
+{
+    uint64_t f = shmi_get(&x->w->free), next = shmi_get(&s->next);
+    shmi_queue_slot *before;
+    if (shmi_low(f) == i) {
+        shmi_put(&x->w->free, shmi_pair((uint32_t)next, shmi_high(f)));
+        return;
+    }
+    before = shmi_queue_before(x, shmi_low(f), i);
+    if (before != NULL)
+        shmi_put(&before->next, (uint32_t)next);
+}
+
+/* Takes the slot at i out of the queue. It is the first, except after a death. */
+SHMI_FN void shmi_queue_unlink(struct shmi_queue *x, uint32_t i, shmi_queue_slot *s)
+{
+    uint64_t e = shmi_get(&x->w->ends);
+    uint32_t next = (uint32_t)shmi_get(&s->next), first = shmi_low(e), last = shmi_high(e);
+    if (first == i) {
+        first = next;
+        if (next == 0)
+            last = 0;
+    } else {
+        shmi_queue_slot *before = shmi_queue_before(x, first, i);
+        if (before != NULL) {
+            shmi_put(&before->next, next);
+            if (last == i)
+                shmi_set_broken(&x->m, 1); /* so that the last is found */
+        }
+    }
+    shmi_put(&x->w->ends, shmi_pair(first, last));
+    shmi_queue_count(x, UINT32_MAX);
+}
+
+/* Links the slot at i into the queue where its number belongs: mostly at the front. */
+SHMI_FN void shmi_queue_insert(struct shmi_queue *x, uint32_t i, shmi_queue_slot *s)
+{
+    uint64_t e = shmi_get(&x->w->ends), seq = shmi_get(&s->seq);
+    shmi_queue_slot *last = shmi_queue_at(x, shmi_high(e)), *before = NULL;
+    uint32_t at = shmi_low(e), n;
+    if (last == NULL || shmi_get(&last->seq) < seq) {
+        shmi_queue_append(x, i, s);
+        return;
+    }
+    for (n = 0; n < x->capacity; n++) {
+        shmi_queue_slot *t = shmi_queue_at(x, at);
+        if (t == NULL) {
+            shmi_set_broken(&x->m, 1); /* the last is behind */
+            break;
+        }
+        if (shmi_get(&t->seq) > seq)
+            break;
+        before = t;
+        at = (uint32_t)shmi_get(&t->next);
+    }
+    shmi_put(&s->next, at);
+    if (before != NULL)
+        shmi_put(&before->next, i);
+    else
+        shmi_put(&x->w->ends, shmi_pair(i, shmi_high(e)));
+    shmi_queue_count(x, 1);
+}
+
+/* Puts the item into the queue that was written to the free slot at i. */
+SHMI_FN void shmi_queue_add(struct shmi_queue *x, uint32_t i, shmi_queue_slot *s)
+{
+    shmi_queue_number(x, s);
+    SHMSYNC_CRASHPOINT("queue.add.written");
+    shmi_put(&s->state, shmi_queue_state(SHMI_queueFull, 0, 0));
+    SHMSYNC_CRASHPOINT("queue.add.committed");
+    shmi_queue_unspare(x, i, s);
+    shmi_queue_append(x, i, s);
+}
+
+/* Gives the item at i, in the queue, to this process. */
+SHMI_FN void shmi_queue_take(struct shmi_queue *x, uint32_t i, shmi_queue_slot *s, uint32_t cls)
+{
+    shmi_put(&s->state, shmi_queue_to(shmi_get(&s->state), cls, x->m.a->self));
+    SHMSYNC_CRASHPOINT("queue.take.committed");
+    shmi_queue_unlink(x, i, s);
+    shmi_put(&x->w->out, shmi_get(&x->w->out) + 1);
+}
+
+/* Makes the slot at i free: its item was copied, or done with. */
+SHMI_FN void shmi_queue_drop(struct shmi_queue *x, uint32_t i, shmi_queue_slot *s, int in_queue)
+{
+    uint64_t f;
+    shmi_put(&s->state, 0);
+    SHMSYNC_CRASHPOINT("queue.drop.committed");
+    if (in_queue)
+        shmi_queue_unlink(x, i, s);
+    else
+        shmi_put(&x->w->out, shmi_get(&x->w->out) - 1);
+    f = shmi_get(&x->w->free);
+    shmi_put(&s->next, shmi_low(f));
+    shmi_put(&x->w->free, shmi_pair(i, shmi_high(f)));
+}
+
+/* Puts the item at i, which is out, back to its place in the queue. */
+SHMI_FN void shmi_queue_give_back(struct shmi_queue *x, uint32_t i, shmi_queue_slot *s, uint64_t st)
+{
+    shmi_put(&s->state, shmi_queue_state(SHMI_queueFull, 0, shmi_high(st)));
+    SHMSYNC_CRASHPOINT("queue.back.committed");
+    shmi_put(&x->w->out, shmi_get(&x->w->out) - 1);
+    shmi_queue_insert(x, i, s);
+}
+
+struct shmi_numbered {
+    uint64_t seq;
+    uint32_t i;
+};
+
+SHMI_FN int shmi_by_number(const void *p, const void *q)
+{
+    const struct shmi_numbered *x = (const struct shmi_numbered *)p, *y = (const struct shmi_numbered *)q;
+    if (x->seq != y->seq)
+        return x->seq < y->seq ? -1 : 1;
+    return x->i < y->i ? -1 : x->i > y->i;
+}
+
+/* Makes order, free list and counts anew from the slots. */
+SHMI_FN void shmi_queue_index(struct shmi_queue *x)
+{
+    struct shmi_numbered *full = NULL;
+    uint64_t out = 0, sequence = shmi_get(&x->w->sequence);
+    uint32_t i, n_full = 0, n = 0, free_ = 0;
+    for (i = x->capacity; i > 0; i--) {
+        shmi_queue_slot *s = shmi_queue_at(x, i);
+        uint64_t st = shmi_get(&s->state), seq = shmi_get(&s->seq);
+        if (!shmi_queue_valid(st)) { /* a peer wrote that */
+            st = 0;
+            shmi_put(&s->state, 0);
+        }
+        if (shmi_queue_kind(st) == SHMI_queueFree) {
+            shmi_put(&s->next, free_);
+            free_ = i;
+            continue;
+        }
+        if (shmi_queue_kind(st) == SHMI_queueFull)
+            n_full++;
+        else
+            out++;
+        if (seq > sequence)
+            sequence = seq;
+    }
+    shmi_put(&x->w->sequence, sequence);
+    shmi_put(&x->w->out, out);
+    shmi_put(&x->w->free, shmi_pair(free_, 0));
+    shmi_put(&x->w->ends, 0);
+    if (n_full == 0)
+        return;
+    full = (struct shmi_numbered *)malloc(n_full * sizeof *full);
+    for (i = 1; i <= x->capacity; i++) {
+        shmi_queue_slot *s = shmi_queue_at(x, i);
+        if (shmi_queue_kind(shmi_get(&s->state)) != SHMI_queueFull)
+            continue;
+        if (full == NULL) {
+            shmi_queue_insert(x, i, s); /* slower, and it needs no memory */
+        } else if (n < n_full) { /* or a peer makes them more */
+            full[n].seq = shmi_get(&s->seq);
+            full[n++].i = i;
+        }
+    }
+    if (n > 1)
+        qsort(full, n, sizeof *full, shmi_by_number);
+    for (i = 0; i < n; i++)
+        shmi_queue_append(x, full[i].i, shmi_queue_at(x, full[i].i));
+    free(full);
+}
+
+SHMI_FN void *shmi_claimed_block(shmsync_arena *a, shmi_off off, uint64_t size, shmi_name owner);
+
+/* The rules. */
+
+SHMI_FN shmi_list_words *shmi_queue_line(struct shmi_queue *x, struct shmi_wait w)
+{
+    return shmi_class_of(w) == SHMI_queuePut ? &x->w->putters : &x->w->getters;
+}
+SHMI_FN void shmi_queue_requeue(struct shmi_monitor *m, struct shmi_wait w) { shmi_fifo_requeue(m, shmi_queue_line((struct shmi_queue *)m, w), w); }
+SHMI_FN void shmi_queue_detach(struct shmi_monitor *m, struct shmi_wait w) { shmi_fifo_detach(m, shmi_queue_line((struct shmi_queue *)m, w), w); }
+SHMI_FN void shmi_queue_clear(struct shmi_monitor *m)
+{
+    struct shmi_queue *x = (struct shmi_queue *)m;
+    shmi_fifo_clear(&x->w->getters);
+    shmi_fifo_clear(&x->w->putters);
+    shmi_queue_index(x);
+}
+SHMI_FN void shmi_queue_sweep(struct shmi_monitor *m)
+{
+    struct shmi_queue *x = (struct shmi_queue *)m;
+    shmi_fifo_sweep(m, &x->w->getters);
+    shmi_fifo_sweep(m, &x->w->putters);
+}
+
+/* Makes the change that a wait which was granted something stands for. */
+SHMI_FN void shmi_queue_account(struct shmi_monitor *m, struct shmi_wait w)
+{
+    struct shmi_queue *x = (struct shmi_queue *)m;
+    uint64_t f = shmi_get(&w.n->extra), st;
+    uint32_t i = shmi_fate_aux(f), cls = shmi_fate_class(f);
+    shmi_queue_slot *s = shmi_queue_at(x, i);
+    struct shmi_change c;
+    c.n = 0;
+    if (shmi_fate_result(f) != SHMI_queueGranted || s == NULL) {
+        shmi_mon_account(m, w, NULL);
+        return;
+    }
+    st = shmi_get(&s->state);
+    if (cls == SHMI_queuePut && shmi_queue_kind(st) == SHMI_queueFree) {
+        shmi_queue_number(x, s);
+        shmi_change_set(&c, &s->state, shmi_queue_state(SHMI_queueFull, 0, 0));
+        shmi_mon_account(m, w, &c);
+        shmi_queue_unspare(x, i, s);
+        shmi_queue_append(x, i, s);
+    } else if (cls != SHMI_queuePut && shmi_queue_kind(st) == SHMI_queueFull) {
+        shmi_change_set(&c, &s->state, shmi_queue_to(st, cls, shmi_owner_of(w)));
+        shmi_mon_account(m, w, &c);
+        shmi_queue_unlink(x, i, s);
+        shmi_put(&x->w->out, shmi_get(&x->w->out) + 1);
+    } else {
+        shmi_mon_account(m, w, NULL); /* a peer wrote that */
+    }
+}
+
+/* Ends a wait with nothing. */
+SHMI_FN void shmi_queue_turn_away(struct shmi_queue *x, struct shmi_wakes *b, struct shmi_wait w, uint32_t result)
+{
+    if (shmi_mon_end(&x->m, b, w, result, 0))
+        shmi_mon_account(&x->m, w, NULL);
+}
+
+/* Ends the first wait for an item if that can be. */
+SHMI_FN int shmi_queue_settle_getter(struct shmi_queue *x, struct shmi_wakes *b, int stopped)
+{
+    struct shmi_wait w = shmi_fifo_head(&x->m, &x->w->getters);
+    uint32_t i;
+    if (w.n == NULL)
+        return 0;
+    if (!shmi_mon_waiting(&x->m, w)) {
+        shmi_mon_discard(&x->m, w);
+        return 1;
+    }
+    if (shmi_queue_first(x, &i) != NULL) {
+        if (shmi_mon_end(&x->m, b, w, SHMI_queueGranted, i))
+            shmi_queue_account(&x->m, w);
+        return 1;
+    }
+    if (!stopped)
+        return 0;
+    shmi_queue_turn_away(x, b, w, SHMI_queueStopped);
+    return 1;
+}
+
+/* The same for a wait for room: the item is copied, and if the wait is still there it is in the queue. */
+SHMI_FN int shmi_queue_settle_putter(struct shmi_queue *x, struct shmi_wakes *b, int stopped)
+{
+    struct shmi_wait w = shmi_fifo_head(&x->m, &x->w->putters);
+    shmi_queue_slot *s;
+    shmi_name owner;
+    uint32_t i;
+    void *block;
+    if (w.n == NULL)
+        return 0;
+    if (!shmi_mon_waiting(&x->m, w)) {
+        shmi_mon_discard(&x->m, w);
+        return 1;
+    }
+    if (stopped) {
+        shmi_queue_turn_away(x, b, w, SHMI_queueStopped);
+        return 1;
+    }
+    s = shmi_queue_spare(x, &i);
+    if (s == NULL)
+        return 0;
+    owner = shmi_owner_of(w);
+    block = shmi_claimed_block(x->m.a, shmi_get(&w.n->wanted), x->item, owner);
+    if (block != NULL) {
+        memcpy(shmi_queue_item(s), block, x->item);
+        SHMSYNC_CRASHPOINT("queue.put.copied");
+        if (!shmi_mon_current(&x->m, owner))
+            shmi_mon_discard(&x->m, w); /* the block may have been another's */
+        else if (shmi_mon_end(&x->m, b, w, SHMI_queueGranted, i))
+            shmi_queue_account(&x->m, w);
+    } else if (shmi_mon_current(&x->m, owner)) {
+        shmi_queue_turn_away(x, b, w, SHMI_queueCorrupt);
+    } else {
+        shmi_mon_discard(&x->m, w);
+    }
+    return 1;
+}
+
+SHMI_FN void shmi_queue_settle(struct shmi_monitor *m, struct shmi_wakes *b)
+{
+    struct shmi_queue *x = (struct shmi_queue *)m;
+    int stopped = shmi_get(&x->w->stopped) != 0;
+    while (!shmi_is_broken(m) && (shmi_queue_settle_getter(x, b, stopped) || shmi_queue_settle_putter(x, b, stopped))) {
+    }
+}
+
+SHMI_FN void shmi_queue_bury(struct shmi_monitor *m)
+{
+    struct shmi_queue *x = (struct shmi_queue *)m;
+    uint32_t i;
+    if (shmi_get(&x->w->out) == 0)
+        return;
+    for (i = 1; i <= x->capacity; i++) {
+        shmi_queue_slot *s = shmi_queue_at(x, i);
+        uint64_t st = shmi_get(&s->state);
+        if (shmi_queue_out(st) && shmi_mon_gone(m, shmi_queue_name(st)))
+            shmi_queue_give_back(x, i, s, st);
+    }
+}
+SHMI_FN void shmi_queue_holders(struct shmi_monitor *m)
+{
+    struct shmi_queue *x = (struct shmi_queue *)m;
+    shmi_name last = 0;
+    uint32_t i;
+    if (shmi_get(&x->w->out) == 0)
+        return;
+    for (i = 1; i <= x->capacity; i++) {
+        uint64_t st = shmi_get(&shmi_queue_at(x, i)->state);
+        if (shmi_queue_out(st) && shmi_queue_name(st) != last) {
+            last = shmi_queue_name(st);
+            shmi_mon_heed(m, last);
+        }
+    }
+}
+
+static __attribute__((unused)) const struct shmi_rules shmi_queue_rules = {
+    shmi_queue_settle, shmi_queue_account, shmi_queue_clear, shmi_queue_requeue, shmi_queue_detach,
+    shmi_queue_sweep, shmi_queue_bury, shmi_queue_holders, NULL,
+};
+
+/* Gives the latch back after a change that may have let others go on. */
+SHMI_FN void shmi_queue_leave(struct shmi_queue *x, shmi_list_words *others)
+{
+    struct shmi_wakes b;
+    if (shmi_fifo_empty(others)) {
+        shmi_mon_leave(&x->m, NULL);
+        return;
+    }
+    shmi_wakes_init(&b);
+    shmi_queue_settle(&x->m, &b);
+    shmi_mon_leave(&x->m, &b);
+}
+
+/* Takes the latch for a call that does not wait, if that does not take long. */
+SHMI_FN int shmi_queue_try_enter(struct shmi_queue *x, shmi_list_words *line)
+{
+    struct shmi_wakes b;
+    if (!shmi_mon_try_enter(&x->m))
+        return 0;
+    if (shmi_fifo_empty(line))
+        return 1;
+    /* Perhaps those who wait are dead. */
+    shmi_wakes_init(&b);
+    shmi_mon_sweep_dead(&x->m, &b);
+    shmi_mon_leave(&x->m, &b);
+    return shmi_mon_try_enter(&x->m);
+}
+
+/* The first bytes of a block that owner has claimed, at an offset that came from a peer; NULL where no such block is. */
+SHMI_FN void *shmi_claimed_block(shmsync_arena *a, shmi_off off, uint64_t size, shmi_name owner)
+{
+    shmi_block b;
+    if (!shmi_locate(a, off, &b) || b.class_ == SHMI_classNode || size > b.size || shmi_ld32(b.word) != shmi_make_block(SHMI_blockClaimed, owner))
+        return NULL;
+    return shmi_ptr(a, off, size, 1);
+}
+
+SHMI_FN void shmi_queue_unstage(struct shmi_queue *x, uint64_t off)
+{
+    if (off != 0 && !shmi_cas64(&x->stage, 0, off))
+        shmi_unclaim(x->m.a, off);
+}
+
+/* A put that has to wait, with the latch held, which it leaves. */
+SHMI_FN int shmi_queue_put_slow(struct shmi_queue *x, const void *item, int64_t abs)
+{
+    struct shmi_monitor *m = &x->m;
+    shmi_seat *seat = NULL;
+    struct shmi_wakes b;
+    shmi_queue_slot *s;
+    uint64_t off = 0, fate = 0;
+    uint32_t i;
+    void *block = NULL;
+    int err = 0, again;
+    shmi_wakes_init(&b);
+    for (;;) {
+        shmi_mon_sweep_dead(m, &b);
+        if (shmi_get(&x->w->stopped) != 0) {
+            err = ECANCELED;
+            break;
+        }
+        s = shmi_queue_room(x, &i);
+        if (s != NULL) {
+            memcpy(shmi_queue_item(s), item, x->item);
+            shmi_queue_add(x, i, s);
+            shmi_queue_settle(m, &b);
+            break;
+        }
+        if (block == NULL) {
+            off = shmi_xchg64(&x->stage, 0);
+            if (off == 0) {
+                shmi_mon_leave(m, NULL);
+                err = shmi_claim(m->a, x->item, &off);
+                if (err == 0)
+                    err = shmi_mon_enter(m, abs);
+                if (err != 0)
+                    goto left;
+            }
+            block = shmi_claimed_block(m->a, off, x->item, m->a->self);
+            if (block == NULL) {
+                off = 0; /* a peer overwrote what says that it is ours */
+                err = EPROTO;
+                break;
+            }
+            continue;
+        }
+        err = shmi_mon_seat(m, abs, &seat, &again);
+        if (err != 0)
+            goto left;
+        if (again)
+            continue;
+        memcpy(block, item, x->item);
+        SHMSYNC_CRASHPOINT("queue.put.staged");
+        shmi_mon_join(m, seat, SHMI_queuePut, off);
+        shmi_mon_leave(m, &b);
+        err = shmi_mon_await(m, seat, abs, &fate);
+        seat = NULL;
+        if (err == 0 && shmi_fate_result(fate) != SHMI_queueGranted)
+            err = shmi_fate_result(fate) == SHMI_queueStopped ? ECANCELED : EPROTO;
+        shmi_queue_unstage(x, off);
+        return err;
+    }
+    shmi_mon_leave(m, &b);
+left:
+    shmi_mon_wake(m, &b);
+    shmi_mon_unseat(m, seat);
+    shmi_queue_unstage(x, off);
+    return err;
+}
+
+/* Takes the latch and finds the slot that this process was given: who gave it wakes us before it has written that down. */
+SHMI_FN shmi_queue_slot *shmi_queue_given(struct shmi_queue *x, uint32_t i, uint32_t cls, int *err)
+{
+    shmi_queue_slot *s;
+    *err = shmi_mon_enter(&x->m, 0);
+    if (*err != 0)
+        return NULL;
+    s = shmi_queue_at(x, i);
+    if (s != NULL) {
+        uint64_t st = shmi_get(&s->state);
+        if (shmi_queue_kind(st) == (cls == SHMI_queueLease ? SHMI_queueLeased : SHMI_queueGiven) && shmi_queue_name(st) == x->m.a->self)
+            return s;
+    }
+    shmi_mon_leave(&x->m, NULL);
+    *err = EPROTO;
+    return NULL;
+}
+
+/* Waits, with the latch held, until this process has been given an item. If it has, the latch is held again. */
+SHMI_FN shmi_queue_slot *shmi_queue_wait_item(struct shmi_queue *x, uint32_t cls, int64_t abs, uint32_t *i, int *err)
+{
+    struct shmi_monitor *m = &x->m;
+    shmi_seat *seat = NULL;
+    struct shmi_wakes b;
+    uint64_t fate = 0;
+    int again;
+    shmi_wakes_init(&b);
+    do {
+        shmi_queue_slot *s;
+        shmi_mon_sweep_dead(m, &b);
+        s = shmi_queue_ready(x, i);
+        if (s != NULL)
+            shmi_queue_take(x, *i, s, cls);
+        if (s != NULL || shmi_get(&x->w->stopped) != 0) {
+            shmi_mon_leave(m, &b);
+            shmi_mon_unseat(m, seat);
+            *err = ECANCELED;
+            return s == NULL ? NULL : shmi_queue_given(x, *i, cls, err);
+        }
+        *err = shmi_mon_seat(m, abs, &seat, &again);
+        if (*err != 0) {
+            shmi_mon_wake(m, &b);
+            return NULL;
+        }
+    } while (again);
+    shmi_mon_join(m, seat, cls, 0);
+    shmi_mon_leave(m, &b);
+    *err = shmi_mon_await(m, seat, abs, &fate);
+    if (*err == 0 && shmi_fate_result(fate) == SHMI_queueStopped)
+        *err = ECANCELED;
+    if (*err != 0)
+        return NULL;
+    SHMSYNC_CRASHPOINT("queue.get.granted");
+    *i = shmi_fate_aux(fate);
+    return shmi_queue_given(x, *i, cls, err);
+}
+
+SHMI_FN int shmi_queue_put(shmsync_queue *q, const void *item, int64_t abs, int try_)
+{
+    struct shmi_queue *x = q->impl;
+    shmi_queue_slot *s;
+    uint32_t i;
+    int err = shmi_use(x->m.a, "queue");
+    if (err != 0)
+        return err;
+    if (try_) {
+        if (!shmi_queue_try_enter(x, &x->w->putters))
+            return EBUSY;
+    } else {
+        err = shmi_mon_enter(&x->m, abs);
+        if (err != 0)
+            return err;
+    }
+    s = shmi_queue_room(x, &i);
+    if (s == NULL) {
+        if (!try_)
+            return shmi_queue_put_slow(x, item, abs);
+        err = shmi_get(&x->w->stopped) != 0 ? ECANCELED : EBUSY;
+        shmi_mon_leave(&x->m, NULL);
+        return err;
+    }
+    memcpy(shmi_queue_item(s), item, x->item);
+    shmi_queue_add(x, i, s);
+    shmi_queue_leave(x, &x->w->getters);
+    return 0;
+}
+
+SHMI_FN int shmi_queue_get(shmsync_queue *q, void *item, shmsync_lease *lease, int64_t abs, int try_)
+{
+    struct shmi_queue *x = q->impl;
+    shmi_queue_slot *s;
+    uint32_t i, cls = lease != NULL ? SHMI_queueLease : SHMI_queueGet;
+    int in_queue, err = shmi_use(x->m.a, "queue");
+    if (err != 0)
+        return err;
+    if (try_) {
+        if (!shmi_queue_try_enter(x, &x->w->getters))
+            return EBUSY;
+    } else {
+        err = shmi_mon_enter(&x->m, abs);
+        if (err != 0)
+            return err;
+    }
+    s = shmi_queue_ready(x, &i);
+    in_queue = s != NULL;
+    if (s == NULL && try_) {
+        err = shmi_get(&x->w->stopped) != 0 && shmi_low(shmi_get(&x->w->ends)) == 0 ? ECANCELED : EBUSY;
+        shmi_mon_leave(&x->m, NULL);
+        return err;
+    }
+    if (s == NULL) {
+        s = shmi_queue_wait_item(x, cls, abs, &i, &err);
+        if (s == NULL)
+            return err;
+    }
+    if (lease == NULL) {
+        memcpy(item, shmi_queue_item(s), x->item);
+        shmi_queue_drop(x, i, s, in_queue);
+        shmi_queue_leave(x, &x->w->putters);
+        return 0;
+    }
+    if (in_queue)
+        shmi_queue_take(x, i, s, cls);
+    lease->impl = x;
+    lease->at = i;
+    lease->state = shmi_get(&s->state);
+    lease->seq = shmi_get(&s->seq);
+    lease->redelivered = shmi_high(lease->state) - (shmi_high(lease->state) != 0);
+    shmi_mon_leave(&x->m, NULL);
+    memcpy(item, shmi_queue_item(s), x->item); /* ours: nobody else touches it */
+    return 0;
+}
+
+SHMI_FN int shmi_queue_end_lease(shmsync_lease *l, int back)
+{
+    struct shmi_queue *x = l->impl;
+    shmi_queue_slot *s;
+    int err;
+    if (x == NULL)
+        return EPERM;
+    err = shmi_use(x->m.a, "queue");
+    if (err == 0)
+        err = shmi_mon_enter(&x->m, 0);
+    if (err != 0)
+        return err;
+    s = shmi_queue_at(x, l->at);
+    if (s == NULL || shmi_get(&s->state) != l->state || shmi_get(&s->seq) != l->seq || shmi_queue_kind(l->state) != SHMI_queueLeased ||
+        shmi_queue_name(l->state) != x->m.a->self) {
+        shmi_mon_leave(&x->m, NULL);
+        return shmi_fail(EPERM, "queue.lease", x->m.latch.called, "this process does not have that item on that lease");
+    }
+    if (back) {
+        shmi_queue_give_back(x, l->at, s, l->state);
+        shmi_queue_leave(x, &x->w->getters);
+    } else {
+        shmi_queue_drop(x, l->at, s, 0);
+        shmi_queue_leave(x, &x->w->putters);
+    }
+    l->impl = NULL;
+    return 0;
+}
+
+/* Whether the body has room for what its immutable words say. */
+SHMI_FN int shmi_queue_build(struct shmi_queue *x, shmsync_arena *a, const shmi_object *o)
+{
+    shmi_queue_words *w;
+    if (o->size < sizeof(shmi_queue_words))
+        return 0;
+    w = (shmi_queue_words *)shmi_ptr(a, o->body, sizeof(shmi_queue_words), 8);
+    x->w = w;
+    x->item = shmi_ld64(&w->item);
+    x->capacity = (uint32_t)shmi_ld64(&w->capacity);
+    x->stage = 0;
+    if (x->item > SHMI_QUEUE_ITEM_MOST || x->capacity == 0 || x->capacity > SHMI_QUEUE_CAPACITY_MOST || x->capacity != shmi_ld64(&w->capacity) ||
+        o->size < sizeof(shmi_queue_words) + (uint64_t)x->capacity * shmi_queue_stride(x->item))
+        return 0;
+    x->stride = shmi_queue_stride(x->item);
+    shmi_mon_init(&x->m, a, o, o->body, &shmi_queue_rules);
+    return 1;
+}
+
+typedef struct shmi_queue_spec {
+    uint32_t capacity, spin;
+    uint64_t item;
+} shmi_queue_spec;
+
+SHMI_FN void shmi_queue_fill(unsigned char *body, const void *arg)
+{
+    const shmi_queue_spec *spec = (const shmi_queue_spec *)arg;
+    struct shmi_queue x;
+    memset(&x, 0, sizeof x);
+    x.w = (shmi_queue_words *)(void *)body;
+    x.capacity = spec->capacity;
+    x.item = spec->item;
+    x.stride = shmi_queue_stride(spec->item);
+    x.w->capacity = spec->capacity;
+    x.w->item = spec->item;
+    x.w->mon.spin = spec->spin;
+    shmi_queue_index(&x);
+}
+
+SHMI_FN void *shmi_queue_new(shmsync_arena *a, const shmi_object *o, const void *arg)
+{
+    struct shmi_queue *x = (struct shmi_queue *)malloc(sizeof *x);
+    (void)arg;
+    if (x != NULL)
+        shmi_queue_build(x, a, o); /* shmi_queue_handle has seen that it can be */
+    return x;
+}
+
+SHMI_FN void shmi_queue_end(void *handle)
+{
+    struct shmi_queue *x = (struct shmi_queue *)handle;
+    uint64_t stage = shmi_xchg64(&x->stage, 0);
+    if (stage != 0)
+        shmi_unclaim(x->m.a, stage);
+    free(x);
+}
+
+SHMI_FN int shmi_queue_handle(shmsync_arena *a, const shmi_object *o, uint64_t item, uint32_t capacity, shmsync_queue *out)
+{
+    struct shmi_queue x;
+    int err = 0;
+    if (!shmi_queue_build(&x, a, o))
+        err = shmi_fail(EPROTO, "queue.open", shmi_called(o), "its body has no room for its slots");
+    else if (item != x.item || (capacity != 0 && capacity != x.capacity))
+        err = shmi_fail(EINVAL, "queue.open", shmi_called(o), "it has a capacity of %u items of %u bytes", x.capacity, (uint32_t)x.item);
+    if (err != 0) {
+        shmi_close_object(a, o->off);
+        return err;
+    }
+    out->impl = (struct shmi_queue *)shmi_share(a, o, shmi_queue_new, NULL);
+    return out->impl != NULL ? 0 : ENOMEM;
+}
+
+int shmsync_queue_open(shmsync_arena *a, const char *name, size_t item_size, const shmsync_queue_options *opts, shmsync_queue *out)
+{
+    shmi_spec spec;
+    shmi_queue_spec init;
+    shmi_object o;
+    uint32_t capacity = opts != NULL ? opts->capacity : 0;
+    int err, created;
+    out->impl = NULL;
+    if (item_size > SHMI_QUEUE_ITEM_MOST || capacity > SHMI_QUEUE_CAPACITY_MOST)
+        return shmi_fail(EINVAL, "queue.open", name, "a capacity of %u items of %zu bytes", capacity, item_size);
+    memset(&init, 0, sizeof init);
+    init.capacity = capacity != 0 ? capacity : 64;
+    init.item = item_size;
+    init.spin = opts != NULL ? shmi_spin_field(opts->spin_ns) : 0;
+    memset(&spec, 0, sizeof spec);
+    spec.kind = SHMI_KIND_QUEUE;
+    spec.version = SHMI_VERSION_QUEUE;
+    spec.name = name;
+    spec.size = sizeof(shmi_queue_words) + (uint64_t)init.capacity * shmi_queue_stride(item_size);
+    spec.any_size = 1;
+    spec.layout = opts != NULL ? opts->layout : 0;
+    spec.any_layout = spec.layout == 0;
+    spec.init = shmi_queue_fill;
+    spec.arg = &init;
+    err = shmi_open_object(a, &spec, &o, &created);
+    return err != 0 ? err : shmi_queue_handle(a, &o, item_size, capacity, out);
+}
+
+int shmsync_queue_at(shmsync_arena *a, shmsync_offset off, size_t item_size, shmsync_queue *out)
+{
+    shmi_object o;
+    int err = shmi_object_at(a, off, "queue.open", SHMI_KIND_QUEUE, SHMI_VERSION_QUEUE, sizeof(shmi_queue_words), &o);
+    out->impl = NULL;
+    return err != 0 ? err : shmi_queue_handle(a, &o, item_size, 0, out);
+}
+
+int shmsync_queue_close(shmsync_queue *q)
+{
+    int err = shmi_unshare(q->impl->m.a, q->impl->m.o.off, shmi_queue_end);
+    q->impl = NULL;
+    return err;
+}
+
+shmsync_offset shmsync_queue_offset(const shmsync_queue *q) { return q->impl->m.o.off; }
+int shmsync_queue_put(shmsync_queue *q, const void *item) { return shmi_queue_put(q, item, 0, 0); }
+int shmsync_queue_tryput(shmsync_queue *q, const void *item) { return shmi_queue_put(q, item, 0, 1); }
+int shmsync_queue_timedput(shmsync_queue *q, const void *item, const struct timespec *abs_monotonic)
+{
+    int64_t ns;
+    int err = shmi_deadline(abs_monotonic, &ns);
+    return err != 0 ? err : shmi_queue_put(q, item, ns, 0);
+}
+int shmsync_queue_get(shmsync_queue *q, void *item) { return shmi_queue_get(q, item, NULL, 0, 0); }
+int shmsync_queue_tryget(shmsync_queue *q, void *item) { return shmi_queue_get(q, item, NULL, 0, 1); }
+int shmsync_queue_timedget(shmsync_queue *q, void *item, const struct timespec *abs_monotonic)
+{
+    int64_t ns;
+    int err = shmi_deadline(abs_monotonic, &ns);
+    return err != 0 ? err : shmi_queue_get(q, item, NULL, ns, 0);
+}
+int shmsync_queue_lease(shmsync_queue *q, void *item, shmsync_lease *out) { return shmi_queue_get(q, item, out, 0, 0); }
+int shmsync_queue_trylease(shmsync_queue *q, void *item, shmsync_lease *out) { return shmi_queue_get(q, item, out, 0, 1); }
+int shmsync_queue_timedlease(shmsync_queue *q, void *item, shmsync_lease *out, const struct timespec *abs_monotonic)
+{
+    int64_t ns;
+    int err = shmi_deadline(abs_monotonic, &ns);
+    return err != 0 ? err : shmi_queue_get(q, item, out, ns, 0);
+}
+int shmsync_lease_ack(shmsync_lease *l) { return shmi_queue_end_lease(l, 0); }
+int shmsync_lease_nack(shmsync_lease *l) { return shmi_queue_end_lease(l, 1); }
+uint32_t shmsync_queue_len(const shmsync_queue *q) { return shmi_high(shmi_ld64(&q->impl->w->free)); }
+uint32_t shmsync_queue_cap(const shmsync_queue *q) { return q->impl->capacity; }
+
+int shmsync_queue_shutdown(shmsync_queue *q)
+{
+    struct shmi_wakes b;
+    int err = shmi_use(q->impl->m.a, "queue");
+    if (err == 0)
+        err = shmi_mon_enter(&q->impl->m, 0);
+    if (err != 0)
+        return err;
+    shmi_wakes_init(&b);
+    shmi_st64(&q->impl->w->stopped, 1);
+    shmi_queue_settle(&q->impl->m, &b);
+    shmi_mon_leave(&q->impl->m, &b);
+    return 0;
+}
+
+uint64_t shmsync_layout(const char *description)
+{
+    uint64_t h = shmi_fnv(description, strlen(description));
+    return h != 0 ? h : 1;
+}
+
+/* The reaper's side. */
+SHMI_FN void shmi_repair_queue(shmsync_arena *a, const shmi_object *o, shmi_name dead)
+{
+    struct shmi_queue x;
+    if (shmi_queue_build(&x, a, o))
+        shmi_mon_repair(&x.m, dead);
+}
+
+/* ---- WaitGroups and Latches: prims/tally.go in C ---- */
+
+struct shmi_tally {
+    struct shmi_monitor m;
+    shmi_tally_words *w;
+    shmi_tally_share *shares; /* of the slots, from slot 1 */
+    uint32_t slots;
+    const char *op; /* of waits, in errors */
+};
+
+SHMI_FN uint64_t shmi_tally_bytes(uint32_t slots) { return sizeof(shmi_tally_words) + (uint64_t)slots * sizeof(shmi_tally_share); }
+SHMI_FN shmi_name shmi_name_of(const uint64_t *w) { return (shmi_name)(shmi_ld64(w) & SHMI_NAME_MASK); }
+
+/* What a share is worth. */
+SHMI_FN uint64_t shmi_tally_has(struct shmi_tally *t, shmi_tally_share *h)
+{
+    return shmi_get(&h->epoch) == shmi_get(&t->w->epoch) ? shmi_get(&h->own) : 0;
+}
+
+/* Makes what a dead participant has what the dead owe. */
+SHMI_FN void shmi_tally_fold(struct shmi_tally *t, shmi_tally_share *h)
+{
+    uint64_t own = shmi_tally_has(t, h);
+    struct shmi_change c;
+    if (own == 0)
+        return;
+    c.n = 0;
+    shmi_change_set(&c, &t->w->owed, shmi_get(&t->w->owed) + own);
+    shmi_change_set(&c, &t->w->dead, shmi_get(&h->name));
+    shmi_change_set(&c, &h->own, 0);
+    shmi_mon_commit(&t->m, &c);
+}
+
+/* This participant's share, with the latch held. */
+SHMI_FN shmi_tally_share *shmi_tally_mine(struct shmi_tally *t)
+{
+    shmi_name self = t->m.a->self;
+    shmi_tally_share *h = &t->shares[shmi_name_slot(self) - 1];
+    if (shmi_get(&h->name) == self && shmi_get(&h->epoch) == shmi_get(&t->w->epoch))
+        return h;
+    if (shmi_get(&h->name) != self)
+        shmi_tally_fold(t, h);
+    /* Void or 0 at each step. */
+    shmi_put(&h->own, 0);
+    shmi_put(&h->name, self);
+    shmi_put(&h->epoch, shmi_get(&t->w->epoch));
+    return h;
+}
+
+SHMI_FN int shmi_tally_add(struct shmi_tally *t, uint64_t n)
+{
+    uint64_t count = shmi_get(&t->w->count);
+    shmi_tally_share *h;
+    if (n > INT64_MAX - (count < INT64_MAX ? count : INT64_MAX))
+        return 0;
+    h = shmi_tally_mine(t);
+    shmi_put(&h->own, shmi_get(&h->own) + n);
+    SHMSYNC_CRASHPOINT("tally.add.counted");
+    shmi_put(&t->w->count, count + n);
+    return 1;
+}
+
+SHMI_FN void shmi_tally_all_done(struct shmi_tally *t)
+{
+    shmi_tally_words *w = t->w;
+    if (shmi_get(&w->others) == 0 && shmi_get(&w->owed) == 0) {
+        shmi_put(&w->epoch, shmi_get(&w->epoch) + 1); /* this alone makes the sum 0 */
+    } else {
+        struct shmi_change c;
+        c.n = 0;
+        shmi_change_set(&c, &w->others, 0);
+        shmi_change_set(&c, &w->owed, 0);
+        shmi_change_set(&c, &w->dead, 0);
+        shmi_change_set(&c, &w->epoch, shmi_get(&w->epoch) + 1);
+        shmi_mon_commit(&t->m, &c);
+    }
+    SHMSYNC_CRASHPOINT("tally.done.counted");
+    shmi_st64(&w->count, 0);
+}
+
+/* Takes n off, with the latch held; 0 if there is not so much. */
+SHMI_FN int shmi_tally_done(struct shmi_tally *t, uint64_t n, int *zero)
+{
+    shmi_tally_words *w = t->w;
+    uint64_t count = shmi_get(&w->count), own;
+    shmi_tally_share *h;
+    *zero = 0;
+    if (n > count)
+        return 0;
+    if (n == 0)
+        return 1;
+    if (n == count) {
+        shmi_tally_all_done(t);
+        *zero = 1;
+        return 1;
+    }
+    h = shmi_tally_mine(t);
+    own = shmi_get(&h->own);
+    if (own >= n) {
+        shmi_put(&h->own, own - n);
+    } else if (own == 0) {
+        shmi_put(&w->others, shmi_get(&w->others) - n);
+    } else {
+        struct shmi_change c;
+        c.n = 0;
+        shmi_change_set(&c, &h->own, 0);
+        shmi_change_set(&c, &w->others, shmi_get(&w->others) - (n - own));
+        shmi_mon_commit(&t->m, &c);
+    }
+    SHMSYNC_CRASHPOINT("tally.done.counted");
+    shmi_put(&w->count, count - n);
+    return 1;
+}
+
+SHMI_FN int shmi_tally_finish(struct shmi_tally *t, int64_t n, const char *op)
+{
+    int zero, ok, err;
+    if (n < 0)
+        return shmi_fail(EINVAL, op, t->m.latch.called, "%lld", (long long)n);
+    err = shmi_mon_enter(&t->m, 0);
+    if (err != 0)
+        return err;
+    ok = shmi_tally_done(t, (uint64_t)n, &zero);
+    if (zero && !shmi_fifo_empty(&t->w->queue))
+        shmi_mon_settle_and_leave(&t->m);
+    else
+        shmi_mon_leave(&t->m, NULL);
+    return ok ? 0 : shmi_fail(EINVAL, op, t->m.latch.called, "%lld is more than is left", (long long)n);
+}
+
+/* Why there is nothing to wait for: arg gets SHMI_TROUBLE and the name of the dead, or stays 0. */
+#define SHMI_TROUBLE (UINT64_C(1) << 32)
+SHMI_FN int shmi_tally_over(struct shmi_monitor *m, void *arg)
+{
+    struct shmi_tally *t = (struct shmi_tally *)m;
+    if (shmi_get(&t->w->count) == 0)
+        return 1;
+    if (shmi_get(&t->w->owed) == 0)
+        return 0;
+    *(uint64_t *)arg = SHMI_TROUBLE | shmi_name_of(&t->w->dead);
+    return 1;
+}
+
+SHMI_FN int shmi_tally_wait(struct shmi_tally *t, int64_t abs)
+{
+    uint64_t dead = 0, fate = 0;
+    shmi_seat *seat;
+    int err;
+    if (shmi_ld64(&t->w->count) == 0)
+        return 0;
+    err = shmi_mon_enter(&t->m, abs);
+    if (err == 0)
+        err = shmi_mon_line_up(&t->m, abs, 0, shmi_tally_over, &dead, &seat);
+    if (err == 0 && seat != NULL) {
+        err = shmi_mon_await(&t->m, seat, abs, &fate);
+        if (err == 0 && shmi_fate_result(fate) == SHMI_lineDead)
+            dead = SHMI_TROUBLE | (shmi_fate_aux(fate) & SHMI_NAME_MASK);
+    }
+    if (err == 0 && dead != 0)
+        err = shmi_fail_who(t->m.a, EOWNERDEAD, t->op, t->m.latch.called, (shmi_name)(dead & SHMI_NAME_MASK));
+    return err;
+}
+
+SHMI_FN void shmi_tally_settle(struct shmi_monitor *m, struct shmi_wakes *b)
+{
+    struct shmi_tally *t = (struct shmi_tally *)m;
+    if (shmi_fifo_empty(&t->w->queue))
+        return;
+    if (shmi_get(&t->w->count) == 0)
+        shmi_mon_end_all(m, b, &t->w->queue, SHMI_lineOpen, 0);
+    else if (shmi_get(&t->w->owed) != 0)
+        shmi_mon_end_all(m, b, &t->w->queue, SHMI_lineDead, (uint32_t)shmi_get(&t->w->dead));
+}
+SHMI_FN void shmi_account_nothing(struct shmi_monitor *m, struct shmi_wait w) { shmi_mon_account(m, w, NULL); }
+SHMI_FN void shmi_tally_clear(struct shmi_monitor *m)
+{
+    struct shmi_tally *t = (struct shmi_tally *)m;
+    uint64_t sum = shmi_get(&t->w->others) + shmi_get(&t->w->owed);
+    uint32_t i;
+    shmi_fifo_clear(&t->w->queue);
+    for (i = 0; i < t->slots; i++)
+        sum += shmi_tally_has(t, &t->shares[i]);
+    shmi_st64(&t->w->count, sum);
+}
+SHMI_FN void shmi_tally_requeue(struct shmi_monitor *m, struct shmi_wait w) { shmi_fifo_requeue(m, &((struct shmi_tally *)m)->w->queue, w); }
+SHMI_FN void shmi_tally_detach(struct shmi_monitor *m, struct shmi_wait w) { shmi_fifo_detach(m, &((struct shmi_tally *)m)->w->queue, w); }
+SHMI_FN void shmi_tally_sweep(struct shmi_monitor *m) { shmi_fifo_sweep(m, &((struct shmi_tally *)m)->w->queue); }
+SHMI_FN void shmi_tally_bury(struct shmi_monitor *m)
+{
+    struct shmi_tally *t = (struct shmi_tally *)m;
+    uint32_t i;
+    for (i = 0; i < t->slots; i++)
+        if (shmi_tally_has(t, &t->shares[i]) != 0 && shmi_mon_gone(m, shmi_name_of(&t->shares[i].name)))
+            shmi_tally_fold(t, &t->shares[i]);
+}
+SHMI_FN void shmi_tally_holders(struct shmi_monitor *m)
+{
+    struct shmi_tally *t = (struct shmi_tally *)m;
+    uint32_t i;
+    for (i = 0; i < t->slots; i++)
+        if (shmi_tally_has(t, &t->shares[i]) != 0)
+            shmi_mon_heed(m, shmi_name_of(&t->shares[i].name));
+}
+
+static const struct shmi_rules shmi_tally_rules = {
+    shmi_tally_settle, shmi_account_nothing, shmi_tally_clear, shmi_tally_requeue, shmi_tally_detach,
+    shmi_tally_sweep, shmi_tally_bury, shmi_tally_holders, NULL,
+};
+
+SHMI_FN void shmi_tally_init(struct shmi_tally *t, shmsync_arena *a, const shmi_object *o)
+{
+    shmi_mon_init(&t->m, a, o, o->body, &shmi_tally_rules);
+    t->w = (shmi_tally_words *)shmi_ptr(a, o->body, shmi_tally_bytes(a->geo.slots), 8);
+    t->shares = (shmi_tally_share *)(void *)(t->w + 1);
+    t->slots = a->geo.slots;
+    t->op = o->kind == SHMI_KIND_LATCH ? "latch.wait" : "waitgroup.wait";
+}
+SHMI_FN void *shmi_tally_build(shmsync_arena *a, const shmi_object *o, const void *arg)
+{
+    struct shmi_tally *t = (struct shmi_tally *)malloc(sizeof *t);
+    (void)arg;
+    if (t != NULL)
+        shmi_tally_init(t, a, o);
+    return t;
+}
+
+/* Makes n of what is expected this participant's own: of what the dead owe first, then of what nobody has. */
+SHMI_FN int shmi_tally_claim(struct shmi_tally *t, int64_t n)
+{
+    shmi_tally_words *w = t->w;
+    shmi_tally_share *h;
+    struct shmi_change c;
+    uint64_t owed, of;
+    int tries, err = shmi_mon_enter(&t->m, 0);
+    if (err != 0)
+        return err;
+    for (tries = 0;; tries++) {
+        int64_t others = (int64_t)shmi_get(&w->others);
+        if (n >= 0 && (uint64_t)n <= (uint64_t)(others > 0 ? others : 0) + shmi_get(&w->owed))
+            break;
+        if (n < 0 || tries > 0) {
+            shmi_mon_leave(&t->m, NULL);
+            return shmi_fail(EINVAL, "latch.claim", t->m.latch.called, "%lld is more than is left", (long long)n);
+        }
+        /* Who had it may be dead, and this process has come in its place. */
+        shmi_tally_holders(&t->m);
+        err = shmi_mon_sweep_and_enter(&t->m, 0);
+        if (err != 0)
+            return err;
+    }
+    h = shmi_tally_mine(t);
+    owed = shmi_get(&w->owed);
+    of = (uint64_t)n < owed ? (uint64_t)n : owed;
+    c.n = 0;
+    shmi_change_set(&c, &w->owed, owed - of);
+    if (of == owed)
+        shmi_change_set(&c, &w->dead, 0);
+    shmi_change_set(&c, &w->others, shmi_get(&w->others) - ((uint64_t)n - of));
+    shmi_change_set(&c, &h->own, shmi_get(&h->own) + (uint64_t)n);
+    shmi_mon_commit(&t->m, &c);
+    shmi_mon_leave(&t->m, NULL);
+    return 0;
+}
+
+/* Forgets what the dead owe. */
+SHMI_FN int shmi_tally_reset(struct shmi_tally *t)
+{
+    shmi_tally_words *w = t->w;
+    uint64_t count, owed;
+    int err = shmi_mon_enter(&t->m, 0);
+    if (err == 0 && __atomic_load_n(&t->m.deaths, __ATOMIC_SEQ_CST) != shmi_deaths(t->m.a))
+        err = shmi_mon_sweep_and_enter(&t->m, 0);
+    if (err != 0)
+        return err;
+    count = shmi_get(&w->count);
+    owed = shmi_get(&w->owed);
+    if (owed == 0) {
+        shmi_mon_leave(&t->m, NULL);
+        return 0;
+    }
+    if (owed >= count) {
+        shmi_tally_all_done(t); /* others have done some of it */
+    } else {
+        struct shmi_change c;
+        c.n = 0;
+        shmi_change_set(&c, &w->owed, 0);
+        shmi_change_set(&c, &w->dead, 0);
+        shmi_mon_commit(&t->m, &c);
+        shmi_put(&w->count, count - owed);
+    }
+    shmi_mon_settle_and_leave(&t->m);
+    return 0;
+}
+
+int shmsync_waitgroup_open(shmsync_arena *a, const char *name, const shmsync_waitgroup_options *opts, shmsync_waitgroup *out)
+{
+    uint32_t spin = opts != NULL ? shmi_spin_field(opts->spin_ns) : 0;
+    shmi_spec spec;
+    void *impl;
+    int created, err;
+    shmi_mon_spec(&spec, SHMI_KIND_WAIT_GROUP, SHMI_VERSION_WAIT_GROUP, name, shmi_tally_bytes(a->geo.slots));
+    spec.arg = &spin;
+    err = shmi_mon_open(a, &spec, shmi_tally_build, NULL, &created, &impl);
+    out->impl = (struct shmi_tally *)impl;
+    return err;
+}
+int shmsync_waitgroup_at(shmsync_arena *a, shmsync_offset off, shmsync_waitgroup *out)
+{
+    void *impl;
+    int err = shmi_mon_at(a, off, "waitgroup.open", SHMI_KIND_WAIT_GROUP, SHMI_VERSION_WAIT_GROUP, shmi_tally_bytes(a->geo.slots), shmi_tally_build, NULL, &impl);
+    out->impl = (struct shmi_tally *)impl;
+    return err;
+}
+shmsync_offset shmsync_waitgroup_offset(const shmsync_waitgroup *g) { return g->impl->m.o.off; }
+int shmsync_waitgroup_close(shmsync_waitgroup *g)
+{
+    int err = shmi_mon_close(&g->impl->m);
+    g->impl = NULL;
+    return err;
+}
+int shmsync_waitgroup_add(shmsync_waitgroup *g, int64_t delta)
+{
+    int ok, err;
+    if (delta == INT64_MIN)
+        return shmi_fail(EINVAL, "waitgroup.add", g->impl->m.latch.called, "%s", "");
+    if (delta <= 0)
+        return shmi_tally_finish(g->impl, -delta, "waitgroup.add");
+    err = shmi_mon_enter(&g->impl->m, 0);
+    if (err != 0)
+        return err;
+    ok = shmi_tally_add(g->impl, (uint64_t)delta);
+    shmi_mon_leave(&g->impl->m, NULL);
+    return ok ? 0 : shmi_fail(EINVAL, "waitgroup.add", g->impl->m.latch.called, "the counter would be too big");
+}
+int shmsync_waitgroup_done(shmsync_waitgroup *g) { return shmi_tally_finish(g->impl, 1, "waitgroup.done"); }
+int shmsync_waitgroup_wait(shmsync_waitgroup *g) { return shmi_tally_wait(g->impl, 0); }
+int shmsync_waitgroup_timedwait(shmsync_waitgroup *g, const struct timespec *abs_monotonic)
+{
+    int64_t ns;
+    int err = shmi_deadline(abs_monotonic, &ns);
+    return err != 0 ? err : shmi_tally_wait(g->impl, ns);
+}
+int shmsync_waitgroup_reset(shmsync_waitgroup *g) { return shmi_tally_reset(g->impl); }
+int64_t shmsync_waitgroup_count(const shmsync_waitgroup *g) { return (int64_t)shmi_ld64(&g->impl->w->count); }
+
+typedef struct shmi_latch_spec {
+    uint64_t n;
+    uint32_t spin;
+} shmi_latch_spec;
+SHMI_FN void shmi_latch_fill(unsigned char *body, const void *arg)
+{
+    shmi_tally_words *w = (shmi_tally_words *)(void *)body;
+    const shmi_latch_spec *s = (const shmi_latch_spec *)arg;
+    w->size = w->others = w->count = s->n;
+    w->mon.spin = s->spin;
+}
+int shmsync_latch_open(shmsync_arena *a, const char *name, int64_t n, const shmsync_latch_options *opts, shmsync_latch *out)
+{
+    shmi_latch_spec init;
+    shmi_spec spec;
+    void *impl;
+    int created, err;
+    out->impl = NULL;
+    if (n < 0)
+        return shmi_fail(EINVAL, "latch.open", name, "of %lld", (long long)n);
+    init.n = (uint64_t)n;
+    init.spin = opts != NULL ? shmi_spin_field(opts->spin_ns) : 0;
+    shmi_mon_spec(&spec, SHMI_KIND_LATCH, SHMI_VERSION_LATCH, name, shmi_tally_bytes(a->geo.slots));
+    spec.init = shmi_latch_fill;
+    spec.arg = &init;
+    err = shmi_mon_open(a, &spec, shmi_tally_build, NULL, &created, &impl);
+    out->impl = (struct shmi_tally *)impl;
+    if (err == 0 && !created && n != 0 && shmi_ld64(&out->impl->w->size) != (uint64_t)n) {
+        shmsync_latch_close(out);
+        err = shmi_fail(EINVAL, "latch.open", name, "it began with another number than %lld", (long long)n);
+    }
+    return err;
+}
+int shmsync_latch_at(shmsync_arena *a, shmsync_offset off, shmsync_latch *out)
+{
+    void *impl;
+    int err = shmi_mon_at(a, off, "latch.open", SHMI_KIND_LATCH, SHMI_VERSION_LATCH, shmi_tally_bytes(a->geo.slots), shmi_tally_build, NULL, &impl);
+    out->impl = (struct shmi_tally *)impl;
+    return err;
+}
+shmsync_offset shmsync_latch_offset(const shmsync_latch *l) { return l->impl->m.o.off; }
+int shmsync_latch_close(shmsync_latch *l)
+{
+    int err = shmi_mon_close(&l->impl->m);
+    l->impl = NULL;
+    return err;
+}
+int shmsync_latch_claim(shmsync_latch *l, int64_t n) { return shmi_tally_claim(l->impl, n); }
+int shmsync_latch_count_down(shmsync_latch *l, int64_t n) { return shmi_tally_finish(l->impl, n, "latch.count_down"); }
+int shmsync_latch_trywait(shmsync_latch *l) { return shmi_ld64(&l->impl->w->count) == 0 ? 0 : EBUSY; }
+int shmsync_latch_wait(shmsync_latch *l) { return shmi_tally_wait(l->impl, 0); }
+int shmsync_latch_timedwait(shmsync_latch *l, const struct timespec *abs_monotonic)
+{
+    int64_t ns;
+    int err = shmi_deadline(abs_monotonic, &ns);
+    return err != 0 ? err : shmi_tally_wait(l->impl, ns);
+}
+int shmsync_latch_arrive_and_wait(shmsync_latch *l, int64_t n)
+{
+    int err = shmsync_latch_count_down(l, n);
+    return err != 0 ? err : shmi_tally_wait(l->impl, 0);
+}
+int shmsync_latch_reset(shmsync_latch *l) { return shmi_tally_reset(l->impl); }
+int64_t shmsync_latch_count(const shmsync_latch *l) { return (int64_t)shmi_ld64(&l->impl->w->count); }
+
+SHMI_FN void shmi_repair_tally(shmsync_arena *a, const shmi_object *o, shmi_name dead)
+{
+    struct shmi_tally t;
+    if (o->size < shmi_tally_bytes(a->geo.slots))
+        return;
+    shmi_tally_init(&t, a, o);
+    shmi_mon_repair(&t.m, dead);
+}
+
+/* ---- Once: prims/once.go in C ---- */
+
+struct shmi_once {
+    struct shmi_monitor m;
+    shmi_once_words *w;
+};
+
+SHMI_FN void shmi_once_account(struct shmi_monitor *m, struct shmi_wait w)
+{
+    struct shmi_once *o = (struct shmi_once *)m;
+    struct shmi_change c;
+    c.n = 0;
+    if (shmi_fate_result(shmi_get(&w.n->extra)) == SHMI_lineTurn && shmi_ld32(&o->w->done) == 0)
+        shmi_change_set(&c, &o->w->runner, shmi_owner_of(w));
+    shmi_mon_account(m, w, &c);
+}
+SHMI_FN void shmi_once_settle(struct shmi_monitor *m, struct shmi_wakes *b)
+{
+    struct shmi_once *o = (struct shmi_once *)m;
+    struct shmi_wait w;
+    if (shmi_ld32(&o->w->done) != 0) {
+        shmi_mon_end_all(m, b, &o->w->queue, SHMI_lineOpen, 0);
+        return;
+    }
+    while (!shmi_is_broken(m) && shmi_get(&o->w->runner) == 0 && (w = shmi_fifo_head(m, &o->w->queue)).n != NULL) {
+        if (!shmi_mon_waiting(m, w))
+            shmi_mon_discard(m, w);
+        else if (shmi_mon_end(m, b, w, SHMI_lineTurn, 0))
+            shmi_once_account(m, w);
+    }
+}
+SHMI_FN void shmi_once_clear(struct shmi_monitor *m) { shmi_fifo_clear(&((struct shmi_once *)m)->w->queue); }
+SHMI_FN void shmi_once_requeue(struct shmi_monitor *m, struct shmi_wait w) { shmi_fifo_requeue(m, &((struct shmi_once *)m)->w->queue, w); }
+SHMI_FN void shmi_once_detach(struct shmi_monitor *m, struct shmi_wait w) { shmi_fifo_detach(m, &((struct shmi_once *)m)->w->queue, w); }
+SHMI_FN void shmi_once_sweep(struct shmi_monitor *m) { shmi_fifo_sweep(m, &((struct shmi_once *)m)->w->queue); }
+SHMI_FN void shmi_once_bury(struct shmi_monitor *m)
+{
+    struct shmi_once *o = (struct shmi_once *)m;
+    if (shmi_mon_gone(m, shmi_name_of(&o->w->runner)))
+        shmi_put(&o->w->runner, 0);
+}
+SHMI_FN void shmi_once_holders(struct shmi_monitor *m) { shmi_mon_heed(m, shmi_name_of(&((struct shmi_once *)m)->w->runner)); }
+
+static const struct shmi_rules shmi_once_rules = {
+    shmi_once_settle, shmi_once_account, shmi_once_clear, shmi_once_requeue, shmi_once_detach,
+    shmi_once_sweep, shmi_once_bury, shmi_once_holders, NULL,
+};
+
+SHMI_FN void shmi_once_init(struct shmi_once *x, shmsync_arena *a, const shmi_object *o)
+{
+    shmi_mon_init(&x->m, a, o, o->body, &shmi_once_rules);
+    x->w = (shmi_once_words *)shmi_ptr(a, o->body, sizeof(shmi_once_words), 8);
+}
+SHMI_FN void *shmi_once_build(shmsync_arena *a, const shmi_object *o, const void *arg)
+{
+    struct shmi_once *x = (struct shmi_once *)malloc(sizeof *x);
+    (void)arg;
+    if (x != NULL)
+        shmi_once_init(x, a, o);
+    return x;
+}
+
+int shmsync_once_open(shmsync_arena *a, const char *name, const shmsync_once_options *opts, shmsync_once *out)
+{
+    uint32_t spin = opts != NULL ? shmi_spin_field(opts->spin_ns) : 0;
+    shmi_spec spec;
+    void *impl;
+    int created, err;
+    shmi_mon_spec(&spec, SHMI_KIND_ONCE, SHMI_VERSION_ONCE, name, sizeof(shmi_once_words));
+    spec.arg = &spin;
+    err = shmi_mon_open(a, &spec, shmi_once_build, NULL, &created, &impl);
+    out->impl = (struct shmi_once *)impl;
+    return err;
+}
+int shmsync_once_at(shmsync_arena *a, shmsync_offset off, shmsync_once *out)
+{
+    void *impl;
+    int err = shmi_mon_at(a, off, "once.open", SHMI_KIND_ONCE, SHMI_VERSION_ONCE, sizeof(shmi_once_words), shmi_once_build, NULL, &impl);
+    out->impl = (struct shmi_once *)impl;
+    return err;
+}
+shmsync_offset shmsync_once_offset(const shmsync_once *o) { return o->impl->m.o.off; }
+int shmsync_once_close(shmsync_once *o)
+{
+    int err = shmi_mon_close(&o->impl->m);
+    o->impl = NULL;
+    return err;
+}
+int shmsync_once_done(const shmsync_once *o) { return shmi_ld32(&o->impl->w->done) != 0; }
+
+SHMI_FN int shmi_once_over(struct shmi_monitor *m, void *mine)
+{
+    struct shmi_once *o = (struct shmi_once *)m;
+    shmi_name n;
+    if (shmi_ld32(&o->w->done) != 0)
+        return 1;
+    n = shmi_name_of(&o->w->runner);
+    if (n != 0 && shmi_mon_current(m, n))
+        return 0;
+    shmi_put(&o->w->runner, m->a->self);
+    *(int *)mine = 1;
+    return 1;
+}
+
+SHMI_FN int shmi_once_do(struct shmi_once *o, void (*f)(void *), void *arg, int64_t abs)
+{
+    struct shmi_monitor *m = &o->m;
+    shmi_seat *seat;
+    uint64_t fate = 0;
+    int err, mine = 0;
+    if (SHMI_LIKELY(shmi_ld32(&o->w->done) != 0))
+        return 0;
+    err = shmi_mon_enter(m, abs);
+    if (err == 0)
+        err = shmi_mon_line_up(m, abs, 0, shmi_once_over, &mine, &seat);
+    if (err == 0 && seat != NULL) {
+        err = shmi_mon_await(m, seat, abs, &fate);
+        mine = err == 0 && shmi_fate_result(fate) == SHMI_lineTurn;
+    }
+    if (err != 0 || !mine)
+        return err;
+    SHMSYNC_CRASHPOINT("once.run.taken");
+    f(arg);
+    SHMSYNC_CRASHPOINT("once.run.returned");
+    err = shmi_mon_enter(m, 0);
+    if (err != 0)
+        return err;
+    shmi_st32(&o->w->done, 1);
+    SHMSYNC_CRASHPOINT("once.run.done");
+    shmi_put(&o->w->runner, 0);
+    if (shmi_fifo_empty(&o->w->queue))
+        shmi_mon_leave(m, NULL);
+    else
+        shmi_mon_settle_and_leave(m);
+    return 0;
+}
+int shmsync_once_do(shmsync_once *o, void (*f)(void *), void *arg) { return shmi_once_do(o->impl, f, arg, 0); }
+int shmsync_once_timeddo(shmsync_once *o, void (*f)(void *), void *arg, const struct timespec *abs_monotonic)
+{
+    int64_t ns;
+    int err = shmi_deadline(abs_monotonic, &ns);
+    return err != 0 ? err : shmi_once_do(o->impl, f, arg, ns);
+}
+
+SHMI_FN void shmi_repair_once(shmsync_arena *a, const shmi_object *o, shmi_name dead)
+{
+    struct shmi_once x;
+    if (o->size < sizeof(shmi_once_words))
+        return;
+    shmi_once_init(&x, a, o);
+    shmi_mon_repair(&x.m, dead);
+}
+
+/* ---- Barrier: prims/barrier*.go in C ---- */
+
+struct shmi_barrier {
+    struct shmi_monitor m;
+    shmi_barrier_words *w;
+    shmi_barrier_share *shares; /* of the slots, from slot 1 */
+    uint32_t slots;
+    void (*completion)(void *);
+    void *completion_arg;
+};
+
+SHMI_FN uint64_t shmi_barrier_bytes(uint32_t slots) { return sizeof(shmi_barrier_words) + (uint64_t)slots * sizeof(shmi_barrier_share); }
+SHMI_FN uint64_t shmi_min(uint64_t x, uint64_t y) { return x < y ? x : y; }
+
+/* How many of the parties a share is in a phase, and how many of their arrivals are to come. */
+SHMI_FN uint64_t shmi_barrier_in(shmi_barrier_share *h, uint64_t phase, uint64_t *left)
+{
+    uint64_t parties = shmi_get(&h->parties), of = shmi_get(&h->phase);
+    *left = shmi_get(&h->left);
+    if (of == phase)
+        return parties;
+    if (of == phase - 1) {
+        parties -= shmi_min(*left, parties); /* others came in their stead */
+        *left = parties;
+        return parties;
+    }
+    *left = 0;
+    return 0;
+}
+SHMI_FN void shmi_barrier_set(struct shmi_change *c, shmi_barrier_share *h, uint64_t phase, uint64_t parties, uint64_t left)
+{
+    shmi_change_set(c, &h->phase, phase);
+    shmi_change_set(c, &h->parties, parties);
+    shmi_change_set(c, &h->left, left);
+}
+
+SHMI_FN int shmi_barrier_broken(struct shmi_barrier *x)
+{
+    uint64_t b = shmi_get(&x->w->broken);
+    return b != 0 && b - 1 <= shmi_get(&x->w->phase);
+}
+
+/* How a wait for the end of a phase ends, if it is over. */
+SHMI_FN int shmi_barrier_verdict(struct shmi_barrier *x, uint64_t p, uint32_t *end, uint32_t *name)
+{
+    uint64_t now = shmi_get(&x->w->phase);
+    *end = SHMI_lineOpen;
+    *name = 0;
+    if (now <= p && !shmi_barrier_broken(x))
+        return 0;
+    if (now <= p || shmi_get(&x->w->voided) == p + 1) {
+        *end = SHMI_lineDead;
+        *name = (uint32_t)shmi_get(&x->w->dead);
+        if (*name == 0)
+            *name = 1; /* a peer's bytes, and broken all the same */
+    }
+    return 1;
+}
+
+/* Makes a phase, and all later ones, broken by a death: that of the participant of h, or of the completer. */
+SHMI_FN void shmi_barrier_break(struct shmi_barrier *x, uint64_t phase, uint64_t name, shmi_barrier_share *h)
+{
+    uint64_t b = shmi_get(&x->w->broken);
+    struct shmi_change c;
+    c.n = 0;
+    if (b == 0 || phase < b - 1) {
+        shmi_change_set(&c, &x->w->broken, phase + 1);
+        shmi_change_set(&c, &x->w->dead, name);
+    }
+    if (h != NULL) {
+        shmi_change_set(&c, &h->parties, 0);
+        shmi_change_set(&c, &h->left, 0);
+    } else {
+        shmi_change_set(&c, &x->w->completer, 0);
+    }
+    shmi_mon_commit(&x->m, &c);
+}
+
+/* Breaks the phase that the participant of a share, who is dead, leaves incomplete. */
+SHMI_FN void shmi_barrier_lose(struct shmi_barrier *x, shmi_barrier_share *h)
+{
+    uint64_t phase = shmi_get(&x->w->phase), left, parties = shmi_barrier_in(h, phase, &left);
+    if (left > 0 && shmi_get(&x->w->completer) == 0)
+        shmi_barrier_break(x, phase, shmi_get(&h->name), h);
+    else if (parties > left)
+        shmi_barrier_break(x, phase + 1, shmi_get(&h->name), h);
+}
+
+/* This participant's share, with the latch held. */
+SHMI_FN shmi_barrier_share *shmi_barrier_mine(struct shmi_barrier *x)
+{
+    shmi_name self = x->m.a->self;
+    shmi_barrier_share *h = &x->shares[shmi_name_slot(self) - 1];
+    if (shmi_get(&h->name) != self) {
+        shmi_barrier_lose(x, h);
+        shmi_put(&h->parties, 0); /* nothing is left of it */
+        shmi_put(&h->left, 0);
+        shmi_put(&h->name, self);
+    }
+    return h;
+}
+
+SHMI_FN void shmi_barrier_settle(struct shmi_monitor *m, struct shmi_wakes *b)
+{
+    struct shmi_barrier *x = (struct shmi_barrier *)m;
+    struct shmi_wait w;
+    while (!shmi_is_broken(m) && (w = shmi_fifo_head(m, &x->w->queue)).n != NULL) {
+        uint32_t end, name;
+        int over = shmi_barrier_verdict(x, shmi_get(&w.n->wanted), &end, &name);
+        if (!shmi_mon_waiting(m, w))
+            shmi_mon_discard(m, w);
+        else if (!over)
+            return;
+        else if (shmi_mon_end(m, b, w, end, name))
+            shmi_mon_account(m, w, NULL);
+    }
+}
+SHMI_FN void shmi_barrier_clear(struct shmi_monitor *m) { shmi_fifo_clear(&((struct shmi_barrier *)m)->w->queue); }
+SHMI_FN void shmi_barrier_requeue(struct shmi_monitor *m, struct shmi_wait w) { shmi_fifo_requeue(m, &((struct shmi_barrier *)m)->w->queue, w); }
+SHMI_FN void shmi_barrier_detach(struct shmi_monitor *m, struct shmi_wait w) { shmi_fifo_detach(m, &((struct shmi_barrier *)m)->w->queue, w); }
+SHMI_FN void shmi_barrier_sweep(struct shmi_monitor *m) { shmi_fifo_sweep(m, &((struct shmi_barrier *)m)->w->queue); }
+SHMI_FN void shmi_barrier_bury(struct shmi_monitor *m)
+{
+    struct shmi_barrier *x = (struct shmi_barrier *)m;
+    uint64_t c = shmi_get(&x->w->completer);
+    uint32_t i;
+    if (shmi_mon_gone(m, (shmi_name)(c & SHMI_NAME_MASK)))
+        shmi_barrier_break(x, shmi_get(&x->w->phase), c, NULL);
+    for (i = 0; i < x->slots; i++)
+        if (shmi_mon_gone(m, shmi_name_of(&x->shares[i].name)))
+            shmi_barrier_lose(x, &x->shares[i]);
+}
+SHMI_FN void shmi_barrier_holders(struct shmi_monitor *m)
+{
+    struct shmi_barrier *x = (struct shmi_barrier *)m;
+    uint64_t phase = shmi_get(&x->w->phase), left;
+    uint32_t i;
+    shmi_mon_heed(m, shmi_name_of(&x->w->completer));
+    for (i = 0; i < x->slots; i++)
+        if (shmi_barrier_in(&x->shares[i], phase, &left) > 0)
+            shmi_mon_heed(m, shmi_name_of(&x->shares[i].name));
+}
+
+static const struct shmi_rules shmi_barrier_rules = {
+    shmi_barrier_settle, shmi_account_nothing, shmi_barrier_clear, shmi_barrier_requeue, shmi_barrier_detach,
+    shmi_barrier_sweep, shmi_barrier_bury, shmi_barrier_holders, NULL,
+};
+
+SHMI_FN void shmi_barrier_init(struct shmi_barrier *x, shmsync_arena *a, const shmi_object *o, const shmsync_barrier_options *opts)
+{
+    shmi_mon_init(&x->m, a, o, o->body, &shmi_barrier_rules);
+    x->w = (shmi_barrier_words *)shmi_ptr(a, o->body, shmi_barrier_bytes(a->geo.slots), 8);
+    x->shares = (shmi_barrier_share *)(void *)(x->w + 1);
+    x->slots = a->geo.slots;
+    x->completion = opts != NULL ? opts->completion : NULL;
+    x->completion_arg = opts != NULL ? opts->completion_arg : NULL;
+}
+SHMI_FN void *shmi_barrier_build(shmsync_arena *a, const shmi_object *o, const void *arg)
+{
+    struct shmi_barrier *x = (struct shmi_barrier *)malloc(sizeof *x);
+    if (x != NULL)
+        shmi_barrier_init(x, a, o, (const shmsync_barrier_options *)arg);
+    return x;
+}
+
+typedef struct shmi_barrier_spec {
+    uint64_t parties;
+    uint32_t spin;
+} shmi_barrier_spec;
+SHMI_FN void shmi_barrier_fill(unsigned char *body, const void *arg)
+{
+    shmi_barrier_words *w = (shmi_barrier_words *)(void *)body;
+    const shmi_barrier_spec *s = (const shmi_barrier_spec *)arg;
+    w->size = w->expected = w->pending = s->parties;
+    w->mon.spin = s->spin;
+}
+int shmsync_barrier_open(shmsync_arena *a, const char *name, int64_t parties, const shmsync_barrier_options *opts, shmsync_barrier *out)
+{
+    shmi_barrier_spec init;
+    shmi_spec spec;
+    void *impl;
+    int created, err;
+    out->impl = NULL;
+    if (parties < 0)
+        return shmi_fail(EINVAL, "barrier.open", name, "of %lld parties", (long long)parties);
+    init.parties = (uint64_t)parties;
+    init.spin = opts != NULL ? shmi_spin_field(opts->spin_ns) : 0;
+    shmi_mon_spec(&spec, SHMI_KIND_BARRIER, SHMI_VERSION_BARRIER, name, shmi_barrier_bytes(a->geo.slots));
+    spec.init = shmi_barrier_fill;
+    spec.arg = &init;
+    err = shmi_mon_open(a, &spec, shmi_barrier_build, opts, &created, &impl);
+    out->impl = (struct shmi_barrier *)impl;
+    if (err == 0 && !created && parties != 0 && shmi_ld64(&out->impl->w->size) != (uint64_t)parties) {
+        shmsync_barrier_close(out);
+        err = shmi_fail(EINVAL, "barrier.open", name, "it began with another number of parties than %lld", (long long)parties);
+    }
+    return err;
+}
+int shmsync_barrier_at(shmsync_arena *a, shmsync_offset off, shmsync_barrier *out)
+{
+    void *impl;
+    int err = shmi_mon_at(a, off, "barrier.open", SHMI_KIND_BARRIER, SHMI_VERSION_BARRIER, shmi_barrier_bytes(a->geo.slots), shmi_barrier_build, NULL, &impl);
+    out->impl = (struct shmi_barrier *)impl;
+    return err;
+}
+shmsync_offset shmsync_barrier_offset(const shmsync_barrier *b) { return b->impl->m.o.off; }
+int shmsync_barrier_close(shmsync_barrier *b)
+{
+    int err = shmi_mon_close(&b->impl->m);
+    b->impl = NULL;
+    return err;
+}
+
+typedef struct shmi_barrier_wanted {
+    uint64_t phase;
+    uint32_t dead; /* who broke it, if somebody did */
+} shmi_barrier_wanted;
+SHMI_FN int shmi_barrier_over(struct shmi_monitor *m, void *arg)
+{
+    shmi_barrier_wanted *want = (shmi_barrier_wanted *)arg;
+    uint32_t end;
+    return shmi_barrier_verdict((struct shmi_barrier *)m, want->phase, &end, &want->dead);
+}
+
+/* Waits for the end of phase p; it begins with the latch held. */
+SHMI_FN int shmi_barrier_wait(struct shmi_barrier *x, uint64_t p, int64_t abs)
+{
+    shmi_barrier_wanted want;
+    shmi_seat *seat;
+    uint64_t fate = 0;
+    int err;
+    want.phase = p;
+    want.dead = 0;
+    err = shmi_mon_line_up(&x->m, abs, p, shmi_barrier_over, &want, &seat);
+    if (err == 0 && seat != NULL) {
+        err = shmi_mon_await(&x->m, seat, abs, &fate);
+        if (err == 0 && shmi_fate_result(fate) == SHMI_lineDead)
+            want.dead = shmi_fate_aux(fate);
+    }
+    if (err == 0 && want.dead != 0)
+        err = shmi_fail_who(x->m.a, EOWNERDEAD, "barrier.wait", x->m.latch.called, want.dead & SHMI_NAME_MASK);
+    return err;
+}
+
+/* Counts arrivals, with the latch held, and says whether they were the last. */
+SHMI_FN int shmi_barrier_count(struct shmi_barrier *x, uint64_t n, uint64_t drop)
+{
+    shmi_barrier_words *w = x->w;
+    shmi_barrier_share *h = shmi_barrier_mine(x);
+    uint64_t phase = shmi_get(&w->phase), pending = shmi_get(&w->pending) - n, expected = shmi_get(&w->expected), left, own;
+    uint64_t parties = shmi_barrier_in(h, phase, &left);
+    struct shmi_change c;
+    own = shmi_min(n, left);
+    parties += n - own;
+    c.n = 0;
+    if (drop != 0) {
+        drop = shmi_min(drop, expected);
+        expected -= drop;
+        parties -= shmi_min(drop, parties);
+        shmi_change_set(&c, &w->expected, expected);
+    }
+    shmi_barrier_set(&c, h, phase, parties, left - own);
+    if (pending > 0) {
+        shmi_change_set(&c, &w->pending, pending);
+    } else if (x->completion == NULL) {
+        shmi_change_set(&c, &w->pending, expected);
+        shmi_change_set(&c, &w->phase, phase + 1);
+    } else {
+        shmi_change_set(&c, &w->pending, 0);
+        shmi_change_set(&c, &w->completer, x->m.a->self);
+    }
+    shmi_mon_commit(&x->m, &c);
+    SHMSYNC_CRASHPOINT("barrier.arrive.counted");
+    return pending == 0;
+}
+
+/* Runs the completion, and ends the phase. It ends with the latch held unless it returns an error. */
+SHMI_FN int shmi_barrier_complete(struct shmi_barrier *x)
+{
+    shmi_barrier_words *w = x->w;
+    struct shmi_change c;
+    int err;
+    SHMSYNC_CRASHPOINT("barrier.complete.taken");
+    x->completion(x->completion_arg);
+    SHMSYNC_CRASHPOINT("barrier.complete.returned");
+    err = shmi_mon_enter(&x->m, 0);
+    if (err != 0)
+        return err;
+    if (shmi_get(&w->completer) != x->m.a->self)
+        return 0; /* a peer overwrote it */
+    c.n = 0;
+    shmi_change_set(&c, &w->completer, 0);
+    shmi_change_set(&c, &w->pending, shmi_get(&w->expected));
+    shmi_change_set(&c, &w->phase, shmi_get(&w->phase) + 1);
+    shmi_mon_commit(&x->m, &c);
+    SHMSYNC_CRASHPOINT("barrier.complete.opened");
+    shmi_mon_settle_and_leave(&x->m);
+    return shmi_mon_enter(&x->m, 0);
+}
+
+/* Counts n arrivals, and drop parties less, and gives the phase. It ends with the latch held unless it returns an error. */
+SHMI_FN int shmi_barrier_arrive(struct shmi_barrier *x, int64_t n, uint64_t drop, int64_t abs, uint64_t *p)
+{
+    struct shmi_monitor *m = &x->m;
+    int err;
+    if (n <= 0)
+        return shmi_fail(EINVAL, "barrier.arrive", m->latch.called, "%lld arrivals", (long long)n);
+    err = shmi_mon_enter(m, abs);
+    if (err != 0)
+        return err;
+    while (shmi_get(&x->w->completer) != 0 && !shmi_barrier_broken(x)) {
+        /* Each turn is a completion. */
+        err = shmi_barrier_wait(x, shmi_get(&x->w->phase), abs);
+        if (err == 0 || err == EOWNERDEAD)
+            err = shmi_mon_enter(m, abs);
+        if (err != 0)
+            return err;
+    }
+    *p = shmi_get(&x->w->phase);
+    if (shmi_barrier_broken(x)) {
+        if (drop != 0) {
+            shmi_barrier_share *h = shmi_barrier_mine(x);
+            uint64_t left, parties = shmi_barrier_in(h, *p, &left), expected = shmi_get(&x->w->expected);
+            struct shmi_change c;
+            parties -= shmi_min(drop, parties);
+            c.n = 0;
+            shmi_change_set(&c, &x->w->expected, expected - shmi_min(drop, expected));
+            shmi_barrier_set(&c, h, *p, parties, shmi_min(parties, left));
+            shmi_mon_commit(m, &c);
+        }
+        return 0;
+    }
+    if ((uint64_t)n > shmi_get(&x->w->pending)) {
+        shmi_mon_leave(m, NULL);
+        return shmi_fail(EINVAL, "barrier.arrive", m->latch.called, "%lld arrivals are more than are expected", (long long)n);
+    }
+    if (!shmi_barrier_count(x, (uint64_t)n, drop))
+        return 0;
+    if (shmi_get(&x->w->completer) != 0) {
+        shmi_mon_leave(m, NULL);
+        return shmi_barrier_complete(x);
+    }
+    if (shmi_fifo_empty(&x->w->queue))
+        return 0;
+    shmi_mon_settle_and_leave(m);
+    return shmi_mon_enter(m, 0);
+}
+
+int shmsync_barrier_arrive(shmsync_barrier *b, int64_t n, uint64_t *phase)
+{
+    uint64_t p;
+    int err = shmi_barrier_arrive(b->impl, n, 0, 0, &p);
+    if (err != 0)
+        return err;
+    shmi_mon_leave(&b->impl->m, NULL);
+    if (phase != NULL)
+        *phase = p;
+    return 0;
+}
+SHMI_FN int shmi_barrier_await(struct shmi_barrier *x, uint64_t phase, int64_t abs)
+{
+    uint64_t now;
+    int err = shmi_mon_enter(&x->m, abs);
+    if (err != 0)
+        return err;
+    now = shmi_get(&x->w->phase);
+    if (phase <= now)
+        return shmi_barrier_wait(x, phase, abs);
+    shmi_mon_leave(&x->m, NULL);
+    return shmi_fail(EINVAL, "barrier.wait", x->m.latch.called, "for phase %llu, and it is in phase %llu", (unsigned long long)phase, (unsigned long long)now);
+}
+int shmsync_barrier_wait(shmsync_barrier *b, uint64_t phase) { return shmi_barrier_await(b->impl, phase, 0); }
+int shmsync_barrier_timedwait(shmsync_barrier *b, uint64_t phase, const struct timespec *abs_monotonic)
+{
+    int64_t ns;
+    int err = shmi_deadline(abs_monotonic, &ns);
+    return err != 0 ? err : shmi_barrier_await(b->impl, phase, ns);
+}
+SHMI_FN int shmi_barrier_arrive_and_wait(struct shmi_barrier *x, int64_t abs)
+{
+    uint64_t p;
+    int err = shmi_barrier_arrive(x, 1, 0, abs, &p);
+    return err != 0 ? err : shmi_barrier_wait(x, p, abs);
+}
+int shmsync_barrier_arrive_and_wait(shmsync_barrier *b) { return shmi_barrier_arrive_and_wait(b->impl, 0); }
+int shmsync_barrier_timedarrive_and_wait(shmsync_barrier *b, const struct timespec *abs_monotonic)
+{
+    int64_t ns;
+    int err = shmi_deadline(abs_monotonic, &ns);
+    return err != 0 ? err : shmi_barrier_arrive_and_wait(b->impl, ns);
+}
+int shmsync_barrier_arrive_and_drop(shmsync_barrier *b)
+{
+    uint64_t p;
+    int err = shmi_barrier_arrive(b->impl, 1, 1, 0, &p);
+    if (err == 0)
+        shmi_mon_leave(&b->impl->m, NULL);
+    return err;
+}
+SHMI_FN int shmi_barrier_be(struct shmi_barrier *x, uint64_t n, int none)
+{
+    shmi_barrier_share *h;
+    uint64_t phase, parties, left;
+    struct shmi_change c;
+    int err = shmi_mon_enter(&x->m, 0);
+    if (err != 0)
+        return err;
+    h = shmi_barrier_mine(x);
+    phase = shmi_get(&x->w->phase);
+    parties = shmi_barrier_in(h, phase, &left);
+    c.n = 0;
+    shmi_barrier_set(&c, h, phase, none ? 0 : parties + n, none ? 0 : left + n);
+    shmi_mon_commit(&x->m, &c);
+    shmi_mon_leave(&x->m, NULL);
+    return 0;
+}
+int shmsync_barrier_join(shmsync_barrier *b, int64_t n)
+{
+    if (n <= 0)
+        return shmi_fail(EINVAL, "barrier.join", b->impl->m.latch.called, "of %lld", (long long)n);
+    return shmi_barrier_be(b->impl, (uint64_t)n, 0);
+}
+int shmsync_barrier_leave(shmsync_barrier *b) { return shmi_barrier_be(b->impl, 0, 1); }
+int shmsync_barrier_reset(shmsync_barrier *b, int64_t parties, int *did)
+{
+    struct shmi_barrier *x = b->impl;
+    struct shmi_change c;
+    uint64_t phase, n, left;
+    uint32_t i;
+    int err;
+    if (did != NULL)
+        *did = 0;
+    if (parties < 0)
+        return shmi_fail(EINVAL, "barrier.reset", x->m.latch.called, "to %lld parties", (long long)parties);
+    err = shmi_mon_enter(&x->m, 0);
+    if (err == 0 && __atomic_load_n(&x->m.deaths, __ATOMIC_SEQ_CST) != shmi_deaths(x->m.a))
+        err = shmi_mon_sweep_and_enter(&x->m, 0);
+    if (err != 0)
+        return err;
+    if (!shmi_barrier_broken(x)) {
+        shmi_mon_leave(&x->m, NULL);
+        return 0;
+    }
+    phase = shmi_get(&x->w->phase);
+    n = parties != 0 ? (uint64_t)parties : shmi_get(&x->w->expected);
+    for (i = 0; i < x->slots; i++) {
+        uint64_t has = shmi_barrier_in(&x->shares[i], phase, &left);
+        if (has == 0)
+            continue;
+        c.n = 0;
+        shmi_barrier_set(&c, &x->shares[i], phase, has, 0); /* as if it had arrived: it is a party of the next phase */
+        shmi_mon_commit(&x->m, &c);
+    }
+    c.n = 0;
+    shmi_change_set(&c, &x->w->phase, phase + 1);
+    shmi_change_set(&c, &x->w->expected, n);
+    shmi_change_set(&c, &x->w->pending, n);
+    shmi_change_set(&c, &x->w->broken, 0);
+    shmi_change_set(&c, &x->w->voided, phase + 1);
+    shmi_change_set(&c, &x->w->completer, 0);
+    shmi_mon_commit(&x->m, &c);
+    shmi_mon_settle_and_leave(&x->m);
+    if (did != NULL)
+        *did = 1;
+    return 0;
+}
+
+SHMI_FN void shmi_repair_barrier(shmsync_arena *a, const shmi_object *o, shmi_name dead)
+{
+    struct shmi_barrier x;
+    if (o->size < shmi_barrier_bytes(a->geo.slots))
+        return;
+    shmi_barrier_init(&x, a, o, NULL);
+    shmi_mon_repair(&x.m, dead);
+}
+
+/* ---- FairMutex: prims/fairmutex*.go in C ---- */
+
+/* How a wait for a lock ends. */
+enum { SHMI_lockGranted, SHMI_lockOwnerDead, SHMI_lockNotRecoverable, SHMI_lockCorrupt };
+
+struct shmi_fairmutex {
+    struct shmi_monitor m;
+    shmi_fairmutex_words *w;
+    int release; /* policy Release */
+    int (*repair)(void *);
+    void *repair_arg;
+};
+
+#define SHMI_OWNER_CORRUPT UINT32_MAX
+
+SHMI_FN uint32_t shmi_fair_owner(struct shmi_fairmutex *f)
+{
+    uint64_t v = shmi_get(&f->w->owner);
+    return v >> 32 != 0 ? SHMI_OWNER_CORRUPT : (uint32_t)v;
+}
+/* Whether o may be the owner word of a FairMutex. */
+SHMI_FN int shmi_fair_valid(uint32_t o)
+{
+    return shmi_owner_valid(o) && shmi_owner_kind(o) != SHMI_kindBiased && shmi_owner_kind(o) != SHMI_kindReserved;
+}
+/* What an owner word becomes whose name was found dead. */
+SHMI_FN uint32_t shmi_fair_bereaved(uint32_t o, int release)
+{
+    if (!shmi_owner_held(o))
+        return o;
+    if (release && shmi_owner_kind(o) != SHMI_kindRecovering)
+        return 0;
+    return shmi_make_owner(SHMI_kindOwnerDead, shmi_owner_name(o));
+}
+SHMI_FN shmi_name shmi_fair_died(struct shmi_fairmutex *f) { return shmi_ld32(&f->w->died) & SHMI_NAME_MASK; }
+/* Whether who comes now may have the lock. The latch is held. */
+SHMI_FN int shmi_fair_free(struct shmi_fairmutex *f) { return shmi_get(&f->w->owner) == 0 && shmi_fifo_empty(&f->w->queue); }
+SHMI_FN void shmi_fair_take(struct shmi_fairmutex *f)
+{
+    shmi_put(&f->w->owner, f->m.a->self);
+    SHMSYNC_CRASHPOINT("fairmutex.lock.taken");
+}
+
+/* Makes the owner of a wait that was granted the lock its holder. Doing it twice does no harm. */
+SHMI_FN void shmi_fair_account(struct shmi_monitor *m, struct shmi_wait w)
+{
+    struct shmi_fairmutex *f = (struct shmi_fairmutex *)m;
+    if (shmi_fate_result(shmi_get(&w.n->extra)) == SHMI_lockGranted) {
+        shmi_put(&f->w->owner, shmi_owner_of(w) & SHMI_NAME_MASK);
+        SHMSYNC_CRASHPOINT("fairmutex.grant.held");
+    }
+    shmi_mon_account(m, w, NULL);
+}
+
+/* Hands a free lock to the first in line, and tells all when nobody can have it. */
+SHMI_FN void shmi_fair_settle(struct shmi_monitor *m, struct shmi_wakes *b)
+{
+    struct shmi_fairmutex *f = (struct shmi_fairmutex *)m;
+    struct shmi_wait w;
+    while (!shmi_is_broken(m) && (w = shmi_fifo_head(m, &f->w->queue)).n != NULL) {
+        uint32_t o = shmi_fair_owner(f), result = SHMI_lockGranted, aux = 0;
+        if (!shmi_mon_waiting(m, w)) { /* which has looked whether it lives */
+            shmi_mon_discard(m, w);
+            continue;
+        }
+        if (o == 0) {
+        } else if (!shmi_fair_valid(o)) {
+            result = SHMI_lockCorrupt;
+        } else if (shmi_owner_kind(o) == SHMI_kindOwnerDead) {
+            result = SHMI_lockOwnerDead;
+            aux = shmi_owner_name(o);
+        } else if (o == SHMI_OWNER_NOT_RECOVERABLE) {
+            result = SHMI_lockNotRecoverable;
+            aux = shmi_fair_died(f);
+        } else {
+            return;
+        }
+        if (shmi_mon_end(m, b, w, result, aux))
+            shmi_fair_account(m, w);
+    }
+}
+SHMI_FN void shmi_fair_clear(struct shmi_monitor *m) { shmi_fifo_clear(&((struct shmi_fairmutex *)m)->w->queue); }
+SHMI_FN void shmi_fair_requeue(struct shmi_monitor *m, struct shmi_wait w) { shmi_fifo_requeue(m, &((struct shmi_fairmutex *)m)->w->queue, w); }
+SHMI_FN void shmi_fair_detach(struct shmi_monitor *m, struct shmi_wait w) { shmi_fifo_detach(m, &((struct shmi_fairmutex *)m)->w->queue, w); }
+SHMI_FN void shmi_fair_sweep(struct shmi_monitor *m) { shmi_fifo_sweep(m, &((struct shmi_fairmutex *)m)->w->queue); }
+SHMI_FN void shmi_fair_bury(struct shmi_monitor *m)
+{
+    struct shmi_fairmutex *f = (struct shmi_fairmutex *)m;
+    uint32_t o = shmi_fair_owner(f);
+    if (!shmi_fair_valid(o) || !shmi_owner_held(o) || !shmi_mon_gone(m, shmi_owner_name(o)))
+        return;
+    shmi_st32(&f->w->died, shmi_owner_name(o));
+    shmi_put(&f->w->owner, shmi_fair_bereaved(o, f->release));
+}
+SHMI_FN void shmi_fair_holders(struct shmi_monitor *m)
+{
+    uint32_t o = shmi_fair_owner((struct shmi_fairmutex *)m);
+    if (shmi_owner_held(o))
+        shmi_mon_heed(m, shmi_owner_name(o));
+}
+
+static const struct shmi_rules shmi_fair_rules = {
+    shmi_fair_settle, shmi_fair_account, shmi_fair_clear, shmi_fair_requeue, shmi_fair_detach,
+    shmi_fair_sweep, shmi_fair_bury, shmi_fair_holders, NULL,
+};
+
+SHMI_FN void shmi_fair_init(struct shmi_fairmutex *f, shmsync_arena *a, const shmi_object *o, const shmsync_fairmutex_options *opts)
+{
+    shmi_mon_init(&f->m, a, o, o->body, &shmi_fair_rules);
+    f->w = (shmi_fairmutex_words *)shmi_ptr(a, o->body, sizeof(shmi_fairmutex_words), 8);
+    f->release = (shmi_ld32(&f->w->policy) & 0xff) == 1;
+    f->repair = opts != NULL ? opts->repair : NULL;
+    f->repair_arg = opts != NULL ? opts->repair_arg : NULL;
+}
+SHMI_FN void *shmi_fair_build(shmsync_arena *a, const shmi_object *o, const void *arg)
+{
+    struct shmi_fairmutex *f = (struct shmi_fairmutex *)malloc(sizeof *f);
+    if (f != NULL)
+        shmi_fair_init(f, a, o, (const shmsync_fairmutex_options *)arg);
+    return f;
+}
+
+typedef struct shmi_fair_spec {
+    uint32_t policy, spin;
+} shmi_fair_spec;
+SHMI_FN void shmi_fair_fill(unsigned char *body, const void *arg)
+{
+    shmi_fairmutex_words *w = (shmi_fairmutex_words *)(void *)body;
+    const shmi_fair_spec *s = (const shmi_fair_spec *)arg;
+    w->policy = s->policy;
+    w->mon.spin = s->spin;
+}
+int shmsync_fairmutex_open(shmsync_arena *a, const char *name, const shmsync_fairmutex_options *opts, shmsync_fairmutex *out)
+{
+    int policy = opts != NULL ? opts->policy : SHMSYNC_POLICY_DEFAULT;
+    shmi_fair_spec init;
+    shmi_spec spec;
+    void *impl;
+    int created, err;
+    out->impl = NULL;
+    if (policy < SHMSYNC_POLICY_DEFAULT || policy > SHMSYNC_POLICY_RELEASE)
+        return shmi_fail(EINVAL, "fairmutex.open", name, "policy %d", policy);
+    init.policy = policy == SHMSYNC_POLICY_RELEASE;
+    init.spin = opts != NULL ? shmi_spin_field(opts->spin_ns) : 0;
+    shmi_mon_spec(&spec, SHMI_KIND_FAIR_MUTEX, SHMI_VERSION_FAIR_MUTEX, name, sizeof(shmi_fairmutex_words));
+    spec.init = shmi_fair_fill;
+    spec.arg = &init;
+    err = shmi_mon_open(a, &spec, shmi_fair_build, opts, &created, &impl);
+    out->impl = (struct shmi_fairmutex *)impl;
+    if (err == 0 && !created && policy != SHMSYNC_POLICY_DEFAULT && (policy == SHMSYNC_POLICY_RELEASE) != out->impl->release) {
+        shmsync_fairmutex_close(out);
+        err = shmi_fail(EINVAL, "fairmutex.open", name, "it has another policy");
+    }
+    return err;
+}
+int shmsync_fairmutex_at(shmsync_arena *a, shmsync_offset off, shmsync_fairmutex *out)
+{
+    void *impl;
+    int err = shmi_mon_at(a, off, "fairmutex.open", SHMI_KIND_FAIR_MUTEX, SHMI_VERSION_FAIR_MUTEX, sizeof(shmi_fairmutex_words), shmi_fair_build, NULL, &impl);
+    out->impl = (struct shmi_fairmutex *)impl;
+    return err;
+}
+shmsync_offset shmsync_fairmutex_offset(const shmsync_fairmutex *f) { return f->impl->m.o.off; }
+int shmsync_fairmutex_close(shmsync_fairmutex *f)
+{
+    int err = shmi_mon_close(&f->impl->m);
+    f->impl = NULL;
+    return err;
+}
+
+/* Why nobody can wait for owner word o, or 0. */
+SHMI_FN int shmi_lock_refusal(struct shmi_monitor *m, const char *op, uint32_t o, shmi_name died)
+{
+    if (!shmi_fair_valid(o))
+        return shmi_fail(EPROTO, op, m->latch.called, "owner word %#x", o);
+    if (shmi_owner_kind(o) == SHMI_kindOwnerDead)
+        return shmi_fail_who(m->a, EOWNERDEAD, op, m->latch.called, shmi_owner_name(o));
+    if (o == SHMI_OWNER_NOT_RECOVERABLE)
+        return shmi_fail_who(m->a, ENOTRECOVERABLE, op, m->latch.called, died);
+    return 0;
+}
+/* What the end of a wait for a lock means. */
+SHMI_FN int shmi_lock_judge(struct shmi_monitor *m, const char *op, uint64_t fate)
+{
+    shmi_name who = shmi_fate_aux(fate) & SHMI_NAME_MASK;
+    switch (shmi_fate_result(fate)) {
+    case SHMI_lockGranted: return 0;
+    case SHMI_lockOwnerDead: return shmi_fail_who(m->a, EOWNERDEAD, op, m->latch.called, who);
+    case SHMI_lockNotRecoverable: return shmi_fail_who(m->a, ENOTRECOVERABLE, op, m->latch.called, who);
+    }
+    return shmi_fail(EPROTO, op, m->latch.called, "%s", "");
+}
+
+/* Takes back what the dead have, with the latch held. */
+SHMI_FN void shmi_fair_look_at_owner(struct shmi_fairmutex *f, struct shmi_wakes *b)
+{
+    uint32_t o = shmi_fair_owner(f);
+    if (shmi_owner_held(o) && shmi_dead(f->m.a, shmi_owner_name(o))) {
+        shmi_mon_sweep(&f->m, b);
+        return;
+    }
+    shmi_mon_sweep_dead(&f->m, b);
+    if (o == 0 && !shmi_fifo_empty(&f->w->queue))
+        shmi_fair_settle(&f->m, b);
+}
+
+/* Takes the lock or waits in line for it, with the latch held, which it leaves. */
+SHMI_FN int shmi_fair_arrive(struct shmi_fairmutex *f, int64_t abs)
+{
+    struct shmi_monitor *m = &f->m;
+    shmi_seat *seat = NULL;
+    struct shmi_wakes b;
+    uint64_t fate = 0;
+    int err, again;
+    shmi_wakes_init(&b);
+    do {
+        int free_;
+        shmi_fair_look_at_owner(f, &b);
+        free_ = shmi_fair_free(f);
+        err = free_ ? 0 : shmi_lock_refusal(m, "fairmutex.lock", shmi_fair_owner(f), shmi_fair_died(f));
+        if (free_ || err != 0) {
+            if (free_)
+                shmi_fair_take(f);
+            shmi_mon_leave(m, &b);
+            shmi_mon_unseat(m, seat);
+            return err;
+        }
+        err = shmi_mon_seat(m, abs, &seat, &again);
+        if (err != 0) {
+            shmi_mon_wake(m, &b);
+            return err;
+        }
+    } while (again);
+    shmi_mon_join(m, seat, 0, 0);
+    shmi_mon_leave(m, &b);
+    err = shmi_mon_await(m, seat, abs, &fate);
+    return err != 0 ? err : shmi_lock_judge(m, "fairmutex.lock", fate);
+}
+
+/* Makes this process the recoverer, if the lock is owner-dead or, if ruined says so, not recoverable. */
+SHMI_FN int shmi_fair_begin_recover(struct shmi_fairmutex *f, int64_t abs, int ruined, int *took)
+{
+    uint32_t o;
+    int err = shmi_mon_enter(&f->m, abs);
+    *took = 0;
+    if (err != 0)
+        return err;
+    o = shmi_fair_owner(f);
+    if ((shmi_owner_kind(o) == SHMI_kindOwnerDead && shmi_owner_valid(o)) || (ruined && o == SHMI_OWNER_NOT_RECOVERABLE)) {
+        shmi_put(&f->w->owner, shmi_make_owner(SHMI_kindRecovering, f->m.a->self));
+        SHMSYNC_CRASHPOINT("fairmutex.recover.taken");
+        *took = 1;
+    }
+    shmi_mon_leave(&f->m, NULL);
+    return 0;
+}
+/* Runs repair while this process recovers f, and holds it afterwards or not. */
+SHMI_FN int shmi_fair_run_repair(struct shmi_fairmutex *f, int (*repair)(void *), void *arg, int hold)
+{
+    uint32_t next = SHMI_OWNER_NOT_RECOVERABLE, o;
+    struct shmi_wakes b;
+    int failed = repair(arg), err;
+    if (failed == 0) {
+        SHMSYNC_CRASHPOINT("fairmutex.recover.repaired");
+        next = hold ? f->m.a->self : 0;
+    }
+    err = shmi_mon_enter(&f->m, 0);
+    if (err != 0)
+        return err;
+    o = shmi_fair_owner(f);
+    if (o != shmi_make_owner(SHMI_kindRecovering, f->m.a->self)) {
+        shmi_mon_leave(&f->m, NULL);
+        return shmi_fail(EPROTO, "fairmutex.recover", f->m.latch.called, "owner word %#x", o);
+    }
+    if (failed == 0)
+        shmi_st32(&f->w->died, 0);
+    shmi_put(&f->w->owner, next);
+    shmi_wakes_init(&b);
+    shmi_fair_settle(&f->m, &b);
+    shmi_mon_leave(&f->m, &b);
+    return failed == 0 ? 0 : shmi_fail_who(f->m.a, ENOTRECOVERABLE, "fairmutex.recover", f->m.latch.called, shmi_fair_died(f));
+}
+
+SHMI_FN int shmi_fair_lock(struct shmi_fairmutex *f, int64_t abs, int may_repair)
+{
+    int err = shmi_mon_enter(&f->m, abs), took;
+    while (err == 0) {
+        if (shmi_fair_free(f)) {
+            shmi_fair_take(f);
+            shmi_mon_leave(&f->m, NULL);
+            return 0;
+        }
+        err = shmi_fair_arrive(f, abs);
+        if (err != EOWNERDEAD || !may_repair || f->repair == NULL)
+            return err;
+        err = shmi_fair_begin_recover(f, abs, 0, &took);
+        if (took)
+            return shmi_fair_run_repair(f, f->repair, f->repair_arg, 1);
+        if (err == 0)
+            err = shmi_mon_enter(&f->m, abs);
+    }
+    return err;
+}
+int shmsync_fairmutex_lock(shmsync_fairmutex *f) { return shmi_fair_lock(f->impl, 0, 1); }
+int shmsync_fairmutex_timedlock(shmsync_fairmutex *f, const struct timespec *abs_monotonic)
+{
+    int64_t ns;
+    int err = shmi_deadline(abs_monotonic, &ns);
+    return err != 0 ? err : shmi_fair_lock(f->impl, ns, 1);
+}
+int shmsync_fairmutex_trylock(shmsync_fairmutex *f)
+{
+    struct shmi_fairmutex *x = f->impl;
+    struct shmi_wakes b;
+    int err = shmi_use(x->m.a, "fairmutex.trylock");
+    if (err != 0)
+        return err;
+    if (!shmi_mon_try_enter(&x->m))
+        return EBUSY;
+    shmi_wakes_init(&b);
+    if (!shmi_fair_free(x))
+        shmi_fair_look_at_owner(x, &b);
+    if (shmi_fair_free(x)) {
+        shmi_fair_take(x);
+    } else {
+        err = shmi_lock_refusal(&x->m, "fairmutex.trylock", shmi_fair_owner(x), shmi_fair_died(x));
+        if (err == 0)
+            err = EBUSY;
+    }
+    shmi_mon_leave(&x->m, &b);
+    return err;
+}
+int shmsync_fairmutex_unlock(shmsync_fairmutex *f)
+{
+    struct shmi_fairmutex *x = f->impl;
+    struct shmi_wakes b;
+    uint32_t o;
+    int err = shmi_mon_enter(&x->m, 0);
+    if (err != 0)
+        return err;
+    o = shmi_fair_owner(x);
+    if (o != x->m.a->self) {
+        shmi_mon_leave(&x->m, NULL);
+        return shmi_fail(shmi_fair_valid(o) ? EPERM : EPROTO, "fairmutex.unlock", x->m.latch.called, "owner word %#x", o);
+    }
+    shmi_put(&x->w->owner, 0);
+    shmi_wakes_init(&b);
+    if (!shmi_fifo_empty(&x->w->queue)) {
+        SHMSYNC_CRASHPOINT("fairmutex.unlock.freed");
+        shmi_fair_settle(&x->m, &b);
+    }
+    shmi_mon_leave(&x->m, &b);
+    return 0;
+}
+int shmsync_fairmutex_recover(shmsync_fairmutex *f, int (*repair)(void *), void *arg)
+{
+    struct shmi_fairmutex *x = f->impl;
+    for (;;) {
+        int took, err = shmi_fair_begin_recover(x, 0, 1, &took);
+        if (err != 0)
+            return err;
+        if (took)
+            return shmi_fair_run_repair(x, repair, arg, 0);
+        err = shmi_fair_lock(x, 0, 0);
+        if (err == 0)
+            return shmsync_fairmutex_unlock(f);
+        if (err != EOWNERDEAD && err != ENOTRECOVERABLE)
+            return err;
+    }
+}
+int shmsync_fairmutex_state(shmsync_fairmutex *f)
+{
+    return shmi_lock_refusal(&f->impl->m, "fairmutex.state", shmi_fair_owner(f->impl), shmi_fair_died(f->impl));
+}
+
+SHMI_FN void shmi_repair_fairmutex(shmsync_arena *a, const shmi_object *o, shmi_name dead)
+{
+    struct shmi_fairmutex f;
+    if (o->size < sizeof(shmi_fairmutex_words))
+        return;
+    shmi_fair_init(&f, a, o, NULL);
+    shmi_mon_repair(&f.m, dead);
+}
+
+/* ---- Future: prims/future*.go in C ---- */
+
+struct shmi_future {
+    struct shmi_monitor m;
+    shmi_future_words *w;
+};
+
+enum { SHMI_futureIsSet = 1, SHMI_futureIsAbandoned };
+
+SHMI_FN uint64_t shmi_future_load(struct shmi_future *f) { return shmi_ld64(&f->w->state); }
+SHMI_FN shmi_name shmi_future_producer(uint64_t s) { return (shmi_name)(s & SHMI_NAME_MASK); }
+SHMI_FN int shmi_future_over(uint64_t s) { return (s & (SHMI_FUTURE_SET_MASK | SHMI_FUTURE_ABANDONED_MASK)) != 0; }
+SHMI_FN int shmi_future_claimed(uint64_t s) { return !shmi_future_over(s) && shmi_future_producer(s) != 0; }
+/* How waits end when the state is over. */
+SHMI_FN uint64_t shmi_future_fate(uint64_t s)
+{
+    if ((s & SHMI_FUTURE_SET_MASK) != 0)
+        return shmi_fate(0, SHMI_futureIsSet, (uint32_t)(s >> SHMI_FUTURE_ERRNO_SHIFT));
+    return shmi_fate(0, SHMI_futureIsAbandoned, shmi_future_producer(s));
+}
+SHMI_FN void shmi_future_abandon(struct shmi_future *f, uint64_t s)
+{
+    shmi_st64(&f->w->state, shmi_future_producer(s) | SHMI_FUTURE_ABANDONED_MASK);
+    SHMSYNC_CRASHPOINT("future.bury.abandoned");
+}
+
+SHMI_FN void shmi_future_settle(struct shmi_monitor *m, struct shmi_wakes *b)
+{
+    struct shmi_future *f = (struct shmi_future *)m;
+    uint64_t s = shmi_future_load(f), end = shmi_future_fate(s);
+    if (shmi_future_over(s))
+        shmi_mon_end_all(m, b, &f->w->queue, shmi_fate_result(end), shmi_fate_aux(end));
+}
+SHMI_FN void shmi_future_clear(struct shmi_monitor *m) { shmi_fifo_clear(&((struct shmi_future *)m)->w->queue); }
+SHMI_FN void shmi_future_requeue(struct shmi_monitor *m, struct shmi_wait w) { shmi_fifo_requeue(m, &((struct shmi_future *)m)->w->queue, w); }
+SHMI_FN void shmi_future_detach(struct shmi_monitor *m, struct shmi_wait w) { shmi_fifo_detach(m, &((struct shmi_future *)m)->w->queue, w); }
+SHMI_FN void shmi_future_sweep(struct shmi_monitor *m) { shmi_fifo_sweep(m, &((struct shmi_future *)m)->w->queue); }
+SHMI_FN void shmi_future_bury(struct shmi_monitor *m)
+{
+    struct shmi_future *f = (struct shmi_future *)m;
+    uint64_t s = shmi_future_load(f);
+    if (shmi_future_claimed(s) && shmi_mon_gone(m, shmi_future_producer(s)))
+        shmi_future_abandon(f, s);
+}
+SHMI_FN void shmi_future_holders(struct shmi_monitor *m)
+{
+    uint64_t s = shmi_future_load((struct shmi_future *)m);
+    if (shmi_future_claimed(s))
+        shmi_mon_heed(m, shmi_future_producer(s));
+}
+
+static const struct shmi_rules shmi_future_rules = {
+    shmi_future_settle, shmi_account_nothing, shmi_future_clear, shmi_future_requeue, shmi_future_detach,
+    shmi_future_sweep, shmi_future_bury, shmi_future_holders, NULL,
+};
+
+SHMI_FN void shmi_future_init(struct shmi_future *f, shmsync_arena *a, const shmi_object *o)
+{
+    shmi_mon_init(&f->m, a, o, o->body, &shmi_future_rules);
+    f->w = (shmi_future_words *)shmi_ptr(a, o->body, sizeof(shmi_future_words), 8);
+}
+SHMI_FN void *shmi_future_build(shmsync_arena *a, const shmi_object *o, const void *arg)
+{
+    struct shmi_future *f = (struct shmi_future *)malloc(sizeof *f);
+    (void)arg;
+    if (f != NULL)
+        shmi_future_init(f, a, o);
+    return f;
+}
+
+int shmsync_future_open(shmsync_arena *a, const char *name, const shmsync_future_options *opts, shmsync_future *out)
+{
+    uint32_t spin = opts != NULL ? shmi_spin_field(opts->spin_ns) : 0;
+    shmi_spec spec;
+    void *impl;
+    int created, err;
+    shmi_mon_spec(&spec, SHMI_KIND_FUTURE, SHMI_VERSION_FUTURE, name, sizeof(shmi_future_words));
+    spec.arg = &spin;
+    err = shmi_mon_open(a, &spec, shmi_future_build, NULL, &created, &impl);
+    out->impl = (struct shmi_future *)impl;
+    return err;
+}
+int shmsync_future_at(shmsync_arena *a, shmsync_offset off, shmsync_future *out)
+{
+    void *impl;
+    int err = shmi_mon_at(a, off, "future.open", SHMI_KIND_FUTURE, SHMI_VERSION_FUTURE, sizeof(shmi_future_words), shmi_future_build, NULL, &impl);
+    out->impl = (struct shmi_future *)impl;
+    return err;
+}
+shmsync_offset shmsync_future_offset(const shmsync_future *f) { return f->impl->m.o.off; }
+int shmsync_future_close(shmsync_future *f)
+{
+    int err = shmi_mon_close(&f->impl->m);
+    f->impl = NULL;
+    return err;
+}
+
+/* The state, with the latch held, after the death of its producer has been noticed. */
+SHMI_FN uint64_t shmi_future_mourned(struct shmi_future *f, struct shmi_wakes *b)
+{
+    uint64_t s;
+    shmi_mon_sweep_dead(&f->m, b);
+    s = shmi_future_load(f);
+    if (shmi_future_claimed(s) && shmi_future_producer(s) != f->m.a->self && shmi_dead(f->m.a, shmi_future_producer(s))) {
+        shmi_future_abandon(f, s);
+        shmi_future_settle(&f->m, b);
+    }
+    return shmi_future_load(f);
+}
+
+int shmsync_future_claim(shmsync_future *f)
+{
+    struct shmi_future *x = f->impl;
+    struct shmi_wakes b;
+    uint64_t s;
+    int err = shmi_mon_enter(&x->m, 0);
+    if (err != 0)
+        return err;
+    shmi_wakes_init(&b);
+    s = shmi_future_mourned(x, &b);
+    if (!shmi_future_over(s) && shmi_future_producer(s) == 0) {
+        shmi_st64(&x->w->state, s | x->m.a->self);
+        SHMSYNC_CRASHPOINT("future.claim.claimed");
+    } else if (shmi_future_over(s) || shmi_future_producer(s) != x->m.a->self) {
+        err = EBUSY;
+    }
+    shmi_mon_leave(&x->m, &b);
+    return err;
+}
+int shmsync_future_set(shmsync_future *f, int result)
+{
+    struct shmi_future *x = f->impl;
+    struct shmi_wakes b;
+    uint64_t s;
+    int err = shmi_mon_enter(&x->m, 0);
+    if (err != 0)
+        return err;
+    shmi_wakes_init(&b);
+    s = shmi_future_mourned(x, &b);
+    if (shmi_future_over(s)) {
+        err = EBUSY;
+    } else {
+        shmi_st64(&x->w->state, shmi_future_producer(s) | SHMI_FUTURE_SET_MASK | (uint64_t)(uint32_t)result << SHMI_FUTURE_ERRNO_SHIFT);
+        SHMSYNC_CRASHPOINT("future.set.stored");
+        shmi_future_settle(&x->m, &b);
+    }
+    shmi_mon_leave(&x->m, &b);
+    return err;
+}
+int shmsync_future_is_set(const shmsync_future *f, int *result)
+{
+    uint64_t s = shmi_future_load(f->impl);
+    if ((s & SHMI_FUTURE_SET_MASK) == 0)
+        return 0;
+    if (result != NULL)
+        *result = (int)(uint32_t)(s >> SHMI_FUTURE_ERRNO_SHIFT);
+    return 1;
+}
+/* Why there is nothing to wait for: arg gets how a wait ends. */
+SHMI_FN int shmi_future_is_over(struct shmi_monitor *m, void *arg)
+{
+    struct shmi_future *f = (struct shmi_future *)m;
+    uint64_t s = shmi_future_load(f);
+    if (shmi_future_claimed(s) && shmi_future_producer(s) != m->a->self && shmi_dead(m->a, shmi_future_producer(s))) {
+        struct shmi_wakes b;
+        shmi_future_abandon(f, s);
+        shmi_wakes_init(&b);
+        shmi_future_settle(m, &b);
+        shmi_mon_wake(m, &b);
+        s = shmi_future_load(f);
+    }
+    if (!shmi_future_over(s))
+        return 0;
+    *(uint64_t *)arg = shmi_future_fate(s);
+    return 1;
+}
+SHMI_FN int shmi_future_wait(struct shmi_future *f, int *result, int64_t abs)
+{
+    struct shmi_monitor *m = &f->m;
+    uint64_t s = shmi_future_load(f), fate = 0;
+    shmi_seat *seat;
+    int err = shmi_use(m->a, "future.wait");
+    if (err != 0)
+        return err;
+    if ((s & SHMI_FUTURE_SET_MASK) != 0) {
+        fate = shmi_future_fate(s);
+    } else {
+        err = shmi_mon_enter(m, abs);
+        if (err == 0)
+            err = shmi_mon_line_up(m, abs, 0, shmi_future_is_over, &fate, &seat);
+        if (err == 0 && seat != NULL)
+            err = shmi_mon_await(m, seat, abs, &fate);
+        if (err != 0)
+            return err;
+    }
+    switch (shmi_fate_result(fate)) {
+    case SHMI_futureIsSet:
+        if (result != NULL)
+            *result = (int)shmi_fate_aux(fate);
+        return 0;
+    case SHMI_futureIsAbandoned: return shmi_fail_who(m->a, EOWNERDEAD, "future.wait", m->latch.called, shmi_fate_aux(fate) & SHMI_NAME_MASK);
+    }
+    return shmi_fail(EPROTO, "future.wait", m->latch.called, "%s", "");
+}
+int shmsync_future_wait(shmsync_future *f, int *result) { return shmi_future_wait(f->impl, result, 0); }
+int shmsync_future_timedwait(shmsync_future *f, int *result, const struct timespec *abs_monotonic)
+{
+    int64_t ns;
+    int err = shmi_deadline(abs_monotonic, &ns);
+    return err != 0 ? err : shmi_future_wait(f->impl, result, ns);
+}
+int shmsync_future_reset(shmsync_future *f)
+{
+    struct shmi_future *x = f->impl;
+    struct shmi_wakes b;
+    uint64_t s;
+    int err = shmi_mon_enter(&x->m, 0);
+    if (err != 0)
+        return err;
+    shmi_wakes_init(&b);
+    s = shmi_future_mourned(x, &b);
+    if (shmi_future_over(s)) {
+        shmi_future_settle(&x->m, &b);
+        shmi_st64(&x->w->state, 0);
+        SHMSYNC_CRASHPOINT("future.reset.stored");
+    } else {
+        err = EBUSY;
+    }
+    shmi_mon_leave(&x->m, &b);
+    return err;
+}
+
+SHMI_FN void shmi_repair_future(shmsync_arena *a, const shmi_object *o, shmi_name dead)
+{
+    struct shmi_future f;
+    if (o->size < sizeof(shmi_future_words))
+        return;
+    shmi_future_init(&f, a, o);
+    shmi_mon_repair(&f.m, dead);
+}
+
+/* ---- Cond: prims/cond*.go in C ---- */
+
+enum { SHMI_condSignalled = 1, SHMI_condBroadcast };
+#define SHMI_COND_BATCH 16
+#define SHMI_COND_ALL UINT64_C(0xffffffff)
+#define SHMI_COND_HEIR (UINT32_C(1) << 31) /* in the aux of a wait that got a signal passed on */
+#define SHMI_COND_NO_LOOK UINT64_MAX       /* the last look found nobody covered */
+
+struct shmi_cond {
+    struct shmi_monitor m;
+    shmi_cond_words *w;
+    uint64_t limit;  /* how many of a broadcast are on their way at a time */
+    int mourn;       /* some of the woken may be dead; guarded by the latch */
+    uint64_t before; /* landed at the last look */
+};
+
+/* Takes a wait that was woken out of the truth. */
+SHMI_FN void shmi_cond_land(struct shmi_cond *k, struct shmi_wait w)
+{
+    if (shmi_fate_result(shmi_get(&w.n->extra)) == SHMI_condBroadcast) {
+        uint64_t flying = shmi_get(&k->w->flying);
+        shmi_put(&k->w->flying, flying > 0 ? flying - 1 : 0);
+        shmi_put(&k->w->landed, shmi_get(&k->w->landed) + 1);
+    }
+    shmi_fifo_detach(&k->m, &k->w->woken, w);
+    shmi_mon_drop(&k->m, w);
+}
+
+/* Notes a wait that was resolved. It keeps its stamp. */
+SHMI_FN void shmi_cond_account(struct shmi_monitor *m, struct shmi_wait w)
+{
+    struct shmi_cond *k = (struct shmi_cond *)m;
+    if (shmi_fate_result(shmi_get(&w.n->extra)) == SHMI_condBroadcast)
+        shmi_put(&k->w->flying, shmi_get(&k->w->flying) + 1);
+    shmi_fifo_requeue(m, &k->w->woken, w);
+}
+
+/* Wakes the first of those with stamps up to bound, and says whether there was one. */
+SHMI_FN int shmi_cond_wake(struct shmi_cond *k, struct shmi_wakes *b, uint64_t bound, uint32_t from)
+{
+    struct shmi_monitor *m = &k->m;
+    struct shmi_wait w;
+    while (!shmi_is_broken(m) && (w = shmi_fifo_head(m, &k->w->waiting)).n != NULL && shmi_stamp_of(w) <= bound) {
+        if (!shmi_mon_waiting(m, w)) {
+            shmi_fifo_detach(m, &k->w->waiting, w);
+            shmi_mon_drop(m, w);
+            continue;
+        }
+        shmi_put(&w.n->wanted, bound);
+        if (shmi_mon_end(m, b, w, SHMI_condSignalled, from)) {
+            SHMSYNC_CRASHPOINT("cond.grant.resolved");
+            shmi_cond_account(m, w);
+            return 1;
+        }
+    }
+    return 0;
+}
+
+/* The next wait of the woken, within bounds: like shmi_fifo_sweep's walk. */
+SHMI_FN struct shmi_wait shmi_fifo_after(struct shmi_monitor *m, struct shmi_wait w)
+{
+    return shmi_mon_node(m, shmi_link_next(shmi_get(&w.n->next)));
+}
+
+/* Gives the signal that has ended w to the next, unless that has been done. */
+SHMI_FN void shmi_cond_pass(struct shmi_cond *k, struct shmi_wakes *b, struct shmi_wait w)
+{
+    uint32_t from = (uint32_t)shmi_stamp_of(w) | SHMI_COND_HEIR;
+    uint64_t left = k->m.a->size / 64;
+    struct shmi_wait heir;
+    if (shmi_fate_result(shmi_get(&w.n->extra)) != SHMI_condSignalled)
+        return;
+    for (heir = shmi_fifo_head(&k->m, &k->w->woken); heir.n != NULL; heir = shmi_fifo_after(&k->m, heir)) {
+        if (shmi_fate_aux(shmi_get(&heir.n->extra)) == from && heir.off != w.off)
+            return;
+        if (left-- == 0) {
+            shmi_set_broken(&k->m, 1);
+            return;
+        }
+    }
+    if (shmi_cond_wake(k, b, shmi_get(&w.n->wanted), from))
+        SHMSYNC_CRASHPOINT("cond.pass.resolved");
+}
+
+/* Wakes those of a broadcast until that many are on their way. */
+SHMI_FN void shmi_cond_wake_covered(struct shmi_cond *k, struct shmi_wakes *b, uint64_t limit)
+{
+    struct shmi_monitor *m = &k->m;
+    while (!shmi_is_broken(m) && shmi_get(&k->w->flying) < limit) {
+        struct shmi_wait w = shmi_fifo_head(m, &k->w->covered);
+        if (w.n == NULL)
+            return;
+        if (!shmi_mon_waiting(m, w)) {
+            shmi_fifo_detach(m, &k->w->covered, w);
+            shmi_mon_drop(m, w);
+            continue;
+        }
+        if (shmi_mon_end(m, b, w, SHMI_condBroadcast, 0)) {
+            SHMSYNC_CRASHPOINT("cond.grant.resolved");
+            shmi_cond_account(m, w);
+        }
+    }
+}
+
+/* Passes on what the dead had, and wakes those of a broadcast whose turn it is. */
+SHMI_FN void shmi_cond_settle(struct shmi_monitor *m, struct shmi_wakes *b)
+{
+    struct shmi_cond *k = (struct shmi_cond *)m;
+    if (k->mourn) {
+        struct shmi_wait w = shmi_fifo_head(m, &k->w->woken);
+        uint64_t left = m->a->size / 64;
+        k->mourn = 0;
+        while (w.n != NULL && !shmi_is_broken(m)) {
+            struct shmi_wait next;
+            int dead = !shmi_mon_current(m, shmi_owner_of(w));
+            if (dead)
+                shmi_cond_pass(k, b, w); /* which may put one at the end */
+            next = shmi_fifo_after(m, w);
+            if (dead)
+                shmi_cond_land(k, w);
+            if (left-- == 0)
+                shmi_set_broken(m, 1);
+            w = next;
+        }
+    }
+    shmi_cond_wake_covered(k, b, k->limit);
+}
+
+/* The queue where a wait belongs that is not over. */
+SHMI_FN shmi_list_words *shmi_cond_queue_of(struct shmi_monitor *m, struct shmi_wait w)
+{
+    struct shmi_cond *k = (struct shmi_cond *)m;
+    return shmi_stamp_of(w) <= shmi_ld64(&k->w->upTo) ? &k->w->covered : &k->w->waiting;
+}
+SHMI_FN void shmi_cond_requeue(struct shmi_monitor *m, struct shmi_wait w) { shmi_fifo_requeue(m, shmi_cond_queue_of(m, w), w); }
+SHMI_FN void shmi_cond_detach(struct shmi_monitor *m, struct shmi_wait w) { shmi_fifo_detach(m, shmi_cond_queue_of(m, w), w); }
+SHMI_FN void shmi_cond_sweep(struct shmi_monitor *m)
+{
+    struct shmi_cond *k = (struct shmi_cond *)m;
+    shmi_fifo_sweep(m, &k->w->covered);
+    shmi_fifo_sweep(m, &k->w->waiting);
+}
+SHMI_FN void shmi_cond_clear(struct shmi_monitor *m)
+{
+    struct shmi_cond *k = (struct shmi_cond *)m;
+    shmi_fifo_clear(&k->w->waiting);
+    shmi_fifo_clear(&k->w->covered);
+    shmi_fifo_clear(&k->w->woken);
+    shmi_put(&k->w->flying, 0);
+    k->mourn = 1;
+}
+SHMI_FN void shmi_cond_bury(struct shmi_monitor *m) { ((struct shmi_cond *)m)->mourn = 1; }
+
+/* If nobody has come back from a broadcast since the last look, those on their way are stopped, or their lock is held for long: all go. */
+SHMI_FN void shmi_cond_look(struct shmi_monitor *m)
+{
+    struct shmi_cond *k = (struct shmi_cond *)m;
+    uint64_t landed;
+    if (shmi_fifo_empty(&k->w->covered)) {
+        shmi_st64(&k->before, SHMI_COND_NO_LOOK);
+        return;
+    }
+    landed = shmi_get(&k->w->landed);
+    if (shmi_xchg64(&k->before, landed) == landed && shmi_mon_try_enter(m)) {
+        struct shmi_wakes b;
+        shmi_wakes_init(&b);
+        shmi_cond_wake_covered(k, &b, SHMI_COND_NO_LOOK);
+        shmi_mon_leave(m, &b);
+    }
+}
+
+static const struct shmi_rules shmi_cond_rules = {
+    shmi_cond_settle, shmi_cond_account, shmi_cond_clear, shmi_cond_requeue, shmi_cond_detach,
+    shmi_cond_sweep, shmi_cond_bury, shmi_seq_nothing, shmi_cond_look,
+};
+
+SHMI_FN void shmi_cond_init(struct shmi_cond *k, shmsync_arena *a, const shmi_object *o)
+{
+    shmi_mon_init(&k->m, a, o, o->body, &shmi_cond_rules);
+    k->w = (shmi_cond_words *)shmi_ptr(a, o->body, sizeof(shmi_cond_words), 8);
+    k->limit = shmi_ld64(&k->w->batch);
+    if (k->limit == 0)
+        k->limit = SHMI_COND_BATCH;
+    k->mourn = 0;
+    k->before = SHMI_COND_NO_LOOK;
+}
+SHMI_FN void *shmi_cond_build(shmsync_arena *a, const shmi_object *o, const void *arg)
+{
+    struct shmi_cond *k = (struct shmi_cond *)malloc(sizeof *k);
+    (void)arg;
+    if (k != NULL)
+        shmi_cond_init(k, a, o);
+    return k;
+}
+
+typedef struct shmi_cond_spec {
+    uint64_t batch;
+    uint32_t spin;
+} shmi_cond_spec;
+SHMI_FN void shmi_cond_fill(unsigned char *body, const void *arg)
+{
+    shmi_cond_words *w = (shmi_cond_words *)(void *)body;
+    const shmi_cond_spec *s = (const shmi_cond_spec *)arg;
+    w->batch = s->batch;
+    w->mon.spin = s->spin;
+}
+int shmsync_cond_open(shmsync_arena *a, const char *name, const shmsync_cond_options *opts, shmsync_cond *out)
+{
+    shmi_cond_spec init;
+    shmi_spec spec;
+    void *impl;
+    int created, err, batch = opts != NULL ? opts->batch : 0;
+    init.batch = batch < 0 ? SHMI_COND_ALL : (uint64_t)batch;
+    init.spin = opts != NULL ? shmi_spin_field(opts->spin_ns) : 0;
+    shmi_mon_spec(&spec, SHMI_KIND_COND, SHMI_VERSION_COND, name, sizeof(shmi_cond_words));
+    spec.init = shmi_cond_fill;
+    spec.arg = &init;
+    err = shmi_mon_open(a, &spec, shmi_cond_build, NULL, &created, &impl);
+    out->impl = (struct shmi_cond *)impl;
+    if (err == 0 && !created && batch != 0 && shmi_ld64(&out->impl->w->batch) != init.batch) {
+        shmsync_cond_close(out);
+        err = shmi_fail(EINVAL, "cond.open", name, "its batch is another than %d", batch);
+    }
+    return err;
+}
+int shmsync_cond_at(shmsync_arena *a, shmsync_offset off, shmsync_cond *out)
+{
+    void *impl;
+    int err = shmi_mon_at(a, off, "cond.open", SHMI_KIND_COND, SHMI_VERSION_COND, sizeof(shmi_cond_words), shmi_cond_build, NULL, &impl);
+    out->impl = (struct shmi_cond *)impl;
+    return err;
+}
+shmsync_offset shmsync_cond_offset(const shmsync_cond *c) { return c->impl->m.o.off; }
+int shmsync_cond_close(shmsync_cond *c)
+{
+    int err = shmi_mon_close(&c->impl->m);
+    c->impl = NULL;
+    return err;
+}
+
+/* Ends a wait whose owner has the lock again, or could not get it: then the signal passes on. */
+SHMI_FN int shmi_cond_finish(struct shmi_cond *k, shmi_seat *seat, int pass)
+{
+    struct shmi_monitor *m = &k->m;
+    struct shmi_wakes b;
+    struct shmi_wait w;
+    int err = shmi_mon_enter(m, 0);
+    if (err != 0)
+        return err;
+    w.off = seat->off;
+    w.n = seat->node;
+    shmi_wakes_init(&b);
+    if (pass)
+        shmi_cond_pass(k, &b, w);
+    shmi_cond_land(k, w);
+    shmi_cond_settle(m, &b);
+    shmi_mon_leave(m, &b);
+    shmi_mon_collect(m, seat);
+    return 0;
+}
+
+SHMI_FN int shmi_cond_wait(struct shmi_cond *k, int (*unlock)(void *), int (*lock)(void *), void *arg, int64_t abs)
+{
+    struct shmi_monitor *m = &k->m;
+    struct shmi_wakes b;
+    shmi_seat *seat;
+    uint64_t stamp;
+    int err, lock_err;
+    if (abs != 0 && shmi_now() >= abs)
+        return ETIMEDOUT;
+    err = shmi_seat_take(m->a, &seat);
+    if (err != 0)
+        return err;
+    err = shmi_mon_enter(m, abs);
+    if (err != 0) {
+        shmi_seat_return(m->a, seat);
+        return err;
+    }
+    shmi_wakes_init(&b);
+    shmi_mon_sweep_dead(m, &b);
+    shmi_mon_join(m, seat, 0, 0);
+    stamp = shmi_ld64(&seat->node->stamp);
+    shmi_mon_leave(m, &b);
+    SHMSYNC_CRASHPOINT("cond.wait.queued");
+    err = unlock(arg);
+    if (err != 0) {
+        if (!shmi_mon_give_up(m, seat))
+            shmi_cond_finish(k, seat, 1);
+        return err;
+    }
+    SHMSYNC_CRASHPOINT("cond.wait.unlocked");
+    err = shmi_mon_sleep(m, seat, abs);
+    if (err != 0) {
+        seat = NULL; /* it is the queue's now */
+        if (err == ETIMEDOUT && shmi_ld64(&k->w->upTo) >= stamp)
+            err = 0; /* a broadcast came first */
+    }
+    SHMSYNC_CRASHPOINT("cond.wait.woken");
+    lock_err = lock(arg);
+    if (lock_err != 0) {
+        if (seat != NULL)
+            shmi_cond_finish(k, seat, 1);
+        return lock_err;
+    }
+    SHMSYNC_CRASHPOINT("cond.wait.relocked");
+    return seat != NULL ? shmi_cond_finish(k, seat, 0) : err;
+}
+SHMI_FN int shmi_cond_unlock_mutex(void *m) { return shmsync_mutex_unlock((shmsync_mutex *)m); }
+SHMI_FN int shmi_cond_lock_mutex(void *m) { return shmsync_mutex_lock((shmsync_mutex *)m); }
+int shmsync_cond_wait(shmsync_cond *c, shmsync_mutex *m) { return shmi_cond_wait(c->impl, shmi_cond_unlock_mutex, shmi_cond_lock_mutex, m, 0); }
+int shmsync_cond_timedwait(shmsync_cond *c, shmsync_mutex *m, const struct timespec *abs_monotonic)
+{
+    int64_t ns;
+    int err = shmi_deadline(abs_monotonic, &ns);
+    return err != 0 ? err : shmi_cond_wait(c->impl, shmi_cond_unlock_mutex, shmi_cond_lock_mutex, m, ns);
+}
+int shmsync_cond_wait_with(shmsync_cond *c, int (*unlock)(void *), int (*lock)(void *), void *arg, const struct timespec *abs_monotonic)
+{
+    int64_t ns = 0;
+    int err = abs_monotonic != NULL ? shmi_deadline(abs_monotonic, &ns) : 0;
+    return err != 0 ? err : shmi_cond_wait(c->impl, unlock, lock, arg, ns);
+}
+int shmsync_cond_signal(shmsync_cond *c)
+{
+    struct shmi_cond *k = c->impl;
+    struct shmi_wakes b;
+    int err = shmi_mon_enter(&k->m, 0);
+    if (err != 0)
+        return err;
+    shmi_wakes_init(&b);
+    shmi_mon_sweep_dead(&k->m, &b);
+    shmi_cond_wake(k, &b, shmi_get(&k->m.w->arrivals), 0);
+    shmi_mon_leave(&k->m, &b);
+    return 0;
+}
+int shmsync_cond_broadcast(shmsync_cond *c)
+{
+    struct shmi_cond *k = c->impl;
+    struct shmi_monitor *m = &k->m;
+    struct shmi_wakes b;
+    int err = shmi_mon_enter(m, 0);
+    if (err != 0)
+        return err;
+    shmi_wakes_init(&b);
+    shmi_mon_sweep_dead(m, &b);
+    if (!shmi_fifo_empty(&k->w->waiting)) {
+        struct shmi_wait first, last;
+        shmi_st64(&k->w->upTo, shmi_get(&m->w->arrivals));
+        SHMSYNC_CRASHPOINT("cond.broadcast.stamped");
+        first = shmi_fifo_head(m, &k->w->waiting);
+        if (first.n != NULL) {
+            last = shmi_mon_node(m, shmi_get(&k->w->covered.last));
+            if (last.n != NULL) {
+                shmi_put(&last.n->next, shmi_links(first.off, shmi_link_prev(shmi_get(&last.n->next))));
+                shmi_put(&first.n->next, shmi_links(shmi_link_next(shmi_get(&first.n->next)), last.off));
+            } else {
+                shmi_put(&k->w->covered.first, first.off);
+            }
+            shmi_put(&k->w->covered.last, shmi_get(&k->w->waiting.last));
+            shmi_fifo_clear(&k->w->waiting);
+        }
+        SHMSYNC_CRASHPOINT("cond.broadcast.spliced");
+        shmi_cond_settle(m, &b);
+    }
+    shmi_mon_leave(m, &b);
+    return 0;
+}
+
+SHMI_FN void shmi_repair_cond(shmsync_arena *a, const shmi_object *o, shmi_name dead)
+{
+    struct shmi_cond k;
+    if (o->size < sizeof(shmi_cond_words))
+        return;
+    shmi_cond_init(&k, a, o);
+    shmi_mon_repair(&k.m, dead);
+}
+
+#if SHMSYNC_LAYOUT_VERSION >= 3
+/* ---- Semaphore: prims/semaphore*.go in C, docs/design/0016-semaphore-quick.md ---- */
+
+#define SHMI_QUICK_MOST UINT64_C(0x7fffffff)
+#define SHMI_QUICK_OPEN (UINT64_C(1) << 62)
+#define SHMI_POOL_OPEN (UINT64_C(1) << 63)
+#define SHMI_SEMAPHORE_TRANSFER (UINT64_C(1) << 63)
+
+struct shmi_semaphore {
+    struct shmi_monitor m;
+    shmi_semaphore_words *w;
+    shmi_semaphore_share *shares, *own; /* of the slots, from slot 1; this process's */
+    uint32_t slots;
+    uint64_t size;
+    int moves;      /* transferable */
+    uint32_t quick; /* this handle has opened our share. Atomic. */
+};
+
+SHMI_FN uint64_t shmi_semaphore_bytes(uint32_t slots) { return sizeof(shmi_semaphore_words) + (uint64_t)slots * sizeof(shmi_semaphore_share); }
+SHMI_FN uint64_t shmi_quick_used(uint64_t q) { return q & SHMI_QUICK_MOST; }
+SHMI_FN uint64_t shmi_quick_spare(uint64_t q) { return q >> 31 & SHMI_QUICK_MOST; }
+SHMI_FN uint64_t shmi_quick_permits(uint64_t q) { return shmi_quick_used(q) + shmi_quick_spare(q); }
+
+/* Has the participant of a share change its quick word no more, and gives the word. */
+SHMI_FN uint64_t shmi_sem_shut(shmi_semaphore_share *h)
+{
+    for (;;) {
+        uint64_t q = shmi_ld64(&h->quick);
+        if ((q & SHMI_QUICK_OPEN) == 0 || shmi_cas64(&h->quick, q, q & ~SHMI_QUICK_OPEN))
+            return q & ~SHMI_QUICK_OPEN;
+    }
+}
+SHMI_FN uint64_t shmi_sem_total(shmi_semaphore_share *h) { return shmi_get(&h->permits) + shmi_quick_permits(shmi_ld64(&h->quick)); }
+
+SHMI_FN void shmi_sem_close_share(struct shmi_semaphore *s, shmi_semaphore_share *h)
+{
+    uint64_t q = shmi_sem_shut(h);
+    struct shmi_change c;
+    if (q == 0)
+        return;
+    SHMSYNC_CRASHPOINT("semaphore.gather.shut");
+    c.n = 0;
+    shmi_change_set(&c, &s->w->free, shmi_get(&s->w->free) + shmi_quick_spare(q));
+    shmi_change_set(&c, &h->permits, shmi_get(&h->permits) + shmi_quick_used(q));
+    shmi_change_set(&c, &h->quick, 0);
+    shmi_mon_commit(&s->m, &c);
+}
+
+SHMI_FN uint64_t shmi_sem_open_bit(uint32_t slot) { return UINT64_C(1) << (slot & 63); }
+
+/* Closes all shares. The latch is held. */
+SHMI_FN void shmi_sem_gather(struct shmi_semaphore *s)
+{
+    uint64_t marks = shmi_get(&s->w->opened);
+    uint32_t i;
+    if (marks == 0)
+        return;
+    for (i = 0; i < s->slots; i++)
+        if ((marks & shmi_sem_open_bit(i + 1)) != 0)
+            shmi_sem_close_share(s, &s->shares[i]);
+    shmi_put(&s->w->opened, 0);
+}
+
+/* What is free for anybody. Nobody changes it from here on but with the latch. */
+SHMI_FN uint64_t shmi_sem_pool(struct shmi_semaphore *s)
+{
+    while (s->moves) {
+        uint64_t p = shmi_ld64(&s->w->free);
+        if ((p & SHMI_POOL_OPEN) == 0 || shmi_cas64(&s->w->free, p, p & ~SHMI_POOL_OPEN))
+            return p & ~SHMI_POOL_OPEN;
+    }
+    return shmi_get(&s->w->free);
+}
+/* Opens what was closed for the time of the latch, if nobody is queued. */
+SHMI_FN void shmi_sem_reopen(struct shmi_semaphore *s)
+{
+    if (s->moves && shmi_fifo_empty(&s->w->queue))
+        shmi_st64(&s->w->free, shmi_get(&s->w->free) | SHMI_POOL_OPEN);
+}
+
+/* Whether n permits are free, which are in free then. */
+SHMI_FN int shmi_sem_can_take(struct shmi_semaphore *s, uint64_t n)
+{
+    if (shmi_sem_pool(s) >= n)
+        return 1;
+    shmi_sem_gather(s);
+    return shmi_get(&s->w->free) >= n;
+}
+
+/* Takes n permits that are free for this process. */
+SHMI_FN void shmi_sem_take(struct shmi_semaphore *s, uint64_t n)
+{
+    uint64_t left = shmi_get(&s->w->free) - n;
+    if (!s->moves) {
+        shmi_semaphore_share *h = s->own;
+        if (shmi_get(&h->name) != s->m.a->self) {
+            left += shmi_quick_permits(shmi_sem_shut(h)) + shmi_get(&h->permits);
+            shmi_put(&h->permits, 0);
+            shmi_put(&h->quick, 0);
+            shmi_put(&h->name, s->m.a->self);
+        }
+        if ((shmi_ld64(&h->quick) & SHMI_QUICK_OPEN) != 0)
+            shmi_add64(&h->quick, n);
+        else
+            shmi_put(&h->permits, shmi_get(&h->permits) + n);
+        SHMSYNC_CRASHPOINT("semaphore.take.counted");
+    }
+    shmi_put(&s->w->free, left);
+}
+
+/* Gives n permits of this process back; 0 if it has not so many. */
+SHMI_FN int shmi_sem_give(struct shmi_semaphore *s, uint64_t n)
+{
+    shmi_semaphore_share *h = s->own;
+    if (s->moves) {
+        uint64_t left = shmi_sem_pool(s);
+        if (n > s->size - shmi_min(left, s->size))
+            return 0;
+        shmi_put(&s->w->free, left + n);
+        return 1;
+    }
+    if (shmi_get(&h->name) != s->m.a->self)
+        return n == 0;
+    shmi_sem_close_share(s, h);
+    if (shmi_get(&h->permits) < n)
+        return 0;
+    shmi_put(&h->permits, shmi_get(&h->permits) - n);
+    SHMSYNC_CRASHPOINT("semaphore.give.counted");
+    shmi_put(&s->w->free, shmi_get(&s->w->free) + n);
+    return 1;
+}
+
+/* Keeps n free permits for this process, and lets it go without the latch from now on, if it was the last to release, too. */
+SHMI_FN void shmi_sem_open_share(struct shmi_semaphore *s, uint64_t n)
+{
+    shmi_semaphore_words *w = s->w;
+    shmi_semaphore_share *h = s->own;
+    struct shmi_change c;
+    uint64_t q;
+    if (shmi_get(&w->last) != s->m.a->self || s->size > SHMI_QUICK_MOST) {
+        shmi_put(&w->last, s->m.a->self);
+        return;
+    }
+    shmi_put(&w->opened, shmi_get(&w->opened) | shmi_sem_open_bit(s->m.a->my_slot));
+    SHMSYNC_CRASHPOINT("semaphore.open.marked");
+    q = shmi_get(&h->permits) | n << 31;
+    c.n = 0;
+    shmi_change_set(&c, &w->free, shmi_get(&w->free) - n);
+    shmi_change_set(&c, &h->permits, 0);
+    shmi_change_set(&c, &h->quick, q);
+    shmi_mon_commit(&s->m, &c);
+    SHMSYNC_CRASHPOINT("semaphore.open.filled");
+    shmi_st64(&h->quick, q | SHMI_QUICK_OPEN);
+    shmi_st32(&s->quick, 1);
+}
+
+/* Acquires, or releases, without the latch; 0 if that cannot be. */
+SHMI_FN int shmi_sem_acquire_quick(struct shmi_semaphore *s, uint64_t n)
+{
+    uint64_t *w = s->moves ? &s->w->free : &s->own->quick, v;
+    if (!s->moves && shmi_ld32(&s->quick) == 0)
+        return 0;
+    for (;;) {
+        v = shmi_ld64(w);
+        if (s->moves) {
+            if ((v & SHMI_POOL_OPEN) == 0 || (v & ~SHMI_POOL_OPEN) < n)
+                return 0;
+            if (shmi_cas64(w, v, v - n))
+                return 1;
+        } else {
+            if ((v & SHMI_QUICK_OPEN) == 0 || shmi_quick_spare(v) < n)
+                return 0;
+            if (shmi_cas64(w, v, v + n - (n << 31))) {
+                SHMSYNC_CRASHPOINT("semaphore.quick.acquired");
+                return 1;
+            }
+        }
+    }
+}
+SHMI_FN int shmi_sem_release_quick(struct shmi_semaphore *s, uint64_t n)
+{
+    uint64_t *w = s->moves ? &s->w->free : &s->own->quick, v;
+    if (!s->moves && shmi_ld32(&s->quick) == 0)
+        return 0;
+    for (;;) {
+        v = shmi_ld64(w);
+        if (s->moves) {
+            uint64_t p = v & ~SHMI_POOL_OPEN;
+            if ((v & SHMI_POOL_OPEN) == 0 || p > s->size || n > s->size - p)
+                return 0;
+            if (shmi_cas64(w, v, v + n))
+                return 1;
+        } else {
+            if ((v & SHMI_QUICK_OPEN) == 0 || shmi_quick_used(v) < n)
+                return 0;
+            if (shmi_cas64(w, v, v - n + (n << 31))) {
+                SHMSYNC_CRASHPOINT("semaphore.quick.released");
+                return 1;
+            }
+        }
+    }
+}
+
+/* The rules. */
+
+SHMI_FN void shmi_sem_account(struct shmi_monitor *m, struct shmi_wait w)
+{
+    struct shmi_semaphore *s = (struct shmi_semaphore *)m;
+    uint64_t n = shmi_get(&w.n->wanted);
+    shmi_name owner = shmi_owner_of(w);
+    uint32_t slot = shmi_name_slot(owner);
+    struct shmi_change c;
+    c.n = 0;
+    if (n > shmi_sem_pool(s) || slot < 1 || slot > s->slots) {
+        shmi_mon_account(m, w, NULL); /* a peer wrote that */
+        return;
+    }
+    if (!s->moves) {
+        shmi_semaphore_share *h = &s->shares[slot - 1];
+        if (shmi_get(&h->name) != owner) {
+            shmi_change_set(&c, &s->w->free, shmi_get(&s->w->free) + shmi_get(&h->permits) + shmi_quick_permits(shmi_sem_shut(h)) - n);
+            shmi_change_set(&c, &h->name, owner);
+            shmi_change_set(&c, &h->permits, n);
+            shmi_change_set(&c, &h->quick, 0);
+            shmi_mon_account(m, w, &c);
+            return;
+        }
+        shmi_change_set(&c, &h->permits, shmi_get(&h->permits) + n);
+    }
+    shmi_change_set(&c, &s->w->free, shmi_get(&s->w->free) - n);
+    shmi_mon_account(m, w, &c);
+}
+SHMI_FN void shmi_sem_settle(struct shmi_monitor *m, struct shmi_wakes *b)
+{
+    struct shmi_semaphore *s = (struct shmi_semaphore *)m;
+    struct shmi_wait w;
+    while (!shmi_is_broken(m) && (w = shmi_fifo_head(m, &s->w->queue)).n != NULL) {
+        if (!shmi_mon_waiting(m, w))
+            shmi_mon_discard(m, w);
+        else if (!shmi_sem_can_take(s, shmi_get(&w.n->wanted)))
+            return;
+        else if (shmi_mon_end(m, b, w, 0, 0))
+            shmi_sem_account(m, w);
+    }
+}
+SHMI_FN void shmi_sem_requeue(struct shmi_monitor *m, struct shmi_wait w) { shmi_fifo_requeue(m, &((struct shmi_semaphore *)m)->w->queue, w); }
+SHMI_FN void shmi_sem_detach(struct shmi_monitor *m, struct shmi_wait w) { shmi_fifo_detach(m, &((struct shmi_semaphore *)m)->w->queue, w); }
+SHMI_FN void shmi_sem_sweep(struct shmi_monitor *m) { shmi_fifo_sweep(m, &((struct shmi_semaphore *)m)->w->queue); }
+SHMI_FN void shmi_sem_clear(struct shmi_monitor *m)
+{
+    struct shmi_semaphore *s = (struct shmi_semaphore *)m;
+    uint64_t left = s->size;
+    uint32_t i;
+    shmi_fifo_clear(&s->w->queue);
+    if (s->moves)
+        return;
+    for (i = 0; i < s->slots; i++)
+        left -= shmi_min(shmi_sem_total(&s->shares[i]), left);
+    shmi_st64(&s->w->free, left);
+}
+SHMI_FN void shmi_sem_bury(struct shmi_monitor *m)
+{
+    struct shmi_semaphore *s = (struct shmi_semaphore *)m;
+    uint32_t i;
+    for (i = 0; i < s->slots && !s->moves; i++) {
+        shmi_semaphore_share *h = &s->shares[i];
+        struct shmi_change c;
+        if (shmi_sem_total(h) == 0 || !shmi_mon_gone(m, shmi_name_of(&h->name)))
+            continue;
+        c.n = 0;
+        shmi_change_set(&c, &s->w->free, shmi_get(&s->w->free) + shmi_get(&h->permits) + shmi_quick_permits(shmi_sem_shut(h)));
+        shmi_change_set(&c, &h->permits, 0);
+        shmi_change_set(&c, &h->quick, 0);
+        shmi_mon_commit(m, &c);
+    }
+}
+SHMI_FN void shmi_sem_holders(struct shmi_monitor *m)
+{
+    struct shmi_semaphore *s = (struct shmi_semaphore *)m;
+    uint32_t i;
+    for (i = 0; i < s->slots; i++)
+        if (shmi_sem_total(&s->shares[i]) > 0)
+            shmi_mon_heed(m, shmi_name_of(&s->shares[i].name));
+}
+
+static const struct shmi_rules shmi_sem_rules = {
+    shmi_sem_settle, shmi_sem_account, shmi_sem_clear, shmi_sem_requeue, shmi_sem_detach,
+    shmi_sem_sweep, shmi_sem_bury, shmi_sem_holders, NULL,
+};
+
+SHMI_FN void shmi_sem_init(struct shmi_semaphore *s, shmsync_arena *a, const shmi_object *o)
+{
+    uint64_t size;
+    shmi_mon_init(&s->m, a, o, o->body, &shmi_sem_rules);
+    s->w = (shmi_semaphore_words *)shmi_ptr(a, o->body, shmi_semaphore_bytes(a->geo.slots), 8);
+    s->shares = (shmi_semaphore_share *)(void *)(s->w + 1);
+    s->own = &s->shares[a->my_slot - 1];
+    s->slots = a->geo.slots;
+    size = shmi_ld64(&s->w->size);
+    s->size = size & ~SHMI_SEMAPHORE_TRANSFER;
+    s->moves = (size & SHMI_SEMAPHORE_TRANSFER) != 0;
+    s->quick = 0;
+}
+SHMI_FN void *shmi_sem_build(shmsync_arena *a, const shmi_object *o, const void *arg)
+{
+    struct shmi_semaphore *s = (struct shmi_semaphore *)malloc(sizeof *s);
+    (void)arg;
+    if (s != NULL)
+        shmi_sem_init(s, a, o);
+    return s;
+}
+
+typedef struct shmi_semaphore_spec {
+    uint64_t size, free_;
+    uint32_t spin;
+} shmi_semaphore_spec;
+SHMI_FN void shmi_sem_fill(unsigned char *body, const void *arg)
+{
+    shmi_semaphore_words *w = (shmi_semaphore_words *)(void *)body;
+    const shmi_semaphore_spec *s = (const shmi_semaphore_spec *)arg;
+    w->size = s->size;
+    w->free = s->free_;
+    w->mon.spin = s->spin;
+}
+int shmsync_semaphore_open(shmsync_arena *a, const char *name, int64_t n, const shmsync_semaphore_options *opts, shmsync_semaphore *out)
+{
+    int moves = opts != NULL && opts->transferable;
+    shmi_semaphore_spec init;
+    shmi_spec spec;
+    void *impl;
+    int created, err;
+    out->impl = NULL;
+    if (n < 0 || (moves && opts->initial > n))
+        return shmi_fail(EINVAL, "semaphore.open", name, "of %lld permits", (long long)n);
+    init.size = (uint64_t)n | (moves ? SHMI_SEMAPHORE_TRANSFER : 0);
+    init.free_ = (uint64_t)n;
+    if (moves)
+        init.free_ = (opts->initial < 0 ? 0 : opts->initial > 0 ? (uint64_t)opts->initial : (uint64_t)n) | SHMI_POOL_OPEN;
+    init.spin = opts != NULL ? shmi_spin_field(opts->spin_ns) : 0;
+    shmi_mon_spec(&spec, SHMI_KIND_SEMAPHORE, SHMI_VERSION_SEMAPHORE, name, shmi_semaphore_bytes(a->geo.slots));
+    spec.init = shmi_sem_fill;
+    spec.arg = &init;
+    err = shmi_mon_open(a, &spec, shmi_sem_build, NULL, &created, &impl);
+    out->impl = (struct shmi_semaphore *)impl;
+    if (err == 0 && !created && ((n != 0 && (uint64_t)n != out->impl->size) || (moves && !out->impl->moves))) {
+        shmsync_semaphore_close(out);
+        err = shmi_fail(EINVAL, "semaphore.open", name, "it has another number of permits than %lld, or is not transferable", (long long)n);
+    }
+    return err;
+}
+int shmsync_semaphore_at(shmsync_arena *a, shmsync_offset off, shmsync_semaphore *out)
+{
+    void *impl;
+    int err = shmi_mon_at(a, off, "semaphore.open", SHMI_KIND_SEMAPHORE, SHMI_VERSION_SEMAPHORE, shmi_semaphore_bytes(a->geo.slots), shmi_sem_build, NULL, &impl);
+    out->impl = (struct shmi_semaphore *)impl;
+    return err;
+}
+shmsync_offset shmsync_semaphore_offset(const shmsync_semaphore *s) { return s->impl->m.o.off; }
+int shmsync_semaphore_close(shmsync_semaphore *s)
+{
+    int err = shmi_mon_close(&s->impl->m);
+    s->impl = NULL;
+    return err;
+}
+
+SHMI_FN int shmi_sem_acquire(struct shmi_semaphore *s, int64_t want, int64_t abs, int forever, int try_)
+{
+    struct shmi_monitor *m = &s->m;
+    shmi_seat *seat = NULL;
+    struct shmi_wakes b;
+    uint64_t fate = 0, n = (uint64_t)want;
+    int err = shmi_use(m->a, "semaphore.acquire"), again;
+    if (err != 0)
+        return err;
+    if (want < 0 || (n > s->size && forever))
+        return shmi_fail(EINVAL, "semaphore.acquire", m->latch.called, "%lld of %llu permits", (long long)want, (unsigned long long)s->size);
+    if (shmi_sem_acquire_quick(s, n))
+        return 0;
+    if (try_) {
+        if (!shmi_mon_try_enter(m))
+            return EBUSY;
+    } else {
+        err = shmi_mon_enter(m, abs);
+        if (err != 0)
+            return err;
+    }
+    shmi_wakes_init(&b);
+    do {
+        shmi_mon_sweep_dead(m, &b);
+        if (shmi_fifo_empty(&s->w->queue) && n <= s->size && shmi_sem_can_take(s, n)) {
+            shmi_sem_take(s, n);
+            shmi_sem_reopen(s);
+            shmi_mon_leave(m, &b);
+            shmi_mon_unseat(m, seat);
+            return 0;
+        }
+        if (try_ || n > s->size) {
+            shmi_sem_reopen(s);
+            shmi_mon_leave(m, &b);
+            if (try_)
+                return EBUSY;
+            while (shmi_now() < abs) /* there will never be so many */
+                shmi_nap(shmi_min((uint64_t)(abs - shmi_now()), 100000000) + 1);
+            return ETIMEDOUT;
+        }
+        err = shmi_mon_seat(m, abs, &seat, &again);
+        if (err != 0) {
+            shmi_mon_wake(m, &b);
+            return err;
+        }
+    } while (again);
+    shmi_mon_join(m, seat, 0, n);
+    shmi_mon_leave(m, &b);
+    return shmi_mon_await(m, seat, abs, &fate);
+}
+int shmsync_semaphore_acquire(shmsync_semaphore *s, int64_t n) { return shmi_sem_acquire(s->impl, n, 0, 1, 0); }
+int shmsync_semaphore_tryacquire(shmsync_semaphore *s, int64_t n) { return shmi_sem_acquire(s->impl, n, 0, 0, 1); }
+int shmsync_semaphore_timedacquire(shmsync_semaphore *s, int64_t n, const struct timespec *abs_monotonic)
+{
+    int64_t ns;
+    int err = shmi_deadline(abs_monotonic, &ns);
+    return err != 0 ? err : shmi_sem_acquire(s->impl, n, ns, 0, 0);
+}
+int shmsync_semaphore_release(shmsync_semaphore *sem, int64_t n)
+{
+    struct shmi_semaphore *s = sem->impl;
+    struct shmi_wakes b;
+    int err = shmi_use(s->m.a, "semaphore.release");
+    if (err != 0)
+        return err;
+    if (n < 0)
+        return shmi_fail(EINVAL, "semaphore.release", s->m.latch.called, "%lld permits", (long long)n);
+    if (shmi_sem_release_quick(s, (uint64_t)n))
+        return 0;
+    err = shmi_mon_enter(&s->m, 0);
+    if (err != 0)
+        return err;
+    if (!shmi_sem_give(s, (uint64_t)n)) {
+        shmi_sem_reopen(s);
+        shmi_mon_leave(&s->m, NULL);
+        return shmi_fail(EPERM, "semaphore.release", s->m.latch.called, "%lld permits are more than are held", (long long)n);
+    }
+    shmi_wakes_init(&b);
+    if (!shmi_fifo_empty(&s->w->queue))
+        shmi_sem_settle(&s->m, &b);
+    else if (!s->moves)
+        shmi_sem_open_share(s, (uint64_t)n);
+    shmi_sem_reopen(s);
+    shmi_mon_leave(&s->m, &b);
+    return 0;
+}
+int64_t shmsync_semaphore_free(const shmsync_semaphore *sem)
+{
+    struct shmi_semaphore *s = sem->impl;
+    uint64_t n = shmi_ld64(&s->w->free) & ~SHMI_POOL_OPEN, marks = shmi_ld64(&s->w->opened);
+    uint32_t i;
+    for (i = 0; i < s->slots && marks != 0; i++)
+        if ((marks & shmi_sem_open_bit(i + 1)) != 0)
+            n += shmi_quick_spare(shmi_ld64(&s->shares[i].quick));
+    return (int64_t)shmi_min(n, INT64_MAX);
+}
+
+SHMI_FN void shmi_repair_semaphore(shmsync_arena *a, const shmi_object *o, shmi_name dead)
+{
+    struct shmi_semaphore s;
+    if (o->size < shmi_semaphore_bytes(a->geo.slots))
+        return;
+    shmi_sem_init(&s, a, o);
+    shmi_mon_repair(&s.m, dead);
+}
+#endif
+/* ---- What the reaper knows of the kinds of objects ---- */
+
+static const shmi_kind_ops shmi_kinds[] = {
+    {SHMI_KIND('V', 'A', 'L', 'U'), NULL, NULL},
+    {SHMI_KIND('B', 'L', 'O', 'K'), NULL, NULL},
+    {SHMI_MUTEX_KIND, shmi_mutex_kind_repair, shmi_mutex_kind_wake},
+    {SHMI_FUTEX_KIND, NULL, shmi_futex_kind_wake},
+    {SHMI_KIND_SEQUENCER, shmi_repair_sequencer, shmi_mon_wake_object},
+    {SHMI_KIND_EVENT, shmi_repair_event, shmi_mon_wake_object},
+    {SHMI_KIND_QUEUE, shmi_repair_queue, shmi_mon_wake_object},
+    {SHMI_KIND_WAIT_GROUP, shmi_repair_tally, shmi_mon_wake_object},
+    {SHMI_KIND_LATCH, shmi_repair_tally, shmi_mon_wake_object},
+    {SHMI_KIND_ONCE, shmi_repair_once, shmi_mon_wake_object},
+    {SHMI_KIND_BARRIER, shmi_repair_barrier, shmi_mon_wake_object},
+    {SHMI_KIND_FAIR_MUTEX, shmi_repair_fairmutex, shmi_mon_wake_object},
+#if SHMSYNC_LAYOUT_VERSION >= 3
+    {SHMI_KIND_SEMAPHORE, shmi_repair_semaphore, shmi_mon_wake_object},
+#endif
+    {SHMI_KIND_FUTURE, shmi_repair_future, shmi_mon_wake_object},
+    {SHMI_KIND_COND, shmi_repair_cond, shmi_mon_wake_object},
+};
+
+SHMI_FN const shmi_kind_ops *shmi_kind_of(uint32_t kind)
+{
+    size_t i;
+    for (i = 0; i < sizeof shmi_kinds / sizeof shmi_kinds[0]; i++)
+        if (shmi_kinds[i].kind == kind)
+            return &shmi_kinds[i];
+    return NULL;
+}
+
+#endif /* SHMSYNC_IMPLEMENTATION */
+
+#ifdef __cplusplus
+} /* extern "C" */
+#endif
+
+#endif /* SHMSYNC_H */

@@ -1,0 +1,33 @@
+// Package cheader puts the C header together from its parts.
+package cheader
+
+//go:generate go test . -run TestHeader -update
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"slices"
+)
+
+// notice stands at the head of what is put together.
+const notice = "/* Made from include/parts by: go generate ./internal/cheader. Change the parts. */\n"
+
+// Assemble puts the parts in dir together, in the order of their names.
+func Assemble(dir string) ([]byte, error) {
+	parts, err := filepath.Glob(filepath.Join(dir, "*.h"))
+	if err != nil {
+		return nil, err
+	}
+	slices.Sort(parts)
+	var whole bytes.Buffer
+	whole.WriteString(notice)
+	for _, p := range parts {
+		src, err := os.ReadFile(p)
+		if err != nil {
+			return nil, err
+		}
+		whole.Write(src)
+	}
+	return whole.Bytes(), nil
+}

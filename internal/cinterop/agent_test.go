@@ -1,0 +1,386 @@
+//go:build linux
+
+package cinterop
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/prims"
+)
+
+// goAgent is the Go side of what testdata/agent.c is on the C side.
+type goAgent struct {
+	a *arena.Arena
+
+	mu     sync.Mutex
+	leases []prims.Lease[uint64]
+	out    sync.Mutex
+}
+
+func runAgent(name, label string) {
+	a, err := arena.Attach(name, &arena.Options{Label: label})
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	x := &goAgent{a: a}
+	fmt.Println("ready 0 0")
+	lines := bufio.NewScanner(os.Stdin)
+	for lines.Scan() {
+		f := strings.Fields(lines.Text())
+		if len(f) < 3 {
+			os.Exit(4)
+		}
+		if f[1] == "close" {
+			x.answer(f[0], errnoOf(a.Close()), 0)
+			os.Exit(0)
+		}
+		go func() {
+			n, err := x.act(order{f[1], f[2], f[3:]})
+			if err != nil {
+				fmt.Fprintln(os.Stderr, f[1], f[2], err)
+			}
+			x.answer(f[0], errnoOf(err), n)
+		}()
+	}
+	os.Exit(4)
+}
+
+func (x *goAgent) answer(id string, e syscall.Errno, n uint64) {
+	x.out.Lock()
+	defer x.out.Unlock()
+	fmt.Println(id, int(e), n)
+}
+
+// errnoOf is the errno that the C side has for an error.
+func errnoOf(err error) syscall.Errno {
+	var e syscall.Errno
+	switch {
+	case err == nil:
+		return 0
+	case errors.Is(err, context.DeadlineExceeded):
+		return syscall.ETIMEDOUT
+	case errors.Is(err, shmsync.ErrOwnerDead):
+		return syscall.EOWNERDEAD
+	case errors.Is(err, shmsync.ErrNotRecoverable):
+		return syscall.ENOTRECOVERABLE
+	case errors.Is(err, shmsync.ErrCanceled):
+		return syscall.ECANCELED
+	case errors.Is(err, shmsync.ErrCorrupt):
+		return syscall.EPROTO
+	case errors.Is(err, shmsync.ErrIncompatible):
+		return syscall.EINVAL
+	case errors.Is(err, shmsync.ErrNoSpace):
+		return syscall.ENOSPC
+	case errors.As(err, &e):
+		return e
+	}
+	return syscall.EIO
+}
+
+// order is one thing to do.
+type order struct {
+	verb, name string
+	args       []string
+}
+
+func (o order) arg(i int) int64 {
+	if i >= len(o.args) {
+		return 0
+	}
+	n, _ := strconv.ParseInt(o.args[i], 10, 64)
+	return n
+}
+
+// ctx is the context that argument i asks for, in milliseconds; none is without an end.
+func (o order) ctx(i int) context.Context {
+	if i >= len(o.args) || o.arg(i) < 0 {
+		return context.Background()
+	}
+	d := time.Duration(o.arg(i)) * time.Millisecond
+	ctx, cancel := context.WithTimeout(context.Background(), d)
+	time.AfterFunc(d+time.Minute, cancel) // long after it has ended by itself
+	return ctx
+}
+
+func yes(b bool) uint64 {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// try is the result of a verb that does not wait.
+func try(ok bool) error {
+	if ok {
+		return nil
+	}
+	return syscall.EBUSY
+}
+
+// act does as it is told. What panics because of the caller is EINVAL, or EPERM where
+// something is given back.
+func (x *goAgent) act(o order) (n uint64, err error) {
+	defer func() {
+		switch r := recover().(type) {
+		case nil:
+		case error:
+			err = r
+		default:
+			fmt.Fprintln(os.Stderr, r)
+			err = syscall.EINVAL
+			for _, verb := range []string{"unlock", "ack", "nack", "release"} {
+				if strings.HasSuffix(o.verb, verb) {
+					err = syscall.EPERM
+				}
+			}
+		}
+	}()
+	if o.verb == "waiters" {
+		x.a.EachNode(arena.Offset(o.arg(0)), func(_ arena.Offset, node *arena.Node) {
+			if s := node.State(); s == arena.NodeAsleep || s == arena.NodeParked {
+				n++
+			}
+		})
+		return n, nil
+	}
+	kind, _, _ := strings.Cut(o.verb, ".")
+	f := verbs[kind]
+	if f == nil {
+		return 0, syscall.ENOSYS
+	}
+	return f(x, o)
+}
+
+var verbs = map[string]func(x *goAgent, o order) (uint64, error){
+	"seq": (*goAgent).seq, "event": (*goAgent).event, "queue": (*goAgent).queue,
+	"wg": (*goAgent).waitGroup, "latch": (*goAgent).latch, "once": (*goAgent).once, "barrier": (*goAgent).barrier,
+}
+
+func (x *goAgent) seq(o order) (uint64, error) {
+	s, err := prims.OpenSequencer(x.a, o.name, nil)
+	if err != nil {
+		return 0, err
+	}
+	switch o.verb {
+	case "seq.open":
+		return uint64(s.Offset()), nil
+	case "seq.value":
+		return s.Value(), nil
+	case "seq.inc":
+		return s.Increment(), nil
+	case "seq.advance":
+		return yes(s.Advance(uint64(o.arg(0)))), nil
+	case "seq.wait":
+		return 0, s.WaitContext(o.ctx(1), uint64(o.arg(0)))
+	case "seq.stop":
+		s.Stop()
+	case "seq.cancel":
+		s.CancelWaiters()
+	case "seq.reset":
+		s.Reset(uint64(o.arg(0)))
+	default:
+		return 0, syscall.ENOSYS
+	}
+	return 0, nil
+}
+
+func (x *goAgent) event(o order) (uint64, error) {
+	var opts *prims.EventOptions
+	if o.verb == "event.open" {
+		opts = &prims.EventOptions{AutoReset: o.arg(0) == 1, TwoWay: o.arg(0) == 2}
+	}
+	e, err := prims.OpenEvent(x.a, o.name, opts)
+	if err != nil {
+		return 0, err
+	}
+	switch o.verb {
+	case "event.open":
+		return uint64(e.Offset()), nil
+	case "event.set":
+		e.Set()
+	case "event.reset":
+		e.Reset()
+	case "event.isset":
+		return yes(e.IsSet()), nil
+	case "event.try":
+		return 0, try(e.TryWait())
+	case "event.wait":
+		return 0, e.WaitContext(o.ctx(0))
+	case "event.waitreset":
+		return 0, e.WaitResetContext(o.ctx(0))
+	default:
+		return 0, syscall.ENOSYS
+	}
+	return 0, nil
+}
+
+func (x *goAgent) queue(o order) (uint64, error) {
+	capacity := 0
+	if o.verb == "queue.open" {
+		capacity = int(o.arg(0))
+	}
+	q, err := prims.OpenQueue[uint64](x.a, o.name, capacity, nil)
+	if err != nil {
+		return 0, err
+	}
+	switch o.verb {
+	case "queue.open":
+		return uint64(q.Offset()), nil
+	case "queue.len":
+		return uint64(q.Len()), nil
+	case "queue.shutdown":
+		q.Shutdown()
+	case "queue.tryput":
+		return 0, try(q.TryPut(uint64(o.arg(0))))
+	case "queue.tryget":
+		v, ok := q.TryGet()
+		return v, try(ok)
+	case "queue.put":
+		return 0, q.PutContext(o.ctx(1), uint64(o.arg(0)))
+	case "queue.get":
+		return q.GetContext(o.ctx(0))
+	case "queue.lease":
+		l, err := q.Lease(o.ctx(0))
+		if err == nil {
+			x.mu.Lock()
+			x.leases = append(x.leases, l)
+			x.mu.Unlock()
+		}
+		return l.Item, err
+	case "queue.ack", "queue.nack":
+		x.mu.Lock()
+		defer x.mu.Unlock()
+		if len(x.leases) == 0 {
+			return 0, syscall.EPERM
+		}
+		l := x.leases[len(x.leases)-1]
+		x.leases = x.leases[:len(x.leases)-1]
+		if o.verb == "queue.ack" {
+			l.Ack()
+		} else {
+			l.Nack()
+		}
+	default:
+		return 0, syscall.ENOSYS
+	}
+	return 0, nil
+}
+
+func (x *goAgent) waitGroup(o order) (uint64, error) {
+	g, err := prims.OpenWaitGroup(x.a, o.name, nil)
+	if err != nil {
+		return 0, err
+	}
+	switch o.verb {
+	case "wg.open":
+		return uint64(g.Offset()), nil
+	case "wg.add":
+		g.Add(int(o.arg(0)))
+	case "wg.done":
+		g.Done()
+	case "wg.count":
+		return uint64(g.State().Count), nil
+	case "wg.reset":
+		g.Reset()
+	case "wg.wait":
+		return 0, g.WaitContext(o.ctx(0))
+	default:
+		return 0, syscall.ENOSYS
+	}
+	return 0, nil
+}
+
+func (x *goAgent) latch(o order) (uint64, error) {
+	size := int64(0)
+	if o.verb == "latch.open" {
+		size = o.arg(0)
+	}
+	l, err := prims.OpenLatch(x.a, o.name, size, nil)
+	if err != nil {
+		return 0, err
+	}
+	switch o.verb {
+	case "latch.open":
+		return uint64(l.Offset()), nil
+	case "latch.claim":
+		l.Claim(o.arg(0))
+	case "latch.down":
+		l.CountDown(o.arg(0))
+	case "latch.count":
+		return uint64(l.State().Count), nil
+	case "latch.reset":
+		l.Reset()
+	case "latch.wait":
+		return 0, l.WaitContext(o.ctx(0))
+	default:
+		return 0, syscall.ENOSYS
+	}
+	return 0, nil
+}
+
+func (x *goAgent) once(o order) (uint64, error) {
+	once, err := prims.OpenOnce(x.a, o.name, nil)
+	if err != nil {
+		return 0, err
+	}
+	switch o.verb {
+	case "once.open":
+		return uint64(once.Offset()), nil
+	case "once.isdone":
+		return yes(once.Done()), nil
+	case "once.do":
+		return 0, once.DoContext(o.ctx(0), func() {
+			if s, err := prims.OpenSequencer(x.a, o.name+"-ran", nil); err == nil {
+				s.Increment()
+			}
+			if e, err := prims.OpenEvent(x.a, o.name+"-go", nil); err == nil {
+				e.Wait()
+			}
+		})
+	}
+	return 0, syscall.ENOSYS
+}
+
+func (x *goAgent) barrier(o order) (uint64, error) {
+	parties := int64(0)
+	if o.verb == "barrier.open" {
+		parties = o.arg(0)
+	}
+	b, err := prims.OpenBarrier(x.a, o.name, parties, nil)
+	if err != nil {
+		return 0, err
+	}
+	switch o.verb {
+	case "barrier.open":
+		return uint64(b.Offset()), nil
+	case "barrier.arrive":
+		return uint64(b.Arrive(o.arg(0))), nil
+	case "barrier.drop":
+		b.ArriveAndDrop()
+	case "barrier.join":
+		b.Join(o.arg(0))
+	case "barrier.leave":
+		b.Leave()
+	case "barrier.reset":
+		return yes(b.Reset(o.arg(0))), nil
+	case "barrier.wait":
+		return 0, b.WaitContext(o.ctx(1), prims.BarrierPhase(o.arg(0)))
+	case "barrier.aw":
+		return 0, b.ArriveAndWaitContext(o.ctx(0))
+	default:
+		return 0, syscall.ENOSYS
+	}
+	return 0, nil
+}

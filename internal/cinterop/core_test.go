@@ -1,0 +1,347 @@
+//go:build linux
+
+package cinterop
+
+import (
+	"bufio"
+	"encoding/binary"
+	"fmt"
+	"hash/fnv"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/prims"
+	"github.com/shmsync/shmsync/shm"
+)
+
+// programs are the C programs that have been built, by name and flags.
+var programs struct {
+	sync.Mutex
+	paths map[string]string
+}
+
+// program builds a C program of testdata, once for the same flags.
+func program(t testing.TB, source string, flags ...string) string {
+	t.Helper()
+	cAgent(t) // makes the directory and the header
+	programs.Lock()
+	defer programs.Unlock()
+	key := source + " " + strings.Join(flags, " ")
+	if path := programs.paths[key]; path != "" {
+		return path
+	}
+	name := fmt.Sprintf("%s-%d", strings.TrimSuffix(source, ".c"), len(programs.paths))
+	require.NoError(t, compile(compiler(t), source, name, append([]string{"-O1"}, flags...)...))
+	if programs.paths == nil {
+		programs.paths = map[string]string{}
+	}
+	programs.paths[key] = filepath.Join(built.dir, name)
+	return programs.paths[key]
+}
+
+// core starts the program of that name; it is killed when the test ends.
+func core(t testing.TB, path string, args ...string) (cmd *exec.Cmd, out *bufio.Reader, stderr *lockedBuffer) {
+	t.Helper()
+	cmd = exec.Command(path, args...)
+	stderr = &lockedBuffer{}
+	cmd.Stderr = stderr
+	in, err := cmd.StdinPipe()
+	require.NoError(t, err)
+	pipe, err := cmd.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	t.Cleanup(func() {
+		in.Close()
+		cmd.Process.Kill()
+		cmd.Wait()
+	})
+	cmd.Stdin = nil
+	stdins.Store(cmd, in)
+	return cmd, bufio.NewReader(pipe), stderr
+}
+
+var stdins sync.Map // *exec.Cmd to its standard input
+
+// tell writes a line to a program.
+func tell(t testing.TB, cmd *exec.Cmd) {
+	in, _ := stdins.Load(cmd)
+	_, err := fmt.Fprintln(in.(interface{ Write([]byte) (int, error) }))
+	require.NoError(t, err)
+}
+
+// ready reads the line that says so.
+func ready(t testing.TB, out *bufio.Reader, stderr *lockedBuffer) {
+	t.Helper()
+	line, err := out.ReadString('\n')
+	require.NoError(t, err, stderr)
+	require.Equal(t, "ready\n", line)
+}
+
+// unusedName is a name that no arena has.
+func unusedName(t testing.TB) string {
+	name := fmt.Sprintf("cinterop-%d-%x", os.Getpid(), rand.Uint64())
+	t.Cleanup(func() { shm.Remove(name) })
+	return name
+}
+
+// C makes an arena, and Go opens it; the other way round every other test does.
+func TestCreateInC(t *testing.T) {
+	for _, disable := range []string{"", "otmpfile"} {
+		t.Run("disable="+disable, func(t *testing.T) {
+			t.Setenv("SHMSYNC_DISABLE", disable)
+			name := unusedName(t)
+			cmd, out, stderr := core(t, program(t, "core.c"), "create", name, "3000000", "20")
+			ready(t, out, stderr)
+			a, err := arena.Attach(name, &arena.Options{Size: 3000000, MaxParticipants: 20})
+			require.NoError(t, err)
+			defer a.Close()
+			require.NoError(t, a.Check())
+			labels := map[string]bool{}
+			for p := range a.Participants() {
+				labels[p.Label] = true
+				if p.Label == "maker" {
+					require.Equal(t, cmd.Process.Pid, p.PID)
+					require.Equal(t, os.Geteuid(), p.UID)
+					require.NotZero(t, p.StartTime)
+					require.NotZero(t, p.PIDNS)
+					require.NotZero(t, p.BootID)
+					require.Equal(t, "robust", p.Notice)
+				}
+			}
+			require.True(t, labels["maker"])
+			m, err := prims.OpenMutex(a, "m", nil)
+			require.NoError(t, err)
+			m.Lock()
+			m.Unlock()
+			b, err := a.Block("b", 1000)
+			require.NoError(t, err)
+			require.Equal(t, "from C\x00", string(b[:7]))
+			copy(b, "from Go\x00")
+			tell(t, cmd)
+			require.NoError(t, cmd.Wait(), stderr)
+			require.NoError(t, m.Close())
+			require.NoError(t, a.Delete("m"))
+			require.NoError(t, a.Check())
+		})
+	}
+}
+
+// Many race to make an arena: one does, and all join it.
+func TestCreateRace(t *testing.T) {
+	path, name := program(t, "core.c"), unusedName(t)
+	var wg sync.WaitGroup
+	for range 6 {
+		wg.Go(func() {
+			out, err := exec.Command(path, "open", name).CombinedOutput()
+			if err != nil || !strings.HasPrefix(string(out), "0 ") {
+				t.Errorf("%v: %s", err, out)
+			}
+		})
+	}
+	a, err := arena.Open(name, nil)
+	require.NoError(t, err)
+	defer a.Close()
+	wg.Wait()
+	require.NoError(t, a.Check())
+}
+
+// What C programs do on their own.
+func TestCore(t *testing.T) {
+	for _, verb := range []string{"fork", "close", "misuse", "threads", "fill"} {
+		t.Run(verb, func(t *testing.T) {
+			for _, disable := range []string{"", "waitv", "membarrier", "robust", "waitv,membarrier,ofd"} {
+				if disable != "" && verb != "fork" && verb != "close" {
+					continue
+				}
+				name := coreArena(t, 3<<20)
+				cmd := exec.Command(program(t, "core.c"), verb, name)
+				cmd.Env = append(os.Environ(), "SHMSYNC_DISABLE="+disable)
+				out, err := cmd.CombinedOutput()
+				require.NoError(t, err, "without %s: %s", disable, out)
+				sound(t, name)
+			}
+		})
+	}
+}
+
+func coreArena(t testing.TB, size int64) string {
+	name := unusedName(t)
+	a, err := arena.Create(name, &arena.Options{Size: size, MaxParticipants: 12})
+	require.NoError(t, err)
+	require.NoError(t, a.Close())
+	return name
+}
+
+// A child of fork, which is no participant, does not keep its parent alive.
+func TestForkedChildKeepsNobodyAlive(t *testing.T) {
+	for _, disable := range []string{"", "robust"} {
+		t.Run("disable="+disable, func(t *testing.T) {
+			t.Setenv("SHMSYNC_DISABLE", disable)
+			name := coreArena(t, 2<<20)
+			cmd, out, stderr := core(t, program(t, "core.c"), "forkhold", name)
+			ready(t, out, stderr)
+			a, err := arena.Attach(name, nil)
+			require.NoError(t, err)
+			defer a.Close()
+			m, err := prims.OpenMutex(a, "m", nil)
+			require.NoError(t, err)
+			require.False(t, m.TryLock())
+			require.NoError(t, cmd.Process.Kill())
+			require.ErrorIs(t, m.LockContext(t.Context()), shmsync.ErrOwnerDead)
+		})
+	}
+}
+
+// An arena in an open file, as it is inherited.
+func TestFromFD(t *testing.T) {
+	seg, err := shm.CreateMemfd("cinterop", 2<<20, func(s *shm.Segment) error { return arena.Format(s, nil) }, nil)
+	require.NoError(t, err)
+	f, err := seg.Reopen()
+	require.NoError(t, err)
+	defer f.Close()
+	a, err := arena.FromSegment(seg, nil)
+	require.NoError(t, err)
+	defer a.Close()
+	cmd := exec.Command(program(t, "core.c"), "fd", "3")
+	cmd.ExtraFiles = []*os.File{f}
+	out, err := cmd.CombinedOutput()
+	require.NoError(t, err, string(out))
+	m, err := prims.OpenMutex(a, "m", nil)
+	require.NoError(t, err)
+	require.True(t, m.TryLock())
+}
+
+// A program that was made for another layout is refused, and says so; and so is an
+// arena that needs what the program does not know.
+func TestVersionRefused(t *testing.T) {
+	opened := func(path, name string) string {
+		out, err := exec.Command(path, "open", name).CombinedOutput()
+		require.NoError(t, err, string(out))
+		return string(out)
+	}
+	refused := fmt.Sprint(int(syscall.EPROTONOSUPPORT), " ")
+	t.Run("older program", func(t *testing.T) {
+		name := coreArena(t, 2<<20)
+		out := opened(program(t, "core.c", "-DSHMSYNC_LAYOUT_VERSION=1"), name)
+		require.True(t, strings.HasPrefix(out, refused), out)
+		require.Contains(t, out, "its layout is version 2, this program knows version 1")
+	})
+	t.Run("older Go program", func(t *testing.T) {
+		name := unusedName(t)
+		out := opened(program(t, "core.c", "-DSHMSYNC_LAYOUT_VERSION=3"), name)
+		require.True(t, strings.HasPrefix(out, "0 "), out)
+		_, err := arena.Attach(name, nil)
+		require.ErrorIs(t, err, shmsync.ErrIncompatible)
+		require.ErrorContains(t, err, "its layout is version 3, this program knows version 2")
+	})
+	t.Run("older declarations", func(t *testing.T) {
+		out := opened(program(t, "older.c", filepath.Join("testdata", "implementation.c")), coreArena(t, 2<<20))
+		require.True(t, strings.HasPrefix(out, refused), out)
+		require.Contains(t, out, "compiled for layout version 1")
+	})
+	t.Run("32 bits", func(t *testing.T) {
+		out, err := exec.Command(compiler(t), "-m32", "-E", "-I"+filepath.Join("..", "..", "include"), filepath.Join("testdata", "implementation.c")).CombinedOutput()
+		require.Error(t, err)
+		require.Contains(t, string(out), "a 32-bit program cannot join an arena")
+	})
+	for what, change := range map[string]struct {
+		off, value uint64
+		say        string
+		errno      syscall.Errno
+	}{
+		"feature":           {40, 1 << 7, "needs features that this program does not know (0x80)", syscall.EPROTONOSUPPORT},
+		"read-only feature": {32, 2, "does not know to write it", syscall.EPROTONOSUPPORT},
+		"words of 4 bytes":  {16, 4, "made for machine words of 4 bytes", syscall.EPROTONOSUPPORT},
+		"byte order":        {8, 0x04030201, "another byte order", syscall.EINVAL},
+		"magic":             {0, 0, "no magic number", syscall.EINVAL},
+		"size":              {48, 1 << 30, "it was made", syscall.EPROTO},
+		"geometry":          {112, 4096, "do not lie where", syscall.EPROTO},
+		"participants":      {80, 5000, "it claims 5000 participants", syscall.EPROTO},
+	} {
+		t.Run(what, func(t *testing.T) {
+			name := coreArena(t, 2<<20)
+			f, err := os.OpenFile("/dev/shm/"+name, os.O_RDWR, 0)
+			require.NoError(t, err)
+			defer f.Close()
+			h := make([]byte, 176)
+			_, err = f.ReadAt(h, 0)
+			require.NoError(t, err)
+			if size := change.off; size == 16 || size == 8 || size == 80 {
+				binary.LittleEndian.PutUint32(h[change.off:], uint32(change.value))
+			} else {
+				binary.LittleEndian.PutUint64(h[change.off:], change.value)
+			}
+			sum := fnv.New64a()
+			sum.Write(h[:168])
+			binary.LittleEndian.PutUint64(h[168:], sum.Sum64())
+			_, err = f.WriteAt(h, 0)
+			require.NoError(t, err)
+			out := opened(program(t, "core.c"), name)
+			require.Contains(t, out, change.say)
+			require.True(t, strings.HasPrefix(out, fmt.Sprint(int(change.errno), " ")), out)
+			_, err = arena.Attach(name, nil)
+			require.Error(t, err, "Go takes it")
+		})
+	}
+	t.Run("checksum", func(t *testing.T) {
+		name := coreArena(t, 2<<20)
+		f, err := os.OpenFile("/dev/shm/"+name, os.O_RDWR, 0)
+		require.NoError(t, err)
+		defer f.Close()
+		f.WriteAt([]byte{1}, 168)
+		require.Contains(t, opened(program(t, "core.c"), name), "checksum")
+	})
+	t.Run("short", func(t *testing.T) {
+		name := unusedName(t)
+		require.NoError(t, os.WriteFile("/dev/shm/"+name, []byte("shmsync"), 0o600))
+		require.Contains(t, opened(program(t, "core.c"), name), "not a multiple of the page size")
+	})
+}
+
+// A peer overwrites everything behind the header and the slots: errors, no fault, no hang.
+func TestHostileBytes(t *testing.T) {
+	for round := range 6 {
+		name := coreArena(t, 2<<20)
+		cmd, out, stderr := core(t, program(t, "core.c"), "hostile", name, fmt.Sprint(rand.Uint64()))
+		ready(t, out, stderr)
+		f, err := os.OpenFile("/dev/shm/"+name, os.O_RDWR, 0)
+		require.NoError(t, err)
+		defer f.Close()
+		seg, err := shm.FromFile(f, nil)
+		require.NoError(t, err)
+		b := seg.Bytes()
+		done := make(chan error, 1)
+		tell(t, cmd)
+		go func() { done <- cmd.Wait() }()
+		const behindSlots = 4096 + 12*2048
+		ticker := time.NewTicker(20 * time.Microsecond)
+		defer ticker.Stop()
+		for over := false; !over; {
+			select {
+			case err := <-done:
+				if err != nil {
+					require.Contains(t, stderr.String(), "declared dead by a peer", "%d: %v", round, err)
+				}
+				over = true
+			case <-time.After(time.Minute):
+				t.Fatalf("it hangs: %s", stderr)
+			case <-ticker.C:
+				off := behindSlots + rand.IntN(len(b)-behindSlots-8)&^7
+				v := rand.Uint64() >> rand.IntN(64)
+				binary.LittleEndian.PutUint64(b[off:], v)
+			}
+		}
+		seg.Close()
+	}
+}

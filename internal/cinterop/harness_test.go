@@ -1,0 +1,353 @@
+//go:build linux
+
+package cinterop
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/shm"
+)
+
+const (
+	agentEnv = "SHMSYNC_CINTEROP_AGENT" // name of the arena; set in a helper process
+	labelEnv = "SHMSYNC_CINTEROP_LABEL"
+)
+
+func TestMain(m *testing.M) {
+	if name := os.Getenv(agentEnv); name != "" {
+		runAgent(name, os.Getenv(labelEnv))
+	}
+	code := m.Run()
+	if built.dir != "" {
+		os.RemoveAll(built.dir)
+	}
+	os.Exit(code)
+}
+
+// built is what has been compiled, once for all tests.
+var built struct {
+	once sync.Once
+	dir  string
+	err  error
+}
+
+// compiler is the C compiler, or the test is skipped; where a compiler is a must, it fails.
+func compiler(t testing.TB) string {
+	for _, cc := range []string{os.Getenv("CC"), "cc", "gcc", "clang"} {
+		if path, err := exec.LookPath(cc); cc != "" && err == nil {
+			return path
+		}
+	}
+	if os.Getenv("SHMSYNC_NEED_CC") != "" {
+		t.Fatal("there is no C compiler")
+	}
+	t.Skip("there is no C compiler")
+	return ""
+}
+
+// header puts the C header together in dir.
+func header(dir string) error {
+	parts, err := filepath.Glob(filepath.Join("..", "..", "include", "parts", "*.h"))
+	if err != nil {
+		return err
+	}
+	slices.Sort(parts)
+	var whole []byte
+	for _, p := range parts {
+		src, err := os.ReadFile(p)
+		if err != nil {
+			return err
+		}
+		whole = append(whole, src...)
+	}
+	return os.WriteFile(filepath.Join(dir, "shmsync.h"), whole, 0o644)
+}
+
+// cAgent is the path of the C agent.
+func cAgent(t testing.TB) string {
+	cc := compiler(t)
+	built.once.Do(func() {
+		if built.dir, built.err = os.MkdirTemp("", "cinterop"); built.err == nil {
+			built.err = header(built.dir)
+		}
+		if built.err == nil {
+			built.err = compile(cc, "agent.c", "agent", "-O1")
+		}
+	})
+	require.NoError(t, built.err)
+	return filepath.Join(built.dir, "agent")
+}
+
+func compile(cc, source, binary string, flags ...string) error {
+	args := append([]string{"-std=c11", "-g", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-DSHMSYNC_CRASHPOINTS", "-I" + built.dir}, flags...)
+	args = append(args, filepath.Join("testdata", source), "-o", filepath.Join(built.dir, binary), "-pthread")
+	if out, err := exec.Command(cc, args...).CombinedOutput(); err != nil {
+		return fmt.Errorf("%s %s: %w\n%s", cc, strings.Join(args, " "), err, out)
+	}
+	return nil
+}
+
+// newArena makes an arena that this process is no participant of: its agents are alone.
+func newArena(t testing.TB) string {
+	name := fmt.Sprintf("cinterop-%d-%s", os.Getpid(), strings.Map(func(r rune) rune {
+		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' {
+			return r
+		}
+		return '.'
+	}, t.Name()))
+	name = name[:min(len(name), 190)]
+	shm.Remove(name)
+	a, err := arena.Create(name, &arena.Options{Size: 4 << 20, MaxParticipants: 16})
+	require.NoError(t, err)
+	t.Cleanup(func() { shm.Remove(name) })
+	require.NoError(t, a.Close())
+	return name
+}
+
+// agent is a participant in a process of its own that does as it is told.
+type agent struct {
+	lang   string
+	label  string
+	arena  string
+	cmd    *exec.Cmd
+	in     *os.File
+	stderr *lockedBuffer
+	ended  chan struct{} // closed when its output has ended
+
+	mu   sync.Mutex
+	next int
+	said map[int]chan answer // by order
+}
+
+// answer is what came of an order.
+type answer struct {
+	err syscall.Errno
+	n   uint64
+}
+
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *lockedBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *lockedBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+// newAgent starts an agent; env are settings such as a crash point.
+func newAgent(t testing.TB, lang, arenaName, label string, env ...string) *agent {
+	t.Helper()
+	x := &agent{lang: lang, label: label, arena: arenaName, stderr: &lockedBuffer{}, said: map[int]chan answer{}, ended: make(chan struct{})}
+	switch lang {
+	case "c":
+		x.cmd = exec.Command(cAgent(t), arenaName, label)
+		x.cmd.Env = append(os.Environ(), env...)
+	case "go":
+		exe, err := os.Executable()
+		require.NoError(t, err)
+		x.cmd = exec.Command(exe)
+		x.cmd.Env = append(append(os.Environ(), agentEnv+"="+arenaName, labelEnv+"="+label), env...)
+	default:
+		t.Fatalf("an agent in %q", lang)
+	}
+	in, w, err := os.Pipe()
+	require.NoError(t, err)
+	r, out, err := os.Pipe()
+	require.NoError(t, err)
+	x.cmd.Stdin, x.cmd.Stdout, x.cmd.Stderr, x.in = in, out, x.stderr, w
+	require.NoError(t, x.cmd.Start())
+	in.Close()
+	out.Close()
+	ready := make(chan struct{})
+	go x.listen(r, ready)
+	t.Cleanup(func() {
+		x.in.Close()
+		x.cmd.Process.Kill()
+		<-x.ended
+		x.cmd.Wait()
+		if t.Failed() {
+			t.Logf("%s (%s):\n%s", label, lang, x.stderr)
+		}
+	})
+	select {
+	case <-ready:
+	case <-x.ended:
+		t.Fatalf("the agent %s in %s did not start:\n%s", label, lang, x.stderr)
+	case <-time.After(patience):
+		t.Fatalf("the agent %s in %s is not ready:\n%s", label, lang, x.stderr)
+	}
+	return x
+}
+
+const patience = 30 * time.Second
+
+func (x *agent) listen(r *os.File, ready chan struct{}) {
+	defer close(x.ended)
+	defer r.Close()
+	lines := bufio.NewScanner(r)
+	for lines.Scan() {
+		f := strings.Fields(lines.Text())
+		if len(f) != 3 {
+			continue
+		}
+		if f[0] == "ready" {
+			close(ready)
+			continue
+		}
+		id, _ := strconv.Atoi(f[0])
+		e, _ := strconv.Atoi(f[1])
+		n, _ := strconv.ParseUint(f[2], 10, 64)
+		x.mu.Lock()
+		c := x.said[id]
+		x.mu.Unlock()
+		if c != nil {
+			c <- answer{syscall.Errno(e), n}
+		}
+	}
+}
+
+// pending is an order that has been given.
+type pending struct {
+	x    *agent
+	what string
+	c    chan answer
+}
+
+// start has the agent begin.
+func (x *agent) start(t testing.TB, verb, name string, args ...any) pending {
+	t.Helper()
+	x.mu.Lock()
+	x.next++
+	id, c := x.next, make(chan answer, 1)
+	x.said[id] = c
+	x.mu.Unlock()
+	line := fmt.Sprintf("%d %s %s", id, verb, name)
+	for _, a := range args {
+		line += fmt.Sprintf(" %v", a)
+	}
+	_, err := x.in.WriteString(line + "\n")
+	require.NoError(t, err, "%s: %s\n%s", x.label, line, x.stderr)
+	return pending{x, x.label + ": " + line, c}
+}
+
+// wait waits for what came of it.
+func (p pending) wait(t testing.TB) answer {
+	t.Helper()
+	select {
+	case a := <-p.c:
+		return a
+	case <-p.x.ended:
+		select {
+		case a := <-p.c:
+			return a
+		default:
+		}
+		t.Fatalf("%s: the process has ended\n%s", p.what, p.x.stderr)
+	case <-time.After(patience):
+		t.Fatalf("%s: is not done\n%s\n%s", p.what, p.x.stderr, describe(p.x.arena))
+	}
+	return answer{}
+}
+
+// must is wait of what has to succeed.
+func (p pending) must(t testing.TB) uint64 {
+	t.Helper()
+	a := p.wait(t)
+	require.Zero(t, a.err, "%s: %v\n%s", p.what, a.err, p.x.stderr)
+	return a.n
+}
+
+// fails is wait of what has to fail so.
+func (p pending) fails(t testing.TB, want syscall.Errno) {
+	t.Helper()
+	require.Equal(t, want, p.wait(t).err, p.what)
+}
+
+// do is start and must.
+func (x *agent) do(t testing.TB, verb, name string, args ...any) uint64 {
+	t.Helper()
+	return x.start(t, verb, name, args...).must(t)
+}
+
+// kill kills the process and waits for its end.
+func (x *agent) kill(t testing.TB) {
+	t.Helper()
+	require.NoError(t, x.cmd.Process.Kill())
+	<-x.ended
+	x.cmd.Wait()
+}
+
+// stop stops the process, as a debugger would, and returns when it has.
+func (x *agent) stop(t testing.TB) {
+	t.Helper()
+	require.NoError(t, x.cmd.Process.Signal(syscall.SIGSTOP))
+	stat := fmt.Sprintf("/proc/%d/stat", x.cmd.Process.Pid)
+	eventually(t, x.label+" is stopped", x.arena, func() bool {
+		b, err := os.ReadFile(stat)
+		require.NoError(t, err)
+		_, after, _ := strings.Cut(string(b), ") ")
+		return strings.HasPrefix(after, "T")
+	})
+}
+
+// describe looks at the words of an arena.
+func describe(name string) string {
+	a, err := arena.Attach(name, &arena.Options{Label: "describer"})
+	if err != nil {
+		return err.Error()
+	}
+	defer a.Close()
+	var b strings.Builder
+	for p := range a.Participants() {
+		fmt.Fprintf(&b, "%v\n", p)
+	}
+	for o := range a.Objects() {
+		fmt.Fprintf(&b, "%v: %s\n", o, a.Describe(o))
+	}
+	return b.String()
+}
+
+// eventually waits until something is so.
+func eventually(t testing.TB, what string, arenaName string, is func() bool) {
+	t.Helper()
+	for end := time.Now().Add(patience); !is(); {
+		if time.Now().After(end) {
+			t.Fatalf("never: %s\n%s", what, describe(arenaName))
+		}
+		// Between two looks at another process there is nothing to wait for.
+		syscall.Nanosleep(&syscall.Timespec{Nsec: 1e6}, nil)
+	}
+}
+
+// blocked starts an order and returns when it, and n-1 others, sleep in the object at off.
+func (x *agent) blocked(t testing.TB, off uint64, n uint64, verb, name string, args ...any) pending {
+	t.Helper()
+	p := x.start(t, verb, name, args...)
+	eventually(t, fmt.Sprintf("%d wait in %s", n, name), x.arena, func() bool {
+		return x.do(t, "waiters", "-", off) == n
+	})
+	return p
+}

@@ -1,0 +1,445 @@
+//go:build linux
+
+package cinterop
+
+import (
+	"fmt"
+	"syscall"
+	"testing"
+)
+
+// scene is two agents and one that sees to it that somebody is left.
+type scene struct {
+	arena   string
+	a, b, c *agent
+}
+
+// A pair says in which language the one that acts, or is killed, is and the one that it
+// is done to, or that survives.
+var pairs = [][2]string{{"go", "c"}, {"c", "go"}, {"c", "c"}}
+
+// forPairs runs f for all pairs. The third agent is in the language of the second: so
+// the dead are buried by that alone.
+func forPairs(t *testing.T, f func(t *testing.T, s scene)) {
+	for _, p := range pairs {
+		t.Run(p[0]+"-"+p[1], func(t *testing.T) {
+			s := scene{arena: newArena(t)}
+			s.a = newAgent(t, p[0], s.arena, "a")
+			s.b = newAgent(t, p[1], s.arena, "b")
+			s.c = newAgent(t, p[1], s.arena, "c")
+			f(t, s)
+		})
+	}
+}
+
+// none waits until nobody waits in the object at off.
+func (s scene) none(t *testing.T, off uint64) {
+	t.Helper()
+	s.waits(t, off, 0)
+}
+
+// waits waits until n wait in the object at off.
+func (s scene) waits(t *testing.T, off, n uint64) {
+	t.Helper()
+	eventually(t, fmt.Sprintf("%d wait", n), s.arena, func() bool { return s.c.do(t, "waiters", "-", off) == n })
+}
+
+func TestSequencerPlain(t *testing.T) {
+	forPairs(t, func(t *testing.T, s scene) {
+		off := s.a.do(t, "seq.open", "s")
+		five := s.b.blocked(t, off, 1, "seq.wait", "s", 5)
+		three := s.b.blocked(t, off, 2, "seq.wait", "s", 3)
+		four := s.c.blocked(t, off, 3, "seq.wait", "s", 4)
+		s.a.do(t, "seq.inc", "s")
+		if n := s.a.do(t, "seq.advance", "s", 4); n != 1 {
+			t.Fatalf("advance: %d", n)
+		}
+		three.must(t)
+		four.must(t)
+		if n := s.b.do(t, "seq.value", "s"); n != 4 {
+			t.Fatalf("value %d", n)
+		}
+		s.b.start(t, "seq.wait", "s", 9, 20).fails(t, syscall.ETIMEDOUT)
+		s.b.do(t, "seq.wait", "s", 4, 0)
+		s.a.do(t, "seq.inc", "s")
+		five.must(t)
+		w := s.b.blocked(t, off, 1, "seq.wait", "s", 9)
+		s.a.do(t, "seq.cancel", "s")
+		w.fails(t, syscall.ECANCELED)
+		s.a.do(t, "seq.reset", "s", 1)
+		w = s.b.blocked(t, off, 1, "seq.wait", "s", 9)
+		s.a.do(t, "seq.stop", "s")
+		w.fails(t, syscall.ECANCELED)
+		s.b.start(t, "seq.wait", "s", 2).fails(t, syscall.ECANCELED)
+		s.b.do(t, "seq.wait", "s", 1)
+	})
+}
+
+func TestSequencerKilledWaiter(t *testing.T) {
+	forPairs(t, func(t *testing.T, s scene) {
+		off := s.a.do(t, "seq.open", "s")
+		s.a.blocked(t, off, 1, "seq.wait", "s", 1)
+		w := s.b.blocked(t, off, 2, "seq.wait", "s", 1)
+		x := s.c.blocked(t, off, 3, "seq.wait", "s", 2)
+		s.a.kill(t)
+		s.c.do(t, "seq.inc", "s")
+		w.must(t)
+		s.b.do(t, "seq.inc", "s")
+		x.must(t)
+		s.none(t, off)
+		s.b.do(t, "seq.reset", "s", 0)
+	})
+}
+
+func TestEventPlain(t *testing.T) {
+	forPairs(t, func(t *testing.T, s scene) {
+		off := s.a.do(t, "event.open", "e", 2)
+		w := s.b.blocked(t, off, 1, "event.wait", "e")
+		x := s.c.blocked(t, off, 2, "event.wait", "e")
+		s.a.do(t, "event.set", "e")
+		w.must(t)
+		x.must(t)
+		if s.b.do(t, "event.isset", "e") != 1 {
+			t.Fatal("not set")
+		}
+		w = s.b.blocked(t, off, 1, "event.waitreset", "e")
+		s.a.do(t, "event.reset", "e")
+		w.must(t)
+		s.b.start(t, "event.try", "e").fails(t, syscall.EBUSY)
+		s.b.start(t, "event.wait", "e", 20).fails(t, syscall.ETIMEDOUT)
+
+		off = s.a.do(t, "event.open", "auto", 1)
+		w = s.b.blocked(t, off, 1, "event.wait", "auto")
+		x = s.c.blocked(t, off, 2, "event.wait", "auto")
+		s.a.do(t, "event.set", "auto")
+		w.must(t)
+		s.a.do(t, "event.set", "auto")
+		x.must(t)
+		s.a.do(t, "event.set", "auto")
+		s.a.do(t, "event.set", "auto")
+		s.b.do(t, "event.try", "auto")
+		s.b.start(t, "event.try", "auto").fails(t, syscall.EBUSY)
+		s.b.start(t, "event.wait", "auto", 20).fails(t, syscall.ETIMEDOUT)
+		s.a.do(t, "event.set", "auto")
+		s.b.do(t, "event.reset", "auto")
+		s.a.start(t, "event.try", "auto").fails(t, syscall.EBUSY)
+	})
+}
+
+// A token that was handed to a process which is stopped, and is killed before it could
+// see it, passes to the next.
+func TestEventKilledHolder(t *testing.T) {
+	forPairs(t, func(t *testing.T, s scene) {
+		off := s.a.do(t, "event.open", "auto", 1)
+		s.a.blocked(t, off, 1, "event.wait", "auto")
+		s.a.stop(t)
+		s.b.do(t, "event.set", "auto")
+		w := s.b.blocked(t, off, 1, "event.wait", "auto")
+		s.a.kill(t)
+		w.must(t)
+		s.c.start(t, "event.try", "auto").fails(t, syscall.EBUSY)
+	})
+}
+
+func TestEventKilledWaiter(t *testing.T) {
+	forPairs(t, func(t *testing.T, s scene) {
+		for _, mode := range []int{0, 1} {
+			name := [...]string{"manual", "auto"}[mode]
+			a := newAgent(t, s.a.lang, s.arena, name)
+			off := a.do(t, "event.open", name, mode)
+			a.blocked(t, off, 1, "event.wait", name)
+			w := s.b.blocked(t, off, 2, "event.wait", name)
+			a.kill(t)
+			s.c.do(t, "event.set", name)
+			w.must(t)
+			s.none(t, off)
+		}
+	})
+}
+
+func TestQueuePlain(t *testing.T) {
+	forPairs(t, func(t *testing.T, s scene) {
+		off := s.a.do(t, "queue.open", "q", 2)
+		w := s.b.blocked(t, off, 1, "queue.get", "q")
+		x := s.c.blocked(t, off, 2, "queue.get", "q")
+		s.a.do(t, "queue.put", "q", 1)
+		s.a.do(t, "queue.put", "q", 2)
+		if v := w.must(t); v != 1 {
+			t.Fatalf("first %d", v)
+		}
+		if v := x.must(t); v != 2 {
+			t.Fatalf("second %d", v)
+		}
+		s.a.do(t, "queue.put", "q", 3)
+		s.a.do(t, "queue.put", "q", 4)
+		s.a.start(t, "queue.tryput", "q", 5).fails(t, syscall.EBUSY)
+		s.b.start(t, "queue.put", "q", 5, 20).fails(t, syscall.ETIMEDOUT)
+		w = s.b.blocked(t, off, 1, "queue.put", "q", 5)
+		if v := s.a.do(t, "queue.get", "q"); v != 3 {
+			t.Fatalf("third %d", v)
+		}
+		w.must(t)
+		if v := s.b.do(t, "queue.lease", "q"); v != 4 {
+			t.Fatalf("leased %d", v)
+		}
+		s.b.do(t, "queue.nack", "q")
+		if v := s.a.do(t, "queue.lease", "q"); v != 4 {
+			t.Fatalf("leased again %d", v)
+		}
+		s.a.do(t, "queue.ack", "q")
+		s.a.start(t, "queue.ack", "q").fails(t, syscall.EPERM)
+		if v := s.c.do(t, "queue.tryget", "q"); v != 5 {
+			t.Fatalf("last %d", v)
+		}
+		s.c.start(t, "queue.tryget", "q").fails(t, syscall.EBUSY)
+		s.c.start(t, "queue.get", "q", 20).fails(t, syscall.ETIMEDOUT)
+		s.a.do(t, "queue.put", "q", 6)
+		w = s.b.blocked(t, off, 0, "queue.get", "q")
+		w.must(t)
+		w = s.b.blocked(t, off, 1, "queue.get", "q")
+		s.a.do(t, "queue.shutdown", "q")
+		w.fails(t, syscall.ECANCELED)
+		s.b.start(t, "queue.put", "q", 7).fails(t, syscall.ECANCELED)
+	})
+}
+
+func TestQueueKilledHolder(t *testing.T) {
+	forPairs(t, func(t *testing.T, s scene) {
+		off := s.a.do(t, "queue.open", "q", 4)
+		for i := range 3 {
+			s.b.do(t, "queue.put", "q", i+1)
+		}
+		s.a.do(t, "queue.lease", "q")
+		s.a.do(t, "queue.lease", "q")
+		if v := s.b.do(t, "queue.get", "q"); v != 3 {
+			t.Fatalf("got %d", v)
+		}
+		w := s.b.blocked(t, off, 1, "queue.lease", "q")
+		s.a.kill(t)
+		if v := w.must(t); v != 1 {
+			t.Fatalf("leased %d", v)
+		}
+		if v := s.c.do(t, "queue.get", "q"); v != 2 {
+			t.Fatalf("got %d", v)
+		}
+		s.b.do(t, "queue.ack", "q")
+		s.c.start(t, "queue.tryget", "q").fails(t, syscall.EBUSY)
+	})
+}
+
+func TestQueueKilledWaiter(t *testing.T) {
+	forPairs(t, func(t *testing.T, s scene) {
+		off := s.a.do(t, "queue.open", "q", 1)
+		s.a.blocked(t, off, 1, "queue.get", "q")
+		w := s.b.blocked(t, off, 2, "queue.get", "q")
+		s.a.kill(t)
+		s.c.do(t, "queue.put", "q", 7)
+		if v := w.must(t); v != 7 {
+			t.Fatalf("got %d", v)
+		}
+		s.none(t, off)
+		// The item of a put that waits goes with its process.
+		a := newAgent(t, s.a.lang, s.arena, "putter")
+		s.b.do(t, "queue.put", "q", 1)
+		a.blocked(t, off, 1, "queue.put", "q", 2)
+		x := s.b.blocked(t, off, 2, "queue.put", "q", 3)
+		a.kill(t)
+		for _, want := range []uint64{1, 3} {
+			if v := s.c.do(t, "queue.get", "q"); v != want {
+				t.Fatalf("got %d, not %d", v, want)
+			}
+		}
+		x.must(t)
+		s.c.start(t, "queue.tryget", "q").fails(t, syscall.EBUSY)
+	})
+}
+
+func TestWaitGroupPlain(t *testing.T) {
+	forPairs(t, func(t *testing.T, s scene) {
+		off := s.a.do(t, "wg.open", "g")
+		s.a.do(t, "wg.add", "g", 2)
+		w := s.b.blocked(t, off, 1, "wg.wait", "g")
+		s.b.start(t, "wg.wait", "g", 20).fails(t, syscall.ETIMEDOUT)
+		s.a.do(t, "wg.done", "g")
+		s.c.do(t, "wg.done", "g")
+		w.must(t)
+		s.b.start(t, "wg.done", "g").fails(t, syscall.EINVAL)
+	})
+}
+
+func TestWaitGroupKilledHolder(t *testing.T) {
+	forPairs(t, func(t *testing.T, s scene) {
+		off := s.b.do(t, "wg.open", "g")
+		s.a.do(t, "wg.add", "g", 2)
+		s.c.do(t, "wg.add", "g", 1)
+		w := s.b.blocked(t, off, 1, "wg.wait", "g")
+		s.a.kill(t)
+		w.fails(t, syscall.EOWNERDEAD)
+		s.c.start(t, "wg.wait", "g").fails(t, syscall.EOWNERDEAD)
+		s.b.do(t, "wg.reset", "g")
+		if n := s.b.do(t, "wg.count", "g"); n != 1 {
+			t.Fatalf("count %d", n)
+		}
+		s.c.do(t, "wg.done", "g")
+		s.b.do(t, "wg.wait", "g")
+	})
+}
+
+func TestWaitGroupKilledWaiter(t *testing.T) {
+	forPairs(t, func(t *testing.T, s scene) {
+		off := s.b.do(t, "wg.open", "g")
+		s.b.do(t, "wg.add", "g", 1)
+		s.a.blocked(t, off, 1, "wg.wait", "g")
+		w := s.c.blocked(t, off, 2, "wg.wait", "g")
+		s.a.kill(t)
+		s.b.do(t, "wg.done", "g")
+		w.must(t)
+		s.none(t, off)
+	})
+}
+
+func TestLatchPlain(t *testing.T) {
+	forPairs(t, func(t *testing.T, s scene) {
+		off := s.a.do(t, "latch.open", "l", 3)
+		s.b.start(t, "latch.open", "l", 4).fails(t, syscall.EINVAL)
+		w := s.b.blocked(t, off, 1, "latch.wait", "l")
+		s.a.do(t, "latch.down", "l", 1)
+		s.c.do(t, "latch.claim", "l", 2)
+		s.a.start(t, "latch.claim", "l", 1).fails(t, syscall.EINVAL)
+		s.c.do(t, "latch.down", "l", 2)
+		w.must(t)
+		s.a.start(t, "latch.down", "l", 1).fails(t, syscall.EINVAL)
+	})
+}
+
+func TestLatchKilledHolder(t *testing.T) {
+	forPairs(t, func(t *testing.T, s scene) {
+		off := s.b.do(t, "latch.open", "l", 3)
+		s.a.do(t, "latch.claim", "l", 2)
+		w := s.b.blocked(t, off, 1, "latch.wait", "l")
+		s.a.kill(t)
+		w.fails(t, syscall.EOWNERDEAD)
+		// Who comes in its place takes over.
+		s.c.do(t, "latch.claim", "l", 3)
+		w = s.b.blocked(t, off, 1, "latch.wait", "l")
+		s.c.do(t, "latch.down", "l", 3)
+		w.must(t)
+	})
+}
+
+func TestLatchKilledWaiter(t *testing.T) {
+	forPairs(t, func(t *testing.T, s scene) {
+		off := s.b.do(t, "latch.open", "l", 1)
+		s.a.blocked(t, off, 1, "latch.wait", "l")
+		w := s.c.blocked(t, off, 2, "latch.wait", "l")
+		s.a.kill(t)
+		s.b.do(t, "latch.down", "l", 1)
+		w.must(t)
+		s.none(t, off)
+	})
+}
+
+func TestBarrierPlain(t *testing.T) {
+	forPairs(t, func(t *testing.T, s scene) {
+		off := s.a.do(t, "barrier.open", "b", 3)
+		for range 3 {
+			w := s.b.blocked(t, off, 1, "barrier.aw", "b")
+			x := s.c.blocked(t, off, 2, "barrier.aw", "b")
+			s.a.do(t, "barrier.aw", "b")
+			w.must(t)
+			x.must(t)
+		}
+		if p := s.a.do(t, "barrier.arrive", "b", 2); p != 3 {
+			t.Fatalf("phase %d", p)
+		}
+		w := s.b.blocked(t, off, 1, "barrier.wait", "b", 3)
+		s.a.start(t, "barrier.wait", "b", 3, 20).fails(t, syscall.ETIMEDOUT)
+		s.b.start(t, "barrier.wait", "b", 4).fails(t, syscall.EINVAL)
+		s.c.do(t, "barrier.drop", "b")
+		w.must(t)
+		s.a.do(t, "barrier.arrive", "b", 2) // one party less
+		s.b.do(t, "barrier.wait", "b", 4)
+	})
+}
+
+func TestBarrierKilledHolder(t *testing.T) {
+	forPairs(t, func(t *testing.T, s scene) {
+		off := s.b.do(t, "barrier.open", "b", 3)
+		s.a.do(t, "barrier.join", "b", 1)
+		w := s.b.blocked(t, off, 1, "barrier.aw", "b")
+		s.a.kill(t)
+		w.fails(t, syscall.EOWNERDEAD)
+		s.c.start(t, "barrier.aw", "b").fails(t, syscall.EOWNERDEAD)
+		if s.c.do(t, "barrier.reset", "b", 2) != 1 {
+			t.Fatal("it was not reset")
+		}
+		w = s.b.blocked(t, off, 1, "barrier.aw", "b")
+		s.c.do(t, "barrier.aw", "b")
+		w.must(t)
+	})
+}
+
+// What a party had completed before it died stays done; the next phase is broken.
+func TestBarrierKilledWaiter(t *testing.T) {
+	forPairs(t, func(t *testing.T, s scene) {
+		off := s.b.do(t, "barrier.open", "b", 3)
+		s.a.blocked(t, off, 1, "barrier.aw", "b")
+		w := s.b.blocked(t, off, 2, "barrier.aw", "b")
+		s.a.kill(t)
+		s.waits(t, off, 1)
+		s.c.do(t, "barrier.aw", "b")
+		w.must(t)
+		s.c.start(t, "barrier.aw", "b").fails(t, syscall.EOWNERDEAD)
+	})
+}
+
+func TestOncePlain(t *testing.T) {
+	forPairs(t, func(t *testing.T, s scene) {
+		off := s.a.do(t, "once.open", "o")
+		s.a.do(t, "seq.open", "o-ran")
+		goOff := s.a.do(t, "event.open", "o-go")
+		runs := s.a.blocked(t, goOff, 1, "once.do", "o")
+		w := s.b.blocked(t, off, 1, "once.do", "o")
+		s.b.start(t, "once.do", "o", 20).fails(t, syscall.ETIMEDOUT)
+		s.c.do(t, "event.set", "o-go")
+		runs.must(t)
+		w.must(t)
+		s.c.do(t, "once.do", "o")
+		if n := s.b.do(t, "seq.value", "o-ran"); n != 1 {
+			t.Fatalf("it ran %d times", n)
+		}
+	})
+}
+
+func TestOnceKilledHolder(t *testing.T) {
+	forPairs(t, func(t *testing.T, s scene) {
+		off := s.a.do(t, "once.open", "o")
+		s.a.do(t, "seq.open", "o-ran")
+		goOff := s.a.do(t, "event.open", "o-go")
+		s.a.blocked(t, goOff, 1, "once.do", "o")
+		w := s.b.blocked(t, off, 1, "once.do", "o")
+		s.a.kill(t)
+		s.c.do(t, "seq.wait", "o-ran", 2)
+		s.c.do(t, "event.set", "o-go")
+		w.must(t)
+		if s.c.do(t, "once.isdone", "o") != 1 {
+			t.Fatal("not done")
+		}
+	})
+}
+
+func TestOnceKilledWaiter(t *testing.T) {
+	forPairs(t, func(t *testing.T, s scene) {
+		off := s.b.do(t, "once.open", "o")
+		goOff := s.b.do(t, "event.open", "o-go")
+		runs := s.b.blocked(t, goOff, 1, "once.do", "o")
+		s.a.blocked(t, off, 1, "once.do", "o")
+		w := s.c.blocked(t, off, 2, "once.do", "o")
+		s.a.kill(t)
+		s.waits(t, off, 1)
+		s.b.do(t, "event.set", "o-go")
+		runs.must(t)
+		w.must(t)
+		s.none(t, off)
+	})
+}

@@ -1,0 +1,286 @@
+//go:build linux
+
+package cinterop
+
+import (
+	"fmt"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/shmsync/shmsync/arena"
+)
+
+// eachWay runs a test with the first in one language and the second in the other, and
+// with both in C.
+func eachWay(t *testing.T, test func(t *testing.T, first, second string)) {
+	for _, way := range [][2]string{{"go", "c"}, {"c", "go"}, {"c", "c"}} {
+		t.Run(way[0]+"→"+way[1], func(t *testing.T) { test(t, way[0], way[1]) })
+	}
+}
+
+// pair starts an agent of each language in an arena of its own, in which nobody else is.
+func pair(t *testing.T, first, second string) (name string, a, b *agent) {
+	cAgent(t)
+	name = newArena(t)
+	return name, newAgent(t, first, name, "first"), newAgent(t, second, name, "second")
+}
+
+// asleep starts an order and returns when n threads sleep in the object at off.
+func (x *agent) asleep(t *testing.T, off, n uint64, verb, name string, args ...any) pending {
+	t.Helper()
+	p := x.start(t, verb, name, args...)
+	eventually(t, fmt.Sprintf("%d sleep in %s", n, name), x.arena, func() bool { return x.do(t, "sleepers", "-", off) == n })
+	return p
+}
+
+// sound checks the arena when all but its watchers are gone.
+func sound(t *testing.T, name string) {
+	t.Helper()
+	a, err := arena.Attach(name, &arena.Options{Label: "checker"})
+	require.NoError(t, err)
+	defer a.Close()
+	// Burials end a moment later.
+	eventually(t, "the dead are buried", name, func() bool {
+		for p := range a.Participants() {
+			if p.State == "dead" || p.State == "joining" || p.State == "leaving" {
+				return false
+			}
+		}
+		return true
+	})
+	require.NoError(t, a.Check())
+}
+
+// One unlocks, the other gets the lock; and a try and a deadline in between.
+func TestMutexPlain(t *testing.T) {
+	eachWay(t, func(t *testing.T, first, second string) {
+		name, a, b := pair(t, first, second)
+		off := a.do(t, "mutex.open", "m", 0)
+		require.Equal(t, off, b.do(t, "mutex.open", "m", 0))
+		for range 20 {
+			a.do(t, "mutex.lock", "m")
+			b.start(t, "mutex.trylock", "m").fails(t, syscall.EBUSY)
+			b.start(t, "mutex.lock", "m", 3).fails(t, syscall.ETIMEDOUT)
+			b.start(t, "mutex.unlock", "m").fails(t, syscall.EPERM)
+			waits := b.asleep(t, off, 1, "mutex.lock", "m")
+			a.do(t, "mutex.unlock", "m")
+			waits.must(t)
+			a.start(t, "mutex.trylock", "m").fails(t, syscall.EBUSY)
+			b.do(t, "mutex.unlock", "m")
+			a.do(t, "mutex.trylock", "m")
+			a.do(t, "mutex.unlock", "m")
+		}
+		b.start(t, "mutex.open", "m", 2).fails(t, syscall.EINVAL)
+		b.start(t, "futex.open", "m").fails(t, syscall.EINVAL)
+		sound(t, name)
+	})
+}
+
+// The first is killed with the lock; the second is told who died, does not hold it,
+// and recovers it.
+func TestMutexKilledHolder(t *testing.T) {
+	eachWay(t, func(t *testing.T, first, second string) {
+		name, a, b := pair(t, first, second)
+		off := a.do(t, "mutex.open", "m", 1)
+		b.do(t, "mutex.open", "m", 0)
+		a.do(t, "mutex.lock", "m")
+		waits := b.asleep(t, off, 1, "mutex.lock", "m")
+		pid := a.cmd.Process.Pid
+		start := time.Now()
+		a.kill(t)
+		got := waits.wait(t)
+		t.Logf("told after %v", time.Since(start))
+		require.Equal(t, syscall.EOWNERDEAD, got.err)
+		require.EqualValues(t, pid, got.n)
+		b.start(t, "mutex.unlock", "m").fails(t, syscall.EPERM)
+		b.start(t, "mutex.trylock", "m").fails(t, syscall.EOWNERDEAD)
+		b.start(t, "mutex.badrecover", "m").fails(t, syscall.ENOTRECOVERABLE)
+		b.start(t, "mutex.lock", "m").fails(t, syscall.ENOTRECOVERABLE)
+		require.EqualValues(t, 1, b.do(t, "mutex.recover", "m"))
+		b.do(t, "mutex.lock", "m")
+		b.do(t, "mutex.unlock", "m")
+		require.Zero(t, b.do(t, "mutex.recover", "m"), "healthy")
+		c := newAgent(t, first, name, "third")
+		c.do(t, "mutex.lock", "m")
+		c.do(t, "mutex.unlock", "m")
+		sound(t, name)
+	})
+}
+
+// With the policy Release the lock becomes free.
+func TestMutexKilledHolderReleases(t *testing.T) {
+	eachWay(t, func(t *testing.T, first, second string) {
+		name, a, b := pair(t, first, second)
+		off := a.do(t, "mutex.open", "m", 2)
+		b.do(t, "mutex.open", "m", 2)
+		a.do(t, "mutex.lock", "m")
+		waits := b.asleep(t, off, 1, "mutex.lock", "m")
+		a.kill(t)
+		waits.must(t)
+		b.do(t, "mutex.unlock", "m")
+		sound(t, name)
+	})
+}
+
+// One that waits is killed: the other that waits gets the lock.
+func TestMutexKilledWaiter(t *testing.T) {
+	eachWay(t, func(t *testing.T, first, second string) {
+		name, a, b := pair(t, first, second)
+		c := newAgent(t, first, name, "third")
+		off := a.do(t, "mutex.open", "m", 0)
+		for range 3 {
+			a.do(t, "mutex.lock", "m")
+			b.asleep(t, off, 1, "mutex.lock", "m")
+			waits := c.asleep(t, off, 2, "mutex.lock", "m")
+			b.kill(t)
+			a.do(t, "mutex.unlock", "m")
+			waits.must(t)
+			c.do(t, "mutex.unlock", "m")
+			b = newAgent(t, second, name, "again")
+		}
+		sound(t, name)
+	})
+}
+
+// The same with more threads that wait than there are announce records.
+func TestMutexCrowd(t *testing.T) {
+	eachWay(t, func(t *testing.T, first, second string) {
+		name, a, b := pair(t, first, second)
+		a.do(t, "mutex.open", "m", 0)
+		a.do(t, "mutex.lock", "m")
+		var all []pending
+		for range 50 {
+			all = append(all, b.start(t, "mutex.team", "m", 3), a.start(t, "mutex.team", "m", 3))
+		}
+		eventually(t, "many sleep", name, func() bool { return b.do(t, "sleepers", "-", a.do(t, "mutex.open", "m", 0)) >= 12 })
+		a.do(t, "mutex.unlock", "m")
+		for _, p := range all {
+			require.EqualValues(t, 3, p.must(t))
+		}
+		sound(t, name)
+	})
+}
+
+func TestFutexPlain(t *testing.T) {
+	eachWay(t, func(t *testing.T, first, second string) {
+		name, a, b := pair(t, first, second)
+		off := a.do(t, "futex.open", "f")
+		require.Equal(t, off, b.do(t, "futex.open", "f"))
+		for token := range uint64(20) {
+			b.start(t, "futex.wait", "f", token+1, 3).fails(t, syscall.ETIMEDOUT)
+			waits := b.asleep(t, off, 1, "futex.wait", "f", token+1)
+			a.do(t, "futex.post", "f")
+			waits.must(t)
+			require.Equal(t, token+1, b.do(t, "futex.get", "f"))
+			b.do(t, "futex.wait", "f", token)
+		}
+		waits := b.asleep(t, off, 1, "futex.wait", "f", 1000)
+		a.do(t, "futex.stop", "f")
+		waits.fails(t, syscall.ECANCELED)
+		b.do(t, "futex.wait", "f", 20)
+		sound(t, name)
+	})
+}
+
+// Nobody holds a futex: its poster is killed, and another one posts.
+func TestFutexKilledPoster(t *testing.T) {
+	eachWay(t, func(t *testing.T, first, second string) {
+		name, a, b := pair(t, first, second)
+		off := a.do(t, "futex.open", "f")
+		a.do(t, "futex.post", "f")
+		waits := b.asleep(t, off, 1, "futex.wait", "f", 2)
+		a.kill(t)
+		c := newAgent(t, first, name, "third")
+		c.do(t, "futex.post", "f")
+		waits.must(t)
+		sound(t, name)
+	})
+}
+
+func TestFutexKilledWaiter(t *testing.T) {
+	eachWay(t, func(t *testing.T, first, second string) {
+		name, a, b := pair(t, first, second)
+		c := newAgent(t, first, name, "third")
+		off := a.do(t, "futex.open", "f")
+		b.asleep(t, off, 1, "futex.wait", "f", 1)
+		waits := c.asleep(t, off, 2, "futex.wait", "f", 1)
+		b.kill(t)
+		a.do(t, "futex.post", "f")
+		waits.must(t)
+		sound(t, name)
+	})
+}
+
+// Two walk along a futex that a third posts, and two play ping-pong.
+func TestFutexStress(t *testing.T) {
+	eachWay(t, func(t *testing.T, first, second string) {
+		name, a, b := pair(t, first, second)
+		const posts = 20000
+		walks := []pending{a.start(t, "futex.walk", "f", 1, posts), b.start(t, "futex.walk", "f", 1, posts)}
+		a.start(t, "futex.posts", "f", posts/2).must(t)
+		b.start(t, "futex.posts", "f", posts/2).must(t)
+		for _, w := range walks {
+			w.must(t)
+		}
+		sound(t, name)
+	})
+}
+
+// Locks, deadlines, and names that come and go, in both languages at a time.
+func TestMutexStress(t *testing.T) {
+	eachWay(t, func(t *testing.T, first, second string) {
+		name, a, b := pair(t, first, second)
+		a.do(t, "mutex.open", "m", 0)
+		var all []pending
+		for _, x := range []*agent{a, b} {
+			for range 3 {
+				all = append(all, x.start(t, "mutex.team", "m", 20000))
+			}
+			all = append(all, x.start(t, "mutex.timedteam", "m", 3000), x.start(t, "churn", "c", 1000))
+		}
+		for _, p := range all {
+			p.must(t)
+		}
+		require.EqualValues(t, 6*20000, count(t, name, "m"))
+		sound(t, name)
+	})
+}
+
+// count is what a team has counted.
+func count(t *testing.T, name, team string) uint64 {
+	a, err := arena.Attach(name, nil)
+	require.NoError(t, err)
+	defer a.Close()
+	b, err := teamBoard(a, team)
+	require.NoError(t, err)
+	return b.Count
+}
+
+// Each buries the other where nobody else is, and tells who died.
+func TestBuryEachOther(t *testing.T) {
+	eachWay(t, func(t *testing.T, first, second string) {
+		name, a, b := pair(t, first, second)
+		b.do(t, "arena.watch", "-")
+		slot := a.do(t, "arena.slot", "-")
+		a.do(t, "mutex.open", "m", 0)
+		a.do(t, "mutex.lock", "m")
+		a.do(t, "futex.open", "f")
+		pid := a.cmd.Process.Pid
+		a.kill(t)
+		eventually(t, "the death is told", name, func() bool { return b.do(t, "arena.deaths", "-") == 1 })
+		require.EqualValues(t, pid, b.do(t, "arena.lastdead", "-"))
+		// The slot is free again: the next one gets it.
+		eventually(t, "the slot is free", name, func() bool {
+			c := newAgent(t, first, name, "next")
+			got := c.do(t, "arena.slot", "-")
+			c.do(t, "close", "-")
+			return got == slot
+		})
+		b.start(t, "mutex.lock", "m").fails(t, syscall.EOWNERDEAD)
+		require.EqualValues(t, 1, b.do(t, "arena.deaths", "-"), "who closes does not die")
+		sound(t, name)
+	})
+}

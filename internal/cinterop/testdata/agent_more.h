@@ -1,0 +1,137 @@
+/* Verbs of the agent for FairMutex, Future and Cond. */
+
+static int fair(const order *o, uint64_t *n)
+{
+    shmsync_fairmutex f;
+    shmsync_fairmutex_options opts;
+    struct timespec ts;
+    const struct timespec *abs;
+    uint64_t repaired = 0;
+    int err;
+    memset(&opts, 0, sizeof opts);
+    if (is(o, "fair.open"))
+        opts.policy = (int)arg(o, 0);
+    if ((err = shmsync_fairmutex_open(arena, o->word[2], &opts, &f)) != 0)
+        return err;
+    *n = shmsync_fairmutex_offset(&f);
+    if (is(o, "fair.open"))
+        return 0;
+    if (is(o, "fair.try"))
+        return shmsync_fairmutex_trylock(&f);
+    if (is(o, "fair.unlock"))
+        return shmsync_fairmutex_unlock(&f);
+    if (is(o, "fair.recover"))
+        return err = shmsync_fairmutex_recover(&f, repair_good, &repaired), *n = repaired, err;
+    if (is(o, "fair.spoil"))
+        return shmsync_fairmutex_recover(&f, repair_bad, NULL);
+    abs = until(o, 0, &ts);
+    if (is(o, "fair.lock"))
+        return abs == NULL ? shmsync_fairmutex_lock(&f) : shmsync_fairmutex_timedlock(&f, abs);
+    return ENOSYS;
+}
+
+static int future(const order *o, uint64_t *n)
+{
+    shmsync_future f;
+    struct timespec ts;
+    const struct timespec *abs;
+    int err, result = 0;
+    if ((err = shmsync_future_open(arena, o->word[2], NULL, &f)) != 0)
+        return err;
+    *n = shmsync_future_offset(&f);
+    if (is(o, "future.open"))
+        return 0;
+    if (is(o, "future.claim"))
+        return shmsync_future_claim(&f);
+    if (is(o, "future.set"))
+        return shmsync_future_set(&f, (int)arg(o, 0));
+    if (is(o, "future.isset"))
+        return *n = (uint64_t)shmsync_future_is_set(&f, NULL), 0;
+    if (is(o, "future.reset"))
+        return shmsync_future_reset(&f);
+    abs = until(o, 0, &ts);
+    if (is(o, "future.wait")) {
+        err = abs == NULL ? shmsync_future_wait(&f, &result) : shmsync_future_timedwait(&f, &result, abs);
+        *n = (uint64_t)(int64_t)result;
+        return err;
+    }
+    return ENOSYS;
+}
+
+/* The lock of a cond is the mutex NAME+"-lock". */
+static int cond(const order *o, uint64_t *n)
+{
+    char other[600];
+    shmsync_cond c;
+    shmsync_mutex m;
+    struct timespec ts;
+    const struct timespec *abs;
+    int err;
+    snprintf(other, sizeof other, "%s-lock", o->word[2]);
+    if ((err = shmsync_cond_open(arena, o->word[2], NULL, &c)) != 0 || (err = shmsync_mutex_open(arena, other, NULL, &m)) != 0)
+        return err;
+    *n = shmsync_cond_offset(&c);
+    if (is(o, "cond.open"))
+        return 0;
+    if (is(o, "cond.signal"))
+        return shmsync_cond_signal(&c);
+    if (is(o, "cond.broadcast"))
+        return shmsync_cond_broadcast(&c);
+    if (is(o, "cond.lock"))
+        return shmsync_mutex_lock(&m);
+    if (is(o, "cond.unlock"))
+        return shmsync_mutex_unlock(&m);
+    abs = until(o, 0, &ts);
+    if (is(o, "cond.wait")) { /* with its own lock and unlock around it */
+        if ((err = shmsync_mutex_lock(&m)) != 0)
+            return err;
+        err = abs == NULL ? shmsync_cond_wait(&c, &m) : shmsync_cond_timedwait(&c, &m, abs);
+        if (err == 0 || err == ETIMEDOUT)
+            shmsync_mutex_unlock(&m);
+        return err;
+    }
+    return ENOSYS;
+}
+
+#if SHMSYNC_LAYOUT_VERSION >= 3
+static int semaphore(const order *o, uint64_t *n)
+{
+    shmsync_semaphore s;
+    shmsync_semaphore_options opts;
+    struct timespec ts;
+    const struct timespec *abs;
+    int err, open_ = is(o, "sem.open");
+    memset(&opts, 0, sizeof opts);
+    opts.transferable = open_ && arg(o, 1) != 0;
+    if ((err = shmsync_semaphore_open(arena, o->word[2], open_ ? arg(o, 0) : 0, &opts, &s)) != 0)
+        return err;
+    *n = shmsync_semaphore_offset(&s);
+    if (open_)
+        return 0;
+    if (is(o, "sem.try"))
+        return shmsync_semaphore_tryacquire(&s, arg(o, 0));
+    if (is(o, "sem.release"))
+        return shmsync_semaphore_release(&s, arg(o, 0));
+    if (is(o, "sem.free"))
+        return *n = (uint64_t)shmsync_semaphore_free(&s), 0;
+    abs = until(o, 1, &ts);
+    if (is(o, "sem.acquire"))
+        return abs == NULL ? shmsync_semaphore_acquire(&s, arg(o, 0)) : shmsync_semaphore_timedacquire(&s, arg(o, 0), abs);
+    return ENOSYS;
+}
+#endif
+
+static int more(const order *o, uint64_t *n)
+{
+#if SHMSYNC_LAYOUT_VERSION >= 3
+    if (strncmp(o->word[1], "sem.", 4) == 0)
+        return semaphore(o, n);
+#endif
+    if (strncmp(o->word[1], "fair.", 5) == 0)
+        return fair(o, n);
+    if (strncmp(o->word[1], "future.", 7) == 0)
+        return future(o, n);
+    if (strncmp(o->word[1], "cond.", 5) == 0)
+        return cond(o, n);
+    return ENOSYS;
+}

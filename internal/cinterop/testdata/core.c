@@ -1,0 +1,429 @@
+/* What a C program does with arenas on its own: core VERB NAME ARGS... Exit status 0 if
+ * all went as it should. */
+#define SHMSYNC_IMPLEMENTATION
+#include "shmsync.h"
+
+#include <sys/wait.h>
+
+#define CHECK(got, want)                                                                                     \
+    do {                                                                                                     \
+        long long got_ = (long long)(got), want_ = (long long)(want);                                       \
+        if (got_ != want_) {                                                                                 \
+            fprintf(stderr, "line %d: %s is %lld, not %lld: %s\n", __LINE__, #got, got_, want_, shmsync_error()); \
+            exit(1);                                                                                         \
+        }                                                                                                    \
+    } while (0)
+
+static shmsync_arena *open_arena(const char *name)
+{
+    shmsync_arena *a;
+    CHECK(shmsync_arena_open(name, NULL, &a), 0);
+    return a;
+}
+
+static void say(const char *what)
+{
+    puts(what);
+    fflush(stdout);
+}
+static void await_line(void)
+{
+    char b[100];
+    if (fgets(b, sizeof b, stdin) == NULL)
+        exit(9);
+}
+
+static struct timespec in_ms(long ms)
+{
+    struct timespec ts;
+    clock_gettime(CLOCK_MONOTONIC, &ts);
+    ts.tv_sec += ms / 1000;
+    ts.tv_nsec += ms % 1000 * 1000000;
+    if (ts.tv_nsec >= 1000000000) {
+        ts.tv_sec++;
+        ts.tv_nsec -= 1000000000;
+    }
+    return ts;
+}
+
+/* Makes the arena, and things in it. */
+static void create(const char *name, char **arg)
+{
+    shmsync_arena_options o;
+    shmsync_arena *a, *b;
+    shmsync_mutex m;
+    void *p;
+    memset(&o, 0, sizeof o);
+    o.size = strtoull(arg[0], NULL, 10);
+    o.max_participants = (uint32_t)strtoul(arg[1], NULL, 10);
+    o.label = "maker";
+    CHECK(shmsync_arena_open(name, &o, &a), 0);
+    CHECK(shmsync_arena_size(a), (o.size + 65535) / 65536 * 65536);
+    CHECK(shmsync_arena_open(name, &o, &b), 0);
+    CHECK(a == b, 1);
+    CHECK(shmsync_mutex_open(a, "m", NULL, &m), 0);
+    CHECK(shmsync_block_open(a, "b", 1000, &p), 0);
+    memcpy(p, "from C", 7);
+    say("ready");
+    await_line();
+    CHECK(memcmp(p, "from Go", 8), 0);
+    CHECK(shmsync_mutex_close(&m), 0);
+    CHECK(shmsync_arena_close(b), 0);
+    CHECK(shmsync_arena_close(a), 0);
+    CHECK(shmsync_arena_close(a), ENOTCONN);
+}
+
+/* Opens the arena, and says with what errno. */
+static void try_open(const char *name)
+{
+    shmsync_arena *a;
+    int err = shmsync_arena_open(name, NULL, &a);
+    printf("%d %s\n", err, shmsync_error());
+    if (err == 0)
+        CHECK(shmsync_arena_close(a), 0);
+}
+
+/* The same for an open file. */
+static void from_fd(const char *fd)
+{
+    shmsync_arena *a;
+    shmsync_mutex m;
+    CHECK(shmsync_arena_from_fd(atoi(fd), NULL, &a), 0);
+    CHECK(shmsync_mutex_open(a, "m", NULL, &m), 0);
+    CHECK(shmsync_mutex_lock(&m), 0);
+    CHECK(shmsync_mutex_unlock(&m), 0);
+    CHECK(shmsync_arena_close(a), 0);
+}
+
+static int no_repair(void *arg)
+{
+    (void)arg;
+    return 0;
+}
+
+/* A child of fork is refused until it attaches itself. */
+static void fork_refused(const char *name)
+{
+    shmsync_arena *a = open_arena(name), *mine;
+    shmsync_mutex m, other;
+    shmsync_futex f;
+    shmsync_participant parent, child;
+    shmsync_offset off;
+    struct timespec soon = in_ms(1);
+    void *p;
+    int pipe_[2], status, back[2];
+    char b;
+    pid_t pid;
+    CHECK(shmsync_mutex_open(a, "m", NULL, &m), 0);
+    CHECK(shmsync_futex_open(a, "f", NULL, &f), 0);
+    CHECK(shmsync_mutex_lock(&m), 0);
+    CHECK(shmsync_arena_self(a, &parent), 0);
+    CHECK(pipe(pipe_) == 0 && pipe(back) == 0, 1);
+    pid = fork();
+    if (pid == 0) {
+        CHECK(shmsync_mutex_lock(&m), ENOTCONN);
+        CHECK(shmsync_mutex_trylock(&m), ENOTCONN);
+        CHECK(shmsync_mutex_timedlock(&m, &soon), ENOTCONN);
+        CHECK(shmsync_mutex_unlock(&m), ENOTCONN);
+        CHECK(shmsync_mutex_recover(&m, no_repair, NULL), ENOTCONN);
+        CHECK(shmsync_mutex_open(a, "new", NULL, &other), ENOTCONN);
+        CHECK(shmsync_mutex_at(a, 70000, &other), ENOTCONN);
+        CHECK(shmsync_futex_post(&f), ENOTCONN);
+        CHECK(shmsync_futex_wait(&f, 1), ENOTCONN);
+        CHECK(shmsync_futex_stop(&f), ENOTCONN);
+        CHECK(shmsync_alloc(a, 64, &off), ENOTCONN);
+        CHECK(shmsync_free(a, 70000), ENOTCONN);
+        CHECK(shmsync_block_open(a, "b", 64, &p), ENOTCONN);
+        CHECK(shmsync_delete(a, "m"), ENOTCONN);
+        CHECK(shmsync_arena_self(a, &child), ENOTCONN);
+        CHECK(shmsync_arena_close(a), ENOTCONN);
+        CHECK(shmsync_mutex_close(&m), ENOTCONN);
+
+        mine = open_arena(name);
+        CHECK(shmsync_arena_self(mine, &child), 0);
+        CHECK(child.slot != parent.slot && child.pid == (uint32_t)getpid(), 1);
+        CHECK(shmsync_mutex_open(mine, "m", NULL, &other), 0);
+        CHECK(shmsync_mutex_trylock(&other), EBUSY);
+        CHECK(shmsync_mutex_unlock(&other), EPERM);
+        CHECK(write(pipe_[1], "x", 1), 1);
+        CHECK(shmsync_mutex_lock(&other), 0);
+        CHECK(write(back[1], "x", 1), 1);
+        _exit(0); /* with the lock */
+    }
+    CHECK(read(pipe_[0], &b, 1), 1);
+    CHECK(shmsync_mutex_unlock(&m), 0);
+    CHECK(read(back[0], &b, 1), 1);
+    CHECK(waitpid(pid, &status, 0), pid);
+    CHECK(status, 0);
+    CHECK(shmsync_mutex_lock(&m), EOWNERDEAD);
+    CHECK(shmsync_who_died(&child), 0);
+    CHECK(child.pid, pid);
+    CHECK(shmsync_mutex_recover(&m, no_repair, NULL), 0);
+    CHECK(shmsync_arena_close(a), 0);
+}
+
+/* Leaves a child that is no participant, with the lock held, and waits to be killed:
+ * what the child has inherited must not keep its parent alive. */
+static void fork_and_hold(const char *name)
+{
+    shmsync_arena *a = open_arena(name);
+    shmsync_mutex m;
+    pid_t pid;
+    CHECK(shmsync_mutex_open(a, "m", NULL, &m), 0);
+    CHECK(shmsync_mutex_lock(&m), 0);
+    pid = fork();
+    if (pid == 0) {
+        close(1);
+        close(2);
+        await_line(); /* until the test ends */
+        _exit(0);
+    }
+    say("ready");
+    pause();
+}
+
+static void *wait_for_lock(void *arg) { return (void *)(intptr_t)shmsync_mutex_lock((shmsync_mutex *)arg); }
+static void *wait_for_post(void *arg) { return (void *)(intptr_t)shmsync_futex_wait((shmsync_futex *)arg, 1); }
+
+/* Those who wait are told that the arena goes. */
+static void close_under(const char *name)
+{
+    shmsync_arena *a = open_arena(name);
+    shmsync_mutex m, m2;
+    shmsync_futex f;
+    pthread_t t[50];
+    void *result;
+    int i;
+    CHECK(shmsync_mutex_open(a, "m", NULL, &m), 0);
+    m2 = m;
+    CHECK(shmsync_futex_open(a, "f", NULL, &f), 0);
+    CHECK(shmsync_mutex_lock(&m), 0);
+    for (i = 0; i < 50; i++)
+        CHECK(pthread_create(&t[i], NULL, i % 2 == 0 ? wait_for_lock : wait_for_post, i % 2 == 0 ? (void *)&m2 : (void *)&f), 0);
+    while (shmi_ld32(&a->announce_map) != UINT32_MAX)
+        sched_yield();
+    CHECK(shmsync_arena_close(a), 0);
+    for (i = 0; i < 50; i++) {
+        CHECK(pthread_join(t[i], &result), 0);
+        CHECK((intptr_t)result, EBADF);
+    }
+    a = open_arena(name);
+    CHECK(shmsync_mutex_open(a, "m", NULL, &m), 0);
+    CHECK(shmsync_mutex_lock(&m), EOWNERDEAD);
+    CHECK(shmsync_arena_close(a), 0);
+}
+
+/* What a caller does wrong. */
+static void misuse(const char *name)
+{
+    shmsync_arena *a = open_arena(name), *none;
+    shmsync_arena_options o;
+    shmsync_mutex_options mo;
+    shmsync_mutex m, again, at;
+    shmsync_futex f;
+    shmsync_offset off;
+    struct timespec bad = {0, 2000000000};
+    char long_name[300];
+    void *p;
+    memset(&mo, 0, sizeof mo);
+    CHECK(shmsync_mutex_open(a, "m", NULL, &m), 0);
+    CHECK(shmsync_mutex_unlock(&m), EPERM);
+    CHECK(shmsync_mutex_lock(&m), 0);
+    CHECK(shmsync_mutex_trylock(&m), EBUSY);
+    CHECK(shmsync_mutex_timedlock(&m, &bad), EINVAL);
+    CHECK(shmsync_mutex_timedlock(&m, NULL), EINVAL);
+    CHECK(shmsync_mutex_unlock(&m), 0);
+    CHECK(shmsync_mutex_unlock(&m), EPERM);
+    CHECK(shmsync_mutex_timedlock(&m, NULL), 0); /* a free one is taken without a look */
+    CHECK(shmsync_mutex_unlock(&m), 0);
+    CHECK(shmsync_mutex_recover(&m, NULL, NULL), EINVAL);
+    CHECK(shmsync_mutex_recover(&m, no_repair, NULL), 0);
+    mo.policy = 9;
+    CHECK(shmsync_mutex_open(a, "m", &mo, &again), EINVAL);
+    mo.policy = SHMSYNC_POLICY_RELEASE;
+    CHECK(shmsync_mutex_open(a, "m", &mo, &again), EINVAL);
+    CHECK(strstr(shmsync_error(), "policy") != NULL, 1);
+    CHECK(shmsync_mutex_open(a, "m", NULL, &again), 0);
+    CHECK(again.impl == m.impl, 1);
+    CHECK(shmsync_mutex_at(a, shmsync_mutex_offset(&m), &at), 0);
+    CHECK(shmsync_mutex_at(a, shmsync_mutex_offset(&m) + 64, &at), EINVAL);
+    CHECK(shmsync_mutex_at(a, 0, &at), EINVAL);
+    CHECK(shmsync_mutex_at(a, UINT64_MAX - 3, &at), EINVAL);
+    CHECK(shmsync_futex_at(a, shmsync_mutex_offset(&m), &f), EINVAL);
+    CHECK(shmsync_mutex_close(&again), 0);
+    CHECK(shmsync_mutex_close(&again), EBADF);
+    CHECK(shmsync_delete(a, "m"), EBUSY);
+    memset(long_name, 'x', sizeof long_name);
+    long_name[256] = 0;
+    CHECK(shmsync_mutex_open(a, long_name, NULL, &again), EINVAL);
+    CHECK(shmsync_mutex_open(a, "\xff", NULL, &again), EINVAL);
+    long_name[255] = 0;
+    CHECK(shmsync_mutex_open(a, long_name, NULL, &again), 0);
+    CHECK(shmsync_mutex_close(&again), 0);
+    CHECK(shmsync_delete(a, long_name), 0);
+    CHECK(shmsync_delete(a, long_name), ENOENT);
+    CHECK(shmsync_mutex_open(a, NULL, NULL, &again), 0); /* anonymous */
+    CHECK(shmsync_mutex_lock(&again), 0);
+    CHECK(shmsync_mutex_unlock(&again), 0);
+    CHECK(shmsync_futex_open(a, "f", NULL, &f), 0);
+    CHECK(shmsync_futex_wait(&f, UINT64_MAX), EINVAL);
+    CHECK(shmsync_futex_stop(&f), 0);
+    CHECK(shmsync_futex_post(&f), 0);
+    CHECK(shmsync_futex_get(&f), 0);
+    CHECK(shmsync_futex_wait(&f, 1), ECANCELED);
+    CHECK(shmsync_alloc(a, 1000, &off), 0);
+    CHECK(shmsync_at(a, off, 1000) != NULL, 1);
+    CHECK(shmsync_at(a, off, 1025) == NULL, 1);
+    CHECK(shmsync_at(a, off + 2000, 1) == NULL, 1);
+    CHECK(shmsync_free(a, off + 64), EINVAL);
+    CHECK(shmsync_free(a, off), 0);
+    CHECK(shmsync_free(a, off), EINVAL);
+    CHECK(shmsync_free(a, shmsync_mutex_offset(&m)), EINVAL);
+    CHECK(shmsync_alloc(a, 1000000, &off), 0); /* a span */
+    memset(shmsync_at(a, off, 1000000), 1, 1000000);
+    CHECK(shmsync_free(a, off), 0);
+    CHECK(shmsync_alloc(a, UINT64_C(1) << 40, &off), ENOSPC);
+    CHECK(shmsync_block_open(a, "b", 10, &p), 0);
+    CHECK(shmsync_block_open(a, "b", 11, &p), EINVAL);
+    memset(&o, 0, sizeof o);
+    o.size = 1 << 25;
+    CHECK(shmsync_arena_open(name, &o, &none), EINVAL);
+    CHECK(shmsync_arena_open("a b", NULL, &none), EINVAL);
+    CHECK(shmsync_arena_open("", NULL, &none), EINVAL);
+    CHECK(shmsync_arena_open("..", NULL, &none), EINVAL);
+    CHECK(shmsync_arena_open("/dev/null", NULL, &none), EINVAL);
+    CHECK(shmsync_arena_open("/proc/self/status", NULL, &none) != 0, 1);
+    o.size = 0;
+    o.attach_only = 1;
+    CHECK(shmsync_arena_open("there-is-no-such-arena", &o, &none), ENOENT);
+    o.attach_only = 0;
+    o.max_participants = 3000;
+    CHECK(shmsync_arena_open("there-is-no-such-arena", &o, &none), EINVAL);
+    CHECK(shmsync_arena_close(a), 0);
+}
+
+/* The arena fills up, and is emptied again. */
+static void fill(const char *name)
+{
+    shmsync_arena *a = open_arena(name);
+    shmsync_mutex m;
+    char called[64];
+    int n = 0, i, err;
+    for (;; n++) {
+        snprintf(called, sizeof called, "mutex %d", n);
+        err = shmsync_mutex_open(a, called, NULL, &m);
+        if (err != 0)
+            break;
+        CHECK(shmsync_mutex_lock(&m), 0);
+        CHECK(shmsync_mutex_unlock(&m), 0);
+        CHECK(shmsync_mutex_close(&m), 0);
+    }
+    CHECK(err, ENOSPC);
+    CHECK(n > 100, 1);
+    for (i = 0; i < n; i++) {
+        snprintf(called, sizeof called, "mutex %d", i);
+        CHECK(shmsync_delete(a, called), 0);
+    }
+    CHECK(shmsync_mutex_open(a, "m", NULL, &m), 0);
+    CHECK(shmsync_arena_close(a), 0);
+}
+
+/* Many threads of this process on one lock; then the bias goes on again. */
+#define THREADS 8
+static uint64_t counter;
+static void *count_up(void *arg)
+{
+    int i;
+    for (i = 0; i < 20000; i++) {
+        CHECK(shmsync_mutex_lock((shmsync_mutex *)arg), 0);
+        counter++;
+        CHECK(shmsync_mutex_unlock((shmsync_mutex *)arg), 0);
+    }
+    return NULL;
+}
+static void threads(const char *name)
+{
+    shmsync_arena *a = open_arena(name);
+    shmsync_mutex m;
+    pthread_t t[THREADS];
+    int i, biased;
+    CHECK(shmsync_mutex_open(a, "m", NULL, &m), 0);
+    biased = m.impl->bias_most != 0;
+    for (i = 0; i < THREADS; i++)
+        CHECK(pthread_create(&t[i], NULL, count_up, &m), 0);
+    for (i = 0; i < THREADS; i++)
+        CHECK(pthread_join(t[i], NULL), 0);
+    CHECK(counter, THREADS * 20000);
+    for (i = 0; i < 3 << 20; i++) {
+        CHECK(shmsync_mutex_lock(&m), 0);
+        CHECK(shmsync_mutex_unlock(&m), 0);
+    }
+    if (biased)
+        CHECK(m.impl->bias, SHMI_OWNER_BIASED);
+    CHECK(shmsync_arena_close(a), 0);
+}
+
+static void hostile(const char *name, char **arg)
+{
+    shmsync_arena *a = open_arena(name);
+    uint64_t seed = strtoull(arg[0], NULL, 10) | 1, heap = a->geo.heap_off;
+    int round, i;
+    say("ready");
+    await_line(); /* the test overwrites the arena from now on */
+    for (round = 0; round < 300; round++) {
+        shmsync_mutex m;
+        shmsync_futex f;
+        shmsync_offset off;
+        struct timespec soon = in_ms(1);
+        char called[32];
+        for (i = 0; i < 4; i++) { /* so do we */
+            seed = seed * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+            shmi_st64(shmi_u64(a, (heap + (seed >> 20) % (a->size - heap - 8)) & ~UINT64_C(7)), (seed & 1) != 0 ? seed : seed >> 40);
+        }
+        snprintf(called, sizeof called, "m%d", round % 5);
+        if (shmsync_mutex_open(a, called, NULL, &m) == 0) {
+            if (shmsync_mutex_timedlock(&m, &soon) == 0)
+                shmsync_mutex_unlock(&m);
+            shmsync_mutex_recover(&m, no_repair, NULL);
+            shmsync_mutex_close(&m);
+        }
+        shmsync_delete(a, called);
+        if (shmsync_futex_open(a, "f", NULL, &f) == 0) {
+            shmsync_futex_post(&f);
+            shmsync_futex_timedwait(&f, shmsync_futex_get(&f) + 1, &soon);
+            shmsync_futex_close(&f);
+        }
+        if (shmsync_alloc(a, (seed >> 30) % 200000, &off) == 0 && (seed & 2) != 0)
+            shmsync_free(a, off);
+    }
+    shmsync_arena_close(a);
+}
+
+int main(int argc, char **argv)
+{
+    const char *verb = argc > 1 ? argv[1] : "", *name = argc > 2 ? argv[2] : "";
+    alarm(120);
+    if (strcmp(verb, "create") == 0 && argc == 5)
+        create(name, argv + 3);
+    else if (strcmp(verb, "open") == 0)
+        try_open(name);
+    else if (strcmp(verb, "fd") == 0)
+        from_fd(name);
+    else if (strcmp(verb, "fork") == 0)
+        fork_refused(name);
+    else if (strcmp(verb, "forkhold") == 0)
+        fork_and_hold(name);
+    else if (strcmp(verb, "close") == 0)
+        close_under(name);
+    else if (strcmp(verb, "misuse") == 0)
+        misuse(name);
+    else if (strcmp(verb, "fill") == 0)
+        fill(name);
+    else if (strcmp(verb, "threads") == 0)
+        threads(name);
+    else if (strcmp(verb, "hostile") == 0 && argc == 4)
+        hostile(name, argv + 3);
+    else
+        return 2;
+    return 0;
+}

@@ -1,0 +1,2 @@
+#define SHMSYNC_IMPLEMENTATION
+#include "shmsync.h"
