@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"runtime"
 
 	"github.com/shmsync/shmsync"
 	"github.com/shmsync/shmsync/arena"
@@ -104,8 +103,7 @@ func (j *groupJob) turn(g int, r *rand.Rand) error {
 	if r.IntN(2) == 0 {
 		n := 1 + r.IntN(3)
 		x.Add(n)
-		for range r.IntN(50) {
-			runtime.Gosched()
+		for range r.IntN(500) {
 		}
 		x.Add(-n)
 		return nil
@@ -149,7 +147,6 @@ func openBarrierJob(p *party) (jobWorker, error) {
 		if n := b.inside.Swap(uint64(p.self)); n != 0 && p.a.Current(arena.Name(n)) {
 			b.overlaps.Add(1)
 		}
-		runtime.Gosched()
 		b.inside.Store(0)
 		b.ended.Add(1)
 	}})
@@ -219,8 +216,7 @@ func (j *onceJob) turn(g int, r *rand.Rand) error {
 			if was := arena.Name(e.inside.Swap(uint32(j.self))); was != 0 && j.a.Current(was) {
 				overlap = true
 			}
-			for range r.IntN(50) {
-				runtime.Gosched()
+			for range r.IntN(500) {
 			}
 			e.ended.Store(n)
 			e.inside.Store(0)

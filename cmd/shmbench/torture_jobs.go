@@ -15,7 +15,7 @@ import (
 	"github.com/shmsync/shmsync/arena"
 )
 
-var jobs = []job{
+var jobs = append([]job{
 	{"mutex", openMutexJob},
 	{"fairmutex", openFairJob},
 	{"spinlock", openSpinJob},
@@ -37,7 +37,10 @@ var jobs = []job{
 	{"signal", openSignalJob},
 	{"waitable", openWaitableJob},
 	{"objects", openObjectsJob},
-}
+}, brokenJobs...)
+
+// soundJobs are those that take part unless somebody asks for others.
+var soundJobs = uint64(1)<<(len(jobs)-len(brokenJobs)) - 1
 
 // tortureBoard is what the jobs check themselves by.
 type tortureBoard struct {

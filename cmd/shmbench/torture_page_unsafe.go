@@ -50,6 +50,8 @@ type torturePage struct {
 	lane [tortureLanes]struct {
 		ready atomic.Uint32 // victim: its number and 1
 		_     [60]byte
+		noise spans        // victims: their control threads
+		until atomic.Int64 // victim: its control thread sleeps until then; parent: 0 when it is gone
 	}
 	seat [tortureResidents]tortureSeat
 
@@ -65,7 +67,8 @@ type tortureSeat struct {
 	turns  [tortureJobsMost]atomic.Uint64
 	since  [tortureJobsMost][tortureThreads]atomic.Int64 // a turn began; 0 between turns
 	worst  [tortureJobsMost]atomic.Int64                 // ns of the longest turn
-	noise  [2]spans                                      // of the control thread, and of the control goroutine
+	noise  spans                                         // of the control thread
+	until  atomic.Int64                                  // it sleeps until then
 	counts [tortureHists][histBuckets]atomic.Uint64
 	long   atomic.Uint64 // turns longer than the bound
 	beyond atomic.Uint64 // of those, longer without what is not the library's

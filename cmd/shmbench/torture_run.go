@@ -159,12 +159,15 @@ func (t *torturer) watch() (stop func()) {
 	return func() { close(done); <-gone }
 }
 
+// hung is how long a turn may take before nobody waits for its end.
+func (t *torturer) hung() time.Duration { return t.common.Timeout / 2 }
+
 // stuck names a turn that does not come to its end.
 func (t *torturer) stuck() string {
 	for s := range t.cmd.Residents {
 		for j := range jobs {
 			for g := range tortureThreads {
-				if at := t.page.seat[s].since[j][g].Load(); at != 0 && since(at) > int64(tortureHung) {
+				if at := t.page.seat[s].since[j][g].Load(); at != 0 && since(at) > int64(t.hung()) {
 					return fmt.Sprintf("goroutine %d of resident %d is at %s for %v", g, s, jobs[j].name, time.Duration(since(at)).Round(time.Millisecond))
 				}
 			}
@@ -238,6 +241,7 @@ func (t *torturer) live(lane int, v victim) error {
 		return err
 	}
 	defer p.stderr.Close()
+	defer t.page.lane[lane].until.Store(0)
 	if v.fate != fateNewborn {
 		ready := &t.page.lane[lane].ready
 		err := t.until("it works", p, func() bool { return ready.Load() == uint32(v.number)+1 })
@@ -306,6 +310,7 @@ func (t *torturer) doom(round uint32) error {
 		p.stderr.Close()
 		s := &t.page.seat[seat]
 		s.at.Store(0)
+		s.until.Store(0)
 		for j := range jobs {
 			for g := range tortureThreads {
 				s.since[j][g].Store(0)
@@ -344,7 +349,7 @@ func (t *torturer) await(what string, there func(*tortureSeat) bool) error {
 
 // until waits for something that a process, if it is not nil, does before it ends.
 func (t *torturer) until(what string, p *tortured, reached func() bool) error {
-	end := time.Now().Add(2*tortureHung + t.common.Timeout)
+	end := time.Now().Add(tortureRestless*time.Duration(len(jobs)) + t.common.Timeout)
 	for n := 0; !reached(); n++ {
 		if p != nil && p.ended() && !reached() {
 			return &violation{what: fmt.Sprintf("before %s: %v", what, p.cmd.ProcessState), dump: p.said()}
@@ -366,7 +371,7 @@ func (t *torturer) hang(what string) error {
 	} else {
 		select {
 		case <-p.done:
-		case <-time.After(tortureHung):
+		case <-time.After(t.hung()):
 			fmt.Fprintln(&b, "who asks for the words is stuck itself")
 			p.signal(syscall.SIGQUIT)
 			time.Sleep(dumpTime / 3)

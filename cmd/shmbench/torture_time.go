@@ -4,7 +4,14 @@ package main
 
 import (
 	"cmp"
+	"runtime"
 	"slices"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/shmsync/shmsync"
 )
 
 // interval64 is a span of time.
@@ -22,4 +29,99 @@ func covered(lists ...[]interval64) (sum int64) {
 		}
 	}
 	return sum
+}
+
+// measure notes how long a turn took, and complains if that was too long.
+func (p *party) measure(j, g int, from, to int64) {
+	s := p.seat
+	s.counts[tortureTurns][histIndex(to-from)].Add(1)
+	for worst := &s.worst[j]; ; {
+		if is := worst.Load(); is >= to-from || worst.CompareAndSwap(is, to-from) {
+			break
+		}
+	}
+	first := to
+	p.page.deaths.each(from, to, func(at, _ int64) { first = min(first, at) })
+	if first != to {
+		s.counts[tortureInherited][histIndex(to-first)].Add(1)
+	}
+	if to-from <= p.page.bound {
+		return
+	}
+	s.long.Add(1)
+	stopped, waited := p.page.excuses(from, to)
+	if to-from-covered(stopped, waited) <= p.page.bound {
+		return
+	}
+	s.beyond.Add(1)
+	p.page.fault("%s: goroutine %d was at %s for %v, of which %v passed after the first death, %v with somebody stopped, %v with a control thread kept waiting for a CPU",
+		p.label, g, jobs[j].name, time.Duration(to-from), time.Duration(to-first), time.Duration(covered(stopped)), time.Duration(covered(waited)))
+}
+
+// excuses are the parts of a time in which somebody was stopped, and in which a
+// control thread of anybody had no CPU although it could have run.
+func (p *torturePage) excuses(from, to int64) (stopped, waited []interval64) {
+	add := func(list *[]interval64) func(from, to int64) {
+		return func(from, to int64) { *list = append(*list, interval64{from, to}) }
+	}
+	control := func(noise *spans, until *atomic.Int64) {
+		noise.each(from, to, add(&waited))
+		if late := until.Load(); late != 0 && late < to {
+			waited = append(waited, interval64{max(from, late), to})
+		}
+	}
+	p.stops.each(from, to, add(&stopped))
+	for s := range p.seats {
+		control(&p.seat[s].noise, &p.seat[s].until)
+	}
+	for l := range p.lane {
+		control(&p.lane[l].noise, &p.lane[l].until)
+	}
+	return stopped, waited
+}
+
+const (
+	controlPeriod = 2 * time.Millisecond
+	controlWork   = 200 * time.Microsecond // CPU time that it takes each time
+	controlNoise  = 500 * time.Microsecond // what is worth a note
+)
+
+// controlThread sleeps on a thread of its own, works a little, and notes how late it is
+// with that: so long a thread of this process may be kept waiting for a CPU. It has to
+// work since one that only sleeps gets a CPU at once, however many others want it.
+func (p *party) controlThread(noise *spans, until *atomic.Int64, counts *[histBuckets]atomic.Uint64) {
+	runtime.LockOSThread()
+	for {
+		target := shmsync.Monotonic() + int64(controlPeriod)
+		until.Store(target)
+		sleepUntil(target)
+		for end := threadCPU() + int64(controlWork); threadCPU() < end; {
+		}
+		now := shmsync.Monotonic() - int64(controlWork)
+		until.Store(now + int64(time.Second)) // it runs
+		if now-target > int64(controlNoise) {
+			noise.end(noise.begin(target), now)
+		}
+		if counts != nil {
+			counts[histIndex(now-target)].Add(1)
+		}
+	}
+}
+
+// threadCPU is the CPU time that the calling thread has had, in nanoseconds.
+func threadCPU() int64 {
+	var ts unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &ts); err != nil {
+		return 0
+	}
+	return ts.Nano()
+}
+
+// controlGoroutine does the same as a goroutine, for the report only.
+func (p *party) controlGoroutine() {
+	for {
+		target := shmsync.Monotonic() + int64(controlPeriod)
+		time.Sleep(controlPeriod)
+		p.seat.counts[tortureGoroutine][histIndex(since(target))].Add(1)
+	}
 }

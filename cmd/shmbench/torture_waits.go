@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"runtime"
 	"syscall"
 
 	"github.com/shmsync/shmsync"
@@ -367,8 +366,7 @@ func (j *latchJob) turn(g int, r *rand.Rand) error {
 	if r.IntN(2) == 0 {
 		n := int64(1 + r.IntN(3))
 		j.deep.Claim(n)
-		for range r.IntN(100) {
-			runtime.Gosched()
+		for range r.IntN(500) {
 		}
 		j.deep.CountDown(n + int64(r.IntN(2)))
 		ctx, cancel := context.WithCancel(context.Background())
@@ -394,8 +392,7 @@ func (j *latchJob) turn(g int, r *rand.Rand) error {
 	done := make(chan error, 2)
 	go func() { done <- own.ArriveAndWaitContext(context.Background(), 1) }()
 	go func() { done <- own.WaitContext(context.Background()) }()
-	for range r.IntN(100) {
-		runtime.Gosched()
+	for range r.IntN(500) {
 	}
 	own.ArriveAndWait(2)
 	return errors.Join(<-done, <-done, own.Close())

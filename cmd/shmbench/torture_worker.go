@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"runtime"
 	"runtime/debug"
 	"strings"
 	"sync"
@@ -146,10 +145,14 @@ func (p *party) sacrifice(v victim, lane int) error {
 						errs <- err
 						return
 					}
+					if r.IntN(4) == 0 {
+						time.Sleep(time.Duration(r.IntN(300)) * time.Microsecond)
+					}
 				}
 			})
 		}
 	}
+	go p.controlThread(&p.page.lane[lane].noise, &p.page.lane[lane].until, nil)
 	p.page.lane[lane].ready.Store(uint32(v.number) + 1)
 	switch v.fate {
 	case fateExec, fateExit, fatePanic, fateClose:
@@ -195,7 +198,7 @@ func (p *party) reside(seat int) error {
 	if err != nil {
 		return err
 	}
-	go p.controlThread()
+	go p.controlThread(&p.seat.noise, &p.seat.until, &p.seat.counts[tortureThread])
 	go p.controlGoroutine()
 	for {
 		phase := p.page.phase.Load()
@@ -289,79 +292,6 @@ func (p *party) turns(j int, w jobWorker, g int, goesOn func() bool) error {
 	return nil
 }
 
-// measure notes how long a turn took, and complains if that was too long.
-func (p *party) measure(j, g int, from, to int64) {
-	s := p.seat
-	s.counts[tortureTurns][histIndex(to-from)].Add(1)
-	for worst := &s.worst[j]; ; {
-		if is := worst.Load(); is >= to-from || worst.CompareAndSwap(is, to-from) {
-			break
-		}
-	}
-	first := to
-	p.page.deaths.each(from, to, func(at, _ int64) { first = min(first, at) })
-	if first != to {
-		s.counts[tortureInherited][histIndex(to-first)].Add(1)
-	}
-	if to-from <= p.page.bound {
-		return
-	}
-	s.long.Add(1)
-	stopped, waited := p.excuses(from, to)
-	if to-from-covered(stopped, waited) <= p.page.bound {
-		return
-	}
-	s.beyond.Add(1)
-	p.page.fault("%s: goroutine %d was at %s for %v, of which %v passed after the first death, %v with somebody stopped, %v with a thread beside it not running",
-		p.label, g, jobs[j].name, time.Duration(to-from), time.Duration(to-first), time.Duration(covered(stopped)), time.Duration(covered(waited)))
-}
-
-// excuses are the parts of a time in which somebody was stopped, and in which a
-// thread of this process, or of another resident, was not run although it could.
-func (p *party) excuses(from, to int64) (stopped, waited []interval64) {
-	add := func(list *[]interval64) func(from, to int64) {
-		return func(from, to int64) { *list = append(*list, interval64{from, to}) }
-	}
-	p.page.stops.each(from, to, add(&stopped))
-	for s := range p.page.seats {
-		p.page.seat[s].noise[0].each(from, to, add(&waited))
-	}
-	return stopped, waited
-}
-
-const (
-	controlPeriod = 2 * time.Millisecond
-	controlNoise  = 500 * time.Microsecond // what is worth a note
-)
-
-// controlThread sleeps on a thread of its own, and notes how late it is.
-func (p *party) controlThread() {
-	runtime.LockOSThread()
-	for {
-		target := shmsync.Monotonic() + int64(controlPeriod)
-		sleepUntil(target)
-		p.late(tortureThread, 0, target)
-	}
-}
-
-// controlGoroutine is the same of a goroutine.
-func (p *party) controlGoroutine() {
-	for {
-		target := shmsync.Monotonic() + int64(controlPeriod)
-		time.Sleep(controlPeriod)
-		p.late(tortureGoroutine, 1, target)
-	}
-}
-
-func (p *party) late(hist, ring int, target int64) {
-	now := shmsync.Monotonic()
-	p.seat.counts[hist][histIndex(now-target)].Add(1)
-	if now-target > int64(controlNoise) {
-		n := &p.seat.noise[ring]
-		n.end(n.begin(target), now)
-	}
-}
-
 // judge looks whether the arena is as if nobody had died.
 func (p *party) judge(ws *[tortureJobsMost]jobWorker, round uint32) error {
 	alone := func() string {
@@ -414,7 +344,7 @@ const tortureNodes = 3 * tortureThreads * tortureJobsMost
 
 // eventuallyNone asks until the answer is empty, for a while.
 func eventuallyNone(what func() string) (last string) {
-	for end := time.Now().Add(tortureHung / 2); ; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(tortureRestless); ; time.Sleep(time.Millisecond) {
 		if last = what(); last == "" || time.Now().After(end) {
 			return last
 		}
