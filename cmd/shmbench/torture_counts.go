@@ -227,17 +227,17 @@ func (j *onceJob) turn(g int, r *rand.Rand) error {
 		return fmt.Errorf("two run %v", x)
 	case err == nil && e.ended.Load() < n:
 		return fmt.Errorf("%v returned before its function had", x)
-	case err == nil:
-		b.round.CompareAndSwap(n-1, n)
-	case !gaveUp(err):
+	case err != nil && !gaveUp(err):
 		return err
 	}
 	if err := x.Close(); err != nil {
 		return err
 	}
-	// Who looks at one later makes another of the same name, which is as good.
-	if n > 40 {
-		j.a.Delete(onceName(n - uint64(10+r.IntN(30))))
+	if err == nil && b.round.CompareAndSwap(n-1, n) {
+		// Who looks at one later makes another of the same name, which is as good.
+		for back := uint64(10); back < min(n, 60); back += 10 {
+			j.a.Delete(onceName(n - back)) // again and again: somebody may look at it, or die
+		}
 	}
 	return nil
 }

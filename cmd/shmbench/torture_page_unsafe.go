@@ -19,7 +19,7 @@ const (
 	tortureMagic     = 0x3165727574726f74 // "torture1"
 	tortureResidents = 8
 	tortureLanes     = 64
-	tortureSpans     = 1024
+	tortureSpans     = 4096
 	tortureThreads   = 4  // goroutines of each job of a resident
 	tortureJobsMost  = 32 // for which the page has room
 	tortureTexts     = 16
@@ -44,6 +44,8 @@ type torturePage struct {
 		bytes [1020]byte
 	}
 
+	left struct{ objects, bytes atomic.Uint64 } // resident 0: what is in the arena at rest
+
 	deaths spans // who dies: from just before it on
 	stops  spans // parent: somebody is stopped
 
@@ -67,7 +69,7 @@ type tortureSeat struct {
 	turns  [tortureJobsMost]atomic.Uint64
 	since  [tortureJobsMost][tortureThreads]atomic.Int64 // a turn began; 0 between turns
 	worst  [tortureJobsMost]atomic.Int64                 // ns of the longest turn
-	noise  spans                                         // of the control thread
+	noise  spans                                         // of its threads
 	until  atomic.Int64                                  // it sleeps until then
 	counts [tortureHists][histBuckets]atomic.Uint64
 	long   atomic.Uint64 // turns longer than the bound

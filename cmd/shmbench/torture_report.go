@@ -33,6 +33,8 @@ type tortureResult struct {
 	Inherit    spread            `json:"after_first_death_ns"`
 	Thread     spread            `json:"control_thread_late_ns"`
 	Goroutine  spread            `json:"control_goroutine_late_ns"`
+	Objects    uint64            `json:"objects_left"` // at the last rest
+	Bytes      uint64            `json:"bytes_left"`
 	Violations []string          `json:"violations"`
 	Dump       string            `json:"dump,omitempty"`
 }
@@ -61,7 +63,7 @@ func (t *torturer) result(err error) *tortureResult {
 		Fates: map[string]int64{}, Turns: map[string]uint64{}, WorstNs: map[string]int64{}, BoundNs: p.bound,
 		Wait: spreadOf(p.histogram(tortureTurns)), Inherit: spreadOf(p.histogram(tortureInherited)),
 		Thread: spreadOf(p.histogram(tortureThread)), Goroutine: spreadOf(p.histogram(tortureGoroutine)),
-		Violations: p.failures(),
+		Objects: p.left.objects.Load(), Bytes: p.left.bytes.Load(), Violations: p.failures(),
 	}
 	for f := range fates {
 		r.Fates[f.String()] = t.fates[f].Load()
@@ -105,6 +107,7 @@ func (r *tortureResult) write(w io.Writer, format string) error {
 	fmt.Fprintf(w, "  after a death in them   %v\n", r.Inherit)
 	fmt.Fprintf(w, "  a thread beside, late   %v\n", r.Thread)
 	fmt.Fprintf(w, "  a goroutine, late       %v\n", r.Goroutine)
+	fmt.Fprintf(w, "  left at rest: %d objects, %d bytes\n", r.Objects, r.Bytes)
 	fmt.Fprintf(w, "  longer than %v: %d, of which %d neither while somebody was stopped nor for want of a CPU\n", time.Duration(r.BoundNs), r.Long, r.Beyond)
 	for i, j := range jobs {
 		if n, ok := r.Turns[j.name]; ok {

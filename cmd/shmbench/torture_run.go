@@ -167,7 +167,12 @@ func (t *torturer) stuck() string {
 	for s := range t.cmd.Residents {
 		for j := range jobs {
 			for g := range tortureThreads {
-				if at := t.page.seat[s].since[j][g].Load(); at != 0 && since(at) > int64(t.hung()) {
+				at := t.page.seat[s].since[j][g].Load()
+				if at == 0 || since(at) < int64(t.hung()) {
+					continue
+				}
+				now := shmsync.Monotonic()
+				if now-at-covered(t.page.excuses(at, now)) > int64(t.hung()) {
 					return fmt.Sprintf("goroutine %d of resident %d is at %s for %v", g, s, jobs[j].name, time.Duration(since(at)).Round(time.Millisecond))
 				}
 			}

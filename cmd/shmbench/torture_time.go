@@ -4,8 +4,11 @@ package main
 
 import (
 	"cmp"
+	"os"
 	"runtime"
 	"slices"
+	"strconv"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -54,12 +57,13 @@ func (p *party) measure(j, g int, from, to int64) {
 		return
 	}
 	s.beyond.Add(1)
-	p.page.fault("%s: goroutine %d was at %s for %v, of which %v passed after the first death, %v with somebody stopped, %v with a control thread kept waiting for a CPU",
+	p.page.fault("%s: goroutine %d was at %s for %v, of which %v passed after the first death, %v with somebody stopped, %v with a thread kept waiting for a CPU",
 		p.label, g, jobs[j].name, time.Duration(to-from), time.Duration(to-first), time.Duration(covered(stopped)), time.Duration(covered(waited)))
 }
 
 // excuses are the parts of a time in which somebody was stopped, and in which a
-// control thread of anybody had no CPU although it could have run.
+// control thread of anybody, or a thread of a resident, had no CPU although it could
+// have run.
 func (p *torturePage) excuses(from, to int64) (stopped, waited []interval64) {
 	add := func(list *[]interval64) func(from, to int64) {
 		return func(from, to int64) { *list = append(*list, interval64{from, to}) }
@@ -88,10 +92,12 @@ const (
 
 // controlThread sleeps on a thread of its own, works a little, and notes how late it is
 // with that: so long a thread of this process may be kept waiting for a CPU. It has to
-// work since one that only sleeps gets a CPU at once, however many others want it.
+// work since one that only sleeps gets a CPU at once, however many others want it. Of
+// a resident it notes as well how long each of its other threads was kept waiting.
 func (p *party) controlThread(noise *spans, until *atomic.Int64, counts *[histBuckets]atomic.Uint64) {
 	runtime.LockOSThread()
-	for {
+	threads := map[string]*threadDelay{}
+	for n := 0; ; n++ {
 		target := shmsync.Monotonic() + int64(controlPeriod)
 		until.Store(target)
 		sleepUntil(target)
@@ -102,10 +108,62 @@ func (p *party) controlThread(noise *spans, until *atomic.Int64, counts *[histBu
 		if now-target > int64(controlNoise) {
 			noise.end(noise.begin(target), now)
 		}
-		if counts != nil {
-			counts[histIndex(now-target)].Add(1)
+		if counts == nil {
+			continue
+		}
+		counts[histIndex(now-target)].Add(1)
+		if n%32 == 0 {
+			findThreads(threads)
+		}
+		for _, t := range threads {
+			if d := t.more(); d > int64(controlNoise) {
+				noise.end(noise.begin(now-d), now)
+			}
 		}
 	}
+}
+
+// threadDelay is how long a thread has waited for a CPU, as the kernel counts it.
+type threadDelay struct {
+	file *os.File
+	last int64
+}
+
+// findThreads adds the threads of this process that are not there.
+func findThreads(threads map[string]*threadDelay) {
+	tasks, err := os.ReadDir("/proc/self/task")
+	if err != nil {
+		return
+	}
+	for _, task := range tasks {
+		if threads[task.Name()] != nil {
+			continue
+		}
+		if f, err := os.Open("/proc/self/task/" + task.Name() + "/schedstat"); err == nil {
+			t := &threadDelay{file: f}
+			t.more()
+			threads[task.Name()] = t
+		}
+	}
+}
+
+// more is how much longer it has waited since the last call.
+func (t *threadDelay) more() (d int64) {
+	var b [64]byte
+	n, err := t.file.ReadAt(b[:], 0)
+	if n == 0 && err != nil {
+		return 0 // the thread is gone, or the kernel does not count
+	}
+	fields := strings.Fields(string(b[:n]))
+	if len(fields) < 2 {
+		return 0
+	}
+	now, err := strconv.ParseInt(fields[1], 10, 64)
+	if err != nil {
+		return 0
+	}
+	d, t.last = now-t.last, now
+	return d
 }
 
 // threadCPU is the CPU time that the calling thread has had, in nanoseconds.

@@ -5,10 +5,10 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"os"
 	"runtime/debug"
-	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -56,7 +56,7 @@ func (c *tortureWorkerCmd) Run(s *session) error {
 	case "victim":
 		err = p.sacrifice(victimOf(page.seed, c.Number, page.only), c.Lane)
 	case "dump":
-		fmt.Fprintln(s.stderr, p.words())
+		p.words(s.stderr)
 	}
 	if err != nil {
 		page.fault("%s: %v", label, err)
@@ -272,9 +272,9 @@ func (p *party) calm(round uint32) bool {
 // turns has one goroutine of a resident take turns, and looks how long they take.
 func (p *party) turns(j int, w jobWorker, g int, goesOn func() bool) error {
 	r := rand.New(rand.NewPCG(rand.Uint64(), uint64(g)))
-	most := 4_000
+	most := 8_000
 	if g == 0 {
-		most = 1_000
+		most = 2_000
 	}
 	at := &p.seat.since[j][g]
 	for goesOn() {
@@ -333,7 +333,10 @@ func (p *party) judge(ws *[tortureJobsMost]jobWorker, round uint32) error {
 			return fmt.Errorf("round %d: %s: at rest: %s", round, jobs[j].name, what)
 		}
 	}
-	if n := p.a.Stats().Nodes; n > tortureNodes*uint64(p.page.seats) {
+	st := p.a.Stats()
+	p.page.left.objects.Store(st.Objects)
+	p.page.left.bytes.Store(st.BytesUsed)
+	if n := st.Nodes; n > tortureNodes*uint64(p.page.seats) {
 		return fmt.Errorf("round %d: %d wait nodes are in use", round, n)
 	}
 	return nil
@@ -352,16 +355,14 @@ func eventuallyNone(what func() string) (last string) {
 }
 
 // words describes all objects and participants.
-func (p *party) words() string {
-	var b strings.Builder
+func (p *party) words(w io.Writer) {
+	fmt.Fprintf(w, "%+v\n", p.a.Stats())
 	for q := range p.a.Participants() {
-		fmt.Fprintf(&b, "participant %v: %s, pid %d, %q\n", q.Name(), q.State, q.PID, q.Label)
+		fmt.Fprintf(w, "participant %v: %s, pid %d, %q\n", q.Name(), q.State, q.PID, q.Label)
 	}
 	for o := range p.a.Objects() {
 		if text := p.a.Describe(o); text != "" {
-			fmt.Fprintf(&b, "object %q: %s\n", o.Name, text)
+			fmt.Fprintf(w, "object %q: %s\n", o.Name, text)
 		}
 	}
-	fmt.Fprintf(&b, "%+v", p.a.Stats())
-	return b.String()
 }
