@@ -432,4 +432,3 @@ func FuzzBodies(f *testing.F) {
 	f.Cleanup(h.end)
 	f.Fuzz(func(t *testing.T, script []byte) { fuzzBody(t, &h, script) })
 }
-
