@@ -5,7 +5,11 @@ package prims_test
 import (
 	"context"
 	"encoding/binary"
+	"fmt"
+	"math/rand/v2"
+	"os"
 	"runtime"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -14,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/proctest"
 	"github.com/shmsync/shmsync/prims"
 )
 
@@ -361,27 +366,29 @@ func fuzzBody(t testing.TB, h *hostile, script []byte) {
 			fuzzedPatch(a, o, binary.LittleEndian.Uint16(s), binary.LittleEndian.Uint64(s[2:]))
 		}
 	}
-	// ends has f end, if not now then when the bytes are zero.
-	ends := func(what string, f func()) {
+	// ended has f end, if not now then when the bytes are zero.
+	ended := func(what string, f func()) error {
 		done := make(chan error, 1)
-		go func() {
-			done <- guardedGate(kind.name+" "+what, body.words, f)
-		}()
+		go func() { done <- guardedGate(kind.name+" "+what, body.words, f) }()
 		select {
 		case err := <-done:
-			require.NoError(t, err, "%x", script)
-			return
+			return err
 		case <-after(20 * time.Millisecond):
 		}
 		body.clean()
-		require.NoError(t, <-done, "%x", script)
+		err := <-done
+		if err != nil && strings.Contains(err.Error(), "hangs") {
+			err = fmt.Errorf("%w\n%s", err, fuzzedStacks())
+		}
+		return err
 	}
+	ends := func(what string, f func()) { require.NoError(t, ended(what, f), "%x", script) }
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	var waiting sync.WaitGroup
+	over := make(chan error, waiters*len(b.waits))
 	for what, f := range b.waits {
 		for range waiters {
-			waiting.Go(func() { ends(what+" before", func() { f(ctx) }) })
+			go func() { over <- ended(what+" before", func() { f(ctx) }) }()
 		}
 	}
 	if waiters != 0 {
@@ -402,9 +409,23 @@ func fuzzBody(t testing.TB, h *hostile, script []byte) {
 	patch()
 	_, _ = body.words(), a.Check()
 	cancel()
-	waiting.Wait()
+	for range cap(over) {
+		require.NoError(t, <-over, "%x", script)
+	}
 	body.clean()
 	require.NoError(t, b.close())
+}
+
+// fuzzedStacks are those of the goroutines that are inside the library.
+func fuzzedStacks() string {
+	buf := make([]byte, 4<<20)
+	var b strings.Builder
+	for s := range strings.SplitSeq(string(buf[:runtime.Stack(buf, true)]), "\n\n") {
+		if strings.Contains(s, "shmsync/prims.(") || strings.Contains(s, "internal/park") {
+			b.WriteString(s + "\n\n")
+		}
+	}
+	return b.String()
 }
 
 // fuzzedSeeds has something of everything for each kind.
@@ -431,4 +452,44 @@ func FuzzBodies(f *testing.F) {
 	var h hostile
 	f.Cleanup(h.end)
 	f.Fuzz(func(t *testing.T, script []byte) { fuzzBody(t, &h, script) })
+}
+
+// The same with scripts at random, for a while: what the fuzzer tries, where its
+// processes can be seen to fail.
+func TestHostileBodies(t *testing.T) {
+	d := proctest.Scale(4 * time.Second)
+	if testing.Short() {
+		d /= 8
+	}
+	if s := os.Getenv("SHMSYNC_TEST_BODIES"); s != "" {
+		var err error
+		d, err = time.ParseDuration(s)
+		require.NoError(t, err)
+	}
+	seed := rand.Uint64()
+	t.Logf("seed %#x", seed)
+	r := rand.New(rand.NewPCG(seed, 1))
+	var h hostile
+	defer h.end()
+	n := 0
+	for end := time.Now().Add(d); time.Now().Before(end); n++ {
+		script := []byte{byte(r.IntN(len(fuzzedKinds))), byte(r.IntN(3))}
+		for range 1 + r.IntN(6) {
+			script = binary.LittleEndian.AppendUint16(script, uint16(r.Uint32()))
+			value := r.Uint64()
+			switch r.IntN(5) {
+			case 0:
+				value = r.Uint64N(8)
+			case 1:
+				value = 1 << r.IntN(64)
+			case 2:
+				value = r.Uint64N(1<<16)<<32 | r.Uint64N(1<<16)
+			case 3:
+				value = -r.Uint64N(4)
+			}
+			script = binary.LittleEndian.AppendUint64(script, value)
+		}
+		fuzzBody(t, &h, script)
+	}
+	t.Logf("%d scripts", n)
 }
