@@ -33,7 +33,10 @@ type program struct {
 	Barrier     barrierCmd     `cmd:"" help:"Phases that everybody must come to."`
 	Queue       queueCmd       `cmd:"" help:"Items from producers to consumers."`
 	Bars        barsCmd        `cmd:"" help:"The project's bars: ratios to peers, passed or failed."`
+	Torture     tortureCmd     `cmd:"" help:"Processes that die over all primitives, and what survives that."`
 	Worker      workerCmd      `cmd:"" hidden:""`
+
+	TortureWorker tortureWorkerCmd `cmd:"" hidden:""`
 }
 
 type (
@@ -68,6 +71,7 @@ Examples:
   shmbench multi --keys 1,16,1024 --skew uniform,zipf --locks 1,2
   shmbench queue --procs 2,4 --batch 1,16
   shmbench bars --only 'round trip'
+  shmbench torture --duration 10m --seed 0      and --only mutex,queue for some
   benchstat -row .name,/prim -col /place lock.txt
 
 Exit status: 0 ok, 1 usage, environment or a failed bar, 2 skipped cells under
@@ -84,7 +88,7 @@ func main() { os.Exit(realMain(os.Args[1:], os.Stdout, os.Stderr)) }
 func realMain(args []string, stdout, stderr io.Writer) int {
 	var p program
 	parser, err := kong.New(&p, kong.Name("shmbench"), kong.Description(description),
-		kong.Writers(stdout, stderr), kong.ConfigureHelp(kong.HelpOptions{Compact: true, FlagsLast: true}))
+		kong.Writers(stdout, stderr), kong.Vars{"torturejobs": jobList(soundJobs)}, kong.ConfigureHelp(kong.HelpOptions{Compact: true, FlagsLast: true}))
 	if err != nil {
 		fmt.Fprintln(stderr, "shmbench:", err)
 		return exitUsage

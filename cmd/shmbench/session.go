@@ -124,6 +124,18 @@ func (s *session) printPlan(cells, sequence []*cell, o *options) error {
 	return nil
 }
 
+// output is where the results go.
+func (s *session) output() (w io.Writer, closeIt func() error, err error) {
+	if s.common.Out == "" {
+		return s.stdout, func() error { return nil }, nil
+	}
+	f, err := os.Create(s.common.Out)
+	if err != nil {
+		return nil, nil, err
+	}
+	return f, f.Close, nil
+}
+
 // write renders the report where the user wants it.
 func (s *session) write(r *report) (err error) {
 	out := s.stdout

@@ -41,6 +41,7 @@ var rules = []rule{
 	newlineRule,
 	docRule,
 	robustnessRule,
+	rolesRule,
 	memoryModelRule,
 	linkRule,
 	tunableRule,
