@@ -33,6 +33,8 @@ type program struct {
 	Barrier     barrierCmd     `cmd:"" help:"Phases that everybody must come to."`
 	Queue       queueCmd       `cmd:"" help:"Items from producers to consumers."`
 	Bars        barsCmd        `cmd:"" help:"The project's bars: ratios to peers, passed or failed."`
+	Compare     compareCmd     `cmd:"" help:"What differs between two result files, beyond chance."`
+	Export      exportCmd      `cmd:"" help:"A result file in another format."`
 	Torture     tortureCmd     `cmd:"" help:"Processes that die over all primitives, and what survives that."`
 	Worker      workerCmd      `cmd:"" hidden:""`
 
@@ -64,7 +66,7 @@ Examples:
   shmbench handoff --place cross,same --count 10
   shmbench handoff --place same --hog 0,1        beside a CPU hog
   shmbench lock --procs 2,4 --threads 1,8 --cs 100ns,1us --think 100ns
-  shmbench lock --prim 'c:*,in-process:*' --format bench -o lock.txt
+  shmbench lock --prim 'c:*,in-process:*' --format bench > lock.txt
   shmbench crash --kills 300
   shmbench rw --read 50,90,99 --cs 0,1us         and --prim '*:mutex,*:rw*' to see what it gains
   shmbench seq --waiters 10000 --wake 1:10000:*10
@@ -73,6 +75,8 @@ Examples:
   shmbench bars --only 'round trip'
   shmbench torture --duration 10m --seed 0      and --only mutex,queue for some
   benchstat -row .name,/prim -col /place lock.txt
+  shmbench suite --preset std --out a.json       and b.json after a change, then
+  shmbench compare a.json b.json
 
 Exit status: 0 ok, 1 usage, environment or a failed bar, 2 skipped cells under
 --strict, 3 a subject broke its promise, 4 a worker crashed or hung.`
