@@ -1,6 +1,6 @@
 package arena
 
-// The layout of a segment, version 2. All integers are little-endian, all
+// The layout of a segment, version 3. All integers are little-endian, all
 // regions are fixed for life when the arena is created:
 //
 //	header | slots | obituaries | directory | chunk words | block words | heap

@@ -433,7 +433,24 @@ func TestMutexHandOff(t *testing.T) {
 	}
 }
 
+// handOff measures how long waiters wait beside a barger. A machine that is busy with
+// something else makes that longer, so it is the best of a few tries that counts:
+// without hand-offs there is no good one.
 func handOff(t *testing.T, waiters int, opts ...proctest.Option) {
+	for tries := 5; ; tries-- {
+		mean, worst := handOffOnce(t, waiters, opts...)
+		// The barger holds it for 200 us at a time. On a quiet machine the mean is
+		// little over a millisecond for each waiter, since hand-offs are rationed;
+		// without hand-offs it is 60 for one.
+		quick := mean < time.Duration(20+5*waiters)*time.Millisecond && worst < 2*time.Second
+		if quick {
+			return
+		}
+		require.Greater(t, tries, 1, "mean wait %v, worst %v", mean, worst)
+	}
+}
+
+func handOffOnce(t *testing.T, waiters int, opts ...proctest.Option) (mean, worst time.Duration) {
 	a := newArena(t, nil)
 	barger := remoteActor(t, a, "barger", opts...)
 	waiter := remoteActor(t, a, "waiter", opts...)
@@ -451,7 +468,7 @@ func handOff(t *testing.T, waiters int, opts ...proctest.Option) {
 	for range waiters {
 		ids = append(ids, waiter.start(order{Op: "overtake", Object: "m", N: rounds}))
 	}
-	var worst, sum, all time.Duration
+	var sum, all time.Duration
 	for _, id := range ids {
 		r := waiter.wait(t, id)
 		require.Empty(t, r.Err+r.Panic)
@@ -459,14 +476,11 @@ func handOff(t *testing.T, waiters int, opts ...proctest.Option) {
 		sum += r.Sum
 		all = max(all, r.Took)
 	}
-	mean := sum / time.Duration(rounds*waiters)
+	mean = sum / time.Duration(rounds*waiters)
 	t.Logf("mean wait %v, worst %v, %v for all", mean, worst, all)
-	// The barger holds it for 200 us at a time. On a quiet machine the mean is
-	// little over a millisecond for each waiter, since hand-offs are rationed;
-	// without hand-offs it is 60 for one.
-	require.Less(t, mean, proctest.Scale(time.Duration(20+5*waiters)*time.Millisecond))
-	require.Less(t, worst, proctest.Scale(2*time.Second))
 	barger.proc.Kill(t)
+	waiter.proc.Kill(t)
+	return mean, worst
 }
 
 // Within a process, too: the one that has lost for long is not robbed of its
