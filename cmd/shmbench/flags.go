@@ -89,7 +89,8 @@ type common struct {
 	Strict  bool          `help:"Exit with status 2 if a cell was skipped."`
 
 	Format  string `enum:"table,bench,json,csv" default:"table" help:"What standard output gets: ${enum}."`
-	Out     string `short:"o" placeholder:"FILE" help:"Also write the results to this file, as JSON, for compare and export."`
+	Out     string `short:"o" placeholder:"FILE" help:"Also write the results to this file, as JSON, for compare, report and export."`
+	HTML    string `name:"html" placeholder:"FILE" help:"Also write a page with pictures to this file."`
 	CC      string `name:"cc" default:"cc" env:"SHMBENCH_CC" help:"C compiler for the peers in C, or none."`
 	DryRun  bool   `short:"n" help:"Print the plan and how long it takes; measure nothing."`
 	Verbose bool   `short:"v" help:"Report each repetition on standard error."`

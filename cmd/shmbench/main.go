@@ -34,6 +34,7 @@ type program struct {
 	Queue       queueCmd       `cmd:"" help:"Items from producers to consumers."`
 	Bars        barsCmd        `cmd:"" help:"The project's bars: ratios to peers, passed or failed."`
 	Compare     compareCmd     `cmd:"" help:"What differs between two result files, beyond chance."`
+	Report      reportCmd      `cmd:"" help:"A result file as a page with pictures."`
 	Export      exportCmd      `cmd:"" help:"A result file in another format."`
 	Torture     tortureCmd     `cmd:"" help:"Processes that die over all primitives, and what survives that."`
 	Worker      workerCmd      `cmd:"" hidden:""`
@@ -77,6 +78,7 @@ Examples:
   benchstat -row .name,/prim -col /place lock.txt
   shmbench suite --preset std --out a.json       and b.json after a change, then
   shmbench compare a.json b.json
+  shmbench suite --html report.html              pictures
 
 Exit status: 0 ok, 1 usage, environment or a failed bar, 2 skipped cells under
 --strict, 3 a subject broke its promise, 4 a worker crashed or hung.`

@@ -146,6 +146,15 @@ func (s *session) write(r *report) error {
 	if err := s.keep(r); err != nil {
 		return err
 	}
+	if s.common.HTML != "" {
+		d, err := newDocument(r)
+		if err != nil {
+			return err
+		}
+		if err := createHTML(s.common.HTML, d); err != nil {
+			return err
+		}
+	}
 	switch s.common.Format {
 	case "bench":
 		return writeBench(s.stdout, r)
