@@ -44,7 +44,7 @@ func curves(title, caption, x, y string, logX, logY bool, ticks plot.Ticker, all
 	p := plot.New()
 	p.X.Label.Text, p.Y.Label.Text = x, y
 	p.Add(plotter.NewGrid())
-	p.Legend.Top, p.Legend.Left = true, true
+	p.Legend.Top, p.Legend.Left = logY, logY
 	if logX {
 		p.X.Scale, p.X.Tick.Marker = plot.LogScale{}, plot.LogTicks{Prec: -1}
 	}
