@@ -45,6 +45,7 @@ var rules = []rule{
 	linkRule,
 	tunableRule,
 	featuresRule,
+	exampleRule,
 }
 
 // TestTree applies the rules to the repository.
