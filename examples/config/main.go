@@ -71,6 +71,20 @@ func publish() {
 	}
 }
 
+// read gives the configuration that is in use.
+func (b *board) read() config {
+	b.mu.RLock()
+	v := b.version.Value()
+	c := b.copies[v%2]
+	b.mu.RUnlock()
+	for i, route := range c.Routes {
+		if c.Version != v || route != v*uint64(i) {
+			log.Fatalf("version %d is torn", v)
+		}
+	}
+	return c
+}
+
 // subscribe is a subscriber.
 func subscribe() {
 	b := join(os.Args[1])
@@ -79,15 +93,7 @@ func subscribe() {
 		if err != nil || which == 1 {
 			return
 		}
-		b.mu.RLock()
-		seen = b.version.Value()
-		c := b.copies[seen%2]
-		b.mu.RUnlock()
-		for i, route := range c.Routes {
-			if c.Version != seen || route != seen*uint64(i) {
-				log.Fatalf("version %d is torn", seen)
-			}
-		}
+		seen = b.read().Version
 		crew.Say("uses %d", seen)
 	}
 }
@@ -128,7 +134,7 @@ func boss() {
 			crew.Await(procs[0], "half")
 		}
 		procs[i].Kill()
-		fmt.Printf("%s killed, version %d stays\n", procs[i].Name, b.version.Value())
+		fmt.Printf("%s killed, version %d stays\n", procs[i].Name, b.read().Version)
 		procs[i] = start(i)
 	}
 	b.quit.Set()

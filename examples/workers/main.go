@@ -57,8 +57,8 @@ func join(name string) *pool {
 	crew.Check(err)
 	p.ledger, err = arena.Value[ledger](a, "ledger")
 	crew.Check(err)
-	// Whoever dies may have put a job into a queue and told nobody, and what it had
-	// on lease is back by now. To look at an empty queue costs little.
+	// Whoever dies may have put a job into a queue and told nobody. To look at an empty
+	// queue costs little.
 	a.OnDeath(func(arena.Participant) {
 		for t := range tenants {
 			p.waker.Gate(t).Schedule()
@@ -79,15 +79,18 @@ func work() {
 			continue
 		}
 		near = gate.Queue()
-		for {
-			l, ok := p.queues[near].TryLease()
-			if !ok {
-				break
-			}
+		q := p.queues[near]
+		for l, ok := q.TryLease(); ok; l, ok = q.TryLease() {
 			p.do(l)
 			l.Ack()
 		}
-		gate.Finish()
+		if q.State().Out > 0 || q.Len() > 0 {
+			// A job of one that died is not back yet, or somebody was in the middle of a
+			// call: look again. Nobody else takes jobs of this queue meanwhile.
+			gate.FinishAndSchedule()
+		} else {
+			gate.Finish()
+		}
 	}
 }
 

@@ -46,6 +46,7 @@ var rules = []rule{
 	linkRule,
 	tunableRule,
 	featuresRule,
+	exampleRule,
 }
 
 // TestTree applies the rules to the repository.
