@@ -61,6 +61,10 @@ func (p *party) measure(j, g int, from, to int64) {
 		time.Sleep(5 * controlPeriod)
 	}
 	s.beyond.Add(1)
+	if p.page.busy.Load() > busyMost {
+		s.others.Add(1)
+		return
+	}
 	p.page.fault("%s: goroutine %d was at %s for %v, of which %v passed after the first death, %v with somebody stopped, %v with a thread kept waiting for a CPU",
 		p.label, g, jobs[j].name, time.Duration(to-from), time.Duration(to-first), time.Duration(covered(stopped)), time.Duration(covered(waited)))
 }
