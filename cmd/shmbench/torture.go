@@ -78,6 +78,9 @@ func (c *tortureCmd) Run(s *session) error {
 	}
 	defer closeOut()
 	t := &torturer{session: s, cmd: c, seed: seed, only: only, start: time.Now()}
+	if t.cpus, err = allowedCPUs(); err != nil {
+		return err
+	}
 	if err := t.setUp(); err != nil {
 		return err
 	}

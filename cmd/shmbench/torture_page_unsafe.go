@@ -38,6 +38,7 @@ type torturePage struct {
 	phase   atomic.Uint32 // parent: see torturePhase
 	referee atomic.Uint32 // parent: all are calm in this round
 	judged  atomic.Uint32 // resident 0: and this is found
+	busy    atomic.Uint32 // parent: thousandths of the CPUs that others take
 	faults  atomic.Uint32 // anybody: how many promises were broken
 	text    [tortureTexts]struct {
 		n     atomic.Uint32
@@ -74,6 +75,7 @@ type tortureSeat struct {
 	counts [tortureHists][histBuckets]atomic.Uint64
 	long   atomic.Uint64 // turns longer than the bound
 	beyond atomic.Uint64 // of those, longer without what is not the library's
+	others atomic.Uint64 // of these, while others took the CPUs
 }
 
 // Histograms of a resident.

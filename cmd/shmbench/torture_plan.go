@@ -38,6 +38,7 @@ type victim struct {
 	delay  time.Duration // from its first turn, or its start, to its fate
 	stop   time.Duration // how long it is stopped
 	after  time.Duration // from then on to its death
+	held   time.Duration // if not 0, a resident is stopped for so long while it dies
 	seed   uint64
 }
 
@@ -70,6 +71,9 @@ func victimOf(seed uint64, i int, only uint64) victim {
 	v.delay, v.stop, v.after = us(12_000), us(40_000), us(5_000)
 	if v.fate == fateNewborn {
 		v.delay = us(25_000)
+	}
+	if r.IntN(40) == 0 {
+		v.held = time.Millisecond + us(40_000)
 	}
 	// Few jobs, so that it dies inside them.
 	for range 1 + r.IntN(4) {

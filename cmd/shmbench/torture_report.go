@@ -29,6 +29,8 @@ type tortureResult struct {
 	BoundNs    int64             `json:"bound_ns"`
 	Long       uint64            `json:"turns_over_bound"`           // wall clock
 	Beyond     uint64            `json:"turns_over_bound_unexcused"` // without stops, and without the wait for a CPU
+	Unjudged   uint64            `json:"turns_over_bound_unjudged"`  // of those, while others took the CPUs
+	Judged     float64           `json:"judged"`                     // part of the time in which others did not
 	Wait       spread            `json:"turn_ns"`
 	Inherit    spread            `json:"after_first_death_ns"`
 	Thread     spread            `json:"control_thread_late_ns"`
@@ -65,6 +67,9 @@ func (t *torturer) result(err error) *tortureResult {
 		Thread: spreadOf(p.histogram(tortureThread)), Goroutine: spreadOf(p.histogram(tortureGoroutine)),
 		Objects: p.left.objects.Load(), Bytes: p.left.bytes.Load(), Violations: p.failures(),
 	}
+	if t.busy.sum != 0 {
+		r.Judged = float64(t.busy.judged) / float64(t.busy.sum)
+	}
 	for f := range fates {
 		r.Fates[f.String()] = t.fates[f].Load()
 	}
@@ -72,6 +77,7 @@ func (t *torturer) result(err error) *tortureResult {
 		seat := &p.seat[s]
 		r.Long += seat.long.Load()
 		r.Beyond += seat.beyond.Load()
+		r.Unjudged += seat.others.Load()
 		for i, j := range jobs {
 			if t.only&(1<<i) != 0 {
 				r.Turns[j.name] += seat.turns[i].Load()
@@ -109,6 +115,9 @@ func (r *tortureResult) write(w io.Writer, format string) error {
 	fmt.Fprintf(w, "  a goroutine, late       %v\n", r.Goroutine)
 	fmt.Fprintf(w, "  left at rest: %d objects, %d bytes\n", r.Objects, r.Bytes)
 	fmt.Fprintf(w, "  longer than %v: %d, of which %d neither while somebody was stopped nor for want of a CPU\n", time.Duration(r.BoundNs), r.Long, r.Beyond)
+	if r.Unjudged != 0 || r.Judged < 0.99 {
+		fmt.Fprintf(w, "  others took CPUs for %.0f %% of the time: %d of those are not judged\n", 100*(1-r.Judged), r.Unjudged)
+	}
 	for i, j := range jobs {
 		if n, ok := r.Turns[j.name]; ok {
 			fmt.Fprintf(w, "  %-10s %9d turns, longest %v", j.name, n, time.Duration(r.WorstNs[j.name]).Round(time.Microsecond))

@@ -38,6 +38,8 @@ type torturer struct {
 	fates               [fates]atomic.Int64
 	doomed              atomic.Int64 // residents that were killed
 	rounds              int
+	cpus                []int
+	busy                busyness
 
 	mu  sync.Mutex
 	all map[*tortured]bool // that live
@@ -141,7 +143,11 @@ func (t *torturer) watch() (stop func()) {
 		defer close(gone)
 		tick := time.NewTicker(20 * time.Millisecond)
 		defer tick.Stop()
+		t.busy = busyness{t: t}
 		for {
+			if time.Since(t.busy.at) > busyPeriod {
+				t.busy.look()
+			}
 			select {
 			case <-done:
 				return
@@ -258,6 +264,9 @@ func (t *torturer) live(lane int, v victim) error {
 	case fateExec, fateExit, fateClose, fatePanic: // it does so itself
 	default:
 		time.Sleep(v.delay)
+		if v.held != 0 {
+			defer t.holdUp(t.residents[v.number%t.cmd.Residents], v.held)()
+		}
 		t.kill(p, v)
 	}
 	if err := t.until("it ends", nil, p.ended); err != nil {
@@ -282,6 +291,17 @@ func (t *torturer) kill(p *tortured, v victim) {
 	}
 	t.page.deaths.end(t.page.deaths.begin(shmsync.Monotonic()), shmsync.Monotonic()+1)
 	p.signal(syscall.SIGKILL)
+}
+
+// holdUp stops a process that watches others, and gives what lets it go on after d.
+func (t *torturer) holdUp(p *tortured, d time.Duration) (goOn func()) {
+	stop := t.page.stops.begin(shmsync.Monotonic())
+	p.signal(syscall.SIGSTOP)
+	return func() {
+		time.Sleep(d)
+		p.signal(syscall.SIGCONT)
+		t.page.stops.end(stop, shmsync.Monotonic())
+	}
 }
 
 // judge says whether a victim ended as it should.
