@@ -1,0 +1,77 @@
+//go:build linux && amd64
+
+package stepkill_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"runtime"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// kills is how many kills of each kind a scene gets; all where it is negative.
+func kills(short int) int {
+	n, err := strconv.Atoi(os.Getenv("SHMSYNC_TEST_STEPKILLS"))
+	if err != nil {
+		return short
+	}
+	return n
+}
+
+func eachScene(t *testing.T, f func(x *stage) stats) {
+	only := os.Getenv("SHMSYNC_TEST_SCENE")
+	var total stats
+	table := ""
+	for _, s := range scenes {
+		if !strings.HasPrefix(s.name, only) {
+			continue
+		}
+		t.Run(s.name, func(t *testing.T) {
+			runtime.LockOSThread()
+			defer runtime.UnlockOSThread()
+			st := f(newStage(t, s))
+			total.add(st)
+			table += fmt.Sprintf("%-45s %8d %8d %8d %10d %v\n", s.name, st.kills, st.states, st.spots, st.steps, st.slow)
+		})
+	}
+	t.Logf("%-45s %8s %8s %8s %10s\n%s%-45s %8d %8d %8d %10d %v", "scene", "kills", "states", "spots", "steps", table,
+		"total", total.kills, total.states, total.spots, total.steps, total.slow)
+}
+
+// Whoever dies in an operation, those who live go on.
+func TestStepKills(t *testing.T) {
+	n := kills(3)
+	eachScene(t, func(x *stage) stats {
+		seed := rand.Uint64()
+		r := rand.New(rand.NewPCG(seed, 3))
+		x.t.Logf("seed %#x", seed)
+		x.play(atTheEnd)
+		steps := x.limit.steps
+		for range n {
+			x.play(target{steps: r.IntN(steps + 1), spot: -1})
+		}
+		for spot := 0; spot < n && !x.play(target{steps: -1, spot: spot}); spot++ {
+		}
+		return x.limit
+	})
+}
+
+// If all die in an operation, a newcomer finds everything usable.
+func TestStepImages(t *testing.T) {
+	n := kills(6)
+	eachScene(t, func(x *stage) stats {
+		var images [][]byte
+		var counts []int
+		x.images(func(image []byte, n int) { images, counts = append(images, image), append(counts, n) })
+		skip := max(1, len(images)/max(n, 1))
+		for i := rand.IntN(skip); i < len(images); i += skip {
+			x.revive(images[i], fmt.Sprintf("image %d of %d", i, len(images)))
+			x.limit.states++
+			x.limit.spots += counts[i]
+		}
+		return x.limit
+	})
+}
