@@ -490,10 +490,12 @@ func (x *stage) images(f func(image []byte, n int)) {
 		crowd.Stop(t)
 	}
 	r.seize()
+	died["crowd"] = true
+	defer delete(died, "crowd")
 	n := 1
 	last := r.watch.Image()
 	asleep := false
-	for !r.ended {
+	for !r.ended && r.steps < longest {
 		var place bool
 		if asleep {
 			asleep = false
@@ -534,6 +536,10 @@ func (x *stage) images(f func(image []byte, n int)) {
 	}
 }
 
+// longest is how many instructions of an operation are looked at for images: the first
+// use of some handles makes a table of types, and such.
+const longest = 150_000
+
 func same(image []byte, w *stepkill.Watch) bool { return w.Is(image) }
 
 // revive puts an image into a file of its own, whose participants are all dead, and
@@ -546,8 +552,8 @@ func (x *stage) revive(image []byte, what string) {
 	require.NoError(t, stepkill.WriteImage("/dev/shm/"+name, image))
 	a, err := arena.Attach(name, &arena.Options{Label: "newcomer"})
 	require.NoError(t, err, what)
-	died["tester"], died["crowd"] = true, true // in the image
-	defer func() { delete(died, "tester"); delete(died, "crowd") }()
+	died["tester"] = true // in the image
+	defer delete(died, "tester")
 	alone(t, a, func() string { return x.s.name + ", " + what })
 	sound(t, a, x.s.name+", "+what)
 	own, err := x.s.open(a)

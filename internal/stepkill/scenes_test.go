@@ -152,7 +152,8 @@ func addLock(name string, open func(a *arena.Arena) (*aLock, error)) {
 		}
 	}
 	add("lock", 0, func(l *aLock, p *part) { p.op = must(l.lock) })
-	add("trylock", 0, func(l *aLock, p *part) { p.op = func() { l.try() } })
+	add("lock, again", 0, func(l *aLock, p *part) { p.prep, p.op = func() { l.turn() }, must(l.lock) })
+	add("trylock", 0, func(l *aLock, p *part) { p.prep, p.op = func() { l.turn() }, func() { l.try() } })
 	add("lock, waits", 2, func(l *aLock, p *part) {
 		p.hold, p.op, p.free = must(l.take), func() { l.lock(bg) }, l.unlock
 	})
