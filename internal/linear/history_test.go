@@ -36,6 +36,9 @@ type call struct {
 	Proc int // who calls, or who dies
 	Op   string
 	Arg  uint64
+	// Beside says that another call was under way at some moment of this one: then a
+	// Try may fail because that one waits, or is preempted in the middle.
+	Beside bool
 }
 
 // result is what came of it: the output of a model.
@@ -204,15 +207,15 @@ func (x *worker) operations() (ops []porcupine.Operation) {
 		b := open[l.Client]
 		delete(open, l.Client)
 		ops = append(ops, porcupine.Operation{ClientId: x.id*goroutines + l.Client,
-			Input: call{x.id, b.Op, b.Arg}, Call: b.At, Output: *l.Result, Return: l.At})
+			Input: call{Proc: x.id, Op: b.Op, Arg: b.Arg}, Call: b.At, Output: *l.Result, Return: l.At})
 	}
 	for c, b := range open {
 		ops = append(ops, porcupine.Operation{ClientId: x.id*goroutines + c,
-			Input: call{x.id, b.Op, b.Arg}, Call: b.At, Output: result{Open: true}, Return: x.buried})
+			Input: call{Proc: x.id, Op: b.Op, Arg: b.Arg}, Call: b.At, Output: result{Open: true}, Return: x.buried})
 	}
 	if x.killed != 0 {
 		ops = append(ops, porcupine.Operation{ClientId: 100 + x.id,
-			Input: call{x.id, opDies, 0}, Call: x.killed, Output: result{}, Return: x.buried})
+			Input: call{Proc: x.id, Op: opDies}, Call: x.killed, Output: result{}, Return: x.buried})
 	}
 	return ops
 }
@@ -263,6 +266,13 @@ func history(t *testing.T, s subject, seed uint64) []porcupine.Operation {
 		<-w.read
 		w.buried = shmsync.Monotonic()
 		ops = append(ops, w.operations()...)
+	}
+	for i := range ops {
+		c := ops[i].Input.(call)
+		for j := range ops {
+			c.Beside = c.Beside || i != j && ops[j].Call <= ops[i].Return && ops[i].Call <= ops[j].Return
+		}
+		ops[i].Input = c
 	}
 	return ops
 }

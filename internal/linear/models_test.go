@@ -88,7 +88,7 @@ func stepLock(reports bool) func(s holding, c call, r result) []holding {
 			case r.Err != "" && !r.Open:
 				return nil
 			case !r.OK && !r.Open: // TryLock
-				if c.Arg == weak || !free || s.bereft || !noReaders {
+				if c.Arg == weak && c.Beside || !free || s.bereft || !noReaders {
 					return []holding{s}
 				}
 				return nil
@@ -112,7 +112,10 @@ func stepLock(reports bool) func(s holding, c call, r result) []holding {
 			case r.Err != "" && !r.Open:
 				return nil
 			case !r.OK && !r.Open:
-				return []holding{s} // a writer may have been waiting
+				if c.Beside || !free || s.bereft { // a writer may have been waiting
+					return []holding{s}
+				}
+				return nil
 			case free && !s.bereft:
 				s.readers[c.Proc]++
 				return []holding{s}
@@ -144,8 +147,8 @@ func stepLock(reports bool) func(s holding, c call, r result) []holding {
 	}
 }
 
-// weak is the argument of a TryLock that may fail although the lock is free: another
-// waits for it.
+// weak is the argument of a TryLock that may fail although the lock is free, beside
+// another call.
 const weak = 1
 
 type lockFuncs struct {
@@ -207,7 +210,7 @@ func init() {
 				}
 				return (&lockFuncs{lock: m.LockContext, try: m.TryLock, unlock: m.Unlock, recover: m.Recover}).client(), nil
 			},
-			bad: bad(call{0, "lock", 0}, ok, call{1, "trylock", 0}, ok),
+			bad: bad(call{Proc: 0, Op: "lock", Arg: 0}, ok, call{Proc: 1, Op: "trylock", Arg: 0}, ok),
 		}
 		subjects["rwmutex "+policy.String()] = subject{
 			name: "rwmutex " + policy.String(), model: model(holding{}, stepLock(reports)),
@@ -219,7 +222,7 @@ func init() {
 				return (&lockFuncs{lock: m.LockContext, rlock: m.RLockContext, try: m.TryLock, tryR: m.TryRLock,
 					unlock: m.Unlock, runlock: m.RUnlock, recover: m.Recover, weak: weak}).client(), nil
 			},
-			bad: bad(call{0, "rlock", 0}, ok, call{1, "rlock", 0}, ok, call{0, "runlock", 0}, ok, call{2, "lock", 0}, ok),
+			bad: bad(call{Proc: 0, Op: "rlock", Arg: 0}, ok, call{Proc: 1, Op: "rlock", Arg: 0}, ok, call{Proc: 0, Op: "runlock", Arg: 0}, ok, call{Proc: 2, Op: "lock", Arg: 0}, ok),
 		}
 	}
 	addMultiLock()
@@ -242,7 +245,7 @@ func addMultiLock() {
 				return [][keys]holding{s}
 			}
 			k := c.Arg
-			c.Arg = weak
+			c.Arg = weak // it is the class of the lock
 			var next [][keys]holding
 			for _, to := range step(s[k], c, r) {
 				s[k] = to
@@ -279,7 +282,7 @@ func addMultiLock() {
 					})
 			}, nil
 		},
-		bad: bad(call{0, "lock", 0}, ok, call{0, "lock", 1}, ok, call{1, "lock", 0}, ok),
+		bad: bad(call{Proc: 0, Op: "lock", Arg: 0}, ok, call{Proc: 0, Op: "lock", Arg: 1}, ok, call{Proc: 1, Op: "lock", Arg: 0}, ok),
 	}
 }
 
@@ -292,8 +295,14 @@ func addSemaphore() {
 			n := int8(c.Arg)
 			switch c.Op {
 			case "acquire":
-				if r.Err == ended || !r.OK && !r.Open && r.Err == "" { // TryAcquire: somebody may wait
+				if r.Err == ended {
 					return []permits{s}
+				}
+				if !r.OK && !r.Open && r.Err == "" { // TryAcquire
+					if c.Beside || s[0]+s[1]+s[2]+n > size {
+						return []permits{s}
+					}
+					return nil
 				}
 				if r.Err != "" || s[0]+s[1]+s[2]+n > size {
 					return nil
@@ -332,7 +341,7 @@ func addSemaphore() {
 				}
 			}, nil
 		},
-		bad: bad(call{0, "acquire", 2}, ok, call{1, "acquire", 1}, ok, call{2, "acquire", 1}, ok),
+		bad: bad(call{Proc: 0, Op: "acquire", Arg: 2}, ok, call{Proc: 1, Op: "acquire", Arg: 1}, ok, call{Proc: 2, Op: "acquire", Arg: 1}, ok),
 	}
 }
 
@@ -384,15 +393,69 @@ func addSequencer() {
 					})
 			}, nil
 		},
-		bad: bad(call{0, "increment", 0}, result{OK: true, Out: 1}, call{1, "wait", 2}, ok),
+		bad: bad(call{Proc: 0, Op: "increment", Arg: 0}, result{OK: true, Out: 1}, call{Proc: 1, Op: "wait", Arg: 2}, ok),
 	}
 }
 
 // token is the state of an Event. owed are tokens that went to calls of a process
-// which have not returned: with its death they may come back.
+// which have not returned: with its death they may come back, to be spare, for as
+// many waits; or for one that comes later, if nobody waits.
 type token struct {
-	set  bool
-	owed [3]int8
+	set   bool
+	spare int8
+	owed  [3]int8
+}
+
+// settled are the states that s may be in without anybody's doing.
+func (s token) settled() []token {
+	if s.spare == 0 {
+		return []token{s}
+	}
+	return []token{s, {set: true, owed: s.owed}, {set: s.set, owed: s.owed}}
+}
+
+func stepEvent(auto bool) func(s token, c call, r result) []token {
+	step := func(s token, c call, r result) []token {
+		switch c.Op {
+		case "set":
+			s.set = true
+		case "reset":
+			s.set = false
+		case "isset":
+			if r.OK != s.set && !r.Open {
+				return nil
+			}
+		case "wait":
+			switch {
+			case !r.OK && !r.Open:
+				return []token{s}
+			case s.spare > 0:
+				s.spare--
+			case !s.set:
+				return nil
+			case auto:
+				s.set = false
+			}
+			if auto && r.Open {
+				s.owed[c.Proc]++
+			}
+		case opDies:
+			var next []token
+			n := s.owed[c.Proc]
+			s.owed[c.Proc] = 0
+			for back := range n + 1 {
+				next = append(next, token{s.set, s.spare + back, s.owed})
+			}
+			return next
+		}
+		return []token{s}
+	}
+	return func(s token, c call, r result) (next []token) {
+		for _, s := range s.settled() {
+			next = append(next, step(s, c, r)...)
+		}
+		return next
+	}
 }
 
 func addEvents() {
@@ -402,45 +465,7 @@ func addEvents() {
 			name = "auto event"
 		}
 		subjects[name] = subject{
-			name: name,
-			model: model(token{}, func(s token, c call, r result) []token {
-				switch c.Op {
-				case "set":
-					s.set = true
-					return []token{s}
-				case "reset":
-					s.set = false
-					return []token{s}
-				case "isset":
-					if r.OK != s.set && !r.Open {
-						return nil
-					}
-					return []token{s}
-				case "wait":
-					if !r.OK && !r.Open {
-						return []token{s}
-					}
-					if !s.set {
-						return nil
-					}
-					if auto {
-						s.set = false
-						if r.Open {
-							s.owed[c.Proc]++
-						}
-					}
-					return []token{s}
-				case opDies:
-					next := []token{s}
-					next[0].owed[c.Proc] = 0
-					if s.owed[c.Proc] > 0 {
-						s.set, s.owed[c.Proc] = true, 0
-						next = append(next, s)
-					}
-					return next
-				}
-				return nil
-			}),
+			name: name, model: model(token{}, stepEvent(auto)),
 			open: func(a *arena.Arena) (client, error) {
 				e, err := prims.OpenEvent(a, "e", &prims.EventOptions{AutoReset: auto})
 				if err != nil {
@@ -456,12 +481,12 @@ func addEvents() {
 						func() { log("wait", 0, func() result { return briefly(r, e.WaitContext) }) })
 				}, nil
 			},
-			bad: bad(call{0, "set", 0}, ok, call{1, "wait", 0}, ok, call{1, "reset", 0}, ok, call{1, "wait", 0}, ok),
+			bad: bad(call{Proc: 0, Op: "set", Arg: 0}, ok, call{Proc: 1, Op: "wait", Arg: 0}, ok, call{Proc: 1, Op: "reset", Arg: 0}, ok, call{Proc: 1, Op: "wait", Arg: 0}, ok),
 		}
 	}
 }
 
-// line is the state of a Queue: items in order, of which each is used once.
+// items is the state of a Queue: items in order, of which each is used once.
 type items struct {
 	n  int
 	at [room]uint64
@@ -501,7 +526,10 @@ func addQueue() {
 				if !r.OK && !r.Open {
 					// TryPut. Somebody may wait to put, or an item that has gone to who
 					// waited for it be in its place still, to be copied.
-					return []items{s}
+					if c.Beside || s.n == room {
+						return []items{s}
+					}
+					return nil
 				}
 				if s.n == room {
 					return nil
@@ -512,7 +540,7 @@ func addQueue() {
 					return []items{s}
 				}
 				if !r.OK && !r.Open {
-					if s.n == 0 {
+					if c.Beside || s.n == 0 {
 						return []items{s}
 					}
 					return nil
@@ -577,6 +605,6 @@ func addQueue() {
 					})
 			}, nil
 		},
-		bad: bad(call{0, "put", 5}, ok, call{0, "put", 6}, ok, call{1, "get", 0}, result{OK: true, Out: 6}),
+		bad: bad(call{Proc: 0, Op: "put", Arg: 5}, ok, call{Proc: 0, Op: "put", Arg: 6}, ok, call{Proc: 1, Op: "get", Arg: 0}, result{OK: true, Out: 6}),
 	}
 }
