@@ -215,6 +215,8 @@ type run struct {
 	watch  *stepkill.Watch
 	freed  bool
 
+	helping chan struct{} // closed when help is done; nil if there is none
+
 	steps, spots int
 	ended        bool // the operation is over
 }
@@ -252,7 +254,10 @@ func (r *run) seize() {
 	t.Helper()
 	var err error
 	r.tracer, err = stepkill.Seize(r.victim.Pid(), int(r.ctl.Tid.Load()))
-	require.NoError(t, err)
+	if err != nil {
+		t.Fatalf("%s: %v: %v\n%s", r.s.name, err, r.victim.Kill(t), words(r.a))
+	}
+	t.Cleanup(func() { r.tracer.Kill() }) // or its parent waits for it for ever
 	r.ctl.Gate.Store(1)
 	for r.ctl.Began.Load() == 0 {
 		s, err := r.tracer.Step()
@@ -291,16 +296,45 @@ func (r *run) wake() (place bool) {
 		require.NoError(t, err)
 		switch s {
 		case stepkill.Stopped:
+			r.rest(5 * time.Millisecond)
 			return r.arrived()
 		case stepkill.Gone:
 			t.Fatalf("the victim ended by itself: %s", r.victim.Stderr())
 		}
-		if r.own.rescue != nil && !r.own.late {
-			r.own.rescue()
+		if r.own.rescue != nil && !r.own.late && r.rest(0) {
+			r.help(r.own.rescue)
 		}
 		if time.Now().After(end) {
 			t.Fatalf("%s: the victim sleeps for ever, %d instructions on\n%s", r.s.name, r.steps, words(r.a))
 		}
+	}
+}
+
+// help does something for the victim, beside it: a victim that is stopped may have what
+// that needs.
+func (r *run) help(f func()) {
+	done := make(chan struct{})
+	r.helping = done
+	go func() {
+		defer close(done)
+		f()
+	}()
+	r.rest(time.Millisecond)
+}
+
+// rest waits until help is done, but no longer than limit, and reports whether it is.
+func (r *run) rest(limit time.Duration) bool {
+	if r.helping == nil {
+		return true
+	}
+	end := time.NewTimer(limit)
+	defer end.Stop()
+	select {
+	case <-r.helping:
+		r.helping = nil
+		return true
+	case <-end.C:
+		return false
 	}
 }
 
@@ -323,7 +357,11 @@ func (r *run) arrived() (place bool) {
 func (r *run) free(last bool) {
 	if r.own.free != nil && !r.freed && (last || !r.own.late) {
 		r.freed = true
-		r.own.free()
+		if last {
+			r.own.free()
+		} else {
+			r.help(r.own.free)
+		}
 	}
 }
 
@@ -332,6 +370,9 @@ func (r *run) kill() {
 	t.Helper()
 	require.NoError(t, r.tracer.Kill())
 	r.victim.WaitSignal(t, syscall.SIGKILL)
+	if !r.rest(proctest.Scale(limit)) {
+		t.Fatalf("%s: who helped the victim hangs\n%s", r.s.name, words(r.a))
+	}
 	if r.watch != nil {
 		r.watch.Close()
 	}
@@ -400,7 +441,7 @@ func (x *stage) play(g target) (ended bool) {
 		t.Fatalf("%s, killed %v: %v\n%s", x.s.name, g, err, words(x.a))
 	default:
 	}
-	alone(t, x.a, func() string { return fmt.Sprintf("%s, killed %v", x.s.name, g) })
+	x.alone(func() string { return fmt.Sprintf("%s, killed %v", x.s.name, g) })
 	x.check(x.own, x.a, fmt.Sprint("killed ", g))
 	if x.s.fresh {
 		require.NoError(t, x.own.close(), "%s, killed %v", x.s.name, g)
@@ -453,14 +494,22 @@ func sound(t *testing.T, a *arena.Arena, what string) {
 	require.NoError(t, err, "%s\n%s", what, words(a))
 }
 
-// alone waits until all others are buried.
-func alone(t *testing.T, a *arena.Arena, what func() string) {
+// alone waits until all others are buried. Who died while it joined may stay until the
+// next one joins: nobody is told of it, and it has nothing.
+func (x *stage) alone(what func() string) {
+	x.t.Helper()
+	alone(x.t, x.a, x.s.unjoined, what)
+}
+
+func alone(t *testing.T, a *arena.Arena, joiners bool, what func() string) {
 	t.Helper()
 	end := time.Now().Add(proctest.Scale(limit))
 	for pause := 100 * time.Microsecond; ; pause = min(2*pause, 2*time.Millisecond) {
 		n := 0
-		for range a.Participants() {
-			n++
+		for p := range a.Participants() {
+			if !joiners || p.State != "joining" {
+				n++
+			}
 		}
 		if n == 1 {
 			return
@@ -523,13 +572,13 @@ func (x *stage) images(f func(image []byte, n int)) {
 	}
 	f(last, n)
 	x.limit.steps += r.steps
-	r.kill()
-	dead.Store(true)
 	if crowd != nil {
 		crowd.Kill(t)
 	}
+	r.kill()
+	dead.Store(true)
 	r.free(true)
-	alone(t, x.a, func() string { return x.s.name })
+	x.alone(func() string { return x.s.name })
 	x.check(x.own, x.a, "after its images")
 	if x.s.fresh {
 		require.NoError(t, x.own.close())
@@ -554,7 +603,7 @@ func (x *stage) revive(image []byte, what string) {
 	require.NoError(t, err, what)
 	died["tester"] = true // in the image
 	defer delete(died, "tester")
-	alone(t, a, func() string { return x.s.name + ", " + what })
+	alone(t, a, false, func() string { return x.s.name + ", " + what })
 	sound(t, a, x.s.name+", "+what)
 	own, err := x.s.open(a)
 	require.NoError(t, err, "%s, %s", x.s.name, what)

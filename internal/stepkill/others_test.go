@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io/fs"
 	"runtime"
+	"slices"
 	"sync"
 	"syscall"
 
@@ -478,7 +479,7 @@ func addTallies() {
 			hold: level, op: func() { b.ArriveAndWait() },
 			wait: meet, use: all, close: b.Close,
 			rescue: func() {
-				if st := b.State(); st.Err == nil && st.Waiting && st.Pending == 1 {
+				if st := b.State(); st.Err == nil && st.Waiting {
 					b.Arrive(1)
 				}
 			},
@@ -600,7 +601,7 @@ func addArenas() {
 					return err
 				}
 				a.Free(off)
-				for o := range a.Objects() {
+				for _, o := range slices.Collect(a.Objects()) { // a walk keeps what it is at
 					if o.Name == "" {
 						if err := a.DeleteObject(o); err != nil {
 							return err

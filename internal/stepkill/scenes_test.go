@@ -103,8 +103,10 @@ func (l *aLock) take(ctx context.Context) error {
 // limit is how long one that lives waits for anything.
 const limit = 20 * time.Second
 
+// limited bounds what one that lives does by much more than that: a victim that is
+// stepped may take a minute, on a machine with much to do.
 func limited() (context.Context, context.CancelFunc) {
-	return context.WithTimeout(context.Background(), limit)
+	return context.WithTimeout(context.Background(), 10*limit)
 }
 
 // turn takes and releases.

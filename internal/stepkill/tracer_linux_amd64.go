@@ -17,6 +17,8 @@ import (
 type Tracer struct {
 	pid, tid int
 	called   bool // the last step was a system call
+	killed   bool
+	last     unix.WaitStatus
 }
 
 // State is what a step came to.
@@ -38,8 +40,10 @@ func Seize(pid, tid int) (*Tracer, error) {
 	if err := unix.PtraceInterrupt(tid); err != nil {
 		return nil, os.NewSyscallError("ptrace interrupt", err)
 	}
-	if s, err := t.wait(0); err != nil || s == Gone {
-		return nil, fmt.Errorf("thread %d does not stop: %w", tid, err)
+	if s, err := t.wait(0); err != nil {
+		return nil, err
+	} else if s == Gone {
+		return nil, fmt.Errorf("thread %d ended, with wait status %#x", tid, uint32(t.last))
 	}
 	if err := unix.PtraceSetOptions(tid, unix.PTRACE_O_EXITKILL); err != nil {
 		return nil, os.NewSyscallError("ptrace setoptions", err)
@@ -116,6 +120,7 @@ func (t *Tracer) wait(flags int) (State, error) {
 		case n == 0:
 			return Asleep, nil
 		case !ws.Stopped():
+			t.last = ws
 			return Gone, nil
 		default:
 			return Stopped, nil
@@ -141,8 +146,13 @@ func (t *Tracer) Sleeps() bool {
 }
 
 // Kill kills the process where the thread stands, and collects the thread; its
-// parent collects the process.
+// parent collects the process. It may be called by any thread; a second call does
+// nothing.
 func (t *Tracer) Kill() error {
+	if t.killed {
+		return nil
+	}
+	t.killed = true
 	if err := unix.Kill(t.pid, unix.SIGKILL); err != nil {
 		return os.NewSyscallError("kill", err)
 	}
