@@ -19,38 +19,24 @@ var mutants = []mutant{
 	},
 	{
 		name: "unlock wakes nobody",
-		file: "prims/mutex.go",
-		old:  "\t\t\tif atomic.LoadUint32(wake)&1 != 0 {\n\t\t\t\tm.wakeAfter()\n\t\t\t}\n",
-		new:  "\t\t\t_ = wake\n",
+		file: "prims/mutex_slow.go",
+		old:  "\tif m.bell.Announced() {\n\t\tm.wakeAfter()\n\t}\n}\n",
+		new:  "}\n",
 		pkg:  "prims", run: "TestMutexHammer$|TestMutexHammerElsewhere", tags: withPoints, env: append([]string{"SHMSYNC_DISABLE=membarrier"}, noLooks...),
 	},
 	{
-		name: "biased unlock wakes nobody",
+		name: "skip the recheck", // after announcing; others run between it and the look before
 		file: "prims/mutex_slow.go",
-		old:  "\tm.need.Store(min(2*m.need.Load(), biasMost))\n\tm.wakeAfter()\n",
-		new:  "\tm.need.Store(min(2*m.need.Load(), biasMost))\n",
-		pkg:  "prims", run: "TestMutexHammer$|TestMutexHammerElsewhere", tags: withPoints, env: noLooks,
-	},
-	{
-		name: "skip the recheck", // after announcing
-		file: "prims/mutex_slow.go",
-		old:  "\tif !m.blocks(o, w.slept) {\n\t\treturn park.Again\n\t}\n",
-		new:  "",
-		pkg:  "prims", run: "TestMutexHammer$|TestMutexHammerElsewhere", tags: withPoints, env: noLooks,
+		old:  "\tv := m.bell.Announce()\n\tcrashpoint.Hit(\"mutex.lock.announced\")\n\to := ownerWord(m.owner.Load())\n",
+		new:  "\to := ownerWord(m.owner.Load())\n\tshmsync.Yield()\n\tv := m.bell.Announce()\n\tcrashpoint.Hit(\"mutex.lock.announced\")\n",
+		pkg:  "prims", run: "TestMutexHammer$|TestMutexHammerElsewhere", tags: withPoints, env: append([]string{"SHMSYNC_DISABLE=membarrier"}, noLooks...), count: 3,
 	},
 	{
 		name: "cancel keeps the wake",
 		file: "prims/mutex_slow.go",
 		old:  "\tif !m.blocks(o, true) {\n\t\tm.wakeNext()\n\t}\n",
 		new:  "\t_ = o\n",
-		pkg:  "prims", run: "TestWithoutLooks/cancel", tags: withPoints, count: 3,
-	},
-	{
-		name: "bereaved are woken one by one",
-		file: "prims/mutex_repair.go",
-		old:  "\t\tw.died.Store(uint32(o.name()))\n\t\twakeAllOf(a, w)\n",
-		new:  "\t\tw.died.Store(uint32(o.name()))\n\t\twakeOneOf(a, w)\n",
-		pkg:  "prims", run: "TestWithoutLooks/^recover", tags: withPoints,
+		pkg:  "prims", run: "TestWithoutLooks/failed_repair", tags: withPoints, count: 3,
 	},
 	{
 		name: "a dead holder is not seen",

@@ -7,26 +7,44 @@ import (
 	"math/rand/v2"
 	"os"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 )
 
-// kills is how many kills of each kind a scene gets; all where it is negative.
-func kills(short int) int {
+// kills is how many kills of each kind a scene gets. Where SHMSYNC_TEST_STEPKILLS does
+// not say that for all scenes, it is a few, of scenes that are drawn by lot.
+func kills() (n int, all bool) {
 	n, err := strconv.Atoi(os.Getenv("SHMSYNC_TEST_STEPKILLS"))
 	if err != nil {
-		return short
+		return 2, false
 	}
-	return n
+	return n, true
+}
+
+// budget is how long scenes are drawn.
+func budget() time.Duration {
+	if testing.Short() {
+		return 3 * time.Second
+	}
+	return 15 * time.Second
 }
 
 func eachScene(t *testing.T, f func(x *stage) stats) {
 	only := os.Getenv("SHMSYNC_TEST_SCENE")
 	var total stats
 	table := ""
-	for _, s := range scenes {
-		if !strings.HasPrefix(s.name, only) {
+	end := time.Now().Add(budget())
+	_, all := kills()
+	order := rand.Perm(len(scenes))
+	if all {
+		slices.Sort(order)
+	}
+	for _, i := range order {
+		s := scenes[i]
+		if !strings.HasPrefix(s.name, only) || !all && time.Now().After(end) {
 			continue
 		}
 		t.Run(s.name, func(t *testing.T) {
@@ -43,7 +61,7 @@ func eachScene(t *testing.T, f func(x *stage) stats) {
 
 // Whoever dies in an operation, those who live go on.
 func TestStepKills(t *testing.T) {
-	n := kills(3)
+	n, _ := kills()
 	eachScene(t, func(x *stage) stats {
 		seed := rand.Uint64()
 		r := rand.New(rand.NewPCG(seed, 3))
@@ -62,7 +80,7 @@ func TestStepKills(t *testing.T) {
 // If all die in an operation, a newcomer finds everything usable. Memory that is being
 // cleared gives thousands of states: of those after the first ones some are taken.
 func TestStepImages(t *testing.T) {
-	n := kills(4)
+	n, _ := kills()
 	eachScene(t, func(x *stage) stats {
 		i := 0
 		x.images(func(image []byte, spots int) {
