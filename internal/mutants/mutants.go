@@ -4,8 +4,8 @@ package main
 // that is lost is a hang.
 var noLooks = []string{"SHMSYNC_LOOK_EVERY=1h"}
 
-// stepped has a scene of internal/stepkill played once, to its end, without looks.
-var stepped = append([]string{"SHMSYNC_TEST_STEPKILLS=0"}, noLooks...)
+// images has a newcomer join most states of a scene.
+var images = []string{"SHMSYNC_TEST_STEPKILLS=60"}
 
 const withPoints = "crashpoint"
 
@@ -39,39 +39,39 @@ var mutants = []mutant{
 		pkg:  "prims", run: "TestWithoutLooks/failed_repair", tags: withPoints, count: 3,
 	},
 	{
-		name: "a dead holder is not seen",
+		name: "a dead holder stays",
 		file: "prims/mutex_repair.go",
-		old:  "\t\tbereaveMutex(a, w, o)\n\t}\n}\n",
-		new:  "\t\treturn\n\t}\n}\n",
-		pkg:  "internal/stepkill", run: "TestStepImages/mutex_report/unlock$",
+		old:  "\tnext := o.bereaved(policyOf(w.policy))\n",
+		new:  "\tnext := o\n",
+		pkg:  "internal/stepkill", run: "TestStepImages/mutex_report/unlock$", env: images,
 	},
 	{
 		name: "wake before store",
 		file: "prims/futex.go",
 		old:  "\t\tif f.state.CompareAndSwap(uint64(s), uint64(s.posted())) {\n\t\t\tif s.announced() {\n",
-		new:  "\t\tif s.announced() {\n\t\t\tf.queue.DeliverAll()\n\t\t}\n\t\tif f.state.CompareAndSwap(uint64(s), uint64(s.posted())) {\n\t\t\tif false {\n",
-		pkg:  "internal/stepkill", run: "TestStepKills/futex/post,_3", tags: withPoints, env: stepped,
+		new:  "\t\tif s.announced() {\n\t\t\tf.queue.DeliverAll()\n\t\t\ttime.Sleep(time.Millisecond)\n\t\t}\n\t\tif f.state.CompareAndSwap(uint64(s), uint64(s.posted())) {\n\t\t\tif false {\n",
+		pkg:  "prims", run: "TestFutexMultipleWaiters|TestFutexWaitSuspended", tags: withPoints, env: noLooks,
 	},
 	{
 		name: "do not announce again", // after a post that was for others
 		file: "prims/futex.go",
 		old:  "uint64(s|futexAnnounced)) {\n\t\t\t\tcontinue\n\t\t\t}\n\t\t\ts |= futexAnnounced\n",
 		new:  "uint64(s)) {\n\t\t\t\tcontinue\n\t\t\t}\n",
-		pkg:  "internal/stepkill", run: "TestStepKills/futex/post,_3", tags: withPoints, env: stepped,
+		pkg:  "prims", run: "TestFutexMultipleWaiters|TestFutexWaitSuspended", tags: withPoints, env: noLooks,
 	},
 	{
 		name: "skip the redo log",
 		file: "prims/monitor_redo.go",
 		old:  "\t\tr.redone.Store(uint64(c.n))\n",
 		new:  "",
-		pkg:  "internal/stepkill", run: "TestStepImages/queue/(put|get)", env: []string{"SHMSYNC_TEST_STEPKILLS=60"},
+		pkg:  "internal/stepkill", run: "TestStepImages/queue/(put|get)", env: images,
 	},
 	{
 		name: "wake nobody after a monitor",
 		file: "prims/monitor.go",
 		old:  "\tm.latch.Unlock()\n\tm.wake(b)\n}\n",
 		new:  "\tm.latch.Unlock()\n}\n",
-		pkg:  "internal/stepkill", run: "TestStepKills/semaphore/unlock,_3", tags: withPoints, env: stepped,
+		pkg:  "prims", run: "TestSemaphoreIsFIFO", tags: withPoints, env: noLooks,
 	},
 	{
 		name: "wake before leaving the truth", // the node is not off the queue yet
@@ -85,7 +85,7 @@ var mutants = []mutant{
 		file: "prims/monitor_redo.go",
 		old:  "\t\t\tm.rules.account(w)\n",
 		new:  "\t\t\tm.drop(w)\n",
-		pkg:  "internal/stepkill", run: "TestStepImages/(semaphore|fairmutex_report)/unlock,_3", env: []string{"SHMSYNC_TEST_STEPKILLS=60"},
+		pkg:  "internal/stepkill", run: "TestStepImages/(semaphore|fairmutex_report)/unlock,_3", env: images,
 	},
 	{
 		name: "forget a dead ticket",
@@ -141,14 +141,14 @@ var mutants = []mutant{
 		file: "prims/rwmutex_repair.go",
 		old:  "\t\t\tif line.CompareAndSwap(uint64(r), uint64(r.cleared())) {\n",
 		new:  "\t\t\tif true {\n",
-		pkg:  "internal/stepkill", run: "TestStepImages/rwmutex/reader_unlocks",
+		pkg:  "internal/stepkill", run: "TestStepImages/rwmutex/reader_unlocks$", env: images,
 	},
 	{
 		name: "free instead of hand over",
 		file: "prims/fairmutex.go",
 		old:  "\tb := takeWakes()\n\tf.settle(b)\n\tm.leave(b)\n}\n\nfunc (f *FairMutex) badUnlock",
 		new:  "\tm.leave(nil)\n}\n\nfunc (f *FairMutex) badUnlock",
-		pkg:  "internal/stepkill", run: "TestStepKills/fairmutex_report/unlock,_3", tags: withPoints, env: stepped,
+		pkg:  "prims", run: "TestFairMutexFIFO", tags: withPoints, env: noLooks,
 	},
 	{
 		name: "count after the look", // a waiter has no second look
@@ -162,21 +162,21 @@ var mutants = []mutant{
 		file: "arena/hub.go",
 		old:  "\ta.ring(s + slotDoorbell)\n}\n\n// TakeReady",
 		new:  "\t_ = s\n}\n\n// TakeReady",
-		pkg:  "internal/stepkill", run: "TestStepKills/mutex_report/unlock,_12", tags: withPoints, env: stepped,
+		pkg:  "prims", run: "TestMutexHammer$", tags: withPoints, env: noLooks,
 	},
 	{
 		name: "burial wakes nobody",
 		file: "arena/reap.go",
 		old:  "\t\t\tops.Wake(a, o, owed[o.Offset])\n",
 		new:  "\t\t\t_ = owed\n",
-		pkg:  "internal/stepkill", run: "TestStepKills/mutex_report/lock,_waits", tags: withPoints, env: stepped,
+		pkg:  "prims", run: "TestWithoutLooks/release", tags: withPoints, count: 3,
 	},
 	{
 		name: "burial repairs nothing",
 		file: "arena/reap.go",
 		old:  "\t\t\tops.Repair(a, o, dead)\n",
 		new:  "\t\t\t_ = dead\n",
-		pkg:  "internal/stepkill", run: "TestStepImages/mutex_report/unlock$",
+		pkg:  "internal/stepkill", run: "TestStepImages/rwmutex/reader_unlocks$", env: images,
 	},
 	{
 		name: "claimed blocks stay",
@@ -190,6 +190,6 @@ var mutants = []mutant{
 		file: "arena/dead.go",
 		old:  "\treturn w.present() && (a.seenDead(i, w) || a.byteFree(i) && a.slotState(i) == w)\n",
 		new:  "\treturn w.present() && a.seenDead(i, w)\n",
-		pkg:  "internal/stepkill", run: "TestStepImages/mutex_report/lock$",
+		pkg:  "internal/stepkill", run: "TestStepImages/mutex_report/lock$", env: images,
 	},
 }

@@ -262,11 +262,18 @@ func (r *run) seize() {
 	for r.ctl.Began.Load() == 0 {
 		s, err := r.tracer.Step()
 		require.NoError(t, err)
-		require.Equal(t, stepkill.Stopped, s)
+		r.mustBe(stepkill.Stopped, s)
 	}
 	if r.watch != nil {
 		require.NoError(t, r.watch.Refresh())
 		r.watch.Changed()
+	}
+}
+
+func (r *run) mustBe(want, is stepkill.State) {
+	r.t.Helper()
+	if is != want {
+		r.t.Fatalf("%s: the victim is in state %d, want %d, %d instructions on: %s: %v\n%s", r.s.name, is, want, r.steps, r.tracer.End(), r.victim.Kill(r.t), words(r.a))
 	}
 }
 
@@ -282,7 +289,7 @@ func (r *run) step() (place bool) {
 		r.spots++
 		return true
 	}
-	require.Equal(t, stepkill.Stopped, s, "the victim ended by itself, %d instructions on: %s", r.steps, r.victim.Stderr())
+	r.mustBe(stepkill.Stopped, s)
 	return r.arrived()
 }
 
@@ -401,7 +408,7 @@ func (x *stage) play(g target) (ended bool) {
 	}
 	r.seize()
 	asleep := false
-	for !r.ended && (g.steps < 0 || r.steps < g.steps) && (g.spot < 0 || r.spots <= g.spot) {
+	for !r.ended && r.steps < longest && (g.steps < 0 || r.steps < g.steps) && (g.spot < 0 || r.spots <= g.spot) {
 		spots := r.spots
 		if asleep {
 			asleep = false
@@ -585,9 +592,9 @@ func (x *stage) images(f func(image []byte, n int)) {
 	}
 }
 
-// longest is how many instructions of an operation are looked at for images: the first
-// use of some handles makes a table of types, and such.
-const longest = 150_000
+// longest is how many instructions of an operation are looked at: the first use of some
+// handles makes a table of types, and such.
+const longest = 100_000
 
 func same(image []byte, w *stepkill.Watch) bool { return w.Is(image) }
 

@@ -18,7 +18,7 @@ type Tracer struct {
 	pid, tid int
 	called   bool // the last step was a system call
 	killed   bool
-	last     unix.WaitStatus
+	end      string // how the thread was seen to have ended
 }
 
 // State is what a step came to.
@@ -43,7 +43,7 @@ func Seize(pid, tid int) (*Tracer, error) {
 	if s, err := t.wait(0); err != nil {
 		return nil, err
 	} else if s == Gone {
-		return nil, fmt.Errorf("thread %d ended, with wait status %#x", tid, uint32(t.last))
+		return nil, fmt.Errorf("thread %d ended: %s", tid, t.end)
 	}
 	if err := unix.PtraceSetOptions(tid, unix.PTRACE_O_EXITKILL); err != nil {
 		return nil, os.NewSyscallError("ptrace setoptions", err)
@@ -94,6 +94,9 @@ func (t *Tracer) Step() (State, error) {
 	}
 }
 
+// End says how a thread that is gone was seen to have ended.
+func (t *Tracer) End() string { return t.end }
+
 // Called reports whether the last step was a system call.
 func (t *Tracer) Called() bool { return t.called }
 
@@ -120,7 +123,7 @@ func (t *Tracer) wait(flags int) (State, error) {
 		case n == 0:
 			return Asleep, nil
 		case !ws.Stopped():
-			t.last = ws
+			t.end = fmt.Sprintf("wait status %#x", uint32(ws))
 			return Gone, nil
 		default:
 			return Stopped, nil
@@ -129,6 +132,7 @@ func (t *Tracer) wait(flags int) (State, error) {
 }
 
 func (t *Tracer) lost(err error) (State, error) {
+	t.end = err.Error()
 	if errors.Is(err, unix.ESRCH) || errors.Is(err, unix.ECHILD) {
 		return Gone, nil
 	}
