@@ -29,7 +29,8 @@ var (
 // the keys that are held or waited for, not for those that have been.
 //
 // Keys are spread over buckets, each with a latch of its own, which an operation
-// holds for some nanoseconds. Five keys of a bucket can be held without more
+// holds for some nanoseconds. A key that one process has again and again while nobody
+// else wants it is locked and unlocked without the latch. Five keys of a bucket can be held without more
 // memory, and more at the cost of a wait node of 64 bytes each; who holds many
 // thousands at a time makes the MultiLock with more buckets.
 //

@@ -36,57 +36,51 @@ func nodeEntry(off arena.Offset, n *arena.Node) keyEntry {
 	return keyEntry{key: n.Wanted(), word: n.Stamp(), queue: n.Extra(), off: off, node: n}
 }
 
-// seek gives the entry of a key among those in the bucket itself, or one that is in
-// no use, with the latch held: the one where the key was last if there is that, or
-// another, or nil. It claims the key.
-func (k *multiBucket) seek(key uint64) (s, room *multiLockEntry) {
-	var before *multiLockEntry
+// seek gives the entry of a key among those in the bucket itself, or the one in no
+// use where the key was last, with the latch held. It claims the key.
+func (k *multiBucket) seek(key uint64) (s, was *multiLockEntry) {
 	for i := range k.words.entries {
 		e := &k.words.entries[i]
+		if e.key.Load() != key {
+			continue
+		}
 		h := keyHold(e.hold.Load())
-		switch {
-		case h == 0:
-			room = e
-		case e.key.Load() == key:
-			if h.fast() {
-				h = k.claim(inlineEntry(e))
-			}
-			if !h.free() {
-				return e, nil
-			}
-			before = e
+		if h.fast() {
+			h = k.claim(inlineEntry(e))
+		}
+		if !h.free() {
+			return e, nil
+		}
+		if h != 0 || was == nil { // 0 of an entry that was never used is no key
+			was = e
 		}
 	}
-	if before != nil {
-		return nil, before
-	}
-	// Keys take the entries of others in turn, so that each has time to come back.
-	for i, n := 0, k.mon.words.arrivals.Load(); room == nil && i < multiInline; i++ {
-		if e := &k.words.entries[(n+uint64(i))%multiInline]; keyHold(e.hold.Load()).idle() {
-			room = e
-		}
-	}
-	return nil, room
+	return nil, was
 }
 
-// vacant gives an entry that is in no use for a key that has none, with the latch
-// held, or nil. It is seek for those who want nothing else.
-func (k *multiBucket) vacant(key uint64) (room *multiLockEntry) {
-	s, room := k.seek(key)
+// vacant gives an entry for a key that has none, with the latch held, or nil. It is
+// for those who want nothing else.
+func (k *multiBucket) vacant(key uint64) *multiLockEntry {
+	s, was := k.seek(key)
 	if s != nil || k.words.spilled.Load() != 0 {
 		return nil
 	}
-	return k.makeRoom(key, room)
+	return k.room(was)
 }
 
-// makeRoom gives an entry for a key, with the latch held: the one that seek found, or
-// one that was kept for another key, or nil. Now and then one that was kept goes
-// although there is room: it may be of a key that nobody wants any more, while many
-// others take turns with the room that there is.
-func (k *multiBucket) makeRoom(key uint64, room *multiLockEntry) *multiLockEntry {
+// room gives an entry for a key that has none, with the latch held, or nil: the one
+// where the key was last if there is that, one in no use, or one that was kept for
+// another key. Now and then one that was kept goes although another is in no use: it
+// may be of a key that nobody wants any more.
+func (k *multiBucket) room(was *multiLockEntry) *multiLockEntry {
+	if was != nil {
+		return was
+	}
 	n := k.mon.words.arrivals.Load()
-	if room != nil && (n%evictEvery != 0 || room.hold.Load() == 0 || room.key.Load() == key) {
-		return room
+	if n%evictEvery != 0 {
+		if s := k.unused(n); s != nil {
+			return s
+		}
 	}
 	for i := range uint64(multiInline) {
 		s := &k.words.entries[(n/evictEvery+i)%multiInline]
@@ -94,11 +88,26 @@ func (k *multiBucket) makeRoom(key uint64, room *multiLockEntry) *multiLockEntry
 			return s
 		}
 	}
-	return room
+	return k.unused(n)
+}
+
+// unused gives an entry in no use, with the latch held, or nil. They go in turn, so
+// that the keys that they were for have time to come back.
+func (k *multiBucket) unused(n uint64) *multiLockEntry {
+	i := n % multiInline
+	for range multiInline {
+		if s := &k.words.entries[i]; keyHold(s.hold.Load()).idle() {
+			return s
+		}
+		if i++; i == multiInline {
+			i = 0
+		}
+	}
+	return nil
 }
 
 // evictEvery is at every how manieth arrival a key that comes takes the entry of one
-// that is kept, although there is one in no use.
+// that is kept, although another is in no use.
 const evictEvery = 16
 
 // claim makes the hold of an entry one that only who holds the latch changes, with

@@ -111,8 +111,8 @@ func (k *multiBucket) lockSlow(ctx context.Context, key uint64) (Hold, error) {
 			}
 			return k.queueUp(ctx, key, seat, b)
 		}
-		_, room := k.seek(key)
-		room = k.makeRoom(key, room)
+		_, was := k.seek(key)
+		room := k.room(was)
 		switch {
 		case room != nil:
 			return done(k.take(room, key), nil)
@@ -165,8 +165,8 @@ func (k *multiBucket) tryLockSlow(key uint64) (h Hold, ok bool) {
 	if e.there() {
 		return Hold{}, false
 	}
-	_, room := k.seek(key)
-	if room = k.makeRoom(key, room); room != nil {
+	_, was := k.seek(key)
+	if room := k.room(was); room != nil {
 		return k.take(room, key), true
 	}
 	var spare spareNode
@@ -315,8 +315,8 @@ func (k *multiBucket) requeue(w wait) {
 	key := w.Wanted().Load()
 	e := k.find(key)
 	if !e.there() {
-		_, room := k.seek(key)
-		room = k.makeRoom(key, room)
+		_, was := k.seek(key)
+		room := k.room(was)
 		h := k.newHold(kindReserved)
 		var spare spareNode
 		switch {
