@@ -61,6 +61,24 @@ func (k *multiBucket) seek(key uint64) (s, was *multiLockEntry) {
 // vacant gives an entry for a key that has none, with the latch held, or nil. It is
 // for those who want nothing else.
 func (k *multiBucket) vacant(key uint64) *multiLockEntry {
+	w := k.words
+	for i := range w.entries {
+		if w.entries[i].key.Load() == key {
+			return k.vacantAgain(key)
+		}
+	}
+	if w.spilled.Load() != 0 {
+		return nil
+	}
+	n := w.mon.arrivals.Load()
+	if s := &w.entries[n%multiInline]; n%evictEvery != 0 && keyHold(s.hold.Load()).idle() {
+		return s // what room gives
+	}
+	return k.room(nil)
+}
+
+// vacantAgain is vacant for a key that an entry has or had.
+func (k *multiBucket) vacantAgain(key uint64) *multiLockEntry {
 	s, was := k.seek(key)
 	if s != nil || k.words.spilled.Load() != 0 {
 		return nil
@@ -76,7 +94,7 @@ func (k *multiBucket) room(was *multiLockEntry) *multiLockEntry {
 	if was != nil {
 		return was
 	}
-	n := k.mon.words.arrivals.Load()
+	n := k.words.mon.arrivals.Load()
 	if n%evictEvery != 0 {
 		if s := k.unused(n); s != nil {
 			return s
@@ -126,7 +144,7 @@ func (k *multiBucket) claim(e keyEntry) keyHold {
 
 // raise sees to it that the stamps that follow are behind that of a hold.
 func (k *multiBucket) raise(h keyHold) {
-	arrivals := &k.mon.words.arrivals
+	arrivals := &k.words.mon.arrivals
 	n := arrivals.Load()
 	if ahead := int32(h.stamp() - uint32(n)); ahead > 0 {
 		put(arrivals, n+uint64(ahead))

@@ -55,8 +55,9 @@ func (k *multiBucket) take(s *multiLockEntry, key uint64) Hold {
 
 // newHold is the next hold of this process in the bucket.
 func (k *multiBucket) newHold(kind ownerKind) keyHold {
-	stamp := k.mon.words.arrivals.Load() + 1
-	put(&k.mon.words.arrivals, stamp)
+	arrivals := &k.words.mon.arrivals
+	stamp := arrivals.Load() + 1
+	put(arrivals, stamp)
 	return makeKeyHold(kind, k.of.name, uint32(stamp))
 }
 
