@@ -40,6 +40,9 @@ type Arena struct {
 	unfinished atomic.Bool     // a burial has to be gone on with
 	deaths     deathLog
 
+	copied bool              // an Inspector's: a copy that nobody else sees
+	waits  map[Offset][]Wait // what WaitsOf has found in a copy
+
 	onClose     sync.Map      // func() to be called before the arena is unmapped, by key
 	announceMap atomic.Uint32 // announce records in use, a bit each
 }

@@ -21,7 +21,7 @@ var (
 
 func init() {
 	arena.RegisterKind(arena.KindOps{
-		Kind: mutexKind, Repair: repairMutex, Wake: wakeMutex, Check: checkMutex, Describe: describeMutex,
+		Kind: mutexKind, Repair: repairMutex, Wake: wakeMutex, Check: checkMutex, Describe: describeMutex, Inspect: inspectMutex,
 	})
 }
 

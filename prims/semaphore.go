@@ -64,7 +64,7 @@ const (
 
 func init() {
 	arena.RegisterKind(arena.KindOps{
-		Kind: semaphoreKind, Repair: repairSemaphore, Wake: wakeQueue, Check: checkSemaphore, Describe: describeSemaphore,
+		Kind: semaphoreKind, Repair: repairSemaphore, Wake: wakeQueue, Check: checkSemaphore, Describe: describeSemaphore, Inspect: inspectSemaphore,
 	})
 }
 

@@ -1,0 +1,30 @@
+package prims
+
+import (
+	"fmt"
+
+	"github.com/shmsync/shmsync/arena"
+)
+
+func inspectSemaphore(a *arena.Arena, o arena.Object) arena.Inspection {
+	if o.Size < semaphoreBytes(a.MaxParticipants()) {
+		return unreadable(a, o, nil)
+	}
+	s := buildSemaphore(a, o, true)
+	i := inspect(a, o)
+	i.State = fmt.Sprintf("%d of %d permits free", s.words.free.Load(), s.size)
+	if s.moves {
+		i.State += ", transferable"
+	}
+	i.monitor(&s.words.mon)
+	var on []int
+	for _, h := range s.shares {
+		name, n := arena.Name(h.name.Load()&arena.NameMask), h.permits.Load()
+		if n > 0 && a.Current(name) {
+			on = append(on, i.hold(arena.Hold{Owner: name, Mode: arena.HoldPermits, Count: n})...)
+		}
+	}
+	i.waits(inQueue, "permits", on)
+	i.enough("permits")
+	return i.Inspection
+}
