@@ -278,6 +278,7 @@ func (i *Inspector) Check() error {
 		i.fetchBody(o.Object)
 	}
 	errs = append(errs, i.checkSlots()...)
+	errs = append(errs, i.checkObituaries()...)
 	errs = append(errs, i.a.Check())
 	return errors.Join(append(errs, i.img.Err())...)
 }
@@ -299,6 +300,23 @@ func (i *Inspector) checkSlots() (errs []error) {
 		}
 		if n := a.u32(a.slot(slot) + slotUndertaker).Load(); n != 0 && (n&^NameMask != 0 || !Name(n).valid()) {
 			bad("has the undertaker %#x, which nobody is called", n)
+		}
+	}
+	return errs
+}
+
+func (i *Inspector) checkObituaries() (errs []error) {
+	a := i.a
+	total := a.u64(hdrObitsTotal).Load()
+	for k := range uint64(obitCount) {
+		o := a.obituary(k)
+		seq, name := a.u64(o+obitSeq).Load(), a.u32(o+obitName).Load()
+		switch {
+		case seq == 0:
+		case seq > total || (seq-1)%obitCount != k:
+			errs = append(errs, a.fail("arena.check", shmsync.ErrCorrupt, fmt.Sprintf("obituary %d says that it is number %d of %d", k, seq-1, total)))
+		case name&^NameMask != 0 || !Name(name).valid():
+			errs = append(errs, a.fail("arena.check", shmsync.ErrCorrupt, fmt.Sprintf("obituary %d is of %#x, which nobody is called", seq-1, name)))
 		}
 	}
 	return errs

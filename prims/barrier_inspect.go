@@ -27,6 +27,6 @@ func inspectBarrier(a *arena.Arena, o arena.Object) arena.Inspection {
 			on = append(on, i.hold(arena.Hold{Owner: name, Mode: arena.HoldParty, Count: left})...)
 		}
 	}
-	i.waits(inQueue, "phase", on)
+	i.waitsFor("phase", on)
 	return i.Inspection
 }

@@ -16,10 +16,5 @@ func inspectCond(a *arena.Arena, o arena.Object) arena.Inspection {
 	i.State = fmt.Sprintf("%d waiting, %d woken", st.Waiting, st.Woken)
 	i.monitor(&k.words.mon)
 	i.waits(inQueue, "signal", nil)
-	for n := range i.Waits {
-		if w := &i.Waits[n]; w.For == "signal" {
-			w.Want = nil // what is there is the queue's own
-		}
-	}
 	return i.Inspection
 }

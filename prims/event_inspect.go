@@ -19,17 +19,12 @@ func inspectEvent(a *arena.Arena, o arena.Object) arena.Inspection {
 		i.State = "set"
 	}
 	if e.auto == nil {
-		i.sequence(e.manual.words, "set")
+		i.sequence(e.manual.words)
 	} else {
 		i.word("value", e.auto.state.Load(), "%v", e.auto.load())
 		i.monitor(&e.auto.words.sequence.mon)
-		i.waits(inQueue, "set", nil)
 	}
+	i.waits(inQueue, "set", nil)
 	i.State += fmt.Sprintf(", %v", e.mode)
-	for k := range i.Waits {
-		if w := &i.Waits[k]; w.For == "set" {
-			w.Want = nil
-		}
-	}
 	return i.Inspection
 }

@@ -23,10 +23,5 @@ func inspectFuture(a *arena.Arena, o arena.Object) arena.Inspection {
 	}
 	i.monitor(&w.mon)
 	i.waits(inQueue, "result", on)
-	for k := range i.Waits {
-		if w := &i.Waits[k]; w.For == "result" {
-			w.Want = nil
-		}
-	}
 	return i.Inspection
 }

@@ -50,6 +50,15 @@ func (i *inspection) hold(h arena.Hold) (index []int) {
 func (i *inspection) waits(chosen func(w *arena.Wait) bool, what string, on []int) {
 	for k := range i.Waits {
 		if w := &i.Waits[k]; w.For == "" && chosen(w) {
+			w.For, w.On, w.Want = what, on, nil
+		}
+	}
+}
+
+// waitsFor is waits for those who want a number of it, or one with a number.
+func (i *inspection) waitsFor(what string, on []int) {
+	for k := range i.Waits {
+		if w := &i.Waits[k]; w.For == "" && inQueue(w) {
 			w.For, w.On = what, on
 		}
 	}

@@ -51,7 +51,7 @@ func inspectMultiLock(a *arena.Arena, o arena.Object) arena.Inspection {
 	}
 	i.State = fmt.Sprintf("%d keys held", len(holds))
 	if lost > 0 {
-		i.State += fmt.Sprintf(", %d lost to deaths", lost)
+		i.State += fmt.Sprintf(", %d that nobody can have", lost)
 	}
 	for k := range i.Waits {
 		if w := &i.Waits[k]; w.For == "" && w.Want != nil {

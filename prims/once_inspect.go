@@ -20,10 +20,5 @@ func inspectOnce(a *arena.Arena, o arena.Object) arena.Inspection {
 	i.monitor(&x.words.mon)
 	on := i.hold(arena.Hold{Owner: runner, Mode: arena.HoldRunner})
 	i.waits(inQueue, "done", on)
-	for k := range i.Waits {
-		if w := &i.Waits[k]; w.For == "done" {
-			w.Want = nil
-		}
-	}
 	return i.Inspection
 }

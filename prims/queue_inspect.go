@@ -39,11 +39,6 @@ func inspectQueue(a *arena.Arena, o arena.Object) arena.Inspection {
 	for class, what := range []string{queuePut: "room", queueGet: "item", queueLease: "lease"} {
 		i.waits(func(w *arena.Wait) bool { return inQueue(w) && int(w.Class) == class }, what, nil)
 	}
-	for k := range i.Waits {
-		if i.Waits[k].For != "latch" {
-			i.Waits[k].Want = nil
-		}
-	}
 	return i.Inspection
 }
 

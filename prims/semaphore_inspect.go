@@ -24,7 +24,7 @@ func inspectSemaphore(a *arena.Arena, o arena.Object) arena.Inspection {
 			on = append(on, i.hold(arena.Hold{Owner: name, Mode: arena.HoldPermits, Count: n})...)
 		}
 	}
-	i.waits(inQueue, "permits", on)
+	i.waitsFor("permits", on)
 	i.enough("permits")
 	return i.Inspection
 }

@@ -13,12 +13,13 @@ func inspectSequencer(a *arena.Arena, o arena.Object) arena.Inspection {
 	}
 	i := inspect(a, o)
 	i.State = fmt.Sprintf("counter %d", w.value.Load())
-	i.sequence(w, "token")
+	i.sequence(w)
+	i.waitsFor("token", nil)
 	return i.Inspection
 }
 
 // sequence tells of a sequence.
-func (i *inspection) sequence(w *sequenceWords, what string) {
+func (i *inspection) sequence(w *sequenceWords) {
 	if w.stopped.Load() != 0 {
 		i.State += ", stopped"
 	}
@@ -27,5 +28,4 @@ func (i *inspection) sequence(w *sequenceWords, what string) {
 		i.word("next", n, "the smallest token waited for is %d, or more", ^n)
 	}
 	i.monitor(&w.mon)
-	i.waits(inQueue, what, nil)
 }

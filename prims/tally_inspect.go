@@ -27,10 +27,5 @@ func inspectTally(a *arena.Arena, o arena.Object) arena.Inspection {
 		}
 	}
 	i.waits(inQueue, "zero", on)
-	for k := range i.Waits {
-		if w := &i.Waits[k]; w.For == "zero" {
-			w.Want = nil
-		}
-	}
 	return i.Inspection
 }

@@ -308,8 +308,12 @@ func (s *snapshot) holderFinding(o *object, h *hold, waiters string) (f finding,
 	i, present := s.who[h.Owner]
 	if !present || s.participants[i].Life == arena.LifeDead {
 		f.Kind = findDeadHolder
-		f.Text = fmt.Sprintf("%s %s %s and is dead%s; nobody has buried it yet%s", s.title(h.Owner), what, at, s.diedWhen(h.Owner), waiters)
-		f.Advice = "any living participant does that; if all are stopped: shmctl reap " + s.info.Name
+		dead := "is dead"
+		if when := s.diedWhen(h.Owner); when != "" {
+			dead = "died" + when
+		}
+		f.Text = fmt.Sprintf("%s %s %s and %s; nobody has buried it yet%s", s.title(h.Owner), what, at, dead, waiters)
+		f.Advice = "any living participant buries it; if all are stopped, or none is left: shmctl reap " + s.info.Name
 		return f, true
 	}
 	if life := s.participants[i].Life; life == lifeStopped || life == lifeTraced {
@@ -378,8 +382,8 @@ func sure(src *source, s *snapshot) ([]finding, *snapshot, error) {
 	return f, later, nil
 }
 
-// confirmAfter is how much later the second look is.
-const confirmAfter = 50 * time.Millisecond
+// confirmAfter is how much later the second look is. A variable for tests.
+var confirmAfter = 50 * time.Millisecond
 
 // key is what a finding is about.
 func key(f finding) string {

@@ -5,7 +5,7 @@ package main
 import (
 	"errors"
 	"fmt"
-	"os"
+	"io"
 	"slices"
 	"strconv"
 	"strings"
@@ -53,11 +53,7 @@ func (c *lsCmd) Run(s *session) error {
 	d := s.begin("ls")
 	bad := false
 	t := newTable(s.stdout, "ARENA", "SIZE", "USED", "USERS", "OBJECTS", "AGE", "HEALTH")
-	for info, err := range shm.List() {
-		if err != nil {
-			fmt.Fprintln(s.stderr, "shmctl:", err)
-			continue
-		}
+	for _, info := range segments(s.stderr) {
 		a, err := summary(info.Name)
 		if err != nil {
 			no := errors.Is(err, shmsync.ErrIncompatible)
@@ -87,6 +83,19 @@ func (c *lsCmd) Run(s *session) error {
 		err = status(exitTrouble)
 	}
 	return err
+}
+
+// segments are those of this host, by name.
+func segments(stderr io.Writer) (all []shm.Info) {
+	for info, err := range shm.List() {
+		if err != nil {
+			fmt.Fprintln(stderr, "shmctl:", err)
+			continue
+		}
+		all = append(all, info)
+	}
+	slices.SortFunc(all, func(a, b shm.Info) int { return strings.Compare(a.Name, b.Name) })
+	return all
 }
 
 func sinceNs(now time.Time, t *time.Time) *int64 {
@@ -398,10 +407,4 @@ func lines(err error) (all []string) {
 		}
 	}
 	return all
-}
-
-// isTerminal is a variable for tests.
-var isTerminal = func(f *os.File) bool {
-	st, err := f.Stat()
-	return err == nil && st.Mode()&os.ModeCharDevice != 0
 }

@@ -7,8 +7,6 @@ import (
 	"io"
 	"slices"
 	"strings"
-
-	"github.com/shmsync/shmsync/shm"
 )
 
 type metricsCmd struct {
@@ -19,10 +17,8 @@ type metricsCmd struct {
 func (c *metricsCmd) Run(s *session) error {
 	names := c.Arena
 	if len(names) == 0 {
-		for info, err := range shm.List() {
-			if err == nil {
-				names = append(names, info.Name)
-			}
+		for _, info := range segments(s.stderr) {
+			names = append(names, info.Name)
 		}
 	}
 	m := &metrics{families: map[string]*family{}}
