@@ -70,5 +70,8 @@ func (a *Arena) Fenced() bool { return a.fenced.Load() }
 // Size is the arena's size in bytes.
 func (a *Arena) Size() int64 { return int64(a.geo.size) }
 
+// Counted reports whether the arena's objects count what is done with them.
+func (a *Arena) Counted() bool { return a.geo.counted }
+
 // MaxParticipants is the most processes that can be in the arena at once.
 func (a *Arena) MaxParticipants() int { return a.geo.slots }

@@ -22,7 +22,6 @@ type Inspector struct {
 	img     *shm.Image
 	damage  error // what is wrong with the header, or nil
 	created time.Time
-	counted bool
 }
 
 // Inspect looks at the arena of that name under /dev/shm or, if name has a slash, at
@@ -97,6 +96,7 @@ func guess(header []byte, length uint64, damage error) (geometry, error) {
 	if geo.chunkCount == 0 {
 		return geo, damage
 	}
+	geo.counted = header[hdrCompat]&compatCounted != 0
 	return geo, nil
 }
 
@@ -120,6 +120,9 @@ func (i *Inspector) Size() int64 { return int64(i.a.geo.size) }
 
 // MaxParticipants is the most processes that can be in the arena at once.
 func (i *Inspector) MaxParticipants() int { return i.a.geo.slots }
+
+// Counted reports whether the arena's objects count what is done with them.
+func (i *Inspector) Counted() bool { return i.a.geo.counted }
 
 // Created is when the arena was made.
 func (i *Inspector) Created() time.Time { return i.created }

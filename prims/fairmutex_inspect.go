@@ -13,6 +13,7 @@ func inspectFairMutex(a *arena.Arena, o arena.Object) arena.Inspection {
 	i.State = word.String()
 	on := i.owner(word, f.diedName())
 	i.monitor(&f.words.mon)
+	i.date(on, f.mon.counts)
 	i.waits(inQueue, "lock", on)
 	return i.Inspection
 }

@@ -93,6 +93,13 @@ func (i *inspection) owner(w ownerWord, died arena.Name) (on []int) {
 	return nil
 }
 
+// date says since when the holds are held that are to be dated, if that is known.
+func (i *inspection) date(holds []int, c *countWords) {
+	for _, h := range holds {
+		i.Holds[h].Since = c.began()
+	}
+}
+
 // ownerHold is the hold of an owner word; that of nobody if there is none.
 func ownerHold(w ownerWord) arena.Hold {
 	h := arena.Hold{Owner: w.name(), Mode: arena.HoldExclusive}
@@ -142,6 +149,7 @@ func (i *inspection) latch(off arena.Offset, w *monitorWords) {
 
 // monitor tells of the monitor that a body begins with.
 func (i *inspection) monitor(w *monitorWords) {
+	i.Counts = countsOf(i.a, &w.latch.counts).tell()
 	i.Spin = spinText(w.spin.Load())
 	i.latch(0, w)
 }
@@ -164,4 +172,17 @@ func (i *inspection) enough(what string) {
 			i.Waits[k].Any = true
 		}
 	}
+}
+
+// sum adds the counters of a part of the object.
+func (i *inspection) sum(c *arena.Counts) {
+	if i.Counts == nil {
+		i.Counts = &arena.Counts{}
+	}
+	i.Counts.Acquired += c.Acquired
+	i.Counts.Contended += c.Contended
+	i.Counts.SpinsPaid += c.SpinsPaid
+	i.Counts.Slept += c.Slept
+	i.Counts.Woken += c.Woken
+	i.Counts.Recovered += c.Recovered
 }

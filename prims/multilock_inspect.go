@@ -39,6 +39,9 @@ func inspectMultiLock(a *arena.Arena, o arena.Object) arena.Inspection {
 	}
 	for n := range x.all {
 		k := x.bucketOr(n)
+		if a.Counted() {
+			i.sum(k.words.mon.latch.counts.tell())
+		}
 		if k.words.quiet() {
 			continue
 		}

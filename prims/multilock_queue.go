@@ -29,6 +29,7 @@ func newMultiBucket(x *MultiLock, i int) *multiBucket {
 // take takes a key that is free, into an entry that is in no use.
 func (k *multiBucket) take(s *multiLockEntry, key uint64) Hold {
 	h := k.newHold(kindHeld)
+	k.mon.counts.took()
 	put(&s.key, key)
 	put(&s.queue, 0)
 	// lin: the key is taken here.

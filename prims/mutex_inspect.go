@@ -11,7 +11,9 @@ func inspectMutex(a *arena.Arena, o arena.Object) arena.Inspection {
 	i.Policy, i.Spin = policyOf(w.policy).String(), spinText(w.spin.Load())
 	word := ownerWord(w.owner.Load())
 	i.State = word.String()
+	i.Counts = countsOf(a, &w.counts).tell()
 	on := i.owner(word, arena.Name(w.died.Load()&arena.NameMask))
+	i.date(on, countsOf(a, &w.counts))
 	i.mutexRest(w)
 	i.waits(at(mutexWakeOff, mutexHubOff), "lock", on)
 	return i.Inspection

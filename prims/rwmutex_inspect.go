@@ -13,7 +13,8 @@ func inspectRWMutex(a *arena.Arena, o arena.Object) arena.Inspection {
 		return unreadable(a, o, err)
 	}
 	i := inspect(a, o)
-	i.Policy = policyOf(w.policy).String()
+	i.Policy, i.Spin = policyOf(w.policy).String(), spinText(w.writers.spin.Load())
+	i.Counts = countsOf(a, &w.writers.counts).tell()
 	g := gateWord(w.gate.Load())
 	i.State = g.String()
 	i.word("gate", uint64(g), "%v", g)
@@ -34,6 +35,7 @@ func inspectRWMutex(a *arena.Arena, o arena.Object) arena.Inspection {
 			mode = arena.HoldRecovering
 		}
 		gate = i.hold(arena.Hold{Owner: g.name(), Mode: mode})
+		i.date(gate, countsOf(a, &w.writers.counts))
 	}
 	count, waiting := uint64(0), uint64(0)
 	for slot := 1; slot <= w.used(); slot++ {

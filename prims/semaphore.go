@@ -271,6 +271,7 @@ func (s *Semaphore) canTake(n uint64) bool { return s.words.free.Load() >= n }
 // take takes n permits that are free for this process. The share comes first: what is
 // free is made anew from the shares after a death.
 func (s *Semaphore) take(n uint64) {
+	s.mon.counts.took()
 	free := s.words.free.Load() - n
 	if !s.moves {
 		h := s.own
