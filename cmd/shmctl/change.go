@@ -41,6 +41,7 @@ type (
 		Size            string `default:"64M" help:"In bytes, or with K, M, G, T."`
 		MaxParticipants int    `default:"128" help:"Processes that can be in it at once."`
 		Mode            string `default:"0600" help:"Permissions of the file."`
+		Counted         bool   `help:"Objects count what is done with them, and date holds; locks get slower."`
 	}
 	rmCmd struct {
 		Arena string `arg:"" help:"Name or path."`
@@ -269,7 +270,7 @@ func (c *createCmd) Run(s *session) error {
 	if err != nil || mode > 0o777 {
 		return fmt.Errorf("%q is no mode such as 0600", c.Mode)
 	}
-	opts := &arena.Options{Size: bytes, MaxParticipants: c.MaxParticipants, Mode: fs.FileMode(mode), Label: "shmctl"}
+	opts := &arena.Options{Size: bytes, MaxParticipants: c.MaxParticipants, Mode: fs.FileMode(mode), Counted: c.Counted, Label: "shmctl"}
 	a, err := createArena(c.Name, opts)
 	if errors.Is(err, fs.ErrExist) {
 		return refused{c.Name + " is there already"}

@@ -20,7 +20,7 @@ type graphCmd struct {
 func (c *graphCmd) Run(s *session) error {
 	s.json = s.json || c.Format == "json"
 	return s.with("graph", c.Arena, func(d *document, _ *source, snap *snapshot) error {
-		d.Edges, d.Waits, d.Holds, d.Participants = snap.edges(), snap.waits, snap.holds, snap.participants
+		d.Edges, d.Waits, d.Holds = snap.edges(), snap.waits, snap.holds
 		return nil
 	}, func(d *document, snap *snapshot) error {
 		g := graphOf(d, snap)

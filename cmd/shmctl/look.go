@@ -136,7 +136,7 @@ func (s *session) with(command, name string, fill func(d *document, src *source,
 	d := s.begin(command)
 	d.Arena = &snap.info
 	d.Arena.Health = health(f)
-	d.Findings = f
+	d.Findings, d.Participants = f, snap.participants
 	if err := fill(d, src, snap); err != nil {
 		return err
 	}
@@ -154,7 +154,6 @@ func (s *session) with(command, name string, fill func(d *document, src *source,
 // Run lists the participants.
 func (c *psCmd) Run(s *session) error {
 	return s.with("ps", c.Arena, func(d *document, _ *source, snap *snapshot) error {
-		d.Participants = snap.participants
 		if c.Gone {
 			d.Gone = snap.gone
 		}

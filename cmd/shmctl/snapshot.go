@@ -66,6 +66,9 @@ func (s *source) look() *snapshot {
 		snap.gone = append(snap.gone, obituary{o.Name().String(), clean(o.Label), o.PID, timeOf(o.Died), o.Left})
 	}
 	snap.info = infoOf(s.ins, len(snap.participants))
+	if s.dump != nil {
+		snap.info.Name, snap.info.Path = clean(s.dump.Name)+" (dump)", s.name
+	}
 	return snap
 }
 
