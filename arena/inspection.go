@@ -31,7 +31,6 @@ const (
 	HoldProducer   = "producer"   // is to give the result
 	HoldLease      = "lease"      // an item of a queue
 	HoldExecutor   = "executor"   // looks at a queue of a waker
-	HoldClaim      = "claim"      // of a Waitable
 )
 
 // Hold is what a participant has of an object.

@@ -231,7 +231,7 @@ func (w *waiter) sleep() park.Result {
 		return park.Again
 	}
 	w.slept = true
-	bed.Owner = o.name()
+	bed.Owner, bed.Since = o.name(), w.since
 	m.counts.add(countSleep)
 	r := m.queue.Sleep(uint32(v), bed, &w.cancel)
 	crashpoint.Hit("mutex.lock.woken")

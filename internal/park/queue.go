@@ -104,6 +104,7 @@ type Bed struct {
 	Other   *atomic.Uint32 // wake up when this word is woken, too, if not nil
 	OtherIs uint32         // what it was at the last look
 	Bounded int64          // sleep no longer than this many nanoseconds, if not 0
+	Since   int64          // since when it waits, CLOCK_MONOTONIC ns, for people; 0: it does not know
 }
 
 // Sleep is what a waiter does after it announced itself and saw that it has to
@@ -119,6 +120,9 @@ func (q *Queue) Sleep(w uint32, b Bed, c *Cancel) Result {
 	// and a hand-off reach the waiter all the same.
 	if q.haveWaitV || c.ctx == nil && b.Other == nil {
 		if record, ok := q.Arena.Announce(q.config.Object.Offset, q.config.Word, uint64(w), DirectMax); ok {
+			if b.Since != 0 {
+				q.Arena.DateAnnounced(record, b.Since)
+			}
 			r := q.direct(w, b, c)
 			q.Arena.Retract(record)
 			return r
