@@ -4,11 +4,15 @@ package main
 
 import (
 	"bytes"
+	"os"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/shmsync/shmsync/internal/proctest"
 )
 
 // lookAndDisturbNothing runs each command that only looks, and checks that the arena's bytes and the
@@ -314,4 +318,32 @@ func TestParkedWaitersAreCounted(t *testing.T) {
 		return n == 100 && dated
 	})
 	require.True(t, strings.Contains(soon(t, exitOK, "waits", name), "parked"))
+}
+
+// A participant in another pid namespace is found by its process here, and is known to
+// live or to be stopped although its pid says nothing.
+func TestOtherNamespace(t *testing.T) {
+	if os.Geteuid() != 0 {
+		proctest.Skip(t, "only root can make a pid namespace", "shmctl/agent")
+	}
+	name := testArena(t)
+	p := &agent{t: t, Proc: proctest.Start(t, "shmctl/agent", proctest.Params(agentParams{name, "alice"}),
+		proctest.Attr(&syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID | syscall.CLONE_NEWNS}))}
+	p.Recv(t, &p.name)
+	p.does("lock mutex", "m")
+	_, d := shmctlJSON(t, "ps", name)
+	require.Len(t, d.Participants, 1)
+	require.Equal(t, 1, d.Participants[0].PID)
+	require.Equal(t, "alive", d.Participants[0].Life)
+	require.Equal(t, p.Pid(), d.Participants[0].HostPID)
+	require.Contains(t, soon(t, exitOK, "ps", name), "here)")
+	p.Stop(t)
+	_, d = shmctlJSON(t, "ps", name)
+	require.Equal(t, "stopped", d.Participants[0].Life)
+	_, out, _ := shmctl("locks", name)
+	require.Contains(t, out, "alice[1] stopped")
+	p.Cont(t)
+	p.Kill(t)
+	_, d = shmctlJSON(t, "ps", name)
+	require.Equal(t, "dead", d.Participants[0].Life)
 }
