@@ -40,6 +40,9 @@ type Arena struct {
 	unfinished atomic.Bool     // a burial has to be gone on with
 	deaths     deathLog
 
+	copied bool              // an Inspector's: a copy that nobody else sees
+	waits  map[Offset][]Wait // what WaitsOf has found in a copy
+
 	onClose     sync.Map      // func() to be called before the arena is unmapped, by key
 	announceMap atomic.Uint32 // announce records in use, a bit each
 }
@@ -66,6 +69,9 @@ func (a *Arena) Fenced() bool { return a.fenced.Load() }
 
 // Size is the arena's size in bytes.
 func (a *Arena) Size() int64 { return int64(a.geo.size) }
+
+// Counted reports whether the arena's objects count what is done with them.
+func (a *Arena) Counted() bool { return a.geo.counted }
 
 // MaxParticipants is the most processes that can be in the arena at once.
 func (a *Arena) MaxParticipants() int { return a.geo.slots }

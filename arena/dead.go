@@ -27,6 +27,9 @@ func (a *Arena) Dead(n Name) bool {
 	if nameIn(i, w) != n || !w.present() {
 		return true
 	}
+	if a.copied {
+		return false // who only looks buries nobody
+	}
 	if n == a.self || !a.seenDead(i, w) {
 		return false
 	}

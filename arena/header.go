@@ -48,7 +48,7 @@ const (
 
 // format writes the header of a new arena into a segment that nobody else has
 // and reserves its fixed regions.
-func format(seg *shm.Segment, slots int) error {
+func format(seg *shm.Segment, slots int, counted bool) error {
 	b := seg.Bytes()
 	g := plan(uint64(len(b)), slots)
 	if g.chunkCount == 0 {
@@ -64,7 +64,9 @@ func format(seg *shm.Segment, slots int) error {
 	le.PutUint32(b[hdrVersion:], LayoutVersion)
 	le.PutUint32(b[hdrWord:], wordBytes)
 	le.PutUint32(b[hdrHeaderSize:], headerSize)
-	le.PutUint64(b[hdrCompat:], knownCompat)
+	if counted {
+		le.PutUint64(b[hdrCompat:], compatCounted)
+	}
 	le.PutUint64(b[hdrROCompat:], knownROCompat)
 	le.PutUint64(b[hdrIncompat:], knownIncompat)
 	le.PutUint64(b[hdrSize:], g.size)
@@ -162,5 +164,6 @@ func validate(b []byte, length uint64, name string) (geometry, error) {
 		le.Uint32(h[hdrBlockWords:]) != blockWords {
 		return bad(shmsync.ErrCorrupt, "its regions do not lie where a layout of version %d puts them", LayoutVersion)
 	}
+	g.counted = le.Uint64(h[hdrCompat:])&compatCounted != 0
 	return g, nil
 }

@@ -18,7 +18,7 @@ import (
 func formatted(t testing.TB, size int64, slots int) []byte {
 	var b []byte
 	seg, err := shm.CreateMemfd("test", size, func(s *shm.Segment) error {
-		if err := format(s, slots); err != nil {
+		if err := format(s, slots, false); err != nil {
 			return err
 		}
 		b = append(b, s.Bytes()...)
@@ -57,7 +57,7 @@ func TestHeaderOfANewArena(t *testing.T) {
 func TestTooSmall(t *testing.T) {
 	for _, slots := range []int{1, 128, MaxSlots} {
 		size := int64(minSize(slots)) - chunkSize
-		_, err := shm.CreateMemfd("small", size, func(s *shm.Segment) error { return format(s, slots) }, nil)
+		_, err := shm.CreateMemfd("small", size, func(s *shm.Segment) error { return format(s, slots, false) }, nil)
 		require.ErrorIs(t, err, shmsync.ErrNoSpace)
 		require.ErrorContains(t, err, "memfd:small")
 		require.ErrorContains(t, err, fmt.Sprint(minSize(slots)))

@@ -44,6 +44,15 @@ type KindOps struct {
 	Check func(a *Arena, o Object) error
 	// Describe renders the object's state on one line.
 	Describe func(a *Arena, o Object) string
+	// Inspect tells the object's state: who has what of it, who waits for what and
+	// for whom. a may be the copy of an [Inspector], so nothing comes of writing to
+	// it, and nobody can be woken. For a kind without it the waits are told that
+	// [Arena.WaitsOf] finds.
+	Inspect func(a *Arena, o Object) Inspection
+	// UserData calls hide for those bytes of the body, n from an offset in it on, that
+	// are its users' data and not the kind's: a report does without them. Of a kind
+	// without Inspect that is the whole body.
+	UserData func(a *Arena, o Object, hide func(from Offset, n uint64))
 }
 
 // Owed says which wakes of an object a death may have swallowed.
@@ -77,6 +86,17 @@ func kindOps(k Kind) (KindOps, bool) {
 		return KindOps{}, false
 	}
 	return v.(KindOps), true
+}
+
+// Inspect tells the state of an object, by its kind.
+func (a *Arena) Inspect(o Object) Inspection {
+	if a.copied && a.waits == nil {
+		a.waits = a.findWaits()
+	}
+	if ops, ok := kindOps(o.Kind); ok && ops.Inspect != nil {
+		return ops.Inspect(a, o)
+	}
+	return Inspection{State: a.Describe(o), Waits: a.WaitsOf(o)}
 }
 
 // Describe renders the state of an object on one line, by its kind. It is empty for

@@ -43,7 +43,11 @@ const (
 // refused; one whose read-only-compatible bits it does not know can only be
 // looked at; unknown compatible bits are ignored.
 const (
-	knownCompat   = 0
+	// compatCounted: objects count what is done with them, and date their holds. Who
+	// does not know it leaves its own deeds out.
+	compatCounted = 1
+
+	knownCompat   = compatCounted
 	knownROCompat = 0
 	knownIncompat = 0
 )
@@ -61,6 +65,7 @@ type geometry struct {
 	blocksOff  uint64 // blockWords uint32 a chunk
 	heapOff    uint64 // a multiple of chunkSize
 	chunkCount uint64
+	counted    bool // compatCounted
 }
 
 func alignUp(v, to uint64) uint64 { return (v + to - 1) &^ (to - 1) }

@@ -10,6 +10,8 @@ type memory struct {
 	bytes []byte
 	base  unsafe.Pointer
 	size  uint64
+	// fetch, of an Inspector, makes sure that the bytes are there.
+	fetch func(off, n uint64)
 }
 
 func newMemory(b []byte) memory {
@@ -27,6 +29,9 @@ func (m *memory) within(off Offset, n, align uint64) bool {
 func (m *memory) at(off Offset, n, align uint64) unsafe.Pointer {
 	if !m.within(off, n, align) {
 		panic("shmsync: offset " + off.String() + " out of the arena")
+	}
+	if m.fetch != nil {
+		m.fetch(uint64(off), n)
 	}
 	// SAFETY: checked against the length of the mapping, which no peer can
 	// change, and never reaches past it.

@@ -40,14 +40,16 @@ type Node struct {
 	//   futex:   none
 	//   crash:   of a hub node: immutable once pushed
 	next atomic.Uint64
-	// readyNext is the offset of the next node of the same ready stack.
-	//   writers: who made the node ready, until it is popped
+	// readyNext is the offset of the next node of the same ready stack. In a parked
+	// node it is when the wait began, CLOCK_MONOTONIC ns, for people.
+	//   writers: who made the node ready, until it is popped; the owner before it parks
 	//   readers: the owner
 	//   order:   relaxed, the push carries the edge
 	//   futex:   none
 	//   crash:   any value is consistent, a stack is read with bounds
 	readyNext atomic.Uint64
-	// wanted is what is waited for: a token, a key, permits.
+	// wanted is what is waited for: a token, a key, permits. In a hub node it is since
+	// when somebody waits behind it, CLOCK_MONOTONIC ns, for people.
 	//   writers: the owner before it waits
 	//   readers: everybody
 	//   order:   relaxed, the word carries the edge
@@ -71,7 +73,7 @@ type Node struct {
 	//   crash:   tells a node that was never pushed from one that was
 	list atomic.Uint64
 	// extra is for the primitive that uses the node: what kind of wait it is, and
-	// how it ended.
+	// how it ended. In a hub node it is how many goroutines wait behind it, for people.
 	//   writers: the owner before it waits, then who holds the latch of the queue
 	//   readers: the owner, who holds the latch
 	//   order:   relaxed, the word carries the edge
@@ -135,6 +137,16 @@ func (n *Node) Stamp() *atomic.Uint64 { return &n.stamp }
 
 // Extra is for the primitive that uses the node.
 func (n *Node) Extra() *atomic.Uint64 { return &n.extra }
+
+// SetParkedSince dates the wait of a node that is about to be parked.
+func (n *Node) SetParkedSince(ns int64) { n.readyNext.Store(uint64(ns)) }
+
+// SetBehind notes for people how many goroutines wait behind a hub node, and since
+// when, CLOCK_MONOTONIC ns.
+func (n *Node) SetBehind(count int, since int64) {
+	n.wanted.Store(uint64(since))
+	n.extra.Store(uint64(count))
+}
 
 // node gives the node at off, which the caller has validated.
 func (c *core) node(off Offset) *Node {

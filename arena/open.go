@@ -102,7 +102,7 @@ func (o *Options) check(op, name string) error {
 
 func (o *Options) size() int64 { return int64(alignUp(uint64(o.Size), chunkSize)) }
 
-func (o *Options) format(seg *shm.Segment) error { return format(seg, o.MaxParticipants) }
+func (o *Options) format(seg *shm.Segment) error { return format(seg, o.MaxParticipants, o.Counted) }
 
 // join makes this process a participant of the arena in seg.
 func join(seg *shm.Segment, opts *Options, created bool) (*Arena, error) {
@@ -145,6 +145,9 @@ func (a *Arena) compare(opts *Options, created bool) error {
 	}
 	if opts.Size != 0 && uint64(opts.size()) != a.geo.size {
 		return bad("Size", uint64(opts.size()), a.geo.size)
+	}
+	if opts.Counted && !a.geo.counted {
+		return a.fail("arena.open", shmsync.ErrIncompatible, "it does not count, asked for one that does")
 	}
 	return nil
 }

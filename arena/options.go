@@ -15,6 +15,10 @@ type Options struct {
 	Size int64
 	// MaxParticipants of a new arena, at most 2047; 0 means 128. Fixed for life.
 	MaxParticipants int
+	// Counted makes the objects of a new arena count what is done with them, and date
+	// their holds, for tools; see [Counts]. It costs the fast paths: a lock and unlock
+	// takes several times as long. Fixed for life.
+	Counted bool
 	// Mode is the permission of a new arena's file; 0 means 0600.
 	Mode fs.FileMode
 	// TrustUIDs are users whose arenas may be joined, besides those of this

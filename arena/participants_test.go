@@ -17,7 +17,7 @@ import (
 
 // newMemfdArena is an arena that this process alone is in.
 func newMemfdArena(t *testing.T, slots int) *Arena {
-	seg, err := shm.CreateMemfd("test", 1<<20, func(s *shm.Segment) error { return format(s, slots) }, nil)
+	seg, err := shm.CreateMemfd("test", 1<<20, func(s *shm.Segment) error { return format(s, slots, false) }, nil)
 	require.NoError(t, err)
 	a, err := FromSegment(seg, &Options{Label: "tester"})
 	require.NoError(t, err)

@@ -24,6 +24,8 @@ var abiStructs = map[string]reflect.Type{
 	"Mutex": reflect.TypeFor[mutexWords](),
 	"Futex": reflect.TypeFor[futexWords](),
 
+	"Counters": reflect.TypeFor[countWords](),
+
 	"SignalWaker":    reflect.TypeFor[signalHead](),
 	"SpinLock":       reflect.TypeFor[spinWords](),
 	"RWSpinLock":     reflect.TypeFor[spinWords](), // what follows is in the text
@@ -49,7 +51,7 @@ var abiStructs = map[string]reflect.Type{
 
 // abiParts are the sections of abiStructs that are parts of objects.
 var abiParts = []string{
-	"Line of a slot", "Monitor", "Redo entry", "List of waits", "Share of a semaphore", "Hold of a waitable",
+	"Line of a slot", "Monitor", "Redo entry", "List of waits", "Share of a semaphore", "Hold of a waitable", "Counters",
 }
 
 // abiKinds are the kinds of the objects.

@@ -70,7 +70,7 @@ const barrierVersion = 1
 
 func init() {
 	arena.RegisterKind(arena.KindOps{
-		Kind: barrierKind, Repair: repairBarrier, Wake: wakeQueue, Check: checkBarrier, Describe: describeBarrier,
+		Kind: barrierKind, Repair: repairBarrier, Wake: wakeQueue, Check: checkBarrier, Describe: describeBarrier, Inspect: inspectBarrier,
 	})
 }
 

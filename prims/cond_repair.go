@@ -8,7 +8,7 @@ import (
 
 func init() {
 	arena.RegisterKind(arena.KindOps{
-		Kind: condKind, Repair: repairCond, Wake: wakeQueue, Check: checkCond, Describe: describeCond,
+		Kind: condKind, Repair: repairCond, Wake: wakeQueue, Check: checkCond, Describe: describeCond, Inspect: inspectCond,
 	})
 }
 

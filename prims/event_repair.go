@@ -9,7 +9,7 @@ import (
 
 func init() {
 	arena.RegisterKind(arena.KindOps{
-		Kind: eventKind, Repair: repairEvent, Wake: wakeQueue, Check: checkEvent, Describe: describeEvent,
+		Kind: eventKind, Repair: repairEvent, Wake: wakeQueue, Check: checkEvent, Describe: describeEvent, Inspect: inspectEvent,
 	})
 }
 

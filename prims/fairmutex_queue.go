@@ -37,6 +37,9 @@ func (f *FairMutex) free() bool { return f.words.owner.Load() == 0 && f.fifo.emp
 
 // take makes this process the holder of a lock that is free.
 func (f *FairMutex) take() {
+	if c := f.mon.counts; c != nil {
+		c.holds(false)
+	}
 	// lin: the lock is taken here.
 	put(&f.words.owner, uint64(f.name))
 	crashpoint.Hit("fairmutex.lock.taken")
@@ -191,6 +194,7 @@ func (f *FairMutex) settle(b *wakes) {
 // twice does no harm: nobody can unlock before the latch is left.
 func (f *FairMutex) account(w wait) {
 	if fate(w.Extra().Load()).result() == lockGranted {
+		f.mon.counts.dates()
 		put(&f.words.owner, uint64(w.Owner()&arena.NameMask))
 		crashpoint.Hit("fairmutex.grant.held")
 	}
@@ -210,6 +214,7 @@ func (f *FairMutex) bury(gone func(arena.Name) bool) {
 	}
 	f.words.died.Store(uint32(o.name()))
 	put(&f.words.owner, uint64(o.bereaved(f.policy)))
+	f.mon.counts.add(countRecovery)
 }
 
 func (f *FairMutex) holders(g func(arena.Name)) {

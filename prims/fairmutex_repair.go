@@ -17,7 +17,7 @@ var (
 
 func init() {
 	arena.RegisterKind(arena.KindOps{
-		Kind: fairMutexKind, Repair: repairFairMutex, Wake: wakeQueue, Check: checkFairMutex, Describe: describeFairMutex,
+		Kind: fairMutexKind, Repair: repairFairMutex, Wake: wakeQueue, Check: checkFairMutex, Describe: describeFairMutex, Inspect: inspectFairMutex,
 	})
 }
 

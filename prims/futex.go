@@ -64,7 +64,7 @@ var futexKind = arena.KindOf("FUTX")
 const futexVersion = 1
 
 func init() {
-	arena.RegisterKind(arena.KindOps{Kind: futexKind, Wake: wakeFutex, Describe: describeFutex})
+	arena.RegisterKind(arena.KindOps{Kind: futexKind, Wake: wakeFutex, Describe: describeFutex, Inspect: inspectFutex})
 }
 
 // OpenFutex finds the Futex of that name in the arena or creates it, with its

@@ -9,7 +9,7 @@ import (
 
 func init() {
 	arena.RegisterKind(arena.KindOps{
-		Kind: futureKind, Repair: repairFuture, Wake: wakeQueue, Check: checkFuture, Describe: describeFuture,
+		Kind: futureKind, Repair: repairFuture, Wake: wakeQueue, Check: checkFuture, Describe: describeFuture, Inspect: inspectFuture,
 	})
 }
 

@@ -47,6 +47,7 @@ type monitor struct {
 	at     arena.Offset // of words
 	rules  rules
 	key    race.Key
+	counts *countWords // of the object; nil where nothing is counted
 	// mine tells the waits of this monitor from those of others in the same object;
 	// nil if it is the only one.
 	mine func(wait) bool
@@ -97,6 +98,7 @@ func buildMonitor(a *arena.Arena, o arena.Object, off arena.Offset, r rules, bar
 	}
 	m.latch.latch = true
 	m.key = m.latch.key
+	m.counts = countsOf(a, &m.words.latch.counts)
 	return m
 }
 
@@ -190,6 +192,7 @@ func (m *monitor) join(s *park.Seat, class uint16, wanted uint64) {
 	crashpoint.Hit("monitor.queue.stamped")
 	m.rules.requeue(wait{off: s.Off, Node: n})
 	crashpoint.Hit("monitor.queue.linked")
+	m.counts.add(countContended)
 }
 
 // await waits until the wait of a seat that has joined is resolved. An error means
@@ -220,8 +223,10 @@ func (m *monitor) sleep(ctx context.Context, s *park.Seat) error {
 func (m *monitor) sleepEntered(ctx context.Context, s *park.Seat) error {
 	w := waitOf(s)
 	if m.tuning().Spin(s.Resolved) {
+		m.counts.add(countSpin)
 		return nil
 	}
+	m.counts.add(countSleep)
 	c := park.CancelBy(ctx)
 	r := s.Sleep(m.latch.queue, &c)
 	c.Stop()
@@ -241,6 +246,7 @@ func (m *monitor) collect(s *park.Seat) fate {
 	crashpoint.Hit("monitor.await.resolved")
 	f := fate(s.Node.Extra().Load())
 	race.Acquire(m.key)
+	m.counts.took()
 	s.Leave()
 	return f
 }

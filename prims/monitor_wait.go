@@ -101,6 +101,7 @@ func (m *monitor) wake(b *wakes) {
 }
 
 func (m *monitor) wakeOne(u wakeUp) {
+	m.counts.add(countWake)
 	if u.state == arena.NodeParked {
 		m.a.Tell(u.off, u.Node)
 		m.a.EndTell()

@@ -39,13 +39,14 @@ func (k *multiBucket) take(s *multiLockEntry, key uint64) Hold {
 	kind := kindHeld
 	if s.key.Load() != key {
 		put(&s.key, key)
-	} else if !race.Enabled && uint32(s.hold.Load()) == k.last {
+	} else if !race.Enabled && k.mon.counts == nil && uint32(s.hold.Load()) == k.last {
 		kind = keyQuick
 		if !k.mayBeQuick.Load() {
 			k.mayBeQuick.Store(true)
 		}
 	}
 	h := k.newHold(kind)
+	k.mon.counts.took()
 	put(&s.queue, 0)
 	// lin: the key is taken here.
 	put(&s.hold, uint64(h))

@@ -18,7 +18,7 @@ var (
 
 func init() {
 	arena.RegisterKind(arena.KindOps{
-		Kind: multiLockKind, Repair: repairMultiLock, Wake: wakeMultiLock, Check: checkMultiLock, Describe: describeMultiLock,
+		Kind: multiLockKind, Repair: repairMultiLock, Wake: wakeMultiLock, Check: checkMultiLock, Describe: describeMultiLock, Inspect: inspectMultiLock,
 	})
 }
 

@@ -56,6 +56,7 @@ type Mutex struct {
 	// alsoLook is called by looks, if set, for an object that has m as a part.
 	alsoLook func()
 	latch    bool // it is such a part, and only the library locks it
+	counts   *countWords
 }
 
 // MutexOptions says how a Mutex is created, and what this process does with it.
@@ -145,7 +146,9 @@ func newMutex(a *arena.Arena, o arena.Object, opt *MutexOptions, created bool) (
 }
 
 func buildMutex(a *arena.Arena, o arena.Object, opt *MutexOptions) *Mutex {
-	return buildMutexAt(a, o, o.Body, opt)
+	m := buildMutexAt(a, o, o.Body, opt)
+	m.counted()
+	return m
 }
 
 // buildMutexAt makes a handle on the words of a mutex at off, in the body of o:

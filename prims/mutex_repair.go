@@ -21,7 +21,7 @@ var (
 
 func init() {
 	arena.RegisterKind(arena.KindOps{
-		Kind: mutexKind, Repair: repairMutex, Wake: wakeMutex, Check: checkMutex, Describe: describeMutex,
+		Kind: mutexKind, Repair: repairMutex, Wake: wakeMutex, Check: checkMutex, Describe: describeMutex, Inspect: inspectMutex,
 	})
 }
 
@@ -38,6 +38,9 @@ func bereaveMutex(a *arena.Arena, w *mutexWords, o ownerWord) {
 		return
 	}
 	crashpoint.Hit("mutex.bereave.marked")
+	if o.held() {
+		countsOf(a, &w.counts).add(countRecovery)
+	}
 	if next.kind() == kindOwnerDead {
 		w.died.Store(uint32(o.name()))
 		wakeAllOf(a, w)
@@ -178,6 +181,7 @@ func (m *Mutex) inherit(o ownerWord) (took bool, err error) {
 		return false, nil
 	}
 	crashpoint.Hit("mutex.recover.taken")
+	m.counts.dates()
 	race.Acquire(m.key)
 	if err := m.runRepair(m.repair); err != nil {
 		return false, err
@@ -216,6 +220,7 @@ func (m *Mutex) Recover(ctx context.Context, repair func() error) error {
 			continue
 		}
 		crashpoint.Hit("mutex.recover.taken")
+		m.counts.dates()
 		race.Acquire(m.key)
 		if err := m.runRepair(repair); err != nil {
 			return err

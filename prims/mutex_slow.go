@@ -66,6 +66,7 @@ func (m *Mutex) lockSlow(ctx context.Context) error {
 		return err
 	}
 	race.Acquire(m.key)
+	m.counts.holds(w.met)
 	crashpoint.Hit("mutex.lock.acquired")
 	return nil
 }
@@ -80,6 +81,7 @@ func (m *Mutex) tryLockSlow() bool {
 		took, changed, _ := m.step(o, false)
 		if took {
 			race.Acquire(m.key)
+			m.counts.holds(false)
 			return true
 		}
 		if !changed {
@@ -126,6 +128,7 @@ type waiter struct {
 	cancel   park.Cancel
 	since    int64 // CLOCK_MONOTONIC ns of the first sleep
 	slept    bool
+	met      bool // somebody was in the way
 	starving bool // this process has asked for the next release
 }
 
@@ -160,7 +163,9 @@ func (w *waiter) acquire(mayRepair bool) error {
 		}
 		if !spun {
 			spun = true
+			w.met = true
 			if m.spinWhileHeld(w.slept) {
+				m.counts.add(countSpin)
 				continue
 			}
 		}
@@ -226,7 +231,8 @@ func (w *waiter) sleep() park.Result {
 		return park.Again
 	}
 	w.slept = true
-	bed.Owner = o.name()
+	bed.Owner, bed.Since = o.name(), w.since
+	m.counts.add(countSleep)
 	r := m.queue.Sleep(uint32(v), bed, &w.cancel)
 	crashpoint.Hit("mutex.lock.woken")
 	return r
@@ -295,7 +301,12 @@ func (w *waiter) leave() {
 
 // wakeNext wakes a waiter after a release that it may not have seen. A starving
 // waiter sleeps on the wake word like every other, so nobody else need be told.
-func (m *Mutex) wakeNext() { m.bell.Release() }
+func (m *Mutex) wakeNext() {
+	if m.counts != nil && m.bell.Announced() {
+		m.counts.woken.Add(1)
+	}
+	m.bell.Release()
+}
 
 // loseBias ends a biased release that found somebody waiting: a waiter paid for a
 // fence, so holds do without the bias for a while.
@@ -309,6 +320,12 @@ func (m *Mutex) loseBias() {
 // read.
 func (m *Mutex) unlockSlow(o uint32) {
 	race.ReleaseMerge(m.key)
+	if m.counts != nil {
+		o = m.owner.Load() // what the fast path read is nobody's
+		if o == uint32(m.name) {
+			m.counts.since.Store(0)
+		}
+	}
 	if o != uint32(m.name) {
 		m.badUnlock(ownerWord(o))
 		return
@@ -397,6 +414,7 @@ func (m *Mutex) reserve(from ownerWord) bool {
 	}
 	crashpoint.Hit("mutex.unlock.reserved")
 	m.words.handed.Store(uint64(shmsync.Monotonic()))
+	m.counts.add(countWake)
 	if !m.words.starving.CompareAndSwap(uint32(s), 0) {
 		// It gave up meanwhile, and perhaps before it could see the
 		// reservation.

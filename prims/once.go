@@ -51,7 +51,7 @@ const onceVersion = 1
 
 func init() {
 	arena.RegisterKind(arena.KindOps{
-		Kind: onceKind, Repair: repairOnce, Wake: wakeQueue, Check: checkOnce, Describe: describeOnce,
+		Kind: onceKind, Repair: repairOnce, Wake: wakeQueue, Check: checkOnce, Describe: describeOnce, Inspect: inspectOnce,
 	})
 }
 

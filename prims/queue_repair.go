@@ -10,7 +10,8 @@ import (
 
 func init() {
 	arena.RegisterKind(arena.KindOps{
-		Kind: queueKind, Repair: repairQueue, Wake: wakeQueue, Check: checkQueue, Describe: describeQueue,
+		Kind: queueKind, Repair: repairQueue, Wake: wakeQueue, Check: checkQueue, Describe: describeQueue, Inspect: inspectQueue,
+		UserData: hideQueue,
 	})
 }
 

@@ -21,7 +21,7 @@ var (
 
 func init() {
 	arena.RegisterKind(arena.KindOps{
-		Kind: rwmutexKind, Repair: repairRWMutex, Wake: wakeRWMutex, Check: checkRWMutex, Describe: describeRWMutex,
+		Kind: rwmutexKind, Repair: repairRWMutex, Wake: wakeRWMutex, Check: checkRWMutex, Describe: describeRWMutex, Inspect: inspectRWMutex,
 	})
 }
 

@@ -10,7 +10,7 @@ import (
 
 func init() {
 	arena.RegisterKind(arena.KindOps{
-		Kind: rwSpinKindID, Repair: repairRWSpin, Wake: wakeRWSpin, Check: checkRWSpin, Describe: describeRWSpin,
+		Kind: rwSpinKindID, Repair: repairRWSpin, Wake: wakeRWSpin, Check: checkRWSpin, Describe: describeRWSpin, Inspect: inspectRWSpin,
 	})
 }
 

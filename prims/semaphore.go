@@ -69,7 +69,7 @@ const (
 
 func init() {
 	arena.RegisterKind(arena.KindOps{
-		Kind: semaphoreKind, Repair: repairSemaphore, Wake: wakeQueue, Check: checkSemaphore, Describe: describeSemaphore,
+		Kind: semaphoreKind, Repair: repairSemaphore, Wake: wakeQueue, Check: checkSemaphore, Describe: describeSemaphore, Inspect: inspectSemaphore,
 	})
 }
 
@@ -87,7 +87,7 @@ func OpenSemaphore(a *arena.Arena, name string, n int64, opts *SemaphoreOptions)
 	}
 	o, created, err := a.OpenObject(arena.ObjectSpec{
 		Kind: semaphoreKind, Version: semaphoreVersion, Name: name, Size: semaphoreBytes(a.MaxParticipants()),
-		Init: func(body []byte) { initSemaphore(semaphoreBody(body), uint64(n), &opt) },
+		Init: func(body []byte) { initSemaphore(semaphoreBody(body), uint64(n), &opt, a.Counted()) },
 	})
 	if err != nil {
 		return nil, err
@@ -105,7 +105,7 @@ func OpenSemaphore(a *arena.Arena, name string, n int64, opts *SemaphoreOptions)
 	return s, nil
 }
 
-func initSemaphore(w *semaphoreWords, n uint64, opt *SemaphoreOptions) {
+func initSemaphore(w *semaphoreWords, n uint64, opt *SemaphoreOptions, counted bool) {
 	size, free := n, n
 	if opt.Transferable {
 		size |= semaphoreTransfer
@@ -118,7 +118,7 @@ func initSemaphore(w *semaphoreWords, n uint64, opt *SemaphoreOptions) {
 	}
 	w.size.Store(size)
 	w.free.Store(free)
-	if opt.Transferable {
+	if opt.Transferable && !counted {
 		w.free.Store(free | uint64(poolOpen))
 	}
 	w.mon.spin.Store(spinField(opt.Spin))
@@ -324,6 +324,7 @@ func (s *Semaphore) pool() uint64 {
 // take takes n permits that are free for this process. A death leaves a share that is
 // not in free yet: what is free is made anew from the shares then.
 func (s *Semaphore) take(n uint64) {
+	s.mon.counts.took()
 	free := s.words.free.Load() - n
 	if !s.moves {
 		h := s.own

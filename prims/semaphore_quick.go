@@ -17,7 +17,7 @@ var (
 // acquireQuick acquires n permits without the latch, if it can.
 func (s *Semaphore) acquireQuick(n uint64) bool {
 	if !s.quick.Load() {
-		return s.moves && !race.Enabled && s.acquireFromPool(n)
+		return s.moves && !s.byLatch() && s.acquireFromPool(n)
 	}
 	w := &s.own.quick
 	for {
@@ -37,7 +37,7 @@ func (s *Semaphore) acquireQuick(n uint64) bool {
 // releaseQuick releases n permits without the latch, if it can.
 func (s *Semaphore) releaseQuick(n uint64) bool {
 	if !s.quick.Load() {
-		return s.moves && !race.Enabled && s.releaseToPool(n)
+		return s.moves && !s.byLatch() && s.releaseToPool(n)
 	}
 	w := &s.own.quick
 	for {
@@ -53,6 +53,10 @@ func (s *Semaphore) releaseQuick(n uint64) bool {
 		}
 	}
 }
+
+// byLatch reports whether this process goes by the latch always: the race detector has
+// its edges there, and so have the counts of an arena that counts.
+func (s *Semaphore) byLatch() bool { return race.Enabled || s.mon.counts != nil }
 
 func (s *Semaphore) acquireFromPool(n uint64) bool {
 	w := &s.words.free
@@ -98,7 +102,7 @@ func (s *Semaphore) closePool() uint64 {
 
 // reopen opens what was closed for the time of the latch, if nobody is queued.
 func (s *Semaphore) reopen() {
-	if s.moves && !race.Enabled && s.fifo.empty() {
+	if s.moves && !s.byLatch() && s.fifo.empty() {
 		// sync(semaphore.quick): release
 		s.words.free.Store(s.words.free.Load() | uint64(poolOpen))
 	}
@@ -116,7 +120,7 @@ func (s *Semaphore) leaveOpen() {
 func (s *Semaphore) openShare(n uint64) {
 	w, h := s.words, s.own
 	last := uint64(s.name)
-	if w.last.Load() != last || s.size > quickMost || race.Enabled {
+	if w.last.Load() != last || s.size > quickMost || s.byLatch() {
 		put(&w.last, last)
 		return
 	}

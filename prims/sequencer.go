@@ -43,7 +43,7 @@ const sequencerVersion = 1
 
 func init() {
 	arena.RegisterKind(arena.KindOps{
-		Kind: sequencerKind, Repair: repairSequencer, Wake: wakeQueue, Check: checkSequencer, Describe: describeSequencer,
+		Kind: sequencerKind, Repair: repairSequencer, Wake: wakeQueue, Check: checkSequencer, Describe: describeSequencer, Inspect: inspectSequencer,
 	})
 }
 

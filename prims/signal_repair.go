@@ -15,7 +15,7 @@ var (
 
 func init() {
 	arena.RegisterKind(arena.KindOps{
-		Kind: signalKind, Repair: repairSignals, Wake: wakeSignals, Check: checkSignals, Describe: describeSignals,
+		Kind: signalKind, Repair: repairSignals, Wake: wakeSignals, Check: checkSignals, Describe: describeSignals, Inspect: inspectSignals,
 	})
 }
 

@@ -21,7 +21,7 @@ var (
 
 func init() {
 	arena.RegisterKind(arena.KindOps{
-		Kind: spinKindID, Repair: repairSpin, Wake: wakeSpin, Check: checkSpin, Describe: describeSpin,
+		Kind: spinKindID, Repair: repairSpin, Wake: wakeSpin, Check: checkSpin, Describe: describeSpin, Inspect: inspectSpin,
 	})
 }
 

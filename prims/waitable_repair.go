@@ -9,7 +9,8 @@ import (
 
 func init() {
 	arena.RegisterKind(arena.KindOps{
-		Kind: waitableKind, Repair: repairWaitable, Wake: wakeQueue, Check: checkWaitable, Describe: describeWaitable,
+		Kind: waitableKind, Repair: repairWaitable, Wake: wakeQueue, Check: checkWaitable, Describe: describeWaitable, Inspect: inspectWaitable,
+		UserData: hideWaitable,
 	})
 }
 

@@ -46,7 +46,7 @@ const tallyVersion = 1
 func init() {
 	for _, kind := range []arena.Kind{waitGroupKind, latchKind} {
 		arena.RegisterKind(arena.KindOps{
-			Kind: kind, Repair: repairTally, Wake: wakeQueue, Check: checkTally, Describe: describeTally,
+			Kind: kind, Repair: repairTally, Wake: wakeQueue, Check: checkTally, Describe: describeTally, Inspect: inspectTally,
 		})
 	}
 }

@@ -41,7 +41,7 @@ type mutexWords struct {
 	hub     atomic.Uint64 // head of the list of hub nodes; see arena.EachHubNode
 	handed  atomic.Uint64 // when the lock was last handed over, CLOCK_MONOTONIC ns; a hint
 	_       [16]byte
-	_       [64]byte
+	counts  countWords // of the object whose first words these are
 }
 
 // futexWords is the body of a Futex, 128 bytes.
@@ -71,6 +71,7 @@ var (
 	_ = [1]struct{}{}[unsafe.Offsetof(mutexWords{}.pays)-92]
 	_ = [1]struct{}{}[unsafe.Offsetof(mutexWords{}.hub)-96]
 	_ = [1]struct{}{}[unsafe.Offsetof(mutexWords{}.handed)-104]
+	_ = [1]struct{}{}[unsafe.Offsetof(mutexWords{}.counts)-128]
 	_ = [1]struct{}{}[unsafe.Sizeof(mutexWords{})-192]
 
 	_ = [1]struct{}{}[unsafe.Offsetof(futexWords{}.state)-0]

@@ -42,3 +42,14 @@ func (s *Segment) place(off, n int64, p Policy) Placement {
 }
 
 func unmap(mem []byte) error { return nil }
+
+func openImage(name string) (*Image, error) { return nil, unsupported("open", name) }
+
+func imageOf(f *os.File) (*Image, error) {
+	f.Close()
+	return nil, unsupported("open", f.Name())
+}
+
+func (m *Image) forget() {}
+
+func (m *Image) drop() {}

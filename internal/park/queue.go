@@ -42,6 +42,8 @@ type Queue struct {
 	first *waiter      // guarded by: mu; parked goroutines, in order of arrival
 	last  *waiter      // guarded by: mu
 	node  arena.Offset // guarded by: mu; our hub node, 0 when there is none yet
+	count int          // guarded by: mu; of parked goroutines
+	since int64        // guarded by: mu; since when there are any, CLOCK_MONOTONIC ns
 
 	wasReady bool // guarded by: mu; the node was ready at the last look
 }
@@ -102,6 +104,7 @@ type Bed struct {
 	Other   *atomic.Uint32 // wake up when this word is woken, too, if not nil
 	OtherIs uint32         // what it was at the last look
 	Bounded int64          // sleep no longer than this many nanoseconds, if not 0
+	Since   int64          // since when it waits, CLOCK_MONOTONIC ns, for people; 0: it does not know
 }
 
 // Sleep is what a waiter does after it announced itself and saw that it has to
@@ -117,6 +120,9 @@ func (q *Queue) Sleep(w uint32, b Bed, c *Cancel) Result {
 	// and a hand-off reach the waiter all the same.
 	if q.haveWaitV || c.ctx == nil && b.Other == nil {
 		if record, ok := q.Arena.Announce(q.config.Object.Offset, q.config.Word, uint64(w), DirectMax); ok {
+			if b.Since != 0 {
+				q.Arena.DateAnnounced(record, b.Since)
+			}
 			r := q.direct(w, b, c)
 			q.Arena.Retract(record)
 			return r
@@ -238,7 +244,21 @@ func (q *Queue) enlist(w uint32, me *waiter) bool {
 		q.last.next = me
 	}
 	q.last = me
+	if q.count++; q.count == 1 {
+		q.since = shmsync.Monotonic()
+	}
+	q.tellPeople()
 	return true
+}
+
+// tellPeople notes in the hub node how many wait, for tools.
+func (q *Queue) tellPeople() { // guarded by: mu
+	if q.node == 0 {
+		return
+	}
+	if n, err := q.Arena.NodeAt(q.node); err == nil {
+		n.SetBehind(q.count, q.since)
+	}
 }
 
 // needNode gets the queue a hub node if it has none yet. Without room for one,
@@ -265,6 +285,7 @@ func (q *Queue) delist(me *waiter) {
 	q.mu.Lock()
 	if me.queued {
 		q.unlink(me)
+		q.tellPeople()
 		q.setIdle()
 		q.mu.Unlock()
 		return
@@ -285,6 +306,7 @@ func (q *Queue) unlink(me *waiter) { // guarded by: mu
 		me.next.prev = me.prev
 	}
 	me.prev, me.next, me.queued = nil, nil, false
+	q.count--
 }
 
 func (q *Queue) setWaiting() { // guarded by: mu
@@ -319,6 +341,7 @@ func (q *Queue) deliver(all bool) {
 	if q.first != nil {
 		q.setWaiting()
 	}
+	q.tellPeople()
 	missed := woken == nil && !all && q.config.Miss != nil
 	q.mu.Unlock()
 	for woken != nil {

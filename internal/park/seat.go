@@ -124,6 +124,7 @@ func (s *Seat) park(notify func()) bool {
 	defer b.mu.Unlock()
 	w := s.Node.Load()
 	s.notify = notify // also for when this process leaves, if a peer wrote the state
+	s.Node.SetParkedSince(shmsync.Monotonic())
 	if w.State() != arena.NodeQueued || !s.Node.Swap(w, w.With(arena.NodeParked)) {
 		s.told = true
 		return false

@@ -32,6 +32,7 @@ func (x *Watch) Leave() {
 	defer x.q.mu.Unlock()
 	if x.me.queued {
 		x.q.unlink(&x.me)
+		x.q.tellPeople()
 		x.q.setIdle()
 	}
 }

@@ -1,0 +1,247 @@
+//go:build linux
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/proctest"
+	"github.com/shmsync/shmsync/prims"
+	"github.com/shmsync/shmsync/shm"
+)
+
+func TestMain(m *testing.M) { proctest.Main(m) }
+
+// agentOrder is something for an agent to do. It answers when that is done; Later
+// answers at once, and does it beside.
+type agentOrder struct {
+	Op    string
+	Name  string
+	N     int64
+	Later bool
+}
+
+type agentParams struct {
+	Arena string
+	Label string
+}
+
+func init() {
+	proctest.Register("shmctl/agent", func(c *proctest.Child) {
+		var p agentParams
+		c.Params(&p)
+		a, err := arena.Attach(p.Arena, &arena.Options{Label: p.Label})
+		if err != nil {
+			c.Fatal(err)
+		}
+		c.Say(a.Self().String())
+		for {
+			var o agentOrder
+			c.Recv(&o)
+			f, err := agentDeed(a, o)
+			if err != nil {
+				c.Fatal(o, err)
+			}
+			if o.Later {
+				go f()
+			} else {
+				f()
+			}
+			c.Ready()
+		}
+	})
+}
+
+type locker interface {
+	LockContext(ctx context.Context) error
+	Unlock()
+}
+
+// agentDeed opens what an order is about, and gives what is to be done.
+func agentDeed(a *arena.Arena, o agentOrder) (func(), error) {
+	verb, kind, _ := strings.Cut(o.Op, " ")
+	ctx := context.Background()
+	lock := func(l locker, err error) (func(), error) {
+		if verb == "unlock" {
+			return func() { l.Unlock() }, err
+		}
+		return func() { l.LockContext(ctx) }, err
+	}
+	switch kind {
+	case "mutex":
+		return lock(prims.OpenMutex(a, o.Name, nil))
+	case "fair":
+		return lock(prims.OpenFairMutex(a, o.Name, nil))
+	case "spin":
+		return lock(prims.OpenSpinLock(a, o.Name, nil))
+	case "rwspin":
+		return lock(prims.OpenRWSpinLock(a, o.Name, nil))
+	case "rw":
+		l, err := prims.OpenRWMutex(a, o.Name, nil)
+		if verb == "rlock" {
+			return func() { l.RLockContext(ctx) }, err
+		}
+		return lock(l, err)
+	case "multi":
+		l, err := prims.OpenMultiLock(a, o.Name, nil)
+		return func() { l.LockContext(ctx, uint64(o.N)) }, err
+	case "semaphore":
+		s, err := prims.OpenSemaphore(a, o.Name, 3, nil)
+		return func() { s.Acquire(ctx, o.N) }, err
+	case "event":
+		e, err := prims.OpenEvent(a, o.Name, nil)
+		return func() { e.WaitContext(ctx) }, err
+	case "sequencer":
+		s, err := prims.OpenSequencer(a, o.Name, nil)
+		return func() { s.WaitContext(ctx, uint64(o.N)) }, err
+	case "futex":
+		f, err := prims.OpenFutex(a, o.Name, nil)
+		return func() { f.WaitContext(ctx, uint64(o.N)) }, err
+	case "future":
+		f, err := prims.OpenFuture(a, o.Name, nil)
+		if verb == "claim" {
+			return func() { f.Claim() }, err
+		}
+		return func() { f.WaitContext(ctx) }, err
+	case "latch":
+		l, err := prims.OpenLatch(a, o.Name, 2, nil)
+		return func() { l.WaitContext(ctx) }, err
+	case "group":
+		g, err := prims.OpenWaitGroup(a, o.Name, nil)
+		if verb == "add" {
+			return func() { g.Add(int(o.N)) }, err
+		}
+		return func() { g.WaitContext(ctx) }, err
+	case "once":
+		x, err := prims.OpenOnce(a, o.Name, nil)
+		return func() { x.Do(func() { select {} }) }, err
+	case "queue":
+		q, err := prims.OpenQueue[uint64](a, o.Name, 4, nil)
+		switch verb {
+		case "put":
+			return func() { q.Put(uint64(o.N)) }, err
+		case "lease":
+			return func() { q.Lease(ctx) }, err
+		}
+		return func() { q.GetContext(ctx) }, err
+	case "locks": // many at once
+		return func() {
+			var wg sync.WaitGroup
+			for range o.N {
+				wg.Go(func() {
+					if m, err := prims.OpenMutex(a, o.Name, nil); err == nil {
+						m.LockContext(ctx)
+					}
+				})
+			}
+			wg.Wait()
+		}, nil
+	}
+	return nil, fmt.Errorf("what is %q", o.Op)
+}
+
+// agent is a process that uses an arena.
+type agent struct {
+	*proctest.Proc
+	t    testing.TB
+	name string // in the arena
+}
+
+func newAgent(t testing.TB, arenaName, label string) *agent {
+	p := &agent{Proc: proctest.Start(t, "shmctl/agent", proctest.Params(agentParams{arenaName, label})), t: t}
+	p.Recv(t, &p.name)
+	return p
+}
+
+// does has the agent do something, and waits until it has.
+func (p *agent) does(op, name string, n ...int64) {
+	p.t.Helper()
+	p.order(op, name, false, n)
+}
+
+// begins has the agent do something that does not end.
+func (p *agent) begins(op, name string, n ...int64) {
+	p.t.Helper()
+	p.order(op, name, true, n)
+}
+
+func (p *agent) order(op, name string, later bool, n []int64) {
+	p.t.Helper()
+	o := agentOrder{Op: op, Name: name, Later: later}
+	if len(n) > 0 {
+		o.N = n[0]
+	}
+	p.Send(o)
+	p.Await(p.t)
+}
+
+// testArena makes an arena that is removed after the test.
+func testArena(t testing.TB) (name string) {
+	t.Helper()
+	name = fmt.Sprintf("shmctl-test.%d.%x", os.Getpid(), rand.Uint64())
+	seg, err := shm.Create(name, 1<<20, func(s *shm.Segment) error {
+		return arena.Format(s, &arena.Options{MaxParticipants: 16})
+	}, nil)
+	require.NoError(t, err)
+	require.NoError(t, seg.Close())
+	t.Cleanup(func() { shm.Remove(name) })
+	return name
+}
+
+// shmctl runs the program in this process.
+func shmctl(args ...string) (code int, stdout, stderr string) {
+	var out, errs bytes.Buffer
+	code = realMain(args, &out, &errs)
+	return code, out.String(), errs.String()
+}
+
+// shmctlJSON runs the program with --json, and parses what it prints strictly.
+func shmctlJSON(t testing.TB, args ...string) (code int, d document) {
+	t.Helper()
+	code, out, errs := shmctl(append(args, "--json")...)
+	dec := json.NewDecoder(strings.NewReader(out))
+	dec.DisallowUnknownFields()
+	require.NoError(t, dec.Decode(&d), "%s %s", out, errs)
+	require.Equal(t, schema, d.Schema)
+	return code, d
+}
+
+// fileBytes are the bytes of an arena.
+func fileBytes(t testing.TB, name string) []byte {
+	t.Helper()
+	b, err := os.ReadFile(shm.Dir + "/" + name)
+	require.NoError(t, err)
+	return b
+}
+
+// eventually waits for something that other processes bring about.
+func eventually(t testing.TB, what string, f func() bool) {
+	t.Helper()
+	require.Eventually(t, f, 20*time.Second, 10*time.Millisecond, what)
+}
+
+// waits waits until so many waits can be seen, all asleep or parked.
+func awaitWaits(t testing.TB, name string, n int) (d document) {
+	t.Helper()
+	eventually(t, fmt.Sprintf("%d waits", n), func() bool {
+		_, d = shmctlJSON(t, "waits", name)
+		settled := len(d.Waits) == n
+		for _, w := range d.Waits {
+			settled = settled && w.How != "awake"
+		}
+		return settled
+	})
+	return d
+}

@@ -1,0 +1,366 @@
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/prims"
+	"github.com/shmsync/shmsync/shm"
+)
+
+type (
+	reapCmd struct {
+		Arena  string        `arg:"" help:"Name or path."`
+		DryRun bool          `short:"n" help:"Only tell who is dead, and what they have. Does not join."`
+		Wait   time.Duration `default:"5s" help:"How long to wait for the burials."`
+	}
+	recoverCmd struct {
+		Arena string        `arg:"" help:"Name or path."`
+		Name  string        `arg:"" help:"Of the lock, or its offset."`
+		Key   *uint64       `help:"The key of a MultiLock."`
+		Wait  time.Duration `default:"5s" help:"How long to wait for the lock."`
+	}
+	setCmd struct {
+		Arena string   `arg:"" help:"Name or path."`
+		Name  string   `arg:"" help:"Of the object, or its offset."`
+		What  []string `arg:"" help:"spin=adaptive, spin=none, or spin=20us: how long waiters spin before they sleep."`
+	}
+	createCmd struct {
+		Name            string `arg:"" help:"Of the arena, or a path with a slash in it."`
+		Size            string `default:"64M" help:"In bytes, or with K, M, G, T."`
+		MaxParticipants int    `default:"128" help:"Processes that can be in it at once."`
+		Mode            string `default:"0600" help:"Permissions of the file."`
+		Counted         bool   `help:"Objects count what is done with them, and date holds; locks get slower."`
+	}
+	rmCmd struct {
+		Arena string `arg:"" help:"Name or path."`
+		Force bool   `help:"Even if somebody is in it, or may be. They keep what they have mapped; whoever comes later gets another arena."`
+	}
+)
+
+// join makes this process a participant of an arena.
+func join(name string) (*arena.Arena, error) {
+	opts := &arena.Options{Label: "shmctl"}
+	if !strings.Contains(name, "/") {
+		return arena.Attach(name, opts)
+	}
+	seg, err := shm.OpenAt(name, nil)
+	if err != nil {
+		return nil, err
+	}
+	return arena.FromSegment(seg, opts)
+}
+
+// Run buries the dead.
+func (c *reapCmd) Run(s *session) error {
+	src, err := open(c.Arena)
+	if err != nil {
+		return err
+	}
+	defer src.Close()
+	snap := src.look()
+	d := s.begin("reap")
+	d.Arena = &snap.info
+	for _, p := range snap.participants {
+		if p.Life == arena.LifeDead {
+			d.Participants = append(d.Participants, p)
+			for _, h := range snap.holds {
+				if h.Owner == p.Name {
+					d.Holds = append(d.Holds, h)
+				}
+			}
+		}
+	}
+	if src.dump != nil && !c.DryRun {
+		return refused{c.Arena + " is a dump"}
+	}
+	if !c.DryRun && len(d.Participants) > 0 {
+		if err := c.bury(s, src, d); err != nil {
+			return err
+		}
+	}
+	if s.json {
+		err = writeJSON(s.stdout, d)
+	} else {
+		reapText(s, d, snap)
+	}
+	if err == nil && c.DryRun && len(d.Participants) > 0 {
+		err = status(exitTrouble)
+	}
+	return err
+}
+
+func reapText(s *session, d *document, snap *snapshot) {
+	if len(d.Participants) == 0 {
+		fmt.Fprintln(s.stdout, "nobody is dead")
+	}
+	for _, p := range d.Participants {
+		fmt.Fprintf(s.stdout, "%s is dead\n", snap.title(p.Name))
+		for _, h := range d.Holds {
+			if h.Owner == p.Name {
+				fmt.Fprintf(s.stdout, "  had %s of %s\n", what(h.Mode, h.Key, h.Count), h.Object)
+			}
+		}
+	}
+	for _, line := range d.Done {
+		fmt.Fprintln(s.stdout, line)
+	}
+}
+
+// bury joins the arena, as which everybody buries the dead, and waits until they are.
+func (c *reapCmd) bury(s *session, src *source, d *document) error {
+	a, err := join(c.Arena)
+	if err != nil {
+		return err
+	}
+	defer a.Close()
+	end := time.Now().Add(c.Wait)
+	for {
+		if err := src.ins.Refresh(); err != nil {
+			return err
+		}
+		left := slices.ContainsFunc(src.ins.Participants(), func(w arena.Witness) bool { return w.Life == arena.LifeDead })
+		if !left {
+			d.Done = append(d.Done, fmt.Sprintf("buried %d", len(d.Participants)))
+			return nil
+		}
+		if time.Now().After(end) || s.ctx.Err() != nil {
+			return errors.New("not all of the dead are buried yet: the kernel may not have finished with them; try again")
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+// object finds an object of an arena that this process has joined.
+func objectOf(a *arena.Arena, s *snapshot, name string) (arena.Object, error) {
+	o, err := s.find(name)
+	if err != nil {
+		return arena.Object{}, err
+	}
+	return a.ObjectAt(arena.Offset(o.Offset))
+}
+
+// Run recovers a lock.
+func (c *recoverCmd) Run(s *session) error {
+	src, err := open(c.Arena)
+	if err != nil {
+		return err
+	}
+	defer src.Close()
+	snap := src.look()
+	o, err := snap.find(c.Name)
+	switch {
+	case err != nil:
+		return err
+	case src.dump != nil:
+		return refused{c.Arena + " is a dump"}
+	case o.Error == shmsync.ErrCorrupt.Error():
+		return refused{fmt.Sprintf("%s has impossible bytes: %s", c.Name, o.State)}
+	case o.Kind == "MULT" && c.Key == nil:
+		return refused{c.Name + " is a MultiLock: say which key"}
+	}
+	a, err := join(c.Arena)
+	if err != nil {
+		return err
+	}
+	defer a.Close()
+	obj, err := objectOf(a, snap, c.Name)
+	if err != nil {
+		return err
+	}
+	defer a.CloseObject(obj)
+	ctx, stop := context.WithTimeout(s.ctx, c.Wait)
+	defer stop()
+	var key uint64
+	if c.Key != nil {
+		key = *c.Key
+	}
+	ran := false
+	err = prims.RecoverAt(ctx, a, obj, key, func() error { ran = true; return nil })
+	switch {
+	case errors.Is(err, context.DeadlineExceeded):
+		return refused{fmt.Sprintf("somebody has %s: see shmctl show %s %s", c.Name, c.Arena, c.Name)}
+	case err != nil:
+		return err
+	case !ran:
+		return s.did("recover", c.Name+" was healthy")
+	}
+	return s.did("recover", c.Name+" can be locked again")
+}
+
+// Run sets something of an object.
+func (c *setCmd) Run(s *session) error {
+	type setting struct {
+		text string
+		spin time.Duration
+	}
+	var all []setting
+	for _, w := range c.What {
+		name, value, ok := strings.Cut(w, "=")
+		spin, err := parseSpin(value)
+		if !ok || name != "spin" || err != nil {
+			return fmt.Errorf("%q: want spin=adaptive, spin=none or spin=TIME up to 1ms", w)
+		}
+		all = append(all, setting{w, spin})
+	}
+	src, err := open(c.Arena)
+	if err != nil {
+		return err
+	}
+	defer src.Close()
+	if src.dump != nil {
+		return refused{c.Arena + " is a dump"}
+	}
+	snap := src.look()
+	if _, err := snap.find(c.Name); err != nil {
+		return err
+	}
+	a, err := join(c.Arena)
+	if err != nil {
+		return err
+	}
+	defer a.Close()
+	o, err := objectOf(a, snap, c.Name)
+	if err != nil {
+		return err
+	}
+	defer a.CloseObject(o)
+	var done []string
+	for _, v := range all {
+		if err := prims.SetSpinOf(a, o, v.spin); err != nil {
+			return err
+		}
+		done = append(done, c.Name+": "+v.text)
+	}
+	return s.did("set", done...)
+}
+
+func parseSpin(text string) (time.Duration, error) {
+	switch text {
+	case "adaptive", "0":
+		return 0, nil
+	case "none":
+		return -1, nil
+	}
+	d, err := time.ParseDuration(text)
+	if err == nil && (d <= 0 || d > time.Millisecond) {
+		err = errors.New("out of range")
+	}
+	return d, err
+}
+
+// Run creates an arena.
+func (c *createCmd) Run(s *session) error {
+	bytes, err := parseSize(c.Size)
+	if err != nil {
+		return err
+	}
+	mode, err := strconv.ParseUint(c.Mode, 8, 32)
+	if err != nil || mode > 0o777 {
+		return fmt.Errorf("%q is no mode such as 0600", c.Mode)
+	}
+	opts := &arena.Options{Size: bytes, MaxParticipants: c.MaxParticipants, Mode: fs.FileMode(mode), Counted: c.Counted, Label: "shmctl"}
+	a, err := createArena(c.Name, opts)
+	if errors.Is(err, fs.ErrExist) {
+		return refused{c.Name + " is there already"}
+	}
+	if err != nil {
+		return err
+	}
+	done := fmt.Sprintf("created %s: %s, %d participants at most", a.Path(), size(uint64(a.Size())), a.MaxParticipants())
+	if err := a.Close(); err != nil {
+		return err
+	}
+	return s.did("create", done)
+}
+
+func createArena(name string, opts *arena.Options) (*arena.Arena, error) {
+	if !strings.Contains(name, "/") {
+		return arena.Create(name, opts)
+	}
+	seg, err := shm.CreateAt(name, opts.Size, func(seg *shm.Segment) error { return arena.Format(seg, opts) }, &shm.Options{Mode: opts.Mode})
+	if err != nil {
+		return nil, err
+	}
+	return arena.FromSegment(seg, opts)
+}
+
+func parseSize(text string) (int64, error) {
+	digits, unit := strings.TrimRight(text, "KMGTiB"), int64(1)
+	switch strings.TrimSuffix(strings.TrimSuffix(text[len(digits):], "B"), "i") {
+	case "":
+	case "K":
+		unit = 1 << 10
+	case "M":
+		unit = 1 << 20
+	case "G":
+		unit = 1 << 30
+	case "T":
+		unit = 1 << 40
+	default:
+		unit = 0
+	}
+	n, err := strconv.ParseInt(digits, 10, 64)
+	if err != nil || n <= 0 || unit == 0 || n > sizeMost/unit {
+		return 0, fmt.Errorf("%q is no size such as 64M", text)
+	}
+	return n * unit, nil
+}
+
+// Run removes an arena.
+func (c *rmCmd) Run(s *session) error {
+	path := c.Arena
+	if !strings.Contains(path, "/") {
+		if err := shm.ValidName(path); err != nil {
+			return err
+		}
+		path = shm.Dir + "/" + path
+	}
+	if _, err := os.Lstat(path); err != nil {
+		return err
+	}
+	if !c.Force {
+		if why := inUse(path); why != "" {
+			return refused{path + ": " + why + "; not removed without --force"}
+		}
+	}
+	if err := os.Remove(path); err != nil {
+		return err
+	}
+	return s.did("rm", "removed "+path)
+}
+
+// inUse says why an arena had better not be removed, or nothing.
+func inUse(path string) string {
+	ins, err := arena.Inspect(path)
+	if err != nil {
+		return "nobody can tell whether it is in use: " + err.Error()
+	}
+	defer ins.Close()
+	src := &source{ins: ins, name: path}
+	snap := src.look()
+	var in []string
+	for _, p := range snap.participants {
+		if p.Life != arena.LifeDead {
+			in = append(in, snap.title(p.Name))
+		}
+	}
+	switch {
+	case len(in) > 0:
+		return "in use by " + strings.Join(in, ", ")
+	case ins.Damage() != nil:
+		return "nobody can tell whether it is in use: " + ins.Damage().Error()
+	}
+	return ""
+}

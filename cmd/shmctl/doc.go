@@ -1,0 +1,9 @@
+// Shmctl looks at arenas from outside: who is in them, who holds what, who waits
+// for whom and since when, what has died, and whether the bytes are sound.
+//
+// Commands that only look open the arena's file for reading. They take no slot,
+// write nothing and wake nobody, so they work while the application is wedged or
+// the arena is damaged. Commands that change something (reap, recover, set, create,
+// rm, load) say so in their help; those of them that need an arena's own locks join
+// it for a moment as any other process.
+package main

@@ -1,0 +1,163 @@
+//go:build linux
+
+package main
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/alecthomas/kong"
+)
+
+type (
+	completionCmd struct {
+		Shell string `arg:"" enum:"bash,zsh,fish" help:"One of ${enum}."`
+	}
+	manCmd struct{}
+)
+
+// Run writes completions, made of the same model as the help.
+func (c *completionCmd) Run(s *session) error {
+	switch c.Shell {
+	case "bash":
+		return completeBash(s.stdout, s.model)
+	case "zsh":
+		fmt.Fprintln(s.stdout, "#compdef shmctl\nautoload -U +X bashcompinit && bashcompinit")
+		return completeBash(s.stdout, s.model)
+	}
+	return completeFish(s.stdout, s.model)
+}
+
+// commands are those that people call.
+func commands(model *kong.Application) (all []*kong.Node) {
+	for _, n := range model.Children {
+		if n.Type == kong.CommandNode && !n.Hidden {
+			all = append(all, n)
+		}
+	}
+	return all
+}
+
+// flags are the flags of a command, and those of all.
+func flags(n *kong.Node) (all []*kong.Flag) {
+	for _, group := range n.AllFlags(true) {
+		all = append(all, group...)
+	}
+	return all
+}
+
+// takesArena reports whether the first argument of a command is an arena.
+func takesArena(n *kong.Node) bool {
+	return len(n.Positional) > 0 && n.Positional[0].Name == "arena"
+}
+
+func completeBash(w io.Writer, model *kong.Application) error {
+	var names []string
+	var cases strings.Builder
+	for _, n := range commands(model) {
+		names = append(names, n.Name)
+		var words []string
+		for _, f := range flags(n) {
+			words = append(words, "--"+f.Name)
+		}
+		arenas := ""
+		if takesArena(n) {
+			arenas = `$(shmctl ls --names 2>/dev/null)`
+		}
+		for _, p := range n.Positional {
+			if p.Enum != "" {
+				words = append(words, strings.Split(p.Enum, ",")...)
+			}
+		}
+		fmt.Fprintf(&cases, "\t%s) words=\"%s %s\" ;;\n", n.Name, strings.Join(words, " "), arenas)
+	}
+	_, err := fmt.Fprintf(w, `# Completions of shmctl for bash: source <(shmctl completion bash)
+_shmctl() {
+	local cur=${COMP_WORDS[COMP_CWORD]} words="" i command=""
+	for ((i = 1; i < COMP_CWORD; i++)); do
+		case ${COMP_WORDS[i]} in
+		-*) ;;
+		*) command=${COMP_WORDS[i]}; break ;;
+		esac
+	done
+	case $command in
+	"") words="%s --json --help" ;;
+%s	esac
+	COMPREPLY=($(compgen -W "$words" -- "$cur"))
+}
+complete -o default -F _shmctl shmctl
+`, strings.Join(names, " "), cases.String())
+	return err
+}
+
+func completeFish(w io.Writer, model *kong.Application) error {
+	quote := func(text string) string { return "'" + strings.NewReplacer(`\`, `\\`, `'`, `\'`).Replace(text) + "'" }
+	var b strings.Builder
+	b.WriteString("# Completions of shmctl for fish: shmctl completion fish | source\n")
+	for _, n := range commands(model) {
+		fmt.Fprintf(&b, "complete -c shmctl -n __fish_use_subcommand -a %s -d %s\n", n.Name, quote(n.Help))
+		in := "'__fish_seen_subcommand_from " + n.Name + "'"
+		for _, f := range flags(n) {
+			short := ""
+			if f.Short != 0 {
+				short = " -s " + string(f.Short)
+			}
+			fmt.Fprintf(&b, "complete -c shmctl -n %s -l %s%s -d %s\n", in, f.Name, short, quote(f.Help))
+		}
+		if takesArena(n) {
+			fmt.Fprintf(&b, "complete -c shmctl -n %s -a '(shmctl ls --names 2>/dev/null)'\n", in)
+		}
+		for _, p := range n.Positional {
+			if p.Enum != "" {
+				fmt.Fprintf(&b, "complete -c shmctl -n %s -f -a %s\n", in, quote(strings.ReplaceAll(p.Enum, ",", " ")))
+			}
+		}
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// Run writes the manual page in the man macros of troff.
+func (c *manCmd) Run(s *session) error {
+	esc := strings.NewReplacer(`\`, `\e`, "-", `\-`, "\n.", "\n\\&.", "→", `\(->`).Replace
+	var b strings.Builder
+	b.WriteString(".TH SHMCTL 1\n.SH NAME\nshmctl \\- look at arenas of shared memory from outside\n")
+	b.WriteString(".SH SYNOPSIS\n.B shmctl\n[\\-\\-json] COMMAND [ARGUMENT ...]\n.SH DESCRIPTION\n")
+	b.WriteString(esc(description) + "\n.SH OPTIONS\n")
+	for _, f := range s.model.Flags {
+		manFlag(&b, f, esc)
+	}
+	b.WriteString(".SH COMMANDS\n")
+	for _, n := range commands(s.model) {
+		fmt.Fprintf(&b, ".SS %s\n", esc(strings.TrimPrefix(n.Summary(), "shmctl ")))
+		b.WriteString(esc(n.Help) + "\n")
+		for _, p := range n.Positional {
+			fmt.Fprintf(&b, ".TP\n.I %s\n%s\n", esc(strings.ToUpper(p.Name)), esc(helpOf(p)))
+		}
+		for _, f := range n.Flags {
+			manFlag(&b, f, esc)
+		}
+	}
+	b.WriteString(".SH EXIT STATUS\n" + esc(strings.TrimPrefix(exitHelp, "Exit status: ")) + "\n")
+	b.WriteString(".SH JSON\n" + esc("With --json each command prints one document, whose member schema is "+schema+
+		". Within a version members are only added. Times are RFC 3339, ages are in nanoseconds; what nobody knows is null. "+
+		"docs/shmctl.md has the members.") + "\n")
+	_, err := io.WriteString(s.stdout, b.String())
+	return err
+}
+
+func helpOf(v *kong.Value) string {
+	return strings.ReplaceAll(v.Help, "${enum}", strings.ReplaceAll(v.Enum, ",", ", "))
+}
+
+func manFlag(b *strings.Builder, f *kong.Flag, esc func(string) string) {
+	name := esc("--" + f.Name)
+	if f.Short != 0 {
+		name = esc("-"+string(f.Short)) + ", " + name
+	}
+	if !f.IsBool() {
+		name += "=" + esc(f.FormatPlaceHolder())
+	}
+	fmt.Fprintf(b, ".TP\n.B %s\n%s\n", name, esc(helpOf(f.Value)))
+}

@@ -1,0 +1,264 @@
+//go:build linux
+
+package main
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/json"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/prims"
+	"github.com/shmsync/shmsync/shm"
+)
+
+// busyBytes are those of an arena with an object of each kind, some held and waited
+// for, and of a participant that is gone.
+var busyBytes = sync.OnceValues(func() ([]byte, error) {
+	dir, err := os.MkdirTemp("", "shmctl")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir)
+	path := filepath.Join(dir, "busy")
+	seg, err := shm.CreateAt(path, 1<<20, func(s *shm.Segment) error {
+		return arena.Format(s, &arena.Options{MaxParticipants: 8})
+	}, nil)
+	if err != nil {
+		return nil, err
+	}
+	a, err := arena.FromSegment(seg, &arena.Options{Label: "busy"})
+	if err != nil {
+		return nil, err
+	}
+	defer a.Close()
+	for _, o := range []struct {
+		op string
+		n  int64
+	}{
+		{"lock mutex", 0}, {"lock fair", 0}, {"lock spin", 0}, {"lock rw", 0}, {"lock rwspin", 0}, {"lock multi", 7}, {"lock semaphore", 2},
+		{"claim future", 0}, {"add group", 3}, {"put queue", 5}, {"lease queue", 0},
+	} {
+		f, err := agentDeed(a, agentOrder{Op: o.op, Name: strings.Fields(o.op)[1], N: o.n})
+		if err != nil {
+			return nil, err
+		}
+		f()
+	}
+	waits := []agentOrder{}
+	for _, op := range []string{"lock mutex", "lock fair", "lock multi", "lock semaphore", "wait future", "wait group", "wait event", "wait sequencer", "wait futex", "wait latch", "get queue", "rlock rw"} {
+		o := agentOrder{Op: op, Name: strings.Fields(op)[1], N: 7}
+		if o.Name == "semaphore" {
+			o.N = 2
+		}
+		waits = append(waits, o)
+	}
+	for _, o := range waits {
+		f, err := agentDeed(a, o)
+		if err != nil {
+			return nil, err
+		}
+		go f()
+	}
+	if _, err := prims.OpenBarrier(a, "barrier", 3, nil); err != nil {
+		return nil, err
+	}
+	if _, err := prims.OpenSignalWaker(a, "waker", &prims.SignalWakerOptions{Signals: 2}); err != nil {
+		return nil, err
+	}
+	if _, err := prims.OpenOnce(a, "once", nil); err != nil {
+		return nil, err
+	}
+	if _, err := prims.OpenMutex(a, "", nil); err != nil {
+		return nil, err
+	}
+	if _, err := arena.Value[[4]uint64](a, "value"); err != nil {
+		return nil, err
+	}
+	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); {
+		ins, err := arena.Inspect(path)
+		if err != nil {
+			return nil, err
+		}
+		src := &source{ins: ins}
+		n := len(src.look().waits)
+		ins.Close()
+		if n >= len(waits) {
+			break
+		}
+	}
+	return os.ReadFile(path)
+})
+
+func busy(t testing.TB) []byte {
+	t.Helper()
+	b, err := busyBytes()
+	require.NoError(t, err)
+	return bytes.Clone(b)
+}
+
+// lookers are the commands that only look.
+func lookers(path string) [][]string {
+	return [][]string{
+		{"ps", "--gone", path}, {"objects", path}, {"locks", path}, {"waits", path}, {"graph", path}, {"graph", "-f", "svg", path}, {"check", path},
+		{"metrics", path}, {"top", "-n", "1", path}, {"show", path, "mutex"}, {"reap", "-n", path},
+	}
+}
+
+// survive has every command that only looks look at a file. Each ends, with one of the
+// documented statuses, and prints what a terminal can bear; the file stays what it was.
+func survive(t *testing.T, content []byte) (out string) {
+	t.Helper()
+	defer func(d time.Duration) { confirmAfter = d }(confirmAfter)
+	confirmAfter = time.Millisecond // nobody changes it meanwhile
+	path := filepath.Join(t.TempDir(), "arena")
+	require.NoError(t, os.WriteFile(path, content, 0o400))
+	start := time.Now()
+	for _, args := range lookers(path) {
+		code, stdout, stderr := shmctl(args...)
+		require.Contains(t, []int{exitOK, exitMissing, exitTrouble}, code, "%v: %s", args, stderr)
+		for _, r := range stdout + stderr {
+			require.False(t, r < ' ' && r != '\n' || r == 0x7f || r == 0x9b, "%v prints %q", args, r)
+		}
+		out += stdout + stderr
+		_, stdout, _ = shmctl(append(args, "--json")...)
+		if stdout != "" && args[0] != "metrics" {
+			var d document
+			require.NoError(t, json.Unmarshal([]byte(stdout), &d), args)
+		}
+	}
+	dump := filepath.Join(t.TempDir(), "dump")
+	if code, _, _ := shmctl("dump", path, "-o", dump); code == exitOK {
+		code, _, stderr := shmctl("waits", dump)
+		require.Contains(t, []int{exitOK, exitTrouble}, code, stderr)
+	}
+	require.Less(t, time.Since(start), time.Minute)
+	after, err := os.ReadFile(path)
+	require.NoError(t, err)
+	require.True(t, bytes.Equal(content, after))
+	return out
+}
+
+// Bytes that a correct arena does not have are told, and do no harm.
+func TestScribbled(t *testing.T) {
+	intact := busy(t)
+	t.Run("intact", func(t *testing.T) { require.NotContains(t, survive(t, intact), "damaged:") })
+	seeds := uint64(30)
+	if testing.Short() {
+		seeds = 6
+	}
+	for seed := range seeds {
+		t.Run("words", func(t *testing.T) {
+			r := rand.New(rand.NewPCG(seed, 1))
+			b := bytes.Clone(intact)
+			for range 1 + r.IntN(400) {
+				scribbleWord(r, b)
+			}
+			survive(t, b)
+		})
+	}
+	for name, f := range map[string]func(b []byte){
+		"header":       func(b []byte) { fill(b[48:160]) },
+		"checksum":     func(b []byte) { b[168] ^= 1 },
+		"slots":        func(b []byte) { fill(b[4096 : 4096+8*2048]) },
+		"obituaries":   func(b []byte) { fill(b[256:264]); fill(b[4096+8*2048 : 4096+8*2048+256*128]) },
+		"directory up": func(b []byte) { fill(b[4096+8*2048+256*128:]) },
+		"all ones": func(b []byte) {
+			for i := range b[4096:] {
+				b[4096+i] = 0xff
+			}
+		},
+		"heap": func(b []byte) { fill(b[131072:]) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := bytes.Clone(intact)
+			f(b)
+			survive(t, b)
+			path := filepath.Join(t.TempDir(), "arena")
+			require.NoError(t, os.WriteFile(path, b, 0o600))
+			code, out, _ := shmctl("check", path)
+			require.Equal(t, exitTrouble, code)
+			require.Contains(t, out, "is damaged: ")
+		})
+	}
+	t.Run("no arena", func(t *testing.T) {
+		out := survive(t, bytes.Repeat([]byte("text\n"), 2000))
+		require.Contains(t, out, "no magic number")
+		survive(t, intact[:100])
+	})
+	t.Run("cut off", func(t *testing.T) { require.Contains(t, survive(t, intact[:len(intact)/2]), "bytes long") })
+}
+
+func fill(b []byte) {
+	r := rand.New(rand.NewPCG(7, 7))
+	for i := range b {
+		b[i] = byte(r.Uint32())
+	}
+}
+
+// scribbleWord writes to a place that the arena most likely uses, leaving the header's
+// immutable part alone.
+func scribbleWord(r *rand.Rand, b []byte) {
+	off := 176 + r.IntN(len(b)-176-8)
+	for try := 0; try < 50 && binary.LittleEndian.Uint64(b[off&^7:]) == 0; try++ {
+		off = 176 + r.IntN(len(b)-176-8)
+	}
+	off &^= 7
+	word := b[max(off, 176):]
+	switch r.IntN(6) {
+	case 0:
+		binary.LittleEndian.PutUint64(word, r.Uint64())
+	case 1:
+		binary.LittleEndian.PutUint64(word, uint64(r.IntN(len(b)))&^63)
+	case 2:
+		binary.LittleEndian.PutUint32(word, r.Uint32())
+	case 3:
+		binary.LittleEndian.PutUint64(word, ^uint64(0)>>r.IntN(64))
+	case 4:
+		from := r.IntN(len(b)-8) &^ 7
+		copy(word[:8], b[from:])
+	default:
+		word[r.IntN(8)] ^= 1 << r.IntN(8)
+	}
+}
+
+// FuzzScribbled is TestScribbled with the writes of a fuzzer.
+func FuzzScribbled(f *testing.F) {
+	f.Add([]byte{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12})
+	f.Add(bytes.Repeat([]byte{0x40, 0, 2, 0, 255, 255, 255, 255, 255, 255, 255, 255}, 20))
+	f.Fuzz(func(t *testing.T, script []byte) {
+		b := busy(t)
+		for ; len(script) >= 12; script = script[12:] {
+			off := int(binary.LittleEndian.Uint32(script)) % (len(b) - 8)
+			copy(b[off:], script[4:12])
+		}
+		survive(t, b)
+	})
+}
+
+// A file that shrinks while it is looked at is told, and kills nobody.
+func TestCutOffWhileLooking(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "arena")
+	require.NoError(t, os.WriteFile(path, busy(t), 0o600))
+	src, err := open(path)
+	require.NoError(t, err)
+	defer src.Close()
+	require.NoError(t, os.Truncate(path, 8192))
+	src.look()
+	require.ErrorContains(t, src.ins.Check(), "the file has become shorter")
+}
+
+// Labels and names are for a terminal to show, whatever bytes a peer puts there.
+func TestCleanText(t *testing.T) {
+	require.Equal(t, "a?[31mb?c?d?é", clean("a\x1b[31mb\u202ec\x00d\u009bé"))
+	require.Equal(t, "?", clean("\xff"))
+}

@@ -1,0 +1,137 @@
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/alecthomas/kong"
+
+	"github.com/shmsync/shmsync"
+)
+
+type program struct {
+	JSON bool `name:"json" help:"Print a JSON document; see the manual for its fields."`
+
+	Ls         lsCmd         `cmd:"" help:"Arenas of this host: size, users, health."`
+	Ps         psCmd         `cmd:"" help:"Who is in an arena: label, pid, whether it lives, since when."`
+	Objects    objectsCmd    `cmd:"" help:"The objects of an arena."`
+	Show       showCmd       `cmd:"" help:"One object: its words decoded, who holds it, who waits."`
+	Locks      locksCmd      `cmd:"" help:"Everything that is held, with its holder."`
+	Waits      waitsCmd      `cmd:"" help:"Who waits for whom, and why nobody moves."`
+	Graph      graphCmd      `cmd:"" help:"The wait-for graph, for people or programs."`
+	Top        topCmd        `cmd:"" help:"A live view on the terminal."`
+	Check      checkCmd      `cmd:"" help:"Look through the whole arena for what cannot be."`
+	Metrics    metricsCmd    `cmd:"" help:"Counters in the text format of Prometheus."`
+	Dump       dumpCmd       `cmd:"" help:"Write an arena to a file for a bug report."`
+	Load       loadCmd       `cmd:"" help:"Make a file of a dump, to look at. Writes FILE."`
+	Reap       reapCmd       `cmd:"" help:"Bury the dead. Joins the arena."`
+	Recover    recoverCmd    `cmd:"" help:"Make a lock usable that a death has left. Joins the arena."`
+	Set        setCmd        `cmd:"" help:"Set something of an object: spin=TIME. Joins the arena."`
+	Create     createCmd     `cmd:"" help:"Create an arena."`
+	Rm         rmCmd         `cmd:"" help:"Remove an arena that nobody is in."`
+	Completion completionCmd `cmd:"" help:"Completions for a shell."`
+	Man        manCmd        `cmd:"" help:"The manual page."`
+}
+
+const description = `Looks at arenas of shared memory from outside: the "ps for locks".
+
+ARENA is the name of one under /dev/shm, the path of a file (with a slash in it, so /proc/PID/fd/N
+works for a memfd), or a dump. Commands that only look open it for reading: they take no slot, write nothing
+and wake nobody.`
+
+// Exit statuses.
+const (
+	exitOK      = 0
+	exitError   = 1 // usage, or the system refused
+	exitMissing = 2 // no such arena or object, or it is none
+	exitTrouble = 3 // the arena is damaged, or somebody is stuck
+	exitRefused = 4 // in use, or not to be done without --force
+)
+
+const exitHelp = `Exit status: 0 ok; 1 usage, or the system refused; 2 no such arena or object, or it is none;
+3 the arena is damaged, or a deadlock, a dead or stopped holder or a lock that nobody can take was found
+(by ls, ps, show, waits, graph, check and reap --dry-run); 4 refused, as rm of an arena in use.`
+
+// status is an exit status that has been explained already.
+type status int
+
+func (s status) Error() string { return fmt.Sprintf("exit status %d", int(s)) }
+
+// refused is an error of a command that would do harm.
+type refused struct{ why string }
+
+func (r refused) Error() string { return r.why }
+
+// missing is an error about something that is not there.
+type missing struct{ what string }
+
+func (m missing) Error() string { return m.what }
+
+// session is what every command gets.
+type session struct {
+	ctx            context.Context
+	json           bool
+	stdout, stderr io.Writer
+	now            func() time.Time
+	model          *kong.Application
+}
+
+func main() { os.Exit(realMain(os.Args[1:], os.Stdout, os.Stderr)) }
+
+// realMain is main with its surroundings as arguments.
+func realMain(args []string, stdout, stderr io.Writer) int {
+	var p program
+	ended := -1
+	parser, err := kong.New(&p, kong.Name("shmctl"), kong.Description(description+"\n\n"+exitHelp),
+		kong.Writers(stdout, stderr), kong.Exit(func(code int) { ended = code }),
+		kong.ConfigureHelp(kong.HelpOptions{Compact: true, FlagsLast: true}))
+	if err != nil {
+		fmt.Fprintln(stderr, "shmctl:", err)
+		return exitError
+	}
+	k, err := parser.Parse(args)
+	if ended >= 0 {
+		return ended // help was asked for
+	}
+	if err != nil {
+		fmt.Fprintln(stderr, "shmctl:", err)
+		return exitError
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	return exitOf(k.Run(&session{ctx: ctx, json: p.JSON, stdout: stdout, stderr: stderr, now: time.Now, model: parser.Model}), stderr)
+}
+
+// exitOf explains an error and gives the exit status for it.
+func exitOf(err error, stderr io.Writer) int {
+	var (
+		s status
+		r refused
+		m missing
+	)
+	if err == nil {
+		return exitOK
+	}
+	if errors.As(err, &s) {
+		return int(s)
+	}
+	fmt.Fprintln(stderr, "shmctl:", err)
+	switch {
+	case errors.As(err, &r):
+		return exitRefused
+	case errors.As(err, &m), errors.Is(err, fs.ErrNotExist), errors.Is(err, shmsync.ErrIncompatible):
+		return exitMissing
+	case errors.Is(err, shmsync.ErrCorrupt):
+		return exitTrouble
+	}
+	return exitError
+}

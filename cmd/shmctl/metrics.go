@@ -1,0 +1,147 @@
+//go:build linux
+
+package main
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+)
+
+type metricsCmd struct {
+	Arena []string `arg:"" optional:"" help:"Names, paths or dumps; default all arenas of this host."`
+}
+
+// Run writes the counters.
+func (c *metricsCmd) Run(s *session) error {
+	names := c.Arena
+	if len(names) == 0 {
+		for _, info := range segments(s.stderr) {
+			names = append(names, info.Name)
+		}
+	}
+	m := &metrics{families: map[string]*family{}}
+	for _, name := range names {
+		src, err := open(name)
+		if err != nil {
+			if len(c.Arena) > 0 {
+				return err
+			}
+			continue // no arena
+		}
+		m.add(src.look())
+		src.Close()
+	}
+	return m.write(s.stdout)
+}
+
+// metrics are in the text format of Prometheus, version 0.0.4.
+type metrics struct {
+	families map[string]*family
+	order    []string
+}
+
+type family struct {
+	kind, help string
+	lines      []string
+}
+
+func (m *metrics) put(name, kind, help string, value any, labels ...string) {
+	f := m.families[name]
+	if f == nil {
+		f = &family{kind: kind, help: help}
+		m.families[name] = f
+		m.order = append(m.order, name)
+	}
+	var pairs []string
+	for i := 0; i+1 < len(labels); i += 2 {
+		pairs = append(pairs, fmt.Sprintf("%s=\"%s\"", labels[i], strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`).Replace(labels[i+1])))
+	}
+	f.lines = append(f.lines, fmt.Sprintf("%s{%s} %v", name, strings.Join(pairs, ","), value))
+}
+
+func (m *metrics) add(s *snapshot) {
+	a := s.info.Name
+	m.put("shmsync_arena_bytes", "gauge", "Size of the arena.", s.info.Size, "arena", a)
+	m.put("shmsync_arena_used_bytes", "gauge", "Bytes of its heap that have memory.", s.info.Used, "arena", a)
+	m.put("shmsync_arena_damaged", "gauge", "1 if its header cannot be right.", bit(s.damage != nil), "arena", a)
+	m.put("shmsync_burials_total", "counter", "Participants whose death or leaving was dealt with.", s.info.Deaths, "arena", a)
+	lives := map[string]int{"alive": 0, "dead": 0, "stopped": 0}
+	for _, p := range s.participants {
+		lives[p.Life]++
+	}
+	for _, life := range sorted(lives) {
+		m.put("shmsync_participants", "gauge", "Processes in the arena, by life.", lives[life], "arena", a, "life", life)
+	}
+	stuck := map[string]int{}
+	for _, f := range s.findings() {
+		if f.Trouble {
+			stuck[f.Kind]++
+		}
+	}
+	for _, kind := range []string{findDeadlock, findStoppedHolder, findDeadHolder, findOwnerDead, findNotRecoverable, findCorrupt} {
+		m.put("shmsync_trouble", "gauge", "What keeps processes from going on, by kind.", stuck[kind], "arena", a, "kind", kind)
+	}
+	for i := range s.objects {
+		m.object(s, &s.objects[i])
+	}
+}
+
+func (m *metrics) object(s *snapshot, o *object) {
+	labels := []string{"arena", s.info.Name, "object", o.Name, "type", o.Type}
+	if o.Type == "Value" || o.Type == "Block" {
+		return
+	}
+	waiters, longest := uint64(0), int64(0)
+	for _, w := range o.waits {
+		waiters += max(s.waits[w].Goroutines, 1)
+		if age := s.waits[w].AgeNs; age != nil {
+			longest = max(longest, *age)
+		}
+	}
+	m.put("shmsync_holds", "gauge", "Holds of the object.", len(o.holds), labels...)
+	m.put("shmsync_waiters", "gauge", "Goroutines that wait for the object.", waiters, labels...)
+	m.put("shmsync_longest_wait_seconds", "gauge", "How long the one waits that has waited longest, as far as known.", float64(longest)/1e9, labels...)
+	m.put("shmsync_unusable", "gauge", "1 if nobody can take the object.", bit(o.Error != ""), labels...)
+	if c := o.Counters; c != nil {
+		for _, v := range []struct {
+			name, help string
+			value      uint64
+		}{
+			{"acquired", "Times that the object was taken.", c.Acquired},
+			{"contended", "Of those, times that somebody was in the way.", c.Contended},
+			{"spins_paid", "Waits that spinning ended.", c.SpinsPaid},
+			{"slept", "Times that a waiter went to sleep.", c.Slept},
+			{"woken", "Times that waiters were woken.", c.Woken},
+			{"recovered", "Holds of the dead that were taken back.", c.Recovered},
+		} {
+			m.put("shmsync_"+v.name+"_total", "counter", v.help, v.value, labels...)
+		}
+	}
+}
+
+func bit(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+func sorted(m map[string]int) (names []string) {
+	for n := range m {
+		names = append(names, n)
+	}
+	slices.Sort(names)
+	return names
+}
+
+func (m *metrics) write(w io.Writer) error {
+	for _, name := range m.order {
+		f := m.families[name]
+		if _, err := fmt.Fprintf(w, "# HELP %s %s\n# TYPE %s %s\n%s\n", name, f.help, name, f.kind, strings.Join(f.lines, "\n")); err != nil {
+			return err
+		}
+	}
+	return nil
+}

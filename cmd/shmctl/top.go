@@ -1,0 +1,180 @@
+//go:build linux
+
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/term"
+)
+
+type topCmd struct {
+	Arena    string        `arg:"" help:"Name, path or dump."`
+	Interval time.Duration `short:"d" default:"1s" help:"Between two looks."`
+	Count    int           `short:"n" help:"End after so many looks; 0: when interrupted."`
+}
+
+// The sequences of a terminal that are used.
+const (
+	screenAlternate = "\x1b[?1049h\x1b[?25l"
+	screenNormal    = "\x1b[?25h\x1b[?1049l"
+	screenHome      = "\x1b[H"
+	lineClear       = "\x1b[K"
+	screenClearRest = "\x1b[J"
+)
+
+// Run shows the arena until it is interrupted.
+func (c *topCmd) Run(s *session) error {
+	src, err := open(c.Arena)
+	if err != nil {
+		return err
+	}
+	defer src.Close()
+	interval := max(c.Interval, 50*time.Millisecond)
+	file, _ := s.stdout.(*os.File)
+	live := file != nil && term.IsTerminal(int(file.Fd())) && !s.json
+	if live {
+		fmt.Fprint(s.stdout, screenAlternate)
+		defer fmt.Fprint(s.stdout, screenNormal)
+	}
+	snap := src.look()
+	var before *snapshot
+	for looks := 1; ; looks++ {
+		if err := c.draw(s, snap, before, interval, file, live); err != nil {
+			return err
+		}
+		if c.Count > 0 && looks >= c.Count {
+			return nil
+		}
+		select {
+		case <-s.ctx.Done():
+			return nil
+		case <-time.After(interval):
+		}
+		before = snap
+		if snap, err = src.again(); err != nil {
+			return err
+		}
+	}
+}
+
+func (c *topCmd) draw(s *session, snap, before *snapshot, interval time.Duration, file *os.File, live bool) error {
+	if s.json {
+		d := s.begin("top")
+		d.Arena, d.Participants, d.Objects, d.Holds, d.Waits, d.Findings = &snap.info, snap.participants, snap.objects, snap.holds, snap.waits, snap.findings()
+		return writeJSON(s.stdout, d)
+	}
+	var b bytes.Buffer
+	topText(&b, snap, before, s.now())
+	if !live {
+		_, err := s.stdout.Write(append(b.Bytes(), '\n'))
+		return err
+	}
+	width, height, err := term.GetSize(int(file.Fd()))
+	if err != nil {
+		width, height = 80, 24
+	}
+	all := strings.Split(strings.TrimSuffix(b.String(), "\n"), "\n")
+	all = all[:min(len(all), max(height-1, 1))]
+	var out strings.Builder
+	out.WriteString(screenHome)
+	for _, l := range all {
+		runes := []rune(l)
+		out.WriteString(string(runes[:min(len(runes), width)]) + lineClear + "\r\n")
+	}
+	out.WriteString(screenClearRest)
+	_, err = s.stdout.Write([]byte(out.String()))
+	return err
+}
+
+// rates are what an object did between two looks, a second; unknown without counters.
+type rates struct {
+	known                                  bool
+	acquired, contended, paid, slept, woke float64
+}
+
+func ratesOf(o *object, snap, before *snapshot) (r rates) {
+	if before == nil || o.Counters == nil {
+		return r
+	}
+	i := slices.IndexFunc(before.objects, func(b object) bool { return b.Offset == o.Offset && b.Kind == o.Kind && b.Counters != nil })
+	seconds := float64(snap.mono-before.mono) / 1e9
+	if i < 0 || seconds <= 0 {
+		return r
+	}
+	per := func(now, then uint64) float64 { return float64(now-min(then, now)) / seconds }
+	n, b := o.Counters, before.objects[i].Counters
+	return rates{true, per(n.Acquired, b.Acquired), per(n.Contended, b.Contended), per(n.SpinsPaid, b.SpinsPaid), per(n.Slept, b.Slept), per(n.Woken, b.Woken)}
+}
+
+func (r rates) text(v float64) string {
+	switch {
+	case !r.known:
+		return "unknown"
+	case v >= 1e6:
+		return fmt.Sprintf("%.1fM", v/1e6)
+	case v >= 1e4:
+		return fmt.Sprintf("%.0fk", v/1e3)
+	}
+	return fmt.Sprintf("%.0f", v)
+}
+
+func topText(b *bytes.Buffer, snap, before *snapshot, now time.Time) {
+	f := snap.findings()
+	lives := map[string]int{}
+	for _, p := range snap.participants {
+		lives[p.Life]++
+	}
+	var who []string
+	for _, l := range sorted(lives) {
+		who = append(who, fmt.Sprintf("%d %s", lives[l], l))
+	}
+	fmt.Fprintf(b, "%s  %s  %s of %s used, %d objects, %d held, %d waits, %d burials\n", snap.info.Name, now.Format(time.TimeOnly),
+		size(snap.info.Used), size(uint64(snap.info.Size)), snap.info.Objects, len(snap.holds), len(snap.waits), snap.info.Deaths)
+	fmt.Fprintf(b, "participants: %s\nhealth: %s\n", cmp.Or(strings.Join(who, ", "), "none"), health(f))
+	writeFindings(b, f)
+	fmt.Fprintln(b)
+	order := make([]int, 0, len(snap.objects))
+	rate := make([]rates, len(snap.objects))
+	for i := range snap.objects {
+		if t := snap.objects[i].Type; t != "Value" && t != "Block" {
+			rate[i] = ratesOf(&snap.objects[i], snap, before)
+			order = append(order, i)
+		}
+	}
+	slices.SortStableFunc(order, func(x, y int) int {
+		return cmp.Or(cmp.Compare(rate[y].contended, rate[x].contended), cmp.Compare(len(snap.objects[y].waits), len(snap.objects[x].waits)),
+			cmp.Compare(rate[y].acquired, rate[x].acquired), cmp.Compare(len(snap.objects[y].holds), len(snap.objects[x].holds)))
+	})
+	t := newTable(b, "OBJECT", "TYPE", "ACQ/S", "CONT/S", "SPIN/S", "SLEEP/S", "WAKE/S", "WAITS", "LONGEST", "HELD BY", "FOR")
+	for _, i := range order {
+		o, r := &snap.objects[i], rate[i]
+		var longest *int64
+		for _, w := range o.waits {
+			if a := snap.waits[w].AgeNs; a != nil && (longest == nil || *a > *longest) {
+				longest = a
+			}
+		}
+		longestText := ""
+		if len(o.waits) > 0 {
+			longestText = age(longest)
+		}
+		holder, held := "", ""
+		if len(o.holds) > 0 {
+			h := &snap.holds[o.holds[0]]
+			holder, held = snap.short(h.Owner), age(h.AgeNs)
+			if n := len(o.holds) - 1; n > 0 {
+				holder += fmt.Sprintf(" +%d", n)
+			}
+		}
+		t.row(o.Name, o.Type, r.text(r.acquired), r.text(r.contended), r.text(r.paid), r.text(r.slept), r.text(r.woke), strconv.Itoa(len(o.waits)), longestText, holder, held)
+	}
+	t.flush()
+}

@@ -1,0 +1,349 @@
+//go:build linux
+
+package main
+
+import (
+	"bytes"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/shmsync/shmsync/internal/proctest"
+)
+
+// lookAndDisturbNothing runs each command that only looks, and checks that the arena's bytes and the
+// space that it takes are what they were. Nobody but shmctl may be changing anything.
+func lookAndDisturbNothing(t *testing.T, name string) {
+	t.Helper()
+	before := fileBytes(t, name)
+	blocks := diskBlocks(t, name)
+	for _, args := range [][]string{
+		{"ps", name}, {"ps", "--gone", name}, {"objects", name}, {"locks", name}, {"waits", name}, {"graph", name}, {"graph", "-f", "dot", name},
+		{"graph", "-f", "svg", name}, {"check", name}, {"metrics", name}, {"top", "-n", "2", "-d", "50ms", name}, {"reap", "--dry-run", name},
+		{"dump", name, "-o", t.TempDir() + "/d"}, {"ls"},
+	} {
+		code, out, errs := shmctl(args...)
+		require.NotEqual(t, exitError, code, "%v: %s", args, errs)
+		require.NotEmpty(t, out, args)
+		shmctl(append(args, "--json")...)
+	}
+	require.True(t, bytes.Equal(before, fileBytes(t, name)), "the arena was disturbed")
+	require.Equal(t, blocks, diskBlocks(t, name), "the arena takes more memory")
+}
+
+// soon runs a command that is to name a cause, in one go and quickly.
+func soon(t *testing.T, want int, args ...string) string {
+	t.Helper()
+	start := time.Now()
+	code, out, errs := shmctl(args...)
+	require.Equal(t, want, code, out+errs)
+	require.Less(t, time.Since(start), 10*time.Second)
+	t.Log("\n" + out)
+	return out
+}
+
+// freeze stops the agents, so that nobody but shmctl can change anything.
+func freeze(t *testing.T, agents ...*agent) {
+	for _, a := range agents {
+		a.Stop(t)
+		t.Cleanup(func() { a.Cont(t) }) // the end of one that is stopped takes long
+	}
+}
+
+// Three processes each hold a mutex and wait for the next one's. One command says
+// which, and why.
+func TestDeadlockOfThreeIsNamed(t *testing.T) {
+	name := testArena(t)
+	agents := []*agent{newAgent(t, name, "alice"), newAgent(t, name, "bob"), newAgent(t, name, "carol")}
+	locks := []string{"ledger", "index", "journal"}
+	for i, a := range agents {
+		a.does("lock mutex", locks[i])
+	}
+	for i, a := range agents {
+		a.begins("lock mutex", locks[(i+1)%3])
+	}
+	d := awaitWaits(t, name, 3)
+	require.Len(t, d.Findings, 1)
+	f := d.Findings[0]
+	require.Equal(t, findDeadlock, f.Kind)
+	require.Equal(t, []string{agents[0].name, agents[1].name, agents[2].name}, f.Participants)
+	require.Equal(t, []string{"index", "journal", "ledger"}, f.Objects)
+	out := soon(t, exitTrouble, "waits", name)
+	require.Contains(t, out, "DEADLOCK: deadlock of 3 processes: alice (pid ")
+	for _, who := range []string{"alice", "bob", "carol"} {
+		require.Contains(t, out, who+"[")
+	}
+	for _, format := range []string{"text", "dot", "svg", "json"} {
+		require.NotEmpty(t, soon(t, exitTrouble, "graph", "-f", format, name))
+	}
+	eventually(t, "dated waits", func() bool {
+		_, d := shmctlJSON(t, "waits", name)
+		return d.Waits[0].AgeNs != nil && d.Waits[1].AgeNs != nil && d.Waits[2].AgeNs != nil
+	})
+	freeze(t, agents...)
+	lookAndDisturbNothing(t, name)
+
+	// It can be resolved as the advice has it: one goes, and the next one is told.
+	for _, a := range agents {
+		a.Cont(t)
+	}
+	agents[1].Kill(t)
+	eventually(t, "the deadlock is over", func() bool {
+		_, d := shmctlJSON(t, "waits", name)
+		for _, f := range d.Findings {
+			if f.Kind == findDeadlock {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+// Waits for other things than a mutex close cycles, too.
+func TestDeadlockThroughOtherPrimitives(t *testing.T) {
+	for _, c := range []struct{ hold, wait string }{
+		{"lock fair", "lock fair"}, {"lock rw", "lock rw"}, {"lock rw", "rlock rw"}, {"rlock rw", "lock rw"}, {"lock multi", "lock multi"},
+		{"lock semaphore", "lock semaphore"}, {"add group", "wait group"}, {"claim future", "wait future"},
+		{"lock rwspin", "lock rwspin"}, {"lock spin", "lock spin"},
+	} {
+		t.Run(c.hold+", "+c.wait, func(t *testing.T) {
+			name := testArena(t)
+			a, b := newAgent(t, name, "alice"), newAgent(t, name, "bob")
+			a.does("lock mutex", "m", 2)
+			b.does(c.hold, "x", 2)
+			a.begins(c.wait, "x", 2)
+			b.begins("lock mutex", "m")
+			d := awaitWaits(t, name, 2)
+			require.Len(t, d.Findings, 1)
+			require.Equal(t, findDeadlock, d.Findings[0].Kind, d.Findings[0].Text)
+			require.Equal(t, []string{a.name, b.name}, d.Findings[0].Participants)
+			freeze(t, a, b)
+			lookAndDisturbNothing(t, name)
+		})
+	}
+}
+
+// What is no deadlock is not called one.
+func TestNoDeadlock(t *testing.T) {
+	name := testArena(t)
+	a, b, c := newAgent(t, name, "alice"), newAgent(t, name, "bob"), newAgent(t, name, "carol")
+	// Enough permits may come from carol, who waits for nothing.
+	a.does("acquire semaphore", "s", 1)
+	b.does("acquire semaphore", "s", 1)
+	c.does("acquire semaphore", "s", 1)
+	a.does("lock mutex", "m")
+	b.begins("lock mutex", "m")
+	a.begins("acquire semaphore", "s", 1)
+	a.begins("lock mutex", "m") // another goroutine of its own holds it
+	d := awaitWaits(t, name, 3)
+	require.Empty(t, d.Findings)
+	out := soon(t, exitOK, "waits", name)
+	require.Contains(t, out, "nobody is stuck")
+}
+
+// A stopped process is alive, and who waits for it is told why nothing moves.
+func TestStoppedHolderIsNamed(t *testing.T) {
+	name := testArena(t)
+	a, b := newAgent(t, name, "alice"), newAgent(t, name, "bob")
+	a.does("lock mutex", "ledger")
+	b.begins("lock mutex", "ledger")
+	awaitWaits(t, name, 1)
+	require.Contains(t, soon(t, exitOK, "waits", name), "alice[")
+	a.Stop(t)
+	out := soon(t, exitTrouble, "waits", name)
+	require.Contains(t, out, "STOPPED-HOLDER: alice (pid ")
+	require.Contains(t, out, "holds Mutex ledger and is stopped; 1 waits")
+	require.Contains(t, out, "kill -CONT ")
+	freeze(t, b)
+	lookAndDisturbNothing(t, name)
+	_, d := shmctlJSON(t, "ps", name)
+	require.Equal(t, "stopped", d.Participants[0].Life)
+	require.Equal(t, a.Pid(), d.Participants[0].HostPID)
+}
+
+// A lock whose holder died under the policy Report says who died, and recover makes it
+// good again.
+func TestOwnerDeadIsNamed(t *testing.T) {
+	name := testArena(t)
+	a, b := newAgent(t, name, "alice"), newAgent(t, name, "bob")
+	a.does("lock mutex", "ledger")
+	a.Kill(t)
+	eventually(t, "owner-dead", func() bool {
+		_, d := shmctlJSON(t, "show", name, "ledger")
+		return d.Objects[0].Error != ""
+	})
+	eventually(t, "buried", func() bool {
+		_, d := shmctlJSON(t, "ps", "--gone", name)
+		return len(d.Participants) == 1 && len(d.Gone) == 1
+	})
+	out := soon(t, exitTrouble, "waits", name)
+	require.Contains(t, out, "OWNER-DEAD: Mutex ledger is owner-dead: alice (pid ")
+	require.Contains(t, out, "shmctl recover "+name+" ledger")
+	freeze(t, b)
+	lookAndDisturbNothing(t, name)
+	b.Cont(t)
+
+	require.Contains(t, soon(t, exitOK, "recover", name, "ledger"), "can be locked again")
+	require.Contains(t, soon(t, exitOK, "recover", name, "ledger"), "was healthy")
+	soon(t, exitOK, "waits", name)
+	b.does("lock mutex", "ledger")
+	code, _, errs := shmctl("recover", "--wait=50ms", name, "ledger")
+	require.Equal(t, exitRefused, code)
+	require.Contains(t, errs, "somebody has ledger")
+}
+
+// Where nobody alive is left to bury the dead, shmctl sees that they are dead, and
+// reap buries them.
+func TestDeadHolderThatNobodyBuries(t *testing.T) {
+	name := testArena(t)
+	a := newAgent(t, name, "alice")
+	a.does("lock mutex", "ledger")
+	a.Kill(t)
+	_, d := shmctlJSON(t, "ps", name)
+	require.Len(t, d.Participants, 1)
+	require.Equal(t, "dead", d.Participants[0].Life)
+	require.Equal(t, "live", d.Participants[0].State)
+	out := soon(t, exitTrouble, "waits", name)
+	require.Contains(t, out, "DEAD-HOLDER: alice (pid ")
+	lookAndDisturbNothing(t, name)
+	out = soon(t, exitTrouble, "reap", "--dry-run", name)
+	require.Contains(t, out, "had exclusive of ledger")
+	out = soon(t, exitOK, "reap", name)
+	require.Contains(t, out, "buried 1")
+	_, d = shmctlJSON(t, "ps", name)
+	require.Empty(t, d.Participants)
+	require.Contains(t, soon(t, exitOK, "reap", name), "nobody is dead")
+	require.Contains(t, soon(t, exitTrouble, "show", name, "ledger"), "owner-dead")
+}
+
+// Everything that can be held or waited for is shown by each kind.
+func TestEveryKindIsShown(t *testing.T) {
+	name := testArena(t)
+	a, b := newAgent(t, name, "alice"), newAgent(t, name, "bob")
+	type seen struct{ mode, want string }
+	cases := map[string]seen{}
+	add := func(object, mode, want string) { cases[object] = seen{mode, want} }
+	for _, k := range []string{"mutex", "fair", "spin", "rw", "rwspin"} {
+		a.does("lock "+k, k)
+		b.begins("lock "+k, k)
+		want := "lock"
+		if k == "rw" {
+			want = "write"
+		}
+		add(k, "exclusive", want)
+	}
+	a.does("lock multi", "multi", 7)
+	b.begins("lock multi", "multi", 7)
+	add("multi", "exclusive 7", "key 7")
+	a.does("acquire semaphore", "semaphore", 2)
+	b.begins("acquire semaphore", "semaphore", 2)
+	add("semaphore", "permits ×2", "permits 2")
+	a.does("claim future", "future")
+	b.begins("wait future", "future")
+	add("future", "producer", "result")
+	a.does("add group", "group", 3)
+	b.begins("wait group", "group")
+	add("group", "owes ×3", "zero")
+	b.begins("wait event", "event")
+	add("event", "", "set")
+	b.begins("wait sequencer", "sequencer", 9)
+	add("sequencer", "", "token 9")
+	b.begins("wait futex", "futex", 4)
+	add("futex", "", "post")
+	b.begins("wait latch", "latch")
+	add("latch", "", "zero")
+	b.begins("get queue", "queue")
+	add("queue", "", "item")
+	a.does("put queue", "leased", 5)
+	a.does("lease queue", "leased")
+	b.begins("lease queue", "leased")
+	add("leased", "lease 1", "lease")
+	a.begins("do once", "once")
+	eventually(t, "the runner", func() bool {
+		_, d := shmctlJSON(t, "locks", name)
+		for _, h := range d.Holds {
+			if h.Object == "once" {
+				return true
+			}
+		}
+		return false
+	})
+	b.begins("do once", "once")
+	add("once", "runner", "done")
+	awaitWaits(t, name, len(cases))
+	for object, want := range cases {
+		code, d := shmctlJSON(t, "show", name, object)
+		require.Equal(t, exitOK, code, object)
+		require.Len(t, d.Waits, 1, object)
+		require.Equal(t, want.want, wants(&d.Waits[0]), object)
+		require.Equal(t, b.name, d.Waits[0].Owner, object)
+		require.Contains(t, d.Objects[0].OpenBy, b.name, object)
+		if want.mode == "" {
+			require.Empty(t, d.Holds, object)
+			require.Empty(t, d.Waits[0].On, object)
+			continue
+		}
+		require.Len(t, d.Holds, 1, object)
+		require.Equal(t, want.mode, what(d.Holds[0].Mode, d.Holds[0].Key, d.Holds[0].Count), object)
+		require.Equal(t, a.name, d.Holds[0].Owner, object)
+		if object != "leased" {
+			require.Equal(t, []string{a.name}, d.Waits[0].On, object)
+		}
+		out := soon(t, exitOK, "show", name, object)
+		require.Contains(t, out, "alice[")
+		require.Contains(t, out, "bob[")
+	}
+	freeze(t, a, b)
+	lookAndDisturbNothing(t, name)
+}
+
+// Goroutines beyond those that may sleep in the kernel are counted behind the node of
+// their process.
+func TestParkedWaitersAreCounted(t *testing.T) {
+	name := testArena(t)
+	a, b := newAgent(t, name, "alice"), newAgent(t, name, "bob")
+	a.does("lock mutex", "m")
+	b.begins("lock locks", "m", 100)
+	eventually(t, "100 goroutines", func() bool {
+		_, d := shmctlJSON(t, "waits", name)
+		n, dated := uint64(0), true
+		for _, w := range d.Waits {
+			n += w.Goroutines
+			dated = dated && w.AgeNs != nil
+		}
+		return n == 100 && dated
+	})
+	require.True(t, strings.Contains(soon(t, exitOK, "waits", name), "parked"))
+}
+
+// A participant in another pid namespace is found by its process here, and is known to
+// live or to be stopped although its pid says nothing.
+func TestOtherNamespace(t *testing.T) {
+	if os.Geteuid() != 0 {
+		proctest.Skip(t, "only root can make a pid namespace", "shmctl/agent")
+	}
+	name := testArena(t)
+	p := &agent{t: t, Proc: proctest.Start(t, "shmctl/agent", proctest.Params(agentParams{name, "alice"}),
+		proctest.Attr(&syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID | syscall.CLONE_NEWNS}))}
+	p.Recv(t, &p.name)
+	p.does("lock mutex", "m")
+	_, d := shmctlJSON(t, "ps", name)
+	require.Len(t, d.Participants, 1)
+	require.Equal(t, 1, d.Participants[0].PID)
+	require.Equal(t, "alive", d.Participants[0].Life)
+	require.Equal(t, p.Pid(), d.Participants[0].HostPID)
+	require.Contains(t, soon(t, exitOK, "ps", name), "here)")
+	p.Stop(t)
+	_, d = shmctlJSON(t, "ps", name)
+	require.Equal(t, "stopped", d.Participants[0].Life)
+	_, out, _ := shmctl("locks", name)
+	require.Contains(t, out, "alice[1] stopped")
+	p.Cont(t)
+	p.Kill(t)
+	_, d = shmctlJSON(t, "ps", name)
+	require.Equal(t, "dead", d.Participants[0].Life)
+}

@@ -1,0 +1,32 @@
+package prims
+
+import (
+	"fmt"
+
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/arena"
+)
+
+func inspectBarrier(a *arena.Arena, o arena.Object) arena.Inspection {
+	if o.Size < barrierBytes(a.MaxParticipants()) {
+		return unreadable(a, o, nil)
+	}
+	x := buildBarrier(a, o, nil, true)
+	w := x.words
+	i := inspect(a, o)
+	phase := w.phase.Load()
+	i.State = fmt.Sprintf("phase %d, %d of %d to arrive", phase, w.pending.Load(), w.expected.Load())
+	if x.isBroken() {
+		i.lost(shmsync.ErrOwnerDead, arena.Name(w.dead.Load()&arena.NameMask))
+	}
+	i.monitor(&w.mon)
+	on := i.hold(arena.Hold{Owner: arena.Name(w.completer.Load() & arena.NameMask), Mode: arena.HoldRunner, Note: "the completion"})
+	for _, h := range x.shares {
+		name := arena.Name(h.name.Load() & arena.NameMask)
+		if parties, left := h.in(phase); parties > 0 && left > 0 && a.Current(name) {
+			on = append(on, i.hold(arena.Hold{Owner: name, Mode: arena.HoldParty, Count: left})...)
+		}
+	}
+	i.waitsFor("phase", on)
+	return i.Inspection
+}

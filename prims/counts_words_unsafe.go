@@ -1,0 +1,40 @@
+package prims
+
+import (
+	"structs"
+	"sync/atomic"
+	"unsafe"
+)
+
+// countWords is what an object of a counted arena has counted, 64 bytes: a cache line
+// that nobody touches in others.
+//
+//	writers: everybody who does what is counted, by atomic addition
+//	readers: tools
+//	order:   relaxed
+//	futex:   none
+//	crash:   a deed may be left out
+type countWords struct {
+	_         structs.HostLayout
+	acquired  atomic.Uint64
+	contended atomic.Uint64
+	spinsPaid atomic.Uint64
+	slept     atomic.Uint64
+	woken     atomic.Uint64
+	recovered atomic.Uint64
+	// since is when the present hold began, CLOCK_MONOTONIC ns, and 0 if nobody knows.
+	// It means nothing while nobody holds the object.
+	since atomic.Uint64
+	_     [8]byte
+}
+
+var (
+	_ = [1]struct{}{}[unsafe.Offsetof(countWords{}.acquired)-0]
+	_ = [1]struct{}{}[unsafe.Offsetof(countWords{}.contended)-8]
+	_ = [1]struct{}{}[unsafe.Offsetof(countWords{}.spinsPaid)-16]
+	_ = [1]struct{}{}[unsafe.Offsetof(countWords{}.slept)-24]
+	_ = [1]struct{}{}[unsafe.Offsetof(countWords{}.woken)-32]
+	_ = [1]struct{}{}[unsafe.Offsetof(countWords{}.recovered)-40]
+	_ = [1]struct{}{}[unsafe.Offsetof(countWords{}.since)-48]
+	_ = [1]struct{}{}[unsafe.Sizeof(countWords{})-64]
+)

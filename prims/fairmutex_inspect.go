@@ -1,0 +1,19 @@
+package prims
+
+import "github.com/shmsync/shmsync/arena"
+
+func inspectFairMutex(a *arena.Arena, o arena.Object) arena.Inspection {
+	if o.Size < uint64(fairMutexBytes) {
+		return unreadable(a, o, nil)
+	}
+	f := buildFairMutex(a, o, &FairMutexOptions{}, true)
+	i := inspect(a, o)
+	i.Policy = f.policy.String()
+	word := f.ownerWord()
+	i.State = word.String()
+	on := i.owner(word, f.diedName())
+	i.monitor(&f.words.mon)
+	i.date(on, f.mon.counts)
+	i.waits(inQueue, "lock", on)
+	return i.Inspection
+}

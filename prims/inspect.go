@@ -1,0 +1,188 @@
+package prims
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/arena"
+)
+
+// inspection is what the Inspect of a kind makes.
+type inspection struct {
+	arena.Inspection
+	a *arena.Arena
+	o arena.Object
+}
+
+// inspect begins an Inspect, with the waits that the arena knows of.
+func inspect(a *arena.Arena, o arena.Object) *inspection {
+	i := &inspection{a: a, o: o}
+	i.Waits = slices.Clone(a.WaitsOf(o))
+	return i
+}
+
+// unreadable is the inspection of an object whose body cannot be one of its kind.
+func unreadable(a *arena.Arena, o arena.Object, err error) arena.Inspection {
+	i := inspect(a, o)
+	i.State, i.Err = "unreadable", err
+	if err == nil {
+		i.Err = &shmsync.Error{Op: "inspect", Object: objectName(o), Err: shmsync.ErrCorrupt, Detail: "its body is too small"}
+	}
+	return i.Inspection
+}
+
+// word adds a word to what is told.
+func (i *inspection) word(name string, bits uint64, format string, args ...any) {
+	i.Words = append(i.Words, arena.Word{Name: name, Bits: bits, Text: fmt.Sprintf(format, args...)})
+}
+
+// hold adds a hold, if it is anybody's, and gives its index.
+func (i *inspection) hold(h arena.Hold) (index []int) {
+	if h.Owner == 0 {
+		return nil
+	}
+	i.Holds = append(i.Holds, h)
+	return []int{len(i.Holds) - 1}
+}
+
+// waits tells of the waits that are chosen what they wait for, and for which holds.
+func (i *inspection) waits(chosen func(w *arena.Wait) bool, what string, on []int) {
+	for k := range i.Waits {
+		if w := &i.Waits[k]; w.For == "" && chosen(w) {
+			w.For, w.On, w.Want = what, on, nil
+		}
+	}
+}
+
+// waitsFor is waits for those who want a number of it, or one with a number.
+func (i *inspection) waitsFor(what string, on []int) {
+	for k := range i.Waits {
+		if w := &i.Waits[k]; w.For == "" && inQueue(w) {
+			w.For, w.On = what, on
+		}
+	}
+}
+
+// at chooses the waits at a futex word or behind a list of hub nodes.
+func at(word, hub arena.Offset) func(w *arena.Wait) bool {
+	return func(w *arena.Wait) bool {
+		return w.Node == 0 && w.At == word || w.Node != 0 && w.Want == nil && w.At == hub
+	}
+}
+
+// inQueue chooses the waits in the queues of a monitor.
+func inQueue(w *arena.Wait) bool { return w.Want != nil }
+
+// lost tells that nobody can have the object.
+func (i *inspection) lost(err error, died arena.Name) { i.Err, i.Died = err, died }
+
+// owner tells an owner word, and gives what it holds.
+func (i *inspection) owner(w ownerWord, died arena.Name) (on []int) {
+	i.word("owner", uint64(w), "%v", w)
+	switch {
+	case !w.valid():
+		i.lost(shmsync.ErrCorrupt, 0)
+	case w == ownerNotRecoverable:
+		i.lost(shmsync.ErrNotRecoverable, died)
+	case w.kind() == kindOwnerDead:
+		i.lost(shmsync.ErrOwnerDead, w.name())
+	default:
+		return i.hold(ownerHold(w))
+	}
+	return nil
+}
+
+// date says since when the holds are held that are to be dated, if that is known.
+func (i *inspection) date(holds []int, c *countWords) {
+	for _, h := range holds {
+		i.Holds[h].Since = c.began()
+	}
+}
+
+// ownerHold is the hold of an owner word; that of nobody if there is none.
+func ownerHold(w ownerWord) arena.Hold {
+	h := arena.Hold{Owner: w.name(), Mode: arena.HoldExclusive}
+	switch w.kind() {
+	case kindBiased:
+		h.Note = "biased"
+	case kindRecovering:
+		h.Mode = arena.HoldRecovering
+	case kindReserved:
+		h.Mode = arena.HoldReserved
+	}
+	if !w.valid() || !w.held() && w.kind() != kindReserved {
+		h.Owner = 0
+	}
+	return h
+}
+
+// wakeWord tells the word of a bell.
+func (i *inspection) wakeWord(name string, v uint32) {
+	text := "nobody announced"
+	if v&1 != 0 {
+		text = "somebody announced"
+	}
+	i.word(name, uint64(v), "%s, sequence %d", text, v>>1)
+}
+
+// latch tells of the latch of a monitor, whose words are at off in the body.
+func (i *inspection) latch(off arena.Offset, w *monitorWords) {
+	o := ownerWord(w.latch.owner.Load())
+	if h := ownerHold(o); h.Owner != 0 && h.Mode != arena.HoldReserved {
+		h.Mode = arena.HoldLatch
+		on := i.hold(h)
+		i.waits(at(off+mutexWakeOff, off+mutexHubOff), "latch", on)
+	} else {
+		i.waits(at(off+mutexWakeOff, off+mutexHubOff), "latch", nil)
+	}
+	if !o.free() {
+		i.word("latch", uint64(o), "%v", o)
+		if !o.valid() {
+			i.lost(shmsync.ErrCorrupt, 0)
+		}
+	}
+	if n := w.redone.Load(); n != 0 {
+		i.word("redo", n, "%d words of a change are to be carried out", n)
+	}
+}
+
+// monitor tells of the monitor that a body begins with.
+func (i *inspection) monitor(w *monitorWords) {
+	i.Counts = countsOf(i.a, &w.latch.counts).tell()
+	i.Spin = spinText(w.spin.Load())
+	i.latch(0, w)
+}
+
+func spinText(field uint32) string {
+	switch d := spinOf(field); {
+	case d == 0:
+		return "adaptive"
+	case d < 0:
+		return "none"
+	default:
+		return d.String()
+	}
+}
+
+// enough makes the waits of a sort wait for enough of their holds, not for all.
+func (i *inspection) enough(what string) {
+	for k := range i.Waits {
+		if i.Waits[k].For == what {
+			i.Waits[k].Any = true
+		}
+	}
+}
+
+// sum adds the counters of a part of the object.
+func (i *inspection) sum(c *arena.Counts) {
+	if i.Counts == nil {
+		i.Counts = &arena.Counts{}
+	}
+	i.Counts.Acquired += c.Acquired
+	i.Counts.Contended += c.Contended
+	i.Counts.SpinsPaid += c.SpinsPaid
+	i.Counts.Slept += c.Slept
+	i.Counts.Woken += c.Woken
+	i.Counts.Recovered += c.Recovered
+}

@@ -1,0 +1,65 @@
+package prims
+
+import (
+	"fmt"
+
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/arena"
+)
+
+func inspectMultiLock(a *arena.Arena, o arena.Object) arena.Inspection {
+	x, err := buildMultiLock(a, o, true)
+	if err != nil {
+		return unreadable(a, o, err)
+	}
+	i := inspect(a, o)
+	i.Policy = x.policy.String()
+	holds, lost := map[uint64][]int{}, 0
+	tell := func(e keyEntry) {
+		h, key := e.hold(), e.key.Load()
+		if h.free() {
+			return
+		}
+		i.word(fmt.Sprintf("key %d", key), uint64(h), "%v", h)
+		hold := ownerHold(h.owner())
+		if hold.Owner != 0 && h.valid() {
+			hold.Key = &key
+			holds[key] = i.hold(hold)
+			return
+		}
+		lost++
+		switch result, _ := h.result(); result {
+		case lockOwnerDead:
+			i.lost(shmsync.ErrOwnerDead, h.died())
+		case lockNotRecoverable:
+			i.lost(shmsync.ErrNotRecoverable, h.died())
+		default:
+			i.lost(shmsync.ErrCorrupt, 0)
+		}
+	}
+	for n := range x.all {
+		k := x.bucketOr(n)
+		if a.Counted() {
+			i.sum(k.words.mon.latch.counts.tell())
+		}
+		if k.words.quiet() {
+			continue
+		}
+		i.latch(multiBucketAt(o, n)-o.Body, &k.words.mon)
+		i.Spin = spinText(k.words.mon.spin.Load())
+		for j := range k.words.entries {
+			tell(inlineEntry(&k.words.entries[j]))
+		}
+		k.peekSpilled(tell)
+	}
+	i.State = fmt.Sprintf("%d keys held", len(holds))
+	if lost > 0 {
+		i.State += fmt.Sprintf(", %d that nobody can have", lost)
+	}
+	for k := range i.Waits {
+		if w := &i.Waits[k]; w.For == "" && w.Want != nil {
+			w.For, w.On = "key", holds[*w.Want]
+		}
+	}
+	return i.Inspection
+}

@@ -1,0 +1,28 @@
+package prims
+
+import "github.com/shmsync/shmsync/arena"
+
+func inspectMutex(a *arena.Arena, o arena.Object) arena.Inspection {
+	w, err := arena.TryAt[mutexWords](a, o.Body)
+	if err != nil {
+		return unreadable(a, o, err)
+	}
+	i := inspect(a, o)
+	i.Policy, i.Spin = policyOf(w.policy).String(), spinText(w.spin.Load())
+	word := ownerWord(w.owner.Load())
+	i.State = word.String()
+	i.Counts = countsOf(a, &w.counts).tell()
+	on := i.owner(word, arena.Name(w.died.Load()&arena.NameMask))
+	i.date(on, countsOf(a, &w.counts))
+	i.mutexRest(w)
+	i.waits(at(mutexWakeOff, mutexHubOff), "lock", on)
+	return i.Inspection
+}
+
+// mutexRest tells the words of a mutex but the first.
+func (i *inspection) mutexRest(w *mutexWords) {
+	i.wakeWord("wake", w.wake.Load())
+	if s := w.starving.Load(); s != 0 {
+		i.word("starving", uint64(s), "%v asks for the next release", arena.Name(s&arena.NameMask))
+	}
+}

@@ -1,0 +1,75 @@
+package prims
+
+import (
+	"fmt"
+
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/arena"
+)
+
+func inspectRWMutex(a *arena.Arena, o arena.Object) arena.Inspection {
+	w, err := rwmutexAt(a, o)
+	if err != nil {
+		return unreadable(a, o, err)
+	}
+	i := inspect(a, o)
+	i.Policy, i.Spin = policyOf(w.policy).String(), spinText(w.writers.spin.Load())
+	i.Counts = countsOf(a, &w.writers.counts).tell()
+	g := gateWord(w.gate.Load())
+	i.State = g.String()
+	i.word("gate", uint64(g), "%v", g)
+	var gate, readers []int
+	switch {
+	case !g.valid():
+		i.lost(shmsync.ErrCorrupt, 0)
+	case g == gateNotRecoverable:
+		i.lost(shmsync.ErrNotRecoverable, arena.Name(w.died.Load()&arena.NameMask))
+	case g.kind() == gateOwnerDead:
+		i.lost(shmsync.ErrOwnerDead, g.name())
+	case g.taken():
+		mode := arena.HoldExclusive
+		switch g.kind() {
+		case gateClosed:
+			mode = arena.HoldClosing
+		case gateRecovering:
+			mode = arena.HoldRecovering
+		}
+		gate = i.hold(arena.Hold{Owner: g.name(), Mode: mode})
+		i.date(gate, countsOf(a, &w.writers.counts))
+	}
+	count, waiting := uint64(0), uint64(0)
+	for slot := 1; slot <= w.used(); slot++ {
+		r := readerWord(w.line(slot).Load())
+		n := r.name(slot)
+		if r == r.cleared() || !a.Current(n) {
+			continue
+		}
+		i.word(fmt.Sprintf("readers of slot %d", slot), uint64(r), "%v: %v", n, r)
+		waiting += uint64(r.waiting())
+		if r.reading() > 0 {
+			count += uint64(r.reading())
+			readers = append(readers, i.hold(arena.Hold{Owner: n, Mode: arena.HoldShared, Count: uint64(r.reading())})...)
+		}
+	}
+	if count > 0 {
+		i.State += fmt.Sprintf(", %d reading", count)
+	}
+	if waiting > 0 {
+		i.State += fmt.Sprintf(", %d waiting to read", waiting)
+	}
+	writers := gate
+	if q := ownerWord(w.writers.owner.Load()); !q.free() {
+		i.word("writers", uint64(q), "%v", q)
+		if h := ownerHold(q); h.Owner != 0 && (!g.taken() || g.name() != h.Owner) {
+			h.Note = "the writers' turn"
+			if h.Mode == arena.HoldExclusive {
+				h.Mode = arena.HoldClosing
+			}
+			writers = i.hold(h)
+		}
+	}
+	i.waits(at(rwmutexReadersOff, rwmutexReadersHub), "read", gate)
+	i.waits(at(rwmutexWriterOff, rwmutexWriterHub), "readers to leave", readers)
+	i.waits(at(mutexWakeOff, mutexHubOff), "write", writers)
+	return i.Inspection
+}

@@ -1,0 +1,33 @@
+package prims
+
+import (
+	"fmt"
+
+	"github.com/shmsync/shmsync/arena"
+)
+
+func inspectSemaphore(a *arena.Arena, o arena.Object) arena.Inspection {
+	if o.Size < semaphoreBytes(a.MaxParticipants()) {
+		return unreadable(a, o, nil)
+	}
+	s := buildSemaphore(a, o, true)
+	i := inspect(a, o)
+	i.State = fmt.Sprintf("%d of %d permits free", poolWord(s.words.free.Load()).permits()+s.spares(), s.size)
+	if s.moves {
+		i.State += ", transferable"
+	}
+	i.monitor(&s.words.mon)
+	var on []int
+	for _, h := range s.shares {
+		name, q := arena.Name(h.name.Load()&arena.NameMask), quickWord(h.quick.Load())
+		if q != 0 {
+			i.word("share of "+name.String(), uint64(q), "%v", q)
+		}
+		if n := h.permits.Load() + q.used(); n > 0 && a.Current(name) {
+			on = append(on, i.hold(arena.Hold{Owner: name, Mode: arena.HoldPermits, Count: n})...)
+		}
+	}
+	i.waitsFor("permits", on)
+	i.enough("permits")
+	return i.Inspection
+}

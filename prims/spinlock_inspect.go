@@ -1,0 +1,71 @@
+package prims
+
+import (
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/arena"
+)
+
+func inspectSpin(a *arena.Arena, o arena.Object) arena.Inspection {
+	w, err := arena.TryAt[spinWords](a, o.Body)
+	if err != nil {
+		return unreadable(a, o, err)
+	}
+	i := inspect(a, o)
+	on := i.spinState(w, false)
+	i.waits(at(spinWakeOff, spinHubOff), "lock", on)
+	return i.Inspection
+}
+
+// spinState tells the words that both spin locks have, and gives the hold of the
+// state word.
+func (i *inspection) spinState(w *spinWords, readers bool) (on []int) {
+	i.Policy, i.Spin = policyOf(w.policy).String(), spinText(w.spin.Load())
+	s := spinWord(w.state.Load())
+	i.State = s.String()
+	i.word("state", uint64(s), "%v", s)
+	switch {
+	case !s.valid(readers):
+		i.lost(shmsync.ErrCorrupt, 0)
+	case s == spinLost:
+		i.lost(shmsync.ErrNotRecoverable, arena.Name(w.died.Load()&arena.NameMask))
+	case s.kind() == spinOwnerDead:
+		i.lost(shmsync.ErrOwnerDead, s.name())
+	case s.held():
+		h := arena.Hold{Owner: s.name(), Mode: arena.HoldExclusive}
+		switch s.kind() {
+		case spinDraining:
+			h.Mode = arena.HoldClosing
+		case spinUpgrade:
+			h.Mode = arena.HoldUpgrade
+		case spinUpgrading:
+			h.Mode, h.Note = arena.HoldUpgrade, "waits for readers to leave"
+		case spinRecovering:
+			h.Mode = arena.HoldRecovering
+		}
+		on = i.hold(h)
+	}
+	i.wakeWord("wake", w.wake.Load())
+	return on
+}
+
+func inspectRWSpin(a *arena.Arena, o arena.Object) arena.Inspection {
+	w, slots, err := rwSpinBody(a, o)
+	if err != nil {
+		return unreadable(a, o, err)
+	}
+	i := inspect(a, o)
+	on := i.spinState(w, true)
+	var readers []int
+	for k := range slots {
+		n := rwSpinCount(slots[k].count.Load())
+		if n == 0 || !n.validIn(k+1) || !a.Current(n.name()) {
+			continue
+		}
+		i.word("readers", uint64(n), "%v", n)
+		readers = append(readers, i.hold(arena.Hold{Owner: n.name(), Mode: arena.HoldShared, Count: uint64(n.holds())})...)
+	}
+	i.waits(at(spinGateOff, spinGateHubOff), "read", on)
+	i.waits(at(spinDrainOff, spinDrainHubOff), "readers to leave", readers)
+	i.waits(at(spinWakeOff, spinHubOff), "lock", on)
+	return i.Inspection
+}

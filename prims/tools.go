@@ -1,0 +1,97 @@
+package prims
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/arena"
+)
+
+// SetSpinOf bounds how long waiters of all processes spin for an object before they
+// sleep, whatever kind of primitive it is, as SetSpin of those that have it: 0 means
+// that they learn, negative that they never do. It is for tools. An object without
+// such a bound is an error that Is ErrNotSupported.
+func SetSpinOf(a *arena.Arena, o arena.Object, d time.Duration) error {
+	for _, off := range spinWordsOf(a, o) {
+		w, err := arena.TryAt[spinCell](a, o.Body+off)
+		if err != nil {
+			return err
+		}
+		w.field.Store(spinField(d))
+	}
+	if len(spinWordsOf(a, o)) == 0 {
+		return &shmsync.Error{Op: "prims.set_spin", Object: objectName(o), Err: shmsync.ErrNotSupported,
+			Detail: fmt.Sprintf("%v has no spin budget", o.Kind)}
+	}
+	return nil
+}
+
+// spinWordsOf gives the offsets, in the body, of an object's spin budgets.
+func spinWordsOf(a *arena.Arena, o arena.Object) []arena.Offset {
+	switch o.Kind {
+	case mutexKind, rwmutexKind:
+		return []arena.Offset{mutexSpinOff}
+	case spinKindID, rwSpinKindID:
+		return []arena.Offset{spinSpinOff}
+	case futexKind:
+		return []arena.Offset{futexSpinOff}
+	case signalKind:
+		return []arena.Offset{signalSpinOff}
+	case multiLockKind:
+		x, err := buildMultiLock(a, o, true)
+		if err != nil {
+			return nil
+		}
+		var all []arena.Offset
+		for i := range x.all {
+			all = append(all, multiBucketAt(o, i)-o.Body+monitorSpinOff)
+		}
+		return all
+	case fairMutexKind, semaphoreKind, condKind, sequencerKind, eventKind, waitGroupKind, latchKind, barrierKind, onceKind,
+		futureKind, queueKind, waitableKind:
+		return []arena.Offset{monitorSpinOff}
+	}
+	return nil
+}
+
+// RecoverAt makes a lock usable again whose holder died, as the Recover of its type
+// does, whatever type that is: Mutex, RWMutex, FairMutex, SpinLock, RWSpinLock or, for
+// a key, MultiLock. It is for tools. An object of another kind is an error that Is
+// ErrNotSupported.
+func RecoverAt(ctx context.Context, a *arena.Arena, o arena.Object, key uint64, repair func() error) error {
+	var (
+		x interface {
+			Recover(ctx context.Context, repair func() error) error
+			Close() error
+		}
+		err error
+	)
+	switch o.Kind {
+	case mutexKind:
+		x, err = MutexAt(a, o.Offset)
+	case rwmutexKind:
+		x, err = RWMutexAt(a, o.Offset)
+	case fairMutexKind:
+		x, err = FairMutexAt(a, o.Offset)
+	case spinKindID:
+		x, err = SpinLockAt(a, o.Offset)
+	case rwSpinKindID:
+		x, err = RWSpinLockAt(a, o.Offset)
+	case multiLockKind:
+		m, err := MultiLockAt(a, o.Offset)
+		if err != nil {
+			return err
+		}
+		defer m.Close()
+		return m.Recover(ctx, key, repair)
+	default:
+		return &shmsync.Error{Op: "prims.recover", Object: objectName(o), Err: shmsync.ErrNotSupported, Detail: fmt.Sprintf("%v has no holder to recover from", o.Kind)}
+	}
+	if err != nil {
+		return err
+	}
+	defer x.Close()
+	return x.Recover(ctx, repair)
+}

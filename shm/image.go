@@ -1,0 +1,91 @@
+package shm
+
+import (
+	"errors"
+	"io"
+	"os"
+)
+
+// imagePiece is how much of a file an Image reads at a time.
+const imagePiece = 64 << 10
+
+// Image is a private copy of the bytes of a segment, for who looks at one from
+// outside: a tool that must not disturb those who use it. The file is opened for
+// reading and never mapped. So nothing can be written by mistake; no page comes
+// into being where the file has a hole, as reading through a mapping would have it;
+// and a file that is truncated meanwhile ends nobody's process.
+//
+// Bytes are read when they are asked for, and then stay what they were until
+// Refresh. An Image is used by one goroutine at a time.
+type Image struct {
+	name string
+	file *os.File
+	mem  []byte
+	have []bool // by piece
+	err  error  // the first that reading gave
+}
+
+// OpenImage makes an image of the segment /dev/shm/name or, if name has a slash,
+// of the file at that path. The owner of the file does not matter: whoever reads an
+// Image trusts nothing that is in it.
+func OpenImage(name string) (*Image, error) { return openImage(name) }
+
+// ImageOf makes an image of an open file, which belongs to the image from then on,
+// also when an error is returned.
+func ImageOf(f *os.File) (*Image, error) { return imageOf(f) }
+
+// Name is the path of the file.
+func (m *Image) Name() string { return m.name }
+
+// File is the open file, which can be read only. It is closed with the image.
+func (m *Image) File() *os.File { return m.file }
+
+// Size is the size of the file when it was opened.
+func (m *Image) Size() int64 { return int64(len(m.mem)) }
+
+// Bytes is the copy. Those of its bytes are zero that have not been fetched.
+func (m *Image) Bytes() []byte { return m.mem }
+
+// Fetch makes sure that n bytes from off on have been read. What is not in the file
+// any more is zero.
+func (m *Image) Fetch(off, n uint64) {
+	size := uint64(len(m.mem))
+	if off >= size || n == 0 {
+		return
+	}
+	for i := off / imagePiece; i <= (off+min(n, size-off)-1)/imagePiece; i++ {
+		if !m.have[i] {
+			m.read(i)
+		}
+	}
+}
+
+func (m *Image) read(i uint64) {
+	m.have[i] = true
+	piece := m.mem[i*imagePiece : min((i+1)*imagePiece, uint64(len(m.mem)))]
+	_, err := m.file.ReadAt(piece, int64(i*imagePiece))
+	switch {
+	case err == nil || m.err != nil:
+	case errors.Is(err, io.EOF):
+		m.err = &opError{op: "read", name: m.name, why: "the file has become shorter", kind: ErrIncompatible, err: err}
+	default:
+		m.err = &opError{op: "read", name: m.name, err: err}
+	}
+}
+
+// Refresh forgets what has been read.
+func (m *Image) Refresh() {
+	clear(m.have)
+	m.err = nil
+	m.forget()
+}
+
+// Err is what went wrong since the last Refresh, or nil. What could not be read is
+// zero.
+func (m *Image) Err() error { return m.err }
+
+// Close gives the memory and the file back.
+func (m *Image) Close() error {
+	m.drop()
+	return m.file.Close()
+}

@@ -1,0 +1,67 @@
+package shm
+
+import (
+	"os"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+func openImage(name string) (*Image, error) {
+	path, follow := name, 0
+	if !strings.Contains(name, "/") {
+		var err error
+		if path, err = namedPath(name); err != nil {
+			return nil, err
+		}
+		follow = unix.O_NOFOLLOW // in a directory that everybody may write to
+	}
+	var fd int
+	err := retry(func() (err error) {
+		fd, err = unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NONBLOCK|unix.O_NOCTTY|follow, 0)
+		return err
+	})
+	if err != nil {
+		return nil, fail("open", path, "", err)
+	}
+	return imageOf(os.NewFile(uintptr(fd), path))
+}
+
+func imageOf(f *os.File) (*Image, error) {
+	var st unix.Stat_t
+	err := unix.Fstat(int(f.Fd()), &st)
+	switch {
+	case err != nil:
+		err = fail("open", f.Name(), "stat", err)
+	case st.Mode&unix.S_IFMT != unix.S_IFREG:
+		err = &opError{op: "open", name: f.Name(), why: "is not a regular file", kind: ErrIncompatible}
+	case st.Size == 0:
+		err = &opError{op: "open", name: f.Name(), why: "is empty", kind: ErrIncompatible}
+	case int64(int(st.Size)) != st.Size:
+		err = &opError{op: "open", name: f.Name(), why: "is too large", kind: ErrIncompatible}
+	}
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	// Not make: a sparse file may be larger than what memory there is.
+	mem, err := unix.Mmap(-1, 0, int(st.Size), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_NORESERVE)
+	if err != nil {
+		f.Close()
+		return nil, fail("open", f.Name(), "memory for its image", err)
+	}
+	pieces := (st.Size + imagePiece - 1) / imagePiece
+	return &Image{name: f.Name(), file: f, mem: mem, have: make([]bool, pieces)}, nil
+}
+
+// forget makes all bytes zero again. The memory goes back to the system.
+func (m *Image) forget() {
+	if unix.Madvise(m.mem, unix.MADV_DONTNEED) != nil {
+		clear(m.mem)
+	}
+}
+
+func (m *Image) drop() {
+	unix.Munmap(m.mem)
+	m.mem, m.have = nil, nil
+}

@@ -1,0 +1,101 @@
+package shm
+
+import (
+	"bytes"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// An image is read when it is asked for, stays what it was until Refresh, and makes
+// nothing of what is written to it.
+func TestImage(t *testing.T) {
+	name := uniqueName(t)
+	s, err := Create(name, 4*page, nil, nil)
+	require.NoError(t, err)
+	closing(t, s)
+	require.NoError(t, s.Reserve(page, page))
+	copy(s.Bytes()[page:], greeting)
+	blocks := func() int64 {
+		st, err := os.Stat(s.Name())
+		require.NoError(t, err)
+		return st.Sys().(*syscall.Stat_t).Blocks
+	}
+	before := blocks()
+
+	m, err := OpenImage(name)
+	require.NoError(t, err)
+	defer m.Close()
+	require.Equal(t, s.Size(), m.Size())
+	require.Equal(t, s.Name(), m.Name())
+	read := func() string { return string(m.Bytes()[page : page+len(greeting)]) }
+	require.Equal(t, string(make([]byte, len(greeting))), read(), "not fetched yet")
+	m.Fetch(0, uint64(m.Size()))
+	require.Equal(t, greeting, read())
+	require.Equal(t, before, blocks(), "holes stay holes")
+
+	s.Bytes()[page] = '!'
+	m.Fetch(page, 1)
+	require.Equal(t, greeting, read(), "it stays what it was")
+	m.Bytes()[page+1] = '?'
+	m.Refresh()
+	m.Fetch(page, 1)
+	require.Equal(t, "!"+greeting[1:], read())
+	require.Equal(t, greeting[1], s.Bytes()[page+1])
+	m.Fetch(uint64(m.Size()), 1)
+	m.Fetch(^uint64(0), ^uint64(0))
+	m.Fetch(uint64(m.Size())-1, ^uint64(0))
+	require.NoError(t, m.Err())
+	_, err = m.File().WriteAt([]byte{1}, 0)
+	require.Error(t, err, "the file cannot be written")
+}
+
+// What cannot be looked at is an error, and what becomes shorter meanwhile no fault.
+func TestImageErrors(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "f")
+	_, err := OpenImage(path)
+	require.ErrorIs(t, err, fs.ErrNotExist)
+	_, err = OpenImage(dir)
+	require.ErrorIs(t, err, ErrIncompatible)
+	_, err = OpenImage("not/../../" + uniqueName(t))
+	require.Error(t, err)
+	_, err = OpenImage("bad name")
+	require.ErrorIs(t, err, syscall.EINVAL)
+	require.NoError(t, os.WriteFile(path, nil, 0o600))
+	_, err = OpenImage(path)
+	require.ErrorIs(t, err, ErrIncompatible)
+	link := uniqueName(t)
+	require.NoError(t, os.Symlink(path, Dir+"/"+link))
+	_, err = OpenImage(link)
+	require.ErrorIs(t, err, syscall.ELOOP)
+
+	require.NoError(t, os.WriteFile(path, bytes.Repeat([]byte{7}, 3*page), 0o600))
+	m, err := OpenImage(path)
+	require.NoError(t, err)
+	defer m.Close()
+	m.Fetch(0, 1)
+	require.NoError(t, os.Truncate(path, page+10))
+	m.Fetch(0, 3*page)
+	require.Equal(t, byte(7), m.Bytes()[page-1])
+	require.Equal(t, byte(7), m.Bytes()[page+9])
+	require.Zero(t, m.Bytes()[page+10])
+	require.ErrorContains(t, m.Err(), "shorter")
+	m.Refresh()
+	require.NoError(t, m.Err())
+	m.Fetch(0, 1)
+	require.NoError(t, m.Err())
+
+	require.NoError(t, os.Truncate(path, 1<<42), "a sparse file of any size can be looked at")
+	huge, err := OpenImage(path)
+	if err != nil {
+		require.ErrorIs(t, err, syscall.ENOMEM) // where address space is bounded
+		return
+	}
+	huge.Fetch(1<<41, 100)
+	require.NoError(t, huge.Close())
+}
