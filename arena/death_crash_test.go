@@ -113,7 +113,7 @@ func everything(a *Arena) error {
 }
 
 // goOn is the time in which survivors have to go on, in these tests.
-func goOn() time.Duration { return proctest.Scale(time.Second) }
+func goOn() time.Duration { return proctest.Scale(10 * time.Second) }
 
 // Everywhere that a process can die, it does, and those who were there before
 // and those who come go on.

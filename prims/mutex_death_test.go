@@ -409,6 +409,7 @@ func holderStopped(t *testing.T, how time.Duration, env []string) {
 	for range 15 {
 		hubbed = append(hubbed, here.blocked(t, order{Op: "lockctx", Object: "m"}))
 	}
+	quickest := time.Hour // a busy machine adds to some
 	for end := time.Now().Add(how); time.Now().Before(end); {
 		start := time.Now()
 		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
@@ -416,10 +417,12 @@ func holderStopped(t *testing.T, how time.Duration, env []string) {
 		took := time.Since(start)
 		cancel()
 		require.GreaterOrEqual(t, took, 100*time.Millisecond)
-		require.Less(t, took, proctest.Scale(400*time.Millisecond))
+		require.Less(t, took, proctest.Scale(10*time.Second))
+		quickest = min(quickest, took)
 		require.False(t, m.TryLock())
 		require.Equal(t, x.proc.Pid(), m.State().Owner.PID)
 	}
+	require.Less(t, quickest, proctest.Scale(time.Second))
 	x.proc.Cont(t)
 	require.True(t, x.op(t, "state", "m").OK)
 	for _, id := range hubbed {
@@ -647,7 +650,7 @@ func TestMutexFallbacks(t *testing.T) {
 					}
 					r := other.do(t, order{Op: "lockctx", Object: "m", Limit: 30 * time.Millisecond})
 					require.Equal(t, []string{"ctx-deadline"}, r.Is)
-					require.Less(t, r.Took, proctest.Scale(time.Second))
+					require.Less(t, r.Took, proctest.Scale(10*time.Second))
 				}, opt)
 			})
 		})

@@ -276,7 +276,7 @@ func eachWorkload(t *testing.T, f func(t *testing.T, w workload)) {
 
 // Whoever of a team is killed, and whenever, the others go on.
 func TestTeamSurvives(t *testing.T) {
-	kills := 12
+	kills := 6
 	if testing.Short() {
 		kills = 4
 	}
