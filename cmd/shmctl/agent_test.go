@@ -81,6 +81,15 @@ func agentDeed(a *arena.Arena, o agentOrder) (func(), error) {
 	}
 	switch kind {
 	case "mutex":
+		if verb == "spin" {
+			m, err := prims.OpenMutex(a, o.Name, nil)
+			return func() {
+				for {
+					m.Lock()
+					m.Unlock()
+				}
+			}, err
+		}
 		return lock(prims.OpenMutex(a, o.Name, nil))
 	case "fair":
 		return lock(prims.OpenFairMutex(a, o.Name, nil))
