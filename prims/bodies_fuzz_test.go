@@ -38,25 +38,25 @@ var fuzzedKinds = []struct {
 }{
 	{"mutex", func(a *arena.Arena) (fuzzedBody, error) {
 		x, err := prims.OpenMutex(a, "", nil)
-		return fuzzedLock(x, x), err
+		return fuzzedLock(x), err
 	}},
 	{"fairmutex", func(a *arena.Arena) (fuzzedBody, error) {
 		x, err := prims.OpenFairMutex(a, "", nil)
-		b := fuzzedLock(x, x)
+		b := fuzzedLock(x)
 		b.calls["LockAsync"] = func() { x.LockAsync().Cancel() }
 		return b, err
 	}},
 	{"spinlock", func(a *arena.Arena) (fuzzedBody, error) {
 		x, err := prims.OpenSpinLock(a, "", nil)
-		return fuzzedLock(x, x), err
+		return fuzzedLock(x), err
 	}},
 	{"rwmutex", func(a *arena.Arena) (fuzzedBody, error) {
 		x, err := prims.OpenRWMutex(a, "", nil)
-		return fuzzedReaders(x, fuzzedLock(x, x)), err
+		return fuzzedReaders(x, fuzzedLock(x)), err
 	}},
 	{"rwspinlock", func(a *arena.Arena) (fuzzedBody, error) {
 		x, err := prims.OpenRWSpinLock(a, "", nil)
-		b := fuzzedReaders(x, fuzzedLock(x, x))
+		b := fuzzedReaders(x, fuzzedLock(x))
 		b.waits["LockUpgradeContext"] = func(ctx context.Context) {
 			if x.LockUpgradeContext(ctx) == nil {
 				if x.UpgradeContext(ctx) == nil {
@@ -245,7 +245,7 @@ type fuzzedLocker interface {
 	Close() error
 }
 
-func fuzzedLock(x fuzzedLocker, _ any) fuzzedBody {
+func fuzzedLock(x fuzzedLocker) fuzzedBody {
 	return fuzzedBody{x.Offset(), map[string]func(context.Context){
 		"LockContext": func(ctx context.Context) {
 			if x.LockContext(ctx) == nil {

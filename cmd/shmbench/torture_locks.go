@@ -109,12 +109,13 @@ func (j *lockJob) got(err error, x recoverable, w *witness, r *rand.Rand) error 
 	case !bereaved(err) || x == j.freed:
 		return forgive(err)
 	}
-	return j.recover(x, w, r)
+	return j.recover(x.Recover, w, r)
 }
 
-func (j *party) recover(x recoverable, w *witness, r *rand.Rand) error {
+// recover recovers a lock, or fails to, and is inside for that.
+func (j *party) recover(lock func(ctx context.Context, repair func() error) error, w *witness, r *rand.Rand) error {
 	var broken error
-	err := x.Recover(context.Background(), func() error {
+	err := lock(context.Background(), func() error {
 		if broken = j.inside(w, r); r.IntN(4) == 0 {
 			return errRepairFails
 		}
@@ -138,14 +139,13 @@ func (j *lockJob) locked(x recoverable, w *witness, r *rand.Rand) error {
 }
 
 func (j *lockJob) rest() error {
-	for i, x := range []recoverable{j.told, j.freed} {
+	for _, x := range []recoverable{j.told, j.freed} {
 		if err := x.Recover(context.Background(), func() error { return nil }); err != nil {
 			return err
 		}
 		if err := j.idle(x); err != nil {
 			return fmt.Errorf("%v: %w", x, err)
 		}
-		_ = i
 	}
 	return nil
 }
@@ -168,7 +168,7 @@ func openMultiJob(p *party) (jobWorker, error) {
 	return &multiJob{p, x, y, p.page.board.keys[:]}, err
 }
 
-// half is the number of keys of each of the two.
+// multiJobHalf is the number of keys of each of the two.
 const multiJobHalf = multiJobKeys / 2
 
 func (j *multiJob) turn(g int, r *rand.Rand) error {
@@ -217,26 +217,13 @@ func (j *multiJob) got(h prims.Holds, err error, keys []uint64, x *prims.MultiLo
 		return forgive(err)
 	}
 	for _, key := range keys {
-		if err := j.recover(keyed{x, key}, j.witness(x, key), r); err != nil {
+		lock := func(ctx context.Context, repair func() error) error { return x.Recover(ctx, key, repair) }
+		if err := j.recover(lock, j.witness(x, key), r); err != nil {
 			return err
 		}
 	}
 	return nil
 }
-
-// keyed recovers a key.
-type keyed struct {
-	*prims.MultiLock
-	key uint64
-}
-
-func (k keyed) Recover(ctx context.Context, repair func() error) error {
-	return k.MultiLock.Recover(ctx, k.key, repair)
-}
-func (keyed) Lock()                             {}
-func (keyed) LockContext(context.Context) error { return nil }
-func (keyed) TryLock() bool                     { return false }
-func (keyed) Unlock()                           {}
 
 func (j *multiJob) locked(h prims.Holds, x *prims.MultiLock, r *rand.Rand) error {
 	for _, one := range h {

@@ -94,7 +94,7 @@ func (j *rwJob) failed(err error, x shared, w *witness, r *rand.Rand) error {
 	if !bereaved(err) || x == j.freed {
 		return forgive(err)
 	}
-	return j.recover(x, w, r)
+	return j.recover(x.Recover, w, r)
 }
 
 // reading is with the lock held for reading: no writer is inside, and the counts do

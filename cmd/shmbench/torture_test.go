@@ -119,5 +119,29 @@ func TestTortureUsage(t *testing.T) {
 
 func TestCovered(t *testing.T) {
 	require.Zero(t, covered())
-	require.Equal(t, int64(35), covered([]interval64{{0, 10}, {40, 50}}, []interval64{{5, 25}, {10, 12}}))
+	require.Equal(t, int64(35), covered([]lapse{{0, 10}, {40, 50}}, []lapse{{5, 25}, {10, 12}}))
+}
+
+func TestSpans(t *testing.T) {
+	var s spans
+	parts := func(from, to int64) (sum int64) {
+		s.each(from, to, func(a, b int64) {
+			require.LessOrEqual(t, from, a)
+			require.LessOrEqual(t, b, to)
+			sum += b - a
+		})
+		return sum
+	}
+	require.Zero(t, parts(1, 1000))
+	s.end(s.begin(100), 200)
+	open := s.begin(300)
+	require.Equal(t, int64(100+700), parts(1, 1000))
+	require.Equal(t, int64(50+100), parts(150, 400))
+	s.end(open, 310)
+	require.Equal(t, int64(100+10), parts(1, 1000))
+	for i := range int64(2 * tortureSpans) { // the first ones are forgotten
+		s.end(s.begin(2000+10*i), 2001+10*i)
+	}
+	require.Zero(t, parts(1, 1000))
+	require.Equal(t, int64(tortureSpans), parts(1, 1<<40))
 }

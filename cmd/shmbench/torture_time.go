@@ -17,13 +17,13 @@ import (
 	"github.com/shmsync/shmsync"
 )
 
-// interval64 is a span of time.
-type interval64 struct{ from, to int64 }
+// lapse is a part of the time, in nanoseconds.
+type lapse struct{ from, to int64 }
 
 // covered is how much time the spans cover together.
-func covered(lists ...[]interval64) (sum int64) {
+func covered(lists ...[]lapse) (sum int64) {
 	all := slices.Concat(lists...)
-	slices.SortFunc(all, func(x, y interval64) int { return cmp.Compare(x.from, y.from) })
+	slices.SortFunc(all, func(x, y lapse) int { return cmp.Compare(x.from, y.from) })
 	end := int64(0)
 	for _, x := range all {
 		if x.to > end {
@@ -52,7 +52,7 @@ func (p *party) measure(j, g int, from, to int64) {
 		return
 	}
 	s.long.Add(1)
-	var stopped, waited []interval64
+	var stopped, waited []lapse
 	for range 10 { // a thread that has waited until now is noted a little later
 		stopped, waited = p.page.excuses(from, to)
 		if to-from-covered(stopped, waited) <= p.page.bound {
@@ -72,14 +72,14 @@ func (p *party) measure(j, g int, from, to int64) {
 // excuses are the parts of a time in which somebody was stopped, and in which a
 // control thread of anybody, or a thread of a resident, had no CPU although it could
 // have run.
-func (p *torturePage) excuses(from, to int64) (stopped, waited []interval64) {
-	add := func(list *[]interval64) func(from, to int64) {
-		return func(from, to int64) { *list = append(*list, interval64{from, to}) }
+func (p *torturePage) excuses(from, to int64) (stopped, waited []lapse) {
+	add := func(list *[]lapse) func(from, to int64) {
+		return func(from, to int64) { *list = append(*list, lapse{from, to}) }
 	}
 	control := func(noise *spans, until *atomic.Int64) {
 		noise.each(from, to, add(&waited))
 		if late := until.Load(); late != 0 && late < to {
-			waited = append(waited, interval64{max(from, late), to})
+			waited = append(waited, lapse{max(from, late), to})
 		}
 	}
 	p.stops.each(from, to, add(&stopped))

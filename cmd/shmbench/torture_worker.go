@@ -8,6 +8,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"os"
+	"os/exec"
 	"runtime/debug"
 	"sync"
 	"syscall"
@@ -174,7 +175,11 @@ func (p *party) sacrifice(v victim, lane int) error {
 		if err != nil {
 			return err
 		}
-		return syscall.Exec(self[0], append(self, "torture-worker", "nothing"), os.Environ())
+		program, err := exec.LookPath(self[0])
+		if err != nil {
+			return err
+		}
+		return syscall.Exec(program, append(self, "torture-worker", "nothing"), os.Environ())
 	case fateExit:
 		os.Exit(0)
 	case fatePanic:
