@@ -75,10 +75,19 @@ func (s *sequencerStage) note(id int, p *prims.Pending) {
 	s.pending[id] = p
 }
 
-func (s *sequencerStage) noted(id int) *prims.Pending {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.pending[id]
+// noted gives the wait of an order that may be on its way still: it queues before it
+// is noted.
+func (s *sequencerStage) noted(id int) (p *prims.Pending) {
+	err := waitUntil(patience(), func() bool {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		p = s.pending[id]
+		return p != nil
+	})
+	if err != nil {
+		panic(fmt.Sprintf("order %d has begun no wait: %v", id, err))
+	}
+	return p
 }
 
 func (s *sequencerStage) context(o order) context.Context {

@@ -5,7 +5,7 @@ package main
 var noLooks = []string{"SHMSYNC_LOOK_EVERY=1h"}
 
 // images has a newcomer join most states of a scene.
-var images = []string{"SHMSYNC_TEST_STEPKILLS=60"}
+var images = []string{"SHMSYNC_TEST_STEPKILLS=20"}
 
 const withPoints = "crashpoint"
 
@@ -64,7 +64,7 @@ var mutants = []mutant{
 		file: "prims/monitor_redo.go",
 		old:  "\t\tr.redone.Store(uint64(c.n))\n",
 		new:  "",
-		pkg:  "internal/stepkill", run: "TestStepImages/queue/(put|get)", env: images,
+		pkg:  "prims", run: "TestBarrierCrashOfTheLast|TestWaitGroupCrash$|TestLatchCrash", tags: withPoints,
 	},
 	{
 		name: "wake nobody after a monitor",
@@ -85,7 +85,7 @@ var mutants = []mutant{
 		file: "prims/monitor_redo.go",
 		old:  "\t\t\tm.rules.account(w)\n",
 		new:  "\t\t\tm.drop(w)\n",
-		pkg:  "internal/stepkill", run: "TestStepImages/(semaphore|fairmutex_report)/unlock,_3", env: images,
+		pkg:  "prims", run: "TestQueueCrash$", tags: withPoints,
 	},
 	{
 		name: "forget a dead ticket",
@@ -183,7 +183,7 @@ var mutants = []mutant{
 		file: "arena/reap.go",
 		old:  "\t\ta.reclaimBlocks(n)\n",
 		new:  "",
-		pkg:  "arena", run: "TestHeap.*|TestReclaim.*", tags: withPoints,
+		pkg:  "arena", run: "TestDeathAtEachPoint", tags: withPoints,
 	},
 	{
 		name: "a copied arena keeps its phantoms",

@@ -51,6 +51,7 @@ func eachScene(t *testing.T, f func(x *stage) stats) {
 			runtime.LockOSThread()
 			defer runtime.UnlockOSThread()
 			st := f(newStage(t, s))
+			t.Logf("%d kills, %d states for %d instructions, %d instructions done", st.kills, st.states, st.spots, st.steps)
 			total.add(st)
 			table += fmt.Sprintf("%-45s %8d %8d %8d %10d %v\n", s.name, st.kills, st.states, st.spots, st.steps, st.slow)
 		})

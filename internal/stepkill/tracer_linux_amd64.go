@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"runtime"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -160,10 +159,36 @@ func (t *Tracer) Kill() error {
 	if err := unix.Kill(t.pid, unix.SIGKILL); err != nil {
 		return os.NewSyscallError("kill", err)
 	}
-	for {
-		if s, err := t.wait(0); err != nil || s == Gone {
-			return err
+	for end := time.Now().Add(10 * time.Second); ; {
+		// Until it is collected the process does not end, so nothing else is called so.
+		t.wait(unix.WNOHANG)
+		if unix.Tgkill(t.pid, t.tid, 0) == unix.ESRCH {
+			return nil
 		}
-		runtime.Gosched()
+		if time.Now().After(end) {
+			return fmt.Errorf("thread %d does not end (%s):%s", t.tid, t.end, threads(t.pid))
+		}
+		unix.Nanosleep(&unix.Timespec{Nsec: 20_000}, nil)
 	}
+}
+
+// threads describes the threads of a process.
+func threads(pid int) string {
+	dir := fmt.Sprintf("/proc/%d/task", pid)
+	tasks, err := os.ReadDir(dir)
+	if err != nil {
+		return err.Error()
+	}
+	all := ""
+	for _, task := range tasks {
+		all += "\n" + task.Name()
+		for _, file := range []string{"wchan", "syscall", "stat"} {
+			b, err := os.ReadFile(dir + "/" + task.Name() + "/" + file)
+			if err != nil {
+				b = []byte(err.Error())
+			}
+			all += fmt.Sprintf(" %s %q", file, b)
+		}
+	}
+	return all
 }
