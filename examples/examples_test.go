@@ -64,7 +64,7 @@ reopen: ok
 ){2}4 stages, 2000 phases, 3 rounds: the sum is 3457465856, as it should be
 `,
 	"prefork": `200 requests for 8 pages answered by 3 processes
-2 processes killed while they fetched, (9|1\d) fetches
+[12] processes killed while they fetched, (9|1\d) fetches
 `,
 	"workers": `worker \d killed when 166 jobs were done
 worker \d killed when 333 jobs were done

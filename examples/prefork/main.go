@@ -106,7 +106,8 @@ func boss() {
 	crew.Check(err)
 	front.Close() // the servers have it
 
-	// The origin kills whoever is the first to ask for one of the doomed pages.
+	// The origin kills whoever is the first to ask for one of the doomed pages, which
+	// may be one process for two of them.
 	var doomed [pages]atomic.Bool
 	for range min(crew.Kills(), pages) {
 		for !doomed[crew.Random(pages)].CompareAndSwap(false, true) {
