@@ -121,8 +121,12 @@ static int semaphore(const order *o, uint64_t *n)
 }
 #endif
 
+#include "agent_crew.h"
+
 static int more(const order *o, uint64_t *n)
 {
+    if (strncmp(o->word[1], "crew.", 5) == 0)
+        return crew(o, n);
 #if SHMSYNC_LAYOUT_VERSION >= 3
     if (strncmp(o->word[1], "sem.", 4) == 0)
         return semaphore(o, n);
