@@ -171,8 +171,10 @@ func TestCrewCrash(t *testing.T) {
 		t.Skip("it takes a minute")
 	}
 	all, passed := crewPoints(t), map[string]bool{}
+	var ran []string
 	for _, k := range crews {
 		t.Run(k.kind, func(t *testing.T) {
+			ran = append(ran, k.points[0])
 			for _, point := range all {
 				if !hasPrefix(k.points, point) {
 					continue
@@ -188,8 +190,8 @@ func TestCrewCrash(t *testing.T) {
 		})
 	}
 	for _, point := range all {
-		if slices.ContainsFunc(crews, func(k crewKind) bool { return hasPrefix(k.points, point) }) && !hasPrefix(crewRare, point) {
-			assert.True(t, passed[point] || t.Skipped(), "no crew passes %s", point)
+		if (hasPrefix(ran, point) || len(ran) == len(crews) && strings.HasPrefix(point, "monitor.")) && !hasPrefix(crewRare, point) {
+			assert.True(t, passed[point], "no crew passes %s", point)
 		}
 	}
 }
