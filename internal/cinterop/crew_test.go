@@ -42,6 +42,7 @@ var crews = []crewKind{
 	{"event", []any{1}, []string{"event.", "monitor.", "park.seat."}, nil},
 	{"seq", nil, []string{"sequencer.", "monitor.", "park.seat."}, func(t *testing.T, x *agent, _ int) { x.do(t, "seq.reset", "x", 0) }},
 	{"fair", nil, []string{"fairmutex.", "monitor.", "park.seat."}, nil},
+	{"rw", nil, []string{"rwmutex."}, nil},
 	{"cond", nil, []string{"cond.", "monitor.", "park.seat."}, nil},
 	{"wg", nil, []string{"tally.", "monitor.", "park.seat."}, func(t *testing.T, x *agent, killed int) {
 		if killed == 0 {
@@ -158,7 +159,7 @@ func crewPoints(t *testing.T) (names []string) {
 // crewRare are the points that no crew is sure to pass: they need a death, or a stop, before.
 var crewRare = []string{
 	"monitor.mend.", "monitor.tidy.", "fairmutex.recover.", "cond.pass.", "future.bury.", "event.spare.", "sequencer.settle.",
-	"sequencer.stop.", "barrier.complete.", "semaphore.", "queue.put.",
+	"sequencer.stop.", "barrier.complete.", "rwmutex.recover.", "rwmutex.bereave.", "rwmutex.lock.leaving", "rwmutex.rlock.leaving", "semaphore.", "queue.put.",
 }
 
 func hasPrefix(prefixes []string, point string) bool {

@@ -122,11 +122,20 @@ static int semaphore(const order *o, uint64_t *n)
 #endif
 
 #include "agent_crew.h"
+#include "agent_rw.h"
 
 static int more(const order *o, uint64_t *n)
 {
+    if (is(o, "crew.rw")) {
+        int turn, turns = (int)arg(o, 0), err = 0;
+        for (turn = 0; turn < turns && err == 0; turn++, ++*n)
+            err = crew_rw(o->word[2], turn);
+        return err;
+    }
     if (strncmp(o->word[1], "crew.", 5) == 0)
         return crew(o, n);
+    if (strncmp(o->word[1], "rw.", 3) == 0)
+        return rw(o, n);
 #if SHMSYNC_LAYOUT_VERSION >= 3
     if (strncmp(o->word[1], "sem.", 4) == 0)
         return semaphore(o, n);
