@@ -2111,8 +2111,9 @@ SHMI_FN int shmi_enter(shmsync_arena *a, const char *op)
         return shmi_fail(ENOTCONN, op, a->label, "%s", "");
     shmi_add32(&a->calls, 1);
     if (SHMI_UNLIKELY(__atomic_load_n(&a->closing, __ATOMIC_SEQ_CST))) {
-        shmi_add32(&a->calls, (uint32_t)-1);
-        return shmi_fail(EBADF, op, a->label, "this process closed the arena");
+        shmi_fail(EBADF, op, a->label, "this process closed the arena");
+        shmi_add32(&a->calls, (uint32_t)-1); /* the arena may be gone from here on */
+        return EBADF;
     }
     return 0;
 }
@@ -2768,6 +2769,39 @@ SHMI_FN void shmi_each_object_block(shmsync_arena *a, int (*f)(shmsync_arena *a,
     }
 }
 
+
+/* ---- Telling: see arena/telling.go ----
+ *
+ * slotTelling counts what this participant is in the middle of: the end of waits of
+ * others, from before it is decided until their owners have been told. While it is 0 the
+ * participant puts no node on a stack that is resolved, or ready, already: so who takes
+ * nodes back that a death has left behind knows which will not be put on a stack any more. */
+
+enum { SHMI_slotTelling = 240 };
+
+SHMI_FN void shmi_begin_tell(shmsync_arena *a) { shmi_add32(shmi_slot32(a, a->my_slot, SHMI_slotTelling), 1); }
+SHMI_FN void shmi_end_tell(shmsync_arena *a) { shmi_add32(shmi_slot32(a, a->my_slot, SHMI_slotTelling), (uint32_t)-1); }
+
+/* Whether everybody who had decided about a node before this call has told its owner, or is dead. */
+SHMI_FN int shmi_all_told(shmsync_arena *a)
+{
+    uint32_t i;
+    for (i = 1; i <= a->geo.slots; i++)
+        if (shmi_ld32(shmi_slot32(a, i, SHMI_slotTelling)) != 0 && shmi_current(a, shmi_name_in(i, shmi_slot_state(a, i))))
+            return 0;
+    return 1;
+}
+/* The same with some patience. */
+SHMI_FN int shmi_await_told(shmsync_arena *a)
+{
+    int tries;
+    for (tries = 0; tries < 50; tries++) {
+        if (shmi_all_told(a))
+            return 1;
+        sched_yield();
+    }
+    return shmi_all_told(a);
+}
 /* ---- Wait nodes ---- */
 
 SHMI_FN uint32_t shmi_node_state(uint32_t w) { return w & 15; }
@@ -7564,10 +7598,12 @@ SHMI_FN void shmi_wakes_init(struct shmi_wakes *b)
 
 SHMI_FN void shmi_wake_one(struct shmi_monitor *m, struct shmi_woken *u)
 {
-    if (u->state == SHMI_NodeParked)
+    if (u->state == SHMI_NodeParked) {
         shmi_tell(m->a, u->w.off, u->w.n);
-    else
+        shmi_end_tell(m->a);
+    } else {
         shmi_wake(&u->w.n->word, 1);
+    }
 }
 
 SHMI_FN void shmi_wakes_add(struct shmi_monitor *m, struct shmi_wakes *b, struct shmi_wait w, uint32_t state)
@@ -7722,15 +7758,20 @@ SHMI_FN void shmi_mon_discard(struct shmi_monitor *m, struct shmi_wait w)
 /* Takes a wait off its queue and resolves it, and says whether it did: its owner may have given up. If so the caller accounts for it. */
 SHMI_FN int shmi_mon_end(struct shmi_monitor *m, struct shmi_wakes *b, struct shmi_wait w, uint32_t result, uint32_t aux)
 {
-    uint32_t self = shmi_self(m->a);
+    int telling = 0;
     m->rules->detach(m, w);
-    __atomic_store_n(&w.n->next, (uint64_t)self << 32 | self, __ATOMIC_SEQ_CST); /* who tells */
-    __atomic_store_n(&w.n->extra, shmi_fate(shmi_class_of(w), result, aux), __ATOMIC_SEQ_CST);
+    shmi_st64(&w.n->extra, shmi_fate(shmi_class_of(w), result, aux));
     for (;;) {
         uint32_t n = shmi_node_load(w.n);
         if (!shmi_node_queued(n)) {
+            if (telling)
+                shmi_end_tell(m->a);
             shmi_mon_drop(m, w);
             return 0;
+        }
+        if (!telling && shmi_node_state(n) == SHMI_NodeParked) {
+            shmi_begin_tell(m->a); /* it ends with the wake */
+            telling = 1;
         }
         if (shmi_node_swap(w.n, n, shmi_node_with(n, SHMI_NodeResolved))) {
             SHMSYNC_CRASHPOINT("monitor.resolve.resolved");

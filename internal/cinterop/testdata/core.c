@@ -200,7 +200,7 @@ static void close_under(const char *name)
     CHECK(shmsync_mutex_lock(&m), 0);
     for (i = 0; i < 50; i++)
         CHECK(pthread_create(&t[i], NULL, i % 2 == 0 ? wait_for_lock : wait_for_post, i % 2 == 0 ? (void *)&m2 : (void *)&f), 0);
-    while (shmi_ld32(&a->announce_map) != UINT32_MAX)
+    while (shmi_ld32(&a->announce_map) != UINT32_MAX || shmi_ld32(&a->calls) != 50)
         sched_yield();
     CHECK(shmsync_arena_close(a), 0);
     for (i = 0; i < 50; i++) {
