@@ -42,7 +42,7 @@ var abiFields = map[string]map[string]field{
 		"slotPIDNS": {slotPIDNS, 8}, "slotJoined": {slotJoined, 8}, "slotBootID": {slotBootID, 16},
 		"slotLabel": {slotLabel, 1 + labelBytes}, "slotAlive": {slotAlive, aliveWords * aliveStride},
 		"slotDoorbell": {slotDoorbell, 4}, "slotReady": {slotReady, 8}, "slotDied": {slotDied, 8},
-		"slotWatchBell": {slotWatchBell, 4}, "slotSettled": {slotSettled, 4}, "slotOpening": {uint64(slotOpening), 8}, "slotWalking": {uint64(slotWalking), 8},
+		"slotWatchBell": {slotWatchBell, 4}, "slotSettled": {slotSettled, 4}, "slotOpening": {uint64(slotOpening), 8}, "slotWalking": {uint64(slotWalking), 8}, "slotTelling": {slotTelling, 4},
 		"slotAnnounce": {slotAnnounce, announceCount * announceStride},
 	},
 	"Announce record": {

@@ -232,6 +232,7 @@ func (a *Arena) fillSlot(i int, label string) {
 	a.u64(s + slotReady).Store(0)
 	a.u64(s + slotOpening).Store(0)
 	a.u64(s + slotWalking).Store(0)
+	a.u32(s + slotTelling).Store(0)
 	for k := range announceCount {
 		r := s + slotAnnounce + Offset(k*announceStride)
 		a.u64(r + announceWord).Store(0)

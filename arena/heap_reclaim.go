@@ -115,6 +115,7 @@ type AllocStats struct {
 	Raw        uint64 // blocks that Alloc returned and nobody has freed
 	Objects    uint64
 	Nodes      uint64 // wait nodes in use, or on the list of an object
+	HubNodes   uint64 // of those, the ones on the list of an object, which go with it
 	Claimed    uint64 // blocks that are being made or taken apart
 	BytesUsed  uint64 // size of all those blocks, rounded up as they are
 	Bytes      uint64 // size of the heap
@@ -133,7 +134,7 @@ func (a *Arena) Stats() AllocStats {
 			s.Reserved++
 		}
 	}
-	a.eachBlock(func(_ Offset, size uint64, w blockWord) bool {
+	a.eachBlock(func(off Offset, size uint64, w blockWord) bool {
 		switch w.kind() {
 		case blockRaw:
 			s.Raw++
@@ -141,6 +142,9 @@ func (a *Arena) Stats() AllocStats {
 			s.Objects++
 		case blockNode:
 			s.Nodes++
+			if a.node(off).list.Load() != 0 {
+				s.HubNodes++
+			}
 		default:
 			s.Claimed++
 		}

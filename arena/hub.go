@@ -69,6 +69,11 @@ func (a *Arena) ReadyOf(head *atomic.Uint64, who Name) (done bool) {
 // rings. A death in between leaves a ready node that is on no stack, which its
 // owner finds when it looks.
 func (a *Arena) ready(off Offset, n *Node) bool {
+	if n.State() != NodeWaiting {
+		return false
+	}
+	a.BeginTell()
+	defer a.EndTell()
 	if !a.isCurrent(n.Owner()) || !n.swapState(NodeWaiting, NodeReady) {
 		return false
 	}
@@ -83,8 +88,9 @@ func (a *Arena) ready(off Offset, n *Node) bool {
 }
 
 // Tell puts a node that was parked and is resolved on its owner's stack and rings.
-// Only who resolved it does that, once; until it is off the stack the owner does
-// not use it again.
+// Only who resolved it does that, once, between BeginTell, which it has called
+// before it resolved the node, and EndTell; until it is off the stack the owner
+// does not use it again.
 func (a *Arena) Tell(off Offset, n *Node) {
 	if owner := n.Owner(); a.isCurrent(owner) {
 		a.pushReady(off, n, owner)
@@ -113,6 +119,9 @@ func (a *Arena) pushReady(off Offset, n *Node, owner Name) {
 // something else was on the stack: then a node may have fallen off it, and has to
 // be looked for.
 func (a *Arena) TakeReady(f func(node Offset)) (strays bool) {
+	// Or a node could be taken over from the dead that is yet to be passed here.
+	a.BeginTell()
+	defer a.EndTell()
 	// sync(hub.ready): acquire
 	off := Offset(a.u64(a.slot(a.mySlot) + slotReady).Swap(0))
 	// A node that was taken without its stack (TakeReadyNode) may be on it a

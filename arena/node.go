@@ -1,6 +1,8 @@
 package arena
 
 import (
+	"maps"
+	"runtime"
 	"sync"
 
 	"github.com/shmsync/shmsync"
@@ -188,19 +190,26 @@ func (c *core) eachNode(f func(off Offset, n *Node)) {
 // freeNodesOf gives back the nodes of a dead participant: hub nodes stay on the
 // lists of their objects, for whoever needs one next. Nodes that are on a queue are
 // left to the kind of the object; if who takes one off dies over it, it is given
-// back here with that one's death.
+// back here with that one's death. So are those that somebody may just be about to
+// put on the dead one's stack, with the next death of anybody.
 //
 // Preconditions: as for reclaimBlocks.
 func (c *core) freeNodesOf(dead Name) {
 	c.handles.Lock()
 	defer c.handles.Unlock()
 	defer c.unguard()
+	told := c.awaitTold()
 	stacked, lists := c.readyOf(dead), c.newNodeLists()
+	var strays []stray
 	c.eachNode(func(off Offset, n *Node) {
 		if owner := n.Owner(); owner != dead {
-			// Who took it off its queue as its owner was buried has died before
-			// it could give it back, or is about to.
-			if owner != 0 && n.list.Load() == 0 && n.stamp.Load() == 0 && !c.current(owner) {
+			list := n.list.Load()
+			switch w := n.Load(); {
+			case owner == 0 && list != 0 && w.State() == NodeReady:
+				strays = append(strays, stray{off, n, w})
+			case owner != 0 && list == 0 && n.stamp.Load() == 0 && !c.current(owner) && (told || w.State() != NodeResolved):
+				// Who took it off its queue as its owner was buried has died before
+				// it could give it back, or is about to.
 				c.buryNode(off, n, owner)
 			}
 			return
@@ -217,18 +226,66 @@ func (c *core) freeNodesOf(dead Name) {
 		switch {
 		case list == 0 && there && n.stamp.Load() != 0:
 			// It is on a queue. The object's kind takes it off and gives it back.
+		case list == 0 && !told && w.State() == NodeResolved:
+			// Its stack would be that of who has the node next.
 		case list == 0:
 			c.buryNode(off, n, dead)
 		case there && !lists.has(list, off):
 			c.freeNode(off)
 		case there:
-			if w.State() != NodeReady || stacked[off] {
+			if told || w.State() != NodeReady || stacked[off] {
 				n.retireFrom(w, dead)
 			}
 			n.owner.CompareAndSwap(uint32(dead), 0)
 		}
 	})
+	c.takeStrays(strays)
 }
+
+// stray is a hub node that nobody has, and that is ready: its owner died when it was
+// not on the stack, and somebody may have been about to put it there.
+type stray struct {
+	off  Offset
+	node *Node
+	word NodeWord
+}
+
+// takeStrays makes strays free that have no way left to get on a stack, and are on
+// none.
+func (c *core) takeStrays(strays []stray) {
+	if len(strays) == 0 || !c.awaitTold() {
+		return
+	}
+	on := map[Offset]bool{}
+	for i := 1; i <= c.geo.slots; i++ {
+		// Who joins begins with an empty stack.
+		if n := nameIn(i, c.slotState(i)); c.current(n) {
+			maps.Copy(on, c.readyOf(n))
+		}
+	}
+	if !c.AllTold() {
+		return // somebody may be on his way down a stack that was emptied meanwhile
+	}
+	for _, s := range strays {
+		if !on[s.off] {
+			s.node.Swap(s.word, s.word.Freed())
+		}
+	}
+}
+
+// awaitTold is AllTold with some patience.
+func (c *core) awaitTold() bool {
+	for range toldYields {
+		if c.AllTold() {
+			return true
+		}
+		runtime.Gosched()
+	}
+	return c.AllTold()
+}
+
+// toldYields is how often who buries lets others run while somebody tells.
+const toldYields = 50
 
 // retireFrom is retire for a node that n, and nobody after it, had when its word
 // was w.

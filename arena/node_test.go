@@ -73,9 +73,10 @@ func TestHubNodesAreTakenAgain(t *testing.T) {
 	require.NotEqual(t, mine, theirs)
 	requireSound(t, a)
 
-	require.Panics(t, func() { b.ReleaseHubNode(mine) })
+	require.True(t, b.ReleaseHubNode(mine)) // which is not b's
+	require.Equal(t, a.self, a.node(mine).Owner())
 	require.True(t, a.ReleaseHubNode(mine))
-	require.Panics(t, func() { a.ReleaseHubNode(mine) })
+	require.True(t, a.ReleaseHubNode(mine))
 	third, err := c.HubNode(o, c.u64(o.Body))
 	require.NoError(t, err)
 	require.Equal(t, mine, third)
@@ -144,9 +145,14 @@ func TestHubNodesOfTheDead(t *testing.T) {
 			n.swapState(NodeIdle, NodeReady)
 			a.u64(a.slot(2) + slotReady).Store(uint64(off))
 		}, true},
+		"ready, taken off the stack": {func(n *Node, _ Offset) {
+			n.swapState(NodeIdle, NodeReady)
+			a.u64(a.slot(2) + slotReady).Store(0)
+		}, true},
 		"ready, on its way": {func(n *Node, _ Offset) {
 			n.swapState(NodeIdle, NodeReady)
 			a.u64(a.slot(2) + slotReady).Store(0)
+			a.BeginTell()
 		}, false},
 	}
 	for name, s := range states {
@@ -163,10 +169,72 @@ func TestHubNodesOfTheDead(t *testing.T) {
 			again, err := b.HubNode(o, b.u64(o.Body))
 			require.NoError(t, err)
 			require.Equal(t, s.free, again == off)
+			if !s.free {
+				a.EndTell()
+			}
 			p.bury(a, b.self)
+			require.Equal(t, NodeFree, n.State(), "with the next death")
 			b = p.join(2)
 		})
 	}
+}
+
+// A hub node that a dead one left on its way to the stack is used again when it cannot
+// get there any more: not while somebody may put it there, nor while it is on the
+// stack of the slot's next one.
+func TestStrayHubNodesAreTakenWhenTold(t *testing.T) {
+	p := newNeighbours(2<<20, 4)
+	a, b, c := p.join(1), p.join(2), p.join(3)
+	o, _ := withHub(t, a, "x")
+	off, err := b.HubNode(o, b.u64(o.Body))
+	require.NoError(t, err)
+	n := a.node(off)
+	b.SetWaiting(off)
+	c.BeginTell()
+	require.True(t, n.swapState(NodeWaiting, NodeReady))
+	p.bury(a, b.self)
+	b = p.join(2)
+	stray := func() bool { return n.State() == NodeReady && n.Owner() == 0 }
+	died := func() {
+		v := p.join(4)
+		p.bury(a, v.self)
+	}
+	require.True(t, stray())
+	died()
+	require.True(t, stray(), "while it is on its way")
+	c.pushReady(off, n, b.self)
+	c.EndTell()
+	died()
+	require.True(t, stray(), "while it is on a stack")
+	require.True(t, b.TakeReady(func(Offset) { t.Error("it is nobody's") }))
+	died()
+	require.Equal(t, NodeFree, n.State())
+	again, err := c.HubNode(o, c.u64(o.Body))
+	require.NoError(t, err)
+	require.Equal(t, off, again)
+	require.EqualValues(t, 1, a.Stats().HubNodes)
+	requireSound(t, a)
+}
+
+// The node of a wait that was resolved is not given to somebody else while who has
+// resolved it may put it on a stack.
+func TestResolvedNodesOfTheDeadWaitForWhoTells(t *testing.T) {
+	p := newNeighbours(2<<20, 4)
+	a, b, c := p.join(1), p.join(2), p.join(3)
+	o, _ := withHub(t, a, "x")
+	off, err := b.ClaimNode()
+	require.NoError(t, err)
+	n := b.node(off)
+	n.SetObject(o.Offset)
+	c.BeginTell()
+	n.swapState(NodeIdle, NodeResolved)
+	p.bury(a, b.self)
+	require.EqualValues(t, 1, a.Stats().Nodes)
+	c.EndTell()
+	v := p.join(4)
+	p.bury(a, v.self)
+	require.Zero(t, a.Stats().Nodes)
+	requireSound(t, a)
 }
 
 func TestNodesOfTheDeadOnAQueueAreLeft(t *testing.T) {

@@ -33,8 +33,7 @@ type Node struct {
 	//   crash:   goes with the node
 	object atomic.Uint64
 	// next is the offset of the next node of the same object. In a queue it has the
-	// links to both neighbours; see prims. After that it names, twice, who resolved
-	// the wait.
+	// links to both neighbours; see prims.
 	//   writers: who links the node
 	//   readers: everybody
 	//   order:   relaxed before the push, acquire in walks
@@ -127,19 +126,6 @@ func (n *Node) SetObject(off Offset) { n.object.Store(uint64(off)) }
 
 // Next is the link to the next node of the same object, an offset.
 func (n *Node) Next() *atomic.Uint64 { return &n.next }
-
-// SetTeller notes in a node that is off its queue who is about to resolve the wait,
-// and then tells its owner.
-func (n *Node) SetTeller(who Name) { n.next.Store(uint64(who)<<32 | uint64(who)) }
-
-// Teller is who resolved the wait, 0 if the node does not say. In a queue two links
-// are never the same.
-func (n *Node) Teller() Name {
-	if v := n.next.Load(); v>>32 == v&(1<<32-1) {
-		return Name(v & NameMask)
-	}
-	return 0
-}
 
 // Wanted is what is waited for: a token, a key, permits.
 func (n *Node) Wanted() *atomic.Uint64 { return &n.wanted }

@@ -29,8 +29,8 @@ import "fmt"
 // wait. It wraps.
 //
 //	crash: nodes of the dead are given back by freeNodesOf; a ready one that is
-//	not on its owner's stack stays ready without an owner, since a releaser may
-//	still be about to push it, and goes with its object; a node with a stamp is
+//	not on its owner's stack stays ready without an owner while a releaser may
+//	still be about to push it, until a later death; a node with a stamp is
 //	taken off its queue by the object's kind first
 type NodeWord uint32
 

@@ -21,6 +21,7 @@ const (
 	slotDied       = 208
 	slotWatchBell  = 216
 	slotSettled    = 220
+	slotTelling    = 240
 	slotAnnounce   = 256
 
 	aliveStride    = 8

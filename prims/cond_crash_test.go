@@ -3,6 +3,7 @@
 package prims_test
 
 import (
+	"sync"
 	"syscall"
 	"testing"
 
@@ -34,4 +35,35 @@ func TestCondDiesPassingOn(t *testing.T) {
 			sound(t, a)
 		})
 	}
+}
+
+// Who lets goroutines go that wait behind their hub, and dies before it has told them,
+// leaves their wait nodes to be used again. Each death that does not would keep some
+// for as long as the waiters' process lives.
+func TestCondNodesAfterDeathsOfTellers(t *testing.T) {
+	const waiters, rounds = 16, 12
+	a := newArena(t, nil)
+	c, err := prims.OpenCond(a, "c", new(sync.Mutex), &prims.CondOptions{Batch: -1})
+	require.NoError(t, err)
+	t.Cleanup(func() { c.Close() })
+	for range rounds {
+		var wg sync.WaitGroup
+		for range waiters {
+			wg.Go(func() {
+				c.L.Lock()
+				defer c.L.Unlock()
+				c.Wait()
+			})
+		}
+		condWaits(t, c, waiters)
+		teller := remoteHand(t, a, "teller", proctest.Env("SHMSYNC_CRASHPOINT=monitor.leave.before_wake"))
+		teller.start(task{Op: "cbroadcast", Name: "c"})
+		teller.proc.WaitSignal(t, syscall.SIGKILL)
+		wg.Wait()
+		alone(t, a, 1)
+	}
+	// Some of the last ones may not be back yet.
+	st := a.Stats()
+	require.LessOrEqual(t, st.Nodes-st.HubNodes, uint64(2*waiters))
+	sound(t, a)
 }

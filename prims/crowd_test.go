@@ -21,8 +21,10 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// mostThreads is what a process may have for any number of waiting goroutines.
-const mostThreads = 32
+// mostThreads is what a process may have for any number of waiting goroutines: those
+// that sleep in the kernel, the arena's, and what the runtime adds where the machine
+// lets it wait for a CPU.
+const mostThreads = 64
 
 type crowdParams struct {
 	Arena string

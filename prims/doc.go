@@ -19,4 +19,17 @@
 // The caller's mistakes panic. What a peer did wrong, or that it died, is an
 // error; the forms that return no error, such as Lock, panic with it. The
 // errors are those of package shmsync.
+//
+// # Which one
+//
+//   - one at a time: [Mutex]; in order of arrival: [FairMutex]; for a few
+//     instructions: [SpinLock]; a lock for each key: [MultiLock]
+//   - readers together: [RWMutex]; with upgrades: [RWSpinLock]
+//   - so many at a time: [Semaphore]
+//   - wait for a condition that a lock guards: [Cond]; a flag: [Event]; a number:
+//     [Sequencer]; anything without a lock: [Futex]; a result: [Future]; several of
+//     these: [WaitAny]
+//   - wait for each other: [WaitGroup], [Latch], [Barrier]; do a thing once: [Once]
+//   - pass work on: [Queue]; of many queues, to workers: [SignalWaker]
+//   - none of these: [Waitable]
 package prims

@@ -24,7 +24,7 @@ func init() {
 			"future.*", "monitor.queue.*", "monitor.resolve.resolved", "monitor.released", "monitor.leave.before_wake",
 			"monitor.sweep.*", "monitor.mend.*", "monitor.tidy.entered", "park.seat.*", "mutex.unlock.before_release",
 		},
-		nodes: 8, // a wait for any of four takes four
+		nodes: 4, // a wait for any of four takes four
 		open:  func(a *arena.Arena) (worker, error) { return openFutureWorker(a) },
 	})
 }

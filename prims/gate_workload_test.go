@@ -150,16 +150,7 @@ func (w *latchWorker) turn(g int, r *rand.Rand) error {
 	if err := errors.Join(<-done, <-done); err != nil {
 		return err
 	}
-	o, err := w.a.ObjectAt(own.Offset())
-	if err != nil {
-		return err
-	}
-	w.a.CloseObject(o)
-	if err := own.Close(); err != nil {
-		return err
-	}
-	w.a.DeleteObject(o) // unless somebody looks at it just now
-	return nil
+	return erase(w.a, own.Offset(), own)
 }
 
 func (w *latchWorker) rest() error {
@@ -307,15 +298,16 @@ func (w *onceWorker) turn(g int, r *rand.Rand) error {
 	case err != nil && !gaveUp(err):
 		return err
 	}
-	if err == nil {
-		w.board.Round.CompareAndSwap(n, n+1)
-	}
+	mine := err == nil && w.board.Round.CompareAndSwap(n, n+1)
 	if err := o.Close(); err != nil {
 		return err
 	}
 	// Who looks at one later makes another of the same name, which is as good.
-	if n > 100 {
+	if n > 100 && r.IntN(4) == 0 {
 		w.a.Delete(fmt.Sprintf("once-%d", n-uint64(20+r.IntN(80))))
+	}
+	if n > 100 && mine {
+		w.a.Delete(fmt.Sprintf("once-%d", n-100))
 	}
 	return nil
 }

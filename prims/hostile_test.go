@@ -245,6 +245,30 @@ func TestHostileFutex(t *testing.T) {
 	}
 }
 
+// A peer that wipes a Mutex, with the list by which releasers find who is parked,
+// frees it; those who wait all find out.
+func TestHostileWipe(t *testing.T) {
+	a := newArena(t, nil)
+	m := newMutex(t, a, nil)
+	m.Lock()
+	var wg sync.WaitGroup
+	for range 20 { // more than sleep in the kernel
+		wg.Go(func() {
+			m.Lock()
+			m.Unlock()
+		})
+	}
+	eventually(t, "all wait", m.String, func() bool { return m.Waiters() == 20 })
+	prims.Rewrite(a, m.Object(), make([]byte, m.Object().Size))
+	over := make(chan struct{})
+	go func() { wg.Wait(); close(over) }()
+	select {
+	case <-over:
+	case <-after(patience()):
+		t.Fatalf("some wait for ever: %v", m)
+	}
+}
+
 func FuzzMutexWord(f *testing.F) {
 	for _, b := range hostileSeeds()[:24] {
 		f.Add(b)

@@ -55,9 +55,9 @@ func TestReleaseOrder(t *testing.T) {
 	if runtime.GOARCH != "amd64" {
 		t.Skip("the plain store is there on amd64 only")
 	}
-	bin := filepath.Join(t.TempDir(), "prims.test")
-	goTool(t, "test", "-c", "-o", bin, ".")
-	out := goTool(t, "tool", "objdump", "-s", `prims\.\(\*Mutex\)\.Unlock$`, bin)
+	built := filepath.Join(t.TempDir(), "prims.a")
+	goTool(t, "build", "-o", built, ".")
+	out := goTool(t, "tool", "objdump", "-s", `prims\.\(\*Mutex\)\.Unlock$`, built)
 	require.NoError(t, releaseOrder(out), "%s", out)
 }
 

@@ -215,6 +215,8 @@ func (s *lockStage) performMulti(ctx context.Context, o order, a *answer) error 
 		return duelPartner(s.a, o.N, func() func() { return x.Lock(o.Token).Unlock })
 	case "msets": // locks and unlocks N sets of keys
 		return lockSets(x, o.Token, o.N)
+	case "mleave": // closes the arena
+		return s.a.Close()
 	case "mspin": // locks and unlocks N times
 		for range o.N {
 			x.Lock(o.Token).Unlock()

@@ -258,15 +258,22 @@ func (m *monitor) tuning() park.Tuning {
 // owner may have given up. If so the caller calls account with the change of state.
 func (m *monitor) end(b *wakes, w wait, result, aux uint32) bool {
 	m.rules.detach(w)
-	w.SetTeller(m.a.Self())
 	w.Extra().Store(makeFate(w.class(), result, aux))
 	race.ReleaseMerge(m.key)
+	telling := false
 	for {
 		// The loop ends: the owner moves the word three times at most.
 		n := w.Load()
 		if !queued(n) {
+			if telling {
+				m.a.EndTell()
+			}
 			m.drop(w)
 			return false
+		}
+		if !telling && n.State() == arena.NodeParked {
+			m.a.BeginTell() // it ends with the wake
+			telling = true
 		}
 		// sync(seat.resolve): release
 		// lin: the wait ends here.

@@ -103,6 +103,7 @@ func (m *monitor) wake(b *wakes) {
 func (m *monitor) wakeOne(u wakeUp) {
 	if u.state == arena.NodeParked {
 		m.a.Tell(u.off, u.Node)
+		m.a.EndTell()
 		return
 	}
 	shmsync.Wake(raw(u.Word()), 1)

@@ -14,8 +14,10 @@ import (
 )
 
 var (
+	_ = crashpoint.Register("multilock.lock.quick")
 	_ = crashpoint.Register("multilock.lock.taken")
 	_ = crashpoint.Register("multilock.lock.spilled")
+	_ = crashpoint.Register("multilock.unlock.quick")
 	_ = crashpoint.Register("multilock.unlock.passing")
 	_ = crashpoint.Register("multilock.grant.held")
 	_ = crashpoint.Register("multilock.lockall.partly")
@@ -27,7 +29,8 @@ var (
 // the keys that are held or waited for, not for those that have been.
 //
 // Keys are spread over buckets, each with a latch of its own, which an operation
-// holds for some nanoseconds. Five keys of a bucket can be held without more
+// holds for some nanoseconds. A key that one process has again and again while nobody
+// else wants it is locked and unlocked without the latch. Five keys of a bucket can be held without more
 // memory, and more at the cost of a wait node of 64 bytes each; who holds many
 // thousands at a time makes the MultiLock with more buckets.
 //
@@ -190,15 +193,52 @@ func (x *MultiLock) LockContext(ctx context.Context, key uint64) (Hold, error) {
 	return x.lock(ctx, key)
 }
 
+// quick takes a key by one CAS, if it is kept for this process. The key of an entry
+// changes only after its hold was claimed, and the hold is never the same again.
+func (k *multiBucket) quick(key uint64) (*multiLockEntry, keyHold) {
+	for i := range k.words.entries {
+		s := &k.words.entries[i]
+		// sync(multilock.quick): acquire
+		h := s.hold.Load()
+		if uint32(h) != k.kept || s.key.Load() != key {
+			continue
+		}
+		// lin: the key is taken here.
+		if s.hold.CompareAndSwap(h, h+holdLock) {
+			crashpoint.Hit("multilock.lock.quick")
+			return s, keyHold(h + holdLock)
+		}
+	}
+	return nil, 0
+}
+
+// isQuick reports whether the key is in a quick hold of one that lives, without the
+// latch: who only tries leaves it so.
+func (k *multiBucket) isQuick(key uint64) bool {
+	for i := range k.words.entries {
+		s := &k.words.entries[i]
+		h := keyHold(s.hold.Load())
+		if h.kind() == keyQuick && s.key.Load() == key && s.hold.Load() == uint64(h) {
+			return !k.of.a.Dead(h.owner().name())
+		}
+	}
+	return false
+}
+
 // lock is LockContext; ctx may be nil.
 func (x *MultiLock) lock(ctx context.Context, key uint64) (Hold, error) {
 	k := x.bucket(key)
+	if k.mayBeQuick.Load() {
+		if s, h := k.quick(key); s != nil {
+			return Hold{k, s, key, h}, nil
+		}
+	}
 	if !k.mon.latch.TryLock() {
 		if err := k.mon.enterSlow(ctx); err != nil {
 			return Hold{}, err
 		}
 	}
-	if s := k.words.vacant(key); s != nil {
+	if s := k.vacant(key); s != nil {
 		h := k.take(s, key)
 		k.mon.latch.Unlock()
 		return h, nil
@@ -210,10 +250,13 @@ func (x *MultiLock) lock(ctx context.Context, key uint64) (Hold, error) {
 // did. State tells why not.
 func (x *MultiLock) TryLock(key uint64) (Hold, bool) {
 	k := x.bucket(key)
-	if !k.mon.tryEnter() {
+	if s, h := k.quick(key); s != nil {
+		return Hold{k, s, key, h}, true
+	}
+	if k.isQuick(key) || !k.mon.tryEnter() {
 		return Hold{}, false
 	}
-	if s := k.words.vacant(key); s != nil {
+	if s := k.vacant(key); s != nil {
 		h := k.take(s, key)
 		k.mon.latch.Unlock()
 		return h, true
@@ -236,6 +279,15 @@ func (h Hold) unlock() error {
 	if k == nil {
 		panic("shmsync: Unlock of a Hold that holds nothing")
 	}
+	if h.hold.kind() == keyQuick {
+		// lin: the key is let go here.
+		// sync(multilock.quick): release
+		if h.at.hold.CompareAndSwap(uint64(h.hold), uint64(h.hold)+holdUnlock) {
+			crashpoint.Hit("multilock.unlock.quick")
+			return nil
+		}
+		h.hold = h.hold.claimed()
+	}
 	if !k.mon.latch.TryLock() {
 		if err := k.mon.enterSlow(nil); err != nil {
 			return err
@@ -243,7 +295,7 @@ func (h Hold) unlock() error {
 	}
 	// The hold is of this key, since its stamp is of this hold alone.
 	if s := h.at; s != nil && s.hold.Load() == uint64(h.hold) && s.queue.Load() == 0 {
-		put(&s.hold, 0)
+		put(&s.hold, uint64(h.hold)+holdLast)
 		k.mon.latch.Unlock()
 		return nil
 	}

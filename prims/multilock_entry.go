@@ -7,7 +7,10 @@ import (
 	"github.com/shmsync/shmsync/internal/crashpoint"
 )
 
-var _ = crashpoint.Register("multilock.unlock.unlinked")
+var (
+	_ = crashpoint.Register("multilock.unlock.unlinked")
+	_ = crashpoint.Register("multilock.claim.claimed")
+)
 
 // keyEntry is where a key that is not free is kept: an entry of its bucket, or a
 // node. The zero value is no entry.
@@ -33,44 +36,125 @@ func nodeEntry(off arena.Offset, n *arena.Node) keyEntry {
 	return keyEntry{key: n.Wanted(), word: n.Stamp(), queue: n.Extra(), off: off, node: n}
 }
 
-// seek gives the entry of a key among those in the bucket itself, and one that is
-// in no use, with the latch held; nil for none.
-func (b *multiLockBucket) seek(key uint64) (s, free *multiLockEntry) {
-	for i := range b.entries {
-		e := &b.entries[i]
-		if e.hold.Load() == 0 {
-			if free == nil {
-				free = e
-			}
-		} else if e.key.Load() == key {
+// seek gives the entry of a key among those in the bucket itself, or the one in no
+// use where the key was last, with the latch held. It claims the key.
+func (k *multiBucket) seek(key uint64) (s, was *multiLockEntry) {
+	for i := range k.words.entries {
+		e := &k.words.entries[i]
+		if e.key.Load() != key {
+			continue
+		}
+		h := keyHold(e.hold.Load())
+		if h.fast() {
+			h = k.claim(inlineEntry(e))
+		}
+		if !h.free() {
 			return e, nil
 		}
-	}
-	return nil, free
-}
-
-// vacant gives an entry that is in no use for a key that has none, with the latch
-// held, or nil. It is seek for those who want nothing else.
-func (b *multiLockBucket) vacant(key uint64) (free *multiLockEntry) {
-	for i := range b.entries {
-		e := &b.entries[i]
-		if e.hold.Load() == 0 {
-			if free == nil {
-				free = e
-			}
-		} else if e.key.Load() == key {
-			return nil
+		if h != 0 || was == nil { // 0 of an entry that was never used is no key
+			was = e
 		}
 	}
-	if b.spilled.Load() != 0 {
-		return nil
-	}
-	return free
+	return nil, was
 }
 
-// find gives the entry of a key, with the latch held, or the zero keyEntry.
+// vacant gives an entry for a key that has none, with the latch held, or nil. It is
+// for those who want nothing else.
+func (k *multiBucket) vacant(key uint64) *multiLockEntry {
+	w := k.words
+	for i := range w.entries {
+		if w.entries[i].key.Load() == key {
+			return k.vacantAgain(key)
+		}
+	}
+	if w.spilled.Load() != 0 {
+		return nil
+	}
+	n := w.mon.arrivals.Load()
+	if s := &w.entries[n%multiInline]; n%evictEvery != 0 && keyHold(s.hold.Load()).idle() {
+		return s // what room gives
+	}
+	return k.room(nil)
+}
+
+// vacantAgain is vacant for a key that an entry has or had.
+func (k *multiBucket) vacantAgain(key uint64) *multiLockEntry {
+	s, was := k.seek(key)
+	if s != nil || k.words.spilled.Load() != 0 {
+		return nil
+	}
+	return k.room(was)
+}
+
+// room gives an entry for a key that has none, with the latch held, or nil: the one
+// where the key was last if there is that, one in no use, or one that was kept for
+// another key. Now and then one that was kept goes although another is in no use: it
+// may be of a key that nobody wants any more.
+func (k *multiBucket) room(was *multiLockEntry) *multiLockEntry {
+	if was != nil {
+		return was
+	}
+	n := k.words.mon.arrivals.Load()
+	if n%evictEvery != 0 {
+		if s := k.unused(n); s != nil {
+			return s
+		}
+	}
+	for i := range uint64(multiInline) {
+		s := &k.words.entries[(n/evictEvery+i)%multiInline]
+		if keyHold(s.hold.Load()).kind() == keyKept && k.claim(inlineEntry(s)).free() {
+			return s
+		}
+	}
+	return k.unused(n)
+}
+
+// unused gives an entry in no use, with the latch held, or nil. They go in turn, so
+// that the keys that they were for have time to come back.
+func (k *multiBucket) unused(n uint64) *multiLockEntry {
+	i := n % multiInline
+	for range multiInline {
+		if s := &k.words.entries[i]; keyHold(s.hold.Load()).idle() {
+			return s
+		}
+		if i++; i == multiInline {
+			i = 0
+		}
+	}
+	return nil
+}
+
+// evictEvery is at every how manieth arrival a key that comes takes the entry of one
+// that is kept, although another is in no use.
+const evictEvery = 16
+
+// claim makes the hold of an entry one that only who holds the latch changes, with
+// the latch held, and gives it. It is one step, so that whoever locks and unlocks
+// the key meanwhile cannot hold it up.
+func (k *multiBucket) claim(e keyEntry) keyHold {
+	// Nobody else takes the word out of the two fast kinds.
+	// lin: the key is, or is not, held here.
+	// sync(multilock.quick): acquire
+	e.word.And(^uint64(holdFast))
+	crashpoint.Hit("multilock.claim.claimed")
+	h := e.hold()
+	k.raise(h)
+	return h
+}
+
+// raise sees to it that the stamps that follow are behind that of a hold.
+func (k *multiBucket) raise(h keyHold) {
+	arrivals := &k.words.mon.arrivals
+	n := arrivals.Load()
+	if ahead := int32(h.stamp() - uint32(n)); ahead > 0 {
+		put(arrivals, n+uint64(ahead))
+	}
+}
+
+// find gives the entry of a key, with the latch held, or the zero keyEntry. It claims
+// the key.
 func (k *multiBucket) find(key uint64) keyEntry {
-	if s, _ := k.words.seek(key); s != nil {
+	if s, _ := k.seek(key); s != nil {
 		return inlineEntry(s)
 	}
 	if k.words.spilled.Load() != 0 {
@@ -108,10 +192,10 @@ func (k *multiBucket) eachSpilled(f func(e keyEntry) bool) {
 	}
 }
 
-// eachEntry calls f for the entries in use.
+// eachEntry calls f for the entries in use, those with quick holds among them.
 func (k *multiBucket) eachEntry(f func(e keyEntry)) {
 	for i := range k.words.entries {
-		if s := &k.words.entries[i]; s.hold.Load() != 0 {
+		if s := &k.words.entries[i]; !keyHold(s.hold.Load()).free() {
 			f(inlineEntry(s))
 		}
 	}
@@ -172,11 +256,12 @@ func (k *multiBucket) spilledBefore(off arena.Offset) *atomic.Uint64 {
 
 // free makes an entry one in no use, for a key that nobody has or waits for.
 func (k *multiBucket) free(e keyEntry) {
+	h := e.hold()
 	if e.node == nil {
-		e.set(0)
+		e.set(makeKeyHold(keyLast, h.owner().name(), h.stamp()))
 		return
 	}
-	if h := e.hold(); h.owner().kind() != kindReserved {
+	if h.kind() != kindReserved {
 		e.set(h.passing())
 	}
 	before := k.spilledBefore(e.off)
@@ -189,11 +274,17 @@ func (k *multiBucket) free(e keyEntry) {
 	k.of.a.BuryNode(e.off, e.node.Owner())
 }
 
-// clear makes the list of spilled entries anew, and empties the queues.
+// clear makes the list of spilled entries anew, and empties the queues. Locks and
+// unlocks by CAS go on meanwhile: nobody waits for their keys.
 func (k *multiBucket) clear() {
 	k.words.spilled.Store(0)
 	for i := range k.words.entries {
-		put(&k.words.entries[i].queue, 0)
+		s := &k.words.entries[i]
+		put(&s.queue, 0)
+		// Who claimed it may have died before it raised arrivals.
+		if h := keyHold(s.hold.Load()); h.kind() != kindNotRecoverable {
+			k.raise(h)
+		}
 	}
 	k.of.a.EachNode(k.of.object.Offset, func(off arena.Offset, n *arena.Node) {
 		if k.isEntry(n) {

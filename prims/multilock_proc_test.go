@@ -28,7 +28,24 @@ func init() {
 				return nil, err
 			}
 			v, err := arena.Value[multiBoard](a, "multi-board")
-			return &multiWorker{told, freed, v}, err
+			return &multiWorker{told: told, freed: freed, board: v}, err
+		},
+	})
+	addWorkload(workload{
+		name:   "multiquick",
+		points: []string{"multilock.lock.quick", "multilock.unlock.quick", "multilock.claim.*", "multilock.lock.taken", "multilock.grant.held", "monitor.mend.*", "monitor.sweep.*"},
+		open: func(a *arena.Arena) (worker, error) {
+			// As many entries as there are keys, or nearly.
+			told, err := prims.OpenMultiLock(a, "told", &prims.MultiLockOptions{Buckets: 8})
+			if err != nil {
+				return nil, err
+			}
+			freed, err := prims.OpenMultiLock(a, "freed", &prims.MultiLockOptions{Policy: prims.Release, Buckets: 4})
+			if err != nil {
+				return nil, err
+			}
+			v, err := arena.Value[multiBoard](a, "multi-board")
+			return &multiWorker{told: told, freed: freed, board: v, own: uint64(a.Self().Slot())}, err
 		},
 	})
 }
@@ -42,12 +59,16 @@ type multiBoard struct{ Told, Freed [multiKeys][2]uint64 }
 type multiWorker struct {
 	told, freed *prims.MultiLock
 	board       *multiBoard
+	own         uint64 // not 0: each goroutine comes back to the same keys
 }
 
 func (w *multiWorker) turn(g int, r *rand.Rand) error {
 	x, v := w.told, &w.board.Told
 	if r.IntN(3) == 0 {
 		x, v = w.freed, &w.board.Freed
+	}
+	if w.own != 0 {
+		return w.again(g, r, x, v)
 	}
 	key := r.Uint64N(multiKeys)
 	if r.IntN(2) == 0 {
@@ -73,6 +94,30 @@ func (w *multiWorker) turn(g int, r *rand.Rand) error {
 		h, err := x.LockContext(ctx, key)
 		return w.got(prims.Holds{h}, err, []uint64{key}, x, v, r)
 	})
+}
+
+// again is a turn with one key, which is seldom that of others, many times.
+func (w *multiWorker) again(g int, r *rand.Rand, x *prims.MultiLock, v *[multiKeys][2]uint64) error {
+	key := (w.own*7 + uint64(g)) % multiKeys
+	if r.IntN(8) == 0 {
+		key = r.Uint64N(multiKeys)
+	}
+	for range 1 + r.IntN(20) {
+		err := ends(r, func(ctx context.Context) error {
+			if r.IntN(4) == 0 {
+				if h, ok := x.TryLock(key); ok {
+					return w.inside(prims.Holds{h}, x, v, r)
+				}
+				return nil
+			}
+			h, err := x.LockContext(ctx, key)
+			return w.got(prims.Holds{h}, err, []uint64{key}, x, v, r)
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (w *multiWorker) got(h prims.Holds, err error, keys []uint64, x *prims.MultiLock, v *[multiKeys][2]uint64, r *rand.Rand) error {

@@ -3,11 +3,13 @@ package prims
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 
 	"github.com/shmsync/shmsync"
 	"github.com/shmsync/shmsync/arena"
 	"github.com/shmsync/shmsync/internal/crashpoint"
 	"github.com/shmsync/shmsync/internal/park"
+	"github.com/shmsync/shmsync/internal/race"
 )
 
 // multiBucket is this process's side of a bucket: the rules of its monitor.
@@ -16,20 +18,34 @@ type multiBucket struct {
 	number int
 	words  *multiLockBucket
 	mon    *monitor
+	// What the low half of a hold is when this process had the key last.
+	last, kept uint32
+	mayBeQuick atomic.Bool // this process has had a quick hold in the bucket
 }
 
 func newMultiBucket(x *MultiLock, i int) *multiBucket {
 	off := multiBucketAt(x.object, i)
 	k := &multiBucket{of: x, number: i, words: arena.At[multiLockBucket](x.a, off)}
+	k.last, k.kept = uint32(makeOwner(keyLast, x.name)), uint32(makeOwner(keyKept, x.name))
 	k.mon = buildMonitor(x.a, x.object, off, k, x.bare)
 	k.mon.mine = func(w wait) bool { return k.isWait(w.Node) }
 	return k
 }
 
-// take takes a key that is free, into an entry that is in no use.
+// take takes a key that is free, into an entry that is in no use. Where this process
+// had the key last, it locks and unlocks by CAS from here on: others would pay for
+// that, so the first time is not enough.
 func (k *multiBucket) take(s *multiLockEntry, key uint64) Hold {
-	h := k.newHold(kindHeld)
-	put(&s.key, key)
+	kind := kindHeld
+	if s.key.Load() != key {
+		put(&s.key, key)
+	} else if !race.Enabled && uint32(s.hold.Load()) == k.last {
+		kind = keyQuick
+		if !k.mayBeQuick.Load() {
+			k.mayBeQuick.Store(true)
+		}
+	}
+	h := k.newHold(kind)
 	put(&s.queue, 0)
 	// lin: the key is taken here.
 	put(&s.hold, uint64(h))
@@ -39,8 +55,9 @@ func (k *multiBucket) take(s *multiLockEntry, key uint64) Hold {
 
 // newHold is the next hold of this process in the bucket.
 func (k *multiBucket) newHold(kind ownerKind) keyHold {
-	stamp := k.mon.words.arrivals.Load() + 1
-	put(&k.mon.words.arrivals, stamp)
+	arrivals := &k.words.mon.arrivals
+	stamp := arrivals.Load() + 1
+	put(arrivals, stamp)
 	return makeKeyHold(kind, k.of.name, uint32(stamp))
 }
 
@@ -95,10 +112,11 @@ func (k *multiBucket) lockSlow(ctx context.Context, key uint64) (Hold, error) {
 			}
 			return k.queueUp(ctx, key, seat, b)
 		}
-		_, free := k.words.seek(key)
+		_, was := k.seek(key)
+		room := k.room(was)
 		switch {
-		case free != nil:
-			return done(k.take(free, key), nil)
+		case room != nil:
+			return done(k.take(room, key), nil)
 		case spare.off != 0:
 			h := k.newHold(kindHeld)
 			k.spill(spare.off, spare.node, key, h)
@@ -145,20 +163,20 @@ func (k *multiBucket) tryLockSlow(key uint64) (h Hold, ok bool) {
 		k.lookAt(b, key)
 		e = k.find(key)
 	}
-	_, free := k.words.seek(key)
-	switch {
-	case e.there():
-	case free != nil:
-		return k.take(free, key), true
-	default:
-		var spare spareNode
-		if spare.claim(k.of.a) == nil {
-			h := k.newHold(kindHeld)
-			k.spill(spare.off, spare.node, key, h)
-			return Hold{k, nil, key, h}, true
-		}
+	if e.there() {
+		return Hold{}, false
 	}
-	return Hold{}, false
+	_, was := k.seek(key)
+	if room := k.room(was); room != nil {
+		return k.take(room, key), true
+	}
+	var spare spareNode
+	if spare.claim(k.of.a) != nil {
+		return Hold{}, false
+	}
+	hold := k.newHold(kindHeld)
+	k.spill(spare.off, spare.node, key, hold)
+	return Hold{k, nil, key, hold}, true
 }
 
 // lookAt takes back what the dead have, with the latch held.
@@ -188,8 +206,8 @@ func (k *multiBucket) refusal(key uint64, h keyHold) error {
 // it does not.
 func (h keyHold) result() (result uint32, who arena.Name) {
 	switch o := h.owner(); {
-	case !h.valid():
-		return lockCorrupt, 0
+	case !h.valid() || h.fast() || h.kind() == keyLast:
+		return lockCorrupt, 0 // in use, and claimed
 	case o.kind() == kindOwnerDead:
 		return lockOwnerDead, h.died()
 	case o == ownerNotRecoverable:
@@ -298,12 +316,13 @@ func (k *multiBucket) requeue(w wait) {
 	key := w.Wanted().Load()
 	e := k.find(key)
 	if !e.there() {
-		_, free := k.words.seek(key)
+		_, was := k.seek(key)
+		room := k.room(was)
 		h := k.newHold(kindReserved)
 		var spare spareNode
 		switch {
-		case free != nil:
-			e = inlineEntry(free)
+		case room != nil:
+			e = inlineEntry(room)
 			put(e.key, key)
 			put(e.queue, 0)
 			e.set(h)
@@ -337,7 +356,14 @@ func (k *multiBucket) each(f func(wait) bool) {
 // bury takes the holds of the gone back, by the policy.
 func (k *multiBucket) bury(gone func(arena.Name) bool) {
 	k.eachEntry(func(e keyEntry) {
-		if h := e.hold(); h.valid() && h.owner().held() && gone(h.owner().name()) {
+		h := e.hold()
+		if !h.valid() || !h.owner().held() || !gone(h.owner().name()) {
+			return
+		}
+		if h.fast() {
+			h = k.claim(e)
+		}
+		if h.owner().held() {
 			e.set(h.bereaved(k.of.policy))
 		}
 	})
@@ -359,7 +385,7 @@ func (k *multiBucket) holders(f func(arena.Name)) {
 // peek gives the hold of a key, without the latch.
 func (k *multiBucket) peek(key uint64) (h keyHold, waiting bool) {
 	look := func(e keyEntry) {
-		if now := e.hold(); now != 0 && e.key.Load() == key {
+		if now := e.hold(); !now.free() && e.key.Load() == key {
 			h, waiting = now, e.waitedFor()
 		}
 	}

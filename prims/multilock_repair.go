@@ -124,7 +124,7 @@ func (x *MultiLock) String() string {
 	for i := range x.all {
 		k := x.bucketOr(i)
 		for j := range k.words.entries {
-			if k.words.entries[j].hold.Load() != 0 {
+			if !keyHold(k.words.entries[j].hold.Load()).free() {
 				held++
 			}
 		}
@@ -148,7 +148,7 @@ func (b *multiLockBucket) quiet() bool {
 		return false
 	}
 	for i := range b.entries {
-		if b.entries[i].hold.Load() != 0 {
+		if !keyHold(b.entries[i].hold.Load()).free() {
 			return false
 		}
 	}
@@ -224,8 +224,9 @@ func describeMultiLock(a *arena.Arena, o arena.Object) string {
 			}
 		}
 		for j := range k.words.entries {
-			if e := &k.words.entries[j]; e.hold.Load() != 0 {
-				tell(e.key.Load(), keyHold(e.hold.Load()))
+			e := &k.words.entries[j]
+			if h := keyHold(e.hold.Load()); !h.free() || h.kind() == keyKept {
+				tell(e.key.Load(), h)
 			}
 		}
 		k.peekSpilled(func(e keyEntry) { tell(e.key.Load(), e.hold()) })

@@ -9,26 +9,56 @@ import (
 
 // keyHold says who has a key of a MultiLock: the one truth about it.
 //
-//	bits 0..31   an ownerWord that is never biased
+//	bits 0..31   an ownerWord, or one of a kind of its own
 //	bits 32..63  stamp of the hold; of a key that is not recoverable the name of whose death made it so
 //
-//	owner word      meaning                                              left by
-//	free            0: the key is free, the entry is in no use           Unlock with nobody waiting
-//	held            held; a Hold with this stamp can unlock it           Lock, who hands it on
-//	reserved        let go, and on its way to the first who waits        Unlock, a sweep (policy Release)
-//	ownerDead       its holder died; nobody has it                       a sweep
-//	recovering      being recovered                                      Recover
-//	notRecoverable  a repair failed                                      Recover
+//	kind               meaning                                           left by
+//	0  free, no name   0: the entry is in no use and never was           nobody
+//	0  held            held; a Hold with this stamp can unlock it        Lock, who hands it on, a claim
+//	1  quick           held by n, and n unlocks it by a CAS              Lock
+//	2  reserved        let go, and on its way to the first who waits     Unlock, a sweep (policy Release)
+//	3  ownerDead       its holder died; nobody has it                    a sweep
+//	4  recovering      being recovered                                   Recover
+//	5  notRecoverable  a repair failed                                   Recover
+//	6  last            the entry is in no use; its key is free, and n    Unlock with nobody waiting, a claim
+//	                   had it last
+//	7  kept            the same, and n locks it by a CAS                 Unlock of a quick hold
+//
+// Quick and kept words are fast: n alone changes one into the other, by a CAS and
+// without the latch. Who holds the latch changes them in one way only: it claims
+// them, by taking the bit that they have in common, which makes quick held and kept
+// last. All others are changed by who holds the latch alone. Nobody waits for a key
+// whose word is fast, and words of nodes never are.
 //
 // Stamps are arrivals of the bucket's monitor, cut to 32 bits, so that a Hold that
-// has been unlocked is not taken for the next one's.
+// has been unlocked is not taken for the next one's. A Lock by CAS adds one to the
+// stamp, and who claims a word raises arrivals to its stamp: so the stamps of an
+// entry only grow, whatever keys it is for, and those of a key do.
 //
-//	writers: who holds the latch of the bucket; each change is one store
-//	readers: the same, tools, looks
-//	order:   the latch's
+//	writers: who holds the latch of the bucket; of a fast word who it names, by a CAS
+//	readers: the same, tools, looks, TryLock
+//	order:   of a fast word acquire on the CAS that takes, release on the one that gives
+//	         back, both on a claim; otherwise the latch's
 //	futex:   none
-//	crash:   names the dead until a sweep; a key on its way is settled by who takes the latch
+//	crash:   names the dead until a sweep; a key on its way is settled by who takes the
+//	         latch; kept of the dead is free for all
 type keyHold uint64
+
+// The kinds of a keyHold that are not, or not quite, those of an ownerWord.
+const (
+	keyQuick = kindBiased
+	keyLast  = kindNotRecoverable + 1
+	keyKept  = kindNotRecoverable + 2
+
+	// holdFast is the bit that a claim takes.
+	holdFast = 1 << ownerKindShift
+	// holdLock turns a kept word into the quick one of the next hold, holdUnlock that
+	// into a kept one.
+	holdLock   = uint64(1<<32) - holdUnlock
+	holdUnlock = uint64(keyKept-keyQuick) << ownerKindShift
+	// holdLast turns a held word into the one of a key that was let go.
+	holdLast = uint64(keyLast) << ownerKindShift
+)
 
 func makeKeyHold(k ownerKind, n arena.Name, stamp uint32) keyHold {
 	return keyHold(makeOwner(k, n)) | keyHold(stamp)<<32
@@ -36,12 +66,32 @@ func makeKeyHold(k ownerKind, n arena.Name, stamp uint32) keyHold {
 
 func (h keyHold) owner() ownerWord { return ownerWord(h) }
 func (h keyHold) stamp() uint32    { return uint32(h >> 32) }
-func (h keyHold) free() bool       { return h == 0 }
+func (h keyHold) kind() ownerKind  { return h.owner().kind() }
+
+// free reports whether nobody has the key or waits for it.
+func (h keyHold) free() bool { return h == 0 || h.kind() >= keyLast }
+
+// idle is free for a word that is not fast: the entry is in no use.
+func (h keyHold) idle() bool { return h == 0 || h.kind() == keyLast }
+
+// fast reports whether its name may change the word without the latch.
+func (h keyHold) fast() bool { return h.kind() == keyQuick || h.kind() == keyKept }
+
+// claimed is the hold after a claim.
+func (h keyHold) claimed() keyHold {
+	if h.fast() {
+		h &^= holdFast
+	}
+	return h
+}
 
 // valid reports whether some state is encoded so.
 func (h keyHold) valid() bool {
 	o := h.owner()
-	return o.valid() && o.kind() != kindBiased && (!o.free() || h == 0)
+	if o.kind() >= keyLast {
+		return o.name() != 0
+	}
+	return o.valid() && (!o.free() || h == 0)
 }
 
 // passing is the hold when it is let go while others wait.
@@ -68,10 +118,18 @@ func (h keyHold) died() arena.Name {
 // String renders the hold by the names of its parts.
 func (h keyHold) String() string {
 	switch {
-	case h.free():
+	case h == 0:
 		return "free"
 	case !h.valid():
 		return fmt.Sprintf("corrupt (%#x)", uint64(h))
+	}
+	switch n := h.owner().name(); h.kind() {
+	case keyQuick:
+		return "held by " + n.String() + ", quick"
+	case keyLast:
+		return "free, last held by " + n.String()
+	case keyKept:
+		return "free, kept for " + n.String()
 	}
 	return h.owner().String()
 }

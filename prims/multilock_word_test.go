@@ -20,14 +20,37 @@ func TestMultiLockHoldTable(t *testing.T) {
 				h, o := makeKeyHold(kind, name, stamp), makeOwner(kind, name)
 				require.Equal(t, o, h.owner())
 				require.Equal(t, stamp, h.stamp())
-				require.Equal(t, h == 0, h.free())
-				valid := o.valid() && kind != kindBiased && (o != ownerFree || stamp == 0)
+				require.Equal(t, h == 0 || kind == keyLast || kind == keyKept, h.free())
+				valid := o.valid() && (o != ownerFree || stamp == 0) || kind >= keyLast && name != 0
 				require.Equal(t, valid, h.valid(), "%#x", uint64(h))
 				if !valid {
 					require.Contains(t, h.String(), "corrupt (0x")
 					continue
 				}
+				next := h
+				switch kind {
+				case keyQuick:
+					next = makeKeyHold(kindHeld, name, stamp)
+					require.Equal(t, makeKeyHold(keyKept, name, stamp), h+keyHold(holdUnlock))
+				case keyKept:
+					next = makeKeyHold(keyLast, name, stamp)
+					require.Equal(t, makeKeyHold(keyQuick, name, stamp+1), h+keyHold(holdLock))
+				}
+				require.Equal(t, next, h.claimed())
+				require.Equal(t, next != h, h.fast())
+				if h != next {
+					require.Equal(t, next, h&^holdFast, "what a claim takes")
+				}
 				result, who := h.result()
+				if h.fast() || kind == keyLast {
+					require.Equal(t, lockCorrupt, result)
+					h = next // what bury and those who pass it on see
+				}
+				if kind = h.kind(); kind == keyLast {
+					continue
+				}
+				o = h.owner()
+				result, who = h.result()
 				require.Equal(t, kind == kindOwnerDead, result == lockOwnerDead)
 				require.Equal(t, kind == kindNotRecoverable, result == lockNotRecoverable)
 				if !o.held() {

@@ -35,13 +35,20 @@ type multiLockBucket struct {
 	entries [multiInline]multiLockEntry
 }
 
-// multiLockEntry is a key that is not free. Where there is no room for one, a wait
+// multiLockEntry is a key that is not free, or one that was. Where there is no room for one, a wait
 // node stands for it: idle, with the key as what it wants, the hold as its stamp,
 // the queue in its extra word, and the link to the next such node of the bucket.
 type multiLockEntry struct {
-	key   atomic.Uint64 // valid while hold is not 0; written before it
+	// key is the key of the hold, or of the last one.
+	//   writers: who holds the latch, while the hold says that the entry is in no use
+	//   readers: the same, tools, Lock and TryLock without the latch
+	//   order:   the latch's; without it, it is read after the hold, which is then as
+	//            before, or has another stamp
+	//   futex:   none
+	//   crash:   of no meaning until the hold is written
+	key   atomic.Uint64
 	hold  atomic.Uint64 // see keyHold
-	queue atomic.Uint64 // links: next is the first of those who wait for the key, prev the last; an index
+	queue atomic.Uint64 // written by who holds the latch, 0 while the hold is fast; links: next is the first of those who wait for the key, prev the last; an index
 }
 
 var (

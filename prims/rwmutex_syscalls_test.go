@@ -28,12 +28,6 @@ func init() {
 		for !a.Fenced() {
 			runtime.Gosched()
 		}
-		for range 1_000_000 { // meanwhile the threads of the arena go to sleep
-			m.RLock()
-			m.RUnlock()
-			m.Lock()
-			m.Unlock()
-		}
 		if err := forbid(a); err != nil {
 			c.Fatal(err)
 		}
@@ -61,12 +55,10 @@ func init() {
 			}
 		case "a reader waits":
 			m.Lock()
-			go m.RLock() // sleeps
-			c.Await()
+			m.RLock() // sleeps
 		case "a writer waits":
 			m.RLock()
-			go m.Lock() // sleeps
-			c.Await()
+			m.Lock() // sleeps
 		}
 		// Without the Close, which wakes others.
 		c.Say(true)

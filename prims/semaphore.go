@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"sync/atomic"
 	"time"
 
 	"github.com/shmsync/shmsync"
@@ -25,6 +26,9 @@ var (
 // Permits belong to the process that acquired them. Those of a process that dies
 // come back. That is not so in a Transferable semaphore, which only counts.
 //
+// While nobody waits, an Acquire and a Release are one instruction each on memory of
+// the process's own, which keeps what it has released until another process wants it.
+//
 // In the terminology of the Go memory model, and across processes: a Release
 // synchronizes before the return of an Acquire that its permits made possible, and
 // so does the death that gives permits back.
@@ -34,6 +38,7 @@ type Semaphore struct {
 	words  *semaphoreWords
 	shares []*semaphoreShare
 	own    *semaphoreShare // this process's
+	quick  atomic.Bool     // own is this process's, and was opened
 	a      *arena.Arena
 	object arena.Object
 	name   arena.Name
@@ -113,6 +118,9 @@ func initSemaphore(w *semaphoreWords, n uint64, opt *SemaphoreOptions) {
 	}
 	w.size.Store(size)
 	w.free.Store(free)
+	if opt.Transferable {
+		w.free.Store(free | uint64(poolOpen))
+	}
 	w.mon.spin.Store(spinField(opt.Spin))
 }
 
@@ -149,28 +157,39 @@ func buildSemaphore(a *arena.Arena, o arena.Object, bare bool) *Semaphore {
 // for the end of ctx. A negative n panics; 0 is acquired when those who came before
 // are served.
 func (s *Semaphore) Acquire(ctx context.Context, n int64) error {
-	s.count("Acquire", n)
+	if n < 0 {
+		s.negative("Acquire", n)
+	}
 	if err := ctx.Err(); err != nil {
 		return err
 	}
+	if s.acquireQuick(uint64(n)) {
+		return nil
+	}
+	return s.acquire(ctx, uint64(n))
+}
+
+// acquire is the rest of Acquire.
+func (s *Semaphore) acquire(ctx context.Context, n uint64) error {
 	m := s.mon
 	if !m.enterAtOnce() {
 		if err := m.enter(ctx); err != nil {
 			return err
 		}
 	}
-	if s.fifo.empty() && s.canTake(uint64(n)) {
-		s.take(uint64(n))
-		m.leaveQuiet()
+	if s.fifo.empty() && s.canTake(n) {
+		s.take(n)
+		s.leaveOpen()
 		return nil
 	}
-	return s.acquireSlow(ctx, uint64(n))
+	return s.acquireSlow(ctx, n)
 }
 
-// acquireSlow is the rest of Acquire, with the latch held.
+// acquireSlow is the rest of acquire, with the latch held.
 func (s *Semaphore) acquireSlow(ctx context.Context, n uint64) error {
 	m := s.mon
 	if n > s.size {
+		s.reopen()
 		m.leave(nil)
 		if ctx.Done() == nil {
 			panic(fmt.Sprintf("shmsync: Acquire of %d permits of semaphore %s, which has %d, without an end", n, objectName(s.object), s.size))
@@ -184,6 +203,7 @@ func (s *Semaphore) acquireSlow(ctx context.Context, n uint64) error {
 		m.sweepDead(b)
 		if s.fifo.empty() && s.canTake(n) {
 			s.take(n)
+			s.reopen()
 			m.leave(b)
 			if seat != nil {
 				seat.Return()
@@ -216,14 +236,19 @@ func (s *Semaphore) acquireSlow(ctx context.Context, n uint64) error {
 // TryAcquire acquires n permits if that is possible without waiting, and reports
 // whether it did. It is false while somebody waits.
 func (s *Semaphore) TryAcquire(n int64) bool {
-	s.count("TryAcquire", n)
+	if n < 0 {
+		s.negative("TryAcquire", n)
+	}
+	if s.acquireQuick(uint64(n)) {
+		return true
+	}
 	m := s.mon
 	if !m.tryEnter() {
 		return false
 	}
 	if s.fifo.empty() && s.canTake(uint64(n)) {
 		s.take(uint64(n))
-		m.leave(nil)
+		s.leaveOpen()
 		return true
 	}
 	b := takeWakes()
@@ -232,6 +257,7 @@ func (s *Semaphore) TryAcquire(n int64) bool {
 	if ok {
 		s.take(uint64(n))
 	}
+	s.reopen()
 	m.leave(b)
 	return ok
 }
@@ -240,36 +266,63 @@ func (s *Semaphore) TryAcquire(n int64) bool {
 // not have so many, and, for a Transferable semaphore, when there would be more than
 // its size.
 func (s *Semaphore) Release(n int64) {
-	s.count("Release", n)
+	if n < 0 {
+		s.negative("Release", n)
+	}
+	if !s.releaseQuick(uint64(n)) {
+		s.release(uint64(n))
+	}
+}
+
+// release is the rest of Release.
+func (s *Semaphore) release(n uint64) {
 	m := s.mon
 	if !m.enterAtOnce() {
 		if err := m.enter(nil); err != nil {
 			panic(err)
 		}
 	}
-	if !s.give(uint64(n)) {
+	if !s.give(n) {
+		s.reopen()
 		m.leave(nil)
 		panic(fmt.Sprintf("shmsync: Release of %d permits of semaphore %s: more than are held", n, objectName(s.object)))
 	}
 	if s.fifo.empty() {
-		m.leaveQuiet()
+		if !s.moves {
+			s.openShare(n)
+		}
+		s.leaveOpen()
 		return
 	}
 	b := takeWakes()
 	s.settle(b)
+	s.reopen()
 	m.leave(b)
 }
 
-func (s *Semaphore) count(verb string, n int64) {
-	if n < 0 {
-		panic(fmt.Sprintf("shmsync: %s of %d permits of semaphore %s", verb, n, objectName(s.object)))
-	}
+func (s *Semaphore) negative(verb string, n int64) {
+	panic(fmt.Sprintf("shmsync: %s of %d permits of semaphore %s", verb, n, objectName(s.object)))
 }
 
-func (s *Semaphore) canTake(n uint64) bool { return s.words.free.Load() >= n }
+// canTake reports whether n permits are free, and has them in free if so.
+func (s *Semaphore) canTake(n uint64) bool {
+	if s.pool() >= n {
+		return true
+	}
+	s.gather()
+	return s.words.free.Load() >= n
+}
 
-// take takes n permits that are free for this process. The share comes first: what is
-// free is made anew from the shares after a death.
+// pool is what is free for anybody. Nobody changes it from here on but with the latch.
+func (s *Semaphore) pool() uint64 {
+	if s.moves {
+		return s.closePool()
+	}
+	return s.words.free.Load()
+}
+
+// take takes n permits that are free for this process. A death leaves a share that is
+// not in free yet: what is free is made anew from the shares then.
 func (s *Semaphore) take(n uint64) {
 	free := s.words.free.Load() - n
 	if !s.moves {
@@ -277,7 +330,11 @@ func (s *Semaphore) take(n uint64) {
 		if h.name.Load() != uint64(s.name) {
 			free += s.inheritShare(h)
 		}
-		put(&h.permits, h.permits.Load()+n)
+		if quickWord(h.quick.Load()).open() {
+			h.quick.Add(n)
+		} else {
+			put(&h.permits, h.permits.Load()+n)
+		}
 		crashpoint.Hit("semaphore.take.counted")
 	}
 	put(&s.words.free, free)
@@ -286,111 +343,35 @@ func (s *Semaphore) take(n uint64) {
 // inheritShare makes h, the share of this process's slot, this process's, and gives
 // how many permits the one before left there.
 func (s *Semaphore) inheritShare(h *semaphoreShare) (left uint64) {
-	left = h.permits.Load()
+	left = shut(h).permits() + h.permits.Load()
 	put(&h.permits, 0)
+	put(&h.quick, 0)
 	put(&h.name, uint64(s.name))
 	return left
 }
 
 // give gives n permits of this process back, and reports false if it has not so many.
 func (s *Semaphore) give(n uint64) bool {
-	free := s.words.free.Load()
 	if s.moves {
+		free := s.pool()
 		if n > s.size-min(free, s.size) {
 			return false
 		}
-	} else {
-		h := s.own
-		if h.name.Load() != uint64(s.name) || h.permits.Load() < n {
-			return n == 0
-		}
-		put(&h.permits, h.permits.Load()-n)
-		crashpoint.Hit("semaphore.give.counted")
+		put(&s.words.free, free+n)
+		return true
 	}
-	put(&s.words.free, free+n)
+	h := s.own
+	if h.name.Load() != uint64(s.name) {
+		return n == 0
+	}
+	s.closeShare(h)
+	if h.permits.Load() < n {
+		return false
+	}
+	put(&h.permits, h.permits.Load()-n)
+	crashpoint.Hit("semaphore.give.counted")
+	put(&s.words.free, s.words.free.Load()+n)
 	return true
-}
-
-// settle grants what can be granted, in order.
-func (s *Semaphore) settle(b *wakes) {
-	for w, ok := s.fifo.head(); ok; w, ok = s.fifo.head() {
-		if !s.mon.waiting(w) {
-			s.detach(w)
-			s.mon.drop(w)
-			continue
-		}
-		if !s.canTake(w.Wanted().Load()) {
-			return
-		}
-		if s.mon.end(b, w, 0, 0) {
-			s.account(w)
-		}
-	}
-}
-
-func (s *Semaphore) account(w wait) {
-	n, owner := w.Wanted().Load(), w.Owner()
-	slot := owner.Slot()
-	var c change
-	if n > s.words.free.Load() || slot < 1 || slot > len(s.shares) {
-		s.mon.account(w, nil) // a peer wrote that
-		return
-	}
-	if !s.moves {
-		h := s.shares[slot-1]
-		if h.name.Load() == uint64(owner) {
-			c.set(&h.permits, h.permits.Load()+n)
-		} else {
-			c.set(&s.words.free, s.words.free.Load()+h.permits.Load()-n)
-			c.set(&h.name, uint64(owner))
-			c.set(&h.permits, n)
-			s.mon.account(w, &c)
-			return
-		}
-	}
-	c.set(&s.words.free, s.words.free.Load()-n)
-	s.mon.account(w, &c)
-}
-
-func (s *Semaphore) detach(w wait)          { s.fifo.detach(w) }
-func (s *Semaphore) requeue(w wait)         { s.fifo.requeue(w) }
-func (s *Semaphore) each(f func(wait) bool) { s.fifo.each(f) }
-
-// clear empties the queue, and counts what is free anew.
-func (s *Semaphore) clear() {
-	s.fifo.clear()
-	if s.moves {
-		return
-	}
-	free := s.size
-	for _, h := range s.shares {
-		free -= min(h.permits.Load(), free)
-	}
-	s.words.free.Store(free)
-}
-
-// bury takes the shares of the gone back.
-func (s *Semaphore) bury(gone func(arena.Name) bool) {
-	if s.moves {
-		return
-	}
-	for _, h := range s.shares {
-		n := arena.Name(h.name.Load() & arena.NameMask)
-		if left := h.permits.Load(); left > 0 && gone(n) {
-			var c change
-			c.set(&s.words.free, s.words.free.Load()+left)
-			c.set(&h.permits, 0)
-			s.mon.commit(&c)
-		}
-	}
-}
-
-func (s *Semaphore) holders(f func(arena.Name)) {
-	for _, h := range s.shares {
-		if h.permits.Load() > 0 {
-			f(arena.Name(h.name.Load() & arena.NameMask))
-		}
-	}
 }
 
 // Offset is where the Semaphore lies in its arena, for SemaphoreAt in another process.
@@ -409,11 +390,8 @@ type SemaphoreState struct {
 
 // State looks at s without locking it. What it tells may be over when it returns.
 func (s *Semaphore) State() SemaphoreState {
-	st := SemaphoreState{Size: int64(s.size), Free: permits(s.words.free.Load()), Waiting: !s.fifo.empty()}
-	if h := s.own; h.name.Load() == uint64(s.name) {
-		st.Mine = permits(h.permits.Load())
-	}
-	return st
+	free := poolWord(s.words.free.Load()).permits() + s.spares()
+	return SemaphoreState{Size: int64(s.size), Free: permits(free), Mine: permits(s.own.ownIn(s.name)), Waiting: !s.fifo.empty()}
 }
 
 func permits(v uint64) int64 { return int64(min(v, math.MaxInt64)) }

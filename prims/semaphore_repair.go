@@ -22,8 +22,14 @@ func checkSemaphore(a *arena.Arena, o arena.Object) error {
 	if err := checkMutexWords(o, &s.words.mon.latch); err != nil {
 		return err
 	}
-	if free := s.words.free.Load(); free > s.size {
-		return s.mon.fail("semaphore.check", shmsync.ErrCorrupt, nil, fmt.Sprintf("%d of %d permits are free", free, s.size))
+	pool := poolWord(s.words.free.Load())
+	if free := pool.permits(); free > s.size || pool.open() && !s.moves {
+		return s.mon.fail("semaphore.check", shmsync.ErrCorrupt, nil, fmt.Sprintf("%d of %d permits are free (%#x)", free, s.size, uint64(pool)))
+	}
+	for i, h := range s.shares {
+		if q := quickWord(h.quick.Load()); q.permits() > s.size || q>>63 != 0 {
+			return s.mon.fail("semaphore.check", shmsync.ErrCorrupt, nil, fmt.Sprintf("share %d is %v (%#x)", i+1, q, uint64(q)))
+		}
 	}
 	return nil
 }
@@ -34,10 +40,10 @@ func describeSemaphore(a *arena.Arena, o arena.Object) string {
 	}
 	s := buildSemaphore(a, o, true)
 	var b strings.Builder
-	fmt.Fprintf(&b, "%d of %d permits free", s.words.free.Load(), s.size)
+	fmt.Fprintf(&b, "%d of %d permits free", poolWord(s.words.free.Load()).permits(), s.size)
 	for _, h := range s.shares {
-		if n := h.permits.Load(); n > 0 {
-			fmt.Fprintf(&b, ", %v has %d", arena.Name(h.name.Load()&arena.NameMask), n)
+		if q := quickWord(h.quick.Load()); h.total() > 0 {
+			fmt.Fprintf(&b, ", %v has %d (%v)", arena.Name(h.name.Load()&arena.NameMask), h.permits.Load(), q)
 		}
 	}
 	b.WriteString(describeMonitor(s.mon))

@@ -19,21 +19,24 @@ type semaphoreWords struct {
 	//	bit  63     transferable
 	//
 	// Immutable after init.
-	size atomic.Uint64
-	// free is how many permits can be had.
+	size  atomic.Uint64
+	free  atomic.Uint64 // see poolWord
+	queue listWords
+	// opened has the bit of a slot, its number modulo 64, if its share may be open.
 	//   writers: who holds the latch
-	//   readers: the same, tools
+	//   readers: the same, looks
 	//   order:   the latch's
 	//   futex:   none
-	//   crash:   made anew from the shares; of a transferable semaphore, its one change is one store
-	free  atomic.Uint64
-	queue listWords
-	_     [96]byte
+	//   crash:   set before a share is open, cleared after all are closed
+	opened atomic.Uint64
+	// last is the name of who released last with the latch held; a hint.
+	last atomic.Uint64
+	_    [80]byte
 }
 
-// semaphoreShare is what a participant has of a semaphore.
+// semaphoreShare is what a participant has of a semaphore, on a cache line of its own.
 //
-//	writers: who holds the latch
+//	writers: who holds the latch; for quick see quickWord
 //	readers: the same, tools, looks
 //	order:   the latch's
 //	futex:   none
@@ -41,14 +44,19 @@ type semaphoreWords struct {
 type semaphoreShare struct {
 	name    atomic.Uint64 // of the participant
 	permits atomic.Uint64
+	quick   atomic.Uint64 // see quickWord
+	_       [40]byte
 }
 
 var (
 	_ = [1]struct{}{}[unsafe.Offsetof(semaphoreWords{}.size)-384]
 	_ = [1]struct{}{}[unsafe.Offsetof(semaphoreWords{}.free)-392]
 	_ = [1]struct{}{}[unsafe.Offsetof(semaphoreWords{}.queue)-400]
+	_ = [1]struct{}{}[unsafe.Offsetof(semaphoreWords{}.opened)-416]
+	_ = [1]struct{}{}[unsafe.Offsetof(semaphoreWords{}.last)-424]
 	_ = [1]struct{}{}[unsafe.Sizeof(semaphoreWords{})-512]
-	_ = [1]struct{}{}[unsafe.Sizeof(semaphoreShare{})-16]
+	_ = [1]struct{}{}[unsafe.Offsetof(semaphoreShare{}.quick)-16]
+	_ = [1]struct{}{}[unsafe.Sizeof(semaphoreShare{})-64]
 )
 
 // semaphoreBytes is how long the body is in an arena with that many slots.

@@ -131,7 +131,7 @@ func (w *sequencerWorker) stopped(r *rand.Rand) error {
 			return fmt.Errorf("stopped, and yet %w", err)
 		}
 	}
-	return s.Close()
+	return erase(w.a, s.Offset(), s)
 }
 
 func (w *sequencerWorker) rest() error {

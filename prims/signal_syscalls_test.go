@@ -44,8 +44,7 @@ func init() {
 		if p.How == "asleep" {
 			for w.TryAcquire() {
 			}
-			go w.Acquire()
-			c.Await()
+			w.Acquire() // sleeps
 		}
 		c.Say(true)
 		c.Await()

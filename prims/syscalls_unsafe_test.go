@@ -16,9 +16,10 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// forbid makes the kernel kill this process at its next call of membarrier or
-// futex_waitv, and of futex on a word of the arena; the runtime's own futexes
-// are elsewhere.
+// forbid makes the kernel kill this process at the next call of membarrier or
+// futex_waitv, and of futex on a word of the arena, that the calling goroutine makes.
+// It stays on its thread, the only one that is watched: the arena's own goroutines
+// may be on their way to sleep. The runtime's own futexes are elsewhere.
 func forbid(a *arena.Arena) error {
 	const (
 		load      = unix.BPF_LD | unix.BPF_W | unix.BPF_ABS
@@ -30,7 +31,6 @@ func forbid(a *arena.Arena) error {
 		allow     = 0x7fff0000
 		kill      = 0x80000000
 		setFilter = 1 // SECCOMP_SET_MODE_FILTER
-		allTasks  = 1 // SECCOMP_FILTER_FLAG_TSYNC
 	)
 	b := a.Segment().Bytes()
 	first := uint64(segmentAddress(b))
@@ -52,11 +52,12 @@ func forbid(a *arena.Arena) error {
 	if first>>32 != last>>32 {
 		return syscall.ERANGE // the filter compares the lower halves only
 	}
+	runtime.LockOSThread()
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 		return err
 	}
 	prog := unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}
-	_, _, errno := unix.Syscall(unix.SYS_SECCOMP, setFilter, allTasks, uintptr(unsafe.Pointer(&prog)))
+	_, _, errno := unix.Syscall(unix.SYS_SECCOMP, setFilter, 0, uintptr(unsafe.Pointer(&prog)))
 	runtime.KeepAlive(filter)
 	if errno != 0 {
 		return errno
@@ -110,11 +111,9 @@ func init() {
 			}
 		case "contended":
 			m.Lock()
-			go m.Lock() // sleeps
-			c.Await()
+			m.Lock() // sleeps
 		case "posted":
-			go f.Wait(f.Get() + 1)
-			c.Await()
+			f.Wait(f.Get() + 1)
 		}
 		// Without the Close, which wakes others.
 		c.Say(true)

@@ -88,8 +88,9 @@ type common struct {
 	Timeout time.Duration `default:"10s" help:"How much longer than planned a repetition may take before it counts as hung."`
 	Strict  bool          `help:"Exit with status 2 if a cell was skipped."`
 
-	Format  string `enum:"table,bench,json" default:"table" help:"Output: ${enum}."`
-	Out     string `short:"o" placeholder:"FILE" help:"Write the results to a file instead of standard output."`
+	Format  string `enum:"table,bench,json,csv" default:"table" help:"What standard output gets: ${enum}."`
+	Out     string `short:"o" placeholder:"FILE" help:"Also write the results to this file, as JSON, for compare, report and export."`
+	HTML    string `name:"html" placeholder:"FILE" help:"Also write a page with pictures to this file."`
 	CC      string `name:"cc" default:"cc" env:"SHMBENCH_CC" help:"C compiler for the peers in C, or none."`
 	DryRun  bool   `short:"n" help:"Print the plan and how long it takes; measure nothing."`
 	Verbose bool   `short:"v" help:"Report each repetition on standard error."`

@@ -33,7 +33,13 @@ type program struct {
 	Barrier     barrierCmd     `cmd:"" help:"Phases that everybody must come to."`
 	Queue       queueCmd       `cmd:"" help:"Items from producers to consumers."`
 	Bars        barsCmd        `cmd:"" help:"The project's bars: ratios to peers, passed or failed."`
+	Compare     compareCmd     `cmd:"" help:"What differs between two result files, beyond chance."`
+	Report      reportCmd      `cmd:"" help:"A result file as a page with pictures."`
+	Export      exportCmd      `cmd:"" help:"A result file in another format."`
+	Torture     tortureCmd     `cmd:"" help:"Processes that die over all primitives, and what survives that."`
 	Worker      workerCmd      `cmd:"" hidden:""`
+
+	TortureWorker tortureWorkerCmd `cmd:"" hidden:""`
 }
 
 type (
@@ -61,14 +67,18 @@ Examples:
   shmbench handoff --place cross,same --count 10
   shmbench handoff --place same --hog 0,1        beside a CPU hog
   shmbench lock --procs 2,4 --threads 1,8 --cs 100ns,1us --think 100ns
-  shmbench lock --prim 'c:*,in-process:*' --format bench -o lock.txt
+  shmbench lock --prim 'c:*,in-process:*' --format bench > lock.txt
   shmbench crash --kills 300
   shmbench rw --read 50,90,99 --cs 0,1us         and --prim '*:mutex,*:rw*' to see what it gains
   shmbench seq --waiters 10000 --wake 1:10000:*10
   shmbench multi --keys 1,16,1024 --skew uniform,zipf --locks 1,2
   shmbench queue --procs 2,4 --batch 1,16
   shmbench bars --only 'round trip'
+  shmbench torture --duration 10m --seed 0      and --only mutex,queue for some
   benchstat -row .name,/prim -col /place lock.txt
+  shmbench suite --preset std --out a.json       and b.json after a change, then
+  shmbench compare a.json b.json
+  shmbench suite --html report.html              pictures
 
 Exit status: 0 ok, 1 usage, environment or a failed bar, 2 skipped cells under
 --strict, 3 a subject broke its promise, 4 a worker crashed or hung.`
@@ -84,7 +94,7 @@ func main() { os.Exit(realMain(os.Args[1:], os.Stdout, os.Stderr)) }
 func realMain(args []string, stdout, stderr io.Writer) int {
 	var p program
 	parser, err := kong.New(&p, kong.Name("shmbench"), kong.Description(description),
-		kong.Writers(stdout, stderr), kong.ConfigureHelp(kong.HelpOptions{Compact: true, FlagsLast: true}))
+		kong.Writers(stdout, stderr), kong.Vars{"torturejobs": jobList(soundJobs)}, kong.ConfigureHelp(kong.HelpOptions{Compact: true, FlagsLast: true}))
 	if err != nil {
 		fmt.Fprintln(stderr, "shmbench:", err)
 		return exitUsage

@@ -29,6 +29,7 @@ type jsonCell struct {
 	Key      string              `json:"key"`
 	Scenario string              `json:"scenario"`
 	Subject  string              `json:"subject"`
+	Unit     string              `json:"unit"` // of the main metric
 	Params   map[string]string   `json:"params"`
 	Status   string              `json:"status"`
 	Reason   string              `json:"reason,omitempty"`
@@ -69,7 +70,7 @@ func newDocument(r *report) (*document, error) {
 
 func newJSONCell(res, ref *result) (jsonCell, error) {
 	c := jsonCell{
-		Key: res.Cell.key(), Scenario: res.Cell.Scenario.name, Subject: res.Cell.Subject.Name(),
+		Key: res.Cell.key(), Scenario: res.Cell.Scenario.name, Subject: res.Cell.Subject.Name(), Unit: res.Cell.Scenario.unit,
 		Params: res.Cell.params(), Summary: map[string]interval{},
 	}
 	c.Status, c.Reason = res.status()

@@ -35,7 +35,7 @@ var scenarios = []*scenario{
 	{id: 4, name: "lock", bench: "Lock", unit: "ops/s", higher: true, others: []string{"p99-ns", "jain", "ctxsw/op"},
 		keys: []string{"cs", "place", "procs", "think", "threads"}, ref: []string{"c:robust", "go:flock"},
 		versus: []string{"c:robust"}},
-	{id: 5, name: "crash", bench: "Crash", unit: "p50-ns", others: []string{"p99-ns", "max-ns", "n"},
+	{id: 5, name: "crash", bench: "Crash", unit: "p50-ns", others: []string{"p90-ns", "p99-ns", "max-ns", "n"},
 		keys: []string{"kills", "place"}, ref: []string{"c:robust", "go:waitv-floor"},
 		versus: []string{"go:waitv-floor", "c:robust"}},
 	{id: 6, name: "waiters", bench: "Waiters", unit: "B/waiter", others: []string{"threads", "block-ns", "cancel-ns", "wake-ns"},

@@ -124,33 +124,67 @@ func (s *session) printPlan(cells, sequence []*cell, o *options) error {
 	return nil
 }
 
-// write renders the report where the user wants it.
-func (s *session) write(r *report) (err error) {
-	out := s.stdout
-	if name := s.common.Out; name != "" {
-		f, err := os.Create(name)
-		if err != nil {
-			return err
-		}
-		defer func() {
-			if cerr := f.Close(); err == nil {
-				err = cerr
-			}
-		}()
-		out = f
+// output is where the results go.
+func (s *session) output() (w io.Writer, closeIt func() error, err error) {
+	if s.common.Out == "" {
+		return s.stdout, func() error { return nil }, nil
 	}
-	if s.common.Format != "table" || s.common.Out != "" { // a table on standard output has them at its top
+	f, err := os.Create(s.common.Out)
+	if err != nil {
+		return nil, nil, err
+	}
+	return f, f.Close, nil
+}
+
+// write renders the report on standard output, and for good where the user wants it.
+func (s *session) write(r *report) error {
+	if s.common.Format != "table" { // a table has them at its top
 		for _, w := range r.Warnings {
 			fmt.Fprintln(s.stderr, "shmbench: warning:", w)
 		}
 	}
+	if err := s.keep(r); err != nil {
+		return err
+	}
+	if s.common.HTML != "" {
+		d, err := newDocument(r)
+		if err != nil {
+			return err
+		}
+		if err := createHTML(s.common.HTML, d); err != nil {
+			return err
+		}
+	}
 	switch s.common.Format {
 	case "bench":
-		return writeBench(out, r)
+		return writeBench(s.stdout, r)
 	case "json":
-		return writeJSON(out, r)
+		return writeJSON(s.stdout, r)
+	case "csv":
+		d, err := newDocument(r)
+		if err != nil {
+			return err
+		}
+		return writeCSV(s.stdout, d)
 	}
-	return writeTable(out, r)
+	return writeTable(s.stdout, r)
+}
+
+// keep writes the result file.
+func (s *session) keep(r *report) (err error) {
+	if s.common.Out == "" {
+		return nil
+	}
+	f, err := os.Create(s.common.Out)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if cerr := f.Close(); err == nil {
+			err = cerr
+		}
+	}()
+	return writeJSON(f, r)
 }
 
 // complain explains every cell that did not end well, and keeps the stacks of

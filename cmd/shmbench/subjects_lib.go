@@ -19,14 +19,19 @@ import (
 
 // libSubjects are the primitives of this module. A subject whose name ends in
 // -nofence has the asymmetric unlock switched off, as it is where the kernel
-// has no membarrier.
+// has no membarrier; -norobust, -nowaitv and -noofd lack what tells of deaths, and
+// -bare all of it but the byte lock.
 var libSubjects = []*subject{
 	{By: libBy, Prim: "mutex", Segment: newArena, Check: shmsync.FeatureMembarrier.Check, Open: openMutex,
 		Brief:     []string{"uncontended", "lock", "crash", "idle"},
 		Scenarios: []string{"uncontended", "lock", "crash", "idle", "rw"}},
 	{By: libBy, Prim: "mutex-nofence", Segment: newArena, Env: noFence, Open: openMutex,
 		Brief:     []string{"uncontended"},
-		Scenarios: []string{"uncontended", "lock", "idle"}},
+		Scenarios: []string{"uncontended", "lock", "idle", "crash"}},
+	{By: libBy, Prim: "mutex-norobust", Segment: newArena, Env: without("robust"), Open: openMutex, Brief: []string{}, Scenarios: []string{"crash"}},
+	{By: libBy, Prim: "mutex-nowaitv", Segment: newArena, Env: without("waitv"), Open: openMutex, Brief: []string{}, Scenarios: []string{"crash"}},
+	{By: libBy, Prim: "mutex-noofd", Segment: newArena, Env: without("ofd"), Open: openMutex, Brief: []string{}, Scenarios: []string{"crash"}},
+	{By: libBy, Prim: "mutex-bare", Segment: newArena, Env: without("robust,waitv,membarrier"), Open: openMutex, Brief: []string{}, Scenarios: []string{"crash"}},
 	{By: libBy, Prim: "futex", Segment: newArena, Open: openFutex,
 		Scenarios: []string{"handoff", "wake", "idle"}},
 	{By: libBy, Prim: "mutex-one", Segment: newArena, Open: openMutexCrowd, Brief: []string{}, Scenarios: []string{"waiters"}},
@@ -35,7 +40,10 @@ var libSubjects = []*subject{
 
 const libBy = "shmsync"
 
-var noFence = []string{"SHMSYNC_DISABLE=membarrier"}
+var noFence = without("membarrier")
+
+// without is the environment of workers that do not have some features.
+func without(features string) []string { return []string{"SHMSYNC_DISABLE=" + features} }
 
 const (
 	arenaLeast   = 8 << 20

@@ -140,8 +140,8 @@ func (b *bench) popped(off arena.Offset) {
 	}
 }
 
-// untold is a seat whose wait was resolved by one who died, and which has not come off
-// the ready stack.
+// untold is a seat whose wait was resolved, and which has not come off the ready stack:
+// who resolved it is about to put it there, or has died, or it fell off.
 type untold struct {
 	seat *Seat
 	word arena.NodeWord
@@ -152,16 +152,15 @@ func (b *bench) untold() (lost []untold) {
 	defer b.mu.Unlock()
 	for _, s := range b.all {
 		if w := s.Node.Load(); s.owed && w.State() == arena.NodeResolved {
-			if t := s.Node.Teller(); t != 0 && !b.host.a.Current(t) {
-				lost = append(lost, untold{s, w})
-			}
+			lost = append(lost, untold{s, w})
 		}
 	}
 	return lost
 }
 
-// forgive is for seats that were untold before the stack was emptied once more: what
-// has not come by now never will. It is called by the hub.
+// forgive is for seats that were untold before everybody had told what there was to
+// tell, and the stack was emptied once more: what has not come by now never will. It is
+// called by the hub.
 func (b *bench) forgive(lost []untold) {
 	for _, l := range lost {
 		b.mu.Lock()

@@ -25,7 +25,8 @@ type host struct {
 	mu      sync.Mutex
 	all     map[*Queue]struct{}     // guarded by: mu
 	queues  map[arena.Offset]*Queue // guarded by: mu; by their hub node
-	loose   map[arena.Offset]bool   // guarded by: mu; nodes that may be pushed though they are not ready
+	loose   map[arena.Offset]uint64 // guarded by: mu; nodes that may be pushed though they are not ready, with loosed then
+	loosed  uint64                  // guarded by: mu; how often one was taken loose
 	looked  []*Queue                // guarded by: mu; queues that somebody waits in
 	looking bool                    // guarded by: mu; the looker runs
 	hubbing bool                    // guarded by: mu; the hub runs
@@ -51,7 +52,7 @@ func hostOf(a *arena.Arena) *host {
 	if h := hosts.of[a]; h != nil {
 		return h
 	}
-	h := &host{a: a, all: map[*Queue]struct{}{}, queues: map[arena.Offset]*Queue{}, loose: map[arena.Offset]bool{}, end: make(chan struct{})}
+	h := &host{a: a, all: map[*Queue]struct{}{}, queues: map[arena.Offset]*Queue{}, loose: map[arena.Offset]uint64{}, end: make(chan struct{})}
 	h.bench.host = h
 	if hosts.of == nil {
 		hosts.of = map[*arena.Arena]*host{}
@@ -105,7 +106,8 @@ func (h *host) takeLoose(node arena.Offset) bool {
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.loose[node] = true
+	h.loosed++
+	h.loose[node] = h.loosed
 	return true
 }
 
@@ -113,7 +115,8 @@ func (h *host) takeLoose(node arena.Offset) bool {
 func (h *host) mayRelease(node arena.Offset) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return !h.loose[node]
+	_, loose := h.loose[node]
+	return !loose
 }
 
 // strayLook is how long after it met a stray the hub looks for nodes that fell
@@ -124,7 +127,7 @@ const strayLook = 1e6
 // hub sleeps for all parked goroutines of this process. deaths is what it has
 // seen of those.
 func (h *host) hub(deaths uint32) {
-	var lost []untold
+	var lost []untold // seats that may never come
 	for looks := 0; ; {
 		bell, rung := h.a.Doorbell()
 		// After the doorbell: close says so and then rings.
@@ -132,6 +135,8 @@ func (h *host) hub(deaths uint32) {
 			return
 		}
 		delivered := false
+		loose := h.looseBefore()
+		told := (len(lost) > 0 || loose > 0) && h.a.AllTold()
 		strays := h.a.TakeReady(func(node arena.Offset) {
 			if h.took != nil {
 				h.took()
@@ -149,8 +154,11 @@ func (h *host) hub(deaths uint32) {
 		if strays {
 			looks = 2
 		}
-		h.bench.forgive(lost)
-		lost = nil
+		if told {
+			h.bench.forgive(lost)
+			h.fasten(loose)
+			lost = nil
+		}
 		if now := h.a.Deaths(); now != deaths {
 			// The dead one may have owed any of us a wake.
 			deaths = now
@@ -159,7 +167,7 @@ func (h *host) hub(deaths uint32) {
 			}
 			h.bench.look()
 			h.lookNow()
-			lost = h.bench.untold()
+			lost, looks = h.bench.untold(), 2
 			continue
 		}
 		if delivered {
@@ -181,7 +189,26 @@ func (h *host) hub(deaths uint32) {
 			q.recover()
 		}
 		h.bench.look()
+		lost = h.bench.untold()
 	}
+}
+
+// looseBefore gives how often a node was taken loose, 0 if none is loose now.
+func (h *host) looseBefore() uint64 {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if len(h.loose) == 0 {
+		return 0
+	}
+	return h.loosed
+}
+
+// fasten is for nodes that were loose before everybody had told what there was to
+// tell, and the stack was emptied after that: they are not pushed out of turn any more.
+func (h *host) fasten(before uint64) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	maps.DeleteFunc(h.loose, func(_ arena.Offset, when uint64) bool { return when <= before })
 }
 
 // lookNow has every object looked at that somebody waits for.

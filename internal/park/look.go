@@ -1,6 +1,10 @@
 package park
 
-import "time"
+import (
+	"time"
+
+	"github.com/shmsync/shmsync/arena"
+)
 
 // lookAfter makes the looker look at q from now until nobody waits there.
 func (h *host) lookAfter(q *Queue) {
@@ -65,10 +69,10 @@ func lookAt(queues []*Queue) (kept []*Queue) {
 // recover makes up for what the hub cannot see: a wake that was given to our
 // node but is not on the stack, because the releaser died or was stopped in
 // between or because it fell off, which only the second look believes; and
-// goroutines that found no room for a node.
+// goroutines that found no room for a node, or whose node a peer took away.
 func (q *Queue) recover() {
 	q.mu.Lock()
-	nodeless := q.node == 0 && q.first != nil
+	nodeless := q.first != nil && !q.reachable()
 	ready := q.node != 0 && q.Arena.NodeReady(q.node)
 	lost := ready && q.wasReady && q.host.takeLoose(q.node)
 	q.wasReady = ready && !lost
@@ -77,4 +81,21 @@ func (q *Queue) recover() {
 		// Without a node there is nothing but looks, so nobody waits for his turn.
 		q.deliver(nodeless)
 	}
+}
+
+// reachable reports whether a releaser finds our node, and finds that somebody
+// waits: a peer that overwrites the list, or the node, can have made it so that none
+// does.
+func (q *Queue) reachable() (found bool) { // guarded by: mu
+	if q.node == 0 {
+		return false
+	}
+	err := q.Arena.EachHubNode(q.Hub, func(off arena.Offset, n *arena.Node) bool {
+		if off == q.node {
+			s := n.State()
+			found = s == arena.NodeWaiting || s == arena.NodeReady
+		}
+		return off != q.node
+	})
+	return found && err == nil
 }

@@ -221,6 +221,7 @@ func TestLooseNodeIsKept(t *testing.T) {
 	o := b.object()
 	p := b.place(o)
 	me := p.enter()
+	b.BeginTell() // somebody marks it and is slow
 	p.mark()
 	p.afterDeath()
 	p.await("after a death", me.wake)
@@ -234,5 +235,13 @@ func TestLooseNodeIsKept(t *testing.T) {
 	require.Equal(t, node, next.hubNode())
 	next.afterDeath() // its waiter may have been owed a wake
 	next.Close()
-	require.Equal(t, b.Self(), n.Owner(), "loose for good")
+	require.Equal(t, b.Self(), n.Owner(), "loose while it may be pushed")
+	b.Tell(node, n)
+	b.EndTell()
+	until(t, func() bool { return hostOf(b.Arena).mayRelease(node) })
+	last := b.place(o)
+	last.enter()
+	require.Equal(t, node, last.hubNode())
+	last.Close()
+	require.Zero(t, n.Owner())
 }

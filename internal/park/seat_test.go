@@ -128,9 +128,42 @@ func TestSeatIsNotReusedBeforeItIsOffTheStack(t *testing.T) {
 	// Looks do not give it back either.
 	bench.look()
 	require.Equal(t, arena.NodeResolved, s.Node.State())
+	b.BeginTell()
 	b.Tell(s.Off, s.Node)
+	b.EndTell()
 	p.comes(s, arena.NodeIdle)
 	until(t, func() bool { _, free := bench.counts(); return free == 2 })
+}
+
+// stray puts something on this process's ready stack that does not belong there, as
+// when a node fell off: the hub looks for it.
+func (b *rig) stray() {
+	off, err := b.ClaimNode()
+	require.NoError(b.t, err)
+	n, err := b.NodeAt(off)
+	require.NoError(b.t, err)
+	b.Tell(off, n)
+}
+
+// A node that fell off the ready stack, or that its teller did not put there before it
+// died, is used again once nobody can put it there any more.
+func TestSeatThatNobodyTellsIsUsedAgain(t *testing.T) {
+	b := newBench(t)
+	o := b.object()
+	p := b.place(o)
+	s := b.seat(o, 1)
+	s.Watch(p.Queue, func() {})
+	b.BeginTell()
+	s.resolve(t)
+	s.Leave()
+	b.stray()
+	<-time.NewTimer(10 * strayLook).C
+	require.Equal(t, arena.NodeResolved, s.Node.State(), "somebody is telling")
+	b.EndTell()
+	b.stray()
+	p.comes(s, arena.NodeIdle)
+	_, free := hostOf(b.Arena).bench.counts()
+	require.Equal(t, 1, free)
 }
 
 // Of a wait that was not parked the seat is free at once; one whose end is being

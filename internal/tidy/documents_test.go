@@ -90,6 +90,73 @@ var robustnessRule = rule{
 	},
 }
 
+// rolesColumn heads the column of points in the matrix by primitive and role.
+const rolesColumn = "dies at"
+
+// Who adds a place to die says in which role a process is there, and what survivors
+// see. A name that ends in * stands for all points that begin so.
+var rolesRule = rule{
+	name: "crash points are in the matrix of " + robustnessDoc,
+	check: func(files []*file) (found []finding) {
+		code := make(map[string]finding)
+		for _, f := range files {
+			if f.isTest() {
+				continue
+			}
+			calls, _ := crashCalls(f)
+			for _, c := range calls {
+				if c.op == "Register" {
+					code[c.name] = f.at(c.pos, "crash point %q is in no role of the matrix in %s", c.name, robustnessDoc)
+				}
+			}
+		}
+		i := slices.IndexFunc(files, func(f *file) bool { return f.path == robustnessDoc })
+		if i < 0 {
+			return nil // which is found elsewhere
+		}
+		tables, err := mdtable.Parse(string(files[i].src))
+		if err != nil {
+			return nil
+		}
+		for _, table := range tables {
+			column := slices.Index(table.Columns, rolesColumn)
+			if column < 0 {
+				continue
+			}
+			for _, row := range table.Rows {
+				for _, name := range mdtable.Code(row.Cells[column]) {
+					n := 0
+					for point := range code {
+						prefix, some := strings.CutSuffix(name, "*")
+						if point == name || some && strings.HasPrefix(point, prefix) {
+							n++
+							code[point] = finding{}
+						}
+					}
+					if n == 0 {
+						found = append(found, files[i].atLine(row.Line, "no crash point %s is in the code", name))
+					}
+				}
+			}
+		}
+		for _, name := range slices.Sorted(maps.Keys(code)) {
+			if code[name] != (finding{}) {
+				found = append(found, code[name])
+			}
+		}
+		return found
+	},
+	good: map[string]string{
+		"a/x.go":      crashSource("a", "", `Register("a.b")`, `Register("a.c")`, `Register("d.e")`),
+		robustnessDoc: "| role | dies at | sees |\n|---|---|---|\n| waker | `a.*` | `x.y` |\n| both | `d.e`, `a.b` | |\n\n| other |\n|---|\n| `x.y` |\n",
+	},
+	bad: []sample{
+		{map[string]string{"a/x.go": crashSource("a", "", `Register("a.b")`), robustnessDoc: "`a.b`\n"},
+			`a/x.go:5: crash point "a.b" is in no role of the matrix`},
+		{map[string]string{robustnessDoc: "| dies at |\n|---|\n| `a.*` |\n"}, "robustness.md:3: no crash point a.* is in the code"},
+	},
+}
+
 // Who adds an edge between processes says what it orders, and how weak a C
 // program may make it.
 var memoryModelRule = rule{

@@ -41,10 +41,12 @@ var rules = []rule{
 	newlineRule,
 	docRule,
 	robustnessRule,
+	rolesRule,
 	memoryModelRule,
 	linkRule,
 	tunableRule,
 	featuresRule,
+	exampleRule,
 }
 
 // TestTree applies the rules to the repository.

@@ -1,0 +1,76 @@
+//go:build linux
+
+package arena_test
+
+import (
+	"errors"
+	"fmt"
+	"log"
+	"os"
+	"syscall"
+
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/shm"
+)
+
+// openExample opens an arena for an example; a program has a fixed name for it.
+func openExample() (a *arena.Arena, remove func()) {
+	name := fmt.Sprintf("example-arena-%d", os.Getpid())
+	a, err := arena.Open(name, &arena.Options{Size: 1 << 20, Label: "example"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	return a, func() {
+		shm.Remove(name)
+		a.Close()
+	}
+}
+
+// A variable of any type without pointers. Another type under the same name is
+// refused.
+func ExampleValue() {
+	a, remove := openExample()
+	defer remove()
+	p, err := arena.Value[struct{ Low, High int32 }](a, "limits")
+	if err != nil {
+		log.Fatal(err)
+	}
+	p.High = 7
+	_, err = arena.Value[int64](a, "limits")
+	fmt.Println(p.High, errors.Is(err, shmsync.ErrIncompatible))
+	// Output: 7 true
+}
+
+// Bytes whose number is known at run time.
+func ExampleArena_Block() {
+	a, remove := openExample()
+	defer remove()
+	frame, err := a.Block("frame", 640*480)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(len(frame), frame[0])
+	// Output: 307200 0
+}
+
+// Who is there.
+func ExampleArena_Participants() {
+	a, remove := openExample()
+	defer remove()
+	for p := range a.Participants() {
+		fmt.Println(p.Label, p.State, p.PID == os.Getpid())
+	}
+	// Output: example live true
+}
+
+// What a living process has open is not deleted.
+func ExampleArena_Delete() {
+	a, remove := openExample()
+	defer remove()
+	if _, err := arena.Value[int64](a, "counter"); err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(errors.Is(a.Delete("counter"), syscall.EBUSY))
+	// Output: true
+}

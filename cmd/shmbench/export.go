@@ -1,0 +1,93 @@
+//go:build linux
+
+package main
+
+import (
+	"encoding/csv"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+)
+
+type exportCmd struct {
+	File string `arg:"" type:"existingfile" help:"Result file of --out."`
+	As   string `enum:"csv,hgrm" default:"csv" help:"As what: ${enum}. csv: a line for each metric of each repetition; hgrm: percentiles of each cell, as the plotters of HdrHistogram read them."`
+}
+
+// Run converts a result file.
+func (c *exportCmd) Run(s *session) error {
+	d, err := readDocument(c.File)
+	if err != nil {
+		return err
+	}
+	if c.As == "hgrm" {
+		return writeHGRM(s.stdout, d)
+	}
+	return writeCSV(s.stdout, d)
+}
+
+// writeCSV renders a document flat: a line for each metric of each repetition. The
+// parameters of cells are columns.
+func writeCSV(w io.Writer, d *document) error {
+	var params []string
+	for i := range d.Cells {
+		for p := range d.Cells[i].Params {
+			if !slices.Contains(params, p) {
+				params = append(params, p)
+			}
+		}
+	}
+	slices.Sort(params)
+	out := csv.NewWriter(w)
+	out.Write(slices.Concat([]string{"scenario", "subject"}, params, []string{"repetition", "status", "metric", "value"}))
+	for i := range d.Cells {
+		c := &d.Cells[i]
+		head := []string{c.Scenario, c.Subject}
+		for _, p := range params {
+			head = append(head, c.Params[p])
+		}
+		if len(c.Reps) == 0 {
+			out.Write(append(slices.Clone(head), "", c.Status, "", ""))
+		}
+		for n, r := range c.Reps {
+			if len(r.Metrics) == 0 {
+				out.Write(append(slices.Clone(head), strconv.Itoa(n+1), r.Status, "", ""))
+			}
+			for _, m := range sortedKeys(r.Metrics) {
+				out.Write(append(slices.Clone(head), strconv.Itoa(n+1), r.Status, m, strconv.FormatFloat(r.Metrics[m], 'g', -1, 64)))
+			}
+		}
+	}
+	out.Flush()
+	return out.Error()
+}
+
+func sortedKeys(m map[string]float64) []string {
+	keys := make([]string, 0, len(m))
+	for k := range m {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+// writeHGRM renders the latencies of each cell, all its repetitions together.
+func writeHGRM(w io.Writer, d *document) error {
+	for i := range d.Cells {
+		c := &d.Cells[i]
+		h, div, err := c.pooled()
+		if err != nil {
+			return err
+		}
+		if h == nil {
+			continue
+		}
+		fmt.Fprintf(w, "# %s, ns\n", c.Key)
+		if _, err := h.PercentilesPrint(w, 5, div); err != nil {
+			return err
+		}
+		fmt.Fprintln(w)
+	}
+	return nil
+}

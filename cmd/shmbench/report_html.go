@@ -1,0 +1,288 @@
+//go:build linux
+
+package main
+
+import (
+	_ "embed"
+	"fmt"
+	"html/template"
+	"io"
+	"os"
+	"slices"
+	"strings"
+)
+
+type reportCmd struct {
+	File string `arg:"" type:"existingfile" help:"Result file of --out."`
+	To   string `arg:"" optional:"" help:"Where to. Default: standard output."`
+}
+
+// Run renders a result file as a page.
+func (c *reportCmd) Run(s *session) error {
+	d, err := readDocument(c.File)
+	if err != nil {
+		return err
+	}
+	if c.To == "" {
+		return writeHTML(s.stdout, d)
+	}
+	return createHTML(c.To, d)
+}
+
+func createHTML(name string, d *document) (err error) {
+	f, err := os.Create(name)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if cerr := f.Close(); err == nil {
+			err = cerr
+		}
+	}()
+	return writeHTML(f, d)
+}
+
+//go:embed report.html.tmpl
+var pageText string
+
+var pageTemplate = template.Must(template.New("page").Parse(pageText))
+
+// htmlPage is what the page shows.
+type htmlPage struct {
+	*document
+	Line     string // the command
+	Glance   []glanceRow
+	Sections []htmlSection
+	Skipped  []*jsonCell
+	Bad      []*jsonCell
+}
+
+type glanceRow struct{ What, Prim, Value, Versus string }
+
+// htmlSection is a scenario.
+type htmlSection struct {
+	Name, Help string
+	Again      string // the command line that measures it
+	Groups     []htmlGroup
+	Figures    []*figure
+}
+
+// htmlGroup are cells that can be compared.
+type htmlGroup struct {
+	Label  string
+	Unit   string
+	Better string
+	Bars   []htmlBar
+}
+
+// htmlBar is a cell as a bar: the median, with the range of the repetitions.
+type htmlBar struct {
+	Name, Value, Range, Ratio string
+	Ours                      bool
+	Width, Lo, Span           float64 // in percent of the longest
+}
+
+// writeHTML renders a document as one page that needs nothing else: no script, no font
+// and no picture from elsewhere.
+func writeHTML(w io.Writer, d *document) error {
+	p := &htmlPage{document: d, Line: strings.Join(d.Command, " ")}
+	for i := range d.Cells {
+		switch c := &d.Cells[i]; c.Status {
+		case statusOK:
+		case statusSkipped:
+			p.Skipped = append(p.Skipped, c)
+		default:
+			p.Bad = append(p.Bad, c)
+		}
+	}
+	for _, sc := range scenarios {
+		s, err := newSection(sc, d)
+		if err != nil {
+			return err
+		}
+		if len(s.Groups) > 0 {
+			p.Sections = append(p.Sections, *s)
+		}
+	}
+	p.Glance = glanceOf(d)
+	return pageTemplate.Execute(w, p)
+}
+
+// help says in a sentence what a scenario measures.
+var sectionHelp = map[string]string{
+	"uncontended": "Lock and unlock where nobody else wants the lock: one pair.",
+	"handoff":     "A token passed to and fro between two processes: one round trip.",
+	"wake":        "From the post to the first instruction of the one it woke, which had slept.",
+	"lock":        "Everybody locks, works and unlocks: how many do in a second, and how evenly.",
+	"crash":       "SIGKILL to the owner: how long until somebody else owns.",
+	"waiters":     "Many goroutines that wait in one process: memory, threads, and what it costs to block, wake and cancel one.",
+	"idle":        "CPU that a wait of a second takes.",
+	"readers":     "Readers at the same time: one pair.",
+	"rw":          "Readers mixed with writers.",
+	"sem":         "Permits, held and waited for.",
+	"cond":        "A bounded buffer behind a lock, with condition variables.",
+	"event":       "One lets many go: until the last of them runs.",
+	"seq":         "A step of a counter that many wait for.",
+	"multi":       "Locks by key.",
+	"barrier":     "Phases that everybody must come to.",
+	"queue":       "Items from producers to consumers.",
+}
+
+func newSection(sc *scenario, d *document) (*htmlSection, error) {
+	s := &htmlSection{Name: sc.name, Help: sectionHelp[sc.name], Again: "go run ./cmd/shmbench " + sc.name + " --count 10"}
+	var keys []string
+	groups := map[string][]*jsonCell{}
+	var all []*jsonCell
+	for i := range d.Cells {
+		c := &d.Cells[i]
+		if c.Scenario != sc.name || len(c.values(c.Unit)) == 0 {
+			continue
+		}
+		k := c.group()
+		if groups[k] == nil {
+			keys = append(keys, k)
+		}
+		groups[k] = append(groups[k], c)
+		all = append(all, c)
+	}
+	for _, k := range keys {
+		s.Groups = append(s.Groups, newGroup(sc, k, groups[k]))
+		if sc.unit != "p50-ns" {
+			continue
+		}
+		draw, what := latencies, "Latency"
+		if sc.name == "crash" {
+			draw, what = distribution, "Recovery"
+		}
+		f, err := draw(strings.TrimSpace(what+" "+k), notable(sc, groups[k]))
+		if err != nil {
+			return nil, err
+		}
+		if f != nil {
+			s.Figures = append(s.Figures, f)
+		}
+	}
+	if !sc.higher {
+		return s, nil
+	}
+	for _, group := range scalingGroups(all) {
+		f, err := scaling("Throughput "+group[0].group("procs", "threads"), notable(sc, group))
+		if err != nil {
+			return nil, err
+		}
+		if f != nil {
+			s.Figures = append(s.Figures, f)
+		}
+	}
+	return s, nil
+}
+
+// group names what a cell shares with those that it can be compared with.
+func (c *jsonCell) group(but ...string) string {
+	var parts []string
+	for k, v := range c.Params {
+		if k != "by" && k != "prim" && !slices.Contains(but, k) {
+			parts = append(parts, k+"="+v)
+		}
+	}
+	slices.Sort(parts)
+	return strings.Join(parts, " ")
+}
+
+func scalingGroups(all []*jsonCell) [][]*jsonCell {
+	var keys []string
+	groups := map[string][]*jsonCell{}
+	for _, c := range all {
+		k := c.group("procs", "threads")
+		if groups[k] == nil {
+			keys = append(keys, k)
+		}
+		groups[k] = append(groups[k], c)
+	}
+	list := make([][]*jsonCell, 0, len(keys))
+	for _, k := range keys {
+		list = append(list, groups[k])
+	}
+	return list
+}
+
+// notable are the cells that a figure has room for: ours, and the peers that matter.
+func notable(sc *scenario, cells []*jsonCell) (list []*jsonCell) {
+	for _, c := range cells {
+		if c.ours() || slices.Contains(sc.versus, c.Subject) || slices.Contains(sc.ref, c.Subject) {
+			list = append(list, c)
+		}
+	}
+	return list
+}
+
+func (c *jsonCell) ours() bool { return strings.HasPrefix(c.Subject, libBy+":") }
+
+func newGroup(sc *scenario, label string, cells []*jsonCell) htmlGroup {
+	g := htmlGroup{Label: label, Unit: sc.unit, Better: "less is better"}
+	if sc.higher {
+		g.Better = "more is better"
+	}
+	longest := 0.0
+	for _, c := range cells {
+		longest = max(longest, summarize(c.values(sc.unit)).Hi)
+	}
+	slices.SortStableFunc(cells, func(a, b *jsonCell) int {
+		x, y := median(a.values(sc.unit)), median(b.values(sc.unit))
+		if sc.higher {
+			x, y = y, x
+		}
+		switch {
+		case x < y:
+			return -1
+		case x > y:
+			return 1
+		}
+		return 0
+	})
+	for _, c := range cells {
+		v := summarize(c.values(sc.unit))
+		b := htmlBar{
+			Name: c.Subject, Ours: c.ours(), Value: formatMetric(sc.unit, v.Center),
+			Range: formatMetric(sc.unit, v.Lo) + " to " + formatMetric(sc.unit, v.Hi),
+		}
+		if c.Ratio != nil {
+			b.Ratio = formatRatio(c.Ratio.Center) + " × " + c.Ref
+		}
+		if longest > 0 {
+			b.Width, b.Lo, b.Span = 100*v.Center/longest, 100*v.Lo/longest, 100*(v.Hi-v.Lo)/longest
+		}
+		g.Bars = append(g.Bars, b)
+	}
+	return g
+}
+
+// glanceOf holds each figure of the library against the peers that matter most.
+func glanceOf(d *document) (rows []glanceRow) {
+	for i := range d.Cells {
+		c := &d.Cells[i]
+		if !c.ours() || len(c.values(c.Unit)) == 0 {
+			continue
+		}
+		at := slices.IndexFunc(scenarios, func(s *scenario) bool { return s.name == c.Scenario })
+		if at < 0 {
+			continue
+		}
+		var versus []string
+		for _, name := range scenarios[at].versus {
+			for j := range d.Cells {
+				peer := &d.Cells[j]
+				if peer.Subject != name || peer.Scenario != c.Scenario || peer.group() != c.group() || !(median(peer.values(c.Unit)) > 0) {
+					continue
+				}
+				r := median(c.values(c.Unit)) / median(peer.values(c.Unit))
+				versus = append(versus, fmt.Sprintf("%s × %s", formatRatio(r), strings.TrimPrefix(name, "in-process:")))
+			}
+		}
+		if len(versus) > 0 {
+			prim := strings.TrimPrefix(c.Subject, libBy+":")
+			rows = append(rows, glanceRow{c.Scenario + " " + c.group(), prim, formatMetric(c.Unit, median(c.values(c.Unit))), strings.Join(versus, ", ")})
+		}
+	}
+	return rows
+}

@@ -1,0 +1,123 @@
+//go:build linux
+
+package main
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// torture runs one and gives what it says.
+func torture(t *testing.T, args ...string) (code int, r tortureResult, errs string) {
+	t.Helper()
+	code, out, errs := shmbench(t, append([]string{"torture", "--format=json"}, args...)...)
+	require.NoError(t, json.Unmarshal([]byte(out), &r), "%s\n%s", out, errs)
+	require.Equal(t, tortureSchema, r.Schema)
+	return code, r, errs
+}
+
+// Whoever dies, nothing is lost, nobody waits for long, and nobody is hurt.
+func TestTorture(t *testing.T) {
+	duration := "20s"
+	if testing.Short() {
+		duration = "5s"
+	}
+	code, r, errs := torture(t, "--seed=0", "--duration="+duration)
+	t.Logf("seed %d, %d deaths, turns %v, after a death %v, thread late %v", r.Seed, r.Deaths, r.Wait, r.Inherit, r.Thread)
+	require.Equal(t, exitOK, code, errs)
+	require.NotZero(t, r.Rounds)
+	require.Greater(t, r.Deaths, 50)
+	for name, n := range r.Turns {
+		require.NotZero(t, n, name)
+	}
+	require.Equal(t, r.Unjudged, r.Beyond)
+}
+
+// A few ends of each kind are in every long plan, and the fallbacks hold as well.
+func TestTortureFallbacks(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes its time")
+	}
+	for _, absent := range []string{"robust", "waitv", "membarrier"} {
+		t.Run(absent, func(t *testing.T) {
+			t.Setenv("SHMSYNC_DISABLE", absent)
+			code, r, errs := torture(t, "--duration=4s")
+			require.Equal(t, exitOK, code, errs)
+			require.Greater(t, r.Deaths, 10)
+		})
+	}
+}
+
+func TestTortureSeesViolations(t *testing.T) {
+	for _, c := range []struct{ job, reason string }{
+		{"test:open", "not alone inside"},
+		{"test:lossy", "one item is gone"},
+		{"test:panicky", "panic: shmsync: no"},
+	} {
+		t.Run(c.job, func(t *testing.T) {
+			code, r, errs := torture(t, "--duration=20s", "--only="+c.job)
+			require.Equal(t, exitViolation, code, errs)
+			require.Contains(t, strings.Join(r.Violations, "\n"), c.reason)
+			require.Contains(t, errs, "the plan again: shmbench torture --seed 1")
+		})
+	}
+}
+
+// Who waits for long is found, unless other programs are in the way.
+func TestTortureSeesWaits(t *testing.T) {
+	code, r, errs := torture(t, "--duration=4s", "--only=test:slow", "--processes=1")
+	require.NotZero(t, r.Long)
+	if r.Judged < 0.5 {
+		t.Skipf("others took the CPUs for %.0f %% of the time", 100*(1-r.Judged))
+	}
+	require.Equal(t, exitViolation, code, errs)
+	require.Contains(t, strings.Join(r.Violations, "\n"), "goroutine")
+	require.NotZero(t, r.Beyond)
+}
+
+// Who waits for good is found, with the words and the stacks.
+func TestTortureSeesAHang(t *testing.T) {
+	code, r, errs := torture(t, "--duration=20s", "--timeout=2s", "--only=mutex,test:stuck")
+	require.Equal(t, exitViolation, code, errs)
+	require.Contains(t, strings.Join(r.Violations, "\n"), "is at test:stuck for")
+	require.Contains(t, r.Dump, `object "mutex-told"`)
+	require.Contains(t, r.Dump, `"resident 0"`)
+	require.Contains(t, r.Dump, "brokenJob).turn")
+}
+
+// The plan is the seed's, whenever it is made, and has ends of all kinds.
+func TestTorturePlan(t *testing.T) {
+	plan := func(args ...string) string {
+		code, out, errs := shmbench(t, append([]string{"torture", "-n", "--deaths=1000"}, args...)...)
+		require.Equal(t, exitOK, code, errs)
+		return out
+	}
+	require.Equal(t, plan("--seed=5"), plan("--seed=5"))
+	require.NotEqual(t, plan("--seed=5"), plan("--seed=6"))
+	for f := range fates {
+		require.Contains(t, plan(), f.String())
+	}
+	for i := range jobs {
+		if !strings.HasPrefix(jobs[i].name, "test:") {
+			require.Contains(t, plan(), jobs[i].name)
+		}
+	}
+	require.NotContains(t, plan(), "test:")
+	require.NotContains(t, plan("--only=mutex"), "queue")
+}
+
+func TestTortureUsage(t *testing.T) {
+	for _, args := range [][]string{{"--only=nothing"}, {"--processes=0"}, {"--residents=9"}} {
+		code, _, errs := shmbench(t, append([]string{"torture"}, args...)...)
+		require.Equal(t, exitUsage, code, args)
+		require.NotEmpty(t, errs, args)
+	}
+}
+
+func TestCovered(t *testing.T) {
+	require.Zero(t, covered())
+	require.Equal(t, int64(35), covered([]interval64{{0, 10}, {40, 50}}, []interval64{{5, 25}, {10, 12}}))
+}

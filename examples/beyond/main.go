@@ -1,0 +1,144 @@
+// Command beyond runs the same workers on one host and on several.
+//
+// A worker knows a sync.Locker. On one host that is a Mutex in shared memory; when
+// the application outgrows the host it is a lock of etcd, here of one that runs
+// within the program. Workers are killed while they hold the lock: the Mutex passes
+// on within a millisecond or so, the lock of etcd when the session of the dead has
+// run out, since nobody on another host can tell a dead process from a slow network.
+package main
+
+import (
+	"fmt"
+	"log"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.etcd.io/etcd/client/v3/concurrency"
+	"go.etcd.io/etcd/server/v3/embed"
+
+	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/examples/internal/crew"
+	"github.com/shmsync/shmsync/prims"
+	"github.com/shmsync/shmsync/shm"
+)
+
+const (
+	workers   = 3
+	additions = 60
+)
+
+// work adds to a number in a file, which the lock guards.
+func work(l sync.Locker, file string) {
+	for more := true; more; {
+		l.Lock()
+		crew.Say("holds")
+		if more = crew.Hear() == "add"; more {
+			crew.Check(write(file, read(file)+1))
+		}
+		l.Unlock()
+	}
+}
+
+// onOneHost gives a lock for the processes of this host.
+func onOneHost(name string) sync.Locker {
+	a, err := arena.Open(name, nil)
+	crew.Check(err)
+	// As etcd does: the lock of a dead process passes on, and nobody is told.
+	m, err := prims.OpenMutex(a, "number", &prims.MutexOptions{Policy: prims.Release})
+	crew.Check(err)
+	return m
+}
+
+// onSeveral gives a lock for all processes that reach an etcd.
+func onSeveral(endpoint string) sync.Locker {
+	client, err := clientv3.New(clientv3.Config{Endpoints: []string{endpoint}, DialTimeout: 10 * time.Second})
+	crew.Check(err)
+	session, err := concurrency.NewSession(client, concurrency.WithTTL(1)) // seconds
+	crew.Check(err)
+	return concurrency.NewLocker(session, "/number")
+}
+
+// run has workers add to a number, and kills some that hold the lock.
+func run(role, where, file string) {
+	crew.Check(write(file, 0))
+	var crewed []*crew.Kept // each is started again when it dies
+	for i := range workers {
+		crewed = append(crewed, crew.Keep(fmt.Sprintf("worker %d", i), role, []string{where, file}))
+	}
+	begun, added, killed := time.Now(), 0, 0
+	for ended := 0; ended < workers; {
+		e := crew.Next()
+		switch {
+		case e.Line != "holds":
+		case added == additions:
+			ended++
+			e.From.Tell("end")
+		case crew.Random(additions) < crew.Kills() && killed < crew.Kills() || additions-added <= crew.Kills()-killed:
+			killed++
+			e.From.Kill()
+		default:
+			added++
+			e.From.Tell("add")
+		}
+	}
+	took := time.Since(begun)
+	for _, w := range crewed {
+		w.Stop()
+	}
+	if n := read(file); n != additions {
+		log.Fatalf("%s: the number is %d, want %d", role, n, additions)
+	}
+	fmt.Printf("%-11s %d additions by %d processes, %d killed with the lock held: none lost; %v\n",
+		role+":", additions, workers, killed, took.Round(time.Millisecond))
+}
+
+func boss() {
+	dir, err := os.MkdirTemp("", "example-beyond")
+	crew.Check(err)
+	defer os.RemoveAll(dir)
+	file := filepath.Join(dir, "number")
+
+	name := fmt.Sprintf("example-beyond-%d", os.Getpid())
+	run("one host", name, file)
+	crew.Check(shm.Remove(name))
+
+	cfg := embed.NewConfig()
+	cfg.Dir, cfg.LogLevel = filepath.Join(dir, "etcd"), "fatal"
+	cfg.TickMs, cfg.ElectionMs = 10, 100 // for short sessions; one member needs no more
+	anyPort := []url.URL{{Scheme: "http", Host: "127.0.0.1:0"}}
+	cfg.ListenClientUrls, cfg.ListenPeerUrls = anyPort, anyPort
+	etcd, err := embed.StartEtcd(cfg)
+	crew.Check(err)
+	<-etcd.Server.ReadyNotify()
+	run("several", etcd.Clients[0].Addr().String(), file)
+	etcd.Close()
+}
+
+func read(file string) int {
+	b, err := os.ReadFile(file)
+	crew.Check(err)
+	n, err := strconv.Atoi(string(b))
+	crew.Check(err)
+	return n
+}
+
+// write replaces the file whole: who is killed over it leaves the former one.
+func write(file string, n int) error {
+	next := file + ".next"
+	if err := os.WriteFile(next, []byte(strconv.Itoa(n)), 0o600); err != nil {
+		return err
+	}
+	return os.Rename(next, file)
+}
+
+func main() {
+	crew.Main(boss, map[string]func(){
+		"one host": func() { work(onOneHost(os.Args[1]), os.Args[2]) },
+		"several":  func() { work(onSeveral(os.Args[1]), os.Args[2]) },
+	})
+}

@@ -1,0 +1,33 @@
+//go:build linux
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"testing"
+	"time"
+)
+
+var output = regexp.MustCompile(`^one host:   60 additions by 3 processes, 2 killed with the lock held: none lost; \S+
+several:    60 additions by 3 processes, 2 killed with the lock held: none lost; \S+
+$`)
+
+// The example kills a random worker, and starts another.
+func TestBeyond(t *testing.T) {
+	program := filepath.Join(t.TempDir(), "beyond")
+	if out, err := exec.Command("go", "build", "-o", program, ".").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, program, "-kills", "2", "-seed", "1")
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	if err := cmd.Run(); err != nil || !output.Match(stdout.Bytes()) {
+		t.Fatalf("%v\n%s\n%s", err, &stdout, &stderr)
+	}
+}

@@ -1,0 +1,148 @@
+// Command config publishes a configuration to processes, as often as it changes.
+//
+// A Sequencer counts the versions: who wants a newer one waits for its number.
+// There are two copies of the configuration. The publisher writes the one that is
+// not in use and then advances the Sequencer, so that a publisher that is killed
+// over it leaves the former version in use, and the next one simply writes again.
+// An Event tells all to end.
+package main
+
+import (
+	"fmt"
+	"log"
+	"os"
+	"strconv"
+
+	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/examples/internal/crew"
+	"github.com/shmsync/shmsync/prims"
+	"github.com/shmsync/shmsync/shm"
+)
+
+const subscribers = 4
+
+type config struct {
+	Version uint64
+	Routes  [500]uint64
+}
+
+type board struct {
+	copies  *[2]config
+	mu      *prims.RWMutex // the copy in use is not overwritten while somebody reads it
+	version *prims.Sequencer
+	quit    *prims.Event
+}
+
+func join(name string) *board {
+	a, err := arena.Open(name, nil)
+	crew.Check(err)
+	b := new(board)
+	b.copies, err = arena.Value[[2]config](a, "configuration")
+	crew.Check(err)
+	// A dead reader or publisher leaves nothing behind that needs a repair.
+	b.mu, err = prims.OpenRWMutex(a, "lock", &prims.RWMutexOptions{Policy: prims.Release})
+	crew.Check(err)
+	b.version, err = prims.OpenSequencer(a, "version", nil)
+	crew.Check(err)
+	b.quit, err = prims.OpenEvent(a, "quit", nil)
+	crew.Check(err)
+	return b
+}
+
+// publish is a publisher: it writes the next version when it is told to.
+func publish() {
+	b := join(os.Args[1])
+	for {
+		line := crew.Hear()
+		b.mu.Lock()
+		v := b.version.Value() + 1
+		c := &b.copies[v%2]
+		c.Version = v
+		for i := range c.Routes {
+			c.Routes[i] = v * uint64(i)
+			if line == "half" && i == len(c.Routes)/2 {
+				crew.Say("half")
+				crew.Hear()
+			}
+		}
+		b.version.Advance(v)
+		b.mu.Unlock()
+		crew.Say("published %d", v)
+	}
+}
+
+// read gives the configuration that is in use.
+func (b *board) read() config {
+	b.mu.RLock()
+	v := b.version.Value()
+	c := b.copies[v%2]
+	b.mu.RUnlock()
+	for i, route := range c.Routes {
+		if c.Version != v || route != v*uint64(i) {
+			log.Fatalf("version %d is torn", v)
+		}
+	}
+	return c
+}
+
+// subscribe is a subscriber.
+func subscribe() {
+	b := join(os.Args[1])
+	for seen := uint64(0); ; {
+		which, err := prims.WaitAny(crew.Context(), b.version.At(seen+1), b.quit)
+		if err != nil || which == 1 {
+			return
+		}
+		seen = b.read().Version
+		crew.Say("uses %d", seen)
+	}
+}
+
+func boss() {
+	name := fmt.Sprintf("example-config-%d", os.Getpid())
+	defer shm.Remove(name)
+	b := join(name)
+	start := func(i int) *crew.Proc {
+		if i == 0 {
+			return crew.Start("publisher", "publish", []string{name})
+		}
+		return crew.Start(fmt.Sprintf("subscriber %d", i), "subscribe", []string{name})
+	}
+	var procs [1 + subscribers]*crew.Proc
+	for i := range procs {
+		procs[i] = start(i)
+	}
+	for v := 1; v <= crew.Kills()+1; v++ {
+		procs[0].Tell("publish")
+		using := 0
+		for said := map[string]bool{}; using < subscribers; {
+			e := crew.Next()
+			if e.Line == "uses "+strconv.Itoa(v) && !said[e.From.Name] {
+				said[e.From.Name] = true
+				using++
+			} else if e.Ended && e.From == procs[0] {
+				log.Fatal("the publisher ended")
+			}
+		}
+		fmt.Printf("version %d: used by %d subscribers\n", v, using)
+		if v > crew.Kills() {
+			break
+		}
+		i := crew.Random(len(procs))
+		if i == 0 {
+			procs[0].Tell("half")
+			crew.Await(procs[0], "half")
+		}
+		procs[i].Kill()
+		fmt.Printf("%s killed, version %d stays\n", procs[i].Name, b.read().Version)
+		procs[i] = start(i)
+	}
+	b.quit.Set()
+	for _, p := range procs[1:] {
+		crew.Check(p.Wait())
+	}
+	procs[0].Stop()
+	fmt.Printf("%d versions, none torn\n", b.version.Value())
+}
+
+func main() { crew.Main(boss, map[string]func(){"publish": publish, "subscribe": subscribe}) }

@@ -1,0 +1,104 @@
+// Command death kills a process that holds a lock in the middle of its work, and
+// shows what another process sees of it.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"os"
+	"strconv"
+	"time"
+
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/examples/internal/crew"
+	"github.com/shmsync/shmsync/prims"
+	"github.com/shmsync/shmsync/shm"
+)
+
+// ledger is what the lock guards. The accounts have 100 together.
+type ledger struct {
+	Accounts [2]int64
+	// Moving is written before the accounts are touched, and is 0 when they are
+	// whole. Before is what they were.
+	Moving int64
+	Before [2]int64
+}
+
+func join(name string) (*arena.Arena, *prims.Mutex, *ledger) {
+	a, err := arena.Open(name, &arena.Options{Label: crew.Name()})
+	crew.Check(err)
+	mu, err := prims.OpenMutex(a, "ledger", nil)
+	crew.Check(err)
+	l, err := arena.Value[ledger](a, "ledger's data")
+	crew.Check(err)
+	return a, mu, l
+}
+
+// teller moves money, and comes half way.
+func teller() {
+	a, mu, l := join(os.Args[1])
+	for !a.Fenced() { // takes some milliseconds; until then a death is noticed later
+		time.Sleep(time.Millisecond)
+	}
+	mu.Lock()
+	l.Before, l.Moving = l.Accounts, 30
+	l.Accounts[0] -= l.Moving
+	crew.Say("")
+	crew.Hear() // the other half never comes
+}
+
+// auditor waits for the lock.
+func auditor() {
+	_, mu, l := join(os.Args[1])
+	err := mu.LockContext(context.Background())
+	told := time.Now()
+	if !errors.Is(err, shmsync.ErrOwnerDead) {
+		log.Fatalf("LockContext: %v", err)
+	}
+	crew.Say("%d", told.UnixNano())
+	crew.Say("%v", err)
+	crew.Say("accounts %v: a repair is due", l.Accounts)
+	crew.Check(mu.Recover(context.Background(), func() error {
+		l.Accounts, l.Moving = l.Before, 0
+		return nil
+	}))
+	mu.Lock()
+	crew.Say("accounts %v: repaired, and the lock is held again", l.Accounts)
+	mu.Unlock()
+	crew.Say("end")
+}
+
+func boss() {
+	name := fmt.Sprintf("example-death-%d", os.Getpid())
+	_, mu, l := join(name)
+	defer shm.Remove(name)
+	for range crew.Kills() {
+		l.Accounts = [2]int64{60, 40}
+		t := crew.Start("teller", "teller", []string{name})
+		crew.Await(t, "")
+		fmt.Printf("teller  (pid %d) holds the lock, half way through a transfer\n", t.Pid())
+		a := crew.Start("auditor", "auditor", []string{name})
+		for !mu.State().Waiting {
+			time.Sleep(time.Millisecond)
+		}
+		fmt.Printf("auditor (pid %d) waits for the lock\n", a.Pid())
+		fmt.Printf("$ kill -9 %d\n", t.Pid())
+		killed := time.Now()
+		t.Kill()
+		told, err := strconv.ParseInt(crew.Await(a, ""), 10, 64)
+		crew.Check(err)
+		fmt.Printf("auditor is told after %.2f ms:\n", time.Unix(0, told).Sub(killed).Seconds()*1e3)
+		for line := crew.Await(a, ""); line != "end"; line = crew.Await(a, "") {
+			fmt.Printf("  %s\n", line)
+		}
+		crew.Check(a.Wait())
+		if l.Accounts != [2]int64{60, 40} {
+			log.Fatalf("the accounts are %v", l.Accounts)
+		}
+	}
+}
+
+func main() { crew.Main(boss, map[string]func(){"teller": teller, "auditor": auditor}) }

@@ -1,0 +1,22 @@
+// Package examples has programs to read, run and copy. Each shows one thing, and
+// does to itself what it is about: it kills its own processes while they work,
+// starts others, and checks what came out.
+//
+//	go run ./examples/death       # what is seen of the death of a lock's holder
+//	go run ./examples/workers     # a worker pool: Queue, SignalWaker
+//	go run ./examples/prefork     # a server of several processes: MultiLock, Semaphore
+//	go run ./examples/leader      # leader election: Mutex, Recover, OnDeath
+//	go run ./examples/config      # configuration for all: Sequencer, Event, RWMutex
+//	go run ./examples/locktable   # numbered locks for a container engine: Mutex
+//	go run ./examples/pipeline    # stages in lockstep: Barrier
+//	go run ./examples/custom      # a primitive of one's own: Waitable
+//
+// The module in the directory beyond runs the same code on one host, with a Mutex,
+// and on several, with locks of etcd:
+//
+//	go -C examples/beyond run .
+//
+// Each takes -kills, how often somebody is killed, and -seed, which decides who
+// and when. The package internal/crew stands in for what looks after your
+// processes; copy the rest.
+package examples

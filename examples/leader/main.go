@@ -1,0 +1,143 @@
+// Command leader elects a leader among processes, and another when it is killed.
+//
+// The leader is who holds a Mutex. When it dies the others are told so by their
+// LockContext: the Mutex is left to nobody until one of them has called Recover,
+// which looks after what the dead leader was in the middle of. OnDeath tells
+// everybody who has died, leader or not.
+//
+// Leaders write entries, in two steps. A leader that is killed here is killed
+// between the two.
+package main
+
+import (
+	"errors"
+	"fmt"
+	"log"
+	"os"
+	"strconv"
+
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/examples/internal/crew"
+	"github.com/shmsync/shmsync/prims"
+	"github.com/shmsync/shmsync/shm"
+)
+
+const candidates = 3
+
+// office is what belongs to the leader. The Mutex guards it.
+type office struct {
+	Term    int64 // how many leaders there have been
+	Begun   int64 // entries
+	Written int64
+}
+
+func stand() {
+	a, err := arena.Open(os.Args[1], &arena.Options{Label: crew.Name()})
+	crew.Check(err)
+	mu, err := prims.OpenMutex(a, "leader", nil)
+	crew.Check(err)
+	o, err := arena.Value[office](a, "office")
+	crew.Check(err)
+	a.OnDeath(func(p arena.Participant) { crew.Say("heard: %s died", p.Label) })
+	crew.Say("ready")
+	for {
+		err := mu.LockContext(crew.Context())
+		switch {
+		case errors.Is(err, shmsync.ErrOwnerDead):
+			// Of those who are told one repairs, and then all stand again.
+			crew.Check(mu.Recover(crew.Context(), o.repair))
+		case err != nil:
+			return
+		default:
+			o.lead()
+			mu.Unlock()
+			return
+		}
+	}
+}
+
+// repair takes back what a leader has left half done.
+func (o *office) repair() error {
+	if o.Begun != o.Written {
+		crew.Say("repaired: entry %d taken back", o.Begun)
+		o.Begun = o.Written
+	}
+	return nil
+}
+
+func (o *office) lead() {
+	o.Term++
+	crew.Say("leads: %d", o.Term)
+	for {
+		line := crew.Hear() // ends this process when the boss is done with it
+		o.Begun++
+		if line == "half" {
+			crew.Say("half")
+			continue
+		}
+		o.Written++
+		crew.Say("wrote: %d", o.Written)
+	}
+}
+
+func boss() {
+	name := fmt.Sprintf("example-leader-%d", os.Getpid())
+	defer shm.Remove(name)
+	start := func(i int) *crew.Proc {
+		p := crew.Start(fmt.Sprintf("candidate %d", i), "candidate", []string{name})
+		crew.Await(p, "ready")
+		return p
+	}
+	var procs [candidates]*crew.Proc
+	// The first has nobody to compete with.
+	procs[0] = start(0)
+	leader, term := procs[0], 1
+	crew.Await(leader, "leads: 1")
+	for i := 1; i < candidates; i++ {
+		procs[i] = start(i)
+	}
+	entry := 0
+	for range crew.Kills() {
+		leader.Tell("write")
+		entry++
+		if got := crew.Await(leader, "wrote:"); got != strconv.Itoa(entry) {
+			log.Fatalf("entry %s, want %d", got, entry)
+		}
+		fmt.Printf("term %d: %s leads, and wrote entry %d\n", term, leader.Name, entry)
+		i := crew.Random(candidates)
+		victim := procs[i]
+		if victim == leader {
+			leader.Tell("half")
+			crew.Await(leader, "half")
+		}
+		victim.Kill()
+		fmt.Printf("%s killed\n", victim.Name)
+
+		// Everybody else hears of it, and there is a leader.
+		leads := victim != leader
+		for heard := 0; heard < candidates-1 || !leads; {
+			e := crew.Next()
+			switch {
+			case e.Line == "heard: "+victim.Name+" died":
+				heard++
+			case e.Line == fmt.Sprintf("leads: %d", term+1):
+				leader, leads = e.From, true
+				term++
+			case e.Ended && e.From != victim:
+				log.Fatalf("%s ended", e.From.Name)
+			default:
+				if e.Line != "" {
+					fmt.Printf("%s: %s\n", e.From.Name, e.Line)
+				}
+			}
+		}
+		procs[i] = start(i)
+	}
+	for _, p := range procs {
+		p.Stop()
+	}
+	fmt.Printf("%d terms, %d entries, all whole\n", term, entry)
+}
+
+func main() { crew.Main(boss, map[string]func(){"candidate": stand}) }

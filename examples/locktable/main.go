@@ -1,0 +1,105 @@
+// Command locktable is a table of numbered locks, as a container engine keeps it.
+//
+// An engine has no daemon: each command is a process, and finds the lock of a
+// container by the number that it wrote into its database. The table outlives
+// them all. Who holds which lock can be listed, and the lock of a command that is
+// killed passes to the next. table.go is the table.
+package main
+
+import (
+	"errors"
+	"fmt"
+	"log"
+	"os"
+	"strconv"
+
+	"github.com/shmsync/shmsync/examples/internal/crew"
+	"github.com/shmsync/shmsync/shm"
+)
+
+const size = 8
+
+// engine is a command that works on one container.
+func engine() {
+	t, err := OpenTable(os.Args[1], size)
+	crew.Check(err)
+	number, err := strconv.Atoi(os.Args[2])
+	crew.Check(err)
+	l, err := t.Retrieve(number)
+	crew.Check(err)
+	l.Lock()
+	crew.Say("locked")
+	crew.Hear()
+	crew.Check(l.Unlock())
+}
+
+func boss() {
+	name := fmt.Sprintf("example-locktable-%d", os.Getpid())
+	t, err := OpenTable(name, size)
+	crew.Check(err)
+	defer shm.Remove(name)
+	var locks [size]*Lock
+	for i := range locks {
+		locks[i], err = t.Allocate()
+		crew.Check(err)
+	}
+	fmt.Printf("%d of %d locks allocated\n", t.Allocated(), size)
+	_, err = t.Allocate()
+	say("one more", err, ErrTableFull)
+
+	start := func(n int) *crew.Proc {
+		p := crew.Start(fmt.Sprintf("engine %d", n), "engine", []string{name, strconv.Itoa(n)})
+		crew.Await(p, "locked")
+		return p
+	}
+	var engines [3]*crew.Proc
+	for n := range engines {
+		engines[n] = start(n)
+	}
+	for range crew.Kills() {
+		n := crew.Random(len(engines))
+		fmt.Printf("%d locks held, ", len(t.Held()))
+		engines[n].Kill()
+		engines[n] = start(n) // has the lock
+		holder := t.Held()[n]
+		if holder == nil || holder.PID != engines[n].Pid() {
+			log.Fatalf("lock %d is held by %v", n, holder)
+		}
+		fmt.Printf("%s killed, and another has its lock\n", engines[n].Name)
+	}
+
+	say("free a lock that is held", locks[0].Free(), ErrHeld)
+	for _, p := range engines {
+		p.Tell("done")
+		crew.Check(p.Wait())
+	}
+	fmt.Printf("%d locks held\n", len(t.Held()))
+	locks[5].Lock()
+	say("unlock", locks[5].Unlock(), nil)
+	say("unlock again", locks[5].Unlock(), ErrNotHeld)
+	say("free", locks[5].Free(), nil)
+	say("free again", locks[5].Free(), ErrNotAllocated)
+	_, err = t.Retrieve(5)
+	say("retrieve", err, ErrNotAllocated)
+
+	crew.Check(t.Close())
+	_, err = OpenTable(name, 2*size)
+	say("reopen with another size", err, ErrWrongSize)
+	t, err = OpenTable(name, size)
+	say("reopen", err, nil)
+	fmt.Printf("%d of %d locks allocated\n", t.Allocated(), size)
+}
+
+// say prints what became of something, which is what should.
+func say(what string, err, want error) {
+	if !errors.Is(err, want) {
+		log.Fatalf("%s: %v, want %v", what, err, want)
+	}
+	if err == nil {
+		fmt.Printf("%s: ok\n", what)
+	} else {
+		fmt.Printf("%s: %v\n", what, err)
+	}
+}
+
+func main() { crew.Main(boss, map[string]func(){"engine": engine}) }

@@ -1,0 +1,150 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"math/bits"
+	"sync/atomic"
+
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/prims"
+)
+
+// What an engine asks for with errors.Is.
+var (
+	ErrTableFull    = errors.New("all locks of the table are allocated")
+	ErrNotAllocated = errors.New("lock is not allocated")
+	ErrNotHeld      = errors.New("lock is not held by this process")
+	ErrHeld         = errors.New("lock is held")
+	ErrWrongSize    = errors.New("table has another size")
+)
+
+const most = 2048
+
+// words is what all processes share besides the locks.
+type words struct {
+	Size      atomic.Uint32
+	Allocated [most / 64]atomic.Uint64 // a bit for each lock
+}
+
+// Table is a table of numbered locks, which outlives the processes that use it.
+type Table struct {
+	arena *arena.Arena
+	words *words
+	size  int
+}
+
+// OpenTable opens the table of that name, or creates it with so many locks.
+func OpenTable(name string, size int) (*Table, error) {
+	if size < 1 || size > most {
+		return nil, fmt.Errorf("%w: %d, want 1 to %d", ErrWrongSize, size, most)
+	}
+	a, err := arena.Open(name, nil)
+	if err != nil {
+		return nil, err
+	}
+	w, err := arena.Value[words](a, "locks")
+	if err == nil && !w.Size.CompareAndSwap(0, uint32(size)) && w.Size.Load() != uint32(size) {
+		err = fmt.Errorf("%w: %d, asked for %d", ErrWrongSize, w.Size.Load(), size)
+	}
+	if err != nil {
+		a.Close()
+		return nil, err
+	}
+	return &Table{arena: a, words: w, size: size}, nil
+}
+
+// Close leaves the table. What this process holds passes on as if it had died.
+func (t *Table) Close() error { return t.arena.Close() }
+
+// Allocate gives a lock that nobody uses. Its number is for RetrieveLock, in any
+// process. A process that dies here may leave a lock allocated that nobody knows
+// of, as one does that dies before it has written the number down.
+func (t *Table) Allocate() (*Lock, error) {
+	for n := range t.size {
+		if t.mark(n, true) {
+			return t.Retrieve(n)
+		}
+	}
+	return nil, fmt.Errorf("%w: %d", ErrTableFull, t.size)
+}
+
+// Retrieve gives the lock of that number.
+func (t *Table) Retrieve(n int) (*Lock, error) {
+	if n < 0 || n >= t.size || t.words.Allocated[n/64].Load()&(1<<(n%64)) == 0 {
+		return nil, fmt.Errorf("%w: %d", ErrNotAllocated, n)
+	}
+	// The state that a container's lock guards is a database's: a death in the
+	// middle of a change leaves nothing to repair.
+	mu, err := prims.OpenMutex(t.arena, fmt.Sprintf("lock %d", n),
+		&prims.MutexOptions{Policy: prims.Release, Checked: true})
+	if err != nil {
+		return nil, err
+	}
+	return &Lock{Number: n, table: t, mu: mu}, nil
+}
+
+// Allocated is how many locks are.
+func (t *Table) Allocated() (n int) {
+	for i := range t.words.Allocated {
+		n += bits.OnesCount64(t.words.Allocated[i].Load())
+	}
+	return n
+}
+
+// Held gives the holders of all locks that are held, by number.
+func (t *Table) Held() map[int]*shmsync.Identity {
+	held := make(map[int]*shmsync.Identity)
+	for n := range t.size {
+		if l, err := t.Retrieve(n); err == nil {
+			if s := l.mu.State(); s.Held {
+				held[n] = s.Owner
+			}
+			l.mu.Close()
+		}
+	}
+	return held
+}
+
+// mark changes the bit of a lock, and reports whether it was the other way.
+func (t *Table) mark(n int, allocated bool) bool {
+	w, bit := &t.words.Allocated[n/64], uint64(1)<<(n%64)
+	if allocated {
+		return w.Or(bit)&bit == 0
+	}
+	return w.And(^bit)&bit != 0
+}
+
+// Lock is a lock of a Table.
+type Lock struct {
+	Number int
+
+	table *Table
+	mu    *prims.Mutex
+}
+
+// Lock locks l, and waits until it can.
+func (l *Lock) Lock() { l.mu.Lock() }
+
+// Unlock unlocks l.
+func (l *Lock) Unlock() (err error) {
+	defer func() { // to unlock what one does not hold is a bug, and panics
+		if r := recover(); r != nil {
+			err = fmt.Errorf("%w: %v", ErrNotHeld, r)
+		}
+	}()
+	l.mu.Unlock()
+	return nil
+}
+
+// Free gives the number of l back.
+func (l *Lock) Free() error {
+	if l.mu.State().Held {
+		return fmt.Errorf("%w: %d", ErrHeld, l.Number)
+	}
+	if !l.table.mark(l.Number, false) {
+		return fmt.Errorf("%w: %d", ErrNotAllocated, l.Number)
+	}
+	return l.mu.Close()
+}

@@ -1,0 +1,168 @@
+// Command pipeline moves blocks through stages, which are processes, in lockstep.
+//
+// In each phase a stage reads what the one before it wrote in the phase before,
+// and writes its own; a Barrier ends the phase. Each stage has two buffers that
+// take turns, so that a phase can be done again: when a stage is killed the
+// Barrier is broken, all others are told, and the next round begins with another
+// process in its stead, at the first phase that has not ended.
+package main
+
+import (
+	"errors"
+	"fmt"
+	"log"
+	"os"
+	"slices"
+	"strconv"
+	"sync/atomic"
+
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/examples/internal/crew"
+	"github.com/shmsync/shmsync/prims"
+	"github.com/shmsync/shmsync/shm"
+)
+
+const (
+	stages = 4
+	phases = 2000
+	width  = 256
+)
+
+type block struct {
+	Items [width]uint64
+	Sum   uint64 // of all blocks so far, in the last stage
+}
+
+type line struct {
+	Ended  atomic.Int64     // phases that have ended
+	Blocks [stages][2]block // of each stage, by turns
+}
+
+// do is what stage k does in phase p. It changes nothing that it reads.
+func (l *line) do(k int, p int64) {
+	out := &l.Blocks[k][(p+1)%2]
+	if k == 0 {
+		for i := range out.Items {
+			out.Items[i] = uint64(p) + uint64(i)
+		}
+		return
+	}
+	in := &l.Blocks[k-1][p%2]
+	for i, v := range in.Items {
+		out.Items[i] = v*uint64(k) + 1
+	}
+	if k == stages-1 {
+		out.Sum = l.Blocks[k][p%2].Sum
+		for _, v := range out.Items {
+			out.Sum += v
+		}
+	}
+}
+
+func open(name string) (*arena.Arena, *line) {
+	a, err := arena.Open(name, nil)
+	crew.Check(err)
+	l, err := arena.Value[line](a, "line")
+	crew.Check(err)
+	return a, l
+}
+
+func stage() {
+	a, l := open(os.Args[1])
+	k, err := strconv.Atoi(os.Args[2])
+	crew.Check(err)
+	for {
+		round := crew.Hear()
+		b, err := prims.OpenBarrier(a, "round "+round, stages, &prims.BarrierOptions{
+			Completion: func() { l.Ended.Add(1) }, // before anybody goes on
+		})
+		crew.Check(err)
+		b.Join(1) // from here on the death of this process breaks it
+		crew.Say("joined %s", round)
+		crew.Hear() // all have
+		for p := l.Ended.Load(); p < phases && err == nil; p++ {
+			l.do(k, p)
+			err = b.ArriveAndWaitContext(crew.Context())
+			if k == 0 && p%100 == 99 {
+				crew.Say("phase %d", p+1)
+			}
+		}
+		if errors.Is(err, shmsync.ErrOwnerDead) {
+			crew.Say("broken")
+			continue
+		}
+		crew.Check(err)
+		crew.Say("done")
+	}
+}
+
+func boss() {
+	name := fmt.Sprintf("example-pipeline-%d", os.Getpid())
+	_, l := open(name)
+	defer shm.Remove(name)
+	var procs [stages]*crew.Proc
+	start := func(k int) {
+		n := strconv.Itoa(k)
+		procs[k] = crew.Start("stage "+n, "stage", []string{name, n})
+	}
+	for k := range procs {
+		start(k)
+	}
+	killed, round := 0, 0
+	for over := false; !over; {
+		round++
+		for _, p := range procs {
+			p.Tell(strconv.Itoa(round))
+		}
+		joined := make(map[*crew.Proc]bool)
+		for len(joined) < stages {
+			if e := crew.Next(); e.Ended {
+				delete(joined, e.From)
+				k := slices.Index(procs[:], e.From)
+				start(k)
+				procs[k].Tell(strconv.Itoa(round))
+			} else if e.Line == fmt.Sprintf("joined %d", round) {
+				joined[e.From] = true
+			}
+		}
+		for _, p := range procs {
+			p.Tell("go")
+		}
+		// Each comes to the last phase, or is told of a death, or dies.
+		over = true
+		for len(joined) > 0 {
+			e := crew.Next()
+			switch {
+			case e.Ended:
+				start(slices.Index(procs[:], e.From))
+				over = false
+			case e.Line == "broken":
+				over = false
+			case e.Line == "done":
+			default: // a phase has ended
+				if killed < min(round, crew.Kills()) {
+					k := crew.Random(stages)
+					procs[k].Kill()
+					killed++
+					fmt.Printf("round %d: %s killed\n", round, procs[k].Name)
+				}
+				continue
+			}
+			delete(joined, e.From)
+		}
+	}
+	alone := new(line) // the same without processes
+	for p := range int64(phases) {
+		for k := range stages {
+			alone.do(k, p)
+		}
+	}
+	sum, want := l.Blocks[stages-1][phases%2].Sum, alone.Blocks[stages-1][phases%2].Sum
+	if sum != want || l.Ended.Load() != phases {
+		log.Fatalf("the sum is %d after %d phases, want %d", sum, l.Ended.Load(), want)
+	}
+	fmt.Printf("%d stages, %d phases, %d rounds: the sum is %d, as it should be\n", stages, phases, round, sum)
+}
+
+func main() { crew.Main(boss, map[string]func(){"stage": stage}) }

@@ -1,0 +1,172 @@
+// Command prefork is an HTTP server of several processes that accept from one
+// socket, and share a cache of pages and a limit for their origin.
+//
+// A page that is not in the cache is fetched once, whichever processes are asked
+// for it: a MultiLock has a lock for each key, and who waits for it finds the page
+// there. A Semaphore limits how many fetches there are at a time, in all processes
+// together. A server that is killed while it fetches holds nobody up: its key passes
+// to the next who waits for it, and its permit comes back.
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strconv"
+	"sync"
+	"sync/atomic"
+
+	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/examples/internal/crew"
+	"github.com/shmsync/shmsync/prims"
+	"github.com/shmsync/shmsync/shm"
+)
+
+const (
+	servers = 3
+	pages   = 8
+	atOnce  = 2 // fetches from the origin
+
+	requests = 25 // for each page
+)
+
+// page is a page of the cache. Who finds Length set sees the bytes.
+type page struct {
+	Length atomic.Int64
+	Bytes  [4096]byte
+}
+
+type cache struct {
+	pages  *[pages]page
+	filler *prims.MultiLock
+	limit  *prims.Semaphore
+	origin string
+}
+
+// get gives a page, and fetches it if it is not there.
+func (c *cache) get(r *http.Request, key uint64) ([]byte, error) {
+	p := &c.pages[key]
+	if n := p.Length.Load(); n > 0 {
+		return p.Bytes[:n], nil
+	}
+	hold, err := c.filler.LockContext(r.Context(), key)
+	if err != nil {
+		return nil, err
+	}
+	defer hold.Unlock()
+	if n := p.Length.Load(); n > 0 { // somebody else has been faster
+		return p.Bytes[:n], nil
+	}
+	if err := c.limit.Acquire(r.Context(), 1); err != nil {
+		return nil, err
+	}
+	defer c.limit.Release(1)
+	body, err := fetch(fmt.Sprintf("%s/%s/%d", c.origin, os.Args[3], key))
+	if err == nil {
+		p.Length.Store(int64(copy(p.Bytes[:], body)))
+	}
+	return body, err
+}
+
+func serve() {
+	a, err := arena.Open(os.Args[1], nil)
+	crew.Check(err)
+	c := &cache{origin: os.Args[2]}
+	c.pages, err = arena.Value[[pages]page](a, "pages")
+	crew.Check(err)
+	c.filler, err = prims.OpenMultiLock(a, "filler", &prims.MultiLockOptions{Policy: prims.Release})
+	crew.Check(err)
+	c.limit, err = prims.OpenSemaphore(a, "limit", atOnce, nil)
+	crew.Check(err)
+	listener, err := net.FileListener(os.NewFile(3, "listener"))
+	crew.Check(err)
+	go http.Serve(listener, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		key, err := strconv.ParseUint(r.URL.Path[1:], 10, 64)
+		crew.Check(err)
+		if body, err := c.get(r, key); err != nil {
+			http.Error(w, err.Error(), http.StatusBadGateway)
+		} else {
+			w.Write(body)
+		}
+	}))
+	<-crew.Context().Done()
+}
+
+func boss() {
+	name := fmt.Sprintf("example-prefork-%d", os.Getpid())
+	defer shm.Remove(name)
+	front, err := net.Listen("tcp", "127.0.0.1:0")
+	crew.Check(err)
+	file, err := front.(*net.TCPListener).File()
+	crew.Check(err)
+	front.Close() // the servers have it
+
+	// The origin kills whoever is the first to ask for one of the doomed pages.
+	var doomed [pages]atomic.Bool
+	for range min(crew.Kills(), pages) {
+		for !doomed[crew.Random(pages)].CompareAndSwap(false, true) {
+		}
+	}
+	var crewed []*crew.Kept
+	var asked atomic.Int32
+	started := make(chan struct{})
+	origin := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		<-started
+		var server, key int
+		fmt.Sscanf(r.URL.Path, "/%d/%d", &server, &key)
+		asked.Add(1)
+		if doomed[key].CompareAndSwap(true, false) {
+			crewed[server].Kill()
+		}
+		fmt.Fprintf(w, "this is page %d", key)
+	}))
+	for i := range servers {
+		args := []string{name, origin.URL, strconv.Itoa(i)}
+		crewed = append(crewed, crew.Keep(fmt.Sprintf("server %d", i), "server", args, file))
+	}
+	close(started)
+
+	var clients sync.WaitGroup
+	for i := range pages * requests {
+		clients.Go(func() {
+			url, want := fmt.Sprintf("http://%s/%d", front.Addr(), i%pages), fmt.Sprintf("this is page %d", i%pages)
+			body, err := fetch(url)
+			for err != nil { // the server was killed: as a load balancer would, ask another
+				body, err = fetch(url)
+			}
+			if string(body) != want {
+				log.Fatalf("%s is %q", url, body)
+			}
+		})
+	}
+	clients.Wait()
+	deaths := 0
+	for _, s := range crewed {
+		deaths += s.Stop()
+	}
+	// A server that dies takes no more than atOnce fetches with it.
+	if n := int(asked.Load()); n > pages+atOnce*deaths {
+		log.Fatalf("the origin was asked %d times", n)
+	}
+	fmt.Printf("%d requests for %d pages answered by %d processes\n", pages*requests, pages, servers)
+	fmt.Printf("%d processes killed while they fetched, %d fetches\n", deaths, asked.Load())
+}
+
+func fetch(url string) ([]byte, error) {
+	resp, err := http.Get(url)
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return nil, errors.New(resp.Status)
+	}
+	return io.ReadAll(resp.Body)
+}
+
+func main() { crew.Main(boss, map[string]func(){"server": serve}) }

@@ -1,0 +1,151 @@
+// Command workers is a pool of worker processes that crash, and lose no job.
+//
+// The jobs of each tenant wait in a Queue of their own. A SignalWaker tells the
+// workers which queues have something in them: a worker sleeps while there is
+// nothing to do, and one worker at a time looks after a tenant. Workers have a
+// job on lease until it is done, so that a job of a worker that dies goes back to
+// the front of its queue. A job may so be begun twice, and is done at least once.
+//
+// Every hundredth job crashes the worker that first gets it, and others are killed
+// at random.
+package main
+
+import (
+	"fmt"
+	"os"
+	"sync/atomic"
+	"syscall"
+
+	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/examples/internal/crew"
+	"github.com/shmsync/shmsync/prims"
+	"github.com/shmsync/shmsync/shm"
+)
+
+const (
+	tenants = 8
+	workers = 3
+	jobs    = 500
+)
+
+type job struct{ ID uint32 }
+
+// ledger is what the jobs do: each counts itself.
+type ledger struct {
+	Done  [jobs]atomic.Uint32
+	Again atomic.Uint32 // jobs that were begun again
+}
+
+type pool struct {
+	queues [tenants]*prims.Queue[job]
+	waker  *prims.SignalWaker
+	done   *prims.Sequencer // counts what is done
+	ledger *ledger
+}
+
+func join(name string) *pool {
+	a, err := arena.Open(name, nil)
+	crew.Check(err)
+	p := new(pool)
+	for t := range tenants {
+		p.queues[t], err = prims.OpenQueue[job](a, fmt.Sprintf("jobs of %d", t), 64, nil)
+		crew.Check(err)
+	}
+	p.waker, err = prims.OpenSignalWaker(a, "workers", &prims.SignalWakerOptions{Signals: 1})
+	crew.Check(err)
+	p.done, err = prims.OpenSequencer(a, "done", nil)
+	crew.Check(err)
+	p.ledger, err = arena.Value[ledger](a, "ledger")
+	crew.Check(err)
+	// Whoever dies may have put a job into a queue and told nobody. To look at an empty
+	// queue costs little.
+	a.OnDeath(func(arena.Participant) {
+		for t := range tenants {
+			p.waker.Gate(t).Schedule()
+		}
+	})
+	return p
+}
+
+// work is a worker.
+func work() {
+	p := join(os.Args[1])
+	for near := 0; ; {
+		gate, ok := p.waker.Next(near)
+		if !ok {
+			if p.waker.AcquireContext(crew.Context()) != nil {
+				return
+			}
+			continue
+		}
+		near = gate.Queue()
+		q := p.queues[near]
+		for l, ok := q.TryLease(); ok; l, ok = q.TryLease() {
+			p.do(l)
+			l.Ack()
+		}
+		if q.State().Out > 0 || q.Len() > 0 {
+			// A job of one that died is not back yet, or somebody was in the middle of a
+			// call: look again. Nobody else takes jobs of this queue meanwhile.
+			gate.FinishAndSchedule()
+		} else {
+			gate.Finish()
+		}
+	}
+}
+
+func (p *pool) do(l prims.Lease[job]) {
+	if l.Redelivered > 0 {
+		p.ledger.Again.Add(1)
+	} else if l.Item.ID%100 == 99 {
+		syscall.Kill(os.Getpid(), syscall.SIGKILL)
+	}
+	p.ledger.Done[l.Item.ID].Add(1)
+	p.done.Increment()
+}
+
+func boss() {
+	name := fmt.Sprintf("example-workers-%d", os.Getpid())
+	p := join(name)
+	defer shm.Remove(name)
+
+	var crewed []*crew.Kept // each is started again when it dies
+	for i := range workers {
+		crewed = append(crewed, crew.Keep(fmt.Sprintf("worker %d", i), "worker", []string{name}))
+	}
+	go func() {
+		for id := range uint32(jobs) {
+			t := int(id % tenants)
+			crew.Check(p.queues[t].Put(job{id}))
+			p.waker.Gate(t).Schedule()
+		}
+	}()
+	for k := range crew.Kills() {
+		n := uint64(jobs * (k + 1) / (crew.Kills() + 1))
+		crew.Check(p.done.Wait(n))
+		w := crewed[crew.Random(workers)]
+		w.Kill()
+		fmt.Printf("%s killed when %d jobs were done\n", w.Name, n)
+	}
+	// A job that was begun again may have counted twice.
+	for n := uint64(jobs); !p.ledger.whole(); n++ {
+		crew.Check(p.done.Wait(n))
+	}
+	deaths := 0
+	for _, w := range crewed {
+		deaths += w.Stop()
+	}
+	fmt.Printf("%d jobs of %d tenants: all done, none lost\n", jobs, tenants)
+	fmt.Printf("%d workers died, %d jobs were begun again\n", deaths, p.ledger.Again.Load())
+}
+
+func (l *ledger) whole() bool {
+	for i := range l.Done {
+		if l.Done[i].Load() == 0 {
+			return false
+		}
+	}
+	return true
+}
+
+func main() { crew.Main(boss, map[string]func(){"worker": work}) }

@@ -1,0 +1,610 @@
+//go:build linux
+
+package linear
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync/atomic"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+
+	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/prims"
+)
+
+// model makes a model of a state S: step gives the states that a call may lead to, none
+// if it cannot have had that result. A call without end may also have had no effect,
+// and what the dead have called takes effect before they die.
+func model[S comparable](initial S, step func(s S, c call, r result) []S) porcupine.Model {
+	type state struct {
+		s    S
+		dead uint64 // those who have died, by number
+	}
+	m := porcupine.NondeterministicModel{
+		Init: func() []any { return []any{state{s: initial}} },
+		Step: func(st, input, output any) (next []any) {
+			s, c, r := st.(state), input.(call), output.(result)
+			if r.Open {
+				next = append(next, s)
+			}
+			if s.dead>>c.Proc&1 != 0 {
+				return next // it was too late
+			}
+			if c.Op == opDies {
+				s.dead |= 1 << c.Proc
+			}
+			for _, to := range step(s.s, c, r) {
+				next = append(next, state{to, s.dead})
+			}
+			return next
+		},
+		Equal: func(x, y any) bool { return x == y },
+		DescribeOperation: func(input, output any) string {
+			return fmt.Sprintf("%+v -> %+v", input, output)
+		},
+	}
+	return m.ToModel()
+}
+
+// briefly gives most calls a context that ends soon, and a few one that ends late.
+func briefly(r *rand.Rand, f func(ctx context.Context) error) result {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Duration(50+r.IntN(700))*time.Microsecond)
+	defer cancel()
+	return done(f(ctx))
+}
+
+func pick(r *rand.Rand, fs ...func()) { fs[r.IntN(len(fs))]() }
+
+func pauses(r *rand.Rand) {
+	for range r.IntN(300) {
+		_ = r.Uint64()
+	}
+}
+
+// holding is the state of a lock: the number of who has it, plus one, and whether it
+// is owner-dead.
+type holding struct {
+	by      int
+	bereft  bool
+	readers [3]int8
+}
+
+// stepLock is the sequential meaning of the calls of locks. reports says that the
+// policy is Report.
+func stepLock(reports bool) func(s holding, c call, r result) []holding {
+	return func(s holding, c call, r result) []holding {
+		me := c.Proc + 1
+		free, noReaders := s.by == 0, s.readers == [3]int8{}
+		switch c.Op {
+		case "lock", "trylock":
+			switch {
+			case r.Err == ended:
+				return []holding{s}
+			case r.Err == bereft && s.bereft:
+				return []holding{s}
+			case r.Err != "" && !r.Open:
+				return nil
+			case !r.OK && !r.Open: // TryLock
+				if c.Arg == weak && c.Beside || !free || s.bereft || !noReaders {
+					return []holding{s}
+				}
+				return nil
+			case free && !s.bereft && noReaders:
+				s.by = me
+				return []holding{s}
+			}
+			return nil
+		case "unlock":
+			if s.by != me {
+				return nil
+			}
+			s.by = 0
+			return []holding{s}
+		case "rlock", "tryrlock":
+			switch {
+			case r.Err == ended:
+				return []holding{s}
+			case r.Err == bereft && s.bereft:
+				return []holding{s}
+			case r.Err != "" && !r.Open:
+				return nil
+			case !r.OK && !r.Open:
+				if c.Beside || !free || s.bereft { // a writer may have been waiting
+					return []holding{s}
+				}
+				return nil
+			case free && !s.bereft:
+				s.readers[c.Proc]++
+				return []holding{s}
+			}
+			return nil
+		case "runlock":
+			if s.readers[c.Proc] == 0 {
+				return nil
+			}
+			s.readers[c.Proc]--
+			return []holding{s}
+		case "recover":
+			if r.Err == ended {
+				return []holding{s}
+			}
+			if !free || !noReaders || !r.OK && !r.Open {
+				return nil
+			}
+			s.bereft = false
+			return []holding{s}
+		case opDies:
+			s.readers[c.Proc] = 0
+			if s.by == me {
+				s.by, s.bereft = 0, reports
+			}
+			return []holding{s}
+		}
+		return nil
+	}
+}
+
+// weak is the argument of a TryLock that may fail although the lock is free, beside
+// another call.
+const weak = 1
+
+type lockFuncs struct {
+	lock, rlock     func(context.Context) error
+	try, tryR       func() bool
+	unlock, runlock func()
+	recover         func(context.Context, func() error) error
+	weak            uint64
+}
+
+func (l *lockFuncs) client() client {
+	return func(r *rand.Rand, log func(string, uint64, func() result)) {
+		held, ok := func(res *result, op string, f func() result) func() {
+			return func() { log(op, l.weak, func() result { *res = f(); return *res }) }
+		}, result{}
+		excl := func(op string, f func() result) {
+			held(&ok, op, f)()
+			if ok.OK {
+				pauses(r)
+				log("unlock", 0, func() result { l.unlock(); return done(nil) })
+			} else if ok.Err == bereft {
+				log("recover", 0, func() result {
+					return briefly(r, func(ctx context.Context) error { return l.recover(ctx, func() error { return nil }) })
+				})
+			}
+		}
+		shared := func(op string, f func() result) {
+			held(&ok, op, f)()
+			if ok.OK {
+				pauses(r)
+				log("runlock", 0, func() result { l.runlock(); return done(nil) })
+			}
+		}
+		kinds := []func(){
+			func() { excl("lock", func() result { return briefly(r, l.lock) }) },
+			func() { excl("lock", func() result { return done(l.lock(context.Background())) }) },
+			func() { excl("trylock", func() result { return result{OK: l.try()} }) },
+		}
+		if l.rlock != nil {
+			kinds = append(kinds,
+				func() { shared("rlock", func() result { return briefly(r, l.rlock) }) },
+				func() { shared("rlock", func() result { return done(l.rlock(context.Background())) }) },
+				func() { shared("tryrlock", func() result { return result{OK: l.tryR()} }) })
+		}
+		pick(r, kinds...)
+	}
+}
+
+var ok = result{OK: true}
+
+func init() {
+	for policy, reports := range map[prims.Policy]bool{prims.Report: true, prims.Release: false} {
+		subjects["mutex "+policy.String()] = subject{
+			name: "mutex " + policy.String(), model: model(holding{}, stepLock(reports)),
+			open: func(a *arena.Arena) (client, error) {
+				m, err := prims.OpenMutex(a, "m", &prims.MutexOptions{Policy: policy})
+				if err != nil {
+					return nil, err
+				}
+				return (&lockFuncs{lock: m.LockContext, try: m.TryLock, unlock: m.Unlock, recover: m.Recover}).client(), nil
+			},
+			bad: bad(call{Proc: 0, Op: "lock", Arg: 0}, ok, call{Proc: 1, Op: "trylock", Arg: 0}, ok),
+		}
+		subjects["rwmutex "+policy.String()] = subject{
+			name: "rwmutex " + policy.String(), model: model(holding{}, stepLock(reports)),
+			open: func(a *arena.Arena) (client, error) {
+				m, err := prims.OpenRWMutex(a, "m", &prims.RWMutexOptions{Policy: policy})
+				if err != nil {
+					return nil, err
+				}
+				return (&lockFuncs{lock: m.LockContext, rlock: m.RLockContext, try: m.TryLock, tryR: m.TryRLock,
+					unlock: m.Unlock, runlock: m.RUnlock, recover: m.Recover, weak: weak}).client(), nil
+			},
+			bad: bad(call{Proc: 0, Op: "rlock", Arg: 0}, ok, call{Proc: 1, Op: "rlock", Arg: 0}, ok, call{Proc: 0, Op: "runlock", Arg: 0}, ok, call{Proc: 2, Op: "lock", Arg: 0}, ok),
+		}
+	}
+	addMultiLock()
+	addSemaphore()
+	addSequencer()
+	addEvents()
+	addQueue()
+}
+
+func addMultiLock() {
+	const keys = 2
+	step := stepLock(false)
+	subjects["multilock"] = subject{
+		name: "multilock",
+		model: model([keys]holding{}, func(s [keys]holding, c call, r result) []([keys]holding) {
+			if c.Op == opDies {
+				for k := range s {
+					s[k] = step(s[k], c, r)[0]
+				}
+				return [][keys]holding{s}
+			}
+			k := c.Arg
+			c.Arg = weak // it is the class of the lock
+			var next [][keys]holding
+			for _, to := range step(s[k], c, r) {
+				s[k] = to
+				next = append(next, s)
+			}
+			return next
+		}),
+		open: func(a *arena.Arena) (client, error) {
+			x, err := prims.OpenMultiLock(a, "x", &prims.MultiLockOptions{Policy: prims.Release, Buckets: 1})
+			if err != nil {
+				return nil, err
+			}
+			return func(r *rand.Rand, log func(string, uint64, func() result)) {
+				key := uint64(r.IntN(keys))
+				var h prims.Hold
+				var res result
+				lock := func(op string, f func() result) {
+					log(op, key, func() result { res = f(); return res })
+					if res.OK {
+						pauses(r)
+						log("unlock", key, func() result { h.Unlock(); return ok })
+					}
+				}
+				with := func(ctx context.Context) (err error) { h, err = x.LockContext(ctx, key); return err }
+				pick(r,
+					func() { lock("lock", func() result { return briefly(r, with) }) },
+					func() { lock("lock", func() result { return done(with(context.Background())) }) },
+					func() {
+						lock("trylock", func() result {
+							var took bool
+							h, took = x.TryLock(key)
+							return result{OK: took}
+						})
+					})
+			}, nil
+		},
+		bad: bad(call{Proc: 0, Op: "lock", Arg: 0}, ok, call{Proc: 0, Op: "lock", Arg: 1}, ok, call{Proc: 1, Op: "lock", Arg: 0}, ok),
+	}
+}
+
+func addSemaphore() {
+	const size = 3
+	type permits [3]int8
+	subjects["semaphore"] = subject{
+		name: "semaphore",
+		model: model(permits{}, func(s permits, c call, r result) []permits {
+			n := int8(c.Arg)
+			switch c.Op {
+			case "acquire":
+				if r.Err == ended {
+					return []permits{s}
+				}
+				if !r.OK && !r.Open && r.Err == "" { // TryAcquire
+					if c.Beside || s[0]+s[1]+s[2]+n > size {
+						return []permits{s}
+					}
+					return nil
+				}
+				if r.Err != "" || s[0]+s[1]+s[2]+n > size {
+					return nil
+				}
+				s[c.Proc] += n
+				return []permits{s}
+			case "release":
+				if s[c.Proc] < n {
+					return nil
+				}
+				s[c.Proc] -= n
+				return []permits{s}
+			case opDies:
+				s[c.Proc] = 0
+				return []permits{s}
+			}
+			return nil
+		}),
+		open: func(a *arena.Arena) (client, error) {
+			s, err := prims.OpenSemaphore(a, "s", size, nil)
+			if err != nil {
+				return nil, err
+			}
+			return func(r *rand.Rand, log func(string, uint64, func() result)) {
+				n := uint64(1 + r.IntN(size))
+				var res result
+				take := func(f func() result) { log("acquire", n, func() result { res = f(); return res }) }
+				with := func(ctx context.Context) error { return s.Acquire(ctx, int64(n)) }
+				pick(r,
+					func() { take(func() result { return briefly(r, with) }) },
+					func() { take(func() result { return done(with(context.Background())) }) },
+					func() { take(func() result { return result{OK: s.TryAcquire(int64(n))} }) })
+				if res.OK {
+					pauses(r)
+					log("release", n, func() result { s.Release(int64(n)); return ok })
+				}
+			}, nil
+		},
+		bad: bad(call{Proc: 0, Op: "acquire", Arg: 2}, ok, call{Proc: 1, Op: "acquire", Arg: 1}, ok, call{Proc: 2, Op: "acquire", Arg: 1}, ok),
+	}
+}
+
+func addSequencer() {
+	subjects["sequencer"] = subject{
+		name: "sequencer",
+		model: model(uint64(0), func(s uint64, c call, r result) []uint64 {
+			switch c.Op {
+			case "increment":
+				if r.Out != s+1 && !r.Open {
+					return nil
+				}
+				return []uint64{s + 1}
+			case "advance":
+				if r.OK != (c.Arg > s) && !r.Open {
+					return nil
+				}
+				return []uint64{max(s, c.Arg)}
+			case "value":
+				if r.Out != s && !r.Open {
+					return nil
+				}
+				return []uint64{s}
+			case "wait":
+				if r.OK && s < c.Arg {
+					return nil
+				}
+				return []uint64{s}
+			case opDies:
+				return []uint64{s}
+			}
+			return nil
+		}),
+		open: func(a *arena.Arena) (client, error) {
+			s, err := prims.OpenSequencer(a, "s", nil)
+			if err != nil {
+				return nil, err
+			}
+			return func(r *rand.Rand, log func(string, uint64, func() result)) {
+				near := s.Value() + uint64(r.IntN(3))
+				pick(r,
+					func() { log("increment", 0, func() result { return result{OK: true, Out: s.Increment()} }) },
+					func() { log("advance", near, func() result { return result{OK: s.Advance(near)} }) },
+					func() { log("value", 0, func() result { return result{OK: true, Out: s.Value()} }) },
+					func() {
+						log("wait", near, func() result {
+							return briefly(r, func(ctx context.Context) error { return s.WaitContext(ctx, near) })
+						})
+					})
+			}, nil
+		},
+		bad: bad(call{Proc: 0, Op: "increment", Arg: 0}, result{OK: true, Out: 1}, call{Proc: 1, Op: "wait", Arg: 2}, ok),
+	}
+}
+
+// token is the state of an Event. owed are tokens that went to calls of a process
+// which have not returned: with its death they may come back, to be spare, for as
+// many waits; or for one that comes later, if nobody waits.
+type token struct {
+	set   bool
+	spare int8
+	owed  [3]int8
+}
+
+// settled are the states that s may be in without anybody's doing.
+func (s token) settled() []token {
+	if s.spare == 0 {
+		return []token{s}
+	}
+	return []token{s, {set: true, owed: s.owed}, {set: s.set, owed: s.owed}}
+}
+
+func stepEvent(auto bool) func(s token, c call, r result) []token {
+	step := func(s token, c call, r result) []token {
+		switch c.Op {
+		case "set":
+			s.set = true
+		case "reset":
+			s.set = false
+		case "isset":
+			if r.OK != s.set && !r.Open {
+				return nil
+			}
+		case "wait":
+			switch {
+			case !r.OK && !r.Open:
+				return []token{s}
+			case s.spare > 0:
+				s.spare--
+			case !s.set:
+				return nil
+			case auto:
+				s.set = false
+			}
+			if auto && r.Open {
+				s.owed[c.Proc]++
+			}
+		case opDies:
+			var next []token
+			n := s.owed[c.Proc]
+			s.owed[c.Proc] = 0
+			for back := range n + 1 {
+				next = append(next, token{s.set, s.spare + back, s.owed})
+			}
+			return next
+		}
+		return []token{s}
+	}
+	return func(s token, c call, r result) (next []token) {
+		for _, s := range s.settled() {
+			next = append(next, step(s, c, r)...)
+		}
+		return next
+	}
+}
+
+func addEvents() {
+	for _, auto := range []bool{false, true} {
+		name := "event"
+		if auto {
+			name = "auto event"
+		}
+		subjects[name] = subject{
+			name: name, model: model(token{}, stepEvent(auto)),
+			open: func(a *arena.Arena) (client, error) {
+				e, err := prims.OpenEvent(a, "e", &prims.EventOptions{AutoReset: auto})
+				if err != nil {
+					return nil, err
+				}
+				return func(r *rand.Rand, log func(string, uint64, func() result)) {
+					pick(r,
+						func() { log("set", 0, func() result { e.Set(); return ok }) },
+						func() { log("set", 0, func() result { e.Set(); return ok }) },
+						func() { log("reset", 0, func() result { e.Reset(); return ok }) },
+						func() { log("isset", 0, func() result { return result{OK: e.IsSet()} }) },
+						func() { log("wait", 0, func() result { return briefly(r, e.WaitContext) }) },
+						func() { log("wait", 0, func() result { return briefly(r, e.WaitContext) }) })
+				}, nil
+			},
+			bad: bad(call{Proc: 0, Op: "set", Arg: 0}, ok, call{Proc: 1, Op: "wait", Arg: 0}, ok, call{Proc: 1, Op: "reset", Arg: 0}, ok, call{Proc: 1, Op: "wait", Arg: 0}, ok),
+		}
+	}
+}
+
+// items is the state of a Queue: items in order, of which each is used once.
+type items struct {
+	n  int
+	at [room]uint64
+	// owed are items that went to calls of a process which have not returned: with its
+	// death they may come back, before all others.
+	owed [3][2]uint64
+}
+
+const room = 3
+
+func (s items) put(v uint64) items { s.at[s.n] = v; s.n++; return s }
+
+func (s items) get() items {
+	copy(s.at[:], s.at[1:s.n])
+	s.n--
+	s.at[s.n] = 0
+	return s
+}
+
+func (s items) back(v uint64) items {
+	copy(s.at[1:], s.at[:s.n])
+	s.at[0] = v
+	s.n++
+	return s
+}
+
+func addQueue() {
+	var next atomic.Uint64
+	subjects["queue"] = subject{
+		name: "queue",
+		model: model(items{}, func(s items, c call, r result) []items {
+			switch c.Op {
+			case "put":
+				if r.Err == ended {
+					return []items{s}
+				}
+				if !r.OK && !r.Open {
+					// TryPut. Somebody may wait to put, or an item that has gone to who
+					// waited for it be in its place still, to be copied.
+					if c.Beside || s.n == room {
+						return []items{s}
+					}
+					return nil
+				}
+				if s.n == room {
+					return nil
+				}
+				return []items{s.put(c.Arg)}
+			case "get":
+				if r.Err == ended {
+					return []items{s}
+				}
+				if !r.OK && !r.Open {
+					if c.Beside || s.n == 0 {
+						return []items{s}
+					}
+					return nil
+				}
+				if s.n == 0 || !r.Open && s.at[0] != r.Out {
+					return nil
+				}
+				v := s.at[0]
+				s = s.get()
+				if r.Open {
+					o := &s.owed[c.Proc]
+					if o[0] == 0 {
+						o[0] = v
+					} else {
+						o[1] = v
+					}
+				}
+				return []items{s}
+			case opDies:
+				o := s.owed[c.Proc]
+				s.owed[c.Proc] = [2]uint64{}
+				states := []items{s}
+				for i := len(o) - 1; i >= 0; i-- { // the later one first
+					if o[i] == 0 {
+						continue
+					}
+					for _, st := range states {
+						if st.n < room {
+							states = append(states, st.back(o[i]))
+						}
+					}
+				}
+				return states
+			}
+			return nil
+		}),
+		open: func(a *arena.Arena) (client, error) {
+			q, err := prims.OpenQueue[uint64](a, "q", room, nil)
+			if err != nil {
+				return nil, err
+			}
+			self := uint64(a.Self()) << 16
+			return func(r *rand.Rand, log func(string, uint64, func() result)) {
+				v := self | next.Add(1)
+				put := func(f func() result) { log("put", v, f) }
+				get := func(f func() (uint64, result)) {
+					log("get", 0, func() result { out, res := f(); res.Out = out; return res })
+				}
+				pick(r,
+					func() { put(func() result { return result{OK: q.TryPut(v)} }) },
+					func() {
+						put(func() result {
+							return briefly(r, func(ctx context.Context) error { return q.PutContext(ctx, v) })
+						})
+					},
+					func() { get(func() (uint64, result) { v, took := q.TryGet(); return v, result{OK: took} }) },
+					func() {
+						get(func() (out uint64, res result) {
+							res = briefly(r, func(ctx context.Context) (err error) { out, err = q.GetContext(ctx); return err })
+							return out, res
+						})
+					})
+			}, nil
+		},
+		bad: bad(call{Proc: 0, Op: "put", Arg: 5}, ok, call{Proc: 0, Op: "put", Arg: 6}, ok, call{Proc: 1, Op: "get", Arg: 0}, result{OK: true, Out: 6}),
+	}
+}

@@ -1,0 +1,209 @@
+// Command mutants puts known mistakes into the library, one at a time, and makes
+// sure that a test finds each.
+//
+//	go run ./internal/mutants [-run regexp] [-list] [-v]
+//
+// A mutant is an edit of one file, of which a copy is built through the overlay of
+// the go command: the tree stays as it is. Its test is the cheapest that is known to
+// find it; the table is in docs/testing.md. A mutant that its test does not find, an
+// edit that does not apply any more, and one that does not build, are failures.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"time"
+)
+
+// A mutant is a mistake.
+type mutant struct {
+	name string
+	file string // from the root of the module
+	old  string // occurs once in the file
+	new  string
+	pkg  string // of the test
+	run  string // the test, as for -run
+	tags string
+	env  []string
+	// count is how often the test is run at most; 0 means once.
+	count int
+}
+
+// limit is how long a test may take that is to fail: one that hangs is found, too.
+const limit = 45 * time.Second
+
+func main() {
+	only := flag.String("run", "", "regular expression of the mutants to test")
+	list := flag.Bool("list", false, "print the table of docs/testing.md, and do nothing")
+	verbose := flag.Bool("v", false, "show what the tests say")
+	flag.Parse()
+	re, err := regexp.Compile(*only)
+	if err != nil {
+		fatal(err)
+	}
+	root, err := moduleRoot()
+	if err != nil {
+		fatal(err)
+	}
+	dir, err := os.MkdirTemp("", "mutants")
+	if err != nil {
+		fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	b := &bench{root: root, dir: dir, sound: map[string]error{}}
+	survived := 0
+	for _, m := range mutants {
+		if !re.MatchString(m.name) {
+			continue
+		}
+		if *list {
+			fmt.Println(m.row())
+			continue
+		}
+		start := time.Now()
+		out, err := b.test(&m)
+		verdict := "found by " + m.run
+		if err != nil {
+			verdict = "SURVIVES: " + err.Error()
+			survived++
+		}
+		fmt.Printf("%-30s %s (%v)\n", m.name, verdict, time.Since(start).Round(time.Second))
+		if *verbose || err != nil {
+			fmt.Println(indent(out))
+		}
+	}
+	if survived > 0 {
+		os.RemoveAll(dir)
+		fatal(fmt.Errorf("%d mutants survive", survived))
+	}
+}
+
+func fatal(err error) {
+	fmt.Fprintln(os.Stderr, "mutants:", err)
+	os.Exit(1)
+}
+
+func moduleRoot() (string, error) {
+	out, err := exec.Command("go", "env", "GOMOD").Output()
+	if err != nil {
+		return "", err
+	}
+	return filepath.Dir(strings.TrimSpace(string(out))), nil
+}
+
+// row is the mutant's row in docs/testing.md.
+func (m *mutant) row() string {
+	return fmt.Sprintf("| %s | `%s` | `%s` |", m.name, m.file, strings.ReplaceAll(m.run, "|", "\\|"))
+}
+
+// apply makes the edit.
+func (m *mutant) apply(source string) (string, error) {
+	switch n := strings.Count(source, m.old); {
+	case n != 1:
+		return "", fmt.Errorf("%s: the text to replace is there %d times, want once:\n%s", m.file, n, m.old)
+	case m.old == m.new:
+		return "", errors.New("the edit changes nothing")
+	}
+	return strings.Replace(source, m.old, m.new, 1), nil
+}
+
+// bench builds and runs tests.
+type bench struct {
+	root, dir string
+	sound     map[string]error // of tests without a mistake, by binary and test
+}
+
+// build builds the test of m, with the overlay if that is not "".
+func (b *bench) build(m *mutant, overlay, binary string) error {
+	args := []string{"test", "-c", "-tags", m.tags, "-o", binary}
+	if overlay != "" {
+		args = append(args, "-overlay", overlay)
+	}
+	build := exec.Command("go", append(args, "./"+m.pkg)...)
+	build.Dir = b.root
+	if out, err := build.CombinedOutput(); err != nil {
+		return fmt.Errorf("it does not build: %w\n%s", err, out)
+	}
+	return nil
+}
+
+// run runs the test of m, and returns an error if it fails.
+func (b *bench) run(m *mutant, binary string) (output string, err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), limit+10*time.Second)
+	defer cancel()
+	test := exec.CommandContext(ctx, binary, "-test.run", m.run, "-test.timeout", limit.String())
+	test.Dir = filepath.Join(b.root, m.pkg)
+	// Who hangs is found sooner so.
+	test.Env = append(append(os.Environ(), "SHMSYNC_TEST_TIMEOUT_SCALE=0.5"), m.env...)
+	test.WaitDelay = 5 * time.Second
+	out, err := test.CombinedOutput()
+	return string(out), err
+}
+
+// passes makes sure that the test of m passes where there is no mistake.
+func (b *bench) passes(m *mutant) error {
+	binary := filepath.Join(b.dir, strings.ReplaceAll(m.pkg, "/", "-")+m.tags+".test")
+	if _, err := os.Stat(binary); err != nil {
+		if err := b.build(m, "", binary); err != nil {
+			return err
+		}
+	}
+	key := binary + m.run + strings.Join(m.env, " ")
+	err, known := b.sound[key]
+	if !known {
+		var out string
+		if out, err = b.run(m, binary); err != nil {
+			err = fmt.Errorf("%s fails without it: %w\n%s", m.run, err, indent(out))
+		} else if strings.Contains(out, "no tests to run") {
+			err = fmt.Errorf("there is no %s", m.run)
+		}
+		b.sound[key] = err
+	}
+	return err
+}
+
+// test returns an error unless the test of m passes without it and fails with it.
+func (b *bench) test(m *mutant) (output string, err error) {
+	path := filepath.Join(b.root, m.file)
+	source, err := os.ReadFile(path)
+	if err != nil {
+		return "", err
+	}
+	changed, err := m.apply(string(source))
+	if err != nil {
+		return "", err
+	}
+	if err := b.passes(m); err != nil {
+		return "", err
+	}
+	edited, overlay, binary := filepath.Join(b.dir, "edited.go"), filepath.Join(b.dir, "overlay.json"), filepath.Join(b.dir, "mutant.test")
+	if err := os.WriteFile(edited, []byte(changed), 0o600); err != nil {
+		return "", err
+	}
+	j, err := json.Marshal(map[string]map[string]string{"Replace": {path: edited}})
+	if err != nil {
+		return "", err
+	}
+	if err := os.WriteFile(overlay, j, 0o600); err != nil {
+		return "", err
+	}
+	if err := b.build(m, overlay, binary); err != nil {
+		return "", err
+	}
+	for range max(m.count, 1) {
+		if output, err = b.run(m, binary); err != nil {
+			return output, nil
+		}
+	}
+	return output, errors.New(m.run + " passes")
+}
+
+func indent(s string) string { return "\t" + strings.ReplaceAll(strings.TrimSpace(s), "\n", "\n\t") }

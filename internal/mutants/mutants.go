@@ -1,0 +1,195 @@
+package main
+
+// noLooks has no process look for lost wakes, which it would do every 100 ms: so a wake
+// that is lost is a hang.
+var noLooks = []string{"SHMSYNC_LOOK_EVERY=1h"}
+
+// images has a newcomer join most states of a scene.
+var images = []string{"SHMSYNC_TEST_STEPKILLS=60"}
+
+const withPoints = "crashpoint"
+
+var mutants = []mutant{
+	{
+		name: "drop the waiters bit", // of those who stay asleep, by who was woken
+		file: "prims/mutex_slow.go",
+		old:  "\tif w.slept {\n\t\tw.m.bell.Announce()\n\t}\n",
+		new:  "",
+		pkg:  "prims", run: "TestMutexHammer$|TestMutexHammerElsewhere", tags: withPoints, env: noLooks,
+	},
+	{
+		name: "unlock wakes nobody",
+		file: "prims/mutex_slow.go",
+		old:  "\tif m.bell.Announced() {\n\t\tm.wakeAfter()\n\t}\n}\n",
+		new:  "}\n",
+		pkg:  "prims", run: "TestMutexHammer$|TestMutexHammerElsewhere", tags: withPoints, env: append([]string{"SHMSYNC_DISABLE=membarrier"}, noLooks...),
+	},
+	{
+		name: "skip the recheck", // after announcing; others run between it and the look before
+		file: "prims/mutex_slow.go",
+		old:  "\tv := m.bell.Announce()\n\tcrashpoint.Hit(\"mutex.lock.announced\")\n\to := ownerWord(m.owner.Load())\n",
+		new:  "\to := ownerWord(m.owner.Load())\n\tshmsync.Yield()\n\tv := m.bell.Announce()\n\tcrashpoint.Hit(\"mutex.lock.announced\")\n",
+		pkg:  "prims", run: "TestMutexHammer$|TestMutexHammerElsewhere", tags: withPoints, env: append([]string{"SHMSYNC_DISABLE=membarrier"}, noLooks...), count: 3,
+	},
+	{
+		name: "cancel keeps the wake",
+		file: "prims/mutex_slow.go",
+		old:  "\tif !m.blocks(o, true) {\n\t\tm.wakeNext()\n\t}\n",
+		new:  "\t_ = o\n",
+		pkg:  "prims", run: "TestWithoutLooks/failed_repair", tags: withPoints, count: 3,
+	},
+	{
+		name: "a dead holder stays",
+		file: "prims/mutex_repair.go",
+		old:  "\tnext := o.bereaved(policyOf(w.policy))\n",
+		new:  "\tnext := o\n",
+		pkg:  "internal/stepkill", run: "TestStepImages/mutex_report/unlock$", env: images,
+	},
+	{
+		name: "wake before store",
+		file: "prims/futex.go",
+		old:  "\t\tif f.state.CompareAndSwap(uint64(s), uint64(s.posted())) {\n\t\t\tif s.announced() {\n",
+		new:  "\t\tif s.announced() {\n\t\t\tf.queue.DeliverAll()\n\t\t\ttime.Sleep(time.Millisecond)\n\t\t}\n\t\tif f.state.CompareAndSwap(uint64(s), uint64(s.posted())) {\n\t\t\tif false {\n",
+		pkg:  "prims", run: "TestFutexMultipleWaiters|TestFutexWaitSuspended", tags: withPoints, env: noLooks,
+	},
+	{
+		name: "do not announce again", // after a post that was for others
+		file: "prims/futex.go",
+		old:  "uint64(s|futexAnnounced)) {\n\t\t\t\tcontinue\n\t\t\t}\n\t\t\ts |= futexAnnounced\n",
+		new:  "uint64(s)) {\n\t\t\t\tcontinue\n\t\t\t}\n",
+		pkg:  "prims", run: "TestFutexMultipleWaiters|TestFutexWaitSuspended", tags: withPoints, env: noLooks,
+	},
+	{
+		name: "skip the redo log",
+		file: "prims/monitor_redo.go",
+		old:  "\t\tr.redone.Store(uint64(c.n))\n",
+		new:  "",
+		pkg:  "internal/stepkill", run: "TestStepImages/queue/(put|get)", env: images,
+	},
+	{
+		name: "wake nobody after a monitor",
+		file: "prims/monitor.go",
+		old:  "\tm.latch.Unlock()\n\tm.wake(b)\n}\n",
+		new:  "\tm.latch.Unlock()\n}\n",
+		pkg:  "prims", run: "TestSemaphoreIsFIFO", tags: withPoints, env: noLooks,
+	},
+	{
+		name: "wake before leaving the truth", // the node is not off the queue yet
+		file: "prims/monitor.go",
+		old:  "\tw.Stamp().Store(0)\n\tcrashpoint.Hit(\"monitor.released\")\n",
+		new:  "\tcrashpoint.Hit(\"monitor.released\")\n",
+		pkg:  "prims", run: "TestSemaphore",
+	},
+	{
+		name: "account for nobody", // whose wait was resolved by one who died
+		file: "prims/monitor_redo.go",
+		old:  "\t\t\tm.rules.account(w)\n",
+		new:  "\t\t\tm.drop(w)\n",
+		pkg:  "internal/stepkill", run: "TestStepImages/(semaphore|fairmutex_report)/unlock,_3", env: images,
+	},
+	{
+		name: "forget a dead ticket",
+		file: "prims/monitor_repair.go",
+		old:  "\t\tif !m.waiting(w) {\n\t\t\tm.rules.detach(w)\n\t\t\tm.drop(w)\n\t\t}\n\t\treturn true\n",
+		new:  "\t\treturn true\n",
+		pkg:  "prims", run: "TestSemaphoreTakesBackFromTheDead|TestFairMutexSkips|TestMultiLockSkips|TestHostileGateNodes",
+	},
+	{
+		name: "serve the dead", // grant to a wait that nobody is there for
+		file: "prims/monitor.go",
+		old:  "\treturn queued(w.Load()) && m.current(owner) && !m.a.Dead(owner)\n",
+		new:  "\treturn queued(w.Load()) && owner != 0\n",
+		pkg:  "prims", run: "TestFairMutexSkips|TestMultiLockSkips",
+	},
+	{
+		name: "permits die with their owner",
+		file: "prims/semaphore.go",
+		old:  "\t\tif left := h.permits.Load(); left > 0 && gone(n) {\n",
+		new:  "\t\tif left := h.permits.Load(); left > 1<<40 && gone(n) {\n",
+		pkg:  "prims", run: "TestSemaphoreTakesBackFromTheDead",
+	},
+	{
+		name: "items die with their lease",
+		file: "prims/queue_slots.go",
+		old:  "\t\tif gone(st.name()) {\n\t\t\tx.giveBack(i, s, st)\n\t\t}\n",
+		new:  "",
+		pkg:  "prims", run: "TestQueueLeasesOfTheDead",
+	},
+	{
+		name: "tokens die with who was handed them",
+		file: "prims/event_auto.go",
+		old:  "\t\t\tc.set(&x.words.spare, x.words.spare.Load()+n)\n",
+		new:  "",
+		pkg:  "prims", run: "TestEventTokenOfTheDead|TestEventSpareOfTheDead",
+	},
+	{
+		name: "the producer's death is not told",
+		file: "prims/future_queue.go",
+		old:  "\tif s := f.load(); s.claimed() && gone(s.producer()) {\n",
+		new:  "\tif s := f.load(); s.claimed() && gone(0) {\n",
+		pkg:  "prims", run: "TestFutureProducerDies",
+	},
+	{
+		name: "the runner's death is not seen",
+		file: "prims/once.go",
+		old:  "\t\tput(&o.words.runner, 0)\n\t}\n}\n\nfunc (o *Once) holders",
+		new:  "\t}\n}\n\nfunc (o *Once) holders",
+		pkg:  "prims", run: "TestOnceRunnerDies",
+	},
+	{
+		name: "dead readers stay",
+		file: "prims/rwmutex_repair.go",
+		old:  "\t\t\tif line.CompareAndSwap(uint64(r), uint64(r.cleared())) {\n",
+		new:  "\t\t\tif true {\n",
+		pkg:  "internal/stepkill", run: "TestStepImages/rwmutex/reader_unlocks$", env: images,
+	},
+	{
+		name: "free instead of hand over",
+		file: "prims/fairmutex.go",
+		old:  "\tb := takeWakes()\n\tf.settle(b)\n\tm.leave(b)\n}\n\nfunc (f *FairMutex) badUnlock",
+		new:  "\tm.leave(nil)\n}\n\nfunc (f *FairMutex) badUnlock",
+		pkg:  "prims", run: "TestFairMutexFIFO", tags: withPoints, env: noLooks,
+	},
+	{
+		name: "count after the look", // a waiter has no second look
+		file: "prims/event_auto.go",
+		old:  "\t// The second look: a set before it has not seen that somebody is queued.\n\tx.settle(b)\n",
+		new:  "",
+		pkg:  "prims", run: "TestEventLostWakeupUnderContention|TestEventTurnsUnderContention", tags: withPoints, env: noLooks, count: 5,
+	},
+	{
+		name: "the hub is not rung",
+		file: "arena/hub.go",
+		old:  "\ta.ring(s + slotDoorbell)\n}\n\n// TakeReady",
+		new:  "\t_ = s\n}\n\n// TakeReady",
+		pkg:  "prims", run: "TestMutexHammer$", tags: withPoints, env: noLooks,
+	},
+	{
+		name: "burial wakes nobody",
+		file: "arena/reap.go",
+		old:  "\t\t\tops.Wake(a, o, owed[o.Offset])\n",
+		new:  "\t\t\t_ = owed\n",
+		pkg:  "prims", run: "TestWithoutLooks/release", tags: withPoints, count: 3,
+	},
+	{
+		name: "burial repairs nothing",
+		file: "arena/reap.go",
+		old:  "\t\t\tops.Repair(a, o, dead)\n",
+		new:  "\t\t\t_ = dead\n",
+		pkg:  "internal/stepkill", run: "TestStepImages/rwmutex/reader_unlocks$", env: images,
+	},
+	{
+		name: "claimed blocks stay",
+		file: "arena/reap.go",
+		old:  "\t\ta.reclaimBlocks(n)\n",
+		new:  "",
+		pkg:  "arena", run: "TestHeap.*|TestReclaim.*", tags: withPoints,
+	},
+	{
+		name: "a copied arena keeps its phantoms",
+		file: "arena/dead.go",
+		old:  "\treturn w.present() && (a.seenDead(i, w) || a.byteFree(i) && a.slotState(i) == w)\n",
+		new:  "\treturn w.present() && a.seenDead(i, w)\n",
+		pkg:  "internal/stepkill", run: "TestStepImages/mutex_report/lock$", env: images,
+	},
+}

@@ -1,0 +1,624 @@
+//go:build linux && amd64
+
+package stepkill_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"runtime/debug"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/proctest"
+	"github.com/shmsync/shmsync/internal/stepkill"
+	"github.com/shmsync/shmsync/shm"
+)
+
+func TestMain(m *testing.M) { proctest.Main(m) }
+
+// The arenas are small: they are looked at after each instruction.
+var arenaOptions = arena.Options{Size: 1 << 20, MaxParticipants: 6, Label: "tester"}
+
+type victimParams struct {
+	Arena, Scene, Object string
+}
+
+func sceneOf(c *proctest.Child) (scene, victimParams) {
+	var p victimParams
+	c.Params(&p)
+	object = p.Object
+	for _, s := range scenes {
+		if s.name == p.Scene {
+			return s, p
+		}
+	}
+	c.Fatalf("no scene is called %q", p.Scene)
+	panic("unreachable")
+}
+
+func openScene(c *proctest.Child, s scene, p victimParams, label string) (*arena.Arena, part) {
+	a, err := arena.Attach(p.Arena, &arena.Options{Label: label})
+	if err != nil {
+		c.Fatal(err)
+	}
+	x, err := s.open(a)
+	if err != nil {
+		c.Fatal(err)
+	}
+	return a, x
+}
+
+func init() {
+	proctest.Register("victim", func(c *proctest.Child) {
+		// The thread that is stepped is not the first one, whose end is the process's.
+		runtime.LockOSThread()
+		debug.SetGCPercent(-1)
+		s, p := sceneOf(c)
+		ctl, err := stepkill.OpenControl(c.File(0))
+		if err != nil {
+			c.Fatal(err)
+		}
+		var x part
+		if s.unjoined {
+			x.op = func() { arena.Attach(p.Arena, &arena.Options{Label: "victim"}) }
+		} else {
+			_, x = openScene(c, s, p, "victim")
+		}
+		go func() {
+			runtime.LockOSThread()
+			if x.prep != nil && !s.sacrificed {
+				x.prep()
+			}
+			ctl.Tid.Store(uint32(unix.Gettid()))
+			c.Ready()
+			for ctl.Gate.Load() == 0 {
+			}
+			ctl.Began.Store(1)
+			x.op()
+			ctl.Ended.Store(1)
+			select {}
+		}()
+		c.Await()
+	})
+
+	proctest.Register("sacrifice", func(c *proctest.Child) {
+		s, p := sceneOf(c)
+		_, x := openScene(c, s, p, "sacrifice")
+		if x.prep != nil {
+			x.prep()
+		}
+		c.Ready()
+		c.Await()
+	})
+
+	// A crowd waits, and is stopped, while images are taken.
+	proctest.Register("crowd", func(c *proctest.Child) {
+		s, p := sceneOf(c)
+		_, x := openScene(c, s, p, "crowd")
+		for range s.waiters {
+			go x.wait()
+		}
+		c.Ready()
+		c.Await()
+	})
+}
+
+// stage is where a scene is played again and again.
+type stage struct {
+	t     *testing.T
+	s     scene
+	a     *arena.Arena
+	own   part
+	round int
+	limit stats
+}
+
+// stats counts what has been done.
+type stats struct {
+	kills  int // real ones
+	steps  int // instructions that victims executed
+	states int // images that a newcomer joined
+	spots  int // instruction boundaries that these images stand for
+	slow   time.Duration
+}
+
+func (x *stats) add(y stats) {
+	x.kills += y.kills
+	x.steps += y.steps
+	x.states += y.states
+	x.spots += y.spots
+	x.slow = max(x.slow, y.slow)
+}
+
+func newArena(t *testing.T) *arena.Arena {
+	t.Helper()
+	name := fmt.Sprintf("shmsync-test-step-%d-%d", os.Getpid(), time.Now().UnixNano())
+	a, err := arena.Create(name, &arenaOptions)
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		shm.Remove(name)
+		a.Close()
+	})
+	return a
+}
+
+func newStage(t *testing.T, s scene) *stage {
+	t.Helper()
+	x := &stage{t: t, s: s, a: newArena(t)}
+	if !s.fresh {
+		x.open()
+	}
+	return x
+}
+
+func (x *stage) open() {
+	x.t.Helper()
+	x.round++
+	object = fmt.Sprint("object-", x.round)
+	var err error
+	x.own, err = x.s.open(x.a)
+	require.NoError(x.t, err)
+}
+
+func words(a *arena.Arena) string {
+	var b strings.Builder
+	for o := range a.Objects() {
+		fmt.Fprintf(&b, "%v %v: %s\n", o.Kind, o, a.Describe(o))
+	}
+	for p := range a.Participants() {
+		fmt.Fprintf(&b, "%v %s, notice %s, fenced %v\n", p.Identity, p.State, p.Notice, p.Fenced)
+	}
+	return b.String()
+}
+
+func (x *stage) start(helper string, files ...*os.File) *proctest.Proc {
+	x.t.Helper()
+	return proctest.Start(x.t, helper, proctest.Files(files...),
+		proctest.Params(victimParams{Arena: filepath.Base(x.a.Path()), Scene: x.s.name, Object: object}),
+		proctest.Env("GODEBUG=asyncpreemptoff=1", "GOMAXPROCS=3"), proctest.Dump(func() string { return words(x.a) }))
+}
+
+// target says when a victim is killed: before it has executed more instructions than
+// steps, or at the place number spot where a death leaves something else than one
+// instruction earlier. -1 is never.
+type target struct{ steps, spot int }
+
+var atTheEnd = target{-1, -1}
+
+func (g target) String() string {
+	switch {
+	case g.spot >= 0:
+		return fmt.Sprintf("at place %d", g.spot)
+	case g.steps >= 0:
+		return fmt.Sprintf("after %d instructions", g.steps)
+	}
+	return "at the end"
+}
+
+// run is a victim on its way.
+type run struct {
+	*stage
+	victim *proctest.Proc
+	tracer *stepkill.Tracer
+	ctl    *stepkill.Control
+	watch  *stepkill.Watch
+	freed  bool
+
+	helping chan struct{} // closed when help is done; nil if there is none
+
+	steps, spots int
+	ended        bool // the operation is over
+}
+
+// begin starts a victim and has it before the first instruction of its operation.
+// The caller's goroutine is locked to its thread.
+func (x *stage) begin(watched bool) *run {
+	t := x.t
+	t.Helper()
+	r := &run{stage: x}
+	if x.own.hold != nil {
+		x.own.hold()
+	}
+	if x.s.sacrificed {
+		p := x.start("sacrifice")
+		p.Await(t)
+		p.Kill(t)
+	}
+	ctl, f, err := stepkill.NewControl()
+	require.NoError(t, err)
+	defer f.Close()
+	r.ctl = ctl
+	r.victim = x.start("victim", f)
+	r.victim.Await(t)
+	if watched {
+		r.watch, err = stepkill.NewWatch(x.a.Path())
+		require.NoError(t, err)
+	}
+	return r
+}
+
+// seize stops the victim's thread where the operation begins.
+func (r *run) seize() {
+	t := r.t
+	t.Helper()
+	var err error
+	r.tracer, err = stepkill.Seize(r.victim.Pid(), int(r.ctl.Tid.Load()))
+	if err != nil {
+		t.Fatalf("%s: %v: %v\n%s", r.s.name, err, r.victim.Kill(t), words(r.a))
+	}
+	t.Cleanup(func() { r.tracer.Kill() }) // or its parent waits for it for ever
+	r.ctl.Gate.Store(1)
+	for r.ctl.Began.Load() == 0 {
+		s, err := r.tracer.Step()
+		require.NoError(t, err)
+		r.mustBe(stepkill.Stopped, s)
+	}
+	if r.watch != nil {
+		require.NoError(t, r.watch.Refresh())
+		r.watch.Changed()
+	}
+}
+
+func (r *run) mustBe(want, is stepkill.State) {
+	r.t.Helper()
+	if is != want {
+		r.t.Fatalf("%s: the victim is in state %d, want %d, %d instructions on: %s: %v\n%s", r.s.name, is, want, r.steps, r.tracer.End(), r.victim.Kill(r.t), words(r.a))
+	}
+}
+
+// step executes one instruction, and reports whether that has come to another place.
+// A victim that sleeps gets what it waits for at its next step.
+func (r *run) step() (place bool) {
+	t := r.t
+	t.Helper()
+	s, err := r.tracer.Step()
+	require.NoError(t, err)
+	r.steps++
+	if s == stepkill.Asleep {
+		r.spots++
+		return true
+	}
+	r.mustBe(stepkill.Stopped, s)
+	return r.arrived()
+}
+
+// wake lets a victim that sleeps go on, and waits until it does.
+func (r *run) wake() (place bool) {
+	t := r.t
+	t.Helper()
+	r.free(false)
+	for end := time.Now().Add(proctest.Scale(limit)); ; {
+		s, err := r.tracer.Wait(time.Millisecond)
+		require.NoError(t, err)
+		switch s {
+		case stepkill.Stopped:
+			r.rest(5 * time.Millisecond)
+			return r.arrived()
+		case stepkill.Gone:
+			t.Fatalf("the victim ended by itself: %s", r.victim.Stderr())
+		}
+		if r.own.rescue != nil && !r.own.late && r.rest(0) {
+			r.help(r.own.rescue)
+		}
+		if time.Now().After(end) {
+			t.Fatalf("%s: the victim sleeps for ever, %d instructions on\n%s", r.s.name, r.steps, words(r.a))
+		}
+	}
+}
+
+// help does something for the victim, beside it: a victim that is stopped may have what
+// that needs.
+func (r *run) help(f func()) {
+	done := make(chan struct{})
+	r.helping = done
+	go func() {
+		defer close(done)
+		f()
+	}()
+	r.rest(time.Millisecond)
+}
+
+// rest waits until help is done, but no longer than limit, and reports whether it is.
+func (r *run) rest(limit time.Duration) bool {
+	if r.helping == nil {
+		return true
+	}
+	end := time.NewTimer(limit)
+	defer end.Stop()
+	select {
+	case <-r.helping:
+		r.helping = nil
+		return true
+	case <-end.C:
+		return false
+	}
+}
+
+func (r *run) arrived() (place bool) {
+	r.ended = r.ctl.Ended.Load() != 0
+	if r.watch == nil {
+		return false
+	}
+	called := r.tracer.Called()
+	if called {
+		require.NoError(r.t, r.watch.Refresh())
+	}
+	if r.watch.Changed() || called {
+		r.spots++
+		return true
+	}
+	return false
+}
+
+func (r *run) free(last bool) {
+	if r.own.free != nil && !r.freed && (last || !r.own.late) {
+		r.freed = true
+		if last {
+			r.own.free()
+		} else {
+			r.help(r.own.free)
+		}
+	}
+}
+
+func (r *run) kill() {
+	t := r.t
+	t.Helper()
+	require.NoError(t, r.tracer.Kill())
+	r.victim.WaitSignal(t, syscall.SIGKILL)
+	if !r.rest(proctest.Scale(limit)) {
+		t.Fatalf("%s: who helped the victim hangs\n%s", r.s.name, words(r.a))
+	}
+	if r.watch != nil {
+		r.watch.Close()
+	}
+}
+
+// play kills a victim, and reports whether its operation was over by then.
+func (x *stage) play(g target) (ended bool) {
+	t := x.t
+	t.Helper()
+	if x.s.fresh {
+		x.open()
+	}
+	dead.Store(false)
+	r := x.begin(g.spot >= 0)
+	var wg sync.WaitGroup
+	errs := make(chan error, x.s.waiters)
+	for range x.s.waiters {
+		wg.Go(func() {
+			if err := x.own.wait(); err != nil {
+				errs <- err
+			}
+		})
+	}
+	if x.s.waiters > 0 {
+		<-time.NewTimer(300 * time.Microsecond).C // they are asleep, mostly
+	}
+	r.seize()
+	asleep := false
+	for !r.ended && r.steps < longest && (g.steps < 0 || r.steps < g.steps) && (g.spot < 0 || r.spots <= g.spot) {
+		spots := r.spots
+		if asleep {
+			asleep = false
+			r.wake()
+			continue
+		}
+		place := r.step()
+		asleep = place && r.spots == spots+1 && r.sleeping()
+	}
+	r.kill()
+	killed := time.Now()
+	dead.Store(true)
+	r.free(true)
+	done := make(chan struct{})
+	go func() { wg.Wait(); close(done) }()
+	end := time.NewTimer(proctest.Scale(limit))
+	defer end.Stop()
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for going := true; going; {
+		select {
+		case <-done:
+			going = false
+		case <-tick.C:
+			if x.own.rescue != nil {
+				x.own.rescue()
+			}
+		case <-end.C:
+			t.Fatalf("%s, killed %v: those who wait do not go on\n%s", x.s.name, g, words(x.a))
+		}
+	}
+	if x.s.waiters > 0 {
+		x.limit.slow = max(x.limit.slow, time.Since(killed))
+	}
+	select {
+	case err := <-errs:
+		t.Fatalf("%s, killed %v: %v\n%s", x.s.name, g, err, words(x.a))
+	default:
+	}
+	x.alone(func() string { return fmt.Sprintf("%s, killed %v", x.s.name, g) })
+	x.check(x.own, x.a, fmt.Sprint("killed ", g))
+	if x.s.fresh {
+		require.NoError(t, x.own.close(), "%s, killed %v", x.s.name, g)
+	}
+	x.limit.kills++
+	x.limit.steps += r.steps
+	return r.ended
+}
+
+// sleeping reports whether the last step was one into sleep.
+func (r *run) sleeping() bool { return r.tracer.Sleeps() }
+
+// check is what has to be true of an arena after a death.
+func (x *stage) check(own part, a *arena.Arena, what string) {
+	t := x.t
+	t.Helper()
+	sound(t, a, x.s.name+", "+what)
+	if own.use != nil {
+		if err := within(own.use); err != nil {
+			t.Fatalf("%s, %s: a newcomer cannot use it: %v\n%s", x.s.name, what, err, words(a))
+		}
+		sound(t, a, x.s.name+", "+what+" and used")
+	}
+}
+
+// within runs f and waits no longer than limit.
+func within(f func() error) error {
+	done := make(chan error, 1)
+	go func() { done <- f() }()
+	end := time.NewTimer(proctest.Scale(2 * limit))
+	defer end.Stop()
+	select {
+	case err := <-done:
+		return err
+	case <-end.C:
+		return errors.New("it hangs")
+	}
+}
+
+// sound checks the whole arena; what others change in passing may be seen once.
+func sound(t *testing.T, a *arena.Arena, what string) {
+	t.Helper()
+	var err error
+	for range 3 {
+		if err = a.Check(); err == nil {
+			return
+		}
+		<-time.NewTimer(time.Millisecond).C
+	}
+	require.NoError(t, err, "%s\n%s", what, words(a))
+}
+
+// alone waits until all others are buried. Who died while it joined may stay until the
+// next one joins: nobody is told of it, and it has nothing.
+func (x *stage) alone(what func() string) {
+	x.t.Helper()
+	alone(x.t, x.a, x.s.unjoined, what)
+}
+
+func alone(t *testing.T, a *arena.Arena, joiners bool, what func() string) {
+	t.Helper()
+	end := time.Now().Add(proctest.Scale(limit))
+	for pause := 100 * time.Microsecond; ; pause = min(2*pause, 2*time.Millisecond) {
+		n := 0
+		for p := range a.Participants() {
+			if !joiners || p.State != "joining" {
+				n++
+			}
+		}
+		if n == 1 {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("%s: the dead are not buried\n%s", what(), words(a))
+		}
+		<-time.NewTimer(pause).C
+	}
+}
+
+// images has a victim go through its operation, and calls f with each distinct image
+// and how many instruction boundaries had it, in the order in which they came.
+func (x *stage) images(f func(image []byte, n int)) {
+	t := x.t
+	t.Helper()
+	if x.s.fresh {
+		x.open()
+	}
+	dead.Store(false)
+	r := x.begin(true)
+	var crowd *proctest.Proc
+	if x.s.waiters > 0 {
+		crowd = x.start("crowd")
+		crowd.Await(t)
+		<-time.NewTimer(2 * time.Millisecond).C
+		crowd.Stop(t)
+	}
+	r.seize()
+	died["crowd"] = true
+	defer delete(died, "crowd")
+	n := 1
+	last := r.watch.Image()
+	asleep := false
+	for !r.ended && r.steps < longest {
+		var place bool
+		if asleep {
+			asleep = false
+			if crowd != nil {
+				crowd.Cont(t) // it may have to make room
+			}
+			place = r.wake()
+			if crowd != nil {
+				crowd.Stop(t)
+				place = r.watch.Changed() || place
+			}
+		} else {
+			spots := r.spots
+			place = r.step()
+			asleep = place && r.spots == spots+1 && r.sleeping()
+			if asleep {
+				place = r.watch.Changed()
+			}
+		}
+		if place && !same(last, r.watch) {
+			f(last, n)
+			last, n = r.watch.Image(), 0
+		}
+		n++
+	}
+	f(last, n)
+	x.limit.steps += r.steps
+	if crowd != nil {
+		crowd.Kill(t)
+	}
+	r.kill()
+	dead.Store(true)
+	r.free(true)
+	x.alone(func() string { return x.s.name })
+	x.check(x.own, x.a, "after its images")
+	if x.s.fresh {
+		require.NoError(t, x.own.close())
+	}
+}
+
+// longest is how many instructions of an operation are looked at: the first use of some
+// handles makes a table of types, and such.
+const longest = 100_000
+
+func same(image []byte, w *stepkill.Watch) bool { return w.Is(image) }
+
+// revive puts an image into a file of its own, whose participants are all dead, and
+// joins it.
+func (x *stage) revive(image []byte, what string) {
+	t := x.t
+	t.Helper()
+	name := fmt.Sprintf("shmsync-test-image-%d-%d", os.Getpid(), time.Now().UnixNano())
+	defer shm.Remove(name)
+	require.NoError(t, stepkill.WriteImage("/dev/shm/"+name, image))
+	a, err := arena.Attach(name, &arena.Options{Label: "newcomer"})
+	require.NoError(t, err, what)
+	died["tester"] = true // in the image
+	defer delete(died, "tester")
+	alone(t, a, false, func() string { return x.s.name + ", " + what })
+	sound(t, a, x.s.name+", "+what)
+	own, err := x.s.open(a)
+	require.NoError(t, err, "%s, %s", x.s.name, what)
+	x.check(own, a, what)
+	if own.close != nil {
+		require.NoError(t, own.close(), "%s, %s", x.s.name, what)
+	}
+	require.NoError(t, a.Close(), "%s, %s", x.s.name, what)
+}
+
+var _ = context.Background

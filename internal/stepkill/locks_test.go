@@ -1,0 +1,222 @@
+//go:build linux && amd64
+
+package stepkill_test
+
+import (
+	"context"
+
+	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/prims"
+)
+
+func init() {
+	for _, policy := range []prims.Policy{prims.Report, prims.Release} {
+		of := func(name string) string {
+			name += " " + policy.String()
+			if policy == prims.Report {
+				recoverable[name] = true
+			}
+			return name
+		}
+		addLock(of("mutex"), func(a *arena.Arena) (*aLock, error) {
+			m, err := prims.OpenMutex(a, "m", &prims.MutexOptions{Policy: policy})
+			if err != nil {
+				return nil, err
+			}
+			return &aLock{m.LockContext, m.TryLock, m.Unlock, m.Recover, m.Close}, nil
+		})
+		addLock(of("fairmutex"), func(a *arena.Arena) (*aLock, error) {
+			m, err := prims.OpenFairMutex(a, "m", &prims.FairMutexOptions{Policy: policy})
+			if err != nil {
+				return nil, err
+			}
+			return &aLock{m.LockContext, m.TryLock, m.Unlock, m.Recover, m.Close}, nil
+		})
+		addLock(of("rwmutex writer"), func(a *arena.Arena) (*aLock, error) {
+			m, err := prims.OpenRWMutex(a, "m", &prims.RWMutexOptions{Policy: policy})
+			if err != nil {
+				return nil, err
+			}
+			return &aLock{m.LockContext, m.TryLock, m.Unlock, m.Recover, m.Close}, nil
+		})
+		addLock(of("spinlock"), func(a *arena.Arena) (*aLock, error) {
+			m, err := prims.OpenSpinLock(a, "m", &prims.SpinLockOptions{Policy: policy})
+			if err != nil {
+				return nil, err
+			}
+			return &aLock{m.LockContext, m.TryLock, m.Unlock, m.Recover, m.Close}, nil
+		})
+		addLock(of("rwspinlock writer"), func(a *arena.Arena) (*aLock, error) {
+			m, err := prims.OpenRWSpinLock(a, "m", &prims.RWSpinLockOptions{Policy: policy})
+			if err != nil {
+				return nil, err
+			}
+			return &aLock{m.LockContext, m.TryLock, m.Unlock, m.Recover, m.Close}, nil
+		})
+		addLock(of("multilock"), func(a *arena.Arena) (*aLock, error) {
+			m, err := prims.OpenMultiLock(a, "m", &prims.MultiLockOptions{Policy: policy, Buckets: 2})
+			if err != nil {
+				return nil, err
+			}
+			const key = 7
+			var held prims.Hold // of who has it: one at a time
+			return &aLock{
+				lock: func(ctx context.Context) error {
+					h, err := m.LockContext(ctx, key)
+					if err == nil {
+						held = h
+					}
+					return err
+				},
+				try: func() bool {
+					h, ok := m.TryLock(key)
+					if ok {
+						held = h
+					}
+					return ok
+				},
+				unlock:  func() { held.Unlock() },
+				recover: func(ctx context.Context, f func() error) error { return m.Recover(ctx, key, f) },
+				close:   m.Close,
+			}, nil
+		})
+	}
+	addLock("semaphore", func(a *arena.Arena) (*aLock, error) {
+		s, err := prims.OpenSemaphore(a, "s", 3, nil)
+		if err != nil {
+			return nil, err
+		}
+		return &aLock{
+			lock:   func(ctx context.Context) error { return s.Acquire(ctx, 2) },
+			try:    func() bool { return s.TryAcquire(2) },
+			unlock: func() { s.Release(2) },
+			close:  s.Close,
+		}, nil
+	})
+
+	// A reader waits for a writer, and the other way round.
+	rw := func(name string, open func(a *arena.Arena) (w, r *aLock, err error)) {
+		for _, reader := range []bool{true, false} {
+			with := func(l func(me, other *aLock, p *part)) func(a *arena.Arena) (part, error) {
+				return func(a *arena.Arena) (part, error) {
+					w, r, err := open(a)
+					if err != nil {
+						return part{}, err
+					}
+					if !reader {
+						r, w = w, r
+					}
+					p := part{close: w.close}
+					p.use = func() error {
+						if err := w.use(); err != nil {
+							return err
+						}
+						return r.use()
+					}
+					p.wait = w.turn
+					l(r, w, &p)
+					return p, nil
+				}
+			}
+			role := map[bool]string{true: "reader", false: "writer"}[reader]
+			bg := context.Background()
+			addScene(scene{name: name + "/" + role + " locks", open: with(func(me, _ *aLock, p *part) {
+				p.op = func() { me.lock(bg) }
+			})})
+			addScene(scene{name: name + "/" + role + " tries", open: with(func(me, _ *aLock, p *part) {
+				p.op = func() { me.try() }
+			})})
+			addScene(scene{name: name + "/" + role + " waits", waiters: 1, open: with(func(me, other *aLock, p *part) {
+				p.hold = func() { other.take(bg) }
+				p.free = other.unlock
+				p.op = func() { me.lock(bg) }
+			})})
+			addScene(scene{name: name + "/" + role + " gives up", waiters: 1, open: with(func(me, other *aLock, p *part) {
+				p.hold = func() { other.take(bg) }
+				p.free, p.late = other.unlock, true
+				p.op = func() {
+					ctx, cancel := context.WithTimeout(bg, 3e6)
+					defer cancel()
+					me.lock(ctx)
+				}
+			})})
+			for _, n := range []int{0, 2, 11} {
+				addScene(scene{name: name + "/" + role + " unlocks" + map[int]string{2: ", 2 wait", 11: ", 11 wait"}[n], waiters: n, open: with(func(me, _ *aLock, p *part) {
+					p.prep = func() { me.take(bg) }
+					p.op = me.unlock
+				})})
+			}
+		}
+	}
+	rw("rwmutex", func(a *arena.Arena) (w, r *aLock, err error) {
+		m, err := prims.OpenRWMutex(a, "m", nil)
+		if err != nil {
+			return nil, nil, err
+		}
+		return &aLock{m.LockContext, m.TryLock, m.Unlock, m.Recover, m.Close}, &aLock{m.RLockContext, m.TryRLock, m.RUnlock, m.Recover, nil}, nil
+	})
+	rw("rwspinlock", func(a *arena.Arena) (w, r *aLock, err error) {
+		m, err := prims.OpenRWSpinLock(a, "m", nil)
+		if err != nil {
+			return nil, nil, err
+		}
+		return &aLock{m.LockContext, m.TryLock, m.Unlock, m.Recover, m.Close}, &aLock{m.RLockContext, m.TryRLock, m.RUnlock, m.Recover, nil}, nil
+	})
+	spin := func(what string, waiters int, f func(m *prims.RWSpinLock, p *part)) {
+		addScene(scene{name: "rwspinlock/" + what, waiters: waiters, open: func(a *arena.Arena) (part, error) {
+			m, err := prims.OpenRWSpinLock(a, "m", nil)
+			if err != nil {
+				return part{}, err
+			}
+			w := &aLock{m.LockContext, m.TryLock, m.Unlock, m.Recover, m.Close}
+			p := part{wait: w.turn, use: w.use, close: m.Close}
+			f(m, &p)
+			return p, nil
+		}})
+	}
+	spin("upgrade", 2, func(m *prims.RWSpinLock, p *part) { p.prep, p.op = m.LockUpgrade, m.Upgrade })
+	spin("downgrade", 2, func(m *prims.RWSpinLock, p *part) { p.prep, p.op = m.Lock, m.Downgrade })
+	spin("downgrade to upgrade", 2, func(m *prims.RWSpinLock, p *part) { p.prep, p.op = m.Lock, m.DowngradeToUpgrade })
+	spin("downgrade upgrade", 2, func(m *prims.RWSpinLock, p *part) { p.prep, p.op = m.LockUpgrade, m.DowngradeUpgrade })
+	spin("lock upgrade", 0, func(m *prims.RWSpinLock, p *part) { p.op = m.LockUpgrade })
+	addScene(scene{name: "rwmutex/downgrade", waiters: 2, open: func(a *arena.Arena) (part, error) {
+		m, err := prims.OpenRWMutex(a, "m", nil)
+		if err != nil {
+			return part{}, err
+		}
+		w := &aLock{m.LockContext, m.TryLock, m.Unlock, m.Recover, m.Close}
+		r := &aLock{m.RLockContext, m.TryRLock, m.RUnlock, m.Recover, nil}
+		return part{prep: m.Lock, op: m.Downgrade, wait: r.turn, use: w.use, close: m.Close}, nil
+	}})
+	addScene(scene{name: "multilock/lock all", waiters: 1, open: func(a *arena.Arena) (part, error) {
+		m, err := prims.OpenMultiLock(a, "m", &prims.MultiLockOptions{Buckets: 1})
+		if err != nil {
+			return part{}, err
+		}
+		keys := []uint64{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}
+		all := func() error {
+			ctx, cancel := limited()
+			defer cancel()
+			for {
+				h, err := m.LockAll(ctx, keys...)
+				if err == nil {
+					h.Unlock()
+					return nil
+				}
+				if err := told(err); err != nil {
+					return err
+				}
+				for _, k := range keys {
+					if err := m.Recover(ctx, k, func() error { return nil }); err != nil {
+						return err
+					}
+				}
+			}
+		}
+		var h prims.Holds
+		return part{prep: func() {}, op: func() {
+			h, _ = m.LockAll(context.Background(), keys...)
+			h.Unlock()
+		}, wait: all, use: all, close: m.Close}, nil
+	}})
+}

@@ -1,0 +1,675 @@
+//go:build linux && amd64
+
+package stepkill_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"runtime"
+	"slices"
+	"sync"
+	"syscall"
+
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/prims"
+)
+
+var bg = context.Background()
+
+func init() {
+	addSequencers()
+	addEvents()
+	addQueues()
+	addFutures()
+	addConds()
+	addTallies()
+	addSignals()
+	addArenas()
+}
+
+// each adds the same scene with several numbers of waiters.
+func each(name string, open func(a *arena.Arena) (part, error), waiters ...int) {
+	for _, n := range waiters {
+		what := name
+		if n > 0 {
+			what += fmt.Sprintf(", %d wait", n)
+		}
+		addScene(scene{name: what, waiters: n, open: open})
+	}
+}
+
+func addSequencers() {
+	seq := func(f func(s *prims.Sequencer, p *part)) func(a *arena.Arena) (part, error) {
+		return func(a *arena.Arena) (part, error) {
+			s, err := prims.OpenSequencer(a, "s", nil)
+			if err != nil {
+				return part{}, err
+			}
+			p := part{close: s.Close}
+			// All wait for an even number.
+			p.wait = waits(func(ctx context.Context) error { return s.WaitContext(ctx, (s.Value()+1)&^1) })
+			p.rescue = func() {
+				if s.Value()&1 != 0 {
+					s.Increment()
+				}
+			}
+			var mu sync.Mutex
+			p.use = func() error {
+				mu.Lock()
+				defer mu.Unlock()
+				ctx, cancel := limited()
+				defer cancel()
+				w := s.WaitAsync(s.Value() + 1)
+				s.Increment()
+				if err := s.WaitContext(ctx, s.Value()); err != nil {
+					return err
+				}
+				if err := w.Wait(); err != nil {
+					return err
+				}
+				if s.Value()&1 == 0 {
+					s.Increment()
+				}
+				return nil
+			}
+			p.hold = func() {
+				if s.Value()&1 == 0 {
+					s.Increment()
+				}
+			}
+			f(s, &p)
+			return p, nil
+		}
+	}
+	each("sequencer/increment", seq(func(s *prims.Sequencer, p *part) { p.op = func() { s.Increment() } }), 0, 3, 12)
+	each("sequencer/advance", seq(func(s *prims.Sequencer, p *part) { p.op = func() { s.Advance(s.Value() + 1) } }), 2)
+	each("sequencer/wait", seq(func(s *prims.Sequencer, p *part) {
+		p.op = func() { s.Wait((s.Value() + 1) &^ 1) }
+		p.free = p.rescue
+	}), 0, 2)
+	each("sequencer/wait, gives up", seq(func(s *prims.Sequencer, p *part) {
+		p.late = true
+		p.op = func() {
+			ctx, cancel := context.WithTimeout(bg, 3e6)
+			defer cancel()
+			s.WaitContext(ctx, s.Value()+1000)
+		}
+	}), 1)
+	each("sequencer/cancel waiters", seq(func(s *prims.Sequencer, p *part) {
+		plain := p.wait
+		p.wait = func() error {
+			if err := plain(); err != nil && !errors.Is(err, shmsync.ErrCanceled) {
+				return err
+			}
+			return nil
+		}
+		p.op = s.CancelWaiters
+	}), 3)
+
+	each("futex/post", func(a *arena.Arena) (part, error) { return futexPart(a, func(f *prims.Futex) { f.Post() }) }, 0, 3, 12)
+	each("futex/wait", func(a *arena.Arena) (part, error) {
+		return futexPart(a, func(f *prims.Futex) { f.Wait((f.Get() + 1) &^ 1) })
+	}, 0, 2)
+}
+
+func futexPart(a *arena.Arena, op func(f *prims.Futex)) (part, error) {
+	f, err := prims.OpenFutex(a, "f", nil)
+	if err != nil {
+		return part{}, err
+	}
+	finish := func() {
+		if f.Get()&1 != 0 {
+			f.Post()
+		}
+	}
+	begin := func() {
+		if f.Get()&1 == 0 {
+			f.Post()
+		}
+	}
+	return part{
+		hold: begin, op: func() { op(f) }, free: finish, rescue: finish,
+		wait: waits(func(ctx context.Context) error { return f.WaitContext(ctx, (f.Get()+1)&^1) }),
+		use: func() error {
+			f.Post()
+			ctx, cancel := limited()
+			defer cancel()
+			if err := f.WaitContext(ctx, f.Get()); err != nil {
+				return err
+			}
+			begin()
+			return nil
+		},
+		close: f.Close,
+	}, nil
+}
+
+func addEvents() {
+	ev := func(opts *prims.EventOptions, f func(e *prims.Event, p *part)) func(a *arena.Arena) (part, error) {
+		return func(a *arena.Arena) (part, error) {
+			e, err := prims.OpenEvent(a, "e", opts)
+			if err != nil {
+				return part{}, err
+			}
+			p := part{close: e.Close, hold: e.Reset}
+			set := func() {
+				if !e.IsSet() {
+					e.Set()
+				}
+			}
+			p.wait = waits(e.WaitContext)
+			p.rescue, p.free = set, set
+			p.use = func() error {
+				ctx, cancel := limited()
+				defer cancel()
+				e.Set()
+				if err := e.WaitContext(ctx); err != nil {
+					return err
+				}
+				e.Reset()
+				if e.IsSet() {
+					return errors.New("set after a reset")
+				}
+				return nil
+			}
+			f(e, &p)
+			return p, nil
+		}
+	}
+	for name, opts := range map[string]*prims.EventOptions{"event": nil, "auto event": {AutoReset: true}, "two-way event": {TwoWay: true}} {
+		each(name+"/set", ev(opts, func(e *prims.Event, p *part) { p.op = e.Set }), 0, 3, 12)
+		each(name+"/wait", ev(opts, func(e *prims.Event, p *part) { p.op = func() { e.Wait() } }), 0, 2)
+		each(name+"/wait, gives up", ev(opts, func(e *prims.Event, p *part) {
+			p.late = true
+			p.op = func() {
+				ctx, cancel := context.WithTimeout(bg, 3e6)
+				defer cancel()
+				e.WaitContext(ctx)
+			}
+		}), 1)
+		each(name+"/reset", ev(opts, func(e *prims.Event, p *part) { p.prep, p.op = e.Set, e.Reset }), 0)
+	}
+	each("two-way event/reset", ev(&prims.EventOptions{TwoWay: true}, func(e *prims.Event, p *part) {
+		p.hold, p.op = e.Set, e.Reset
+		p.wait = waits(e.WaitResetContext)
+		p.rescue = func() {
+			if e.IsSet() {
+				e.Reset()
+			}
+		}
+		p.free = p.rescue
+	}), 3)
+}
+
+func addQueues() {
+	const room = 4
+	q := func(full bool, f func(q *prims.Queue[int64], p *part)) func(a *arena.Arena) (part, error) {
+		return func(a *arena.Arena) (part, error) {
+			q, err := prims.OpenQueue[int64](a, "q", room, nil)
+			if err != nil {
+				return part{}, err
+			}
+			p := part{close: q.Close}
+			drain := func() {
+				for {
+					if _, ok := q.TryGet(); !ok {
+						return
+					}
+				}
+			}
+			fill := func() {
+				for q.TryPut(1) {
+				}
+			}
+			// Putters are let in by who takes, getters by who puts.
+			if full {
+				p.hold = fill
+				p.wait = waits(func(ctx context.Context) error { return q.PutContext(ctx, 2) })
+				p.rescue = func() {
+					if q.Len() == room {
+						q.TryGet()
+					}
+				}
+			} else {
+				p.hold = drain
+				p.wait = waits(func(ctx context.Context) error { _, err := q.GetContext(ctx); return err })
+				p.rescue = func() {
+					if q.Len() == 0 {
+						q.TryPut(3)
+					}
+				}
+			}
+			p.free = p.rescue
+			p.use = func() error {
+				ctx, cancel := limited()
+				defer cancel()
+				drain()
+				for i := range int64(room) {
+					if err := q.PutContext(ctx, i); err != nil {
+						return err
+					}
+				}
+				if q.TryPut(99) {
+					return errors.New("more fits than there is room for")
+				}
+				for i := range int64(room) {
+					v, err := q.GetContext(ctx)
+					if err != nil || v != i {
+						return fmt.Errorf("got %d, want %d: %w", v, i, err)
+					}
+				}
+				return nil
+			}
+			f(q, &p)
+			return p, nil
+		}
+	}
+	put := func(q *prims.Queue[int64]) func() { return func() { q.Put(5) } }
+	get := func(q *prims.Queue[int64]) func() { return func() { q.Get() } }
+	each("queue/put", q(false, func(q *prims.Queue[int64], p *part) { p.op = put(q) }), 0, 2, 11)
+	each("queue/put, full", q(true, func(q *prims.Queue[int64], p *part) { p.op = put(q) }), 0, 2)
+	each("queue/get", q(true, func(q *prims.Queue[int64], p *part) { p.op = get(q) }), 0, 2, 11)
+	each("queue/get, empty", q(false, func(q *prims.Queue[int64], p *part) { p.op = get(q) }), 0, 2)
+	each("queue/put batch", q(false, func(q *prims.Queue[int64], p *part) {
+		p.op = func() { q.PutBatch(bg, []int64{1, 2, 3}) }
+	}), 2)
+	each("queue/get batch", q(true, func(q *prims.Queue[int64], p *part) {
+		p.op = func() { q.GetBatch(bg, make([]int64, 3)) }
+	}), 2)
+	each("queue/lease, gives up", q(false, func(q *prims.Queue[int64], p *part) {
+		p.late = true
+		p.op = func() {
+			ctx, cancel := context.WithTimeout(bg, 3e6)
+			defer cancel()
+			q.Lease(ctx)
+		}
+	}), 1)
+	for _, what := range []string{"lease", "ack", "nack"} {
+		each("queue/"+what, q(what == "ack", func(q *prims.Queue[int64], p *part) {
+			var l prims.Lease[int64]
+			if what == "lease" {
+				p.prep = func() { q.TryPut(7) }
+				p.op = func() { q.TryLease() }
+				return
+			}
+			p.prep = func() {
+				q.TryPut(7)
+				l, _ = q.TryLease()
+			}
+			p.op = l.Ack
+			if what == "nack" {
+				p.op = func() { l.Nack() }
+			} else {
+				p.op = func() { l.Ack() }
+			}
+		}), 0)
+	}
+}
+
+func addFutures() {
+	fut := func(f func(x *prims.Future, p *part)) func(a *arena.Arena) (part, error) {
+		return func(a *arena.Arena) (part, error) {
+			x, err := prims.OpenFuture(a, "x", nil)
+			if err != nil {
+				return part{}, err
+			}
+			p := part{close: x.Close, hold: func() { x.Reset() }}
+			p.wait = waits(func(ctx context.Context) error {
+				if _, err := x.WaitContext(ctx); err != nil {
+					return told(err)
+				}
+				return nil
+			})
+			p.rescue = func() {
+				if _, set := x.IsSet(); !set && x.Claim() {
+					x.Set(0)
+				}
+			}
+			p.free = p.rescue
+			p.use = func() error {
+				ctx, cancel := limited()
+				defer cancel()
+				x.Reset()
+				if !x.Claim() || !x.Set(syscall.EAGAIN) {
+					return errors.New("a Future that was reset cannot be set")
+				}
+				errno, err := x.WaitContext(ctx)
+				if err != nil || errno != syscall.EAGAIN {
+					return fmt.Errorf("waited for %v: %w", errno, err)
+				}
+				x.Reset()
+				return nil
+			}
+			f(x, &p)
+			return p, nil
+		}
+	}
+	each("future/claim", fut(func(x *prims.Future, p *part) { p.op = func() { x.Claim() } }), 0, 2)
+	each("future/set", fut(func(x *prims.Future, p *part) {
+		p.prep, p.op = func() { x.Claim() }, func() { x.Set(0) }
+	}), 0, 3, 12)
+	each("future/wait", fut(func(x *prims.Future, p *part) { p.op = func() { x.Wait() } }), 0, 2)
+	each("future/reset", fut(func(x *prims.Future, p *part) {
+		p.prep, p.op = func() { x.Set(0) }, func() { x.Reset() }
+	}), 0)
+}
+
+func addConds() {
+	cond := func(f func(m *prims.Mutex, c *prims.Cond, p *part)) func(a *arena.Arena) (part, error) {
+		return func(a *arena.Arena) (part, error) {
+			m, err := prims.OpenMutex(a, "m", &prims.MutexOptions{Policy: prims.Release})
+			if err != nil {
+				return part{}, err
+			}
+			c, err := prims.OpenCond(a, "c", m, nil)
+			if err != nil {
+				return part{}, err
+			}
+			p := part{close: func() error { return errors.Join(c.Close(), m.Close()) }}
+			p.wait = waits(func(ctx context.Context) error {
+				m.Lock()
+				defer m.Unlock()
+				return c.WaitContext(ctx)
+			})
+			p.rescue = func() {
+				m.Lock()
+				c.Signal()
+				m.Unlock()
+			}
+			p.free = p.rescue
+			p.use = func() error {
+				done := make(chan error, 1)
+				go func() { done <- p.wait() }()
+				for {
+					select {
+					case err := <-done:
+						return err
+					default:
+						p.rescue()
+					}
+				}
+			}
+			f(m, c, &p)
+			return p, nil
+		}
+	}
+	each("cond/signal", cond(func(m *prims.Mutex, c *prims.Cond, p *part) { p.op = c.Signal }), 0, 3, 12)
+	each("cond/broadcast", cond(func(m *prims.Mutex, c *prims.Cond, p *part) { p.op = c.Broadcast }), 3, 12)
+	each("cond/signal, locked", cond(func(m *prims.Mutex, c *prims.Cond, p *part) {
+		p.prep, p.op = m.Lock, func() { c.Signal(); m.Unlock() }
+	}), 3)
+	each("cond/wait", cond(func(m *prims.Mutex, c *prims.Cond, p *part) { p.prep, p.op = m.Lock, c.Wait }), 0, 2)
+	each("cond/wait, gives up", cond(func(m *prims.Mutex, c *prims.Cond, p *part) {
+		p.late = true
+		p.prep, p.op = m.Lock, func() {
+			ctx, cancel := context.WithTimeout(bg, 3e6)
+			defer cancel()
+			c.WaitContext(ctx)
+		}
+	}), 1)
+}
+
+func addTallies() {
+	each("waitgroup/add", func(a *arena.Arena) (part, error) { return groupPart(a, false) }, 0)
+	each("waitgroup/done", func(a *arena.Arena) (part, error) { return groupPart(a, true) }, 0, 3, 12)
+
+	latch := func(wait bool) func(a *arena.Arena) (part, error) {
+		return func(a *arena.Arena) (part, error) {
+			l, err := prims.OpenLatch(a, object, 1, nil)
+			if err != nil {
+				return part{}, err
+			}
+			down := func() {
+				if l.State().Count == 1 {
+					l.CountDown(1)
+				}
+			}
+			p := part{
+				op:     func() { l.CountDown(1) },
+				wait:   waits(l.WaitContext),
+				rescue: down, free: down,
+				use: func() error {
+					down()
+					return waits(l.WaitContext)()
+				},
+				close: func() error { return errors.Join(l.Close(), a.Delete(object)) },
+			}
+			if wait {
+				p.op = l.Wait
+			}
+			return p, nil
+		}
+	}
+	fresh := func(name string, open func(a *arena.Arena) (part, error), waiters ...int) {
+		each(name, open, waiters...)
+		for i := range waiters {
+			scenes[len(scenes)-1-i].fresh = true
+		}
+	}
+	fresh("latch/count down", latch(false), 0, 3, 12)
+	fresh("latch/wait", latch(true), 0, 1)
+
+	each("barrier/arrive", func(a *arena.Arena) (part, error) {
+		b, err := prims.OpenBarrier(a, "b", 3, nil)
+		if err != nil {
+			return part{}, err
+		}
+		meet := func() error {
+			ctx, cancel := limited()
+			defer cancel()
+			return deadOrNil(b.ArriveAndWaitContext(ctx))
+		}
+		level := func() {
+			b.Reset(3)
+			for b.State().Pending < 3 {
+				b.Arrive(1)
+			}
+		}
+		all := func() error {
+			level()
+			done := make(chan error, 2)
+			go func() { done <- meet() }()
+			go func() { done <- meet() }()
+			return errors.Join(meet(), <-done, <-done)
+		}
+		return part{
+			hold: level, op: func() { b.ArriveAndWait() },
+			wait: meet, use: all, close: b.Close,
+			rescue: func() {
+				if st := b.State(); st.Err == nil && st.Waiting {
+					b.Arrive(1)
+				}
+			},
+		}, nil
+	}, 2)
+
+	once := func(a *arena.Arena) (part, error) {
+		o, err := prims.OpenOnce(a, object, nil)
+		if err != nil {
+			return part{}, err
+		}
+		do := waits(func(ctx context.Context) error { return o.DoContext(ctx, func() {}) })
+		return part{
+			op: func() { o.Do(func() {}) }, use: do,
+			wait: func() error { // while the victim is at it, but not before it
+				for !o.Done() && o.State().Runner == nil && !dead.Load() {
+					runtime.Gosched()
+				}
+				return do()
+			},
+			close: func() error { return errors.Join(o.Close(), a.Delete(object)) },
+		}, nil
+	}
+	fresh("once/do", once, 0, 2)
+}
+
+func groupPart(a *arena.Arena, done bool) (part, error) {
+	g, err := prims.OpenWaitGroup(a, "g", nil)
+	if err != nil {
+		return part{}, err
+	}
+	p := part{close: g.Close, hold: func() { g.Reset() }}
+	p.op = func() { g.Add(1) }
+	if done {
+		p.prep, p.op = func() { g.Add(1) }, g.Done
+	}
+	p.wait = waits(func(ctx context.Context) error { return deadOrNil(g.WaitContext(ctx)) })
+	p.use = func() error {
+		ctx, cancel := limited()
+		defer cancel()
+		g.Reset()
+		g.Add(2)
+		g.Done()
+		g.Done()
+		return g.WaitContext(ctx)
+	}
+	return p, nil
+}
+
+func deadOrNil(err error) error {
+	if err == nil {
+		return nil
+	}
+	return told(err)
+}
+
+func addSignals() {
+	waker := func(f func(w *prims.SignalWaker, p *part)) func(a *arena.Arena) (part, error) {
+		return func(a *arena.Arena) (part, error) {
+			w, err := prims.OpenSignalWaker(a, "w", &prims.SignalWakerOptions{Signals: 1})
+			if err != nil {
+				return part{}, err
+			}
+			p := part{close: w.Close}
+			p.wait = waits(w.AcquireContext)
+			p.rescue = func() {
+				if w.Permits() == 0 {
+					w.Release(1)
+				}
+			}
+			p.free = p.rescue
+			drain := func() {
+				for w.TryAcquire() {
+				}
+			}
+			p.hold = drain
+			p.use = func() error {
+				drain()
+				w.Release(1)
+				ctx, cancel := limited()
+				defer cancel()
+				if err := w.AcquireContext(ctx); err != nil {
+					return err
+				}
+				g := w.Gate(1)
+				if !g.Schedule() && !g.State().Scheduled {
+					return errors.New("a gate cannot be scheduled")
+				}
+				if g.Begin() {
+					g.Finish()
+				}
+				drain()
+				return nil
+			}
+			f(w, &p)
+			return p, nil
+		}
+	}
+	each("signalwaker/release", waker(func(w *prims.SignalWaker, p *part) { p.op = func() { w.Release(1) } }), 0, 3, 12)
+	each("signalwaker/acquire", waker(func(w *prims.SignalWaker, p *part) { p.op = w.Acquire }), 0, 2)
+	each("signalwaker/schedule", waker(func(w *prims.SignalWaker, p *part) { p.op = func() { w.Gate(1).Schedule() } }), 0, 2)
+	each("signalwaker/begin, finish", waker(func(w *prims.SignalWaker, p *part) {
+		p.prep = func() { w.Gate(1).Schedule() }
+		p.op = func() {
+			g := w.Gate(1)
+			if g.Begin() {
+				g.Finish()
+			}
+		}
+	}), 0, 2)
+}
+
+func addArenas() {
+	plain := func(f func(a *arena.Arena, p *part)) func(a *arena.Arena) (part, error) {
+		return func(a *arena.Arena) (part, error) {
+			p := part{use: func() error {
+				off, err := a.Alloc(500, 0)
+				if err != nil {
+					return err
+				}
+				a.Free(off)
+				for _, o := range slices.Collect(a.Objects()) { // a walk keeps what it is at
+					if o.Name == "" {
+						if err := a.DeleteObject(o); err != nil {
+							return err
+						}
+					}
+				}
+				for _, name := range []string{"v", "new"} {
+					m, err := prims.OpenMutex(a, name, nil)
+					if err != nil {
+						return err
+					}
+					m.Lock()
+					m.Unlock()
+					if err := m.Close(); err != nil {
+						return err
+					}
+					if err := a.Delete(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+						return err
+					}
+				}
+				return nil
+			}}
+			f(a, &p)
+			return p, nil
+		}
+	}
+	open := func(a *arena.Arena, name string) *prims.Mutex {
+		m, err := prims.OpenMutex(a, name, nil)
+		if err != nil {
+			panic(err)
+		}
+		return m
+	}
+	each("arena/create object", plain(func(a *arena.Arena, p *part) { p.op = func() { open(a, "new") } }), 0)
+	each("arena/open object", plain(func(a *arena.Arena, p *part) {
+		p.hold = func() { open(a, "v").Close() }
+		p.op = func() { open(a, "v") }
+	}), 0)
+	each("arena/create anonymous, close", plain(func(a *arena.Arena, p *part) { p.op = func() { open(a, "").Close() } }), 0)
+	each("arena/close object", plain(func(a *arena.Arena, p *part) {
+		var m *prims.Mutex
+		p.prep = func() { m = open(a, "v") }
+		p.op = func() { m.Close() }
+	}), 0)
+	each("arena/delete object", plain(func(a *arena.Arena, p *part) {
+		p.hold = func() { open(a, "v").Close() }
+		p.op = func() { a.Delete("v") }
+	}), 0)
+	each("arena/claim and unclaim", plain(func(a *arena.Arena, p *part) {
+		p.op = func() {
+			if off, err := a.ClaimBlock(3000); err == nil {
+				a.UnclaimBlock(off)
+			}
+		}
+	}), 0)
+	each("arena/alloc and free", plain(func(a *arena.Arena, p *part) {
+		p.op = func() { // what was returned and not freed stays, by contract: so little
+			if off, err := a.Alloc(64, 0); err == nil {
+				a.Free(off)
+			}
+		}
+	}), 0)
+	each("arena/close", plain(func(a *arena.Arena, p *part) {
+		p.prep = func() { open(a, "").Lock() }
+		p.op = func() { a.Close() }
+	}), 0)
+	addScene(scene{name: "arena/join", unjoined: true, open: plain(func(a *arena.Arena, p *part) {})})
+	addScene(scene{name: "arena/join, bury", unjoined: true, sacrificed: true, open: plain(func(a *arena.Arena, p *part) {
+		p.prep = func() { open(a, "").Lock() }
+	})})
+}

@@ -1,0 +1,96 @@
+//go:build linux && amd64
+
+package stepkill_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// kills is how many kills of each kind a scene gets. Where SHMSYNC_TEST_STEPKILLS does
+// not say that for all scenes, it is a few, of scenes that are drawn by lot.
+func kills() (n int, all bool) {
+	n, err := strconv.Atoi(os.Getenv("SHMSYNC_TEST_STEPKILLS"))
+	if err != nil {
+		return 2, false
+	}
+	return n, true
+}
+
+// budget is how long scenes are drawn.
+func budget() time.Duration {
+	if testing.Short() {
+		return 3 * time.Second
+	}
+	return 15 * time.Second
+}
+
+func eachScene(t *testing.T, f func(x *stage) stats) {
+	only := os.Getenv("SHMSYNC_TEST_SCENE")
+	var total stats
+	table := ""
+	end := time.Now().Add(budget())
+	_, all := kills()
+	order := rand.Perm(len(scenes))
+	if all {
+		slices.Sort(order)
+	}
+	for _, i := range order {
+		s := scenes[i]
+		if !strings.HasPrefix(s.name, only) || !all && time.Now().After(end) {
+			continue
+		}
+		t.Run(s.name, func(t *testing.T) {
+			runtime.LockOSThread()
+			defer runtime.UnlockOSThread()
+			st := f(newStage(t, s))
+			total.add(st)
+			table += fmt.Sprintf("%-45s %8d %8d %8d %10d %v\n", s.name, st.kills, st.states, st.spots, st.steps, st.slow)
+		})
+	}
+	t.Logf("%-45s %8s %8s %8s %10s\n%s%-45s %8d %8d %8d %10d %v", "scene", "kills", "states", "spots", "steps", table,
+		"total", total.kills, total.states, total.spots, total.steps, total.slow)
+}
+
+// Whoever dies in an operation, those who live go on.
+func TestStepKills(t *testing.T) {
+	n, _ := kills()
+	eachScene(t, func(x *stage) stats {
+		seed := rand.Uint64()
+		r := rand.New(rand.NewPCG(seed, 3))
+		x.t.Logf("seed %#x", seed)
+		x.play(atTheEnd)
+		steps := x.limit.steps
+		for range n {
+			x.play(target{steps: r.IntN(steps + 1), spot: -1})
+		}
+		for spot := 0; spot < n && !x.play(target{steps: -1, spot: spot}); spot++ {
+		}
+		return x.limit
+	})
+}
+
+// If all die in an operation, a newcomer finds everything usable. Memory that is being
+// cleared gives thousands of states: of those after the first ones some are taken.
+func TestStepImages(t *testing.T) {
+	n, _ := kills()
+	eachScene(t, func(x *stage) stats {
+		i := 0
+		x.images(func(image []byte, spots int) {
+			if i++; i <= n || rand.IntN(2*i) < n {
+				x.revive(image, fmt.Sprintf("image %d", i))
+				x.limit.states++
+				x.limit.spots += spots
+			}
+		})
+		x.t.Logf("%d states", i)
+		return x.limit
+	})
+}

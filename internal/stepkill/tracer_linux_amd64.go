@@ -1,0 +1,169 @@
+package stepkill
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Tracer steps one thread of another process. All its methods belong to the OS
+// thread that called Seize, which has to be locked to its goroutine.
+type Tracer struct {
+	pid, tid int
+	called   bool // the last step was a system call
+	killed   bool
+	end      string // how the thread was seen to have ended
+}
+
+// State is what a step came to.
+type State int
+
+const (
+	Stopped State = iota // the instruction is done
+	Asleep               // it is a system call, in which the thread sleeps
+	Gone                 // the thread has ended
+)
+
+// Seize stops thread tid of process pid, between two instructions. The thread dies
+// with the tracer.
+func Seize(pid, tid int) (*Tracer, error) {
+	if err := unix.PtraceSeize(tid); err != nil {
+		return nil, os.NewSyscallError("ptrace seize", err)
+	}
+	t := &Tracer{pid: pid, tid: tid}
+	if err := unix.PtraceInterrupt(tid); err != nil {
+		return nil, os.NewSyscallError("ptrace interrupt", err)
+	}
+	if s, err := t.wait(0); err != nil {
+		return nil, err
+	} else if s == Gone {
+		return nil, fmt.Errorf("thread %d ended: %s", tid, t.end)
+	}
+	if err := unix.PtraceSetOptions(tid, unix.PTRACE_O_EXITKILL); err != nil {
+		return nil, os.NewSyscallError("ptrace setoptions", err)
+	}
+	return t, nil
+}
+
+// user_regs_struct of arch/x86/include/asm/user_64.h.
+const ripOffset = 16 * 8
+
+var syscallInstruction = []byte{0x0f, 0x05}
+
+// atSyscall reports whether the next instruction is a system call.
+func (t *Tracer) atSyscall() (bool, error) {
+	var word [8]byte
+	if _, err := unix.PtracePeekUser(t.tid, ripOffset, word[:]); err != nil {
+		return false, os.NewSyscallError("ptrace peekuser", err)
+	}
+	var text [2]byte
+	if _, err := unix.PtracePeekText(t.tid, uintptr(binary.LittleEndian.Uint64(word[:])), text[:]); err != nil {
+		return false, os.NewSyscallError("ptrace peektext", err)
+	}
+	return bytes.Equal(text[:], syscallInstruction), nil
+}
+
+// Step executes one instruction. When that is a system call in which the thread
+// sleeps, it says Asleep as soon as it does, and Wait tells when it is done.
+func (t *Tracer) Step() (State, error) {
+	var err error
+	if t.called, err = t.atSyscall(); err != nil {
+		return t.lost(err)
+	}
+	if err := unix.PtraceSingleStep(t.tid); err != nil {
+		return t.lost(os.NewSyscallError("ptrace singlestep", err))
+	}
+	if !t.called {
+		return t.wait(0)
+	}
+	for pause := time.Microsecond; ; pause = min(2*pause, 200*time.Microsecond) {
+		s, err := t.wait(unix.WNOHANG)
+		if err != nil || s != Asleep {
+			return s, err
+		}
+		if pause > 50*time.Microsecond && t.Sleeps() {
+			return Asleep, nil
+		}
+		unix.Nanosleep(&unix.Timespec{Nsec: int64(pause)}, nil)
+	}
+}
+
+// End says how a thread that is gone was seen to have ended.
+func (t *Tracer) End() string { return t.end }
+
+// Called reports whether the last step was a system call.
+func (t *Tracer) Called() bool { return t.called }
+
+// Wait waits until a thread that is asleep has returned from its system call; it
+// says Asleep when that is not within limit.
+func (t *Tracer) Wait(limit time.Duration) (State, error) {
+	for end := time.Now().Add(limit); ; {
+		s, err := t.wait(unix.WNOHANG)
+		if err != nil || s != Asleep || time.Now().After(end) {
+			return s, err
+		}
+		unix.Nanosleep(&unix.Timespec{Nsec: 20_000}, nil)
+	}
+}
+
+// wait collects a stop; with WNOHANG it says Asleep where there is none.
+func (t *Tracer) wait(flags int) (State, error) {
+	for {
+		var ws unix.WaitStatus
+		switch n, err := unix.Wait4(t.tid, &ws, flags|unix.WALL, nil); {
+		case err == unix.EINTR:
+		case err != nil:
+			return t.lost(os.NewSyscallError("wait4", err))
+		case n == 0:
+			return Asleep, nil
+		case !ws.Stopped():
+			t.end = fmt.Sprintf("wait status %#x", uint32(ws))
+			return Gone, nil
+		default:
+			return Stopped, nil
+		}
+	}
+}
+
+func (t *Tracer) lost(err error) (State, error) {
+	t.end = err.Error()
+	if errors.Is(err, unix.ESRCH) || errors.Is(err, unix.ECHILD) {
+		return Gone, nil
+	}
+	return Gone, err
+}
+
+// Sleeps asks the kernel whether the thread sleeps.
+func (t *Tracer) Sleeps() bool {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/stat", t.pid, t.tid))
+	if err != nil {
+		return false
+	}
+	i := bytes.LastIndexByte(b, ')')
+	return i > 0 && i+2 < len(b) && b[i+2] == 'S'
+}
+
+// Kill kills the process where the thread stands, and collects the thread; its
+// parent collects the process. It may be called by any thread; a second call does
+// nothing.
+func (t *Tracer) Kill() error {
+	if t.killed {
+		return nil
+	}
+	t.killed = true
+	if err := unix.Kill(t.pid, unix.SIGKILL); err != nil {
+		return os.NewSyscallError("kill", err)
+	}
+	for {
+		if s, err := t.wait(0); err != nil || s == Gone {
+			return err
+		}
+		runtime.Gosched()
+	}
+}

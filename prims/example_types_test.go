@@ -1,0 +1,372 @@
+//go:build linux
+
+package prims_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"syscall"
+
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/prims"
+)
+
+// A lock that is had in the order in which it was asked for.
+func ExampleFairMutex() {
+	a := openExample()
+	defer closeExample(a)
+	f, err := prims.OpenFairMutex(a, "printer", &prims.FairMutexOptions{Policy: prims.Release})
+	if err != nil {
+		log.Fatal(err)
+	}
+	f.Lock()
+	fmt.Println(f.TryLock(), f.State().Held)
+	f.Unlock()
+	// Output: false true
+}
+
+// Readers together, writers alone.
+func ExampleRWMutex() {
+	a := openExample()
+	defer closeExample(a)
+	m, err := prims.OpenRWMutex(a, "table", nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	m.RLock()
+	m.RLock()
+	fmt.Println(m.State().Readers, "readers; a writer gets in:", m.TryLock())
+	m.RUnlock()
+	m.RUnlock()
+	m.Lock()
+	m.Downgrade() // the writer goes on as a reader, and no other writer came between
+	fmt.Println(m.State().Readers, "reader")
+	m.RUnlock()
+	// Output:
+	// 2 readers; a writer gets in: false
+	// 1 reader
+}
+
+// A lock for a few instructions.
+func ExampleSpinLock() {
+	a := openExample()
+	defer closeExample(a)
+	l, err := prims.OpenSpinLock(a, "cursor", nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	cursor, err := arena.Value[[2]uint64](a, "cursor's data")
+	if err != nil {
+		log.Fatal(err)
+	}
+	l.Lock()
+	cursor[0]++
+	cursor[1] += 64
+	l.Unlock()
+	fmt.Println(*cursor)
+	// Output: [1 64]
+}
+
+// Who may have to write reads first, while others read, and decides then.
+func ExampleRWSpinLock() {
+	a := openExample()
+	defer closeExample(a)
+	l, err := prims.OpenRWSpinLock(a, "route", nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	l.RLock()
+	l.LockUpgrade() // beside the readers that are in; new ones wait
+	l.RUnlock()
+	l.Upgrade() // alone
+	fmt.Println(l.TryRLock())
+	l.Unlock()
+	// Output: false
+}
+
+// Permits that belong to the process which acquired them: they come back with its
+// death.
+func ExampleSemaphore() {
+	a := openExample()
+	defer closeExample(a)
+	s, err := prims.OpenSemaphore(a, "connections", 10, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	if err := s.Acquire(context.Background(), 3); err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(s.State().Free, s.TryAcquire(8))
+	s.Release(3)
+	// Output: 7 false
+}
+
+// A condition that a lock guards.
+func ExampleCond() {
+	a := openExample()
+	defer closeExample(a)
+	m, err := prims.OpenMutex(a, "lock", nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	c, err := prims.OpenCond(a, "changed", m, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	stock, err := arena.Value[int64](a, "stock")
+	if err != nil {
+		log.Fatal(err)
+	}
+	go func() { // in another process, as a rule
+		m.Lock()
+		*stock = 5
+		m.Unlock()
+		c.Signal()
+	}()
+	m.Lock()
+	for *stock < 5 {
+		c.Wait()
+	}
+	fmt.Println(*stock)
+	m.Unlock()
+	// Output: 5
+}
+
+// One says that it is ready; any number wait for that.
+func ExampleEvent() {
+	a := openExample()
+	defer closeExample(a)
+	ready, err := prims.OpenEvent(a, "ready", nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	go ready.Set() // in another process, as a rule
+	fmt.Println(ready.Wait(), ready.IsSet())
+	// Output: <nil> true
+}
+
+// A log that is followed: each follower waits for the entry that it lacks.
+func ExampleSequencer() {
+	a := openExample()
+	defer closeExample(a)
+	written, err := prims.OpenSequencer(a, "written", nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	go func() { // in another process, as a rule
+		for range 3 {
+			written.Increment()
+		}
+	}()
+	for entry := range uint64(3) {
+		if err := written.Wait(entry + 1); err != nil {
+			log.Fatal(err)
+		}
+		fmt.Println("entry", entry)
+	}
+	// Output:
+	// entry 0
+	// entry 1
+	// entry 2
+}
+
+// A result that somebody else works on. If that process dies, whoever waits is told.
+func ExampleFuture() {
+	a := openExample()
+	defer closeExample(a)
+	f, err := prims.OpenFuture(a, "index", nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	if f.Claim() { // this process does the work
+		go f.Set(0)
+	}
+	errno, err := f.WaitContext(context.Background())
+	switch {
+	case errors.Is(err, shmsync.ErrOwnerDead):
+		f.Reset() // and claim it oneself
+	case err == nil && errno == 0:
+		fmt.Println("the index is there")
+	}
+	fmt.Println(f.Set(syscall.EIO)) // it is set once
+	// Output:
+	// the index is there
+	// false
+}
+
+// A start that waits until all parts are up.
+func ExampleLatch() {
+	a := openExample()
+	defer closeExample(a)
+	l, err := prims.OpenLatch(a, "parts", 3, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	l.Claim(1) // if this process dies before it counts down, waits fail
+	l.CountDown(1)
+	fmt.Println(l.TryWait())
+	l.CountDown(2)
+	l.Wait()
+	fmt.Println(l.State().Count, "of", l.State().Size)
+	// Output:
+	// false
+	// 0 of 3
+}
+
+// A lock for each user, without an object for each.
+func ExampleMultiLock() {
+	a := openExample()
+	defer closeExample(a)
+	users, err := prims.OpenMultiLock(a, "users", nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	hold := users.Lock(4711)
+	_, same := users.TryLock(4711)
+	other, ok := users.TryLock(42)
+	fmt.Println(same, ok)
+	other.Unlock()
+	hold.Unlock()
+	// Output: false true
+}
+
+// A primitive of one's own: a door that is open or not, with so many places behind it.
+func ExampleWaitable() {
+	a := openExample()
+	defer closeExample(a)
+	type room struct {
+		Open bool
+		Free uint32
+	}
+	door, err := prims.OpenWaitable(a, "room", room{Free: 2}, prims.Rules[room, uint32]{
+		Claim: func(r *room, places uint32) bool {
+			if !r.Open || r.Free < places {
+				return false
+			}
+			r.Free -= places
+			return true
+		},
+		Release: func(r *room, places uint32) { r.Free += places }, // also when its process dies
+	}, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(door.TryWait(1))
+	go door.Update(func(r *room) { r.Open = true })
+	fmt.Println(door.Wait(context.Background(), 2), door.State().Free)
+	door.Release(2)
+	// Output:
+	// false
+	// <nil> 0
+}
+
+// One wait for several things.
+func ExampleWaitAny() {
+	a := openExample()
+	defer closeExample(a)
+	version, err := prims.OpenSequencer(a, "version", nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	quit, err := prims.OpenEvent(a, "quit", nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	go quit.Set()
+	which, err := prims.WaitAny(context.Background(), version.At(1), quit)
+	fmt.Println(which, err)
+	// Output: 1 <nil>
+}
+
+// A wait for all of them.
+func ExampleWaitAll() {
+	a := openExample()
+	defer closeExample(a)
+	version, err := prims.OpenSequencer(a, "version", nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	ready, err := prims.OpenEvent(a, "ready", nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	go ready.Set()
+	go version.Advance(3)
+	fmt.Println(prims.WaitAll(context.Background(), version.At(3), ready))
+	// Output: <nil>
+}
+
+// A wait that no goroutine blocks in.
+func ExamplePending() {
+	a := openExample()
+	defer closeExample(a)
+	ready, err := prims.OpenEvent(a, "ready", nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	p := ready.WaitAsync()
+	ready.Set()
+	<-p.Done()
+	fmt.Println(p.Wait(), p.Cancel())
+	// Output: <nil> false
+}
+
+// An item on lease goes back to the front of its queue when its process dies, or
+// gives it back.
+func ExampleLease() {
+	a := openExample()
+	defer closeExample(a)
+	q, err := prims.OpenQueue[uint64](a, "jobs", 10, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	q.Put(1)
+	q.Put(2)
+	l, err := q.Lease(context.Background())
+	if err != nil {
+		log.Fatal(err)
+	}
+	l.Nack()
+	l, _ = q.TryLease()
+	fmt.Println(l.Item, l.Redelivered)
+	l.Ack()
+	// Output: 1 1
+}
+
+// Many small items at once.
+func ExampleQueue_PutBatch() {
+	a := openExample()
+	defer closeExample(a)
+	q, err := prims.OpenQueue[uint64](a, "samples", 10, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	if _, err := q.PutBatch(context.Background(), []uint64{1, 2, 3}); err != nil {
+		log.Fatal(err)
+	}
+	var into [8]uint64
+	n, err := q.GetBatch(context.Background(), into[:])
+	fmt.Println(into[:n], err)
+	// Output: [1 2 3] <nil>
+}
+
+// A queue whose items a worker looks after, one worker at a time.
+func ExampleGate() {
+	a := openExample()
+	defer closeExample(a)
+	w, err := prims.OpenSignalWaker(a, "workers", &prims.SignalWakerOptions{Signals: 1})
+	if err != nil {
+		log.Fatal(err)
+	}
+	g := w.Gate(3)
+	fmt.Println(g.Schedule(), g.Begin())
+	fmt.Println(g.Schedule()) // while a worker is at it
+	fmt.Println(g.Finish())   // so there is more to do
+	// Output:
+	// true true
+	// false
+	// true
+}

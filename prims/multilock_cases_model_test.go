@@ -1,0 +1,26 @@
+//go:build linux
+
+package prims
+
+import "testing"
+
+// Keys that are locked and unlocked by CAS, beside all that is done with the latch:
+// claims of a key that is wanted, evictions for another key, queues, and deaths at
+// every step.
+func TestModelMultiLock(t *testing.T) {
+	both, one := []uint8{1, 2}, []uint8{1}
+	two := multiModel{threads: []int{0, 1}, wants: [][]uint8{both, both}, calls: []uint8{3, 2}}
+	threads := multiModel{threads: []int{0, 0, 1}, wants: [][]uint8{one, both, one}, calls: []uint8{1, 2, 1}}
+	queue := multiModel{threads: []int{0, 1, 1}, wants: [][]uint8{one, one, one}, calls: []uint8{2, 1, 1}}
+	mortal := multiModel{threads: []int{0, 1}, wants: [][]uint8{both, both}, calls: []uint8{2, 2}, kills: 1}
+	mends := multiModel{threads: []int{0, 0, 1}, wants: [][]uint8{one, both, both}, calls: []uint8{1, 1, 1}, kills: 1, mortal: 1}
+	waits := multiModel{threads: []int{0, 1, 2}, wants: [][]uint8{one, one, one}, calls: []uint8{1, 1, 1}, kills: 1, mortal: 1}
+	requireModels(t, []exploration{
+		{"two processes", small, two.explore, []bug{mkClaimStore, mkUnlock, mkNoClaim}},
+		{"two threads of a process, and one of another", medium, threads.explore, []bug{mkNoStamp, mkKeyFirst, mkNoRaise, mkClaimStore, mkUnlock}},
+		{"a queue", small, queue.explore, []bug{mkUnlock, mkNoClaim}},
+		{"the process that has it dies", small, mortal.explore, []bug{mkForgets, mkUnlock}},
+		{"who claims dies", medium, mends.explore, []bug{mkMendRaise}},
+		{"who waits dies", medium, waits.explore, []bug{mkUnlock}},
+	})
+}

@@ -1,0 +1,16 @@
+//go:build linux
+
+package prims
+
+// HoldWord is the hold in the entry that a key has or had, or of a spilled key, without
+// a claim.
+func (x *MultiLock) HoldWord(key uint64) string {
+	k := x.bucket(key)
+	for i := range k.words.entries {
+		if s := &k.words.entries[i]; s.key.Load() == key && s.hold.Load() != 0 {
+			return keyHold(s.hold.Load()).String()
+		}
+	}
+	h, _ := k.peek(key)
+	return h.String()
+}

@@ -1,0 +1,571 @@
+//go:build linux
+
+package prims
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/shmsync/shmsync/internal/model"
+)
+
+// The words of the model of a bucket of a MultiLock: one entry, in which two keys
+// have no room at a time. The latch is a lock that works, and tells of its holder's
+// death; the queue is a set, and the nodes are one for each thread. Both have a model
+// of their own, that of the monitor.
+const (
+	mkHold = iota
+	mkKey
+	mkQueue // the threads that wait, a bit each
+	mkArrivals
+	mkLatch // the thread that has it + 1
+	mkNode  // the first of the nodes
+)
+
+// A hold is a byte here: bits 0..1 the name, 2..4 the stamp, 5..7 the kind.
+type mkWord uint8
+
+func mkMake(k ownerKind, process int, stamp uint8) mkWord {
+	return mkWord(uint8(k)<<5 | stamp&7<<2 | uint8(process+1)&3)
+}
+
+func (w mkWord) kind() ownerKind { return ownerKind(w >> 5) }
+func (w mkWord) stamp() uint8    { return uint8(w) >> 2 & 7 }
+func (w mkWord) process() int    { return int(w&3) - 1 }
+func (w mkWord) hold() keyHold   { return makeKeyHold(w.kind(), nameOf(w.process()), uint32(w.stamp())) }
+
+func (w mkWord) with(k ownerKind) mkWord { return mkMake(k, w.process(), w.stamp()) }
+
+// of is the word of a hold.
+func mkOf(h keyHold) mkWord {
+	if h == 0 {
+		return 0
+	}
+	return mkMake(h.kind(), processOf(h.owner()), uint8(h.stamp()))
+}
+
+// The states of a node, in its low bits; its stamp is above.
+const (
+	mkNone uint8 = iota
+	mkWaits
+	mkGranted   // and its hold may not be written yet
+	mkAccounted // it is
+)
+
+// The registers of a thread.
+const (
+	mrKey   = iota // the key that it wants or has
+	mrHold         // the hold that it has
+	mrSeen         // the hold that it has seen
+	mrBack         // where it goes on with the latch
+	mrState        // mf...
+	mrCalls        // how often it has called
+	mrOther        // the thread, or process, that it deals with
+)
+
+// The states of a thread, as flags.
+const (
+	mfInside = 1 << iota // it has the key
+	mfSwept              // the reaper has taken back what the dead had
+)
+
+// The steps of a thread.
+const (
+	mpIdle uint8 = iota
+	mpLook
+	mpLookKey
+	mpLookAgain // where the key was looked at first
+	mpTake
+	mpLatch
+	mpFence
+	mpInherit
+	mpMend
+	mpSee
+	mpClaim
+	mpClaimStore
+	mpRaise
+	mpTakeKey
+	mpTakeHold
+	mpStamp
+	mpJoin
+	mpLeave
+	mpAwait
+	mpInside
+	mpUnlock
+	mpUnlockStore
+	mpLetGo
+	mpSettle
+	mpGrant
+	mpAccount
+	mpDrop
+	mpBury
+	mpBuried
+)
+
+// multiModel is a bucket and its users.
+type multiModel struct {
+	threads []int     // the process of each
+	wants   [][]uint8 // the keys that each may want
+	calls   []uint8   // and how often it calls
+	kills   int
+	mortal  int // the process that may be killed
+	bug     bug
+}
+
+// What can be wrong with a key that is locked by CAS.
+const (
+	mkNoStamp    bug = "a lock by CAS leaves the stamp as it is"
+	mkKeyFirst   bug = "the key is looked at before the hold"
+	mkClaimStore bug = "a claim is a load and a store"
+	mkUnlock     bug = "an unlock is a store"
+	mkForgets    bug = "the sweep forgets quick holds"
+	mkNoRaise    bug = "a claim leaves arrivals as they are"
+	mkMendRaise  bug = "mending does not raise arrivals"
+	mkNoClaim    bug = "who waits does not claim"
+)
+
+var (
+	errKeyTogether = errors.New("two have one key")
+	errKeyOther    = errors.New("a key was taken in the entry of another")
+	errKeyLost     = errors.New("who has a key cannot unlock it")
+)
+
+// What the invariant remembers.
+const mgWrong = 0
+
+func (m multiModel) explore(b bug) model.Result {
+	m.bug = b
+	y := model.System{
+		Kills: m.kills, Check: m.check, Done: m.done, Show: m.show, Limit: 30e6,
+		Init: func(s *model.Sys) {
+			s.Mem[mkHold], s.Mem[mkKey] = uint8(mkMake(keyKept, 0, 1)), 1
+		},
+	}
+	for i, p := range m.threads {
+		y.Threads = append(y.Threads, model.ThreadSpec{Name: fmt.Sprintf("%c%d", 'P'+p, i), Process: p, Run: m.step, Mortal: p == m.mortal})
+	}
+	if m.kills > 0 {
+		y.Threads = append(y.Threads, model.ThreadSpec{Name: "reaper", Process: model.Threads - 1, Run: m.step})
+	}
+	return y.Explore()
+}
+
+func (m *multiModel) check(s *model.Sys) error {
+	var inside [4]int
+	for i, p := range m.threads {
+		if t := &s.Thread[i]; s.Life[p] != model.Gone && t.R[mrState]&mfInside != 0 {
+			if inside[t.R[mrKey]]++; inside[t.R[mrKey]] > 1 {
+				return errKeyTogether
+			}
+		}
+	}
+	switch s.Ghost[mgWrong] {
+	case 1:
+		return errKeyOther
+	case 2:
+		return errKeyLost
+	}
+	return nil
+}
+
+// done reports whether nothing is left over: the entry is in no use.
+func (m *multiModel) done(s *model.Sys) bool {
+	return mkWord(s.Mem[mkHold]).hold().free() && s.Mem[mkQueue] == 0
+}
+
+func (m *multiModel) show(s *model.Sys) string {
+	h := mkWord(s.Mem[mkHold])
+	return fmt.Sprintf("key %d: %v stamp %d, queue %b, arrivals %d, latch %d, nodes %v", s.Mem[mkKey], h.hold(), h.stamp(),
+		s.Mem[mkQueue], s.Mem[mkArrivals], s.Mem[mkLatch], s.Mem[mkNode:mkNode+len(m.threads)])
+}
+
+func (m *multiModel) step(x *model.Exec) {
+	switch pc := x.PC(); {
+	case pc == mpIdle:
+		m.idle(x)
+	case pc <= mpTake:
+		m.quick(x)
+	case pc <= mpMend:
+		m.latch(x)
+	case pc <= mpAwait:
+		m.lock(x)
+	default:
+		m.unlock(x)
+	}
+}
+
+func (m *multiModel) idle(x *model.Exec) {
+	if x.Me == len(m.threads) {
+		if x.LifeOf(m.mortal) == model.Alive || *x.R(mrState)&mfSwept != 0 {
+			x.Disable()
+			return
+		}
+		x.Say("sees a death, and fences it")
+		x.Require()
+		x.Membarrier()
+		m.enter(x, mpBury)
+		return
+	}
+	wants := m.wants[x.Me]
+	if *x.R(mrCalls) == m.calls[x.Me] {
+		x.Disable()
+		return
+	}
+	*x.R(mrCalls)++
+	*x.R(mrKey) = wants[x.Choose(len(wants))]
+	x.Say(fmt.Sprintf("calls Lock(%d)", *x.R(mrKey)))
+	x.Goto(mpLook)
+	if m.bug == mkKeyFirst {
+		x.Goto(mpLookKey)
+	}
+}
+
+// end ends a call.
+func (m *multiModel) end(x *model.Exec) {
+	calls, state := *x.R(mrCalls), *x.R(mrState)&mfSwept
+	x.Idle()
+	*x.R(mrCalls), *x.R(mrState) = calls, state
+}
+
+func (m *multiModel) enter(x *model.Exec, then uint8) {
+	*x.R(mrBack) = then
+	x.Goto(mpLatch)
+}
+
+// quick is multiBucket.quick.
+func (m *multiModel) quick(x *model.Exec) {
+	switch x.PC() {
+	case mpLook, mpLookAgain:
+		x.Say("looks at the hold")
+		w := mkWord(x.Load(mkHold))
+		if w.kind() != keyKept || w.process() != x.Process() {
+			m.enter(x, mpSee)
+			return
+		}
+		*x.R(mrSeen) = uint8(w)
+		x.Goto(mpTake)
+		if m.bug != mkKeyFirst {
+			x.Goto(mpLookKey)
+		}
+	case mpLookKey:
+		x.Say("looks at the key")
+		switch {
+		case x.Load(mkKey) != *x.R(mrKey):
+			m.enter(x, mpSee)
+		case m.bug == mkKeyFirst:
+			x.Goto(mpLookAgain)
+		default:
+			x.Goto(mpTake)
+		}
+	case mpTake:
+		x.Say("locks by CAS")
+		w := mkOf(mkWord(*x.R(mrSeen)).hold() + keyHold(holdLock))
+		if m.bug == mkNoStamp {
+			w = mkWord(*x.R(mrSeen)).with(keyQuick)
+		}
+		if !x.CAS(mkHold, *x.R(mrSeen), uint8(w)) {
+			m.enter(x, mpSee)
+			return
+		}
+		if x.Load(mkKey) != *x.R(mrKey) {
+			x.Ghost[mgWrong] = 1
+		}
+		m.has(x, w)
+		x.Goto(mpInside)
+	}
+}
+
+func (m *multiModel) has(x *model.Exec, w mkWord) {
+	*x.R(mrHold) = uint8(w)
+	*x.R(mrState) |= mfInside
+}
+
+// latch is monitor.enter.
+func (m *multiModel) latch(x *model.Exec) {
+	switch x.PC() {
+	case mpLatch:
+		has := x.Load(mkLatch)
+		switch {
+		case has == 0:
+			x.Say("takes the latch")
+			x.CAS(mkLatch, 0, uint8(x.Me)+1)
+			x.Goto(*x.R(mrBack))
+		case x.LifeOf(m.processOf(int(has)-1)) == model.Alive:
+			x.Disable()
+		default:
+			x.Say("finds the holder of the latch dead, and fences it")
+			x.Membarrier()
+			x.Goto(mpInherit)
+		}
+	case mpInherit:
+		x.Say("takes the latch of the dead")
+		has := x.Load(mkLatch)
+		if has == 0 || x.LifeOf(m.processOf(int(has)-1)) != model.Gone || !x.CAS(mkLatch, has, uint8(x.Me)+1) {
+			x.Goto(mpLatch)
+			return
+		}
+		x.Goto(mpMend)
+	case mpMend:
+		x.Say("mends")
+		m.mend(x)
+		if *x.R(mrBack) != mpSettle && mkWord(x.Load(mkHold)).kind() == kindReserved {
+			// What the dead one has let go is passed on, and the call begins anew.
+			*x.R(mrOther) = *x.R(mrBack)
+			*x.R(mrBack) = mpLatch
+			x.Goto(mpSettle)
+			return
+		}
+		x.Goto(*x.R(mrBack))
+	}
+}
+
+func (m *multiModel) processOf(thread int) int {
+	if thread < len(m.threads) {
+		return m.threads[thread]
+	}
+	return model.Threads - 1
+}
+
+// mend is clear, and then requeue and account.
+func (m *multiModel) mend(x *model.Exec) {
+	w := mkWord(x.Load(mkHold))
+	if m.bug != mkMendRaise {
+		m.raise(x, w)
+	}
+	queue := uint8(0)
+	for i := range m.threads {
+		switch n := x.Load(mkNode + i); {
+		case n&3 == mkWaits && x.LifeOf(m.threads[i]) == model.Alive:
+			queue |= 1 << i
+		case n&3 == mkWaits:
+			x.Update(mkNode+i, func(uint8) uint8 { return 0 })
+		case n&3 == mkGranted:
+			x.Update(mkHold, func(uint8) uint8 { return uint8(mkMake(kindHeld, m.threads[i], n>>2)) })
+			x.Update(mkNode+i, func(n uint8) uint8 { return n&^3 | mkAccounted })
+		}
+	}
+	x.Update(mkQueue, func(uint8) uint8 { return queue })
+}
+
+func (m *multiModel) raise(x *model.Exec, w mkWord) {
+	// Stamps are of three bits, and one is ahead of another by four at most.
+	if n := x.Load(mkArrivals); (w.stamp()-n)&7 <= 4 {
+		x.Update(mkArrivals, func(uint8) uint8 { return n + (w.stamp()-n)&7 })
+	}
+}
+
+// lock is the way of Lock with the latch.
+func (m *multiModel) lock(x *model.Exec) {
+	key := *x.R(mrKey)
+	switch x.PC() {
+	case mpSee:
+		x.Say("looks at the entry")
+		m.see(x, mkWord(x.Load(mkHold)), x.Load(mkKey) == key)
+	case mpClaim:
+		x.Say("claims")
+		if m.bug == mkClaimStore {
+			*x.R(mrSeen) = x.Load(mkHold)
+			x.Goto(mpClaimStore)
+			return
+		}
+		x.Update(mkHold, func(w uint8) uint8 { return w &^ (holdFast >> ownerKindShift << 5) })
+		x.Goto(mpRaise)
+	case mpClaimStore:
+		x.Say("stores the claim")
+		x.Store(mkHold, *x.R(mrSeen)&^(1<<5))
+		x.Goto(mpRaise)
+	case mpRaise:
+		x.Say("raises arrivals")
+		if m.bug != mkNoRaise {
+			m.raise(x, mkWord(x.Load(mkHold)))
+		}
+		x.Goto(*x.R(mrBack))
+	case mpTakeKey:
+		x.Say("writes its key")
+		x.Store(mkKey, key)
+		x.Goto(mpTakeHold)
+	case mpTakeHold:
+		x.Say("takes a stamp, and the key")
+		kind := kindHeld
+		if x.Choose(2) == 1 {
+			kind = keyQuick
+		}
+		n := (x.Load(mkArrivals) + 1) & 7
+		if m.bug == mkNoStamp {
+			n = 1
+		}
+		x.Store(mkArrivals, n)
+		w := mkMake(kind, x.Process(), n)
+		x.Store(mkHold, uint8(w))
+		m.has(x, w)
+		x.Goto(mpLeave)
+		*x.R(mrBack) = mpInside
+	case mpStamp:
+		x.Say("stamps its node")
+		n := (x.Load(mkArrivals) + 1) & 7
+		x.Store(mkArrivals, n)
+		x.Store(mkNode+x.Me, n<<2|mkWaits)
+		x.Goto(mpJoin)
+	case mpJoin:
+		x.Say("joins the queue")
+		x.Store(mkQueue, x.Load(mkQueue)|1<<x.Me)
+		x.Goto(mpLeave)
+		*x.R(mrBack) = mpAwait
+	case mpLeave:
+		x.Say("leaves the latch")
+		x.Store(mkLatch, 0)
+		then := *x.R(mrBack)
+		x.Goto(then)
+		if then == mpIdle {
+			m.end(x)
+		}
+	case mpAwait:
+		n := x.Load(mkNode + x.Me)
+		if n&3 != mkGranted && n&3 != mkAccounted {
+			x.Disable()
+			return
+		}
+		x.Say("finds that it has the key")
+		m.has(x, mkMake(kindHeld, x.Process(), n>>2))
+		x.Goto(mpInside)
+	}
+}
+
+// see decides what to do with an entry that has hold w, of the key that is wanted or
+// of another.
+func (m *multiModel) see(x *model.Exec, w mkWord, mine bool) {
+	h := w.hold()
+	switch {
+	case w == 0 || h.idle():
+		x.Goto(mpTakeKey)
+		if mine {
+			x.Goto(mpTakeHold)
+		}
+	case h.fast() && (mine || w.kind() == keyKept):
+		if mine && w.kind() == keyQuick && m.bug == mkNoClaim {
+			x.Goto(mpStamp)
+			return
+		}
+		*x.R(mrBack) = mpSee
+		x.Goto(mpClaim)
+	case !mine:
+		x.Goto(mpLeave) // there is no room
+		*x.R(mrBack) = mpIdle
+	default:
+		x.Goto(mpStamp)
+	}
+}
+
+// unlock is the way of Unlock, and of the sweep.
+func (m *multiModel) unlock(x *model.Exec) {
+	hold := mkWord(*x.R(mrHold))
+	switch x.PC() {
+	case mpInside:
+		x.Say("calls Unlock")
+		switch {
+		case hold.kind() != keyQuick:
+			*x.R(mrState) &^= mfInside
+			m.enter(x, mpLetGo)
+		case m.bug == mkUnlock:
+			x.Goto(mpUnlockStore)
+		default:
+			x.Goto(mpUnlock)
+		}
+	case mpUnlock:
+		x.Say("unlocks by CAS")
+		*x.R(mrState) &^= mfInside
+		if x.CAS(mkHold, uint8(hold), uint8(mkOf(hold.hold()+keyHold(holdUnlock)))) {
+			m.end(x)
+			return
+		}
+		*x.R(mrHold) = uint8(mkOf(hold.hold().claimed()))
+		m.enter(x, mpLetGo)
+	case mpUnlockStore:
+		x.Say("unlocks by a store")
+		x.Store(mkHold, uint8(hold.with(keyKept)))
+		m.end(x)
+	case mpLetGo:
+		x.Say("lets go")
+		*x.R(mrBack) = mpIdle
+		switch {
+		case mkWord(x.Load(mkHold)) != hold || x.Load(mkKey) != *x.R(mrKey):
+			x.Ghost[mgWrong] = 2
+			x.Goto(mpLeave)
+		case x.Load(mkQueue) == 0:
+			x.Store(mkHold, uint8(hold.with(keyLast)))
+			x.Goto(mpLeave)
+		default:
+			x.Store(mkHold, uint8(hold.with(kindReserved)))
+			x.Goto(mpSettle)
+		}
+	case mpSettle:
+		x.Say("looks for who waits")
+		q := x.Load(mkQueue)
+		if q == 0 {
+			x.Store(mkHold, uint8(mkWord(x.Load(mkHold)).with(keyLast)))
+			m.settled(x)
+			return
+		}
+		for i := range m.threads {
+			if q&(1<<i) != 0 {
+				x.Store(mkQueue, q&^(1<<i))
+				*x.R(mrSeen) = uint8(i)
+				break
+			}
+		}
+		x.Goto(mpGrant)
+		if x.LifeOf(m.threads[*x.R(mrSeen)]) != model.Alive {
+			x.Store(mkNode+int(*x.R(mrSeen)), 0)
+			x.Goto(mpSettle)
+		}
+	case mpGrant:
+		x.Say("resolves the wait")
+		x.Update(mkNode+int(*x.R(mrSeen)), func(n uint8) uint8 { return n&^3 | mkGranted })
+		x.Goto(mpAccount)
+	case mpAccount:
+		x.Say("writes the hold of who has waited")
+		w := int(*x.R(mrSeen))
+		x.Store(mkHold, uint8(mkMake(kindHeld, m.threads[w], x.Load(mkNode+w)>>2)))
+		x.Goto(mpDrop)
+	case mpDrop:
+		x.Say("drops the stamp of the wait")
+		x.Update(mkNode+int(*x.R(mrSeen)), func(n uint8) uint8 { return n&^3 | mkAccounted })
+		m.settled(x)
+	case mpBury:
+		x.Say("looks what the dead has")
+		m.mend(x) // its waits are taken off
+		w := mkWord(x.Load(mkHold))
+		*x.R(mrOther) = mpBuried
+		switch {
+		case w.process() != m.mortal || !w.hold().owner().held() || w.kind() == keyQuick && m.bug == mkForgets:
+			*x.R(mrBack) = mpBuried
+			x.Goto(mpLeave)
+			if w.kind() == kindReserved {
+				*x.R(mrBack) = mpBuried
+				x.Goto(mpSettle)
+			}
+		case w.hold().fast():
+			*x.R(mrBack) = mpBury
+			x.Goto(mpClaim)
+		default:
+			x.Store(mkHold, uint8(w.with(kindReserved)))
+			*x.R(mrBack) = mpBuried
+			x.Goto(mpSettle)
+		}
+	case mpBuried:
+		x.Say("has buried it")
+		*x.R(mrState) |= mfSwept
+		m.end(x)
+	}
+}
+
+// settled leaves the latch when a key was passed on; a call that mended on its way
+// begins again.
+func (m *multiModel) settled(x *model.Exec) {
+	if *x.R(mrBack) == mpLatch {
+		*x.R(mrBack) = *x.R(mrOther)
+		x.Goto(*x.R(mrBack))
+		return
+	}
+	x.Goto(mpLeave)
+}

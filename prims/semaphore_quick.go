@@ -1,0 +1,204 @@
+package prims
+
+import (
+	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/crashpoint"
+	"github.com/shmsync/shmsync/internal/race"
+)
+
+var (
+	_ = crashpoint.Register("semaphore.quick.acquired")
+	_ = crashpoint.Register("semaphore.quick.released")
+	_ = crashpoint.Register("semaphore.open.marked")
+	_ = crashpoint.Register("semaphore.open.filled")
+	_ = crashpoint.Register("semaphore.gather.shut")
+)
+
+// acquireQuick acquires n permits without the latch, if it can.
+func (s *Semaphore) acquireQuick(n uint64) bool {
+	if !s.quick.Load() {
+		return s.moves && !race.Enabled && s.acquireFromPool(n)
+	}
+	w := &s.own.quick
+	for {
+		q := quickWord(w.Load())
+		if !q.canAcquire(n) {
+			return false
+		}
+		// sync(semaphore.quick): acquire
+		// lin: the permits are acquired here.
+		if w.CompareAndSwap(uint64(q), uint64(q.acquire(n))) {
+			crashpoint.Hit("semaphore.quick.acquired")
+			return true
+		}
+	}
+}
+
+// releaseQuick releases n permits without the latch, if it can.
+func (s *Semaphore) releaseQuick(n uint64) bool {
+	if !s.quick.Load() {
+		return s.moves && !race.Enabled && s.releaseToPool(n)
+	}
+	w := &s.own.quick
+	for {
+		q := quickWord(w.Load())
+		if !q.canRelease(n) {
+			return false
+		}
+		// sync(semaphore.quick): release
+		// lin: the permits are released here.
+		if w.CompareAndSwap(uint64(q), uint64(q.release(n))) {
+			crashpoint.Hit("semaphore.quick.released")
+			return true
+		}
+	}
+}
+
+func (s *Semaphore) acquireFromPool(n uint64) bool {
+	w := &s.words.free
+	for {
+		p := poolWord(w.Load())
+		if !p.open() || p.permits() < n {
+			return false
+		}
+		// sync(semaphore.quick): acquire
+		// lin: the permits are acquired here.
+		if w.CompareAndSwap(uint64(p), uint64(p)-n) {
+			return true
+		}
+	}
+}
+
+func (s *Semaphore) releaseToPool(n uint64) bool {
+	w := &s.words.free
+	for {
+		p := poolWord(w.Load())
+		if !p.open() || p.permits() > s.size || n > s.size-p.permits() {
+			return false
+		}
+		// sync(semaphore.quick): release
+		// lin: the permits are released here.
+		if w.CompareAndSwap(uint64(p), uint64(p)+n) {
+			return true
+		}
+	}
+}
+
+// closePool makes free a word that only the latch's holder changes, and gives it.
+func (s *Semaphore) closePool() uint64 {
+	w := &s.words.free
+	for {
+		p := poolWord(w.Load())
+		// sync(semaphore.quick): acquire
+		if !p.open() || w.CompareAndSwap(uint64(p), p.permits()) {
+			return p.permits()
+		}
+	}
+}
+
+// reopen opens what was closed for the time of the latch, if nobody is queued.
+func (s *Semaphore) reopen() {
+	if s.moves && !race.Enabled && s.fifo.empty() {
+		// sync(semaphore.quick): release
+		s.words.free.Store(s.words.free.Load() | uint64(poolOpen))
+	}
+}
+
+// leaveOpen is leave for who has let nobody go and leaves nobody queued.
+func (s *Semaphore) leaveOpen() {
+	s.reopen()
+	s.mon.leaveQuiet()
+}
+
+// openShare keeps n permits that are free for this process, and lets it acquire and
+// release without the latch from now on, if somebody else does not want them: it was
+// this process that released last, too. The latch is held, and nobody is queued.
+func (s *Semaphore) openShare(n uint64) {
+	w, h := s.words, s.own
+	last := uint64(s.name)
+	if w.last.Load() != last || s.size > quickMost || race.Enabled {
+		put(&w.last, last)
+		return
+	}
+	put(&w.opened, w.opened.Load()|s.openBit(s.name.Slot()))
+	crashpoint.Hit("semaphore.open.marked")
+	q := makeQuick(h.permits.Load(), n)
+	var c change
+	c.set(&w.free, w.free.Load()-n)
+	c.set(&h.permits, 0)
+	c.set(&h.quick, uint64(q))
+	s.mon.commit(&c)
+	crashpoint.Hit("semaphore.open.filled")
+	// sync(semaphore.quick): release
+	h.quick.Store(uint64(q | quickOpen))
+	s.quick.Store(true)
+}
+
+// openBit is the bit of opened that says that the shares of some slots may be open.
+func (s *Semaphore) openBit(slot int) uint64 { return 1 << (slot & 63) }
+
+// gather closes all shares: what their participants have is in permits then, what was
+// kept for them in free. The latch is held.
+func (s *Semaphore) gather() {
+	marks := s.words.opened.Load()
+	if marks == 0 {
+		return
+	}
+	for i, h := range s.shares {
+		if marks&s.openBit(i+1) != 0 {
+			s.closeShare(h)
+		}
+	}
+	put(&s.words.opened, 0)
+}
+
+// closeShare closes one share.
+func (s *Semaphore) closeShare(h *semaphoreShare) {
+	q := shut(h)
+	if q == 0 {
+		return
+	}
+	crashpoint.Hit("semaphore.gather.shut")
+	var c change
+	c.set(&s.words.free, s.words.free.Load()+q.spare())
+	c.set(&h.permits, h.permits.Load()+q.used())
+	c.set(&h.quick, 0)
+	s.mon.commit(&c)
+}
+
+// shut has the participant of a share change its quick word no more, and gives the word.
+func shut(h *semaphoreShare) quickWord {
+	for {
+		q := quickWord(h.quick.Load())
+		// sync(semaphore.quick): acquire
+		if !q.open() || h.quick.CompareAndSwap(uint64(q), uint64(q&^quickOpen)) {
+			return q &^ quickOpen
+		}
+	}
+}
+
+// total is how many of the semaphore's permits are in a share, whose participant may
+// be acquiring and releasing.
+func (h *semaphoreShare) total() uint64 {
+	return h.permits.Load() + quickWord(h.quick.Load()).permits()
+}
+
+// spares is how many permits are kept for participants, without the latch: a look.
+func (s *Semaphore) spares() (n uint64) {
+	if marks := s.words.opened.Load(); marks != 0 {
+		for i, h := range s.shares {
+			if marks&s.openBit(i+1) != 0 {
+				n += quickWord(h.quick.Load()).spare()
+			}
+		}
+	}
+	return n
+}
+
+// ownIn gives what a name has of the share of its slot.
+func (h *semaphoreShare) ownIn(n arena.Name) uint64 {
+	if h.name.Load() != uint64(n) {
+		return 0
+	}
+	return h.permits.Load() + quickWord(h.quick.Load()).used()
+}

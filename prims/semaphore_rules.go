@@ -1,0 +1,87 @@
+package prims
+
+import "github.com/shmsync/shmsync/arena"
+
+// settle grants what can be granted, in order.
+func (s *Semaphore) settle(b *wakes) {
+	for w, ok := s.fifo.head(); ok; w, ok = s.fifo.head() {
+		if !s.mon.waiting(w) {
+			s.detach(w)
+			s.mon.drop(w)
+			continue
+		}
+		if !s.canTake(w.Wanted().Load()) {
+			return
+		}
+		if s.mon.end(b, w, 0, 0) {
+			s.account(w)
+		}
+	}
+}
+
+func (s *Semaphore) account(w wait) {
+	n, owner := w.Wanted().Load(), w.Owner()
+	slot := owner.Slot()
+	var c change
+	if n > s.pool() || slot < 1 || slot > len(s.shares) {
+		s.mon.account(w, nil) // a peer wrote that
+		return
+	}
+	if !s.moves {
+		h := s.shares[slot-1]
+		if h.name.Load() == uint64(owner) {
+			c.set(&h.permits, h.permits.Load()+n)
+		} else {
+			c.set(&s.words.free, s.words.free.Load()+h.permits.Load()+shut(h).permits()-n)
+			c.set(&h.name, uint64(owner))
+			c.set(&h.permits, n)
+			c.set(&h.quick, 0)
+			s.mon.account(w, &c)
+			return
+		}
+	}
+	c.set(&s.words.free, s.words.free.Load()-n)
+	s.mon.account(w, &c)
+}
+
+func (s *Semaphore) detach(w wait)          { s.fifo.detach(w) }
+func (s *Semaphore) requeue(w wait)         { s.fifo.requeue(w) }
+func (s *Semaphore) each(f func(wait) bool) { s.fifo.each(f) }
+
+// clear empties the queue, and counts what is free anew.
+func (s *Semaphore) clear() {
+	s.fifo.clear()
+	if s.moves {
+		return
+	}
+	free := s.size
+	for _, h := range s.shares {
+		free -= min(h.total(), free)
+	}
+	s.words.free.Store(free)
+}
+
+// bury takes the shares of the gone back.
+func (s *Semaphore) bury(gone func(arena.Name) bool) {
+	if s.moves {
+		return
+	}
+	for _, h := range s.shares {
+		n := arena.Name(h.name.Load() & arena.NameMask)
+		if h.total() > 0 && gone(n) {
+			var c change
+			c.set(&s.words.free, s.words.free.Load()+h.permits.Load()+shut(h).permits())
+			c.set(&h.permits, 0)
+			c.set(&h.quick, 0)
+			s.mon.commit(&c)
+		}
+	}
+}
+
+func (s *Semaphore) holders(f func(arena.Name)) {
+	for _, h := range s.shares {
+		if h.total() > 0 {
+			f(arena.Name(h.name.Load() & arena.NameMask))
+		}
+	}
+}

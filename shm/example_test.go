@@ -1,0 +1,62 @@
+//go:build linux
+
+package shm_test
+
+import (
+	"fmt"
+	"log"
+	"os"
+
+	"github.com/shmsync/shmsync/shm"
+)
+
+// A segment that has a name: every process that opens it sees the same bytes.
+func ExampleOpenOrCreate() {
+	name := fmt.Sprintf("example-segment-%d", os.Getpid())
+	seg, created, err := shm.OpenOrCreate(name, 64<<10, func(s *shm.Segment) error {
+		copy(s.Bytes(), "made once") // before anybody can open it
+		return nil
+	}, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer seg.Close()
+	defer shm.Remove(name)
+	fmt.Println(created, string(seg.Bytes()[:9]))
+	// Output: true made once
+}
+
+// A segment without a name goes to others as a file descriptor. It cannot be
+// truncated, and nothing is left of it when the last process is gone.
+func ExampleCreateMemfd() {
+	seg, err := shm.CreateMemfd("frames", 1<<20, nil, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer seg.Close()
+	// exec.Cmd.ExtraFiles = []*os.File{seg.File()}, and in the child
+	// shm.FromFile(os.NewFile(3, "frames"), nil).
+	fmt.Println(seg.Size())
+	// Output: 1048576
+}
+
+// Where the pages of a segment should lie.
+func ExampleParsePolicy() {
+	p, err := shm.ParsePolicy("interleave:0-1")
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(p.Mode, p.Nodes)
+	// Output: interleave [0 1]
+}
+
+// What somebody has left.
+func ExampleList() {
+	for info, err := range shm.List() {
+		if err != nil {
+			log.Print(err)
+			continue
+		}
+		log.Printf("%s: %d bytes of uid %d", info.Name, info.Size, info.UID)
+	}
+}
