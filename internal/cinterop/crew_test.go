@@ -43,6 +43,8 @@ var crews = []crewKind{
 	{"seq", nil, []string{"sequencer.", "monitor.", "park.seat."}, func(t *testing.T, x *agent, _ int) { x.do(t, "seq.reset", "x", 0) }},
 	{"fair", nil, []string{"fairmutex.", "monitor.", "park.seat."}, nil},
 	{"rw", nil, []string{"rwmutex."}, nil},
+	{"spin", nil, []string{"spinlock."}, nil},
+	{"rwspin", nil, []string{"rwspinlock."}, nil},
 	{"cond", nil, []string{"cond.", "monitor.", "park.seat."}, nil},
 	{"wg", nil, []string{"tally.", "monitor.", "park.seat."}, func(t *testing.T, x *agent, killed int) {
 		if killed == 0 {
@@ -159,7 +161,7 @@ func crewPoints(t *testing.T) (names []string) {
 // crewRare are the points that no crew is sure to pass: they need a death, or a stop, before.
 var crewRare = []string{
 	"monitor.mend.", "monitor.tidy.", "fairmutex.recover.", "cond.pass.", "future.bury.", "event.spare.", "sequencer.settle.",
-	"sequencer.stop.", "barrier.complete.", "rwmutex.recover.", "rwmutex.bereave.", "rwmutex.lock.leaving", "rwmutex.rlock.leaving", "semaphore.", "queue.put.",
+	"sequencer.stop.", "barrier.complete.", "spinlock.recover.", "spinlock.bereave.", "spinlock.lock.leaving", "rwspinlock.drain.given_up", "rwmutex.recover.", "rwmutex.bereave.", "rwmutex.lock.leaving", "rwmutex.rlock.leaving", "semaphore.", "queue.put.",
 }
 
 func hasPrefix(prefixes []string, point string) bool {
