@@ -74,7 +74,7 @@
 /* The version of the layout of arenas that this header was made for. An arena of
  * another one is refused with EPROTONOSUPPORT. */
 #ifndef SHMSYNC_LAYOUT_VERSION
-#define SHMSYNC_LAYOUT_VERSION 2
+#define SHMSYNC_LAYOUT_VERSION 3
 #endif
 
 /* What the program that includes the header was made for, told to the
@@ -570,6 +570,93 @@ int shmsync_semaphore_release(shmsync_semaphore *s, int64_t n);
 /* How many can be had. */
 int64_t shmsync_semaphore_free(const shmsync_semaphore *s);
 #endif
+
+/* ---- RWMutex ---- */
+
+typedef struct shmsync_rwmutex {
+    struct shmi_rwmutex *impl;
+} shmsync_rwmutex;
+
+typedef struct shmsync_rwmutex_options {
+    int policy;            /* SHMSYNC_POLICY_..., when a writer dies; another than an existing one has: EINVAL */
+    int (*repair)(void *); /* run by lock and rdlock of this process where they meet a death; 0 for repaired */
+    void *repair_arg;
+    int64_t spin_ns;       /* as of a mutex */
+} shmsync_rwmutex_options;
+
+int shmsync_rwmutex_open(shmsync_arena *a, const char *name, const shmsync_rwmutex_options *opts, shmsync_rwmutex *out);
+int shmsync_rwmutex_at(shmsync_arena *a, shmsync_offset off, shmsync_rwmutex *out);
+shmsync_offset shmsync_rwmutex_offset(const shmsync_rwmutex *m);
+int shmsync_rwmutex_close(shmsync_rwmutex *m);
+/* As those of a mutex. A reader that dies is taken back; the death of a writer is told by policy. */
+int shmsync_rwmutex_lock(shmsync_rwmutex *m);
+int shmsync_rwmutex_trylock(shmsync_rwmutex *m);
+int shmsync_rwmutex_timedlock(shmsync_rwmutex *m, const struct timespec *abs_monotonic);
+int shmsync_rwmutex_unlock(shmsync_rwmutex *m);
+int shmsync_rwmutex_rdlock(shmsync_rwmutex *m);
+int shmsync_rwmutex_tryrdlock(shmsync_rwmutex *m);
+int shmsync_rwmutex_timedrdlock(shmsync_rwmutex *m, const struct timespec *abs_monotonic);
+int shmsync_rwmutex_rdunlock(shmsync_rwmutex *m);
+/* Makes a read hold of the write hold; no writer comes in between. */
+int shmsync_rwmutex_downgrade(shmsync_rwmutex *m);
+int shmsync_rwmutex_recover(shmsync_rwmutex *m, int (*repair)(void *), void *arg);
+int shmsync_rwmutex_state(shmsync_rwmutex *m);
+
+/* ---- SpinLock and RWSpinLock ---- */
+
+typedef struct shmsync_spinlock {
+    struct shmi_spinlock *impl;
+} shmsync_spinlock;
+typedef struct shmsync_rwspinlock {
+    struct shmi_spinlock *impl;
+} shmsync_rwspinlock;
+
+typedef struct shmsync_spinlock_options {
+    int policy;            /* SHMSYNC_POLICY_..., of a new one; another than an existing one has: EINVAL */
+    int (*repair)(void *); /* run by calls of this process that meet a death; 0 for repaired */
+    void *repair_arg;
+    int64_t spin_ns;       /* as of a mutex */
+} shmsync_spinlock_options;
+
+int shmsync_spinlock_open(shmsync_arena *a, const char *name, const shmsync_spinlock_options *opts, shmsync_spinlock *out);
+int shmsync_spinlock_at(shmsync_arena *a, shmsync_offset off, shmsync_spinlock *out);
+shmsync_offset shmsync_spinlock_offset(const shmsync_spinlock *l);
+int shmsync_spinlock_close(shmsync_spinlock *l);
+/* As those of a mutex: waiters spin for longer, give their CPU away, and sleep in the end. */
+int shmsync_spinlock_lock(shmsync_spinlock *l);
+int shmsync_spinlock_trylock(shmsync_spinlock *l);
+int shmsync_spinlock_timedlock(shmsync_spinlock *l, const struct timespec *abs_monotonic);
+int shmsync_spinlock_unlock(shmsync_spinlock *l);
+int shmsync_spinlock_recover(shmsync_spinlock *l, int (*repair)(void *), void *arg);
+int shmsync_spinlock_state(shmsync_spinlock *l);
+
+int shmsync_rwspinlock_open(shmsync_arena *a, const char *name, const shmsync_spinlock_options *opts, shmsync_rwspinlock *out);
+int shmsync_rwspinlock_at(shmsync_arena *a, shmsync_offset off, shmsync_rwspinlock *out);
+shmsync_offset shmsync_rwspinlock_offset(const shmsync_rwspinlock *l);
+int shmsync_rwspinlock_close(shmsync_rwspinlock *l);
+int shmsync_rwspinlock_lock(shmsync_rwspinlock *l);
+int shmsync_rwspinlock_trylock(shmsync_rwspinlock *l);
+int shmsync_rwspinlock_timedlock(shmsync_rwspinlock *l, const struct timespec *abs_monotonic);
+int shmsync_rwspinlock_unlock(shmsync_rwspinlock *l);
+int shmsync_rwspinlock_rdlock(shmsync_rwspinlock *l);
+int shmsync_rwspinlock_tryrdlock(shmsync_rwspinlock *l);
+int shmsync_rwspinlock_timedrdlock(shmsync_rwspinlock *l, const struct timespec *abs_monotonic);
+int shmsync_rwspinlock_rdunlock(shmsync_rwspinlock *l);
+/* For upgrade: readers that are in stay, new ones wait, and nobody else has it so. */
+int shmsync_rwspinlock_uplock(shmsync_rwspinlock *l);
+int shmsync_rwspinlock_tryuplock(shmsync_rwspinlock *l);
+int shmsync_rwspinlock_timeduplock(shmsync_rwspinlock *l, const struct timespec *abs_monotonic);
+int shmsync_rwspinlock_upunlock(shmsync_rwspinlock *l);
+/* From upgrade to writing: waits for the readers to leave. With an error it is held for upgrade still. */
+int shmsync_rwspinlock_upgrade(shmsync_rwspinlock *l);
+int shmsync_rwspinlock_tryupgrade(shmsync_rwspinlock *l);
+int shmsync_rwspinlock_timedupgrade(shmsync_rwspinlock *l, const struct timespec *abs_monotonic);
+/* From writing to reading, from upgrade to reading, from writing to upgrade. */
+int shmsync_rwspinlock_downgrade(shmsync_rwspinlock *l);
+int shmsync_rwspinlock_downgrade_upgrade(shmsync_rwspinlock *l);
+int shmsync_rwspinlock_downgrade_to_upgrade(shmsync_rwspinlock *l);
+int shmsync_rwspinlock_recover(shmsync_rwspinlock *l, int (*repair)(void *), void *arg);
+int shmsync_rwspinlock_state(shmsync_rwspinlock *l);
 #ifdef SHMSYNC_IMPLEMENTATION
 
 #include <errno.h>
@@ -868,6 +955,25 @@ SHMI_FN void shmi_put64(uint64_t *p, uint64_t v)
 {
     if (__atomic_load_n(p, __ATOMIC_RELAXED) != v)
         __atomic_store_n(p, v, __ATOMIC_RELEASE);
+}
+
+/* Loads before it are not passed by loads after it. The thread sanitizer does not know
+ * fences; what it watches is ordered by atomics all the same. */
+#if defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define SHMI_NO_FENCES 1
+#endif
+#endif
+#if defined(__SANITIZE_THREAD__)
+#define SHMI_NO_FENCES 1
+#endif
+SHMI_FN void shmi_load_fence(void)
+{
+#ifdef SHMI_NO_FENCES
+    __atomic_signal_fence(__ATOMIC_SEQ_CST);
+#else
+    __atomic_thread_fence(__ATOMIC_ACQUIRE);
+#endif
 }
 
 SHMI_FN void shmi_pause(uint32_t n)
@@ -1355,22 +1461,29 @@ typedef struct shmi_semaphore_words {
     uint64_t size;
     uint64_t free;
     shmi_list_words queue;
-    uint8_t pad0_[96];
+    uint64_t opened;
+    uint64_t last;
+    uint8_t pad0_[80];
 } shmi_semaphore_words;
 SHMI_ASSERT(offsetof(shmi_semaphore_words, mon) == 0, "semaphore_words.mon");
 SHMI_ASSERT(offsetof(shmi_semaphore_words, size) == 384, "semaphore_words.size");
 SHMI_ASSERT(offsetof(shmi_semaphore_words, free) == 392, "semaphore_words.free");
 SHMI_ASSERT(offsetof(shmi_semaphore_words, queue) == 400, "semaphore_words.queue");
+SHMI_ASSERT(offsetof(shmi_semaphore_words, opened) == 416, "semaphore_words.opened");
+SHMI_ASSERT(offsetof(shmi_semaphore_words, last) == 424, "semaphore_words.last");
 SHMI_ASSERT(sizeof(shmi_semaphore_words) == 512, "semaphore_words");
 
 /* Share of a semaphore */
 typedef struct shmi_semaphore_share {
     uint64_t name;
     uint64_t permits;
+    uint64_t quick;
+    uint8_t pad0_[40];
 } shmi_semaphore_share;
 SHMI_ASSERT(offsetof(shmi_semaphore_share, name) == 0, "semaphore_share.name");
 SHMI_ASSERT(offsetof(shmi_semaphore_share, permits) == 8, "semaphore_share.permits");
-SHMI_ASSERT(sizeof(shmi_semaphore_share) == 16, "semaphore_share");
+SHMI_ASSERT(offsetof(shmi_semaphore_share, quick) == 16, "semaphore_share.quick");
+SHMI_ASSERT(sizeof(shmi_semaphore_share) == 64, "semaphore_share");
 
 /* Sequencer */
 typedef struct shmi_sequence_words {
@@ -2061,8 +2174,9 @@ SHMI_FN int shmi_enter(shmsync_arena *a, const char *op)
         return shmi_fail(ENOTCONN, op, a->label, "%s", "");
     shmi_add32(&a->calls, 1);
     if (SHMI_UNLIKELY(__atomic_load_n(&a->closing, __ATOMIC_SEQ_CST))) {
-        shmi_add32(&a->calls, (uint32_t)-1);
-        return shmi_fail(EBADF, op, a->label, "this process closed the arena");
+        shmi_fail(EBADF, op, a->label, "this process closed the arena");
+        shmi_add32(&a->calls, (uint32_t)-1); /* the arena may be gone from here on */
+        return EBADF;
     }
     return 0;
 }
@@ -2718,6 +2832,39 @@ SHMI_FN void shmi_each_object_block(shmsync_arena *a, int (*f)(shmsync_arena *a,
     }
 }
 
+
+/* ---- Telling: see arena/telling.go ----
+ *
+ * slotTelling counts what this participant is in the middle of: the end of waits of
+ * others, from before it is decided until their owners have been told. While it is 0 the
+ * participant puts no node on a stack that is resolved, or ready, already: so who takes
+ * nodes back that a death has left behind knows which will not be put on a stack any more. */
+
+enum { SHMI_slotTelling = 240 };
+
+SHMI_FN void shmi_begin_tell(shmsync_arena *a) { shmi_add32(shmi_slot32(a, a->my_slot, SHMI_slotTelling), 1); }
+SHMI_FN void shmi_end_tell(shmsync_arena *a) { shmi_add32(shmi_slot32(a, a->my_slot, SHMI_slotTelling), (uint32_t)-1); }
+
+/* Whether everybody who had decided about a node before this call has told its owner, or is dead. */
+SHMI_FN int shmi_all_told(shmsync_arena *a)
+{
+    uint32_t i;
+    for (i = 1; i <= a->geo.slots; i++)
+        if (shmi_ld32(shmi_slot32(a, i, SHMI_slotTelling)) != 0 && shmi_current(a, shmi_name_in(i, shmi_slot_state(a, i))))
+            return 0;
+    return 1;
+}
+/* The same with some patience. */
+SHMI_FN int shmi_await_told(shmsync_arena *a)
+{
+    int tries;
+    for (tries = 0; tries < 50; tries++) {
+        if (shmi_all_told(a))
+            return 1;
+        sched_yield();
+    }
+    return shmi_all_told(a);
+}
 /* ---- Wait nodes ---- */
 
 SHMI_FN uint32_t shmi_node_state(uint32_t w) { return w & 15; }
@@ -2735,8 +2882,6 @@ SHMI_FN int shmi_node_move(shmi_node *n, uint32_t from, uint32_t to)
     return shmi_node_state(w) == from && shmi_node_swap(n, w, shmi_node_with(w, to));
 }
 SHMI_FN shmi_name shmi_node_owner(const shmi_node *n) { return shmi_ld32(&n->owner); }
-/* Notes in a node that is off its queue who is about to resolve the wait. */
-SHMI_FN void shmi_node_set_teller(shmi_node *n, shmi_name who) { shmi_st64(&n->next, (uint64_t)who << 32 | who); }
 
 SHMI_FN shmi_node *shmi_node_ptr(const shmsync_arena *a, shmi_off off) { return (shmi_node *)shmi_ptr(a, off, SHMI_nodeSize, SHMI_nodeSize); }
 
@@ -2913,18 +3058,25 @@ SHMI_FN void shmi_push_ready(shmsync_arena *a, shmi_off off, shmi_node *n, shmi_
 SHMI_FN int shmi_ready(shmsync_arena *a, shmi_off off, shmi_node *n)
 {
     shmi_name owner;
-    if (!shmi_current(a, shmi_node_owner(n)) || !shmi_node_move(n, SHMI_NodeWaiting, SHMI_NodeReady))
+    int done = 0;
+    if (shmi_node_state(shmi_node_load(n)) != SHMI_NodeWaiting)
         return 0;
-    owner = shmi_node_owner(n); /* it does not change hands while ready */
-    if (!shmi_current(a, owner))
-        return 0;
-    SHMSYNC_CRASHPOINT("arena.ready.marked");
-    shmi_push_ready(a, off, n, owner);
-    return 1;
+    shmi_begin_tell(a);
+    if (shmi_current(a, shmi_node_owner(n)) && shmi_node_move(n, SHMI_NodeWaiting, SHMI_NodeReady)) {
+        owner = shmi_node_owner(n); /* it does not change hands while ready */
+        if (shmi_current(a, owner)) {
+            SHMSYNC_CRASHPOINT("arena.ready.marked");
+            shmi_push_ready(a, off, n, owner);
+            done = 1;
+        }
+    }
+    shmi_end_tell(a);
+    return done;
 }
 
 /* Puts a node that was parked and is resolved on its owner's stack and rings. Only who
- * resolved it does that, once. */
+ * resolved it does that, once, between shmi_begin_tell, which it has called before it
+ * resolved the node, and shmi_end_tell. */
 SHMI_FN void shmi_tell(shmsync_arena *a, shmi_off off, shmi_node *n)
 {
     shmi_name owner = shmi_node_owner(n);
@@ -3041,9 +3193,20 @@ SHMI_FN int shmi_is_object(shmsync_arena *a, shmi_off off)
 SHMI_FN void shmi_guard(shmsync_arena *a, shmi_off off) { shmi_st64(shmi_slot64(a, a->my_slot, SHMI_slotOpening), off); }
 SHMI_FN void shmi_unguard(shmsync_arena *a) { shmi_guard(a, 0); }
 
+/* A hub node that nobody has, and that is ready: its owner died when it was not on the
+ * stack, and somebody may have been about to put it there. */
+typedef struct shmi_stray {
+    shmi_off off;
+    uint32_t word;
+    int on;
+} shmi_stray;
+
 typedef struct shmi_dead_nodes {
     shmi_name dead;
     uint64_t left;
+    int told; /* nobody will put a node on a stack any more that is resolved or ready */
+    shmi_stray strays[64]; /* others wait for the next death */
+    unsigned n_strays;
 } shmi_dead_nodes;
 
 /* Whether a node is on the ready stack of n. */
@@ -3076,10 +3239,21 @@ SHMI_FN void shmi_free_dead_node(shmsync_arena *a, shmi_off off, shmi_node *n, v
     uint32_t w;
     int there;
     if (owner != d->dead) {
-        /* Who took it off its queue as its owner was buried has died before it could
-         * give it back, or is about to. */
-        if (owner != 0 && shmi_ld64(&n->list) == 0 && shmi_ld64(&n->stamp) == 0 && !shmi_current(a, owner))
+        list = shmi_ld64(&n->list);
+        w = shmi_node_load(n);
+        if (owner == 0 && list != 0 && shmi_node_state(w) == SHMI_NodeReady) {
+            if (d->n_strays < sizeof d->strays / sizeof d->strays[0]) {
+                shmi_stray *s = &d->strays[d->n_strays++];
+                s->off = off;
+                s->word = w;
+                s->on = 0;
+            }
+        } else if (owner != 0 && list == 0 && shmi_ld64(&n->stamp) == 0 && !shmi_current(a, owner) &&
+                   (d->told || shmi_node_state(w) != SHMI_NodeResolved)) {
+            /* Who took it off its queue as its owner was buried has died before it could
+             * give it back, or is about to. */
             shmi_bury_node(a, off, owner);
+        }
         return;
     }
     /* Guarded, the object is not taken apart, so its nodes stay what they are. */
@@ -3092,12 +3266,14 @@ SHMI_FN void shmi_free_dead_node(shmsync_arena *a, shmi_off off, shmi_node *n, v
     list = shmi_ld64(&n->list);
     if (list == 0 && there && shmi_ld64(&n->stamp) != 0)
         return; /* on a queue: the object's kind takes it off and gives it back */
+    if (list == 0 && !d->told && shmi_node_state(w) == SHMI_NodeResolved)
+        return; /* its stack would be that of who has the node next */
     if (list == 0) {
         shmi_bury_node(a, off, d->dead);
     } else if (there && !shmi_on_list(a, list, off, &d->left)) {
         shmi_free_node(a, off);
     } else if (there) {
-        if (shmi_node_state(w) != SHMI_NodeReady || shmi_stacked(a, d->dead, off, &d->left)) {
+        if (d->told || shmi_node_state(w) != SHMI_NodeReady || shmi_stacked(a, d->dead, off, &d->left)) {
             while (shmi_node_state(w) != SHMI_NodeFree && shmi_node_owner(n) == d->dead && !shmi_node_swap(n, w, shmi_node_freed(w)))
                 w = shmi_node_load(n);
         }
@@ -3105,19 +3281,45 @@ SHMI_FN void shmi_free_dead_node(shmsync_arena *a, shmi_off off, shmi_node *n, v
     }
 }
 
+/* Makes strays free that have no way left to get on a stack, and are on none. */
+SHMI_FN void shmi_take_strays(shmsync_arena *a, shmi_dead_nodes *d)
+{
+    uint64_t left = UINT64_C(1) << 20;
+    uint32_t i;
+    unsigned k;
+    if (d->n_strays == 0 || !shmi_await_told(a))
+        return;
+    for (i = 1; i <= a->geo.slots; i++) {
+        shmi_name n = shmi_name_in(i, shmi_slot_state(a, i)); /* who joins begins with an empty stack */
+        if (!shmi_current(a, n))
+            continue;
+        for (k = 0; k < d->n_strays; k++)
+            d->strays[k].on = d->strays[k].on || shmi_stacked(a, n, d->strays[k].off, &left);
+    }
+    if (left == 0 || !shmi_all_told(a))
+        return; /* somebody may be on his way down a stack that was emptied meanwhile */
+    for (k = 0; k < d->n_strays; k++)
+        if (!d->strays[k].on)
+            shmi_node_swap(shmi_node_ptr(a, d->strays[k].off), d->strays[k].word, shmi_node_freed(d->strays[k].word));
+}
+
 /* Gives back the nodes of a dead participant: hub nodes stay on the lists of their
- * objects, for whoever needs one next. As for shmi_reclaim_blocks. */
+ * objects, for whoever needs one next. As for shmi_reclaim_blocks. Those that somebody
+ * may just be about to put on the dead one's stack go with the next death of anybody. */
 SHMI_FN void shmi_free_nodes_of(shmsync_arena *a, shmi_name dead)
 {
     shmi_dead_nodes d;
     uint64_t i;
+    memset(&d, 0, sizeof d);
     d.dead = dead;
     d.left = 1 << 16;
     pthread_mutex_lock(&a->handles);
+    d.told = shmi_await_told(a);
     for (i = 0; i < a->geo.chunk_count; i++)
         if (shmi_chunk_slab_of(shmi_load_chunk(a, i), SHMI_classNode))
             d.left += 64 * shmi_blocks_of(SHMI_classNode);
     shmi_each_node(a, shmi_free_dead_node, &d);
+    shmi_take_strays(a, &d);
     shmi_unguard(a);
     pthread_mutex_unlock(&a->handles);
 }
@@ -4126,22 +4328,28 @@ SHMI_FN int shmi_dead(shmsync_arena *a, shmi_name n)
 
 SHMI_FN shmi_off shmi_obituary(shmsync_arena *a, uint64_t n) { return a->geo.obit_off + n % SHMI_obitCount * SHMI_obitStride; }
 
+/* Labels are for people, and may change as they are read: word by word, they are still
+ * no race. */
 SHMI_FN void shmi_put_label(shmsync_arena *a, shmi_off off, const char *label)
 {
-    unsigned char b[SHMI_labelBytes + 1];
-    size_t n = strlen(label);
+    uint64_t words[(SHMI_labelBytes + 1) / 8];
+    unsigned char *b = (unsigned char *)words;
+    size_t n = strlen(label), k;
     if (n > SHMI_labelBytes)
         n = SHMI_labelBytes;
-    memset(b, 0, sizeof b);
+    memset(words, 0, sizeof words);
     b[0] = (unsigned char)n;
     memcpy(b + 1, label, n);
-    memcpy(shmi_bytes(a, off, sizeof b), b, sizeof b);
+    for (k = 0; k < sizeof words / 8; k++)
+        __atomic_store_n(shmi_u64(a, off + 8 * k), words[k], __ATOMIC_RELAXED);
 }
 SHMI_FN void shmi_get_label(shmsync_arena *a, shmi_off off, char out[SHMI_labelBytes + 1])
 {
-    unsigned char b[SHMI_labelBytes + 1];
-    size_t n;
-    memcpy(b, shmi_bytes(a, off, sizeof b), sizeof b);
+    uint64_t words[(SHMI_labelBytes + 1) / 8];
+    const unsigned char *b = (const unsigned char *)words;
+    size_t n, k;
+    for (k = 0; k < sizeof words / 8; k++)
+        words[k] = __atomic_load_n(shmi_u64(a, off + 8 * k), __ATOMIC_RELAXED);
     n = b[0];
     if (n > SHMI_labelBytes)
         n = SHMI_labelBytes;
@@ -4178,7 +4386,7 @@ SHMI_FN int shmi_read_obituary(shmsync_arena *a, uint64_t n, shmsync_participant
     p->died_ns = (int64_t)shmi_ld64(shmi_u64(a, o + SHMI_obitDied));
     shmi_get_label(a, o + SHMI_obitLabel, p->label);
     *left = (shmi_ld32(shmi_u32(a, o + SHMI_obitFlags)) & SHMI_obitLeft) != 0;
-    __atomic_thread_fence(__ATOMIC_ACQUIRE); /* the label's bytes are read by plain loads */
+    shmi_load_fence(); /* the label is read by relaxed loads */
     return shmi_ld64(shmi_u64(a, o + SHMI_obitSeq)) == n + 1;
 }
 
@@ -5375,6 +5583,7 @@ SHMI_FN void shmi_fill_slot(shmsync_arena *a, const char *label)
     shmi_st64(shmi_slot64(a, i, SHMI_slotReady), 0);
     shmi_st64(shmi_slot64(a, i, SHMI_slotOpening), 0);
     shmi_st64(shmi_slot64(a, i, SHMI_slotWalking), 0);
+    shmi_st32(shmi_slot32(a, i, SHMI_slotTelling), 0);
     for (k = 0; k < SHMI_announceCount; k++)
         shmi_st64(shmi_u64(a, s + SHMI_slotAnnounce + k * SHMI_announceStride + SHMI_announceWord), 0);
 }
@@ -7187,7 +7396,10 @@ SHMI_FN int shmi_futex_change(shmi_futex *f, int stop, const char *op)
         if (!shmi_cas64(&f->w->state, s, to))
             continue;
         if (stop || (s & SHMI_FUTEX_ANNOUNCED) != 0) {
-            SHMSYNC_CRASHPOINT(stop ? "futex.stop.before_wake" : "futex.post.before_wake");
+            if (stop)
+                SHMSYNC_CRASHPOINT("futex.stop.before_wake");
+            else
+                SHMSYNC_CRASHPOINT("futex.post.before_wake");
             shmi_deliver_all(f->a, &f->line);
         }
         return 0;
@@ -7505,10 +7717,12 @@ SHMI_FN void shmi_wakes_init(struct shmi_wakes *b)
 
 SHMI_FN void shmi_wake_one(struct shmi_monitor *m, struct shmi_woken *u)
 {
-    if (u->state == SHMI_NodeParked)
+    if (u->state == SHMI_NodeParked) {
         shmi_tell(m->a, u->w.off, u->w.n);
-    else
+        shmi_end_tell(m->a);
+    } else {
         shmi_wake(&u->w.n->word, 1);
+    }
 }
 
 SHMI_FN void shmi_wakes_add(struct shmi_monitor *m, struct shmi_wakes *b, struct shmi_wait w, uint32_t state)
@@ -7663,15 +7877,20 @@ SHMI_FN void shmi_mon_discard(struct shmi_monitor *m, struct shmi_wait w)
 /* Takes a wait off its queue and resolves it, and says whether it did: its owner may have given up. If so the caller accounts for it. */
 SHMI_FN int shmi_mon_end(struct shmi_monitor *m, struct shmi_wakes *b, struct shmi_wait w, uint32_t result, uint32_t aux)
 {
-    uint32_t self = shmi_self(m->a);
+    int telling = 0;
     m->rules->detach(m, w);
-    __atomic_store_n(&w.n->next, (uint64_t)self << 32 | self, __ATOMIC_SEQ_CST); /* who tells */
-    __atomic_store_n(&w.n->extra, shmi_fate(shmi_class_of(w), result, aux), __ATOMIC_SEQ_CST);
+    shmi_st64(&w.n->extra, shmi_fate(shmi_class_of(w), result, aux));
     for (;;) {
         uint32_t n = shmi_node_load(w.n);
         if (!shmi_node_queued(n)) {
+            if (telling)
+                shmi_end_tell(m->a);
             shmi_mon_drop(m, w);
             return 0;
+        }
+        if (!telling && shmi_node_state(n) == SHMI_NodeParked) {
+            shmi_begin_tell(m->a); /* it ends with the wake */
+            telling = 1;
         }
         if (shmi_node_swap(w.n, n, shmi_node_with(n, SHMI_NodeResolved))) {
             SHMSYNC_CRASHPOINT("monitor.resolve.resolved");
@@ -12726,6 +12945,1612 @@ SHMI_FN void shmi_repair_semaphore(shmsync_arena *a, const shmi_object *o, shmi_
     shmi_mon_repair(&s.m, dead);
 }
 #endif
+
+/* ---- RWMutex: prims/rwmutex*.go in C, docs/design/0012-rwmutex.md ---- */
+
+#define SHMI_READER_ONE (UINT64_C(1) << SHMI_READER_READING_SHIFT)
+#define SHMI_READER_WAIT (UINT64_C(1) << SHMI_READER_WAITING_SHIFT)
+#define SHMI_READER_MOST UINT64_C(0x7fffff)
+
+struct shmi_rwmutex {
+    shmsync_arena *a;
+    shmi_object o;
+    shmi_rwmutex_words *w;
+    shmi_rwmutex_line *lines; /* of the slots, from slot 1 */
+    uint64_t *mine;           /* this participant's reader word */
+    uint32_t slots;
+    int release;
+    int (*repair)(void *);
+    void *repair_arg;
+    const char *called;
+    shmi_mutex writers; /* who has it closes the gate, writes, and opens the gate */
+    shmi_line readers_bell, writer_bell;
+    pthread_mutex_t registry;
+    uint32_t waiting, due; /* guarded by: registry; registered in this epoch; let in and not aware of it */
+    uint64_t epoch;        /* guarded by: registry; grants so far */
+    uint32_t stuck;        /* the gate that the last look found closed although nobody reads */
+    int64_t looked_readers, looked_writer;
+};
+
+SHMI_FN uint64_t shmi_rw_bytes(uint32_t slots) { return sizeof(shmi_rwmutex_words) + (uint64_t)slots * sizeof(shmi_rwmutex_line); }
+SHMI_FN uint64_t shmi_rw_reading(uint64_t w) { return w >> SHMI_READER_READING_SHIFT; }
+SHMI_FN uint64_t shmi_rw_waiting(uint64_t w) { return w >> SHMI_READER_WAITING_SHIFT & SHMI_READER_MOST; }
+SHMI_FN uint64_t shmi_rw_cleared(uint64_t w) { return w & SHMI_READER_GENERATION_MASK; }
+SHMI_FN uint64_t shmi_rw_granted(uint64_t w)
+{
+    return shmi_rw_cleared(w) + ((shmi_rw_reading(w) + shmi_rw_waiting(w)) << SHMI_READER_READING_SHIFT);
+}
+SHMI_FN shmi_name shmi_rw_name(uint64_t w, uint32_t slot) { return shmi_make_name(slot, (uint32_t)(w & SHMI_READER_GENERATION_MASK)); }
+
+SHMI_FN uint32_t shmi_rw_gate(struct shmi_rwmutex *m) { return shmi_ld32(&m->w->gate); }
+SHMI_FN uint32_t shmi_rw_kind(uint32_t g) { return g >> SHMI_GATE_KIND_SHIFT; }
+SHMI_FN shmi_name shmi_rw_who(uint32_t g) { return g & SHMI_NAME_MASK; }
+SHMI_FN int shmi_rw_taken(uint32_t g)
+{
+    uint32_t k = shmi_rw_kind(g);
+    return shmi_rw_who(g) != 0 && (k == SHMI_GATE_HELD || k == SHMI_GATE_CLOSED || k == SHMI_GATE_RECOVERING);
+}
+SHMI_FN int shmi_rw_valid(uint32_t g) { return shmi_owner_valid(g) && shmi_rw_kind(g) != SHMI_kindReserved; }
+SHMI_FN uint32_t shmi_rw_closed_by_us(struct shmi_rwmutex *m) { return shmi_make_owner(SHMI_GATE_CLOSED, m->a->self); }
+SHMI_FN uint32_t shmi_rw_used(struct shmi_rwmutex *m)
+{
+    uint32_t high = shmi_ld32(&m->w->high);
+    return high < m->slots ? high : m->slots;
+}
+
+/* Wakes all readers that sleep, and leaves their announcement: only who grants takes that down. */
+SHMI_FN void shmi_rw_wake_readers(struct shmi_rwmutex *m)
+{
+    shmi_bell_touch(&m->readers_bell);
+    shmi_deliver_all(m->a, &m->readers_bell);
+}
+
+/* Deals with gate g, whose name was found dead. */
+SHMI_FN void shmi_rw_bereave(struct shmi_rwmutex *m, uint32_t g)
+{
+    uint32_t next = g;
+    if (shmi_rw_taken(g)) {
+        next = shmi_make_owner(SHMI_GATE_OWNER_DEAD, shmi_rw_who(g));
+        if (shmi_rw_kind(g) == SHMI_GATE_CLOSED || (shmi_rw_kind(g) == SHMI_GATE_HELD && m->release))
+            next = 0;
+    }
+    if (next == g || !shmi_cas32(&m->w->gate, g, next))
+        return;
+    SHMSYNC_CRASHPOINT("rwmutex.bereave.marked");
+    if (next != 0)
+        shmi_st32(&m->w->died, shmi_rw_who(g));
+    shmi_rw_wake_readers(m);
+}
+
+SHMI_FN shmi_name shmi_rw_died(struct shmi_rwmutex *m) { return shmi_ld32(&m->w->died) & SHMI_NAME_MASK; }
+/* Why a gate will not open by itself, or 0. */
+SHMI_FN int shmi_rw_trouble(struct shmi_rwmutex *m, const char *op, uint32_t g)
+{
+    if (!shmi_rw_valid(g))
+        return shmi_fail(EPROTO, op, m->called, "gate %#x", g);
+    if (shmi_rw_kind(g) == SHMI_GATE_OWNER_DEAD)
+        return shmi_fail_who(m->a, EOWNERDEAD, op, m->called, shmi_rw_who(g));
+    if (g == SHMI_OWNER_NOT_RECOVERABLE)
+        return shmi_fail_who(m->a, ENOTRECOVERABLE, op, m->called, shmi_rw_died(m));
+    return 0;
+}
+
+SHMI_FN shmi_tuning shmi_rw_tuning(struct shmi_rwmutex *m, uint32_t *pays)
+{
+    shmi_tuning t;
+    t.budget = &m->w->writers.spin;
+    t.pays = pays;
+    t.last_cpu = &m->w->lastCPU;
+    t.slot = m->a->my_slot;
+    return t;
+}
+
+/* The first slot from at on whose participant reads, or 0. */
+SHMI_FN uint32_t shmi_rw_first_reader(struct shmi_rwmutex *m, uint32_t at)
+{
+    uint32_t used = shmi_rw_used(m);
+    for (; at <= used; at++) {
+        uint64_t w = shmi_ld64(&m->lines[at - 1].state);
+        if (shmi_rw_reading(w) != 0 && !shmi_dead(m->a, shmi_rw_name(w, at)))
+            return at;
+    }
+    return 0;
+}
+
+/* Wakes the writer that waits for this process's last reader to leave. */
+SHMI_FN void shmi_rw_left(struct shmi_rwmutex *m)
+{
+    if (shmi_bell_announced(&m->writer_bell)) {
+        shmi_tuning t = shmi_rw_tuning(m, &m->w->paysWriter);
+        shmi_note_cpu(&t);
+        shmi_bell_release(m->a, &m->writer_bell);
+    }
+}
+/* Ends an unlock of a reader, which has left that reader word. */
+SHMI_FN int shmi_rw_runlock_slow(struct shmi_rwmutex *m, uint64_t w)
+{
+    if (shmi_rw_reading(w) == SHMI_READER_MOST) {
+        shmi_add64(m->mine, SHMI_READER_ONE);
+        shmi_rw_left(m); /* a writer may have seen what is not there */
+        return shmi_fail(EPERM, "rwmutex.rdunlock", m->called, "%s", "");
+    }
+    SHMSYNC_CRASHPOINT("rwmutex.runlock.left");
+    if (shmi_rw_reading(w) == 0)
+        shmi_rw_left(m);
+    return 0;
+}
+SHMI_FN void shmi_rw_take_back(struct shmi_rwmutex *m) { shmi_rw_runlock_slow(m, shmi_add64(m->mine, 0 - SHMI_READER_ONE) - SHMI_READER_ONE); }
+
+/* What a reader's change of its process's word is. */
+enum { SHMI_rwRegister, SHMI_rwTry, SHMI_rwLeave, SHMI_rwLook };
+
+/* Notes a grant: it lets in all that wait, so it shows by nobody waiting in w although some do. guarded by: registry */
+SHMI_FN void shmi_rw_catch_up(struct shmi_rwmutex *m, uint64_t w)
+{
+    if (m->waiting != 0 && shmi_rw_waiting(w) == 0) {
+        m->due += m->waiting;
+        m->waiting = 0;
+        m->epoch++;
+    }
+}
+/* Changes this process's reader word, after it has caught up with a grant; one that was let in changes nothing. guarded by: registry */
+SHMI_FN uint64_t shmi_rw_change(struct shmi_rwmutex *m, int what, uint64_t epoch)
+{
+    for (;;) {
+        uint64_t w = shmi_ld64(m->mine), to = w;
+        shmi_rw_catch_up(m, w);
+        if (what == SHMI_rwRegister)
+            to = w - SHMI_READER_ONE + SHMI_READER_WAIT;
+        else if (what == SHMI_rwTry && m->epoch == epoch)
+            to = w - SHMI_READER_WAIT + SHMI_READER_ONE;
+        else if (what == SHMI_rwLeave && m->epoch == epoch)
+            to = w - SHMI_READER_WAIT;
+        if (to == w || shmi_cas64(m->mine, w, to))
+            return to;
+    }
+}
+/* Whether one that registered in epoch was let in; guarded by: registry. It is true once. */
+SHMI_FN int shmi_rw_claim(struct shmi_rwmutex *m, uint64_t epoch)
+{
+    if (m->epoch == epoch)
+        return 0;
+    m->due--;
+    return 1;
+}
+/* Makes a waiting thread of one that tries. */
+SHMI_FN uint64_t shmi_rw_register(struct shmi_rwmutex *m)
+{
+    uint64_t w, epoch;
+    pthread_mutex_lock(&m->registry);
+    w = shmi_rw_change(m, SHMI_rwRegister, 0);
+    m->waiting++;
+    epoch = m->epoch;
+    pthread_mutex_unlock(&m->registry);
+    SHMSYNC_CRASHPOINT("rwmutex.rlock.registered");
+    if (shmi_rw_reading(w) == 0)
+        shmi_rw_left(m);
+    return epoch;
+}
+SHMI_FN int shmi_rw_was_granted(struct shmi_rwmutex *m, uint64_t epoch, int claim)
+{
+    int in;
+    pthread_mutex_lock(&m->registry);
+    shmi_rw_catch_up(m, shmi_ld64(m->mine));
+    in = claim ? shmi_rw_claim(m, epoch) : m->epoch != epoch;
+    pthread_mutex_unlock(&m->registry);
+    return in;
+}
+/* Lets a waiting reader in by itself, since the gate is open; 0 when it was closed meanwhile, and the reader is registered as before. */
+SHMI_FN int shmi_rw_enter(struct shmi_rwmutex *m, uint64_t *epoch)
+{
+    pthread_mutex_lock(&m->registry);
+    shmi_rw_change(m, SHMI_rwTry, *epoch);
+    if (shmi_rw_claim(m, *epoch)) {
+        pthread_mutex_unlock(&m->registry);
+        return 1;
+    }
+    m->waiting--;
+    pthread_mutex_unlock(&m->registry);
+    SHMSYNC_CRASHPOINT("rwmutex.rlock.tried");
+    if (shmi_rw_gate(m) == 0)
+        return 1;
+    *epoch = shmi_rw_register(m);
+    return 0;
+}
+/* Ends a wait; not 0 if the reader was let in before that: then it has a hold. */
+SHMI_FN int shmi_rw_give_up(struct shmi_rwmutex *m, uint64_t epoch)
+{
+    int in;
+    SHMSYNC_CRASHPOINT("rwmutex.rlock.leaving");
+    pthread_mutex_lock(&m->registry);
+    shmi_rw_change(m, SHMI_rwLeave, epoch);
+    in = shmi_rw_claim(m, epoch);
+    if (!in)
+        m->waiting--;
+    pthread_mutex_unlock(&m->registry);
+    return in;
+}
+
+SHMI_FN int shmi_rw_recover(struct shmi_rwmutex *m, const char *op, int64_t abs, int (*repair)(void *), void *arg);
+
+/* Finds what a stopped or dead process kept from the readers of this one. */
+SHMI_FN void shmi_rw_look_readers(struct shmi_rwmutex *m)
+{
+    uint32_t g = shmi_rw_gate(m), due;
+    if (!shmi_rw_valid(g) || !shmi_rw_taken(g)) {
+        shmi_rw_wake_readers(m);
+    } else if (shmi_dead(m->a, shmi_rw_who(g))) {
+        shmi_rw_bereave(m, g);
+    } else if (shmi_rw_kind(g) == SHMI_GATE_CLOSED && shmi_rw_first_reader(m, 1) == 0) {
+        /* Nothing keeps the writer from going on; if it was so at the last look too it may be stopped. It writes nothing yet. */
+        if (shmi_xchg32(&m->stuck, g) == g && shmi_cas32(&m->w->gate, g, 0)) {
+            shmi_rw_wake_readers(m);
+            shmi_bell_wake_all(m->a, &m->writer_bell);
+        }
+        return;
+    } else {
+        pthread_mutex_lock(&m->registry);
+        shmi_rw_catch_up(m, shmi_ld64(m->mine));
+        due = m->due;
+        pthread_mutex_unlock(&m->registry);
+        if (due > 0)
+            shmi_rw_wake_readers(m);
+    }
+    shmi_st32(&m->stuck, 0);
+}
+
+SHMI_FN int shmi_rw_may_read(void *arg)
+{
+    struct shmi_rwmutex *m = (struct shmi_rwmutex *)arg;
+    return shmi_rw_gate(m) == 0 || shmi_rw_waiting(shmi_ld64(m->mine)) == 0;
+}
+
+/* Makes a hold of a try that found the gate closed. */
+SHMI_COLD int shmi_rw_rlock_slow(struct shmi_rwmutex *m, int64_t abs)
+{
+    uint64_t epoch;
+    int err, spun = 0;
+    err = shmi_enter(m->a, "rwmutex.rdlock");
+    if (err != 0) {
+        shmi_rw_take_back(m);
+        return err;
+    }
+    epoch = shmi_rw_register(m);
+    for (;;) {
+        uint32_t g, v;
+        shmi_bed bed;
+        int r;
+        if (shmi_rw_was_granted(m, epoch, 1))
+            break;
+        g = shmi_rw_gate(m);
+        if (g == 0) {
+            if (shmi_rw_enter(m, &epoch))
+                break;
+            continue;
+        }
+        err = shmi_rw_trouble(m, "rwmutex.rdlock", g);
+        if (err != 0) {
+            if (shmi_rw_give_up(m, epoch)) {
+                err = 0;
+                break;
+            }
+            if (err != EOWNERDEAD || m->repair == NULL)
+                break;
+            err = shmi_rw_recover(m, "rwmutex.rdlock", abs, m->repair, m->repair_arg);
+            if (err != 0)
+                break;
+            shmi_add64(m->mine, SHMI_READER_ONE);
+            epoch = shmi_rw_register(m);
+            continue;
+        }
+        if (shmi_dead(m->a, shmi_rw_who(g))) {
+            shmi_rw_bereave(m, g);
+            continue;
+        }
+        if (!spun) {
+            shmi_tuning t = shmi_rw_tuning(m, &m->w->pays);
+            spun = 1;
+            if (!shmi_bell_announced(&m->readers_bell) && shmi_spin(&t, shmi_rw_may_read, m))
+                continue;
+        }
+        v = shmi_bell_announce(&m->readers_bell);
+        SHMSYNC_CRASHPOINT("rwmutex.rlock.announced");
+        g = shmi_rw_gate(m);
+        if (!shmi_rw_valid(g) || !shmi_rw_taken(g) || !shmi_current(m->a, shmi_rw_who(g)) || shmi_rw_was_granted(m, epoch, 0))
+            continue;
+        memset(&bed, 0, sizeof bed);
+        bed.word = m->readers_bell.word;
+        bed.val = v;
+        bed.object = m->o.off;
+        bed.wanted = v;
+        bed.deadline = abs;
+        bed.owner = shmi_rw_who(g);
+        r = shmi_sleep(m->a, &bed);
+        SHMSYNC_CRASHPOINT("rwmutex.rlock.woken");
+        if (r == SHMI_AGAIN) {
+            spun = 0;
+        } else if (r == SHMI_LOOK) {
+            if (shmi_look_due(&m->looked_readers))
+                shmi_rw_look_readers(m);
+        } else if (r == SHMI_LATE) {
+            if ((shmi_rw_gate(m) == 0 && shmi_rw_enter(m, &epoch)) || shmi_rw_give_up(m, epoch))
+                break;
+            err = ETIMEDOUT;
+            break;
+        } else {
+            if (shmi_rw_give_up(m, epoch))
+                shmi_rw_take_back(m);
+            err = shmi_fail(EBADF, "rwmutex.rdlock", m->called, "this process closed the arena");
+            break;
+        }
+    }
+    shmi_exit(m->a);
+    if (err == 0)
+        SHMSYNC_CRASHPOINT("rwmutex.rlock.acquired");
+    return err;
+}
+
+SHMI_FN int shmi_rw_rlock(struct shmi_rwmutex *m, int64_t abs)
+{
+    int err = shmi_use(m->a, "rwmutex.rdlock");
+    if (SHMI_UNLIKELY(err != 0))
+        return err;
+    shmi_add64(m->mine, SHMI_READER_ONE);
+    SHMSYNC_CRASHPOINT("rwmutex.rlock.tried");
+    return SHMI_LIKELY(shmi_rw_gate(m) == 0) ? 0 : shmi_rw_rlock_slow(m, abs);
+}
+
+/* Keeps readers out from now on. This thread has the writers' mutex. */
+SHMI_FN int shmi_rw_close_gate(struct shmi_rwmutex *m, const char *op)
+{
+    for (;;) {
+        uint32_t g = shmi_rw_gate(m);
+        if (g == 0) {
+            if (shmi_cas32(&m->w->gate, 0, shmi_rw_closed_by_us(m))) {
+                SHMSYNC_CRASHPOINT("rwmutex.lock.closed");
+                return 0;
+            }
+        } else if (shmi_rw_valid(g) && shmi_rw_taken(g)) {
+            /* Who closes it has the mutex, and we have that. */
+            if (!shmi_dead(m->a, shmi_rw_who(g)))
+                return shmi_fail(EPROTO, op, m->called, "gate %#x, without the writers' mutex", g);
+            shmi_rw_bereave(m, g);
+        } else {
+            return shmi_rw_trouble(m, op, g);
+        }
+    }
+}
+
+/* Lets in all readers that sleep. This thread has the writers' mutex, and has opened the gate: nobody else may grant. */
+SHMI_FN void shmi_rw_let_in(struct shmi_rwmutex *m)
+{
+    shmi_tuning t = shmi_rw_tuning(m, &m->w->pays);
+    uint32_t i, used;
+    if (!shmi_bell_announced(&m->readers_bell))
+        return; /* who is about to announce looks at the gate after that */
+    used = shmi_rw_used(m);
+    for (i = 1; i <= used; i++) {
+        uint64_t *line = &m->lines[i - 1].state, w;
+        do
+            w = shmi_ld64(line);
+        while (shmi_rw_waiting(w) != 0 && !shmi_cas64(line, w, shmi_rw_granted(w)));
+    }
+    SHMSYNC_CRASHPOINT("rwmutex.unlock.granted");
+    shmi_note_cpu(&t);
+    shmi_bell_wake_all(m->a, &m->readers_bell);
+    SHMSYNC_CRASHPOINT("rwmutex.unlock.woken");
+}
+SHMI_FN void shmi_rw_reopen(struct shmi_rwmutex *m)
+{
+    if (shmi_cas32(&m->w->gate, shmi_rw_closed_by_us(m), 0))
+        shmi_rw_let_in(m);
+}
+
+typedef struct shmi_rw_spin {
+    struct shmi_rwmutex *m;
+    uint32_t slot;
+} shmi_rw_spin;
+SHMI_FN int shmi_rw_has_left(void *arg)
+{
+    shmi_rw_spin *s = (shmi_rw_spin *)arg;
+    return shmi_rw_reading(shmi_ld64(&s->m->lines[s->slot - 1].state)) == 0;
+}
+
+/* Waits until no reader is in, or somebody has opened the gate. It goes from slot to slot, and never back. */
+SHMI_FN int shmi_rw_drained(struct shmi_rwmutex *m, const char *op, int64_t abs)
+{
+    uint32_t at = shmi_rw_first_reader(m, 1);
+    int err, spun = 0;
+    if (at == 0)
+        return 0;
+    err = shmi_enter(m->a, op);
+    if (err != 0)
+        return err;
+    for (;;) {
+        uint32_t next = shmi_rw_first_reader(m, at), v;
+        shmi_bed bed;
+        uint64_t w;
+        int r;
+        if (next == 0 || shmi_rw_gate(m) != shmi_rw_closed_by_us(m))
+            break;
+        spun = spun && next == at;
+        at = next;
+        if (!spun) {
+            shmi_tuning t = shmi_rw_tuning(m, &m->w->paysWriter);
+            shmi_rw_spin s;
+            s.m = m;
+            s.slot = at;
+            spun = 1;
+            if (shmi_spin(&t, shmi_rw_has_left, &s))
+                continue;
+        }
+        v = shmi_bell_announce(&m->writer_bell);
+        SHMSYNC_CRASHPOINT("rwmutex.lock.announced");
+        w = shmi_ld64(&m->lines[at - 1].state);
+        if (shmi_rw_reading(w) == 0 || !shmi_current(m->a, shmi_rw_name(w, at)) || shmi_rw_gate(m) != shmi_rw_closed_by_us(m))
+            continue;
+        memset(&bed, 0, sizeof bed);
+        bed.word = m->writer_bell.word;
+        bed.val = v;
+        bed.object = m->o.off;
+        bed.wanted = v;
+        bed.deadline = abs;
+        bed.owner = shmi_rw_name(w, at);
+        if (bed.owner == m->a->self)
+            bed.owner = 0;
+        r = shmi_sleep(m->a, &bed);
+        SHMSYNC_CRASHPOINT("rwmutex.lock.woken");
+        if (r == SHMI_LOOK) {
+            if (shmi_look_due(&m->looked_writer) && shmi_rw_first_reader(m, 1) == 0)
+                shmi_bell_wake_all(m->a, &m->writer_bell);
+        } else if (r == SHMI_LATE) {
+            err = shmi_rw_first_reader(m, at) == 0 ? 0 : ETIMEDOUT;
+            break;
+        } else if (r == SHMI_CLOSED) {
+            err = shmi_fail(EBADF, op, m->called, "this process closed the arena");
+            break;
+        }
+    }
+    shmi_exit(m->a);
+    return err;
+}
+
+/* Waits until no reader is in, and then has m. On failure it gives all back. */
+SHMI_FN int shmi_rw_drain(struct shmi_rwmutex *m, const char *op, int64_t abs)
+{
+    int err;
+    do {
+        err = shmi_rw_drained(m, op, abs);
+        if (err == 0 && shmi_cas32(&m->w->gate, shmi_rw_closed_by_us(m), m->a->self)) {
+            SHMSYNC_CRASHPOINT("rwmutex.lock.acquired");
+            return 0;
+        }
+        if (err == 0)
+            err = shmi_rw_close_gate(m, op); /* somebody has opened it: we have not run for long */
+    } while (err == 0);
+    SHMSYNC_CRASHPOINT("rwmutex.lock.leaving");
+    shmi_rw_reopen(m);
+    shmi_mutex_unlock(&m->writers);
+    return err;
+}
+
+SHMI_FN int shmi_rw_lock(struct shmi_rwmutex *m, int64_t abs)
+{
+    int err;
+    for (;;) {
+        err = shmi_mutex_lock(&m->writers, abs);
+        if (err != 0)
+            return err;
+        SHMSYNC_CRASHPOINT("rwmutex.lock.queued");
+        err = shmi_rw_close_gate(m, "rwmutex.lock");
+        if (err == 0)
+            return shmi_rw_drain(m, "rwmutex.lock", abs);
+        shmi_mutex_unlock(&m->writers);
+        if (err != EOWNERDEAD || m->repair == NULL)
+            return err;
+        err = shmi_rw_recover(m, "rwmutex.lock", abs, m->repair, m->repair_arg);
+        if (err != 0)
+            return err;
+    }
+}
+
+/* Ends a write hold. */
+SHMI_FN int shmi_rw_open(struct shmi_rwmutex *m, const char *op)
+{
+    uint32_t g;
+    int err = shmi_use(m->a, op);
+    if (err != 0)
+        return err;
+    if (!shmi_cas32(&m->w->gate, m->a->self, 0)) {
+        g = shmi_rw_gate(m);
+        return shmi_fail(shmi_rw_valid(g) ? EPERM : EPROTO, op, m->called, "gate %#x", g);
+    }
+    SHMSYNC_CRASHPOINT("rwmutex.unlock.opened");
+    shmi_rw_let_in(m);
+    return shmi_mutex_unlock(&m->writers);
+}
+
+SHMI_FN int shmi_rw_recover(struct shmi_rwmutex *m, const char *op, int64_t abs, int (*repair)(void *), void *arg)
+{
+    uint32_t recovering = shmi_make_owner(SHMI_GATE_RECOVERING, m->a->self);
+    int err = shmi_mutex_lock(&m->writers, abs);
+    if (err != 0)
+        return err;
+    for (;;) {
+        uint32_t g = shmi_rw_gate(m);
+        if (g == SHMI_OWNER_NOT_RECOVERABLE || (shmi_rw_kind(g) == SHMI_GATE_OWNER_DEAD && shmi_rw_valid(g))) {
+            if (shmi_cas32(&m->w->gate, g, recovering))
+                break;
+            continue;
+        }
+        err = shmi_rw_close_gate(m, op);
+        if (err == 0) {
+            err = shmi_rw_drain(m, op, abs);
+            return err != 0 ? err : shmi_rw_open(m, op);
+        }
+        if (err != EOWNERDEAD && err != ENOTRECOVERABLE) {
+            shmi_mutex_unlock(&m->writers);
+            return err;
+        }
+    }
+    SHMSYNC_CRASHPOINT("rwmutex.recover.taken");
+    if (repair(arg) != 0) {
+        shmi_cas32(&m->w->gate, recovering, SHMI_OWNER_NOT_RECOVERABLE);
+        shmi_rw_wake_readers(m);
+        shmi_mutex_unlock(&m->writers);
+        return shmi_fail_who(m->a, ENOTRECOVERABLE, op, m->called, shmi_rw_died(m));
+    }
+    SHMSYNC_CRASHPOINT("rwmutex.recover.repaired");
+    shmi_st32(&m->w->died, 0);
+    if (shmi_cas32(&m->w->gate, recovering, 0)) {
+        SHMSYNC_CRASHPOINT("rwmutex.recover.opened");
+        shmi_rw_let_in(m);
+    }
+    return shmi_mutex_unlock(&m->writers);
+}
+
+SHMI_FN int shmi_rw_repaired(void *arg)
+{
+    (void)arg;
+    return 0;
+}
+/* What a handle and a reaper have in common. */
+SHMI_FN void shmi_rw_view(struct shmi_rwmutex *m, shmsync_arena *a, const shmi_object *o)
+{
+    memset(m, 0, sizeof *m);
+    m->a = a;
+    m->o = *o;
+    m->called = o->name_len != 0 ? m->o.name : NULL;
+    m->w = (shmi_rwmutex_words *)shmi_ptr(a, o->body, shmi_rw_bytes(a->geo.slots), 8);
+    m->lines = (shmi_rwmutex_line *)(void *)(m->w + 1);
+    m->slots = a->geo.slots;
+    m->mine = &m->lines[a->my_slot - 1].state;
+    m->release = (shmi_ld32(&m->w->policy) & 0xff) == 1;
+    m->readers_bell.word = &m->w->wakeReaders;
+    m->readers_bell.hub = &m->w->hubReaders;
+    m->writer_bell.word = &m->w->wakeWriter;
+    m->writer_bell.hub = &m->w->hubWriter;
+}
+SHMI_FN void *shmi_rw_build(shmsync_arena *a, const shmi_object *o, const void *arg)
+{
+    const shmsync_rwmutex_options *opts = (const shmsync_rwmutex_options *)arg;
+    struct shmi_rwmutex *m = (struct shmi_rwmutex *)malloc(sizeof *m);
+    uint32_t gen = shmi_name_gen(a->self), high;
+    uint64_t w;
+    if (m == NULL)
+        return NULL;
+    shmi_rw_view(m, a, o);
+    if (opts != NULL) {
+        m->repair = opts->repair;
+        m->repair_arg = opts->repair_arg;
+    }
+    pthread_mutex_init(&m->registry, NULL);
+    shmi_mutex_init(&m->writers, a, &m->w->writers, o->off, m->called);
+    m->writers.repair = shmi_rw_repaired; /* what a death leaves is told by the gate */
+    /* The reader word of our slot becomes our own, and writers look at it. */
+    for (w = shmi_ld64(m->mine); (w & SHMI_READER_GENERATION_MASK) != gen; w = shmi_ld64(m->mine))
+        if (shmi_cas64(m->mine, w, gen)) {
+            shmi_bell_release(a, &m->writer_bell); /* the dead may have been waited for */
+            break;
+        }
+    do
+        high = shmi_ld32(&m->w->high);
+    while (high < a->my_slot && !shmi_cas32(&m->w->high, high, a->my_slot));
+    return m;
+}
+SHMI_FN void shmi_rw_end(void *handle)
+{
+    struct shmi_rwmutex *m = (struct shmi_rwmutex *)handle;
+    pthread_mutex_destroy(&m->registry);
+    free(m);
+}
+
+SHMI_FN void shmi_rw_fill(unsigned char *body, const void *arg)
+{
+    shmi_rwmutex_words *w = (shmi_rwmutex_words *)(void *)body;
+    const shmi_fair_spec *s = (const shmi_fair_spec *)arg;
+    w->policy = s->policy;
+    w->writers.policy = 1; /* Release */
+    w->writers.spin = s->spin;
+}
+int shmsync_rwmutex_open(shmsync_arena *a, const char *name, const shmsync_rwmutex_options *opts, shmsync_rwmutex *out)
+{
+    int policy = opts != NULL ? opts->policy : SHMSYNC_POLICY_DEFAULT;
+    shmi_fair_spec init;
+    shmi_spec spec;
+    void *impl;
+    int created, err;
+    out->impl = NULL;
+    if (policy < SHMSYNC_POLICY_DEFAULT || policy > SHMSYNC_POLICY_RELEASE)
+        return shmi_fail(EINVAL, "rwmutex.open", name, "policy %d", policy);
+    init.policy = policy == SHMSYNC_POLICY_RELEASE;
+    init.spin = opts != NULL ? shmi_spin_field(opts->spin_ns) : 0;
+    shmi_mon_spec(&spec, SHMI_KIND_RWMUTEX, SHMI_VERSION_RWMUTEX, name, shmi_rw_bytes(a->geo.slots));
+    spec.init = shmi_rw_fill;
+    spec.arg = &init;
+    err = shmi_mon_open(a, &spec, shmi_rw_build, opts, &created, &impl);
+    out->impl = (struct shmi_rwmutex *)impl;
+    if (err == 0 && !created && policy != SHMSYNC_POLICY_DEFAULT && (policy == SHMSYNC_POLICY_RELEASE) != out->impl->release) {
+        shmsync_rwmutex_close(out);
+        err = shmi_fail(EINVAL, "rwmutex.open", name, "it has another policy");
+    }
+    return err;
+}
+int shmsync_rwmutex_at(shmsync_arena *a, shmsync_offset off, shmsync_rwmutex *out)
+{
+    void *impl;
+    int err = shmi_mon_at(a, off, "rwmutex.open", SHMI_KIND_RWMUTEX, SHMI_VERSION_RWMUTEX, shmi_rw_bytes(a->geo.slots), shmi_rw_build, NULL, &impl);
+    out->impl = (struct shmi_rwmutex *)impl;
+    return err;
+}
+shmsync_offset shmsync_rwmutex_offset(const shmsync_rwmutex *m) { return m->impl->o.off; }
+int shmsync_rwmutex_close(shmsync_rwmutex *m)
+{
+    int err = shmi_unshare(m->impl->a, m->impl->o.off, shmi_rw_end);
+    m->impl = NULL;
+    return err;
+}
+int shmsync_rwmutex_lock(shmsync_rwmutex *m) { return shmi_rw_lock(m->impl, 0); }
+int shmsync_rwmutex_timedlock(shmsync_rwmutex *m, const struct timespec *abs_monotonic)
+{
+    int64_t ns;
+    int err = shmi_deadline(abs_monotonic, &ns);
+    return err != 0 ? err : shmi_rw_lock(m->impl, ns);
+}
+int shmsync_rwmutex_trylock(shmsync_rwmutex *lock)
+{
+    struct shmi_rwmutex *m = lock->impl;
+    int err = shmi_mutex_trylock(&m->writers);
+    if (err != 0)
+        return err;
+    /* A look first: who tries in a loop need not close the gate to readers. */
+    err = shmi_rw_first_reader(m, 1) != 0 ? EBUSY : shmi_rw_close_gate(m, "rwmutex.trylock");
+    if (err == 0) {
+        if (shmi_rw_first_reader(m, 1) == 0 && shmi_cas32(&m->w->gate, shmi_rw_closed_by_us(m), m->a->self)) {
+            SHMSYNC_CRASHPOINT("rwmutex.lock.acquired");
+            return 0;
+        }
+        shmi_rw_reopen(m);
+        err = EBUSY;
+    }
+    shmi_mutex_unlock(&m->writers);
+    return err;
+}
+int shmsync_rwmutex_unlock(shmsync_rwmutex *m) { return shmi_rw_open(m->impl, "rwmutex.unlock"); }
+int shmsync_rwmutex_rdlock(shmsync_rwmutex *m) { return shmi_rw_rlock(m->impl, 0); }
+int shmsync_rwmutex_timedrdlock(shmsync_rwmutex *m, const struct timespec *abs_monotonic)
+{
+    int64_t ns;
+    int err = shmi_deadline(abs_monotonic, &ns);
+    return err != 0 ? err : shmi_rw_rlock(m->impl, ns);
+}
+int shmsync_rwmutex_tryrdlock(shmsync_rwmutex *lock)
+{
+    struct shmi_rwmutex *m = lock->impl;
+    int err = shmi_use(m->a, "rwmutex.tryrdlock");
+    while (err == 0) {
+        uint32_t g = shmi_rw_gate(m);
+        if (g != 0) {
+            err = shmi_rw_trouble(m, "rwmutex.tryrdlock", g);
+            if (err == 0 && !shmi_dead(m->a, shmi_rw_who(g)))
+                err = EBUSY;
+            if (err == 0)
+                shmi_rw_bereave(m, g);
+            continue;
+        }
+        shmi_add64(m->mine, SHMI_READER_ONE);
+        SHMSYNC_CRASHPOINT("rwmutex.rlock.tried");
+        if (shmi_rw_gate(m) == 0)
+            return 0;
+        shmi_rw_take_back(m);
+    }
+    return err;
+}
+int shmsync_rwmutex_rdunlock(shmsync_rwmutex *lock)
+{
+    struct shmi_rwmutex *m = lock->impl;
+    uint64_t w;
+    int err = shmi_use(m->a, "rwmutex.rdunlock");
+    if (SHMI_UNLIKELY(err != 0))
+        return err;
+    w = shmi_add64(m->mine, 0 - SHMI_READER_ONE) - SHMI_READER_ONE;
+    if (SHMI_UNLIKELY(shmi_rw_gate(m) != 0 || shmi_rw_reading(w) == SHMI_READER_MOST))
+        return shmi_rw_runlock_slow(m, w);
+    return 0;
+}
+int shmsync_rwmutex_downgrade(shmsync_rwmutex *lock)
+{
+    struct shmi_rwmutex *m = lock->impl;
+    uint32_t g = shmi_rw_gate(m);
+    int err = shmi_use(m->a, "rwmutex.downgrade");
+    if (err != 0)
+        return err;
+    if (g != m->a->self)
+        return shmi_fail(shmi_rw_valid(g) ? EPERM : EPROTO, "rwmutex.downgrade", m->called, "gate %#x", g);
+    shmi_add64(m->mine, SHMI_READER_ONE);
+    SHMSYNC_CRASHPOINT("rwmutex.downgrade.added");
+    err = shmi_rw_open(m, "rwmutex.downgrade");
+    if (err != 0)
+        shmi_rw_take_back(m);
+    return err;
+}
+int shmsync_rwmutex_recover(shmsync_rwmutex *m, int (*repair)(void *), void *arg) { return shmi_rw_recover(m->impl, "rwmutex.recover", 0, repair, arg); }
+int shmsync_rwmutex_state(shmsync_rwmutex *m) { return shmi_rw_trouble(m->impl, "rwmutex.state", shmi_rw_gate(m->impl)); }
+
+/* The reaper's side. */
+SHMI_FN void shmi_repair_rwmutex(shmsync_arena *a, const shmi_object *o, shmi_name dead)
+{
+    struct shmi_rwmutex m;
+    uint32_t slot = shmi_name_slot(dead), g;
+    if (o->size < shmi_rw_bytes(a->geo.slots))
+        return;
+    shmi_rw_view(&m, a, o);
+    if (slot >= 1 && slot <= m.slots) {
+        uint64_t *line = &m.lines[slot - 1].state, r;
+        for (r = shmi_ld64(line); shmi_covers(dead, shmi_rw_name(r, slot)) && r != shmi_rw_cleared(r); r = shmi_ld64(line))
+            if (shmi_cas64(line, r, shmi_rw_cleared(r))) {
+                shmi_bell_wake_all(a, &m.writer_bell);
+                break;
+            }
+    }
+    for (g = shmi_rw_gate(&m); shmi_rw_valid(g) && shmi_rw_taken(g) && shmi_covers(dead, shmi_rw_who(g)); g = shmi_rw_gate(&m))
+        shmi_rw_bereave(&m, g);
+    shmi_mutex_repair_words(a, &m.w->writers, dead);
+}
+SHMI_FN void shmi_wake_rwmutex(shmsync_arena *a, const shmi_object *o, int owed)
+{
+    struct shmi_rwmutex m;
+    if (o->size < shmi_rw_bytes(a->geo.slots))
+        return;
+    shmi_rw_view(&m, a, o);
+    if (owed != SHMI_OWED_ANNOUNCED || shmi_bell_announced(&m.readers_bell))
+        shmi_rw_wake_readers(&m);
+    if (owed != SHMI_OWED_ANNOUNCED || shmi_bell_announced(&m.writer_bell))
+        shmi_bell_wake_all(a, &m.writer_bell);
+    shmi_mutex_wake_words(a, &m.w->writers, owed);
+}
+
+/* ---- SpinLock and RWSpinLock: prims/spinlock*.go and prims/rwspinlock*.go in C ---- */
+
+typedef struct shmi_rwspin_slot {
+    uint64_t count; /* holds for reading in bits 0..29, name in bits 32..60 */
+    uint8_t pad0_[120];
+} shmi_rwspin_slot;
+SHMI_ASSERT(sizeof(shmi_rwspin_slot) == 128, "shmi_rwspin_slot");
+
+#define SHMI_SPIN_READ 16u /* not in the state word: a reader's wait */
+#define SHMI_SPIN_LOST (SHMI_SPIN_NOT_RECOVERABLE << 29)
+#define SHMI_RWSPIN_MOST ((UINT64_C(1) << 30) - 1)
+
+struct shmi_spinlock {
+    shmsync_arena *a;
+    shmi_object o;
+    shmi_spin_words *w;
+    shmi_rwspin_slot *slots; /* from slot 1; NULL in a SpinLock */
+    uint64_t *mine;
+    uint32_t n_slots;
+    int release;
+    int (*repair)(void *);
+    void *repair_arg;
+    const char *called;
+    shmi_line next, gate, drained;
+    int64_t looked, looked_drained;
+};
+
+SHMI_FN uint64_t shmi_rwspin_bytes(uint32_t slots) { return sizeof(shmi_spin_words) + (uint64_t)slots * sizeof(shmi_rwspin_slot); }
+SHMI_FN uint32_t shmi_spin_state(struct shmi_spinlock *l) { return shmi_ld32(&l->w->state); }
+SHMI_FN uint32_t shmi_spin_ours(struct shmi_spinlock *l, uint32_t kind) { return shmi_make_owner(kind, l->a->self); }
+SHMI_FN int shmi_spin_held(uint32_t o)
+{
+    uint32_t k = shmi_owner_kind(o);
+    return shmi_owner_name(o) != 0 && (k == SHMI_SPIN_HELD || k == SHMI_SPIN_DRAINING || k == SHMI_SPIN_UPGRADE || k == SHMI_SPIN_RECOVERING || k == SHMI_SPIN_UPGRADING);
+}
+SHMI_FN int shmi_spin_valid(struct shmi_spinlock *l, uint32_t o)
+{
+    switch (shmi_owner_kind(o)) {
+    case SHMI_SPIN_HELD: return 1;
+    case SHMI_SPIN_OWNER_DEAD:
+    case SHMI_SPIN_RECOVERING: return shmi_owner_name(o) != 0;
+    case SHMI_SPIN_DRAINING:
+    case SHMI_SPIN_UPGRADE:
+    case SHMI_SPIN_UPGRADING: return l->slots != NULL && shmi_owner_name(o) != 0;
+    case SHMI_SPIN_NOT_RECOVERABLE: return o == SHMI_SPIN_LOST;
+    }
+    return 0;
+}
+
+/* Wakes those who wait for the state word, announced or not: readers all, and of the others one or all. */
+SHMI_FN void shmi_spin_wake_waiters(struct shmi_spinlock *l, int all)
+{
+    if (l->slots != NULL)
+        shmi_bell_wake_all(l->a, &l->gate);
+    if (all)
+        shmi_bell_wake_all(l->a, &l->next);
+    else
+        shmi_bell_wake_one(l->a, &l->next);
+}
+/* Deals with state word o, whose name was found dead. */
+SHMI_FN void shmi_spin_bereave(struct shmi_spinlock *l, uint32_t o)
+{
+    uint32_t k = shmi_owner_kind(o), next = shmi_make_owner(SHMI_SPIN_OWNER_DEAD, shmi_owner_name(o));
+    if (!shmi_spin_held(o))
+        return;
+    if (k == SHMI_SPIN_DRAINING || (l->release && k != SHMI_SPIN_RECOVERING))
+        next = 0;
+    if (!shmi_cas32(&l->w->state, o, next))
+        return;
+    SHMSYNC_CRASHPOINT("spinlock.bereave.marked");
+    if (next != 0)
+        shmi_st32(&l->w->died, shmi_owner_name(o));
+    shmi_spin_wake_waiters(l, next != 0);
+}
+SHMI_FN shmi_name shmi_spin_died(struct shmi_spinlock *l) { return shmi_ld32(&l->w->died) & SHMI_NAME_MASK; }
+SHMI_FN int shmi_spin_trouble(struct shmi_spinlock *l, const char *op, uint32_t o)
+{
+    if (!shmi_spin_valid(l, o))
+        return shmi_fail(EPROTO, op, l->called, "state word %#x", o);
+    if (o == SHMI_SPIN_LOST)
+        return shmi_fail_who(l->a, ENOTRECOVERABLE, op, l->called, shmi_spin_died(l));
+    if (shmi_owner_kind(o) == SHMI_SPIN_OWNER_DEAD)
+        return shmi_fail_who(l->a, EOWNERDEAD, op, l->called, shmi_owner_name(o));
+    return 0;
+}
+SHMI_FN shmi_tuning shmi_spin_tuning(struct shmi_spinlock *l)
+{
+    shmi_tuning t;
+    t.budget = &l->w->spin;
+    t.pays = &l->w->pays;
+    t.last_cpu = &l->w->lastCPU;
+    t.slot = l->a->my_slot;
+    return t;
+}
+SHMI_FN int shmi_spin_waited(struct shmi_spinlock *l) { return shmi_bell_announced(&l->next) || (l->slots != NULL && shmi_bell_announced(&l->gate)); }
+/* Wakes, after a release, all who wait to read and one of the others. */
+SHMI_FN void shmi_spin_pass_on(struct shmi_spinlock *l)
+{
+    shmi_tuning t = shmi_spin_tuning(l);
+    SHMSYNC_CRASHPOINT("spinlock.unlock.before_wake");
+    shmi_note_cpu(&t);
+    if (l->slots != NULL && shmi_bell_announced(&l->gate))
+        shmi_bell_wake_all(l->a, &l->gate);
+    shmi_bell_release(l->a, &l->next);
+}
+/* Gives a hold of this process back, or makes another of it. */
+SHMI_FN int shmi_spin_release(struct shmi_spinlock *l, const char *op, uint32_t from, uint32_t to)
+{
+    int err = shmi_use(l->a, op);
+    if (err != 0)
+        return err;
+    SHMSYNC_CRASHPOINT("spinlock.unlock.before_release");
+    if (!shmi_cas32(&l->w->state, shmi_spin_ours(l, from), to)) {
+        uint32_t o = shmi_spin_state(l);
+        return shmi_fail(shmi_spin_valid(l, o) ? EPERM : EPROTO, op, l->called, "state word %#x", o);
+    }
+    if (to == 0 && shmi_spin_waited(l))
+        shmi_spin_pass_on(l);
+    return 0;
+}
+
+/* ---- The holds for reading of each participant ---- */
+
+SHMI_FN shmi_name shmi_count_name(uint64_t c) { return (shmi_name)(c >> 32) & SHMI_NAME_MASK; }
+SHMI_FN uint64_t shmi_make_count(shmi_name n, uint64_t holds) { return (uint64_t)n << 32 | holds; }
+SHMI_FN int shmi_count_valid(uint64_t c, uint32_t slot)
+{
+    return c == 0 || (shmi_name_slot(shmi_count_name(c)) == slot && (c & SHMI_RWSPIN_MOST) != 0 && c == shmi_make_count(shmi_count_name(c), c & SHMI_RWSPIN_MOST));
+}
+SHMI_FN uint32_t shmi_rwspin_up_to(struct shmi_spinlock *l)
+{
+    uint32_t top = shmi_ld32(&l->w->top);
+    return top < l->n_slots ? top : l->n_slots;
+}
+SHMI_FN int shmi_rwspin_nobody_reads(void *arg)
+{
+    struct shmi_spinlock *l = (struct shmi_spinlock *)arg;
+    uint32_t i, n = shmi_rwspin_up_to(l);
+    for (i = 0; i < n; i++)
+        if (shmi_ld64(&l->slots[i].count) != 0)
+            return 0;
+    return 1;
+}
+/* Somebody who holds the lock for reading, or 0; takes back what the dead have left. */
+SHMI_FN int shmi_rwspin_reader(struct shmi_spinlock *l, shmi_name *who)
+{
+    uint32_t i, n = shmi_rwspin_up_to(l);
+    *who = 0;
+    for (i = 0; i < n; i++)
+        for (;;) {
+            uint64_t c = shmi_ld64(&l->slots[i].count);
+            shmi_name name = shmi_count_name(c);
+            if (c == 0)
+                break;
+            if (!shmi_count_valid(c, i + 1))
+                return shmi_fail(EPROTO, "rwspinlock.lock", l->called, "readers of slot %u: %#llx", i + 1, (unsigned long long)c);
+            if (!shmi_dead(l->a, name)) {
+                if (shmi_current(l->a, name)) {
+                    *who = name;
+                    return 0;
+                }
+                break; /* it has left meanwhile */
+            }
+            shmi_cas64(&l->slots[i].count, c, 0);
+        }
+    return 0;
+}
+/* Counts one more hold of ours. */
+SHMI_FN int shmi_rwspin_count(struct shmi_spinlock *l)
+{
+    shmi_name self = l->a->self;
+    for (;;) {
+        uint64_t c = shmi_ld64(l->mine), to = shmi_make_count(self, 1);
+        uint32_t top = shmi_ld32(&l->w->top);
+        if (top < l->a->my_slot) { /* before we are counted there */
+            shmi_cas32(&l->w->top, top, l->a->my_slot);
+            continue;
+        }
+        if (c != 0 && shmi_count_name(c) == self)
+            to = c + 1;
+        if (!shmi_count_valid(c, l->a->my_slot) || (c & SHMI_RWSPIN_MOST) == SHMI_RWSPIN_MOST || (c != 0 && to != c + 1 && !shmi_covers(self, shmi_count_name(c))))
+            return shmi_fail((c & SHMI_RWSPIN_MOST) == SHMI_RWSPIN_MOST ? EINVAL : EPROTO, "rwspinlock.rdlock", l->called, "holds: %#llx", (unsigned long long)c);
+        if (shmi_cas64(l->mine, c, to))
+            return 0;
+    }
+}
+/* Takes one hold of ours back, and tells who waits for the last one; 0 when there is none. */
+SHMI_FN int shmi_rwspin_exit(struct shmi_spinlock *l)
+{
+    for (;;) {
+        uint64_t c = shmi_ld64(l->mine), to;
+        if (c == 0 || shmi_count_name(c) != l->a->self || !shmi_count_valid(c, l->a->my_slot))
+            return 0;
+        to = (c & SHMI_RWSPIN_MOST) == 1 ? 0 : c - 1;
+        if (!shmi_cas64(l->mine, c, to))
+            continue;
+        if (to == 0 && shmi_bell_announced(&l->drained)) {
+            SHMSYNC_CRASHPOINT("rwspinlock.runlock.before_wake");
+            shmi_bell_wake_all(l->a, &l->drained);
+        }
+        return 1;
+    }
+}
+/* Counts one more hold for reading, provided that nobody has the lock to itself. */
+SHMI_FN int shmi_rwspin_enter(struct shmi_spinlock *l, int *in)
+{
+    int err = shmi_rwspin_count(l);
+    *in = 0;
+    if (err != 0)
+        return err;
+    SHMSYNC_CRASHPOINT("rwspinlock.rlock.counted");
+    if (shmi_spin_state(l) == 0)
+        *in = 1;
+    else
+        shmi_rwspin_exit(l);
+    return 0;
+}
+
+/* Moves on from state word o if that takes no waiting. *changed says that o is no longer the word. */
+SHMI_FN int shmi_spin_step(struct shmi_spinlock *l, uint32_t o, uint32_t as, int *took, int *changed)
+{
+    int err;
+    *took = *changed = 0;
+    if (o == 0) {
+        *changed = 1;
+        if (as == SHMI_SPIN_READ)
+            return shmi_rwspin_enter(l, took);
+        *took = shmi_cas32(&l->w->state, 0, shmi_spin_ours(l, as));
+        return 0;
+    }
+    err = shmi_spin_trouble(l, "spinlock.lock", o);
+    if (err == 0 && shmi_dead(l->a, shmi_owner_name(o))) {
+        shmi_spin_bereave(l, o);
+        *changed = 1;
+    }
+    return err;
+}
+/* Takes the lock as kind if that is possible without waiting: 0, EBUSY, or why not. */
+SHMI_FN int shmi_spin_try(struct shmi_spinlock *l, uint32_t as)
+{
+    int took, changed, err;
+    do {
+        err = shmi_spin_step(l, shmi_spin_state(l), as, &took, &changed);
+        if (took)
+            return 0;
+    } while (err == 0 && changed);
+    return err != 0 ? err : EBUSY;
+}
+
+SHMI_FN int shmi_spin_not_held(void *arg) { return !shmi_spin_held(shmi_spin_state((struct shmi_spinlock *)arg)); }
+/* Spins while done is 0, and gives the CPU away some times after that. */
+SHMI_FN int shmi_spin_while(struct shmi_spinlock *l, int (*done)(void *))
+{
+    shmi_tuning t = shmi_spin_tuning(l);
+    int i;
+    if (shmi_spin(&t, done, l))
+        return 1;
+    for (i = 0; i < 4 && shmi_ld32(&l->w->spin) != 1; i++) {
+        int64_t took;
+        if (shmi_now() < __atomic_load_n(&shmi_no_yield_until, __ATOMIC_RELAXED))
+            return 0;
+        took = shmi_yield();
+        if (done(l))
+            return 1;
+        if (took > SHMI_yieldMost) {
+            __atomic_store_n(&shmi_no_yield_until, shmi_now() + SHMI_yieldPause * took, __ATOMIC_RELAXED);
+            return 0;
+        }
+    }
+    return 0;
+}
+SHMI_FN int shmi_spin_blocks(struct shmi_spinlock *l, uint32_t o) { return shmi_spin_valid(l, o) && shmi_spin_held(o) && shmi_current(l->a, shmi_owner_name(o)); }
+
+/* Finds what a stopped or dead process kept from the waiters. */
+SHMI_FN void shmi_spin_look(struct shmi_spinlock *l)
+{
+    uint32_t o = shmi_spin_state(l);
+    if (o == 0)
+        shmi_spin_wake_waiters(l, 0);
+    else if (!shmi_spin_valid(l, o) || shmi_owner_kind(o) == SHMI_SPIN_OWNER_DEAD || o == SHMI_SPIN_LOST)
+        shmi_spin_wake_waiters(l, 1);
+    else if (shmi_dead(l->a, shmi_owner_name(o)))
+        shmi_spin_bereave(l, o);
+    else
+        shmi_bell_announce(&l->next); /* who was woken last may be stopped before it could announce the others again */
+}
+
+SHMI_FN int shmi_spin_recover(struct shmi_spinlock *l, int64_t abs, int (*repair)(void *), void *arg);
+
+/* Ends a wait that did not get the lock. A wake may have been meant for it. */
+SHMI_FN void shmi_spin_leave(struct shmi_spinlock *l, uint32_t as, int slept)
+{
+    SHMSYNC_CRASHPOINT("spinlock.lock.leaving");
+    if (!slept || as == SHMI_SPIN_READ)
+        return;
+    shmi_bell_announce(&l->next);
+    if (!shmi_spin_blocks(l, shmi_spin_state(l)))
+        shmi_bell_release(l->a, &l->next);
+}
+
+/* Takes the lock as kind says, and waits until it can. */
+SHMI_COLD int shmi_spin_wait(struct shmi_spinlock *l, uint32_t as, int64_t abs, int may_repair)
+{
+    shmi_line *bell = as == SHMI_SPIN_READ ? &l->gate : &l->next;
+    int took, changed, slept = 0, spun = 0, err = shmi_enter(l->a, "spinlock.lock");
+    if (err != 0)
+        return err;
+    for (;;) {
+        uint32_t o = shmi_spin_state(l), v;
+        shmi_bed bed;
+        int r;
+        err = shmi_spin_step(l, o, as, &took, &changed);
+        if (took)
+            break;
+        if (err == EOWNERDEAD && may_repair && l->repair != NULL) {
+            err = shmi_spin_recover(l, abs, l->repair, l->repair_arg);
+            if (err == 0)
+                continue;
+        }
+        if (err != 0) {
+            shmi_spin_leave(l, as, slept);
+            break;
+        }
+        if (changed)
+            continue;
+        if (!spun) {
+            spun = 1;
+            if (shmi_spin_while(l, shmi_spin_not_held))
+                continue;
+        }
+        v = shmi_bell_announce(bell);
+        SHMSYNC_CRASHPOINT("spinlock.lock.announced");
+        o = shmi_spin_state(l);
+        if (!shmi_spin_blocks(l, o))
+            continue;
+        slept = 1;
+        memset(&bed, 0, sizeof bed);
+        bed.word = bell->word;
+        bed.val = v;
+        bed.object = l->o.off;
+        bed.wanted = v;
+        bed.deadline = abs;
+        bed.owner = shmi_owner_name(o) != l->a->self ? shmi_owner_name(o) : 0;
+        r = shmi_sleep(l->a, &bed);
+        SHMSYNC_CRASHPOINT("spinlock.lock.woken");
+        if (r == SHMI_AGAIN) {
+            spun = 0;
+        } else if (r == SHMI_LOOK) {
+            if (shmi_look_due(&l->looked))
+                shmi_spin_look(l);
+        } else if (r == SHMI_LATE && shmi_spin_try(l, as) == 0) {
+            err = 0; /* what is there beats the time */
+            break;
+        } else {
+            shmi_spin_leave(l, as, slept);
+            err = r == SHMI_LATE ? ETIMEDOUT : shmi_fail(EBADF, "spinlock.lock", l->called, "this process closed the arena");
+            break;
+        }
+    }
+    /* Others may be asleep, and the wake that got us here took their announcement down. */
+    if (err == 0 && slept && as != SHMI_SPIN_READ)
+        shmi_bell_announce(bell);
+    shmi_exit(l->a);
+    return err;
+}
+
+/* ---- Waiting for readers to leave ---- */
+
+/* What the state word is before, while it lasts, after, and when it failed. */
+typedef struct shmi_rwspin_drain {
+    uint32_t from, pending, to, back;
+} shmi_rwspin_drain;
+
+SHMI_FN shmi_rwspin_drain shmi_drain_of(struct shmi_spinlock *l, uint32_t kind, uint32_t pending, uint32_t to, uint32_t back)
+{
+    shmi_rwspin_drain d;
+    d.from = shmi_spin_ours(l, kind);
+    d.pending = shmi_spin_ours(l, pending);
+    d.to = shmi_spin_ours(l, to);
+    d.back = back;
+    return d;
+}
+SHMI_FN shmi_rwspin_drain shmi_drain_lock(struct shmi_spinlock *l) { return shmi_drain_of(l, SHMI_SPIN_DRAINING, SHMI_SPIN_DRAINING, SHMI_SPIN_HELD, 0); }
+SHMI_FN shmi_rwspin_drain shmi_drain_upgrade(struct shmi_spinlock *l)
+{
+    return shmi_drain_of(l, SHMI_SPIN_UPGRADE, SHMI_SPIN_UPGRADING, SHMI_SPIN_HELD, shmi_spin_ours(l, SHMI_SPIN_UPGRADE));
+}
+SHMI_FN int shmi_rwspin_turn(struct shmi_spinlock *l, uint32_t from, uint32_t to)
+{
+    if (from == to || shmi_cas32(&l->w->state, from, to))
+        return 0;
+    return shmi_fail(EPROTO, "rwspinlock.lock", l->called, "it was %#x and became %#x under its owner", from, shmi_spin_state(l));
+}
+/* Ends a drain that has failed. */
+SHMI_FN void shmi_rwspin_give_up(struct shmi_spinlock *l, const shmi_rwspin_drain *d)
+{
+    if (!shmi_cas32(&l->w->state, d->pending, d->back))
+        return;
+    SHMSYNC_CRASHPOINT("rwspinlock.drain.given_up");
+    if (d->back == 0) {
+        if (shmi_spin_waited(l))
+            shmi_spin_pass_on(l);
+    } else if (!shmi_spin_held(d->back)) {
+        shmi_spin_wake_waiters(l, 1);
+    }
+}
+SHMI_FN int shmi_rwspin_await_readers(struct shmi_spinlock *l, int64_t abs)
+{
+    int spun = 0, err = shmi_enter(l->a, "rwspinlock.lock");
+    if (err != 0)
+        return err;
+    for (;;) {
+        shmi_name who;
+        shmi_bed bed;
+        uint32_t v;
+        int r;
+        if (!spun) {
+            spun = 1;
+            shmi_spin_while(l, shmi_rwspin_nobody_reads);
+        }
+        v = shmi_bell_announce(&l->drained);
+        SHMSYNC_CRASHPOINT("rwspinlock.drain.announced");
+        err = shmi_rwspin_reader(l, &who);
+        if (who == 0 || err != 0)
+            break;
+        memset(&bed, 0, sizeof bed);
+        bed.word = l->drained.word;
+        bed.val = v;
+        bed.object = l->o.off;
+        bed.wanted = v;
+        bed.deadline = abs;
+        bed.owner = who != l->a->self ? who : 0;
+        r = shmi_sleep(l->a, &bed);
+        if (r == SHMI_AGAIN) {
+            spun = 0;
+        } else if (r == SHMI_LOOK) {
+            err = shmi_look_due(&l->looked_drained) ? shmi_rwspin_reader(l, &who) : 0;
+            if (err != 0 || who == 0)
+                shmi_bell_wake_all(l->a, &l->drained);
+        } else {
+            err = shmi_rwspin_reader(l, &who);
+            if (err == 0 && who != 0)
+                err = r == SHMI_LATE ? ETIMEDOUT : shmi_fail(EBADF, "rwspinlock.lock", l->called, "this process closed the arena");
+            break;
+        }
+    }
+    shmi_exit(l->a);
+    return err;
+}
+/* Waits until no reader is left. When it fails the state word is d->back. */
+SHMI_FN int shmi_rwspin_drained(struct shmi_spinlock *l, shmi_rwspin_drain d, int64_t abs)
+{
+    shmi_name who;
+    int err, e;
+    SHMSYNC_CRASHPOINT("rwspinlock.drain.claimed");
+    err = shmi_rwspin_reader(l, &who);
+    if (who == 0 && err == 0)
+        return shmi_rwspin_turn(l, d.from, d.to);
+    e = shmi_rwspin_turn(l, d.from, d.pending);
+    if (e != 0)
+        return e;
+    if (err == 0)
+        err = shmi_rwspin_await_readers(l, abs);
+    if (err == 0)
+        return shmi_rwspin_turn(l, d.pending, d.to);
+    shmi_rwspin_give_up(l, &d);
+    return err;
+}
+
+/* Has the lock to itself. */
+SHMI_FN int shmi_spin_own(struct shmi_spinlock *l, int64_t abs, int may_repair)
+{
+    int err;
+    if (l->slots == NULL)
+        return shmi_spin_wait(l, SHMI_SPIN_HELD, abs, may_repair);
+    err = shmi_spin_wait(l, SHMI_SPIN_DRAINING, abs, may_repair);
+    return err != 0 ? err : shmi_rwspin_drained(l, shmi_drain_lock(l), abs);
+}
+SHMI_FN int shmi_spin_lock(struct shmi_spinlock *l, int64_t abs)
+{
+    int err = shmi_use(l->a, "spinlock.lock");
+    if (SHMI_UNLIKELY(err != 0))
+        return err;
+    if (l->slots != NULL || SHMI_UNLIKELY(!shmi_cas32(&l->w->state, 0, l->a->self)))
+        err = shmi_spin_own(l, abs, 1);
+    if (err == 0)
+        SHMSYNC_CRASHPOINT("spinlock.lock.acquired");
+    return err;
+}
+
+SHMI_FN int shmi_spin_recover(struct shmi_spinlock *l, int64_t abs, int (*repair)(void *), void *arg)
+{
+    uint32_t mine = shmi_spin_ours(l, SHMI_SPIN_RECOVERING);
+    for (;;) {
+        uint32_t o = shmi_spin_state(l);
+        int err = shmi_use(l->a, "spinlock.recover");
+        if (err != 0)
+            return err;
+        if (o != SHMI_SPIN_LOST && shmi_owner_kind(o) != SHMI_SPIN_OWNER_DEAD) {
+            err = shmi_spin_own(l, abs, 0);
+            if (err == 0)
+                return shmi_spin_release(l, "spinlock.recover", SHMI_SPIN_HELD, 0);
+            if (err == EOWNERDEAD || err == ENOTRECOVERABLE)
+                continue;
+            return err;
+        }
+        if (!shmi_cas32(&l->w->state, o, mine))
+            continue;
+        SHMSYNC_CRASHPOINT("spinlock.recover.taken");
+        if (l->slots != NULL) {
+            err = shmi_rwspin_drained(l, shmi_drain_of(l, SHMI_SPIN_RECOVERING, SHMI_SPIN_RECOVERING, SHMI_SPIN_RECOVERING, o), abs);
+            if (err != 0)
+                return err;
+        }
+        if (repair(arg) != 0) {
+            shmi_cas32(&l->w->state, mine, SHMI_SPIN_LOST);
+            shmi_spin_wake_waiters(l, 1);
+            return shmi_fail_who(l->a, ENOTRECOVERABLE, "spinlock.recover", l->called, shmi_spin_died(l));
+        }
+        SHMSYNC_CRASHPOINT("spinlock.recover.repaired");
+        shmi_st32(&l->w->died, 0);
+        shmi_cas32(&l->w->state, mine, 0);
+        SHMSYNC_CRASHPOINT("spinlock.recover.before_wake");
+        if (shmi_spin_waited(l))
+            shmi_spin_pass_on(l);
+        return 0;
+    }
+}
+
+/* ---- Handles ---- */
+
+SHMI_FN void shmi_spin_view(struct shmi_spinlock *l, shmsync_arena *a, const shmi_object *o)
+{
+    int readers = o->kind == SHMI_KIND_RWSPIN_LOCK;
+    memset(l, 0, sizeof *l);
+    l->a = a;
+    l->o = *o;
+    l->called = o->name_len != 0 ? l->o.name : NULL;
+    l->w = (shmi_spin_words *)shmi_ptr(a, o->body, readers ? shmi_rwspin_bytes(a->geo.slots) : sizeof(shmi_spin_words), 8);
+    l->release = (shmi_ld32(&l->w->policy) & 0xff) == 1;
+    l->next.word = &l->w->wake;
+    l->next.hub = &l->w->hub;
+    if (readers) {
+        l->slots = (shmi_rwspin_slot *)(void *)(l->w + 1);
+        l->n_slots = a->geo.slots;
+        l->mine = &l->slots[a->my_slot - 1].count;
+        l->gate.word = &l->w->gate;
+        l->gate.hub = &l->w->gateHub;
+        l->drained.word = &l->w->drain;
+        l->drained.hub = &l->w->drainHub;
+    }
+}
+SHMI_FN void *shmi_spin_build(shmsync_arena *a, const shmi_object *o, const void *arg)
+{
+    const shmsync_spinlock_options *opts = (const shmsync_spinlock_options *)arg;
+    struct shmi_spinlock *l = (struct shmi_spinlock *)malloc(sizeof *l);
+    if (l == NULL)
+        return NULL;
+    shmi_spin_view(l, a, o);
+    if (opts != NULL) {
+        l->repair = opts->repair;
+        l->repair_arg = opts->repair_arg;
+    }
+    return l;
+}
+SHMI_FN void shmi_spin_fill(unsigned char *body, const void *arg)
+{
+    shmi_spin_words *w = (shmi_spin_words *)(void *)body;
+    const shmi_fair_spec *s = (const shmi_fair_spec *)arg;
+    w->policy = s->policy;
+    w->spin = s->spin;
+}
+SHMI_FN int shmi_spin_open(shmsync_arena *a, const char *op, uint32_t kind, uint16_t version, uint64_t size, const char *name, const shmsync_spinlock_options *opts, struct shmi_spinlock **out)
+{
+    int policy = opts != NULL ? opts->policy : SHMSYNC_POLICY_DEFAULT;
+    shmi_fair_spec init;
+    shmi_spec spec;
+    void *impl;
+    int created, err;
+    *out = NULL;
+    if (policy < SHMSYNC_POLICY_DEFAULT || policy > SHMSYNC_POLICY_RELEASE)
+        return shmi_fail(EINVAL, op, name, "policy %d", policy);
+    init.policy = policy == SHMSYNC_POLICY_RELEASE;
+    init.spin = opts != NULL ? shmi_spin_field(opts->spin_ns) : 0;
+    shmi_mon_spec(&spec, kind, version, name, size);
+    spec.init = shmi_spin_fill;
+    spec.arg = &init;
+    err = shmi_mon_open(a, &spec, shmi_spin_build, opts, &created, &impl);
+    *out = (struct shmi_spinlock *)impl;
+    if (err == 0 && !created && policy != SHMSYNC_POLICY_DEFAULT && (policy == SHMSYNC_POLICY_RELEASE) != (*out)->release) {
+        shmi_unshare(a, (*out)->o.off, shmi_mon_free);
+        *out = NULL;
+        err = shmi_fail(EINVAL, op, name, "it has another policy");
+    }
+    return err;
+}
+int shmsync_spinlock_open(shmsync_arena *a, const char *name, const shmsync_spinlock_options *opts, shmsync_spinlock *out)
+{
+    return shmi_spin_open(a, "spinlock.open", SHMI_KIND_SPIN_LOCK, SHMI_VERSION_SPIN_LOCK, sizeof(shmi_spin_words), name, opts, &out->impl);
+}
+int shmsync_rwspinlock_open(shmsync_arena *a, const char *name, const shmsync_spinlock_options *opts, shmsync_rwspinlock *out)
+{
+    return shmi_spin_open(a, "rwspinlock.open", SHMI_KIND_RWSPIN_LOCK, SHMI_VERSION_RWSPIN_LOCK, shmi_rwspin_bytes(a->geo.slots), name, opts, &out->impl);
+}
+int shmsync_spinlock_at(shmsync_arena *a, shmsync_offset off, shmsync_spinlock *out)
+{
+    void *impl;
+    int err = shmi_mon_at(a, off, "spinlock.open", SHMI_KIND_SPIN_LOCK, SHMI_VERSION_SPIN_LOCK, sizeof(shmi_spin_words), shmi_spin_build, NULL, &impl);
+    out->impl = (struct shmi_spinlock *)impl;
+    return err;
+}
+int shmsync_rwspinlock_at(shmsync_arena *a, shmsync_offset off, shmsync_rwspinlock *out)
+{
+    void *impl;
+    int err = shmi_mon_at(a, off, "rwspinlock.open", SHMI_KIND_RWSPIN_LOCK, SHMI_VERSION_RWSPIN_LOCK, shmi_rwspin_bytes(a->geo.slots), shmi_spin_build, NULL, &impl);
+    out->impl = (struct shmi_spinlock *)impl;
+    return err;
+}
+shmsync_offset shmsync_spinlock_offset(const shmsync_spinlock *l) { return l->impl->o.off; }
+shmsync_offset shmsync_rwspinlock_offset(const shmsync_rwspinlock *l) { return l->impl->o.off; }
+int shmsync_spinlock_close(shmsync_spinlock *l)
+{
+    int err = shmi_unshare(l->impl->a, l->impl->o.off, shmi_mon_free);
+    l->impl = NULL;
+    return err;
+}
+int shmsync_rwspinlock_close(shmsync_rwspinlock *l)
+{
+    int err = shmi_unshare(l->impl->a, l->impl->o.off, shmi_mon_free);
+    l->impl = NULL;
+    return err;
+}
+
+int shmsync_spinlock_lock(shmsync_spinlock *l) { return shmi_spin_lock(l->impl, 0); }
+int shmsync_spinlock_timedlock(shmsync_spinlock *l, const struct timespec *abs_monotonic)
+{
+    int64_t ns;
+    int err = shmi_deadline(abs_monotonic, &ns);
+    return err != 0 ? err : shmi_spin_lock(l->impl, ns);
+}
+int shmsync_spinlock_trylock(shmsync_spinlock *l)
+{
+    int err = shmi_use(l->impl->a, "spinlock.trylock");
+    return err != 0 ? err : shmi_spin_try(l->impl, SHMI_SPIN_HELD);
+}
+int shmsync_spinlock_unlock(shmsync_spinlock *l) { return shmi_spin_release(l->impl, "spinlock.unlock", SHMI_SPIN_HELD, 0); }
+int shmsync_spinlock_recover(shmsync_spinlock *l, int (*repair)(void *), void *arg) { return shmi_spin_recover(l->impl, 0, repair, arg); }
+int shmsync_spinlock_state(shmsync_spinlock *l) { return shmi_spin_trouble(l->impl, "spinlock.state", shmi_spin_state(l->impl)); }
+
+int shmsync_rwspinlock_lock(shmsync_rwspinlock *l) { return shmi_spin_lock(l->impl, 0); }
+int shmsync_rwspinlock_timedlock(shmsync_rwspinlock *l, const struct timespec *abs_monotonic)
+{
+    int64_t ns;
+    int err = shmi_deadline(abs_monotonic, &ns);
+    return err != 0 ? err : shmi_spin_lock(l->impl, ns);
+}
+int shmsync_rwspinlock_trylock(shmsync_rwspinlock *lock)
+{
+    struct shmi_spinlock *l = lock->impl;
+    shmi_rwspin_drain d = shmi_drain_lock(l);
+    shmi_name who;
+    int err = shmi_use(l->a, "rwspinlock.trylock");
+    if (err == 0)
+        err = shmi_rwspin_reader(l, &who);
+    if (err == 0 && who != 0)
+        err = EBUSY;
+    if (err == 0)
+        err = shmi_spin_try(l, SHMI_SPIN_DRAINING);
+    if (err != 0)
+        return err;
+    err = shmi_rwspin_reader(l, &who);
+    if (err == 0 && who == 0)
+        return shmi_rwspin_turn(l, d.from, d.to);
+    shmi_rwspin_give_up(l, &d);
+    return err != 0 ? err : EBUSY;
+}
+int shmsync_rwspinlock_unlock(shmsync_rwspinlock *l) { return shmi_spin_release(l->impl, "rwspinlock.unlock", SHMI_SPIN_HELD, 0); }
+SHMI_FN int shmi_rwspin_rdlock(struct shmi_spinlock *l, int64_t abs)
+{
+    int in = 0, err = shmi_use(l->a, "rwspinlock.rdlock");
+    if (err == 0 && shmi_spin_state(l) == 0)
+        err = shmi_rwspin_enter(l, &in);
+    if (err == 0 && !in)
+        err = shmi_spin_wait(l, SHMI_SPIN_READ, abs, 1);
+    if (err == 0)
+        SHMSYNC_CRASHPOINT("rwspinlock.rlock.acquired");
+    return err;
+}
+int shmsync_rwspinlock_rdlock(shmsync_rwspinlock *l) { return shmi_rwspin_rdlock(l->impl, 0); }
+int shmsync_rwspinlock_timedrdlock(shmsync_rwspinlock *l, const struct timespec *abs_monotonic)
+{
+    int64_t ns;
+    int err = shmi_deadline(abs_monotonic, &ns);
+    return err != 0 ? err : shmi_rwspin_rdlock(l->impl, ns);
+}
+int shmsync_rwspinlock_tryrdlock(shmsync_rwspinlock *l)
+{
+    int err = shmi_use(l->impl->a, "rwspinlock.tryrdlock");
+    return err != 0 ? err : shmi_spin_try(l->impl, SHMI_SPIN_READ);
+}
+int shmsync_rwspinlock_rdunlock(shmsync_rwspinlock *l)
+{
+    int err = shmi_use(l->impl->a, "rwspinlock.rdunlock");
+    if (err != 0)
+        return err;
+    SHMSYNC_CRASHPOINT("rwspinlock.runlock.before_release");
+    return shmi_rwspin_exit(l->impl) ? 0 : shmi_fail(EPERM, "rwspinlock.rdunlock", l->impl->called, "%s", "");
+}
+SHMI_FN int shmi_rwspin_uplock(struct shmi_spinlock *l, int64_t abs)
+{
+    int err = shmi_use(l->a, "rwspinlock.uplock");
+    if (err != 0 || shmi_spin_try(l, SHMI_SPIN_UPGRADE) == 0)
+        return err;
+    return shmi_spin_wait(l, SHMI_SPIN_UPGRADE, abs, 1);
+}
+int shmsync_rwspinlock_uplock(shmsync_rwspinlock *l) { return shmi_rwspin_uplock(l->impl, 0); }
+int shmsync_rwspinlock_timeduplock(shmsync_rwspinlock *l, const struct timespec *abs_monotonic)
+{
+    int64_t ns;
+    int err = shmi_deadline(abs_monotonic, &ns);
+    return err != 0 ? err : shmi_rwspin_uplock(l->impl, ns);
+}
+int shmsync_rwspinlock_tryuplock(shmsync_rwspinlock *l)
+{
+    int err = shmi_use(l->impl->a, "rwspinlock.tryuplock");
+    return err != 0 ? err : shmi_spin_try(l->impl, SHMI_SPIN_UPGRADE);
+}
+int shmsync_rwspinlock_upunlock(shmsync_rwspinlock *l) { return shmi_spin_release(l->impl, "rwspinlock.upunlock", SHMI_SPIN_UPGRADE, 0); }
+/* EPERM unless this process holds l as kind says. */
+SHMI_FN int shmi_rwspin_has(struct shmi_spinlock *l, const char *op, uint32_t kind)
+{
+    uint32_t o = shmi_spin_state(l);
+    int err = shmi_use(l->a, op);
+    if (err == 0 && o != shmi_spin_ours(l, kind))
+        err = shmi_fail(shmi_spin_valid(l, o) ? EPERM : EPROTO, op, l->called, "state word %#x", o);
+    return err;
+}
+SHMI_FN int shmi_rwspin_upgrade(struct shmi_spinlock *l, int64_t abs)
+{
+    int err = shmi_rwspin_has(l, "rwspinlock.upgrade", SHMI_SPIN_UPGRADE);
+    return err != 0 ? err : shmi_rwspin_drained(l, shmi_drain_upgrade(l), abs);
+}
+int shmsync_rwspinlock_upgrade(shmsync_rwspinlock *l) { return shmi_rwspin_upgrade(l->impl, 0); }
+int shmsync_rwspinlock_timedupgrade(shmsync_rwspinlock *l, const struct timespec *abs_monotonic)
+{
+    int64_t ns;
+    int err = shmi_deadline(abs_monotonic, &ns);
+    return err != 0 ? err : shmi_rwspin_upgrade(l->impl, ns);
+}
+int shmsync_rwspinlock_tryupgrade(shmsync_rwspinlock *lock)
+{
+    struct shmi_spinlock *l = lock->impl;
+    shmi_rwspin_drain d = shmi_drain_upgrade(l);
+    shmi_name who;
+    int err = shmi_rwspin_has(l, "rwspinlock.tryupgrade", SHMI_SPIN_UPGRADE);
+    if (err == 0)
+        err = shmi_rwspin_reader(l, &who);
+    if (err == 0)
+        err = who != 0 ? EBUSY : shmi_rwspin_turn(l, d.from, d.to);
+    return err;
+}
+/* Counts a hold for reading before the other one is given back, so that no writer comes in between. */
+SHMI_FN int shmi_rwspin_become_reader(struct shmi_spinlock *l, const char *op, uint32_t from)
+{
+    int err = shmi_rwspin_has(l, op, from);
+    if (err == 0)
+        err = shmi_rwspin_count(l);
+    if (err != 0)
+        return err;
+    SHMSYNC_CRASHPOINT("rwspinlock.downgrade.counted");
+    return shmi_spin_release(l, op, from, 0);
+}
+int shmsync_rwspinlock_downgrade(shmsync_rwspinlock *l) { return shmi_rwspin_become_reader(l->impl, "rwspinlock.downgrade", SHMI_SPIN_HELD); }
+int shmsync_rwspinlock_downgrade_upgrade(shmsync_rwspinlock *l) { return shmi_rwspin_become_reader(l->impl, "rwspinlock.downgrade_upgrade", SHMI_SPIN_UPGRADE); }
+int shmsync_rwspinlock_downgrade_to_upgrade(shmsync_rwspinlock *l)
+{
+    return shmi_spin_release(l->impl, "rwspinlock.downgrade_to_upgrade", SHMI_SPIN_HELD, shmi_spin_ours(l->impl, SHMI_SPIN_UPGRADE));
+}
+int shmsync_rwspinlock_recover(shmsync_rwspinlock *l, int (*repair)(void *), void *arg) { return shmi_spin_recover(l->impl, 0, repair, arg); }
+int shmsync_rwspinlock_state(shmsync_rwspinlock *l) { return shmi_spin_trouble(l->impl, "rwspinlock.state", shmi_spin_state(l->impl)); }
+
+/* The reaper's side. */
+SHMI_FN int shmi_spin_whole(shmsync_arena *a, const shmi_object *o)
+{
+    return o->size >= (o->kind == SHMI_KIND_RWSPIN_LOCK ? shmi_rwspin_bytes(a->geo.slots) : sizeof(shmi_spin_words));
+}
+SHMI_FN void shmi_repair_spin(shmsync_arena *a, const shmi_object *o, shmi_name dead)
+{
+    struct shmi_spinlock l;
+    uint32_t slot = shmi_name_slot(dead), s;
+    if (!shmi_spin_whole(a, o))
+        return;
+    shmi_spin_view(&l, a, o);
+    if (l.slots != NULL && slot >= 1 && slot <= l.n_slots) {
+        uint64_t *count = &l.slots[slot - 1].count, c;
+        for (c = shmi_ld64(count); c != 0 && shmi_covers(dead, shmi_count_name(c)); c = shmi_ld64(count))
+            if (shmi_cas64(count, c, 0)) {
+                shmi_bell_wake_all(a, &l.drained);
+                break;
+            }
+    }
+    for (s = shmi_spin_state(&l); shmi_spin_held(s) && shmi_covers(dead, shmi_owner_name(s)); s = shmi_spin_state(&l))
+        shmi_spin_bereave(&l, s);
+}
+SHMI_FN void shmi_wake_spin(shmsync_arena *a, const shmi_object *o, int owed)
+{
+    struct shmi_spinlock l;
+    if (!shmi_spin_whole(a, o))
+        return;
+    shmi_spin_view(&l, a, o);
+    if (owed == SHMI_OWED_ALL)
+        shmi_bell_wake_all(a, &l.next);
+    else if (owed == SHMI_OWED_ONE || shmi_bell_announced(&l.next))
+        shmi_bell_wake_one(a, &l.next);
+    if (l.slots == NULL)
+        return;
+    if (owed != SHMI_OWED_ANNOUNCED || shmi_bell_announced(&l.gate))
+        shmi_bell_wake_all(a, &l.gate);
+    if (owed != SHMI_OWED_ANNOUNCED || shmi_bell_announced(&l.drained))
+        shmi_bell_wake_all(a, &l.drained);
+}
 /* ---- What the reaper knows of the kinds of objects ---- */
 
 static const shmi_kind_ops shmi_kinds[] = {
@@ -12744,6 +14569,9 @@ static const shmi_kind_ops shmi_kinds[] = {
 #if SHMSYNC_LAYOUT_VERSION >= 3
     {SHMI_KIND_SEMAPHORE, shmi_repair_semaphore, shmi_mon_wake_object},
 #endif
+    {SHMI_KIND_RWMUTEX, shmi_repair_rwmutex, shmi_wake_rwmutex},
+    {SHMI_KIND_SPIN_LOCK, shmi_repair_spin, shmi_wake_spin},
+    {SHMI_KIND_RWSPIN_LOCK, shmi_repair_spin, shmi_wake_spin},
     {SHMI_KIND_FUTURE, shmi_repair_future, shmi_mon_wake_object},
     {SHMI_KIND_COND, shmi_repair_cond, shmi_mon_wake_object},
 };

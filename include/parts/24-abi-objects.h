@@ -169,22 +169,29 @@ typedef struct shmi_semaphore_words {
     uint64_t size;
     uint64_t free;
     shmi_list_words queue;
-    uint8_t pad0_[96];
+    uint64_t opened;
+    uint64_t last;
+    uint8_t pad0_[80];
 } shmi_semaphore_words;
 SHMI_ASSERT(offsetof(shmi_semaphore_words, mon) == 0, "semaphore_words.mon");
 SHMI_ASSERT(offsetof(shmi_semaphore_words, size) == 384, "semaphore_words.size");
 SHMI_ASSERT(offsetof(shmi_semaphore_words, free) == 392, "semaphore_words.free");
 SHMI_ASSERT(offsetof(shmi_semaphore_words, queue) == 400, "semaphore_words.queue");
+SHMI_ASSERT(offsetof(shmi_semaphore_words, opened) == 416, "semaphore_words.opened");
+SHMI_ASSERT(offsetof(shmi_semaphore_words, last) == 424, "semaphore_words.last");
 SHMI_ASSERT(sizeof(shmi_semaphore_words) == 512, "semaphore_words");
 
 /* Share of a semaphore */
 typedef struct shmi_semaphore_share {
     uint64_t name;
     uint64_t permits;
+    uint64_t quick;
+    uint8_t pad0_[40];
 } shmi_semaphore_share;
 SHMI_ASSERT(offsetof(shmi_semaphore_share, name) == 0, "semaphore_share.name");
 SHMI_ASSERT(offsetof(shmi_semaphore_share, permits) == 8, "semaphore_share.permits");
-SHMI_ASSERT(sizeof(shmi_semaphore_share) == 16, "semaphore_share");
+SHMI_ASSERT(offsetof(shmi_semaphore_share, quick) == 16, "semaphore_share.quick");
+SHMI_ASSERT(sizeof(shmi_semaphore_share) == 64, "semaphore_share");
 
 /* Sequencer */
 typedef struct shmi_sequence_words {

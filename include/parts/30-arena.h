@@ -327,8 +327,9 @@ SHMI_FN int shmi_enter(shmsync_arena *a, const char *op)
         return shmi_fail(ENOTCONN, op, a->label, "%s", "");
     shmi_add32(&a->calls, 1);
     if (SHMI_UNLIKELY(__atomic_load_n(&a->closing, __ATOMIC_SEQ_CST))) {
-        shmi_add32(&a->calls, (uint32_t)-1);
-        return shmi_fail(EBADF, op, a->label, "this process closed the arena");
+        shmi_fail(EBADF, op, a->label, "this process closed the arena");
+        shmi_add32(&a->calls, (uint32_t)-1); /* the arena may be gone from here on */
+        return EBADF;
     }
     return 0;
 }

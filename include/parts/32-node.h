@@ -15,8 +15,6 @@ SHMI_FN int shmi_node_move(shmi_node *n, uint32_t from, uint32_t to)
     return shmi_node_state(w) == from && shmi_node_swap(n, w, shmi_node_with(w, to));
 }
 SHMI_FN shmi_name shmi_node_owner(const shmi_node *n) { return shmi_ld32(&n->owner); }
-/* Notes in a node that is off its queue who is about to resolve the wait. */
-SHMI_FN void shmi_node_set_teller(shmi_node *n, shmi_name who) { shmi_st64(&n->next, (uint64_t)who << 32 | who); }
 
 SHMI_FN shmi_node *shmi_node_ptr(const shmsync_arena *a, shmi_off off) { return (shmi_node *)shmi_ptr(a, off, SHMI_nodeSize, SHMI_nodeSize); }
 
@@ -193,18 +191,25 @@ SHMI_FN void shmi_push_ready(shmsync_arena *a, shmi_off off, shmi_node *n, shmi_
 SHMI_FN int shmi_ready(shmsync_arena *a, shmi_off off, shmi_node *n)
 {
     shmi_name owner;
-    if (!shmi_current(a, shmi_node_owner(n)) || !shmi_node_move(n, SHMI_NodeWaiting, SHMI_NodeReady))
+    int done = 0;
+    if (shmi_node_state(shmi_node_load(n)) != SHMI_NodeWaiting)
         return 0;
-    owner = shmi_node_owner(n); /* it does not change hands while ready */
-    if (!shmi_current(a, owner))
-        return 0;
-    SHMSYNC_CRASHPOINT("arena.ready.marked");
-    shmi_push_ready(a, off, n, owner);
-    return 1;
+    shmi_begin_tell(a);
+    if (shmi_current(a, shmi_node_owner(n)) && shmi_node_move(n, SHMI_NodeWaiting, SHMI_NodeReady)) {
+        owner = shmi_node_owner(n); /* it does not change hands while ready */
+        if (shmi_current(a, owner)) {
+            SHMSYNC_CRASHPOINT("arena.ready.marked");
+            shmi_push_ready(a, off, n, owner);
+            done = 1;
+        }
+    }
+    shmi_end_tell(a);
+    return done;
 }
 
 /* Puts a node that was parked and is resolved on its owner's stack and rings. Only who
- * resolved it does that, once. */
+ * resolved it does that, once, between shmi_begin_tell, which it has called before it
+ * resolved the node, and shmi_end_tell. */
 SHMI_FN void shmi_tell(shmsync_arena *a, shmi_off off, shmi_node *n)
 {
     shmi_name owner = shmi_node_owner(n);
@@ -321,9 +326,20 @@ SHMI_FN int shmi_is_object(shmsync_arena *a, shmi_off off)
 SHMI_FN void shmi_guard(shmsync_arena *a, shmi_off off) { shmi_st64(shmi_slot64(a, a->my_slot, SHMI_slotOpening), off); }
 SHMI_FN void shmi_unguard(shmsync_arena *a) { shmi_guard(a, 0); }
 
+/* A hub node that nobody has, and that is ready: its owner died when it was not on the
+ * stack, and somebody may have been about to put it there. */
+typedef struct shmi_stray {
+    shmi_off off;
+    uint32_t word;
+    int on;
+} shmi_stray;
+
 typedef struct shmi_dead_nodes {
     shmi_name dead;
     uint64_t left;
+    int told; /* nobody will put a node on a stack any more that is resolved or ready */
+    shmi_stray strays[64]; /* others wait for the next death */
+    unsigned n_strays;
 } shmi_dead_nodes;
 
 /* Whether a node is on the ready stack of n. */
@@ -356,10 +372,21 @@ SHMI_FN void shmi_free_dead_node(shmsync_arena *a, shmi_off off, shmi_node *n, v
     uint32_t w;
     int there;
     if (owner != d->dead) {
-        /* Who took it off its queue as its owner was buried has died before it could
-         * give it back, or is about to. */
-        if (owner != 0 && shmi_ld64(&n->list) == 0 && shmi_ld64(&n->stamp) == 0 && !shmi_current(a, owner))
+        list = shmi_ld64(&n->list);
+        w = shmi_node_load(n);
+        if (owner == 0 && list != 0 && shmi_node_state(w) == SHMI_NodeReady) {
+            if (d->n_strays < sizeof d->strays / sizeof d->strays[0]) {
+                shmi_stray *s = &d->strays[d->n_strays++];
+                s->off = off;
+                s->word = w;
+                s->on = 0;
+            }
+        } else if (owner != 0 && list == 0 && shmi_ld64(&n->stamp) == 0 && !shmi_current(a, owner) &&
+                   (d->told || shmi_node_state(w) != SHMI_NodeResolved)) {
+            /* Who took it off its queue as its owner was buried has died before it could
+             * give it back, or is about to. */
             shmi_bury_node(a, off, owner);
+        }
         return;
     }
     /* Guarded, the object is not taken apart, so its nodes stay what they are. */
@@ -372,12 +399,14 @@ SHMI_FN void shmi_free_dead_node(shmsync_arena *a, shmi_off off, shmi_node *n, v
     list = shmi_ld64(&n->list);
     if (list == 0 && there && shmi_ld64(&n->stamp) != 0)
         return; /* on a queue: the object's kind takes it off and gives it back */
+    if (list == 0 && !d->told && shmi_node_state(w) == SHMI_NodeResolved)
+        return; /* its stack would be that of who has the node next */
     if (list == 0) {
         shmi_bury_node(a, off, d->dead);
     } else if (there && !shmi_on_list(a, list, off, &d->left)) {
         shmi_free_node(a, off);
     } else if (there) {
-        if (shmi_node_state(w) != SHMI_NodeReady || shmi_stacked(a, d->dead, off, &d->left)) {
+        if (d->told || shmi_node_state(w) != SHMI_NodeReady || shmi_stacked(a, d->dead, off, &d->left)) {
             while (shmi_node_state(w) != SHMI_NodeFree && shmi_node_owner(n) == d->dead && !shmi_node_swap(n, w, shmi_node_freed(w)))
                 w = shmi_node_load(n);
         }
@@ -385,19 +414,45 @@ SHMI_FN void shmi_free_dead_node(shmsync_arena *a, shmi_off off, shmi_node *n, v
     }
 }
 
+/* Makes strays free that have no way left to get on a stack, and are on none. */
+SHMI_FN void shmi_take_strays(shmsync_arena *a, shmi_dead_nodes *d)
+{
+    uint64_t left = UINT64_C(1) << 20;
+    uint32_t i;
+    unsigned k;
+    if (d->n_strays == 0 || !shmi_await_told(a))
+        return;
+    for (i = 1; i <= a->geo.slots; i++) {
+        shmi_name n = shmi_name_in(i, shmi_slot_state(a, i)); /* who joins begins with an empty stack */
+        if (!shmi_current(a, n))
+            continue;
+        for (k = 0; k < d->n_strays; k++)
+            d->strays[k].on = d->strays[k].on || shmi_stacked(a, n, d->strays[k].off, &left);
+    }
+    if (left == 0 || !shmi_all_told(a))
+        return; /* somebody may be on his way down a stack that was emptied meanwhile */
+    for (k = 0; k < d->n_strays; k++)
+        if (!d->strays[k].on)
+            shmi_node_swap(shmi_node_ptr(a, d->strays[k].off), d->strays[k].word, shmi_node_freed(d->strays[k].word));
+}
+
 /* Gives back the nodes of a dead participant: hub nodes stay on the lists of their
- * objects, for whoever needs one next. As for shmi_reclaim_blocks. */
+ * objects, for whoever needs one next. As for shmi_reclaim_blocks. Those that somebody
+ * may just be about to put on the dead one's stack go with the next death of anybody. */
 SHMI_FN void shmi_free_nodes_of(shmsync_arena *a, shmi_name dead)
 {
     shmi_dead_nodes d;
     uint64_t i;
+    memset(&d, 0, sizeof d);
     d.dead = dead;
     d.left = 1 << 16;
     pthread_mutex_lock(&a->handles);
+    d.told = shmi_await_told(a);
     for (i = 0; i < a->geo.chunk_count; i++)
         if (shmi_chunk_slab_of(shmi_load_chunk(a, i), SHMI_classNode))
             d.left += 64 * shmi_blocks_of(SHMI_classNode);
     shmi_each_node(a, shmi_free_dead_node, &d);
+    shmi_take_strays(a, &d);
     shmi_unguard(a);
     pthread_mutex_unlock(&a->handles);
 }

@@ -105,22 +105,28 @@ SHMI_FN int shmi_dead(shmsync_arena *a, shmi_name n)
 
 SHMI_FN shmi_off shmi_obituary(shmsync_arena *a, uint64_t n) { return a->geo.obit_off + n % SHMI_obitCount * SHMI_obitStride; }
 
+/* Labels are for people, and may change as they are read: word by word, they are still
+ * no race. */
 SHMI_FN void shmi_put_label(shmsync_arena *a, shmi_off off, const char *label)
 {
-    unsigned char b[SHMI_labelBytes + 1];
-    size_t n = strlen(label);
+    uint64_t words[(SHMI_labelBytes + 1) / 8];
+    unsigned char *b = (unsigned char *)words;
+    size_t n = strlen(label), k;
     if (n > SHMI_labelBytes)
         n = SHMI_labelBytes;
-    memset(b, 0, sizeof b);
+    memset(words, 0, sizeof words);
     b[0] = (unsigned char)n;
     memcpy(b + 1, label, n);
-    memcpy(shmi_bytes(a, off, sizeof b), b, sizeof b);
+    for (k = 0; k < sizeof words / 8; k++)
+        __atomic_store_n(shmi_u64(a, off + 8 * k), words[k], __ATOMIC_RELAXED);
 }
 SHMI_FN void shmi_get_label(shmsync_arena *a, shmi_off off, char out[SHMI_labelBytes + 1])
 {
-    unsigned char b[SHMI_labelBytes + 1];
-    size_t n;
-    memcpy(b, shmi_bytes(a, off, sizeof b), sizeof b);
+    uint64_t words[(SHMI_labelBytes + 1) / 8];
+    const unsigned char *b = (const unsigned char *)words;
+    size_t n, k;
+    for (k = 0; k < sizeof words / 8; k++)
+        words[k] = __atomic_load_n(shmi_u64(a, off + 8 * k), __ATOMIC_RELAXED);
     n = b[0];
     if (n > SHMI_labelBytes)
         n = SHMI_labelBytes;
@@ -157,7 +163,7 @@ SHMI_FN int shmi_read_obituary(shmsync_arena *a, uint64_t n, shmsync_participant
     p->died_ns = (int64_t)shmi_ld64(shmi_u64(a, o + SHMI_obitDied));
     shmi_get_label(a, o + SHMI_obitLabel, p->label);
     *left = (shmi_ld32(shmi_u32(a, o + SHMI_obitFlags)) & SHMI_obitLeft) != 0;
-    __atomic_thread_fence(__ATOMIC_ACQUIRE); /* the label's bytes are read by plain loads */
+    shmi_load_fence(); /* the label is read by relaxed loads */
     return shmi_ld64(shmi_u64(a, o + SHMI_obitSeq)) == n + 1;
 }
 

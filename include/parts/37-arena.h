@@ -520,6 +520,7 @@ SHMI_FN void shmi_fill_slot(shmsync_arena *a, const char *label)
     shmi_st64(shmi_slot64(a, i, SHMI_slotReady), 0);
     shmi_st64(shmi_slot64(a, i, SHMI_slotOpening), 0);
     shmi_st64(shmi_slot64(a, i, SHMI_slotWalking), 0);
+    shmi_st32(shmi_slot32(a, i, SHMI_slotTelling), 0);
     for (k = 0; k < SHMI_announceCount; k++)
         shmi_st64(shmi_u64(a, s + SHMI_slotAnnounce + k * SHMI_announceStride + SHMI_announceWord), 0);
 }

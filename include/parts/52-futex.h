@@ -127,7 +127,10 @@ SHMI_FN int shmi_futex_change(shmi_futex *f, int stop, const char *op)
         if (!shmi_cas64(&f->w->state, s, to))
             continue;
         if (stop || (s & SHMI_FUTEX_ANNOUNCED) != 0) {
-            SHMSYNC_CRASHPOINT(stop ? "futex.stop.before_wake" : "futex.post.before_wake");
+            if (stop)
+                SHMSYNC_CRASHPOINT("futex.stop.before_wake");
+            else
+                SHMSYNC_CRASHPOINT("futex.post.before_wake");
             shmi_deliver_all(f->a, &f->line);
         }
         return 0;

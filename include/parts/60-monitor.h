@@ -213,10 +213,12 @@ SHMI_FN void shmi_wakes_init(struct shmi_wakes *b)
 
 SHMI_FN void shmi_wake_one(struct shmi_monitor *m, struct shmi_woken *u)
 {
-    if (u->state == SHMI_NodeParked)
+    if (u->state == SHMI_NodeParked) {
         shmi_tell(m->a, u->w.off, u->w.n);
-    else
+        shmi_end_tell(m->a);
+    } else {
         shmi_wake(&u->w.n->word, 1);
+    }
 }
 
 SHMI_FN void shmi_wakes_add(struct shmi_monitor *m, struct shmi_wakes *b, struct shmi_wait w, uint32_t state)
@@ -371,15 +373,20 @@ SHMI_FN void shmi_mon_discard(struct shmi_monitor *m, struct shmi_wait w)
 /* Takes a wait off its queue and resolves it, and says whether it did: its owner may have given up. If so the caller accounts for it. */
 SHMI_FN int shmi_mon_end(struct shmi_monitor *m, struct shmi_wakes *b, struct shmi_wait w, uint32_t result, uint32_t aux)
 {
-    uint32_t self = shmi_self(m->a);
+    int telling = 0;
     m->rules->detach(m, w);
-    __atomic_store_n(&w.n->next, (uint64_t)self << 32 | self, __ATOMIC_SEQ_CST); /* who tells */
-    __atomic_store_n(&w.n->extra, shmi_fate(shmi_class_of(w), result, aux), __ATOMIC_SEQ_CST);
+    shmi_st64(&w.n->extra, shmi_fate(shmi_class_of(w), result, aux));
     for (;;) {
         uint32_t n = shmi_node_load(w.n);
         if (!shmi_node_queued(n)) {
+            if (telling)
+                shmi_end_tell(m->a);
             shmi_mon_drop(m, w);
             return 0;
+        }
+        if (!telling && shmi_node_state(n) == SHMI_NodeParked) {
+            shmi_begin_tell(m->a); /* it ends with the wake */
+            telling = 1;
         }
         if (shmi_node_swap(w.n, n, shmi_node_with(n, SHMI_NodeResolved))) {
             SHMSYNC_CRASHPOINT("monitor.resolve.resolved");

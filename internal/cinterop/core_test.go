@@ -158,7 +158,7 @@ func TestCreateRace(t *testing.T) {
 
 // What C programs do on their own.
 func TestCore(t *testing.T) {
-	for _, verb := range []string{"fork", "close", "misuse", "threads", "fill"} {
+	for _, verb := range []string{"fork", "close", "misuse", "threads", "fill", "sweep"} {
 		t.Run(verb, func(t *testing.T) {
 			for _, disable := range []string{"", "waitv", "membarrier", "robust", "waitv,membarrier,ofd"} {
 				if disable != "" && verb != "fork" && verb != "close" {
@@ -233,17 +233,17 @@ func TestVersionRefused(t *testing.T) {
 	refused := fmt.Sprint(int(syscall.EPROTONOSUPPORT), " ")
 	t.Run("older program", func(t *testing.T) {
 		name := coreArena(t, 2<<20)
-		out := opened(program(t, "core.c", "-DSHMSYNC_LAYOUT_VERSION=1"), name)
+		out := opened(program(t, "core.c", fmt.Sprint("-DSHMSYNC_LAYOUT_VERSION=", arena.LayoutVersion-1)), name)
 		require.True(t, strings.HasPrefix(out, refused), out)
-		require.Contains(t, out, "its layout is version 2, this program knows version 1")
+		require.Contains(t, out, fmt.Sprintf("its layout is version %d, this program knows version %d", arena.LayoutVersion, arena.LayoutVersion-1))
 	})
 	t.Run("older Go program", func(t *testing.T) {
 		name := unusedName(t)
-		out := opened(program(t, "core.c", "-DSHMSYNC_LAYOUT_VERSION=3"), name)
+		out := opened(program(t, "core.c", fmt.Sprint("-DSHMSYNC_LAYOUT_VERSION=", arena.LayoutVersion+1)), name)
 		require.True(t, strings.HasPrefix(out, "0 "), out)
 		_, err := arena.Attach(name, nil)
 		require.ErrorIs(t, err, shmsync.ErrIncompatible)
-		require.ErrorContains(t, err, "its layout is version 3, this program knows version 2")
+		require.ErrorContains(t, err, fmt.Sprintf("its layout is version %d, this program knows version %d", arena.LayoutVersion+1, arena.LayoutVersion))
 	})
 	t.Run("older declarations", func(t *testing.T) {
 		out := opened(program(t, "older.c", filepath.Join("testdata", "implementation.c")), coreArena(t, 2<<20))

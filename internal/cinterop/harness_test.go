@@ -26,6 +26,9 @@ import (
 const (
 	agentEnv = "SHMSYNC_CINTEROP_AGENT" // name of the arena; set in a helper process
 	labelEnv = "SHMSYNC_CINTEROP_LABEL"
+
+	// cflagsEnv has more flags for the C programs, such as those of a sanitizer.
+	cflagsEnv = "SHMSYNC_CINTEROP_CFLAGS"
 )
 
 func TestMain(m *testing.M) {
@@ -95,6 +98,7 @@ func cAgent(t testing.TB) string {
 
 func compile(cc, source, binary string, flags ...string) error {
 	args := append([]string{"-std=c11", "-g", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-DSHMSYNC_CRASHPOINTS", "-I" + built.dir}, flags...)
+	args = append(args, strings.Fields(os.Getenv(cflagsEnv))...)
 	args = append(args, filepath.Join("testdata", source), "-o", filepath.Join(built.dir, binary), "-pthread")
 	if out, err := exec.Command(cc, args...).CombinedOutput(); err != nil {
 		return fmt.Errorf("%s %s: %w\n%s", cc, strings.Join(args, " "), err, out)

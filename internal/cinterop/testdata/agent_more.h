@@ -121,8 +121,26 @@ static int semaphore(const order *o, uint64_t *n)
 }
 #endif
 
+#include "agent_crew.h"
+#include "agent_rw.h"
+#include "agent_spin.h"
+
 static int more(const order *o, uint64_t *n)
 {
+    if (is(o, "crew.rw") || is(o, "crew.spin") || is(o, "crew.rwspin")) {
+        int turn, turns = (int)arg(o, 0), err = 0;
+        for (turn = 0; turn < turns && err == 0; turn++, ++*n)
+            err = is(o, "crew.rw") ? crew_rw(o->word[2], turn) : is(o, "crew.spin") ? crew_spin(o->word[2], turn) : crew_rwspin(o->word[2], turn);
+        return err;
+    }
+    if (strncmp(o->word[1], "spin.", 5) == 0)
+        return spin(o, n);
+    if (strncmp(o->word[1], "rwspin.", 7) == 0)
+        return rwspin(o, n);
+    if (strncmp(o->word[1], "crew.", 5) == 0)
+        return crew(o, n);
+    if (strncmp(o->word[1], "rw.", 3) == 0)
+        return rw(o, n);
 #if SHMSYNC_LAYOUT_VERSION >= 3
     if (strncmp(o->word[1], "sem.", 4) == 0)
         return semaphore(o, n);

@@ -200,7 +200,7 @@ static void close_under(const char *name)
     CHECK(shmsync_mutex_lock(&m), 0);
     for (i = 0; i < 50; i++)
         CHECK(pthread_create(&t[i], NULL, i % 2 == 0 ? wait_for_lock : wait_for_post, i % 2 == 0 ? (void *)&m2 : (void *)&f), 0);
-    while (shmi_ld32(&a->announce_map) != UINT32_MAX)
+    while (shmi_ld32(&a->announce_map) != UINT32_MAX || shmi_ld32(&a->calls) != 50)
         sched_yield();
     CHECK(shmsync_arena_close(a), 0);
     for (i = 0; i < 50; i++) {
@@ -363,6 +363,22 @@ static void threads(const char *name)
     CHECK(shmsync_arena_close(a), 0);
 }
 
+/* What was small blocks becomes a big one. */
+static void sweep(const char *name)
+{
+    static shmsync_offset off[100000];
+    shmsync_arena *a = open_arena(name);
+    int n = 0, i;
+    while (n < 100000 && shmsync_alloc(a, 4096, &off[n]) == 0)
+        n++;
+    CHECK(n > 100, 1);
+    for (i = 0; i < n; i++)
+        CHECK(shmsync_free(a, off[i]), 0);
+    CHECK(shmsync_alloc(a, (uint64_t)n * 2048, &off[0]), 0);
+    CHECK(shmsync_free(a, off[0]), 0);
+    CHECK(shmsync_arena_close(a), 0);
+}
+
 static void hostile(const char *name, char **arg)
 {
     shmsync_arena *a = open_arena(name);
@@ -419,6 +435,8 @@ int main(int argc, char **argv)
         misuse(name);
     else if (strcmp(verb, "fill") == 0)
         fill(name);
+    else if (strcmp(verb, "sweep") == 0)
+        sweep(name);
     else if (strcmp(verb, "threads") == 0)
         threads(name);
     else if (strcmp(verb, "hostile") == 0 && argc == 4)

@@ -1,0 +1,98 @@
+//go:build linux
+
+// C-producer: a C program measures, a Go program takes what it has measured out of a Queue
+// and tells it by an Event when there is enough. Neither knows of the other's language.
+//
+//	go run ./examples/c-producer
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"time"
+
+	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/examples/internal/ccbuild"
+	"github.com/shmsync/shmsync/prims"
+	"github.com/shmsync/shmsync/shm"
+)
+
+// sample is what producer/producer.c calls struct sample; the layout of the two is compared when
+// the queue is opened.
+type sample struct {
+	Seq   uint64
+	Value float64
+}
+
+const samples = 1000
+
+func main() {
+	if err := run(os.Stdout); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+func run(out io.Writer) error {
+	dir, err := os.MkdirTemp("", "c-producer")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	_, file, _, _ := runtime.Caller(0)
+	producer := filepath.Join(dir, "producer")
+	if err := ccbuild.Build(filepath.Join(filepath.Dir(file), "producer", "producer.c"), producer); err != nil {
+		return err
+	}
+
+	name := fmt.Sprintf("c-producer-%d", os.Getpid())
+	a, err := arena.Create(name, &arena.Options{Size: 4 << 20, Label: "consumer"})
+	if err != nil {
+		return err
+	}
+	defer shm.Remove(name)
+	defer a.Close()
+	queue, err := prims.OpenQueue[sample](a, "samples", 64, nil)
+	if err != nil {
+		return err
+	}
+	enough, err := prims.OpenEvent(a, "enough", nil)
+	if err != nil {
+		return err
+	}
+
+	cmd := exec.Command(producer, name)
+	cmd.Stderr = os.Stderr
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	defer cmd.Wait()
+	defer enough.Set()
+
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	var sum float64
+	for n := uint64(0); n < samples; n++ {
+		// On lease: if this process died over it, the sample would be there for the next.
+		l, err := queue.Lease(ctx)
+		if err != nil {
+			return err
+		}
+		if l.Item.Seq != n {
+			return fmt.Errorf("sample %d came as number %d", l.Item.Seq, n)
+		}
+		sum += l.Item.Value
+		l.Ack()
+	}
+	enough.Set()
+	if err := cmd.Wait(); err != nil {
+		return err
+	}
+	fmt.Fprintf(out, "%d samples from a C program, sum %.0f\n", samples, sum)
+	return nil
+}

@@ -1,0 +1,50 @@
+/* Puts samples into a queue until an event says that there are enough. */
+#define SHMSYNC_IMPLEMENTATION
+#include "shmsync.h"
+
+struct sample {
+    uint64_t seq;
+    double value;
+};
+
+static int failed(const char *what, int err)
+{
+    fprintf(stderr, "producer: %s: %s\n", what, err != 0 ? shmsync_error() : "");
+    return 1;
+}
+
+int main(int argc, char **argv)
+{
+    shmsync_arena_options join;
+    shmsync_queue_options items;
+    shmsync_arena *a;
+    shmsync_queue queue;
+    shmsync_event enough;
+    struct sample s;
+    int err;
+    if (argc != 2)
+        return failed("usage: producer ARENA", 0);
+    memset(&join, 0, sizeof join);
+    join.label = "producer";
+    join.attach_only = 1;
+    if ((err = shmsync_arena_open(argv[1], &join, &a)) != 0)
+        return failed("arena", err);
+    memset(&items, 0, sizeof items);
+    items.layout = shmsync_layout("{16 @0 u8 @8 f8 } "); /* as the Go side sees its sample */
+    if ((err = shmsync_queue_open(a, "samples", sizeof s, &items, &queue)) != 0)
+        return failed("queue", err);
+    if ((err = shmsync_event_open(a, "enough", NULL, &enough)) != 0)
+        return failed("event", err);
+    for (s.seq = 0; !shmsync_event_is_set(&enough); s.seq++) {
+        struct timespec until;
+        s.value = 0.5 * (double)s.seq;
+        do { /* the consumer may have stopped taking */
+            clock_gettime(CLOCK_MONOTONIC, &until);
+            until.tv_sec++;
+            err = shmsync_queue_timedput(&queue, &s, &until);
+        } while (err == ETIMEDOUT && !shmsync_event_is_set(&enough));
+        if (err != 0 && err != ETIMEDOUT)
+            return failed("put", err);
+    }
+    return shmsync_arena_close(a);
+}

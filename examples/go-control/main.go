@@ -1,0 +1,110 @@
+//go:build linux
+
+// Go-control: a Go program directs a pool of C workers through a Sequencer. It writes an
+// order into the arena and counts the Sequencer up; the workers, which wait for that count,
+// do their parts, and count another Sequencer up.
+//
+//	go run ./examples/go-control
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/examples/internal/ccbuild"
+	"github.com/shmsync/shmsync/prims"
+	"github.com/shmsync/shmsync/shm"
+)
+
+const (
+	workers = 3
+	orders  = 20
+)
+
+// board is what worker/worker.c calls struct board: the present order and what came of it.
+type board struct {
+	Upto uint64 // sum up the numbers below this
+	Sum  atomic.Uint64
+}
+
+func main() {
+	if err := run(os.Stdout); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+func run(out io.Writer) error {
+	dir, err := os.MkdirTemp("", "go-control")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	_, file, _, _ := runtime.Caller(0)
+	worker := filepath.Join(dir, "worker")
+	if err := ccbuild.Build(filepath.Join(filepath.Dir(file), "worker", "worker.c"), worker); err != nil {
+		return err
+	}
+
+	name := fmt.Sprintf("go-control-%d", os.Getpid())
+	a, err := arena.Create(name, &arena.Options{Size: 4 << 20, Label: "control"})
+	if err != nil {
+		return err
+	}
+	defer shm.Remove(name)
+	defer a.Close()
+	present, err := prims.OpenSequencer(a, "orders", nil)
+	if err != nil {
+		return err
+	}
+	done, err := prims.OpenSequencer(a, "done", nil)
+	if err != nil {
+		return err
+	}
+	b, err := arena.Value[board](a, "board")
+	if err != nil {
+		return err
+	}
+
+	pool := make([]*exec.Cmd, workers)
+	for i := range pool {
+		pool[i] = exec.Command(worker, name, strconv.Itoa(i), strconv.Itoa(workers))
+		pool[i].Stderr = os.Stderr
+		if err := pool[i].Start(); err != nil {
+			return err
+		}
+		defer pool[i].Wait()
+	}
+	defer present.Stop()
+
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	for n := uint64(1); n <= orders; n++ {
+		b.Upto = 100 * n
+		b.Sum.Store(0)
+		present.Increment() // what was written above is there for whoever sees this count
+		if err := done.WaitContext(ctx, n*workers); err != nil {
+			return err
+		}
+		if got, want := b.Sum.Load(), b.Upto*(b.Upto-1)/2; got != want {
+			return fmt.Errorf("order %d: the workers say %d, it is %d", n, got, want)
+		}
+	}
+	present.Stop() // and the workers go
+	for _, w := range pool {
+		if err := w.Wait(); err != nil {
+			return err
+		}
+	}
+	fmt.Fprintf(out, "%d orders, each done by %d C workers\n", orders, workers)
+	return nil
+}

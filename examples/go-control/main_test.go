@@ -1,0 +1,21 @@
+//go:build linux
+
+package main
+
+import (
+	"bytes"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/shmsync/shmsync/examples/internal/ccbuild"
+)
+
+func TestGoControl(t *testing.T) {
+	if _, err := ccbuild.Compiler(); err != nil {
+		t.Skip(err)
+	}
+	var out bytes.Buffer
+	require.NoError(t, run(&out))
+	require.Equal(t, "20 orders, each done by 3 C workers\n", out.String())
+}

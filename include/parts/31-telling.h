@@ -1,0 +1,33 @@
+
+/* ---- Telling: see arena/telling.go ----
+ *
+ * slotTelling counts what this participant is in the middle of: the end of waits of
+ * others, from before it is decided until their owners have been told. While it is 0 the
+ * participant puts no node on a stack that is resolved, or ready, already: so who takes
+ * nodes back that a death has left behind knows which will not be put on a stack any more. */
+
+enum { SHMI_slotTelling = 240 };
+
+SHMI_FN void shmi_begin_tell(shmsync_arena *a) { shmi_add32(shmi_slot32(a, a->my_slot, SHMI_slotTelling), 1); }
+SHMI_FN void shmi_end_tell(shmsync_arena *a) { shmi_add32(shmi_slot32(a, a->my_slot, SHMI_slotTelling), (uint32_t)-1); }
+
+/* Whether everybody who had decided about a node before this call has told its owner, or is dead. */
+SHMI_FN int shmi_all_told(shmsync_arena *a)
+{
+    uint32_t i;
+    for (i = 1; i <= a->geo.slots; i++)
+        if (shmi_ld32(shmi_slot32(a, i, SHMI_slotTelling)) != 0 && shmi_current(a, shmi_name_in(i, shmi_slot_state(a, i))))
+            return 0;
+    return 1;
+}
+/* The same with some patience. */
+SHMI_FN int shmi_await_told(shmsync_arena *a)
+{
+    int tries;
+    for (tries = 0; tries < 50; tries++) {
+        if (shmi_all_told(a))
+            return 1;
+        sched_yield();
+    }
+    return shmi_all_told(a);
+}

@@ -1,0 +1,784 @@
+
+/* ---- RWMutex: prims/rwmutex*.go in C, docs/design/0012-rwmutex.md ---- */
+
+#define SHMI_READER_ONE (UINT64_C(1) << SHMI_READER_READING_SHIFT)
+#define SHMI_READER_WAIT (UINT64_C(1) << SHMI_READER_WAITING_SHIFT)
+#define SHMI_READER_MOST UINT64_C(0x7fffff)
+
+struct shmi_rwmutex {
+    shmsync_arena *a;
+    shmi_object o;
+    shmi_rwmutex_words *w;
+    shmi_rwmutex_line *lines; /* of the slots, from slot 1 */
+    uint64_t *mine;           /* this participant's reader word */
+    uint32_t slots;
+    int release;
+    int (*repair)(void *);
+    void *repair_arg;
+    const char *called;
+    shmi_mutex writers; /* who has it closes the gate, writes, and opens the gate */
+    shmi_line readers_bell, writer_bell;
+    pthread_mutex_t registry;
+    uint32_t waiting, due; /* guarded by: registry; registered in this epoch; let in and not aware of it */
+    uint64_t epoch;        /* guarded by: registry; grants so far */
+    uint32_t stuck;        /* the gate that the last look found closed although nobody reads */
+    int64_t looked_readers, looked_writer;
+};
+
+SHMI_FN uint64_t shmi_rw_bytes(uint32_t slots) { return sizeof(shmi_rwmutex_words) + (uint64_t)slots * sizeof(shmi_rwmutex_line); }
+SHMI_FN uint64_t shmi_rw_reading(uint64_t w) { return w >> SHMI_READER_READING_SHIFT; }
+SHMI_FN uint64_t shmi_rw_waiting(uint64_t w) { return w >> SHMI_READER_WAITING_SHIFT & SHMI_READER_MOST; }
+SHMI_FN uint64_t shmi_rw_cleared(uint64_t w) { return w & SHMI_READER_GENERATION_MASK; }
+SHMI_FN uint64_t shmi_rw_granted(uint64_t w)
+{
+    return shmi_rw_cleared(w) + ((shmi_rw_reading(w) + shmi_rw_waiting(w)) << SHMI_READER_READING_SHIFT);
+}
+SHMI_FN shmi_name shmi_rw_name(uint64_t w, uint32_t slot) { return shmi_make_name(slot, (uint32_t)(w & SHMI_READER_GENERATION_MASK)); }
+
+SHMI_FN uint32_t shmi_rw_gate(struct shmi_rwmutex *m) { return shmi_ld32(&m->w->gate); }
+SHMI_FN uint32_t shmi_rw_kind(uint32_t g) { return g >> SHMI_GATE_KIND_SHIFT; }
+SHMI_FN shmi_name shmi_rw_who(uint32_t g) { return g & SHMI_NAME_MASK; }
+SHMI_FN int shmi_rw_taken(uint32_t g)
+{
+    uint32_t k = shmi_rw_kind(g);
+    return shmi_rw_who(g) != 0 && (k == SHMI_GATE_HELD || k == SHMI_GATE_CLOSED || k == SHMI_GATE_RECOVERING);
+}
+SHMI_FN int shmi_rw_valid(uint32_t g) { return shmi_owner_valid(g) && shmi_rw_kind(g) != SHMI_kindReserved; }
+SHMI_FN uint32_t shmi_rw_closed_by_us(struct shmi_rwmutex *m) { return shmi_make_owner(SHMI_GATE_CLOSED, m->a->self); }
+SHMI_FN uint32_t shmi_rw_used(struct shmi_rwmutex *m)
+{
+    uint32_t high = shmi_ld32(&m->w->high);
+    return high < m->slots ? high : m->slots;
+}
+
+/* Wakes all readers that sleep, and leaves their announcement: only who grants takes that down. */
+SHMI_FN void shmi_rw_wake_readers(struct shmi_rwmutex *m)
+{
+    shmi_bell_touch(&m->readers_bell);
+    shmi_deliver_all(m->a, &m->readers_bell);
+}
+
+/* Deals with gate g, whose name was found dead. */
+SHMI_FN void shmi_rw_bereave(struct shmi_rwmutex *m, uint32_t g)
+{
+    uint32_t next = g;
+    if (shmi_rw_taken(g)) {
+        next = shmi_make_owner(SHMI_GATE_OWNER_DEAD, shmi_rw_who(g));
+        if (shmi_rw_kind(g) == SHMI_GATE_CLOSED || (shmi_rw_kind(g) == SHMI_GATE_HELD && m->release))
+            next = 0;
+    }
+    if (next == g || !shmi_cas32(&m->w->gate, g, next))
+        return;
+    SHMSYNC_CRASHPOINT("rwmutex.bereave.marked");
+    if (next != 0)
+        shmi_st32(&m->w->died, shmi_rw_who(g));
+    shmi_rw_wake_readers(m);
+}
+
+SHMI_FN shmi_name shmi_rw_died(struct shmi_rwmutex *m) { return shmi_ld32(&m->w->died) & SHMI_NAME_MASK; }
+/* Why a gate will not open by itself, or 0. */
+SHMI_FN int shmi_rw_trouble(struct shmi_rwmutex *m, const char *op, uint32_t g)
+{
+    if (!shmi_rw_valid(g))
+        return shmi_fail(EPROTO, op, m->called, "gate %#x", g);
+    if (shmi_rw_kind(g) == SHMI_GATE_OWNER_DEAD)
+        return shmi_fail_who(m->a, EOWNERDEAD, op, m->called, shmi_rw_who(g));
+    if (g == SHMI_OWNER_NOT_RECOVERABLE)
+        return shmi_fail_who(m->a, ENOTRECOVERABLE, op, m->called, shmi_rw_died(m));
+    return 0;
+}
+
+SHMI_FN shmi_tuning shmi_rw_tuning(struct shmi_rwmutex *m, uint32_t *pays)
+{
+    shmi_tuning t;
+    t.budget = &m->w->writers.spin;
+    t.pays = pays;
+    t.last_cpu = &m->w->lastCPU;
+    t.slot = m->a->my_slot;
+    return t;
+}
+
+/* The first slot from at on whose participant reads, or 0. */
+SHMI_FN uint32_t shmi_rw_first_reader(struct shmi_rwmutex *m, uint32_t at)
+{
+    uint32_t used = shmi_rw_used(m);
+    for (; at <= used; at++) {
+        uint64_t w = shmi_ld64(&m->lines[at - 1].state);
+        if (shmi_rw_reading(w) != 0 && !shmi_dead(m->a, shmi_rw_name(w, at)))
+            return at;
+    }
+    return 0;
+}
+
+/* Wakes the writer that waits for this process's last reader to leave. */
+SHMI_FN void shmi_rw_left(struct shmi_rwmutex *m)
+{
+    if (shmi_bell_announced(&m->writer_bell)) {
+        shmi_tuning t = shmi_rw_tuning(m, &m->w->paysWriter);
+        shmi_note_cpu(&t);
+        shmi_bell_release(m->a, &m->writer_bell);
+    }
+}
+/* Ends an unlock of a reader, which has left that reader word. */
+SHMI_FN int shmi_rw_runlock_slow(struct shmi_rwmutex *m, uint64_t w)
+{
+    if (shmi_rw_reading(w) == SHMI_READER_MOST) {
+        shmi_add64(m->mine, SHMI_READER_ONE);
+        shmi_rw_left(m); /* a writer may have seen what is not there */
+        return shmi_fail(EPERM, "rwmutex.rdunlock", m->called, "%s", "");
+    }
+    SHMSYNC_CRASHPOINT("rwmutex.runlock.left");
+    if (shmi_rw_reading(w) == 0)
+        shmi_rw_left(m);
+    return 0;
+}
+SHMI_FN void shmi_rw_take_back(struct shmi_rwmutex *m) { shmi_rw_runlock_slow(m, shmi_add64(m->mine, 0 - SHMI_READER_ONE) - SHMI_READER_ONE); }
+
+/* What a reader's change of its process's word is. */
+enum { SHMI_rwRegister, SHMI_rwTry, SHMI_rwLeave, SHMI_rwLook };
+
+/* Notes a grant: it lets in all that wait, so it shows by nobody waiting in w although some do. guarded by: registry */
+SHMI_FN void shmi_rw_catch_up(struct shmi_rwmutex *m, uint64_t w)
+{
+    if (m->waiting != 0 && shmi_rw_waiting(w) == 0) {
+        m->due += m->waiting;
+        m->waiting = 0;
+        m->epoch++;
+    }
+}
+/* Changes this process's reader word, after it has caught up with a grant; one that was let in changes nothing. guarded by: registry */
+SHMI_FN uint64_t shmi_rw_change(struct shmi_rwmutex *m, int what, uint64_t epoch)
+{
+    for (;;) {
+        uint64_t w = shmi_ld64(m->mine), to = w;
+        shmi_rw_catch_up(m, w);
+        if (what == SHMI_rwRegister)
+            to = w - SHMI_READER_ONE + SHMI_READER_WAIT;
+        else if (what == SHMI_rwTry && m->epoch == epoch)
+            to = w - SHMI_READER_WAIT + SHMI_READER_ONE;
+        else if (what == SHMI_rwLeave && m->epoch == epoch)
+            to = w - SHMI_READER_WAIT;
+        if (to == w || shmi_cas64(m->mine, w, to))
+            return to;
+    }
+}
+/* Whether one that registered in epoch was let in; guarded by: registry. It is true once. */
+SHMI_FN int shmi_rw_claim(struct shmi_rwmutex *m, uint64_t epoch)
+{
+    if (m->epoch == epoch)
+        return 0;
+    m->due--;
+    return 1;
+}
+/* Makes a waiting thread of one that tries. */
+SHMI_FN uint64_t shmi_rw_register(struct shmi_rwmutex *m)
+{
+    uint64_t w, epoch;
+    pthread_mutex_lock(&m->registry);
+    w = shmi_rw_change(m, SHMI_rwRegister, 0);
+    m->waiting++;
+    epoch = m->epoch;
+    pthread_mutex_unlock(&m->registry);
+    SHMSYNC_CRASHPOINT("rwmutex.rlock.registered");
+    if (shmi_rw_reading(w) == 0)
+        shmi_rw_left(m);
+    return epoch;
+}
+SHMI_FN int shmi_rw_was_granted(struct shmi_rwmutex *m, uint64_t epoch, int claim)
+{
+    int in;
+    pthread_mutex_lock(&m->registry);
+    shmi_rw_catch_up(m, shmi_ld64(m->mine));
+    in = claim ? shmi_rw_claim(m, epoch) : m->epoch != epoch;
+    pthread_mutex_unlock(&m->registry);
+    return in;
+}
+/* Lets a waiting reader in by itself, since the gate is open; 0 when it was closed meanwhile, and the reader is registered as before. */
+SHMI_FN int shmi_rw_enter(struct shmi_rwmutex *m, uint64_t *epoch)
+{
+    pthread_mutex_lock(&m->registry);
+    shmi_rw_change(m, SHMI_rwTry, *epoch);
+    if (shmi_rw_claim(m, *epoch)) {
+        pthread_mutex_unlock(&m->registry);
+        return 1;
+    }
+    m->waiting--;
+    pthread_mutex_unlock(&m->registry);
+    SHMSYNC_CRASHPOINT("rwmutex.rlock.tried");
+    if (shmi_rw_gate(m) == 0)
+        return 1;
+    *epoch = shmi_rw_register(m);
+    return 0;
+}
+/* Ends a wait; not 0 if the reader was let in before that: then it has a hold. */
+SHMI_FN int shmi_rw_give_up(struct shmi_rwmutex *m, uint64_t epoch)
+{
+    int in;
+    SHMSYNC_CRASHPOINT("rwmutex.rlock.leaving");
+    pthread_mutex_lock(&m->registry);
+    shmi_rw_change(m, SHMI_rwLeave, epoch);
+    in = shmi_rw_claim(m, epoch);
+    if (!in)
+        m->waiting--;
+    pthread_mutex_unlock(&m->registry);
+    return in;
+}
+
+SHMI_FN int shmi_rw_recover(struct shmi_rwmutex *m, const char *op, int64_t abs, int (*repair)(void *), void *arg);
+
+/* Finds what a stopped or dead process kept from the readers of this one. */
+SHMI_FN void shmi_rw_look_readers(struct shmi_rwmutex *m)
+{
+    uint32_t g = shmi_rw_gate(m), due;
+    if (!shmi_rw_valid(g) || !shmi_rw_taken(g)) {
+        shmi_rw_wake_readers(m);
+    } else if (shmi_dead(m->a, shmi_rw_who(g))) {
+        shmi_rw_bereave(m, g);
+    } else if (shmi_rw_kind(g) == SHMI_GATE_CLOSED && shmi_rw_first_reader(m, 1) == 0) {
+        /* Nothing keeps the writer from going on; if it was so at the last look too it may be stopped. It writes nothing yet. */
+        if (shmi_xchg32(&m->stuck, g) == g && shmi_cas32(&m->w->gate, g, 0)) {
+            shmi_rw_wake_readers(m);
+            shmi_bell_wake_all(m->a, &m->writer_bell);
+        }
+        return;
+    } else {
+        pthread_mutex_lock(&m->registry);
+        shmi_rw_catch_up(m, shmi_ld64(m->mine));
+        due = m->due;
+        pthread_mutex_unlock(&m->registry);
+        if (due > 0)
+            shmi_rw_wake_readers(m);
+    }
+    shmi_st32(&m->stuck, 0);
+}
+
+SHMI_FN int shmi_rw_may_read(void *arg)
+{
+    struct shmi_rwmutex *m = (struct shmi_rwmutex *)arg;
+    return shmi_rw_gate(m) == 0 || shmi_rw_waiting(shmi_ld64(m->mine)) == 0;
+}
+
+/* Makes a hold of a try that found the gate closed. */
+SHMI_COLD int shmi_rw_rlock_slow(struct shmi_rwmutex *m, int64_t abs)
+{
+    uint64_t epoch;
+    int err, spun = 0;
+    err = shmi_enter(m->a, "rwmutex.rdlock");
+    if (err != 0) {
+        shmi_rw_take_back(m);
+        return err;
+    }
+    epoch = shmi_rw_register(m);
+    for (;;) {
+        uint32_t g, v;
+        shmi_bed bed;
+        int r;
+        if (shmi_rw_was_granted(m, epoch, 1))
+            break;
+        g = shmi_rw_gate(m);
+        if (g == 0) {
+            if (shmi_rw_enter(m, &epoch))
+                break;
+            continue;
+        }
+        err = shmi_rw_trouble(m, "rwmutex.rdlock", g);
+        if (err != 0) {
+            if (shmi_rw_give_up(m, epoch)) {
+                err = 0;
+                break;
+            }
+            if (err != EOWNERDEAD || m->repair == NULL)
+                break;
+            err = shmi_rw_recover(m, "rwmutex.rdlock", abs, m->repair, m->repair_arg);
+            if (err != 0)
+                break;
+            shmi_add64(m->mine, SHMI_READER_ONE);
+            epoch = shmi_rw_register(m);
+            continue;
+        }
+        if (shmi_dead(m->a, shmi_rw_who(g))) {
+            shmi_rw_bereave(m, g);
+            continue;
+        }
+        if (!spun) {
+            shmi_tuning t = shmi_rw_tuning(m, &m->w->pays);
+            spun = 1;
+            if (!shmi_bell_announced(&m->readers_bell) && shmi_spin(&t, shmi_rw_may_read, m))
+                continue;
+        }
+        v = shmi_bell_announce(&m->readers_bell);
+        SHMSYNC_CRASHPOINT("rwmutex.rlock.announced");
+        g = shmi_rw_gate(m);
+        if (!shmi_rw_valid(g) || !shmi_rw_taken(g) || !shmi_current(m->a, shmi_rw_who(g)) || shmi_rw_was_granted(m, epoch, 0))
+            continue;
+        memset(&bed, 0, sizeof bed);
+        bed.word = m->readers_bell.word;
+        bed.val = v;
+        bed.object = m->o.off;
+        bed.wanted = v;
+        bed.deadline = abs;
+        bed.owner = shmi_rw_who(g);
+        r = shmi_sleep(m->a, &bed);
+        SHMSYNC_CRASHPOINT("rwmutex.rlock.woken");
+        if (r == SHMI_AGAIN) {
+            spun = 0;
+        } else if (r == SHMI_LOOK) {
+            if (shmi_look_due(&m->looked_readers))
+                shmi_rw_look_readers(m);
+        } else if (r == SHMI_LATE) {
+            if ((shmi_rw_gate(m) == 0 && shmi_rw_enter(m, &epoch)) || shmi_rw_give_up(m, epoch))
+                break;
+            err = ETIMEDOUT;
+            break;
+        } else {
+            if (shmi_rw_give_up(m, epoch))
+                shmi_rw_take_back(m);
+            err = shmi_fail(EBADF, "rwmutex.rdlock", m->called, "this process closed the arena");
+            break;
+        }
+    }
+    shmi_exit(m->a);
+    if (err == 0)
+        SHMSYNC_CRASHPOINT("rwmutex.rlock.acquired");
+    return err;
+}
+
+SHMI_FN int shmi_rw_rlock(struct shmi_rwmutex *m, int64_t abs)
+{
+    int err = shmi_use(m->a, "rwmutex.rdlock");
+    if (SHMI_UNLIKELY(err != 0))
+        return err;
+    shmi_add64(m->mine, SHMI_READER_ONE);
+    SHMSYNC_CRASHPOINT("rwmutex.rlock.tried");
+    return SHMI_LIKELY(shmi_rw_gate(m) == 0) ? 0 : shmi_rw_rlock_slow(m, abs);
+}
+
+/* Keeps readers out from now on. This thread has the writers' mutex. */
+SHMI_FN int shmi_rw_close_gate(struct shmi_rwmutex *m, const char *op)
+{
+    for (;;) {
+        uint32_t g = shmi_rw_gate(m);
+        if (g == 0) {
+            if (shmi_cas32(&m->w->gate, 0, shmi_rw_closed_by_us(m))) {
+                SHMSYNC_CRASHPOINT("rwmutex.lock.closed");
+                return 0;
+            }
+        } else if (shmi_rw_valid(g) && shmi_rw_taken(g)) {
+            /* Who closes it has the mutex, and we have that. */
+            if (!shmi_dead(m->a, shmi_rw_who(g)))
+                return shmi_fail(EPROTO, op, m->called, "gate %#x, without the writers' mutex", g);
+            shmi_rw_bereave(m, g);
+        } else {
+            return shmi_rw_trouble(m, op, g);
+        }
+    }
+}
+
+/* Lets in all readers that sleep. This thread has the writers' mutex, and has opened the gate: nobody else may grant. */
+SHMI_FN void shmi_rw_let_in(struct shmi_rwmutex *m)
+{
+    shmi_tuning t = shmi_rw_tuning(m, &m->w->pays);
+    uint32_t i, used;
+    if (!shmi_bell_announced(&m->readers_bell))
+        return; /* who is about to announce looks at the gate after that */
+    used = shmi_rw_used(m);
+    for (i = 1; i <= used; i++) {
+        uint64_t *line = &m->lines[i - 1].state, w;
+        do
+            w = shmi_ld64(line);
+        while (shmi_rw_waiting(w) != 0 && !shmi_cas64(line, w, shmi_rw_granted(w)));
+    }
+    SHMSYNC_CRASHPOINT("rwmutex.unlock.granted");
+    shmi_note_cpu(&t);
+    shmi_bell_wake_all(m->a, &m->readers_bell);
+    SHMSYNC_CRASHPOINT("rwmutex.unlock.woken");
+}
+SHMI_FN void shmi_rw_reopen(struct shmi_rwmutex *m)
+{
+    if (shmi_cas32(&m->w->gate, shmi_rw_closed_by_us(m), 0))
+        shmi_rw_let_in(m);
+}
+
+typedef struct shmi_rw_spin {
+    struct shmi_rwmutex *m;
+    uint32_t slot;
+} shmi_rw_spin;
+SHMI_FN int shmi_rw_has_left(void *arg)
+{
+    shmi_rw_spin *s = (shmi_rw_spin *)arg;
+    return shmi_rw_reading(shmi_ld64(&s->m->lines[s->slot - 1].state)) == 0;
+}
+
+/* Waits until no reader is in, or somebody has opened the gate. It goes from slot to slot, and never back. */
+SHMI_FN int shmi_rw_drained(struct shmi_rwmutex *m, const char *op, int64_t abs)
+{
+    uint32_t at = shmi_rw_first_reader(m, 1);
+    int err, spun = 0;
+    if (at == 0)
+        return 0;
+    err = shmi_enter(m->a, op);
+    if (err != 0)
+        return err;
+    for (;;) {
+        uint32_t next = shmi_rw_first_reader(m, at), v;
+        shmi_bed bed;
+        uint64_t w;
+        int r;
+        if (next == 0 || shmi_rw_gate(m) != shmi_rw_closed_by_us(m))
+            break;
+        spun = spun && next == at;
+        at = next;
+        if (!spun) {
+            shmi_tuning t = shmi_rw_tuning(m, &m->w->paysWriter);
+            shmi_rw_spin s;
+            s.m = m;
+            s.slot = at;
+            spun = 1;
+            if (shmi_spin(&t, shmi_rw_has_left, &s))
+                continue;
+        }
+        v = shmi_bell_announce(&m->writer_bell);
+        SHMSYNC_CRASHPOINT("rwmutex.lock.announced");
+        w = shmi_ld64(&m->lines[at - 1].state);
+        if (shmi_rw_reading(w) == 0 || !shmi_current(m->a, shmi_rw_name(w, at)) || shmi_rw_gate(m) != shmi_rw_closed_by_us(m))
+            continue;
+        memset(&bed, 0, sizeof bed);
+        bed.word = m->writer_bell.word;
+        bed.val = v;
+        bed.object = m->o.off;
+        bed.wanted = v;
+        bed.deadline = abs;
+        bed.owner = shmi_rw_name(w, at);
+        if (bed.owner == m->a->self)
+            bed.owner = 0;
+        r = shmi_sleep(m->a, &bed);
+        SHMSYNC_CRASHPOINT("rwmutex.lock.woken");
+        if (r == SHMI_LOOK) {
+            if (shmi_look_due(&m->looked_writer) && shmi_rw_first_reader(m, 1) == 0)
+                shmi_bell_wake_all(m->a, &m->writer_bell);
+        } else if (r == SHMI_LATE) {
+            err = shmi_rw_first_reader(m, at) == 0 ? 0 : ETIMEDOUT;
+            break;
+        } else if (r == SHMI_CLOSED) {
+            err = shmi_fail(EBADF, op, m->called, "this process closed the arena");
+            break;
+        }
+    }
+    shmi_exit(m->a);
+    return err;
+}
+
+/* Waits until no reader is in, and then has m. On failure it gives all back. */
+SHMI_FN int shmi_rw_drain(struct shmi_rwmutex *m, const char *op, int64_t abs)
+{
+    int err;
+    do {
+        err = shmi_rw_drained(m, op, abs);
+        if (err == 0 && shmi_cas32(&m->w->gate, shmi_rw_closed_by_us(m), m->a->self)) {
+            SHMSYNC_CRASHPOINT("rwmutex.lock.acquired");
+            return 0;
+        }
+        if (err == 0)
+            err = shmi_rw_close_gate(m, op); /* somebody has opened it: we have not run for long */
+    } while (err == 0);
+    SHMSYNC_CRASHPOINT("rwmutex.lock.leaving");
+    shmi_rw_reopen(m);
+    shmi_mutex_unlock(&m->writers);
+    return err;
+}
+
+SHMI_FN int shmi_rw_lock(struct shmi_rwmutex *m, int64_t abs)
+{
+    int err;
+    for (;;) {
+        err = shmi_mutex_lock(&m->writers, abs);
+        if (err != 0)
+            return err;
+        SHMSYNC_CRASHPOINT("rwmutex.lock.queued");
+        err = shmi_rw_close_gate(m, "rwmutex.lock");
+        if (err == 0)
+            return shmi_rw_drain(m, "rwmutex.lock", abs);
+        shmi_mutex_unlock(&m->writers);
+        if (err != EOWNERDEAD || m->repair == NULL)
+            return err;
+        err = shmi_rw_recover(m, "rwmutex.lock", abs, m->repair, m->repair_arg);
+        if (err != 0)
+            return err;
+    }
+}
+
+/* Ends a write hold. */
+SHMI_FN int shmi_rw_open(struct shmi_rwmutex *m, const char *op)
+{
+    uint32_t g;
+    int err = shmi_use(m->a, op);
+    if (err != 0)
+        return err;
+    if (!shmi_cas32(&m->w->gate, m->a->self, 0)) {
+        g = shmi_rw_gate(m);
+        return shmi_fail(shmi_rw_valid(g) ? EPERM : EPROTO, op, m->called, "gate %#x", g);
+    }
+    SHMSYNC_CRASHPOINT("rwmutex.unlock.opened");
+    shmi_rw_let_in(m);
+    return shmi_mutex_unlock(&m->writers);
+}
+
+SHMI_FN int shmi_rw_recover(struct shmi_rwmutex *m, const char *op, int64_t abs, int (*repair)(void *), void *arg)
+{
+    uint32_t recovering = shmi_make_owner(SHMI_GATE_RECOVERING, m->a->self);
+    int err = shmi_mutex_lock(&m->writers, abs);
+    if (err != 0)
+        return err;
+    for (;;) {
+        uint32_t g = shmi_rw_gate(m);
+        if (g == SHMI_OWNER_NOT_RECOVERABLE || (shmi_rw_kind(g) == SHMI_GATE_OWNER_DEAD && shmi_rw_valid(g))) {
+            if (shmi_cas32(&m->w->gate, g, recovering))
+                break;
+            continue;
+        }
+        err = shmi_rw_close_gate(m, op);
+        if (err == 0) {
+            err = shmi_rw_drain(m, op, abs);
+            return err != 0 ? err : shmi_rw_open(m, op);
+        }
+        if (err != EOWNERDEAD && err != ENOTRECOVERABLE) {
+            shmi_mutex_unlock(&m->writers);
+            return err;
+        }
+    }
+    SHMSYNC_CRASHPOINT("rwmutex.recover.taken");
+    if (repair(arg) != 0) {
+        shmi_cas32(&m->w->gate, recovering, SHMI_OWNER_NOT_RECOVERABLE);
+        shmi_rw_wake_readers(m);
+        shmi_mutex_unlock(&m->writers);
+        return shmi_fail_who(m->a, ENOTRECOVERABLE, op, m->called, shmi_rw_died(m));
+    }
+    SHMSYNC_CRASHPOINT("rwmutex.recover.repaired");
+    shmi_st32(&m->w->died, 0);
+    if (shmi_cas32(&m->w->gate, recovering, 0)) {
+        SHMSYNC_CRASHPOINT("rwmutex.recover.opened");
+        shmi_rw_let_in(m);
+    }
+    return shmi_mutex_unlock(&m->writers);
+}
+
+SHMI_FN int shmi_rw_repaired(void *arg)
+{
+    (void)arg;
+    return 0;
+}
+/* What a handle and a reaper have in common. */
+SHMI_FN void shmi_rw_view(struct shmi_rwmutex *m, shmsync_arena *a, const shmi_object *o)
+{
+    memset(m, 0, sizeof *m);
+    m->a = a;
+    m->o = *o;
+    m->called = o->name_len != 0 ? m->o.name : NULL;
+    m->w = (shmi_rwmutex_words *)shmi_ptr(a, o->body, shmi_rw_bytes(a->geo.slots), 8);
+    m->lines = (shmi_rwmutex_line *)(void *)(m->w + 1);
+    m->slots = a->geo.slots;
+    m->mine = &m->lines[a->my_slot - 1].state;
+    m->release = (shmi_ld32(&m->w->policy) & 0xff) == 1;
+    m->readers_bell.word = &m->w->wakeReaders;
+    m->readers_bell.hub = &m->w->hubReaders;
+    m->writer_bell.word = &m->w->wakeWriter;
+    m->writer_bell.hub = &m->w->hubWriter;
+}
+SHMI_FN void *shmi_rw_build(shmsync_arena *a, const shmi_object *o, const void *arg)
+{
+    const shmsync_rwmutex_options *opts = (const shmsync_rwmutex_options *)arg;
+    struct shmi_rwmutex *m = (struct shmi_rwmutex *)malloc(sizeof *m);
+    uint32_t gen = shmi_name_gen(a->self), high;
+    uint64_t w;
+    if (m == NULL)
+        return NULL;
+    shmi_rw_view(m, a, o);
+    if (opts != NULL) {
+        m->repair = opts->repair;
+        m->repair_arg = opts->repair_arg;
+    }
+    pthread_mutex_init(&m->registry, NULL);
+    shmi_mutex_init(&m->writers, a, &m->w->writers, o->off, m->called);
+    m->writers.repair = shmi_rw_repaired; /* what a death leaves is told by the gate */
+    /* The reader word of our slot becomes our own, and writers look at it. */
+    for (w = shmi_ld64(m->mine); (w & SHMI_READER_GENERATION_MASK) != gen; w = shmi_ld64(m->mine))
+        if (shmi_cas64(m->mine, w, gen)) {
+            shmi_bell_release(a, &m->writer_bell); /* the dead may have been waited for */
+            break;
+        }
+    do
+        high = shmi_ld32(&m->w->high);
+    while (high < a->my_slot && !shmi_cas32(&m->w->high, high, a->my_slot));
+    return m;
+}
+SHMI_FN void shmi_rw_end(void *handle)
+{
+    struct shmi_rwmutex *m = (struct shmi_rwmutex *)handle;
+    pthread_mutex_destroy(&m->registry);
+    free(m);
+}
+
+SHMI_FN void shmi_rw_fill(unsigned char *body, const void *arg)
+{
+    shmi_rwmutex_words *w = (shmi_rwmutex_words *)(void *)body;
+    const shmi_fair_spec *s = (const shmi_fair_spec *)arg;
+    w->policy = s->policy;
+    w->writers.policy = 1; /* Release */
+    w->writers.spin = s->spin;
+}
+int shmsync_rwmutex_open(shmsync_arena *a, const char *name, const shmsync_rwmutex_options *opts, shmsync_rwmutex *out)
+{
+    int policy = opts != NULL ? opts->policy : SHMSYNC_POLICY_DEFAULT;
+    shmi_fair_spec init;
+    shmi_spec spec;
+    void *impl;
+    int created, err;
+    out->impl = NULL;
+    if (policy < SHMSYNC_POLICY_DEFAULT || policy > SHMSYNC_POLICY_RELEASE)
+        return shmi_fail(EINVAL, "rwmutex.open", name, "policy %d", policy);
+    init.policy = policy == SHMSYNC_POLICY_RELEASE;
+    init.spin = opts != NULL ? shmi_spin_field(opts->spin_ns) : 0;
+    shmi_mon_spec(&spec, SHMI_KIND_RWMUTEX, SHMI_VERSION_RWMUTEX, name, shmi_rw_bytes(a->geo.slots));
+    spec.init = shmi_rw_fill;
+    spec.arg = &init;
+    err = shmi_mon_open(a, &spec, shmi_rw_build, opts, &created, &impl);
+    out->impl = (struct shmi_rwmutex *)impl;
+    if (err == 0 && !created && policy != SHMSYNC_POLICY_DEFAULT && (policy == SHMSYNC_POLICY_RELEASE) != out->impl->release) {
+        shmsync_rwmutex_close(out);
+        err = shmi_fail(EINVAL, "rwmutex.open", name, "it has another policy");
+    }
+    return err;
+}
+int shmsync_rwmutex_at(shmsync_arena *a, shmsync_offset off, shmsync_rwmutex *out)
+{
+    void *impl;
+    int err = shmi_mon_at(a, off, "rwmutex.open", SHMI_KIND_RWMUTEX, SHMI_VERSION_RWMUTEX, shmi_rw_bytes(a->geo.slots), shmi_rw_build, NULL, &impl);
+    out->impl = (struct shmi_rwmutex *)impl;
+    return err;
+}
+shmsync_offset shmsync_rwmutex_offset(const shmsync_rwmutex *m) { return m->impl->o.off; }
+int shmsync_rwmutex_close(shmsync_rwmutex *m)
+{
+    int err = shmi_unshare(m->impl->a, m->impl->o.off, shmi_rw_end);
+    m->impl = NULL;
+    return err;
+}
+int shmsync_rwmutex_lock(shmsync_rwmutex *m) { return shmi_rw_lock(m->impl, 0); }
+int shmsync_rwmutex_timedlock(shmsync_rwmutex *m, const struct timespec *abs_monotonic)
+{
+    int64_t ns;
+    int err = shmi_deadline(abs_monotonic, &ns);
+    return err != 0 ? err : shmi_rw_lock(m->impl, ns);
+}
+int shmsync_rwmutex_trylock(shmsync_rwmutex *lock)
+{
+    struct shmi_rwmutex *m = lock->impl;
+    int err = shmi_mutex_trylock(&m->writers);
+    if (err != 0)
+        return err;
+    /* A look first: who tries in a loop need not close the gate to readers. */
+    err = shmi_rw_first_reader(m, 1) != 0 ? EBUSY : shmi_rw_close_gate(m, "rwmutex.trylock");
+    if (err == 0) {
+        if (shmi_rw_first_reader(m, 1) == 0 && shmi_cas32(&m->w->gate, shmi_rw_closed_by_us(m), m->a->self)) {
+            SHMSYNC_CRASHPOINT("rwmutex.lock.acquired");
+            return 0;
+        }
+        shmi_rw_reopen(m);
+        err = EBUSY;
+    }
+    shmi_mutex_unlock(&m->writers);
+    return err;
+}
+int shmsync_rwmutex_unlock(shmsync_rwmutex *m) { return shmi_rw_open(m->impl, "rwmutex.unlock"); }
+int shmsync_rwmutex_rdlock(shmsync_rwmutex *m) { return shmi_rw_rlock(m->impl, 0); }
+int shmsync_rwmutex_timedrdlock(shmsync_rwmutex *m, const struct timespec *abs_monotonic)
+{
+    int64_t ns;
+    int err = shmi_deadline(abs_monotonic, &ns);
+    return err != 0 ? err : shmi_rw_rlock(m->impl, ns);
+}
+int shmsync_rwmutex_tryrdlock(shmsync_rwmutex *lock)
+{
+    struct shmi_rwmutex *m = lock->impl;
+    int err = shmi_use(m->a, "rwmutex.tryrdlock");
+    while (err == 0) {
+        uint32_t g = shmi_rw_gate(m);
+        if (g != 0) {
+            err = shmi_rw_trouble(m, "rwmutex.tryrdlock", g);
+            if (err == 0 && !shmi_dead(m->a, shmi_rw_who(g)))
+                err = EBUSY;
+            if (err == 0)
+                shmi_rw_bereave(m, g);
+            continue;
+        }
+        shmi_add64(m->mine, SHMI_READER_ONE);
+        SHMSYNC_CRASHPOINT("rwmutex.rlock.tried");
+        if (shmi_rw_gate(m) == 0)
+            return 0;
+        shmi_rw_take_back(m);
+    }
+    return err;
+}
+int shmsync_rwmutex_rdunlock(shmsync_rwmutex *lock)
+{
+    struct shmi_rwmutex *m = lock->impl;
+    uint64_t w;
+    int err = shmi_use(m->a, "rwmutex.rdunlock");
+    if (SHMI_UNLIKELY(err != 0))
+        return err;
+    w = shmi_add64(m->mine, 0 - SHMI_READER_ONE) - SHMI_READER_ONE;
+    if (SHMI_UNLIKELY(shmi_rw_gate(m) != 0 || shmi_rw_reading(w) == SHMI_READER_MOST))
+        return shmi_rw_runlock_slow(m, w);
+    return 0;
+}
+int shmsync_rwmutex_downgrade(shmsync_rwmutex *lock)
+{
+    struct shmi_rwmutex *m = lock->impl;
+    uint32_t g = shmi_rw_gate(m);
+    int err = shmi_use(m->a, "rwmutex.downgrade");
+    if (err != 0)
+        return err;
+    if (g != m->a->self)
+        return shmi_fail(shmi_rw_valid(g) ? EPERM : EPROTO, "rwmutex.downgrade", m->called, "gate %#x", g);
+    shmi_add64(m->mine, SHMI_READER_ONE);
+    SHMSYNC_CRASHPOINT("rwmutex.downgrade.added");
+    err = shmi_rw_open(m, "rwmutex.downgrade");
+    if (err != 0)
+        shmi_rw_take_back(m);
+    return err;
+}
+int shmsync_rwmutex_recover(shmsync_rwmutex *m, int (*repair)(void *), void *arg) { return shmi_rw_recover(m->impl, "rwmutex.recover", 0, repair, arg); }
+int shmsync_rwmutex_state(shmsync_rwmutex *m) { return shmi_rw_trouble(m->impl, "rwmutex.state", shmi_rw_gate(m->impl)); }
+
+/* The reaper's side. */
+SHMI_FN void shmi_repair_rwmutex(shmsync_arena *a, const shmi_object *o, shmi_name dead)
+{
+    struct shmi_rwmutex m;
+    uint32_t slot = shmi_name_slot(dead), g;
+    if (o->size < shmi_rw_bytes(a->geo.slots))
+        return;
+    shmi_rw_view(&m, a, o);
+    if (slot >= 1 && slot <= m.slots) {
+        uint64_t *line = &m.lines[slot - 1].state, r;
+        for (r = shmi_ld64(line); shmi_covers(dead, shmi_rw_name(r, slot)) && r != shmi_rw_cleared(r); r = shmi_ld64(line))
+            if (shmi_cas64(line, r, shmi_rw_cleared(r))) {
+                shmi_bell_wake_all(a, &m.writer_bell);
+                break;
+            }
+    }
+    for (g = shmi_rw_gate(&m); shmi_rw_valid(g) && shmi_rw_taken(g) && shmi_covers(dead, shmi_rw_who(g)); g = shmi_rw_gate(&m))
+        shmi_rw_bereave(&m, g);
+    shmi_mutex_repair_words(a, &m.w->writers, dead);
+}
+SHMI_FN void shmi_wake_rwmutex(shmsync_arena *a, const shmi_object *o, int owed)
+{
+    struct shmi_rwmutex m;
+    if (o->size < shmi_rw_bytes(a->geo.slots))
+        return;
+    shmi_rw_view(&m, a, o);
+    if (owed != SHMI_OWED_ANNOUNCED || shmi_bell_announced(&m.readers_bell))
+        shmi_rw_wake_readers(&m);
+    if (owed != SHMI_OWED_ANNOUNCED || shmi_bell_announced(&m.writer_bell))
+        shmi_bell_wake_all(a, &m.writer_bell);
+    shmi_mutex_wake_words(a, &m.w->writers, owed);
+}

@@ -1,0 +1,822 @@
+
+/* ---- SpinLock and RWSpinLock: prims/spinlock*.go and prims/rwspinlock*.go in C ---- */
+
+typedef struct shmi_rwspin_slot {
+    uint64_t count; /* holds for reading in bits 0..29, name in bits 32..60 */
+    uint8_t pad0_[120];
+} shmi_rwspin_slot;
+SHMI_ASSERT(sizeof(shmi_rwspin_slot) == 128, "shmi_rwspin_slot");
+
+#define SHMI_SPIN_READ 16u /* not in the state word: a reader's wait */
+#define SHMI_SPIN_LOST (SHMI_SPIN_NOT_RECOVERABLE << 29)
+#define SHMI_RWSPIN_MOST ((UINT64_C(1) << 30) - 1)
+
+struct shmi_spinlock {
+    shmsync_arena *a;
+    shmi_object o;
+    shmi_spin_words *w;
+    shmi_rwspin_slot *slots; /* from slot 1; NULL in a SpinLock */
+    uint64_t *mine;
+    uint32_t n_slots;
+    int release;
+    int (*repair)(void *);
+    void *repair_arg;
+    const char *called;
+    shmi_line next, gate, drained;
+    int64_t looked, looked_drained;
+};
+
+SHMI_FN uint64_t shmi_rwspin_bytes(uint32_t slots) { return sizeof(shmi_spin_words) + (uint64_t)slots * sizeof(shmi_rwspin_slot); }
+SHMI_FN uint32_t shmi_spin_state(struct shmi_spinlock *l) { return shmi_ld32(&l->w->state); }
+SHMI_FN uint32_t shmi_spin_ours(struct shmi_spinlock *l, uint32_t kind) { return shmi_make_owner(kind, l->a->self); }
+SHMI_FN int shmi_spin_held(uint32_t o)
+{
+    uint32_t k = shmi_owner_kind(o);
+    return shmi_owner_name(o) != 0 && (k == SHMI_SPIN_HELD || k == SHMI_SPIN_DRAINING || k == SHMI_SPIN_UPGRADE || k == SHMI_SPIN_RECOVERING || k == SHMI_SPIN_UPGRADING);
+}
+SHMI_FN int shmi_spin_valid(struct shmi_spinlock *l, uint32_t o)
+{
+    switch (shmi_owner_kind(o)) {
+    case SHMI_SPIN_HELD: return 1;
+    case SHMI_SPIN_OWNER_DEAD:
+    case SHMI_SPIN_RECOVERING: return shmi_owner_name(o) != 0;
+    case SHMI_SPIN_DRAINING:
+    case SHMI_SPIN_UPGRADE:
+    case SHMI_SPIN_UPGRADING: return l->slots != NULL && shmi_owner_name(o) != 0;
+    case SHMI_SPIN_NOT_RECOVERABLE: return o == SHMI_SPIN_LOST;
+    }
+    return 0;
+}
+
+/* Wakes those who wait for the state word, announced or not: readers all, and of the others one or all. */
+SHMI_FN void shmi_spin_wake_waiters(struct shmi_spinlock *l, int all)
+{
+    if (l->slots != NULL)
+        shmi_bell_wake_all(l->a, &l->gate);
+    if (all)
+        shmi_bell_wake_all(l->a, &l->next);
+    else
+        shmi_bell_wake_one(l->a, &l->next);
+}
+/* Deals with state word o, whose name was found dead. */
+SHMI_FN void shmi_spin_bereave(struct shmi_spinlock *l, uint32_t o)
+{
+    uint32_t k = shmi_owner_kind(o), next = shmi_make_owner(SHMI_SPIN_OWNER_DEAD, shmi_owner_name(o));
+    if (!shmi_spin_held(o))
+        return;
+    if (k == SHMI_SPIN_DRAINING || (l->release && k != SHMI_SPIN_RECOVERING))
+        next = 0;
+    if (!shmi_cas32(&l->w->state, o, next))
+        return;
+    SHMSYNC_CRASHPOINT("spinlock.bereave.marked");
+    if (next != 0)
+        shmi_st32(&l->w->died, shmi_owner_name(o));
+    shmi_spin_wake_waiters(l, next != 0);
+}
+SHMI_FN shmi_name shmi_spin_died(struct shmi_spinlock *l) { return shmi_ld32(&l->w->died) & SHMI_NAME_MASK; }
+SHMI_FN int shmi_spin_trouble(struct shmi_spinlock *l, const char *op, uint32_t o)
+{
+    if (!shmi_spin_valid(l, o))
+        return shmi_fail(EPROTO, op, l->called, "state word %#x", o);
+    if (o == SHMI_SPIN_LOST)
+        return shmi_fail_who(l->a, ENOTRECOVERABLE, op, l->called, shmi_spin_died(l));
+    if (shmi_owner_kind(o) == SHMI_SPIN_OWNER_DEAD)
+        return shmi_fail_who(l->a, EOWNERDEAD, op, l->called, shmi_owner_name(o));
+    return 0;
+}
+SHMI_FN shmi_tuning shmi_spin_tuning(struct shmi_spinlock *l)
+{
+    shmi_tuning t;
+    t.budget = &l->w->spin;
+    t.pays = &l->w->pays;
+    t.last_cpu = &l->w->lastCPU;
+    t.slot = l->a->my_slot;
+    return t;
+}
+SHMI_FN int shmi_spin_waited(struct shmi_spinlock *l) { return shmi_bell_announced(&l->next) || (l->slots != NULL && shmi_bell_announced(&l->gate)); }
+/* Wakes, after a release, all who wait to read and one of the others. */
+SHMI_FN void shmi_spin_pass_on(struct shmi_spinlock *l)
+{
+    shmi_tuning t = shmi_spin_tuning(l);
+    SHMSYNC_CRASHPOINT("spinlock.unlock.before_wake");
+    shmi_note_cpu(&t);
+    if (l->slots != NULL && shmi_bell_announced(&l->gate))
+        shmi_bell_wake_all(l->a, &l->gate);
+    shmi_bell_release(l->a, &l->next);
+}
+/* Gives a hold of this process back, or makes another of it. */
+SHMI_FN int shmi_spin_release(struct shmi_spinlock *l, const char *op, uint32_t from, uint32_t to)
+{
+    int err = shmi_use(l->a, op);
+    if (err != 0)
+        return err;
+    SHMSYNC_CRASHPOINT("spinlock.unlock.before_release");
+    if (!shmi_cas32(&l->w->state, shmi_spin_ours(l, from), to)) {
+        uint32_t o = shmi_spin_state(l);
+        return shmi_fail(shmi_spin_valid(l, o) ? EPERM : EPROTO, op, l->called, "state word %#x", o);
+    }
+    if (to == 0 && shmi_spin_waited(l))
+        shmi_spin_pass_on(l);
+    return 0;
+}
+
+/* ---- The holds for reading of each participant ---- */
+
+SHMI_FN shmi_name shmi_count_name(uint64_t c) { return (shmi_name)(c >> 32) & SHMI_NAME_MASK; }
+SHMI_FN uint64_t shmi_make_count(shmi_name n, uint64_t holds) { return (uint64_t)n << 32 | holds; }
+SHMI_FN int shmi_count_valid(uint64_t c, uint32_t slot)
+{
+    return c == 0 || (shmi_name_slot(shmi_count_name(c)) == slot && (c & SHMI_RWSPIN_MOST) != 0 && c == shmi_make_count(shmi_count_name(c), c & SHMI_RWSPIN_MOST));
+}
+SHMI_FN uint32_t shmi_rwspin_up_to(struct shmi_spinlock *l)
+{
+    uint32_t top = shmi_ld32(&l->w->top);
+    return top < l->n_slots ? top : l->n_slots;
+}
+SHMI_FN int shmi_rwspin_nobody_reads(void *arg)
+{
+    struct shmi_spinlock *l = (struct shmi_spinlock *)arg;
+    uint32_t i, n = shmi_rwspin_up_to(l);
+    for (i = 0; i < n; i++)
+        if (shmi_ld64(&l->slots[i].count) != 0)
+            return 0;
+    return 1;
+}
+/* Somebody who holds the lock for reading, or 0; takes back what the dead have left. */
+SHMI_FN int shmi_rwspin_reader(struct shmi_spinlock *l, shmi_name *who)
+{
+    uint32_t i, n = shmi_rwspin_up_to(l);
+    *who = 0;
+    for (i = 0; i < n; i++)
+        for (;;) {
+            uint64_t c = shmi_ld64(&l->slots[i].count);
+            shmi_name name = shmi_count_name(c);
+            if (c == 0)
+                break;
+            if (!shmi_count_valid(c, i + 1))
+                return shmi_fail(EPROTO, "rwspinlock.lock", l->called, "readers of slot %u: %#llx", i + 1, (unsigned long long)c);
+            if (!shmi_dead(l->a, name)) {
+                if (shmi_current(l->a, name)) {
+                    *who = name;
+                    return 0;
+                }
+                break; /* it has left meanwhile */
+            }
+            shmi_cas64(&l->slots[i].count, c, 0);
+        }
+    return 0;
+}
+/* Counts one more hold of ours. */
+SHMI_FN int shmi_rwspin_count(struct shmi_spinlock *l)
+{
+    shmi_name self = l->a->self;
+    for (;;) {
+        uint64_t c = shmi_ld64(l->mine), to = shmi_make_count(self, 1);
+        uint32_t top = shmi_ld32(&l->w->top);
+        if (top < l->a->my_slot) { /* before we are counted there */
+            shmi_cas32(&l->w->top, top, l->a->my_slot);
+            continue;
+        }
+        if (c != 0 && shmi_count_name(c) == self)
+            to = c + 1;
+        if (!shmi_count_valid(c, l->a->my_slot) || (c & SHMI_RWSPIN_MOST) == SHMI_RWSPIN_MOST || (c != 0 && to != c + 1 && !shmi_covers(self, shmi_count_name(c))))
+            return shmi_fail((c & SHMI_RWSPIN_MOST) == SHMI_RWSPIN_MOST ? EINVAL : EPROTO, "rwspinlock.rdlock", l->called, "holds: %#llx", (unsigned long long)c);
+        if (shmi_cas64(l->mine, c, to))
+            return 0;
+    }
+}
+/* Takes one hold of ours back, and tells who waits for the last one; 0 when there is none. */
+SHMI_FN int shmi_rwspin_exit(struct shmi_spinlock *l)
+{
+    for (;;) {
+        uint64_t c = shmi_ld64(l->mine), to;
+        if (c == 0 || shmi_count_name(c) != l->a->self || !shmi_count_valid(c, l->a->my_slot))
+            return 0;
+        to = (c & SHMI_RWSPIN_MOST) == 1 ? 0 : c - 1;
+        if (!shmi_cas64(l->mine, c, to))
+            continue;
+        if (to == 0 && shmi_bell_announced(&l->drained)) {
+            SHMSYNC_CRASHPOINT("rwspinlock.runlock.before_wake");
+            shmi_bell_wake_all(l->a, &l->drained);
+        }
+        return 1;
+    }
+}
+/* Counts one more hold for reading, provided that nobody has the lock to itself. */
+SHMI_FN int shmi_rwspin_enter(struct shmi_spinlock *l, int *in)
+{
+    int err = shmi_rwspin_count(l);
+    *in = 0;
+    if (err != 0)
+        return err;
+    SHMSYNC_CRASHPOINT("rwspinlock.rlock.counted");
+    if (shmi_spin_state(l) == 0)
+        *in = 1;
+    else
+        shmi_rwspin_exit(l);
+    return 0;
+}
+
+/* Moves on from state word o if that takes no waiting. *changed says that o is no longer the word. */
+SHMI_FN int shmi_spin_step(struct shmi_spinlock *l, uint32_t o, uint32_t as, int *took, int *changed)
+{
+    int err;
+    *took = *changed = 0;
+    if (o == 0) {
+        *changed = 1;
+        if (as == SHMI_SPIN_READ)
+            return shmi_rwspin_enter(l, took);
+        *took = shmi_cas32(&l->w->state, 0, shmi_spin_ours(l, as));
+        return 0;
+    }
+    err = shmi_spin_trouble(l, "spinlock.lock", o);
+    if (err == 0 && shmi_dead(l->a, shmi_owner_name(o))) {
+        shmi_spin_bereave(l, o);
+        *changed = 1;
+    }
+    return err;
+}
+/* Takes the lock as kind if that is possible without waiting: 0, EBUSY, or why not. */
+SHMI_FN int shmi_spin_try(struct shmi_spinlock *l, uint32_t as)
+{
+    int took, changed, err;
+    do {
+        err = shmi_spin_step(l, shmi_spin_state(l), as, &took, &changed);
+        if (took)
+            return 0;
+    } while (err == 0 && changed);
+    return err != 0 ? err : EBUSY;
+}
+
+SHMI_FN int shmi_spin_not_held(void *arg) { return !shmi_spin_held(shmi_spin_state((struct shmi_spinlock *)arg)); }
+/* Spins while done is 0, and gives the CPU away some times after that. */
+SHMI_FN int shmi_spin_while(struct shmi_spinlock *l, int (*done)(void *))
+{
+    shmi_tuning t = shmi_spin_tuning(l);
+    int i;
+    if (shmi_spin(&t, done, l))
+        return 1;
+    for (i = 0; i < 4 && shmi_ld32(&l->w->spin) != 1; i++) {
+        int64_t took;
+        if (shmi_now() < __atomic_load_n(&shmi_no_yield_until, __ATOMIC_RELAXED))
+            return 0;
+        took = shmi_yield();
+        if (done(l))
+            return 1;
+        if (took > SHMI_yieldMost) {
+            __atomic_store_n(&shmi_no_yield_until, shmi_now() + SHMI_yieldPause * took, __ATOMIC_RELAXED);
+            return 0;
+        }
+    }
+    return 0;
+}
+SHMI_FN int shmi_spin_blocks(struct shmi_spinlock *l, uint32_t o) { return shmi_spin_valid(l, o) && shmi_spin_held(o) && shmi_current(l->a, shmi_owner_name(o)); }
+
+/* Finds what a stopped or dead process kept from the waiters. */
+SHMI_FN void shmi_spin_look(struct shmi_spinlock *l)
+{
+    uint32_t o = shmi_spin_state(l);
+    if (o == 0)
+        shmi_spin_wake_waiters(l, 0);
+    else if (!shmi_spin_valid(l, o) || shmi_owner_kind(o) == SHMI_SPIN_OWNER_DEAD || o == SHMI_SPIN_LOST)
+        shmi_spin_wake_waiters(l, 1);
+    else if (shmi_dead(l->a, shmi_owner_name(o)))
+        shmi_spin_bereave(l, o);
+    else
+        shmi_bell_announce(&l->next); /* who was woken last may be stopped before it could announce the others again */
+}
+
+SHMI_FN int shmi_spin_recover(struct shmi_spinlock *l, int64_t abs, int (*repair)(void *), void *arg);
+
+/* Ends a wait that did not get the lock. A wake may have been meant for it. */
+SHMI_FN void shmi_spin_leave(struct shmi_spinlock *l, uint32_t as, int slept)
+{
+    SHMSYNC_CRASHPOINT("spinlock.lock.leaving");
+    if (!slept || as == SHMI_SPIN_READ)
+        return;
+    shmi_bell_announce(&l->next);
+    if (!shmi_spin_blocks(l, shmi_spin_state(l)))
+        shmi_bell_release(l->a, &l->next);
+}
+
+/* Takes the lock as kind says, and waits until it can. */
+SHMI_COLD int shmi_spin_wait(struct shmi_spinlock *l, uint32_t as, int64_t abs, int may_repair)
+{
+    shmi_line *bell = as == SHMI_SPIN_READ ? &l->gate : &l->next;
+    int took, changed, slept = 0, spun = 0, err = shmi_enter(l->a, "spinlock.lock");
+    if (err != 0)
+        return err;
+    for (;;) {
+        uint32_t o = shmi_spin_state(l), v;
+        shmi_bed bed;
+        int r;
+        err = shmi_spin_step(l, o, as, &took, &changed);
+        if (took)
+            break;
+        if (err == EOWNERDEAD && may_repair && l->repair != NULL) {
+            err = shmi_spin_recover(l, abs, l->repair, l->repair_arg);
+            if (err == 0)
+                continue;
+        }
+        if (err != 0) {
+            shmi_spin_leave(l, as, slept);
+            break;
+        }
+        if (changed)
+            continue;
+        if (!spun) {
+            spun = 1;
+            if (shmi_spin_while(l, shmi_spin_not_held))
+                continue;
+        }
+        v = shmi_bell_announce(bell);
+        SHMSYNC_CRASHPOINT("spinlock.lock.announced");
+        o = shmi_spin_state(l);
+        if (!shmi_spin_blocks(l, o))
+            continue;
+        slept = 1;
+        memset(&bed, 0, sizeof bed);
+        bed.word = bell->word;
+        bed.val = v;
+        bed.object = l->o.off;
+        bed.wanted = v;
+        bed.deadline = abs;
+        bed.owner = shmi_owner_name(o) != l->a->self ? shmi_owner_name(o) : 0;
+        r = shmi_sleep(l->a, &bed);
+        SHMSYNC_CRASHPOINT("spinlock.lock.woken");
+        if (r == SHMI_AGAIN) {
+            spun = 0;
+        } else if (r == SHMI_LOOK) {
+            if (shmi_look_due(&l->looked))
+                shmi_spin_look(l);
+        } else if (r == SHMI_LATE && shmi_spin_try(l, as) == 0) {
+            err = 0; /* what is there beats the time */
+            break;
+        } else {
+            shmi_spin_leave(l, as, slept);
+            err = r == SHMI_LATE ? ETIMEDOUT : shmi_fail(EBADF, "spinlock.lock", l->called, "this process closed the arena");
+            break;
+        }
+    }
+    /* Others may be asleep, and the wake that got us here took their announcement down. */
+    if (err == 0 && slept && as != SHMI_SPIN_READ)
+        shmi_bell_announce(bell);
+    shmi_exit(l->a);
+    return err;
+}
+
+/* ---- Waiting for readers to leave ---- */
+
+/* What the state word is before, while it lasts, after, and when it failed. */
+typedef struct shmi_rwspin_drain {
+    uint32_t from, pending, to, back;
+} shmi_rwspin_drain;
+
+SHMI_FN shmi_rwspin_drain shmi_drain_of(struct shmi_spinlock *l, uint32_t kind, uint32_t pending, uint32_t to, uint32_t back)
+{
+    shmi_rwspin_drain d;
+    d.from = shmi_spin_ours(l, kind);
+    d.pending = shmi_spin_ours(l, pending);
+    d.to = shmi_spin_ours(l, to);
+    d.back = back;
+    return d;
+}
+SHMI_FN shmi_rwspin_drain shmi_drain_lock(struct shmi_spinlock *l) { return shmi_drain_of(l, SHMI_SPIN_DRAINING, SHMI_SPIN_DRAINING, SHMI_SPIN_HELD, 0); }
+SHMI_FN shmi_rwspin_drain shmi_drain_upgrade(struct shmi_spinlock *l)
+{
+    return shmi_drain_of(l, SHMI_SPIN_UPGRADE, SHMI_SPIN_UPGRADING, SHMI_SPIN_HELD, shmi_spin_ours(l, SHMI_SPIN_UPGRADE));
+}
+SHMI_FN int shmi_rwspin_turn(struct shmi_spinlock *l, uint32_t from, uint32_t to)
+{
+    if (from == to || shmi_cas32(&l->w->state, from, to))
+        return 0;
+    return shmi_fail(EPROTO, "rwspinlock.lock", l->called, "it was %#x and became %#x under its owner", from, shmi_spin_state(l));
+}
+/* Ends a drain that has failed. */
+SHMI_FN void shmi_rwspin_give_up(struct shmi_spinlock *l, const shmi_rwspin_drain *d)
+{
+    if (!shmi_cas32(&l->w->state, d->pending, d->back))
+        return;
+    SHMSYNC_CRASHPOINT("rwspinlock.drain.given_up");
+    if (d->back == 0) {
+        if (shmi_spin_waited(l))
+            shmi_spin_pass_on(l);
+    } else if (!shmi_spin_held(d->back)) {
+        shmi_spin_wake_waiters(l, 1);
+    }
+}
+SHMI_FN int shmi_rwspin_await_readers(struct shmi_spinlock *l, int64_t abs)
+{
+    int spun = 0, err = shmi_enter(l->a, "rwspinlock.lock");
+    if (err != 0)
+        return err;
+    for (;;) {
+        shmi_name who;
+        shmi_bed bed;
+        uint32_t v;
+        int r;
+        if (!spun) {
+            spun = 1;
+            shmi_spin_while(l, shmi_rwspin_nobody_reads);
+        }
+        v = shmi_bell_announce(&l->drained);
+        SHMSYNC_CRASHPOINT("rwspinlock.drain.announced");
+        err = shmi_rwspin_reader(l, &who);
+        if (who == 0 || err != 0)
+            break;
+        memset(&bed, 0, sizeof bed);
+        bed.word = l->drained.word;
+        bed.val = v;
+        bed.object = l->o.off;
+        bed.wanted = v;
+        bed.deadline = abs;
+        bed.owner = who != l->a->self ? who : 0;
+        r = shmi_sleep(l->a, &bed);
+        if (r == SHMI_AGAIN) {
+            spun = 0;
+        } else if (r == SHMI_LOOK) {
+            err = shmi_look_due(&l->looked_drained) ? shmi_rwspin_reader(l, &who) : 0;
+            if (err != 0 || who == 0)
+                shmi_bell_wake_all(l->a, &l->drained);
+        } else {
+            err = shmi_rwspin_reader(l, &who);
+            if (err == 0 && who != 0)
+                err = r == SHMI_LATE ? ETIMEDOUT : shmi_fail(EBADF, "rwspinlock.lock", l->called, "this process closed the arena");
+            break;
+        }
+    }
+    shmi_exit(l->a);
+    return err;
+}
+/* Waits until no reader is left. When it fails the state word is d->back. */
+SHMI_FN int shmi_rwspin_drained(struct shmi_spinlock *l, shmi_rwspin_drain d, int64_t abs)
+{
+    shmi_name who;
+    int err, e;
+    SHMSYNC_CRASHPOINT("rwspinlock.drain.claimed");
+    err = shmi_rwspin_reader(l, &who);
+    if (who == 0 && err == 0)
+        return shmi_rwspin_turn(l, d.from, d.to);
+    e = shmi_rwspin_turn(l, d.from, d.pending);
+    if (e != 0)
+        return e;
+    if (err == 0)
+        err = shmi_rwspin_await_readers(l, abs);
+    if (err == 0)
+        return shmi_rwspin_turn(l, d.pending, d.to);
+    shmi_rwspin_give_up(l, &d);
+    return err;
+}
+
+/* Has the lock to itself. */
+SHMI_FN int shmi_spin_own(struct shmi_spinlock *l, int64_t abs, int may_repair)
+{
+    int err;
+    if (l->slots == NULL)
+        return shmi_spin_wait(l, SHMI_SPIN_HELD, abs, may_repair);
+    err = shmi_spin_wait(l, SHMI_SPIN_DRAINING, abs, may_repair);
+    return err != 0 ? err : shmi_rwspin_drained(l, shmi_drain_lock(l), abs);
+}
+SHMI_FN int shmi_spin_lock(struct shmi_spinlock *l, int64_t abs)
+{
+    int err = shmi_use(l->a, "spinlock.lock");
+    if (SHMI_UNLIKELY(err != 0))
+        return err;
+    if (l->slots != NULL || SHMI_UNLIKELY(!shmi_cas32(&l->w->state, 0, l->a->self)))
+        err = shmi_spin_own(l, abs, 1);
+    if (err == 0)
+        SHMSYNC_CRASHPOINT("spinlock.lock.acquired");
+    return err;
+}
+
+SHMI_FN int shmi_spin_recover(struct shmi_spinlock *l, int64_t abs, int (*repair)(void *), void *arg)
+{
+    uint32_t mine = shmi_spin_ours(l, SHMI_SPIN_RECOVERING);
+    for (;;) {
+        uint32_t o = shmi_spin_state(l);
+        int err = shmi_use(l->a, "spinlock.recover");
+        if (err != 0)
+            return err;
+        if (o != SHMI_SPIN_LOST && shmi_owner_kind(o) != SHMI_SPIN_OWNER_DEAD) {
+            err = shmi_spin_own(l, abs, 0);
+            if (err == 0)
+                return shmi_spin_release(l, "spinlock.recover", SHMI_SPIN_HELD, 0);
+            if (err == EOWNERDEAD || err == ENOTRECOVERABLE)
+                continue;
+            return err;
+        }
+        if (!shmi_cas32(&l->w->state, o, mine))
+            continue;
+        SHMSYNC_CRASHPOINT("spinlock.recover.taken");
+        if (l->slots != NULL) {
+            err = shmi_rwspin_drained(l, shmi_drain_of(l, SHMI_SPIN_RECOVERING, SHMI_SPIN_RECOVERING, SHMI_SPIN_RECOVERING, o), abs);
+            if (err != 0)
+                return err;
+        }
+        if (repair(arg) != 0) {
+            shmi_cas32(&l->w->state, mine, SHMI_SPIN_LOST);
+            shmi_spin_wake_waiters(l, 1);
+            return shmi_fail_who(l->a, ENOTRECOVERABLE, "spinlock.recover", l->called, shmi_spin_died(l));
+        }
+        SHMSYNC_CRASHPOINT("spinlock.recover.repaired");
+        shmi_st32(&l->w->died, 0);
+        shmi_cas32(&l->w->state, mine, 0);
+        SHMSYNC_CRASHPOINT("spinlock.recover.before_wake");
+        if (shmi_spin_waited(l))
+            shmi_spin_pass_on(l);
+        return 0;
+    }
+}
+
+/* ---- Handles ---- */
+
+SHMI_FN void shmi_spin_view(struct shmi_spinlock *l, shmsync_arena *a, const shmi_object *o)
+{
+    int readers = o->kind == SHMI_KIND_RWSPIN_LOCK;
+    memset(l, 0, sizeof *l);
+    l->a = a;
+    l->o = *o;
+    l->called = o->name_len != 0 ? l->o.name : NULL;
+    l->w = (shmi_spin_words *)shmi_ptr(a, o->body, readers ? shmi_rwspin_bytes(a->geo.slots) : sizeof(shmi_spin_words), 8);
+    l->release = (shmi_ld32(&l->w->policy) & 0xff) == 1;
+    l->next.word = &l->w->wake;
+    l->next.hub = &l->w->hub;
+    if (readers) {
+        l->slots = (shmi_rwspin_slot *)(void *)(l->w + 1);
+        l->n_slots = a->geo.slots;
+        l->mine = &l->slots[a->my_slot - 1].count;
+        l->gate.word = &l->w->gate;
+        l->gate.hub = &l->w->gateHub;
+        l->drained.word = &l->w->drain;
+        l->drained.hub = &l->w->drainHub;
+    }
+}
+SHMI_FN void *shmi_spin_build(shmsync_arena *a, const shmi_object *o, const void *arg)
+{
+    const shmsync_spinlock_options *opts = (const shmsync_spinlock_options *)arg;
+    struct shmi_spinlock *l = (struct shmi_spinlock *)malloc(sizeof *l);
+    if (l == NULL)
+        return NULL;
+    shmi_spin_view(l, a, o);
+    if (opts != NULL) {
+        l->repair = opts->repair;
+        l->repair_arg = opts->repair_arg;
+    }
+    return l;
+}
+SHMI_FN void shmi_spin_fill(unsigned char *body, const void *arg)
+{
+    shmi_spin_words *w = (shmi_spin_words *)(void *)body;
+    const shmi_fair_spec *s = (const shmi_fair_spec *)arg;
+    w->policy = s->policy;
+    w->spin = s->spin;
+}
+SHMI_FN int shmi_spin_open(shmsync_arena *a, const char *op, uint32_t kind, uint16_t version, uint64_t size, const char *name, const shmsync_spinlock_options *opts, struct shmi_spinlock **out)
+{
+    int policy = opts != NULL ? opts->policy : SHMSYNC_POLICY_DEFAULT;
+    shmi_fair_spec init;
+    shmi_spec spec;
+    void *impl;
+    int created, err;
+    *out = NULL;
+    if (policy < SHMSYNC_POLICY_DEFAULT || policy > SHMSYNC_POLICY_RELEASE)
+        return shmi_fail(EINVAL, op, name, "policy %d", policy);
+    init.policy = policy == SHMSYNC_POLICY_RELEASE;
+    init.spin = opts != NULL ? shmi_spin_field(opts->spin_ns) : 0;
+    shmi_mon_spec(&spec, kind, version, name, size);
+    spec.init = shmi_spin_fill;
+    spec.arg = &init;
+    err = shmi_mon_open(a, &spec, shmi_spin_build, opts, &created, &impl);
+    *out = (struct shmi_spinlock *)impl;
+    if (err == 0 && !created && policy != SHMSYNC_POLICY_DEFAULT && (policy == SHMSYNC_POLICY_RELEASE) != (*out)->release) {
+        shmi_unshare(a, (*out)->o.off, shmi_mon_free);
+        *out = NULL;
+        err = shmi_fail(EINVAL, op, name, "it has another policy");
+    }
+    return err;
+}
+int shmsync_spinlock_open(shmsync_arena *a, const char *name, const shmsync_spinlock_options *opts, shmsync_spinlock *out)
+{
+    return shmi_spin_open(a, "spinlock.open", SHMI_KIND_SPIN_LOCK, SHMI_VERSION_SPIN_LOCK, sizeof(shmi_spin_words), name, opts, &out->impl);
+}
+int shmsync_rwspinlock_open(shmsync_arena *a, const char *name, const shmsync_spinlock_options *opts, shmsync_rwspinlock *out)
+{
+    return shmi_spin_open(a, "rwspinlock.open", SHMI_KIND_RWSPIN_LOCK, SHMI_VERSION_RWSPIN_LOCK, shmi_rwspin_bytes(a->geo.slots), name, opts, &out->impl);
+}
+int shmsync_spinlock_at(shmsync_arena *a, shmsync_offset off, shmsync_spinlock *out)
+{
+    void *impl;
+    int err = shmi_mon_at(a, off, "spinlock.open", SHMI_KIND_SPIN_LOCK, SHMI_VERSION_SPIN_LOCK, sizeof(shmi_spin_words), shmi_spin_build, NULL, &impl);
+    out->impl = (struct shmi_spinlock *)impl;
+    return err;
+}
+int shmsync_rwspinlock_at(shmsync_arena *a, shmsync_offset off, shmsync_rwspinlock *out)
+{
+    void *impl;
+    int err = shmi_mon_at(a, off, "rwspinlock.open", SHMI_KIND_RWSPIN_LOCK, SHMI_VERSION_RWSPIN_LOCK, shmi_rwspin_bytes(a->geo.slots), shmi_spin_build, NULL, &impl);
+    out->impl = (struct shmi_spinlock *)impl;
+    return err;
+}
+shmsync_offset shmsync_spinlock_offset(const shmsync_spinlock *l) { return l->impl->o.off; }
+shmsync_offset shmsync_rwspinlock_offset(const shmsync_rwspinlock *l) { return l->impl->o.off; }
+int shmsync_spinlock_close(shmsync_spinlock *l)
+{
+    int err = shmi_unshare(l->impl->a, l->impl->o.off, shmi_mon_free);
+    l->impl = NULL;
+    return err;
+}
+int shmsync_rwspinlock_close(shmsync_rwspinlock *l)
+{
+    int err = shmi_unshare(l->impl->a, l->impl->o.off, shmi_mon_free);
+    l->impl = NULL;
+    return err;
+}
+
+int shmsync_spinlock_lock(shmsync_spinlock *l) { return shmi_spin_lock(l->impl, 0); }
+int shmsync_spinlock_timedlock(shmsync_spinlock *l, const struct timespec *abs_monotonic)
+{
+    int64_t ns;
+    int err = shmi_deadline(abs_monotonic, &ns);
+    return err != 0 ? err : shmi_spin_lock(l->impl, ns);
+}
+int shmsync_spinlock_trylock(shmsync_spinlock *l)
+{
+    int err = shmi_use(l->impl->a, "spinlock.trylock");
+    return err != 0 ? err : shmi_spin_try(l->impl, SHMI_SPIN_HELD);
+}
+int shmsync_spinlock_unlock(shmsync_spinlock *l) { return shmi_spin_release(l->impl, "spinlock.unlock", SHMI_SPIN_HELD, 0); }
+int shmsync_spinlock_recover(shmsync_spinlock *l, int (*repair)(void *), void *arg) { return shmi_spin_recover(l->impl, 0, repair, arg); }
+int shmsync_spinlock_state(shmsync_spinlock *l) { return shmi_spin_trouble(l->impl, "spinlock.state", shmi_spin_state(l->impl)); }
+
+int shmsync_rwspinlock_lock(shmsync_rwspinlock *l) { return shmi_spin_lock(l->impl, 0); }
+int shmsync_rwspinlock_timedlock(shmsync_rwspinlock *l, const struct timespec *abs_monotonic)
+{
+    int64_t ns;
+    int err = shmi_deadline(abs_monotonic, &ns);
+    return err != 0 ? err : shmi_spin_lock(l->impl, ns);
+}
+int shmsync_rwspinlock_trylock(shmsync_rwspinlock *lock)
+{
+    struct shmi_spinlock *l = lock->impl;
+    shmi_rwspin_drain d = shmi_drain_lock(l);
+    shmi_name who;
+    int err = shmi_use(l->a, "rwspinlock.trylock");
+    if (err == 0)
+        err = shmi_rwspin_reader(l, &who);
+    if (err == 0 && who != 0)
+        err = EBUSY;
+    if (err == 0)
+        err = shmi_spin_try(l, SHMI_SPIN_DRAINING);
+    if (err != 0)
+        return err;
+    err = shmi_rwspin_reader(l, &who);
+    if (err == 0 && who == 0)
+        return shmi_rwspin_turn(l, d.from, d.to);
+    shmi_rwspin_give_up(l, &d);
+    return err != 0 ? err : EBUSY;
+}
+int shmsync_rwspinlock_unlock(shmsync_rwspinlock *l) { return shmi_spin_release(l->impl, "rwspinlock.unlock", SHMI_SPIN_HELD, 0); }
+SHMI_FN int shmi_rwspin_rdlock(struct shmi_spinlock *l, int64_t abs)
+{
+    int in = 0, err = shmi_use(l->a, "rwspinlock.rdlock");
+    if (err == 0 && shmi_spin_state(l) == 0)
+        err = shmi_rwspin_enter(l, &in);
+    if (err == 0 && !in)
+        err = shmi_spin_wait(l, SHMI_SPIN_READ, abs, 1);
+    if (err == 0)
+        SHMSYNC_CRASHPOINT("rwspinlock.rlock.acquired");
+    return err;
+}
+int shmsync_rwspinlock_rdlock(shmsync_rwspinlock *l) { return shmi_rwspin_rdlock(l->impl, 0); }
+int shmsync_rwspinlock_timedrdlock(shmsync_rwspinlock *l, const struct timespec *abs_monotonic)
+{
+    int64_t ns;
+    int err = shmi_deadline(abs_monotonic, &ns);
+    return err != 0 ? err : shmi_rwspin_rdlock(l->impl, ns);
+}
+int shmsync_rwspinlock_tryrdlock(shmsync_rwspinlock *l)
+{
+    int err = shmi_use(l->impl->a, "rwspinlock.tryrdlock");
+    return err != 0 ? err : shmi_spin_try(l->impl, SHMI_SPIN_READ);
+}
+int shmsync_rwspinlock_rdunlock(shmsync_rwspinlock *l)
+{
+    int err = shmi_use(l->impl->a, "rwspinlock.rdunlock");
+    if (err != 0)
+        return err;
+    SHMSYNC_CRASHPOINT("rwspinlock.runlock.before_release");
+    return shmi_rwspin_exit(l->impl) ? 0 : shmi_fail(EPERM, "rwspinlock.rdunlock", l->impl->called, "%s", "");
+}
+SHMI_FN int shmi_rwspin_uplock(struct shmi_spinlock *l, int64_t abs)
+{
+    int err = shmi_use(l->a, "rwspinlock.uplock");
+    if (err != 0 || shmi_spin_try(l, SHMI_SPIN_UPGRADE) == 0)
+        return err;
+    return shmi_spin_wait(l, SHMI_SPIN_UPGRADE, abs, 1);
+}
+int shmsync_rwspinlock_uplock(shmsync_rwspinlock *l) { return shmi_rwspin_uplock(l->impl, 0); }
+int shmsync_rwspinlock_timeduplock(shmsync_rwspinlock *l, const struct timespec *abs_monotonic)
+{
+    int64_t ns;
+    int err = shmi_deadline(abs_monotonic, &ns);
+    return err != 0 ? err : shmi_rwspin_uplock(l->impl, ns);
+}
+int shmsync_rwspinlock_tryuplock(shmsync_rwspinlock *l)
+{
+    int err = shmi_use(l->impl->a, "rwspinlock.tryuplock");
+    return err != 0 ? err : shmi_spin_try(l->impl, SHMI_SPIN_UPGRADE);
+}
+int shmsync_rwspinlock_upunlock(shmsync_rwspinlock *l) { return shmi_spin_release(l->impl, "rwspinlock.upunlock", SHMI_SPIN_UPGRADE, 0); }
+/* EPERM unless this process holds l as kind says. */
+SHMI_FN int shmi_rwspin_has(struct shmi_spinlock *l, const char *op, uint32_t kind)
+{
+    uint32_t o = shmi_spin_state(l);
+    int err = shmi_use(l->a, op);
+    if (err == 0 && o != shmi_spin_ours(l, kind))
+        err = shmi_fail(shmi_spin_valid(l, o) ? EPERM : EPROTO, op, l->called, "state word %#x", o);
+    return err;
+}
+SHMI_FN int shmi_rwspin_upgrade(struct shmi_spinlock *l, int64_t abs)
+{
+    int err = shmi_rwspin_has(l, "rwspinlock.upgrade", SHMI_SPIN_UPGRADE);
+    return err != 0 ? err : shmi_rwspin_drained(l, shmi_drain_upgrade(l), abs);
+}
+int shmsync_rwspinlock_upgrade(shmsync_rwspinlock *l) { return shmi_rwspin_upgrade(l->impl, 0); }
+int shmsync_rwspinlock_timedupgrade(shmsync_rwspinlock *l, const struct timespec *abs_monotonic)
+{
+    int64_t ns;
+    int err = shmi_deadline(abs_monotonic, &ns);
+    return err != 0 ? err : shmi_rwspin_upgrade(l->impl, ns);
+}
+int shmsync_rwspinlock_tryupgrade(shmsync_rwspinlock *lock)
+{
+    struct shmi_spinlock *l = lock->impl;
+    shmi_rwspin_drain d = shmi_drain_upgrade(l);
+    shmi_name who;
+    int err = shmi_rwspin_has(l, "rwspinlock.tryupgrade", SHMI_SPIN_UPGRADE);
+    if (err == 0)
+        err = shmi_rwspin_reader(l, &who);
+    if (err == 0)
+        err = who != 0 ? EBUSY : shmi_rwspin_turn(l, d.from, d.to);
+    return err;
+}
+/* Counts a hold for reading before the other one is given back, so that no writer comes in between. */
+SHMI_FN int shmi_rwspin_become_reader(struct shmi_spinlock *l, const char *op, uint32_t from)
+{
+    int err = shmi_rwspin_has(l, op, from);
+    if (err == 0)
+        err = shmi_rwspin_count(l);
+    if (err != 0)
+        return err;
+    SHMSYNC_CRASHPOINT("rwspinlock.downgrade.counted");
+    return shmi_spin_release(l, op, from, 0);
+}
+int shmsync_rwspinlock_downgrade(shmsync_rwspinlock *l) { return shmi_rwspin_become_reader(l->impl, "rwspinlock.downgrade", SHMI_SPIN_HELD); }
+int shmsync_rwspinlock_downgrade_upgrade(shmsync_rwspinlock *l) { return shmi_rwspin_become_reader(l->impl, "rwspinlock.downgrade_upgrade", SHMI_SPIN_UPGRADE); }
+int shmsync_rwspinlock_downgrade_to_upgrade(shmsync_rwspinlock *l)
+{
+    return shmi_spin_release(l->impl, "rwspinlock.downgrade_to_upgrade", SHMI_SPIN_HELD, shmi_spin_ours(l->impl, SHMI_SPIN_UPGRADE));
+}
+int shmsync_rwspinlock_recover(shmsync_rwspinlock *l, int (*repair)(void *), void *arg) { return shmi_spin_recover(l->impl, 0, repair, arg); }
+int shmsync_rwspinlock_state(shmsync_rwspinlock *l) { return shmi_spin_trouble(l->impl, "rwspinlock.state", shmi_spin_state(l->impl)); }
+
+/* The reaper's side. */
+SHMI_FN int shmi_spin_whole(shmsync_arena *a, const shmi_object *o)
+{
+    return o->size >= (o->kind == SHMI_KIND_RWSPIN_LOCK ? shmi_rwspin_bytes(a->geo.slots) : sizeof(shmi_spin_words));
+}
+SHMI_FN void shmi_repair_spin(shmsync_arena *a, const shmi_object *o, shmi_name dead)
+{
+    struct shmi_spinlock l;
+    uint32_t slot = shmi_name_slot(dead), s;
+    if (!shmi_spin_whole(a, o))
+        return;
+    shmi_spin_view(&l, a, o);
+    if (l.slots != NULL && slot >= 1 && slot <= l.n_slots) {
+        uint64_t *count = &l.slots[slot - 1].count, c;
+        for (c = shmi_ld64(count); c != 0 && shmi_covers(dead, shmi_count_name(c)); c = shmi_ld64(count))
+            if (shmi_cas64(count, c, 0)) {
+                shmi_bell_wake_all(a, &l.drained);
+                break;
+            }
+    }
+    for (s = shmi_spin_state(&l); shmi_spin_held(s) && shmi_covers(dead, shmi_owner_name(s)); s = shmi_spin_state(&l))
+        shmi_spin_bereave(&l, s);
+}
+SHMI_FN void shmi_wake_spin(shmsync_arena *a, const shmi_object *o, int owed)
+{
+    struct shmi_spinlock l;
+    if (!shmi_spin_whole(a, o))
+        return;
+    shmi_spin_view(&l, a, o);
+    if (owed == SHMI_OWED_ALL)
+        shmi_bell_wake_all(a, &l.next);
+    else if (owed == SHMI_OWED_ONE || shmi_bell_announced(&l.next))
+        shmi_bell_wake_one(a, &l.next);
+    if (l.slots == NULL)
+        return;
+    if (owed != SHMI_OWED_ANNOUNCED || shmi_bell_announced(&l.gate))
+        shmi_bell_wake_all(a, &l.gate);
+    if (owed != SHMI_OWED_ANNOUNCED || shmi_bell_announced(&l.drained))
+        shmi_bell_wake_all(a, &l.drained);
+}

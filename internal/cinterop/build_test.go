@@ -1,0 +1,85 @@
+//go:build linux
+
+package cinterop
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// The header compiles without a warning as C11 and as C++17, by each compiler that is
+// there, declarations alone and with the implementation.
+func TestHeaderCompiles(t *testing.T) {
+	cAgent(t) // makes the header
+	found := 0
+	for _, c := range []struct {
+		compiler string
+		language []string
+	}{
+		{"gcc", []string{"-x", "c", "-std=c11"}},
+		{"gcc", []string{"-x", "c", "-std=gnu17"}},
+		{"clang", []string{"-x", "c", "-std=c11"}},
+		{"musl-gcc", []string{"-x", "c", "-std=c11"}},
+		{"aarch64-linux-gnu-gcc", []string{"-x", "c", "-std=c11"}},
+		{"g++", []string{"-x", "c++", "-std=c++17"}},
+		{"clang++", []string{"-x", "c++", "-std=c++17"}},
+	} {
+		if _, err := exec.LookPath(c.compiler); err != nil {
+			t.Logf("there is no %s", c.compiler)
+			continue
+		}
+		found++
+		for _, source := range []string{"implementation.c", "declarations.c"} {
+			args := append([]string{"-O1", "-Wall", "-Wextra", "-Wpedantic", "-Wshadow", "-Werror", "-I" + built.dir, "-c", "-o", os.DevNull}, c.language...)
+			out, err := exec.Command(c.compiler, append(args, filepath.Join("testdata", source))...).CombinedOutput()
+			require.NoError(t, err, "%s %v %s: %s", c.compiler, c.language, source, out)
+		}
+	}
+	require.NotZero(t, found)
+}
+
+// The C programs under the sanitizers: what they report ends the program, and so fails
+// the test that runs again here.
+func TestSanitizers(t *testing.T) {
+	if os.Getenv(cflagsEnv) != "" {
+		return // this is such a run
+	}
+	if testing.Short() {
+		t.Skip("each builds the programs again")
+	}
+	cc := compiler(t)
+	self, err := os.Executable()
+	require.NoError(t, err)
+	for name, flags := range map[string]string{
+		"address": "-fsanitize=address,undefined -fno-sanitize-recover=all",
+		"thread":  "-fsanitize=thread",
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			probe := filepath.Join(dir, "probe.c")
+			require.NoError(t, os.WriteFile(probe, []byte("int main(void) { return 0; }\n"), 0o600))
+			bin := filepath.Join(dir, "probe")
+			if out, err := exec.Command(cc, "-fsanitize="+name, probe, "-o", bin).CombinedOutput(); err != nil {
+				t.Skipf("%s has no such sanitizer: %s", cc, out)
+			}
+			if out, err := exec.Command(bin).CombinedOutput(); err != nil {
+				t.Skipf("the sanitizer does not run here: %v: %s", err, out)
+			}
+			cmd := exec.Command(self, "-test.v", "-test.run", sanitized)
+			cmd.Env = append(os.Environ(), cflagsEnv+"="+flags,
+				"TSAN_OPTIONS=halt_on_error=1:die_after_fork=0:exitcode=66", "UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1", "ASAN_OPTIONS=detect_leaks=0")
+			out, err := cmd.CombinedOutput()
+			require.NoError(t, err, string(out))
+			require.NotContains(t, string(out), "WARNING: ThreadSanitizer")
+			require.Contains(t, string(out), "--- PASS: TestMutexStress")
+		})
+	}
+}
+
+// sanitized are the tests that run under the sanitizers: those in which the C programs
+// have many threads, and those that read what others wrote.
+const sanitized = "^(TestMutex.*|TestFutex.*|TestBuryEachOther|TestCreateInC|TestCore|TestFromFD|TestHostileBytes|Test.*Stress|Test.*Crew|Test.*Team)$"

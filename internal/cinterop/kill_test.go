@@ -1,0 +1,345 @@
+//go:build linux
+
+package cinterop
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/prims"
+)
+
+// points are the crash points of the core of the C header.
+func points(t *testing.T) (names []string) {
+	parts, err := filepath.Glob(filepath.Join("..", "..", "include", "parts", "[2-5]*.h"))
+	require.NoError(t, err)
+	for _, p := range parts {
+		src, err := os.ReadFile(p)
+		require.NoError(t, err)
+		for _, m := range regexp.MustCompile(`SHMSYNC_CRASHPOINT\("([a-z._]+)"\)`).FindAllStringSubmatch(string(src), -1) {
+			names = append(names, m[1])
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// elsewhere are points that the team does not pass, and who does.
+var elsewhere = map[string]string{
+	"arena.enter.":                "TestKillEntering",
+	"arena.close.":                "TestKillEntering",
+	"arena.inherit.":              "TestKillInheriting",
+	"futex.":                      "TestKillFutex",
+	"mutex.recover.":              "TestKillRecovering",
+	"arena.sweep.":                "TestKillAlone",
+	"arena.object.before_publish": "TestKillAlone",
+	"park.seat.":                  "the queues",
+	"arena.node.":                 "the queues",
+}
+
+func isElsewhere(point string) bool {
+	for prefix := range elsewhere {
+		if strings.HasPrefix(point, prefix) {
+			return true
+		}
+	}
+	return false
+}
+
+// teamWork is what everybody does in a round: locks, deadlines, posts, names.
+func teamWork(t *testing.T, x *agent, rounds, crowd int) (all []pending) {
+	for range crowd {
+		all = append(all, x.start(t, "mutex.team", "m", rounds))
+	}
+	return append(all,
+		x.start(t, "mutex.timedteam", "m", rounds),
+		x.start(t, "churn", "c", rounds/3),
+		x.start(t, "futex.posts", "f", rounds))
+}
+
+// killAt has a victim work with a Go and a C program, and with others that die with the
+// lock, until it dies at a point; those that stay go on, and nothing is left behind. It
+// reports false if the victim never passes the point.
+func killAt(t *testing.T, lang, point string) bool {
+	name := newArena(t)
+	g, c := newAgent(t, "go", name, "go"), newAgent(t, "c", name, "c")
+	g.do(t, "mutex.open", "m", 1)
+	off := g.do(t, "futex.open", "f")
+	victim := newAgent(t, lang, name, "victim", "SHMSYNC_CRASHPOINT="+point+":2")
+	walk := []pending{g.start(t, "futex.walk", "f", 1, 100), c.start(t, "futex.walk", "f", 1, 100)}
+	victim.starts("mutex.team m 1000000000", "mutex.team m 1000000000", "mutex.timedteam m 1000000000",
+		"churn c 1000000000", "futex.walk f 1 1000000000", "futex.posts f 1000000000")
+	dead := func() bool {
+		select {
+		case <-victim.ended:
+			return true
+		default:
+			return false
+		}
+	}
+	round := func() {
+		fodder := newAgent(t, "c", name, "fodder")
+		all := append(teamWork(t, g, 60, 16), teamWork(t, c, 60, 3)...)
+		fodder.starts("mutex.team m 1000000000", "futex.walk f 1 1000000000")
+		fodder.do(t, "sleepers", "-", off)
+		fodder.kill(t)
+		for _, p := range all {
+			p.must(t)
+		}
+	}
+	for end := time.Now().Add(20 * time.Second); !dead() && time.Now().Before(end); {
+		round()
+	}
+	passed := dead()
+	if !passed {
+		victim.kill(t)
+	}
+	round()
+	c.do(t, "futex.posts", "f", 100)
+	for _, w := range walk {
+		w.must(t)
+	}
+	sound(t, name)
+	leftovers(t, name, g, c)
+	return passed
+}
+
+// starts gives orders to a program that may be dead by then.
+func (x *agent) starts(orders ...string) {
+	for i, o := range orders {
+		fmt.Fprintf(x.in, "%d %s\n", 1000+i, o)
+	}
+}
+
+// leftovers requires that no block is left claimed by the dead. Those who live may keep
+// one that somebody looked at, until they make or take away a name.
+func leftovers(t *testing.T, name string, living ...*agent) {
+	t.Helper()
+	a, err := arena.Attach(name, nil)
+	require.NoError(t, err)
+	defer a.Close()
+	eventually(t, "nothing is claimed", name, func() bool {
+		for _, x := range living {
+			x.do(t, "churn", "leftovers", 1)
+		}
+		return a.Stats().Claimed == 0
+	})
+	m, err := prims.OpenMutex(a, "m", nil)
+	require.NoError(t, err)
+	if m.State().Err != nil {
+		require.NoError(t, m.Recover(t.Context(), func() error { return nil }))
+	}
+	require.NoError(t, m.LockContext(t.Context()))
+	m.Unlock()
+}
+
+// A C program is killed at each point of the header's core, among programs of both
+// languages.
+func TestKillC(t *testing.T) {
+	cAgent(t)
+	only := os.Getenv("SHMSYNC_TEST_POINT")
+	for _, point := range points(t) {
+		if only != "" && !strings.HasPrefix(point, only) || isElsewhere(point) {
+			continue
+		}
+		if testing.Short() && only == "" && !strings.HasPrefix(point, "mutex.") {
+			continue
+		}
+		t.Run(point, func(t *testing.T) {
+			if !killAt(t, "c", point) && !seldom[point] {
+				t.Error("the victim never passed it")
+			}
+		})
+	}
+}
+
+// seldom are points that the team may not pass in its time.
+var seldom = map[string]bool{
+	"arena.object.cancelling":  true, // one opens what another is about to delete
+	"arena.object.withdrawing": true, // two make one name
+}
+
+// A C program is killed as it joins and as it leaves.
+func TestKillEntering(t *testing.T) {
+	core := program(t, "core.c")
+	for _, point := range points(t) {
+		if !strings.HasPrefix(point, "arena.enter.") && !strings.HasPrefix(point, "arena.close.") {
+			continue
+		}
+		t.Run(point, func(t *testing.T) {
+			name := coreArena(t, 2<<20)
+			for range 3 {
+				killCore(t, point, core, "open", name)
+				killCore(t, point, core, "open", name)
+				out, err := exec.Command(core, "open", name).CombinedOutput()
+				require.NoError(t, err, string(out))
+				require.True(t, strings.HasPrefix(string(out), "0 "), string(out))
+			}
+			a, err := arena.Attach(name, nil)
+			require.NoError(t, err)
+			defer a.Close()
+			eventually(t, "they are buried", name, func() bool {
+				n := 0
+				for range a.Participants() {
+					n++
+				}
+				return n == 1
+			})
+			require.NoError(t, a.Check())
+		})
+	}
+}
+
+func killCore(t *testing.T, point, path string, args ...string) {
+	t.Helper()
+	cmd := exec.Command(path, args...)
+	cmd.Env = append(os.Environ(), "SHMSYNC_CRASHPOINT="+point)
+	out, err := cmd.CombinedOutput()
+	require.Error(t, err, "it never passed %s: %s", point, out)
+	require.Equal(t, syscall.SIGKILL, cmd.ProcessState.Sys().(syscall.WaitStatus).Signal(), "%v: %s", err, out)
+}
+
+// The only slot is that of a dead Go program, with the lock; a C program that takes it
+// over is killed, and another one.
+func TestKillInheriting(t *testing.T) {
+	core := program(t, "core.c")
+	for _, point := range points(t) {
+		if !strings.HasPrefix(point, "arena.inherit.") {
+			continue
+		}
+		for _, lang := range []string{"go", "c"} {
+			t.Run(point+"/"+lang, func(t *testing.T) {
+				name := unusedName(t)
+				a, err := arena.Create(name, &arena.Options{Size: 2 << 20, MaxParticipants: 1})
+				require.NoError(t, err)
+				require.NoError(t, a.Close())
+				x := newAgent(t, lang, name, "dead")
+				x.do(t, "mutex.open", "m", 1)
+				x.do(t, "mutex.lock", "m")
+				x.kill(t)
+				killCore(t, point, core, "open", name)
+				killCore(t, point, core, "open", name)
+				y := newAgent(t, "c", name, "heir")
+				y.start(t, "mutex.lock", "m").fails(t, syscall.EOWNERDEAD)
+				y.do(t, "mutex.recover", "m")
+				y.do(t, "mutex.lock", "m")
+				y.kill(t)
+				sound(t, name)
+			})
+		}
+	}
+}
+
+// A C program is killed while a thing is not shared yet, or taken back as a whole.
+func TestKillAlone(t *testing.T) {
+	core := program(t, "core.c")
+	for _, point := range points(t) {
+		verb := "misuse"
+		switch {
+		case strings.HasPrefix(point, "arena.sweep."):
+			verb = "sweep"
+		case point != "arena.object.before_publish":
+			continue
+		}
+		t.Run(point, func(t *testing.T) {
+			name := coreArena(t, 2<<20)
+			for range 2 {
+				killCore(t, point, core, verb, name)
+				x := newAgent(t, "c", name, "heir")
+				leftovers(t, name, x)
+			}
+			sound(t, name)
+		})
+	}
+}
+
+// A C program is killed while it waits for posts, and one as it posts or stops.
+func TestKillFutex(t *testing.T) {
+	for _, lang := range []string{"go", "c"} {
+		for _, point := range []string{"futex.wait.announced", "futex.wait.woken"} {
+			t.Run(point+"/"+lang, func(t *testing.T) {
+				name := newArena(t)
+				x, poster := newAgent(t, lang, name, "stays"), newAgent(t, lang, name, "posts")
+				victim := newAgent(t, "c", name, "victim", "SHMSYNC_CRASHPOINT="+point+":3")
+				off := x.do(t, "futex.open", "f")
+				victim.starts("futex.walk f 1 1000000")
+				for posts := uint64(1); ; posts++ {
+					waits := x.start(t, "futex.wait", "f", posts)
+					select {
+					case <-victim.ended:
+						poster.do(t, "futex.post", "f")
+						waits.must(t)
+						sound(t, name)
+						return
+					default:
+					}
+					poster.do(t, "sleepers", "-", off)
+					poster.do(t, "futex.post", "f")
+					waits.must(t)
+				}
+			})
+		}
+		t.Run("futex.post.before_wake/"+lang, func(t *testing.T) {
+			name := newArena(t)
+			x := newAgent(t, lang, name, "waits")
+			victim := newAgent(t, "c", name, "victim", "SHMSYNC_CRASHPOINT=futex.post.before_wake")
+			off := x.do(t, "futex.open", "f")
+			waits := x.asleep(t, off, 1, "futex.wait", "f", 1)
+			victim.starts("futex.post f")
+			waits.must(t)
+			<-victim.ended
+			sound(t, name)
+		})
+		t.Run("futex.stop.before_wake/"+lang, func(t *testing.T) {
+			name := newArena(t)
+			x := newAgent(t, lang, name, "waits")
+			victim := newAgent(t, "c", name, "victim", "SHMSYNC_CRASHPOINT=futex.stop.before_wake")
+			off := x.do(t, "futex.open", "f")
+			waits := x.asleep(t, off, 1, "futex.wait", "f", 1)
+			victim.starts("futex.stop f")
+			waits.fails(t, syscall.ECANCELED)
+			<-victim.ended
+			sound(t, name)
+		})
+	}
+}
+
+// A C program is killed as it recovers what another one left.
+func TestKillRecovering(t *testing.T) {
+	for _, point := range points(t) {
+		if !strings.HasPrefix(point, "mutex.recover.") {
+			continue
+		}
+		for _, lang := range []string{"go", "c"} {
+			t.Run(point+"/"+lang, func(t *testing.T) {
+				name := newArena(t)
+				x, y := newAgent(t, lang, name, "dies"), newAgent(t, lang, name, "stays")
+				victim := newAgent(t, "c", name, "victim", "SHMSYNC_CRASHPOINT="+point)
+				x.do(t, "mutex.open", "m", 1)
+				x.do(t, "mutex.lock", "m")
+				x.kill(t)
+				victim.starts("mutex.recover m")
+				<-victim.ended
+				if point == "mutex.recover.before_wake" {
+					y.do(t, "mutex.lock", "m")
+					y.do(t, "mutex.unlock", "m")
+				} else {
+					y.start(t, "mutex.lock", "m").fails(t, syscall.EOWNERDEAD)
+					require.EqualValues(t, 1, y.do(t, "mutex.recover", "m"))
+				}
+				sound(t, name)
+			})
+		}
+	}
+}
