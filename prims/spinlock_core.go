@@ -147,7 +147,7 @@ func (c *spinCore) step(o spinWord, as spinKind) (took, changed bool, err error)
 	switch {
 	case o.free() && as == spinRead:
 		took, err = c.rw.enter()
-		return took, true, err
+		return took, err == nil, err
 	case o.free():
 		// sync(spinlock.release): acquire
 		return c.state.CompareAndSwap(0, uint32(makeSpin(as, c.name))), true, nil

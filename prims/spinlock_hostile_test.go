@@ -5,6 +5,7 @@ package prims_test
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"math/rand/v2"
 	"strings"
 	"sync"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/shmsync/shmsync"
 	"github.com/shmsync/shmsync/arena"
 	"github.com/shmsync/shmsync/internal/proctest"
 	"github.com/shmsync/shmsync/prims"
@@ -277,4 +279,27 @@ func arenaCheck(a *arena.Arena) error {
 		}
 	}
 	return err
+}
+
+// A count that this process cannot have ends a try for reading, and the last one of a
+// call whose context has ended.
+func TestRWSpinLockTriesWithAnImpossibleCount(t *testing.T) {
+	a := newArena(t, nil)
+	l := newRWSpin(t, a, nil)
+	l.SetHolds(0) // ours, and not 0
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if l.TryRLock() {
+			t.Error("it is held")
+		}
+		if err := l.RLockContext(t.Context()); !errors.Is(err, shmsync.ErrCorrupt) {
+			t.Error(err)
+		}
+	}()
+	select {
+	case <-done:
+	case <-after(patience()):
+		t.Fatalf("it does not end: %v", l)
+	}
 }

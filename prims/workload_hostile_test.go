@@ -5,6 +5,7 @@ package prims_test
 import (
 	"fmt"
 	"math/rand/v2"
+	"runtime"
 	"runtime/debug"
 	"strings"
 	"sync"
@@ -128,7 +129,7 @@ func init() {
 		// Those who do not wait come to an end. Closing beside them would be a
 		// mistake of this test's.
 		for last, quiet := int64(-1), 0; quiet < 20; {
-			if n := busy.Load(); n != last {
+			if n := busy.Load(); n != last || atTurn() {
 				last, quiet = n, 0
 			}
 			quiet++
@@ -139,6 +140,18 @@ func init() {
 		}
 		wg.Wait()
 	})
+}
+
+// atTurn reports whether a goroutine of this process is at work, and does not wait.
+func atTurn() bool {
+	buf := make([]byte, 1<<20)
+	for s := range strings.SplitSeq(string(buf[:runtime.Stack(buf, true)]), "\n\n") {
+		head, _, _ := strings.Cut(s, "\n")
+		if strings.Contains(s, ").turn(") && strings.Contains(head, "[runn") {
+			return true
+		}
+	}
+	return false
 }
 
 // tolerant runs f, which may panic about what a peer did, and about nothing else.
