@@ -244,6 +244,7 @@ func (s *snapshot) deadlockFinding(c []edge) finding {
 		steps = append(steps, fmt.Sprintf("%s waits for %s of %s, which %s has", s.title(e.From), e.For, e.Object, s.title(e.To)))
 		f.Participants = append(f.Participants, e.From)
 		f.Objects = append(f.Objects, e.Object)
+		f.proof = append(f.proof, s.prove(e))
 	}
 	f.Text = fmt.Sprintf("deadlock of %d processes: %s", len(c), strings.Join(steps, "; "))
 	f.Advice = "end one of them; the hold of the dead passes by the policy of its lock"
@@ -374,12 +375,56 @@ func sure(src *source, s *snapshot) ([]finding, *snapshot, error) {
 	if err != nil {
 		return nil, s, err
 	}
-	stays := map[string]bool{}
-	for _, f := range f {
-		stays[key(f)] = true
+	stays := func(now finding) bool {
+		return slices.ContainsFunc(f, func(before finding) bool {
+			return key(before) == key(now) && slices.EqualFunc(before.proof, now.proof, proof.same)
+		})
 	}
-	f = slices.DeleteFunc(later.findings(), func(f finding) bool { return !stays[key(f)] })
-	return f, later, nil
+	still := slices.DeleteFunc(later.findings(), func(f finding) bool { return !stays(f) })
+	return still, later, nil
+}
+
+// proof tells one wait from the next of the same process for the same object, and one
+// hold from the next: where processes have many goroutines and a lock is hot, what
+// looks like the same cycle twice may be two that were over in no time.
+type proof struct {
+	order uint64
+	since int64
+	words string
+}
+
+// prove gives the proof of an edge: the oldest of its waits, and those words of the
+// object that a release changes while somebody waits.
+func (s *snapshot) prove(e edge) (p proof) {
+	for _, w := range s.waits {
+		if w.Owner != e.From || w.Object != e.Object || w.For != e.For {
+			continue
+		}
+		if p.words == "" || w.Order < p.order || w.Order == p.order && w.since != 0 && w.since < p.since {
+			p = proof{w.Order, w.since, " "}
+			if w.object < len(s.objects) {
+				p.words = " " + wordsOf(&s.objects[w.object], &w)
+			}
+		}
+	}
+	return p
+}
+
+func wordsOf(o *object, w *wait) (text string) {
+	for _, v := range o.Words {
+		switch {
+		case v.Name == "owner", v.Name == "wake", v.Name == "state", v.Name == "gate", v.Name == "writers",
+			w.Want != nil && v.Name == fmt.Sprintf("key %d", *w.Want):
+			text += v.Name + v.Bits + " "
+		}
+	}
+	return text
+}
+
+// same reports whether a later proof is of the same wait for the same hold. One that
+// had no date yet may have one by now.
+func (p proof) same(later proof) bool {
+	return p.order == later.order && (p.since == 0 || p.order != 0 || p.since == later.since) && p.words == later.words
 }
 
 // confirmAfter is how much later the second look is. A variable for tests.

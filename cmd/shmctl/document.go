@@ -135,6 +135,7 @@ type wait struct {
 
 	object int
 	on     []int // holds of the snapshot
+	since  int64 // CLOCK_MONOTONIC, or 0
 }
 
 // edge says that one participant waits for another.
@@ -164,6 +165,8 @@ type finding struct {
 	Advice       string   `json:"advice,omitempty"`
 	Objects      []string `json:"objects,omitempty"`
 	Participants []string `json:"participants,omitempty"`
+
+	proof []proof // of a deadlock, one for each of its edges
 }
 
 func writeJSON(w io.Writer, d *document) error {

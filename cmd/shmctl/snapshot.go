@@ -180,7 +180,7 @@ func (s *snapshot) addObjects() {
 			o.waits = append(o.waits, len(s.waits))
 			v := wait{
 				Object: o.Name, Owner: w.Owner.String(), For: w.For, Want: w.Want, Order: w.Stamp, How: w.How, Goroutines: w.Count,
-				AgeNs: s.age(w.Since), Any: w.Any, object: len(s.objects),
+				AgeNs: s.age(w.Since), Any: w.Any, object: len(s.objects), since: w.Since,
 			}
 			for _, on := range w.On {
 				v.on = append(v.on, first+on)

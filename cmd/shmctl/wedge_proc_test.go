@@ -52,7 +52,7 @@ func freeze(t *testing.T, agents ...*agent) {
 		a.Stop(t)
 		t.Cleanup(func() { // the end of one that is stopped takes long
 			select {
-			case <-a.Done(): // the test has killed it
+			case <-a.Done():
 			default:
 				a.Cont(t)
 			}
