@@ -81,9 +81,17 @@ func TestBrokenLibraryIsAViolation(t *testing.T) {
 
 func TestNoFenceIsOff(t *testing.T) {
 	for _, s := range libSubjects {
-		require.Equal(t, strings.HasSuffix(s.Prim, "-nofence"), len(s.Env) > 0, s.Name())
+		require.Equal(t, strings.HasPrefix(s.Prim, "mutex-no") || s.Prim == "mutex-bare", len(s.Env) > 0, s.Name())
 	}
 	name, value, _ := strings.Cut(noFence[0], "=")
 	require.Equal(t, "SHMSYNC_DISABLE", name)
 	require.Equal(t, shmsync.FeatureMembarrier.Name(), value)
+	for _, s := range libSubjects {
+		for _, env := range s.Env { // a name that there is not would switch nothing off
+			_, names, _ := strings.Cut(env, "=")
+			for name := range strings.SplitSeq(names, ",") {
+				require.True(t, slices.ContainsFunc(shmsync.Features(), func(f *shmsync.Feature) bool { return f.Name() == name }), name)
+			}
+		}
+	}
 }

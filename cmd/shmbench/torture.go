@@ -46,12 +46,8 @@ when nobody is stopped, beyond what a thread beside it was kept waiting for a CP
 somebody waits for good, the words of all objects and the stacks are printed.`
 }
 
-const (
-	// tortureSize is the arena's: what some deaths leave behind stays.
-	tortureSize = 256 << 20
-	// tortureRestless is how long the end of a round may take to be as it should.
-	tortureRestless = 2500 * time.Millisecond
-)
+// tortureSize is the arena's: what some deaths leave behind stays.
+const tortureSize = 256 << 20
 
 // Run runs it.
 func (c *tortureCmd) Run(s *session) error {
@@ -160,6 +156,7 @@ func (t *torturer) setUp() (err error) {
 	}
 	p := t.page
 	p.magic, p.seed, p.only, p.seats, p.bound = tortureMagic, t.seed, t.only, uint32(t.cmd.Residents), int64(t.cmd.Bound)
+	p.patience = int64(t.hung())
 	format := func(s *shm.Segment) error { return arena.Format(s, &arena.Options{Size: s.Size()}) }
 	seg, err := shm.CreateMemfd("shmbench-torture", tortureSize, format, nil)
 	if err != nil {

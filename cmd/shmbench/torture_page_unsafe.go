@@ -35,6 +35,8 @@ type torturePage struct {
 	seats uint32
 	bound int64 // ns that a survivor may wait
 
+	patience int64 // ns until the end of a round must be as it should
+
 	phase   atomic.Uint32 // parent: see torturePhase
 	referee atomic.Uint32 // parent: all are calm in this round
 	judged  atomic.Uint32 // resident 0: and this is found

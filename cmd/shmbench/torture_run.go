@@ -374,7 +374,7 @@ func (t *torturer) await(what string, there func(*tortureSeat) bool) error {
 
 // until waits for something that a process, if it is not nil, does before it ends.
 func (t *torturer) until(what string, p *tortured, reached func() bool) error {
-	end := time.Now().Add(tortureRestless*time.Duration(len(jobs)) + t.common.Timeout)
+	end := time.Now().Add(2*t.common.Timeout + t.hung())
 	for n := 0; !reached(); n++ {
 		if p != nil && p.ended() && !reached() {
 			return &violation{what: fmt.Sprintf("before %s: %v", what, p.cmd.ProcessState), dump: p.said()}

@@ -312,7 +312,7 @@ func (p *party) judge(ws *[tortureJobsMost]jobWorker, round uint32) error {
 		}
 		return ""
 	}
-	if what := eventuallyNone(alone); what != "" {
+	if what := p.eventuallyNone(alone); what != "" {
 		return fmt.Errorf("the dead are not buried: %s", what)
 	}
 	sound := func() string {
@@ -321,7 +321,7 @@ func (p *party) judge(ws *[tortureJobsMost]jobWorker, round uint32) error {
 		}
 		return ""
 	}
-	if what := eventuallyNone(sound); what != "" {
+	if what := p.eventuallyNone(sound); what != "" {
 		return fmt.Errorf("round %d: check: %s", round, what)
 	}
 	for j, w := range ws {
@@ -334,7 +334,7 @@ func (p *party) judge(ws *[tortureJobsMost]jobWorker, round uint32) error {
 			}
 			return ""
 		}
-		if what := eventuallyNone(rested); what != "" {
+		if what := p.eventuallyNone(rested); what != "" {
 			return fmt.Errorf("round %d: %s: at rest: %s", round, jobs[j].name, what)
 		}
 	}
@@ -351,8 +351,8 @@ func (p *party) judge(ws *[tortureJobsMost]jobWorker, round uint32) error {
 const tortureNodes = 3 * tortureThreads * tortureJobsMost
 
 // eventuallyNone asks until the answer is empty, for a while.
-func eventuallyNone(what func() string) (last string) {
-	for end := time.Now().Add(tortureRestless); ; time.Sleep(time.Millisecond) {
+func (p *party) eventuallyNone(what func() string) (last string) {
+	for end := time.Now().Add(time.Duration(p.page.patience)); ; time.Sleep(time.Millisecond) {
 		if last = what(); last == "" || time.Now().After(end) {
 			return last
 		}

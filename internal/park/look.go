@@ -72,7 +72,10 @@ func lookAt(queues []*Queue) (kept []*Queue) {
 // goroutines that found no room for a node, or whose node a peer took away.
 func (q *Queue) recover() {
 	q.mu.Lock()
-	nodeless := q.first != nil && !q.reachable()
+	cut := q.first != nil && !q.reachable()
+	// A wake that is about to be delivered looks like that as well, for a moment.
+	nodeless := cut && (q.node == 0 || q.wasCut)
+	q.wasCut = cut
 	ready := q.node != 0 && q.Arena.NodeReady(q.node)
 	lost := ready && q.wasReady && q.host.takeLoose(q.node)
 	q.wasReady = ready && !lost

@@ -46,6 +46,7 @@ type Queue struct {
 	since int64        // guarded by: mu; since when there are any, CLOCK_MONOTONIC ns
 
 	wasReady bool // guarded by: mu; the node was ready at the last look
+	wasCut   bool // guarded by: mu; nobody would have found it at the last look
 }
 
 // waiter is a parked goroutine. It is pooled, and owned by who took it off the
@@ -392,8 +393,9 @@ func (q *Queue) StartHub() {
 func (q *Queue) Waiting() int { return int(q.calls.Load()) }
 
 // Close gives the queue's hub node back, for other participants to use. Nobody
-// may wait but who cleans up after others: looks and the end of the arena find it. A node that is ready just now, or loose, stays ours, and belongs to
-// the next queue of the object.
+// may wait but who cleans up after others: looks and the end of the arena find it. A
+// node that is ready just now, or loose, stays ours, and belongs to the next queue of
+// the object.
 //
 // A wake that the hub has taken from the node, or will, is not passed on by it any
 // more, since the object may be gone by then: so one is passed on here.
