@@ -38,7 +38,7 @@ type mutant struct {
 }
 
 // limit is how long a test may take that is to fail: one that hangs is found, too.
-const limit = 45 * time.Second
+const limit = 90 * time.Second
 
 func main() {
 	only := flag.String("run", "", "regular expression of the mutants to test")

@@ -74,7 +74,7 @@ var mutants = []mutant{
 		pkg:  "prims", run: "TestSemaphoreIsFIFO", tags: withPoints, env: noLooks,
 	},
 	{
-		name: "wake before leaving the truth", // the node is not off the queue yet
+		name: "a wait that is over stays in line",
 		file: "prims/monitor.go",
 		old:  "\tw.Stamp().Store(0)\n\tcrashpoint.Hit(\"monitor.released\")\n",
 		new:  "\tcrashpoint.Hit(\"monitor.released\")\n",
@@ -86,20 +86,6 @@ var mutants = []mutant{
 		old:  "\t\t\tm.rules.account(w)\n",
 		new:  "\t\t\tm.drop(w)\n",
 		pkg:  "prims", run: "TestQueueCrash$", tags: withPoints,
-	},
-	{
-		name: "forget a dead ticket",
-		file: "prims/monitor_repair.go",
-		old:  "\t\tif !m.waiting(w) {\n\t\t\tm.rules.detach(w)\n\t\t\tm.drop(w)\n\t\t}\n\t\treturn true\n",
-		new:  "\t\treturn true\n",
-		pkg:  "prims", run: "TestSemaphoreTakesBackFromTheDead|TestFairMutexSkips|TestMultiLockSkips|TestHostileGateNodes",
-	},
-	{
-		name: "serve the dead", // grant to a wait that nobody is there for
-		file: "prims/monitor.go",
-		old:  "\treturn queued(w.Load()) && m.current(owner) && !m.a.Dead(owner)\n",
-		new:  "\treturn queued(w.Load()) && owner != 0\n",
-		pkg:  "prims", run: "TestFairMutexSkips|TestMultiLockSkips",
 	},
 	{
 		name: "permits die with their owner",
@@ -120,7 +106,7 @@ var mutants = []mutant{
 		file: "prims/event_auto.go",
 		old:  "\t\t\tc.set(&x.words.spare, x.words.spare.Load()+n)\n",
 		new:  "",
-		pkg:  "prims", run: "TestEventTokenOfTheDead|TestEventSpareOfTheDead",
+		pkg:  "prims", run: "TestEventTokenOfTheDead|TestEventSpareOfTheDead", tags: withPoints,
 	},
 	{
 		name: "the producer's death is not told",
@@ -137,13 +123,6 @@ var mutants = []mutant{
 		pkg:  "prims", run: "TestOnceRunnerDies",
 	},
 	{
-		name: "dead readers stay",
-		file: "prims/rwmutex_repair.go",
-		old:  "\t\t\tif line.CompareAndSwap(uint64(r), uint64(r.cleared())) {\n",
-		new:  "\t\t\tif true {\n",
-		pkg:  "internal/stepkill", run: "TestStepImages/rwmutex/reader_unlocks$", env: images,
-	},
-	{
 		name: "free instead of hand over",
 		file: "prims/fairmutex.go",
 		old:  "\tb := takeWakes()\n\tf.settle(b)\n\tm.leave(b)\n}\n\nfunc (f *FairMutex) badUnlock",
@@ -151,39 +130,25 @@ var mutants = []mutant{
 		pkg:  "prims", run: "TestFairMutexFIFO", tags: withPoints, env: noLooks,
 	},
 	{
-		name: "count after the look", // a waiter has no second look
-		file: "prims/event_auto.go",
-		old:  "\t// The second look: a set before it has not seen that somebody is queued.\n\tx.settle(b)\n",
-		new:  "",
-		pkg:  "prims", run: "TestEventLostWakeupUnderContention|TestEventTurnsUnderContention", tags: withPoints, env: noLooks, count: 5,
-	},
-	{
 		name: "the hub is not rung",
 		file: "arena/hub.go",
 		old:  "\ta.ring(s + slotDoorbell)\n}\n\n// TakeReady",
 		new:  "\t_ = s\n}\n\n// TakeReady",
-		pkg:  "prims", run: "TestMutexHammer$", tags: withPoints, env: noLooks,
-	},
-	{
-		name: "burial wakes nobody",
-		file: "arena/reap.go",
-		old:  "\t\t\tops.Wake(a, o, owed[o.Offset])\n",
-		new:  "\t\t\t_ = owed\n",
-		pkg:  "prims", run: "TestWithoutLooks/release", tags: withPoints, count: 3,
+		pkg:  "prims", run: "TestMutexHammerElsewhere|TestWithoutLooks/cancel", tags: withPoints, env: noLooks,
 	},
 	{
 		name: "burial repairs nothing",
 		file: "arena/reap.go",
 		old:  "\t\t\tops.Repair(a, o, dead)\n",
 		new:  "\t\t\t_ = dead\n",
-		pkg:  "internal/stepkill", run: "TestStepImages/rwmutex/reader_unlocks$", env: images,
+		pkg:  "internal/stepkill", run: "TestStepKills/semaphore/unlock,_3", tags: withPoints, env: append([]string{"SHMSYNC_TEST_STEPKILLS=2"}, noLooks...),
 	},
 	{
 		name: "claimed blocks stay",
 		file: "arena/reap.go",
 		old:  "\t\ta.reclaimBlocks(n)\n",
 		new:  "",
-		pkg:  "arena", run: "TestDeathAtEachPoint", tags: withPoints,
+		pkg:  "internal/stepkill", run: "TestStepImages/arena/claim_and_unclaim", env: images,
 	},
 	{
 		name: "a copied arena keeps its phantoms",

@@ -3,7 +3,6 @@
 package stepkill_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -612,6 +611,7 @@ func (x *stage) revive(image []byte, what string) {
 	defer delete(died, "tester")
 	alone(t, a, false, func() string { return x.s.name + ", " + what })
 	sound(t, a, x.s.name+", "+what)
+	require.Zero(t, a.Stats().Claimed, "%s, %s: blocks of the dead", x.s.name, what)
 	own, err := x.s.open(a)
 	require.NoError(t, err, "%s, %s", x.s.name, what)
 	x.check(own, a, what)
@@ -620,5 +620,3 @@ func (x *stage) revive(image []byte, what string) {
 	}
 	require.NoError(t, a.Close(), "%s, %s", x.s.name, what)
 }
-
-var _ = context.Background
