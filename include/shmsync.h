@@ -657,6 +657,29 @@ int shmsync_rwspinlock_downgrade_upgrade(shmsync_rwspinlock *l);
 int shmsync_rwspinlock_downgrade_to_upgrade(shmsync_rwspinlock *l);
 int shmsync_rwspinlock_recover(shmsync_rwspinlock *l, int (*repair)(void *), void *arg);
 int shmsync_rwspinlock_state(shmsync_rwspinlock *l);
+
+/* ---- Waiting for one of several ---- */
+
+enum { SHMSYNC_AWAIT_SEQUENCER = 1, SHMSYNC_AWAIT_EVENT, SHMSYNC_AWAIT_FUTURE };
+#define SHMSYNC_AWAIT_MOST 120
+
+typedef struct shmsync_awaiter {
+    int kind;
+    const shmsync_sequencer *sequencer; /* one of the three, as kind says */
+    const shmsync_event *event;
+    const shmsync_future *future;
+    uint64_t token; /* of a sequencer */
+} shmsync_awaiter;
+
+/*
+ * Waits until one of them has come, and sets index to its number, the lowest if it finds
+ * several; 0, or what its own wait gives: EOWNERDEAD of a future, ECANCELED of a sequencer.
+ * Those that it does not tell of are as they were: a token of an event with auto_reset
+ * that was handed to it passes on. abs_monotonic may be NULL. ETIMEDOUT and the errors of
+ * the waiting itself come with index SIZE_MAX. EINVAL: none, or more than
+ * SHMSYNC_AWAIT_MOST.
+ */
+int shmsync_wait_any(const shmsync_awaiter *list, size_t n, const struct timespec *abs_monotonic, size_t *index);
 #ifdef SHMSYNC_IMPLEMENTATION
 
 #include <errno.h>
@@ -6540,7 +6563,7 @@ typedef struct shmi_mutex {
     int latch;            /* a part of another object, which only this header locks */
     int (*repair)(void *);
     void *repair_arg;
-    uint32_t quiet;       /* guarded by the mutex itself: unlocks that found nobody waiting */
+    uint32_t quiet;       /* unlocks that found nobody waiting; written by who holds the mutex, atomic */
     uint32_t need;        /* how many it takes to turn the bias on. Atomic. */
     uint32_t reserved;    /* owner word that the last look found reserved. Atomic. */
     int64_t looked;
@@ -7086,20 +7109,19 @@ SHMI_COLD int shmi_mutex_bad_unlock(shmi_mutex *m, uint32_t o)
 SHMI_COLD int shmi_mutex_unlock_slow(shmi_mutex *m, uint32_t o)
 {
     shmi_name self = shmi_self(m->a);
-    int waited;
     if (self == 0)
         return shmi_fail(ENOTCONN, "mutex.unlock", m->called, "%s", "");
     if (o != self)
         return shmi_mutex_bad_unlock(m, o);
     SHMSYNC_CRASHPOINT("mutex.unlock.before_release");
     if (m->bias_most != 0) { /* decides when holds are biased again, while it is held */
-        waited = shmi_bell_announced(&m->line);
-        if (waited) {
-            m->quiet = 0;
-        } else if (++m->quiet >= __atomic_load_n(&m->need, __ATOMIC_RELAXED)) {
-            m->quiet = 0;
+        int waited = shmi_bell_announced(&m->line);
+        uint32_t quiet = waited ? 0 : __atomic_load_n(&m->quiet, __ATOMIC_RELAXED) + 1;
+        if (quiet >= __atomic_load_n(&m->need, __ATOMIC_RELAXED)) {
+            quiet = 0;
             __atomic_store_n(&m->bias, m->bias_most, __ATOMIC_RELAXED);
         }
+        __atomic_store_n(&m->quiet, quiet, __ATOMIC_RELAXED);
     }
     switch (shmi_mutex_reserve(m, o)) {
     case 1: return 0;
@@ -8768,16 +8790,14 @@ SHMI_FN int shmi_seq_counted(struct shmi_sequence *q, uint64_t v)
     return shmi_seq_finish(q);
 }
 
-/* Waits until the counter has reached token: 0, ECANCELED, ETIMEDOUT, or one of shmi_mon_enter or of a node. */
-SHMI_FN int shmi_seq_wait(struct shmi_sequence *q, uint64_t token, int64_t abs)
+/* Begins a wait for token. No seat: it is reached, or the error says why there is nothing to wait for. */
+SHMI_FN int shmi_seq_register(struct shmi_sequence *q, uint64_t token, int64_t abs, shmi_seat **out)
 {
     struct shmi_monitor *m = &q->m;
     shmi_seat *seat = NULL;
     struct shmi_wakes b;
-    uint64_t fate = 0;
     int err, again, more;
-    if (shmi_seq_reached(q, token))
-        return 0;
+    *out = NULL;
     err = shmi_mon_enter(m, abs);
     if (err != 0)
         return shmi_seq_reached(q, token) ? 0 : err;
@@ -8786,7 +8806,7 @@ SHMI_FN int shmi_seq_wait(struct shmi_sequence *q, uint64_t token, int64_t abs)
         int reached;
         shmi_mon_sweep_dead(m, &b);
         reached = shmi_seq_reached(q, token);
-        if (reached || __atomic_load_n(&q->w->stopped, __ATOMIC_SEQ_CST) != 0) {
+        if (reached || shmi_ld32(&q->w->stopped) != 0) {
             shmi_mon_leave(m, &b);
             shmi_mon_unseat(m, seat);
             return reached ? 0 : ECANCELED;
@@ -8807,7 +8827,22 @@ SHMI_FN int shmi_seq_wait(struct shmi_sequence *q, uint64_t token, int64_t abs)
         if (err != 0 && !shmi_seat_resolved(seat) && shmi_mon_give_up(m, seat))
             return err;
     }
-    err = shmi_mon_await(m, seat, abs, &fate);
+    *out = seat;
+    return 0;
+}
+
+/* Waits until the counter has reached token: 0, ECANCELED, ETIMEDOUT, or one of shmi_mon_enter or of a node. */
+SHMI_FN int shmi_seq_wait(struct shmi_sequence *q, uint64_t token, int64_t abs)
+{
+    shmi_seat *seat;
+    uint64_t fate = 0;
+    int err;
+    if (shmi_seq_reached(q, token))
+        return 0;
+    err = shmi_seq_register(q, token, abs, &seat);
+    if (err != 0 || seat == NULL)
+        return err;
+    err = shmi_mon_await(&q->m, seat, abs, &fate);
     if (err != 0)
         return shmi_seq_reached(q, token) ? 0 : err;
     return shmi_fate_result(fate) == SHMI_REACHED ? 0 : ECANCELED;
@@ -9254,16 +9289,15 @@ SHMI_FN void shmi_event_inherit(struct shmi_event *e, shmi_name n)
     shmi_mon_commit(&e->q.m, &c);
 }
 
-SHMI_FN int shmi_event_wait_auto(struct shmi_event *e, int64_t abs)
+/* Begins a wait. No seat: the token was claimed, or the error says why there is nothing to wait for. Without take a token that is there
+ * is not claimed but handed to the wait, which can pass it on. */
+SHMI_FN int shmi_event_register(struct shmi_event *e, int take, int64_t abs, shmi_seat **out)
 {
     struct shmi_monitor *m = &e->q.m;
     shmi_seat *seat = NULL;
     struct shmi_wakes b;
-    shmi_name self = m->a->self;
-    uint64_t fate = 0;
     int err, again;
-    if (shmi_event_claim(e))
-        return 0;
+    *out = NULL;
     err = shmi_mon_enter(m, abs);
     if (err != 0)
         return err;
@@ -9271,7 +9305,7 @@ SHMI_FN int shmi_event_wait_auto(struct shmi_event *e, int64_t abs)
     do {
         shmi_mon_sweep_dead(m, &b);
         shmi_event_settle(m, &b);
-        if (shmi_event_claim(e)) {
+        if (take && shmi_event_claim(e)) {
             shmi_mon_leave(m, &b);
             shmi_mon_unseat(m, seat);
             return 0;
@@ -9282,17 +9316,54 @@ SHMI_FN int shmi_event_wait_auto(struct shmi_event *e, int64_t abs)
             return err;
         }
     } while (again);
-    shmi_event_inherit(e, self);
+    shmi_event_inherit(e, m->a->self);
     shmi_mon_join(m, seat, 0, 0);
     SHMSYNC_CRASHPOINT("event.wait.announced");
     /* The second look: a set before it has not seen that somebody is queued. */
     shmi_event_settle(m, &b);
     shmi_mon_leave(m, &b);
-    err = shmi_mon_await(m, seat, abs, &fate);
-    if (err == 0) {
-        shmi_add64(&e->shares[(self & 0x7ffu) - 1].acked, 1);
-        SHMSYNC_CRASHPOINT("event.wait.acked");
+    *out = seat;
+    return 0;
+}
+/* Says that this process knows of a token that was handed to it. */
+SHMI_FN void shmi_event_ack(struct shmi_event *e)
+{
+    shmi_add64(&e->shares[e->q.m.a->my_slot - 1].acked, 1);
+    SHMSYNC_CRASHPOINT("event.wait.acked");
+}
+/* Gives a token back that was handed to a wait of this process, which has collected it and not acked. */
+SHMI_FN void shmi_event_pass(struct shmi_event *e)
+{
+    shmi_event_share *h = &e->shares[e->q.m.a->my_slot - 1];
+    struct shmi_wakes b;
+    if (shmi_mon_enter(&e->q.m, 0) != 0)
+        return; /* this process leaves, and is buried; or all is corrupt */
+    shmi_wakes_init(&b);
+    shmi_event_settle(&e->q.m, &b); /* what is spare in state taken is void, so that has to be over */
+    if (shmi_event_unknown(h) > 0 && shmi_get(&h->name) == e->q.m.a->self) {
+        struct shmi_change c;
+        c.n = 0;
+        shmi_change_set(&c, &h->handed, shmi_get(&h->handed) - 1);
+        shmi_change_set(&c, &e->w->spare, shmi_get(&e->w->spare) + 1);
+        shmi_mon_commit(&e->q.m, &c);
+        SHMSYNC_CRASHPOINT("event.pass.passed");
+        shmi_event_settle(&e->q.m, &b);
     }
+    shmi_mon_leave(&e->q.m, &b);
+}
+SHMI_FN int shmi_event_wait_auto(struct shmi_event *e, int64_t abs)
+{
+    shmi_seat *seat;
+    uint64_t fate = 0;
+    int err;
+    if (shmi_event_claim(e))
+        return 0;
+    err = shmi_event_register(e, 1, abs, &seat);
+    if (err != 0 || seat == NULL)
+        return err;
+    err = shmi_mon_await(&e->q.m, seat, abs, &fate);
+    if (err == 0)
+        shmi_event_ack(e);
     return err;
 }
 
@@ -14550,6 +14621,184 @@ SHMI_FN void shmi_wake_spin(shmsync_arena *a, const shmi_object *o, int owed)
         shmi_bell_wake_all(a, &l.gate);
     if (owed != SHMI_OWED_ANNOUNCED || shmi_bell_announced(&l.drained))
         shmi_bell_wake_all(a, &l.drained);
+}
+
+/* ---- WaitAny: prims/await*.go in C. The nodes of all waits are slept on at once. ---- */
+
+typedef struct shmi_awaited {
+    struct shmi_monitor *m;
+    struct shmi_event *token; /* an event with automatic reset */
+    shmi_seat *seat;
+} shmi_awaited;
+
+/* Whether it has come, without waiting, and how; an event's token is taken. */
+SHMI_FN int shmi_await_reached(const shmsync_awaiter *x, int *err)
+{
+    *err = 0;
+    if (x->kind == SHMSYNC_AWAIT_SEQUENCER)
+        return shmi_seq_reached(x->sequencer->impl, x->token);
+    if (x->kind == SHMSYNC_AWAIT_EVENT) {
+        struct shmi_event *e = x->event->impl;
+        return e->mode & SHMI_eventAuto ? shmi_event_claim(e) : (int)(shmi_event_load(e) & 1);
+    } else {
+        struct shmi_future *f = x->future->impl;
+        uint64_t s = shmi_future_load(f);
+        if ((s & SHMI_FUTURE_SET_MASK) == 0 && shmi_future_over(s))
+            *err = shmi_fail_who(f->m.a, EOWNERDEAD, "future.wait", f->m.latch.called, shmi_future_producer(s));
+        return shmi_future_over(s);
+    }
+}
+/* Begins its wait. No seat: it has come, or *err says how it has ended; not 0 is an error of the waiting itself. */
+SHMI_FN int shmi_await_begin(const shmsync_awaiter *x, int64_t abs, shmi_awaited *w, int *err)
+{
+    int e;
+    *err = 0;
+    w->token = NULL;
+    w->seat = NULL;
+    if (x->kind == SHMSYNC_AWAIT_SEQUENCER) {
+        w->m = &x->sequencer->impl->m;
+        e = shmi_seq_register(x->sequencer->impl, x->token, abs, &w->seat);
+        if (e == ECANCELED) {
+            *err = e;
+            e = 0;
+        }
+        return e;
+    }
+    if (x->kind == SHMSYNC_AWAIT_EVENT) {
+        struct shmi_event *ev = x->event->impl;
+        uint64_t v = shmi_event_load(ev);
+        w->m = &ev->q.m;
+        if ((ev->mode & SHMI_eventAuto) != 0) {
+            w->token = ev;
+            return shmi_event_register(ev, 0, abs, &w->seat);
+        }
+        return (v & 1) != 0 ? 0 : shmi_seq_register(&ev->q, v + 1, abs, &w->seat);
+    } else {
+        struct shmi_future *f = x->future->impl;
+        uint64_t fate = 0;
+        w->m = &f->m;
+        e = shmi_mon_enter(w->m, abs);
+        if (e == 0)
+            e = shmi_mon_line_up(w->m, abs, 0, shmi_future_is_over, &fate, &w->seat);
+        if (e == 0 && w->seat == NULL && shmi_fate_result(fate) == SHMI_futureIsAbandoned)
+            *err = shmi_fail_who(f->m.a, EOWNERDEAD, "future.wait", f->m.latch.called, shmi_fate_aux(fate) & SHMI_NAME_MASK);
+        return e;
+    }
+}
+/* How a wait ended that was resolved and is chosen. */
+SHMI_FN int shmi_await_judge(const shmsync_awaiter *x, shmi_awaited *w)
+{
+    uint64_t fate = shmi_mon_collect(w->m, w->seat);
+    w->seat = NULL;
+    if (w->token != NULL)
+        shmi_event_ack(w->token);
+    else if (x->kind == SHMSYNC_AWAIT_SEQUENCER)
+        return shmi_fate_result(fate) == SHMI_REACHED ? 0 : ECANCELED;
+    else if (x->kind == SHMSYNC_AWAIT_FUTURE && shmi_fate_result(fate) == SHMI_futureIsAbandoned)
+        return shmi_fail_who(w->m->a, EOWNERDEAD, "future.wait", w->m->latch.called, shmi_fate_aux(fate) & SHMI_NAME_MASK);
+    return 0;
+}
+/* Ends a wait that is not chosen. */
+SHMI_FN void shmi_await_leave(shmi_awaited *w)
+{
+    if (w->seat == NULL || shmi_mon_give_up(w->m, w->seat))
+        return;
+    shmi_mon_collect(w->m, w->seat);
+    if (w->token != NULL)
+        shmi_event_pass(w->token);
+}
+
+/* Sleeps until one of the waits is over, or until then, 100 ms at most. */
+SHMI_FN void shmi_await_sleep(shmsync_arena *a, shmi_awaited *at, size_t n, int64_t until)
+{
+    shmi_waitv v[SHMSYNC_AWAIT_MOST];
+    size_t i;
+    int record = shmi_announce_sleep(a, at[0].m->o.off, at[0].seat->off, 0);
+    for (i = 0; i < n; i++) {
+        shmi_node *node = at[i].seat->node;
+        uint32_t w = shmi_node_load(node);
+        if (shmi_node_state(w) == SHMI_NodeQueued && shmi_node_swap(node, w, shmi_node_with(w, SHMI_NodeAsleep)))
+            w = shmi_node_with(w, SHMI_NodeAsleep);
+        if (shmi_node_state(w) != SHMI_NodeAsleep) {
+            shmi_retract_sleep(a, record);
+            return;
+        }
+        v[i] = shmi_waitv_of(&node->word, w);
+    }
+    if (!__atomic_load_n(&a->closing, __ATOMIC_SEQ_CST)) {
+        if ((a->caps & SHMI_capWaitV) != 0) {
+            shmi_futex_sleepv(v, (unsigned)n, until);
+        } else { /* one word at a time: the others are looked at more often */
+            int64_t soon = shmi_now() + 2000000;
+            shmi_futex_sleep(&at[0].seat->node->word, (uint32_t)v[0].val, soon < until ? soon : until);
+        }
+    }
+    shmi_retract_sleep(a, record);
+}
+
+int shmsync_wait_any(const shmsync_awaiter *list, size_t n, const struct timespec *abs_monotonic, size_t *index)
+{
+    shmi_awaited at[SHMSYNC_AWAIT_MOST];
+    shmsync_arena *a = NULL;
+    size_t i, begun, chosen = SIZE_MAX;
+    int64_t abs = 0;
+    int err = abs_monotonic != NULL ? shmi_deadline(abs_monotonic, &abs) : 0, result = 0;
+    *index = SIZE_MAX;
+    if (err != 0)
+        return err;
+    if (n == 0 || n > SHMSYNC_AWAIT_MOST)
+        return shmi_fail(EINVAL, "wait_any", NULL, "%zu to wait for", n);
+    for (i = 0; i < n; i++) {
+        if (list[i].kind < SHMSYNC_AWAIT_SEQUENCER || list[i].kind > SHMSYNC_AWAIT_FUTURE)
+            return shmi_fail(EINVAL, "wait_any", NULL, "kind %d", list[i].kind);
+        a = list[i].kind == SHMSYNC_AWAIT_SEQUENCER ? list[i].sequencer->impl->m.a : list[i].kind == SHMSYNC_AWAIT_EVENT ? list[i].event->impl->q.m.a : list[i].future->impl->m.a;
+        err = shmi_use(a, "wait_any");
+        if (err != 0)
+            return err;
+    }
+    for (i = 0; i < n; i++)
+        if (shmi_await_reached(&list[i], &err)) {
+            *index = i;
+            return err;
+        }
+    err = shmi_enter(a, "wait_any");
+    if (err != 0)
+        return err;
+    for (begun = 0; begun < n && chosen == SIZE_MAX && err == 0; begun++) {
+        err = shmi_await_begin(&list[begun], abs, &at[begun], &result);
+        if (err != 0)
+            break;
+        if (at[begun].seat == NULL)
+            chosen = begun;
+    }
+    while (err == 0 && chosen == SIZE_MAX) {
+        int64_t now, until;
+        for (i = 0; i < n && chosen == SIZE_MAX; i++)
+            if (shmi_seat_resolved(at[i].seat))
+                chosen = i;
+        if (chosen != SIZE_MAX) {
+            result = shmi_await_judge(&list[chosen], &at[chosen]);
+            break;
+        }
+        now = shmi_now();
+        if (__atomic_load_n(&a->closing, __ATOMIC_SEQ_CST)) {
+            err = shmi_fail(EBADF, "wait_any", NULL, "this process closed the arena");
+        } else if (abs != 0 && now >= abs) {
+            err = ETIMEDOUT;
+        } else {
+            until = now + SHMI_LOOK_EVERY;
+            shmi_await_sleep(a, at, n, abs != 0 && abs < until ? abs : until);
+            for (i = 0; i < n && shmi_now() >= until; i++)
+                if (shmi_look_due(&at[i].m->latch.looked))
+                    shmi_mutex_look(&at[i].m->latch);
+        }
+    }
+    for (i = 0; i < begun; i++)
+        if (i != chosen)
+            shmi_await_leave(&at[i]);
+    shmi_exit(a);
+    *index = chosen;
+    return chosen != SIZE_MAX ? result : err;
 }
 /* ---- What the reaper knows of the kinds of objects ---- */
 

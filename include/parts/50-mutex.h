@@ -45,7 +45,7 @@ typedef struct shmi_mutex {
     int latch;            /* a part of another object, which only this header locks */
     int (*repair)(void *);
     void *repair_arg;
-    uint32_t quiet;       /* guarded by the mutex itself: unlocks that found nobody waiting */
+    uint32_t quiet;       /* unlocks that found nobody waiting; written by who holds the mutex, atomic */
     uint32_t need;        /* how many it takes to turn the bias on. Atomic. */
     uint32_t reserved;    /* owner word that the last look found reserved. Atomic. */
     int64_t looked;

@@ -474,20 +474,19 @@ SHMI_COLD int shmi_mutex_bad_unlock(shmi_mutex *m, uint32_t o)
 SHMI_COLD int shmi_mutex_unlock_slow(shmi_mutex *m, uint32_t o)
 {
     shmi_name self = shmi_self(m->a);
-    int waited;
     if (self == 0)
         return shmi_fail(ENOTCONN, "mutex.unlock", m->called, "%s", "");
     if (o != self)
         return shmi_mutex_bad_unlock(m, o);
     SHMSYNC_CRASHPOINT("mutex.unlock.before_release");
     if (m->bias_most != 0) { /* decides when holds are biased again, while it is held */
-        waited = shmi_bell_announced(&m->line);
-        if (waited) {
-            m->quiet = 0;
-        } else if (++m->quiet >= __atomic_load_n(&m->need, __ATOMIC_RELAXED)) {
-            m->quiet = 0;
+        int waited = shmi_bell_announced(&m->line);
+        uint32_t quiet = waited ? 0 : __atomic_load_n(&m->quiet, __ATOMIC_RELAXED) + 1;
+        if (quiet >= __atomic_load_n(&m->need, __ATOMIC_RELAXED)) {
+            quiet = 0;
             __atomic_store_n(&m->bias, m->bias_most, __ATOMIC_RELAXED);
         }
+        __atomic_store_n(&m->quiet, quiet, __ATOMIC_RELAXED);
     }
     switch (shmi_mutex_reserve(m, o)) {
     case 1: return 0;

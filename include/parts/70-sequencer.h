@@ -375,16 +375,14 @@ SHMI_FN int shmi_seq_counted(struct shmi_sequence *q, uint64_t v)
     return shmi_seq_finish(q);
 }
 
-/* Waits until the counter has reached token: 0, ECANCELED, ETIMEDOUT, or one of shmi_mon_enter or of a node. */
-SHMI_FN int shmi_seq_wait(struct shmi_sequence *q, uint64_t token, int64_t abs)
+/* Begins a wait for token. No seat: it is reached, or the error says why there is nothing to wait for. */
+SHMI_FN int shmi_seq_register(struct shmi_sequence *q, uint64_t token, int64_t abs, shmi_seat **out)
 {
     struct shmi_monitor *m = &q->m;
     shmi_seat *seat = NULL;
     struct shmi_wakes b;
-    uint64_t fate = 0;
     int err, again, more;
-    if (shmi_seq_reached(q, token))
-        return 0;
+    *out = NULL;
     err = shmi_mon_enter(m, abs);
     if (err != 0)
         return shmi_seq_reached(q, token) ? 0 : err;
@@ -393,7 +391,7 @@ SHMI_FN int shmi_seq_wait(struct shmi_sequence *q, uint64_t token, int64_t abs)
         int reached;
         shmi_mon_sweep_dead(m, &b);
         reached = shmi_seq_reached(q, token);
-        if (reached || __atomic_load_n(&q->w->stopped, __ATOMIC_SEQ_CST) != 0) {
+        if (reached || shmi_ld32(&q->w->stopped) != 0) {
             shmi_mon_leave(m, &b);
             shmi_mon_unseat(m, seat);
             return reached ? 0 : ECANCELED;
@@ -414,7 +412,22 @@ SHMI_FN int shmi_seq_wait(struct shmi_sequence *q, uint64_t token, int64_t abs)
         if (err != 0 && !shmi_seat_resolved(seat) && shmi_mon_give_up(m, seat))
             return err;
     }
-    err = shmi_mon_await(m, seat, abs, &fate);
+    *out = seat;
+    return 0;
+}
+
+/* Waits until the counter has reached token: 0, ECANCELED, ETIMEDOUT, or one of shmi_mon_enter or of a node. */
+SHMI_FN int shmi_seq_wait(struct shmi_sequence *q, uint64_t token, int64_t abs)
+{
+    shmi_seat *seat;
+    uint64_t fate = 0;
+    int err;
+    if (shmi_seq_reached(q, token))
+        return 0;
+    err = shmi_seq_register(q, token, abs, &seat);
+    if (err != 0 || seat == NULL)
+        return err;
+    err = shmi_mon_await(&q->m, seat, abs, &fate);
     if (err != 0)
         return shmi_seq_reached(q, token) ? 0 : err;
     return shmi_fate_result(fate) == SHMI_REACHED ? 0 : ECANCELED;

@@ -279,16 +279,15 @@ SHMI_FN void shmi_event_inherit(struct shmi_event *e, shmi_name n)
     shmi_mon_commit(&e->q.m, &c);
 }
 
-SHMI_FN int shmi_event_wait_auto(struct shmi_event *e, int64_t abs)
+/* Begins a wait. No seat: the token was claimed, or the error says why there is nothing to wait for. Without take a token that is there
+ * is not claimed but handed to the wait, which can pass it on. */
+SHMI_FN int shmi_event_register(struct shmi_event *e, int take, int64_t abs, shmi_seat **out)
 {
     struct shmi_monitor *m = &e->q.m;
     shmi_seat *seat = NULL;
     struct shmi_wakes b;
-    shmi_name self = m->a->self;
-    uint64_t fate = 0;
     int err, again;
-    if (shmi_event_claim(e))
-        return 0;
+    *out = NULL;
     err = shmi_mon_enter(m, abs);
     if (err != 0)
         return err;
@@ -296,7 +295,7 @@ SHMI_FN int shmi_event_wait_auto(struct shmi_event *e, int64_t abs)
     do {
         shmi_mon_sweep_dead(m, &b);
         shmi_event_settle(m, &b);
-        if (shmi_event_claim(e)) {
+        if (take && shmi_event_claim(e)) {
             shmi_mon_leave(m, &b);
             shmi_mon_unseat(m, seat);
             return 0;
@@ -307,17 +306,54 @@ SHMI_FN int shmi_event_wait_auto(struct shmi_event *e, int64_t abs)
             return err;
         }
     } while (again);
-    shmi_event_inherit(e, self);
+    shmi_event_inherit(e, m->a->self);
     shmi_mon_join(m, seat, 0, 0);
     SHMSYNC_CRASHPOINT("event.wait.announced");
     /* The second look: a set before it has not seen that somebody is queued. */
     shmi_event_settle(m, &b);
     shmi_mon_leave(m, &b);
-    err = shmi_mon_await(m, seat, abs, &fate);
-    if (err == 0) {
-        shmi_add64(&e->shares[(self & 0x7ffu) - 1].acked, 1);
-        SHMSYNC_CRASHPOINT("event.wait.acked");
+    *out = seat;
+    return 0;
+}
+/* Says that this process knows of a token that was handed to it. */
+SHMI_FN void shmi_event_ack(struct shmi_event *e)
+{
+    shmi_add64(&e->shares[e->q.m.a->my_slot - 1].acked, 1);
+    SHMSYNC_CRASHPOINT("event.wait.acked");
+}
+/* Gives a token back that was handed to a wait of this process, which has collected it and not acked. */
+SHMI_FN void shmi_event_pass(struct shmi_event *e)
+{
+    shmi_event_share *h = &e->shares[e->q.m.a->my_slot - 1];
+    struct shmi_wakes b;
+    if (shmi_mon_enter(&e->q.m, 0) != 0)
+        return; /* this process leaves, and is buried; or all is corrupt */
+    shmi_wakes_init(&b);
+    shmi_event_settle(&e->q.m, &b); /* what is spare in state taken is void, so that has to be over */
+    if (shmi_event_unknown(h) > 0 && shmi_get(&h->name) == e->q.m.a->self) {
+        struct shmi_change c;
+        c.n = 0;
+        shmi_change_set(&c, &h->handed, shmi_get(&h->handed) - 1);
+        shmi_change_set(&c, &e->w->spare, shmi_get(&e->w->spare) + 1);
+        shmi_mon_commit(&e->q.m, &c);
+        SHMSYNC_CRASHPOINT("event.pass.passed");
+        shmi_event_settle(&e->q.m, &b);
     }
+    shmi_mon_leave(&e->q.m, &b);
+}
+SHMI_FN int shmi_event_wait_auto(struct shmi_event *e, int64_t abs)
+{
+    shmi_seat *seat;
+    uint64_t fate = 0;
+    int err;
+    if (shmi_event_claim(e))
+        return 0;
+    err = shmi_event_register(e, 1, abs, &seat);
+    if (err != 0 || seat == NULL)
+        return err;
+    err = shmi_mon_await(&e->q.m, seat, abs, &fate);
+    if (err == 0)
+        shmi_event_ack(e);
     return err;
 }
 

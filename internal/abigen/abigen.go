@@ -202,7 +202,7 @@ func (g *generator) line(format string, args ...any) { fmt.Fprintf(&g.out, forma
 func (g *generator) assert(cond string) { g.line("SHMI_ASSERT(%s, \"docs/abi.md\");", cond) }
 
 func (g *generator) begin() error {
-	g.line("#define SHMSYNC_IMPLEMENTATION\n#include \"shmsync.h\"\nint main(void) { return 0; }")
+	g.line("#define SHMSYNC_IMPLEMENTATION\n#include \"shmsync.h\"\nint class_sizes(void);\nint main(void) { return class_sizes(); }")
 	return nil
 }
 

@@ -3,6 +3,7 @@ package abigen
 import (
 	"flag"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"testing"
 
@@ -26,6 +27,28 @@ func TestABIPartIsCurrent(t *testing.T) {
 	have, err := os.ReadFile(part)
 	require.NoError(t, err)
 	require.Equal(t, want, string(have), "write it with: go test ./internal/abigen -update")
+}
+
+// What the C header declares by hand is what the document says.
+func TestHeaderSaysWhatTheDocumentSays(t *testing.T) {
+	var cc string
+	for _, name := range []string{os.Getenv("CC"), "cc", "gcc", "clang"} {
+		if path, err := exec.LookPath(name); name != "" && err == nil && cc == "" {
+			cc = path
+		}
+	}
+	if cc == "" {
+		t.Skip("there is no C compiler")
+	}
+	src, err := os.ReadFile(filepath.Join("..", "..", "docs", "abi.md"))
+	require.NoError(t, err)
+	program, err := Assertions(string(src))
+	require.NoError(t, err)
+	file := filepath.Join(t.TempDir(), "assertions.c")
+	require.NoError(t, os.WriteFile(file, []byte(program), 0o644))
+	out, err := exec.Command(cc, "-std=c11", "-O0", "-I", filepath.Join("..", "..", "include"), file, "-o", file+".out", "-pthread").CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	require.NoError(t, exec.Command(file+".out").Run(), "the classes of blocks have other sizes")
 }
 
 // A field that the generator cannot declare is an error, not a hole.

@@ -352,6 +352,8 @@ int main(int argc, char **argv)
         if (o->n < 3)
             break;
         if (is(o, "close")) {
+            pthread_mutex_lock(&out_lock); /* what has been answered has happened before */
+            pthread_mutex_unlock(&out_lock);
             answer(o, shmsync_arena_close(arena), 0);
             return 0;
         }

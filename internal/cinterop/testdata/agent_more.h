@@ -125,8 +125,43 @@ static int semaphore(const order *o, uint64_t *n)
 #include "agent_rw.h"
 #include "agent_spin.h"
 
+/* Waits for the future NAME-f, the count 1 of the sequencer NAME-s, or the event NAME-e. */
+static int any(const order *o, uint64_t *n)
+{
+    char other[600];
+    shmsync_future f;
+    shmsync_sequencer s;
+    shmsync_event e;
+    shmsync_awaiter list[3];
+    struct timespec ts;
+    size_t index = 0;
+    int err;
+    memset(list, 0, sizeof list);
+    snprintf(other, sizeof other, "%s-f", o->word[2]);
+    if ((err = shmsync_future_open(arena, other, NULL, &f)) != 0)
+        return err;
+    snprintf(other, sizeof other, "%s-s", o->word[2]);
+    if ((err = shmsync_sequencer_open(arena, other, NULL, &s)) != 0)
+        return err;
+    snprintf(other, sizeof other, "%s-e", o->word[2]);
+    if ((err = shmsync_event_open(arena, other, NULL, &e)) != 0)
+        return err;
+    list[0].kind = SHMSYNC_AWAIT_FUTURE;
+    list[0].future = &f;
+    list[1].kind = SHMSYNC_AWAIT_SEQUENCER;
+    list[1].sequencer = &s;
+    list[1].token = 1;
+    list[2].kind = SHMSYNC_AWAIT_EVENT;
+    list[2].event = &e;
+    err = shmsync_wait_any(list, 3, until(o, 0, &ts), &index);
+    *n = (uint64_t)index;
+    return err;
+}
+
 static int more(const order *o, uint64_t *n)
 {
+    if (is(o, "any.wait"))
+        return any(o, n);
     if (is(o, "crew.rw") || is(o, "crew.spin") || is(o, "crew.rwspin")) {
         int turn, turns = (int)arg(o, 0), err = 0;
         for (turn = 0; turn < turns && err == 0; turn++, ++*n)

@@ -1,0 +1,23 @@
+
+/* ---- Waiting for one of several ---- */
+
+enum { SHMSYNC_AWAIT_SEQUENCER = 1, SHMSYNC_AWAIT_EVENT, SHMSYNC_AWAIT_FUTURE };
+#define SHMSYNC_AWAIT_MOST 120
+
+typedef struct shmsync_awaiter {
+    int kind;
+    const shmsync_sequencer *sequencer; /* one of the three, as kind says */
+    const shmsync_event *event;
+    const shmsync_future *future;
+    uint64_t token; /* of a sequencer */
+} shmsync_awaiter;
+
+/*
+ * Waits until one of them has come, and sets index to its number, the lowest if it finds
+ * several; 0, or what its own wait gives: EOWNERDEAD of a future, ECANCELED of a sequencer.
+ * Those that it does not tell of are as they were: a token of an event with auto_reset
+ * that was handed to it passes on. abs_monotonic may be NULL. ETIMEDOUT and the errors of
+ * the waiting itself come with index SIZE_MAX. EINVAL: none, or more than
+ * SHMSYNC_AWAIT_MOST.
+ */
+int shmsync_wait_any(const shmsync_awaiter *list, size_t n, const struct timespec *abs_monotonic, size_t *index);

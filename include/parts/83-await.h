@@ -1,0 +1,178 @@
+
+/* ---- WaitAny: prims/await*.go in C. The nodes of all waits are slept on at once. ---- */
+
+typedef struct shmi_awaited {
+    struct shmi_monitor *m;
+    struct shmi_event *token; /* an event with automatic reset */
+    shmi_seat *seat;
+} shmi_awaited;
+
+/* Whether it has come, without waiting, and how; an event's token is taken. */
+SHMI_FN int shmi_await_reached(const shmsync_awaiter *x, int *err)
+{
+    *err = 0;
+    if (x->kind == SHMSYNC_AWAIT_SEQUENCER)
+        return shmi_seq_reached(x->sequencer->impl, x->token);
+    if (x->kind == SHMSYNC_AWAIT_EVENT) {
+        struct shmi_event *e = x->event->impl;
+        return e->mode & SHMI_eventAuto ? shmi_event_claim(e) : (int)(shmi_event_load(e) & 1);
+    } else {
+        struct shmi_future *f = x->future->impl;
+        uint64_t s = shmi_future_load(f);
+        if ((s & SHMI_FUTURE_SET_MASK) == 0 && shmi_future_over(s))
+            *err = shmi_fail_who(f->m.a, EOWNERDEAD, "future.wait", f->m.latch.called, shmi_future_producer(s));
+        return shmi_future_over(s);
+    }
+}
+/* Begins its wait. No seat: it has come, or *err says how it has ended; not 0 is an error of the waiting itself. */
+SHMI_FN int shmi_await_begin(const shmsync_awaiter *x, int64_t abs, shmi_awaited *w, int *err)
+{
+    int e;
+    *err = 0;
+    w->token = NULL;
+    w->seat = NULL;
+    if (x->kind == SHMSYNC_AWAIT_SEQUENCER) {
+        w->m = &x->sequencer->impl->m;
+        e = shmi_seq_register(x->sequencer->impl, x->token, abs, &w->seat);
+        if (e == ECANCELED) {
+            *err = e;
+            e = 0;
+        }
+        return e;
+    }
+    if (x->kind == SHMSYNC_AWAIT_EVENT) {
+        struct shmi_event *ev = x->event->impl;
+        uint64_t v = shmi_event_load(ev);
+        w->m = &ev->q.m;
+        if ((ev->mode & SHMI_eventAuto) != 0) {
+            w->token = ev;
+            return shmi_event_register(ev, 0, abs, &w->seat);
+        }
+        return (v & 1) != 0 ? 0 : shmi_seq_register(&ev->q, v + 1, abs, &w->seat);
+    } else {
+        struct shmi_future *f = x->future->impl;
+        uint64_t fate = 0;
+        w->m = &f->m;
+        e = shmi_mon_enter(w->m, abs);
+        if (e == 0)
+            e = shmi_mon_line_up(w->m, abs, 0, shmi_future_is_over, &fate, &w->seat);
+        if (e == 0 && w->seat == NULL && shmi_fate_result(fate) == SHMI_futureIsAbandoned)
+            *err = shmi_fail_who(f->m.a, EOWNERDEAD, "future.wait", f->m.latch.called, shmi_fate_aux(fate) & SHMI_NAME_MASK);
+        return e;
+    }
+}
+/* How a wait ended that was resolved and is chosen. */
+SHMI_FN int shmi_await_judge(const shmsync_awaiter *x, shmi_awaited *w)
+{
+    uint64_t fate = shmi_mon_collect(w->m, w->seat);
+    w->seat = NULL;
+    if (w->token != NULL)
+        shmi_event_ack(w->token);
+    else if (x->kind == SHMSYNC_AWAIT_SEQUENCER)
+        return shmi_fate_result(fate) == SHMI_REACHED ? 0 : ECANCELED;
+    else if (x->kind == SHMSYNC_AWAIT_FUTURE && shmi_fate_result(fate) == SHMI_futureIsAbandoned)
+        return shmi_fail_who(w->m->a, EOWNERDEAD, "future.wait", w->m->latch.called, shmi_fate_aux(fate) & SHMI_NAME_MASK);
+    return 0;
+}
+/* Ends a wait that is not chosen. */
+SHMI_FN void shmi_await_leave(shmi_awaited *w)
+{
+    if (w->seat == NULL || shmi_mon_give_up(w->m, w->seat))
+        return;
+    shmi_mon_collect(w->m, w->seat);
+    if (w->token != NULL)
+        shmi_event_pass(w->token);
+}
+
+/* Sleeps until one of the waits is over, or until then, 100 ms at most. */
+SHMI_FN void shmi_await_sleep(shmsync_arena *a, shmi_awaited *at, size_t n, int64_t until)
+{
+    shmi_waitv v[SHMSYNC_AWAIT_MOST];
+    size_t i;
+    int record = shmi_announce_sleep(a, at[0].m->o.off, at[0].seat->off, 0);
+    for (i = 0; i < n; i++) {
+        shmi_node *node = at[i].seat->node;
+        uint32_t w = shmi_node_load(node);
+        if (shmi_node_state(w) == SHMI_NodeQueued && shmi_node_swap(node, w, shmi_node_with(w, SHMI_NodeAsleep)))
+            w = shmi_node_with(w, SHMI_NodeAsleep);
+        if (shmi_node_state(w) != SHMI_NodeAsleep) {
+            shmi_retract_sleep(a, record);
+            return;
+        }
+        v[i] = shmi_waitv_of(&node->word, w);
+    }
+    if (!__atomic_load_n(&a->closing, __ATOMIC_SEQ_CST)) {
+        if ((a->caps & SHMI_capWaitV) != 0) {
+            shmi_futex_sleepv(v, (unsigned)n, until);
+        } else { /* one word at a time: the others are looked at more often */
+            int64_t soon = shmi_now() + 2000000;
+            shmi_futex_sleep(&at[0].seat->node->word, (uint32_t)v[0].val, soon < until ? soon : until);
+        }
+    }
+    shmi_retract_sleep(a, record);
+}
+
+int shmsync_wait_any(const shmsync_awaiter *list, size_t n, const struct timespec *abs_monotonic, size_t *index)
+{
+    shmi_awaited at[SHMSYNC_AWAIT_MOST];
+    shmsync_arena *a = NULL;
+    size_t i, begun, chosen = SIZE_MAX;
+    int64_t abs = 0;
+    int err = abs_monotonic != NULL ? shmi_deadline(abs_monotonic, &abs) : 0, result = 0;
+    *index = SIZE_MAX;
+    if (err != 0)
+        return err;
+    if (n == 0 || n > SHMSYNC_AWAIT_MOST)
+        return shmi_fail(EINVAL, "wait_any", NULL, "%zu to wait for", n);
+    for (i = 0; i < n; i++) {
+        if (list[i].kind < SHMSYNC_AWAIT_SEQUENCER || list[i].kind > SHMSYNC_AWAIT_FUTURE)
+            return shmi_fail(EINVAL, "wait_any", NULL, "kind %d", list[i].kind);
+        a = list[i].kind == SHMSYNC_AWAIT_SEQUENCER ? list[i].sequencer->impl->m.a : list[i].kind == SHMSYNC_AWAIT_EVENT ? list[i].event->impl->q.m.a : list[i].future->impl->m.a;
+        err = shmi_use(a, "wait_any");
+        if (err != 0)
+            return err;
+    }
+    for (i = 0; i < n; i++)
+        if (shmi_await_reached(&list[i], &err)) {
+            *index = i;
+            return err;
+        }
+    err = shmi_enter(a, "wait_any");
+    if (err != 0)
+        return err;
+    for (begun = 0; begun < n && chosen == SIZE_MAX && err == 0; begun++) {
+        err = shmi_await_begin(&list[begun], abs, &at[begun], &result);
+        if (err != 0)
+            break;
+        if (at[begun].seat == NULL)
+            chosen = begun;
+    }
+    while (err == 0 && chosen == SIZE_MAX) {
+        int64_t now, until;
+        for (i = 0; i < n && chosen == SIZE_MAX; i++)
+            if (shmi_seat_resolved(at[i].seat))
+                chosen = i;
+        if (chosen != SIZE_MAX) {
+            result = shmi_await_judge(&list[chosen], &at[chosen]);
+            break;
+        }
+        now = shmi_now();
+        if (__atomic_load_n(&a->closing, __ATOMIC_SEQ_CST)) {
+            err = shmi_fail(EBADF, "wait_any", NULL, "this process closed the arena");
+        } else if (abs != 0 && now >= abs) {
+            err = ETIMEDOUT;
+        } else {
+            until = now + SHMI_LOOK_EVERY;
+            shmi_await_sleep(a, at, n, abs != 0 && abs < until ? abs : until);
+            for (i = 0; i < n && shmi_now() >= until; i++)
+                if (shmi_look_due(&at[i].m->latch.looked))
+                    shmi_mutex_look(&at[i].m->latch);
+        }
+    }
+    for (i = 0; i < begun; i++)
+        if (i != chosen)
+            shmi_await_leave(&at[i]);
+    shmi_exit(a);
+    *index = chosen;
+    return chosen != SIZE_MAX ? result : err;
+}

@@ -1,0 +1,72 @@
+//go:build linux
+
+package cinterop
+
+import (
+	"syscall"
+	"testing"
+
+	"github.com/shmsync/shmsync/prims"
+)
+
+func init() { verbs["any"] = (*goAgent).any }
+
+// any waits for the Future NAME-f, the count 1 of the Sequencer NAME-s, or the Event NAME-e.
+func (x *goAgent) any(o order) (uint64, error) {
+	f, err := prims.OpenFuture(x.a, o.name+"-f", nil)
+	if err != nil {
+		return 0, err
+	}
+	s, err := prims.OpenSequencer(x.a, o.name+"-s", nil)
+	if err != nil {
+		return 0, err
+	}
+	e, err := prims.OpenEvent(x.a, o.name+"-e", nil)
+	if err != nil {
+		return 0, err
+	}
+	i, err := prims.WaitAny(o.ctx(0), f, s.At(1), e)
+	return uint64(i), err
+}
+
+func TestWaitAny(t *testing.T) {
+	forPairs(t, func(t *testing.T, s scene) {
+		f, q, e := s.a.do(t, "future.open", "x-f"), s.a.do(t, "seq.open", "x-s"), s.a.do(t, "event.open", "x-e", 1)
+		s.b.start(t, "any.wait", "x", 20).fails(t, syscall.ETIMEDOUT)
+		s.none(t, f)
+		s.none(t, q)
+		s.none(t, e)
+
+		w := s.b.blocked(t, e, 1, "any.wait", "x")
+		s.a.do(t, "event.set", "x-e")
+		if i := w.must(t); i != 2 {
+			t.Fatalf("number %d", i)
+		}
+		s.a.start(t, "event.try", "x-e").fails(t, syscall.EBUSY) // the token is taken
+
+		w = s.b.blocked(t, q, 1, "any.wait", "x")
+		s.a.do(t, "seq.inc", "x-s")
+		if i := w.must(t); i != 1 {
+			t.Fatalf("number %d", i)
+		}
+		s.a.do(t, "seq.reset", "x-s", 0)
+
+		// The one that is killed gives a token back that it has not seen.
+		a := newAgent(t, s.a.lang, s.arena, "victim")
+		a.blocked(t, e, 1, "any.wait", "x")
+		a.stop(t)
+		s.b.do(t, "event.set", "x-e")
+		w = s.b.blocked(t, e, 1, "any.wait", "x")
+		a.kill(t)
+		if i := w.must(t); i != 2 {
+			t.Fatalf("number %d", i)
+		}
+
+		s.a.do(t, "future.claim", "x-f")
+		w = s.b.blocked(t, f, 1, "any.wait", "x")
+		s.a.kill(t)
+		if r := w.wait(t); r.err != syscall.EOWNERDEAD || r.n != 0 {
+			t.Fatalf("%v of number %d", r.err, r.n)
+		}
+	})
+}
