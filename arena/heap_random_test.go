@@ -123,15 +123,26 @@ func TestRandomDeaths(t *testing.T) {
 	for range rounds {
 		point, _ := pointOf(points[rng.IntN(len(points))])
 		dead := make(chan int, 1)
+		over := false // guarded by mu; too late to die in this round
 		crashpoint.ArmFunc(point, 1+rng.IntN(20), func() {
-			dead <- goroutine()
-			select {}
+			mu.Lock()
+			late := over
+			if !late {
+				dead <- goroutine()
+			}
+			mu.Unlock()
+			if !late {
+				select {}
+			}
 		})
 		begun := ops.Load()
 		for len(dead) == 0 && ops.Load() < begun+2000 && len(failed) == 0 {
 			runtime.Gosched()
 		}
 		crashpoint.Disarm()
+		mu.Lock()
+		over = true
+		mu.Unlock()
 		if len(failed) > 0 {
 			break
 		}
