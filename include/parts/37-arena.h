@@ -85,7 +85,7 @@ SHMI_FN void shmi_write_header(unsigned char *b, const shmi_geometry *g)
     shmi_hdr_set32(b, SHMI_hdrVersion, SHMI_LayoutVersion);
     shmi_hdr_set32(b, SHMI_hdrWord, SHMI_wordBytes);
     shmi_hdr_set32(b, SHMI_hdrHeaderSize, SHMI_headerSize);
-    shmi_hdr_set64(b, SHMI_hdrCompat, SHMI_knownCompat);
+    shmi_hdr_set64(b, SHMI_hdrCompat, 0);
     shmi_hdr_set64(b, SHMI_hdrROCompat, SHMI_knownROCompat);
     shmi_hdr_set64(b, SHMI_hdrIncompat, SHMI_knownIncompat);
     shmi_hdr_set64(b, SHMI_hdrSize, g->size);
