@@ -237,6 +237,29 @@ func TestResolvedNodesOfTheDeadWaitForWhoTells(t *testing.T) {
 	requireSound(t, a)
 }
 
+// Who resolved a wait and then finds its owner dead gives the node back before it tells:
+// it does not put it on the stack of who has it next.
+func TestNobodyIsToldOfTheDead(t *testing.T) {
+	p := newNeighbours(2<<20, 4)
+	a, b, c := p.join(1), p.join(2), p.join(3)
+	off, err := b.ClaimNode()
+	require.NoError(t, err)
+	n := b.node(off)
+	owner := n.Owner()
+	c.BeginTell()
+	n.swapState(NodeIdle, NodeResolved)
+	p.bury(a, b.self)
+	c.BuryNode(off, owner)
+	b = p.join(2)
+	next, err := b.ClaimNode()
+	require.NoError(t, err)
+	require.Equal(t, off, next)
+	c.Tell(off, n, owner)
+	c.EndTell()
+	require.Zero(t, b.u64(b.slot(2)+slotReady).Load())
+	requireSound(t, a)
+}
+
 func TestNodesOfTheDeadOnAQueueAreLeft(t *testing.T) {
 	p := newNeighbours(2<<20, 4)
 	a, b := p.join(1), p.join(2)

@@ -3074,12 +3074,12 @@ SHMI_FN int shmi_ready(shmsync_arena *a, shmi_off off, shmi_node *n)
     return done;
 }
 
-/* Puts a node that was parked and is resolved on its owner's stack and rings. Only who
- * resolved it does that, once, between shmi_begin_tell, which it has called before it
- * resolved the node, and shmi_end_tell. */
-SHMI_FN void shmi_tell(shmsync_arena *a, shmi_off off, shmi_node *n)
+/* Puts a node that was parked and is resolved on the stack of the owner that it had then,
+ * and rings. Only who resolved it does that, once, between shmi_begin_tell, which it has
+ * called before it resolved the node, and shmi_end_tell. If the owner has died the node
+ * may be somebody else's by now, and nobody is told. */
+SHMI_FN void shmi_tell(shmsync_arena *a, shmi_off off, shmi_node *n, shmi_name owner)
 {
-    shmi_name owner = shmi_node_owner(n);
     if (shmi_current(a, owner))
         shmi_push_ready(a, off, n, owner);
 }
@@ -5622,6 +5622,8 @@ SHMI_FN int shmi_join(shmsync_arena *a, const char *label)
     a->my_slot = shmi_name_slot(name);
     a->self = name;
     if (before != 0) {
+        /* Or what the dead one was telling would count as ours. */
+        shmi_st32(shmi_slot32(a, a->my_slot, SHMI_slotTelling), 0);
         shmi_repair_all(a, before);
         SHMSYNC_CRASHPOINT("arena.inherit.repaired");
         shmi_wake_all_for(a, before);
@@ -7522,6 +7524,7 @@ struct shmi_wait {
 struct shmi_woken {
     struct shmi_wait w;
     uint32_t state; /* when it was resolved */
+    uint32_t owner; /* then: the node of a dead one may be somebody else's when it is told */
 };
 struct shmi_wakes {
     uint32_t n, room;
@@ -7718,20 +7721,21 @@ SHMI_FN void shmi_wakes_init(struct shmi_wakes *b)
 SHMI_FN void shmi_wake_one(struct shmi_monitor *m, struct shmi_woken *u)
 {
     if (u->state == SHMI_NodeParked) {
-        shmi_tell(m->a, u->w.off, u->w.n);
+        shmi_tell(m->a, u->w.off, u->w.n, u->owner);
         shmi_end_tell(m->a);
     } else {
         shmi_wake(&u->w.n->word, 1);
     }
 }
 
-SHMI_FN void shmi_wakes_add(struct shmi_monitor *m, struct shmi_wakes *b, struct shmi_wait w, uint32_t state)
+SHMI_FN void shmi_wakes_add(struct shmi_monitor *m, struct shmi_wakes *b, struct shmi_wait w, uint32_t state, uint32_t owner)
 {
     struct shmi_woken *to = b->more != NULL ? b->more : b->few, u;
     if (state == SHMI_NodeQueued)
         return; /* its owner is awake */
     u.w = w;
     u.state = state;
+    u.owner = owner;
     if (b->n == b->room) {
         uint32_t room = 4 * b->room;
         struct shmi_woken *more = (struct shmi_woken *)realloc(b->more, room * sizeof *more);
@@ -7878,6 +7882,7 @@ SHMI_FN void shmi_mon_discard(struct shmi_monitor *m, struct shmi_wait w)
 SHMI_FN int shmi_mon_end(struct shmi_monitor *m, struct shmi_wakes *b, struct shmi_wait w, uint32_t result, uint32_t aux)
 {
     int telling = 0;
+    uint32_t owner = shmi_owner_of(w);
     m->rules->detach(m, w);
     shmi_st64(&w.n->extra, shmi_fate(shmi_class_of(w), result, aux));
     for (;;) {
@@ -7894,7 +7899,7 @@ SHMI_FN int shmi_mon_end(struct shmi_monitor *m, struct shmi_wakes *b, struct sh
         }
         if (shmi_node_swap(w.n, n, shmi_node_with(n, SHMI_NodeResolved))) {
             SHMSYNC_CRASHPOINT("monitor.resolve.resolved");
-            shmi_wakes_add(m, b, w, shmi_node_state(n));
+            shmi_wakes_add(m, b, w, shmi_node_state(n), owner);
             return 1;
         }
     }
@@ -12613,7 +12618,8 @@ SHMI_FN void shmi_sem_open_share(struct shmi_semaphore *s, uint64_t n)
     shmi_semaphore_share *h = s->own;
     struct shmi_change c;
     uint64_t q;
-    if (shmi_get(&w->last) != s->m.a->self || s->size > SHMI_QUICK_MOST) {
+    /* Who releases nothing may have no share yet: that of its slot is the dead one's. */
+    if (shmi_get(&w->last) != s->m.a->self || shmi_get(&h->name) != s->m.a->self || s->size > SHMI_QUICK_MOST) {
         shmi_put(&w->last, s->m.a->self);
         return;
     }

@@ -207,12 +207,12 @@ SHMI_FN int shmi_ready(shmsync_arena *a, shmi_off off, shmi_node *n)
     return done;
 }
 
-/* Puts a node that was parked and is resolved on its owner's stack and rings. Only who
- * resolved it does that, once, between shmi_begin_tell, which it has called before it
- * resolved the node, and shmi_end_tell. */
-SHMI_FN void shmi_tell(shmsync_arena *a, shmi_off off, shmi_node *n)
+/* Puts a node that was parked and is resolved on the stack of the owner that it had then,
+ * and rings. Only who resolved it does that, once, between shmi_begin_tell, which it has
+ * called before it resolved the node, and shmi_end_tell. If the owner has died the node
+ * may be somebody else's by now, and nobody is told. */
+SHMI_FN void shmi_tell(shmsync_arena *a, shmi_off off, shmi_node *n, shmi_name owner)
 {
-    shmi_name owner = shmi_node_owner(n);
     if (shmi_current(a, owner))
         shmi_push_ready(a, off, n, owner);
 }
