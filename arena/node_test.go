@@ -149,6 +149,11 @@ func TestHubNodesOfTheDead(t *testing.T) {
 			n.swapState(NodeIdle, NodeReady)
 			a.u64(a.slot(2) + slotReady).Store(0)
 		}, true},
+		"taken loose, on its way": {func(n *Node, off Offset) {
+			n.swapState(NodeIdle, NodeReady)
+			a.BeginTell()
+			b.TakeReadyNode(off)
+		}, false},
 		"ready, on its way": {func(n *Node, _ Offset) {
 			n.swapState(NodeIdle, NodeReady)
 			a.u64(a.slot(2) + slotReady).Store(0)
