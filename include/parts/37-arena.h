@@ -559,6 +559,8 @@ SHMI_FN int shmi_join(shmsync_arena *a, const char *label)
     a->my_slot = shmi_name_slot(name);
     a->self = name;
     if (before != 0) {
+        /* Or what the dead one was telling would count as ours. */
+        shmi_st32(shmi_slot32(a, a->my_slot, SHMI_slotTelling), 0);
         shmi_repair_all(a, before);
         SHMSYNC_CRASHPOINT("arena.inherit.repaired");
         shmi_wake_all_for(a, before);
