@@ -284,6 +284,9 @@ func (m *monitor) end(b *wakes, w wait, result, aux uint32) bool {
 		// sync(seat.resolve): release
 		// lin: the wait ends here.
 		if w.Swap(n, n.With(arena.NodeResolved)) {
+			if telling && n.State() != arena.NodeParked {
+				m.a.EndTell() // a peer overwrote the state: nobody is to be told
+			}
 			crashpoint.Hit("monitor.resolve.resolved")
 			b.add(w, n.State(), owner)
 			return true
