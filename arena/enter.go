@@ -42,10 +42,14 @@ func (a *Arena) enter(label string) error {
 	}
 	i := name.Slot()
 	a.mySlot, a.self = i, name
+	a.reaping.Lock() // whom we meet dead is buried by a goroutine, which uses the slot's words, too
 	if before != 0 {
+		// Or what the dead one was telling would count as ours.
+		a.u32(a.slot(i) + slotTelling).Store(0)
 		a.settleFor(before)
 	}
 	a.fillSlot(i, label)
+	a.reaping.Unlock()
 	// Rung before it is live, so that whoever is to watch it knows of it from
 	// the first moment on.
 	a.ringWatchers()

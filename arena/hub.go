@@ -87,12 +87,13 @@ func (a *Arena) ready(off Offset, n *Node) bool {
 	return true
 }
 
-// Tell puts a node that was parked and is resolved on its owner's stack and rings.
-// Only who resolved it does that, once, between BeginTell, which it has called
-// before it resolved the node, and EndTell; until it is off the stack the owner
-// does not use it again.
-func (a *Arena) Tell(off Offset, n *Node) {
-	if owner := n.Owner(); a.isCurrent(owner) {
+// Tell puts a node that was parked and is resolved on the stack of the owner that
+// it had then, and rings. Only who resolved it does that, once, between BeginTell,
+// which it has called before it resolved the node, and EndTell; until it is off the
+// stack the owner does not use it again. If the owner has died the node may be
+// somebody else's by now, and nobody is told.
+func (a *Arena) Tell(off Offset, n *Node, owner Name) {
+	if a.isCurrent(owner) {
 		a.pushReady(off, n, owner)
 	}
 }

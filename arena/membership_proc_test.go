@@ -360,3 +360,25 @@ func TestLeavingWakes(t *testing.T) {
 	v.close(t)
 	require.NotZero(t, s.must(t, order{Do: "woken", Text: "held"}).N)
 }
+
+func init() {
+	// "tell" dies with this process while that tells the owner of a node, its own.
+	agentOrders["tell"] = func(s *agent, o order, a *answer) error {
+		off, err := s.arena.ClaimNode()
+		if err != nil {
+			return err
+		}
+		s.arena.BeginTell()
+		s.arena.node(off).swapState(NodeIdle, NodeResolved)
+		return nil
+	}
+}
+
+// What the dead one in a slot was telling is not taken for what its heir tells.
+func TestHeirHasNothingToTell(t *testing.T) {
+	ta := newTestArena(t, 1)
+	m := ta.join(t, "dead")
+	m.must(t, order{Do: "tell"})
+	m.Kill(t)
+	require.Zero(t, ta.join(t, "heir").stats(t).Nodes)
+}

@@ -199,15 +199,17 @@ func (c *core) freeNodesOf(dead Name) {
 	defer c.handles.Unlock()
 	defer c.unguard()
 	told := c.awaitTold()
+	// What was resolved after that: who is leaving is told still.
+	untold := func(n *Node) bool { return n.State() == NodeResolved && !(told && c.AllTold()) }
 	stacked, lists := c.readyOf(dead), c.newNodeLists()
 	var strays []stray
 	c.eachNode(func(off Offset, n *Node) {
 		if owner := n.Owner(); owner != dead {
 			list := n.list.Load()
 			switch w := n.Load(); {
-			case owner == 0 && list != 0 && w.State() == NodeReady:
+			case owner == 0 && list != 0 && w.State() != NodeFree && n.Owner() == 0:
 				strays = append(strays, stray{off, n, w})
-			case owner != 0 && list == 0 && n.stamp.Load() == 0 && !c.current(owner) && (told || w.State() != NodeResolved):
+			case owner != 0 && list == 0 && n.stamp.Load() == 0 && !c.current(owner) && !untold(n):
 				// Who took it off its queue as its owner was buried has died before
 				// it could give it back, or is about to.
 				c.buryNode(off, n, owner)
@@ -226,14 +228,15 @@ func (c *core) freeNodesOf(dead Name) {
 		switch {
 		case list == 0 && there && n.stamp.Load() != 0:
 			// It is on a queue. The object's kind takes it off and gives it back.
-		case list == 0 && !told && w.State() == NodeResolved:
+		case list == 0 && untold(n):
 			// Its stack would be that of who has the node next.
 		case list == 0:
 			c.buryNode(off, n, dead)
 		case there && !lists.has(list, off):
 			c.freeNode(off)
 		case there:
-			if told || w.State() != NodeReady || stacked[off] {
+			// Also one that is not ready: the dead one may have taken it loose.
+			if told || stacked[off] {
 				n.retireFrom(w, dead)
 			}
 			n.owner.CompareAndSwap(uint32(dead), 0)
@@ -242,8 +245,8 @@ func (c *core) freeNodesOf(dead Name) {
 	c.takeStrays(strays)
 }
 
-// stray is a hub node that nobody has, and that is ready: its owner died when it was
-// not on the stack, and somebody may have been about to put it there.
+// stray is a hub node that nobody has, and that is ready, or was: its owner died when
+// it was not on the stack, and somebody may have been about to put it there.
 type stray struct {
 	off  Offset
 	node *Node

@@ -149,6 +149,11 @@ func TestHubNodesOfTheDead(t *testing.T) {
 			n.swapState(NodeIdle, NodeReady)
 			a.u64(a.slot(2) + slotReady).Store(0)
 		}, true},
+		"taken loose, on its way": {func(n *Node, off Offset) {
+			n.swapState(NodeIdle, NodeReady)
+			a.BeginTell()
+			b.TakeReadyNode(off)
+		}, false},
 		"ready, on its way": {func(n *Node, _ Offset) {
 			n.swapState(NodeIdle, NodeReady)
 			a.u64(a.slot(2) + slotReady).Store(0)
@@ -234,6 +239,29 @@ func TestResolvedNodesOfTheDeadWaitForWhoTells(t *testing.T) {
 	v := p.join(4)
 	p.bury(a, v.self)
 	require.Zero(t, a.Stats().Nodes)
+	requireSound(t, a)
+}
+
+// Who resolved a wait and then finds its owner dead gives the node back before it tells:
+// it does not put it on the stack of who has it next.
+func TestNobodyIsToldOfTheDead(t *testing.T) {
+	p := newNeighbours(2<<20, 4)
+	a, b, c := p.join(1), p.join(2), p.join(3)
+	off, err := b.ClaimNode()
+	require.NoError(t, err)
+	n := b.node(off)
+	owner := n.Owner()
+	c.BeginTell()
+	n.swapState(NodeIdle, NodeResolved)
+	p.bury(a, b.self)
+	c.BuryNode(off, owner)
+	b = p.join(2)
+	next, err := b.ClaimNode()
+	require.NoError(t, err)
+	require.Equal(t, off, next)
+	c.Tell(off, n, owner)
+	c.EndTell()
+	require.Zero(t, b.u64(b.slot(2)+slotReady).Load())
 	requireSound(t, a)
 }
 

@@ -28,8 +28,8 @@ import "fmt"
 // node keeps it, so that a releaser that read the word before cannot touch the next
 // wait. It wraps.
 //
-//	crash: nodes of the dead are given back by freeNodesOf; a ready one that is
-//	not on its owner's stack stays ready without an owner while a releaser may
+//	crash: nodes of the dead are given back by freeNodesOf; one of a hub that is
+//	not on its owner's stack stays as it is without an owner while a releaser may
 //	still be about to push it, until a later death; a node with a stamp is
 //	taken off its queue by the object's kind first
 type NodeWord uint32

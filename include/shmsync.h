@@ -758,7 +758,7 @@ enum {
     SHMI_orderMark = 0x01020304,
     SHMI_LayoutVersion = SHMSYNC_LAYOUT_VERSION,
     SHMI_wordBytes = 8,
-    SHMI_knownCompat = 0,
+    SHMI_knownCompat = 1,
     SHMI_knownROCompat = 0,
     SHMI_knownIncompat = 0,
     SHMI_headerSize = 4096,
@@ -943,7 +943,8 @@ typedef struct shmi_mutex_words {
     uint32_t pays;
     uint64_t hub;
     uint64_t handed;
-    uint64_t pad1_[10];
+    uint64_t pad1_[2];
+    uint64_t counts[8];  /* for people; see compatCounted */
 } shmi_mutex_words;
 
 typedef struct shmi_futex_words {
@@ -975,6 +976,7 @@ SHMI_AT(shmi_mutex_words, policy, 76);
 SHMI_AT(shmi_mutex_words, died, 80);
 SHMI_AT(shmi_mutex_words, spin, 84);
 SHMI_AT(shmi_mutex_words, lastCPU, 88);
+SHMI_AT(shmi_mutex_words, counts, 128);
 SHMI_AT(shmi_mutex_words, pays, 92);
 SHMI_AT(shmi_mutex_words, hub, 96);
 SHMI_AT(shmi_mutex_words, handed, 104);
@@ -3137,12 +3139,12 @@ SHMI_FN int shmi_ready(shmsync_arena *a, shmi_off off, shmi_node *n)
     return done;
 }
 
-/* Puts a node that was parked and is resolved on its owner's stack and rings. Only who
- * resolved it does that, once, between shmi_begin_tell, which it has called before it
- * resolved the node, and shmi_end_tell. */
-SHMI_FN void shmi_tell(shmsync_arena *a, shmi_off off, shmi_node *n)
+/* Puts a node that was parked and is resolved on the stack of the owner that it had then,
+ * and rings. Only who resolved it does that, once, between shmi_begin_tell, which it has
+ * called before it resolved the node, and shmi_end_tell. If the owner has died the node
+ * may be somebody else's by now, and nobody is told. */
+SHMI_FN void shmi_tell(shmsync_arena *a, shmi_off off, shmi_node *n, shmi_name owner)
 {
-    shmi_name owner = shmi_node_owner(n);
     if (shmi_current(a, owner))
         shmi_push_ready(a, off, n, owner);
 }
@@ -3294,6 +3296,12 @@ SHMI_FN int shmi_stacked(shmsync_arena *a, shmi_name n, shmi_off want, uint64_t 
     return 0;
 }
 
+/* Whether a node was resolved, perhaps after d->told, by who is yet to tell its owner. */
+SHMI_FN int shmi_untold(shmsync_arena *a, const shmi_dead_nodes *d, shmi_node *n)
+{
+    return shmi_node_state(shmi_node_load(n)) == SHMI_NodeResolved && !(d->told && shmi_all_told(a));
+}
+
 SHMI_FN void shmi_free_dead_node(shmsync_arena *a, shmi_off off, shmi_node *n, void *arg)
 {
     shmi_dead_nodes *d = (shmi_dead_nodes *)arg;
@@ -3304,7 +3312,7 @@ SHMI_FN void shmi_free_dead_node(shmsync_arena *a, shmi_off off, shmi_node *n, v
     if (owner != d->dead) {
         list = shmi_ld64(&n->list);
         w = shmi_node_load(n);
-        if (owner == 0 && list != 0 && shmi_node_state(w) == SHMI_NodeReady) {
+        if (owner == 0 && list != 0 && shmi_node_state(w) != SHMI_NodeFree && shmi_node_owner(n) == 0) {
             if (d->n_strays < sizeof d->strays / sizeof d->strays[0]) {
                 shmi_stray *s = &d->strays[d->n_strays++];
                 s->off = off;
@@ -3312,7 +3320,7 @@ SHMI_FN void shmi_free_dead_node(shmsync_arena *a, shmi_off off, shmi_node *n, v
                 s->on = 0;
             }
         } else if (owner != 0 && list == 0 && shmi_ld64(&n->stamp) == 0 && !shmi_current(a, owner) &&
-                   (d->told || shmi_node_state(w) != SHMI_NodeResolved)) {
+                   !shmi_untold(a, d, n)) {
             /* Who took it off its queue as its owner was buried has died before it could
              * give it back, or is about to. */
             shmi_bury_node(a, off, owner);
@@ -3329,14 +3337,15 @@ SHMI_FN void shmi_free_dead_node(shmsync_arena *a, shmi_off off, shmi_node *n, v
     list = shmi_ld64(&n->list);
     if (list == 0 && there && shmi_ld64(&n->stamp) != 0)
         return; /* on a queue: the object's kind takes it off and gives it back */
-    if (list == 0 && !d->told && shmi_node_state(w) == SHMI_NodeResolved)
+    if (list == 0 && shmi_untold(a, d, n))
         return; /* its stack would be that of who has the node next */
     if (list == 0) {
         shmi_bury_node(a, off, d->dead);
     } else if (there && !shmi_on_list(a, list, off, &d->left)) {
         shmi_free_node(a, off);
     } else if (there) {
-        if (d->told || shmi_node_state(w) != SHMI_NodeReady || shmi_stacked(a, d->dead, off, &d->left)) {
+        /* Also one that is not ready: the dead one may have taken it loose. */
+        if (d->told || shmi_stacked(a, d->dead, off, &d->left)) {
             while (shmi_node_state(w) != SHMI_NodeFree && shmi_node_owner(n) == d->dead && !shmi_node_swap(n, w, shmi_node_freed(w)))
                 w = shmi_node_load(n);
         }
@@ -5211,7 +5220,7 @@ SHMI_FN void shmi_write_header(unsigned char *b, const shmi_geometry *g)
     shmi_hdr_set32(b, SHMI_hdrVersion, SHMI_LayoutVersion);
     shmi_hdr_set32(b, SHMI_hdrWord, SHMI_wordBytes);
     shmi_hdr_set32(b, SHMI_hdrHeaderSize, SHMI_headerSize);
-    shmi_hdr_set64(b, SHMI_hdrCompat, SHMI_knownCompat);
+    shmi_hdr_set64(b, SHMI_hdrCompat, 0);
     shmi_hdr_set64(b, SHMI_hdrROCompat, SHMI_knownROCompat);
     shmi_hdr_set64(b, SHMI_hdrIncompat, SHMI_knownIncompat);
     shmi_hdr_set64(b, SHMI_hdrSize, g->size);
@@ -5685,6 +5694,8 @@ SHMI_FN int shmi_join(shmsync_arena *a, const char *label)
     a->my_slot = shmi_name_slot(name);
     a->self = name;
     if (before != 0) {
+        /* Or what the dead one was telling would count as ours. */
+        shmi_st32(shmi_slot32(a, a->my_slot, SHMI_slotTelling), 0);
         shmi_repair_all(a, before);
         SHMSYNC_CRASHPOINT("arena.inherit.repaired");
         shmi_wake_all_for(a, before);
@@ -7584,6 +7595,7 @@ struct shmi_wait {
 struct shmi_woken {
     struct shmi_wait w;
     uint32_t state; /* when it was resolved */
+    uint32_t owner; /* then: the node of a dead one may be somebody else's when it is told */
 };
 struct shmi_wakes {
     uint32_t n, room;
@@ -7780,20 +7792,21 @@ SHMI_FN void shmi_wakes_init(struct shmi_wakes *b)
 SHMI_FN void shmi_wake_one(struct shmi_monitor *m, struct shmi_woken *u)
 {
     if (u->state == SHMI_NodeParked) {
-        shmi_tell(m->a, u->w.off, u->w.n);
+        shmi_tell(m->a, u->w.off, u->w.n, u->owner);
         shmi_end_tell(m->a);
     } else {
         shmi_wake(&u->w.n->word, 1);
     }
 }
 
-SHMI_FN void shmi_wakes_add(struct shmi_monitor *m, struct shmi_wakes *b, struct shmi_wait w, uint32_t state)
+SHMI_FN void shmi_wakes_add(struct shmi_monitor *m, struct shmi_wakes *b, struct shmi_wait w, uint32_t state, uint32_t owner)
 {
     struct shmi_woken *to = b->more != NULL ? b->more : b->few, u;
     if (state == SHMI_NodeQueued)
         return; /* its owner is awake */
     u.w = w;
     u.state = state;
+    u.owner = owner;
     if (b->n == b->room) {
         uint32_t room = 4 * b->room;
         struct shmi_woken *more = (struct shmi_woken *)realloc(b->more, room * sizeof *more);
@@ -7940,6 +7953,7 @@ SHMI_FN void shmi_mon_discard(struct shmi_monitor *m, struct shmi_wait w)
 SHMI_FN int shmi_mon_end(struct shmi_monitor *m, struct shmi_wakes *b, struct shmi_wait w, uint32_t result, uint32_t aux)
 {
     int telling = 0;
+    uint32_t owner = shmi_owner_of(w);
     m->rules->detach(m, w);
     shmi_st64(&w.n->extra, shmi_fate(shmi_class_of(w), result, aux));
     for (;;) {
@@ -7956,7 +7970,7 @@ SHMI_FN int shmi_mon_end(struct shmi_monitor *m, struct shmi_wakes *b, struct sh
         }
         if (shmi_node_swap(w.n, n, shmi_node_with(n, SHMI_NodeResolved))) {
             SHMSYNC_CRASHPOINT("monitor.resolve.resolved");
-            shmi_wakes_add(m, b, w, shmi_node_state(n));
+            shmi_wakes_add(m, b, w, shmi_node_state(n), owner);
             return 1;
         }
     }
@@ -12724,7 +12738,8 @@ SHMI_FN void shmi_sem_open_share(struct shmi_semaphore *s, uint64_t n)
     shmi_semaphore_share *h = s->own;
     struct shmi_change c;
     uint64_t q;
-    if (shmi_get(&w->last) != s->m.a->self || s->size > SHMI_QUICK_MOST) {
+    /* Who releases nothing may have no share yet: that of its slot is the dead one's. */
+    if (shmi_get(&w->last) != s->m.a->self || shmi_get(&h->name) != s->m.a->self || s->size > SHMI_QUICK_MOST) {
         shmi_put(&w->last, s->m.a->self);
         return;
     }

@@ -22,9 +22,8 @@ import (
 )
 
 // mostThreads is what a process may have for any number of waiting goroutines: those
-// that sleep in the kernel, the arena's, and what the runtime adds where the machine
-// lets it wait for a CPU.
-const mostThreads = 64
+// that sleep in the kernel, the arena's, and the runtime's.
+const mostThreads = 32
 
 type crowdParams struct {
 	Arena string

@@ -266,7 +266,7 @@ func (m *monitor) end(b *wakes, w wait, result, aux uint32) bool {
 	m.rules.detach(w)
 	w.Extra().Store(makeFate(w.class(), result, aux))
 	race.ReleaseMerge(m.key)
-	telling := false
+	telling, owner := false, w.Owner()
 	for {
 		// The loop ends: the owner moves the word three times at most.
 		n := w.Load()
@@ -284,8 +284,11 @@ func (m *monitor) end(b *wakes, w wait, result, aux uint32) bool {
 		// sync(seat.resolve): release
 		// lin: the wait ends here.
 		if w.Swap(n, n.With(arena.NodeResolved)) {
+			if telling && n.State() != arena.NodeParked {
+				m.a.EndTell() // a peer overwrote the state: nobody is to be told
+			}
 			crashpoint.Hit("monitor.resolve.resolved")
-			b.add(w, n.State())
+			b.add(w, n.State(), owner)
 			return true
 		}
 	}

@@ -63,22 +63,23 @@ type wakes struct {
 type wakeUp struct {
 	wait
 	state arena.NodeState // when it was resolved
+	owner arena.Name      // then
 }
 
 var wakesPool = sync.Pool{New: func() any { return new(wakes) }}
 
 func takeWakes() *wakes { return wakesPool.Get().(*wakes) }
 
-func (b *wakes) add(w wait, s arena.NodeState) {
+func (b *wakes) add(w wait, s arena.NodeState, owner arena.Name) {
 	if s == arena.NodeQueued {
 		return // its owner is awake
 	}
 	if b.n < len(b.few) {
-		b.few[b.n] = wakeUp{w, s}
+		b.few[b.n] = wakeUp{w, s, owner}
 		b.n++
 		return
 	}
-	b.more = append(b.more, wakeUp{w, s})
+	b.more = append(b.more, wakeUp{w, s, owner})
 }
 
 // wake wakes the owners.
@@ -103,7 +104,7 @@ func (m *monitor) wake(b *wakes) {
 func (m *monitor) wakeOne(u wakeUp) {
 	m.counts.add(countWake)
 	if u.state == arena.NodeParked {
-		m.a.Tell(u.off, u.Node)
+		m.a.Tell(u.off, u.Node, u.owner)
 		m.a.EndTell()
 		return
 	}

@@ -15,7 +15,7 @@ import (
 
 func init() {
 	addWorkload(workload{
-		name:   "multilock",
+		name: "multilock", latches: 1,
 		points: []string{"monitor.queue.*", "monitor.resolve.*", "monitor.released", "monitor.leave.*", "monitor.await.*", "monitor.mend.*", "monitor.sweep.*", "monitor.tidy.*", "multilock.*", "park.seat.*"},
 		open: func(a *arena.Arena) (worker, error) {
 			// Few buckets, so that keys have no room in them.
@@ -32,7 +32,7 @@ func init() {
 		},
 	})
 	addWorkload(workload{
-		name:   "multiquick",
+		name: "multiquick", latches: 10,
 		points: []string{"multilock.lock.quick", "multilock.unlock.quick", "multilock.claim.*", "multilock.lock.taken", "multilock.grant.held", "monitor.mend.*", "monitor.sweep.*"},
 		open: func(a *arena.Arena) (worker, error) {
 			// As many entries as there are keys, or nearly.

@@ -120,7 +120,8 @@ func (s *Semaphore) leaveOpen() {
 func (s *Semaphore) openShare(n uint64) {
 	w, h := s.words, s.own
 	last := uint64(s.name)
-	if w.last.Load() != last || s.size > quickMost || s.byLatch() {
+	// Who releases nothing may have no share yet: that of its slot is the dead one's.
+	if w.last.Load() != last || h.name.Load() != last || s.size > quickMost || s.byLatch() {
 		put(&w.last, last)
 		return
 	}

@@ -80,6 +80,26 @@ func TestSemaphoreTakesBackWhatIsOpen(t *testing.T) {
 	require.Equal(t, int64(3), s.State().Free)
 }
 
+// Who comes into the slot of a dead one and releases nothing, as often as it likes, has
+// not what that one had: nothing of it is lost.
+func TestSemaphoreReleaseOfNothingOpensNothing(t *testing.T) {
+	a := newArena(t, &arena.Options{Size: 4 << 20, MaxParticipants: 2})
+	s := newSemaphore(t, a, "s", 5, nil)
+	p := semOpens(t, a, s)
+	require.NoError(t, s.Latched(func() {
+		// The burial does not get the latch.
+		p.Kill(t)
+		alone(t, a, 1)
+		p = semOther(t, a)
+	}))
+	require.Contains(t, words(a), "open, 2 used, 1 spare")
+	for range 3 {
+		require.Empty(t, semDo(t, p, semOrder{Verb: "release"}).Panic)
+	}
+	require.Contains(t, semDo(t, p, semOrder{Verb: "release", N: 2}).Panic, "more than are held")
+	require.True(t, s.TryAcquire(5), words(a))
+}
+
 // semBurstTurns is how many bursts each process does.
 const semBurstTurns = 3000
 

@@ -4,7 +4,7 @@ enum {
     SHMI_orderMark = 0x01020304,
     SHMI_LayoutVersion = SHMSYNC_LAYOUT_VERSION,
     SHMI_wordBytes = 8,
-    SHMI_knownCompat = 0,
+    SHMI_knownCompat = 1,
     SHMI_knownROCompat = 0,
     SHMI_knownIncompat = 0,
     SHMI_headerSize = 4096,
@@ -189,7 +189,8 @@ typedef struct shmi_mutex_words {
     uint32_t pays;
     uint64_t hub;
     uint64_t handed;
-    uint64_t pad1_[10];
+    uint64_t pad1_[2];
+    uint64_t counts[8];  /* for people; see compatCounted */
 } shmi_mutex_words;
 
 typedef struct shmi_futex_words {
@@ -221,6 +222,7 @@ SHMI_AT(shmi_mutex_words, policy, 76);
 SHMI_AT(shmi_mutex_words, died, 80);
 SHMI_AT(shmi_mutex_words, spin, 84);
 SHMI_AT(shmi_mutex_words, lastCPU, 88);
+SHMI_AT(shmi_mutex_words, counts, 128);
 SHMI_AT(shmi_mutex_words, pays, 92);
 SHMI_AT(shmi_mutex_words, hub, 96);
 SHMI_AT(shmi_mutex_words, handed, 104);

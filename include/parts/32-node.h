@@ -207,12 +207,12 @@ SHMI_FN int shmi_ready(shmsync_arena *a, shmi_off off, shmi_node *n)
     return done;
 }
 
-/* Puts a node that was parked and is resolved on its owner's stack and rings. Only who
- * resolved it does that, once, between shmi_begin_tell, which it has called before it
- * resolved the node, and shmi_end_tell. */
-SHMI_FN void shmi_tell(shmsync_arena *a, shmi_off off, shmi_node *n)
+/* Puts a node that was parked and is resolved on the stack of the owner that it had then,
+ * and rings. Only who resolved it does that, once, between shmi_begin_tell, which it has
+ * called before it resolved the node, and shmi_end_tell. If the owner has died the node
+ * may be somebody else's by now, and nobody is told. */
+SHMI_FN void shmi_tell(shmsync_arena *a, shmi_off off, shmi_node *n, shmi_name owner)
 {
-    shmi_name owner = shmi_node_owner(n);
     if (shmi_current(a, owner))
         shmi_push_ready(a, off, n, owner);
 }
@@ -364,6 +364,12 @@ SHMI_FN int shmi_stacked(shmsync_arena *a, shmi_name n, shmi_off want, uint64_t 
     return 0;
 }
 
+/* Whether a node was resolved, perhaps after d->told, by who is yet to tell its owner. */
+SHMI_FN int shmi_untold(shmsync_arena *a, const shmi_dead_nodes *d, shmi_node *n)
+{
+    return shmi_node_state(shmi_node_load(n)) == SHMI_NodeResolved && !(d->told && shmi_all_told(a));
+}
+
 SHMI_FN void shmi_free_dead_node(shmsync_arena *a, shmi_off off, shmi_node *n, void *arg)
 {
     shmi_dead_nodes *d = (shmi_dead_nodes *)arg;
@@ -374,7 +380,7 @@ SHMI_FN void shmi_free_dead_node(shmsync_arena *a, shmi_off off, shmi_node *n, v
     if (owner != d->dead) {
         list = shmi_ld64(&n->list);
         w = shmi_node_load(n);
-        if (owner == 0 && list != 0 && shmi_node_state(w) == SHMI_NodeReady) {
+        if (owner == 0 && list != 0 && shmi_node_state(w) != SHMI_NodeFree && shmi_node_owner(n) == 0) {
             if (d->n_strays < sizeof d->strays / sizeof d->strays[0]) {
                 shmi_stray *s = &d->strays[d->n_strays++];
                 s->off = off;
@@ -382,7 +388,7 @@ SHMI_FN void shmi_free_dead_node(shmsync_arena *a, shmi_off off, shmi_node *n, v
                 s->on = 0;
             }
         } else if (owner != 0 && list == 0 && shmi_ld64(&n->stamp) == 0 && !shmi_current(a, owner) &&
-                   (d->told || shmi_node_state(w) != SHMI_NodeResolved)) {
+                   !shmi_untold(a, d, n)) {
             /* Who took it off its queue as its owner was buried has died before it could
              * give it back, or is about to. */
             shmi_bury_node(a, off, owner);
@@ -399,14 +405,15 @@ SHMI_FN void shmi_free_dead_node(shmsync_arena *a, shmi_off off, shmi_node *n, v
     list = shmi_ld64(&n->list);
     if (list == 0 && there && shmi_ld64(&n->stamp) != 0)
         return; /* on a queue: the object's kind takes it off and gives it back */
-    if (list == 0 && !d->told && shmi_node_state(w) == SHMI_NodeResolved)
+    if (list == 0 && shmi_untold(a, d, n))
         return; /* its stack would be that of who has the node next */
     if (list == 0) {
         shmi_bury_node(a, off, d->dead);
     } else if (there && !shmi_on_list(a, list, off, &d->left)) {
         shmi_free_node(a, off);
     } else if (there) {
-        if (d->told || shmi_node_state(w) != SHMI_NodeReady || shmi_stacked(a, d->dead, off, &d->left)) {
+        /* Also one that is not ready: the dead one may have taken it loose. */
+        if (d->told || shmi_stacked(a, d->dead, off, &d->left)) {
             while (shmi_node_state(w) != SHMI_NodeFree && shmi_node_owner(n) == d->dead && !shmi_node_swap(n, w, shmi_node_freed(w)))
                 w = shmi_node_load(n);
         }

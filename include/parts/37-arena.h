@@ -85,7 +85,7 @@ SHMI_FN void shmi_write_header(unsigned char *b, const shmi_geometry *g)
     shmi_hdr_set32(b, SHMI_hdrVersion, SHMI_LayoutVersion);
     shmi_hdr_set32(b, SHMI_hdrWord, SHMI_wordBytes);
     shmi_hdr_set32(b, SHMI_hdrHeaderSize, SHMI_headerSize);
-    shmi_hdr_set64(b, SHMI_hdrCompat, SHMI_knownCompat);
+    shmi_hdr_set64(b, SHMI_hdrCompat, 0);
     shmi_hdr_set64(b, SHMI_hdrROCompat, SHMI_knownROCompat);
     shmi_hdr_set64(b, SHMI_hdrIncompat, SHMI_knownIncompat);
     shmi_hdr_set64(b, SHMI_hdrSize, g->size);
@@ -559,6 +559,8 @@ SHMI_FN int shmi_join(shmsync_arena *a, const char *label)
     a->my_slot = shmi_name_slot(name);
     a->self = name;
     if (before != 0) {
+        /* Or what the dead one was telling would count as ours. */
+        shmi_st32(shmi_slot32(a, a->my_slot, SHMI_slotTelling), 0);
         shmi_repair_all(a, before);
         SHMSYNC_CRASHPOINT("arena.inherit.repaired");
         shmi_wake_all_for(a, before);

@@ -18,6 +18,7 @@ struct shmi_wait {
 struct shmi_woken {
     struct shmi_wait w;
     uint32_t state; /* when it was resolved */
+    uint32_t owner; /* then: the node of a dead one may be somebody else's when it is told */
 };
 struct shmi_wakes {
     uint32_t n, room;
@@ -214,20 +215,21 @@ SHMI_FN void shmi_wakes_init(struct shmi_wakes *b)
 SHMI_FN void shmi_wake_one(struct shmi_monitor *m, struct shmi_woken *u)
 {
     if (u->state == SHMI_NodeParked) {
-        shmi_tell(m->a, u->w.off, u->w.n);
+        shmi_tell(m->a, u->w.off, u->w.n, u->owner);
         shmi_end_tell(m->a);
     } else {
         shmi_wake(&u->w.n->word, 1);
     }
 }
 
-SHMI_FN void shmi_wakes_add(struct shmi_monitor *m, struct shmi_wakes *b, struct shmi_wait w, uint32_t state)
+SHMI_FN void shmi_wakes_add(struct shmi_monitor *m, struct shmi_wakes *b, struct shmi_wait w, uint32_t state, uint32_t owner)
 {
     struct shmi_woken *to = b->more != NULL ? b->more : b->few, u;
     if (state == SHMI_NodeQueued)
         return; /* its owner is awake */
     u.w = w;
     u.state = state;
+    u.owner = owner;
     if (b->n == b->room) {
         uint32_t room = 4 * b->room;
         struct shmi_woken *more = (struct shmi_woken *)realloc(b->more, room * sizeof *more);
@@ -374,6 +376,7 @@ SHMI_FN void shmi_mon_discard(struct shmi_monitor *m, struct shmi_wait w)
 SHMI_FN int shmi_mon_end(struct shmi_monitor *m, struct shmi_wakes *b, struct shmi_wait w, uint32_t result, uint32_t aux)
 {
     int telling = 0;
+    uint32_t owner = shmi_owner_of(w);
     m->rules->detach(m, w);
     shmi_st64(&w.n->extra, shmi_fate(shmi_class_of(w), result, aux));
     for (;;) {
@@ -390,7 +393,7 @@ SHMI_FN int shmi_mon_end(struct shmi_monitor *m, struct shmi_wakes *b, struct sh
         }
         if (shmi_node_swap(w.n, n, shmi_node_with(n, SHMI_NodeResolved))) {
             SHMSYNC_CRASHPOINT("monitor.resolve.resolved");
-            shmi_wakes_add(m, b, w, shmi_node_state(n));
+            shmi_wakes_add(m, b, w, shmi_node_state(n), owner);
             return 1;
         }
     }

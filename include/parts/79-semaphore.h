@@ -138,7 +138,8 @@ SHMI_FN void shmi_sem_open_share(struct shmi_semaphore *s, uint64_t n)
     shmi_semaphore_share *h = s->own;
     struct shmi_change c;
     uint64_t q;
-    if (shmi_get(&w->last) != s->m.a->self || s->size > SHMI_QUICK_MOST) {
+    /* Who releases nothing may have no share yet: that of its slot is the dead one's. */
+    if (shmi_get(&w->last) != s->m.a->self || shmi_get(&h->name) != s->m.a->self || s->size > SHMI_QUICK_MOST) {
         shmi_put(&w->last, s->m.a->self);
         return;
     }

@@ -89,10 +89,24 @@ var mutants = []mutant{
 	},
 	{
 		name: "permits die with their owner",
-		file: "prims/semaphore.go",
-		old:  "\t\tif left := h.permits.Load(); left > 0 && gone(n) {\n",
-		new:  "\t\tif left := h.permits.Load(); left > 1<<40 && gone(n) {\n",
+		file: "prims/semaphore_rules.go",
+		old:  "\t\tif h.total() > 0 && gone(n) {\n",
+		new:  "\t\tif h.total() > 1<<40 && gone(n) {\n",
 		pkg:  "prims", run: "TestSemaphoreTakesBackFromTheDead",
+	},
+	{
+		name: "what an open share has dies with its owner",
+		file: "prims/semaphore_rules.go",
+		old:  "\t\t\tc.set(&s.words.free, s.words.free.Load()+h.permits.Load()+shut(h).permits())\n",
+		new:  "\t\t\tc.set(&s.words.free, s.words.free.Load()+h.permits.Load()+shut(h).permits()*0)\n",
+		pkg:  "prims", run: "TestSemaphoreTakesBackWhatIsOpen",
+	},
+	{
+		name: "a waiter queues and closes no share",
+		file: "prims/semaphore.go",
+		old:  "\ts.gather()\n",
+		new:  "",
+		pkg:  "prims", run: "TestSemaphoreGathersWhatIsSpare",
 	},
 	{
 		name: "items die with their lease",

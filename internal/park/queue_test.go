@@ -236,7 +236,7 @@ func TestLooseNodeIsKept(t *testing.T) {
 	next.afterDeath() // its waiter may have been owed a wake
 	next.Close()
 	require.Equal(t, b.Self(), n.Owner(), "loose while it may be pushed")
-	b.Tell(node, n)
+	b.Tell(node, n, b.Self())
 	b.EndTell()
 	until(t, func() bool { return hostOf(b.Arena).mayRelease(node) })
 	last := b.place(o)

@@ -129,7 +129,7 @@ func TestSeatIsNotReusedBeforeItIsOffTheStack(t *testing.T) {
 	bench.look()
 	require.Equal(t, arena.NodeResolved, s.Node.State())
 	b.BeginTell()
-	b.Tell(s.Off, s.Node)
+	b.Tell(s.Off, s.Node, b.Self())
 	b.EndTell()
 	p.comes(s, arena.NodeIdle)
 	until(t, func() bool { _, free := bench.counts(); return free == 2 })
@@ -142,7 +142,7 @@ func (b *rig) stray() {
 	require.NoError(b.t, err)
 	n, err := b.NodeAt(off)
 	require.NoError(b.t, err)
-	b.Tell(off, n)
+	b.Tell(off, n, b.Self())
 }
 
 // A node that fell off the ready stack, or that its teller did not put there before it
