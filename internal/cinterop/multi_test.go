@@ -376,3 +376,48 @@ func TestMultiLockKilledWaiter(t *testing.T) {
 		s.none(t, off)
 	})
 }
+
+// Who dies with the latch of a bucket leaves the keys there as they were: those that have
+// no room in it, too, and those who wait for them.
+func TestMultiLockKilledInBucket(t *testing.T) {
+	for _, lang := range []string{"go", "c"} {
+		for _, point := range []string{"multilock.lock.taken", "multilock.lock.spilled", "multilock.unlock.unlinked"} {
+			t.Run(lang+"-"+point, func(t *testing.T) {
+				name := newArena(t)
+				a := newAgent(t, "c", name, "a", "SHMSYNC_CRASHPOINT="+point)
+				b, c := newAgent(t, lang, name, "b"), newAgent(t, lang, name, "c")
+				off := b.do(t, "multi.open", "m", 1, 1)
+				keys := 4
+				if point != "multilock.lock.taken" {
+					keys = 8
+				}
+				b.do(t, "multi.lockall", "m", 0, keys)
+				var all []pending
+				for key := range keys {
+					all = append(all, c.blocked(t, off, uint64(key+1), "multi.lock", "m", key))
+				}
+				if point == "multilock.unlock.unlinked" {
+					a.do(t, "multi.lock", "m", 50)
+					a.start(t, "multi.unlock", "m", 50)
+				} else {
+					a.start(t, "multi.lock", "m", 50)
+				}
+				<-a.ended
+				b.start(t, "multi.lock", "m", 3, 50).fails(t, syscall.ETIMEDOUT)
+				if point != "multilock.unlock.unlinked" {
+					b.start(t, "multi.try", "m", 50).fails(t, syscall.EOWNERDEAD)
+					b.do(t, "multi.recover", "m", 50)
+				}
+				b.do(t, "multi.lock", "m", 50)
+				b.do(t, "multi.unlockall", "m")
+				for _, w := range all {
+					w.must(t)
+				}
+				c.do(t, "multi.unlockall", "m")
+				if free, words := multiWords(t, name, "m"); !free {
+					t.Fatal(words)
+				}
+			})
+		}
+	}
+}
