@@ -296,7 +296,6 @@ func (s *Semaphore) release(n uint64) {
 	}
 	b := takeWakes()
 	s.settle(b)
-	s.reopen()
 	m.leave(b)
 }
 

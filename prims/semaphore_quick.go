@@ -102,9 +102,13 @@ func (s *Semaphore) closePool() uint64 {
 
 // reopen opens what was closed for the time of the latch, if nobody is queued.
 func (s *Semaphore) reopen() {
-	if s.moves && !s.byLatch() && s.fifo.empty() {
+	if !s.moves || s.byLatch() || !s.fifo.empty() {
+		return
+	}
+	// What is closed stays as it is: only who has the latch opens it.
+	if p := poolWord(s.words.free.Load()); !p.open() {
 		// sync(semaphore.quick): release
-		s.words.free.Store(s.words.free.Load() | uint64(poolOpen))
+		s.words.free.Store(uint64(p | poolOpen))
 	}
 }
 

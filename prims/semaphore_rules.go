@@ -4,6 +4,7 @@ import "github.com/shmsync/shmsync/arena"
 
 // settle grants what can be granted, in order.
 func (s *Semaphore) settle(b *wakes) {
+	defer s.reopen()
 	for w, ok := s.fifo.head(); ok; w, ok = s.fifo.head() {
 		if !s.mon.waiting(w) {
 			s.detach(w)
