@@ -2021,6 +2021,7 @@ typedef struct shmi_ref {
     unsigned count; /* opens that have not been closed */
     void *handle;   /* guarded by: shmsync_arena.handles_of */
     unsigned opens; /* of the handle; guarded by: the same */
+    void (*end)(void *handle); /* what ends it if the arena is closed before; NULL: free. guarded by: the same */
 } shmi_ref;
 
 typedef struct shmi_burial {
@@ -4269,6 +4270,20 @@ SHMI_FN void *shmi_share(shmsync_arena *a, const shmi_object *o, void *(*build)(
     return handle;
 }
 
+/* Has end give back what the handle of an object has besides itself, and the handle, where
+ * the arena is closed before it. The arena is gone by then. */
+SHMI_FN void shmi_ends_with(shmsync_arena *a, shmi_off off, void (*end)(void *handle))
+{
+    shmi_ref *r;
+    pthread_mutex_lock(&a->handles_of);
+    pthread_mutex_lock(&a->handles);
+    r = shmi_ref_of(a, off);
+    pthread_mutex_unlock(&a->handles);
+    if (r != NULL)
+        r->end = end;
+    pthread_mutex_unlock(&a->handles_of);
+}
+
 /* Gives one opening back, and calls end with the handle if it was the last. EBADF for
  * one that is not open. */
 SHMI_FN int shmi_unshare(shmsync_arena *a, shmi_off off, void (*end)(void *handle))
@@ -5755,7 +5770,10 @@ SHMI_FN void shmi_destroy(shmsync_arena *a)
     shmi_chore *l, *more;
     for (r = a->refs; r != NULL; r = next) {
         next = r->next;
-        free(r->handle);
+        if (r->handle != NULL && r->end != NULL)
+            r->end(r->handle);
+        else
+            free(r->handle);
         free(r);
     }
     for (s = a->seats; s != NULL; s = after) {
@@ -15486,7 +15504,10 @@ SHMI_FN int shmi_multi_handle(shmsync_arena *a, const shmi_object *o, int policy
         return err;
     }
     out->impl = (struct shmi_multilock *)shmi_share(a, o, shmi_multi_new, NULL);
-    return out->impl != NULL ? 0 : ENOMEM;
+    if (out->impl == NULL)
+        return ENOMEM;
+    shmi_ends_with(a, o->off, shmi_multi_end);
+    return 0;
 }
 
 typedef struct shmi_multi_spec {

@@ -629,7 +629,10 @@ SHMI_FN int shmi_multi_handle(shmsync_arena *a, const shmi_object *o, int policy
         return err;
     }
     out->impl = (struct shmi_multilock *)shmi_share(a, o, shmi_multi_new, NULL);
-    return out->impl != NULL ? 0 : ENOMEM;
+    if (out->impl == NULL)
+        return ENOMEM;
+    shmi_ends_with(a, o->off, shmi_multi_end);
+    return 0;
 }
 
 typedef struct shmi_multi_spec {
