@@ -6,6 +6,8 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/shmsync/shmsync/prims"
 )
 
@@ -69,4 +71,32 @@ func TestWaitAny(t *testing.T) {
 			t.Fatalf("%v of number %d", r.err, r.n)
 		}
 	})
+}
+
+// Who is woken for two things at once takes the first, and passes the token of the other on;
+// if it dies over that, the token passes on all the same.
+func TestWaitAnyPasses(t *testing.T) {
+	for _, lang := range []string{"go", "c"} {
+		for _, env := range []string{"", "SHMSYNC_CRASHPOINT=event.pass.passed"} {
+			t.Run(lang+"-"+env, func(t *testing.T) {
+				name := newArena(t)
+				a, b := newAgent(t, "c", name, "a", env), newAgent(t, lang, name, "b")
+				b.do(t, "future.open", "x-f")
+				e := b.do(t, "event.open", "x-e", 1)
+				w := a.blocked(t, e, 1, "any.wait", "x")
+				a.stop(t)
+				b.do(t, "event.set", "x-e")
+				b.do(t, "future.set", "x-f", 0)
+				next := b.blocked(t, e, 1, "event.wait", "x-e")
+				require.NoError(t, a.cmd.Process.Signal(syscall.SIGCONT))
+				if env == "" {
+					require.Zero(t, w.must(t), "the future is the first")
+				} else {
+					<-a.ended
+				}
+				next.must(t)
+				b.start(t, "event.try", "x-e").fails(t, syscall.EBUSY)
+			})
+		}
+	}
 }
