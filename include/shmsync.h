@@ -680,6 +680,46 @@ typedef struct shmsync_awaiter {
  * SHMSYNC_AWAIT_MOST.
  */
 int shmsync_wait_any(const shmsync_awaiter *list, size_t n, const struct timespec *abs_monotonic, size_t *index);
+
+/* ---- MultiLock: a lock for each of 2^64 keys, taken in the order of arrival ---- */
+
+typedef struct shmsync_multilock {
+    struct shmi_multilock *impl;
+} shmsync_multilock;
+
+typedef struct shmsync_multilock_options {
+    int policy;       /* SHMSYNC_POLICY_..., of a new one; another than an existing one has: EINVAL */
+    uint32_t buckets; /* parts with latches of their own, a power of two at least, at most 65536; 0: 64, or whatever an existing one has; another: EINVAL */
+    int64_t spin_ns;  /* as of a mutex */
+} shmsync_multilock_options;
+
+/* A key that this process holds, or held: what can unlock it, once. It is a value, which
+ * any thread of the process may use until the MultiLock is closed. All zero holds nothing. */
+typedef struct shmsync_hold {
+    struct shmi_key_bucket *in;
+    uint64_t *at;
+    uint64_t key; /* which one */
+    uint64_t hold;
+} shmsync_hold;
+
+int shmsync_multilock_open(shmsync_arena *a, const char *name, const shmsync_multilock_options *opts, shmsync_multilock *out);
+int shmsync_multilock_at(shmsync_arena *a, shmsync_offset off, shmsync_multilock *out);
+shmsync_offset shmsync_multilock_offset(const shmsync_multilock *m);
+int shmsync_multilock_close(shmsync_multilock *m);
+/* As those of a mutex, for one key; ENOSPC: no room for the key, or for a wait. trylock is EBUSY while somebody waits. */
+int shmsync_multilock_lock(shmsync_multilock *m, uint64_t key, shmsync_hold *out);
+int shmsync_multilock_trylock(shmsync_multilock *m, uint64_t key, shmsync_hold *out);
+int shmsync_multilock_timedlock(shmsync_multilock *m, uint64_t key, shmsync_hold *out, const struct timespec *abs_monotonic);
+/* EPERM: this process does not hold it any more. */
+int shmsync_multilock_unlock(const shmsync_hold *h);
+/* Locks n keys, in the order of their numbers, into the holds at out; one that is given
+ * twice is locked once. *held is how many there are then. An error means none. */
+int shmsync_multilock_lockall(shmsync_multilock *m, const uint64_t *keys, size_t n, shmsync_hold *out, size_t *held);
+int shmsync_multilock_timedlockall(shmsync_multilock *m, const uint64_t *keys, size_t n, shmsync_hold *out, size_t *held, const struct timespec *abs_monotonic);
+/* The result is that of the first that could not be unlocked; the others are. */
+int shmsync_multilock_unlockall(const shmsync_hold *h, size_t n);
+int shmsync_multilock_recover(shmsync_multilock *m, uint64_t key, int (*repair)(void *), void *arg);
+int shmsync_multilock_state(shmsync_multilock *m, uint64_t key);
 #ifdef SHMSYNC_IMPLEMENTATION
 
 #include <errno.h>
@@ -1981,6 +2021,7 @@ typedef struct shmi_ref {
     unsigned count; /* opens that have not been closed */
     void *handle;   /* guarded by: shmsync_arena.handles_of */
     unsigned opens; /* of the handle; guarded by: the same */
+    void (*end)(void *handle); /* what ends it if the arena is closed before; NULL: free. guarded by: the same */
 } shmi_ref;
 
 typedef struct shmi_burial {
@@ -4229,6 +4270,20 @@ SHMI_FN void *shmi_share(shmsync_arena *a, const shmi_object *o, void *(*build)(
     return handle;
 }
 
+/* Has end give back what the handle of an object has besides itself, and the handle, where
+ * the arena is closed before it. The arena is gone by then. */
+SHMI_FN void shmi_ends_with(shmsync_arena *a, shmi_off off, void (*end)(void *handle))
+{
+    shmi_ref *r;
+    pthread_mutex_lock(&a->handles_of);
+    pthread_mutex_lock(&a->handles);
+    r = shmi_ref_of(a, off);
+    pthread_mutex_unlock(&a->handles);
+    if (r != NULL)
+        r->end = end;
+    pthread_mutex_unlock(&a->handles_of);
+}
+
 /* Gives one opening back, and calls end with the handle if it was the last. EBADF for
  * one that is not open. */
 SHMI_FN int shmi_unshare(shmsync_arena *a, shmi_off off, void (*end)(void *handle))
@@ -5715,7 +5770,10 @@ SHMI_FN void shmi_destroy(shmsync_arena *a)
     shmi_chore *l, *more;
     for (r = a->refs; r != NULL; r = next) {
         next = r->next;
-        free(r->handle);
+        if (r->handle != NULL && r->end != NULL)
+            r->end(r->handle);
+        else
+            free(r->handle);
         free(r);
     }
     for (s = a->seats; s != NULL; s = after) {
@@ -14815,6 +14873,1134 @@ int shmsync_wait_any(const shmsync_awaiter *list, size_t n, const struct timespe
     *index = chosen;
     return chosen != SIZE_MAX ? result : err;
 }
+
+/* ---- MultiLock: prims/multilock*.go in C, docs/design/0009-fair-locks.md ---- */
+
+/* The kinds of a hold that are not, or not quite, those of an owner word. */
+enum { SHMI_keyQuick = SHMI_kindBiased, SHMI_keyLast = SHMI_kindNotRecoverable + 1, SHMI_keyKept };
+enum { SHMI_multiInline = 5, SHMI_multiLogDefault = 6, SHMI_multiLogMost = 16, SHMI_evictEvery = 16 };
+#define SHMI_MULTI_HASH UINT64_C(0x9e3779b97f4a7c15)
+#define SHMI_HOLD_FAST (UINT64_C(1) << 29)                               /* what a claim takes */
+#define SHMI_HOLD_UNLOCK ((uint64_t)(SHMI_keyKept - SHMI_keyQuick) << 29) /* turns quick into kept */
+#define SHMI_HOLD_LOCK ((UINT64_C(1) << 32) - SHMI_HOLD_UNLOCK)           /* turns kept into the next quick */
+#define SHMI_HOLD_LAST ((uint64_t)SHMI_keyLast << 29)                     /* turns held into last */
+
+/* This process's side of a bucket. */
+struct shmi_key_bucket {
+    struct shmi_monitor m; /* first */
+    struct shmi_multilock *of;
+    shmi_multilock_bucket *w;
+    uint32_t number;
+    uint32_t quick; /* this process has had a quick hold here. Atomic. */
+};
+
+struct shmi_multilock {
+    shmsync_arena *a;
+    shmi_object o;
+    int release;  /* policy Release */
+    uint32_t log; /* logarithm of the number of buckets */
+    pthread_mutex_t making;
+    struct shmi_key_bucket **all; /* NULL until this process looks at it; atomic */
+};
+
+/* Where a key is that is not free: an entry of its bucket, or a node. hold is NULL where there is none. */
+struct shmi_key_entry {
+    uint64_t *key, *hold, *queue;
+    uint64_t off; /* of the node, or 0 */
+    shmi_node *n;
+};
+
+SHMI_FN uint32_t shmi_hold_owner(uint64_t h) { return (uint32_t)h; }
+SHMI_FN uint32_t shmi_hold_kind(uint64_t h) { return shmi_owner_kind((uint32_t)h); }
+SHMI_FN uint32_t shmi_hold_name(uint64_t h) { return shmi_owner_name((uint32_t)h); }
+SHMI_FN uint32_t shmi_hold_stamp(uint64_t h) { return (uint32_t)(h >> 32); }
+SHMI_FN uint64_t shmi_make_hold(uint32_t kind, shmi_name n, uint32_t stamp) { return (uint64_t)stamp << 32 | shmi_make_owner(kind, n); }
+/* Whether nobody has the key or waits for it. */
+SHMI_FN int shmi_hold_free(uint64_t h) { return h == 0 || shmi_hold_kind(h) >= SHMI_keyLast; }
+/* shmi_hold_free of a word that is not fast: the entry is in no use. */
+SHMI_FN int shmi_hold_idle(uint64_t h) { return h == 0 || shmi_hold_kind(h) == SHMI_keyLast; }
+/* Whether its name may change the word without the latch. */
+SHMI_FN int shmi_hold_fast(uint64_t h) { return shmi_hold_kind(h) == SHMI_keyQuick || shmi_hold_kind(h) == SHMI_keyKept; }
+SHMI_FN int shmi_hold_valid(uint64_t h)
+{
+    if (shmi_hold_kind(h) >= SHMI_keyLast)
+        return shmi_hold_name(h) != 0;
+    return shmi_owner_valid(shmi_hold_owner(h)) && (shmi_hold_owner(h) != 0 || h == 0);
+}
+/* The hold when it is let go while others wait. */
+SHMI_FN uint64_t shmi_hold_passing(uint64_t h) { return shmi_make_hold(SHMI_kindReserved, shmi_hold_name(h), shmi_hold_stamp(h)); }
+/* The hold after its name was found dead. */
+SHMI_FN uint64_t shmi_hold_bereaved(uint64_t h, int release)
+{
+    uint32_t next = shmi_bereaved(shmi_hold_owner(h), release);
+    return next != 0 ? (h & ~(uint64_t)UINT32_MAX) | next : shmi_hold_passing(h);
+}
+/* Whose death made the key what it is. */
+SHMI_FN shmi_name shmi_hold_died(uint64_t h)
+{
+    return shmi_hold_owner(h) == SHMI_OWNER_NOT_RECOVERABLE ? shmi_hold_stamp(h) & SHMI_NAME_MASK : shmi_hold_name(h);
+}
+/* How a wait for a key with this hold ends at once; SHMI_lockGranted: it does not. */
+SHMI_FN uint32_t shmi_hold_result(uint64_t h)
+{
+    if (!shmi_hold_valid(h) || shmi_hold_fast(h) || shmi_hold_kind(h) == SHMI_keyLast)
+        return SHMI_lockCorrupt; /* in use, and claimed */
+    if (shmi_hold_kind(h) == SHMI_kindOwnerDead)
+        return SHMI_lockOwnerDead;
+    return shmi_hold_owner(h) == SHMI_OWNER_NOT_RECOVERABLE ? SHMI_lockNotRecoverable : SHMI_lockGranted;
+}
+SHMI_FN int shmi_key_fail(struct shmi_monitor *m, const char *op, uint64_t key, uint32_t result, shmi_name who)
+{
+    switch (result) {
+    case SHMI_lockGranted: return 0;
+    case SHMI_lockOwnerDead: return shmi_fail_who(m->a, EOWNERDEAD, op, m->latch.called, who);
+    case SHMI_lockNotRecoverable: return shmi_fail_who(m->a, ENOTRECOVERABLE, op, m->latch.called, who);
+    }
+    return shmi_fail(EPROTO, op, m->latch.called, "key %llu", (unsigned long long)key);
+}
+
+SHMI_FN uint32_t shmi_bucket_of(uint64_t key, uint32_t log) { return (uint32_t)((key ^ key >> 32) * SHMI_MULTI_HASH >> 1 >> (63 - log)); }
+SHMI_FN uint64_t shmi_multi_bytes(uint32_t log) { return sizeof(shmi_multilock_head) + ((uint64_t)sizeof(shmi_multilock_bucket) << log); }
+SHMI_FN uint64_t shmi_bucket_at(const shmi_object *o, uint32_t i)
+{
+    return o->body + sizeof(shmi_multilock_head) + (uint64_t)i * sizeof(shmi_multilock_bucket);
+}
+
+/* ---- entries ---- */
+
+SHMI_FN struct shmi_key_entry shmi_no_entry(void)
+{
+    struct shmi_key_entry e;
+    memset(&e, 0, sizeof e);
+    return e;
+}
+SHMI_FN struct shmi_key_entry shmi_inline_entry(struct shmi_key_bucket *k, uint32_t i)
+{
+    struct shmi_key_entry e = shmi_no_entry();
+    e.key = &k->w->entries[3 * i];
+    e.hold = e.key + 1;
+    e.queue = e.key + 2;
+    return e;
+}
+SHMI_FN struct shmi_key_entry shmi_node_entry(uint64_t off, shmi_node *n)
+{
+    struct shmi_key_entry e;
+    e.key = &n->wanted;
+    e.hold = &n->stamp;
+    e.queue = &n->extra;
+    e.off = off;
+    e.n = n;
+    return e;
+}
+SHMI_FN int shmi_key_belongs(struct shmi_key_bucket *k, shmi_node *n)
+{
+    return shmi_get(&n->object) == k->m.o.off && shmi_bucket_of(shmi_get(&n->wanted), k->of->log) == k->number && shmi_get(&n->stamp) != 0;
+}
+/* Whether a node stands for a key of this bucket. While the latch is held, such a node
+ * stays one; others may change under the look, which is why it is taken twice. */
+SHMI_FN int shmi_key_is_entry(struct shmi_key_bucket *k, shmi_node *n)
+{
+    uint32_t w = shmi_node_load(n);
+    return shmi_node_state(w) == SHMI_NodeIdle && shmi_key_belongs(k, n) && shmi_node_load(n) == w;
+}
+/* Whether a node is a wait in this bucket. */
+SHMI_FN int shmi_key_is_wait(struct shmi_monitor *m, struct shmi_wait w)
+{
+    uint32_t n = shmi_node_load(w.n);
+    return shmi_node_state(n) != SHMI_NodeIdle && shmi_key_belongs((struct shmi_key_bucket *)m, w.n) && ((shmi_node_load(w.n) ^ n) & ~15u) == 0;
+}
+
+/* A walk over the entries in use, those with quick holds among them. What it gave may be
+ * taken off. Nodes are in the order of their offsets, so that it ends whatever the links
+ * are. Without the latch it may miss some that change meanwhile. */
+struct shmi_key_walk {
+    uint32_t i;
+    int peek; /* the latch is not held */
+    uint64_t off, before;
+};
+SHMI_FN struct shmi_key_walk shmi_walk_spilled(struct shmi_key_bucket *k, int peek)
+{
+    struct shmi_key_walk v;
+    v.i = SHMI_multiInline + 1;
+    v.peek = peek;
+    v.off = shmi_link_next(shmi_get(&k->w->spilled));
+    v.before = 0;
+    return v;
+}
+SHMI_FN struct shmi_key_walk shmi_walk_keys(struct shmi_key_bucket *k, int peek)
+{
+    struct shmi_key_walk v = shmi_walk_spilled(k, peek);
+    v.i = 0;
+    return v;
+}
+SHMI_FN int shmi_next_key(struct shmi_key_bucket *k, struct shmi_key_walk *v, struct shmi_key_entry *e)
+{
+    shmi_node *n;
+    while (v->i < SHMI_multiInline) {
+        *e = shmi_inline_entry(k, v->i++);
+        if (!shmi_hold_free(shmi_get(e->hold)))
+            return 1;
+    }
+    if (v->i == SHMI_multiInline)
+        *v = shmi_walk_spilled(k, v->peek);
+    if (v->off == 0)
+        return 0;
+    n = shmi_node_at(k->m.a, v->off);
+    if (n == NULL || v->off <= v->before || !shmi_key_is_entry(k, n)) {
+        if (!v->peek)
+            shmi_set_broken(&k->m, 1);
+        return 0;
+    }
+    *e = shmi_node_entry(v->off, n);
+    v->before = v->off;
+    v->off = shmi_link_next(shmi_get(&n->next));
+    return 1;
+}
+
+/* Sees to it that the stamps that follow are behind that of a hold. */
+SHMI_FN void shmi_key_raise(struct shmi_key_bucket *k, uint64_t h)
+{
+    uint64_t n = shmi_get(&k->w->mon.arrivals);
+    int32_t ahead = (int32_t)(shmi_hold_stamp(h) - (uint32_t)n);
+    if (ahead > 0)
+        shmi_put(&k->w->mon.arrivals, n + (uint64_t)ahead);
+}
+/* Makes the hold of an entry one that only who holds the latch changes, with the latch
+ * held, and gives it. It is one step, so that who locks and unlocks meanwhile cannot hold it up. */
+SHMI_FN uint64_t shmi_key_claim(struct shmi_key_bucket *k, struct shmi_key_entry e)
+{
+    uint64_t h;
+    shmi_and64(e.hold, ~SHMI_HOLD_FAST);
+    SHMSYNC_CRASHPOINT("multilock.claim.claimed");
+    h = shmi_get(e.hold);
+    shmi_key_raise(k, h);
+    return h;
+}
+
+/* The entry of a key among those in the bucket itself, or in *was the one in no use where
+ * the key was last, with the latch held. It claims the key. */
+SHMI_FN struct shmi_key_entry shmi_key_seek(struct shmi_key_bucket *k, uint64_t key, struct shmi_key_entry *was)
+{
+    uint32_t i;
+    *was = shmi_no_entry();
+    for (i = 0; i < SHMI_multiInline; i++) {
+        struct shmi_key_entry e = shmi_inline_entry(k, i);
+        uint64_t h;
+        if (shmi_get(e.key) != key)
+            continue;
+        h = shmi_get(e.hold);
+        if (shmi_hold_fast(h))
+            h = shmi_key_claim(k, e);
+        if (!shmi_hold_free(h)) {
+            *was = shmi_no_entry();
+            return e;
+        }
+        if (h != 0 || was->hold == NULL) /* 0 of an entry that was never used is no key */
+            *was = e;
+    }
+    return shmi_no_entry();
+}
+/* The entry of a key, with the latch held. It claims the key. */
+SHMI_FN struct shmi_key_entry shmi_key_find(struct shmi_key_bucket *k, uint64_t key)
+{
+    struct shmi_key_entry was, e = shmi_key_seek(k, key, &was);
+    struct shmi_key_walk v;
+    if (e.hold != NULL)
+        return e;
+    for (v = shmi_walk_spilled(k, 0); shmi_next_key(k, &v, &e);)
+        if (shmi_get(e.key) == key)
+            return e;
+    return shmi_no_entry();
+}
+/* An entry in no use. They go in turn, so that the keys that they were for have time to come back. */
+SHMI_FN struct shmi_key_entry shmi_key_unused(struct shmi_key_bucket *k, uint64_t n)
+{
+    uint32_t i;
+    for (i = 0; i < SHMI_multiInline; i++) {
+        struct shmi_key_entry e = shmi_inline_entry(k, (uint32_t)((n % SHMI_multiInline + i) % SHMI_multiInline));
+        if (shmi_hold_idle(shmi_get(e.hold)))
+            return e;
+    }
+    return shmi_no_entry();
+}
+/* An entry for a key that has none, with the latch held: where the key was last, one in no
+ * use, or one that was kept for another. Now and then that goes first: it may be of a key
+ * that nobody wants any more. */
+SHMI_FN struct shmi_key_entry shmi_key_room(struct shmi_key_bucket *k, struct shmi_key_entry was)
+{
+    uint64_t n = shmi_get(&k->w->mon.arrivals);
+    uint32_t i;
+    if (was.hold != NULL)
+        return was;
+    if (n % SHMI_evictEvery != 0) {
+        was = shmi_key_unused(k, n);
+        if (was.hold != NULL)
+            return was;
+    }
+    for (i = 0; i < SHMI_multiInline; i++) {
+        struct shmi_key_entry e = shmi_inline_entry(k, (uint32_t)((n / SHMI_evictEvery + i) % SHMI_multiInline));
+        if (shmi_hold_kind(shmi_get(e.hold)) == SHMI_keyKept && shmi_hold_free(shmi_key_claim(k, e)))
+            return e;
+    }
+    return shmi_key_unused(k, n);
+}
+/* An entry for a key that has none, with the latch held, or none if that takes more than a look. */
+SHMI_FN struct shmi_key_entry shmi_key_vacant(struct shmi_key_bucket *k, uint64_t key)
+{
+    struct shmi_key_entry was, e = shmi_key_seek(k, key, &was);
+    if (e.hold != NULL || shmi_get(&k->w->spilled) != 0)
+        return shmi_no_entry();
+    return shmi_key_room(k, was);
+}
+
+/* The link that leads, or would lead, to the node at off. The head is a link, too. */
+SHMI_FN uint64_t *shmi_key_before(struct shmi_key_bucket *k, uint64_t off)
+{
+    uint64_t *before = &k->w->spilled;
+    struct shmi_key_walk v;
+    struct shmi_key_entry e;
+    for (v = shmi_walk_spilled(k, 0); shmi_next_key(k, &v, &e) && e.off < off;)
+        before = &e.n->next;
+    return before;
+}
+SHMI_FN void shmi_key_link(struct shmi_key_bucket *k, uint64_t off, shmi_node *n)
+{
+    uint64_t *before = shmi_key_before(k, off);
+    shmi_put(&n->next, shmi_links(shmi_link_next(shmi_get(before)), 0));
+    shmi_put(before, shmi_links(off, 0));
+}
+/* Makes an entry of a node that this process has claimed. */
+SHMI_FN struct shmi_key_entry shmi_key_spill(struct shmi_key_bucket *k, uint64_t off, shmi_node *n, uint64_t key, uint64_t h)
+{
+    struct shmi_key_entry e = shmi_node_entry(off, n);
+    shmi_st64(&n->object, k->m.o.off);
+    shmi_st64(e.key, key);
+    shmi_st64(e.queue, 0);
+    /* From here on the node goes back with the key, not with this process. */
+    shmi_put(e.hold, h);
+    SHMSYNC_CRASHPOINT("multilock.lock.spilled");
+    shmi_key_link(k, off, n);
+    return e;
+}
+/* Makes an entry one in no use, for a key that nobody has or waits for. */
+SHMI_FN void shmi_key_free(struct shmi_key_bucket *k, struct shmi_key_entry e)
+{
+    uint64_t h = shmi_get(e.hold), *before;
+    if (e.n == NULL) {
+        shmi_put(e.hold, shmi_make_hold(SHMI_keyLast, shmi_hold_name(h), shmi_hold_stamp(h)));
+        return;
+    }
+    if (shmi_hold_kind(h) != SHMI_kindReserved)
+        shmi_put(e.hold, shmi_hold_passing(h));
+    before = shmi_key_before(k, e.off);
+    if (shmi_link_next(shmi_get(before)) == e.off)
+        shmi_put(before, shmi_links(shmi_link_next(shmi_get(&e.n->next)), 0));
+    SHMSYNC_CRASHPOINT("multilock.unlock.unlinked");
+    /* Whoever claimed the node may be dead. It keeps its stamp until it is free, so that nobody else gives it back. */
+    shmi_bury_node(k->m.a, e.off, shmi_node_owner(e.n));
+}
+
+/* ---- the queues of keys ---- */
+
+SHMI_FN shmi_list_words shmi_key_queue(struct shmi_key_entry e)
+{
+    shmi_list_words q;
+    uint64_t l = shmi_get(e.queue);
+    q.first = shmi_link_next(l);
+    q.last = shmi_link_prev(l);
+    return q;
+}
+SHMI_FN void shmi_key_set_queue(struct shmi_key_entry e, shmi_list_words q) { shmi_put(e.queue, shmi_links(q.first, q.last)); }
+SHMI_FN struct shmi_wait shmi_key_head(struct shmi_key_bucket *k, struct shmi_key_entry e)
+{
+    return shmi_mon_node(&k->m, shmi_link_next(shmi_get(e.queue)));
+}
+SHMI_FN void shmi_multi_detach(struct shmi_monitor *m, struct shmi_wait w)
+{
+    struct shmi_key_entry e = shmi_key_find((struct shmi_key_bucket *)m, shmi_get(&w.n->wanted));
+    if (e.hold != NULL) {
+        shmi_list_words q = shmi_key_queue(e);
+        shmi_fifo_detach(m, &q, w);
+        shmi_key_set_queue(e, q);
+    }
+}
+
+/* The next hold of this process in the bucket. */
+SHMI_FN uint64_t shmi_key_new_hold(struct shmi_key_bucket *k, uint32_t kind)
+{
+    uint64_t stamp = shmi_get(&k->w->mon.arrivals) + 1;
+    shmi_put(&k->w->mon.arrivals, stamp);
+    return shmi_make_hold(kind, k->m.a->self, (uint32_t)stamp);
+}
+/* Takes a key that is free, into an entry that is in no use. Where this process had the
+ * key last, it locks and unlocks by CAS from here on: others would pay for that, so the
+ * first time is not enough. */
+SHMI_FN void shmi_key_take(struct shmi_key_bucket *k, struct shmi_key_entry e, uint64_t key, shmsync_hold *out)
+{
+    uint32_t kind = SHMI_kindHeld;
+    if (shmi_get(e.key) != key) {
+        shmi_put(e.key, key);
+    } else if (shmi_hold_owner(shmi_get(e.hold)) == shmi_make_owner(SHMI_keyLast, k->m.a->self)) {
+        kind = SHMI_keyQuick;
+        __atomic_store_n(&k->quick, 1, __ATOMIC_RELAXED);
+    }
+    out->in = k;
+    out->at = e.hold;
+    out->key = key;
+    out->hold = shmi_key_new_hold(k, kind);
+    shmi_put(e.queue, 0);
+    shmi_put(e.hold, out->hold);
+    SHMSYNC_CRASHPOINT("multilock.lock.taken");
+}
+
+/* Makes the owner of a wait that was granted a key its holder. Doing it twice does no
+ * harm: nobody can unlock before the latch is left. */
+SHMI_FN void shmi_multi_account(struct shmi_monitor *m, struct shmi_wait w)
+{
+    if (shmi_fate_result(shmi_get(&w.n->extra)) == SHMI_lockGranted) {
+        struct shmi_key_entry e = shmi_key_find((struct shmi_key_bucket *)m, shmi_get(&w.n->wanted));
+        if (e.hold != NULL) {
+            shmi_put(e.hold, shmi_make_hold(SHMI_kindHeld, shmi_owner_of(w) & SHMI_NAME_MASK, (uint32_t)shmi_stamp_of(w)));
+            SHMSYNC_CRASHPOINT("multilock.grant.held");
+        }
+    }
+    shmi_mon_account(m, w, NULL);
+}
+
+/* Passes a key on that was let go, or makes its entry free, and tells those who wait for a key that nobody can have. */
+SHMI_FN void shmi_key_settle(struct shmi_key_bucket *k, struct shmi_wakes *b, struct shmi_key_entry e)
+{
+    while (shmi_get(e.queue) != 0) {
+        uint64_t h = shmi_get(e.hold);
+        uint32_t result = shmi_hold_result(h);
+        struct shmi_wait w;
+        if (result == SHMI_lockGranted && shmi_hold_kind(h) != SHMI_kindReserved)
+            return;
+        w = shmi_key_head(k, e);
+        if (w.n == NULL)
+            break;
+        if (!shmi_mon_waiting(&k->m, w)) { /* which has looked whether it lives */
+            shmi_mon_discard(&k->m, w);
+            continue;
+        }
+        if (shmi_mon_end(&k->m, b, w, result, result == SHMI_lockOwnerDead || result == SHMI_lockNotRecoverable ? shmi_hold_died(h) : 0))
+            shmi_multi_account(&k->m, w);
+    }
+    if (shmi_hold_kind(shmi_get(e.hold)) == SHMI_kindReserved)
+        shmi_key_free(k, e);
+}
+SHMI_FN void shmi_multi_settle(struct shmi_monitor *m, struct shmi_wakes *b)
+{
+    struct shmi_key_bucket *k = (struct shmi_key_bucket *)m;
+    struct shmi_key_walk v = shmi_walk_keys(k, 0);
+    struct shmi_key_entry e;
+    while (shmi_next_key(k, &v, &e))
+        shmi_key_settle(k, b, e);
+}
+
+SHMI_FN void shmi_multi_relink(shmsync_arena *a, shmi_off off, shmi_node *n, void *arg)
+{
+    struct shmi_key_bucket *k = (struct shmi_key_bucket *)arg;
+    (void)a;
+    if (shmi_key_is_entry(k, n)) {
+        shmi_put(&n->extra, 0);
+        shmi_key_link(k, off, n);
+    }
+}
+/* Makes the list of spilled entries anew, and empties the queues. Locks and unlocks by CAS
+ * go on meanwhile: nobody waits for their keys. */
+SHMI_FN void shmi_multi_clear(struct shmi_monitor *m)
+{
+    struct shmi_key_bucket *k = (struct shmi_key_bucket *)m;
+    uint32_t i;
+    shmi_st64(&k->w->spilled, 0);
+    for (i = 0; i < SHMI_multiInline; i++) {
+        struct shmi_key_entry e = shmi_inline_entry(k, i);
+        uint64_t h = shmi_get(e.hold);
+        shmi_put(e.queue, 0);
+        /* Who claimed it may have died before it raised arrivals. */
+        if (shmi_hold_kind(h) != SHMI_kindNotRecoverable)
+            shmi_key_raise(k, h);
+    }
+    shmi_each_queued(m->a, m->o.off, shmi_multi_relink, k);
+}
+/* Puts a wait at the end of the queue of its key. There is an entry for each key that is
+ * waited for, unless a peer overwrote it: then the key is on its way to who waits. */
+SHMI_FN void shmi_multi_requeue(struct shmi_monitor *m, struct shmi_wait w)
+{
+    struct shmi_key_bucket *k = (struct shmi_key_bucket *)m;
+    uint64_t key = shmi_get(&w.n->wanted), off;
+    struct shmi_key_entry e = shmi_key_find(k, key);
+    shmi_list_words q;
+    if (e.hold == NULL) {
+        struct shmi_key_entry was;
+        uint64_t h;
+        shmi_node *n;
+        shmi_key_seek(k, key, &was);
+        e = shmi_key_room(k, was);
+        h = shmi_key_new_hold(k, SHMI_kindReserved);
+        if (e.hold != NULL) {
+            shmi_put(e.key, key);
+            shmi_put(e.queue, 0);
+            shmi_put(e.hold, h);
+        } else if (shmi_claim_node(m->a, &off, &n) == 0) {
+            e = shmi_key_spill(k, off, n, key, h);
+        } else {
+            return;
+        }
+    }
+    q = shmi_key_queue(e);
+    shmi_fifo_requeue(m, &q, w);
+    shmi_key_set_queue(e, q);
+}
+/* Takes off the waits that nobody is there for. A list that bites its own tail is rebuilt. */
+SHMI_FN void shmi_multi_sweep(struct shmi_monitor *m)
+{
+    struct shmi_key_bucket *k = (struct shmi_key_bucket *)m;
+    struct shmi_key_walk v = shmi_walk_keys(k, 0);
+    struct shmi_key_entry e;
+    while (shmi_next_key(k, &v, &e)) {
+        uint64_t before = 0;
+        struct shmi_wait w = shmi_key_head(k, e);
+        while (w.n != NULL) {
+            struct shmi_wait next;
+            uint64_t s = shmi_stamp_of(w);
+            if (s <= before) {
+                shmi_set_broken(m, 1);
+                return;
+            }
+            before = s;
+            next = shmi_mon_node(m, shmi_link_next(shmi_get(&w.n->next)));
+            if (!shmi_mon_waiting(m, w))
+                shmi_mon_discard(m, w);
+            w = next;
+        }
+    }
+}
+SHMI_FN void shmi_multi_bury(struct shmi_monitor *m)
+{
+    struct shmi_key_bucket *k = (struct shmi_key_bucket *)m;
+    struct shmi_key_walk v = shmi_walk_keys(k, 0);
+    struct shmi_key_entry e;
+    while (shmi_next_key(k, &v, &e)) {
+        uint64_t h = shmi_get(e.hold);
+        if (!shmi_hold_valid(h) || !shmi_owner_held(shmi_hold_owner(h)) || !shmi_mon_gone(m, shmi_hold_name(h)))
+            continue;
+        if (shmi_hold_fast(h))
+            h = shmi_key_claim(k, e);
+        if (shmi_owner_held(shmi_hold_owner(h)))
+            shmi_put(e.hold, shmi_hold_bereaved(h, k->of->release));
+    }
+}
+SHMI_FN void shmi_multi_holders(struct shmi_monitor *m)
+{
+    struct shmi_key_bucket *k = (struct shmi_key_bucket *)m;
+    struct shmi_key_walk v = shmi_walk_keys(k, 1);
+    struct shmi_key_entry e;
+    while (shmi_next_key(k, &v, &e)) {
+        uint32_t o = shmi_hold_owner(shmi_get(e.hold));
+        if (shmi_owner_valid(o) && shmi_owner_held(o))
+            shmi_mon_heed(m, shmi_owner_name(o));
+    }
+}
+
+static const struct shmi_rules shmi_multi_rules = {
+    shmi_multi_settle, shmi_multi_account, shmi_multi_clear, shmi_multi_requeue, shmi_multi_detach,
+    shmi_multi_sweep, shmi_multi_bury, shmi_multi_holders, NULL,
+};
+
+/* ---- handles ---- */
+
+SHMI_FN void shmi_bucket_init(struct shmi_key_bucket *k, struct shmi_multilock *x, uint32_t i)
+{
+    shmi_mon_init(&k->m, x->a, &x->o, shmi_bucket_at(&x->o, i), &shmi_multi_rules);
+    k->m.mine = shmi_key_is_wait;
+    k->of = x;
+    k->w = (shmi_multilock_bucket *)(void *)k->m.w;
+    k->number = i;
+    k->quick = 0;
+}
+/* Makes a bucket that this process looks at for the first time. */
+SHMI_COLD int shmi_multi_make_bucket(struct shmi_multilock *x, uint32_t i, struct shmi_key_bucket **out)
+{
+    struct shmi_key_bucket *k;
+    int err = shmi_enter(x->a, "multilock.lock");
+    if (err != 0)
+        return err;
+    pthread_mutex_lock(&x->making);
+    k = __atomic_load_n(&x->all[i], __ATOMIC_RELAXED);
+    if (k == NULL) {
+        k = (struct shmi_key_bucket *)malloc(sizeof *k);
+        if (k != NULL)
+            shmi_bucket_init(k, x, i);
+        else
+            err = shmi_fail(ENOMEM, "multilock.lock", shmi_called(&x->o), "%s", "");
+        __atomic_store_n(&x->all[i], k, __ATOMIC_RELEASE);
+    }
+    pthread_mutex_unlock(&x->making);
+    shmi_exit(x->a);
+    *out = k;
+    return err;
+}
+SHMI_FN int shmi_multi_bucket(struct shmi_multilock *x, uint64_t key, struct shmi_key_bucket **out)
+{
+    uint32_t i = shmi_bucket_of(key, x->log);
+    *out = __atomic_load_n(&x->all[i], __ATOMIC_ACQUIRE);
+    return SHMI_LIKELY(*out != NULL) ? 0 : shmi_multi_make_bucket(x, i, out);
+}
+
+/* What the head of the body says; 0 if it cannot be. */
+SHMI_FN int shmi_multi_shape(struct shmi_multilock *x, shmsync_arena *a, const shmi_object *o)
+{
+    const shmi_multilock_head *head;
+    uint32_t n;
+    if (o->size < shmi_multi_bytes(0))
+        return 0;
+    head = (const shmi_multilock_head *)shmi_ptr(a, o->body, sizeof *head, 8);
+    memset(x, 0, sizeof *x);
+    x->a = a;
+    x->o = *o;
+    x->release = (shmi_ld32(&head->policy) & 0xff) == 1;
+    n = shmi_ld32(&head->buckets) & 0xff;
+    x->log = n != 0 ? n - 1 : (uint32_t)SHMI_multiLogDefault;
+    return x->log <= SHMI_multiLogMost && o->size >= shmi_multi_bytes(x->log);
+}
+SHMI_FN void *shmi_multi_new(shmsync_arena *a, const shmi_object *o, const void *arg)
+{
+    struct shmi_multilock *x = (struct shmi_multilock *)malloc(sizeof *x);
+    (void)arg;
+    if (x == NULL)
+        return NULL;
+    shmi_multi_shape(x, a, o); /* shmi_multi_handle has seen that it can be */
+    x->all = (struct shmi_key_bucket **)calloc((size_t)1 << x->log, sizeof *x->all);
+    if (x->all == NULL) {
+        free(x);
+        return NULL;
+    }
+    pthread_mutex_init(&x->making, NULL);
+    return x;
+}
+SHMI_FN void shmi_multi_end(void *handle)
+{
+    struct shmi_multilock *x = (struct shmi_multilock *)handle;
+    uint32_t i;
+    for (i = 0; i < UINT32_C(1) << x->log; i++)
+        free(x->all[i]);
+    free(x->all);
+    pthread_mutex_destroy(&x->making);
+    free(x);
+}
+/* Gives this process's handle on an object that has been opened. policy and log are those asked for; log -1: whatever it has. */
+SHMI_FN int shmi_multi_handle(shmsync_arena *a, const shmi_object *o, int policy, int log, shmsync_multilock *out)
+{
+    struct shmi_multilock x;
+    int err = 0;
+    if (!shmi_multi_shape(&x, a, o))
+        err = shmi_fail(EPROTO, "multilock.open", shmi_called(o), "its body has no room for its buckets");
+    else if ((policy != SHMSYNC_POLICY_DEFAULT && (policy == SHMSYNC_POLICY_RELEASE) != x.release) || (log >= 0 && (uint32_t)log != x.log))
+        err = shmi_fail(EINVAL, "multilock.open", shmi_called(o), "it has another policy, or other than %u buckets: %u", 1u << (log >= 0 ? log : 0), 1u << x.log);
+    if (err != 0) {
+        shmi_close_object(a, o->off);
+        return err;
+    }
+    out->impl = (struct shmi_multilock *)shmi_share(a, o, shmi_multi_new, NULL);
+    if (out->impl == NULL)
+        return ENOMEM;
+    shmi_ends_with(a, o->off, shmi_multi_end);
+    return 0;
+}
+
+typedef struct shmi_multi_spec {
+    uint32_t policy, log, spin;
+} shmi_multi_spec;
+SHMI_FN void shmi_multi_fill(unsigned char *body, const void *arg)
+{
+    const shmi_multi_spec *s = (const shmi_multi_spec *)arg;
+    shmi_multilock_head *head = (shmi_multilock_head *)(void *)body;
+    shmi_multilock_bucket *all = (shmi_multilock_bucket *)(void *)(body + sizeof *head);
+    uint32_t i;
+    head->policy = s->policy;
+    head->buckets = s->log + 1;
+    for (i = 0; i < UINT32_C(1) << s->log; i++)
+        all[i].mon.spin = s->spin;
+}
+int shmsync_multilock_open(shmsync_arena *a, const char *name, const shmsync_multilock_options *opts, shmsync_multilock *out)
+{
+    int policy = opts != NULL ? opts->policy : SHMSYNC_POLICY_DEFAULT, err, created;
+    uint32_t buckets = opts != NULL ? opts->buckets : 0;
+    shmi_multi_spec init;
+    shmi_spec spec;
+    shmi_object o;
+    out->impl = NULL;
+    if (policy < SHMSYNC_POLICY_DEFAULT || policy > SHMSYNC_POLICY_RELEASE || buckets > UINT32_C(1) << SHMI_multiLogMost)
+        return shmi_fail(EINVAL, "multilock.open", name, "policy %d, %u buckets", policy, buckets);
+    init.policy = policy == SHMSYNC_POLICY_RELEASE;
+    init.log = SHMI_multiLogDefault;
+    if (buckets != 0)
+        for (init.log = 0; UINT32_C(1) << init.log < buckets; init.log++) {
+        }
+    init.spin = opts != NULL ? shmi_spin_field(opts->spin_ns) : 0;
+    shmi_mon_spec(&spec, SHMI_KIND_MULTI_LOCK, SHMI_VERSION_MULTI_LOCK, name, shmi_multi_bytes(init.log));
+    spec.any_size = 1;
+    spec.init = shmi_multi_fill;
+    spec.arg = &init;
+    err = shmi_open_object(a, &spec, &o, &created);
+    return err != 0 ? err : shmi_multi_handle(a, &o, policy, buckets != 0 ? (int)init.log : -1, out);
+}
+int shmsync_multilock_at(shmsync_arena *a, shmsync_offset off, shmsync_multilock *out)
+{
+    shmi_object o;
+    int err = shmi_object_at(a, off, "multilock.open", SHMI_KIND_MULTI_LOCK, SHMI_VERSION_MULTI_LOCK, shmi_multi_bytes(0), &o);
+    out->impl = NULL;
+    return err != 0 ? err : shmi_multi_handle(a, &o, SHMSYNC_POLICY_DEFAULT, -1, out);
+}
+shmsync_offset shmsync_multilock_offset(const shmsync_multilock *m) { return m->impl->o.off; }
+int shmsync_multilock_close(shmsync_multilock *m)
+{
+    int err = shmi_unshare(m->impl->a, m->impl->o.off, shmi_multi_end);
+    m->impl = NULL;
+    return err;
+}
+
+/* ---- locking ---- */
+
+/* Takes a key by one CAS, if it is kept for this process. The key of an entry changes only
+ * after its hold was claimed, and the hold is never the same again. */
+SHMI_FN int shmi_key_quick(struct shmi_key_bucket *k, uint64_t key, shmsync_hold *out)
+{
+    shmi_name self = shmi_self(k->m.a);
+    uint32_t i, kept = shmi_make_owner(SHMI_keyKept, self);
+    if (self == 0)
+        return 0; /* a child of fork: the arena may not even be there */
+    for (i = 0; i < SHMI_multiInline; i++) {
+        struct shmi_key_entry e = shmi_inline_entry(k, i);
+        uint64_t h = shmi_get(e.hold);
+        if (shmi_hold_owner(h) != kept || shmi_get(e.key) != key)
+            continue;
+        if (shmi_cas64(e.hold, h, h + SHMI_HOLD_LOCK)) {
+            SHMSYNC_CRASHPOINT("multilock.lock.quick");
+            out->in = k;
+            out->at = e.hold;
+            out->key = key;
+            out->hold = h + SHMI_HOLD_LOCK;
+            return 1;
+        }
+    }
+    return 0;
+}
+/* Whether the key is in a quick hold of one that lives, without the latch: who only tries leaves it so. */
+SHMI_FN int shmi_key_is_quick(struct shmi_key_bucket *k, uint64_t key)
+{
+    uint32_t i;
+    for (i = 0; i < SHMI_multiInline; i++) {
+        struct shmi_key_entry e = shmi_inline_entry(k, i);
+        uint64_t h = shmi_get(e.hold);
+        if (shmi_hold_kind(h) == SHMI_keyQuick && shmi_get(e.key) == key && shmi_get(e.hold) == h)
+            return !shmi_dead(k->m.a, shmi_hold_name(h));
+    }
+    return 0;
+}
+/* Takes back what the dead have, with the latch held. */
+SHMI_FN void shmi_key_look_at(struct shmi_key_bucket *k, struct shmi_wakes *b, uint64_t key)
+{
+    struct shmi_key_entry e = shmi_key_find(k, key);
+    uint64_t h = e.hold != NULL ? shmi_get(e.hold) : 0;
+    if (shmi_owner_held(shmi_hold_owner(h)) && shmi_dead(k->m.a, shmi_hold_name(h))) {
+        shmi_mon_sweep(&k->m, b);
+        return;
+    }
+    shmi_mon_sweep_dead(&k->m, b);
+    e = shmi_key_find(k, key);
+    if (e.hold != NULL && shmi_hold_kind(shmi_get(e.hold)) == SHMI_kindReserved)
+        shmi_key_settle(k, b, e);
+}
+/* Waits for a key in the seat, with the latch held, which it leaves. */
+SHMI_FN int shmi_key_queue_up(struct shmi_key_bucket *k, int64_t abs, uint64_t key, shmi_seat *seat, struct shmi_wakes *b, shmsync_hold *out)
+{
+    struct shmi_monitor *m = &k->m;
+    uint64_t fate = 0;
+    int err;
+    shmi_mon_join(m, seat, 0, key);
+    out->in = k;
+    out->at = NULL;
+    out->key = key;
+    out->hold = shmi_make_hold(SHMI_kindHeld, m->a->self, (uint32_t)shmi_get(&seat->node->stamp));
+    shmi_mon_leave(m, b);
+    err = shmi_mon_await(m, seat, abs, &fate);
+    return err != 0 ? err : shmi_key_fail(m, "multilock.lock", key, shmi_fate_result(fate), shmi_fate_aux(fate) & SHMI_NAME_MASK);
+}
+/* The rest of lock, with the latch held, which it leaves. */
+SHMI_FN int shmi_key_lock_slow(struct shmi_key_bucket *k, int64_t abs, uint64_t key, shmsync_hold *out)
+{
+    struct shmi_monitor *m = &k->m;
+    shmi_seat *seat = NULL;
+    struct shmi_wakes b;
+    uint64_t spare = 0;
+    shmi_node *n = NULL;
+    int err, again;
+    shmi_wakes_init(&b);
+    for (;;) {
+        struct shmi_key_entry e, was;
+        shmi_key_look_at(k, &b, key);
+        e = shmi_key_find(k, key);
+        if (e.hold != NULL) {
+            uint64_t h = shmi_get(e.hold);
+            err = shmi_key_fail(m, "multilock.lock", key, shmi_hold_result(h), shmi_hold_died(h));
+            if (err != 0)
+                break;
+            err = shmi_mon_seat(m, abs, &seat, &again);
+            if (err != 0) {
+                shmi_mon_wake(m, &b);
+                if (spare != 0)
+                    shmi_free_node(m->a, spare);
+                return err;
+            }
+            if (again)
+                continue;
+            err = shmi_key_queue_up(k, abs, key, seat, &b, out);
+            if (spare != 0)
+                shmi_free_node(m->a, spare);
+            return err;
+        }
+        shmi_key_seek(k, key, &was);
+        e = shmi_key_room(k, was);
+        if (e.hold != NULL) {
+            shmi_key_take(k, e, key, out);
+            break;
+        }
+        if (spare != 0) {
+            out->in = k;
+            out->at = NULL;
+            out->key = key;
+            out->hold = shmi_key_new_hold(k, SHMI_kindHeld);
+            shmi_key_spill(k, spare, n, key, out->hold);
+            spare = 0;
+            break;
+        }
+        shmi_mon_leave(m, &b);
+        err = shmi_claim_node(m->a, &spare, &n);
+        if (err != 0)
+            spare = 0;
+        else
+            err = shmi_mon_enter(m, abs);
+        if (err != 0) {
+            shmi_mon_unseat(m, seat);
+            if (spare != 0)
+                shmi_free_node(m->a, spare);
+            return err;
+        }
+    }
+    shmi_mon_leave(m, &b);
+    shmi_mon_unseat(m, seat);
+    if (spare != 0)
+        shmi_free_node(m->a, spare);
+    return err;
+}
+SHMI_FN int shmi_key_lock(struct shmi_multilock *x, uint64_t key, int64_t abs, shmsync_hold *out)
+{
+    struct shmi_key_bucket *k;
+    struct shmi_key_entry e;
+    int err = shmi_multi_bucket(x, key, &k);
+    if (err == 0) {
+        if (__atomic_load_n(&k->quick, __ATOMIC_RELAXED) != 0 && shmi_key_quick(k, key, out))
+            return 0;
+        err = shmi_mon_enter(&k->m, abs);
+    }
+    if (err == 0) {
+        e = shmi_key_vacant(k, key);
+        if (e.hold != NULL) {
+            shmi_key_take(k, e, key, out);
+            shmi_mon_leave(&k->m, NULL);
+            return 0;
+        }
+        err = shmi_key_lock_slow(k, abs, key, out);
+    }
+    if (err != 0)
+        memset(out, 0, sizeof *out);
+    return err;
+}
+int shmsync_multilock_lock(shmsync_multilock *m, uint64_t key, shmsync_hold *out) { return shmi_key_lock(m->impl, key, 0, out); }
+int shmsync_multilock_timedlock(shmsync_multilock *m, uint64_t key, shmsync_hold *out, const struct timespec *abs_monotonic)
+{
+    int64_t ns;
+    int err = shmi_deadline(abs_monotonic, &ns);
+    memset(out, 0, sizeof *out);
+    return err != 0 ? err : shmi_key_lock(m->impl, key, ns, out);
+}
+/* The rest of trylock, with the latch held, which it leaves. */
+SHMI_FN int shmi_key_trylock_slow(struct shmi_key_bucket *k, uint64_t key, shmsync_hold *out)
+{
+    struct shmi_monitor *m = &k->m;
+    struct shmi_key_entry e = shmi_key_find(k, key), was;
+    struct shmi_wakes b;
+    uint64_t off;
+    shmi_node *n;
+    int err = 0;
+    shmi_wakes_init(&b);
+    if (e.hold != NULL) {
+        shmi_key_look_at(k, &b, key);
+        e = shmi_key_find(k, key);
+    }
+    if (e.hold != NULL) {
+        uint64_t h = shmi_get(e.hold);
+        err = shmi_key_fail(m, "multilock.trylock", key, shmi_hold_result(h), shmi_hold_died(h));
+        if (err == 0)
+            err = EBUSY;
+    } else {
+        shmi_key_seek(k, key, &was);
+        e = shmi_key_room(k, was);
+        if (e.hold != NULL) {
+            shmi_key_take(k, e, key, out);
+        } else {
+            err = shmi_claim_node(m->a, &off, &n);
+            if (err == 0) {
+                out->in = k;
+                out->key = key;
+                out->hold = shmi_key_new_hold(k, SHMI_kindHeld);
+                shmi_key_spill(k, off, n, key, out->hold);
+            }
+        }
+    }
+    shmi_mon_leave(m, &b);
+    return err;
+}
+int shmsync_multilock_trylock(shmsync_multilock *m, uint64_t key, shmsync_hold *out)
+{
+    struct shmi_key_bucket *k;
+    struct shmi_key_entry e;
+    int err;
+    memset(out, 0, sizeof *out);
+    err = shmi_use(m->impl->a, "multilock.trylock");
+    if (err == 0)
+        err = shmi_multi_bucket(m->impl, key, &k);
+    if (err != 0)
+        return err;
+    if (shmi_key_quick(k, key, out))
+        return 0;
+    if (shmi_key_is_quick(k, key) || !shmi_mon_try_enter(&k->m))
+        return EBUSY;
+    e = shmi_key_vacant(k, key);
+    if (e.hold == NULL)
+        return shmi_key_trylock_slow(k, key, out);
+    shmi_key_take(k, e, key, out);
+    shmi_mon_leave(&k->m, NULL);
+    return 0;
+}
+
+int shmsync_multilock_unlock(const shmsync_hold *hold)
+{
+    struct shmi_key_bucket *k = hold->in;
+    uint64_t h = hold->hold;
+    struct shmi_key_entry e;
+    struct shmi_wakes b;
+    int err;
+    if (k == NULL)
+        return shmi_fail(EPERM, "multilock.unlock", NULL, "the hold holds nothing");
+    if (shmi_hold_kind(h) == SHMI_keyQuick) {
+        if (shmi_self(k->m.a) == shmi_hold_name(h) && shmi_cas64(hold->at, h, h + SHMI_HOLD_UNLOCK)) {
+            SHMSYNC_CRASHPOINT("multilock.unlock.quick");
+            return 0;
+        }
+        h &= ~SHMI_HOLD_FAST; /* it was claimed */
+    }
+    err = shmi_mon_enter(&k->m, 0);
+    if (err != 0)
+        return err;
+    /* The hold is of this key, since its stamp is of this hold alone. */
+    if (hold->at != NULL && shmi_get(hold->at) == h && shmi_get(hold->at + 1) == 0) {
+        shmi_put(hold->at, h + SHMI_HOLD_LAST);
+        shmi_mon_leave(&k->m, NULL);
+        return 0;
+    }
+    e = shmi_key_find(k, hold->key);
+    if (e.hold == NULL || shmi_get(e.hold) != h) {
+        h = e.hold != NULL ? shmi_get(e.hold) : 0;
+        shmi_mon_leave(&k->m, NULL);
+        return shmi_fail(shmi_hold_valid(h) ? EPERM : EPROTO, "multilock.unlock", k->m.latch.called, "key %llu: hold %#llx", (unsigned long long)hold->key,
+                         (unsigned long long)h);
+    }
+    shmi_put(e.hold, shmi_hold_passing(h));
+    SHMSYNC_CRASHPOINT("multilock.unlock.passing");
+    shmi_wakes_init(&b);
+    shmi_key_settle(k, &b, e);
+    shmi_mon_leave(&k->m, &b);
+    return 0;
+}
+
+/* ---- many keys ---- */
+
+SHMI_FN int shmi_by_key(const void *x, const void *y)
+{
+    uint64_t p = ((const shmsync_hold *)x)->key, q = ((const shmsync_hold *)y)->key;
+    return p < q ? -1 : p > q;
+}
+SHMI_FN int shmi_key_lockall(struct shmi_multilock *x, const uint64_t *keys, size_t n, shmsync_hold *out, size_t *held, int64_t abs)
+{
+    size_t i, distinct = 0;
+    int err = 0;
+    *held = 0;
+    for (i = 0; i < n; i++) {
+        memset(&out[i], 0, sizeof *out);
+        out[i].key = keys[i];
+    }
+    if (n > 1)
+        qsort(out, n, sizeof *out, shmi_by_key);
+    for (i = 0; i < n; i++)
+        if (i == 0 || out[i].key != out[distinct - 1].key)
+            out[distinct++].key = out[i].key;
+    for (i = 0; i < distinct && err == 0; i++) {
+        err = shmi_key_lock(x, out[i].key, abs, &out[i]);
+        if (err == 0)
+            SHMSYNC_CRASHPOINT("multilock.lockall.partly");
+    }
+    if (err == 0) {
+        *held = distinct;
+        return 0;
+    }
+    for (i--; i > 0; i--)
+        shmsync_multilock_unlock(&out[i - 1]); /* it fails where this process closed the arena, and so holds nothing */
+    memset(out, 0, n * sizeof *out);
+    return err;
+}
+int shmsync_multilock_lockall(shmsync_multilock *m, const uint64_t *keys, size_t n, shmsync_hold *out, size_t *held)
+{
+    return shmi_key_lockall(m->impl, keys, n, out, held, 0);
+}
+int shmsync_multilock_timedlockall(shmsync_multilock *m, const uint64_t *keys, size_t n, shmsync_hold *out, size_t *held, const struct timespec *abs_monotonic)
+{
+    int64_t ns;
+    int err = shmi_deadline(abs_monotonic, &ns);
+    *held = 0;
+    return err != 0 ? err : shmi_key_lockall(m->impl, keys, n, out, held, ns);
+}
+int shmsync_multilock_unlockall(const shmsync_hold *h, size_t n)
+{
+    int first = 0, err;
+    while (n > 0) {
+        err = shmsync_multilock_unlock(&h[--n]);
+        if (first == 0)
+            first = err;
+    }
+    return first;
+}
+
+/* ---- after a death ---- */
+
+/* Makes next of a key that this process recovers. */
+SHMI_FN int shmi_key_end_recover(struct shmi_key_bucket *k, uint64_t key, uint64_t h, uint64_t next)
+{
+    struct shmi_key_entry e;
+    struct shmi_wakes b;
+    int err = shmi_mon_enter(&k->m, 0);
+    if (err != 0)
+        return err;
+    e = shmi_key_find(k, key);
+    if (e.hold == NULL || shmi_get(e.hold) != h) {
+        shmi_mon_leave(&k->m, NULL);
+        return shmi_fail(EPROTO, "multilock.recover", k->m.latch.called, "key %llu was overwritten", (unsigned long long)key);
+    }
+    shmi_put(e.hold, next);
+    shmi_wakes_init(&b);
+    shmi_key_settle(k, &b, e);
+    shmi_mon_leave(&k->m, &b);
+    return 0;
+}
+int shmsync_multilock_recover(shmsync_multilock *m, uint64_t key, int (*repair)(void *), void *arg)
+{
+    struct shmi_key_bucket *k;
+    shmsync_hold hold;
+    int err = shmi_multi_bucket(m->impl, key, &k);
+    while (err == 0) {
+        struct shmi_key_entry e;
+        uint64_t h;
+        err = shmi_mon_enter(&k->m, 0);
+        if (err != 0)
+            break;
+        e = shmi_key_find(k, key);
+        h = e.hold != NULL ? shmi_get(e.hold) : 0;
+        if ((shmi_hold_kind(h) == SHMI_kindOwnerDead && shmi_hold_name(h) != 0) || shmi_hold_owner(h) == SHMI_OWNER_NOT_RECOVERABLE) {
+            shmi_name died = shmi_hold_died(h);
+            uint64_t next = shmi_make_hold(SHMI_kindNotRecoverable, 0, died);
+            int failed;
+            h = shmi_key_new_hold(k, SHMI_kindRecovering);
+            shmi_put(e.hold, h);
+            SHMSYNC_CRASHPOINT("multilock.recover.taken");
+            shmi_mon_leave(&k->m, NULL);
+            failed = repair(arg);
+            if (failed == 0) {
+                SHMSYNC_CRASHPOINT("multilock.recover.repaired");
+                next = shmi_hold_passing(h);
+            }
+            err = shmi_key_end_recover(k, key, h, next);
+            return err != 0 || failed == 0 ? err : shmi_fail_who(k->m.a, ENOTRECOVERABLE, "multilock.recover", k->m.latch.called, died);
+        }
+        err = shmi_key_lock_slow(k, 0, key, &hold);
+        if (err == 0)
+            return shmsync_multilock_unlock(&hold);
+        if (err == EOWNERDEAD || err == ENOTRECOVERABLE)
+            err = 0;
+    }
+    return err;
+}
+int shmsync_multilock_state(shmsync_multilock *m, uint64_t key)
+{
+    struct shmi_key_bucket *k;
+    struct shmi_key_walk v;
+    struct shmi_key_entry e;
+    uint64_t h = 0, now;
+    int err = shmi_use(m->impl->a, "multilock.state");
+    if (err == 0)
+        err = shmi_multi_bucket(m->impl, key, &k);
+    if (err != 0)
+        return err;
+    for (v = shmi_walk_keys(k, 1); shmi_next_key(k, &v, &e);) {
+        now = shmi_get(e.hold);
+        if (!shmi_hold_free(now) && shmi_get(e.key) == key)
+            h = now;
+    }
+    if (h == 0 || shmi_hold_kind(h) == SHMI_keyQuick)
+        return 0;
+    return shmi_key_fail(&k->m, "multilock.state", key, shmi_hold_result(h), shmi_hold_died(h));
+}
+
+/* Whether a bucket has nothing that a death could have left. */
+SHMI_FN int shmi_bucket_quiet(shmi_multilock_bucket *w)
+{
+    uint32_t i;
+    if (shmi_ld32(&w->mon.latch.owner) != 0 || shmi_ld32(&w->mon.latch.starving) != 0 || shmi_get(&w->spilled) != 0)
+        return 0;
+    for (i = 0; i < SHMI_multiInline; i++)
+        if (!shmi_hold_free(shmi_get(&w->entries[3 * i + 1])))
+            return 0;
+    return 1;
+}
+SHMI_FN shmi_multilock_bucket *shmi_bucket_words(struct shmi_multilock *x, uint32_t i)
+{
+    return (shmi_multilock_bucket *)shmi_ptr(x->a, shmi_bucket_at(&x->o, i), sizeof(shmi_multilock_bucket), 8);
+}
+/* Takes back what dead has. Every wait is for a key that has an entry, so that a quiet bucket has nothing of it. */
+SHMI_FN void shmi_repair_multilock(shmsync_arena *a, const shmi_object *o, shmi_name dead)
+{
+    struct shmi_multilock x;
+    struct shmi_key_bucket k;
+    uint32_t i;
+    if (!shmi_multi_shape(&x, a, o))
+        return;
+    for (i = 0; i < UINT32_C(1) << x.log; i++)
+        if (!shmi_bucket_quiet(shmi_bucket_words(&x, i))) {
+            shmi_bucket_init(&k, &x, i);
+            shmi_mon_repair(&k.m, dead);
+        }
+}
+SHMI_FN void shmi_wake_multilock(shmsync_arena *a, const shmi_object *o, int owed)
+{
+    struct shmi_multilock x;
+    uint32_t i;
+    if (!shmi_multi_shape(&x, a, o))
+        return;
+    for (i = 0; i < UINT32_C(1) << x.log; i++)
+        shmi_mutex_wake_words(a, &shmi_bucket_words(&x, i)->mon.latch, owed);
+}
 /* ---- What the reaper knows of the kinds of objects ---- */
 
 static const shmi_kind_ops shmi_kinds[] = {
@@ -14833,6 +16019,7 @@ static const shmi_kind_ops shmi_kinds[] = {
 #if SHMSYNC_LAYOUT_VERSION >= 3
     {SHMI_KIND_SEMAPHORE, shmi_repair_semaphore, shmi_mon_wake_object},
 #endif
+    {SHMI_KIND_MULTI_LOCK, shmi_repair_multilock, shmi_wake_multilock},
     {SHMI_KIND_RWMUTEX, shmi_repair_rwmutex, shmi_wake_rwmutex},
     {SHMI_KIND_SPIN_LOCK, shmi_repair_spin, shmi_wake_spin},
     {SHMI_KIND_RWSPIN_LOCK, shmi_repair_spin, shmi_wake_spin},

@@ -32,6 +32,7 @@ func TestMultiLockQuick(t *testing.T) {
 	other := lockActor(t, a, "other")
 	h := quickly(t, x, 7)
 	require.True(t, x.State(7).Held)
+	require.NoError(t, x.State(7).Err)
 	_, ok := x.TryLock(7)
 	require.False(t, ok)
 	require.False(t, other.do(t, order{Op: "mtry", Object: "m", Token: 7}).OK)

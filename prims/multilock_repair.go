@@ -107,7 +107,7 @@ func (x *MultiLock) State(key uint64) MultiLockState {
 	if n := h.died(); n != 0 {
 		s.Owner = x.a.Who(n)
 	}
-	switch result, _ := h.result(); result {
+	switch result, _ := h.claimed().result(); result {
 	case lockOwnerDead:
 		s.Err = shmsync.ErrOwnerDead
 	case lockNotRecoverable:

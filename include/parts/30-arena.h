@@ -109,6 +109,7 @@ typedef struct shmi_ref {
     unsigned count; /* opens that have not been closed */
     void *handle;   /* guarded by: shmsync_arena.handles_of */
     unsigned opens; /* of the handle; guarded by: the same */
+    void (*end)(void *handle); /* what ends it if the arena is closed before; NULL: free. guarded by: the same */
 } shmi_ref;
 
 typedef struct shmi_burial {

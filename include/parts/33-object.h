@@ -847,6 +847,20 @@ SHMI_FN void *shmi_share(shmsync_arena *a, const shmi_object *o, void *(*build)(
     return handle;
 }
 
+/* Has end give back what the handle of an object has besides itself, and the handle, where
+ * the arena is closed before it. The arena is gone by then. */
+SHMI_FN void shmi_ends_with(shmsync_arena *a, shmi_off off, void (*end)(void *handle))
+{
+    shmi_ref *r;
+    pthread_mutex_lock(&a->handles_of);
+    pthread_mutex_lock(&a->handles);
+    r = shmi_ref_of(a, off);
+    pthread_mutex_unlock(&a->handles);
+    if (r != NULL)
+        r->end = end;
+    pthread_mutex_unlock(&a->handles_of);
+}
+
 /* Gives one opening back, and calls end with the handle if it was the last. EBADF for
  * one that is not open. */
 SHMI_FN int shmi_unshare(shmsync_arena *a, shmi_off off, void (*end)(void *handle))

@@ -620,7 +620,10 @@ SHMI_FN void shmi_destroy(shmsync_arena *a)
     shmi_chore *l, *more;
     for (r = a->refs; r != NULL; r = next) {
         next = r->next;
-        free(r->handle);
+        if (r->handle != NULL && r->end != NULL)
+            r->end(r->handle);
+        else
+            free(r->handle);
         free(r);
     }
     for (s = a->seats; s != NULL; s = after) {

@@ -16,6 +16,7 @@ static const shmi_kind_ops shmi_kinds[] = {
 #if SHMSYNC_LAYOUT_VERSION >= 3
     {SHMI_KIND_SEMAPHORE, shmi_repair_semaphore, shmi_mon_wake_object},
 #endif
+    {SHMI_KIND_MULTI_LOCK, shmi_repair_multilock, shmi_wake_multilock},
     {SHMI_KIND_RWMUTEX, shmi_repair_rwmutex, shmi_wake_rwmutex},
     {SHMI_KIND_SPIN_LOCK, shmi_repair_spin, shmi_wake_spin},
     {SHMI_KIND_RWSPIN_LOCK, shmi_repair_spin, shmi_wake_spin},

@@ -25,6 +25,8 @@ type goAgent struct {
 
 	mu     sync.Mutex
 	leases []prims.Lease[uint64]
+	holds  prims.Holds
+	stale  prims.Hold
 	out    sync.Mutex
 }
 

@@ -42,6 +42,7 @@ var crews = []crewKind{
 	{"event", []any{1}, []string{"event.", "monitor.", "park.seat."}, nil},
 	{"seq", nil, []string{"sequencer.", "monitor.", "park.seat."}, func(t *testing.T, x *agent, _ int) { x.do(t, "seq.reset", "x", 0) }},
 	{"fair", nil, []string{"fairmutex.", "monitor.", "park.seat."}, nil},
+	{"multi", []any{0, 1}, []string{"multilock.", "monitor.", "park.seat."}, func(t *testing.T, x *agent, _ int) { allKeysFree(t, x) }},
 	{"rw", nil, []string{"rwmutex."}, nil},
 	{"spin", nil, []string{"spinlock."}, nil},
 	{"rwspin", nil, []string{"rwspinlock."}, nil},
@@ -161,7 +162,7 @@ func crewPoints(t *testing.T) (names []string) {
 // crewRare are the points that no crew is sure to pass: they need a death, or a stop, before.
 var crewRare = []string{
 	"monitor.mend.", "monitor.tidy.", "fairmutex.recover.", "cond.pass.", "future.bury.", "event.spare.", "sequencer.settle.",
-	"sequencer.stop.", "barrier.complete.", "spinlock.recover.", "spinlock.bereave.", "spinlock.lock.leaving", "rwspinlock.drain.given_up", "rwmutex.recover.", "rwmutex.bereave.", "rwmutex.lock.leaving", "rwmutex.rlock.leaving", "semaphore.", "queue.put.",
+	"sequencer.stop.", "barrier.complete.", "spinlock.recover.", "spinlock.bereave.", "spinlock.lock.leaving", "rwspinlock.drain.given_up", "rwmutex.recover.", "rwmutex.bereave.", "rwmutex.lock.leaving", "rwmutex.rlock.leaving", "semaphore.", "queue.put.", "multilock.recover.",
 }
 
 func hasPrefix(prefixes []string, point string) bool {

@@ -124,6 +124,7 @@ static int semaphore(const order *o, uint64_t *n)
 #include "agent_crew.h"
 #include "agent_rw.h"
 #include "agent_spin.h"
+#include "agent_multi.h"
 
 /* Waits for the future NAME-f, the count 1 of the sequencer NAME-s, or the event NAME-e. */
 static int any(const order *o, uint64_t *n)
@@ -162,12 +163,17 @@ static int more(const order *o, uint64_t *n)
 {
     if (is(o, "any.wait"))
         return any(o, n);
-    if (is(o, "crew.rw") || is(o, "crew.spin") || is(o, "crew.rwspin")) {
+    if (is(o, "crew.rw") || is(o, "crew.spin") || is(o, "crew.rwspin") || is(o, "crew.multi")) {
         int turn, turns = (int)arg(o, 0), err = 0;
         for (turn = 0; turn < turns && err == 0; turn++, ++*n)
-            err = is(o, "crew.rw") ? crew_rw(o->word[2], turn) : is(o, "crew.spin") ? crew_spin(o->word[2], turn) : crew_rwspin(o->word[2], turn);
+            err = is(o, "crew.rw")     ? crew_rw(o->word[2], turn)
+                  : is(o, "crew.spin") ? crew_spin(o->word[2], turn)
+                  : is(o, "crew.multi") ? crew_multi(o->word[2], turn)
+                                        : crew_rwspin(o->word[2], turn);
         return err;
     }
+    if (strncmp(o->word[1], "multi.", 6) == 0)
+        return multi(o, n);
     if (strncmp(o->word[1], "spin.", 5) == 0)
         return spin(o, n);
     if (strncmp(o->word[1], "rwspin.", 7) == 0)

@@ -107,16 +107,26 @@ static void fork_refused(const char *name)
     shmsync_arena *a = open_arena(name), *mine;
     shmsync_mutex m, other;
     shmsync_futex f;
+    shmsync_multilock multi;
+    shmsync_hold hold, none;
     shmsync_participant parent, child;
     shmsync_offset off;
     struct timespec soon = in_ms(1);
     void *p;
-    int pipe_[2], status, back[2];
+    int pipe_[2], status, back[2], i;
     char b;
     pid_t pid;
     CHECK(shmsync_mutex_open(a, "m", NULL, &m), 0);
     CHECK(shmsync_futex_open(a, "f", NULL, &f), 0);
     CHECK(shmsync_mutex_lock(&m), 0);
+    CHECK(shmsync_multilock_open(a, "multi", NULL, &multi), 0);
+    for (i = 0; i < 4; i++) { /* the last two without the latch */
+        CHECK(shmsync_multilock_lock(&multi, 7, &hold), 0);
+        CHECK(shmsync_multilock_unlock(&hold), 0);
+    }
+    CHECK(shmsync_multilock_lock(&multi, 8, &hold), 0);
+    CHECK(shmsync_multilock_unlock(&hold), 0);
+    CHECK(shmsync_multilock_lock(&multi, 8, &hold), 0);
     CHECK(shmsync_arena_self(a, &parent), 0);
     CHECK(pipe(pipe_) == 0 && pipe(back) == 0, 1);
     pid = fork();
@@ -128,6 +138,14 @@ static void fork_refused(const char *name)
         CHECK(shmsync_mutex_recover(&m, no_repair, NULL), ENOTCONN);
         CHECK(shmsync_mutex_open(a, "new", NULL, &other), ENOTCONN);
         CHECK(shmsync_mutex_at(a, 70000, &other), ENOTCONN);
+        CHECK(shmsync_multilock_lock(&multi, 7, &none), ENOTCONN);
+        CHECK(shmsync_multilock_lock(&multi, 1000, &none), ENOTCONN); /* in a bucket that the parent has not used */
+        CHECK(shmsync_multilock_trylock(&multi, 7, &none), ENOTCONN);
+        CHECK(shmsync_multilock_timedlock(&multi, 7, &none, &soon), ENOTCONN);
+        CHECK(shmsync_multilock_unlock(&hold), ENOTCONN);
+        CHECK(shmsync_multilock_recover(&multi, 7, no_repair, NULL), ENOTCONN);
+        CHECK(shmsync_multilock_state(&multi, 7), ENOTCONN);
+        CHECK(shmsync_multilock_close(&multi), ENOTCONN);
         CHECK(shmsync_futex_post(&f), ENOTCONN);
         CHECK(shmsync_futex_wait(&f, 1), ENOTCONN);
         CHECK(shmsync_futex_stop(&f), ENOTCONN);
@@ -151,6 +169,8 @@ static void fork_refused(const char *name)
         _exit(0); /* with the lock */
     }
     CHECK(read(pipe_[0], &b, 1), 1);
+    CHECK(shmsync_multilock_unlock(&hold), 0);
+    CHECK(shmsync_multilock_unlock(&hold), EPERM);
     CHECK(shmsync_mutex_unlock(&m), 0);
     CHECK(read(back[0], &b, 1), 1);
     CHECK(waitpid(pid, &status, 0), pid);
@@ -389,7 +409,11 @@ static void hostile(const char *name, char **arg)
     for (round = 0; round < 300; round++) {
         shmsync_mutex m;
         shmsync_futex f;
+        shmsync_multilock multi;
+        shmsync_multilock_options one;
+        shmsync_hold holds[8];
         shmsync_offset off;
+        size_t held;
         struct timespec soon = in_ms(1);
         char called[32];
         for (i = 0; i < 4; i++) { /* so do we */
@@ -409,6 +433,25 @@ static void hostile(const char *name, char **arg)
             shmsync_futex_timedwait(&f, shmsync_futex_get(&f) + 1, &soon);
             shmsync_futex_close(&f);
         }
+        memset(&one, 0, sizeof one);
+        one.buckets = 1;
+        if (shmsync_multilock_open(a, "multi", &one, &multi) == 0) {
+            uint64_t keys[8];
+            for (i = 0; i < 8; i++)
+                keys[i] = (uint64_t)i % 6 + (uint64_t)(round % 3);
+            for (i = 0; i < round % 4; i++) {
+                seed = seed * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+                shmi_st64(shmi_u64(a, shmsync_multilock_offset(&multi) + 64 + (seed >> 20) % 80 * 8), seed >> (seed >> 58));
+            }
+            if (shmsync_multilock_timedlockall(&multi, keys, 8, holds, &held, &soon) == 0)
+                shmsync_multilock_unlockall(holds, held);
+            if (shmsync_multilock_trylock(&multi, 3, &holds[0]) == 0)
+                shmsync_multilock_unlock(&holds[0]);
+            shmsync_multilock_state(&multi, 3);
+            shmsync_multilock_close(&multi);
+        }
+        if (round % 7 == 0)
+            shmsync_delete(a, "multi");
         if (shmsync_alloc(a, (seed >> 30) % 200000, &off) == 0 && (seed & 2) != 0)
             shmsync_free(a, off);
     }

@@ -1,0 +1,423 @@
+//go:build linux
+
+package cinterop
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/race"
+	"github.com/shmsync/shmsync/prims"
+)
+
+// The Go side of testdata/agent_multi.h.
+
+func init() {
+	verbs["multi"] = (*goAgent).multi
+	crewTurns["crew.multi"] = (*goAgent).crewMulti
+}
+
+func (x *goAgent) keepHolds(h ...prims.Hold) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.holds = append(x.holds, h...)
+}
+
+// holdOf is the last hold of a key; it holds nothing if there is none.
+func (x *goAgent) holdOf(key uint64) prims.Hold {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	for i, h := range slices.Backward(x.holds) {
+		if h.Key() == key {
+			x.holds = slices.Delete(x.holds, i, i+1)
+			x.stale = h
+			return h
+		}
+	}
+	return prims.Hold{}
+}
+
+func (x *goAgent) multi(o order) (n uint64, err error) {
+	var opts prims.MultiLockOptions
+	if o.verb == "multi.open" {
+		opts.Policy, opts.Buckets = prims.Policy(o.arg(0)), int(o.arg(1))
+	}
+	m, err := prims.OpenMultiLock(x.a, o.name, &opts)
+	if err != nil {
+		return 0, err
+	}
+	var h prims.Hold
+	key := uint64(o.arg(0))
+	switch o.verb {
+	case "multi.open":
+		return uint64(m.Offset()), nil
+	case "multi.unlock":
+		x.holdOf(key).Unlock()
+		return 0, nil
+	case "multi.staleunlock":
+		x.stale.Unlock()
+		return 0, nil
+	case "multi.recover":
+		err = m.Recover(context.Background(), key, func() error {
+			n++
+			return nil
+		})
+		return n, err
+	case "multi.spoil":
+		return 0, m.Recover(context.Background(), key, func() error { return errors.New("spoilt") })
+	case "multi.lockall":
+		var keys []uint64
+		for i := range uint64(o.arg(1)) {
+			keys = append(keys, key+i)
+		}
+		slices.Reverse(keys)
+		all, err := m.LockAll(o.ctx(2), append(keys, keys[0])...)
+		x.keepHolds(all...)
+		return uint64(len(all)), err
+	case "multi.unlockall":
+		x.mu.Lock()
+		defer x.mu.Unlock()
+		x.holds.Unlock()
+		x.holds = nil
+		return 0, nil
+	case "multi.try":
+		var ok bool
+		h, ok = m.TryLock(key)
+		err = tried(ok, m.State(key).Err)
+	case "multi.lock":
+		h, err = m.LockContext(o.ctx(1), key)
+	default:
+		return 0, syscall.ENOSYS
+	}
+	if err == nil {
+		x.keepHolds(h)
+	}
+	return 0, err
+}
+
+func (x *goAgent) crewKey(ctx context.Context, m *prims.MultiLock, name string, key uint64) error {
+	h, err := m.LockContext(ctx, key)
+	if err == nil {
+		err = x.alone(fmt.Sprintf("%s-%d", name, key))
+	}
+	if err == nil {
+		h.Unlock()
+	}
+	return err
+}
+
+func (x *goAgent) crewMulti(name string, turn int) error {
+	m, err := prims.OpenMultiLock(x.a, name, nil)
+	if err != nil {
+		return err
+	}
+	defer m.Close()
+	key := uint64(turn % 3)
+	switch turn % 4 {
+	case 0:
+		var keys []uint64
+		for i := range uint64(6) {
+			keys = append(keys, uint64(turn%5)+i)
+		}
+		var all prims.Holds
+		if all, err = m.LockAll(context.Background(), keys...); err == nil {
+			all.Unlock()
+		}
+	case 1:
+		ctx, cancel := inMs(1)
+		defer cancel()
+		err = x.crewKey(ctx, m, name, key)
+	default:
+		for tries := 0; tries < 4 && err == nil; tries++ {
+			err = x.crewKey(context.Background(), m, name, key)
+		}
+		if err == nil {
+			if h, ok := m.TryLock(key); ok {
+				h.Unlock()
+			}
+		}
+	}
+	if errors.Is(err, shmsync.ErrOwnerDead) {
+		err = nil
+		for key := uint64(0); key < 10 && err == nil; key++ {
+			err = m.Recover(context.Background(), key, func() error { return nil })
+		}
+	}
+	return but(err, context.DeadlineExceeded)
+}
+
+// multiWords tells of a MultiLock: how many keys are not free, and the words of those that
+// are kept, too.
+func multiWords(t *testing.T, arenaName, name string) (free bool, words string) {
+	t.Helper()
+	a, err := arena.Attach(arenaName, &arena.Options{Label: "describer"})
+	require.NoError(t, err)
+	defer a.Close()
+	m, err := prims.OpenMultiLock(a, name, nil)
+	require.NoError(t, err)
+	defer m.Close()
+	for o := range a.Objects() {
+		if o.Offset == m.Offset() {
+			words = a.Describe(o)
+		}
+	}
+	return m.String() == fmt.Sprintf("multilock %s: 0 keys are not free, of 1 buckets", name), words
+}
+
+// allKeysFree recovers the keys of the dead, and checks that no key, and no node of one, is left.
+func allKeysFree(t *testing.T, x *agent) {
+	t.Helper()
+	for key := range 10 {
+		x.do(t, "multi.recover", "x", key)
+		x.do(t, "multi.try", "x", key)
+		x.do(t, "multi.unlock", "x", key)
+	}
+	free, words := multiWords(t, x.arena, "x")
+	require.True(t, free, words)
+}
+
+func TestMultiLockPlain(t *testing.T) {
+	forPairs(t, func(t *testing.T, s scene) {
+		off := s.a.do(t, "multi.open", "m", 1, 1)
+		s.b.start(t, "multi.open", "m", release).fails(t, syscall.EINVAL)
+		s.b.start(t, "multi.open", "m", 0, 2).fails(t, syscall.EINVAL)
+		s.a.do(t, "multi.lock", "m", 7)
+		s.b.start(t, "multi.try", "m", 7).fails(t, syscall.EBUSY)
+		s.b.start(t, "multi.lock", "m", 7, 20).fails(t, syscall.ETIMEDOUT)
+		s.b.start(t, "multi.unlock", "m", 7).fails(t, syscall.EPERM)
+		s.b.do(t, "multi.lock", "m", 8, 0)
+		w := s.b.blocked(t, off, 1, "multi.lock", "m", 7)
+		x := s.c.blocked(t, off, 2, "multi.lock", "m", 7)
+		y := s.c.blocked(t, off, 3, "multi.lock", "m", 8)
+		s.a.do(t, "multi.unlock", "m", 7)
+		w.must(t)
+		s.a.start(t, "multi.staleunlock", "m").fails(t, syscall.EPERM)
+		s.a.start(t, "multi.try", "m", 7).fails(t, syscall.EBUSY)
+		s.b.do(t, "multi.unlock", "m", 8)
+		y.must(t)
+		s.b.do(t, "multi.unlock", "m", 7)
+		x.must(t)
+		s.c.do(t, "multi.unlock", "m", 7)
+		s.a.do(t, "multi.try", "m", 7)
+		s.c.do(t, "multi.unlock", "m", 8)
+		s.a.do(t, "multi.unlock", "m", 7)
+		if free, words := multiWords(t, s.arena, "m"); !free {
+			t.Fatal(words)
+		}
+	})
+}
+
+// More keys of a bucket than it has entries are held by one side, and had by the other.
+func TestMultiLockSpilled(t *testing.T) {
+	forPairs(t, func(t *testing.T, s scene) {
+		off := s.b.do(t, "multi.open", "m", 1, 1)
+		require.EqualValues(t, 20, s.a.do(t, "multi.lockall", "m", 0, 20))
+		var all []pending
+		for key := range 20 {
+			s.b.start(t, "multi.try", "m", key).fails(t, syscall.EBUSY)
+			all = append(all, s.c.blocked(t, off, uint64(key+1), "multi.lock", "m", key))
+		}
+		s.b.do(t, "multi.lock", "m", 20)
+		s.b.start(t, "multi.lockall", "m", 18, 3, 20).fails(t, syscall.ETIMEDOUT)
+		s.a.do(t, "multi.unlockall", "m")
+		for _, p := range all {
+			p.must(t)
+		}
+		w := s.a.blocked(t, off, 1, "multi.lockall", "m", 0, 20)
+		s.c.do(t, "multi.unlockall", "m")
+		require.EqualValues(t, 20, w.must(t))
+		s.a.do(t, "multi.unlockall", "m")
+		s.b.do(t, "multi.unlock", "m", 20)
+		if free, words := multiWords(t, s.arena, "m"); !free {
+			t.Fatal(words)
+		}
+	})
+}
+
+// quick has x take a key that it had the last time, so that it locks and unlocks it without
+// the latch.
+func (x *agent) quick(t *testing.T, name string, key int) {
+	t.Helper()
+	for range 2 {
+		x.do(t, "multi.lock", name, key)
+		x.do(t, "multi.unlock", name, key)
+	}
+	x.do(t, "multi.lock", name, key)
+	x.is(t, name, "quick")
+}
+
+func (x *agent) is(t *testing.T, name, word string) {
+	t.Helper()
+	if x.lang == "go" && race.Enabled {
+		return // it sees locks with the latch only
+	}
+	_, words := multiWords(t, x.arena, name)
+	require.Contains(t, words, word)
+}
+
+// A key that one side has without the latch is had by the other.
+func TestMultiLockQuick(t *testing.T) {
+	forPairs(t, func(t *testing.T, s scene) {
+		off := s.a.do(t, "multi.open", "m", 1, 1)
+		s.c.do(t, "multi.lock", "m", 100) // words of a bucket with nothing held are not told
+		s.a.quick(t, "m", 7)
+		s.b.start(t, "multi.try", "m", 7).fails(t, syscall.EBUSY)
+		s.a.is(t, "m", "quick")
+		w := s.b.blocked(t, off, 1, "multi.lock", "m", 7)
+		_, words := multiWords(t, s.arena, "m")
+		require.NotContains(t, words, "quick")
+		s.a.do(t, "multi.unlock", "m", 7)
+		w.must(t)
+		s.a.start(t, "multi.staleunlock", "m").fails(t, syscall.EPERM)
+		s.b.do(t, "multi.unlock", "m", 7)
+
+		s.a.quick(t, "m", 7)
+		s.a.do(t, "multi.unlock", "m", 7)
+		s.a.is(t, "m", "kept")
+		s.b.do(t, "multi.lock", "m", 7)
+		s.a.start(t, "multi.lock", "m", 7, 20).fails(t, syscall.ETIMEDOUT)
+		s.a.start(t, "multi.staleunlock", "m").fails(t, syscall.EPERM)
+		s.b.do(t, "multi.unlock", "m", 7)
+
+		// Keys that are kept are in nobody's way.
+		for key := range 5 {
+			s.a.quick(t, "m", key)
+			s.a.do(t, "multi.unlock", "m", key)
+		}
+		for key := range 20 {
+			s.b.do(t, "multi.lock", "m", key)
+			s.b.do(t, "multi.unlock", "m", key)
+		}
+		s.c.do(t, "multi.unlock", "m", 100)
+		if free, words := multiWords(t, s.arena, "m"); !free {
+			t.Fatal(words)
+		}
+	})
+}
+
+func TestMultiLockKilledHolder(t *testing.T) {
+	forPairs(t, func(t *testing.T, s scene) {
+		off := s.b.do(t, "multi.open", "m", 1, 1)
+		s.a.quick(t, "m", 9)
+		s.a.do(t, "multi.unlock", "m", 9)
+		s.a.quick(t, "m", 7)
+		s.a.do(t, "multi.lockall", "m", 20, 8)
+		w := s.b.blocked(t, off, 1, "multi.lock", "m", 7)
+		x := s.c.blocked(t, off, 2, "multi.lock", "m", 25)
+		s.a.kill(t)
+		w.fails(t, syscall.EOWNERDEAD)
+		x.fails(t, syscall.EOWNERDEAD)
+		s.b.do(t, "multi.lock", "m", 9) // it was free
+		s.b.do(t, "multi.unlock", "m", 9)
+		s.b.start(t, "multi.try", "m", 7).fails(t, syscall.EOWNERDEAD)
+		s.b.start(t, "multi.lockall", "m", 19, 3).fails(t, syscall.EOWNERDEAD)
+		s.b.start(t, "multi.spoil", "m", 7).fails(t, syscall.ENOTRECOVERABLE)
+		s.c.start(t, "multi.lock", "m", 7).fails(t, syscall.ENOTRECOVERABLE)
+		for _, key := range []int{7, 20, 21, 22, 23, 24, 25, 26, 27} {
+			require.EqualValues(t, 1, s.c.do(t, "multi.recover", "m", key), "repairs of key %d", key)
+			s.b.do(t, "multi.lock", "m", key)
+			s.b.do(t, "multi.unlock", "m", key)
+		}
+		require.Zero(t, s.c.do(t, "multi.recover", "m", 7))
+		if free, words := multiWords(t, s.arena, "m"); !free {
+			t.Fatal(words)
+		}
+	})
+}
+
+// A key that its holder had without the latch, and nobody waits for, is taken back, too.
+func TestMultiLockKilledQuickHolder(t *testing.T) {
+	forPairs(t, func(t *testing.T, s scene) {
+		s.b.do(t, "multi.open", "m", 1, 1)
+		s.a.quick(t, "m", 7)
+		s.a.kill(t)
+		s.b.start(t, "multi.lock", "m", 7).fails(t, syscall.EOWNERDEAD)
+		require.EqualValues(t, 1, s.b.do(t, "multi.recover", "m", 7))
+		s.c.do(t, "multi.try", "m", 7)
+	})
+}
+
+// With the policy Release a key passes to the next in line.
+func TestMultiLockKilledHolderRelease(t *testing.T) {
+	forPairs(t, func(t *testing.T, s scene) {
+		off := s.b.do(t, "multi.open", "m", release, 1)
+		s.a.do(t, "multi.lockall", "m", 0, 8)
+		w := s.b.blocked(t, off, 1, "multi.lock", "m", 3)
+		x := s.b.blocked(t, off, 2, "multi.lock", "m", 7)
+		s.a.kill(t)
+		w.must(t)
+		x.must(t)
+		s.c.start(t, "multi.try", "m", 3).fails(t, syscall.EBUSY)
+		s.c.do(t, "multi.lock", "m", 5)
+	})
+}
+
+func TestMultiLockKilledWaiter(t *testing.T) {
+	forPairs(t, func(t *testing.T, s scene) {
+		off := s.b.do(t, "multi.open", "m", 1, 1)
+		s.b.do(t, "multi.lockall", "m", 0, 8)
+		s.a.blocked(t, off, 1, "multi.lock", "m", 2)
+		s.a.blocked(t, off, 2, "multi.lock", "m", 7)
+		w := s.c.blocked(t, off, 3, "multi.lock", "m", 2)
+		x := s.c.blocked(t, off, 4, "multi.lock", "m", 7)
+		s.a.kill(t)
+		s.b.do(t, "multi.unlock", "m", 2)
+		w.must(t)
+		s.b.do(t, "multi.unlock", "m", 7)
+		x.must(t)
+		s.none(t, off)
+	})
+}
+
+// Who dies with the latch of a bucket leaves the keys there as they were: those that have
+// no room in it, too, and those who wait for them.
+func TestMultiLockKilledInBucket(t *testing.T) {
+	for _, lang := range []string{"go", "c"} {
+		for _, point := range []string{"multilock.lock.taken", "multilock.lock.spilled", "multilock.unlock.unlinked"} {
+			t.Run(lang+"-"+point, func(t *testing.T) {
+				name := newArena(t)
+				a := newAgent(t, "c", name, "a", "SHMSYNC_CRASHPOINT="+point)
+				b, c := newAgent(t, lang, name, "b"), newAgent(t, lang, name, "c")
+				off := b.do(t, "multi.open", "m", 1, 1)
+				keys := 4
+				if point != "multilock.lock.taken" {
+					keys = 8
+				}
+				b.do(t, "multi.lockall", "m", 0, keys)
+				var all []pending
+				for key := range keys {
+					all = append(all, c.blocked(t, off, uint64(key+1), "multi.lock", "m", key))
+				}
+				if point == "multilock.unlock.unlinked" {
+					a.do(t, "multi.lock", "m", 50)
+					a.start(t, "multi.unlock", "m", 50)
+				} else {
+					a.start(t, "multi.lock", "m", 50)
+				}
+				<-a.ended
+				b.start(t, "multi.lock", "m", 3, 50).fails(t, syscall.ETIMEDOUT)
+				if point != "multilock.unlock.unlinked" {
+					b.start(t, "multi.try", "m", 50).fails(t, syscall.EOWNERDEAD)
+					b.do(t, "multi.recover", "m", 50)
+				}
+				b.do(t, "multi.lock", "m", 50)
+				b.do(t, "multi.unlockall", "m")
+				for _, w := range all {
+					w.must(t)
+				}
+				c.do(t, "multi.unlockall", "m")
+				if free, words := multiWords(t, name, "m"); !free {
+					t.Fatal(words)
+				}
+			})
+		}
+	}
+}
