@@ -3,172 +3,69 @@
 package main
 
 import (
-	"bytes"
-	"fmt"
-	"html/template"
-	"image/color"
 	"math"
 	"slices"
 	"strconv"
-	"strings"
 
-	"gonum.org/v1/plot"
-	"gonum.org/v1/plot/plotter"
-	"gonum.org/v1/plot/vg"
-	"gonum.org/v1/plot/vg/draw"
-	"gonum.org/v1/plot/vg/vgsvg"
+	"github.com/HdrHistogram/hdrhistogram-go"
 )
 
-// palette are colours that the colour-blind can tell apart, after Okabe and Ito.
-var palette = []color.RGBA{
-	{0, 114, 178, 255}, {213, 94, 0, 255}, {0, 158, 115, 255}, {204, 121, 167, 255},
-	{230, 159, 0, 255}, {86, 180, 233, 255}, {0, 0, 0, 255}, {120, 120, 120, 255},
-}
+// nines are the ticks of an axis of 1/(1-q), by q.
+var nines = []tick{{2, "50 %"}, {10, "90 %"}, {100, "99 %"}, {1e3, "99.9 %"}, {1e4, "99.99 %"}, {1e5, "99.999 %"}}
 
-// series is a line of a figure: points, and for each the range of the repetitions,
-// which is nil where there is none.
-type series struct {
-	name   string
-	points plotter.XYs
-	band   plotter.XYs // a polygon
-}
+func asTime(ns float64) string { return formatMetric("x-ns", ns) }
 
-// figure is a picture with a caption.
-type figure struct {
-	Title, Caption string
-	SVG            template.HTML
-}
-
-// curves draws lines. Axes of which log is set are logarithmic.
-func curves(title, caption, x, y string, logX, logY bool, ticks plot.Ticker, all []series) (*figure, error) {
-	p := plot.New()
-	p.X.Label.Text, p.Y.Label.Text = x, y
-	p.Add(plotter.NewGrid())
-	p.Legend.Top, p.Legend.Left = logY, logY
-	if logX {
-		p.X.Scale, p.X.Tick.Marker = plot.LogScale{}, plot.LogTicks{Prec: -1}
-	}
-	if logY {
-		p.Y.Scale, p.Y.Tick.Marker = plot.LogScale{}, nsTicks{}
-	}
-	if ticks != nil {
-		p.X.Tick.Marker = ticks
-	}
-	for i, s := range all {
-		c := palette[i%len(palette)]
-		if len(s.band) > 0 {
-			area, err := plotter.NewPolygon(s.band)
-			if err != nil {
-				return nil, err
-			}
-			area.Color, area.LineStyle.Width = color.RGBA{c.R, c.G, c.B, 40}, 0
-			p.Add(area)
-		}
-		line, err := plotter.NewLine(s.points)
-		if err != nil {
-			return nil, err
-		}
-		line.Color, line.Width = c, vg.Points(1.6)
-		if i >= len(palette) {
-			line.Dashes = []vg.Length{vg.Points(4), vg.Points(2)}
-		}
-		p.Add(line)
-		p.Legend.Add(s.name, line)
-	}
-	canvas := vgsvg.New(17*vg.Centimeter, 9*vg.Centimeter)
-	p.Draw(draw.New(canvas))
-	var b bytes.Buffer
-	if _, err := canvas.WriteTo(&b); err != nil {
+// latencies are the percentiles of some cells, on an axis of nines as HdrHistogram's
+// plots have it. A quantile with fewer than ten samples above it is left out.
+func latencies(title string, cells []*jsonCell) (*figure, error) {
+	all, err := lines(cells, func(total int64, b hdrhistogram.Bracket, div float64) (xy, bool) {
+		q := b.Quantile / 100
+		return xy{1 / (1 - q), math.Max(float64(b.ValueAt)/div, 0.1)}, float64(total)*(1-q) >= tailMin
+	})
+	if err != nil || len(all) == 0 {
 		return nil, err
 	}
-	svg := b.String()
-	at := strings.Index(svg, "<svg")
-	if at < 0 {
-		return nil, fmt.Errorf("the figure %q was not drawn", title)
-	}
-	return &figure{title, caption, template.HTML(svg[at:])}, nil
-}
-
-// nsTicks labels a logarithmic axis of nanoseconds.
-type nsTicks struct{}
-
-func (nsTicks) Ticks(lo, hi float64) []plot.Tick {
-	ticks := plot.LogTicks{Prec: -1}.Ticks(lo, hi)
-	for i := range ticks {
-		if ticks[i].Label != "" {
-			ticks[i].Label = formatMetric("x-ns", ticks[i].Value)
-		}
-	}
-	return ticks
-}
-
-// nines labels an axis of 1/(1-q) by q.
-type nines struct{}
-
-func (nines) Ticks(lo, hi float64) (ticks []plot.Tick) {
-	for i, label := range []string{"min", "90 %", "99 %", "99.9 %", "99.99 %", "99.999 %"} {
-		if v := math.Pow10(i); v >= lo && v <= hi*1.01 {
-			ticks = append(ticks, plot.Tick{Value: v, Label: label})
-		}
-	}
-	return append(ticks, plot.Tick{Value: 2, Label: "50 %"})
-}
-
-// latencies are the percentiles of some cells, on an axis of nines as
-// HdrHistogram's plots have it. A quantile with fewer than ten samples above it is
-// left out.
-func latencies(title string, cells []*jsonCell) (*figure, error) {
-	var all []series
-	for _, c := range cells {
-		h, div, err := c.pooled()
-		if err != nil {
-			return nil, err
-		}
-		if h == nil || h.TotalCount() < 20 {
-			continue
-		}
-		s := series{name: c.Subject}
-		for _, b := range h.CumulativeDistribution() {
-			q := b.Quantile / 100
-			if over := float64(h.TotalCount()) * (1 - q); over < tailMin {
-				break
-			}
-			s.points = append(s.points, plotter.XY{X: 1 / (1 - q), Y: math.Max(float64(b.ValueAt)/div, 0.1)})
-		}
-		if len(s.points) > 1 {
-			all = append(all, s)
-		}
-	}
-	if len(all) == 0 {
-		return nil, nil
-	}
-	return curves(title, "Latency by percentile, all repetitions together; quantiles with fewer than ten samples above them are left out.",
-		"", "", true, true, nines{}, all)
+	return draw(title, "Latency by percentile, all repetitions together; quantiles with fewer than ten samples above them are left out.",
+		axis{log: true, ticks: nines}, axis{log: true, format: asTime}, all), nil
 }
 
 // distribution is how much of the samples lie below a time.
 func distribution(title string, cells []*jsonCell) (*figure, error) {
-	var all []series
+	all, err := lines(cells, func(_ int64, b hdrhistogram.Bracket, div float64) (xy, bool) {
+		return xy{math.Max(float64(b.ValueAt)/div, 100), b.Quantile}, true
+	})
+	if err != nil || len(all) == 0 {
+		return nil, err
+	}
+	return draw(title, "How many of the kills, in percent, were made good after how long.",
+		axis{label: "from the kill to the next owner", log: true, format: asTime},
+		axis{label: "%", ticks: []tick{{0, "0"}, {25, "25"}, {50, "50"}, {75, "75"}, {100, "100"}}}, all), nil
+}
+
+// lines makes a line of each cell that has a histogram; point gives a point for a part
+// of it, and false where the line is to end.
+func lines(cells []*jsonCell, point func(total int64, b hdrhistogram.Bracket, div float64) (xy, bool)) (all []series, err error) {
 	for _, c := range cells {
 		h, div, err := c.pooled()
 		if err != nil {
 			return nil, err
 		}
-		if h == nil || h.TotalCount() == 0 {
+		if h == nil {
 			continue
 		}
 		s := series{name: c.Subject}
 		for _, b := range h.CumulativeDistribution() {
-			s.points = append(s.points, plotter.XY{X: math.Max(float64(b.ValueAt)/div/1e6, 1e-4), Y: b.Quantile})
+			p, ok := point(h.TotalCount(), b, div)
+			if !ok {
+				break
+			}
+			s.line = append(s.line, p)
 		}
-		if len(s.points) > 1 {
+		if len(s.line) > 1 {
 			all = append(all, s)
 		}
 	}
-	if len(all) == 0 {
-		return nil, nil
-	}
-	return curves(title, "How many of the kills, in percent, were made good after how long.", "ms from the kill to the next owner", "%", true, false, nil, all)
+	return all, nil
 }
 
 // scaling is a metric against the number of workers: the median of the repetitions,
@@ -190,12 +87,12 @@ func scaling(title string, cells []*jsonCell) (*figure, error) {
 		line := byName[name]
 		slices.SortFunc(line, func(a, b *jsonCell) int { return a.workers() - b.workers() })
 		s := series{name: name}
-		var back plotter.XYs
+		var back []xy
 		for _, c := range line {
 			v, x := summarize(c.values(c.Unit)), float64(c.workers())
-			s.points = append(s.points, plotter.XY{X: x, Y: v.Center})
-			s.band = append(s.band, plotter.XY{X: x, Y: v.Lo})
-			back = append(back, plotter.XY{X: x, Y: v.Hi})
+			s.line = append(s.line, xy{x, v.Center})
+			s.band = append(s.band, xy{x, v.Lo})
+			back = append(back, xy{x, v.Hi})
 		}
 		slices.Reverse(back)
 		s.band = append(s.band, back...)
@@ -206,7 +103,10 @@ func scaling(title string, cells []*jsonCell) (*figure, error) {
 	if len(all) == 0 {
 		return nil, nil
 	}
-	return curves(title, "Median of the repetitions; the band is their range.", "workers (processes × threads)", cells[0].Unit, false, false, nil, all)
+	unit := cells[0].Unit
+	return draw(title, "Median of the repetitions; the band is their range.",
+		axis{label: "workers (processes × threads)", format: func(v float64) string { return strconv.FormatFloat(v, 'g', 3, 64) }},
+		axis{label: unit, format: func(v float64) string { return formatMetric(unit, v) }}, all), nil
 }
 
 // workers is how many threads a cell has.

@@ -150,11 +150,11 @@ func newSection(sc *scenario, d *document) (*htmlSection, error) {
 		if sc.unit != "p50-ns" {
 			continue
 		}
-		draw, what := latencies, "Latency"
+		picture, what := latencies, "Latency"
 		if sc.name == "crash" {
-			draw, what = distribution, "Recovery"
+			picture, what = distribution, "Recovery"
 		}
-		f, err := draw(strings.TrimSpace(what+" "+k), notable(sc, groups[k]))
+		f, err := picture(strings.TrimSpace(what+" "+k), notable(sc, groups[k]))
 		if err != nil {
 			return nil, err
 		}
