@@ -51,8 +51,12 @@ static int multi(const order *o, uint64_t *n)
         h = hold_of(key);
         return shmsync_multilock_unlock(&h);
     }
-    if (is(o, "multi.staleunlock"))
-        return shmsync_multilock_unlock(&stale);
+    if (is(o, "multi.staleunlock")) {
+        pthread_mutex_lock(&lease_lock);
+        h = stale;
+        pthread_mutex_unlock(&lease_lock);
+        return shmsync_multilock_unlock(&h);
+    }
     if (is(o, "multi.recover"))
         return err = shmsync_multilock_recover(&m, key, repair_good, &repaired), *n = repaired, err;
     if (is(o, "multi.spoil"))
