@@ -114,7 +114,7 @@ func (w *condWorker) turn(g int, r *rand.Rand) error {
 		w.l.Lock()
 		defer w.l.Unlock()
 		if g%2 == 0 {
-			for w.v.Items == 0 {
+			for n := 0; w.v.Items == 0 && goOn(n); n++ {
 				if err := w.items.WaitContext(ctx); err != nil {
 					return condEnd(err)
 				}
@@ -122,7 +122,8 @@ func (w *condWorker) turn(g int, r *rand.Rand) error {
 			w.v.Items--
 			return nil
 		}
-		for round := w.v.Round; w.v.Round == round; {
+		round := w.v.Round
+		for n := 0; w.v.Round == round && goOn(n); n++ {
 			if err := w.gone.WaitContext(ctx); err != nil {
 				return condEnd(err)
 			}

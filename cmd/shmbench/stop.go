@@ -12,7 +12,7 @@ import (
 )
 
 // dumpTime is how long hung workers get to print their stacks.
-const dumpTime = 3 * time.Second
+const dumpTime = 10 * time.Second
 
 // stacks asks hung workers where they are: the kernel first, then the process
 // itself, by SIGQUIT.

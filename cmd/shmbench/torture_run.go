@@ -396,10 +396,10 @@ func (t *torturer) hang(what string) error {
 	} else {
 		select {
 		case <-p.done:
-		case <-time.After(t.hung()):
+		case <-time.After(dumpTime):
 			fmt.Fprintln(&b, "who asks for the words is stuck itself")
 			p.signal(syscall.SIGQUIT)
-			time.Sleep(dumpTime / 3)
+			time.Sleep(dumpTime / 10)
 		}
 		fmt.Fprintln(&b, p.said())
 	}
