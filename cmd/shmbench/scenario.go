@@ -16,6 +16,7 @@ type scenario struct {
 	ref     []string // subjects that ratios refer to, the first that ran
 	versus  []string // subjects that the library's are held against at the top of a report
 	procs   int      // processes of a cell, unless the cell says otherwise
+	whole   bool     // a process of one thread is pinned with all that its runtime starts
 	perProc func(*cell) time.Duration
 	work    func(*thread) error
 	collect func(*repetition, *account) // checks, and gives the metrics; nil for those that result.go knows
@@ -37,7 +38,7 @@ var scenarios = []*scenario{
 		versus: []string{"c:robust"}},
 	{id: 5, name: "crash", bench: "Crash", unit: "p50-ns", others: []string{"p90-ns", "p99-ns", "max-ns", "n"},
 		keys: []string{"kills", "place"}, ref: []string{"c:robust", "go:waitv-floor"},
-		versus: []string{"go:waitv-floor", "c:robust"}},
+		versus: []string{"go:waitv-floor", "c:robust"}, whole: true},
 	{id: 6, name: "waiters", bench: "Waiters", unit: "B/waiter", others: []string{"threads", "block-ns", "cancel-ns", "wake-ns"},
 		keys: []string{"waiters"}, ref: []string{"go:futex", "in-process:chan"},
 		versus: []string{"go:futex", "in-process:chan"}, procs: 1},
