@@ -31,7 +31,8 @@ type cell struct {
 	Hog      int // busy loops beside the workers, one on each of the first CPUs
 	N        int // kills or waiters
 	shape
-	Skew    string // of the keys of a multi cell
+	Skew    string    // of the keys of a multi cell
+	Mem     *memShape // of a mem cell
 	Warmup  time.Duration
 	Time    time.Duration
 	MaxReps int    // repeat it no more often than this; 0 for no bound
@@ -59,6 +60,9 @@ func (c *cell) params() map[string]string {
 		"threads":  strconv.Itoa(c.Threads),
 		"wait":     shortDuration(c.Time),
 		"waiters":  strconv.Itoa(c.N),
+	}
+	if m := c.Mem; m != nil {
+		all["node"], all["mem"], all["huge"] = strconv.Itoa(m.Node), m.policyName(), hugeName(m.Huge)
 	}
 	p := map[string]string{}
 	for _, k := range c.Scenario.keys {
@@ -118,6 +122,9 @@ func (c *cell) slots() int {
 
 // cpuOf is the CPU of a slot, or -1.
 func (c *cell) cpuOf(slot int, cpus []int) int {
+	if c.Mem != nil {
+		return c.Mem.CPU
+	}
 	switch c.Place {
 	case placeSame:
 		return cpus[0]
@@ -138,6 +145,8 @@ func (c *cell) length() time.Duration {
 		return spawn + time.Duration(c.N)*(crashAsleep+spawn)
 	case "seq":
 		return 3*spawn + waitersSettle + time.Duration(c.N)*waiterTime/4 + c.Warmup + c.Time
+	case "mem":
+		return 2*spawn + time.Duration(c.N)*memMiBTime + c.Warmup + c.Time
 	case "waiters":
 		return 2*spawn + 4*waitersSettle + time.Duration(c.N)*waiterTime
 	}
@@ -162,6 +171,11 @@ func (c *cell) check(cpus []int) string {
 		return fmt.Sprintf("takes a thread for each of %d waiters", c.N)
 	case len(c.Subject.Places) > 0 && !slices.Contains(c.Subject.Places, c.Place):
 		return fmt.Sprintf("makes no sense with place=%s", c.Place)
+	}
+	if c.Mem != nil {
+		if why := c.Mem.refused(); why != "" {
+			return why
+		}
 	}
 	if c.Subject.Check != nil {
 		if err := c.Subject.Check(); err != nil {

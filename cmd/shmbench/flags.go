@@ -77,6 +77,9 @@ type common struct {
 	Skew     []string        `placeholder:"LIST" help:"How a multi cell picks its keys: uniform, zipf."`
 	Wake     ints            `placeholder:"LIST" help:"Waiters that each step of a seq cell wakes, of those of --waiters."`
 	Batch    ints            `placeholder:"LIST" help:"Items that a queue cell moves at a time."`
+	Mem      []string        `placeholder:"LIST" help:"Placements of the memory of a mem cell, as in first-touch,bind:0,interleave:0-1."`
+	Nodes    ints            `placeholder:"LIST" help:"Nodes whose CPUs a mem cell runs on."`
+	Huge     []string        `placeholder:"LIST" help:"Pages of the memory of a mem cell: none, thp, 2M, 1G."`
 	Capacity ints            `placeholder:"LIST" help:"Items that fit into the queue of a queue or cond cell."`
 	Prim     []string        `placeholder:"PATTERN" help:"Subjects, as in c:futex, 'c:*' or 'go:*,in-process:*'. Default: all."`
 
@@ -108,8 +111,8 @@ func (f *common) options(d defaults) (*options, error) {
 		CPUs: f.CPUs, Places: f.Place, Procs: f.Procs, Threads: f.Threads, CS: f.CS, Think: f.Think,
 		Gap: f.Gap, Hogs: f.Hog, Kills: f.Kills, Waiters: f.Waiters, Prims: f.Prim,
 		Read: f.Read, Permits: f.Permits, Keys: f.Keys, Locks: f.Locks, Skew: f.Skew, Wake: f.Wake, Batch: f.Batch,
-		Capacity: f.Capacity,
-		Time:     f.Time, Warmup: f.Warmup, Count: f.Count, Seed: f.Seed, Shuffle: f.Shuffle, Timeout: f.Timeout,
+		Capacity: f.Capacity, Mem: f.Mem, Nodes: f.Nodes, Huge: f.Huge,
+		Time: f.Time, Warmup: f.Warmup, Count: f.Count, Seed: f.Seed, Shuffle: f.Shuffle, Timeout: f.Timeout,
 	}
 	set := func(p *time.Duration, v time.Duration) {
 		if *p == 0 {
@@ -140,6 +143,9 @@ func (f *common) options(d defaults) (*options, error) {
 		}
 	}
 	if err := o.checkShape(); err != nil {
+		return nil, err
+	}
+	if _, err := memShapes(o); err != nil {
 		return nil, err
 	}
 	return o, o.check()

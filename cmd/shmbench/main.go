@@ -32,6 +32,7 @@ type program struct {
 	Multi       multiCmd       `cmd:"" help:"Locks by key."`
 	Barrier     barrierCmd     `cmd:"" help:"Phases that everybody must come to."`
 	Queue       queueCmd       `cmd:"" help:"Items from producers to consumers."`
+	Mem         memCmd         `cmd:"" help:"Memory of an arena by where it is: latency, scans, data under a lock."`
 	Bars        barsCmd        `cmd:"" help:"The project's bars: ratios to peers, passed or failed."`
 	Compare     compareCmd     `cmd:"" help:"What differs between two result files, beyond chance."`
 	Report      reportCmd      `cmd:"" help:"A result file as a page with pictures."`
@@ -73,6 +74,7 @@ Examples:
   shmbench seq --waiters 10000 --wake 1:10000:*10
   shmbench multi --keys 1,16,1024 --skew uniform,zipf --locks 1,2
   shmbench queue --procs 2,4 --batch 1,16
+  shmbench mem --mem bind,interleave:0-1 --huge none,thp
   shmbench bars --only 'round trip'
   shmbench torture --duration 10m --seed 0      and --only mutex,queue for some
   benchstat -row .name,/prim -col /place lock.txt

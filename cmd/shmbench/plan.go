@@ -23,6 +23,8 @@ type options struct {
 	Waiters                                           []int
 	Read, Permits, Keys, Locks, Wake, Batch, Capacity []int
 	Skew                                              []string
+	Mem, Huge                                         []string
+	Nodes                                             []int
 	Brief                                             bool // few cells: a look at everything
 	Prims                                             []string
 	Time                                              time.Duration
@@ -141,6 +143,14 @@ func variants(sc *scenario, o *options) []*cell {
 					}
 				}
 			}
+		}
+	case "mem":
+		shapes, err := memShapes(o)
+		if err != nil {
+			return nil // options has said so
+		}
+		for _, m := range shapes {
+			add(cell{Place: placeSame, Procs: 1, Threads: 1, N: memSize(o.Brief), Mem: m, Time: memLeastTime})
 		}
 	case "idle":
 		add(cell{Place: placeCross, Procs: 2, Threads: 1, Time: idleLeast})

@@ -126,6 +126,7 @@ var sectionHelp = map[string]string{
 	"multi":       "Locks by key.",
 	"barrier":     "Phases that everybody must come to.",
 	"queue":       "Items from producers to consumers.",
+	"mem":         "The memory of an arena from each node's CPUs, by where it is: a load that depends on the one before, and what was asked beside what was got.",
 }
 
 func newSection(sc *scenario, d *document) (*htmlSection, error) {
@@ -144,6 +145,10 @@ func newSection(sc *scenario, d *document) (*htmlSection, error) {
 		}
 		groups[k] = append(groups[k], c)
 		all = append(all, c)
+	}
+	if sc.name == "mem" {
+		s.Groups, s.Figures = memGroups(sc, all), memFigures(all)
+		return s, nil
 	}
 	for _, k := range keys {
 		s.Groups = append(s.Groups, newGroup(sc, k, groups[k]))

@@ -47,6 +47,8 @@ type jsonRep struct {
 	HistDiv float64            `json:"hist_div,omitempty"`
 	Workers []workerReport     `json:"workers,omitempty"`
 	Stacks  string             `json:"stacks,omitempty"`
+
+	Placement *placement `json:"placement,omitempty"` // of a mem cell
 }
 
 // newDocument converts a report.
@@ -85,7 +87,7 @@ func newJSONCell(res, ref *result) (jsonCell, error) {
 		}
 	}
 	for _, rep := range res.Reps {
-		j := jsonRep{Status: rep.Status, Reason: rep.Reason, Metrics: rep.Metrics, Workers: rep.Workers, Stacks: rep.Stacks}
+		j := jsonRep{Status: rep.Status, Reason: rep.Reason, Metrics: rep.Metrics, Workers: rep.Workers, Stacks: rep.Stacks, Placement: rep.Placement}
 		if rep.Hist != nil {
 			b, err := rep.Hist.EncodeV2()
 			if err != nil {

@@ -29,8 +29,11 @@ func writeTable(w io.Writer, r *report) error {
 	} else {
 		writeGlance(b, groups(r.Results))
 		for _, group := range groups(r.Results) {
-			writeGroup(b, group)
+			if group[0].Cell.Mem == nil {
+				writeGroup(b, group)
+			}
 		}
+		writeMem(b, r)
 	}
 	fmt.Fprintf(b, "\nseed %d, %d repetitions of %v each, interleaved; median [min..max] of the repetitions\n",
 		r.Options.Seed, r.Options.Count, r.Options.Time)
@@ -225,7 +228,9 @@ func formatMetric(metric string, v float64) string {
 			}
 		}
 		return significant(v) + "ns"
-	case metric == "threads" || metric == "disturbed":
+	case strings.HasSuffix(metric, "-%"):
+		return significant(v) + " %"
+	case metric == "threads" || metric == "disturbed" || metric == "scan-MB/s":
 		return significant(v)
 	case metric == "ops/s" || metric == "n" || strings.HasPrefix(metric, "B/"):
 		for _, u := range []struct {

@@ -82,6 +82,8 @@ func (r *run) prepare(seed uint64) error {
 	switch c.Scenario.name {
 	case "event":
 		p.n = uint64(c.Threads)
+	case "mem":
+		p.huge = uint32(c.Mem.Huge)
 	case "multi":
 		drawKeys(&p.scratch().draws, int(c.Keys), c.Skew, seed)
 	}

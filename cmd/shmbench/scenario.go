@@ -72,6 +72,8 @@ var scenarios = []*scenario{
 	{id: 16, name: "queue", bench: "Queue", unit: "ops/s", higher: true, others: []string{"p50-ns", "p99-ns", "jain", "ctxsw/op"},
 		keys: []string{"batch", "capacity", "place", "procs", "threads"}, ref: []string{"c:cond", "go:pipe"},
 		versus: []string{"c:cond", "go:pipe", "in-process:chan"}},
+	{id: 40, name: "mem", bench: "Mem", unit: "chase-ns", others: []string{"scan-MB/s", "data-ns", "as-asked-%"},
+		keys: []string{"huge", "mem", "node"}, procs: 1},
 }
 
 func init() {
@@ -92,6 +94,7 @@ func init() {
 		"multi":       workMulti,
 		"barrier":     workBarrier,
 		"queue":       workQueue,
+		"mem":         workMem,
 	}
 	collects := map[string]func(*repetition, *account){
 		"readers": collectReaders,
@@ -103,6 +106,7 @@ func init() {
 		"multi":   collectMulti,
 		"barrier": collectBarrier,
 		"queue":   collectQueue,
+		"mem":     collectMem,
 	}
 	for _, s := range scenarios {
 		s.work, s.collect = works[s.name], collects[s.name]
@@ -138,4 +142,5 @@ func scenarioByName(name string) *scenario {
 
 // betterHigher tells the metrics of which more is better; of all others, less
 // is.
-var betterHigher = map[string]bool{"ops/s": true, "jain": true, "min-share": true, "n": true}
+var betterHigher = map[string]bool{"ops/s": true, "jain": true, "min-share": true, "n": true,
+	"scan-MB/s": true, "as-asked-%": true, "huge-%": true}
