@@ -37,7 +37,10 @@ type program struct {
 	Report      reportCmd      `cmd:"" help:"A result file as a page with pictures."`
 	Export      exportCmd      `cmd:"" help:"A result file in another format."`
 	Torture     tortureCmd     `cmd:"" help:"Processes that die over all primitives, and what survives that."`
+	Selftest    selftestCmd    `cmd:"" help:"Proofs that the library works here; measures nothing."`
 	Worker      workerCmd      `cmd:"" hidden:""`
+
+	SelftestWorker selftestWorkerCmd `cmd:"" hidden:""`
 
 	TortureWorker tortureWorkerCmd `cmd:"" hidden:""`
 }
