@@ -31,6 +31,7 @@ type cell struct {
 	Hog      int // busy loops beside the workers, one on each of the first CPUs
 	N        int // kills or waiters
 	shape
+	stress
 	Skew    string // of the keys of a multi cell
 	Warmup  time.Duration
 	Time    time.Duration
@@ -59,6 +60,11 @@ func (c *cell) params() map[string]string {
 		"threads":  strconv.Itoa(c.Threads),
 		"wait":     shortDuration(c.Time),
 		"waiters":  strconv.Itoa(c.N),
+		"load":     strconv.Itoa(c.Load),
+		"noise":    strconv.Itoa(c.Noise),
+		"quota":    strconv.Itoa(c.Quota),
+		"rate":     strconv.FormatUint(c.Rate, 10),
+		"spin":     spinName(c.Spin),
 	}
 	p := map[string]string{}
 	for _, k := range c.Scenario.keys {
@@ -150,6 +156,8 @@ func (c *cell) deadline(patience time.Duration) time.Duration { return c.length(
 // check says why the cell cannot run with these CPUs.
 func (c *cell) check(cpus []int) string {
 	switch {
+	case c.Quota > 0 && quotaCheck() != nil:
+		return quotaCheck().Error()
 	case c.Place == placeCross && len(cpus) < 2:
 		return "needs two CPUs"
 	case c.Capacity > 0 && (c.slots() < 2 || c.slots() > 2*scratchLanes):

@@ -47,6 +47,8 @@ func (t *tail) Write(p []byte) (int, error) {
 
 // spawn starts worker process proc.
 func (r *run) spawn(proc int) error {
+	r.limited = r.quota != nil
+	defer func() { r.limited = false }()
 	argv := []string{r.helper, strconv.Itoa(proc)}
 	if !r.cell.Subject.C {
 		self, err := selfCommand()
@@ -63,7 +65,7 @@ func (r *run) hog(cpu int) error {
 	if err != nil {
 		return err
 	}
-	return r.launch(append(self, "worker", "--spin", strconv.Itoa(cpu)))
+	return r.launch(append(self, "worker", "--busy", strconv.Itoa(cpu)))
 }
 
 // selfCommand is how to run this program again.
@@ -83,6 +85,9 @@ func (r *run) launch(argv []string) error {
 		"GOMAXPROCS="+strconv.Itoa(r.maxProcs()))
 	p.cmd.Env = append(p.cmd.Env, r.cell.Subject.Env...)
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: unix.SIGKILL}
+	if r.limited {
+		p.cmd.SysProcAttr.UseCgroupFD, p.cmd.SysProcAttr.CgroupFD = true, int(r.quota.file.Fd())
+	}
 	if err := p.cmd.Start(); err != nil {
 		return err
 	}

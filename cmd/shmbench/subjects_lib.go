@@ -100,6 +100,9 @@ func openMutex(w *worker, _ int) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	if w.shape.Spin > 0 {
+		m.SetSpin(spinOption(w.shape.Spin))
+	}
 	if scenarioByID(w.scenario).name == "uncontended" {
 		return mutex{m}, mutex{m}.bias()
 	}
