@@ -158,6 +158,8 @@ func (c *cell) check(cpus []int) string {
 	switch {
 	case c.Quota > 0 && quotaCheck() != nil:
 		return quotaCheck().Error()
+	case c.Load > 0 && c.Procs > oversubMost:
+		return fmt.Sprintf("has more than %d processes", oversubMost)
 	case c.Place == placeCross && len(cpus) < 2:
 		return "needs two CPUs"
 	case c.Capacity > 0 && (c.slots() < 2 || c.slots() > 2*scratchLanes):

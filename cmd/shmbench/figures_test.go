@@ -82,6 +82,10 @@ func TestFiguresAreComplete(t *testing.T) {
 	}
 	for _, sc := range scenarios {
 		text := section(sc.name)
+		_, command, _ := strings.Cut(text, "go run ./cmd/shmbench ")
+		command, _, _ = strings.Cut(command, "</code>")
+		code, _, errs := shmbench(t, append(strings.Fields(command), "-n")...)
+		require.Zero(t, code, "%s: what is said to measure it does not: %s", sc.name, errs)
 		if !slices.Contains([]string{"oversub", "idle"}, sc.name) {
 			require.Contains(t, text, "<b>Side by side", "%s: peers side by side", sc.name)
 		}

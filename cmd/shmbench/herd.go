@@ -3,6 +3,7 @@
 package main
 
 import (
+	"slices"
 	"time"
 
 	"github.com/shmsync/shmsync"
@@ -15,13 +16,17 @@ type rouser interface {
 	Rouse(n int)
 }
 
+// herdMost is how many may sleep, since each is a process. The waiters of other cells,
+// which are goroutines, may be more.
+const herdMost = 255
+
 // herdCells are some of many that sleep in one place, each a process.
 func herdCells(o *options) (cells []cell) {
 	for _, gap := range or(o.Gaps, o.Gap) {
 		for _, place := range or(o.Places, placeCross) {
 			for _, n := range or(o.Waiters, o.some([]int{4}, []int{1, 4, 16})...) {
-				for _, wake := range or(o.Wake, 1, n) {
-					if wake > n || wake == 0 || len(o.Wake) == 0 && wake == n && n == 1 && len(cells) > 0 && cells[len(cells)-1].N == 1 {
+				for _, wake := range slices.Compact(or(o.Wake, 1, n)) {
+					if wake > n || wake == 0 || n > herdMost {
 						continue
 					}
 					cells = append(cells, cell{Place: place, Procs: n + 1, Threads: 1, N: n, Gap: gap,

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	_ "embed"
 	"fmt"
 	"html/template"
@@ -134,8 +135,13 @@ var sectionHelp = map[string]string{
 	"oversub":     "A lock of more workers than CPUs, by how long its waiters spin.",
 }
 
+// sectionCommand measures a scenario that has no command of its name.
+var sectionCommand = map[string]string{
+	"readers": "rw", "idle": "waiters", "herd": "wake", "open": "lock --rate 10000,100000",
+}
+
 func newSection(sc *scenario, d *document) (*htmlSection, error) {
-	s := &htmlSection{Name: sc.name, Help: sectionHelp[sc.name], Again: "go run ./cmd/shmbench " + sc.name + " --count 10"}
+	s := &htmlSection{Name: sc.name, Help: sectionHelp[sc.name], Again: "go run ./cmd/shmbench " + cmp.Or(sectionCommand[sc.name], sc.name) + " --count 10"}
 	var keys []string
 	groups := map[string][]*jsonCell{}
 	var all []*jsonCell

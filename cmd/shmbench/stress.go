@@ -18,7 +18,7 @@ type stress struct {
 	Quota int // percent of one CPU that the workers get in all; 0: no bound
 }
 
-// oversubMost is how many workers an oversub or herd cell may have.
+// oversubMost is how many workers an oversub cell may have.
 const oversubMost = 512
 
 // checkStress refuses what no cell could have, and reads the spin budgets.

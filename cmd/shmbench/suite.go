@@ -163,7 +163,7 @@ wakes. c:futex and go:futex do the same, in C and in Go.
 
 herd: --wake of --waiters processes that sleep in one place are woken. p50-ns is until the
 last of them runs, each-p50-ns until any does. Checked: as many come as were woken, none
-before, none twice.`
+before, none twice. Each waiter is a process: of --waiters, what is over 255 is left out.`
 }
 
 // Run runs the scenarios.
