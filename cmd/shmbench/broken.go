@@ -89,11 +89,11 @@ func (p *panicky) BlockContext(ctx context.Context, _ int) error {
 	}
 }
 
-// stall is held for long once, as soon as the cell measures.
+// stall is held for long once, soon after the cell begins to measure.
 type stall struct {
 	sync.Mutex
-	w    *worker
-	once sync.Once
+	w *worker
+	n int
 }
 
 const stallTime = 400 * time.Millisecond
@@ -105,7 +105,9 @@ func openStall(w *worker, _ int) (any, error) {
 func (s *stall) Lock() {
 	s.Mutex.Lock()
 	if s.w.phase.Load() == phaseMeasure {
-		s.once.Do(func() { time.Sleep(stallTime) })
+		if s.n++; s.n == 50 {
+			time.Sleep(stallTime)
+		}
 	}
 }
 

@@ -7,17 +7,19 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // quota is a cgroup whose processes get a share of the CPUs' time.
 type quota struct {
 	dir  string
-	lent string   // where the controller was switched on for it; empty: nowhere
-	file *os.File // the directory, for clone3
+	lent string // where the controller was switched on for it; empty: nowhere
 }
 
 const (
@@ -28,56 +30,89 @@ const (
 
 var quotas atomic.Int64 // numbers the cgroups of this process
 
-// newQuota makes one below the cgroup of this process.
+// newQuota makes one below the cgroup of this process, of version 2, or else of the
+// first version's cpu controller.
 func newQuota(percent int) (q *quota, err error) {
 	own, err := os.ReadFile("/proc/self/cgroup")
 	if err != nil {
 		return nil, err
 	}
-	path, ok := "", false
-	for line := range strings.Lines(string(own)) {
-		if p, found := strings.CutPrefix(strings.TrimSpace(line), "0::"); found {
-			path, ok = p, true
+	unified, cpu := ownCgroups(string(own))
+	if unified != "" && fileSystem(cgroupRoot) == unix.CGROUP2_SUPER_MAGIC {
+		q, err = makeQuota(filepath.Join(cgroupRoot, unified), "cpu.max", fmt.Sprintf("%d %d", percent*quotaPercent, quotaPeriod))
+	} else if dir := filepath.Join(cgroupRoot, "cpu"); cpu != "" && fileSystem(dir) == unix.CGROUP_SUPER_MAGIC {
+		q, err = makeQuota(filepath.Join(dir, cpu), "cpu.cfs_quota_us", strconv.Itoa(percent*quotaPercent))
+	} else {
+		return nil, errors.New("none has a cpu controller here")
+	}
+	return q, err
+}
+
+// ownCgroups gives this process's path in the hierarchy of version 2, and in that of the
+// first version's cpu controller; empty where it has none.
+func ownCgroups(text string) (unified, cpu string) {
+	for line := range strings.Lines(text) {
+		fields := strings.SplitN(strings.TrimSpace(line), ":", 3)
+		switch {
+		case len(fields) < 3:
+		case fields[0] == "0" && fields[1] == "":
+			unified = fields[2]
+		case fields[1] == "cpu" || fields[1] == "cpu,cpuacct":
+			cpu = fields[2]
 		}
 	}
-	if !ok {
-		return nil, errors.New("no cgroup of version 2")
+	return unified, cpu
+}
+
+// fileSystem is the kind of what is mounted at a place; 0 if there is nothing.
+func fileSystem(name string) int64 {
+	var st unix.Statfs_t
+	if err := unix.Statfs(name, &st); err != nil {
+		return 0
 	}
-	parent := filepath.Join(cgroupRoot, path)
-	dir := filepath.Join(parent, fmt.Sprintf("shmbench-%d-%d", os.Getpid(), quotas.Add(1)))
-	if err := os.Mkdir(dir, 0o755); err != nil {
-		return nil, fmt.Errorf("no cgroup of its own: %w", err)
+	return int64(st.Type)
+}
+
+func makeQuota(parent, file, limit string) (q *quota, err error) {
+	q = &quota{dir: filepath.Join(parent, fmt.Sprintf("shmbench-%d-%d", os.Getpid(), quotas.Add(1)))}
+	if err := os.Mkdir(q.dir, 0o755); err != nil {
+		return nil, fmt.Errorf("this process may not make one: %w", err)
 	}
-	defer func() {
-		if err != nil {
-			os.Remove(dir)
-		}
-	}()
-	lent := ""
-	limit := filepath.Join(dir, "cpu.max")
-	if _, err := os.Stat(limit); err != nil {
+	if _, err := os.Stat(filepath.Join(q.dir, file)); err != nil {
 		// Where this process is in the cgroup that is to hand the controller on, the
 		// kernel refuses, except in the root.
 		control := filepath.Join(parent, "cgroup.subtree_control")
-		if err := os.WriteFile(control, []byte("+cpu"), 0); err != nil {
-			return nil, fmt.Errorf("a cgroup below %s has no cpu controller: %w", path, err)
+		if err := writeExisting(control, "+cpu"); err != nil {
+			q.remove()
+			return nil, fmt.Errorf("one below this process's has no cpu controller: %w", err)
 		}
-		lent = control
+		q.lent = control
 	}
-	if err := os.WriteFile(limit, fmt.Appendf(nil, "%d %d", percent*quotaPercent, quotaPeriod), 0); err != nil {
+	if err := writeExisting(filepath.Join(q.dir, file), limit); err != nil {
+		q.remove()
 		return nil, err
 	}
-	f, err := os.Open(dir)
+	return q, nil
+}
+
+// writeExisting writes to a file of the kernel's: it must not come into being.
+func writeExisting(name, text string) error {
+	f, err := os.OpenFile(name, os.O_WRONLY, 0)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	return &quota{dir, lent, f}, nil
+	_, err = f.WriteString(text)
+	return errors.Join(err, f.Close())
+}
+
+// join has a process be under the quota.
+func (q *quota) join(pid int) error {
+	return writeExisting(filepath.Join(q.dir, "cgroup.procs"), strconv.Itoa(pid))
 }
 
 // remove takes the cgroup away, whose processes have ended. The kernel may need a moment
 // to notice.
 func (q *quota) remove() {
-	q.file.Close()
 	for range 100 {
 		if os.Remove(q.dir) == nil {
 			break
@@ -85,7 +120,7 @@ func (q *quota) remove() {
 		time.Sleep(time.Millisecond)
 	}
 	if q.lent != "" {
-		os.WriteFile(q.lent, []byte("-cpu"), 0)
+		writeExisting(q.lent, "-cpu")
 	}
 }
 

@@ -27,6 +27,7 @@ func withShapes(d *document) {
 				continue
 			}
 			r.Workers = []workerReport{{Ops: 300}, {Ops: 100}}
+			r.Metrics["jain"] = 0.8
 			r.Metrics["from-self"], r.Metrics["from-cache"] = 0.75, 0.25
 		}
 		for name, values := range map[string][]string{"gap": {"0", "20us", "10ms"}} {

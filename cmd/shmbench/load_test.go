@@ -87,9 +87,12 @@ func TestWakeCurveRuns(t *testing.T) {
 	seen := map[string]int{}
 	for _, c := range parseDocument(t, out).Cells {
 		require.Equal(t, statusOK, c.Status, c.Key)
-		require.NotEmpty(t, c.values("p50-ns"), c.Key)
+		require.NotEmpty(t, c.Summary, c.Key)
+		if n := c.Reps[0].Metrics["n"]; n >= 2*tailMin {
+			require.NotEmpty(t, c.values("p50-ns"), c.Key)
+		}
 		seen[c.Scenario+" "+c.Subject]++
-		if c.Scenario == "wake" && c.Params["gap"] == "300us" && strings.HasSuffix(c.Subject, "futex") {
+		if c.Scenario == "wake" && c.Params["gap"] == "300us" && len(c.values("slept")) > 0 && strings.HasSuffix(c.Subject, "futex") {
 			require.Greater(t, median(c.values("slept")), 0.5, "%s: who has nothing to do sleeps", c.Key)
 		}
 	}
@@ -102,7 +105,7 @@ func TestWakeCurveRuns(t *testing.T) {
 
 func TestOversubRuns(t *testing.T) {
 	requireCC(t)
-	code, out, errs := shmbench(t, "oversub", "--load=1,3", "--noise=1", "--spin=auto,0,20us", "--time=30ms", "--warmup=5ms", "--count=1", "--format=json")
+	code, out, errs := shmbench(t, "oversub", "--prim=shmsync:*,c:robust,c:pthread-spin", "--load=1,3", "--noise=1", "--spin=auto,0,20us", "--time=20ms", "--warmup=5ms", "--count=1", "--format=json")
 	require.Equal(t, exitOK, code, errs)
 	cpus, err := allowedCPUs()
 	require.NoError(t, err)
@@ -122,9 +125,16 @@ func TestOversubRuns(t *testing.T) {
 	require.Equal(t, map[string]int{"auto": 2, "0": 2, "20us": 2}, spins)
 }
 
+func TestOwnCgroups(t *testing.T) {
+	unified, cpu := ownCgroups("9:name=systemd:/\n2:cpu,cpuacct:/a/b\n0::/user.slice\nnonsense\n")
+	require.Equal(t, "/user.slice", unified)
+	require.Equal(t, "/a/b", cpu)
+	require.Error(t, writeExisting(filepath.Join(t.TempDir(), "cpu.max"), "1"), "a file that is not the kernel's")
+}
+
 // A quota holds the workers back, or the cell says why it cannot.
 func TestQuota(t *testing.T) {
-	code, out, errs := shmbench(t, "oversub", "--prim=shmsync:mutex", "--load=1", "--spin=auto", "--quota=0,20", "--cs=10us", "--think=0",
+	code, out, errs := shmbench(t, "oversub", "--prim=shmsync:mutex", "--load=1", "--spin=auto", "--noise=0", "--quota=0,20", "--cs=10us", "--think=0",
 		"--time=400ms", "--warmup=5ms", "--count=1", "--format=json")
 	require.Equal(t, exitOK, code, errs)
 	cells := parseDocument(t, out).Cells

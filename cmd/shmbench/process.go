@@ -47,8 +47,6 @@ func (t *tail) Write(p []byte) (int, error) {
 
 // spawn starts worker process proc.
 func (r *run) spawn(proc int) error {
-	r.limited = r.quota != nil
-	defer func() { r.limited = false }()
 	argv := []string{r.helper, strconv.Itoa(proc)}
 	if !r.cell.Subject.C {
 		self, err := selfCommand()
@@ -57,7 +55,10 @@ func (r *run) spawn(proc int) error {
 		}
 		argv = append(self, "worker", strconv.Itoa(proc))
 	}
-	return r.launch(argv)
+	if err := r.launch(argv); err != nil || r.quota == nil {
+		return err
+	}
+	return r.quota.join(r.procs[len(r.procs)-1].cmd.Process.Pid)
 }
 
 func (r *run) hog(cpu int) error {
@@ -85,9 +86,6 @@ func (r *run) launch(argv []string) error {
 		"GOMAXPROCS="+strconv.Itoa(r.maxProcs()))
 	p.cmd.Env = append(p.cmd.Env, r.cell.Subject.Env...)
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: unix.SIGKILL}
-	if r.limited {
-		p.cmd.SysProcAttr.UseCgroupFD, p.cmd.SysProcAttr.CgroupFD = true, int(r.quota.file.Fd())
-	}
 	if err := p.cmd.Start(); err != nil {
 		return err
 	}

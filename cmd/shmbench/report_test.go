@@ -20,7 +20,7 @@ import (
 func madeUp(t *testing.T) *report {
 	t.Helper()
 	o := testOptions()
-	o.Count = 8
+	o.Count, o.Brief, o.Few = 8, true, true
 	cells, err := planCells(o, scenarioNames()...)
 	require.NoError(t, err)
 	rng := rand.New(rand.NewPCG(3, 3))

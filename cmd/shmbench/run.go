@@ -31,7 +31,6 @@ type run struct {
 	files    []*os.File // segment, then the subject's
 	procs    []*process
 	quota    *quota        // of the workers; nil for none
-	limited  bool          // it is for the process that is launched
 	patience time.Duration // from start to deadline
 	deadline time.Time
 }

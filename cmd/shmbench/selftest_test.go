@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -75,9 +76,11 @@ func TestSelftestVerdicts(t *testing.T) {
 // is left of it is ended.
 func TestSelftestAgents(t *testing.T) {
 	s := fakeSelftester(t, new(bytes.Buffer))
+	cpus, err := allowedCPUs()
+	require.NoError(t, err)
 	for want, run := range map[string]func(t *selftester) (string, error){
 		`said "runs", not "flies"`: func(t *selftester) (string, error) {
-			a, err := t.start(nil, nil, "pinned", "")
+			a, err := t.start(nil, nil, "pinned", strconv.Itoa(cpus[0]))
 			if err != nil {
 				return "", err
 			}
