@@ -31,6 +31,7 @@ type cell struct {
 	Hog      int // busy loops beside the workers, one on each of the first CPUs
 	N        int // kills or waiters
 	shape
+	stress
 	Skew    string    // of the keys of a multi cell
 	Mem     *memShape // of a mem cell
 	Warmup  time.Duration
@@ -60,6 +61,11 @@ func (c *cell) params() map[string]string {
 		"threads":  strconv.Itoa(c.Threads),
 		"wait":     shortDuration(c.Time),
 		"waiters":  strconv.Itoa(c.N),
+		"load":     strconv.Itoa(c.Load),
+		"noise":    strconv.Itoa(c.Noise),
+		"quota":    strconv.Itoa(c.Quota),
+		"rate":     strconv.FormatUint(c.Rate, 10),
+		"spin":     spinName(c.Spin),
 	}
 	if m := c.Mem; m != nil {
 		all["node"], all["mem"], all["huge"] = strconv.Itoa(m.Node), m.policyName(), hugeName(m.Huge)
@@ -159,6 +165,10 @@ func (c *cell) deadline(patience time.Duration) time.Duration { return c.length(
 // check says why the cell cannot run with these CPUs.
 func (c *cell) check(cpus []int) string {
 	switch {
+	case c.Quota > 0 && quotaCheck() != nil:
+		return quotaCheck().Error()
+	case c.Load > 0 && c.Procs > oversubMost:
+		return fmt.Sprintf("has more than %d processes", oversubMost)
 	case c.Place == placeCross && len(cpus) < 2:
 		return "needs two CPUs"
 	case c.Capacity > 0 && (c.slots() < 2 || c.slots() > 2*scratchLanes):

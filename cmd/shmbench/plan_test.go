@@ -12,7 +12,7 @@ import (
 )
 
 func testOptions() *options {
-	return &options{CPUs: []int{0, 1}, Time: time.Millisecond, Count: 3, Kills: 5, Waiters: []int{100, 1000}, Gap: 1500 * time.Microsecond, Seed: 9, Shuffle: true}
+	return &options{CPUs: []int{0, 1}, Time: time.Millisecond, Count: 3, Kills: 5, Waiters: []int{100, 1000}, Gap: 1500 * time.Microsecond, Seed: 9, Shuffle: true, MaxCells: 5000}
 }
 
 func keys(cells []*cell) []string {

@@ -100,11 +100,7 @@ func newJSONCell(res, ref *result) (jsonCell, error) {
 	return c, nil
 }
 
-func writeJSON(w io.Writer, r *report) error {
-	d, err := newDocument(r)
-	if err != nil {
-		return err
-	}
+func writeJSON(w io.Writer, d *document) error {
 	e := json.NewEncoder(w)
 	e.SetIndent("", "  ")
 	return e.Encode(d)

@@ -109,6 +109,9 @@ func openMutexOf(w *worker, opts *prims.MutexOptions) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	if w.shape.Spin > 0 {
+		m.SetSpin(spinOption(w.shape.Spin))
+	}
 	if scenarioByID(w.scenario).name == "uncontended" {
 		return mutex{m}, mutex{m}.bias()
 	}
