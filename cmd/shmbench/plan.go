@@ -7,11 +7,14 @@ import (
 	"math/rand/v2"
 	"slices"
 	"time"
+
+	"github.com/shmsync/shmsync/internal/topology"
 )
 
 // options is what the user asked for; zero fields take a scenario's defaults.
 type options struct {
 	CPUs                                              []int
+	Topology                                          *topology.Topology // nil where the host does not say
 	Places                                            []string
 	Procs                                             []int
 	Threads                                           []int
@@ -23,7 +26,8 @@ type options struct {
 	Waiters                                           []int
 	Read, Permits, Keys, Locks, Wake, Batch, Capacity []int
 	Skew                                              []string
-	Brief                                             bool // few cells: a look at everything
+	Brief                                             bool   // few cells: a look at everything
+	Sample                                            string // how a matrix chooses its pairs
 	Prims                                             []string
 	Time                                              time.Duration
 	Warmup                                            time.Duration
@@ -58,7 +62,10 @@ func planCells(o *options, names ...string) ([]*cell, error) {
 			}
 			for _, c := range variants(sc, o) {
 				c.Scenario, c.Subject = sc, s
-				if c.Skip = c.check(o.CPUs); c.Skip == "" || len(s.Places) == 0 {
+				if c.CPUs, c.Skip = o.on(c.Place); c.Skip == "" {
+					c.Skip = c.check(o.CPUs)
+				}
+				if c.Skip == "" || len(s.Places) == 0 {
 					cells = append(cells, c)
 				}
 			}
@@ -141,6 +148,11 @@ func variants(sc *scenario, o *options) []*cell {
 					}
 				}
 			}
+		}
+	case "matrix":
+		places, _ := o.matrixPlaces()
+		for _, place := range places {
+			add(cell{Place: place, Procs: 2, Threads: 1})
 		}
 	case "idle":
 		add(cell{Place: placeCross, Procs: 2, Threads: 1, Time: idleLeast})

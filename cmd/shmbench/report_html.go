@@ -55,6 +55,8 @@ type htmlPage struct {
 	Sections []htmlSection
 	Skipped  []*jsonCell
 	Bad      []*jsonCell
+	Pictures []*figure // of the host
+	Advised  bool      // somewhere there is more to say than that nothing was measured
 }
 
 type glanceRow struct{ What, Prim, Value, Versus string }
@@ -105,6 +107,16 @@ func writeHTML(w io.Writer, d *document) error {
 		}
 	}
 	p.Glance = glanceOf(d)
+	if d.Topology != nil {
+		p.Pictures = append(p.Pictures, topologyFigure(d.Topology))
+		if f := distanceFigure(d.Topology); f != nil {
+			p.Pictures = append(p.Pictures, f)
+		}
+	}
+	if len(d.Cells) > 0 {
+		d.Advice = recommend(d)
+	}
+	p.Advised = len(d.Advice) > 0
 	return pageTemplate.Execute(w, p)
 }
 
@@ -126,6 +138,7 @@ var sectionHelp = map[string]string{
 	"multi":       "Locks by key.",
 	"barrier":     "Phases that everybody must come to.",
 	"queue":       "Items from producers to consumers.",
+	"matrix":      "A cache line passed to and fro between two CPUs: one way.",
 }
 
 func newSection(sc *scenario, d *document) (*htmlSection, error) {
@@ -160,6 +173,12 @@ func newSection(sc *scenario, d *document) (*htmlSection, error) {
 		}
 		if f != nil {
 			s.Figures = append(s.Figures, f)
+		}
+	}
+	if sc.name == "matrix" {
+		s.Figures = append(s.Figures, matrixFigures(d)...)
+		if len(s.Groups) > mostPairs {
+			s.Groups = []htmlGroup{byClass(sc, all, d.Topology)}
 		}
 	}
 	if !sc.higher {

@@ -24,13 +24,24 @@ func writeTable(w io.Writer, r *report) error {
 	for _, warning := range r.Warnings {
 		fmt.Fprintln(b, "warning:", warning)
 	}
+	for _, note := range r.Notes {
+		fmt.Fprintln(b, cut("note: "+note))
+	}
 	if len(r.Bars) > 0 {
 		writeBars(b, r.Bars)
 	} else {
 		writeGlance(b, groups(r.Results))
 		for _, group := range groups(r.Results) {
-			writeGroup(b, group)
+			if group[0].Cell.Scenario.name != "matrix" || !isPair(group[0].Cell.Place) {
+				writeGroup(b, group)
+			}
 		}
+		d, err := newDocument(r)
+		if err != nil {
+			return err
+		}
+		writeMatrix(b, d)
+		writeAdvice(b, d.Advice)
 	}
 	fmt.Fprintf(b, "\nseed %d, %d repetitions of %v each, interleaved; median [min..max] of the repetitions\n",
 		r.Options.Seed, r.Options.Count, r.Options.Time)

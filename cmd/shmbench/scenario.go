@@ -71,6 +71,7 @@ var scenarios = []*scenario{
 	{id: 16, name: "queue", bench: "Queue", unit: "ops/s", higher: true, others: []string{"p50-ns", "p99-ns", "jain", "ctxsw/op"},
 		keys: []string{"batch", "capacity", "place", "procs", "threads"}, ref: []string{"c:cond", "go:pipe"},
 		versus: []string{"c:cond", "go:pipe", "in-process:chan"}},
+	{id: 20, name: "matrix", bench: "Matrix", unit: "p50-ns", others: []string{"p99-ns", "n"}, keys: []string{"place"}, procs: 2},
 }
 
 func init() {
@@ -91,6 +92,7 @@ func init() {
 		"multi":       workMulti,
 		"barrier":     workBarrier,
 		"queue":       workQueue,
+		"matrix":      workMatrix,
 	}
 	collects := map[string]func(*repetition, *account){
 		"readers": collectReaders,
@@ -102,6 +104,7 @@ func init() {
 		"multi":   collectMulti,
 		"barrier": collectBarrier,
 		"queue":   collectQueue,
+		"matrix":  collectMatrix,
 	}
 	for _, s := range scenarios {
 		s.work, s.collect = works[s.name], collects[s.name]

@@ -7,7 +7,10 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
+
+	"github.com/shmsync/shmsync/internal/topology"
 )
 
 // session is one invocation of a measuring command.
@@ -16,13 +19,16 @@ type session struct {
 	common         *common
 	stdout, stderr io.Writer
 	args           []string
-	brief          bool // a look at everything, in little time
+	brief          bool   // a look at everything, in little time
+	sample         string // how a matrix chooses its pairs; empty where it is one scenario of many
 }
 
 // report is everything that an output format needs.
 type report struct {
 	Env      environment
 	Warnings []string
+	Notes    []string // what this host cannot show
+	Topology *topology.Topology
 	Command  []string
 	Options  *options
 	Results  []*result
@@ -35,7 +41,7 @@ func (s *session) measure(d defaults, names ...string) error {
 	if err != nil {
 		return err
 	}
-	o.Brief = s.brief
+	o.Brief, o.Sample = s.brief, s.sample
 	cells, err := planCells(o, names...)
 	if err != nil {
 		return err
@@ -74,14 +80,19 @@ func (s *session) execute(o *options, cells []*cell, judge func(*report)) error 
 	if f.DryRun {
 		return s.printPlan(cells, sequence, o)
 	}
-	r := &report{Env: readEnvironment(o.CPUs), Command: append([]string{"shmbench"}, s.args...), Options: o}
+	r := &report{Env: readEnvironment(o.CPUs), Command: append([]string{"shmbench"}, s.args...), Options: o, Topology: o.Topology}
+	if slices.ContainsFunc(cells, func(c *cell) bool { return c.Scenario.name == "matrix" }) {
+		r.Notes = o.matrixNotes()
+	}
 	r.Warnings = r.Env.warnings(o)
 	if f.Verbose {
 		e.log = s.stderr
 	}
 	e.meter = newMeter(eta(sequence), f.Verbose)
 	fmt.Fprintf(s.stderr, "shmbench: %d cells × %d, about %v\n", len(cells), o.Count, eta(sequence))
+	before := readDisturbance()
 	r.Results = e.run(s.ctx, cells, sequence)
+	r.disturbed(before, readDisturbance())
 	if judge != nil {
 		judge(r)
 	}
