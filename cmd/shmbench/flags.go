@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/shmsync/shmsync/internal/topology"
 )
 
 // ints is a list of numbers: 1,2,4, 0-3,8, 1:8, 1:9:2 or 1:64:*2.
@@ -61,7 +63,8 @@ func parseInts(text string) ([]int, error) {
 // common are the flags of every measuring command.
 type common struct {
 	CPUs     ints            `name:"cpus" placeholder:"LIST" help:"CPUs to use, as in 0-3,8. Default: all that this process may use."`
-	Place    []string        `placeholder:"LIST" help:"Placements: same (one CPU), cross (one CPU each), any (unpinned)."`
+	Nodes    ints            `placeholder:"LIST" help:"Use only the CPUs of these NUMA nodes, as a mem cell does in turn."`
+	Place    []string        `placeholder:"LIST" help:"Placements: same (one CPU), cross (one CPU each), any (unpinned); by what CPUs share: smt, llc, node, node-other-llc, package, cross-package; pack, spread; or CPUs, as in 0+1."`
 	Procs    ints            `placeholder:"LIST" help:"Processes of a cell of threads that all do the same."`
 	Threads  ints            `placeholder:"LIST" help:"Threads or goroutines in each process of such a cell."`
 	CS       []time.Duration `name:"cs" placeholder:"LIST" help:"Work inside the critical section, as in 0,100ns."`
@@ -78,7 +81,6 @@ type common struct {
 	Wake     ints            `placeholder:"LIST" help:"Waiters that each step of a seq cell wakes, of those of --waiters."`
 	Batch    ints            `placeholder:"LIST" help:"Items that a queue cell moves at a time."`
 	Mem      []string        `placeholder:"LIST" help:"Placements of the memory of a mem cell, as in first-touch,bind:0,interleave:0-1."`
-	Nodes    ints            `placeholder:"LIST" help:"Nodes whose CPUs a mem cell runs on."`
 	Huge     []string        `placeholder:"LIST" help:"Pages of the memory of a mem cell: none, thp, 2M, 1G."`
 	Capacity ints            `placeholder:"LIST" help:"Items that fit into the queue of a queue or cond cell."`
 	Rate     ints            `placeholder:"LIST" help:"Operations a second that an open cell starts, whether those before have ended or not."`
@@ -141,16 +143,20 @@ func (f *common) options(d defaults) (*options, error) {
 	if err != nil {
 		return nil, err
 	}
+	o.Topology, _ = topology.Host() // a report says why there is none
 	for _, cpu := range o.CPUs {
-		if !slices.Contains(allowed, cpu) {
-			return nil, fmt.Errorf("--cpus: this process may not run on CPU %d", cpu)
+		if err := usable(cpu, allowed, o.Topology); err != nil {
+			return nil, fmt.Errorf("--cpus: %w", err)
 		}
 	}
 	o.CPUs = or(o.CPUs, allowed...)
-	for _, p := range o.Places {
-		if !slices.Contains([]string{placeSame, placeCross, placeAny}, p) {
-			return nil, fmt.Errorf("--place %q: want same, cross or any", p)
+	if len(f.Nodes) > 0 {
+		if o.CPUs, err = onNodes(f.Nodes, o.CPUs, o.Topology); err != nil {
+			return nil, err
 		}
+	}
+	if err := o.checkPlaces(allowed); err != nil {
+		return nil, err
 	}
 	if err := o.checkShape(); err != nil {
 		return nil, err

@@ -133,7 +133,8 @@ func (r *run) control() error {
 		return err
 	}
 	for i := range c.Hog {
-		if err := r.hog(r.cpus[i%len(r.cpus)]); err != nil {
+		cpus := or(c.CPUs, r.cpus...)
+		if err := r.hog(cpus[i%len(cpus)]); err != nil {
 			return err
 		}
 	}

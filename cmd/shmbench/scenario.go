@@ -76,6 +76,7 @@ var scenarios = []*scenario{
 		versus: []string{"c:cond", "go:pipe", "in-process:chan"}},
 	{id: 40, name: "mem", bench: "Mem", unit: "chase-ns", others: []string{"scan-MB/s", "data-ns", "as-asked-%"},
 		keys: []string{"huge", "mem", "node"}, procs: 1},
+	{id: 20, name: "matrix", bench: "Matrix", unit: "p50-ns", others: []string{"p99-ns", "n"}, keys: []string{"place"}, procs: 2},
 }
 
 func init() {
@@ -97,6 +98,7 @@ func init() {
 		"barrier":     workBarrier,
 		"queue":       workQueue,
 		"mem":         workMem,
+		"matrix":      workMatrix,
 	}
 	collects := map[string]func(*repetition, *account){
 		"readers": collectReaders,
@@ -109,6 +111,7 @@ func init() {
 		"barrier": collectBarrier,
 		"queue":   collectQueue,
 		"mem":     collectMem,
+		"matrix":  collectMatrix,
 	}
 	for _, s := range scenarios {
 		s.work, s.collect = works[s.name], collects[s.name]
