@@ -47,8 +47,10 @@ func severalNodes(t *testing.T, helpers ...string) []int {
 	return nodes
 }
 
-// nodesOf says where the pages of a range are.
+// nodesOf says where the pages of a range are. It is known of those only that
+// this mapping has.
 func nodesOf(t *testing.T, s *Segment, off, n int64) map[int]int {
+	require.NoError(t, s.populate(off, n))
 	pl := Placement{Off: off, Len: n}
 	s.verify(&pl)
 	require.True(t, pl.Verified)

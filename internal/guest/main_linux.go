@@ -71,15 +71,19 @@ func collect(pid int) bool {
 	}
 }
 
-// mounts are the file systems that tests look for. /tmp is one that knows no
-// placement, /dev/shm one that does.
+// mounts are the file systems that tests look for. Files in /ram are in the page
+// cache, as on a disk: they heed no placement.
 var mounts = []struct{ kind, at string }{
 	{"proc", "/proc"},
 	{"sysfs", "/sys"},
 	{"devtmpfs", "/dev"},
 	{"tmpfs", "/dev/shm"},
-	{"ramfs", "/tmp"},
+	{"tmpfs", "/tmp"},
+	{"ramfs", "/ram"},
 }
+
+// tidied are where programs may leave something behind.
+var tidied = []string{"/dev/shm", "/tmp", "/ram"}
 
 func mountAll() error {
 	for _, m := range mounts {
@@ -90,7 +94,7 @@ func mountAll() error {
 			return fmt.Errorf("mount %s: %w", m.at, err)
 		}
 	}
-	for _, dir := range []string{"/dev/shm", "/tmp"} {
+	for _, dir := range tidied {
 		if err := os.Chmod(dir, os.ModeSticky|0o777); err != nil {
 			return err
 		}
@@ -114,7 +118,7 @@ func run() bool {
 	ok := true
 	for _, p := range programs {
 		ok = p.run(os.Stdout) && ok
-		tidyUp(os.Stdout, "/dev/shm", "/tmp")
+		tidyUp(os.Stdout, tidied...)
 	}
 	return ok
 }
