@@ -49,7 +49,7 @@ func severalNodes(t *testing.T, helpers ...string) []int {
 
 // nodesOf says where the pages of a range are. It is known of those only that
 // this mapping has.
-func nodesOf(t *testing.T, s *Segment, off, n int64) map[int]int {
+func nodesBetween(t *testing.T, s *Segment, off, n int64) map[int]int {
 	require.NoError(t, s.populate(off, n))
 	pl := Placement{Off: off, Len: n}
 	s.verify(&pl)
@@ -67,7 +67,7 @@ func TestPlaceOnEachNode(t *testing.T) {
 			closing(t, s)
 			pages := int(s.Size() / s.pageSize)
 			require.Empty(t, s.Degraded(), "%v", want)
-			require.Equal(t, map[int]int{node: pages}, nodesOf(t, s, 0, s.Size()), "%v", want)
+			require.Equal(t, map[int]int{node: pages}, nodesBetween(t, s, 0, s.Size()), "%v", want)
 
 			// What is there already moves.
 			for _, other := range nodes {
@@ -88,7 +88,7 @@ func TestPlaceInTurn(t *testing.T) {
 	require.NoError(t, err)
 	closing(t, s)
 	require.Empty(t, s.Degraded())
-	got := nodesOf(t, s, 0, s.Size())
+	got := nodesBetween(t, s, 0, s.Size())
 	share := int(s.Size()/s.pageSize) / len(nodes)
 	require.Len(t, got, len(nodes))
 	for node, n := range got {
@@ -115,7 +115,7 @@ func TestPlaceParts(t *testing.T) {
 		require.NoError(t, s.Place(int64(i)*page, page, Policy{Mode: PolicyBind, Nodes: []int{node}}).Err)
 	}
 	for i, node := range nodes {
-		require.Equal(t, map[int]int{node: int(page / s.pageSize)}, nodesOf(t, s, int64(i)*page, page))
+		require.Equal(t, map[int]int{node: int(page / s.pageSize)}, nodesBetween(t, s, int64(i)*page, page))
 	}
 }
 
@@ -175,7 +175,7 @@ func TestPlaceTouchedElsewhere(t *testing.T) {
 			p := proctest.Start(t, "numa/touch", proctest.Params(touching{name, cpuOf(t, node)}))
 			p.Recv(t, &got)
 			p.WaitExit(t)
-			require.Equal(t, got, nodesOf(t, s, 0, s.Size()), "both see the same")
+			require.Equal(t, got, nodesBetween(t, s, 0, s.Size()), "both see the same")
 			return got
 		}
 		pages := page / os.Getpagesize()

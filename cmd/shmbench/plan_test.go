@@ -31,6 +31,7 @@ func TestSameSeedSamePlan(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, keys(order(a, 3, true, 9)), keys(order(b, 3, true, 9)))
 	require.NotEqual(t, keys(order(a, 3, true, 9)), keys(order(a, 3, true, 10)))
+	a = slices.DeleteFunc(a, func(c *cell) bool { return c.Skip != "" }) // what this host cannot do
 	require.Equal(t, keys(a), keys(order(a, 1, false, 9)))
 
 	sequence := keys(order(a, 3, true, 9))
