@@ -56,7 +56,7 @@ type control struct {
 	scenario uint32
 	procs    uint32
 	threads  uint32 // per process
-	spare    uint32
+	huge     uint32 // shm.HugePages of a mem cell
 	csNs     uint64
 	thinkNs  uint64
 	gapNs    uint64

@@ -33,6 +33,8 @@ type environment struct {
 	Load        float64 `json:"load"`
 	NUMABalance bool    `json:"numa_balancing"`
 	SMT         bool    `json:"smt"`
+	Steal       float64 `json:"steal"`     // share of the CPUs' time that the hypervisor took during the run
+	Throttled   int     `json:"throttled"` // how often the cgroup's quota stopped the run
 
 	// Caps are features of the kernel that cells may need: yes, or why not.
 	Caps map[string]string `json:"caps,omitempty"`
@@ -118,7 +120,7 @@ func readLine(name string) string {
 func (e environment) warnings(o *options) []string {
 	var w []string
 	warn := func(format string, args ...any) { w = append(w, fmt.Sprintf(format, args...)) }
-	if strings.Contains(e.CPU, "TCG") || strings.Contains(e.CPU, "QEMU") {
+	if emulated(e.CPU) {
 		warn("emulated CPU: functional results only")
 	}
 	if e.Hypervisor != "" {

@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/shmsync/shmsync/internal/topology"
 )
 
 // ints is a list of numbers: 1,2,4, 0-3,8, 1:8, 1:9:2 or 1:64:*2.
@@ -61,7 +63,8 @@ func parseInts(text string) ([]int, error) {
 // common are the flags of every measuring command.
 type common struct {
 	CPUs     ints            `name:"cpus" placeholder:"LIST" help:"CPUs to use, as in 0-3,8. Default: all that this process may use."`
-	Place    []string        `placeholder:"LIST" help:"Placements: same (one CPU), cross (one CPU each), any (unpinned)."`
+	Nodes    ints            `placeholder:"LIST" help:"Use only the CPUs of these NUMA nodes, as a mem cell does in turn."`
+	Place    []string        `placeholder:"LIST" help:"Placements: same (one CPU), cross (one CPU each), any (unpinned); by what CPUs share: smt, llc, node, node-other-llc, package, cross-package; pack, spread; or CPUs, as in 0+1."`
 	Procs    ints            `placeholder:"LIST" help:"Processes of a cell of threads that all do the same."`
 	Threads  ints            `placeholder:"LIST" help:"Threads or goroutines in each process of such a cell."`
 	CS       []time.Duration `name:"cs" placeholder:"LIST" help:"Work inside the critical section, as in 0,100ns."`
@@ -77,6 +80,8 @@ type common struct {
 	Skew     []string        `placeholder:"LIST" help:"How a multi cell picks its keys: uniform, zipf."`
 	Wake     ints            `placeholder:"LIST" help:"Waiters that each step of a seq cell wakes, of those of --waiters."`
 	Batch    ints            `placeholder:"LIST" help:"Items that a queue cell moves at a time."`
+	Mem      []string        `placeholder:"LIST" help:"Placements of the memory of a mem cell, as in first-touch,bind:0,interleave:0-1."`
+	Huge     []string        `placeholder:"LIST" help:"Pages of the memory of a mem cell: none, thp, 2M, 1G."`
 	Capacity ints            `placeholder:"LIST" help:"Items that fit into the queue of a queue or cond cell."`
 	Rate     ints            `placeholder:"LIST" help:"Operations a second that an open cell starts, whether those before have ended or not."`
 	Load     ints            `placeholder:"LIST" help:"Workers of an oversub cell for each CPU."`
@@ -117,7 +122,8 @@ func (f *common) options(d defaults) (*options, error) {
 		CPUs: f.CPUs, Places: f.Place, Procs: f.Procs, Threads: f.Threads, CS: f.CS, Think: f.Think,
 		Gap: or(f.Gap, usualGap)[0], Gaps: f.Gap, Hogs: f.Hog, Kills: f.Kills, Waiters: f.Waiters, Prims: f.Prim,
 		Read: f.Read, Permits: f.Permits, Keys: f.Keys, Locks: f.Locks, Skew: f.Skew, Wake: f.Wake, Batch: f.Batch,
-		Capacity: f.Capacity, MaxCells: f.MaxCells, Rates: f.Rate, Loads: f.Load, Noise: f.Noise, Quotas: f.Quota,
+		Capacity: f.Capacity, Mem: f.Mem, Nodes: f.Nodes, Huge: f.Huge,
+		MaxCells: f.MaxCells, Rates: f.Rate, Loads: f.Load, Noise: f.Noise, Quotas: f.Quota,
 		Time: f.Time, Warmup: f.Warmup, Count: f.Count, Seed: f.Seed, Shuffle: f.Shuffle, Timeout: f.Timeout,
 	}
 	set := func(p *time.Duration, v time.Duration) {
@@ -137,18 +143,25 @@ func (f *common) options(d defaults) (*options, error) {
 	if err != nil {
 		return nil, err
 	}
+	o.Topology, _ = topology.Host() // a report says why there is none
 	for _, cpu := range o.CPUs {
-		if !slices.Contains(allowed, cpu) {
-			return nil, fmt.Errorf("--cpus: this process may not run on CPU %d", cpu)
+		if err := usable(cpu, allowed, o.Topology); err != nil {
+			return nil, fmt.Errorf("--cpus: %w", err)
 		}
 	}
 	o.CPUs = or(o.CPUs, allowed...)
-	for _, p := range o.Places {
-		if !slices.Contains([]string{placeSame, placeCross, placeAny}, p) {
-			return nil, fmt.Errorf("--place %q: want same, cross or any", p)
+	if len(f.Nodes) > 0 {
+		if o.CPUs, err = onNodes(f.Nodes, o.CPUs, o.Topology); err != nil {
+			return nil, err
 		}
 	}
+	if err := o.checkPlaces(allowed); err != nil {
+		return nil, err
+	}
 	if err := o.checkShape(); err != nil {
+		return nil, err
+	}
+	if _, err := memShapes(o); err != nil {
 		return nil, err
 	}
 	if err := o.checkStress(f.Spin); err != nil {

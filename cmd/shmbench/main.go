@@ -35,8 +35,12 @@ type program struct {
 	Multi       multiCmd       `cmd:"" help:"Locks by key."`
 	Barrier     barrierCmd     `cmd:"" help:"Phases that everybody must come to."`
 	Queue       queueCmd       `cmd:"" help:"Items from producers to consumers."`
+	Mem         memCmd         `cmd:"" help:"Memory of an arena by where it is: latency, scans, data under a lock."`
+	Topo        topoCmd        `cmd:"" help:"CPUs, caches and NUMA nodes of this host."`
+	Matrix      matrixCmd      `cmd:"" help:"How long a cache line takes from each CPU to each other."`
 	Bars        barsCmd        `cmd:"" help:"The project's bars: ratios to peers, passed or failed."`
 	Compare     compareCmd     `cmd:"" help:"What differs between two result files, beyond chance."`
+	Recommend   recommendCmd   `cmd:"" help:"Advice on placement, spinning and kinds of lock, from a result file."`
 	Report      reportCmd      `cmd:"" help:"A result file as a page with pictures."`
 	Export      exportCmd      `cmd:"" help:"A result file in another format."`
 	Torture     tortureCmd     `cmd:"" help:"Processes that die over all primitives, and what survives that."`
@@ -70,6 +74,10 @@ Examples:
   shmbench -n                                    what that would run, and how long
   shmbench handoff --place cross,same --count 10
   shmbench handoff --place same --hog 0,1        beside a CPU hog
+  shmbench handoff --place smt,llc,package,0+5   by what CPUs share, or these two
+  shmbench topo --html host.html                 this host; --record DIR keeps it for others
+  shmbench matrix --html matrix.html             a cache line from each CPU to each other
+  shmbench recommend results.json                what to do about it
   shmbench lock --procs 2,4 --threads 1,8 --cs 100ns,1us --think 100ns
   shmbench lock --rate 10000,100000              an open loop
   shmbench lock --prim 'c:*,in-process:*' --format bench > lock.txt
@@ -78,6 +86,7 @@ Examples:
   shmbench seq --waiters 10000 --wake 1:10000:*10
   shmbench multi --keys 1,16,1024 --skew uniform,zipf --locks 1,2
   shmbench queue --procs 2,4 --batch 1,16
+  shmbench mem --mem bind,interleave:0-1 --huge none,thp
   shmbench bars --only 'round trip'
   shmbench torture --duration 10m --seed 0      and --only mutex,queue for some
   benchstat -row .name,/prim -col /place lock.txt

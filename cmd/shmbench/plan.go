@@ -7,11 +7,14 @@ import (
 	"math/rand/v2"
 	"slices"
 	"time"
+
+	"github.com/shmsync/shmsync/internal/topology"
 )
 
 // options is what the user asked for; zero fields take a scenario's defaults.
 type options struct {
 	CPUs                                              []int
+	Topology                                          *topology.Topology // nil where the host does not say
 	Places                                            []string
 	Procs                                             []int
 	Threads                                           []int
@@ -25,9 +28,12 @@ type options struct {
 	Waiters                                           []int
 	Read, Permits, Keys, Locks, Wake, Batch, Capacity []int
 	Skew                                              []string
+	Mem, Huge                                         []string
+	Nodes                                             []int
 	Rates, Loads, Noise, Quotas                       []int
 	Spins                                             []uint64 // as in shape
 	Brief, Few                                        bool     // few shapes, few subjects: a look at everything
+	Sample                                            string   // how a matrix chooses its pairs
 	Prims                                             []string
 	MaxCells                                          int // 0: maxCells
 	Time                                              time.Duration
@@ -67,7 +73,10 @@ func planCells(o *options, names ...string) ([]*cell, error) {
 				if sc.takes != nil && !sc.takes(c) {
 					continue
 				}
-				if c.Skip = c.check(o.CPUs); c.Skip == "" || len(s.Places) == 0 {
+				if c.CPUs, c.Skip = o.on(c.Place); c.Skip == "" {
+					c.Skip = c.check(o.CPUs)
+				}
+				if c.Skip == "" || len(s.Places) == 0 {
 					cells = append(cells, c)
 				}
 			}
@@ -152,6 +161,19 @@ func variants(sc *scenario, o *options) []*cell {
 					}
 				}
 			}
+		}
+	case "mem":
+		shapes, err := memShapes(o)
+		if err != nil {
+			return nil // options has said so
+		}
+		for _, m := range shapes {
+			add(cell{Place: placeSame, Procs: 1, Threads: 1, N: memSize(o.Brief), Mem: m, Time: memLeastTime})
+		}
+	case "matrix":
+		places, _ := o.matrixPlaces()
+		for _, place := range places {
+			add(cell{Place: place, Procs: 2, Threads: 1})
 		}
 	case "idle":
 		add(cell{Place: placeCross, Procs: 2, Threads: 1, Time: idleLeast})

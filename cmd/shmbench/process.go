@@ -102,7 +102,7 @@ func (r *run) launch(argv []string) error {
 func (r *run) maxProcs() int {
 	running := int(r.page.control.threads)
 	cpus := len(r.cpus)
-	if r.cell.Place == placeSame || r.cell.Place == placeCross && !r.cell.Subject.InProcess {
+	if r.cell.Place == placeSame || r.cell.apart() && !r.cell.Subject.InProcess {
 		cpus = 1
 	}
 	return min(running, max(cpus, 1), runtime.NumCPU()) + 1

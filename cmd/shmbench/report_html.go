@@ -59,6 +59,8 @@ type htmlPage struct {
 	Sections []htmlSection
 	Skipped  []*jsonCell
 	Bad      []*jsonCell
+	Pictures []*figure // of the host
+	Advised  bool      // somewhere there is more to say than that nothing was measured
 }
 
 type glanceRow struct{ What, Prim, Value, Versus string }
@@ -109,6 +111,16 @@ func writeHTML(w io.Writer, d *document) error {
 		}
 	}
 	p.Glance = glanceOf(d)
+	if d.Topology != nil {
+		p.Pictures = append(p.Pictures, topologyFigure(d.Topology))
+		if f := distanceFigure(d.Topology); f != nil {
+			p.Pictures = append(p.Pictures, f)
+		}
+	}
+	if len(d.Cells) > 0 {
+		d.Advice = recommend(d)
+	}
+	p.Advised = len(d.Advice) > 0
 	return pageTemplate.Execute(w, p)
 }
 
@@ -130,6 +142,8 @@ var sectionHelp = map[string]string{
 	"multi":       "Locks by key.",
 	"barrier":     "Phases that everybody must come to.",
 	"queue":       "Items from producers to consumers.",
+	"matrix":      "A cache line passed to and fro between two CPUs: one way.",
+	"mem":         "The memory of an arena from each node's CPUs, by where it is: a load that depends on the one before, and what was asked beside what was got.",
 	"herd":        "Some of many that sleep in one place are woken: until the last of them runs.",
 	"open":        "A lock taken at a rate, whoever waits: from when it was due until it was got.",
 	"oversub":     "A lock of more workers than CPUs, by how long its waiters spin.",
@@ -157,6 +171,10 @@ func newSection(sc *scenario, d *document) (*htmlSection, error) {
 		groups[k] = append(groups[k], c)
 		all = append(all, c)
 	}
+	if sc.name == "mem" {
+		s.Groups, s.Figures = memGroups(sc, all), memFigures(all)
+		return s, nil
+	}
 	for _, k := range keys {
 		s.Groups = append(s.Groups, newGroup(sc, k, groups[k]))
 		if sc.unit != "p50-ns" {
@@ -172,6 +190,12 @@ func newSection(sc *scenario, d *document) (*htmlSection, error) {
 		}
 		if f != nil {
 			s.Figures = append(s.Figures, f)
+		}
+	}
+	if sc.name == "matrix" {
+		s.Figures = append(s.Figures, matrixFigures(d)...)
+		if len(s.Groups) > mostPairs {
+			s.Groups = []htmlGroup{byClass(sc, all, d.Topology)}
 		}
 	}
 	more, err := shapeFigures(sc, keys, groups, all)

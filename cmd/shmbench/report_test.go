@@ -164,7 +164,7 @@ func TestFormatMetric(t *testing.T) {
 		want   string
 	}{
 		{"p50-ns", 9.31, "9.31ns"}, {"p50-ns", 61_234, "61.2µs"}, {"max-ns", 2e9, "2s"}, {"ops/s", 12_345_678, "12.3M"},
-		{"jain", 0.987, "0.99"}, {"B/waiter", 18_000, "18k"}, {"n", 300, "300"},
+		{"jain", 0.987, "0.99"}, {"B/waiter", 18_000, "18k"}, {"n", 300, "300"}, {"scan-MB/s", 12_345.6, "12346"}, {"as-asked-%", 99.5, "99.5 %"},
 	} {
 		require.Equal(t, c.want, formatMetric(c.metric, c.v))
 	}

@@ -28,6 +28,8 @@ type repetition struct {
 	Div     float64
 	Workers []workerReport
 	Stacks  string // of hung workers
+
+	Placement *placement // of a mem cell
 }
 
 // workerReport is one slot's account.

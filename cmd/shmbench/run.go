@@ -89,6 +89,8 @@ func (r *run) prepare(seed uint64) error {
 	switch c.Scenario.name {
 	case "event":
 		p.n = uint64(c.Threads)
+	case "mem":
+		p.huge = uint32(c.Mem.Huge)
 	case "multi":
 		drawKeys(&p.scratch().draws, int(c.Keys), c.Skew, seed)
 	}
@@ -131,7 +133,8 @@ func (r *run) control() error {
 		return err
 	}
 	for i := range c.Hog {
-		if err := r.hog(r.cpus[i%len(r.cpus)]); err != nil {
+		cpus := or(c.CPUs, r.cpus...)
+		if err := r.hog(cpus[i%len(cpus)]); err != nil {
 			return err
 		}
 	}

@@ -7,8 +7,11 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"time"
+
+	"github.com/shmsync/shmsync/internal/topology"
 )
 
 // session is one invocation of a measuring command.
@@ -18,12 +21,15 @@ type session struct {
 	stdout, stderr io.Writer
 	args           []string
 	gaps           []time.Duration // of wake cells, where the user says nothing
+	sample         string          // how a matrix chooses its pairs; empty where it is one scenario of many
 }
 
 // report is everything that an output format needs.
 type report struct {
 	Env      environment
 	Warnings []string
+	Notes    []string // what this host cannot show
+	Topology *topology.Topology
 	Command  []string
 	Options  *options
 	Results  []*result
@@ -37,6 +43,7 @@ func (s *session) measure(d defaults, names ...string) error {
 		return err
 	}
 	o.WakeGaps = s.gaps
+	o.Sample = s.sample
 	cells, err := planCells(o, names...)
 	if err != nil {
 		return err
@@ -79,7 +86,10 @@ func (s *session) execute(o *options, cells []*cell, judge func(*report)) error 
 	if f.DryRun {
 		return s.printPlan(cells, sequence, o)
 	}
-	r := &report{Env: readEnvironment(o.CPUs), Command: append([]string{"shmbench"}, s.args...), Options: o}
+	r := &report{Env: readEnvironment(o.CPUs), Command: append([]string{"shmbench"}, s.args...), Options: o, Topology: o.Topology}
+	if slices.ContainsFunc(cells, func(c *cell) bool { return c.Scenario.name == "matrix" }) {
+		r.Notes = o.matrixNotes()
+	}
 	r.Warnings = r.Env.warnings(o)
 	if f.Verbose {
 		e.log = s.stderr
@@ -88,7 +98,9 @@ func (s *session) execute(o *options, cells []*cell, judge func(*report)) error 
 	for _, line := range outline(cells, o) {
 		fmt.Fprintln(s.stderr, "shmbench:", line)
 	}
+	before := readDisturbance()
 	r.Results = e.run(s.ctx, cells, sequence)
+	r.disturbed(before, readDisturbance())
 	if judge != nil {
 		judge(r)
 	}

@@ -119,7 +119,7 @@ func runWorker(proc int) error {
 func (w *worker) start(threads []*thread, sc *scenario) error {
 	cpus := cpusOf(threads)
 	single := len(threads) == 1
-	if !single && len(cpus) > 0 {
+	if (!single || sc.whole) && len(cpus) > 0 {
 		if err := pinProcess(cpus...); err != nil {
 			return err
 		}
