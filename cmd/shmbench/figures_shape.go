@@ -20,8 +20,21 @@ func shapeFigures(sc *scenario, keys []string, groups map[string][]*jsonCell, al
 			list = append(list, f)
 		}
 	}
+	switch sc.name {
+	case "wake", "herd":
+		for _, cells := range groupsBut(all, "gap") {
+			add(againstGap(cells))
+		}
+	case "oversub":
+		for _, cells := range groupsBut(all, "load", "spin") {
+			add(againstLoad(cells))
+		}
+	}
 	for i, k := range keys {
 		cells := groups[k]
+		if len(cells) < 2 && slices.Contains([]string{"wake", "herd", "oversub"}, sc.name) {
+			continue // it is a point of a curve
+		}
 		if i == 0 && sc.name != "oversub" {
 			add(sideBySide(sc, k, cells))
 		}
@@ -34,16 +47,6 @@ func shapeFigures(sc *scenario, keys []string, groups map[string][]*jsonCell, al
 		}
 		add(fairnessBars("Fairness "+k, notable(sc, cells)))
 		add(handoverBars("Handovers "+k, notable(sc, cells)))
-	}
-	switch sc.name {
-	case "wake", "herd":
-		for _, cells := range groupsBut(all, "gap") {
-			add(againstGap(cells))
-		}
-	case "oversub":
-		for _, cells := range groupsBut(all, "load", "spin") {
-			add(againstLoad(cells))
-		}
 	}
 	return list, nil
 }
@@ -144,14 +147,16 @@ var handoverNames = []string{"same thread", "same CPU", "same cache", "same node
 // handoverBars shows where a lock came from when it was taken.
 func handoverBars(title string, cells []*jsonCell) *figure {
 	var rows []row
+	seen := make([]bool, len(handoverKinds))
 	for _, c := range cells {
 		r := row{name: c.Subject, ours: c.ours()}
 		sum := 0.0
-		for _, kind := range handoverKinds {
+		for i, kind := range handoverKinds {
 			v := 0.0
 			if vs := c.values(kind); len(vs) > 0 {
 				v = mean(vs)
 			}
+			seen[i] = seen[i] || v > 0
 			r.parts = append(r.parts, v)
 			sum += v
 		}
@@ -171,7 +176,13 @@ func handoverBars(title string, cells []*jsonCell) *figure {
 	if len(rows) == 0 {
 		return nil
 	}
-	return drawRows(title, "From whom the lock was taken over. What moves little is quick and unfair; what moves far is dear.", rows, handoverNames, 1)
+	legend := slices.Clone(handoverNames)
+	for i := range legend {
+		if !seen[i] {
+			legend[i] = ""
+		}
+	}
+	return drawRows(title, "From whom the lock was taken over. What moves little is quick and unfair; what moves far is dear.", rows, legend, 1)
 }
 
 func mean(vs []float64) float64 {
@@ -249,8 +260,16 @@ func againstLoad(cells []*jsonCell) *figure {
 	if len(all) == 0 {
 		return nil
 	}
+	var loads []tick
+	for _, s := range all {
+		for _, p := range s.line {
+			if t := (tick{p.x, strconv.FormatFloat(p.x, 'g', 3, 64)}); !slices.Contains(loads, t) {
+				loads = append(loads, t)
+			}
+		}
+	}
 	return draw(strings.TrimSpace("Throughput against load "+cells[0].group("load", "spin")),
 		"A line that falls is a lock whose waiters take the CPU from its holder. Times are spin budgets; the band is the range of the repetitions.",
-		axis{label: "workers for each CPU", format: func(v float64) string { return strconv.FormatFloat(v, 'g', 3, 64) }},
+		axis{label: "workers for each CPU", ticks: loads},
 		axis{label: "ops/s", format: func(v float64) string { return formatMetric("ops/s", v) }}, all)
 }

@@ -25,7 +25,7 @@ const (
 	rowsTop, legendSpace = 10.0, 26.0
 )
 
-// drawRows makes a figure of bars. A legend names the parts, where they have names; all
+// drawRows makes a figure of bars. A legend names the parts that have names; all
 // bars have one scale, up to most, or up to the longest where that is 0.
 func drawRows(title, caption string, list []row, legend []string, most float64) *figure {
 	if most == 0 {
@@ -77,6 +77,9 @@ func drawRows(title, caption string, list []row, legend []string, most float64) 
 	}
 	at := rowsLeft
 	for k, name := range legend {
+		if name == "" {
+			continue
+		}
 		y := height - legendSpace + 8
 		fmt.Fprintf(&b, `<rect x="%.1f" y="%.1f" width="11" height="11" fill="%s"/><text x="%.1f" y="%.1f">%s</text>`,
 			at, y, palette[k%len(palette)], at+16, y+10, template.HTMLEscapeString(name))
