@@ -37,10 +37,17 @@ func (s *Segment) place(off, n int64, p Policy) Placement {
 		return pl
 	}
 	pl.Err = s.bind(lo, pl.Len, p, unix.MPOL_MF_MOVE)
+	bound := pl.Err == nil
 	if err := s.populate(lo, pl.Len); err != nil {
-		pl.Err = err // the graver of the two
+		pl.Err, bound = err, false // the graver of the two
 	}
 	s.verify(&pl)
+	if bound && pl.Err != nil {
+		// The kernel moves what this mapping has. Pages that were reserved, or that
+		// others had touched, have come into it only now.
+		pl.Err = s.bind(lo, pl.Len, p, unix.MPOL_MF_MOVE)
+		s.verify(&pl)
+	}
 	return pl
 }
 
