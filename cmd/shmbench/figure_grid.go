@@ -5,6 +5,7 @@ package main
 import (
 	"fmt"
 	"html/template"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -97,8 +98,8 @@ func (g *grid) draw(title, caption string) *figure {
 			}
 		}
 	}
-	for at, strength := range g.breaks {
-		x := side * float64(at)
+	for _, at := range slices.Sorted(maps.Keys(g.breaks)) {
+		x, strength := side*float64(at), g.breaks[at]
 		fmt.Fprintf(&b, `<path class="border" d="M%.1f %g v%.1f M%g %.1f h%.1f" stroke-width="%d"/>`, gridLeft+x, gridTop, end, gridLeft, gridTop+x, end, strength)
 	}
 	const steps = 5
