@@ -27,9 +27,13 @@ type Options struct {
 	// Label names this process to people: in errors that say who died, and in
 	// tools. At most 63 bytes are kept. Empty means the program's name.
 	Label string
-	// NUMA places the pages of a new arena.
+	// NUMA places the pages of a new arena. What came of it, Segment().Degraded
+	// and Where tell; see Place for parts of an arena. It is ignored for an arena
+	// that exists.
 	NUMA shm.Policy
-	// HugePages, Populate and Lock are as in shm.Options.
+	// HugePages, Populate and Lock are as in shm.Options. An arena under a name
+	// takes HugeTransparent; one of Huge2M or Huge1G is formatted into a segment
+	// of shm.CreateMemfd.
 	HugePages shm.HugePages
 	Populate  bool
 	Lock      bool

@@ -443,7 +443,7 @@ func (s *stage) mutex(o order) (*prims.Mutex, error) {
 	if m := s.mutexes[o.Object]; m != nil {
 		return m, nil
 	}
-	m, err := prims.OpenMutex(s.a, o.Object, &prims.MutexOptions{Policy: o.Policy})
+	m, err := prims.OpenMutex(s.a, o.Object, &prims.MutexOptions{Policy: o.Policy, NearWakes: nearNode()})
 	if err == nil {
 		s.mutexes[o.Object] = m
 	}

@@ -15,6 +15,9 @@ import (
 // Waiters is how many goroutines of this process sleep, or park, on m.
 func (m *Mutex) Waiters() int { return m.queue.Waiting() }
 
+// Spinners is how many goroutines of this process count as spinning for m.
+func (m *Mutex) Spinners() int { return int(m.spinners.Load()) }
+
 // OwnerWord is the owner word as it is.
 func (m *Mutex) OwnerWord() uint32 { return m.owner.Load() }
 

@@ -3,6 +3,7 @@ package prims
 import (
 	"context"
 	"fmt"
+	"math"
 	"strconv"
 	"sync/atomic"
 	"time"
@@ -57,6 +58,9 @@ type Mutex struct {
 	alsoLook func()
 	latch    bool // it is such a part, and only the library locks it
 	counts   *countWords
+
+	maxSpinners int32        // 0: no bound
+	spinners    atomic.Int32 // goroutines of this process that spin
 }
 
 // MutexOptions says how a Mutex is created, and what this process does with it.
@@ -69,8 +73,9 @@ type MutexOptions struct {
 	// Repair, if set, is called by this process's Lock and LockContext when
 	// they meet the death of a holder, with the lock held: they go on as its
 	// holder when it returns nil, and otherwise fail with ErrNotRecoverable as
-	// Recover would. It is this process's own and not stored. A process that
-	// opens the Mutex more than once has the Repair and Checked of the first.
+	// Recover would. It is this process's own and not stored, as are Checked,
+	// NearWakes and MaxSpinners. A process that opens the Mutex more than once has
+	// those of the first.
 	Repair func() error
 	// Spin bounds how long a waiter spins before it sleeps, for a new object:
 	// 0 means that it learns from what has paid off, negative that it never
@@ -80,6 +85,19 @@ type MutexOptions struct {
 	// even two goroutines that race to unlock the same hold are caught. It
 	// costs what the fast path of Unlock saves.
 	Checked bool
+	// NearWakes makes an Unlock of this process wake a waiter on its own CPU's NUMA
+	// node if one sleeps there, so that the lock and what it guards stay there for a
+	// while; every 64th goes to whoever came first, and who has lost for a
+	// millisecond is handed the lock as always. It concerns who waits without a
+	// context, in processes that opened the Mutex so too: such a waiter learns of
+	// its holder's death from whoever buries that, and not from the kernel at once.
+	// It has no effect where the node is not known without a system call, as on
+	// arm64. Off, waiters are woken in the order in which they went to sleep.
+	NearWakes bool
+	// MaxSpinners is how many goroutines of this process may spin for the Mutex at
+	// a time; others sleep at once. 0 means as many as there are. The more of them
+	// spin, the more the lock's cache line is torn between them.
+	MaxSpinners int
 }
 
 var mutexKind = arena.KindOf("MUTX")
@@ -94,6 +112,9 @@ func OpenMutex(a *arena.Arena, name string, opts *MutexOptions) (*Mutex, error) 
 		opt = *opts
 	}
 	opt.Policy.mustBeValid("mutex " + strconv.Quote(name))
+	if opt.MaxSpinners < 0 || opt.MaxSpinners > math.MaxInt32 {
+		panic(fmt.Sprintf("shmsync: mutex %q: MaxSpinners is %d, which is not within 0..2^31-1", name, opt.MaxSpinners))
+	}
 	o, created, err := a.OpenObject(arena.ObjectSpec{
 		Kind: mutexKind, Version: mutexVersion, Name: name, Size: uint64(mutexBytes),
 		Init: func(body []byte) { initMutex(body, &opt) },
@@ -173,6 +194,8 @@ func buildBareMutex(a *arena.Arena, o arena.Object, off arena.Offset, opt *Mutex
 	m.need.Store(biasAfter)
 	m.biased = ownerNever
 	m.bell = mutexBell(a, w)
+	m.bell.Near = opt.NearWakes
+	m.maxSpinners = int32(opt.MaxSpinners)
 	atomic.StoreUint32(&m.self, uint32(m.name))
 	switch {
 	case race.Enabled || crashpoint.Enabled && !shmsync.FeatureMembarrier.Have():

@@ -356,25 +356,6 @@ func (m *Mutex) wakeAfter() {
 	m.wakeNext()
 }
 
-// tuning is what steers the spinning of waiters.
-func (m *Mutex) tuning() park.Tuning {
-	return park.Tuning{Budget: &m.words.spin, Pays: &m.words.pays, LastCPU: &m.words.lastCPU, Slot: m.a.Self().Slot()}
-}
-
-func (m *Mutex) noteCPU() { m.tuning().NoteCPU() }
-
-// spinWhileHeld spins while the lock is held and reports whether that ended. Where
-// others are queued it does not: they would only be overtaken.
-func (m *Mutex) spinWhileHeld(slept bool) bool {
-	if m.bell.Announced() {
-		return false
-	}
-	return m.tuning().Spin(func() bool {
-		o := ownerWord(m.owner.Load())
-		return !o.held() && (o.kind() != kindReserved || o.name() == m.name && slept)
-	})
-}
-
 // count decides when this process's holds are biased again. It runs while the
 // lock is held.
 func (m *Mutex) count(waited bool) {

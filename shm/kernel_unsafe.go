@@ -27,6 +27,39 @@ func mbind(mem []byte, mode uintptr, mask []uint64, flags uintptr) error {
 	return nil
 }
 
+// policyMask is how many words of nodes policyAt has room for: as many as a kernel
+// can be built for.
+const policyMask = (maxNode + 1) / 64
+
+// policyAt returns the mode and the nodes of the policy that the page which begins
+// with b has.
+func policyAt(b *byte) (mode uintptr, mask [policyMask]uint64, err error) {
+	var m int32
+	// SAFETY: the kernel writes an int and, at most, as many bits as mask has.
+	_, _, errno := unix.Syscall6(unix.SYS_GET_MEMPOLICY, uintptr(unsafe.Pointer(&m)), uintptr(unsafe.Pointer(&mask)),
+		policyMask*64, uintptr(unsafe.Pointer(b)), unix.MPOL_F_ADDR, 0)
+	if errno != 0 {
+		return 0, mask, errno
+	}
+	return uintptr(m), mask, nil
+}
+
+// resident stores in vec, for successive pages of the system's base size of mem,
+// whether the page is in memory, as bit 0. For files it tells of the page cache.
+//
+// Preconditions: mem has as many pages as vec, and some.
+func resident(mem, vec []byte) error {
+	// SAFETY: the kernel writes a byte for each page of mem.
+	_, _, errno := unix.Syscall(unix.SYS_MINCORE, uintptr(unsafe.Pointer(&mem[0])), uintptr(len(mem)), uintptr(unsafe.Pointer(&vec[0])))
+	if errno != 0 {
+		return errno
+	}
+	return nil
+}
+
+// address is where mem is mapped, for comparing with what /proc says.
+func address(mem []byte) uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(mem))) }
+
 // pageNodes stores in status, for successive pages of mem, the node that each
 // is on, or a negative errno.
 //
@@ -48,6 +81,14 @@ func pageNodes(mem []byte, pageSize int64, status []int32) error {
 		return errno
 	}
 	return nil
+}
+
+// peek faults in each page of mem for reading.
+func peek(mem []byte, pageSize int64) {
+	for off := int64(0); off < int64(len(mem)); off += pageSize {
+		// SAFETY: as in touch.
+		atomic.LoadUint32((*uint32)(unsafe.Pointer(&mem[off])))
+	}
 }
 
 // touch faults in each page of mem for writing. Adding nothing atomically

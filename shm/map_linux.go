@@ -66,12 +66,15 @@ func mapFile(op string, f *os.File, name string, st *unix.Stat_t, set settings, 
 	}()
 
 	if set.HugePages == HugeTransparent {
+		s.advised = true
 		if err := unix.Madvise(s.mem, unix.MADV_HUGEPAGE); err != nil {
 			s.degraded = append(s.degraded, fail(op, name, "transparent huge pages", err))
+		} else if why := noHuge(uint64(st.Dev)); why != "" {
+			s.degraded = append(s.degraded, &opError{op: op, name: name, why: "transparent huge pages: " + why, kind: ErrNotSupported})
 		}
 	}
 	switch {
-	case fresh && set.NUMA.Mode != PolicyDefault:
+	case fresh && set.placed():
 		if err := s.placeNew(set); err != nil {
 			return nil, err
 		}

@@ -1,7 +1,9 @@
 package shm
 
 import (
+	"errors"
 	"fmt"
+	"slices"
 
 	"golang.org/x/sys/unix"
 )
@@ -9,42 +11,87 @@ import (
 // movePagesBatch is how many pages one call looks up.
 const movePagesBatch = 1024
 
-// placeNew applies the policy of a new segment, whose pages do not exist yet:
-// they will obey it, whoever touches them. It fails only if the pages are to
-// be faulted in and cannot be.
+// placeNew applies the policies of a new segment, whose pages do not exist yet:
+// they will obey them, whoever touches them. It fails only if a part is none of the
+// segment, or if the pages are to be faulted in and cannot be.
 func (s *Segment) placeNew(set settings) error {
-	pl := Placement{Len: s.Size(), Asked: set.NUMA}
-	pl.Err = s.bind(0, s.Size(), set.NUMA, 0)
+	pls := make([]Placement, 0, 1+len(set.Parts))
+	if set.NUMA.Mode != PolicyDefault {
+		pls = append(pls, Placement{Len: s.Size(), Asked: set.NUMA, Err: s.bind(0, s.Size(), set.NUMA, 0)})
+	}
+	for _, part := range set.Parts {
+		if err := s.checkRange("create", part.Off, part.Len); err != nil {
+			return err
+		}
+		if part.Len == 0 || part.Off%s.pageSize != 0 || part.Len%s.pageSize != 0 {
+			return &opError{op: "create", name: s.name, err: unix.EINVAL,
+				why: fmt.Sprintf("part of %d bytes at %d to be placed: not whole pages of %d bytes", part.Len, part.Off, s.pageSize)}
+		}
+		pls = append(pls, Placement{Off: part.Off, Len: part.Len, Asked: part.Policy, Err: s.bind(part.Off, part.Len, part.Policy, 0)})
+	}
 	if set.Populate || set.Lock {
 		if err := s.populate(0, s.Size()); err != nil {
 			return err
 		}
-		s.verify(&pl)
+		for i := range pls {
+			if !overlaid(pls[i], pls[i+1:]) {
+				s.verify(&pls[i])
+			}
+		}
 	}
-	s.placements = append(s.placements, pl)
-	if pl.Err != nil {
-		s.degraded = append(s.degraded, pl.Err)
+	for _, pl := range pls {
+		s.placements = append(s.placements, pl)
+		if pl.Err != nil {
+			s.degraded = append(s.degraded, pl.Err)
+		}
 	}
 	return nil
 }
 
+// overlaid reports whether later ones took part of the range of pl.
+func overlaid(pl Placement, later []Placement) bool {
+	return slices.ContainsFunc(later, func(l Placement) bool { return l.Off < pl.Off+pl.Len && pl.Off < l.Off+l.Len })
+}
+
 func (s *Segment) place(off, n int64, p Policy) Placement {
-	lo := off / s.pageSize * s.pageSize
-	hi := min((off+n+s.pageSize-1)/s.pageSize*s.pageSize, s.Size())
+	lo, hi := s.wholePages(off, n)
 	pl := Placement{Off: lo, Len: hi - lo, Asked: p}
 	if pl.Len == 0 {
 		pl.Verified = true
 		return pl
 	}
-	pl.Err = s.bind(lo, pl.Len, p, unix.MPOL_MF_MOVE)
+	bound := s.bind(lo, pl.Len, p, 0)
 	if err := s.populate(lo, pl.Len); err != nil {
 		pl.Err = err // the graver of the two
+		s.verify(&pl)
+		return pl
 	}
 	s.verify(&pl)
+	if pl.Err != nil && (bound == nil || errors.Is(bound, errOthers)) {
+		// A page that was there before is in this process only now, and what is
+		// not in it is not moved.
+		if errors.Is(s.bind(lo, pl.Len, p, unix.MPOL_MF_MOVE_ALL), unix.EPERM) { // it takes CAP_SYS_NICE
+			s.bind(lo, pl.Len, p, unix.MPOL_MF_MOVE)
+		}
+		pl.Err = nil
+		s.verify(&pl)
+	}
+	if bound != nil {
+		pl.Err = bound
+	}
 	return pl
 }
 
-// bind sets the policy of a range of whole pages.
+// wholePages widens a range to whole pages.
+func (s *Segment) wholePages(off, n int64) (lo, hi int64) {
+	if n == 0 {
+		return off, off
+	}
+	return off / s.pageSize * s.pageSize, min((off+n+s.pageSize-1)/s.pageSize*s.pageSize, s.Size())
+}
+
+// bind sets the policy of a range of whole pages. An error says whether there is
+// one now: of a policy with nodes that are not to be had, the others are used.
 func (s *Segment) bind(off, n int64, p Policy, flags uintptr) error {
 	refused := func(why string, kind, err error) error {
 		return &opError{op: "place", name: s.name, why: fmt.Sprintf("%v: %s", p, why), kind: kind, err: err}
@@ -54,18 +101,37 @@ func (s *Segment) bind(off, n int64, p Policy, flags uintptr) error {
 		err = mbind(s.mem[off:off+n], mpolModes[p.Mode], p.nodeMask(), flags)
 	}
 	switch {
-	case (err == unix.EPERM || err == unix.ENOSYS) && p.Mode == PolicyDefault:
+	case (err == unix.EPERM || err == unix.ENOSYS) && p.Mode.nodeless():
 		return nil // first touch is what there is where no policy can be set
-	case err == unix.EPERM || err == unix.ENOSYS:
-		return refused("the system permits no NUMA placement", ErrNotSupported, err)
+	case err == unix.EPERM:
+		return refused("a sandbox (seccomp) forbids mbind; containers allow it with CAP_SYS_NICE; pages go where they are first touched", ErrNotSupported, err)
+	case err == unix.ENOSYS:
+		return refused("the system has no NUMA placement; pages go where they are first touched", ErrNotSupported, err)
 	case err == unix.EINVAL:
-		return refused("a mode this kernel does not know, or nodes without memory for this process", nil, err)
+		return refused(p.invalid(), nil, err)
 	case err != nil:
 		return refused("mbind", nil, err)
-	case !s.canPlace && p.Mode != PolicyDefault:
-		return refused("the filesystem ignores NUMA placement; only tmpfs and memfd heed it", ErrNotSupported, nil)
+	case !s.canPlace && !p.Mode.nodeless():
+		return refused("the filesystem of this file ignores NUMA placement; only tmpfs, memfd and hugetlbfs heed it", ErrNotSupported, nil)
+	}
+	if why := p.unusable(); why != "" {
+		return refused(why, nil, errOthers)
 	}
 	return nil
+}
+
+// errOthers is the rest of an error about some nodes of a policy.
+var errOthers = errors.New("its other nodes are used")
+
+// invalid says why the kernel may have found p invalid.
+func (p Policy) invalid() string {
+	if why := p.unusable(); why != "" {
+		return why
+	}
+	if since, ok := mpolSince[p.Mode]; ok {
+		return fmt.Sprintf("this kernel does not know %v, which is since Linux %s", p.Mode, since)
+	}
+	return "a mode this kernel does not know, or nodes without memory for this process"
 }
 
 // nodeMask returns the nodes as a bit mask, nil if there are none.
@@ -86,14 +152,28 @@ func (s *Segment) verify(pl *Placement) {
 		return
 	}
 	mem := s.mem[pl.Off : pl.Off+pl.Len]
-	nodes := map[int]int{}
 	pages := len(mem) / int(s.pageSize)
-	known := 0
+	nodes, known, err := s.count(mem)
+	if err != nil {
+		return // forbidden or missing: Verified stays false
+	}
+	pl.Nodes, pl.Absent, pl.Verified = nodes, pages-known, known == pages
+	if why := pl.Asked.mismatch(nodes); why != "" && pl.Err == nil {
+		pl.Err = &opError{op: "place", name: s.name, why: fmt.Sprintf("%v: not heeded", pl.Asked),
+			err: fmt.Errorf("%s; those that other processes have mapped move only with CAP_SYS_NICE", why)}
+	}
+}
+
+// count tells how many pages of mem, of those that this process has mapped, are on
+// each node.
+func (s *Segment) count(mem []byte) (nodes map[int]int, known int, err error) {
+	nodes = map[int]int{}
+	pages := len(mem) / int(s.pageSize)
 	status := make([]int32, movePagesBatch)
 	for done := 0; done < pages; done += movePagesBatch {
 		batch := status[:min(movePagesBatch, pages-done)]
-		if pageNodes(mem[done*int(s.pageSize):], s.pageSize, batch) != nil {
-			return // forbidden or missing: Verified stays false
+		if err := pageNodes(mem[done*int(s.pageSize):], s.pageSize, batch); err != nil {
+			return nil, 0, err
 		}
 		for _, node := range batch {
 			if node >= 0 { // else an errno: the page is not there
@@ -102,8 +182,5 @@ func (s *Segment) verify(pl *Placement) {
 			}
 		}
 	}
-	pl.Nodes, pl.Verified = nodes, known == pages
-	if why := pl.Asked.mismatch(nodes); why != "" && pl.Err == nil {
-		pl.Err = &opError{op: "place", name: s.name, why: fmt.Sprintf("%v: not heeded", pl.Asked), err: fmt.Errorf("%s", why)}
-	}
+	return nodes, known, nil
 }

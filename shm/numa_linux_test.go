@@ -52,14 +52,22 @@ func TestPlaceRefused(t *testing.T) {
 	pl := s.Place(0, s.Size(), Policy{Mode: PolicyBind, Nodes: []int{63}})
 	require.ErrorIs(t, pl.Err, unix.EINVAL)
 	require.ErrorContains(t, pl.Err, "bind:63")
+	require.ErrorContains(t, pl.Err, s.Name())
+	require.ErrorContains(t, pl.Err, "there is no node 63 (nodes: 0")
 	require.True(t, pl.Verified, "where the pages are is known all the same")
-	require.Len(t, pl.Nodes, 1)
+	pages := 0
+	for _, n := range pl.Nodes { // those of the CPUs that this has run on
+		pages += n
+	}
+	require.EqualValues(t, s.Size()/s.pageSize, pages)
 	require.Contains(t, pl.String(), "degraded: ")
 	require.True(t, greeted(s))
 
-	// Half of the nodes are there: accepted, and seen to be not as asked.
+	// Half of the nodes are there: the kernel takes those, and says nothing.
 	pl = s.Place(0, s.Size(), Policy{Mode: PolicyInterleave, Nodes: []int{0, 63}})
-	require.ErrorContains(t, pl.Err, "node 63 has none")
+	require.ErrorContains(t, pl.Err, "there is no node 63")
+	require.ErrorIs(t, pl.Err, errOthers)
+	require.Equal(t, map[int]int{0: int(s.Size() / s.pageSize)}, pl.Nodes)
 
 	require.ErrorIs(t, s.Place(0, s.Size(), Policy{Mode: PolicyBind}).Err, unix.EINVAL)
 	require.ErrorIs(t, s.Place(0, s.Size(), Policy{Mode: PolicyBind, Nodes: []int{5000}}).Err, unix.EINVAL)

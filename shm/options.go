@@ -3,6 +3,7 @@ package shm
 import (
 	"fmt"
 	"io/fs"
+	"slices"
 	"syscall"
 )
 
@@ -29,6 +30,10 @@ type Options struct {
 	// is reported by Placement, and is no error. It is ignored when a segment
 	// is opened; use Place to change a placement.
 	NUMA Policy
+	// Parts are placements of parts of a new segment, each over NUMA and over
+	// those before it. One that is not within the segment, or that does not begin
+	// and end with a page, is an error.
+	Parts []Part
 }
 
 // HugePages selects the size of the pages behind a segment.
@@ -38,9 +43,12 @@ const (
 	// HugeNone is the base page size of the system.
 	HugeNone HugePages = iota
 	// HugeTransparent asks the kernel for transparent huge pages where it can
-	// find them (MADV_HUGEPAGE). It is a hint: in /dev/shm it has an effect
-	// only if that is mounted with huge=advise or more, for a memfd only if
-	// /sys/kernel/mm/transparent_hugepage/shmem_enabled allows it.
+	// find them (MADV_HUGEPAGE). In /dev/shm it has an effect only if that is
+	// mounted with huge=advise or more, for a memfd only if
+	// /sys/kernel/mm/transparent_hugepage/shmem_enabled allows it; Degraded says
+	// so where not. It goes with Populate: memory that is reserved before it is
+	// touched, as an arena does, gets small pages, until the kernel puts them
+	// together at its leisure.
 	HugeTransparent
 	// Huge2M and Huge1G take pages of 2 MiB and 1 GiB from the pool of huge
 	// pages. They apply to CreateMemfd alone, whose size is then rounded up to
@@ -93,8 +101,17 @@ func (o *Options) settings() (settings, error) {
 	if err := s.NUMA.check(); err != nil {
 		return s, err
 	}
+	s.Parts = slices.Clone(s.Parts)
+	for _, part := range s.Parts {
+		if err := part.Policy.check(); err != nil {
+			return s, err
+		}
+	}
 	return s, nil
 }
+
+// placed reports whether a new segment is to be placed.
+func (s *settings) placed() bool { return s.NUMA.Mode != PolicyDefault || len(s.Parts) > 0 }
 
 // roundSize rounds size, in bytes, up to a multiple of page.
 func roundSize(size, page int64) (int64, error) {

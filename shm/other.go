@@ -41,6 +41,12 @@ func (s *Segment) place(off, n int64, p Policy) Placement {
 	return Placement{Off: off, Len: n, Asked: p, Err: unsupported("place", s.name)}
 }
 
+func (s *Segment) where(off, n int64) ([]Placement, error) {
+	return nil, unsupported("where", s.name)
+}
+
+func (s *Segment) hugeBytes() (int64, error) { return 0, unsupported("huge bytes", s.name) }
+
 func unmap(mem []byte) error { return nil }
 
 func openImage(name string) (*Image, error) { return nil, unsupported("open", name) }

@@ -2,7 +2,6 @@ package shm
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -13,7 +12,9 @@ import (
 type PolicyMode int
 
 const (
-	// PolicyDefault puts each page on the node of the CPU that first touches it.
+	// PolicyDefault puts each page on the node of the CPU that first touches it,
+	// unless the process that does has a policy of its own (numactl), or the
+	// filesystem is mounted with one.
 	PolicyDefault PolicyMode = iota
 	// PolicyBind puts pages on the given nodes and nowhere else.
 	PolicyBind
@@ -27,9 +28,16 @@ const (
 	// PolicyWeightedInterleave is PolicyInterleave in proportion to the
 	// system's weights of the nodes. It needs Linux 6.9.
 	PolicyWeightedInterleave
+	// PolicyLocal puts each page on the node of the CPU that first touches it,
+	// also where the policy of the process that touches it, or the mount, says
+	// otherwise.
+	PolicyLocal
 )
 
-var policyModeNames = [...]string{"default", "bind", "preferred", "interleave", "preferred-many", "weighted-interleave"}
+var policyModeNames = [...]string{"default", "bind", "preferred", "interleave", "preferred-many", "weighted-interleave", "local"}
+
+// nodeless reports whether the mode goes without nodes.
+func (m PolicyMode) nodeless() bool { return m == PolicyDefault || m == PolicyLocal }
 
 // String returns the name of the mode as ParsePolicy reads it.
 func (m PolicyMode) String() string {
@@ -42,8 +50,9 @@ func (m PolicyMode) String() string {
 // Policy is a NUMA placement. The zero Policy is first touch.
 type Policy struct {
 	Mode PolicyMode
-	// Nodes are node numbers, from 0 to 1023, in any order. PolicyDefault has
-	// none, PolicyPreferred one, and the other modes have one or more.
+	// Nodes are node numbers, from 0 to 1023, in any order. PolicyDefault and
+	// PolicyLocal have none, PolicyPreferred one, and the other modes have one or
+	// more.
 	Nodes []int
 }
 
@@ -51,7 +60,7 @@ type Policy struct {
 const maxNode = 1023
 
 // ParsePolicy reads what Policy.String writes: a mode, and for every mode but
-// "default" a colon and a list of nodes and ranges of nodes: "bind:1",
+// "default" and "local" a colon and a list of nodes and ranges of nodes: "bind:1",
 // "interleave:0-3,6". The empty string is the default policy.
 func ParsePolicy(s string) (Policy, error) {
 	bad := func(why string) (Policy, error) {
@@ -67,20 +76,11 @@ func ParsePolicy(s string) (Policy, error) {
 	}
 	p := Policy{Mode: PolicyMode(mode)}
 	if hasNodes {
-		for item := range strings.SplitSeq(list, ",") {
-			first, last, isRange := strings.Cut(item, "-")
-			if !isRange {
-				last = first
-			}
-			lo, err1 := strconv.ParseUint(first, 10, 16)
-			hi, err2 := strconv.ParseUint(last, 10, 16)
-			if err1 != nil || err2 != nil || lo > hi || hi > maxNode {
-				return bad(fmt.Sprintf("%q is not a node from 0 to %d, or a range of them", item, maxNode))
-			}
-			for n := lo; n <= hi; n++ {
-				p.Nodes = append(p.Nodes, int(n))
-			}
+		nodes, err := parseNodes(list)
+		if err != nil {
+			return bad(err.Error())
 		}
+		p.Nodes = nodes
 	}
 	p.Nodes = p.nodeSet()
 	if err := p.check(); err != nil {
@@ -89,24 +89,48 @@ func ParsePolicy(s string) (Policy, error) {
 	return p, nil
 }
 
-// String returns the policy in the form that ParsePolicy reads.
-func (p Policy) String() string {
-	s := p.Mode.String()
-	set := p.nodeSet()
+// parseNodes reads a list of nodes and ranges of nodes, such as "0-3,6".
+func parseNodes(list string) (nodes []int, err error) {
+	for item := range strings.SplitSeq(list, ",") {
+		first, last, isRange := strings.Cut(item, "-")
+		if !isRange {
+			last = first
+		}
+		lo, err1 := strconv.ParseUint(first, 10, 16)
+		hi, err2 := strconv.ParseUint(last, 10, 16)
+		if err1 != nil || err2 != nil || lo > hi || hi > maxNode {
+			return nil, fmt.Errorf("%q is not a node from 0 to %d, or a range of them", item, maxNode)
+		}
+		for n := lo; n <= hi; n++ {
+			nodes = append(nodes, int(n))
+		}
+	}
+	return nodes, nil
+}
+
+// formatNodes writes what parseNodes reads. set is sorted.
+func formatNodes(set []int) string {
+	var s []string
 	for i := 0; i < len(set); {
 		j := i
 		for j+1 < len(set) && set[j+1] == set[j]+1 {
 			j++
 		}
-		sep := ","
-		if i == 0 {
-			sep = ":"
-		}
-		s += sep + strconv.Itoa(set[i])
+		item := strconv.Itoa(set[i])
 		if j > i {
-			s += "-" + strconv.Itoa(set[j])
+			item += "-" + strconv.Itoa(set[j])
 		}
+		s = append(s, item)
 		i = j + 1
+	}
+	return strings.Join(s, ",")
+}
+
+// String returns the policy in the form that ParsePolicy reads.
+func (p Policy) String() string {
+	s := p.Mode.String()
+	if len(p.Nodes) > 0 {
+		s += ":" + formatNodes(p.nodeSet())
 	}
 	return s
 }
@@ -123,9 +147,9 @@ func (p Policy) check() error {
 	switch {
 	case p.Mode < 0 || int(p.Mode) >= len(policyModeNames):
 		why = "unknown mode"
-	case p.Mode == PolicyDefault && len(set) != 0:
+	case p.Mode.nodeless() && len(set) != 0:
 		why = "takes no nodes"
-	case p.Mode != PolicyDefault && len(set) == 0:
+	case !p.Mode.nodeless() && len(set) == 0:
 		why = "needs a node"
 	case p.Mode == PolicyPreferred && len(set) != 1:
 		why = "takes one node"
@@ -140,7 +164,7 @@ func (p Policy) check() error {
 // mismatch says in what way pages, counted by node, are not where p wants
 // them. It returns "" if they are.
 func (p Policy) mismatch(pages map[int]int) string {
-	if p.Mode == PolicyDefault {
+	if p.Mode.nodeless() {
 		return ""
 	}
 	set := p.nodeSet()
@@ -162,35 +186,4 @@ func (p Policy) mismatch(pages map[int]int) string {
 		}
 	}
 	return ""
-}
-
-// Placement tells what came of a request to place part of a segment.
-type Placement struct {
-	Off, Len int64       // the range in bytes, widened to whole pages
-	Asked    Policy      // what was asked
-	Nodes    map[int]int // how many pages each node holds, as far as known
-	Err      error       // why the placement is not as asked; nil if nothing speaks against it
-	Verified bool        // the place of every page was looked up, and Nodes is complete
-}
-
-// String returns a line such as "bind:0 at 0+65536: 16 pages verified, 16 on
-// node 0".
-func (p Placement) String() string {
-	pages := 0
-	for _, n := range p.Nodes {
-		pages += n
-	}
-	s := fmt.Sprintf("%v at %d+%d: ", p.Asked, p.Off, p.Len)
-	if p.Verified {
-		s += fmt.Sprintf("%d pages verified", pages)
-	} else {
-		s += "not verified"
-	}
-	for _, node := range slices.Sorted(maps.Keys(p.Nodes)) {
-		s += fmt.Sprintf(", %d on node %d", p.Nodes[node], node)
-	}
-	if p.Err != nil {
-		s += "; degraded: " + p.Err.Error()
-	}
-	return s
 }

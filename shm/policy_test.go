@@ -11,6 +11,7 @@ func TestParsePolicy(t *testing.T) {
 	for text, want := range map[string]Policy{
 		"":                        {},
 		"default":                 {},
+		"local":                   {PolicyLocal, nil},
 		"bind:1":                  {PolicyBind, []int{1}},
 		"preferred:1023":          {PolicyPreferred, []int{1023}},
 		"interleave:0-1":          {PolicyInterleave, []int{0, 1}},
@@ -27,7 +28,7 @@ func TestParsePolicy(t *testing.T) {
 	}
 	for _, text := range []string{
 		"bind", "bind:", "bind:x", "bind:-1", "bind:1-", "bind:2-1", "bind:1024", "bind:0-99999999999",
-		"preferred:0,1", "default:0", "near:0", "Bind:0", "bind:0,", "bind: 0", ":0",
+		"preferred:0,1", "default:0", "local:0", "near:0", "Bind:0", "bind:0,", "bind: 0", ":0",
 	} {
 		_, err := ParsePolicy(text)
 		require.ErrorIs(t, err, syscall.EINVAL, text)
@@ -58,6 +59,7 @@ func TestPolicyMismatch(t *testing.T) {
 		{"interleave:0-1", map[int]int{0: 1}, ""},
 		{"interleave:0-1", nil, ""},
 		{"weighted-interleave:0-1", map[int]int{0: 4}, ""},
+		{"local", map[int]int{7: 4}, ""},
 	} {
 		p, err := ParsePolicy(c.policy)
 		require.NoError(t, err)

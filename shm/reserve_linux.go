@@ -63,6 +63,11 @@ func free(fd int) string {
 // populate reserves n bytes from off and faults their pages in for writing.
 // It changes none of them.
 func (s *Segment) populate(off, n int64) error {
+	if s.advised {
+		// Huge pages come with faults: what is reserved first has small ones. Where
+		// there is no room the reservation says so.
+		unix.Madvise(s.mem[off:off+n], unix.MADV_POPULATE_WRITE)
+	}
 	reserved := s.reserve(off, n)
 	if reserved != nil && !errors.Is(reserved, ErrNotSupported) {
 		return reserved

@@ -19,6 +19,7 @@ type Segment struct {
 	dev, ino uint64
 	pageSize int64 // of the pages behind the mapping
 	canPlace bool  // the filesystem stores NUMA policies
+	advised  bool  // transparent huge pages were asked for
 
 	closed atomic.Bool
 	// refs counts the operations in progress, and 1 for the time before
@@ -120,39 +121,6 @@ func (s *Segment) Reopen() (*os.File, error) {
 	}
 	defer s.release()
 	return s.reopen()
-}
-
-// Place sets the NUMA placement of the n bytes from offset off, widened to
-// whole pages: it sets the policy, moves what can be moved, reserves and
-// faults in the pages, and looks where they are. Whatever does not work out
-// is told by the result, which Placement keeps: a page in the wrong place
-// costs time, and nothing else.
-func (s *Segment) Place(off, n int64, p Policy) Placement {
-	pl := Placement{Off: off, Len: n, Asked: p}
-	if pl.Err = s.acquire("place"); pl.Err != nil {
-		return pl
-	}
-	defer s.release()
-	if pl.Err = s.checkRange("place", off, n); pl.Err != nil {
-		return pl
-	}
-	if err := p.check(); err != nil {
-		pl.Err = &opError{op: "place", name: s.name, err: err}
-		return pl
-	}
-	pl = s.place(off, n, p)
-	s.mu.Lock()
-	s.placements = append(s.placements, pl)
-	s.mu.Unlock()
-	return pl
-}
-
-// Placement returns what this process asked of this segment by Options.NUMA
-// and Place, oldest first, and what came of it.
-func (s *Segment) Placement() []Placement {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return slices.Clone(s.placements)
 }
 
 // Degraded returns what the options asked for and the system refused where

@@ -10,6 +10,13 @@ var mpolModes = [...]uintptr{
 	PolicyInterleave:         unix.MPOL_INTERLEAVE,
 	PolicyPreferredMany:      unix.MPOL_PREFERRED_MANY,
 	PolicyWeightedInterleave: unix.MPOL_WEIGHTED_INTERLEAVE,
+	PolicyLocal:              unix.MPOL_LOCAL,
+}
+
+// mpolSince are the versions of Linux that brought a mode.
+var mpolSince = map[PolicyMode]string{
+	PolicyPreferredMany:      "5.15",
+	PolicyWeightedInterleave: "6.9",
 }
 
 const (

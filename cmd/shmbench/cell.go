@@ -32,7 +32,9 @@ type cell struct {
 	Hog      int // busy loops beside the workers, one on each of the first CPUs
 	N        int // kills or waiters
 	shape
-	Skew    string // of the keys of a multi cell
+	stress
+	Skew    string    // of the keys of a multi cell
+	Mem     *memShape // of a mem cell
 	Warmup  time.Duration
 	Time    time.Duration
 	MaxReps int    // repeat it no more often than this; 0 for no bound
@@ -60,6 +62,14 @@ func (c *cell) params() map[string]string {
 		"threads":  strconv.Itoa(c.Threads),
 		"wait":     shortDuration(c.Time),
 		"waiters":  strconv.Itoa(c.N),
+		"load":     strconv.Itoa(c.Load),
+		"noise":    strconv.Itoa(c.Noise),
+		"quota":    strconv.Itoa(c.Quota),
+		"rate":     strconv.FormatUint(c.Rate, 10),
+		"spin":     spinName(c.Spin),
+	}
+	if m := c.Mem; m != nil {
+		all["node"], all["mem"], all["huge"] = strconv.Itoa(m.Node), m.policyName(), hugeName(m.Huge)
 	}
 	p := map[string]string{}
 	for _, k := range c.Scenario.keys {
@@ -119,6 +129,9 @@ func (c *cell) slots() int {
 
 // cpuOf is the CPU of a slot, or -1.
 func (c *cell) cpuOf(slot int, cpus []int) int {
+	if c.Mem != nil {
+		return c.Mem.CPU
+	}
 	cpus = or(c.CPUs, cpus...)
 	switch {
 	case c.Place == placeSame:
@@ -142,6 +155,8 @@ func (c *cell) length() time.Duration {
 		return spawn + time.Duration(c.N)*(crashAsleep+spawn)
 	case "seq":
 		return 3*spawn + waitersSettle + time.Duration(c.N)*waiterTime/4 + c.Warmup + c.Time
+	case "mem":
+		return 2*spawn + time.Duration(c.N)*memMiBTime + c.Warmup + c.Time
 	case "waiters":
 		return 2*spawn + 4*waitersSettle + time.Duration(c.N)*waiterTime
 	}
@@ -154,6 +169,10 @@ func (c *cell) deadline(patience time.Duration) time.Duration { return c.length(
 // check says why the cell cannot run with these CPUs.
 func (c *cell) check(cpus []int) string {
 	switch {
+	case c.Quota > 0 && quotaCheck() != nil:
+		return quotaCheck().Error()
+	case c.Load > 0 && c.Procs > oversubMost:
+		return fmt.Sprintf("has more than %d processes", oversubMost)
 	case c.apart() && len(or(c.CPUs, cpus...)) < 2:
 		return "needs two CPUs"
 	case c.Capacity > 0 && (c.slots() < 2 || c.slots() > 2*scratchLanes):
@@ -169,6 +188,11 @@ func (c *cell) check(cpus []int) string {
 	case len(c.Subject.Places) > 0 && !slices.Contains(c.Subject.Places, c.Place) &&
 		!(c.apart() && slices.Contains(c.Subject.Places, placeCross)):
 		return fmt.Sprintf("makes no sense with place=%s", c.Place)
+	}
+	if c.Mem != nil {
+		if why := c.Mem.refused(); why != "" {
+			return why
+		}
 	}
 	if c.Subject.Check != nil {
 		if err := c.Subject.Check(); err != nil {

@@ -99,7 +99,8 @@ func (g *grid) draw(title, caption string) *figure {
 		}
 	}
 	for _, at := range slices.Sorted(maps.Keys(g.breaks)) {
-		x, strength := side*float64(at), g.breaks[at]
+		strength := g.breaks[at]
+		x := side * float64(at)
 		fmt.Fprintf(&b, `<path class="border" d="M%.1f %g v%.1f M%g %.1f h%.1f" stroke-width="%d"/>`, gridLeft+x, gridTop, end, gridLeft, gridTop+x, end, strength)
 	}
 	const steps = 5

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	_ "embed"
 	"fmt"
 	"html/template"
@@ -13,20 +14,23 @@ import (
 )
 
 type reportCmd struct {
-	File string `arg:"" type:"existingfile" help:"Result file of --out."`
-	To   string `arg:"" optional:"" help:"Where to. Default: standard output."`
+	Files []string `arg:"" help:"Result files of --out, and where to, which is named so that it ends in .html. Default: --out, or standard output."`
 }
 
-// Run renders a result file as a page.
+// Run renders result files as one page.
 func (c *reportCmd) Run(s *session) error {
-	d, err := readDocument(c.File)
+	files, to := c.Files, s.common.Out
+	if last := files[len(files)-1]; len(files) > 1 && strings.HasSuffix(last, ".html") {
+		files, to = files[:len(files)-1], last
+	}
+	d, err := readDocuments(files)
 	if err != nil {
 		return err
 	}
-	if c.To == "" {
+	if to == "" {
 		return writeHTML(s.stdout, d)
 	}
-	return createHTML(c.To, d)
+	return createHTML(to, d)
 }
 
 func createHTML(name string, d *document) (err error) {
@@ -139,10 +143,19 @@ var sectionHelp = map[string]string{
 	"barrier":     "Phases that everybody must come to.",
 	"queue":       "Items from producers to consumers.",
 	"matrix":      "A cache line passed to and fro between two CPUs: one way.",
+	"mem":         "The memory of an arena from each node's CPUs, by where it is: a load that depends on the one before, and what was asked beside what was got.",
+	"herd":        "Some of many that sleep in one place are woken: until the last of them runs.",
+	"open":        "A lock taken at a rate, whoever waits: from when it was due until it was got.",
+	"oversub":     "A lock of more workers than CPUs, by how long its waiters spin.",
+}
+
+// sectionCommand measures a scenario that has no command of its name.
+var sectionCommand = map[string]string{
+	"readers": "rw", "idle": "waiters", "herd": "wake", "open": "lock --rate 10000,100000",
 }
 
 func newSection(sc *scenario, d *document) (*htmlSection, error) {
-	s := &htmlSection{Name: sc.name, Help: sectionHelp[sc.name], Again: "go run ./cmd/shmbench " + sc.name + " --count 10"}
+	s := &htmlSection{Name: sc.name, Help: sectionHelp[sc.name], Again: "go run ./cmd/shmbench " + cmp.Or(sectionCommand[sc.name], sc.name) + " --count 10"}
 	var keys []string
 	groups := map[string][]*jsonCell{}
 	var all []*jsonCell
@@ -157,6 +170,10 @@ func newSection(sc *scenario, d *document) (*htmlSection, error) {
 		}
 		groups[k] = append(groups[k], c)
 		all = append(all, c)
+	}
+	if sc.name == "mem" {
+		s.Groups, s.Figures = memGroups(sc, all), memFigures(all)
+		return s, nil
 	}
 	for _, k := range keys {
 		s.Groups = append(s.Groups, newGroup(sc, k, groups[k]))
@@ -181,7 +198,12 @@ func newSection(sc *scenario, d *document) (*htmlSection, error) {
 			s.Groups = []htmlGroup{byClass(sc, all, d.Topology)}
 		}
 	}
-	if !sc.higher {
+	more, err := shapeFigures(sc, keys, groups, all)
+	if err != nil {
+		return nil, err
+	}
+	s.Figures = append(s.Figures, more...)
+	if !sc.higher || sc.name == "oversub" {
 		return s, nil
 	}
 	for _, group := range scalingGroups(all) {

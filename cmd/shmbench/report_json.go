@@ -53,6 +53,8 @@ type jsonRep struct {
 	HistDiv float64            `json:"hist_div,omitempty"`
 	Workers []workerReport     `json:"workers,omitempty"`
 	Stacks  string             `json:"stacks,omitempty"`
+
+	Placement *placement `json:"placement,omitempty"` // of a mem cell
 }
 
 // newDocument converts a report.
@@ -92,7 +94,7 @@ func newJSONCell(res, ref *result) (jsonCell, error) {
 		}
 	}
 	for _, rep := range res.Reps {
-		j := jsonRep{Status: rep.Status, Reason: rep.Reason, Metrics: rep.Metrics, Workers: rep.Workers, Stacks: rep.Stacks}
+		j := jsonRep{Status: rep.Status, Reason: rep.Reason, Metrics: rep.Metrics, Workers: rep.Workers, Stacks: rep.Stacks, Placement: rep.Placement}
 		if rep.Hist != nil {
 			b, err := rep.Hist.EncodeV2()
 			if err != nil {
@@ -105,11 +107,7 @@ func newJSONCell(res, ref *result) (jsonCell, error) {
 	return c, nil
 }
 
-func writeJSON(w io.Writer, r *report) error {
-	d, err := newDocument(r)
-	if err != nil {
-		return err
-	}
+func writeJSON(w io.Writer, d *document) error {
 	e := json.NewEncoder(w)
 	e.SetIndent("", "  ")
 	return e.Encode(d)

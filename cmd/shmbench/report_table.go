@@ -32,10 +32,11 @@ func writeTable(w io.Writer, r *report) error {
 	} else {
 		writeGlance(b, groups(r.Results))
 		for _, group := range groups(r.Results) {
-			if group[0].Cell.Scenario.name != "matrix" || !isPair(group[0].Cell.Place) {
+			if c := group[0].Cell; c.Mem == nil && (c.Scenario.name != "matrix" || !isPair(c.Place)) {
 				writeGroup(b, group)
 			}
 		}
+		writeMem(b, r)
 		d, err := newDocument(r)
 		if err != nil {
 			return err
@@ -236,7 +237,9 @@ func formatMetric(metric string, v float64) string {
 			}
 		}
 		return significant(v) + "ns"
-	case metric == "threads" || metric == "disturbed":
+	case strings.HasSuffix(metric, "-%"):
+		return significant(v) + " %"
+	case metric == "threads" || metric == "disturbed" || metric == "scan-MB/s":
 		return significant(v)
 	case metric == "ops/s" || metric == "n" || strings.HasPrefix(metric, "B/"):
 		for _, u := range []struct {

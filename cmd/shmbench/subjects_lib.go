@@ -28,6 +28,8 @@ var libSubjects = []*subject{
 	{By: libBy, Prim: "mutex-nofence", Segment: newArena, Env: noFence, Open: openMutex,
 		Brief:     []string{"uncontended"},
 		Scenarios: []string{"uncontended", "lock", "idle", "crash"}},
+	{By: libBy, Prim: "mutex-near", Segment: newArena, Open: openMutexWith(&prims.MutexOptions{NearWakes: true}), Brief: []string{}, Scenarios: []string{"lock"}},
+	{By: libBy, Prim: "mutex-spinner", Segment: newArena, Open: openMutexWith(&prims.MutexOptions{MaxSpinners: 1}), Brief: []string{}, Scenarios: []string{"lock"}},
 	{By: libBy, Prim: "mutex-norobust", Segment: newArena, Env: without("robust"), Open: openMutex, Brief: []string{}, Scenarios: []string{"crash"}},
 	{By: libBy, Prim: "mutex-nowaitv", Segment: newArena, Env: without("waitv"), Open: openMutex, Brief: []string{}, Scenarios: []string{"crash"}},
 	{By: libBy, Prim: "mutex-noofd", Segment: newArena, Env: without("ofd"), Open: openMutex, Brief: []string{}, Scenarios: []string{"crash"}},
@@ -50,7 +52,7 @@ const (
 	arenaPerEach = 3 << 10 // for an object, its wait node, and a share of what finds them
 
 	// fenceTime is how long registering for fences may take.
-	fenceTime = 5 * time.Second
+	fenceTime = 30 * time.Second
 	// biasPairs is how many quiet pairs must have turned the bias on.
 	biasPairs = 1 << 20
 )
@@ -88,7 +90,14 @@ func joinArena(w *worker) (*arena.Arena, error) {
 // mutex is a prims.Mutex as the cells use it.
 type mutex struct{ *prims.Mutex }
 
-func openMutex(w *worker, _ int) (any, error) {
+func openMutex(w *worker, thread int) (any, error) { return openMutexWith(nil)(w, thread) }
+
+// openMutexWith opens a mutex with options of its own.
+func openMutexWith(opts *prims.MutexOptions) func(*worker, int) (any, error) {
+	return func(w *worker, _ int) (any, error) { return openMutexOf(w, opts) }
+}
+
+func openMutexOf(w *worker, opts *prims.MutexOptions) (any, error) {
 	a, err := joinArena(w)
 	if err != nil {
 		return nil, err
@@ -96,9 +105,12 @@ func openMutex(w *worker, _ int) (any, error) {
 	if err := awaitFence(a); err != nil {
 		return nil, err
 	}
-	m, err := prims.OpenMutex(a, "mutex", nil)
+	m, err := prims.OpenMutex(a, "mutex", opts)
 	if err != nil {
 		return nil, err
+	}
+	if w.shape.Spin > 0 {
+		m.SetSpin(spinOption(w.shape.Spin))
 	}
 	if scenarioByID(w.scenario).name == "uncontended" {
 		return mutex{m}, mutex{m}.bias()

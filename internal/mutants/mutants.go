@@ -171,4 +171,11 @@ var mutants = []mutant{
 		new:  "\treturn w.present() && a.seenDead(i, w)\n",
 		pkg:  "internal/stepkill", run: "TestStepImages/mutex_report/lock$", env: images,
 	},
+	{
+		name: "a near wake is for its node alone",
+		file: "internal/park/near.go",
+		old:  "\t\t\tif n := shmsync.WakeBitset(l.Raw, 1, nearBits(node)); n != 0 {\n\t\t\t\treturn n\n\t\t\t}\n",
+		new:  "\t\t\treturn shmsync.WakeBitset(l.Raw, 1, nearBits(node))\n",
+		pkg:  "prims", run: "TestMutexNearWithoutLooks", tags: withPoints,
+	},
 }

@@ -21,17 +21,20 @@ type Line struct {
 	Word  *atomic.Uint32 // what waiters sleep on
 	Raw   *uint32        // Word, for the kernel
 	Hub   *atomic.Uint64 // head of the list of hub nodes
+	// Near: wakes of this process prefer sleepers of its node, and its own say on
+	// which node they sleep. It is this process's own choice: see wakeOne.
+	Near bool
 }
 
 // DeliverOne wakes one waiter, of the kernel's queue and of the hubs by turns.
 // The word has been changed, so that whoever is about to sleep does not.
 func (l *Line) DeliverOne(turn uint32) {
 	if turn&1 == 0 {
-		if shmsync.Wake(l.Raw, 1) == 0 {
+		if l.wakeOne(turn) == 0 {
 			l.readyOne(turn)
 		}
 	} else if !l.readyOne(turn) {
-		shmsync.Wake(l.Raw, 1)
+		l.wakeOne(turn)
 	}
 }
 

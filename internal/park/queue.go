@@ -146,7 +146,8 @@ func (q *Queue) direct(w uint32, b Bed, c *Cancel) Result {
 		entries[n] = shmsync.NewWaitVEntry(word, is)
 		n++
 	}
-	if q.haveWaitV {
+	bits, near := q.nearBed(&b, c)
+	if q.haveWaitV && !near {
 		if b.Owner != 0 {
 			if word, alive, ok := q.Arena.AliveWord(b.Owner); ok {
 				if alive&shmsync.RobustOwnerDied != 0 {
@@ -175,7 +176,10 @@ func (q *Queue) direct(w uint32, b Bed, c *Cancel) Result {
 		}
 	}
 	if n == 1 {
-		_, err = shmsync.Wait(q.Raw, w, deadline)
+		if !near {
+			bits = shmsync.MatchAny
+		}
+		_, err = shmsync.WaitBitset(q.Raw, w, bits, deadline)
 	}
 	runtime.KeepAlive(c.word)
 	switch {

@@ -1,0 +1,92 @@
+//go:build linux
+
+package park
+
+import (
+	"fmt"
+	"os"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/internal/proctest"
+)
+
+// sleeper is a thread that sleeps with some bits; it says when it is woken.
+func sleeper(t *testing.T, l *Line, bits uint32, woken chan<- uint32) {
+	tid := make(chan int, 1)
+	go func() {
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		tid <- unix.Gettid()
+		for {
+			if o, _ := shmsync.WaitBitset(l.Raw, 0, bits, 0); o == shmsync.Woken {
+				woken <- bits
+				return
+			}
+		}
+	}()
+	stat := fmt.Sprintf("/proc/self/task/%d/stat", <-tid)
+	for limit := time.Now().Add(proctest.Scale(10 * time.Second)); ; runtime.Gosched() {
+		b, err := os.ReadFile(stat)
+		require.NoError(t, err)
+		if _, state, ok := strings.Cut(string(b), ") "); ok && state[0] == 'S' {
+			return
+		}
+		require.True(t, time.Now().Before(limit), "it does not go to sleep")
+	}
+}
+
+// TestWakeOneNear: whoever sleeps is woken, those of the node first, and by one turn
+// in 64 who came first.
+func TestWakeOneNear(t *testing.T) {
+	old := NodeNow
+	defer func() { NodeNow = old }()
+	node, known := uint32(5), true
+	NodeNow = func() (uint32, bool) { return node, known }
+	l := &heapBell().Line
+	l.Near = true
+	woken := make(chan uint32, 1)
+	order := func(turn uint32, bits ...uint32) (got []uint32) {
+		for _, b := range bits {
+			sleeper(t, l, b, woken)
+		}
+		for range bits {
+			require.Equal(t, 1, l.wakeOne(turn))
+			got = append(got, <-woken)
+		}
+		require.Zero(t, l.wakeOne(turn))
+		return got
+	}
+	near, far := nearBits(5), nearBits(6)
+	require.Equal(t, []uint32{near, near, far, far}, order(0, far, near, far, near))
+	require.Equal(t, []uint32{shmsync.MatchAny, far}, order(2, far, shmsync.MatchAny), "who says nothing is on every node")
+	require.Equal(t, []uint32{far, near}, order(2*(anyEvery-1), far, near), "a turn for everybody")
+	require.Equal(t, []uint32{far, near}, order(2*(3*anyEvery-1)+1, far, near))
+	node = 5 + 32
+	require.Equal(t, []uint32{near, far}, order(0, far, near))
+	known = false
+	require.Equal(t, []uint32{far, near}, order(0, far, near), "nobody knows the node")
+	known, l.Near = true, false
+	require.Equal(t, []uint32{far, near}, order(0, far, near), "it does not care")
+}
+
+// TestNodeNow: the node of this CPU is one that there is.
+func TestNodeNow(t *testing.T) {
+	node, ok := NodeNow()
+	if !ok {
+		t.Skip("not known without a system call")
+	}
+	b, err := os.ReadFile("/sys/devices/system/node/online")
+	if err != nil {
+		t.Skip(err)
+	}
+	if strings.TrimSpace(string(b)) == "0" {
+		require.Zero(t, node)
+	}
+}

@@ -1,0 +1,207 @@
+//go:build linux
+
+package prims_test
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/crashpoint"
+	"github.com/shmsync/shmsync/internal/park"
+	"github.com/shmsync/shmsync/internal/proctest"
+	"github.com/shmsync/shmsync/prims"
+)
+
+// nearVar is the node that an actor believes to run on; its mutexes have NearWakes.
+const nearVar = "SHMSYNC_TEST_NODE"
+
+// nearNode reports whether this process is an actor with a node.
+var nearNode = sync.OnceValue(func() bool {
+	text, ok := os.LookupEnv(nearVar)
+	if !ok {
+		return false
+	}
+	node, err := strconv.ParseUint(text, 10, 32)
+	if err != nil {
+		panic(err)
+	}
+	park.NodeNow = func() (uint32, bool) { return uint32(node), true }
+	return true
+})
+
+// onNode are the options of an actor on a node, or of one that does not care.
+func onNode(node int) []proctest.Option {
+	if node < 0 {
+		return nil
+	}
+	return []proctest.Option{proctest.Env(fmt.Sprintf("%s=%d", nearVar, node))}
+}
+
+// TestMutexNearOrder: a process that unlocks wakes waiters of its own node first,
+// those of others after them, and nobody is left out, whoever takes part.
+func TestMutexNearOrder(t *testing.T) {
+	const any = -1 // does not care, and is on every node
+	for _, c := range []struct {
+		name    string
+		holder  int
+		waiters []int
+		want    []int // waiters, in the order in which they get it
+	}{
+		{"of the holder's node first", 1, []int{0, 1, 0, 1}, []int{1, 3, 0, 2}},
+		{"the node goes with the lock", 2, []int{0, 1, 2, 1, 2, 0}, []int{2, 4, 0, 5, 1, 3}},
+		{"32 nodes apart", 33, []int{0, 1}, []int{1, 0}},
+		{"nobody of its node", 7, []int{0, 1}, []int{0, 1}},
+		{"a holder that does not care", any, []int{0, 1, 0, 1}, []int{0, 2, 1, 3}},
+		{"waiters that do not care", 1, []int{any, any, 1}, []int{0, 1, 2}},
+		{"nobody cares", any, []int{any, any, any}, []int{0, 1, 2}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			a := newArena(t, nil)
+			holder := remoteActor(t, a, "holder", onNode(c.holder)...)
+			holder.must(t, order{Op: "lock", Object: "m"})
+			var waiters []*actor
+			var ids []int
+			for i, node := range c.waiters {
+				x := remoteActor(t, a, strconv.Itoa(i), onNode(node)...)
+				ids = append(ids, x.blocked(t, order{Op: "lock", Object: "m"}))
+				waiters = append(waiters, x)
+				for range 3 { // and has gone to sleep by then
+					x.op(t, "state", "m")
+				}
+			}
+			m, err := prims.OpenMutex(a, "m", nil)
+			require.NoError(t, err)
+			owner, label := holder, "holder"
+			var got []int
+			for range waiters {
+				owner.must(t, order{Op: "unlock", Object: "m"})
+				label = nextOwner(t, a, m, label)
+				i, err := strconv.Atoi(label)
+				require.NoError(t, err)
+				owner = waiters[i]
+				require.Empty(t, owner.wait(t, ids[i]).Panic)
+				got = append(got, i)
+			}
+			owner.must(t, order{Op: "unlock", Object: "m"})
+			require.Equal(t, c.want, got)
+			require.False(t, m.State().Held)
+			sound(t, a)
+		})
+	}
+}
+
+// TestMutexNear: what is true of every Mutex is true with processes on several nodes.
+func TestMutexNear(t *testing.T) {
+	env := []string{nearVar + "=3"}
+	t.Run("hammer", func(t *testing.T) {
+		for _, goroutines := range []uint64{1, 4, 20} {
+			nearHammer(t, goroutines, 300)
+		}
+	})
+	t.Run("holder dies", func(t *testing.T) { holderDies(t, env) })
+	t.Run("holder stopped", func(t *testing.T) { holderStopped(t, 300*time.Millisecond, env) })
+	t.Run("hand-off", func(t *testing.T) { handOff(t, 6, proctest.Env(env...)) })
+}
+
+// nearHammer has processes on two nodes, and one that does not care, count under a
+// lock.
+func nearHammer(t *testing.T, goroutines uint64, each int, opts ...proctest.Option) {
+	a := newArena(t, nil)
+	var actors []*actor
+	var ids []int
+	for i, node := range []int{0, 1, 1, -1} {
+		actors = append(actors, remoteActor(t, a, fmt.Sprint("hammer ", i), append(onNode(node), opts...)...))
+	}
+	for _, x := range actors {
+		ids = append(ids, x.start(order{Op: "steps", Object: "m", N: each, Token: goroutines}))
+	}
+	for i, x := range actors {
+		r := x.wait(t, ids[i])
+		require.Empty(t, r.Err+r.Panic)
+	}
+	v, err := arena.Value[int64](a, "counter")
+	require.NoError(t, err)
+	require.EqualValues(t, len(actors)*int(goroutines)*each, *v)
+	sound(t, a)
+}
+
+// TestMutexNearWaiterDies: a waiter that was woken because of its node, and dies
+// before it takes the lock, takes the wake of nobody along.
+func TestMutexNearWaiterDies(t *testing.T) {
+	if !crashpoint.Enabled {
+		t.Skip("needs the build tag crashpoint")
+	}
+	a := newArena(t, nil)
+	holder := remoteActor(t, a, "holder", onNode(1)...)
+	holder.must(t, order{Op: "lock", Object: "m"})
+	far := remoteActor(t, a, "far", onNode(0)...)
+	waits := far.blocked(t, order{Op: "lock", Object: "m"})
+	near := remoteActor(t, a, "near", append(onNode(1), proctest.Env("SHMSYNC_CRASHPOINT=mutex.lock.woken"))...)
+	near.blocked(t, order{Op: "lock", Object: "m"})
+	near.op(t, "state", "m")
+	holder.must(t, order{Op: "unlock", Object: "m"})
+	near.proc.WaitSignal(t, syscall.SIGKILL)
+	require.Empty(t, far.wait(t, waits).Panic)
+	far.must(t, order{Op: "unlock", Object: "m"})
+	sound(t, a)
+}
+
+// TestMutexNearWithoutLooks: no wake is lost, for there are no looks that would make
+// up for one.
+func TestMutexNearWithoutLooks(t *testing.T) {
+	if !crashpoint.Enabled {
+		t.Skip("needs the build tag crashpoint")
+	}
+	for _, goroutines := range []uint64{1, 4, 14} {
+		t.Run(fmt.Sprint(goroutines), func(t *testing.T) {
+			nearHammer(t, goroutines, int(2000/goroutines), proctest.Env("SHMSYNC_LOOK_EVERY=1h"))
+		})
+	}
+}
+
+// TestMutexMaxSpinners: no more goroutines spin at a time than may, and who may not
+// gets the lock all the same.
+func TestMutexMaxSpinners(t *testing.T) {
+	for _, most := range []int{1, 2} {
+		a := newArena(t, nil)
+		m, err := prims.OpenMutex(a, "m", &prims.MutexOptions{Spin: time.Millisecond, MaxSpinners: most})
+		require.NoError(t, err)
+		other := remoteActor(t, a, "other")
+		const goroutines = 6
+		worst, rounds := 0, 0
+		eventually(t, "somebody spins", func() string { return words(a) }, func() bool {
+			other.must(t, order{Op: "lock", Object: "m"})
+			var all sync.WaitGroup
+			for range goroutines {
+				all.Go(func() {
+					m.Lock()
+					m.Unlock()
+				})
+			}
+			for m.Waiters() < goroutines {
+				worst = max(worst, m.Spinners())
+			}
+			other.must(t, order{Op: "unlock", Object: "m"})
+			all.Wait()
+			require.Zero(t, m.Spinners())
+			rounds++
+			return worst > 0 && rounds > 20
+		})
+		require.LessOrEqual(t, worst, most)
+		sound(t, a)
+	}
+}
+
+func TestMutexMaxSpinnersMistake(t *testing.T) {
+	a := newArena(t, nil)
+	require.PanicsWithValue(t, `shmsync: mutex "m": MaxSpinners is -1, which is not within 0..2^31-1`,
+		func() { prims.OpenMutex(a, "m", &prims.MutexOptions{MaxSpinners: -1}) })
+}

@@ -1,0 +1,67 @@
+package shm
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+)
+
+// Where the system describes its NUMA nodes, and this thread the ones that it may
+// have memory of. Tests have others.
+var (
+	nodesDir   = "/sys/devices/system/node"
+	statusFile = "/proc/thread-self/status"
+)
+
+// nodesIn reads a list of nodes, and reports false if it cannot.
+func nodesIn(text string) ([]int, bool) {
+	if text = strings.TrimSpace(text); text == "" {
+		return nil, true // no node, such as of those with memory of a kind
+	}
+	nodes, err := parseNodes(text)
+	return nodes, err == nil
+}
+
+// nodesOf reads one of the lists of nodes that the system has.
+func nodesOf(kind string) ([]int, bool) {
+	b, err := os.ReadFile(nodesDir + "/" + kind)
+	if err != nil {
+		return nil, false
+	}
+	return nodesIn(string(b))
+}
+
+// memsAllowed are the nodes that the cpuset of this thread has memory of.
+func memsAllowed() ([]int, bool) {
+	b, err := os.ReadFile(statusFile)
+	if err != nil {
+		return nil, false
+	}
+	for line := range strings.Lines(string(b)) {
+		if list, ok := strings.CutPrefix(line, "Mems_allowed_list:"); ok {
+			return nodesIn(list)
+		}
+	}
+	return nil, false
+}
+
+// unusable says for each node of p why no page can be there, as far as the system
+// tells. It returns "" if nothing speaks against any of them.
+func (p Policy) unusable() string {
+	var why []string
+	online, known := nodesOf("online")
+	memory, knownMemory := nodesOf("has_memory")
+	allowed, knownAllowed := memsAllowed()
+	for _, node := range p.nodeSet() {
+		switch {
+		case known && !slices.Contains(online, node):
+			why = append(why, fmt.Sprintf("there is no node %d (nodes: %s)", node, formatNodes(online)))
+		case knownMemory && !slices.Contains(memory, node):
+			why = append(why, fmt.Sprintf("node %d has no memory (nodes with memory: %s)", node, formatNodes(memory)))
+		case knownAllowed && !slices.Contains(allowed, node):
+			why = append(why, fmt.Sprintf("the cpuset of this process has no memory of node %d (cpuset.mems: %s)", node, formatNodes(allowed)))
+		}
+	}
+	return strings.Join(why, "; ")
+}

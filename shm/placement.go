@@ -1,0 +1,112 @@
+package shm
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+)
+
+// Placement tells what was asked for part of a segment, and what came of it.
+type Placement struct {
+	Off, Len int64       // the range in bytes, widened to whole pages
+	Asked    Policy      // what was asked
+	Nodes    map[int]int // how many pages each node holds, as far as known
+	Absent   int         // pages that were looked for and not found: nobody wrote them yet, or they are swapped out
+	Err      error       // why the placement is not as asked; nil if nothing speaks against it
+	Verified bool        // the place of every page was looked up, and Nodes is complete
+}
+
+// String returns a line such as "bind:0 at 0+65536: 16 pages verified, 16 on
+// node 0".
+func (p Placement) String() string {
+	pages := 0
+	for _, n := range p.Nodes {
+		pages += n
+	}
+	s := fmt.Sprintf("%v at %d+%d: ", p.Asked, p.Off, p.Len)
+	if p.Verified {
+		s += fmt.Sprintf("%d pages verified", pages)
+	} else {
+		s += "not verified"
+	}
+	for _, node := range slices.Sorted(maps.Keys(p.Nodes)) {
+		s += fmt.Sprintf(", %d on node %d", p.Nodes[node], node)
+	}
+	if p.Absent > 0 {
+		s += fmt.Sprintf(", %d not there yet", p.Absent)
+	}
+	if p.Err != nil {
+		s += "; degraded: " + p.Err.Error()
+	}
+	return s
+}
+
+// Part is a policy for a part of a new segment.
+type Part struct {
+	Off, Len int64 // in bytes, multiples of the page size
+	Policy   Policy
+}
+
+// Place sets the NUMA placement of the n bytes from offset off, widened to
+// whole pages: it sets the policy, reserves and faults in the pages, moves those
+// that were there already and are elsewhere, and looks where they are. Pages that
+// other processes have mapped move only where this one has CAP_SYS_NICE.
+// Whatever does not work out is told by the result, which Placement keeps: a page
+// in the wrong place costs time, and nothing else.
+func (s *Segment) Place(off, n int64, p Policy) Placement {
+	pl := Placement{Off: off, Len: n, Asked: p}
+	if pl.Err = s.acquire("place"); pl.Err != nil {
+		return pl
+	}
+	defer s.release()
+	if pl.Err = s.checkRange("place", off, n); pl.Err != nil {
+		return pl
+	}
+	if err := p.check(); err != nil {
+		pl.Err = &opError{op: "place", name: s.name, err: err}
+		return pl
+	}
+	pl = s.place(off, n, p)
+	s.mu.Lock()
+	s.placements = append(s.placements, pl)
+	s.mu.Unlock()
+	return pl
+}
+
+// Placement returns what this process asked of this segment by Options.NUMA,
+// Options.Parts and Place, oldest first, and what came of it.
+func (s *Segment) Placement() []Placement {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.placements)
+}
+
+// Where looks where the pages of the n bytes from offset off are, widened to
+// whole pages, whoever placed them: for each successive part with a policy of its
+// own, what was asked of it, and how many pages each node holds. A part is
+// verified if all of its pages are there. Err of a part says in what way its pages
+// are not where its policy wants them.
+//
+// Pages that exist come to be mapped by this process; none is made. Where the
+// system does not tell, the error matches [ErrNotSupported].
+func (s *Segment) Where(off, n int64) ([]Placement, error) {
+	if err := s.acquire("where"); err != nil {
+		return nil, err
+	}
+	defer s.release()
+	if err := s.checkRange("where", off, n); err != nil {
+		return nil, err
+	}
+	return s.where(off, n)
+}
+
+// HugeBytes returns how many bytes of the segment this process has mapped by
+// pages larger than the system's base pages, as far as it has touched them. It
+// needs /proc.
+func (s *Segment) HugeBytes() (int64, error) {
+	if err := s.acquire("huge bytes"); err != nil {
+		return 0, err
+	}
+	defer s.release()
+	return s.hugeBytes()
+}
