@@ -5,6 +5,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"maps"
 	"math"
 	"slices"
 	"strconv"
@@ -198,6 +199,26 @@ func writeMatrix(w io.Writer, d *document) {
 			rows = append(rows, row)
 		}
 		writeColumns(w, rows)
+	}
+	writeUnmeasured(w, d)
+}
+
+// writeUnmeasured counts the pairs that have no figure, by why.
+func writeUnmeasured(w io.Writer, d *document) {
+	counts := map[string]int{}
+	for i := range d.Cells {
+		c := &d.Cells[i]
+		if c.Scenario != "matrix" || !isPair(c.Params["place"]) || len(c.values(c.Unit)) > 0 {
+			continue
+		}
+		why := c.Status + ": " + c.Reason
+		if c.Status == statusOK {
+			why = "too few samples: ask for more --time"
+		}
+		counts[c.Subject+" "+why]++
+	}
+	for _, why := range slices.Sorted(maps.Keys(counts)) {
+		fmt.Fprintln(w, cut(fmt.Sprintf("\nmatrix  %d pairs without a figure, %s", counts[why], why)))
 	}
 }
 

@@ -121,8 +121,12 @@ func noTiming(d *document) (why []string) {
 	if emulated(e.CPU) {
 		why = append(why, fmt.Sprintf("the CPU is emulated: %s", e.CPU))
 	}
-	if e.CPUs > 0 && e.Load/float64(e.CPUs) > mostLoad {
-		why = append(why, fmt.Sprintf("others ran here: load average %.2f on %d CPUs when it began", e.Load, e.CPUs))
+	cpus := e.CPUs // those to use; the load is of all
+	if d.Topology != nil {
+		cpus = len(d.Topology.CPUs)
+	}
+	if cpus > 0 && e.Load/float64(cpus) > mostLoad {
+		why = append(why, fmt.Sprintf("others ran here: load average %.2f on %d CPUs when it began", e.Load, cpus))
 	}
 	if e.Steal > mostSteal {
 		why = append(why, fmt.Sprintf("the hypervisor took %.1f %% of the time", 100*e.Steal))
