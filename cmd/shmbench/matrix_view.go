@@ -161,6 +161,9 @@ func (m *pairs) mean(a, b []int) float64 {
 // clusterText says which clusters were found.
 func (m *pairs) clusterText() string {
 	levels := m.clusters()
+	if len(m.cpus) < 3 {
+		return "one pair: no clusters to find"
+	}
 	if len(levels) == 0 {
 		return "no clusters: no pair is much farther than another"
 	}

@@ -243,6 +243,17 @@ func TestSpinAdvice(t *testing.T) {
 	require.InDelta(t, 45e3, a.Effect.Center, 1)
 	require.Equal(t, "ns", a.Unit)
 
+	// Who has not slept yet was not woken.
+	awake := map[string]string{"place": placeCross, "gap": "0"}
+	d.add("wake", "shmsync:futex", awake, map[string][]float64{"p50-ns": {300, 300, 300}, "waker-p50-ns": {100, 100, 100}, "slept": {0.05, 0.05, 0.06}})
+	require.Contains(t, adviceOf(t, d, "R1").Do[0], "Spin: 45 * time.Microsecond")
+
+	// What spinning costs a crowd is evidence.
+	for spin, ops := range map[string]float64{"auto": 1e6, "0": 1.5e6, "20us": 0.8e6} {
+		d.add("oversub", "shmsync:mutex", map[string]string{"load": "4", "spin": spin, "cs": "1us"}, map[string][]float64{"ops/s": {ops, 1.01 * ops, 0.99 * ops}})
+	}
+	require.Contains(t, strings.Join(adviceOf(t, d, "R1").Evidence, "\n"), "with 4 workers for each CPU, spin=0 lets 1.50 [")
+
 	noisy := synthetic(t, "two-socket")
 	noisy.add("wake", "shmsync:futex", cell, map[string][]float64{"p50-ns": {31e3, 80e3, 200e3}, "waker-p50-ns": {14e3, 14e3, 14e3}})
 	require.Equal(t, adviceNone, adviceOf(t, noisy, "R1").Verdict)
