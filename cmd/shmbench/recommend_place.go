@@ -37,9 +37,9 @@ func adviseSpin(d *document) *advice {
 	}
 	v := summarize(budgets)
 	a := &advice{Effect: &v, Unit: "ns", Evidence: append([]string{c.evidence("p50-ns"), c.evidence("waker-p50-ns")}, crowded(d)...)}
-	if v.Hi > widest*v.Lo {
+	if v.Hi > widest*v.Lo || v.N < fewest {
 		a.Verdict = adviceNone
-		a.Text = fmt.Sprintf("leave it to each object to learn (Spin: 0): a sleep cost %s to %s", asTime(v.Lo), asTime(v.Hi))
+		a.Text = fmt.Sprintf("leave it to each object to learn (Spin: 0): a sleep cost %s to %s in %d repetitions", asTime(v.Lo), asTime(v.Hi), v.N)
 		return a
 	}
 	budget := time.Duration(v.Center).Round(time.Microsecond)
@@ -65,7 +65,7 @@ func crowded(d *document) (list []string) {
 	for _, c := range d.find("oversub", by("shmsync:mutex"), with("spin", "auto")) {
 		top := best(d.find("oversub", by("shmsync:mutex"), alike(c, "spin")), "ops/s")
 		if q, err := gain(top, c, "ops/s"); err == nil && top != c && sure(q, much) {
-			list = append(list, fmt.Sprintf("with %s workers for each CPU, spin=%s lets %s through of what learning does  %s", c.Params["load"], top.Params["spin"], effectText(q), c.group("spin", "load")))
+			list = append(list, fmt.Sprintf("with %s workers for each CPU, spin=%s lets through %s of what learning does  %s", c.Params["load"], top.Params["spin"], effectText(q), c.group("spin", "load")))
 		}
 	}
 	return list

@@ -220,7 +220,7 @@ func TestDirectionsThatDiffer(t *testing.T) {
 		return 100 + float64(round)
 	})
 	a := adviceOf(t, d, "R2")
-	require.Contains(t, strings.Join(a.Evidence, "\n"), "from CPU 2 to 9 takes 2.95 [2.")
+	require.Contains(t, strings.Join(a.Evidence, "\n"), "from CPU 2 to 9 takes 2.95× [2.")
 	require.NotContains(t, strings.Join(a.Evidence, "\n"), "from CPU 9 to 2")
 }
 
@@ -252,7 +252,7 @@ func TestSpinAdvice(t *testing.T) {
 	for spin, ops := range map[string]float64{"auto": 1e6, "0": 1.5e6, "20us": 0.8e6} {
 		d.add("oversub", "shmsync:mutex", map[string]string{"load": "4", "spin": spin, "cs": "1us"}, map[string][]float64{"ops/s": {ops, 1.01 * ops, 0.99 * ops}})
 	}
-	require.Contains(t, strings.Join(adviceOf(t, d, "R1").Evidence, "\n"), "with 4 workers for each CPU, spin=0 lets 1.50 [")
+	require.Contains(t, strings.Join(adviceOf(t, d, "R1").Evidence, "\n"), "with 4 workers for each CPU, spin=0 lets through 1.50× [")
 
 	noisy := synthetic(t, "two-socket")
 	noisy.add("wake", "shmsync:futex", cell, map[string][]float64{"p50-ns": {31e3, 80e3, 200e3}, "waker-p50-ns": {14e3, 14e3, 14e3}})
@@ -420,6 +420,17 @@ func TestHygiene(t *testing.T) {
 	}
 }
 
+// Two repetitions agree by chance: no rule advises on them.
+func TestTooFewRepetitionsAreNoGround(t *testing.T) {
+	clear := func(a, b, _ int) float64 { return map[bool]float64{true: 50, false: 500}[a%4/2 == b%4/2] }
+	for rounds, want := range map[int]string{1: adviceNone, 2: adviceNone, 3: adviceDo} {
+		d := syntheticMatrix(t, "two-socket", rounds, clear)
+		require.Equal(t, want, adviceOf(t, d, "R2").Verdict, rounds)
+		d.add("wake", "shmsync:futex", map[string]string{"place": placeCross}, map[string][]float64{"p50-ns": []float64{3e4, 3e4, 3e4}[:rounds], "waker-p50-ns": []float64{1e4, 1e4, 1e4}[:rounds]})
+		require.Equal(t, want, adviceOf(t, d, "R1").Verdict, rounds)
+	}
+}
+
 // What nobody measured is said, with the command that measures it.
 func TestNotMeasured(t *testing.T) {
 	d := synthetic(t, "two-socket")
@@ -447,7 +458,7 @@ func TestRecommendCommand(t *testing.T) {
 	code, out, errs := shmbench(t, "recommend", file)
 	require.Zero(t, code, errs)
 	require.Contains(t, out, "R2  where processes run: keep processes that share a lock within one NUMA node")
-	require.Contains(t, out, "effect: 10 [10..10]× ")
+	require.Contains(t, out, "effect: 10× [10..10] (rank 95% of 6)")
 	code, out, errs = shmbench(t, "recommend", file, "--format=json")
 	require.Zero(t, code, errs)
 	var all []advice
