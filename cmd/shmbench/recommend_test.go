@@ -128,6 +128,15 @@ func TestNoAdviceOnTimesUnderNoise(t *testing.T) {
 	}
 }
 
+// The load is of all CPUs, also for a process that may use one.
+func TestLoadIsOfAllCPUs(t *testing.T) {
+	d := syntheticMatrix(t, "two-socket", 3, func(_, _, _ int) float64 { return 100 })
+	d.Env.CPUs, d.Env.Load = 1, 1.5
+	require.Empty(t, noTiming(d))
+	d.Topology = nil
+	require.NotEmpty(t, noTiming(d))
+}
+
 // R2 on matrices that are clear, flat, overlapping, noisy, lopsided and hybrid.
 func TestColocation(t *testing.T) {
 	rng := rand.New(rand.NewPCG(7, 7))
