@@ -80,6 +80,7 @@ type common struct {
 	Mem      []string        `placeholder:"LIST" help:"Placements of the memory of a mem cell, as in first-touch,bind:0,interleave:0-1."`
 	Nodes    ints            `placeholder:"LIST" help:"Nodes whose CPUs a mem cell runs on."`
 	Huge     []string        `placeholder:"LIST" help:"Pages of the memory of a mem cell: none, thp, 2M, 1G."`
+	MiB      int             `name:"mib" placeholder:"N" help:"Memory of a mem cell, in MiB. Default: four times the largest cache."`
 	Capacity ints            `placeholder:"LIST" help:"Items that fit into the queue of a queue or cond cell."`
 	Prim     []string        `placeholder:"PATTERN" help:"Subjects, as in c:futex, 'c:*' or 'go:*,in-process:*'. Default: all."`
 
@@ -111,7 +112,7 @@ func (f *common) options(d defaults) (*options, error) {
 		CPUs: f.CPUs, Places: f.Place, Procs: f.Procs, Threads: f.Threads, CS: f.CS, Think: f.Think,
 		Gap: f.Gap, Hogs: f.Hog, Kills: f.Kills, Waiters: f.Waiters, Prims: f.Prim,
 		Read: f.Read, Permits: f.Permits, Keys: f.Keys, Locks: f.Locks, Skew: f.Skew, Wake: f.Wake, Batch: f.Batch,
-		Capacity: f.Capacity, Mem: f.Mem, Nodes: f.Nodes, Huge: f.Huge,
+		Capacity: f.Capacity, Mem: f.Mem, Nodes: f.Nodes, Huge: f.Huge, MiB: f.MiB,
 		Time: f.Time, Warmup: f.Warmup, Count: f.Count, Seed: f.Seed, Shuffle: f.Shuffle, Timeout: f.Timeout,
 	}
 	set := func(p *time.Duration, v time.Duration) {
@@ -147,6 +148,9 @@ func (f *common) options(d defaults) (*options, error) {
 	}
 	if _, err := memShapes(o); err != nil {
 		return nil, err
+	}
+	if o.MiB < 0 || o.MiB > memMostAsked {
+		return nil, fmt.Errorf("--mib: %d is not within 0 and %d", o.MiB, memMostAsked)
 	}
 	return o, o.check()
 }

@@ -183,18 +183,16 @@ const (
 	memLeast, memMost           = 64, 512
 	memLeastBrief, memMostBrief = 32, 64
 	memCaches                   = 4
+	memMostAsked                = 64 << 10
 )
 
-// memFixed is how much it is for tests, if not 0.
-var memFixed int
-
 // memSize is how much that is here, in MiB.
-func memSize(brief bool) int {
-	if memFixed != 0 {
-		return memFixed
+func memSize(o *options) int {
+	if o.MiB != 0 {
+		return o.MiB
 	}
 	mib := memCaches * int(lastCache()>>20)
-	if brief {
+	if o.Brief {
 		return min(max(mib, memLeastBrief), memMostBrief)
 	}
 	return min(max(mib, memLeast), memMost)

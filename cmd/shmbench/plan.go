@@ -25,6 +25,7 @@ type options struct {
 	Skew                                              []string
 	Mem, Huge                                         []string
 	Nodes                                             []int
+	MiB                                               int
 	Brief                                             bool // few cells: a look at everything
 	Prims                                             []string
 	Time                                              time.Duration
@@ -150,7 +151,7 @@ func variants(sc *scenario, o *options) []*cell {
 			return nil // options has said so
 		}
 		for _, m := range shapes {
-			add(cell{Place: placeSame, Procs: 1, Threads: 1, N: memSize(o.Brief), Mem: m, Time: memLeastTime})
+			add(cell{Place: placeSame, Procs: 1, Threads: 1, N: memSize(o), Mem: m, Time: memLeastTime})
 		}
 	case "idle":
 		add(cell{Place: placeCross, Procs: 2, Threads: 1, Time: idleLeast})
