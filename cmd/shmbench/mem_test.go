@@ -158,6 +158,9 @@ func TestMemSeesViolations(t *testing.T) {
 }
 
 func TestMemPlacementText(t *testing.T) {
+	weighted := &memShape{Policy: shm.Policy{Mode: shm.PolicyWeightedInterleave, Nodes: []int{0, 1, 3}}}
+	require.Equal(t, "weighted:0-1,3", weighted.shortName())
+	require.Equal(t, firstTouch, (&memShape{}).shortName())
 	p := &placement{Nodes: []int{0, 1}, Got: map[string]int{"0": 30, "1": 60, "2": 10}}
 	require.InDelta(t, 90, p.heeded(), 1e-9)
 	require.Equal(t, "0 30%, 1 60%, 2 10%", p.got())
