@@ -22,8 +22,8 @@ const (
 func (s *Segment) reserve(off, n int64) error {
 	fd := int(s.file.Fd())
 	if s.pageSize > int64(os.Getpagesize()) {
-		// What fallocate takes from the pool of huge pages has been seen to lie
-		// elsewhere than the policy of the file says; what faults take does not.
+		// The policy of a mapping of huge pages from the pool is its own, and not
+		// the file's: faults heed it, and fallocate knows of none.
 		lo, hi := s.wholePages(off, n)
 		if unix.Madvise(s.mem[lo:hi], unix.MADV_POPULATE_WRITE) == nil {
 			return nil
