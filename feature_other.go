@@ -52,5 +52,8 @@ func (l *RobustList) Free() error { return ErrNotSupported }
 // ThreadID is 0 on this system.
 func ThreadID() int { return 0 }
 
+// PromptThread asks for prompt wakes.
+func PromptThread() (undo func()) { return func() {} }
+
 // Yield does nothing on this system.
 func Yield() int64 { return 0 }

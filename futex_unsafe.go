@@ -123,20 +123,16 @@ func NewRobustList() (*RobustList, error) {
 	return l, nil
 }
 
-// Link puts n words on the list, in order: the first at first, each other 8
-// bytes after the one before.
+// Link puts n words on the list: the first at first, each other 8 bytes after the
+// one before. The kernel marks the last one first.
 func (l *RobustList) Link(first *uint32, n int) {
 	h := l.head
 	h.offset = int64(uintptr(unsafe.Pointer(first))) - int64(uintptr(unsafe.Pointer(&h.nodes[0])))
 	h.pending = 0
+	l.Clear()
 	for i := range n {
-		if i == n-1 {
-			h.nodes[i] = uintptr(unsafe.Pointer(&h.next))
-		} else {
-			h.nodes[i] = uintptr(unsafe.Pointer(&h.nodes[i+1]))
-		}
+		h.nodes[i], h.next = h.next, uintptr(unsafe.Pointer(&h.nodes[i]))
 	}
-	h.next = uintptr(unsafe.Pointer(&h.nodes[0]))
 }
 
 // Clear takes all words off the list. It must precede the unmapping of the

@@ -13,3 +13,28 @@ func Yield() int64 {
 	unix.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0)
 	return Monotonic() - start
 }
+
+// promptSlice is the shortest slice that the scheduler grants, in nanoseconds.
+const promptSlice = 1e5
+
+// PromptThread asks the scheduler to run the calling thread soon after each wake, even
+// on a CPU that another thread has: one whose slice is shorter may come first, once it
+// has waited longer than its share. Its share of the CPU stays the same. Linux knows
+// such slices since 6.12, for threads of the ordinary policy; elsewhere, and for
+// others, nothing happens. The calling goroutine must be locked to its thread. undo
+// gives the thread its former slice.
+func PromptThread() (undo func()) {
+	attr, err := unix.SchedGetAttr(0, 0)
+	if err != nil || attr.Policy != unix.SCHED_NORMAL || attr.Runtime <= promptSlice {
+		return func() {}
+	}
+	was := attr.Runtime
+	attr.Runtime = promptSlice
+	if unix.SchedSetAttr(0, attr, 0) != nil {
+		return func() {}
+	}
+	return func() {
+		attr.Runtime = was
+		unix.SchedSetAttr(0, attr, 0)
+	}
+}

@@ -30,6 +30,7 @@ const (
 	HoldRunner     = "runner"     // runs the function that others wait for
 	HoldProducer   = "producer"   // is to give the result
 	HoldLease      = "lease"      // an item of a queue
+	HoldClaim      = "claim"      // on a Waitable, by its rules
 	HoldExecutor   = "executor"   // looks at a queue of a waker
 )
 

@@ -15,6 +15,8 @@ func (a *Arena) sentinel(ready chan<- error) {
 	// everybody that this process is dead.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
+	// The CPU that notices a death is often the one that still takes the dead apart.
+	defer shmsync.PromptThread()()
 	err := a.becomeLive()
 	if err == nil {
 		ready <- nil

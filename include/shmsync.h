@@ -233,7 +233,7 @@ int shmsync_futex_wait(shmsync_futex *f, uint64_t token);
 int shmsync_futex_timedwait(shmsync_futex *f, uint64_t token, const struct timespec *abs_monotonic);
 /* Ends all waits, now and later, with ECANCELED, unless their token was reached. */
 int shmsync_futex_stop(shmsync_futex *f);
-
+int shmsync_futex_stopped(const shmsync_futex *f);
 
 /* ---- Sequencer: a counter that goes up, and those who wait for it ---- */
 
@@ -341,7 +341,14 @@ int shmsync_queue_timedput(shmsync_queue *q, const void *item, const struct time
 int shmsync_queue_get(shmsync_queue *q, void *item);
 int shmsync_queue_tryget(shmsync_queue *q, void *item);
 int shmsync_queue_timedget(shmsync_queue *q, void *item, const struct timespec *abs_monotonic);
-/* The same, and the item stays in the queue's keeping until it is acknowledged: with the
+/* Puts n items in in their order, as many at a time as there is room for, and waits for the
+ * rest; abs_monotonic may be NULL. *done of them are in, n unless an error says why not. Items
+ * of others may come in between where it had to wait. */
+int shmsync_queue_put_batch(shmsync_queue *q, const void *items, size_t n, const struct timespec *abs_monotonic, size_t *done);
+/* Takes as many of n items as there are, and waits until there is one; *done is how many, 0
+ * with an error only. */
+int shmsync_queue_get_batch(shmsync_queue *q, void *items, size_t n, const struct timespec *abs_monotonic, size_t *done);
+/* The same as get, and the item stays in the queue's keeping until it is acknowledged: with the
  * death of this process, or by nack, it goes back to the front. */
 int shmsync_queue_lease(shmsync_queue *q, void *item, shmsync_lease *out);
 int shmsync_queue_trylease(shmsync_queue *q, void *item, shmsync_lease *out);
@@ -658,9 +665,9 @@ int shmsync_rwspinlock_downgrade_to_upgrade(shmsync_rwspinlock *l);
 int shmsync_rwspinlock_recover(shmsync_rwspinlock *l, int (*repair)(void *), void *arg);
 int shmsync_rwspinlock_state(shmsync_rwspinlock *l);
 
-/* ---- Waiting for one of several ---- */
+/* ---- Waiting for one of several, or for all ---- */
 
-enum { SHMSYNC_AWAIT_SEQUENCER = 1, SHMSYNC_AWAIT_EVENT, SHMSYNC_AWAIT_FUTURE };
+enum { SHMSYNC_AWAIT_SEQUENCER = 1, SHMSYNC_AWAIT_EVENT, SHMSYNC_AWAIT_FUTURE, SHMSYNC_AWAIT_EVENT_RESET }; /* the last: that a two_way event is not set */
 #define SHMSYNC_AWAIT_MOST 120
 
 typedef struct shmsync_awaiter {
@@ -680,6 +687,13 @@ typedef struct shmsync_awaiter {
  * SHMSYNC_AWAIT_MOST.
  */
 int shmsync_wait_any(const shmsync_awaiter *list, size_t n, const struct timespec *abs_monotonic, size_t *index);
+/*
+ * Waits until each of them has come, at whatever time, in one sleep; 0 if there is none. The
+ * result is that of the first in the list whose own wait ends with an error: it waits for the
+ * others all the same. ETIMEDOUT and the errors of the waiting itself: what was taken by then
+ * stays taken, which are the tokens of events with auto_reset.
+ */
+int shmsync_wait_all(const shmsync_awaiter *list, size_t n, const struct timespec *abs_monotonic);
 
 /* ---- MultiLock: a lock for each of 2^64 keys, taken in the order of arrival ---- */
 
@@ -720,6 +734,174 @@ int shmsync_multilock_timedlockall(shmsync_multilock *m, const uint64_t *keys, s
 int shmsync_multilock_unlockall(const shmsync_hold *h, size_t n);
 int shmsync_multilock_recover(shmsync_multilock *m, uint64_t key, int (*repair)(void *), void *arg);
 int shmsync_multilock_state(shmsync_multilock *m, uint64_t key);
+
+/* ---- SignalWaker: up to 4096 queues of the user's, and those who look after them ----
+ *
+ *     producer                              worker
+ *     push(queue, item);                    for (;;) {
+ *     shmsync_gate_schedule(&gate, NULL);       if (shmsync_signalwaker_next(&w, near, &gate) != 0) {
+ *                                                   shmsync_signalwaker_acquire(&w);
+ *                                                   continue;
+ *                                               }
+ *                                               drain(gate.queue);
+ *                                               shmsync_gate_finish(&gate, NULL);
+ *                                           }
+ *
+ * A queue has a gate that is idle, scheduled, or executed by one worker. Who dies executing
+ * leaves its queues scheduled again. Push by an atomic store (release is enough: a schedule
+ * is a full fence), or under a lock. */
+
+typedef struct shmsync_signalwaker {
+    struct shmi_signalwaker *impl;
+} shmsync_signalwaker;
+
+typedef struct shmsync_signalwaker_options {
+    int signals;     /* each of 64 queues, of 128 bytes: 1 to 64; 0: 64, or whatever an existing one has; another: EINVAL */
+    int count;       /* operations of all processes count themselves; an existing one that does not: EINVAL */
+    int64_t spin_ns; /* as of a mutex */
+} shmsync_signalwaker_options;
+
+/* A gate is a value, good until the SignalWaker is closed. The one that began an execution is
+ * the one to finish it, or a copy that is used instead. */
+typedef struct shmsync_gate {
+    struct shmi_signalwaker *impl;
+    uint32_t queue;   /* which one */
+    uint64_t running; /* the execution that it began, or 0 */
+} shmsync_gate;
+
+typedef struct shmsync_gate_info {
+    int scheduled, executing;
+    uint32_t epoch;               /* counts the executions, and wraps */
+    int known;                    /* whether executor is filled in */
+    shmsync_participant executor; /* who executes */
+} shmsync_gate_info;
+
+/* A signal is a bit for each of 64 queues, set while the gate waits for an executor. Gates and
+ * next see to the bits; this is for who chooses among queues in a way of its own. */
+typedef struct shmsync_signal {
+    struct shmi_signalwaker *impl;
+    uint32_t index;
+} shmsync_signal;
+
+int shmsync_signalwaker_open(shmsync_arena *a, const char *name, const shmsync_signalwaker_options *opts, shmsync_signalwaker *out);
+int shmsync_signalwaker_at(shmsync_arena *a, shmsync_offset off, shmsync_signalwaker *out);
+shmsync_offset shmsync_signalwaker_offset(const shmsync_signalwaker *w);
+int shmsync_signalwaker_close(shmsync_signalwaker *w);
+int shmsync_signalwaker_signals(const shmsync_signalwaker *w);
+int shmsync_signalwaker_queues(const shmsync_signalwaker *w); /* 64 for each signal, counted from 0 */
+
+/* EINVAL: no such queue. */
+int shmsync_signalwaker_gate(const shmsync_signalwaker *w, int queue, shmsync_gate *out);
+/* There is something in the queue. *scheduled, which may be NULL, says whether this call has
+ * scheduled it: it may be scheduled already, or its executor finds word when it finishes. */
+int shmsync_gate_schedule(shmsync_gate *g, int *scheduled);
+/* 0: the caller executes the queue from here on. EBUSY: it is not scheduled, or another does. */
+int shmsync_gate_begin(shmsync_gate *g);
+/* The same of a queue that is idle, for a producer that looks after its item itself. */
+int shmsync_gate_trybegin_inline(shmsync_gate *g);
+/* Ends the execution that this handle began. *again, which may be NULL, says whether the queue
+ * is scheduled once more, since something came meanwhile. EPERM: it executes nothing. */
+int shmsync_gate_finish(shmsync_gate *g, int *again);
+/* The same, and something is left in the queue: it is scheduled again. */
+int shmsync_gate_finish_and_schedule(shmsync_gate *g);
+int shmsync_gate_state(const shmsync_gate *g, shmsync_gate_info *out);
+/* Begins a scheduled queue, near that one if it can. EBUSY: none is scheduled; out is as it was. */
+int shmsync_signalwaker_next(shmsync_signalwaker *w, int near_queue, shmsync_gate *out);
+
+/* Waits for a permit, which says that there may be something to do since next found nothing.
+ * 0 without one, too, where something is there: look again. */
+int shmsync_signalwaker_acquire(shmsync_signalwaker *w);
+int shmsync_signalwaker_tryacquire(shmsync_signalwaker *w);
+int shmsync_signalwaker_timedacquire(shmsync_signalwaker *w, const struct timespec *abs_monotonic);
+/* Issues n permits, and wakes as many who wait. EINVAL: n is negative. */
+int shmsync_signalwaker_release(shmsync_signalwaker *w, int64_t n);
+uint64_t shmsync_signalwaker_permits(const shmsync_signalwaker *w);
+/* Counts of living processes; no wake goes by them. They go with who registered. A sleeper is
+ * one that waits for a permit, or elsewhere. ENOSPC: too many; EPERM: none is registered. */
+int shmsync_signalwaker_sleepers(const shmsync_signalwaker *w);
+int shmsync_signalwaker_register_sleeper(shmsync_signalwaker *w);
+int shmsync_signalwaker_unregister_sleeper(shmsync_signalwaker *w);
+int shmsync_signalwaker_workers(const shmsync_signalwaker *w);
+int shmsync_signalwaker_register_worker(shmsync_signalwaker *w);
+int shmsync_signalwaker_unregister_worker(shmsync_signalwaker *w);
+
+/* EINVAL: no such signal. */
+int shmsync_signalwaker_signal(const shmsync_signalwaker *w, int i, shmsync_signal *out);
+/* EINVAL: a bit is 0 to 63. What is told by pointers may be NULL. Who sees *was_empty marks the signal. */
+int shmsync_signal_set(const shmsync_signal *s, int bit, int *was_empty, int *was_set);
+int shmsync_signal_set_mask(const shmsync_signal *s, uint64_t mask, int *was_empty, uint64_t *set);
+/* Clears a bit: 0 for one of several callers, EBUSY where it was not set. */
+int shmsync_signal_acquire(const shmsync_signal *s, int bit, uint64_t *before);
+uint64_t shmsync_signal_load(const shmsync_signal *s);
+/* The bit of a bitmap that is nearest to start, the lower one of two; 64: there is none. */
+int shmsync_nearest_bit(uint64_t bitmap, int start);
+
+/* Says that signals may have bits, with a permit for each that was not marked: *marked. */
+int shmsync_signalwaker_mark(shmsync_signalwaker *w, int i, int *marked);
+int shmsync_signalwaker_mark_mask(shmsync_signalwaker *w, uint64_t mask, uint64_t *marked);
+/* Takes a signal out of the summary, if it is empty or whatever it has. EBUSY: it did not. */
+int shmsync_signalwaker_tryunmark_empty(shmsync_signalwaker *w, int i);
+int shmsync_signalwaker_tryunmark(shmsync_signalwaker *w, int i);
+uint64_t shmsync_signalwaker_summary(const shmsync_signalwaker *w);
+
+/* The status bits, each with a permit when it is set: *marked. EBUSY: it was not set, or stays
+ * set because the partition has a leaf. */
+int shmsync_signalwaker_mark_yield(shmsync_signalwaker *w, int *marked);
+int shmsync_signalwaker_tryunmark_yield(shmsync_signalwaker *w);
+int shmsync_signalwaker_mark_tasks(shmsync_signalwaker *w, int *marked);
+int shmsync_signalwaker_tryunmark_tasks(shmsync_signalwaker *w);
+void shmsync_signalwaker_status(const shmsync_signalwaker *w, int *yield, int *tasks);
+
+/* Makes the partition's summary say which of the signals start..end-1 of tree, 64 at most, have
+ * bits; NULL is w itself. *work: there is one. */
+int shmsync_signalwaker_sync_partition(shmsync_signalwaker *w, int start, int end, const shmsync_signalwaker *tree, int *work);
+int shmsync_signalwaker_mark_leaf(shmsync_signalwaker *w, int k, int *was_empty);
+int shmsync_signalwaker_clear_leaf(shmsync_signalwaker *w, int k);
+int shmsync_signalwaker_leaf_has_work(const shmsync_signalwaker *w, int k);
+uint64_t shmsync_signalwaker_partition(const shmsync_signalwaker *w);
+/* Which leaves a worker looks after, who looks after a leaf, and the leaf's number there; -1: nobody, none. */
+void shmsync_partition_range(int worker, int leaves, int workers, int *start, int *end);
+int shmsync_partition_owner(int leaf, int leaves, int workers);
+int shmsync_partition_leaf(int leaf, int worker, int leaves, int workers);
+
+/* Reserves a queue among those of the signals start..end-1 that nobody has reserved, until it is
+ * released or this process dies. EBUSY: there is none. EPERM: this process has not reserved it. */
+int shmsync_signalwaker_reserve(shmsync_signalwaker *w, int start, int end, int *queue);
+int shmsync_signalwaker_unreserve(shmsync_signalwaker *w, int queue);
+int shmsync_signalwaker_reserved(const shmsync_signalwaker *w);
+
+/* Counters. Those marked * count themselves with the option count. */
+enum {
+    SHMSYNC_STAT_TASKS_POLLED,  /* * executions begun */
+    SHMSYNC_STAT_COMPLETED,     /* * executions that left the queue idle */
+    SHMSYNC_STAT_YIELDED,       /* * executions that scheduled it again */
+    SHMSYNC_STAT_WAITING,       /* * waits for a permit */
+    SHMSYNC_STAT_CAS_FAILURES,  /* * changes of a gate that another was faster with */
+    SHMSYNC_STAT_EMPTY_SCANS,   /* * calls of next that found nothing */
+    SHMSYNC_STAT_YIELD_QUEUE_POLLS,
+    SHMSYNC_STAT_SIGNAL_POLLS,  /* * signals that next looked at */
+    SHMSYNC_STAT_STEAL_ATTEMPTS,
+    SHMSYNC_STAT_STEAL_SUCCESSES,
+    SHMSYNC_STAT_LEAF_SUMMARY_CHECKS, /* * looks at a partition's summary */
+    SHMSYNC_STAT_LEAF_SUMMARY_HITS,   /* * syncs of it that found work */
+    SHMSYNC_STAT_LEAF_STEAL_ATTEMPTS,
+    SHMSYNC_STAT_LEAF_STEAL_SUCCESSES,
+    SHMSYNC_STAT_TIMER_FIRES,
+    SHMSYNC_STAT_PREEMPTS,
+    SHMSYNC_STATS
+};
+int shmsync_signalwaker_count(shmsync_signalwaker *w, int stat, uint64_t n);
+/* Each the sum over all processes that ever were in the arena. */
+void shmsync_signalwaker_stats(const shmsync_signalwaker *w, uint64_t stats[SHMSYNC_STATS]);
+
+typedef struct shmsync_signal_health {
+    uint64_t summary, permits, partition;
+    int signals;   /* that have bits */
+    int scheduled; /* queues that wait for an executor */
+    int executing; /* queues that have one */
+    int reserved, sleepers, workers, yield, tasks;
+} shmsync_signal_health;
+void shmsync_signalwaker_health(const shmsync_signalwaker *w, shmsync_signal_health *out);
 #ifdef SHMSYNC_IMPLEMENTATION
 
 #include <errno.h>
@@ -1022,8 +1204,8 @@ SHMI_FN void shmi_put64(uint64_t *p, uint64_t v)
         __atomic_store_n(p, v, __ATOMIC_RELEASE);
 }
 
-/* Loads before it are not passed by loads after it. The thread sanitizer does not know
- * fences; what it watches is ordered by atomics all the same. */
+/* The first orders everything before it and after it, the second loads. The thread
+ * sanitizer does not know fences; what it watches is ordered by atomics all the same. */
 #if defined(__has_feature)
 #if __has_feature(thread_sanitizer)
 #define SHMI_NO_FENCES 1
@@ -1032,6 +1214,14 @@ SHMI_FN void shmi_put64(uint64_t *p, uint64_t v)
 #if defined(__SANITIZE_THREAD__)
 #define SHMI_NO_FENCES 1
 #endif
+SHMI_FN void shmi_full_fence(void)
+{
+#ifdef SHMI_NO_FENCES
+    __atomic_signal_fence(__ATOMIC_SEQ_CST);
+#else
+    __atomic_thread_fence(__ATOMIC_SEQ_CST);
+#endif
+}
 SHMI_FN void shmi_load_fence(void)
 {
 #ifdef SHMI_NO_FENCES
@@ -1082,7 +1272,7 @@ SHMI_FN void shmi_crash(const char *name)
             pause();
     }
     if (shmi_crash_due(getenv("SHMSYNC_CRASHPOINT_STOP"), name, &stops))
-        kill(getpid(), SIGSTOP);
+        raise(SIGSTOP); /* this thread goes no further, which a signal to the process does not promise */
 }
 #define SHMSYNC_CRASHPOINT(name) shmi_crash(name)
 #else
@@ -1373,7 +1563,7 @@ SHMI_COLD void shmi_abort(const char *why)
 #define SHMI_KIND_SEMAPHORE UINT32_C(0x414d4553) /* SEMA */
 #define SHMI_VERSION_SEMAPHORE 1
 #define SHMI_KIND_WAITABLE UINT32_C(0x54494157) /* WAIT */
-#define SHMI_VERSION_WAITABLE 1
+#define SHMI_VERSION_WAITABLE 2
 #define SHMI_KIND_SEQUENCER UINT32_C(0x52514553) /* SEQR */
 #define SHMI_VERSION_SEQUENCER 1
 #define SHMI_KIND_EVENT UINT32_C(0x544e5645) /* EVNT */
@@ -4880,9 +5070,11 @@ SHMI_FN int shmi_robust_register(shmsync_arena *a)
     r = (shmi_robust *)page;
     r->offset = (intptr_t)((uintptr_t)shmi_alive_word(a, a->my_slot, 0) - (uintptr_t)&r->nodes[0]);
     r->pending = 0;
-    for (i = 0; i < SHMI_aliveWords; i++)
-        r->nodes[i] = i + 1 < SHMI_aliveWords ? (uintptr_t)&r->nodes[i + 1] : (uintptr_t)&r->next;
-    r->next = (uintptr_t)&r->nodes[0];
+    r->next = (uintptr_t)&r->next;
+    for (i = 0; i < SHMI_aliveWords; i++) { /* the kernel marks the last one first */
+        r->nodes[i] = r->next;
+        r->next = (uintptr_t)&r->nodes[i];
+    }
     if (syscall(SYS_set_robust_list, r, (size_t)24) != 0) {
         munmap(page, (size_t)a->page);
         return 0;
@@ -4899,6 +5091,30 @@ SHMI_FN void shmi_robust_unregister(shmsync_arena *a)
     syscall(SYS_set_robust_list, NULL, (size_t)24);
     munmap(a->robust, (size_t)a->page);
     a->robust = NULL;
+}
+
+/* struct sched_attr of the kernel, as it was first. */
+typedef struct shmi_sched_attr {
+    uint32_t size, policy;
+    uint64_t flags;
+    int32_t nice;
+    uint32_t priority;
+    uint64_t runtime, deadline, period;
+} shmi_sched_attr;
+SHMI_ASSERT(sizeof(shmi_sched_attr) == 48, "shmi_sched_attr");
+
+/* A short slice, which Linux knows since 6.12, has the helper thread run soon after it
+ * is told of a death, on a CPU where the dying process is still being taken apart. */
+SHMI_FN void shmi_prompt_thread(void)
+{
+    shmi_sched_attr attr;
+    const uint64_t slice = 100000; /* ns, the least that the scheduler takes */
+    memset(&attr, 0, sizeof attr);
+    if (syscall(SYS_sched_getattr, 0, &attr, (unsigned)sizeof attr, 0u) != 0 || attr.policy != 0 || attr.runtime <= slice)
+        return;
+    attr.size = (uint32_t)sizeof attr;
+    attr.runtime = slice;
+    (void)!syscall(SYS_sched_setattr, 0, &attr, 0u);
 }
 
 /* The helper thread's part of joining. */
@@ -5104,8 +5320,10 @@ SHMI_FN void shmi_watch(shmsync_arena *a)
 SHMI_FN void *shmi_watcher(void *arg)
 {
     shmsync_arena *a = (shmsync_arena *)arg;
-    int err = shmi_become_live(a);
+    int err;
     char why[sizeof shmi_last.text];
+    shmi_prompt_thread();
+    err = shmi_become_live(a);
     memcpy(why, shmi_last.text, sizeof why);
     pthread_mutex_lock(&a->start_lock);
     if (err != 0) {
@@ -6151,7 +6369,7 @@ SHMI_FN uint32_t *shmi_alive_of(shmsync_arena *a, shmi_name n, uint32_t *alive)
 enum {
     SHMI_AGAIN,  /* something happened, or may have: look at the state */
     SHMI_LATE,   /* the deadline has passed */
-    SHMI_LOOK,   /* 100 ms have passed: look after the object, and sleep again */
+    SHMI_LOOK,   /* 100 ms have passed since the last look: look after the object, and sleep again */
     SHMI_CLOSED  /* this process leaves the arena */
 };
 
@@ -6166,6 +6384,7 @@ typedef struct shmi_bed {
     uint32_t *other;   /* wake up when this word is woken, too, if not NULL */
     uint32_t other_is;
     int64_t bounded;   /* sleep no longer than this many ns, if not 0 */
+    int64_t *looked;   /* when this process looked after the object last; shmi_look_due moves it on */
 } shmi_bed;
 
 /* Sleeps once. The caller is within shmi_enter and has announced itself in the object. */
@@ -6179,6 +6398,9 @@ SHMI_FN int shmi_sleep(shmsync_arena *a, const shmi_bed *bed)
         return SHMI_CLOSED;
     if (bed->deadline != 0 && bed->deadline <= now)
         return SHMI_LATE;
+    /* Who is woken often, or waits briefly each time, never sleeps for so long. */
+    if (bed->looked != NULL && now - __atomic_load_n(bed->looked, __ATOMIC_RELAXED) >= SHMI_LOOK_EVERY)
+        return SHMI_LOOK;
     record = shmi_announce_sleep(a, bed->object, shmi_off_of(a, bed->word), bed->wanted);
     v[0] = shmi_waitv_of(bed->word, bed->val);
     if (bed->bounded != 0 && now + bed->bounded < until) {
@@ -6942,6 +7164,7 @@ SHMI_FN int shmi_mutex_sleep(shmi_mutex_wait *w)
     if (w->since == 0)
         w->since = now;
     memset(&bed, 0, sizeof bed);
+    bed.looked = &m->looked;
     ago = now - (int64_t)shmi_ld64(&m->w->handed);
     if (w->slept && now - w->since > SHMI_STARVE_AFTER && (ago < 0 || ago > SHMI_HAND_OFF_EVERY)) {
         /* One at a time: who finds the place taken stays an ordinary waiter. It asks
@@ -7497,6 +7720,7 @@ SHMI_FN int shmi_futex_change(shmi_futex *f, int stop, const char *op)
     }
 }
 int shmsync_futex_post(shmsync_futex *f) { return shmi_futex_change(f->impl, 0, "futex.post"); }
+int shmsync_futex_stopped(const shmsync_futex *f) { return (shmi_ld64(&f->impl->w->state) & SHMI_FUTEX_STOPPED) != 0; }
 int shmsync_futex_stop(shmsync_futex *f) { return shmi_futex_change(f->impl, 1, "futex.stop"); }
 
 typedef struct shmi_futex_spin {
@@ -7546,6 +7770,7 @@ SHMI_FN int shmi_futex_wait_entered(shmi_futex *f, uint64_t token, int64_t deadl
         }
         SHMSYNC_CRASHPOINT("futex.wait.announced");
         memset(&bed, 0, sizeof bed);
+        bed.looked = &f->looked;
         bed.word = f->line.word;
         bed.val = (uint32_t)s;
         bed.object = f->o.off;
@@ -8299,12 +8524,11 @@ SHMI_FN int shmi_mon_sleep(struct shmi_monitor *m, shmi_seat *seat, int64_t abs)
         return shmi_self(m->a) == 0 || shmi_mon_give_up(m, seat) ? err : 0;
     if (!shmi_spin(&t, shmi_seat_resolved_arg, seat)) {
         while (!shmi_seat_resolved(seat)) {
-            int r = shmi_seat_sleep(m->a, seat, m->o.off, abs);
-            if (r == SHMI_LOOK) {
-                if (shmi_look_due(&m->latch.looked))
-                    shmi_mutex_look(&m->latch);
+            int r;
+            shmi_mutex_look(&m->latch);
+            r = shmi_seat_sleep(m->a, seat, m->o.off, abs);
+            if (r == SHMI_LOOK)
                 continue;
-            }
             if (r == SHMI_AGAIN) {
                 uint32_t w = shmi_node_load(seat->node);
                 if (shmi_node_queued(w) || shmi_node_state(w) == SHMI_NodeResolved)
@@ -9001,8 +9225,12 @@ int shmsync_sequencer_at(shmsync_arena *a, shmsync_offset off, shmsync_sequencer
 
 int shmsync_sequencer_close(shmsync_sequencer *s)
 {
-    int err = shmi_unshare(s->impl->m.a, s->impl->m.o.off, shmi_mon_free);
-    s->impl = NULL;
+    int err;
+    if (s->impl == NULL)
+        return EBADF;
+    err = shmi_unshare(s->impl->m.a, s->impl->m.o.off, shmi_mon_free);
+    if (err == 0)
+        s->impl = NULL;
     return err;
 }
 
@@ -9556,8 +9784,12 @@ int shmsync_event_at(shmsync_arena *a, shmsync_offset off, shmsync_event *out)
 
 int shmsync_event_close(shmsync_event *e)
 {
-    int err = shmi_unshare(e->impl->q.m.a, e->impl->q.m.o.off, shmi_mon_free);
-    e->impl = NULL;
+    int err;
+    if (e->impl == NULL)
+        return EBADF;
+    err = shmi_unshare(e->impl->q.m.a, e->impl->q.m.o.off, shmi_mon_free);
+    if (err == 0)
+        e->impl = NULL;
     return err;
 }
 
@@ -10503,8 +10735,12 @@ int shmsync_queue_at(shmsync_arena *a, shmsync_offset off, size_t item_size, shm
 
 int shmsync_queue_close(shmsync_queue *q)
 {
-    int err = shmi_unshare(q->impl->m.a, q->impl->m.o.off, shmi_queue_end);
-    q->impl = NULL;
+    int err;
+    if (q->impl == NULL)
+        return EBADF;
+    err = shmi_unshare(q->impl->m.a, q->impl->m.o.off, shmi_queue_end);
+    if (err == 0)
+        q->impl = NULL;
     return err;
 }
 
@@ -10524,6 +10760,79 @@ int shmsync_queue_timedget(shmsync_queue *q, void *item, const struct timespec *
     int64_t ns;
     int err = shmi_deadline(abs_monotonic, &ns);
     return err != 0 ? err : shmi_queue_get(q, item, NULL, ns, 0);
+}
+
+/* A deadline that may be NULL: 0 for none. */
+SHMI_FN int shmi_queue_until(const struct timespec *abs_monotonic, int64_t *abs)
+{
+    *abs = 0;
+    return abs_monotonic != NULL ? shmi_deadline(abs_monotonic, abs) : 0;
+}
+int shmsync_queue_put_batch(shmsync_queue *q, const void *items, size_t n, const struct timespec *abs_monotonic, size_t *done)
+{
+    struct shmi_queue *x = q->impl;
+    const unsigned char *from = (const unsigned char *)items;
+    int64_t abs;
+    int err = shmi_queue_until(abs_monotonic, &abs);
+    *done = 0;
+    if (err == 0)
+        err = shmi_use(x->m.a, "queue");
+    while (err == 0 && *done < n) {
+        size_t before = *done;
+        err = shmi_mon_enter(&x->m, abs);
+        if (err != 0)
+            break;
+        for (; *done < n; ++*done) {
+            uint32_t i;
+            shmi_queue_slot *s = shmi_queue_room(x, &i);
+            if (s == NULL)
+                break;
+            memcpy(shmi_queue_item(s), from + *done * x->item, x->item);
+            shmi_queue_add(x, i, s);
+        }
+        if (*done > before) {
+            shmi_queue_leave(x, &x->w->getters);
+        } else {
+            err = shmi_queue_put_slow(x, from + *done * x->item, abs); /* which leaves the latch */
+            if (err == 0)
+                ++*done;
+        }
+    }
+    return err;
+}
+int shmsync_queue_get_batch(shmsync_queue *q, void *items, size_t n, const struct timespec *abs_monotonic, size_t *done)
+{
+    struct shmi_queue *x = q->impl;
+    unsigned char *to = (unsigned char *)items;
+    shmi_queue_slot *s;
+    int64_t abs;
+    uint32_t i;
+    int in_queue, err = shmi_queue_until(abs_monotonic, &abs);
+    *done = 0;
+    if (err == 0)
+        err = shmi_use(x->m.a, "queue");
+    if (err != 0 || n == 0)
+        return err;
+    err = shmi_mon_enter(&x->m, abs);
+    if (err != 0)
+        return err;
+    s = shmi_queue_ready(x, &i);
+    in_queue = s != NULL;
+    if (s == NULL) {
+        s = shmi_queue_wait_item(x, SHMI_queueGet, abs, &i, &err);
+        if (s == NULL)
+            return err;
+    }
+    while (s != NULL) {
+        memcpy(to + *done * x->item, shmi_queue_item(s), x->item);
+        shmi_queue_drop(x, i, s, in_queue);
+        if (++*done == n)
+            break;
+        s = shmi_queue_ready(x, &i);
+        in_queue = 1;
+    }
+    shmi_queue_leave(x, &x->w->putters);
+    return 0;
 }
 int shmsync_queue_lease(shmsync_queue *q, void *item, shmsync_lease *out) { return shmi_queue_get(q, item, out, 0, 0); }
 int shmsync_queue_trylease(shmsync_queue *q, void *item, shmsync_lease *out) { return shmi_queue_get(q, item, out, 0, 1); }
@@ -10883,8 +11192,12 @@ int shmsync_waitgroup_at(shmsync_arena *a, shmsync_offset off, shmsync_waitgroup
 shmsync_offset shmsync_waitgroup_offset(const shmsync_waitgroup *g) { return g->impl->m.o.off; }
 int shmsync_waitgroup_close(shmsync_waitgroup *g)
 {
-    int err = shmi_mon_close(&g->impl->m);
-    g->impl = NULL;
+    int err;
+    if (g->impl == NULL)
+        return EBADF;
+    err = shmi_mon_close(&g->impl->m);
+    if (err == 0)
+        g->impl = NULL;
     return err;
 }
 int shmsync_waitgroup_add(shmsync_waitgroup *g, int64_t delta)
@@ -10955,8 +11268,12 @@ int shmsync_latch_at(shmsync_arena *a, shmsync_offset off, shmsync_latch *out)
 shmsync_offset shmsync_latch_offset(const shmsync_latch *l) { return l->impl->m.o.off; }
 int shmsync_latch_close(shmsync_latch *l)
 {
-    int err = shmi_mon_close(&l->impl->m);
-    l->impl = NULL;
+    int err;
+    if (l->impl == NULL)
+        return EBADF;
+    err = shmi_mon_close(&l->impl->m);
+    if (err == 0)
+        l->impl = NULL;
     return err;
 }
 int shmsync_latch_claim(shmsync_latch *l, int64_t n) { return shmi_tally_claim(l->impl, n); }
@@ -11070,8 +11387,12 @@ int shmsync_once_at(shmsync_arena *a, shmsync_offset off, shmsync_once *out)
 shmsync_offset shmsync_once_offset(const shmsync_once *o) { return o->impl->m.o.off; }
 int shmsync_once_close(shmsync_once *o)
 {
-    int err = shmi_mon_close(&o->impl->m);
-    o->impl = NULL;
+    int err;
+    if (o->impl == NULL)
+        return EBADF;
+    err = shmi_mon_close(&o->impl->m);
+    if (err == 0)
+        o->impl = NULL;
     return err;
 }
 int shmsync_once_done(const shmsync_once *o) { return shmi_ld32(&o->impl->w->done) != 0; }
@@ -11347,8 +11668,12 @@ int shmsync_barrier_at(shmsync_arena *a, shmsync_offset off, shmsync_barrier *ou
 shmsync_offset shmsync_barrier_offset(const shmsync_barrier *b) { return b->impl->m.o.off; }
 int shmsync_barrier_close(shmsync_barrier *b)
 {
-    int err = shmi_mon_close(&b->impl->m);
-    b->impl = NULL;
+    int err;
+    if (b->impl == NULL)
+        return EBADF;
+    err = shmi_mon_close(&b->impl->m);
+    if (err == 0)
+        b->impl = NULL;
     return err;
 }
 
@@ -11780,8 +12105,12 @@ int shmsync_fairmutex_at(shmsync_arena *a, shmsync_offset off, shmsync_fairmutex
 shmsync_offset shmsync_fairmutex_offset(const shmsync_fairmutex *f) { return f->impl->m.o.off; }
 int shmsync_fairmutex_close(shmsync_fairmutex *f)
 {
-    int err = shmi_mon_close(&f->impl->m);
-    f->impl = NULL;
+    int err;
+    if (f->impl == NULL)
+        return EBADF;
+    err = shmi_mon_close(&f->impl->m);
+    if (err == 0)
+        f->impl = NULL;
     return err;
 }
 
@@ -12091,8 +12420,12 @@ int shmsync_future_at(shmsync_arena *a, shmsync_offset off, shmsync_future *out)
 shmsync_offset shmsync_future_offset(const shmsync_future *f) { return f->impl->m.o.off; }
 int shmsync_future_close(shmsync_future *f)
 {
-    int err = shmi_mon_close(&f->impl->m);
-    f->impl = NULL;
+    int err;
+    if (f->impl == NULL)
+        return EBADF;
+    err = shmi_mon_close(&f->impl->m);
+    if (err == 0)
+        f->impl = NULL;
     return err;
 }
 
@@ -12475,8 +12808,12 @@ int shmsync_cond_at(shmsync_arena *a, shmsync_offset off, shmsync_cond *out)
 shmsync_offset shmsync_cond_offset(const shmsync_cond *c) { return c->impl->m.o.off; }
 int shmsync_cond_close(shmsync_cond *c)
 {
-    int err = shmi_mon_close(&c->impl->m);
-    c->impl = NULL;
+    int err;
+    if (c->impl == NULL)
+        return EBADF;
+    err = shmi_mon_close(&c->impl->m);
+    if (err == 0)
+        c->impl = NULL;
     return err;
 }
 
@@ -12978,8 +13315,12 @@ int shmsync_semaphore_at(shmsync_arena *a, shmsync_offset off, shmsync_semaphore
 shmsync_offset shmsync_semaphore_offset(const shmsync_semaphore *s) { return s->impl->m.o.off; }
 int shmsync_semaphore_close(shmsync_semaphore *s)
 {
-    int err = shmi_mon_close(&s->impl->m);
-    s->impl = NULL;
+    int err;
+    if (s->impl == NULL)
+        return EBADF;
+    err = shmi_mon_close(&s->impl->m);
+    if (err == 0)
+        s->impl = NULL;
     return err;
 }
 
@@ -13403,6 +13744,7 @@ SHMI_COLD int shmi_rw_rlock_slow(struct shmi_rwmutex *m, int64_t abs)
         if (!shmi_rw_valid(g) || !shmi_rw_taken(g) || !shmi_current(m->a, shmi_rw_who(g)) || shmi_rw_was_granted(m, epoch, 0))
             continue;
         memset(&bed, 0, sizeof bed);
+        bed.looked = &m->looked_readers;
         bed.word = m->readers_bell.word;
         bed.val = v;
         bed.object = m->o.off;
@@ -13534,6 +13876,7 @@ SHMI_FN int shmi_rw_drained(struct shmi_rwmutex *m, const char *op, int64_t abs)
         if (shmi_rw_reading(w) == 0 || !shmi_current(m->a, shmi_rw_name(w, at)) || shmi_rw_gate(m) != shmi_rw_closed_by_us(m))
             continue;
         memset(&bed, 0, sizeof bed);
+        bed.looked = &m->looked_writer;
         bed.word = m->writer_bell.word;
         bed.val = v;
         bed.object = m->o.off;
@@ -13750,8 +14093,12 @@ int shmsync_rwmutex_at(shmsync_arena *a, shmsync_offset off, shmsync_rwmutex *ou
 shmsync_offset shmsync_rwmutex_offset(const shmsync_rwmutex *m) { return m->impl->o.off; }
 int shmsync_rwmutex_close(shmsync_rwmutex *m)
 {
-    int err = shmi_unshare(m->impl->a, m->impl->o.off, shmi_rw_end);
-    m->impl = NULL;
+    int err;
+    if (m->impl == NULL)
+        return EBADF;
+    err = shmi_unshare(m->impl->a, m->impl->o.off, shmi_rw_end);
+    if (err == 0)
+        m->impl = NULL;
     return err;
 }
 int shmsync_rwmutex_lock(shmsync_rwmutex *m) { return shmi_rw_lock(m->impl, 0); }
@@ -14211,6 +14558,7 @@ SHMI_COLD int shmi_spin_wait(struct shmi_spinlock *l, uint32_t as, int64_t abs, 
             continue;
         slept = 1;
         memset(&bed, 0, sizeof bed);
+        bed.looked = &l->looked;
         bed.word = bell->word;
         bed.val = v;
         bed.object = l->o.off;
@@ -14300,6 +14648,7 @@ SHMI_FN int shmi_rwspin_await_readers(struct shmi_spinlock *l, int64_t abs)
         if (who == 0 || err != 0)
             break;
         memset(&bed, 0, sizeof bed);
+        bed.looked = &l->looked_drained;
         bed.word = l->drained.word;
         bed.val = v;
         bed.object = l->o.off;
@@ -14496,14 +14845,22 @@ shmsync_offset shmsync_spinlock_offset(const shmsync_spinlock *l) { return l->im
 shmsync_offset shmsync_rwspinlock_offset(const shmsync_rwspinlock *l) { return l->impl->o.off; }
 int shmsync_spinlock_close(shmsync_spinlock *l)
 {
-    int err = shmi_unshare(l->impl->a, l->impl->o.off, shmi_mon_free);
-    l->impl = NULL;
+    int err;
+    if (l->impl == NULL)
+        return EBADF;
+    err = shmi_unshare(l->impl->a, l->impl->o.off, shmi_mon_free);
+    if (err == 0)
+        l->impl = NULL;
     return err;
 }
 int shmsync_rwspinlock_close(shmsync_rwspinlock *l)
 {
-    int err = shmi_unshare(l->impl->a, l->impl->o.off, shmi_mon_free);
-    l->impl = NULL;
+    int err;
+    if (l->impl == NULL)
+        return EBADF;
+    err = shmi_unshare(l->impl->a, l->impl->o.off, shmi_mon_free);
+    if (err == 0)
+        l->impl = NULL;
     return err;
 }
 
@@ -14696,7 +15053,7 @@ SHMI_FN void shmi_wake_spin(shmsync_arena *a, const shmi_object *o, int owed)
         shmi_bell_wake_all(a, &l.drained);
 }
 
-/* ---- WaitAny: prims/await*.go in C. The nodes of all waits are slept on at once. ---- */
+/* ---- WaitAny and WaitAll: prims/await*.go in C. The nodes of all waits are slept on at once. ---- */
 
 typedef struct shmi_awaited {
     struct shmi_monitor *m;
@@ -14713,6 +15070,9 @@ SHMI_FN int shmi_await_reached(const shmsync_awaiter *x, int *err)
     if (x->kind == SHMSYNC_AWAIT_EVENT) {
         struct shmi_event *e = x->event->impl;
         return e->mode & SHMI_eventAuto ? shmi_event_claim(e) : (int)(shmi_event_load(e) & 1);
+    }
+    if (x->kind == SHMSYNC_AWAIT_EVENT_RESET) {
+        return (shmi_event_load(x->event->impl) & 1) == 0;
     } else {
         struct shmi_future *f = x->future->impl;
         uint64_t s = shmi_future_load(f);
@@ -14737,15 +15097,15 @@ SHMI_FN int shmi_await_begin(const shmsync_awaiter *x, int64_t abs, shmi_awaited
         }
         return e;
     }
-    if (x->kind == SHMSYNC_AWAIT_EVENT) {
+    if (x->kind != SHMSYNC_AWAIT_FUTURE) {
         struct shmi_event *ev = x->event->impl;
         uint64_t v = shmi_event_load(ev);
         w->m = &ev->q.m;
-        if ((ev->mode & SHMI_eventAuto) != 0) {
+        if (x->kind == SHMSYNC_AWAIT_EVENT && (ev->mode & SHMI_eventAuto) != 0) {
             w->token = ev;
             return shmi_event_register(ev, 0, abs, &w->seat);
         }
-        return (v & 1) != 0 ? 0 : shmi_seq_register(&ev->q, v + 1, abs, &w->seat);
+        return (v & 1) == (x->kind == SHMSYNC_AWAIT_EVENT) ? 0 : shmi_seq_register(&ev->q, v + 1, abs, &w->seat);
     } else {
         struct shmi_future *f = x->future->impl;
         uint64_t fate = 0;
@@ -14809,6 +15169,41 @@ SHMI_FN void shmi_await_sleep(shmsync_arena *a, shmi_awaited *at, size_t n, int6
     shmi_retract_sleep(a, record);
 }
 
+/* 0 if the list can be waited for, with *a the arena. */
+SHMI_FN int shmi_await_check(const char *op, const shmsync_awaiter *list, size_t n, shmsync_arena **a)
+{
+    size_t i;
+    if (n > SHMSYNC_AWAIT_MOST)
+        return shmi_fail(EINVAL, op, NULL, "%zu to wait for", n);
+    for (i = 0; i < n; i++) {
+        const shmsync_awaiter *x = &list[i];
+        int err;
+        if (x->kind < SHMSYNC_AWAIT_SEQUENCER || x->kind > SHMSYNC_AWAIT_EVENT_RESET)
+            return shmi_fail(EINVAL, op, NULL, "kind %d", x->kind);
+        *a = x->kind == SHMSYNC_AWAIT_SEQUENCER ? x->sequencer->impl->m.a : x->kind == SHMSYNC_AWAIT_FUTURE ? x->future->impl->m.a : x->event->impl->q.m.a;
+        err = shmi_use(*a, op);
+        if (err != 0)
+            return err;
+        if (x->kind == SHMSYNC_AWAIT_EVENT_RESET && !(x->event->impl->mode & SHMI_eventTwoWay))
+            return shmi_fail(EINVAL, op, x->event->impl->q.m.latch.called, "it is not two_way");
+    }
+    return 0;
+}
+/* Sleeps for a turn until one of n waits may be over: 0, or why there is no more waiting. */
+SHMI_FN int shmi_await_turn(shmsync_arena *a, const char *op, shmi_awaited *at, size_t n, int64_t abs)
+{
+    int64_t now = shmi_now(), until = now + SHMI_LOOK_EVERY;
+    size_t i;
+    if (__atomic_load_n(&a->closing, __ATOMIC_SEQ_CST))
+        return shmi_fail(EBADF, op, NULL, "this process closed the arena");
+    if (abs != 0 && now >= abs)
+        return ETIMEDOUT;
+    shmi_await_sleep(a, at, n, abs != 0 && abs < until ? abs : until);
+    for (i = 0; i < n; i++)
+        shmi_mutex_look(&at[i].m->latch);
+    return 0;
+}
+
 int shmsync_wait_any(const shmsync_awaiter *list, size_t n, const struct timespec *abs_monotonic, size_t *index)
 {
     shmi_awaited at[SHMSYNC_AWAIT_MOST];
@@ -14819,16 +15214,11 @@ int shmsync_wait_any(const shmsync_awaiter *list, size_t n, const struct timespe
     *index = SIZE_MAX;
     if (err != 0)
         return err;
-    if (n == 0 || n > SHMSYNC_AWAIT_MOST)
-        return shmi_fail(EINVAL, "wait_any", NULL, "%zu to wait for", n);
-    for (i = 0; i < n; i++) {
-        if (list[i].kind < SHMSYNC_AWAIT_SEQUENCER || list[i].kind > SHMSYNC_AWAIT_FUTURE)
-            return shmi_fail(EINVAL, "wait_any", NULL, "kind %d", list[i].kind);
-        a = list[i].kind == SHMSYNC_AWAIT_SEQUENCER ? list[i].sequencer->impl->m.a : list[i].kind == SHMSYNC_AWAIT_EVENT ? list[i].event->impl->q.m.a : list[i].future->impl->m.a;
-        err = shmi_use(a, "wait_any");
-        if (err != 0)
-            return err;
-    }
+    if (n == 0)
+        return shmi_fail(EINVAL, "wait_any", NULL, "nothing to wait for");
+    err = shmi_await_check("wait_any", list, n, &a);
+    if (err != 0)
+        return err;
     for (i = 0; i < n; i++)
         if (shmi_await_reached(&list[i], &err)) {
             *index = i;
@@ -14845,7 +15235,6 @@ int shmsync_wait_any(const shmsync_awaiter *list, size_t n, const struct timespe
             chosen = begun;
     }
     while (err == 0 && chosen == SIZE_MAX) {
-        int64_t now, until;
         for (i = 0; i < n && chosen == SIZE_MAX; i++)
             if (shmi_seat_resolved(at[i].seat))
                 chosen = i;
@@ -14853,18 +15242,7 @@ int shmsync_wait_any(const shmsync_awaiter *list, size_t n, const struct timespe
             result = shmi_await_judge(&list[chosen], &at[chosen]);
             break;
         }
-        now = shmi_now();
-        if (__atomic_load_n(&a->closing, __ATOMIC_SEQ_CST)) {
-            err = shmi_fail(EBADF, "wait_any", NULL, "this process closed the arena");
-        } else if (abs != 0 && now >= abs) {
-            err = ETIMEDOUT;
-        } else {
-            until = now + SHMI_LOOK_EVERY;
-            shmi_await_sleep(a, at, n, abs != 0 && abs < until ? abs : until);
-            for (i = 0; i < n && shmi_now() >= until; i++)
-                if (shmi_look_due(&at[i].m->latch.looked))
-                    shmi_mutex_look(&at[i].m->latch);
-        }
+        err = shmi_await_turn(a, "wait_any", at, n, abs);
     }
     for (i = 0; i < begun; i++)
         if (i != chosen)
@@ -14872,6 +15250,59 @@ int shmsync_wait_any(const shmsync_awaiter *list, size_t n, const struct timespe
     shmi_exit(a);
     *index = chosen;
     return chosen != SIZE_MAX ? result : err;
+}
+
+int shmsync_wait_all(const shmsync_awaiter *list, size_t n, const struct timespec *abs_monotonic)
+{
+    shmi_awaited at[SHMSYNC_AWAIT_MOST];
+    size_t of[SHMSYNC_AWAIT_MOST]; /* where in the list the waits are that are not over */
+    int errs[SHMSYNC_AWAIT_MOST];
+    shmsync_arena *a = NULL;
+    size_t i, left = 0;
+    int64_t abs = 0;
+    int err = abs_monotonic != NULL ? shmi_deadline(abs_monotonic, &abs) : 0;
+    if (err == 0)
+        err = shmi_await_check("wait_all", list, n, &a);
+    if (err != 0 || n == 0)
+        return err;
+    for (i = 0; i < n; i++)
+        if (!shmi_await_reached(&list[i], &errs[i]))
+            of[left++] = i;
+    if (left != 0) {
+        size_t begun = 0, todo = left, k;
+        err = shmi_enter(a, "wait_all");
+        if (err != 0)
+            return err;
+        for (i = 0; i < todo && err == 0; i++) {
+            err = shmi_await_begin(&list[of[i]], abs, &at[begun], &errs[of[i]]);
+            if (err == 0 && at[begun].seat != NULL)
+                of[begun++] = of[i];
+        }
+        left = begun;
+        while (err == 0) {
+            for (i = k = 0; i < left; i++) {
+                if (shmi_seat_resolved(at[i].seat)) {
+                    errs[of[i]] = shmi_await_judge(&list[of[i]], &at[i]);
+                } else {
+                    at[k] = at[i];
+                    of[k++] = of[i];
+                }
+            }
+            left = k;
+            if (left == 0)
+                break;
+            err = shmi_await_turn(a, "wait_all", at, left, abs);
+        }
+        for (i = 0; i < left; i++)
+            shmi_await_leave(&at[i]);
+        shmi_exit(a);
+        if (err != 0)
+            return err;
+    }
+    for (i = 0; i < n; i++)
+        if (errs[i] != 0)
+            return errs[i];
+    return 0;
 }
 
 /* ---- MultiLock: prims/multilock*.go in C, docs/design/0009-fair-locks.md ---- */
@@ -15557,8 +15988,12 @@ int shmsync_multilock_at(shmsync_arena *a, shmsync_offset off, shmsync_multilock
 shmsync_offset shmsync_multilock_offset(const shmsync_multilock *m) { return m->impl->o.off; }
 int shmsync_multilock_close(shmsync_multilock *m)
 {
-    int err = shmi_unshare(m->impl->a, m->impl->o.off, shmi_multi_end);
-    m->impl = NULL;
+    int err;
+    if (m->impl == NULL)
+        return EBADF;
+    err = shmi_unshare(m->impl->a, m->impl->o.off, shmi_multi_end);
+    if (err == 0)
+        m->impl = NULL;
     return err;
 }
 
@@ -16001,6 +16436,1168 @@ SHMI_FN void shmi_wake_multilock(shmsync_arena *a, const shmi_object *o, int owe
     for (i = 0; i < UINT32_C(1) << x.log; i++)
         shmi_mutex_wake_words(a, &shmi_bucket_words(&x, i)->mon.latch, owed);
 }
+
+/*
+ * SignalWaker, its gates and signals: prims/signal*.go in C, docs/design/0011-signalwaker.md.
+ * The gates are the truth; the bits of the signals, the summary and the permits are an index
+ * over them, which may say too much, and says too little only within an operation.
+ */
+
+#define SHMI_SIGNAL_BITS 64U
+#define SHMI_SIGNAL_READY (SHMI_SIGNAL_GATE_SCHEDULED_MASK | SHMI_SIGNAL_GATE_EXECUTING_MASK)
+#define SHMI_SIGNAL_EPOCH (UINT64_C(1) << SHMI_SIGNAL_GATE_EPOCH_SHIFT)
+#define SHMI_SIGNAL_LOOK 256U /* gates that a look goes through */
+#define SHMI_SIGNAL_PASSES 64 /* how often next goes through the summary before it leaves the rest to another */
+
+struct shmi_signalwaker {
+    shmsync_arena *a;
+    shmi_object o;
+    const char *called; /* NULL: anonymous */
+    shmi_signal_words *w;
+    shmi_signal_line *lines;
+    shmi_signal_gate *gates;
+    shmi_signal_row *rows; /* by slot - 1 */
+    uint32_t n_lines, n_gates, n_rows;
+    uint64_t mask; /* the bits of the summary that stand for a signal */
+    shmi_line bell;
+    int counting;
+    uint32_t cursor; /* the next slice of gates to look at. Atomic. */
+    int64_t looked;
+};
+
+SHMI_FN uint64_t shmi_signal_bytes(uint32_t signals, uint32_t rows)
+{
+    return sizeof(shmi_signal_words) + (uint64_t)signals * (sizeof(shmi_signal_line) + SHMI_SIGNAL_BITS * sizeof(shmi_signal_gate)) +
+           (uint64_t)rows * sizeof(shmi_signal_row);
+}
+
+/* Views the words of an object; 0 if its head says what its size does not allow. */
+SHMI_FN int shmi_signal_view(struct shmi_signalwaker *w, shmsync_arena *a, const shmi_object *o)
+{
+    shmi_signal_words *head = (shmi_signal_words *)shmi_try_at(a, o->body, sizeof *head, 8);
+    uint32_t config, signals, rows;
+    if (head == NULL || o->size < sizeof *head)
+        return 0;
+    config = shmi_ld32(&head->config);
+    signals = config & SHMI_SIGNAL_SIGNALS_MASK;
+    rows = shmi_ld32(&head->rows);
+    if (signals == 0)
+        signals = SHMI_SIGNAL_BITS;
+    if (signals > SHMI_SIGNAL_BITS || rows != a->geo.slots || o->size < shmi_signal_bytes(signals, rows))
+        return 0;
+    memset(w, 0, sizeof *w);
+    w->a = a;
+    w->o = *o;
+    w->called = o->name_len != 0 ? w->o.name : NULL;
+    w->w = head;
+    w->n_lines = signals;
+    w->n_gates = signals * SHMI_SIGNAL_BITS;
+    w->n_rows = rows;
+    w->lines = (shmi_signal_line *)(void *)(head + 1);
+    w->gates = (shmi_signal_gate *)(void *)(w->lines + w->n_lines);
+    w->rows = (shmi_signal_row *)(void *)(w->gates + w->n_gates);
+    w->mask = UINT64_MAX >> (SHMI_SIGNAL_BITS - signals);
+    w->bell.word = &head->wake;
+    w->bell.hub = &head->hub;
+    w->counting = (config & SHMI_SIGNAL_COUNT_MASK) != 0;
+    return 1;
+}
+
+SHMI_FN int shmi_signal_popcount(uint64_t v) { return __builtin_popcountll(v); }
+
+int shmsync_nearest_bit(uint64_t bitmap, int start)
+{
+    uint64_t up, down;
+    int above = 64, below = 64;
+    if (bitmap == 0 || start >= 64 || start < 0)
+        return 64;
+    up = bitmap >> start;
+    down = bitmap << (63 - start);
+    if (up != 0)
+        above = __builtin_ctzll(up);
+    if (down != 0)
+        below = __builtin_clzll(down);
+    if (above < below)
+        return start + above;
+    return below == 64 ? 64 : start - below;
+}
+
+/* The word of a gate. */
+
+SHMI_FN shmi_name shmi_gate_executor(uint64_t g) { return (shmi_name)(g & SHMI_SIGNAL_GATE_EXECUTOR_MASK); }
+SHMI_FN int shmi_gate_scheduled(uint64_t g) { return (g & SHMI_SIGNAL_GATE_SCHEDULED_MASK) != 0; }
+SHMI_FN int shmi_gate_executing(uint64_t g) { return (g & SHMI_SIGNAL_GATE_EXECUTING_MASK) != 0; }
+/* Whether it waits for an executor. */
+SHMI_FN int shmi_gate_ready(uint64_t g) { return (g & SHMI_SIGNAL_READY) == SHMI_SIGNAL_GATE_SCHEDULED_MASK; }
+/* Whether nothing is to be done, and nobody does anything. */
+SHMI_FN int shmi_gate_idle(uint64_t g) { return (g & SHMI_SIGNAL_READY) == 0; }
+/* The word of the next execution, by n. */
+SHMI_FN uint64_t shmi_gate_begun(uint64_t g, shmi_name n)
+{
+    return ((g + SHMI_SIGNAL_EPOCH) & SHMI_SIGNAL_GATE_EPOCH_MASK) | SHMI_SIGNAL_GATE_EXECUTING_MASK | n;
+}
+/* The word after an execution; with again it is scheduled whether or not something came meanwhile. */
+SHMI_FN uint64_t shmi_gate_finished(uint64_t g, int again)
+{
+    return (g & (SHMI_SIGNAL_GATE_EPOCH_MASK | SHMI_SIGNAL_GATE_SCHEDULED_MASK)) | (again ? SHMI_SIGNAL_GATE_SCHEDULED_MASK : 0);
+}
+/* The word after the death of its executor. */
+SHMI_FN uint64_t shmi_gate_orphaned(uint64_t g)
+{
+    return ((g + SHMI_SIGNAL_EPOCH) & SHMI_SIGNAL_GATE_EPOCH_MASK) | SHMI_SIGNAL_GATE_SCHEDULED_MASK;
+}
+
+/* ---- Counts of this process ---- */
+
+SHMI_FN shmi_signal_row *shmi_signal_own_row(struct shmi_signalwaker *w) { return &w->rows[w->a->my_slot - 1]; }
+/* Counts what an operation does. */
+SHMI_FN void shmi_signal_add(struct shmi_signalwaker *w, int stat, uint64_t n)
+{
+    if (w->counting)
+        shmi_add64(&shmi_signal_own_row(w)->stats[stat], n);
+}
+
+SHMI_FN uint64_t shmi_row_workers(uint64_t c) { return (c & SHMI_SIGNAL_ROW_WORKERS_MASK) >> SHMI_SIGNAL_ROW_WORKERS_SHIFT; }
+SHMI_FN uint64_t shmi_row_sleepers(uint64_t c) { return c >> SHMI_SIGNAL_ROW_SLEEPERS_SHIFT; }
+SHMI_FN shmi_name shmi_row_name(uint64_t c) { return (shmi_name)(c & SHMI_SIGNAL_ROW_NAME_MASK); }
+
+/* Counts one up or down, of the sleepers or of the workers; 0 if that cannot be. What whoever had
+ * the slot before left there is not taken over. */
+SHMI_FN int shmi_signal_tally(struct shmi_signalwaker *w, int sleeper, int up)
+{
+    uint64_t *word = &shmi_signal_own_row(w)->count, one = UINT64_C(1) << (sleeper ? SHMI_SIGNAL_ROW_SLEEPERS_SHIFT : SHMI_SIGNAL_ROW_WORKERS_SHIFT);
+    uint64_t most = (sleeper ? SHMI_SIGNAL_ROW_SLEEPERS_MASK : SHMI_SIGNAL_ROW_WORKERS_MASK) / one;
+    for (;;) {
+        uint64_t old = shmi_ld64(word), c = old, have;
+        if (shmi_row_name(c) != w->a->self)
+            c = w->a->self;
+        have = sleeper ? shmi_row_sleepers(c) : shmi_row_workers(c);
+        if (have == (up ? most : 0))
+            return 0;
+        if (shmi_cas64(word, old, up ? c + one : c - one))
+            return 1;
+    }
+}
+SHMI_FN uint64_t shmi_signal_sleepers(struct shmi_signalwaker *w)
+{
+    uint64_t n = 0;
+    uint32_t i;
+    for (i = 0; i < w->n_rows; i++) {
+        uint64_t c = shmi_ld64(&w->rows[i].count);
+        if (c != 0 && shmi_name_slot(shmi_row_name(c)) == i + 1 && shmi_current(w->a, shmi_row_name(c)))
+            n += shmi_row_sleepers(c);
+    }
+    return n;
+}
+
+/* ---- Permits ---- */
+
+SHMI_FN shmi_tuning shmi_signal_tuning(struct shmi_signalwaker *w)
+{
+    shmi_tuning t;
+    t.budget = &w->w->spin;
+    t.pays = &w->w->pays;
+    t.last_cpu = &w->w->lastCPU;
+    t.slot = w->a->my_slot;
+    return t;
+}
+
+/* Wakes up to n of those who wait, after as many permits were issued. The first wake goes by the
+ * announcement; for more of them the number of sleepers is no more than a hint, since each that
+ * takes a permit passes the wake on while there are others. */
+SHMI_FN void shmi_signal_rouse(struct shmi_signalwaker *w, uint64_t n)
+{
+    shmi_tuning t = shmi_signal_tuning(w);
+    uint64_t sleepers;
+    uint32_t k;
+    if (!shmi_bell_announced(&w->bell))
+        return;
+    shmi_note_cpu(&t);
+    shmi_bell_release(w->a, &w->bell);
+    if (n <= 1)
+        return;
+    sleepers = shmi_signal_sleepers(w);
+    for (k = 0; k + UINT64_C(1) < n && k + UINT64_C(1) < sleepers; k++)
+        shmi_deliver_one(w->a, &w->bell, k);
+}
+/* Issues n permits, n > 0. */
+SHMI_FN void shmi_signal_release(struct shmi_signalwaker *w, uint64_t n)
+{
+    shmi_add64(&w->w->permits, n);
+    SHMSYNC_CRASHPOINT("signal.release.permitted");
+    shmi_signal_rouse(w, n);
+}
+SHMI_FN int shmi_signal_take(struct shmi_signalwaker *w)
+{
+    for (;;) {
+        uint64_t p = shmi_ld64(&w->w->permits);
+        if (p == 0)
+            return 0;
+        if (shmi_cas64(&w->w->permits, p, p - 1))
+            return 1;
+    }
+}
+/* What a waiter does that leaves: its wake has taken the announcement down, for others as well who
+ * sleep. So it is put up again; and if there are more permits, somebody is woken. */
+SHMI_FN void shmi_signal_pass_on(struct shmi_signalwaker *w)
+{
+    shmi_bell_announce(&w->bell);
+    if (shmi_ld64(&w->w->permits) != 0)
+        shmi_bell_release(w->a, &w->bell);
+}
+/* Makes sure that there are as many permits as the index has reasons for them: for a permit that
+ * somebody took, or owed, and did nothing with. */
+SHMI_FN void shmi_signal_restock(struct shmi_signalwaker *w, uint64_t least)
+{
+    uint64_t need = (uint64_t)(shmi_signal_popcount(shmi_ld64(&w->w->summary) & w->mask) +
+                               shmi_signal_popcount(shmi_ld64(&w->w->status) & (SHMI_SIGNAL_STATUS_YIELD_MASK | SHMI_SIGNAL_STATUS_TASKS_MASK)));
+    if (need < least)
+        need = least;
+    for (;;) {
+        uint64_t p = shmi_ld64(&w->w->permits);
+        if (p >= need)
+            return;
+        if (shmi_cas64(&w->w->permits, p, need)) {
+            shmi_signal_rouse(w, need - p);
+            return;
+        }
+    }
+}
+
+/* ---- The index ---- */
+
+/* The bit that is found set stands for whoever set it, and for whoever clears it: the latter looks
+ * at the signal after that, and the bit there was set before the look here. */
+SHMI_FN int shmi_signal_mark(struct shmi_signalwaker *w, uint32_t i)
+{
+    uint64_t m = UINT64_C(1) << i;
+    if ((shmi_ld64(&w->w->summary) & m) != 0 || (shmi_or64(&w->w->summary, m) & m) != 0)
+        return 0;
+    SHMSYNC_CRASHPOINT("signal.mark.marked");
+    shmi_signal_release(w, 1);
+    return 1;
+}
+/* Takes a signal out of the summary if it has no bits. A bit that is set meanwhile is found by the second look. */
+SHMI_FN int shmi_signal_unmark_empty(struct shmi_signalwaker *w, uint32_t i)
+{
+    uint64_t m = UINT64_C(1) << i;
+    int was;
+    if (shmi_ld64(&w->lines[i].bits) != 0 || (shmi_ld64(&w->w->summary) & m) == 0)
+        return 0;
+    was = (shmi_and64(&w->w->summary, ~m) & m) != 0;
+    SHMSYNC_CRASHPOINT("signal.unmark.cleared");
+    if (shmi_ld64(&w->lines[i].bits) != 0) {
+        shmi_signal_mark(w, i);
+        return 0;
+    }
+    return was;
+}
+SHMI_FN int shmi_signal_mark_status(struct shmi_signalwaker *w, uint64_t m)
+{
+    if ((shmi_ld64(&w->w->status) & m) != 0 || (shmi_or64(&w->w->status, m) & m) != 0)
+        return 0;
+    SHMSYNC_CRASHPOINT("signal.status.marked");
+    shmi_signal_release(w, 1);
+    return 1;
+}
+SHMI_FN int shmi_signal_unmark_status(struct shmi_signalwaker *w, uint64_t m)
+{
+    return (shmi_ld64(&w->w->status) & m) != 0 && (shmi_and64(&w->w->status, ~m) & m) != 0;
+}
+
+/* Sets the bit of queue q and that of its signal, whatever it finds: whoever set the signal's first
+ * bit may be stopped before it came to the summary. */
+SHMI_FN void shmi_signal_publish(struct shmi_signalwaker *w, uint32_t q)
+{
+    shmi_or64(&w->lines[q / SHMI_SIGNAL_BITS].bits, UINT64_C(1) << q % SHMI_SIGNAL_BITS);
+    SHMSYNC_CRASHPOINT("signal.publish.bit_set");
+    shmi_signal_mark(w, q / SHMI_SIGNAL_BITS);
+}
+/* Clears the bit of a queue that the caller executes, and the signal's if that was the last. */
+SHMI_FN void shmi_signal_clear(struct shmi_signalwaker *w, uint32_t q)
+{
+    uint64_t *bits = &w->lines[q / SHMI_SIGNAL_BITS].bits, m = UINT64_C(1) << q % SHMI_SIGNAL_BITS;
+    if ((shmi_ld64(bits) & m) != 0 && (shmi_and64(bits, ~m) & ~m) == 0)
+        shmi_signal_unmark_empty(w, q / SHMI_SIGNAL_BITS);
+}
+/* Clears a bit whose gate does not wait. The gate may be scheduled, and the bit set for cause, just
+ * before it is cleared: so the gate is looked at once more. */
+SHMI_FN void shmi_signal_drop(struct shmi_signalwaker *w, uint32_t q)
+{
+    uint64_t m = UINT64_C(1) << q % SHMI_SIGNAL_BITS, left = shmi_and64(&w->lines[q / SHMI_SIGNAL_BITS].bits, ~m) & ~m;
+    SHMSYNC_CRASHPOINT("signal.drop.cleared");
+    if (shmi_gate_ready(shmi_ld64(&w->gates[q].word)))
+        shmi_signal_publish(w, q);
+    else if (left == 0)
+        shmi_signal_unmark_empty(w, q / SHMI_SIGNAL_BITS);
+}
+
+/* ---- The sweep: it makes the index good from the gates ---- */
+
+/* Schedules the queue again if its executor is gone, and sets the bits that a scheduled one must
+ * have. dead is who is buried; 0: somebody looks, who asks for each executor. */
+SHMI_FN void shmi_signal_sweep_gate(struct shmi_signalwaker *w, uint32_t q, shmi_name dead)
+{
+    uint64_t *word = &w->gates[q].word, s;
+    for (;;) {
+        shmi_name n;
+        s = shmi_ld64(word);
+        n = shmi_gate_executor(s);
+        if (shmi_gate_executing(s) && (dead != 0 ? shmi_covers(dead, n) || !shmi_current(w->a, n) : shmi_dead(w->a, n))) {
+            if (!shmi_cas64(word, s, shmi_gate_orphaned(s)))
+                continue;
+            SHMSYNC_CRASHPOINT("signal.sweep.released");
+            shmi_signal_publish(w, q);
+        } else if (shmi_gate_ready(s) && (shmi_ld64(&w->lines[q / SHMI_SIGNAL_BITS].bits) & UINT64_C(1) << q % SHMI_SIGNAL_BITS) == 0) {
+            shmi_signal_publish(w, q); /* its producer, or who acquired the bit, is in between, or is dead */
+        }
+        return;
+    }
+}
+/* Frees what dead had reserved, and the bit of what nobody has. */
+SHMI_FN void shmi_signal_sweep_task(struct shmi_signalwaker *w, uint32_t q, shmi_name dead)
+{
+    uint32_t *task = &w->gates[q].task, n = shmi_ld32(task);
+    uint64_t *bits = &w->lines[q / SHMI_SIGNAL_BITS].tasks, m = UINT64_C(1) << q % SHMI_SIGNAL_BITS;
+    if (shmi_covers(dead, n & SHMI_NAME_MASK) && shmi_cas32(task, n, 0)) {
+        SHMSYNC_CRASHPOINT("signal.sweep.unreserved");
+        n = 0;
+    }
+    if (n == 0 && (shmi_ld64(bits) & m) != 0)
+        shmi_and64(bits, ~m);
+}
+/* Marks the signals that have bits, and the tasks of a partition that has leaves. */
+SHMI_FN void shmi_signal_sweep_index(struct shmi_signalwaker *w)
+{
+    uint32_t i;
+    for (i = 0; i < w->n_lines; i++)
+        if (shmi_ld64(&w->lines[i].bits) != 0)
+            shmi_signal_mark(w, i);
+    if (shmi_ld64(&w->w->partition) != 0)
+        shmi_signal_mark_status(w, SHMI_SIGNAL_STATUS_TASKS_MASK);
+}
+/* Makes up for what a stopped or dead process owes, ten times a second. */
+SHMI_FN void shmi_signal_look(struct shmi_signalwaker *w)
+{
+    uint32_t q, n;
+    if (!shmi_look_due(&w->looked))
+        return;
+    q = shmi_add32(&w->cursor, 1) * SHMI_SIGNAL_LOOK % w->n_gates;
+    for (n = 0; n < SHMI_SIGNAL_LOOK && q < w->n_gates; n++, q++)
+        shmi_signal_sweep_gate(w, q, 0);
+    shmi_signal_sweep_index(w);
+    shmi_signal_restock(w, 0);
+    if (shmi_ld64(&w->w->permits) != 0)
+        shmi_bell_wake_one(w->a, &w->bell);
+    shmi_bell_announce(&w->bell);
+}
+
+/* The reaper's side. A bit that is set for nothing is cleared by who finds it, a permit that is too
+ * many costs a look. */
+SHMI_FN void shmi_repair_signals(shmsync_arena *a, const shmi_object *o, shmi_name dead)
+{
+    struct shmi_signalwaker w;
+    uint32_t q, slot = shmi_name_slot(dead);
+    if (!shmi_signal_view(&w, a, o))
+        return;
+    for (q = 0; q < w.n_gates; q++) {
+        shmi_signal_sweep_gate(&w, q, dead);
+        shmi_signal_sweep_task(&w, q, dead);
+    }
+    shmi_signal_sweep_index(&w);
+    if (slot >= 1 && slot <= w.n_rows) {
+        uint64_t *count = &w.rows[slot - 1].count, c = shmi_ld64(count);
+        if (shmi_covers(dead, shmi_row_name(c)))
+            shmi_cas64(count, c, 0);
+    }
+    /* The dead may have taken a permit and not acted on it, or have set a bit in some leaf and not
+     * told the leaf's owner, who looks when it gets up. */
+    shmi_signal_restock(&w, shmi_bell_announced(&w.bell) || shmi_signal_sleepers(&w) > 0);
+}
+SHMI_FN void shmi_wake_signals(shmsync_arena *a, const shmi_object *o, int owed)
+{
+    struct shmi_signalwaker w;
+    if (!shmi_signal_view(&w, a, o))
+        return;
+    if (owed == SHMI_OWED_ALL)
+        shmi_bell_wake_all(a, &w.bell);
+    else if (owed == SHMI_OWED_ONE || shmi_bell_announced(&w.bell))
+        shmi_bell_wake_one(a, &w.bell);
+}
+
+/* ---- Handles ---- */
+
+typedef struct shmi_signal_spec {
+    uint32_t config, rows, spin;
+} shmi_signal_spec;
+SHMI_FN void shmi_signal_fill(unsigned char *body, const void *arg)
+{
+    shmi_signal_words *w = (shmi_signal_words *)(void *)body;
+    const shmi_signal_spec *s = (const shmi_signal_spec *)arg;
+    w->config = s->config;
+    w->rows = s->rows;
+    w->spin = s->spin;
+}
+SHMI_FN void *shmi_signal_build(shmsync_arena *a, const shmi_object *o, const void *arg)
+{
+    struct shmi_signalwaker *w = (struct shmi_signalwaker *)malloc(sizeof *w);
+    (void)arg;
+    if (w != NULL && !shmi_signal_view(w, a, o)) {
+        free(w);
+        w = NULL;
+    }
+    return w;
+}
+/* Gives this process's handle on an object that has been opened, if it is as asked for. */
+SHMI_FN int shmi_signal_handle(shmsync_arena *a, const shmi_object *o, uint32_t signals, int count, shmsync_signalwaker *out)
+{
+    struct shmi_signalwaker w;
+    int err = 0;
+    if (!shmi_signal_view(&w, a, o))
+        err = shmi_fail(EPROTO, "signalwaker.open", shmi_called(o), "its head says what its size does not allow");
+    else if (signals != 0 && signals != w.n_lines)
+        err = shmi_fail(EINVAL, "signalwaker.open", shmi_called(o), "it has %u signals, asked for %u", w.n_lines, signals);
+    else if (count && !w.counting)
+        err = shmi_fail(EINVAL, "signalwaker.open", shmi_called(o), "it does not count, asked for one that does");
+    if (err != 0) {
+        shmi_close_object(a, o->off);
+        return err;
+    }
+    out->impl = (struct shmi_signalwaker *)shmi_share(a, o, shmi_signal_build, NULL);
+    return out->impl != NULL ? 0 : ENOMEM;
+}
+int shmsync_signalwaker_open(shmsync_arena *a, const char *name, const shmsync_signalwaker_options *opts, shmsync_signalwaker *out)
+{
+    uint32_t signals = opts != NULL ? (uint32_t)opts->signals : 0;
+    int count = opts != NULL && opts->count, created, err;
+    shmi_signal_spec init;
+    shmi_spec spec;
+    shmi_object o;
+    out->impl = NULL;
+    if (signals > SHMI_SIGNAL_BITS)
+        return shmi_fail(EINVAL, "signalwaker.open", name, "of %d signals: 1 to 64 are possible", opts->signals);
+    init.config = (signals != 0 ? signals : SHMI_SIGNAL_BITS) | (count ? (uint32_t)SHMI_SIGNAL_COUNT_MASK : 0);
+    init.rows = a->geo.slots;
+    init.spin = opts != NULL ? shmi_spin_field(opts->spin_ns) : 0;
+    shmi_mon_spec(&spec, SHMI_KIND_SIGNAL_WAKER, SHMI_VERSION_SIGNAL_WAKER, name, shmi_signal_bytes(signals != 0 ? signals : SHMI_SIGNAL_BITS, a->geo.slots));
+    spec.any_size = 1;
+    spec.init = shmi_signal_fill;
+    spec.arg = &init;
+    err = shmi_open_object(a, &spec, &o, &created);
+    return err != 0 ? err : shmi_signal_handle(a, &o, signals, count, out);
+}
+int shmsync_signalwaker_at(shmsync_arena *a, shmsync_offset off, shmsync_signalwaker *out)
+{
+    shmi_object o;
+    int err = shmi_object_at(a, off, "signalwaker.open", SHMI_KIND_SIGNAL_WAKER, SHMI_VERSION_SIGNAL_WAKER, sizeof(shmi_signal_words), &o);
+    out->impl = NULL;
+    return err != 0 ? err : shmi_signal_handle(a, &o, 0, 0, out);
+}
+shmsync_offset shmsync_signalwaker_offset(const shmsync_signalwaker *w) { return w->impl->o.off; }
+int shmsync_signalwaker_close(shmsync_signalwaker *w)
+{
+    int err;
+    if (w->impl == NULL)
+        return EBADF;
+    err = shmi_unshare(w->impl->a, w->impl->o.off, shmi_mon_free);
+    if (err == 0)
+        w->impl = NULL;
+    return err;
+}
+int shmsync_signalwaker_signals(const shmsync_signalwaker *w) { return (int)w->impl->n_lines; }
+int shmsync_signalwaker_queues(const shmsync_signalwaker *w) { return (int)w->impl->n_gates; }
+
+/* 0, or ENOTCONN, or EINVAL for what is not one of n. */
+SHMI_FN int shmi_signal_use(const struct shmi_signalwaker *w, const char *op, const char *what, int i, uint32_t n)
+{
+    int err = shmi_use(w->a, op);
+    if (err == 0 && SHMI_UNLIKELY(i < 0 || (uint32_t)i >= n))
+        err = shmi_fail(EINVAL, op, w->called, "%s %d of %u", what, i, n);
+    return err;
+}
+
+/* ---- Gates ---- */
+
+int shmsync_signalwaker_gate(const shmsync_signalwaker *w, int queue, shmsync_gate *out)
+{
+    int err = shmi_signal_use(w->impl, "signalwaker.gate", "queue", queue, w->impl->n_gates);
+    if (err != 0)
+        return err;
+    out->impl = w->impl;
+    out->queue = (uint32_t)queue;
+    out->running = 0;
+    return 0;
+}
+
+int shmsync_gate_schedule(shmsync_gate *g, int *scheduled)
+{
+    struct shmi_signalwaker *w = g->impl;
+    uint64_t *word = &w->gates[g->queue].word;
+    int err = shmi_use(w->a, "gate.schedule");
+    if (scheduled != NULL)
+        *scheduled = 0;
+    /* What was put into the queue by a release store alone is there before the gate is
+     * looked at: the executor that has just gone looked at the queue before it went. */
+    shmi_full_fence();
+    while (err == 0) {
+        uint64_t s = shmi_ld64(word);
+        if (shmi_gate_scheduled(s))
+            break;
+        if (shmi_cas64(word, s, s | SHMI_SIGNAL_GATE_SCHEDULED_MASK)) {
+            if (shmi_gate_executing(s))
+                break; /* its executor finds the flag */
+            SHMSYNC_CRASHPOINT("signal.schedule.gated");
+            shmi_signal_publish(w, g->queue);
+            if (scheduled != NULL)
+                *scheduled = 1;
+            break;
+        }
+        shmi_signal_add(w, SHMSYNC_STAT_CAS_FAILURES, 1);
+    }
+    return err;
+}
+
+/* Begins the execution of a scheduled queue. The name goes in with the flag, and before the bit is
+ * cleared: who dies here has left word that it was the executor. */
+SHMI_FN int shmi_gate_begin(shmsync_gate *g)
+{
+    struct shmi_signalwaker *w = g->impl;
+    uint64_t *word = &w->gates[g->queue].word;
+    for (;;) {
+        uint64_t s = shmi_ld64(word), next;
+        if (!shmi_gate_ready(s))
+            return 0;
+        next = shmi_gate_begun(s, w->a->self);
+        if (shmi_cas64(word, s, next)) {
+            g->running = next;
+            shmi_signal_add(w, SHMSYNC_STAT_TASKS_POLLED, 1);
+            SHMSYNC_CRASHPOINT("signal.begin.taken");
+            shmi_signal_clear(w, g->queue);
+            SHMSYNC_CRASHPOINT("signal.begin.cleared");
+            return 1;
+        }
+        shmi_signal_add(w, SHMSYNC_STAT_CAS_FAILURES, 1);
+    }
+}
+int shmsync_gate_begin(shmsync_gate *g)
+{
+    int err = shmi_use(g->impl->a, "gate.begin");
+    return err != 0 ? err : shmi_gate_begin(g) ? 0 : EBUSY;
+}
+int shmsync_gate_trybegin_inline(shmsync_gate *g)
+{
+    struct shmi_signalwaker *w = g->impl;
+    uint64_t *word = &w->gates[g->queue].word, s, next;
+    int err = shmi_use(w->a, "gate.trybegin_inline");
+    if (err != 0)
+        return err;
+    s = shmi_ld64(word);
+    if (!shmi_gate_idle(s))
+        return EBUSY;
+    next = shmi_gate_begun(s, w->a->self);
+    if (!shmi_cas64(word, s, next)) {
+        shmi_signal_add(w, SHMSYNC_STAT_CAS_FAILURES, 1);
+        return EBUSY;
+    }
+    g->running = next;
+    shmi_signal_add(w, SHMSYNC_STAT_TASKS_POLLED, 1);
+    return 0;
+}
+
+SHMI_FN int shmi_gate_finish(shmsync_gate *g, const char *op, int again, int *scheduled)
+{
+    struct shmi_signalwaker *w = g->impl;
+    uint64_t *word = &w->gates[g->queue].word;
+    int err = shmi_use(w->a, op);
+    *scheduled = 0;
+    if (err != 0)
+        return err;
+    for (;;) {
+        uint64_t s = shmi_ld64(word), next;
+        if (g->running == 0 || (s & ~SHMI_SIGNAL_GATE_SCHEDULED_MASK) != g->running)
+            return shmi_fail(EPERM, op, w->called, "queue %u, by a handle that does not execute it: the gate is %#llx", g->queue, (unsigned long long)s);
+        next = shmi_gate_finished(s, again);
+        if (!shmi_cas64(word, s, next)) {
+            shmi_signal_add(w, SHMSYNC_STAT_CAS_FAILURES, 1);
+            continue;
+        }
+        g->running = 0;
+        *scheduled = shmi_gate_scheduled(next);
+        if (again)
+            shmi_signal_add(w, SHMSYNC_STAT_YIELDED, 1);
+        else if (!*scheduled)
+            shmi_signal_add(w, SHMSYNC_STAT_COMPLETED, 1);
+        if (*scheduled) {
+            SHMSYNC_CRASHPOINT("signal.finish.released");
+            shmi_signal_publish(w, g->queue);
+        }
+        return 0;
+    }
+}
+int shmsync_gate_finish(shmsync_gate *g, int *again)
+{
+    int scheduled, err = shmi_gate_finish(g, "gate.finish", 0, &scheduled);
+    if (again != NULL)
+        *again = scheduled;
+    return err;
+}
+int shmsync_gate_finish_and_schedule(shmsync_gate *g)
+{
+    int scheduled;
+    return shmi_gate_finish(g, "gate.finish_and_schedule", 1, &scheduled);
+}
+int shmsync_gate_state(const shmsync_gate *g, shmsync_gate_info *out)
+{
+    uint64_t s;
+    int err = shmi_use(g->impl->a, "gate.state");
+    memset(out, 0, sizeof *out);
+    if (err != 0)
+        return err;
+    s = shmi_ld64(&g->impl->gates[g->queue].word);
+    out->scheduled = shmi_gate_scheduled(s);
+    out->executing = shmi_gate_executing(s);
+    out->epoch = (uint32_t)(s >> SHMI_SIGNAL_GATE_EPOCH_SHIFT);
+    out->known = out->executing && shmi_who(g->impl->a, shmi_gate_executor(s), &out->executor) == 0;
+    return 0;
+}
+
+/* Goes once through the signals in active. */
+SHMI_FN int shmi_signal_pass(struct shmi_signalwaker *w, uint64_t active, uint32_t near_queue, shmsync_gate *g)
+{
+    int first = (int)(near_queue / SHMI_SIGNAL_BITS);
+    while (active != 0) {
+        int i = shmsync_nearest_bit(active, first), start = i == first ? (int)(near_queue % SHMI_SIGNAL_BITS) : 0;
+        uint64_t set = shmi_ld64(&w->lines[i].bits);
+        active &= ~(UINT64_C(1) << i);
+        shmi_signal_add(w, SHMSYNC_STAT_SIGNAL_POLLS, 1);
+        if (set == 0)
+            shmi_signal_unmark_empty(w, (uint32_t)i);
+        while (set != 0) {
+            int bit = shmsync_nearest_bit(set, start);
+            set &= ~(UINT64_C(1) << bit);
+            g->queue = (uint32_t)i * SHMI_SIGNAL_BITS + (uint32_t)bit;
+            if (shmi_gate_begin(g))
+                return 1;
+            shmi_signal_drop(w, g->queue);
+        }
+    }
+    return 0;
+}
+int shmsync_signalwaker_next(shmsync_signalwaker *waker, int near_queue, shmsync_gate *out)
+{
+    struct shmi_signalwaker *w = waker->impl;
+    shmsync_gate g;
+    int passes, err = shmi_signal_use(w, "signalwaker.next", "queue", near_queue, w->n_gates);
+    if (err != 0)
+        return err;
+    g.impl = w;
+    g.queue = 0;
+    g.running = 0;
+    for (passes = 0; passes < SHMI_SIGNAL_PASSES; passes++) {
+        uint64_t active = shmi_ld64(&w->w->summary) & w->mask;
+        if (active == 0) {
+            shmi_signal_add(w, SHMSYNC_STAT_EMPTY_SCANS, 1);
+            return EBUSY;
+        }
+        if (shmi_signal_pass(w, active, (uint32_t)near_queue, &g)) {
+            /* For what is scheduled beside it, if somebody sleeps and there is no permit: this
+             * execution may take for ever. */
+            if ((shmi_ld64(&w->w->summary) & w->mask) != 0 && shmi_ld64(&w->w->permits) == 0 && shmi_bell_announced(&w->bell))
+                shmi_signal_release(w, 1);
+            *out = g;
+            return 0;
+        }
+        /* What was found was stale, and is cleared away. Something may have been scheduled meanwhile
+         * for a signal that was marked all the time, for which there is no permit: look again. */
+    }
+    shmi_signal_release(w, 1); /* whoever takes it looks on */
+    shmi_signal_add(w, SHMSYNC_STAT_EMPTY_SCANS, 1);
+    return EBUSY;
+}
+
+/* ---- Waiting for permits ---- */
+
+SHMI_FN int shmi_signal_permitted(void *w) { return shmi_ld64(&((struct shmi_signalwaker *)w)->w->permits) != 0; }
+
+/* What closes the gap between the look at the permits and the sleep is the wake word: whoever waits
+ * announces itself in it, looks, and sleeps only while it is what it was; whoever issues a permit
+ * looks at the word after that, and changes it if it is announced. */
+SHMI_FN int shmi_signal_await(struct shmi_signalwaker *w, int64_t abs)
+{
+    for (;;) {
+        uint32_t v = shmi_bell_announce(&w->bell);
+        shmi_bed bed;
+        int took;
+        SHMSYNC_CRASHPOINT("signal.acquire.announced");
+        if (shmi_signal_take(w)) {
+            SHMSYNC_CRASHPOINT("signal.acquire.taken");
+            shmi_signal_pass_on(w);
+            return 0;
+        }
+        if ((shmi_ld64(&w->w->summary) & w->mask) != 0) {
+            /* There is something to do, and its permit was taken by another, who may have been too
+             * early to see that somebody waits, and may take its time. */
+            shmi_signal_pass_on(w);
+            return 0;
+        }
+        memset(&bed, 0, sizeof bed);
+        bed.looked = &w->looked;
+        bed.word = w->bell.word;
+        bed.val = v;
+        bed.object = w->o.off;
+        bed.wanted = v;
+        bed.deadline = abs;
+        switch (shmi_sleep(w->a, &bed)) {
+        case SHMI_AGAIN:
+            SHMSYNC_CRASHPOINT("signal.acquire.woken");
+            break;
+        case SHMI_LOOK:
+            shmi_signal_look(w);
+            break;
+        case SHMI_LATE: /* which may come with a wake that was meant for another */
+            took = shmi_signal_take(w);
+            shmi_signal_pass_on(w);
+            return took ? 0 : ETIMEDOUT;
+        default:
+            shmi_signal_pass_on(w);
+            return shmi_fail(EBADF, "signalwaker.acquire", w->called, "this process closed the arena");
+        }
+    }
+}
+SHMI_FN int shmi_signal_acquire(struct shmi_signalwaker *w, int64_t abs)
+{
+    shmi_tuning t = shmi_signal_tuning(w);
+    int err = shmi_use(w->a, "signalwaker.acquire"), counted;
+    if (err != 0 || shmi_signal_take(w))
+        return err;
+    err = shmi_enter(w->a, "signalwaker.acquire");
+    if (err != 0)
+        return err;
+    if (!shmi_spin(&t, shmi_signal_permitted, w) || !shmi_signal_take(w)) {
+        counted = shmi_signal_tally(w, 1, 1);
+        shmi_signal_add(w, SHMSYNC_STAT_WAITING, 1);
+        err = shmi_signal_await(w, abs);
+        if (counted)
+            shmi_signal_tally(w, 1, 0);
+    }
+    shmi_exit(w->a);
+    return err;
+}
+int shmsync_signalwaker_acquire(shmsync_signalwaker *w) { return shmi_signal_acquire(w->impl, 0); }
+int shmsync_signalwaker_timedacquire(shmsync_signalwaker *w, const struct timespec *abs_monotonic)
+{
+    int64_t ns;
+    int err = shmi_deadline(abs_monotonic, &ns);
+    return err != 0 ? err : shmi_signal_acquire(w->impl, ns);
+}
+int shmsync_signalwaker_tryacquire(shmsync_signalwaker *w)
+{
+    int err = shmi_use(w->impl->a, "signalwaker.tryacquire");
+    return err != 0 ? err : shmi_signal_take(w->impl) ? 0 : EBUSY;
+}
+int shmsync_signalwaker_release(shmsync_signalwaker *w, int64_t n)
+{
+    int err = shmi_use(w->impl->a, "signalwaker.release");
+    if (err == 0 && n < 0)
+        err = shmi_fail(EINVAL, "signalwaker.release", w->impl->called, "%lld permits", (long long)n);
+    if (err == 0 && n > 0)
+        shmi_signal_release(w->impl, (uint64_t)n);
+    return err;
+}
+uint64_t shmsync_signalwaker_permits(const shmsync_signalwaker *w) { return shmi_ld64(&w->impl->w->permits); }
+int shmsync_signalwaker_sleepers(const shmsync_signalwaker *w) { return (int)shmi_signal_sleepers(w->impl); }
+int shmsync_signalwaker_workers(const shmsync_signalwaker *waker)
+{
+    struct shmi_signalwaker *w = waker->impl;
+    uint64_t n = 0;
+    uint32_t i;
+    for (i = 0; i < w->n_rows; i++) {
+        uint64_t c = shmi_ld64(&w->rows[i].count);
+        if (c != 0 && shmi_current(w->a, shmi_row_name(c)))
+            n += shmi_row_workers(c);
+    }
+    return (int)n;
+}
+SHMI_FN int shmi_signal_register(struct shmi_signalwaker *w, const char *op, int sleeper, int up)
+{
+    int err = shmi_use(w->a, op);
+    if (err == 0 && !shmi_signal_tally(w, sleeper, up))
+        err = shmi_fail(up ? ENOSPC : EPERM, op, w->called, "%s", up ? "too many" : "none is registered");
+    return err;
+}
+int shmsync_signalwaker_register_sleeper(shmsync_signalwaker *w) { return shmi_signal_register(w->impl, "signalwaker.register_sleeper", 1, 1); }
+int shmsync_signalwaker_unregister_sleeper(shmsync_signalwaker *w) { return shmi_signal_register(w->impl, "signalwaker.unregister_sleeper", 1, 0); }
+int shmsync_signalwaker_register_worker(shmsync_signalwaker *w) { return shmi_signal_register(w->impl, "signalwaker.register_worker", 0, 1); }
+int shmsync_signalwaker_unregister_worker(shmsync_signalwaker *w) { return shmi_signal_register(w->impl, "signalwaker.unregister_worker", 0, 0); }
+
+/* What users of a SignalWaker do with its index themselves: signals, summary, status, partitions,
+ * reservations, counters. prims/signal_bits.go, signal_summary.go, signal_partition.go, signal_tasks.go. */
+
+/* ---- Signals ---- */
+
+int shmsync_signalwaker_signal(const shmsync_signalwaker *w, int i, shmsync_signal *out)
+{
+    int err = shmi_signal_use(w->impl, "signalwaker.signal", "signal", i, w->impl->n_lines);
+    if (err != 0)
+        return err;
+    out->impl = w->impl;
+    out->index = (uint32_t)i;
+    return 0;
+}
+SHMI_FN uint64_t *shmi_signal_of(const shmsync_signal *s) { return &s->impl->lines[s->index].bits; }
+int shmsync_signal_set_mask(const shmsync_signal *s, uint64_t mask, int *was_empty, uint64_t *set)
+{
+    int err = shmi_use(s->impl->a, "signal.set");
+    uint64_t old;
+    if (err != 0)
+        return err;
+    old = shmi_or64(shmi_signal_of(s), mask);
+    if (was_empty != NULL)
+        *was_empty = old == 0;
+    if (set != NULL)
+        *set = mask & ~old;
+    return 0;
+}
+int shmsync_signal_set(const shmsync_signal *s, int bit, int *was_empty, int *was_set)
+{
+    uint64_t set = 0;
+    int err = shmi_signal_use(s->impl, "signal.set", "bit", bit, SHMI_SIGNAL_BITS);
+    if (err == 0)
+        err = shmsync_signal_set_mask(s, UINT64_C(1) << bit, was_empty, &set);
+    if (err == 0 && was_set != NULL)
+        *was_set = set != 0;
+    return err;
+}
+int shmsync_signal_acquire(const shmsync_signal *s, int bit, uint64_t *before)
+{
+    uint64_t m, old;
+    int err = shmi_signal_use(s->impl, "signal.acquire", "bit", bit, SHMI_SIGNAL_BITS);
+    if (err != 0)
+        return err;
+    m = UINT64_C(1) << bit;
+    old = shmi_ld64(shmi_signal_of(s));
+    if ((old & m) != 0)
+        old = shmi_and64(shmi_signal_of(s), ~m);
+    if (before != NULL)
+        *before = old;
+    if ((old & m) == 0)
+        return EBUSY;
+    SHMSYNC_CRASHPOINT("signal.bit.acquired");
+    return 0;
+}
+uint64_t shmsync_signal_load(const shmsync_signal *s) { return shmi_ld64(shmi_signal_of(s)); }
+
+/* ---- Summary and status ---- */
+
+int shmsync_signalwaker_mark(shmsync_signalwaker *w, int i, int *marked)
+{
+    int err = shmi_signal_use(w->impl, "signalwaker.mark", "signal", i, w->impl->n_lines);
+    int did = err == 0 && shmi_signal_mark(w->impl, (uint32_t)i);
+    if (marked != NULL)
+        *marked = did;
+    return err;
+}
+int shmsync_signalwaker_mark_mask(shmsync_signalwaker *waker, uint64_t mask, uint64_t *marked)
+{
+    struct shmi_signalwaker *w = waker->impl;
+    uint64_t fresh = 0;
+    int err = shmi_use(w->a, "signalwaker.mark_mask");
+    if (err == 0 && (mask & ~w->mask) != 0)
+        err = shmi_fail(EINVAL, "signalwaker.mark_mask", w->called, "signals %#llx of %u", (unsigned long long)mask, w->n_lines);
+    if (err == 0 && mask != 0)
+        fresh = mask & ~shmi_or64(&w->w->summary, mask);
+    if (fresh != 0) {
+        SHMSYNC_CRASHPOINT("signal.mark.marked");
+        shmi_signal_release(w, (uint64_t)shmi_signal_popcount(fresh));
+    }
+    if (marked != NULL)
+        *marked = fresh;
+    return err;
+}
+int shmsync_signalwaker_tryunmark_empty(shmsync_signalwaker *w, int i)
+{
+    int err = shmi_signal_use(w->impl, "signalwaker.tryunmark_empty", "signal", i, w->impl->n_lines);
+    return err != 0 ? err : shmi_signal_unmark_empty(w->impl, (uint32_t)i) ? 0 : EBUSY;
+}
+int shmsync_signalwaker_tryunmark(shmsync_signalwaker *w, int i)
+{
+    uint64_t *summary = &w->impl->w->summary, m;
+    int err = shmi_signal_use(w->impl, "signalwaker.tryunmark", "signal", i, w->impl->n_lines);
+    if (err != 0)
+        return err;
+    m = UINT64_C(1) << i;
+    return (shmi_ld64(summary) & m) != 0 && (shmi_and64(summary, ~m) & m) != 0 ? 0 : EBUSY;
+}
+uint64_t shmsync_signalwaker_summary(const shmsync_signalwaker *w) { return shmi_ld64(&w->impl->w->summary) & w->impl->mask; }
+
+SHMI_FN int shmi_signal_status(struct shmi_signalwaker *w, const char *op, uint64_t m, int *marked)
+{
+    int err = shmi_use(w->a, op), did = err == 0 && shmi_signal_mark_status(w, m);
+    if (marked != NULL)
+        *marked = did;
+    return err;
+}
+SHMI_FN int shmi_signal_unmark_tasks(struct shmi_signalwaker *w)
+{
+    if (!shmi_signal_unmark_status(w, SHMI_SIGNAL_STATUS_TASKS_MASK))
+        return 0;
+    SHMSYNC_CRASHPOINT("signal.tasks.cleared");
+    if (shmi_ld64(&w->w->partition) != 0) {
+        shmi_signal_mark_status(w, SHMI_SIGNAL_STATUS_TASKS_MASK);
+        return 0;
+    }
+    return 1;
+}
+int shmsync_signalwaker_mark_yield(shmsync_signalwaker *w, int *marked)
+{
+    return shmi_signal_status(w->impl, "signalwaker.mark_yield", SHMI_SIGNAL_STATUS_YIELD_MASK, marked);
+}
+int shmsync_signalwaker_mark_tasks(shmsync_signalwaker *w, int *marked)
+{
+    return shmi_signal_status(w->impl, "signalwaker.mark_tasks", SHMI_SIGNAL_STATUS_TASKS_MASK, marked);
+}
+int shmsync_signalwaker_tryunmark_yield(shmsync_signalwaker *w)
+{
+    int err = shmi_use(w->impl->a, "signalwaker.tryunmark_yield");
+    return err != 0 ? err : shmi_signal_unmark_status(w->impl, SHMI_SIGNAL_STATUS_YIELD_MASK) ? 0 : EBUSY;
+}
+int shmsync_signalwaker_tryunmark_tasks(shmsync_signalwaker *w)
+{
+    int err = shmi_use(w->impl->a, "signalwaker.tryunmark_tasks");
+    return err != 0 ? err : shmi_signal_unmark_tasks(w->impl) ? 0 : EBUSY;
+}
+void shmsync_signalwaker_status(const shmsync_signalwaker *w, int *yield, int *tasks)
+{
+    uint64_t s = shmi_ld64(&w->impl->w->status);
+    *yield = (s & SHMI_SIGNAL_STATUS_YIELD_MASK) != 0;
+    *tasks = (s & SHMI_SIGNAL_STATUS_TASKS_MASK) != 0;
+}
+
+/* ---- Partitions ---- */
+
+int shmsync_signalwaker_sync_partition(shmsync_signalwaker *waker, int start, int end, const shmsync_signalwaker *tree, int *work)
+{
+    struct shmi_signalwaker *w = waker->impl, *t = tree != NULL ? tree->impl : w;
+    uint64_t now = 0, old, gone;
+    int k, err = shmi_use(w->a, "signalwaker.sync_partition");
+    if (work != NULL)
+        *work = 0;
+    if (err != 0)
+        return err;
+    if (start < 0 || end < start || end - start > (int)SHMI_SIGNAL_BITS || end > (int)t->n_lines)
+        return shmi_fail(EINVAL, "signalwaker.sync_partition", w->called, "partition %d..%d of %u signals", start, end, t->n_lines);
+    shmi_signal_add(w, SHMSYNC_STAT_LEAF_SUMMARY_CHECKS, 1);
+    for (k = 0; k < end - start; k++)
+        if (shmi_ld64(&t->lines[start + k].bits) != 0)
+            now |= UINT64_C(1) << k;
+    /* First what is new, so that nobody who looks meanwhile misses it; then what is there no more,
+     * each with a second look at its leaf. */
+    old = shmi_or64(&w->w->partition, now);
+    for (k = 0, gone = old & ~now; gone != 0; k++, gone >>= 1) {
+        if ((gone & 1) == 0)
+            continue;
+        shmi_and64(&w->w->partition, ~(UINT64_C(1) << k));
+        SHMSYNC_CRASHPOINT("signal.partition.cleared");
+        if (k < end - start && shmi_ld64(&t->lines[start + k].bits) != 0) {
+            shmi_or64(&w->w->partition, UINT64_C(1) << k);
+            now |= UINT64_C(1) << k;
+        }
+    }
+    if (now != 0) {
+        shmi_signal_add(w, SHMSYNC_STAT_LEAF_SUMMARY_HITS, 1);
+        shmi_signal_mark_status(w, SHMI_SIGNAL_STATUS_TASKS_MASK);
+    } else {
+        shmi_signal_unmark_tasks(w);
+    }
+    if (work != NULL)
+        *work = now != 0 || shmi_ld64(&w->w->partition) != 0;
+    return 0;
+}
+int shmsync_signalwaker_mark_leaf(shmsync_signalwaker *w, int k, int *was_empty)
+{
+    uint64_t old;
+    int err = shmi_signal_use(w->impl, "signalwaker.mark_leaf", "leaf", k, SHMI_SIGNAL_BITS);
+    if (err != 0)
+        return err;
+    old = shmi_or64(&w->impl->w->partition, UINT64_C(1) << k);
+    SHMSYNC_CRASHPOINT("signal.partition.marked");
+    shmi_signal_mark_status(w->impl, SHMI_SIGNAL_STATUS_TASKS_MASK);
+    if (was_empty != NULL)
+        *was_empty = old == 0;
+    return 0;
+}
+int shmsync_signalwaker_clear_leaf(shmsync_signalwaker *w, int k)
+{
+    int err = shmi_signal_use(w->impl, "signalwaker.clear_leaf", "leaf", k, SHMI_SIGNAL_BITS);
+    uint64_t m;
+    if (err != 0)
+        return err;
+    m = UINT64_C(1) << k;
+    if ((shmi_and64(&w->impl->w->partition, ~m) & ~m) == 0)
+        shmi_signal_unmark_tasks(w->impl);
+    return 0;
+}
+int shmsync_signalwaker_leaf_has_work(const shmsync_signalwaker *w, int k)
+{
+    if (shmi_use(w->impl->a, "signalwaker.leaf_has_work") != 0 || k < 0 || k >= (int)SHMI_SIGNAL_BITS)
+        return 0;
+    shmi_signal_add(w->impl, SHMSYNC_STAT_LEAF_SUMMARY_CHECKS, 1);
+    return (shmi_ld64(&w->impl->w->partition) >> k & 1) != 0;
+}
+uint64_t shmsync_signalwaker_partition(const shmsync_signalwaker *w) { return shmi_ld64(&w->impl->w->partition); }
+
+/* All workers have as many leaves, and the first leaves % workers one more. */
+void shmsync_partition_range(int worker, int leaves, int workers, int *start, int *end)
+{
+    int each, more;
+    *start = *end = 0;
+    if (workers <= 0 || leaves <= 0 || worker < 0 || worker >= workers)
+        return;
+    each = leaves / workers;
+    more = leaves % workers;
+    *start = worker * each + (worker < more ? worker : more);
+    *end = *start + each + (worker < more);
+}
+int shmsync_partition_owner(int leaf, int leaves, int workers)
+{
+    int each, more;
+    if (workers <= 0 || leaf < 0 || leaf >= leaves)
+        return -1;
+    each = leaves / workers;
+    more = leaves % workers;
+    if (leaf < more * (each + 1))
+        return leaf / (each + 1);
+    return more + (leaf - more * (each + 1)) / each;
+}
+int shmsync_partition_leaf(int leaf, int worker, int leaves, int workers)
+{
+    int start, end;
+    shmsync_partition_range(worker, leaves, workers, &start, &end);
+    return leaf < start || leaf >= end ? -1 : leaf - start;
+}
+
+/* ---- Reservations ---- */
+
+/* A number that callers do not have in common, to begin a search with. */
+SHMI_FN uint64_t shmi_signal_random(struct shmi_signalwaker *w)
+{
+    static uint32_t turns;
+    uint64_t x = (uint64_t)shmi_now() + ((uint64_t)w->a->self << 32) + UINT64_C(0x9e3779b97f4a7c15) * (shmi_add32(&turns, 1) + UINT64_C(1));
+    x = (x ^ x >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+    x = (x ^ x >> 27) * UINT64_C(0x94d049bb133111eb);
+    return x ^ x >> 31;
+}
+/* Reserves a queue of signal i; -1 if none is free. */
+SHMI_FN int shmi_signal_reserve_in(struct shmi_signalwaker *w, uint32_t i, uint32_t turn)
+{
+    uint64_t *tasks = &w->lines[i].tasks;
+    unsigned tries;
+    for (tries = 0; tries < 2 * SHMI_SIGNAL_BITS; tries++) {
+        uint64_t free_ = ~shmi_ld64(tasks), turned = turn == 0 ? free_ : free_ >> turn | free_ << (64 - turn), m;
+        uint32_t bit;
+        if (free_ == 0)
+            return -1;
+        bit = ((uint32_t)__builtin_ctzll(turned) + turn) % SHMI_SIGNAL_BITS;
+        m = UINT64_C(1) << bit;
+        if ((shmi_or64(tasks, m) & m) != 0)
+            continue; /* another was faster */
+        SHMSYNC_CRASHPOINT("signal.reserve.indexed");
+        /* A bit that was clear for a queue that somebody has stays set. */
+        if (shmi_cas32(&w->gates[i * SHMI_SIGNAL_BITS + bit].task, 0, w->a->self)) {
+            SHMSYNC_CRASHPOINT("signal.reserve.taken");
+            return (int)bit;
+        }
+    }
+    return -1;
+}
+int shmsync_signalwaker_reserve(shmsync_signalwaker *waker, int start, int end, int *queue)
+{
+    struct shmi_signalwaker *w = waker->impl;
+    uint32_t k, n, first, turn;
+    uint64_t r;
+    int err = shmi_use(w->a, "signalwaker.reserve");
+    if (err != 0)
+        return err;
+    if (start < 0 || end < start || end > (int)w->n_lines)
+        return shmi_fail(EINVAL, "signalwaker.reserve", w->called, "signals %d..%d of %u", start, end, w->n_lines);
+    n = (uint32_t)(end - start);
+    r = shmi_signal_random(w);
+    first = n != 0 ? (uint32_t)(r >> 32) % n : 0;
+    turn = (uint32_t)(r % SHMI_SIGNAL_BITS);
+    for (k = 0; k < n; k++) {
+        uint32_t i = (uint32_t)start + (first + k) % n;
+        int bit = shmi_signal_reserve_in(w, i, turn);
+        if (bit >= 0) {
+            *queue = (int)(i * SHMI_SIGNAL_BITS) + bit;
+            return 0;
+        }
+    }
+    return EBUSY;
+}
+int shmsync_signalwaker_unreserve(shmsync_signalwaker *waker, int queue)
+{
+    struct shmi_signalwaker *w = waker->impl;
+    int err = shmi_signal_use(w, "signalwaker.unreserve", "queue", queue, w->n_gates);
+    if (err != 0)
+        return err;
+    if (!shmi_cas32(&w->gates[queue].task, w->a->self, 0))
+        return shmi_fail(EPERM, "signalwaker.unreserve", w->called, "queue %d, which this process has not reserved", queue);
+    SHMSYNC_CRASHPOINT("signal.unreserve.freed");
+    shmi_and64(&w->lines[(uint32_t)queue / SHMI_SIGNAL_BITS].tasks, ~(UINT64_C(1) << (uint32_t)queue % SHMI_SIGNAL_BITS));
+    return 0;
+}
+int shmsync_signalwaker_reserved(const shmsync_signalwaker *w)
+{
+    uint32_t i;
+    int n = 0;
+    for (i = 0; i < w->impl->n_lines; i++)
+        n += shmi_signal_popcount(shmi_ld64(&w->impl->lines[i].tasks));
+    return n;
+}
+
+/* ---- Counters and health ---- */
+
+SHMI_ASSERT(SHMSYNC_STATS == sizeof(((shmi_signal_row *)0)->stats) / sizeof(uint64_t), "SHMSYNC_STATS");
+
+int shmsync_signalwaker_count(shmsync_signalwaker *w, int stat, uint64_t n)
+{
+    int err = shmi_signal_use(w->impl, "signalwaker.count", "counter", stat, SHMSYNC_STATS);
+    if (err == 0)
+        shmi_add64(&shmi_signal_own_row(w->impl)->stats[stat], n);
+    return err;
+}
+void shmsync_signalwaker_stats(const shmsync_signalwaker *w, uint64_t stats[SHMSYNC_STATS])
+{
+    uint32_t i;
+    int s;
+    for (s = 0; s < SHMSYNC_STATS; s++)
+        stats[s] = 0;
+    for (i = 0; i < w->impl->n_rows; i++)
+        for (s = 0; s < SHMSYNC_STATS; s++)
+            stats[s] += shmi_ld64(&w->impl->rows[i].stats[s]);
+}
+void shmsync_signalwaker_health(const shmsync_signalwaker *waker, shmsync_signal_health *out)
+{
+    struct shmi_signalwaker *w = waker->impl;
+    uint32_t i;
+    memset(out, 0, sizeof *out);
+    out->summary = shmsync_signalwaker_summary(waker);
+    out->permits = shmsync_signalwaker_permits(waker);
+    out->partition = shmsync_signalwaker_partition(waker);
+    for (i = 0; i < w->n_lines; i++)
+        out->signals += shmi_ld64(&w->lines[i].bits) != 0;
+    for (i = 0; i < w->n_gates; i++) {
+        uint64_t s = shmi_ld64(&w->gates[i].word);
+        if (shmi_gate_executing(s))
+            out->executing++;
+        else if (shmi_gate_scheduled(s))
+            out->scheduled++;
+    }
+    out->reserved = shmsync_signalwaker_reserved(waker);
+    out->sleepers = shmsync_signalwaker_sleepers(waker);
+    out->workers = shmsync_signalwaker_workers(waker);
+    shmsync_signalwaker_status(waker, &out->yield, &out->tasks);
+}
 /* ---- What the reaper knows of the kinds of objects ---- */
 
 static const shmi_kind_ops shmi_kinds[] = {
@@ -16023,6 +17620,7 @@ static const shmi_kind_ops shmi_kinds[] = {
     {SHMI_KIND_RWMUTEX, shmi_repair_rwmutex, shmi_wake_rwmutex},
     {SHMI_KIND_SPIN_LOCK, shmi_repair_spin, shmi_wake_spin},
     {SHMI_KIND_RWSPIN_LOCK, shmi_repair_spin, shmi_wake_spin},
+    {SHMI_KIND_SIGNAL_WAKER, shmi_repair_signals, shmi_wake_signals},
     {SHMI_KIND_FUTURE, shmi_repair_future, shmi_mon_wake_object},
     {SHMI_KIND_COND, shmi_repair_cond, shmi_mon_wake_object},
 };

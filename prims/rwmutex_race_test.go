@@ -5,6 +5,7 @@ package prims_test
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -29,7 +30,8 @@ func init() {
 			c.Fatal(err)
 		}
 		var wg sync.WaitGroup
-		plain, sum := 0, 0
+		plain := 0
+		var sum atomic.Int64 // no lock of m's, which would put the reads before what comes later
 		read := func(lock func()) {
 			wg.Go(func() {
 				mine := 0
@@ -38,9 +40,7 @@ func init() {
 					mine += plain
 					m.RUnlock()
 				}
-				m.Lock()
-				sum += mine
-				m.Unlock()
+				sum.Add(int64(mine))
 			})
 		}
 		write := func(lock, unlock func()) {

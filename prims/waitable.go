@@ -67,9 +67,10 @@ type WaitableOptions struct {
 var waitableKind = arena.KindOf("WAIT")
 
 const (
-	waitableVersion = 1
-	waitableHolds   = 256
-	waitableCount   = 1 << 20 // most claims of one sort by one participant
+	waitableVersion  = 2
+	waitableHolds    = 256
+	waitableHoldSize = 24
+	waitableCount    = 1 << 20 // most claims of one sort by one participant
 )
 
 // How a wait of a Waitable ended.
@@ -98,7 +99,9 @@ func OpenWaitable[S, E any](a *arena.Arena, name string, initial S, rules Rules[
 	o, _, err := a.OpenObject(arena.ObjectSpec{
 		Kind: waitableKind, Version: waitableVersion, Name: name, Size: shape.size, Layout: layout, AnySize: opt.Holds == 0,
 		Init: func(body []byte) {
-			waitableBody(body).mon.spin.Store(spinField(opt.Spin))
+			w := waitableBody(body)
+			w.mon.spin.Store(spinField(opt.Spin))
+			w.holds.Store(uint64(shape.count))
 			initialState(body, shape, &initial)
 		},
 	})
@@ -152,13 +155,13 @@ func newWaitable[S, E any](a *arena.Arena, o arena.Object, rules Rules[S, E]) (w
 
 func buildWaitable[S, E any](a *arena.Arena, o arena.Object, rules Rules[S, E]) *Waitable[S, E] {
 	shape := waitableShapeOf(sizeOf[S](), 0)
-	shape = waitableShapeOf(sizeOf[S](), int((o.Size-shape.size)/24))
+	shape = waitableShapeOf(sizeOf[S](), int((o.Size-shape.size)/waitableHoldSize))
 	x := &Waitable[S, E]{words: arena.At[waitableWords](a, o.Body), rules: rules, a: a, object: o, name: a.Self()}
 	for i, off := range shape.copies {
 		x.copies[i] = arena.At[S](a, o.Body+off)
 	}
 	for i := range shape.count {
-		x.holds = append(x.holds, arena.At[waitableHold](a, o.Body+shape.holds+arena.Offset(24*i)))
+		x.holds = append(x.holds, arena.At[waitableHold](a, o.Body+shape.holds+arena.Offset(waitableHoldSize*i)))
 	}
 	x.mon = buildMonitor(a, o, o.Body, x, false)
 	x.fifo = fifo{x.mon, &x.words.queue}

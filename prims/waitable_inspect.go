@@ -6,10 +6,11 @@ import (
 	"github.com/shmsync/shmsync/arena"
 )
 
-// inspectWaitable tells no holds: where they are depends on the user's type.
+// inspectWaitable does without the rules, so it cannot tell which holds a wait is for:
+// an Update may end it as well.
 func inspectWaitable(a *arena.Arena, o arena.Object) arena.Inspection {
 	w, err := arena.TryAt[waitableWords](a, o.Body)
-	if err != nil {
+	if err != nil || o.Size < waitableShapeOf(0, 0).size {
 		return unreadable(a, o, err)
 	}
 	i := inspect(a, o)
@@ -18,11 +19,33 @@ func inspectWaitable(a *arena.Arena, o arena.Object) arena.Inspection {
 		i.State += ", stopped"
 	}
 	i.monitor(&w.mon)
+	for off := waitableHoldsAt(o, w); off < arena.Offset(o.Size); off += waitableHoldSize {
+		h, err := arena.TryAt[waitableHold](a, o.Body+off)
+		if err != nil {
+			break
+		}
+		name, n := arena.Name(h.name.Load()&arena.NameMask), h.count.Load()
+		if n > 0 && a.Current(name) {
+			claimed := h.extra.Load()
+			i.hold(arena.Hold{Owner: name, Mode: arena.HoldClaim, Count: n, Key: &claimed})
+		}
+	}
 	i.waits(inQueue, "claim", nil)
 	return i.Inspection
 }
 
-// hideWaitable hides the state, and the holds behind it.
-func hideWaitable(_ *arena.Arena, o arena.Object, hide func(from arena.Offset, n uint64)) {
-	hide(waitableShapeOf(0, 0).copies[0], o.Size)
+// waitableHoldsAt is where the holds begin, from the body; its end if there are none.
+func waitableHoldsAt(o arena.Object, w *waitableWords) arena.Offset {
+	n, most := w.holds.Load(), (o.Size-uint64(waitableShapeOf(0, 0).size))/waitableHoldSize
+	return arena.Offset(o.Size - waitableHoldSize*min(n, most))
+}
+
+// hideWaitable hides the state.
+func hideWaitable(a *arena.Arena, o arena.Object, hide func(from arena.Offset, n uint64)) {
+	end := o.Size
+	state := waitableShapeOf(0, 0).copies[0]
+	if w, err := arena.TryAt[waitableWords](a, o.Body); err == nil && end > uint64(state) {
+		end = uint64(waitableHoldsAt(o, w))
+	}
+	hide(state, max(end, uint64(state))-uint64(state))
 }

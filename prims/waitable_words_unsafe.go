@@ -23,7 +23,14 @@ type waitableWords struct {
 	current atomic.Uint64
 	queue   listWords
 	stopped atomic.Uint64 // 1 after Stop; as current
-	_       [96]byte
+	// holds is how many holds there are, at the end of the body.
+	//   writers: the creator
+	//   readers: looks
+	//   order:   relaxed
+	//   futex:   none
+	//   crash:   never changes
+	holds atomic.Uint64
+	_     [88]byte
 }
 
 // waitableHold counts the claims of one sort that a participant has not given back.
@@ -43,8 +50,9 @@ var (
 	_ = [1]struct{}{}[unsafe.Offsetof(waitableWords{}.current)-384]
 	_ = [1]struct{}{}[unsafe.Offsetof(waitableWords{}.queue)-392]
 	_ = [1]struct{}{}[unsafe.Offsetof(waitableWords{}.stopped)-408]
+	_ = [1]struct{}{}[unsafe.Offsetof(waitableWords{}.holds)-416]
 	_ = [1]struct{}{}[unsafe.Sizeof(waitableWords{})-512]
-	_ = [1]struct{}{}[unsafe.Sizeof(waitableHold{})-24]
+	_ = [1]struct{}{}[unsafe.Sizeof(waitableHold{})-waitableHoldSize]
 )
 
 // waitableShape is where the parts of a Waitable with a state of that many bytes are.
@@ -61,7 +69,7 @@ func waitableShapeOf(state uintptr, holds int) (s waitableShape) {
 	s.copies[1] = s.copies[0] + each
 	s.holds = s.copies[1] + each
 	s.count = holds
-	s.size = uint64(s.holds) + uint64(holds)*uint64(unsafe.Sizeof(waitableHold{}))
+	s.size = uint64(s.holds) + uint64(holds)*waitableHoldSize
 	return s
 }
 

@@ -6,6 +6,7 @@ import (
 	"context"
 	"os"
 	"sync"
+	"time"
 
 	"github.com/shmsync/shmsync"
 )
@@ -17,6 +18,15 @@ var brokenPeers = []*subject{
 		Open: func(*worker, int) (any, error) { return openLock{}, nil }},
 	{By: "test", Prim: "stuck", Hidden: true, Scenarios: []string{"lock"},
 		Open: func(w *worker, _ int) (any, error) { return stuckLock{w}, nil }},
+	{By: "test", Prim: "stall", Hidden: true, InProcess: true, Open: openStall},
+	{By: "test", Prim: "stampede", Hidden: true, Scenarios: []string{"herd"},
+		Open: func(w *worker, thread int) (any, error) {
+			f, err := openFutexEnd(w, thread)
+			if err != nil {
+				return nil, err
+			}
+			return stampede{f.(*futexEnd)}, nil
+		}},
 	{By: "test", Prim: "crash", Hidden: true, Scenarios: []string{"lock"},
 		Open: func(w *worker, _ int) (any, error) { return crashLock{}, nil }},
 	{By: "test", Prim: "early", Hidden: true, Scenarios: []string{"lock"}, Segment: newArena, Open: openEarly},
@@ -78,6 +88,33 @@ func (p *panicky) BlockContext(ctx context.Context, _ int) error {
 		return ctx.Err()
 	}
 }
+
+// stall is held for long once, soon after the cell begins to measure.
+type stall struct {
+	sync.Mutex
+	w *worker
+	n int
+}
+
+const stallTime = 400 * time.Millisecond
+
+func openStall(w *worker, _ int) (any, error) {
+	return w.Shared(func() (any, error) { return &stall{w: w}, nil })
+}
+
+func (s *stall) Lock() {
+	s.Mutex.Lock()
+	if s.w.phase.Load() == phaseMeasure {
+		if s.n++; s.n == 50 {
+			time.Sleep(stallTime)
+		}
+	}
+}
+
+// stampede is a herd that all come from when one is called.
+type stampede struct{ *futexEnd }
+
+func (s stampede) Rouse(int) { s.futexEnd.Rouse(3) }
 
 // openLock excludes nobody.
 type openLock struct{}

@@ -23,6 +23,7 @@ type cell struct {
 	Scenario *scenario
 	Subject  *subject
 	Place    string
+	CPUs     []int // of the processes in turn, where the placement says which; else those of the run
 	Procs    int
 	Threads  int // per process
 	CS       time.Duration
@@ -31,6 +32,7 @@ type cell struct {
 	Hog      int // busy loops beside the workers, one on each of the first CPUs
 	N        int // kills or waiters
 	shape
+	stress
 	Skew    string    // of the keys of a multi cell
 	Mem     *memShape // of a mem cell
 	Warmup  time.Duration
@@ -60,6 +62,11 @@ func (c *cell) params() map[string]string {
 		"threads":  strconv.Itoa(c.Threads),
 		"wait":     shortDuration(c.Time),
 		"waiters":  strconv.Itoa(c.N),
+		"load":     strconv.Itoa(c.Load),
+		"noise":    strconv.Itoa(c.Noise),
+		"quota":    strconv.Itoa(c.Quota),
+		"rate":     strconv.FormatUint(c.Rate, 10),
+		"spin":     spinName(c.Spin),
 	}
 	if m := c.Mem; m != nil {
 		all["node"], all["mem"], all["huge"] = strconv.Itoa(m.Node), m.policyName(), hugeName(m.Huge)
@@ -125,17 +132,20 @@ func (c *cell) cpuOf(slot int, cpus []int) int {
 	if c.Mem != nil {
 		return c.Mem.CPU
 	}
-	switch c.Place {
-	case placeSame:
+	cpus = or(c.CPUs, cpus...)
+	switch {
+	case c.Place == placeSame:
 		return cpus[0]
-	case placeCross:
-		if c.Scenario.name == "crash" {
-			return cpus[min(slot, 1)%len(cpus)] // survivor on one, victims on the other
-		}
-		return cpus[slot/c.Threads%len(cpus)]
+	case c.Place == placeAny:
+		return -1
+	case c.Scenario.name == "crash":
+		return cpus[min(slot, 1)%len(cpus)] // survivor on one, victims on the other
 	}
-	return -1
+	return cpus[slot/c.Threads%len(cpus)]
 }
+
+// apart tells a cell each of whose processes has a CPU of its own.
+func (c *cell) apart() bool { return c.Place != placeSame && c.Place != placeAny }
 
 // length estimates how long one repetition takes.
 func (c *cell) length() time.Duration {
@@ -159,17 +169,24 @@ func (c *cell) deadline(patience time.Duration) time.Duration { return c.length(
 // check says why the cell cannot run with these CPUs.
 func (c *cell) check(cpus []int) string {
 	switch {
-	case c.Place == placeCross && len(cpus) < 2:
+	case c.Quota > 0 && quotaCheck() != nil:
+		return quotaCheck().Error()
+	case c.Load > 0 && c.Procs > oversubMost:
+		return fmt.Sprintf("has more than %d processes", oversubMost)
+	case c.apart() && len(or(c.CPUs, cpus...)) < 2:
 		return "needs two CPUs"
 	case c.Capacity > 0 && (c.slots() < 2 || c.slots() > 2*scratchLanes):
 		return fmt.Sprintf("needs 2 to %d threads", 2*scratchLanes)
 	case c.Scenario.name == "barrier" && c.slots() > scratchParts:
 		return fmt.Sprintf("has more than %d parties", scratchParts)
+	case c.Scenario.name == "matrix" && !c.apart():
+		return "needs a CPU for each end: both spin"
 	case c.Scenario.name == "event" && c.Procs < 2:
 		return "needs two processes"
 	case c.Scenario.name == "waiters" && c.Subject.MaxN > 0 && c.N > c.Subject.MaxN:
 		return fmt.Sprintf("takes a thread for each of %d waiters", c.N)
-	case len(c.Subject.Places) > 0 && !slices.Contains(c.Subject.Places, c.Place):
+	case len(c.Subject.Places) > 0 && !slices.Contains(c.Subject.Places, c.Place) &&
+		!(c.apart() && slices.Contains(c.Subject.Places, placeCross)):
 		return fmt.Sprintf("makes no sense with place=%s", c.Place)
 	}
 	if c.Mem != nil {

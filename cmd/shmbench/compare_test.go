@@ -129,7 +129,7 @@ func TestExport(t *testing.T) {
 	}
 	require.GreaterOrEqual(t, found, len(d.Cells[0].Reps))
 
-	code, out, errs = shmbench(t, "export", "--as=hgrm", file)
+	code, out, errs = shmbench(t, "export", "--format=hgrm", file)
 	require.Zero(t, code, errs)
 	require.Contains(t, out, "# "+d.Cells[0].Key+", ns")
 	require.Contains(t, out, "Percentile")

@@ -24,6 +24,7 @@ const (
 	primBytes      = 32
 	messageBytes   = 256
 	slotMetrics    = 8
+	slotFrom       = 64
 	controlFD      = 3
 	segmentFD      = 4
 	firstSubjectFD = 5
@@ -90,7 +91,8 @@ type control struct {
 	_       [56]byte
 
 	counter uint64 // guarded by the lock under test; plain on purpose
-	_       [56]byte
+	holder  uint64 // likewise: the slot that held it last, and 1
+	_       [48]byte
 
 	think [thinks]float32 // think times, in units of their mean
 	shape shape
@@ -115,6 +117,7 @@ type slot struct {
 	itersPerNs float64 // calibration of the work loop
 	metrics    [slotMetrics]float64
 	message    [messageBytes]byte
+	from       [slotFrom]uint64 // how often the lock came from each slot
 }
 
 var (
@@ -133,7 +136,8 @@ var (
 	_ = [1]struct{}{}[unsafe.Offsetof(slot{}.itersPerNs)-88]
 	_ = [1]struct{}{}[unsafe.Offsetof(slot{}.metrics)-96]
 	_ = [1]struct{}{}[unsafe.Offsetof(slot{}.message)-160]
-	_ = [1]struct{}{}[unsafe.Sizeof(slot{})-416]
+	_ = [1]struct{}{}[unsafe.Offsetof(slot{}.from)-416]
+	_ = [1]struct{}{}[unsafe.Sizeof(slot{})-928]
 )
 
 // page is a mapped control page and its slots.

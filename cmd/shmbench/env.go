@@ -12,6 +12,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/shmsync/shmsync"
 )
 
 // environment is what the figures of a run depend on.
@@ -31,6 +33,11 @@ type environment struct {
 	Load        float64 `json:"load"`
 	NUMABalance bool    `json:"numa_balancing"`
 	SMT         bool    `json:"smt"`
+	Steal       float64 `json:"steal"`     // share of the CPUs' time that the hypervisor took during the run
+	Throttled   int     `json:"throttled"` // how often the cgroup's quota stopped the run
+
+	// Caps are features of the kernel that cells may need: yes, or why not.
+	Caps map[string]string `json:"caps,omitempty"`
 }
 
 // readEnvironment describes this host; what cannot be read stays empty.
@@ -46,6 +53,13 @@ func readEnvironment(used []int) environment {
 		NUMABalance: readLine("/proc/sys/kernel/numa_balancing") == "1",
 		SMT:         readLine("/sys/devices/system/cpu/smt/active") == "1",
 		Nodes:       1,
+		Caps:        map[string]string{},
+	}
+	for _, f := range shmsync.Features() {
+		e.Caps[f.Name()] = "yes"
+		if err := f.Check(); err != nil {
+			e.Caps[f.Name()] = err.Error()
+		}
 	}
 	e.Load, _ = strconv.ParseFloat(strings.SplitN(readLine("/proc/loadavg"), " ", 2)[0], 64)
 	if nodes, err := parseInts(strings.ReplaceAll(readLine("/sys/devices/system/node/online"), "-", ":")); err == nil && len(nodes) > 0 {
@@ -106,7 +120,7 @@ func readLine(name string) string {
 func (e environment) warnings(o *options) []string {
 	var w []string
 	warn := func(format string, args ...any) { w = append(w, fmt.Sprintf(format, args...)) }
-	if strings.Contains(e.CPU, "TCG") || strings.Contains(e.CPU, "QEMU") {
+	if emulated(e.CPU) {
 		warn("emulated CPU: functional results only")
 	}
 	if e.Hypervisor != "" {

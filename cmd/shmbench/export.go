@@ -12,7 +12,13 @@ import (
 
 type exportCmd struct {
 	File string `arg:"" type:"existingfile" help:"Result file of --out."`
-	As   string `enum:"csv,hgrm" default:"csv" help:"As what: ${enum}. csv: a line for each metric of each repetition; hgrm: percentiles of each cell, as the plotters of HdrHistogram read them."`
+}
+
+// Help describes the formats.
+func (exportCmd) Help() string {
+	return `--format bench: Go benchmark format, for benchstat. csv, also by default: a line for each
+metric of each repetition. hgrm: percentiles of each cell, as the plotters of HdrHistogram
+read them. json: the file again, as this version has it.`
 }
 
 // Run converts a result file.
@@ -21,10 +27,24 @@ func (c *exportCmd) Run(s *session) error {
 	if err != nil {
 		return err
 	}
-	if c.As == "hgrm" {
-		return writeHGRM(s.stdout, d)
+	format := s.common.Format
+	if format == "table" {
+		format = "csv"
 	}
-	return writeCSV(s.stdout, d)
+	return d.write(s.stdout, format)
+}
+
+// write renders a document in a format that is for programs.
+func (d *document) write(w io.Writer, format string) error {
+	switch format {
+	case "bench":
+		return writeBench(w, d)
+	case "json":
+		return writeJSON(w, d)
+	case "hgrm":
+		return writeHGRM(w, d)
+	}
+	return writeCSV(w, d)
 }
 
 // writeCSV renders a document flat: a line for each metric of each repetition. The

@@ -61,7 +61,7 @@ func lines(cells []*jsonCell, point func(total int64, b hdrhistogram.Bracket, di
 			}
 			s.line = append(s.line, p)
 		}
-		if len(s.line) > 1 {
+		if len(s.line) > 2 { // two points are no curve
 			all = append(all, s)
 		}
 	}

@@ -10,7 +10,7 @@ const lockStride = 61
 
 // workLock contends for one lock: think, lock, count, work, unlock. The counter
 // is read before the critical section's work and written after it, so that two
-// owners at a time lose counts.
+// owners at a time lose counts. In the line of the counter is who held the lock last.
 func workLock(t *thread) error {
 	l, err := as[locker](t)
 	if err != nil {
@@ -21,6 +21,7 @@ func workLock(t *thread) error {
 	for i, units := range t.think {
 		think[i] = steps(uint64(float64(units)*float64(t.thinkNs)), t.perNs)
 	}
+	from, me := &t.slot.from, uint64(t.index)+1
 	t.await()
 	measuring := false
 	x, t0 := uint64(t.index), int64(0)
@@ -45,6 +46,10 @@ func workLock(t *thread) error {
 			record(t.counts, shmsync.Monotonic()-t0)
 		}
 		v := t.counter
+		if last := t.holder - 1; measuring && last < slotFrom {
+			from[last]++
+		}
+		t.holder = me
 		if cs > 0 {
 			x = work(cs, x)
 		}

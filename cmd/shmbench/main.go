@@ -23,6 +23,9 @@ type program struct {
 	Handoff     handoffCmd     `cmd:"" help:"Pass a token between two processes: round trips, and one-way wakes."`
 	Lock        lockCmd        `cmd:"" help:"Throughput and fairness of a contended lock."`
 	Crash       crashCmd       `cmd:"" help:"Kill the owner: time until the next one owns."`
+	Wake        wakeCmd        `cmd:"" help:"Wakes, against how long the other slept, and of some of many."`
+	Oversub     oversubCmd     `cmd:"" help:"A lock of more workers than CPUs, by how long its waiters spin."`
+	Peers       peersCmd       `cmd:"" help:"Everything that this host has besides, and the library."`
 	Waiters     waitersCmd     `cmd:"" help:"Threads and memory that blocked goroutines cost, and CPU that a long wait does."`
 	RW          rwCmd          `cmd:"" name:"rw" help:"Readers at once, and readers mixed with writers."`
 	Sem         semCmd         `cmd:"" help:"Permits of a counting semaphore."`
@@ -33,20 +36,23 @@ type program struct {
 	Barrier     barrierCmd     `cmd:"" help:"Phases that everybody must come to."`
 	Queue       queueCmd       `cmd:"" help:"Items from producers to consumers."`
 	Mem         memCmd         `cmd:"" help:"Memory of an arena by where it is: latency, scans, data under a lock."`
+	Topo        topoCmd        `cmd:"" help:"CPUs, caches and NUMA nodes of this host."`
+	Matrix      matrixCmd      `cmd:"" help:"How long a cache line takes from each CPU to each other."`
 	Bars        barsCmd        `cmd:"" help:"The project's bars: ratios to peers, passed or failed."`
 	Compare     compareCmd     `cmd:"" help:"What differs between two result files, beyond chance."`
+	Recommend   recommendCmd   `cmd:"" help:"Advice on placement, spinning and kinds of lock, from a result file."`
 	Report      reportCmd      `cmd:"" help:"A result file as a page with pictures."`
 	Export      exportCmd      `cmd:"" help:"A result file in another format."`
 	Torture     tortureCmd     `cmd:"" help:"Processes that die over all primitives, and what survives that."`
+	Selftest    selftestCmd    `cmd:"" help:"Proofs that the library works here; measures nothing."`
 	Worker      workerCmd      `cmd:"" hidden:""`
+
+	SelftestWorker selftestWorkerCmd `cmd:"" hidden:""`
 
 	TortureWorker tortureWorkerCmd `cmd:"" hidden:""`
 }
 
 type (
-	suiteCmd struct {
-		Preset string `enum:"quick,std,full" default:"quick" help:"How thorough: ${enum}."`
-	}
 	uncontendedCmd struct{}
 	handoffCmd     struct{}
 	lockCmd        struct{}
@@ -54,7 +60,8 @@ type (
 	waitersCmd     struct{}
 	workerCmd      struct {
 		Proc int  `arg:"" optional:"" help:"Index of the process."`
-		Spin *int `help:"Keep this CPU busy instead."`
+		Busy *int `help:"Keep this CPU busy instead."`
+		Idle bool `help:"But only where nothing else wants to run."`
 	}
 )
 
@@ -67,7 +74,12 @@ Examples:
   shmbench -n                                    what that would run, and how long
   shmbench handoff --place cross,same --count 10
   shmbench handoff --place same --hog 0,1        beside a CPU hog
+  shmbench handoff --place smt,llc,package,0+5   by what CPUs share, or these two
+  shmbench topo --html host.html                 this host; --record DIR keeps it for others
+  shmbench matrix --html matrix.html             a cache line from each CPU to each other
+  shmbench recommend results.json                what to do about it
   shmbench lock --procs 2,4 --threads 1,8 --cs 100ns,1us --think 100ns
+  shmbench lock --rate 10000,100000              an open loop
   shmbench lock --prim 'c:*,in-process:*' --format bench > lock.txt
   shmbench crash --kills 300
   shmbench rw --read 50,90,99 --cs 0,1us         and --prim '*:mutex,*:rw*' to see what it gains
@@ -78,7 +90,7 @@ Examples:
   shmbench bars --only 'round trip'
   shmbench torture --duration 10m --seed 0      and --only mutex,queue for some
   benchstat -row .name,/prim -col /place lock.txt
-  shmbench suite --preset std --out a.json       and b.json after a change, then
+  shmbench suite --std --out a.json              and b.json after a change, then
   shmbench compare a.json b.json
   shmbench suite --html report.html              pictures
 
@@ -126,21 +138,32 @@ var (
 	thorough = defaults{2 * time.Second, 200 * time.Millisecond, 10, 100}
 )
 
-// Run runs the suite.
-func (c *suiteCmd) Run(s *session) error {
-	d := map[string]defaults{"quick": quick, "std": usual, "full": thorough}[c.Preset]
-	s.brief = c.Preset == "quick"
-	return s.measure(d, scenarioNames()...)
-}
-
 // Run runs the scenario.
 func (uncontendedCmd) Run(s *session) error { return s.measure(usual, "uncontended") }
 
 // Run runs the scenarios.
 func (handoffCmd) Run(s *session) error { return s.measure(usual, "handoff", "wake") }
 
-// Run runs the scenario.
-func (lockCmd) Run(s *session) error { return s.measure(usual, "lock") }
+// Run runs the scenario; with a rate, that of locks taken at it.
+func (lockCmd) Run(s *session) error {
+	if len(s.common.Rate) > 0 {
+		return s.measure(usual, "open")
+	}
+	return s.measure(usual, "lock")
+}
+
+// Help describes the cells.
+func (lockCmd) Help() string {
+	return `All threads work for --think, lock, work for --cs, unlock. p99-ns is what one waits for the
+lock, jain how evenly it goes round, from-… where it came from.
+
+With --rate, operations begin when they are due, whether those before have ended or not
+(an open loop): p99-ns is then from when one was due until it had the lock. closed-p99-ns
+is from its call, as the usual loop would tell; corrected-p99-ns is estimated from that, as
+HdrHistogram does; behind counts those that were due and had not begun in the end.
+
+Checked: the counter under the lock equals the acquisitions.`
+}
 
 // Run runs the scenario.
 func (crashCmd) Run(s *session) error { return s.measure(usual, "crash") }
@@ -150,8 +173,8 @@ func (waitersCmd) Run(s *session) error { return s.measure(usual, "waiters", "id
 
 // Run is the life of a worker.
 func (c *workerCmd) Run(s *session) error {
-	if c.Spin != nil {
-		return runHog(*c.Spin)
+	if c.Busy != nil {
+		return runHog(*c.Busy, c.Idle)
 	}
 	return runWorker(c.Proc)
 }

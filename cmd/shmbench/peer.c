@@ -24,6 +24,7 @@ struct segment {
 	LINE pthread_rwlock_t rwlock;
 	LINE pthread_barrier_t barrier;
 	LINE sem_t permits;
+	LINE pthread_spinlock_t spin;
 	struct {
 		LINE pthread_mutex_t mutex;
 	} each[KEYS];
@@ -107,7 +108,9 @@ static const struct subject {
 	uint32_t (*await)(struct thread *);
 } *sub;
 
+#include "peer_ipc.h"
 #include "peer_cells.h"
+#include "peer_load.h"
 
 /* Tokens: each end passes through its own way and awaits the other. */
 
@@ -188,12 +191,32 @@ static uint32_t sem_await(struct thread *t)
 	return arriving(t, memory_order_relaxed);
 }
 
+static void sysv_pass(struct thread *t, uint32_t v)
+{
+	atomic_store_explicit(&seg->way[t->end].word, v, memory_order_relaxed);
+	sysv_op(t->end, 1, 0);
+}
+
+static uint32_t sysv_await(struct thread *t)
+{
+	sysv_op(1 - t->end, -1, 0);
+	return arriving(t, memory_order_relaxed);
+}
+
+static void mq_pass(struct thread *t, uint32_t v) { mq_put(MQ_WAY + t->end, v); }
+static uint32_t mq_await(struct thread *t) { return (uint32_t)mq_take(MQ_WAY + 1 - t->end); }
+
 static const struct subject subjects[] = {
 	{ "c:futex", futex_lock, futex_unlock, futex_pairs, futex_pass, futex_await },
 	{ "c:futex-spin1000", futex_spin_lock, futex_unlock, futex_pairs, futex_pass, futex_spin_await },
 	{ "c:spin", spin_lock, spin_unlock, NULL, spin_pass, spin_await },
 	{ "c:pthread", mutex_lock, mutex_unlock, mutex_pairs, NULL, NULL },
 	{ "c:robust", mutex_lock, mutex_unlock, mutex_pairs, NULL, NULL },
+	{ "c:pi", mutex_lock, mutex_unlock, mutex_pairs, NULL, NULL },
+	{ "c:robust-pi", mutex_lock, mutex_unlock, mutex_pairs, NULL, NULL },
+	{ "c:pthread-spin", pspin_lock, pspin_unlock, pspin_pairs, NULL, NULL },
+	{ "c:sysv", sysv_lock, sysv_unlock, sysv_pairs, sysv_pass, sysv_await },
+	{ "c:mq", mq_lock, mq_unlock, mq_pairs, mq_pass, mq_await },
 	{ "c:cond", NULL, NULL, NULL, cond_pass, cond_await },
 	{ "c:sem", sem_lock, sem_unlock, sem_pairs, sem_pass, sem_await },
 	{ "c:rwlock", rw_lock, rw_unlock, rw_pairs, NULL, NULL },
@@ -207,8 +230,10 @@ static void setup(void)
 	pthread_condattr_t ca;
 	must("pthread_mutexattr_init", pthread_mutexattr_init(&ma));
 	must("pthread_mutexattr_setpshared", pthread_mutexattr_setpshared(&ma, PTHREAD_PROCESS_SHARED));
-	if (strcmp(sub->name, "c:robust") == 0)
+	if (strncmp(sub->name, "c:robust", 8) == 0)
 		must("pthread_mutexattr_setrobust", pthread_mutexattr_setrobust(&ma, PTHREAD_MUTEX_ROBUST));
+	if (strcmp(sub->name, "c:pi") == 0 || strcmp(sub->name, "c:robust-pi") == 0)
+		must("pthread_mutexattr_setprotocol", pthread_mutexattr_setprotocol(&ma, PTHREAD_PRIO_INHERIT));
 	must("pthread_mutex_init", pthread_mutex_init(&seg->mutex, &ma));
 	must("pthread_condattr_init", pthread_condattr_init(&ca));
 	must("pthread_condattr_setpshared", pthread_condattr_setpshared(&ca, PTHREAD_PROCESS_SHARED));
@@ -217,6 +242,7 @@ static void setup(void)
 	for (int i = 0; i < 3; i++)
 		must("sem_init", sem_init(&seg->sem[i], 1, i == 2) == 0 ? 0 : errno);
 	setup_cells(&ma);
+	setup_ipc();
 }
 
 /* Scenarios. */
@@ -233,6 +259,15 @@ static void run_uncontended(struct thread *t)
 	end(t);
 }
 
+/* came_from counts whom the lock was taken over from. */
+static void came_from(struct thread *t)
+{
+	uint64_t last = ctl->holder - 1;
+	if (t->measuring && last < SLOT_FROM)
+		t->slot->from[last]++;
+	ctl->holder = (uint64_t)t->index + 1;
+}
+
 static void run_lock(struct thread *t)
 {
 	volatile uint64_t *counter = &ctl->counter;
@@ -247,6 +282,7 @@ static void run_lock(struct thread *t)
 		if (sampled && t->measuring)
 			record(t, now() - t0);
 		uint64_t v = *counter;
+		came_from(t);
 		if (cs > 0)
 			sink = work(cs, sink);
 		*counter = v + 1;
@@ -256,24 +292,25 @@ static void run_lock(struct thread *t)
 	end(t);
 }
 
-/* Thread 0 sends odd tokens and times them, thread 1 answers each with its successor. With a gap, thread 0
- * times what its pass costs, and thread 1 the way from the stamp. */
-static void run_send(struct thread *t, int64_t gap)
+/* Thread 0 sends odd tokens and times them, thread 1 answers each with its successor. In a wake cell, thread 0
+ * lets the other sleep and times what its pass costs, and thread 1 the way from the stamp. */
+static void run_send(struct thread *t)
 {
+	int wakes = ctl->scenario == WAKE;
 	int64_t t0 = now(), t1;
 	uint32_t v = 1, got;
 	for (;; v += 2, t0 = t1) {
-		if (gap > 0)
-			sleep_until(now() + gap);
+		if (wakes)
+			sleep_until(now() + (int64_t)ctl->gap_ns);
 		if (!next(t))
 			break;
-		if (gap > 0)
+		if (wakes)
 			atomic_store(&ctl->stamp_ns, t0 = now());
 		sub->pass(t, v);
-		t1 = gap > 0 ? now() : 0;
+		t1 = wakes ? now() : 0;
 		if ((got = sub->await(t)) != v + 1)
 			violate(t, "token came back", v + 1, got);
-		if (gap == 0)
+		if (!wakes)
 			t1 = now();
 		count(t, 1);
 		if (t->measuring)
@@ -283,16 +320,17 @@ static void run_send(struct thread *t, int64_t gap)
 	sub->pass(t, LAST_TOKEN);
 }
 
-static void run_answer(struct thread *t, int64_t gap)
+static void run_answer(struct thread *t)
 {
+	int woken = ctl->scenario == WAKE;
 	uint32_t v;
 	for (uint32_t want = 1; (v = sub->await(t)) != LAST_TOKEN; want += 2) {
-		int64_t d = gap > 0 ? now() - atomic_load(&ctl->stamp_ns) : 0;
+		int64_t d = woken ? now() - atomic_load(&ctl->stamp_ns) : 0;
 		if (v != want || d < 0)
 			violate(t, "token arrived", want, v);
 		next(t);
 		count(t, 1);
-		if (gap > 0 && t->measuring)
+		if (woken && t->measuring)
 			record(t, d);
 		sub->pass(t, v + 1);
 	}
@@ -333,7 +371,6 @@ static void run_crash(struct thread *t)
 static void *run(void *arg)
 {
 	struct thread *t = arg;
-	int64_t gap = ctl->scenario == WAKE ? (int64_t)ctl->gap_ns : 0;
 	if (t->slot->cpu >= 0) {
 		cpu_set_t set;
 		CPU_ZERO(&set);
@@ -353,12 +390,12 @@ static void *run(void *arg)
 	begin(t);
 	if (ctl->scenario == UNCONTENDED)
 		run_uncontended(t);
-	else if (ctl->scenario == LOCK)
+	else if (ctl->scenario == LOCK || ctl->scenario == OVERSUB)
 		run_lock(t);
 	else if (ctl->scenario >= READERS)
 		run_cell(t);
 	else
-		(t->index == 0 ? run_send : run_answer)(t, gap);
+		(t->index == 0 ? run_send : run_answer)(t);
 	return NULL;
 }
 

@@ -24,6 +24,7 @@
 #include <unistd.h>
 
 enum { UNCONTENDED = 1, HANDOFF, WAKE, LOCK, CRASH, READERS = 8, RW, SEM, COND, EVENT, SEQ, MULTI, BARRIER, QUEUE };
+enum { HERD = 24, OPEN, OVERSUB };
 enum { MAX_BATCH = 256, MAX_LOCKS = 16, TRIP_STRIDE = 64, ITEM_BITS = 48, POLL_EVERY = 20000 };
 enum { WARMUP, MEASURE, STOP };
 enum { SLOT_EMPTY, SLOT_READY, SLOT_DONE, SLOT_FAILED };
@@ -32,7 +33,7 @@ enum { HIST_BUCKETS = (HIST_MAX_BITS - HIST_SUB_BITS + 2) * HIST_HALF };
 enum { CONTROL_BYTES = 4096, SCRATCH_BYTES = 128 << 10, SLOTS_AT = CONTROL_BYTES + SCRATCH_BYTES };
 enum { SLOT_HEAD_BYTES = 4096, SLOT_BYTES = SLOT_HEAD_BYTES + 2 * HIST_BUCKETS * 8 };
 enum { DRAWS = 4096, KEYS = 4096, PARTS = 256, LANES = 64, TRIPS = 64, RING = 2048 };
-enum { PEER_BYTES = 1 << 20, LOCK_STRIDE = 61, THINKS = 256, SPIN_ROUNDS = 1000 };
+enum { PEER_BYTES = 1 << 20, SLOT_FROM = 64, LOCK_STRIDE = 61, THINKS = 256, SPIN_ROUNDS = 1000 };
 #define CONTROL_MAGIC 0x3168636e65626d73ull
 #define LAST_TOKEN UINT32_MAX
 #define LAST_ROUND (1ull << 63)
@@ -54,8 +55,9 @@ struct control {
 	_Atomic int64_t killed_ns;
 	LINE _Atomic int64_t stamp_ns;
 	LINE uint64_t counter;
+	uint64_t holder;
 	LINE float think[THINKS];
-	uint64_t read, permits, keys, locks, wake, items, capacity; /* shape in scratch_unsafe.go */
+	uint64_t read, permits, keys, locks, wake, items, capacity, rate, spin; /* shape in scratch_unsafe.go */
 };
 
 #define FAR _Alignas(128)
@@ -89,6 +91,7 @@ struct slot {
 	uint64_t violations, nvcsw, nivcsw, user_ns, sys_ns;
 	double iters_per_ns, metrics[8];
 	char message[256];
+	uint64_t from[SLOT_FROM];
 };
 
 #define AT(type, field, offset) _Static_assert(offsetof(struct type, field) == offset, #field)
@@ -107,6 +110,7 @@ AT(scratch, trips, 66560);
 AT(scratch, monitor, 99328);
 AT(slot, iters_per_ns, 88);
 AT(slot, message, 160);
+AT(slot, from, 416);
 
 struct thread {
 	struct slot *slot;

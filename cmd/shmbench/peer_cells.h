@@ -85,6 +85,7 @@ static void run_rw(struct thread *t)
 static void run_sem(struct thread *t)
 {
 	uint64_t think[THINKS], cs = steps(t, (double)ctl->cs_ns), i = (uint64_t)t->index * LOCK_STRIDE;
+	int sysv = sub->lock == sysv_lock;
 	int64_t most = 0, permits = (int64_t)ctl->permits;
 	think_steps(t, think);
 	for (; next(t); i++) {
@@ -92,7 +93,7 @@ static void run_sem(struct thread *t)
 			sink = work(think[i % THINKS], sink);
 		int sampled = i % LOCK_STRIDE == 0;
 		int64_t t0 = sampled ? now() : 0;
-		sem_take(&seg->permits);
+		sysv ? sysv_op(SYSV_PERMITS, -1, 0) : sem_take(&seg->permits);
 		if (sampled)
 			sample(t, t->counts, now() - t0);
 		int64_t n = atomic_fetch_add(&scratch->holders, 1) + 1;
@@ -102,7 +103,7 @@ static void run_sem(struct thread *t)
 		if (cs > 0)
 			sink = work(cs, sink);
 		atomic_fetch_sub(&scratch->holders, 1);
-		sem_post(&seg->permits);
+		sysv ? sysv_op(SYSV_PERMITS, 1, 0) : (void)sem_post(&seg->permits);
 		count(t, 1);
 	}
 	end(t);
@@ -383,9 +384,16 @@ static void setup_cells(const pthread_mutexattr_t *ma)
 	atomic_store(&scratch->putting, producers());
 }
 
+static void run_open(struct thread *t);
+static void run_herd(struct thread *t);
+
 static void run_cell(struct thread *t)
 {
 	switch (ctl->scenario) {
+	case OPEN:
+		return run_open(t);
+	case HERD:
+		return run_herd(t);
 	case READERS:
 		return run_readers(t);
 	case RW:

@@ -14,7 +14,7 @@ import (
 	"slices"
 )
 
-//go:embed peer.c peer.h peer_cells.h
+//go:embed peer.c peer.h peer_cells.h peer_ipc.h peer_load.h
 var peerSource embed.FS
 
 // cPeers are what a C program of this host has. The embedded helper runs them.
@@ -28,6 +28,14 @@ var cPeers = []*subject{
 	cPeer("rwlock", "uncontended", "readers", "rw"),
 	cPeer("rwlock-read", "uncontended"),
 	cPeer("barrier", "barrier"),
+	{By: "c", Prim: "pi", C: true, Scenarios: []string{"uncontended", "lock"}, Brief: []string{}, Check: checkPI},
+	{By: "c", Prim: "robust-pi", C: true, Scenarios: []string{"uncontended", "lock", "crash"}, Brief: []string{}, Check: checkPI},
+	{By: "c", Prim: "sysv", C: true, Scenarios: []string{"uncontended", "handoff", "wake", "lock", "sem", "crash"},
+		Brief: []string{"uncontended", "handoff"}, Check: checkSysV, Clean: removeSysV},
+	{By: "c", Prim: "mq", C: true, Scenarios: []string{"uncontended", "handoff", "wake", "lock"},
+		Brief: []string{"uncontended", "handoff"}, Check: checkQueues, Files: messageQueues},
+	{By: "c", Prim: "pthread-spin", C: true, Places: []string{placeCross, placeAny, placeSame},
+		Scenarios: []string{"uncontended", "lock"}, Brief: []string{}},
 	cSpin,
 }
 
@@ -79,7 +87,7 @@ func buildHelper(cc string) (string, error) {
 		}
 	}
 	built := filepath.Join(work, "peer")
-	args := slices.Concat(helperFlags, []string{"-o", built, filepath.Join(work, "peer.c")})
+	args := slices.Concat(helperFlags, []string{"-o", built, filepath.Join(work, "peer.c")}, helperLibs)
 	if out, err := exec.Command(path, args...).CombinedOutput(); err != nil {
 		return "", fmt.Errorf("%s: %w\n%s", path, err, out)
 	}
@@ -90,9 +98,9 @@ func buildHelper(cc string) (string, error) {
 // on.
 func readPeer(cc string) (sources map[string][]byte, sum string, err error) {
 	h := sha256.New()
-	fmt.Fprintln(h, cc, helperFlags)
+	fmt.Fprintln(h, cc, helperFlags, helperLibs)
 	sources = map[string][]byte{}
-	for _, name := range []string{"peer.c", "peer.h", "peer_cells.h"} {
+	for _, name := range []string{"peer.c", "peer.h", "peer_cells.h", "peer_ipc.h", "peer_load.h"} {
 		text, err := peerSource.ReadFile(name)
 		if err != nil {
 			return nil, "", err
@@ -103,4 +111,9 @@ func readPeer(cc string) (sources map[string][]byte, sum string, err error) {
 	return sources, hex.EncodeToString(h.Sum(nil)[:8]), nil
 }
 
-var helperFlags = []string{"-O2", "-pthread"}
+// helperFlags come before the source, and helperLibs, which an older libc has message
+// queues in, after it.
+var (
+	helperFlags = []string{"-O2", "-pthread"}
+	helperLibs  = []string{"-lrt"}
+)

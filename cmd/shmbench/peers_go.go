@@ -18,8 +18,8 @@ import (
 var goPeers = []*subject{
 	{By: "in-process", Prim: "sync.Mutex", InProcess: true,
 		Scenarios: []string{"uncontended", "lock", "rw"}, Open: openSyncMutex},
-	{By: "in-process", Prim: "chan", InProcess: true,
-		Scenarios: []string{"handoff", "waiters", "queue"}, Open: openChan},
+	{By: "in-process", Prim: "chan", InProcess: true, Brief: []string{"handoff", "waiters", "queue"},
+		Scenarios: []string{"handoff", "waiters", "queue", "uncontended", "lock", "sem"}, Open: openChan},
 	{By: "go", Prim: "flock", Scenarios: []string{"uncontended", "lock", "crash", "idle"}, Open: openFlock},
 	{By: "go", Prim: "eventfd", Scenarios: []string{"uncontended", "handoff", "wake", "lock", "sem", "event"},
 		Files: eventfds, Open: openEventfd},
@@ -27,7 +27,6 @@ var goPeers = []*subject{
 	{By: "go", Prim: "unix", Scenarios: []string{"handoff", "wake", "queue"}, Files: sockets, Open: openSocket},
 	{By: "go", Prim: "waitv-floor", Scenarios: []string{"crash"},
 		Check: checkFloor, Open: openFloor},
-	{By: "go", Prim: "futex", Scenarios: []string{"waiters"}, MaxN: naiveMost, Open: openNaiveCrowd},
 }
 
 type syncMutex struct{ sync.Mutex }
@@ -52,8 +51,11 @@ type chanPair struct {
 }
 
 func openChan(w *worker, thread int) (any, error) {
-	if scenarioByID(w.scenario).name == "queue" {
+	switch scenarioByID(w.scenario).name {
+	case "queue":
 		return w.Shared(func() (any, error) { return chanQueue(make(chan uint64, w.shape.Capacity)), nil })
+	case "uncontended", "lock", "sem", "open":
+		return w.Shared(func() (any, error) { return make(chanPermits, max(w.shape.Permits, 1)), nil })
 	}
 	v, err := w.Shared(func() (any, error) {
 		return &chanPair{make(chan uint32), make(chan uint32), make(chan struct{})}, nil
@@ -144,8 +146,11 @@ func end(w *worker, thread int) int { return (w.proc + thread) % 2 }
 
 // eventfds makes one descriptor for each direction, and one for a lock.
 func eventfds(c *cell) ([]*os.File, error) {
-	if c.Scenario.name == "event" {
+	switch c.Scenario.name {
+	case "event":
 		return gateEventfds()
+	case "herd":
+		return herdEventfds()
 	}
 	var files []*os.File
 	permits, flags := uint(1), unix.EFD_CLOEXEC

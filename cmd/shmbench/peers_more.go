@@ -22,7 +22,8 @@ var morePeers = []*subject{
 		Scenarios: []string{"uncontended", "sem"}},
 	{By: "in-process", Prim: "sync.Cond", InProcess: true, Open: openSyncCond,
 		Scenarios: []string{"cond", "event", "seq", "barrier"}},
-	{By: "go", Prim: "ofd", Open: openOFD, Scenarios: []string{"multi"}},
+	{By: "go", Prim: "ofd", Open: openOFD, Brief: []string{"multi"},
+		Scenarios: []string{"multi", "uncontended", "lock", "crash"}},
 	{By: "in-process", Prim: "sync.Mutex-each", InProcess: true, Open: openMutexEach, Scenarios: []string{"multi"}},
 }
 
@@ -136,6 +137,34 @@ func (l fileKeys) LockKeys(keys []uint32) {
 func (l fileKeys) UnlockKeys(keys []uint32) {
 	for _, k := range keys {
 		l.set(unix.F_UNLCK, k)
+	}
+}
+
+// Lock and Unlock use the byte of the first key.
+func (l fileKeys) Lock()   { l.set(unix.F_WRLCK, 0) }
+func (l fileKeys) Unlock() { l.set(unix.F_UNLCK, 0) }
+
+func (l fileKeys) Pairs(n int, counter *uint64) {
+	for range n {
+		l.Lock()
+		*counter++
+		l.Unlock()
+	}
+}
+
+// chanPermits is a channel as a lock, and as permits: what is in it is held.
+type chanPermits chan struct{}
+
+func (c chanPermits) Acquire() { c <- struct{}{} }
+func (c chanPermits) Release() { <-c }
+func (c chanPermits) Lock()    { c.Acquire() }
+func (c chanPermits) Unlock()  { c.Release() }
+
+func (c chanPermits) Pairs(n int, counter *uint64) {
+	for range n {
+		c <- struct{}{}
+		*counter++
+		<-c
 	}
 }
 

@@ -7,17 +7,22 @@ import (
 	"math/rand/v2"
 	"slices"
 	"time"
+
+	"github.com/shmsync/shmsync/internal/topology"
 )
 
 // options is what the user asked for; zero fields take a scenario's defaults.
 type options struct {
 	CPUs                                              []int
+	Topology                                          *topology.Topology // nil where the host does not say
 	Places                                            []string
 	Procs                                             []int
 	Threads                                           []int
 	CS                                                []time.Duration
 	Think                                             []time.Duration
-	Gap                                               time.Duration
+	Gap                                               time.Duration   // of cells that have one
+	Gaps                                              []time.Duration // of those whose figure is a curve
+	WakeGaps                                          []time.Duration // of wake cells, where Gaps is empty
 	Hogs                                              []int
 	Kills                                             int
 	Waiters                                           []int
@@ -26,8 +31,12 @@ type options struct {
 	Mem, Huge                                         []string
 	Nodes                                             []int
 	MiB                                               int
-	Brief                                             bool // few cells: a look at everything
+	Rates, Loads, Noise, Quotas                       []int
+	Spins                                             []uint64 // as in shape
+	Brief, Few                                        bool     // few shapes, few subjects: a look at everything
+	Sample                                            string   // how a matrix chooses its pairs
 	Prims                                             []string
+	MaxCells                                          int // 0: maxCells
 	Time                                              time.Duration
 	Warmup                                            time.Duration
 	Count                                             int
@@ -36,7 +45,8 @@ type options struct {
 	Timeout                                           time.Duration
 }
 
-// maxCells keeps a slip in a list from planning a week.
+// maxCells keeps a slip in a list from planning a week. A suite has its own bound, which
+// is time.
 const maxCells = 500
 
 func or[T any](asked []T, byDefault ...T) []T {
@@ -56,12 +66,18 @@ func planCells(o *options, names ...string) ([]*cell, error) {
 			return nil, err
 		}
 		for _, s := range picked {
-			if o.Brief && len(o.Prims) == 0 && s.Brief != nil && !slices.Contains(s.Brief, name) {
+			if o.Few && len(o.Prims) == 0 && s.Brief != nil && !slices.Contains(s.Brief, name) {
 				continue
 			}
 			for _, c := range variants(sc, o) {
 				c.Scenario, c.Subject = sc, s
-				if c.Skip = c.check(o.CPUs); c.Skip == "" || len(s.Places) == 0 {
+				if sc.takes != nil && !sc.takes(c) {
+					continue
+				}
+				if c.CPUs, c.Skip = o.on(c.Place); c.Skip == "" {
+					c.Skip = c.check(o.CPUs)
+				}
+				if c.Skip == "" || len(s.Places) == 0 {
 					cells = append(cells, c)
 				}
 			}
@@ -70,8 +86,8 @@ func planCells(o *options, names ...string) ([]*cell, error) {
 	if len(cells) == 0 {
 		return nil, fmt.Errorf("nothing to run: no subject of %v matches %v", names, o.Prims)
 	}
-	if len(cells) > maxCells {
-		return nil, fmt.Errorf("%d cells are more than %d: give shorter lists", len(cells), maxCells)
+	if most := max(o.MaxCells, maxCells); len(cells) > most {
+		return nil, fmt.Errorf("%d cells are more than %d: give shorter lists, or --max-cells", len(cells), most)
 	}
 	return cells, nil
 }
@@ -94,7 +110,9 @@ func variants(sc *scenario, o *options) []*cell {
 		}
 	case "wake":
 		for _, place := range or(o.Places, placeSame, placeCross) {
-			add(cell{Place: place, Procs: 2, Threads: 1, Gap: o.Gap, Time: o.rounds(1) / 2})
+			for _, gap := range or(o.Gaps, or(o.WakeGaps, o.Gap)...) {
+				add(cell{Place: place, Procs: 2, Threads: 1, Gap: gap, Time: fewRounds / 2 * gap})
+			}
 		}
 	case "lock":
 		for _, work := range works(o) {
@@ -153,8 +171,17 @@ func variants(sc *scenario, o *options) []*cell {
 		for _, m := range shapes {
 			add(cell{Place: placeSame, Procs: 1, Threads: 1, N: memSize(o), Mem: m, Time: memLeastTime})
 		}
+	case "matrix":
+		places, _ := o.matrixPlaces()
+		for _, place := range places {
+			add(cell{Place: place, Procs: 2, Threads: 1})
+		}
 	case "idle":
 		add(cell{Place: placeCross, Procs: 2, Threads: 1, Time: idleLeast})
+	default:
+		for _, c := range sc.variants(o) {
+			add(c)
+		}
 	}
 	return cells
 }

@@ -12,7 +12,7 @@ import (
 )
 
 func testOptions() *options {
-	return &options{CPUs: []int{0, 1}, Time: time.Millisecond, Count: 3, Kills: 5, Waiters: []int{100, 1000}, Gap: 1500 * time.Microsecond, Seed: 9, Shuffle: true}
+	return &options{CPUs: []int{0, 1}, Time: time.Millisecond, Count: 3, Kills: 5, Waiters: []int{100, 1000}, Gap: 1500 * time.Microsecond, Seed: 9, Shuffle: true, MaxCells: 5000}
 }
 
 func keys(cells []*cell) []string {
@@ -31,6 +31,7 @@ func TestSameSeedSamePlan(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, keys(order(a, 3, true, 9)), keys(order(b, 3, true, 9)))
 	require.NotEqual(t, keys(order(a, 3, true, 9)), keys(order(a, 3, true, 10)))
+	a = slices.DeleteFunc(a, func(c *cell) bool { return c.Skip != "" }) // what this host cannot do
 	require.Equal(t, keys(a), keys(order(a, 1, false, 9)))
 
 	sequence := keys(order(a, 3, true, 9))

@@ -81,9 +81,21 @@ func (a *axis) marks() (list []tick) {
 	switch {
 	case all != nil:
 	case a.log:
-		for e := math.Floor(math.Log10(a.lo)); e <= math.Log10(a.hi)+1; e++ {
-			v := math.Pow(10, e)
-			all = append(all, tick{v, a.format(v)})
+		for _, steps := range [][]float64{{1}, {1, 2, 5}, {1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 7, 8, 9}} {
+			all = nil
+			inside := 0
+			for e := math.Floor(math.Log10(a.lo)); e <= math.Log10(a.hi)+1; e++ {
+				for _, s := range steps {
+					v := s * math.Pow(10, e)
+					all = append(all, tick{v, a.format(v)})
+					if v >= a.lo && v <= a.hi {
+						inside++
+					}
+				}
+			}
+			if inside > 1 {
+				break
+			}
 		}
 	default:
 		step := math.Pow(10, math.Floor(math.Log10(math.Max(a.hi-a.lo, 1e-9)))) / 2

@@ -55,7 +55,10 @@ func (r *run) spawn(proc int) error {
 		}
 		argv = append(self, "worker", strconv.Itoa(proc))
 	}
-	return r.launch(argv)
+	if err := r.launch(argv); err != nil || r.quota == nil {
+		return err
+	}
+	return r.quota.join(r.procs[len(r.procs)-1].cmd.Process.Pid)
 }
 
 func (r *run) hog(cpu int) error {
@@ -63,7 +66,7 @@ func (r *run) hog(cpu int) error {
 	if err != nil {
 		return err
 	}
-	return r.launch(append(self, "worker", "--spin", strconv.Itoa(cpu)))
+	return r.launch(append(self, "worker", "--busy", strconv.Itoa(cpu)))
 }
 
 // selfCommand is how to run this program again.
@@ -99,7 +102,7 @@ func (r *run) launch(argv []string) error {
 func (r *run) maxProcs() int {
 	running := int(r.page.control.threads)
 	cpus := len(r.cpus)
-	if r.cell.Place == placeSame || r.cell.Place == placeCross && !r.cell.Subject.InProcess {
+	if r.cell.Place == placeSame || r.cell.apart() && !r.cell.Subject.InProcess {
 		cpus = 1
 	}
 	return min(running, max(cpus, 1), runtime.NumCPU()) + 1

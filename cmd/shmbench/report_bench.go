@@ -12,17 +12,17 @@ import (
 	"golang.org/x/perf/benchfmt"
 )
 
-// writeBench renders the results in the Go benchmark format: a line for each
-// repetition, for benchstat. Cells that did not end well become comments.
-func writeBench(w io.Writer, r *report) error {
-	config := benchConfig(r)
+// writeBench renders a document in the Go benchmark format: a line for each repetition,
+// for benchstat. Cells that did not end well become comments.
+func writeBench(w io.Writer, d *document) error {
+	config := benchConfig(d)
 	out := benchfmt.NewWriter(w)
-	for _, note := range notes(r) {
+	for _, note := range notes(d) {
 		if _, err := fmt.Fprintln(w, "#", note); err != nil {
 			return err
 		}
 	}
-	for _, unit := range units(r.Results) {
+	for _, unit := range units(d) {
 		better := "lower"
 		if betterHigher[unit] {
 			better = "higher"
@@ -35,19 +35,25 @@ func writeBench(w io.Writer, r *report) error {
 			return err
 		}
 	}
-	for _, res := range r.Results {
-		_, params, _ := strings.Cut(res.Cell.key(), "/")
-		for _, rep := range res.Reps {
+	for i := range d.Cells {
+		c := &d.Cells[i]
+		_, params, _ := strings.Cut(c.Key, "/")
+		for _, rep := range c.Reps {
 			if rep.Status != statusOK {
 				continue
 			}
 			rec := &benchfmt.Result{
 				Config: config,
-				Name:   benchfmt.Name(res.Cell.Scenario.bench + "/" + params),
+				Name:   benchfmt.Name(benchName(c.Scenario) + "/" + params),
 				Iters:  max(1, int(rep.Metrics["n"])),
 			}
-			for _, unit := range benchUnits(rep) {
-				rec.Values = append(rec.Values, benchfmt.Value{Value: rep.Metrics[unit], Unit: unit})
+			for _, unit := range sortedKeys(rep.Metrics) {
+				if unit != "n" { // the number of operations is the iteration count
+					rec.Values = append(rec.Values, benchfmt.Value{Value: rep.Metrics[unit], Unit: unit})
+				}
+			}
+			if len(rec.Values) == 0 {
+				continue
 			}
 			if err := out.Write(rec); err != nil {
 				return err
@@ -57,29 +63,43 @@ func writeBench(w io.Writer, r *report) error {
 	return nil
 }
 
+// benchName is a scenario as a benchmark's name, one that this program does not know too.
+func benchName(scenario string) string {
+	if sc := scenarioByName(scenario); sc != nil {
+		return sc.bench
+	}
+	if scenario == "" {
+		return "Unknown"
+	}
+	return strings.ToUpper(scenario[:1]) + scenario[1:]
+}
+
 // notes are what the format has no place for.
-func notes(r *report) []string {
-	list := []string{strings.Join(r.Command, " ")}
-	for _, w := range r.Warnings {
+func notes(d *document) []string {
+	list := []string{strings.Join(d.Command, " ")}
+	for _, w := range d.Warnings {
 		list = append(list, "warning: "+w)
 	}
-	for _, res := range r.Results {
-		if status, reason := res.status(); status != statusOK {
-			list = append(list, fmt.Sprintf("%s: %s: %s", res.Cell.key(), status, strings.ReplaceAll(reason, "\n", " ")))
+	for i := range d.Cells {
+		if c := &d.Cells[i]; c.Status != statusOK {
+			list = append(list, fmt.Sprintf("%s: %s: %s", c.Key, c.Status, c.Reason))
 		}
+	}
+	for i := range list {
+		list[i] = strings.ReplaceAll(list[i], "\n", " ")
 	}
 	return list
 }
 
-func benchConfig(r *report) []benchfmt.Config {
-	e := r.Env
+func benchConfig(d *document) []benchfmt.Config {
+	e := d.Env
 	var config []benchfmt.Config
 	for _, kv := range [][2]string{
 		{"goos", e.GOOS}, {"goarch", e.GOARCH}, {"pkg", "github.com/shmsync/shmsync/cmd/shmbench"}, {"cpu", e.CPU},
 		{"go", e.Go}, {"kernel", e.Kernel}, {"hypervisor", e.Hypervisor}, {"clocksource", e.Clocksource},
 		{"ncpu", strconv.Itoa(e.CPUs)}, {"numa-nodes", strconv.Itoa(e.Nodes)},
 		{"load", strconv.FormatFloat(e.Load, 'f', 2, 64)}, {"commit", e.Revision},
-		{"seed", strconv.FormatUint(r.Options.Seed, 10)},
+		{"seed", strconv.FormatUint(d.Seed, 10)},
 	} {
 		if kv[1] != "" {
 			config = append(config, benchfmt.Config{Key: kv[0], Value: []byte(kv[1]), File: true})
@@ -88,25 +108,15 @@ func benchConfig(r *report) []benchfmt.Config {
 	return config
 }
 
-// benchUnits lists a repetition's metrics; the number of operations is the
-// iteration count.
-func benchUnits(rep *repetition) []string {
-	names := make([]string, 0, len(rep.Metrics))
-	for k := range rep.Metrics {
-		if k != "n" {
-			names = append(names, k)
-		}
-	}
-	slices.Sort(names)
-	return names
-}
-
-func units(results []*result) []string {
+// units lists the metrics of all cells, sorted.
+func units(d *document) []string {
 	var all []string
-	for _, r := range results {
-		for _, m := range r.metrics() {
-			if m != "n" && !slices.Contains(all, m) {
-				all = append(all, m)
+	for i := range d.Cells {
+		for _, rep := range d.Cells[i].Reps {
+			for m := range rep.Metrics {
+				if m != "n" && !slices.Contains(all, m) {
+					all = append(all, m)
+				}
 			}
 		}
 	}

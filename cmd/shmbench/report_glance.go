@@ -75,8 +75,17 @@ func glanceLabel(c *cell) string {
 		return fmt.Sprintf("%s %s×%s", c.Scenario.name, p["procs"], p["threads"])
 	case "queue":
 		return fmt.Sprintf("queue %s×%s of %s, %s at a time", p["procs"], p["threads"], p["capacity"], p["batch"])
+	case "herd":
+		return fmt.Sprintf("wake %s of %s after %s", p["wake"], p["waiters"], p["gap"])
+	case "open":
+		return fmt.Sprintf("lock %s×%s at %s/s, %s in", p["procs"], p["threads"], p["rate"], p["cs"])
+	case "oversub":
+		return fmt.Sprintf("lock, %s for each CPU, spin %s, noise %s", p["load"], p["spin"], p["noise"])
 	case "handoff", "wake", "crash":
 		label := c.Scenario.name + " " + p["place"]
+		if c.Scenario.name == "wake" && c.Gap != usualGap {
+			label += " after " + p["gap"]
+		}
 		if c.Hog > 0 {
 			label += " beside a hog"
 		}

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	_ "embed"
 	"fmt"
 	"html/template"
@@ -13,20 +14,23 @@ import (
 )
 
 type reportCmd struct {
-	File string `arg:"" type:"existingfile" help:"Result file of --out."`
-	To   string `arg:"" optional:"" help:"Where to. Default: standard output."`
+	Files []string `arg:"" help:"Result files of --out, and where to, which is named so that it ends in .html. Default: --out, or standard output."`
 }
 
-// Run renders a result file as a page.
+// Run renders result files as one page.
 func (c *reportCmd) Run(s *session) error {
-	d, err := readDocument(c.File)
+	files, to := c.Files, s.common.Out
+	if last := files[len(files)-1]; len(files) > 1 && strings.HasSuffix(last, ".html") {
+		files, to = files[:len(files)-1], last
+	}
+	d, err := readDocuments(files)
 	if err != nil {
 		return err
 	}
-	if c.To == "" {
+	if to == "" {
 		return writeHTML(s.stdout, d)
 	}
-	return createHTML(c.To, d)
+	return createHTML(to, d)
 }
 
 func createHTML(name string, d *document) (err error) {
@@ -55,6 +59,8 @@ type htmlPage struct {
 	Sections []htmlSection
 	Skipped  []*jsonCell
 	Bad      []*jsonCell
+	Pictures []*figure // of the host
+	Advised  bool      // somewhere there is more to say than that nothing was measured
 }
 
 type glanceRow struct{ What, Prim, Value, Versus string }
@@ -105,6 +111,16 @@ func writeHTML(w io.Writer, d *document) error {
 		}
 	}
 	p.Glance = glanceOf(d)
+	if d.Topology != nil {
+		p.Pictures = append(p.Pictures, topologyFigure(d.Topology))
+		if f := distanceFigure(d.Topology); f != nil {
+			p.Pictures = append(p.Pictures, f)
+		}
+	}
+	if len(d.Cells) > 0 {
+		d.Advice = recommend(d)
+	}
+	p.Advised = len(d.Advice) > 0
 	return pageTemplate.Execute(w, p)
 }
 
@@ -126,11 +142,20 @@ var sectionHelp = map[string]string{
 	"multi":       "Locks by key.",
 	"barrier":     "Phases that everybody must come to.",
 	"queue":       "Items from producers to consumers.",
+	"matrix":      "A cache line passed to and fro between two CPUs: one way.",
 	"mem":         "The memory of an arena from each node's CPUs, by where it is: a load that depends on the one before, and what was asked beside what was got.",
+	"herd":        "Some of many that sleep in one place are woken: until the last of them runs.",
+	"open":        "A lock taken at a rate, whoever waits: from when it was due until it was got.",
+	"oversub":     "A lock of more workers than CPUs, by how long its waiters spin.",
+}
+
+// sectionCommand measures a scenario that has no command of its name.
+var sectionCommand = map[string]string{
+	"readers": "rw", "idle": "waiters", "herd": "wake", "open": "lock --rate 10000,100000",
 }
 
 func newSection(sc *scenario, d *document) (*htmlSection, error) {
-	s := &htmlSection{Name: sc.name, Help: sectionHelp[sc.name], Again: "go run ./cmd/shmbench " + sc.name + " --count 10"}
+	s := &htmlSection{Name: sc.name, Help: sectionHelp[sc.name], Again: "go run ./cmd/shmbench " + cmp.Or(sectionCommand[sc.name], sc.name) + " --count 10"}
 	var keys []string
 	groups := map[string][]*jsonCell{}
 	var all []*jsonCell
@@ -167,7 +192,18 @@ func newSection(sc *scenario, d *document) (*htmlSection, error) {
 			s.Figures = append(s.Figures, f)
 		}
 	}
-	if !sc.higher {
+	if sc.name == "matrix" {
+		s.Figures = append(s.Figures, matrixFigures(d)...)
+		if len(s.Groups) > mostPairs {
+			s.Groups = []htmlGroup{byClass(sc, all, d.Topology)}
+		}
+	}
+	more, err := shapeFigures(sc, keys, groups, all)
+	if err != nil {
+		return nil, err
+	}
+	s.Figures = append(s.Figures, more...)
+	if !sc.higher || sc.name == "oversub" {
 		return s, nil
 	}
 	for _, group := range scalingGroups(all) {

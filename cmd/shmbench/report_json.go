@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+
+	"github.com/shmsync/shmsync/internal/topology"
 )
 
 // jsonSchema is the version of the document; it changes when a field changes
@@ -21,8 +23,12 @@ type document struct {
 	TimeNs   int64       `json:"time_ns"`
 	WarmupNs int64       `json:"warmup_ns"`
 	Warnings []string    `json:"warnings"`
+	Notes    []string    `json:"notes,omitempty"`
 	Cells    []jsonCell  `json:"cells"`
 	Bars     []barResult `json:"bars,omitempty"`
+
+	Topology *topology.Topology `json:"topology,omitempty"`
+	Advice   []advice           `json:"advice,omitempty"`
 }
 
 type jsonCell struct {
@@ -55,7 +61,7 @@ type jsonRep struct {
 func newDocument(r *report) (*document, error) {
 	d := &document{
 		Schema: jsonSchema, Env: r.Env, Command: r.Command, Seed: r.Options.Seed, TimeNs: int64(r.Options.Time),
-		WarmupNs: int64(r.Options.Warmup), Warnings: r.Warnings, Bars: r.Bars,
+		WarmupNs: int64(r.Options.Warmup), Warnings: r.Warnings, Bars: r.Bars, Notes: r.Notes, Topology: r.Topology,
 	}
 	for _, group := range groups(r.Results) {
 		ref := reference(group)
@@ -67,6 +73,7 @@ func newDocument(r *report) (*document, error) {
 			d.Cells = append(d.Cells, c)
 		}
 	}
+	d.Advice = recommend(d)
 	return d, nil
 }
 
@@ -100,11 +107,7 @@ func newJSONCell(res, ref *result) (jsonCell, error) {
 	return c, nil
 }
 
-func writeJSON(w io.Writer, r *report) error {
-	d, err := newDocument(r)
-	if err != nil {
-		return err
-	}
+func writeJSON(w io.Writer, d *document) error {
 	e := json.NewEncoder(w)
 	e.SetIndent("", "  ")
 	return e.Encode(d)

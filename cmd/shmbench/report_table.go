@@ -24,16 +24,25 @@ func writeTable(w io.Writer, r *report) error {
 	for _, warning := range r.Warnings {
 		fmt.Fprintln(b, "warning:", warning)
 	}
+	for _, note := range r.Notes {
+		fmt.Fprintln(b, cut("note: "+note))
+	}
 	if len(r.Bars) > 0 {
 		writeBars(b, r.Bars)
 	} else {
 		writeGlance(b, groups(r.Results))
 		for _, group := range groups(r.Results) {
-			if group[0].Cell.Mem == nil {
+			if c := group[0].Cell; c.Mem == nil && (c.Scenario.name != "matrix" || !isPair(c.Place)) {
 				writeGroup(b, group)
 			}
 		}
 		writeMem(b, r)
+		d, err := newDocument(r)
+		if err != nil {
+			return err
+		}
+		writeMatrix(b, d)
+		writeAdvice(b, d.Advice)
 	}
 	fmt.Fprintf(b, "\nseed %d, %d repetitions of %v each, interleaved; median [min..max] of the repetitions\n",
 		r.Options.Seed, r.Options.Count, r.Options.Time)

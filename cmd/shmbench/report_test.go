@@ -20,7 +20,7 @@ import (
 func madeUp(t *testing.T) *report {
 	t.Helper()
 	o := testOptions()
-	o.Count = 8
+	o.Count, o.Brief, o.Few = 8, true, true
 	cells, err := planCells(o, scenarioNames()...)
 	require.NoError(t, err)
 	rng := rand.New(rand.NewPCG(3, 3))
@@ -53,7 +53,9 @@ func madeUp(t *testing.T) *report {
 func TestBenchTextParses(t *testing.T) {
 	r := madeUp(t)
 	var b bytes.Buffer
-	require.NoError(t, writeBench(&b, r))
+	d, err := newDocument(r)
+	require.NoError(t, err)
+	require.NoError(t, writeBench(&b, d))
 	var results, units int
 	reader := benchfmt.NewReader(&b, "bench")
 	for reader.Scan() {
@@ -92,7 +94,7 @@ func TestJSONRoundTrip(t *testing.T) {
 	d, err := newDocument(r)
 	require.NoError(t, err)
 	var b bytes.Buffer
-	require.NoError(t, writeJSON(&b, r))
+	require.NoError(t, writeJSON(&b, d))
 	var back document
 	dec := json.NewDecoder(&b)
 	dec.DisallowUnknownFields()

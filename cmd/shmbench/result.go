@@ -123,7 +123,11 @@ func (rep *repetition) measure(c *cell, p *page, ops uint64, ns float64, switche
 		if v, ok := quantile(newHist(hist0), 0.5, tail); ok {
 			m["waker-p50-ns"] = v
 		}
+		if slot1, _ := p.slot(1); slot1.ops > 0 { // how many really slept
+			m["slept"] = min(float64(slot1.nvcsw)/float64(slot1.ops), 1)
+		}
 	case "lock":
+		rep.handovers(p, hostPlaces())
 		rep.throughput(&account{page: p, cell: c, ops: ops, ns: ns, shares: shares})
 	case "crash":
 		rep.Hist, tail = newHist(hist0), tailMinCrash

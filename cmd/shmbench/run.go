@@ -30,6 +30,7 @@ type run struct {
 	page     *page
 	files    []*os.File // segment, then the subject's
 	procs    []*process
+	quota    *quota        // of the workers; nil for none
 	patience time.Duration // from start to deadline
 	deadline time.Time
 }
@@ -50,6 +51,12 @@ func repeat(ctx context.Context, c *cell, e *engine) (rep *repetition) {
 		rep.Status, rep.Reason = statusCrashed, err.Error()
 	}
 	r.stop()
+	if r.quota != nil {
+		r.quota.remove()
+	}
+	if clean := c.Subject.Clean; clean != nil && len(r.files) > 0 {
+		clean(r.files[0])
+	}
 	if r.page != nil {
 		rep.collect(c, r.page)
 		if e := r.page.close(); e != nil && rep.Status == statusOK {
@@ -94,6 +101,11 @@ func (r *run) prepare(seed uint64) error {
 		s, _ := p.slot(i)
 		s.cpu = int32(c.cpuOf(i, r.cpus))
 	}
+	if c.Quota > 0 {
+		if r.quota, err = newQuota(c.Quota); err != nil {
+			return err
+		}
+	}
 	create := c.Subject.Segment
 	if create == nil {
 		create = func(*cell) (*os.File, error) { return newMemfd("shmbench-segment", segmentBytes) }
@@ -117,8 +129,12 @@ func (r *run) control() error {
 	if c.Scenario.name == "crash" {
 		return r.controlCrash()
 	}
+	if err := r.noise(); err != nil {
+		return err
+	}
 	for i := range c.Hog {
-		if err := r.hog(r.cpus[i%len(r.cpus)]); err != nil {
+		cpus := or(c.CPUs, r.cpus...)
+		if err := r.hog(cpus[i%len(cpus)]); err != nil {
 			return err
 		}
 	}

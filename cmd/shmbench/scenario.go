@@ -6,19 +6,22 @@ import "time"
 
 // scenario is one kind of cell.
 type scenario struct {
-	id      uint32
-	name    string
-	bench   string   // as in BenchmarkLock
-	unit    string   // the metric that tables and ratios are about
-	higher  bool     // more of it is better
-	others  []string // further metrics of the table
-	keys    []string // parameters that tell cells of this scenario apart, beside by and prim
-	ref     []string // subjects that ratios refer to, the first that ran
-	versus  []string // subjects that the library's are held against at the top of a report
-	procs   int      // processes of a cell, unless the cell says otherwise
-	perProc func(*cell) time.Duration
-	work    func(*thread) error
-	collect func(*repetition, *account) // checks, and gives the metrics; nil for those that result.go knows
+	id       uint32
+	name     string
+	bench    string   // as in BenchmarkLock
+	unit     string   // the metric that tables and ratios are about
+	higher   bool     // more of it is better
+	others   []string // further metrics of the table
+	keys     []string // parameters that tell cells of this scenario apart, beside by and prim
+	ref      []string // subjects that ratios refer to, the first that ran
+	versus   []string // subjects that the library's are held against at the top of a report
+	procs    int      // processes of a cell, unless the cell says otherwise
+	whole    bool     // a process of one thread is pinned with all that its runtime starts
+	perProc  func(*cell) time.Duration
+	variants func(*options) []cell // its cells, where plan.go does not list them
+	takes    func(*cell) bool      // whether a cell makes sense for its subject; nil: all do
+	work     func(*thread) error
+	collect  func(*repetition, *account) // checks, and gives the metrics; nil for those that result.go knows
 }
 
 // scenarios in the order of reports. The ids are part of the control page.
@@ -29,7 +32,7 @@ var scenarios = []*scenario{
 	{id: 2, name: "handoff", bench: "Handoff", unit: "p50-ns", others: []string{"p99-ns", "ctxsw/op"},
 		keys: []string{"hog", "place"}, ref: []string{"c:futex", "go:pipe"},
 		versus: []string{"c:futex", "c:futex-spin1000", "c:cond"}, procs: 2},
-	{id: 3, name: "wake", bench: "Wake", unit: "p50-ns", others: []string{"p99-ns", "waker-p50-ns"},
+	{id: 3, name: "wake", bench: "Wake", unit: "p50-ns", others: []string{"p99-ns", "waker-p50-ns", "slept"},
 		keys: []string{"gap", "place"}, ref: []string{"c:futex", "go:pipe"},
 		versus: []string{"c:futex", "c:cond"}, procs: 2},
 	{id: 4, name: "lock", bench: "Lock", unit: "ops/s", higher: true, others: []string{"p99-ns", "jain", "ctxsw/op"},
@@ -37,7 +40,7 @@ var scenarios = []*scenario{
 		versus: []string{"c:robust"}},
 	{id: 5, name: "crash", bench: "Crash", unit: "p50-ns", others: []string{"p90-ns", "p99-ns", "max-ns", "n"},
 		keys: []string{"kills", "place"}, ref: []string{"c:robust", "go:waitv-floor"},
-		versus: []string{"go:waitv-floor", "c:robust"}},
+		versus: []string{"go:waitv-floor", "c:robust"}, whole: true},
 	{id: 6, name: "waiters", bench: "Waiters", unit: "B/waiter", others: []string{"threads", "block-ns", "cancel-ns", "wake-ns"},
 		keys: []string{"waiters"}, ref: []string{"go:futex", "in-process:chan"},
 		versus: []string{"go:futex", "in-process:chan"}, procs: 1},
@@ -73,6 +76,7 @@ var scenarios = []*scenario{
 		versus: []string{"c:cond", "go:pipe", "in-process:chan"}},
 	{id: 40, name: "mem", bench: "Mem", unit: "chase-ns", others: []string{"scan-MB/s", "data-ns", "as-asked-%"},
 		keys: []string{"huge", "mem", "node"}, procs: 1},
+	{id: 20, name: "matrix", bench: "Matrix", unit: "p50-ns", others: []string{"p99-ns", "n"}, keys: []string{"place"}, procs: 2},
 }
 
 func init() {
@@ -94,6 +98,7 @@ func init() {
 		"barrier":     workBarrier,
 		"queue":       workQueue,
 		"mem":         workMem,
+		"matrix":      workMatrix,
 	}
 	collects := map[string]func(*repetition, *account){
 		"readers": collectReaders,
@@ -106,6 +111,7 @@ func init() {
 		"barrier": collectBarrier,
 		"queue":   collectQueue,
 		"mem":     collectMem,
+		"matrix":  collectMatrix,
 	}
 	for _, s := range scenarios {
 		s.work, s.collect = works[s.name], collects[s.name]

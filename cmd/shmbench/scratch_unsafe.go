@@ -29,6 +29,8 @@ type shape struct {
 	Wake     uint64 // waiters that each step of a seq cell wakes
 	Batch    uint64 // items that a queue cell moves at a time
 	Capacity uint64 // of a queue cell
+	Rate     uint64 // operations a second that an open cell starts
+	Spin     uint64 // 0: as the subject likes; else ns that waiters spin, and 1
 }
 
 // scratch is what the workers of a cell share beside the subject, to check it:

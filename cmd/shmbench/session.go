@@ -7,7 +7,11 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
+	"time"
+
+	"github.com/shmsync/shmsync/internal/topology"
 )
 
 // session is one invocation of a measuring command.
@@ -16,13 +20,16 @@ type session struct {
 	common         *common
 	stdout, stderr io.Writer
 	args           []string
-	brief          bool // a look at everything, in little time
+	gaps           []time.Duration // of wake cells, where the user says nothing
+	sample         string          // how a matrix chooses its pairs; empty where it is one scenario of many
 }
 
 // report is everything that an output format needs.
 type report struct {
 	Env      environment
 	Warnings []string
+	Notes    []string // what this host cannot show
+	Topology *topology.Topology
 	Command  []string
 	Options  *options
 	Results  []*result
@@ -35,13 +42,11 @@ func (s *session) measure(d defaults, names ...string) error {
 	if err != nil {
 		return err
 	}
-	o.Brief = s.brief
+	o.WakeGaps = s.gaps
+	o.Sample = s.sample
 	cells, err := planCells(o, names...)
 	if err != nil {
 		return err
-	}
-	if names[0] == "uncontended" && len(names) == len(scenarios) && len(o.Hogs) == 0 {
-		cells = append(cells, hogCells(o)...)
 	}
 	return s.execute(o, cells, nil)
 }
@@ -70,18 +75,32 @@ func (s *session) execute(o *options, cells []*cell, judge func(*report)) error 
 			fmt.Fprintln(s.stderr, "shmbench: peers in C are skipped:", err)
 		}
 	}
+	if !f.DryRun {
+		for _, name := range []string{f.Out, f.HTML} {
+			if err := writable(name); err != nil {
+				return err
+			}
+		}
+	}
 	sequence := order(cells, o.Count, o.Shuffle, o.Seed)
 	if f.DryRun {
 		return s.printPlan(cells, sequence, o)
 	}
-	r := &report{Env: readEnvironment(o.CPUs), Command: append([]string{"shmbench"}, s.args...), Options: o}
+	r := &report{Env: readEnvironment(o.CPUs), Command: append([]string{"shmbench"}, s.args...), Options: o, Topology: o.Topology}
+	if slices.ContainsFunc(cells, func(c *cell) bool { return c.Scenario.name == "matrix" }) {
+		r.Notes = o.matrixNotes()
+	}
 	r.Warnings = r.Env.warnings(o)
 	if f.Verbose {
 		e.log = s.stderr
 	}
 	e.meter = newMeter(eta(sequence), f.Verbose)
-	fmt.Fprintf(s.stderr, "shmbench: %d cells × %d, about %v\n", len(cells), o.Count, eta(sequence))
+	for _, line := range outline(cells, o) {
+		fmt.Fprintln(s.stderr, "shmbench:", line)
+	}
+	before := readDisturbance()
 	r.Results = e.run(s.ctx, cells, sequence)
+	r.disturbed(before, readDisturbance())
 	if judge != nil {
 		judge(r)
 	}
@@ -96,6 +115,18 @@ func (s *session) execute(o *options, cells []*cell, judge func(*report)) error 
 		return status(code)
 	}
 	return nil
+}
+
+// writable sees that a file can be written before hours go into what it is to hold.
+func writable(name string) error {
+	if name == "" {
+		return nil
+	}
+	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE, 0o666)
+	if err != nil {
+		return err
+	}
+	return f.Close()
 }
 
 // skipC marks the cells that need the helper.
@@ -143,35 +174,29 @@ func (s *session) write(r *report) error {
 			fmt.Fprintln(s.stderr, "shmbench: warning:", w)
 		}
 	}
-	if err := s.keep(r); err != nil {
+	var d *document
+	if s.common.Out != "" || s.common.HTML != "" || s.common.Format != "table" {
+		var err error
+		if d, err = newDocument(r); err != nil {
+			return err
+		}
+	}
+	if err := s.keep(d); err != nil {
 		return err
 	}
 	if s.common.HTML != "" {
-		d, err := newDocument(r)
-		if err != nil {
-			return err
-		}
 		if err := createHTML(s.common.HTML, d); err != nil {
 			return err
 		}
 	}
-	switch s.common.Format {
-	case "bench":
-		return writeBench(s.stdout, r)
-	case "json":
-		return writeJSON(s.stdout, r)
-	case "csv":
-		d, err := newDocument(r)
-		if err != nil {
-			return err
-		}
-		return writeCSV(s.stdout, d)
+	if s.common.Format == "table" {
+		return writeTable(s.stdout, r)
 	}
-	return writeTable(s.stdout, r)
+	return d.write(s.stdout, s.common.Format)
 }
 
 // keep writes the result file.
-func (s *session) keep(r *report) (err error) {
+func (s *session) keep(d *document) (err error) {
 	if s.common.Out == "" {
 		return nil
 	}
@@ -184,7 +209,7 @@ func (s *session) keep(r *report) (err error) {
 			err = cerr
 		}
 	}()
-	return writeJSON(f, r)
+	return writeJSON(f, d)
 }
 
 // complain explains every cell that did not end well, and keeps the stacks of

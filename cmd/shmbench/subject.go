@@ -31,6 +31,8 @@ type subject struct {
 	Segment func(*cell) (*os.File, error)
 	// Files makes the descriptors that every worker of a cell inherits.
 	Files func(*cell) ([]*os.File, error)
+	// Clean takes away what a repetition left beside its files.
+	Clean func(segment *os.File)
 	// Check says why the subject cannot run here; nil where it can.
 	Check func() error
 	// Open gives thread's view of the subject: a pairer, token, locker, heir
@@ -89,7 +91,7 @@ type auditor interface {
 }
 
 // subjects is the registry. Library primitives and peers are alike in it.
-var subjects = slices.Concat(libSubjects, rwSubjects, semSubjects, seqSubjects, fairSubjects, barrierSubjects, condSubjects, queueSubjects, memSubjects, goPeers, morePeers, cPeers, brokenPeers, brokenKit)
+var subjects = slices.Concat(libSubjects, rwSubjects, semSubjects, seqSubjects, fairSubjects, barrierSubjects, condSubjects, queueSubjects, memSubjects, matrixSubjects, goPeers, futexPeers, morePeers, cPeers, brokenPeers, brokenKit)
 
 // findSubject gives the subject of the given name.
 func findSubject(name string) (*subject, error) {

@@ -52,7 +52,7 @@ const (
 	arenaPerEach = 3 << 10 // for an object, its wait node, and a share of what finds them
 
 	// fenceTime is how long registering for fences may take.
-	fenceTime = 5 * time.Second
+	fenceTime = 30 * time.Second
 	// biasPairs is how many quiet pairs must have turned the bias on.
 	biasPairs = 1 << 20
 )
@@ -108,6 +108,9 @@ func openMutexOf(w *worker, opts *prims.MutexOptions) (any, error) {
 	m, err := prims.OpenMutex(a, "mutex", opts)
 	if err != nil {
 		return nil, err
+	}
+	if w.shape.Spin > 0 {
+		m.SetSpin(spinOption(w.shape.Spin))
 	}
 	if scenarioByID(w.scenario).name == "uncontended" {
 		return mutex{m}, mutex{m}.bias()

@@ -27,6 +27,9 @@ func openSemaphore(w *worker, thread int) (any, error) {
 		return nil, err
 	}
 	switch scenarioByID(w.scenario).name {
+	case "herd":
+		s, err := prims.OpenSemaphore(a, "herd", herdPermits, &prims.SemaphoreOptions{Transferable: true, Initial: -1})
+		return semaphore{s}, err
 	case "handoff", "wake", "idle":
 		e := end(w, thread)
 		opts := &prims.SemaphoreOptions{Transferable: true, Initial: -1}
@@ -47,6 +50,9 @@ func openSemaphore(w *worker, thread int) (any, error) {
 	s, err := prims.OpenSemaphore(a, "semaphore", int64(max(w.shape.Permits, 1)), opts)
 	return semaphore{s}, err
 }
+
+// herdPermits is more than there are at any time.
+const herdPermits = 1 << 20
 
 func (s semaphore) Acquire() {
 	if err := s.Semaphore.Acquire(context.Background(), 1); err != nil {

@@ -156,7 +156,7 @@ func (t *torturer) setUp() (err error) {
 	}
 	p := t.page
 	p.magic, p.seed, p.only, p.seats, p.bound = tortureMagic, t.seed, t.only, uint32(t.cmd.Residents), int64(t.cmd.Bound)
-	p.patience = int64(t.hung())
+	p.patience = int64(t.patience())
 	format := func(s *shm.Segment) error { return arena.Format(s, &arena.Options{Size: s.Size()}) }
 	seg, err := shm.CreateMemfd("shmbench-torture", tortureSize, format, nil)
 	if err != nil {

@@ -40,6 +40,8 @@ type torturer struct {
 	rounds              int
 	cpus                []int
 	busy                busyness
+	hanging             sync.Once
+	hung                *violation // what hanging has found
 
 	mu  sync.Mutex
 	all map[*tortured]bool // that live
@@ -165,8 +167,8 @@ func (t *torturer) watch() (stop func()) {
 	return func() { close(done); <-gone }
 }
 
-// hung is how long a turn may take before nobody waits for its end.
-func (t *torturer) hung() time.Duration { return t.common.Timeout / 2 }
+// patience is how long a turn may take before nobody waits for its end.
+func (t *torturer) patience() time.Duration { return t.common.Timeout / 2 }
 
 // stuck names a turn that does not come to its end.
 func (t *torturer) stuck() string {
@@ -174,11 +176,11 @@ func (t *torturer) stuck() string {
 		for j := range jobs {
 			for g := range tortureThreads {
 				at := t.page.seat[s].since[j][g].Load()
-				if at == 0 || since(at) < int64(t.hung()) {
+				if at == 0 || since(at) < int64(t.patience()) {
 					continue
 				}
 				now := shmsync.Monotonic()
-				if now-at-covered(t.page.excuses(at, now)) > int64(t.hung()) {
+				if now-at-covered(t.page.excuses(at, now)) > int64(t.patience()) {
 					return fmt.Sprintf("goroutine %d of resident %d is at %s for %v", g, s, jobs[j].name, time.Duration(since(at)).Round(time.Millisecond))
 				}
 			}
@@ -374,7 +376,7 @@ func (t *torturer) await(what string, there func(*tortureSeat) bool) error {
 
 // until waits for something that a process, if it is not nil, does before it ends.
 func (t *torturer) until(what string, p *tortured, reached func() bool) error {
-	end := time.Now().Add(2*t.common.Timeout + t.hung())
+	end := time.Now().Add(2*t.common.Timeout + t.patience())
 	for n := 0; !reached(); n++ {
 		if p != nil && p.ended() && !reached() {
 			return &violation{what: fmt.Sprintf("before %s: %v", what, p.cmd.ProcessState), dump: p.said()}
@@ -387,9 +389,15 @@ func (t *torturer) until(what string, p *tortured, reached func() bool) error {
 	return nil
 }
 
-// hang collects what can be known about a torture that does not go on.
+// hang ends a torture that does not go on. Whoever sees that first says why.
 func (t *torturer) hang(what string) error {
 	t.over.Store(true)
+	t.hanging.Do(func() { t.hung = t.autopsy(what) })
+	return t.hung
+}
+
+// autopsy collects what can be known about a torture that does not go on.
+func (t *torturer) autopsy(what string) *violation {
 	var b strings.Builder
 	if p, err := t.launch(nil, "dump"); err != nil {
 		fmt.Fprintln(&b, err)

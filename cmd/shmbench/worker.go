@@ -119,7 +119,7 @@ func runWorker(proc int) error {
 func (w *worker) start(threads []*thread, sc *scenario) error {
 	cpus := cpusOf(threads)
 	single := len(threads) == 1
-	if !single && len(cpus) > 0 {
+	if (!single || sc.whole) && len(cpus) > 0 {
 		if err := pinProcess(cpus...); err != nil {
 			return err
 		}
@@ -306,7 +306,7 @@ func sleepUntil(ns int64) {
 }
 
 // runHog keeps one CPU busy until the cell stops.
-func runHog(cpu int) error {
+func runHog(cpu int, idle bool) error {
 	p, err := mapPage(os.NewFile(controlFD, "control"))
 	if err != nil {
 		return err
@@ -314,6 +314,11 @@ func runHog(cpu int) error {
 	runtime.LockOSThread()
 	if err := pinThread(0, cpu); err != nil {
 		return err
+	}
+	if idle {
+		if err := schedIdle(); err != nil {
+			return err
+		}
 	}
 	for x := uint64(0); p.phase.Load() != phaseStop; {
 		x = work(10_000, x)

@@ -145,6 +145,35 @@ func agentDeed(a *arena.Arena, o agentOrder) (func(), error) {
 			return func() { q.Lease(ctx) }, err
 		}
 		return func() { q.GetContext(ctx) }, err
+	case "barrier": // of two
+		b, err := prims.OpenBarrier(a, o.Name, 2, nil)
+		if verb == "join" {
+			return func() { b.Join(o.N) }, err
+		}
+		return func() { b.ArriveAndWaitContext(ctx) }, err
+	case "cond":
+		m, err := prims.OpenMutex(a, "", nil)
+		if err != nil {
+			return nil, err
+		}
+		c, err := prims.OpenCond(a, o.Name, m, nil)
+		return func() {
+			m.Lock()
+			c.WaitContext(ctx)
+		}, err
+	case "waitable":
+		type memory struct{ free int64 }
+		w, err := prims.OpenWaitable(a, o.Name, memory{8}, prims.Rules[memory, int64]{
+			Claim: func(s *memory, n int64) bool {
+				if n > s.free {
+					return false
+				}
+				s.free -= n
+				return true
+			},
+			Release: func(s *memory, n int64) { s.free += n },
+		}, nil)
+		return func() { w.Wait(ctx, o.N) }, err
 	case "locks": // many at once
 		return func() {
 			var wg sync.WaitGroup

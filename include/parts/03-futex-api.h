@@ -21,4 +21,4 @@ int shmsync_futex_wait(shmsync_futex *f, uint64_t token);
 int shmsync_futex_timedwait(shmsync_futex *f, uint64_t token, const struct timespec *abs_monotonic);
 /* Ends all waits, now and later, with ECANCELED, unless their token was reached. */
 int shmsync_futex_stop(shmsync_futex *f);
-
+int shmsync_futex_stopped(const shmsync_futex *f);

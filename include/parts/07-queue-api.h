@@ -42,7 +42,14 @@ int shmsync_queue_timedput(shmsync_queue *q, const void *item, const struct time
 int shmsync_queue_get(shmsync_queue *q, void *item);
 int shmsync_queue_tryget(shmsync_queue *q, void *item);
 int shmsync_queue_timedget(shmsync_queue *q, void *item, const struct timespec *abs_monotonic);
-/* The same, and the item stays in the queue's keeping until it is acknowledged: with the
+/* Puts n items in in their order, as many at a time as there is room for, and waits for the
+ * rest; abs_monotonic may be NULL. *done of them are in, n unless an error says why not. Items
+ * of others may come in between where it had to wait. */
+int shmsync_queue_put_batch(shmsync_queue *q, const void *items, size_t n, const struct timespec *abs_monotonic, size_t *done);
+/* Takes as many of n items as there are, and waits until there is one; *done is how many, 0
+ * with an error only. */
+int shmsync_queue_get_batch(shmsync_queue *q, void *items, size_t n, const struct timespec *abs_monotonic, size_t *done);
+/* The same as get, and the item stays in the queue's keeping until it is acknowledged: with the
  * death of this process, or by nack, it goes back to the front. */
 int shmsync_queue_lease(shmsync_queue *q, void *item, shmsync_lease *out);
 int shmsync_queue_trylease(shmsync_queue *q, void *item, shmsync_lease *out);

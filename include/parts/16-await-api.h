@@ -1,7 +1,7 @@
 
-/* ---- Waiting for one of several ---- */
+/* ---- Waiting for one of several, or for all ---- */
 
-enum { SHMSYNC_AWAIT_SEQUENCER = 1, SHMSYNC_AWAIT_EVENT, SHMSYNC_AWAIT_FUTURE };
+enum { SHMSYNC_AWAIT_SEQUENCER = 1, SHMSYNC_AWAIT_EVENT, SHMSYNC_AWAIT_FUTURE, SHMSYNC_AWAIT_EVENT_RESET }; /* the last: that a two_way event is not set */
 #define SHMSYNC_AWAIT_MOST 120
 
 typedef struct shmsync_awaiter {
@@ -21,3 +21,10 @@ typedef struct shmsync_awaiter {
  * SHMSYNC_AWAIT_MOST.
  */
 int shmsync_wait_any(const shmsync_awaiter *list, size_t n, const struct timespec *abs_monotonic, size_t *index);
+/*
+ * Waits until each of them has come, at whatever time, in one sleep; 0 if there is none. The
+ * result is that of the first in the list whose own wait ends with an error: it waits for the
+ * others all the same. ETIMEDOUT and the errors of the waiting itself: what was taken by then
+ * stays taken, which are the tokens of events with auto_reset.
+ */
+int shmsync_wait_all(const shmsync_awaiter *list, size_t n, const struct timespec *abs_monotonic);

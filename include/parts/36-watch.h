@@ -29,9 +29,11 @@ SHMI_FN int shmi_robust_register(shmsync_arena *a)
     r = (shmi_robust *)page;
     r->offset = (intptr_t)((uintptr_t)shmi_alive_word(a, a->my_slot, 0) - (uintptr_t)&r->nodes[0]);
     r->pending = 0;
-    for (i = 0; i < SHMI_aliveWords; i++)
-        r->nodes[i] = i + 1 < SHMI_aliveWords ? (uintptr_t)&r->nodes[i + 1] : (uintptr_t)&r->next;
-    r->next = (uintptr_t)&r->nodes[0];
+    r->next = (uintptr_t)&r->next;
+    for (i = 0; i < SHMI_aliveWords; i++) { /* the kernel marks the last one first */
+        r->nodes[i] = r->next;
+        r->next = (uintptr_t)&r->nodes[i];
+    }
     if (syscall(SYS_set_robust_list, r, (size_t)24) != 0) {
         munmap(page, (size_t)a->page);
         return 0;
@@ -48,6 +50,30 @@ SHMI_FN void shmi_robust_unregister(shmsync_arena *a)
     syscall(SYS_set_robust_list, NULL, (size_t)24);
     munmap(a->robust, (size_t)a->page);
     a->robust = NULL;
+}
+
+/* struct sched_attr of the kernel, as it was first. */
+typedef struct shmi_sched_attr {
+    uint32_t size, policy;
+    uint64_t flags;
+    int32_t nice;
+    uint32_t priority;
+    uint64_t runtime, deadline, period;
+} shmi_sched_attr;
+SHMI_ASSERT(sizeof(shmi_sched_attr) == 48, "shmi_sched_attr");
+
+/* A short slice, which Linux knows since 6.12, has the helper thread run soon after it
+ * is told of a death, on a CPU where the dying process is still being taken apart. */
+SHMI_FN void shmi_prompt_thread(void)
+{
+    shmi_sched_attr attr;
+    const uint64_t slice = 100000; /* ns, the least that the scheduler takes */
+    memset(&attr, 0, sizeof attr);
+    if (syscall(SYS_sched_getattr, 0, &attr, (unsigned)sizeof attr, 0u) != 0 || attr.policy != 0 || attr.runtime <= slice)
+        return;
+    attr.size = (uint32_t)sizeof attr;
+    attr.runtime = slice;
+    (void)!syscall(SYS_sched_setattr, 0, &attr, 0u);
 }
 
 /* The helper thread's part of joining. */
@@ -253,8 +279,10 @@ SHMI_FN void shmi_watch(shmsync_arena *a)
 SHMI_FN void *shmi_watcher(void *arg)
 {
     shmsync_arena *a = (shmsync_arena *)arg;
-    int err = shmi_become_live(a);
+    int err;
     char why[sizeof shmi_last.text];
+    shmi_prompt_thread();
+    err = shmi_become_live(a);
     memcpy(why, shmi_last.text, sizeof why);
     pthread_mutex_lock(&a->start_lock);
     if (err != 0) {

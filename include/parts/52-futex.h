@@ -137,6 +137,7 @@ SHMI_FN int shmi_futex_change(shmi_futex *f, int stop, const char *op)
     }
 }
 int shmsync_futex_post(shmsync_futex *f) { return shmi_futex_change(f->impl, 0, "futex.post"); }
+int shmsync_futex_stopped(const shmsync_futex *f) { return (shmi_ld64(&f->impl->w->state) & SHMI_FUTEX_STOPPED) != 0; }
 int shmsync_futex_stop(shmsync_futex *f) { return shmi_futex_change(f->impl, 1, "futex.stop"); }
 
 typedef struct shmi_futex_spin {
@@ -186,6 +187,7 @@ SHMI_FN int shmi_futex_wait_entered(shmi_futex *f, uint64_t token, int64_t deadl
         }
         SHMSYNC_CRASHPOINT("futex.wait.announced");
         memset(&bed, 0, sizeof bed);
+        bed.looked = &f->looked;
         bed.word = f->line.word;
         bed.val = (uint32_t)s;
         bed.object = f->o.off;

@@ -867,8 +867,12 @@ int shmsync_queue_at(shmsync_arena *a, shmsync_offset off, size_t item_size, shm
 
 int shmsync_queue_close(shmsync_queue *q)
 {
-    int err = shmi_unshare(q->impl->m.a, q->impl->m.o.off, shmi_queue_end);
-    q->impl = NULL;
+    int err;
+    if (q->impl == NULL)
+        return EBADF;
+    err = shmi_unshare(q->impl->m.a, q->impl->m.o.off, shmi_queue_end);
+    if (err == 0)
+        q->impl = NULL;
     return err;
 }
 
@@ -888,6 +892,79 @@ int shmsync_queue_timedget(shmsync_queue *q, void *item, const struct timespec *
     int64_t ns;
     int err = shmi_deadline(abs_monotonic, &ns);
     return err != 0 ? err : shmi_queue_get(q, item, NULL, ns, 0);
+}
+
+/* A deadline that may be NULL: 0 for none. */
+SHMI_FN int shmi_queue_until(const struct timespec *abs_monotonic, int64_t *abs)
+{
+    *abs = 0;
+    return abs_monotonic != NULL ? shmi_deadline(abs_monotonic, abs) : 0;
+}
+int shmsync_queue_put_batch(shmsync_queue *q, const void *items, size_t n, const struct timespec *abs_monotonic, size_t *done)
+{
+    struct shmi_queue *x = q->impl;
+    const unsigned char *from = (const unsigned char *)items;
+    int64_t abs;
+    int err = shmi_queue_until(abs_monotonic, &abs);
+    *done = 0;
+    if (err == 0)
+        err = shmi_use(x->m.a, "queue");
+    while (err == 0 && *done < n) {
+        size_t before = *done;
+        err = shmi_mon_enter(&x->m, abs);
+        if (err != 0)
+            break;
+        for (; *done < n; ++*done) {
+            uint32_t i;
+            shmi_queue_slot *s = shmi_queue_room(x, &i);
+            if (s == NULL)
+                break;
+            memcpy(shmi_queue_item(s), from + *done * x->item, x->item);
+            shmi_queue_add(x, i, s);
+        }
+        if (*done > before) {
+            shmi_queue_leave(x, &x->w->getters);
+        } else {
+            err = shmi_queue_put_slow(x, from + *done * x->item, abs); /* which leaves the latch */
+            if (err == 0)
+                ++*done;
+        }
+    }
+    return err;
+}
+int shmsync_queue_get_batch(shmsync_queue *q, void *items, size_t n, const struct timespec *abs_monotonic, size_t *done)
+{
+    struct shmi_queue *x = q->impl;
+    unsigned char *to = (unsigned char *)items;
+    shmi_queue_slot *s;
+    int64_t abs;
+    uint32_t i;
+    int in_queue, err = shmi_queue_until(abs_monotonic, &abs);
+    *done = 0;
+    if (err == 0)
+        err = shmi_use(x->m.a, "queue");
+    if (err != 0 || n == 0)
+        return err;
+    err = shmi_mon_enter(&x->m, abs);
+    if (err != 0)
+        return err;
+    s = shmi_queue_ready(x, &i);
+    in_queue = s != NULL;
+    if (s == NULL) {
+        s = shmi_queue_wait_item(x, SHMI_queueGet, abs, &i, &err);
+        if (s == NULL)
+            return err;
+    }
+    while (s != NULL) {
+        memcpy(to + *done * x->item, shmi_queue_item(s), x->item);
+        shmi_queue_drop(x, i, s, in_queue);
+        if (++*done == n)
+            break;
+        s = shmi_queue_ready(x, &i);
+        in_queue = 1;
+    }
+    shmi_queue_leave(x, &x->w->putters);
+    return 0;
 }
 int shmsync_queue_lease(shmsync_queue *q, void *item, shmsync_lease *out) { return shmi_queue_get(q, item, out, 0, 0); }
 int shmsync_queue_trylease(shmsync_queue *q, void *item, shmsync_lease *out) { return shmi_queue_get(q, item, out, 0, 1); }

@@ -1,5 +1,5 @@
 
-/* ---- WaitAny: prims/await*.go in C. The nodes of all waits are slept on at once. ---- */
+/* ---- WaitAny and WaitAll: prims/await*.go in C. The nodes of all waits are slept on at once. ---- */
 
 typedef struct shmi_awaited {
     struct shmi_monitor *m;
@@ -16,6 +16,9 @@ SHMI_FN int shmi_await_reached(const shmsync_awaiter *x, int *err)
     if (x->kind == SHMSYNC_AWAIT_EVENT) {
         struct shmi_event *e = x->event->impl;
         return e->mode & SHMI_eventAuto ? shmi_event_claim(e) : (int)(shmi_event_load(e) & 1);
+    }
+    if (x->kind == SHMSYNC_AWAIT_EVENT_RESET) {
+        return (shmi_event_load(x->event->impl) & 1) == 0;
     } else {
         struct shmi_future *f = x->future->impl;
         uint64_t s = shmi_future_load(f);
@@ -40,15 +43,15 @@ SHMI_FN int shmi_await_begin(const shmsync_awaiter *x, int64_t abs, shmi_awaited
         }
         return e;
     }
-    if (x->kind == SHMSYNC_AWAIT_EVENT) {
+    if (x->kind != SHMSYNC_AWAIT_FUTURE) {
         struct shmi_event *ev = x->event->impl;
         uint64_t v = shmi_event_load(ev);
         w->m = &ev->q.m;
-        if ((ev->mode & SHMI_eventAuto) != 0) {
+        if (x->kind == SHMSYNC_AWAIT_EVENT && (ev->mode & SHMI_eventAuto) != 0) {
             w->token = ev;
             return shmi_event_register(ev, 0, abs, &w->seat);
         }
-        return (v & 1) != 0 ? 0 : shmi_seq_register(&ev->q, v + 1, abs, &w->seat);
+        return (v & 1) == (x->kind == SHMSYNC_AWAIT_EVENT) ? 0 : shmi_seq_register(&ev->q, v + 1, abs, &w->seat);
     } else {
         struct shmi_future *f = x->future->impl;
         uint64_t fate = 0;
@@ -112,6 +115,41 @@ SHMI_FN void shmi_await_sleep(shmsync_arena *a, shmi_awaited *at, size_t n, int6
     shmi_retract_sleep(a, record);
 }
 
+/* 0 if the list can be waited for, with *a the arena. */
+SHMI_FN int shmi_await_check(const char *op, const shmsync_awaiter *list, size_t n, shmsync_arena **a)
+{
+    size_t i;
+    if (n > SHMSYNC_AWAIT_MOST)
+        return shmi_fail(EINVAL, op, NULL, "%zu to wait for", n);
+    for (i = 0; i < n; i++) {
+        const shmsync_awaiter *x = &list[i];
+        int err;
+        if (x->kind < SHMSYNC_AWAIT_SEQUENCER || x->kind > SHMSYNC_AWAIT_EVENT_RESET)
+            return shmi_fail(EINVAL, op, NULL, "kind %d", x->kind);
+        *a = x->kind == SHMSYNC_AWAIT_SEQUENCER ? x->sequencer->impl->m.a : x->kind == SHMSYNC_AWAIT_FUTURE ? x->future->impl->m.a : x->event->impl->q.m.a;
+        err = shmi_use(*a, op);
+        if (err != 0)
+            return err;
+        if (x->kind == SHMSYNC_AWAIT_EVENT_RESET && !(x->event->impl->mode & SHMI_eventTwoWay))
+            return shmi_fail(EINVAL, op, x->event->impl->q.m.latch.called, "it is not two_way");
+    }
+    return 0;
+}
+/* Sleeps for a turn until one of n waits may be over: 0, or why there is no more waiting. */
+SHMI_FN int shmi_await_turn(shmsync_arena *a, const char *op, shmi_awaited *at, size_t n, int64_t abs)
+{
+    int64_t now = shmi_now(), until = now + SHMI_LOOK_EVERY;
+    size_t i;
+    if (__atomic_load_n(&a->closing, __ATOMIC_SEQ_CST))
+        return shmi_fail(EBADF, op, NULL, "this process closed the arena");
+    if (abs != 0 && now >= abs)
+        return ETIMEDOUT;
+    shmi_await_sleep(a, at, n, abs != 0 && abs < until ? abs : until);
+    for (i = 0; i < n; i++)
+        shmi_mutex_look(&at[i].m->latch);
+    return 0;
+}
+
 int shmsync_wait_any(const shmsync_awaiter *list, size_t n, const struct timespec *abs_monotonic, size_t *index)
 {
     shmi_awaited at[SHMSYNC_AWAIT_MOST];
@@ -122,16 +160,11 @@ int shmsync_wait_any(const shmsync_awaiter *list, size_t n, const struct timespe
     *index = SIZE_MAX;
     if (err != 0)
         return err;
-    if (n == 0 || n > SHMSYNC_AWAIT_MOST)
-        return shmi_fail(EINVAL, "wait_any", NULL, "%zu to wait for", n);
-    for (i = 0; i < n; i++) {
-        if (list[i].kind < SHMSYNC_AWAIT_SEQUENCER || list[i].kind > SHMSYNC_AWAIT_FUTURE)
-            return shmi_fail(EINVAL, "wait_any", NULL, "kind %d", list[i].kind);
-        a = list[i].kind == SHMSYNC_AWAIT_SEQUENCER ? list[i].sequencer->impl->m.a : list[i].kind == SHMSYNC_AWAIT_EVENT ? list[i].event->impl->q.m.a : list[i].future->impl->m.a;
-        err = shmi_use(a, "wait_any");
-        if (err != 0)
-            return err;
-    }
+    if (n == 0)
+        return shmi_fail(EINVAL, "wait_any", NULL, "nothing to wait for");
+    err = shmi_await_check("wait_any", list, n, &a);
+    if (err != 0)
+        return err;
     for (i = 0; i < n; i++)
         if (shmi_await_reached(&list[i], &err)) {
             *index = i;
@@ -148,7 +181,6 @@ int shmsync_wait_any(const shmsync_awaiter *list, size_t n, const struct timespe
             chosen = begun;
     }
     while (err == 0 && chosen == SIZE_MAX) {
-        int64_t now, until;
         for (i = 0; i < n && chosen == SIZE_MAX; i++)
             if (shmi_seat_resolved(at[i].seat))
                 chosen = i;
@@ -156,18 +188,7 @@ int shmsync_wait_any(const shmsync_awaiter *list, size_t n, const struct timespe
             result = shmi_await_judge(&list[chosen], &at[chosen]);
             break;
         }
-        now = shmi_now();
-        if (__atomic_load_n(&a->closing, __ATOMIC_SEQ_CST)) {
-            err = shmi_fail(EBADF, "wait_any", NULL, "this process closed the arena");
-        } else if (abs != 0 && now >= abs) {
-            err = ETIMEDOUT;
-        } else {
-            until = now + SHMI_LOOK_EVERY;
-            shmi_await_sleep(a, at, n, abs != 0 && abs < until ? abs : until);
-            for (i = 0; i < n && shmi_now() >= until; i++)
-                if (shmi_look_due(&at[i].m->latch.looked))
-                    shmi_mutex_look(&at[i].m->latch);
-        }
+        err = shmi_await_turn(a, "wait_any", at, n, abs);
     }
     for (i = 0; i < begun; i++)
         if (i != chosen)
@@ -175,4 +196,57 @@ int shmsync_wait_any(const shmsync_awaiter *list, size_t n, const struct timespe
     shmi_exit(a);
     *index = chosen;
     return chosen != SIZE_MAX ? result : err;
+}
+
+int shmsync_wait_all(const shmsync_awaiter *list, size_t n, const struct timespec *abs_monotonic)
+{
+    shmi_awaited at[SHMSYNC_AWAIT_MOST];
+    size_t of[SHMSYNC_AWAIT_MOST]; /* where in the list the waits are that are not over */
+    int errs[SHMSYNC_AWAIT_MOST];
+    shmsync_arena *a = NULL;
+    size_t i, left = 0;
+    int64_t abs = 0;
+    int err = abs_monotonic != NULL ? shmi_deadline(abs_monotonic, &abs) : 0;
+    if (err == 0)
+        err = shmi_await_check("wait_all", list, n, &a);
+    if (err != 0 || n == 0)
+        return err;
+    for (i = 0; i < n; i++)
+        if (!shmi_await_reached(&list[i], &errs[i]))
+            of[left++] = i;
+    if (left != 0) {
+        size_t begun = 0, todo = left, k;
+        err = shmi_enter(a, "wait_all");
+        if (err != 0)
+            return err;
+        for (i = 0; i < todo && err == 0; i++) {
+            err = shmi_await_begin(&list[of[i]], abs, &at[begun], &errs[of[i]]);
+            if (err == 0 && at[begun].seat != NULL)
+                of[begun++] = of[i];
+        }
+        left = begun;
+        while (err == 0) {
+            for (i = k = 0; i < left; i++) {
+                if (shmi_seat_resolved(at[i].seat)) {
+                    errs[of[i]] = shmi_await_judge(&list[of[i]], &at[i]);
+                } else {
+                    at[k] = at[i];
+                    of[k++] = of[i];
+                }
+            }
+            left = k;
+            if (left == 0)
+                break;
+            err = shmi_await_turn(a, "wait_all", at, left, abs);
+        }
+        for (i = 0; i < left; i++)
+            shmi_await_leave(&at[i]);
+        shmi_exit(a);
+        if (err != 0)
+            return err;
+    }
+    for (i = 0; i < n; i++)
+        if (errs[i] != 0)
+            return errs[i];
+    return 0;
 }

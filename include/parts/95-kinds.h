@@ -20,6 +20,7 @@ static const shmi_kind_ops shmi_kinds[] = {
     {SHMI_KIND_RWMUTEX, shmi_repair_rwmutex, shmi_wake_rwmutex},
     {SHMI_KIND_SPIN_LOCK, shmi_repair_spin, shmi_wake_spin},
     {SHMI_KIND_RWSPIN_LOCK, shmi_repair_spin, shmi_wake_spin},
+    {SHMI_KIND_SIGNAL_WAKER, shmi_repair_signals, shmi_wake_signals},
     {SHMI_KIND_FUTURE, shmi_repair_future, shmi_mon_wake_object},
     {SHMI_KIND_COND, shmi_repair_cond, shmi_mon_wake_object},
 };

@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -26,7 +27,11 @@ func TestABIPartIsCurrent(t *testing.T) {
 	}
 	have, err := os.ReadFile(part)
 	require.NoError(t, err)
-	require.Equal(t, want, string(have), "write it with: go test ./internal/abigen -update")
+	wants, has := strings.Split(want, "\n"), strings.Split(string(have), "\n")
+	for i := range min(len(wants), len(has)) {
+		require.Equal(t, wants[i], has[i], "line %d; write it with: go test ./internal/abigen -update", i+1)
+	}
+	require.Len(t, has, len(wants))
 }
 
 // What the C header declares by hand is what the document says.

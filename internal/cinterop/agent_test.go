@@ -253,6 +253,25 @@ func (x *goAgent) queue(o order) (uint64, error) {
 		return 0, q.PutContext(o.ctx(1), uint64(o.arg(0)))
 	case "queue.get":
 		return q.GetContext(o.ctx(0))
+	case "queue.putbatch":
+		var items []uint64
+		for i := range o.arg(1) {
+			items = append(items, uint64(o.arg(0)+i))
+		}
+		n, err := q.PutBatch(o.ctx(2), items)
+		return uint64(n), err
+	case "queue.getbatch":
+		items := make([]uint64, o.arg(0))
+		n, err := q.GetBatch(o.ctx(1), items)
+		for i := range n {
+			if items[i] != items[0]+uint64(i) {
+				return 0, syscall.EILSEQ
+			}
+		}
+		if n == 0 {
+			return 0, err
+		}
+		return items[0]<<8 | uint64(n), err
 	case "queue.lease":
 		l, err := q.Lease(o.ctx(0))
 		if err == nil {

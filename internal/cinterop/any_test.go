@@ -11,7 +11,10 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-func init() { verbs["any"] = (*goAgent).any }
+func init() {
+	verbs["any"] = (*goAgent).any
+	verbs["all"] = (*goAgent).all
+}
 
 // any waits for the Future NAME-f, the count 1 of the Sequencer NAME-s, or the Event NAME-e.
 func (x *goAgent) any(o order) (uint64, error) {
@@ -29,6 +32,86 @@ func (x *goAgent) any(o order) (uint64, error) {
 	}
 	i, err := prims.WaitAny(o.ctx(0), f, s.At(1), e)
 	return uint64(i), err
+}
+
+// all waits for what any does and the reset of the Event NAME-r: for all, or by all.any for one.
+func (x *goAgent) all(o order) (uint64, error) {
+	f, err := prims.OpenFuture(x.a, o.name+"-f", nil)
+	if err != nil {
+		return 0, err
+	}
+	s, err := prims.OpenSequencer(x.a, o.name+"-s", nil)
+	if err != nil {
+		return 0, err
+	}
+	e, err := prims.OpenEvent(x.a, o.name+"-e", nil)
+	if err != nil {
+		return 0, err
+	}
+	r, err := prims.OpenEvent(x.a, o.name+"-r", &prims.EventOptions{TwoWay: true})
+	if err != nil {
+		return 0, err
+	}
+	if o.verb == "all.wait" {
+		return 0, prims.WaitAll(o.ctx(0), f, s.At(1), e, r.UntilReset())
+	}
+	i, err := prims.WaitAny(o.ctx(0), f, s.At(1), e, r.UntilReset())
+	return uint64(i), err
+}
+
+// Each has to come, at whatever time: one that is taken back afterwards has come.
+func TestWaitAll(t *testing.T) {
+	forPairs(t, func(t *testing.T, s scene) {
+		f, q, e, r := s.a.do(t, "future.open", "x-f"), s.a.do(t, "seq.open", "x-s"), s.a.do(t, "event.open", "x-e", 1), s.a.do(t, "event.open", "x-r", 2)
+		s.a.do(t, "event.set", "x-r")
+		s.b.start(t, "all.wait", "x", 20).fails(t, syscall.ETIMEDOUT)
+		for _, off := range []uint64{f, q, e, r} {
+			s.none(t, off)
+		}
+		w := s.b.blocked(t, r, 1, "all.any", "x")
+		s.a.do(t, "event.reset", "x-r")
+		if i := w.must(t); i != 3 {
+			t.Fatalf("number %d", i)
+		}
+		s.a.do(t, "event.set", "x-r")
+
+		w = s.b.blocked(t, r, 1, "all.wait", "x")
+		s.a.do(t, "event.set", "x-e")
+		s.waits(t, e, 0)
+		s.a.start(t, "event.try", "x-e").fails(t, syscall.EBUSY) // the token is taken
+		s.a.do(t, "event.reset", "x-r")
+		s.waits(t, r, 0)
+		s.a.do(t, "event.set", "x-r")
+		s.a.do(t, "seq.inc", "x-s")
+		s.waits(t, q, 0)
+		s.waits(t, f, 1)
+		s.a.do(t, "future.set", "x-f", 0)
+		w.must(t)
+
+		// All but one are there; the producer of that one dies.
+		s.b.do(t, "future.reset", "x-f")
+		s.a.do(t, "future.claim", "x-f")
+		w = s.b.blocked(t, f, 1, "all.wait", "x")
+		s.b.do(t, "event.set", "x-e")
+		s.b.do(t, "event.reset", "x-r")
+		s.a.kill(t)
+		w.fails(t, syscall.EOWNERDEAD)
+	})
+}
+
+// Who waits for all is killed with the token of an Event: it passes on, unless the wait had taken it.
+func TestWaitAllKilledWaiter(t *testing.T) {
+	forPairs(t, func(t *testing.T, s scene) {
+		e, r := s.b.do(t, "event.open", "x-e", 1), s.b.do(t, "event.open", "x-r", 2)
+		s.b.do(t, "event.set", "x-r")
+		s.a.blocked(t, r, 1, "all.wait", "x")
+		s.a.stop(t)
+		s.b.do(t, "event.set", "x-e")
+		w := s.c.blocked(t, e, 1, "event.wait", "x-e")
+		s.a.kill(t)
+		w.must(t)
+		s.none(t, r)
+	})
 }
 
 func TestWaitAny(t *testing.T) {

@@ -10,3 +10,10 @@ func boardOf(mem []byte) *board {
 	// SAFETY: the bytes are there and aligned to a cache line, and a board has no pointers.
 	return (*board)(unsafe.Pointer(unsafe.SliceData(mem)))
 }
+
+// sigBoardOf views the bytes of the board of those who share a SignalWaker.
+func sigBoardOf(mem []byte) *sigBoard {
+	_ = mem[unsafe.Sizeof(sigBoard{})-1]
+	// SAFETY: as above.
+	return (*sigBoard)(unsafe.Pointer(unsafe.SliceData(mem)))
+}

@@ -82,4 +82,4 @@ func TestSanitizers(t *testing.T) {
 
 // sanitized are the tests that run under the sanitizers: those in which the C programs
 // have many threads.
-const sanitized = "^(TestMutex.*|TestFutex.*|TestMultiLock.*|TestBuryEachOther|TestCreateInC|TestCore|TestFromFD|TestCrewKilled)$"
+const sanitized = "^(TestMutex.*|TestFutex.*|TestMultiLock.*|TestBuryEachOther|TestCreateInC|TestCore|TestFromFD|TestCrewKilled|TestSignalWaker.*|TestWaitAll|TestQueueBatch)$"

@@ -245,6 +245,18 @@ func TestVersionRefused(t *testing.T) {
 		require.ErrorIs(t, err, shmsync.ErrIncompatible)
 		require.ErrorContains(t, err, fmt.Sprintf("its layout is version %d, this program knows version %d", arena.LayoutVersion+1, arena.LayoutVersion))
 	})
+	t.Run("older arena", func(t *testing.T) {
+		name := unusedName(t)
+		out := opened(program(t, "core.c", fmt.Sprint("-DSHMSYNC_LAYOUT_VERSION=", arena.LayoutVersion-1)), name)
+		require.True(t, strings.HasPrefix(out, "0 "), out)
+		says := fmt.Sprintf("its layout is version %d, this program knows version %d", arena.LayoutVersion-1, arena.LayoutVersion)
+		out = opened(program(t, "core.c"), name)
+		require.True(t, strings.HasPrefix(out, refused), out)
+		require.Contains(t, out, says)
+		_, err := arena.Attach(name, nil)
+		require.ErrorIs(t, err, shmsync.ErrIncompatible)
+		require.ErrorContains(t, err, says)
+	})
 	t.Run("older declarations", func(t *testing.T) {
 		out := opened(program(t, "older.c", filepath.Join("testdata", "implementation.c")), coreArena(t, 2<<20))
 		require.True(t, strings.HasPrefix(out, refused), out)

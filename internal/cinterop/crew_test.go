@@ -55,6 +55,16 @@ var crews = []crewKind{
 	{"barrier", []any{2}, []string{"barrier.", "monitor.", "park.seat."}, nil},
 	{"future", nil, []string{"future.", "monitor.", "park.seat."}, nil},
 	{"once", nil, []string{"once.", "monitor."}, nil},
+	{"sig", []any{2, 1}, []string{"signal."}, func(t *testing.T, x *agent, killed int) {
+		var left uint64
+		eventually(t, "every gate is idle", x.arena, func() bool {
+			x.do(t, "sig.drain", "x")
+			left = x.do(t, "sig.left", "x")
+			return left>>32 == 0 && x.do(t, "sig.reserved", "x") == 0 && x.do(t, "sig.sleepers", "x") == 0
+		})
+		// What was put in was told, but for what a thread that was killed had no time to tell.
+		require.LessOrEqual(t, int(left), killed*crewThreads)
+	}},
 	{"sem", []any{3}, []string{"semaphore.", "monitor.", "park.seat."}, func(t *testing.T, x *agent, _ int) {
 		eventually(t, "all permits are back", x.arena, func() bool { return x.do(t, "sem.free", "x") == 3 })
 	}},
@@ -81,11 +91,9 @@ func (k crewKind) run(t *testing.T, langs [3]string, how int, env ...string) (di
 	if open.err == 0 {
 		open.err = c.start(t, k.kind+".open", "x").wait(t).err
 	}
-	if open.err == syscall.ENOSYS {
-		t.Skip("the C header has no such object for this layout version")
-	}
 	require.Zero(t, open.err)
 	a := newAgent(t, langs[0], name, "a", env...)
+	a.mortal = len(env) > 0
 	var work []pending
 	var own []pending
 	for range crewThreads {
@@ -162,12 +170,15 @@ func crewPoints(t *testing.T) (names []string) {
 // crewRare are the points that no crew is sure to pass: they need a death, or a stop, before.
 var crewRare = []string{
 	"monitor.mend.", "monitor.tidy.", "fairmutex.recover.", "cond.pass.", "future.bury.", "event.spare.", "event.pass.", "sequencer.settle.",
-	"sequencer.stop.", "barrier.complete.", "spinlock.recover.", "spinlock.bereave.", "spinlock.lock.leaving", "rwspinlock.drain.given_up", "rwmutex.recover.", "rwmutex.bereave.", "rwmutex.lock.leaving", "rwmutex.rlock.leaving", "semaphore.", "queue.put.", "multilock.recover.",
+	"sequencer.stop.", "barrier.complete.", "spinlock.recover.", "spinlock.bereave.", "spinlock.lock.leaving", "rwspinlock.drain.given_up", "rwmutex.recover.", "rwmutex.bereave.", "rwmutex.lock.leaving", "rwmutex.rlock.leaving", "semaphore.", "queue.put.", "multilock.recover.", "signal.sweep.",
 }
 
 func hasPrefix(prefixes []string, point string) bool {
 	return slices.ContainsFunc(prefixes, func(p string) bool { return strings.HasPrefix(point, p) })
 }
+
+// crewTries is how many more crews look for a point that the first two did not come by.
+const crewTries = 10
 
 // A C process is killed at each point where dying leaves another state.
 func TestCrewCrash(t *testing.T) {
@@ -186,8 +197,9 @@ func TestCrewCrash(t *testing.T) {
 				t.Run(point, func(t *testing.T) {
 					at := fmt.Sprintf("SHMSYNC_CRASHPOINT=%s:%d", point, 1+rand.IntN(3))
 					langs := [3]string{"c", "go", "c"}
-					if k.run(t, langs, dieAsTold, at) || k.run(t, langs, dieAlone, "SHMSYNC_CRASHPOINT="+point) {
-						passed[point] = true
+					passed[point] = k.run(t, langs, dieAsTold, at) || k.run(t, langs, dieAlone, "SHMSYNC_CRASHPOINT="+point)
+					for try := 0; try < crewTries && !passed[point] && !hasPrefix(crewRare, point); try++ {
+						passed[point] = k.run(t, langs, dieAsTold, "SHMSYNC_CRASHPOINT="+point)
 					}
 				})
 			}

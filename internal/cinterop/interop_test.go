@@ -157,6 +157,51 @@ func TestEventKilledWaiter(t *testing.T) {
 	})
 }
 
+// Batches fit in parts, and wait for the rest.
+func TestQueueBatch(t *testing.T) {
+	forPairs(t, func(t *testing.T, s scene) {
+		off := s.a.do(t, "queue.open", "q", 4)
+		if n := s.a.do(t, "queue.putbatch", "q", 1, 3); n != 3 {
+			t.Fatalf("put %d", n)
+		}
+		if v := s.b.do(t, "queue.getbatch", "q", 2); v != 1<<8|2 {
+			t.Fatalf("%d of %d", v&0xff, v>>8)
+		}
+		if v := s.b.do(t, "queue.getbatch", "q", 9); v != 3<<8|1 {
+			t.Fatalf("%d of %d", v&0xff, v>>8)
+		}
+		w := s.b.blocked(t, off, 1, "queue.getbatch", "q", 9)
+		s.a.do(t, "queue.put", "q", 4)
+		if v := w.must(t); v != 4<<8|1 {
+			t.Fatalf("%d of %d", v&0xff, v>>8)
+		}
+		s.b.start(t, "queue.getbatch", "q", 2, 20).fails(t, syscall.ETIMEDOUT)
+		w = s.a.blocked(t, off, 1, "queue.putbatch", "q", 10, 6) // four, and one that waits
+		if v := s.b.do(t, "queue.getbatch", "q", 2); v != 10<<8|2 {
+			t.Fatalf("%d of %d", v&0xff, v>>8)
+		}
+		if n := w.must(t); n != 6 {
+			t.Fatalf("put %d", n)
+		}
+		if p := s.a.start(t, "queue.putbatch", "q", 20, 3, 20).wait(t); p.err != syscall.ETIMEDOUT || p.n != 0 {
+			t.Fatalf("%v with %d", p.err, p.n)
+		}
+		if v := s.c.do(t, "queue.getbatch", "q", 3); v != 12<<8|3 {
+			t.Fatalf("%d of %d", v&0xff, v>>8)
+		}
+		if p := s.a.start(t, "queue.putbatch", "q", 16, 5, 20).wait(t); p.err != syscall.ETIMEDOUT || p.n != 3 {
+			t.Fatalf("%v with %d", p.err, p.n)
+		}
+		w = s.b.blocked(t, off, 1, "queue.putbatch", "q", 19, 2)
+		s.a.do(t, "queue.shutdown", "q")
+		w.fails(t, syscall.ECANCELED)
+		if v := s.c.do(t, "queue.getbatch", "q", 9); v != 15<<8|4 {
+			t.Fatalf("%d of %d", v&0xff, v>>8)
+		}
+		s.c.start(t, "queue.getbatch", "q", 9).fails(t, syscall.ECANCELED)
+	})
+}
+
 func TestQueuePlain(t *testing.T) {
 	forPairs(t, func(t *testing.T, s scene) {
 		off := s.a.do(t, "queue.open", "q", 2)

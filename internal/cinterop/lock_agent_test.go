@@ -198,6 +198,8 @@ func (x *goAgent) futex(o order) (uint64, error) {
 	case "futex.post":
 		f.Post()
 		return 0, nil
+	case "futex.stopped":
+		return yes(f.Stopped()), nil
 	case "futex.stop":
 		f.Stop()
 		return 0, nil

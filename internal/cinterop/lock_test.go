@@ -178,8 +178,10 @@ func TestFutexPlain(t *testing.T) {
 			b.do(t, "futex.wait", "f", token)
 		}
 		waits := b.asleep(t, off, 1, "futex.wait", "f", 1000)
+		require.Zero(t, b.do(t, "futex.stopped", "f"))
 		a.do(t, "futex.stop", "f")
 		waits.fails(t, syscall.ECANCELED)
+		require.EqualValues(t, 1, b.do(t, "futex.stopped", "f"))
 		b.do(t, "futex.wait", "f", 20)
 		sound(t, name)
 	})

@@ -77,6 +77,12 @@ var vectors = []vector{
 	{"spin", "spinlock", []call{do("open", 1), do("lock"), do("unlock")}, []call{do("try"), refuses(syscall.EBUSY, "try"), do("unlock")}},
 	{"rwspin", "rwspinlock", []call{do("open", 1), do("rlock"), do("runlock"), do("lock"), do("down"), do("runlock")},
 		[]call{do("rtry"), do("utry"), refuses(syscall.EBUSY, "rtry"), refuses(syscall.EBUSY, "tryup"), do("runlock"), do("tryup")}},
+	{"sig", "signalwaker", []call{do("open", 2, 1), gives(1, "schedule", 5), gives(1, "schedule", 70), gives(1, "yield"), gives(5, "next", 0), gives(1, "leaf", 3),
+		do("worker", 1), do("inline", 127), do("finish", 127), gives(64, "reserveall", 1, 2), do("count", 8, 9), do("try"), gives(3, "bitset", 0, 63)},
+		[]call{gives(2, "summary"), gives(3, "permits"), gives(3, "status"), gives(8, "partition"), gives(1, "workers"), gives(64, "reserved"), gives(6, "state", 5),
+			refuses(syscall.EPERM, "finish", 5), refuses(syscall.EBUSY, "inline", 70), gives(70, "next", 90), gives(1, "mark", 0), refuses(syscall.EBUSY, "next", 0),
+			gives(64, "nearest", 0, 5), refuses(syscall.EPERM, "unreserve", 64), refuses(syscall.EBUSY, "reserve", 1, 2), do("sync", 0, 2, 1), gives(1, "status"),
+			gives(9, "stat", 8), gives(3, "stat", 0), gives(401164200, "health"), do("finish", 70)}},
 	{"cond", "cond", []call{do("open"), do("signal"), do("broadcast")}, []call{refuses(syscall.ETIMEDOUT, "wait", 1)}},
 }
 

@@ -32,6 +32,12 @@ func budget() time.Duration {
 	return 15 * time.Second
 }
 
+// A scene gets so much time for each of its kills, and so many of them at least.
+const (
+	pace   = 30 * time.Millisecond
+	fewest = 20
+)
+
 func eachScene(t *testing.T, f func(x *stage) stats) {
 	only := os.Getenv("SHMSYNC_TEST_SCENE")
 	var total stats
@@ -71,12 +77,16 @@ func TestStepKills(t *testing.T) {
 		seed := rand.Uint64()
 		r := rand.New(rand.NewPCG(seed, 3))
 		x.t.Logf("seed %#x", seed)
+		// Of a scene that takes long there are fewer, but some.
+		end := time.Now().Add(time.Duration(n) * pace)
+		enough := func(k int) bool { return k >= n || k >= fewest && time.Now().After(end) }
 		x.play(atTheEnd)
 		steps := x.limit.steps
-		for range n {
+		for k := 0; !enough(k); k++ {
 			x.play(target{steps: r.IntN(steps + 1), spot: -1})
 		}
-		for spot := 0; spot < n && !x.play(target{steps: -1, spot: spot}); spot++ {
+		end = time.Now().Add(time.Duration(n) * pace)
+		for spot := 0; !enough(spot) && !x.play(target{steps: -1, spot: spot}); spot++ {
 		}
 		return x.limit
 	})

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/shmsync/shmsync/asm"
 )
 
 // Tracer steps one thread of another process. All its methods belong to the OS
@@ -18,6 +20,10 @@ type Tracer struct {
 	called   bool // the last step was a system call
 	killed   bool
 	end      string // how the thread was seen to have ended
+
+	self int             // the tracer's thread
+	cpus unix.CPUSet     // where it may run when it does not trace
+	text map[uint64]bool // of addresses: whether a system call is there
 }
 
 // State is what a step came to.
@@ -35,7 +41,7 @@ func Seize(pid, tid int) (*Tracer, error) {
 	if err := unix.PtraceSeize(tid); err != nil {
 		return nil, os.NewSyscallError("ptrace seize", err)
 	}
-	t := &Tracer{pid: pid, tid: tid}
+	t := &Tracer{pid: pid, tid: tid, text: map[uint64]bool{}}
 	if err := unix.PtraceInterrupt(tid); err != nil {
 		return nil, os.NewSyscallError("ptrace interrupt", err)
 	}
@@ -47,7 +53,25 @@ func Seize(pid, tid int) (*Tracer, error) {
 	if err := unix.PtraceSetOptions(tid, unix.PTRACE_O_EXITKILL); err != nil {
 		return nil, os.NewSyscallError("ptrace setoptions", err)
 	}
-	return t, nil
+	return t, t.together()
+}
+
+// together confines both threads to one CPU: to wake one on another takes far longer
+// than an instruction.
+func (t *Tracer) together() error {
+	t.self = unix.Gettid()
+	if err := unix.SchedGetaffinity(t.self, &t.cpus); err != nil {
+		return os.NewSyscallError("sched_getaffinity", err)
+	}
+	cpu, _, ok := asm.CPU()
+	if !ok {
+		return nil
+	}
+	var one unix.CPUSet
+	one.Set(int(cpu))
+	return errors.Join(
+		os.NewSyscallError("sched_setaffinity", unix.SchedSetaffinity(t.tid, &one)),
+		os.NewSyscallError("sched_setaffinity", unix.SchedSetaffinity(t.self, &one)))
 }
 
 // user_regs_struct of arch/x86/include/asm/user_64.h.
@@ -61,11 +85,17 @@ func (t *Tracer) atSyscall() (bool, error) {
 	if _, err := unix.PtracePeekUser(t.tid, ripOffset, word[:]); err != nil {
 		return false, os.NewSyscallError("ptrace peekuser", err)
 	}
-	var text [2]byte
-	if _, err := unix.PtracePeekText(t.tid, uintptr(binary.LittleEndian.Uint64(word[:])), text[:]); err != nil {
-		return false, os.NewSyscallError("ptrace peektext", err)
+	at := binary.LittleEndian.Uint64(word[:])
+	is, seen := t.text[at]
+	if !seen {
+		var text [2]byte
+		if _, err := unix.PtracePeekText(t.tid, uintptr(at), text[:]); err != nil {
+			return false, os.NewSyscallError("ptrace peektext", err)
+		}
+		is = bytes.Equal(text[:], syscallInstruction)
+		t.text[at] = is
 	}
-	return bytes.Equal(text[:], syscallInstruction), nil
+	return is, nil
 }
 
 // Step executes one instruction. When that is a system call in which the thread
@@ -156,6 +186,7 @@ func (t *Tracer) Kill() error {
 		return nil
 	}
 	t.killed = true
+	defer unix.SchedSetaffinity(t.self, &t.cpus)
 	if err := unix.Kill(t.pid, unix.SIGKILL); err != nil {
 		return os.NewSyscallError("kill", err)
 	}

@@ -147,6 +147,21 @@ static int queue(const order *o, uint64_t *n)
         abs = until(o, 0, &ts);
         return abs == NULL ? shmsync_queue_get(&q, n) : shmsync_queue_timedget(&q, n, abs);
     }
+    if (is(o, "queue.putbatch") || is(o, "queue.getbatch")) { /* V COUNT MS: V, V+1 and so on; MOST MS: N is the first, and how many */
+        uint64_t items[64];
+        size_t i, done = 0;
+        if (is(o, "queue.putbatch")) {
+            for (i = 0; i < 64; i++)
+                items[i] = v + i;
+            err = shmsync_queue_put_batch(&q, items, (size_t)arg(o, 1), until(o, 2, &ts), &done);
+            return *n = done, err;
+        }
+        err = shmsync_queue_get_batch(&q, items, (size_t)v, until(o, 1, &ts), &done);
+        for (i = 1; i < done; i++)
+            if (items[i] != items[0] + i)
+                return EILSEQ;
+        return *n = done != 0 ? items[0] << 8 | done : 0, err;
+    }
     if (is(o, "queue.lease")) { /* the last lease is what ack and nack end */
         abs = until(o, 0, &ts);
         err = abs == NULL ? shmsync_queue_lease(&q, n, &l) : shmsync_queue_timedlease(&q, n, &l, abs);

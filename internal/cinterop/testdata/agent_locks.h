@@ -156,6 +156,8 @@ static int futex(const order *o, uint64_t *n)
         return *n = shmsync_futex_get(&f), 0;
     if (is(o, "futex.post"))
         return shmsync_futex_post(&f);
+    if (is(o, "futex.stopped"))
+        return *n = (uint64_t)shmsync_futex_stopped(&f), 0;
     if (is(o, "futex.stop"))
         return shmsync_futex_stop(&f);
     abs = until(o, 1, &ts);

@@ -125,6 +125,7 @@ static int semaphore(const order *o, uint64_t *n)
 #include "agent_rw.h"
 #include "agent_spin.h"
 #include "agent_multi.h"
+#include "agent_signal.h"
 
 /* Waits for the future NAME-f, the count 1 of the sequencer NAME-s, or the event NAME-e. */
 static int any(const order *o, uint64_t *n)
@@ -159,19 +160,70 @@ static int any(const order *o, uint64_t *n)
     return err;
 }
 
+/* Waits for the future NAME-f, the count 1 of the sequencer NAME-s, the event NAME-e, and the reset of
+ * the event NAME-r: for all, or by all.any for one. */
+static int all(const order *o, uint64_t *n)
+{
+    char other[600];
+    shmsync_future f;
+    shmsync_sequencer s;
+    shmsync_event e, r;
+    shmsync_awaiter list[4];
+    shmsync_event_options two_way;
+    struct timespec ts;
+    const struct timespec *abs = until(o, 0, &ts);
+    size_t index = 0;
+    int err;
+    memset(list, 0, sizeof list);
+    memset(&two_way, 0, sizeof two_way);
+    two_way.two_way = 1;
+    snprintf(other, sizeof other, "%s-f", o->word[2]);
+    err = shmsync_future_open(arena, other, NULL, &f);
+    snprintf(other, sizeof other, "%s-s", o->word[2]);
+    if (err == 0)
+        err = shmsync_sequencer_open(arena, other, NULL, &s);
+    snprintf(other, sizeof other, "%s-e", o->word[2]);
+    if (err == 0)
+        err = shmsync_event_open(arena, other, NULL, &e);
+    snprintf(other, sizeof other, "%s-r", o->word[2]);
+    if (err == 0)
+        err = shmsync_event_open(arena, other, &two_way, &r);
+    if (err != 0)
+        return err;
+    list[0].kind = SHMSYNC_AWAIT_FUTURE;
+    list[0].future = &f;
+    list[1].kind = SHMSYNC_AWAIT_SEQUENCER;
+    list[1].sequencer = &s;
+    list[1].token = 1;
+    list[2].kind = SHMSYNC_AWAIT_EVENT;
+    list[2].event = &e;
+    list[3].kind = SHMSYNC_AWAIT_EVENT_RESET;
+    list[3].event = &r;
+    if (is(o, "all.wait"))
+        return shmsync_wait_all(list, 4, abs);
+    err = shmsync_wait_any(list, 4, abs, &index);
+    *n = (uint64_t)index;
+    return err;
+}
+
 static int more(const order *o, uint64_t *n)
 {
     if (is(o, "any.wait"))
         return any(o, n);
-    if (is(o, "crew.rw") || is(o, "crew.spin") || is(o, "crew.rwspin") || is(o, "crew.multi")) {
+    if (strncmp(o->word[1], "all.", 4) == 0)
+        return all(o, n);
+    if (is(o, "crew.rw") || is(o, "crew.spin") || is(o, "crew.rwspin") || is(o, "crew.multi") || is(o, "crew.sig")) {
         int turn, turns = (int)arg(o, 0), err = 0;
         for (turn = 0; turn < turns && err == 0; turn++, ++*n)
             err = is(o, "crew.rw")     ? crew_rw(o->word[2], turn)
                   : is(o, "crew.spin") ? crew_spin(o->word[2], turn)
                   : is(o, "crew.multi") ? crew_multi(o->word[2], turn)
+                  : is(o, "crew.sig") ? crew_sig(o->word[2], turn)
                                         : crew_rwspin(o->word[2], turn);
         return err;
     }
+    if (strncmp(o->word[1], "sig.", 4) == 0)
+        return sig_verb(o, n);
     if (strncmp(o->word[1], "multi.", 6) == 0)
         return multi(o, n);
     if (strncmp(o->word[1], "spin.", 5) == 0)

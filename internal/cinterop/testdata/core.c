@@ -52,6 +52,8 @@ static void create(const char *name, char **arg)
     shmsync_arena_options o;
     shmsync_arena *a, *b;
     shmsync_mutex m;
+    shmsync_event e;
+    shmsync_rwmutex rw;
     void *p;
     memset(&o, 0, sizeof o);
     o.size = strtoull(arg[0], NULL, 10);
@@ -67,7 +69,14 @@ static void create(const char *name, char **arg)
     say("ready");
     await_line();
     CHECK(memcmp(p, "from Go", 8), 0);
+    CHECK(shmsync_event_open(a, "e", NULL, &e), 0);
+    CHECK(shmsync_event_close(&e), 0);
+    CHECK(shmsync_event_close(&e), EBADF);
+    CHECK(shmsync_rwmutex_open(a, "rw", NULL, &rw), 0);
+    CHECK(shmsync_rwmutex_close(&rw), 0);
+    CHECK(shmsync_rwmutex_close(&rw), EBADF);
     CHECK(shmsync_mutex_close(&m), 0);
+    CHECK(shmsync_mutex_close(&m), EBADF);
     CHECK(shmsync_arena_close(b), 0);
     CHECK(shmsync_arena_close(a), 0);
     CHECK(shmsync_arena_close(a), ENOTCONN);
@@ -399,6 +408,42 @@ static void sweep(const char *name)
     CHECK(shmsync_arena_close(a), 0);
 }
 
+/* What the hostile arena is used for besides: a SignalWaker, some of whose words are overwritten on purpose. */
+static void hostile_signals(shmsync_arena *a, uint64_t *seed, int round, const struct timespec *soon)
+{
+    shmsync_signalwaker_options two;
+    shmsync_signalwaker w;
+    shmsync_signal_health h;
+    shmsync_gate g;
+    shmsync_gate_info info;
+    int i, n;
+    memset(&two, 0, sizeof two);
+    two.signals = 2;
+    two.count = 1;
+    if (shmsync_signalwaker_open(a, "signals", &two, &w) != 0)
+        return;
+    for (i = 0; i < round % 8; i++) {
+        *seed = *seed * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+        /* The head and the signals, or a gate. */
+        shmi_st64(shmi_u64(a, shmsync_signalwaker_offset(&w) + 64 + ((*seed & 1) != 0 ? (*seed >> 20) % 128 * 8 : 1024 + (*seed >> 20) % 128 * 128)), *seed >> (*seed >> 58));
+    }
+    for (i = 0; i < 4; i++)
+        if (shmsync_signalwaker_gate(&w, (i * 37 + round) % 128, &g) == 0 && shmsync_gate_schedule(&g, NULL) == 0 && i % 2 == 0 && shmsync_gate_begin(&g) == 0)
+            shmsync_gate_finish(&g, &n);
+    for (i = 0; i < 200 && shmsync_signalwaker_next(&w, round % 128, &g) == 0; i++) {
+        shmsync_gate_state(&g, &info);
+        shmsync_gate_finish(&g, NULL);
+    }
+    shmsync_signalwaker_timedacquire(&w, soon);
+    shmsync_signalwaker_sync_partition(&w, 0, 2, NULL, NULL);
+    if (shmsync_signalwaker_reserve(&w, 0, 2, &n) == 0)
+        shmsync_signalwaker_unreserve(&w, n);
+    shmsync_signalwaker_health(&w, &h);
+    shmsync_signalwaker_close(&w);
+    if (round % 5 == 0)
+        shmsync_delete(a, "signals");
+}
+
 static void hostile(const char *name, char **arg)
 {
     shmsync_arena *a = open_arena(name);
@@ -452,6 +497,7 @@ static void hostile(const char *name, char **arg)
         }
         if (round % 7 == 0)
             shmsync_delete(a, "multi");
+        hostile_signals(a, &seed, round, &soon);
         if (shmsync_alloc(a, (seed >> 30) % 200000, &off) == 0 && (seed & 2) != 0)
             shmsync_free(a, off);
     }

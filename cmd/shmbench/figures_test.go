@@ -1,0 +1,131 @@
+//go:build linux
+
+package main
+
+import (
+	"bytes"
+	"encoding/xml"
+	"errors"
+	"io"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// withShapes gives a made-up document what figures beyond medians need: workers, where
+// locks came from, and several gaps and loads.
+func withShapes(d *document) {
+	var more []jsonCell
+	for _, c := range d.Cells {
+		for i := range c.Reps {
+			r := &c.Reps[i]
+			if r.Status != statusOK || c.Params["procs"] == "" && c.Scenario != "oversub" {
+				continue
+			}
+			r.Workers = []workerReport{{Ops: 300}, {Ops: 100}}
+			r.Metrics["jain"] = 0.8
+			r.Metrics["from-self"], r.Metrics["from-cache"] = 0.75, 0.25
+		}
+		for name, values := range map[string][]string{"gap": {"0", "20us", "10ms"}} {
+			if c.Scenario != "wake" && c.Scenario != "herd" {
+				continue
+			}
+			for _, v := range values {
+				other := c
+				other.Params = maps.Clone(c.Params)
+				other.Params[name] = v
+				other.Key = strings.Replace(c.Key, "gap=1.5ms", "gap="+v, 1)
+				more = append(more, other)
+			}
+		}
+	}
+	d.Cells = append(d.Cells, more...)
+}
+
+func pageOf(t *testing.T, d *document) string {
+	t.Helper()
+	var b bytes.Buffer
+	require.NoError(t, writeHTML(&b, d))
+	dec := xml.NewDecoder(bytes.NewReader(b.Bytes()))
+	for {
+		_, err := dec.Token()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		require.NoError(t, err)
+	}
+	require.Empty(t, remote.FindAllString(b.String(), -1))
+	require.NotRegexp(t, `NaN|Inf`, regexp.MustCompile(`(?s)<svg.*?</svg>`).FindAllString(b.String(), -1))
+	return b.String()
+}
+
+// Every figure that the results call for is on the page.
+func TestFiguresAreComplete(t *testing.T) {
+	file := keepMadeUp(t, withShapes)
+	d, err := readDocument(file)
+	require.NoError(t, err)
+	page := pageOf(t, d)
+	for _, title := range []string{
+		"Side by side", "Latency ", "Fairness ", "Handovers ", "Recovery ", "Throughput cs=", "Throughput against load ",
+		"Wake latency against gap place=cross", "Wake latency against gap place=same",
+	} {
+		require.Contains(t, page, "<figcaption><b>"+title)
+	}
+	section := func(name string) string {
+		_, rest, found := strings.Cut(page, `<h2 id="`+name+`">`)
+		require.True(t, found, name)
+		text, _, _ := strings.Cut(rest, "<h2 ")
+		return text
+	}
+	for _, sc := range scenarios {
+		text := section(sc.name)
+		_, command, _ := strings.Cut(text, "go run ./cmd/shmbench ")
+		command, _, _ = strings.Cut(command, "</code>")
+		code, _, errs := shmbench(t, append(strings.Fields(command), "-n")...)
+		require.Zero(t, code, "%s: what is said to measure it does not: %s", sc.name, errs)
+		if !slices.Contains([]string{"oversub", "idle"}, sc.name) {
+			require.Contains(t, text, "<b>Side by side", "%s: peers side by side", sc.name)
+		}
+		require.Contains(t, text, "<svg", sc.name)
+	}
+	for _, name := range []string{"lock", "rw", "sem", "oversub", "open"} {
+		require.Contains(t, section(name), "<b>Fairness ", name)
+		require.Contains(t, section(name), "<b>Latency ", name)
+	}
+	for _, name := range []string{"lock", "oversub"} {
+		require.Contains(t, section(name), "<b>Handovers ", name)
+		require.Contains(t, section(name), "25 % moved", name)
+	}
+	require.Contains(t, section("oversub"), "shmsync:mutex 20us", "a line for each spin budget")
+	require.Equal(t, strings.Count(page, "<figure>"), strings.Count(page, "</svg>"))
+}
+
+// Figures that the results do not call for are not there: one repetition of few cells.
+func TestFiguresOfLittle(t *testing.T) {
+	file := keepMadeUp(t, func(d *document) {
+		d.Cells = slices.DeleteFunc(d.Cells, func(c jsonCell) bool { return c.Subject != "shmsync:mutex" || c.Scenario != "lock" })
+	})
+	d, err := readDocument(file)
+	require.NoError(t, err)
+	page := pageOf(t, d)
+	require.NotContains(t, page, "<b>Side by side")
+	require.NotContains(t, page, "<b>Handovers")
+	require.NotContains(t, page, "<b>Wake latency")
+	require.NotContains(t, page, "<b>Recovery")
+}
+
+// One that is far behind leaves the others room.
+func TestSideBySideClips(t *testing.T) {
+	cell := func(name string, v float64) *jsonCell {
+		return &jsonCell{Subject: name, Unit: "p50-ns", Reps: []jsonRep{{Status: statusOK, Metrics: map[string]float64{"p50-ns": v}}}}
+	}
+	f := sideBySide(scenarioByName("uncontended"), "", []*jsonCell{cell("shmsync:x", 10), cell("c:x", 20), cell("go:x", 5000)})
+	require.Contains(t, f.Caption, "longer than that")
+	require.Less(t, strings.Index(string(f.SVG), "shmsync:x"), strings.Index(string(f.SVG), "c:x"), "the best first")
+	require.Contains(t, string(f.SVG), "5µs", "with its figure")
+	require.Nil(t, sideBySide(scenarioByName("uncontended"), "", []*jsonCell{cell("c:x", 20)}))
+}

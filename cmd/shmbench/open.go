@@ -1,0 +1,155 @@
+//go:build linux
+
+package main
+
+import (
+	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+
+	"github.com/shmsync/shmsync"
+)
+
+// An open loop begins its operations when they are due, whether those before have ended
+// or not, and counts their time from then. A closed loop, in which who waits begins
+// nothing, does not see how long everybody else would have waited: one stall is one
+// sample of it, where users see as many as come meanwhile ("coordinated omission").
+
+// clock is the time; tests have one of their own.
+type clock interface {
+	now() int64
+	sleepUntil(ns int64)
+}
+
+// pace is the schedule of an open loop.
+type pace struct{ next, every int64 }
+
+// once does what is due next. It gives the time that took from when it was due, and that
+// from when it began, which is all that a closed loop sees.
+func (p *pace) once(c clock, do func()) (fromDue, fromBegun int64) {
+	due := p.next
+	p.next += p.every
+	c.sleepUntil(due)
+	begun := c.now()
+	do()
+	done := c.now()
+	return done - due, done - begun
+}
+
+// behind is how many were due and have not begun.
+func (p *pace) behind(now int64) int64 { return max((now-p.next)/p.every, 0) }
+
+// hostClock is that of the host. It sleeps for the most part, and lets others run for
+// the rest, since a timer is late.
+type hostClock struct{}
+
+// timerLate is how much earlier than due a sleep ends.
+const timerLate = 150_000
+
+func (hostClock) now() int64 { return shmsync.Monotonic() }
+
+func (hostClock) sleepUntil(ns int64) {
+	if ns-shmsync.Monotonic() > 2*timerLate {
+		sleepUntil(ns - timerLate)
+	}
+	for shmsync.Monotonic() < ns {
+		shmsync.Yield()
+	}
+}
+
+// openSamples is how many operations an open cell begins at least: enough for p99.
+const openSamples = 1200
+
+// openCells are locks taken at a rate.
+func openCells(o *options) (cells []cell) {
+	for _, rate := range or(o.Rates, o.some([]int{20_000}, []int{10_000, 100_000})...) {
+		for _, cs := range or(o.CS, time.Microsecond) {
+			for _, place := range or(o.Places, placeCross) {
+				for _, procs := range or(o.Procs, 2) {
+					for _, threads := range or(o.Threads, 1) {
+						cells = append(cells, cell{Place: place, Procs: procs, Threads: threads, CS: cs,
+							shape: shape{Rate: uint64(rate)}, Time: scaled(openSamples, float64(rate))})
+					}
+				}
+			}
+		}
+	}
+	return cells
+}
+
+// interval is the time between two operations of one thread.
+func (s shape) interval(threads int) int64 {
+	return max(int64(float64(threads)/float64(max(s.Rate, 1))*1e9), 1)
+}
+
+// workOpen takes a lock at a rate: the main histogram has the time from when it was due
+// until it was got, the second one that from the call.
+func workOpen(t *thread) error {
+	l, err := as[locker](t)
+	if err != nil {
+		return err
+	}
+	threads := int(t.procs * t.control.threads)
+	cs, every := steps(t.csNs, t.perNs), t.shape.interval(threads)
+	t.await()
+	p := pace{next: t.startNs.Load() + every*int64(t.index)/int64(threads), every: every}
+	x := uint64(t.index)
+	for t.next() {
+		fromDue, fromBegun := p.once(hostClock{}, l.Lock)
+		t.sample(t.counts, fromDue)
+		t.sample(t.others, fromBegun)
+		v := t.counter
+		if cs > 0 {
+			x = work(cs, x)
+		}
+		t.counter = v + 1
+		l.Unlock()
+		t.count(1)
+	}
+	t.slot.metrics[metricBehind] = float64(p.behind(shmsync.Monotonic()))
+	t.end()
+	t.sink = x
+	return nil
+}
+
+// metricBehind is the place in the slot of how many were due in the end.
+const metricBehind = 0
+
+func collectOpen(rep *repetition, a *account) {
+	if total := a.total(); a.counter != total {
+		rep.violate("counter under the lock is %d after %d acquisitions", a.counter, total)
+	}
+	rep.throughput(a)
+	rep.Metrics["behind"] = a.sum(metricBehind)
+	all := make([][]uint64, a.slots())
+	for i := range all {
+		all[i] = a.other(i)
+	}
+	closed := newHist(all...)
+	mended := corrected(closed, a.cell.interval(a.slots()))
+	for _, q := range quantiles[:4] {
+		if v, ok := quantile(closed, q.q, tailMin); ok {
+			rep.Metrics["closed-"+q.name+"-ns"] = v
+		}
+		if v, ok := quantile(mended, q.q, tailMin); ok {
+			rep.Metrics["corrected-"+q.name+"-ns"] = v
+		}
+	}
+}
+
+// corrected adds to the samples of a closed loop what it would have seen had it gone on
+// every so many nanoseconds, as HdrHistogram does: an estimate, where the truth was not
+// recorded.
+func corrected(closed *hdrhistogram.Histogram, every int64) *hdrhistogram.Histogram {
+	h := newHist()
+	for _, b := range closed.Distribution() {
+		if b.Count == 0 {
+			continue
+		}
+		h.RecordValues(b.To, b.Count)
+		for v := b.To - every; v >= every; v -= every {
+			h.RecordValues(v, b.Count)
+		}
+	}
+	return h
+}

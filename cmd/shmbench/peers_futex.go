@@ -1,0 +1,137 @@
+//go:build linux
+
+package main
+
+import (
+	"os"
+	"sync/atomic"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/shmsync/shmsync"
+)
+
+// futexPeers are the C peers' algorithms over the kernel's waits, from Go: what is left
+// between c:futex and go:futex is Go's. The others wait and wake by newer calls.
+var futexPeers = []*subject{
+	{By: "go", Prim: "futex", MaxN: naiveMost, Open: openFutexEnd, Scenarios: []string{"waiters", "handoff", "wake"},
+		Brief: []string{"waiters", "wake"}},
+	{By: "go", Prim: "futex-bitset", Open: openFutexEnd, Scenarios: []string{"handoff", "wake"}, Brief: []string{}},
+	{By: "go", Prim: "futex-waitv", Open: openFutexEnd, Scenarios: []string{"handoff", "wake"}, Brief: []string{},
+		Check: func() error { return shmsync.FeatureWaitV.Check() }},
+}
+
+// sleeping is a way to sleep on a word that holds v, and to wake n of those who do.
+type sleeping struct {
+	wait func(w *atomic.Uint32, v uint32) error
+	wake func(w *atomic.Uint32, n int)
+}
+
+var (
+	sleepPlain = sleeping{
+		func(w *atomic.Uint32, v uint32) error { _, err := shmsync.Wait(futexWord(w), v, 0); return err },
+		func(w *atomic.Uint32, n int) { shmsync.Wake(futexWord(w), n) },
+	}
+	sleepBitset = sleeping{
+		func(w *atomic.Uint32, v uint32) error {
+			_, err := shmsync.WaitBitset(futexWord(w), v, 1, 0)
+			return err
+		},
+		func(w *atomic.Uint32, n int) { shmsync.WakeBitset(futexWord(w), n, 1) },
+	}
+	sleepV = sleeping{
+		func(w *atomic.Uint32, v uint32) error {
+			_, _, err := shmsync.WaitV([]shmsync.WaitVEntry{shmsync.NewWaitVEntry(futexWord(w), v)}, 0)
+			return err
+		},
+		sleepPlain.wake,
+	}
+)
+
+// futexEnd is one end of a token: a word in each direction, and whether somebody may
+// sleep on it.
+type futexEnd struct {
+	sleeping
+	out, in           *atomic.Uint32
+	outSleeps, sleeps *atomic.Uint32
+	seen              uint32
+	permits           *atomic.Uint32 // of a herd
+}
+
+func openFutexEnd(w *worker, thread int) (any, error) {
+	how := map[string]sleeping{"futex": sleepPlain, "futex-bitset": sleepBitset, "futex-waitv": sleepV}[w.subject.Prim]
+	if how.wait == nil {
+		how = sleepPlain
+	}
+	if scenarioByID(w.scenario).name == "waiters" {
+		return openNaiveCrowd(w, thread)
+	}
+	e := end(w, thread)
+	at := func(line, word int) *atomic.Uint32 { return wordAt(w.mem, line*64+word*4) }
+	return &futexEnd{sleeping: how, out: at(e, 0), outSleeps: at(e, 1), in: at(1-e, 0), sleeps: at(1-e, 1), permits: at(2, 0)}, nil
+}
+
+func (f *futexEnd) Pass(v uint32) {
+	f.out.Store(v)
+	if f.outSleeps.Load() != 0 {
+		f.wake(f.out, 1)
+	}
+}
+
+func (f *futexEnd) Await() uint32 {
+	v := f.in.Load()
+	if v == f.seen {
+		f.sleeps.Store(1)
+		for v = f.in.Load(); v == f.seen; v = f.in.Load() {
+			f.must(f.wait(f.in, v))
+		}
+		f.sleeps.Store(0)
+	}
+	f.seen = v
+	return v
+}
+
+func (f *futexEnd) Rouse(n int) {
+	f.permits.Add(uint32(n))
+	f.wake(f.permits, n)
+}
+
+func (f *futexEnd) Rest() {
+	for {
+		v := f.permits.Load()
+		switch {
+		case v == 0:
+			f.must(f.wait(f.permits, 0))
+		case f.permits.CompareAndSwap(v, v-1):
+			return
+		}
+	}
+}
+
+func (f *futexEnd) must(err error) {
+	if err != nil {
+		panic(err)
+	}
+}
+
+// An eventfd that counts down is a herd's permits.
+
+func (l eventLock) Rest()       { l.gate.Await() }
+func (l eventLock) Rouse(n int) { l.gate.Pass(uint32(n)) }
+
+// herdEventfds makes the one of a herd: without permits, and taken one at a time.
+func herdEventfds() ([]*os.File, error) {
+	var files []*os.File
+	for range 3 {
+		fd, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_SEMAPHORE)
+		if err != nil {
+			return files, os.NewSyscallError("eventfd", err)
+		}
+		files = append(files, os.NewFile(uintptr(fd), "eventfd"))
+	}
+	return files, nil
+}
+
+// Rouse gives n more permits; Rest takes one.
+func (s semaphore) Rouse(n int) { s.Semaphore.Release(int64(n)) }
+func (s semaphore) Rest()       { s.Acquire() }

@@ -1,0 +1,793 @@
+
+/*
+ * SignalWaker, its gates and signals: prims/signal*.go in C, docs/design/0011-signalwaker.md.
+ * The gates are the truth; the bits of the signals, the summary and the permits are an index
+ * over them, which may say too much, and says too little only within an operation.
+ */
+
+#define SHMI_SIGNAL_BITS 64U
+#define SHMI_SIGNAL_READY (SHMI_SIGNAL_GATE_SCHEDULED_MASK | SHMI_SIGNAL_GATE_EXECUTING_MASK)
+#define SHMI_SIGNAL_EPOCH (UINT64_C(1) << SHMI_SIGNAL_GATE_EPOCH_SHIFT)
+#define SHMI_SIGNAL_LOOK 256U /* gates that a look goes through */
+#define SHMI_SIGNAL_PASSES 64 /* how often next goes through the summary before it leaves the rest to another */
+
+struct shmi_signalwaker {
+    shmsync_arena *a;
+    shmi_object o;
+    const char *called; /* NULL: anonymous */
+    shmi_signal_words *w;
+    shmi_signal_line *lines;
+    shmi_signal_gate *gates;
+    shmi_signal_row *rows; /* by slot - 1 */
+    uint32_t n_lines, n_gates, n_rows;
+    uint64_t mask; /* the bits of the summary that stand for a signal */
+    shmi_line bell;
+    int counting;
+    uint32_t cursor; /* the next slice of gates to look at. Atomic. */
+    int64_t looked;
+};
+
+SHMI_FN uint64_t shmi_signal_bytes(uint32_t signals, uint32_t rows)
+{
+    return sizeof(shmi_signal_words) + (uint64_t)signals * (sizeof(shmi_signal_line) + SHMI_SIGNAL_BITS * sizeof(shmi_signal_gate)) +
+           (uint64_t)rows * sizeof(shmi_signal_row);
+}
+
+/* Views the words of an object; 0 if its head says what its size does not allow. */
+SHMI_FN int shmi_signal_view(struct shmi_signalwaker *w, shmsync_arena *a, const shmi_object *o)
+{
+    shmi_signal_words *head = (shmi_signal_words *)shmi_try_at(a, o->body, sizeof *head, 8);
+    uint32_t config, signals, rows;
+    if (head == NULL || o->size < sizeof *head)
+        return 0;
+    config = shmi_ld32(&head->config);
+    signals = config & SHMI_SIGNAL_SIGNALS_MASK;
+    rows = shmi_ld32(&head->rows);
+    if (signals == 0)
+        signals = SHMI_SIGNAL_BITS;
+    if (signals > SHMI_SIGNAL_BITS || rows != a->geo.slots || o->size < shmi_signal_bytes(signals, rows))
+        return 0;
+    memset(w, 0, sizeof *w);
+    w->a = a;
+    w->o = *o;
+    w->called = o->name_len != 0 ? w->o.name : NULL;
+    w->w = head;
+    w->n_lines = signals;
+    w->n_gates = signals * SHMI_SIGNAL_BITS;
+    w->n_rows = rows;
+    w->lines = (shmi_signal_line *)(void *)(head + 1);
+    w->gates = (shmi_signal_gate *)(void *)(w->lines + w->n_lines);
+    w->rows = (shmi_signal_row *)(void *)(w->gates + w->n_gates);
+    w->mask = UINT64_MAX >> (SHMI_SIGNAL_BITS - signals);
+    w->bell.word = &head->wake;
+    w->bell.hub = &head->hub;
+    w->counting = (config & SHMI_SIGNAL_COUNT_MASK) != 0;
+    return 1;
+}
+
+SHMI_FN int shmi_signal_popcount(uint64_t v) { return __builtin_popcountll(v); }
+
+int shmsync_nearest_bit(uint64_t bitmap, int start)
+{
+    uint64_t up, down;
+    int above = 64, below = 64;
+    if (bitmap == 0 || start >= 64 || start < 0)
+        return 64;
+    up = bitmap >> start;
+    down = bitmap << (63 - start);
+    if (up != 0)
+        above = __builtin_ctzll(up);
+    if (down != 0)
+        below = __builtin_clzll(down);
+    if (above < below)
+        return start + above;
+    return below == 64 ? 64 : start - below;
+}
+
+/* The word of a gate. */
+
+SHMI_FN shmi_name shmi_gate_executor(uint64_t g) { return (shmi_name)(g & SHMI_SIGNAL_GATE_EXECUTOR_MASK); }
+SHMI_FN int shmi_gate_scheduled(uint64_t g) { return (g & SHMI_SIGNAL_GATE_SCHEDULED_MASK) != 0; }
+SHMI_FN int shmi_gate_executing(uint64_t g) { return (g & SHMI_SIGNAL_GATE_EXECUTING_MASK) != 0; }
+/* Whether it waits for an executor. */
+SHMI_FN int shmi_gate_ready(uint64_t g) { return (g & SHMI_SIGNAL_READY) == SHMI_SIGNAL_GATE_SCHEDULED_MASK; }
+/* Whether nothing is to be done, and nobody does anything. */
+SHMI_FN int shmi_gate_idle(uint64_t g) { return (g & SHMI_SIGNAL_READY) == 0; }
+/* The word of the next execution, by n. */
+SHMI_FN uint64_t shmi_gate_begun(uint64_t g, shmi_name n)
+{
+    return ((g + SHMI_SIGNAL_EPOCH) & SHMI_SIGNAL_GATE_EPOCH_MASK) | SHMI_SIGNAL_GATE_EXECUTING_MASK | n;
+}
+/* The word after an execution; with again it is scheduled whether or not something came meanwhile. */
+SHMI_FN uint64_t shmi_gate_finished(uint64_t g, int again)
+{
+    return (g & (SHMI_SIGNAL_GATE_EPOCH_MASK | SHMI_SIGNAL_GATE_SCHEDULED_MASK)) | (again ? SHMI_SIGNAL_GATE_SCHEDULED_MASK : 0);
+}
+/* The word after the death of its executor. */
+SHMI_FN uint64_t shmi_gate_orphaned(uint64_t g)
+{
+    return ((g + SHMI_SIGNAL_EPOCH) & SHMI_SIGNAL_GATE_EPOCH_MASK) | SHMI_SIGNAL_GATE_SCHEDULED_MASK;
+}
+
+/* ---- Counts of this process ---- */
+
+SHMI_FN shmi_signal_row *shmi_signal_own_row(struct shmi_signalwaker *w) { return &w->rows[w->a->my_slot - 1]; }
+/* Counts what an operation does. */
+SHMI_FN void shmi_signal_add(struct shmi_signalwaker *w, int stat, uint64_t n)
+{
+    if (w->counting)
+        shmi_add64(&shmi_signal_own_row(w)->stats[stat], n);
+}
+
+SHMI_FN uint64_t shmi_row_workers(uint64_t c) { return (c & SHMI_SIGNAL_ROW_WORKERS_MASK) >> SHMI_SIGNAL_ROW_WORKERS_SHIFT; }
+SHMI_FN uint64_t shmi_row_sleepers(uint64_t c) { return c >> SHMI_SIGNAL_ROW_SLEEPERS_SHIFT; }
+SHMI_FN shmi_name shmi_row_name(uint64_t c) { return (shmi_name)(c & SHMI_SIGNAL_ROW_NAME_MASK); }
+
+/* Counts one up or down, of the sleepers or of the workers; 0 if that cannot be. What whoever had
+ * the slot before left there is not taken over. */
+SHMI_FN int shmi_signal_tally(struct shmi_signalwaker *w, int sleeper, int up)
+{
+    uint64_t *word = &shmi_signal_own_row(w)->count, one = UINT64_C(1) << (sleeper ? SHMI_SIGNAL_ROW_SLEEPERS_SHIFT : SHMI_SIGNAL_ROW_WORKERS_SHIFT);
+    uint64_t most = (sleeper ? SHMI_SIGNAL_ROW_SLEEPERS_MASK : SHMI_SIGNAL_ROW_WORKERS_MASK) / one;
+    for (;;) {
+        uint64_t old = shmi_ld64(word), c = old, have;
+        if (shmi_row_name(c) != w->a->self)
+            c = w->a->self;
+        have = sleeper ? shmi_row_sleepers(c) : shmi_row_workers(c);
+        if (have == (up ? most : 0))
+            return 0;
+        if (shmi_cas64(word, old, up ? c + one : c - one))
+            return 1;
+    }
+}
+SHMI_FN uint64_t shmi_signal_sleepers(struct shmi_signalwaker *w)
+{
+    uint64_t n = 0;
+    uint32_t i;
+    for (i = 0; i < w->n_rows; i++) {
+        uint64_t c = shmi_ld64(&w->rows[i].count);
+        if (c != 0 && shmi_name_slot(shmi_row_name(c)) == i + 1 && shmi_current(w->a, shmi_row_name(c)))
+            n += shmi_row_sleepers(c);
+    }
+    return n;
+}
+
+/* ---- Permits ---- */
+
+SHMI_FN shmi_tuning shmi_signal_tuning(struct shmi_signalwaker *w)
+{
+    shmi_tuning t;
+    t.budget = &w->w->spin;
+    t.pays = &w->w->pays;
+    t.last_cpu = &w->w->lastCPU;
+    t.slot = w->a->my_slot;
+    return t;
+}
+
+/* Wakes up to n of those who wait, after as many permits were issued. The first wake goes by the
+ * announcement; for more of them the number of sleepers is no more than a hint, since each that
+ * takes a permit passes the wake on while there are others. */
+SHMI_FN void shmi_signal_rouse(struct shmi_signalwaker *w, uint64_t n)
+{
+    shmi_tuning t = shmi_signal_tuning(w);
+    uint64_t sleepers;
+    uint32_t k;
+    if (!shmi_bell_announced(&w->bell))
+        return;
+    shmi_note_cpu(&t);
+    shmi_bell_release(w->a, &w->bell);
+    if (n <= 1)
+        return;
+    sleepers = shmi_signal_sleepers(w);
+    for (k = 0; k + UINT64_C(1) < n && k + UINT64_C(1) < sleepers; k++)
+        shmi_deliver_one(w->a, &w->bell, k);
+}
+/* Issues n permits, n > 0. */
+SHMI_FN void shmi_signal_release(struct shmi_signalwaker *w, uint64_t n)
+{
+    shmi_add64(&w->w->permits, n);
+    SHMSYNC_CRASHPOINT("signal.release.permitted");
+    shmi_signal_rouse(w, n);
+}
+SHMI_FN int shmi_signal_take(struct shmi_signalwaker *w)
+{
+    for (;;) {
+        uint64_t p = shmi_ld64(&w->w->permits);
+        if (p == 0)
+            return 0;
+        if (shmi_cas64(&w->w->permits, p, p - 1))
+            return 1;
+    }
+}
+/* What a waiter does that leaves: its wake has taken the announcement down, for others as well who
+ * sleep. So it is put up again; and if there are more permits, somebody is woken. */
+SHMI_FN void shmi_signal_pass_on(struct shmi_signalwaker *w)
+{
+    shmi_bell_announce(&w->bell);
+    if (shmi_ld64(&w->w->permits) != 0)
+        shmi_bell_release(w->a, &w->bell);
+}
+/* Makes sure that there are as many permits as the index has reasons for them: for a permit that
+ * somebody took, or owed, and did nothing with. */
+SHMI_FN void shmi_signal_restock(struct shmi_signalwaker *w, uint64_t least)
+{
+    uint64_t need = (uint64_t)(shmi_signal_popcount(shmi_ld64(&w->w->summary) & w->mask) +
+                               shmi_signal_popcount(shmi_ld64(&w->w->status) & (SHMI_SIGNAL_STATUS_YIELD_MASK | SHMI_SIGNAL_STATUS_TASKS_MASK)));
+    if (need < least)
+        need = least;
+    for (;;) {
+        uint64_t p = shmi_ld64(&w->w->permits);
+        if (p >= need)
+            return;
+        if (shmi_cas64(&w->w->permits, p, need)) {
+            shmi_signal_rouse(w, need - p);
+            return;
+        }
+    }
+}
+
+/* ---- The index ---- */
+
+/* The bit that is found set stands for whoever set it, and for whoever clears it: the latter looks
+ * at the signal after that, and the bit there was set before the look here. */
+SHMI_FN int shmi_signal_mark(struct shmi_signalwaker *w, uint32_t i)
+{
+    uint64_t m = UINT64_C(1) << i;
+    if ((shmi_ld64(&w->w->summary) & m) != 0 || (shmi_or64(&w->w->summary, m) & m) != 0)
+        return 0;
+    SHMSYNC_CRASHPOINT("signal.mark.marked");
+    shmi_signal_release(w, 1);
+    return 1;
+}
+/* Takes a signal out of the summary if it has no bits. A bit that is set meanwhile is found by the second look. */
+SHMI_FN int shmi_signal_unmark_empty(struct shmi_signalwaker *w, uint32_t i)
+{
+    uint64_t m = UINT64_C(1) << i;
+    int was;
+    if (shmi_ld64(&w->lines[i].bits) != 0 || (shmi_ld64(&w->w->summary) & m) == 0)
+        return 0;
+    was = (shmi_and64(&w->w->summary, ~m) & m) != 0;
+    SHMSYNC_CRASHPOINT("signal.unmark.cleared");
+    if (shmi_ld64(&w->lines[i].bits) != 0) {
+        shmi_signal_mark(w, i);
+        return 0;
+    }
+    return was;
+}
+SHMI_FN int shmi_signal_mark_status(struct shmi_signalwaker *w, uint64_t m)
+{
+    if ((shmi_ld64(&w->w->status) & m) != 0 || (shmi_or64(&w->w->status, m) & m) != 0)
+        return 0;
+    SHMSYNC_CRASHPOINT("signal.status.marked");
+    shmi_signal_release(w, 1);
+    return 1;
+}
+SHMI_FN int shmi_signal_unmark_status(struct shmi_signalwaker *w, uint64_t m)
+{
+    return (shmi_ld64(&w->w->status) & m) != 0 && (shmi_and64(&w->w->status, ~m) & m) != 0;
+}
+
+/* Sets the bit of queue q and that of its signal, whatever it finds: whoever set the signal's first
+ * bit may be stopped before it came to the summary. */
+SHMI_FN void shmi_signal_publish(struct shmi_signalwaker *w, uint32_t q)
+{
+    shmi_or64(&w->lines[q / SHMI_SIGNAL_BITS].bits, UINT64_C(1) << q % SHMI_SIGNAL_BITS);
+    SHMSYNC_CRASHPOINT("signal.publish.bit_set");
+    shmi_signal_mark(w, q / SHMI_SIGNAL_BITS);
+}
+/* Clears the bit of a queue that the caller executes, and the signal's if that was the last. */
+SHMI_FN void shmi_signal_clear(struct shmi_signalwaker *w, uint32_t q)
+{
+    uint64_t *bits = &w->lines[q / SHMI_SIGNAL_BITS].bits, m = UINT64_C(1) << q % SHMI_SIGNAL_BITS;
+    if ((shmi_ld64(bits) & m) != 0 && (shmi_and64(bits, ~m) & ~m) == 0)
+        shmi_signal_unmark_empty(w, q / SHMI_SIGNAL_BITS);
+}
+/* Clears a bit whose gate does not wait. The gate may be scheduled, and the bit set for cause, just
+ * before it is cleared: so the gate is looked at once more. */
+SHMI_FN void shmi_signal_drop(struct shmi_signalwaker *w, uint32_t q)
+{
+    uint64_t m = UINT64_C(1) << q % SHMI_SIGNAL_BITS, left = shmi_and64(&w->lines[q / SHMI_SIGNAL_BITS].bits, ~m) & ~m;
+    SHMSYNC_CRASHPOINT("signal.drop.cleared");
+    if (shmi_gate_ready(shmi_ld64(&w->gates[q].word)))
+        shmi_signal_publish(w, q);
+    else if (left == 0)
+        shmi_signal_unmark_empty(w, q / SHMI_SIGNAL_BITS);
+}
+
+/* ---- The sweep: it makes the index good from the gates ---- */
+
+/* Schedules the queue again if its executor is gone, and sets the bits that a scheduled one must
+ * have. dead is who is buried; 0: somebody looks, who asks for each executor. */
+SHMI_FN void shmi_signal_sweep_gate(struct shmi_signalwaker *w, uint32_t q, shmi_name dead)
+{
+    uint64_t *word = &w->gates[q].word, s;
+    for (;;) {
+        shmi_name n;
+        s = shmi_ld64(word);
+        n = shmi_gate_executor(s);
+        if (shmi_gate_executing(s) && (dead != 0 ? shmi_covers(dead, n) || !shmi_current(w->a, n) : shmi_dead(w->a, n))) {
+            if (!shmi_cas64(word, s, shmi_gate_orphaned(s)))
+                continue;
+            SHMSYNC_CRASHPOINT("signal.sweep.released");
+            shmi_signal_publish(w, q);
+        } else if (shmi_gate_ready(s) && (shmi_ld64(&w->lines[q / SHMI_SIGNAL_BITS].bits) & UINT64_C(1) << q % SHMI_SIGNAL_BITS) == 0) {
+            shmi_signal_publish(w, q); /* its producer, or who acquired the bit, is in between, or is dead */
+        }
+        return;
+    }
+}
+/* Frees what dead had reserved, and the bit of what nobody has. */
+SHMI_FN void shmi_signal_sweep_task(struct shmi_signalwaker *w, uint32_t q, shmi_name dead)
+{
+    uint32_t *task = &w->gates[q].task, n = shmi_ld32(task);
+    uint64_t *bits = &w->lines[q / SHMI_SIGNAL_BITS].tasks, m = UINT64_C(1) << q % SHMI_SIGNAL_BITS;
+    if (shmi_covers(dead, n & SHMI_NAME_MASK) && shmi_cas32(task, n, 0)) {
+        SHMSYNC_CRASHPOINT("signal.sweep.unreserved");
+        n = 0;
+    }
+    if (n == 0 && (shmi_ld64(bits) & m) != 0)
+        shmi_and64(bits, ~m);
+}
+/* Marks the signals that have bits, and the tasks of a partition that has leaves. */
+SHMI_FN void shmi_signal_sweep_index(struct shmi_signalwaker *w)
+{
+    uint32_t i;
+    for (i = 0; i < w->n_lines; i++)
+        if (shmi_ld64(&w->lines[i].bits) != 0)
+            shmi_signal_mark(w, i);
+    if (shmi_ld64(&w->w->partition) != 0)
+        shmi_signal_mark_status(w, SHMI_SIGNAL_STATUS_TASKS_MASK);
+}
+/* Makes up for what a stopped or dead process owes, ten times a second. */
+SHMI_FN void shmi_signal_look(struct shmi_signalwaker *w)
+{
+    uint32_t q, n;
+    if (!shmi_look_due(&w->looked))
+        return;
+    q = shmi_add32(&w->cursor, 1) * SHMI_SIGNAL_LOOK % w->n_gates;
+    for (n = 0; n < SHMI_SIGNAL_LOOK && q < w->n_gates; n++, q++)
+        shmi_signal_sweep_gate(w, q, 0);
+    shmi_signal_sweep_index(w);
+    shmi_signal_restock(w, 0);
+    if (shmi_ld64(&w->w->permits) != 0)
+        shmi_bell_wake_one(w->a, &w->bell);
+    shmi_bell_announce(&w->bell);
+}
+
+/* The reaper's side. A bit that is set for nothing is cleared by who finds it, a permit that is too
+ * many costs a look. */
+SHMI_FN void shmi_repair_signals(shmsync_arena *a, const shmi_object *o, shmi_name dead)
+{
+    struct shmi_signalwaker w;
+    uint32_t q, slot = shmi_name_slot(dead);
+    if (!shmi_signal_view(&w, a, o))
+        return;
+    for (q = 0; q < w.n_gates; q++) {
+        shmi_signal_sweep_gate(&w, q, dead);
+        shmi_signal_sweep_task(&w, q, dead);
+    }
+    shmi_signal_sweep_index(&w);
+    if (slot >= 1 && slot <= w.n_rows) {
+        uint64_t *count = &w.rows[slot - 1].count, c = shmi_ld64(count);
+        if (shmi_covers(dead, shmi_row_name(c)))
+            shmi_cas64(count, c, 0);
+    }
+    /* The dead may have taken a permit and not acted on it, or have set a bit in some leaf and not
+     * told the leaf's owner, who looks when it gets up. */
+    shmi_signal_restock(&w, shmi_bell_announced(&w.bell) || shmi_signal_sleepers(&w) > 0);
+}
+SHMI_FN void shmi_wake_signals(shmsync_arena *a, const shmi_object *o, int owed)
+{
+    struct shmi_signalwaker w;
+    if (!shmi_signal_view(&w, a, o))
+        return;
+    if (owed == SHMI_OWED_ALL)
+        shmi_bell_wake_all(a, &w.bell);
+    else if (owed == SHMI_OWED_ONE || shmi_bell_announced(&w.bell))
+        shmi_bell_wake_one(a, &w.bell);
+}
+
+/* ---- Handles ---- */
+
+typedef struct shmi_signal_spec {
+    uint32_t config, rows, spin;
+} shmi_signal_spec;
+SHMI_FN void shmi_signal_fill(unsigned char *body, const void *arg)
+{
+    shmi_signal_words *w = (shmi_signal_words *)(void *)body;
+    const shmi_signal_spec *s = (const shmi_signal_spec *)arg;
+    w->config = s->config;
+    w->rows = s->rows;
+    w->spin = s->spin;
+}
+SHMI_FN void *shmi_signal_build(shmsync_arena *a, const shmi_object *o, const void *arg)
+{
+    struct shmi_signalwaker *w = (struct shmi_signalwaker *)malloc(sizeof *w);
+    (void)arg;
+    if (w != NULL && !shmi_signal_view(w, a, o)) {
+        free(w);
+        w = NULL;
+    }
+    return w;
+}
+/* Gives this process's handle on an object that has been opened, if it is as asked for. */
+SHMI_FN int shmi_signal_handle(shmsync_arena *a, const shmi_object *o, uint32_t signals, int count, shmsync_signalwaker *out)
+{
+    struct shmi_signalwaker w;
+    int err = 0;
+    if (!shmi_signal_view(&w, a, o))
+        err = shmi_fail(EPROTO, "signalwaker.open", shmi_called(o), "its head says what its size does not allow");
+    else if (signals != 0 && signals != w.n_lines)
+        err = shmi_fail(EINVAL, "signalwaker.open", shmi_called(o), "it has %u signals, asked for %u", w.n_lines, signals);
+    else if (count && !w.counting)
+        err = shmi_fail(EINVAL, "signalwaker.open", shmi_called(o), "it does not count, asked for one that does");
+    if (err != 0) {
+        shmi_close_object(a, o->off);
+        return err;
+    }
+    out->impl = (struct shmi_signalwaker *)shmi_share(a, o, shmi_signal_build, NULL);
+    return out->impl != NULL ? 0 : ENOMEM;
+}
+int shmsync_signalwaker_open(shmsync_arena *a, const char *name, const shmsync_signalwaker_options *opts, shmsync_signalwaker *out)
+{
+    uint32_t signals = opts != NULL ? (uint32_t)opts->signals : 0;
+    int count = opts != NULL && opts->count, created, err;
+    shmi_signal_spec init;
+    shmi_spec spec;
+    shmi_object o;
+    out->impl = NULL;
+    if (signals > SHMI_SIGNAL_BITS)
+        return shmi_fail(EINVAL, "signalwaker.open", name, "of %d signals: 1 to 64 are possible", opts->signals);
+    init.config = (signals != 0 ? signals : SHMI_SIGNAL_BITS) | (count ? (uint32_t)SHMI_SIGNAL_COUNT_MASK : 0);
+    init.rows = a->geo.slots;
+    init.spin = opts != NULL ? shmi_spin_field(opts->spin_ns) : 0;
+    shmi_mon_spec(&spec, SHMI_KIND_SIGNAL_WAKER, SHMI_VERSION_SIGNAL_WAKER, name, shmi_signal_bytes(signals != 0 ? signals : SHMI_SIGNAL_BITS, a->geo.slots));
+    spec.any_size = 1;
+    spec.init = shmi_signal_fill;
+    spec.arg = &init;
+    err = shmi_open_object(a, &spec, &o, &created);
+    return err != 0 ? err : shmi_signal_handle(a, &o, signals, count, out);
+}
+int shmsync_signalwaker_at(shmsync_arena *a, shmsync_offset off, shmsync_signalwaker *out)
+{
+    shmi_object o;
+    int err = shmi_object_at(a, off, "signalwaker.open", SHMI_KIND_SIGNAL_WAKER, SHMI_VERSION_SIGNAL_WAKER, sizeof(shmi_signal_words), &o);
+    out->impl = NULL;
+    return err != 0 ? err : shmi_signal_handle(a, &o, 0, 0, out);
+}
+shmsync_offset shmsync_signalwaker_offset(const shmsync_signalwaker *w) { return w->impl->o.off; }
+int shmsync_signalwaker_close(shmsync_signalwaker *w)
+{
+    int err;
+    if (w->impl == NULL)
+        return EBADF;
+    err = shmi_unshare(w->impl->a, w->impl->o.off, shmi_mon_free);
+    if (err == 0)
+        w->impl = NULL;
+    return err;
+}
+int shmsync_signalwaker_signals(const shmsync_signalwaker *w) { return (int)w->impl->n_lines; }
+int shmsync_signalwaker_queues(const shmsync_signalwaker *w) { return (int)w->impl->n_gates; }
+
+/* 0, or ENOTCONN, or EINVAL for what is not one of n. */
+SHMI_FN int shmi_signal_use(const struct shmi_signalwaker *w, const char *op, const char *what, int i, uint32_t n)
+{
+    int err = shmi_use(w->a, op);
+    if (err == 0 && SHMI_UNLIKELY(i < 0 || (uint32_t)i >= n))
+        err = shmi_fail(EINVAL, op, w->called, "%s %d of %u", what, i, n);
+    return err;
+}
+
+/* ---- Gates ---- */
+
+int shmsync_signalwaker_gate(const shmsync_signalwaker *w, int queue, shmsync_gate *out)
+{
+    int err = shmi_signal_use(w->impl, "signalwaker.gate", "queue", queue, w->impl->n_gates);
+    if (err != 0)
+        return err;
+    out->impl = w->impl;
+    out->queue = (uint32_t)queue;
+    out->running = 0;
+    return 0;
+}
+
+int shmsync_gate_schedule(shmsync_gate *g, int *scheduled)
+{
+    struct shmi_signalwaker *w = g->impl;
+    uint64_t *word = &w->gates[g->queue].word;
+    int err = shmi_use(w->a, "gate.schedule");
+    if (scheduled != NULL)
+        *scheduled = 0;
+    /* What was put into the queue by a release store alone is there before the gate is
+     * looked at: the executor that has just gone looked at the queue before it went. */
+    shmi_full_fence();
+    while (err == 0) {
+        uint64_t s = shmi_ld64(word);
+        if (shmi_gate_scheduled(s))
+            break;
+        if (shmi_cas64(word, s, s | SHMI_SIGNAL_GATE_SCHEDULED_MASK)) {
+            if (shmi_gate_executing(s))
+                break; /* its executor finds the flag */
+            SHMSYNC_CRASHPOINT("signal.schedule.gated");
+            shmi_signal_publish(w, g->queue);
+            if (scheduled != NULL)
+                *scheduled = 1;
+            break;
+        }
+        shmi_signal_add(w, SHMSYNC_STAT_CAS_FAILURES, 1);
+    }
+    return err;
+}
+
+/* Begins the execution of a scheduled queue. The name goes in with the flag, and before the bit is
+ * cleared: who dies here has left word that it was the executor. */
+SHMI_FN int shmi_gate_begin(shmsync_gate *g)
+{
+    struct shmi_signalwaker *w = g->impl;
+    uint64_t *word = &w->gates[g->queue].word;
+    for (;;) {
+        uint64_t s = shmi_ld64(word), next;
+        if (!shmi_gate_ready(s))
+            return 0;
+        next = shmi_gate_begun(s, w->a->self);
+        if (shmi_cas64(word, s, next)) {
+            g->running = next;
+            shmi_signal_add(w, SHMSYNC_STAT_TASKS_POLLED, 1);
+            SHMSYNC_CRASHPOINT("signal.begin.taken");
+            shmi_signal_clear(w, g->queue);
+            SHMSYNC_CRASHPOINT("signal.begin.cleared");
+            return 1;
+        }
+        shmi_signal_add(w, SHMSYNC_STAT_CAS_FAILURES, 1);
+    }
+}
+int shmsync_gate_begin(shmsync_gate *g)
+{
+    int err = shmi_use(g->impl->a, "gate.begin");
+    return err != 0 ? err : shmi_gate_begin(g) ? 0 : EBUSY;
+}
+int shmsync_gate_trybegin_inline(shmsync_gate *g)
+{
+    struct shmi_signalwaker *w = g->impl;
+    uint64_t *word = &w->gates[g->queue].word, s, next;
+    int err = shmi_use(w->a, "gate.trybegin_inline");
+    if (err != 0)
+        return err;
+    s = shmi_ld64(word);
+    if (!shmi_gate_idle(s))
+        return EBUSY;
+    next = shmi_gate_begun(s, w->a->self);
+    if (!shmi_cas64(word, s, next)) {
+        shmi_signal_add(w, SHMSYNC_STAT_CAS_FAILURES, 1);
+        return EBUSY;
+    }
+    g->running = next;
+    shmi_signal_add(w, SHMSYNC_STAT_TASKS_POLLED, 1);
+    return 0;
+}
+
+SHMI_FN int shmi_gate_finish(shmsync_gate *g, const char *op, int again, int *scheduled)
+{
+    struct shmi_signalwaker *w = g->impl;
+    uint64_t *word = &w->gates[g->queue].word;
+    int err = shmi_use(w->a, op);
+    *scheduled = 0;
+    if (err != 0)
+        return err;
+    for (;;) {
+        uint64_t s = shmi_ld64(word), next;
+        if (g->running == 0 || (s & ~SHMI_SIGNAL_GATE_SCHEDULED_MASK) != g->running)
+            return shmi_fail(EPERM, op, w->called, "queue %u, by a handle that does not execute it: the gate is %#llx", g->queue, (unsigned long long)s);
+        next = shmi_gate_finished(s, again);
+        if (!shmi_cas64(word, s, next)) {
+            shmi_signal_add(w, SHMSYNC_STAT_CAS_FAILURES, 1);
+            continue;
+        }
+        g->running = 0;
+        *scheduled = shmi_gate_scheduled(next);
+        if (again)
+            shmi_signal_add(w, SHMSYNC_STAT_YIELDED, 1);
+        else if (!*scheduled)
+            shmi_signal_add(w, SHMSYNC_STAT_COMPLETED, 1);
+        if (*scheduled) {
+            SHMSYNC_CRASHPOINT("signal.finish.released");
+            shmi_signal_publish(w, g->queue);
+        }
+        return 0;
+    }
+}
+int shmsync_gate_finish(shmsync_gate *g, int *again)
+{
+    int scheduled, err = shmi_gate_finish(g, "gate.finish", 0, &scheduled);
+    if (again != NULL)
+        *again = scheduled;
+    return err;
+}
+int shmsync_gate_finish_and_schedule(shmsync_gate *g)
+{
+    int scheduled;
+    return shmi_gate_finish(g, "gate.finish_and_schedule", 1, &scheduled);
+}
+int shmsync_gate_state(const shmsync_gate *g, shmsync_gate_info *out)
+{
+    uint64_t s;
+    int err = shmi_use(g->impl->a, "gate.state");
+    memset(out, 0, sizeof *out);
+    if (err != 0)
+        return err;
+    s = shmi_ld64(&g->impl->gates[g->queue].word);
+    out->scheduled = shmi_gate_scheduled(s);
+    out->executing = shmi_gate_executing(s);
+    out->epoch = (uint32_t)(s >> SHMI_SIGNAL_GATE_EPOCH_SHIFT);
+    out->known = out->executing && shmi_who(g->impl->a, shmi_gate_executor(s), &out->executor) == 0;
+    return 0;
+}
+
+/* Goes once through the signals in active. */
+SHMI_FN int shmi_signal_pass(struct shmi_signalwaker *w, uint64_t active, uint32_t near_queue, shmsync_gate *g)
+{
+    int first = (int)(near_queue / SHMI_SIGNAL_BITS);
+    while (active != 0) {
+        int i = shmsync_nearest_bit(active, first), start = i == first ? (int)(near_queue % SHMI_SIGNAL_BITS) : 0;
+        uint64_t set = shmi_ld64(&w->lines[i].bits);
+        active &= ~(UINT64_C(1) << i);
+        shmi_signal_add(w, SHMSYNC_STAT_SIGNAL_POLLS, 1);
+        if (set == 0)
+            shmi_signal_unmark_empty(w, (uint32_t)i);
+        while (set != 0) {
+            int bit = shmsync_nearest_bit(set, start);
+            set &= ~(UINT64_C(1) << bit);
+            g->queue = (uint32_t)i * SHMI_SIGNAL_BITS + (uint32_t)bit;
+            if (shmi_gate_begin(g))
+                return 1;
+            shmi_signal_drop(w, g->queue);
+        }
+    }
+    return 0;
+}
+int shmsync_signalwaker_next(shmsync_signalwaker *waker, int near_queue, shmsync_gate *out)
+{
+    struct shmi_signalwaker *w = waker->impl;
+    shmsync_gate g;
+    int passes, err = shmi_signal_use(w, "signalwaker.next", "queue", near_queue, w->n_gates);
+    if (err != 0)
+        return err;
+    g.impl = w;
+    g.queue = 0;
+    g.running = 0;
+    for (passes = 0; passes < SHMI_SIGNAL_PASSES; passes++) {
+        uint64_t active = shmi_ld64(&w->w->summary) & w->mask;
+        if (active == 0) {
+            shmi_signal_add(w, SHMSYNC_STAT_EMPTY_SCANS, 1);
+            return EBUSY;
+        }
+        if (shmi_signal_pass(w, active, (uint32_t)near_queue, &g)) {
+            /* For what is scheduled beside it, if somebody sleeps and there is no permit: this
+             * execution may take for ever. */
+            if ((shmi_ld64(&w->w->summary) & w->mask) != 0 && shmi_ld64(&w->w->permits) == 0 && shmi_bell_announced(&w->bell))
+                shmi_signal_release(w, 1);
+            *out = g;
+            return 0;
+        }
+        /* What was found was stale, and is cleared away. Something may have been scheduled meanwhile
+         * for a signal that was marked all the time, for which there is no permit: look again. */
+    }
+    shmi_signal_release(w, 1); /* whoever takes it looks on */
+    shmi_signal_add(w, SHMSYNC_STAT_EMPTY_SCANS, 1);
+    return EBUSY;
+}
+
+/* ---- Waiting for permits ---- */
+
+SHMI_FN int shmi_signal_permitted(void *w) { return shmi_ld64(&((struct shmi_signalwaker *)w)->w->permits) != 0; }
+
+/* What closes the gap between the look at the permits and the sleep is the wake word: whoever waits
+ * announces itself in it, looks, and sleeps only while it is what it was; whoever issues a permit
+ * looks at the word after that, and changes it if it is announced. */
+SHMI_FN int shmi_signal_await(struct shmi_signalwaker *w, int64_t abs)
+{
+    for (;;) {
+        uint32_t v = shmi_bell_announce(&w->bell);
+        shmi_bed bed;
+        int took;
+        SHMSYNC_CRASHPOINT("signal.acquire.announced");
+        if (shmi_signal_take(w)) {
+            SHMSYNC_CRASHPOINT("signal.acquire.taken");
+            shmi_signal_pass_on(w);
+            return 0;
+        }
+        if ((shmi_ld64(&w->w->summary) & w->mask) != 0) {
+            /* There is something to do, and its permit was taken by another, who may have been too
+             * early to see that somebody waits, and may take its time. */
+            shmi_signal_pass_on(w);
+            return 0;
+        }
+        memset(&bed, 0, sizeof bed);
+        bed.looked = &w->looked;
+        bed.word = w->bell.word;
+        bed.val = v;
+        bed.object = w->o.off;
+        bed.wanted = v;
+        bed.deadline = abs;
+        switch (shmi_sleep(w->a, &bed)) {
+        case SHMI_AGAIN:
+            SHMSYNC_CRASHPOINT("signal.acquire.woken");
+            break;
+        case SHMI_LOOK:
+            shmi_signal_look(w);
+            break;
+        case SHMI_LATE: /* which may come with a wake that was meant for another */
+            took = shmi_signal_take(w);
+            shmi_signal_pass_on(w);
+            return took ? 0 : ETIMEDOUT;
+        default:
+            shmi_signal_pass_on(w);
+            return shmi_fail(EBADF, "signalwaker.acquire", w->called, "this process closed the arena");
+        }
+    }
+}
+SHMI_FN int shmi_signal_acquire(struct shmi_signalwaker *w, int64_t abs)
+{
+    shmi_tuning t = shmi_signal_tuning(w);
+    int err = shmi_use(w->a, "signalwaker.acquire"), counted;
+    if (err != 0 || shmi_signal_take(w))
+        return err;
+    err = shmi_enter(w->a, "signalwaker.acquire");
+    if (err != 0)
+        return err;
+    if (!shmi_spin(&t, shmi_signal_permitted, w) || !shmi_signal_take(w)) {
+        counted = shmi_signal_tally(w, 1, 1);
+        shmi_signal_add(w, SHMSYNC_STAT_WAITING, 1);
+        err = shmi_signal_await(w, abs);
+        if (counted)
+            shmi_signal_tally(w, 1, 0);
+    }
+    shmi_exit(w->a);
+    return err;
+}
+int shmsync_signalwaker_acquire(shmsync_signalwaker *w) { return shmi_signal_acquire(w->impl, 0); }
+int shmsync_signalwaker_timedacquire(shmsync_signalwaker *w, const struct timespec *abs_monotonic)
+{
+    int64_t ns;
+    int err = shmi_deadline(abs_monotonic, &ns);
+    return err != 0 ? err : shmi_signal_acquire(w->impl, ns);
+}
+int shmsync_signalwaker_tryacquire(shmsync_signalwaker *w)
+{
+    int err = shmi_use(w->impl->a, "signalwaker.tryacquire");
+    return err != 0 ? err : shmi_signal_take(w->impl) ? 0 : EBUSY;
+}
+int shmsync_signalwaker_release(shmsync_signalwaker *w, int64_t n)
+{
+    int err = shmi_use(w->impl->a, "signalwaker.release");
+    if (err == 0 && n < 0)
+        err = shmi_fail(EINVAL, "signalwaker.release", w->impl->called, "%lld permits", (long long)n);
+    if (err == 0 && n > 0)
+        shmi_signal_release(w->impl, (uint64_t)n);
+    return err;
+}
+uint64_t shmsync_signalwaker_permits(const shmsync_signalwaker *w) { return shmi_ld64(&w->impl->w->permits); }
+int shmsync_signalwaker_sleepers(const shmsync_signalwaker *w) { return (int)shmi_signal_sleepers(w->impl); }
+int shmsync_signalwaker_workers(const shmsync_signalwaker *waker)
+{
+    struct shmi_signalwaker *w = waker->impl;
+    uint64_t n = 0;
+    uint32_t i;
+    for (i = 0; i < w->n_rows; i++) {
+        uint64_t c = shmi_ld64(&w->rows[i].count);
+        if (c != 0 && shmi_current(w->a, shmi_row_name(c)))
+            n += shmi_row_workers(c);
+    }
+    return (int)n;
+}
+SHMI_FN int shmi_signal_register(struct shmi_signalwaker *w, const char *op, int sleeper, int up)
+{
+    int err = shmi_use(w->a, op);
+    if (err == 0 && !shmi_signal_tally(w, sleeper, up))
+        err = shmi_fail(up ? ENOSPC : EPERM, op, w->called, "%s", up ? "too many" : "none is registered");
+    return err;
+}
+int shmsync_signalwaker_register_sleeper(shmsync_signalwaker *w) { return shmi_signal_register(w->impl, "signalwaker.register_sleeper", 1, 1); }
+int shmsync_signalwaker_unregister_sleeper(shmsync_signalwaker *w) { return shmi_signal_register(w->impl, "signalwaker.unregister_sleeper", 1, 0); }
+int shmsync_signalwaker_register_worker(shmsync_signalwaker *w) { return shmi_signal_register(w->impl, "signalwaker.register_worker", 0, 1); }
+int shmsync_signalwaker_unregister_worker(shmsync_signalwaker *w) { return shmi_signal_register(w->impl, "signalwaker.unregister_worker", 0, 0); }

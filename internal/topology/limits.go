@@ -1,0 +1,131 @@
+package topology
+
+import (
+	"path"
+	"strconv"
+	"strings"
+)
+
+// limits reads what this process may use.
+func (r *reader) limits() {
+	l := &r.t.Limits
+	const status = "proc/self/status"
+	f := r.fields(status, "Cpus_allowed_list", "Mems_allowed_list", "Seccomp")
+	lists := map[string]*[]int{"Cpus_allowed_list": &l.CPUs, "Mems_allowed_list": &l.Nodes}
+	for key, to := range lists {
+		list, err := ParseList(f[key])
+		if err != nil {
+			r.fail(status, "%s: %v", key, err)
+		}
+		*to = list
+	}
+	if len(l.CPUs) == 0 {
+		l.CPUs = r.t.IDs()
+	}
+	if len(l.Nodes) == 0 {
+		l.Nodes = r.t.NodeIDs()
+	}
+	l.Filter = f["Seccomp"] == "2"
+	groups, _ := r.text("proc/self/cgroup")
+	for line := range strings.Lines(groups) {
+		parts := strings.SplitN(strings.TrimSpace(line), ":", 3)
+		if len(parts) == 3 {
+			r.cgroup(parts[1], parts[2])
+		}
+	}
+}
+
+// cgroup reads the limits of a cgroup and of those above it: of version 2, whose
+// controllers have no names, or of version 1.
+func (r *reader) cgroup(controllers, name string) {
+	const root = "sys/fs/cgroup"
+	for dir := path.Clean("/" + name); ; dir = path.Dir(dir) {
+		switch {
+		case controllers == "":
+			for _, base := range []string{root, root + "/unified"} {
+				r.quota(path.Join(base, dir, "cpu.max"), path.Join(base, dir, "cpu.max"))
+				r.memory(path.Join(base, dir, "memory.max"))
+			}
+		case strings.Contains(","+controllers+",", ",cpu,"):
+			base := path.Join(root, "cpu", dir)
+			r.quota(base+"/cpu.cfs_quota_us", base+"/cpu.cfs_period_us")
+		case controllers == "memory":
+			r.memory(path.Join(root, "memory", dir, "memory.limit_in_bytes"))
+		}
+		if dir == "/" {
+			return
+		}
+	}
+}
+
+// quota takes the least of the shares of CPU time: max 100000 or 150000 100000 in one
+// file, or the two numbers in two.
+func (r *reader) quota(file, periodFile string) {
+	text, ok := r.text(file)
+	if !ok {
+		return
+	}
+	if periodFile != file {
+		period, _ := r.text(periodFile)
+		text += " " + period
+	}
+	f := strings.Fields(text)
+	if len(f) != 2 || f[0] == "max" || f[0] == "-1" {
+		return
+	}
+	quota, err := strconv.ParseFloat(f[0], 64)
+	period, err2 := strconv.ParseFloat(f[1], 64)
+	if err != nil || err2 != nil || quota <= 0 || period <= 0 {
+		r.fail(file, "%q is no share of time", text)
+		return
+	}
+	if q := quota / period; r.t.Limits.Quota == 0 || q < r.t.Limits.Quota {
+		r.t.Limits.Quota = q
+	}
+}
+
+// unlimited is what version 1 has where there is no limit, about.
+const unlimited = 1 << 60
+
+func (r *reader) memory(file string) {
+	text, ok := r.text(file)
+	if !ok || text == "max" {
+		return
+	}
+	v, err := strconv.ParseInt(text, 10, 64)
+	switch {
+	case err != nil || v < 0:
+		r.fail(file, "%q is no number of bytes", text)
+	case v < unlimited && (r.t.Limits.Memory == 0 || v < r.t.Limits.Memory):
+		r.t.Limits.Memory = v
+	}
+}
+
+// settings reads those of the kernel.
+func (r *reader) settings() {
+	s := &r.t.Settings
+	s.Isolated, _ = r.list(cpuDir + "/isolated")
+	if text, _ := r.text(cpuDir + "/nohz_full"); text != "(null)" { // what some kernels write for none
+		s.NoHz, _ = r.list(cpuDir + "/nohz_full")
+	}
+	s.THP = chosen(r.text(mmDir + "/transparent_hugepage/enabled"))
+	s.ShmemTHP = chosen(r.text(mmDir + "/transparent_hugepage/shmem_enabled"))
+	s.NUMABalancing = r.number("proc/sys/kernel/numa_balancing", 0) != 0
+	s.Governor, _ = r.text(cpuDir + "/cpu0/cpufreq/scaling_governor")
+	r.t.Kernel, _ = r.text("proc/sys/kernel/osrelease")
+	f := r.fields("proc/cpuinfo", "model name", "CPU part", "CPU implementer")
+	r.t.Model = f["model name"]
+	if r.t.Model == "" && f["CPU part"] != "" {
+		r.t.Model = "CPU part " + f["CPU part"] + " of " + f["CPU implementer"]
+	}
+}
+
+// chosen gives the word in brackets: always [madvise] never.
+func chosen(text string, _ bool) string {
+	_, rest, ok := strings.Cut(text, "[")
+	word, _, _ := strings.Cut(rest, "]")
+	if !ok {
+		return text
+	}
+	return word
+}

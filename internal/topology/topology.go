@@ -1,0 +1,219 @@
+// Package topology reads what Linux says about the CPUs, caches and memory of a host:
+// of this one, or of a tree of files recorded on another.
+package topology
+
+import (
+	"cmp"
+	"slices"
+)
+
+// Topology is what a host has, and what this process may use of it.
+type Topology struct {
+	Model  string `json:"model,omitempty"`
+	Kernel string `json:"kernel,omitempty"`
+
+	CPUs    []CPU  `json:"cpus"`              // online, ascending
+	Offline []int  `json:"offline,omitempty"` // CPUs that are there and off
+	LLCs    []LLC  `json:"llcs"`              // in the order of their first CPUs
+	Nodes   []Node `json:"nodes"`             // online, ascending
+
+	Limits   Limits   `json:"limits"`
+	Settings Settings `json:"settings"`
+	Notes    []string `json:"notes,omitempty"` // what the host does not say, and what is assumed instead
+}
+
+// CPU is a hardware thread.
+type CPU struct {
+	ID       int `json:"id"`
+	Package  int `json:"package"`
+	Die      int `json:"die"`    // within the package
+	Core     int `json:"core"`   // counted over the host
+	Thread   int `json:"thread"` // within the core
+	LLC      int `json:"llc"`    // index into LLCs
+	Node     int `json:"node"`   // its number
+	Capacity int `json:"capacity,omitempty"`
+	MaxMHz   int `json:"max_mhz,omitempty"`
+}
+
+// LLC is the last level of cache that some CPUs share.
+type LLC struct {
+	Level int   `json:"level"` // 0 where the host does not say
+	Bytes int64 `json:"bytes"`
+	CPUs  []int `json:"cpus"`
+}
+
+// Node is a NUMA node. It may lack CPUs, or memory.
+type Node struct {
+	ID        int        `json:"id"`
+	CPUs      []int      `json:"cpus"`
+	Bytes     int64      `json:"bytes"` // of memory
+	Free      int64      `json:"free"`
+	Distance  []int      `json:"distance"` // to each of Nodes; SLIT
+	HugePages []HugePool `json:"huge_pages,omitempty"`
+	Access    *Access    `json:"access,omitempty"` // HMAT
+	Weight    int        `json:"weight,omitempty"` // of weighted interleaving
+}
+
+// HugePool counts the huge pages of one size.
+type HugePool struct {
+	Bytes int64 `json:"bytes"` // of a page
+	Total int   `json:"total"`
+	Free  int   `json:"free"`
+}
+
+// Access is what firmware says about a node's memory, as seen from the CPUs nearest to
+// it. Zero fields are unknown.
+type Access struct {
+	Initiators                    []int `json:"initiators,omitempty"` // nodes of those CPUs
+	ReadLatency, WriteLatency     int   // ns
+	ReadBandwidth, WriteBandwidth int   // MB/s
+}
+
+// Limits say what this process may use.
+type Limits struct {
+	CPUs   []int   `json:"cpus"`             // affinity and cpuset
+	Nodes  []int   `json:"nodes"`            // cpuset.mems
+	Quota  float64 `json:"quota,omitempty"`  // CPUs' worth of time, by the cgroup; 0 for no limit
+	Memory int64   `json:"memory,omitempty"` // bytes, by the cgroup; 0 for no limit
+	Filter bool    `json:"filter,omitempty"` // a seccomp filter
+}
+
+// Settings are those of the kernel that concern placement.
+type Settings struct {
+	Isolated      []int  `json:"isolated,omitempty"`
+	NoHz          []int  `json:"nohz_full,omitempty"`
+	THP           string `json:"thp,omitempty"`       // of anonymous memory
+	ShmemTHP      string `json:"shmem_thp,omitempty"` // of memfd and of shared anonymous memory
+	NUMABalancing bool   `json:"numa_balancing"`
+	Governor      string `json:"governor,omitempty"` // of the first CPU's frequency
+}
+
+// Class is how far apart two CPUs are.
+type Class string
+
+// Classes, from the nearest to the farthest.
+const (
+	Same         Class = "same"           // one CPU
+	SMT          Class = "smt"            // threads of one core
+	SameLLC      Class = "llc"            // cores of one node that share a last-level cache
+	OtherLLC     Class = "node-other-llc" // cores of one node that do not
+	SamePackage  Class = "package"        // nodes of one package
+	CrossPackage Class = "cross-package"
+)
+
+// Classes lists them, from the nearest to the farthest.
+var Classes = []Class{Same, SMT, SameLLC, OtherLLC, SamePackage, CrossPackage}
+
+// CPU gives the CPU of a number, and whether it is online.
+func (t *Topology) CPU(id int) (CPU, bool) {
+	i, ok := slices.BinarySearchFunc(t.CPUs, id, func(c CPU, id int) int { return cmp.Compare(c.ID, id) })
+	if !ok {
+		return CPU{}, false
+	}
+	return t.CPUs[i], true
+}
+
+// Node gives the node of a number, and whether there is one.
+func (t *Topology) Node(id int) (Node, bool) {
+	i, ok := slices.BinarySearchFunc(t.Nodes, id, func(n Node, id int) int { return cmp.Compare(n.ID, id) })
+	if !ok {
+		return Node{}, false
+	}
+	return t.Nodes[i], true
+}
+
+// Class tells how far apart two CPUs are. A CPU that is not online is as far away as
+// can be.
+func (t *Topology) Class(a, b int) Class {
+	x, okx := t.CPU(a)
+	y, oky := t.CPU(b)
+	switch {
+	case a == b:
+		return Same
+	case !okx || !oky || x.Package != y.Package:
+		return CrossPackage
+	case x.Core == y.Core:
+		return SMT
+	case x.Node != y.Node:
+		return SamePackage
+	case x.LLC != y.LLC:
+		return OtherLLC
+	}
+	return SameLLC
+}
+
+// IDs lists the CPUs.
+func (t *Topology) IDs() []int {
+	ids := make([]int, len(t.CPUs))
+	for i, c := range t.CPUs {
+		ids[i] = c.ID
+	}
+	return ids
+}
+
+// NodeIDs lists the nodes.
+func (t *Topology) NodeIDs() []int {
+	ids := make([]int, len(t.Nodes))
+	for i, n := range t.Nodes {
+		ids[i] = n.ID
+	}
+	return ids
+}
+
+// Groups splits CPUs by what key gives of each, in the order of their first CPUs.
+// Those that are not online are left out.
+func (t *Topology) Groups(cpus []int, key func(CPU) int) (groups [][]int) {
+	at := map[int]int{}
+	for _, id := range cpus {
+		c, ok := t.CPU(id)
+		if !ok {
+			continue
+		}
+		i, ok := at[key(c)]
+		if !ok {
+			i = len(groups)
+			at[key(c)] = i
+			groups = append(groups, nil)
+		}
+		groups[i] = append(groups[i], id)
+	}
+	return groups
+}
+
+// What CPUs can be grouped by.
+var (
+	ByPackage = func(c CPU) int { return c.Package }
+	ByNode    = func(c CPU) int { return c.Node }
+	ByLLC     = func(c CPU) int { return c.LLC }
+	ByCore    = func(c CPU) int { return c.Core }
+	ByID      = func(c CPU) int { return c.ID }
+)
+
+// Near lists CPUs such that neighbours in the list are near each other: by package,
+// node, LLC, core and thread.
+func (t *Topology) Near(cpus []int) []int {
+	list := slices.DeleteFunc(slices.Clone(cpus), func(id int) bool { _, ok := t.CPU(id); return !ok })
+	slices.SortFunc(list, func(a, b int) int {
+		x, _ := t.CPU(a)
+		y, _ := t.CPU(b)
+		return cmp.Or(cmp.Compare(x.Package, y.Package), cmp.Compare(x.Node, y.Node), cmp.Compare(x.LLC, y.LLC),
+			cmp.Compare(x.Core, y.Core), cmp.Compare(x.ID, y.ID))
+	})
+	return list
+}
+
+// Nearest gives the node with memory that is nearest to a node by the distances: where
+// its CPUs' pages come from. It is -1 where no node has memory.
+func (t *Topology) Nearest(id int) int {
+	best, least := -1, 0
+	n, ok := t.Node(id)
+	for i, m := range t.Nodes {
+		if !ok || m.Bytes == 0 || i >= len(n.Distance) {
+			continue
+		}
+		if d := n.Distance[i]; best < 0 || d < least {
+			best, least = m.ID, d
+		}
+	}
+	return best
+}

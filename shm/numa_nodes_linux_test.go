@@ -1,0 +1,231 @@
+package shm
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/shmsync/shmsync/internal/proctest"
+)
+
+// nodeList reads one of the kernel's lists of nodes; it may be empty.
+func nodeList(t *testing.T, which string) []int {
+	text, err := os.ReadFile(filepath.Join("/sys/devices/system/node", which))
+	if err != nil {
+		return nil
+	}
+	list := strings.TrimSpace(string(text))
+	if list == "" {
+		return nil
+	}
+	p, err := ParsePolicy("bind:" + list)
+	require.NoError(t, err)
+	return p.Nodes
+}
+
+// severalNodes returns the nodes with memory, of which a test needs two, and
+// the permission to place anything there.
+func severalNodes(t *testing.T, helpers ...string) []int {
+	nodes := nodeList(t, "has_memory")
+	if len(nodes) < 2 {
+		proctest.Skip(t, "only one node has memory", helpers...)
+	}
+	s, err := CreateMemfd("permitted", page, nil, &Options{NUMA: Policy{Mode: PolicyBind, Nodes: nodes[:1]}})
+	require.NoError(t, err)
+	closing(t, s)
+	if d := s.Degraded(); len(d) > 0 && errors.Is(d[0], ErrNotSupported) {
+		proctest.Skip(t, d[0].Error(), helpers...)
+	}
+	return nodes
+}
+
+// nodesOf says where the pages of a range are. It is known of those only that
+// this mapping has.
+func nodesBetween(t *testing.T, s *Segment, off, n int64) map[int]int {
+	require.NoError(t, s.populate(off, n))
+	pl := Placement{Off: off, Len: n}
+	s.verify(&pl)
+	require.True(t, pl.Verified)
+	return pl.Nodes
+}
+
+func TestPlaceOnEachNode(t *testing.T) {
+	nodes := severalNodes(t)
+	for _, mode := range []PolicyMode{PolicyBind, PolicyPreferred, PolicyPreferredMany} {
+		for _, node := range nodes {
+			want := Policy{Mode: mode, Nodes: []int{node}}
+			s, err := CreateMemfd("each", 4*page, nil, &Options{NUMA: want, Populate: true})
+			require.NoError(t, err)
+			closing(t, s)
+			pages := int(s.Size() / s.pageSize)
+			require.Empty(t, s.Degraded(), "%v", want)
+			require.Equal(t, map[int]int{node: pages}, nodesBetween(t, s, 0, s.Size()), "%v", want)
+
+			// What is there already moves.
+			for _, other := range nodes {
+				pl := s.Place(0, s.Size(), Policy{Mode: mode, Nodes: []int{other}})
+				require.NoError(t, pl.Err)
+				require.True(t, pl.Verified)
+				require.Equal(t, map[int]int{other: pages}, pl.Nodes)
+			}
+		}
+	}
+}
+
+// Pages that are there, but that this mapping has not touched, move as well.
+func TestPlaceMovesWhatIsReserved(t *testing.T) {
+	for _, node := range severalNodes(t) {
+		for _, mode := range []PolicyMode{PolicyBind, PolicyPreferred} {
+			s, err := CreateMemfd("reserved", 4*page, nil, nil)
+			require.NoError(t, err)
+			closing(t, s)
+			require.NoError(t, s.Reserve(0, s.Size()))
+			pl := s.Place(0, s.Size(), Policy{Mode: mode, Nodes: []int{node}})
+			require.NoError(t, pl.Err)
+			require.Equal(t, map[int]int{node: int(s.Size() / s.pageSize)}, pl.Nodes)
+		}
+	}
+}
+
+func TestPlaceInTurn(t *testing.T) {
+	nodes := severalNodes(t)
+	s, err := CreateMemfd("turn", int64(len(nodes))*page, nil, &Options{
+		NUMA: Policy{Mode: PolicyInterleave, Nodes: nodes}, Populate: true,
+	})
+	require.NoError(t, err)
+	closing(t, s)
+	require.Empty(t, s.Degraded())
+	got := nodesBetween(t, s, 0, s.Size())
+	share := int(s.Size()/s.pageSize) / len(nodes)
+	require.Len(t, got, len(nodes))
+	for node, n := range got {
+		require.InDelta(t, share, n, 1, "node %d of %v", node, got)
+	}
+
+	// Linux 6.9 has weights. Before, it is an error that says so, and no more.
+	pl := s.Place(0, s.Size(), Policy{Mode: PolicyWeightedInterleave, Nodes: nodes})
+	require.True(t, pl.Verified)
+	require.Len(t, pl.Nodes, len(nodes))
+	if pl.Err != nil {
+		require.ErrorIs(t, pl.Err, unix.EINVAL)
+		require.NoError(t, s.Place(0, s.Size(), Policy{Mode: PolicyInterleave, Nodes: nodes}).Err)
+	}
+}
+
+// Parts of one segment are on nodes of their own.
+func TestPlaceParts(t *testing.T) {
+	nodes := severalNodes(t)
+	s, err := CreateMemfd("parts", int64(len(nodes))*page, nil, nil)
+	require.NoError(t, err)
+	closing(t, s)
+	for i, node := range nodes {
+		require.NoError(t, s.Place(int64(i)*page, page, Policy{Mode: PolicyBind, Nodes: []int{node}}).Err)
+	}
+	for i, node := range nodes {
+		require.Equal(t, map[int]int{node: int(page / s.pageSize)}, nodesBetween(t, s, int64(i)*page, page))
+	}
+}
+
+// touching is what the helper "numa/touch" is to do, and touched what it saw.
+type touching struct {
+	Name string
+	CPU  int
+}
+
+func init() {
+	proctest.Register("numa/touch", func(c *proctest.Child) {
+		var p touching
+		c.Params(&p)
+		s, err := Open(p.Name, nil)
+		if err != nil {
+			c.Fatal(err)
+		}
+		runtime.LockOSThread()
+		var set unix.CPUSet
+		set.Set(p.CPU)
+		if err := unix.SchedSetaffinity(0, &set); err != nil {
+			c.Fatal(err)
+		}
+		for off := int64(0); off < s.Size(); off += s.pageSize {
+			s.mem[off] = 1
+		}
+		pl := Placement{Len: s.Size()}
+		s.verify(&pl)
+		c.Say(pl.Nodes)
+	})
+}
+
+// cpuOf returns a CPU of a node, or -1.
+func cpuOf(t *testing.T, node int) int {
+	text, err := os.ReadFile(filepath.Join("/sys/devices/system/node", "node"+strconv.Itoa(node), "cpulist"))
+	require.NoError(t, err)
+	first, _, _ := strings.Cut(strings.TrimSpace(string(text)), ",")
+	first, _, _ = strings.Cut(first, "-")
+	if first == "" {
+		return -1
+	}
+	p, err := ParsePolicy("bind:" + first)
+	require.NoError(t, err)
+	return p.Nodes[0]
+}
+
+// A policy counts whoever touches the pages, and from where; without one, they
+// are where they are touched, or near it.
+func TestPlaceTouchedElsewhere(t *testing.T) {
+	withMemory := severalNodes(t, "numa/touch")
+	for _, node := range nodeList(t, "has_cpu") {
+		touch := func(policy Policy) (got map[int]int) {
+			name := uniqueName(t)
+			s, err := Create(name, page, nil, &Options{NUMA: policy})
+			require.NoError(t, err)
+			closing(t, s)
+			p := proctest.Start(t, "numa/touch", proctest.Params(touching{name, cpuOf(t, node)}))
+			p.Recv(t, &got)
+			p.WaitExit(t)
+			require.Equal(t, got, nodesBetween(t, s, 0, s.Size()), "both see the same")
+			return got
+		}
+		pages := page / os.Getpagesize()
+		for _, bound := range withMemory {
+			require.Equal(t, map[int]int{bound: pages}, touch(Policy{Mode: PolicyBind, Nodes: []int{bound}}))
+		}
+		got := touch(Policy{})
+		if slices.Contains(withMemory, node) {
+			require.Equal(t, map[int]int{node: pages}, got)
+		} else {
+			require.Len(t, got, 1, "all on the node that is nearest to %d", node)
+		}
+	}
+}
+
+// A node without memory is refused, as one that is not there; where others are
+// asked for as well, it is told that it has nothing.
+func TestPlaceOnNodesWithoutMemory(t *testing.T) {
+	withMemory := severalNodes(t)
+	without := slices.DeleteFunc(nodeList(t, "online"), func(n int) bool { return slices.Contains(withMemory, n) })
+	if len(without) == 0 {
+		t.Skip("all nodes have memory")
+	}
+	s, err := CreateMemfd("without", 4*page, greet, nil)
+	require.NoError(t, err)
+	closing(t, s)
+	for _, mode := range []PolicyMode{PolicyBind, PolicyPreferred, PolicyPreferredMany, PolicyInterleave} {
+		pl := s.Place(0, s.Size(), Policy{Mode: mode, Nodes: without[:1]})
+		require.ErrorIs(t, pl.Err, unix.EINVAL, "%v", pl)
+		require.ErrorContains(t, pl.Err, "nodes without memory")
+		require.True(t, pl.Verified)
+	}
+	both := []int{withMemory[0], without[0]}
+	pl := s.Place(0, s.Size(), Policy{Mode: PolicyInterleave, Nodes: both})
+	require.ErrorContains(t, pl.Err, "node "+strconv.Itoa(without[0])+" has none of")
+	require.NoError(t, s.Place(0, s.Size(), Policy{Mode: PolicyBind, Nodes: both}).Err)
+	require.True(t, greeted(s))
+}
