@@ -187,7 +187,7 @@ func (c *cell) check(cpus []int) string {
 		return fmt.Sprintf("makes no sense with place=%s", c.Place)
 	}
 	if c.Mem != nil {
-		if why := c.Mem.refused(); why != "" {
+		if why := c.Mem.refused(c.N); why != "" {
 			return why
 		}
 	}
