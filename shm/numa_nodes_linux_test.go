@@ -207,7 +207,7 @@ func TestPlaceTouchedElsewhere(t *testing.T) {
 }
 
 // A node without memory is refused, as one that is not there; where others are
-// asked for as well, it is told that it has nothing.
+// asked for as well, those are used, and it is told.
 func TestPlaceOnNodesWithoutMemory(t *testing.T) {
 	withMemory := severalNodes(t)
 	without := slices.DeleteFunc(nodeList(t, "online"), func(n int) bool { return slices.Contains(withMemory, n) })
@@ -220,12 +220,15 @@ func TestPlaceOnNodesWithoutMemory(t *testing.T) {
 	for _, mode := range []PolicyMode{PolicyBind, PolicyPreferred, PolicyPreferredMany, PolicyInterleave} {
 		pl := s.Place(0, s.Size(), Policy{Mode: mode, Nodes: without[:1]})
 		require.ErrorIs(t, pl.Err, unix.EINVAL, "%v", pl)
-		require.ErrorContains(t, pl.Err, "nodes without memory")
+		require.ErrorContains(t, pl.Err, "node "+strconv.Itoa(without[0])+" has no memory")
 		require.True(t, pl.Verified)
 	}
 	both := []int{withMemory[0], without[0]}
-	pl := s.Place(0, s.Size(), Policy{Mode: PolicyInterleave, Nodes: both})
-	require.ErrorContains(t, pl.Err, "node "+strconv.Itoa(without[0])+" has none of")
-	require.NoError(t, s.Place(0, s.Size(), Policy{Mode: PolicyBind, Nodes: both}).Err)
+	for _, mode := range []PolicyMode{PolicyBind, PolicyInterleave} {
+		pl := s.Place(0, s.Size(), Policy{Mode: mode, Nodes: both})
+		require.ErrorIs(t, pl.Err, errOthers)
+		require.ErrorContains(t, pl.Err, "node "+strconv.Itoa(without[0])+" has no memory")
+		require.Equal(t, map[int]int{withMemory[0]: int(s.Size() / s.pageSize)}, pl.Nodes)
+	}
 	require.True(t, greeted(s))
 }
