@@ -73,6 +73,9 @@ func (s *Segment) place(off, n int64, p Policy) Placement {
 		if errors.Is(s.bind(lo, pl.Len, p, unix.MPOL_MF_MOVE_ALL), unix.EPERM) { // it takes CAP_SYS_NICE
 			s.bind(lo, pl.Len, p, unix.MPOL_MF_MOVE)
 		}
+		if p.Mode == PolicyInterleave {
+			s.spread(lo, pl.Len, p.nodeSet())
+		}
 		pl.Err = nil
 		s.verify(&pl)
 	}
@@ -80,6 +83,28 @@ func (s *Segment) place(off, n int64, p Policy) Placement {
 		pl.Err = bound
 	}
 	return pl
+}
+
+// spread puts the pages of a range on the nodes in turn. To the kernel none is in the
+// wrong place that is on one of them, so it leaves them all where they are.
+func (s *Segment) spread(off, n int64, nodes []int) {
+	memory, known := nodesOf("has_memory")
+	nodes = slices.DeleteFunc(nodes, func(node int) bool { return known && !slices.Contains(memory, node) })
+	if len(nodes) < 2 {
+		return
+	}
+	first, pages := int(off/s.pageSize), int(n/s.pageSize)
+	to, status := make([]int32, movePagesBatch), make([]int32, movePagesBatch)
+	for done := 0; done < pages; done += movePagesBatch {
+		size := min(movePagesBatch, pages-done)
+		for i := range size {
+			to[i] = int32(nodes[(first+done+i)%len(nodes)])
+		}
+		mem := s.mem[off+int64(done)*s.pageSize:]
+		if movePages(mem, s.pageSize, to[:size], status[:size], unix.MPOL_MF_MOVE_ALL) == unix.EPERM {
+			movePages(mem, s.pageSize, to[:size], status[:size], unix.MPOL_MF_MOVE)
+		}
+	}
 }
 
 // wholePages widens a range to whole pages.

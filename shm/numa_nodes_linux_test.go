@@ -110,8 +110,17 @@ func TestPlaceInTurn(t *testing.T) {
 		require.InDelta(t, share, n, 1, "node %d of %v", node, got)
 	}
 
+	// Pages that are all on one of the nodes are spread.
+	require.NoError(t, s.Place(0, s.Size(), Policy{Mode: PolicyBind, Nodes: nodes[:1]}).Err)
+	pl := s.Place(0, s.Size(), Policy{Mode: PolicyInterleave, Nodes: nodes})
+	require.NoError(t, pl.Err)
+	require.Len(t, pl.Nodes, len(nodes))
+	for node, n := range pl.Nodes {
+		require.Equal(t, share, n, "node %d of %v", node, pl.Nodes)
+	}
+
 	// Linux 6.9 has weights. Before, it is an error that says so, and no more.
-	pl := s.Place(0, s.Size(), Policy{Mode: PolicyWeightedInterleave, Nodes: nodes})
+	pl = s.Place(0, s.Size(), Policy{Mode: PolicyWeightedInterleave, Nodes: nodes})
 	require.True(t, pl.Verified)
 	require.Len(t, pl.Nodes, len(nodes))
 	if pl.Err != nil {
