@@ -64,9 +64,17 @@ func address(mem []byte) uintptr { return uintptr(unsafe.Pointer(unsafe.SliceDat
 // is on, or a negative errno. It moves each to its node of to first, if that is not
 // nil.
 //
-// Preconditions: mem has at least len(status) pages; status is not empty; to is nil
-// or as long.
-func pageNodes(mem []byte, pageSize int64, status, to []int32, flags uintptr) error {
+// Preconditions: mem has at least len(status) pages; status is not empty.
+func pageNodes(mem []byte, pageSize int64, status []int32) error {
+	return movePages(mem, pageSize, nil, status, 0)
+}
+
+// movePages moves successive pages of mem to the nodes in to, and stores in status
+// the node that each is then on, or a negative errno.
+//
+// Preconditions: mem has at least len(status) pages; status is not empty; to is nil,
+// in which case nothing moves, or as long as status.
+func movePages(mem []byte, pageSize int64, to, status []int32, flags uintptr) error {
 	addrs := make([]uintptr, len(status))
 	base := uintptr(unsafe.Pointer(&mem[0]))
 	for i := range addrs {
@@ -74,8 +82,8 @@ func pageNodes(mem []byte, pageSize int64, status, to []int32, flags uintptr) er
 	}
 	// SAFETY: mem is a mapping, which the garbage collector does not move, so
 	// its addresses may be kept as numbers. The kernel reads len(status)
-	// addresses, and as many words of to if that is not NULL, and writes as many
-	// words. Without a list of target nodes it moves nothing.
+	// addresses, as many nodes unless to is nil, whose SliceData is NULL, and
+	// writes as many words. What the pages hold moves with them.
 	_, _, errno := unix.Syscall6(unix.SYS_MOVE_PAGES, 0, uintptr(len(status)),
 		uintptr(unsafe.Pointer(&addrs[0])), uintptr(unsafe.Pointer(unsafe.SliceData(to))), uintptr(unsafe.Pointer(&status[0])), flags)
 	runtime.KeepAlive(addrs)

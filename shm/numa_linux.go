@@ -77,7 +77,7 @@ func (s *Segment) place(off, n int64, p Policy) Placement {
 			s.bind(lo, pl.Len, p, unix.MPOL_MF_MOVE)
 		}
 		if p.Mode == PolicyInterleave {
-			s.deal(lo, pl.Len, p.nodeSet())
+			s.spread(lo, pl.Len, p.nodeSet())
 		}
 		pl.Err = nil
 		s.verify(&pl)
@@ -88,21 +88,24 @@ func (s *Segment) place(off, n int64, p Policy) Placement {
 	return pl
 }
 
-// deal spreads the pages of a range over nodes, in turn: to mbind, a page that is on
-// any of the nodes of an interleaving is where it belongs.
-func (s *Segment) deal(off, n int64, nodes []int) {
-	mem := s.mem[off : off+n]
-	pages := len(mem) / int(s.pageSize)
-	status, to := make([]int32, movePagesBatch), make([]int32, movePagesBatch)
+// spread puts the pages of a range on the nodes in turn. To the kernel none is in the
+// wrong place that is on one of them, so it leaves them all where they are.
+func (s *Segment) spread(off, n int64, nodes []int) {
+	memory, known := nodesOf("has_memory")
+	nodes = slices.DeleteFunc(nodes, func(node int) bool { return known && !slices.Contains(memory, node) })
+	if len(nodes) < 2 {
+		return
+	}
+	first, pages := int(off/s.pageSize), int(n/s.pageSize)
+	to, status := make([]int32, movePagesBatch), make([]int32, movePagesBatch)
 	for done := 0; done < pages; done += movePagesBatch {
-		batch := min(movePagesBatch, pages-done)
-		for i := range batch {
-			to[i] = int32(nodes[(int(off/s.pageSize)+done+i)%len(nodes)])
+		size := min(movePagesBatch, pages-done)
+		for i := range size {
+			to[i] = int32(nodes[(first+done+i)%len(nodes)])
 		}
-		for _, flag := range []uintptr{unix.MPOL_MF_MOVE_ALL, unix.MPOL_MF_MOVE} {
-			if pageNodes(mem[done*int(s.pageSize):], s.pageSize, status[:batch], to, flag) != unix.EPERM {
-				break
-			}
+		mem := s.mem[off+int64(done)*s.pageSize:]
+		if movePages(mem, s.pageSize, to[:size], status[:size], unix.MPOL_MF_MOVE_ALL) == unix.EPERM {
+			movePages(mem, s.pageSize, to[:size], status[:size], unix.MPOL_MF_MOVE)
 		}
 	}
 }
@@ -197,7 +200,7 @@ func (s *Segment) count(mem []byte) (nodes map[int]int, known int, err error) {
 	status := make([]int32, movePagesBatch)
 	for done := 0; done < pages; done += movePagesBatch {
 		batch := status[:min(movePagesBatch, pages-done)]
-		if err := pageNodes(mem[done*int(s.pageSize):], s.pageSize, batch, nil, 0); err != nil {
+		if err := pageNodes(mem[done*int(s.pageSize):], s.pageSize, batch); err != nil {
 			return nil, 0, err
 		}
 		for _, node := range batch {

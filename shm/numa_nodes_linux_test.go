@@ -110,8 +110,17 @@ func TestPlaceInTurn(t *testing.T) {
 		require.InDelta(t, share, n, 1, "node %d of %v", node, got)
 	}
 
+	// Pages that are all on one of the nodes are spread.
+	require.NoError(t, s.Place(0, s.Size(), Policy{Mode: PolicyBind, Nodes: nodes[:1]}).Err)
+	pl := s.Place(0, s.Size(), Policy{Mode: PolicyInterleave, Nodes: nodes})
+	require.NoError(t, pl.Err)
+	require.Len(t, pl.Nodes, len(nodes))
+	for node, n := range pl.Nodes {
+		require.Equal(t, share, n, "node %d of %v", node, pl.Nodes)
+	}
+
 	// Linux 6.9 has weights. Before, it is an error that says so, and no more.
-	pl := s.Place(0, s.Size(), Policy{Mode: PolicyWeightedInterleave, Nodes: nodes})
+	pl = s.Place(0, s.Size(), Policy{Mode: PolicyWeightedInterleave, Nodes: nodes})
 	require.True(t, pl.Verified)
 	require.Len(t, pl.Nodes, len(nodes))
 	if pl.Err != nil {
@@ -207,7 +216,7 @@ func TestPlaceTouchedElsewhere(t *testing.T) {
 }
 
 // A node without memory is refused, as one that is not there; where others are
-// asked for as well, it is told that it has nothing.
+// asked for as well, those are used, and it is told.
 func TestPlaceOnNodesWithoutMemory(t *testing.T) {
 	withMemory := severalNodes(t)
 	without := slices.DeleteFunc(nodeList(t, "online"), func(n int) bool { return slices.Contains(withMemory, n) })
@@ -220,12 +229,15 @@ func TestPlaceOnNodesWithoutMemory(t *testing.T) {
 	for _, mode := range []PolicyMode{PolicyBind, PolicyPreferred, PolicyPreferredMany, PolicyInterleave} {
 		pl := s.Place(0, s.Size(), Policy{Mode: mode, Nodes: without[:1]})
 		require.ErrorIs(t, pl.Err, unix.EINVAL, "%v", pl)
-		require.ErrorContains(t, pl.Err, "nodes without memory")
+		require.ErrorContains(t, pl.Err, "node "+strconv.Itoa(without[0])+" has no memory")
 		require.True(t, pl.Verified)
 	}
 	both := []int{withMemory[0], without[0]}
-	pl := s.Place(0, s.Size(), Policy{Mode: PolicyInterleave, Nodes: both})
-	require.ErrorContains(t, pl.Err, "node "+strconv.Itoa(without[0])+" has none of")
-	require.NoError(t, s.Place(0, s.Size(), Policy{Mode: PolicyBind, Nodes: both}).Err)
+	for _, mode := range []PolicyMode{PolicyBind, PolicyInterleave} {
+		pl := s.Place(0, s.Size(), Policy{Mode: mode, Nodes: both})
+		require.ErrorIs(t, pl.Err, errOthers)
+		require.ErrorContains(t, pl.Err, "node "+strconv.Itoa(without[0])+" has no memory")
+		require.Equal(t, map[int]int{withMemory[0]: int(s.Size() / s.pageSize)}, pl.Nodes)
+	}
 	require.True(t, greeted(s))
 }
