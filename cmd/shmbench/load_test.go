@@ -232,6 +232,22 @@ func TestSuitesFitTheirTime(t *testing.T) {
 	require.Equal(t, quick.time, o.Time)
 }
 
+// A host that is slower than planned cuts the repetitions, and not below one of each cell.
+func TestSuiteEndsInTime(t *testing.T) {
+	s := &session{common: &common{Timeout: 10 * time.Second, Seed: 1, Prim: []string{"go:flock", "go:eventfd"}, CC: "none", Count: 5, Time: time.Millisecond, Place: []string{placeAny}}}
+	o, err := s.common.options(quick)
+	require.NoError(t, err)
+	cells, err := planCells(o, "uncontended")
+	require.NoError(t, err)
+	sequence := order(cells, o.Count, true, 1)
+	e := &engine{cpus: o.CPUs, timeout: o.Timeout, until: time.Now()}
+	results := e.run(t.Context(), cells, sequence)
+	require.Equal(t, len(sequence)-len(cells), e.cut)
+	for _, r := range results {
+		require.Len(t, r.Reps, 1)
+	}
+}
+
 func TestHandoverKinds(t *testing.T) {
 	places := map[int]cpuPlace{0: {0, 0}, 1: {0, 0}, 2: {2, 0}, 3: {3, 1}}
 	for _, c := range []struct {
