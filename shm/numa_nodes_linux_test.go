@@ -80,6 +80,21 @@ func TestPlaceOnEachNode(t *testing.T) {
 	}
 }
 
+// Pages that are there, but that this mapping has not touched, move as well.
+func TestPlaceMovesWhatIsReserved(t *testing.T) {
+	for _, node := range severalNodes(t) {
+		for _, mode := range []PolicyMode{PolicyBind, PolicyPreferred} {
+			s, err := CreateMemfd("reserved", 4*page, nil, nil)
+			require.NoError(t, err)
+			closing(t, s)
+			require.NoError(t, s.Reserve(0, s.Size()))
+			pl := s.Place(0, s.Size(), Policy{Mode: mode, Nodes: []int{node}})
+			require.NoError(t, pl.Err)
+			require.Equal(t, map[int]int{node: int(s.Size() / s.pageSize)}, pl.Nodes)
+		}
+	}
+}
+
 func TestPlaceInTurn(t *testing.T) {
 	nodes := severalNodes(t)
 	s, err := CreateMemfd("turn", int64(len(nodes))*page, nil, &Options{

@@ -183,20 +183,9 @@ func TestCondKilledLockHolder(t *testing.T) {
 	})
 }
 
-// needSemaphore skips where the C side has no Semaphore: in a header for arenas before
-// layout version 3.
-func (s scene) needSemaphore(t *testing.T) {
-	for _, x := range []*agent{s.a, s.b} {
-		if x.start(t, "sem.open", "probe", 1).wait(t).err == syscall.ENOSYS {
-			t.Skip("the C header has no Semaphore for this layout version")
-		}
-	}
-}
-
 func TestSemaphorePlain(t *testing.T) {
 	for name, transferable := range map[string]int{"s": 0, "t": 1} {
 		forPairs(t, func(t *testing.T, s scene) {
-			s.needSemaphore(t)
 			off := s.a.do(t, "sem.open", name, 3, transferable)
 			s.b.start(t, "sem.open", name, 4).fails(t, syscall.EINVAL)
 			s.a.do(t, "sem.acquire", name, 2)
@@ -223,7 +212,6 @@ func TestSemaphorePlain(t *testing.T) {
 // come back from the dead.
 func TestSemaphoreKilledHolder(t *testing.T) {
 	forPairs(t, func(t *testing.T, s scene) {
-		s.needSemaphore(t)
 		off := s.b.do(t, "sem.open", "s", 5)
 		for range 4 {
 			s.a.do(t, "sem.acquire", "s", 2)
@@ -249,7 +237,6 @@ func TestSemaphoreKilledHolder(t *testing.T) {
 
 func TestSemaphoreKilledWaiter(t *testing.T) {
 	forPairs(t, func(t *testing.T, s scene) {
-		s.needSemaphore(t)
 		off := s.b.do(t, "sem.open", "s", 2)
 		s.b.do(t, "sem.acquire", "s", 2)
 		s.a.blocked(t, off, 1, "sem.acquire", "s", 2)

@@ -17,4 +17,7 @@
 //
 // A line "set" adds to the environment of all programs after it. An empty line, and
 // one that begins with #, says nothing.
+//
+// Executed as sleep it sleeps: some tests want another program than themselves, and
+// there is none.
 package main
