@@ -3,7 +3,9 @@
 package main
 
 import (
+	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -173,6 +175,27 @@ func TestQuota(t *testing.T) {
 			require.Less(t, cpu/1e9, 0.25, "20 % of 400 ms, and a period more")
 		}
 	}
+}
+
+// Who is put under a quota is in its cgroup, which goes away.
+func TestQuotaIsJoined(t *testing.T) {
+	if err := quotaCheck(); err != nil {
+		t.Skip(err)
+	}
+	q, err := newQuota(20)
+	require.NoError(t, err)
+	cmd := exec.Command("cat")
+	in, err := cmd.StdinPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	require.NoError(t, q.join(cmd.Process.Pid))
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", cmd.Process.Pid))
+	require.NoError(t, err)
+	require.Contains(t, string(b), filepath.Base(q.dir))
+	require.NoError(t, in.Close())
+	require.NoError(t, cmd.Wait())
+	q.remove()
+	require.NoDirExists(t, q.dir)
 }
 
 // What a broken herd does is seen.
