@@ -345,9 +345,16 @@ func (x *goAgent) sigWork(w *prims.SignalWaker, o order) (n uint64, err error) {
 	return n, err
 }
 
-// crewSignal is a turn of a crew on the queues 0, 1, 64 and 65: it puts something in, and
-// looks after whatever there is.
 func (x *goAgent) crewSignal(name string, turn int) (err error) {
+	for i := 0; i < 8 && err == nil; i++ {
+		err = x.crewSignalRound(name, 8*turn+i)
+	}
+	return err
+}
+
+// crewSignalRound is a round of a crew on the queues 0, 1, 64 and 65, eight of which make a
+// turn: it puts something in, and looks after whatever there is.
+func (x *goAgent) crewSignalRound(name string, turn int) (err error) {
 	b, err := x.sigBoard(name)
 	if err != nil {
 		return err
@@ -398,7 +405,9 @@ func (x *goAgent) crewSignal(name string, turn int) (err error) {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := inMs(2)
+	for turn%2 == 0 && w.TryAcquire() { // of what was looked at
+	}
+	ctx, cancel := inMs(1)
 	defer cancel()
 	if err = w.AcquireContext(ctx); errors.Is(err, context.DeadlineExceeded) {
 		w.Release(1)

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -273,7 +274,11 @@ func TestKillSignalSweep(t *testing.T) {
 					victim.do(t, "sig.open", "w")
 					walk(t, "w", []step{{x, gives(1, "schedule", 5)}, {x, do("begin", 5)}, {x, gives(64, "reserveall", 0, 1)}})
 					x.kill(t)
-					<-victim.ended
+					select {
+					case <-victim.ended:
+					case <-time.After(patience):
+						t.Fatalf("the victim does not come by\n%s", describe(name))
+					}
 					heir := newAgent(t, lang, name, "heir")
 					eventually(t, "the queue is scheduled, and all are free", name, func() bool {
 						return heir.do(t, "sig.state", "w", 5)&1 != 0 && heir.do(t, "sig.reserved", "w") == 0

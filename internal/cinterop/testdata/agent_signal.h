@@ -279,8 +279,8 @@ static int sig_verb(const order *o, uint64_t *n)
     return strncmp(o->word[1], "sig.bit", 7) == 0 || is(o, "sig.nearest") ? sig_bits(o, &w, n) : sig_more(o, &w, n);
 }
 
-/* A turn of a crew on the queues 0, 1, 64 and 65: puts something in, and looks after whatever there is. */
-static int crew_sig(const char *name, int turn)
+/* A round of a crew on the queues 0, 1, 64 and 65, eight of which make a turn: puts something in, and looks after whatever there is. */
+static int crew_sig_round(const char *name, int turn)
 {
     shmsync_signalwaker w;
     shmsync_gate g;
@@ -322,10 +322,20 @@ static int crew_sig(const char *name, int turn)
         if (turn % 5 == 0)
             break; /* or it would find for ever what it schedules */
     }
-    if (err == EBUSY)
-        err = shmsync_signalwaker_timedacquire(&w, in_ms(&ts, 2));
+    if (err == EBUSY) {
+        while (turn % 2 == 0 && shmsync_signalwaker_tryacquire(&w) == 0) { /* of what was looked at */
+        }
+        err = shmsync_signalwaker_timedacquire(&w, in_ms(&ts, 1));
+    }
     if (err == ETIMEDOUT)
         err = shmsync_signalwaker_release(&w, 1);
     shmsync_signalwaker_close(&w);
+    return err;
+}
+static int crew_sig(const char *name, int turn)
+{
+    int i, err = 0;
+    for (i = 0; i < 8 && err == 0; i++)
+        err = crew_sig_round(name, 8 * turn + i);
     return err;
 }
