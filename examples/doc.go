@@ -1,6 +1,6 @@
-// Package examples has programs to read, run and copy. Each shows one thing, and
-// does to itself what it is about: it kills its own processes while they work,
-// starts others, and checks what came out.
+// Package examples has programs to read, run and copy. Each shows one thing;
+// most do to themselves what they are about: they kill their own processes while
+// these work, start others, and check what came out.
 //
 //	go run ./examples/death       # what is seen of the death of a lock's holder
 //	go run ./examples/workers     # a worker pool: Queue, SignalWaker
@@ -10,6 +10,8 @@
 //	go run ./examples/locktable   # numbered locks for a container engine: Mutex
 //	go run ./examples/pipeline    # stages in lockstep: Barrier
 //	go run ./examples/custom      # a primitive of one's own: Waitable
+//	go run ./examples/c-producer  # a C program fills a Queue that Go empties
+//	go run ./examples/go-control  # Go directs C workers: Sequencer
 //
 // The module in the directory beyond runs the same code on one host, with a Mutex,
 // and on several, with locks of etcd:

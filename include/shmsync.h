@@ -748,7 +748,8 @@ int shmsync_multilock_state(shmsync_multilock *m, uint64_t key);
  *                                           }
  *
  * A queue has a gate that is idle, scheduled, or executed by one worker. Who dies executing
- * leaves its queues scheduled again. Push by an atomic store, or under a lock. */
+ * leaves its queues scheduled again. Push by an atomic store (release is enough: a schedule
+ * is a full fence), or under a lock. */
 
 typedef struct shmsync_signalwaker {
     struct shmi_signalwaker *impl;
@@ -1203,8 +1204,8 @@ SHMI_FN void shmi_put64(uint64_t *p, uint64_t v)
         __atomic_store_n(p, v, __ATOMIC_RELEASE);
 }
 
-/* Loads before it are not passed by loads after it. The thread sanitizer does not know
- * fences; what it watches is ordered by atomics all the same. */
+/* The first orders everything before it and after it, the second loads. The thread
+ * sanitizer does not know fences; what it watches is ordered by atomics all the same. */
 #if defined(__has_feature)
 #if __has_feature(thread_sanitizer)
 #define SHMI_NO_FENCES 1
@@ -1213,6 +1214,14 @@ SHMI_FN void shmi_put64(uint64_t *p, uint64_t v)
 #if defined(__SANITIZE_THREAD__)
 #define SHMI_NO_FENCES 1
 #endif
+SHMI_FN void shmi_full_fence(void)
+{
+#ifdef SHMI_NO_FENCES
+    __atomic_signal_fence(__ATOMIC_SEQ_CST);
+#else
+    __atomic_thread_fence(__ATOMIC_SEQ_CST);
+#endif
+}
 SHMI_FN void shmi_load_fence(void)
 {
 #ifdef SHMI_NO_FENCES
@@ -6360,7 +6369,7 @@ SHMI_FN uint32_t *shmi_alive_of(shmsync_arena *a, shmi_name n, uint32_t *alive)
 enum {
     SHMI_AGAIN,  /* something happened, or may have: look at the state */
     SHMI_LATE,   /* the deadline has passed */
-    SHMI_LOOK,   /* 100 ms have passed: look after the object, and sleep again */
+    SHMI_LOOK,   /* 100 ms have passed since the last look: look after the object, and sleep again */
     SHMI_CLOSED  /* this process leaves the arena */
 };
 
@@ -6375,6 +6384,7 @@ typedef struct shmi_bed {
     uint32_t *other;   /* wake up when this word is woken, too, if not NULL */
     uint32_t other_is;
     int64_t bounded;   /* sleep no longer than this many ns, if not 0 */
+    int64_t *looked;   /* when this process looked after the object last; shmi_look_due moves it on */
 } shmi_bed;
 
 /* Sleeps once. The caller is within shmi_enter and has announced itself in the object. */
@@ -6388,6 +6398,9 @@ SHMI_FN int shmi_sleep(shmsync_arena *a, const shmi_bed *bed)
         return SHMI_CLOSED;
     if (bed->deadline != 0 && bed->deadline <= now)
         return SHMI_LATE;
+    /* Who is woken often, or waits briefly each time, never sleeps for so long. */
+    if (bed->looked != NULL && now - __atomic_load_n(bed->looked, __ATOMIC_RELAXED) >= SHMI_LOOK_EVERY)
+        return SHMI_LOOK;
     record = shmi_announce_sleep(a, bed->object, shmi_off_of(a, bed->word), bed->wanted);
     v[0] = shmi_waitv_of(bed->word, bed->val);
     if (bed->bounded != 0 && now + bed->bounded < until) {
@@ -7151,6 +7164,7 @@ SHMI_FN int shmi_mutex_sleep(shmi_mutex_wait *w)
     if (w->since == 0)
         w->since = now;
     memset(&bed, 0, sizeof bed);
+    bed.looked = &m->looked;
     ago = now - (int64_t)shmi_ld64(&m->w->handed);
     if (w->slept && now - w->since > SHMI_STARVE_AFTER && (ago < 0 || ago > SHMI_HAND_OFF_EVERY)) {
         /* One at a time: who finds the place taken stays an ordinary waiter. It asks
@@ -7756,6 +7770,7 @@ SHMI_FN int shmi_futex_wait_entered(shmi_futex *f, uint64_t token, int64_t deadl
         }
         SHMSYNC_CRASHPOINT("futex.wait.announced");
         memset(&bed, 0, sizeof bed);
+        bed.looked = &f->looked;
         bed.word = f->line.word;
         bed.val = (uint32_t)s;
         bed.object = f->o.off;
@@ -8509,12 +8524,11 @@ SHMI_FN int shmi_mon_sleep(struct shmi_monitor *m, shmi_seat *seat, int64_t abs)
         return shmi_self(m->a) == 0 || shmi_mon_give_up(m, seat) ? err : 0;
     if (!shmi_spin(&t, shmi_seat_resolved_arg, seat)) {
         while (!shmi_seat_resolved(seat)) {
-            int r = shmi_seat_sleep(m->a, seat, m->o.off, abs);
-            if (r == SHMI_LOOK) {
-                if (shmi_look_due(&m->latch.looked))
-                    shmi_mutex_look(&m->latch);
+            int r;
+            shmi_mutex_look(&m->latch);
+            r = shmi_seat_sleep(m->a, seat, m->o.off, abs);
+            if (r == SHMI_LOOK)
                 continue;
-            }
             if (r == SHMI_AGAIN) {
                 uint32_t w = shmi_node_load(seat->node);
                 if (shmi_node_queued(w) || shmi_node_state(w) == SHMI_NodeResolved)
@@ -9211,8 +9225,12 @@ int shmsync_sequencer_at(shmsync_arena *a, shmsync_offset off, shmsync_sequencer
 
 int shmsync_sequencer_close(shmsync_sequencer *s)
 {
-    int err = shmi_unshare(s->impl->m.a, s->impl->m.o.off, shmi_mon_free);
-    s->impl = NULL;
+    int err;
+    if (s->impl == NULL)
+        return EBADF;
+    err = shmi_unshare(s->impl->m.a, s->impl->m.o.off, shmi_mon_free);
+    if (err == 0)
+        s->impl = NULL;
     return err;
 }
 
@@ -9766,8 +9784,12 @@ int shmsync_event_at(shmsync_arena *a, shmsync_offset off, shmsync_event *out)
 
 int shmsync_event_close(shmsync_event *e)
 {
-    int err = shmi_unshare(e->impl->q.m.a, e->impl->q.m.o.off, shmi_mon_free);
-    e->impl = NULL;
+    int err;
+    if (e->impl == NULL)
+        return EBADF;
+    err = shmi_unshare(e->impl->q.m.a, e->impl->q.m.o.off, shmi_mon_free);
+    if (err == 0)
+        e->impl = NULL;
     return err;
 }
 
@@ -10713,8 +10735,12 @@ int shmsync_queue_at(shmsync_arena *a, shmsync_offset off, size_t item_size, shm
 
 int shmsync_queue_close(shmsync_queue *q)
 {
-    int err = shmi_unshare(q->impl->m.a, q->impl->m.o.off, shmi_queue_end);
-    q->impl = NULL;
+    int err;
+    if (q->impl == NULL)
+        return EBADF;
+    err = shmi_unshare(q->impl->m.a, q->impl->m.o.off, shmi_queue_end);
+    if (err == 0)
+        q->impl = NULL;
     return err;
 }
 
@@ -11166,8 +11192,12 @@ int shmsync_waitgroup_at(shmsync_arena *a, shmsync_offset off, shmsync_waitgroup
 shmsync_offset shmsync_waitgroup_offset(const shmsync_waitgroup *g) { return g->impl->m.o.off; }
 int shmsync_waitgroup_close(shmsync_waitgroup *g)
 {
-    int err = shmi_mon_close(&g->impl->m);
-    g->impl = NULL;
+    int err;
+    if (g->impl == NULL)
+        return EBADF;
+    err = shmi_mon_close(&g->impl->m);
+    if (err == 0)
+        g->impl = NULL;
     return err;
 }
 int shmsync_waitgroup_add(shmsync_waitgroup *g, int64_t delta)
@@ -11238,8 +11268,12 @@ int shmsync_latch_at(shmsync_arena *a, shmsync_offset off, shmsync_latch *out)
 shmsync_offset shmsync_latch_offset(const shmsync_latch *l) { return l->impl->m.o.off; }
 int shmsync_latch_close(shmsync_latch *l)
 {
-    int err = shmi_mon_close(&l->impl->m);
-    l->impl = NULL;
+    int err;
+    if (l->impl == NULL)
+        return EBADF;
+    err = shmi_mon_close(&l->impl->m);
+    if (err == 0)
+        l->impl = NULL;
     return err;
 }
 int shmsync_latch_claim(shmsync_latch *l, int64_t n) { return shmi_tally_claim(l->impl, n); }
@@ -11353,8 +11387,12 @@ int shmsync_once_at(shmsync_arena *a, shmsync_offset off, shmsync_once *out)
 shmsync_offset shmsync_once_offset(const shmsync_once *o) { return o->impl->m.o.off; }
 int shmsync_once_close(shmsync_once *o)
 {
-    int err = shmi_mon_close(&o->impl->m);
-    o->impl = NULL;
+    int err;
+    if (o->impl == NULL)
+        return EBADF;
+    err = shmi_mon_close(&o->impl->m);
+    if (err == 0)
+        o->impl = NULL;
     return err;
 }
 int shmsync_once_done(const shmsync_once *o) { return shmi_ld32(&o->impl->w->done) != 0; }
@@ -11630,8 +11668,12 @@ int shmsync_barrier_at(shmsync_arena *a, shmsync_offset off, shmsync_barrier *ou
 shmsync_offset shmsync_barrier_offset(const shmsync_barrier *b) { return b->impl->m.o.off; }
 int shmsync_barrier_close(shmsync_barrier *b)
 {
-    int err = shmi_mon_close(&b->impl->m);
-    b->impl = NULL;
+    int err;
+    if (b->impl == NULL)
+        return EBADF;
+    err = shmi_mon_close(&b->impl->m);
+    if (err == 0)
+        b->impl = NULL;
     return err;
 }
 
@@ -12063,8 +12105,12 @@ int shmsync_fairmutex_at(shmsync_arena *a, shmsync_offset off, shmsync_fairmutex
 shmsync_offset shmsync_fairmutex_offset(const shmsync_fairmutex *f) { return f->impl->m.o.off; }
 int shmsync_fairmutex_close(shmsync_fairmutex *f)
 {
-    int err = shmi_mon_close(&f->impl->m);
-    f->impl = NULL;
+    int err;
+    if (f->impl == NULL)
+        return EBADF;
+    err = shmi_mon_close(&f->impl->m);
+    if (err == 0)
+        f->impl = NULL;
     return err;
 }
 
@@ -12374,8 +12420,12 @@ int shmsync_future_at(shmsync_arena *a, shmsync_offset off, shmsync_future *out)
 shmsync_offset shmsync_future_offset(const shmsync_future *f) { return f->impl->m.o.off; }
 int shmsync_future_close(shmsync_future *f)
 {
-    int err = shmi_mon_close(&f->impl->m);
-    f->impl = NULL;
+    int err;
+    if (f->impl == NULL)
+        return EBADF;
+    err = shmi_mon_close(&f->impl->m);
+    if (err == 0)
+        f->impl = NULL;
     return err;
 }
 
@@ -12758,8 +12808,12 @@ int shmsync_cond_at(shmsync_arena *a, shmsync_offset off, shmsync_cond *out)
 shmsync_offset shmsync_cond_offset(const shmsync_cond *c) { return c->impl->m.o.off; }
 int shmsync_cond_close(shmsync_cond *c)
 {
-    int err = shmi_mon_close(&c->impl->m);
-    c->impl = NULL;
+    int err;
+    if (c->impl == NULL)
+        return EBADF;
+    err = shmi_mon_close(&c->impl->m);
+    if (err == 0)
+        c->impl = NULL;
     return err;
 }
 
@@ -13261,8 +13315,12 @@ int shmsync_semaphore_at(shmsync_arena *a, shmsync_offset off, shmsync_semaphore
 shmsync_offset shmsync_semaphore_offset(const shmsync_semaphore *s) { return s->impl->m.o.off; }
 int shmsync_semaphore_close(shmsync_semaphore *s)
 {
-    int err = shmi_mon_close(&s->impl->m);
-    s->impl = NULL;
+    int err;
+    if (s->impl == NULL)
+        return EBADF;
+    err = shmi_mon_close(&s->impl->m);
+    if (err == 0)
+        s->impl = NULL;
     return err;
 }
 
@@ -13686,6 +13744,7 @@ SHMI_COLD int shmi_rw_rlock_slow(struct shmi_rwmutex *m, int64_t abs)
         if (!shmi_rw_valid(g) || !shmi_rw_taken(g) || !shmi_current(m->a, shmi_rw_who(g)) || shmi_rw_was_granted(m, epoch, 0))
             continue;
         memset(&bed, 0, sizeof bed);
+        bed.looked = &m->looked_readers;
         bed.word = m->readers_bell.word;
         bed.val = v;
         bed.object = m->o.off;
@@ -13817,6 +13876,7 @@ SHMI_FN int shmi_rw_drained(struct shmi_rwmutex *m, const char *op, int64_t abs)
         if (shmi_rw_reading(w) == 0 || !shmi_current(m->a, shmi_rw_name(w, at)) || shmi_rw_gate(m) != shmi_rw_closed_by_us(m))
             continue;
         memset(&bed, 0, sizeof bed);
+        bed.looked = &m->looked_writer;
         bed.word = m->writer_bell.word;
         bed.val = v;
         bed.object = m->o.off;
@@ -14033,8 +14093,12 @@ int shmsync_rwmutex_at(shmsync_arena *a, shmsync_offset off, shmsync_rwmutex *ou
 shmsync_offset shmsync_rwmutex_offset(const shmsync_rwmutex *m) { return m->impl->o.off; }
 int shmsync_rwmutex_close(shmsync_rwmutex *m)
 {
-    int err = shmi_unshare(m->impl->a, m->impl->o.off, shmi_rw_end);
-    m->impl = NULL;
+    int err;
+    if (m->impl == NULL)
+        return EBADF;
+    err = shmi_unshare(m->impl->a, m->impl->o.off, shmi_rw_end);
+    if (err == 0)
+        m->impl = NULL;
     return err;
 }
 int shmsync_rwmutex_lock(shmsync_rwmutex *m) { return shmi_rw_lock(m->impl, 0); }
@@ -14494,6 +14558,7 @@ SHMI_COLD int shmi_spin_wait(struct shmi_spinlock *l, uint32_t as, int64_t abs, 
             continue;
         slept = 1;
         memset(&bed, 0, sizeof bed);
+        bed.looked = &l->looked;
         bed.word = bell->word;
         bed.val = v;
         bed.object = l->o.off;
@@ -14583,6 +14648,7 @@ SHMI_FN int shmi_rwspin_await_readers(struct shmi_spinlock *l, int64_t abs)
         if (who == 0 || err != 0)
             break;
         memset(&bed, 0, sizeof bed);
+        bed.looked = &l->looked_drained;
         bed.word = l->drained.word;
         bed.val = v;
         bed.object = l->o.off;
@@ -14779,14 +14845,22 @@ shmsync_offset shmsync_spinlock_offset(const shmsync_spinlock *l) { return l->im
 shmsync_offset shmsync_rwspinlock_offset(const shmsync_rwspinlock *l) { return l->impl->o.off; }
 int shmsync_spinlock_close(shmsync_spinlock *l)
 {
-    int err = shmi_unshare(l->impl->a, l->impl->o.off, shmi_mon_free);
-    l->impl = NULL;
+    int err;
+    if (l->impl == NULL)
+        return EBADF;
+    err = shmi_unshare(l->impl->a, l->impl->o.off, shmi_mon_free);
+    if (err == 0)
+        l->impl = NULL;
     return err;
 }
 int shmsync_rwspinlock_close(shmsync_rwspinlock *l)
 {
-    int err = shmi_unshare(l->impl->a, l->impl->o.off, shmi_mon_free);
-    l->impl = NULL;
+    int err;
+    if (l->impl == NULL)
+        return EBADF;
+    err = shmi_unshare(l->impl->a, l->impl->o.off, shmi_mon_free);
+    if (err == 0)
+        l->impl = NULL;
     return err;
 }
 
@@ -15125,9 +15199,8 @@ SHMI_FN int shmi_await_turn(shmsync_arena *a, const char *op, shmi_awaited *at, 
     if (abs != 0 && now >= abs)
         return ETIMEDOUT;
     shmi_await_sleep(a, at, n, abs != 0 && abs < until ? abs : until);
-    for (i = 0; i < n && shmi_now() >= until; i++)
-        if (shmi_look_due(&at[i].m->latch.looked))
-            shmi_mutex_look(&at[i].m->latch);
+    for (i = 0; i < n; i++)
+        shmi_mutex_look(&at[i].m->latch);
     return 0;
 }
 
@@ -15915,8 +15988,12 @@ int shmsync_multilock_at(shmsync_arena *a, shmsync_offset off, shmsync_multilock
 shmsync_offset shmsync_multilock_offset(const shmsync_multilock *m) { return m->impl->o.off; }
 int shmsync_multilock_close(shmsync_multilock *m)
 {
-    int err = shmi_unshare(m->impl->a, m->impl->o.off, shmi_multi_end);
-    m->impl = NULL;
+    int err;
+    if (m->impl == NULL)
+        return EBADF;
+    err = shmi_unshare(m->impl->a, m->impl->o.off, shmi_multi_end);
+    if (err == 0)
+        m->impl = NULL;
     return err;
 }
 
@@ -16507,7 +16584,7 @@ SHMI_FN uint64_t shmi_signal_sleepers(struct shmi_signalwaker *w)
     uint32_t i;
     for (i = 0; i < w->n_rows; i++) {
         uint64_t c = shmi_ld64(&w->rows[i].count);
-        if (c != 0 && shmi_current(w->a, shmi_row_name(c)))
+        if (c != 0 && shmi_name_slot(shmi_row_name(c)) == i + 1 && shmi_current(w->a, shmi_row_name(c)))
             n += shmi_row_sleepers(c);
     }
     return n;
@@ -16819,8 +16896,12 @@ int shmsync_signalwaker_at(shmsync_arena *a, shmsync_offset off, shmsync_signalw
 shmsync_offset shmsync_signalwaker_offset(const shmsync_signalwaker *w) { return w->impl->o.off; }
 int shmsync_signalwaker_close(shmsync_signalwaker *w)
 {
-    int err = shmi_unshare(w->impl->a, w->impl->o.off, shmi_mon_free);
-    w->impl = NULL;
+    int err;
+    if (w->impl == NULL)
+        return EBADF;
+    err = shmi_unshare(w->impl->a, w->impl->o.off, shmi_mon_free);
+    if (err == 0)
+        w->impl = NULL;
     return err;
 }
 int shmsync_signalwaker_signals(const shmsync_signalwaker *w) { return (int)w->impl->n_lines; }
@@ -16855,6 +16936,9 @@ int shmsync_gate_schedule(shmsync_gate *g, int *scheduled)
     int err = shmi_use(w->a, "gate.schedule");
     if (scheduled != NULL)
         *scheduled = 0;
+    /* What was put into the queue by a release store alone is there before the gate is
+     * looked at: the executor that has just gone looked at the queue before it went. */
+    shmi_full_fence();
     while (err == 0) {
         uint64_t s = shmi_ld64(word);
         if (shmi_gate_scheduled(s))
@@ -17057,6 +17141,7 @@ SHMI_FN int shmi_signal_await(struct shmi_signalwaker *w, int64_t abs)
             return 0;
         }
         memset(&bed, 0, sizeof bed);
+        bed.looked = &w->looked;
         bed.word = w->bell.word;
         bed.val = v;
         bed.object = w->o.off;

@@ -178,7 +178,7 @@ func (w *SignalWaker) Sleepers() int { return w.sleepers() }
 
 func (v *signalView) sleepers() (n int) {
 	for i := range v.rows {
-		if c := signalCount(v.rows[i].count.Load()); c != 0 && v.a.Current(c.name()) {
+		if c := signalCount(v.rows[i].count.Load()); c != 0 && c.name().Slot() == i+1 && v.a.Current(c.name()) {
 			n += c.sleepers()
 		}
 	}

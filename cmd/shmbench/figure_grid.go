@@ -76,8 +76,8 @@ func (g *grid) draw(title, caption string) *figure {
 	end := side * float64(len(g.labels))
 	var b strings.Builder
 	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %g %.1f" role="img" aria-label="%s">`, plotWidth, max(gridTop+end, 150)+14, template.HTMLEscapeString(title))
-	fmt.Fprintf(&b, `<text x="%g" y="13">%s →</text><text transform="translate(14 %.1f) rotate(-90)" text-anchor="end">← %s</text>`,
-		gridLeft, template.HTMLEscapeString(g.to), gridTop, template.HTMLEscapeString(g.from))
+	fmt.Fprintf(&b, `<text x="%g" y="13">%s →</text><text x="%g" y="13" text-anchor="end">%s ↓</text>`,
+		gridLeft, template.HTMLEscapeString(g.to), gridLeft-6, template.HTMLEscapeString(g.from))
 	step := max(1, int(math.Ceil(15/side)))
 	for i, label := range g.labels {
 		at := side * (float64(i) + 0.5)

@@ -213,9 +213,8 @@ func (o *options) matrixPlaces() (places []string, note string) {
 		}
 		pairs := o.samplePairs(mode)
 		if len(pairs) <= most || i == finest || i == len(sampleModes)-1 {
-			if mode != "cpu" {
-				note = fmt.Sprintf("matrix: %d of %d pairs of CPUs, some of each %s; --sample cpu --cpus LIST takes all pairs of some CPUs",
-					len(pairs), len(o.CPUs)*(len(o.CPUs)-1), mode)
+			if all := len(o.CPUs) * (len(o.CPUs) - 1); len(pairs) < all {
+				note = fmt.Sprintf("matrix: %d of %d pairs of CPUs, some of each %s; --sample cpu --cpus LIST takes all of some", len(pairs), all, mode)
 			}
 			return pairs, note
 		}

@@ -182,4 +182,31 @@ func TestMatrixTables(t *testing.T) {
 	}
 }
 
+// Pairs without a figure are counted, and the reason is said.
+func TestMatrixSaysWhatItLacks(t *testing.T) {
+	d := syntheticMatrix(t, "two-socket", 3, func(a, b, _ int) float64 { return 50 })
+	for i := range d.Cells {
+		if i < 5 {
+			d.Cells[i].Status, d.Cells[i].Reason, d.Cells[i].Reps = statusHung, "no end in sight", nil
+		} else if i < 7 {
+			d.Cells[i].Reps = nil
+		}
+	}
+	var b bytes.Buffer
+	writeMatrix(&b, d)
+	require.Contains(t, b.String(), "5 pairs without a figure, go:one-line hung: no end in sight")
+	require.Contains(t, b.String(), "2 pairs without a figure, go:one-line too few samples")
+	require.NoError(t, writeHTML(new(bytes.Buffer), d))
+}
+
+// Who gets all pairs is not told that some are missing.
+func TestMatrixOfAllPairsHasNoNote(t *testing.T) {
+	top := hostOf(t, "memoryless")
+	for _, sample := range sampleModes {
+		o := &options{Topology: top, CPUs: []int{0, 2, 4}, Sample: sample}
+		places, note := o.matrixPlaces()
+		require.Equal(t, len(places) == 6, note == "", sample)
+	}
+}
+
 func abs(x int) int { return max(x, -x) }

@@ -5,6 +5,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"maps"
 	"math"
 	"slices"
 	"strconv"
@@ -160,6 +161,9 @@ func (m *pairs) mean(a, b []int) float64 {
 // clusterText says which clusters were found.
 func (m *pairs) clusterText() string {
 	levels := m.clusters()
+	if len(m.cpus) < 3 {
+		return "one pair: no clusters to find"
+	}
 	if len(levels) == 0 {
 		return "no clusters: no pair is much farther than another"
 	}
@@ -198,6 +202,26 @@ func writeMatrix(w io.Writer, d *document) {
 			rows = append(rows, row)
 		}
 		writeColumns(w, rows)
+	}
+	writeUnmeasured(w, d)
+}
+
+// writeUnmeasured counts the pairs that have no figure, by why.
+func writeUnmeasured(w io.Writer, d *document) {
+	counts := map[string]int{}
+	for i := range d.Cells {
+		c := &d.Cells[i]
+		if c.Scenario != "matrix" || !isPair(c.Params["place"]) || len(c.values(c.Unit)) > 0 {
+			continue
+		}
+		why := c.Status + ": " + c.Reason
+		if c.Status == statusOK {
+			why = "too few samples: ask for more --time"
+		}
+		counts[c.Subject+" "+why]++
+	}
+	for _, why := range slices.Sorted(maps.Keys(counts)) {
+		fmt.Fprintln(w, cut(fmt.Sprintf("\nmatrix  %d pairs without a figure, %s", counts[why], why)))
 	}
 }
 

@@ -121,8 +121,12 @@ func noTiming(d *document) (why []string) {
 	if emulated(e.CPU) {
 		why = append(why, fmt.Sprintf("the CPU is emulated: %s", e.CPU))
 	}
-	if e.CPUs > 0 && e.Load/float64(e.CPUs) > mostLoad {
-		why = append(why, fmt.Sprintf("others ran here: load average %.2f on %d CPUs when it began", e.Load, e.CPUs))
+	cpus := e.CPUs // those to use; the load is of all
+	if d.Topology != nil {
+		cpus = len(d.Topology.CPUs)
+	}
+	if cpus > 0 && e.Load/float64(cpus) > mostLoad {
+		why = append(why, fmt.Sprintf("others ran here: load average %.2f on %d CPUs when it began", e.Load, cpus))
 	}
 	if e.Steal > mostSteal {
 		why = append(why, fmt.Sprintf("the hypervisor took %.1f %% of the time", 100*e.Steal))
@@ -226,8 +230,11 @@ func roundRatio(x, y map[int]float64) (interval, error) {
 	return ratioInterval(rs)
 }
 
+// fewest is how many rounds an advice needs: two repetitions agree by chance.
+const fewest = 3
+
 // sure tells an effect of at least a size whose interval does not reach 1.
-func sure(q interval, least float64) bool { return q.Center >= least && q.Lo > 1 }
+func sure(q interval, least float64) bool { return q.N >= fewest && q.Center >= least && q.Lo > 1 }
 
 // figure of a cell for evidence: its median, range and key.
 func (c *jsonCell) evidence(metric string) string {
@@ -240,7 +247,9 @@ func (c *jsonCell) evidence(metric string) string {
 }
 
 // effect writes a ratio with its interval and what that is.
-func effectText(q interval) string { return fmt.Sprintf("%s× %s", formatInterval(q), q.Kind) }
+func effectText(q interval) string {
+	return fmt.Sprintf("%s× [%s..%s] (%s of %d)", formatRatio(q.Center), formatRatio(q.Lo), formatRatio(q.Hi), q.Kind, q.N)
+}
 
 // writeAdvice renders advice for people. What was not measured comes last, in a line.
 func writeAdvice(w io.Writer, all []advice) {

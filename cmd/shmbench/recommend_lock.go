@@ -93,7 +93,7 @@ func adviseRW(d *document) *advice {
 			a.Evidence = append(a.Evidence, fmt.Sprintf("%d %% reads: RWMutex %s of Mutex  %s", p.read, effectText(p.q), name))
 		}
 		switch {
-		case from == len(line) && line[from-1].q.Hi < 1:
+		case from == len(line) && line[from-1].q.Hi < 1 && line[from-1].q.N >= fewest:
 			texts = append(texts, fmt.Sprintf("use a Mutex even at %d %% reads (%s)", line[from-1].read, name))
 			a.Effect = &interval{1 / line[from-1].q.Center, 1 / line[from-1].q.Hi, 1 / line[from-1].q.Lo, line[from-1].q.N, line[from-1].q.Kind}
 		case from < len(line):
@@ -194,7 +194,10 @@ func adviseBatch(d *document) *advice {
 // adviseDeath is R10: how long it takes until the next owner has the lock of one that was
 // killed, and what that takes without what the kernel tells of deaths.
 func adviseDeath(d *document) *advice {
-	c := best(d.find("crash", by("shmsync:mutex")), "p50-ns")
+	c := best(d.find("crash", by("shmsync:mutex"), with("place", placeCross)), "p50-ns")
+	if c == nil {
+		c = best(d.find("crash", by("shmsync:mutex")), "p50-ns")
+	}
 	if c == nil {
 		return nil
 	}

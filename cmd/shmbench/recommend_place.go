@@ -20,7 +20,7 @@ const widest = 2.0
 // adviseSpin is R1: as long as a sleep costs both sides, so that a wait never costs more
 // than twice what the best choice would have.
 func adviseSpin(d *document) *advice {
-	cells := d.find("wake", by("shmsync:futex"), func(c *jsonCell) bool { return c.Params["place"] != placeSame && c.Params["place"] != placeAny })
+	cells := d.find("wake", by("shmsync:futex"), asleep, func(c *jsonCell) bool { return c.Params["place"] != placeSame && c.Params["place"] != placeAny })
 	c := best(cells, "p50-ns")
 	if c == nil || len(c.values("waker-p50-ns")) == 0 {
 		return nil
@@ -36,10 +36,10 @@ func adviseSpin(d *document) *advice {
 		return nil
 	}
 	v := summarize(budgets)
-	a := &advice{Effect: &v, Unit: "ns", Evidence: []string{c.evidence("p50-ns"), c.evidence("waker-p50-ns")}}
-	if v.Hi > widest*v.Lo {
+	a := &advice{Effect: &v, Unit: "ns", Evidence: append([]string{c.evidence("p50-ns"), c.evidence("waker-p50-ns")}, crowded(d)...)}
+	if v.Hi > widest*v.Lo || v.N < fewest {
 		a.Verdict = adviceNone
-		a.Text = fmt.Sprintf("leave it to each object to learn (Spin: 0): a sleep cost %s to %s", asTime(v.Lo), asTime(v.Hi))
+		a.Text = fmt.Sprintf("leave it to each object to learn (Spin: 0): a sleep cost %s to %s in %d repetitions", asTime(v.Lo), asTime(v.Hi), v.N)
 		return a
 	}
 	budget := time.Duration(v.Center).Round(time.Microsecond)
@@ -49,6 +49,26 @@ func adviseSpin(d *document) *advice {
 		asTime(v.Center), asTime(median(c.values("p50-ns"))), asTime(median(c.values("waker-p50-ns"))), len(d.Env.Used))
 	a.Do = []string{fmt.Sprintf("Spin: %d * time.Microsecond (for each object, or SetSpin); Spin: -1 with more waiters than CPUs", max(budget.Microseconds(), 1))}
 	return a
+}
+
+// asleep tells a wake cell whose waiters were in the kernel nearly always: after a short
+// gap they still spin, and what is measured is no wake.
+func asleep(c *jsonCell) bool {
+	const nearly = 0.9
+	slept := c.values("slept")
+	return len(slept) == 0 || median(slept) >= nearly
+}
+
+// crowded tells what spinning gains or costs where there are more workers than CPUs.
+func crowded(d *document) (list []string) {
+	const much = 1.1
+	for _, c := range d.find("oversub", by("shmsync:mutex"), with("spin", "auto")) {
+		top := best(d.find("oversub", by("shmsync:mutex"), alike(c, "spin")), "ops/s")
+		if q, err := gain(top, c, "ops/s"); err == nil && top != c && sure(q, much) {
+			list = append(list, fmt.Sprintf("with %s workers for each CPU, spin=%s lets through %s of what learning does  %s", c.Params["load"], top.Params["spin"], effectText(q), c.group("spin", "load")))
+		}
+	}
+	return list
 }
 
 // farther is how many times as long the way to the others must take for a place to be

@@ -128,6 +128,15 @@ func TestNoAdviceOnTimesUnderNoise(t *testing.T) {
 	}
 }
 
+// The load is of all CPUs, also for a process that may use one.
+func TestLoadIsOfAllCPUs(t *testing.T) {
+	d := syntheticMatrix(t, "two-socket", 3, func(_, _, _ int) float64 { return 100 })
+	d.Env.CPUs, d.Env.Load = 1, 1.5
+	require.Empty(t, noTiming(d))
+	d.Topology = nil
+	require.NotEmpty(t, noTiming(d))
+}
+
 // R2 on matrices that are clear, flat, overlapping, noisy, lopsided and hybrid.
 func TestColocation(t *testing.T) {
 	rng := rand.New(rand.NewPCG(7, 7))
@@ -220,7 +229,7 @@ func TestDirectionsThatDiffer(t *testing.T) {
 		return 100 + float64(round)
 	})
 	a := adviceOf(t, d, "R2")
-	require.Contains(t, strings.Join(a.Evidence, "\n"), "from CPU 2 to 9 takes 2.95 [2.")
+	require.Contains(t, strings.Join(a.Evidence, "\n"), "from CPU 2 to 9 takes 2.95× [2.")
 	require.NotContains(t, strings.Join(a.Evidence, "\n"), "from CPU 9 to 2")
 }
 
@@ -242,6 +251,17 @@ func TestSpinAdvice(t *testing.T) {
 	require.Contains(t, a.Do[0], "Spin: 45 * time.Microsecond")
 	require.InDelta(t, 45e3, a.Effect.Center, 1)
 	require.Equal(t, "ns", a.Unit)
+
+	// Who has not slept yet was not woken.
+	awake := map[string]string{"place": placeCross, "gap": "0"}
+	d.add("wake", "shmsync:futex", awake, map[string][]float64{"p50-ns": {300, 300, 300}, "waker-p50-ns": {100, 100, 100}, "slept": {0.05, 0.05, 0.06}})
+	require.Contains(t, adviceOf(t, d, "R1").Do[0], "Spin: 45 * time.Microsecond")
+
+	// What spinning costs a crowd is evidence.
+	for spin, ops := range map[string]float64{"auto": 1e6, "0": 1.5e6, "20us": 0.8e6} {
+		d.add("oversub", "shmsync:mutex", map[string]string{"load": "4", "spin": spin, "cs": "1us"}, map[string][]float64{"ops/s": {ops, 1.01 * ops, 0.99 * ops}})
+	}
+	require.Contains(t, strings.Join(adviceOf(t, d, "R1").Evidence, "\n"), "with 4 workers for each CPU, spin=0 lets through 1.50× [")
 
 	noisy := synthetic(t, "two-socket")
 	noisy.add("wake", "shmsync:futex", cell, map[string][]float64{"p50-ns": {31e3, 80e3, 200e3}, "waker-p50-ns": {14e3, 14e3, 14e3}})
@@ -409,6 +429,17 @@ func TestHygiene(t *testing.T) {
 	}
 }
 
+// Two repetitions agree by chance: no rule advises on them.
+func TestTooFewRepetitionsAreNoGround(t *testing.T) {
+	clear := func(a, b, _ int) float64 { return map[bool]float64{true: 50, false: 500}[a%4/2 == b%4/2] }
+	for rounds, want := range map[int]string{1: adviceNone, 2: adviceNone, 3: adviceDo} {
+		d := syntheticMatrix(t, "two-socket", rounds, clear)
+		require.Equal(t, want, adviceOf(t, d, "R2").Verdict, rounds)
+		d.add("wake", "shmsync:futex", map[string]string{"place": placeCross}, map[string][]float64{"p50-ns": []float64{3e4, 3e4, 3e4}[:rounds], "waker-p50-ns": []float64{1e4, 1e4, 1e4}[:rounds]})
+		require.Equal(t, want, adviceOf(t, d, "R1").Verdict, rounds)
+	}
+}
+
 // What nobody measured is said, with the command that measures it.
 func TestNotMeasured(t *testing.T) {
 	d := synthetic(t, "two-socket")
@@ -436,7 +467,7 @@ func TestRecommendCommand(t *testing.T) {
 	code, out, errs := shmbench(t, "recommend", file)
 	require.Zero(t, code, errs)
 	require.Contains(t, out, "R2  where processes run: keep processes that share a lock within one NUMA node")
-	require.Contains(t, out, "effect: 10 [10..10]× ")
+	require.Contains(t, out, "effect: 10× [10..10] (rank 95% of 6)")
 	code, out, errs = shmbench(t, "recommend", file, "--format=json")
 	require.Zero(t, code, errs)
 	var all []advice

@@ -59,7 +59,7 @@ const (
 
 const exitHelp = `Exit status: 0 ok; 1 usage, or the system refused; 2 no such arena or object, or it is none;
 3 the arena is damaged, or a deadlock, a dead or stopped holder or a lock that nobody can take was found
-(by ls, ps, show, waits, graph, check and reap --dry-run); 4 refused, as rm of an arena in use.`
+(by ls, ps, objects, show, locks, waits, graph and reap --dry-run; by check: damage only); 4 refused, as rm of an arena in use.`
 
 // status is an exit status that has been explained already.
 type status int

@@ -12,7 +12,8 @@
  *                                           }
  *
  * A queue has a gate that is idle, scheduled, or executed by one worker. Who dies executing
- * leaves its queues scheduled again. Push by an atomic store, or under a lock. */
+ * leaves its queues scheduled again. Push by an atomic store (release is enough: a schedule
+ * is a full fence), or under a lock. */
 
 typedef struct shmsync_signalwaker {
     struct shmi_signalwaker *impl;

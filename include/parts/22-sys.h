@@ -29,8 +29,8 @@ SHMI_FN void shmi_put64(uint64_t *p, uint64_t v)
         __atomic_store_n(p, v, __ATOMIC_RELEASE);
 }
 
-/* Loads before it are not passed by loads after it. The thread sanitizer does not know
- * fences; what it watches is ordered by atomics all the same. */
+/* The first orders everything before it and after it, the second loads. The thread
+ * sanitizer does not know fences; what it watches is ordered by atomics all the same. */
 #if defined(__has_feature)
 #if __has_feature(thread_sanitizer)
 #define SHMI_NO_FENCES 1
@@ -39,6 +39,14 @@ SHMI_FN void shmi_put64(uint64_t *p, uint64_t v)
 #if defined(__SANITIZE_THREAD__)
 #define SHMI_NO_FENCES 1
 #endif
+SHMI_FN void shmi_full_fence(void)
+{
+#ifdef SHMI_NO_FENCES
+    __atomic_signal_fence(__ATOMIC_SEQ_CST);
+#else
+    __atomic_thread_fence(__ATOMIC_SEQ_CST);
+#endif
+}
 SHMI_FN void shmi_load_fence(void)
 {
 #ifdef SHMI_NO_FENCES

@@ -52,7 +52,7 @@ SHMI_FN uint32_t *shmi_alive_of(shmsync_arena *a, shmi_name n, uint32_t *alive)
 enum {
     SHMI_AGAIN,  /* something happened, or may have: look at the state */
     SHMI_LATE,   /* the deadline has passed */
-    SHMI_LOOK,   /* 100 ms have passed: look after the object, and sleep again */
+    SHMI_LOOK,   /* 100 ms have passed since the last look: look after the object, and sleep again */
     SHMI_CLOSED  /* this process leaves the arena */
 };
 
@@ -67,6 +67,7 @@ typedef struct shmi_bed {
     uint32_t *other;   /* wake up when this word is woken, too, if not NULL */
     uint32_t other_is;
     int64_t bounded;   /* sleep no longer than this many ns, if not 0 */
+    int64_t *looked;   /* when this process looked after the object last; shmi_look_due moves it on */
 } shmi_bed;
 
 /* Sleeps once. The caller is within shmi_enter and has announced itself in the object. */
@@ -80,6 +81,9 @@ SHMI_FN int shmi_sleep(shmsync_arena *a, const shmi_bed *bed)
         return SHMI_CLOSED;
     if (bed->deadline != 0 && bed->deadline <= now)
         return SHMI_LATE;
+    /* Who is woken often, or waits briefly each time, never sleeps for so long. */
+    if (bed->looked != NULL && now - __atomic_load_n(bed->looked, __ATOMIC_RELAXED) >= SHMI_LOOK_EVERY)
+        return SHMI_LOOK;
     record = shmi_announce_sleep(a, bed->object, shmi_off_of(a, bed->word), bed->wanted);
     v[0] = shmi_waitv_of(bed->word, bed->val);
     if (bed->bounded != 0 && now + bed->bounded < until) {

@@ -238,6 +238,7 @@ SHMI_FN int shmi_mutex_sleep(shmi_mutex_wait *w)
     if (w->since == 0)
         w->since = now;
     memset(&bed, 0, sizeof bed);
+    bed.looked = &m->looked;
     ago = now - (int64_t)shmi_ld64(&m->w->handed);
     if (w->slept && now - w->since > SHMI_STARVE_AFTER && (ago < 0 || ago > SHMI_HAND_OFF_EVERY)) {
         /* One at a time: who finds the place taken stays an ordinary waiter. It asks

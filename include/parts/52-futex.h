@@ -187,6 +187,7 @@ SHMI_FN int shmi_futex_wait_entered(shmi_futex *f, uint64_t token, int64_t deadl
         }
         SHMSYNC_CRASHPOINT("futex.wait.announced");
         memset(&bed, 0, sizeof bed);
+        bed.looked = &f->looked;
         bed.word = f->line.word;
         bed.val = (uint32_t)s;
         bed.object = f->o.off;

@@ -704,12 +704,11 @@ SHMI_FN int shmi_mon_sleep(struct shmi_monitor *m, shmi_seat *seat, int64_t abs)
         return shmi_self(m->a) == 0 || shmi_mon_give_up(m, seat) ? err : 0;
     if (!shmi_spin(&t, shmi_seat_resolved_arg, seat)) {
         while (!shmi_seat_resolved(seat)) {
-            int r = shmi_seat_sleep(m->a, seat, m->o.off, abs);
-            if (r == SHMI_LOOK) {
-                if (shmi_look_due(&m->latch.looked))
-                    shmi_mutex_look(&m->latch);
+            int r;
+            shmi_mutex_look(&m->latch);
+            r = shmi_seat_sleep(m->a, seat, m->o.off, abs);
+            if (r == SHMI_LOOK)
                 continue;
-            }
             if (r == SHMI_AGAIN) {
                 uint32_t w = shmi_node_load(seat->node);
                 if (shmi_node_queued(w) || shmi_node_state(w) == SHMI_NodeResolved)

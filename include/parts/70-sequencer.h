@@ -514,8 +514,12 @@ int shmsync_sequencer_at(shmsync_arena *a, shmsync_offset off, shmsync_sequencer
 
 int shmsync_sequencer_close(shmsync_sequencer *s)
 {
-    int err = shmi_unshare(s->impl->m.a, s->impl->m.o.off, shmi_mon_free);
-    s->impl = NULL;
+    int err;
+    if (s->impl == NULL)
+        return EBADF;
+    err = shmi_unshare(s->impl->m.a, s->impl->m.o.off, shmi_mon_free);
+    if (err == 0)
+        s->impl = NULL;
     return err;
 }
 

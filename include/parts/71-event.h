@@ -474,8 +474,12 @@ int shmsync_event_at(shmsync_arena *a, shmsync_offset off, shmsync_event *out)
 
 int shmsync_event_close(shmsync_event *e)
 {
-    int err = shmi_unshare(e->impl->q.m.a, e->impl->q.m.o.off, shmi_mon_free);
-    e->impl = NULL;
+    int err;
+    if (e->impl == NULL)
+        return EBADF;
+    err = shmi_unshare(e->impl->q.m.a, e->impl->q.m.o.off, shmi_mon_free);
+    if (err == 0)
+        e->impl = NULL;
     return err;
 }
 

@@ -867,8 +867,12 @@ int shmsync_queue_at(shmsync_arena *a, shmsync_offset off, size_t item_size, shm
 
 int shmsync_queue_close(shmsync_queue *q)
 {
-    int err = shmi_unshare(q->impl->m.a, q->impl->m.o.off, shmi_queue_end);
-    q->impl = NULL;
+    int err;
+    if (q->impl == NULL)
+        return EBADF;
+    err = shmi_unshare(q->impl->m.a, q->impl->m.o.off, shmi_queue_end);
+    if (err == 0)
+        q->impl = NULL;
     return err;
 }
 

@@ -315,8 +315,12 @@ int shmsync_waitgroup_at(shmsync_arena *a, shmsync_offset off, shmsync_waitgroup
 shmsync_offset shmsync_waitgroup_offset(const shmsync_waitgroup *g) { return g->impl->m.o.off; }
 int shmsync_waitgroup_close(shmsync_waitgroup *g)
 {
-    int err = shmi_mon_close(&g->impl->m);
-    g->impl = NULL;
+    int err;
+    if (g->impl == NULL)
+        return EBADF;
+    err = shmi_mon_close(&g->impl->m);
+    if (err == 0)
+        g->impl = NULL;
     return err;
 }
 int shmsync_waitgroup_add(shmsync_waitgroup *g, int64_t delta)
@@ -387,8 +391,12 @@ int shmsync_latch_at(shmsync_arena *a, shmsync_offset off, shmsync_latch *out)
 shmsync_offset shmsync_latch_offset(const shmsync_latch *l) { return l->impl->m.o.off; }
 int shmsync_latch_close(shmsync_latch *l)
 {
-    int err = shmi_mon_close(&l->impl->m);
-    l->impl = NULL;
+    int err;
+    if (l->impl == NULL)
+        return EBADF;
+    err = shmi_mon_close(&l->impl->m);
+    if (err == 0)
+        l->impl = NULL;
     return err;
 }
 int shmsync_latch_claim(shmsync_latch *l, int64_t n) { return shmi_tally_claim(l->impl, n); }

@@ -83,8 +83,12 @@ int shmsync_once_at(shmsync_arena *a, shmsync_offset off, shmsync_once *out)
 shmsync_offset shmsync_once_offset(const shmsync_once *o) { return o->impl->m.o.off; }
 int shmsync_once_close(shmsync_once *o)
 {
-    int err = shmi_mon_close(&o->impl->m);
-    o->impl = NULL;
+    int err;
+    if (o->impl == NULL)
+        return EBADF;
+    err = shmi_mon_close(&o->impl->m);
+    if (err == 0)
+        o->impl = NULL;
     return err;
 }
 int shmsync_once_done(const shmsync_once *o) { return shmi_ld32(&o->impl->w->done) != 0; }

@@ -207,8 +207,12 @@ int shmsync_barrier_at(shmsync_arena *a, shmsync_offset off, shmsync_barrier *ou
 shmsync_offset shmsync_barrier_offset(const shmsync_barrier *b) { return b->impl->m.o.off; }
 int shmsync_barrier_close(shmsync_barrier *b)
 {
-    int err = shmi_mon_close(&b->impl->m);
-    b->impl = NULL;
+    int err;
+    if (b->impl == NULL)
+        return EBADF;
+    err = shmi_mon_close(&b->impl->m);
+    if (err == 0)
+        b->impl = NULL;
     return err;
 }
 

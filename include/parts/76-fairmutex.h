@@ -164,8 +164,12 @@ int shmsync_fairmutex_at(shmsync_arena *a, shmsync_offset off, shmsync_fairmutex
 shmsync_offset shmsync_fairmutex_offset(const shmsync_fairmutex *f) { return f->impl->m.o.off; }
 int shmsync_fairmutex_close(shmsync_fairmutex *f)
 {
-    int err = shmi_mon_close(&f->impl->m);
-    f->impl = NULL;
+    int err;
+    if (f->impl == NULL)
+        return EBADF;
+    err = shmi_mon_close(&f->impl->m);
+    if (err == 0)
+        f->impl = NULL;
     return err;
 }
 

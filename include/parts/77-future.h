@@ -91,8 +91,12 @@ int shmsync_future_at(shmsync_arena *a, shmsync_offset off, shmsync_future *out)
 shmsync_offset shmsync_future_offset(const shmsync_future *f) { return f->impl->m.o.off; }
 int shmsync_future_close(shmsync_future *f)
 {
-    int err = shmi_mon_close(&f->impl->m);
-    f->impl = NULL;
+    int err;
+    if (f->impl == NULL)
+        return EBADF;
+    err = shmi_mon_close(&f->impl->m);
+    if (err == 0)
+        f->impl = NULL;
     return err;
 }
 

@@ -234,8 +234,12 @@ int shmsync_cond_at(shmsync_arena *a, shmsync_offset off, shmsync_cond *out)
 shmsync_offset shmsync_cond_offset(const shmsync_cond *c) { return c->impl->m.o.off; }
 int shmsync_cond_close(shmsync_cond *c)
 {
-    int err = shmi_mon_close(&c->impl->m);
-    c->impl = NULL;
+    int err;
+    if (c->impl == NULL)
+        return EBADF;
+    err = shmi_mon_close(&c->impl->m);
+    if (err == 0)
+        c->impl = NULL;
     return err;
 }
 

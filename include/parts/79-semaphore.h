@@ -360,8 +360,12 @@ int shmsync_semaphore_at(shmsync_arena *a, shmsync_offset off, shmsync_semaphore
 shmsync_offset shmsync_semaphore_offset(const shmsync_semaphore *s) { return s->impl->m.o.off; }
 int shmsync_semaphore_close(shmsync_semaphore *s)
 {
-    int err = shmi_mon_close(&s->impl->m);
-    s->impl = NULL;
+    int err;
+    if (s->impl == NULL)
+        return EBADF;
+    err = shmi_mon_close(&s->impl->m);
+    if (err == 0)
+        s->impl = NULL;
     return err;
 }
 

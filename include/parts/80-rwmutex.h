@@ -312,6 +312,7 @@ SHMI_COLD int shmi_rw_rlock_slow(struct shmi_rwmutex *m, int64_t abs)
         if (!shmi_rw_valid(g) || !shmi_rw_taken(g) || !shmi_current(m->a, shmi_rw_who(g)) || shmi_rw_was_granted(m, epoch, 0))
             continue;
         memset(&bed, 0, sizeof bed);
+        bed.looked = &m->looked_readers;
         bed.word = m->readers_bell.word;
         bed.val = v;
         bed.object = m->o.off;
@@ -443,6 +444,7 @@ SHMI_FN int shmi_rw_drained(struct shmi_rwmutex *m, const char *op, int64_t abs)
         if (shmi_rw_reading(w) == 0 || !shmi_current(m->a, shmi_rw_name(w, at)) || shmi_rw_gate(m) != shmi_rw_closed_by_us(m))
             continue;
         memset(&bed, 0, sizeof bed);
+        bed.looked = &m->looked_writer;
         bed.word = m->writer_bell.word;
         bed.val = v;
         bed.object = m->o.off;
@@ -659,8 +661,12 @@ int shmsync_rwmutex_at(shmsync_arena *a, shmsync_offset off, shmsync_rwmutex *ou
 shmsync_offset shmsync_rwmutex_offset(const shmsync_rwmutex *m) { return m->impl->o.off; }
 int shmsync_rwmutex_close(shmsync_rwmutex *m)
 {
-    int err = shmi_unshare(m->impl->a, m->impl->o.off, shmi_rw_end);
-    m->impl = NULL;
+    int err;
+    if (m->impl == NULL)
+        return EBADF;
+    err = shmi_unshare(m->impl->a, m->impl->o.off, shmi_rw_end);
+    if (err == 0)
+        m->impl = NULL;
     return err;
 }
 int shmsync_rwmutex_lock(shmsync_rwmutex *m) { return shmi_rw_lock(m->impl, 0); }

@@ -336,6 +336,7 @@ SHMI_COLD int shmi_spin_wait(struct shmi_spinlock *l, uint32_t as, int64_t abs, 
             continue;
         slept = 1;
         memset(&bed, 0, sizeof bed);
+        bed.looked = &l->looked;
         bed.word = bell->word;
         bed.val = v;
         bed.object = l->o.off;
@@ -425,6 +426,7 @@ SHMI_FN int shmi_rwspin_await_readers(struct shmi_spinlock *l, int64_t abs)
         if (who == 0 || err != 0)
             break;
         memset(&bed, 0, sizeof bed);
+        bed.looked = &l->looked_drained;
         bed.word = l->drained.word;
         bed.val = v;
         bed.object = l->o.off;
@@ -621,14 +623,22 @@ shmsync_offset shmsync_spinlock_offset(const shmsync_spinlock *l) { return l->im
 shmsync_offset shmsync_rwspinlock_offset(const shmsync_rwspinlock *l) { return l->impl->o.off; }
 int shmsync_spinlock_close(shmsync_spinlock *l)
 {
-    int err = shmi_unshare(l->impl->a, l->impl->o.off, shmi_mon_free);
-    l->impl = NULL;
+    int err;
+    if (l->impl == NULL)
+        return EBADF;
+    err = shmi_unshare(l->impl->a, l->impl->o.off, shmi_mon_free);
+    if (err == 0)
+        l->impl = NULL;
     return err;
 }
 int shmsync_rwspinlock_close(shmsync_rwspinlock *l)
 {
-    int err = shmi_unshare(l->impl->a, l->impl->o.off, shmi_mon_free);
-    l->impl = NULL;
+    int err;
+    if (l->impl == NULL)
+        return EBADF;
+    err = shmi_unshare(l->impl->a, l->impl->o.off, shmi_mon_free);
+    if (err == 0)
+        l->impl = NULL;
     return err;
 }
 

@@ -145,9 +145,8 @@ SHMI_FN int shmi_await_turn(shmsync_arena *a, const char *op, shmi_awaited *at, 
     if (abs != 0 && now >= abs)
         return ETIMEDOUT;
     shmi_await_sleep(a, at, n, abs != 0 && abs < until ? abs : until);
-    for (i = 0; i < n && shmi_now() >= until; i++)
-        if (shmi_look_due(&at[i].m->latch.looked))
-            shmi_mutex_look(&at[i].m->latch);
+    for (i = 0; i < n; i++)
+        shmi_mutex_look(&at[i].m->latch);
     return 0;
 }
 

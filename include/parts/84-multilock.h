@@ -682,8 +682,12 @@ int shmsync_multilock_at(shmsync_arena *a, shmsync_offset off, shmsync_multilock
 shmsync_offset shmsync_multilock_offset(const shmsync_multilock *m) { return m->impl->o.off; }
 int shmsync_multilock_close(shmsync_multilock *m)
 {
-    int err = shmi_unshare(m->impl->a, m->impl->o.off, shmi_multi_end);
-    m->impl = NULL;
+    int err;
+    if (m->impl == NULL)
+        return EBADF;
+    err = shmi_unshare(m->impl->a, m->impl->o.off, shmi_multi_end);
+    if (err == 0)
+        m->impl = NULL;
     return err;
 }
 

@@ -146,7 +146,7 @@ SHMI_FN uint64_t shmi_signal_sleepers(struct shmi_signalwaker *w)
     uint32_t i;
     for (i = 0; i < w->n_rows; i++) {
         uint64_t c = shmi_ld64(&w->rows[i].count);
-        if (c != 0 && shmi_current(w->a, shmi_row_name(c)))
+        if (c != 0 && shmi_name_slot(shmi_row_name(c)) == i + 1 && shmi_current(w->a, shmi_row_name(c)))
             n += shmi_row_sleepers(c);
     }
     return n;
@@ -458,8 +458,12 @@ int shmsync_signalwaker_at(shmsync_arena *a, shmsync_offset off, shmsync_signalw
 shmsync_offset shmsync_signalwaker_offset(const shmsync_signalwaker *w) { return w->impl->o.off; }
 int shmsync_signalwaker_close(shmsync_signalwaker *w)
 {
-    int err = shmi_unshare(w->impl->a, w->impl->o.off, shmi_mon_free);
-    w->impl = NULL;
+    int err;
+    if (w->impl == NULL)
+        return EBADF;
+    err = shmi_unshare(w->impl->a, w->impl->o.off, shmi_mon_free);
+    if (err == 0)
+        w->impl = NULL;
     return err;
 }
 int shmsync_signalwaker_signals(const shmsync_signalwaker *w) { return (int)w->impl->n_lines; }
@@ -494,6 +498,9 @@ int shmsync_gate_schedule(shmsync_gate *g, int *scheduled)
     int err = shmi_use(w->a, "gate.schedule");
     if (scheduled != NULL)
         *scheduled = 0;
+    /* What was put into the queue by a release store alone is there before the gate is
+     * looked at: the executor that has just gone looked at the queue before it went. */
+    shmi_full_fence();
     while (err == 0) {
         uint64_t s = shmi_ld64(word);
         if (shmi_gate_scheduled(s))
@@ -696,6 +703,7 @@ SHMI_FN int shmi_signal_await(struct shmi_signalwaker *w, int64_t abs)
             return 0;
         }
         memset(&bed, 0, sizeof bed);
+        bed.looked = &w->looked;
         bed.word = w->bell.word;
         bed.val = v;
         bed.object = w->o.off;

@@ -3,6 +3,7 @@
 package cinterop
 
 import (
+	"fmt"
 	"strings"
 	"syscall"
 	"testing"
@@ -253,6 +254,44 @@ func TestSignalWakerStoppedProducer(t *testing.T) {
 				a.starts("sig.schedule w 5")
 				w.must(t)
 				walk(t, "w", []step{{b, gives(5, "next", 0)}, {b, do("finish", 5)}})
+			})
+		}
+	}
+}
+
+// The same for a worker that waits briefly, again and again, and for one that always has
+// something else to do.
+func TestSignalWakerStoppedBusily(t *testing.T) {
+	for _, busy := range []bool{false, true} {
+		for _, lang := range []string{"go", "c"} {
+			t.Run(fmt.Sprintf("%v/%s", busy, lang), func(t *testing.T) {
+				name := newArena(t)
+				b := newAgent(t, lang, name, "works")
+				b.do(t, "sig.open", "w", 1)
+				a := newAgent(t, "c", name, "stops", "SHMSYNC_CRASHPOINT_STOP=signal.schedule.gated")
+				a.starts("sig.schedule w 5")
+				eventually(t, "it has stopped", name, func() bool { return b.do(t, "sig.state", "w", 5)&1 != 0 })
+				for end := time.Now().Add(patience); ; {
+					limit := 50
+					if busy {
+						limit = 10_000
+					}
+					w := b.start(t, "sig.acquire", "w", limit)
+					if busy {
+						<-time.After(40 * time.Millisecond) // it sleeps, mostly
+						b.do(t, "sig.schedule", "w", 6)
+					}
+					if w.wait(t).err == 0 {
+						q := b.do(t, "sig.next", "w", 0)
+						b.do(t, "sig.finish", "w", int(q))
+						if q == 5 {
+							break
+						}
+					}
+					if time.Now().After(end) { // nobody is to come and go meanwhile: that makes up for it, too
+						t.Fatalf("nobody looks\n%s", describe(name))
+					}
+				}
 			})
 		}
 	}

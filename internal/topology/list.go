@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// maxID bounds the numbers of a list: no kernel has that many CPUs.
-const maxID = 1 << 16
+// maxID bounds the numbers of a list: no kernel is built for more CPUs.
+const maxID = 1 << 13
 
 // ParseList reads a list as the kernel writes it: 0-3,8. An empty text is an empty list.
 func ParseList(text string) ([]int, error) {

@@ -205,21 +205,20 @@ func TestSizes(t *testing.T) {
 // FuzzTree proves that no bytes of a tree do more than fail.
 func FuzzTree(f *testing.F) {
 	f.Add("0-1", "0", "10 20", "32K")
+	f.Add("0", "0", "10", "32K")
 	f.Fuzz(func(t *testing.T, online, cpus, distance, size string) {
-		dir := t.TempDir()
+		if list, err := ParseList(online); err != nil || len(list) > 100 {
+			return
+		}
+		files := fstest.MapFS{}
 		for name, text := range map[string]string{
 			"cpu/online": online, "node/online": cpus, "node/node0/cpulist": cpus, "node/node0/distance": distance,
 			"cpu/cpu0/cache/index0/size": size, "cpu/cpu0/cache/index0/type": "Data", "cpu/cpu0/cache/index0/level": "1",
 			"cpu/cpu0/cache/index0/shared_cpu_list": cpus,
 		} {
-			to := filepath.Join(dir, "sys/devices/system", name)
-			require.NoError(t, os.MkdirAll(filepath.Dir(to), 0o777))
-			require.NoError(t, os.WriteFile(to, []byte(text), 0o666))
+			files["sys/devices/system/"+name] = &fstest.MapFile{Data: []byte(text)}
 		}
-		if list, err := ParseList(online); err != nil || len(list) > 100 {
-			return
-		}
-		if top, err := Recorded(dir); err == nil {
+		if top, err := Read(files); err == nil {
 			require.NoError(t, top.WriteText(new(bytes.Buffer)))
 		}
 	})

@@ -52,6 +52,8 @@ static void create(const char *name, char **arg)
     shmsync_arena_options o;
     shmsync_arena *a, *b;
     shmsync_mutex m;
+    shmsync_event e;
+    shmsync_rwmutex rw;
     void *p;
     memset(&o, 0, sizeof o);
     o.size = strtoull(arg[0], NULL, 10);
@@ -67,7 +69,14 @@ static void create(const char *name, char **arg)
     say("ready");
     await_line();
     CHECK(memcmp(p, "from Go", 8), 0);
+    CHECK(shmsync_event_open(a, "e", NULL, &e), 0);
+    CHECK(shmsync_event_close(&e), 0);
+    CHECK(shmsync_event_close(&e), EBADF);
+    CHECK(shmsync_rwmutex_open(a, "rw", NULL, &rw), 0);
+    CHECK(shmsync_rwmutex_close(&rw), 0);
+    CHECK(shmsync_rwmutex_close(&rw), EBADF);
     CHECK(shmsync_mutex_close(&m), 0);
+    CHECK(shmsync_mutex_close(&m), EBADF);
     CHECK(shmsync_arena_close(b), 0);
     CHECK(shmsync_arena_close(a), 0);
     CHECK(shmsync_arena_close(a), ENOTCONN);
