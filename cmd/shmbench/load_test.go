@@ -224,7 +224,7 @@ func TestSuitesFitTheirTime(t *testing.T) {
 		atMost  time.Duration
 		atLeast int
 	}{{quickSuite, time.Minute, 100}, {stdSuite, 10 * time.Minute, 300}} {
-		s := &session{common: &common{Timeout: time.Second, Seed: 1, Shuffle: true, CPUs: ints{0}}}
+		s := &session{common: &common{Timeout: time.Second, Seed: 1, Shuffle: true}}
 		o, cells, err := s.suite(c.preset)
 		require.NoError(t, err)
 		require.Greater(t, len(cells), c.atLeast/2)
