@@ -72,7 +72,7 @@ type Identity struct {
 	Generation uint32    // how often the slot had been taken
 	PID        int       // in the participant's own pid namespace
 	Label      string    // as given in the options of arena.Open
-	Died       time.Time // zero while alive or when not known
+	Died       time.Time // when a peer noticed; zero while alive or when not known
 }
 
 // String renders the identity on one line, as in `worker (pid 71, slot 3.1)`.

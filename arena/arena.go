@@ -3,8 +3,8 @@
 // prims have a place to live and know who is alive.
 //
 // A process joins an arena with [Open] and leaves it with [Arena.Close], or by
-// dying, however it dies: the others notice within about a tenth of a
-// millisecond, without a daemon, and take back what it held.
+// dying, however it dies: the others notice within about a millisecond,
+// without a daemon, and take back what it held.
 package arena
 
 import (

@@ -62,16 +62,19 @@ func ExampleMutex_LockContext() {
 	m.Lock() // somebody else has it
 	ctx, cancel := context.WithTimeout(context.Background(), time.Millisecond)
 	defer cancel()
-	switch err := m.LockContext(ctx); {
-	case errors.Is(err, shmsync.ErrOwnerDead):
-		// It died in the middle of something: look after its work, then go on.
-		err = m.Recover(ctx, func() error { return nil })
-		fmt.Println("recovered", err)
-	case err != nil:
-		fmt.Println(err)
-	default:
-		m.Unlock()
+	lock := func() error {
+		for {
+			err := m.LockContext(ctx)
+			if !errors.Is(err, shmsync.ErrOwnerDead) {
+				return err // nil: it is ours
+			}
+			// Its holder died in the middle of something: repair that, and try again.
+			if err := m.Recover(ctx, func() error { return nil }); err != nil {
+				return err
+			}
+		}
 	}
+	fmt.Println(lock())
 	// Output: context deadline exceeded
 }
 

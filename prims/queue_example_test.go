@@ -13,7 +13,7 @@ import (
 )
 
 // Jobs that survive the worker that has them.
-func ExampleOpenQueue() {
+func ExampleQueue() {
 	a := openExample() // arena.Open("jobs", nil)
 	defer closeExample(a)
 

@@ -61,10 +61,12 @@ func resident(mem, vec []byte) error {
 func address(mem []byte) uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(mem))) }
 
 // pageNodes stores in status, for successive pages of mem, the node that each
-// is on, or a negative errno.
+// is on, or a negative errno. It moves each to its node of to first, if that is not
+// nil.
 //
-// Preconditions: mem has at least len(status) pages; status is not empty.
-func pageNodes(mem []byte, pageSize int64, status []int32) error {
+// Preconditions: mem has at least len(status) pages; status is not empty; to is nil
+// or as long.
+func pageNodes(mem []byte, pageSize int64, status, to []int32, flags uintptr) error {
 	addrs := make([]uintptr, len(status))
 	base := uintptr(unsafe.Pointer(&mem[0]))
 	for i := range addrs {
@@ -72,10 +74,10 @@ func pageNodes(mem []byte, pageSize int64, status []int32) error {
 	}
 	// SAFETY: mem is a mapping, which the garbage collector does not move, so
 	// its addresses may be kept as numbers. The kernel reads len(status)
-	// addresses and writes as many words. Without a list of target nodes it
-	// moves nothing.
+	// addresses, and as many words of to if that is not NULL, and writes as many
+	// words. Without a list of target nodes it moves nothing.
 	_, _, errno := unix.Syscall6(unix.SYS_MOVE_PAGES, 0, uintptr(len(status)),
-		uintptr(unsafe.Pointer(&addrs[0])), 0, uintptr(unsafe.Pointer(&status[0])), 0)
+		uintptr(unsafe.Pointer(&addrs[0])), uintptr(unsafe.Pointer(unsafe.SliceData(to))), uintptr(unsafe.Pointer(&status[0])), flags)
 	runtime.KeepAlive(addrs)
 	if errno != 0 {
 		return errno

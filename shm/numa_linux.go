@@ -3,6 +3,7 @@ package shm
 import (
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 
 	"golang.org/x/sys/unix"
@@ -29,7 +30,9 @@ func (s *Segment) placeNew(set settings) error {
 		}
 		pls = append(pls, Placement{Off: part.Off, Len: part.Len, Asked: part.Policy, Err: s.bind(part.Off, part.Len, part.Policy, 0)})
 	}
-	if set.Populate || set.Lock {
+	// Where the policy is this mapping's alone, its pages are taken while it has it.
+	own := s.pageSize > int64(os.Getpagesize())
+	if set.Populate || set.Lock || own {
 		if err := s.populate(0, s.Size()); err != nil {
 			return err
 		}
@@ -73,6 +76,9 @@ func (s *Segment) place(off, n int64, p Policy) Placement {
 		if errors.Is(s.bind(lo, pl.Len, p, unix.MPOL_MF_MOVE_ALL), unix.EPERM) { // it takes CAP_SYS_NICE
 			s.bind(lo, pl.Len, p, unix.MPOL_MF_MOVE)
 		}
+		if p.Mode == PolicyInterleave {
+			s.deal(lo, pl.Len, p.nodeSet())
+		}
 		pl.Err = nil
 		s.verify(&pl)
 	}
@@ -80,6 +86,25 @@ func (s *Segment) place(off, n int64, p Policy) Placement {
 		pl.Err = bound
 	}
 	return pl
+}
+
+// deal spreads the pages of a range over nodes, in turn: to mbind, a page that is on
+// any of the nodes of an interleaving is where it belongs.
+func (s *Segment) deal(off, n int64, nodes []int) {
+	mem := s.mem[off : off+n]
+	pages := len(mem) / int(s.pageSize)
+	status, to := make([]int32, movePagesBatch), make([]int32, movePagesBatch)
+	for done := 0; done < pages; done += movePagesBatch {
+		batch := min(movePagesBatch, pages-done)
+		for i := range batch {
+			to[i] = int32(nodes[(int(off/s.pageSize)+done+i)%len(nodes)])
+		}
+		for _, flag := range []uintptr{unix.MPOL_MF_MOVE_ALL, unix.MPOL_MF_MOVE} {
+			if pageNodes(mem[done*int(s.pageSize):], s.pageSize, status[:batch], to, flag) != unix.EPERM {
+				break
+			}
+		}
+	}
 }
 
 // wholePages widens a range to whole pages.
@@ -172,7 +197,7 @@ func (s *Segment) count(mem []byte) (nodes map[int]int, known int, err error) {
 	status := make([]int32, movePagesBatch)
 	for done := 0; done < pages; done += movePagesBatch {
 		batch := status[:min(movePagesBatch, pages-done)]
-		if err := pageNodes(mem[done*int(s.pageSize):], s.pageSize, batch); err != nil {
+		if err := pageNodes(mem[done*int(s.pageSize):], s.pageSize, batch, nil, 0); err != nil {
 			return nil, 0, err
 		}
 		for _, node := range batch {

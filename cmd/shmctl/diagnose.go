@@ -246,7 +246,7 @@ func (s *snapshot) deadlockFinding(c []edge) finding {
 		f.Objects = append(f.Objects, e.Object)
 		f.proof = append(f.proof, s.prove(e))
 	}
-	f.Text = fmt.Sprintf("deadlock of %d processes: %s", len(c), strings.Join(steps, "; "))
+	f.Text = fmt.Sprintf("%d processes wait for each other: %s", len(c), strings.Join(steps, "; "))
 	f.Advice = "end one of them; the hold of the dead passes by the policy of its lock"
 	return f
 }
@@ -340,10 +340,19 @@ func (s *snapshot) diedWhen(name string) string {
 	return ""
 }
 
-// waiters says how many wait for an object, and for how long.
+// isGone reports whether who has that name in the arena is dead, buried or not.
+func (s *snapshot) isGone(name string) bool {
+	i, ok := s.who[name]
+	return !ok || s.participants[i].Life == arena.LifeDead
+}
+
+// waiters says how many of the living wait for an object, and for how long.
 func (s *snapshot) waiters(o *object) string {
 	n, longest := uint64(0), int64(-1)
 	for _, w := range o.waits {
+		if s.isGone(s.waits[w].Owner) {
+			continue
+		}
 		n += max(s.waits[w].Goroutines, 1)
 		if a := s.waits[w].AgeNs; a != nil {
 			longest = max(longest, *a)

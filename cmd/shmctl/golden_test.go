@@ -86,7 +86,7 @@ func TestGolden(t *testing.T) {
 		{"ps", []string{"ps", name}, exitTrouble},
 		{"objects", []string{"objects", name}, exitTrouble},
 		{"show", []string{"show", name, "ledger"}, exitTrouble},
-		{"locks", []string{"locks", name}, exitOK},
+		{"locks", []string{"locks", name}, exitTrouble},
 		{"waits", []string{"waits", name}, exitTrouble},
 		{"graph", []string{"graph", name}, exitTrouble},
 		{"dot", []string{"graph", "-f", "dot", name}, exitTrouble},

@@ -145,7 +145,8 @@ func quoteDot(text string) string {
 func (g *graph) svg(w io.Writer) error {
 	const boxW, boxH = 190.0, 36.0
 	n := float64(max(len(g.nodes), 1))
-	radius := math.Max(150, n*(boxW+30)/(2*math.Pi))
+	// Between the boxes there is room for what somebody waits for.
+	radius := math.Max(150, (boxW+150)/(2*math.Sin(math.Pi/math.Max(n, 2))))
 	side := 2*radius + boxW + 60
 	type point struct{ x, y float64 }
 	at := map[string]point{}
@@ -157,6 +158,10 @@ func (g *graph) svg(w io.Writer) error {
 	fmt.Fprintf(w, "<title>who waits for whom in %s</title>\n", html.EscapeString(g.arena))
 	for _, c := range []struct{ id, color string }{{"a", "#555"}, {"d", "#c00"}} {
 		fmt.Fprintf(w, `<marker id="%s" viewBox="0 0 10 10" refX="9" refY="5" markerWidth="7" markerHeight="7" orient="auto"><path d="M0,0 L10,5 L0,10 z" fill="%s"/></marker>`+"\n", c.id, c.color)
+	}
+	var labels strings.Builder // over lines and boxes
+	if len(g.edges) == 0 {
+		fmt.Fprintf(&labels, `<text x="%.1f" y="%.1f" text-anchor="middle" fill="#555">no process waits for another</text>`+"\n", side/2, side/2)
 	}
 	lines := map[[2]string]int{}
 	for _, e := range g.edges {
@@ -177,8 +182,8 @@ func (g *graph) svg(w io.Writer) error {
 		}
 		fmt.Fprintf(w, `<line x1="%.1f" y1="%.1f" x2="%.1f" y2="%.1f" stroke="%s" stroke-width="%d" marker-end="url(#%s)"/>`+"\n",
 			x1+ox, y1+oy, x2+ox, y2+oy, color, width, id)
-		fmt.Fprintf(w, `<text x="%.1f" y="%.1f" text-anchor="middle" fill="%s">%s</text>`+"\n",
-			(x1+x2)/2+ox, (y1+y2)/2+oy-4, color, html.EscapeString(e.For+" of "+e.Object))
+		fmt.Fprintf(&labels, `<text x="%.1f" y="%.1f" text-anchor="middle" fill="%s" stroke="#fff" stroke-width="4" paint-order="stroke">%s</text>`+"\n",
+			(x1+x2)/2+2*ox, (y1+y2)/2+2*oy+4, color, html.EscapeString(e.For+" of "+e.Object))
 	}
 	for _, name := range g.nodes {
 		p, fill := at[name], "#fff"
@@ -188,6 +193,6 @@ func (g *graph) svg(w io.Writer) error {
 		fmt.Fprintf(w, `<rect x="%.1f" y="%.1f" width="%.0f" height="%.0f" rx="6" fill="%s" stroke="#333"/>`+"\n", p.x-boxW/2, p.y-boxH/2, boxW, boxH, fill)
 		fmt.Fprintf(w, `<text x="%.1f" y="%.1f" text-anchor="middle">%s</text>`+"\n", p.x, p.y+4, html.EscapeString(g.titles[name]))
 	}
-	_, err := fmt.Fprintln(w, "</svg>")
+	_, err := fmt.Fprintln(w, labels.String()+"</svg>")
 	return err
 }

@@ -203,7 +203,9 @@ func (c *objectsCmd) Run(s *session) error {
 			t.row(o.Name, o.Type, stateText(&o), strconv.Itoa(len(o.holds)), strconv.Itoa(len(o.waits)), strconv.Itoa(len(o.OpenBy)),
 				size(o.Size), age(sinceNs(d.Time, o.Created)))
 		}
-		return t.flush()
+		err := t.flush()
+		writeFindings(s.stdout, d.Findings)
+		return err
 	})
 }
 
@@ -306,7 +308,6 @@ func goroutines(n uint64) string {
 func (c *locksCmd) Run(s *session) error {
 	return s.with("locks", c.Arena, func(d *document, _ *source, snap *snapshot) error {
 		d.Holds = snap.holds
-		d.Findings = slices.DeleteFunc(d.Findings, func(f finding) bool { return f.Kind != findDeadHolder && f.Kind != findStoppedHolder })
 		return nil
 	}, func(d *document, snap *snapshot) error {
 		t := newTable(s.stdout, "OBJECT", "TYPE", "MODE", "BY", "NAME", "FOR", "WAITERS", "NOTE")
@@ -328,7 +329,11 @@ func (c *waitsCmd) Run(s *session) error {
 	}, func(d *document, snap *snapshot) error {
 		t := newTable(s.stdout, "WHO", "NAME", "OBJECT", "FOR", "SINCE", "HOW", "GOROUTINES", "ON")
 		for _, w := range d.Waits {
-			t.row(snap.short(w.Owner), w.Owner, w.Object, wants(&w), age(w.AgeNs), w.How, goroutines(w.Goroutines), snap.shorts(w.On))
+			how := w.How
+			if snap.isGone(w.Owner) {
+				how = "gone"
+			}
+			t.row(snap.short(w.Owner), w.Owner, w.Object, wants(&w), age(w.AgeNs), how, goroutines(w.Goroutines), snap.shorts(w.On))
 		}
 		err := t.flush()
 		if len(d.Findings) == 0 {

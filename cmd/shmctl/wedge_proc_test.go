@@ -80,7 +80,7 @@ func TestDeadlockOfThreeIsNamed(t *testing.T) {
 	require.Equal(t, []string{agents[0].name, agents[1].name, agents[2].name}, f.Participants)
 	require.Equal(t, []string{"index", "journal", "ledger"}, f.Objects)
 	out := soon(t, exitTrouble, "waits", name)
-	require.Contains(t, out, "DEADLOCK: deadlock of 3 processes: alice (pid ")
+	require.Contains(t, out, "DEADLOCK: 3 processes wait for each other: alice (pid ")
 	for _, who := range []string{"alice", "bob", "carol"} {
 		require.Contains(t, out, who+"[")
 	}

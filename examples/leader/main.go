@@ -98,7 +98,7 @@ func boss() {
 		procs[i] = start(i)
 	}
 	entry := 0
-	for range crew.Kills() {
+	for kill := range crew.Kills() {
 		leader.Tell("write")
 		entry++
 		if got := crew.Await(leader, "wrote:"); got != strconv.Itoa(entry) {
@@ -106,6 +106,9 @@ func boss() {
 		}
 		fmt.Printf("term %d: %s leads, and wrote entry %d\n", term, leader.Name, entry)
 		i := crew.Random(candidates)
+		if kill == 0 {
+			i = 0 // who leads
+		}
 		victim := procs[i]
 		if victim == leader {
 			leader.Tell("half")
