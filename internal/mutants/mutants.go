@@ -176,6 +176,6 @@ var mutants = []mutant{
 		file: "internal/park/near.go",
 		old:  "\t\t\tif n := shmsync.WakeBitset(l.Raw, 1, nearBits(node)); n != 0 {\n\t\t\t\treturn n\n\t\t\t}\n",
 		new:  "\t\t\treturn shmsync.WakeBitset(l.Raw, 1, nearBits(node))\n",
-		pkg:  "prims", run: "TestMutexNearWithoutLooks", tags: withPoints,
+		pkg:  "prims", run: "TestMutexNearOrder/nobody_of_its_node", tags: withPoints, env: noLooks,
 	},
 }
