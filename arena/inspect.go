@@ -229,9 +229,9 @@ func (i *Inspector) Deaths() uint32 { return i.a.u32(hdrDeaths).Load() }
 // ObjectInfo is an object with what only the arena knows of it.
 type ObjectInfo struct {
 	Object
-	Created time.Time
-	OpenBy  []Name // the participants that have it open
-	Known   bool   // this program knows its kind
+	Created time.Time // when it was made
+	OpenBy  []Name    // the participants that have it open
+	Known   bool      // this program knows its kind
 }
 
 // Objects are the objects of the arena, by their offsets. Those with impossible

@@ -36,7 +36,7 @@ const (
 
 // Hold is what a participant has of an object.
 type Hold struct {
-	Owner Name
+	Owner Name    // whose it is
 	Mode  string  // one of the constants
 	Count uint64  // how many, where that says something
 	Key   *uint64 // which one, where there are several
@@ -46,7 +46,7 @@ type Hold struct {
 
 // Wait is a wait of a participant's goroutines for an object.
 type Wait struct {
-	Owner Name
+	Owner Name    // whose goroutines
 	For   string  // what for: "lock", "read", "permits" and the like
 	Want  *uint64 // how many, which key, which token; nil where that says nothing
 	Stamp uint64  // waits of an object with a lower one came before; 0 where there is no order
@@ -76,9 +76,9 @@ const (
 
 // Word is a word of an object: its bits by their names.
 type Word struct {
-	Name string
-	Bits uint64
-	Text string
+	Name string // what it is for
+	Bits uint64 // the word itself
+	Text string // what its bits say
 }
 
 // Counts are what an object of a counted arena has counted since it was made.

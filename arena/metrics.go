@@ -3,17 +3,17 @@ package arena
 // Metrics is what an arena looks like from within, in numbers, for a monitoring system.
 // Its JSON form has one member for each field.
 type Metrics struct {
-	Participants int
-	Deaths       uint32 // burials since the arena was made
-	Size         int64
+	Participants int                      // that are there
+	Deaths       uint32                   // burials since the arena was made
+	Size         int64                    // bytes
 	Used         uint64                   // bytes of the heap that have memory
 	Objects      map[string]ObjectMetrics // by name, or by offset where an object has none
 }
 
 // ObjectMetrics are the numbers of one object.
 type ObjectMetrics struct {
-	Kind    string
-	Holds   int
+	Kind    string  // four letters
+	Holds   int     // of those who have it, or something of it
 	Waiters uint64  // goroutines, as far as can be told
 	Lost    bool    // nobody can take it
 	Counts  *Counts // nil in an arena that does not count

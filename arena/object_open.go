@@ -25,7 +25,7 @@ var (
 
 // ObjectSpec says which object to open, and how to make it.
 type ObjectSpec struct {
-	Kind    Kind
+	Kind    Kind   // what it is
 	Version uint16 // layout version of the kind
 	Name    string // 1 to 255 bytes of UTF-8; empty for a fresh anonymous object
 	Size    uint64 // of the body, up to MaxObject

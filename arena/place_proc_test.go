@@ -114,3 +114,23 @@ func TestHugePageArena(t *testing.T) {
 	require.NoError(t, err)
 	require.Positive(t, n)
 }
+
+// TestHugePagesArePlaced: huge pages go where the arena wants them, whoever takes
+// them from the pool.
+func TestHugePagesArePlaced(t *testing.T) {
+	for node := range 4 {
+		seg, err := shm.CreateMemfd("huge", 4<<20, func(s *shm.Segment) error { return Format(s, &Options{Size: s.Size()}) },
+			&shm.Options{HugePages: shm.Huge2M, NUMA: shm.Policy{Mode: shm.PolicyBind, Nodes: []int{node}}})
+		if err != nil || len(seg.Degraded()) > 0 {
+			continue // no such node, or nothing in its pool
+		}
+		a, err := FromSegment(seg, nil)
+		require.NoError(t, err)
+		parts, err := a.Where(0, 4<<20)
+		require.NoError(t, err)
+		require.Len(t, parts, 1)
+		require.NoError(t, parts[0].Err)
+		require.Equal(t, map[int]int{node: 2}, parts[0].Nodes)
+		require.NoError(t, a.Close())
+	}
+}

@@ -283,9 +283,9 @@ func (e *Event) async(set bool) *Pending {
 
 // EventState is what State tells.
 type EventState struct {
-	Set       bool
-	AutoReset bool
-	TwoWay    bool
+	Set       bool // a wait does not block
+	AutoReset bool // as it was created
+	TwoWay    bool // as it was created
 	Waiting   bool // somebody waits
 }
 

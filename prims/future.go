@@ -326,7 +326,7 @@ func (f *Future) Close() error { return closeHandle(f.a, f.object, "future.close
 
 // FutureState is what State tells.
 type FutureState struct {
-	Set      bool
+	Set      bool              // the result is there
 	Errno    syscall.Errno     // what it is set to
 	Producer *shmsync.Identity // who has claimed it, or nil
 	Waiting  bool              // somebody waits

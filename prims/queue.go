@@ -267,7 +267,7 @@ func (q *Queue[T]) Close() error {
 
 // QueueState is what State tells.
 type QueueState struct {
-	Capacity int
+	Capacity int  // most items
 	Queued   int  // items in the queue
 	Out      int  // items on lease, or on their way to a Get that waited
 	Getting  bool // somebody waits for an item

@@ -172,8 +172,8 @@ func (s *Sequencer) Reset(v uint64) {
 
 // SequencerState is what State tells.
 type SequencerState struct {
-	Value   uint64
-	Stopped bool
+	Value   uint64 // the counter
+	Stopped bool   // Stop was called
 	Waiting bool   // somebody waits
 	Next    uint64 // no token that is waited for is less, if somebody waits
 }

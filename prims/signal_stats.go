@@ -74,12 +74,12 @@ func (w *SignalWaker) Stats() (stats [signalStats]uint64) {
 
 // SignalHealth is the state of a SignalWaker at about one moment.
 type SignalHealth struct {
-	At        time.Time
-	Summary   uint64 // signals that may have bits
-	Signals   int    // how many of these have
-	Scheduled int    // queues that wait for an executor
-	Executing int    // queues that have one
-	Reserved  int    // queues that are reserved for tasks
+	At        time.Time // of the look
+	Summary   uint64    // signals that may have bits
+	Signals   int       // how many of these have
+	Scheduled int       // queues that wait for an executor
+	Executing int       // queues that have one
+	Reserved  int       // queues that are reserved for tasks
 	Permits   uint64
 	Sleepers  int
 	Workers   int

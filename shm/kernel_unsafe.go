@@ -61,7 +61,8 @@ func resident(mem, vec []byte) error {
 func address(mem []byte) uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(mem))) }
 
 // pageNodes stores in status, for successive pages of mem, the node that each
-// is on, or a negative errno.
+// is on, or a negative errno. It moves each to its node of to first, if that is not
+// nil.
 //
 // Preconditions: mem has at least len(status) pages; status is not empty.
 func pageNodes(mem []byte, pageSize int64, status []int32) error {

@@ -3,6 +3,7 @@ package shm
 import (
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 
 	"golang.org/x/sys/unix"
@@ -29,7 +30,9 @@ func (s *Segment) placeNew(set settings) error {
 		}
 		pls = append(pls, Placement{Off: part.Off, Len: part.Len, Asked: part.Policy, Err: s.bind(part.Off, part.Len, part.Policy, 0)})
 	}
-	if set.Populate || set.Lock {
+	// Where the policy is this mapping's alone, its pages are taken while it has it.
+	own := s.pageSize > int64(os.Getpagesize())
+	if set.Populate || set.Lock || own {
 		if err := s.populate(0, s.Size()); err != nil {
 			return err
 		}

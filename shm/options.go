@@ -26,7 +26,8 @@ type Options struct {
 	// It counts against RLIMIT_MEMLOCK, and exceeding that is an error.
 	Lock bool
 	// NUMA is the placement of the pages of a new segment. It is stored with
-	// a segment in tmpfs and holds for every process. What the system refuses
+	// a segment in tmpfs and holds for every process. With Huge2M and Huge1G it is
+	// not stored, and so Populate is implied. What the system refuses
 	// is reported by Placement, and is no error. It is ignored when a segment
 	// is opened; use Place to change a placement.
 	NUMA Policy

@@ -87,6 +87,9 @@ func (s *Segment) Placement() []Placement {
 // verified if all of its pages are there. Err of a part says in what way its pages
 // are not where its policy wants them.
 //
+// Of a segment with Huge2M or Huge1G a process knows only its own policies, and the
+// pages that it has touched.
+//
 // Pages that exist come to be mapped by this process; none is made. Where the
 // system does not tell, the error matches [ErrNotSupported].
 func (s *Segment) Where(off, n int64) ([]Placement, error) {

@@ -49,7 +49,7 @@ func (m PolicyMode) String() string {
 
 // Policy is a NUMA placement. The zero Policy is first touch.
 type Policy struct {
-	Mode PolicyMode
+	Mode PolicyMode // how pages are chosen
 	// Nodes are node numbers, from 0 to 1023, in any order. PolicyDefault and
 	// PolicyLocal have none, PolicyPreferred one, and the other modes have one or
 	// more.

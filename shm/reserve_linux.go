@@ -3,6 +3,7 @@ package shm
 import (
 	"errors"
 	"fmt"
+	"os"
 
 	"golang.org/x/sys/unix"
 )
@@ -20,6 +21,14 @@ const (
 
 func (s *Segment) reserve(off, n int64) error {
 	fd := int(s.file.Fd())
+	if s.pageSize > int64(os.Getpagesize()) {
+		// The policy of a mapping of huge pages from the pool is its own, and not
+		// the file's: faults heed it, and fallocate knows of none.
+		lo, hi := s.wholePages(off, n)
+		if unix.Madvise(s.mem[lo:hi], unix.MADV_POPULATE_WRITE) == nil {
+			return nil
+		}
+	}
 	err := allocate(off, n, max(reserveChunk, s.pageSize), func(off, n int64) error {
 		return unix.Fallocate(fd, fallocKeepSize, off, n)
 	})

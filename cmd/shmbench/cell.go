@@ -163,9 +163,6 @@ func (c *cell) length() time.Duration {
 	return time.Duration(c.processes())*spawn/2 + spawn + c.Warmup + c.Time
 }
 
-// deadline is how long one repetition may take before it counts as hung.
-func (c *cell) deadline(patience time.Duration) time.Duration { return c.length() + patience }
-
 // check says why the cell cannot run with these CPUs.
 func (c *cell) check(cpus []int) string {
 	switch {
@@ -190,7 +187,7 @@ func (c *cell) check(cpus []int) string {
 		return fmt.Sprintf("makes no sense with place=%s", c.Place)
 	}
 	if c.Mem != nil {
-		if why := c.Mem.refused(); why != "" {
+		if why := c.Mem.refused(c.N); why != "" {
 			return why
 		}
 	}

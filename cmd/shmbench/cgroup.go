@@ -113,7 +113,7 @@ func (q *quota) join(pid int) error {
 // remove takes the cgroup away, whose processes have ended. The kernel may need a moment
 // to notice.
 func (q *quota) remove() {
-	for range 100 {
+	for range 1000 {
 		if os.Remove(q.dir) == nil {
 			break
 		}

@@ -27,6 +27,8 @@ type engine struct {
 	seed    uint64
 	log     io.Writer // verbose output; nil for none
 	meter   *meter
+	until   time.Time // begin no more repetitions after it, once each cell had one; zero: as long as it takes
+	cut     int       // how many were left out for that
 }
 
 // run executes the sequence and gives a result for every cell, in their order.
@@ -38,8 +40,13 @@ func (e *engine) run(ctx context.Context, cells, sequence []*cell) []*result {
 		results[i] = &result{Cell: c}
 		byCell[c] = results[i]
 	}
+	once := countCells(sequence)
 	for i, c := range sequence {
 		if ctx.Err() != nil {
+			break
+		}
+		if i >= once && !e.until.IsZero() && time.Now().After(e.until) {
+			e.cut = len(sequence) - i
 			break
 		}
 		res := byCell[c]
@@ -60,6 +67,15 @@ func (e *engine) run(ctx context.Context, cells, sequence []*cell) []*result {
 	}
 	e.meter.finish()
 	return results
+}
+
+// countCells is how many different cells a sequence has: as long is its first round.
+func countCells(sequence []*cell) int {
+	seen := map[*cell]bool{}
+	for _, c := range sequence {
+		seen[c] = true
+	}
+	return len(seen)
 }
 
 // exitCode is the worst that any cell calls for; a violation outranks all.

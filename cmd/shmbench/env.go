@@ -61,7 +61,7 @@ func readEnvironment(used []int) environment {
 			e.Caps[f.Name()] = err.Error()
 		}
 	}
-	e.Load, _ = strconv.ParseFloat(strings.SplitN(readLine("/proc/loadavg"), " ", 2)[0], 64)
+	e.Load = loadAverage()
 	if nodes, err := parseInts(strings.ReplaceAll(readLine("/sys/devices/system/node/online"), "-", ":")); err == nil && len(nodes) > 0 {
 		e.Nodes = len(nodes)
 	}
@@ -145,4 +145,10 @@ func (e environment) warnings(o *options) []string {
 		warn("%d repetitions: intervals are ranges; ask for --count 6 or more", o.Count)
 	}
 	return w
+}
+
+// loadAverage is how many threads ran or were about to, in the mean of the last minute.
+func loadAverage() float64 {
+	load, _ := strconv.ParseFloat(strings.SplitN(readLine("/proc/loadavg"), " ", 2)[0], 64)
+	return load
 }

@@ -82,6 +82,7 @@ type common struct {
 	Batch    ints            `placeholder:"LIST" help:"Items that a queue cell moves at a time."`
 	Mem      []string        `placeholder:"LIST" help:"Placements of the memory of a mem cell, as in first-touch,bind:0,interleave:0-1."`
 	Huge     []string        `placeholder:"LIST" help:"Pages of the memory of a mem cell: none, thp, 2M, 1G."`
+	MiB      int             `name:"mib" placeholder:"N" help:"Memory of a mem cell, in MiB. Default: four times the largest cache."`
 	Capacity ints            `placeholder:"LIST" help:"Items that fit into the queue of a queue or cond cell."`
 	Rate     ints            `placeholder:"LIST" help:"Operations a second that an open cell starts, whether those before have ended or not."`
 	Load     ints            `placeholder:"LIST" help:"Workers of an oversub cell for each CPU."`
@@ -122,7 +123,7 @@ func (f *common) options(d defaults) (*options, error) {
 		CPUs: f.CPUs, Places: f.Place, Procs: f.Procs, Threads: f.Threads, CS: f.CS, Think: f.Think,
 		Gap: or(f.Gap, usualGap)[0], Gaps: f.Gap, Hogs: f.Hog, Kills: f.Kills, Waiters: f.Waiters, Prims: f.Prim,
 		Read: f.Read, Permits: f.Permits, Keys: f.Keys, Locks: f.Locks, Skew: f.Skew, Wake: f.Wake, Batch: f.Batch,
-		Capacity: f.Capacity, Mem: f.Mem, Nodes: f.Nodes, Huge: f.Huge,
+		Capacity: f.Capacity, Mem: f.Mem, Nodes: f.Nodes, Huge: f.Huge, MiB: f.MiB,
 		MaxCells: f.MaxCells, Rates: f.Rate, Loads: f.Load, Noise: f.Noise, Quotas: f.Quota,
 		Time: f.Time, Warmup: f.Warmup, Count: f.Count, Seed: f.Seed, Shuffle: f.Shuffle, Timeout: f.Timeout,
 	}
@@ -163,6 +164,9 @@ func (f *common) options(d defaults) (*options, error) {
 	}
 	if _, err := memShapes(o); err != nil {
 		return nil, err
+	}
+	if o.MiB < 0 || o.MiB > memMostAsked {
+		return nil, fmt.Errorf("--mib: %d is not within 0 and %d", o.MiB, memMostAsked)
 	}
 	if err := o.checkStress(f.Spin); err != nil {
 		return nil, err

@@ -133,7 +133,7 @@ func realMain(args []string, stdout, stderr io.Writer) int {
 }
 
 var (
-	quick    = defaults{30 * time.Millisecond, 6 * time.Millisecond, 3, 6}
+	quick    = defaults{30 * time.Millisecond, 6 * time.Millisecond, 3, 4}
 	usual    = defaults{300 * time.Millisecond, 50 * time.Millisecond, 5, 60}
 	thorough = defaults{2 * time.Second, 200 * time.Millisecond, 10, 100}
 )

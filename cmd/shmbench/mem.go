@@ -80,23 +80,25 @@ func workMem(t *thread) error {
 	rng := rand.New(rand.NewPCG(t.seed, 7))
 	link(words, rng)
 	expected := uint64(lines) * uint64(lines-1) / 2
-	var chase, scan, hold memTally
+	var tallies [3]memTally
+	chase, scan, hold := &tallies[0], &tallies[1], &tallies[2]
 	at, links, held := uint64(0), 0, uint64(0)
-	t.await()
-	for turn := 0; t.next(); turn++ {
+	step := func(kind int, inside bool) {
 		since := shmsync.Monotonic()
-		switch turn % 3 {
+		switch kind {
 		case 0:
+			here, n := at, links
 			for range memChase {
-				at = words[at*memLine]
-				if links++; at == 0 && links%lines != 0 {
-					t.violate("the chain came back after %d of %d links", links%lines, lines)
+				here = words[here*memLine]
+				if n++; here == 0 && n%lines != 0 {
+					t.violate("the chain came back after %d of %d links", n%lines, lines)
 				}
 			}
-			chase.add(t.inside, since, memChase)
+			at, links = here, n
+			chase.add(inside, since, memChase)
 		case 1:
 			sum := sumWords(words)
-			scan.add(t.inside, since, len(words)*8)
+			scan.add(inside, since, len(words)*8)
 			if want := expected + held*memTouch; sum != want {
 				t.violate("all words add up to %d, not to %d", sum, want)
 				expected += sum - want // once is enough
@@ -112,9 +114,18 @@ func workMem(t *thread) error {
 				v.Unlock()
 			}
 			held += memHolds
-			hold.add(t.inside, since, memHolds)
+			hold.add(inside, since, memHolds)
 		}
 		t.count(1)
+	}
+	t.await()
+	for turn := 0; t.next(); turn++ {
+		step(turn%len(tallies), t.inside)
+	}
+	for kind := range tallies { // this CPU may have had no time for it
+		if tallies[kind].n == 0 {
+			step(kind, true)
+		}
 	}
 	t.end()
 	m := &t.slot.metrics

@@ -183,18 +183,16 @@ const (
 	memLeast, memMost           = 64, 512
 	memLeastBrief, memMostBrief = 32, 64
 	memCaches                   = 4
+	memMostAsked                = 64 << 10
 )
 
-// memFixed is how much it is for tests, if not 0.
-var memFixed int
-
 // memSize is how much that is here, in MiB.
-func memSize(brief bool) int {
-	if memFixed != 0 {
-		return memFixed
+func memSize(o *options) int {
+	if o.MiB != 0 {
+		return o.MiB
 	}
 	mib := memCaches * int(lastCache()>>20)
-	if brief {
+	if o.Brief {
 		return min(max(mib, memLeastBrief), memMostBrief)
 	}
 	return min(max(mib, memLeast), memMost)
@@ -223,14 +221,23 @@ var lastCache = sync.OnceValue(func() (largest int64) {
 // memRefusals keeps what the system says to a placement, by policy and pages.
 var memRefusals sync.Map
 
-// refused says why the system does not give memory so; it is tried on a little.
-func (m *memShape) refused() string {
+// memBytes is how large an arena is for so much memory: it has words for each block
+// that there could be.
+func memBytes(mib int) int64 { return int64(mib)<<20 + int64(mib)<<17 + arenaLeast }
+
+// refused says why the system does not give memory so. It is tried on a little, or on
+// all where pages come from a pool.
+func (m *memShape) refused(mib int) string {
+	size := int64(1)
+	if m.Huge == shm.Huge2M || m.Huge == shm.Huge1G {
+		size = memBytes(mib)
+	}
 	key := m.policyName() + " " + hugeName(m.Huge)
 	if why, ok := memRefusals.Load(key); ok {
 		return why.(string)
 	}
 	why := ""
-	s, err := shm.CreateMemfd("shmbench-probe", 1, nil, &shm.Options{NUMA: m.Policy, HugePages: m.Huge, Populate: true})
+	s, err := shm.CreateMemfd("shmbench-probe", size, nil, &shm.Options{NUMA: m.Policy, HugePages: m.Huge, Populate: true})
 	switch {
 	case err != nil:
 		why = err.Error()

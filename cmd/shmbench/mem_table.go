@@ -35,7 +35,7 @@ func writeMem(w io.Writer, rep *report) {
 		}
 		status, reason := r.status()
 		if vs := r.values("chase-ns"); status == statusOK && len(vs) > 0 {
-			row := []string{name, m.policyName(), hugeName(m.Huge)}
+			row := []string{name, m.shortName(), hugeName(m.Huge)}
 			for _, metric := range []string{"chase-ns", "scan-MB/s", "data-ns"} {
 				row = append(row, formatMetric(metric, median(r.values(metric))))
 			}
@@ -43,12 +43,23 @@ func writeMem(w io.Writer, rep *report) {
 			rows = append(rows, append(row, joinInts(p.Nodes), p.got()))
 			continue
 		}
-		rows = append(rows, []string{name + " " + m.policyName() + " " + hugeName(m.Huge), status + ": " + reason})
+		rows = append(rows, []string{name + " " + m.shortName() + " " + hugeName(m.Huge), status + ": " + reason})
 	}
 	writeRows(w, rows)
 	if rep.Env.Nodes == 1 {
 		fmt.Fprintln(w, oneNode)
 	}
+}
+
+// shortName is the policy as --mem may call it, for a table.
+func (m *memShape) shortName() string {
+	name := m.policyName()
+	for short, long := range memNames {
+		if rest, ok := strings.CutPrefix(name, long+":"); ok {
+			return short + ":" + rest
+		}
+	}
+	return name
 }
 
 // bestMem is the result of the least latency for the CPUs of a node, if it has a

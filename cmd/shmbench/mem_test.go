@@ -15,12 +15,6 @@ import (
 	"github.com/shmsync/shmsync/shm"
 )
 
-// memSmall has mem cells go through little memory.
-func memSmall(t *testing.T) {
-	memFixed = 4
-	t.Cleanup(func() { memFixed = 0 })
-}
-
 // memTestNodes pretends to be a host with two nodes that have both, one without
 // memory (2) and one without CPUs (3).
 func memTestNodes(t *testing.T) {
@@ -101,7 +95,7 @@ func TestMemLink(t *testing.T) {
 }
 
 func TestMemUsage(t *testing.T) {
-	for _, args := range [][]string{{"mem", "--mem=bind:900"}, {"mem", "--mem=bind:x"}, {"mem", "--huge=3M"}, {"mem", "--nodes=900"}} {
+	for _, args := range [][]string{{"mem", "--mem=bind:900"}, {"mem", "--mem=bind:x"}, {"mem", "--huge=3M"}, {"mem", "--nodes=900"}, {"mem", "--mib=-1"}} {
 		code, _, errs := shmbench(t, args...)
 		require.Equal(t, exitUsage, code, args)
 		require.NotEmpty(t, errs, args)
@@ -111,9 +105,8 @@ func TestMemUsage(t *testing.T) {
 // TestMemRuns measures for a moment: what was asked is what was got, or the cell
 // says why it was left out.
 func TestMemRuns(t *testing.T) {
-	memSmall(t)
 	page := filepath.Join(t.TempDir(), "mem.html")
-	code, out, errs := shmbench(t, "mem", "--mem=first-touch,bind", "--time=20ms", "--warmup=2ms", "--count=1",
+	code, out, errs := shmbench(t, "mem", "--mib=4", "--mem=first-touch,bind", "--time=20ms", "--warmup=2ms", "--count=1",
 		"--cc=none", "--format=json", "--html", page)
 	require.Equal(t, exitOK, code, errs)
 	ran := 0
@@ -144,8 +137,7 @@ func TestMemRuns(t *testing.T) {
 }
 
 func TestMemTable(t *testing.T) {
-	memSmall(t)
-	code, out, errs := shmbench(t, "mem", "--mem=bind", "--huge=none,1G", "--time=20ms", "--warmup=2ms", "--count=1", "--cc=none")
+	code, out, errs := shmbench(t, "mem", "--mib=4", "--mem=bind", "--huge=none,1G", "--time=20ms", "--warmup=2ms", "--count=1", "--cc=none")
 	require.Equal(t, exitOK, code, errs)
 	require.Contains(t, out, "asked  ")
 	require.Contains(t, out, "node 0")
@@ -156,8 +148,7 @@ func TestMemTable(t *testing.T) {
 
 // TestMemSeesViolations: memory that loses what was written is no memory.
 func TestMemSeesViolations(t *testing.T) {
-	memSmall(t)
-	code, out, errs := shmbench(t, "mem", "--prim=test:forgetful", "--mem=first-touch", "--huge=none", "--time=200ms", "--warmup=2ms",
+	code, out, errs := shmbench(t, "mem", "--mib=4", "--prim=test:forgetful", "--mem=first-touch", "--huge=none", "--time=200ms", "--warmup=2ms",
 		"--count=1", "--format=json", "--cc=none")
 	require.Equal(t, exitViolation, code, errs)
 	for _, c := range parseDocument(t, out).Cells {
@@ -167,6 +158,9 @@ func TestMemSeesViolations(t *testing.T) {
 }
 
 func TestMemPlacementText(t *testing.T) {
+	weighted := &memShape{Policy: shm.Policy{Mode: shm.PolicyWeightedInterleave, Nodes: []int{0, 1, 3}}}
+	require.Equal(t, "weighted:0-1,3", weighted.shortName())
+	require.Equal(t, firstTouch, (&memShape{}).shortName())
 	p := &placement{Nodes: []int{0, 1}, Got: map[string]int{"0": 30, "1": 60, "2": 10}}
 	require.InDelta(t, 90, p.heeded(), 1e-9)
 	require.Equal(t, "0 30%, 1 60%, 2 10%", p.got())

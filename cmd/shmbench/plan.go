@@ -30,6 +30,7 @@ type options struct {
 	Skew                                              []string
 	Mem, Huge                                         []string
 	Nodes                                             []int
+	MiB                                               int
 	Rates, Loads, Noise, Quotas                       []int
 	Spins                                             []uint64 // as in shape
 	Brief, Few                                        bool     // few shapes, few subjects: a look at everything
@@ -168,7 +169,7 @@ func variants(sc *scenario, o *options) []*cell {
 			return nil // options has said so
 		}
 		for _, m := range shapes {
-			add(cell{Place: placeSame, Procs: 1, Threads: 1, N: memSize(o.Brief), Mem: m, Time: memLeastTime})
+			add(cell{Place: placeSame, Procs: 1, Threads: 1, N: memSize(o), Mem: m, Time: memLeastTime})
 		}
 	case "matrix":
 		places, _ := o.matrixPlaces()

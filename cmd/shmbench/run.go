@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime"
 	"sync/atomic"
 	"time"
 
@@ -35,9 +36,16 @@ type run struct {
 	deadline time.Time
 }
 
+// patience is how long a repetition may take before it counts as hung: longer where
+// others want the CPUs, too.
+func (e *engine) patience(c *cell) time.Duration {
+	share := max(1, loadAverage()/float64(runtime.NumCPU()))
+	return c.length() + time.Duration(share*float64(e.timeout))
+}
+
 // repeat runs the cell once and returns what came of it.
 func repeat(ctx context.Context, c *cell, e *engine) (rep *repetition) {
-	r := &run{ctx: ctx, cell: c, cpus: e.cpus, helper: e.helper, patience: c.deadline(e.timeout)}
+	r := &run{ctx: ctx, cell: c, cpus: e.cpus, helper: e.helper, patience: e.patience(c)}
 	r.deadline = time.Now().Add(r.patience)
 	err := r.prepare(e.seed)
 	if err == nil {

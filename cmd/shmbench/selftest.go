@@ -149,6 +149,7 @@ func (t *selftester) proofs() []proof {
 		{"exclusion", (*selftester).proveExclusion},
 		{"wake/bitset", (*selftester).proveBitset},
 		{"wake/waitv", (*selftester).proveWaitV},
+		{"wake/near", (*selftester).proveNear},
 	}
 	list = append(list, t.placeProofs()...)
 	return append(list, t.crashProofs()...)

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"strconv"
@@ -26,6 +27,7 @@ import (
 type agent struct {
 	role  string
 	cmd   *exec.Cmd
+	in    io.Writer
 	lines chan string // what it says; closed at its end
 	errs  tail
 	gone  chan struct{}
@@ -47,6 +49,9 @@ func (t *selftester) start(file *os.File, env []string, role string, args ...str
 	a.cmd.Env = append(append(os.Environ(), "SHMBENCH_WORKER=1", "GOMAXPROCS=2"), env...)
 	a.cmd.Stderr = &a.errs
 	a.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: unix.SIGKILL}
+	if a.in, err = a.cmd.StdinPipe(); err != nil {
+		return nil, err
+	}
 	out, err := a.cmd.StdoutPipe()
 	if err != nil {
 		return nil, err
@@ -110,6 +115,7 @@ func (a *agent) end() {
 // selftestRoles are what agents do. What fails ends the process, with a line that says
 // so.
 var selftestRoles = map[string]func(args []string) error{
+	"near":    beNear,
 	"victim":  beVictim,
 	"heir":    beHeir,
 	"adder":   beAdder,

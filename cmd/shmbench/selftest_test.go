@@ -29,7 +29,7 @@ func TestSelftest(t *testing.T) {
 		require.Regexp(t, resultLine, line)
 	}
 	require.Contains(t, lines[len(lines)-1], " 0 fail")
-	for _, name := range []string{"ok exclusion", "ok crash/anywhere", "ok crash/without:robust", "ok wake/bitset", "ok place/switched-off", "ok pin"} {
+	for _, name := range []string{"ok exclusion", "ok crash/anywhere", "ok crash/without:robust", "ok wake/bitset", "ok wake/near", "ok place/switched-off", "ok pin"} {
 		require.Contains(t, out, "RESULT "+name)
 	}
 	code, listed, _ := shmbench(t, "selftest", "-n")

@@ -21,6 +21,7 @@ type session struct {
 	stdout, stderr io.Writer
 	args           []string
 	gaps           []time.Duration // of wake cells, where the user says nothing
+	until          time.Time       // when a suite is to end, whatever the host does meanwhile
 	sample         string          // how a matrix chooses its pairs; empty where it is one scenario of many
 }
 
@@ -67,7 +68,7 @@ func hogCells(o *options) []*cell {
 // execute runs the cells and reports them; judge adds what a command concludes.
 func (s *session) execute(o *options, cells []*cell, judge func(*report)) error {
 	f := s.common
-	e := &engine{cpus: o.CPUs, timeout: o.Timeout, seed: o.Seed}
+	e := &engine{until: s.until, cpus: o.CPUs, timeout: o.Timeout, seed: o.Seed}
 	if !f.DryRun {
 		var err error
 		if e.helper, err = buildHelper(f.CC); err != nil {
@@ -100,6 +101,9 @@ func (s *session) execute(o *options, cells []*cell, judge func(*report)) error 
 	}
 	before := readDisturbance()
 	r.Results = e.run(s.ctx, cells, sequence)
+	if e.cut > 0 {
+		r.Warnings = append(r.Warnings, fmt.Sprintf("this host is slower than planned: the last %d of %d repetitions were left out", e.cut, len(sequence)))
+	}
 	r.disturbed(before, readDisturbance())
 	if judge != nil {
 		judge(r)

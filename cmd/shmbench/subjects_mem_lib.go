@@ -20,8 +20,7 @@ var memSubjects = []*subject{
 
 // newPlacedArena makes an arena in a memfd, placed as the cell says.
 func newPlacedArena(c *cell) (*os.File, error) {
-	bytes := int64(c.N) << 20
-	seg, err := shm.CreateMemfd("shmbench-memory", bytes+bytes/8+arenaLeast, // an arena has words for each block that there could be
+	seg, err := shm.CreateMemfd("shmbench-memory", memBytes(c.N),
 		func(s *shm.Segment) error { return arena.Format(s, &arena.Options{Size: s.Size()}) },
 		&shm.Options{NUMA: c.Mem.Policy, HugePages: c.Mem.Huge})
 	if err != nil {

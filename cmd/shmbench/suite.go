@@ -21,15 +21,16 @@ type preset struct {
 	brief  bool          // few shapes
 	few    bool          // few subjects
 	budget time.Duration // what the plan is cut down to; 0: as long as it takes
+	limit  time.Duration // and when no more repetitions begin, should that take longer
 	least  defaults      // but not below this
 	gaps   []time.Duration
 }
 
 var (
-	quickSuite = preset{defaults: quick, brief: true, few: true, budget: 52 * time.Second,
+	quickSuite = preset{defaults: quick, brief: true, few: true, budget: 54 * time.Second, limit: 57 * time.Second,
 		least: defaults{time: 10 * time.Millisecond, warmup: 2 * time.Millisecond, count: 2},
 		gaps:  []time.Duration{0, 20 * time.Microsecond, 200 * time.Microsecond}}
-	stdSuite = preset{defaults: usual, few: true, budget: 9 * time.Minute,
+	stdSuite = preset{defaults: usual, few: true, budget: 9 * time.Minute, limit: 9*time.Minute + 45*time.Second,
 		least: defaults{time: 50 * time.Millisecond, warmup: 10 * time.Millisecond, count: 3},
 		gaps:  []time.Duration{0, 20 * time.Microsecond, 200 * time.Microsecond, 5 * time.Millisecond}}
 	fullSuite = preset{defaults: thorough,
@@ -45,9 +46,13 @@ func (c *suiteCmd) Run(s *session) error {
 	case c.Full:
 		p = fullSuite
 	}
+	begun := time.Now()
 	o, cells, err := s.suite(p)
 	if err != nil {
 		return err
+	}
+	if p.limit > 0 && s.common.Time == 0 && s.common.Count == 0 {
+		s.until = begun.Add(p.limit)
 	}
 	return s.execute(o, cells, nil)
 }

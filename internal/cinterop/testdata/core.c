@@ -118,6 +118,9 @@ static void fork_refused(const char *name)
     shmsync_futex f;
     shmsync_multilock multi;
     shmsync_hold hold, none;
+    shmsync_signalwaker signals;
+    shmsync_gate gate, other_gate;
+    shmsync_gate_info info;
     shmsync_participant parent, child;
     shmsync_offset off;
     struct timespec soon = in_ms(1);
@@ -136,6 +139,9 @@ static void fork_refused(const char *name)
     CHECK(shmsync_multilock_lock(&multi, 8, &hold), 0);
     CHECK(shmsync_multilock_unlock(&hold), 0);
     CHECK(shmsync_multilock_lock(&multi, 8, &hold), 0);
+    CHECK(shmsync_signalwaker_open(a, "signals", NULL, &signals), 0);
+    CHECK(shmsync_signalwaker_gate(&signals, 5, &gate), 0);
+    CHECK(shmsync_gate_trybegin_inline(&gate), 0);
     CHECK(shmsync_arena_self(a, &parent), 0);
     CHECK(pipe(pipe_) == 0 && pipe(back) == 0, 1);
     pid = fork();
@@ -152,6 +158,13 @@ static void fork_refused(const char *name)
         CHECK(shmsync_multilock_trylock(&multi, 7, &none), ENOTCONN);
         CHECK(shmsync_multilock_timedlock(&multi, 7, &none, &soon), ENOTCONN);
         CHECK(shmsync_multilock_unlock(&hold), ENOTCONN);
+        CHECK(shmsync_gate_schedule(&gate, NULL), ENOTCONN);
+        CHECK(shmsync_gate_finish(&gate, NULL), ENOTCONN);
+        CHECK(shmsync_gate_begin(&gate), ENOTCONN);
+        CHECK(shmsync_gate_state(&gate, &info), ENOTCONN);
+        CHECK(shmsync_signalwaker_next(&signals, 0, &other_gate), ENOTCONN);
+        CHECK(shmsync_signalwaker_timedacquire(&signals, &soon), ENOTCONN);
+        CHECK(shmsync_signalwaker_release(&signals, 1), ENOTCONN);
         CHECK(shmsync_multilock_recover(&multi, 7, no_repair, NULL), ENOTCONN);
         CHECK(shmsync_multilock_state(&multi, 7), ENOTCONN);
         CHECK(shmsync_multilock_close(&multi), ENOTCONN);
@@ -180,6 +193,10 @@ static void fork_refused(const char *name)
     CHECK(read(pipe_[0], &b, 1), 1);
     CHECK(shmsync_multilock_unlock(&hold), 0);
     CHECK(shmsync_multilock_unlock(&hold), EPERM);
+    CHECK(shmsync_gate_finish(&gate, &i), 0);
+    CHECK(i, 0); /* the child has scheduled nothing */
+    CHECK(shmsync_gate_finish(&gate, &i), EPERM);
+    CHECK((int)shmsync_signalwaker_permits(&signals), 0);
     CHECK(shmsync_mutex_unlock(&m), 0);
     CHECK(read(back[0], &b, 1), 1);
     CHECK(waitpid(pid, &status, 0), pid);
