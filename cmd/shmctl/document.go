@@ -42,7 +42,8 @@ type arenaInfo struct {
 	Objects         uint64     `json:"objects"`
 	Nodes           uint64     `json:"nodes"`
 	Deaths          uint32     `json:"burials"`
-	Health          string     `json:"health"` // "ok", or what is wrong
+	Counted         bool       `json:"counted"` // objects count what is done with them
+	Health          string     `json:"health"`  // "ok", or what is wrong
 }
 
 type participant struct {

@@ -86,7 +86,7 @@ func infoOf(ins *arena.Inspector, present int) arenaInfo {
 	return arenaInfo{
 		Name: arenaName(ins.Path()), Path: ins.Path(), Size: ins.Size(), Used: st.Reserved << 16,
 		Created: timeOf(created), Participants: present, MaxParticipants: ins.MaxParticipants(),
-		Objects: st.Objects, Nodes: st.Nodes, Deaths: ins.Deaths(), Health: "ok",
+		Objects: st.Objects, Nodes: st.Nodes, Deaths: ins.Deaths(), Counted: ins.Counted(), Health: "ok",
 	}
 }
 

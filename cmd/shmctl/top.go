@@ -18,7 +18,7 @@ import (
 type topCmd struct {
 	Arena    string        `arg:"" help:"Name, path or dump."`
 	Interval time.Duration `short:"d" default:"1s" help:"Between two looks."`
-	Count    int           `short:"n" help:"End after so many looks; 0: when interrupted."`
+	Count    int           `short:"n" help:"End after so many looks; 0: at q, or when interrupted."`
 }
 
 // The sequences of a terminal that are used.
@@ -40,9 +40,13 @@ func (c *topCmd) Run(s *session) error {
 	interval := max(c.Interval, 50*time.Millisecond)
 	file, _ := s.stdout.(*os.File)
 	live := file != nil && term.IsTerminal(int(file.Fd())) && !s.json
+	var quit <-chan struct{}
 	if live {
 		fmt.Fprint(s.stdout, screenAlternate)
 		defer fmt.Fprint(s.stdout, screenNormal)
+		var restore func()
+		quit, restore = quitKeys(os.Stdin)
+		defer restore()
 	}
 	snap := src.look()
 	var before *snapshot
@@ -56,6 +60,8 @@ func (c *topCmd) Run(s *session) error {
 		select {
 		case <-s.ctx.Done():
 			return nil
+		case <-quit:
+			return nil
 		case <-time.After(interval):
 		}
 		before = snap
@@ -63,6 +69,39 @@ func (c *topCmd) Run(s *session) error {
 			return err
 		}
 	}
+}
+
+// quitKeys watches a terminal for q and ^C. Elsewhere there are no keys.
+func quitKeys(in *os.File) (quit <-chan struct{}, restore func()) {
+	before, err := term.MakeRaw(int(in.Fd()))
+	if err != nil {
+		return nil, func() {}
+	}
+	pressed := make(chan struct{})
+	go func() {
+		defer close(pressed)
+		for key := make([]byte, 1); key[0] != 'q' && key[0] != 'Q' && key[0] != 3; {
+			if _, err := in.Read(key); err != nil {
+				return
+			}
+		}
+	}()
+	return pressed, func() { term.Restore(int(in.Fd()), before) }
+}
+
+// fit makes lines of a screen's width: it wraps those above the first empty one, which
+// are sentences, and cuts those below, which are a table.
+func fit(text string, width, height int) (lines []string) {
+	sentences := true
+	for line := range strings.SplitSeq(strings.TrimSuffix(text, "\n"), "\n") {
+		sentences = sentences && line != ""
+		runes := []rune(line)
+		for sentences && len(runes) > width {
+			lines, runes = append(lines, string(runes[:width])), runes[width:]
+		}
+		lines = append(lines, string(runes[:min(len(runes), width)]))
+	}
+	return lines[:min(len(lines), max(height-1, 1))]
 }
 
 func (c *topCmd) draw(s *session, snap, before *snapshot, interval time.Duration, file *os.File, live bool) error {
@@ -78,16 +117,13 @@ func (c *topCmd) draw(s *session, snap, before *snapshot, interval time.Duration
 		return err
 	}
 	width, height, err := term.GetSize(int(file.Fd()))
-	if err != nil {
+	if err != nil || width <= 0 || height <= 0 {
 		width, height = 80, 24
 	}
-	all := strings.Split(strings.TrimSuffix(b.String(), "\n"), "\n")
-	all = all[:min(len(all), max(height-1, 1))]
 	var out strings.Builder
 	out.WriteString(screenHome)
-	for _, l := range all {
-		runes := []rune(l)
-		out.WriteString(string(runes[:min(len(runes), width)]) + lineClear + "\r\n")
+	for _, l := range fit(b.String(), width, height) {
+		out.WriteString(l + lineClear + "\r\n")
 	}
 	out.WriteString(screenClearRest)
 	_, err = s.stdout.Write([]byte(out.String()))
@@ -139,6 +175,9 @@ func topText(b *bytes.Buffer, snap, before *snapshot, now time.Time) {
 	fmt.Fprintf(b, "%s  %s  %s of %s used, %d objects, %d held, %d waits, %d burials\n", snap.info.Name, now.Format(time.TimeOnly),
 		size(snap.info.Used), size(uint64(snap.info.Size)), snap.info.Objects, len(snap.holds), len(snap.waits), snap.info.Deaths)
 	fmt.Fprintf(b, "participants: %s\nhealth: %s\n", cmp.Or(strings.Join(who, ", "), "none"), health(f))
+	if !snap.info.Counted {
+		fmt.Fprintln(b, "rates: not known; an arena created with Options.Counted has them")
+	}
 	writeFindings(b, f)
 	fmt.Fprintln(b)
 	order := make([]int, 0, len(snap.objects))
@@ -153,7 +192,11 @@ func topText(b *bytes.Buffer, snap, before *snapshot, now time.Time) {
 		return cmp.Or(cmp.Compare(rate[y].contended, rate[x].contended), cmp.Compare(len(snap.objects[y].waits), len(snap.objects[x].waits)),
 			cmp.Compare(rate[y].acquired, rate[x].acquired), cmp.Compare(len(snap.objects[y].holds), len(snap.objects[x].holds)))
 	})
-	t := newTable(b, "OBJECT", "TYPE", "ACQ/S", "CONT/S", "SPIN/S", "SLEEP/S", "WAKE/S", "WAITS", "LONGEST", "HELD BY", "FOR")
+	columns := []string{"OBJECT", "TYPE", "WAITS", "LONGEST", "HELD BY", "FOR"}
+	if snap.info.Counted {
+		columns = append(columns, "ACQ/S", "CONT/S", "SPIN/S", "SLEEP/S", "WAKE/S")
+	}
+	t := newTable(b, columns...)
 	for _, i := range order {
 		o, r := &snap.objects[i], rate[i]
 		var longest *int64
@@ -174,7 +217,11 @@ func topText(b *bytes.Buffer, snap, before *snapshot, now time.Time) {
 				holder += fmt.Sprintf(" +%d", n)
 			}
 		}
-		t.row(o.Name, o.Type, r.text(r.acquired), r.text(r.contended), r.text(r.paid), r.text(r.slept), r.text(r.woke), strconv.Itoa(len(o.waits)), longestText, holder, held)
+		cells := []string{o.Name, o.Type, strconv.Itoa(len(o.waits)), longestText, holder, held}
+		if snap.info.Counted {
+			cells = append(cells, r.text(r.acquired), r.text(r.contended), r.text(r.paid), r.text(r.slept), r.text(r.woke))
+		}
+		t.row(cells...)
 	}
 	t.flush()
 }

@@ -1,0 +1,21 @@
+//go:build linux
+
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Sentences go on in the next line, tables are cut, and nothing is wider or longer than
+// the screen.
+func TestFit(t *testing.T) {
+	text := "abcdefgh\nDEADLOCK\n\nOBJECT  TYPE\nledger  Mutex\n"
+	require.Equal(t, []string{"abcde", "fgh", "DEADL", "OCK", "", "OBJEC", "ledge"}, fit(text, 5, 100))
+	require.Equal(t, []string{"abcdefgh", "DEADLOCK"}, fit(text, 80, 3))
+	require.Equal(t, strings.Split(strings.TrimSuffix(text, "\n"), "\n"), fit(text, 80, 24))
+	require.Len(t, fit(text, 1, 1), 1)
+	require.Equal(t, []string{"éß", "ü"}, fit("éßü", 2, 9))
+}
