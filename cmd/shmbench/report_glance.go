@@ -5,6 +5,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 )
 
@@ -35,10 +36,17 @@ func writeGlance(w io.Writer, all [][]*result) {
 	}
 }
 
+// sharedRivals are held against locks that can be shared, in the place of others.
+var sharedRivals = map[string]string{"in-process:sync.Mutex": "in-process:sync.RWMutex", "c:robust": "c:rwlock", "c:pthread": "c:rwlock"}
+
 // versus lists the ratios of a result to the peers of its scenario.
 func versus(r *result, group []*result) string {
 	var list []string
 	for _, name := range r.Cell.Scenario.versus {
+		if other := sharedRivals[name]; strings.HasPrefix(r.Cell.Subject.Prim, "rw") &&
+			slices.ContainsFunc(group, func(p *result) bool { return p.Cell.Subject.Name() == other }) {
+			name = other
+		}
 		for _, peer := range group {
 			if peer.Cell.Subject.Name() != name {
 				continue

@@ -138,7 +138,7 @@ func rowOf(r, ref *result, best bool) []string {
 	vs := r.values(sc.unit)
 	if len(vs) == 0 {
 		if status == statusOK {
-			reason = "too few samples"
+			return []string{name, "too few samples"}
 		}
 		return []string{name, status + ": " + reason}
 	}
