@@ -10,9 +10,14 @@ import (
 	"github.com/shmsync/shmsync/arena"
 )
 
-// Waiters is how many goroutines of this process sleep, or park, on m.
+// Waiters is how many goroutines of this process sleep, or park, on m. A writer that has
+// not closed the gate yet is only passing through the writers' mutex.
 func (m *RWMutex) Waiters() int {
-	return m.writers.queue.Waiting() + m.readers.Waiting() + m.writer.Waiting()
+	n := m.readers.Waiting() + m.writer.Waiting()
+	if gateWord(m.gate.Load()) != gateOpen {
+		n += m.writers.queue.Waiting()
+	}
+	return n
 }
 
 // Asleep reports whether waiting readers have announced themselves, and so will
