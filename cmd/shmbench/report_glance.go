@@ -43,7 +43,11 @@ var sharedRivals = map[string]string{"in-process:sync.Mutex": "in-process:sync.R
 func versus(r *result, group []*result) string {
 	var list []string
 	for _, name := range r.Cell.Scenario.versus {
-		if other := sharedRivals[name]; strings.HasPrefix(r.Cell.Subject.Prim, "rw") &&
+		other := sharedRivals[name]
+		if strings.HasSuffix(r.Cell.Subject.Prim, "-read") {
+			other += "-read"
+		}
+		if strings.HasPrefix(r.Cell.Subject.Prim, "rw") &&
 			slices.ContainsFunc(group, func(p *result) bool { return p.Cell.Subject.Name() == other }) {
 			name = other
 		}
