@@ -235,9 +235,10 @@ func (c *core) freeNodesOf(dead Name) {
 		case there && !lists.has(list, off):
 			c.freeNode(off)
 		case there:
-			// Also one that is not ready: the dead one may have taken it loose.
-			if told || stacked[off] {
-				n.retireFrom(w, dead)
+			// Also one that is not ready: the dead one may have taken it loose. Whose
+			// word has changed is being told: then who leaves is told still.
+			if w.State() != NodeFree && (stacked[off] || told && (!c.current(dead) || c.awaitTold())) {
+				n.Swap(w, w.Freed())
 			}
 			n.owner.CompareAndSwap(uint32(dead), 0)
 		}
@@ -289,14 +290,6 @@ func (c *core) awaitTold() bool {
 
 // toldYields is how often who buries lets others run while somebody tells.
 const toldYields = 50
-
-// retireFrom is retire for a node that n, and nobody after it, had when its word
-// was w.
-func (n *Node) retireFrom(w NodeWord, dead Name) {
-	for w.State() != NodeFree && n.Owner() == dead && !n.Swap(w, w.Freed()) {
-		w = n.Load()
-	}
-}
 
 // freeNodesAt gives back the nodes that an object has which nobody has open: hub
 // nodes, and idle ones with a stamp, in which it keeps some of its state.

@@ -1,0 +1,80 @@
+//go:build crashpoint && linux
+
+package arena
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/shmsync/shmsync/internal/crashpoint"
+)
+
+// leave has b give its nodes back while it leaves: its name is current. meanwhile is
+// called when b has seen that nobody tells and is at the first of its nodes.
+func (p *neighbours) leave(t *testing.T, b *Arena, meanwhile func()) {
+	t.Helper()
+	live := makeSlotWord(phaseLive, b.self.Generation())
+	b.casSlot(b.mySlot, live, live.with(phaseLeaving))
+	called := false
+	crashpoint.ArmFunc("arena.node.freeing", 1, func() {
+		called = true
+		meanwhile()
+	})
+	defer crashpoint.Disarm()
+	b.freeNodesOf(b.self)
+	require.True(t, called)
+}
+
+// Who leaves is told still: a wait that is resolved after it has seen that nobody tells
+// keeps its node until its end is told.
+func TestWhoLeavesIsToldStill(t *testing.T) {
+	p := newNeighbours(2<<20, 4)
+	a, b, c := p.join(1), p.join(2), p.join(3)
+	_, err := b.ClaimNode()
+	require.NoError(t, err)
+	off, err := b.ClaimNode()
+	require.NoError(t, err)
+	n := b.node(off)
+	p.leave(t, b, func() {
+		c.BeginTell()
+		n.swapState(NodeIdle, NodeResolved)
+	})
+	require.EqualValues(t, 1, a.Stats().Nodes)
+	require.Equal(t, b.self, n.Owner())
+	c.Tell(off, n, b.self)
+	c.EndTell()
+	p.bury(a, b.self)
+	require.Zero(t, a.Stats().Nodes)
+	requireSound(t, a)
+}
+
+// The same of a hub node that is made ready after it: nobody has it next before it has
+// been pushed on its owner's stack.
+func TestHubNodeOfWhoLeavesIsToldStill(t *testing.T) {
+	p := newNeighbours(2<<20, 4)
+	a, b, c := p.join(1), p.join(2), p.join(3)
+	o, _ := withHub(t, a, "x")
+	_, err := b.ClaimNode()
+	require.NoError(t, err)
+	off, err := b.HubNode(o, b.u64(o.Body))
+	require.NoError(t, err)
+	n := a.node(off)
+	b.SetWaiting(off)
+	p.leave(t, b, func() {
+		c.BeginTell()
+		require.True(t, n.swapState(NodeWaiting, NodeReady))
+	})
+	p.kill(b.self)
+	b = p.join(2)
+	again, err := b.HubNode(o, b.u64(o.Body))
+	require.NoError(t, err)
+	require.NotEqual(t, off, again, "while it is on its way")
+	c.pushReady(off, n, b.self)
+	c.EndTell()
+	require.True(t, b.TakeReady(func(Offset) { t.Error("it is nobody's") }))
+	v := p.join(4)
+	p.bury(a, v.self)
+	require.Equal(t, NodeFree, n.State())
+	requireSound(t, a)
+}
