@@ -46,7 +46,7 @@ func parseDocument(t *testing.T, text string) document {
 func requireCC(t *testing.T) {
 	t.Helper()
 	if _, err := exec.LookPath("cc"); err != nil {
-		if os.Getenv("REQUIRE_CC") != "" {
+		if os.Getenv("SHMSYNC_NEED_CC") != "" {
 			t.Fatal(err)
 		}
 		t.Skip(err)
