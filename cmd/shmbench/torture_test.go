@@ -41,7 +41,7 @@ func TestTortureFallbacks(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes its time")
 	}
-	for _, absent := range []string{"robust", "waitv", "membarrier"} {
+	for _, absent := range []string{"robust", "waitv", "membarrier", "robust,waitv,membarrier"} {
 		t.Run(absent, func(t *testing.T) {
 			t.Setenv("SHMSYNC_DISABLE", absent)
 			code, r, errs := torture(t, "--duration=4s")
