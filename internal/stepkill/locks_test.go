@@ -4,6 +4,7 @@ package stepkill_test
 
 import (
 	"context"
+	"strings"
 
 	"github.com/shmsync/shmsync/arena"
 	"github.com/shmsync/shmsync/prims"
@@ -94,6 +95,35 @@ func init() {
 		}, nil
 	})
 
+	addLock("mutex near", func(a *arena.Arena) (*aLock, error) {
+		m, err := prims.OpenMutex(a, "m", &prims.MutexOptions{Policy: prims.Release, NearWakes: true})
+		if err != nil {
+			return nil, err
+		}
+		return &aLock{m.LockContext, m.TryLock, m.Unlock, m.Recover, m.Close}, nil
+	})
+	// What nobody owns does not come back with a death: others release.
+	each("semaphore transferable/release", func(a *arena.Arena) (part, error) {
+		s, err := prims.OpenSemaphore(a, "t", 1<<40, &prims.SemaphoreOptions{Transferable: true, Initial: -1})
+		if err != nil {
+			return part{}, err
+		}
+		p := part{
+			op: func() { s.Release(1) }, wait: waits(func(ctx context.Context) error { return s.Acquire(ctx, 1) }),
+			rescue: func() { s.Release(1) }, close: s.Close,
+		}
+		p.use = func() error {
+			s.Release(1)
+			if err := p.wait(); err != nil {
+				return err
+			}
+			for s.TryAcquire(1) {
+			}
+			return nil
+		}
+		return p, nil
+	}, 0, 3)
+
 	// A reader waits for a writer, and the other way round.
 	rw := func(name string, open func(a *arena.Arena) (w, r *aLock, err error)) {
 		for _, reader := range []bool{true, false} {
@@ -163,8 +193,12 @@ func init() {
 		return &aLock{m.LockContext, m.TryLock, m.Unlock, m.Recover, m.Close}, &aLock{m.RLockContext, m.TryRLock, m.RUnlock, m.Recover, nil}, nil
 	})
 	spin := func(what string, waiters int, f func(m *prims.RWSpinLock, p *part)) {
+		var opts *prims.RWSpinLockOptions
+		if strings.Contains(what, ", ") {
+			opts = &prims.RWSpinLockOptions{Spin: -1} // it sleeps at once
+		}
 		addScene(scene{name: "rwspinlock/" + what, waiters: waiters, open: func(a *arena.Arena) (part, error) {
-			m, err := prims.OpenRWSpinLock(a, "m", nil)
+			m, err := prims.OpenRWSpinLock(a, "m", opts)
 			if err != nil {
 				return part{}, err
 			}
@@ -179,6 +213,24 @@ func init() {
 	spin("downgrade to upgrade", 2, func(m *prims.RWSpinLock, p *part) { p.prep, p.op = m.Lock, m.DowngradeToUpgrade })
 	spin("downgrade upgrade", 2, func(m *prims.RWSpinLock, p *part) { p.prep, p.op = m.LockUpgrade, m.DowngradeUpgrade })
 	spin("lock upgrade", 0, func(m *prims.RWSpinLock, p *part) { p.op = m.LockUpgrade })
+	spin("try lock upgrade", 0, func(m *prims.RWSpinLock, p *part) { p.op = func() { m.TryLockUpgrade() } })
+	spin("unlock upgrade", 2, func(m *prims.RWSpinLock, p *part) { p.prep, p.op = m.LockUpgrade, m.UnlockUpgrade })
+	spin("try upgrade", 0, func(m *prims.RWSpinLock, p *part) { p.prep, p.op = m.LockUpgrade, func() { m.TryUpgrade() } })
+	spin("lock upgrade, waits", 1, func(m *prims.RWSpinLock, p *part) {
+		p.hold, p.op, p.free = m.Lock, m.LockUpgrade, m.Unlock
+	})
+	spin("lock upgrade, gives up", 1, func(m *prims.RWSpinLock, p *part) {
+		p.hold, p.free, p.late = m.Lock, m.Unlock, true
+		p.op = briefly(func(ctx context.Context) { m.LockUpgradeContext(ctx) })
+	})
+	// A reader is in.
+	spin("upgrade, waits", 1, func(m *prims.RWSpinLock, p *part) {
+		p.hold, p.prep, p.op, p.free = m.RLock, m.LockUpgrade, m.Upgrade, m.RUnlock
+	})
+	spin("upgrade, gives up", 1, func(m *prims.RWSpinLock, p *part) {
+		p.hold, p.prep, p.free, p.late = m.RLock, m.LockUpgrade, m.RUnlock, true
+		p.op = briefly(func(ctx context.Context) { m.UpgradeContext(ctx) })
+	})
 	addScene(scene{name: "rwmutex/downgrade", waiters: 2, open: func(a *arena.Arena) (part, error) {
 		m, err := prims.OpenRWMutex(a, "m", nil)
 		if err != nil {
@@ -188,35 +240,54 @@ func init() {
 		r := &aLock{m.RLockContext, m.TryRLock, m.RUnlock, m.Recover, nil}
 		return part{prep: m.Lock, op: m.Downgrade, wait: r.turn, use: w.use, close: m.Close}, nil
 	}})
-	addScene(scene{name: "multilock/lock all", waiters: 1, open: func(a *arena.Arena) (part, error) {
-		m, err := prims.OpenMultiLock(a, "m", &prims.MultiLockOptions{Buckets: 1})
-		if err != nil {
-			return part{}, err
-		}
-		keys := []uint64{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}
-		all := func() error {
-			ctx, cancel := limited()
-			defer cancel()
-			for {
-				h, err := m.LockAll(ctx, keys...)
-				if err == nil {
-					h.Unlock()
-					return nil
-				}
-				if err := told(err); err != nil {
-					return err
-				}
-				for _, k := range keys {
-					if err := m.Recover(ctx, k, func() error { return nil }); err != nil {
+	keys := []uint64{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}
+	all := func(name string, waiters int, f func(m *prims.MultiLock, p *part)) {
+		each("multilock/"+name, func(a *arena.Arena) (part, error) {
+			m, err := prims.OpenMultiLock(a, "m", &prims.MultiLockOptions{Buckets: 1, Spin: -1})
+			if err != nil {
+				return part{}, err
+			}
+			all := func() error {
+				ctx, cancel := limited()
+				defer cancel()
+				for {
+					h, err := m.LockAll(ctx, keys...)
+					if err == nil {
+						h.Unlock()
+						return nil
+					}
+					if err := told(err); err != nil {
 						return err
+					}
+					for _, k := range keys {
+						if err := m.Recover(ctx, k, func() error { return nil }); err != nil {
+							return err
+						}
 					}
 				}
 			}
-		}
-		var h prims.Holds
-		return part{prep: func() {}, op: func() {
-			h, _ = m.LockAll(context.Background(), keys...)
+			p := part{wait: all, use: all, close: m.Close}
+			f(m, &p)
+			return p, nil
+		}, waiters)
+	}
+	lockAll := func(m *prims.MultiLock, ctx context.Context) {
+		if h, err := m.LockAll(ctx, keys...); err == nil {
 			h.Unlock()
-		}, wait: all, use: all, close: m.Close}, nil
-	}})
+		}
+	}
+	all("lock all", 1, func(m *prims.MultiLock, p *part) {
+		p.op = func() { lockAll(m, bg) }
+	})
+	// Another one has one of them, so there are some that are held and one that is not.
+	for _, what := range []string{"waits", "gives up"} {
+		all("lock all, "+what, 0, func(m *prims.MultiLock, p *part) {
+			var h prims.Hold
+			p.hold, p.free = func() { h = m.Lock(7) }, func() { h.Unlock() }
+			p.op = func() { lockAll(m, bg) }
+			if what == "gives up" {
+				p.late, p.op = true, briefly(func(ctx context.Context) { lockAll(m, ctx) })
+			}
+		})
+	}
 }

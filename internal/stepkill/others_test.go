@@ -11,6 +11,7 @@ import (
 	"slices"
 	"sync"
 	"syscall"
+	"time"
 
 	"github.com/shmsync/shmsync"
 	"github.com/shmsync/shmsync/arena"
@@ -39,6 +40,31 @@ func each(name string, open func(a *arena.Arena) (part, error), waiters ...int) 
 		}
 		addScene(scene{name: what, waiters: n, open: open})
 	}
+}
+
+// eachFresh is each with objects that are new for every kill.
+func eachFresh(name string, open func(a *arena.Arena) (part, error), waiters ...int) {
+	each(name, open, waiters...)
+	for i := range waiters {
+		scenes[len(scenes)-1-i].fresh = true
+	}
+}
+
+// briefly is an operation that gives up.
+func briefly(f func(ctx context.Context)) func() {
+	return func() {
+		ctx, cancel := context.WithTimeout(bg, 3*time.Millisecond)
+		defer cancel()
+		f(ctx)
+	}
+}
+
+// canceledOrNil is a wait that may be cancelled.
+func canceledOrNil(err error) error {
+	if errors.Is(err, shmsync.ErrCanceled) {
+		return nil
+	}
+	return err
 }
 
 func addSequencers() {
@@ -100,19 +126,62 @@ func addSequencers() {
 	}), 1)
 	each("sequencer/cancel waiters", seq(func(s *prims.Sequencer, p *part) {
 		plain := p.wait
-		p.wait = func() error {
-			if err := plain(); err != nil && !errors.Is(err, shmsync.ErrCanceled) {
-				return err
-			}
-			return nil
-		}
+		p.wait = func() error { return canceledOrNil(plain()) }
 		p.op = s.CancelWaiters
 	}), 3)
+	each("sequencer/reset", seq(func(s *prims.Sequencer, p *part) { p.op = func() { s.Reset(s.Value() + 2) } }), 0)
+	eachFresh("sequencer/stop", func(a *arena.Arena) (part, error) {
+		name := object
+		s, err := prims.OpenSequencer(a, name, nil)
+		if err != nil {
+			return part{}, err
+		}
+		wait := waits(func(ctx context.Context) error { return s.WaitContext(ctx, 1) })
+		return part{
+			op: s.Stop, rescue: s.Stop,
+			wait: func() error { return canceledOrNil(wait()) },
+			use: func() error {
+				s.Stop()
+				if err := s.WaitContext(bg, s.Value()+1); !errors.Is(err, shmsync.ErrCanceled) {
+					return fmt.Errorf("a wait after Stop: %w", err)
+				}
+				return s.WaitContext(bg, s.Increment())
+			},
+			close: func() error { return errors.Join(s.Close(), a.Delete(name)) },
+		}, nil
+	}, 0, 3)
 
 	each("futex/post", func(a *arena.Arena) (part, error) { return futexPart(a, func(f *prims.Futex) { f.Post() }) }, 0, 3, 12)
 	each("futex/wait", func(a *arena.Arena) (part, error) {
 		return futexPart(a, func(f *prims.Futex) { f.Wait((f.Get() + 1) &^ 1) })
 	}, 0, 2)
+	each("futex/wait, gives up", func(a *arena.Arena) (part, error) {
+		p, err := futexPart(a, func(f *prims.Futex) {
+			briefly(func(ctx context.Context) { f.WaitContext(ctx, f.Get()+1000) })()
+		})
+		p.late = true
+		return p, err
+	}, 1)
+	eachFresh("futex/stop", func(a *arena.Arena) (part, error) {
+		name := object
+		f, err := prims.OpenFutex(a, name, nil)
+		if err != nil {
+			return part{}, err
+		}
+		wait := waits(func(ctx context.Context) error { return f.WaitContext(ctx, 1) })
+		return part{
+			op: f.Stop, rescue: f.Stop,
+			wait: func() error { return canceledOrNil(wait()) },
+			use: func() error {
+				f.Stop()
+				if err := wait(); !errors.Is(err, shmsync.ErrCanceled) {
+					return fmt.Errorf("a wait after Stop: %w", err)
+				}
+				return nil
+			},
+			close: func() error { return errors.Join(f.Close(), a.Delete(name)) },
+		}, nil
+	}, 0, 3)
 }
 
 func futexPart(a *arena.Arena, op func(f *prims.Futex)) (part, error) {
@@ -192,6 +261,19 @@ func addEvents() {
 		}), 1)
 		each(name+"/reset", ev(opts, func(e *prims.Event, p *part) { p.prep, p.op = e.Set, e.Reset }), 0)
 	}
+	each("auto event/try wait", ev(&prims.EventOptions{AutoReset: true}, func(e *prims.Event, p *part) {
+		p.prep, p.op = e.Set, func() { e.TryWait() }
+	}), 0)
+	each("two-way event/wait reset", ev(&prims.EventOptions{TwoWay: true}, func(e *prims.Event, p *part) {
+		p.hold, p.op = e.Set, func() { e.WaitReset() }
+		p.wait = waits(e.WaitResetContext)
+		p.rescue = func() {
+			if e.IsSet() {
+				e.Reset()
+			}
+		}
+		p.free = p.rescue
+	}), 0, 2)
 	each("two-way event/reset", ev(&prims.EventOptions{TwoWay: true}, func(e *prims.Event, p *part) {
 		p.hold, p.op = e.Set, e.Reset
 		p.wait = waits(e.WaitResetContext)
@@ -287,6 +369,38 @@ func addQueues() {
 			q.Lease(ctx)
 		}
 	}), 1)
+	each("queue/put, gives up", q(true, func(q *prims.Queue[int64], p *part) {
+		p.late, p.op = true, briefly(func(ctx context.Context) { q.PutContext(ctx, 8) })
+	}), 1)
+	each("queue/get, gives up", q(false, func(q *prims.Queue[int64], p *part) {
+		p.late, p.op = true, briefly(func(ctx context.Context) { q.GetContext(ctx) })
+	}), 1)
+	each("queue/lease, empty", q(false, func(q *prims.Queue[int64], p *part) { p.op = func() { q.Lease(bg) } }), 0, 2)
+	each("queue/try put", q(false, func(q *prims.Queue[int64], p *part) { p.op = func() { q.TryPut(5) } }), 2)
+	each("queue/try get", q(true, func(q *prims.Queue[int64], p *part) { p.op = func() { q.TryGet() } }), 2)
+	eachFresh("queue/shut down", func(a *arena.Arena) (part, error) {
+		name := object
+		q, err := prims.OpenQueue[int64](a, name, room, nil)
+		if err != nil {
+			return part{}, err
+		}
+		wait := waits(func(ctx context.Context) error { _, err := q.GetContext(ctx); return err })
+		return part{
+			op: q.Shutdown, rescue: q.Shutdown,
+			wait: func() error { return canceledOrNil(wait()) },
+			use: func() error {
+				q.Shutdown()
+				if err := q.Put(1); !errors.Is(err, shmsync.ErrCanceled) {
+					return fmt.Errorf("a put after Shutdown: %w", err)
+				}
+				if err := wait(); !errors.Is(err, shmsync.ErrCanceled) {
+					return fmt.Errorf("a get after Shutdown: %w", err)
+				}
+				return nil
+			},
+			close: func() error { return errors.Join(q.Close(), a.Delete(name)) },
+		}, nil
+	}, 0, 3)
 	for _, what := range []string{"lease", "ack", "nack"} {
 		each("queue/"+what, q(what == "ack", func(q *prims.Queue[int64], p *part) {
 			var l prims.Lease[int64]
@@ -352,6 +466,39 @@ func addFutures() {
 		p.prep, p.op = func() { x.Claim() }, func() { x.Set(0) }
 	}), 0, 3, 12)
 	each("future/wait", fut(func(x *prims.Future, p *part) { p.op = func() { x.Wait() } }), 0, 2)
+	each("future/wait, gives up", fut(func(x *prims.Future, p *part) {
+		p.late, p.op = true, briefly(func(ctx context.Context) { x.WaitContext(ctx) })
+	}), 1)
+	each("future/set all", func(a *arena.Arena) (part, error) {
+		y, err := prims.OpenFuture(a, "y", nil)
+		if err != nil {
+			return part{}, err
+		}
+		p, err := fut(func(x *prims.Future, p *part) {
+			use, end, wait := p.use, p.close, p.wait
+			p.hold = func() { x.Reset(); y.Reset() }
+			p.op = func() { prims.SetAll(0, x, y) }
+			p.wait = func() error {
+				ctx, cancel := limited()
+				defer cancel()
+				if _, err := y.WaitContext(ctx); err != nil {
+					return told(err)
+				}
+				return wait()
+			}
+			p.rescue = func() { prims.SetAll(0, x, y) }
+			p.free = p.rescue
+			p.use = func() error {
+				y.Reset()
+				if !y.Set(0) {
+					return errors.New("a Future that was reset cannot be set")
+				}
+				return use()
+			}
+			p.close = func() error { return errors.Join(end(), y.Close()) }
+		})(a)
+		return p, err
+	}, 0, 3)
 	each("future/reset", fut(func(x *prims.Future, p *part) {
 		p.prep, p.op = func() { x.Set(0) }, func() { x.Reset() }
 	}), 0)
@@ -415,8 +562,9 @@ func addConds() {
 func addTallies() {
 	each("waitgroup/add", func(a *arena.Arena) (part, error) { return groupPart(a, false) }, 0)
 	each("waitgroup/done", func(a *arena.Arena) (part, error) { return groupPart(a, true) }, 0, 3, 12)
+	addGroupWaits()
 
-	latch := func(wait bool) func(a *arena.Arena) (part, error) {
+	latch := func(f func(l *prims.Latch, p *part)) func(a *arena.Arena) (part, error) {
 		return func(a *arena.Arena) (part, error) {
 			l, err := prims.OpenLatch(a, object, 1, nil)
 			if err != nil {
@@ -437,20 +585,25 @@ func addTallies() {
 				},
 				close: func() error { return errors.Join(l.Close(), a.Delete(object)) },
 			}
-			if wait {
-				p.op = l.Wait
-			}
+			f(l, &p)
 			return p, nil
 		}
 	}
-	fresh := func(name string, open func(a *arena.Arena) (part, error), waiters ...int) {
-		each(name, open, waiters...)
-		for i := range waiters {
-			scenes[len(scenes)-1-i].fresh = true
+	eachFresh("latch/count down", latch(func(l *prims.Latch, p *part) {}), 0, 3, 12)
+	eachFresh("latch/wait", latch(func(l *prims.Latch, p *part) { p.op = l.Wait }), 0, 1)
+	eachFresh("latch/arrive and wait", latch(func(l *prims.Latch, p *part) { p.op = func() { l.ArriveAndWait(1) } }), 2)
+	eachFresh("latch/wait, gives up", latch(func(l *prims.Latch, p *part) {
+		p.late, p.op = true, briefly(func(ctx context.Context) { l.WaitContext(ctx) })
+	}), 1)
+	eachFresh("latch/claim", latch(func(l *prims.Latch, p *part) {
+		use, wait := p.use, p.wait
+		p.op = func() { l.Claim(1) }
+		p.wait = func() error { return deadOrNil(wait()) }
+		p.use = func() error { // what the dead has claimed is over with it
+			l.Reset()
+			return use()
 		}
-	}
-	fresh("latch/count down", latch(false), 0, 3, 12)
-	fresh("latch/wait", latch(true), 0, 1)
+	}), 0, 2)
 
 	each("barrier/arrive", func(a *arena.Arena) (part, error) {
 		b, err := prims.OpenBarrier(a, "b", 3, nil)
@@ -486,6 +639,8 @@ func addTallies() {
 		}, nil
 	}, 2)
 
+	addBarriers()
+
 	once := func(a *arena.Arena) (part, error) {
 		o, err := prims.OpenOnce(a, object, nil)
 		if err != nil {
@@ -503,7 +658,139 @@ func addTallies() {
 			close: func() error { return errors.Join(o.Close(), a.Delete(object)) },
 		}, nil
 	}
-	fresh("once/do", once, 0, 2)
+	eachFresh("once/do", once, 0, 2)
+	for _, what := range []string{"waits", "gives up"} {
+		eachFresh("once/do, "+what, func(a *arena.Arena) (part, error) {
+			o, err := prims.OpenOnce(a, object, &prims.OnceOptions{Spin: -1})
+			if err != nil {
+				return part{}, err
+			}
+			name, gate, over := object, make(chan struct{}), make(chan struct{})
+			do := func(ctx context.Context) error { return o.DoContext(ctx, func() {}) }
+			p := part{
+				hold: func() { // another one is at it
+					begun := make(chan struct{})
+					go func() {
+						defer close(over)
+						o.Do(func() { close(begun); <-gate })
+					}()
+					<-begun
+				},
+				free: func() { close(gate); <-over },
+				op:   func() { do(bg) },
+				wait: waits(do), use: waits(do),
+				close: func() error { return errors.Join(o.Close(), a.Delete(name)) },
+			}
+			if what == "gives up" {
+				p.late, p.op = true, briefly(func(ctx context.Context) { do(ctx) })
+			}
+			return p, nil
+		}, 1)
+	}
+}
+
+// addGroupWaits adds what is done at a WaitGroup whose counter somebody else has raised.
+func addGroupWaits() {
+	group := func(f func(g *prims.WaitGroup, p *part)) func(a *arena.Arena) (part, error) {
+		return func(a *arena.Arena) (part, error) {
+			p, err := groupPart(a, false)
+			if err != nil {
+				return part{}, err
+			}
+			g, err := prims.OpenWaitGroup(a, "g", nil)
+			if err != nil {
+				return part{}, err
+			}
+			end := p.close
+			p.close = func() error { return errors.Join(end(), g.Close()) }
+			p.hold, p.free = func() { g.Reset(); g.Add(1) }, g.Done
+			f(g, &p)
+			return p, nil
+		}
+	}
+	each("waitgroup/wait", group(func(g *prims.WaitGroup, p *part) { p.op = g.Wait }), 0, 2)
+	each("waitgroup/wait, gives up", group(func(g *prims.WaitGroup, p *part) {
+		p.late, p.op = true, briefly(func(ctx context.Context) { g.WaitContext(ctx) })
+	}), 1)
+	// One that is dead had raised it.
+	each("waitgroup/reset", group(func(g *prims.WaitGroup, p *part) {
+		p.hold, p.free = nil, nil
+		p.prep, p.op = func() { g.Add(1) }, g.Reset
+		p.rescue = func() {
+			if g.State().Err != nil {
+				g.Reset()
+			}
+		}
+	}), 0, 2)
+	for i := range 2 {
+		scenes[len(scenes)-1-i].sacrificed = true
+	}
+}
+
+// addBarriers adds what is done at a Barrier but to wait there.
+func addBarriers() {
+	barrier := func(f func(b *prims.Barrier, p *part)) func(a *arena.Arena) (part, error) {
+		return func(a *arena.Arena) (part, error) {
+			name := object
+			b, err := prims.OpenBarrier(a, name, 2, &prims.BarrierOptions{Completion: func() {}, Spin: -1})
+			if err != nil {
+				return part{}, err
+			}
+			// fill ends phases that somebody has begun, or waits for.
+			fill := func() {
+				for b.State().Err == nil && (b.State().Waiting || b.State().Pending < b.State().Expected) {
+					b.Arrive(1)
+				}
+			}
+			p := part{
+				rescue: fill, free: fill,
+				wait: func() error {
+					ctx, cancel := limited()
+					defer cancel()
+					return deadOrNil(b.ArriveAndWaitContext(ctx))
+				},
+				use: func() error {
+					ctx, cancel := limited()
+					defer cancel()
+					for { // until all are told of who was a party and died
+						fill()
+						for range max(b.State().Expected-1, 0) {
+							b.Arrive(1)
+						}
+						err := b.ArriveAndWaitContext(ctx)
+						if err == nil {
+							return nil
+						}
+						if err := told(err); err != nil {
+							return err
+						}
+						b.Reset(2)
+					}
+				},
+				close: func() error { return errors.Join(b.Close(), a.Delete(name)) },
+			}
+			f(b, &p)
+			return p, nil
+		}
+	}
+	eachFresh("barrier/arrive, completes", barrier(func(b *prims.Barrier, p *part) {
+		p.hold, p.op = func() { b.Arrive(1) }, func() { b.Arrive(1) }
+	}), 0)
+	eachFresh("barrier/arrive, gives up", barrier(func(b *prims.Barrier, p *part) {
+		p.late, p.op = true, briefly(func(ctx context.Context) { b.ArriveAndWaitContext(ctx) })
+	}), 0)
+	eachFresh("barrier/arrive and drop", barrier(func(b *prims.Barrier, p *part) { p.op = b.ArriveAndDrop }), 0)
+	eachFresh("barrier/join, leave", barrier(func(b *prims.Barrier, p *part) {
+		p.op = func() {
+			b.Join(1)
+			b.Leave()
+		}
+	}), 0, 1)
+	// One that is dead was a party.
+	eachFresh("barrier/reset", barrier(func(b *prims.Barrier, p *part) {
+		p.prep, p.op = func() { b.Join(1) }, func() { b.Reset(2) }
+	}), 0)
+	scenes[len(scenes)-1].sacrificed = true
 }
 
 func groupPart(a *arena.Arena, done bool) (part, error) {
@@ -580,6 +867,46 @@ func addSignals() {
 	}
 	each("signalwaker/release", waker(func(w *prims.SignalWaker, p *part) { p.op = func() { w.Release(1) } }), 0, 3, 12)
 	each("signalwaker/acquire", waker(func(w *prims.SignalWaker, p *part) { p.op = w.Acquire }), 0, 2)
+	each("signalwaker/acquire, gives up", waker(func(w *prims.SignalWaker, p *part) {
+		p.late, p.op = true, briefly(func(ctx context.Context) { w.AcquireContext(ctx) })
+	}), 1)
+	for name, op := range map[string]func(w *prims.SignalWaker){
+		"next": func(w *prims.SignalWaker) {
+			w.Gate(1).Schedule()
+			if g, ok := w.Next(0); ok {
+				g.Finish()
+			}
+		},
+		"begin inline, again": func(w *prims.SignalWaker) {
+			if g := w.Gate(2); g.TryBeginInline() {
+				g.FinishAndSchedule()
+			}
+		},
+		"reserve, release": func(w *prims.SignalWaker) {
+			if q, ok := w.ReserveTask(); ok {
+				w.ReleaseTask(q)
+			}
+		},
+		"mark, unmark": func(w *prims.SignalWaker) {
+			w.MarkActive(0)
+			w.TryUnmarkIfEmpty(0)
+			w.MarkYield()
+			w.TryUnmarkYield()
+		},
+		"partition": func(w *prims.SignalWaker) {
+			w.MarkPartitionLeafActive(0)
+			w.SyncPartitionSummary(0, 1, nil)
+			w.ClearPartitionLeaf(0)
+		},
+		"register": func(w *prims.SignalWaker) {
+			w.RegisterWorker()
+			w.RegisterSleeper()
+			w.UnregisterSleeper()
+			w.UnregisterWorker()
+		},
+	} {
+		each("signalwaker/"+name, waker(func(w *prims.SignalWaker, p *part) { p.op = func() { op(w) } }), 0, 2)
+	}
 	each("signalwaker/schedule", waker(func(w *prims.SignalWaker, p *part) { p.op = func() { w.Gate(1).Schedule() } }), 0, 2)
 	each("signalwaker/begin, finish", waker(func(w *prims.SignalWaker, p *part) {
 		p.prep = func() { w.Gate(1).Schedule() }

@@ -1,0 +1,124 @@
+//go:build linux && amd64
+
+package stepkill_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/prims"
+)
+
+// pool is the state of a Waitable of which waits take.
+type pool struct{ Free, Taken int64 }
+
+var poolRules = prims.Rules[pool, int64]{
+	Claim: func(s *pool, n int64) bool {
+		if s.Free < n {
+			return false
+		}
+		s.Free -= n
+		s.Taken += n
+		return true
+	},
+	Release: func(s *pool, n int64) {
+		s.Free += n
+		s.Taken -= n
+	},
+}
+
+// door is the state of a Waitable of which waits take nothing. Opened and Again are both
+// how often it was opened or shut.
+type door struct {
+	Open          bool
+	Opened, Again int64
+}
+
+var doorRules = prims.Rules[door, int32]{Claim: func(s *door, _ int32) bool { return s.Open }}
+
+func init() {
+	addLock("waitable", func(a *arena.Arena) (*aLock, error) {
+		x, err := prims.OpenWaitable(a, "p", pool{Free: 3}, poolRules, &prims.WaitableOptions{Holds: 8})
+		if err != nil {
+			return nil, err
+		}
+		return &aLock{
+			lock:   func(ctx context.Context) error { return x.Wait(ctx, 2) },
+			try:    func() bool { return x.TryWait(2) },
+			unlock: func() { x.Release(2) },
+			close: func() error {
+				if s := x.State(); s != (pool{Free: 3}) {
+					return fmt.Errorf("the state is %+v", s)
+				}
+				return x.Close()
+			},
+		}, nil
+	})
+
+	set := func(open bool) func(s *door) {
+		return func(s *door) {
+			if s.Open != open {
+				s.Open = open
+				s.Opened++
+				s.Again++
+			}
+		}
+	}
+	doors := func(name string, f func(x *prims.Waitable[door, int32], p *part)) func(a *arena.Arena) (part, error) {
+		return func(a *arena.Arena) (part, error) {
+			x, err := prims.OpenWaitable(a, name, door{}, doorRules, &prims.WaitableOptions{Holds: 8, Spin: -1})
+			if err != nil {
+				return part{}, err
+			}
+			open := func() { x.Update(set(true)) }
+			p := part{
+				hold: func() { x.Update(set(false)) }, free: open, rescue: open,
+				wait:  waits(func(ctx context.Context) error { return x.Wait(ctx, 1) }),
+				close: x.Close,
+			}
+			p.use = func() error {
+				open()
+				if err := p.wait(); err != nil {
+					return err
+				}
+				x.Update(set(false))
+				if s := x.State(); s.Open || s.Opened != s.Again {
+					return fmt.Errorf("an Update was made in part: %+v", s)
+				}
+				return nil
+			}
+			f(x, &p)
+			return p, nil
+		}
+	}
+	each("waitable/update", doors("d", func(x *prims.Waitable[door, int32], p *part) {
+		p.op = func() { x.Update(set(true)) }
+	}), 0, 3, 12)
+	each("waitable/wait for an update", doors("d", func(x *prims.Waitable[door, int32], p *part) {
+		p.op = func() { x.Wait(bg, 1) }
+	}), 0, 2)
+	each("waitable/state", doors("d", func(x *prims.Waitable[door, int32], p *part) { p.op = func() { x.State() } }), 0)
+	eachFresh("waitable/stop", func(a *arena.Arena) (part, error) {
+		name := object
+		return doors(name, func(x *prims.Waitable[door, int32], p *part) {
+			wait := p.wait
+			p.wait = func() error {
+				if err := wait(); err != nil && !errors.Is(err, shmsync.ErrCanceled) {
+					return err
+				}
+				return nil
+			}
+			p.op, p.use = x.Stop, func() error {
+				x.Stop()
+				if err := wait(); !errors.Is(err, shmsync.ErrCanceled) {
+					return fmt.Errorf("a wait after Stop: %w", err)
+				}
+				return nil
+			}
+			p.close = func() error { return errors.Join(x.Close(), a.Delete(name)) }
+		})(a)
+	}, 0, 3)
+}
