@@ -1,0 +1,138 @@
+//go:build linux && amd64
+
+package stepkill_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/shmsync/shmsync/internal/proctest"
+	"github.com/shmsync/shmsync/internal/stepkill"
+)
+
+// shortest is how long an operation is waited for at least, until its victim is killed:
+// some wait for what they get when they are let go.
+const shortest = 50 * time.Microsecond
+
+// interrupt kills a victim that nobody steps, so long after its operation has begun; when
+// it sleeps by then it may have been let go before. It returns how long the operation
+// was under way.
+func (x *stage) interrupt(after time.Duration, let bool) time.Duration {
+	t := x.t
+	t.Helper()
+	if x.s.fresh {
+		x.open()
+	}
+	dead.Store(false)
+	if x.own.hold != nil {
+		x.own.hold()
+	}
+	if x.s.sacrificed {
+		p := x.start("sacrifice")
+		p.Await(t)
+		p.Kill(t)
+	}
+	ctl, f, err := stepkill.NewControl()
+	require.NoError(t, err)
+	defer f.Close()
+	r := &run{stage: x, ctl: ctl, victim: x.start("victim", f)}
+	r.victim.Await(t)
+	var wg sync.WaitGroup
+	errs := make(chan error, x.s.waiters)
+	for range x.s.waiters {
+		wg.Go(func() {
+			if err := x.own.wait(); err != nil {
+				errs <- err
+			}
+		})
+	}
+	ctl.Gate.Store(1)
+	for end := time.Now().Add(proctest.Scale(limit)); ctl.Began.Load() == 0; {
+		if time.Now().After(end) {
+			t.Fatalf("%s: the operation does not begin: %v\n%s", x.s.name, r.victim.Kill(t), words(x.a))
+		}
+	}
+	begun := time.Now()
+	for ctl.Ended.Load() == 0 && time.Since(begun) < after {
+		if let && time.Since(begun) > after/2 {
+			r.free(false)
+		}
+	}
+	took := time.Since(begun)
+	r.victim.Signal(t, syscall.SIGKILL)
+	r.victim.WaitSignal(t, syscall.SIGKILL)
+	what := fmt.Sprintf("killed %v after it began", took)
+	if !r.rest(proctest.Scale(limit)) {
+		t.Fatalf("%s, %s: who helped the victim hangs\n%s", x.s.name, what, words(x.a))
+	}
+	dead.Store(true)
+	r.free(true)
+	x.goOn(&wg, errs, what)
+	if x.s.fresh {
+		require.NoError(t, x.own.close(), "%s, %s", x.s.name, what)
+	}
+	x.limit.kills++
+	return took
+}
+
+// goOn checks that those who wait go on after a death, and what is to be true then.
+func (x *stage) goOn(wg *sync.WaitGroup, errs chan error, what string) {
+	t := x.t
+	t.Helper()
+	killed := time.Now()
+	done := make(chan struct{})
+	go func() { wg.Wait(); close(done) }()
+	end := time.NewTimer(proctest.Scale(limit))
+	defer end.Stop()
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for going := true; going; {
+		select {
+		case <-done:
+			going = false
+		case <-tick.C:
+			if x.own.rescue != nil {
+				x.own.rescue()
+			}
+		case <-end.C:
+			t.Fatalf("%s, %s: those who wait do not go on\n%s", x.s.name, what, words(x.a))
+		}
+	}
+	if x.s.waiters > 0 {
+		x.limit.slow = max(x.limit.slow, time.Since(killed))
+	}
+	select {
+	case err := <-errs:
+		t.Fatalf("%s, %s: %v\n%s", x.s.name, what, err, words(x.a))
+	default:
+	}
+	x.alone(func() string { return x.s.name + ", " + what })
+	x.check(x.own, x.a, what)
+}
+
+// Whoever dies in an operation, at a moment at which nobody has stopped it, those who live
+// go on: they run at the same time.
+func TestInterruptKills(t *testing.T) {
+	n, _ := kills()
+	eachScene(t, func(x *stage) stats {
+		seed := rand.Uint64()
+		random := rand.New(rand.NewPCG(seed, 7))
+		x.t.Logf("seed %#x", seed)
+		// The first one is killed when its operation is over, or sleeps.
+		whole := x.interrupt(3*time.Millisecond, false)
+		for range n {
+			after := time.Duration(random.Int64N(int64(whole + shortest)))
+			took := x.interrupt(after, random.IntN(2) == 0)
+			if took < after { // it has ended by itself
+				whole = min(whole, took+shortest)
+			}
+		}
+		return x.limit
+	})
+}
