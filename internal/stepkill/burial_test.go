@@ -51,6 +51,42 @@ func (x *stage) bury(image []byte, after time.Duration) ([]byte, time.Duration) 
 	return bytes, took
 }
 
+// stopped has a victim and a crowd stop at a moment of an operation, and returns the bytes
+// as they are then, and how long the operation was under way. In a copy all of them are
+// dead.
+func (x *stage) stopped(after time.Duration) ([]byte, time.Duration) {
+	t := x.t
+	t.Helper()
+	r := x.beginFree()
+	procs := []*proctest.Proc{r.victim}
+	if x.s.waiters > 0 {
+		crowd := x.start("crowd")
+		crowd.Await(t)
+		procs = append(procs, crowd)
+		died["crowd"] = true
+		defer delete(died, "crowd")
+	}
+	took := r.runFor(after, false)
+	for _, p := range procs {
+		p.Stop(t)
+	}
+	image, err := os.ReadFile(x.a.Path())
+	require.NoError(t, err)
+	for _, p := range procs {
+		p.Signal(t, syscall.SIGKILL)
+		p.WaitSignal(t, syscall.SIGKILL)
+	}
+	dead.Store(true)
+	r.free(true)
+	what := fmt.Sprintf("killed %v after it began, with a crowd", took)
+	x.alone(func() string { return x.s.name + ", " + what })
+	x.check(x.own, x.a, what)
+	if x.s.fresh {
+		require.NoError(t, x.own.close(), "%s, %s", x.s.name, what)
+	}
+	return image, took
+}
+
 // All have died in an operation; who comes dies over their burial, and so does the next
 // one. The one after that finds everything usable.
 func TestBurialKills(t *testing.T) {
@@ -59,29 +95,23 @@ func TestBurialKills(t *testing.T) {
 		seed := rand.Uint64()
 		random := rand.New(rand.NewPCG(seed, 5))
 		x.t.Logf("seed %#x", seed)
-		// Some of the images, all with the same chance.
-		var chosen [][]byte
-		seen := 0
-		x.images(func(image []byte, _ int) {
-			if seen++; len(chosen) < n {
-				chosen = append(chosen, image)
-			} else if i := random.IntN(seen); i < n {
-				chosen[i] = image
-			}
-		})
-		var whole time.Duration
-		for i, image := range chosen {
-			if _, took := x.bury(image, -1); whole == 0 || took < whole {
-				whole = took
-			}
-			var at [2]time.Duration
-			for heir := range at {
-				at[heir] = time.Duration(random.Int64N(int64(whole)))
-				image, _ = x.bury(image, at[heir])
+		upTo := func(d time.Duration) time.Duration { return time.Duration(random.Int64N(int64(d + shortest))) }
+		image, operation := x.stopped(3 * time.Millisecond)
+		_, burial := x.bury(image, -1)
+		for range n {
+			image, at := x.stopped(upTo(operation))
+			operation = min(operation, at+shortest)
+			what := fmt.Sprintf("all died %v after it began, its heirs", at)
+			for range 2 {
+				after := upTo(burial)
+				var took time.Duration
+				image, took = x.bury(image, after)
+				if took < after { // it was over
+					burial = min(burial, took+shortest)
+				}
 				x.limit.kills++
+				what += fmt.Sprintf(" %v", took)
 			}
-			what := fmt.Sprintf("image %d, its heirs killed after %v of %v", i, at, whole)
-			x.t.Log(what)
 			x.revive(image, what)
 			x.limit.states++
 		}

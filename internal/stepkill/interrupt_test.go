@@ -16,14 +16,45 @@ import (
 	"github.com/shmsync/shmsync/internal/stepkill"
 )
 
-// shortest is how long an operation is waited for at least, until its victim is killed:
-// some wait for what they get when they are let go.
-const shortest = 50 * time.Microsecond
+// shortest is added to how long an operation takes, for the moment at which it is killed:
+// a signal takes a while to arrive, and is to come after the end, too.
+const shortest = 10 * time.Microsecond
 
 // interrupt kills a victim that nobody steps, so long after its operation has begun; when
 // it sleeps by then it may have been let go before. It returns how long the operation
 // was under way.
 func (x *stage) interrupt(after time.Duration, let bool) time.Duration {
+	t := x.t
+	t.Helper()
+	r := x.beginFree()
+	var wg sync.WaitGroup
+	errs := make(chan error, x.s.waiters)
+	for range x.s.waiters {
+		wg.Go(func() {
+			if err := x.own.wait(); err != nil {
+				errs <- err
+			}
+		})
+	}
+	took := r.runFor(after, let)
+	r.victim.Signal(t, syscall.SIGKILL)
+	r.victim.WaitSignal(t, syscall.SIGKILL)
+	what := fmt.Sprintf("killed %v after it began", took)
+	if !r.rest(proctest.Scale(limit)) {
+		t.Fatalf("%s, %s: who helped the victim hangs\n%s", x.s.name, what, words(x.a))
+	}
+	dead.Store(true)
+	r.free(true)
+	x.goOn(&wg, errs, what)
+	if x.s.fresh {
+		require.NoError(t, x.own.close(), "%s, %s", x.s.name, what)
+	}
+	x.limit.kills++
+	return took
+}
+
+// beginFree starts a victim that nobody steps. Its operation begins with runFor.
+func (x *stage) beginFree() *run {
 	t := x.t
 	t.Helper()
 	if x.s.fresh {
@@ -43,42 +74,25 @@ func (x *stage) interrupt(after time.Duration, let bool) time.Duration {
 	defer f.Close()
 	r := &run{stage: x, ctl: ctl, victim: x.start("victim", f)}
 	r.victim.Await(t)
-	var wg sync.WaitGroup
-	errs := make(chan error, x.s.waiters)
-	for range x.s.waiters {
-		wg.Go(func() {
-			if err := x.own.wait(); err != nil {
-				errs <- err
-			}
-		})
-	}
-	ctl.Gate.Store(1)
-	for end := time.Now().Add(proctest.Scale(limit)); ctl.Began.Load() == 0; {
+	return r
+}
+
+// runFor has a victim do its operation, for so long or until it is over. It returns how
+// long that was.
+func (r *run) runFor(atMost time.Duration, let bool) time.Duration {
+	r.ctl.Gate.Store(1)
+	for end := time.Now().Add(proctest.Scale(limit)); r.ctl.Began.Load() == 0; {
 		if time.Now().After(end) {
-			t.Fatalf("%s: the operation does not begin: %v\n%s", x.s.name, r.victim.Kill(t), words(x.a))
+			r.t.Fatalf("%s: the operation does not begin: %v\n%s", r.s.name, r.victim.Kill(r.t), words(r.a))
 		}
 	}
 	begun := time.Now()
-	for ctl.Ended.Load() == 0 && time.Since(begun) < after {
-		if let && time.Since(begun) > after/2 {
+	for r.ctl.Ended.Load() == 0 && time.Since(begun) < atMost {
+		if let && time.Since(begun) > atMost/2 {
 			r.free(false)
 		}
 	}
-	took := time.Since(begun)
-	r.victim.Signal(t, syscall.SIGKILL)
-	r.victim.WaitSignal(t, syscall.SIGKILL)
-	what := fmt.Sprintf("killed %v after it began", took)
-	if !r.rest(proctest.Scale(limit)) {
-		t.Fatalf("%s, %s: who helped the victim hangs\n%s", x.s.name, what, words(x.a))
-	}
-	dead.Store(true)
-	r.free(true)
-	x.goOn(&wg, errs, what)
-	if x.s.fresh {
-		require.NoError(t, x.own.close(), "%s, %s", x.s.name, what)
-	}
-	x.limit.kills++
-	return took
+	return time.Since(begun)
 }
 
 // goOn checks that those who wait go on after a death, and what is to be true then.
