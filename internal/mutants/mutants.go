@@ -196,14 +196,14 @@ var mutants = []mutant{
 		name: "keys die with their owner",
 		file: "prims/multilock_queue.go",
 		old:  "!h.owner().held() || !gone(h.owner().name()) {",
-		new:  "!h.owner().held() || gone(0) || true {",
+		new:  "!h.owner().held() || gone != nil {",
 		pkg:  "prims", run: "TestMultiLockOwnerDeathRelease",
 	},
 	{
 		name: "what the dead executed is over",
 		file: "prims/signal_repair.go",
 		old:  "\t\tcase s.executing() && gone(s.name()):\n",
-		new:  "\t\tcase s.executing() && gone(0):\n",
+		new:  "\t\tcase s.executing() && gone(s.name()) && false:\n",
 		pkg:  "prims", run: "TestSignalDeath$",
 	},
 	{
