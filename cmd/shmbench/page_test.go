@@ -181,3 +181,21 @@ func TestGlanceGoesOn(t *testing.T) {
 	require.Equal(t, utf8.RuneCountInString(lines[1][:strings.Index(lines[1], "0.75")]), strings.Index(lines[2], "0.0828"), "below each other")
 	require.Contains(t, strings.Join(lines, ""), "7.05 chan")
 }
+
+// A table that is too wide leaves out what can be seen elsewhere, not its last figures.
+func TestTablesAreNarrowed(t *testing.T) {
+	long := strings.Repeat("x", 40)
+	rows := narrow([][]string{
+		{"", "p99-ns", "[min..max]", "closed-p99-ns", "corrected-p99-ns", "vs c:robust"},
+		{long, "35.0µs", "[1ns..2µs]", "266ns", "266ns", "13.7 [2.11..25.3]"},
+		{long, "skipped: for a reason"},
+	})
+	require.Equal(t, []string{long, "35.0µs", "266ns", "266ns", "13.7 [2.11..25.3]"}, rows[1])
+	rows = narrow([][]string{
+		{"", "p99-ns", "[min..max]", "closed-p99-ns", "corrected-p99-ns", "vs c:robust"},
+		{long + long[:13], "35.0µs", "[1ns..2µs]", "266ns", "266ns", "13.7 [2.11..25.3]"},
+		{long, "skipped: for a reason"},
+	})
+	require.Equal(t, "13.7", rows[1][4])
+	require.Equal(t, "skipped: for a reason", rows[2][1])
+}
