@@ -151,7 +151,7 @@ the reason.`
 
 // Run runs them.
 func (peersCmd) Run(s *session) error {
-	return s.measure(usual, "uncontended", "handoff", "wake", "lock", "readers", "rw", "sem", "cond", "event", "barrier", "queue", "crash")
+	return s.measure(usual, commandScenarios["peers"]...)
 }
 
 // wakeCmd looks at wakes alone.
@@ -174,7 +174,7 @@ before, none twice. Each waiter is a process: of --waiters, what is over 255 is 
 // Run runs the scenarios.
 func (wakeCmd) Run(s *session) error {
 	s.gaps = wakeGaps
-	return s.measure(usual, "wake", "herd")
+	return s.measure(usual, commandScenarios["wake"]...)
 }
 
 // oversubCmd has more workers than CPUs.
@@ -189,4 +189,4 @@ costs when there is not.`
 }
 
 // Run runs the scenario.
-func (oversubCmd) Run(s *session) error { return s.measure(usual, "oversub") }
+func (oversubCmd) Run(s *session) error { return s.measure(usual, commandScenarios["oversub"]...) }
