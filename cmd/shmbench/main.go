@@ -94,8 +94,13 @@ Examples:
   shmbench compare a.json b.json
   shmbench suite --html report.html              pictures
 
+What no flag says, the environment can: SHMBENCH_MAX_CELLS stands for --max-cells.
+
 Exit status: 0 ok, 1 usage, environment or a failed bar, 2 skipped cells under
 --strict, 3 a subject broke its promise, 4 a worker crashed or hung.`
+
+// envPrefix begins the names of the variables that stand for flags.
+const envPrefix = "SHMBENCH"
 
 // status is an exit status that has been explained already.
 type status int
@@ -108,7 +113,9 @@ func main() { os.Exit(realMain(os.Args[1:], os.Stdout, os.Stderr)) }
 func realMain(args []string, stdout, stderr io.Writer) int {
 	var p program
 	parser, err := kong.New(&p, kong.Name("shmbench"), kong.Description(description),
-		kong.Writers(stdout, stderr), kong.Vars{"torturejobs": jobList(soundJobs)}, kong.Help(helpOf), kong.ConfigureHelp(kong.HelpOptions{Compact: true, FlagsLast: true}))
+		kong.Writers(stdout, stderr), kong.Vars{"torturejobs": jobList(soundJobs)}, kong.DefaultEnvars(envPrefix),
+		kong.Help(helpOf), kong.ConfigureHelp(kong.HelpOptions{Compact: true, FlagsLast: true}),
+		kong.ValueFormatter(func(v *kong.Value) string { return v.Help })) // without a variable for each flag
 	if err != nil {
 		fmt.Fprintln(stderr, "shmbench:", err)
 		return exitUsage

@@ -154,6 +154,25 @@ func TestUsage(t *testing.T) {
 	}
 }
 
+// The environment stands for flags that are not given, and nothing else.
+func TestEnvironmentStandsForFlags(t *testing.T) {
+	t.Setenv("SHMBENCH_PRIM", "go:flock")
+	t.Setenv("SHMBENCH_PROCS", "5")
+	t.Setenv("SHMBENCH_MAX_CELLS", "600")
+	code, out, errs := shmbench(t, "lock", "-n", "--threads=2")
+	require.Zero(t, code, errs)
+	require.Empty(t, errs)
+	require.Contains(t, out, "prim=flock/procs=5/")
+	require.NotContains(t, out, "by=shmsync")
+	code, out, errs = shmbench(t, "lock", "-n", "--procs=3")
+	require.Zero(t, code, errs)
+	require.NotContains(t, out, "procs=5")
+	t.Setenv("SHMBENCH_PROCS", "none")
+	code, _, errs = shmbench(t, "lock", "-n")
+	require.Equal(t, exitUsage, code)
+	require.Contains(t, errs, "none")
+}
+
 func TestDryRunMeasuresNothing(t *testing.T) {
 	code, out, _ := shmbench(t, "-n")
 	require.Equal(t, exitOK, code)
