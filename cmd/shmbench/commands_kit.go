@@ -16,7 +16,7 @@ type (
 )
 
 // Run runs the scenarios.
-func (rwCmd) Run(s *session) error { return s.measure(usual, "readers", "rw") }
+func (rwCmd) Run(s *session) error { return s.measure(usual, commandScenarios["rw"]...) }
 
 // Help describes the cells.
 func (rwCmd) Help() string {
@@ -29,7 +29,7 @@ the end of their hold, and the words equal the number of writes.`
 }
 
 // Run runs the scenario.
-func (semCmd) Run(s *session) error { return s.measure(usual, "sem") }
+func (semCmd) Run(s *session) error { return s.measure(usual, commandScenarios["sem"]...) }
 
 // Help describes the cells.
 func (semCmd) Help() string {
@@ -38,7 +38,7 @@ most that held one at a time. Checked: never more than there are, and none in th
 }
 
 // Run runs the scenario.
-func (condCmd) Run(s *session) error { return s.measure(usual, "cond") }
+func (condCmd) Run(s *session) error { return s.measure(usual, commandScenarios["cond"]...) }
 
 // Help describes the cells.
 func (condCmd) Help() string {
@@ -49,7 +49,7 @@ exactly once, those of each producer in their order.`
 }
 
 // Run runs the scenario.
-func (eventCmd) Run(s *session) error { return s.measure(usual, "event") }
+func (eventCmd) Run(s *session) error { return s.measure(usual, commandScenarios["event"]...) }
 
 // Help describes the cells.
 func (eventCmd) Help() string {
@@ -59,7 +59,7 @@ Checked: all come through every round, and none before it began.`
 }
 
 // Run runs the scenario.
-func (seqCmd) Run(s *session) error { return s.measure(usual, "seq") }
+func (seqCmd) Run(s *session) error { return s.measure(usual, commandScenarios["seq"]...) }
 
 // Help describes the cells.
 func (seqCmd) Help() string {
@@ -71,7 +71,7 @@ began, none of the others ever; the value is the number of increments.`
 }
 
 // Run runs the scenario.
-func (multiCmd) Run(s *session) error { return s.measure(usual, "multi") }
+func (multiCmd) Run(s *session) error { return s.measure(usual, commandScenarios["multi"]...) }
 
 // Help describes the cells.
 func (multiCmd) Help() string {
@@ -80,7 +80,7 @@ each key; all of them together equal the number of keys taken.`
 }
 
 // Run runs the scenario.
-func (barrierCmd) Run(s *session) error { return s.measure(usual, "barrier") }
+func (barrierCmd) Run(s *session) error { return s.measure(usual, commandScenarios["barrier"]...) }
 
 // Help describes the cells.
 func (barrierCmd) Help() string {
@@ -89,7 +89,7 @@ a phase. Checked: after each phase all have come to it, and nobody further than 
 }
 
 // Run runs the scenario.
-func (queueCmd) Run(s *session) error { return s.measure(usual, "queue") }
+func (queueCmd) Run(s *session) error { return s.measure(usual, commandScenarios["queue"]...) }
 
 // Help describes the cells.
 func (queueCmd) Help() string {

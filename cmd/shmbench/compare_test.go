@@ -95,7 +95,7 @@ func TestResultFilesAreNotTrusted(t *testing.T) {
 	} {
 		bad := filepath.Join(t.TempDir(), "bad.json")
 		require.NoError(t, os.WriteFile(bad, content, 0o600))
-		for _, args := range [][]string{{"compare", good, bad}, {"export", bad}} {
+		for _, args := range [][]string{{"compare", good, bad}, {"compare", bad, good}, {"export", bad}, {"recommend", bad}, {"report", bad}} {
 			code, out, errs := shmbench(t, args...)
 			require.Equal(t, exitUsage, code, want)
 			require.Empty(t, out)

@@ -66,6 +66,9 @@ func readEnvironment(used []int) environment {
 		e.Nodes = len(nodes)
 	}
 	e.CPU, e.Hypervisor = cpuInfo()
+	if isTranslated() {
+		e.CPU = translatedOn(e.CPU)
+	}
 	if e.Hypervisor == "" {
 		e.Hypervisor = readLine("/sys/hypervisor/type")
 	}

@@ -53,7 +53,7 @@ func lines(cells []*jsonCell, point func(total int64, b hdrhistogram.Bracket, di
 		if h == nil {
 			continue
 		}
-		s := series{name: c.Subject}
+		s := series{name: c.name()}
 		for _, b := range h.CumulativeDistribution() {
 			p, ok := point(h.TotalCount(), b, div)
 			if !ok {
@@ -70,17 +70,17 @@ func lines(cells []*jsonCell, point func(total int64, b hdrhistogram.Bracket, di
 
 // scaling is a metric against the number of workers: the median of the repetitions,
 // and their range as a band.
-func scaling(title string, cells []*jsonCell) (*figure, error) {
+func scaling(title string, cells []*jsonCell, cpus int) (*figure, error) {
 	byName := map[string][]*jsonCell{}
 	var names []string
 	for _, c := range cells {
 		if len(c.values(c.Unit)) == 0 {
 			continue
 		}
-		if byName[c.Subject] == nil {
-			names = append(names, c.Subject)
+		if byName[c.name()] == nil {
+			names = append(names, c.name())
 		}
-		byName[c.Subject] = append(byName[c.Subject], c)
+		byName[c.name()] = append(byName[c.name()], c)
 	}
 	var all []series
 	for _, name := range names {
@@ -104,8 +104,13 @@ func scaling(title string, cells []*jsonCell) (*figure, error) {
 		return nil, nil
 	}
 	unit := cells[0].Unit
-	return draw(title, "Median of the repetitions; the band is their range.",
-		axis{label: "workers (processes × threads)", format: func(v float64) string { return strconv.FormatFloat(v, 'g', 3, 64) }},
+	caption := "Median of the repetitions; the band is their range."
+	if s, ok := ideal(all, cpus); ok {
+		all = append(all, s)
+		caption += " Ideal is what it would be if more workers, up to the number of CPUs, did each as much as the fewest do."
+	}
+	return draw(title, caption,
+		axis{label: "workers (processes × threads)", ticks: measuredAt(all)},
 		axis{label: unit, format: func(v float64) string { return formatMetric(unit, v) }}, all), nil
 }
 

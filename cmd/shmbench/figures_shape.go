@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 )
 
 // shapeFigures are the figures that show more than a median and its tail: who stands
@@ -28,6 +27,16 @@ func shapeFigures(sc *scenario, keys []string, groups map[string][]*jsonCell, al
 	case "oversub":
 		for _, cells := range groupsBut(all, "load", "spin") {
 			add(againstLoad(cells))
+		}
+	}
+	for _, p := range sweeps[sc.name] {
+		for _, cells := range groupsBut(all, p.param) {
+			add(p.draw(sc, notable(sc, cells)))
+		}
+	}
+	if sc.name == "rw" {
+		for _, f := range ratioMaps(all) {
+			add(f)
 		}
 	}
 	for i, k := range keys {
@@ -76,7 +85,7 @@ func sideBySide(sc *scenario, label string, cells []*jsonCell) *figure {
 	var rows []row
 	for _, c := range cells {
 		v := summarize(c.values(sc.unit))
-		rows = append(rows, row{name: c.Subject, value: formatMetric(sc.unit, v.Center), ours: c.ours(), parts: []float64{v.Center}, lo: v.Lo, hi: v.Hi})
+		rows = append(rows, row{name: c.name(), value: formatMetric(sc.unit, v.Center), ours: c.ours(), parts: []float64{v.Center}, lo: v.Lo, hi: v.Hi})
 	}
 	slices.SortStableFunc(rows, func(a, b row) int {
 		if sc.higher {
@@ -91,16 +100,13 @@ func sideBySide(sc *scenario, label string, cells []*jsonCell) *figure {
 		most = math.Max(most, r.hi)
 	}
 	if most > 8*middle && middle > 0 {
-		most, clipped = 8*middle, " Bars that end at the right edge are longer than that."
+		most, clipped = 8*middle, " Bars with a gap are longer than that."
 		for i := range rows {
+			rows[i].broken = rows[i].parts[0] > most
 			rows[i].parts[0], rows[i].lo, rows[i].hi = min(rows[i].parts[0], most), min(rows[i].lo, most), min(rows[i].hi, most)
 		}
 	}
-	better := "less is better"
-	if sc.higher {
-		better = "more is better"
-	}
-	return drawRows(strings.TrimSpace("Side by side "+label), sc.unit+", "+better+"; medians, and the range of the repetitions."+clipped, rows, nil, most)
+	return drawRows(strings.TrimSpace("Side by side "+label), sc.unit+", "+better(sc)+"; medians, and the range of the repetitions."+clipped, rows, nil, most)
 }
 
 // fairnessBars shows what part of all operations each worker did.
@@ -132,7 +138,7 @@ func fairnessBars(title string, cells []*jsonCell) *figure {
 			ops[i] /= total
 		}
 		workers = max(workers, len(ops))
-		rows = append(rows, row{name: c.Subject, value: "Jain " + formatMetric("jain", median(jain)), ours: c.ours(), parts: ops})
+		rows = append(rows, row{name: c.name(), value: "Jain " + formatMetric("jain", median(jain)), ours: c.ours(), parts: ops})
 	}
 	if len(rows) == 0 {
 		return nil
@@ -149,7 +155,7 @@ func handoverBars(title string, cells []*jsonCell) *figure {
 	var rows []row
 	seen := make([]bool, len(handoverKinds))
 	for _, c := range cells {
-		r := row{name: c.Subject, ours: c.ours()}
+		r := row{name: c.name(), ours: c.ours()}
 		sum := 0.0
 		for i, kind := range handoverKinds {
 			v := 0.0
@@ -191,85 +197,4 @@ func mean(vs []float64) float64 {
 		sum += v
 	}
 	return sum / float64(len(vs))
-}
-
-// curves makes a line of each name: medians against x, with the range as a band.
-func curves(cells []*jsonCell, name func(*jsonCell) string, x func(*jsonCell) float64) (all []series) {
-	at := map[string]int{}
-	points := [][]*jsonCell{}
-	for _, c := range cells {
-		i, ok := at[name(c)]
-		if !ok {
-			i = len(all)
-			at[name(c)] = i
-			all, points = append(all, series{name: name(c)}), append(points, nil)
-		}
-		points[i] = append(points[i], c)
-	}
-	for i, list := range points {
-		slices.SortStableFunc(list, func(a, b *jsonCell) int { return cmp.Compare(x(a), x(b)) })
-		var back []xy
-		for _, c := range list {
-			v := summarize(c.values(c.Unit))
-			all[i].line = append(all[i].line, xy{x(c), v.Center})
-			all[i].band = append(all[i].band, xy{x(c), v.Lo})
-			back = append(back, xy{x(c), v.Hi})
-		}
-		slices.Reverse(back)
-		all[i].band = append(all[i].band, back...)
-	}
-	return slices.DeleteFunc(all, func(s series) bool { return len(s.line) < 2 })
-}
-
-// leastGap is where a curve has no gap at all.
-const leastGap = 2 * time.Microsecond
-
-// againstGap is the latency of a wake against how long the other had slept.
-func againstGap(cells []*jsonCell) *figure {
-	all := curves(cells, func(c *jsonCell) string { return c.Subject }, func(c *jsonCell) float64 {
-		d, err := time.ParseDuration(c.Params["gap"])
-		if err != nil { // of a file from elsewhere
-			d = 0
-		}
-		return float64(max(d, leastGap))
-	})
-	for _, s := range all {
-		for _, line := range [][]xy{s.line, s.band} {
-			for i := range line {
-				line[i].y = math.Max(line[i].y, 1)
-			}
-		}
-	}
-	if len(all) == 0 {
-		return nil
-	}
-	return draw(strings.TrimSpace("Wake latency against gap "+cells[0].group("gap")),
-		"From the wake to the first instruction, against how long the other had slept; at the left it had not. Medians, with the range of the repetitions.",
-		axis{label: "gap", log: true, format: asTime}, axis{log: true, format: asTime}, all)
-}
-
-// againstLoad is throughput against the number of workers of each CPU, a line for each
-// spin budget.
-func againstLoad(cells []*jsonCell) *figure {
-	all := curves(cells, func(c *jsonCell) string {
-		if spin := c.Params["spin"]; spin != "auto" {
-			return c.Subject + " " + spin
-		}
-		return c.Subject
-	}, func(c *jsonCell) float64 { n, _ := strconv.ParseFloat(c.Params["load"], 64); return n })
-	if len(all) == 0 {
-		return nil
-	}
-	var loads []tick
-	for _, s := range all {
-		for _, p := range s.line {
-			if t := (tick{p.x, strconv.FormatFloat(p.x, 'g', 3, 64)}); !slices.Contains(loads, t) {
-				loads = append(loads, t)
-			}
-		}
-	}
-	return draw(strings.TrimSpace("Throughput against load "+cells[0].group("load", "spin")),
-		"A line that falls is a lock whose waiters take the CPU from its holder. Times are spin budgets; the band is the range of the repetitions.",
-		axis{label: "workers for each CPU", ticks: loads},
-		axis{label: "ops/s", format: func(v float64) string { return formatMetric("ops/s", v) }}, all)
 }

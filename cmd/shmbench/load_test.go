@@ -21,7 +21,8 @@ var wantPeers = map[string][]string{
 	"c:cond": {"handoff", "wake", "cond"}, "c:barrier": {"barrier"}, "c:sem": {"uncontended", "handoff", "sem"},
 	"c:sysv": {"uncontended", "handoff", "sem", "crash"}, "c:mq": {"handoff", "wake", "lock"}, "c:futex": {"handoff", "wake", "lock", "herd"},
 	"go:eventfd": {"handoff", "sem"}, "go:pipe": {"handoff", "queue"}, "go:unix": {"handoff", "queue"}, "go:flock": {"lock", "crash"},
-	"go:ofd": {"lock", "crash", "multi"}, "go:futex": {"wake", "waiters", "herd"}, "in-process:sync.Mutex": {"uncontended", "lock"},
+	"go:ofd": {"lock", "crash", "multi"}, "go:futex": {"wake", "waiters", "herd"}, "go:futex-requeue": {"herd"},
+	"go:futex2": {"wake", "herd"}, "go:futex2-numa": {"wake", "herd"}, "in-process:sync.Mutex": {"uncontended", "lock"},
 	"in-process:sync.RWMutex": {"readers", "rw"}, "in-process:chan": {"handoff", "lock", "queue", "sem"}, "in-process:sync.Cond": {"cond"},
 }
 
@@ -88,12 +89,17 @@ func TestWakeCurveRuns(t *testing.T) {
 	require.Equal(t, exitOK, code, errs)
 	seen := map[string]int{}
 	for _, c := range parseDocument(t, out).Cells {
+		seen[c.Scenario+" "+c.Subject]++
+		if c.Status == statusSkipped {
+			require.Regexp(t, "^go:futex(2|2-numa|-waitv)$", c.Subject, "what is newer than the oldest kernel that is supported")
+			require.Regexp(t, "kernel|futex", c.Reason)
+			continue
+		}
 		require.Equal(t, statusOK, c.Status, c.Key)
 		require.NotEmpty(t, c.Summary, c.Key)
-		if n := c.Reps[0].Metrics["n"]; n >= 2*tailMin {
+		if n := c.Reps[0].Metrics["n"]; n >= 2*tailMin { // a busy machine may not come to as many
 			require.NotEmpty(t, c.values("p50-ns"), c.Key)
 		}
-		seen[c.Scenario+" "+c.Subject]++
 		if c.Scenario == "wake" && c.Params["gap"] == "300us" && len(c.values("slept")) > 0 && strings.HasSuffix(c.Subject, "futex") {
 			require.Greater(t, median(c.values("slept")), 0.5, "%s: who has nothing to do sleeps", c.Key)
 		}
@@ -101,7 +107,9 @@ func TestWakeCurveRuns(t *testing.T) {
 	for _, name := range loadSubjects["herd"] {
 		require.Equal(t, 4, seen["herd "+name], "%s: two gaps, one and all", name)
 	}
-	require.Equal(t, 2, seen["wake go:futex-waitv"])
+	for _, name := range []string{"futex", "futex-bitset", "futex-waitv", "futex2", "futex2-numa"} {
+		require.Equal(t, 2, seen["wake go:"+name], name)
+	}
 	require.Equal(t, 2, seen["wake c:futex"])
 }
 
@@ -198,10 +206,15 @@ func TestQuotaIsJoined(t *testing.T) {
 	require.NoDirExists(t, q.dir)
 }
 
-// What a broken herd does is seen.
+// What a broken herd does is seen. A busy machine may not come to a round in time, so there
+// are several attempts.
 func TestHerdSeesViolations(t *testing.T) {
-	code, _, errs := shmbench(t, "wake", "--prim=test:stampede", "--place=any", "--waiters=3", "--wake=1", "--gap=200us", "--time=50ms",
-		"--warmup=2ms", "--count=1", "--timeout=2s", "--cc=none")
+	var code int
+	var errs string
+	for attempt := 0; code == exitOK && attempt < 10; attempt++ {
+		code, _, errs = shmbench(t, "wake", "--prim=test:stampede", "--place=any", "--waiters=3", "--wake=1", "--gap=200us", "--time=50ms",
+			"--warmup=2ms", "--count=1", "--timeout=2s", "--cc=none")
+	}
 	require.Equal(t, exitViolation, code, errs)
 	require.Contains(t, errs, "rounds")
 }

@@ -94,8 +94,13 @@ Examples:
   shmbench compare a.json b.json
   shmbench suite --html report.html              pictures
 
+What no flag says, the environment can: SHMBENCH_MAX_CELLS stands for --max-cells.
+
 Exit status: 0 ok, 1 usage, environment or a failed bar, 2 skipped cells under
 --strict, 3 a subject broke its promise, 4 a worker crashed or hung.`
+
+// envPrefix begins the names of the variables that stand for flags.
+const envPrefix = "SHMBENCH"
 
 // status is an exit status that has been explained already.
 type status int
@@ -108,7 +113,9 @@ func main() { os.Exit(realMain(os.Args[1:], os.Stdout, os.Stderr)) }
 func realMain(args []string, stdout, stderr io.Writer) int {
 	var p program
 	parser, err := kong.New(&p, kong.Name("shmbench"), kong.Description(description),
-		kong.Writers(stdout, stderr), kong.Vars{"torturejobs": jobList(soundJobs)}, kong.ConfigureHelp(kong.HelpOptions{Compact: true, FlagsLast: true}))
+		kong.Writers(stdout, stderr), kong.Vars{"torturejobs": jobList(soundJobs)}, kong.DefaultEnvars(envPrefix),
+		kong.Help(helpOf), kong.ConfigureHelp(kong.HelpOptions{Compact: true, FlagsLast: true}),
+		kong.ValueFormatter(func(v *kong.Value) string { return v.Help })) // without a variable for each flag
 	if err != nil {
 		fmt.Fprintln(stderr, "shmbench:", err)
 		return exitUsage
@@ -118,6 +125,7 @@ func realMain(args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintln(stderr, "shmbench:", err)
 		return exitUsage
 	}
+	warnUnheeded(stderr, k)
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	err = k.Run(&session{ctx: ctx, common: &p.common, stdout: stdout, stderr: stderr, args: args})
@@ -139,10 +147,12 @@ var (
 )
 
 // Run runs the scenario.
-func (uncontendedCmd) Run(s *session) error { return s.measure(usual, "uncontended") }
+func (uncontendedCmd) Run(s *session) error {
+	return s.measure(usual, commandScenarios["uncontended"]...)
+}
 
 // Run runs the scenarios.
-func (handoffCmd) Run(s *session) error { return s.measure(usual, "handoff", "wake") }
+func (handoffCmd) Run(s *session) error { return s.measure(usual, commandScenarios["handoff"]...) }
 
 // Run runs the scenario; with a rate, that of locks taken at it.
 func (lockCmd) Run(s *session) error {
@@ -166,10 +176,10 @@ Checked: the counter under the lock equals the acquisitions.`
 }
 
 // Run runs the scenario.
-func (crashCmd) Run(s *session) error { return s.measure(usual, "crash") }
+func (crashCmd) Run(s *session) error { return s.measure(usual, commandScenarios["crash"]...) }
 
 // Run runs the scenarios.
-func (waitersCmd) Run(s *session) error { return s.measure(usual, "waiters", "idle") }
+func (waitersCmd) Run(s *session) error { return s.measure(usual, commandScenarios["waiters"]...) }
 
 // Run is the life of a worker.
 func (c *workerCmd) Run(s *session) error {

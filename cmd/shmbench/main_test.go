@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"os"
 	"os/exec"
+	"strings"
 	"testing"
 	"time"
 
@@ -117,14 +118,59 @@ func TestSkippedCells(t *testing.T) {
 }
 
 func TestUsage(t *testing.T) {
-	for _, args := range [][]string{
-		{"--cpus=x"}, {"--cpus=4000"}, {"--place=moon"}, {"lock", "--threads=0"}, {"lock", "--prim=no:such"},
-		{"nonsense"}, {"--format=xml"}, {"lock", "--threads=1:600"},
+	for line, want := range map[string]string{
+		"--cpus=x":              `"x" is no number`,
+		"--cpus=4000":           "this host has no CPU 4000",
+		"--nodes=900":           "this host has no node 900",
+		"--nodes=x":             `"x" is no number`,
+		"--place=moon":          "moon",
+		"--place=0+4000":        "this host has no CPU 4000",
+		"lock --threads=0":      "--threads: 0 is less than 1",
+		"lock --threads=1:600":  "--max-cells",
+		"lock --prim=no:such":   "no subject of [lock",
+		"lock --prim=[":         "--prim",
+		"lock --rate=0":         "--rate: 0",
+		"nonsense":              "nonsense",
+		"--format=xml":          "xml",
+		"mem --mem=bind:900":    "no node 900 with memory",
+		"mem --mem=bind:x":      "bind:x",
+		"mem --huge=3M":         "3M",
+		"mem --mib=-1":          "--mib: -1",
+		"rw --read=101":         "--read",
+		"sem --permits=0":       "--permits",
+		"multi --skew=bent":     "bent",
+		"oversub --spin=much":   `--spin "much"`,
+		"wake --gap=-1s":        "is negative",
+		"suite --quick --std":   "--quick",
+		"compare a b":           "a",
+		"bars --only=(":         "--only",
+		"selftest --only=no/no": "no/no",
 	} {
-		code, _, errs := shmbench(t, args...)
-		require.Equal(t, exitUsage, code, args)
-		require.NotEmpty(t, errs, args)
+		code, out, errs := shmbench(t, strings.Fields(line)...)
+		require.Equal(t, exitUsage, code, line)
+		require.Empty(t, out, line)
+		require.Contains(t, errs, want, line)
+		require.True(t, strings.HasPrefix(errs, "shmbench: "), errs)
 	}
+}
+
+// The environment stands for flags that are not given, and nothing else.
+func TestEnvironmentStandsForFlags(t *testing.T) {
+	t.Setenv("SHMBENCH_PRIM", "go:flock")
+	t.Setenv("SHMBENCH_PROCS", "5")
+	t.Setenv("SHMBENCH_MAX_CELLS", "600")
+	code, out, errs := shmbench(t, "lock", "-n", "--threads=2")
+	require.Zero(t, code, errs)
+	require.Empty(t, errs)
+	require.Contains(t, out, "prim=flock/procs=5/")
+	require.NotContains(t, out, "by=shmsync")
+	code, out, errs = shmbench(t, "lock", "-n", "--procs=3")
+	require.Zero(t, code, errs)
+	require.NotContains(t, out, "procs=5")
+	t.Setenv("SHMBENCH_PROCS", "none")
+	code, _, errs = shmbench(t, "lock", "-n")
+	require.Equal(t, exitUsage, code)
+	require.Contains(t, errs, "none")
 }
 
 func TestDryRunMeasuresNothing(t *testing.T) {

@@ -19,7 +19,7 @@ type matrixCmd struct {
 // Run runs the scenario.
 func (c *matrixCmd) Run(s *session) error {
 	s.sample = c.Sample
-	return s.measure(defaults{time: 50 * time.Millisecond, warmup: 10 * time.Millisecond, count: 5, kills: 1}, "matrix")
+	return s.measure(defaults{time: 50 * time.Millisecond, warmup: 10 * time.Millisecond, count: 5, kills: 1}, commandScenarios["matrix"]...)
 }
 
 // Help describes the cells.

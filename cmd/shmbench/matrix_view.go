@@ -284,10 +284,17 @@ const mostPairs = 12
 // byClass sums a matrix up: a bar for each class of pairs and subject, the median over
 // the pairs, and their range.
 func byClass(sc *scenario, cells []*jsonCell, t *topology.Topology) htmlGroup {
-	g := htmlGroup{Label: "by how far apart the CPUs are", Unit: sc.unit, Better: "less is better"}
+	g := htmlGroup{Label: "by how far apart the CPUs are", Unit: sc.unit, Better: better(sc)}
 	longest := 0.0
+	var names []string
+	for _, c := range cells {
+		if !slices.Contains(names, c.name()) {
+			names = append(names, c.name())
+		}
+	}
+	slices.Sort(names)
 	for _, class := range append(slices.Clone(topology.Classes), "") {
-		for _, s := range matrixSubjects {
+		for _, name := range names {
 			var vs []float64
 			for _, c := range cells {
 				cpus, err := parsePair(c.Params["place"])
@@ -295,7 +302,7 @@ func byClass(sc *scenario, cells []*jsonCell, t *topology.Topology) htmlGroup {
 				if err == nil && len(cpus) == 2 && t != nil {
 					of = t.Class(cpus[0], cpus[1])
 				}
-				if c.Subject == s.Name() && of == class {
+				if c.name() == name && of == class {
 					vs = append(vs, median(c.values(c.Unit)))
 				}
 			}
@@ -304,7 +311,7 @@ func byClass(sc *scenario, cells []*jsonCell, t *topology.Topology) htmlGroup {
 			}
 			v := summarize(vs)
 			longest = max(longest, v.Hi)
-			g.Bars = append(g.Bars, htmlBar{Name: strings.TrimSpace(string(class) + " " + s.Name()), Value: formatMetric(sc.unit, v.Center),
+			g.Bars = append(g.Bars, htmlBar{Name: strings.TrimSpace(string(class) + " " + name), Value: formatMetric(sc.unit, v.Center),
 				Range: formatMetric(sc.unit, v.Lo) + " to " + formatMetric(sc.unit, v.Hi), Width: v.Center, Lo: v.Lo, Span: v.Hi - v.Lo})
 		}
 	}

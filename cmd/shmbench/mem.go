@@ -16,7 +16,7 @@ import (
 type memCmd struct{}
 
 // Run runs the scenario.
-func (memCmd) Run(s *session) error { return s.measure(usual, "mem") }
+func (memCmd) Run(s *session) error { return s.measure(usual, commandScenarios["mem"]...) }
 
 // Help describes the cells.
 func (memCmd) Help() string {

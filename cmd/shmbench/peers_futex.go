@@ -12,13 +12,16 @@ import (
 )
 
 // futexPeers are the C peers' algorithms over the kernel's waits, from Go: what is left
-// between c:futex and go:futex is Go's. The others wait and wake by newer calls.
+// between c:futex and go:futex is Go's. The others wait and wake by other calls.
 var futexPeers = []*subject{
 	{By: "go", Prim: "futex", MaxN: naiveMost, Open: openFutexEnd, Scenarios: []string{"waiters", "handoff", "wake"},
 		Brief: []string{"waiters", "wake"}},
 	{By: "go", Prim: "futex-bitset", Open: openFutexEnd, Scenarios: []string{"handoff", "wake"}, Brief: []string{}},
 	{By: "go", Prim: "futex-waitv", Open: openFutexEnd, Scenarios: []string{"handoff", "wake"}, Brief: []string{},
 		Check: func() error { return shmsync.FeatureWaitV.Check() }},
+	{By: "go", Prim: "futex-requeue", Open: openRequeue, Brief: []string{}},
+	{By: "go", Prim: "futex2", Open: openFutexEnd, Scenarios: []string{"handoff", "wake"}, Brief: []string{}, Check: checkFutex2},
+	{By: "go", Prim: "futex2-numa", Open: openFutexEnd, Scenarios: []string{"handoff", "wake"}, Brief: []string{}, Check: checkFutexNUMA},
 }
 
 // sleeping is a way to sleep on a word that holds v, and to wake n of those who do.
@@ -59,7 +62,8 @@ type futexEnd struct {
 }
 
 func openFutexEnd(w *worker, thread int) (any, error) {
-	how := map[string]sleeping{"futex": sleepPlain, "futex-bitset": sleepBitset, "futex-waitv": sleepV}[w.subject.Prim]
+	how := map[string]sleeping{"futex": sleepPlain, "futex-bitset": sleepBitset, "futex-waitv": sleepV,
+		"futex2": futex2(futex2U32), "futex2-numa": futex2(futex2U32 | futex2NUMA)}[w.subject.Prim]
 	if how.wait == nil {
 		how = sleepPlain
 	}
@@ -68,7 +72,12 @@ func openFutexEnd(w *worker, thread int) (any, error) {
 	}
 	e := end(w, thread)
 	at := func(line, word int) *atomic.Uint32 { return wordAt(w.mem, line*64+word*4) }
-	return &futexEnd{sleeping: how, out: at(e, 0), outSleeps: at(e, 1), in: at(1-e, 0), sleeps: at(1-e, 1), permits: at(2, 0)}, nil
+	if w.proc == 0 { // which is first; the kernel is to choose the nodes
+		for line := range 3 {
+			at(line, 1).Store(noNode)
+		}
+	}
+	return &futexEnd{sleeping: how, out: at(e, 0), outSleeps: at(e, 2), in: at(1-e, 0), sleeps: at(1-e, 2), permits: at(2, 0)}, nil
 }
 
 func (f *futexEnd) Pass(v uint32) {

@@ -7,6 +7,7 @@ import (
 	"html/template"
 	"math"
 	"strings"
+	"unicode/utf8"
 )
 
 // A library for plots would draw this. It would also be part of each worker, whose
@@ -22,6 +23,8 @@ type series struct {
 	name string
 	line []xy
 	band []xy
+
+	ideal bool // nobody measured it
 }
 
 // figure is a picture with a caption.
@@ -50,6 +53,7 @@ const (
 	plotWidth, plotHeight = 750.0, 330.0
 	plotLeft, plotRight   = 64.0, 540.0
 	plotTop, plotBottom   = 12.0, 286.0
+	legendLine            = 17.0
 )
 
 // palette are colours that the colour-blind can tell apart, after Okabe and Ito, and
@@ -128,7 +132,11 @@ func draw(title, caption string, x, y axis, all []series) *figure {
 		}
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %g %g" role="img" aria-label="%s">`, plotWidth, plotHeight, template.HTMLEscapeString(title))
+	width, height := plotWidth, math.Max(plotHeight, plotTop+16+legendLine*float64(len(all)))
+	for _, s := range all {
+		width = math.Max(width, plotRight+46+7*float64(utf8.RuneCountInString(s.name)))
+	}
+	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %g %g" role="img" aria-label="%s">`, width, height, template.HTMLEscapeString(title))
 	for _, t := range x.marks() {
 		at := x.place(t.at)
 		fmt.Fprintf(&b, `<line class="grid" x1="%.1f" x2="%.1f" y1="%g" y2="%g"/><text x="%.1f" y="%g" text-anchor="middle">%s</text>`,
@@ -146,11 +154,14 @@ func draw(title, caption string, x, y axis, all []series) *figure {
 		if i >= len(palette) {
 			dashes = ` stroke-dasharray="5 3"`
 		}
+		if s.ideal {
+			color, dashes = "var(--soft, #57606a)", ` stroke-dasharray="2 4"`
+		}
 		if len(s.band) > 0 {
 			fmt.Fprintf(&b, `<polygon points="%s" fill="%s" opacity=".18"/>`, points(s.band, &x, &y), color)
 		}
 		fmt.Fprintf(&b, `<polyline points="%s" fill="none" stroke="%s" stroke-width="2"%s/>`, points(s.line, &x, &y), color, dashes)
-		at := plotTop + 8 + 17*float64(i)
+		at := plotTop + 8 + legendLine*float64(i)
 		fmt.Fprintf(&b, `<line x1="%g" x2="%g" y1="%g" y2="%g" stroke="%s" stroke-width="3"%s/><text x="%g" y="%g">%s</text>`,
 			plotRight+12, plotRight+34, at, at, color, dashes, plotRight+40, at+4, template.HTMLEscapeString(s.name))
 	}

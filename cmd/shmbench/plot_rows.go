@@ -7,6 +7,7 @@ import (
 	"html/template"
 	"math"
 	"strings"
+	"unicode/utf8"
 )
 
 // row is a horizontal bar of a figure, of one part or of several in a line.
@@ -16,14 +17,27 @@ type row struct {
 	ours   bool
 	parts  []float64
 	lo, hi float64 // the range of the whole; both 0 where there is none
+	broken bool    // longer than there is room for: drawn with a gap
 }
 
 // Where a figure of rows has its parts, in its own units.
 const (
 	rowHeight            = 24.0
-	rowsLeft, rowsRight  = 190.0, 640.0
+	rowsRight            = 640.0
 	rowsTop, legendSpace = 10.0, 26.0
+
+	namesLeast, namesMost = 120.0, 320.0 // left of the bars
+	letterWidth           = 7.4          // of a bold one, about
 )
+
+// namesWidth is the room that the names of rows need.
+func namesWidth(list []row) float64 {
+	longest := 0
+	for _, r := range list {
+		longest = max(longest, utf8.RuneCountInString(r.name))
+	}
+	return math.Min(math.Max(namesLeast, letterWidth*float64(longest)+14), namesMost)
+}
 
 // drawRows makes a figure of bars. A legend names the parts that have names; all
 // bars have one scale, up to most, or up to the longest where that is 0.
@@ -45,6 +59,7 @@ func drawRows(title, caption string, list []row, legend []string, most float64) 
 	if len(legend) > 0 {
 		height += legendSpace
 	}
+	rowsLeft := namesWidth(list)
 	scale := (rowsRight - rowsLeft) / most
 	var b strings.Builder
 	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %g %g" role="img" aria-label="%s">`,
@@ -72,6 +87,9 @@ func drawRows(title, caption string, list []row, legend []string, most float64) 
 			lo, hi := rowsLeft+r.lo*scale, rowsLeft+r.hi*scale
 			end = math.Max(at, hi)
 			fmt.Fprintf(&b, `<line class="range" x1="%.1f" x2="%.1f" y1="%.1f" y2="%.1f"/>`, lo, hi, y+11.5, y+11.5)
+		}
+		if r.broken {
+			fmt.Fprintf(&b, `<path class="gap" d="M%.1f %.1f l6 %g m5 0 l-6 -%g" stroke="var(--card, #fff)" stroke-width="4" fill="none"/>`, rowsRight-36, y+2, rowHeight-5, rowHeight-5)
 		}
 		fmt.Fprintf(&b, `<text x="%.1f" y="%.1f">%s</text>`, end+8, y+15, template.HTMLEscapeString(r.value))
 	}

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"slices"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
 )
@@ -44,35 +43,6 @@ func readDocument(name string) (*document, error) {
 		}
 	}
 	return d, nil
-}
-
-// readDocuments reads several result files as one: of a cell that is in more than one of
-// them, what the last has. In what their hosts differ becomes a warning.
-func readDocuments(names []string) (*document, error) {
-	all, err := readDocument(names[0])
-	if err != nil {
-		return nil, err
-	}
-	for _, name := range names[1:] {
-		d, err := readDocument(name)
-		if err != nil {
-			return nil, err
-		}
-		for _, text := range differences(&all.Env, &d.Env) {
-			all.Warnings = append(all.Warnings, name+": "+text)
-		}
-		for _, text := range d.Warnings {
-			if !slices.Contains(all.Warnings, text) {
-				all.Warnings = append(all.Warnings, text)
-			}
-		}
-		for _, c := range d.Cells {
-			all.Cells = slices.DeleteFunc(all.Cells, func(old jsonCell) bool { return old.Key == c.Key })
-			all.Cells = append(all.Cells, c)
-		}
-		all.Bars = append(all.Bars, d.Bars...)
-	}
-	return all, nil
 }
 
 // values lists a metric over the repetitions that went well.

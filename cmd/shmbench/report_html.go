@@ -5,7 +5,6 @@ package main
 import (
 	"cmp"
 	_ "embed"
-	"fmt"
 	"html/template"
 	"io"
 	"os"
@@ -63,29 +62,12 @@ type htmlPage struct {
 	Advised  bool      // somewhere there is more to say than that nothing was measured
 }
 
-type glanceRow struct{ What, Prim, Value, Versus string }
-
 // htmlSection is a scenario.
 type htmlSection struct {
 	Name, Help string
 	Again      string // the command line that measures it
 	Groups     []htmlGroup
 	Figures    []*figure
-}
-
-// htmlGroup are cells that can be compared.
-type htmlGroup struct {
-	Label  string
-	Unit   string
-	Better string
-	Bars   []htmlBar
-}
-
-// htmlBar is a cell as a bar: the median, with the range of the repetitions.
-type htmlBar struct {
-	Name, Value, Range, Ratio string
-	Ours                      bool
-	Width, Lo, Span           float64 // in percent of the longest
 }
 
 // writeHTML renders a document as one page that needs nothing else: no script, no font
@@ -118,7 +100,7 @@ func writeHTML(w io.Writer, d *document) error {
 		}
 	}
 	if len(d.Cells) > 0 {
-		d.Advice = recommend(d)
+		d.Advice = recommend(d.latest())
 	}
 	p.Advised = len(d.Advice) > 0
 	return pageTemplate.Execute(w, p)
@@ -172,7 +154,10 @@ func newSection(sc *scenario, d *document) (*htmlSection, error) {
 		all = append(all, c)
 	}
 	if sc.name == "mem" {
-		s.Groups, s.Figures = memGroups(sc, all), memFigures(all)
+		s.Groups = memGroups(sc, all)
+		for _, one := range d.byFile() {
+			s.Figures = append(s.Figures, one.called(memFigures(one.find(sc.name)))...)
+		}
 		return s, nil
 	}
 	for _, k := range keys {
@@ -193,7 +178,9 @@ func newSection(sc *scenario, d *document) (*htmlSection, error) {
 		}
 	}
 	if sc.name == "matrix" {
-		s.Figures = append(s.Figures, matrixFigures(d)...)
+		for _, one := range d.byFile() {
+			s.Figures = append(s.Figures, one.called(matrixFigures(one))...)
+		}
 		if len(s.Groups) > mostPairs {
 			s.Groups = []htmlGroup{byClass(sc, all, d.Topology)}
 		}
@@ -207,7 +194,7 @@ func newSection(sc *scenario, d *document) (*htmlSection, error) {
 		return s, nil
 	}
 	for _, group := range scalingGroups(all) {
-		f, err := scaling("Throughput "+group[0].group("procs", "threads"), notable(sc, group))
+		f, err := scaling("Throughput "+group[0].group(varying(group)...), notable(sc, group), len(d.Env.Used))
 		if err != nil {
 			return nil, err
 		}
@@ -242,9 +229,30 @@ func scalingGroups(all []*jsonCell) [][]*jsonCell {
 	}
 	list := make([][]*jsonCell, 0, len(keys))
 	for _, k := range keys {
+		procs, threads := map[string]bool{}, map[string]bool{}
+		for _, c := range groups[k] {
+			procs[c.Params["procs"]], threads[c.Params["threads"]] = true, true
+		}
+		if len(procs) > 1 && len(threads) > 1 { // 2×1 and 1×2 are not the same
+			list = append(list, groupsBut(groups[k], "procs")...)
+			continue
+		}
 		list = append(list, groups[k])
 	}
 	return list
+}
+
+// varying are those of the numbers of processes and threads that a title has no room for.
+func varying(cells []*jsonCell) (names []string) {
+	for _, name := range []string{"procs", "threads"} {
+		for _, c := range cells {
+			if c.Params[name] != cells[0].Params[name] {
+				names = append(names, name)
+				break
+			}
+		}
+	}
+	return names
 }
 
 // notable are the cells that a figure has room for: ours, and the peers that matter.
@@ -258,72 +266,3 @@ func notable(sc *scenario, cells []*jsonCell) (list []*jsonCell) {
 }
 
 func (c *jsonCell) ours() bool { return strings.HasPrefix(c.Subject, libBy+":") }
-
-func newGroup(sc *scenario, label string, cells []*jsonCell) htmlGroup {
-	g := htmlGroup{Label: label, Unit: sc.unit, Better: "less is better"}
-	if sc.higher {
-		g.Better = "more is better"
-	}
-	longest := 0.0
-	for _, c := range cells {
-		longest = max(longest, summarize(c.values(sc.unit)).Hi)
-	}
-	slices.SortStableFunc(cells, func(a, b *jsonCell) int {
-		x, y := median(a.values(sc.unit)), median(b.values(sc.unit))
-		if sc.higher {
-			x, y = y, x
-		}
-		switch {
-		case x < y:
-			return -1
-		case x > y:
-			return 1
-		}
-		return 0
-	})
-	for _, c := range cells {
-		v := summarize(c.values(sc.unit))
-		b := htmlBar{
-			Name: c.Subject, Ours: c.ours(), Value: formatMetric(sc.unit, v.Center),
-			Range: formatMetric(sc.unit, v.Lo) + " to " + formatMetric(sc.unit, v.Hi),
-		}
-		if c.Ratio != nil {
-			b.Ratio = formatRatio(c.Ratio.Center) + " × " + c.Ref
-		}
-		if longest > 0 {
-			b.Width, b.Lo, b.Span = 100*v.Center/longest, 100*v.Lo/longest, 100*(v.Hi-v.Lo)/longest
-		}
-		g.Bars = append(g.Bars, b)
-	}
-	return g
-}
-
-// glanceOf holds each figure of the library against the peers that matter most.
-func glanceOf(d *document) (rows []glanceRow) {
-	for i := range d.Cells {
-		c := &d.Cells[i]
-		if !c.ours() || len(c.values(c.Unit)) == 0 {
-			continue
-		}
-		at := slices.IndexFunc(scenarios, func(s *scenario) bool { return s.name == c.Scenario })
-		if at < 0 {
-			continue
-		}
-		var versus []string
-		for _, name := range scenarios[at].versus {
-			for j := range d.Cells {
-				peer := &d.Cells[j]
-				if peer.Subject != name || peer.Scenario != c.Scenario || peer.group() != c.group() || !(median(peer.values(c.Unit)) > 0) {
-					continue
-				}
-				r := median(c.values(c.Unit)) / median(peer.values(c.Unit))
-				versus = append(versus, fmt.Sprintf("%s × %s", formatRatio(r), strings.TrimPrefix(name, "in-process:")))
-			}
-		}
-		if len(versus) > 0 {
-			prim := strings.TrimPrefix(c.Subject, libBy+":")
-			rows = append(rows, glanceRow{c.Scenario + " " + c.group(), prim, formatMetric(c.Unit, median(c.values(c.Unit))), strings.Join(versus, ", ")})
-		}
-	}
-	return rows
-}

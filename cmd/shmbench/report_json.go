@@ -43,6 +43,8 @@ type jsonCell struct {
 	Ratio    *interval           `json:"ratio,omitempty"`   // of the main metric, to Ref
 	Ref      string              `json:"ref,omitempty"`
 	Reps     []jsonRep           `json:"reps,omitempty"`
+
+	file string // that it was read from, where that matters
 }
 
 type jsonRep struct {

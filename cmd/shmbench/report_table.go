@@ -98,16 +98,35 @@ func writeGroup(w io.Writer, group []*result) {
 	writeRows(w, narrow(rows))
 }
 
-// narrow leaves the column of ranges out of a table that would be too wide.
+// narrow leaves the column of ranges out of a table that would be too wide, and then the
+// intervals of the ratios: the figures themselves are not cut.
 func narrow(rows [][]string) [][]string {
 	const ranges = 2
+	if wide(rows) {
+		for i, row := range rows {
+			if len(row) > ranges {
+				rows[i] = slices.Delete(row, ranges, ranges+1)
+			}
+		}
+	}
+	if wide(rows) {
+		for _, row := range rows[1:] {
+			if len(row) > 2 {
+				row[len(row)-1], _, _ = strings.Cut(row[len(row)-1], " [")
+			}
+		}
+	}
+	return rows
+}
+
+func wide(rows [][]string) bool {
 	var widths []int
 	for _, row := range rows {
 		for i, s := range row {
 			if i == len(widths) {
 				widths = append(widths, 0)
 			}
-			if len(row) > ranges {
+			if len(row) > 2 {
 				widths[i] = max(widths[i], utf8.RuneCountInString(s)+2)
 			}
 		}
@@ -116,15 +135,7 @@ func narrow(rows [][]string) [][]string {
 	for _, n := range widths {
 		total += n
 	}
-	if total <= tableWidth {
-		return rows
-	}
-	for i, row := range rows {
-		if len(row) > ranges {
-			rows[i] = slices.Delete(row, ranges, ranges+1)
-		}
-	}
-	return rows
+	return total > tableWidth
 }
 
 // rowOf renders one cell.

@@ -22,7 +22,7 @@ func loadScenarios() []*scenario {
 
 // loadSubjects are who takes part in them.
 var loadSubjects = map[string][]string{
-	"herd": {"c:futex", "c:sem", "c:cond", "go:futex", "go:futex-bitset", "go:futex-waitv", "go:eventfd", "shmsync:semaphore"},
+	"herd": {"c:futex", "c:sem", "c:cond", "go:futex", "go:futex-bitset", "go:futex-waitv", "go:futex-requeue", "go:futex2", "go:futex2-numa", "go:eventfd", "shmsync:semaphore"},
 	"open": {"c:futex", "c:robust", "c:sem", "go:flock", "go:eventfd", "in-process:sync.Mutex", "in-process:chan",
 		"shmsync:mutex", "shmsync:semaphore", "test:stall"},
 	"oversub": {"c:futex", "c:futex-spin1000", "c:pthread", "c:robust", "c:spin", "c:pthread-spin", "shmsync:mutex"},

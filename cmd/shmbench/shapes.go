@@ -74,7 +74,13 @@ func shapes(sc *scenario, o *options) []cell {
 		}
 		cells = more
 	case "barrier":
-		worked(0, 0)
+		var more []cell
+		for _, c := range cells {
+			for _, c.CS = range or(o.CS, 0) {
+				more = append(more, c)
+			}
+		}
+		cells = more
 	case "event":
 		for i := range cells {
 			cells[i].Gap, cells[i].Time = o.Gap, o.rounds(1)

@@ -151,7 +151,7 @@ the reason.`
 
 // Run runs them.
 func (peersCmd) Run(s *session) error {
-	return s.measure(usual, "uncontended", "handoff", "wake", "lock", "readers", "rw", "sem", "cond", "event", "barrier", "queue", "crash")
+	return s.measure(usual, commandScenarios["peers"]...)
 }
 
 // wakeCmd looks at wakes alone.
@@ -164,17 +164,19 @@ var wakeGaps = []time.Duration{0, 20 * time.Microsecond, 200 * time.Microsecond,
 func (wakeCmd) Help() string {
 	return `wake: one process wakes another that has slept for each --gap, from nothing to 10 ms; slept
 is the share that did sleep: after no gap, most do not. waker-p50-ns is what a wake costs who
-wakes. c:futex and go:futex do the same, in C and in Go.
+wakes. c:futex and go:futex do the same, in C and in Go; the other go:futex* wait by bitset,
+by futex_waitv, by futex_wait, and in the table of a node (FUTEX2_NUMA).
 
 herd: --wake of --waiters processes that sleep in one place are woken. p50-ns is until the
 last of them runs, each-p50-ns until any does. Checked: as many come as were woken, none
-before, none twice. Each waiter is a process: of --waiters, what is over 255 is left out.`
+before, none twice. go:futex-requeue wakes one and moves the others to a second word
+(FUTEX_CMP_REQUEUE), where each wakes the next. Each waiter is a process: of --waiters, what is over 255 is left out.`
 }
 
 // Run runs the scenarios.
 func (wakeCmd) Run(s *session) error {
 	s.gaps = wakeGaps
-	return s.measure(usual, "wake", "herd")
+	return s.measure(usual, commandScenarios["wake"]...)
 }
 
 // oversubCmd has more workers than CPUs.
@@ -189,4 +191,4 @@ costs when there is not.`
 }
 
 // Run runs the scenario.
-func (oversubCmd) Run(s *session) error { return s.measure(usual, "oversub") }
+func (oversubCmd) Run(s *session) error { return s.measure(usual, commandScenarios["oversub"]...) }

@@ -1,0 +1,98 @@
+//go:build linux
+
+package main
+
+import (
+	"fmt"
+	"io"
+	"slices"
+
+	"github.com/alecthomas/kong"
+)
+
+// commandScenarios are the scenarios that a command measures.
+var commandScenarios = map[string][]string{
+	"uncontended": {"uncontended"},
+	"handoff":     {"handoff", "wake"},
+	"lock":        {"lock", "open"},
+	"crash":       {"crash"},
+	"wake":        {"wake", "herd"},
+	"oversub":     {"oversub"},
+	"peers":       {"uncontended", "handoff", "wake", "lock", "readers", "rw", "sem", "cond", "event", "barrier", "queue", "crash"},
+	"waiters":     {"waiters", "idle"},
+	"rw":          {"readers", "rw"},
+	"sem":         {"sem"},
+	"cond":        {"cond"},
+	"event":       {"event"},
+	"seq":         {"seq"},
+	"multi":       {"multi"},
+	"barrier":     {"barrier"},
+	"queue":       {"queue"},
+	"mem":         {"mem"},
+	"matrix":      {"matrix"},
+}
+
+// scenarioFlags are those that say something about a scenario beside those of its keys.
+var scenarioFlags = map[string][]string{
+	"seq": {"gap"}, "mem": {"mib", "nodes"}, "crash": {"kills"}, "matrix": {"nodes"},
+}
+
+// settled are keys of scenarios that no flag changes.
+var settled = map[string][]string{"idle": {"place"}}
+
+// runFlags are about how cells are run and shown, whatever they measure.
+var runFlags = []string{"cpus", "nodes", "prim", "time", "warmup", "count", "seed", "shuffle", "timeout", "max-cells",
+	"strict", "format", "out", "html", "cc", "dry-run", "verbose"}
+
+// otherFlags are those of commands that measure no scenario, or cells of their own.
+var otherFlags = map[string][]string{
+	"bars":      {"cpus", "nodes", "time", "warmup", "count", "kills", "seed", "shuffle", "timeout", "strict", "format", "out", "html", "cc", "dry-run", "verbose"},
+	"topo":      {"format", "out", "html"},
+	"compare":   {},
+	"recommend": {"format"},
+	"report":    {"out"},
+	"export":    {"format"},
+	"torture":   {"seed", "timeout", "format", "out", "dry-run"},
+	"selftest":  {"timeout", "strict", "dry-run"},
+}
+
+// heeds tells whether a command does anything with a flag that all of them accept.
+func heeds(command, flag string) bool {
+	if list, ok := otherFlags[command]; ok {
+		return slices.Contains(list, flag)
+	}
+	names, ok := commandScenarios[command]
+	if !ok || slices.Contains(runFlags, flag) {
+		return true // a suite, and what comes later
+	}
+	return slices.ContainsFunc(names, func(name string) bool {
+		return slices.Contains(scenarioByName(name).keys, flag) && !slices.Contains(settled[name], flag) || slices.Contains(scenarioFlags[name], flag)
+	})
+}
+
+// helpOf prints the help of a command without the flags that it does not heed.
+func helpOf(options kong.HelpOptions, ctx *kong.Context) error {
+	if node := ctx.Selected(); node != nil {
+		for _, f := range ctx.Model.Flags {
+			f.Hidden = f.Hidden || f.Name != "help" && !heeds(node.Name, f.Name)
+		}
+	}
+	return kong.DefaultHelpPrinter(options, ctx)
+}
+
+// warnUnheeded tells of flags that the user gave and the command does nothing with.
+func warnUnheeded(w io.Writer, ctx *kong.Context) {
+	node := ctx.Selected()
+	if node == nil || node.Hidden {
+		return
+	}
+	own := map[*kong.Flag]bool{}
+	for _, f := range node.Flags {
+		own[f] = true
+	}
+	for _, p := range ctx.Path {
+		if p.Flag != nil && !own[p.Flag] && !heeds(node.Name, p.Flag.Name) {
+			fmt.Fprintf(w, "shmbench: warning: --%s means nothing to %s\n", p.Flag.Name, node.Name)
+		}
+	}
+}

@@ -1,0 +1,112 @@
+//go:build linux
+
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// glanceRow is a figure of the library, held against the peers that matter most.
+type glanceRow struct {
+	What, Prim, Value string
+	Versus            []string
+}
+
+// glanceOf gives the rows of a page: what the first screen of a table shows.
+func glanceOf(d *document) (rows []glanceRow) {
+	groups := map[string][]*jsonCell{}
+	for i := range d.Cells {
+		c := &d.Cells[i]
+		k := c.peers()
+		groups[k] = append(groups[k], c)
+	}
+	for i := range d.Cells {
+		c := &d.Cells[i]
+		sc := scenarioByName(c.Scenario)
+		if sc == nil || !c.ours() || len(c.values(c.Unit)) == 0 {
+			continue
+		}
+		_, prim, _ := strings.Cut(c.Subject, ":")
+		peers := groups[c.peers()]
+		var versus []string
+		for _, name := range rivals(sc, prim, func(name string) bool { return cellOf(peers, name) != nil }) {
+			peer := cellOf(peers, name)
+			if peer == nil {
+				continue
+			}
+			if q, err := ratioInterval(ratiosOf(c, peer)); err == nil {
+				versus = append(versus, formatRatio(q.Center)+" × "+strings.TrimPrefix(name, "in-process:"))
+			}
+		}
+		if len(versus) > 0 {
+			rows = append(rows, glanceRow{glanceName(c.Scenario, c.Params), strings.TrimPrefix(c.name(), libBy+":"), formatMetric(c.Unit, median(c.values(c.Unit))), versus})
+		}
+	}
+	return rows
+}
+
+// peers names what a cell is compared within: of its own file.
+func (c *jsonCell) peers() string { return c.Scenario + " " + c.group() + " " + c.file }
+
+func cellOf(cells []*jsonCell, subject string) *jsonCell {
+	if i := slices.IndexFunc(cells, func(c *jsonCell) bool { return c.Subject == subject }); i >= 0 {
+		return cells[i]
+	}
+	return nil
+}
+
+// ratiosOf pairs the main metric of two cells round by round, as ratios does.
+func ratiosOf(a, b *jsonCell) (rs []float64) {
+	for i := range min(len(a.Reps), len(b.Reps)) {
+		x, okx := a.Reps[i].Metrics[a.Unit]
+		y, oky := b.Reps[i].Metrics[a.Unit]
+		if okx && oky && y != 0 && a.Reps[i].Status == statusOK && b.Reps[i].Status == statusOK {
+			rs = append(rs, x/y)
+		}
+	}
+	return rs
+}
+
+// glanceName names what is comparable shortly.
+func glanceName(scenario string, p map[string]string) string {
+	switch scenario {
+	case "lock":
+		return fmt.Sprintf("lock %s×%s, %s in, %s out", p["procs"], p["threads"], p["cs"], p["think"])
+	case "waiters":
+		return p["waiters"] + " waiters"
+	case "readers":
+		return p["procs"] + " processes that read"
+	case "rw":
+		return fmt.Sprintf("rw %s×%s, %s%% reads", p["procs"], p["threads"], p["read"])
+	case "sem":
+		return fmt.Sprintf("sem %s×%s, %s permits", p["procs"], p["threads"], p["permits"])
+	case "seq":
+		return fmt.Sprintf("step that wakes %s of %s", p["wake"], p["waiters"])
+	case "multi":
+		return fmt.Sprintf("multi %s×%s, %s keys, %s a hold, %s", p["procs"], p["threads"], p["keys"], p["locks"], p["skew"])
+	case "cond":
+		return fmt.Sprintf("cond %s×%s, room for %s", p["procs"], p["threads"], p["capacity"])
+	case "event", "barrier":
+		return fmt.Sprintf("%s %s×%s", scenario, p["procs"], p["threads"])
+	case "queue":
+		return fmt.Sprintf("queue %s×%s of %s, %s at a time", p["procs"], p["threads"], p["capacity"], p["batch"])
+	case "herd":
+		return fmt.Sprintf("wake %s of %s after %s", p["wake"], p["waiters"], p["gap"])
+	case "open":
+		return fmt.Sprintf("lock %s×%s at %s/s, %s in", p["procs"], p["threads"], p["rate"], p["cs"])
+	case "oversub":
+		return fmt.Sprintf("lock, %s for each CPU, spin %s, noise %s", p["load"], p["spin"], p["noise"])
+	case "handoff", "wake", "crash":
+		label := scenario + " " + p["place"]
+		if scenario == "wake" && p["gap"] != shortDuration(usualGap) {
+			label += " after " + p["gap"]
+		}
+		if scenario == "handoff" && p["hog"] != "0" {
+			label += " beside a hog"
+		}
+		return label
+	}
+	return scenario
+}

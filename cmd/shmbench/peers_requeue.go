@@ -1,0 +1,48 @@
+//go:build linux
+
+package main
+
+import (
+	"sync/atomic"
+
+	"github.com/shmsync/shmsync"
+)
+
+// requeuer is a herd of which a Rouse wakes one, and moves the others that it is for to a
+// second word; each that got a permit wakes the next one there. So those who are woken do
+// not all come at once, as with pthread_cond_broadcast of old.
+type requeuer struct{ permits, relay *atomic.Uint32 }
+
+func openRequeue(w *worker, _ int) (any, error) {
+	return requeuer{wordAt(w.mem, 0), wordAt(w.mem, 64)}, nil
+}
+
+func (r requeuer) Rouse(n int) {
+	r.permits.Add(uint32(n))
+	for {
+		v := r.permits.Load()
+		if v == 0 {
+			return // others came for them
+		}
+		_, o, err := shmsync.Requeue(futexWord(r.permits), v, 1, futexWord(r.relay), n-1)
+		must(err)
+		if o != shmsync.Changed {
+			return
+		}
+	}
+}
+
+func (r requeuer) Rest() {
+	for {
+		v := r.permits.Load()
+		switch {
+		case v == 0:
+			_, err := shmsync.Wait(futexWord(r.permits), 0, 0)
+			must(err)
+		case r.permits.CompareAndSwap(v, v-1):
+			// Not more were moved than there are permits: the takers wake them all.
+			shmsync.Wake(futexWord(r.relay), 1)
+			return
+		}
+	}
+}

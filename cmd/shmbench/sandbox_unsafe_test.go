@@ -1,0 +1,107 @@
+//go:build linux
+
+package main
+
+import (
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"testing"
+	"unsafe"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+)
+
+// restricted runs this program from a thread that limit has changed, whose children
+// inherit that. The thread ends with the test.
+func restricted(t *testing.T, limit func() error, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	self, err := os.Executable()
+	require.NoError(t, err)
+	cmd := exec.Command(self, args...)
+	cmd.Env = append(os.Environ(), "SHMBENCH_WORKER=1", "TMPDIR="+t.TempDir())
+	var out, errs strings.Builder
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	done := make(chan error)
+	go func() {
+		runtime.LockOSThread()
+		err := limit()
+		if err == nil {
+			err = cmd.Start()
+		}
+		done <- err
+	}()
+	if err := <-done; err != nil {
+		t.Skip(err)
+	}
+	_ = cmd.Wait() // its status is told below
+	return cmd.ProcessState.ExitCode(), out.String(), errs.String()
+}
+
+// withoutMbind refuses the calls that place memory, as container runtimes do.
+func withoutMbind() error {
+	const (
+		load   = unix.BPF_LD | unix.BPF_W | unix.BPF_ABS
+		equal  = unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K
+		ret    = unix.BPF_RET | unix.BPF_K
+		allow  = 0x7fff0000
+		refuse = 0x00050000 | uint32(unix.EPERM)
+		filter = 1 // SECCOMP_SET_MODE_FILTER
+	)
+	prog := []unix.SockFilter{
+		{Code: load},
+		{Code: equal, K: unix.SYS_MBIND, Jt: 3}, {Code: equal, K: unix.SYS_GET_MEMPOLICY, Jt: 2}, {Code: equal, K: unix.SYS_MOVE_PAGES, Jt: 1},
+		{Code: ret, K: allow}, {Code: ret, K: refuse},
+	}
+	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
+		return err
+	}
+	p := unix.SockFprog{Len: uint16(len(prog)), Filter: &prog[0]}
+	// SAFETY: the kernel reads p and what it points to, and keeps a copy.
+	_, _, errno := unix.Syscall(unix.SYS_SECCOMP, filter, 0, uintptr(unsafe.Pointer(&p)))
+	runtime.KeepAlive(prog)
+	if errno != 0 {
+		return errno
+	}
+	return nil
+}
+
+// Where memory may not be placed, the cells that would are skipped, with the reason; the
+// others run.
+func TestWithoutPermissionToPlace(t *testing.T) {
+	args := []string{"mem", "--mem=first-touch,bind:0", "--huge=none", "--mib=4", "--time=5ms", "--warmup=1ms", "--count=1", "--cc=none", "--format=json"}
+	code, out, errs := restricted(t, withoutMbind, args...)
+	require.Equal(t, exitOK, code, errs)
+	status := map[string]string{}
+	for _, c := range parseDocument(t, out).Cells {
+		status[c.Params["mem"]] = c.Status
+		if c.Status == statusSkipped {
+			require.Contains(t, c.Reason, "a sandbox (seccomp) forbids mbind")
+		}
+	}
+	require.Equal(t, map[string]string{"first-touch": statusOK, "bind:0": statusSkipped}, status)
+	code, _, errs = restricted(t, withoutMbind, append(args, "--strict")...)
+	require.Equal(t, exitSkipped, code, errs)
+}
+
+// A CPU that there is, and that this process may not use, is a mistake that is named.
+func TestCPUOutsideTheCpuset(t *testing.T) {
+	cpus, err := allowedCPUs()
+	require.NoError(t, err)
+	if len(cpus) < 2 {
+		t.Skip("one CPU")
+	}
+	one := func() error {
+		var set unix.CPUSet
+		set.Set(cpus[0])
+		return unix.SchedSetaffinity(0, &set)
+	}
+	for _, args := range [][]string{{"--cpus=" + joinInts(cpus[1:2])}, {"--place=" + joinInts(cpus[:1]) + "+" + joinInts(cpus[1:2])}} {
+		code, out, errs := restricted(t, one, append(args, "handoff", "-n")...)
+		require.Equal(t, exitUsage, code, args)
+		require.Empty(t, out)
+		require.Contains(t, errs, "this process may not run on CPU "+joinInts(cpus[1:2]))
+	}
+}
