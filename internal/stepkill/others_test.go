@@ -571,6 +571,12 @@ func addTallies() {
 				return part{}, err
 			}
 			down := func() {
+				// What the dead one had logged is done by whoever comes next: by this.
+				defer func() {
+					if r := recover(); r != nil && l.State().Count != 0 {
+						panic(r)
+					}
+				}()
 				if l.State().Count == 1 {
 					l.CountDown(1)
 				}
