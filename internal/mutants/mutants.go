@@ -211,7 +211,7 @@ var mutants = []mutant{
 		file: "prims/rwmutex_read.go",
 		old:  "\tif w.reading() == 0 {\n\t\tm.left()\n\t}\n}\n\n// left wakes",
 		new:  "}\n\n// left wakes",
-		pkg:  "prims", run: "TestRWMutexHammer$", env: noLooks,
+		pkg:  "prims", run: "TestRWMutexWriterPriority", tags: withPoints, env: noLooks,
 	},
 	{
 		name: "a dead one holds a spin lock",
@@ -232,7 +232,7 @@ var mutants = []mutant{
 		file: "prims/sequencer_sequence.go",
 		old:  "\tcrashpoint.Hit(\"sequencer.count.counted\")\n\tq.mustFinish()\n",
 		new:  "",
-		pkg:  "prims", run: "TestSequencerOrder", env: noLooks,
+		pkg:  "prims", run: "TestSequencerCrowd$", tags: withPoints, env: noLooks,
 	},
 	{
 		name: "who leaves is not asked for again", // whether somebody tells it of a wait

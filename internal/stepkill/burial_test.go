@@ -63,8 +63,6 @@ func (x *stage) stopped(after time.Duration) ([]byte, time.Duration) {
 		crowd := x.start("crowd")
 		crowd.Await(t)
 		procs = append(procs, crowd)
-		died["crowd"] = true
-		defer delete(died, "crowd")
 	}
 	took := r.runFor(after, false)
 	for _, p := range procs {
@@ -95,6 +93,8 @@ func TestBurialKills(t *testing.T) {
 		seed := rand.Uint64()
 		random := rand.New(rand.NewPCG(seed, 5))
 		x.t.Logf("seed %#x", seed)
+		died["crowd"] = true
+		defer delete(died, "crowd")
 		upTo := func(d time.Duration) time.Duration { return time.Duration(random.Int64N(int64(d + shortest))) }
 		image, operation := x.stopped(3 * time.Millisecond)
 		_, burial := x.bury(image, -1)
