@@ -18,7 +18,37 @@ var updatePictures = flag.Bool("update", false, "write the pictures of docs/shmb
 // pictureStyle is what the page says of figures, for a picture on its own.
 const pictureStyle = `<style>svg { background: #fff; } text { font: 12px system-ui, sans-serif; fill: #1b1f24; } .box { fill: #fff; stroke: #d0d7de; }
 .box.package { fill: #f6f8fa; stroke: #57606a; } .box.llc { fill: #f6f8fa; } .box.core { stroke: #0072b2; } .box.host { fill: none; stroke: none; }
-.border { stroke: #1b1f24; fill: none; }</style>`
+.border { stroke: #1b1f24; fill: none; } .grid { stroke: #d0d7de; } .range { stroke: #1b1f24; stroke-width: 2; opacity: .7; }</style>`
+
+// madeUpCell has three repetitions around a figure.
+func madeUpCell(subject, unit string, params map[string]string, v float64) *jsonCell {
+	c := &jsonCell{Subject: subject, Unit: unit, Params: params}
+	for _, f := range []float64{0.95, 1, 1.1} {
+		c.Reps = append(c.Reps, jsonRep{Status: statusOK, Metrics: map[string]float64{unit: f * v}})
+	}
+	return c
+}
+
+// madeUpPeers are bars, one of which is far behind.
+func madeUpPeers() *figure {
+	var cells []*jsonCell
+	for subject, v := range map[string]float64{"shmsync:mutex": 5, "in-process:sync.Mutex": 6, "c:robust": 12, "c:pthread": 9, "go:flock": 800} {
+		cells = append(cells, madeUpCell(subject, "p50-ns", nil, v))
+	}
+	return sideBySide(scenarioByName("uncontended"), "", cells)
+}
+
+// madeUpWakes are curves of wakes against gaps.
+func madeUpWakes() *figure {
+	var cells []*jsonCell
+	for i, gap := range []string{"0", "20us", "200us", "2ms", "10ms"} {
+		for k, subject := range []string{"shmsync:futex", "c:futex", "go:futex"} {
+			v := []float64{400, 9000, 11_000, 16_000, 30_000}[i] * []float64{1.1, 1, 1.3}[k]
+			cells = append(cells, madeUpCell(subject, "p50-ns", map[string]string{"gap": gap}, v))
+		}
+	}
+	return againstGap(cells)
+}
 
 // The pictures of the documents are what the program draws: a made-up host, and made-up
 // figures of it.
@@ -34,7 +64,10 @@ func TestPicturesOfTheDocuments(t *testing.T) {
 		noise := rand.New(rand.NewPCG(uint64(a), uint64(b))) // of its own: the order of pairs is nobody's
 		return way * (1 + 0.06*noise.Float64())
 	})
-	for name, f := range map[string]*figure{"shmbench-topology.svg": topologyFigure(d.Topology), "shmbench-matrix.svg": matrixFigures(d)[0]} {
+	for name, f := range map[string]*figure{
+		"shmbench-topology.svg": topologyFigure(d.Topology), "shmbench-matrix.svg": matrixFigures(d)[0],
+		"shmbench-peers.svg": madeUpPeers(), "shmbench-wake.svg": madeUpWakes(),
+	} {
 		head, rest, ok := strings.Cut(string(f.SVG), ">")
 		require.True(t, ok)
 		text := head + ">" + pictureStyle + rest + "\n"

@@ -50,6 +50,9 @@ func TestHTMLReport(t *testing.T) {
 	text := string(b)
 	require.Empty(t, remote.FindAllString(text, -1))
 	require.Contains(t, text, "&lt;script&gt;")
+	for _, want := range []string{"color-scheme: light dark", "prefers-color-scheme: dark", "@media print", "print-color-adjust: exact"} {
+		require.Contains(t, text, want, "it can be read in the dark, and printed with its bars")
+	}
 
 	doc, err := readDocument(file)
 	require.NoError(t, err)
