@@ -2,6 +2,7 @@ package prims
 
 import (
 	"context"
+	"errors"
 	"math/rand/v2"
 	"sync/atomic"
 
@@ -130,6 +131,16 @@ type waiter struct {
 	slept    bool
 	met      bool // somebody was in the way
 	starving bool // this process has asked for the next release
+	// patience is how long it sleeps before it gives up, in nanoseconds; 0 is for ever.
+	patience int64
+}
+
+// errOutOfPatience is what becomes of a waiter whose patience is at its end.
+var errOutOfPatience = errors.New("out of patience")
+
+// impatient reports whether a waiter has slept for as long as it may.
+func (w *waiter) impatient() bool {
+	return w.patience != 0 && w.since != 0 && shmsync.Monotonic()-w.since >= w.patience
 }
 
 // lock takes the lock, with the repair of this process's options where a death
@@ -168,6 +179,13 @@ func (w *waiter) acquire(mayRepair bool) error {
 				m.counts.add(countSpin)
 				continue
 			}
+		}
+		if w.impatient() {
+			if w.lastTry() {
+				return nil
+			}
+			w.leave()
+			return errOutOfPatience
 		}
 		switch w.sleep() {
 		case park.Again:
@@ -229,6 +247,9 @@ func (w *waiter) sleep() park.Result {
 	}
 	if !m.blocks(o, w.slept) {
 		return park.Again
+	}
+	if w.patience != 0 {
+		bed.Bounded = max(w.since+w.patience-now, 1)
 	}
 	w.slept = true
 	bed.Owner, bed.Since = o.name(), w.since
@@ -425,5 +446,5 @@ func (m *Mutex) badUnlock(o ownerWord) {
 	if !o.valid() {
 		panic(m.fail("mutex.unlock", shmsync.ErrCorrupt, nil, o.String()))
 	}
-	panic("shmsync: Unlock of mutex " + objectName(m.object) + ", which this process does not hold: it is " + o.String())
+	panic("shmsync: Unlock of " + m.noun() + ", which this process does not hold: it is " + o.String())
 }

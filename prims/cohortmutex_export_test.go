@@ -1,0 +1,34 @@
+//go:build linux
+
+package prims
+
+import "github.com/shmsync/shmsync/arena"
+
+// What tests of package prims_test look at.
+
+const (
+	CohortPasses = cohortPasses
+	CohortQuiet  = cohortQuiet
+)
+
+// Waiters is how many goroutines of this process sleep, or park, for c.
+func (c *CohortMutex) Waiters() int { return c.global.Waiters() }
+
+// OwnerWord is the owner word as it is.
+func (c *CohortMutex) OwnerWord() uint32 { return c.global.OwnerWord() }
+
+// HeldByUs reports whether the owner word says that this process holds c, or
+// recovers it.
+func (c *CohortMutex) HeldByUs() bool { return c.global.HeldByUs() }
+
+// Turn is the word of that name; SetTurn overwrites it.
+func (c *CohortMutex) Turn() uint32     { return c.words.turn.Load() }
+func (c *CohortMutex) SetTurn(v uint32) { c.words.turn.Store(v) }
+
+// Door is the owner word of a door; DoorWaiters is how many goroutines of this process
+// wait there.
+func (c *CohortMutex) Door(k int) uint32     { return c.doors[k].mutex.owner.Load() }
+func (c *CohortMutex) DoorWaiters(k int) int { return c.doors[k].mutex.Waiters() }
+
+// Object is the object under c.
+func (c *CohortMutex) Object() arena.Object { return c.object }
