@@ -185,6 +185,7 @@ func buildCohortMutex(a *arena.Arena, o arena.Object, opt *CohortMutexOptions) (
 	c.doors = make([]cohortDoor, nodes)
 	for k := range c.doors {
 		c.doors[k].mutex = buildDoor(a, o, k)
+		c.doors[k].mutex.counts = g.counts // who sleeps there waits for the lock
 	}
 	return c, nil
 }

@@ -32,3 +32,22 @@ func (c *CohortMutex) DoorWaiters(k int) int { return c.doors[k].mutex.Waiters()
 
 // Object is the object under c.
 func (c *CohortMutex) Object() arena.Object { return c.object }
+
+// Yields reports whether one of a node lets others go first.
+func (c *CohortMutex) Yields(node int) bool { return c.yields(node) }
+
+// SetCohortDefer changes for how long one lets others go first, in this process.
+func SetCohortDefer(ns int64) (old int64) {
+	old, cohortDefer = cohortDefer, ns
+	return old
+}
+
+// CohortTurnWord makes a word that says whose turn it is.
+func CohortTurnWord(node, quiet, passes int) uint32 {
+	return uint32(makeCohortTurn(node, quiet, passes))
+}
+
+// Body is where the words of c are, and how many bytes.
+func (c *CohortMutex) Body() (off, size uint64) {
+	return uint64(c.object.Body), cohortBytes(c.nodes)
+}

@@ -25,13 +25,14 @@ const (
 	// cohortShut is how long a process passes a door by that somebody has waited at in
 	// vain.
 	cohortShut = 10e6 // ns
-	// cohortDefer bounds how long one lets others go first: about what a sleep and a
-	// wake cost.
-	cohortDefer = 40_000 // ns
 	// cohortIdle is for how long a lock stays free for one near its last holder: much
 	// longer than who spins for it takes.
 	cohortIdle = 1_000 // ns
 )
+
+// cohortDefer bounds how long one lets others go first: about what a sleep and a wake
+// cost. Tests change it.
+var cohortDefer int64 = 40_000 // ns
 
 // cohortDoor is where those of a node wait: who has it may go for the lock. The
 // holder of the lock never has it.

@@ -343,7 +343,7 @@ func (m *Mutex) unlockSlow(o uint32) {
 	race.ReleaseMerge(m.key)
 	if m.counts != nil {
 		o = m.owner.Load() // what the fast path read is nobody's
-		if o == uint32(m.name) {
+		if o == uint32(m.name) && !m.latch {
 			m.counts.since.Store(0)
 		}
 	}
