@@ -111,14 +111,14 @@ func (c *CohortMutex) node() int {
 // where that cannot be had.
 func (c *CohortMutex) lockByDoor(ctx context.Context, node int) error {
 	d := &c.doors[node]
-	has, met := d.enter(ctx)
+	has, met := d.enter(ctx, &c.words.turn)
 	if has {
 		// Deferred, since a Repair may panic.
 		defer d.leave()
 		crashpoint.Hit("cohortmutex.lock.door")
 	}
 	c.giveWay(node)
-	w := waiter{m: c.global, cancel: park.CancelBy(ctx)}
+	w := waiter{m: c.global, cancel: park.CancelBy(ctx), stir: &c.words.turn}
 	// A repair is run without a door.
 	err := w.acquire(false)
 	w.cancel.Stop()
@@ -194,8 +194,8 @@ func (c *CohortMutex) giveWay(node int) {
 
 // enter takes the door, and reports whether it has it, and whether somebody else did
 // before. It does not have it after a time, when ctx ends, or when a peer has spoilt
-// it: the caller then goes to the lock without.
-func (d *cohortDoor) enter(ctx context.Context) (has, met bool) {
+// it: the caller then goes to the lock without. turn learns of its sleep.
+func (d *cohortDoor) enter(ctx context.Context, turn *atomic.Uint32) (has, met bool) {
 	m := d.mutex
 	if m.owner.CompareAndSwap(0, uint32(m.name)) {
 		return true, false
@@ -205,7 +205,7 @@ func (d *cohortDoor) enter(ctx context.Context) (has, met bool) {
 	}
 	defer m.queue.Exit()
 	before := m.wakes()
-	w := waiter{m: m, cancel: park.CancelBy(ctx), patience: cohortPatience}
+	w := waiter{m: m, cancel: park.CancelBy(ctx), patience: cohortPatience, stir: turn}
 	err := w.lock()
 	w.cancel.Stop()
 	if err == errOutOfPatience && m.wakes() == before {

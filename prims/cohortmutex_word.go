@@ -11,6 +11,8 @@ import "fmt"
 //	node  quiet  passes  meaning                                        left by
 //	0     0      0       few compete: who comes takes a free lock       cohortQuiet in a row; all-zero memory
 //	k+1   q      p       the turn of node k                             who got the lock
+//	255   0      0       somebody sleeps; who gets the lock next says   who went to sleep
+//	                     whose turn it is
 //
 // Every other value is one that a peer has made. All of them are right: the word
 // decides only who lets whom go first, and for how long is bounded.
@@ -24,6 +26,9 @@ const (
 	// as a Mutex is.
 	cohortQuiet = 8
 )
+
+// cohortStirred is the turn of nobody, while many compete.
+const cohortStirred cohortTurn = 255
 
 func makeCohortTurn(node, quiet, passes int) cohortTurn {
 	return cohortTurn(node+1) | cohortTurn(quiet)<<8 | cohortTurn(passes)<<16
@@ -55,8 +60,11 @@ func (t cohortTurn) after(node int, crowded bool) cohortTurn {
 
 // String renders the word by the names of its parts.
 func (t cohortTurn) String() string {
-	if t.node() < 0 {
+	switch {
+	case t.node() < 0:
 		return "few compete"
+	case t == cohortStirred:
+		return "somebody sleeps"
 	}
 	return fmt.Sprintf("the turn of node %d, passed on %d times, quiet for %d", t.node(), t.passes(), t.quiet())
 }

@@ -16,7 +16,7 @@ type cohortWords struct {
 	global mutexWords
 	// turn says which node has had the lock lately; see cohortTurn. Where it is 0, who
 	// comes takes a free lock at once.
-	//   writers: who holds global
+	//   writers: who holds global; who goes to sleep, from 0 by CAS
 	//   readers: who comes, and who waits before global
 	//   order:   relaxed is enough: a hint
 	//   futex:   none

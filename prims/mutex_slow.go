@@ -133,6 +133,8 @@ type waiter struct {
 	starving bool // this process has asked for the next release
 	// patience is how long it sleeps before it gives up, in nanoseconds; 0 is for ever.
 	patience int64
+	// stir, if set, is a cohortTurn that is to say that somebody sleeps.
+	stir *atomic.Uint32
 }
 
 // errOutOfPatience is what becomes of a waiter whose patience is at its end.
@@ -233,6 +235,9 @@ func (w *waiter) sleep() park.Result {
 	var bed park.Bed
 	if w.starving {
 		bed.Other, bed.OtherIs = &m.words.handoff, m.words.handoff.Load()
+	}
+	if w.stir != nil && w.stir.Load() == 0 {
+		w.stir.CompareAndSwap(0, uint32(cohortStirred))
 	}
 	v := m.bell.Announce()
 	crashpoint.Hit("mutex.lock.announced")
