@@ -38,7 +38,7 @@ func (c *CohortMutex) Yields(node int) bool { return c.yields(node) }
 
 // SetCohortDefer changes for how long one lets others go first, in this process.
 func SetCohortDefer(ns int64) (old int64) {
-	old, cohortDefer = cohortDefer, ns
+	old, cohortDefers = cohortDefers, ns
 	return old
 }
 

@@ -25,14 +25,16 @@ const (
 	// cohortShut is how long a process passes a door by that somebody has waited at in
 	// vain.
 	cohortShut = 10e6 // ns
+	// cohortDefer bounds how long one lets others go first: about what a sleep and a
+	// wake cost.
+	cohortDefer = 40_000 // ns
 	// cohortIdle is for how long a lock stays free for one near its last holder: much
 	// longer than who spins for it takes.
 	cohortIdle = 1_000 // ns
 )
 
-// cohortDefer bounds how long one lets others go first: about what a sleep and a wake
-// cost. Tests change it.
-var cohortDefer int64 = 40_000 // ns
+// cohortDefers is cohortDefer, unless a test says otherwise.
+var cohortDefers int64 = cohortDefer
 
 // cohortDoor is where those of a node wait: who has it may go for the lock. The
 // holder of the lock never has it.
@@ -176,10 +178,10 @@ func (c *CohortMutex) giveWay(node int) {
 	}
 	idle := int64(cohortIdle)
 	if cohortTurn(c.words.turn.Load()).node() == node {
-		idle = cohortDefer // those of other nodes may have to wake up first
+		idle = cohortDefers // those of other nodes may have to wake up first
 	}
 	free := int64(-1) // since when the lock is free
-	park.SpinFor(cohortDefer, func(spent int64) bool {
+	park.SpinFor(cohortDefers, func(spent int64) bool {
 		switch {
 		case !c.yields(node):
 			return true

@@ -273,6 +273,7 @@ func TestCohortMutexCrash(t *testing.T) {
 						eventually(t, "it has its door", c.String, func() bool { return c.Door(1) != 0 })
 					} else {
 						victim.start(lock)
+						victim.proc.WaitSignal(t, syscall.SIGKILL)
 					}
 					here := localActor(a)
 					here.local.mutexes["m"] = cohortActor{c}
@@ -295,7 +296,9 @@ func TestCohortMutexCrash(t *testing.T) {
 							}
 						}
 					}
-					victim.proc.WaitSignal(t, syscall.SIGKILL)
+					if holds {
+						victim.proc.WaitSignal(t, syscall.SIGKILL)
+					}
 					if !holds || policy == prims.Release {
 						require.Zero(t, told, "nobody has died as the holder, or nobody cares")
 					}

@@ -2,7 +2,6 @@ package prims
 
 import (
 	"context"
-	"errors"
 	"math/rand/v2"
 	"sync/atomic"
 
@@ -137,14 +136,6 @@ type waiter struct {
 	stir *atomic.Uint32
 }
 
-// errOutOfPatience is what becomes of a waiter whose patience is at its end.
-var errOutOfPatience = errors.New("out of patience")
-
-// impatient reports whether a waiter has slept for as long as it may.
-func (w *waiter) impatient() bool {
-	return w.patience != 0 && w.since != 0 && shmsync.Monotonic()-w.since >= w.patience
-}
-
 // lock takes the lock, with the repair of this process's options where a death
 // is met.
 func (w *waiter) lock() error { return w.acquire(true) }
@@ -236,9 +227,7 @@ func (w *waiter) sleep() park.Result {
 	if w.starving {
 		bed.Other, bed.OtherIs = &m.words.handoff, m.words.handoff.Load()
 	}
-	if w.stir != nil && w.stir.Load() == 0 {
-		w.stir.CompareAndSwap(0, uint32(cohortStirred))
-	}
+	w.stirs()
 	v := m.bell.Announce()
 	crashpoint.Hit("mutex.lock.announced")
 	o := ownerWord(m.owner.Load())
