@@ -76,14 +76,14 @@ func (c *CohortMutex) lockSlow(ctx context.Context) error {
 	defer g.queue.Exit()
 	node := c.node()
 	if !c.yields(node) && g.tryLockSlow() {
-		c.took(node, false)
+		c.took(node, false, false)
 		return nil
 	}
 	err := c.lockByDoor(ctx, node)
 	if err != nil && g.repair != nil && isOwnerDead(err) {
 		// Not with a door: a repair may take long.
 		if err = g.lockSlow(ctx); err == nil {
-			c.took(node, false)
+			c.took(node, false, false)
 		}
 	}
 	return err
@@ -95,7 +95,7 @@ func (c *CohortMutex) tryLockSlow() bool {
 		return false
 	}
 	if len(c.doors) != 0 {
-		c.took(c.node(), false)
+		c.took(c.node(), false, false)
 	}
 	return true
 }
@@ -119,7 +119,7 @@ func (c *CohortMutex) lockByDoor(ctx context.Context, node int) error {
 		defer d.leave()
 		crashpoint.Hit("cohortmutex.lock.door")
 	}
-	c.giveWay(node)
+	waited := c.giveWay(node)
 	w := waiter{m: c.global, cancel: park.CancelBy(ctx), stir: &c.words.turn}
 	// A repair is run without a door.
 	err := w.acquire(false)
@@ -129,17 +129,18 @@ func (c *CohortMutex) lockByDoor(ctx context.Context, node int) error {
 	}
 	race.Acquire(c.global.key)
 	c.global.counts.holds(met || w.met)
-	c.took(node, met)
+	c.took(node, met, waited)
 	return nil
 }
 
 // took is called by who has got the lock: it says whose turn it is. met says that it
-// had to wait for its door.
-func (c *CohortMutex) took(node int, met bool) {
+// had to wait for its door, waited that it let others go first who did not come.
+func (c *CohortMutex) took(node int, met, waited bool) {
 	crashpoint.Hit("cohortmutex.lock.global")
 	t := cohortTurn(c.words.turn.Load())
-	next := t.after(node, met || c.global.bell.Announced() || c.crowdedAt(node) || c.others(node))
-	if next != t {
+	crowded := met || c.global.bell.Announced() || c.crowdedAt(node) || c.others(node)
+	anew := waited || t.over() && !c.others(node)
+	if next := t.after(node, crowded, anew); next != t {
 		c.words.turn.Store(uint32(next))
 	}
 	crashpoint.Hit("cohortmutex.lock.turn")
@@ -171,10 +172,14 @@ func (c *CohortMutex) yields(node int) bool {
 	}
 }
 
-// giveWay lets others go first, for a bounded time.
-func (c *CohortMutex) giveWay(node int) {
-	if !c.yields(node) || c.words.global.spin.Load() == spinNever {
-		return
+// giveWay lets others go first, for a bounded time, and reports whether they have not
+// come by the end of it.
+func (c *CohortMutex) giveWay(node int) (inVain bool) {
+	if !c.yields(node) {
+		return false
+	}
+	if c.words.global.spin.Load() == spinNever {
+		return true
 	}
 	idle := int64(cohortIdle)
 	if cohortTurn(c.words.turn.Load()).node() == node {
@@ -192,6 +197,7 @@ func (c *CohortMutex) giveWay(node int) {
 		}
 		return free >= 0 && spent-free >= idle
 	})
+	return c.yields(node)
 }
 
 // enter takes the door, and reports whether it has it, and whether somebody else did

@@ -43,11 +43,15 @@ func (t cohortTurn) passes() int { return int(t >> 16) }
 func (t cohortTurn) over() bool { return t.passes() >= cohortPasses }
 
 // after is the word once somebody of a node has got the lock, who has seen others
-// compete for it or has not.
-func (t cohortTurn) after(node int, crowded bool) cohortTurn {
+// compete for it or has not. anew says that it may begin a new turn of its node when one
+// is over: others were let go first, and did not come, or there are none.
+func (t cohortTurn) after(node int, crowded, anew bool) cohortTurn {
 	passes := 0
-	if t.node() == node && !t.over() {
+	switch {
+	case t.node() == node && !t.over():
 		passes = t.passes() + 1
+	case t.node() == node && !anew:
+		passes = cohortPasses // it had decided to take it before
 	}
 	switch {
 	case crowded:
