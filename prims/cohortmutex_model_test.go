@@ -362,14 +362,14 @@ func (m *cohortModel) show(s *cohortState) string {
 // whoever dies or is stopped; and its preference is bounded.
 func TestModelCohort(t *testing.T) {
 	plain := cohortModel{nodes: []int{0, 0, 1}, cancels: true, wild: 1, policy: Release}
-	dying := cohortModel{nodes: []int{0, 0, 1}, cancels: true, kills: 1, policy: Report}
+	dying := cohortModel{nodes: []int{0, 0, 1}, kills: 1, policy: Report}
 	stopping := cohortModel{nodes: []int{0, 0, 1}, kills: 1, stops: 1, policy: Release}
 	patient := cohortModel{nodes: []int{0, 0, 1}, patient: true, policy: Release}
 	crowd := cohortModel{nodes: []int{0, 0, 1, 1}, cancels: true, kills: 1, stops: 1, policy: Report}
 	patientCrowd := cohortModel{nodes: []int{0, 0, 1, 1}, patient: true, policy: Release}
 	requireModels(t, []exploration{
 		{"3, cancel", small, plain.explore, []bug{cohortKeepsDoor, cohortIgnoresDoor, cohortInherits}},
-		{"3, deaths, Report, cancel", medium, dying.explore, []bug{cohortKeepsDoor, cohortNoBurial, cohortInherits}},
+		{"3, death, Report", medium, dying.explore, []bug{cohortKeepsDoor, cohortNoBurial, cohortInherits}},
 		{"3, death, stop", small, stopping.explore, []bug{cohortNoPatience, cohortDefersAlways, cohortIgnoresDoor, cohortNoBurial}},
 		{"3, preference", small, patient.explore, []bug{cohortNoBound, cohortAnew, cohortFastBarges, cohortIgnoresDoor}},
 		{"4, preference", medium, patientCrowd.explore, []bug{cohortNoBound}},
