@@ -170,3 +170,54 @@ func TestCohortMutexState(t *testing.T) {
 	}
 	require.False(t, c.State().Held)
 }
+
+// From outside one sees who holds, who has which door, and who waits where; a tool can
+// recover it and set how long waiters spin.
+func TestCohortMutexInspected(t *testing.T) {
+	a := newArena(t, nil)
+	c := openCohort(t, a, "m", 0)
+	holder := remoteActor(t, a, "holder", cohortOn(0)...)
+	holder.must(t, order{Op: "lock", Object: "m"})
+	one := remoteActor(t, a, "one", cohortOn(1)...)
+	one.blocked(t, order{Op: "lock", Object: "m"})
+	var look arena.Inspection
+	eventually(t, "it waits", c.String, func() bool {
+		look = countsLook(t, nameOf(a), "m")
+		return len(look.Waits) == 1
+	})
+	require.NoError(t, look.Err)
+	require.Len(t, look.Holds, 1)
+	require.Equal(t, "holder", a.Who(look.Holds[0].Owner).Label)
+	require.Equal(t, "one", a.Who(look.Waits[0].Owner).Label)
+	require.Equal(t, "lock", look.Waits[0].For)
+	require.Equal(t, []int{0}, look.Waits[0].On)
+	told := map[string]string{}
+	for _, w := range look.Words {
+		told[w.Name] = w.Text
+	}
+	require.Regexp(t, `^held by 3\.1`, told["door 1"])
+	require.Equal(t, "4 doors", told["nodes"])
+	require.NotContains(t, told, "door 0")
+	// Who waits at a door waits for the holder of the lock, too.
+	one.proc.Stop(t)
+	two := remoteActor(t, a, "two", cohortOn(1)...)
+	two.start(order{Op: "lock", Object: "m"})
+	eventually(t, "both wait", c.String, func() bool {
+		look = countsLook(t, nameOf(a), "m")
+		return len(look.Waits) == 2
+	})
+	for _, w := range look.Waits {
+		require.Contains(t, []string{"lock", "door 1"}, w.For)
+		require.Equal(t, []int{0}, w.On)
+	}
+	two.proc.Kill(t)
+	one.proc.Kill(t)
+	holder.proc.Kill(t)
+	alone(t, a, 1)
+	require.ErrorIs(t, c.State().Err, shmsync.ErrOwnerDead)
+	require.NoError(t, prims.RecoverAt(t.Context(), a, c.Object(), 0, func() error { return nil }))
+	require.True(t, c.TryLock())
+	c.Unlock()
+	require.NoError(t, prims.SetSpinOf(a, c.Object(), time.Microsecond))
+	require.Equal(t, time.Microsecond, c.Spin())
+}
