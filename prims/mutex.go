@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -341,12 +342,12 @@ func (m *Mutex) fail(op string, err error, who *shmsync.Identity, detail string)
 	return &shmsync.Error{Op: op, Object: objectName(m.object), Err: err, Who: who, Detail: detail}
 }
 
-// noun is what people call it.
-func (m *Mutex) noun() string {
+// named is a text that ends with the word mutex, and which one that is.
+func (m *Mutex) named(text string) string {
 	if m.cohort {
-		return "cohort mutex " + objectName(m.object)
+		text = strings.Replace(text, "mutex", "cohort mutex", 1)
 	}
-	return "mutex " + objectName(m.object)
+	return text + objectName(m.object)
 }
 
 func initMutex(body []byte, opt *MutexOptions) { initMutexWords(mutexBody(body), opt) }

@@ -202,7 +202,7 @@ func (m *Mutex) inherit(o ownerWord) (took bool, err error) {
 // repair is nil, and leaves the lock as it is.
 func (m *Mutex) Recover(ctx context.Context, repair func() error) error {
 	if repair == nil {
-		panic("shmsync: Recover of " + m.noun() + " without a repair")
+		panic(m.named("shmsync: Recover of mutex ") + " without a repair")
 	}
 	for {
 		o := ownerWord(m.owner.Load())

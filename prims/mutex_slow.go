@@ -440,5 +440,5 @@ func (m *Mutex) badUnlock(o ownerWord) {
 	if !o.valid() {
 		panic(m.fail("mutex.unlock", shmsync.ErrCorrupt, nil, o.String()))
 	}
-	panic("shmsync: Unlock of " + m.noun() + ", which this process does not hold: it is " + o.String())
+	panic(m.named("shmsync: Unlock of mutex ") + ", which this process does not hold: it is " + o.String())
 }
