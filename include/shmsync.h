@@ -1550,6 +1550,8 @@ SHMI_COLD void shmi_abort(const char *why)
 /* Kinds of objects, and the version of each kind's layout */
 #define SHMI_KIND_MUTEX UINT32_C(0x5854554d) /* MUTX */
 #define SHMI_VERSION_MUTEX 1
+#define SHMI_KIND_COHORT_MUTEX UINT32_C(0x4d484f43) /* COHM */
+#define SHMI_VERSION_COHORT_MUTEX 1
 #define SHMI_KIND_FUTEX UINT32_C(0x58545546) /* FUTX */
 #define SHMI_VERSION_FUTEX 1
 #define SHMI_KIND_SIGNAL_WAKER UINT32_C(0x57474953) /* SIGW */

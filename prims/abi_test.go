@@ -24,6 +24,9 @@ var abiStructs = map[string]reflect.Type{
 	"Mutex": reflect.TypeFor[mutexWords](),
 	"Futex": reflect.TypeFor[futexWords](),
 
+	"CohortMutex": reflect.TypeFor[cohortWords](),
+	"Door":        reflect.TypeFor[cohortDoorWords](),
+
 	"Counters": reflect.TypeFor[countWords](),
 
 	"SignalWaker":    reflect.TypeFor[signalHead](),
@@ -51,7 +54,7 @@ var abiStructs = map[string]reflect.Type{
 
 // abiParts are the sections of abiStructs that are parts of objects.
 var abiParts = []string{
-	"Line of a slot", "Monitor", "Redo entry", "List of waits", "Share of a semaphore", "Hold of a waitable", "Counters",
+	"Door", "Line of a slot", "Monitor", "Redo entry", "List of waits", "Share of a semaphore", "Hold of a waitable", "Counters",
 }
 
 // abiKinds are the kinds of the objects.
@@ -61,6 +64,8 @@ var abiKinds = map[string]struct {
 }{
 	"Mutex": {mutexKind, mutexVersion},
 	"Futex": {futexKind, futexVersion},
+
+	"CohortMutex": {cohortKind, cohortVersion},
 
 	"Queue": {queueKind, queueVersion},
 

@@ -70,14 +70,14 @@ type stage struct {
 	a *arena.Arena
 
 	mu      sync.Mutex
-	mutexes map[string]*prims.Mutex
+	mutexes map[string]actorMutex
 	futexes map[string]*prims.Futex
 	cancels map[int]context.CancelFunc
 	repairs int // how often a repair has run
 }
 
 func newStage(a *arena.Arena) *stage {
-	return &stage{a: a, mutexes: map[string]*prims.Mutex{}, futexes: map[string]*prims.Futex{}, cancels: map[int]context.CancelFunc{}}
+	return &stage{a: a, mutexes: map[string]actorMutex{}, futexes: map[string]*prims.Futex{}, cancels: map[int]context.CancelFunc{}}
 }
 
 func init() {
@@ -110,7 +110,7 @@ func localActor(a *arena.Arena) *actor {
 func remoteActor(t testing.TB, a *arena.Arena, label string, opts ...proctest.Option) *actor {
 	t.Helper()
 	x := &actor{said: map[int]answer{}, dump: func() string { return words(a) }}
-	opts = append(opts, proctest.Params(struct{ Arena, Label string }{nameOf(a), label}), proctest.Dump(x.dump))
+	opts = append(opts, proctest.Params(struct{ Arena, Label string }{nameOf(a), label}), proctest.Dump(x.dump), asCohortHere())
 	x.proc = proctest.Start(t, "actor", opts...)
 	x.proc.Await(t)
 	return x
@@ -292,7 +292,7 @@ func (s *stage) perform(o order, a *answer) error {
 	switch o.Op {
 	case "open":
 	case "reopen":
-		m2, err := prims.OpenMutex(s.a, o.Object, &prims.MutexOptions{Policy: o.Policy})
+		m2, err := openActorMutex(s.a, o.Object, &prims.MutexOptions{Policy: o.Policy})
 		a.OK = m == m2
 		return err
 	case "lock":
@@ -437,13 +437,13 @@ func (s *stage) contextOf(o order) context.Context {
 	return ctx
 }
 
-func (s *stage) mutex(o order) (*prims.Mutex, error) {
+func (s *stage) mutex(o order) (actorMutex, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if m := s.mutexes[o.Object]; m != nil {
 		return m, nil
 	}
-	m, err := prims.OpenMutex(s.a, o.Object, &prims.MutexOptions{Policy: o.Policy, NearWakes: nearNode()})
+	m, err := openActorMutex(s.a, o.Object, &prims.MutexOptions{Policy: o.Policy, NearWakes: nearNode()})
 	if err == nil {
 		s.mutexes[o.Object] = m
 	}

@@ -232,6 +232,10 @@ var fuzzedKinds = []struct {
 			"State":  func() { _, _ = x.Health(), x.String() },
 		}, x.Close}, err
 	}},
+	{"cohortmutex", func(a *arena.Arena) (fuzzedBody, error) {
+		x, err := prims.OpenCohortMutex(a, "", &prims.CohortMutexOptions{Nodes: 2})
+		return fuzzedLock(x), err
+	}},
 }
 
 // fuzzedLocker is what locks of all kinds can do.

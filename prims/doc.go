@@ -23,7 +23,8 @@
 // # Which one
 //
 //   - one at a time: [Mutex]; in order of arrival: [FairMutex]; for a few
-//     instructions: [SpinLock]; a lock for each key: [MultiLock]
+//     instructions: [SpinLock]; wanted by many on several NUMA nodes:
+//     [CohortMutex]; a lock for each key: [MultiLock]
 //   - readers together: [RWMutex]; with upgrades: [RWSpinLock]
 //   - so many at a time: [Semaphore]
 //   - wait for a condition that a lock guards: [Cond]; a flag: [Event]; a number:

@@ -14,6 +14,23 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
+// A lock that many CPUs of several nodes want.
+func ExampleCohortMutex() {
+	a := openExample()
+	defer closeExample(a)
+	c, err := prims.OpenCohortMutex(a, "ledger", &prims.CohortMutexOptions{Policy: prims.Release})
+	if err != nil {
+		log.Fatal(err)
+	}
+	c.Lock()
+	fmt.Println(c.TryLock(), c.Policy())
+	c.Unlock()
+	fmt.Println(c)
+	// Output:
+	// false release
+	// cohort mutex ledger: free
+}
+
 // A lock that is had in the order in which it was asked for.
 func ExampleFairMutex() {
 	a := openExample()

@@ -38,7 +38,8 @@ func goTool(t *testing.T, args ...string) string {
 // biased release into Unlock.
 func TestInlining(t *testing.T) {
 	out := goTool(t, "build", "-gcflags=-m=2", ".")
-	for _, f := range []string{"(*Mutex).Lock", "(*Mutex).LockContext", "(*Mutex).TryLock", "(*Futex).Get", "(*Futex).Wait", "releaseBiased"} {
+	for _, f := range []string{"(*Mutex).Lock", "(*Mutex).LockContext", "(*Mutex).TryLock",
+		"(*CohortMutex).Lock", "(*CohortMutex).LockContext", "(*CohortMutex).TryLock", "(*CohortMutex).Unlock", "(*Futex).Get", "(*Futex).Wait", "releaseBiased"} {
 		require.Regexp(t, `can inline `+regexp.QuoteMeta(f)+` with cost`, out)
 	}
 	require.Contains(t, out, "inlining call to releaseBiased")

@@ -35,6 +35,9 @@ func init() {
 		open   func(a *arena.Arena) (teamLock, error)
 		points []string
 	}{
+		"cohortmutex": {openTeamCohortMutex, []string{
+			"cohortmutex.*", "mutex.lock.announced", "mutex.lock.woken", "mutex.lock.leaving", "mutex.unlock.before_wake",
+		}},
 		"rwmutex": {openTeamRWMutex, []string{
 			"rwmutex.rlock.registered", "rwmutex.rlock.announced", "rwmutex.lock.closed", "rwmutex.lock.acquired", "rwmutex.unlock.opened",
 		}},
@@ -45,7 +48,11 @@ func init() {
 			"rwspinlock.drain.claimed", "rwspinlock.drain.announced", "rwspinlock.rlock.counted", "rwspinlock.runlock.before_release",
 		}},
 	} {
-		addWorkload(workload{name: name, points: w.points, open: func(a *arena.Arena) (worker, error) {
+		latches := uint64(0)
+		if name == "cohortmutex" {
+			latches = cohortNodes
+		}
+		addWorkload(workload{name: name, points: w.points, latches: latches, open: func(a *arena.Arena) (worker, error) {
 			l, err := w.open(a)
 			if err != nil {
 				return nil, err
@@ -63,6 +70,15 @@ func openTeamRWMutex(a *arena.Arena) (teamLock, error) {
 	}
 	return teamLock{m.LockContext, m.TryLock, m.Unlock, m.RLockContext, m.RUnlock, m.Recover,
 		func() (bool, error) { st := m.State(); return st.Held || st.Readers > 0, st.Err }, m.Close, m}, nil
+}
+
+func openTeamCohortMutex(a *arena.Arena) (teamLock, error) {
+	m, err := prims.OpenCohortMutex(a, "l", &prims.CohortMutexOptions{Nodes: cohortNodes})
+	if err != nil {
+		return teamLock{}, err
+	}
+	return teamLock{m.LockContext, m.TryLock, m.Unlock, nil, nil, m.Recover,
+		func() (bool, error) { st := m.State(); return st.Held, st.Err }, m.Close, m}, nil
 }
 
 func openTeamSpinLock(a *arena.Arena) (teamLock, error) {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -57,6 +58,7 @@ type Mutex struct {
 	// alsoLook is called by looks, if set, for an object that has m as a part.
 	alsoLook func()
 	latch    bool // it is such a part, and only the library locks it
+	cohort   bool // it is that of a CohortMutex that lets its callers in
 	counts   *countWords
 
 	maxSpinners int32        // 0: no bound
@@ -112,9 +114,7 @@ func OpenMutex(a *arena.Arena, name string, opts *MutexOptions) (*Mutex, error) 
 		opt = *opts
 	}
 	opt.Policy.mustBeValid("mutex " + strconv.Quote(name))
-	if opt.MaxSpinners < 0 || opt.MaxSpinners > math.MaxInt32 {
-		panic(fmt.Sprintf("shmsync: mutex %q: MaxSpinners is %d, which is not within 0..2^31-1", name, opt.MaxSpinners))
-	}
+	mustBeSpinners("mutex "+strconv.Quote(name), opt.MaxSpinners)
 	o, created, err := a.OpenObject(arena.ObjectSpec{
 		Kind: mutexKind, Version: mutexVersion, Name: name, Size: uint64(mutexBytes),
 		Init: func(body []byte) { initMutex(body, &opt) },
@@ -123,6 +123,13 @@ func OpenMutex(a *arena.Arena, name string, opts *MutexOptions) (*Mutex, error) 
 		return nil, err
 	}
 	return newMutex(a, o, &opt, created)
+}
+
+// mustBeSpinners panics for a number of spinners that there is not.
+func mustBeSpinners(what string, n int) {
+	if n < 0 || n > math.MaxInt32 {
+		panic(fmt.Sprintf("shmsync: %s: MaxSpinners is %d, which is not within 0..2^31-1", what, n))
+	}
 }
 
 // MutexAt gives a handle on the Mutex at an offset, which Offset of another
@@ -329,7 +336,18 @@ func (m *Mutex) String() string {
 }
 
 func (m *Mutex) fail(op string, err error, who *shmsync.Identity, detail string) error {
+	if m.cohort {
+		op = "cohort" + op
+	}
 	return &shmsync.Error{Op: op, Object: objectName(m.object), Err: err, Who: who, Detail: detail}
+}
+
+// named is a text that ends with the word mutex, and which one that is.
+func (m *Mutex) named(text string) string {
+	if m.cohort {
+		text = strings.Replace(text, "mutex", "cohort mutex", 1)
+	}
+	return text + objectName(m.object)
 }
 
 func initMutex(body []byte, opt *MutexOptions) { initMutexWords(mutexBody(body), opt) }

@@ -80,7 +80,7 @@ func holderDies(t *testing.T, env []string) {
 					}
 				}
 				for len(pending) > 0 {
-					m, err := prims.OpenMutex(a, "m", nil)
+					m, err := openActorMutex(a, "m", nil)
 					require.NoError(t, err)
 					owner := others[0]
 					if nextOwner(t, a, m, "victim") == "other" {
@@ -113,7 +113,7 @@ func holderDies(t *testing.T, env []string) {
 
 // nextOwner waits until m is held by somebody else than before, and gives the
 // label of who it is.
-func nextOwner(t testing.TB, a *arena.Arena, m *prims.Mutex, before string) (label string) {
+func nextOwner(t testing.TB, a *arena.Arena, m actorMutex, before string) (label string) {
 	t.Helper()
 	eventually(t, "somebody gets it", func() string { return words(a) }, func() bool {
 		s := m.State()
@@ -193,7 +193,7 @@ func (x *actor) poll(t testing.TB, id int) (r answer, ok bool) {
 func TestMutexReaped(t *testing.T) {
 	a := newArena(t, nil)
 	for policy, word := range map[prims.Policy]string{prims.Report: "owner-dead", prims.Release: "free"} {
-		m, err := prims.OpenMutex(a, policy.String(), &prims.MutexOptions{Policy: policy})
+		m, err := openActorMutex(a, policy.String(), &prims.MutexOptions{Policy: policy})
 		require.NoError(t, err)
 		victim := remoteActor(t, a, "victim")
 		victim.must(t, order{Op: "lock", Object: policy.String()})
@@ -208,7 +208,7 @@ func TestMutexReaped(t *testing.T) {
 // of its context.
 func TestEventBeatsDeadline(t *testing.T) {
 	a := newArena(t, nil)
-	m, err := prims.OpenMutex(a, "m", nil)
+	m, err := openActorMutex(a, "m", nil)
 	require.NoError(t, err)
 	f, err := prims.OpenFutex(a, "f", nil)
 	require.NoError(t, err)
@@ -233,12 +233,12 @@ func TestEventBeatsDeadline(t *testing.T) {
 // policy, and who is told learns of the recoverer.
 func TestMutexRecovererDies(t *testing.T) {
 	a := newArena(t, nil)
-	m, err := prims.OpenMutex(a, "m", nil)
+	m, err := openActorMutex(a, "m", nil)
 	require.NoError(t, err)
 	victim := remoteActor(t, a, "first")
 	victim.must(t, order{Op: "lock", Object: "m"})
 	victim.proc.Kill(t)
-	second := proctest.Start(t, "mutex/recover", proctest.Params(nameOf(a)))
+	second := proctest.Start(t, "mutex/recover", proctest.Params(nameOf(a)), asCohortHere())
 	second.Await(t)
 	require.Contains(t, m.String(), "being recovered")
 	require.True(t, m.State().Held)
@@ -273,7 +273,7 @@ func init() {
 		if err != nil {
 			c.Fatal(err)
 		}
-		m, err := prims.OpenMutex(a, "m", nil)
+		m, err := openActorMutex(a, "m", nil)
 		if err != nil {
 			c.Fatal(err)
 		}
@@ -291,7 +291,7 @@ func init() {
 // Of many that try to recover at once, one repairs.
 func TestMutexRecoverRace(t *testing.T) {
 	a := newArena(t, nil)
-	m, err := prims.OpenMutex(a, "m", nil)
+	m, err := openActorMutex(a, "m", nil)
 	require.NoError(t, err)
 	for range 20 {
 		victim := remoteActor(t, a, "victim")
@@ -333,7 +333,7 @@ func TestMutexHolderExits(t *testing.T) {
 // nothing.
 func TestMutexWaiterDies(t *testing.T) {
 	a := newArena(t, nil)
-	m, err := prims.OpenMutex(a, "m", nil)
+	m, err := openActorMutex(a, "m", nil)
 	require.NoError(t, err)
 	rounds := 30
 	if testing.Short() {
@@ -398,7 +398,7 @@ func holderStopped(t *testing.T, how time.Duration, env []string) {
 		how = min(how, 400*time.Millisecond)
 	}
 	a := newArena(t, nil)
-	m, err := prims.OpenMutex(a, "m", nil)
+	m, err := openActorMutex(a, "m", nil)
 	require.NoError(t, err)
 	x := remoteActor(t, a, "stopped", proctest.Env(env...))
 	x.must(t, order{Op: "lock", Object: "m"})
@@ -510,7 +510,7 @@ func TestMutexFirstWatcherStopped(t *testing.T) {
 					here.must(t, order{Op: "recover", Object: "m"})
 				} else {
 					// Each of them gets it, the watcher too if it is not stopped.
-					m, err := prims.OpenMutex(a, "m", nil)
+					m, err := openActorMutex(a, "m", nil)
 					require.NoError(t, err)
 					for pending := 3; pending > 0; {
 						start := time.Now()
@@ -545,7 +545,7 @@ func TestMutexFirstWatcherStopped(t *testing.T) {
 					}
 					return n == 2
 				})
-				m, err := prims.OpenMutex(a, "m", nil)
+				m, err := openActorMutex(a, "m", nil)
 				require.NoError(t, err)
 				if err := m.LockContext(t.Context()); err != nil {
 					require.ErrorIs(t, err, shmsync.ErrOwnerDead)
@@ -599,7 +599,7 @@ func TestMutexStoppedAnywhere(t *testing.T) {
 					id := third.blocked(t, order{Op: "lockctx", Object: "m"})
 					release := x.start(order{Op: "unlock", Object: "m"})
 					start := time.Now()
-					m, err := prims.OpenMutex(a, "m", nil)
+					m, err := openActorMutex(a, "m", nil)
 					require.NoError(t, err)
 					for range 2 {
 						if nextOwner(t, a, m, "stopped") == "third" {

@@ -202,7 +202,7 @@ func (m *Mutex) inherit(o ownerWord) (took bool, err error) {
 // repair is nil, and leaves the lock as it is.
 func (m *Mutex) Recover(ctx context.Context, repair func() error) error {
 	if repair == nil {
-		panic("shmsync: Recover of mutex " + objectName(m.object) + " without a repair")
+		panic(m.named("shmsync: Recover of mutex ") + " without a repair")
 	}
 	for {
 		o := ownerWord(m.owner.Load())
@@ -265,8 +265,7 @@ func (m *Mutex) runRepair(repair func() error) (err error) {
 		wakeAllOf(m.a, m.words)
 	}()
 	if err = repair(); err != nil {
-		err = &shmsync.Error{Op: "mutex.recover", Object: objectName(m.object), Err: shmsync.ErrNotRecoverable,
-			Who: m.a.Who(m.diedName()), Detail: "the repair failed: " + err.Error()}
+		err = m.fail("mutex.recover", shmsync.ErrNotRecoverable, m.a.Who(m.diedName()), "the repair failed: "+err.Error())
 	}
 	done = true
 	crashpoint.Hit("mutex.recover.repaired")

@@ -152,7 +152,7 @@ func TestMutexRecoverHealthy(t *testing.T) {
 
 func TestMutexState(t *testing.T) {
 	a := newArena(t, &arena.Options{Label: "me"})
-	m, err := prims.OpenMutex(a, "m", nil)
+	m, err := openActorMutex(a, "m", nil)
 	require.NoError(t, err)
 	require.Equal(t, prims.MutexState{Word: "free"}, m.State())
 	require.Equal(t, "mutex m: free", m.String())
@@ -297,7 +297,7 @@ func TestMutexesAreDifferent(t *testing.T) {
 		require.True(t, m.TryLock())
 	}
 	for _, name := range []string{"a", "b", "ä b\n"} {
-		m, err := prims.OpenMutex(a, name, nil)
+		m, err := openActorMutex(a, name, nil)
 		require.NoError(t, err)
 		require.True(t, m.TryLock(), name)
 		require.Contains(t, m.String(), name)
@@ -318,7 +318,7 @@ func TestMutexReopenHammer(t *testing.T) {
 	for range 32 { // more than sleep in the kernel
 		wg.Go(func() {
 			for range rounds {
-				m, err := prims.OpenMutex(a, "m", nil)
+				m, err := openActorMutex(a, "m", nil)
 				if err != nil {
 					errs <- err
 					return
@@ -379,7 +379,7 @@ func hammerElsewhere(t *testing.T, procs int, goroutines uint64, each int, opts 
 	v, err := arena.Value[int64](a, "counter")
 	require.NoError(t, err)
 	require.EqualValues(t, procs*int(goroutines)*each, *v)
-	m, err := prims.OpenMutex(a, "m", nil)
+	m, err := openActorMutex(a, "m", nil)
 	require.NoError(t, err)
 	require.False(t, m.State().Held)
 	sound(t, a)
@@ -391,7 +391,7 @@ func TestMutexArenaClose(t *testing.T) {
 	for _, waiters := range []int{1, 3, 30} {
 		t.Run(fmt.Sprint(waiters), func(t *testing.T) {
 			a := newArena(t, nil)
-			m, err := prims.OpenMutex(a, "m", nil)
+			m, err := openActorMutex(a, "m", nil)
 			require.NoError(t, err)
 			m.Lock()
 			x := remoteActor(t, a, "closer")
@@ -533,7 +533,7 @@ func TestMutexRepairOption(t *testing.T) {
 	repairs := 0
 	var fail error
 	opts := &prims.MutexOptions{Repair: func() error { repairs++; return fail }}
-	m, err := prims.OpenMutex(a, "m", opts)
+	m, err := openActorMutex(a, "m", opts)
 	require.NoError(t, err)
 	die := func() {
 		x := remoteActor(t, a, "dies")
@@ -575,7 +575,7 @@ func TestMutexRepairOption(t *testing.T) {
 	die()
 	opts.Repair = nil
 	require.NoError(t, m.Close())
-	m, err = prims.OpenMutex(a, "m", &prims.MutexOptions{Repair: func() error { panic("oh") }})
+	m, err = openActorMutex(a, "m", &prims.MutexOptions{Repair: func() error { panic("oh") }})
 	require.NoError(t, err)
 	require.PanicsWithValue(t, "oh", func() { m.Lock() })
 	require.ErrorIs(t, m.State().Err, shmsync.ErrNotRecoverable)

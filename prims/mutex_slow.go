@@ -130,6 +130,10 @@ type waiter struct {
 	slept    bool
 	met      bool // somebody was in the way
 	starving bool // this process has asked for the next release
+	// patience is how long it sleeps before it gives up, in nanoseconds; 0 is for ever.
+	patience int64
+	// stir, if set, is a cohortTurn that is to say that somebody sleeps.
+	stir *atomic.Uint32
 }
 
 // lock takes the lock, with the repair of this process's options where a death
@@ -168,6 +172,13 @@ func (w *waiter) acquire(mayRepair bool) error {
 				m.counts.add(countSpin)
 				continue
 			}
+		}
+		if w.impatient() {
+			if w.lastTry() {
+				return nil
+			}
+			w.leave()
+			return errOutOfPatience
 		}
 		switch w.sleep() {
 		case park.Again:
@@ -216,6 +227,7 @@ func (w *waiter) sleep() park.Result {
 	if w.starving {
 		bed.Other, bed.OtherIs = &m.words.handoff, m.words.handoff.Load()
 	}
+	w.stirs()
 	v := m.bell.Announce()
 	crashpoint.Hit("mutex.lock.announced")
 	o := ownerWord(m.owner.Load())
@@ -229,6 +241,9 @@ func (w *waiter) sleep() park.Result {
 	}
 	if !m.blocks(o, w.slept) {
 		return park.Again
+	}
+	if w.patience != 0 {
+		bed.Bounded = max(w.since+w.patience-now, 1)
 	}
 	w.slept = true
 	bed.Owner, bed.Since = o.name(), w.since
@@ -322,7 +337,7 @@ func (m *Mutex) unlockSlow(o uint32) {
 	race.ReleaseMerge(m.key)
 	if m.counts != nil {
 		o = m.owner.Load() // what the fast path read is nobody's
-		if o == uint32(m.name) {
+		if o == uint32(m.name) && !m.latch {
 			m.counts.since.Store(0)
 		}
 	}
@@ -425,5 +440,5 @@ func (m *Mutex) badUnlock(o ownerWord) {
 	if !o.valid() {
 		panic(m.fail("mutex.unlock", shmsync.ErrCorrupt, nil, o.String()))
 	}
-	panic("shmsync: Unlock of mutex " + objectName(m.object) + ", which this process does not hold: it is " + o.String())
+	panic(m.named("shmsync: Unlock of mutex ") + ", which this process does not hold: it is " + o.String())
 }

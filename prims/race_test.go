@@ -4,6 +4,7 @@ package prims_test
 
 import (
 	"context"
+	"strings"
 	"sync"
 	"testing"
 
@@ -28,7 +29,15 @@ func init() {
 		if err != nil {
 			c.Fatal(err)
 		}
-		m, err := prims.OpenMutex(a, "m", nil)
+		var m interface {
+			sync.Locker
+			TryLock() bool
+			LockContext(ctx context.Context) error
+		}
+		m, err = prims.OpenMutex(a, "m", nil)
+		if strings.HasPrefix(p.How, "cohort") {
+			m, err = prims.OpenCohortMutex(a, "c", &prims.CohortMutexOptions{Nodes: cohortNodes})
+		}
 		if err != nil {
 			c.Fatal(err)
 		}
@@ -39,7 +48,7 @@ func init() {
 		var wg sync.WaitGroup
 		plain := 0
 		switch p.How {
-		case "mutex", "unguarded":
+		case "mutex", "cohort mutex", "unguarded":
 			for i := range 4 {
 				wg.Go(func() {
 					for range 300 {
@@ -93,7 +102,7 @@ func init() {
 			if err != nil {
 				c.Fatal(err)
 			}
-			for _, l := range []*prims.Mutex{m, other} {
+			for _, l := range []sync.Locker{m, other} {
 				wg.Go(func() {
 					for range 300 {
 						l.Lock()
@@ -114,7 +123,7 @@ func TestRaceDetector(t *testing.T) {
 		proctest.Skip(t, "needs -race", "race")
 	}
 	for how, code := range map[string]int{
-		"mutex": 0, "futex": 0,
+		"mutex": 0, "cohort mutex": 0, "futex": 0,
 		"unguarded": raceExit, "another lock": raceExit, "futex, too early": raceExit,
 	} {
 		t.Run(how, func(t *testing.T) {

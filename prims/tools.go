@@ -33,6 +33,16 @@ func spinWordsOf(a *arena.Arena, o arena.Object) []arena.Offset {
 	switch o.Kind {
 	case mutexKind, rwmutexKind:
 		return []arena.Offset{mutexSpinOff}
+	case cohortKind:
+		var all []arena.Offset
+		cohortParts(a, o, func(door int, _ *mutexWords) {
+			at := mutexSpinOff
+			if door >= 0 {
+				at += cohortDoorOff(door)
+			}
+			all = append(all, at)
+		})
+		return all
 	case spinKindID, rwSpinKindID:
 		return []arena.Offset{spinSpinOff}
 	case futexKind:
@@ -57,8 +67,8 @@ func spinWordsOf(a *arena.Arena, o arena.Object) []arena.Offset {
 }
 
 // RecoverAt makes a lock usable again whose holder died, as the Recover of its type
-// does, whatever type that is: Mutex, RWMutex, FairMutex, SpinLock, RWSpinLock or, for
-// a key, MultiLock. It is for tools. An object of another kind is an error that Is
+// does, whatever type that is: Mutex, CohortMutex, RWMutex, FairMutex, SpinLock, RWSpinLock
+// or, for a key, MultiLock. It is for tools. An object of another kind is an error that Is
 // ErrNotSupported.
 func RecoverAt(ctx context.Context, a *arena.Arena, o arena.Object, key uint64, repair func() error) error {
 	var (
@@ -73,6 +83,8 @@ func RecoverAt(ctx context.Context, a *arena.Arena, o arena.Object, key uint64, 
 		x, err = MutexAt(a, o.Offset)
 	case rwmutexKind:
 		x, err = RWMutexAt(a, o.Offset)
+	case cohortKind:
+		x, err = CohortMutexAt(a, o.Offset)
 	case fairMutexKind:
 		x, err = FairMutexAt(a, o.Offset)
 	case spinKindID:

@@ -91,7 +91,7 @@ type auditor interface {
 }
 
 // subjects is the registry. Library primitives and peers are alike in it.
-var subjects = slices.Concat(libSubjects, rwSubjects, semSubjects, seqSubjects, fairSubjects, barrierSubjects, condSubjects, queueSubjects, memSubjects, matrixSubjects, goPeers, futexPeers, morePeers, cPeers, brokenPeers, brokenKit)
+var subjects = slices.Concat(libSubjects, cohortSubjects, rwSubjects, semSubjects, seqSubjects, fairSubjects, barrierSubjects, condSubjects, queueSubjects, memSubjects, matrixSubjects, goPeers, futexPeers, morePeers, cPeers, brokenPeers, brokenKit)
 
 // findSubject gives the subject of the given name.
 func findSubject(name string) (*subject, error) {

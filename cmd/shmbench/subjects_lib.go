@@ -136,14 +136,22 @@ func awaitFence(a *arena.Arena) error {
 // bias uses the mutex until its holds are biased: a subject that does not get
 // there must not pass for one that does.
 func (m mutex) bias() error {
+	return untilBiased(func() (word string) {
+		m.Lock()
+		word = m.State().Word
+		m.Unlock()
+		return word
+	})
+}
+
+// untilBiased calls pair, which tells the owner word within a pair, until that is
+// biased.
+func untilBiased(pair func() (word string)) error {
 	if race.Enabled || !shmsync.FeatureMembarrier.Have() {
 		return nil
 	}
-	for n := range biasPairs {
-		m.Lock()
-		biased := n%1024 == 0 && strings.Contains(m.State().Word, "biased")
-		m.Unlock()
-		if biased {
+	for range biasPairs {
+		if strings.Contains(pair(), "biased") {
 			return nil
 		}
 	}
@@ -160,7 +168,9 @@ func (m mutex) Pairs(n int, counter *uint64) {
 
 // Inherit waits for the owner's death as a caller of LockContext does, and
 // becomes owner through Recover: in its repair it has the lock to itself.
-func (m mutex) Inherit() (owned int64, err error) {
+func (m mutex) Inherit() (owned int64, err error) { return inherit(m) }
+
+func inherit(m recoverable) (owned int64, err error) {
 	ctx := context.Background()
 	err = m.LockContext(ctx)
 	if err == nil {

@@ -52,7 +52,7 @@ func TestLibrarySubjects(t *testing.T) {
 			}
 		})
 	}
-	for _, s := range slices.Concat(libSubjects, rwSubjects, semSubjects, seqSubjects, fairSubjects, barrierSubjects, condSubjects, queueSubjects) {
+	for _, s := range slices.Concat(libSubjects, cohortSubjects, rwSubjects, semSubjects, seqSubjects, fairSubjects, barrierSubjects, condSubjects, queueSubjects) {
 		if s.Check == nil || s.Check() == nil {
 			require.True(t, ran[s.Name()], "%s took part in nothing", s.Name())
 		}

@@ -18,6 +18,7 @@ import (
 var jobs = append([]job{
 	{"mutex", openMutexJob},
 	{"fairmutex", openFairJob},
+	{"cohortmutex", openCohortJob},
 	{"spinlock", openSpinJob},
 	{"rwmutex", openRWMutexJob},
 	{"rwspinlock", openRWSpinJob},
@@ -44,7 +45,7 @@ var soundJobs = uint64(1)<<(len(jobs)-len(brokenJobs)) - 1
 
 // tortureBoard is what the jobs check themselves by.
 type tortureBoard struct {
-	locks   [10]witness
+	locks   [12]witness
 	keys    [multiJobKeys]witness
 	permits [semJobPermits]atomic.Uint32 // names of who holds one
 	writers [2]witness                   // of the rw locks

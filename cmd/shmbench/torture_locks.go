@@ -54,6 +54,18 @@ func openFairJob(p *party) (jobWorker, error) {
 	}}, err
 }
 
+func openCohortJob(p *party) (jobWorker, error) {
+	x, err := prims.OpenCohortMutex(p.a, "cohort-told", &prims.CohortMutexOptions{Nodes: 2})
+	if err != nil {
+		return nil, err
+	}
+	y, err := prims.OpenCohortMutex(p.a, "cohort-freed", &prims.CohortMutexOptions{Nodes: 2, Policy: prims.Release})
+	return &lockJob{p, x, y, p.page.board.locks[10:12], func(x recoverable) error {
+		st := x.(*prims.CohortMutex).State()
+		return leftOver(st.Held || st.Waiting || st.Owner != nil || st.Err != nil, st)
+	}}, err
+}
+
 func openSpinJob(p *party) (jobWorker, error) {
 	x, err := prims.OpenSpinLock(p.a, "spin-told", nil)
 	if err != nil {

@@ -225,7 +225,7 @@ func clean(text string) string {
 // typeOf names a kind as the library does.
 func typeOf(k arena.Kind) string {
 	if t, ok := map[string]string{
-		"MUTX": "Mutex", "RWMX": "RWMutex", "FAIR": "FairMutex", "SPIN": "SpinLock", "RWSP": "RWSpinLock", "MULT": "MultiLock",
+		"MUTX": "Mutex", "RWMX": "RWMutex", "FAIR": "FairMutex", "COHM": "CohortMutex", "SPIN": "SpinLock", "RWSP": "RWSpinLock", "MULT": "MultiLock",
 		"COND": "Cond", "SEMA": "Semaphore", "SEQR": "Sequencer", "EVNT": "Event", "FUTX": "Futex", "FUTR": "Future", "WGRP": "WaitGroup",
 		"LTCH": "Latch", "BARR": "Barrier", "ONCE": "Once", "QUEU": "Queue", "SIGW": "SignalWaker", "WAIT": "Waitable", "VALU": "Value", "BLOK": "Block",
 	}[k.String()]; ok {

@@ -56,6 +56,18 @@ type waiter struct {
 	queued     bool
 	wake       chan struct{} // capacity 1
 	notify     func()        // instead of wake, for a Watch
+	timer      *time.Timer   // nil until one is needed
+}
+
+// after gives a channel on which the time comes when d is over, unless me.timer is
+// stopped before.
+func (me *waiter) after(d int64) <-chan time.Time {
+	if me.timer == nil {
+		me.timer = time.NewTimer(time.Duration(d))
+	} else {
+		me.timer.Reset(time.Duration(d))
+	}
+	return me.timer.C
 }
 
 var waiters = sync.Pool{New: func() any { return &waiter{wake: make(chan struct{}, 1)} }}
@@ -211,9 +223,7 @@ func (q *Queue) park(w uint32, b Bed, c *Cancel) Result {
 	}
 	var late <-chan time.Time
 	if b.Bounded != 0 {
-		t := time.NewTimer(time.Duration(b.Bounded))
-		defer t.Stop()
-		late = t.C
+		late = me.after(b.Bounded)
 	}
 	result := Again
 	select {
@@ -223,6 +233,9 @@ func (q *Queue) park(w uint32, b Bed, c *Cancel) Result {
 	case <-done:
 		result = Canceled
 		q.delist(me)
+	}
+	if late != nil {
+		me.timer.Stop() // nothing comes on its channel after that
 	}
 	waiters.Put(me)
 	if q.host.closed.Load() {

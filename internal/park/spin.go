@@ -71,6 +71,22 @@ func (t Tuning) Spin(done func() bool) bool {
 	return false
 }
 
+// SpinFor calls done, with the nanoseconds that it has spun for, until it is true or
+// the limit is reached. It learns nothing. On a machine of one CPU it does not spin.
+func SpinFor(limit int64, done func(spent int64) bool) {
+	if oneCPU() {
+		return
+	}
+	pause, spent := pauseNs(), int64(0)
+	for chunk := uint32(2); spent < limit && !done(spent); {
+		asm.Pause(chunk)
+		spent += int64(chunk) * pause / 1024
+		if spent > 1000 {
+			chunk = spinChunk
+		}
+	}
+}
+
 // yield is what takes the place of spinning where the other party is on this
 // very CPU: it lets that run, once, which saves the system calls of a sleep and a
 // wake. Beside somebody who computes it would hand the CPU over for a whole time

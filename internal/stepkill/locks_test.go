@@ -26,6 +26,13 @@ func init() {
 			}
 			return &aLock{m.LockContext, m.TryLock, m.Unlock, m.Recover, m.Close}, nil
 		})
+		addLock(of("cohortmutex"), func(a *arena.Arena) (*aLock, error) {
+			m, err := prims.OpenCohortMutex(a, "m", &prims.CohortMutexOptions{Policy: policy, Nodes: 2})
+			if err != nil {
+				return nil, err
+			}
+			return &aLock{m.LockContext, m.TryLock, m.Unlock, m.Recover, m.Close}, nil
+		})
 		addLock(of("fairmutex"), func(a *arena.Arena) (*aLock, error) {
 			m, err := prims.OpenFairMutex(a, "m", &prims.FairMutexOptions{Policy: policy})
 			if err != nil {

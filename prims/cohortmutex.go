@@ -1,0 +1,314 @@
+package prims
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/race"
+	"github.com/shmsync/shmsync/internal/topology"
+)
+
+// CohortMutex is a Mutex for hosts of several NUMA nodes: while many compete for it,
+// it stays on a node for a while, with its cache line and what it guards. It is for
+// locks that many CPUs of more than one node want at the same time; elsewhere a
+// [Mutex] does as well, and on a host of one node a CohortMutex is one.
+//
+// Who finds it held waits with those of its own node for a place before the lock,
+// which one of each node has at a time. As long as others of the node that has the
+// lock wait, those of other nodes let them go first, 64 times in a row and for a
+// bounded time each. As with a Mutex, a goroutine that comes may take the lock before
+// one that was woken, and one that has lost for about two milliseconds is handed the
+// next release.
+//
+// Which node a caller runs on is asked of the CPU, without a system call. Where that
+// is not possible, as on arm64, all count as of one node.
+//
+// It is held by a process: a goroutine may lock it and another of the same process
+// unlock it. Nothing that is particular to it outlives a death: who dies while it
+// waits leaves its place to the next, and who dies as the holder is told of by the
+// policy, as with a Mutex.
+//
+// In the terminology of the Go memory model, and across processes: for n < m
+// the n'th call of Unlock synchronizes before the m'th call of Lock returns.
+// A release by the death of its holder synchronizes before the call that
+// reports it, or that gets the lock, likewise.
+//
+// It is a cohort lock (Dice, Marathe and Shavit, PPoPP 2012) whose global lock is never
+// passed on but let go and taken.
+type CohortMutex struct {
+	// The fast paths are to be inlined; see Mutex.
+
+	own  *uint32 // the owner word of global
+	self *uint32 // what Lock puts there; global's
+	turn *uint32 // a cohortTurn
+
+	global *Mutex
+	doors  []cohortDoor // one a node; none where there is but one node
+	words  *cohortWords
+	nodes  int
+	a      *arena.Arena
+	object arena.Object
+}
+
+// CohortMutexOptions says how a CohortMutex is created, and what this process does
+// with it. A nil *CohortMutexOptions means the zero value.
+type CohortMutexOptions struct {
+	// Policy, Repair, Spin, Checked, NearWakes and MaxSpinners are as those of
+	// MutexOptions. NearWakes and MaxSpinners concern the one of each node who waits
+	// before the lock, and those who have waited for long.
+	Policy      Policy
+	Repair      func() error
+	Spin        time.Duration
+	Checked     bool
+	NearWakes   bool
+	MaxSpinners int
+	// Nodes is for how many nodes there is a place to wait, 1 to 32, for a new object;
+	// 0 means as many as this host has, at most 32. A node with a higher number shares
+	// the place of another. When it is set and the object has another number, opening
+	// fails.
+	Nodes int
+}
+
+// cohortMostNodes bounds the doors.
+const cohortMostNodes = 32
+
+var cohortKind = arena.KindOf("COHM")
+
+const cohortVersion = 1
+
+// OpenCohortMutex finds the CohortMutex of that name in the arena or creates it. An
+// empty name makes a fresh anonymous one. It panics for options that there are not.
+func OpenCohortMutex(a *arena.Arena, name string, opts *CohortMutexOptions) (*CohortMutex, error) {
+	var opt CohortMutexOptions
+	if opts != nil {
+		opt = *opts
+	}
+	what := "cohort mutex " + strconv.Quote(name)
+	opt.Policy.mustBeValid(what)
+	mustBeSpinners(what, opt.MaxSpinners)
+	if opt.Nodes < 0 || opt.Nodes > cohortMostNodes {
+		panic(fmt.Sprintf("shmsync: %s: Nodes is %d, which is not within 0..%d", what, opt.Nodes, cohortMostNodes))
+	}
+	nodes := opt.Nodes
+	if nodes == 0 {
+		nodes = cohortHostNodes()
+	}
+	o, created, err := a.OpenObject(arena.ObjectSpec{
+		Kind: cohortKind, Version: cohortVersion, Name: name, Size: cohortBytes(nodes), AnySize: true,
+		Init: func(body []byte) { initCohort(body, nodes, &opt) },
+	})
+	if err != nil {
+		return nil, err
+	}
+	return newCohortMutex(a, o, &opt, created)
+}
+
+// CohortMutexAt gives a handle on the CohortMutex at an offset, which Offset of
+// another process gave.
+func CohortMutexAt(a *arena.Arena, off arena.Offset) (*CohortMutex, error) {
+	o, err := objectAt(a, off, "cohortmutex.open", cohortKind, cohortVersion, cohortHeadBytes)
+	if err != nil {
+		return nil, err
+	}
+	return newCohortMutex(a, o, &CohortMutexOptions{}, false)
+}
+
+func initCohort(body []byte, nodes int, opt *CohortMutexOptions) {
+	w, doors := cohortBody(body, nodes)
+	w.nodes = uint32(nodes)
+	initMutexWords(&w.global, &MutexOptions{Policy: opt.Policy, Spin: opt.Spin})
+	for k := range doors {
+		initMutexWords(&doors[k].mutex, &MutexOptions{Policy: Release, Spin: opt.Spin})
+	}
+}
+
+func newCohortMutex(a *arena.Arena, o arena.Object, opt *CohortMutexOptions, created bool) (*CohortMutex, error) {
+	c, err := share(a, o, func() (*CohortMutex, error) { return buildCohortMutex(a, o, opt) })
+	if err != nil {
+		a.CloseObject(o)
+		return nil, err
+	}
+	var differs string
+	switch {
+	case created:
+	case opt.Policy != 0 && opt.Policy != c.global.policy:
+		differs = fmt.Sprintf("its policy is %v, asked for %v", c.global.policy, opt.Policy)
+	case opt.Nodes != 0 && opt.Nodes != c.nodes:
+		differs = fmt.Sprintf("it is for %d nodes, asked for %d", c.nodes, opt.Nodes)
+	}
+	if differs != "" {
+		c.Close()
+		return nil, c.fail("cohortmutex.open", shmsync.ErrIncompatible, differs)
+	}
+	return c, nil
+}
+
+// cohortAt views the body of a CohortMutex, and counts its doors.
+func cohortAt(a *arena.Arena, o arena.Object) (w *cohortWords, nodes int, err error) {
+	if o.Size < cohortHeadBytes {
+		return nil, 0, wrongKind("cohortmutex.open", o, cohortKind, cohortVersion)
+	}
+	if w, err = arena.TryAt[cohortWords](a, o.Body); err != nil {
+		return nil, 0, err
+	}
+	n := w.nodes
+	if n > cohortMostNodes || cohortBytes(int(n)) > o.Size {
+		return w, 0, &shmsync.Error{Op: "cohortmutex.open", Object: objectName(o), Err: shmsync.ErrCorrupt,
+			Detail: fmt.Sprintf("it is for %d nodes, in %d bytes", n, o.Size)}
+	}
+	return w, int(n), nil
+}
+
+func buildCohortMutex(a *arena.Arena, o arena.Object, opt *CohortMutexOptions) (*CohortMutex, error) {
+	w, nodes, err := cohortAt(a, o)
+	if err != nil {
+		return nil, err
+	}
+	g := buildMutexAt(a, o, o.Body, &MutexOptions{
+		Repair: opt.Repair, Checked: opt.Checked, NearWakes: opt.NearWakes, MaxSpinners: opt.MaxSpinners,
+	})
+	g.cohort = true
+	g.counted()
+	c := &CohortMutex{
+		own: g.own, self: &g.self, turn: raw(&w.turn), global: g, words: w, nodes: nodes, a: a, object: o,
+	}
+	if nodes < 2 {
+		return c, nil // nobody to prefer
+	}
+	c.doors = make([]cohortDoor, nodes)
+	for k := range c.doors {
+		c.doors[k].mutex = buildDoor(a, o, k)
+		c.doors[k].mutex.counts = g.counts // who sleeps there waits for the lock
+	}
+	return c, nil
+}
+
+// Lock locks c, and waits until it can. It panics with an *[shmsync.Error] when the
+// lock is owner-dead or not recoverable, or when this process closes the arena
+// meanwhile.
+func (c *CohortMutex) Lock() {
+	if !race.Enabled && atomic.LoadUint32(c.turn) == 0 && atomic.CompareAndSwapUint32(c.own, 0, atomic.LoadUint32(c.self)) {
+		return
+	}
+	c.lockOrPanic()
+}
+
+// LockContext locks c, and waits until it can or ctx ends. An error means that c is
+// not held: ctx.Err(), or an error that Is ErrOwnerDead or ErrNotRecoverable by the
+// policy of c, ErrCorrupt, or ErrClosed. A lock that is free is taken although ctx has
+// ended.
+func (c *CohortMutex) LockContext(ctx context.Context) error {
+	if !race.Enabled && atomic.LoadUint32(c.turn) == 0 && atomic.CompareAndSwapUint32(c.own, 0, atomic.LoadUint32(c.self)) {
+		return nil
+	}
+	return c.lockSlow(ctx)
+}
+
+// TryLock locks c if that is possible without waiting, and reports whether it did: it
+// lets nobody go first. State tells why not.
+func (c *CohortMutex) TryLock() bool {
+	if !race.Enabled && atomic.LoadUint32(c.turn) == 0 && atomic.CompareAndSwapUint32(c.own, 0, atomic.LoadUint32(c.self)) {
+		return true
+	}
+	return c.tryLockSlow()
+}
+
+// Unlock unlocks c. It panics when this process does not hold c, and with an error
+// that Is ErrCorrupt when a peer overwrote the lock.
+//
+// Two goroutines that race to unlock the same hold may between them release the hold
+// of somebody else, unless the handle was opened Checked.
+func (c *CohortMutex) Unlock() { c.global.Unlock() }
+
+// Recover makes an owner-dead or not recoverable c usable again, as [Mutex.Recover]
+// does.
+func (c *CohortMutex) Recover(ctx context.Context, repair func() error) error {
+	return c.global.Recover(ctx, repair)
+}
+
+// Offset is where the CohortMutex lies in its arena, for CohortMutexAt in another
+// process.
+func (c *CohortMutex) Offset() arena.Offset { return c.object.Offset }
+
+// Close gives the handle back. The CohortMutex itself stays; a hold that this process
+// has stays too. Closing a handle more often than it was opened is an error that Is
+// ErrClosed.
+func (c *CohortMutex) Close() error {
+	return closeHandle(c.a, c.object, "cohortmutex.close", func() {
+		c.global.queue.Close()
+		for k := range c.doors {
+			c.doors[k].mutex.queue.Close()
+		}
+	})
+}
+
+// Policy is what becomes of c when its holder dies.
+func (c *CohortMutex) Policy() Policy { return c.global.policy }
+
+// Nodes is for how many nodes c has a place to wait.
+func (c *CohortMutex) Nodes() int { return c.nodes }
+
+// SetSpin bounds how long waiters of all processes spin before they sleep: 0 means
+// that they learn, negative that they never do.
+func (c *CohortMutex) SetSpin(d time.Duration) {
+	c.global.SetSpin(d)
+	for k := range c.doors {
+		c.doors[k].mutex.SetSpin(d)
+	}
+}
+
+// Spin is what SetSpin set.
+func (c *CohortMutex) Spin() time.Duration { return c.global.Spin() }
+
+// CohortMutexState is what State tells.
+type CohortMutexState struct {
+	MutexState     // Waiting is true for those at the doors, too
+	Node       int // whose turn it is while many compete; -1: nobody's
+	Passes     int // how often in a row that node has kept the lock
+}
+
+// State looks at c without locking it. What it tells may be over when it returns.
+func (c *CohortMutex) State() CohortMutexState {
+	t := cohortTurn(c.words.turn.Load())
+	s := CohortMutexState{MutexState: c.global.State(), Node: -1}
+	if t.node() < len(c.doors) {
+		s.Node = t.node()
+	}
+	if s.Node >= 0 {
+		s.Passes = t.passes()
+	}
+	for k := range c.doors {
+		s.Waiting = s.Waiting || c.doors[k].taken() || c.doors[k].mutex.bell.Announced()
+	}
+	return s
+}
+
+// String renders the state on one line.
+func (c *CohortMutex) String() string {
+	return fmt.Sprintf("cohort mutex %s: %s", objectName(c.object), c.State().Word)
+}
+
+func (c *CohortMutex) fail(op string, err error, detail string) error {
+	return &shmsync.Error{Op: op, Object: objectName(c.object), Err: err, Detail: detail}
+}
+
+// cohortHostNodes is how many doors a new object gets here: one for each node up to
+// the last that has CPUs, so that no two of them share one.
+var cohortHostNodes = sync.OnceValue(func() int {
+	text, err := os.ReadFile("/sys/devices/system/node/has_cpu")
+	if err != nil {
+		return 1 // no such thing as nodes
+	}
+	nodes, err := topology.ParseList(string(text))
+	if err != nil || len(nodes) == 0 {
+		return 1
+	}
+	return min(nodes[len(nodes)-1]+1, cohortMostNodes)
+})

@@ -1,0 +1,115 @@
+//go:build linux
+
+package prims_test
+
+import (
+	"context"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/park"
+	"github.com/shmsync/shmsync/internal/proctest"
+	"github.com/shmsync/shmsync/prims"
+)
+
+// What is true of a Mutex is true of a CohortMutex: the tests of the one run with the
+// other in its place.
+
+// actorMutex is what actors lock: a Mutex or a CohortMutex.
+type actorMutex interface {
+	sync.Locker
+	TryLock() bool
+	LockContext(ctx context.Context) error
+	Recover(ctx context.Context, repair func() error) error
+	State() prims.MutexState
+	String() string
+	Close() error
+	Policy() prims.Policy
+	Offset() arena.Offset
+	Waiters() int
+	OwnerWord() uint32
+	HeldByUs() bool
+}
+
+// cohortActor is a CohortMutex as actors lock it.
+type cohortActor struct{ *prims.CohortMutex }
+
+func (c cohortActor) State() prims.MutexState { return c.CohortMutex.State().MutexState }
+
+// cohortVar says that the mutexes of an actor are CohortMutexes. Which node a call runs
+// on is chance in all of this package's tests that do not say it: calls move.
+const cohortVar = "SHMSYNC_TEST_COHORT"
+
+const cohortNodes = 4 // of the hosts that tests believe in
+
+var (
+	asCohort   atomic.Bool
+	cohortNode atomic.Int64 // which node calls of this process run on; -1: on any
+)
+
+func init() {
+	asCohort.Store(os.Getenv(cohortVar) != "")
+	cohortNode.Store(-1)
+	if text, ok := os.LookupEnv(nearVar); ok {
+		node, err := strconv.ParseUint(text, 10, 31)
+		if err != nil {
+			panic(err)
+		}
+		cohortNode.Store(int64(node))
+	}
+	park.NodeNow = func() (uint32, bool) {
+		if node := cohortNode.Load(); node >= 0 {
+			return uint32(node), true
+		}
+		return rand.Uint32N(cohortNodes), rand.Uint32N(8) != 0
+	}
+}
+
+// asCohortHere has an actor lock what this process does.
+func asCohortHere() proctest.Option {
+	if asCohort.Load() {
+		return proctest.Env(cohortVar + "=1")
+	}
+	return proctest.Env()
+}
+
+func openActorMutex(a *arena.Arena, name string, opt *prims.MutexOptions) (actorMutex, error) {
+	if !asCohort.Load() {
+		m, err := prims.OpenMutex(a, name, opt)
+		if err != nil {
+			return nil, err
+		}
+		return m, nil
+	}
+	if opt == nil {
+		opt = &prims.MutexOptions{}
+	}
+	c, err := prims.OpenCohortMutex(a, name, &prims.CohortMutexOptions{
+		Policy: opt.Policy, Repair: opt.Repair, Spin: opt.Spin, Checked: opt.Checked, NearWakes: opt.NearWakes,
+		MaxSpinners: opt.MaxSpinners, Nodes: cohortNodes,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return cohortActor{c}, nil
+}
+
+// onCohort runs tests of Mutex with CohortMutexes.
+func onCohort(t *testing.T, tests map[string]func(t *testing.T)) {
+	asCohort.Store(true)
+	defer asCohort.Store(false)
+	for name, test := range tests {
+		t.Run(name, test)
+	}
+}
+
+// onCohortNode has the calls of this process run on a node, until the test ends.
+func onCohortNode(t testing.TB, node int64) {
+	old := cohortNode.Swap(node)
+	t.Cleanup(func() { cohortNode.Store(old) })
+}

@@ -1,0 +1,53 @@
+//go:build linux
+
+package prims
+
+import "github.com/shmsync/shmsync/arena"
+
+// What tests of package prims_test look at.
+
+const (
+	CohortPasses = cohortPasses
+	CohortQuiet  = cohortQuiet
+)
+
+// Waiters is how many goroutines of this process sleep, or park, for c.
+func (c *CohortMutex) Waiters() int { return c.global.Waiters() }
+
+// OwnerWord is the owner word as it is.
+func (c *CohortMutex) OwnerWord() uint32 { return c.global.OwnerWord() }
+
+// HeldByUs reports whether the owner word says that this process holds c, or
+// recovers it.
+func (c *CohortMutex) HeldByUs() bool { return c.global.HeldByUs() }
+
+// Turn is the word of that name; SetTurn overwrites it.
+func (c *CohortMutex) Turn() uint32     { return c.words.turn.Load() }
+func (c *CohortMutex) SetTurn(v uint32) { c.words.turn.Store(v) }
+
+// Door is the owner word of a door; DoorWaiters is how many goroutines of this process
+// wait there.
+func (c *CohortMutex) Door(k int) uint32     { return c.doors[k].mutex.owner.Load() }
+func (c *CohortMutex) DoorWaiters(k int) int { return c.doors[k].mutex.Waiters() }
+
+// Object is the object under c.
+func (c *CohortMutex) Object() arena.Object { return c.object }
+
+// Yields reports whether one of a node lets others go first.
+func (c *CohortMutex) Yields(node int) bool { return c.yields(node) }
+
+// SetCohortDefer changes for how long one lets others go first, in this process.
+func SetCohortDefer(ns int64) (old int64) {
+	old, cohortDefers = cohortDefers, ns
+	return old
+}
+
+// CohortTurnWord makes a word that says whose turn it is.
+func CohortTurnWord(node, quiet, passes int) uint32 {
+	return uint32(makeCohortTurn(node, quiet, passes))
+}
+
+// Body is where the words of c are, and how many bytes.
+func (c *CohortMutex) Body() (off, size uint64) {
+	return uint64(c.object.Body), cohortBytes(c.nodes)
+}

@@ -1,0 +1,233 @@
+package prims
+
+import (
+	"context"
+	"sync/atomic"
+
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/crashpoint"
+	"github.com/shmsync/shmsync/internal/park"
+	"github.com/shmsync/shmsync/internal/race"
+)
+
+var (
+	_ = crashpoint.Register("cohortmutex.lock.door")
+	_ = crashpoint.Register("cohortmutex.lock.global")
+	_ = crashpoint.Register("cohortmutex.lock.turn")
+	_ = crashpoint.Register("cohortmutex.lock.left")
+)
+
+const (
+	// cohortPatience is how long a waiter sleeps at its door before it goes to the lock
+	// itself: who has the door may be stopped. It is Mutex's time of losing.
+	cohortPatience = starveAfter
+	// cohortShut is how long a process passes a door by that somebody has waited at in
+	// vain.
+	cohortShut = 10e6 // ns
+	// cohortDefer bounds how long one lets others go first: about what a sleep and a
+	// wake cost.
+	cohortDefer = 40_000 // ns
+	// cohortIdle is for how long a lock stays free for one near its last holder: much
+	// longer than who spins for it takes.
+	cohortIdle = 1_000 // ns
+)
+
+// cohortDefers is cohortDefer, unless a test says otherwise.
+var cohortDefers int64 = cohortDefer
+
+// cohortDoor is where those of a node wait: who has it may go for the lock. The
+// holder of the lock never has it.
+type cohortDoor struct {
+	mutex *Mutex
+	shut  atomic.Int64 // until when this process passes it by, CLOCK_MONOTONIC ns
+}
+
+// buildDoor makes a handle on door k of o. Its holds are never biased: doors are there
+// to be competed for. A Repair is there for bytes that a peer wrote, which may say
+// another policy than Release.
+func buildDoor(a *arena.Arena, o arena.Object, k int) *Mutex {
+	m := buildMutexAt(a, o, o.Body+cohortDoorOff(k), &MutexOptions{Checked: true, Repair: func() error { return nil }})
+	m.latch = true
+	return m
+}
+
+// taken reports whether somebody has the door: one that waits before the lock.
+func (d *cohortDoor) taken() bool { return ownerWord(d.mutex.owner.Load()).held() }
+
+// lockOrPanic is the slow path of Lock, out of line as Mutex's.
+//
+//go:noinline
+func (c *CohortMutex) lockOrPanic() {
+	if err := c.lockSlow(nil); err != nil {
+		panic(err)
+	}
+}
+
+// lockSlow is Lock without its first try. ctx may be nil.
+func (c *CohortMutex) lockSlow(ctx context.Context) error {
+	g := c.global
+	if len(c.doors) == 0 {
+		return g.lockSlow(ctx)
+	}
+	if !g.queue.Enter() {
+		return g.closed()
+	}
+	defer g.queue.Exit()
+	node := c.node()
+	if !c.yields(node) && g.tryLockSlow() {
+		c.took(node, false, false)
+		return nil
+	}
+	err := c.lockByDoor(ctx, node)
+	if err != nil && g.repair != nil && isOwnerDead(err) {
+		// Not with a door: a repair may take long.
+		if err = g.lockSlow(ctx); err == nil {
+			c.took(node, false, false)
+		}
+	}
+	return err
+}
+
+// tryLockSlow is TryLock without its first try.
+func (c *CohortMutex) tryLockSlow() bool {
+	if !c.global.tryLockSlow() {
+		return false
+	}
+	if len(c.doors) != 0 {
+		c.took(c.node(), false, false)
+	}
+	return true
+}
+
+// node is the index of the door where the caller waits.
+func (c *CohortMutex) node() int {
+	node, ok := park.NodeNow()
+	if !ok {
+		return 0
+	}
+	return int(node % uint32(len(c.doors)))
+}
+
+// lockByDoor takes the lock as one of those who wait for it. It does without the door
+// where that cannot be had.
+func (c *CohortMutex) lockByDoor(ctx context.Context, node int) error {
+	d := &c.doors[node]
+	has, met := d.enter(ctx, &c.words.turn)
+	if has {
+		// Deferred, since a Repair may panic.
+		defer d.leave()
+		crashpoint.Hit("cohortmutex.lock.door")
+	}
+	waited := c.giveWay(node)
+	w := waiter{m: c.global, cancel: park.CancelBy(ctx), stir: &c.words.turn}
+	// A repair is run without a door.
+	err := w.acquire(false)
+	w.cancel.Stop()
+	if err != nil {
+		return err
+	}
+	race.Acquire(c.global.key)
+	c.global.counts.holds(met || w.met)
+	c.took(node, met, waited)
+	return nil
+}
+
+// took is called by who has got the lock: it says whose turn it is. met says that it
+// had to wait for its door, waited that it let others go first who did not come.
+func (c *CohortMutex) took(node int, met, waited bool) {
+	crashpoint.Hit("cohortmutex.lock.global")
+	t := cohortTurn(c.words.turn.Load())
+	crowded := met || c.global.bell.Announced() || c.crowdedAt(node) || c.others(node)
+	anew := waited || t.over() && !c.others(node)
+	if next := t.after(node, crowded, anew); next != t {
+		c.words.turn.Store(uint32(next))
+	}
+	crashpoint.Hit("cohortmutex.lock.turn")
+}
+
+// crowdedAt reports whether somebody sleeps at a door.
+func (c *CohortMutex) crowdedAt(node int) bool { return c.doors[node].mutex.bell.Announced() }
+
+// others reports whether somebody of another node waits before the lock.
+func (c *CohortMutex) others(node int) bool {
+	for k := range c.doors {
+		if k != node && c.doors[k].taken() {
+			return true
+		}
+	}
+	return false
+}
+
+// yields reports whether one of a node is to let others have a free lock: those of the
+// node whose turn it is, if there are any, or those of other nodes when that is over.
+func (c *CohortMutex) yields(node int) bool {
+	switch t := cohortTurn(c.words.turn.Load()); {
+	case t.node() < 0 || t.node() >= len(c.doors):
+		return false
+	case t.node() == node:
+		return t.over() && c.others(node)
+	default:
+		return !t.over() && c.doors[t.node()].taken()
+	}
+}
+
+// giveWay lets others go first, for a bounded time, and reports whether they have not
+// come by the end of it.
+func (c *CohortMutex) giveWay(node int) (inVain bool) {
+	if !c.yields(node) {
+		return false
+	}
+	if c.words.global.spin.Load() == spinNever {
+		return true
+	}
+	idle := int64(cohortIdle)
+	if cohortTurn(c.words.turn.Load()).node() == node {
+		idle = cohortDefers // those of other nodes may have to wake up first
+	}
+	free := int64(-1) // since when the lock is free
+	park.SpinFor(cohortDefers, func(spent int64) bool {
+		switch {
+		case !c.yields(node):
+			return true
+		case !ownerWord(c.global.owner.Load()).free():
+			free = -1
+		case free < 0:
+			free = spent
+		}
+		return free >= 0 && spent-free >= idle
+	})
+	return c.yields(node)
+}
+
+// enter takes the door, and reports whether it has it, and whether somebody else did
+// before. It does not have it after a time, when ctx ends, or when a peer has spoilt
+// it: the caller then goes to the lock without. turn learns of its sleep.
+func (d *cohortDoor) enter(ctx context.Context, turn *atomic.Uint32) (has, met bool) {
+	m := d.mutex
+	if m.owner.CompareAndSwap(0, uint32(m.name)) {
+		return true, false
+	}
+	if shut := d.shut.Load(); shut != 0 && shmsync.Monotonic() < shut || !m.queue.Enter() {
+		return false, true
+	}
+	defer m.queue.Exit()
+	before := m.wakes()
+	w := waiter{m: m, cancel: park.CancelBy(ctx), patience: cohortPatience, stir: turn}
+	err := w.lock()
+	w.cancel.Stop()
+	if err == errOutOfPatience && m.wakes() == before {
+		// Nobody has left it meanwhile. Who has it may be stopped.
+		d.shut.Store(shmsync.Monotonic() + cohortShut)
+	}
+	return err == nil, true
+}
+
+// leave gives the door back.
+func (d *cohortDoor) leave() {
+	d.mutex.Unlock()
+	crashpoint.Hit("cohortmutex.lock.left")
+}
+
+// wakes counts the wakes of m's waiters.
+func (m *Mutex) wakes() uint32 { return m.words.wake.Load() >> 1 }

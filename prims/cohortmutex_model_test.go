@@ -1,0 +1,378 @@
+//go:build linux
+
+package prims
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/shmsync/shmsync/internal/model"
+)
+
+// cohortModel is a CohortMutex and its callers, one thread each of a process of its own.
+// A mutex is one step to take and one to give back: that a Mutex is one, whoever dies
+// or sleeps, the models of Mutex show. Time is a step that may come at any moment, or,
+// where the model is patient, never.
+type cohortModel struct {
+	nodes   []int // of each thread
+	cancels bool  // contexts may end
+	kills   uint8 // how many may die
+	stops   uint8 // how many may be stopped for ever, without the lock
+	wild    uint8 // how often a peer may overwrite turn
+	patient bool  // nobody loses patience: what is left is the preference
+	policy  Policy
+	bug     bug
+}
+
+const (
+	cohortThreads = 4
+	cohortLost    = 255 // global is owner-dead
+)
+
+type cohortState struct {
+	global uint8 // 0, the number of its holder from 1 on, or cohortLost
+	door   [2]uint8
+	turn   cohortTurn
+	thread [cohortThreads]cohortThread
+	kills  uint8
+	stops  uint8
+	wild   uint8
+	run    uint8 // how often in a row the node that had it last has got it while another waited
+}
+
+type cohortThread struct {
+	pc   uint8
+	life uint8
+	has  bool // its door
+	late bool // its context has ended
+	vain bool // it let others go first, who did not come
+}
+
+const (
+	cIdle uint8 = iota
+	cTry        // it need not yield: a try at a free lock
+	cDoor       // it wants its door
+	cWay        // it lets others go first
+	cLock       // it is a waiter of global
+	cTook
+	cGive
+	cHold
+	cLeave
+)
+
+const (
+	cLives uint8 = iota
+	cStopped
+	cDied
+)
+
+const (
+	cohortKeepsDoor    bug = "who gives up keeps its door"
+	cohortNoPatience   bug = "who waits at a door waits for ever"
+	cohortDefersAlways bug = "others go first for ever"
+	cohortIgnoresDoor  bug = "others go first though nobody of them waits, for ever"
+	cohortNoBound      bug = "a node's turn is never over"
+	cohortNoBurial     bug = "nobody takes a door from the dead, and who waits there waits for ever"
+	cohortInherits     bug = "who has the door at the unlock of its node has the lock"
+	cohortAnew         bug = "who had decided before begins a new turn"
+	cohortFastBarges   bug = "who comes takes a free lock, whoever's turn it is"
+)
+
+var (
+	errCohortTwo  = errors.New("two are in")
+	errCohortDoor = errors.New("somebody has a door and does not wait")
+	errCohortRun  = errors.New("a node has had it too often while another waited")
+)
+
+func (m cohortModel) explore(b bug) model.Result {
+	m.bug = b
+	spec := model.Spec[cohortState]{Init: []cohortState{{}}, Next: m.next, Check: m.check, Done: m.done, Show: m.show}
+	return spec.Explore()
+}
+
+// few leaves out the numbers in the middle, where nothing happens.
+func (cohortModel) few(t cohortTurn) cohortTurn {
+	quiet, passes := t.quiet(), t.passes()
+	if quiet == 1 {
+		quiet = cohortQuiet - 1
+	}
+	if passes == 1 {
+		passes = cohortPasses - 1
+	}
+	if t.node() < 0 || t == cohortStirred {
+		return t
+	}
+	return makeCohortTurn(t.node(), quiet, passes)
+}
+
+// others reports whether somebody has the door of another node.
+func (m *cohortModel) others(s *cohortState, node int) bool { return s.door[1-node] != 0 }
+
+func (m *cohortModel) yields(s *cohortState, node int) bool {
+	t := s.turn
+	switch {
+	case t.node() < 0 || t.node() >= len(s.door):
+		return false
+	case t.node() == node:
+		return m.bug != cohortNoBound && t.over() && m.others(s, node)
+	default:
+		return (m.bug == cohortNoBound || !t.over()) && (m.bug == cohortIgnoresDoor || s.door[t.node()] != 0)
+	}
+}
+
+// time reports whether time may pass.
+func (m *cohortModel) time(b ...bug) bool {
+	for _, b := range b {
+		if m.bug == b {
+			return false
+		}
+	}
+	return !m.patient
+}
+
+func (m *cohortModel) next(s *cohortState, emit func(model.Step[cohortState])) {
+	for i, node := range m.nodes {
+		if s.thread[i].life == cLives {
+			m.step(s, i, node, emit)
+		}
+		me := uint8(i + 1)
+		if s.thread[i].life == cLives && s.kills < m.kills {
+			to := *s
+			to.kills++
+			to.thread[i].life = cDied
+			emit(model.Step[cohortState]{To: to, By: m.name(i), Label: "is killed", Optional: true})
+		}
+		if s.thread[i].life == cLives && s.stops < m.stops && s.global != me && s.thread[i].pc != cIdle {
+			to := *s
+			to.stops++
+			to.thread[i].life = cStopped
+			emit(model.Step[cohortState]{To: to, By: m.name(i), Label: "is stopped", Optional: true})
+		}
+		if s.thread[i].life == cDied {
+			if s.door[node] == me && m.bug != cohortNoBurial {
+				to := *s
+				to.door[node] = 0
+				emit(model.Step[cohortState]{To: to, By: "somebody", Label: "takes its door from " + m.name(i)})
+			}
+			if s.global == me {
+				to := *s
+				if to.global = 0; m.policy == Report {
+					to.global = cohortLost
+				}
+				emit(model.Step[cohortState]{To: to, By: "somebody", Label: "takes the lock from " + m.name(i)})
+			}
+		}
+	}
+	if s.wild < m.wild {
+		for _, t := range []cohortTurn{0, cohortStirred, makeCohortTurn(0, 0, 0), makeCohortTurn(1, 1, cohortPasses), makeCohortTurn(7, 3, 9)} {
+			to := *s
+			to.wild++
+			to.turn = t
+			emit(model.Step[cohortState]{To: to, By: "a peer", Label: fmt.Sprintf("writes turn: %v", t), Optional: true})
+		}
+	}
+}
+
+// step emits what a thread can do next.
+func (m *cohortModel) step(s *cohortState, i, node int, emit func(model.Step[cohortState])) {
+	me, t := uint8(i+1), &s.thread[i]
+	send := func(pc uint8, label string, optional bool, change func(s *cohortState, t *cohortThread)) {
+		to := *s
+		to.thread[i].pc = pc
+		if change != nil {
+			change(&to, &to.thread[i])
+		}
+		emit(model.Step[cohortState]{To: to, By: m.name(i), Label: label, Optional: optional})
+	}
+	take := func(s *cohortState, _ *cohortThread) {
+		s.global = me
+		m.count(s, node)
+	}
+	cancel := func() {
+		if m.cancels && !t.late {
+			send(t.pc, "its context ends", true, func(_ *cohortState, t *cohortThread) { t.late = true })
+		}
+	}
+	switch t.pc {
+	case cIdle:
+		switch {
+		case (s.turn == 0 || m.bug == cohortFastBarges) && s.global == 0:
+			send(cTook, "takes it at once", true, take)
+		case !m.yields(s, node):
+			send(cTry, "need not yield", true, nil)
+		default:
+			send(cDoor, "goes to its door", true, nil)
+		}
+		if s.global == cohortLost {
+			send(cIdle, "recovers it", true, func(s *cohortState, _ *cohortThread) { s.global = 0 })
+		}
+	case cTry:
+		if s.global == 0 {
+			send(cTook, "takes it", false, take)
+		} else {
+			send(cDoor, "goes to its door", false, nil)
+		}
+	case cDoor:
+		switch {
+		case s.door[node] == 0:
+			send(cWay, "has its door", false, func(s *cohortState, t *cohortThread) { s.door[node], t.has = me, true })
+		case t.late || m.time(cohortNoPatience, cohortNoBurial):
+			send(cWay, "does without its door", false, nil)
+		}
+		m.stir(s, send, cDoor)
+		cancel()
+	case cWay:
+		if y := m.yields(s, node); !y || m.time(cohortDefersAlways, cohortIgnoresDoor) {
+			send(cLock, "goes to the lock", false, func(_ *cohortState, t *cohortThread) { t.vain = y })
+		}
+		cancel()
+	case cLock:
+		switch {
+		case s.global == 0:
+			send(cTook, "gets it", false, take)
+		case s.global == cohortLost:
+			send(cLeave, "is told", false, nil)
+		case m.bug == cohortInherits && t.has && s.thread[s.global-1].pc == cHold && m.nodes[s.global-1] == node:
+			send(cTook, "inherits it", false, take)
+		case t.late:
+			send(cLeave, "gives up", false, nil)
+		}
+		m.stir(s, send, cLock)
+		cancel()
+	case cTook:
+		pc := cHold
+		if t.has {
+			pc = cGive
+		}
+		anew := t.vain || s.turn.over() && !m.others(s, node) || m.bug == cohortAnew
+		said := func(crowded bool) func(s *cohortState, _ *cohortThread) {
+			return func(s *cohortState, _ *cohortThread) { s.turn = m.few(s.turn.after(node, crowded, anew)) }
+		}
+		if s.turn == 0 {
+			send(pc, "took it at once, or sees nobody", false, nil)
+		}
+		// Somebody asleep is seen, somebody that spins at its door perhaps not.
+		if m.crowded(s, i) {
+			send(pc, "sees others", false, said(true))
+		}
+		if s.turn != 0 && !m.others(s, node) {
+			send(pc, "sees nobody", false, said(false))
+		}
+	case cGive:
+		send(cHold, "gives its door back", false, func(s *cohortState, t *cohortThread) { s.door[node], t.has = 0, false })
+	case cHold:
+		send(cIdle, "unlocks", false, func(s *cohortState, t *cohortThread) {
+			*t = cohortThread{}
+			if s.global == me {
+				s.global = 0
+			}
+		})
+	case cLeave:
+		send(cIdle, "leaves", false, func(s *cohortState, t *cohortThread) {
+			if t.has && m.bug != cohortKeepsDoor {
+				s.door[node] = 0
+			}
+			*t = cohortThread{}
+		})
+	}
+}
+
+// stir is what who goes to sleep does.
+func (m *cohortModel) stir(s *cohortState, send func(uint8, string, bool, func(*cohortState, *cohortThread)), pc uint8) {
+	if s.turn == 0 && s.global != 0 {
+		send(pc, "stirs, and sleeps", true, func(s *cohortState, _ *cohortThread) { s.turn = cohortStirred })
+	}
+}
+
+// crowded reports whether anybody else wants it.
+func (m *cohortModel) crowded(s *cohortState, me int) bool {
+	for i := range m.nodes {
+		if pc := s.thread[i].pc; i != me && (pc == cDoor || pc == cWay || pc == cLock) {
+			return true
+		}
+	}
+	return false
+}
+
+// count counts the run of a node: while it is told that many compete, and somebody of
+// another node has come to the lock.
+func (m *cohortModel) count(s *cohortState, node int) {
+	if !m.patient {
+		return
+	}
+	waits := false
+	for i, n := range m.nodes {
+		t := &s.thread[i]
+		waits = waits || n != node && t.has && (t.pc == cWay || t.pc == cLock)
+	}
+	if s.turn == 0 || s.turn.node() != node || !waits {
+		s.run = 0
+		return
+	}
+	s.run++
+}
+
+// cohortRunMost is 64 passes as few counts them, and one of each thread of the node, which
+// may have decided to take it before.
+const cohortRunMost = 2 + 2
+
+func (m *cohortModel) check(s *cohortState) error {
+	in := 0
+	for i, node := range m.nodes {
+		t, me := &s.thread[i], uint8(i+1)
+		if t.life != cDied && (t.pc == cTook || t.pc == cGive || t.pc == cHold) {
+			in++
+			if s.global != me {
+				return errCohortTwo
+			}
+		}
+		if s.door[node] == me && t.life != cDied && !t.has {
+			return errCohortDoor
+		}
+	}
+	switch {
+	case in > 1:
+		return errCohortTwo
+	case m.patient && s.run > cohortRunMost:
+		return errCohortRun
+	}
+	return nil
+}
+
+// done reports whether all calls of those who go on have ended, and nothing of the dead
+// is left.
+func (m *cohortModel) done(s *cohortState) bool {
+	for i, node := range m.nodes {
+		t, me := &s.thread[i], uint8(i+1)
+		if t.life == cLives && t.pc != cIdle || t.life == cDied && (s.global == me || s.door[node] == me) {
+			return false
+		}
+	}
+	return true
+}
+
+func (m *cohortModel) name(i int) string { return fmt.Sprintf("%c of node %d", 'P'+i, m.nodes[i]) }
+
+func (m *cohortModel) show(s *cohortState) string {
+	return fmt.Sprintf("global %d, doors %v, %v, threads %v, run %d", s.global, s.door, s.turn, s.thread[:len(m.nodes)], s.run)
+}
+
+// TestModelCohort: the composition of a CohortMutex is right whatever its hints say, and
+// whoever dies or is stopped; and its preference is bounded.
+func TestModelCohort(t *testing.T) {
+	plain := cohortModel{nodes: []int{0, 0, 1}, cancels: true, wild: 1, policy: Release}
+	dying := cohortModel{nodes: []int{0, 0, 1}, kills: 1, policy: Report}
+	stopping := cohortModel{nodes: []int{0, 0, 1}, kills: 1, stops: 1, policy: Release}
+	patient := cohortModel{nodes: []int{0, 0, 1}, patient: true, policy: Release}
+	crowd := cohortModel{nodes: []int{0, 0, 1, 1}, cancels: true, kills: 1, stops: 1, policy: Report}
+	patientCrowd := cohortModel{nodes: []int{0, 0, 1, 1}, patient: true, policy: Release}
+	requireModels(t, []exploration{
+		{"3, cancel", small, plain.explore, []bug{cohortKeepsDoor, cohortIgnoresDoor, cohortInherits}},
+		{"3, death, Report", medium, dying.explore, []bug{cohortKeepsDoor, cohortNoBurial, cohortInherits}},
+		{"3, death, stop", small, stopping.explore, []bug{cohortNoPatience, cohortDefersAlways, cohortIgnoresDoor, cohortNoBurial}},
+		{"3, preference", small, patient.explore, []bug{cohortNoBound, cohortAnew, cohortFastBarges, cohortIgnoresDoor}},
+		{"4, preference", medium, patientCrowd.explore, []bug{cohortNoBound}},
+		{"4, death, stop, cancel, Report", large, crowd.explore, []bug{cohortNoPatience, cohortDefersAlways}},
+	})
+}

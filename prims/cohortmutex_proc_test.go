@@ -1,0 +1,445 @@
+//go:build linux
+
+package prims_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"runtime"
+	"strconv"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/crashpoint"
+	"github.com/shmsync/shmsync/internal/proctest"
+	"github.com/shmsync/shmsync/internal/race"
+	"github.com/shmsync/shmsync/prims"
+)
+
+// cohortDeferVar is for how many nanoseconds an actor lets others go first.
+const cohortDeferVar = "SHMSYNC_TEST_COHORT_DEFER"
+
+func init() {
+	if text, ok := os.LookupEnv(cohortDeferVar); ok {
+		ns, err := strconv.ParseInt(text, 10, 64)
+		if err != nil {
+			panic(err)
+		}
+		prims.SetCohortDefer(ns)
+	}
+}
+
+// cohortOn are the options of an actor that is on a node and locks CohortMutexes.
+func cohortOn(node int, env ...string) []proctest.Option {
+	return []proctest.Option{proctest.Env(append(env, cohortVar+"=1", fmt.Sprintf("%s=%d", nearVar, node))...)}
+}
+
+func openCohort(t testing.TB, a *arena.Arena, name string, policy prims.Policy) *prims.CohortMutex {
+	c, err := prims.OpenCohortMutex(a, name, &prims.CohortMutexOptions{Nodes: cohortNodes, Policy: policy})
+	require.NoError(t, err)
+	return c
+}
+
+// doorsFree makes sure that nobody has a door any more.
+func doorsFree(t testing.TB, c *prims.CohortMutex) {
+	t.Helper()
+	eventually(t, "the doors are free", c.String, func() bool {
+		for k := range c.Nodes() {
+			if c.Door(k) != 0 {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+// Processes on nodes of their own exclude each other.
+func TestCohortMutexHammer(t *testing.T) {
+	a := newArena(t, nil)
+	var actors []*actor
+	for node := range 3 {
+		actors = append(actors, remoteActor(t, a, fmt.Sprint("node ", node), cohortOn(node)...))
+	}
+	each, total := 400, 0
+	v, err := arena.Value[int64](a, "counter")
+	require.NoError(t, err)
+	for _, goroutines := range []uint64{1, 4, 20} {
+		var ids []int
+		for _, x := range actors {
+			ids = append(ids, x.start(order{Op: "steps", Object: "m", N: each, Token: goroutines}))
+		}
+		for i, x := range actors {
+			r := x.wait(t, ids[i])
+			require.Empty(t, r.Err+r.Panic)
+		}
+		total += len(actors) * int(goroutines) * each
+		require.EqualValues(t, total, *v)
+	}
+	c := openCohort(t, a, "m", 0)
+	doorsFree(t, c)
+	require.False(t, c.State().Held)
+	sound(t, a)
+}
+
+// Who waits has the door of its node, one for each; who holds has none.
+func TestCohortMutexDoors(t *testing.T) {
+	a := newArena(t, nil)
+	c := openCohort(t, a, "m", 0)
+	holder := remoteActor(t, a, "holder", cohortOn(0)...)
+	holder.must(t, order{Op: "lock", Object: "m"})
+	require.Zero(t, c.Door(0))
+	one, two := remoteActor(t, a, "one", cohortOn(1)...), remoteActor(t, a, "two", cohortOn(2)...)
+	ids := []int{one.blocked(t, order{Op: "lockctx", Object: "m"}), two.blocked(t, order{Op: "lockctx", Object: "m"})}
+	taken := func(k int) {
+		t.Helper()
+		eventually(t, fmt.Sprint("door ", k, " is taken"), c.String, func() bool { return c.Door(k) != 0 })
+	}
+	taken(1)
+	taken(2)
+	require.Zero(t, c.Door(0))
+	require.True(t, c.State().Waiting)
+	one.must(t, order{Op: "cancel", N: ids[0]})
+	require.Equal(t, []string{"ctx-canceled"}, one.wait(t, ids[0]).Is)
+	require.Zero(t, c.Door(1), "who gave up has given its door back")
+	holder.must(t, order{Op: "unlock", Object: "m"})
+	require.Empty(t, two.wait(t, ids[1]).Err)
+	require.Zero(t, c.Door(2), "the holder has no door")
+	two.must(t, order{Op: "unlock", Object: "m"})
+	doorsFree(t, c)
+	sound(t, a)
+}
+
+// Those of a node go first for a while, if there are any, and then those of others.
+func TestCohortMutexYields(t *testing.T) {
+	a := newArena(t, nil)
+	c := openCohort(t, a, "m", 0)
+	c.Lock()
+	waiter := func(node int) {
+		x := remoteActor(t, a, fmt.Sprint("waiter ", node), cohortOn(node)...)
+		x.blocked(t, order{Op: "lock", Object: "m"})
+		eventually(t, "it is at its door", c.String, func() bool { return c.Door(node) != 0 })
+	}
+	yields := func(turn uint32, want ...bool) {
+		t.Helper()
+		c.SetTurn(turn)
+		for node, y := range want {
+			require.Equal(t, y, c.Yields(node), "node %d, turn %#x", node, turn)
+		}
+	}
+	under, over := prims.CohortTurnWord(1, 0, prims.CohortPasses-1), prims.CohortTurnWord(1, 0, prims.CohortPasses)
+	yields(0, false, false, false)
+	yields(under, false, false, false) // nobody of node 1 waits
+	yields(over, false, false, false)  // nobody of another node waits
+	waiter(1)
+	yields(under, true, false, true)
+	yields(over, false, false, false)
+	waiter(2)
+	yields(under, true, false, true)
+	yields(over, false, true, false)
+	yields(prims.CohortTurnWord(cohortNodes, 0, 3), false, false, false) // no such node
+	yields(^uint32(0), false, false, false)
+	c.Unlock()
+}
+
+// A node has the lock for so many times in a row, and not once more, while somebody of
+// another waits who comes when it may.
+func TestCohortMutexBound(t *testing.T) {
+	old := prims.SetCohortDefer(int64(proctest.Scale(20 * time.Second)))
+	t.Cleanup(func() { prims.SetCohortDefer(old) })
+	onCohortNode(t, 0)
+	a := newArena(t, nil)
+	c := openCohort(t, a, "m", 0)
+	far := remoteActor(t, a, "far", cohortOn(1, cohortDeferVar+"=0")...)
+	v, err := arena.Value[int64](a, "counter")
+	require.NoError(t, err)
+	enough := 100
+	if testing.Short() {
+		enough = 20
+	}
+	far.start(order{Op: "steps", Object: "m", N: 1 << 40, Token: 2})
+	run, most, ends := 0, 0, 0
+	var seen int64
+	deadline := after(patience())
+	for ends < enough {
+		select {
+		case <-deadline:
+			t.Fatalf("%d in a row at most, %d long runs\n%s", most, ends, words(a))
+		default:
+		}
+		c.Lock()
+		if *v != seen || c.Door(1) == 0 || c.Turn() == 0 { // it has had it, or does not wait, or only spins so far
+			if run > prims.CohortPasses/2 {
+				ends++
+			}
+			seen, run = *v, 0
+		} else {
+			run++
+		}
+		most = max(most, run)
+		c.Unlock()
+	}
+	far.proc.Kill(t)
+	t.Logf("%d in a row at most; %d long runs", most, ends)
+	// The first of a run is no pass, and nor is one in which the far one was on its way.
+	require.LessOrEqual(t, most, prims.CohortPasses+2)
+}
+
+// A waiter that is stopped with its door holds up its own node for a moment only, and
+// others not at all; it goes on when it is continued. One that is killed leaves nothing.
+func TestCohortMutexStoppedWaiter(t *testing.T) {
+	a := newArena(t, nil)
+	c := openCohort(t, a, "m", 0)
+	for _, kill := range []bool{false, true} {
+		t.Run(fmt.Sprint("killed ", kill), func(t *testing.T) {
+			onCohortNode(t, 1)
+			c.Lock()
+			x := remoteActor(t, a, "stopped", cohortOn(1)...)
+			id := x.blocked(t, order{Op: "lock", Object: "m"})
+			eventually(t, "it has its door", c.String, func() bool { return c.Door(1) != 0 })
+			x.proc.Stop(t)
+			// More than sleep in the kernel, with and without a context, on its node and
+			// on another.
+			here := localActor(a)
+			here.local.mutexes["m"] = cohortActor{c}
+			far := remoteActor(t, a, "far", cohortOn(2)...)
+			var ids, fars []int
+			for i := range 20 {
+				o := order{Op: "once", Object: "m"}
+				ids = append(ids, here.blocked(t, o))
+				if i < 4 {
+					fars = append(fars, far.blocked(t, o))
+				}
+			}
+			eventually(t, "they have gone to the lock itself", c.String, func() bool { return c.DoorWaiters(1) == 0 })
+			start := time.Now()
+			c.Unlock()
+			for _, id := range ids {
+				require.Empty(t, here.wait(t, id).Err)
+			}
+			for _, id := range fars {
+				require.Empty(t, far.wait(t, id).Err)
+			}
+			require.Less(t, time.Since(start), proctest.Scale(5*time.Second))
+			require.NotZero(t, c.Door(1), "it is stopped, and has its door")
+			// Nobody comes to the door in vain each time.
+			for range 200 {
+				c.Lock()
+				c.Unlock()
+			}
+			if kill {
+				x.proc.Kill(t)
+			} else {
+				x.proc.Cont(t)
+				require.Empty(t, x.wait(t, id).Panic)
+				x.must(t, order{Op: "unlock", Object: "m"})
+			}
+			doorsFree(t, c)
+			far.proc.Kill(t)
+			require.NoError(t, c.LockContext(t.Context()))
+			c.Unlock()
+			sound(t, a)
+		})
+	}
+}
+
+// Whoever dies at a door, or between any two steps to the lock, leaves what a Mutex's
+// waiter or holder leaves.
+func TestCohortMutexCrash(t *testing.T) {
+	if !crashpoint.Enabled {
+		t.Skip("needs the build tag crashpoint")
+	}
+	for point, holds := range map[string]bool{
+		"cohortmutex.lock.door": false, "cohortmutex.lock.global": true, "cohortmutex.lock.turn": true, "cohortmutex.lock.left": true,
+	} {
+		for _, policy := range []prims.Policy{prims.Report, prims.Release} {
+			for _, hubbed := range []int{0, 14} {
+				t.Run(fmt.Sprintf("%s %v %d hubbed", point, policy, hubbed), func(t *testing.T) {
+					onCohortNode(t, 1)
+					a := newArena(t, nil)
+					c := openCohort(t, a, "m", policy)
+					lock := order{Op: "lock", Object: "m", Policy: policy}
+					holder := remoteActor(t, a, "holder", cohortOn(0)...)
+					holder.must(t, lock)
+					victim := remoteActor(t, a, "victim", cohortOn(1, "SHMSYNC_CRASHPOINT="+point)...)
+					if holds {
+						victim.blocked(t, lock)
+						eventually(t, "it has its door", c.String, func() bool { return c.Door(1) != 0 })
+					} else {
+						victim.start(lock)
+						victim.proc.WaitSignal(t, syscall.SIGKILL)
+					}
+					here := localActor(a)
+					here.local.mutexes["m"] = cohortActor{c}
+					var ids []int
+					for range 2 + hubbed {
+						o := lock
+						o.Op = "once"
+						ids = append(ids, here.blocked(t, o))
+					}
+					holder.must(t, order{Op: "unlock", Object: "m"})
+					told := 0
+					for _, id := range ids {
+						r := here.wait(t, id)
+						if r.Err != "" {
+							require.Equal(t, []string{"owner-dead"}, r.Is, "%v", r)
+							require.Equal(t, "victim", r.Who.Label)
+							told++
+							if c.State().Err != nil {
+								require.NoError(t, c.Recover(t.Context(), func() error { return nil }))
+							}
+						}
+					}
+					if holds {
+						victim.proc.WaitSignal(t, syscall.SIGKILL)
+					}
+					if !holds || policy == prims.Release {
+						require.Zero(t, told, "nobody has died as the holder, or nobody cares")
+					}
+					alone(t, a, 2)
+					if c.State().Err != nil {
+						require.True(t, holds && policy == prims.Report)
+						require.NoError(t, c.Recover(t.Context(), func() error { return nil }))
+					}
+					doorsFree(t, c)
+					require.NoError(t, c.LockContext(t.Context()))
+					c.Unlock()
+					sound(t, a)
+				})
+			}
+		}
+	}
+}
+
+// Waiters that leave, at a door or at the lock, leave no door behind.
+func TestCohortMutexCancelRaces(t *testing.T) {
+	a := newArena(t, nil)
+	c := openCohort(t, a, "m", 0)
+	rounds := 300
+	if testing.Short() {
+		rounds = 60
+	}
+	x := remoteActor(t, a, "other", cohortOn(1)...)
+	x.must(t, order{Op: "open", Object: "m"})
+	for range rounds {
+		id := x.start(order{Op: "steps", Object: "m", N: 20, Token: 3})
+		var wg sync.WaitGroup
+		for range 5 {
+			wg.Go(func() {
+				ctx, cancel := context.WithTimeout(context.Background(), time.Duration(rand.IntN(1500))*time.Microsecond)
+				defer cancel()
+				switch err := c.LockContext(ctx); err {
+				case nil:
+					runtime.Gosched()
+					c.Unlock()
+				case context.DeadlineExceeded:
+				default:
+					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+		require.Empty(t, x.wait(t, id).Err)
+	}
+	doorsFree(t, c)
+	sound(t, a)
+}
+
+// Hostile bytes, in the turn, the number of doors and everywhere, are errors at worst.
+func TestHostileCohortMutex(t *testing.T) {
+	hostileLock(t, hostileRounds(), func(a *arena.Arena, s *scribbler, try func(string, func(context.Context))) {
+		c, err := prims.OpenCohortMutex(a, "", &prims.CohortMutexOptions{Nodes: 3})
+		require.NoError(t, err)
+		s.body, s.size = c.Body()
+		c.Lock()
+		ctx, cancel := context.WithCancel(context.Background())
+		var wg sync.WaitGroup
+		for range 4 {
+			wg.Go(func() { c.LockContext(ctx) })
+		}
+		try("LockContext", func(ctx context.Context) { c.LockContext(ctx) })
+		try("TryLock", func(context.Context) { c.TryLock() })
+		try("Unlock", func(context.Context) { c.Unlock() })
+		try("LockContext again", func(ctx context.Context) { c.LockContext(ctx) })
+		try("Recover", func(ctx context.Context) { c.Recover(ctx, func() error { return nil }) })
+		try("Recover fails", func(ctx context.Context) { c.Recover(ctx, func() error { return errRepair }) })
+		try("State", func(context.Context) { _, _, _, _ = c.State(), c.String(), words(a), a.Check() })
+		try("open", func(context.Context) {
+			if d, err := prims.CohortMutexAt(a, c.Offset()); err == nil {
+				d.Close()
+			}
+		})
+		cancel()
+		require.NoError(t, guarded("the end of waits", c.String, wg.Wait))
+		c.Close()
+		// Another process would build its handle from these bytes.
+		try("built anew", func(ctx context.Context) {
+			d, err := prims.CohortMutexAt(a, c.Offset())
+			if err != nil {
+				return
+			}
+			defer d.Close()
+			d.LockContext(ctx)
+			_, _ = d.State(), d.Nodes()
+		})
+	})
+}
+
+// A wait at a door allocates nothing once the pools are warm.
+func TestCohortMutexAllocations(t *testing.T) {
+	if race.Enabled || crashpoint.Enabled {
+		t.Skip("their hooks allocate")
+	}
+	onCohortNode(t, 1)
+	a := newArena(t, nil)
+	c, err := prims.OpenCohortMutex(a, "", &prims.CohortMutexOptions{Nodes: cohortNodes, Spin: -1})
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	for name, f := range map[string]func(){
+		"Lock":        func() { c.Lock(); c.Unlock() },
+		"LockContext": func() { c.LockContext(ctx); c.Unlock() },
+		"TryLock":     func() { c.TryLock(); c.TryLock(); c.Unlock() },
+		"a turn":      func() { c.SetTurn(prims.CohortTurnWord(1, 0, 3)); c.Lock(); c.Unlock() },
+		"no turn":     func() { c.SetTurn(prims.CohortTurnWord(2, 0, 3)); c.Lock(); c.Unlock() },
+	} {
+		require.Zero(t, testing.AllocsPerRun(1000, f), name)
+	}
+	for _, hub := range []bool{false, true} {
+		if hub {
+			fillThreads(t, a)
+		}
+		waited := 0
+		hammer := func(turns int) {
+			var wg sync.WaitGroup
+			for range 8 {
+				wg.Go(func() {
+					for range turns {
+						c.Lock()
+						waited += min(c.Waiters(), 1)
+						runtime.Gosched()
+						c.Unlock()
+					}
+				})
+			}
+			wg.Wait()
+		}
+		hammer(300)
+		const turns = 3000
+		var before, after runtime.MemStats
+		waited = 0
+		runtime.ReadMemStats(&before)
+		hammer(turns)
+		runtime.ReadMemStats(&after)
+		perTurn := float64(after.Mallocs-before.Mallocs) / (8 * turns)
+		t.Logf("%d of %d turns had a waiter, %.4f allocations a turn", waited, 8*turns, perTurn)
+		require.Greater(t, waited, turns)
+		require.Less(t, perTurn, 0.01)
+	}
+}

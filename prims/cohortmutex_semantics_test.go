@@ -1,0 +1,223 @@
+//go:build linux
+
+package prims_test
+
+import (
+	"os"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/proctest"
+	"github.com/shmsync/shmsync/prims"
+)
+
+// What is true of every Mutex is true of a CohortMutex whose callers are on several
+// nodes, and move.
+func TestCohortMutexSemantics(t *testing.T) {
+	onCohort(t, map[string]func(t *testing.T){
+		"TryLock":         TestMutexTryLock,
+		"waits":           TestMutexWaits,
+		"context":         TestMutexContext,
+		"cancel":          TestMutexCancelPassesOn,
+		"recover healthy": TestMutexRecoverHealthy,
+		"hammer":          TestMutexHammerElsewhere,
+		"arena closes":    TestMutexArenaClose,
+		"repair option":   TestMutexRepairOption,
+		"hand-off": func(t *testing.T) {
+			for _, waiters := range []int{1, 6} {
+				handOff(t, waiters)
+			}
+		},
+	})
+}
+
+// So are deaths and stops.
+func TestCohortMutexDeaths(t *testing.T) {
+	onCohort(t, map[string]func(t *testing.T){
+		"holder dies":           TestMutexHolderDies,
+		"holder exits":          TestMutexHolderExits,
+		"reaped":                TestMutexReaped,
+		"recoverer dies":        TestMutexRecovererDies,
+		"recover race":          TestMutexRecoverRace,
+		"waiter dies":           TestMutexWaiterDies,
+		"holder stopped":        func(t *testing.T) { holderStopped(t, 300*time.Millisecond, nil) },
+		"first watcher stopped": TestMutexFirstWatcherStopped,
+		"stopped anywhere":      TestMutexStoppedAnywhere,
+		"without looks":         TestWithoutLooks,
+	})
+}
+
+// So is what the kernel, or a sandbox, may lack.
+func TestCohortMutexFallbacks(t *testing.T) {
+	disabled := []string{"robust", "waitv", "membarrier", "robust,waitv,membarrier"}
+	onCohort(t, map[string]func(t *testing.T){
+		"hammer": func(t *testing.T) {
+			for _, disable := range disabled {
+				hammerElsewhere(t, 3, 4, 300, proctest.Env("SHMSYNC_DISABLE="+disable))
+				hammerMixed(t, []string{"SHMSYNC_DISABLE=" + disable})
+			}
+		},
+		"holder dies": func(t *testing.T) {
+			for _, disable := range disabled {
+				holderDies(t, []string{"SHMSYNC_DISABLE=" + disable})
+			}
+		},
+	})
+}
+
+func TestCohortMutexUnlockMistakes(t *testing.T) {
+	a := newArena(t, nil)
+	c, err := prims.OpenCohortMutex(a, "ledger", &prims.CohortMutexOptions{Nodes: 3})
+	require.NoError(t, err)
+	require.PanicsWithValue(t, "shmsync: Unlock of cohort mutex ledger, which this process does not hold: it is free", c.Unlock)
+	c.Lock()
+	c.Unlock()
+	require.Panics(t, c.Unlock)
+	require.PanicsWithValue(t, "shmsync: Recover of cohort mutex ledger without a repair", func() { c.Recover(t.Context(), nil) })
+}
+
+func TestCohortMutexOpen(t *testing.T) {
+	a := newArena(t, nil)
+	c, err := prims.OpenCohortMutex(a, "c", &prims.CohortMutexOptions{Nodes: 5, Spin: time.Microsecond, Policy: prims.Release})
+	require.NoError(t, err)
+	require.Equal(t, 5, c.Nodes())
+	require.Equal(t, time.Microsecond, c.Spin())
+	require.Equal(t, prims.Release, c.Policy())
+	for _, opt := range []*prims.CohortMutexOptions{nil, {Nodes: 5}, {Policy: prims.Release, Nodes: 5}} {
+		again, err := prims.OpenCohortMutex(a, "c", opt)
+		require.NoError(t, err)
+		require.Same(t, c, again)
+		require.NoError(t, again.Close())
+	}
+	for want, opt := range map[string]*prims.CohortMutexOptions{
+		"it is for 5 nodes, asked for 4":          {Nodes: 4},
+		"its policy is release, asked for report": {Policy: prims.Report},
+	} {
+		_, err := prims.OpenCohortMutex(a, "c", opt)
+		require.ErrorIs(t, err, shmsync.ErrIncompatible)
+		require.ErrorContains(t, err, want)
+	}
+	_, err = prims.OpenMutex(a, "c", nil)
+	require.ErrorIs(t, err, shmsync.ErrIncompatible)
+	_, err = prims.OpenMutex(a, "m", nil)
+	require.NoError(t, err)
+	_, err = prims.OpenCohortMutex(a, "m", nil)
+	require.ErrorIs(t, err, shmsync.ErrIncompatible)
+	at, err := prims.CohortMutexAt(a, c.Offset())
+	require.NoError(t, err)
+	require.Same(t, c, at)
+	require.NoError(t, at.Close())
+	c.SetSpin(-1)
+	require.EqualValues(t, -1, c.Spin())
+	require.NoError(t, c.Close())
+	require.ErrorIs(t, c.Close(), shmsync.ErrClosed)
+	require.NoError(t, a.Delete("c"))
+
+	// As many nodes as this host has, up to the last; on one node it is a Mutex.
+	c, err = prims.OpenCohortMutex(a, "", nil)
+	require.NoError(t, err)
+	require.Positive(t, c.Nodes())
+	require.LessOrEqual(t, c.Nodes(), 32)
+	c.Lock()
+	require.False(t, c.TryLock())
+	c.Unlock()
+
+	for want, opt := range map[string]*prims.CohortMutexOptions{
+		`shmsync: cohort mutex "c": Nodes is 33, which is not within 0..32`:           {Nodes: 33},
+		`shmsync: cohort mutex "c": MaxSpinners is -1, which is not within 0..2^31-1`: {MaxSpinners: -1},
+		`shmsync: cohort mutex "c": Nodes is -1, which is not within 0..32`:           {Nodes: -1},
+	} {
+		require.PanicsWithValue(t, want, func() { prims.OpenCohortMutex(a, "c", opt) })
+	}
+}
+
+func TestCohortMutexState(t *testing.T) {
+	a := newArena(t, &arena.Options{Label: "me"})
+	c, err := prims.OpenCohortMutex(a, "c", &prims.CohortMutexOptions{Nodes: 3})
+	require.NoError(t, err)
+	require.Equal(t, prims.CohortMutexState{MutexState: prims.MutexState{Word: "free"}, Node: -1}, c.State())
+	require.Equal(t, "cohort mutex c: free", c.String())
+	onCohortNode(t, 2)
+	c.Lock()
+	s := c.State()
+	require.True(t, s.Held)
+	require.False(t, s.Waiting)
+	require.Equal(t, os.Getpid(), s.Owner.PID)
+	require.Regexp(t, `^cohort mutex c: held by 1\.1`, c.String())
+	require.Equal(t, -1, s.Node, "nobody competes")
+	here := localActor(a)
+	here.local.mutexes["c"] = cohortActor{c}
+	ids := []int{here.blocked(t, order{Op: "lock", Object: "c"}), here.blocked(t, order{Op: "lock", Object: "c"})}
+	require.True(t, c.State().Waiting)
+	c.Unlock()
+	for len(ids) > 0 {
+		var got int
+		eventually(t, "somebody gets it", c.String, func() bool {
+			for i, id := range ids {
+				if _, ok := here.poll(t, id); ok {
+					got = i
+					return true
+				}
+			}
+			return false
+		})
+		ids = append(ids[:got], ids[got+1:]...)
+		c.Unlock()
+	}
+	require.False(t, c.State().Held)
+}
+
+// From outside one sees who holds, who has which door, and who waits where; a tool can
+// recover it and set how long waiters spin.
+func TestCohortMutexInspected(t *testing.T) {
+	a := newArena(t, nil)
+	c := openCohort(t, a, "m", 0)
+	holder := remoteActor(t, a, "holder", cohortOn(0)...)
+	holder.must(t, order{Op: "lock", Object: "m"})
+	one := remoteActor(t, a, "one", cohortOn(1)...)
+	one.blocked(t, order{Op: "lock", Object: "m"})
+	var look arena.Inspection
+	eventually(t, "it waits", c.String, func() bool {
+		look = countsLook(t, nameOf(a), "m")
+		return len(look.Waits) == 1
+	})
+	require.NoError(t, look.Err)
+	require.Len(t, look.Holds, 1)
+	require.Equal(t, "holder", a.Who(look.Holds[0].Owner).Label)
+	require.Equal(t, "one", a.Who(look.Waits[0].Owner).Label)
+	require.Equal(t, "lock", look.Waits[0].For)
+	require.Equal(t, []int{0}, look.Waits[0].On)
+	told := map[string]string{}
+	for _, w := range look.Words {
+		told[w.Name] = w.Text
+	}
+	require.Regexp(t, `^held by 3\.1`, told["door 1"])
+	require.Equal(t, "4 doors", told["nodes"])
+	require.NotContains(t, told, "door 0")
+	// Who waits at a door waits for the holder of the lock, too.
+	one.proc.Stop(t)
+	two := remoteActor(t, a, "two", cohortOn(1)...)
+	two.start(order{Op: "lock", Object: "m"})
+	eventually(t, "both wait", c.String, func() bool {
+		look = countsLook(t, nameOf(a), "m")
+		return len(look.Waits) == 2
+	})
+	for _, w := range look.Waits {
+		require.Contains(t, []string{"lock", "door 1"}, w.For)
+		require.Equal(t, []int{0}, w.On)
+	}
+	two.proc.Kill(t)
+	one.proc.Kill(t)
+	holder.proc.Kill(t)
+	alone(t, a, 1)
+	require.ErrorIs(t, c.State().Err, shmsync.ErrOwnerDead)
+	require.NoError(t, prims.RecoverAt(t.Context(), a, c.Object(), 0, func() error { return nil }))
+	require.True(t, c.TryLock())
+	c.Unlock()
+	require.NoError(t, prims.SetSpinOf(a, c.Object(), time.Microsecond))
+	require.Equal(t, time.Microsecond, c.Spin())
+}

@@ -1,0 +1,74 @@
+package prims
+
+import "fmt"
+
+// cohortTurn says which node's turn it is at a CohortMutex, while many compete for it.
+//
+//	bits 0..7    node    index of the door of who got the lock last, + 1; 0: few compete
+//	bits 8..15   quiet   how many in a row have got the lock and seen nobody compete
+//	bits 16..31  passes  how often in a row somebody of that node has got it from another
+//
+//	node  quiet  passes  meaning                                        left by
+//	0     0      0       few compete: who comes takes a free lock       cohortQuiet in a row; all-zero memory
+//	k+1   q      p       the turn of node k                             who got the lock
+//	255   0      0       somebody sleeps; who gets the lock next says   who went to sleep
+//	                     whose turn it is
+//
+// Every other value is one that a peer has made. All of them are right: the word
+// decides only who lets whom go first, and for how long is bounded.
+type cohortTurn uint32
+
+const (
+	// cohortPasses is how often in a row a node keeps the lock while others wait. 64 is
+	// what the literature has; see docs/design/0025-cohort.md.
+	cohortPasses = 64
+	// cohortQuiet is after how many in a row who saw nobody compete the lock is taken
+	// as a Mutex is.
+	cohortQuiet = 8
+)
+
+// cohortStirred is the turn of nobody, while many compete.
+const cohortStirred cohortTurn = 255
+
+func makeCohortTurn(node, quiet, passes int) cohortTurn {
+	return cohortTurn(node+1) | cohortTurn(quiet)<<8 | cohortTurn(passes)<<16
+}
+
+// node is whose turn it is; -1: nobody's.
+func (t cohortTurn) node() int   { return int(t&0xff) - 1 }
+func (t cohortTurn) quiet() int  { return int(t >> 8 & 0xff) }
+func (t cohortTurn) passes() int { return int(t >> 16) }
+
+// over reports whether others come first now.
+func (t cohortTurn) over() bool { return t.passes() >= cohortPasses }
+
+// after is the word once somebody of a node has got the lock, who has seen others
+// compete for it or has not. anew says that it may begin a new turn of its node when one
+// is over: others were let go first, and did not come, or there are none.
+func (t cohortTurn) after(node int, crowded, anew bool) cohortTurn {
+	passes := 0
+	switch {
+	case t.node() == node && !t.over():
+		passes = t.passes() + 1
+	case t.node() == node && !anew:
+		passes = cohortPasses // it had decided to take it before
+	}
+	switch {
+	case crowded:
+		return makeCohortTurn(node, 0, passes)
+	case t == 0 || t.quiet()+1 >= cohortQuiet:
+		return 0
+	}
+	return makeCohortTurn(node, t.quiet()+1, passes)
+}
+
+// String renders the word by the names of its parts.
+func (t cohortTurn) String() string {
+	switch {
+	case t.node() < 0:
+		return "few compete"
+	case t == cohortStirred:
+		return "somebody sleeps"
+	}
+	return fmt.Sprintf("the turn of node %d, passed on %d times, quiet for %d", t.node(), t.passes(), t.quiet())
+}

@@ -1,0 +1,60 @@
+package prims
+
+import (
+	"structs"
+	"sync/atomic"
+	"unsafe"
+
+	"github.com/shmsync/shmsync/arena"
+)
+
+// cohortWords is what the body of a CohortMutex begins with, 320 bytes. A body lies
+// 64 bytes after a multiple of 128, so from 192 on each part has two lines to itself.
+type cohortWords struct {
+	_ structs.HostLayout
+	// global is the lock: the only word that lets anybody in is its owner word.
+	global mutexWords
+	// turn says which node has had the lock lately; see cohortTurn. Where it is 0, who
+	// comes takes a free lock at once.
+	//   writers: who holds global; who goes to sleep, from 0 by CAS
+	//   readers: who comes, and who waits before global
+	//   order:   relaxed is enough: a hint
+	//   futex:   none
+	//   crash:   any value is right
+	turn  atomic.Uint32
+	nodes uint32 // how many doors follow. Immutable after init.
+	_     [120]byte
+}
+
+// cohortDoorWords is a door, 256 bytes: a mutex of the policy Release.
+type cohortDoorWords struct {
+	_     structs.HostLayout
+	mutex mutexWords
+	_     [64]byte
+}
+
+var (
+	_ = [1]struct{}{}[unsafe.Offsetof(cohortWords{}.global)-0]
+	_ = [1]struct{}{}[unsafe.Offsetof(cohortWords{}.turn)-192]
+	_ = [1]struct{}{}[unsafe.Offsetof(cohortWords{}.nodes)-196]
+	_ = [1]struct{}{}[unsafe.Sizeof(cohortWords{})-320]
+	_ = [1]struct{}{}[unsafe.Offsetof(cohortDoorWords{}.mutex)-0]
+	_ = [1]struct{}{}[unsafe.Sizeof(cohortDoorWords{})-256]
+)
+
+const (
+	cohortHeadBytes = uint64(unsafe.Sizeof(cohortWords{}))
+	cohortDoorBytes = uint64(unsafe.Sizeof(cohortDoorWords{}))
+)
+
+func cohortBytes(nodes int) uint64 { return cohortHeadBytes + uint64(nodes)*cohortDoorBytes }
+
+// cohortDoorOff is where door k is in a body.
+func cohortDoorOff(k int) arena.Offset { return arena.Offset(cohortBytes(k)) }
+
+// cohortBody views the private body of a CohortMutex that is being made.
+func cohortBody(b []byte, nodes int) (head *cohortWords, doors []cohortDoorWords) {
+	_ = b[cohortBytes(nodes)-1]
+	head = (*cohortWords)(unsafe.Pointer(unsafe.SliceData(b)))
+	return head, unsafe.Slice((*cohortDoorWords)(unsafe.Pointer(&b[cohortHeadBytes])), nodes)
+}
