@@ -24,7 +24,7 @@ import (
 // which one of each node has at a time. As long as others of the node that has the
 // lock wait, those of other nodes let them go first, 64 times in a row and for a
 // bounded time each. As with a Mutex, a goroutine that comes may take the lock before
-// one that was woken, and one that has lost for about two milliseconds is handed the
+// one that was woken, and one that has lost for about five milliseconds is handed the
 // next release.
 //
 // Which node a caller runs on is asked of the CPU, without a system call. Where that
@@ -158,7 +158,7 @@ func cohortAt(a *arena.Arena, o arena.Object) (w *cohortWords, nodes int, err er
 	if w, err = arena.TryAt[cohortWords](a, o.Body); err != nil {
 		return nil, 0, err
 	}
-	n := w.nodes
+	n := atomic.LoadUint32(&w.nodes) // once: a peer may write it
 	if n > cohortMostNodes || cohortBytes(int(n)) > o.Size {
 		return w, 0, &shmsync.Error{Op: "cohortmutex.open", Object: objectName(o), Err: shmsync.ErrCorrupt,
 			Detail: fmt.Sprintf("it is for %d nodes, in %d bytes", n, o.Size)}

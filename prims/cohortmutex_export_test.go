@@ -2,7 +2,10 @@
 
 package prims
 
-import "github.com/shmsync/shmsync/arena"
+import (
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/arena"
+)
 
 // What tests of package prims_test look at.
 
@@ -30,6 +33,16 @@ func (c *CohortMutex) SetTurn(v uint32) { c.words.turn.Store(v) }
 func (c *CohortMutex) Door(k int) uint32     { return c.doors[k].mutex.owner.Load() }
 func (c *CohortMutex) DoorWaiters(k int) int { return c.doors[k].mutex.Waiters() }
 
+// TakeDoor takes door k, and LeaveDoor gives it back.
+func (c *CohortMutex) TakeDoor(k int)  { c.doors[k].mutex.Lock() }
+func (c *CohortMutex) LeaveDoor(k int) { c.doors[k].mutex.Unlock() }
+
+// Shut reports whether this process passes door k by.
+func (c *CohortMutex) Shut(k int) bool { return c.doors[k].shut.Load() > shmsync.Monotonic() }
+
+// Announced reports whether somebody sleeps for the lock itself.
+func (c *CohortMutex) Announced() bool { return c.global.bell.Announced() }
+
 // Object is the object under c.
 func (c *CohortMutex) Object() arena.Object { return c.object }
 
@@ -39,6 +52,12 @@ func (c *CohortMutex) Yields(node int) bool { return c.yields(node) }
 // SetCohortDefer changes for how long one lets others go first, in this process.
 func SetCohortDefer(ns int64) (old int64) {
 	old, cohortDefers = cohortDefers, ns
+	return old
+}
+
+// SetCohortIdle changes for how long a lock is left free for another node's turn.
+func SetCohortIdle(ns int64) (old int64) {
+	old, cohortIdles = cohortIdles, ns
 	return old
 }
 

@@ -20,11 +20,12 @@ var (
 
 const (
 	// cohortPatience is how long a waiter sleeps at its door before it goes to the lock
-	// itself: who has the door may be stopped. It is Mutex's time of losing.
-	cohortPatience = starveAfter
+	// itself: who has the door may be stopped. One that is not may lose for starveAfter
+	// and a few hand-offs more.
+	cohortPatience = 4 * starveAfter
 	// cohortShut is how long a process passes a door by that somebody has waited at in
 	// vain.
-	cohortShut = 10e6 // ns
+	cohortShut = 10 * cohortPatience
 	// cohortDefer bounds how long one lets others go first: about what a sleep and a
 	// wake cost.
 	cohortDefer = 40_000 // ns
@@ -33,8 +34,9 @@ const (
 	cohortIdle = 1_000 // ns
 )
 
-// cohortDefers is cohortDefer, unless a test says otherwise.
-var cohortDefers int64 = cohortDefer
+// cohortDefers and cohortIdles are cohortDefer and cohortIdle, unless a test says
+// otherwise.
+var cohortDefers, cohortIdles int64 = cohortDefer, cohortIdle
 
 // cohortDoor is where those of a node wait: who has it may go for the lock. The
 // holder of the lock never has it.
@@ -75,7 +77,8 @@ func (c *CohortMutex) lockSlow(ctx context.Context) error {
 	}
 	defer g.queue.Exit()
 	node := c.node()
-	if !c.yields(node) && g.tryLockSlow() {
+	// A lock that is free is taken although ctx has ended, whoever's turn it is.
+	if (!c.yields(node) || ctx != nil && ctx.Err() != nil) && g.tryLockSlow() {
 		c.took(node, false, false)
 		return nil
 	}
@@ -113,14 +116,14 @@ func (c *CohortMutex) node() int {
 // where that cannot be had.
 func (c *CohortMutex) lockByDoor(ctx context.Context, node int) error {
 	d := &c.doors[node]
-	has, met := d.enter(ctx, &c.words.turn)
+	has, met := d.enter(ctx, c)
 	if has {
 		// Deferred, since a Repair may panic.
 		defer d.leave()
 		crashpoint.Hit("cohortmutex.lock.door")
 	}
-	waited := c.giveWay(node)
-	w := waiter{m: c.global, cancel: park.CancelBy(ctx), stir: &c.words.turn}
+	w := waiter{m: c.global, cancel: park.CancelBy(ctx), stir: &c.words.turn, cohort: c, node: node}
+	w.inVain = c.giveWay(node)
 	// A repair is run without a door.
 	err := w.acquire(false)
 	w.cancel.Stop()
@@ -129,17 +132,17 @@ func (c *CohortMutex) lockByDoor(ctx context.Context, node int) error {
 	}
 	race.Acquire(c.global.key)
 	c.global.counts.holds(met || w.met)
-	c.took(node, met, waited)
+	c.took(node, met, w.inVain)
 	return nil
 }
 
 // took is called by who has got the lock: it says whose turn it is. met says that it
-// had to wait for its door, waited that it let others go first who did not come.
-func (c *CohortMutex) took(node int, met, waited bool) {
+// had to wait for its door, inVain what giveWay did.
+func (c *CohortMutex) took(node int, met, inVain bool) {
 	crashpoint.Hit("cohortmutex.lock.global")
 	t := cohortTurn(c.words.turn.Load())
 	crowded := met || c.global.bell.Announced() || c.crowdedAt(node) || c.others(node)
-	anew := waited || t.over() && !c.others(node)
+	anew := inVain || t.over() && !c.others(node)
 	if next := t.after(node, crowded, anew); next != t {
 		c.words.turn.Store(uint32(next))
 	}
@@ -172,17 +175,24 @@ func (c *CohortMutex) yields(node int) bool {
 	}
 }
 
-// giveWay lets others go first, for a bounded time, and reports whether they have not
-// come by the end of it.
+// favours reports whether one of a node goes before those of others.
+func (c *CohortMutex) favours(node int) bool {
+	t := cohortTurn(c.words.turn.Load())
+	return t.node() == node && !t.over()
+}
+
+// giveWay lets others go first, for a bounded time. inVain is true where the turn of
+// its own node was over, and others have not come by the end of that.
 func (c *CohortMutex) giveWay(node int) (inVain bool) {
 	if !c.yields(node) {
 		return false
 	}
+	own := cohortTurn(c.words.turn.Load()).node() == node
 	if c.words.global.spin.Load() == spinNever {
-		return true
+		return own
 	}
-	idle := int64(cohortIdle)
-	if cohortTurn(c.words.turn.Load()).node() == node {
+	idle := cohortIdles
+	if own {
 		idle = cohortDefers // those of other nodes may have to wake up first
 	}
 	free := int64(-1) // since when the lock is free
@@ -197,13 +207,13 @@ func (c *CohortMutex) giveWay(node int) (inVain bool) {
 		}
 		return free >= 0 && spent-free >= idle
 	})
-	return c.yields(node)
+	return own && c.yields(node)
 }
 
 // enter takes the door, and reports whether it has it, and whether somebody else did
 // before. It does not have it after a time, when ctx ends, or when a peer has spoilt
-// it: the caller then goes to the lock without. turn learns of its sleep.
-func (d *cohortDoor) enter(ctx context.Context, turn *atomic.Uint32) (has, met bool) {
+// it: the caller then goes to the lock without.
+func (d *cohortDoor) enter(ctx context.Context, c *CohortMutex) (has, met bool) {
 	m := d.mutex
 	if m.owner.CompareAndSwap(0, uint32(m.name)) {
 		return true, false
@@ -212,12 +222,13 @@ func (d *cohortDoor) enter(ctx context.Context, turn *atomic.Uint32) (has, met b
 		return false, true
 	}
 	defer m.queue.Exit()
-	before := m.wakes()
-	w := waiter{m: m, cancel: park.CancelBy(ctx), patience: cohortPatience, stir: turn}
+	before, hold := m.wakes(), c.hold()
+	w := waiter{m: m, cancel: park.CancelBy(ctx), patience: cohortPatience, stir: &c.words.turn}
 	err := w.lock()
 	w.cancel.Stop()
-	if err == errOutOfPatience && m.wakes() == before {
-		// Nobody has left it meanwhile. Who has it may be stopped.
+	if err == errOutOfPatience && m.wakes() == before && c.hold() != hold {
+		// Nobody has left it while the lock went from one to another. Who has it may
+		// be stopped.
 		d.shut.Store(shmsync.Monotonic() + cohortShut)
 	}
 	return err == nil, true
@@ -227,6 +238,14 @@ func (d *cohortDoor) enter(ctx context.Context, turn *atomic.Uint32) (has, met b
 func (d *cohortDoor) leave() {
 	d.mutex.Unlock()
 	crashpoint.Hit("cohortmutex.lock.left")
+}
+
+// cohortHold is one hold of the lock, as far as its words tell.
+type cohortHold struct{ owner, wakes uint32 }
+
+// hold is the hold that there is now.
+func (c *CohortMutex) hold() cohortHold {
+	return cohortHold{c.global.owner.Load(), c.global.wakes()}
 }
 
 // wakes counts the wakes of m's waiters.

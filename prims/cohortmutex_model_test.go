@@ -46,7 +46,7 @@ type cohortThread struct {
 	life uint8
 	has  bool // its door
 	late bool // its context has ended
-	vain bool // it let others go first, who did not come
+	vain bool // its node's turn was over, it let others go first, and they did not come
 }
 
 const (
@@ -224,7 +224,7 @@ func (m *cohortModel) step(s *cohortState, i, node int, emit func(model.Step[coh
 		cancel()
 	case cWay:
 		if y := m.yields(s, node); !y || m.time(cohortDefersAlways, cohortIgnoresDoor) {
-			send(cLock, "goes to the lock", false, func(_ *cohortState, t *cohortThread) { t.vain = y })
+			send(cLock, "goes to the lock", false, func(s *cohortState, t *cohortThread) { t.vain = y && s.turn.node() == node })
 		}
 		cancel()
 	case cLock:
@@ -237,6 +237,9 @@ func (m *cohortModel) step(s *cohortState, i, node int, emit func(model.Step[coh
 			send(cTook, "inherits it", false, take)
 		case t.late:
 			send(cLeave, "gives up", false, nil)
+		}
+		if m.yields(s, node) {
+			send(cWay, "is woken, and lets others go first", true, nil)
 		}
 		m.stir(s, send, cLock)
 		cancel()

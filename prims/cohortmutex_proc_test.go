@@ -10,6 +10,7 @@ import (
 	"runtime"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -33,6 +34,9 @@ func init() {
 			panic(err)
 		}
 		prims.SetCohortDefer(ns)
+		if ns > 0 {
+			prims.SetCohortIdle(ns)
+		}
 	}
 }
 
@@ -146,6 +150,71 @@ func TestCohortMutexYields(t *testing.T) {
 	yields(prims.CohortTurnWord(cohortNodes, 0, 3), false, false, false) // no such node
 	yields(^uint32(0), false, false, false)
 	c.Unlock()
+}
+
+// Who is woken lets those go first whose turn it is, as who comes does; and who has the
+// turn spins although others sleep.
+func TestCohortMutexWokenYields(t *testing.T) {
+	forEver := int64(proctest.Scale(time.Hour))
+	deferred := fmt.Sprintf("%s=%d", cohortDeferVar, forEver)
+	a := newArena(t, nil)
+	c := openCohort(t, a, "m", 0)
+	c.Lock()
+	far := remoteActor(t, a, "far", cohortOn(1, deferred)...)
+	id := far.blocked(t, order{Op: "lock", Object: "m"})
+	// Somebody of node 0 waits all the time, and others of that node have the lock.
+	c.TakeDoor(0)
+	near := remoteActor(t, a, "near", cohortOn(0)...)
+	c.SetTurn(prims.CohortTurnWord(0, 0, 3))
+	c.Unlock()
+	eventually(t, "the far one is woken", c.String, func() bool { return !c.Announced() })
+	for range 300 {
+		require.True(t, near.op(t, "trylock", "m").OK, "the far one has it")
+		c.SetTurn(prims.CohortTurnWord(0, 0, 3))
+		near.must(t, order{Op: "unlock", Object: "m"})
+	}
+	c.LeaveDoor(0)
+	require.Empty(t, far.wait(t, id).Err)
+	far.must(t, order{Op: "unlock", Object: "m"})
+	doorsFree(t, c)
+	sound(t, a)
+}
+
+// A waiter goes to the lock itself after a while; its process passes the door by only
+// if the lock went on meanwhile.
+func TestCohortMutexShut(t *testing.T) {
+	onCohortNode(t, 0)
+	a := newArena(t, nil)
+	c := openCohort(t, a, "m", 0)
+	c.Lock()
+	c.TakeDoor(0) // as one that is stopped
+	done := make(chan struct{})
+	go func() {
+		c.Lock()
+		close(done)
+	}()
+	eventually(t, "it waits for the lock itself", c.String, func() bool { return c.Announced() })
+	require.False(t, c.Shut(0), "there was one hold all the time")
+	c.Unlock()
+	<-done
+	c.Unlock()
+	far := remoteActor(t, a, "far", cohortOn(1)...)
+	far.start(order{Op: "steps", Object: "m", N: 1 << 40, Token: 2})
+	var wg sync.WaitGroup
+	var passed atomic.Bool
+	for range 3 {
+		wg.Go(func() {
+			for !passed.Load() {
+				c.Lock()
+				c.Unlock()
+			}
+		})
+	}
+	eventually(t, "the door is passed by", c.String, func() bool { return c.Shut(0) })
+	passed.Store(true)
+	wg.Wait()
+	far.proc.Kill(t)
+	c.LeaveDoor(0)
 }
 
 // A node has the lock for so many times in a row, and not once more, while somebody of

@@ -16,6 +16,18 @@ func (w *waiter) impatient() bool {
 	return w.patience != 0 && w.since != 0 && shmsync.Monotonic()-w.since >= w.patience
 }
 
+// giveWay is that of its CohortMutex, for one that was woken. Who asks for the
+// hand-off has lost long enough.
+func (w *waiter) giveWay() {
+	if w.cohort != nil && w.slept && !w.starving {
+		w.inVain = w.cohort.giveWay(w.node)
+	}
+}
+
+// favoured reports whether its node goes before others: then it spins although others
+// sleep, whom it is to overtake.
+func (w *waiter) favoured() bool { return w.cohort != nil && w.cohort.favours(w.node) }
+
 // stirs says that somebody goes to sleep, so that who comes does not just take the
 // lock.
 func (w *waiter) stirs() {

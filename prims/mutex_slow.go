@@ -134,6 +134,10 @@ type waiter struct {
 	patience int64
 	// stir, if set, is a cohortTurn that is to say that somebody sleeps.
 	stir *atomic.Uint32
+	// cohort, if set, is the CohortMutex whose lock this waits for, on a node.
+	cohort *CohortMutex
+	node   int
+	inVain bool // what giveWay did
 }
 
 // lock takes the lock, with the repair of this process's options where a death
@@ -168,7 +172,7 @@ func (w *waiter) acquire(mayRepair bool) error {
 		if !spun {
 			spun = true
 			w.met = true
-			if m.spinWhileHeld(w.slept) {
+			if m.spinWhileHeld(w.slept, w.favoured()) {
 				m.counts.add(countSpin)
 				continue
 			}
@@ -183,6 +187,7 @@ func (w *waiter) acquire(mayRepair bool) error {
 		switch w.sleep() {
 		case park.Again:
 			spun = false
+			w.giveWay()
 		case park.Canceled:
 			if w.lastTry() {
 				return nil

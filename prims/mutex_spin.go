@@ -10,9 +10,9 @@ func (m *Mutex) tuning() park.Tuning {
 func (m *Mutex) noteCPU() { m.tuning().NoteCPU() }
 
 // spinWhileHeld spins while the lock is held and reports whether that ended. Where
-// others are queued it does not: they would only be overtaken.
-func (m *Mutex) spinWhileHeld(slept bool) bool {
-	if m.bell.Announced() {
+// others are queued it does not: they would only be overtaken. favoured is for who may.
+func (m *Mutex) spinWhileHeld(slept, favoured bool) bool {
+	if !favoured && m.bell.Announced() {
 		return false
 	}
 	if m.maxSpinners > 0 {
