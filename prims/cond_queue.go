@@ -41,9 +41,11 @@ type condCore struct {
 	words   *condWords
 	a       *arena.Arena
 	object  arena.Object
-	limit   uint64        // how many of a Broadcast are on their way at a time
-	mourn   bool          // some of the woken may be dead; guarded by the latch
-	before  atomic.Uint64 // landed at the last look; see condNoLook
+	limit   uint64 // how many of a Broadcast are on their way at a time
+	// mourn says that some of the woken may be dead. It is guarded by the latch, but a
+	// peer that overwrites that one lets in several.
+	mourn  atomic.Bool
+	before atomic.Uint64 // landed at the last look; see condNoLook
 }
 
 // condNoLook says that the last look found nobody covered.
@@ -169,8 +171,7 @@ func (q *fifo) take(from *fifo) {
 
 // settle passes on what the dead had, and wakes those of a Broadcast whose turn it is.
 func (k *condCore) settle(b *wakes) {
-	if k.mourn {
-		k.mourn = false
+	if k.mourn.CompareAndSwap(true, false) {
 		k.woken.each(func(w wait) bool {
 			if !k.mon.current(w.Owner()) {
 				k.pass(b, w)
@@ -258,11 +259,11 @@ func (k *condCore) clear() {
 	k.covered.clear()
 	k.woken.clear()
 	put(&k.words.flying, 0)
-	k.mourn = true
+	k.mourn.Store(true)
 }
 
 // bury has the next settle look for the dead.
-func (k *condCore) bury(func(arena.Name) bool) { k.mourn = true }
+func (k *condCore) bury(func(arena.Name) bool) { k.mourn.Store(true) }
 
 // holders has nobody: those who are woken and die are found by their burial.
 func (k *condCore) holders(f func(arena.Name)) {}
