@@ -14,9 +14,11 @@ const (
 	// so far, so that under frequent signals (the Go runtime sends them for
 	// preemption) a long one might never end.
 	reserveTries = 4
-	// reserveChunk is the size of the pieces after that, in bytes. It is a
-	// matter of a few milliseconds.
+	// reserveChunk is the size of the pieces after that, in bytes: a matter of a few
+	// milliseconds. A piece that is still too long for the signals is halved, down to
+	// reserveLeast.
 	reserveChunk = 8 << 20
+	reserveLeast = 64 << 10
 )
 
 func (s *Segment) reserve(off, n int64) error {
@@ -29,7 +31,7 @@ func (s *Segment) reserve(off, n int64) error {
 			return nil
 		}
 	}
-	err := allocate(off, n, max(reserveChunk, s.pageSize), func(off, n int64) error {
+	err := allocate(off, n, max(reserveChunk, s.pageSize), max(reserveLeast, s.pageSize), func(off, n int64) error {
 		return unix.Fallocate(fd, fallocKeepSize, off, n)
 	})
 	switch err {
@@ -43,16 +45,26 @@ func (s *Segment) reserve(off, n int64) error {
 }
 
 // allocate calls fallocate for n bytes from off: at once, or, where signals do
-// not let that end, in pieces of chunk bytes.
-func allocate(off, n, chunk int64, fallocate func(off, n int64) error) error {
+// not let that end, in pieces of chunk bytes, which are halved where that is still too
+// much, down to least.
+func allocate(off, n, chunk, least int64, fallocate func(off, n int64) error) error {
 	for range reserveTries {
 		if err := fallocate(off, n); err != unix.EINTR {
 			return err
 		}
 	}
-	for end := off + n; off < end; off += chunk {
-		err := retry(func() error { return fallocate(off, min(chunk, end-off)) })
-		if err != nil {
+	for end, tries := off+n, 0; off < end; {
+		piece := min(chunk, end-off)
+		switch err := fallocate(off, piece); err {
+		case nil:
+			off += piece
+			tries = 0
+		case unix.EINTR:
+			if tries++; tries == reserveTries && chunk/2 >= least {
+				chunk /= 2
+				tries = 0
+			}
+		default:
 			return err
 		}
 	}

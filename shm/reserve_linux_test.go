@@ -45,10 +45,25 @@ func TestAllocateInPieces(t *testing.T) {
 		got = append(got, [2]int64{off, n})
 		return nil
 	}
-	require.NoError(t, allocate(7, 25, 10, fallocate))
+	require.NoError(t, allocate(7, 25, 10, 10, fallocate))
 	require.Equal(t, [][2]int64{{7, 10}, {17, 10}, {27, 5}}, got)
-	require.ErrorIs(t, allocate(85, 20, 10, fallocate), unix.ENOSPC)
+	require.ErrorIs(t, allocate(85, 20, 10, 10, fallocate), unix.ENOSPC)
 	require.Equal(t, [2]int64{85, 10}, got[len(got)-1])
+}
+
+// Pieces that are still too long are halved, but not below the least.
+func TestAllocateInHalves(t *testing.T) {
+	var got []int64
+	longest, calls := int64(10), 0
+	fallocate := func(_, n int64) error {
+		if calls++; n > longest || n <= 10 && calls%3 != 0 {
+			return unix.EINTR
+		}
+		got = append(got, n)
+		return nil
+	}
+	require.NoError(t, allocate(0, 100, 40, 10, fallocate))
+	require.Equal(t, []int64{10, 10, 10, 10, 10, 10, 10, 10, 10, 10}, got)
 }
 
 // Signals arrive faster than the reservation can be made in one piece.
