@@ -77,7 +77,7 @@ type common struct {
 	Permits  ints            `placeholder:"LIST" help:"Permits of a sem cell."`
 	Keys     ints            `placeholder:"LIST" help:"Keys of a multi cell."`
 	Locks    ints            `placeholder:"LIST" help:"Keys that each hold of a multi cell takes."`
-	Skew     []string        `placeholder:"LIST" help:"How a multi cell picks its keys: uniform, zipf."`
+	Skew     []string        `placeholder:"LIST" help:"How a multi cell picks its keys: uniform, zipf or zipf:THETA, whose k-th key has a weight of k^-THETA; zipf is zipf:0.99."`
 	Wake     ints            `placeholder:"LIST" help:"Waiters that each step of a seq cell wakes, of those of --waiters."`
 	Batch    ints            `placeholder:"LIST" help:"Items that a queue cell moves at a time."`
 	Mem      []string        `placeholder:"LIST" help:"Placements of the memory of a mem cell, as in first-touch,bind:0,interleave:0-1."`

@@ -139,6 +139,7 @@ func TestUsage(t *testing.T) {
 		"rw --read=101":         "--read",
 		"sem --permits=0":       "--permits",
 		"multi --skew=bent":     "bent",
+		"multi --skew=zipf:big": `--skew "zipf:big": theta`,
 		"oversub --spin=much":   `--spin "much"`,
 		"wake --gap=-1s":        "is negative",
 		"suite --quick --std":   "--quick",

@@ -100,7 +100,11 @@ func (r *run) prepare(seed uint64) error {
 	case "mem":
 		p.huge = uint32(c.Mem.Huge)
 	case "multi":
-		drawKeys(&p.scratch().draws, int(c.Keys), c.Skew, seed)
+		theta, _, err := parseSkew(c.Skew)
+		if err != nil {
+			return err
+		}
+		drawKeys(&p.scratch().draws, int(c.Keys), theta, seed)
 	}
 	if copy(p.prim[:primBytes-1], c.Subject.Name()) < len(c.Subject.Name()) {
 		return fmt.Errorf("name %q is too long for the control page", c.Subject.Name())
