@@ -154,6 +154,15 @@ func (uncontendedCmd) Run(s *session) error {
 // Run runs the scenarios.
 func (handoffCmd) Run(s *session) error { return s.measure(usual, commandScenarios["handoff"]...) }
 
+// Help describes the cells.
+func (handoffCmd) Help() string {
+	return `Two processes pass a token to and fro, each as soon as it has it: p50-ns is a round trip.
+slept is the part of those, of a sample, in which the first process gave up its CPU until
+the token was back; in the others spinning or yielding was enough, or it was preempted and
+the token was there before it looked. ctxsw/op counts both processes. Peers in C do not
+tell how often they slept. Then, what one wake costs: see wake. Checked: the tokens.`
+}
+
 // Run runs the scenario; with a rate, that of locks taken at it.
 func (lockCmd) Run(s *session) error {
 	if len(s.common.Rate) > 0 {

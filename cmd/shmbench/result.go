@@ -116,6 +116,9 @@ func (rep *repetition) measure(c *cell, p *page, ops uint64, ns float64, switche
 	case "handoff":
 		rep.Hist = newHist(hist0)
 		m["ctxsw/op"] *= float64(len(shares)) // of both ends, for each round trip
+		if looked := slot0.metrics[metricLooked]; looked > 0 {
+			m["slept"] = slot0.metrics[metricSlept] / looked
+		}
 	case "wake":
 		_, hist1 := p.slot(1)
 		rep.Hist = newHist(hist1)

@@ -29,7 +29,7 @@ var scenarios = []*scenario{
 	{id: 1, name: "uncontended", bench: "Uncontended", unit: "p50-ns", others: []string{"p99-ns", "max-ns"},
 		ref:    []string{"c:pthread", "in-process:sync.Mutex"},
 		versus: []string{"in-process:sync.Mutex", "c:robust"}, procs: 1},
-	{id: 2, name: "handoff", bench: "Handoff", unit: "p50-ns", others: []string{"p99-ns", "ctxsw/op"},
+	{id: 2, name: "handoff", bench: "Handoff", unit: "p50-ns", others: []string{"p99-ns", "ctxsw/op", "slept"},
 		keys: []string{"hog", "place"}, ref: []string{"c:futex", "go:pipe"},
 		versus: []string{"c:futex", "c:futex-spin1000", "c:cond"}, procs: 2},
 	{id: 3, name: "wake", bench: "Wake", unit: "p50-ns", others: []string{"p99-ns", "waker-p50-ns", "slept"},
