@@ -35,6 +35,7 @@ type cell struct {
 	stress
 	Skew    string    // of the keys of a multi cell
 	Mem     *memShape // of a mem cell
+	Arena   string    // directory of the memory that subjects share; empty for a memfd
 	Warmup  time.Duration
 	Time    time.Duration
 	MaxReps int    // repeat it no more often than this; 0 for no bound
@@ -74,6 +75,9 @@ func (c *cell) params() map[string]string {
 	p := map[string]string{}
 	for _, k := range c.Scenario.keys {
 		p[k] = all[k]
+	}
+	if c.Arena != "" {
+		p["arena"] = arenaName(c.Arena)
 	}
 	return p
 }

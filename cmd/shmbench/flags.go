@@ -89,6 +89,7 @@ type common struct {
 	Noise    ints            `placeholder:"LIST" help:"Busy loops of SCHED_IDLE on each CPU of an oversub cell."`
 	Quota    ints            `placeholder:"LIST" help:"CPU time of an oversub cell's workers, in percent of one CPU, by cgroup; 0 for all."`
 	Spin     []string        `placeholder:"LIST" help:"Spin budgets of an oversub cell's waiters: auto, or a time, as in auto,0,20us."`
+	Arena    []string        `placeholder:"LIST" help:"Where the memory that subjects share lies: memfd, or a directory such as /dev/shm. Default: memfd."`
 	Prim     []string        `placeholder:"PATTERN" help:"Subjects, as in c:futex, 'c:*' or 'go:*,in-process:*'. Default: all."`
 
 	Time     time.Duration `placeholder:"D" help:"Measured time of each repetition."`
@@ -124,7 +125,7 @@ func (f *common) options(d defaults) (*options, error) {
 		Gap: or(f.Gap, usualGap)[0], Gaps: f.Gap, Hogs: f.Hog, Kills: f.Kills, Waiters: f.Waiters, Prims: f.Prim,
 		Read: f.Read, Permits: f.Permits, Keys: f.Keys, Locks: f.Locks, Skew: f.Skew, Wake: f.Wake, Batch: f.Batch,
 		Capacity: f.Capacity, Mem: f.Mem, Nodes: f.Nodes, Huge: f.Huge, MiB: f.MiB,
-		MaxCells: f.MaxCells, Rates: f.Rate, Loads: f.Load, Noise: f.Noise, Quotas: f.Quota,
+		Arenas: f.Arena, MaxCells: f.MaxCells, Rates: f.Rate, Loads: f.Load, Noise: f.Noise, Quotas: f.Quota,
 		Time: f.Time, Warmup: f.Warmup, Count: f.Count, Seed: f.Seed, Shuffle: f.Shuffle, Timeout: f.Timeout,
 	}
 	set := func(p *time.Duration, v time.Duration) {
@@ -157,6 +158,9 @@ func (f *common) options(d defaults) (*options, error) {
 		}
 	}
 	if err := o.checkPlaces(allowed); err != nil {
+		return nil, err
+	}
+	if err := o.checkArenas(); err != nil {
 		return nil, err
 	}
 	if err := o.checkShape(); err != nil {

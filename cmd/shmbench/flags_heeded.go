@@ -66,7 +66,7 @@ func heeds(command, flag string) bool {
 		return true // a suite, and what comes later
 	}
 	return slices.ContainsFunc(names, func(name string) bool {
-		return slices.Contains(scenarioByName(name).keys, flag) && !slices.Contains(settled[name], flag) || slices.Contains(scenarioFlags[name], flag)
+		return flag == "arena" && movable(name) || slices.Contains(scenarioByName(name).keys, flag) && !slices.Contains(settled[name], flag) || slices.Contains(scenarioFlags[name], flag)
 	})
 }
 

@@ -85,6 +85,7 @@ Examples:
   shmbench rw --read 50,90,99 --cs 0,1us         and --prim '*:mutex,*:rw*' to see what it gains
   shmbench seq --waiters 10000 --wake 1:10000:*10
   shmbench multi --keys 1,16,1024 --skew uniform,zipf:1.2 --locks 1,2
+  shmbench crash --arena memfd,/dev/shm          where the memory lies that they share
   shmbench queue --procs 2,4 --batch 1,16
   shmbench mem --mem bind,interleave:0-1 --huge none,thp
   shmbench bars --only 'round trip'

@@ -36,7 +36,8 @@ type options struct {
 	Brief, Few                                        bool     // few shapes, few subjects: a look at everything
 	Sample                                            string   // how a matrix chooses its pairs
 	Prims                                             []string
-	MaxCells                                          int // 0: maxCells
+	Arenas                                            []string // directories; empty for a memfd
+	MaxCells                                          int      // 0: maxCells
 	Time                                              time.Duration
 	Warmup                                            time.Duration
 	Count                                             int
@@ -69,7 +70,7 @@ func planCells(o *options, names ...string) ([]*cell, error) {
 			if o.Few && len(o.Prims) == 0 && s.Brief != nil && !slices.Contains(s.Brief, name) {
 				continue
 			}
-			for _, c := range variants(sc, o) {
+			for _, c := range o.everywhere(sc, variants(sc, o)) {
 				c.Scenario, c.Subject = sc, s
 				if sc.takes != nil && !sc.takes(c) {
 					continue

@@ -120,7 +120,7 @@ func (r *run) prepare(seed uint64) error {
 	}
 	create := c.Subject.Segment
 	if create == nil {
-		create = func(*cell) (*os.File, error) { return newMemfd("shmbench-segment", segmentBytes) }
+		create = newSegment
 	}
 	segment, err := create(c)
 	if err != nil {
@@ -133,6 +133,14 @@ func (r *run) prepare(seed uint64) error {
 		return err
 	}
 	return nil
+}
+
+// newSegment makes what the subject of a cell lives in if it has no arena.
+func newSegment(c *cell) (*os.File, error) {
+	if c.Arena != "" {
+		return newFileIn(c.Arena, segmentBytes)
+	}
+	return newMemfd("shmbench-segment", segmentBytes)
 }
 
 // control runs the phases of the cell.
