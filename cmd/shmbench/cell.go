@@ -76,6 +76,9 @@ func (c *cell) params() map[string]string {
 	for _, k := range c.Scenario.keys {
 		p[k] = all[k]
 	}
+	if c.Lines > 0 {
+		p["lines"] = strconv.FormatUint(c.Lines, 10)
+	}
 	if c.Arena != "" {
 		p["arena"] = arenaName(c.Arena)
 	}

@@ -182,7 +182,8 @@ With --rate, operations begin when they are due, whether those before have ended
 is from its call, as the usual loop would tell; corrected-p99-ns is estimated from that, as
 HdrHistogram does; behind counts those that were due and had not begun in the end.
 
-Checked: the counter under the lock equals the acquisitions.`
+Checked: the counter under the lock equals the acquisitions; with --lines, a word in each
+line equals it, too, whoever looks at it under the lock.`
 }
 
 // Run runs the scenario.

@@ -142,6 +142,8 @@ func TestUsage(t *testing.T) {
 		"lock --arena=/no/such":   `--arena "/no/such"`,
 		"lock --arena=/dev/null":  "/dev/null",
 		"lock --arena=/tmp,/tmp/": "two of",
+		"lock --lines=0":          "--lines: 0",
+		"lock --lines=513":        "--lines: 513",
 		"multi --skew=bent":       "bent",
 		"multi --skew=zipf:big":   `--skew "zipf:big": theta`,
 		"oversub --spin=much":     `--spin "much"`,

@@ -155,7 +155,7 @@ func (o *options) checkShape() error {
 		within("--read", 0, 100, o.Read...), within("--permits", 1, math.MaxInt32, o.Permits...),
 		within("--keys", 1, scratchKeys, o.Keys...), within("--locks", 1, maxLocks, o.Locks...),
 		within("--waiters", 0, math.MaxInt32, o.Waiters...), within("--wake", 0, math.MaxInt32, o.Wake...), within("--batch", 1, maxBatch, o.Batch...),
-		within("--capacity", 1, maxCapacity, o.Capacity...),
+		within("--capacity", 1, maxCapacity, o.Capacity...), within("--lines", 1, maxLines, o.Lines...),
 	} {
 		if err != nil {
 			return err

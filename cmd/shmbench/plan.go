@@ -27,6 +27,7 @@ type options struct {
 	Kills                                             int
 	Waiters                                           []int
 	Read, Permits, Keys, Locks, Wake, Batch, Capacity []int
+	Lines                                             []int
 	Skew                                              []string
 	Mem, Huge                                         []string
 	Nodes                                             []int
@@ -120,7 +121,9 @@ func variants(sc *scenario, o *options) []*cell {
 			for _, place := range or(o.Places, placeCross) {
 				for _, procs := range or(o.Procs, 2) {
 					for _, threads := range or(o.Threads, 1, 8) {
-						add(cell{Place: place, Procs: procs, Threads: threads, CS: work[0], Think: work[1]})
+						for _, lines := range or(o.Lines, 0) {
+							add(cell{Place: place, Procs: procs, Threads: threads, CS: work[0], Think: work[1], shape: shape{Lines: uint64(lines)}})
+						}
 					}
 				}
 			}

@@ -91,6 +91,7 @@ func (rep *repetition) collect(c *cell, p *page) {
 		if p.counter != total {
 			rep.violate("counter under the lock is %d after %d acquisitions", p.counter, total)
 		}
+		rep.lines(p)
 	}
 	rep.measure(c, p, ops, float64(last-first), switches, shares)
 }
