@@ -79,6 +79,9 @@ func (c *cell) params() map[string]string {
 	if c.Lines > 0 {
 		p["lines"] = strconv.FormatUint(c.Lines, 10)
 	}
+	if c.Role != roleHolder {
+		p["role"] = roleNames[c.Role]
+	}
 	if c.Arena != "" {
 		p["arena"] = arenaName(c.Arena)
 	}
@@ -159,7 +162,7 @@ func (c *cell) length() time.Duration {
 	const spawn = 25 * time.Millisecond
 	switch c.Scenario.name {
 	case "crash":
-		return spawn + time.Duration(c.N)*(crashAsleep+spawn)
+		return spawn + time.Duration(c.N)*(2*crashAsleep+spawn)
 	case "seq":
 		return 3*spawn + waitersSettle + time.Duration(c.N)*waiterTime/4 + c.Warmup + c.Time
 	case "mem":

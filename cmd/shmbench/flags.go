@@ -73,6 +73,7 @@ type common struct {
 	Gap      []time.Duration `placeholder:"LIST" help:"How long the others of a wake, herd, event or seq cell sleep before each wake; the last two take the first. Default: 1500us."`
 	Hog      ints            `placeholder:"LIST" help:"Busy loops beside the workers of a handoff cell."`
 	Kills    int             `placeholder:"N" help:"Kills in each repetition of a crash cell."`
+	Role     []string        `placeholder:"LIST" help:"What the victims of a crash cell are: holder, waiter, reader. Default: holder."`
 	Waiters  ints            `placeholder:"LIST" help:"Blocked goroutines of a waiters or seq cell."`
 	Read     ints            `placeholder:"LIST" help:"Percentage of the holds of a rw cell that are shared."`
 	Permits  ints            `placeholder:"LIST" help:"Permits of a sem cell."`
@@ -159,6 +160,9 @@ func (f *common) options(d defaults) (*options, error) {
 		}
 	}
 	if err := o.checkPlaces(allowed); err != nil {
+		return nil, err
+	}
+	if err := o.checkRoles(f.Role); err != nil {
 		return nil, err
 	}
 	if err := o.checkArenas(); err != nil {

@@ -34,7 +34,7 @@ var commandScenarios = map[string][]string{
 
 // scenarioFlags are those that say something about a scenario beside those of its keys.
 var scenarioFlags = map[string][]string{
-	"seq": {"gap"}, "mem": {"mib", "nodes"}, "crash": {"kills"}, "lock": {"lines"}, "matrix": {"nodes"},
+	"seq": {"gap"}, "mem": {"mib", "nodes"}, "crash": {"kills", "role"}, "lock": {"lines"}, "matrix": {"nodes"},
 }
 
 // settled are keys of scenarios that no flag changes.

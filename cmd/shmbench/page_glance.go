@@ -72,6 +72,9 @@ func ratiosOf(a, b *jsonCell) (rs []float64) {
 // glanceName names what is comparable shortly.
 func glanceName(scenario string, p map[string]string) string {
 	label := glanceLabel(scenario, p)
+	if p["role"] != "" {
+		label += ", of a " + p["role"]
+	}
 	if p["lines"] != "" {
 		label += ", " + p["lines"] + " lines"
 	}

@@ -37,6 +37,7 @@ type options struct {
 	Brief, Few                                        bool     // few shapes, few subjects: a look at everything
 	Sample                                            string   // how a matrix chooses its pairs
 	Prims                                             []string
+	Roles                                             []uint64 // of the victims of a crash cell
 	Arenas                                            []string // directories; empty for a memfd
 	MaxCells                                          int      // 0: maxCells
 	Time                                              time.Duration
@@ -130,7 +131,9 @@ func variants(sc *scenario, o *options) []*cell {
 		}
 	case "crash":
 		for _, place := range or(o.Places, placeSame, placeCross) {
-			add(cell{Place: place, Procs: 1, Threads: 1, N: o.Kills})
+			for _, role := range or(o.Roles, roleHolder) {
+				add(cell{Place: place, Procs: 1, Threads: 1, N: o.Kills, shape: shape{Role: role}})
+			}
 		}
 	case "waiters":
 		for _, n := range or(o.Waiters, o.some([]int{1000}, []int{1000, 10_000})...) {

@@ -135,6 +135,9 @@ func (rep *repetition) measure(c *cell, p *page, ops uint64, ns float64, switche
 		rep.throughput(&account{page: p, cell: c, ops: ops, ns: ns, shares: shares})
 	case "crash":
 		rep.Hist, tail = newHist(hist0), tailMinCrash
+		if v, ok := quantile(newHist(p.other(0)), 0.5, tail); ok {
+			m["passed-p50-ns"] = v
+		}
 		delete(m, "ctxsw/op")
 	case "waiters":
 		for i, name := range waitersMetrics {

@@ -39,7 +39,7 @@ var scenarios = []*scenario{
 		keys: []string{"cs", "place", "procs", "think", "threads"}, ref: []string{"c:robust", "go:flock"},
 		versus: []string{"c:robust"}},
 	{id: 5, name: "crash", bench: "Crash", unit: "p50-ns", others: []string{"p90-ns", "p99-ns", "max-ns", "n"},
-		keys: []string{"kills", "place"}, ref: []string{"c:robust", "go:waitv-floor"},
+		keys: []string{"kills", "place"}, takes: takesRole, ref: []string{"c:robust", "go:waitv-floor"},
 		versus: []string{"go:waitv-floor", "c:robust"}, whole: true},
 	{id: 6, name: "waiters", bench: "Waiters", unit: "B/waiter", others: []string{"threads", "block-ns", "cancel-ns", "wake-ns"},
 		keys: []string{"waiters"}, ref: []string{"go:futex", "in-process:chan"},
