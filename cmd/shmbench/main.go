@@ -167,6 +167,9 @@ tell how often they slept. Then, what one wake costs: see wake. Checked: the tok
 // Run runs the scenario; with a rate, that of locks taken at it.
 func (lockCmd) Run(s *session) error {
 	if len(s.common.Rate) > 0 {
+		if len(s.common.Lines) > 0 {
+			return errors.New("--lines means nothing with --rate")
+		}
 		return s.measure(usual, "open")
 	}
 	return s.measure(usual, "lock")

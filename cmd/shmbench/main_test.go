@@ -143,6 +143,7 @@ func TestUsage(t *testing.T) {
 		"lock --arena=/dev/null":  "/dev/null",
 		"lock --arena=/tmp,/tmp/": "two of",
 		"crash --role=king":       `--role "king": want holder, waiter or reader`,
+		"lock --rate=9 --lines=2": "--lines means nothing",
 		"lock --lines=0":          "--lines: 0",
 		"lock --lines=513":        "--lines: 513",
 		"multi --skew=bent":       "bent",
