@@ -35,6 +35,7 @@ type cell struct {
 	stress
 	Skew    string    // of the keys of a multi cell
 	Mem     *memShape // of a mem cell
+	Arena   string    // directory of the memory that subjects share; empty for a memfd
 	Warmup  time.Duration
 	Time    time.Duration
 	MaxReps int    // repeat it no more often than this; 0 for no bound
@@ -74,6 +75,15 @@ func (c *cell) params() map[string]string {
 	p := map[string]string{}
 	for _, k := range c.Scenario.keys {
 		p[k] = all[k]
+	}
+	if c.Lines > 0 {
+		p["lines"] = strconv.FormatUint(c.Lines, 10)
+	}
+	if c.Role != roleHolder {
+		p["role"] = roleNames[c.Role]
+	}
+	if c.Arena != "" {
+		p["arena"] = arenaName(c.Arena)
 	}
 	return p
 }
@@ -152,7 +162,7 @@ func (c *cell) length() time.Duration {
 	const spawn = 25 * time.Millisecond
 	switch c.Scenario.name {
 	case "crash":
-		return spawn + time.Duration(c.N)*(crashAsleep+spawn)
+		return spawn + time.Duration(c.N)*(2*crashAsleep+spawn)
 	case "seq":
 		return 3*spawn + waitersSettle + time.Duration(c.N)*waiterTime/4 + c.Warmup + c.Time
 	case "mem":

@@ -84,8 +84,11 @@ type control struct {
 	trying     atomic.Uint32 // survivor: about to block
 	owned      atomic.Uint32 // survivor: it owned, and has released
 	_          [4]byte
-	killedNs   atomic.Int64 // parent: instant just before kill(2); 0 while the victim lives
-	_          [32]byte
+	killedNs   atomic.Int64  // parent: instant just before kill(2); 0 while the victim lives
+	secondGo   atomic.Uint32 // parent: the second of the survivor's goroutines may queue up
+	queued     atomic.Uint32 // survivor: it is about to block
+	killedGo   atomic.Uint32 // parent: the victim was killed
+	_          [20]byte
 
 	stampNs atomic.Int64 // wake cells: instant just before the pass
 	_       [56]byte

@@ -35,6 +35,13 @@ func workCrash(t *thread) error {
 	}
 	t.slot.state.Store(slotReady)
 	t.ready.Add(1)
+	if t.shape.Role != roleHolder {
+		if err := t.crashRole(l); err != nil {
+			return err
+		}
+		t.end()
+		return nil
+	}
 	if t.proc != 0 {
 		waitRound(&t.victimGo, uint32(t.proc))
 		l.Lock()
@@ -47,6 +54,7 @@ func workCrash(t *thread) error {
 	if h, ok := l.(heir); ok {
 		inherit = h.Inherit
 	}
+	dead := buried{t: t, patience: burialTime}
 	t.begin()
 	for round := uint32(1); ; round++ {
 		waitRound(&t.survivorGo, round)
@@ -66,8 +74,12 @@ func workCrash(t *thread) error {
 		l.Unlock()
 		t.slot.ops++
 		t.slot.total++
+		if round == 1 {
+			dead.look(1)
+		}
 		announce(&t.owned, round)
 	}
+	dead.look(t.slot.ops)
 	t.end()
 	return nil
 }
@@ -112,6 +124,9 @@ func (r *run) controlCrash() error {
 func (r *run) killRound(victim *process, k uint32) error {
 	p := r.page
 	p.killedNs.Store(0)
+	if r.cell.Role != roleHolder {
+		return r.killRole(victim, k)
+	}
 	announce(&p.victimGo, k)
 	if err := r.awaitWord(&p.held, k); err != nil {
 		return err
@@ -121,10 +136,15 @@ func (r *run) killRound(victim *process, k uint32) error {
 		return err
 	}
 	time.Sleep(crashAsleep)
-	victim.expected = endKilled
-	p.killedNs.Store(shmsync.Monotonic())
-	if err := victim.cmd.Process.Signal(os.Kill); err != nil {
+	if err := r.kill(victim); err != nil {
 		return err
 	}
 	return r.awaitWord(&p.owned, k)
+}
+
+// kill stamps the page and kills the victim.
+func (r *run) kill(victim *process) error {
+	victim.expected = endKilled
+	r.page.killedNs.Store(shmsync.Monotonic())
+	return victim.cmd.Process.Signal(os.Kill)
 }

@@ -68,16 +68,18 @@ type common struct {
 	Procs    ints            `placeholder:"LIST" help:"Processes of a cell of threads that all do the same."`
 	Threads  ints            `placeholder:"LIST" help:"Threads or goroutines in each process of such a cell."`
 	CS       []time.Duration `name:"cs" placeholder:"LIST" help:"Work inside the critical section, as in 0,100ns."`
+	Lines    ints            `placeholder:"LIST" help:"Cache lines that the critical section of a lock cell writes. Default: 1."`
 	Think    []time.Duration `placeholder:"LIST" help:"Mean of the exponentially distributed work outside it."`
 	Gap      []time.Duration `placeholder:"LIST" help:"How long the others of a wake, herd, event or seq cell sleep before each wake; the last two take the first. Default: 1500us."`
 	Hog      ints            `placeholder:"LIST" help:"Busy loops beside the workers of a handoff cell."`
 	Kills    int             `placeholder:"N" help:"Kills in each repetition of a crash cell."`
+	Role     []string        `placeholder:"LIST" help:"What the victims of a crash cell are: holder, waiter, reader. Default: holder."`
 	Waiters  ints            `placeholder:"LIST" help:"Blocked goroutines of a waiters or seq cell."`
 	Read     ints            `placeholder:"LIST" help:"Percentage of the holds of a rw cell that are shared."`
 	Permits  ints            `placeholder:"LIST" help:"Permits of a sem cell."`
 	Keys     ints            `placeholder:"LIST" help:"Keys of a multi cell."`
 	Locks    ints            `placeholder:"LIST" help:"Keys that each hold of a multi cell takes."`
-	Skew     []string        `placeholder:"LIST" help:"How a multi cell picks its keys: uniform, zipf."`
+	Skew     []string        `placeholder:"LIST" help:"How a multi cell picks its keys: uniform, zipf or zipf:THETA, whose k-th key has a weight of k^-THETA; zipf is zipf:0.99."`
 	Wake     ints            `placeholder:"LIST" help:"Waiters that each step of a seq cell wakes, of those of --waiters."`
 	Batch    ints            `placeholder:"LIST" help:"Items that a queue cell moves at a time."`
 	Mem      []string        `placeholder:"LIST" help:"Placements of the memory of a mem cell, as in first-touch,bind:0,interleave:0-1."`
@@ -89,6 +91,7 @@ type common struct {
 	Noise    ints            `placeholder:"LIST" help:"Busy loops of SCHED_IDLE on each CPU of an oversub cell."`
 	Quota    ints            `placeholder:"LIST" help:"CPU time of an oversub cell's workers, in percent of one CPU, by cgroup; 0 for all."`
 	Spin     []string        `placeholder:"LIST" help:"Spin budgets of an oversub cell's waiters: auto, or a time, as in auto,0,20us."`
+	Arena    []string        `placeholder:"LIST" help:"Where the memory that subjects share lies: memfd, or a directory such as /dev/shm. Default: memfd."`
 	Prim     []string        `placeholder:"PATTERN" help:"Subjects, as in c:futex, 'c:*' or 'go:*,in-process:*'. Default: all."`
 
 	Time     time.Duration `placeholder:"D" help:"Measured time of each repetition."`
@@ -124,7 +127,7 @@ func (f *common) options(d defaults) (*options, error) {
 		Gap: or(f.Gap, usualGap)[0], Gaps: f.Gap, Hogs: f.Hog, Kills: f.Kills, Waiters: f.Waiters, Prims: f.Prim,
 		Read: f.Read, Permits: f.Permits, Keys: f.Keys, Locks: f.Locks, Skew: f.Skew, Wake: f.Wake, Batch: f.Batch,
 		Capacity: f.Capacity, Mem: f.Mem, Nodes: f.Nodes, Huge: f.Huge, MiB: f.MiB,
-		MaxCells: f.MaxCells, Rates: f.Rate, Loads: f.Load, Noise: f.Noise, Quotas: f.Quota,
+		Arenas: f.Arena, Lines: f.Lines, MaxCells: f.MaxCells, Rates: f.Rate, Loads: f.Load, Noise: f.Noise, Quotas: f.Quota,
 		Time: f.Time, Warmup: f.Warmup, Count: f.Count, Seed: f.Seed, Shuffle: f.Shuffle, Timeout: f.Timeout,
 	}
 	set := func(p *time.Duration, v time.Duration) {
@@ -157,6 +160,12 @@ func (f *common) options(d defaults) (*options, error) {
 		}
 	}
 	if err := o.checkPlaces(allowed); err != nil {
+		return nil, err
+	}
+	if err := o.checkRoles(f.Role); err != nil {
+		return nil, err
+	}
+	if err := o.checkArenas(); err != nil {
 		return nil, err
 	}
 	if err := o.checkShape(); err != nil {

@@ -34,7 +34,7 @@ var commandScenarios = map[string][]string{
 
 // scenarioFlags are those that say something about a scenario beside those of its keys.
 var scenarioFlags = map[string][]string{
-	"seq": {"gap"}, "mem": {"mib", "nodes"}, "crash": {"kills"}, "matrix": {"nodes"},
+	"seq": {"gap"}, "mem": {"mib", "nodes"}, "crash": {"kills", "role"}, "lock": {"lines"}, "matrix": {"nodes"},
 }
 
 // settled are keys of scenarios that no flag changes.
@@ -66,7 +66,7 @@ func heeds(command, flag string) bool {
 		return true // a suite, and what comes later
 	}
 	return slices.ContainsFunc(names, func(name string) bool {
-		return slices.Contains(scenarioByName(name).keys, flag) && !slices.Contains(settled[name], flag) || slices.Contains(scenarioFlags[name], flag)
+		return flag == "arena" && movable(name) || slices.Contains(scenarioByName(name).keys, flag) && !slices.Contains(settled[name], flag) || slices.Contains(scenarioFlags[name], flag)
 	})
 }
 

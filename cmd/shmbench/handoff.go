@@ -7,6 +7,19 @@ import "github.com/shmsync/shmsync"
 // lastToken tells the responder that no more tokens follow.
 const lastToken = 1<<32 - 1
 
+// Of some round trips thread 0 asks the kernel whether it slept until the token came back,
+// or spinning was enough; those are not in the histogram. It looks at one in so many, which
+// the warm-up tells, that they are enough of slow ones and few of fast ones; that is odd, as
+// those in turn may be alike.
+const (
+	lookStrideLeast = 17
+	lookStrideMost  = 1021
+	lookWarm        = 64 // looks that the round trips of the warm-up would have been
+
+	metricLooked = 0 // their places among the metrics of a slot
+	metricSlept  = 1
+)
+
 // workHandoff passes a token to and fro. Thread 0 passes odd values and times
 // round trips; thread 1 answers each with its successor.
 func workHandoff(t *thread) error {
@@ -21,6 +34,7 @@ func workHandoff(t *thread) error {
 	}
 	measuring := false
 	v := uint32(1)
+	stride := uint64(lookStrideLeast)
 	t0 := shmsync.Monotonic()
 	for {
 		phase := t.phase.Load()
@@ -29,19 +43,33 @@ func workHandoff(t *thread) error {
 		}
 		if phase == phaseMeasure && !measuring {
 			measuring = true
+			stride = min(max(t.slot.total/lookWarm, lookStrideLeast), lookStrideMost) | 1
 			t.begin()
 			t0 = t.slot.startNs
 		}
 		k.Pass(v)
+		look := measuring && t.locked && t.slot.total%stride == 0
+		var before int64
+		if look {
+			before = t.rusage().Nvcsw
+		}
 		if got := k.Await(); got != v+1 {
 			t.violate("token %d came back as %d", v, got)
+		}
+		if look {
+			t.slot.metrics[metricLooked]++
+			if t.rusage().Nvcsw != before {
+				t.slot.metrics[metricSlept]++
+			}
 		}
 		v += 2
 		t1 := shmsync.Monotonic()
 		t.slot.total++
 		if measuring {
 			t.slot.ops++
-			record(t.counts, t1-t0)
+			if !look { // which took time
+				record(t.counts, t1-t0)
+			}
 		}
 		t0 = t1
 	}

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"math"
 	"strings"
 	"testing"
 
@@ -19,7 +20,7 @@ func TestKitRuns(t *testing.T) {
 		{"cond", "--capacity=3"},
 		{"event", "--gap=100us"},
 		{"seq", "--waiters=40", "--wake=0,3", "--gap=100us"},
-		{"multi", "--keys=20", "--locks=3", "--skew=zipf"},
+		{"multi", "--keys=20", "--locks=3", "--skew=zipf:1.2"},
 		{"barrier"},
 		{"queue", "--capacity=32", "--batch=5"},
 	} {
@@ -77,23 +78,48 @@ func TestKitUsage(t *testing.T) {
 	}
 }
 
+// Keys are drawn as often as their weights say.
 func TestDrawsAreSkewed(t *testing.T) {
-	share := func(skew string) (first, other int) {
-		draws := new([scratchDraws]uint32)
-		drawKeys(draws, 100, skew, 1)
-		for _, k := range draws {
-			require.Less(t, k, uint32(100))
-			switch k {
-			case 0:
-				first++
-			case 99:
-				other++
+	const keys = 100
+	for _, skew := range []string{skewUniform, skewZipf, "zipf:0.5", "zipf:1.5", "zipf:3"} {
+		theta, _, err := parseSkew(skew)
+		require.NoError(t, err)
+		total := 0.0
+		for k := 1; k <= keys; k++ {
+			total += math.Pow(float64(k), -theta)
+		}
+		counts := [keys]float64{}
+		const seeds = 50
+		for seed := range uint64(seeds) {
+			draws := new([scratchDraws]uint32)
+			drawKeys(draws, keys, theta, seed)
+			for _, k := range draws {
+				require.Less(t, k, uint32(keys))
+				counts[k]++
 			}
 		}
-		return first, other
+		for k, n := range counts {
+			want := seeds * scratchDraws * math.Pow(float64(k+1), -theta) / total
+			require.InDelta(t, want, n, 6*math.Sqrt(want)+3, "%s: key %d", skew, k)
+		}
 	}
-	first, other := share(skewUniform)
-	require.Less(t, first, 3*other)
-	first, other = share(skewZipf)
-	require.Greater(t, first, 20*other)
+}
+
+// A skew has one name, however it is written.
+func TestParseSkew(t *testing.T) {
+	for text, want := range map[string]string{
+		"uniform": "uniform", "zipf": "zipf", "zipf:.99": "zipf", "zipf:1.20": "zipf:1.2", "zipf:1e-1": "zipf:0.1", "zipf:10": "zipf:10",
+	} {
+		_, name, err := parseSkew(text)
+		require.NoError(t, err, text)
+		require.Equal(t, want, name, text)
+	}
+	for _, text := range []string{"", "bent", "zipf:", "zipf:x", "zipf:0", "zipf:-1", "zipf:11", "zipf:NaN", "zipf:Inf", "zipf:1:2", "uniform:1"} {
+		_, _, err := parseSkew(text)
+		require.ErrorContains(t, err, "--skew", text)
+	}
+	code, out, errs := shmbench(t, "multi", "-n", "--prim=shmsync:multilock", "--keys=9", "--skew=zipf,zipf:1.20")
+	require.Zero(t, code, errs)
+	require.Contains(t, out, "/skew=zipf/")
+	require.Contains(t, out, "/skew=zipf:1.2/")
 }

@@ -21,6 +21,7 @@ func workLock(t *thread) error {
 	for i, units := range t.think {
 		think[i] = steps(uint64(float64(units)*float64(t.thinkNs)), t.perNs)
 	}
+	s, lines := t.scratch(), min(int(t.shape.Lines), maxLines)
 	from, me := &t.slot.from, uint64(t.index)+1
 	t.await()
 	measuring := false
@@ -50,10 +51,16 @@ func workLock(t *thread) error {
 			from[last]++
 		}
 		t.holder = me
+		if lines > 1 {
+			t.checkLines(s, lines, v)
+		}
 		if cs > 0 {
 			x = work(cs, x)
 		}
 		t.counter = v + 1
+		for k := 1; k < lines; k++ {
+			s.counts[k*lineWords] = v + 1
+		}
 		l.Unlock()
 		t.slot.total++
 		if measuring {

@@ -81,10 +81,11 @@ Examples:
   shmbench lock --procs 2,4 --threads 1,8 --cs 100ns,1us --think 100ns
   shmbench lock --rate 10000,100000              an open loop
   shmbench lock --prim 'c:*,in-process:*' --format bench > lock.txt
-  shmbench crash --kills 300
+  shmbench crash --kills 300 --role holder,waiter,reader
   shmbench rw --read 50,90,99 --cs 0,1us         and --prim '*:mutex,*:rw*' to see what it gains
   shmbench seq --waiters 10000 --wake 1:10000:*10
-  shmbench multi --keys 1,16,1024 --skew uniform,zipf --locks 1,2
+  shmbench multi --keys 1,16,1024 --skew uniform,zipf:1.2 --locks 1,2
+  shmbench crash --arena memfd,/dev/shm          where the memory lies that they share
   shmbench queue --procs 2,4 --batch 1,16
   shmbench mem --mem bind,interleave:0-1 --huge none,thp
   shmbench bars --only 'round trip'
@@ -154,9 +155,21 @@ func (uncontendedCmd) Run(s *session) error {
 // Run runs the scenarios.
 func (handoffCmd) Run(s *session) error { return s.measure(usual, commandScenarios["handoff"]...) }
 
+// Help describes the cells.
+func (handoffCmd) Help() string {
+	return `Two processes pass a token to and fro, each as soon as it has it: p50-ns is a round trip.
+slept is the part of those, of a sample, in which the first process gave up its CPU until
+the token was back; in the others spinning or yielding was enough, or it was preempted and
+the token was there before it looked. ctxsw/op counts both processes. Peers in C do not
+tell how often they slept. Then, what one wake costs: see wake. Checked: the tokens.`
+}
+
 // Run runs the scenario; with a rate, that of locks taken at it.
 func (lockCmd) Run(s *session) error {
 	if len(s.common.Rate) > 0 {
+		if len(s.common.Lines) > 0 {
+			return errors.New("--lines means nothing with --rate")
+		}
 		return s.measure(usual, "open")
 	}
 	return s.measure(usual, "lock")
@@ -172,7 +185,18 @@ With --rate, operations begin when they are due, whether those before have ended
 is from its call, as the usual loop would tell; corrected-p99-ns is estimated from that, as
 HdrHistogram does; behind counts those that were due and had not begun in the end.
 
-Checked: the counter under the lock equals the acquisitions.`
+Checked: the counter under the lock equals the acquisitions; with --lines, a word in each
+line equals it, too, whoever looks at it under the lock.`
+}
+
+// Help describes the cells.
+func (crashCmd) Help() string {
+	return `A process is killed, again and again; p50-ns is from the kill until another one owns the
+lock. With --role, of the library's locks: a waiter is killed before another waiter, or one
+of two readers before a writer; who has the lock meanwhile lets go when it hears of the
+kill, and passed-p50-ns is from then. Checked: nobody owns too early; in an arena of the
+library all the dead are buried in the end, and it is sound, with no more in it than after
+the first death.`
 }
 
 // Run runs the scenario.

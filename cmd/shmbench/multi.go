@@ -7,6 +7,8 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/shmsync/shmsync"
 )
@@ -24,20 +26,43 @@ const maxLocks = 16
 // Skews of a multi cell.
 const (
 	skewUniform = "uniform"
-	skewZipf    = "zipf" // the k-th key with a weight of k^-0.99
+	skewZipf    = "zipf" // the k-th key with a weight of k^-theta, as in zipf:1.2
 )
 
+const (
+	zipfUsual = 0.99 // theta of zipf alone
+	zipfMost  = 10
+)
+
+// parseSkew gives the theta of a skew, 0 where all keys are alike, and the name that it
+// has in keys of cells.
+func parseSkew(text string) (theta float64, name string, err error) {
+	switch text {
+	case skewUniform:
+		return 0, text, nil
+	case skewZipf:
+		return zipfUsual, text, nil
+	}
+	number, ok := strings.CutPrefix(text, skewZipf+":")
+	if !ok {
+		return 0, "", fmt.Errorf("--skew %q: want %s, %s or %s:THETA", text, skewUniform, skewZipf, skewZipf)
+	}
+	if theta, err = strconv.ParseFloat(number, 64); err != nil || !(theta > 0 && theta <= zipfMost) {
+		return 0, "", fmt.Errorf("--skew %q: theta is no number above 0 and up to %d", text, zipfMost)
+	}
+	if theta == zipfUsual {
+		return theta, skewZipf, nil
+	}
+	return theta, skewZipf + ":" + strconv.FormatFloat(theta, 'g', -1, 64), nil
+}
+
 // drawKeys fills in the keys that the workers of a multi cell take in turn.
-func drawKeys(draws *[scratchDraws]uint32, keys int, skew string, seed uint64) {
+func drawKeys(draws *[scratchDraws]uint32, keys int, theta float64, seed uint64) {
 	rng := rand.New(rand.NewPCG(seed, 3))
 	sums := make([]float64, keys)
 	total := 0.0
 	for i := range sums {
-		weight := 1.0
-		if skew == skewZipf {
-			weight = math.Pow(float64(i+1), -0.99)
-		}
-		total += weight
+		total += math.Pow(float64(i+1), -theta)
 		sums[i] = total
 	}
 	for i := range draws {
@@ -116,7 +141,7 @@ func collectMulti(rep *repetition, a *account) {
 	rep.throughput(a)
 }
 
-// checkShape refuses what has no room in the scratch.
+// checkShape refuses what has no room in the scratch, and reads the skews.
 func (o *options) checkShape() error {
 	within := func(flag string, least, most int, list ...int) error {
 		for _, v := range list {
@@ -130,16 +155,19 @@ func (o *options) checkShape() error {
 		within("--read", 0, 100, o.Read...), within("--permits", 1, math.MaxInt32, o.Permits...),
 		within("--keys", 1, scratchKeys, o.Keys...), within("--locks", 1, maxLocks, o.Locks...),
 		within("--waiters", 0, math.MaxInt32, o.Waiters...), within("--wake", 0, math.MaxInt32, o.Wake...), within("--batch", 1, maxBatch, o.Batch...),
-		within("--capacity", 1, maxCapacity, o.Capacity...),
+		within("--capacity", 1, maxCapacity, o.Capacity...), within("--lines", 1, maxLines, o.Lines...),
 	} {
 		if err != nil {
 			return err
 		}
 	}
-	for _, s := range o.Skew {
-		if s != skewUniform && s != skewZipf {
-			return fmt.Errorf("--skew %q: want %s or %s", s, skewUniform, skewZipf)
+	names := make([]string, len(o.Skew))
+	for i, text := range o.Skew {
+		var err error
+		if _, names[i], err = parseSkew(text); err != nil {
+			return err
 		}
 	}
+	o.Skew = names
 	return nil
 }

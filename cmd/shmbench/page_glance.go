@@ -71,6 +71,20 @@ func ratiosOf(a, b *jsonCell) (rs []float64) {
 
 // glanceName names what is comparable shortly.
 func glanceName(scenario string, p map[string]string) string {
+	label := glanceLabel(scenario, p)
+	if p["role"] != "" {
+		label += ", of a " + p["role"]
+	}
+	if p["lines"] != "" {
+		label += ", " + p["lines"] + " lines"
+	}
+	if p["arena"] != "" {
+		label += ", in " + p["arena"]
+	}
+	return label
+}
+
+func glanceLabel(scenario string, p map[string]string) string {
 	switch scenario {
 	case "lock":
 		return fmt.Sprintf("lock %s×%s, %s in, %s out", p["procs"], p["threads"], p["cs"], p["think"])

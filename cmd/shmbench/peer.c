@@ -283,9 +283,11 @@ static void run_lock(struct thread *t)
 			record(t, now() - t0);
 		uint64_t v = *counter;
 		came_from(t);
+		check_lines(t, v);
 		if (cs > 0)
 			sink = work(cs, sink);
 		*counter = v + 1;
+		write_lines(v + 1);
 		sub->unlock();
 		count(t, 1);
 	}

@@ -33,7 +33,7 @@ enum { HIST_BUCKETS = (HIST_MAX_BITS - HIST_SUB_BITS + 2) * HIST_HALF };
 enum { CONTROL_BYTES = 4096, SCRATCH_BYTES = 128 << 10, SLOTS_AT = CONTROL_BYTES + SCRATCH_BYTES };
 enum { SLOT_HEAD_BYTES = 4096, SLOT_BYTES = SLOT_HEAD_BYTES + 2 * HIST_BUCKETS * 8 };
 enum { DRAWS = 4096, KEYS = 4096, PARTS = 256, LANES = 64, TRIPS = 64, RING = 2048 };
-enum { PEER_BYTES = 1 << 20, SLOT_FROM = 64, LOCK_STRIDE = 61, THINKS = 256, SPIN_ROUNDS = 1000 };
+enum { PEER_BYTES = 1 << 20, SLOT_FROM = 64, LOCK_STRIDE = 61, THINKS = 256, SPIN_ROUNDS = 1000, LINE_WORDS = 8 };
 #define CONTROL_MAGIC 0x3168636e65626d73ull
 #define LAST_TOKEN UINT32_MAX
 #define LAST_ROUND (1ull << 63)
@@ -57,7 +57,7 @@ struct control {
 	LINE uint64_t counter;
 	uint64_t holder;
 	LINE float think[THINKS];
-	uint64_t read, permits, keys, locks, wake, items, capacity, rate, spin; /* shape in scratch_unsafe.go */
+	uint64_t read, permits, keys, locks, wake, items, capacity, rate, spin, lines, role; /* shape in scratch_unsafe.go */
 };
 
 #define FAR _Alignas(128)
@@ -271,6 +271,22 @@ static void think_steps(struct thread *t, uint64_t *think)
 {
 	for (int k = 0; k < THINKS; k++)
 		think[k] = steps(t, (double)ctl->think[k] * (double)ctl->think_ns);
+}
+
+/* check_lines and write_lines are lines.go. */
+static void check_lines(struct thread *t, uint64_t v)
+{
+	volatile uint64_t *words = scratch->counts;
+	for (uint64_t k = 1; k < ctl->lines; k++)
+		if (words[k * LINE_WORDS] != v)
+			violate(t, "line under the lock", v, words[k * LINE_WORDS]);
+}
+
+static void write_lines(uint64_t v)
+{
+	volatile uint64_t *words = scratch->counts;
+	for (uint64_t k = 1; k < ctl->lines; k++)
+		words[k * LINE_WORDS] = v;
 }
 
 /* producers is how many of a queue cell's threads put; the others get. */

@@ -27,6 +27,7 @@ type options struct {
 	Kills                                             int
 	Waiters                                           []int
 	Read, Permits, Keys, Locks, Wake, Batch, Capacity []int
+	Lines                                             []int
 	Skew                                              []string
 	Mem, Huge                                         []string
 	Nodes                                             []int
@@ -36,7 +37,9 @@ type options struct {
 	Brief, Few                                        bool     // few shapes, few subjects: a look at everything
 	Sample                                            string   // how a matrix chooses its pairs
 	Prims                                             []string
-	MaxCells                                          int // 0: maxCells
+	Roles                                             []uint64 // of the victims of a crash cell
+	Arenas                                            []string // directories; empty for a memfd
+	MaxCells                                          int      // 0: maxCells
 	Time                                              time.Duration
 	Warmup                                            time.Duration
 	Count                                             int
@@ -69,7 +72,7 @@ func planCells(o *options, names ...string) ([]*cell, error) {
 			if o.Few && len(o.Prims) == 0 && s.Brief != nil && !slices.Contains(s.Brief, name) {
 				continue
 			}
-			for _, c := range variants(sc, o) {
+			for _, c := range o.everywhere(sc, variants(sc, o)) {
 				c.Scenario, c.Subject = sc, s
 				if sc.takes != nil && !sc.takes(c) {
 					continue
@@ -119,14 +122,18 @@ func variants(sc *scenario, o *options) []*cell {
 			for _, place := range or(o.Places, placeCross) {
 				for _, procs := range or(o.Procs, 2) {
 					for _, threads := range or(o.Threads, 1, 8) {
-						add(cell{Place: place, Procs: procs, Threads: threads, CS: work[0], Think: work[1]})
+						for _, lines := range or(o.Lines, 0) {
+							add(cell{Place: place, Procs: procs, Threads: threads, CS: work[0], Think: work[1], shape: shape{Lines: uint64(lines)}})
+						}
 					}
 				}
 			}
 		}
 	case "crash":
 		for _, place := range or(o.Places, placeSame, placeCross) {
-			add(cell{Place: place, Procs: 1, Threads: 1, N: o.Kills})
+			for _, role := range or(o.Roles, roleHolder) {
+				add(cell{Place: place, Procs: 1, Threads: 1, N: o.Kills, shape: shape{Role: role}})
+			}
 		}
 	case "waiters":
 		for _, n := range or(o.Waiters, o.some([]int{1000}, []int{1000, 10_000})...) {

@@ -194,9 +194,9 @@ func adviseBatch(d *document) *advice {
 // adviseDeath is R10: how long it takes until the next owner has the lock of one that was
 // killed, and what that takes without what the kernel tells of deaths.
 func adviseDeath(d *document) *advice {
-	c := best(d.find("crash", by("shmsync:mutex"), with("place", placeCross)), "p50-ns")
+	c := best(d.find("crash", by("shmsync:mutex"), with("place", placeCross), with("role", "")), "p50-ns")
 	if c == nil {
-		c = best(d.find("crash", by("shmsync:mutex")), "p50-ns")
+		c = best(d.find("crash", by("shmsync:mutex"), with("role", "")), "p50-ns")
 	}
 	if c == nil {
 		return nil

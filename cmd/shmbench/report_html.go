@@ -112,7 +112,7 @@ var sectionHelp = map[string]string{
 	"handoff":     "A token passed to and fro between two processes: one round trip.",
 	"wake":        "From the post to the first instruction of the one it woke, which had slept.",
 	"lock":        "Everybody locks, works and unlocks: how many do in a second, and how evenly.",
-	"crash":       "SIGKILL to the owner: how long until somebody else owns.",
+	"crash":       "SIGKILL to the owner, or to the waiter or reader of its role: how long until somebody else owns.",
 	"waiters":     "Many goroutines that wait in one process: memory, threads, and what it costs to block, wake and cancel one.",
 	"idle":        "CPU that a wait of a second takes.",
 	"readers":     "Readers at the same time: one pair.",

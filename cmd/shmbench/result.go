@@ -91,6 +91,7 @@ func (rep *repetition) collect(c *cell, p *page) {
 		if p.counter != total {
 			rep.violate("counter under the lock is %d after %d acquisitions", p.counter, total)
 		}
+		rep.lines(p)
 	}
 	rep.measure(c, p, ops, float64(last-first), switches, shares)
 }
@@ -116,6 +117,9 @@ func (rep *repetition) measure(c *cell, p *page, ops uint64, ns float64, switche
 	case "handoff":
 		rep.Hist = newHist(hist0)
 		m["ctxsw/op"] *= float64(len(shares)) // of both ends, for each round trip
+		if looked := slot0.metrics[metricLooked]; looked > 0 {
+			m["slept"] = slot0.metrics[metricSlept] / looked
+		}
 	case "wake":
 		_, hist1 := p.slot(1)
 		rep.Hist = newHist(hist1)
@@ -131,6 +135,9 @@ func (rep *repetition) measure(c *cell, p *page, ops uint64, ns float64, switche
 		rep.throughput(&account{page: p, cell: c, ops: ops, ns: ns, shares: shares})
 	case "crash":
 		rep.Hist, tail = newHist(hist0), tailMinCrash
+		if v, ok := quantile(newHist(p.other(0)), 0.5, tail); ok {
+			m["passed-p50-ns"] = v
+		}
 		delete(m, "ctxsw/op")
 	case "waiters":
 		for i, name := range waitersMetrics {

@@ -100,7 +100,11 @@ func (r *run) prepare(seed uint64) error {
 	case "mem":
 		p.huge = uint32(c.Mem.Huge)
 	case "multi":
-		drawKeys(&p.scratch().draws, int(c.Keys), c.Skew, seed)
+		theta, _, err := parseSkew(c.Skew)
+		if err != nil {
+			return err
+		}
+		drawKeys(&p.scratch().draws, int(c.Keys), theta, seed)
 	}
 	if copy(p.prim[:primBytes-1], c.Subject.Name()) < len(c.Subject.Name()) {
 		return fmt.Errorf("name %q is too long for the control page", c.Subject.Name())
@@ -116,7 +120,7 @@ func (r *run) prepare(seed uint64) error {
 	}
 	create := c.Subject.Segment
 	if create == nil {
-		create = func(*cell) (*os.File, error) { return newMemfd("shmbench-segment", segmentBytes) }
+		create = newSegment
 	}
 	segment, err := create(c)
 	if err != nil {
@@ -129,6 +133,14 @@ func (r *run) prepare(seed uint64) error {
 		return err
 	}
 	return nil
+}
+
+// newSegment makes what the subject of a cell lives in if it has no arena.
+func newSegment(c *cell) (*os.File, error) {
+	if c.Arena != "" {
+		return newFileIn(c.Arena, segmentBytes)
+	}
+	return newMemfd("shmbench-segment", segmentBytes)
 }
 
 // control runs the phases of the cell.

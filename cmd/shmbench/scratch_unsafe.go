@@ -31,6 +31,8 @@ type shape struct {
 	Capacity uint64 // of a queue cell
 	Rate     uint64 // operations a second that an open cell starts
 	Spin     uint64 // 0: as the subject likes; else ns that waiters spin, and 1
+	Lines    uint64 // that the critical section of a lock cell writes; 0 for one
+	Role     uint64 // of the victims of a crash cell
 }
 
 // scratch is what the workers of a cell share beside the subject, to check it:
@@ -56,7 +58,7 @@ type scratch struct {
 	_       [120]byte
 
 	draws  [scratchDraws]uint32 // multi: keys in the order in which they are taken
-	counts [scratchKeys]uint64  // multi: holds of each key, guarded by it
+	counts [scratchKeys]uint64  // multi: holds of each key, guarded by it; lock: further lines, see lines.go
 	phases [scratchParts]struct {
 		at atomic.Uint64 // barrier: the phase that a party has come to
 		_  [56]byte

@@ -57,14 +57,18 @@ const (
 	biasPairs = 1 << 20
 )
 
-// newArena makes an arena in a memfd, large enough for the cell.
+// newArena makes an arena, large enough for the cell, where that says.
 func newArena(c *cell) (*os.File, error) {
 	size := int64(arenaLeast)
 	if c.Scenario.name == "waiters" || c.Scenario.name == "seq" {
 		size += int64(c.N) * arenaPerEach
 	}
 	format := func(s *shm.Segment) error { return arena.Format(s, &arena.Options{Size: s.Size()}) }
-	seg, err := shm.CreateMemfd("shmbench-arena", size, format, nil)
+	create := func() (*shm.Segment, error) { return shm.CreateMemfd("shmbench-arena", size, format, nil) }
+	if c.Arena != "" {
+		create = func() (*shm.Segment, error) { return newSegmentIn(c.Arena, size, format) }
+	}
+	seg, err := create()
 	if err != nil {
 		return nil, err
 	}
