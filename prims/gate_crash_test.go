@@ -10,6 +10,7 @@ import (
 
 	"github.com/shmsync/shmsync/arena"
 	"github.com/shmsync/shmsync/internal/proctest"
+	"github.com/shmsync/shmsync/prims"
 )
 
 // The last of a phase dies while it completes it: what was before the completion began
@@ -106,6 +107,8 @@ func TestOnceCrashOfTheRunner(t *testing.T) {
 				dying.start(order{Op: "once.do", Object: "o"})
 				eventually(t, "it runs", o.String, func() bool { return tr.Count[0] == 1 })
 				id = gateBlocked(t, a, x, o.Offset(), order{Op: "once.do", Object: "o"})
+				// Who is still awake is not woken.
+				eventually(t, "x sleeps", o.String, func() bool { return prims.Sleeping(a, o.Offset()) == 1 })
 				dying.start(order{Op: "unblock"})
 				dying.proc.WaitSignal(t, syscall.SIGKILL)
 			}

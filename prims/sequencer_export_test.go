@@ -32,6 +32,17 @@ func (e *Event) Unseen() (n uint64) {
 	return n
 }
 
+// Sleeping is how many waits of all processes sleep, or are parked, in the object at off:
+// who ends one of these has somebody to wake.
+func Sleeping(a *arena.Arena, off arena.Offset) (n int) {
+	a.EachNode(off, func(_ arena.Offset, node *arena.Node) {
+		if s := node.Load().State(); s == arena.NodeAsleep || s == arena.NodeParked {
+			n++
+		}
+	})
+	return n
+}
+
 // Queued is how many waits of all processes are queued in the object at off.
 func Queued(a *arena.Arena, off arena.Offset) (n int) {
 	a.EachNode(off, func(_ arena.Offset, node *arena.Node) {
