@@ -30,7 +30,7 @@ var (
 	quickSuite = preset{defaults: quick, brief: true, few: true, budget: 54 * time.Second, limit: 57 * time.Second,
 		least: defaults{time: 10 * time.Millisecond, warmup: 2 * time.Millisecond, count: 2},
 		gaps:  []time.Duration{0, 20 * time.Microsecond, 200 * time.Microsecond}}
-	stdSuite = preset{defaults: usual, few: true, budget: 9 * time.Minute, limit: 9*time.Minute + 45*time.Second,
+	stdSuite = preset{defaults: usual, few: true, budget: 9 * time.Minute, limit: 9*time.Minute + 15*time.Second,
 		least: defaults{time: 50 * time.Millisecond, warmup: 10 * time.Millisecond, count: 3},
 		gaps:  []time.Duration{0, 20 * time.Microsecond, 200 * time.Microsecond, 5 * time.Millisecond}}
 	fullSuite = preset{defaults: thorough,
