@@ -421,6 +421,19 @@ func (x *stage) play(g target) (ended bool) {
 	killed := time.Now()
 	dead.Store(true)
 	r.free(true)
+	x.goOn(&wg, errs, killed, fmt.Sprint("killed ", g))
+	if x.s.fresh {
+		require.NoError(t, x.own.close(), "%s, killed %v", x.s.name, g)
+	}
+	x.limit.kills++
+	x.limit.steps += r.steps
+	return r.ended
+}
+
+// goOn checks that those who wait go on after a death, and what is to be true then.
+func (x *stage) goOn(wg *sync.WaitGroup, errs chan error, killed time.Time, what string) {
+	t := x.t
+	t.Helper()
 	done := make(chan struct{})
 	go func() { wg.Wait(); close(done) }()
 	end := time.NewTimer(proctest.Scale(limit))
@@ -436,7 +449,7 @@ func (x *stage) play(g target) (ended bool) {
 				x.own.rescue()
 			}
 		case <-end.C:
-			t.Fatalf("%s, killed %v: those who wait do not go on\n%s", x.s.name, g, words(x.a))
+			t.Fatalf("%s, %s: those who wait do not go on\n%s", x.s.name, what, words(x.a))
 		}
 	}
 	if x.s.waiters > 0 {
@@ -444,17 +457,11 @@ func (x *stage) play(g target) (ended bool) {
 	}
 	select {
 	case err := <-errs:
-		t.Fatalf("%s, killed %v: %v\n%s", x.s.name, g, err, words(x.a))
+		t.Fatalf("%s, %s: %v\n%s", x.s.name, what, err, words(x.a))
 	default:
 	}
-	x.alone(func() string { return fmt.Sprintf("%s, killed %v", x.s.name, g) })
-	x.check(x.own, x.a, fmt.Sprint("killed ", g))
-	if x.s.fresh {
-		require.NoError(t, x.own.close(), "%s, killed %v", x.s.name, g)
-	}
-	x.limit.kills++
-	x.limit.steps += r.steps
-	return r.ended
+	x.alone(func() string { return x.s.name + ", " + what })
+	x.check(x.own, x.a, what)
 }
 
 // sleeping reports whether the last step was one into sleep.

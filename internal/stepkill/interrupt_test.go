@@ -45,7 +45,7 @@ func (x *stage) interrupt(after time.Duration, let bool) time.Duration {
 	}
 	dead.Store(true)
 	r.free(true)
-	x.goOn(&wg, errs, what)
+	x.goOn(&wg, errs, time.Now(), what)
 	if x.s.fresh {
 		require.NoError(t, x.own.close(), "%s, %s", x.s.name, what)
 	}
@@ -93,41 +93,6 @@ func (r *run) runFor(atMost time.Duration, let bool) time.Duration {
 		}
 	}
 	return time.Since(begun)
-}
-
-// goOn checks that those who wait go on after a death, and what is to be true then.
-func (x *stage) goOn(wg *sync.WaitGroup, errs chan error, what string) {
-	t := x.t
-	t.Helper()
-	killed := time.Now()
-	done := make(chan struct{})
-	go func() { wg.Wait(); close(done) }()
-	end := time.NewTimer(proctest.Scale(limit))
-	defer end.Stop()
-	tick := time.NewTicker(time.Millisecond)
-	defer tick.Stop()
-	for going := true; going; {
-		select {
-		case <-done:
-			going = false
-		case <-tick.C:
-			if x.own.rescue != nil {
-				x.own.rescue()
-			}
-		case <-end.C:
-			t.Fatalf("%s, %s: those who wait do not go on\n%s", x.s.name, what, words(x.a))
-		}
-	}
-	if x.s.waiters > 0 {
-		x.limit.slow = max(x.limit.slow, time.Since(killed))
-	}
-	select {
-	case err := <-errs:
-		t.Fatalf("%s, %s: %v\n%s", x.s.name, what, err, words(x.a))
-	default:
-	}
-	x.alone(func() string { return x.s.name + ", " + what })
-	x.check(x.own, x.a, what)
 }
 
 // Whoever dies in an operation, at a moment at which nobody has stopped it, those who live
