@@ -11,6 +11,7 @@ import (
 
 	"github.com/shmsync/shmsync"
 	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/park"
 	"github.com/shmsync/shmsync/internal/race"
 	"github.com/shmsync/shmsync/internal/topology"
 )
@@ -28,7 +29,7 @@ import (
 // next release.
 //
 // Which node a caller runs on is asked of the CPU, without a system call. Where that
-// is not possible, as on arm64, all count as of one node.
+// is not possible, as on arm64, a CohortMutex is a Mutex.
 //
 // It is held by a process: a goroutine may lock it and another of the same process
 // unlock it. Nothing that is particular to it outlives a death: who dies while it
@@ -50,7 +51,8 @@ type CohortMutex struct {
 	turn *uint32 // a cohortTurn
 
 	global *Mutex
-	doors  []cohortDoor // one a node; none where there is but one node
+	doors  []cohortDoor // one a node; none where there is nobody to prefer
+	deaf   atomic.Int64 // see isDeaf; CLOCK_MONOTONIC ns
 	words  *cohortWords
 	nodes  int
 	a      *arena.Arena
@@ -62,7 +64,8 @@ type CohortMutex struct {
 type CohortMutexOptions struct {
 	// Policy, Repair, Spin, Checked, NearWakes and MaxSpinners are as those of
 	// MutexOptions. NearWakes and MaxSpinners concern the one of each node who waits
-	// before the lock, and those who have waited for long.
+	// before the lock, and those who have waited for long. Where none spin, by Spin or
+	// MaxSpinners, nobody lets others go first.
 	Policy      Policy
 	Repair      func() error
 	Spin        time.Duration
@@ -179,8 +182,9 @@ func buildCohortMutex(a *arena.Arena, o arena.Object, opt *CohortMutexOptions) (
 	c := &CohortMutex{
 		own: g.own, self: &g.self, turn: raw(&w.turn), global: g, words: w, nodes: nodes, a: a, object: o,
 	}
-	if nodes < 2 {
-		return c, nil // nobody to prefer
+	if nodes < 2 || !knowsNodes() {
+		c.turn = new(uint32) // never anybody's
+		return c, nil
 	}
 	c.doors = make([]cohortDoor, nodes)
 	for k := range c.doors {
@@ -312,3 +316,10 @@ var cohortHostNodes = sync.OnceValue(func() int {
 	}
 	return min(nodes[len(nodes)-1]+1, cohortMostNodes)
 })
+
+// knowsNodes reports whether callers can learn which node they run on. Tests say
+// otherwise.
+var knowsNodes = func() bool {
+	_, ok := park.NodeNow()
+	return ok
+}

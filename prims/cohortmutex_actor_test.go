@@ -62,6 +62,7 @@ func init() {
 		}
 		cohortNode.Store(int64(node))
 	}
+	prims.SetKnowsNodes(func() bool { return true })
 	park.NodeNow = func() (uint32, bool) {
 		if node := cohortNode.Load(); node >= 0 {
 			return uint32(node), true

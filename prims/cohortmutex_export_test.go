@@ -28,6 +28,9 @@ func (c *CohortMutex) HeldByUs() bool { return c.global.HeldByUs() }
 func (c *CohortMutex) Turn() uint32     { return c.words.turn.Load() }
 func (c *CohortMutex) SetTurn(v uint32) { c.words.turn.Store(v) }
 
+// SeenTurn is what the fast path goes by.
+func (c *CohortMutex) SeenTurn() uint32 { return *c.turn }
+
 // Door is the owner word of a door; DoorWaiters is how many goroutines of this process
 // wait there.
 func (c *CohortMutex) Door(k int) uint32     { return c.doors[k].mutex.owner.Load() }
@@ -60,6 +63,24 @@ func SetCohortIdle(ns int64) (old int64) {
 	old, cohortIdles = cohortIdles, ns
 	return old
 }
+
+// SetCohortDeaf changes for how long those who do not come are not let go first.
+func SetCohortDeaf(ns int64) (old int64) {
+	old, cohortDeafs = cohortDeafs, ns
+	return old
+}
+
+// Undeafen ends that time.
+func (c *CohortMutex) Undeafen() { c.deaf.Store(1) }
+
+// SetKnowsNodes changes whether new handles believe that callers know their node.
+func SetKnowsNodes(f func() bool) (old func() bool) {
+	old, knowsNodes = knowsNodes, f
+	return old
+}
+
+// Doors is how many doors a handle knows.
+func (c *CohortMutex) Doors() int { return len(c.doors) }
 
 // CohortTurnWord makes a word that says whose turn it is.
 func CohortTurnWord(node, quiet, passes int) uint32 {

@@ -19,13 +19,12 @@ var (
 )
 
 const (
-	// cohortPatience is how long a waiter sleeps at its door before it goes to the lock
-	// itself: who has the door may be stopped. One that is not may lose for starveAfter
-	// and a few hand-offs more.
-	cohortPatience = 4 * starveAfter
-	// cohortShut is how long a process passes a door by that somebody has waited at in
-	// vain.
-	cohortShut = 10 * cohortPatience
+	// cohortShut is after how many times as long as its patience was a process goes to a
+	// door again that somebody has waited at in vain.
+	cohortShut = 10
+	// cohortDeaf is how long a process does without letting those of other nodes go first
+	// who did not come.
+	cohortDeaf = starveAfter
 	// cohortDefer bounds how long one lets others go first: about what a sleep and a
 	// wake cost.
 	cohortDefer = 40_000 // ns
@@ -34,12 +33,12 @@ const (
 	cohortIdle = 1_000 // ns
 )
 
-// cohortDefers and cohortIdles are cohortDefer and cohortIdle, unless a test says
+// cohortDefers, cohortIdles and cohortDeafs are the constants, unless a test says
 // otherwise.
-var cohortDefers, cohortIdles int64 = cohortDefer, cohortIdle
+var cohortDefers, cohortIdles, cohortDeafs int64 = cohortDefer, cohortIdle, cohortDeaf
 
-// cohortDoor is where those of a node wait: who has it may go for the lock. The
-// holder of the lock never has it.
+// cohortDoor is where those of a node wait: who has it may go for the lock, and gives
+// it back as soon as that is its own.
 type cohortDoor struct {
 	mutex *Mutex
 	shut  atomic.Int64 // until when this process passes it by, CLOCK_MONOTONIC ns
@@ -118,12 +117,14 @@ func (c *CohortMutex) lockByDoor(ctx context.Context, node int) error {
 	d := &c.doors[node]
 	has, met := d.enter(ctx, c)
 	if has {
-		// Deferred, since a Repair may panic.
 		defer d.leave()
 		crashpoint.Hit("cohortmutex.lock.door")
 	}
-	w := waiter{m: c.global, cancel: park.CancelBy(ctx), stir: &c.words.turn, cohort: c, node: node}
-	w.inVain = c.giveWay(node)
+	w := waiter{m: c.global, cancel: park.CancelBy(ctx), stir: &c.words.turn, cohort: c, node: node, door: has}
+	w.inVain = c.giveWay(node, has)
+	if c.global.queue.Closing() {
+		return c.global.closed() // a Mutex has no such time before its first look
+	}
 	// A repair is run without a door.
 	err := w.acquire(false)
 	w.cancel.Stop()
@@ -141,8 +142,8 @@ func (c *CohortMutex) lockByDoor(ctx context.Context, node int) error {
 func (c *CohortMutex) took(node int, met, inVain bool) {
 	crashpoint.Hit("cohortmutex.lock.global")
 	t := cohortTurn(c.words.turn.Load())
-	crowded := met || c.global.bell.Announced() || c.crowdedAt(node) || c.others(node)
-	anew := inVain || t.over() && !c.others(node)
+	crowded := met || c.global.bell.Announced() || c.crowdedAt(node) || c.others(node) && !c.isDeaf()
+	anew := inVain || t.over() && (!c.others(node) || c.isDeaf())
 	if next := t.after(node, crowded, anew); next != t {
 		c.words.turn.Store(uint32(next))
 	}
@@ -169,7 +170,7 @@ func (c *CohortMutex) yields(node int) bool {
 	case t.node() < 0 || t.node() >= len(c.doors):
 		return false
 	case t.node() == node:
-		return t.over() && c.others(node)
+		return t.over() && c.others(node) && !c.isDeaf()
 	default:
 		return !t.over() && c.doors[t.node()].taken()
 	}
@@ -181,33 +182,63 @@ func (c *CohortMutex) favours(node int) bool {
 	return t.node() == node && !t.over()
 }
 
+// isDeaf reports whether those of other nodes did not come lately when they were let go
+// first: who has their doors is stopped, or sleeps and is not woken by a lock that stays
+// free. The hand-off is for those.
+func (c *CohortMutex) isDeaf() bool {
+	until := c.deaf.Load()
+	if until == 0 {
+		return false
+	}
+	if shmsync.Monotonic() < until {
+		return true
+	}
+	c.deaf.CompareAndSwap(until, 0)
+	return false
+}
+
 // giveWay lets others go first, for a bounded time. inVain is true where the turn of
-// its own node was over, and others have not come by the end of that.
-func (c *CohortMutex) giveWay(node int) (inVain bool) {
+// its own node is over, and others have not come by the end of that. Who has no door is
+// one of many, perhaps, and sleeps where all of them would.
+func (c *CohortMutex) giveWay(node int, door bool) (inVain bool) {
 	if !c.yields(node) {
 		return false
 	}
-	own := cohortTurn(c.words.turn.Load()).node() == node
-	if c.words.global.spin.Load() == spinNever {
-		return own
-	}
-	idle := cohortIdles
-	if own {
-		idle = cohortDefers // those of other nodes may have to wake up first
-	}
-	free := int64(-1) // since when the lock is free
-	park.SpinFor(cohortDefers, func(spent int64) bool {
-		switch {
-		case !c.yields(node):
-			return true
-		case !ownerWord(c.global.owner.Load()).free():
-			free = -1
-		case free < 0:
-			free = spent
+	g := c.global
+	spins := c.words.global.spin.Load() != spinNever
+	if spins && g.maxSpinners > 0 {
+		if spins = g.maySpin(); spins {
+			defer g.spinners.Add(-1)
 		}
-		return free >= 0 && spent-free >= idle
-	})
-	return own && c.yields(node)
+	}
+	if spins {
+		free := int64(-1) // since when the lock is free
+		park.SpinFor(cohortDefers, func(spent int64) bool {
+			o := ownerWord(g.owner.Load())
+			switch {
+			case !c.yields(node):
+				return true
+			case o == makeOwner(kindReserved, g.name):
+				return true // for us, who sleep or wait here
+			case !o.free():
+				if free = -1; !door && g.bell.Announced() {
+					return true
+				}
+			case free < 0:
+				free = spent
+			}
+			idle := cohortIdles
+			if cohortTurn(c.words.turn.Load()).node() == node {
+				idle = cohortDefers // those of other nodes may have to wake up first
+			}
+			return free >= 0 && spent-free >= idle
+		})
+	}
+	if !ownerWord(g.owner.Load()).free() || cohortTurn(c.words.turn.Load()).node() != node || !c.yields(node) {
+		return false
+	}
+	c.deaf.Store(shmsync.Monotonic() + cohortDeafs)
+	return true
 }
 
 // enter takes the door, and reports whether it has it, and whether somebody else did
@@ -223,16 +254,21 @@ func (d *cohortDoor) enter(ctx context.Context, c *CohortMutex) (has, met bool) 
 	}
 	defer m.queue.Exit()
 	before, hold := m.wakes(), c.hold()
-	w := waiter{m: m, cancel: park.CancelBy(ctx), patience: cohortPatience, stir: &c.words.turn}
+	w := waiter{m: m, cancel: park.CancelBy(ctx), patience: c.patience(), stir: &c.words.turn}
 	err := w.lock()
 	w.cancel.Stop()
 	if err == errOutOfPatience && m.wakes() == before && c.hold() != hold {
 		// Nobody has left it while the lock went from one to another. Who has it may
 		// be stopped.
-		d.shut.Store(shmsync.Monotonic() + cohortShut)
+		d.shut.Store(shmsync.Monotonic() + cohortShut*w.patience)
 	}
 	return err == nil, true
 }
+
+// patience is how long a waiter sleeps at its door before it goes to the lock itself:
+// who has the door may be stopped. One that is not may lose for starveAfter, and then to
+// the hand-offs to others, of which there is one in each starveAfter.
+func (c *CohortMutex) patience() int64 { return int64(2+len(c.doors)) * starveAfter }
 
 // leave gives the door back.
 func (d *cohortDoor) leave() {
@@ -241,11 +277,15 @@ func (d *cohortDoor) leave() {
 }
 
 // cohortHold is one hold of the lock, as far as its words tell.
-type cohortHold struct{ owner, wakes uint32 }
+type cohortHold struct{ owner, wakes, turn uint32 }
 
 // hold is the hold that there is now.
 func (c *CohortMutex) hold() cohortHold {
-	return cohortHold{c.global.owner.Load(), c.global.wakes()}
+	turn := c.words.turn.Load()
+	if turn == uint32(cohortStirred) {
+		turn = 0 // who sleeps has no hold
+	}
+	return cohortHold{c.global.owner.Load(), c.global.wakes(), turn}
 }
 
 // wakes counts the wakes of m's waiters.

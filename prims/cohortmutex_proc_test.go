@@ -9,6 +9,7 @@ import (
 	"os"
 	"runtime"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/shmsync/shmsync"
 	"github.com/shmsync/shmsync/arena"
 	"github.com/shmsync/shmsync/internal/crashpoint"
 	"github.com/shmsync/shmsync/internal/proctest"
@@ -316,6 +318,119 @@ func TestCohortMutexStoppedWaiter(t *testing.T) {
 			sound(t, a)
 		})
 	}
+}
+
+// Those of another node who do not come when they are let go first, since who has their
+// door is stopped, are not waited for each time; a lock that nobody else wants soon is one
+// of its fast path again.
+func TestCohortMutexDeaf(t *testing.T) {
+	onCohortNode(t, 0)
+	a := newArena(t, nil)
+	c := openCohort(t, a, "m", 0)
+	c.Lock()
+	x := remoteActor(t, a, "stopped", cohortOn(1)...)
+	id := x.blocked(t, order{Op: "lock", Object: "m"})
+	eventually(t, "it has its door", c.String, func() bool { return c.Door(1) != 0 })
+	x.proc.Stop(t)
+	c.SetTurn(prims.CohortTurnWord(0, 0, prims.CohortPasses))
+	c.Unlock()
+	require.True(t, c.Yields(0))
+	was := prims.SetCohortDeaf(int64(proctest.Scale(time.Hour)))
+	t.Cleanup(func() { prims.SetCohortDeaf(was) })
+	c.Lock() // lets it go first
+	c.Unlock()
+	for _, passes := range []int{prims.CohortPasses, 1 << 15, 3} {
+		c.SetTurn(prims.CohortTurnWord(0, 0, passes))
+		require.False(t, c.Yields(0), "it is waited for once more")
+		for range prims.CohortQuiet + 1 { // the first may meet who sleeps
+			c.Lock()
+			c.Unlock()
+		}
+		require.Zero(t, c.Turn())
+	}
+	// It is let go first again after a while.
+	prims.SetCohortDeaf(1)
+	c.Undeafen()
+	c.SetTurn(prims.CohortTurnWord(0, 0, prims.CohortPasses))
+	require.True(t, c.Yields(0))
+	x.proc.Cont(t)
+	require.Empty(t, x.wait(t, id).Panic)
+	x.must(t, order{Op: "unlock", Object: "m"})
+	doorsFree(t, c)
+	sound(t, a)
+}
+
+// Who has no door sleeps where others sleep, even if it is to let others go first.
+func TestCohortMutexWithoutDoor(t *testing.T) {
+	old := prims.SetCohortDefer(int64(2 * patience()))
+	t.Cleanup(func() { prims.SetCohortDefer(old) })
+	onCohortNode(t, 1)
+	a := newArena(t, nil)
+	c := openCohort(t, a, "m", 0)
+	c.Lock()
+	c.TakeDoor(0) // somebody of the node whose turn it is
+	c.TakeDoor(1) // as one that is stopped
+	c.SetTurn(prims.CohortTurnWord(0, 0, 3))
+	var all sync.WaitGroup
+	for range 3 {
+		all.Go(func() {
+			c.Lock()
+			c.Unlock()
+		})
+	}
+	x := remoteActor(t, a, "asleep", cohortOn(1, cohortDeferVar+"=0")...)
+	id := x.blocked(t, order{Op: "once", Object: "m"})
+	buf := make([]byte, 1<<20)
+	eventually(t, "all sleep at the lock", c.String, func() bool {
+		stacks := string(buf[:runtime.Stack(buf, true)])
+		return c.DoorWaiters(1) == 0 && c.Announced() &&
+			strings.Count(stacks, "(*waiter).sleep") == 3 && !strings.Contains(stacks, "giveWay")
+	})
+	c.LeaveDoor(0)
+	c.LeaveDoor(1)
+	c.Unlock()
+	all.Wait()
+	require.Empty(t, x.wait(t, id).Err)
+	doorsFree(t, c)
+	sound(t, a)
+}
+
+// A waiter at a door does not take the lock when its process closes the arena.
+func TestCohortMutexClosedAtDoor(t *testing.T) {
+	onCohortNode(t, 1)
+	a := newArena(t, nil)
+	c := openCohort(t, a, "m", 0)
+	x := remoteActor(t, a, "other", cohortOn(0)...)
+	x.must(t, order{Op: "lock", Object: "m"})
+	c.TakeDoor(1)
+	errs := make(chan error)
+	go func() { errs <- c.LockContext(t.Context()) }()
+	eventually(t, "it is at the door", c.String, func() bool { return c.DoorWaiters(1) == 1 })
+	x.must(t, order{Op: "unlock", Object: "m"})
+	require.NoError(t, a.Close())
+	require.ErrorIs(t, <-errs, shmsync.ErrClosed)
+	require.Empty(t, x.op(t, "lock", "m").Err, "nobody has died with it")
+}
+
+// Where nobody can learn its node, and where there is one, a CohortMutex is a Mutex,
+// whatever a peer writes.
+func TestCohortMutexWithoutNodes(t *testing.T) {
+	old := prims.SetKnowsNodes(func() bool { return false })
+	t.Cleanup(func() { prims.SetKnowsNodes(old) })
+	a := newArena(t, nil)
+	c := openCohort(t, a, "m", 0)
+	require.Zero(t, c.Doors())
+	require.Equal(t, cohortNodes, c.Nodes())
+	for _, turn := range []uint32{0, prims.CohortTurnWord(1, 0, 3), ^uint32(0)} {
+		c.SetTurn(turn)
+		c.Lock()
+		require.False(t, c.TryLock())
+		c.Unlock()
+		require.Equal(t, turn, c.Turn(), "it is not its word")
+		require.Zero(t, c.SeenTurn(), "the fast path is still there")
+		require.Equal(t, -1, c.State().Node)
+	}
+	sound(t, a)
 }
 
 // Whoever dies at a door, or between any two steps to the lock, leaves what a Mutex's

@@ -2,6 +2,7 @@ package prims
 
 import (
 	"fmt"
+	"sync/atomic"
 
 	"github.com/shmsync/shmsync/arena"
 )
@@ -81,7 +82,7 @@ func inspectCohort(a *arena.Arena, o arena.Object) arena.Inspection {
 	i.date(on, countsOf(a, &w.global.counts))
 	i.mutexRest(&w.global)
 	i.waits(at(mutexWakeOff, mutexHubOff), "lock", on)
-	i.word("nodes", uint64(w.nodes), "%d doors", nodes)
+	i.word("nodes", uint64(atomic.LoadUint32(&w.nodes)), "%d doors", nodes)
 	turn := cohortTurn(w.turn.Load())
 	i.word("turn", uint64(turn), "%v", turn)
 	i.cohortDoors(nodes, on)

@@ -26,7 +26,8 @@ type cohortWords struct {
 	_     [120]byte
 }
 
-// cohortDoorWords is a door, 256 bytes: a mutex of the policy Release.
+// cohortDoorWords is a door, 256 bytes: a mutex of the policy Release. Who dies with it
+// has it taken back, as any mutex, and nobody is told.
 type cohortDoorWords struct {
 	_     structs.HostLayout
 	mutex mutexWords

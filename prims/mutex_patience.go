@@ -19,14 +19,14 @@ func (w *waiter) impatient() bool {
 // giveWay is that of its CohortMutex, for one that was woken. Who asks for the
 // hand-off has lost long enough.
 func (w *waiter) giveWay() {
-	if w.cohort != nil && w.slept && !w.starving {
-		w.inVain = w.cohort.giveWay(w.node)
+	if w.cohort != nil && w.slept {
+		w.inVain = !w.starving && w.cohort.giveWay(w.node, w.door)
 	}
 }
 
-// favoured reports whether its node goes before others: then it spins although others
-// sleep, whom it is to overtake.
-func (w *waiter) favoured() bool { return w.cohort != nil && w.cohort.favours(w.node) }
+// favoured reports whether it has the door of a node that goes before others: then it
+// spins although others sleep, whom it is to overtake.
+func (w *waiter) favoured() bool { return w.door && w.cohort.favours(w.node) }
 
 // stirs says that somebody goes to sleep, so that who comes does not just take the
 // lock.

@@ -137,6 +137,7 @@ type waiter struct {
 	// cohort, if set, is the CohortMutex whose lock this waits for, on a node.
 	cohort *CohortMutex
 	node   int
+	door   bool // it has that node's door
 	inVain bool // what giveWay did
 }
 

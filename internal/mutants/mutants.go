@@ -255,4 +255,25 @@ var mutants = []mutant{
 		new:  "\t\t\treturn shmsync.WakeBitset(l.Raw, 1, nearBits(node))\n",
 		pkg:  "prims", run: "TestMutexNearOrder/nobody_of_its_node", tags: withPoints, env: noLooks,
 	},
+	{
+		name: "a door stays with the dead",
+		file: "prims/cohortmutex_repair.go",
+		old:  "func(_ int, w *mutexWords) { repairMutexWords(a, w, dead) })",
+		new:  "func(door int, w *mutexWords) {\n\t\tif door < 0 {\n\t\t\trepairMutexWords(a, w, dead)\n\t\t}\n\t})",
+		pkg:  "prims", run: "TestCohortMutexStoppedWaiter/killed_true", tags: withPoints, env: noLooks,
+	},
+	{
+		name: "who waits at a door waits for ever",
+		file: "prims/cohortmutex_lock.go",
+		old:  "patience: c.patience(), ",
+		new:  "",
+		pkg:  "prims", run: "TestCohortMutexStoppedWaiter", tags: withPoints,
+	},
+	{
+		name: "others go first for ever",
+		file: "prims/cohortmutex_lock.go",
+		old:  "\t\t\treturn free >= 0 && spent-free >= idle\n\t\t})\n",
+		new:  "\t\t\treturn free >= 0 && spent-free >= idle && idle == cohortIdles\n\t\t})\n\t\tfor c.yields(node) {\n\t\t\tshmsync.Yield()\n\t\t}\n",
+		pkg:  "prims", run: "TestCohortMutexDeaf", tags: withPoints,
+	},
 }
