@@ -2,6 +2,8 @@
 
 package main
 
+import "sync/atomic"
+
 // brokenKit is wrong on purpose as brokenPeers are, a subject for each of the
 // scenarios that are about more than a lock.
 var brokenKit = []*subject{
@@ -10,6 +12,7 @@ var brokenKit = []*subject{
 	brokenPeer("ajar", ajar{}, "event", "seq"),
 	brokenPeer("open-keys", openKeys{}, "multi"),
 	brokenPeer("impatient", impatient{}, "barrier"),
+	{By: "test", Prim: "hasty", Hidden: true, InProcess: true, Scenarios: []string{"seq"}, Open: openHasty},
 	{By: "test", Prim: "lossy", Hidden: true, InProcess: true, Scenarios: []string{"queue"}, Open: openLossy(0)},
 	{By: "test", Prim: "stutter", Hidden: true, InProcess: true, Scenarios: []string{"cond"}, Open: openLossy(2)},
 }
@@ -42,6 +45,18 @@ func (ajar) Increment()       {}
 func (ajar) Value() uint64    { return 0 }
 func (ajar) Wait(uint64) bool { return true }
 func (ajar) Stop()            {}
+
+// hasty is a counter for whose values nobody waits.
+type hasty struct{ value, stopped atomic.Uint64 }
+
+func openHasty(w *worker, _ int) (any, error) {
+	return w.Shared(func() (any, error) { return new(hasty), nil })
+}
+
+func (e *hasty) Increment()             { e.value.Add(1) }
+func (e *hasty) Value() uint64          { return e.value.Load() }
+func (e *hasty) Wait(token uint64) bool { return token < farToken && e.stopped.Load() == 0 }
+func (e *hasty) Stop()                  { e.stopped.Store(1) }
 
 // openKeys excludes nobody from any key.
 type openKeys struct{}

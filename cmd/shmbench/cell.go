@@ -79,6 +79,12 @@ func (c *cell) params() map[string]string {
 	if c.Lines > 0 {
 		p["lines"] = strconv.FormatUint(c.Lines, 10)
 	}
+	if c.Spin > 0 {
+		p["spin"] = spinName(c.Spin)
+	}
+	if c.Slow > 0 {
+		p["slow"] = shortDuration(time.Duration(c.Slow))
+	}
 	if c.Role != roleHolder {
 		p["role"] = roleNames[c.Role]
 	}
@@ -188,6 +194,8 @@ func (c *cell) check(cpus []int) string {
 		return fmt.Sprintf("has more than %d parties", scratchParts)
 	case c.Scenario.name == "matrix" && !c.apart():
 		return "needs a CPU for each end: both spin"
+	case c.Slow > 0 && time.Duration(c.Slow) > seqMostBehind*c.Gap:
+		return fmt.Sprintf("falls behind by more than %d: give a longer --gap", seqMostBehind)
 	case c.Scenario.name == "event" && c.Procs < 2:
 		return "needs two processes"
 	case c.Scenario.name == "waiters" && c.Subject.MaxN > 0 && c.N > c.Subject.MaxN:

@@ -67,7 +67,12 @@ func (seqCmd) Help() string {
 the others for values that do not come; another process increments it. p50-ns is what
 an increment costs, of batches of them where none wakes anybody; all-p50-ns is until the
 last of the woken runs. Checked: all of those come through every round, none before it
-began, none of the others ever; the value is the number of increments.`
+began, none of the others ever; the value is the number of increments.
+
+With --slow, the counter goes on every --gap, and each of the woken works for so long
+before it waits for the value after the one that it saw. p50-ns is then from an increment
+until a consumer saw it, lag-p50 and lag-max are how many it had missed by then. Checked:
+nobody comes before its value, and all see every one in the end.`
 }
 
 // Run runs the scenario.
@@ -75,8 +80,9 @@ func (multiCmd) Run(s *session) error { return s.measure(usual, commandScenarios
 
 // Help describes the cells.
 func (multiCmd) Help() string {
-	return `Each hold takes --locks of --keys, drawn as --skew says. Checked: a plain counter under
-each key; all of them together equal the number of keys taken.`
+	return `Each hold takes --locks of --keys, drawn as --skew says. waited is the part of those, of
+a sample, before which somebody held one of the keys. Checked: a plain counter under each
+key; all of them together equal the number of keys taken.`
 }
 
 // Run runs the scenario.

@@ -90,9 +90,11 @@ type common struct {
 	Load     ints            `placeholder:"LIST" help:"Workers of an oversub cell for each CPU."`
 	Noise    ints            `placeholder:"LIST" help:"Busy loops of SCHED_IDLE on each CPU of an oversub cell."`
 	Quota    ints            `placeholder:"LIST" help:"CPU time of an oversub cell's workers, in percent of one CPU, by cgroup; 0 for all."`
-	Spin     []string        `placeholder:"LIST" help:"Spin budgets of an oversub cell's waiters: auto, or a time, as in auto,0,20us."`
+	Spin     []string        `placeholder:"LIST" help:"Spin budgets of the waiters of a lock or oversub cell: auto, or a time, as in auto,0,20us."`
+	Slow     []time.Duration `placeholder:"LIST" help:"Work of the consumers of a seq cell after each of its --wake wakes, beside which the counter goes on. Default: none, and it waits for them."`
 	Arena    []string        `placeholder:"LIST" help:"Where the memory that subjects share lies: memfd, or a directory such as /dev/shm. Default: memfd."`
 	Prim     []string        `placeholder:"PATTERN" help:"Subjects, as in c:futex, 'c:*' or 'go:*,in-process:*'. Default: all."`
+	Variant  []string        `placeholder:"PATTERN" help:"Of those, variants: what follows the first dash of the name, as in cohort, near, no*; plain is the one without. Default: all."`
 
 	Time     time.Duration `placeholder:"D" help:"Measured time of each repetition."`
 	Warmup   time.Duration `placeholder:"D" help:"Discarded time before it."`
@@ -107,6 +109,7 @@ type common struct {
 	Out     string `short:"o" placeholder:"FILE" help:"Also write the results to this file, as JSON, for compare, report and export."`
 	HTML    string `name:"html" placeholder:"FILE" help:"Also write a page with pictures to this file."`
 	CC      string `name:"cc" default:"cc" env:"SHMBENCH_CC" help:"C compiler for the peers in C, or none."`
+	Helper  string `placeholder:"FILE" help:"Run the peers in C by this program, which shmbench helper has built, in place of a compiler."`
 	DryRun  bool   `short:"n" help:"Print the plan and how long it takes; measure nothing."`
 	Verbose bool   `short:"v" help:"Report each repetition on standard error."`
 }
@@ -124,10 +127,10 @@ type defaults struct {
 func (f *common) options(d defaults) (*options, error) {
 	o := &options{
 		CPUs: f.CPUs, Places: f.Place, Procs: f.Procs, Threads: f.Threads, CS: f.CS, Think: f.Think,
-		Gap: or(f.Gap, usualGap)[0], Gaps: f.Gap, Hogs: f.Hog, Kills: f.Kills, Waiters: f.Waiters, Prims: f.Prim,
+		Gap: or(f.Gap, usualGap)[0], Gaps: f.Gap, Hogs: f.Hog, Kills: f.Kills, Waiters: f.Waiters, Prims: f.Prim, Variants: f.Variant,
 		Read: f.Read, Permits: f.Permits, Keys: f.Keys, Locks: f.Locks, Skew: f.Skew, Wake: f.Wake, Batch: f.Batch,
 		Capacity: f.Capacity, Mem: f.Mem, Nodes: f.Nodes, Huge: f.Huge, MiB: f.MiB,
-		Arenas: f.Arena, Lines: f.Lines, MaxCells: f.MaxCells, Rates: f.Rate, Loads: f.Load, Noise: f.Noise, Quotas: f.Quota,
+		Arenas: f.Arena, Lines: f.Lines, Slow: f.Slow, MaxCells: f.MaxCells, Rates: f.Rate, Loads: f.Load, Noise: f.Noise, Quotas: f.Quota,
 		Time: f.Time, Warmup: f.Warmup, Count: f.Count, Seed: f.Seed, Shuffle: f.Shuffle, Timeout: f.Timeout,
 	}
 	set := func(p *time.Duration, v time.Duration) {
@@ -202,7 +205,7 @@ func (o *options) check() error {
 			return err
 		}
 	}
-	for _, d := range slices.Concat(o.CS, o.Think, o.Gaps, []time.Duration{o.Warmup}) {
+	for _, d := range slices.Concat(o.CS, o.Think, o.Gaps, o.Slow, []time.Duration{o.Warmup}) {
 		if d < 0 {
 			return fmt.Errorf("%v is negative", d)
 		}

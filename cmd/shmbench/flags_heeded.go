@@ -34,19 +34,20 @@ var commandScenarios = map[string][]string{
 
 // scenarioFlags are those that say something about a scenario beside those of its keys.
 var scenarioFlags = map[string][]string{
-	"seq": {"gap"}, "mem": {"mib", "nodes"}, "crash": {"kills", "role"}, "lock": {"lines"}, "matrix": {"nodes"},
+	"seq": {"gap", "slow"}, "mem": {"mib", "nodes"}, "crash": {"kills", "role"}, "lock": {"lines", "spin"}, "matrix": {"nodes"},
 }
 
 // settled are keys of scenarios that no flag changes.
 var settled = map[string][]string{"idle": {"place"}}
 
 // runFlags are about how cells are run and shown, whatever they measure.
-var runFlags = []string{"cpus", "nodes", "prim", "time", "warmup", "count", "seed", "shuffle", "timeout", "max-cells",
-	"strict", "format", "out", "html", "cc", "dry-run", "verbose"}
+var runFlags = []string{"cpus", "nodes", "prim", "variant", "time", "warmup", "count", "seed", "shuffle", "timeout", "max-cells",
+	"strict", "format", "out", "html", "cc", "helper", "dry-run", "verbose"}
 
 // otherFlags are those of commands that measure no scenario, or cells of their own.
 var otherFlags = map[string][]string{
-	"bars":      {"cpus", "nodes", "time", "warmup", "count", "kills", "seed", "shuffle", "timeout", "strict", "format", "out", "html", "cc", "dry-run", "verbose"},
+	"bars":      {"cpus", "nodes", "time", "warmup", "count", "kills", "seed", "shuffle", "timeout", "strict", "format", "out", "html", "cc", "helper", "dry-run", "verbose"},
+	"helper":    {"cc"},
 	"topo":      {"format", "out", "html"},
 	"compare":   {},
 	"recommend": {"format"},

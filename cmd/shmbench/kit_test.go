@@ -20,6 +20,7 @@ func TestKitRuns(t *testing.T) {
 		{"cond", "--capacity=3"},
 		{"event", "--gap=100us"},
 		{"seq", "--waiters=40", "--wake=0,3", "--gap=100us"},
+		{"seq", "--waiters=40", "--wake=3", "--gap=100us", "--slow=300us"},
 		{"multi", "--keys=20", "--locks=3", "--skew=zipf:1.2"},
 		{"barrier"},
 		{"queue", "--capacity=32", "--batch=5"},
@@ -49,15 +50,19 @@ func TestKitSeesViolations(t *testing.T) {
 		{"cond", "stutter", "came after its item"},
 		{"event", "ajar", "in round"},
 		{"seq", "ajar", "increments"},
+		{"seq --slow=1ms", "ajar", "increments"},
+		{"seq --slow=1ms", "hasty", "but waited for"},
 		{"multi", "open-keys", "the counters under the keys"},
 		{"barrier", "impatient", "party"},
 		{"queue", "lossy", "items were put"},
 	} {
+		command, more, _ := strings.Cut(c.command, " ")
 		t.Run(c.command, func(t *testing.T) {
-			code, out, errs := shmbench(t, c.command, "--prim=test:"+c.prim, "--place=any", "--threads=2", "--time=150ms",
+			args := []string{command, "--prim=test:" + c.prim, "--place=any", "--threads=2", "--time=150ms",
 				"--warmup=2ms", "--count=1", "--cs=1us", "--think=0", "--permits=1", "--keys=1", "--locks=1", "--read=50",
 				"--capacity=64", "--batch=1", "--waiters=8", "--wake=2", "--gap=200us", "--timeout=2s",
-				"--format=json", "--cc=none")
+				"--format=json", "--cc=none"}
+			code, out, errs := shmbench(t, append(args, strings.Fields(more)...)...)
 			require.Equal(t, exitViolation, code, errs)
 			for _, cell := range parseDocument(t, out).Cells {
 				require.Equal(t, statusViolation, cell.Status, cell.Key)
@@ -70,6 +75,7 @@ func TestKitSeesViolations(t *testing.T) {
 func TestKitUsage(t *testing.T) {
 	for _, args := range [][]string{
 		{"rw", "--read=101"}, {"sem", "--permits=0"}, {"multi", "--keys=5000"}, {"multi", "--locks=17"}, {"multi", "--skew=bent"},
+		{"seq", "--slow=-1us"}, {"lock", "--spin=long"}, {"lock", "--variant=[", "--dry-run"}, {"lock", "--variant=none-such", "--dry-run"},
 		{"queue", "--batch=0"}, {"queue", "--capacity=4096"},
 	} {
 		code, _, errs := shmbench(t, args...)

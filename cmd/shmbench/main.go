@@ -43,6 +43,7 @@ type program struct {
 	Recommend   recommendCmd   `cmd:"" help:"Advice on placement, spinning and kinds of lock, from a result file."`
 	Report      reportCmd      `cmd:"" help:"A result file as a page with pictures."`
 	Export      exportCmd      `cmd:"" help:"A result file in another format."`
+	BuildHelper helperCmd      `cmd:"" name:"helper" help:"Build the peers in C, for a host that has no compiler."`
 	Torture     tortureCmd     `cmd:"" help:"Processes that die over all primitives, and what survives that."`
 	Selftest    selftestCmd    `cmd:"" help:"Proofs that the library works here; measures nothing."`
 	Worker      workerCmd      `cmd:"" hidden:""`

@@ -20,6 +20,11 @@ type keyLocker interface {
 	UnlockKeys(keys []uint32)
 }
 
+// keyProber is a keyLocker that can tell whether somebody holds any of the keys.
+type keyProber interface {
+	Held(keys []uint32) bool
+}
+
 // maxLocks is the most keys that one hold takes.
 const maxLocks = 16
 
@@ -82,7 +87,8 @@ func workMulti(t *thread) error {
 	locks := int(t.shape.Locks)
 	var room [maxLocks]uint32
 	var old [maxLocks]uint64
-	taken := 0.0
+	prober, _ := l.(keyProber)
+	taken, looked, held := 0.0, 0.0, 0.0
 	x, t0 := uint64(t.index), int64(0)
 	at := uint64(t.index) * scratchDraws / uint64(t.procs*t.control.threads)
 	t.await()
@@ -101,6 +107,12 @@ func workMulti(t *thread) error {
 		}
 		sampled := i%lockStride == 0
 		if sampled {
+			if prober != nil {
+				looked++
+				if prober.Held(keys) {
+					held++
+				}
+			}
 			t0 = shmsync.Monotonic()
 		}
 		l.LockKeys(keys)
@@ -121,14 +133,18 @@ func workMulti(t *thread) error {
 		t.count(1)
 	}
 	t.end()
-	t.slot.metrics[metricTaken] = taken
+	m := &t.slot.metrics
+	m[metricTaken], m[metricProbed], m[metricHeld] = taken, looked, held
 	t.sink = x
 	return nil
 }
 
-// metricTaken is the place of the number of keys that a thread took in its
-// slot.
-const metricTaken = 0
+// Metrics of a multi cell, by their place in the slot.
+const (
+	metricTaken  = iota // keys
+	metricProbed        // holds before which a thread looked whether a key was held
+	metricHeld          // and saw one
+)
 
 func collectMulti(rep *repetition, a *account) {
 	var counted uint64
@@ -137,6 +153,9 @@ func collectMulti(rep *repetition, a *account) {
 	}
 	if taken := uint64(a.sum(metricTaken)); counted != taken {
 		rep.violate("the counters under the keys are %d after %d holds", counted, taken)
+	}
+	if probed := a.sum(metricProbed); probed > 0 {
+		rep.Metrics["waited"] = a.sum(metricHeld) / probed
 	}
 	rep.throughput(a)
 }

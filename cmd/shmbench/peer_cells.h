@@ -308,10 +308,24 @@ static int draw(uint32_t *keys, uint64_t *at)
 	return kept;
 }
 
+/* Whether somebody holds any of the keys. */
+static int any_held(const uint32_t *keys, int n)
+{
+	for (int k = 0; k < n; k++) {
+		pthread_mutex_t *m = &seg->each[keys[k]].mutex;
+		int err = pthread_mutex_trylock(m);
+		if (err == EBUSY)
+			return 1;
+		must("pthread_mutex_trylock", err);
+		must("pthread_mutex_unlock", pthread_mutex_unlock(m));
+	}
+	return 0;
+}
+
 static void run_multi(struct thread *t)
 {
 	uint64_t think[THINKS], cs = steps(t, (double)ctl->cs_ns), i = (uint64_t)t->index * LOCK_STRIDE;
-	uint64_t at = (uint64_t)t->index * DRAWS / (ctl->procs * ctl->threads), old[MAX_LOCKS], taken = 0;
+	uint64_t at = (uint64_t)t->index * DRAWS / (ctl->procs * ctl->threads), old[MAX_LOCKS], taken = 0, probed = 0, held = 0;
 	volatile uint64_t *counts = scratch->counts;
 	uint32_t keys[MAX_LOCKS];
 	think_steps(t, think);
@@ -319,6 +333,10 @@ static void run_multi(struct thread *t)
 		if (ctl->think_ns > 0)
 			sink = work(think[i % THINKS], sink);
 		int n = draw(keys, &at), sampled = i % LOCK_STRIDE == 0;
+		if (sampled) {
+			probed++;
+			held += (uint64_t)any_held(keys, n);
+		}
 		int64_t t0 = sampled ? now() : 0;
 		for (int k = 0; k < n; k++)
 			must("pthread_mutex_lock", pthread_mutex_lock(&seg->each[keys[k]].mutex));
@@ -337,6 +355,8 @@ static void run_multi(struct thread *t)
 	}
 	end(t);
 	t->slot->metrics[0] = (double)taken;
+	t->slot->metrics[1] = (double)probed;
+	t->slot->metrics[2] = (double)held;
 }
 
 /* Phases. */

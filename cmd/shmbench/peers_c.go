@@ -3,6 +3,7 @@
 package main
 
 import (
+	"context"
 	"crypto/sha256"
 	"embed"
 	"encoding/hex"
@@ -12,6 +13,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
+	"time"
 )
 
 //go:embed peer.c peer.h peer_cells.h peer_ipc.h peer_load.h
@@ -50,9 +53,37 @@ func cPeer(prim string, scenarios ...string) *subject {
 
 var errNoCompiler = errors.New("no C compiler")
 
-// buildHelper compiles the helper with the compiler cc, or finds what an
-// earlier run has compiled from the same source.
-func buildHelper(cc string) (string, error) {
+// findHelper gives the program that runs the peers in C: the given one, or else what the
+// compiler cc makes, now or in an earlier run, of the same source.
+func findHelper(given, cc string) (string, error) {
+	if given != "" {
+		return given, checkHelper(given)
+	}
+	cc, err := findCompiler(cc)
+	if err != nil {
+		return "", err
+	}
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		cache = filepath.Join(os.TempDir(), fmt.Sprintf("shmbench-%d", os.Getuid()))
+	}
+	source, err := readPeer()
+	if err != nil {
+		return "", err
+	}
+	dir := filepath.Join(cache, "shmbench")
+	helper := filepath.Join(dir, "peer-"+digest(source.digest, cc, fmt.Sprint(source.flags())))
+	if st, err := os.Stat(helper); err == nil && st.Mode().IsRegular() {
+		return helper, nil
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return "", err
+	}
+	return helper, source.build(cc, helper)
+}
+
+// findCompiler gives the path of a C compiler.
+func findCompiler(cc string) (string, error) {
 	if cc == "none" {
 		return "", fmt.Errorf("%w: --cc none", errNoCompiler)
 	}
@@ -60,60 +91,112 @@ func buildHelper(cc string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("%w: %w", errNoCompiler, err)
 	}
-	cache, err := os.UserCacheDir()
-	if err != nil {
-		cache = filepath.Join(os.TempDir(), fmt.Sprintf("shmbench-%d", os.Getuid()))
-	}
-	sources, sum, err := readPeer(path)
-	if err != nil {
-		return "", err
-	}
-	dir := filepath.Join(cache, "shmbench")
-	helper := filepath.Join(dir, "peer-"+sum)
-	if st, err := os.Stat(helper); err == nil && st.Mode().IsRegular() {
-		return helper, nil
-	}
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return "", err
-	}
-	work, err := os.MkdirTemp(dir, "build-")
-	if err != nil {
-		return "", err
-	}
-	defer os.RemoveAll(work)
-	for name, text := range sources {
-		if err := os.WriteFile(filepath.Join(work, name), text, 0o600); err != nil {
-			return "", err
-		}
-	}
-	built := filepath.Join(work, "peer")
-	args := slices.Concat(helperFlags, []string{"-o", built, filepath.Join(work, "peer.c")}, helperLibs)
-	if out, err := exec.Command(path, args...).CombinedOutput(); err != nil {
-		return "", fmt.Errorf("%s: %w\n%s", path, err, out)
-	}
-	return helper, os.Rename(built, helper)
+	return path, nil
 }
 
-// readPeer gives the helper's sources and a digest of all that its build depends
-// on.
-func readPeer(cc string) (sources map[string][]byte, sum string, err error) {
-	h := sha256.New()
-	fmt.Fprintln(h, cc, helperFlags, helperLibs)
-	sources = map[string][]byte{}
+// checkHelper refuses a helper that was built from other sources than this program has,
+// with which it would share a page that each of them sees differently.
+func checkHelper(path string) error {
+	source, err := readPeer()
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), helperPatience)
+	defer cancel()
+	out, err := exec.CommandContext(ctx, path, helperQuestion).Output()
+	if err != nil {
+		return fmt.Errorf("--helper %s: %w", path, err)
+	}
+	if answer := strings.TrimSpace(string(out)); answer != source.digest {
+		return fmt.Errorf("--helper %s: it is not of this shmbench, which has the peers %s: build it with shmbench helper", path, source.digest)
+	}
+	return nil
+}
+
+// helperQuestion has a helper print the digest of its sources, at once.
+const (
+	helperQuestion = "--digest"
+	helperPatience = 10 * time.Second
+)
+
+// peerFiles are the sources of the helper, and a digest of them.
+type peerFiles struct {
+	text   map[string][]byte
+	digest string
+}
+
+func readPeer() (*peerFiles, error) {
+	p := &peerFiles{text: map[string][]byte{}}
+	var all []string
 	for _, name := range []string{"peer.c", "peer.h", "peer_cells.h", "peer_ipc.h", "peer_load.h"} {
 		text, err := peerSource.ReadFile(name)
 		if err != nil {
-			return nil, "", err
+			return nil, err
 		}
-		sources[name] = text
-		h.Write(text)
+		p.text[name] = text
+		all = append(all, string(text))
 	}
-	return sources, hex.EncodeToString(h.Sum(nil)[:8]), nil
+	p.digest = digest(all...)
+	return p, nil
 }
 
-// helperFlags come before the source, and helperLibs, which an older libc has message
-// queues in, after it.
-var (
-	helperFlags = []string{"-O2", "-pthread"}
-	helperLibs  = []string{"-lrt"}
-)
+// digest is the beginning of a sum over texts.
+func digest(texts ...string) string {
+	h := sha256.New()
+	for _, text := range texts {
+		fmt.Fprintf(h, "%d %s", len(text), text)
+	}
+	return hex.EncodeToString(h.Sum(nil)[:8])
+}
+
+// flags come before the source.
+func (p *peerFiles) flags() []string {
+	return []string{"-O2", "-pthread", "-DPEER_DIGEST=\"" + p.digest + "\""}
+}
+
+// helperLibs come after it: an older libc has message queues in it.
+var helperLibs = []string{"-lrt"}
+
+// build compiles the sources. What is at the path is there whole, or not at all.
+func (p *peerFiles) build(cc, path string) error {
+	work, err := os.MkdirTemp(filepath.Dir(path), "build-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(work)
+	for name, text := range p.text {
+		if err := os.WriteFile(filepath.Join(work, name), text, 0o600); err != nil {
+			return err
+		}
+	}
+	built := filepath.Join(work, "peer")
+	args := slices.Concat(p.flags(), []string{"-o", built, filepath.Join(work, "peer.c")}, helperLibs)
+	if out, err := exec.Command(cc, args...).CombinedOutput(); err != nil {
+		return fmt.Errorf("%s: %w\n%s", cc, err, out)
+	}
+	return os.Rename(built, path)
+}
+
+// helperCmd builds the helper for hosts that have no compiler.
+type helperCmd struct {
+	File string `arg:"" help:"Where to put it."`
+}
+
+// Help tells what it is for.
+func (helperCmd) Help() string {
+	return `Compiles the peers in C with --cc, which may be a compiler for another host, into a file that
+this same shmbench takes there as --helper FILE.`
+}
+
+// Run builds the helper.
+func (h helperCmd) Run(s *session) error {
+	cc, err := findCompiler(s.common.CC)
+	if err != nil {
+		return err
+	}
+	source, err := readPeer()
+	if err != nil {
+		return err
+	}
+	return source.build(cc, h.File)
+}

@@ -49,6 +49,16 @@ func (l keyEach) UnlockKeys(keys []uint32) {
 	}
 }
 
+func (l keyEach) Held(keys []uint32) bool {
+	for _, k := range keys {
+		if !l[k].TryLock() {
+			return true
+		}
+		l[k].Unlock()
+	}
+	return false
+}
+
 type syncRWMutex struct{ sync.RWMutex }
 
 func openSyncRWMutex(w *worker, _ int) (any, error) {
@@ -138,6 +148,18 @@ func (l fileKeys) UnlockKeys(keys []uint32) {
 	for _, k := range keys {
 		l.set(unix.F_UNLCK, k)
 	}
+}
+
+// Held asks the kernel whose each byte is.
+func (l fileKeys) Held(keys []uint32) bool {
+	for _, k := range keys {
+		lk := unix.Flock_t{Type: unix.F_WRLCK, Start: int64(k), Len: 1}
+		mustRetry("fcntl", func() error { return unix.FcntlFlock(uintptr(l.fd), unix.F_OFD_GETLK, &lk) })
+		if lk.Type != unix.F_UNLCK {
+			return true
+		}
+	}
+	return false
 }
 
 // Lock and Unlock use the byte of the first key.

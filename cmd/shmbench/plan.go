@@ -28,6 +28,7 @@ type options struct {
 	Waiters                                           []int
 	Read, Permits, Keys, Locks, Wake, Batch, Capacity []int
 	Lines                                             []int
+	Slow                                              []time.Duration
 	Skew                                              []string
 	Mem, Huge                                         []string
 	Nodes                                             []int
@@ -36,7 +37,7 @@ type options struct {
 	Spins                                             []uint64 // as in shape
 	Brief, Few                                        bool     // few shapes, few subjects: a look at everything
 	Sample                                            string   // how a matrix chooses its pairs
-	Prims                                             []string
+	Prims, Variants                                   []string
 	Roles                                             []uint64 // of the victims of a crash cell
 	Arenas                                            []string // directories; empty for a memfd
 	MaxCells                                          int      // 0: maxCells
@@ -64,7 +65,7 @@ func planCells(o *options, names ...string) ([]*cell, error) {
 	var cells []*cell
 	for _, name := range names {
 		sc := scenarioByName(name)
-		picked, err := selectSubjects(name, o.Prims)
+		picked, err := selectSubjects(name, o.Prims, o.Variants)
 		if err != nil {
 			return nil, err
 		}
@@ -87,7 +88,7 @@ func planCells(o *options, names ...string) ([]*cell, error) {
 		}
 	}
 	if len(cells) == 0 {
-		return nil, fmt.Errorf("nothing to run: no subject of %v matches %v", names, o.Prims)
+		return nil, fmt.Errorf("nothing to run: no subject of %v matches %v", names, slices.Concat(o.Prims, o.Variants))
 	}
 	if most := max(o.MaxCells, maxCells); len(cells) > most {
 		return nil, fmt.Errorf("%d cells are more than %d: give shorter lists, or --max-cells", len(cells), most)
@@ -123,7 +124,9 @@ func variants(sc *scenario, o *options) []*cell {
 				for _, procs := range or(o.Procs, 2) {
 					for _, threads := range or(o.Threads, 1, 8) {
 						for _, lines := range or(o.Lines, 0) {
-							add(cell{Place: place, Procs: procs, Threads: threads, CS: work[0], Think: work[1], shape: shape{Lines: uint64(lines)}})
+							for _, spin := range or(o.Spins, 0) {
+								add(cell{Place: place, Procs: procs, Threads: threads, CS: work[0], Think: work[1], shape: shape{Lines: uint64(lines), Spin: spin}})
+							}
 						}
 					}
 				}
@@ -152,10 +155,12 @@ func variants(sc *scenario, o *options) []*cell {
 		for _, n := range or(o.Waiters, o.some([]int{1000}, []int{0, 10_000})...) {
 			for _, wake := range or(o.Wake, o.some([]int{0, 10}, []int{0, 1, 10, 100, 1000})...) {
 				for _, place := range or(o.Places, placeCross) {
-					if wake > n {
-						continue // it has fewer waiters than it wakes
+					for _, slow := range or(o.Slow, 0) {
+						if wake > n || wake == 0 && slow > 0 {
+							continue // it has fewer waiters than it wakes, or nobody to be slow
+						}
+						add(cell{Place: place, Procs: 2, Threads: 1, N: n, Gap: o.Gap, shape: shape{Wake: uint64(wake), Slow: uint64(slow)}, Time: o.rounds(wake)})
 					}
-					add(cell{Place: place, Procs: 2, Threads: 1, N: n, Gap: o.Gap, shape: shape{Wake: uint64(wake)}, Time: o.rounds(wake)})
 				}
 			}
 		}

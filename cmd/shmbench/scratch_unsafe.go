@@ -33,6 +33,7 @@ type shape struct {
 	Spin     uint64 // 0: as the subject likes; else ns that waiters spin, and 1
 	Lines    uint64 // that the critical section of a lock cell writes; 0 for one
 	Role     uint64 // of the victims of a crash cell
+	Slow     uint64 // ns that the consumers of a seq cell work after each wake
 }
 
 // scratch is what the workers of a cell share beside the subject, to check it:

@@ -4,6 +4,7 @@ package main
 
 import (
 	"sync"
+	"sync/atomic"
 
 	"github.com/shmsync/shmsync"
 )
@@ -34,9 +35,12 @@ func workSeq(t *thread) error {
 		return nil
 	}
 	t.await()
-	if t.shape.Wake == 0 {
+	switch {
+	case t.shape.Wake == 0:
 		t.incrementBatches(q)
-	} else {
+	case t.shape.Slow > 0:
+		t.incrementOnAndOn(q)
+	default:
 		t.incrementRounds(q)
 	}
 	if v := q.Value(); v != t.slot.total {
@@ -76,6 +80,34 @@ func (t *thread) incrementRounds(q sequence) {
 	}
 }
 
+// seqMostBehind is how many increments a slow consumer may be behind, by plan: half of
+// those whose instants are kept.
+const seqMostBehind = scratchLanes * scratchTrips / 2
+
+// incremented is where the instant of an increment is kept.
+func (s *scratch) incremented(value uint64) *atomic.Int64 {
+	return &s.trips[value/scratchTrips%scratchLanes][value%scratchTrips]
+}
+
+// incrementOnAndOn waits for nobody but, in the end, for all to have seen all.
+func (t *thread) incrementOnAndOn(q sequence) {
+	s, value := t.scratch(), uint64(0)
+	for due := shmsync.Monotonic(); ; {
+		due += int64(t.gapNs)
+		sleepUntil(due)
+		if !t.next() {
+			break
+		}
+		value++
+		t0 := shmsync.Monotonic()
+		s.incremented(value).Store(t0)
+		q.Increment()
+		t.sample(t.counts, shmsync.Monotonic()-t0)
+		t.count(1)
+	}
+	t.awaitCame(value * t.shape.Wake)
+}
+
 // seqCrowd is the waiters of a seq cell, goroutines of one process.
 type seqCrowd struct {
 	*thread
@@ -88,7 +120,9 @@ func (c *seqCrowd) run() {
 	for i := range c.n {
 		all.Go(func() {
 			c.scratch().armed.Add(1)
-			if i < c.shape.Wake {
+			if i < c.shape.Wake && c.shape.Slow > 0 {
+				c.slow(i)
+			} else if i < c.shape.Wake {
 				c.near()
 			} else if c.q.Wait(farToken + i) {
 				c.wrong("a token of %d came, the value is %d", farToken+i, c.q.Value())
@@ -128,6 +162,33 @@ func (c *seqCrowd) near() {
 	}
 }
 
+// slow sees every value, some of them at once: after each wake it works.
+func (c *seqCrowd) slow(i uint64) {
+	s, n := c.scratch(), steps(c.shape.Slow, c.perNs)
+	for next := uint64(1); c.q.Wait(next); {
+		now, value := shmsync.Monotonic(), c.q.Value()
+		if value < next {
+			c.wrong("came through at %d, but waited for %d", value, next)
+			s.came.Add(lostCount)
+			return
+		}
+		// Of what is further behind than instants are kept, the oldest that is.
+		at := s.incremented(max(next, value-min(value, 2*seqMostBehind-1))).Load()
+		c.mu.Lock()
+		c.next()
+		c.count(1)
+		c.sample(c.counts, now-at)
+		c.sample(c.others, int64(value-next))
+		c.mu.Unlock()
+		s.came.Add(value + 1 - next)
+		next = value + 1
+		i = work(n, i)
+	}
+	c.mu.Lock()
+	c.sink += i
+	c.mu.Unlock()
+}
+
 func (c *seqCrowd) wrong(format string, args ...any) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -140,6 +201,10 @@ func collectSeq(rep *repetition, a *account) {
 	rep.Hist = newHist(steps)
 	rep.Metrics["n"] = float64(s0.ops)
 	delete(rep.Metrics, "ctxsw/op")
+	if a.cell.Slow > 0 {
+		rep.collectSlow(a, all, s0.total)
+		return
+	}
 	if a.cell.Wake == 0 {
 		rep.Div = uncontendedBatch
 	} else if came, want := a.scratch().came.Load(), s0.total*uint64(a.cell.Wake); came != want {
@@ -148,4 +213,17 @@ func collectSeq(rep *repetition, a *account) {
 	if v, ok := quantile(newHist(all), 0.5, tailMinCrash); ok {
 		rep.Metrics["all-p50-ns"] = v
 	}
+}
+
+// collectSlow makes the metrics of consumers that work after each wake.
+func (rep *repetition) collectSlow(a *account, seen []uint64, total uint64) {
+	if came, want := a.scratch().came.Load(), total*uint64(a.cell.Wake); came != want {
+		rep.violate("%d values were seen of %d, not %d", came, total, want)
+	}
+	rep.Hist = newHist(seen)
+	lag := newHist(a.other(1))
+	if v, ok := quantile(lag, 0.5, tailMinCrash); ok {
+		rep.Metrics["lag-p50"] = v
+	}
+	rep.Metrics["lag-max"] = float64(lag.Max())
 }

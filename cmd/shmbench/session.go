@@ -71,7 +71,10 @@ func (s *session) execute(o *options, cells []*cell, judge func(*report)) error 
 	e := &engine{until: s.until, cpus: o.CPUs, timeout: o.Timeout, seed: o.Seed}
 	if !f.DryRun {
 		var err error
-		if e.helper, err = buildHelper(f.CC); err != nil {
+		if e.helper, err = findHelper(f.Helper, f.CC); err != nil {
+			if f.Helper != "" {
+				return err
+			}
 			skipC(cells, err)
 			fmt.Fprintln(s.stderr, "shmbench: peers in C are skipped:", err)
 		}

@@ -107,8 +107,8 @@ func oversubCells(o *options) (cells []cell) {
 	return cells
 }
 
-// takesSpin: only the library's objects have a budget that can be set.
-func takesSpin(c *cell) bool { return c.Spin == 0 || c.Subject.By == libBy }
+// takesSpin: only some subjects have a budget that can be set.
+func takesSpin(c *cell) bool { return c.Spin == 0 || c.Subject.Spins }
 
 // collectOversub does what result.go does for a lock cell.
 func collectOversub(rep *repetition, a *account) {

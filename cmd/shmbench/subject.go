@@ -8,6 +8,7 @@ import (
 	"os"
 	"path"
 	"slices"
+	"strings"
 )
 
 // A subject is one implementation that cells measure. It names the scenarios
@@ -22,6 +23,7 @@ type subject struct {
 	InProcess bool     // cannot span processes: its cells run in one
 	C         bool     // the C helper runs it
 	Hidden    bool     // runs only when named, for tests
+	Spins     bool     // how long its waiters spin can be set
 	MaxN      int      // the most waiters that it can take; 0 for any number
 	Env       []string // added to the environment of its workers
 
@@ -42,6 +44,17 @@ type subject struct {
 
 // Name is how the subject is selected and shown, as in c:futex.
 func (s *subject) Name() string { return s.By + ":" + s.Prim }
+
+// plainVariant is what a subject is called whose name has no dash.
+const plainVariant = "plain"
+
+// variant is what follows the first dash of what the subject is.
+func (s *subject) variant() string {
+	if _, v, ok := strings.Cut(s.Prim, "-"); ok {
+		return v
+	}
+	return plainVariant
+}
 
 // locker is what lock and crash cells need.
 type locker interface {
@@ -105,8 +118,8 @@ func findSubject(name string) (*subject, error) {
 
 // selectSubjects gives the subjects of a scenario whose names match any of the
 // patterns, which are those of path.Match; none selects all that are not
-// hidden.
-func selectSubjects(scenario string, patterns []string) ([]*subject, error) {
+// hidden. Of those it gives the variants that match, where any are asked for.
+func selectSubjects(scenario string, patterns, variants []string) ([]*subject, error) {
 	var picked []*subject
 	for _, s := range subjects {
 		if !slices.Contains(s.Scenarios, scenario) {
@@ -120,7 +133,15 @@ func selectSubjects(scenario string, patterns []string) ([]*subject, error) {
 			}
 			ok = ok || p == s.Name() || m && !s.Hidden
 		}
-		if ok {
+		wanted := len(variants) == 0
+		for _, p := range variants {
+			m, err := path.Match(p, s.variant())
+			if err != nil {
+				return nil, fmt.Errorf("--variant %q: %w", p, err)
+			}
+			wanted = wanted || m
+		}
+		if ok && wanted {
 			picked = append(picked, s)
 		}
 	}

@@ -11,7 +11,7 @@ import (
 // cohortSubjects are the library's lock for hosts of several nodes. On a host of one it
 // has two doors, so that what they cost shows: without that it would be a Mutex there.
 var cohortSubjects = []*subject{
-	{By: libBy, Prim: "mutex-cohort", Segment: newArena, Check: shmsync.FeatureMembarrier.Check, Open: openCohortMutex,
+	{By: libBy, Prim: "mutex-cohort", Spins: true, Segment: newArena, Check: shmsync.FeatureMembarrier.Check, Open: openCohortMutex,
 		Brief:     []string{},
 		Scenarios: []string{"uncontended", "lock", "crash", "idle"}},
 }

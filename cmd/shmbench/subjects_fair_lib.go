@@ -12,7 +12,7 @@ import (
 var fairSubjects = []*subject{
 	{By: libBy, Prim: "fairmutex", Segment: newArena, Open: openFairMutex,
 		Brief:     []string{"uncontended", "lock"},
-		Scenarios: []string{"uncontended", "lock", "idle"}},
+		Scenarios: []string{"uncontended", "lock", "idle", "crash"}},
 	{By: libBy, Prim: "multilock", Segment: newArena, Open: openMultiLock,
 		Brief:     []string{"uncontended", "multi"},
 		Scenarios: []string{"uncontended", "lock", "multi"}},
@@ -39,6 +39,8 @@ func (m fairMutex) Pairs(n int, counter *uint64) {
 		m.Unlock()
 	}
 }
+
+func (m fairMutex) Inherit() (owned int64, err error) { return inherit(m) }
 
 // multiLock is a prims.MultiLock as a thread uses it, with what it holds.
 type multiLock struct {
@@ -82,6 +84,18 @@ func (l *multiLock) UnlockKeys(keys []uint32) {
 	} else {
 		l.all.Unlock()
 	}
+}
+
+// Held tries each of the keys.
+func (l *multiLock) Held(keys []uint32) bool {
+	for _, k := range keys {
+		h, ok := l.m.TryLock(uint64(k))
+		if !ok {
+			return true
+		}
+		h.Unlock()
+	}
+	return false
 }
 
 // Lock and Unlock are of one key that all threads want.

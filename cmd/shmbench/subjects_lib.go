@@ -22,14 +22,14 @@ import (
 // has no membarrier; -norobust, -nowaitv and -noofd lack what tells of deaths, and
 // -bare all of it but the byte lock.
 var libSubjects = []*subject{
-	{By: libBy, Prim: "mutex", Segment: newArena, Check: shmsync.FeatureMembarrier.Check, Open: openMutex,
+	{By: libBy, Prim: "mutex", Spins: true, Segment: newArena, Check: shmsync.FeatureMembarrier.Check, Open: openMutex,
 		Brief:     []string{"uncontended", "lock", "crash", "idle"},
 		Scenarios: []string{"uncontended", "lock", "crash", "idle", "rw"}},
-	{By: libBy, Prim: "mutex-nofence", Segment: newArena, Env: noFence, Open: openMutex,
+	{By: libBy, Prim: "mutex-nofence", Spins: true, Segment: newArena, Env: noFence, Open: openMutex,
 		Brief:     []string{"uncontended"},
 		Scenarios: []string{"uncontended", "lock", "idle", "crash"}},
-	{By: libBy, Prim: "mutex-near", Segment: newArena, Open: openMutexWith(&prims.MutexOptions{NearWakes: true}), Brief: []string{}, Scenarios: []string{"lock"}},
-	{By: libBy, Prim: "mutex-spinner", Segment: newArena, Open: openMutexWith(&prims.MutexOptions{MaxSpinners: 1}), Brief: []string{}, Scenarios: []string{"lock"}},
+	{By: libBy, Prim: "mutex-near", Spins: true, Segment: newArena, Open: openMutexWith(&prims.MutexOptions{NearWakes: true}), Brief: []string{}, Scenarios: []string{"lock"}},
+	{By: libBy, Prim: "mutex-spinner", Spins: true, Segment: newArena, Open: openMutexWith(&prims.MutexOptions{MaxSpinners: 1}), Brief: []string{}, Scenarios: []string{"lock"}},
 	{By: libBy, Prim: "mutex-norobust", Segment: newArena, Env: without("robust"), Open: openMutex, Brief: []string{}, Scenarios: []string{"crash"}},
 	{By: libBy, Prim: "mutex-nowaitv", Segment: newArena, Env: without("waitv"), Open: openMutex, Brief: []string{}, Scenarios: []string{"crash"}},
 	{By: libBy, Prim: "mutex-noofd", Segment: newArena, Env: without("ofd"), Open: openMutex, Brief: []string{}, Scenarios: []string{"crash"}},

@@ -1,0 +1,137 @@
+//go:build linux
+
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// planned gives the subjects of a plan.
+func planned(t *testing.T, o *options, scenario string) (names []string) {
+	t.Helper()
+	cells, err := planCells(o, scenario)
+	require.NoError(t, err)
+	for _, c := range cells {
+		if !slices.Contains(names, c.Subject.Name()) {
+			names = append(names, c.Subject.Name())
+		}
+	}
+	return names
+}
+
+// Variants are the last word of a name, and narrow what is asked for otherwise.
+func TestVariants(t *testing.T) {
+	o := &options{CPUs: []int{0, 1}, Prims: []string{"shmsync:mutex*"}}
+	all := planned(t, o, "lock")
+	for _, c := range []struct {
+		variants []string
+		want     func(name string) bool
+	}{
+		{[]string{"plain"}, func(name string) bool { return name == "shmsync:mutex" }},
+		{[]string{"plain", "near"}, func(name string) bool { return name == "shmsync:mutex" || name == "shmsync:mutex-near" }},
+		{[]string{"no*"}, func(name string) bool { return name == "shmsync:mutex-nofence" }},
+		{[]string{"*"}, func(string) bool { return true }},
+	} {
+		o.Variants = c.variants
+		require.Equal(t, slices.DeleteFunc(slices.Clone(all), func(name string) bool { return !c.want(name) }), planned(t, o, "lock"), c.variants)
+	}
+	require.Contains(t, all, "shmsync:mutex-cohort")
+}
+
+// A spin budget makes cells of those that have one.
+func TestSpinOfALock(t *testing.T) {
+	o := &options{CPUs: []int{0, 1}, Procs: []int{2}, Threads: []int{1}, Spins: []uint64{0, 1, 20_001}}
+	cells, err := planCells(o, "lock")
+	require.NoError(t, err)
+	budgets := map[string]map[string]bool{}
+	for _, c := range cells {
+		name := c.Subject.Name()
+		if budgets[name] == nil {
+			budgets[name] = map[string]bool{}
+		}
+		budgets[name][c.params()["spin"]] = true
+	}
+	require.Equal(t, map[string]bool{"": true, "0": true, "20us": true}, budgets["shmsync:mutex"])
+	require.Equal(t, budgets["shmsync:mutex"], budgets["shmsync:mutex-cohort"])
+	require.Equal(t, map[string]bool{"": true}, budgets["shmsync:fairmutex"])
+	require.Equal(t, map[string]bool{"": true}, budgets["c:robust"])
+
+	code, out, errs := shmbench(t, "lock", "--prim=shmsync:mutex", "--spin=0,20us", "--procs=2", "--threads=1", "--place=any",
+		"--cs=100ns", "--time=10ms", "--warmup=1ms", "--count=1", "--cc=none", "--format=json")
+	require.Zero(t, code, errs)
+	require.Len(t, parseDocument(t, out).Cells, 2)
+}
+
+// A helper that was built before runs the peers; one of other sources, or none at all, is
+// refused before anything is measured.
+func TestHelperGiven(t *testing.T) {
+	requireCC(t)
+	helper := filepath.Join(t.TempDir(), "peer")
+	code, _, errs := shmbench(t, "helper", helper)
+	require.Zero(t, code, errs)
+	run := func(helper string) (code int, out, errs string) {
+		return shmbench(t, "uncontended", "--prim=c:futex", "--time=5ms", "--count=1", "--format=json", "--cc=none", "--helper="+helper)
+	}
+	code, out, errs := run(helper)
+	require.Zero(t, code, errs)
+	cells := parseDocument(t, out).Cells
+	require.Len(t, cells, 1)
+	require.Equal(t, statusOK, cells[0].Status)
+
+	other := filepath.Join(t.TempDir(), "other")
+	require.NoError(t, os.WriteFile(other, []byte("#!/bin/sh\necho 0123456789abcdef\n"), 0o700))
+	for bad, why := range map[string]string{other: "not of this shmbench", "/no/such/peer": "no such file", "/bin/false": "exit status 1"} {
+		code, out, errs := run(bad)
+		require.Equal(t, exitUsage, code, bad)
+		require.Empty(t, out)
+		require.Contains(t, errs, why)
+	}
+	code, _, errs = shmbench(t, "helper", "--cc=none", filepath.Join(t.TempDir(), "none"))
+	require.Equal(t, exitUsage, code)
+	require.Contains(t, errs, "no C compiler")
+}
+
+// Consumers that are slower than the counter miss some of it, and those that are not do
+// not; who is too slow for what is kept is skipped.
+func TestSlowConsumersLag(t *testing.T) {
+	lag := func(slow string) []jsonCell {
+		code, out, errs := shmbench(t, "seq", "--prim=shmsync:sequencer,in-process:sync.Cond", "--waiters=4", "--wake=2", "--gap=100us", "--place=any",
+			"--slow="+slow, "--time=100ms", "--warmup=2ms", "--count=1", "--cc=none", "--format=json")
+		require.Zero(t, code, errs)
+		return parseDocument(t, out).Cells
+	}
+	for _, c := range lag("2ms") {
+		require.Equal(t, statusOK, c.Status, c.Reason)
+		require.Equal(t, "2ms", c.Params["slow"])
+		require.Greater(t, median(c.values("lag-p50")), 5.0, c.Key)
+		require.Greater(t, median(c.values("p50-ns")), 5*100e3, c.Key)
+	}
+	for _, c := range lag("1s") {
+		require.Equal(t, statusSkipped, c.Status)
+		require.Contains(t, c.Reason, "falls behind")
+	}
+}
+
+// One key that all want is found held more often than one of many.
+func TestKeysWaitedFor(t *testing.T) {
+	requireCC(t)
+	code, out, errs := shmbench(t, "multi", "--prim=shmsync:multilock,c:robust,go:ofd,in-process:sync.Mutex-each", "--keys=1,4096", "--locks=1", "--skew=uniform", "--cs=5us", "--think=0",
+		"--procs=2", "--threads=2", "--place=any", "--time=200ms", "--warmup=2ms", "--count=1", "--format=json")
+	require.Zero(t, code, errs)
+	cells := parseDocument(t, out).Cells
+	require.Len(t, cells, 8)
+	waited := map[string]map[string]float64{"1": {}, "4096": {}}
+	for _, c := range cells {
+		require.NotEmpty(t, c.values("waited"), c.Key)
+		waited[c.Params["keys"]][c.Subject] = median(c.values("waited"))
+	}
+	for subject, one := range waited["1"] {
+		require.Greater(t, one, waited["4096"][subject], subject)
+		require.Less(t, waited["4096"][subject], 0.1, subject)
+	}
+}
