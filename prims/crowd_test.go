@@ -26,9 +26,19 @@ import (
 const mostThreads = 32
 
 type crowdParams struct {
-	Arena string
-	N     int // goroutines
-	Locks int // 1, or N: the offsets are in the block "offsets"
+	Arena  string
+	N      int  // goroutines
+	Locks  int  // 1, or N: the offsets are in the block "offsets"
+	Cohort bool // the one is a CohortMutex
+}
+
+// crowdLock is what a crowd waits for.
+type crowdLock interface {
+	LockContext(ctx context.Context) error
+	TryLock() bool
+	Unlock()
+	Waiters() int
+	Object() arena.Object
 }
 
 // crowdReport is what a crowd says after each of its steps.
@@ -51,7 +61,7 @@ func init() {
 		if err != nil {
 			c.Fatal(err)
 		}
-		locks, err := openCrowd(a, p.Locks)
+		locks, err := openCrowd(a, p)
 		if err != nil {
 			c.Fatal(err)
 		}
@@ -113,18 +123,22 @@ func init() {
 	})
 }
 
-// openCrowd opens the lock "crowd", or the n locks whose offsets are in the
-// block "offsets".
-func openCrowd(a *arena.Arena, n int) (locks []*prims.Mutex, err error) {
-	if n == 1 {
+// openCrowd opens the lock "crowd", or the locks whose offsets are in the block
+// "offsets".
+func openCrowd(a *arena.Arena, p crowdParams) (locks []crowdLock, err error) {
+	switch {
+	case p.Cohort:
+		c, err := prims.OpenCohortMutex(a, "crowd", &prims.CohortMutexOptions{Nodes: cohortNodes})
+		return []crowdLock{c}, err
+	case p.Locks == 1:
 		m, err := prims.OpenMutex(a, "crowd", nil)
-		return []*prims.Mutex{m}, err
+		return []crowdLock{m}, err
 	}
-	b, err := a.Block("offsets", uint64(n)*8)
+	b, err := a.Block("offsets", uint64(p.Locks)*8)
 	if err != nil {
 		return nil, err
 	}
-	for i := range n {
+	for i := range p.Locks {
 		m, err := prims.MutexAt(a, offsetAt(b, i))
 		if err != nil {
 			return nil, err
@@ -157,18 +171,25 @@ func crowdSize() int {
 	return 100_000
 }
 
-func TestMutexCrowdOnOne(t *testing.T)  { testCrowd(t, crowdSize(), 1) }
-func TestMutexCrowdOnMany(t *testing.T) { testCrowd(t, crowdSize(), crowdSize()) }
+func TestMutexCrowdOnOne(t *testing.T) { testCrowd(t, crowdParams{N: crowdSize(), Locks: 1}) }
+func TestMutexCrowdOnMany(t *testing.T) {
+	testCrowd(t, crowdParams{N: crowdSize(), Locks: crowdSize()})
+}
+func TestCohortMutexCrowd(t *testing.T) {
+	testCrowd(t, crowdParams{N: crowdSize(), Locks: 1, Cohort: true})
+}
 
 // A hundred thousand goroutines wait: on few threads; cancelling half of them
 // leaves the others alone, and all of those get it.
-func testCrowd(t *testing.T, n, locks int) {
+func testCrowd(t *testing.T, p crowdParams) {
+	n, locks := p.N, p.Locks
 	a := newArena(t, &arena.Options{Size: 64<<20 + int64(locks)*2048, Label: "holder"})
-	var held []*prims.Mutex
+	p.Arena = nameOf(a)
+	var held []crowdLock
 	if locks == 1 {
-		m, err := prims.OpenMutex(a, "crowd", nil)
+		var err error
+		held, err = openCrowd(a, p)
 		require.NoError(t, err)
-		held = append(held, m)
 	} else {
 		b, err := a.Block("offsets", uint64(locks)*8)
 		require.NoError(t, err)
@@ -183,16 +204,16 @@ func testCrowd(t *testing.T, n, locks int) {
 		require.True(t, m.TryLock())
 	}
 	before := a.Stats()
-	p := proctest.Start(t, "crowd", proctest.Params(crowdParams{nameOf(a), n, locks}), proctest.Limit(100*time.Second),
+	x := proctest.Start(t, "crowd", proctest.Params(p), proctest.Limit(100*time.Second),
 		proctest.Dump(func() string { return fmt.Sprintf("%s, and %d more", prims.Describe(a, held[0].Object()), locks-1) }))
 	var r crowdReport
-	p.Recv(t, &r)
+	x.Recv(t, &r)
 	t.Logf("%d goroutines wait after %v: %d threads", r.Waiting, r.Took.Round(time.Millisecond), r.Threads)
 	require.LessOrEqual(t, r.Threads, mostThreads)
 	require.Equal(t, crowdReport{Threads: r.Threads, Waiting: n, Took: r.Took}, r)
 
-	p.Send("cancel")
-	p.Recv(t, &r)
+	x.Send("cancel")
+	x.Recv(t, &r)
 	t.Logf("%d cancelled after %v: %d threads", r.Canceled, r.Took.Round(time.Millisecond), r.Threads)
 	require.LessOrEqual(t, r.Threads, mostThreads)
 	require.Equal(t, crowdReport{Threads: r.Threads, Waiting: n / 2, Canceled: n - n/2, Took: r.Took}, r)
@@ -201,17 +222,21 @@ func testCrowd(t *testing.T, n, locks int) {
 	for _, m := range held {
 		m.Unlock()
 	}
-	p.Recv(t, &r)
+	x.Recv(t, &r)
 	t.Logf("%d got it after %v (%v for the unlocking): %d threads", r.Got, r.Took.Round(time.Millisecond), time.Since(start).Round(time.Millisecond), r.Threads)
 	require.LessOrEqual(t, r.Threads, mostThreads)
 	require.Equal(t, n/2, r.Got, "%+v", r)
 	require.Empty(t, r.Wrong)
-	p.WaitExit(t)
+	x.WaitExit(t)
 	alone(t, a, 1)
 	sound(t, a)
 	// The nodes stay on the lists of their objects, for others to use.
 	s := a.Stats()
 	require.Equal(t, before.Objects, s.Objects)
-	require.LessOrEqual(t, s.Nodes, before.Nodes+uint64(locks))
+	queues := locks
+	if p.Cohort {
+		queues += cohortNodes
+	}
+	require.LessOrEqual(t, s.Nodes, before.Nodes+uint64(queues))
 	require.Zero(t, s.Claimed)
 }

@@ -102,7 +102,7 @@ func testSemaphoreCrowd(t *testing.T, n, objects int) {
 		require.True(t, s.TryAcquire(1))
 		sems = append(sems, s)
 	}
-	p := proctest.Start(t, "semaphore/crowd-waits", proctest.Params(crowdParams{nameOf(a), n, objects}), proctest.Limit(100*time.Second),
+	p := proctest.Start(t, "semaphore/crowd-waits", proctest.Params(crowdParams{Arena: nameOf(a), N: n, Locks: objects}), proctest.Limit(100*time.Second),
 		proctest.Dump(func() string { return prims.Describe(a, sems[0].Object()) }))
 	var r crowdReport
 	p.Recv(t, &r)

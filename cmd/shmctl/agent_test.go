@@ -91,6 +91,8 @@ func agentDeed(a *arena.Arena, o agentOrder) (func(), error) {
 			}, err
 		}
 		return lock(prims.OpenMutex(a, o.Name, nil))
+	case "cohort": // with doors, on whatever host
+		return lock(prims.OpenCohortMutex(a, o.Name, &prims.CohortMutexOptions{Nodes: 2}))
 	case "fair":
 		return lock(prims.OpenFairMutex(a, o.Name, nil))
 	case "spin":

@@ -45,7 +45,7 @@ var busyBytes = sync.OnceValues(func() ([]byte, error) {
 		op string
 		n  int64
 	}{
-		{"lock mutex", 0}, {"lock fair", 0}, {"lock spin", 0}, {"lock rw", 0}, {"lock rwspin", 0}, {"lock multi", 7}, {"lock semaphore", 2},
+		{"lock mutex", 0}, {"lock fair", 0}, {"lock cohort", 0}, {"lock spin", 0}, {"lock rw", 0}, {"lock rwspin", 0}, {"lock multi", 7}, {"lock semaphore", 2},
 		{"claim future", 0}, {"add group", 3}, {"put queue", 5}, {"lease queue", 0},
 	} {
 		f, err := agentDeed(a, agentOrder{Op: o.op, Name: strings.Fields(o.op)[1], N: o.n})
@@ -55,7 +55,7 @@ var busyBytes = sync.OnceValues(func() ([]byte, error) {
 		f()
 	}
 	waits := []agentOrder{}
-	for _, op := range []string{"lock mutex", "lock fair", "lock multi", "lock semaphore", "wait future", "wait group", "wait event", "wait sequencer", "wait futex", "wait latch", "get queue", "rlock rw"} {
+	for _, op := range []string{"lock mutex", "lock fair", "lock cohort", "lock multi", "lock semaphore", "wait future", "wait group", "wait event", "wait sequencer", "wait futex", "wait latch", "get queue", "rlock rw"} {
 		o := agentOrder{Op: op, Name: strings.Fields(op)[1], N: 7}
 		if o.Name == "semaphore" {
 			o.N = 2

@@ -113,7 +113,7 @@ func TestDeadlockOfThreeIsNamed(t *testing.T) {
 // Waits for other things than a mutex close cycles, too.
 func TestDeadlockThroughOtherPrimitives(t *testing.T) {
 	for _, c := range []struct{ hold, wait string }{
-		{"lock fair", "lock fair"}, {"lock rw", "lock rw"}, {"lock rw", "rlock rw"}, {"rlock rw", "lock rw"}, {"lock multi", "lock multi"},
+		{"lock fair", "lock fair"}, {"lock cohort", "lock cohort"}, {"lock rw", "lock rw"}, {"lock rw", "rlock rw"}, {"rlock rw", "lock rw"}, {"lock multi", "lock multi"},
 		{"lock semaphore", "lock semaphore"}, {"add group", "wait group"}, {"claim future", "wait future"},
 		{"lock rwspin", "lock rwspin"}, {"lock spin", "lock spin"},
 	} {
@@ -234,7 +234,7 @@ func TestEveryKindIsShown(t *testing.T) {
 	type seen struct{ mode, want string }
 	cases := map[string]seen{}
 	add := func(object, mode, want string) { cases[object] = seen{mode, want} }
-	for _, k := range []string{"mutex", "fair", "spin", "rw", "rwspin"} {
+	for _, k := range []string{"mutex", "cohort", "fair", "spin", "rw", "rwspin"} {
 		a.does("lock "+k, k)
 		b.begins("lock "+k, k)
 		want := "lock"
