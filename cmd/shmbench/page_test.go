@@ -59,20 +59,18 @@ func TestSweeps(t *testing.T) {
 	file := keepMadeUp(t, func(d *document) {
 		var cells []jsonCell
 		for _, c := range d.Cells {
-			list := sweeps[c.Scenario]
-			if len(list) == 0 {
-				continue
-			}
-			for i, v := range []string{"2", "8", "64"} {
-				for _, procs := range []string{"1", "3"} {
-					other := c
-					other.Params = maps.Clone(c.Params)
-					other.Params[list[0].param] = v
-					if other.Params["procs"] != "" {
-						other.Params["procs"] = procs
+			for _, p := range sweeps[c.Scenario] {
+				for i, v := range []string{"2", "8", "64"} {
+					for _, procs := range []string{"1", "3"} {
+						other := c
+						other.Params = maps.Clone(c.Params)
+						other.Params[p.param] = v
+						if other.Params["procs"] != "" {
+							other.Params["procs"] = procs
+						}
+						other.Key += fmt.Sprintf("/%s/%d/%s", p.param, i, procs)
+						cells = append(cells, other)
 					}
-					other.Key += fmt.Sprintf("/%d/%s", i, procs)
-					cells = append(cells, other)
 				}
 			}
 		}
@@ -82,7 +80,9 @@ func TestSweeps(t *testing.T) {
 	require.NoError(t, err)
 	page := pageOf(t, d)
 	for name, list := range sweeps {
-		require.Contains(t, page, "<b>"+strings.ToUpper(name[:1])+name[1:]+" against "+list[0].param, name)
+		for _, p := range list {
+			require.Contains(t, page, "<b>"+strings.ToUpper(name[:1])+name[1:]+" against "+p.param, name)
+		}
 	}
 	require.Contains(t, page, "<b>Reads and workers shmsync:rwmutex ")
 	require.Contains(t, page, ">ideal</text>")
