@@ -90,12 +90,16 @@ func TestImageErrors(t *testing.T) {
 	m.Fetch(0, 1)
 	require.NoError(t, m.Err())
 
-	require.NoError(t, os.Truncate(path, 1<<42), "a sparse file of any size can be looked at")
+	size := int64(1 << 42)
+	if os.Getenv("SHMSYNC_EXEC_WRAP") != "" {
+		size = 1 << 36 // an emulator keeps account of each page of a mapping
+	}
+	require.NoError(t, os.Truncate(path, size), "a sparse file of any size can be looked at")
 	huge, err := OpenImage(path)
 	if err != nil {
 		require.ErrorIs(t, err, syscall.ENOMEM) // where address space is bounded
 		return
 	}
-	huge.Fetch(1<<41, 100)
+	huge.Fetch(uint64(size/2), 100)
 	require.NoError(t, huge.Close())
 }
