@@ -25,8 +25,8 @@ import (
 // which one of each node has at a time. As long as others of the node that has the
 // lock wait, those of other nodes let them go first, 64 times in a row and for a
 // bounded time each. As with a Mutex, a goroutine that comes may take the lock before
-// one that was woken, and one that has lost for about five milliseconds is handed the
-// next release.
+// one that was woken, and one that has lost for some milliseconds, three and as many
+// as there are nodes, is handed the next release.
 //
 // Which node a caller runs on is asked of the CPU, without a system call. Where that
 // is not possible, as on arm64, a CohortMutex is a Mutex.
@@ -51,12 +51,15 @@ type CohortMutex struct {
 	turn *uint32 // a cohortTurn
 
 	global *Mutex
-	doors  []cohortDoor // one a node; none where there is nobody to prefer
-	deaf   atomic.Int64 // see isDeaf; CLOCK_MONOTONIC ns
-	words  *cohortWords
-	nodes  int
-	a      *arena.Arena
-	object arena.Object
+	doors  []cohortDoor // one a node; none where there is but one node
+	// prefers is false where this process goes to the lock at once: there are no doors,
+	// or its callers cannot learn their node.
+	prefers bool
+	deaf    atomic.Int64 // see isDeaf; CLOCK_MONOTONIC ns
+	words   *cohortWords
+	nodes   int
+	a       *arena.Arena
+	object  arena.Object
 }
 
 // CohortMutexOptions says how a CohortMutex is created, and what this process does
@@ -182,9 +185,11 @@ func buildCohortMutex(a *arena.Arena, o arena.Object, opt *CohortMutexOptions) (
 	c := &CohortMutex{
 		own: g.own, self: &g.self, turn: raw(&w.turn), global: g, words: w, nodes: nodes, a: a, object: o,
 	}
-	if nodes < 2 || !knowsNodes() {
+	if nodes < 2 {
+		nodes = 0
+	}
+	if c.prefers = nodes > 0 && knowsNodes(); !c.prefers {
 		c.turn = new(uint32) // never anybody's
-		return c, nil
 	}
 	c.doors = make([]cohortDoor, nodes)
 	for k := range c.doors {

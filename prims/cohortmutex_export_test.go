@@ -79,8 +79,8 @@ func SetKnowsNodes(f func() bool) (old func() bool) {
 	return old
 }
 
-// Doors is how many doors a handle knows.
-func (c *CohortMutex) Doors() int { return len(c.doors) }
+// Prefers reports whether a handle uses doors.
+func (c *CohortMutex) Prefers() bool { return c.prefers }
 
 // CohortTurnWord makes a word that says whose turn it is.
 func CohortTurnWord(node, quiet, passes int) uint32 {

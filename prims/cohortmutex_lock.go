@@ -23,10 +23,10 @@ const (
 	// door again that somebody has waited at in vain.
 	cohortShut = 10
 	// cohortDeaf is how long a process does without letting those of other nodes go first
-	// who did not come.
+	// after a turn of its own, once they did not come.
 	cohortDeaf = starveAfter
-	// cohortDefer bounds how long one lets others go first: about what a sleep and a
-	// wake cost.
+	// cohortDefer is for how long one lets others go first, while the lock is held and then
+	// while it is free: about what a sleep and a wake cost.
 	cohortDefer = 40_000 // ns
 	// cohortIdle is for how long a lock stays free for one near its last holder: much
 	// longer than who spins for it takes.
@@ -68,7 +68,7 @@ func (c *CohortMutex) lockOrPanic() {
 // lockSlow is Lock without its first try. ctx may be nil.
 func (c *CohortMutex) lockSlow(ctx context.Context) error {
 	g := c.global
-	if len(c.doors) == 0 {
+	if !c.prefers {
 		return g.lockSlow(ctx)
 	}
 	if !g.queue.Enter() {
@@ -96,7 +96,7 @@ func (c *CohortMutex) tryLockSlow() bool {
 	if !c.global.tryLockSlow() {
 		return false
 	}
-	if len(c.doors) != 0 {
+	if c.prefers {
 		c.took(c.node(), false, false)
 	}
 	return true
@@ -211,9 +211,12 @@ func (c *CohortMutex) giveWay(node int, door bool) (inVain bool) {
 			defer g.spinners.Add(-1)
 		}
 	}
+	inVain = true // where nobody spins nobody is let go first
+	waited := false
 	if spins {
 		free := int64(-1) // since when the lock is free
-		park.SpinFor(cohortDefers, func(spent int64) bool {
+		park.SpinFor(2*cohortDefers, func(spent int64) bool {
+			inVain, waited = false, true
 			o := ownerWord(g.owner.Load())
 			switch {
 			case !c.yields(node):
@@ -221,24 +224,24 @@ func (c *CohortMutex) giveWay(node int, door bool) (inVain bool) {
 			case o == makeOwner(kindReserved, g.name):
 				return true // for us, who sleep or wait here
 			case !o.free():
-				if free = -1; !door && g.bell.Announced() {
-					return true
-				}
+				free = -1
+				return spent >= cohortDefers || !door && g.bell.Announced()
 			case free < 0:
 				free = spent
 			}
-			idle := cohortIdles
-			if cohortTurn(c.words.turn.Load()).node() == node {
-				idle = cohortDefers // those of other nodes may have to wake up first
+			if cohortTurn(c.words.turn.Load()).node() != node {
+				return spent >= cohortDefers || spent-free >= cohortIdles
 			}
-			return free >= 0 && spent-free >= idle
+			// Those of other nodes may have to wake up first, since it is free.
+			inVain = spent-free >= cohortDefers
+			return inVain
 		})
 	}
-	if !ownerWord(g.owner.Load()).free() || cohortTurn(c.words.turn.Load()).node() != node || !c.yields(node) {
-		return false
+	inVain = inVain && cohortTurn(c.words.turn.Load()).node() == node && c.yields(node)
+	if inVain && waited {
+		c.deaf.Store(shmsync.Monotonic() + cohortDeafs)
 	}
-	c.deaf.Store(shmsync.Monotonic() + cohortDeafs)
-	return true
+	return inVain
 }
 
 // enter takes the door, and reports whether it has it, and whether somebody else did

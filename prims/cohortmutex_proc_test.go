@@ -419,7 +419,7 @@ func TestCohortMutexWithoutNodes(t *testing.T) {
 	t.Cleanup(func() { prims.SetKnowsNodes(old) })
 	a := newArena(t, nil)
 	c := openCohort(t, a, "m", 0)
-	require.Zero(t, c.Doors())
+	require.False(t, c.Prefers())
 	require.Equal(t, cohortNodes, c.Nodes())
 	for _, turn := range []uint32{0, prims.CohortTurnWord(1, 0, 3), ^uint32(0)} {
 		c.SetTurn(turn)
@@ -428,8 +428,13 @@ func TestCohortMutexWithoutNodes(t *testing.T) {
 		c.Unlock()
 		require.Equal(t, turn, c.Turn(), "it is not its word")
 		require.Zero(t, c.SeenTurn(), "the fast path is still there")
-		require.Equal(t, -1, c.State().Node)
 	}
+	c.SetSpin(20 * time.Microsecond) // of those that others use, too
+	require.NotContains(t, prims.Describe(a, c.Object()), "corrupt")
+	require.False(t, c.State().Waiting)
+	c.TakeDoor(1)
+	require.True(t, c.State().Waiting, "others wait at doors")
+	c.LeaveDoor(1)
 	sound(t, a)
 }
 

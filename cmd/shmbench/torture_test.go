@@ -53,14 +53,14 @@ func TestTortureFallbacks(t *testing.T) {
 
 func TestTortureSeesViolations(t *testing.T) {
 	for _, c := range []struct{ job, reason string }{
-		{"test:open", "not alone inside"},
+		{"test:open", "not alone inside|came inside meanwhile"}, // whichever of two notices
 		{"test:lossy", "one item is gone"},
 		{"test:panicky", "panic: shmsync: no"},
 	} {
 		t.Run(c.job, func(t *testing.T) {
 			code, r, errs := torture(t, "--duration=20s", "--only="+c.job)
 			require.Equal(t, exitViolation, code, errs)
-			require.Contains(t, strings.Join(r.Violations, "\n"), c.reason)
+			require.Regexp(t, c.reason, strings.Join(r.Violations, "\n"))
 			require.Contains(t, errs, "the plan again: shmbench torture --seed 1")
 		})
 	}

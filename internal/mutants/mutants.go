@@ -272,8 +272,8 @@ var mutants = []mutant{
 	{
 		name: "others go first for ever",
 		file: "prims/cohortmutex_lock.go",
-		old:  "\t\t\treturn free >= 0 && spent-free >= idle\n\t\t})\n",
-		new:  "\t\t\treturn free >= 0 && spent-free >= idle && idle == cohortIdles\n\t\t})\n\t\tfor c.yields(node) {\n\t\t\tshmsync.Yield()\n\t\t}\n",
+		old:  "\t\t\treturn inVain\n\t\t})\n",
+		new:  "\t\t\treturn inVain\n\t\t})\n\t\tfor c.yields(node) {\n\t\t\tshmsync.Yield()\n\t\t}\n",
 		pkg:  "prims", run: "TestCohortMutexDeaf", tags: withPoints,
 	},
 }
