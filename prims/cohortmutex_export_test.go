@@ -3,6 +3,8 @@
 package prims
 
 import (
+	"time"
+
 	"github.com/shmsync/shmsync"
 	"github.com/shmsync/shmsync/arena"
 )
@@ -35,6 +37,9 @@ func (c *CohortMutex) SeenTurn() uint32 { return *c.turn }
 // wait there.
 func (c *CohortMutex) Door(k int) uint32     { return c.doors[k].mutex.owner.Load() }
 func (c *CohortMutex) DoorWaiters(k int) int { return c.doors[k].mutex.Waiters() }
+
+// DoorSpin is the spin budget of door k.
+func (c *CohortMutex) DoorSpin(k int) time.Duration { return c.doors[k].mutex.Spin() }
 
 // TakeDoor takes door k, and LeaveDoor gives it back.
 func (c *CohortMutex) TakeDoor(k int)  { c.doors[k].mutex.Lock() }

@@ -198,7 +198,7 @@ func (c *CohortMutex) isDeaf() bool {
 }
 
 // giveWay lets others go first, for a bounded time. inVain is true where the turn of
-// its own node is over, and others have not come by the end of that. Who has no door is
+// its own node is over, and others have not come though the lock was free for them. Who has no door is
 // one of many, perhaps, and sleeps where all of them would.
 func (c *CohortMutex) giveWay(node int, door bool) (inVain bool) {
 	if !c.yields(node) {

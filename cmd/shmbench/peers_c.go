@@ -57,7 +57,11 @@ var errNoCompiler = errors.New("no C compiler")
 // compiler cc makes, now or in an earlier run, of the same source.
 func findHelper(given, cc string) (string, error) {
 	if given != "" {
-		return given, checkHelper(given)
+		path, err := filepath.Abs(given) // a file, and no name to be looked for in PATH
+		if err != nil {
+			return "", err
+		}
+		return path, checkHelper(path)
 	}
 	cc, err := findCompiler(cc)
 	if err != nil {
