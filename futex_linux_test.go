@@ -1,6 +1,8 @@
 package shmsync_test
 
 import (
+	"errors"
+	"os"
 	"runtime"
 	"testing"
 	"time"
@@ -238,6 +240,45 @@ func TestRobustListCanBeLeft(t *testing.T) {
 	p.Send(nil)
 	p.WaitExit(t)
 	require.Zero(t, w.word(0).Load()&shmsync.RobustOwnerDied)
+}
+
+// TestRobustListGivesTheFormerListBack registers and unregisters a list on a thread
+// that had one, as the threads of a C library do, and ends the thread.
+func TestRobustListGivesTheFormerListBack(t *testing.T) {
+	if err := shmsync.FeatureRobustList.Check(); err != nil {
+		t.Skip(err)
+	}
+	w, _ := newWords(t)
+	former, err := shmsync.NewRobustList()
+	require.NoError(t, err)
+	ours, err := shmsync.NewRobustList()
+	require.NoError(t, err)
+	errs, over := make(chan error, 1), make(chan struct{})
+	defer close(over)
+	var thread func()
+	thread = func() {
+		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
+		if shmsync.ThreadID() == os.Getpid() {
+			go thread() // on another, since the first thread of a process does not end
+			<-over
+			runtime.UnlockOSThread()
+			return
+		}
+		former.Link(w.raw(0), 1)
+		ours.Link(w.raw(1), 1)
+		errs <- errors.Join(former.Register(), ours.Register(), ours.Register(), ours.Unregister())
+		w.word(0).Store(uint32(shmsync.ThreadID()) | shmsync.RobustWaiters)
+	}
+	go thread()
+	require.NoError(t, <-errs)
+	deadline := shmsync.Monotonic() + 5e9
+	for v := w.word(0).Load(); v&shmsync.RobustOwnerDied == 0; v = w.word(0).Load() {
+		o, err := shmsync.Wait(w.raw(0), v, deadline)
+		require.NoError(t, err)
+		require.NotEqual(t, shmsync.TimedOut, o, "the kernel has not marked the word of the former list: %#x", w.word(0).Load())
+	}
+	require.NoError(t, ours.Free())
+	require.NoError(t, former.Free())
 }
 
 func TestByteLockTellsWhoLives(t *testing.T) {

@@ -95,6 +95,9 @@ func futexWaitV(ws []WaitVEntry, deadline int64) (int, unix.Errno) {
 type RobustList struct {
 	head *robustHead
 	page []byte
+	// before is the list that the thread had when it registered this one: of a
+	// C library, which links its robust mutexes there, or 0.
+	before uintptr
 }
 
 // robustHead is struct robust_list_head of the kernel, and the nodes that it
@@ -146,15 +149,26 @@ func (l *RobustList) Clear() {
 // puts [RobustOwnerDied] into each word that carries the thread's id and wakes
 // one sleeper of each that carries [RobustWaiters] too. The calling goroutine
 // must be locked to its thread. The last registration of a thread counts.
+//
+// A thread has one list. Until Unregister, the kernel does not walk the list of a
+// C library, so the thread must not lock a robust pthread mutex.
 func (l *RobustList) Register() error {
-	return setRobustList(uintptr(unsafe.Pointer(l.head)))
+	before, errno := getRobustList()
+	if errno != 0 {
+		return notSupported("get_robust_list", errno)
+	}
+	own := uintptr(unsafe.Pointer(l.head))
+	if before != own {
+		l.before = before
+	}
+	return setRobustList(own)
 }
 
-// Unregister leaves the calling thread without a robust list, so that the list
-// can be freed.
+// Unregister gives the calling thread, which registered l, the list back that it
+// had before. l can be freed afterwards.
 func (l *RobustList) Unregister() error {
 	l.Clear()
-	return setRobustList(0)
+	return setRobustList(l.before)
 }
 
 // Free gives the list's page back. No thread may have the list registered.
@@ -173,13 +187,19 @@ func setRobustList(head uintptr) error {
 	return nil
 }
 
+// getRobustList gives the list that the calling thread has registered, or 0.
+func getRobustList() (head uintptr, errno unix.Errno) {
+	var size uintptr
+	_, _, errno = unix.RawSyscall(unix.SYS_GET_ROBUST_LIST, 0,
+		uintptr(unsafe.Pointer(&head)), uintptr(unsafe.Pointer(&size)))
+	return head, errno
+}
+
 // reregisterRobustList registers the calling thread's robust list, whatever it
 // is, once more: it changes nothing and needs the support that a new list
 // needs.
 func reregisterRobustList() unix.Errno {
-	var head, size uintptr
-	_, _, errno := unix.RawSyscall(unix.SYS_GET_ROBUST_LIST, 0,
-		uintptr(unsafe.Pointer(&head)), uintptr(unsafe.Pointer(&size)))
+	head, errno := getRobustList()
 	if errno != 0 {
 		return errno
 	}

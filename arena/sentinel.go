@@ -12,7 +12,9 @@ import (
 func (a *Arena) sentinel(ready chan<- error) {
 	defer a.watcher.Done()
 	// Never unlocked while the list is registered: a thread that ends tells
-	// everybody that this process is dead.
+	// everybody that this process is dead. The thread runs only this goroutine
+	// meanwhile, so no C code locks a robust pthread mutex on it, which the kernel
+	// would not find.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	// The CPU that notices a death is often the one that still takes the dead apart.

@@ -2268,6 +2268,7 @@ struct shmsync_arena {
     pthread_cond_t start_cond;
     char start_text[256]; /* why it did not become live */
     unsigned char *robust; /* a page with the robust list */
+    void *robust_before;   /* the list that the helper thread had before */
 
     uint64_t heap_next[SHMI_classes], heap_look[SHMI_classes], heap_top; /* hints, atomic */
 
@@ -5066,6 +5067,7 @@ SHMI_FN int shmi_robust_register(shmsync_arena *a)
 {
     shmi_robust *r;
     unsigned i;
+    size_t size;
     void *page = mmap(NULL, (size_t)a->page, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (page == MAP_FAILED)
         return 0;
@@ -5077,7 +5079,7 @@ SHMI_FN int shmi_robust_register(shmsync_arena *a)
         r->nodes[i] = r->next;
         r->next = (uintptr_t)&r->nodes[i];
     }
-    if (syscall(SYS_set_robust_list, r, (size_t)24) != 0) {
+    if (syscall(SYS_get_robust_list, 0, &a->robust_before, &size) != 0 || syscall(SYS_set_robust_list, r, (size_t)24) != 0) {
         munmap(page, (size_t)a->page);
         return 0;
     }
@@ -5090,7 +5092,8 @@ SHMI_FN void shmi_robust_unregister(shmsync_arena *a)
     if (r == NULL)
         return;
     r->next = (uintptr_t)&r->next;
-    syscall(SYS_set_robust_list, NULL, (size_t)24);
+    /* The C library links its robust mutexes to the list that it registered for the thread. */
+    syscall(SYS_set_robust_list, a->robust_before, (size_t)24);
     munmap(a->robust, (size_t)a->page);
     a->robust = NULL;
 }

@@ -164,6 +164,7 @@ struct shmsync_arena {
     pthread_cond_t start_cond;
     char start_text[256]; /* why it did not become live */
     unsigned char *robust; /* a page with the robust list */
+    void *robust_before;   /* the list that the helper thread had before */
 
     uint64_t heap_next[SHMI_classes], heap_look[SHMI_classes], heap_top; /* hints, atomic */
 
