@@ -205,7 +205,7 @@ int shmsync_mutex_unlock(shmsync_mutex *m);
 /* Makes an owner-dead or not recoverable mutex usable again: takes it, runs repair,
  * releases it. When repair returns not 0 the mutex is not recoverable, and that number
  * is not passed on: the result is ENOTRECOVERABLE. A healthy mutex is locked and
- * unlocked, without repair. */
+ * unlocked, without repair. EINVAL: repair is NULL; the mutex is as before. */
 int shmsync_mutex_recover(shmsync_mutex *m, int (*repair)(void *), void *arg);
 /* What a lock would find: 0 (free or held), EOWNERDEAD, ENOTRECOVERABLE, EPROTO. */
 int shmsync_mutex_state(shmsync_mutex *m);
@@ -12306,6 +12306,8 @@ int shmsync_fairmutex_unlock(shmsync_fairmutex *f)
 int shmsync_fairmutex_recover(shmsync_fairmutex *f, int (*repair)(void *), void *arg)
 {
     struct shmi_fairmutex *x = f->impl;
+    if (repair == NULL)
+        return shmi_fail(EINVAL, "fairmutex.recover", x->m.latch.called, "without a repair");
     for (;;) {
         int took, err = shmi_fair_begin_recover(x, 0, 1, &took);
         if (err != 0)
@@ -14190,7 +14192,12 @@ int shmsync_rwmutex_downgrade(shmsync_rwmutex *lock)
         shmi_rw_take_back(m);
     return err;
 }
-int shmsync_rwmutex_recover(shmsync_rwmutex *m, int (*repair)(void *), void *arg) { return shmi_rw_recover(m->impl, "rwmutex.recover", 0, repair, arg); }
+int shmsync_rwmutex_recover(shmsync_rwmutex *m, int (*repair)(void *), void *arg)
+{
+    if (repair == NULL)
+        return shmi_fail(EINVAL, "rwmutex.recover", m->impl->called, "without a repair");
+    return shmi_rw_recover(m->impl, "rwmutex.recover", 0, repair, arg);
+}
 int shmsync_rwmutex_state(shmsync_rwmutex *m) { return shmi_rw_trouble(m->impl, "rwmutex.state", shmi_rw_gate(m->impl)); }
 
 /* The reaper's side. */
@@ -14721,6 +14728,8 @@ SHMI_FN int shmi_spin_lock(struct shmi_spinlock *l, int64_t abs)
 SHMI_FN int shmi_spin_recover(struct shmi_spinlock *l, int64_t abs, int (*repair)(void *), void *arg)
 {
     uint32_t mine = shmi_spin_ours(l, SHMI_SPIN_RECOVERING);
+    if (repair == NULL)
+        return shmi_fail(EINVAL, "spinlock.recover", l->called, "without a repair");
     for (;;) {
         uint32_t o = shmi_spin_state(l);
         int err = shmi_use(l->a, "spinlock.recover");
@@ -16350,6 +16359,8 @@ int shmsync_multilock_recover(shmsync_multilock *m, uint64_t key, int (*repair)(
     struct shmi_key_bucket *k;
     shmsync_hold hold;
     int err = shmi_multi_bucket(m->impl, key, &k);
+    if (repair == NULL && err == 0)
+        err = shmi_fail(EINVAL, "multilock.recover", k->m.latch.called, "without a repair");
     while (err == 0) {
         struct shmi_key_entry e;
         uint64_t h;

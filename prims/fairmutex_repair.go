@@ -30,8 +30,10 @@ func isOwnerDead(err error) bool { return errors.Is(err, shmsync.ErrOwnerDead) }
 // when this process dies over it f is owner-dead again.
 //
 // Recover of a healthy lock waits for it, releases it and does not run repair.
-// Its own errors are those of LockContext, ErrOwnerDead excepted.
+// Its own errors are those of LockContext, ErrOwnerDead excepted. It panics when
+// repair is nil, and leaves the lock as it is.
 func (f *FairMutex) Recover(ctx context.Context, repair func() error) error {
+	mustHaveRepair(repair, "fair mutex "+objectName(f.object))
 	for {
 		if took, err := f.beginRecover(ctx, true); err != nil {
 			return err

@@ -29,8 +29,10 @@ func init() {
 // dies over it the key is owner-dead again.
 //
 // Recover of a healthy key waits for it, unlocks it and does not run repair. Its own
-// errors are those of LockContext, ErrOwnerDead excepted.
+// errors are those of LockContext, ErrOwnerDead excepted. It panics when repair is
+// nil, and leaves the lock as it is.
 func (x *MultiLock) Recover(ctx context.Context, key uint64, repair func() error) error {
+	mustHaveRepair(repair, fmt.Sprintf("key %d of multilock %s", key, objectName(x.object)))
 	k := x.bucket(key)
 	for {
 		if err := k.mon.enter(ctx); err != nil {

@@ -25,10 +25,17 @@ func (p Policy) stored() uint32 {
 	return 0
 }
 
-// mustBeValid panics for a policy that there is not. what is the object.
+// mustBeValid panics if p is not a valid Policy. what names the object.
 func (p Policy) mustBeValid(what string) {
 	if p > Release {
 		panic(fmt.Sprintf("shmsync: %s: there is no policy %d", what, uint32(p)))
+	}
+}
+
+// mustHaveRepair panics if a caller of Recover passed no repair, before anything is taken. what names the lock.
+func mustHaveRepair(repair func() error, what string) {
+	if repair == nil {
+		panic("shmsync: Recover of " + what + " without a repair")
 	}
 }
 

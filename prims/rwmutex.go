@@ -3,6 +3,7 @@ package prims
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -122,12 +123,14 @@ const rwmutexHooks = race.Enabled || crashpoint.Enabled
 
 // OpenRWMutex finds the RWMutex of that name in the arena or creates it. An
 // empty name makes a fresh anonymous one. It takes 128 bytes for each participant
-// that the arena can have.
+// that the arena can have. It panics if opts.Policy is not a valid
+// Policy.
 func OpenRWMutex(a *arena.Arena, name string, opts *RWMutexOptions) (*RWMutex, error) {
 	var opt RWMutexOptions
 	if opts != nil {
 		opt = *opts
 	}
+	opt.Policy.mustBeValid("rwmutex " + strconv.Quote(name))
 	o, created, err := a.OpenObject(arena.ObjectSpec{
 		Kind: rwmutexKind, Version: rwmutexVersion, Name: name, Size: rwmutexBytes(a.MaxParticipants()),
 		Init: func(body []byte) { initRWMutex(rwmutexBody(body), &opt) },

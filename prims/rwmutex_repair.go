@@ -172,8 +172,10 @@ func (m *RWMutex) lookWriter() {
 // dies over it m is owner-dead again.
 //
 // Recover of a healthy lock waits for it, unlocks it and does not run repair. Its
-// own errors are those of LockContext, ErrOwnerDead excepted.
+// own errors are those of LockContext, ErrOwnerDead excepted. It panics when repair
+// is nil, and leaves the lock as it is.
 func (m *RWMutex) Recover(ctx context.Context, repair func() error) error {
+	mustHaveRepair(repair, "rwmutex "+objectName(m.object))
 	return m.recoverBy(ctx, "rwmutex.recover", repair)
 }
 

@@ -3,6 +3,7 @@ package prims
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -103,12 +104,14 @@ var rwSpinKindID = arena.KindOf("RWSP")
 const rwSpinVersion = 1
 
 // OpenRWSpinLock finds the RWSpinLock of that name in the arena or creates it. An
-// empty name makes a fresh anonymous one.
+// empty name makes a fresh anonymous one. It panics if opts.Policy is not a valid
+// Policy.
 func OpenRWSpinLock(a *arena.Arena, name string, opts *RWSpinLockOptions) (*RWSpinLock, error) {
 	var opt RWSpinLockOptions
 	if opts != nil {
 		opt = *opts
 	}
+	opt.Policy.mustBeValid("reader/writer spin lock " + strconv.Quote(name))
 	o, created, err := a.OpenObject(arena.ObjectSpec{
 		Kind: rwSpinKindID, Version: rwSpinVersion, Name: name, Size: rwSpinBytes(a),
 		Init: func(body []byte) { initSpin(body, opt.Policy, opt.Spin) },
@@ -249,8 +252,10 @@ func (l *RWSpinLock) Unlock() { l.core.unlock() }
 // readers are in, l is as before.
 //
 // Recover of a healthy lock waits for it, releases it and does not run repair.
-// Its own errors are those of LockContext, ErrOwnerDead excepted.
+// Its own errors are those of LockContext, ErrOwnerDead excepted. It panics when
+// repair is nil, and leaves the lock as it is.
 func (l *RWSpinLock) Recover(ctx context.Context, repair func() error) error {
+	mustHaveRepair(repair, l.core.what+" "+objectName(l.core.object))
 	return l.core.recover(ctx, repair)
 }
 

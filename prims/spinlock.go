@@ -3,6 +3,7 @@ package prims
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"sync/atomic"
 	"time"
 
@@ -61,12 +62,14 @@ var spinKindID = arena.KindOf("SPIN")
 const spinVersion = 1
 
 // OpenSpinLock finds the SpinLock of that name in the arena or creates it. An
-// empty name makes a fresh anonymous one.
+// empty name makes a fresh anonymous one. It panics if opts.Policy is not a valid
+// Policy.
 func OpenSpinLock(a *arena.Arena, name string, opts *SpinLockOptions) (*SpinLock, error) {
 	var opt SpinLockOptions
 	if opts != nil {
 		opt = *opts
 	}
+	opt.Policy.mustBeValid("spin lock " + strconv.Quote(name))
 	o, created, err := a.OpenObject(arena.ObjectSpec{
 		Kind: spinKindID, Version: spinVersion, Name: name, Size: uint64(spinBytes),
 		Init: func(body []byte) { initSpin(body, opt.Policy, opt.Spin) },
@@ -166,8 +169,10 @@ func (l *SpinLock) Unlock() {
 // this process dies over it l is owner-dead again.
 //
 // Recover of a healthy lock waits for it, releases it and does not run repair.
-// Its own errors are those of LockContext, ErrOwnerDead excepted.
+// Its own errors are those of LockContext, ErrOwnerDead excepted. It panics when
+// repair is nil, and leaves the lock as it is.
 func (l *SpinLock) Recover(ctx context.Context, repair func() error) error {
+	mustHaveRepair(repair, l.core.what+" "+objectName(l.core.object))
 	return l.core.recover(ctx, repair)
 }
 

@@ -31,7 +31,7 @@ int shmsync_mutex_unlock(shmsync_mutex *m);
 /* Makes an owner-dead or not recoverable mutex usable again: takes it, runs repair,
  * releases it. When repair returns not 0 the mutex is not recoverable, and that number
  * is not passed on: the result is ENOTRECOVERABLE. A healthy mutex is locked and
- * unlocked, without repair. */
+ * unlocked, without repair. EINVAL: repair is NULL; the mutex is as before. */
 int shmsync_mutex_recover(shmsync_mutex *m, int (*repair)(void *), void *arg);
 /* What a lock would find: 0 (free or held), EOWNERDEAD, ENOTRECOVERABLE, EPROTO. */
 int shmsync_mutex_state(shmsync_mutex *m);

@@ -360,6 +360,8 @@ int shmsync_fairmutex_unlock(shmsync_fairmutex *f)
 int shmsync_fairmutex_recover(shmsync_fairmutex *f, int (*repair)(void *), void *arg)
 {
     struct shmi_fairmutex *x = f->impl;
+    if (repair == NULL)
+        return shmi_fail(EINVAL, "fairmutex.recover", x->m.latch.called, "without a repair");
     for (;;) {
         int took, err = shmi_fair_begin_recover(x, 0, 1, &took);
         if (err != 0)

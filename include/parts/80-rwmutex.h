@@ -753,7 +753,12 @@ int shmsync_rwmutex_downgrade(shmsync_rwmutex *lock)
         shmi_rw_take_back(m);
     return err;
 }
-int shmsync_rwmutex_recover(shmsync_rwmutex *m, int (*repair)(void *), void *arg) { return shmi_rw_recover(m->impl, "rwmutex.recover", 0, repair, arg); }
+int shmsync_rwmutex_recover(shmsync_rwmutex *m, int (*repair)(void *), void *arg)
+{
+    if (repair == NULL)
+        return shmi_fail(EINVAL, "rwmutex.recover", m->impl->called, "without a repair");
+    return shmi_rw_recover(m->impl, "rwmutex.recover", 0, repair, arg);
+}
 int shmsync_rwmutex_state(shmsync_rwmutex *m) { return shmi_rw_trouble(m->impl, "rwmutex.state", shmi_rw_gate(m->impl)); }
 
 /* The reaper's side. */

@@ -494,6 +494,8 @@ SHMI_FN int shmi_spin_lock(struct shmi_spinlock *l, int64_t abs)
 SHMI_FN int shmi_spin_recover(struct shmi_spinlock *l, int64_t abs, int (*repair)(void *), void *arg)
 {
     uint32_t mine = shmi_spin_ours(l, SHMI_SPIN_RECOVERING);
+    if (repair == NULL)
+        return shmi_fail(EINVAL, "spinlock.recover", l->called, "without a repair");
     for (;;) {
         uint32_t o = shmi_spin_state(l);
         int err = shmi_use(l->a, "spinlock.recover");

@@ -1039,6 +1039,8 @@ int shmsync_multilock_recover(shmsync_multilock *m, uint64_t key, int (*repair)(
     struct shmi_key_bucket *k;
     shmsync_hold hold;
     int err = shmi_multi_bucket(m->impl, key, &k);
+    if (repair == NULL && err == 0)
+        err = shmi_fail(EINVAL, "multilock.recover", k->m.latch.called, "without a repair");
     while (err == 0) {
         struct shmi_key_entry e;
         uint64_t h;

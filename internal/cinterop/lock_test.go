@@ -286,3 +286,36 @@ func TestBuryEachOther(t *testing.T) {
 		sound(t, name)
 	})
 }
+
+// A recover without a repair is refused before it takes anything, and so is an open with an invalid policy.
+func TestLocksRefuseNoRepairAndInvalidPolicies(t *testing.T) {
+	cAgent(t)
+	name := newArena(t)
+	dies, c := newAgent(t, "c", name, "dies"), newAgent(t, "c", name, "second")
+	for verb, key := range map[string]string{"mutex": "", "fair": "", "rw": "", "spin": "", "rwspin": "", "multi": "7"} {
+		t.Run(verb, func(t *testing.T) {
+			for _, policy := range []int{-1, 3, 7} {
+				c.start(t, verb+".open", verb, policy).fails(t, syscall.EINVAL)
+			}
+			dies.do(t, verb+".lock", verb, keyed(key)...)
+		})
+	}
+	dies.kill(t)
+	for verb, key := range map[string]string{"mutex": "", "fair": "", "rw": "", "spin": "", "rwspin": "", "multi": "7"} {
+		t.Run(verb, func(t *testing.T) {
+			c.start(t, verb+".lock", verb, keyed(key)...).fails(t, syscall.EOWNERDEAD)
+			c.start(t, verb+".nullrecover", verb, keyed(key)...).fails(t, syscall.EINVAL)
+			c.start(t, verb+".state", verb, keyed(key)...).fails(t, syscall.EOWNERDEAD)
+			require.EqualValues(t, 1, c.do(t, verb+".recover", verb, keyed(key)...))
+		})
+	}
+	sound(t, name)
+}
+
+// keyed are the arguments of a verb of a lock that has a key, or none.
+func keyed(key string) []any {
+	if key == "" {
+		return nil
+	}
+	return []any{key}
+}

@@ -99,6 +99,8 @@ static int mutex(const order *o, uint64_t *n)
         return shmsync_mutex_trylock(&m);
     if (is(o, "mutex.unlock"))
         return shmsync_mutex_unlock(&m);
+    if (is(o, "mutex.nullrecover"))
+        return shmsync_mutex_recover(&m, NULL, NULL);
     if (is(o, "mutex.recover")) /* N: how often the repair ran */
         return shmsync_mutex_recover(&m, repair_good, n);
     if (is(o, "mutex.badrecover"))

@@ -20,6 +20,10 @@ static int fair(const order *o, uint64_t *n)
         return shmsync_fairmutex_trylock(&f);
     if (is(o, "fair.unlock"))
         return shmsync_fairmutex_unlock(&f);
+    if (is(o, "fair.nullrecover"))
+        return shmsync_fairmutex_recover(&f, NULL, NULL);
+    if (is(o, "fair.state"))
+        return shmsync_fairmutex_state(&f);
     if (is(o, "fair.recover"))
         return err = shmsync_fairmutex_recover(&f, repair_good, &repaired), *n = repaired, err;
     if (is(o, "fair.spoil"))

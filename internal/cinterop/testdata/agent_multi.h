@@ -57,6 +57,10 @@ static int multi(const order *o, uint64_t *n)
         pthread_mutex_unlock(&lease_lock);
         return shmsync_multilock_unlock(&h);
     }
+    if (is(o, "multi.nullrecover"))
+        return shmsync_multilock_recover(&m, key, NULL, NULL);
+    if (is(o, "multi.state"))
+        return shmsync_multilock_state(&m, key);
     if (is(o, "multi.recover"))
         return err = shmsync_multilock_recover(&m, key, repair_good, &repaired), *n = repaired, err;
     if (is(o, "multi.spoil"))

@@ -26,6 +26,10 @@ static int rw(const order *o, uint64_t *n)
         return shmsync_rwmutex_rdunlock(&m);
     if (is(o, "rw.down"))
         return shmsync_rwmutex_downgrade(&m);
+    if (is(o, "rw.nullrecover"))
+        return shmsync_rwmutex_recover(&m, NULL, NULL);
+    if (is(o, "rw.state"))
+        return shmsync_rwmutex_state(&m);
     if (is(o, "rw.recover"))
         return err = shmsync_rwmutex_recover(&m, repair_good, &repaired), *n = repaired, err;
     if (is(o, "rw.spoil"))

@@ -20,6 +20,10 @@ static int spin(const order *o, uint64_t *n)
         return shmsync_spinlock_trylock(&l);
     if (is(o, "spin.unlock"))
         return shmsync_spinlock_unlock(&l);
+    if (is(o, "spin.nullrecover"))
+        return shmsync_spinlock_recover(&l, NULL, NULL);
+    if (is(o, "spin.state"))
+        return shmsync_spinlock_state(&l);
     if (is(o, "spin.recover"))
         return err = shmsync_spinlock_recover(&l, repair_good, &repaired), *n = repaired, err;
     if (is(o, "spin.spoil"))
@@ -66,6 +70,10 @@ static int rwspin(const order *o, uint64_t *n)
         return shmsync_rwspinlock_downgrade_upgrade(&l);
     if (is(o, "rwspin.downtou"))
         return shmsync_rwspinlock_downgrade_to_upgrade(&l);
+    if (is(o, "rwspin.nullrecover"))
+        return shmsync_rwspinlock_recover(&l, NULL, NULL);
+    if (is(o, "rwspin.state"))
+        return shmsync_rwspinlock_state(&l);
     if (is(o, "rwspin.recover"))
         return err = shmsync_rwspinlock_recover(&l, repair_good, &repaired), *n = repaired, err;
     abs = until(o, 0, &ts);
