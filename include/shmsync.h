@@ -1347,7 +1347,7 @@ SHMI_FN struct timespec shmi_timespec(int64_t ns)
 SHMI_FN void shmi_nap(int64_t ns)
 {
     struct timespec ts = shmi_timespec(ns);
-    nanosleep(&ts, NULL);
+    syscall(SYS_nanosleep, &ts, NULL); /* unlike nanosleep it is no cancellation point */
 }
 
 /* Sleeps while *addr is val, until a wake or deadline (0: none). 0, EAGAIN, EINTR,
@@ -2244,13 +2244,14 @@ typedef struct shmi_notice {
 struct shmsync_arena {
     struct shmsync_arena *next; /* guarded by: shmi_attached_lock */
     unsigned opens;             /* guarded by: shmi_attached_lock */
+    int stage;                  /* SHMI_opening, SHMI_attached, SHMI_closing; guarded by: shmi_attached_lock */
     shmi_me *me;
     unsigned char *base;
     uint64_t size;
     shmi_geometry geo;
     char label[256]; /* the file, for messages */
     int fd;
-    int lock_fd; /* its byte lock says that we are alive; -1 where there is none */
+    int lock_fd; /* its byte lock says that we are alive; -1 where there is none. Written under shmi_attached_lock */
     uint64_t dev, ino;
     long page;
 
@@ -2423,23 +2424,58 @@ SHMI_COLD int shmi_fail_who(shmsync_arena *a, int err, const char *op, const cha
     return err;
 }
 
+/* ---- Cancellation: a pthread_cancel acts after a call, never inside one. In the middle
+ * it would leave locks behind that a living process holds, and nobody takes those back.
+ * Code outside of these pairs calls nothing that is a cancellation point. ---- */
+
+static SHMI_THREAD unsigned shmi_cancel_held; /* pairs that the thread is in */
+static SHMI_THREAD int shmi_cancel_before;    /* the state that the outermost of them found */
+
+SHMI_FN void shmi_hold_cancel(void)
+{
+    if (shmi_cancel_held++ == 0)
+        pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &shmi_cancel_before);
+}
+SHMI_FN void shmi_let_cancel(void)
+{
+    int ours;
+    if (--shmi_cancel_held == 0)
+        pthread_setcancelstate(shmi_cancel_before, &ours);
+}
+
+/* Calls a repair of the user's. */
+SHMI_FN int shmi_call_repair(int (*repair)(void *), void *arg)
+{
+    int failed;
+    shmi_hold_cancel();
+    failed = repair(arg);
+    shmi_let_cancel();
+    return failed;
+}
+
 /* ---- Calls that may sleep ---- */
 
 /* Begins one: 0, ENOTCONN in a child of fork, EBADF when this process leaves. Until
- * shmi_exit the arena stays mapped. */
+ * shmi_exit the arena stays mapped, and the thread is not canceled. */
 SHMI_FN int shmi_enter(shmsync_arena *a, const char *op)
 {
     if (shmi_self(a) == 0)
         return shmi_fail(ENOTCONN, op, a->label, "%s", "");
+    shmi_hold_cancel();
     shmi_add32(&a->calls, 1);
     if (SHMI_UNLIKELY(__atomic_load_n(&a->closing, __ATOMIC_SEQ_CST))) {
         shmi_fail(EBADF, op, a->label, "this process closed the arena");
         shmi_add32(&a->calls, (uint32_t)-1); /* the arena may be gone from here on */
+        shmi_let_cancel();
         return EBADF;
     }
     return 0;
 }
-SHMI_FN void shmi_exit(shmsync_arena *a) { shmi_add32(&a->calls, (uint32_t)-1); }
+SHMI_FN void shmi_exit(shmsync_arena *a)
+{
+    shmi_add32(&a->calls, (uint32_t)-1);
+    shmi_let_cancel();
+}
 
 /* ---- Heap: chunk words and block words are the truth, and there is no other ---- */
 
@@ -2557,7 +2593,8 @@ SHMI_FN int shmi_reserve(shmsync_arena *a, uint64_t off, uint64_t n)
     int tries = 0;
     while (off < end) {
         uint64_t now = end - off < piece ? end - off : piece;
-        if (fallocate(a->fd, FALLOC_FL_KEEP_SIZE, (off_t)off, (off_t)now) == 0) {
+        /* Unlike fallocate, syscall is no cancellation point. */
+        if (syscall(SYS_fallocate, a->fd, FALLOC_FL_KEEP_SIZE, (long)off, (long)now) == 0) {
             off += now;
             continue;
         }
@@ -4642,7 +4679,8 @@ SHMI_FN void shmi_write_obituary(shmsync_arena *a, uint32_t i, shmi_name n, int 
     uint64_t number = shmi_add64(shmi_u64(a, SHMI_hdrObitsTotal), 1);
     shmi_off o = shmi_obituary(a, number);
     char label[SHMI_labelBytes + 1];
-    shmi_xchg64(shmi_u64(a, o + SHMI_obitSeq), 0); /* not a store, which the label's bytes could pass */
+    shmi_st64(shmi_u64(a, o + SHMI_obitSeq), 0);
+    shmi_full_fence(); /* the label is written by relaxed stores, which may pass the store before them */
     shmi_st32(shmi_u32(a, o + SHMI_obitName), n);
     shmi_st32(shmi_u32(a, o + SHMI_obitPID), shmi_ld32(shmi_slot32(a, i, SHMI_slotPID)));
     shmi_st64(shmi_u64(a, o + SHMI_obitDied), shmi_ld64(shmi_slot64(a, i, SHMI_slotDied)));
@@ -5706,25 +5744,44 @@ int shmsync_arena_remove(const char *name)
 
 /* ---- Joining ---- */
 
+/* The arenas of this process, from before they have a byte lock until they have none.
+ * Nobody waits for another process, or for a call, while it holds the lock: forks take it. */
 static pthread_mutex_t shmi_attached_lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t shmi_attached_changed = PTHREAD_COND_INITIALIZER; /* an arena is no longer SHMI_opening */
 static shmsync_arena *shmi_attached; /* guarded by: shmi_attached_lock */
 static pthread_once_t shmi_atfork_once = PTHREAD_ONCE_INIT;
 
+enum {
+    SHMI_opening,  /* one thread joins; others that open the same file wait for it */
+    SHMI_attached,
+    SHMI_closing   /* one thread leaves; who opens the file now joins anew */
+};
+
 /* A child of fork is no participant. The kernel wipes its page of names; this closes
  * the descriptor whose lock says that its parent is alive, and would go on to say so. */
-SHMI_FN void shmi_before_fork(void) { pthread_mutex_lock(&shmi_attached_lock); }
-SHMI_FN void shmi_after_fork(void) { pthread_mutex_unlock(&shmi_attached_lock); }
+SHMI_FN void shmi_before_fork(void)
+{
+    pthread_mutex_lock(&shmi_attached_lock);
+    pthread_mutex_lock(&shmi_have_lock);
+}
+SHMI_FN void shmi_after_fork(void)
+{
+    pthread_mutex_unlock(&shmi_have_lock);
+    pthread_mutex_unlock(&shmi_attached_lock);
+}
 SHMI_FN void shmi_in_child(void)
 {
     shmsync_arena *a;
     for (a = shmi_attached; a != NULL; a = a->next) {
-        __atomic_store_n(&a->me->name, 0, __ATOMIC_RELAXED);
+        if (a->me != NULL)
+            __atomic_store_n(&a->me->name, 0, __ATOMIC_RELAXED);
         if (a->lock_fd >= 0)
             close(a->lock_fd);
     }
     shmi_attached = NULL;
     shmi_have.registered = 0;
-    pthread_mutex_unlock(&shmi_attached_lock);
+    pthread_cond_init(&shmi_attached_changed, NULL); /* threads that waited are not here */
+    shmi_after_fork();
 }
 SHMI_FN void shmi_watch_forks(void) { pthread_atfork(shmi_before_fork, shmi_after_fork, shmi_in_child); }
 
@@ -5900,9 +5957,11 @@ SHMI_FN void shmi_fill_slot(shmsync_arena *a, const char *label)
 
 SHMI_FN void shmi_drop_lock(shmsync_arena *a)
 {
+    pthread_mutex_lock(&shmi_attached_lock); /* a child of fork closes what it finds here */
     if (a->lock_fd >= 0)
         close(a->lock_fd);
     a->lock_fd = -1;
+    pthread_mutex_unlock(&shmi_attached_lock);
     a->caps &= ~(uint32_t)SHMI_capOFD;
 }
 
@@ -5916,7 +5975,9 @@ SHMI_FN int shmi_join(shmsync_arena *a, const char *label)
     /* An open file description of its own: through a shared one a dead child's lock
      * would live on. */
     snprintf(path, sizeof path, "/proc/self/fd/%d", a->fd);
+    pthread_mutex_lock(&shmi_attached_lock);
     a->lock_fd = shmi_have.ofd ? open(path, O_RDWR | O_CLOEXEC) : -1;
+    pthread_mutex_unlock(&shmi_attached_lock);
     if (a->lock_fd >= 0 && !shmi_same_entry(a->lock_fd, AT_FDCWD, path, 0))
         shmi_drop_lock(a);
     if (a->lock_fd >= 0)
@@ -6036,30 +6097,39 @@ SHMI_FN int shmi_compare(shmsync_arena *a, const shmsync_arena_options *o, int c
     return 0;
 }
 
-/* Makes this process a participant of the arena in s, which it takes over. */
-SHMI_FN int shmi_attach(shmi_segment *s, const char *path, const shmsync_arena_options *o, shmsync_arena **out)
+/* Takes a out of the list. The caller holds shmi_attached_lock. */
+SHMI_FN void shmi_detach(shmsync_arena *a)
 {
-    unsigned char header[SHMI_headerSize];
-    shmsync_arena *a;
-    ssize_t n;
-    void *page;
-    int err;
-    for (a = shmi_attached; a != NULL && (a->dev != s->dev || a->ino != s->ino); a = a->next) {
+    shmsync_arena **p;
+    for (p = &shmi_attached; *p != a; p = &(*p)->next) {
     }
-    if (a != NULL) {
-        shmi_unmap(s);
-        err = shmi_compare(a, o, 0);
-        if (err == 0) {
-            a->opens++;
-            *out = a;
+    *p = a->next;
+}
+
+/* This process's arena of the file in s, NULL if it has none. The caller holds
+ * shmi_attached_lock, which is given back while another thread joins. */
+SHMI_FN shmsync_arena *shmi_attached_to(const shmi_segment *s)
+{
+    shmsync_arena *a = shmi_attached;
+    while (a != NULL) {
+        if (a->dev != s->dev || a->ino != s->ino || a->stage == SHMI_closing) {
+            a = a->next;
+        } else if (a->stage == SHMI_opening) {
+            pthread_cond_wait(&shmi_attached_changed, &shmi_attached_lock);
+            a = shmi_attached;
+        } else {
+            break;
         }
-        return err;
     }
-    a = (shmsync_arena *)calloc(1, sizeof *a);
-    if (a == NULL) {
-        shmi_unmap(s);
+    return a;
+}
+
+/* Begins an arena for s, as the caller holds shmi_attached_lock. */
+SHMI_FN int shmi_new_arena(const shmi_segment *s, const char *path, shmsync_arena **out)
+{
+    shmsync_arena *a = (shmsync_arena *)calloc(1, sizeof *a);
+    if (a == NULL)
         return shmi_fail(ENOMEM, "arena.open", path, "%s", "");
-    }
     a->page = sysconf(_SC_PAGESIZE);
     a->base = s->base;
     a->size = s->size;
@@ -6067,6 +6137,7 @@ SHMI_FN int shmi_attach(shmi_segment *s, const char *path, const shmsync_arena_o
     a->lock_fd = -1;
     a->dev = s->dev;
     a->ino = s->ino;
+    a->stage = SHMI_opening;
     snprintf(a->label, sizeof a->label, "%s", path);
     pthread_mutex_init(&a->start_lock, NULL);
     pthread_cond_init(&a->start_cond, NULL);
@@ -6077,34 +6148,75 @@ SHMI_FN int shmi_attach(shmi_segment *s, const char *path, const shmsync_arena_o
     pthread_mutex_init(&a->seats_lock, NULL);
     pthread_mutex_init(&a->death_lock, NULL);
     pthread_mutex_init(&a->chores_lock, NULL);
-    n = pread(a->fd, header, sizeof header, 0);
-    err = n < 0 ? shmi_fail(errno, "arena.open", path, "read") : shmi_validate(header, (size_t)n, a->size, path, &a->geo);
-    if (err == 0)
-        err = shmi_compare(a, o, s->created);
-    if (err == 0)
-        err = shmi_restore_reservations(a);
-    if (err == 0) {
-        page = mmap(NULL, (size_t)a->page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-        a->me = page == MAP_FAILED ? NULL : (shmi_me *)page;
-        a->burials = (shmi_burial *)calloc((size_t)a->geo.slots + 1, sizeof *a->burials);
-        a->notices = (shmi_notice *)calloc((size_t)a->geo.slots + 1, sizeof *a->notices);
-        if (a->me == NULL || a->burials == NULL || a->notices == NULL)
-            err = shmi_fail(ENOMEM, "arena.open", path, "%s", "");
-        else
-            madvise(page, (size_t)a->page, MADV_WIPEONFORK); /* or the handler of forks does it */
-    }
-    if (err == 0)
-        err = shmi_join(a, o != NULL && o->label != NULL && o->label[0] != 0 ? o->label : program_invocation_short_name);
-    if (err != 0) {
-        shmi_unmap(s);
-        shmi_destroy(a);
-        return err;
-    }
-    a->opens = 1;
     a->next = shmi_attached;
     shmi_attached = a;
     *out = a;
     return 0;
+}
+
+/* Joins with a new arena. */
+SHMI_FN int shmi_begin(shmsync_arena *a, const shmi_segment *s, const shmsync_arena_options *o)
+{
+    unsigned char header[SHMI_headerSize];
+    ssize_t n = pread(a->fd, header, sizeof header, 0);
+    void *page;
+    int err = n < 0 ? shmi_fail(errno, "arena.open", a->label, "read") : shmi_validate(header, (size_t)n, a->size, a->label, &a->geo);
+    if (err == 0)
+        err = shmi_compare(a, o, s->created);
+    if (err == 0)
+        err = shmi_restore_reservations(a);
+    if (err != 0)
+        return err;
+    page = mmap(NULL, (size_t)a->page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    a->burials = (shmi_burial *)calloc((size_t)a->geo.slots + 1, sizeof *a->burials);
+    a->notices = (shmi_notice *)calloc((size_t)a->geo.slots + 1, sizeof *a->notices);
+    if (page != MAP_FAILED) {
+        madvise(page, (size_t)a->page, MADV_WIPEONFORK); /* or the handler of forks does it */
+        pthread_mutex_lock(&shmi_attached_lock);
+        a->me = (shmi_me *)page;
+        pthread_mutex_unlock(&shmi_attached_lock);
+    }
+    if (a->me == NULL || a->burials == NULL || a->notices == NULL)
+        return shmi_fail(ENOMEM, "arena.open", a->label, "%s", "");
+    return shmi_join(a, o != NULL && o->label != NULL && o->label[0] != 0 ? o->label : program_invocation_short_name);
+}
+
+/* Makes this process a participant of the arena in s, which it takes over. The caller
+ * holds shmi_attached_lock, which is given back meanwhile. */
+SHMI_FN int shmi_attach(shmi_segment *s, const char *path, const shmsync_arena_options *o, shmsync_arena **out)
+{
+    shmsync_arena *a = shmi_attached_to(s);
+    int err;
+    if (a != NULL) {
+        shmi_unmap(s);
+        err = shmi_compare(a, o, 0);
+        if (err == 0) {
+            a->opens++;
+            *out = a;
+        }
+        return err;
+    }
+    err = shmi_new_arena(s, path, &a);
+    if (err != 0) {
+        shmi_unmap(s);
+        return err;
+    }
+    pthread_mutex_unlock(&shmi_attached_lock);
+    err = shmi_begin(a, s, o);
+    pthread_mutex_lock(&shmi_attached_lock);
+    if (err == 0) {
+        a->stage = SHMI_attached;
+        a->opens = 1;
+        *out = a;
+    } else {
+        shmi_detach(a);
+    }
+    pthread_cond_broadcast(&shmi_attached_changed);
+    if (err != 0) {
+        shmi_unmap(s);
+        shmi_destroy(a);
+    }
+    return err;
 }
 
 SHMI_FN int shmi_check_abi(const char *name, uint32_t abi)
@@ -6119,13 +6231,11 @@ SHMI_FN int shmi_check_abi(const char *name, uint32_t abi)
     return 0;
 }
 
-int shmsync_arena_open_abi(const char *name, const shmsync_arena_options *opts, shmsync_arena **out, uint32_t abi)
+SHMI_FN int shmi_open_named(const char *name, const shmsync_arena_options *opts, shmsync_arena **out, uint32_t abi)
 {
     char path[PATH_MAX];
     shmi_segment s;
-    int err;
-    *out = NULL;
-    err = shmi_check_abi(name, abi);
+    int err = shmi_check_abi(name, abi);
     if (err == 0)
         err = shmi_path(name, path, sizeof path);
     if (err != 0)
@@ -6137,13 +6247,21 @@ int shmsync_arena_open_abi(const char *name, const shmsync_arena_options *opts, 
     pthread_mutex_unlock(&shmi_attached_lock);
     return err;
 }
+int shmsync_arena_open_abi(const char *name, const shmsync_arena_options *opts, shmsync_arena **out, uint32_t abi)
+{
+    int err;
+    *out = NULL;
+    shmi_hold_cancel();
+    err = shmi_open_named(name, opts, out, abi);
+    shmi_let_cancel();
+    return err;
+}
 
-int shmsync_arena_from_fd_abi(int fd, const shmsync_arena_options *opts, shmsync_arena **out, uint32_t abi)
+SHMI_FN int shmi_open_fd(int fd, const shmsync_arena_options *opts, shmsync_arena **out, uint32_t abi)
 {
     char path[64];
     shmi_segment s;
     int err, mode;
-    *out = NULL;
     snprintf(path, sizeof path, "fd %d", fd);
     err = shmi_check_abi(path, abi);
     if (err != 0)
@@ -6162,6 +6280,15 @@ int shmsync_arena_from_fd_abi(int fd, const shmsync_arena_options *opts, shmsync
     else
         err = shmi_attach(&s, path, opts, out);
     pthread_mutex_unlock(&shmi_attached_lock);
+    return err;
+}
+int shmsync_arena_from_fd_abi(int fd, const shmsync_arena_options *opts, shmsync_arena **out, uint32_t abi)
+{
+    int err;
+    *out = NULL;
+    shmi_hold_cancel();
+    err = shmi_open_fd(fd, opts, out, abi);
+    shmi_let_cancel();
     return err;
 }
 
@@ -6207,28 +6334,32 @@ SHMI_FN void shmi_leave(shmsync_arena *a)
     shmi_drop_lock(a);
     munmap(a->base, (size_t)a->size);
     close(a->fd);
-    shmi_destroy(a);
 }
 
 int shmsync_arena_close(shmsync_arena *a)
 {
-    shmsync_arena **p;
+    shmsync_arena *open_;
+    int last;
     if (a == NULL)
         return EINVAL;
+    shmi_hold_cancel();
     pthread_mutex_lock(&shmi_attached_lock);
-    for (p = &shmi_attached; *p != NULL && *p != a; p = &(*p)->next) {
+    for (open_ = shmi_attached; open_ != NULL && (open_ != a || a->stage != SHMI_attached); open_ = open_->next) {
     }
-    if (*p == NULL) {
-        pthread_mutex_unlock(&shmi_attached_lock);
-        /* Closed already, or inherited over a fork. */
-        return shmi_fail(ENOTCONN, "arena.close", NULL, "%s", "");
-    }
-    if (--a->opens == 0) {
-        *p = a->next;
-        shmi_leave(a);
-    }
+    last = open_ != NULL && --a->opens == 0;
+    if (last)
+        a->stage = SHMI_closing;
     pthread_mutex_unlock(&shmi_attached_lock);
-    return 0;
+    if (last) {
+        shmi_leave(a);
+        pthread_mutex_lock(&shmi_attached_lock);
+        shmi_detach(a);
+        pthread_mutex_unlock(&shmi_attached_lock);
+        shmi_destroy(a);
+    }
+    shmi_let_cancel();
+    /* Closed already, or inherited over a fork. */
+    return open_ != NULL ? 0 : shmi_fail(ENOTCONN, "arena.close", NULL, "%s", "");
 }
 
 uint64_t shmsync_arena_size(const shmsync_arena *a) { return a->geo.size; }
@@ -6589,10 +6720,14 @@ SHMI_FN int shmi_one_cpu(void)
     int known = __atomic_load_n(&shmi_one_cpu_, __ATOMIC_RELAXED);
     if (known == 0) {
         char b[64];
-        int before = errno, fd = open("/sys/devices/system/cpu/online", O_RDONLY | O_CLOEXEC);
-        ssize_t n = fd >= 0 ? read(fd, b, sizeof b) : -1;
+        int before = errno, fd;
+        ssize_t n;
+        shmi_hold_cancel();
+        fd = open("/sys/devices/system/cpu/online", O_RDONLY | O_CLOEXEC);
+        n = fd >= 0 ? read(fd, b, sizeof b) : -1;
         if (fd >= 0)
             close(fd);
+        shmi_let_cancel();
         if (n > 0)
             known = memchr(b, '-', (size_t)n) == NULL && memchr(b, ',', (size_t)n) == NULL ? 2 : 1;
         else
@@ -7239,7 +7374,7 @@ SHMI_FN void shmi_mutex_look(shmi_mutex *m)
 SHMI_FN int shmi_mutex_run_repair(shmi_mutex *m, int (*repair)(void *), void *arg)
 {
     shmi_name who = shmi_mutex_died(m);
-    int bad = repair(arg);
+    int bad = shmi_call_repair(repair, arg);
     SHMSYNC_CRASHPOINT("mutex.recover.repaired");
     if (bad == 0)
         return 0;
@@ -11434,7 +11569,9 @@ SHMI_FN int shmi_once_do(struct shmi_once *o, void (*f)(void *), void *arg, int6
     if (err != 0 || !mine)
         return err;
     SHMSYNC_CRASHPOINT("once.run.taken");
+    shmi_hold_cancel();
     f(arg);
+    shmi_let_cancel();
     SHMSYNC_CRASHPOINT("once.run.returned");
     err = shmi_mon_enter(m, 0);
     if (err != 0)
@@ -11752,7 +11889,9 @@ SHMI_FN int shmi_barrier_complete(struct shmi_barrier *x)
     struct shmi_change c;
     int err;
     SHMSYNC_CRASHPOINT("barrier.complete.taken");
+    shmi_hold_cancel();
     x->completion(x->completion_arg);
+    shmi_let_cancel();
     SHMSYNC_CRASHPOINT("barrier.complete.returned");
     err = shmi_mon_enter(&x->m, 0);
     if (err != 0)
@@ -12210,7 +12349,7 @@ SHMI_FN int shmi_fair_run_repair(struct shmi_fairmutex *f, int (*repair)(void *)
 {
     uint32_t next = SHMI_OWNER_NOT_RECOVERABLE, o;
     struct shmi_wakes b;
-    int failed = repair(arg), err;
+    int failed = shmi_call_repair(repair, arg), err;
     if (failed == 0) {
         SHMSYNC_CRASHPOINT("fairmutex.recover.repaired");
         next = hold ? f->m.a->self : 0;
@@ -12868,8 +13007,10 @@ SHMI_FN int shmi_cond_wait(struct shmi_cond *k, int (*unlock)(void *), int (*loc
     stamp = shmi_ld64(&seat->node->stamp);
     shmi_mon_leave(m, &b);
     SHMSYNC_CRASHPOINT("cond.wait.queued");
+    shmi_hold_cancel();
     err = unlock(arg);
     if (err != 0) {
+        shmi_let_cancel();
         if (!shmi_mon_give_up(m, seat))
             shmi_cond_finish(k, seat, 1);
         return err;
@@ -12883,6 +13024,7 @@ SHMI_FN int shmi_cond_wait(struct shmi_cond *k, int (*unlock)(void *), int (*loc
     }
     SHMSYNC_CRASHPOINT("cond.wait.woken");
     lock_err = lock(arg);
+    shmi_let_cancel();
     if (lock_err != 0) {
         if (seat != NULL)
             shmi_cond_finish(k, seat, 1);
@@ -13988,7 +14130,7 @@ SHMI_FN int shmi_rw_recover(struct shmi_rwmutex *m, const char *op, int64_t abs,
         }
     }
     SHMSYNC_CRASHPOINT("rwmutex.recover.taken");
-    if (repair(arg) != 0) {
+    if (shmi_call_repair(repair, arg) != 0) {
         shmi_cas32(&m->w->gate, recovering, SHMI_OWNER_NOT_RECOVERABLE);
         shmi_rw_wake_readers(m);
         shmi_mutex_unlock(&m->writers);
@@ -14751,7 +14893,7 @@ SHMI_FN int shmi_spin_recover(struct shmi_spinlock *l, int64_t abs, int (*repair
             if (err != 0)
                 return err;
         }
-        if (repair(arg) != 0) {
+        if (shmi_call_repair(repair, arg) != 0) {
             shmi_cas32(&l->w->state, mine, SHMI_SPIN_LOST);
             shmi_spin_wake_waiters(l, 1);
             return shmi_fail_who(l->a, ENOTRECOVERABLE, "spinlock.recover", l->called, shmi_spin_died(l));
@@ -16377,7 +16519,7 @@ int shmsync_multilock_recover(shmsync_multilock *m, uint64_t key, int (*repair)(
             shmi_put(e.hold, h);
             SHMSYNC_CRASHPOINT("multilock.recover.taken");
             shmi_mon_leave(&k->m, NULL);
-            failed = repair(arg);
+            failed = shmi_call_repair(repair, arg);
             if (failed == 0) {
                 SHMSYNC_CRASHPOINT("multilock.recover.repaired");
                 next = shmi_hold_passing(h);

@@ -172,7 +172,7 @@ SHMI_FN struct timespec shmi_timespec(int64_t ns)
 SHMI_FN void shmi_nap(int64_t ns)
 {
     struct timespec ts = shmi_timespec(ns);
-    nanosleep(&ts, NULL);
+    syscall(SYS_nanosleep, &ts, NULL); /* unlike nanosleep it is no cancellation point */
 }
 
 /* Sleeps while *addr is val, until a wake or deadline (0: none). 0, EAGAIN, EINTR,

@@ -140,13 +140,14 @@ typedef struct shmi_notice {
 struct shmsync_arena {
     struct shmsync_arena *next; /* guarded by: shmi_attached_lock */
     unsigned opens;             /* guarded by: shmi_attached_lock */
+    int stage;                  /* SHMI_opening, SHMI_attached, SHMI_closing; guarded by: shmi_attached_lock */
     shmi_me *me;
     unsigned char *base;
     uint64_t size;
     shmi_geometry geo;
     char label[256]; /* the file, for messages */
     int fd;
-    int lock_fd; /* its byte lock says that we are alive; -1 where there is none */
+    int lock_fd; /* its byte lock says that we are alive; -1 where there is none. Written under shmi_attached_lock */
     uint64_t dev, ino;
     long page;
 
@@ -319,21 +320,56 @@ SHMI_COLD int shmi_fail_who(shmsync_arena *a, int err, const char *op, const cha
     return err;
 }
 
+/* ---- Cancellation: a pthread_cancel acts after a call, never inside one. In the middle
+ * it would leave locks behind that a living process holds, and nobody takes those back.
+ * Code outside of these pairs calls nothing that is a cancellation point. ---- */
+
+static SHMI_THREAD unsigned shmi_cancel_held; /* pairs that the thread is in */
+static SHMI_THREAD int shmi_cancel_before;    /* the state that the outermost of them found */
+
+SHMI_FN void shmi_hold_cancel(void)
+{
+    if (shmi_cancel_held++ == 0)
+        pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &shmi_cancel_before);
+}
+SHMI_FN void shmi_let_cancel(void)
+{
+    int ours;
+    if (--shmi_cancel_held == 0)
+        pthread_setcancelstate(shmi_cancel_before, &ours);
+}
+
+/* Calls a repair of the user's. */
+SHMI_FN int shmi_call_repair(int (*repair)(void *), void *arg)
+{
+    int failed;
+    shmi_hold_cancel();
+    failed = repair(arg);
+    shmi_let_cancel();
+    return failed;
+}
+
 /* ---- Calls that may sleep ---- */
 
 /* Begins one: 0, ENOTCONN in a child of fork, EBADF when this process leaves. Until
- * shmi_exit the arena stays mapped. */
+ * shmi_exit the arena stays mapped, and the thread is not canceled. */
 SHMI_FN int shmi_enter(shmsync_arena *a, const char *op)
 {
     if (shmi_self(a) == 0)
         return shmi_fail(ENOTCONN, op, a->label, "%s", "");
+    shmi_hold_cancel();
     shmi_add32(&a->calls, 1);
     if (SHMI_UNLIKELY(__atomic_load_n(&a->closing, __ATOMIC_SEQ_CST))) {
         shmi_fail(EBADF, op, a->label, "this process closed the arena");
         shmi_add32(&a->calls, (uint32_t)-1); /* the arena may be gone from here on */
+        shmi_let_cancel();
         return EBADF;
     }
     return 0;
 }
-SHMI_FN void shmi_exit(shmsync_arena *a) { shmi_add32(&a->calls, (uint32_t)-1); }
+SHMI_FN void shmi_exit(shmsync_arena *a)
+{
+    shmi_add32(&a->calls, (uint32_t)-1);
+    shmi_let_cancel();
+}
 

@@ -114,7 +114,8 @@ SHMI_FN int shmi_reserve(shmsync_arena *a, uint64_t off, uint64_t n)
     int tries = 0;
     while (off < end) {
         uint64_t now = end - off < piece ? end - off : piece;
-        if (fallocate(a->fd, FALLOC_FL_KEEP_SIZE, (off_t)off, (off_t)now) == 0) {
+        /* Unlike fallocate, syscall is no cancellation point. */
+        if (syscall(SYS_fallocate, a->fd, FALLOC_FL_KEEP_SIZE, (long)off, (long)now) == 0) {
             off += now;
             continue;
         }

@@ -139,7 +139,8 @@ SHMI_FN void shmi_write_obituary(shmsync_arena *a, uint32_t i, shmi_name n, int 
     uint64_t number = shmi_add64(shmi_u64(a, SHMI_hdrObitsTotal), 1);
     shmi_off o = shmi_obituary(a, number);
     char label[SHMI_labelBytes + 1];
-    shmi_xchg64(shmi_u64(a, o + SHMI_obitSeq), 0); /* not a store, which the label's bytes could pass */
+    shmi_st64(shmi_u64(a, o + SHMI_obitSeq), 0);
+    shmi_full_fence(); /* the label is written by relaxed stores, which may pass the store before them */
     shmi_st32(shmi_u32(a, o + SHMI_obitName), n);
     shmi_st32(shmi_u32(a, o + SHMI_obitPID), shmi_ld32(shmi_slot32(a, i, SHMI_slotPID)));
     shmi_st64(shmi_u64(a, o + SHMI_obitDied), shmi_ld64(shmi_slot64(a, i, SHMI_slotDied)));

@@ -333,25 +333,44 @@ int shmsync_arena_remove(const char *name)
 
 /* ---- Joining ---- */
 
+/* The arenas of this process, from before they have a byte lock until they have none.
+ * Nobody waits for another process, or for a call, while it holds the lock: forks take it. */
 static pthread_mutex_t shmi_attached_lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t shmi_attached_changed = PTHREAD_COND_INITIALIZER; /* an arena is no longer SHMI_opening */
 static shmsync_arena *shmi_attached; /* guarded by: shmi_attached_lock */
 static pthread_once_t shmi_atfork_once = PTHREAD_ONCE_INIT;
 
+enum {
+    SHMI_opening,  /* one thread joins; others that open the same file wait for it */
+    SHMI_attached,
+    SHMI_closing   /* one thread leaves; who opens the file now joins anew */
+};
+
 /* A child of fork is no participant. The kernel wipes its page of names; this closes
  * the descriptor whose lock says that its parent is alive, and would go on to say so. */
-SHMI_FN void shmi_before_fork(void) { pthread_mutex_lock(&shmi_attached_lock); }
-SHMI_FN void shmi_after_fork(void) { pthread_mutex_unlock(&shmi_attached_lock); }
+SHMI_FN void shmi_before_fork(void)
+{
+    pthread_mutex_lock(&shmi_attached_lock);
+    pthread_mutex_lock(&shmi_have_lock);
+}
+SHMI_FN void shmi_after_fork(void)
+{
+    pthread_mutex_unlock(&shmi_have_lock);
+    pthread_mutex_unlock(&shmi_attached_lock);
+}
 SHMI_FN void shmi_in_child(void)
 {
     shmsync_arena *a;
     for (a = shmi_attached; a != NULL; a = a->next) {
-        __atomic_store_n(&a->me->name, 0, __ATOMIC_RELAXED);
+        if (a->me != NULL)
+            __atomic_store_n(&a->me->name, 0, __ATOMIC_RELAXED);
         if (a->lock_fd >= 0)
             close(a->lock_fd);
     }
     shmi_attached = NULL;
     shmi_have.registered = 0;
-    pthread_mutex_unlock(&shmi_attached_lock);
+    pthread_cond_init(&shmi_attached_changed, NULL); /* threads that waited are not here */
+    shmi_after_fork();
 }
 SHMI_FN void shmi_watch_forks(void) { pthread_atfork(shmi_before_fork, shmi_after_fork, shmi_in_child); }
 
@@ -527,9 +546,11 @@ SHMI_FN void shmi_fill_slot(shmsync_arena *a, const char *label)
 
 SHMI_FN void shmi_drop_lock(shmsync_arena *a)
 {
+    pthread_mutex_lock(&shmi_attached_lock); /* a child of fork closes what it finds here */
     if (a->lock_fd >= 0)
         close(a->lock_fd);
     a->lock_fd = -1;
+    pthread_mutex_unlock(&shmi_attached_lock);
     a->caps &= ~(uint32_t)SHMI_capOFD;
 }
 
@@ -543,7 +564,9 @@ SHMI_FN int shmi_join(shmsync_arena *a, const char *label)
     /* An open file description of its own: through a shared one a dead child's lock
      * would live on. */
     snprintf(path, sizeof path, "/proc/self/fd/%d", a->fd);
+    pthread_mutex_lock(&shmi_attached_lock);
     a->lock_fd = shmi_have.ofd ? open(path, O_RDWR | O_CLOEXEC) : -1;
+    pthread_mutex_unlock(&shmi_attached_lock);
     if (a->lock_fd >= 0 && !shmi_same_entry(a->lock_fd, AT_FDCWD, path, 0))
         shmi_drop_lock(a);
     if (a->lock_fd >= 0)
@@ -663,30 +686,39 @@ SHMI_FN int shmi_compare(shmsync_arena *a, const shmsync_arena_options *o, int c
     return 0;
 }
 
-/* Makes this process a participant of the arena in s, which it takes over. */
-SHMI_FN int shmi_attach(shmi_segment *s, const char *path, const shmsync_arena_options *o, shmsync_arena **out)
+/* Takes a out of the list. The caller holds shmi_attached_lock. */
+SHMI_FN void shmi_detach(shmsync_arena *a)
 {
-    unsigned char header[SHMI_headerSize];
-    shmsync_arena *a;
-    ssize_t n;
-    void *page;
-    int err;
-    for (a = shmi_attached; a != NULL && (a->dev != s->dev || a->ino != s->ino); a = a->next) {
+    shmsync_arena **p;
+    for (p = &shmi_attached; *p != a; p = &(*p)->next) {
     }
-    if (a != NULL) {
-        shmi_unmap(s);
-        err = shmi_compare(a, o, 0);
-        if (err == 0) {
-            a->opens++;
-            *out = a;
+    *p = a->next;
+}
+
+/* This process's arena of the file in s, NULL if it has none. The caller holds
+ * shmi_attached_lock, which is given back while another thread joins. */
+SHMI_FN shmsync_arena *shmi_attached_to(const shmi_segment *s)
+{
+    shmsync_arena *a = shmi_attached;
+    while (a != NULL) {
+        if (a->dev != s->dev || a->ino != s->ino || a->stage == SHMI_closing) {
+            a = a->next;
+        } else if (a->stage == SHMI_opening) {
+            pthread_cond_wait(&shmi_attached_changed, &shmi_attached_lock);
+            a = shmi_attached;
+        } else {
+            break;
         }
-        return err;
     }
-    a = (shmsync_arena *)calloc(1, sizeof *a);
-    if (a == NULL) {
-        shmi_unmap(s);
+    return a;
+}
+
+/* Begins an arena for s, as the caller holds shmi_attached_lock. */
+SHMI_FN int shmi_new_arena(const shmi_segment *s, const char *path, shmsync_arena **out)
+{
+    shmsync_arena *a = (shmsync_arena *)calloc(1, sizeof *a);
+    if (a == NULL)
         return shmi_fail(ENOMEM, "arena.open", path, "%s", "");
-    }
     a->page = sysconf(_SC_PAGESIZE);
     a->base = s->base;
     a->size = s->size;
@@ -694,6 +726,7 @@ SHMI_FN int shmi_attach(shmi_segment *s, const char *path, const shmsync_arena_o
     a->lock_fd = -1;
     a->dev = s->dev;
     a->ino = s->ino;
+    a->stage = SHMI_opening;
     snprintf(a->label, sizeof a->label, "%s", path);
     pthread_mutex_init(&a->start_lock, NULL);
     pthread_cond_init(&a->start_cond, NULL);
@@ -704,34 +737,75 @@ SHMI_FN int shmi_attach(shmi_segment *s, const char *path, const shmsync_arena_o
     pthread_mutex_init(&a->seats_lock, NULL);
     pthread_mutex_init(&a->death_lock, NULL);
     pthread_mutex_init(&a->chores_lock, NULL);
-    n = pread(a->fd, header, sizeof header, 0);
-    err = n < 0 ? shmi_fail(errno, "arena.open", path, "read") : shmi_validate(header, (size_t)n, a->size, path, &a->geo);
-    if (err == 0)
-        err = shmi_compare(a, o, s->created);
-    if (err == 0)
-        err = shmi_restore_reservations(a);
-    if (err == 0) {
-        page = mmap(NULL, (size_t)a->page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-        a->me = page == MAP_FAILED ? NULL : (shmi_me *)page;
-        a->burials = (shmi_burial *)calloc((size_t)a->geo.slots + 1, sizeof *a->burials);
-        a->notices = (shmi_notice *)calloc((size_t)a->geo.slots + 1, sizeof *a->notices);
-        if (a->me == NULL || a->burials == NULL || a->notices == NULL)
-            err = shmi_fail(ENOMEM, "arena.open", path, "%s", "");
-        else
-            madvise(page, (size_t)a->page, MADV_WIPEONFORK); /* or the handler of forks does it */
-    }
-    if (err == 0)
-        err = shmi_join(a, o != NULL && o->label != NULL && o->label[0] != 0 ? o->label : program_invocation_short_name);
-    if (err != 0) {
-        shmi_unmap(s);
-        shmi_destroy(a);
-        return err;
-    }
-    a->opens = 1;
     a->next = shmi_attached;
     shmi_attached = a;
     *out = a;
     return 0;
+}
+
+/* Joins with a new arena. */
+SHMI_FN int shmi_begin(shmsync_arena *a, const shmi_segment *s, const shmsync_arena_options *o)
+{
+    unsigned char header[SHMI_headerSize];
+    ssize_t n = pread(a->fd, header, sizeof header, 0);
+    void *page;
+    int err = n < 0 ? shmi_fail(errno, "arena.open", a->label, "read") : shmi_validate(header, (size_t)n, a->size, a->label, &a->geo);
+    if (err == 0)
+        err = shmi_compare(a, o, s->created);
+    if (err == 0)
+        err = shmi_restore_reservations(a);
+    if (err != 0)
+        return err;
+    page = mmap(NULL, (size_t)a->page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    a->burials = (shmi_burial *)calloc((size_t)a->geo.slots + 1, sizeof *a->burials);
+    a->notices = (shmi_notice *)calloc((size_t)a->geo.slots + 1, sizeof *a->notices);
+    if (page != MAP_FAILED) {
+        madvise(page, (size_t)a->page, MADV_WIPEONFORK); /* or the handler of forks does it */
+        pthread_mutex_lock(&shmi_attached_lock);
+        a->me = (shmi_me *)page;
+        pthread_mutex_unlock(&shmi_attached_lock);
+    }
+    if (a->me == NULL || a->burials == NULL || a->notices == NULL)
+        return shmi_fail(ENOMEM, "arena.open", a->label, "%s", "");
+    return shmi_join(a, o != NULL && o->label != NULL && o->label[0] != 0 ? o->label : program_invocation_short_name);
+}
+
+/* Makes this process a participant of the arena in s, which it takes over. The caller
+ * holds shmi_attached_lock, which is given back meanwhile. */
+SHMI_FN int shmi_attach(shmi_segment *s, const char *path, const shmsync_arena_options *o, shmsync_arena **out)
+{
+    shmsync_arena *a = shmi_attached_to(s);
+    int err;
+    if (a != NULL) {
+        shmi_unmap(s);
+        err = shmi_compare(a, o, 0);
+        if (err == 0) {
+            a->opens++;
+            *out = a;
+        }
+        return err;
+    }
+    err = shmi_new_arena(s, path, &a);
+    if (err != 0) {
+        shmi_unmap(s);
+        return err;
+    }
+    pthread_mutex_unlock(&shmi_attached_lock);
+    err = shmi_begin(a, s, o);
+    pthread_mutex_lock(&shmi_attached_lock);
+    if (err == 0) {
+        a->stage = SHMI_attached;
+        a->opens = 1;
+        *out = a;
+    } else {
+        shmi_detach(a);
+    }
+    pthread_cond_broadcast(&shmi_attached_changed);
+    if (err != 0) {
+        shmi_unmap(s);
+        shmi_destroy(a);
+    }
+    return err;
 }
 
 SHMI_FN int shmi_check_abi(const char *name, uint32_t abi)
@@ -746,13 +820,11 @@ SHMI_FN int shmi_check_abi(const char *name, uint32_t abi)
     return 0;
 }
 
-int shmsync_arena_open_abi(const char *name, const shmsync_arena_options *opts, shmsync_arena **out, uint32_t abi)
+SHMI_FN int shmi_open_named(const char *name, const shmsync_arena_options *opts, shmsync_arena **out, uint32_t abi)
 {
     char path[PATH_MAX];
     shmi_segment s;
-    int err;
-    *out = NULL;
-    err = shmi_check_abi(name, abi);
+    int err = shmi_check_abi(name, abi);
     if (err == 0)
         err = shmi_path(name, path, sizeof path);
     if (err != 0)
@@ -764,13 +836,21 @@ int shmsync_arena_open_abi(const char *name, const shmsync_arena_options *opts, 
     pthread_mutex_unlock(&shmi_attached_lock);
     return err;
 }
+int shmsync_arena_open_abi(const char *name, const shmsync_arena_options *opts, shmsync_arena **out, uint32_t abi)
+{
+    int err;
+    *out = NULL;
+    shmi_hold_cancel();
+    err = shmi_open_named(name, opts, out, abi);
+    shmi_let_cancel();
+    return err;
+}
 
-int shmsync_arena_from_fd_abi(int fd, const shmsync_arena_options *opts, shmsync_arena **out, uint32_t abi)
+SHMI_FN int shmi_open_fd(int fd, const shmsync_arena_options *opts, shmsync_arena **out, uint32_t abi)
 {
     char path[64];
     shmi_segment s;
     int err, mode;
-    *out = NULL;
     snprintf(path, sizeof path, "fd %d", fd);
     err = shmi_check_abi(path, abi);
     if (err != 0)
@@ -789,6 +869,15 @@ int shmsync_arena_from_fd_abi(int fd, const shmsync_arena_options *opts, shmsync
     else
         err = shmi_attach(&s, path, opts, out);
     pthread_mutex_unlock(&shmi_attached_lock);
+    return err;
+}
+int shmsync_arena_from_fd_abi(int fd, const shmsync_arena_options *opts, shmsync_arena **out, uint32_t abi)
+{
+    int err;
+    *out = NULL;
+    shmi_hold_cancel();
+    err = shmi_open_fd(fd, opts, out, abi);
+    shmi_let_cancel();
     return err;
 }
 
@@ -834,28 +923,32 @@ SHMI_FN void shmi_leave(shmsync_arena *a)
     shmi_drop_lock(a);
     munmap(a->base, (size_t)a->size);
     close(a->fd);
-    shmi_destroy(a);
 }
 
 int shmsync_arena_close(shmsync_arena *a)
 {
-    shmsync_arena **p;
+    shmsync_arena *open_;
+    int last;
     if (a == NULL)
         return EINVAL;
+    shmi_hold_cancel();
     pthread_mutex_lock(&shmi_attached_lock);
-    for (p = &shmi_attached; *p != NULL && *p != a; p = &(*p)->next) {
+    for (open_ = shmi_attached; open_ != NULL && (open_ != a || a->stage != SHMI_attached); open_ = open_->next) {
     }
-    if (*p == NULL) {
-        pthread_mutex_unlock(&shmi_attached_lock);
-        /* Closed already, or inherited over a fork. */
-        return shmi_fail(ENOTCONN, "arena.close", NULL, "%s", "");
-    }
-    if (--a->opens == 0) {
-        *p = a->next;
-        shmi_leave(a);
-    }
+    last = open_ != NULL && --a->opens == 0;
+    if (last)
+        a->stage = SHMI_closing;
     pthread_mutex_unlock(&shmi_attached_lock);
-    return 0;
+    if (last) {
+        shmi_leave(a);
+        pthread_mutex_lock(&shmi_attached_lock);
+        shmi_detach(a);
+        pthread_mutex_unlock(&shmi_attached_lock);
+        shmi_destroy(a);
+    }
+    shmi_let_cancel();
+    /* Closed already, or inherited over a fork. */
+    return open_ != NULL ? 0 : shmi_fail(ENOTCONN, "arena.close", NULL, "%s", "");
 }
 
 uint64_t shmsync_arena_size(const shmsync_arena *a) { return a->geo.size; }

@@ -47,10 +47,14 @@ SHMI_FN int shmi_one_cpu(void)
     int known = __atomic_load_n(&shmi_one_cpu_, __ATOMIC_RELAXED);
     if (known == 0) {
         char b[64];
-        int before = errno, fd = open("/sys/devices/system/cpu/online", O_RDONLY | O_CLOEXEC);
-        ssize_t n = fd >= 0 ? read(fd, b, sizeof b) : -1;
+        int before = errno, fd;
+        ssize_t n;
+        shmi_hold_cancel();
+        fd = open("/sys/devices/system/cpu/online", O_RDONLY | O_CLOEXEC);
+        n = fd >= 0 ? read(fd, b, sizeof b) : -1;
         if (fd >= 0)
             close(fd);
+        shmi_let_cancel();
         if (n > 0)
             known = memchr(b, '-', (size_t)n) == NULL && memchr(b, ',', (size_t)n) == NULL ? 2 : 1;
         else

@@ -308,7 +308,7 @@ SHMI_FN void shmi_mutex_look(shmi_mutex *m)
 SHMI_FN int shmi_mutex_run_repair(shmi_mutex *m, int (*repair)(void *), void *arg)
 {
     shmi_name who = shmi_mutex_died(m);
-    int bad = repair(arg);
+    int bad = shmi_call_repair(repair, arg);
     SHMSYNC_CRASHPOINT("mutex.recover.repaired");
     if (bad == 0)
         return 0;

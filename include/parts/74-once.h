@@ -125,7 +125,9 @@ SHMI_FN int shmi_once_do(struct shmi_once *o, void (*f)(void *), void *arg, int6
     if (err != 0 || !mine)
         return err;
     SHMSYNC_CRASHPOINT("once.run.taken");
+    shmi_hold_cancel();
     f(arg);
+    shmi_let_cancel();
     SHMSYNC_CRASHPOINT("once.run.returned");
     err = shmi_mon_enter(m, 0);
     if (err != 0)

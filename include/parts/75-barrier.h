@@ -286,7 +286,9 @@ SHMI_FN int shmi_barrier_complete(struct shmi_barrier *x)
     struct shmi_change c;
     int err;
     SHMSYNC_CRASHPOINT("barrier.complete.taken");
+    shmi_hold_cancel();
     x->completion(x->completion_arg);
+    shmi_let_cancel();
     SHMSYNC_CRASHPOINT("barrier.complete.returned");
     err = shmi_mon_enter(&x->m, 0);
     if (err != 0)

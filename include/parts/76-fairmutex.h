@@ -264,7 +264,7 @@ SHMI_FN int shmi_fair_run_repair(struct shmi_fairmutex *f, int (*repair)(void *)
 {
     uint32_t next = SHMI_OWNER_NOT_RECOVERABLE, o;
     struct shmi_wakes b;
-    int failed = repair(arg), err;
+    int failed = shmi_call_repair(repair, arg), err;
     if (failed == 0) {
         SHMSYNC_CRASHPOINT("fairmutex.recover.repaired");
         next = hold ? f->m.a->self : 0;

@@ -287,8 +287,10 @@ SHMI_FN int shmi_cond_wait(struct shmi_cond *k, int (*unlock)(void *), int (*loc
     stamp = shmi_ld64(&seat->node->stamp);
     shmi_mon_leave(m, &b);
     SHMSYNC_CRASHPOINT("cond.wait.queued");
+    shmi_hold_cancel();
     err = unlock(arg);
     if (err != 0) {
+        shmi_let_cancel();
         if (!shmi_mon_give_up(m, seat))
             shmi_cond_finish(k, seat, 1);
         return err;
@@ -302,6 +304,7 @@ SHMI_FN int shmi_cond_wait(struct shmi_cond *k, int (*unlock)(void *), int (*loc
     }
     SHMSYNC_CRASHPOINT("cond.wait.woken");
     lock_err = lock(arg);
+    shmi_let_cancel();
     if (lock_err != 0) {
         if (seat != NULL)
             shmi_cond_finish(k, seat, 1);

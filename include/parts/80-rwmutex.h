@@ -549,7 +549,7 @@ SHMI_FN int shmi_rw_recover(struct shmi_rwmutex *m, const char *op, int64_t abs,
         }
     }
     SHMSYNC_CRASHPOINT("rwmutex.recover.taken");
-    if (repair(arg) != 0) {
+    if (shmi_call_repair(repair, arg) != 0) {
         shmi_cas32(&m->w->gate, recovering, SHMI_OWNER_NOT_RECOVERABLE);
         shmi_rw_wake_readers(m);
         shmi_mutex_unlock(&m->writers);

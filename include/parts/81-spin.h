@@ -517,7 +517,7 @@ SHMI_FN int shmi_spin_recover(struct shmi_spinlock *l, int64_t abs, int (*repair
             if (err != 0)
                 return err;
         }
-        if (repair(arg) != 0) {
+        if (shmi_call_repair(repair, arg) != 0) {
             shmi_cas32(&l->w->state, mine, SHMI_SPIN_LOST);
             shmi_spin_wake_waiters(l, 1);
             return shmi_fail_who(l->a, ENOTRECOVERABLE, "spinlock.recover", l->called, shmi_spin_died(l));

@@ -1057,7 +1057,7 @@ int shmsync_multilock_recover(shmsync_multilock *m, uint64_t key, int (*repair)(
             shmi_put(e.hold, h);
             SHMSYNC_CRASHPOINT("multilock.recover.taken");
             shmi_mon_leave(&k->m, NULL);
-            failed = repair(arg);
+            failed = shmi_call_repair(repair, arg);
             if (failed == 0) {
                 SHMSYNC_CRASHPOINT("multilock.recover.repaired");
                 next = shmi_hold_passing(h);

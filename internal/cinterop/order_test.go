@@ -1,0 +1,48 @@
+//go:build linux
+
+package cinterop
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// cut is what lies in a part of the header from one text to before another.
+func cut(t *testing.T, part, from, to string) []byte {
+	t.Helper()
+	src, err := os.ReadFile(filepath.Join("..", "..", "include", "parts", part))
+	require.NoError(t, err)
+	m := regexp.MustCompile(`(?s)` + regexp.QuoteMeta(from) + `.*?` + regexp.QuoteMeta(to)).Find(src)
+	require.NotNil(t, m, "%s has no longer what lies between %q and %q", part, from, to)
+	return m[:len(m)-len(to)]
+}
+
+// A death record says that it is being written before any of it changes, on ARMv8.0 too: there an
+// exchange is two instructions, and later stores pass the second. A reader sees a torn record else.
+func TestDeathRecordIsInvalidBeforeItChanges(t *testing.T) {
+	clang, err := exec.LookPath("clang")
+	if err != nil {
+		t.Skip("there is no clang, which can compile for arm64 everywhere")
+	}
+	dir := t.TempDir()
+	h := append(cut(t, "22-sys.h", "SHMI_FN uint32_t shmi_ld32", "/* What only who holds a latch"), cut(t, "22-sys.h", "/* The first orders everything", "SHMI_FN void shmi_pause")...)
+	h = append(h, cut(t, "34-dead.h", "/* ---- Obituaries ---- */", "/* Obituary n, if")...)
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "order.h"), h, 0o600))
+	out, err := exec.Command(clang, "--target=aarch64-none-elf", "-march=armv8-a", "-ffreestanding", "-O2", "-I"+dir,
+		"-S", "-o", "-", filepath.Join("testdata", "order.c")).CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	code := regexp.MustCompile(`(?s)\nwrite_record:.*?\n\s*ret\n`).Find(out)
+	require.NotNil(t, code, "%s", out)
+	fence := regexp.MustCompile(`\n\s+dmb\s+ish\n`).FindIndex(code)
+	require.NotNil(t, fence, "no fence after the store of number 0:\n%s", code)
+	releases := regexp.MustCompile(`\n\s+stlr\s`).FindAllIndex(code, -1)
+	require.GreaterOrEqual(t, len(releases), 2, "%s", code)
+	require.Less(t, releases[0][0], fence[0], "the first store, of number 0, comes before the fence:\n%s", code)
+	require.Less(t, fence[0], releases[len(releases)-1][0], "the last store, of the new number, comes after it:\n%s", code)
+	require.Nil(t, regexp.MustCompile(`\n\s+st(r|p|lr)\s`).Find(code[releases[0][1]:fence[0]]), "nothing is stored in between:\n%s", code)
+}
