@@ -15,22 +15,24 @@ var (
 	_ = crashpoint.Register("barrier.complete.taken")
 	_ = crashpoint.Register("barrier.complete.returned")
 	_ = crashpoint.Register("barrier.complete.opened")
+	_ = crashpoint.Register("barrier.reset.remembered")
 )
 
 // Barrier is where a number of parties, in any number of processes, wait for each
 // other, phase after phase: a phase ends when all parties have arrived. Its methods
 // are those of C++'s std::barrier.
 //
-// A process is as many of the parties as it has arrivals in a phase: by arriving it
-// becomes so many, by ArriveAndDrop one less, and when a phase ends without all of its
-// arrivals, since others came in their stead, so many less. Join says so before the
-// first arrival, and Leave takes it back.
+// A process is as many of the parties as it has arrivals in a phase. Each arrival counts
+// as one party, and ArriveAndDrop takes one away. When a phase ends without all arrivals
+// of a process, because others came in their stead, the process is that many parties
+// less. Join makes a process a party before its first arrival, and Leave takes that back.
 //
 // When a process dies, its arrivals in the phase stay done. If others of its parties
-// have not arrived, the phase is broken; otherwise the next one is, as soon as it
-// begins. Of a broken Barrier all waits end with an error that Is ErrOwnerDead and
+// have not arrived, the phase is broken; otherwise the next phase is broken as soon as
+// it begins. Every wait for a broken phase ends with an error that Is ErrOwnerDead and
 // says who died, now and later, and arrivals do not count, until Reset begins another
-// phase.
+// phase. A Barrier remembers the last 32 broken phases at least: a wait for an older one
+// fails too if nobody knows any more how it ended.
 //
 // In the terminology of the Go memory model, and across processes: every arrival of a
 // phase synchronizes before its completion, and that before the return of every Wait
@@ -66,7 +68,7 @@ type BarrierOptions struct {
 
 var barrierKind = arena.KindOf("BARR")
 
-const barrierVersion = 1
+const barrierVersion = 2
 
 func init() {
 	arena.RegisterKind(arena.KindOps{
@@ -200,36 +202,26 @@ func (x *Barrier) ArriveAndDrop() {
 // wait waits for the end of phase p; it begins with the latch held.
 func (x *Barrier) wait(ctx context.Context, p BarrierPhase) error {
 	const op = "barrier.wait"
-	var broken uint32
-	seat, err := x.mon.lineUp(ctx, 0, uint64(p), func() bool {
-		end, name, over := x.verdict(uint64(p))
-		if end == lineDead {
-			broken = name
-		}
+	var end int
+	var name uint32
+	seat, err := x.mon.lineUp(ctx, 0, uint64(p), func() (over bool) {
+		end, name, over = x.verdict(uint64(p))
 		return over
 	})
 	switch {
 	case err != nil:
 		return err
-	case broken != 0:
-		return x.ownerDead(op, broken)
-	case seat == nil:
-		return nil
+	case seat != nil:
+		f, err := x.mon.await(ctx, seat)
+		if err != nil {
+			return err
+		}
+		end, name = int(f.result()), f.aux()
 	}
-	f, err := x.mon.await(ctx, seat)
-	if err == nil && f.result() == lineDead {
-		return x.ownerDead(op, f.aux())
+	if end == lineDead {
+		return x.ownerDead(op, uint64(p), name)
 	}
-	return err
-}
-
-func (x *Barrier) ownerDead(op string, name uint32) error {
-	n := arena.Name(name & arena.NameMask)
-	why := "it was one of the parties and died"
-	if n != 0 && x.mon.current(n) {
-		why = "its completion panicked"
-	}
-	return x.mon.fail(op, shmsync.ErrOwnerDead, x.a.Who(n), why)
+	return nil
 }
 
 // arrive counts n arrivals, and drop parties less, and gives the phase. It ends with
@@ -353,8 +345,11 @@ func (x *Barrier) Join(n int64) {
 	x.enter()
 	h, phase := x.mine(), x.words.phase.Load()
 	parties, left := h.in(phase)
+	if x.words.completer.Load() == 0 {
+		left += uint64(n) // else the phase takes no more arrivals: these parties arrive in the next one
+	}
 	var c change
-	h.set(&c, phase, parties+uint64(n), left+uint64(n))
+	h.set(&c, phase, parties+uint64(n), left)
 	x.mon.commit(&c)
 	x.mon.leave(nil)
 }
@@ -371,11 +366,13 @@ func (x *Barrier) Leave() {
 	x.mon.leave(nil)
 }
 
-// Reset begins another phase of a broken Barrier, for so many parties from now on; 0
-// means as many as were expected of the next phase. Those who wait for the broken
-// phase, and will, are told that it is broken. If the Barrier is not broken Reset does
-// nothing: all who are told may call it, and one of them does it. It reports whether
-// it did. It panics when parties is negative.
+// Reset begins another phase of a broken Barrier, for that many parties from now on.
+// For parties 0 it computes them: those that were expected less those that died. That
+// is right however many died, also while Reset runs. A number of the caller's own is for
+// one that starts other processes in place of the dead. Waits for the broken phase
+// report that it broke, before and after Reset. If the Barrier is not broken, Reset does
+// nothing and returns false, so every process that is told of a death may call it. It
+// panics if parties is negative.
 func (x *Barrier) Reset(parties int64) bool {
 	if parties < 0 {
 		panic(fmt.Sprintf("shmsync: Reset of barrier %s to %d parties", objectName(x.object), parties))

@@ -369,7 +369,7 @@ func TestBarrierSlotReused(t *testing.T) {
 		x.proc.Kill(t)
 		alone(t, a, 1)
 		require.ErrorIs(t, b.ArriveAndWaitContext(t.Context()), shmsync.ErrOwnerDead)
-		require.True(t, b.Reset(0))
+		require.True(t, b.Reset(2))
 		y := gateActor(t, a, "next")
 		id := gateBlocked(t, a, y, b.Offset(), order{Op: "barrier.meet", Object: "plain"})
 		b.ArriveAndWait()

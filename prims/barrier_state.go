@@ -6,6 +6,7 @@ import (
 
 	"github.com/shmsync/shmsync"
 	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/crashpoint"
 )
 
 // mine is this participant's share, with the latch held.
@@ -47,19 +48,6 @@ func (x *Barrier) isBroken() bool {
 	return b != 0 && b-1 <= x.words.phase.Load()
 }
 
-// verdict tells how a wait for the end of a phase ends, if it is over.
-func (x *Barrier) verdict(p uint64) (end int, name uint32, over bool) {
-	now := x.words.phase.Load()
-	switch {
-	case now <= p && !x.isBroken():
-		return 0, 0, false
-	case now <= p, x.words.voided.Load() == p+1:
-		// A broken phase that has no name is a peer's bytes, and broken all the same.
-		return lineDead, max(uint32(x.words.dead.Load()), 1), true
-	}
-	return lineOpen, 0, true
-}
-
 // lose breaks the phase that the participant of a share, who is dead, leaves
 // incomplete: this one, or the next.
 func (x *Barrier) lose(h *barrierShare) {
@@ -76,7 +64,7 @@ func (x *Barrier) lose(h *barrierShare) {
 }
 
 // breakPhase makes a phase, and all later ones, broken by a death: that of the
-// participant of h, if there is one, and otherwise that of the completer.
+// participant of h, whose parties are lost, or, where h is nil, that of the completer.
 func (x *Barrier) breakPhase(phase, name uint64, h *barrierShare) {
 	w := x.words
 	var c change
@@ -84,22 +72,34 @@ func (x *Barrier) breakPhase(phase, name uint64, h *barrierShare) {
 		c.set(&w.broken, phase+1)
 		c.set(&w.dead, name)
 	}
-	if h != nil {
-		c.set(&h.parties, 0)
-		c.set(&h.left, 0)
-	} else {
+	if h == nil {
 		c.set(&w.completer, 0)
+		x.mon.commit(&c)
+		return
+	}
+	parties, _ := h.in(w.phase.Load())
+	c.set(&h.parties, 0)
+	c.set(&h.left, 0)
+	c.set(&w.lost, w.lost.Load()+parties)
+	for i := range w.gone {
+		if g := &w.gone[i]; g.Load() == 0 {
+			c.set(g, lostParties(name, parties))
+			break
+		}
 	}
 	x.mon.commit(&c)
 }
 
-// begin gives a broken phase up and begins another one.
+// begin gives a broken phase up and begins another one. A death on the way leaves the
+// Barrier broken, until the last change.
 func (x *Barrier) begin(parties uint64) {
 	w := x.words
 	phase := w.phase.Load()
 	if parties == 0 {
-		parties = w.expected.Load()
+		parties = x.left()
 	}
+	x.remember(phase)
+	crashpoint.Hit("barrier.reset.remembered")
 	for _, h := range x.shares {
 		if n, _ := h.in(phase); n > 0 {
 			var c change
@@ -107,12 +107,15 @@ func (x *Barrier) begin(parties uint64) {
 			x.mon.commit(&c)
 		}
 	}
+	for i := range w.gone {
+		put(&w.gone[i], 0)
+	}
 	var c change
 	c.set(&w.phase, phase+1)
 	c.set(&w.expected, parties)
 	c.set(&w.pending, parties)
 	c.set(&w.broken, 0)
-	c.set(&w.voided, phase+1)
+	c.set(&w.lost, 0)
 	c.set(&w.completer, 0)
 	x.mon.commit(&c)
 }
@@ -184,13 +187,22 @@ type BarrierState struct {
 	Completer *shmsync.Identity // who runs the completion; nil if nobody does
 	Err       error             // why waits fail: nil or ErrOwnerDead
 	Who       *shmsync.Identity // whose death that is; nil when not known any more
+	// Lost is how many of the parties died since the Barrier was created or reset. It may
+	// be positive while Err is nil: then the next phase is broken.
+	Lost int64
+	Dead []shmsync.Identity // the processes that those parties were, as far as known
 }
 
 // State looks at x without locking it. What it tells may be over when it returns.
 func (x *Barrier) State() BarrierState {
 	w := x.words
 	st := BarrierState{
-		Phase: BarrierPhase(w.phase.Load()), Pending: signed(w.pending.Load()), Expected: signed(w.expected.Load()), Waiting: !x.fifo.empty(),
+		Phase: BarrierPhase(w.phase.Load()), Pending: signed(w.pending.Load()), Expected: signed(w.expected.Load()), Waiting: !x.fifo.empty(), Lost: signed(w.lost.Load()),
+	}
+	for i := range w.gone {
+		if who := x.a.Who(nameLost(w.gone[i].Load())); who != nil {
+			st.Dead = append(st.Dead, *who)
+		}
 	}
 	if h := x.shares[x.name.Slot()-1]; h.name.Load() == uint64(x.name) {
 		parties, _ := h.in(w.phase.Load())
@@ -216,7 +228,7 @@ func (x *Barrier) String() string {
 		s += fmt.Sprintf(", %v completes it", st.Completer)
 	}
 	if st.Err != nil {
-		s += ", " + st.Err.Error()
+		s += fmt.Sprintf(", %v, %d parties lost", st.Err, st.Lost)
 	}
 	return s
 }

@@ -8,7 +8,12 @@ import (
 	"github.com/shmsync/shmsync/arena"
 )
 
-// barrierWords is the head of the body of a Barrier, 512 bytes; a barrierShare for
+const (
+	barrierBreaks = 32 // broken phases that a Barrier remembers
+	barrierNames  = 8  // dead parties of one broken phase whose names it remembers
+)
+
+// barrierWords is the head of the body of a Barrier, 1088 bytes; a barrierShare for
 // each slot of the arena follows, from slot 1. All words but the first change through
 // the redo log, with the latch held; other readers are State and tools.
 type barrierWords struct {
@@ -28,10 +33,24 @@ type barrierWords struct {
 	broken atomic.Uint64
 	// dead is the name of whose death that is.
 	dead atomic.Uint64
-	// voided is the last phase that was broken and has been given up, plus 1.
-	voided atomic.Uint64
-	queue  listWords
-	_      [48]byte
+	// lost is how many parties died since the last Reset.
+	lost  atomic.Uint64
+	queue listWords
+	_     [48]byte
+	// gone are the names of the first of those parties, a name for each process: name |
+	// parties<<32. A death between the steps of a Reset may leave a part of them.
+	gone [barrierNames]atomic.Uint64
+	// breaks are the phases that broke and that a Reset has ended. The record of phase p
+	// is at p modulo their number, so a later phase may take its place.
+	breaks [barrierBreaks]barrierBreak
+}
+
+// barrierBreak records that a phase broke. A process that holds the latch writes it
+// before the phase ends.
+type barrierBreak struct {
+	_     structs.HostLayout
+	phase atomic.Uint64 // the phase, plus 1; 0 for none
+	dead  atomic.Uint64 // the first party that died, as in gone, but with all parties that were lost
 }
 
 // barrierShare is how many of the parties a participant is.
@@ -62,9 +81,12 @@ var (
 	_ = [1]struct{}{}[unsafe.Offsetof(barrierWords{}.completer)-416]
 	_ = [1]struct{}{}[unsafe.Offsetof(barrierWords{}.broken)-424]
 	_ = [1]struct{}{}[unsafe.Offsetof(barrierWords{}.dead)-432]
-	_ = [1]struct{}{}[unsafe.Offsetof(barrierWords{}.voided)-440]
+	_ = [1]struct{}{}[unsafe.Offsetof(barrierWords{}.lost)-440]
 	_ = [1]struct{}{}[unsafe.Offsetof(barrierWords{}.queue)-448]
-	_ = [1]struct{}{}[unsafe.Sizeof(barrierWords{})-512]
+	_ = [1]struct{}{}[unsafe.Offsetof(barrierWords{}.gone)-512]
+	_ = [1]struct{}{}[unsafe.Offsetof(barrierWords{}.breaks)-576]
+	_ = [1]struct{}{}[unsafe.Sizeof(barrierWords{})-1088]
+	_ = [1]struct{}{}[unsafe.Sizeof(barrierBreak{})-16]
 	_ = [1]struct{}{}[unsafe.Offsetof(barrierShare{}.name)-0]
 	_ = [1]struct{}{}[unsafe.Offsetof(barrierShare{}.phase)-8]
 	_ = [1]struct{}{}[unsafe.Offsetof(barrierShare{}.parties)-16]

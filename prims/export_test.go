@@ -197,3 +197,6 @@ func (s *Semaphore) Latched(f func()) error {
 	f()
 	return nil
 }
+
+// BarrierBreaks is how many broken phases a Barrier remembers.
+const BarrierBreaks = barrierBreaks

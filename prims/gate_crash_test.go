@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/shmsync/shmsync"
 	"github.com/shmsync/shmsync/arena"
 	"github.com/shmsync/shmsync/internal/proctest"
 	"github.com/shmsync/shmsync/prims"
@@ -55,6 +56,26 @@ func TestBarrierCrashOfTheLast(t *testing.T) {
 			sound(t, a)
 		})
 	}
+}
+
+// A process dies while it resets a Barrier: the phase stays broken and remembered, and
+// the next Reset does the same.
+func TestBarrierCrashOfReset(t *testing.T) {
+	a := newArena(t, nil)
+	b := newBarrier(t, a, "plain", 3, nil)
+	broken := breakBarrier(t, a, b, "victim")
+	dying := gateActor(t, a, "dying", proctest.Env("SHMSYNC_CRASHPOINT=barrier.reset.remembered:1"))
+	dying.start(order{Op: "barrier.reset", Object: "plain"})
+	dying.proc.WaitSignal(t, syscall.SIGKILL)
+	alone(t, a, 1)
+	err := b.ArriveAndWaitContext(t.Context())
+	require.ErrorIs(t, err, shmsync.ErrOwnerDead)
+	require.Equal(t, "victim", identityOf(err).Label)
+	require.EqualValues(t, 1, b.State().Lost)
+	require.True(t, b.Reset(0))
+	require.Equal(t, prims.BarrierState{Phase: broken + 1, Pending: 2, Expected: 2}, b.State())
+	require.ErrorIs(t, b.WaitContext(t.Context(), broken), shmsync.ErrOwnerDead)
+	sound(t, a)
 }
 
 // A party dies at its arrival, which is not the last: it has arrived, or it has not.

@@ -53,6 +53,9 @@ int shmsync_barrier_arrive_and_drop(shmsync_barrier *b);
 /* This process is n more of the parties; or none of them any more, and others arrive in its stead. */
 int shmsync_barrier_join(shmsync_barrier *b, int64_t n);
 int shmsync_barrier_leave(shmsync_barrier *b);
-/* Begins another phase of a broken barrier, for so many parties, 0: as many as were
- * expected. did, which may be NULL, says whether it did. */
+/* How many of the parties died since the barrier was created or reset. */
+int64_t shmsync_barrier_lost(const shmsync_barrier *b);
+/* Begins another phase of a broken barrier, for that many parties. For 0 it computes them:
+ * those that were expected less those that died. did, which may be NULL, tells whether
+ * this call did it. */
 int shmsync_barrier_reset(shmsync_barrier *b, int64_t parties, int *did);

@@ -28,7 +28,7 @@
 #define SHMI_KIND_LATCH UINT32_C(0x4843544c) /* LTCH */
 #define SHMI_VERSION_LATCH 1
 #define SHMI_KIND_BARRIER UINT32_C(0x52524142) /* BARR */
-#define SHMI_VERSION_BARRIER 1
+#define SHMI_VERSION_BARRIER 2
 #define SHMI_KIND_ONCE UINT32_C(0x45434e4f) /* ONCE */
 #define SHMI_VERSION_ONCE 1
 #define SHMI_KIND_FAIR_MUTEX UINT32_C(0x52494146) /* FAIR */
@@ -337,9 +337,11 @@ typedef struct shmi_barrier_words {
     uint64_t completer;
     uint64_t broken;
     uint64_t dead;
-    uint64_t voided;
+    uint64_t lost;
     shmi_list_words queue;
     uint8_t pad0_[48];
+    uint64_t gone[8];
+    uint64_t breaks[64];
 } shmi_barrier_words;
 SHMI_ASSERT(offsetof(shmi_barrier_words, mon) == 0, "barrier_words.mon");
 SHMI_ASSERT(offsetof(shmi_barrier_words, size) == 384, "barrier_words.size");
@@ -349,9 +351,11 @@ SHMI_ASSERT(offsetof(shmi_barrier_words, phase) == 408, "barrier_words.phase");
 SHMI_ASSERT(offsetof(shmi_barrier_words, completer) == 416, "barrier_words.completer");
 SHMI_ASSERT(offsetof(shmi_barrier_words, broken) == 424, "barrier_words.broken");
 SHMI_ASSERT(offsetof(shmi_barrier_words, dead) == 432, "barrier_words.dead");
-SHMI_ASSERT(offsetof(shmi_barrier_words, voided) == 440, "barrier_words.voided");
+SHMI_ASSERT(offsetof(shmi_barrier_words, lost) == 440, "barrier_words.lost");
 SHMI_ASSERT(offsetof(shmi_barrier_words, queue) == 448, "barrier_words.queue");
-SHMI_ASSERT(sizeof(shmi_barrier_words) == 512, "barrier_words");
+SHMI_ASSERT(offsetof(shmi_barrier_words, gone) == 512, "barrier_words.gone");
+SHMI_ASSERT(offsetof(shmi_barrier_words, breaks) == 576, "barrier_words.breaks");
+SHMI_ASSERT(sizeof(shmi_barrier_words) == 1088, "barrier_words");
 
 /* Share of a Barrier */
 typedef struct shmi_barrier_share {

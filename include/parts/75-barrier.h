@@ -41,39 +41,66 @@ SHMI_FN int shmi_barrier_broken(struct shmi_barrier *x)
     return b != 0 && b - 1 <= shmi_get(&x->w->phase);
 }
 
-/* How a wait for the end of a phase ends, if it is over. */
+enum { SHMI_barrierBreaks = 32, SHMI_barrierNames = 8 };
+
+/* The name of a dead process and a number of parties, in one word. */
+SHMI_FN uint64_t shmi_barrier_lost(uint64_t name, uint64_t parties)
+{
+    return (name & SHMI_NAME_MASK) | shmi_min(parties, UINT32_MAX) << 32;
+}
+
+/* How a wait for the end of a phase ends, if it is over. name is 0 with SHMI_lineDead for
+ * a phase whose record a later broken phase has replaced: nobody knows how it ended. */
 SHMI_FN int shmi_barrier_verdict(struct shmi_barrier *x, uint64_t p, uint32_t *end, uint32_t *name)
 {
-    uint64_t now = shmi_get(&x->w->phase);
+    uint64_t *record = &x->w->breaks[2 * (p % SHMI_barrierBreaks)], at;
     *end = SHMI_lineOpen;
     *name = 0;
-    if (now <= p && !shmi_barrier_broken(x))
-        return 0;
-    if (now <= p || shmi_get(&x->w->voided) == p + 1) {
+    if (shmi_get(&x->w->phase) <= p) {
+        if (!shmi_barrier_broken(x))
+            return 0;
         *end = SHMI_lineDead;
         *name = (uint32_t)shmi_get(&x->w->dead);
-        if (*name == 0)
-            *name = 1; /* a peer's bytes, and broken all the same */
+    } else {
+        at = shmi_get(&record[0]);
+        if (at <= p)
+            return 1;
+        *end = SHMI_lineDead;
+        if (at > p + 1)
+            return 1;
+        *name = (uint32_t)(shmi_get(&record[1]) & SHMI_NAME_MASK);
     }
+    if (*name == 0)
+        *name = 1; /* a peer's bytes, and broken all the same */
     return 1;
 }
 
-/* Makes a phase, and all later ones, broken by a death: that of the participant of h, or of the completer. */
+/* Makes a phase, and all later ones, broken by a death: that of the participant of h, whose
+ * parties are lost, or, where h is NULL, that of the completer. */
 SHMI_FN void shmi_barrier_break(struct shmi_barrier *x, uint64_t phase, uint64_t name, shmi_barrier_share *h)
 {
-    uint64_t b = shmi_get(&x->w->broken);
+    uint64_t b = shmi_get(&x->w->broken), parties, left;
     struct shmi_change c;
+    int i;
     c.n = 0;
     if (b == 0 || phase < b - 1) {
         shmi_change_set(&c, &x->w->broken, phase + 1);
         shmi_change_set(&c, &x->w->dead, name);
     }
-    if (h != NULL) {
-        shmi_change_set(&c, &h->parties, 0);
-        shmi_change_set(&c, &h->left, 0);
-    } else {
+    if (h == NULL) {
         shmi_change_set(&c, &x->w->completer, 0);
+        shmi_mon_commit(&x->m, &c);
+        return;
     }
+    parties = shmi_barrier_in(h, shmi_get(&x->w->phase), &left);
+    shmi_change_set(&c, &h->parties, 0);
+    shmi_change_set(&c, &h->left, 0);
+    shmi_change_set(&c, &x->w->lost, shmi_get(&x->w->lost) + parties);
+    for (i = 0; i < SHMI_barrierNames; i++)
+        if (shmi_get(&x->w->gone[i]) == 0) {
+            shmi_change_set(&c, &x->w->gone[i], shmi_barrier_lost(name, parties));
+            break;
+        }
     shmi_mon_commit(&x->m, &c);
 }
 
@@ -218,13 +245,12 @@ int shmsync_barrier_close(shmsync_barrier *b)
 
 typedef struct shmi_barrier_wanted {
     uint64_t phase;
-    uint32_t dead; /* who broke it, if somebody did */
+    uint32_t end, dead; /* the verdict */
 } shmi_barrier_wanted;
 SHMI_FN int shmi_barrier_over(struct shmi_monitor *m, void *arg)
 {
     shmi_barrier_wanted *want = (shmi_barrier_wanted *)arg;
-    uint32_t end;
-    return shmi_barrier_verdict((struct shmi_barrier *)m, want->phase, &end, &want->dead);
+    return shmi_barrier_verdict((struct shmi_barrier *)m, want->phase, &want->end, &want->dead);
 }
 
 /* Waits for the end of phase p; it begins with the latch held. */
@@ -235,16 +261,20 @@ SHMI_FN int shmi_barrier_wait(struct shmi_barrier *x, uint64_t p, int64_t abs)
     uint64_t fate = 0;
     int err;
     want.phase = p;
+    want.end = SHMI_lineOpen;
     want.dead = 0;
     err = shmi_mon_line_up(&x->m, abs, p, shmi_barrier_over, &want, &seat);
     if (err == 0 && seat != NULL) {
         err = shmi_mon_await(&x->m, seat, abs, &fate);
-        if (err == 0 && shmi_fate_result(fate) == SHMI_lineDead)
-            want.dead = shmi_fate_aux(fate);
+        want.end = shmi_fate_result(fate);
+        want.dead = shmi_fate_aux(fate);
     }
-    if (err == 0 && want.dead != 0)
-        err = shmi_fail_who(x->m.a, EOWNERDEAD, "barrier.wait", x->m.latch.called, want.dead & SHMI_NAME_MASK);
-    return err;
+    if (err != 0 || want.end != SHMI_lineDead)
+        return err;
+    if (want.dead == 0)
+        return shmi_fail(EOWNERDEAD, "barrier.wait", x->m.latch.called,
+                         "nobody knows how phase %llu ended: more than %d phases ago, and a later one broke", (unsigned long long)p, SHMI_barrierBreaks);
+    return shmi_fail_who(x->m.a, EOWNERDEAD, "barrier.wait", x->m.latch.called, want.dead & SHMI_NAME_MASK);
 }
 
 /* Counts arrivals, with the latch held, and says whether they were the last. */
@@ -416,7 +446,9 @@ SHMI_FN int shmi_barrier_be(struct shmi_barrier *x, uint64_t n, int none)
     phase = shmi_get(&x->w->phase);
     parties = shmi_barrier_in(h, phase, &left);
     c.n = 0;
-    shmi_barrier_set(&c, h, phase, none ? 0 : parties + n, none ? 0 : left + n);
+    if (shmi_get(&x->w->completer) == 0)
+        left += n; /* else the phase takes no more arrivals: these parties arrive in the next one */
+    shmi_barrier_set(&c, h, phase, none ? 0 : parties + n, none ? 0 : left);
     shmi_mon_commit(&x->m, &c);
     shmi_mon_leave(&x->m, NULL);
     return 0;
@@ -449,7 +481,18 @@ int shmsync_barrier_reset(shmsync_barrier *b, int64_t parties, int *did)
         return 0;
     }
     phase = shmi_get(&x->w->phase);
-    n = parties != 0 ? (uint64_t)parties : shmi_get(&x->w->expected);
+    n = (uint64_t)parties;
+    if (n == 0) {
+        uint64_t expected = shmi_get(&x->w->expected);
+        n = expected - shmi_min(shmi_get(&x->w->lost), expected);
+        if (n == 0)
+            n = 1; /* the caller is there */
+    }
+    c.n = 0;
+    shmi_change_set(&c, &x->w->breaks[2 * (phase % SHMI_barrierBreaks)], phase + 1);
+    shmi_change_set(&c, &x->w->breaks[2 * (phase % SHMI_barrierBreaks) + 1], shmi_barrier_lost(shmi_get(&x->w->dead), shmi_get(&x->w->lost)));
+    shmi_mon_commit(&x->m, &c);
+    SHMSYNC_CRASHPOINT("barrier.reset.remembered");
     for (i = 0; i < x->slots; i++) {
         uint64_t has = shmi_barrier_in(&x->shares[i], phase, &left);
         if (has == 0)
@@ -458,12 +501,14 @@ int shmsync_barrier_reset(shmsync_barrier *b, int64_t parties, int *did)
         shmi_barrier_set(&c, &x->shares[i], phase, has, 0); /* as if it had arrived: it is a party of the next phase */
         shmi_mon_commit(&x->m, &c);
     }
+    for (i = 0; i < SHMI_barrierNames; i++)
+        shmi_put(&x->w->gone[i], 0);
     c.n = 0;
     shmi_change_set(&c, &x->w->phase, phase + 1);
     shmi_change_set(&c, &x->w->expected, n);
     shmi_change_set(&c, &x->w->pending, n);
     shmi_change_set(&c, &x->w->broken, 0);
-    shmi_change_set(&c, &x->w->voided, phase + 1);
+    shmi_change_set(&c, &x->w->lost, 0);
     shmi_change_set(&c, &x->w->completer, 0);
     shmi_mon_commit(&x->m, &c);
     shmi_mon_settle_and_leave(&x->m);
@@ -471,6 +516,8 @@ int shmsync_barrier_reset(shmsync_barrier *b, int64_t parties, int *did)
         *did = 1;
     return 0;
 }
+
+int64_t shmsync_barrier_lost(const shmsync_barrier *b) { return (int64_t)shmi_ld64(&b->impl->w->lost); }
 
 SHMI_FN void shmi_repair_barrier(shmsync_arena *a, const shmi_object *o, shmi_name dead)
 {

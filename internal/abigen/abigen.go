@@ -66,6 +66,8 @@ var parts = map[string]string{
 	"writers 192":  "shmi_mutex_words %s",
 	"redo 96":      "shmi_redo_entry %s[6]",
 	"entries 120":  "uint64_t %s[15]",
+	"gone 64":      "uint64_t %s[8]",
+	"breaks 512":   "uint64_t %s[64]",
 	"stats 128":    "uint64_t %s[16]",
 }
 

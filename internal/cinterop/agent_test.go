@@ -396,6 +396,8 @@ func (x *goAgent) barrier(o order) (uint64, error) {
 		b.Leave()
 	case "barrier.reset":
 		return yes(b.Reset(o.arg(0))), nil
+	case "barrier.lost":
+		return uint64(b.State().Lost), nil
 	case "barrier.wait":
 		return 0, b.WaitContext(o.ctx(1), prims.BarrierPhase(o.arg(0)))
 	case "barrier.aw":

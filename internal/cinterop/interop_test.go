@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"syscall"
 	"testing"
+
+	"github.com/stretchr/testify/require"
 )
 
 // scene is two agents and one that sees to it that somebody is left.
@@ -435,6 +437,34 @@ func TestBarrierKilledWaiter(t *testing.T) {
 		s.c.do(t, "barrier.aw", "b")
 		w.must(t)
 		s.c.start(t, "barrier.aw", "b").fails(t, syscall.EOWNERDEAD)
+	})
+}
+
+// A wait for a broken phase fails however many phases have broken since, and Reset(0)
+// goes on with the parties that are left, whatever language each side is in.
+func TestBarrierEveryBrokenPhase(t *testing.T) {
+	forPairs(t, func(t *testing.T, s scene) {
+		s.b.do(t, "barrier.open", "b", 5)
+		victims := []*agent{s.a, newAgent(t, s.a.lang, s.arena, "second"), newAgent(t, s.b.lang, s.arena, "third")}
+		for i, v := range victims {
+			v.do(t, "barrier.join", "b", 1)
+			v.kill(t)
+			s.b.start(t, "barrier.wait", "b", 2*i).fails(t, syscall.EOWNERDEAD)
+			require.EqualValues(t, 1, s.c.do(t, "barrier.lost", "b"))
+			resetter := []*agent{s.b, s.c}[i%2]
+			require.EqualValues(t, 1, resetter.do(t, "barrier.reset", "b", 0))
+			require.EqualValues(t, 2*i+1, s.b.do(t, "barrier.arrive", "b", 4-i))
+			s.b.do(t, "barrier.leave", "b")
+		}
+		for phase := range 6 {
+			w := s.b.start(t, "barrier.wait", "b", phase)
+			if phase%2 == 0 {
+				w.fails(t, syscall.EOWNERDEAD)
+			} else {
+				w.must(t)
+			}
+		}
+		require.Zero(t, s.c.do(t, "barrier.lost", "b"))
 	})
 }
 

@@ -286,6 +286,8 @@ static int barrier(const order *o, uint64_t *n)
         return shmsync_barrier_leave(&b);
     if (is(o, "barrier.reset"))
         return err = shmsync_barrier_reset(&b, arg(o, 0), &did), *n = (uint64_t)did, err;
+    if (is(o, "barrier.lost"))
+        return *n = (uint64_t)shmsync_barrier_lost(&b), 0;
     if (is(o, "barrier.wait")) {
         abs = until(o, 1, &ts);
         return abs == NULL ? shmsync_barrier_wait(&b, (uint64_t)arg(o, 0)) : shmsync_barrier_timedwait(&b, (uint64_t)arg(o, 0), abs);

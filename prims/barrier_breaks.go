@@ -1,0 +1,89 @@
+package prims
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/arena"
+)
+
+// lostParties packs the name of a dead process and a number of parties.
+func lostParties(name, parties uint64) uint64 {
+	return name&uint64(arena.NameMask) | min(parties, math.MaxUint32)<<32
+}
+
+// nameLost and partiesLost unpack what lostParties packed.
+func nameLost(v uint64) arena.Name { return arena.Name(v & uint64(arena.NameMask)) }
+func partiesLost(v uint64) uint64  { return v >> 32 }
+
+// verdict tells how a wait for the end of phase p ends, if it is over: lineOpen, or
+// lineDead with the name of the first party that died. The name is 0 for a phase whose
+// record a later broken phase has replaced: nobody knows how it ended.
+func (x *Barrier) verdict(p uint64) (end int, name uint32, over bool) {
+	if x.words.phase.Load() <= p {
+		if !x.isBroken() {
+			return 0, 0, false
+		}
+		// A broken phase without a name is a peer's bytes, and broken all the same.
+		return lineDead, max(uint32(x.words.dead.Load()), 1), true
+	}
+	r := &x.words.breaks[p%barrierBreaks]
+	switch at := r.phase.Load(); {
+	case at <= p:
+		return lineOpen, 0, true
+	case at == p+1:
+		return lineDead, max(uint32(nameLost(r.dead.Load())), 1), true
+	}
+	return lineDead, 0, true
+}
+
+// lostIn is how many parties died in phase p, which is broken, as far as known. It needs
+// no latch: what it reads may be newer than the caller's verdict.
+func (x *Barrier) lostIn(p uint64) uint64 {
+	r := &x.words.breaks[p%barrierBreaks]
+	if v := r.dead.Load(); r.phase.Load() == p+1 {
+		return partiesLost(v)
+	}
+	return x.words.lost.Load()
+}
+
+// remember records that phase p, which is broken, has been given up. Doing it twice does
+// no harm.
+func (x *Barrier) remember(p uint64) {
+	w := x.words
+	r := &w.breaks[p%barrierBreaks]
+	var c change
+	c.set(&r.phase, p+1)
+	c.set(&r.dead, lostParties(w.dead.Load(), w.lost.Load()))
+	x.mon.commit(&c)
+}
+
+// left is how many parties remain of those that are expected: one at least, since the
+// process that asks is there.
+func (x *Barrier) left() uint64 {
+	expected, lost := x.words.expected.Load(), x.words.lost.Load()
+	return max(expected-min(lost, expected), 1)
+}
+
+// ownerDead is the error of a wait for phase p, whose verdict has that name.
+func (x *Barrier) ownerDead(op string, p uint64, name uint32) error {
+	n := arena.Name(name & arena.NameMask)
+	lost := x.lostIn(p)
+	var why string
+	switch {
+	case n == 0:
+		return x.mon.fail(op, shmsync.ErrOwnerDead, nil,
+			fmt.Sprintf("nobody knows how phase %d ended: more than %d phases ago, and a later one broke", p, barrierBreaks))
+	case x.mon.current(n):
+		why = "its completion panicked"
+	default:
+		why = "it was one of the parties and died"
+	}
+	if lost == 1 {
+		why += "; 1 party was lost"
+	} else {
+		why += fmt.Sprintf("; %d parties were lost", lost)
+	}
+	return x.mon.fail(op, shmsync.ErrOwnerDead, x.a.Who(n), why)
+}

@@ -1,0 +1,118 @@
+//go:build linux
+
+package prims_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/prims"
+)
+
+// breakBarrier has a process join and die, so that the present phase breaks.
+func breakBarrier(t *testing.T, a *arena.Arena, b *prims.Barrier, label string) prims.BarrierPhase {
+	t.Helper()
+	victim := gateActor(t, a, label)
+	victim.must(t, order{Op: "barrier.join", Object: "plain", N: 1})
+	phase := b.State().Phase
+	victim.proc.Kill(t)
+	require.ErrorIs(t, b.WaitContext(t.Context(), phase), shmsync.ErrOwnerDead)
+	return phase
+}
+
+// A wait for a broken phase fails however many phases have broken or ended since.
+func TestBarrierWaitReportsEveryBrokenPhase(t *testing.T) {
+	a := newArena(t, nil)
+	b := newBarrier(t, a, "plain", 2, nil)
+	x := gateActor(t, a, "x")
+	broken := map[prims.BarrierPhase]string{}
+	for i := range 3 {
+		label := fmt.Sprint("victim ", i)
+		broken[breakBarrier(t, a, b, label)] = label
+		require.True(t, b.Reset(2))
+		b.Arrive(2) // this phase ends well
+	}
+	for phase := range b.State().Phase {
+		err := b.WaitContext(t.Context(), phase)
+		ans := x.do(t, order{Op: "barrier.waitctx", Object: "plain", Token: uint64(phase)})
+		if label, ok := broken[phase]; ok {
+			require.ErrorIs(t, err, shmsync.ErrOwnerDead, "phase %d", phase)
+			require.Equal(t, label, identityOf(err).Label)
+			require.ErrorContains(t, err, "1 party was lost")
+			gateRefused(t, ans, label)
+		} else {
+			require.NoError(t, err, "phase %d", phase)
+			gateSmooth(t, ans)
+		}
+	}
+}
+
+// A wait for a phase so old that a later one took its record fails: it may have broken.
+func TestBarrierWaitForgottenPhase(t *testing.T) {
+	a := newArena(t, nil)
+	b := newBarrier(t, a, "plain", 1, nil)
+	for b.State().Phase < prims.BarrierBreaks {
+		b.Arrive(1)
+	}
+	broken := breakBarrier(t, a, b, "victim")
+	require.EqualValues(t, prims.BarrierBreaks, broken)
+	require.True(t, b.Reset(1))
+	err := b.WaitContext(t.Context(), 0)
+	require.ErrorIs(t, err, shmsync.ErrOwnerDead)
+	require.ErrorContains(t, err, "nobody knows how phase 0 ended")
+	require.NoError(t, b.WaitContext(t.Context(), 1), "its record is its own")
+}
+
+// After several deaths State says how many parties were lost and who, and Reset(0) goes
+// on with the others.
+func TestBarrierResetAfterSeveralDeaths(t *testing.T) {
+	a := newArena(t, nil)
+	b := newBarrier(t, a, "plain", 6, nil)
+	x, one, two := gateActor(t, a, "x"), gateActor(t, a, "one"), gateActor(t, a, "two")
+	one.must(t, order{Op: "barrier.arrive", Object: "plain", N: 1})
+	two.must(t, order{Op: "barrier.join", Object: "plain", N: 3})
+	id := gateBlocked(t, a, x, b.Offset(), order{Op: "barrier.meet", Object: "plain"})
+	for _, victim := range []*actor{one, two} {
+		victim.proc.Kill(t)
+	}
+	gateRefused(t, x.wait(t, id), "two")
+	alone(t, a, 2)
+	err := b.ArriveAndWaitContext(t.Context())
+	require.ErrorIs(t, err, shmsync.ErrOwnerDead)
+	st := b.State()
+	require.ErrorIs(t, st.Err, shmsync.ErrOwnerDead)
+	require.EqualValues(t, 4, st.Lost)
+	labels := []string{}
+	for _, who := range st.Dead {
+		labels = append(labels, who.Label)
+	}
+	require.ElementsMatch(t, []string{"one", "two"}, labels)
+	require.True(t, b.Reset(0))
+	require.Equal(t, prims.BarrierState{Phase: 1, Pending: 2, Expected: 2}, b.State())
+	id = gateBlocked(t, a, x, b.Offset(), order{Op: "barrier.meet", Object: "plain"})
+	b.ArriveAndWait()
+	gateSmooth(t, x.wait(t, id))
+	require.ErrorContains(t, b.WaitContext(t.Context(), 0), "4 parties were lost")
+}
+
+// A process that joins while another runs the completion is a party of the next phase.
+func TestBarrierJoinDuringCompletion(t *testing.T) {
+	a := newArena(t, nil)
+	b := newBarrier(t, a, "b", 1, nil)
+	x, victim := gateActor(t, a, "x"), gateActor(t, a, "victim")
+	x.must(t, order{Op: "block"})
+	id := x.start(order{Op: "barrier.meet", Object: "b"})
+	eventually(t, "it completes", b.String, func() bool { return b.State().Completer != nil })
+	victim.must(t, order{Op: "barrier.join", Object: "b", N: 1})
+	x.must(t, order{Op: "unblock"})
+	gateSmooth(t, x.wait(t, id))
+	require.EqualValues(t, 1, b.State().Phase)
+	victim.proc.Kill(t)
+	err := b.WaitContext(t.Context(), 1)
+	require.ErrorIs(t, err, shmsync.ErrOwnerDead)
+	require.Equal(t, "victim", identityOf(err).Label)
+}
