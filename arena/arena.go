@@ -27,6 +27,7 @@ type Arena struct {
 	mySlot  int
 	caps    uint32
 	lock    *os.File // its byte lock says that we are alive; nil where there is none
+	pin     []byte   // keeps the byte lock if the descriptor is closed by mistake; see pinLock
 	robust  *shmsync.RobustList
 	closing atomic.Bool // set under closingMu
 	fenced  atomic.Bool // this process is a target of fences

@@ -1,6 +1,7 @@
 package arena
 
 import (
+	"os"
 	"time"
 
 	"github.com/shmsync/shmsync"
@@ -117,8 +118,14 @@ func (a *Arena) byteFree(i int) bool {
 			return false
 		}
 	}
-	locked, err := shmsync.ByteLocked(a.lock, a.lockByte(i))
-	return err == nil && !locked
+	// A descriptor that was closed by mistake elsewhere in this program may name another
+	// file by now, whose bytes nobody has locked.
+	for _, f := range []*os.File{a.lock, a.seg.File()} {
+		if locked, err := shmsync.ByteLocked(f, a.lockByte(i)); err == nil && (locked || isFile(f, a.id)) {
+			return !locked
+		}
+	}
+	return false
 }
 
 // gone reports whether the kernel will write to slot i's alive words no more.
@@ -152,6 +159,8 @@ func (a *Arena) mark(i int, w slotWord) bool {
 		return false
 	}
 	a.u64(a.slot(i)+slotDied).CompareAndSwap(0, now)
+	// If it lives after all, it must learn that its locks are others' now.
+	a.ring(a.slot(i) + slotWatchBell)
 	crashpoint.Hit("arena.bury.marked")
 	return true
 }

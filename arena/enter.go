@@ -33,6 +33,9 @@ func (a *Arena) enter(label string) error {
 		a.caps |= capOFD
 		if !shmsync.FeatureOFDLock.Have() {
 			a.dropLock()
+		} else if a.pin, err = pinLock(f); err != nil {
+			a.dropLock()
+			return a.fail("arena.open", err, "cannot map the page that keeps this process's byte lock")
 		}
 	}
 	name, before, err := a.takeSlot()
@@ -71,6 +74,8 @@ func (a *Arena) enter(label string) error {
 }
 
 func (a *Arena) dropLock() {
+	unpinLock(a.pin)
+	a.pin = nil
 	if a.lock != nil {
 		a.lock.Close()
 		a.lock = nil

@@ -123,7 +123,6 @@ func join(seg *shm.Segment, opts *Options, created bool) (*Arena, error) {
 		seg.Close()
 		return nil, err
 	}
-	a.id = id
 	a.opens = 1
 	if attached.arenas == nil {
 		attached.arenas = map[segmentID]*Arena{}
@@ -162,7 +161,8 @@ func newMember(seg *shm.Segment, opts *Options, created bool) (*Arena, error) {
 	if err != nil {
 		return nil, err
 	}
-	a := &Arena{seg: seg, burials: map[int]*burial{}}
+	dev, ino := seg.ID()
+	a := &Arena{seg: seg, id: segmentID{dev, ino}, burials: map[int]*burial{}}
 	a.memory = newMemory(seg.Bytes())
 	a.geo = geo
 	a.label = seg.Name()

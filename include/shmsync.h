@@ -1291,6 +1291,9 @@ SHMI_FN void shmi_crash(const char *name)
 #define F_OFD_GETLK 36
 #define F_OFD_SETLK 37
 #endif
+#ifndef MADV_DONTFORK
+#define MADV_DONTFORK 10
+#endif
 #ifndef MADV_WIPEONFORK
 #define MADV_WIPEONFORK 18
 #endif
@@ -1465,6 +1468,40 @@ SHMI_FN int shmi_byte_locked(int fd, uint64_t off)
     if (!shmi_have.ofd || shmi_byte_op(fd, F_OFD_GETLK, F_WRLCK, off, &found) != 0)
         return -1;
     return found != F_UNLCK;
+}
+/* Whether fd is still a descriptor of that file. */
+SHMI_FN int shmi_is_file(int fd, uint64_t dev, uint64_t ino)
+{
+    struct stat st;
+    int before = errno, same = fstat(fd, &st) == 0 && (uint64_t)st.st_dev == dev && (uint64_t)st.st_ino == ino;
+    errno = before;
+    return same;
+}
+/* Keeps the byte locks of fd's open file description until this process is gone, even if
+ * a mistake elsewhere in the program closes the descriptor: it maps a page of the file
+ * through the description, and a mapping refers to the description as a descriptor does.
+ * The mapping is not inherited by a fork, whose child is no participant. */
+SHMI_FN int shmi_pin_lock(int fd, void **page, size_t *n)
+{
+    struct stat st;
+    *page = NULL;
+    if (fstat(fd, &st) != 0)
+        return errno;
+    *n = (size_t)sysconf(_SC_PAGESIZE);
+    if ((size_t)st.st_blksize > *n)
+        *n = (size_t)st.st_blksize; /* the size of a huge page where the file has those */
+    *page = mmap(NULL, *n, PROT_NONE, MAP_SHARED | MAP_NORESERVE, fd, 0);
+    if (*page == MAP_FAILED) {
+        *page = NULL;
+        return errno;
+    }
+    if (madvise(*page, *n, MADV_DONTFORK) != 0) {
+        int err = errno;
+        munmap(*page, *n);
+        *page = NULL;
+        return err;
+    }
+    return 0;
 }
 
 SHMI_FN void shmi_probe(void)
@@ -2259,6 +2296,8 @@ struct shmsync_arena {
     char label[256]; /* the file, for messages */
     int fd;
     int lock_fd; /* its byte lock says that we are alive; -1 where there is none. Written under shmi_attached_lock */
+    void *pin;   /* keeps the byte lock if the descriptor is closed by mistake; see shmi_pin_lock */
+    size_t pin_size;
     uint64_t dev, ino;
     long page;
 
@@ -4551,6 +4590,7 @@ SHMI_FN int shmi_unshare(shmsync_arena *a, shmi_off off, void (*end)(void *handl
 SHMI_FN int shmi_byte_free(shmsync_arena *a, uint32_t i)
 {
     uint32_t caps;
+    int fds[2], k;
     if (a->lock_fd < 0 || i == a->my_slot)
         return 0;
     caps = shmi_slot_caps(a, i);
@@ -4561,7 +4601,16 @@ SHMI_FN int shmi_byte_free(shmsync_arena *a, uint32_t i)
         if (caps != 0 || (p != SHMI_phaseLeaving && p != SHMI_phaseDead))
             return 0;
     }
-    return shmi_byte_locked(a->lock_fd, shmi_slot(a, i)) == 0;
+    /* A descriptor that was closed by mistake elsewhere in this program may name another
+     * file by now, whose bytes nobody has locked. */
+    fds[0] = a->lock_fd;
+    fds[1] = a->fd;
+    for (k = 0; k < 2; k++) {
+        int locked = shmi_byte_locked(fds[k], shmi_slot(a, i));
+        if (locked > 0 || (locked == 0 && shmi_is_file(fds[k], a->dev, a->ino)))
+            return !locked;
+    }
+    return 0;
 }
 
 SHMI_FN int shmi_marked_by_kernel(shmsync_arena *a, uint32_t i, int all)
@@ -4622,6 +4671,8 @@ SHMI_FN int shmi_mark(shmsync_arena *a, uint32_t i, uint32_t w)
     if (!shmi_cas_slot(a, i, w, shmi_slot_with(w, SHMI_phaseDead)))
         return 0;
     shmi_cas64(shmi_slot64(a, i, SHMI_slotDied), 0, (uint64_t)shmi_unix_now());
+    /* If it lives after all, it must learn that its locks are others' now. */
+    shmi_ring(shmi_slot32(a, i, SHMI_slotWatchBell));
     SHMSYNC_CRASHPOINT("arena.bury.marked");
     return 1;
 }
@@ -5964,6 +6015,9 @@ SHMI_FN void shmi_fill_slot(shmsync_arena *a, const char *label)
 
 SHMI_FN void shmi_drop_lock(shmsync_arena *a)
 {
+    if (a->pin != NULL)
+        munmap(a->pin, a->pin_size);
+    a->pin = NULL;
     pthread_mutex_lock(&shmi_attached_lock); /* a child of fork closes what it finds here */
     if (a->lock_fd >= 0)
         close(a->lock_fd);
@@ -5984,11 +6038,17 @@ SHMI_FN int shmi_join(shmsync_arena *a, const char *label)
     snprintf(path, sizeof path, "/proc/self/fd/%d", a->fd);
     pthread_mutex_lock(&shmi_attached_lock);
     a->lock_fd = shmi_have.ofd ? open(path, O_RDWR | O_CLOEXEC) : -1;
+    err = a->lock_fd >= 0 ? shmi_pin_lock(a->lock_fd, &a->pin, &a->pin_size) : 0; /* a fork waits: its child must not get the page */
     pthread_mutex_unlock(&shmi_attached_lock);
     if (a->lock_fd >= 0 && !shmi_same_entry(a->lock_fd, AT_FDCWD, path, 0))
         shmi_drop_lock(a);
-    if (a->lock_fd >= 0)
+    if (a->lock_fd >= 0) {
+        if (err != 0) {
+            shmi_drop_lock(a);
+            return shmi_fail(err, "arena.open", a->label, "cannot map the page that keeps this process's byte lock");
+        }
         a->caps |= SHMI_capOFD;
+    }
     /* Quick while there is one thread, so it comes before the helper. */
     if (shmi_register_fence())
         a->caps |= SHMI_capFence;

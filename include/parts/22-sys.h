@@ -113,6 +113,9 @@ SHMI_FN void shmi_crash(const char *name)
 #define F_OFD_GETLK 36
 #define F_OFD_SETLK 37
 #endif
+#ifndef MADV_DONTFORK
+#define MADV_DONTFORK 10
+#endif
 #ifndef MADV_WIPEONFORK
 #define MADV_WIPEONFORK 18
 #endif
@@ -287,6 +290,40 @@ SHMI_FN int shmi_byte_locked(int fd, uint64_t off)
     if (!shmi_have.ofd || shmi_byte_op(fd, F_OFD_GETLK, F_WRLCK, off, &found) != 0)
         return -1;
     return found != F_UNLCK;
+}
+/* Whether fd is still a descriptor of that file. */
+SHMI_FN int shmi_is_file(int fd, uint64_t dev, uint64_t ino)
+{
+    struct stat st;
+    int before = errno, same = fstat(fd, &st) == 0 && (uint64_t)st.st_dev == dev && (uint64_t)st.st_ino == ino;
+    errno = before;
+    return same;
+}
+/* Keeps the byte locks of fd's open file description until this process is gone, even if
+ * a mistake elsewhere in the program closes the descriptor: it maps a page of the file
+ * through the description, and a mapping refers to the description as a descriptor does.
+ * The mapping is not inherited by a fork, whose child is no participant. */
+SHMI_FN int shmi_pin_lock(int fd, void **page, size_t *n)
+{
+    struct stat st;
+    *page = NULL;
+    if (fstat(fd, &st) != 0)
+        return errno;
+    *n = (size_t)sysconf(_SC_PAGESIZE);
+    if ((size_t)st.st_blksize > *n)
+        *n = (size_t)st.st_blksize; /* the size of a huge page where the file has those */
+    *page = mmap(NULL, *n, PROT_NONE, MAP_SHARED | MAP_NORESERVE, fd, 0);
+    if (*page == MAP_FAILED) {
+        *page = NULL;
+        return errno;
+    }
+    if (madvise(*page, *n, MADV_DONTFORK) != 0) {
+        int err = errno;
+        munmap(*page, *n);
+        *page = NULL;
+        return err;
+    }
+    return 0;
 }
 
 SHMI_FN void shmi_probe(void)

@@ -148,6 +148,8 @@ struct shmsync_arena {
     char label[256]; /* the file, for messages */
     int fd;
     int lock_fd; /* its byte lock says that we are alive; -1 where there is none. Written under shmi_attached_lock */
+    void *pin;   /* keeps the byte lock if the descriptor is closed by mistake; see shmi_pin_lock */
+    size_t pin_size;
     uint64_t dev, ino;
     long page;
 

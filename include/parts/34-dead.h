@@ -4,6 +4,7 @@
 SHMI_FN int shmi_byte_free(shmsync_arena *a, uint32_t i)
 {
     uint32_t caps;
+    int fds[2], k;
     if (a->lock_fd < 0 || i == a->my_slot)
         return 0;
     caps = shmi_slot_caps(a, i);
@@ -14,7 +15,16 @@ SHMI_FN int shmi_byte_free(shmsync_arena *a, uint32_t i)
         if (caps != 0 || (p != SHMI_phaseLeaving && p != SHMI_phaseDead))
             return 0;
     }
-    return shmi_byte_locked(a->lock_fd, shmi_slot(a, i)) == 0;
+    /* A descriptor that was closed by mistake elsewhere in this program may name another
+     * file by now, whose bytes nobody has locked. */
+    fds[0] = a->lock_fd;
+    fds[1] = a->fd;
+    for (k = 0; k < 2; k++) {
+        int locked = shmi_byte_locked(fds[k], shmi_slot(a, i));
+        if (locked > 0 || (locked == 0 && shmi_is_file(fds[k], a->dev, a->ino)))
+            return !locked;
+    }
+    return 0;
 }
 
 SHMI_FN int shmi_marked_by_kernel(shmsync_arena *a, uint32_t i, int all)
@@ -75,6 +85,8 @@ SHMI_FN int shmi_mark(shmsync_arena *a, uint32_t i, uint32_t w)
     if (!shmi_cas_slot(a, i, w, shmi_slot_with(w, SHMI_phaseDead)))
         return 0;
     shmi_cas64(shmi_slot64(a, i, SHMI_slotDied), 0, (uint64_t)shmi_unix_now());
+    /* If it lives after all, it must learn that its locks are others' now. */
+    shmi_ring(shmi_slot32(a, i, SHMI_slotWatchBell));
     SHMSYNC_CRASHPOINT("arena.bury.marked");
     return 1;
 }

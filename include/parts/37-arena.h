@@ -546,6 +546,9 @@ SHMI_FN void shmi_fill_slot(shmsync_arena *a, const char *label)
 
 SHMI_FN void shmi_drop_lock(shmsync_arena *a)
 {
+    if (a->pin != NULL)
+        munmap(a->pin, a->pin_size);
+    a->pin = NULL;
     pthread_mutex_lock(&shmi_attached_lock); /* a child of fork closes what it finds here */
     if (a->lock_fd >= 0)
         close(a->lock_fd);
@@ -566,11 +569,17 @@ SHMI_FN int shmi_join(shmsync_arena *a, const char *label)
     snprintf(path, sizeof path, "/proc/self/fd/%d", a->fd);
     pthread_mutex_lock(&shmi_attached_lock);
     a->lock_fd = shmi_have.ofd ? open(path, O_RDWR | O_CLOEXEC) : -1;
+    err = a->lock_fd >= 0 ? shmi_pin_lock(a->lock_fd, &a->pin, &a->pin_size) : 0; /* a fork waits: its child must not get the page */
     pthread_mutex_unlock(&shmi_attached_lock);
     if (a->lock_fd >= 0 && !shmi_same_entry(a->lock_fd, AT_FDCWD, path, 0))
         shmi_drop_lock(a);
-    if (a->lock_fd >= 0)
+    if (a->lock_fd >= 0) {
+        if (err != 0) {
+            shmi_drop_lock(a);
+            return shmi_fail(err, "arena.open", a->label, "cannot map the page that keeps this process's byte lock");
+        }
         a->caps |= SHMI_capOFD;
+    }
     /* Quick while there is one thread, so it comes before the helper. */
     if (shmi_register_fence())
         a->caps |= SHMI_capFence;

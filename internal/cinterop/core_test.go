@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -201,6 +202,38 @@ func TestForkedChildKeepsNobodyAlive(t *testing.T) {
 			require.ErrorIs(t, m.LockContext(t.Context()), shmsync.ErrOwnerDead)
 		})
 	}
+}
+
+// A C program that closes the descriptor of its byte lock by mistake is alive still, for a
+// Go program that joins then, and keeps its lock.
+func TestStrayCloseInC(t *testing.T) {
+	name := coreArena(t, 2<<20)
+	cmd, out, stderr := core(t, program(t, "core.c"), "losehold", name)
+	ready(t, out, stderr)
+	a, err := arena.Attach(name, nil)
+	require.NoError(t, err)
+	defer a.Close()
+	m, err := prims.OpenMutex(a, "m", nil)
+	require.NoError(t, err)
+	require.False(t, m.TryLock(), "two owners")
+	require.Len(t, slices.Collect(a.Participants()), 2)
+	require.NoError(t, cmd.Process.Kill())
+	require.ErrorIs(t, m.LockContext(t.Context()), shmsync.ErrOwnerDead)
+}
+
+// A C program that is declared dead, by the mistake of a peer, ends at once.
+func TestDeclaredDeadInC(t *testing.T) {
+	name := coreArena(t, 2<<20)
+	cmd, out, stderr := core(t, program(t, "core.c"), "losehold", name)
+	ready(t, out, stderr)
+	peer, outPeer, stderrPeer := core(t, program(t, "core.c"), "accuse", name)
+	ready(t, outPeer, stderrPeer)
+	late := time.AfterFunc(20*time.Second, func() { cmd.Process.Kill() })
+	require.Error(t, cmd.Wait())
+	require.True(t, late.Stop(), "it was not told")
+	require.Contains(t, stderr.String(), "this process was declared dead by a peer")
+	tell(t, peer)
+	require.NoError(t, peer.Wait())
 }
 
 // An arena in an open file, as it is inherited.

@@ -228,6 +228,29 @@ static void fork_and_hold(const char *name)
     pause();
 }
 
+/* Closes the descriptor whose lock says that this process is alive, as a mistake elsewhere
+ * in the program would, and waits to be killed with a lock held. */
+static void lose_and_hold(const char *name)
+{
+    shmsync_arena *a = open_arena(name);
+    shmsync_mutex m;
+    CHECK(shmsync_mutex_open(a, "m", NULL, &m), 0);
+    CHECK(shmsync_mutex_lock(&m), 0);
+    CHECK(close(a->lock_fd), 0);
+    say("ready");
+    pause();
+}
+
+/* Declares whoever is in the first slot dead. */
+static void accuse(const char *name)
+{
+    shmsync_arena *a = open_arena(name);
+    CHECK(shmi_mark(a, 1, shmi_slot_state(a, 1)), 1);
+    say("ready");
+    await_line();
+    CHECK(shmsync_arena_close(a), 0);
+}
+
 static void *wait_for_lock(void *arg) { return (void *)(intptr_t)shmsync_mutex_lock((shmsync_mutex *)arg); }
 static void *wait_for_post(void *arg) { return (void *)(intptr_t)shmsync_futex_wait((shmsync_futex *)arg, 1); }
 
@@ -535,6 +558,10 @@ int main(int argc, char **argv)
         fork_refused(name);
     else if (strcmp(verb, "forkhold") == 0)
         fork_and_hold(name);
+    else if (strcmp(verb, "losehold") == 0)
+        lose_and_hold(name);
+    else if (strcmp(verb, "accuse") == 0)
+        accuse(name);
     else if (strcmp(verb, "close") == 0)
         close_under(name);
     else if (strcmp(verb, "misuse") == 0)
