@@ -9337,7 +9337,7 @@ SHMI_FN int shmi_seq_register(struct shmi_sequence *q, uint64_t token, int64_t a
 /* Waits until the counter has reached token: 0, ECANCELED, ETIMEDOUT, or one of shmi_mon_enter or of a node. */
 SHMI_FN int shmi_seq_wait(struct shmi_sequence *q, uint64_t token, int64_t abs)
 {
-    shmi_seat *seat;
+    shmi_seat *seat = NULL;
     uint64_t fate = 0;
     int err;
     if (shmi_seq_reached(q, token))
@@ -9860,7 +9860,7 @@ SHMI_FN void shmi_event_pass(struct shmi_event *e)
 }
 SHMI_FN int shmi_event_wait_auto(struct shmi_event *e, int64_t abs)
 {
-    shmi_seat *seat;
+    shmi_seat *seat = NULL;
     uint64_t fate = 0;
     int err;
     if (shmi_event_claim(e))
@@ -11229,7 +11229,7 @@ SHMI_FN int shmi_tally_over(struct shmi_monitor *m, void *arg)
 SHMI_FN int shmi_tally_wait(struct shmi_tally *t, int64_t abs)
 {
     uint64_t dead = 0, fate = 0;
-    shmi_seat *seat;
+    shmi_seat *seat = NULL;
     int err;
     if (shmi_ld64(&t->w->count) == 0)
         return 0;
@@ -11621,7 +11621,7 @@ SHMI_FN int shmi_once_over(struct shmi_monitor *m, void *mine)
 SHMI_FN int shmi_once_do(struct shmi_once *o, void (*f)(void *), void *arg, int64_t abs)
 {
     struct shmi_monitor *m = &o->m;
-    shmi_seat *seat;
+    shmi_seat *seat = NULL;
     uint64_t fate = 0;
     int err, mine = 0;
     if (SHMI_LIKELY(shmi_ld32(&o->w->done) != 0))
@@ -11927,7 +11927,7 @@ SHMI_FN int shmi_barrier_over(struct shmi_monitor *m, void *arg)
 SHMI_FN int shmi_barrier_wait(struct shmi_barrier *x, uint64_t p, int64_t abs)
 {
     shmi_barrier_wanted want;
-    shmi_seat *seat;
+    shmi_seat *seat = NULL;
     uint64_t fate = 0;
     int err;
     want.phase = p;
@@ -12772,7 +12772,7 @@ SHMI_FN int shmi_future_wait(struct shmi_future *f, int *result, int64_t abs)
 {
     struct shmi_monitor *m = &f->m;
     uint64_t s = shmi_future_load(f), fate = 0;
-    shmi_seat *seat;
+    shmi_seat *seat = NULL;
     int err = shmi_use(m->a, "future.wait");
     if (err != 0)
         return err;
@@ -13102,7 +13102,7 @@ SHMI_FN int shmi_cond_wait(struct shmi_cond *k, int (*unlock)(void *), int (*loc
 {
     struct shmi_monitor *m = &k->m;
     struct shmi_wakes b;
-    shmi_seat *seat;
+    shmi_seat *seat = NULL;
     uint64_t stamp;
     int err, lock_err;
     if (abs != 0 && shmi_now() >= abs)
@@ -14902,7 +14902,7 @@ SHMI_FN int shmi_rwspin_await_readers(struct shmi_spinlock *l, int64_t abs)
     if (err != 0)
         return err;
     for (;;) {
-        shmi_name who;
+        shmi_name who = 0;
         shmi_bed bed;
         uint32_t v;
         int r;
@@ -14943,7 +14943,7 @@ SHMI_FN int shmi_rwspin_await_readers(struct shmi_spinlock *l, int64_t abs)
 /* Waits until no reader is left. When it fails the state word is d->back. */
 SHMI_FN int shmi_rwspin_drained(struct shmi_spinlock *l, shmi_rwspin_drain d, int64_t abs)
 {
-    shmi_name who;
+    shmi_name who = 0;
     int err, e;
     SHMSYNC_CRASHPOINT("rwspinlock.drain.claimed");
     err = shmi_rwspin_reader(l, &who);
@@ -15161,7 +15161,7 @@ int shmsync_rwspinlock_trylock(shmsync_rwspinlock *lock)
 {
     struct shmi_spinlock *l = lock->impl;
     shmi_rwspin_drain d = shmi_drain_lock(l);
-    shmi_name who;
+    shmi_name who = 0;
     int err = shmi_use(l->a, "rwspinlock.trylock");
     if (err == 0)
         err = shmi_rwspin_reader(l, &who);
@@ -15254,7 +15254,7 @@ int shmsync_rwspinlock_tryupgrade(shmsync_rwspinlock *lock)
 {
     struct shmi_spinlock *l = lock->impl;
     shmi_rwspin_drain d = shmi_drain_upgrade(l);
-    shmi_name who;
+    shmi_name who = 0;
     int err = shmi_rwspin_has(l, "rwspinlock.tryupgrade", SHMI_SPIN_UPGRADE);
     if (err == 0)
         err = shmi_rwspin_reader(l, &who);
@@ -16342,7 +16342,7 @@ SHMI_FN int shmi_key_lock_slow(struct shmi_key_bucket *k, int64_t abs, uint64_t 
     struct shmi_wakes b;
     uint64_t spare = 0;
     shmi_node *n = NULL;
-    int err, again;
+    int err = 0, again;
     shmi_wakes_init(&b);
     for (;;) {
         struct shmi_key_entry e, was;
@@ -16471,7 +16471,7 @@ SHMI_FN int shmi_key_trylock_slow(struct shmi_key_bucket *k, uint64_t key, shmsy
 }
 int shmsync_multilock_trylock(shmsync_multilock *m, uint64_t key, shmsync_hold *out)
 {
-    struct shmi_key_bucket *k;
+    struct shmi_key_bucket *k = NULL;
     struct shmi_key_entry e;
     int err;
     memset(out, 0, sizeof *out);
@@ -16612,7 +16612,7 @@ SHMI_FN int shmi_key_end_recover(struct shmi_key_bucket *k, uint64_t key, uint64
 }
 int shmsync_multilock_recover(shmsync_multilock *m, uint64_t key, int (*repair)(void *), void *arg)
 {
-    struct shmi_key_bucket *k;
+    struct shmi_key_bucket *k = NULL;
     shmsync_hold hold;
     int err = shmi_multi_bucket(m->impl, key, &k);
     if (repair == NULL && err == 0)
@@ -16651,7 +16651,7 @@ int shmsync_multilock_recover(shmsync_multilock *m, uint64_t key, int (*repair)(
 }
 int shmsync_multilock_state(shmsync_multilock *m, uint64_t key)
 {
-    struct shmi_key_bucket *k;
+    struct shmi_key_bucket *k = NULL;
     struct shmi_key_walk v;
     struct shmi_key_entry e;
     uint64_t h = 0, now;

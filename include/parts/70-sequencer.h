@@ -419,7 +419,7 @@ SHMI_FN int shmi_seq_register(struct shmi_sequence *q, uint64_t token, int64_t a
 /* Waits until the counter has reached token: 0, ECANCELED, ETIMEDOUT, or one of shmi_mon_enter or of a node. */
 SHMI_FN int shmi_seq_wait(struct shmi_sequence *q, uint64_t token, int64_t abs)
 {
-    shmi_seat *seat;
+    shmi_seat *seat = NULL;
     uint64_t fate = 0;
     int err;
     if (shmi_seq_reached(q, token))

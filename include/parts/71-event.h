@@ -343,7 +343,7 @@ SHMI_FN void shmi_event_pass(struct shmi_event *e)
 }
 SHMI_FN int shmi_event_wait_auto(struct shmi_event *e, int64_t abs)
 {
-    shmi_seat *seat;
+    shmi_seat *seat = NULL;
     uint64_t fate = 0;
     int err;
     if (shmi_event_claim(e))

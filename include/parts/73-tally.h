@@ -145,7 +145,7 @@ SHMI_FN int shmi_tally_over(struct shmi_monitor *m, void *arg)
 SHMI_FN int shmi_tally_wait(struct shmi_tally *t, int64_t abs)
 {
     uint64_t dead = 0, fate = 0;
-    shmi_seat *seat;
+    shmi_seat *seat = NULL;
     int err;
     if (shmi_ld64(&t->w->count) == 0)
         return 0;

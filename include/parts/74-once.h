@@ -110,7 +110,7 @@ SHMI_FN int shmi_once_over(struct shmi_monitor *m, void *mine)
 SHMI_FN int shmi_once_do(struct shmi_once *o, void (*f)(void *), void *arg, int64_t abs)
 {
     struct shmi_monitor *m = &o->m;
-    shmi_seat *seat;
+    shmi_seat *seat = NULL;
     uint64_t fate = 0;
     int err, mine = 0;
     if (SHMI_LIKELY(shmi_ld32(&o->w->done) != 0))

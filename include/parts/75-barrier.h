@@ -257,7 +257,7 @@ SHMI_FN int shmi_barrier_over(struct shmi_monitor *m, void *arg)
 SHMI_FN int shmi_barrier_wait(struct shmi_barrier *x, uint64_t p, int64_t abs)
 {
     shmi_barrier_wanted want;
-    shmi_seat *seat;
+    shmi_seat *seat = NULL;
     uint64_t fate = 0;
     int err;
     want.phase = p;

@@ -183,7 +183,7 @@ SHMI_FN int shmi_future_wait(struct shmi_future *f, int *result, int64_t abs)
 {
     struct shmi_monitor *m = &f->m;
     uint64_t s = shmi_future_load(f), fate = 0;
-    shmi_seat *seat;
+    shmi_seat *seat = NULL;
     int err = shmi_use(m->a, "future.wait");
     if (err != 0)
         return err;

@@ -268,7 +268,7 @@ SHMI_FN int shmi_cond_wait(struct shmi_cond *k, int (*unlock)(void *), int (*loc
 {
     struct shmi_monitor *m = &k->m;
     struct shmi_wakes b;
-    shmi_seat *seat;
+    shmi_seat *seat = NULL;
     uint64_t stamp;
     int err, lock_err;
     if (abs != 0 && shmi_now() >= abs)

@@ -412,7 +412,7 @@ SHMI_FN int shmi_rwspin_await_readers(struct shmi_spinlock *l, int64_t abs)
     if (err != 0)
         return err;
     for (;;) {
-        shmi_name who;
+        shmi_name who = 0;
         shmi_bed bed;
         uint32_t v;
         int r;
@@ -453,7 +453,7 @@ SHMI_FN int shmi_rwspin_await_readers(struct shmi_spinlock *l, int64_t abs)
 /* Waits until no reader is left. When it fails the state word is d->back. */
 SHMI_FN int shmi_rwspin_drained(struct shmi_spinlock *l, shmi_rwspin_drain d, int64_t abs)
 {
-    shmi_name who;
+    shmi_name who = 0;
     int err, e;
     SHMSYNC_CRASHPOINT("rwspinlock.drain.claimed");
     err = shmi_rwspin_reader(l, &who);
@@ -671,7 +671,7 @@ int shmsync_rwspinlock_trylock(shmsync_rwspinlock *lock)
 {
     struct shmi_spinlock *l = lock->impl;
     shmi_rwspin_drain d = shmi_drain_lock(l);
-    shmi_name who;
+    shmi_name who = 0;
     int err = shmi_use(l->a, "rwspinlock.trylock");
     if (err == 0)
         err = shmi_rwspin_reader(l, &who);
@@ -764,7 +764,7 @@ int shmsync_rwspinlock_tryupgrade(shmsync_rwspinlock *lock)
 {
     struct shmi_spinlock *l = lock->impl;
     shmi_rwspin_drain d = shmi_drain_upgrade(l);
-    shmi_name who;
+    shmi_name who = 0;
     int err = shmi_rwspin_has(l, "rwspinlock.tryupgrade", SHMI_SPIN_UPGRADE);
     if (err == 0)
         err = shmi_rwspin_reader(l, &who);

@@ -766,7 +766,7 @@ SHMI_FN int shmi_key_lock_slow(struct shmi_key_bucket *k, int64_t abs, uint64_t 
     struct shmi_wakes b;
     uint64_t spare = 0;
     shmi_node *n = NULL;
-    int err, again;
+    int err = 0, again;
     shmi_wakes_init(&b);
     for (;;) {
         struct shmi_key_entry e, was;
@@ -895,7 +895,7 @@ SHMI_FN int shmi_key_trylock_slow(struct shmi_key_bucket *k, uint64_t key, shmsy
 }
 int shmsync_multilock_trylock(shmsync_multilock *m, uint64_t key, shmsync_hold *out)
 {
-    struct shmi_key_bucket *k;
+    struct shmi_key_bucket *k = NULL;
     struct shmi_key_entry e;
     int err;
     memset(out, 0, sizeof *out);
@@ -1036,7 +1036,7 @@ SHMI_FN int shmi_key_end_recover(struct shmi_key_bucket *k, uint64_t key, uint64
 }
 int shmsync_multilock_recover(shmsync_multilock *m, uint64_t key, int (*repair)(void *), void *arg)
 {
-    struct shmi_key_bucket *k;
+    struct shmi_key_bucket *k = NULL;
     shmsync_hold hold;
     int err = shmi_multi_bucket(m->impl, key, &k);
     if (repair == NULL && err == 0)
@@ -1075,7 +1075,7 @@ int shmsync_multilock_recover(shmsync_multilock *m, uint64_t key, int (*repair)(
 }
 int shmsync_multilock_state(shmsync_multilock *m, uint64_t key)
 {
-    struct shmi_key_bucket *k;
+    struct shmi_key_bucket *k = NULL;
     struct shmi_key_walk v;
     struct shmi_key_entry e;
     uint64_t h = 0, now;

@@ -6,6 +6,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -76,6 +78,47 @@ func TestSanitizers(t *testing.T) {
 			require.NoError(t, err, string(out))
 			require.NotContains(t, string(out), "WARNING: ThreadSanitizer")
 			require.Contains(t, string(out), "--- PASS: TestMutexStress")
+		})
+	}
+}
+
+// One program calls every object, and gets the right results however it is compiled. The
+// sets of flags are those that show a variable without a value: a compiler that does not
+// optimize leaves garbage in it, one that fills it leaves 0xfe, MemorySanitizer ends the
+// program where the value decides something, and the warnings find what no run came by.
+func TestScenario(t *testing.T) {
+	if testing.Short() {
+		t.Skip("each set of flags compiles the header again")
+	}
+	cAgent(t) // makes the header
+	for _, c := range []struct {
+		name     string
+		compiler string
+		flags    string
+	}{
+		{"gcc -O0", "gcc", "-O0"},
+		{"gcc -O0, variables filled", "gcc", "-O0 -ftrivial-auto-var-init=pattern"},
+		{"gcc -Og", "gcc", "-Og -Wmaybe-uninitialized"},
+		{"clang -O0, variables filled", "clang", "-O0 -ftrivial-auto-var-init=pattern -Wuninitialized -Wsometimes-uninitialized -Wconditional-uninitialized"},
+		{"clang MemorySanitizer", "clang", "-O0 -fsanitize=memory -fno-sanitize-recover=all"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if _, err := exec.LookPath(c.compiler); err != nil {
+				if os.Getenv("SHMSYNC_NEED_"+strings.ToUpper(c.compiler)) != "" {
+					t.Fatal(err)
+				}
+				t.Skipf("there is no %s", c.compiler)
+			}
+			t.Parallel()
+			bin := filepath.Join(t.TempDir(), "scenario")
+			args := append([]string{"-std=c11", "-g", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-I" + built.dir}, strings.Fields(c.flags)...)
+			out, err := exec.Command(c.compiler, append(args, filepath.Join("testdata", "scenario.c"), "-o", bin, "-pthread")...).CombinedOutput()
+			if err != nil && regexp.MustCompile(`unrecognized command.line option|unknown argument|libclang_rt`).Match(out) {
+				t.Skipf("this %s cannot do that: %s", c.compiler, out)
+			}
+			require.NoError(t, err, string(out))
+			out, err = exec.Command(bin, unusedName(t)).CombinedOutput()
+			require.NoError(t, err, string(out))
 		})
 	}
 }
