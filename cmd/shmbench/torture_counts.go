@@ -161,7 +161,7 @@ func (j *barrierJob) turn(g int, r *rand.Rand) error {
 	if g == 0 {
 		x.Arrive(1)
 		if x.State().Err != nil {
-			x.Reset(0)
+			x.Reset(4)
 		}
 		return nil
 	}
@@ -173,7 +173,7 @@ func (j *barrierJob) turn(g int, r *rand.Rand) error {
 			err = x.ArriveAndWaitContext(ctx)
 		}
 		if errors.Is(err, shmsync.ErrOwnerDead) {
-			x.Reset(0)
+			x.Reset(4)
 			return nil
 		}
 		return forgive(err)
@@ -183,7 +183,7 @@ func (j *barrierJob) turn(g int, r *rand.Rand) error {
 func (j *barrierJob) rest() error {
 	b := &j.page.board.phases
 	for _, x := range []*prims.Barrier{j.plain, j.complete} {
-		x.Reset(0)
+		x.Reset(4)
 		st := x.State()
 		if err := leftOver(st.Waiting || st.Completer != nil || st.Err != nil || st.Expected != 4 || st.Pending < 1 || st.Pending > 4, st); err != nil {
 			return err
