@@ -107,6 +107,10 @@ typedef struct shmsync_arena_options {
     const uint32_t *trust_uids;  /* owners of files to join, besides this euid and root */
     size_t n_trust_uids;
     int attach_only;             /* not 0: ENOENT where there is no arena, instead of making one */
+    /* Not 0: this process never passes memory of the arena to a system call that writes
+     * into it, such as read. Then what it has passes on as soon as it is dead, without
+     * waiting for its end. It holds only if every open of the arena in this process says so. */
+    int no_kernel_io;
 } shmsync_arena_options;
 
 /* Who a participant is or was. slot and generation are the identity. */
@@ -1024,7 +1028,7 @@ enum { /* slot */
     SHMI_slotAnnounce = 256
 };
 
-enum { SHMI_capRobust = 1, SHMI_capOFD = 2, SHMI_capFence = 8, SHMI_capWaitV = 16 };
+enum { SHMI_capRobust = 1, SHMI_capOFD = 2, SHMI_capNoKernelIO = 4, SHMI_capFence = 8, SHMI_capWaitV = 16 };
 
 enum { /* phases of a slot */
     SHMI_phaseFree,
@@ -1538,15 +1542,26 @@ SHMI_FN void shmi_probe(void)
     errno = before;
 }
 
+/* Whether this process is a target of fences. */
+SHMI_FN int shmi_is_registered(void) { return __atomic_load_n(&shmi_have.registered, __ATOMIC_ACQUIRE); }
+
+/* Whether this process has one thread. */
+SHMI_FN int shmi_alone(void)
+{
+    struct stat st;
+    int before = errno, alone = stat("/proc/self/task", &st) == 0 && st.st_nlink == 3; /* each task is a directory in it */
+    errno = before;
+    return alone;
+}
+
 /* Makes this process a target of fences. It is quick while it has one thread. */
-SHMI_FN int shmi_register_fence(void)
+SHMI_FN void shmi_register_fence(void)
 {
     int before = errno;
     if (shmi_have.membarrier && !__atomic_load_n(&shmi_have.registered, __ATOMIC_ACQUIRE) &&
         syscall(SYS_membarrier, SHMI_membarrierRegister, 0) == 0)
         __atomic_store_n(&shmi_have.registered, 1, __ATOMIC_RELEASE);
     errno = before;
-    return __atomic_load_n(&shmi_have.registered, __ATOMIC_ACQUIRE);
 }
 
 /* Every running thread of every registered process passes a fence. 0, or it could
@@ -2264,7 +2279,10 @@ typedef struct shmi_burial {
     uint32_t of;     /* state of the slot; 0: none */
     int unknown;     /* objects whose kind this header does not know */
     int64_t mourned; /* when repairs and wakes were done; 0 before */
+    int64_t handed;  /* when they were done again for one that is gone; 0 before */
     int64_t written; /* when the obituary was; 0 before */
+    uint32_t dying;  /* state of a slot whose process has no fence and has not ended yet */
+    int64_t seen;    /* when that was seen first */
 } shmi_burial;
 
 typedef struct shmi_seat {
@@ -2304,7 +2322,7 @@ struct shmsync_arena {
     shmi_name self; /* never changes; a child of fork has it too, unlike me->name */
     uint32_t my_slot;
     uint32_t caps;
-    int fenced;  /* this process is a target of fences */
+    int fenced;  /* this process is a target of fences. Atomic. */
     int closing; /* set once; then calls that wait end */
     uint32_t calls; /* threads in a call that may sleep */
 
@@ -2330,6 +2348,7 @@ struct shmsync_arena {
     shmi_burial *burials; /* guarded by: reaping; by slot */
     shmi_notice *notices; /* of the watcher; by slot */
     uint32_t unfinished;  /* a burial has to be gone on with */
+    int64_t ask_at;       /* when the watcher asks again whether the dead are gone; 0: nobody is waited for. Atomic. */
 
     uint32_t announce_map; /* records in use, a bit each */
 
@@ -2431,7 +2450,8 @@ SHMI_FN uint32_t *shmi_alive_word(const shmsync_arena *a, uint32_t i, unsigned w
 }
 
 /* Whether n is a participant that has not been buried. One load. A no means that no
- * thread of n executes a store to the arena any more. */
+ * thread of n executes an instruction on the arena any more; the kernel may still write
+ * for it until shmi_gone. */
 SHMI_FN int shmi_current(const shmsync_arena *a, shmi_name n)
 {
     uint32_t i = shmi_name_slot(n), w;
@@ -2449,6 +2469,7 @@ SHMI_FN uint32_t shmi_deaths(const shmsync_arena *a) { return shmi_ld32(shmi_u32
 
 /* What is defined later and called before. */
 SHMI_FN int shmi_dead(shmsync_arena *a, shmi_name n);
+SHMI_FN int shmi_gone(shmsync_arena *a, shmi_name n);
 SHMI_FN void shmi_free_nodes_at(shmsync_arena *a, shmi_off object);
 SHMI_FN void shmi_reset_node(shmsync_arena *a, shmi_off off);
 SHMI_FN int shmi_who(shmsync_arena *a, shmi_name n, shmsync_participant *out);
@@ -4340,7 +4361,8 @@ SHMI_FN uint32_t shmi_openers(shmsync_arena *a, const shmi_header *h)
     uint32_t i, mask, count = 0;
     for (i = 1; i <= a->geo.slots; i++) {
         uint32_t *word = shmi_open_bit(a, h, i, &mask);
-        if ((shmi_ld32(word) & mask) != 0 && shmi_current(a, shmi_name_in(i, shmi_slot_state(a, i))))
+        shmi_name n = shmi_name_in(i, shmi_slot_state(a, i));
+        if ((shmi_ld32(word) & mask) != 0 && (shmi_current(a, n) || !shmi_gone(a, n))) /* a dead one may still write into it */
             count++;
     }
     return count;
@@ -4584,7 +4606,14 @@ SHMI_FN int shmi_unshare(shmsync_arena *a, shmi_off off, void (*end)(void *handl
     return open_ ? 0 : EBADF;
 }
 
-/* ---- Who is dead ---- */
+/* ---- Who is dead, and who is gone: docs/design/0026-two-stages-of-a-death.md ----
+ *
+ * A death has two stages. Words are repaired when no thread of the dead process executes
+ * instructions any more; what they protect passes on when nothing can write for it. */
+
+#define SHMI_ASK_FIRST INT64_C(50000)
+#define SHMI_ASK_MOST INT64_C(50000000)
+#define SHMI_ASK_WAITER INT64_C(1000000)
 
 /* Whether nobody holds the byte lock of slot i any more; not for one that never had it. */
 SHMI_FN int shmi_byte_free(shmsync_arena *a, uint32_t i)
@@ -4640,14 +4669,97 @@ SHMI_FN int shmi_survey_dead(shmsync_arena *a, uint32_t i, uint32_t w)
     return shmi_slot_present(w) && (shmi_seen_dead(a, i, w) || (shmi_byte_free(a, i) && shmi_slot_state(a, i) == w));
 }
 
-/* Whether the kernel will write to slot i's alive words no more. */
-SHMI_FN int shmi_gone(shmsync_arena *a, uint32_t i)
+/* Whether the process that is dead in slot i has ended: its byte lock is free, which the
+ * kernel sees to after the last thread has left all other kernel code. Where there are no
+ * byte locks, whether all its alive words are marked, which is less. */
+SHMI_FN int shmi_ended(shmsync_arena *a, uint32_t i)
 {
     if (shmi_byte_free(a, i))
         return 1;
     if (a->lock_fd >= 0 && (shmi_slot_caps(a, i) & SHMI_capOFD) != 0)
         return 0;
     return shmi_marked_by_kernel(a, i, 1);
+}
+
+/* Whether nothing can write into the arena for n any more, not even the kernel in a system
+ * call of n. The last store of n to what a lock protects is before that, and the last one
+ * to words is before n is not current. Asked of a participant that is not current, or of
+ * this process as it leaves. A yes stays a yes. */
+SHMI_FN int shmi_gone(shmsync_arena *a, shmi_name n)
+{
+    uint32_t i = shmi_name_slot(n), w;
+    if (i < 1 || i > a->geo.slots)
+        return 1;
+    w = shmi_slot_state(a, i);
+    if (shmi_slot_gen(w) != shmi_name_gen(n) || !shmi_slot_taken(w))
+        return 1; /* a slot passes on only when its dead one is gone */
+    if (n == a->self)
+        return __atomic_load_n(&a->closing, __ATOMIC_SEQ_CST);
+    return shmi_slot_phase(w) == SHMI_phaseDead && ((shmi_slot_caps(a, i) & SHMI_capNoKernelIO) != 0 || shmi_ended(a, i));
+}
+/* Whether every participant that is dead is gone, too. */
+SHMI_FN int shmi_all_gone(shmsync_arena *a)
+{
+    uint32_t i;
+    for (i = 1; i <= a->geo.slots; i++) {
+        uint32_t w = shmi_slot_state(a, i);
+        if (shmi_slot_phase(w) == SHMI_phaseDead && !shmi_gone(a, shmi_name_in(i, w)))
+            return 0;
+    }
+    return 1;
+}
+
+/* Has the watcher ask when the dead are gone, soon: a call of this process waits for it. */
+SHMI_FN void shmi_follow(shmsync_arena *a)
+{
+    if (shmi_ld32(&a->unfinished) == 0) {
+        shmi_st32(&a->unfinished, 1);
+        shmi_ring(shmi_slot32(a, a->my_slot, SHMI_slotWatchBell));
+    }
+}
+/* Has the watcher ask again after an eighth of the time that has passed since: one that
+ * ends late is asked after rarely. */
+SHMI_FN void shmi_ask_after(shmsync_arena *a, int64_t since)
+{
+    int64_t now = shmi_now(), wait = (now - since) / 8, at;
+    wait = wait < SHMI_ASK_FIRST ? SHMI_ASK_FIRST : wait > SHMI_ASK_MOST ? SHMI_ASK_MOST : wait;
+    at = __atomic_load_n(&a->ask_at, __ATOMIC_RELAXED);
+    if (at == 0 || now + wait < at)
+        __atomic_store_n(&a->ask_at, now + wait, __ATOMIC_RELAXED);
+    shmi_st32(&a->unfinished, 1);
+}
+
+/* How long a waiter sleeps before it asks itself whether a dead holder is gone. *ask is 0
+ * at first. */
+SHMI_FN int64_t shmi_next_ask(int64_t *ask)
+{
+    *ask = *ask == 0 ? SHMI_ASK_FIRST : *ask * 3 / 2 < SHMI_ASK_WAITER ? *ask * 3 / 2 : SHMI_ASK_WAITER;
+    return *ask;
+}
+/* Waits until n, which is dead, is gone; n 0: until all are. abs as of a lock. 0, ETIMEDOUT, EBADF, ENOTCONN. */
+SHMI_FN int shmi_await_gone(shmsync_arena *a, shmi_name n, const char *op, const char *called, int64_t abs)
+{
+    int64_t ask = 0, now, wait;
+    int err;
+    if (n != 0 ? shmi_gone(a, n) : shmi_all_gone(a))
+        return 0;
+    err = shmi_enter(a, op);
+    if (err != 0)
+        return err;
+    shmi_follow(a);
+    while (err == 0 && !(n != 0 ? shmi_gone(a, n) : shmi_all_gone(a))) {
+        now = shmi_now();
+        if (__atomic_load_n(&a->closing, __ATOMIC_SEQ_CST)) {
+            err = shmi_fail(EBADF, op, called, "this process closed the arena");
+        } else if (abs != 0 && now >= abs) {
+            err = shmi_fail(ETIMEDOUT, op, called, "%s", "who died has not ended");
+        } else {
+            wait = shmi_next_ask(&ask);
+            shmi_nap(abs != 0 && abs - now < wait ? abs - now : wait);
+        }
+    }
+    shmi_exit(a);
+    return err;
 }
 
 /* Makes sure that no thread of the dying process in slot i executes a store to the
@@ -4766,6 +4878,20 @@ SHMI_FN int shmi_read_obituary(shmsync_arena *a, uint64_t n, shmsync_participant
     return shmi_ld64(shmi_u64(a, o + SHMI_obitSeq)) == n + 1;
 }
 
+/* Whether the death of n is written down. */
+SHMI_FN int shmi_has_obituary(shmsync_arena *a, shmi_name n)
+{
+    uint64_t total = shmi_ld64(shmi_u64(a, SHMI_hdrObitsTotal)), back;
+    for (back = 1; back <= total && back <= SHMI_obitCount; back++) {
+        shmsync_participant p;
+        shmi_name name;
+        int left;
+        if (shmi_read_obituary(a, total - back, &p, &name, &left) && name == n)
+            return 1;
+    }
+    return 0;
+}
+
 SHMI_FN void shmi_read_slot(shmsync_arena *a, uint32_t i, uint32_t w, shmsync_participant *p)
 {
     memset(p, 0, sizeof *p);
@@ -4861,7 +4987,8 @@ int shmsync_arena_on_death(shmsync_arena *a, void (*f)(const shmsync_participant
 }
 
 /* ---- Burial: every step may be done by several processes at once, and by one after
- * another that died over it ---- */
+ * another that died over it. Each process repairs twice, when it finds a dead one and
+ * again when that is gone; the functions of the kinds ask for that themselves ---- */
 
 #define SHMI_SETTLE_AFTER 1000000 /* ns: those that the death has woken want the CPU first */
 /* How long this process leaves the end of a burial to others where objects are whose
@@ -5026,8 +5153,28 @@ SHMI_FN void shmi_free_slot(shmsync_arena *a, uint32_t i, uint32_t w)
     shmi_cas_slot(a, i, w, shmi_slot_with(w, shmi_slot_gen(w) >= SHMI_maxGeneration ? SHMI_phaseRetired : SHMI_phaseFree));
 }
 
-/* Writes the obituary, and a moment later gives back the dead one's memory and frees
- * its slot, which is what only one may do. */
+/* Whether another participant is there that may be a Go program, which knows all kinds. */
+SHMI_FN int shmi_others(shmsync_arena *a)
+{
+    uint32_t i;
+    for (i = 1; i <= a->geo.slots; i++) {
+        uint32_t w = shmi_slot_state(a, i);
+        if (i != a->my_slot && shmi_slot_phase(w) == SHMI_phaseLive && !shmi_seen_dead(a, i, w))
+            return 1;
+    }
+    return 0;
+}
+
+/* Whether others, who may know the kinds that this header does not, get their time for a
+ * repair that was due since then. */
+SHMI_FN int shmi_leave_to_others(shmsync_arena *a, const shmi_burial *b, int64_t since)
+{
+    return b->unknown != 0 && shmi_now() - since < SHMI_LEAVE_TO_OTHERS && shmi_others(a);
+}
+
+/* Writes the obituary, and a moment after the dead one is gone gives back its memory and
+ * frees its slot, which is what only one may do. Nobody is undertaker while it waits for
+ * the dead one to be gone: that may take long, and it may be stopped. */
 SHMI_FN void shmi_finish(shmsync_arena *a, uint32_t i, shmi_burial *b)
 {
     uint32_t *word = shmi_slot32(a, i, SHMI_slotUndertaker);
@@ -5044,11 +5191,19 @@ SHMI_FN void shmi_finish(shmsync_arena *a, uint32_t i, shmi_burial *b)
     }
     now = shmi_now();
     if (b->written == 0) {
-        shmi_write_obituary(a, i, dead, 0);
+        if (!shmi_has_obituary(a, dead))
+            shmi_write_obituary(a, i, dead, 0);
         SHMSYNC_CRASHPOINT("arena.finish.obituary");
         b->written = now;
         shmi_st32(&a->unfinished, 1); /* before the bell, which makes the watcher look */
         shmi_ring_watchers(a);
+    }
+    /* The kernel may not have finished with the alive words of one that is gone by its own
+     * declaration: who takes the slot now could be marked for its death. */
+    if (b->handed == 0 || !shmi_ended(a, i) || shmi_leave_to_others(a, b, b->handed)) {
+        shmi_ask_after(a, b->mourned);
+        shmi_cas32(word, a->self, 0);
+        return;
     }
     if (now - b->written < SHMI_SETTLE_AFTER) {
         shmi_st32(&a->unfinished, 1);
@@ -5056,32 +5211,17 @@ SHMI_FN void shmi_finish(shmsync_arena *a, uint32_t i, shmi_burial *b)
     }
     shmi_settle(a, dead);
     SHMSYNC_CRASHPOINT("arena.finish.reclaimed");
-    if (!shmi_gone(a, i)) {
-        /* The kernel has not finished with the alive words. */
-        shmi_st32(&a->unfinished, 1);
-        return;
-    }
     shmi_free_slot(a, i, b->of);
     SHMSYNC_CRASHPOINT("arena.finish.freed");
     shmi_cas32(word, a->self, 0);
     shmi_ring_watchers(a);
 }
 
-/* Whether another participant is there that may be a Go program, which knows all kinds. */
-SHMI_FN int shmi_others(shmsync_arena *a)
-{
-    uint32_t i;
-    for (i = 1; i <= a->geo.slots; i++) {
-        uint32_t w = shmi_slot_state(a, i);
-        if (i != a->my_slot && shmi_slot_phase(w) == SHMI_phaseLive && !shmi_seen_dead(a, i, w))
-            return 1;
-    }
-    return 0;
-}
-
 SHMI_FN void shmi_bury_marked(shmsync_arena *a, uint32_t i, uint32_t w)
 {
     shmi_burial *b;
+    shmi_name dead = shmi_name_in(i, w);
+    int gone;
     pthread_mutex_lock(&a->reaping);
     b = &a->burials[i];
     if (!__atomic_load_n(&a->closing, __ATOMIC_SEQ_CST) && shmi_slot_state(a, i) == w) {
@@ -5090,17 +5230,26 @@ SHMI_FN void shmi_bury_marked(shmsync_arena *a, uint32_t i, uint32_t w)
             memset(b, 0, sizeof *b);
             b->of = w;
         }
+        gone = shmi_gone(a, dead);
         if (!b->mourned) {
             /* Others sleep on these words too, and the kernel woke one of each. */
             for (k = 0; k < SHMI_aliveWords; k++)
                 shmi_wake(shmi_alive_word(a, i, k), SHMI_ALL);
-            b->unknown = shmi_repair_all(a, shmi_name_in(i, w));
+            b->unknown = shmi_repair_all(a, dead);
             SHMSYNC_CRASHPOINT("arena.bury.repaired");
-            shmi_wake_all_for(a, shmi_name_in(i, w));
+            shmi_wake_all_for(a, dead);
             SHMSYNC_CRASHPOINT("arena.bury.woken");
             b->mourned = shmi_now();
+            b->handed = gone ? b->mourned : 0;
+        } else if (!b->handed && gone) {
+            b->unknown = shmi_repair_all(a, dead);
+            SHMSYNC_CRASHPOINT("arena.bury.handed_over");
+            shmi_wake_all_for(a, dead);
+            b->handed = shmi_now();
         }
-        if (b->unknown != 0 && b->written == 0 && shmi_now() - b->mourned < SHMI_LEAVE_TO_OTHERS && shmi_others(a)) {
+        if (!b->handed)
+            shmi_ask_after(a, b->mourned);
+        if (b->written == 0 && shmi_leave_to_others(a, b, b->mourned)) {
             shmi_st32(&a->unfinished, 1);
             shmi_ring_watchers(a);
         } else {
@@ -5112,15 +5261,25 @@ SHMI_FN void shmi_bury_marked(shmsync_arena *a, uint32_t i, uint32_t w)
 
 SHMI_FN void shmi_bury(shmsync_arena *a, uint32_t i, uint32_t w)
 {
-    if (shmi_slot_present(w) && !shmi_mark(a, i, w))
-        return; /* somebody else did, or it cannot be done yet */
+    if (shmi_slot_present(w) && !shmi_mark(a, i, w)) { /* somebody else did, or it cannot be done yet */
+        shmi_burial *b = &a->burials[i];
+        pthread_mutex_lock(&a->reaping);
+        if (b->dying != w) {
+            b->dying = w;
+            b->seen = shmi_now();
+        }
+        shmi_ask_after(a, b->seen);
+        pthread_mutex_unlock(&a->reaping);
+        return;
+    }
     shmi_bury_marked(a, i, shmi_slot_with(w, SHMI_phaseDead));
 }
 
-/* Deals with every dead participant that can be found. */
-SHMI_FN void shmi_bury_all(shmsync_arena *a)
+/* Deals with every dead participant that dead_ finds. */
+SHMI_FN void shmi_bury_those(shmsync_arena *a, int (*dead_)(shmsync_arena *a, uint32_t i, uint32_t w))
 {
     uint32_t i;
+    __atomic_store_n(&a->ask_at, 0, __ATOMIC_RELAXED);
     shmi_st32(&a->unfinished, 0);
     pthread_mutex_lock(&a->reaping);
     for (i = 1; i <= a->geo.slots; i++)
@@ -5133,10 +5292,13 @@ SHMI_FN void shmi_bury_all(shmsync_arena *a)
     pthread_mutex_unlock(&a->reaping);
     for (i = 1; i <= a->geo.slots; i++) {
         uint32_t w = shmi_slot_state(a, i);
-        if (i != a->my_slot && (shmi_slot_phase(w) == SHMI_phaseDead || shmi_survey_dead(a, i, w)))
+        if (i != a->my_slot && (shmi_slot_phase(w) == SHMI_phaseDead || dead_(a, i, w)))
             shmi_bury(a, i, w);
     }
 }
+/* Deals with all that can be found, and goes on with what is unfinished. */
+SHMI_FN void shmi_bury_all(shmsync_arena *a) { shmi_bury_those(a, shmi_survey_dead); }
+SHMI_FN void shmi_bury_on(shmsync_arena *a) { shmi_bury_those(a, shmi_seen_dead); }
 
 /* ---- The helper thread: its robust list holds the alive words, and it watches others ---- */
 
@@ -5210,6 +5372,7 @@ SHMI_FN void shmi_prompt_thread(void)
 {
     shmi_sched_attr attr;
     const uint64_t slice = 100000; /* ns, the least that the scheduler takes */
+    (void)!syscall(SYS_prctl, 29, 1ul, 0ul, 0ul, 0ul); /* PR_SET_TIMERSLACK: it asks every 50 us, not every 100 */
     memset(&attr, 0, sizeof attr);
     if (syscall(SYS_sched_getattr, 0, &attr, (unsigned)sizeof attr, 0u) != 0 || attr.policy != 0 || attr.runtime <= slice)
         return;
@@ -5372,7 +5535,7 @@ SHMI_FN int shmi_do_chores(shmsync_arena *a)
 SHMI_FN void shmi_watch(shmsync_arena *a)
 {
     uint32_t *bell = shmi_slot32(a, a->my_slot, SHMI_slotWatchBell);
-    int64_t wait = SHMI_POLL_FIRST, poll, deadline;
+    int64_t wait = SHMI_POLL_FIRST, poll, deadline, asked;
     int was = 0, untold, unfinished, chores, err;
     for (;;) {
         /* The bell is read before everything else that it may be rung for. */
@@ -5401,6 +5564,9 @@ SHMI_FN void shmi_watch(shmsync_arena *a)
             wait = SHMI_POLL_FIRST;
             was = 0;
         }
+        asked = __atomic_load_n(&a->ask_at, __ATOMIC_RELAXED);
+        if (asked != 0 && (deadline == 0 || asked < deadline))
+            deadline = asked;
         if (chores && (deadline == 0 || deadline > shmi_now() + SHMI_CHORES_EVERY))
             deadline = shmi_now() + SHMI_CHORES_EVERY;
         err = 0;
@@ -5414,7 +5580,7 @@ SHMI_FN void shmi_watch(shmsync_arena *a)
         if (n == 1 || err != 0)
             shmi_futex_sleep(bell, rung, deadline);
         if (shmi_ld32(&a->unfinished) != 0)
-            shmi_bury_all(a);
+            shmi_bury_on(a);
     }
 }
 
@@ -5808,6 +5974,7 @@ static pthread_mutex_t shmi_attached_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t shmi_attached_changed = PTHREAD_COND_INITIALIZER; /* an arena is no longer SHMI_opening */
 static shmsync_arena *shmi_attached; /* guarded by: shmi_attached_lock */
 static pthread_once_t shmi_atfork_once = PTHREAD_ONCE_INIT;
+static int shmi_registering; /* a thread is about to make this process a target of fences; guarded by: shmi_attached_lock */
 
 enum {
     SHMI_opening,  /* one thread joins; others that open the same file wait for it */
@@ -5838,6 +6005,7 @@ SHMI_FN void shmi_in_child(void)
     }
     shmi_attached = NULL;
     shmi_have.registered = 0;
+    shmi_registering = 0; /* the thread is not here */
     pthread_cond_init(&shmi_attached_changed, NULL); /* threads that waited are not here */
     shmi_after_fork();
 }
@@ -5888,6 +6056,8 @@ SHMI_FN int shmi_inherit_slot(shmsync_arena *a, uint32_t i, uint32_t w)
         shmi_mark(a, i, w);
     }
     w = shmi_slot_with(w, SHMI_phaseDead);
+    if (!shmi_ended(a, i))
+        return 0; /* it may write still, and its name is what says so */
     u = shmi_ld32(undertaker);
     if (shmi_current(a, u) || !shmi_cas32(undertaker, u, shmi_make_name(i, shmi_slot_gen(w) + 1)))
         return 0;
@@ -6028,8 +6198,9 @@ SHMI_FN void shmi_drop_lock(shmsync_arena *a)
 
 /* Takes a slot and makes this process live in it: the byte lock comes first, then the
  * state word, then the robust list, then the alive words. */
-SHMI_FN int shmi_join(shmsync_arena *a, const char *label)
+SHMI_FN int shmi_join(shmsync_arena *a, const shmsync_arena_options *o)
 {
+    const char *label = o != NULL && o->label != NULL && o->label[0] != 0 ? o->label : program_invocation_short_name;
     char path[64];
     shmi_name name = 0, before = 0;
     int err;
@@ -6049,8 +6220,12 @@ SHMI_FN int shmi_join(shmsync_arena *a, const char *label)
         }
         a->caps |= SHMI_capOFD;
     }
+    if (o != NULL && o->no_kernel_io)
+        a->caps |= SHMI_capNoKernelIO;
     /* Quick while there is one thread, so it comes before the helper. */
-    if (shmi_register_fence())
+    if (shmi_alone())
+        shmi_register_fence();
+    if (shmi_is_registered())
         a->caps |= SHMI_capFence;
     err = shmi_take_slot(a, &name, &before);
     if (err != 0) {
@@ -6080,7 +6255,7 @@ SHMI_FN int shmi_join(shmsync_arena *a, const char *label)
         shmi_drop_lock(a);
         return err;
     }
-    a->fenced = (a->caps & SHMI_capFence) != 0;
+    __atomic_store_n(&a->fenced, (a->caps & SHMI_capFence) != 0, __ATOMIC_RELEASE);
     __atomic_store_n(&a->me->name, name, __ATOMIC_RELAXED);
     shmi_ring_watchers(a);
     shmi_bury_all(a);
@@ -6164,6 +6339,47 @@ SHMI_FN int shmi_compare(shmsync_arena *a, const shmsync_arena_options *o, int c
     return 0;
 }
 
+#define SHMI_REGISTER_AFTER INT64_C(50000000)
+
+/* Tells all that this process is a target of fences, and then takes biased holds. The
+ * caller holds shmi_attached_lock, and a is attached: its slot is its own. */
+SHMI_FN void shmi_take_fences(shmsync_arena *a)
+{
+    shmi_or32(shmi_slot32(a, a->my_slot, SHMI_slotCaps), SHMI_capFence);
+    __atomic_store_n(&a->fenced, 1, __ATOMIC_RELEASE);
+}
+SHMI_FN void *shmi_register_late(void *arg)
+{
+    shmsync_arena *a;
+    (void)arg;
+    shmi_nap(SHMI_REGISTER_AFTER);
+    shmi_register_fence();
+    pthread_mutex_lock(&shmi_attached_lock);
+    for (a = shmi_attached; a != NULL; a = a->next)
+        if (a->stage == SHMI_attached && shmi_is_registered())
+            shmi_take_fences(a);
+    shmi_registering = 0;
+    pthread_mutex_unlock(&shmi_attached_lock);
+    return NULL;
+}
+/* Has a thread of its own register this process, which takes until all CPUs have rested,
+ * 15 ms and more: a process that is killed meanwhile cannot end before. So it is not done
+ * for a process that lives briefly, and nobody waits for it. The caller holds shmi_attached_lock. */
+SHMI_FN void shmi_begin_registering(void)
+{
+    pthread_t t;
+    sigset_t all, before;
+    if (!shmi_have.membarrier || shmi_registering)
+        return;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    if (pthread_create(&t, NULL, shmi_register_late, NULL) == 0) {
+        pthread_detach(t);
+        shmi_registering = 1;
+    }
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+}
+
 /* Takes a out of the list. The caller holds shmi_attached_lock. */
 SHMI_FN void shmi_detach(shmsync_arena *a)
 {
@@ -6245,7 +6461,7 @@ SHMI_FN int shmi_begin(shmsync_arena *a, const shmi_segment *s, const shmsync_ar
     }
     if (a->me == NULL || a->burials == NULL || a->notices == NULL)
         return shmi_fail(ENOMEM, "arena.open", a->label, "%s", "");
-    return shmi_join(a, o != NULL && o->label != NULL && o->label[0] != 0 ? o->label : program_invocation_short_name);
+    return shmi_join(a, o);
 }
 
 /* Makes this process a participant of the arena in s, which it takes over. The caller
@@ -6260,6 +6476,8 @@ SHMI_FN int shmi_attach(shmi_segment *s, const char *path, const shmsync_arena_o
         if (err == 0) {
             a->opens++;
             *out = a;
+            if (o == NULL || !o->no_kernel_io) /* all of the process promise it, or nobody */
+                shmi_and32(shmi_slot32(a, a->my_slot, SHMI_slotCaps), ~(uint32_t)SHMI_capNoKernelIO);
         }
         return err;
     }
@@ -6275,6 +6493,10 @@ SHMI_FN int shmi_attach(shmi_segment *s, const char *path, const shmsync_arena_o
         a->stage = SHMI_attached;
         a->opens = 1;
         *out = a;
+        if (shmi_is_registered())
+            shmi_take_fences(a);
+        else
+            shmi_begin_registering();
     } else {
         shmi_detach(a);
     }
@@ -7059,6 +7281,7 @@ typedef struct shmi_mutex {
     const char *called;   /* for messages; lives as long as the arena has the object open */
     int release;          /* policy Release */
     int latch;            /* a part of another object, which only this header locks */
+    int internal;         /* it protects words: it passes on when its holder is dead, not only when that is gone */
     int (*repair)(void *);
     void *repair_arg;
     uint32_t quiet;       /* unlocks that found nobody waiting; written by who holds the mutex, atomic */
@@ -7070,8 +7293,9 @@ typedef struct shmi_mutex {
     shmi_object o; /* of a mutex of its own */
 } shmi_mutex;
 
-/* Makes a handle on the mutex words w, in the body of an object. */
-SHMI_FN void shmi_mutex_init(shmi_mutex *m, shmsync_arena *a, shmi_mutex_words *w, shmi_off object, const char *called)
+/* Makes a handle on the mutex words w, in the body of an object; internal says that they
+ * are a part of another one. */
+SHMI_FN void shmi_mutex_init(shmi_mutex *m, shmsync_arena *a, shmi_mutex_words *w, shmi_off object, const char *called, int internal)
 {
     memset(m, 0, sizeof *m);
     m->own = &w->owner;
@@ -7084,9 +7308,12 @@ SHMI_FN void shmi_mutex_init(shmi_mutex *m, shmsync_arena *a, shmi_mutex_words *
     m->object = object;
     m->called = called;
     m->release = (w->policy & 0xff) == 1;
+    m->internal = internal;
     m->need = SHMI_biasAfter;
-    if (shmi_have.membarrier && a->fenced)
-        m->bias = m->bias_most = SHMI_OWNER_BIASED;
+    if (shmi_have.membarrier)
+        m->bias_most = SHMI_OWNER_BIASED;
+    if (__atomic_load_n(&a->fenced, __ATOMIC_ACQUIRE))
+        m->bias = m->bias_most; /* else when this process is a target of fences */
 }
 
 SHMI_COLD int shmi_mutex_lock_slow(shmi_mutex *m, int64_t deadline);
@@ -7099,7 +7326,7 @@ SHMI_COLD void shmi_mutex_wake_after(shmi_mutex *m);
 SHMI_FN int shmi_mutex_inherit(shmi_mutex *m, uint32_t o, int *err);
 SHMI_FN void shmi_mutex_look(shmi_mutex *m);
 /* The hooks for the part of an object that a mutex is. */
-SHMI_FN void shmi_mutex_repair_words(shmsync_arena *a, shmi_mutex_words *w, shmi_name dead);
+SHMI_FN void shmi_mutex_repair_words(shmsync_arena *a, shmi_mutex_words *w, shmi_name dead, int internal);
 SHMI_FN void shmi_mutex_wake_words(shmsync_arena *a, shmi_mutex_words *w, int owed);
 
 /* Takes the mutex if that takes one instruction. */
@@ -7137,15 +7364,16 @@ SHMI_FN int shmi_mutex_fail(shmi_mutex *m, int err, const char *op, shmi_name wh
 }
 SHMI_FN shmi_name shmi_mutex_died(shmi_mutex *m) { return shmi_ld32(&m->w->died) & SHMI_NAME_MASK; }
 
-/* What an owner word becomes whose name was found dead. */
-SHMI_FN uint32_t shmi_bereaved(uint32_t o, int release)
+/* What an owner word becomes whose name was found dead. A hold that is released stays the
+ * dead one's until that is gone. */
+SHMI_FN uint32_t shmi_bereaved(uint32_t o, int release, int gone)
 {
     if (shmi_owner_kind(o) == SHMI_kindReserved)
         return 0;
     if (!shmi_owner_held(o))
         return o;
     if (release && shmi_owner_kind(o) != SHMI_kindRecovering)
-        return 0;
+        return gone ? 0 : o;
     return shmi_make_owner(SHMI_kindOwnerDead, shmi_owner_name(o));
 }
 
@@ -7157,13 +7385,17 @@ SHMI_FN shmi_line shmi_mutex_line(shmi_mutex_words *w)
     return l;
 }
 
-/* Deals with owner word o, whose name was found dead. */
-SHMI_FN void shmi_bereave(shmsync_arena *a, shmi_mutex_words *w, uint32_t o)
+/* Deals with owner word o, whose name was found dead; 0: it stays as it is until that is
+ * gone, which never is so for an internal mutex. */
+SHMI_FN int shmi_bereave(shmsync_arena *a, shmi_mutex_words *w, uint32_t o, int internal)
 {
-    uint32_t next = shmi_bereaved(o, (__atomic_load_n(&w->policy, __ATOMIC_RELAXED) & 0xff) == 1);
+    int release = (__atomic_load_n(&w->policy, __ATOMIC_RELAXED) & 0xff) == 1;
+    uint32_t next = shmi_bereaved(o, release, internal || (release && shmi_gone(a, shmi_owner_name(o))));
     shmi_line l = shmi_mutex_line(w);
-    if (next == o || !shmi_cas32(&w->owner, o, next))
-        return;
+    if (next == o)
+        return 0;
+    if (!shmi_cas32(&w->owner, o, next))
+        return 1;
     SHMSYNC_CRASHPOINT("mutex.bereave.marked");
     if (shmi_owner_kind(next) == SHMI_kindOwnerDead) {
         shmi_st32(&w->died, shmi_owner_name(o));
@@ -7171,9 +7403,10 @@ SHMI_FN void shmi_bereave(shmsync_arena *a, shmi_mutex_words *w, uint32_t o)
     } else {
         shmi_bell_wake_one(a, &l);
     }
+    return 1;
 }
 
-SHMI_FN void shmi_mutex_repair_words(shmsync_arena *a, shmi_mutex_words *w, shmi_name dead)
+SHMI_FN void shmi_mutex_repair_words(shmsync_arena *a, shmi_mutex_words *w, shmi_name dead, int internal)
 {
     uint32_t s = shmi_ld32(&w->starving), tries;
     if (shmi_covers(dead, s & SHMI_NAME_MASK))
@@ -7182,7 +7415,8 @@ SHMI_FN void shmi_mutex_repair_words(shmsync_arena *a, shmi_mutex_words *w, shmi
         uint32_t o = shmi_ld32(&w->owner);
         if (!shmi_covers(dead, shmi_owner_name(o)) || (!shmi_owner_held(o) && shmi_owner_kind(o) != SHMI_kindReserved))
             return;
-        shmi_bereave(a, w, o);
+        if (!shmi_bereave(a, w, o, internal))
+            return;
     }
 }
 
@@ -7207,7 +7441,7 @@ SHMI_FN void shmi_mutex_kind_repair(shmsync_arena *a, const shmi_object *o, shmi
 {
     shmi_mutex_words *w = (shmi_mutex_words *)shmi_try_at(a, o->body, sizeof *w, 64);
     if (w != NULL)
-        shmi_mutex_repair_words(a, w, dead);
+        shmi_mutex_repair_words(a, w, dead, 0);
 }
 SHMI_FN void shmi_mutex_kind_wake(shmsync_arena *a, const shmi_object *o, int owed)
 {
@@ -7231,6 +7465,7 @@ typedef struct shmi_mutex_wait {
     shmi_mutex *m;
     int64_t deadline;
     int64_t since; /* of the first sleep */
+    int64_t ask;   /* as of shmi_next_ask */
     int slept, starving;
 } shmi_mutex_wait;
 
@@ -7255,8 +7490,7 @@ SHMI_FN int shmi_mutex_step(shmi_mutex *m, uint32_t o, int slept, int *err)
         if (!slept)
             return SHMI_STEP_STAY;
         return shmi_cas32(m->own, o, self) ? SHMI_STEP_TOOK : SHMI_STEP_CHANGED;
-    } else if (shmi_dead(m->a, name)) {
-        shmi_bereave(m->a, m->w, o);
+    } else if (shmi_dead(m->a, name) && shmi_bereave(m->a, m->w, o, m->internal)) {
         return SHMI_STEP_CHANGED;
     }
     return SHMI_STEP_STAY;
@@ -7287,13 +7521,20 @@ SHMI_COLD int shmi_mutex_trylock_slow(shmi_mutex *m)
     return EBUSY;
 }
 
-/* Whether o is a word that a waiter may sleep on: one whose next change wakes it. */
+/* Whether o is a hold that a dead process keeps, since it is not gone. */
+SHMI_FN int shmi_mutex_kept(shmi_mutex *m, uint32_t o)
+{
+    return m->release && !m->internal && shmi_owner_valid(o) && shmi_owner_held(o) && shmi_owner_kind(o) != SHMI_kindRecovering &&
+           !shmi_current(m->a, shmi_owner_name(o)) && !shmi_gone(m->a, shmi_owner_name(o));
+}
+/* Whether o is a word that a waiter may sleep on: one whose next change wakes it, or
+ * which is kept. */
 SHMI_FN int shmi_mutex_blocks(shmi_mutex *m, uint32_t o, int slept)
 {
     if (!shmi_owner_valid(o))
         return 0;
     if (shmi_owner_held(o))
-        return shmi_current(m->a, shmi_owner_name(o));
+        return shmi_current(m->a, shmi_owner_name(o)) || shmi_mutex_kept(m, o);
     if (shmi_owner_kind(o) == SHMI_kindReserved)
         return (shmi_owner_name(o) != shmi_self(m->a) || !slept) && shmi_current(m->a, shmi_owner_name(o));
     return 0;
@@ -7402,6 +7643,11 @@ SHMI_FN int shmi_mutex_sleep(shmi_mutex_wait *w)
     bed.object = m->object;
     bed.wanted = v;
     bed.owner = shmi_owner_name(o);
+    if (!shmi_current(m->a, bed.owner)) { /* nobody tells when it is gone */
+        shmi_follow(m->a);
+        bed.bounded = shmi_next_ask(&w->ask);
+        bed.owner = 0;
+    }
     bed.deadline = w->deadline;
     r = shmi_sleep(m->a, &bed);
     SHMSYNC_CRASHPOINT("mutex.lock.woken");
@@ -7420,7 +7666,7 @@ SHMI_FN void shmi_mutex_look(shmi_mutex *m)
     } else if (!shmi_owner_valid(o) || shmi_owner_kind(o) == SHMI_kindOwnerDead || o == SHMI_OWNER_NOT_RECOVERABLE) {
         shmi_bell_wake_all(m->a, &m->line);
     } else if (shmi_dead(m->a, shmi_owner_name(o))) {
-        shmi_bereave(m->a, m->w, o);
+        shmi_bereave(m->a, m->w, o, m->internal);
     } else if (shmi_owner_kind(o) == SHMI_kindReserved) {
         if (shmi_xchg32(&m->reserved, o) == o && shmi_cas32(m->own, o, 0))
             /* Nobody came for it: its process may be stopped. It is not held. */
@@ -7479,7 +7725,8 @@ SHMI_FN int shmi_mutex_acquire(shmi_mutex_wait *w, int may_repair)
         }
         if (err != 0) {
             if (may_repair && m->repair != NULL && err == EOWNERDEAD) {
-                if (shmi_mutex_inherit(m, o, &err)) {
+                err = m->internal ? 0 : shmi_await_gone(m->a, shmi_owner_name(o), "mutex.lock", m->called, w->deadline);
+                if (err == 0 && shmi_mutex_inherit(m, o, &err)) {
                     shmi_mutex_took(w);
                     return 0;
                 }
@@ -7495,7 +7742,7 @@ SHMI_FN int shmi_mutex_acquire(shmi_mutex_wait *w, int may_repair)
             continue;
         if (!spun) {
             spun = 1;
-            if (shmi_mutex_spin_while_held(m, w->slept))
+            if (shmi_current(m->a, shmi_owner_name(o)) && shmi_mutex_spin_while_held(m, w->slept))
                 continue;
         }
         switch (shmi_mutex_sleep(w)) {
@@ -7616,7 +7863,7 @@ SHMI_COLD int shmi_mutex_unlock_slow(shmi_mutex *m, uint32_t o)
     if (m->bias_most != 0) { /* decides when holds are biased again, while it is held */
         int waited = shmi_bell_announced(&m->line);
         uint32_t quiet = waited ? 0 : __atomic_load_n(&m->quiet, __ATOMIC_RELAXED) + 1;
-        if (quiet >= __atomic_load_n(&m->need, __ATOMIC_RELAXED)) {
+        if (quiet >= __atomic_load_n(&m->need, __ATOMIC_RELAXED) && __atomic_load_n(&m->a->fenced, __ATOMIC_ACQUIRE)) {
             quiet = 0;
             __atomic_store_n(&m->bias, m->bias_most, __ATOMIC_RELAXED);
         }
@@ -7651,7 +7898,7 @@ SHMI_FN void *shmi_mutex_build(shmsync_arena *a, const shmi_object *o, const voi
     shmi_mutex *m = (shmi_mutex *)calloc(1, sizeof *m);
     if (m == NULL)
         return NULL;
-    shmi_mutex_init(m, a, (shmi_mutex_words *)shmi_ptr(a, o->body, sizeof(shmi_mutex_words), 64), o->off, "");
+    shmi_mutex_init(m, a, (shmi_mutex_words *)shmi_ptr(a, o->body, sizeof(shmi_mutex_words), 64), o->off, "", 0);
     m->o = *o;
     m->called = shmi_called(&m->o);
     if (opt != NULL) {
@@ -7758,11 +8005,16 @@ SHMI_FN int shmi_mutex_recover_entered(shmi_mutex *m, int (*repair)(void *), voi
                 return err;
             continue;
         }
-        if (!shmi_owner_valid(o) || !shmi_cas32(m->own, o, recovering)) {
-            if (!shmi_owner_valid(o))
-                return shmi_mutex_report(m, EPROTO, o);
-            continue;
+        if (!shmi_owner_valid(o))
+            return shmi_mutex_report(m, EPROTO, o);
+        if (shmi_owner_kind(o) == SHMI_kindOwnerDead) {
+            /* Before it is taken: the word names who may still write, whoever dies here. */
+            err = shmi_await_gone(m->a, shmi_owner_name(o), "mutex.recover", m->called, 0);
+            if (err != 0)
+                return err;
         }
+        if (!shmi_cas32(m->own, o, recovering))
+            continue;
         SHMSYNC_CRASHPOINT("mutex.recover.taken");
         err = shmi_mutex_run_repair(m, repair, arg);
         if (err != 0)
@@ -8071,7 +8323,8 @@ struct shmi_rules {
     void (*detach)(struct shmi_monitor *m, struct shmi_wait w);
     /* sweep takes off, with shmi_mon_discard, the waits that nobody is there for. */
     void (*sweep)(struct shmi_monitor *m);
-    /* bury takes back what names have that shmi_mon_gone is true for. */
+    /* bury takes back what names have: words if shmi_mon_died is true for them, data if
+     * shmi_mon_gone is. */
     void (*bury)(struct shmi_monitor *m);
     /* holders calls shmi_mon_heed for those on whose life others wait. */
     void (*holders)(struct shmi_monitor *m);
@@ -8090,6 +8343,7 @@ struct shmi_monitor {
     uint32_t without; /* a participant that is being buried */
     uint32_t broken;  /* a link was wrong: the queues are rebuilt before the latch is left */
     uint32_t deaths;  /* how many burials the last sweep knew of */
+    int64_t kept;     /* when the last sweep left data of one that was not gone; 0: there was none. Atomic. */
     uint32_t looks;
     uint32_t tidying; /* a wait was given up and could not be taken off */
 };
@@ -8216,7 +8470,25 @@ SHMI_FN int shmi_mon_current(struct shmi_monitor *m, uint32_t name)
 {
     return name != m->without && shmi_current(m->a, name);
 }
-SHMI_FN int shmi_mon_gone(struct shmi_monitor *m, uint32_t name) { return name != 0 && !shmi_mon_current(m, name); }
+/* Whether a participant has died, so that the words that name it are nobody's. */
+SHMI_FN int shmi_mon_died(struct shmi_monitor *m, uint32_t name) { return name != 0 && !shmi_mon_current(m, name); }
+/* Whether what a participant has of data is nobody's, too. If it may be so only later,
+ * there will be another sweep. */
+SHMI_FN int shmi_mon_gone(struct shmi_monitor *m, uint32_t name)
+{
+    if (!shmi_mon_died(m, name))
+        return 0;
+    if (shmi_gone(m->a, name))
+        return 1;
+    __atomic_store_n(&m->kept, shmi_now(), __ATOMIC_RELAXED);
+    return 0;
+}
+/* Whether a sweep has left data of one that was not gone, and it is time for another. */
+SHMI_FN int shmi_mon_keeps(struct shmi_monitor *m)
+{
+    int64_t kept = __atomic_load_n(&m->kept, __ATOMIC_RELAXED);
+    return kept != 0 && shmi_now() - kept >= SHMI_ASK_WAITER;
+}
 
 /* Looks whether a participant lives whose death would change the state. */
 SHMI_FN void shmi_mon_heed(struct shmi_monitor *m, uint32_t name)
@@ -8569,16 +8841,19 @@ SHMI_FN void shmi_mon_sweep(struct shmi_monitor *m, struct shmi_wakes *b)
 {
     SHMSYNC_CRASHPOINT("monitor.sweep.entered");
     __atomic_store_n(&m->deaths, shmi_deaths(m->a), __ATOMIC_SEQ_CST);
+    __atomic_store_n(&m->kept, 0, __ATOMIC_RELAXED);
     m->rules->bury(m);
+    if (__atomic_load_n(&m->kept, __ATOMIC_RELAXED) != 0)
+        shmi_follow(m->a);
     SHMSYNC_CRASHPOINT("monitor.sweep.buried");
     m->rules->sweep(m);
     m->rules->settle(m, b);
 }
 
-/* Sweeps, with the latch held, if somebody has died since the last time. */
+/* Sweeps, with the latch held, if somebody has died since the last time, or may be gone. */
 SHMI_FN void shmi_mon_sweep_dead(struct shmi_monitor *m, struct shmi_wakes *b)
 {
-    if (__atomic_load_n(&m->deaths, __ATOMIC_SEQ_CST) != shmi_deaths(m->a))
+    if (__atomic_load_n(&m->deaths, __ATOMIC_SEQ_CST) != shmi_deaths(m->a) || shmi_mon_keeps(m))
         shmi_mon_sweep(m, b);
 }
 
@@ -8625,7 +8900,7 @@ SHMI_FN void shmi_mon_look(struct shmi_monitor *m)
     struct shmi_wakes b;
     m->rules->holders(m);
     shmi_wakes_init(&b);
-    if (shmi_deaths(m->a) != __atomic_load_n(&m->deaths, __ATOMIC_SEQ_CST)) {
+    if (shmi_deaths(m->a) != __atomic_load_n(&m->deaths, __ATOMIC_SEQ_CST) || shmi_mon_keeps(m)) {
         if (shmi_mon_try_enter(m)) {
             shmi_mon_sweep(m, &b);
             shmi_mon_leave(m, &b);
@@ -8776,8 +9051,9 @@ SHMI_FN void shmi_mon_init(struct shmi_monitor *m, shmsync_arena *a, const shmi_
     m->mine = NULL;
     m->without = 0;
     m->broken = m->looks = m->tidying = 0;
+    m->kept = 0;
     m->deaths = shmi_deaths(a) - 1; /* the first look sweeps */
-    shmi_mutex_init(&m->latch, a, &m->w->latch, o->off, m->o.name_len != 0 ? m->o.name : NULL);
+    shmi_mutex_init(&m->latch, a, &m->w->latch, o->off, m->o.name_len != 0 ? m->o.name : NULL, 1);
     m->latch.latch = 1;
     m->latch.repair = shmi_mon_mend;
     m->latch.repair_arg = m;
@@ -8792,7 +9068,7 @@ SHMI_FN void shmi_mon_free(void *handle) { free(handle); }
 SHMI_FN void shmi_mon_repair(struct shmi_monitor *m, shmi_name dead)
 {
     struct shmi_wakes b;
-    shmi_mutex_repair_words(m->a, &m->w->latch, dead);
+    shmi_mutex_repair_words(m->a, &m->w->latch, dead, 1);
     m->without = dead;
     if (shmi_mon_try_enter(m)) {
         shmi_wakes_init(&b);
@@ -9661,7 +9937,7 @@ SHMI_FN void shmi_event_bury(struct shmi_monitor *m)
     for (i = 0; i < e->slots; i++) {
         shmi_event_share *h = &e->shares[i];
         uint64_t n = shmi_event_unknown(h);
-        if (n > 0 && shmi_mon_gone(m, (shmi_name)(shmi_get(&h->name) & SHMI_NAME_MASK))) {
+        if (n > 0 && shmi_mon_died(m, (shmi_name)(shmi_get(&h->name) & SHMI_NAME_MASK))) {
             struct shmi_change c;
             c.n = 0;
             shmi_change_set(&c, &h->handed, shmi_get(&h->acked));
@@ -11275,7 +11551,7 @@ SHMI_FN void shmi_tally_bury(struct shmi_monitor *m)
     struct shmi_tally *t = (struct shmi_tally *)m;
     uint32_t i;
     for (i = 0; i < t->slots; i++)
-        if (shmi_tally_has(t, &t->shares[i]) != 0 && shmi_mon_gone(m, shmi_name_of(&t->shares[i].name)))
+        if (shmi_tally_has(t, &t->shares[i]) != 0 && shmi_mon_died(m, shmi_name_of(&t->shares[i].name)))
             shmi_tally_fold(t, &t->shares[i]);
 }
 SHMI_FN void shmi_tally_holders(struct shmi_monitor *m)
@@ -11336,6 +11612,11 @@ SHMI_FN int shmi_tally_claim(struct shmi_tally *t, int64_t n)
     h = shmi_tally_mine(t);
     owed = shmi_get(&w->owed);
     of = (uint64_t)n < owed ? (uint64_t)n : owed;
+    if (of != 0 && !shmi_all_gone(t->m.a)) { /* what the dead owe is taken from those that are gone */
+        shmi_mon_leave(&t->m, NULL);
+        err = shmi_await_gone(t->m.a, 0, "latch.claim", t->m.latch.called, 0);
+        return err != 0 ? err : shmi_tally_claim(t, n);
+    }
     c.n = 0;
     shmi_change_set(&c, &w->owed, owed - of);
     if (of == owed)
@@ -11362,6 +11643,11 @@ SHMI_FN int shmi_tally_reset(struct shmi_tally *t)
     if (owed == 0) {
         shmi_mon_leave(&t->m, NULL);
         return 0;
+    }
+    if (!shmi_all_gone(t->m.a)) {
+        shmi_mon_leave(&t->m, NULL);
+        err = shmi_await_gone(t->m.a, 0, "tally.reset", t->m.latch.called, 0);
+        return err != 0 ? err : shmi_tally_reset(t);
     }
     if (owed >= count) {
         shmi_tally_all_done(t); /* others have done some of it */
@@ -11611,7 +11897,7 @@ SHMI_FN int shmi_once_over(struct shmi_monitor *m, void *mine)
     if (shmi_ld32(&o->w->done) != 0)
         return 1;
     n = shmi_name_of(&o->w->runner);
-    if (n != 0 && shmi_mon_current(m, n))
+    if (n != 0 && !shmi_mon_gone(m, n))
         return 0;
     shmi_put(&o->w->runner, m->a->self);
     *(int *)mine = 1;
@@ -11822,10 +12108,10 @@ SHMI_FN void shmi_barrier_bury(struct shmi_monitor *m)
     struct shmi_barrier *x = (struct shmi_barrier *)m;
     uint64_t c = shmi_get(&x->w->completer);
     uint32_t i;
-    if (shmi_mon_gone(m, (shmi_name)(c & SHMI_NAME_MASK)))
+    if (shmi_mon_died(m, (shmi_name)(c & SHMI_NAME_MASK)))
         shmi_barrier_break(x, shmi_get(&x->w->phase), c, NULL);
     for (i = 0; i < x->slots; i++)
-        if (shmi_mon_gone(m, shmi_name_of(&x->shares[i].name)))
+        if (shmi_mon_died(m, shmi_name_of(&x->shares[i].name)))
             shmi_barrier_lose(x, &x->shares[i]);
 }
 SHMI_FN void shmi_barrier_holders(struct shmi_monitor *m)
@@ -12150,6 +12436,11 @@ int shmsync_barrier_reset(shmsync_barrier *b, int64_t parties, int *did)
         shmi_mon_leave(&x->m, NULL);
         return 0;
     }
+    if (!shmi_all_gone(x->m.a)) {
+        shmi_mon_leave(&x->m, NULL);
+        err = shmi_await_gone(x->m.a, 0, "barrier.reset", x->m.latch.called, 0);
+        return err != 0 ? err : shmsync_barrier_reset(b, parties, did);
+    }
     phase = shmi_get(&x->w->phase);
     n = (uint64_t)parties;
     if (n == 0) {
@@ -12223,15 +12514,6 @@ SHMI_FN int shmi_fair_valid(uint32_t o)
 {
     return shmi_owner_valid(o) && shmi_owner_kind(o) != SHMI_kindBiased && shmi_owner_kind(o) != SHMI_kindReserved;
 }
-/* What an owner word becomes whose name was found dead. */
-SHMI_FN uint32_t shmi_fair_bereaved(uint32_t o, int release)
-{
-    if (!shmi_owner_held(o))
-        return o;
-    if (release && shmi_owner_kind(o) != SHMI_kindRecovering)
-        return 0;
-    return shmi_make_owner(SHMI_kindOwnerDead, shmi_owner_name(o));
-}
 SHMI_FN shmi_name shmi_fair_died(struct shmi_fairmutex *f) { return shmi_ld32(&f->w->died) & SHMI_NAME_MASK; }
 /* Whether who comes now may have the lock. The latch is held. */
 SHMI_FN int shmi_fair_free(struct shmi_fairmutex *f) { return shmi_get(&f->w->owner) == 0 && shmi_fifo_empty(&f->w->queue); }
@@ -12286,11 +12568,14 @@ SHMI_FN void shmi_fair_sweep(struct shmi_monitor *m) { shmi_fifo_sweep(m, &((str
 SHMI_FN void shmi_fair_bury(struct shmi_monitor *m)
 {
     struct shmi_fairmutex *f = (struct shmi_fairmutex *)m;
-    uint32_t o = shmi_fair_owner(f);
-    if (!shmi_fair_valid(o) || !shmi_owner_held(o) || !shmi_mon_gone(m, shmi_owner_name(o)))
+    uint32_t o = shmi_fair_owner(f), next;
+    if (!shmi_fair_valid(o) || !shmi_owner_held(o) || !shmi_mon_died(m, shmi_owner_name(o)))
+        return;
+    next = shmi_bereaved(o, f->release, f->release && shmi_mon_gone(m, shmi_owner_name(o)));
+    if (next == o)
         return;
     shmi_st32(&f->w->died, shmi_owner_name(o));
-    shmi_put(&f->w->owner, shmi_fair_bereaved(o, f->release));
+    shmi_put(&f->w->owner, next);
 }
 SHMI_FN void shmi_fair_holders(struct shmi_monitor *m)
 {
@@ -12445,11 +12730,20 @@ SHMI_FN int shmi_fair_arrive(struct shmi_fairmutex *f, int64_t abs)
 SHMI_FN int shmi_fair_begin_recover(struct shmi_fairmutex *f, int64_t abs, int ruined, int *took)
 {
     uint32_t o;
-    int err = shmi_mon_enter(&f->m, abs);
+    int err;
     *took = 0;
-    if (err != 0)
-        return err;
-    o = shmi_fair_owner(f);
+    for (;;) { /* it is taken from one that is gone */
+        err = shmi_mon_enter(&f->m, abs);
+        if (err != 0)
+            return err;
+        o = shmi_fair_owner(f);
+        if (shmi_owner_kind(o) != SHMI_kindOwnerDead || shmi_gone(f->m.a, shmi_owner_name(o)))
+            break;
+        shmi_mon_leave(&f->m, NULL);
+        err = shmi_await_gone(f->m.a, shmi_owner_name(o), "fairmutex.recover", f->m.latch.called, abs);
+        if (err != 0)
+            return err;
+    }
     if ((shmi_owner_kind(o) == SHMI_kindOwnerDead && shmi_owner_valid(o)) || (ruined && o == SHMI_OWNER_NOT_RECOVERABLE)) {
         shmi_put(&f->w->owner, shmi_make_owner(SHMI_kindRecovering, f->m.a->self));
         SHMSYNC_CRASHPOINT("fairmutex.recover.taken");
@@ -12629,7 +12923,7 @@ SHMI_FN void shmi_future_bury(struct shmi_monitor *m)
 {
     struct shmi_future *f = (struct shmi_future *)m;
     uint64_t s = shmi_future_load(f);
-    if (shmi_future_claimed(s) && shmi_mon_gone(m, shmi_future_producer(s)))
+    if (shmi_future_claimed(s) && shmi_mon_died(m, shmi_future_producer(s)))
         shmi_future_abandon(f, s);
 }
 SHMI_FN void shmi_future_holders(struct shmi_monitor *m)
@@ -12813,6 +13107,11 @@ int shmsync_future_reset(shmsync_future *f)
         return err;
     shmi_wakes_init(&b);
     s = shmi_future_mourned(x, &b);
+    if ((s & SHMI_FUTURE_ABANDONED_MASK) != 0 && !shmi_gone(x->m.a, shmi_future_producer(s))) {
+        shmi_mon_leave(&x->m, &b);
+        err = shmi_await_gone(x->m.a, shmi_future_producer(s), "future.reset", x->m.latch.called, 0);
+        return err != 0 ? err : shmsync_future_reset(f);
+    }
     if (shmi_future_over(s)) {
         shmi_future_settle(&x->m, &b);
         shmi_st64(&x->w->state, 0);
@@ -13753,21 +14052,32 @@ SHMI_FN void shmi_rw_wake_readers(struct shmi_rwmutex *m)
     shmi_deliver_all(m->a, &m->readers_bell);
 }
 
-/* Deals with gate g, whose name was found dead. */
-SHMI_FN void shmi_rw_bereave(struct shmi_rwmutex *m, uint32_t g)
+/* Deals with gate g, whose name was found dead; 0: it stays as it is until that is gone. */
+SHMI_FN int shmi_rw_bereave(struct shmi_rwmutex *m, uint32_t g)
 {
     uint32_t next = g;
     if (shmi_rw_taken(g)) {
         next = shmi_make_owner(SHMI_GATE_OWNER_DEAD, shmi_rw_who(g));
-        if (shmi_rw_kind(g) == SHMI_GATE_CLOSED || (shmi_rw_kind(g) == SHMI_GATE_HELD && m->release))
-            next = 0;
+        if (shmi_rw_kind(g) == SHMI_GATE_CLOSED)
+            next = 0; /* it has written nothing */
+        else if (shmi_rw_kind(g) == SHMI_GATE_HELD && m->release)
+            next = shmi_gone(m->a, shmi_rw_who(g)) ? 0 : g;
     }
-    if (next == g || !shmi_cas32(&m->w->gate, g, next))
-        return;
+    if (next == g)
+        return 0;
+    if (!shmi_cas32(&m->w->gate, g, next))
+        return 1;
     SHMSYNC_CRASHPOINT("rwmutex.bereave.marked");
     if (next != 0)
         shmi_st32(&m->w->died, shmi_rw_who(g));
     shmi_rw_wake_readers(m);
+    return 1;
+}
+/* Whether gate g is one that a dead process keeps, since it is not gone. */
+SHMI_FN int shmi_rw_kept(struct shmi_rwmutex *m, uint32_t g)
+{
+    return m->release && shmi_rw_valid(g) && shmi_rw_taken(g) && shmi_rw_kind(g) == SHMI_GATE_HELD && !shmi_current(m->a, shmi_rw_who(g)) &&
+           !shmi_gone(m->a, shmi_rw_who(g));
 }
 
 SHMI_FN shmi_name shmi_rw_died(struct shmi_rwmutex *m) { return shmi_ld32(&m->w->died) & SHMI_NAME_MASK; }
@@ -13957,6 +14267,7 @@ SHMI_FN int shmi_rw_may_read(void *arg)
 SHMI_COLD int shmi_rw_rlock_slow(struct shmi_rwmutex *m, int64_t abs)
 {
     uint64_t epoch;
+    int64_t ask = 0;
     int err, spun = 0;
     err = shmi_enter(m->a, "rwmutex.rdlock");
     if (err != 0) {
@@ -13992,8 +14303,9 @@ SHMI_COLD int shmi_rw_rlock_slow(struct shmi_rwmutex *m, int64_t abs)
             continue;
         }
         if (shmi_dead(m->a, shmi_rw_who(g))) {
-            shmi_rw_bereave(m, g);
-            continue;
+            if (shmi_rw_bereave(m, g))
+                continue;
+            spun = 1;
         }
         if (!spun) {
             shmi_tuning t = shmi_rw_tuning(m, &m->w->pays);
@@ -14004,7 +14316,7 @@ SHMI_COLD int shmi_rw_rlock_slow(struct shmi_rwmutex *m, int64_t abs)
         v = shmi_bell_announce(&m->readers_bell);
         SHMSYNC_CRASHPOINT("rwmutex.rlock.announced");
         g = shmi_rw_gate(m);
-        if (!shmi_rw_valid(g) || !shmi_rw_taken(g) || !shmi_current(m->a, shmi_rw_who(g)) || shmi_rw_was_granted(m, epoch, 0))
+        if (!shmi_rw_valid(g) || !shmi_rw_taken(g) || (!shmi_current(m->a, shmi_rw_who(g)) && !shmi_rw_kept(m, g)) || shmi_rw_was_granted(m, epoch, 0))
             continue;
         memset(&bed, 0, sizeof bed);
         bed.looked = &m->looked_readers;
@@ -14014,6 +14326,11 @@ SHMI_COLD int shmi_rw_rlock_slow(struct shmi_rwmutex *m, int64_t abs)
         bed.wanted = v;
         bed.deadline = abs;
         bed.owner = shmi_rw_who(g);
+        if (!shmi_current(m->a, bed.owner)) { /* nobody tells when it is gone */
+            shmi_follow(m->a);
+            bed.bounded = shmi_next_ask(&ask);
+            bed.owner = 0;
+        }
         r = shmi_sleep(m->a, &bed);
         SHMSYNC_CRASHPOINT("rwmutex.rlock.woken");
         if (r == SHMI_AGAIN) {
@@ -14049,7 +14366,8 @@ SHMI_FN int shmi_rw_rlock(struct shmi_rwmutex *m, int64_t abs)
     return SHMI_LIKELY(shmi_rw_gate(m) == 0) ? 0 : shmi_rw_rlock_slow(m, abs);
 }
 
-/* Keeps readers out from now on. This thread has the writers' mutex. */
+/* Keeps readers out from now on. This thread has the writers' mutex. EBUSY: a dead process
+ * keeps the gate. */
 SHMI_FN int shmi_rw_close_gate(struct shmi_rwmutex *m, const char *op)
 {
     for (;;) {
@@ -14063,11 +14381,24 @@ SHMI_FN int shmi_rw_close_gate(struct shmi_rwmutex *m, const char *op)
             /* Who closes it has the mutex, and we have that. */
             if (!shmi_dead(m->a, shmi_rw_who(g)))
                 return shmi_fail(EPROTO, op, m->called, "gate %#x, without the writers' mutex", g);
-            shmi_rw_bereave(m, g);
+            if (!shmi_rw_bereave(m, g))
+                return EBUSY;
         } else {
             return shmi_rw_trouble(m, op, g);
         }
     }
+}
+
+/* shmi_rw_close_gate, which waits while a dead process keeps the gate. */
+SHMI_FN int shmi_rw_close_gate_wait(struct shmi_rwmutex *m, const char *op, int64_t abs)
+{
+    int err;
+    while ((err = shmi_rw_close_gate(m, op)) == EBUSY) {
+        uint32_t g = shmi_rw_gate(m);
+        if (shmi_rw_kept(m, g) && (err = shmi_await_gone(m->a, shmi_rw_who(g), op, m->called, abs)) != 0)
+            break;
+    }
+    return err;
 }
 
 /* Lets in all readers that sleep. This thread has the writers' mutex, and has opened the gate: nobody else may grant. */
@@ -14176,7 +14507,7 @@ SHMI_FN int shmi_rw_drain(struct shmi_rwmutex *m, const char *op, int64_t abs)
             return 0;
         }
         if (err == 0)
-            err = shmi_rw_close_gate(m, op); /* somebody has opened it: we have not run for long */
+            err = shmi_rw_close_gate_wait(m, op, abs); /* somebody has opened it: we have not run for long */
     } while (err == 0);
     SHMSYNC_CRASHPOINT("rwmutex.lock.leaving");
     shmi_rw_reopen(m);
@@ -14192,7 +14523,7 @@ SHMI_FN int shmi_rw_lock(struct shmi_rwmutex *m, int64_t abs)
         if (err != 0)
             return err;
         SHMSYNC_CRASHPOINT("rwmutex.lock.queued");
-        err = shmi_rw_close_gate(m, "rwmutex.lock");
+        err = shmi_rw_close_gate_wait(m, "rwmutex.lock", abs);
         if (err == 0)
             return shmi_rw_drain(m, "rwmutex.lock", abs);
         shmi_mutex_unlock(&m->writers);
@@ -14229,11 +14560,21 @@ SHMI_FN int shmi_rw_recover(struct shmi_rwmutex *m, const char *op, int64_t abs,
     for (;;) {
         uint32_t g = shmi_rw_gate(m);
         if (g == SHMI_OWNER_NOT_RECOVERABLE || (shmi_rw_kind(g) == SHMI_GATE_OWNER_DEAD && shmi_rw_valid(g))) {
+            if (shmi_rw_kind(g) == SHMI_GATE_OWNER_DEAD && !shmi_gone(m->a, shmi_rw_who(g))) {
+                /* Others are told meanwhile, and do not wait for us. */
+                shmi_mutex_unlock(&m->writers);
+                err = shmi_await_gone(m->a, shmi_rw_who(g), op, m->called, abs);
+                if (err == 0)
+                    err = shmi_mutex_lock(&m->writers, abs);
+                if (err != 0)
+                    return err;
+                continue;
+            }
             if (shmi_cas32(&m->w->gate, g, recovering))
                 break;
             continue;
         }
-        err = shmi_rw_close_gate(m, op);
+        err = shmi_rw_close_gate_wait(m, op, abs);
         if (err == 0) {
             err = shmi_rw_drain(m, op, abs);
             return err != 0 ? err : shmi_rw_open(m, op);
@@ -14295,7 +14636,7 @@ SHMI_FN void *shmi_rw_build(shmsync_arena *a, const shmi_object *o, const void *
         m->repair_arg = opts->repair_arg;
     }
     pthread_mutex_init(&m->registry, NULL);
-    shmi_mutex_init(&m->writers, a, &m->w->writers, o->off, m->called);
+    shmi_mutex_init(&m->writers, a, &m->w->writers, o->off, m->called, 1);
     m->writers.repair = shmi_rw_repaired; /* what a death leaves is told by the gate */
     /* The reader word of our slot becomes our own, and writers look at it. */
     for (w = shmi_ld64(m->mine); (w & SHMI_READER_GENERATION_MASK) != gen; w = shmi_ld64(m->mine))
@@ -14406,10 +14747,8 @@ int shmsync_rwmutex_tryrdlock(shmsync_rwmutex *lock)
         uint32_t g = shmi_rw_gate(m);
         if (g != 0) {
             err = shmi_rw_trouble(m, "rwmutex.tryrdlock", g);
-            if (err == 0 && !shmi_dead(m->a, shmi_rw_who(g)))
+            if (err == 0 && (!shmi_dead(m->a, shmi_rw_who(g)) || !shmi_rw_bereave(m, g)))
                 err = EBUSY;
-            if (err == 0)
-                shmi_rw_bereave(m, g);
             continue;
         }
         shmi_add64(m->mine, SHMI_READER_ONE);
@@ -14473,8 +14812,9 @@ SHMI_FN void shmi_repair_rwmutex(shmsync_arena *a, const shmi_object *o, shmi_na
             }
     }
     for (g = shmi_rw_gate(&m); shmi_rw_valid(g) && shmi_rw_taken(g) && shmi_covers(dead, shmi_rw_who(g)); g = shmi_rw_gate(&m))
-        shmi_rw_bereave(&m, g);
-    shmi_mutex_repair_words(a, &m.w->writers, dead);
+        if (!shmi_rw_bereave(&m, g))
+            break;
+    shmi_mutex_repair_words(a, &m.w->writers, dead, 1);
 }
 SHMI_FN void shmi_wake_rwmutex(shmsync_arena *a, const shmi_object *o, int owed)
 {
@@ -14548,20 +14888,32 @@ SHMI_FN void shmi_spin_wake_waiters(struct shmi_spinlock *l, int all)
     else
         shmi_bell_wake_one(l->a, &l->next);
 }
-/* Deals with state word o, whose name was found dead. */
-SHMI_FN void shmi_spin_bereave(struct shmi_spinlock *l, uint32_t o)
+/* Whether o, which names a dead process, is released when that is gone. */
+SHMI_FN int shmi_spin_released(struct shmi_spinlock *l, uint32_t o)
 {
-    uint32_t k = shmi_owner_kind(o), next = shmi_make_owner(SHMI_SPIN_OWNER_DEAD, shmi_owner_name(o));
+    uint32_t k = shmi_owner_kind(o);
+    return l->release && shmi_spin_held(o) && k != SHMI_SPIN_DRAINING && k != SHMI_SPIN_RECOVERING;
+}
+/* Deals with state word o, whose name was found dead; 0: it stays as it is until that is gone. */
+SHMI_FN int shmi_spin_bereave(struct shmi_spinlock *l, uint32_t o)
+{
+    uint32_t next = shmi_make_owner(SHMI_SPIN_OWNER_DEAD, shmi_owner_name(o));
     if (!shmi_spin_held(o))
-        return;
-    if (k == SHMI_SPIN_DRAINING || (l->release && k != SHMI_SPIN_RECOVERING))
+        return 1;
+    if (shmi_owner_kind(o) == SHMI_SPIN_DRAINING) {
+        next = 0; /* it has written nothing */
+    } else if (shmi_spin_released(l, o)) {
+        if (!shmi_gone(l->a, shmi_owner_name(o)))
+            return 0;
         next = 0;
+    }
     if (!shmi_cas32(&l->w->state, o, next))
-        return;
+        return 1;
     SHMSYNC_CRASHPOINT("spinlock.bereave.marked");
     if (next != 0)
         shmi_st32(&l->w->died, shmi_owner_name(o));
     shmi_spin_wake_waiters(l, next != 0);
+    return 1;
 }
 SHMI_FN shmi_name shmi_spin_died(struct shmi_spinlock *l) { return shmi_ld32(&l->w->died) & SHMI_NAME_MASK; }
 SHMI_FN int shmi_spin_trouble(struct shmi_spinlock *l, const char *op, uint32_t o)
@@ -14720,10 +15072,8 @@ SHMI_FN int shmi_spin_step(struct shmi_spinlock *l, uint32_t o, uint32_t as, int
         return 0;
     }
     err = shmi_spin_trouble(l, "spinlock.lock", o);
-    if (err == 0 && shmi_dead(l->a, shmi_owner_name(o))) {
-        shmi_spin_bereave(l, o);
-        *changed = 1;
-    }
+    if (err == 0 && shmi_dead(l->a, shmi_owner_name(o)))
+        *changed = shmi_spin_bereave(l, o);
     return err;
 }
 /* Takes the lock as kind if that is possible without waiting: 0, EBUSY, or why not. */
@@ -14760,7 +15110,13 @@ SHMI_FN int shmi_spin_while(struct shmi_spinlock *l, int (*done)(void *))
     }
     return 0;
 }
-SHMI_FN int shmi_spin_blocks(struct shmi_spinlock *l, uint32_t o) { return shmi_spin_valid(l, o) && shmi_spin_held(o) && shmi_current(l->a, shmi_owner_name(o)); }
+/* Whether o is a word that a waiter may sleep on: one whose next change wakes it, or one
+ * that a dead process keeps until it is gone. */
+SHMI_FN int shmi_spin_blocks(struct shmi_spinlock *l, uint32_t o)
+{
+    return shmi_spin_valid(l, o) && shmi_spin_held(o) &&
+           (shmi_current(l->a, shmi_owner_name(o)) || (shmi_spin_released(l, o) && !shmi_gone(l->a, shmi_owner_name(o))));
+}
 
 /* Finds what a stopped or dead process kept from the waiters. */
 SHMI_FN void shmi_spin_look(struct shmi_spinlock *l)
@@ -14794,6 +15150,7 @@ SHMI_COLD int shmi_spin_wait(struct shmi_spinlock *l, uint32_t as, int64_t abs, 
 {
     shmi_line *bell = as == SHMI_SPIN_READ ? &l->gate : &l->next;
     int took, changed, slept = 0, spun = 0, err = shmi_enter(l->a, "spinlock.lock");
+    int64_t ask = 0;
     if (err != 0)
         return err;
     for (;;) {
@@ -14816,7 +15173,7 @@ SHMI_COLD int shmi_spin_wait(struct shmi_spinlock *l, uint32_t as, int64_t abs, 
             continue;
         if (!spun) {
             spun = 1;
-            if (shmi_spin_while(l, shmi_spin_not_held))
+            if (shmi_current(l->a, shmi_owner_name(o)) && shmi_spin_while(l, shmi_spin_not_held))
                 continue;
         }
         v = shmi_bell_announce(bell);
@@ -14833,6 +15190,11 @@ SHMI_COLD int shmi_spin_wait(struct shmi_spinlock *l, uint32_t as, int64_t abs, 
         bed.wanted = v;
         bed.deadline = abs;
         bed.owner = shmi_owner_name(o) != l->a->self ? shmi_owner_name(o) : 0;
+        if (!shmi_current(l->a, shmi_owner_name(o))) { /* nobody tells when it is gone */
+            shmi_follow(l->a);
+            bed.bounded = shmi_next_ask(&ask);
+            bed.owner = 0;
+        }
         r = shmi_sleep(l->a, &bed);
         SHMSYNC_CRASHPOINT("spinlock.lock.woken");
         if (r == SHMI_AGAIN) {
@@ -14998,6 +15360,11 @@ SHMI_FN int shmi_spin_recover(struct shmi_spinlock *l, int64_t abs, int (*repair
             if (err == EOWNERDEAD || err == ENOTRECOVERABLE)
                 continue;
             return err;
+        }
+        if (shmi_owner_kind(o) == SHMI_SPIN_OWNER_DEAD && shmi_spin_valid(l, o)) {
+            err = shmi_await_gone(l->a, shmi_owner_name(o), "spinlock.recover", l->called, abs);
+            if (err != 0)
+                return err;
         }
         if (!shmi_cas32(&l->w->state, o, mine))
             continue;
@@ -15303,7 +15670,8 @@ SHMI_FN void shmi_repair_spin(shmsync_arena *a, const shmi_object *o, shmi_name 
             }
     }
     for (s = shmi_spin_state(&l); shmi_spin_held(s) && shmi_covers(dead, shmi_owner_name(s)); s = shmi_spin_state(&l))
-        shmi_spin_bereave(&l, s);
+        if (!shmi_spin_bereave(&l, s))
+            break;
 }
 SHMI_FN void shmi_wake_spin(shmsync_arena *a, const shmi_object *o, int owed)
 {
@@ -15630,10 +15998,10 @@ SHMI_FN int shmi_hold_valid(uint64_t h)
 }
 /* The hold when it is let go while others wait. */
 SHMI_FN uint64_t shmi_hold_passing(uint64_t h) { return shmi_make_hold(SHMI_kindReserved, shmi_hold_name(h), shmi_hold_stamp(h)); }
-/* The hold after its name was found dead. */
-SHMI_FN uint64_t shmi_hold_bereaved(uint64_t h, int release)
+/* The hold after its name was found dead, and perhaps gone. */
+SHMI_FN uint64_t shmi_hold_bereaved(uint64_t h, int release, int gone)
 {
-    uint32_t next = shmi_bereaved(shmi_hold_owner(h), release);
+    uint32_t next = shmi_bereaved(shmi_hold_owner(h), release, gone);
     return next != 0 ? (h & ~(uint64_t)UINT32_MAX) | next : shmi_hold_passing(h);
 }
 /* Whose death made the key what it is. */
@@ -16085,12 +16453,12 @@ SHMI_FN void shmi_multi_bury(struct shmi_monitor *m)
     struct shmi_key_entry e;
     while (shmi_next_key(k, &v, &e)) {
         uint64_t h = shmi_get(e.hold);
-        if (!shmi_hold_valid(h) || !shmi_owner_held(shmi_hold_owner(h)) || !shmi_mon_gone(m, shmi_hold_name(h)))
+        if (!shmi_hold_valid(h) || !shmi_owner_held(shmi_hold_owner(h)) || !shmi_mon_died(m, shmi_hold_name(h)))
             continue;
         if (shmi_hold_fast(h))
             h = shmi_key_claim(k, e);
         if (shmi_owner_held(shmi_hold_owner(h)))
-            shmi_put(e.hold, shmi_hold_bereaved(h, k->of->release));
+            shmi_put(e.hold, shmi_hold_bereaved(h, k->of->release, k->of->release && shmi_mon_gone(m, shmi_hold_name(h))));
     }
 }
 SHMI_FN void shmi_multi_holders(struct shmi_monitor *m)
@@ -16629,6 +16997,11 @@ int shmsync_multilock_recover(shmsync_multilock *m, uint64_t key, int (*repair)(
             shmi_name died = shmi_hold_died(h);
             uint64_t next = shmi_make_hold(SHMI_kindNotRecoverable, 0, died);
             int failed;
+            if (shmi_hold_kind(h) == SHMI_kindOwnerDead && !shmi_gone(k->m.a, died)) {
+                shmi_mon_leave(&k->m, NULL);
+                err = shmi_await_gone(k->m.a, died, "multilock.recover", k->m.latch.called, 0);
+                continue;
+            }
             h = shmi_key_new_hold(k, SHMI_kindRecovering);
             shmi_put(e.hold, h);
             SHMSYNC_CRASHPOINT("multilock.recover.taken");
@@ -17006,7 +17379,7 @@ SHMI_FN void shmi_signal_drop(struct shmi_signalwaker *w, uint32_t q)
 
 /* ---- The sweep: it makes the index good from the gates ---- */
 
-/* Schedules the queue again if its executor is gone, and sets the bits that a scheduled one must
+/* Schedules the queue again if its executor is dead and gone, and sets the bits that a scheduled one must
  * have. dead is who is buried; 0: somebody looks, who asks for each executor. */
 SHMI_FN void shmi_signal_sweep_gate(struct shmi_signalwaker *w, uint32_t q, shmi_name dead)
 {
@@ -17015,7 +17388,7 @@ SHMI_FN void shmi_signal_sweep_gate(struct shmi_signalwaker *w, uint32_t q, shmi
         shmi_name n;
         s = shmi_ld64(word);
         n = shmi_gate_executor(s);
-        if (shmi_gate_executing(s) && (dead != 0 ? shmi_covers(dead, n) || !shmi_current(w->a, n) : shmi_dead(w->a, n))) {
+        if (shmi_gate_executing(s) && (dead != 0 ? shmi_covers(dead, n) || !shmi_current(w->a, n) : shmi_dead(w->a, n)) && shmi_gone(w->a, n)) {
             if (!shmi_cas64(word, s, shmi_gate_orphaned(s)))
                 continue;
             SHMSYNC_CRASHPOINT("signal.sweep.released");

@@ -20,6 +20,10 @@ typedef struct shmsync_arena_options {
     const uint32_t *trust_uids;  /* owners of files to join, besides this euid and root */
     size_t n_trust_uids;
     int attach_only;             /* not 0: ENOENT where there is no arena, instead of making one */
+    /* Not 0: this process never passes memory of the arena to a system call that writes
+     * into it, such as read. Then what it has passes on as soon as it is dead, without
+     * waiting for its end. It holds only if every open of the arena in this process says so. */
+    int no_kernel_io;
 } shmsync_arena_options;
 
 /* Who a participant is or was. slot and generation are the identity. */

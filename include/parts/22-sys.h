@@ -360,15 +360,26 @@ SHMI_FN void shmi_probe(void)
     errno = before;
 }
 
+/* Whether this process is a target of fences. */
+SHMI_FN int shmi_is_registered(void) { return __atomic_load_n(&shmi_have.registered, __ATOMIC_ACQUIRE); }
+
+/* Whether this process has one thread. */
+SHMI_FN int shmi_alone(void)
+{
+    struct stat st;
+    int before = errno, alone = stat("/proc/self/task", &st) == 0 && st.st_nlink == 3; /* each task is a directory in it */
+    errno = before;
+    return alone;
+}
+
 /* Makes this process a target of fences. It is quick while it has one thread. */
-SHMI_FN int shmi_register_fence(void)
+SHMI_FN void shmi_register_fence(void)
 {
     int before = errno;
     if (shmi_have.membarrier && !__atomic_load_n(&shmi_have.registered, __ATOMIC_ACQUIRE) &&
         syscall(SYS_membarrier, SHMI_membarrierRegister, 0) == 0)
         __atomic_store_n(&shmi_have.registered, 1, __ATOMIC_RELEASE);
     errno = before;
-    return __atomic_load_n(&shmi_have.registered, __ATOMIC_ACQUIRE);
 }
 
 /* Every running thread of every registered process passes a fence. 0, or it could

@@ -116,7 +116,10 @@ typedef struct shmi_burial {
     uint32_t of;     /* state of the slot; 0: none */
     int unknown;     /* objects whose kind this header does not know */
     int64_t mourned; /* when repairs and wakes were done; 0 before */
+    int64_t handed;  /* when they were done again for one that is gone; 0 before */
     int64_t written; /* when the obituary was; 0 before */
+    uint32_t dying;  /* state of a slot whose process has no fence and has not ended yet */
+    int64_t seen;    /* when that was seen first */
 } shmi_burial;
 
 typedef struct shmi_seat {
@@ -156,7 +159,7 @@ struct shmsync_arena {
     shmi_name self; /* never changes; a child of fork has it too, unlike me->name */
     uint32_t my_slot;
     uint32_t caps;
-    int fenced;  /* this process is a target of fences */
+    int fenced;  /* this process is a target of fences. Atomic. */
     int closing; /* set once; then calls that wait end */
     uint32_t calls; /* threads in a call that may sleep */
 
@@ -182,6 +185,7 @@ struct shmsync_arena {
     shmi_burial *burials; /* guarded by: reaping; by slot */
     shmi_notice *notices; /* of the watcher; by slot */
     uint32_t unfinished;  /* a burial has to be gone on with */
+    int64_t ask_at;       /* when the watcher asks again whether the dead are gone; 0: nobody is waited for. Atomic. */
 
     uint32_t announce_map; /* records in use, a bit each */
 
@@ -283,7 +287,8 @@ SHMI_FN uint32_t *shmi_alive_word(const shmsync_arena *a, uint32_t i, unsigned w
 }
 
 /* Whether n is a participant that has not been buried. One load. A no means that no
- * thread of n executes a store to the arena any more. */
+ * thread of n executes an instruction on the arena any more; the kernel may still write
+ * for it until shmi_gone. */
 SHMI_FN int shmi_current(const shmsync_arena *a, shmi_name n)
 {
     uint32_t i = shmi_name_slot(n), w;
@@ -301,6 +306,7 @@ SHMI_FN uint32_t shmi_deaths(const shmsync_arena *a) { return shmi_ld32(shmi_u32
 
 /* What is defined later and called before. */
 SHMI_FN int shmi_dead(shmsync_arena *a, shmi_name n);
+SHMI_FN int shmi_gone(shmsync_arena *a, shmi_name n);
 SHMI_FN void shmi_free_nodes_at(shmsync_arena *a, shmi_off object);
 SHMI_FN void shmi_reset_node(shmsync_arena *a, shmi_off off);
 SHMI_FN int shmi_who(shmsync_arena *a, shmi_name n, shmsync_participant *out);

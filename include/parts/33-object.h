@@ -641,7 +641,8 @@ SHMI_FN uint32_t shmi_openers(shmsync_arena *a, const shmi_header *h)
     uint32_t i, mask, count = 0;
     for (i = 1; i <= a->geo.slots; i++) {
         uint32_t *word = shmi_open_bit(a, h, i, &mask);
-        if ((shmi_ld32(word) & mask) != 0 && shmi_current(a, shmi_name_in(i, shmi_slot_state(a, i))))
+        shmi_name n = shmi_name_in(i, shmi_slot_state(a, i));
+        if ((shmi_ld32(word) & mask) != 0 && (shmi_current(a, n) || !shmi_gone(a, n))) /* a dead one may still write into it */
             count++;
     }
     return count;

@@ -1,4 +1,11 @@
-/* ---- Who is dead ---- */
+/* ---- Who is dead, and who is gone: docs/design/0026-two-stages-of-a-death.md ----
+ *
+ * A death has two stages. Words are repaired when no thread of the dead process executes
+ * instructions any more; what they protect passes on when nothing can write for it. */
+
+#define SHMI_ASK_FIRST INT64_C(50000)
+#define SHMI_ASK_MOST INT64_C(50000000)
+#define SHMI_ASK_WAITER INT64_C(1000000)
 
 /* Whether nobody holds the byte lock of slot i any more; not for one that never had it. */
 SHMI_FN int shmi_byte_free(shmsync_arena *a, uint32_t i)
@@ -54,14 +61,97 @@ SHMI_FN int shmi_survey_dead(shmsync_arena *a, uint32_t i, uint32_t w)
     return shmi_slot_present(w) && (shmi_seen_dead(a, i, w) || (shmi_byte_free(a, i) && shmi_slot_state(a, i) == w));
 }
 
-/* Whether the kernel will write to slot i's alive words no more. */
-SHMI_FN int shmi_gone(shmsync_arena *a, uint32_t i)
+/* Whether the process that is dead in slot i has ended: its byte lock is free, which the
+ * kernel sees to after the last thread has left all other kernel code. Where there are no
+ * byte locks, whether all its alive words are marked, which is less. */
+SHMI_FN int shmi_ended(shmsync_arena *a, uint32_t i)
 {
     if (shmi_byte_free(a, i))
         return 1;
     if (a->lock_fd >= 0 && (shmi_slot_caps(a, i) & SHMI_capOFD) != 0)
         return 0;
     return shmi_marked_by_kernel(a, i, 1);
+}
+
+/* Whether nothing can write into the arena for n any more, not even the kernel in a system
+ * call of n. The last store of n to what a lock protects is before that, and the last one
+ * to words is before n is not current. Asked of a participant that is not current, or of
+ * this process as it leaves. A yes stays a yes. */
+SHMI_FN int shmi_gone(shmsync_arena *a, shmi_name n)
+{
+    uint32_t i = shmi_name_slot(n), w;
+    if (i < 1 || i > a->geo.slots)
+        return 1;
+    w = shmi_slot_state(a, i);
+    if (shmi_slot_gen(w) != shmi_name_gen(n) || !shmi_slot_taken(w))
+        return 1; /* a slot passes on only when its dead one is gone */
+    if (n == a->self)
+        return __atomic_load_n(&a->closing, __ATOMIC_SEQ_CST);
+    return shmi_slot_phase(w) == SHMI_phaseDead && ((shmi_slot_caps(a, i) & SHMI_capNoKernelIO) != 0 || shmi_ended(a, i));
+}
+/* Whether every participant that is dead is gone, too. */
+SHMI_FN int shmi_all_gone(shmsync_arena *a)
+{
+    uint32_t i;
+    for (i = 1; i <= a->geo.slots; i++) {
+        uint32_t w = shmi_slot_state(a, i);
+        if (shmi_slot_phase(w) == SHMI_phaseDead && !shmi_gone(a, shmi_name_in(i, w)))
+            return 0;
+    }
+    return 1;
+}
+
+/* Has the watcher ask when the dead are gone, soon: a call of this process waits for it. */
+SHMI_FN void shmi_follow(shmsync_arena *a)
+{
+    if (shmi_ld32(&a->unfinished) == 0) {
+        shmi_st32(&a->unfinished, 1);
+        shmi_ring(shmi_slot32(a, a->my_slot, SHMI_slotWatchBell));
+    }
+}
+/* Has the watcher ask again after an eighth of the time that has passed since: one that
+ * ends late is asked after rarely. */
+SHMI_FN void shmi_ask_after(shmsync_arena *a, int64_t since)
+{
+    int64_t now = shmi_now(), wait = (now - since) / 8, at;
+    wait = wait < SHMI_ASK_FIRST ? SHMI_ASK_FIRST : wait > SHMI_ASK_MOST ? SHMI_ASK_MOST : wait;
+    at = __atomic_load_n(&a->ask_at, __ATOMIC_RELAXED);
+    if (at == 0 || now + wait < at)
+        __atomic_store_n(&a->ask_at, now + wait, __ATOMIC_RELAXED);
+    shmi_st32(&a->unfinished, 1);
+}
+
+/* How long a waiter sleeps before it asks itself whether a dead holder is gone. *ask is 0
+ * at first. */
+SHMI_FN int64_t shmi_next_ask(int64_t *ask)
+{
+    *ask = *ask == 0 ? SHMI_ASK_FIRST : *ask * 3 / 2 < SHMI_ASK_WAITER ? *ask * 3 / 2 : SHMI_ASK_WAITER;
+    return *ask;
+}
+/* Waits until n, which is dead, is gone; n 0: until all are. abs as of a lock. 0, ETIMEDOUT, EBADF, ENOTCONN. */
+SHMI_FN int shmi_await_gone(shmsync_arena *a, shmi_name n, const char *op, const char *called, int64_t abs)
+{
+    int64_t ask = 0, now, wait;
+    int err;
+    if (n != 0 ? shmi_gone(a, n) : shmi_all_gone(a))
+        return 0;
+    err = shmi_enter(a, op);
+    if (err != 0)
+        return err;
+    shmi_follow(a);
+    while (err == 0 && !(n != 0 ? shmi_gone(a, n) : shmi_all_gone(a))) {
+        now = shmi_now();
+        if (__atomic_load_n(&a->closing, __ATOMIC_SEQ_CST)) {
+            err = shmi_fail(EBADF, op, called, "this process closed the arena");
+        } else if (abs != 0 && now >= abs) {
+            err = shmi_fail(ETIMEDOUT, op, called, "%s", "who died has not ended");
+        } else {
+            wait = shmi_next_ask(&ask);
+            shmi_nap(abs != 0 && abs - now < wait ? abs - now : wait);
+        }
+    }
+    shmi_exit(a);
+    return err;
 }
 
 /* Makes sure that no thread of the dying process in slot i executes a store to the
@@ -178,6 +268,20 @@ SHMI_FN int shmi_read_obituary(shmsync_arena *a, uint64_t n, shmsync_participant
     *left = (shmi_ld32(shmi_u32(a, o + SHMI_obitFlags)) & SHMI_obitLeft) != 0;
     shmi_load_fence(); /* the label is read by relaxed loads */
     return shmi_ld64(shmi_u64(a, o + SHMI_obitSeq)) == n + 1;
+}
+
+/* Whether the death of n is written down. */
+SHMI_FN int shmi_has_obituary(shmsync_arena *a, shmi_name n)
+{
+    uint64_t total = shmi_ld64(shmi_u64(a, SHMI_hdrObitsTotal)), back;
+    for (back = 1; back <= total && back <= SHMI_obitCount; back++) {
+        shmsync_participant p;
+        shmi_name name;
+        int left;
+        if (shmi_read_obituary(a, total - back, &p, &name, &left) && name == n)
+            return 1;
+    }
+    return 0;
 }
 
 SHMI_FN void shmi_read_slot(shmsync_arena *a, uint32_t i, uint32_t w, shmsync_participant *p)

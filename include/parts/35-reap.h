@@ -1,5 +1,6 @@
 /* ---- Burial: every step may be done by several processes at once, and by one after
- * another that died over it ---- */
+ * another that died over it. Each process repairs twice, when it finds a dead one and
+ * again when that is gone; the functions of the kinds ask for that themselves ---- */
 
 #define SHMI_SETTLE_AFTER 1000000 /* ns: those that the death has woken want the CPU first */
 /* How long this process leaves the end of a burial to others where objects are whose
@@ -164,8 +165,28 @@ SHMI_FN void shmi_free_slot(shmsync_arena *a, uint32_t i, uint32_t w)
     shmi_cas_slot(a, i, w, shmi_slot_with(w, shmi_slot_gen(w) >= SHMI_maxGeneration ? SHMI_phaseRetired : SHMI_phaseFree));
 }
 
-/* Writes the obituary, and a moment later gives back the dead one's memory and frees
- * its slot, which is what only one may do. */
+/* Whether another participant is there that may be a Go program, which knows all kinds. */
+SHMI_FN int shmi_others(shmsync_arena *a)
+{
+    uint32_t i;
+    for (i = 1; i <= a->geo.slots; i++) {
+        uint32_t w = shmi_slot_state(a, i);
+        if (i != a->my_slot && shmi_slot_phase(w) == SHMI_phaseLive && !shmi_seen_dead(a, i, w))
+            return 1;
+    }
+    return 0;
+}
+
+/* Whether others, who may know the kinds that this header does not, get their time for a
+ * repair that was due since then. */
+SHMI_FN int shmi_leave_to_others(shmsync_arena *a, const shmi_burial *b, int64_t since)
+{
+    return b->unknown != 0 && shmi_now() - since < SHMI_LEAVE_TO_OTHERS && shmi_others(a);
+}
+
+/* Writes the obituary, and a moment after the dead one is gone gives back its memory and
+ * frees its slot, which is what only one may do. Nobody is undertaker while it waits for
+ * the dead one to be gone: that may take long, and it may be stopped. */
 SHMI_FN void shmi_finish(shmsync_arena *a, uint32_t i, shmi_burial *b)
 {
     uint32_t *word = shmi_slot32(a, i, SHMI_slotUndertaker);
@@ -182,11 +203,19 @@ SHMI_FN void shmi_finish(shmsync_arena *a, uint32_t i, shmi_burial *b)
     }
     now = shmi_now();
     if (b->written == 0) {
-        shmi_write_obituary(a, i, dead, 0);
+        if (!shmi_has_obituary(a, dead))
+            shmi_write_obituary(a, i, dead, 0);
         SHMSYNC_CRASHPOINT("arena.finish.obituary");
         b->written = now;
         shmi_st32(&a->unfinished, 1); /* before the bell, which makes the watcher look */
         shmi_ring_watchers(a);
+    }
+    /* The kernel may not have finished with the alive words of one that is gone by its own
+     * declaration: who takes the slot now could be marked for its death. */
+    if (b->handed == 0 || !shmi_ended(a, i) || shmi_leave_to_others(a, b, b->handed)) {
+        shmi_ask_after(a, b->mourned);
+        shmi_cas32(word, a->self, 0);
+        return;
     }
     if (now - b->written < SHMI_SETTLE_AFTER) {
         shmi_st32(&a->unfinished, 1);
@@ -194,32 +223,17 @@ SHMI_FN void shmi_finish(shmsync_arena *a, uint32_t i, shmi_burial *b)
     }
     shmi_settle(a, dead);
     SHMSYNC_CRASHPOINT("arena.finish.reclaimed");
-    if (!shmi_gone(a, i)) {
-        /* The kernel has not finished with the alive words. */
-        shmi_st32(&a->unfinished, 1);
-        return;
-    }
     shmi_free_slot(a, i, b->of);
     SHMSYNC_CRASHPOINT("arena.finish.freed");
     shmi_cas32(word, a->self, 0);
     shmi_ring_watchers(a);
 }
 
-/* Whether another participant is there that may be a Go program, which knows all kinds. */
-SHMI_FN int shmi_others(shmsync_arena *a)
-{
-    uint32_t i;
-    for (i = 1; i <= a->geo.slots; i++) {
-        uint32_t w = shmi_slot_state(a, i);
-        if (i != a->my_slot && shmi_slot_phase(w) == SHMI_phaseLive && !shmi_seen_dead(a, i, w))
-            return 1;
-    }
-    return 0;
-}
-
 SHMI_FN void shmi_bury_marked(shmsync_arena *a, uint32_t i, uint32_t w)
 {
     shmi_burial *b;
+    shmi_name dead = shmi_name_in(i, w);
+    int gone;
     pthread_mutex_lock(&a->reaping);
     b = &a->burials[i];
     if (!__atomic_load_n(&a->closing, __ATOMIC_SEQ_CST) && shmi_slot_state(a, i) == w) {
@@ -228,17 +242,26 @@ SHMI_FN void shmi_bury_marked(shmsync_arena *a, uint32_t i, uint32_t w)
             memset(b, 0, sizeof *b);
             b->of = w;
         }
+        gone = shmi_gone(a, dead);
         if (!b->mourned) {
             /* Others sleep on these words too, and the kernel woke one of each. */
             for (k = 0; k < SHMI_aliveWords; k++)
                 shmi_wake(shmi_alive_word(a, i, k), SHMI_ALL);
-            b->unknown = shmi_repair_all(a, shmi_name_in(i, w));
+            b->unknown = shmi_repair_all(a, dead);
             SHMSYNC_CRASHPOINT("arena.bury.repaired");
-            shmi_wake_all_for(a, shmi_name_in(i, w));
+            shmi_wake_all_for(a, dead);
             SHMSYNC_CRASHPOINT("arena.bury.woken");
             b->mourned = shmi_now();
+            b->handed = gone ? b->mourned : 0;
+        } else if (!b->handed && gone) {
+            b->unknown = shmi_repair_all(a, dead);
+            SHMSYNC_CRASHPOINT("arena.bury.handed_over");
+            shmi_wake_all_for(a, dead);
+            b->handed = shmi_now();
         }
-        if (b->unknown != 0 && b->written == 0 && shmi_now() - b->mourned < SHMI_LEAVE_TO_OTHERS && shmi_others(a)) {
+        if (!b->handed)
+            shmi_ask_after(a, b->mourned);
+        if (b->written == 0 && shmi_leave_to_others(a, b, b->mourned)) {
             shmi_st32(&a->unfinished, 1);
             shmi_ring_watchers(a);
         } else {
@@ -250,15 +273,25 @@ SHMI_FN void shmi_bury_marked(shmsync_arena *a, uint32_t i, uint32_t w)
 
 SHMI_FN void shmi_bury(shmsync_arena *a, uint32_t i, uint32_t w)
 {
-    if (shmi_slot_present(w) && !shmi_mark(a, i, w))
-        return; /* somebody else did, or it cannot be done yet */
+    if (shmi_slot_present(w) && !shmi_mark(a, i, w)) { /* somebody else did, or it cannot be done yet */
+        shmi_burial *b = &a->burials[i];
+        pthread_mutex_lock(&a->reaping);
+        if (b->dying != w) {
+            b->dying = w;
+            b->seen = shmi_now();
+        }
+        shmi_ask_after(a, b->seen);
+        pthread_mutex_unlock(&a->reaping);
+        return;
+    }
     shmi_bury_marked(a, i, shmi_slot_with(w, SHMI_phaseDead));
 }
 
-/* Deals with every dead participant that can be found. */
-SHMI_FN void shmi_bury_all(shmsync_arena *a)
+/* Deals with every dead participant that dead_ finds. */
+SHMI_FN void shmi_bury_those(shmsync_arena *a, int (*dead_)(shmsync_arena *a, uint32_t i, uint32_t w))
 {
     uint32_t i;
+    __atomic_store_n(&a->ask_at, 0, __ATOMIC_RELAXED);
     shmi_st32(&a->unfinished, 0);
     pthread_mutex_lock(&a->reaping);
     for (i = 1; i <= a->geo.slots; i++)
@@ -271,8 +304,11 @@ SHMI_FN void shmi_bury_all(shmsync_arena *a)
     pthread_mutex_unlock(&a->reaping);
     for (i = 1; i <= a->geo.slots; i++) {
         uint32_t w = shmi_slot_state(a, i);
-        if (i != a->my_slot && (shmi_slot_phase(w) == SHMI_phaseDead || shmi_survey_dead(a, i, w)))
+        if (i != a->my_slot && (shmi_slot_phase(w) == SHMI_phaseDead || dead_(a, i, w)))
             shmi_bury(a, i, w);
     }
 }
+/* Deals with all that can be found, and goes on with what is unfinished. */
+SHMI_FN void shmi_bury_all(shmsync_arena *a) { shmi_bury_those(a, shmi_survey_dead); }
+SHMI_FN void shmi_bury_on(shmsync_arena *a) { shmi_bury_those(a, shmi_seen_dead); }
 

@@ -70,6 +70,7 @@ SHMI_FN void shmi_prompt_thread(void)
 {
     shmi_sched_attr attr;
     const uint64_t slice = 100000; /* ns, the least that the scheduler takes */
+    (void)!syscall(SYS_prctl, 29, 1ul, 0ul, 0ul, 0ul); /* PR_SET_TIMERSLACK: it asks every 50 us, not every 100 */
     memset(&attr, 0, sizeof attr);
     if (syscall(SYS_sched_getattr, 0, &attr, (unsigned)sizeof attr, 0u) != 0 || attr.policy != 0 || attr.runtime <= slice)
         return;
@@ -232,7 +233,7 @@ SHMI_FN int shmi_do_chores(shmsync_arena *a)
 SHMI_FN void shmi_watch(shmsync_arena *a)
 {
     uint32_t *bell = shmi_slot32(a, a->my_slot, SHMI_slotWatchBell);
-    int64_t wait = SHMI_POLL_FIRST, poll, deadline;
+    int64_t wait = SHMI_POLL_FIRST, poll, deadline, asked;
     int was = 0, untold, unfinished, chores, err;
     for (;;) {
         /* The bell is read before everything else that it may be rung for. */
@@ -261,6 +262,9 @@ SHMI_FN void shmi_watch(shmsync_arena *a)
             wait = SHMI_POLL_FIRST;
             was = 0;
         }
+        asked = __atomic_load_n(&a->ask_at, __ATOMIC_RELAXED);
+        if (asked != 0 && (deadline == 0 || asked < deadline))
+            deadline = asked;
         if (chores && (deadline == 0 || deadline > shmi_now() + SHMI_CHORES_EVERY))
             deadline = shmi_now() + SHMI_CHORES_EVERY;
         err = 0;
@@ -274,7 +278,7 @@ SHMI_FN void shmi_watch(shmsync_arena *a)
         if (n == 1 || err != 0)
             shmi_futex_sleep(bell, rung, deadline);
         if (shmi_ld32(&a->unfinished) != 0)
-            shmi_bury_all(a);
+            shmi_bury_on(a);
     }
 }
 

@@ -339,6 +339,7 @@ static pthread_mutex_t shmi_attached_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t shmi_attached_changed = PTHREAD_COND_INITIALIZER; /* an arena is no longer SHMI_opening */
 static shmsync_arena *shmi_attached; /* guarded by: shmi_attached_lock */
 static pthread_once_t shmi_atfork_once = PTHREAD_ONCE_INIT;
+static int shmi_registering; /* a thread is about to make this process a target of fences; guarded by: shmi_attached_lock */
 
 enum {
     SHMI_opening,  /* one thread joins; others that open the same file wait for it */
@@ -369,6 +370,7 @@ SHMI_FN void shmi_in_child(void)
     }
     shmi_attached = NULL;
     shmi_have.registered = 0;
+    shmi_registering = 0; /* the thread is not here */
     pthread_cond_init(&shmi_attached_changed, NULL); /* threads that waited are not here */
     shmi_after_fork();
 }
@@ -419,6 +421,8 @@ SHMI_FN int shmi_inherit_slot(shmsync_arena *a, uint32_t i, uint32_t w)
         shmi_mark(a, i, w);
     }
     w = shmi_slot_with(w, SHMI_phaseDead);
+    if (!shmi_ended(a, i))
+        return 0; /* it may write still, and its name is what says so */
     u = shmi_ld32(undertaker);
     if (shmi_current(a, u) || !shmi_cas32(undertaker, u, shmi_make_name(i, shmi_slot_gen(w) + 1)))
         return 0;
@@ -559,8 +563,9 @@ SHMI_FN void shmi_drop_lock(shmsync_arena *a)
 
 /* Takes a slot and makes this process live in it: the byte lock comes first, then the
  * state word, then the robust list, then the alive words. */
-SHMI_FN int shmi_join(shmsync_arena *a, const char *label)
+SHMI_FN int shmi_join(shmsync_arena *a, const shmsync_arena_options *o)
 {
+    const char *label = o != NULL && o->label != NULL && o->label[0] != 0 ? o->label : program_invocation_short_name;
     char path[64];
     shmi_name name = 0, before = 0;
     int err;
@@ -580,8 +585,12 @@ SHMI_FN int shmi_join(shmsync_arena *a, const char *label)
         }
         a->caps |= SHMI_capOFD;
     }
+    if (o != NULL && o->no_kernel_io)
+        a->caps |= SHMI_capNoKernelIO;
     /* Quick while there is one thread, so it comes before the helper. */
-    if (shmi_register_fence())
+    if (shmi_alone())
+        shmi_register_fence();
+    if (shmi_is_registered())
         a->caps |= SHMI_capFence;
     err = shmi_take_slot(a, &name, &before);
     if (err != 0) {
@@ -611,7 +620,7 @@ SHMI_FN int shmi_join(shmsync_arena *a, const char *label)
         shmi_drop_lock(a);
         return err;
     }
-    a->fenced = (a->caps & SHMI_capFence) != 0;
+    __atomic_store_n(&a->fenced, (a->caps & SHMI_capFence) != 0, __ATOMIC_RELEASE);
     __atomic_store_n(&a->me->name, name, __ATOMIC_RELAXED);
     shmi_ring_watchers(a);
     shmi_bury_all(a);
@@ -695,6 +704,47 @@ SHMI_FN int shmi_compare(shmsync_arena *a, const shmsync_arena_options *o, int c
     return 0;
 }
 
+#define SHMI_REGISTER_AFTER INT64_C(50000000)
+
+/* Tells all that this process is a target of fences, and then takes biased holds. The
+ * caller holds shmi_attached_lock, and a is attached: its slot is its own. */
+SHMI_FN void shmi_take_fences(shmsync_arena *a)
+{
+    shmi_or32(shmi_slot32(a, a->my_slot, SHMI_slotCaps), SHMI_capFence);
+    __atomic_store_n(&a->fenced, 1, __ATOMIC_RELEASE);
+}
+SHMI_FN void *shmi_register_late(void *arg)
+{
+    shmsync_arena *a;
+    (void)arg;
+    shmi_nap(SHMI_REGISTER_AFTER);
+    shmi_register_fence();
+    pthread_mutex_lock(&shmi_attached_lock);
+    for (a = shmi_attached; a != NULL; a = a->next)
+        if (a->stage == SHMI_attached && shmi_is_registered())
+            shmi_take_fences(a);
+    shmi_registering = 0;
+    pthread_mutex_unlock(&shmi_attached_lock);
+    return NULL;
+}
+/* Has a thread of its own register this process, which takes until all CPUs have rested,
+ * 15 ms and more: a process that is killed meanwhile cannot end before. So it is not done
+ * for a process that lives briefly, and nobody waits for it. The caller holds shmi_attached_lock. */
+SHMI_FN void shmi_begin_registering(void)
+{
+    pthread_t t;
+    sigset_t all, before;
+    if (!shmi_have.membarrier || shmi_registering)
+        return;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    if (pthread_create(&t, NULL, shmi_register_late, NULL) == 0) {
+        pthread_detach(t);
+        shmi_registering = 1;
+    }
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+}
+
 /* Takes a out of the list. The caller holds shmi_attached_lock. */
 SHMI_FN void shmi_detach(shmsync_arena *a)
 {
@@ -776,7 +826,7 @@ SHMI_FN int shmi_begin(shmsync_arena *a, const shmi_segment *s, const shmsync_ar
     }
     if (a->me == NULL || a->burials == NULL || a->notices == NULL)
         return shmi_fail(ENOMEM, "arena.open", a->label, "%s", "");
-    return shmi_join(a, o != NULL && o->label != NULL && o->label[0] != 0 ? o->label : program_invocation_short_name);
+    return shmi_join(a, o);
 }
 
 /* Makes this process a participant of the arena in s, which it takes over. The caller
@@ -791,6 +841,8 @@ SHMI_FN int shmi_attach(shmi_segment *s, const char *path, const shmsync_arena_o
         if (err == 0) {
             a->opens++;
             *out = a;
+            if (o == NULL || !o->no_kernel_io) /* all of the process promise it, or nobody */
+                shmi_and32(shmi_slot32(a, a->my_slot, SHMI_slotCaps), ~(uint32_t)SHMI_capNoKernelIO);
         }
         return err;
     }
@@ -806,6 +858,10 @@ SHMI_FN int shmi_attach(shmi_segment *s, const char *path, const shmsync_arena_o
         a->stage = SHMI_attached;
         a->opens = 1;
         *out = a;
+        if (shmi_is_registered())
+            shmi_take_fences(a);
+        else
+            shmi_begin_registering();
     } else {
         shmi_detach(a);
     }

@@ -43,6 +43,7 @@ typedef struct shmi_mutex {
     const char *called;   /* for messages; lives as long as the arena has the object open */
     int release;          /* policy Release */
     int latch;            /* a part of another object, which only this header locks */
+    int internal;         /* it protects words: it passes on when its holder is dead, not only when that is gone */
     int (*repair)(void *);
     void *repair_arg;
     uint32_t quiet;       /* unlocks that found nobody waiting; written by who holds the mutex, atomic */
@@ -54,8 +55,9 @@ typedef struct shmi_mutex {
     shmi_object o; /* of a mutex of its own */
 } shmi_mutex;
 
-/* Makes a handle on the mutex words w, in the body of an object. */
-SHMI_FN void shmi_mutex_init(shmi_mutex *m, shmsync_arena *a, shmi_mutex_words *w, shmi_off object, const char *called)
+/* Makes a handle on the mutex words w, in the body of an object; internal says that they
+ * are a part of another one. */
+SHMI_FN void shmi_mutex_init(shmi_mutex *m, shmsync_arena *a, shmi_mutex_words *w, shmi_off object, const char *called, int internal)
 {
     memset(m, 0, sizeof *m);
     m->own = &w->owner;
@@ -68,9 +70,12 @@ SHMI_FN void shmi_mutex_init(shmi_mutex *m, shmsync_arena *a, shmi_mutex_words *
     m->object = object;
     m->called = called;
     m->release = (w->policy & 0xff) == 1;
+    m->internal = internal;
     m->need = SHMI_biasAfter;
-    if (shmi_have.membarrier && a->fenced)
-        m->bias = m->bias_most = SHMI_OWNER_BIASED;
+    if (shmi_have.membarrier)
+        m->bias_most = SHMI_OWNER_BIASED;
+    if (__atomic_load_n(&a->fenced, __ATOMIC_ACQUIRE))
+        m->bias = m->bias_most; /* else when this process is a target of fences */
 }
 
 SHMI_COLD int shmi_mutex_lock_slow(shmi_mutex *m, int64_t deadline);
@@ -83,7 +88,7 @@ SHMI_COLD void shmi_mutex_wake_after(shmi_mutex *m);
 SHMI_FN int shmi_mutex_inherit(shmi_mutex *m, uint32_t o, int *err);
 SHMI_FN void shmi_mutex_look(shmi_mutex *m);
 /* The hooks for the part of an object that a mutex is. */
-SHMI_FN void shmi_mutex_repair_words(shmsync_arena *a, shmi_mutex_words *w, shmi_name dead);
+SHMI_FN void shmi_mutex_repair_words(shmsync_arena *a, shmi_mutex_words *w, shmi_name dead, int internal);
 SHMI_FN void shmi_mutex_wake_words(shmsync_arena *a, shmi_mutex_words *w, int owed);
 
 /* Takes the mutex if that takes one instruction. */

@@ -4,15 +4,16 @@ SHMI_FN int shmi_mutex_fail(shmi_mutex *m, int err, const char *op, shmi_name wh
 }
 SHMI_FN shmi_name shmi_mutex_died(shmi_mutex *m) { return shmi_ld32(&m->w->died) & SHMI_NAME_MASK; }
 
-/* What an owner word becomes whose name was found dead. */
-SHMI_FN uint32_t shmi_bereaved(uint32_t o, int release)
+/* What an owner word becomes whose name was found dead. A hold that is released stays the
+ * dead one's until that is gone. */
+SHMI_FN uint32_t shmi_bereaved(uint32_t o, int release, int gone)
 {
     if (shmi_owner_kind(o) == SHMI_kindReserved)
         return 0;
     if (!shmi_owner_held(o))
         return o;
     if (release && shmi_owner_kind(o) != SHMI_kindRecovering)
-        return 0;
+        return gone ? 0 : o;
     return shmi_make_owner(SHMI_kindOwnerDead, shmi_owner_name(o));
 }
 
@@ -24,13 +25,17 @@ SHMI_FN shmi_line shmi_mutex_line(shmi_mutex_words *w)
     return l;
 }
 
-/* Deals with owner word o, whose name was found dead. */
-SHMI_FN void shmi_bereave(shmsync_arena *a, shmi_mutex_words *w, uint32_t o)
+/* Deals with owner word o, whose name was found dead; 0: it stays as it is until that is
+ * gone, which never is so for an internal mutex. */
+SHMI_FN int shmi_bereave(shmsync_arena *a, shmi_mutex_words *w, uint32_t o, int internal)
 {
-    uint32_t next = shmi_bereaved(o, (__atomic_load_n(&w->policy, __ATOMIC_RELAXED) & 0xff) == 1);
+    int release = (__atomic_load_n(&w->policy, __ATOMIC_RELAXED) & 0xff) == 1;
+    uint32_t next = shmi_bereaved(o, release, internal || (release && shmi_gone(a, shmi_owner_name(o))));
     shmi_line l = shmi_mutex_line(w);
-    if (next == o || !shmi_cas32(&w->owner, o, next))
-        return;
+    if (next == o)
+        return 0;
+    if (!shmi_cas32(&w->owner, o, next))
+        return 1;
     SHMSYNC_CRASHPOINT("mutex.bereave.marked");
     if (shmi_owner_kind(next) == SHMI_kindOwnerDead) {
         shmi_st32(&w->died, shmi_owner_name(o));
@@ -38,9 +43,10 @@ SHMI_FN void shmi_bereave(shmsync_arena *a, shmi_mutex_words *w, uint32_t o)
     } else {
         shmi_bell_wake_one(a, &l);
     }
+    return 1;
 }
 
-SHMI_FN void shmi_mutex_repair_words(shmsync_arena *a, shmi_mutex_words *w, shmi_name dead)
+SHMI_FN void shmi_mutex_repair_words(shmsync_arena *a, shmi_mutex_words *w, shmi_name dead, int internal)
 {
     uint32_t s = shmi_ld32(&w->starving), tries;
     if (shmi_covers(dead, s & SHMI_NAME_MASK))
@@ -49,7 +55,8 @@ SHMI_FN void shmi_mutex_repair_words(shmsync_arena *a, shmi_mutex_words *w, shmi
         uint32_t o = shmi_ld32(&w->owner);
         if (!shmi_covers(dead, shmi_owner_name(o)) || (!shmi_owner_held(o) && shmi_owner_kind(o) != SHMI_kindReserved))
             return;
-        shmi_bereave(a, w, o);
+        if (!shmi_bereave(a, w, o, internal))
+            return;
     }
 }
 
@@ -74,7 +81,7 @@ SHMI_FN void shmi_mutex_kind_repair(shmsync_arena *a, const shmi_object *o, shmi
 {
     shmi_mutex_words *w = (shmi_mutex_words *)shmi_try_at(a, o->body, sizeof *w, 64);
     if (w != NULL)
-        shmi_mutex_repair_words(a, w, dead);
+        shmi_mutex_repair_words(a, w, dead, 0);
 }
 SHMI_FN void shmi_mutex_kind_wake(shmsync_arena *a, const shmi_object *o, int owed)
 {
@@ -98,6 +105,7 @@ typedef struct shmi_mutex_wait {
     shmi_mutex *m;
     int64_t deadline;
     int64_t since; /* of the first sleep */
+    int64_t ask;   /* as of shmi_next_ask */
     int slept, starving;
 } shmi_mutex_wait;
 
@@ -122,8 +130,7 @@ SHMI_FN int shmi_mutex_step(shmi_mutex *m, uint32_t o, int slept, int *err)
         if (!slept)
             return SHMI_STEP_STAY;
         return shmi_cas32(m->own, o, self) ? SHMI_STEP_TOOK : SHMI_STEP_CHANGED;
-    } else if (shmi_dead(m->a, name)) {
-        shmi_bereave(m->a, m->w, o);
+    } else if (shmi_dead(m->a, name) && shmi_bereave(m->a, m->w, o, m->internal)) {
         return SHMI_STEP_CHANGED;
     }
     return SHMI_STEP_STAY;
@@ -154,13 +161,20 @@ SHMI_COLD int shmi_mutex_trylock_slow(shmi_mutex *m)
     return EBUSY;
 }
 
-/* Whether o is a word that a waiter may sleep on: one whose next change wakes it. */
+/* Whether o is a hold that a dead process keeps, since it is not gone. */
+SHMI_FN int shmi_mutex_kept(shmi_mutex *m, uint32_t o)
+{
+    return m->release && !m->internal && shmi_owner_valid(o) && shmi_owner_held(o) && shmi_owner_kind(o) != SHMI_kindRecovering &&
+           !shmi_current(m->a, shmi_owner_name(o)) && !shmi_gone(m->a, shmi_owner_name(o));
+}
+/* Whether o is a word that a waiter may sleep on: one whose next change wakes it, or
+ * which is kept. */
 SHMI_FN int shmi_mutex_blocks(shmi_mutex *m, uint32_t o, int slept)
 {
     if (!shmi_owner_valid(o))
         return 0;
     if (shmi_owner_held(o))
-        return shmi_current(m->a, shmi_owner_name(o));
+        return shmi_current(m->a, shmi_owner_name(o)) || shmi_mutex_kept(m, o);
     if (shmi_owner_kind(o) == SHMI_kindReserved)
         return (shmi_owner_name(o) != shmi_self(m->a) || !slept) && shmi_current(m->a, shmi_owner_name(o));
     return 0;
@@ -269,6 +283,11 @@ SHMI_FN int shmi_mutex_sleep(shmi_mutex_wait *w)
     bed.object = m->object;
     bed.wanted = v;
     bed.owner = shmi_owner_name(o);
+    if (!shmi_current(m->a, bed.owner)) { /* nobody tells when it is gone */
+        shmi_follow(m->a);
+        bed.bounded = shmi_next_ask(&w->ask);
+        bed.owner = 0;
+    }
     bed.deadline = w->deadline;
     r = shmi_sleep(m->a, &bed);
     SHMSYNC_CRASHPOINT("mutex.lock.woken");
@@ -287,7 +306,7 @@ SHMI_FN void shmi_mutex_look(shmi_mutex *m)
     } else if (!shmi_owner_valid(o) || shmi_owner_kind(o) == SHMI_kindOwnerDead || o == SHMI_OWNER_NOT_RECOVERABLE) {
         shmi_bell_wake_all(m->a, &m->line);
     } else if (shmi_dead(m->a, shmi_owner_name(o))) {
-        shmi_bereave(m->a, m->w, o);
+        shmi_bereave(m->a, m->w, o, m->internal);
     } else if (shmi_owner_kind(o) == SHMI_kindReserved) {
         if (shmi_xchg32(&m->reserved, o) == o && shmi_cas32(m->own, o, 0))
             /* Nobody came for it: its process may be stopped. It is not held. */
@@ -346,7 +365,8 @@ SHMI_FN int shmi_mutex_acquire(shmi_mutex_wait *w, int may_repair)
         }
         if (err != 0) {
             if (may_repair && m->repair != NULL && err == EOWNERDEAD) {
-                if (shmi_mutex_inherit(m, o, &err)) {
+                err = m->internal ? 0 : shmi_await_gone(m->a, shmi_owner_name(o), "mutex.lock", m->called, w->deadline);
+                if (err == 0 && shmi_mutex_inherit(m, o, &err)) {
                     shmi_mutex_took(w);
                     return 0;
                 }
@@ -362,7 +382,7 @@ SHMI_FN int shmi_mutex_acquire(shmi_mutex_wait *w, int may_repair)
             continue;
         if (!spun) {
             spun = 1;
-            if (shmi_mutex_spin_while_held(m, w->slept))
+            if (shmi_current(m->a, shmi_owner_name(o)) && shmi_mutex_spin_while_held(m, w->slept))
                 continue;
         }
         switch (shmi_mutex_sleep(w)) {
@@ -483,7 +503,7 @@ SHMI_COLD int shmi_mutex_unlock_slow(shmi_mutex *m, uint32_t o)
     if (m->bias_most != 0) { /* decides when holds are biased again, while it is held */
         int waited = shmi_bell_announced(&m->line);
         uint32_t quiet = waited ? 0 : __atomic_load_n(&m->quiet, __ATOMIC_RELAXED) + 1;
-        if (quiet >= __atomic_load_n(&m->need, __ATOMIC_RELAXED)) {
+        if (quiet >= __atomic_load_n(&m->need, __ATOMIC_RELAXED) && __atomic_load_n(&m->a->fenced, __ATOMIC_ACQUIRE)) {
             quiet = 0;
             __atomic_store_n(&m->bias, m->bias_most, __ATOMIC_RELAXED);
         }
@@ -518,7 +538,7 @@ SHMI_FN void *shmi_mutex_build(shmsync_arena *a, const shmi_object *o, const voi
     shmi_mutex *m = (shmi_mutex *)calloc(1, sizeof *m);
     if (m == NULL)
         return NULL;
-    shmi_mutex_init(m, a, (shmi_mutex_words *)shmi_ptr(a, o->body, sizeof(shmi_mutex_words), 64), o->off, "");
+    shmi_mutex_init(m, a, (shmi_mutex_words *)shmi_ptr(a, o->body, sizeof(shmi_mutex_words), 64), o->off, "", 0);
     m->o = *o;
     m->called = shmi_called(&m->o);
     if (opt != NULL) {
@@ -625,11 +645,16 @@ SHMI_FN int shmi_mutex_recover_entered(shmi_mutex *m, int (*repair)(void *), voi
                 return err;
             continue;
         }
-        if (!shmi_owner_valid(o) || !shmi_cas32(m->own, o, recovering)) {
-            if (!shmi_owner_valid(o))
-                return shmi_mutex_report(m, EPROTO, o);
-            continue;
+        if (!shmi_owner_valid(o))
+            return shmi_mutex_report(m, EPROTO, o);
+        if (shmi_owner_kind(o) == SHMI_kindOwnerDead) {
+            /* Before it is taken: the word names who may still write, whoever dies here. */
+            err = shmi_await_gone(m->a, shmi_owner_name(o), "mutex.recover", m->called, 0);
+            if (err != 0)
+                return err;
         }
+        if (!shmi_cas32(m->own, o, recovering))
+            continue;
         SHMSYNC_CRASHPOINT("mutex.recover.taken");
         err = shmi_mutex_run_repair(m, repair, arg);
         if (err != 0)

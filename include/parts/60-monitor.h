@@ -44,7 +44,8 @@ struct shmi_rules {
     void (*detach)(struct shmi_monitor *m, struct shmi_wait w);
     /* sweep takes off, with shmi_mon_discard, the waits that nobody is there for. */
     void (*sweep)(struct shmi_monitor *m);
-    /* bury takes back what names have that shmi_mon_gone is true for. */
+    /* bury takes back what names have: words if shmi_mon_died is true for them, data if
+     * shmi_mon_gone is. */
     void (*bury)(struct shmi_monitor *m);
     /* holders calls shmi_mon_heed for those on whose life others wait. */
     void (*holders)(struct shmi_monitor *m);
@@ -63,6 +64,7 @@ struct shmi_monitor {
     uint32_t without; /* a participant that is being buried */
     uint32_t broken;  /* a link was wrong: the queues are rebuilt before the latch is left */
     uint32_t deaths;  /* how many burials the last sweep knew of */
+    int64_t kept;     /* when the last sweep left data of one that was not gone; 0: there was none. Atomic. */
     uint32_t looks;
     uint32_t tidying; /* a wait was given up and could not be taken off */
 };
@@ -189,7 +191,25 @@ SHMI_FN int shmi_mon_current(struct shmi_monitor *m, uint32_t name)
 {
     return name != m->without && shmi_current(m->a, name);
 }
-SHMI_FN int shmi_mon_gone(struct shmi_monitor *m, uint32_t name) { return name != 0 && !shmi_mon_current(m, name); }
+/* Whether a participant has died, so that the words that name it are nobody's. */
+SHMI_FN int shmi_mon_died(struct shmi_monitor *m, uint32_t name) { return name != 0 && !shmi_mon_current(m, name); }
+/* Whether what a participant has of data is nobody's, too. If it may be so only later,
+ * there will be another sweep. */
+SHMI_FN int shmi_mon_gone(struct shmi_monitor *m, uint32_t name)
+{
+    if (!shmi_mon_died(m, name))
+        return 0;
+    if (shmi_gone(m->a, name))
+        return 1;
+    __atomic_store_n(&m->kept, shmi_now(), __ATOMIC_RELAXED);
+    return 0;
+}
+/* Whether a sweep has left data of one that was not gone, and it is time for another. */
+SHMI_FN int shmi_mon_keeps(struct shmi_monitor *m)
+{
+    int64_t kept = __atomic_load_n(&m->kept, __ATOMIC_RELAXED);
+    return kept != 0 && shmi_now() - kept >= SHMI_ASK_WAITER;
+}
 
 /* Looks whether a participant lives whose death would change the state. */
 SHMI_FN void shmi_mon_heed(struct shmi_monitor *m, uint32_t name)
@@ -542,16 +562,19 @@ SHMI_FN void shmi_mon_sweep(struct shmi_monitor *m, struct shmi_wakes *b)
 {
     SHMSYNC_CRASHPOINT("monitor.sweep.entered");
     __atomic_store_n(&m->deaths, shmi_deaths(m->a), __ATOMIC_SEQ_CST);
+    __atomic_store_n(&m->kept, 0, __ATOMIC_RELAXED);
     m->rules->bury(m);
+    if (__atomic_load_n(&m->kept, __ATOMIC_RELAXED) != 0)
+        shmi_follow(m->a);
     SHMSYNC_CRASHPOINT("monitor.sweep.buried");
     m->rules->sweep(m);
     m->rules->settle(m, b);
 }
 
-/* Sweeps, with the latch held, if somebody has died since the last time. */
+/* Sweeps, with the latch held, if somebody has died since the last time, or may be gone. */
 SHMI_FN void shmi_mon_sweep_dead(struct shmi_monitor *m, struct shmi_wakes *b)
 {
-    if (__atomic_load_n(&m->deaths, __ATOMIC_SEQ_CST) != shmi_deaths(m->a))
+    if (__atomic_load_n(&m->deaths, __ATOMIC_SEQ_CST) != shmi_deaths(m->a) || shmi_mon_keeps(m))
         shmi_mon_sweep(m, b);
 }
 
@@ -598,7 +621,7 @@ SHMI_FN void shmi_mon_look(struct shmi_monitor *m)
     struct shmi_wakes b;
     m->rules->holders(m);
     shmi_wakes_init(&b);
-    if (shmi_deaths(m->a) != __atomic_load_n(&m->deaths, __ATOMIC_SEQ_CST)) {
+    if (shmi_deaths(m->a) != __atomic_load_n(&m->deaths, __ATOMIC_SEQ_CST) || shmi_mon_keeps(m)) {
         if (shmi_mon_try_enter(m)) {
             shmi_mon_sweep(m, &b);
             shmi_mon_leave(m, &b);
@@ -749,8 +772,9 @@ SHMI_FN void shmi_mon_init(struct shmi_monitor *m, shmsync_arena *a, const shmi_
     m->mine = NULL;
     m->without = 0;
     m->broken = m->looks = m->tidying = 0;
+    m->kept = 0;
     m->deaths = shmi_deaths(a) - 1; /* the first look sweeps */
-    shmi_mutex_init(&m->latch, a, &m->w->latch, o->off, m->o.name_len != 0 ? m->o.name : NULL);
+    shmi_mutex_init(&m->latch, a, &m->w->latch, o->off, m->o.name_len != 0 ? m->o.name : NULL, 1);
     m->latch.latch = 1;
     m->latch.repair = shmi_mon_mend;
     m->latch.repair_arg = m;
@@ -765,7 +789,7 @@ SHMI_FN void shmi_mon_free(void *handle) { free(handle); }
 SHMI_FN void shmi_mon_repair(struct shmi_monitor *m, shmi_name dead)
 {
     struct shmi_wakes b;
-    shmi_mutex_repair_words(m->a, &m->w->latch, dead);
+    shmi_mutex_repair_words(m->a, &m->w->latch, dead, 1);
     m->without = dead;
     if (shmi_mon_try_enter(m)) {
         shmi_wakes_init(&b);

@@ -191,7 +191,7 @@ SHMI_FN void shmi_tally_bury(struct shmi_monitor *m)
     struct shmi_tally *t = (struct shmi_tally *)m;
     uint32_t i;
     for (i = 0; i < t->slots; i++)
-        if (shmi_tally_has(t, &t->shares[i]) != 0 && shmi_mon_gone(m, shmi_name_of(&t->shares[i].name)))
+        if (shmi_tally_has(t, &t->shares[i]) != 0 && shmi_mon_died(m, shmi_name_of(&t->shares[i].name)))
             shmi_tally_fold(t, &t->shares[i]);
 }
 SHMI_FN void shmi_tally_holders(struct shmi_monitor *m)
@@ -252,6 +252,11 @@ SHMI_FN int shmi_tally_claim(struct shmi_tally *t, int64_t n)
     h = shmi_tally_mine(t);
     owed = shmi_get(&w->owed);
     of = (uint64_t)n < owed ? (uint64_t)n : owed;
+    if (of != 0 && !shmi_all_gone(t->m.a)) { /* what the dead owe is taken from those that are gone */
+        shmi_mon_leave(&t->m, NULL);
+        err = shmi_await_gone(t->m.a, 0, "latch.claim", t->m.latch.called, 0);
+        return err != 0 ? err : shmi_tally_claim(t, n);
+    }
     c.n = 0;
     shmi_change_set(&c, &w->owed, owed - of);
     if (of == owed)
@@ -278,6 +283,11 @@ SHMI_FN int shmi_tally_reset(struct shmi_tally *t)
     if (owed == 0) {
         shmi_mon_leave(&t->m, NULL);
         return 0;
+    }
+    if (!shmi_all_gone(t->m.a)) {
+        shmi_mon_leave(&t->m, NULL);
+        err = shmi_await_gone(t->m.a, 0, "tally.reset", t->m.latch.called, 0);
+        return err != 0 ? err : shmi_tally_reset(t);
     }
     if (owed >= count) {
         shmi_tally_all_done(t); /* others have done some of it */

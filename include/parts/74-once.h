@@ -100,7 +100,7 @@ SHMI_FN int shmi_once_over(struct shmi_monitor *m, void *mine)
     if (shmi_ld32(&o->w->done) != 0)
         return 1;
     n = shmi_name_of(&o->w->runner);
-    if (n != 0 && shmi_mon_current(m, n))
+    if (n != 0 && !shmi_mon_gone(m, n))
         return 0;
     shmi_put(&o->w->runner, m->a->self);
     *(int *)mine = 1;

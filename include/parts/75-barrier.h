@@ -152,10 +152,10 @@ SHMI_FN void shmi_barrier_bury(struct shmi_monitor *m)
     struct shmi_barrier *x = (struct shmi_barrier *)m;
     uint64_t c = shmi_get(&x->w->completer);
     uint32_t i;
-    if (shmi_mon_gone(m, (shmi_name)(c & SHMI_NAME_MASK)))
+    if (shmi_mon_died(m, (shmi_name)(c & SHMI_NAME_MASK)))
         shmi_barrier_break(x, shmi_get(&x->w->phase), c, NULL);
     for (i = 0; i < x->slots; i++)
-        if (shmi_mon_gone(m, shmi_name_of(&x->shares[i].name)))
+        if (shmi_mon_died(m, shmi_name_of(&x->shares[i].name)))
             shmi_barrier_lose(x, &x->shares[i]);
 }
 SHMI_FN void shmi_barrier_holders(struct shmi_monitor *m)
@@ -479,6 +479,11 @@ int shmsync_barrier_reset(shmsync_barrier *b, int64_t parties, int *did)
     if (!shmi_barrier_broken(x)) {
         shmi_mon_leave(&x->m, NULL);
         return 0;
+    }
+    if (!shmi_all_gone(x->m.a)) {
+        shmi_mon_leave(&x->m, NULL);
+        err = shmi_await_gone(x->m.a, 0, "barrier.reset", x->m.latch.called, 0);
+        return err != 0 ? err : shmsync_barrier_reset(b, parties, did);
     }
     phase = shmi_get(&x->w->phase);
     n = (uint64_t)parties;

@@ -24,15 +24,6 @@ SHMI_FN int shmi_fair_valid(uint32_t o)
 {
     return shmi_owner_valid(o) && shmi_owner_kind(o) != SHMI_kindBiased && shmi_owner_kind(o) != SHMI_kindReserved;
 }
-/* What an owner word becomes whose name was found dead. */
-SHMI_FN uint32_t shmi_fair_bereaved(uint32_t o, int release)
-{
-    if (!shmi_owner_held(o))
-        return o;
-    if (release && shmi_owner_kind(o) != SHMI_kindRecovering)
-        return 0;
-    return shmi_make_owner(SHMI_kindOwnerDead, shmi_owner_name(o));
-}
 SHMI_FN shmi_name shmi_fair_died(struct shmi_fairmutex *f) { return shmi_ld32(&f->w->died) & SHMI_NAME_MASK; }
 /* Whether who comes now may have the lock. The latch is held. */
 SHMI_FN int shmi_fair_free(struct shmi_fairmutex *f) { return shmi_get(&f->w->owner) == 0 && shmi_fifo_empty(&f->w->queue); }
@@ -87,11 +78,14 @@ SHMI_FN void shmi_fair_sweep(struct shmi_monitor *m) { shmi_fifo_sweep(m, &((str
 SHMI_FN void shmi_fair_bury(struct shmi_monitor *m)
 {
     struct shmi_fairmutex *f = (struct shmi_fairmutex *)m;
-    uint32_t o = shmi_fair_owner(f);
-    if (!shmi_fair_valid(o) || !shmi_owner_held(o) || !shmi_mon_gone(m, shmi_owner_name(o)))
+    uint32_t o = shmi_fair_owner(f), next;
+    if (!shmi_fair_valid(o) || !shmi_owner_held(o) || !shmi_mon_died(m, shmi_owner_name(o)))
+        return;
+    next = shmi_bereaved(o, f->release, f->release && shmi_mon_gone(m, shmi_owner_name(o)));
+    if (next == o)
         return;
     shmi_st32(&f->w->died, shmi_owner_name(o));
-    shmi_put(&f->w->owner, shmi_fair_bereaved(o, f->release));
+    shmi_put(&f->w->owner, next);
 }
 SHMI_FN void shmi_fair_holders(struct shmi_monitor *m)
 {
@@ -246,11 +240,20 @@ SHMI_FN int shmi_fair_arrive(struct shmi_fairmutex *f, int64_t abs)
 SHMI_FN int shmi_fair_begin_recover(struct shmi_fairmutex *f, int64_t abs, int ruined, int *took)
 {
     uint32_t o;
-    int err = shmi_mon_enter(&f->m, abs);
+    int err;
     *took = 0;
-    if (err != 0)
-        return err;
-    o = shmi_fair_owner(f);
+    for (;;) { /* it is taken from one that is gone */
+        err = shmi_mon_enter(&f->m, abs);
+        if (err != 0)
+            return err;
+        o = shmi_fair_owner(f);
+        if (shmi_owner_kind(o) != SHMI_kindOwnerDead || shmi_gone(f->m.a, shmi_owner_name(o)))
+            break;
+        shmi_mon_leave(&f->m, NULL);
+        err = shmi_await_gone(f->m.a, shmi_owner_name(o), "fairmutex.recover", f->m.latch.called, abs);
+        if (err != 0)
+            return err;
+    }
     if ((shmi_owner_kind(o) == SHMI_kindOwnerDead && shmi_owner_valid(o)) || (ruined && o == SHMI_OWNER_NOT_RECOVERABLE)) {
         shmi_put(&f->w->owner, shmi_make_owner(SHMI_kindRecovering, f->m.a->self));
         SHMSYNC_CRASHPOINT("fairmutex.recover.taken");

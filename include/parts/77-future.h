@@ -40,7 +40,7 @@ SHMI_FN void shmi_future_bury(struct shmi_monitor *m)
 {
     struct shmi_future *f = (struct shmi_future *)m;
     uint64_t s = shmi_future_load(f);
-    if (shmi_future_claimed(s) && shmi_mon_gone(m, shmi_future_producer(s)))
+    if (shmi_future_claimed(s) && shmi_mon_died(m, shmi_future_producer(s)))
         shmi_future_abandon(f, s);
 }
 SHMI_FN void shmi_future_holders(struct shmi_monitor *m)
@@ -224,6 +224,11 @@ int shmsync_future_reset(shmsync_future *f)
         return err;
     shmi_wakes_init(&b);
     s = shmi_future_mourned(x, &b);
+    if ((s & SHMI_FUTURE_ABANDONED_MASK) != 0 && !shmi_gone(x->m.a, shmi_future_producer(s))) {
+        shmi_mon_leave(&x->m, &b);
+        err = shmi_await_gone(x->m.a, shmi_future_producer(s), "future.reset", x->m.latch.called, 0);
+        return err != 0 ? err : shmsync_future_reset(f);
+    }
     if (shmi_future_over(s)) {
         shmi_future_settle(&x->m, &b);
         shmi_st64(&x->w->state, 0);

@@ -58,21 +58,32 @@ SHMI_FN void shmi_rw_wake_readers(struct shmi_rwmutex *m)
     shmi_deliver_all(m->a, &m->readers_bell);
 }
 
-/* Deals with gate g, whose name was found dead. */
-SHMI_FN void shmi_rw_bereave(struct shmi_rwmutex *m, uint32_t g)
+/* Deals with gate g, whose name was found dead; 0: it stays as it is until that is gone. */
+SHMI_FN int shmi_rw_bereave(struct shmi_rwmutex *m, uint32_t g)
 {
     uint32_t next = g;
     if (shmi_rw_taken(g)) {
         next = shmi_make_owner(SHMI_GATE_OWNER_DEAD, shmi_rw_who(g));
-        if (shmi_rw_kind(g) == SHMI_GATE_CLOSED || (shmi_rw_kind(g) == SHMI_GATE_HELD && m->release))
-            next = 0;
+        if (shmi_rw_kind(g) == SHMI_GATE_CLOSED)
+            next = 0; /* it has written nothing */
+        else if (shmi_rw_kind(g) == SHMI_GATE_HELD && m->release)
+            next = shmi_gone(m->a, shmi_rw_who(g)) ? 0 : g;
     }
-    if (next == g || !shmi_cas32(&m->w->gate, g, next))
-        return;
+    if (next == g)
+        return 0;
+    if (!shmi_cas32(&m->w->gate, g, next))
+        return 1;
     SHMSYNC_CRASHPOINT("rwmutex.bereave.marked");
     if (next != 0)
         shmi_st32(&m->w->died, shmi_rw_who(g));
     shmi_rw_wake_readers(m);
+    return 1;
+}
+/* Whether gate g is one that a dead process keeps, since it is not gone. */
+SHMI_FN int shmi_rw_kept(struct shmi_rwmutex *m, uint32_t g)
+{
+    return m->release && shmi_rw_valid(g) && shmi_rw_taken(g) && shmi_rw_kind(g) == SHMI_GATE_HELD && !shmi_current(m->a, shmi_rw_who(g)) &&
+           !shmi_gone(m->a, shmi_rw_who(g));
 }
 
 SHMI_FN shmi_name shmi_rw_died(struct shmi_rwmutex *m) { return shmi_ld32(&m->w->died) & SHMI_NAME_MASK; }
@@ -262,6 +273,7 @@ SHMI_FN int shmi_rw_may_read(void *arg)
 SHMI_COLD int shmi_rw_rlock_slow(struct shmi_rwmutex *m, int64_t abs)
 {
     uint64_t epoch;
+    int64_t ask = 0;
     int err, spun = 0;
     err = shmi_enter(m->a, "rwmutex.rdlock");
     if (err != 0) {
@@ -297,8 +309,9 @@ SHMI_COLD int shmi_rw_rlock_slow(struct shmi_rwmutex *m, int64_t abs)
             continue;
         }
         if (shmi_dead(m->a, shmi_rw_who(g))) {
-            shmi_rw_bereave(m, g);
-            continue;
+            if (shmi_rw_bereave(m, g))
+                continue;
+            spun = 1;
         }
         if (!spun) {
             shmi_tuning t = shmi_rw_tuning(m, &m->w->pays);
@@ -309,7 +322,7 @@ SHMI_COLD int shmi_rw_rlock_slow(struct shmi_rwmutex *m, int64_t abs)
         v = shmi_bell_announce(&m->readers_bell);
         SHMSYNC_CRASHPOINT("rwmutex.rlock.announced");
         g = shmi_rw_gate(m);
-        if (!shmi_rw_valid(g) || !shmi_rw_taken(g) || !shmi_current(m->a, shmi_rw_who(g)) || shmi_rw_was_granted(m, epoch, 0))
+        if (!shmi_rw_valid(g) || !shmi_rw_taken(g) || (!shmi_current(m->a, shmi_rw_who(g)) && !shmi_rw_kept(m, g)) || shmi_rw_was_granted(m, epoch, 0))
             continue;
         memset(&bed, 0, sizeof bed);
         bed.looked = &m->looked_readers;
@@ -319,6 +332,11 @@ SHMI_COLD int shmi_rw_rlock_slow(struct shmi_rwmutex *m, int64_t abs)
         bed.wanted = v;
         bed.deadline = abs;
         bed.owner = shmi_rw_who(g);
+        if (!shmi_current(m->a, bed.owner)) { /* nobody tells when it is gone */
+            shmi_follow(m->a);
+            bed.bounded = shmi_next_ask(&ask);
+            bed.owner = 0;
+        }
         r = shmi_sleep(m->a, &bed);
         SHMSYNC_CRASHPOINT("rwmutex.rlock.woken");
         if (r == SHMI_AGAIN) {
@@ -354,7 +372,8 @@ SHMI_FN int shmi_rw_rlock(struct shmi_rwmutex *m, int64_t abs)
     return SHMI_LIKELY(shmi_rw_gate(m) == 0) ? 0 : shmi_rw_rlock_slow(m, abs);
 }
 
-/* Keeps readers out from now on. This thread has the writers' mutex. */
+/* Keeps readers out from now on. This thread has the writers' mutex. EBUSY: a dead process
+ * keeps the gate. */
 SHMI_FN int shmi_rw_close_gate(struct shmi_rwmutex *m, const char *op)
 {
     for (;;) {
@@ -368,11 +387,24 @@ SHMI_FN int shmi_rw_close_gate(struct shmi_rwmutex *m, const char *op)
             /* Who closes it has the mutex, and we have that. */
             if (!shmi_dead(m->a, shmi_rw_who(g)))
                 return shmi_fail(EPROTO, op, m->called, "gate %#x, without the writers' mutex", g);
-            shmi_rw_bereave(m, g);
+            if (!shmi_rw_bereave(m, g))
+                return EBUSY;
         } else {
             return shmi_rw_trouble(m, op, g);
         }
     }
+}
+
+/* shmi_rw_close_gate, which waits while a dead process keeps the gate. */
+SHMI_FN int shmi_rw_close_gate_wait(struct shmi_rwmutex *m, const char *op, int64_t abs)
+{
+    int err;
+    while ((err = shmi_rw_close_gate(m, op)) == EBUSY) {
+        uint32_t g = shmi_rw_gate(m);
+        if (shmi_rw_kept(m, g) && (err = shmi_await_gone(m->a, shmi_rw_who(g), op, m->called, abs)) != 0)
+            break;
+    }
+    return err;
 }
 
 /* Lets in all readers that sleep. This thread has the writers' mutex, and has opened the gate: nobody else may grant. */
@@ -481,7 +513,7 @@ SHMI_FN int shmi_rw_drain(struct shmi_rwmutex *m, const char *op, int64_t abs)
             return 0;
         }
         if (err == 0)
-            err = shmi_rw_close_gate(m, op); /* somebody has opened it: we have not run for long */
+            err = shmi_rw_close_gate_wait(m, op, abs); /* somebody has opened it: we have not run for long */
     } while (err == 0);
     SHMSYNC_CRASHPOINT("rwmutex.lock.leaving");
     shmi_rw_reopen(m);
@@ -497,7 +529,7 @@ SHMI_FN int shmi_rw_lock(struct shmi_rwmutex *m, int64_t abs)
         if (err != 0)
             return err;
         SHMSYNC_CRASHPOINT("rwmutex.lock.queued");
-        err = shmi_rw_close_gate(m, "rwmutex.lock");
+        err = shmi_rw_close_gate_wait(m, "rwmutex.lock", abs);
         if (err == 0)
             return shmi_rw_drain(m, "rwmutex.lock", abs);
         shmi_mutex_unlock(&m->writers);
@@ -534,11 +566,21 @@ SHMI_FN int shmi_rw_recover(struct shmi_rwmutex *m, const char *op, int64_t abs,
     for (;;) {
         uint32_t g = shmi_rw_gate(m);
         if (g == SHMI_OWNER_NOT_RECOVERABLE || (shmi_rw_kind(g) == SHMI_GATE_OWNER_DEAD && shmi_rw_valid(g))) {
+            if (shmi_rw_kind(g) == SHMI_GATE_OWNER_DEAD && !shmi_gone(m->a, shmi_rw_who(g))) {
+                /* Others are told meanwhile, and do not wait for us. */
+                shmi_mutex_unlock(&m->writers);
+                err = shmi_await_gone(m->a, shmi_rw_who(g), op, m->called, abs);
+                if (err == 0)
+                    err = shmi_mutex_lock(&m->writers, abs);
+                if (err != 0)
+                    return err;
+                continue;
+            }
             if (shmi_cas32(&m->w->gate, g, recovering))
                 break;
             continue;
         }
-        err = shmi_rw_close_gate(m, op);
+        err = shmi_rw_close_gate_wait(m, op, abs);
         if (err == 0) {
             err = shmi_rw_drain(m, op, abs);
             return err != 0 ? err : shmi_rw_open(m, op);
@@ -600,7 +642,7 @@ SHMI_FN void *shmi_rw_build(shmsync_arena *a, const shmi_object *o, const void *
         m->repair_arg = opts->repair_arg;
     }
     pthread_mutex_init(&m->registry, NULL);
-    shmi_mutex_init(&m->writers, a, &m->w->writers, o->off, m->called);
+    shmi_mutex_init(&m->writers, a, &m->w->writers, o->off, m->called, 1);
     m->writers.repair = shmi_rw_repaired; /* what a death leaves is told by the gate */
     /* The reader word of our slot becomes our own, and writers look at it. */
     for (w = shmi_ld64(m->mine); (w & SHMI_READER_GENERATION_MASK) != gen; w = shmi_ld64(m->mine))
@@ -711,10 +753,8 @@ int shmsync_rwmutex_tryrdlock(shmsync_rwmutex *lock)
         uint32_t g = shmi_rw_gate(m);
         if (g != 0) {
             err = shmi_rw_trouble(m, "rwmutex.tryrdlock", g);
-            if (err == 0 && !shmi_dead(m->a, shmi_rw_who(g)))
+            if (err == 0 && (!shmi_dead(m->a, shmi_rw_who(g)) || !shmi_rw_bereave(m, g)))
                 err = EBUSY;
-            if (err == 0)
-                shmi_rw_bereave(m, g);
             continue;
         }
         shmi_add64(m->mine, SHMI_READER_ONE);
@@ -778,8 +818,9 @@ SHMI_FN void shmi_repair_rwmutex(shmsync_arena *a, const shmi_object *o, shmi_na
             }
     }
     for (g = shmi_rw_gate(&m); shmi_rw_valid(g) && shmi_rw_taken(g) && shmi_covers(dead, shmi_rw_who(g)); g = shmi_rw_gate(&m))
-        shmi_rw_bereave(&m, g);
-    shmi_mutex_repair_words(a, &m.w->writers, dead);
+        if (!shmi_rw_bereave(&m, g))
+            break;
+    shmi_mutex_repair_words(a, &m.w->writers, dead, 1);
 }
 SHMI_FN void shmi_wake_rwmutex(shmsync_arena *a, const shmi_object *o, int owed)
 {

@@ -58,20 +58,32 @@ SHMI_FN void shmi_spin_wake_waiters(struct shmi_spinlock *l, int all)
     else
         shmi_bell_wake_one(l->a, &l->next);
 }
-/* Deals with state word o, whose name was found dead. */
-SHMI_FN void shmi_spin_bereave(struct shmi_spinlock *l, uint32_t o)
+/* Whether o, which names a dead process, is released when that is gone. */
+SHMI_FN int shmi_spin_released(struct shmi_spinlock *l, uint32_t o)
 {
-    uint32_t k = shmi_owner_kind(o), next = shmi_make_owner(SHMI_SPIN_OWNER_DEAD, shmi_owner_name(o));
+    uint32_t k = shmi_owner_kind(o);
+    return l->release && shmi_spin_held(o) && k != SHMI_SPIN_DRAINING && k != SHMI_SPIN_RECOVERING;
+}
+/* Deals with state word o, whose name was found dead; 0: it stays as it is until that is gone. */
+SHMI_FN int shmi_spin_bereave(struct shmi_spinlock *l, uint32_t o)
+{
+    uint32_t next = shmi_make_owner(SHMI_SPIN_OWNER_DEAD, shmi_owner_name(o));
     if (!shmi_spin_held(o))
-        return;
-    if (k == SHMI_SPIN_DRAINING || (l->release && k != SHMI_SPIN_RECOVERING))
+        return 1;
+    if (shmi_owner_kind(o) == SHMI_SPIN_DRAINING) {
+        next = 0; /* it has written nothing */
+    } else if (shmi_spin_released(l, o)) {
+        if (!shmi_gone(l->a, shmi_owner_name(o)))
+            return 0;
         next = 0;
+    }
     if (!shmi_cas32(&l->w->state, o, next))
-        return;
+        return 1;
     SHMSYNC_CRASHPOINT("spinlock.bereave.marked");
     if (next != 0)
         shmi_st32(&l->w->died, shmi_owner_name(o));
     shmi_spin_wake_waiters(l, next != 0);
+    return 1;
 }
 SHMI_FN shmi_name shmi_spin_died(struct shmi_spinlock *l) { return shmi_ld32(&l->w->died) & SHMI_NAME_MASK; }
 SHMI_FN int shmi_spin_trouble(struct shmi_spinlock *l, const char *op, uint32_t o)
@@ -230,10 +242,8 @@ SHMI_FN int shmi_spin_step(struct shmi_spinlock *l, uint32_t o, uint32_t as, int
         return 0;
     }
     err = shmi_spin_trouble(l, "spinlock.lock", o);
-    if (err == 0 && shmi_dead(l->a, shmi_owner_name(o))) {
-        shmi_spin_bereave(l, o);
-        *changed = 1;
-    }
+    if (err == 0 && shmi_dead(l->a, shmi_owner_name(o)))
+        *changed = shmi_spin_bereave(l, o);
     return err;
 }
 /* Takes the lock as kind if that is possible without waiting: 0, EBUSY, or why not. */
@@ -270,7 +280,13 @@ SHMI_FN int shmi_spin_while(struct shmi_spinlock *l, int (*done)(void *))
     }
     return 0;
 }
-SHMI_FN int shmi_spin_blocks(struct shmi_spinlock *l, uint32_t o) { return shmi_spin_valid(l, o) && shmi_spin_held(o) && shmi_current(l->a, shmi_owner_name(o)); }
+/* Whether o is a word that a waiter may sleep on: one whose next change wakes it, or one
+ * that a dead process keeps until it is gone. */
+SHMI_FN int shmi_spin_blocks(struct shmi_spinlock *l, uint32_t o)
+{
+    return shmi_spin_valid(l, o) && shmi_spin_held(o) &&
+           (shmi_current(l->a, shmi_owner_name(o)) || (shmi_spin_released(l, o) && !shmi_gone(l->a, shmi_owner_name(o))));
+}
 
 /* Finds what a stopped or dead process kept from the waiters. */
 SHMI_FN void shmi_spin_look(struct shmi_spinlock *l)
@@ -304,6 +320,7 @@ SHMI_COLD int shmi_spin_wait(struct shmi_spinlock *l, uint32_t as, int64_t abs, 
 {
     shmi_line *bell = as == SHMI_SPIN_READ ? &l->gate : &l->next;
     int took, changed, slept = 0, spun = 0, err = shmi_enter(l->a, "spinlock.lock");
+    int64_t ask = 0;
     if (err != 0)
         return err;
     for (;;) {
@@ -326,7 +343,7 @@ SHMI_COLD int shmi_spin_wait(struct shmi_spinlock *l, uint32_t as, int64_t abs, 
             continue;
         if (!spun) {
             spun = 1;
-            if (shmi_spin_while(l, shmi_spin_not_held))
+            if (shmi_current(l->a, shmi_owner_name(o)) && shmi_spin_while(l, shmi_spin_not_held))
                 continue;
         }
         v = shmi_bell_announce(bell);
@@ -343,6 +360,11 @@ SHMI_COLD int shmi_spin_wait(struct shmi_spinlock *l, uint32_t as, int64_t abs, 
         bed.wanted = v;
         bed.deadline = abs;
         bed.owner = shmi_owner_name(o) != l->a->self ? shmi_owner_name(o) : 0;
+        if (!shmi_current(l->a, shmi_owner_name(o))) { /* nobody tells when it is gone */
+            shmi_follow(l->a);
+            bed.bounded = shmi_next_ask(&ask);
+            bed.owner = 0;
+        }
         r = shmi_sleep(l->a, &bed);
         SHMSYNC_CRASHPOINT("spinlock.lock.woken");
         if (r == SHMI_AGAIN) {
@@ -508,6 +530,11 @@ SHMI_FN int shmi_spin_recover(struct shmi_spinlock *l, int64_t abs, int (*repair
             if (err == EOWNERDEAD || err == ENOTRECOVERABLE)
                 continue;
             return err;
+        }
+        if (shmi_owner_kind(o) == SHMI_SPIN_OWNER_DEAD && shmi_spin_valid(l, o)) {
+            err = shmi_await_gone(l->a, shmi_owner_name(o), "spinlock.recover", l->called, abs);
+            if (err != 0)
+                return err;
         }
         if (!shmi_cas32(&l->w->state, o, mine))
             continue;
@@ -813,7 +840,8 @@ SHMI_FN void shmi_repair_spin(shmsync_arena *a, const shmi_object *o, shmi_name 
             }
     }
     for (s = shmi_spin_state(&l); shmi_spin_held(s) && shmi_covers(dead, shmi_owner_name(s)); s = shmi_spin_state(&l))
-        shmi_spin_bereave(&l, s);
+        if (!shmi_spin_bereave(&l, s))
+            break;
 }
 SHMI_FN void shmi_wake_spin(shmsync_arena *a, const shmi_object *o, int owed)
 {

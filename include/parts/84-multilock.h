@@ -54,10 +54,10 @@ SHMI_FN int shmi_hold_valid(uint64_t h)
 }
 /* The hold when it is let go while others wait. */
 SHMI_FN uint64_t shmi_hold_passing(uint64_t h) { return shmi_make_hold(SHMI_kindReserved, shmi_hold_name(h), shmi_hold_stamp(h)); }
-/* The hold after its name was found dead. */
-SHMI_FN uint64_t shmi_hold_bereaved(uint64_t h, int release)
+/* The hold after its name was found dead, and perhaps gone. */
+SHMI_FN uint64_t shmi_hold_bereaved(uint64_t h, int release, int gone)
 {
-    uint32_t next = shmi_bereaved(shmi_hold_owner(h), release);
+    uint32_t next = shmi_bereaved(shmi_hold_owner(h), release, gone);
     return next != 0 ? (h & ~(uint64_t)UINT32_MAX) | next : shmi_hold_passing(h);
 }
 /* Whose death made the key what it is. */
@@ -509,12 +509,12 @@ SHMI_FN void shmi_multi_bury(struct shmi_monitor *m)
     struct shmi_key_entry e;
     while (shmi_next_key(k, &v, &e)) {
         uint64_t h = shmi_get(e.hold);
-        if (!shmi_hold_valid(h) || !shmi_owner_held(shmi_hold_owner(h)) || !shmi_mon_gone(m, shmi_hold_name(h)))
+        if (!shmi_hold_valid(h) || !shmi_owner_held(shmi_hold_owner(h)) || !shmi_mon_died(m, shmi_hold_name(h)))
             continue;
         if (shmi_hold_fast(h))
             h = shmi_key_claim(k, e);
         if (shmi_owner_held(shmi_hold_owner(h)))
-            shmi_put(e.hold, shmi_hold_bereaved(h, k->of->release));
+            shmi_put(e.hold, shmi_hold_bereaved(h, k->of->release, k->of->release && shmi_mon_gone(m, shmi_hold_name(h))));
     }
 }
 SHMI_FN void shmi_multi_holders(struct shmi_monitor *m)
@@ -1053,6 +1053,11 @@ int shmsync_multilock_recover(shmsync_multilock *m, uint64_t key, int (*repair)(
             shmi_name died = shmi_hold_died(h);
             uint64_t next = shmi_make_hold(SHMI_kindNotRecoverable, 0, died);
             int failed;
+            if (shmi_hold_kind(h) == SHMI_kindOwnerDead && !shmi_gone(k->m.a, died)) {
+                shmi_mon_leave(&k->m, NULL);
+                err = shmi_await_gone(k->m.a, died, "multilock.recover", k->m.latch.called, 0);
+                continue;
+            }
             h = shmi_key_new_hold(k, SHMI_kindRecovering);
             shmi_put(e.hold, h);
             SHMSYNC_CRASHPOINT("multilock.recover.taken");

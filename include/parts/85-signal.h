@@ -296,7 +296,7 @@ SHMI_FN void shmi_signal_drop(struct shmi_signalwaker *w, uint32_t q)
 
 /* ---- The sweep: it makes the index good from the gates ---- */
 
-/* Schedules the queue again if its executor is gone, and sets the bits that a scheduled one must
+/* Schedules the queue again if its executor is dead and gone, and sets the bits that a scheduled one must
  * have. dead is who is buried; 0: somebody looks, who asks for each executor. */
 SHMI_FN void shmi_signal_sweep_gate(struct shmi_signalwaker *w, uint32_t q, shmi_name dead)
 {
@@ -305,7 +305,7 @@ SHMI_FN void shmi_signal_sweep_gate(struct shmi_signalwaker *w, uint32_t q, shmi
         shmi_name n;
         s = shmi_ld64(word);
         n = shmi_gate_executor(s);
-        if (shmi_gate_executing(s) && (dead != 0 ? shmi_covers(dead, n) || !shmi_current(w->a, n) : shmi_dead(w->a, n))) {
+        if (shmi_gate_executing(s) && (dead != 0 ? shmi_covers(dead, n) || !shmi_current(w->a, n) : shmi_dead(w->a, n)) && shmi_gone(w->a, n)) {
             if (!shmi_cas64(word, s, shmi_gate_orphaned(s)))
                 continue;
             SHMSYNC_CRASHPOINT("signal.sweep.released");

@@ -300,6 +300,7 @@ static int barrier(const order *o, uint64_t *n)
 
 #include "agent_locks.h"
 #include "agent_more.h"
+#include "agent_gone.h"
 
 static int act(const order *o, uint64_t *n)
 {
@@ -325,6 +326,8 @@ static int act(const order *o, uint64_t *n)
         return once(o, n);
     if (strncmp(o->word[1], "barrier.", 8) == 0)
         return barrier(o, n);
+    if (strncmp(o->word[1], "gone.", 5) == 0)
+        return gone(o, n);
     err = locks(o, n);
     return err != ENOSYS ? err : more(o, n);
 }
@@ -352,6 +355,7 @@ int main(int argc, char **argv)
     memset(&opts, 0, sizeof opts);
     opts.attach_only = 1;
     opts.label = argv[2];
+    opts.no_kernel_io = getenv("SHMSYNC_CINTEROP_NO_KERNEL_IO") != NULL;
     err = shmsync_arena_open(argv[1], &opts, &arena);
     if (err != 0) {
         fprintf(stderr, "%s\n", shmsync_error());

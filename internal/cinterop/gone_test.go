@@ -1,0 +1,306 @@
+//go:build linux
+
+package cinterop
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/shmsync/shmsync/arena"
+)
+
+// A hand is a way in which data passes from a dead process to another one.
+type hand struct {
+	name string
+	open order // makes the object
+	take order // has the data; a survivor waits with it until the victim has died
+	// If take ends with ErrOwnerDead this has the data.
+	recover order
+	// try ends with busy while the dead process keeps the data.
+	try  order
+	busy syscall.Errno
+	// timed is take with a deadline in milliseconds.
+	timed func(ms int) order
+}
+
+func verb(v string, args ...any) order {
+	o := order{verb: v}
+	for _, a := range args {
+		o.args = append(o.args, fmt.Sprint(a))
+	}
+	return o
+}
+
+// give has x do an order on the object.
+func (x *agent) give(t testing.TB, o order) pending {
+	t.Helper()
+	args := make([]any, len(o.args))
+	for i, a := range o.args {
+		args[i] = a
+	}
+	return x.start(t, o.verb, "x", args...)
+}
+
+// hands are all of them.
+func hands() (all []hand) {
+	for _, k := range []string{"mutex", "fair", "rw", "spin", "rwspin"} {
+		try := "try"
+		if k == "mutex" {
+			try = "trylock"
+		}
+		h := hand{name: k + "/report", open: verb(k+".open", 1), take: verb(k + ".lock"), recover: verb(k + ".recover"),
+			try: verb(k + "." + try), busy: syscall.EOWNERDEAD, timed: func(ms int) order { return verb(k+".lock", ms) }}
+		all = append(all, h)
+		h.name, h.open, h.recover.verb, h.busy = k+"/release", verb(k+".open", 2), "", syscall.EBUSY
+		all = append(all, h)
+	}
+	key := hand{name: "multi/report", open: verb("multi.open", 1, 1), take: verb("multi.lock", 7), recover: verb("multi.recover", 7),
+		try: verb("multi.try", 7), busy: syscall.EOWNERDEAD, timed: func(ms int) order { return verb("multi.lock", 7, ms) }}
+	all = append(all, key)
+	key.name, key.open, key.recover.verb, key.busy = "multi/release", verb("multi.open", 2, 1), "", syscall.EBUSY
+	all = append(all, key)
+	return append(all,
+		hand{name: "sem", open: verb("sem.open", 1), take: verb("sem.acquire", 1), try: verb("sem.try", 1), busy: syscall.EBUSY,
+			timed: func(ms int) order { return verb("sem.acquire", 1, ms) }},
+		hand{name: "queue", open: verb("queue.open", 1), take: verb("queue.lease"), try: verb("queue.tryget"), busy: syscall.EBUSY,
+			timed: func(ms int) order { return verb("queue.lease", ms) }},
+		hand{name: "future", open: verb("future.open"), take: verb("future.claim"), recover: verb("future.reset"),
+			try: verb("future.claim"), busy: syscall.EBUSY, timed: func(ms int) order { return verb("future.wait", ms) }},
+		hand{name: "latch", open: verb("latch.open", 1), take: verb("latch.claim", 1), recover: verb("latch.reset"),
+			timed: func(ms int) order { return verb("latch.wait", ms) }},
+		hand{name: "wg", open: verb("wg.open"), take: verb("wg.add", 1), recover: verb("wg.reset"),
+			timed: func(ms int) order { return verb("wg.wait", ms) }},
+		hand{name: "barrier", open: verb("barrier.open", 2), take: verb("barrier.join", 1), recover: verb("barrier.reset", 1),
+			timed: func(ms int) order { return verb("barrier.aw", ms) }},
+	)
+}
+
+// begin makes the object of a hand, with what there is to take in it.
+func (h hand) begin(t testing.TB, x *agent) {
+	t.Helper()
+	x.give(t, h.open).must(t)
+	if h.name == "queue" {
+		x.do(t, "queue.put", "x", 1)
+	}
+}
+
+// bigFile is a file of ones, in memory.
+func bigFile(t testing.TB, size int) string {
+	t.Helper()
+	f, err := os.CreateTemp("/dev/shm", "cinterop")
+	require.NoError(t, err)
+	t.Cleanup(func() { os.Remove(f.Name()) })
+	_, err = f.Write(bytes.Repeat([]byte{0xff}, size))
+	require.NoError(t, err)
+	require.NoError(t, f.Close())
+	return f.Name()
+}
+
+func bigArena(t testing.TB, size int) string {
+	t.Helper()
+	name := unusedName(t)
+	a, err := arena.Create(name, &arena.Options{Size: 4<<20 + int64(size)*5/4, MaxParticipants: 16})
+	require.NoError(t, err)
+	require.NoError(t, a.Close())
+	return name
+}
+
+// handOver kills a victim that reads a file into what it has taken, has a survivor take it, and
+// returns how many pages were written after the survivor had it.
+func handOver(t *testing.T, h hand, arenaName, file string, size int, survivor *agent) uint64 {
+	victim := newAgent(t, "c", arenaName, "victim")
+	h.begin(t, survivor)
+	victim.give(t, h.take).must(t)
+	if h.name == "barrier" {
+		survivor.do(t, "barrier.join", "x", 1)
+	}
+	before := survivor.do(t, "gone.rounds", "data", size)
+	victim.start(t, "gone.read", "data", size, file)
+	eventually(t, "it reads", arenaName, func() bool { return survivor.do(t, "gone.rounds", "data", size) > before })
+	wait := survivor.give(t, h.timed(forever))
+	syscall.Nanosleep(&syscall.Timespec{Nsec: rand.Int64N(2e6)}, nil)
+	require.NoError(t, victim.cmd.Process.Kill())
+	if h.recover.verb != "" {
+		wait.fails(t, syscall.EOWNERDEAD)
+		survivor.give(t, h.recover).must(t)
+	} else {
+		wait.must(t)
+	}
+	survivor.do(t, "gone.stamp", "data", size)
+	<-victim.ended
+	victim.cmd.Wait()
+	return survivor.do(t, "gone.check", "data", size)
+}
+
+// What a process has locked, leased or claimed passes on after its last store, and a system call
+// that reads a file into the arena stores after the process was killed.
+func TestDataIsHandedOverAfterTheLastStore(t *testing.T) {
+	const size = 8 << 20
+	file := bigFile(t, size)
+	for _, lang := range []string{"c"} {
+		for _, h := range hands() {
+			if lang == "go" && (testing.Short() || h.name != "mutex/report" && h.name != "mutex/release" && h.name != "queue") {
+				continue // the tests of each primitive are of Go
+			}
+			t.Run(lang+"/"+h.name, func(t *testing.T) {
+				name := bigArena(t, size)
+				require.Zero(t, handOver(t, h, name, file, size, newAgent(t, lang, name, "survivor")))
+			})
+		}
+	}
+}
+
+// dying starts a victim that has taken what there is, and kills it. It is dead, and not gone until
+// its input is closed.
+func (h hand) dying(t *testing.T, arenaName string, survivor *agent, env ...string) (victim *agent) {
+	victim = newAgent(t, "c", arenaName, "victim", env...)
+	h.begin(t, survivor)
+	victim.give(t, h.take).must(t)
+	if h.name == "barrier" {
+		survivor.do(t, "barrier.join", "x", 1)
+	}
+	victim.do(t, "gone.fork", "x")
+	victim.kill(t)
+	return victim
+}
+
+// has is the order with which a survivor has the data in the end.
+func (h hand) has(ms int) order {
+	if h.recover.verb != "" {
+		return h.recover
+	}
+	return h.timed(ms)
+}
+
+const forever = int(patience / 1e6)
+
+// The threads of a process run no more, but it has not ended. What it had of words is repaired at
+// once; what it had of data stays its own.
+func TestWordsBeforeData(t *testing.T) {
+	for _, h := range hands() {
+		t.Run(h.name, func(t *testing.T) {
+			name := newArena(t)
+			x := newAgent(t, "c", name, "survivor")
+			victim := h.dying(t, name, x)
+			if h.recover.verb != "" {
+				x.give(t, h.timed(forever)).fails(t, syscall.EOWNERDEAD)
+			} else {
+				x.give(t, h.timed(20)).fails(t, syscall.ETIMEDOUT)
+			}
+			if h.try.verb != "" {
+				x.give(t, h.try).fails(t, h.busy)
+			}
+			has := x.give(t, h.has(forever))
+			x.start(t, "futex.wait", "never", 1, 20).fails(t, syscall.ETIMEDOUT) // some time later
+			select {
+			case a := <-has.c:
+				t.Fatalf("%s: %v, while the dead one may write", has.what, a)
+			default:
+			}
+			victim.in.Close() // ends its child
+			has.must(t)
+			sound(t, name)
+		})
+	}
+}
+
+// A process that declares that it passes no memory of the arena to system calls is gone when it is
+// dead, if all of the process declares that.
+func TestNoKernelIO(t *testing.T) {
+	const declare = "SHMSYNC_CINTEROP_NO_KERNEL_IO=1"
+	for _, h := range hands() {
+		t.Run(h.name, func(t *testing.T) {
+			name := newArena(t)
+			x := newAgent(t, "c", name, "survivor")
+			h.dying(t, name, x, declare)
+			if h.recover.verb != "" {
+				x.give(t, h.timed(forever)).fails(t, syscall.EOWNERDEAD)
+			}
+			x.give(t, h.has(forever)).must(t)
+		})
+	}
+	t.Run("not by all", func(t *testing.T) {
+		name := newArena(t)
+		x, victim := newAgent(t, "c", name, "survivor"), newAgent(t, "c", name, "victim", declare)
+		x.do(t, "mutex.open", "x", 2)
+		victim.do(t, "mutex.lock", "x")
+		victim.do(t, "gone.reopen", "x")
+		victim.do(t, "gone.fork", "x")
+		victim.kill(t)
+		x.start(t, "mutex.lock", "x", 20).fails(t, syscall.ETIMEDOUT)
+	})
+}
+
+// One that is dead and not gone keeps its slot, and what it has open; its death is told.
+func TestDeadOneKeepsItsSlot(t *testing.T) {
+	const phaseDead, phaseFree = 4, 0
+	for _, lang := range []string{"c", "go"} {
+		t.Run(lang, func(t *testing.T) {
+			name := newArena(t)
+			x, victim := newAgent(t, "c", name, "survivor"), newAgent(t, "c", name, "victim")
+			watcher := newAgent(t, lang, name, "watcher")
+			watcher.do(t, "arena.watch", "x")
+			victim.do(t, "gone.rounds", "data", 64) // opens the block
+			slot := victim.do(t, "arena.slot", "x")
+			victim.do(t, "gone.fork", "x")
+			victim.kill(t)
+			eventually(t, "the death is told", name, func() bool { return watcher.do(t, "arena.deaths", "x") == 1 })
+			x.start(t, "gone.delete", "data").fails(t, syscall.EBUSY)
+			x.start(t, "futex.wait", "never", 1, 20).fails(t, syscall.ETIMEDOUT) // some time later
+			require.EqualValues(t, phaseDead, x.do(t, "gone.slot", "x", slot))
+			victim.in.Close()
+			eventually(t, "the slot is free", name, func() bool { return x.do(t, "gone.slot", "x", slot) == phaseFree })
+			x.do(t, "gone.delete", "data")
+			require.EqualValues(t, 1, watcher.do(t, "arena.deaths", "x"))
+			sound(t, name)
+		})
+	}
+}
+
+// Who reaps dies, or is stopped, between the two stages of a death or at the second: another
+// survivor has what the dead one had.
+func TestReaperEndsBetweenTheStages(t *testing.T) {
+	for _, h := range hands() {
+		if h.name != "mutex/report" && !strings.HasSuffix(h.name, "/release") && h.name != "sem" && h.name != "queue" {
+			continue
+		}
+		for _, how := range []string{"between", "SHMSYNC_CRASHPOINT=arena.bury.handed_over", "SHMSYNC_CRASHPOINT_STOP=arena.bury.handed_over"} {
+			if testing.Short() && how != "between" && h.name != "sem" {
+				continue
+			}
+			t.Run(h.name+"/"+how, func(t *testing.T) {
+				name := newArena(t)
+				x := newAgent(t, "c", name, "survivor")
+				var env []string
+				if how != "between" {
+					env = []string{how}
+				}
+				reaper := newAgent(t, "c", name, "reaper", env...)
+				reaper.mortal = true
+				reaper.do(t, "arena.watch", "x")
+				victim := h.dying(t, name, x)
+				eventually(t, "it has reaped the words", name, func() bool { return reaper.do(t, "arena.deaths", "x") == 1 })
+				if h.recover.verb != "" {
+					x.give(t, h.timed(forever)).fails(t, syscall.EOWNERDEAD)
+				}
+				has := x.give(t, h.has(forever))
+				if how == "between" {
+					reaper.kill(t)
+				}
+				victim.in.Close()
+				has.must(t)
+				if how != "between" {
+					require.NoError(t, reaper.cmd.Process.Kill())
+				}
+				sound(t, name)
+			})
+		}
+	}
+}

@@ -1,0 +1,64 @@
+/* Verbs of the agent for what a process may write after it was killed. */
+
+#include <sys/wait.h>
+
+#define GONE_PAGE 4096
+
+/* Block NAME, of BYTES bytes and a word behind them that counts reads. */
+static unsigned char *gone_block(const order *o)
+{
+    void *p = NULL;
+    return shmsync_block_open(arena, o->word[2], (uint64_t)arg(o, 0) + 8, &p) == 0 ? (unsigned char *)p : NULL;
+}
+
+static int gone(const order *o, uint64_t *n)
+{
+    uint64_t bytes = (uint64_t)arg(o, 0), i;
+    unsigned char *b;
+    if (is(o, "gone.fork")) {
+        /* A child by a raw clone, which runs no handlers: it keeps the lock of this
+         * process's slot, as a thread does that the kernel is still busy with. It ends with
+         * the input of this process. */
+        long pid = syscall(SYS_clone, (unsigned long)SIGCHLD, NULL, NULL, NULL, NULL);
+        if (pid == 0) {
+            char c;
+            close(1);
+            close(2);
+            while (read(0, &c, 1) > 0) {
+            }
+            _exit(0);
+        }
+        *n = (uint64_t)pid;
+        return pid > 0 ? 0 : errno;
+    }
+    if (is(o, "gone.reopen")) { /* another part of the program does not promise what the first did */
+        shmsync_arena *again;
+        return shmsync_arena_open(arena->label, NULL, &again);
+    }
+    if (is(o, "gone.slot")) /* N: the phase of a slot */
+        return *n = shmi_slot_phase(shmi_slot_state(arena, (uint32_t)arg(o, 0))), 0;
+    if (is(o, "gone.delete"))
+        return shmsync_delete(arena, o->word[2]);
+    b = gone_block(o);
+    if (b == NULL)
+        return ENOENT;
+    if (is(o, "gone.read")) { /* reads a file into the block, again and again */
+        int fd = open(o->word[4], O_RDONLY | O_CLOEXEC);
+        while (fd >= 0 && pread(fd, b, bytes, 0) == (ssize_t)bytes)
+            shmi_add64((uint64_t *)(void *)(b + bytes), 1);
+        return EIO;
+    }
+    if (is(o, "gone.rounds"))
+        return *n = shmi_ld64((uint64_t *)(void *)(b + bytes)), 0;
+    if (is(o, "gone.stamp")) { /* the last page first: that one a read writes last */
+        for (i = bytes; i >= GONE_PAGE; i -= GONE_PAGE)
+            __atomic_store_n(&b[i - 1], 0, __ATOMIC_RELAXED);
+        return 0;
+    }
+    if (is(o, "gone.check")) { /* how many pages were written after that */
+        for (i = GONE_PAGE; i <= bytes; i += GONE_PAGE)
+            *n += __atomic_load_n(&b[i - 1], __ATOMIC_RELAXED) != 0;
+        return 0;
+    }
+    return ENOSYS;
+}
