@@ -3,6 +3,7 @@ package shmsync
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"strconv"
 	"strings"
 	"syscall"
@@ -61,6 +62,10 @@ func errnoOf(sentinel error) syscall.Errno {
 		return syscall.ENOSPC
 	case ErrNotSupported:
 		return syscall.ENOTSUP
+	case fs.ErrInvalid:
+		return syscall.EINVAL
+	case fs.ErrNotExist:
+		return syscall.ENOENT
 	}
 	return 0
 }

@@ -31,6 +31,8 @@ type ObjectSpec struct {
 	Size    uint64 // of the body, up to MaxObject
 	Layout  uint64 // fingerprint of the type in the body, where the kind needs one
 	AnySize bool   // an existing object of another size will do
+	// Existing makes a missing object an error that Is [fs.ErrNotExist].
+	Existing bool
 
 	// Init fills in the body of a new object, which is zero; nil leaves it so.
 	// It may be called for an object that is thrown away, because another
@@ -55,6 +57,9 @@ func (a *Arena) OpenObject(spec ObjectSpec) (o Object, created bool, err error) 
 		return o, false, a.failObject("arena.open_object", spec.Name, shmsync.ErrNotSupported,
 			"a body of "+strconv.FormatUint(spec.Size, 10)+" bytes; the most is "+strconv.Itoa(MaxObject))
 	}
+	if spec.Name == "" && spec.Existing {
+		return o, false, a.failObject("arena.open_object", "", fs.ErrInvalid, "an anonymous object has no name to be found by")
+	}
 	if spec.Name == "" {
 		o, err = a.createAnonymous(spec)
 		return o, err == nil, err
@@ -62,6 +67,9 @@ func (a *Arena) OpenObject(spec ObjectSpec) (o Object, created bool, err error) 
 	hash := hashName(spec.Name)
 	for range claimTries * patience {
 		h, found, err := a.openNamed(spec.Name, hash)
+		if err == nil && !found && spec.Existing {
+			err = a.failObject("arena.open_object", spec.Name, fs.ErrNotExist, "nobody has created an object of this name")
+		}
 		if err == nil && !found {
 			h, found, err = a.createNamed(spec, hash)
 			if err == nil && !found {

@@ -160,11 +160,14 @@ int shmsync_free(shmsync_arena *a, shmsync_offset off);
  * that has them. */
 void *shmsync_at(shmsync_arena *a, shmsync_offset off, uint64_t size);
 /* Bytes found by name, zeroed when created; Go's Arena.Block. They stay open until
- * this process leaves the arena. */
+ * this process leaves the arena. EINVAL: size is 0, or not what an existing block has. */
 int shmsync_block_open(shmsync_arena *a, const char *name, uint64_t size, void **out);
+/* The bytes of an existing block, and how many they are; size may be NULL. ENOENT. */
+int shmsync_block_attach(shmsync_arena *a, const char *name, void **out, uint64_t *size);
 /* The same for a Value of the Go side: layout is the fingerprint that arena.LayoutOf
  * gives for its type, or 0 for whatever an existing one has. */
 int shmsync_value_open(shmsync_arena *a, const char *name, uint64_t size, uint64_t layout, void **out);
+int shmsync_value_attach(shmsync_arena *a, const char *name, uint64_t size, uint64_t layout, void **out);
 /* Removes an object that nobody has open: ENOENT, EBUSY. */
 int shmsync_delete(shmsync_arena *a, const char *name);
 
@@ -193,6 +196,7 @@ typedef struct shmsync_mutex_options {
 
 /* Finds the mutex of that name or creates it. NULL or "": a fresh anonymous one. */
 int shmsync_mutex_open(shmsync_arena *a, const char *name, const shmsync_mutex_options *opts, shmsync_mutex *out);
+int shmsync_mutex_attach(shmsync_arena *a, const char *name, const shmsync_mutex_options *opts, shmsync_mutex *out);
 /* The mutex at an offset that another process's shmsync_mutex_offset gave. */
 int shmsync_mutex_at(shmsync_arena *a, shmsync_offset off, shmsync_mutex *out);
 shmsync_offset shmsync_mutex_offset(const shmsync_mutex *m);
@@ -225,6 +229,7 @@ typedef struct shmsync_futex_options {
 } shmsync_futex_options;
 
 int shmsync_futex_open(shmsync_arena *a, const char *name, const shmsync_futex_options *opts, shmsync_futex *out);
+int shmsync_futex_attach(shmsync_arena *a, const char *name, const shmsync_futex_options *opts, shmsync_futex *out);
 int shmsync_futex_at(shmsync_arena *a, shmsync_offset off, shmsync_futex *out);
 shmsync_offset shmsync_futex_offset(const shmsync_futex *f);
 int shmsync_futex_close(shmsync_futex *f);
@@ -251,6 +256,7 @@ typedef struct shmsync_sequencer_options {
 } shmsync_sequencer_options;
 
 int shmsync_sequencer_open(shmsync_arena *a, const char *name, const shmsync_sequencer_options *opts, shmsync_sequencer *out);
+int shmsync_sequencer_attach(shmsync_arena *a, const char *name, const shmsync_sequencer_options *opts, shmsync_sequencer *out);
 int shmsync_sequencer_at(shmsync_arena *a, shmsync_offset off, shmsync_sequencer *out);
 shmsync_offset shmsync_sequencer_offset(const shmsync_sequencer *s);
 int shmsync_sequencer_close(shmsync_sequencer *s);
@@ -287,6 +293,7 @@ typedef struct shmsync_event_options {
 
 /* An existing one that lacks a mode that was asked for: EINVAL. */
 int shmsync_event_open(shmsync_arena *a, const char *name, const shmsync_event_options *opts, shmsync_event *out);
+int shmsync_event_attach(shmsync_arena *a, const char *name, const shmsync_event_options *opts, shmsync_event *out);
 int shmsync_event_at(shmsync_arena *a, shmsync_offset off, shmsync_event *out);
 shmsync_offset shmsync_event_offset(const shmsync_event *e);
 int shmsync_event_close(shmsync_event *e);
@@ -309,7 +316,7 @@ typedef struct shmsync_queue {
 } shmsync_queue;
 
 typedef struct shmsync_queue_options {
-    uint32_t capacity; /* 0: 64 for a new one, whatever an existing one has; another: EINVAL */
+    uint32_t capacity; /* of a new queue; an attach compares it if it is not 0 */
     uint64_t layout;   /* fingerprint of an item, by shmsync_layout; 0: whatever an existing one has */
     int64_t spin_ns;   /* as of a mutex */
 } shmsync_queue_options;
@@ -331,8 +338,10 @@ typedef struct shmsync_lease {
  */
 uint64_t shmsync_layout(const char *description);
 
-/* Items have item_size bytes, at most 65536. */
+/* Items have item_size bytes, at most 65536. EINVAL: capacity of the options is 0, or not
+ * what an existing queue has. */
 int shmsync_queue_open(shmsync_arena *a, const char *name, size_t item_size, const shmsync_queue_options *opts, shmsync_queue *out);
+int shmsync_queue_attach(shmsync_arena *a, const char *name, size_t item_size, const shmsync_queue_options *opts, shmsync_queue *out);
 int shmsync_queue_at(shmsync_arena *a, shmsync_offset off, size_t item_size, shmsync_queue *out);
 shmsync_offset shmsync_queue_offset(const shmsync_queue *q);
 int shmsync_queue_close(shmsync_queue *q);
@@ -376,6 +385,7 @@ typedef struct shmsync_waitgroup_options {
 } shmsync_waitgroup_options;
 
 int shmsync_waitgroup_open(shmsync_arena *a, const char *name, const shmsync_waitgroup_options *opts, shmsync_waitgroup *out);
+int shmsync_waitgroup_attach(shmsync_arena *a, const char *name, const shmsync_waitgroup_options *opts, shmsync_waitgroup *out);
 int shmsync_waitgroup_at(shmsync_arena *a, shmsync_offset off, shmsync_waitgroup *out);
 shmsync_offset shmsync_waitgroup_offset(const shmsync_waitgroup *g);
 int shmsync_waitgroup_close(shmsync_waitgroup *g);
@@ -398,8 +408,9 @@ typedef struct shmsync_latch_options {
     int64_t spin_ns; /* as of a mutex */
 } shmsync_latch_options;
 
-/* n is what a new one begins with; 0: whatever an existing one began with; another: EINVAL. */
+/* The counter begins at n, at least 1. EINVAL: less, or an existing latch began with another number. */
 int shmsync_latch_open(shmsync_arena *a, const char *name, int64_t n, const shmsync_latch_options *opts, shmsync_latch *out);
+int shmsync_latch_attach(shmsync_arena *a, const char *name, const shmsync_latch_options *opts, shmsync_latch *out);
 int shmsync_latch_at(shmsync_arena *a, shmsync_offset off, shmsync_latch *out);
 shmsync_offset shmsync_latch_offset(const shmsync_latch *l);
 int shmsync_latch_close(shmsync_latch *l);
@@ -427,6 +438,7 @@ typedef struct shmsync_once_options {
 } shmsync_once_options;
 
 int shmsync_once_open(shmsync_arena *a, const char *name, const shmsync_once_options *opts, shmsync_once *out);
+int shmsync_once_attach(shmsync_arena *a, const char *name, const shmsync_once_options *opts, shmsync_once *out);
 int shmsync_once_at(shmsync_arena *a, shmsync_offset off, shmsync_once *out);
 shmsync_offset shmsync_once_offset(const shmsync_once *o);
 int shmsync_once_close(shmsync_once *o);
@@ -450,8 +462,9 @@ typedef struct shmsync_barrier_options {
     int64_t spin_ns; /* as of a mutex */
 } shmsync_barrier_options;
 
-/* parties of a new one; 0: whatever an existing one began with; another: EINVAL. */
+/* The number of parties is at least 1. EINVAL: less, or an existing barrier began with another number. */
 int shmsync_barrier_open(shmsync_arena *a, const char *name, int64_t parties, const shmsync_barrier_options *opts, shmsync_barrier *out);
+int shmsync_barrier_attach(shmsync_arena *a, const char *name, const shmsync_barrier_options *opts, shmsync_barrier *out);
 int shmsync_barrier_at(shmsync_arena *a, shmsync_offset off, shmsync_barrier *out);
 shmsync_offset shmsync_barrier_offset(const shmsync_barrier *b);
 int shmsync_barrier_close(shmsync_barrier *b);
@@ -491,6 +504,7 @@ typedef struct shmsync_fairmutex_options {
 } shmsync_fairmutex_options;
 
 int shmsync_fairmutex_open(shmsync_arena *a, const char *name, const shmsync_fairmutex_options *opts, shmsync_fairmutex *out);
+int shmsync_fairmutex_attach(shmsync_arena *a, const char *name, const shmsync_fairmutex_options *opts, shmsync_fairmutex *out);
 int shmsync_fairmutex_at(shmsync_arena *a, shmsync_offset off, shmsync_fairmutex *out);
 shmsync_offset shmsync_fairmutex_offset(const shmsync_fairmutex *f);
 int shmsync_fairmutex_close(shmsync_fairmutex *f);
@@ -513,6 +527,7 @@ typedef struct shmsync_future_options {
 } shmsync_future_options;
 
 int shmsync_future_open(shmsync_arena *a, const char *name, const shmsync_future_options *opts, shmsync_future *out);
+int shmsync_future_attach(shmsync_arena *a, const char *name, const shmsync_future_options *opts, shmsync_future *out);
 int shmsync_future_at(shmsync_arena *a, shmsync_offset off, shmsync_future *out);
 shmsync_offset shmsync_future_offset(const shmsync_future *f);
 int shmsync_future_close(shmsync_future *f);
@@ -540,6 +555,7 @@ typedef struct shmsync_cond_options {
 } shmsync_cond_options;
 
 int shmsync_cond_open(shmsync_arena *a, const char *name, const shmsync_cond_options *opts, shmsync_cond *out);
+int shmsync_cond_attach(shmsync_arena *a, const char *name, const shmsync_cond_options *opts, shmsync_cond *out);
 int shmsync_cond_at(shmsync_arena *a, shmsync_offset off, shmsync_cond *out);
 shmsync_offset shmsync_cond_offset(const shmsync_cond *c);
 int shmsync_cond_close(shmsync_cond *c);
@@ -569,8 +585,9 @@ typedef struct shmsync_semaphore_options {
     int64_t spin_ns;  /* as of a mutex */
 } shmsync_semaphore_options;
 
-/* n permits of a new one; 0: whatever an existing one has; another: EINVAL. */
+/* n permits, at least 1. EINVAL: fewer, or an existing semaphore has another number. */
 int shmsync_semaphore_open(shmsync_arena *a, const char *name, int64_t n, const shmsync_semaphore_options *opts, shmsync_semaphore *out);
+int shmsync_semaphore_attach(shmsync_arena *a, const char *name, const shmsync_semaphore_options *opts, shmsync_semaphore *out);
 int shmsync_semaphore_at(shmsync_arena *a, shmsync_offset off, shmsync_semaphore *out);
 shmsync_offset shmsync_semaphore_offset(const shmsync_semaphore *s);
 int shmsync_semaphore_close(shmsync_semaphore *s);
@@ -599,6 +616,7 @@ typedef struct shmsync_rwmutex_options {
 } shmsync_rwmutex_options;
 
 int shmsync_rwmutex_open(shmsync_arena *a, const char *name, const shmsync_rwmutex_options *opts, shmsync_rwmutex *out);
+int shmsync_rwmutex_attach(shmsync_arena *a, const char *name, const shmsync_rwmutex_options *opts, shmsync_rwmutex *out);
 int shmsync_rwmutex_at(shmsync_arena *a, shmsync_offset off, shmsync_rwmutex *out);
 shmsync_offset shmsync_rwmutex_offset(const shmsync_rwmutex *m);
 int shmsync_rwmutex_close(shmsync_rwmutex *m);
@@ -633,6 +651,7 @@ typedef struct shmsync_spinlock_options {
 } shmsync_spinlock_options;
 
 int shmsync_spinlock_open(shmsync_arena *a, const char *name, const shmsync_spinlock_options *opts, shmsync_spinlock *out);
+int shmsync_spinlock_attach(shmsync_arena *a, const char *name, const shmsync_spinlock_options *opts, shmsync_spinlock *out);
 int shmsync_spinlock_at(shmsync_arena *a, shmsync_offset off, shmsync_spinlock *out);
 shmsync_offset shmsync_spinlock_offset(const shmsync_spinlock *l);
 int shmsync_spinlock_close(shmsync_spinlock *l);
@@ -645,6 +664,7 @@ int shmsync_spinlock_recover(shmsync_spinlock *l, int (*repair)(void *), void *a
 int shmsync_spinlock_state(shmsync_spinlock *l);
 
 int shmsync_rwspinlock_open(shmsync_arena *a, const char *name, const shmsync_spinlock_options *opts, shmsync_rwspinlock *out);
+int shmsync_rwspinlock_attach(shmsync_arena *a, const char *name, const shmsync_spinlock_options *opts, shmsync_rwspinlock *out);
 int shmsync_rwspinlock_at(shmsync_arena *a, shmsync_offset off, shmsync_rwspinlock *out);
 shmsync_offset shmsync_rwspinlock_offset(const shmsync_rwspinlock *l);
 int shmsync_rwspinlock_close(shmsync_rwspinlock *l);
@@ -724,6 +744,7 @@ typedef struct shmsync_hold {
 } shmsync_hold;
 
 int shmsync_multilock_open(shmsync_arena *a, const char *name, const shmsync_multilock_options *opts, shmsync_multilock *out);
+int shmsync_multilock_attach(shmsync_arena *a, const char *name, const shmsync_multilock_options *opts, shmsync_multilock *out);
 int shmsync_multilock_at(shmsync_arena *a, shmsync_offset off, shmsync_multilock *out);
 shmsync_offset shmsync_multilock_offset(const shmsync_multilock *m);
 int shmsync_multilock_close(shmsync_multilock *m);
@@ -791,6 +812,7 @@ typedef struct shmsync_signal {
 } shmsync_signal;
 
 int shmsync_signalwaker_open(shmsync_arena *a, const char *name, const shmsync_signalwaker_options *opts, shmsync_signalwaker *out);
+int shmsync_signalwaker_attach(shmsync_arena *a, const char *name, const shmsync_signalwaker_options *opts, shmsync_signalwaker *out);
 int shmsync_signalwaker_at(shmsync_arena *a, shmsync_offset off, shmsync_signalwaker *out);
 shmsync_offset shmsync_signalwaker_offset(const shmsync_signalwaker *w);
 int shmsync_signalwaker_close(shmsync_signalwaker *w);
@@ -4139,6 +4161,7 @@ typedef struct shmi_spec {
     uint16_t version;
     int any_size;     /* an existing object of another size will do */
     int any_layout;   /* an existing object of another fingerprint will do */
+    int existing;     /* a missing object is ENOENT */
     const char *name; /* NULL or "": a fresh anonymous one */
     uint64_t size;    /* of the body */
     uint64_t layout;
@@ -4278,6 +4301,8 @@ SHMI_FN int shmi_open_object(shmsync_arena *a, const shmi_spec *spec, shmi_objec
         return shmi_fail(EINVAL, "arena.open_object", NULL, "a name is 1 to 255 bytes of UTF-8");
     if (spec->size > SHMI_MaxObject)
         return shmi_fail(ENOTSUP, "arena.open_object", spec->name, "a body of %llu bytes", (unsigned long long)spec->size);
+    if (len == 0 && spec->existing)
+        return shmi_fail(EINVAL, "arena.open_object", NULL, "an anonymous object has no name to be found by");
     if (len == 0) {
         err = shmi_build(a, spec, 0, hash, shmi_make_object(SHMI_objectCommitted, 0), &h);
         if (err != 0)
@@ -4296,6 +4321,8 @@ SHMI_FN int shmi_open_object(shmsync_arena *a, const shmi_spec *spec, shmi_objec
         pthread_mutex_lock(&a->handles);
         err = shmi_seek(a, spec->name, len, hash, 0, &h, &found);
         pthread_mutex_unlock(&a->handles);
+        if (err == 0 && !found && spec->existing)
+            err = shmi_fail(ENOENT, "arena.open_object", spec->name, "nobody has created an object of this name");
         if (err == 0 && !found) {
             err = shmi_create_named(a, spec, len, hash, &h, &found);
             if (err == 0 && !found) {
@@ -6713,7 +6740,7 @@ int shmsync_free(shmsync_arena *a, shmsync_offset off)
 
 void *shmsync_at(shmsync_arena *a, shmsync_offset off, uint64_t size) { return shmi_try_at(a, off, size, 1); }
 
-SHMI_FN int shmi_plain_open(shmsync_arena *a, uint32_t kind, const char *name, uint64_t size, uint64_t layout, void **out)
+SHMI_FN int shmi_plain_open(shmsync_arena *a, int existing, uint32_t kind, const char *name, uint64_t size, uint64_t layout, void **out, uint64_t *has)
 {
     shmi_spec spec;
     shmi_object o;
@@ -6725,19 +6752,33 @@ SHMI_FN int shmi_plain_open(shmsync_arena *a, uint32_t kind, const char *name, u
     spec.size = size;
     spec.layout = layout;
     spec.any_layout = layout == 0;
+    spec.existing = existing;
+    spec.any_size = has != NULL;
     *out = NULL;
     err = shmi_open_object(a, &spec, &o, &created);
     if (err == 0)
         *out = shmi_bytes(a, o.body, o.size);
+    if (err == 0 && has != NULL)
+        *has = o.size;
     return err;
 }
 int shmsync_block_open(shmsync_arena *a, const char *name, uint64_t size, void **out)
 {
-    return shmi_plain_open(a, SHMI_KIND('B', 'L', 'O', 'K'), name, size, 0, out);
+    if (size == 0)
+        return shmi_fail(EINVAL, "arena.block", name, "a block has at least 1 byte; shmsync_block_attach opens one that exists");
+    return shmi_plain_open(a, 0, SHMI_KIND('B', 'L', 'O', 'K'), name, size, 0, out, NULL);
+}
+int shmsync_block_attach(shmsync_arena *a, const char *name, void **out, uint64_t *size)
+{
+    return shmi_plain_open(a, 1, SHMI_KIND('B', 'L', 'O', 'K'), name, 0, 0, out, size);
 }
 int shmsync_value_open(shmsync_arena *a, const char *name, uint64_t size, uint64_t layout, void **out)
 {
-    return shmi_plain_open(a, SHMI_KIND('V', 'A', 'L', 'U'), name, size, layout, out);
+    return shmi_plain_open(a, 0, SHMI_KIND('V', 'A', 'L', 'U'), name, size, layout, out, NULL);
+}
+int shmsync_value_attach(shmsync_arena *a, const char *name, uint64_t size, uint64_t layout, void **out)
+{
+    return shmi_plain_open(a, 1, SHMI_KIND('V', 'A', 'L', 'U'), name, size, layout, out, NULL);
 }
 
 /* ---- Waiting ----
@@ -7910,7 +7951,7 @@ SHMI_FN void *shmi_mutex_build(shmsync_arena *a, const shmi_object *o, const voi
     return m;
 }
 
-int shmsync_mutex_open(shmsync_arena *a, const char *name, const shmsync_mutex_options *opts, shmsync_mutex *out)
+SHMI_FN int shmi_open_mutex(int existing, shmsync_arena *a, const char *name, const shmsync_mutex_options *opts, shmsync_mutex *out)
 {
     shmi_spec spec;
     shmi_object o;
@@ -7925,6 +7966,7 @@ int shmsync_mutex_open(shmsync_arena *a, const char *name, const shmsync_mutex_o
     spec.size = sizeof(shmi_mutex_words);
     spec.init = shmi_mutex_init_body;
     spec.arg = opts;
+    spec.existing = existing;
     err = shmi_open_object(a, &spec, &o, &created);
     if (err != 0)
         return err;
@@ -7937,6 +7979,8 @@ int shmsync_mutex_open(shmsync_arena *a, const char *name, const shmsync_mutex_o
     }
     return 0;
 }
+int shmsync_mutex_open(shmsync_arena *a, const char *name, const shmsync_mutex_options *opts, shmsync_mutex *out) { return shmi_open_mutex(0, a, name, opts, out); }
+int shmsync_mutex_attach(shmsync_arena *a, const char *name, const shmsync_mutex_options *opts, shmsync_mutex *out) { return shmi_open_mutex(1, a, name, opts, out); }
 
 int shmsync_mutex_at(shmsync_arena *a, shmsync_offset off, shmsync_mutex *out)
 {
@@ -8106,7 +8150,7 @@ SHMI_FN void *shmi_futex_build(shmsync_arena *a, const shmi_object *o, const voi
     return f;
 }
 
-int shmsync_futex_open(shmsync_arena *a, const char *name, const shmsync_futex_options *opts, shmsync_futex *out)
+SHMI_FN int shmi_open_futex(int existing, shmsync_arena *a, const char *name, const shmsync_futex_options *opts, shmsync_futex *out)
 {
     shmi_spec spec;
     shmi_object o;
@@ -8119,12 +8163,15 @@ int shmsync_futex_open(shmsync_arena *a, const char *name, const shmsync_futex_o
     spec.size = sizeof(shmi_futex_words);
     spec.init = shmi_futex_init_body;
     spec.arg = opts;
+    spec.existing = existing;
     err = shmi_open_object(a, &spec, &o, &created);
     if (err != 0)
         return err;
     out->impl = (shmi_futex *)shmi_share(a, &o, shmi_futex_build, NULL);
     return out->impl != NULL ? 0 : ENOMEM;
 }
+int shmsync_futex_open(shmsync_arena *a, const char *name, const shmsync_futex_options *opts, shmsync_futex *out) { return shmi_open_futex(0, a, name, opts, out); }
+int shmsync_futex_attach(shmsync_arena *a, const char *name, const shmsync_futex_options *opts, shmsync_futex *out) { return shmi_open_futex(1, a, name, opts, out); }
 
 int shmsync_futex_at(shmsync_arena *a, shmsync_offset off, shmsync_futex *out)
 {
@@ -9678,7 +9725,7 @@ SHMI_FN int shmi_sequencer_handle(shmsync_arena *a, const shmi_object *o, shmsyn
     return out->impl != NULL ? 0 : ENOMEM;
 }
 
-int shmsync_sequencer_open(shmsync_arena *a, const char *name, const shmsync_sequencer_options *opts, shmsync_sequencer *out)
+SHMI_FN int shmi_open_sequencer(int existing, shmsync_arena *a, const char *name, const shmsync_sequencer_options *opts, shmsync_sequencer *out)
 {
     shmi_spec spec;
     shmi_sequencer_spec init;
@@ -9694,9 +9741,12 @@ int shmsync_sequencer_open(shmsync_arena *a, const char *name, const shmsync_seq
     spec.size = sizeof(shmi_sequence_words);
     spec.init = shmi_sequencer_fill;
     spec.arg = &init;
+    spec.existing = existing;
     err = shmi_open_object(a, &spec, &o, &created);
     return err != 0 ? err : shmi_sequencer_handle(a, &o, out);
 }
+int shmsync_sequencer_open(shmsync_arena *a, const char *name, const shmsync_sequencer_options *opts, shmsync_sequencer *out) { return shmi_open_sequencer(0, a, name, opts, out); }
+int shmsync_sequencer_attach(shmsync_arena *a, const char *name, const shmsync_sequencer_options *opts, shmsync_sequencer *out) { return shmi_open_sequencer(1, a, name, opts, out); }
 
 int shmsync_sequencer_at(shmsync_arena *a, shmsync_offset off, shmsync_sequencer *out)
 {
@@ -10224,7 +10274,7 @@ SHMI_FN int shmi_event_handle(shmsync_arena *a, const shmi_object *o, shmsync_ev
     return out->impl != NULL ? 0 : ENOMEM;
 }
 
-int shmsync_event_open(shmsync_arena *a, const char *name, const shmsync_event_options *opts, shmsync_event *out)
+SHMI_FN int shmi_open_event(int existing, shmsync_arena *a, const char *name, const shmsync_event_options *opts, shmsync_event *out)
 {
     shmi_spec spec;
     shmi_event_spec init;
@@ -10247,6 +10297,7 @@ int shmsync_event_open(shmsync_arena *a, const char *name, const shmsync_event_o
     spec.any_size = 1;
     spec.init = shmi_event_fill;
     spec.arg = &init;
+    spec.existing = existing;
     err = shmi_open_object(a, &spec, &o, &created);
     if (err == 0)
         err = shmi_event_handle(a, &o, out);
@@ -10256,6 +10307,8 @@ int shmsync_event_open(shmsync_arena *a, const char *name, const shmsync_event_o
     }
     return err;
 }
+int shmsync_event_open(shmsync_arena *a, const char *name, const shmsync_event_options *opts, shmsync_event *out) { return shmi_open_event(0, a, name, opts, out); }
+int shmsync_event_attach(shmsync_arena *a, const char *name, const shmsync_event_options *opts, shmsync_event *out) { return shmi_open_event(1, a, name, opts, out); }
 
 int shmsync_event_at(shmsync_arena *a, shmsync_offset off, shmsync_event *out)
 {
@@ -11180,7 +11233,7 @@ SHMI_FN int shmi_queue_handle(shmsync_arena *a, const shmi_object *o, uint64_t i
     return out->impl != NULL ? 0 : ENOMEM;
 }
 
-int shmsync_queue_open(shmsync_arena *a, const char *name, size_t item_size, const shmsync_queue_options *opts, shmsync_queue *out)
+SHMI_FN int shmi_open_queue(int existing, shmsync_arena *a, const char *name, size_t item_size, const shmsync_queue_options *opts, shmsync_queue *out)
 {
     shmi_spec spec;
     shmi_queue_spec init;
@@ -11190,8 +11243,10 @@ int shmsync_queue_open(shmsync_arena *a, const char *name, size_t item_size, con
     out->impl = NULL;
     if (item_size > SHMI_QUEUE_ITEM_MOST || capacity > SHMI_QUEUE_CAPACITY_MOST)
         return shmi_fail(EINVAL, "queue.open", name, "a capacity of %u items of %zu bytes", capacity, item_size);
+    if (!existing && capacity == 0)
+        return shmi_fail(EINVAL, "queue.open", name, "it takes a capacity of at least 1; shmsync_queue_attach opens one that exists");
     memset(&init, 0, sizeof init);
-    init.capacity = capacity != 0 ? capacity : 64;
+    init.capacity = capacity;
     init.item = item_size;
     init.spin = opts != NULL ? shmi_spin_field(opts->spin_ns) : 0;
     memset(&spec, 0, sizeof spec);
@@ -11204,9 +11259,12 @@ int shmsync_queue_open(shmsync_arena *a, const char *name, size_t item_size, con
     spec.any_layout = spec.layout == 0;
     spec.init = shmi_queue_fill;
     spec.arg = &init;
+    spec.existing = existing;
     err = shmi_open_object(a, &spec, &o, &created);
     return err != 0 ? err : shmi_queue_handle(a, &o, item_size, capacity, out);
 }
+int shmsync_queue_open(shmsync_arena *a, const char *name, size_t item_size, const shmsync_queue_options *opts, shmsync_queue *out) { return shmi_open_queue(0, a, name, item_size, opts, out); }
+int shmsync_queue_attach(shmsync_arena *a, const char *name, size_t item_size, const shmsync_queue_options *opts, shmsync_queue *out) { return shmi_open_queue(1, a, name, item_size, opts, out); }
 
 int shmsync_queue_at(shmsync_arena *a, shmsync_offset off, size_t item_size, shmsync_queue *out)
 {
@@ -11663,7 +11721,7 @@ SHMI_FN int shmi_tally_reset(struct shmi_tally *t)
     return 0;
 }
 
-int shmsync_waitgroup_open(shmsync_arena *a, const char *name, const shmsync_waitgroup_options *opts, shmsync_waitgroup *out)
+SHMI_FN int shmi_open_waitgroup(int existing, shmsync_arena *a, const char *name, const shmsync_waitgroup_options *opts, shmsync_waitgroup *out)
 {
     uint32_t spin = opts != NULL ? shmi_spin_field(opts->spin_ns) : 0;
     shmi_spec spec;
@@ -11671,10 +11729,13 @@ int shmsync_waitgroup_open(shmsync_arena *a, const char *name, const shmsync_wai
     int created, err;
     shmi_mon_spec(&spec, SHMI_KIND_WAIT_GROUP, SHMI_VERSION_WAIT_GROUP, name, shmi_tally_bytes(a->geo.slots));
     spec.arg = &spin;
+    spec.existing = existing;
     err = shmi_mon_open(a, &spec, shmi_tally_build, NULL, &created, &impl);
     out->impl = (struct shmi_tally *)impl;
     return err;
 }
+int shmsync_waitgroup_open(shmsync_arena *a, const char *name, const shmsync_waitgroup_options *opts, shmsync_waitgroup *out) { return shmi_open_waitgroup(0, a, name, opts, out); }
+int shmsync_waitgroup_attach(shmsync_arena *a, const char *name, const shmsync_waitgroup_options *opts, shmsync_waitgroup *out) { return shmi_open_waitgroup(1, a, name, opts, out); }
 int shmsync_waitgroup_at(shmsync_arena *a, shmsync_offset off, shmsync_waitgroup *out)
 {
     void *impl;
@@ -11729,28 +11790,31 @@ SHMI_FN void shmi_latch_fill(unsigned char *body, const void *arg)
     w->size = w->others = w->count = s->n;
     w->mon.spin = s->spin;
 }
-int shmsync_latch_open(shmsync_arena *a, const char *name, int64_t n, const shmsync_latch_options *opts, shmsync_latch *out)
+SHMI_FN int shmi_open_latch(int existing, shmsync_arena *a, const char *name, int64_t n, const shmsync_latch_options *opts, shmsync_latch *out)
 {
     shmi_latch_spec init;
     shmi_spec spec;
     void *impl;
     int created, err;
     out->impl = NULL;
-    if (n < 0)
-        return shmi_fail(EINVAL, "latch.open", name, "of %lld", (long long)n);
+    if (!existing && n < 1)
+        return shmi_fail(EINVAL, "latch.open", name, "it takes a count of at least 1, not %lld; shmsync_latch_attach opens one that exists", (long long)n);
     init.n = (uint64_t)n;
     init.spin = opts != NULL ? shmi_spin_field(opts->spin_ns) : 0;
     shmi_mon_spec(&spec, SHMI_KIND_LATCH, SHMI_VERSION_LATCH, name, shmi_tally_bytes(a->geo.slots));
     spec.init = shmi_latch_fill;
     spec.arg = &init;
+    spec.existing = existing;
     err = shmi_mon_open(a, &spec, shmi_tally_build, NULL, &created, &impl);
     out->impl = (struct shmi_tally *)impl;
-    if (err == 0 && !created && n != 0 && shmi_ld64(&out->impl->w->size) != (uint64_t)n) {
+    if (err == 0 && !created && !existing && shmi_ld64(&out->impl->w->size) != (uint64_t)n) {
         shmsync_latch_close(out);
         err = shmi_fail(EINVAL, "latch.open", name, "it began with another number than %lld", (long long)n);
     }
     return err;
 }
+int shmsync_latch_open(shmsync_arena *a, const char *name, int64_t n, const shmsync_latch_options *opts, shmsync_latch *out) { return shmi_open_latch(0, a, name, n, opts, out); }
+int shmsync_latch_attach(shmsync_arena *a, const char *name, const shmsync_latch_options *opts, shmsync_latch *out) { return shmi_open_latch(1, a, name, 0, opts, out); }
 int shmsync_latch_at(shmsync_arena *a, shmsync_offset off, shmsync_latch *out)
 {
     void *impl;
@@ -11858,7 +11922,7 @@ SHMI_FN void *shmi_once_build(shmsync_arena *a, const shmi_object *o, const void
     return x;
 }
 
-int shmsync_once_open(shmsync_arena *a, const char *name, const shmsync_once_options *opts, shmsync_once *out)
+SHMI_FN int shmi_open_once(int existing, shmsync_arena *a, const char *name, const shmsync_once_options *opts, shmsync_once *out)
 {
     uint32_t spin = opts != NULL ? shmi_spin_field(opts->spin_ns) : 0;
     shmi_spec spec;
@@ -11866,10 +11930,13 @@ int shmsync_once_open(shmsync_arena *a, const char *name, const shmsync_once_opt
     int created, err;
     shmi_mon_spec(&spec, SHMI_KIND_ONCE, SHMI_VERSION_ONCE, name, sizeof(shmi_once_words));
     spec.arg = &spin;
+    spec.existing = existing;
     err = shmi_mon_open(a, &spec, shmi_once_build, NULL, &created, &impl);
     out->impl = (struct shmi_once *)impl;
     return err;
 }
+int shmsync_once_open(shmsync_arena *a, const char *name, const shmsync_once_options *opts, shmsync_once *out) { return shmi_open_once(0, a, name, opts, out); }
+int shmsync_once_attach(shmsync_arena *a, const char *name, const shmsync_once_options *opts, shmsync_once *out) { return shmi_open_once(1, a, name, opts, out); }
 int shmsync_once_at(shmsync_arena *a, shmsync_offset off, shmsync_once *out)
 {
     void *impl;
@@ -12158,28 +12225,31 @@ SHMI_FN void shmi_barrier_fill(unsigned char *body, const void *arg)
     w->size = w->expected = w->pending = s->parties;
     w->mon.spin = s->spin;
 }
-int shmsync_barrier_open(shmsync_arena *a, const char *name, int64_t parties, const shmsync_barrier_options *opts, shmsync_barrier *out)
+SHMI_FN int shmi_open_barrier(int existing, shmsync_arena *a, const char *name, int64_t parties, const shmsync_barrier_options *opts, shmsync_barrier *out)
 {
     shmi_barrier_spec init;
     shmi_spec spec;
     void *impl;
     int created, err;
     out->impl = NULL;
-    if (parties < 0)
-        return shmi_fail(EINVAL, "barrier.open", name, "of %lld parties", (long long)parties);
+    if (!existing && parties < 1)
+        return shmi_fail(EINVAL, "barrier.open", name, "it takes a number of parties of at least 1, not %lld; shmsync_barrier_attach opens one that exists", (long long)parties);
     init.parties = (uint64_t)parties;
     init.spin = opts != NULL ? shmi_spin_field(opts->spin_ns) : 0;
     shmi_mon_spec(&spec, SHMI_KIND_BARRIER, SHMI_VERSION_BARRIER, name, shmi_barrier_bytes(a->geo.slots));
     spec.init = shmi_barrier_fill;
     spec.arg = &init;
+    spec.existing = existing;
     err = shmi_mon_open(a, &spec, shmi_barrier_build, opts, &created, &impl);
     out->impl = (struct shmi_barrier *)impl;
-    if (err == 0 && !created && parties != 0 && shmi_ld64(&out->impl->w->size) != (uint64_t)parties) {
+    if (err == 0 && !created && !existing && shmi_ld64(&out->impl->w->size) != (uint64_t)parties) {
         shmsync_barrier_close(out);
         err = shmi_fail(EINVAL, "barrier.open", name, "it began with another number of parties than %lld", (long long)parties);
     }
     return err;
 }
+int shmsync_barrier_open(shmsync_arena *a, const char *name, int64_t parties, const shmsync_barrier_options *opts, shmsync_barrier *out) { return shmi_open_barrier(0, a, name, parties, opts, out); }
+int shmsync_barrier_attach(shmsync_arena *a, const char *name, const shmsync_barrier_options *opts, shmsync_barrier *out) { return shmi_open_barrier(1, a, name, 0, opts, out); }
 int shmsync_barrier_at(shmsync_arena *a, shmsync_offset off, shmsync_barrier *out)
 {
     void *impl;
@@ -12615,7 +12685,7 @@ SHMI_FN void shmi_fair_fill(unsigned char *body, const void *arg)
     w->policy = s->policy;
     w->mon.spin = s->spin;
 }
-int shmsync_fairmutex_open(shmsync_arena *a, const char *name, const shmsync_fairmutex_options *opts, shmsync_fairmutex *out)
+SHMI_FN int shmi_open_fairmutex(int existing, shmsync_arena *a, const char *name, const shmsync_fairmutex_options *opts, shmsync_fairmutex *out)
 {
     int policy = opts != NULL ? opts->policy : SHMSYNC_POLICY_DEFAULT;
     shmi_fair_spec init;
@@ -12630,6 +12700,7 @@ int shmsync_fairmutex_open(shmsync_arena *a, const char *name, const shmsync_fai
     shmi_mon_spec(&spec, SHMI_KIND_FAIR_MUTEX, SHMI_VERSION_FAIR_MUTEX, name, sizeof(shmi_fairmutex_words));
     spec.init = shmi_fair_fill;
     spec.arg = &init;
+    spec.existing = existing;
     err = shmi_mon_open(a, &spec, shmi_fair_build, opts, &created, &impl);
     out->impl = (struct shmi_fairmutex *)impl;
     if (err == 0 && !created && policy != SHMSYNC_POLICY_DEFAULT && (policy == SHMSYNC_POLICY_RELEASE) != out->impl->release) {
@@ -12638,6 +12709,8 @@ int shmsync_fairmutex_open(shmsync_arena *a, const char *name, const shmsync_fai
     }
     return err;
 }
+int shmsync_fairmutex_open(shmsync_arena *a, const char *name, const shmsync_fairmutex_options *opts, shmsync_fairmutex *out) { return shmi_open_fairmutex(0, a, name, opts, out); }
+int shmsync_fairmutex_attach(shmsync_arena *a, const char *name, const shmsync_fairmutex_options *opts, shmsync_fairmutex *out) { return shmi_open_fairmutex(1, a, name, opts, out); }
 int shmsync_fairmutex_at(shmsync_arena *a, shmsync_offset off, shmsync_fairmutex *out)
 {
     void *impl;
@@ -12952,7 +13025,7 @@ SHMI_FN void *shmi_future_build(shmsync_arena *a, const shmi_object *o, const vo
     return f;
 }
 
-int shmsync_future_open(shmsync_arena *a, const char *name, const shmsync_future_options *opts, shmsync_future *out)
+SHMI_FN int shmi_open_future(int existing, shmsync_arena *a, const char *name, const shmsync_future_options *opts, shmsync_future *out)
 {
     uint32_t spin = opts != NULL ? shmi_spin_field(opts->spin_ns) : 0;
     shmi_spec spec;
@@ -12960,10 +13033,13 @@ int shmsync_future_open(shmsync_arena *a, const char *name, const shmsync_future
     int created, err;
     shmi_mon_spec(&spec, SHMI_KIND_FUTURE, SHMI_VERSION_FUTURE, name, sizeof(shmi_future_words));
     spec.arg = &spin;
+    spec.existing = existing;
     err = shmi_mon_open(a, &spec, shmi_future_build, NULL, &created, &impl);
     out->impl = (struct shmi_future *)impl;
     return err;
 }
+int shmsync_future_open(shmsync_arena *a, const char *name, const shmsync_future_options *opts, shmsync_future *out) { return shmi_open_future(0, a, name, opts, out); }
+int shmsync_future_attach(shmsync_arena *a, const char *name, const shmsync_future_options *opts, shmsync_future *out) { return shmi_open_future(1, a, name, opts, out); }
 int shmsync_future_at(shmsync_arena *a, shmsync_offset off, shmsync_future *out)
 {
     void *impl;
@@ -13338,7 +13414,7 @@ SHMI_FN void shmi_cond_fill(unsigned char *body, const void *arg)
     w->batch = s->batch;
     w->mon.spin = s->spin;
 }
-int shmsync_cond_open(shmsync_arena *a, const char *name, const shmsync_cond_options *opts, shmsync_cond *out)
+SHMI_FN int shmi_open_cond(int existing, shmsync_arena *a, const char *name, const shmsync_cond_options *opts, shmsync_cond *out)
 {
     shmi_cond_spec init;
     shmi_spec spec;
@@ -13349,6 +13425,7 @@ int shmsync_cond_open(shmsync_arena *a, const char *name, const shmsync_cond_opt
     shmi_mon_spec(&spec, SHMI_KIND_COND, SHMI_VERSION_COND, name, sizeof(shmi_cond_words));
     spec.init = shmi_cond_fill;
     spec.arg = &init;
+    spec.existing = existing;
     err = shmi_mon_open(a, &spec, shmi_cond_build, NULL, &created, &impl);
     out->impl = (struct shmi_cond *)impl;
     if (err == 0 && !created && batch != 0 && shmi_ld64(&out->impl->w->batch) != init.batch) {
@@ -13357,6 +13434,8 @@ int shmsync_cond_open(shmsync_arena *a, const char *name, const shmsync_cond_opt
     }
     return err;
 }
+int shmsync_cond_open(shmsync_arena *a, const char *name, const shmsync_cond_options *opts, shmsync_cond *out) { return shmi_open_cond(0, a, name, opts, out); }
+int shmsync_cond_attach(shmsync_arena *a, const char *name, const shmsync_cond_options *opts, shmsync_cond *out) { return shmi_open_cond(1, a, name, opts, out); }
 int shmsync_cond_at(shmsync_arena *a, shmsync_offset off, shmsync_cond *out)
 {
     void *impl;
@@ -13841,7 +13920,7 @@ SHMI_FN void shmi_sem_fill(unsigned char *body, const void *arg)
     w->free = s->free_;
     w->mon.spin = s->spin;
 }
-int shmsync_semaphore_open(shmsync_arena *a, const char *name, int64_t n, const shmsync_semaphore_options *opts, shmsync_semaphore *out)
+SHMI_FN int shmi_open_semaphore(int existing, shmsync_arena *a, const char *name, int64_t n, const shmsync_semaphore_options *opts, shmsync_semaphore *out)
 {
     int moves = opts != NULL && opts->transferable;
     shmi_semaphore_spec init;
@@ -13849,8 +13928,10 @@ int shmsync_semaphore_open(shmsync_arena *a, const char *name, int64_t n, const 
     void *impl;
     int created, err;
     out->impl = NULL;
-    if (n < 0 || (moves && opts->initial > n))
-        return shmi_fail(EINVAL, "semaphore.open", name, "of %lld permits", (long long)n);
+    if (!existing && n < 1)
+        return shmi_fail(EINVAL, "semaphore.open", name, "it takes a number of permits of at least 1, not %lld; shmsync_semaphore_attach opens one that exists", (long long)n);
+    if (!existing && moves && opts->initial > n)
+        return shmi_fail(EINVAL, "semaphore.open", name, "%lld permits at first of %lld", (long long)opts->initial, (long long)n);
     init.size = (uint64_t)n | (moves ? SHMI_SEMAPHORE_TRANSFER : 0);
     init.free_ = (uint64_t)n;
     if (moves)
@@ -13859,14 +13940,17 @@ int shmsync_semaphore_open(shmsync_arena *a, const char *name, int64_t n, const 
     shmi_mon_spec(&spec, SHMI_KIND_SEMAPHORE, SHMI_VERSION_SEMAPHORE, name, shmi_semaphore_bytes(a->geo.slots));
     spec.init = shmi_sem_fill;
     spec.arg = &init;
+    spec.existing = existing;
     err = shmi_mon_open(a, &spec, shmi_sem_build, NULL, &created, &impl);
     out->impl = (struct shmi_semaphore *)impl;
-    if (err == 0 && !created && ((n != 0 && (uint64_t)n != out->impl->size) || (moves && !out->impl->moves))) {
+    if (err == 0 && !created && ((!existing && (uint64_t)n != out->impl->size) || (moves && !out->impl->moves))) {
         shmsync_semaphore_close(out);
         err = shmi_fail(EINVAL, "semaphore.open", name, "it has another number of permits than %lld, or is not transferable", (long long)n);
     }
     return err;
 }
+int shmsync_semaphore_open(shmsync_arena *a, const char *name, int64_t n, const shmsync_semaphore_options *opts, shmsync_semaphore *out) { return shmi_open_semaphore(0, a, name, n, opts, out); }
+int shmsync_semaphore_attach(shmsync_arena *a, const char *name, const shmsync_semaphore_options *opts, shmsync_semaphore *out) { return shmi_open_semaphore(1, a, name, 0, opts, out); }
 int shmsync_semaphore_at(shmsync_arena *a, shmsync_offset off, shmsync_semaphore *out)
 {
     void *impl;
@@ -14664,7 +14748,7 @@ SHMI_FN void shmi_rw_fill(unsigned char *body, const void *arg)
     w->writers.policy = 1; /* Release */
     w->writers.spin = s->spin;
 }
-int shmsync_rwmutex_open(shmsync_arena *a, const char *name, const shmsync_rwmutex_options *opts, shmsync_rwmutex *out)
+SHMI_FN int shmi_open_rwmutex(int existing, shmsync_arena *a, const char *name, const shmsync_rwmutex_options *opts, shmsync_rwmutex *out)
 {
     int policy = opts != NULL ? opts->policy : SHMSYNC_POLICY_DEFAULT;
     shmi_fair_spec init;
@@ -14679,6 +14763,7 @@ int shmsync_rwmutex_open(shmsync_arena *a, const char *name, const shmsync_rwmut
     shmi_mon_spec(&spec, SHMI_KIND_RWMUTEX, SHMI_VERSION_RWMUTEX, name, shmi_rw_bytes(a->geo.slots));
     spec.init = shmi_rw_fill;
     spec.arg = &init;
+    spec.existing = existing;
     err = shmi_mon_open(a, &spec, shmi_rw_build, opts, &created, &impl);
     out->impl = (struct shmi_rwmutex *)impl;
     if (err == 0 && !created && policy != SHMSYNC_POLICY_DEFAULT && (policy == SHMSYNC_POLICY_RELEASE) != out->impl->release) {
@@ -14687,6 +14772,8 @@ int shmsync_rwmutex_open(shmsync_arena *a, const char *name, const shmsync_rwmut
     }
     return err;
 }
+int shmsync_rwmutex_open(shmsync_arena *a, const char *name, const shmsync_rwmutex_options *opts, shmsync_rwmutex *out) { return shmi_open_rwmutex(0, a, name, opts, out); }
+int shmsync_rwmutex_attach(shmsync_arena *a, const char *name, const shmsync_rwmutex_options *opts, shmsync_rwmutex *out) { return shmi_open_rwmutex(1, a, name, opts, out); }
 int shmsync_rwmutex_at(shmsync_arena *a, shmsync_offset off, shmsync_rwmutex *out)
 {
     void *impl;
@@ -15432,7 +15519,7 @@ SHMI_FN void shmi_spin_fill(unsigned char *body, const void *arg)
     w->policy = s->policy;
     w->spin = s->spin;
 }
-SHMI_FN int shmi_spin_open(shmsync_arena *a, const char *op, uint32_t kind, uint16_t version, uint64_t size, const char *name, const shmsync_spinlock_options *opts, struct shmi_spinlock **out)
+SHMI_FN int shmi_spin_open(int existing, shmsync_arena *a, const char *op, uint32_t kind, uint16_t version, uint64_t size, const char *name, const shmsync_spinlock_options *opts, struct shmi_spinlock **out)
 {
     int policy = opts != NULL ? opts->policy : SHMSYNC_POLICY_DEFAULT;
     shmi_fair_spec init;
@@ -15447,6 +15534,7 @@ SHMI_FN int shmi_spin_open(shmsync_arena *a, const char *op, uint32_t kind, uint
     shmi_mon_spec(&spec, kind, version, name, size);
     spec.init = shmi_spin_fill;
     spec.arg = &init;
+    spec.existing = existing;
     err = shmi_mon_open(a, &spec, shmi_spin_build, opts, &created, &impl);
     *out = (struct shmi_spinlock *)impl;
     if (err == 0 && !created && policy != SHMSYNC_POLICY_DEFAULT && (policy == SHMSYNC_POLICY_RELEASE) != (*out)->release) {
@@ -15458,11 +15546,19 @@ SHMI_FN int shmi_spin_open(shmsync_arena *a, const char *op, uint32_t kind, uint
 }
 int shmsync_spinlock_open(shmsync_arena *a, const char *name, const shmsync_spinlock_options *opts, shmsync_spinlock *out)
 {
-    return shmi_spin_open(a, "spinlock.open", SHMI_KIND_SPIN_LOCK, SHMI_VERSION_SPIN_LOCK, sizeof(shmi_spin_words), name, opts, &out->impl);
+    return shmi_spin_open(0, a, "spinlock.open", SHMI_KIND_SPIN_LOCK, SHMI_VERSION_SPIN_LOCK, sizeof(shmi_spin_words), name, opts, &out->impl);
+}
+int shmsync_spinlock_attach(shmsync_arena *a, const char *name, const shmsync_spinlock_options *opts, shmsync_spinlock *out)
+{
+    return shmi_spin_open(1, a, "spinlock.open", SHMI_KIND_SPIN_LOCK, SHMI_VERSION_SPIN_LOCK, sizeof(shmi_spin_words), name, opts, &out->impl);
 }
 int shmsync_rwspinlock_open(shmsync_arena *a, const char *name, const shmsync_spinlock_options *opts, shmsync_rwspinlock *out)
 {
-    return shmi_spin_open(a, "rwspinlock.open", SHMI_KIND_RWSPIN_LOCK, SHMI_VERSION_RWSPIN_LOCK, shmi_rwspin_bytes(a->geo.slots), name, opts, &out->impl);
+    return shmi_spin_open(0, a, "rwspinlock.open", SHMI_KIND_RWSPIN_LOCK, SHMI_VERSION_RWSPIN_LOCK, shmi_rwspin_bytes(a->geo.slots), name, opts, &out->impl);
+}
+int shmsync_rwspinlock_attach(shmsync_arena *a, const char *name, const shmsync_spinlock_options *opts, shmsync_rwspinlock *out)
+{
+    return shmi_spin_open(1, a, "rwspinlock.open", SHMI_KIND_RWSPIN_LOCK, SHMI_VERSION_RWSPIN_LOCK, shmi_rwspin_bytes(a->geo.slots), name, opts, &out->impl);
 }
 int shmsync_spinlock_at(shmsync_arena *a, shmsync_offset off, shmsync_spinlock *out)
 {
@@ -16593,7 +16689,7 @@ SHMI_FN void shmi_multi_fill(unsigned char *body, const void *arg)
     for (i = 0; i < UINT32_C(1) << s->log; i++)
         all[i].mon.spin = s->spin;
 }
-int shmsync_multilock_open(shmsync_arena *a, const char *name, const shmsync_multilock_options *opts, shmsync_multilock *out)
+SHMI_FN int shmi_open_multilock(int existing, shmsync_arena *a, const char *name, const shmsync_multilock_options *opts, shmsync_multilock *out)
 {
     int policy = opts != NULL ? opts->policy : SHMSYNC_POLICY_DEFAULT, err, created;
     uint32_t buckets = opts != NULL ? opts->buckets : 0;
@@ -16613,9 +16709,12 @@ int shmsync_multilock_open(shmsync_arena *a, const char *name, const shmsync_mul
     spec.any_size = 1;
     spec.init = shmi_multi_fill;
     spec.arg = &init;
+    spec.existing = existing;
     err = shmi_open_object(a, &spec, &o, &created);
     return err != 0 ? err : shmi_multi_handle(a, &o, policy, buckets != 0 ? (int)init.log : -1, out);
 }
+int shmsync_multilock_open(shmsync_arena *a, const char *name, const shmsync_multilock_options *opts, shmsync_multilock *out) { return shmi_open_multilock(0, a, name, opts, out); }
+int shmsync_multilock_attach(shmsync_arena *a, const char *name, const shmsync_multilock_options *opts, shmsync_multilock *out) { return shmi_open_multilock(1, a, name, opts, out); }
 int shmsync_multilock_at(shmsync_arena *a, shmsync_offset off, shmsync_multilock *out)
 {
     shmi_object o;
@@ -17511,7 +17610,7 @@ SHMI_FN int shmi_signal_handle(shmsync_arena *a, const shmi_object *o, uint32_t 
     out->impl = (struct shmi_signalwaker *)shmi_share(a, o, shmi_signal_build, NULL);
     return out->impl != NULL ? 0 : ENOMEM;
 }
-int shmsync_signalwaker_open(shmsync_arena *a, const char *name, const shmsync_signalwaker_options *opts, shmsync_signalwaker *out)
+SHMI_FN int shmi_open_signalwaker(int existing, shmsync_arena *a, const char *name, const shmsync_signalwaker_options *opts, shmsync_signalwaker *out)
 {
     uint32_t signals = opts != NULL ? (uint32_t)opts->signals : 0;
     int count = opts != NULL && opts->count, created, err;
@@ -17528,9 +17627,12 @@ int shmsync_signalwaker_open(shmsync_arena *a, const char *name, const shmsync_s
     spec.any_size = 1;
     spec.init = shmi_signal_fill;
     spec.arg = &init;
+    spec.existing = existing;
     err = shmi_open_object(a, &spec, &o, &created);
     return err != 0 ? err : shmi_signal_handle(a, &o, signals, count, out);
 }
+int shmsync_signalwaker_open(shmsync_arena *a, const char *name, const shmsync_signalwaker_options *opts, shmsync_signalwaker *out) { return shmi_open_signalwaker(0, a, name, opts, out); }
+int shmsync_signalwaker_attach(shmsync_arena *a, const char *name, const shmsync_signalwaker_options *opts, shmsync_signalwaker *out) { return shmi_open_signalwaker(1, a, name, opts, out); }
 int shmsync_signalwaker_at(shmsync_arena *a, shmsync_offset off, shmsync_signalwaker *out)
 {
     shmi_object o;

@@ -76,20 +76,24 @@ func init() {
 	})
 }
 
-// OpenBarrier finds the Barrier of that name in the arena or creates it, for so many
-// parties. An empty name makes a fresh anonymous one. One that exists began with a
-// number of its own: when parties is not 0, and that was another, opening fails.
-// parties may not be negative.
+// OpenBarrier finds the Barrier of that name in the arena or creates it, for that many
+// parties. An empty name makes a fresh anonymous one. If an existing Barrier began with
+// another number, the error Is ErrIncompatible. A number below 1 is an error that Is
+// [fs.ErrInvalid]; a process that does not know the number calls AttachBarrier.
 func OpenBarrier(a *arena.Arena, name string, parties int64, opts *BarrierOptions) (*Barrier, error) {
+	if err := needs("Barrier", name, "a number of parties", parties); err != nil {
+		return nil, err
+	}
+	return openBarrier(a, name, parties, opts, false)
+}
+
+func openBarrier(a *arena.Arena, name string, parties int64, opts *BarrierOptions, attach bool) (*Barrier, error) {
 	var opt BarrierOptions
 	if opts != nil {
 		opt = *opts
 	}
-	if parties < 0 {
-		panic(fmt.Sprintf("shmsync: OpenBarrier %q of %d parties", name, parties))
-	}
 	o, created, err := a.OpenObject(arena.ObjectSpec{
-		Kind: barrierKind, Version: barrierVersion, Name: name, Size: barrierBytes(a.MaxParticipants()),
+		Existing: attach, Kind: barrierKind, Version: barrierVersion, Name: name, Size: barrierBytes(a.MaxParticipants()),
 		Init: func(body []byte) {
 			w := barrierBody(body)
 			w.size.Store(uint64(parties))
@@ -102,7 +106,7 @@ func OpenBarrier(a *arena.Arena, name string, parties int64, opts *BarrierOption
 		return nil, err
 	}
 	x, err := newBarrier(a, o, &opt)
-	if err == nil && !created && parties != 0 && uint64(parties) != x.words.size.Load() {
+	if err == nil && !created && !attach && uint64(parties) != x.words.size.Load() {
 		err = x.mon.fail("barrier.open", shmsync.ErrIncompatible, nil,
 			fmt.Sprintf("it began with %d parties, asked for %d", x.words.size.Load(), parties))
 		x.Close()

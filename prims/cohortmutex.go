@@ -92,6 +92,10 @@ const cohortVersion = 1
 // OpenCohortMutex finds the CohortMutex of that name in the arena or creates it. An
 // empty name makes a fresh anonymous one. It panics for options that there are not.
 func OpenCohortMutex(a *arena.Arena, name string, opts *CohortMutexOptions) (*CohortMutex, error) {
+	return openCohortMutex(a, name, opts, false)
+}
+
+func openCohortMutex(a *arena.Arena, name string, opts *CohortMutexOptions, attach bool) (*CohortMutex, error) {
 	var opt CohortMutexOptions
 	if opts != nil {
 		opt = *opts
@@ -107,7 +111,7 @@ func OpenCohortMutex(a *arena.Arena, name string, opts *CohortMutexOptions) (*Co
 		nodes = cohortHostNodes()
 	}
 	o, created, err := a.OpenObject(arena.ObjectSpec{
-		Kind: cohortKind, Version: cohortVersion, Name: name, Size: cohortBytes(nodes), AnySize: true,
+		Existing: attach, Kind: cohortKind, Version: cohortVersion, Name: name, Size: cohortBytes(nodes), AnySize: true,
 		Init: func(body []byte) { initCohort(body, nodes, &opt) },
 	})
 	if err != nil {

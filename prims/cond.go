@@ -78,6 +78,10 @@ const condBatch = 16
 // OpenCond finds the Cond of that name in the arena or creates it, for use with l in
 // this process. An empty name makes a fresh anonymous one. A nil l panics.
 func OpenCond(a *arena.Arena, name string, l sync.Locker, opts *CondOptions) (*Cond, error) {
+	return openCond(a, name, l, opts, false)
+}
+
+func openCond(a *arena.Arena, name string, l sync.Locker, opts *CondOptions, attach bool) (*Cond, error) {
 	if l == nil {
 		panic(fmt.Sprintf("shmsync: OpenCond %q without a lock", name))
 	}
@@ -86,7 +90,7 @@ func OpenCond(a *arena.Arena, name string, l sync.Locker, opts *CondOptions) (*C
 		opt = *opts
 	}
 	o, created, err := a.OpenObject(arena.ObjectSpec{
-		Kind: condKind, Version: condVersion, Name: name, Size: uint64(condBytes),
+		Existing: attach, Kind: condKind, Version: condVersion, Name: name, Size: uint64(condBytes),
 		Init: func(body []byte) {
 			w := condBody(body)
 			w.batch.Store(batchField(opt.Batch))

@@ -2,9 +2,10 @@
 // words in an arena that any number of processes share.
 //
 // Each primitive X is made or found by OpenX with the name of an object; two
-// processes that open the same name of the same arena share the object. An
-// empty name makes a fresh anonymous object, which another process reaches by
-// its Offset and XAt. Operations on a handle may be called by any goroutine of
+// processes that open the same name of the same arena share the object. AttachX
+// only finds it: where there is none, the error Is [fs.ErrNotExist]. An empty name
+// makes a fresh anonymous object, which another process reaches by its Offset and
+// XAt. Operations on a handle may be called by any goroutine of
 // the process: what is held is held by the process, as sync.Mutex is not held
 // by a goroutine either.
 //

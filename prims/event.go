@@ -71,6 +71,10 @@ const eventVersion = 1
 // a fresh anonymous one. When AutoReset or TwoWay is set and the Event is not so, opening
 // fails.
 func OpenEvent(a *arena.Arena, name string, opts *EventOptions) (*Event, error) {
+	return openEvent(a, name, opts, false)
+}
+
+func openEvent(a *arena.Arena, name string, opts *EventOptions, attach bool) (*Event, error) {
 	var opt EventOptions
 	if opts != nil {
 		opt = *opts
@@ -80,7 +84,7 @@ func OpenEvent(a *arena.Arena, name string, opts *EventOptions) (*Event, error) 
 		panic(fmt.Sprintf("shmsync: OpenEvent %q with AutoReset and TwoWay", name))
 	}
 	o, created, err := a.OpenObject(arena.ObjectSpec{
-		Kind: eventKind, Version: eventVersion, Name: name, Size: eventBytes(mode, a.MaxParticipants()), AnySize: true,
+		Existing: attach, Kind: eventKind, Version: eventVersion, Name: name, Size: eventBytes(mode, a.MaxParticipants()), AnySize: true,
 		Init: func(body []byte) {
 			w := eventBody(body)
 			w.mode.Store(uint32(mode))

@@ -70,13 +70,17 @@ const fairMutexVersion = 1
 // OpenFairMutex finds the FairMutex of that name in the arena or creates it. An
 // empty name makes a fresh anonymous one.
 func OpenFairMutex(a *arena.Arena, name string, opts *FairMutexOptions) (*FairMutex, error) {
+	return openFairMutex(a, name, opts, false)
+}
+
+func openFairMutex(a *arena.Arena, name string, opts *FairMutexOptions, attach bool) (*FairMutex, error) {
 	var opt FairMutexOptions
 	if opts != nil {
 		opt = *opts
 	}
 	opt.Policy.mustBeValid("fair mutex " + strconv.Quote(name))
 	o, created, err := a.OpenObject(arena.ObjectSpec{
-		Kind: fairMutexKind, Version: fairMutexVersion, Name: name, Size: uint64(fairMutexBytes),
+		Existing: attach, Kind: fairMutexKind, Version: fairMutexVersion, Name: name, Size: uint64(fairMutexBytes),
 		Init: func(body []byte) {
 			w := fairMutexBody(body)
 			w.policy = opt.Policy.stored()

@@ -70,8 +70,12 @@ func init() {
 // OpenFutex finds the Futex of that name in the arena or creates it, with its
 // counter at 0. An empty name makes a fresh anonymous one.
 func OpenFutex(a *arena.Arena, name string, opts *FutexOptions) (*Futex, error) {
+	return openFutex(a, name, opts, false)
+}
+
+func openFutex(a *arena.Arena, name string, opts *FutexOptions, attach bool) (*Futex, error) {
 	o, _, err := a.OpenObject(arena.ObjectSpec{
-		Kind: futexKind, Version: futexVersion, Name: name, Size: uint64(futexBytes),
+		Existing: attach, Kind: futexKind, Version: futexVersion, Name: name, Size: uint64(futexBytes),
 		Init: func(body []byte) {
 			if opts != nil {
 				futexBody(body).spin.Store(spinField(opts.Spin))

@@ -65,8 +65,12 @@ const (
 // OpenFuture finds the Future of that name in the arena or creates it, unset. An
 // empty name makes a fresh anonymous one.
 func OpenFuture(a *arena.Arena, name string, opts *FutureOptions) (*Future, error) {
+	return openFuture(a, name, opts, false)
+}
+
+func openFuture(a *arena.Arena, name string, opts *FutureOptions, attach bool) (*Future, error) {
 	o, _, err := a.OpenObject(arena.ObjectSpec{
-		Kind: futureKind, Version: futureVersion, Name: name, Size: uint64(futureBytes),
+		Existing: attach, Kind: futureKind, Version: futureVersion, Name: name, Size: uint64(futureBytes),
 		Init: func(body []byte) {
 			if opts != nil {
 				futureBody(body).mon.spin.Store(spinField(opts.Spin))

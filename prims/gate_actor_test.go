@@ -134,7 +134,7 @@ func (s *gateStage) perform(o order, a *answer) error {
 			}
 		}
 	case "latch":
-		l, err := prims.OpenLatch(s.a, o.Object, 0, nil)
+		l, err := prims.AttachLatch(s.a, o.Object, nil)
 		if err != nil {
 			return err
 		}
@@ -168,7 +168,7 @@ func (s *gateStage) perform(o order, a *answer) error {
 			}
 		}
 	case "barrier":
-		b, err := prims.OpenBarrier(s.a, o.Object, 0, &prims.BarrierOptions{Completion: s.completion(o, tr)})
+		b, err := prims.AttachBarrier(s.a, o.Object, &prims.BarrierOptions{Completion: s.completion(o, tr)})
 		if err != nil {
 			return err
 		}

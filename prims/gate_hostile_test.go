@@ -172,7 +172,7 @@ func TestHostileGates(t *testing.T) {
 		body.clean()
 	}
 	t.Logf("%d rounds", rounds)
-	g, b, once := newWaitGroup(t, a, "w"), newBarrier(t, a, "b", 0, nil), newOnce(t, a, "o")
+	g, b, once := newWaitGroup(t, a, "w"), newBarrier(t, a, "b", 1, nil), newOnce(t, a, "o")
 	g.Add(1)
 	g.Done()
 	require.NoError(t, g.WaitContext(t.Context()))

@@ -78,7 +78,7 @@ func TestGateHandles(t *testing.T) {
 	_, err = prims.OpenBarrier(a, "b", 5, nil)
 	require.ErrorIs(t, err, shmsync.ErrIncompatible)
 	require.ErrorContains(t, err, "began with 2 parties, asked for 5")
-	l, err := prims.OpenLatch(a, "l", 0, nil)
+	l, err := prims.AttachLatch(a, "l", nil)
 	require.NoError(t, err)
 	require.NoError(t, l.Close())
 	for kind, g := range all {
@@ -189,7 +189,8 @@ func TestGateAllocations(t *testing.T) {
 	a := newArena(t, nil)
 	g, l, b, o := newWaitGroup(t, a, ""), newLatch(t, a, "", 1<<40), newBarrier(t, a, "", 1, nil), newOnce(t, a, "")
 	o.Do(func() {})
-	ctx, open := t.Context(), newLatch(t, a, "", 0)
+	ctx, open := t.Context(), newLatch(t, a, "", 1)
+	open.CountDown(1)
 	for what, f := range map[string]func(){
 		"waitgroup": func() {
 			g.Add(2)

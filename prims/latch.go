@@ -36,15 +36,19 @@ type LatchOptions struct {
 var latchKind = arena.KindOf("LTCH")
 
 // OpenLatch finds the Latch of that name in the arena or creates it, with its counter
-// at n. An empty name makes a fresh anonymous one. One that exists began with a
-// number of its own: when n is not 0, and that was another, opening fails. n may not
-// be negative.
+// at n. An empty name makes a fresh anonymous one. If an existing Latch began with
+// another number, the error Is ErrIncompatible. An n below 1 is an error that Is
+// [fs.ErrInvalid]; a process that does not know the number calls AttachLatch.
 func OpenLatch(a *arena.Arena, name string, n int64, opts *LatchOptions) (*Latch, error) {
-	if n < 0 {
-		panic(fmt.Sprintf("shmsync: OpenLatch %q of %d", name, n))
+	if err := needs("Latch", name, "a count", n); err != nil {
+		return nil, err
 	}
+	return openLatch(a, name, n, opts, false)
+}
+
+func openLatch(a *arena.Arena, name string, n int64, opts *LatchOptions, attach bool) (*Latch, error) {
 	o, created, err := a.OpenObject(arena.ObjectSpec{
-		Kind: latchKind, Version: tallyVersion, Name: name, Size: tallyBytes(a.MaxParticipants()),
+		Existing: attach, Kind: latchKind, Version: tallyVersion, Name: name, Size: tallyBytes(a.MaxParticipants()),
 		Init: func(body []byte) {
 			w := tallyBody(body)
 			w.size.Store(uint64(n))
@@ -59,7 +63,7 @@ func OpenLatch(a *arena.Arena, name string, n int64, opts *LatchOptions) (*Latch
 		return nil, err
 	}
 	l, err := newLatch(a, o)
-	if err == nil && !created && n != 0 && uint64(n) != l.size {
+	if err == nil && !created && !attach && uint64(n) != l.size {
 		err = l.tally.mon.fail("latch.open", shmsync.ErrIncompatible, nil, fmt.Sprintf("it began with %d, asked for %d", l.size, n))
 		l.Close()
 		return nil, err

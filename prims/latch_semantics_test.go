@@ -79,9 +79,6 @@ func TestLatchMisuse(t *testing.T) {
 	l.CountDown(2)
 	require.Panics(t, func() { l.CountDown(1) })
 	require.Contains(t, x.do(t, order{Op: "latch.down", Object: "l", N: 1}).Panic, "more than are left")
-	require.Panics(t, func() { prims.OpenLatch(a, "", -1, nil) })
-	open := newLatch(t, a, "", 0)
-	open.Wait() // nobody has to come
 }
 
 // A death breaks a latch only if the dead had claimed and not counted down; a

@@ -73,6 +73,10 @@ const multiLockVersion = 1
 // OpenMultiLock finds the MultiLock of that name in the arena or creates it. An
 // empty name makes a fresh anonymous one.
 func OpenMultiLock(a *arena.Arena, name string, opts *MultiLockOptions) (*MultiLock, error) {
+	return openMultiLock(a, name, opts, false)
+}
+
+func openMultiLock(a *arena.Arena, name string, opts *MultiLockOptions, attach bool) (*MultiLock, error) {
 	var opt MultiLockOptions
 	if opts != nil {
 		opt = *opts
@@ -83,7 +87,7 @@ func OpenMultiLock(a *arena.Arena, name string, opts *MultiLockOptions) (*MultiL
 	opt.Policy.mustBeValid("multilock " + strconv.Quote(name))
 	log := multiLog(opt.Buckets)
 	o, created, err := a.OpenObject(arena.ObjectSpec{
-		Kind: multiLockKind, Version: multiLockVersion, Name: name, Size: multiLockBytes(1 << log), AnySize: true,
+		Existing: attach, Kind: multiLockKind, Version: multiLockVersion, Name: name, Size: multiLockBytes(1 << log), AnySize: true,
 		Init: func(body []byte) {
 			head, all := multiLockBody(body, 1<<log)
 			head.policy, head.buckets = opt.Policy.stored(), uint32(log)+1

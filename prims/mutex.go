@@ -109,6 +109,10 @@ const mutexVersion = 1
 // OpenMutex finds the Mutex of that name in the arena or creates it. An empty
 // name makes a fresh anonymous one. It panics for a Policy that there is not.
 func OpenMutex(a *arena.Arena, name string, opts *MutexOptions) (*Mutex, error) {
+	return openMutex(a, name, opts, false)
+}
+
+func openMutex(a *arena.Arena, name string, opts *MutexOptions, attach bool) (*Mutex, error) {
 	var opt MutexOptions
 	if opts != nil {
 		opt = *opts
@@ -116,7 +120,7 @@ func OpenMutex(a *arena.Arena, name string, opts *MutexOptions) (*Mutex, error) 
 	opt.Policy.mustBeValid("mutex " + strconv.Quote(name))
 	mustBeSpinners("mutex "+strconv.Quote(name), opt.MaxSpinners)
 	o, created, err := a.OpenObject(arena.ObjectSpec{
-		Kind: mutexKind, Version: mutexVersion, Name: name, Size: uint64(mutexBytes),
+		Existing: attach, Kind: mutexKind, Version: mutexVersion, Name: name, Size: uint64(mutexBytes),
 		Init: func(body []byte) { initMutex(body, &opt) },
 	})
 	if err != nil {

@@ -58,8 +58,12 @@ func init() {
 // OpenOnce finds the Once of that name in the arena or creates it. An empty name
 // makes a fresh anonymous one.
 func OpenOnce(a *arena.Arena, name string, opts *OnceOptions) (*Once, error) {
+	return openOnce(a, name, opts, false)
+}
+
+func openOnce(a *arena.Arena, name string, opts *OnceOptions, attach bool) (*Once, error) {
 	o, _, err := a.OpenObject(arena.ObjectSpec{
-		Kind: onceKind, Version: onceVersion, Name: name, Size: onceBytes,
+		Existing: attach, Kind: onceKind, Version: onceVersion, Name: name, Size: onceBytes,
 		Init: func(body []byte) {
 			if opts != nil {
 				onceBody(body).mon.spin.Store(spinField(opts.Spin))

@@ -51,20 +51,27 @@ var queueKind = arena.KindOf("QUEU")
 
 const (
 	queueVersion      = 1
-	queueCapacity     = 64 // where none is asked for
 	queueCapacityMost = 1 << 30
 )
 
 // OpenQueue finds the Queue of that name in the arena or creates it, with room for
-// capacity items, of which those on lease are some. Capacity 0 is 64 for a new queue,
-// and whatever it has for one that exists. An empty name makes a fresh anonymous one.
+// capacity items, of which those on lease are some. An empty name makes a fresh
+// anonymous one.
 //
-// One that exists must have items of the same layout and, unless capacity is 0, the
-// same capacity; otherwise the error Is ErrIncompatible. A T with pointers, or of more
-// than QueueItemMost bytes, and a negative capacity panic.
+// If an existing Queue has items of another layout or another capacity, the error Is
+// ErrIncompatible. A capacity below 1 is an error that Is [fs.ErrInvalid]; a process that
+// does not know the capacity calls AttachQueue. OpenQueue panics if T has pointers or
+// more than QueueItemMost bytes, or if the capacity is more than 1<<30.
 func OpenQueue[T any](a *arena.Arena, name string, capacity int, opts *QueueOptions) (*Queue[T], error) {
+	if err := needs("Queue", name, "a capacity", int64(capacity)); err != nil {
+		return nil, err
+	}
+	return openQueue[T](a, name, capacity, opts, false)
+}
+
+func openQueue[T any](a *arena.Arena, name string, capacity int, opts *QueueOptions, attach bool) (*Queue[T], error) {
 	layout, item := queueLayout[T]()
-	if capacity < 0 || capacity > queueCapacityMost {
+	if capacity > queueCapacityMost {
 		panic(fmt.Sprintf("shmsync: OpenQueue %q with a capacity of %d", name, capacity))
 	}
 	var opt QueueOptions
@@ -72,11 +79,8 @@ func OpenQueue[T any](a *arena.Arena, name string, capacity int, opts *QueueOpti
 		opt = *opts
 	}
 	places := uint32(capacity)
-	if places == 0 {
-		places = queueCapacity
-	}
 	o, created, err := a.OpenObject(arena.ObjectSpec{
-		Kind: queueKind, Version: queueVersion, Name: name, Layout: layout,
+		Existing: attach, Kind: queueKind, Version: queueVersion, Name: name, Layout: layout,
 		Size: queueHeadBytes + uint64(places)*queueStride(item), AnySize: true,
 		Init: func(body []byte) { initQueue(body, places, item, spinField(opt.Spin)) },
 	})
@@ -84,7 +88,7 @@ func OpenQueue[T any](a *arena.Arena, name string, capacity int, opts *QueueOpti
 		return nil, err
 	}
 	q, err := newQueue[T](a, o)
-	if err != nil || created || capacity == 0 || q.Cap() == capacity {
+	if err != nil || created || attach || q.Cap() == capacity {
 		return q, err
 	}
 	err = &shmsync.Error{Op: "queue.open", Object: objectName(o), Err: shmsync.ErrIncompatible,

@@ -44,7 +44,7 @@ func init() {
 		if err != nil {
 			c.Fatal(err)
 		}
-		q, err := prims.OpenQueue[queueTicket](a, "q", 0, nil)
+		q, err := prims.AttachQueue[queueTicket](a, "q", nil)
 		if err != nil {
 			c.Fatal(err)
 		}

@@ -43,7 +43,7 @@ func init() {
 		if err != nil {
 			c.Fatal(err)
 		}
-		q, err := prims.OpenQueue[uint64](a, "q", 0, nil)
+		q, err := prims.AttachQueue[uint64](a, "q", nil)
 		if err != nil {
 			c.Fatal(err)
 		}

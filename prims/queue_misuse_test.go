@@ -59,7 +59,7 @@ func TestQueueMistakes(t *testing.T) {
 	again.Ack()
 
 	for name, f := range map[string]func(){
-		"capacity": func() { prims.OpenQueue[int](a, "", -1, nil) },
+		"capacity": func() { prims.OpenQueue[int](a, "", 1<<30+1, nil) },
 		"pointer":  func() { prims.OpenQueue[*int](a, "", 1, nil) },
 		"string":   func() { prims.OpenQueue[struct{ S string }](a, "", 1, nil) },
 		"too big":  func() { prims.OpenQueue[[prims.QueueItemMost + 1]byte](a, "", 1, nil) },
@@ -72,7 +72,7 @@ func TestQueueMistakes(t *testing.T) {
 
 func TestQueueOpen(t *testing.T) {
 	a, q, _ := queueTest(t, 5)
-	same := newQueue[queueTicket](t, a, "q", 0)
+	same := newQueue[queueTicket](t, a, "q", 5)
 	require.Equal(t, *q, *same, "one handle for a process")
 	require.Equal(t, 5, same.Cap())
 	_, err := prims.OpenQueue[queueTicket](a, "q", 6, nil)
@@ -93,19 +93,18 @@ func TestQueueOpen(t *testing.T) {
 	require.NoError(t, at.Put(ticket(1)))
 	require.Equal(t, []uint64{1}, queueDrain(t, q))
 	require.Contains(t, q.String(), "queue q: {Capacity:5 Queued:0")
-	require.Equal(t, 64, newQueue[int](t, a, "", 0).Cap())
 	// Another type of the same layout will do.
 	type renamed struct {
 		Number uint64
 		Sums   [5]uint64
 	}
-	require.NoError(t, newQueue[renamed](t, a, "q", 0).Put(renamed{2, ticket(2).Sum}))
+	require.NoError(t, newQueue[renamed](t, a, "q", 5).Put(renamed{2, ticket(2).Sum}))
 	require.Equal(t, []uint64{2}, queueDrain(t, q))
 	// Closed handles leave the queue as it is; when nobody has it open it can go.
 	solo := newQueue[uint16](t, a, "solo", 2)
 	require.NoError(t, solo.Put(3))
 	require.NoError(t, solo.Close())
-	solo = newQueue[uint16](t, a, "solo", 0)
+	solo = newQueue[uint16](t, a, "solo", 2)
 	v, err := solo.Get()
 	require.NoError(t, err)
 	require.EqualValues(t, 3, v)
@@ -214,7 +213,7 @@ func TestQueueHostileShape(t *testing.T) {
 			require.Equal(t, []uint64{1, 2}, queueDrain(t, q), "who has it open does not look again")
 			o := q.Object()
 			require.NoError(t, q.Close())
-			_, err := prims.OpenQueue[queueTicket](a, "q", 0, nil)
+			_, err := prims.AttachQueue[queueTicket](a, "q", nil)
 			require.ErrorIs(t, err, shmsync.ErrCorrupt, "%d at %d", v, off)
 			_, err = prims.QueueAt[queueTicket](a, o.Offset)
 			require.ErrorIs(t, err, shmsync.ErrCorrupt)

@@ -261,7 +261,7 @@ func init() {
 }
 
 func queueCrowd(a *arena.Arena, how string, seat int) error {
-	q, err := prims.OpenQueue[queueTicket](a, "q", 0, nil)
+	q, err := prims.AttachQueue[queueTicket](a, "q", nil)
 	if err != nil {
 		return err
 	}

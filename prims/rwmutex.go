@@ -126,13 +126,17 @@ const rwmutexHooks = race.Enabled || crashpoint.Enabled
 // that the arena can have. It panics if opts.Policy is not a valid
 // Policy.
 func OpenRWMutex(a *arena.Arena, name string, opts *RWMutexOptions) (*RWMutex, error) {
+	return openRWMutex(a, name, opts, false)
+}
+
+func openRWMutex(a *arena.Arena, name string, opts *RWMutexOptions, attach bool) (*RWMutex, error) {
 	var opt RWMutexOptions
 	if opts != nil {
 		opt = *opts
 	}
 	opt.Policy.mustBeValid("rwmutex " + strconv.Quote(name))
 	o, created, err := a.OpenObject(arena.ObjectSpec{
-		Kind: rwmutexKind, Version: rwmutexVersion, Name: name, Size: rwmutexBytes(a.MaxParticipants()),
+		Existing: attach, Kind: rwmutexKind, Version: rwmutexVersion, Name: name, Size: rwmutexBytes(a.MaxParticipants()),
 		Init: func(body []byte) { initRWMutex(rwmutexBody(body), &opt) },
 	})
 	if err != nil {

@@ -107,13 +107,17 @@ const rwSpinVersion = 1
 // empty name makes a fresh anonymous one. It panics if opts.Policy is not a valid
 // Policy.
 func OpenRWSpinLock(a *arena.Arena, name string, opts *RWSpinLockOptions) (*RWSpinLock, error) {
+	return openRWSpinLock(a, name, opts, false)
+}
+
+func openRWSpinLock(a *arena.Arena, name string, opts *RWSpinLockOptions, attach bool) (*RWSpinLock, error) {
 	var opt RWSpinLockOptions
 	if opts != nil {
 		opt = *opts
 	}
 	opt.Policy.mustBeValid("reader/writer spin lock " + strconv.Quote(name))
 	o, created, err := a.OpenObject(arena.ObjectSpec{
-		Kind: rwSpinKindID, Version: rwSpinVersion, Name: name, Size: rwSpinBytes(a),
+		Existing: attach, Kind: rwSpinKindID, Version: rwSpinVersion, Name: name, Size: rwSpinBytes(a),
 		Init: func(body []byte) { initSpin(body, opt.Policy, opt.Spin) },
 	})
 	if err != nil {

@@ -74,19 +74,27 @@ func init() {
 }
 
 // OpenSemaphore finds the Semaphore of that name in the arena or creates it, with n
-// permits. An empty name makes a fresh anonymous one. One that exists has its own
-// number of permits: when n is not 0, and it has another, opening fails. n may not be
-// negative.
+// permits. An empty name makes a fresh anonymous one. If an existing Semaphore has
+// another number, the error Is ErrIncompatible. An n below 1 is an error that Is
+// [fs.ErrInvalid]; a process that does not know the number calls AttachSemaphore. It
+// panics if opts.Initial is more than n.
 func OpenSemaphore(a *arena.Arena, name string, n int64, opts *SemaphoreOptions) (*Semaphore, error) {
+	if err := needs("Semaphore", name, "a number of permits", n); err != nil {
+		return nil, err
+	}
+	return openSemaphore(a, name, n, opts, false)
+}
+
+func openSemaphore(a *arena.Arena, name string, n int64, opts *SemaphoreOptions, attach bool) (*Semaphore, error) {
 	var opt SemaphoreOptions
 	if opts != nil {
 		opt = *opts
 	}
-	if n < 0 || opt.Initial > n {
+	if !attach && opt.Initial > n {
 		panic(fmt.Sprintf("shmsync: OpenSemaphore %q of %d permits, %d at first", name, n, opt.Initial))
 	}
 	o, created, err := a.OpenObject(arena.ObjectSpec{
-		Kind: semaphoreKind, Version: semaphoreVersion, Name: name, Size: semaphoreBytes(a.MaxParticipants()),
+		Existing: attach, Kind: semaphoreKind, Version: semaphoreVersion, Name: name, Size: semaphoreBytes(a.MaxParticipants()),
 		Init: func(body []byte) { initSemaphore(semaphoreBody(body), uint64(n), &opt, a.Counted()) },
 	})
 	if err != nil {
@@ -96,7 +104,7 @@ func OpenSemaphore(a *arena.Arena, name string, n int64, opts *SemaphoreOptions)
 	if err != nil || created {
 		return s, err
 	}
-	if n != 0 && uint64(n) != s.size || opts != nil && opt.Transferable && !s.moves {
+	if !attach && uint64(n) != s.size || opts != nil && opt.Transferable && !s.moves {
 		err := &shmsync.Error{Op: "semaphore.open", Object: objectName(o), Err: shmsync.ErrIncompatible,
 			Detail: fmt.Sprintf("it has %d permits, transferable %v; asked for %d, %v", s.size, s.moves, n, opt.Transferable)}
 		s.Close()

@@ -26,7 +26,7 @@ func init() {
 		if err != nil {
 			c.Fatal(err)
 		}
-		s, err := prims.OpenSemaphore(a, "s", 0, nil)
+		s, err := prims.AttachSemaphore(a, "s", nil)
 		if err != nil {
 			c.Fatal(err)
 		}

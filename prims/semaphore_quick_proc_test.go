@@ -140,7 +140,7 @@ func init() {
 // semBursts acquires and releases, many times at once so that the share opens, and then
 // all at once so that those of others close.
 func semBursts(a *arena.Arena, seed uint64) error {
-	s, err := prims.OpenSemaphore(a, "s", 0, nil)
+	s, err := prims.AttachSemaphore(a, "s", nil)
 	if err != nil {
 		return err
 	}

@@ -51,7 +51,7 @@ func init() {
 		if err != nil {
 			c.Fatal(err)
 		}
-		s, err := prims.OpenSemaphore(a, "s", 0, nil)
+		s, err := prims.AttachSemaphore(a, "s", nil)
 		if err != nil {
 			c.Fatal(err)
 		}
@@ -220,7 +220,6 @@ func TestSemaphoreMistakes(t *testing.T) {
 	for _, f := range []func(){
 		func() { s.Release(-1) }, func() { s.TryAcquire(-1) }, func() { s.Acquire(context.Background(), -1) },
 		func() { s.Acquire(context.Background(), 5) }, // never, and nothing ends it
-		func() { prims.OpenSemaphore(a, "", -1, nil) },
 		func() { prims.OpenSemaphore(a, "", 1, &prims.SemaphoreOptions{Transferable: true, Initial: 2}) },
 	} {
 		require.Panics(t, f)
@@ -300,7 +299,7 @@ func TestSemaphoreTransferable(t *testing.T) {
 func TestSemaphoreOpen(t *testing.T) {
 	a := newArena(t, nil)
 	s := newSemaphore(t, a, "s", 5, nil)
-	same := newSemaphore(t, a, "s", 0, nil)
+	same := newSemaphore(t, a, "s", 5, nil)
 	require.Same(t, s, same)
 	_, err := prims.OpenSemaphore(a, "s", 6, nil)
 	require.ErrorIs(t, err, shmsync.ErrIncompatible)
@@ -433,7 +432,7 @@ func init() {
 }
 
 func semCrowd(a *arena.Arena) error {
-	s, err := prims.OpenSemaphore(a, "s", 0, nil)
+	s, err := prims.AttachSemaphore(a, "s", nil)
 	if err != nil {
 		return err
 	}

@@ -50,8 +50,12 @@ func init() {
 // OpenSequencer finds the Sequencer of that name in the arena or creates it. An empty
 // name makes a fresh anonymous one.
 func OpenSequencer(a *arena.Arena, name string, opts *SequencerOptions) (*Sequencer, error) {
+	return openSequencer(a, name, opts, false)
+}
+
+func openSequencer(a *arena.Arena, name string, opts *SequencerOptions, attach bool) (*Sequencer, error) {
 	o, _, err := a.OpenObject(arena.ObjectSpec{
-		Kind: sequencerKind, Version: sequencerVersion, Name: name, Size: sequenceBytes,
+		Existing: attach, Kind: sequencerKind, Version: sequencerVersion, Name: name, Size: sequenceBytes,
 		Init: func(body []byte) {
 			if opts != nil {
 				w := sequenceBody(body)

@@ -81,6 +81,10 @@ const signalVersion = 1
 // OpenSignalWaker finds the SignalWaker of that name in the arena or creates it,
 // with all queues idle. An empty name makes a fresh anonymous one.
 func OpenSignalWaker(a *arena.Arena, name string, opts *SignalWakerOptions) (*SignalWaker, error) {
+	return openSignalWaker(a, name, opts, false)
+}
+
+func openSignalWaker(a *arena.Arena, name string, opts *SignalWakerOptions, attach bool) (*SignalWaker, error) {
 	var opt SignalWakerOptions
 	if opts != nil {
 		opt = *opts
@@ -93,7 +97,7 @@ func OpenSignalWaker(a *arena.Arena, name string, opts *SignalWakerOptions) (*Si
 		signals = signalBits
 	}
 	o, created, err := a.OpenObject(arena.ObjectSpec{
-		Kind: signalKind, Version: signalVersion, Name: name,
+		Existing: attach, Kind: signalKind, Version: signalVersion, Name: name,
 		Size: signalBytes(signals, a.MaxParticipants()), AnySize: true,
 		Init: func(body []byte) {
 			h := signalBody(body)

@@ -65,13 +65,17 @@ const spinVersion = 1
 // empty name makes a fresh anonymous one. It panics if opts.Policy is not a valid
 // Policy.
 func OpenSpinLock(a *arena.Arena, name string, opts *SpinLockOptions) (*SpinLock, error) {
+	return openSpinLock(a, name, opts, false)
+}
+
+func openSpinLock(a *arena.Arena, name string, opts *SpinLockOptions, attach bool) (*SpinLock, error) {
 	var opt SpinLockOptions
 	if opts != nil {
 		opt = *opts
 	}
 	opt.Policy.mustBeValid("spin lock " + strconv.Quote(name))
 	o, created, err := a.OpenObject(arena.ObjectSpec{
-		Kind: spinKindID, Version: spinVersion, Name: name, Size: uint64(spinBytes),
+		Existing: attach, Kind: spinKindID, Version: spinVersion, Name: name, Size: uint64(spinBytes),
 		Init: func(body []byte) { initSpin(body, opt.Policy, opt.Spin) },
 	})
 	if err != nil {

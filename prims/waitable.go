@@ -83,6 +83,10 @@ const (
 // state initial. An empty name makes a fresh anonymous one. One that exists has to
 // have the same S and E.
 func OpenWaitable[S, E any](a *arena.Arena, name string, initial S, rules Rules[S, E], opts *WaitableOptions) (*Waitable[S, E], error) {
+	return openWaitable(a, name, initial, rules, opts, false)
+}
+
+func openWaitable[S, E any](a *arena.Arena, name string, initial S, rules Rules[S, E], opts *WaitableOptions, attach bool) (*Waitable[S, E], error) {
 	var opt WaitableOptions
 	if opts != nil {
 		opt = *opts
@@ -97,7 +101,7 @@ func OpenWaitable[S, E any](a *arena.Arena, name string, initial S, rules Rules[
 	}
 	shape := waitableShapeOf(sizeOf[S](), count)
 	o, _, err := a.OpenObject(arena.ObjectSpec{
-		Kind: waitableKind, Version: waitableVersion, Name: name, Size: shape.size, Layout: layout, AnySize: opt.Holds == 0,
+		Existing: attach, Kind: waitableKind, Version: waitableVersion, Name: name, Size: shape.size, Layout: layout, AnySize: opt.Holds == 0,
 		Init: func(body []byte) {
 			w := waitableBody(body)
 			w.mon.spin.Store(spinField(opt.Spin))

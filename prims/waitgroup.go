@@ -54,8 +54,12 @@ func init() {
 // OpenWaitGroup finds the WaitGroup of that name in the arena or creates it, with its
 // counter at 0. An empty name makes a fresh anonymous one.
 func OpenWaitGroup(a *arena.Arena, name string, opts *WaitGroupOptions) (*WaitGroup, error) {
+	return openWaitGroup(a, name, opts, false)
+}
+
+func openWaitGroup(a *arena.Arena, name string, opts *WaitGroupOptions, attach bool) (*WaitGroup, error) {
 	o, _, err := a.OpenObject(arena.ObjectSpec{
-		Kind: waitGroupKind, Version: tallyVersion, Name: name, Size: tallyBytes(a.MaxParticipants()),
+		Existing: attach, Kind: waitGroupKind, Version: tallyVersion, Name: name, Size: tallyBytes(a.MaxParticipants()),
 		Init: func(body []byte) {
 			if opts != nil {
 				tallyBody(body).mon.spin.Store(spinField(opts.Spin))

@@ -73,11 +73,14 @@ int shmsync_free(shmsync_arena *a, shmsync_offset off);
  * that has them. */
 void *shmsync_at(shmsync_arena *a, shmsync_offset off, uint64_t size);
 /* Bytes found by name, zeroed when created; Go's Arena.Block. They stay open until
- * this process leaves the arena. */
+ * this process leaves the arena. EINVAL: size is 0, or not what an existing block has. */
 int shmsync_block_open(shmsync_arena *a, const char *name, uint64_t size, void **out);
+/* The bytes of an existing block, and how many they are; size may be NULL. ENOENT. */
+int shmsync_block_attach(shmsync_arena *a, const char *name, void **out, uint64_t *size);
 /* The same for a Value of the Go side: layout is the fingerprint that arena.LayoutOf
  * gives for its type, or 0 for whatever an existing one has. */
 int shmsync_value_open(shmsync_arena *a, const char *name, uint64_t size, uint64_t layout, void **out);
+int shmsync_value_attach(shmsync_arena *a, const char *name, uint64_t size, uint64_t layout, void **out);
 /* Removes an object that nobody has open: ENOENT, EBUSY. */
 int shmsync_delete(shmsync_arena *a, const char *name);
 

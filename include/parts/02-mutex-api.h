@@ -15,6 +15,7 @@ typedef struct shmsync_mutex_options {
 
 /* Finds the mutex of that name or creates it. NULL or "": a fresh anonymous one. */
 int shmsync_mutex_open(shmsync_arena *a, const char *name, const shmsync_mutex_options *opts, shmsync_mutex *out);
+int shmsync_mutex_attach(shmsync_arena *a, const char *name, const shmsync_mutex_options *opts, shmsync_mutex *out);
 /* The mutex at an offset that another process's shmsync_mutex_offset gave. */
 int shmsync_mutex_at(shmsync_arena *a, shmsync_offset off, shmsync_mutex *out);
 shmsync_offset shmsync_mutex_offset(const shmsync_mutex *m);

@@ -9,6 +9,7 @@ typedef struct shmsync_futex_options {
 } shmsync_futex_options;
 
 int shmsync_futex_open(shmsync_arena *a, const char *name, const shmsync_futex_options *opts, shmsync_futex *out);
+int shmsync_futex_attach(shmsync_arena *a, const char *name, const shmsync_futex_options *opts, shmsync_futex *out);
 int shmsync_futex_at(shmsync_arena *a, shmsync_offset off, shmsync_futex *out);
 shmsync_offset shmsync_futex_offset(const shmsync_futex *f);
 int shmsync_futex_close(shmsync_futex *f);

@@ -11,6 +11,7 @@ typedef struct shmsync_sequencer_options {
 } shmsync_sequencer_options;
 
 int shmsync_sequencer_open(shmsync_arena *a, const char *name, const shmsync_sequencer_options *opts, shmsync_sequencer *out);
+int shmsync_sequencer_attach(shmsync_arena *a, const char *name, const shmsync_sequencer_options *opts, shmsync_sequencer *out);
 int shmsync_sequencer_at(shmsync_arena *a, shmsync_offset off, shmsync_sequencer *out);
 shmsync_offset shmsync_sequencer_offset(const shmsync_sequencer *s);
 int shmsync_sequencer_close(shmsync_sequencer *s);

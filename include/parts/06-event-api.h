@@ -14,6 +14,7 @@ typedef struct shmsync_event_options {
 
 /* An existing one that lacks a mode that was asked for: EINVAL. */
 int shmsync_event_open(shmsync_arena *a, const char *name, const shmsync_event_options *opts, shmsync_event *out);
+int shmsync_event_attach(shmsync_arena *a, const char *name, const shmsync_event_options *opts, shmsync_event *out);
 int shmsync_event_at(shmsync_arena *a, shmsync_offset off, shmsync_event *out);
 shmsync_offset shmsync_event_offset(const shmsync_event *e);
 int shmsync_event_close(shmsync_event *e);

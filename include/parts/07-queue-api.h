@@ -6,7 +6,7 @@ typedef struct shmsync_queue {
 } shmsync_queue;
 
 typedef struct shmsync_queue_options {
-    uint32_t capacity; /* 0: 64 for a new one, whatever an existing one has; another: EINVAL */
+    uint32_t capacity; /* of a new queue; an attach compares it if it is not 0 */
     uint64_t layout;   /* fingerprint of an item, by shmsync_layout; 0: whatever an existing one has */
     int64_t spin_ns;   /* as of a mutex */
 } shmsync_queue_options;
@@ -28,8 +28,10 @@ typedef struct shmsync_lease {
  */
 uint64_t shmsync_layout(const char *description);
 
-/* Items have item_size bytes, at most 65536. */
+/* Items have item_size bytes, at most 65536. EINVAL: capacity of the options is 0, or not
+ * what an existing queue has. */
 int shmsync_queue_open(shmsync_arena *a, const char *name, size_t item_size, const shmsync_queue_options *opts, shmsync_queue *out);
+int shmsync_queue_attach(shmsync_arena *a, const char *name, size_t item_size, const shmsync_queue_options *opts, shmsync_queue *out);
 int shmsync_queue_at(shmsync_arena *a, shmsync_offset off, size_t item_size, shmsync_queue *out);
 shmsync_offset shmsync_queue_offset(const shmsync_queue *q);
 int shmsync_queue_close(shmsync_queue *q);

@@ -10,6 +10,7 @@ typedef struct shmsync_waitgroup_options {
 } shmsync_waitgroup_options;
 
 int shmsync_waitgroup_open(shmsync_arena *a, const char *name, const shmsync_waitgroup_options *opts, shmsync_waitgroup *out);
+int shmsync_waitgroup_attach(shmsync_arena *a, const char *name, const shmsync_waitgroup_options *opts, shmsync_waitgroup *out);
 int shmsync_waitgroup_at(shmsync_arena *a, shmsync_offset off, shmsync_waitgroup *out);
 shmsync_offset shmsync_waitgroup_offset(const shmsync_waitgroup *g);
 int shmsync_waitgroup_close(shmsync_waitgroup *g);
@@ -32,8 +33,9 @@ typedef struct shmsync_latch_options {
     int64_t spin_ns; /* as of a mutex */
 } shmsync_latch_options;
 
-/* n is what a new one begins with; 0: whatever an existing one began with; another: EINVAL. */
+/* The counter begins at n, at least 1. EINVAL: less, or an existing latch began with another number. */
 int shmsync_latch_open(shmsync_arena *a, const char *name, int64_t n, const shmsync_latch_options *opts, shmsync_latch *out);
+int shmsync_latch_attach(shmsync_arena *a, const char *name, const shmsync_latch_options *opts, shmsync_latch *out);
 int shmsync_latch_at(shmsync_arena *a, shmsync_offset off, shmsync_latch *out);
 shmsync_offset shmsync_latch_offset(const shmsync_latch *l);
 int shmsync_latch_close(shmsync_latch *l);

@@ -10,6 +10,7 @@ typedef struct shmsync_once_options {
 } shmsync_once_options;
 
 int shmsync_once_open(shmsync_arena *a, const char *name, const shmsync_once_options *opts, shmsync_once *out);
+int shmsync_once_attach(shmsync_arena *a, const char *name, const shmsync_once_options *opts, shmsync_once *out);
 int shmsync_once_at(shmsync_arena *a, shmsync_offset off, shmsync_once *out);
 shmsync_offset shmsync_once_offset(const shmsync_once *o);
 int shmsync_once_close(shmsync_once *o);
@@ -33,8 +34,9 @@ typedef struct shmsync_barrier_options {
     int64_t spin_ns; /* as of a mutex */
 } shmsync_barrier_options;
 
-/* parties of a new one; 0: whatever an existing one began with; another: EINVAL. */
+/* The number of parties is at least 1. EINVAL: less, or an existing barrier began with another number. */
 int shmsync_barrier_open(shmsync_arena *a, const char *name, int64_t parties, const shmsync_barrier_options *opts, shmsync_barrier *out);
+int shmsync_barrier_attach(shmsync_arena *a, const char *name, const shmsync_barrier_options *opts, shmsync_barrier *out);
 int shmsync_barrier_at(shmsync_arena *a, shmsync_offset off, shmsync_barrier *out);
 shmsync_offset shmsync_barrier_offset(const shmsync_barrier *b);
 int shmsync_barrier_close(shmsync_barrier *b);

@@ -13,6 +13,7 @@ typedef struct shmsync_fairmutex_options {
 } shmsync_fairmutex_options;
 
 int shmsync_fairmutex_open(shmsync_arena *a, const char *name, const shmsync_fairmutex_options *opts, shmsync_fairmutex *out);
+int shmsync_fairmutex_attach(shmsync_arena *a, const char *name, const shmsync_fairmutex_options *opts, shmsync_fairmutex *out);
 int shmsync_fairmutex_at(shmsync_arena *a, shmsync_offset off, shmsync_fairmutex *out);
 shmsync_offset shmsync_fairmutex_offset(const shmsync_fairmutex *f);
 int shmsync_fairmutex_close(shmsync_fairmutex *f);

@@ -10,6 +10,7 @@ typedef struct shmsync_future_options {
 } shmsync_future_options;
 
 int shmsync_future_open(shmsync_arena *a, const char *name, const shmsync_future_options *opts, shmsync_future *out);
+int shmsync_future_attach(shmsync_arena *a, const char *name, const shmsync_future_options *opts, shmsync_future *out);
 int shmsync_future_at(shmsync_arena *a, shmsync_offset off, shmsync_future *out);
 shmsync_offset shmsync_future_offset(const shmsync_future *f);
 int shmsync_future_close(shmsync_future *f);

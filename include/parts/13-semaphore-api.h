@@ -12,8 +12,9 @@ typedef struct shmsync_semaphore_options {
     int64_t spin_ns;  /* as of a mutex */
 } shmsync_semaphore_options;
 
-/* n permits of a new one; 0: whatever an existing one has; another: EINVAL. */
+/* n permits, at least 1. EINVAL: fewer, or an existing semaphore has another number. */
 int shmsync_semaphore_open(shmsync_arena *a, const char *name, int64_t n, const shmsync_semaphore_options *opts, shmsync_semaphore *out);
+int shmsync_semaphore_attach(shmsync_arena *a, const char *name, const shmsync_semaphore_options *opts, shmsync_semaphore *out);
 int shmsync_semaphore_at(shmsync_arena *a, shmsync_offset off, shmsync_semaphore *out);
 shmsync_offset shmsync_semaphore_offset(const shmsync_semaphore *s);
 int shmsync_semaphore_close(shmsync_semaphore *s);

@@ -13,6 +13,7 @@ typedef struct shmsync_rwmutex_options {
 } shmsync_rwmutex_options;
 
 int shmsync_rwmutex_open(shmsync_arena *a, const char *name, const shmsync_rwmutex_options *opts, shmsync_rwmutex *out);
+int shmsync_rwmutex_attach(shmsync_arena *a, const char *name, const shmsync_rwmutex_options *opts, shmsync_rwmutex *out);
 int shmsync_rwmutex_at(shmsync_arena *a, shmsync_offset off, shmsync_rwmutex *out);
 shmsync_offset shmsync_rwmutex_offset(const shmsync_rwmutex *m);
 int shmsync_rwmutex_close(shmsync_rwmutex *m);

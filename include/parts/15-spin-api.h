@@ -16,6 +16,7 @@ typedef struct shmsync_spinlock_options {
 } shmsync_spinlock_options;
 
 int shmsync_spinlock_open(shmsync_arena *a, const char *name, const shmsync_spinlock_options *opts, shmsync_spinlock *out);
+int shmsync_spinlock_attach(shmsync_arena *a, const char *name, const shmsync_spinlock_options *opts, shmsync_spinlock *out);
 int shmsync_spinlock_at(shmsync_arena *a, shmsync_offset off, shmsync_spinlock *out);
 shmsync_offset shmsync_spinlock_offset(const shmsync_spinlock *l);
 int shmsync_spinlock_close(shmsync_spinlock *l);
@@ -28,6 +29,7 @@ int shmsync_spinlock_recover(shmsync_spinlock *l, int (*repair)(void *), void *a
 int shmsync_spinlock_state(shmsync_spinlock *l);
 
 int shmsync_rwspinlock_open(shmsync_arena *a, const char *name, const shmsync_spinlock_options *opts, shmsync_rwspinlock *out);
+int shmsync_rwspinlock_attach(shmsync_arena *a, const char *name, const shmsync_spinlock_options *opts, shmsync_rwspinlock *out);
 int shmsync_rwspinlock_at(shmsync_arena *a, shmsync_offset off, shmsync_rwspinlock *out);
 shmsync_offset shmsync_rwspinlock_offset(const shmsync_rwspinlock *l);
 int shmsync_rwspinlock_close(shmsync_rwspinlock *l);

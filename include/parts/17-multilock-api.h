@@ -21,6 +21,7 @@ typedef struct shmsync_hold {
 } shmsync_hold;
 
 int shmsync_multilock_open(shmsync_arena *a, const char *name, const shmsync_multilock_options *opts, shmsync_multilock *out);
+int shmsync_multilock_attach(shmsync_arena *a, const char *name, const shmsync_multilock_options *opts, shmsync_multilock *out);
 int shmsync_multilock_at(shmsync_arena *a, shmsync_offset off, shmsync_multilock *out);
 shmsync_offset shmsync_multilock_offset(const shmsync_multilock *m);
 int shmsync_multilock_close(shmsync_multilock *m);

@@ -48,6 +48,7 @@ typedef struct shmsync_signal {
 } shmsync_signal;
 
 int shmsync_signalwaker_open(shmsync_arena *a, const char *name, const shmsync_signalwaker_options *opts, shmsync_signalwaker *out);
+int shmsync_signalwaker_attach(shmsync_arena *a, const char *name, const shmsync_signalwaker_options *opts, shmsync_signalwaker *out);
 int shmsync_signalwaker_at(shmsync_arena *a, shmsync_offset off, shmsync_signalwaker *out);
 shmsync_offset shmsync_signalwaker_offset(const shmsync_signalwaker *w);
 int shmsync_signalwaker_close(shmsync_signalwaker *w);

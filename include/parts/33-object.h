@@ -419,6 +419,7 @@ typedef struct shmi_spec {
     uint16_t version;
     int any_size;     /* an existing object of another size will do */
     int any_layout;   /* an existing object of another fingerprint will do */
+    int existing;     /* a missing object is ENOENT */
     const char *name; /* NULL or "": a fresh anonymous one */
     uint64_t size;    /* of the body */
     uint64_t layout;
@@ -558,6 +559,8 @@ SHMI_FN int shmi_open_object(shmsync_arena *a, const shmi_spec *spec, shmi_objec
         return shmi_fail(EINVAL, "arena.open_object", NULL, "a name is 1 to 255 bytes of UTF-8");
     if (spec->size > SHMI_MaxObject)
         return shmi_fail(ENOTSUP, "arena.open_object", spec->name, "a body of %llu bytes", (unsigned long long)spec->size);
+    if (len == 0 && spec->existing)
+        return shmi_fail(EINVAL, "arena.open_object", NULL, "an anonymous object has no name to be found by");
     if (len == 0) {
         err = shmi_build(a, spec, 0, hash, shmi_make_object(SHMI_objectCommitted, 0), &h);
         if (err != 0)
@@ -576,6 +579,8 @@ SHMI_FN int shmi_open_object(shmsync_arena *a, const shmi_spec *spec, shmi_objec
         pthread_mutex_lock(&a->handles);
         err = shmi_seek(a, spec->name, len, hash, 0, &h, &found);
         pthread_mutex_unlock(&a->handles);
+        if (err == 0 && !found && spec->existing)
+            err = shmi_fail(ENOENT, "arena.open_object", spec->name, "nobody has created an object of this name");
         if (err == 0 && !found) {
             err = shmi_create_named(a, spec, len, hash, &h, &found);
             if (err == 0 && !found) {

@@ -1078,7 +1078,7 @@ int shmsync_free(shmsync_arena *a, shmsync_offset off)
 
 void *shmsync_at(shmsync_arena *a, shmsync_offset off, uint64_t size) { return shmi_try_at(a, off, size, 1); }
 
-SHMI_FN int shmi_plain_open(shmsync_arena *a, uint32_t kind, const char *name, uint64_t size, uint64_t layout, void **out)
+SHMI_FN int shmi_plain_open(shmsync_arena *a, int existing, uint32_t kind, const char *name, uint64_t size, uint64_t layout, void **out, uint64_t *has)
 {
     shmi_spec spec;
     shmi_object o;
@@ -1090,18 +1090,32 @@ SHMI_FN int shmi_plain_open(shmsync_arena *a, uint32_t kind, const char *name, u
     spec.size = size;
     spec.layout = layout;
     spec.any_layout = layout == 0;
+    spec.existing = existing;
+    spec.any_size = has != NULL;
     *out = NULL;
     err = shmi_open_object(a, &spec, &o, &created);
     if (err == 0)
         *out = shmi_bytes(a, o.body, o.size);
+    if (err == 0 && has != NULL)
+        *has = o.size;
     return err;
 }
 int shmsync_block_open(shmsync_arena *a, const char *name, uint64_t size, void **out)
 {
-    return shmi_plain_open(a, SHMI_KIND('B', 'L', 'O', 'K'), name, size, 0, out);
+    if (size == 0)
+        return shmi_fail(EINVAL, "arena.block", name, "a block has at least 1 byte; shmsync_block_attach opens one that exists");
+    return shmi_plain_open(a, 0, SHMI_KIND('B', 'L', 'O', 'K'), name, size, 0, out, NULL);
+}
+int shmsync_block_attach(shmsync_arena *a, const char *name, void **out, uint64_t *size)
+{
+    return shmi_plain_open(a, 1, SHMI_KIND('B', 'L', 'O', 'K'), name, 0, 0, out, size);
 }
 int shmsync_value_open(shmsync_arena *a, const char *name, uint64_t size, uint64_t layout, void **out)
 {
-    return shmi_plain_open(a, SHMI_KIND('V', 'A', 'L', 'U'), name, size, layout, out);
+    return shmi_plain_open(a, 0, SHMI_KIND('V', 'A', 'L', 'U'), name, size, layout, out, NULL);
+}
+int shmsync_value_attach(shmsync_arena *a, const char *name, uint64_t size, uint64_t layout, void **out)
+{
+    return shmi_plain_open(a, 1, SHMI_KIND('V', 'A', 'L', 'U'), name, size, layout, out, NULL);
 }
 

@@ -550,7 +550,7 @@ SHMI_FN void *shmi_mutex_build(shmsync_arena *a, const shmi_object *o, const voi
     return m;
 }
 
-int shmsync_mutex_open(shmsync_arena *a, const char *name, const shmsync_mutex_options *opts, shmsync_mutex *out)
+SHMI_FN int shmi_open_mutex(int existing, shmsync_arena *a, const char *name, const shmsync_mutex_options *opts, shmsync_mutex *out)
 {
     shmi_spec spec;
     shmi_object o;
@@ -565,6 +565,7 @@ int shmsync_mutex_open(shmsync_arena *a, const char *name, const shmsync_mutex_o
     spec.size = sizeof(shmi_mutex_words);
     spec.init = shmi_mutex_init_body;
     spec.arg = opts;
+    spec.existing = existing;
     err = shmi_open_object(a, &spec, &o, &created);
     if (err != 0)
         return err;
@@ -577,6 +578,8 @@ int shmsync_mutex_open(shmsync_arena *a, const char *name, const shmsync_mutex_o
     }
     return 0;
 }
+int shmsync_mutex_open(shmsync_arena *a, const char *name, const shmsync_mutex_options *opts, shmsync_mutex *out) { return shmi_open_mutex(0, a, name, opts, out); }
+int shmsync_mutex_attach(shmsync_arena *a, const char *name, const shmsync_mutex_options *opts, shmsync_mutex *out) { return shmi_open_mutex(1, a, name, opts, out); }
 
 int shmsync_mutex_at(shmsync_arena *a, shmsync_offset off, shmsync_mutex *out)
 {

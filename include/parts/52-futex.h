@@ -64,7 +64,7 @@ SHMI_FN void *shmi_futex_build(shmsync_arena *a, const shmi_object *o, const voi
     return f;
 }
 
-int shmsync_futex_open(shmsync_arena *a, const char *name, const shmsync_futex_options *opts, shmsync_futex *out)
+SHMI_FN int shmi_open_futex(int existing, shmsync_arena *a, const char *name, const shmsync_futex_options *opts, shmsync_futex *out)
 {
     shmi_spec spec;
     shmi_object o;
@@ -77,12 +77,15 @@ int shmsync_futex_open(shmsync_arena *a, const char *name, const shmsync_futex_o
     spec.size = sizeof(shmi_futex_words);
     spec.init = shmi_futex_init_body;
     spec.arg = opts;
+    spec.existing = existing;
     err = shmi_open_object(a, &spec, &o, &created);
     if (err != 0)
         return err;
     out->impl = (shmi_futex *)shmi_share(a, &o, shmi_futex_build, NULL);
     return out->impl != NULL ? 0 : ENOMEM;
 }
+int shmsync_futex_open(shmsync_arena *a, const char *name, const shmsync_futex_options *opts, shmsync_futex *out) { return shmi_open_futex(0, a, name, opts, out); }
+int shmsync_futex_attach(shmsync_arena *a, const char *name, const shmsync_futex_options *opts, shmsync_futex *out) { return shmi_open_futex(1, a, name, opts, out); }
 
 int shmsync_futex_at(shmsync_arena *a, shmsync_offset off, shmsync_futex *out)
 {

@@ -484,7 +484,7 @@ SHMI_FN int shmi_sequencer_handle(shmsync_arena *a, const shmi_object *o, shmsyn
     return out->impl != NULL ? 0 : ENOMEM;
 }
 
-int shmsync_sequencer_open(shmsync_arena *a, const char *name, const shmsync_sequencer_options *opts, shmsync_sequencer *out)
+SHMI_FN int shmi_open_sequencer(int existing, shmsync_arena *a, const char *name, const shmsync_sequencer_options *opts, shmsync_sequencer *out)
 {
     shmi_spec spec;
     shmi_sequencer_spec init;
@@ -500,9 +500,12 @@ int shmsync_sequencer_open(shmsync_arena *a, const char *name, const shmsync_seq
     spec.size = sizeof(shmi_sequence_words);
     spec.init = shmi_sequencer_fill;
     spec.arg = &init;
+    spec.existing = existing;
     err = shmi_open_object(a, &spec, &o, &created);
     return err != 0 ? err : shmi_sequencer_handle(a, &o, out);
 }
+int shmsync_sequencer_open(shmsync_arena *a, const char *name, const shmsync_sequencer_options *opts, shmsync_sequencer *out) { return shmi_open_sequencer(0, a, name, opts, out); }
+int shmsync_sequencer_attach(shmsync_arena *a, const char *name, const shmsync_sequencer_options *opts, shmsync_sequencer *out) { return shmi_open_sequencer(1, a, name, opts, out); }
 
 int shmsync_sequencer_at(shmsync_arena *a, shmsync_offset off, shmsync_sequencer *out)
 {

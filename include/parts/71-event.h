@@ -431,7 +431,7 @@ SHMI_FN int shmi_event_handle(shmsync_arena *a, const shmi_object *o, shmsync_ev
     return out->impl != NULL ? 0 : ENOMEM;
 }
 
-int shmsync_event_open(shmsync_arena *a, const char *name, const shmsync_event_options *opts, shmsync_event *out)
+SHMI_FN int shmi_open_event(int existing, shmsync_arena *a, const char *name, const shmsync_event_options *opts, shmsync_event *out)
 {
     shmi_spec spec;
     shmi_event_spec init;
@@ -454,6 +454,7 @@ int shmsync_event_open(shmsync_arena *a, const char *name, const shmsync_event_o
     spec.any_size = 1;
     spec.init = shmi_event_fill;
     spec.arg = &init;
+    spec.existing = existing;
     err = shmi_open_object(a, &spec, &o, &created);
     if (err == 0)
         err = shmi_event_handle(a, &o, out);
@@ -463,6 +464,8 @@ int shmsync_event_open(shmsync_arena *a, const char *name, const shmsync_event_o
     }
     return err;
 }
+int shmsync_event_open(shmsync_arena *a, const char *name, const shmsync_event_options *opts, shmsync_event *out) { return shmi_open_event(0, a, name, opts, out); }
+int shmsync_event_attach(shmsync_arena *a, const char *name, const shmsync_event_options *opts, shmsync_event *out) { return shmi_open_event(1, a, name, opts, out); }
 
 int shmsync_event_at(shmsync_arena *a, shmsync_offset off, shmsync_event *out)
 {

@@ -829,7 +829,7 @@ SHMI_FN int shmi_queue_handle(shmsync_arena *a, const shmi_object *o, uint64_t i
     return out->impl != NULL ? 0 : ENOMEM;
 }
 
-int shmsync_queue_open(shmsync_arena *a, const char *name, size_t item_size, const shmsync_queue_options *opts, shmsync_queue *out)
+SHMI_FN int shmi_open_queue(int existing, shmsync_arena *a, const char *name, size_t item_size, const shmsync_queue_options *opts, shmsync_queue *out)
 {
     shmi_spec spec;
     shmi_queue_spec init;
@@ -839,8 +839,10 @@ int shmsync_queue_open(shmsync_arena *a, const char *name, size_t item_size, con
     out->impl = NULL;
     if (item_size > SHMI_QUEUE_ITEM_MOST || capacity > SHMI_QUEUE_CAPACITY_MOST)
         return shmi_fail(EINVAL, "queue.open", name, "a capacity of %u items of %zu bytes", capacity, item_size);
+    if (!existing && capacity == 0)
+        return shmi_fail(EINVAL, "queue.open", name, "it takes a capacity of at least 1; shmsync_queue_attach opens one that exists");
     memset(&init, 0, sizeof init);
-    init.capacity = capacity != 0 ? capacity : 64;
+    init.capacity = capacity;
     init.item = item_size;
     init.spin = opts != NULL ? shmi_spin_field(opts->spin_ns) : 0;
     memset(&spec, 0, sizeof spec);
@@ -853,9 +855,12 @@ int shmsync_queue_open(shmsync_arena *a, const char *name, size_t item_size, con
     spec.any_layout = spec.layout == 0;
     spec.init = shmi_queue_fill;
     spec.arg = &init;
+    spec.existing = existing;
     err = shmi_open_object(a, &spec, &o, &created);
     return err != 0 ? err : shmi_queue_handle(a, &o, item_size, capacity, out);
 }
+int shmsync_queue_open(shmsync_arena *a, const char *name, size_t item_size, const shmsync_queue_options *opts, shmsync_queue *out) { return shmi_open_queue(0, a, name, item_size, opts, out); }
+int shmsync_queue_attach(shmsync_arena *a, const char *name, size_t item_size, const shmsync_queue_options *opts, shmsync_queue *out) { return shmi_open_queue(1, a, name, item_size, opts, out); }
 
 int shmsync_queue_at(shmsync_arena *a, shmsync_offset off, size_t item_size, shmsync_queue *out)
 {

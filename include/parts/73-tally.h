@@ -303,7 +303,7 @@ SHMI_FN int shmi_tally_reset(struct shmi_tally *t)
     return 0;
 }
 
-int shmsync_waitgroup_open(shmsync_arena *a, const char *name, const shmsync_waitgroup_options *opts, shmsync_waitgroup *out)
+SHMI_FN int shmi_open_waitgroup(int existing, shmsync_arena *a, const char *name, const shmsync_waitgroup_options *opts, shmsync_waitgroup *out)
 {
     uint32_t spin = opts != NULL ? shmi_spin_field(opts->spin_ns) : 0;
     shmi_spec spec;
@@ -311,10 +311,13 @@ int shmsync_waitgroup_open(shmsync_arena *a, const char *name, const shmsync_wai
     int created, err;
     shmi_mon_spec(&spec, SHMI_KIND_WAIT_GROUP, SHMI_VERSION_WAIT_GROUP, name, shmi_tally_bytes(a->geo.slots));
     spec.arg = &spin;
+    spec.existing = existing;
     err = shmi_mon_open(a, &spec, shmi_tally_build, NULL, &created, &impl);
     out->impl = (struct shmi_tally *)impl;
     return err;
 }
+int shmsync_waitgroup_open(shmsync_arena *a, const char *name, const shmsync_waitgroup_options *opts, shmsync_waitgroup *out) { return shmi_open_waitgroup(0, a, name, opts, out); }
+int shmsync_waitgroup_attach(shmsync_arena *a, const char *name, const shmsync_waitgroup_options *opts, shmsync_waitgroup *out) { return shmi_open_waitgroup(1, a, name, opts, out); }
 int shmsync_waitgroup_at(shmsync_arena *a, shmsync_offset off, shmsync_waitgroup *out)
 {
     void *impl;
@@ -369,28 +372,31 @@ SHMI_FN void shmi_latch_fill(unsigned char *body, const void *arg)
     w->size = w->others = w->count = s->n;
     w->mon.spin = s->spin;
 }
-int shmsync_latch_open(shmsync_arena *a, const char *name, int64_t n, const shmsync_latch_options *opts, shmsync_latch *out)
+SHMI_FN int shmi_open_latch(int existing, shmsync_arena *a, const char *name, int64_t n, const shmsync_latch_options *opts, shmsync_latch *out)
 {
     shmi_latch_spec init;
     shmi_spec spec;
     void *impl;
     int created, err;
     out->impl = NULL;
-    if (n < 0)
-        return shmi_fail(EINVAL, "latch.open", name, "of %lld", (long long)n);
+    if (!existing && n < 1)
+        return shmi_fail(EINVAL, "latch.open", name, "it takes a count of at least 1, not %lld; shmsync_latch_attach opens one that exists", (long long)n);
     init.n = (uint64_t)n;
     init.spin = opts != NULL ? shmi_spin_field(opts->spin_ns) : 0;
     shmi_mon_spec(&spec, SHMI_KIND_LATCH, SHMI_VERSION_LATCH, name, shmi_tally_bytes(a->geo.slots));
     spec.init = shmi_latch_fill;
     spec.arg = &init;
+    spec.existing = existing;
     err = shmi_mon_open(a, &spec, shmi_tally_build, NULL, &created, &impl);
     out->impl = (struct shmi_tally *)impl;
-    if (err == 0 && !created && n != 0 && shmi_ld64(&out->impl->w->size) != (uint64_t)n) {
+    if (err == 0 && !created && !existing && shmi_ld64(&out->impl->w->size) != (uint64_t)n) {
         shmsync_latch_close(out);
         err = shmi_fail(EINVAL, "latch.open", name, "it began with another number than %lld", (long long)n);
     }
     return err;
 }
+int shmsync_latch_open(shmsync_arena *a, const char *name, int64_t n, const shmsync_latch_options *opts, shmsync_latch *out) { return shmi_open_latch(0, a, name, n, opts, out); }
+int shmsync_latch_attach(shmsync_arena *a, const char *name, const shmsync_latch_options *opts, shmsync_latch *out) { return shmi_open_latch(1, a, name, 0, opts, out); }
 int shmsync_latch_at(shmsync_arena *a, shmsync_offset off, shmsync_latch *out)
 {
     void *impl;

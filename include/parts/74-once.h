@@ -61,7 +61,7 @@ SHMI_FN void *shmi_once_build(shmsync_arena *a, const shmi_object *o, const void
     return x;
 }
 
-int shmsync_once_open(shmsync_arena *a, const char *name, const shmsync_once_options *opts, shmsync_once *out)
+SHMI_FN int shmi_open_once(int existing, shmsync_arena *a, const char *name, const shmsync_once_options *opts, shmsync_once *out)
 {
     uint32_t spin = opts != NULL ? shmi_spin_field(opts->spin_ns) : 0;
     shmi_spec spec;
@@ -69,10 +69,13 @@ int shmsync_once_open(shmsync_arena *a, const char *name, const shmsync_once_opt
     int created, err;
     shmi_mon_spec(&spec, SHMI_KIND_ONCE, SHMI_VERSION_ONCE, name, sizeof(shmi_once_words));
     spec.arg = &spin;
+    spec.existing = existing;
     err = shmi_mon_open(a, &spec, shmi_once_build, NULL, &created, &impl);
     out->impl = (struct shmi_once *)impl;
     return err;
 }
+int shmsync_once_open(shmsync_arena *a, const char *name, const shmsync_once_options *opts, shmsync_once *out) { return shmi_open_once(0, a, name, opts, out); }
+int shmsync_once_attach(shmsync_arena *a, const char *name, const shmsync_once_options *opts, shmsync_once *out) { return shmi_open_once(1, a, name, opts, out); }
 int shmsync_once_at(shmsync_arena *a, shmsync_offset off, shmsync_once *out)
 {
     void *impl;

@@ -202,28 +202,31 @@ SHMI_FN void shmi_barrier_fill(unsigned char *body, const void *arg)
     w->size = w->expected = w->pending = s->parties;
     w->mon.spin = s->spin;
 }
-int shmsync_barrier_open(shmsync_arena *a, const char *name, int64_t parties, const shmsync_barrier_options *opts, shmsync_barrier *out)
+SHMI_FN int shmi_open_barrier(int existing, shmsync_arena *a, const char *name, int64_t parties, const shmsync_barrier_options *opts, shmsync_barrier *out)
 {
     shmi_barrier_spec init;
     shmi_spec spec;
     void *impl;
     int created, err;
     out->impl = NULL;
-    if (parties < 0)
-        return shmi_fail(EINVAL, "barrier.open", name, "of %lld parties", (long long)parties);
+    if (!existing && parties < 1)
+        return shmi_fail(EINVAL, "barrier.open", name, "it takes a number of parties of at least 1, not %lld; shmsync_barrier_attach opens one that exists", (long long)parties);
     init.parties = (uint64_t)parties;
     init.spin = opts != NULL ? shmi_spin_field(opts->spin_ns) : 0;
     shmi_mon_spec(&spec, SHMI_KIND_BARRIER, SHMI_VERSION_BARRIER, name, shmi_barrier_bytes(a->geo.slots));
     spec.init = shmi_barrier_fill;
     spec.arg = &init;
+    spec.existing = existing;
     err = shmi_mon_open(a, &spec, shmi_barrier_build, opts, &created, &impl);
     out->impl = (struct shmi_barrier *)impl;
-    if (err == 0 && !created && parties != 0 && shmi_ld64(&out->impl->w->size) != (uint64_t)parties) {
+    if (err == 0 && !created && !existing && shmi_ld64(&out->impl->w->size) != (uint64_t)parties) {
         shmsync_barrier_close(out);
         err = shmi_fail(EINVAL, "barrier.open", name, "it began with another number of parties than %lld", (long long)parties);
     }
     return err;
 }
+int shmsync_barrier_open(shmsync_arena *a, const char *name, int64_t parties, const shmsync_barrier_options *opts, shmsync_barrier *out) { return shmi_open_barrier(0, a, name, parties, opts, out); }
+int shmsync_barrier_attach(shmsync_arena *a, const char *name, const shmsync_barrier_options *opts, shmsync_barrier *out) { return shmi_open_barrier(1, a, name, 0, opts, out); }
 int shmsync_barrier_at(shmsync_arena *a, shmsync_offset off, shmsync_barrier *out)
 {
     void *impl;

@@ -125,7 +125,7 @@ SHMI_FN void shmi_fair_fill(unsigned char *body, const void *arg)
     w->policy = s->policy;
     w->mon.spin = s->spin;
 }
-int shmsync_fairmutex_open(shmsync_arena *a, const char *name, const shmsync_fairmutex_options *opts, shmsync_fairmutex *out)
+SHMI_FN int shmi_open_fairmutex(int existing, shmsync_arena *a, const char *name, const shmsync_fairmutex_options *opts, shmsync_fairmutex *out)
 {
     int policy = opts != NULL ? opts->policy : SHMSYNC_POLICY_DEFAULT;
     shmi_fair_spec init;
@@ -140,6 +140,7 @@ int shmsync_fairmutex_open(shmsync_arena *a, const char *name, const shmsync_fai
     shmi_mon_spec(&spec, SHMI_KIND_FAIR_MUTEX, SHMI_VERSION_FAIR_MUTEX, name, sizeof(shmi_fairmutex_words));
     spec.init = shmi_fair_fill;
     spec.arg = &init;
+    spec.existing = existing;
     err = shmi_mon_open(a, &spec, shmi_fair_build, opts, &created, &impl);
     out->impl = (struct shmi_fairmutex *)impl;
     if (err == 0 && !created && policy != SHMSYNC_POLICY_DEFAULT && (policy == SHMSYNC_POLICY_RELEASE) != out->impl->release) {
@@ -148,6 +149,8 @@ int shmsync_fairmutex_open(shmsync_arena *a, const char *name, const shmsync_fai
     }
     return err;
 }
+int shmsync_fairmutex_open(shmsync_arena *a, const char *name, const shmsync_fairmutex_options *opts, shmsync_fairmutex *out) { return shmi_open_fairmutex(0, a, name, opts, out); }
+int shmsync_fairmutex_attach(shmsync_arena *a, const char *name, const shmsync_fairmutex_options *opts, shmsync_fairmutex *out) { return shmi_open_fairmutex(1, a, name, opts, out); }
 int shmsync_fairmutex_at(shmsync_arena *a, shmsync_offset off, shmsync_fairmutex *out)
 {
     void *impl;

@@ -69,7 +69,7 @@ SHMI_FN void *shmi_future_build(shmsync_arena *a, const shmi_object *o, const vo
     return f;
 }
 
-int shmsync_future_open(shmsync_arena *a, const char *name, const shmsync_future_options *opts, shmsync_future *out)
+SHMI_FN int shmi_open_future(int existing, shmsync_arena *a, const char *name, const shmsync_future_options *opts, shmsync_future *out)
 {
     uint32_t spin = opts != NULL ? shmi_spin_field(opts->spin_ns) : 0;
     shmi_spec spec;
@@ -77,10 +77,13 @@ int shmsync_future_open(shmsync_arena *a, const char *name, const shmsync_future
     int created, err;
     shmi_mon_spec(&spec, SHMI_KIND_FUTURE, SHMI_VERSION_FUTURE, name, sizeof(shmi_future_words));
     spec.arg = &spin;
+    spec.existing = existing;
     err = shmi_mon_open(a, &spec, shmi_future_build, NULL, &created, &impl);
     out->impl = (struct shmi_future *)impl;
     return err;
 }
+int shmsync_future_open(shmsync_arena *a, const char *name, const shmsync_future_options *opts, shmsync_future *out) { return shmi_open_future(0, a, name, opts, out); }
+int shmsync_future_attach(shmsync_arena *a, const char *name, const shmsync_future_options *opts, shmsync_future *out) { return shmi_open_future(1, a, name, opts, out); }
 int shmsync_future_at(shmsync_arena *a, shmsync_offset off, shmsync_future *out)
 {
     void *impl;

@@ -205,7 +205,7 @@ SHMI_FN void shmi_cond_fill(unsigned char *body, const void *arg)
     w->batch = s->batch;
     w->mon.spin = s->spin;
 }
-int shmsync_cond_open(shmsync_arena *a, const char *name, const shmsync_cond_options *opts, shmsync_cond *out)
+SHMI_FN int shmi_open_cond(int existing, shmsync_arena *a, const char *name, const shmsync_cond_options *opts, shmsync_cond *out)
 {
     shmi_cond_spec init;
     shmi_spec spec;
@@ -216,6 +216,7 @@ int shmsync_cond_open(shmsync_arena *a, const char *name, const shmsync_cond_opt
     shmi_mon_spec(&spec, SHMI_KIND_COND, SHMI_VERSION_COND, name, sizeof(shmi_cond_words));
     spec.init = shmi_cond_fill;
     spec.arg = &init;
+    spec.existing = existing;
     err = shmi_mon_open(a, &spec, shmi_cond_build, NULL, &created, &impl);
     out->impl = (struct shmi_cond *)impl;
     if (err == 0 && !created && batch != 0 && shmi_ld64(&out->impl->w->batch) != init.batch) {
@@ -224,6 +225,8 @@ int shmsync_cond_open(shmsync_arena *a, const char *name, const shmsync_cond_opt
     }
     return err;
 }
+int shmsync_cond_open(shmsync_arena *a, const char *name, const shmsync_cond_options *opts, shmsync_cond *out) { return shmi_open_cond(0, a, name, opts, out); }
+int shmsync_cond_attach(shmsync_arena *a, const char *name, const shmsync_cond_options *opts, shmsync_cond *out) { return shmi_open_cond(1, a, name, opts, out); }
 int shmsync_cond_at(shmsync_arena *a, shmsync_offset off, shmsync_cond *out)
 {
     void *impl;

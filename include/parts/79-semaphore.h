@@ -324,7 +324,7 @@ SHMI_FN void shmi_sem_fill(unsigned char *body, const void *arg)
     w->free = s->free_;
     w->mon.spin = s->spin;
 }
-int shmsync_semaphore_open(shmsync_arena *a, const char *name, int64_t n, const shmsync_semaphore_options *opts, shmsync_semaphore *out)
+SHMI_FN int shmi_open_semaphore(int existing, shmsync_arena *a, const char *name, int64_t n, const shmsync_semaphore_options *opts, shmsync_semaphore *out)
 {
     int moves = opts != NULL && opts->transferable;
     shmi_semaphore_spec init;
@@ -332,8 +332,10 @@ int shmsync_semaphore_open(shmsync_arena *a, const char *name, int64_t n, const 
     void *impl;
     int created, err;
     out->impl = NULL;
-    if (n < 0 || (moves && opts->initial > n))
-        return shmi_fail(EINVAL, "semaphore.open", name, "of %lld permits", (long long)n);
+    if (!existing && n < 1)
+        return shmi_fail(EINVAL, "semaphore.open", name, "it takes a number of permits of at least 1, not %lld; shmsync_semaphore_attach opens one that exists", (long long)n);
+    if (!existing && moves && opts->initial > n)
+        return shmi_fail(EINVAL, "semaphore.open", name, "%lld permits at first of %lld", (long long)opts->initial, (long long)n);
     init.size = (uint64_t)n | (moves ? SHMI_SEMAPHORE_TRANSFER : 0);
     init.free_ = (uint64_t)n;
     if (moves)
@@ -342,14 +344,17 @@ int shmsync_semaphore_open(shmsync_arena *a, const char *name, int64_t n, const 
     shmi_mon_spec(&spec, SHMI_KIND_SEMAPHORE, SHMI_VERSION_SEMAPHORE, name, shmi_semaphore_bytes(a->geo.slots));
     spec.init = shmi_sem_fill;
     spec.arg = &init;
+    spec.existing = existing;
     err = shmi_mon_open(a, &spec, shmi_sem_build, NULL, &created, &impl);
     out->impl = (struct shmi_semaphore *)impl;
-    if (err == 0 && !created && ((n != 0 && (uint64_t)n != out->impl->size) || (moves && !out->impl->moves))) {
+    if (err == 0 && !created && ((!existing && (uint64_t)n != out->impl->size) || (moves && !out->impl->moves))) {
         shmsync_semaphore_close(out);
         err = shmi_fail(EINVAL, "semaphore.open", name, "it has another number of permits than %lld, or is not transferable", (long long)n);
     }
     return err;
 }
+int shmsync_semaphore_open(shmsync_arena *a, const char *name, int64_t n, const shmsync_semaphore_options *opts, shmsync_semaphore *out) { return shmi_open_semaphore(0, a, name, n, opts, out); }
+int shmsync_semaphore_attach(shmsync_arena *a, const char *name, const shmsync_semaphore_options *opts, shmsync_semaphore *out) { return shmi_open_semaphore(1, a, name, 0, opts, out); }
 int shmsync_semaphore_at(shmsync_arena *a, shmsync_offset off, shmsync_semaphore *out)
 {
     void *impl;

@@ -670,7 +670,7 @@ SHMI_FN void shmi_rw_fill(unsigned char *body, const void *arg)
     w->writers.policy = 1; /* Release */
     w->writers.spin = s->spin;
 }
-int shmsync_rwmutex_open(shmsync_arena *a, const char *name, const shmsync_rwmutex_options *opts, shmsync_rwmutex *out)
+SHMI_FN int shmi_open_rwmutex(int existing, shmsync_arena *a, const char *name, const shmsync_rwmutex_options *opts, shmsync_rwmutex *out)
 {
     int policy = opts != NULL ? opts->policy : SHMSYNC_POLICY_DEFAULT;
     shmi_fair_spec init;
@@ -685,6 +685,7 @@ int shmsync_rwmutex_open(shmsync_arena *a, const char *name, const shmsync_rwmut
     shmi_mon_spec(&spec, SHMI_KIND_RWMUTEX, SHMI_VERSION_RWMUTEX, name, shmi_rw_bytes(a->geo.slots));
     spec.init = shmi_rw_fill;
     spec.arg = &init;
+    spec.existing = existing;
     err = shmi_mon_open(a, &spec, shmi_rw_build, opts, &created, &impl);
     out->impl = (struct shmi_rwmutex *)impl;
     if (err == 0 && !created && policy != SHMSYNC_POLICY_DEFAULT && (policy == SHMSYNC_POLICY_RELEASE) != out->impl->release) {
@@ -693,6 +694,8 @@ int shmsync_rwmutex_open(shmsync_arena *a, const char *name, const shmsync_rwmut
     }
     return err;
 }
+int shmsync_rwmutex_open(shmsync_arena *a, const char *name, const shmsync_rwmutex_options *opts, shmsync_rwmutex *out) { return shmi_open_rwmutex(0, a, name, opts, out); }
+int shmsync_rwmutex_attach(shmsync_arena *a, const char *name, const shmsync_rwmutex_options *opts, shmsync_rwmutex *out) { return shmi_open_rwmutex(1, a, name, opts, out); }
 int shmsync_rwmutex_at(shmsync_arena *a, shmsync_offset off, shmsync_rwmutex *out)
 {
     void *impl;

@@ -649,7 +649,7 @@ SHMI_FN void shmi_multi_fill(unsigned char *body, const void *arg)
     for (i = 0; i < UINT32_C(1) << s->log; i++)
         all[i].mon.spin = s->spin;
 }
-int shmsync_multilock_open(shmsync_arena *a, const char *name, const shmsync_multilock_options *opts, shmsync_multilock *out)
+SHMI_FN int shmi_open_multilock(int existing, shmsync_arena *a, const char *name, const shmsync_multilock_options *opts, shmsync_multilock *out)
 {
     int policy = opts != NULL ? opts->policy : SHMSYNC_POLICY_DEFAULT, err, created;
     uint32_t buckets = opts != NULL ? opts->buckets : 0;
@@ -669,9 +669,12 @@ int shmsync_multilock_open(shmsync_arena *a, const char *name, const shmsync_mul
     spec.any_size = 1;
     spec.init = shmi_multi_fill;
     spec.arg = &init;
+    spec.existing = existing;
     err = shmi_open_object(a, &spec, &o, &created);
     return err != 0 ? err : shmi_multi_handle(a, &o, policy, buckets != 0 ? (int)init.log : -1, out);
 }
+int shmsync_multilock_open(shmsync_arena *a, const char *name, const shmsync_multilock_options *opts, shmsync_multilock *out) { return shmi_open_multilock(0, a, name, opts, out); }
+int shmsync_multilock_attach(shmsync_arena *a, const char *name, const shmsync_multilock_options *opts, shmsync_multilock *out) { return shmi_open_multilock(1, a, name, opts, out); }
 int shmsync_multilock_at(shmsync_arena *a, shmsync_offset off, shmsync_multilock *out)
 {
     shmi_object o;

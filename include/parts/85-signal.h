@@ -428,7 +428,7 @@ SHMI_FN int shmi_signal_handle(shmsync_arena *a, const shmi_object *o, uint32_t 
     out->impl = (struct shmi_signalwaker *)shmi_share(a, o, shmi_signal_build, NULL);
     return out->impl != NULL ? 0 : ENOMEM;
 }
-int shmsync_signalwaker_open(shmsync_arena *a, const char *name, const shmsync_signalwaker_options *opts, shmsync_signalwaker *out)
+SHMI_FN int shmi_open_signalwaker(int existing, shmsync_arena *a, const char *name, const shmsync_signalwaker_options *opts, shmsync_signalwaker *out)
 {
     uint32_t signals = opts != NULL ? (uint32_t)opts->signals : 0;
     int count = opts != NULL && opts->count, created, err;
@@ -445,9 +445,12 @@ int shmsync_signalwaker_open(shmsync_arena *a, const char *name, const shmsync_s
     spec.any_size = 1;
     spec.init = shmi_signal_fill;
     spec.arg = &init;
+    spec.existing = existing;
     err = shmi_open_object(a, &spec, &o, &created);
     return err != 0 ? err : shmi_signal_handle(a, &o, signals, count, out);
 }
+int shmsync_signalwaker_open(shmsync_arena *a, const char *name, const shmsync_signalwaker_options *opts, shmsync_signalwaker *out) { return shmi_open_signalwaker(0, a, name, opts, out); }
+int shmsync_signalwaker_attach(shmsync_arena *a, const char *name, const shmsync_signalwaker_options *opts, shmsync_signalwaker *out) { return shmi_open_signalwaker(1, a, name, opts, out); }
 int shmsync_signalwaker_at(shmsync_arena *a, shmsync_offset off, shmsync_signalwaker *out)
 {
     shmi_object o;

@@ -81,8 +81,10 @@ func errnoOf(err error) syscall.Errno {
 		return syscall.ECANCELED
 	case errors.Is(err, shmsync.ErrCorrupt):
 		return syscall.EPROTO
-	case errors.Is(err, shmsync.ErrIncompatible):
+	case errors.Is(err, shmsync.ErrIncompatible), errors.Is(err, syscall.EINVAL):
 		return syscall.EINVAL
+	case errors.Is(err, syscall.ENOENT):
+		return syscall.ENOENT
 	case errors.Is(err, shmsync.ErrNoSpace):
 		return syscall.ENOSPC
 	case errors.As(err, &e):
@@ -229,11 +231,13 @@ func (x *goAgent) event(o order) (uint64, error) {
 }
 
 func (x *goAgent) queue(o order) (uint64, error) {
-	capacity := 0
+	var q *prims.Queue[uint64]
+	var err error
 	if o.verb == "queue.open" {
-		capacity = int(o.arg(0))
+		q, err = prims.OpenQueue[uint64](x.a, o.name, int(o.arg(0)), nil)
+	} else {
+		q, err = prims.AttachQueue[uint64](x.a, o.name, nil)
 	}
-	q, err := prims.OpenQueue[uint64](x.a, o.name, capacity, nil)
 	if err != nil {
 		return 0, err
 	}
@@ -324,11 +328,13 @@ func (x *goAgent) waitGroup(o order) (uint64, error) {
 }
 
 func (x *goAgent) latch(o order) (uint64, error) {
-	size := int64(0)
+	var l *prims.Latch
+	var err error
 	if o.verb == "latch.open" {
-		size = o.arg(0)
+		l, err = prims.OpenLatch(x.a, o.name, o.arg(0), nil)
+	} else {
+		l, err = prims.AttachLatch(x.a, o.name, nil)
 	}
-	l, err := prims.OpenLatch(x.a, o.name, size, nil)
 	if err != nil {
 		return 0, err
 	}
@@ -375,11 +381,13 @@ func (x *goAgent) once(o order) (uint64, error) {
 }
 
 func (x *goAgent) barrier(o order) (uint64, error) {
-	parties := int64(0)
+	var b *prims.Barrier
+	var err error
 	if o.verb == "barrier.open" {
-		parties = o.arg(0)
+		b, err = prims.OpenBarrier(x.a, o.name, o.arg(0), nil)
+	} else {
+		b, err = prims.AttachBarrier(x.a, o.name, nil)
 	}
-	b, err := prims.OpenBarrier(x.a, o.name, parties, nil)
 	if err != nil {
 		return 0, err
 	}

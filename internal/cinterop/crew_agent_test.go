@@ -70,7 +70,7 @@ func (x *goAgent) alone(name string) error {
 }
 
 func (x *goAgent) crewQueue(name string, turn int) error {
-	q, err := prims.OpenQueue[uint64](x.a, name, 0, nil)
+	q, err := prims.AttachQueue[uint64](x.a, name, nil)
 	if err != nil {
 		return err
 	}
@@ -202,7 +202,7 @@ func (x *goAgent) crewWaitGroup(name string, turn int) error {
 }
 
 func (x *goAgent) crewBarrier(name string, turn int) error {
-	b, err := prims.OpenBarrier(x.a, name, 0, nil)
+	b, err := prims.AttachBarrier(x.a, name, nil)
 	if err != nil {
 		return err
 	}
@@ -248,7 +248,7 @@ func (x *goAgent) crewOnce(name string, turn int) error {
 }
 
 func (x *goAgent) crewSemaphore(name string, turn int) error {
-	s, err := prims.OpenSemaphore(x.a, name, 0, nil)
+	s, err := prims.AttachSemaphore(x.a, name, nil)
 	if err != nil {
 		return err
 	}

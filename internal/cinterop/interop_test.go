@@ -468,6 +468,21 @@ func TestBarrierEveryBrokenPhase(t *testing.T) {
 	})
 }
 
+// Whichever language is first: a number of 0 creates nothing, so that of the creator
+// holds, and an attach finds only what is there.
+func TestAttachElsewhere(t *testing.T) {
+	forPairs(t, func(t *testing.T, s scene) {
+		for _, kind := range []struct{ kind, look string }{{"latch", "count"}, {"barrier", "lost"}, {"sem", "free"}, {"queue", "len"}} {
+			s.a.start(t, kind.kind+".open", "x-"+kind.kind, 0).fails(t, syscall.EINVAL)
+			s.a.start(t, kind.kind+"."+kind.look, "x-"+kind.kind).fails(t, syscall.ENOENT)
+			s.b.do(t, kind.kind+".open", "x-"+kind.kind, 3)
+			s.a.do(t, kind.kind+"."+kind.look, "x-"+kind.kind)
+			s.a.start(t, kind.kind+".open", "x-"+kind.kind, 4).fails(t, syscall.EINVAL)
+			s.a.do(t, kind.kind+".open", "x-"+kind.kind, 3)
+		}
+	})
+}
+
 func TestOncePlain(t *testing.T) {
 	forPairs(t, func(t *testing.T, s scene) {
 		off := s.a.do(t, "once.open", "o")

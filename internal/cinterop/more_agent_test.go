@@ -116,11 +116,13 @@ func (x *goAgent) cond(o order) (uint64, error) {
 }
 
 func (x *goAgent) semaphore(o order) (uint64, error) {
-	size, opts := int64(0), (*prims.SemaphoreOptions)(nil)
+	var s *prims.Semaphore
+	var err error
 	if o.verb == "sem.open" {
-		size, opts = o.arg(0), &prims.SemaphoreOptions{Transferable: o.arg(1) != 0}
+		s, err = prims.OpenSemaphore(x.a, o.name, o.arg(0), &prims.SemaphoreOptions{Transferable: o.arg(1) != 0})
+	} else {
+		s, err = prims.AttachSemaphore(x.a, o.name, nil)
 	}
-	s, err := prims.OpenSemaphore(x.a, o.name, size, opts)
 	if err != nil {
 		return 0, err
 	}

@@ -31,7 +31,7 @@ int main(int argc, char **argv)
         return failed("arena", err);
     memset(&items, 0, sizeof items);
     items.layout = shmsync_layout("{16 @0 u8 @8 f8 } "); /* as the Go side sees its sample */
-    if ((err = shmsync_queue_open(a, "samples", sizeof s, &items, &queue)) != 0)
+    if ((err = shmsync_queue_attach(a, "samples", sizeof s, &items, &queue)) != 0)
         return failed("queue", err);
     if ((err = shmsync_event_open(a, "enough", NULL, &enough)) != 0)
         return failed("event", err);

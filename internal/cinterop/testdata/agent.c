@@ -124,9 +124,13 @@ static int queue(const order *o, uint64_t *n)
     int err;
     memset(&opts, 0, sizeof opts);
     opts.layout = shmsync_layout("u8 ");
-    if (is(o, "queue.open"))
+    if (is(o, "queue.open")) {
         opts.capacity = (uint32_t)arg(o, 0);
-    if ((err = shmsync_queue_open(arena, o->word[2], sizeof v, &opts, &q)) != 0)
+        err = shmsync_queue_open(arena, o->word[2], sizeof v, &opts, &q);
+    } else {
+        err = shmsync_queue_attach(arena, o->word[2], sizeof v, &opts, &q);
+    }
+    if (err != 0)
         return err;
     *n = shmsync_queue_offset(&q);
     if (is(o, "queue.open"))
@@ -213,7 +217,8 @@ static int latch(const order *o, uint64_t *n)
     struct timespec ts;
     const struct timespec *abs;
     int err;
-    if ((err = shmsync_latch_open(arena, o->word[2], is(o, "latch.open") ? arg(o, 0) : 0, NULL, &l)) != 0)
+    err = is(o, "latch.open") ? shmsync_latch_open(arena, o->word[2], arg(o, 0), NULL, &l) : shmsync_latch_attach(arena, o->word[2], NULL, &l);
+    if (err != 0)
         return err;
     *n = shmsync_latch_offset(&l);
     if (is(o, "latch.open"))
@@ -271,7 +276,8 @@ static int barrier(const order *o, uint64_t *n)
     struct timespec ts;
     const struct timespec *abs;
     int err, did = 0;
-    if ((err = shmsync_barrier_open(arena, o->word[2], is(o, "barrier.open") ? arg(o, 0) : 0, NULL, &b)) != 0)
+    err = is(o, "barrier.open") ? shmsync_barrier_open(arena, o->word[2], arg(o, 0), NULL, &b) : shmsync_barrier_attach(arena, o->word[2], NULL, &b);
+    if (err != 0)
         return err;
     *n = shmsync_barrier_offset(&b);
     if (is(o, "barrier.open"))

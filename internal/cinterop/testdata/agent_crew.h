@@ -52,7 +52,7 @@ static int crew_turn(const order *o, int turn)
         uint64_t v = (uint64_t)getpid();
         memset(&opts, 0, sizeof opts);
         opts.layout = shmsync_layout("u8 ");
-        if ((err = shmsync_queue_open(arena, name, 8, &opts, &q)) != 0)
+        if ((err = shmsync_queue_attach(arena, name, 8, &opts, &q)) != 0)
             return err;
         err = shmsync_queue_put(&q, &v);
         if (err == 0 && turn % 3 == 0)
@@ -149,7 +149,7 @@ static int crew_turn(const order *o, int turn)
     }
     if (is(o, "crew.barrier")) {
         shmsync_barrier b;
-        if ((err = shmsync_barrier_open(arena, name, 0, NULL, &b)) != 0)
+        if ((err = shmsync_barrier_attach(arena, name, NULL, &b)) != 0)
             return err;
         err = shmsync_barrier_timedarrive_and_wait(&b, in_ms(&ts, 5));
         if (err == EOWNERDEAD)
@@ -187,7 +187,7 @@ static int crew_turn(const order *o, int turn)
     if (is(o, "crew.sem")) {
         shmsync_semaphore s;
         int64_t n = 1 + turn % 2;
-        if ((err = shmsync_semaphore_open(arena, name, 0, NULL, &s)) != 0)
+        if ((err = shmsync_semaphore_attach(arena, name, NULL, &s)) != 0)
             return err;
         err = turn % 4 == 3 ? shmsync_semaphore_timedacquire(&s, n, in_ms(&ts, 1)) : shmsync_semaphore_acquire(&s, n);
         if (err == 0) {

@@ -107,7 +107,8 @@ static int semaphore(const order *o, uint64_t *n)
     int err, open_ = is(o, "sem.open");
     memset(&opts, 0, sizeof opts);
     opts.transferable = open_ && arg(o, 1) != 0;
-    if ((err = shmsync_semaphore_open(arena, o->word[2], open_ ? arg(o, 0) : 0, &opts, &s)) != 0)
+    err = open_ ? shmsync_semaphore_open(arena, o->word[2], arg(o, 0), &opts, &s) : shmsync_semaphore_attach(arena, o->word[2], &opts, &s);
+    if (err != 0)
         return err;
     *n = shmsync_semaphore_offset(&s);
     if (open_)

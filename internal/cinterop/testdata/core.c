@@ -282,6 +282,53 @@ static void close_under(const char *name)
     CHECK(shmsync_arena_close(a), 0);
 }
 
+/* An attach creates nothing, of any kind. */
+static void attach_nothing(shmsync_arena *a)
+{
+    union {
+        shmsync_mutex mutex;
+        shmsync_futex futex;
+        shmsync_sequencer sequencer;
+        shmsync_event event;
+        shmsync_queue queue;
+        shmsync_waitgroup waitgroup;
+        shmsync_latch latch;
+        shmsync_once once;
+        shmsync_barrier barrier;
+        shmsync_fairmutex fairmutex;
+        shmsync_future future;
+        shmsync_cond cond;
+        shmsync_semaphore semaphore;
+        shmsync_rwmutex rwmutex;
+        shmsync_spinlock spinlock;
+        shmsync_rwspinlock rwspinlock;
+        shmsync_multilock multilock;
+        shmsync_signalwaker signalwaker;
+    } x;
+    int round;
+    for (round = 0; round < 2; round++) { /* the second finds nothing that the first has made */
+        CHECK(shmsync_mutex_attach(a, "none", NULL, &x.mutex), ENOENT);
+        CHECK(shmsync_futex_attach(a, "none", NULL, &x.futex), ENOENT);
+        CHECK(shmsync_sequencer_attach(a, "none", NULL, &x.sequencer), ENOENT);
+        CHECK(shmsync_event_attach(a, "none", NULL, &x.event), ENOENT);
+        CHECK(shmsync_queue_attach(a, "none", 8, NULL, &x.queue), ENOENT);
+        CHECK(shmsync_waitgroup_attach(a, "none", NULL, &x.waitgroup), ENOENT);
+        CHECK(shmsync_latch_attach(a, "none", NULL, &x.latch), ENOENT);
+        CHECK(shmsync_once_attach(a, "none", NULL, &x.once), ENOENT);
+        CHECK(shmsync_barrier_attach(a, "none", NULL, &x.barrier), ENOENT);
+        CHECK(shmsync_fairmutex_attach(a, "none", NULL, &x.fairmutex), ENOENT);
+        CHECK(shmsync_future_attach(a, "none", NULL, &x.future), ENOENT);
+        CHECK(shmsync_cond_attach(a, "none", NULL, &x.cond), ENOENT);
+        CHECK(shmsync_semaphore_attach(a, "none", NULL, &x.semaphore), ENOENT);
+        CHECK(shmsync_rwmutex_attach(a, "none", NULL, &x.rwmutex), ENOENT);
+        CHECK(shmsync_spinlock_attach(a, "none", NULL, &x.spinlock), ENOENT);
+        CHECK(shmsync_rwspinlock_attach(a, "none", NULL, &x.rwspinlock), ENOENT);
+        CHECK(shmsync_multilock_attach(a, "none", NULL, &x.multilock), ENOENT);
+        CHECK(shmsync_signalwaker_attach(a, "none", NULL, &x.signalwaker), ENOENT);
+        CHECK(shmsync_mutex_attach(a, NULL, NULL, &x.mutex), EINVAL);
+    }
+}
+
 /* What a caller does wrong. */
 static void misuse(const char *name)
 {
@@ -293,6 +340,7 @@ static void misuse(const char *name)
     shmsync_offset off;
     struct timespec bad = {0, 2000000000};
     char long_name[300];
+    uint64_t size;
     void *p;
     memset(&mo, 0, sizeof mo);
     CHECK(shmsync_mutex_open(a, "m", NULL, &m), 0);
@@ -354,6 +402,12 @@ static void misuse(const char *name)
     CHECK(shmsync_alloc(a, UINT64_C(1) << 40, &off), ENOSPC);
     CHECK(shmsync_block_open(a, "b", 10, &p), 0);
     CHECK(shmsync_block_open(a, "b", 11, &p), EINVAL);
+    CHECK(shmsync_block_attach(a, "c", &p, &size), ENOENT);
+    CHECK(shmsync_block_open(a, "c", 0, &p), EINVAL);
+    CHECK(shmsync_block_attach(a, "b", &p, &size), 0);
+    CHECK((int)size, 10);
+    CHECK(shmsync_value_attach(a, "v", 8, 0, &p), ENOENT);
+    attach_nothing(a);
     memset(&o, 0, sizeof o);
     o.size = 1 << 25;
     CHECK(shmsync_arena_open(name, &o, &none), EINVAL);
