@@ -11,6 +11,7 @@ import (
 	"os"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/shmsync/shmsync"
 	"github.com/shmsync/shmsync/shm"
@@ -31,6 +32,8 @@ type Arena struct {
 	robust  *shmsync.RobustList
 	closing atomic.Bool // set under closingMu
 	fenced  atomic.Bool // this process is a target of fences
+	// fenceTimer is set when this process becomes live.
+	fenceTimer *time.Timer
 
 	watcher    sync.WaitGroup // the sentinel
 	closingMu  sync.Mutex
@@ -39,6 +42,7 @@ type Arena struct {
 	reaping    sync.Mutex      // one goroutine of this process buries at a time
 	burials    map[int]*burial // guarded by: reaping; by slot
 	unfinished atomic.Bool     // a burial has to be gone on with
+	endings    endings
 	deaths     deathLog
 
 	copied bool              // an Inspector's: a copy that nobody else sees
@@ -60,8 +64,9 @@ func (a *Arena) Path() string { return a.label }
 // Current reports whether n is a participant that is neither dead nor gone. It
 // costs one load.
 //
-// A false answer synchronizes with the burial of n: no thread of n executes a
-// store to the arena any more.
+// A false answer synchronizes with the burial of n: no thread of n executes an
+// instruction that stores to the arena any more. A system call that such a thread is
+// in may go on to write there, until [Arena.Gone] is true.
 func (a *Arena) Current(n Name) bool { return a.isCurrent(n) }
 
 // Fenced reports whether this process is a target of [shmsync.Fence] by now,

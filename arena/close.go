@@ -36,6 +36,7 @@ func (a *Arena) Close() error {
 }
 
 func (a *Arena) leave() error {
+	a.fenceTimer.Stop()
 	i, live := a.mySlot, makeSlotWord(phaseLive, a.self.Generation())
 	leaving := live.with(phaseLeaving)
 	a.u64(a.slot(i) + slotDied).Store(uint64(time.Now().UnixNano()))

@@ -15,6 +15,8 @@ type core struct {
 	// current reports whether a name is that of a participant which has not
 	// been declared dead and has not left.
 	current func(Name) bool
+	// gone reports whether nothing of one that is not current can write any more.
+	gone func(Name) bool
 	// reserve makes sure that n bytes at off have memory behind them; an error
 	// Is shmsync.ErrNoSpace.
 	reserve func(off, n uint64) error

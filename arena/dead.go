@@ -128,8 +128,9 @@ func (a *Arena) byteFree(i int) bool {
 	return false
 }
 
-// gone reports whether the kernel will write to slot i's alive words no more.
-func (a *Arena) gone(i int) bool {
+// ended reports whether the kernel writes no more for the process in slot i, and not
+// to the slot's alive words either.
+func (a *Arena) ended(i int) bool {
 	if a.byteFree(i) {
 		return true
 	}
@@ -149,6 +150,9 @@ func (a *Arena) gone(i int) bool {
 func (a *Arena) mark(i int, w slotWord) bool {
 	crashpoint.Hit("arena.bury.seen")
 	if !a.fenceDying(i) {
+		if a.endings.begin(i, w) {
+			a.follow()
+		}
 		a.unfinished.Store(true)
 		return false
 	}

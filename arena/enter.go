@@ -302,17 +302,24 @@ func (a *Arena) becomeLive() error {
 	return nil
 }
 
+// fenceAfter is how old a participant becomes before its process registers for fences.
+// The registration takes milliseconds, and a process that is killed meanwhile ends
+// only after them. One that lives no longer does without.
+const fenceAfter = 50 * time.Millisecond
+
 // fenceRegistered registers this process once.
 var fenceRegistered = sync.OnceValue(shmsync.RegisterFence)
 
-// registerFence makes this process a target of fences, in the background since
-// it takes milliseconds, and then says so in its slot.
+// registerFence makes this process a target of fences after a while, and then says so
+// in its slot. Close does not wait for it.
 func (a *Arena) registerFence() {
-	a.inBackground(func() {
+	a.fenceTimer = time.AfterFunc(fenceAfter, func() {
 		if fenceRegistered() != nil {
 			return
 		}
-		a.u32(a.slot(a.mySlot) + slotCaps).Or(capFence)
-		a.fenced.Store(true)
+		a.inBackground(func() {
+			a.u32(a.slot(a.mySlot) + slotCaps).Or(capFence)
+			a.fenced.Store(true)
+		})
 	})
 }

@@ -38,7 +38,7 @@ func (p *neighbours) join(slot int) *Arena {
 	a.label = "neighbours"
 	generation := a.slotState(slot).generation() + 1
 	a.self = makeName(slot, generation)
-	a.current = p.current
+	a.current, a.gone = p.current, func(Name) bool { return true }
 	a.reserve = p.reserve
 	p.mu.Lock()
 	p.live[a.self] = true

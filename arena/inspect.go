@@ -79,7 +79,7 @@ func (i *Inspector) read() error {
 	a.label = img.Name()
 	// A slot to keep guards in, and a name that nobody has.
 	a.mySlot, a.self = 1, makeName(1, 0)
-	a.current = a.isCurrent
+	a.current, a.gone = a.isCurrent, a.Gone
 	a.reserve = func(_, _ uint64) error { return nil }
 	i.a = a
 	i.created = unixTime(a.u64(hdrCreated).Load())

@@ -44,6 +44,17 @@ func (a *Arena) writeObituary(i int, n Name, left bool) {
 	a.u64(o + obitSeq).Store(number + 1)
 }
 
+// hasObituary reports whether the death of n has been recorded.
+func (a *Arena) hasObituary(n Name) bool {
+	total := a.u64(hdrObitsTotal).Load()
+	for back := uint64(1); back <= min(total, obitCount); back++ {
+		if _, name, _, ok := a.readObituary(total - back); ok && name == n {
+			return true
+		}
+	}
+	return false
+}
+
 // readObituary gives obituary n, if it is still, or already, in the ring.
 func (a *Arena) readObituary(n uint64) (id shmsync.Identity, name Name, left, ok bool) {
 	o := a.obituary(n)

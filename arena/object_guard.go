@@ -118,14 +118,15 @@ func (c *core) openBit(h *header, slot int) (word *atomic.Uint32, mask uint32) {
 	return c.u32(h.open + Offset(slot/32*4)), 1 << (slot % 32)
 }
 
-// openers lists the living participants that have h open.
+// openers lists the participants that have h open. A dead one counts until it is
+// gone: a system call of it may still write there.
 func (c *core) openers(h *header) (who []Name) {
 	for i := 1; i <= c.geo.slots; i++ {
 		word, mask := c.openBit(h, i)
 		if word.Load()&mask == 0 {
 			continue
 		}
-		if n := nameIn(i, c.slotState(i)); c.current(n) {
+		if n := nameIn(i, c.slotState(i)); c.current(n) || !c.gone(n) {
 			who = append(who, n)
 		}
 	}

@@ -116,6 +116,9 @@ func join(seg *shm.Segment, opts *Options, created bool) (*Arena, error) {
 			return nil, err
 		}
 		a.opens++
+		if opts == nil || !opts.NoKernelIO { // a declaration of all its parts, or of none
+			a.u32(a.slot(a.mySlot) + slotCaps).And(^uint32(capNoKernelIO))
+		}
 		return a, seg.Close()
 	}
 	a, err := newMember(seg, opts, created)
@@ -166,7 +169,7 @@ func newMember(seg *shm.Segment, opts *Options, created bool) (*Arena, error) {
 	a.memory = newMemory(seg.Bytes())
 	a.geo = geo
 	a.label = seg.Name()
-	a.current = a.isCurrent
+	a.current, a.gone = a.isCurrent, a.Gone
 	a.reserve = func(off, n uint64) error { return seg.Reserve(int64(off), int64(n)) }
 	if err := a.compare(opts, created); err != nil {
 		return nil, err
@@ -177,6 +180,9 @@ func newMember(seg *shm.Segment, opts *Options, created bool) (*Arena, error) {
 	o := opts.orDefault()
 	if o.Label == "" {
 		o.Label = filepath.Base(os.Args[0])
+	}
+	if o.NoKernelIO {
+		a.caps |= capNoKernelIO
 	}
 	if err := a.enter(o.Label); err != nil {
 		return nil, err

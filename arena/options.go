@@ -27,6 +27,12 @@ type Options struct {
 	// Label names this process to people: in errors that say who died, and in
 	// tools. At most 63 bytes are kept. Empty means the program's name.
 	Label string
+	// NoKernelIO declares that this process passes no memory of the arena to a system
+	// call that writes there, such as read(2) into a Block. The data that it leaves
+	// behind when it dies is then handed over as soon as its death is known, without
+	// waiting for the end of its system calls; see [Arena.Gone]. A false declaration
+	// corrupts data. It holds if every Open of this process makes it.
+	NoKernelIO bool
 	// NUMA places the pages of a new arena. What came of it, Segment().Degraded
 	// and Where tell; see Place for parts of an arena. It is ignored for an arena
 	// that exists.

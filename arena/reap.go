@@ -8,6 +8,7 @@ import (
 var (
 	_ = crashpoint.Register("arena.bury.repaired")
 	_ = crashpoint.Register("arena.bury.woken")
+	_ = crashpoint.Register("arena.bury.handed_over")
 	_ = crashpoint.Register("arena.finish.taken")
 	_ = crashpoint.Register("arena.finish.reclaimed")
 	_ = crashpoint.Register("arena.finish.obituary")
@@ -29,7 +30,8 @@ func (a *Arena) bury(i int, w slotWord) {
 // buries does all of it, and does it once.
 type burial struct {
 	of      slotWord
-	mourned bool  // repairs and wakes are done
+	words   bool  // what needs no more than the death is repaired, and wakes are done
+	data    bool  // so is what needs the dead one to be gone
 	written int64 // when the obituary was, CLOCK_MONOTONIC ns; 0 before
 }
 
@@ -43,19 +45,28 @@ func (a *Arena) buryMarked(i int, w slotWord) {
 	if a.closing.Load() || a.slotState(i) != w {
 		return // finished by somebody else
 	}
+	a.endings.begin(i, w)
 	b := a.burials[i]
 	if b == nil || b.of != w {
 		b = &burial{of: w}
 		a.burials[i] = b
 	}
-	if !b.mourned {
+	dead := nameIn(i, w)
+	gone := a.Gone(dead)
+	if !b.words {
 		// Others sleep on these words too, and the kernel woke one of each.
 		a.wakeAlive(i)
-		a.repairAll(nameIn(i, w))
+		a.repairAll(dead)
 		crashpoint.Hit("arena.bury.repaired")
-		a.wakeAll(nameIn(i, w))
+		a.wakeAll(dead)
 		crashpoint.Hit("arena.bury.woken")
-		b.mourned = true
+		b.words, b.data = true, gone
+	}
+	if !b.data && gone {
+		a.repairAll(dead)
+		crashpoint.Hit("arena.bury.handed_over")
+		a.wakeAll(dead)
+		b.data = true
 	}
 	a.finish(i, b)
 }
@@ -97,9 +108,11 @@ func (a *Arena) countDeath() {
 	a.ringDoorbells()
 }
 
-// finish writes the obituary, and a moment later gives back the dead one's
-// memory and frees its slot, which is what only one may do. The undertaker's
-// name in the slot may be replaced when it is not current.
+// finish writes the obituary, and gives back the dead one's memory and frees its
+// slot when it is gone and a moment has passed, which is what only one may do. The
+// undertaker's name in the slot may be replaced when it is not current. Nobody is
+// undertaker while it waits for the dead one to be gone: that may take long, and it
+// may be stopped.
 func (a *Arena) finish(i int, b *burial) {
 	word := a.u32(a.slot(i) + slotUndertaker)
 	u := Name(word.Load())
@@ -115,11 +128,20 @@ func (a *Arena) finish(i int, b *burial) {
 	dead := nameIn(i, b.of)
 	now := shmsync.Monotonic()
 	if b.written == 0 {
-		a.writeObituary(i, dead, false)
+		if !a.hasObituary(dead) {
+			a.writeObituary(i, dead, false)
+		}
 		crashpoint.Hit("arena.finish.obituary")
 		b.written = now
 		a.unfinished.Store(true) // before the bell, which makes the sentinel look
 		a.ringWatchers()
+	}
+	// The kernel may not have finished with the alive words of one that is gone by
+	// its own declaration: a slot taken again now could be marked for its death.
+	if !b.data || !a.ended(i) {
+		a.unfinished.Store(true)
+		word.CompareAndSwap(uint32(a.self), 0)
+		return
 	}
 	if now-b.written < settleAfter {
 		a.unfinished.Store(true)
@@ -127,12 +149,6 @@ func (a *Arena) finish(i int, b *burial) {
 	}
 	a.settle(dead)
 	crashpoint.Hit("arena.finish.reclaimed")
-	if !a.gone(i) {
-		// The kernel has not finished with the alive words: a slot taken again
-		// now could be marked for the old owner's death.
-		a.unfinished.Store(true)
-		return
-	}
 	a.freeSlot(i, b.of)
 	crashpoint.Hit("arena.finish.freed")
 	word.CompareAndSwap(uint32(a.self), 0)
@@ -184,12 +200,17 @@ func (a *Arena) freeSlot(i int, w slotWord) {
 }
 
 // buryAll deals with every dead participant that can be found.
-func (a *Arena) buryAll() {
+func (a *Arena) buryAll() { a.buryThose(a.surveyDead) }
+
+// buryOn goes on with what is unfinished.
+func (a *Arena) buryOn() { a.buryThose(a.seenDead) }
+
+func (a *Arena) buryThose(dead func(i int, w slotWord) bool) {
 	a.unfinished.Store(false)
 	a.forgetBurials()
 	for i := 1; i <= a.geo.slots; i++ {
 		w := a.slotState(i)
-		if i != a.mySlot && (w.phase() == phaseDead || a.surveyDead(i, w)) {
+		if i != a.mySlot && (w.phase() == phaseDead || dead(i, w)) {
 			a.bury(i, w)
 		}
 	}

@@ -54,7 +54,7 @@ const (
 // are told, and the first wakes the rest.
 func (a *Arena) watch() {
 	bell := a.u32(a.slot(a.mySlot) + slotWatchBell)
-	wait, was := int64(pollFirst), false
+	wait := int64(pollFirst)
 	seen := notices{}
 	for {
 		// The bell is read before everything else that it may be rung for.
@@ -74,14 +74,14 @@ func (a *Arena) watch() {
 			if poll == 0 {
 				poll = pollMost
 			}
-			if unfinished && !was {
-				wait = pollFirst // a burial has just begun
+			next := min(wait, poll)
+			if unfinished {
+				next = min(poll, a.nextLook())
 			}
-			was = unfinished
-			deadline = shmsync.Monotonic() + min(wait, poll)
+			deadline = shmsync.Monotonic() + next
 			wait = min(2*wait, pollMost)
 		} else {
-			wait, was = pollFirst, false
+			wait = pollFirst
 		}
 		var err error
 		if len(sleep) > 1 && a.caps&capWaitV != 0 {
@@ -96,7 +96,7 @@ func (a *Arena) watch() {
 		// Whatever the wait says, everything is examined again: waitv swallows
 		// several wakes and reports one.
 		if a.unfinished.Load() {
-			a.buryAll()
+			a.buryOn()
 		}
 	}
 }
@@ -158,7 +158,7 @@ func (a *Arena) watchEntries(bell *uint32, rung uint32, targets []int, seen noti
 		w := a.slotState(i)
 		if w.phase() == phaseDead {
 			// Whoever marked it may have died since, or leaves the rest to us.
-			delay := base
+			delay := base + int64(distance)*stagger
 			if u := Name(a.u32(a.slot(i) + slotUndertaker).Load()); u != a.self && a.isCurrent(u) {
 				delay = stagger
 			}

@@ -30,11 +30,11 @@ const (
 
 // The capabilities of a participant, for peers and tools.
 const (
-	capRobust = 1 << iota // its alive words are marked by the kernel
-	capOFD                // it holds the byte lock of its slot
-	_                     // reserved
-	capFence              // it is a target of shmsync.Fence
-	capWaitV              // it can sleep on several words
+	capRobust     = 1 << iota // its alive words are marked by the kernel
+	capOFD                    // it holds the byte lock of its slot
+	capNoKernelIO             // it passes no memory of the arena to a system call
+	capFence                  // it is a target of shmsync.Fence
+	capWaitV                  // it can sleep on several words
 )
 
 // slotWord is the state word of a slot.
@@ -48,7 +48,7 @@ const (
 //	                                              finds the byte unlocked
 //	live     a participant                        leaving by itself; dead by who saw its death
 //	leaving  closing                              free by itself; dead by who saw its death
-//	dead     fence passed, traces being removed   free by the undertaker; retired at the last generation;
+//	dead     fence passed, traces being removed   free by the undertaker when it is gone; retired at the last generation;
 //	                                              joining with generation+1, by a joiner that finds no free one
 //	retired  its generations are used up          stays
 //

@@ -49,7 +49,7 @@ type cohortDoor struct {
 // another policy than Release.
 func buildDoor(a *arena.Arena, o arena.Object, k int) *Mutex {
 	m := buildMutexAt(a, o, o.Body+cohortDoorOff(k), &MutexOptions{Checked: true, Repair: func() error { return nil }})
-	m.latch = true
+	m.latch, m.internal = true, true
 	return m
 }
 

@@ -33,7 +33,7 @@ func cohortParts(a *arena.Arena, o arena.Object, f func(door int, w *mutexWords)
 
 // repairCohort takes back what dead has of the object: the lock, and doors.
 func repairCohort(a *arena.Arena, o arena.Object, dead arena.Name) {
-	cohortParts(a, o, func(_ int, w *mutexWords) { repairMutexWords(a, w, dead) })
+	cohortParts(a, o, func(door int, w *mutexWords) { repairMutexWords(a, w, dead, door >= 0) })
 }
 
 // wakeCohort makes up for wakes that a death swallowed, at the lock and at doors.

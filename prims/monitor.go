@@ -96,7 +96,7 @@ func buildMonitor(a *arena.Arena, o arena.Object, off arena.Offset, r rules, bar
 		m.latch = buildMutexAt(a, o, off, opt)
 		m.latch.alsoLook = m.look
 	}
-	m.latch.latch = true
+	m.latch.latch, m.latch.internal = true, true
 	m.key = m.latch.key
 	m.counts = countsOf(a, &m.words.latch.counts)
 	return m

@@ -130,7 +130,7 @@ const settleEvery = 10
 // repairMonitor takes back what dead has of an object. Who holds its latch for long
 // may be stopped: then those who wait do it when they look, or the next call.
 func repairMonitor(m *monitor, dead arena.Name) {
-	repairMutexWords(m.a, &m.words.latch, dead)
+	repairMutexWords(m.a, &m.words.latch, dead, true)
 	m.without = dead
 	if m.tryEnter() {
 		b := takeWakes()

@@ -58,6 +58,7 @@ type Mutex struct {
 	// alsoLook is called by looks, if set, for an object that has m as a part.
 	alsoLook func()
 	latch    bool // it is such a part, and only the library locks it
+	internal bool // it guards words, and no data of the user's
 	cohort   bool // it is that of a CohortMutex that lets its callers in
 	counts   *countWords
 

@@ -35,3 +35,10 @@ func (w *waiter) stirs() {
 		w.stir.CompareAndSwap(0, uint32(cohortStirred))
 	}
 }
+
+// mayHandOff reports whether the last hand-off is long enough ago. Each leaves the
+// lock idle until the waiter runs, so they are rationed.
+func (m *Mutex) mayHandOff(now int64) bool {
+	ago := now - int64(m.words.handed.Load())
+	return ago < 0 || ago > handOffEvery
+}

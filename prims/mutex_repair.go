@@ -25,17 +25,21 @@ func init() {
 	})
 }
 
-// bereave deals with owner word o, whose name was found dead.
-func (m *Mutex) bereave(o ownerWord) { bereaveMutex(m.a, m.words, o) }
+// bereave deals with owner word o, whose name was found dead. It reports false if the
+// word stays: the data that it guards is handed over when the dead one is gone.
+func (m *Mutex) bereave(o ownerWord) (changed bool) {
+	return bereaveMutex(m.a, m.words, o, m.internal)
+}
 
-func bereaveMutex(a *arena.Arena, w *mutexWords, o ownerWord) {
+// bereaveMutex is bereave. internal says that the mutex guards no data.
+func bereaveMutex(a *arena.Arena, w *mutexWords, o ownerWord, internal bool) (changed bool) {
 	next := o.bereaved(policyOf(w.policy))
-	if next == o {
-		return
+	if next == o || !internal && next.free() && o.held() && !a.Gone(o.name()) {
+		return false
 	}
 	// sync(mutex.release): release
 	if !w.owner.CompareAndSwap(uint32(o), uint32(next)) {
-		return
+		return true
 	}
 	crashpoint.Hit("mutex.bereave.marked")
 	if o.held() {
@@ -47,6 +51,7 @@ func bereaveMutex(a *arena.Arena, w *mutexWords, o ownerWord) {
 	} else {
 		wakeOneOf(a, w)
 	}
+	return true
 }
 
 // wakeOneOf wakes a waiter, announced or not.
@@ -63,11 +68,11 @@ func wakeAllOf(a *arena.Arena, w *mutexWords) {
 // repairMutex takes back what dead has of the object.
 func repairMutex(a *arena.Arena, obj arena.Object, dead arena.Name) {
 	if w, err := arena.TryAt[mutexWords](a, obj.Body); err == nil {
-		repairMutexWords(a, w, dead)
+		repairMutexWords(a, w, dead, false)
 	}
 }
 
-func repairMutexWords(a *arena.Arena, w *mutexWords, dead arena.Name) {
+func repairMutexWords(a *arena.Arena, w *mutexWords, dead arena.Name, internal bool) {
 	if s := w.starving.Load(); dead.Covers(arena.Name(s & arena.NameMask)) {
 		w.starving.CompareAndSwap(s, 0)
 	}
@@ -76,7 +81,9 @@ func repairMutexWords(a *arena.Arena, w *mutexWords, dead arena.Name) {
 		if !dead.Covers(o.name()) || !o.held() && o.kind() != kindReserved {
 			return
 		}
-		bereaveMutex(a, w, o)
+		if !bereaveMutex(a, w, o, internal) {
+			return
+		}
 	}
 }
 
@@ -177,7 +184,7 @@ func (w *waiter) repair(o ownerWord) (took bool, err error) {
 // options.
 func (m *Mutex) inherit(o ownerWord) (took bool, err error) {
 	recovering := makeOwner(kindRecovering, m.name)
-	if o.kind() != kindOwnerDead || !m.owner.CompareAndSwap(uint32(o), uint32(recovering)) {
+	if o.kind() != kindOwnerDead || !m.mayTake(o) || !m.owner.CompareAndSwap(uint32(o), uint32(recovering)) {
 		return false, nil
 	}
 	crashpoint.Hit("mutex.recover.taken")
@@ -191,7 +198,8 @@ func (m *Mutex) inherit(o ownerWord) (took bool, err error) {
 	return true, nil
 }
 
-// Recover makes an owner-dead or not recoverable m usable again: it takes the
+// Recover makes an owner-dead or not recoverable m usable again: it waits until
+// nothing of the dead process can write any more, not even a system call, takes the
 // lock, runs repair, and releases the lock. When repair returns an error, or
 // panics, m becomes not recoverable, and only a later Recover brings it back;
 // Recover returns the error. While it runs others wait, as for a holder; when
@@ -210,6 +218,16 @@ func (m *Mutex) Recover(ctx context.Context, repair func() error) error {
 				return nil
 			case errors.Is(err, shmsync.ErrOwnerDead), errors.Is(err, shmsync.ErrNotRecoverable):
 				continue
+			default:
+				return err
+			}
+		}
+		if !m.mayTake(o) {
+			switch err := awaitGone(ctx, m.a, m.queue, o.name()); err {
+			case nil:
+				continue // somebody else may recover it by now
+			case errClosing:
+				return m.closed()
 			default:
 				return err
 			}

@@ -114,8 +114,7 @@ func (m *Mutex) step(o ownerWord, slept bool) (took, changed bool, err error) {
 		took = m.owner.CompareAndSwap(uint32(o), uint32(m.name))
 		return took, true, nil
 	case m.a.Dead(o.name()):
-		m.bereave(o)
-		return false, true, nil
+		return false, m.bereave(o), nil
 	}
 	return false, false, nil
 }
@@ -139,6 +138,8 @@ type waiter struct {
 	node   int
 	door   bool // it has that node's door
 	inVain bool // what giveWay did
+	dying  bool // the last sleep was for a holder that is dead and not gone
+	exit   goneWait
 }
 
 // lock takes the lock, with the repair of this process's options where a death
@@ -157,6 +158,17 @@ func (w *waiter) acquire(mayRepair bool) error {
 			return nil
 		case err != nil:
 			if mayRepair && m.repair != nil && o.kind() == kindOwnerDead {
+				if !m.mayTake(o) {
+					switch w.sleepUntilGone(o) {
+					case park.Canceled:
+						w.leave()
+						return w.cancel.Err()
+					case park.Closed:
+						w.leave()
+						return m.closed()
+					}
+					continue
+				}
 				took, err = w.repair(o)
 				if took {
 					return nil
@@ -187,7 +199,7 @@ func (w *waiter) acquire(mayRepair bool) error {
 		}
 		switch w.sleep() {
 		case park.Again:
-			spun = false
+			spun = w.dying
 			w.giveWay()
 		case park.Canceled:
 			if w.lastTry() {
@@ -253,17 +265,15 @@ func (w *waiter) sleep() park.Result {
 	}
 	w.slept = true
 	bed.Owner, bed.Since = o.name(), w.since
+	if w.dying = o.held() && !m.a.Current(o.name()); w.dying {
+		bed.Owner, bed.Bounded = 0, w.exit.next()
+	} else {
+		w.exit = goneWait{}
+	}
 	m.counts.add(countSleep)
 	r := m.queue.Sleep(uint32(v), bed, &w.cancel)
 	crashpoint.Hit("mutex.lock.woken")
 	return r
-}
-
-// mayHandOff reports whether the last hand-off is long enough ago. Each leaves the
-// lock idle until the waiter runs, so they are rationed.
-func (m *Mutex) mayHandOff(now int64) bool {
-	ago := now - int64(m.words.handed.Load())
-	return ago < 0 || ago > handOffEvery
 }
 
 // blocks reports whether o is a word that a waiter may sleep on: one that the
@@ -273,7 +283,7 @@ func (m *Mutex) blocks(o ownerWord, slept bool) bool {
 	case !o.valid():
 		return false
 	case o.held():
-		return m.a.Current(o.name())
+		return m.a.Current(o.name()) || m.stays(o)
 	case o.kind() == kindReserved:
 		return (o.name() != m.name || !slept) && m.a.Current(o.name())
 	}
@@ -432,19 +442,4 @@ func (m *Mutex) reserve(from ownerWord) bool {
 	m.bell.Touch()
 	m.a.ReadyOf(&m.words.hub, s)
 	return true
-}
-
-const allSleepers = 1 << 30
-
-// badUnlock is where an Unlock ends whose caller does not hold the lock. Who has a
-// latch does hold it: a peer has overwritten the word, and the next one to come is
-// told.
-func (m *Mutex) badUnlock(o ownerWord) {
-	if m.latch {
-		return
-	}
-	if !o.valid() {
-		panic(m.fail("mutex.unlock", shmsync.ErrCorrupt, nil, o.String()))
-	}
-	panic(m.named("shmsync: Unlock of mutex ") + ", which this process does not hold: it is " + o.String())
 }

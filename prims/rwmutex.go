@@ -194,6 +194,7 @@ func buildRWMutex(a *arena.Arena, o arena.Object, opt *RWMutexOptions) (*RWMutex
 	// The Repair is for bytes that were never initialized, where the policy of
 	// the writers' mutex reads as Report: what a death leaves is told by the gate.
 	m.writers = buildMutexAt(a, o, o.Body, &MutexOptions{Repair: func() error { return nil }})
+	m.writers.internal = true // the gate guards the data
 	m.writers.counted()
 	m.bellReaders, m.bellWriter = rwmutexBells(a, w)
 	m.readers = park.NewQueue(park.Config{

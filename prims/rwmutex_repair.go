@@ -79,7 +79,7 @@ func repairRWMutex(a *arena.Arena, obj arena.Object, dead arena.Name) {
 		}
 		bereaveRWMutex(a, w, g)
 	}
-	repairMutexWords(a, &w.writers, dead)
+	repairMutexWords(a, &w.writers, dead, true)
 }
 
 // wakeRWMutex makes up for a wake that a death swallowed.

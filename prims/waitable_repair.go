@@ -19,7 +19,7 @@ func init() {
 // its next call.
 func repairWaitable(a *arena.Arena, o arena.Object, dead arena.Name) {
 	if w, err := arena.TryAt[waitableWords](a, o.Body); err == nil {
-		repairMutexWords(a, &w.mon.latch, dead)
+		repairMutexWords(a, &w.mon.latch, dead, true)
 	}
 	m := openMonitor(a, o)
 	if m != nil && m.tryEnter() {

@@ -258,8 +258,8 @@ var mutants = []mutant{
 	{
 		name: "a door stays with the dead",
 		file: "prims/cohortmutex_repair.go",
-		old:  "func(_ int, w *mutexWords) { repairMutexWords(a, w, dead) })",
-		new:  "func(door int, w *mutexWords) {\n\t\tif door < 0 {\n\t\t\trepairMutexWords(a, w, dead)\n\t\t}\n\t})",
+		old:  "func(door int, w *mutexWords) { repairMutexWords(a, w, dead, door >= 0) })",
+		new:  "func(door int, w *mutexWords) {\n\t\tif door < 0 {\n\t\t\trepairMutexWords(a, w, dead, false)\n\t\t}\n\t})",
 		pkg:  "prims", run: "TestCohortMutexStoppedWaiter/killed_true", tags: withPoints, env: noLooks,
 	},
 	{

@@ -1,0 +1,185 @@
+//go:build linux
+
+package prims_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/proctest"
+	"github.com/shmsync/shmsync/prims"
+)
+
+// dataGuard is an object that lets one process at a time at the data.
+type dataGuard struct {
+	// enter returns when this process may use the data. After an error that Is
+	// ErrOwnerDead, rescue calls f with the data in this process's hands.
+	enter  func(context.Context) error
+	leave  func()
+	rescue func(ctx context.Context, f func() error) error
+}
+
+// dataGuards are the objects that hand data over, each with one policy.
+var dataGuards = map[string]func(a *arena.Arena, name string) (dataGuard, error){
+	"mutex, report": func(a *arena.Arena, name string) (g dataGuard, err error) {
+		m, err := prims.OpenMutex(a, name, nil)
+		return dataGuard{m.LockContext, m.Unlock, m.Recover}, err
+	},
+	"mutex, release": func(a *arena.Arena, name string) (g dataGuard, err error) {
+		m, err := prims.OpenMutex(a, name, &prims.MutexOptions{Policy: prims.Release})
+		return dataGuard{m.LockContext, m.Unlock, m.Recover}, err
+	},
+	"cohortmutex, release": func(a *arena.Arena, name string) (g dataGuard, err error) {
+		m, err := prims.OpenCohortMutex(a, name, &prims.CohortMutexOptions{Policy: prims.Release, Nodes: cohortNodes})
+		return dataGuard{m.LockContext, m.Unlock, m.Recover}, err
+	},
+}
+
+type readerParams struct {
+	Arena, File string
+	Size        uint64
+	Options     *arena.Options
+}
+
+func openGuards(a *arena.Arena, size uint64) (guards map[string]dataGuard, data map[string][]byte, err error) {
+	guards, data = map[string]dataGuard{}, map[string][]byte{}
+	for name, open := range dataGuards {
+		if guards[name], err = open(a, "guard, "+name); err != nil {
+			return nil, nil, err
+		}
+		if data[name], err = a.Block("data, "+name, size); err != nil {
+			return nil, nil, err
+		}
+	}
+	return guards, data, nil
+}
+
+func init() {
+	proctest.Register("reader", func(c *proctest.Child) {
+		var p readerParams
+		c.Params(&p)
+		a, err := arena.Attach(p.Arena, p.Options)
+		if err != nil {
+			c.Fatal(err)
+		}
+		guards, data, err := openGuards(a, p.Size)
+		if err != nil {
+			c.Fatal(err)
+		}
+		f, err := os.Open(p.File)
+		if err != nil {
+			c.Fatal(err)
+		}
+		var in sync.WaitGroup
+		for name, g := range guards {
+			in.Add(1)
+			go func() {
+				for first := true; ; first = false {
+					if err := g.enter(context.Background()); err != nil {
+						c.Fatal(err)
+					}
+					if first {
+						in.Done()
+					}
+					// The kernel copies into the arena, and goes on to the end when the
+					// process is killed meanwhile.
+					if _, err = f.ReadAt(data[name], 0); err != nil {
+						c.Fatal(err)
+					}
+					g.leave()
+				}
+			}()
+		}
+		in.Wait()
+		// From now on its death is seen before its threads have ended.
+		for !a.Fenced() {
+			<-after(time.Millisecond)
+		}
+		c.Ready()
+		c.Await()
+	})
+}
+
+// A process that is killed while the kernel copies from a file into the arena for it
+// writes no byte of the data any more once the data is somebody else's.
+func TestDataIsHandedOverWhenTheDeadCannotWriteIt(t *testing.T) {
+	const kills, size = 6, 2 << 20
+	a := newArena(t, nil)
+	guards, data, err := openGuards(a, size)
+	require.NoError(t, err)
+	file := filepath.Join("/dev/shm", fmt.Sprintf("shmsync-test-%d-%s", os.Getpid(), randomName()))
+	require.NoError(t, os.WriteFile(file, bytes.Repeat([]byte{0xdd}, size), 0o600))
+	t.Cleanup(func() { os.Remove(file) })
+	ctx, cancel := context.WithTimeout(t.Context(), patience())
+	defer cancel()
+	for k := range kills {
+		p := proctest.Start(t, "reader", proctest.Dump(func() string { return words(a) }),
+			proctest.Params(readerParams{nameOf(a), file, size, nil}))
+		p.Await(t)
+		<-after(rand.N(4 * time.Millisecond)) // somewhere in a read
+		start := time.Now()
+		p.Signal(t, os.Kill)
+		var all sync.WaitGroup
+		for name, g := range guards {
+			all.Go(func() {
+				took, wrote, err := takeOver(ctx, g, data[name], byte(k+1))
+				assert.NoError(t, err, "%s", name)
+				assert.False(t, wrote, "%s: the dead process wrote after the data had been handed over, %v after its death", name, took.Sub(start))
+			})
+		}
+		all.Wait()
+		p.WaitSignal(t, syscall.SIGKILL)
+	}
+	sound(t, a)
+}
+
+// takeOver takes the data from a process that was killed, and reports when it had it
+// and whether somebody else wrote to it then.
+func takeOver(ctx context.Context, g dataGuard, data []byte, mark byte) (took time.Time, wrote bool, err error) {
+	use := func() error {
+		took = time.Now()
+		paint(data, mark)
+		for end := took.Add(10 * time.Millisecond); !wrote && time.Now().Before(end); {
+			wrote = !painted(data, mark)
+		}
+		return nil
+	}
+	for err = g.enter(ctx); errors.Is(err, shmsync.ErrOwnerDead); err = g.enter(ctx) {
+		if err := g.rescue(ctx, use); err != nil {
+			return took, wrote, err
+		}
+	}
+	if err != nil {
+		return took, wrote, err
+	}
+	if took.IsZero() {
+		use()
+	}
+	g.leave()
+	return took, wrote, nil
+}
+
+func paint(b []byte, with byte) {
+	b[0] = with
+	for n := 1; n < len(b); n *= 2 {
+		copy(b[n:], b[:n])
+	}
+}
+
+func painted(b []byte, with byte) bool {
+	return b[0] == with && bytes.Equal(b[1:], b[:len(b)-1])
+}

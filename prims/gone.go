@@ -1,0 +1,76 @@
+package prims
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/park"
+)
+
+// What a dead process leaves of an object is of two sorts. Words, such as an owner word
+// or the state of a queue, are repaired as soon as its death is known. Data, which the
+// object guards, is handed over when the process is gone: a system call of it may write
+// there until then. See docs/design/0026.
+
+const (
+	// goneFirst and goneMost bound the time from one question whether a dead process is
+	// gone to the next.
+	goneFirst = 50e3 // ns
+	goneMost  = 1e6  // ns
+)
+
+// errClosing says that this process leaves the arena.
+var errClosing = errors.New("this process closes the arena")
+
+// goneWait paces the questions of one caller.
+type goneWait struct{ last int64 }
+
+// next is how many nanoseconds to wait before the next question.
+func (g *goneWait) next() int64 {
+	g.last = min(max(g.last*3/2, goneFirst), goneMost)
+	return g.last
+}
+
+// awaitGone waits until n, which is dead, is gone. q is a queue of the object. Its errors
+// are ctx.Err(), and errClosing.
+func awaitGone(ctx context.Context, a *arena.Arena, q *park.Queue, n arena.Name) error {
+	return awaitUntil(ctx, q, func() bool { return a.Gone(n) })
+}
+
+// awaitAllGone waits until all who died are gone.
+func awaitAllGone(a *arena.Arena, q *park.Queue) error {
+	return awaitUntil(nil, q, a.AllGone)
+}
+
+func awaitUntil(ctx context.Context, q *park.Queue, done func() bool) error {
+	if done() {
+		return nil
+	}
+	if !q.Enter() {
+		return errClosing
+	}
+	defer q.Exit()
+	var ended <-chan struct{}
+	if ctx != nil {
+		ended = ctx.Done()
+	}
+	var g goneWait
+	timer := time.NewTimer(time.Duration(g.next()))
+	defer timer.Stop()
+	for {
+		select {
+		case <-timer.C:
+		case <-ended:
+			return ctx.Err()
+		}
+		switch {
+		case done():
+			return nil
+		case q.Closing():
+			return errClosing
+		}
+		timer.Reset(time.Duration(g.next()))
+	}
+}
