@@ -44,6 +44,9 @@
  * returns ENOTCONN and changes nothing. It opens the arena itself, and its objects
  * again. exec needs nothing.
  *
+ * SIGNALS. A handler may release a semaphore, set an event, count up a sequencer, post
+ * to a futex and schedule a gate. docs/c-api.md has the list; all else is forbidden there.
+ *
  * Locks belong to processes: one thread may lock and another of the process unlock.
  * A lock is not recursive.
  */
@@ -1382,6 +1385,25 @@ SHMI_FN void shmi_nap(int64_t ns)
     syscall(SYS_nanosleep, &ts, NULL); /* unlike nanosleep it is no cancellation point */
 }
 
+/* ---- Memory for who holds a queue lock. It does not come from malloc, whose locks a thread
+ * may hold that a signal handler has interrupted, and the handler may wait for the queue lock. ---- */
+
+/* Makes a region of had bytes, NULL for none, one of size bytes; NULL if there is no memory. */
+SHMI_FN void *shmi_scratch(void *old, size_t had, size_t size)
+{
+    void *p;
+    if (old == NULL)
+        p = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    else
+        p = mremap(old, had, size, MREMAP_MAYMOVE);
+    return p == MAP_FAILED ? NULL : p;
+}
+SHMI_FN void shmi_end_scratch(void *p, size_t size)
+{
+    if (p != NULL)
+        munmap(p, size);
+}
+
 /* Sleeps while *addr is val, until a wake or deadline (0: none). 0, EAGAIN, EINTR,
  * ETIMEDOUT are part of the protocol. */
 SHMI_FN int shmi_futex_sleep(uint32_t *addr, uint32_t val, int64_t deadline)
@@ -2540,6 +2562,60 @@ SHMI_FN int shmi_call_repair(int (*repair)(void *), void *arg)
     failed = repair(arg);
     shmi_let_cancel();
     return failed;
+}
+
+/* ---- Signals: a handler may call some objects (docs/c-api.md). If it interrupted a thread
+ * that holds the queue lock of the same object, it would wait for the thread that it
+ * interrupted. So such a thread has its signals blocked for as long as it holds one. ---- */
+
+static SHMI_THREAD volatile unsigned shmi_signals_held; /* queue locks that the thread holds */
+static SHMI_THREAD uint64_t shmi_signals_before;        /* the mask that the outermost of them found */
+
+/* All signals but those that a fault of the thread itself raises, which end a process that
+ * blocks them, and the two that the C library needs. */
+#define SHMI_SIGNAL_BIT(n) (UINT64_C(1) << ((n)-1))
+#define SHMI_SIGNALS                                                                                                        \
+    (~(SHMI_SIGNAL_BIT(SIGSEGV) | SHMI_SIGNAL_BIT(SIGBUS) | SHMI_SIGNAL_BIT(SIGFPE) | SHMI_SIGNAL_BIT(SIGILL) |             \
+       SHMI_SIGNAL_BIT(SIGTRAP) | SHMI_SIGNAL_BIT(SIGABRT) | SHMI_SIGNAL_BIT(SIGSYS) | SHMI_SIGNAL_BIT(32) | SHMI_SIGNAL_BIT(33)))
+
+SHMI_FN void shmi_block_signals(void)
+{
+    uint64_t all = SHMI_SIGNALS, before = 0;
+    syscall(SYS_rt_sigprocmask, SIG_BLOCK, &all, &before, sizeof all);
+    shmi_signals_before = before; /* no handler of ours runs from here on */
+}
+SHMI_FN void shmi_unblock_signals(void)
+{
+    uint64_t before = shmi_signals_before; /* a handler writes the variable, too */
+    syscall(SYS_rt_sigprocmask, SIG_SETMASK, &before, NULL, sizeof before);
+}
+SHMI_FN void shmi_hold_signals(void)
+{
+    if (shmi_signals_held == 0)
+        shmi_block_signals();
+    shmi_signals_held++;
+}
+SHMI_FN void shmi_let_signals(void)
+{
+    if (--shmi_signals_held == 0)
+        shmi_unblock_signals();
+}
+/* A thread that sleeps for a queue lock does not hold it yet, and takes signals meanwhile. */
+SHMI_FN unsigned shmi_lend_signals(void)
+{
+    unsigned held = shmi_signals_held;
+    if (held != 0) {
+        shmi_signals_held = 0;
+        shmi_unblock_signals();
+    }
+    return held;
+}
+SHMI_FN void shmi_regain_signals(unsigned held)
+{
+    if (held != 0) {
+        shmi_block_signals();
+        shmi_signals_held = held;
+    }
 }
 
 /* ---- Calls that may sleep ---- */
@@ -7195,11 +7271,13 @@ SHMI_FN int shmi_seat_take(shmsync_arena *a, shmi_seat **out)
     *out = s;
     return 0;
 }
-/* shmi_seat_take if that takes no new node, or NULL. */
+/* shmi_seat_take if that takes no new node and no waiting, or NULL. The caller may hold a
+ * queue lock: a thread that has seats_lock may be interrupted by a handler that waits for it. */
 SHMI_FN shmi_seat *shmi_seat_cached(shmsync_arena *a)
 {
     shmi_seat *s;
-    pthread_mutex_lock(&a->seats_lock);
+    if (pthread_mutex_trylock(&a->seats_lock) != 0)
+        return NULL;
     s = a->seats;
     if (s != NULL)
         a->seats = s->next;
@@ -7649,6 +7727,7 @@ SHMI_FN int shmi_mutex_sleep(shmi_mutex_wait *w)
     int64_t now = shmi_now(), ago;
     shmi_bed bed;
     uint32_t v, o;
+    unsigned held;
     int r;
     if (w->since == 0)
         w->since = now;
@@ -7690,7 +7769,10 @@ SHMI_FN int shmi_mutex_sleep(shmi_mutex_wait *w)
         bed.owner = 0;
     }
     bed.deadline = w->deadline;
+    held = m->latch ? shmi_lend_signals() : 0;
     r = shmi_sleep(m->a, &bed);
+    if (m->latch)
+        shmi_regain_signals(held);
     SHMSYNC_CRASHPOINT("mutex.lock.woken");
     return r;
 }
@@ -8332,7 +8414,7 @@ int shmsync_futex_timedwait(shmsync_futex *f, uint64_t token, const struct times
  */
 
 struct shmi_monitor;
-enum { SHMI_redoMost = 6 };
+enum { SHMI_redoMost = 6, SHMI_wakesFew = 32 };
 
 /* A node on a queue; n is NULL where there is none. */
 struct shmi_wait {
@@ -8348,7 +8430,7 @@ struct shmi_woken {
 };
 struct shmi_wakes {
     uint32_t n, room;
-    struct shmi_woken few[8], *more; /* more is a copy of few and what came after it, once there was no room */
+    struct shmi_woken few[SHMI_wakesFew], *more; /* more is a copy of few and what came after it, once there was no room */
 };
 
 /* A change of several words of a monitor's state that is made as one. */
@@ -8393,6 +8475,7 @@ struct shmi_monitor {
     int64_t kept;     /* when the last sweep left data of one that was not gone; 0: there was none. Atomic. */
     uint32_t looks;
     uint32_t tidying; /* a wait was given up and could not be taken off */
+    int handlers;     /* signal handlers may call the object */
 };
 
 /* A store of a word that only who holds the latch writes: in the order of the program, so that a death leaves a prefix. */
@@ -8554,7 +8637,7 @@ SHMI_FN int shmi_mon_waiting(struct shmi_monitor *m, struct shmi_wait w)
 SHMI_FN void shmi_wakes_init(struct shmi_wakes *b)
 {
     b->n = 0;
-    b->room = 8;
+    b->room = SHMI_wakesFew;
     b->more = NULL;
 }
 
@@ -8578,7 +8661,7 @@ SHMI_FN void shmi_wakes_add(struct shmi_monitor *m, struct shmi_wakes *b, struct
     u.owner = owner;
     if (b->n == b->room) {
         uint32_t room = 4 * b->room;
-        struct shmi_woken *more = (struct shmi_woken *)realloc(b->more, room * sizeof *more);
+        struct shmi_woken *more = (struct shmi_woken *)shmi_scratch(b->more, b->more != NULL ? b->room * sizeof *more : 0, room * sizeof *more);
         if (more == NULL) {
             shmi_wake_one(m, &u); /* at once, then */
             return;
@@ -8616,17 +8699,43 @@ SHMI_FN void shmi_mon_wake(struct shmi_monitor *m, struct shmi_wakes *b)
         for (i = 0; i < b->n; i++)
             shmi_wake_one(m, &u[i]);
     }
-    free(b->more);
+    shmi_end_scratch(b->more, b->room * sizeof *b->more);
     shmi_wakes_init(b);
 }
 
 SHMI_FN void shmi_mon_rebuild(struct shmi_monitor *m);
 
+/* Signals are blocked from before the latch is taken until after it was given back. */
+SHMI_FN void shmi_mon_hold_signals(struct shmi_monitor *m)
+{
+    if (m->handlers)
+        shmi_hold_signals();
+}
+SHMI_FN void shmi_mon_let_signals(struct shmi_monitor *m)
+{
+    if (m->handlers)
+        shmi_let_signals();
+}
+
 /* Takes the latch, until abs, CLOCK_MONOTONIC ns, 0 for no end. Returns 0, ETIMEDOUT, EPROTO, EBADF, ENOTCONN. */
 SHMI_FN int shmi_mon_enter(struct shmi_monitor *m, int64_t abs)
 {
-    int err = shmi_mutex_lock(&m->latch, abs);
+    int err;
+    shmi_mon_hold_signals(m);
+    err = shmi_mutex_lock(&m->latch, abs);
+    if (err != 0)
+        shmi_mon_let_signals(m);
     return err == EOWNERDEAD || err == ENOTRECOVERABLE ? EPROTO : err;
+}
+
+/* Takes the latch if it is free. */
+SHMI_FN int shmi_mon_enter_free(struct shmi_monitor *m)
+{
+    shmi_mon_hold_signals(m);
+    if (shmi_mutex_trylock(&m->latch) == 0)
+        return 1;
+    shmi_mon_let_signals(m);
+    return 0;
 }
 
 /* Takes the latch if that does not take long. */
@@ -8636,14 +8745,17 @@ SHMI_FN int shmi_mon_try_enter(struct shmi_monitor *m)
     int tries, err;
     if (shmi_self(m->a) == 0)
         return 0;
+    shmi_mon_hold_signals(m);
     for (tries = 0;; tries++) {
         if (shmi_mutex_trylock(&m->latch) == 0)
             return 1;
         err = 0;
         if (shmi_mutex_inherit(&m->latch, shmi_ld32(m->latch.own), &err))
             return 1;
-        if (err != 0 || tries > most)
+        if (err != 0 || tries > most) {
+            shmi_mon_let_signals(m);
             return 0;
+        }
         if (tries < most / 2)
             shmi_pause(64);
         else
@@ -8666,6 +8778,7 @@ SHMI_FN void shmi_mon_leave(struct shmi_monitor *m, struct shmi_wakes *b)
     if (shmi_is_broken(m))
         shmi_mon_rebuild(m);
     shmi_mutex_unlock(&m->latch);
+    shmi_mon_let_signals(m);
     shmi_mon_wake(m, b);
 }
 
@@ -8787,7 +8900,7 @@ SHMI_FN void shmi_gather_one(shmsync_arena *a, shmi_off off, shmi_node *n, void 
     }
     if (g->n == g->room) {
         size_t room = g->room == 0 ? 64 : 2 * g->room;
-        struct shmi_queued_wait *all = (struct shmi_queued_wait *)realloc(g->all, room * sizeof *all);
+        struct shmi_queued_wait *all = (struct shmi_queued_wait *)shmi_scratch(g->all, g->room * sizeof *all, room * sizeof *all);
         if (all == NULL) {
             g->failed = 1;
             return;
@@ -8799,12 +8912,37 @@ SHMI_FN void shmi_gather_one(shmsync_arena *a, shmi_off off, shmi_node *n, void 
     return;
 }
 
-SHMI_FN int shmi_by_stamp(const void *x, const void *y)
+SHMI_FN int shmi_stamped_before(const struct shmi_queued_wait *x, const struct shmi_queued_wait *y)
 {
-    const struct shmi_queued_wait *p = (const struct shmi_queued_wait *)x, *q = (const struct shmi_queued_wait *)y;
-    if (p->stamp != q->stamp)
-        return p->stamp < q->stamp ? -1 : 1;
-    return p->w.off < q->w.off ? -1 : p->w.off > q->w.off;
+    return x->stamp != y->stamp ? x->stamp < y->stamp : x->w.off < y->w.off;
+}
+/* Moves element i of a heap of n down to where it belongs. */
+SHMI_FN void shmi_sift_waits(struct shmi_queued_wait *all, size_t i, size_t n)
+{
+    struct shmi_queued_wait w = all[i];
+    size_t below;
+    while ((below = 2 * i + 1) < n) {
+        if (below + 1 < n && shmi_stamped_before(&all[below], &all[below + 1]))
+            below++;
+        if (!shmi_stamped_before(&w, &all[below]))
+            break;
+        all[i] = all[below];
+        i = below;
+    }
+    all[i] = w;
+}
+/* Sorts by stamp. It is not qsort, which allocates: see shmi_scratch. */
+SHMI_FN void shmi_sort_waits(struct shmi_queued_wait *all, size_t n)
+{
+    size_t i;
+    for (i = n / 2; i-- > 0;)
+        shmi_sift_waits(all, i, n);
+    for (; n > 1; n--) {
+        struct shmi_queued_wait last = all[n - 1];
+        all[n - 1] = all[0];
+        all[0] = last;
+        shmi_sift_waits(all, 0, n - 1);
+    }
 }
 
 SHMI_FN void shmi_mon_rebuild_one(struct shmi_monitor *m, struct shmi_wait w)
@@ -8838,12 +8976,11 @@ SHMI_FN void shmi_mon_rebuild(struct shmi_monitor *m)
             shmi_mon_rebuild_one(m, g.next.w);
         }
     } else {
-        if (g.n > 1)
-            qsort(g.all, g.n, sizeof *g.all, shmi_by_stamp);
+        shmi_sort_waits(g.all, g.n);
         for (i = 0; i < g.n; i++)
             shmi_mon_rebuild_one(m, g.all[i].w);
     }
-    free(g.all);
+    shmi_end_scratch(g.all, g.room * sizeof *g.all);
     shmi_set_broken(m, 0); /* or a peer overwrites the nodes */
 }
 
@@ -8952,7 +9089,7 @@ SHMI_FN void shmi_mon_look(struct shmi_monitor *m)
             shmi_mon_sweep(m, &b);
             shmi_mon_leave(m, &b);
         }
-    } else if (__atomic_add_fetch(&m->looks, 1, __ATOMIC_RELAXED) % settle_every == 0 && shmi_mutex_trylock(&m->latch) == 0) {
+    } else if (__atomic_add_fetch(&m->looks, 1, __ATOMIC_RELAXED) % settle_every == 0 && shmi_mon_enter_free(m)) {
         m->rules->settle(m, &b);
         shmi_mon_leave(m, &b);
     }
@@ -9099,6 +9236,7 @@ SHMI_FN void shmi_mon_init(struct shmi_monitor *m, shmsync_arena *a, const shmi_
     m->without = 0;
     m->broken = m->looks = m->tidying = 0;
     m->kept = 0;
+    m->handlers = 0;
     m->deaths = shmi_deaths(a) - 1; /* the first look sweeps */
     shmi_mutex_init(&m->latch, a, &m->w->latch, o->off, m->o.name_len != 0 ? m->o.name : NULL, 1);
     m->latch.latch = 1;
@@ -9439,14 +9577,13 @@ SHMI_FN void shmi_heap_sweep(struct shmi_monitor *m, uint64_t *root)
         if (shmi_mon_waiting(m, w))
             continue;
         if (n == room) {
-            more = (struct shmi_queued_wait *)malloc(4 * room * sizeof *more);
+            more = (struct shmi_queued_wait *)shmi_scratch(all != few ? all : NULL, room * sizeof *more, 4 * room * sizeof *more);
             if (more == NULL) {
                 shmi_set_broken(m, 1); /* which drops those who are left over */
                 break;
             }
-            memcpy(more, all, n * sizeof *more);
-            if (all != few)
-                free(all);
+            if (all == few)
+                memcpy(more, few, sizeof few);
             all = more;
             room *= 4;
         }
@@ -9457,7 +9594,7 @@ SHMI_FN void shmi_heap_sweep(struct shmi_monitor *m, uint64_t *root)
         if (shmi_stamp_of(all[i].w) == all[i].stamp)
             shmi_mon_discard(m, all[i].w);
     if (all != few)
-        free(all);
+        shmi_end_scratch(all, room * sizeof *all);
 }
 
 /* The counter and its waits: a Sequencer, or the part of an Event that is reset by hand. */
@@ -9692,6 +9829,7 @@ SHMI_FN int shmi_seq_cancel_all(struct shmi_sequence *q, int stop)
 SHMI_FN void shmi_seq_init(struct shmi_sequence *q, shmsync_arena *a, const shmi_object *o)
 {
     shmi_mon_init(&q->m, a, o, o->body, &shmi_seq_rules);
+    q->m.handlers = 1;
     q->w = (shmi_sequence_words *)shmi_ptr(a, o->body, sizeof(shmi_sequence_words), 8);
 }
 
@@ -13890,6 +14028,7 @@ SHMI_FN void shmi_sem_init(struct shmi_semaphore *s, shmsync_arena *a, const shm
 {
     uint64_t size;
     shmi_mon_init(&s->m, a, o, o->body, &shmi_sem_rules);
+    s->m.handlers = 1;
     s->w = (shmi_semaphore_words *)shmi_ptr(a, o->body, shmi_semaphore_bytes(a->geo.slots), 8);
     s->shares = (shmi_semaphore_share *)(void *)(s->w + 1);
     s->own = &s->shares[a->my_slot - 1];

@@ -43,6 +43,9 @@
  * returns ENOTCONN and changes nothing. It opens the arena itself, and its objects
  * again. exec needs nothing.
  *
+ * SIGNALS. A handler may release a semaphore, set an event, count up a sequencer, post
+ * to a futex and schedule a gate. docs/c-api.md has the list; all else is forbidden there.
+ *
  * Locks belong to processes: one thread may lock and another of the process unlock.
  * A lock is not recursive.
  */

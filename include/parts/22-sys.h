@@ -178,6 +178,25 @@ SHMI_FN void shmi_nap(int64_t ns)
     syscall(SYS_nanosleep, &ts, NULL); /* unlike nanosleep it is no cancellation point */
 }
 
+/* ---- Memory for who holds a queue lock. It does not come from malloc, whose locks a thread
+ * may hold that a signal handler has interrupted, and the handler may wait for the queue lock. ---- */
+
+/* Makes a region of had bytes, NULL for none, one of size bytes; NULL if there is no memory. */
+SHMI_FN void *shmi_scratch(void *old, size_t had, size_t size)
+{
+    void *p;
+    if (old == NULL)
+        p = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    else
+        p = mremap(old, had, size, MREMAP_MAYMOVE);
+    return p == MAP_FAILED ? NULL : p;
+}
+SHMI_FN void shmi_end_scratch(void *p, size_t size)
+{
+    if (p != NULL)
+        munmap(p, size);
+}
+
 /* Sleeps while *addr is val, until a wake or deadline (0: none). 0, EAGAIN, EINTR,
  * ETIMEDOUT are part of the protocol. */
 SHMI_FN int shmi_futex_sleep(uint32_t *addr, uint32_t val, int64_t deadline)

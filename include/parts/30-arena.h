@@ -357,6 +357,60 @@ SHMI_FN int shmi_call_repair(int (*repair)(void *), void *arg)
     return failed;
 }
 
+/* ---- Signals: a handler may call some objects (docs/c-api.md). If it interrupted a thread
+ * that holds the queue lock of the same object, it would wait for the thread that it
+ * interrupted. So such a thread has its signals blocked for as long as it holds one. ---- */
+
+static SHMI_THREAD volatile unsigned shmi_signals_held; /* queue locks that the thread holds */
+static SHMI_THREAD uint64_t shmi_signals_before;        /* the mask that the outermost of them found */
+
+/* All signals but those that a fault of the thread itself raises, which end a process that
+ * blocks them, and the two that the C library needs. */
+#define SHMI_SIGNAL_BIT(n) (UINT64_C(1) << ((n)-1))
+#define SHMI_SIGNALS                                                                                                        \
+    (~(SHMI_SIGNAL_BIT(SIGSEGV) | SHMI_SIGNAL_BIT(SIGBUS) | SHMI_SIGNAL_BIT(SIGFPE) | SHMI_SIGNAL_BIT(SIGILL) |             \
+       SHMI_SIGNAL_BIT(SIGTRAP) | SHMI_SIGNAL_BIT(SIGABRT) | SHMI_SIGNAL_BIT(SIGSYS) | SHMI_SIGNAL_BIT(32) | SHMI_SIGNAL_BIT(33)))
+
+SHMI_FN void shmi_block_signals(void)
+{
+    uint64_t all = SHMI_SIGNALS, before = 0;
+    syscall(SYS_rt_sigprocmask, SIG_BLOCK, &all, &before, sizeof all);
+    shmi_signals_before = before; /* no handler of ours runs from here on */
+}
+SHMI_FN void shmi_unblock_signals(void)
+{
+    uint64_t before = shmi_signals_before; /* a handler writes the variable, too */
+    syscall(SYS_rt_sigprocmask, SIG_SETMASK, &before, NULL, sizeof before);
+}
+SHMI_FN void shmi_hold_signals(void)
+{
+    if (shmi_signals_held == 0)
+        shmi_block_signals();
+    shmi_signals_held++;
+}
+SHMI_FN void shmi_let_signals(void)
+{
+    if (--shmi_signals_held == 0)
+        shmi_unblock_signals();
+}
+/* A thread that sleeps for a queue lock does not hold it yet, and takes signals meanwhile. */
+SHMI_FN unsigned shmi_lend_signals(void)
+{
+    unsigned held = shmi_signals_held;
+    if (held != 0) {
+        shmi_signals_held = 0;
+        shmi_unblock_signals();
+    }
+    return held;
+}
+SHMI_FN void shmi_regain_signals(unsigned held)
+{
+    if (held != 0) {
+        shmi_block_signals();
+        shmi_signals_held = held;
+    }
+}
+
 /* ---- Calls that may sleep ---- */
 
 /* Begins one: 0, ENOTCONN in a child of fork, EBADF when this process leaves. Until

@@ -23,11 +23,13 @@ SHMI_FN int shmi_seat_take(shmsync_arena *a, shmi_seat **out)
     *out = s;
     return 0;
 }
-/* shmi_seat_take if that takes no new node, or NULL. */
+/* shmi_seat_take if that takes no new node and no waiting, or NULL. The caller may hold a
+ * queue lock: a thread that has seats_lock may be interrupted by a handler that waits for it. */
 SHMI_FN shmi_seat *shmi_seat_cached(shmsync_arena *a)
 {
     shmi_seat *s;
-    pthread_mutex_lock(&a->seats_lock);
+    if (pthread_mutex_trylock(&a->seats_lock) != 0)
+        return NULL;
     s = a->seats;
     if (s != NULL)
         a->seats = s->next;

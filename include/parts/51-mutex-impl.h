@@ -248,6 +248,7 @@ SHMI_FN int shmi_mutex_sleep(shmi_mutex_wait *w)
     int64_t now = shmi_now(), ago;
     shmi_bed bed;
     uint32_t v, o;
+    unsigned held;
     int r;
     if (w->since == 0)
         w->since = now;
@@ -289,7 +290,10 @@ SHMI_FN int shmi_mutex_sleep(shmi_mutex_wait *w)
         bed.owner = 0;
     }
     bed.deadline = w->deadline;
+    held = m->latch ? shmi_lend_signals() : 0;
     r = shmi_sleep(m->a, &bed);
+    if (m->latch)
+        shmi_regain_signals(held);
     SHMSYNC_CRASHPOINT("mutex.lock.woken");
     return r;
 }

@@ -6,7 +6,7 @@
  */
 
 struct shmi_monitor;
-enum { SHMI_redoMost = 6 };
+enum { SHMI_redoMost = 6, SHMI_wakesFew = 32 };
 
 /* A node on a queue; n is NULL where there is none. */
 struct shmi_wait {
@@ -22,7 +22,7 @@ struct shmi_woken {
 };
 struct shmi_wakes {
     uint32_t n, room;
-    struct shmi_woken few[8], *more; /* more is a copy of few and what came after it, once there was no room */
+    struct shmi_woken few[SHMI_wakesFew], *more; /* more is a copy of few and what came after it, once there was no room */
 };
 
 /* A change of several words of a monitor's state that is made as one. */
@@ -67,6 +67,7 @@ struct shmi_monitor {
     int64_t kept;     /* when the last sweep left data of one that was not gone; 0: there was none. Atomic. */
     uint32_t looks;
     uint32_t tidying; /* a wait was given up and could not be taken off */
+    int handlers;     /* signal handlers may call the object */
 };
 
 /* A store of a word that only who holds the latch writes: in the order of the program, so that a death leaves a prefix. */
@@ -228,7 +229,7 @@ SHMI_FN int shmi_mon_waiting(struct shmi_monitor *m, struct shmi_wait w)
 SHMI_FN void shmi_wakes_init(struct shmi_wakes *b)
 {
     b->n = 0;
-    b->room = 8;
+    b->room = SHMI_wakesFew;
     b->more = NULL;
 }
 
@@ -252,7 +253,7 @@ SHMI_FN void shmi_wakes_add(struct shmi_monitor *m, struct shmi_wakes *b, struct
     u.owner = owner;
     if (b->n == b->room) {
         uint32_t room = 4 * b->room;
-        struct shmi_woken *more = (struct shmi_woken *)realloc(b->more, room * sizeof *more);
+        struct shmi_woken *more = (struct shmi_woken *)shmi_scratch(b->more, b->more != NULL ? b->room * sizeof *more : 0, room * sizeof *more);
         if (more == NULL) {
             shmi_wake_one(m, &u); /* at once, then */
             return;
@@ -290,17 +291,43 @@ SHMI_FN void shmi_mon_wake(struct shmi_monitor *m, struct shmi_wakes *b)
         for (i = 0; i < b->n; i++)
             shmi_wake_one(m, &u[i]);
     }
-    free(b->more);
+    shmi_end_scratch(b->more, b->room * sizeof *b->more);
     shmi_wakes_init(b);
 }
 
 SHMI_FN void shmi_mon_rebuild(struct shmi_monitor *m);
 
+/* Signals are blocked from before the latch is taken until after it was given back. */
+SHMI_FN void shmi_mon_hold_signals(struct shmi_monitor *m)
+{
+    if (m->handlers)
+        shmi_hold_signals();
+}
+SHMI_FN void shmi_mon_let_signals(struct shmi_monitor *m)
+{
+    if (m->handlers)
+        shmi_let_signals();
+}
+
 /* Takes the latch, until abs, CLOCK_MONOTONIC ns, 0 for no end. Returns 0, ETIMEDOUT, EPROTO, EBADF, ENOTCONN. */
 SHMI_FN int shmi_mon_enter(struct shmi_monitor *m, int64_t abs)
 {
-    int err = shmi_mutex_lock(&m->latch, abs);
+    int err;
+    shmi_mon_hold_signals(m);
+    err = shmi_mutex_lock(&m->latch, abs);
+    if (err != 0)
+        shmi_mon_let_signals(m);
     return err == EOWNERDEAD || err == ENOTRECOVERABLE ? EPROTO : err;
+}
+
+/* Takes the latch if it is free. */
+SHMI_FN int shmi_mon_enter_free(struct shmi_monitor *m)
+{
+    shmi_mon_hold_signals(m);
+    if (shmi_mutex_trylock(&m->latch) == 0)
+        return 1;
+    shmi_mon_let_signals(m);
+    return 0;
 }
 
 /* Takes the latch if that does not take long. */
@@ -310,14 +337,17 @@ SHMI_FN int shmi_mon_try_enter(struct shmi_monitor *m)
     int tries, err;
     if (shmi_self(m->a) == 0)
         return 0;
+    shmi_mon_hold_signals(m);
     for (tries = 0;; tries++) {
         if (shmi_mutex_trylock(&m->latch) == 0)
             return 1;
         err = 0;
         if (shmi_mutex_inherit(&m->latch, shmi_ld32(m->latch.own), &err))
             return 1;
-        if (err != 0 || tries > most)
+        if (err != 0 || tries > most) {
+            shmi_mon_let_signals(m);
             return 0;
+        }
         if (tries < most / 2)
             shmi_pause(64);
         else
@@ -340,6 +370,7 @@ SHMI_FN void shmi_mon_leave(struct shmi_monitor *m, struct shmi_wakes *b)
     if (shmi_is_broken(m))
         shmi_mon_rebuild(m);
     shmi_mutex_unlock(&m->latch);
+    shmi_mon_let_signals(m);
     shmi_mon_wake(m, b);
 }
 
@@ -461,7 +492,7 @@ SHMI_FN void shmi_gather_one(shmsync_arena *a, shmi_off off, shmi_node *n, void 
     }
     if (g->n == g->room) {
         size_t room = g->room == 0 ? 64 : 2 * g->room;
-        struct shmi_queued_wait *all = (struct shmi_queued_wait *)realloc(g->all, room * sizeof *all);
+        struct shmi_queued_wait *all = (struct shmi_queued_wait *)shmi_scratch(g->all, g->room * sizeof *all, room * sizeof *all);
         if (all == NULL) {
             g->failed = 1;
             return;
@@ -473,12 +504,37 @@ SHMI_FN void shmi_gather_one(shmsync_arena *a, shmi_off off, shmi_node *n, void 
     return;
 }
 
-SHMI_FN int shmi_by_stamp(const void *x, const void *y)
+SHMI_FN int shmi_stamped_before(const struct shmi_queued_wait *x, const struct shmi_queued_wait *y)
 {
-    const struct shmi_queued_wait *p = (const struct shmi_queued_wait *)x, *q = (const struct shmi_queued_wait *)y;
-    if (p->stamp != q->stamp)
-        return p->stamp < q->stamp ? -1 : 1;
-    return p->w.off < q->w.off ? -1 : p->w.off > q->w.off;
+    return x->stamp != y->stamp ? x->stamp < y->stamp : x->w.off < y->w.off;
+}
+/* Moves element i of a heap of n down to where it belongs. */
+SHMI_FN void shmi_sift_waits(struct shmi_queued_wait *all, size_t i, size_t n)
+{
+    struct shmi_queued_wait w = all[i];
+    size_t below;
+    while ((below = 2 * i + 1) < n) {
+        if (below + 1 < n && shmi_stamped_before(&all[below], &all[below + 1]))
+            below++;
+        if (!shmi_stamped_before(&w, &all[below]))
+            break;
+        all[i] = all[below];
+        i = below;
+    }
+    all[i] = w;
+}
+/* Sorts by stamp. It is not qsort, which allocates: see shmi_scratch. */
+SHMI_FN void shmi_sort_waits(struct shmi_queued_wait *all, size_t n)
+{
+    size_t i;
+    for (i = n / 2; i-- > 0;)
+        shmi_sift_waits(all, i, n);
+    for (; n > 1; n--) {
+        struct shmi_queued_wait last = all[n - 1];
+        all[n - 1] = all[0];
+        all[0] = last;
+        shmi_sift_waits(all, 0, n - 1);
+    }
 }
 
 SHMI_FN void shmi_mon_rebuild_one(struct shmi_monitor *m, struct shmi_wait w)
@@ -512,12 +568,11 @@ SHMI_FN void shmi_mon_rebuild(struct shmi_monitor *m)
             shmi_mon_rebuild_one(m, g.next.w);
         }
     } else {
-        if (g.n > 1)
-            qsort(g.all, g.n, sizeof *g.all, shmi_by_stamp);
+        shmi_sort_waits(g.all, g.n);
         for (i = 0; i < g.n; i++)
             shmi_mon_rebuild_one(m, g.all[i].w);
     }
-    free(g.all);
+    shmi_end_scratch(g.all, g.room * sizeof *g.all);
     shmi_set_broken(m, 0); /* or a peer overwrites the nodes */
 }
 
@@ -626,7 +681,7 @@ SHMI_FN void shmi_mon_look(struct shmi_monitor *m)
             shmi_mon_sweep(m, &b);
             shmi_mon_leave(m, &b);
         }
-    } else if (__atomic_add_fetch(&m->looks, 1, __ATOMIC_RELAXED) % settle_every == 0 && shmi_mutex_trylock(&m->latch) == 0) {
+    } else if (__atomic_add_fetch(&m->looks, 1, __ATOMIC_RELAXED) % settle_every == 0 && shmi_mon_enter_free(m)) {
         m->rules->settle(m, &b);
         shmi_mon_leave(m, &b);
     }
@@ -773,6 +828,7 @@ SHMI_FN void shmi_mon_init(struct shmi_monitor *m, shmsync_arena *a, const shmi_
     m->without = 0;
     m->broken = m->looks = m->tidying = 0;
     m->kept = 0;
+    m->handlers = 0;
     m->deaths = shmi_deaths(a) - 1; /* the first look sweeps */
     shmi_mutex_init(&m->latch, a, &m->w->latch, o->off, m->o.name_len != 0 ? m->o.name : NULL, 1);
     m->latch.latch = 1;

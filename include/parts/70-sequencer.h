@@ -198,14 +198,13 @@ SHMI_FN void shmi_heap_sweep(struct shmi_monitor *m, uint64_t *root)
         if (shmi_mon_waiting(m, w))
             continue;
         if (n == room) {
-            more = (struct shmi_queued_wait *)malloc(4 * room * sizeof *more);
+            more = (struct shmi_queued_wait *)shmi_scratch(all != few ? all : NULL, room * sizeof *more, 4 * room * sizeof *more);
             if (more == NULL) {
                 shmi_set_broken(m, 1); /* which drops those who are left over */
                 break;
             }
-            memcpy(more, all, n * sizeof *more);
-            if (all != few)
-                free(all);
+            if (all == few)
+                memcpy(more, few, sizeof few);
             all = more;
             room *= 4;
         }
@@ -216,7 +215,7 @@ SHMI_FN void shmi_heap_sweep(struct shmi_monitor *m, uint64_t *root)
         if (shmi_stamp_of(all[i].w) == all[i].stamp)
             shmi_mon_discard(m, all[i].w);
     if (all != few)
-        free(all);
+        shmi_end_scratch(all, room * sizeof *all);
 }
 
 /* The counter and its waits: a Sequencer, or the part of an Event that is reset by hand. */
@@ -451,6 +450,7 @@ SHMI_FN int shmi_seq_cancel_all(struct shmi_sequence *q, int stop)
 SHMI_FN void shmi_seq_init(struct shmi_sequence *q, shmsync_arena *a, const shmi_object *o)
 {
     shmi_mon_init(&q->m, a, o, o->body, &shmi_seq_rules);
+    q->m.handlers = 1;
     q->w = (shmi_sequence_words *)shmi_ptr(a, o->body, sizeof(shmi_sequence_words), 8);
 }
 

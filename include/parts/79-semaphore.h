@@ -294,6 +294,7 @@ SHMI_FN void shmi_sem_init(struct shmi_semaphore *s, shmsync_arena *a, const shm
 {
     uint64_t size;
     shmi_mon_init(&s->m, a, o, o->body, &shmi_sem_rules);
+    s->m.handlers = 1;
     s->w = (shmi_semaphore_words *)shmi_ptr(a, o->body, shmi_semaphore_bytes(a->geo.slots), 8);
     s->shares = (shmi_semaphore_share *)(void *)(s->w + 1);
     s->own = &s->shares[a->my_slot - 1];

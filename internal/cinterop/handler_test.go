@@ -1,0 +1,17 @@
+//go:build linux
+
+package cinterop
+
+import (
+	"os/exec"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// A signal handler may release, set and count on the objects that the thread it interrupts
+// is in calls of: nobody waits for the interrupted thread, and no call is lost.
+func TestCallsFromSignalHandlers(t *testing.T) {
+	out, err := exec.Command(program(t, "handler.c"), unusedName(t)).CombinedOutput()
+	require.NoError(t, err, "%s", out)
+}
