@@ -101,12 +101,24 @@ func (s *Semaphore) Queued() int {
 	return n
 }
 
+// Object is the object under x.
+func (x *Waitable[S, E]) Object() arena.Object { return x.object }
+
+// StateTries is State, and how often it had to read.
+func (x *Waitable[S, E]) StateTries() (s S, tries int) {
+	for ok := false; !ok && tries < stateTries; tries++ {
+		s, ok = x.read()
+	}
+	return s, tries
+}
+
 // Queued is how many waits are in the queue of x.
 func (x *Waitable[S, E]) Queued() (n int) {
-	x.locked(func() bool {
-		x.fifo.each(func(wait) bool { n++; return true })
-		return true
-	}, "")
+	if x.mon.enter(nil) != nil {
+		return -1
+	}
+	defer x.mon.leave(nil)
+	x.fifo.each(func(wait) bool { n++; return true })
 	return n
 }
 

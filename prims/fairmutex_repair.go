@@ -33,7 +33,7 @@ func isOwnerDead(err error) bool { return errors.Is(err, shmsync.ErrOwnerDead) }
 // Its own errors are those of LockContext, ErrOwnerDead excepted. It panics when
 // repair is nil, and leaves the lock as it is.
 func (f *FairMutex) Recover(ctx context.Context, repair func() error) error {
-	mustHaveRepair(repair, "fair mutex "+objectName(f.object))
+	mustHaveRepair(repair != nil, "fair mutex "+objectName(f.object))
 	for {
 		if took, err := f.beginRecover(ctx, true); err != nil {
 			return err

@@ -60,8 +60,8 @@ func (m *monitor) mend() error {
 	m.rebuild()
 	crashpoint.Hit("monitor.mend.rebuilt")
 	b := takeWakes()
+	defer m.wake(b) // also if a rule of a Waitable ends the goroutine
 	m.rules.settle(b)
-	m.wake(b)
 	return nil
 }
 

@@ -43,7 +43,7 @@ func (m *monitor) tryEnter() bool {
 func (m *monitor) sweep(b *wakes) {
 	crashpoint.Hit("monitor.sweep.entered")
 	m.deaths.Store(m.a.Deaths())
-	m.rules.bury(func(n arena.Name) bool { return n != 0 && !m.current(n) })
+	m.rules.bury(m.gone)
 	crashpoint.Hit("monitor.sweep.buried")
 	m.rules.each(func(w wait) bool {
 		if !m.waiting(w) {
@@ -55,6 +55,23 @@ func (m *monitor) sweep(b *wakes) {
 	m.rules.settle(b)
 }
 
+// gone reports whether a participant is there no more.
+func (m *monitor) gone(n arena.Name) bool { return n != 0 && !m.current(n) }
+
+// leaveAfter calls f with the latch held and then leaves, even if a rule of a Waitable
+// that f runs ends the goroutine.
+func (m *monitor) leaveAfter(f func(b *wakes)) {
+	b, done := takeWakes(), false
+	defer func() {
+		if !done {
+			m.rules.settle(b)
+		}
+		m.leave(b)
+	}()
+	f(b)
+	done = true
+}
+
 // tidy takes a wait off that this process has given up, unless somebody has done
 // that. It does not wait for the latch.
 func (m *monitor) tidy(w left) {
@@ -63,13 +80,13 @@ func (m *monitor) tidy(w left) {
 		return
 	}
 	crashpoint.Hit("monitor.tidy.entered")
-	b := takeWakes()
-	if w.Load() == w.word && w.Stamp().Load() == w.stamp && w.Object() == m.object.Offset {
-		m.rules.detach(w.wait)
-		m.drop(w.wait)
-		m.rules.settle(b)
-	}
-	m.leave(b)
+	m.leaveAfter(func(b *wakes) {
+		if w.Load() == w.word && w.Stamp().Load() == w.stamp && w.Object() == m.object.Offset {
+			m.rules.detach(w.wait)
+			m.drop(w.wait)
+			m.rules.settle(b)
+		}
+	})
 }
 
 // tidyLater has a goroutine wait for the latch, and sweep.
@@ -93,9 +110,7 @@ func (m *monitor) tidyLater() {
 		err := m.enter(nil)
 		m.tidying.Store(false)
 		if err == nil {
-			b := takeWakes()
-			m.sweep(b)
-			m.leave(b)
+			m.leaveAfter(m.sweep)
 		}
 	}()
 }
@@ -112,14 +127,10 @@ func (m *monitor) look() {
 	switch {
 	case m.a.Deaths() != m.deaths.Load():
 		if m.tryEnter() {
-			b := takeWakes()
-			m.sweep(b)
-			m.leave(b)
+			m.leaveAfter(m.sweep)
 		}
 	case m.looks.Add(1)%settleEvery == 0 && m.latch.TryLock():
-		b := takeWakes()
-		m.rules.settle(b)
-		m.leave(b)
+		m.leaveAfter(m.rules.settle)
 	}
 }
 

@@ -32,7 +32,7 @@ func init() {
 // errors are those of LockContext, ErrOwnerDead excepted. It panics when repair is
 // nil, and leaves the lock as it is.
 func (x *MultiLock) Recover(ctx context.Context, key uint64, repair func() error) error {
-	mustHaveRepair(repair, fmt.Sprintf("key %d of multilock %s", key, objectName(x.object)))
+	mustHaveRepair(repair != nil, fmt.Sprintf("key %d of multilock %s", key, objectName(x.object)))
 	k := x.bucket(key)
 	for {
 		if err := k.mon.enter(ctx); err != nil {

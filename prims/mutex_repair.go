@@ -209,7 +209,7 @@ func (m *Mutex) inherit(o ownerWord) (took bool, err error) {
 // Its own errors are those of LockContext, ErrOwnerDead excepted. It panics when
 // repair is nil, and leaves the lock as it is.
 func (m *Mutex) Recover(ctx context.Context, repair func() error) error {
-	mustHaveRepair(repair, m.named("mutex "))
+	mustHaveRepair(repair != nil, m.named("mutex "))
 	for {
 		o := ownerWord(m.owner.Load())
 		if o.kind() != kindOwnerDead && o != ownerNotRecoverable {

@@ -32,9 +32,9 @@ func (p Policy) mustBeValid(what string) {
 	}
 }
 
-// mustHaveRepair panics if a caller of Recover passed no repair, before anything is taken. what names the lock.
-func mustHaveRepair(repair func() error, what string) {
-	if repair == nil {
+// mustHaveRepair panics if a caller of Recover gave no repair, before anything is taken. what names the object.
+func mustHaveRepair(given bool, what string) {
+	if !given {
 		panic("shmsync: Recover of " + what + " without a repair")
 	}
 }

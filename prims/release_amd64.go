@@ -15,3 +15,7 @@ func releaseBiased(owner, wake *uint32) bool {
 	// sync(line.announce): acquire
 	return atomic.LoadUint32(wake)&1 != 0
 }
+
+// putBetween is put between the stores before it and those after it, as others see
+// them: on amd64 all stores are seen in the order of the program.
+func putBetween(w *atomic.Uint64, v uint64) { put(w, v) }

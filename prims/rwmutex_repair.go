@@ -175,7 +175,7 @@ func (m *RWMutex) lookWriter() {
 // own errors are those of LockContext, ErrOwnerDead excepted. It panics when repair
 // is nil, and leaves the lock as it is.
 func (m *RWMutex) Recover(ctx context.Context, repair func() error) error {
-	mustHaveRepair(repair, "rwmutex "+objectName(m.object))
+	mustHaveRepair(repair != nil, "rwmutex "+objectName(m.object))
 	return m.recoverBy(ctx, "rwmutex.recover", repair)
 }
 

@@ -259,7 +259,7 @@ func (l *RWSpinLock) Unlock() { l.core.unlock() }
 // Its own errors are those of LockContext, ErrOwnerDead excepted. It panics when
 // repair is nil, and leaves the lock as it is.
 func (l *RWSpinLock) Recover(ctx context.Context, repair func() error) error {
-	mustHaveRepair(repair, l.core.what+" "+objectName(l.core.object))
+	mustHaveRepair(repair != nil, l.core.what+" "+objectName(l.core.object))
 	return l.core.recover(ctx, repair)
 }
 

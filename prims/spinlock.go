@@ -176,7 +176,7 @@ func (l *SpinLock) Unlock() {
 // Its own errors are those of LockContext, ErrOwnerDead excepted. It panics when
 // repair is nil, and leaves the lock as it is.
 func (l *SpinLock) Recover(ctx context.Context, repair func() error) error {
-	mustHaveRepair(repair, l.core.what+" "+objectName(l.core.object))
+	mustHaveRepair(repair != nil, l.core.what+" "+objectName(l.core.object))
 	return l.core.recover(ctx, repair)
 }
 

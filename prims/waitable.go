@@ -20,9 +20,15 @@ import (
 // given back when it dies. The rules are called with the state locked: they must be
 // quick, must not call the Waitable, and must be the same in all processes.
 //
+// If a rule panics or calls [runtime.Goexit], it changes nothing, and the Waitable is not
+// recoverable: waits end with an error that Is ErrNotRecoverable, Update and Release
+// panic with it, and no rule is called until Recover succeeds. A process runs rules for
+// waits of others, and for the claims of the dead, too: a panic goes on only in the
+// goroutine whose own call the rule was run for.
+//
 // In the terminology of the Go memory model, and across processes: each Update,
-// Release and claim synchronizes before every later one, and an Update or Release
-// before the return of a Wait that it let go.
+// Release and claim synchronizes before every later one, before a State that sees it,
+// and an Update or Release before the return of a Wait that it let go.
 //
 // After Raymond Chen's library for awaitable synchronization objects.
 type Waitable[S, E any] struct {
@@ -35,6 +41,7 @@ type Waitable[S, E any] struct {
 	a      *arena.Arena
 	object arena.Object
 	name   arena.Name
+	noRule bool // what runs is the function of an Update. Guarded by: the queue lock
 }
 
 // Rules say how a Waitable behaves.
@@ -67,7 +74,7 @@ type WaitableOptions struct {
 var waitableKind = arena.KindOf("WAIT")
 
 const (
-	waitableVersion  = 2
+	waitableVersion  = 3
 	waitableHolds    = 256
 	waitableHoldSize = 24
 	waitableCount    = 1 << 20 // most claims of one sort by one participant
@@ -77,6 +84,7 @@ const (
 const (
 	waitableGranted = iota
 	waitableStopped
+	waitableLost // it is not recoverable
 )
 
 // OpenWaitable finds the Waitable of that name in the arena or creates it with the
@@ -169,69 +177,104 @@ func buildWaitable[S, E any](a *arena.Arena, o arena.Object, rules Rules[S, E]) 
 	}
 	x.mon = buildMonitor(a, o, o.Body, x, false)
 	x.fifo = fifo{x.mon, &x.words.queue}
+	x.asideFromRules()
 	// Only who has the rules can take back what the dead have claimed.
 	x.mon.latch.queue.StartHub()
 	return x
 }
 
 // Wait waits until the rules let a wait for e go on. An error means that it did not:
-// ctx.Err(), or an error that Is ErrCanceled after Stop, ErrNoSpace, ErrCorrupt or
-// ErrClosed. A wait that may go on at once does, also when ctx has ended.
+// ctx.Err(), or an error that Is ErrCanceled after Stop, ErrNotRecoverable, ErrNoSpace,
+// ErrCorrupt or ErrClosed. A wait that may go on at once does, also when ctx has ended.
 func (x *Waitable[S, E]) Wait(ctx context.Context, e E) error {
-	m, extra := x.mon, packExtra(e)
+	m := x.mon
 	if err := m.enter(ctx); err != nil {
 		return err
 	}
-	b := takeWakes()
+	seat, err := x.lineUp(ctx, packExtra(e))
+	if seat == nil {
+		return err
+	}
+	f, err := m.await(ctx, seat)
+	if err == nil {
+		switch f.result() {
+		case waitableStopped:
+			return x.stopped()
+		case waitableLost:
+			return x.notRecoverable("waitable.wait")
+		}
+	}
+	return err
+}
+
+// lineUp claims for this process or queues a wait. It begins with the queue lock held
+// and ends without it. Without a seat there is nothing to wait for, and err says why.
+func (x *Waitable[S, E]) lineUp(ctx context.Context, extra uint64) (seat *park.Seat, err error) {
+	m, b, done, queued := x.mon, takeWakes(), false, false
+	defer func() {
+		if done {
+			return
+		}
+		x.fail(recover(), b, func() {
+			switch {
+			case queued:
+				m.collect(seat) // fail has ended the wait
+			case seat != nil:
+				seat.Return()
+			}
+		})
+	}()
 	m.sweepDead(b)
-	var seat *park.Seat
 	for {
 		ended, err := x.tryClaim(extra)
 		if ended {
+			done = true
 			m.leave(b)
 			if seat != nil {
 				seat.Return()
 			}
-			return err
+			return nil, err
 		}
 		var again bool
 		if seat, again, err = m.seat(ctx, seat); err != nil {
+			done = true
 			m.wake(b)
-			return err
+			return nil, err
 		}
 		if !again {
 			break
 		}
 	}
 	m.join(seat, 0, extra)
+	queued = true
 	x.settle(b) // by Before it may be the first
+	done = true
 	m.leave(b)
-	f, err := m.await(ctx, seat)
-	if err == nil && f.result() == waitableStopped {
-		return x.stopped()
-	}
-	return err
+	return seat, nil
 }
 
-// TryWait is Wait for a wait that can go on at once, and reports whether it did.
-func (x *Waitable[S, E]) TryWait(e E) bool {
-	m := x.mon
-	if !m.tryEnter() {
+// TryWait is Wait for a wait that can go on at once, and reports whether it did. Err
+// tells whether any wait ever can.
+func (x *Waitable[S, E]) TryWait(e E) (ok bool) {
+	if !x.mon.tryEnter() {
 		return false
 	}
-	b := takeWakes()
-	m.sweepDead(b)
-	ended, err := x.tryClaim(packExtra(e))
-	m.leave(b)
-	return ended && err == nil
+	x.locked(func() (changed bool) {
+		ended, err := x.tryClaim(packExtra(e))
+		ok = ended && err == nil
+		return false // nobody else may go on for that
+	})
+	return ok
 }
 
 // tryClaim makes a claim for this process if nobody waits and the rules allow it.
 func (x *Waitable[S, E]) tryClaim(extra uint64) (ended bool, err error) {
-	if x.words.stopped.Load() != 0 {
+	switch {
+	case x.lost():
+		return true, x.notRecoverable("waitable.wait")
+	case x.words.stopped.Load() != 0:
 		return true, x.stopped()
-	}
-	if !x.fifo.empty() {
+	case !x.fifo.empty():
 		return false, nil
 	}
 	s := x.state()
@@ -252,15 +295,17 @@ func (x *Waitable[S, E]) stopped() error {
 }
 
 // Release gives back a claim for e that this process has made. It panics if there is
-// none, and when the rules have no Release.
+// none, when the rules have no Release, and with an error that Is ErrNotRecoverable
+// when x is not recoverable: the claim stays then.
 func (x *Waitable[S, E]) Release(e E) {
 	if x.rules.Release == nil {
 		panic("shmsync: Release of waitable " + objectName(x.object) + ", whose claims are not held")
 	}
-	extra := packExtra(e)
-	x.locked(func() bool {
+	extra, has := packExtra(e), false
+	x.mustEnter("waitable.release")
+	x.locked(func() (changed bool) {
 		h := x.find(x.name, extra)
-		if h == nil {
+		if has = h != nil; !has {
 			return false
 		}
 		s := x.state()
@@ -270,54 +315,74 @@ func (x *Waitable[S, E]) Release(e E) {
 		x.change(&c, &s)
 		x.mon.commit(&c)
 		return true
-	}, "Release of a claim that this process does not have")
+	})
+	if !has {
+		panic("shmsync: waitable " + objectName(x.object) + ": Release of a claim that this process does not have")
+	}
 }
 
-// Update changes the state, and lets those go on whose wait that ends.
+// Update changes the state by f, which is called with the state locked, and lets those
+// go on whose wait that ends. If f panics, the state is as before and x can be used. It
+// panics with an error that Is ErrNotRecoverable when x is not recoverable.
 func (x *Waitable[S, E]) Update(f func(s *S)) {
-	x.locked(func() bool {
+	x.mustEnter("waitable.update")
+	x.locked(func() (changed bool) {
 		s := x.state()
+		x.noRule = true
 		f(&s)
+		x.noRule = false
 		var c change
 		x.change(&c, &s)
 		x.mon.commit(&c)
 		return true
-	}, "")
-}
-
-// State is a copy of the state.
-func (x *Waitable[S, E]) State() (s S) {
-	x.locked(func() bool { s = x.state(); return true }, "")
-	return s
+	})
 }
 
 // Stop ends all waits, now and from now on, with an error that Is ErrCanceled. It
 // cannot be taken back. Claims stay, and can be released.
 func (x *Waitable[S, E]) Stop() {
-	x.locked(func() bool {
-		x.words.stopped.Store(1)
-		return true
-	}, "")
-}
-
-// locked calls f with the state locked, and then serves those who wait. When f
-// panics the state is as it was; when it is false locked panics with the message.
-func (x *Waitable[S, E]) locked(f func() bool, mistake string) {
-	m := x.mon
-	if err := m.enter(nil); err != nil {
+	if err := x.mon.enter(nil); err != nil {
 		panic(err)
 	}
-	b, ok, done := takeWakes(), false, false
+	x.locked(func() (changed bool) {
+		x.words.stopped.Store(1)
+		return true
+	})
+}
+
+// mustEnter takes the queue lock of an object that can be used, or panics.
+func (x *Waitable[S, E]) mustEnter(op string) {
+	err := x.mon.enter(nil)
+	if err == nil && x.lost() {
+		x.mon.leave(nil)
+		err = x.notRecoverable(op)
+	}
+	if err != nil {
+		panic(err)
+	}
+}
+
+// locked calls f with the queue lock held, serves those who wait if f has changed the
+// state, and gives the lock back. If a rule that f runs does not return, x is not
+// recoverable.
+func (x *Waitable[S, E]) locked(f func() (changed bool)) {
+	b, done := takeWakes(), false
 	defer func() {
-		m.leave(b)
-		if done && !ok {
-			panic("shmsync: waitable " + objectName(x.object) + ": " + mistake)
+		switch {
+		case done:
+		case x.noRule:
+			x.noRule = false
+			x.mon.leave(b)
+		default:
+			x.fail(recover(), b, nil)
 		}
 	}()
-	m.sweepDead(b)
-	ok = f()
+	x.mon.sweepDead(b)
+	if f() {
+		x.settle(b)
+	}
 	done = true
-	x.settle(b)
+	x.mon.leave(b)
 }
 
 // Offset is where the Waitable lies in its arena, for WaitableAt in another process.
@@ -326,9 +391,4 @@ func (x *Waitable[S, E]) Offset() arena.Offset { return x.object.Offset }
 // Close gives the handle back. Claims of this process stay its own.
 func (x *Waitable[S, E]) Close() error {
 	return closeHandle(x.a, x.object, "waitable.close", x.mon.close)
-}
-
-// String renders the state on one line.
-func (x *Waitable[S, E]) String() string {
-	return fmt.Sprintf("waitable %s: %+v", objectName(x.object), x.State())
 }

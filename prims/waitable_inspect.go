@@ -3,6 +3,7 @@ package prims
 import (
 	"fmt"
 
+	"github.com/shmsync/shmsync"
 	"github.com/shmsync/shmsync/arena"
 )
 
@@ -17,6 +18,10 @@ func inspectWaitable(a *arena.Arena, o arena.Object) arena.Inspection {
 	i.State = fmt.Sprintf("%d changes", w.current.Load())
 	if w.stopped.Load() != 0 {
 		i.State += ", stopped"
+	}
+	if by := w.lostBy.Load(); by != 0 {
+		i.State += ", not recoverable"
+		i.lost(shmsync.ErrNotRecoverable, arena.Name(by&arena.NameMask))
 	}
 	i.monitor(&w.mon)
 	for off := waitableHoldsAt(o, w); off < arena.Offset(o.Size); off += waitableHoldSize {
@@ -40,7 +45,7 @@ func waitableHoldsAt(o arena.Object, w *waitableWords) arena.Offset {
 	return arena.Offset(o.Size - waitableHoldSize*min(n, most))
 }
 
-// hideWaitable hides the state.
+// hideWaitable hides the state, and the text of a panic, which may tell of it.
 func hideWaitable(a *arena.Arena, o arena.Object, hide func(from arena.Offset, n uint64)) {
 	end := o.Size
 	state := waitableShapeOf(0, 0).copies[0]
@@ -48,4 +53,5 @@ func hideWaitable(a *arena.Arena, o arena.Object, hide func(from arena.Offset, n
 		end = uint64(waitableHoldsAt(o, w))
 	}
 	hide(state, max(end, uint64(state))-uint64(state))
+	hide(waitableLostTextOff, uint64(len(waitableWords{}.lostText)))
 }

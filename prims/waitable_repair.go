@@ -21,11 +21,12 @@ func repairWaitable(a *arena.Arena, o arena.Object, dead arena.Name) {
 	if w, err := arena.TryAt[waitableWords](a, o.Body); err == nil {
 		repairMutexWords(a, &w.mon.latch, dead, true)
 	}
-	m := openMonitor(a, o)
-	if m != nil && m.tryEnter() {
-		b := takeWakes()
-		m.sweep(b)
-		m.leave(b)
+	if m := openMonitor(a, o); m != nil {
+		aside(func() {
+			if m.tryEnter() {
+				m.leaveAfter(m.sweep)
+			}
+		})
 	}
 }
 

@@ -4,21 +4,7 @@ import (
 	"slices"
 
 	"github.com/shmsync/shmsync/arena"
-	"github.com/shmsync/shmsync/internal/crashpoint"
 )
-
-var _ = crashpoint.Register("waitable.update.copied")
-
-// state is a copy of the valid state. The latch is held.
-func (x *Waitable[S, E]) state() S { return *x.copies[x.words.current.Load()&1] }
-
-// change adds to c that the state becomes s.
-func (x *Waitable[S, E]) change(c *change, s *S) {
-	current := x.words.current.Load()
-	*x.copies[(current+1)&1] = *s
-	crashpoint.Hit("waitable.update.copied")
-	c.set(&x.words.current, current+1)
-}
 
 func (x *Waitable[S, E]) claim(s *S, extra uint64) bool {
 	return x.rules.Claim(s, unpackExtra[E](extra))
@@ -89,7 +75,15 @@ func (x *Waitable[S, E]) inOrder() (all []wait) {
 	return all
 }
 
+// settle serves the waits, or ends them if x is not recoverable.
 func (x *Waitable[S, E]) settle(b *wakes) {
+	x.guarded(func() { x.serveAll(b) })
+	if x.lost() {
+		x.mon.endAll(b, &x.fifo, waitableLost, 0)
+	}
+}
+
+func (x *Waitable[S, E]) serveAll(b *wakes) {
 	w, ok := x.next()
 	if x.rules.Before == nil {
 		for ok && x.serve(b, w) {
@@ -127,16 +121,24 @@ func (x *Waitable[S, E]) serve(b *wakes, w wait) bool {
 		return false
 	}
 	if x.mon.end(b, w, waitableGranted, 0) {
-		x.account(w)
+		x.change(&c, &s)
+		x.mon.account(w, &c)
 	}
 	return true
 }
 
+// account makes the change of a grant whose granter died before it could.
 func (x *Waitable[S, E]) account(w wait) {
 	var c change
-	s := x.state()
-	if fate(w.Extra().Load()).result() == waitableGranted && x.claim(&s, w.Wanted().Load()) && x.hold(&c, w.Owner(), w.Wanted().Load()) {
-		x.change(&c, &s)
+	if fate(w.Extra().Load()).result() == waitableGranted {
+		x.guarded(func() {
+			s := x.state()
+			if x.claim(&s, w.Wanted().Load()) && x.hold(&c, w.Owner(), w.Wanted().Load()) {
+				x.change(&c, &s)
+			} else {
+				c.n = 0
+			}
+		})
 	}
 	x.mon.account(w, &c)
 }
@@ -154,20 +156,22 @@ func (x *Waitable[S, E]) bury(gone func(arena.Name) bool) {
 	if undo == nil {
 		return
 	}
-	for _, h := range x.holds {
-		if h.count.Load() > waitableCount {
-			h.count.Store(0) // a peer wrote that
+	x.guarded(func() {
+		for _, h := range x.holds {
+			if h.count.Load() > waitableCount {
+				h.count.Store(0) // a peer wrote that
+			}
+			// One by one: a claim is undone together with its count.
+			for n := h.count.Load(); n > 0 && gone(arena.Name(h.name.Load()&arena.NameMask)); n-- {
+				s := x.state()
+				undo(&s, unpackExtra[E](h.extra.Load()))
+				var c change
+				c.set(&h.count, n-1)
+				x.change(&c, &s)
+				x.mon.commit(&c)
+			}
 		}
-		// One by one: a claim is undone together with its count.
-		for n := h.count.Load(); n > 0 && gone(arena.Name(h.name.Load()&arena.NameMask)); n-- {
-			s := x.state()
-			undo(&s, unpackExtra[E](h.extra.Load()))
-			var c change
-			c.set(&h.count, n-1)
-			x.change(&c, &s)
-			x.mon.commit(&c)
-		}
-	}
+	})
 }
 
 func (x *Waitable[S, E]) holders(f func(arena.Name)) {

@@ -80,7 +80,7 @@ func priority(a *arena.Arena, name string, permits uint32) (*prims.Waitable[uint
 func init() {
 	addWorkload(workload{
 		name:   "waitable",
-		points: []string{"monitor.*", "waitable.*", "park.seat.*", "mutex.unlock.before_release"},
+		points: []string{"monitor.*", "waitable.update.*", "park.seat.*", "mutex.unlock.before_release"},
 		open: func(a *arena.Arena) (worker, error) {
 			rw, err := shared(a, "shared")
 			if err != nil {

@@ -16,8 +16,8 @@ type waitableWords struct {
 	// current counts the changes of the state; its lowest bit says which copy is
 	// valid.
 	//   writers: who holds the latch, as a change
-	//   readers: who holds the latch
-	//   order:   the latch's
+	//   readers: who holds the latch; State
+	//   order:   release for State; else the latch's
 	//   futex:   none
 	//   crash:   one store makes a change, or the redo log
 	current atomic.Uint64
@@ -30,7 +30,27 @@ type waitableWords struct {
 	//   futex:   none
 	//   crash:   never changes
 	holds atomic.Uint64
-	_     [88]byte
+	// copying is the change whose copy of the state was begun last; see State.
+	//   writers: who holds the latch, before it writes the copy, and after it
+	//   readers: State
+	//   order:   before the stores that follow, and after those before; State reads it
+	//            after asm.LoadFence
+	//   futex:   none
+	//   crash:   current or one more; the next change makes it so again
+	copying atomic.Uint64
+	// lostBy is the name of the participant in which a rule did not return, 0 while
+	// none did. Who sees it calls no rule.
+	//   writers: who holds the latch; Recover as part of a change
+	//   readers: who holds the latch, Err, looks
+	//   order:   release, for lostText
+	//   futex:   none
+	//   crash:   who dies before it leaves an object that can be used, and the rule
+	//            fails for the next who runs it; who dies after it leaves waits that
+	//            mending ends
+	lostBy atomic.Uint64
+	// lostText is with what the rule panicked, or what fits of it, ended by a 0.
+	// guarded by: lostBy, which is 0 while it is written
+	lostText [72]byte
 }
 
 // waitableHold counts the claims of one sort that a participant has not given back.
@@ -51,9 +71,14 @@ var (
 	_ = [1]struct{}{}[unsafe.Offsetof(waitableWords{}.queue)-392]
 	_ = [1]struct{}{}[unsafe.Offsetof(waitableWords{}.stopped)-408]
 	_ = [1]struct{}{}[unsafe.Offsetof(waitableWords{}.holds)-416]
+	_ = [1]struct{}{}[unsafe.Offsetof(waitableWords{}.copying)-424]
+	_ = [1]struct{}{}[unsafe.Offsetof(waitableWords{}.lostBy)-432]
+	_ = [1]struct{}{}[unsafe.Offsetof(waitableWords{}.lostText)-440]
 	_ = [1]struct{}{}[unsafe.Sizeof(waitableWords{})-512]
 	_ = [1]struct{}{}[unsafe.Sizeof(waitableHold{})-waitableHoldSize]
 )
+
+const waitableLostTextOff = arena.Offset(unsafe.Offsetof(waitableWords{}.lostText))
 
 // waitableShape is where the parts of a Waitable with a state of that many bytes are.
 type waitableShape struct {

@@ -1,0 +1,31 @@
+//go:build linux && crashpoint
+
+package prims_test
+
+import (
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/shmsync/shmsync/internal/proctest"
+)
+
+// A process whose rule fails dies before it has told those who wait: they are told.
+func TestWaitableDiesLosing(t *testing.T) {
+	a := newArena(t, nil)
+	k, err := openStocked(a)
+	require.NoError(t, err)
+	k.x.Update(func(s *stock) { s.Free = 1 })
+	dies := newStockist(t, a, proctest.Env("SHMSYNC_CRASHPOINT=waitable.lose.marked"))
+	require.Equal(t, stockAnswer{ID: 1}, dies.do(t, "wait", panicsInRelease))
+	other := newStockist(t, a)
+	waits := other.begin("wait", fine)
+	eventually(t, "queued", func() string { return words(a) }, func() bool { return k.x.Queued() == 1 })
+	dies.begin("release", panicsInRelease)
+	dies.WaitSignal(t, syscall.SIGKILL)
+	got := other.answer(t, waits)
+	require.True(t, got.Lost, "%+v", got)
+	isLost(t, k.x, "this release fails", stock{0, 1}, other)
+	sound(t, a)
+}

@@ -1,0 +1,78 @@
+package prims
+
+import (
+	"fmt"
+
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/asm"
+	"github.com/shmsync/shmsync/internal/crashpoint"
+	"github.com/shmsync/shmsync/internal/race"
+)
+
+var _ = crashpoint.Register("waitable.update.copied")
+
+// The state has two copies, of which the lowest bit of current names the valid one. Who
+// changes the state says so in copying, writes the other copy, and then raises current:
+//
+//	changes                       State
+//	copying = current+1           c = current
+//	write copy current+1          read copy c
+//	current = current+1           copying is c or c+1: it was valid all the time
+//
+// So a read fails only if a whole change was made meanwhile and the next has come to
+// its copy: those who change the state copy it twice for each time State does.
+
+// stateTries is how often State reads before it takes the queue lock for it: as often
+// as that only a peer that overwrites the words makes a read fail.
+const stateTries = 10_000
+
+// State is a copy of the state. It waits for nobody, and is not torn.
+func (x *Waitable[S, E]) State() S {
+	for i := range stateTries {
+		if s, ok := x.read(); ok {
+			race.Acquire(x.mon.key)
+			return s
+		}
+		if i%100 == 99 {
+			shmsync.Yield()
+		}
+	}
+	if err := x.mon.enter(nil); err != nil {
+		panic(err)
+	}
+	defer x.mon.leave(nil)
+	return x.state()
+}
+
+// read reads the state without the queue lock. It is not ok if the copy that was read
+// may have been overwritten meanwhile.
+func (x *Waitable[S, E]) read() (s S, ok bool) {
+	// sync(waitable.state): acquire
+	c := x.words.current.Load()
+	s = *x.copies[c&1]
+	asm.LoadFence()
+	return s, x.words.copying.Load()-c <= 1
+}
+
+// state is a copy of the valid state. The queue lock is held.
+func (x *Waitable[S, E]) state() S { return *x.copies[x.words.current.Load()&1] }
+
+// change adds to c that the state becomes s.
+func (x *Waitable[S, E]) change(c *change, s *S) {
+	next := x.words.current.Load() + 1
+	putBetween(&x.words.copying, next)
+	*x.copies[next&1] = *s
+	crashpoint.Hit("waitable.update.copied")
+	// sync(waitable.state): release
+	putBetween(&x.words.copying, next)
+	c.set(&x.words.current, next)
+}
+
+// String renders the state on one line.
+func (x *Waitable[S, E]) String() string {
+	s := fmt.Sprintf("waitable %s: %+v", objectName(x.object), x.State())
+	if err := x.Err(); err != nil {
+		s += ", " + err.Error()
+	}
+	return s
+}
