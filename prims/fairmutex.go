@@ -14,7 +14,8 @@ import (
 var (
 	_ = crashpoint.Register("fairmutex.lock.taken")
 	_ = crashpoint.Register("fairmutex.unlock.freed")
-	_ = crashpoint.Register("fairmutex.grant.held")
+	_ = crashpoint.Register("fairmutex.lock.accepted")
+	_ = crashpoint.Register("fairmutex.grant.granted")
 )
 
 // FairMutex is a mutual exclusion lock between processes that is taken in the
@@ -23,7 +24,8 @@ var (
 // and holds nobody up.
 //
 // It is held by a process: a goroutine may lock it and another of the same process
-// unlock it. Under contention it costs a wake for each hand-over, which a Mutex
+// unlock it. A process that was handed the lock holds it from when it runs again: if
+// it dies before that, the next in line has the lock. Under contention it costs a wake for each hand-over, which a Mutex
 // saves by letting those who run overtake those who sleep.
 //
 // In the terminology of the Go memory model, and across processes: for n < m
@@ -65,7 +67,7 @@ type FairMutexOptions struct {
 
 var fairMutexKind = arena.KindOf("FAIR")
 
-const fairMutexVersion = 1
+const fairMutexVersion = 2
 
 // OpenFairMutex finds the FairMutex of that name in the arena or creates it. An
 // empty name makes a fresh anonymous one.
@@ -205,7 +207,10 @@ func (f *FairMutex) LockAsync() *Pending {
 	if seat == nil {
 		return settled(err)
 	}
-	return f.mon.pend("fairmutex.lock", seat, f.judge)
+	p := f.mon.newPending("fairmutex.lock", seat, f.judge)
+	p.accept, p.acceptAtOnce = f.accept, f.acceptAtOnce
+	p.begin()
+	return p
 }
 
 // Offset is where the FairMutex lies in its arena, for FairMutexAt in another
@@ -224,7 +229,7 @@ func (f *FairMutex) Policy() Policy { return f.policy }
 
 // FairMutexState is what State tells.
 type FairMutexState struct {
-	Held    bool              // somebody holds it, a recoverer included
+	Held    bool              // somebody holds it, a recoverer and one that it was handed to included
 	Owner   *shmsync.Identity // who holds it, or whose death left it; nil when free or unknown
 	Waiting bool              // somebody waits
 	Err     error             // why nobody can lock it: nil, ErrOwnerDead, ErrNotRecoverable or ErrCorrupt
@@ -234,7 +239,7 @@ type FairMutexState struct {
 // State looks at f without locking it. What it tells may be over when it returns.
 func (f *FairMutex) State() FairMutexState {
 	o := f.ownerWord()
-	s := FairMutexState{Held: o.held(), Waiting: !f.fifo.empty(), Word: o.String()}
+	s := FairMutexState{Held: o.held() || o.granted(), Waiting: !f.fifo.empty(), Word: o.String()}
 	if n := o.name(); n != 0 {
 		s.Owner = f.a.Who(n)
 	}

@@ -5,6 +5,7 @@ import (
 
 	"github.com/shmsync/shmsync"
 	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/asm"
 	"github.com/shmsync/shmsync/internal/crashpoint"
 	"github.com/shmsync/shmsync/internal/park"
 )
@@ -17,10 +18,13 @@ const (
 	lockCorrupt
 )
 
-// fairOwner reports whether o may be the owner word of a FairMutex.
-func fairOwner(o ownerWord) bool {
-	return o.valid() && o.kind() != kindBiased && o.kind() != kindReserved
-}
+// fairOwner reports whether o may be the owner word of a FairMutex. A word of kind
+// reserved says that the lock was granted to a waiter of that process, which has not
+// accepted it.
+func fairOwner(o ownerWord) bool { return o.valid() && o.kind() != kindBiased }
+
+// granted reports whether o is a grant that its waiter has not accepted.
+func (w ownerWord) granted() bool { return w.kind() == kindReserved && w.name() != 0 }
 
 func (f *FairMutex) ownerWord() ownerWord {
 	v := f.words.owner.Load()
@@ -56,7 +60,9 @@ func (f *FairMutex) lockSlow(ctx context.Context, mayRepair bool) error {
 			if end, err = f.mon.await(ctx, seat); err != nil {
 				return err
 			}
-			err = f.judge(end)
+			if err = f.judge(end); err == nil {
+				err = f.accept()
+			}
 		}
 		if err == nil || !mayRepair || !isOwnerDead(err) {
 			return err
@@ -120,7 +126,7 @@ func (f *FairMutex) tryLockSlow() bool {
 // lookAtOwner takes back what the dead have, with the latch held.
 func (f *FairMutex) lookAtOwner(b *wakes) {
 	o := f.ownerWord()
-	if o.held() && f.a.Dead(o.name()) {
+	if (o.held() || o.granted()) && f.a.Dead(o.name()) {
 		f.mon.sweep(b)
 		return
 	}
@@ -190,16 +196,58 @@ func (f *FairMutex) settle(b *wakes) {
 	}
 }
 
-// account makes the owner of a wait that was granted the lock its holder. Doing it
-// twice does no harm: nobody can unlock before the latch is left.
+// account grants the lock to the process of a wait that was resolved so. The lock was
+// free when the wait was resolved, so a word that is not free says that this was done:
+// the waiter may have accepted the lock since.
 func (f *FairMutex) account(w wait) {
-	if fate(w.Extra().Load()).result() == lockGranted {
+	if fate(w.Extra().Load()).result() == lockGranted && f.words.owner.Load() == 0 {
 		f.mon.counts.dates()
-		put(&f.words.owner, uint64(w.Owner()&arena.NameMask))
-		crashpoint.Hit("fairmutex.grant.held")
+		put(&f.words.owner, uint64(makeOwner(kindReserved, w.Owner()&arena.NameMask)))
+		crashpoint.Hit("fairmutex.grant.granted")
 	}
 	f.mon.account(w, nil)
 }
+
+// accept makes this process the holder of the lock that one of its waits was granted.
+// A process that dies before this step has not held the lock.
+func (f *FairMutex) accept() error {
+	if f.acceptAtOnce() {
+		return nil
+	}
+	// The granter has resolved the wait and is not through: it runs, or it is stopped
+	// or dead.
+	if err := f.mon.enter(nil); err != nil {
+		return err
+	}
+	ok := f.acceptAtOnce()
+	f.mon.leave(nil)
+	if !ok {
+		return f.corrupt("fairmutex.lock", f.ownerWord())
+	}
+	return nil
+}
+
+// acceptAtOnce is accept without the latch. The wait of one goroutine of this process
+// has been granted the lock, and no other wait can be before that one unlocks.
+func (f *FairMutex) acceptAtOnce() bool {
+	granted := uint64(makeOwner(kindReserved, f.name))
+	for range acceptTries {
+		// lin: the lock is taken here.
+		if f.words.owner.CompareAndSwap(granted, uint64(f.name)) {
+			crashpoint.Hit("fairmutex.lock.accepted")
+			return true
+		}
+		asm.Pause(acceptPause)
+	}
+	return false
+}
+
+const (
+	// acceptTries bounds how often a waiter looks for the grant that follows the end
+	// of its wait by a few instructions.
+	acceptTries = 100
+	acceptPause = 2
+)
 
 func (f *FairMutex) detach(w wait)          { f.fifo.detach(w) }
 func (f *FairMutex) requeue(w wait)         { f.fifo.requeue(w) }
@@ -209,7 +257,11 @@ func (f *FairMutex) clear()                 { f.fifo.clear() }
 // bury takes the hold of the gone back, by the policy.
 func (f *FairMutex) bury(gone func(arena.Name) bool) {
 	o := f.ownerWord()
-	if !fairOwner(o) || !o.held() || !gone(o.name()) {
+	switch {
+	case !fairOwner(o) || !o.held() && !o.granted() || !gone(o.name()):
+		return
+	case o.granted():
+		put(&f.words.owner, 0)
 		return
 	}
 	f.words.died.Store(uint32(o.name()))
@@ -218,7 +270,7 @@ func (f *FairMutex) bury(gone func(arena.Name) bool) {
 }
 
 func (f *FairMutex) holders(g func(arena.Name)) {
-	if o := f.ownerWord(); o.held() {
+	if o := f.ownerWord(); o.held() || o.granted() {
 		g(o.name())
 	}
 }

@@ -19,14 +19,17 @@ var (
 	_ = crashpoint.Register("multilock.lock.spilled")
 	_ = crashpoint.Register("multilock.unlock.quick")
 	_ = crashpoint.Register("multilock.unlock.passing")
-	_ = crashpoint.Register("multilock.grant.held")
+	_ = crashpoint.Register("multilock.lock.accepted")
+	_ = crashpoint.Register("multilock.grant.granted")
 	_ = crashpoint.Register("multilock.lockall.partly")
 )
 
 // MultiLock is a mutual exclusion lock for each of 2^64 keys, between processes. A
 // key is held by one process at a time, and handed on in the order of arrival;
 // who waits for different keys does not wait for each other. It takes memory for
-// the keys that are held or waited for, not for those that have been.
+// the keys that are held or waited for, not for those that have been. A process that
+// was handed a key holds it from when it runs again: if it dies before that, the next
+// that waits has the key.
 //
 // Keys are spread over buckets, each with a latch of its own, which an operation
 // holds for some nanoseconds. A key that one process has again and again while nobody
@@ -68,7 +71,7 @@ type MultiLockOptions struct {
 
 var multiLockKind = arena.KindOf("MULT")
 
-const multiLockVersion = 1
+const multiLockVersion = 2
 
 // OpenMultiLock finds the MultiLock of that name in the arena or creates it. An
 // empty name makes a fresh anonymous one.

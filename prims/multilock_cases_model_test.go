@@ -21,6 +21,6 @@ func TestModelMultiLock(t *testing.T) {
 		{"a queue", small, queue.explore, []bug{mkUnlock, mkNoClaim}},
 		{"the process that has it dies", small, mortal.explore, []bug{mkForgets, mkUnlock}},
 		{"who claims dies", medium, mends.explore, []bug{mkMendRaise}},
-		{"who waits dies", medium, waits.explore, []bug{mkUnlock}},
+		{"who waits dies", medium, waits.explore, []bug{mkUnlock, mkNoAccept, mkDoubt, mkGrantAgain}},
 	})
 }

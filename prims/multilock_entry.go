@@ -282,7 +282,7 @@ func (k *multiBucket) clear() {
 		s := &k.words.entries[i]
 		put(&s.queue, 0)
 		// Who claimed it may have died before it raised arrivals.
-		if h := keyHold(s.hold.Load()); h.kind() != kindNotRecoverable {
+		if h := keyHold(s.hold.Load()); h.owner() != ownerNotRecoverable {
 			k.raise(h)
 		}
 	}

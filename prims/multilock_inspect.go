@@ -22,6 +22,9 @@ func inspectMultiLock(a *arena.Arena, o arena.Object) arena.Inspection {
 		}
 		i.word(fmt.Sprintf("key %d", key), uint64(h), "%v", h)
 		hold := ownerHold(h.owner())
+		if h.granted() {
+			hold.Owner, hold.Mode = h.owner().name(), arena.HoldReserved
+		}
 		if hold.Owner != 0 && h.valid() {
 			hold.Key = &key
 			holds[key] = i.hold(hold)

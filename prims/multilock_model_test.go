@@ -90,6 +90,8 @@ const (
 	mpJoin
 	mpLeave
 	mpAwait
+	mpAccept
+	mpAcceptHere // with the latch
 	mpInside
 	mpUnlock
 	mpUnlockStore
@@ -122,15 +124,21 @@ const (
 	mkNoRaise    bug = "a claim leaves arrivals as they are"
 	mkMendRaise  bug = "mending does not raise arrivals"
 	mkNoClaim    bug = "who waits does not claim"
+	mkNoAccept   bug = "a grant makes the waiter's process the holder"
+	mkGrantAgain bug = "mending grants a key that was accepted once more"
+	mkDoubt      bug = "a waiter enters before it accepts"
 )
 
 var (
 	errKeyTogether = errors.New("two have one key")
 	errKeyOther    = errors.New("a key was taken in the entry of another")
 	errKeyLost     = errors.New("who has a key cannot unlock it")
+	errKeyBlamed   = errors.New("a death is told of a process that never entered")
+	errKeyHidden   = errors.New("a death inside is not told")
 )
 
-// What the invariant remembers.
+// What the invariant remembers: what went wrong, and in the word of each key the threads
+// that have it, in use or about to let it go.
 const mgWrong = 0
 
 func (m multiModel) explore(b bug) model.Result {
@@ -164,6 +172,10 @@ func (m *multiModel) check(s *model.Sys) error {
 		return errKeyOther
 	case 2:
 		return errKeyLost
+	case 3:
+		return errKeyBlamed
+	case 4:
+		return errKeyHidden
 	}
 	return nil
 }
@@ -187,7 +199,7 @@ func (m *multiModel) step(x *model.Exec) {
 		m.quick(x)
 	case pc <= mpMend:
 		m.latch(x)
-	case pc <= mpAwait:
+	case pc <= mpAcceptHere:
 		m.lock(x)
 	default:
 		m.unlock(x)
@@ -278,7 +290,10 @@ func (m *multiModel) quick(x *model.Exec) {
 func (m *multiModel) has(x *model.Exec, w mkWord) {
 	*x.R(mrHold) = uint8(w)
 	*x.R(mrState) |= mfInside
+	x.Ghost[*x.R(mrKey)] |= 1 << x.Me
 }
+
+func (m *multiModel) let(x *model.Exec) { x.Ghost[*x.R(mrKey)] &^= 1 << x.Me }
 
 // latch is monitor.enter.
 func (m *multiModel) latch(x *model.Exec) {
@@ -340,7 +355,12 @@ func (m *multiModel) mend(x *model.Exec) {
 		case n&3 == mkWaits:
 			x.Update(mkNode+i, func(uint8) uint8 { return 0 })
 		case n&3 == mkGranted:
-			x.Update(mkHold, func(uint8) uint8 { return uint8(mkMake(kindHeld, m.threads[i], n>>2)) })
+			x.Update(mkHold, func(w uint8) uint8 {
+				if mkWord(w).kind() != kindReserved && m.bug != mkGrantAgain {
+					return w
+				}
+				return uint8(mkMake(m.grant(), m.threads[i], n>>2))
+			})
 			x.Update(mkNode+i, func(n uint8) uint8 { return n&^3 | mkAccounted })
 		}
 	}
@@ -425,10 +445,43 @@ func (m *multiModel) lock(x *model.Exec) {
 			x.Disable()
 			return
 		}
-		x.Say("finds that it has the key")
-		m.has(x, mkMake(kindHeld, x.Process(), n>>2))
-		x.Goto(mpInside)
+		x.Say("finds that it is granted the key")
+		*x.R(mrHold) = uint8(mkMake(kindHeld, x.Process(), n>>2))
+		if m.bug == mkDoubt || m.bug == mkNoAccept {
+			m.has(x, mkWord(*x.R(mrHold)))
+		}
+		x.Goto(mpAccept)
+		if m.bug == mkNoAccept {
+			x.Goto(mpInside)
+		}
+	case mpAccept, mpAcceptHere:
+		here := x.PC() == mpAcceptHere
+		x.Say("accepts the key")
+		hold := mkWord(*x.R(mrHold))
+		ok := x.CAS(mkHold, uint8(hold.with(keyGranted)), uint8(hold))
+		switch {
+		case ok:
+			m.has(x, hold)
+			x.Goto(mpInside)
+		case !here:
+			m.enter(x, mpAcceptHere)
+		default:
+			x.Ghost[mgWrong] = 2
+			x.Goto(mpInside)
+		}
+		if here {
+			*x.R(mrBack) = mpInside
+			x.Goto(mpLeave)
+		}
 	}
+}
+
+// grant is the kind of a hold that is granted.
+func (m *multiModel) grant() ownerKind {
+	if m.bug == mkNoAccept {
+		return kindHeld
+	}
+	return keyGranted
 }
 
 // see decides what to do with an entry that has hold w, of the key that is wanted or
@@ -475,6 +528,7 @@ func (m *multiModel) unlock(x *model.Exec) {
 		x.Say("unlocks by CAS")
 		*x.R(mrState) &^= mfInside
 		if x.CAS(mkHold, uint8(hold), uint8(mkOf(hold.hold()+keyHold(holdUnlock)))) {
+			m.let(x)
 			m.end(x)
 			return
 		}
@@ -483,9 +537,11 @@ func (m *multiModel) unlock(x *model.Exec) {
 	case mpUnlockStore:
 		x.Say("unlocks by a store")
 		x.Store(mkHold, uint8(hold.with(keyKept)))
+		m.let(x)
 		m.end(x)
 	case mpLetGo:
 		x.Say("lets go")
+		m.let(x)
 		*x.R(mrBack) = mpIdle
 		switch {
 		case mkWord(x.Load(mkHold)) != hold || x.Load(mkKey) != *x.R(mrKey):
@@ -525,7 +581,7 @@ func (m *multiModel) unlock(x *model.Exec) {
 	case mpAccount:
 		x.Say("writes the hold of who has waited")
 		w := int(*x.R(mrSeen))
-		x.Store(mkHold, uint8(mkMake(kindHeld, m.threads[w], x.Load(mkNode+w)>>2)))
+		x.Store(mkHold, uint8(mkMake(m.grant(), m.threads[w], x.Load(mkNode+w)>>2)))
 		x.Goto(mpDrop)
 	case mpDrop:
 		x.Say("drops the stamp of the wait")
@@ -537,7 +593,7 @@ func (m *multiModel) unlock(x *model.Exec) {
 		w := mkWord(x.Load(mkHold))
 		*x.R(mrOther) = mpBuried
 		switch {
-		case w.process() != m.mortal || !w.hold().owner().held() || w.kind() == keyQuick && m.bug == mkForgets:
+		case w.process() != m.mortal || !w.hold().taken() || w.kind() == keyQuick && m.bug == mkForgets:
 			*x.R(mrBack) = mpBuried
 			x.Goto(mpLeave)
 			if w.kind() == kindReserved {
@@ -548,6 +604,7 @@ func (m *multiModel) unlock(x *model.Exec) {
 			*x.R(mrBack) = mpBury
 			x.Goto(mpClaim)
 		default:
+			m.judge(x, w)
 			x.Store(mkHold, uint8(w.with(kindReserved)))
 			*x.R(mrBack) = mpBuried
 			x.Goto(mpSettle)
@@ -568,4 +625,19 @@ func (m *multiModel) settled(x *model.Exec) {
 		return
 	}
 	x.Goto(mpLeave)
+}
+
+// judge compares what the survivors are told with what the dead did: the holder of a key
+// is a process of which a thread has entered, and one that a key was granted to is not.
+func (m *multiModel) judge(x *model.Exec, w mkWord) {
+	entered := false
+	for i, p := range m.threads {
+		entered = entered || p == m.mortal && x.Ghost[x.Load(mkKey)]&(1<<i) != 0
+	}
+	switch {
+	case w.hold().granted() && entered:
+		x.Ghost[mgWrong] = 4
+	case !w.hold().granted() && !entered:
+		x.Ghost[mgWrong] = 3
+	}
 }

@@ -33,7 +33,7 @@ func init() {
 	})
 	addWorkload(workload{
 		name: "multiquick", latches: 10,
-		points: []string{"multilock.lock.quick", "multilock.unlock.quick", "multilock.claim.*", "multilock.lock.taken", "multilock.grant.held", "monitor.mend.*", "monitor.sweep.*"},
+		points: []string{"multilock.lock.quick", "multilock.unlock.quick", "multilock.claim.*", "multilock.lock.taken", "multilock.grant.granted", "multilock.lock.accepted", "monitor.mend.*", "monitor.sweep.*"},
 		open: func(a *arena.Arena) (worker, error) {
 			// As many entries as there are keys, or nearly.
 			told, err := prims.OpenMultiLock(a, "told", &prims.MultiLockOptions{Buckets: 8})

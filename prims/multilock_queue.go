@@ -7,6 +7,7 @@ import (
 
 	"github.com/shmsync/shmsync"
 	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/asm"
 	"github.com/shmsync/shmsync/internal/crashpoint"
 	"github.com/shmsync/shmsync/internal/park"
 	"github.com/shmsync/shmsync/internal/race"
@@ -149,10 +150,47 @@ func (k *multiBucket) queueUp(ctx context.Context, key uint64, seat *park.Seat, 
 	if err == nil {
 		err = k.judge(key, end)
 	}
+	if err == nil {
+		err = k.accept(key, h)
+	}
 	if err != nil {
 		return Hold{}, err
 	}
 	return Hold{k, nil, key, h}, nil
+}
+
+// accept makes this process the holder, with hold h, of a key that one of its waits was
+// granted. A process that dies before this step has not held the key.
+func (k *multiBucket) accept(key uint64, h keyHold) error {
+	granted := makeKeyHold(keyGranted, h.owner().name(), h.stamp())
+	for range acceptTries {
+		for i := range k.words.entries {
+			// A granted word with this stamp is of this wait, so it needs no look at the key.
+			if s := &k.words.entries[i]; s.hold.Load() == uint64(granted) {
+				return k.acceptIn(inlineEntry(s), key, granted)
+			}
+		}
+		if k.words.spilled.Load() != 0 {
+			break
+		}
+		asm.Pause(acceptPause)
+	}
+	// The key is spilled, or the granter has resolved the wait and is not through: it
+	// runs, or it is stopped or dead.
+	if err := k.mon.enter(nil); err != nil {
+		return err
+	}
+	defer k.mon.leave(nil)
+	return k.acceptIn(k.find(key), key, granted)
+}
+
+func (k *multiBucket) acceptIn(e keyEntry, key uint64, granted keyHold) error {
+	// lin: the key is taken here.
+	if !e.there() || !e.word.CompareAndSwap(uint64(granted), uint64(granted.accepted())) {
+		return k.failure(key, lockCorrupt, 0)
+	}
+	crashpoint.Hit("multilock.lock.accepted")
+	return nil
 }
 
 // tryLockSlow is the rest of TryLock, with the latch held.
@@ -183,7 +221,7 @@ func (k *multiBucket) tryLockSlow(key uint64) (h Hold, ok bool) {
 // lookAt takes back what the dead have, with the latch held.
 func (k *multiBucket) lookAt(b *wakes, key uint64) {
 	if e := k.find(key); e.there() {
-		if o := e.hold().owner(); o.held() && k.of.a.Dead(o.name()) {
+		if h := e.hold(); h.taken() && k.of.a.Dead(h.owner().name()) {
 			k.mon.sweep(b)
 			return
 		}
@@ -292,13 +330,14 @@ func (k *multiBucket) head(e keyEntry) (w wait, ok bool) {
 	return w, ok
 }
 
-// account makes the owner of a wait that was granted a key its holder. Doing it
-// twice does no harm: nobody can unlock before the latch is left.
+// account grants a key to the process of a wait that was resolved so. The key was on its
+// way when the wait was resolved, so another word says that this was done: the waiter
+// may have accepted the key since.
 func (k *multiBucket) account(w wait) {
 	if fate(w.Extra().Load()).result() == lockGranted {
-		if e := k.find(w.Wanted().Load()); e.there() {
-			e.set(makeKeyHold(kindHeld, w.Owner()&arena.NameMask, uint32(w.Stamp().Load())))
-			crashpoint.Hit("multilock.grant.held")
+		if e := k.find(w.Wanted().Load()); e.there() && e.hold().kind() == kindReserved {
+			e.set(makeKeyHold(keyGranted, w.Owner()&arena.NameMask, uint32(w.Stamp().Load())))
+			crashpoint.Hit("multilock.grant.granted")
 		}
 	}
 	k.mon.account(w, nil)
@@ -358,13 +397,13 @@ func (k *multiBucket) each(f func(wait) bool) {
 func (k *multiBucket) bury(gone func(arena.Name) bool) {
 	k.eachEntry(func(e keyEntry) {
 		h := e.hold()
-		if !h.valid() || !h.owner().held() || !gone(h.owner().name()) {
+		if !h.valid() || !h.taken() || !gone(h.owner().name()) {
 			return
 		}
 		if h.fast() {
 			h = k.claim(e)
 		}
-		if h.owner().held() {
+		if h.taken() {
 			e.set(h.bereaved(k.of.policy))
 		}
 	})
@@ -373,8 +412,8 @@ func (k *multiBucket) bury(gone func(arena.Name) bool) {
 // holders is called without the latch.
 func (k *multiBucket) holders(f func(arena.Name)) {
 	tell := func(e keyEntry) {
-		if o := e.hold().owner(); o.valid() && o.held() {
-			f(o.name())
+		if h := e.hold(); h.valid() && h.taken() {
+			f(h.owner().name())
 		}
 	}
 	for i := range k.words.entries {

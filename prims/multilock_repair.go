@@ -95,7 +95,7 @@ func (k *multiBucket) endRecover(h Hold, next keyHold) error {
 
 // MultiLockState is what State tells of a key.
 type MultiLockState struct {
-	Held    bool              // somebody holds it, a recoverer included
+	Held    bool              // somebody holds it, a recoverer and one that it was handed to included
 	Owner   *shmsync.Identity // who holds it, or whose death left it; nil when free or unknown
 	Waiting bool              // somebody waits for it
 	Err     error             // why nobody can lock it: nil, ErrOwnerDead, ErrNotRecoverable or ErrCorrupt
@@ -105,7 +105,7 @@ type MultiLockState struct {
 // State looks at a key without locking anything. What it tells may be over when it returns.
 func (x *MultiLock) State(key uint64) MultiLockState {
 	h, waiting := x.bucketOr(x.index(key)).peek(key)
-	s := MultiLockState{Held: h.owner().held(), Waiting: waiting, Word: h.String()}
+	s := MultiLockState{Held: h.taken(), Waiting: waiting, Word: h.String()}
 	if n := h.died(); n != 0 {
 		s.Owner = x.a.Who(n)
 	}

@@ -19,7 +19,9 @@ import (
 //	2  reserved        let go, and on its way to the first who waits     Unlock, a sweep (policy Release)
 //	3  ownerDead       its holder died; nobody has it                    a sweep
 //	4  recovering      being recovered                                   Recover
-//	5  notRecoverable  a repair failed                                   Recover
+//	5  notRecoverable  without a name: a repair failed                   Recover
+//	5  granted         with the name n: handed to a waiter of n, which   who hands it on
+//	                   has not accepted it
 //	6  last            the entry is in no use; its key is free, and n    Unlock with nobody waiting, a claim
 //	                   had it last
 //	7  kept            the same, and n locks it by a CAS                 Unlock of a quick hold
@@ -28,27 +30,30 @@ import (
 // without the latch. Who holds the latch changes them in one way only: it claims
 // them, by taking the bit that they have in common, which makes quick held and kept
 // last. All others are changed by who holds the latch alone. Nobody waits for a key
-// whose word is fast, and words of nodes never are.
+// whose word is fast, and words of nodes never are. The waiter that accepts a granted
+// key makes it held by a CAS, without the latch; nobody stores over a granted word of one
+// that lives.
 //
 // Stamps are arrivals of the bucket's monitor, cut to 32 bits, so that a Hold that
 // has been unlocked is not taken for the next one's. A Lock by CAS adds one to the
 // stamp, and who claims a word raises arrivals to its stamp: so the stamps of an
 // entry only grow, whatever keys it is for, and those of a key do.
 //
-//	writers: who holds the latch of the bucket; of a fast word who it names, by a CAS
+//	writers: who holds the latch of the bucket; of a fast or granted word who it names, by a CAS
 //	readers: the same, tools, looks, TryLock
 //	order:   of a fast word acquire on the CAS that takes, release on the one that gives
 //	         back, both on a claim; otherwise the latch's
 //	futex:   none
 //	crash:   names the dead until a sweep; a key on its way is settled by who takes the
-//	         latch; kept of the dead is free for all
+//	         latch; kept of the dead is free for all; one granted to the dead goes to the next
 type keyHold uint64
 
 // The kinds of a keyHold that are not, or not quite, those of an ownerWord.
 const (
-	keyQuick = kindBiased
-	keyLast  = kindNotRecoverable + 1
-	keyKept  = kindNotRecoverable + 2
+	keyQuick   = kindBiased
+	keyGranted = kindNotRecoverable // with a name
+	keyLast    = kindNotRecoverable + 1
+	keyKept    = kindNotRecoverable + 2
 
 	// holdFast is the bit that a claim takes.
 	holdFast = 1 << ownerKindShift
@@ -77,6 +82,18 @@ func (h keyHold) idle() bool { return h == 0 || h.kind() == keyLast }
 // fast reports whether its name may change the word without the latch.
 func (h keyHold) fast() bool { return h.kind() == keyQuick || h.kind() == keyKept }
 
+// granted reports whether a waiter was handed the key that has not accepted it.
+func (h keyHold) granted() bool { return h.kind() == keyGranted && h.owner().name() != 0 }
+
+// taken reports whether a participant, dead or alive, has the key to itself, or was
+// handed it.
+func (h keyHold) taken() bool { return h.owner().held() || h.granted() }
+
+// accepted is a granted hold after its waiter has accepted it.
+func (h keyHold) accepted() keyHold {
+	return makeKeyHold(kindHeld, h.owner().name(), h.stamp())
+}
+
 // claimed is the hold after a claim.
 func (h keyHold) claimed() keyHold {
 	if h.fast() {
@@ -88,7 +105,7 @@ func (h keyHold) claimed() keyHold {
 // valid reports whether some state is encoded so.
 func (h keyHold) valid() bool {
 	o := h.owner()
-	if o.kind() >= keyLast {
+	if o.kind() >= keyLast || h.granted() {
 		return o.name() != 0
 	}
 	return o.valid() && (!o.free() || h == 0)
@@ -101,6 +118,9 @@ func (h keyHold) passing() keyHold {
 
 // bereaved is the hold after its name was found dead.
 func (h keyHold) bereaved(p Policy) keyHold {
+	if h.granted() {
+		return h.passing() // it never held the key
+	}
 	if next := h.owner().bereaved(p); !next.free() {
 		return h&^(1<<32-1) | keyHold(next)
 	}
@@ -130,6 +150,10 @@ func (h keyHold) String() string {
 		return "free, last held by " + n.String()
 	case keyKept:
 		return "free, kept for " + n.String()
+	case keyGranted:
+		if n != 0 {
+			return "granted to " + n.String()
+		}
 	}
 	return h.owner().String()
 }

@@ -21,7 +21,7 @@ func TestMultiLockHoldTable(t *testing.T) {
 				require.Equal(t, o, h.owner())
 				require.Equal(t, stamp, h.stamp())
 				require.Equal(t, h == 0 || kind == keyLast || kind == keyKept, h.free())
-				valid := o.valid() && (o != ownerFree || stamp == 0) || kind >= keyLast && name != 0
+				valid := o.valid() && (o != ownerFree || stamp == 0) || kind >= keyGranted && name != 0
 				require.Equal(t, valid, h.valid(), "%#x", uint64(h))
 				if !valid {
 					require.Contains(t, h.String(), "corrupt (0x")
@@ -52,7 +52,14 @@ func TestMultiLockHoldTable(t *testing.T) {
 				o = h.owner()
 				result, who = h.result()
 				require.Equal(t, kind == kindOwnerDead, result == lockOwnerDead)
-				require.Equal(t, kind == kindNotRecoverable, result == lockNotRecoverable)
+				require.Equal(t, kind == kindNotRecoverable, result == lockNotRecoverable || h.granted())
+				require.Equal(t, kind == keyGranted && name != 0, h.granted())
+				if h.granted() {
+					require.Equal(t, lockGranted, result, "its waiter may come")
+					require.Equal(t, makeKeyHold(kindHeld, name, stamp), h.accepted())
+					require.Equal(t, h.passing(), h.bereaved(Report), "nobody has held it")
+					require.Equal(t, h.passing(), h.bereaved(Release))
+				}
 				if !o.held() {
 					continue
 				}

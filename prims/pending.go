@@ -15,9 +15,13 @@ type Pending struct {
 	what  left
 	op    string
 	judge func(fate) error // what a resolved wait means
-	then  func(error)      // called with how it ended, on a goroutine of its own; may be nil
-	done  chan struct{}
-	err   error // valid once done is closed
+	// accept, if set, is called when judge gave nil, before the wait has ended, and may
+	// block; acceptAtOnce is the same unless it gives false.
+	accept       func() error
+	acceptAtOnce func() bool
+	then         func(error) // called with how it ended, on a goroutine of its own; may be nil
+	done         chan struct{}
+	err          error // valid once done is closed
 
 	mu       sync.Mutex
 	seat     *park.Seat                 // guarded by: mu; nil once the wait has ended
@@ -39,15 +43,25 @@ func (m *monitor) pend(op string, s *park.Seat, judge func(fate) error) *Pending
 
 // pendThen is pend with a function that is called when the wait has ended.
 func (m *monitor) pendThen(op string, s *park.Seat, judge func(fate) error, then func(error)) *Pending {
-	p := &Pending{m: m, seat: s, what: waitOf(s), op: op, judge: judge, then: then, done: make(chan struct{})}
-	// It counts as a call that waits, for which the looks go on.
-	if !m.latch.queue.Enter() {
-		s.Abandon()
-		p.end(m.closed())
-		return p
-	}
-	s.Watch(m.latch.queue, p.told)
+	p := m.newPending(op, s, judge)
+	p.then = then
+	p.begin()
 	return p
+}
+
+// newPending is pend for a Pending that is told of nothing before begin.
+func (m *monitor) newPending(op string, s *park.Seat, judge func(fate) error) *Pending {
+	return &Pending{m: m, seat: s, what: waitOf(s), op: op, judge: judge, done: make(chan struct{})}
+}
+
+func (p *Pending) begin() {
+	// It counts as a call that waits, for which the looks go on.
+	if !p.m.latch.queue.Enter() {
+		p.seat.Abandon()
+		p.end(p.m.closed())
+		return
+	}
+	p.seat.Watch(p.m.latch.queue, p.told)
 }
 
 // told is called when the wait is resolved, or when this process leaves the arena.
@@ -58,12 +72,32 @@ func (p *Pending) told() {
 	case p.seat == nil:
 		return
 	case p.seat.Resolved():
-		p.end(p.judge(p.m.collect(p.seat)))
+		p.resolved()
+		return
 	case !p.m.latch.queue.Closing():
 		return
 	default:
 		p.end(p.m.fail(p.op, shmsync.ErrClosed, nil, "this process closed the arena"))
 	}
+	p.m.latch.queue.Exit()
+}
+
+// resolved ends a Pending whose wait was resolved, and its call.
+func (p *Pending) resolved() { // guarded by: mu
+	err := p.judge(p.m.collect(p.seat))
+	if err == nil && p.accept != nil && !p.acceptAtOnce() {
+		// The caller may be the hub, which must not block.
+		p.seat = nil
+		go func() {
+			err := p.accept()
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			p.end(err)
+			p.m.latch.queue.Exit()
+		}()
+		return
+	}
+	p.end(err)
 	p.m.latch.queue.Exit()
 }
 
@@ -99,9 +133,8 @@ func (p *Pending) Cancel() bool {
 		p.mu.Unlock()
 		return false
 	case !p.seat.Abandon():
-		p.end(p.judge(p.m.collect(p.seat)))
+		p.resolved()
 		p.mu.Unlock()
-		p.m.latch.queue.Exit()
 		return false
 	}
 	p.end(p.m.fail(p.op, shmsync.ErrCanceled, nil, "it was cancelled"))

@@ -70,7 +70,7 @@ func (x *team) crashAt(point string, n int) {
 	// Where the next one who comes has to deal with it.
 	dies := "mutex.unlock.before_release"
 	if kind, ok := strings.CutSuffix(point[:strings.LastIndexByte(point, '.')], ".recover"); ok && kind != "mutex" {
-		dies = kind + ".lock.taken"
+		dies = kind + ".lock.accepted"
 	} else if strings.HasPrefix(point, "cond.pass.") {
 		dies = "cond.wait.woken"
 	} else if strings.HasPrefix(point, "future.bury.") {

@@ -19,11 +19,13 @@ SHMI_FN uint32_t shmi_fair_owner(struct shmi_fairmutex *f)
     uint64_t v = shmi_get(&f->w->owner);
     return v >> 32 != 0 ? SHMI_OWNER_CORRUPT : (uint32_t)v;
 }
-/* Whether o may be the owner word of a FairMutex. */
+/* Whether o may be the owner word of a FairMutex. A word of kind reserved says that the
+ * lock was granted to a waiter of that process, which has not accepted it. */
 SHMI_FN int shmi_fair_valid(uint32_t o)
 {
-    return shmi_owner_valid(o) && shmi_owner_kind(o) != SHMI_kindBiased && shmi_owner_kind(o) != SHMI_kindReserved;
+    return shmi_owner_valid(o) && shmi_owner_kind(o) != SHMI_kindBiased;
 }
+SHMI_FN int shmi_fair_granted(uint32_t o) { return shmi_owner_kind(o) == SHMI_kindReserved && shmi_owner_name(o) != 0; }
 SHMI_FN shmi_name shmi_fair_died(struct shmi_fairmutex *f) { return shmi_ld32(&f->w->died) & SHMI_NAME_MASK; }
 /* Whether who comes now may have the lock. The latch is held. */
 SHMI_FN int shmi_fair_free(struct shmi_fairmutex *f) { return shmi_get(&f->w->owner) == 0 && shmi_fifo_empty(&f->w->queue); }
@@ -33,15 +35,49 @@ SHMI_FN void shmi_fair_take(struct shmi_fairmutex *f)
     SHMSYNC_CRASHPOINT("fairmutex.lock.taken");
 }
 
-/* Makes the owner of a wait that was granted the lock its holder. Doing it twice does no harm. */
+/* Grants the lock to the process of a wait that was resolved so. The lock was free when
+ * the wait was resolved, so a word that is not free says that this was done: the waiter
+ * may have accepted the lock since. */
 SHMI_FN void shmi_fair_account(struct shmi_monitor *m, struct shmi_wait w)
 {
     struct shmi_fairmutex *f = (struct shmi_fairmutex *)m;
-    if (shmi_fate_result(shmi_get(&w.n->extra)) == SHMI_lockGranted) {
-        shmi_put(&f->w->owner, shmi_owner_of(w) & SHMI_NAME_MASK);
-        SHMSYNC_CRASHPOINT("fairmutex.grant.held");
+    if (shmi_fate_result(shmi_get(&w.n->extra)) == SHMI_lockGranted && shmi_get(&f->w->owner) == 0) {
+        shmi_put(&f->w->owner, shmi_make_owner(SHMI_kindReserved, shmi_owner_of(w) & SHMI_NAME_MASK));
+        SHMSYNC_CRASHPOINT("fairmutex.grant.granted");
     }
     shmi_mon_account(m, w, NULL);
+}
+
+/* How often a waiter looks for the grant that follows the end of its wait by a few instructions. */
+enum { SHMI_acceptTries = 100, SHMI_acceptPause = 2 };
+
+SHMI_FN int shmi_fair_accept_at_once(struct shmi_fairmutex *f)
+{
+    const uint64_t granted = shmi_make_owner(SHMI_kindReserved, f->m.a->self);
+    int i;
+    for (i = 0; i < SHMI_acceptTries; i++) {
+        if (shmi_cas64(&f->w->owner, granted, f->m.a->self)) {
+            SHMSYNC_CRASHPOINT("fairmutex.lock.accepted");
+            return 1;
+        }
+        shmi_pause(SHMI_acceptPause);
+    }
+    return 0;
+}
+/* Makes this process the holder of the lock that one of its waits was granted. A process
+ * that dies before this step has not held the lock. */
+SHMI_FN int shmi_fair_accept(struct shmi_fairmutex *f)
+{
+    int err, ok;
+    if (shmi_fair_accept_at_once(f))
+        return 0;
+    /* The granter has resolved the wait and is not through: it runs, or it is stopped or dead. */
+    err = shmi_mon_enter(&f->m, 0);
+    if (err != 0)
+        return err;
+    ok = shmi_fair_accept_at_once(f);
+    shmi_mon_leave(&f->m, NULL);
+    return ok ? 0 : shmi_fail(EPROTO, "fairmutex.lock", f->m.latch.called, "owner word %#x", shmi_fair_owner(f));
 }
 
 /* Hands a free lock to the first in line, and tells all when nobody can have it. */
@@ -79,18 +115,20 @@ SHMI_FN void shmi_fair_bury(struct shmi_monitor *m)
 {
     struct shmi_fairmutex *f = (struct shmi_fairmutex *)m;
     uint32_t o = shmi_fair_owner(f), next;
-    if (!shmi_fair_valid(o) || !shmi_owner_held(o) || !shmi_mon_died(m, shmi_owner_name(o)))
+    int granted = shmi_fair_granted(o); /* then nobody has entered, and there is no data of the dead */
+    if (!shmi_fair_valid(o) || !(shmi_owner_held(o) || granted) || !shmi_mon_died(m, shmi_owner_name(o)))
         return;
-    next = shmi_bereaved(o, f->release, f->release && shmi_mon_gone(m, shmi_owner_name(o)));
+    next = shmi_bereaved(o, f->release, !granted && f->release && shmi_mon_gone(m, shmi_owner_name(o)));
     if (next == o)
         return;
-    shmi_st32(&f->w->died, shmi_owner_name(o));
+    if (!granted)
+        shmi_st32(&f->w->died, shmi_owner_name(o));
     shmi_put(&f->w->owner, next);
 }
 SHMI_FN void shmi_fair_holders(struct shmi_monitor *m)
 {
     uint32_t o = shmi_fair_owner((struct shmi_fairmutex *)m);
-    if (shmi_owner_held(o))
+    if (shmi_owner_held(o) || shmi_fair_granted(o))
         shmi_mon_heed(m, shmi_owner_name(o));
 }
 
@@ -197,7 +235,7 @@ SHMI_FN int shmi_lock_judge(struct shmi_monitor *m, const char *op, uint64_t fat
 SHMI_FN void shmi_fair_look_at_owner(struct shmi_fairmutex *f, struct shmi_wakes *b)
 {
     uint32_t o = shmi_fair_owner(f);
-    if (shmi_owner_held(o) && shmi_dead(f->m.a, shmi_owner_name(o))) {
+    if ((shmi_owner_held(o) || shmi_fair_granted(o)) && shmi_dead(f->m.a, shmi_owner_name(o))) {
         shmi_mon_sweep(&f->m, b);
         return;
     }
@@ -236,7 +274,9 @@ SHMI_FN int shmi_fair_arrive(struct shmi_fairmutex *f, int64_t abs)
     shmi_mon_join(m, seat, 0, 0);
     shmi_mon_leave(m, &b);
     err = shmi_mon_await(m, seat, abs, &fate);
-    return err != 0 ? err : shmi_lock_judge(m, "fairmutex.lock", fate);
+    if (err == 0)
+        err = shmi_lock_judge(m, "fairmutex.lock", fate);
+    return err != 0 ? err : shmi_fair_accept(f);
 }
 
 /* Makes this process the recoverer, if the lock is owner-dead or, if ruined says so, not recoverable. */

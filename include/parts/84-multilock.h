@@ -2,7 +2,7 @@
 /* ---- MultiLock: prims/multilock*.go in C, docs/design/0009-fair-locks.md ---- */
 
 /* The kinds of a hold that are not, or not quite, those of an owner word. */
-enum { SHMI_keyQuick = SHMI_kindBiased, SHMI_keyLast = SHMI_kindNotRecoverable + 1, SHMI_keyKept };
+enum { SHMI_keyQuick = SHMI_kindBiased, SHMI_keyGranted = SHMI_kindNotRecoverable /* with a name */, SHMI_keyLast = SHMI_kindNotRecoverable + 1, SHMI_keyKept };
 enum { SHMI_multiInline = 5, SHMI_multiLogDefault = 6, SHMI_multiLogMost = 16, SHMI_evictEvery = 16 };
 #define SHMI_MULTI_HASH UINT64_C(0x9e3779b97f4a7c15)
 #define SHMI_HOLD_FAST (UINT64_C(1) << 29)                               /* what a claim takes */
@@ -46,9 +46,13 @@ SHMI_FN int shmi_hold_free(uint64_t h) { return h == 0 || shmi_hold_kind(h) >= S
 SHMI_FN int shmi_hold_idle(uint64_t h) { return h == 0 || shmi_hold_kind(h) == SHMI_keyLast; }
 /* Whether its name may change the word without the latch. */
 SHMI_FN int shmi_hold_fast(uint64_t h) { return shmi_hold_kind(h) == SHMI_keyQuick || shmi_hold_kind(h) == SHMI_keyKept; }
+/* Whether a waiter was handed the key that has not accepted it. */
+SHMI_FN int shmi_hold_granted(uint64_t h) { return shmi_hold_kind(h) == SHMI_keyGranted && shmi_hold_name(h) != 0; }
+/* Whether a participant has the key to itself, or was handed it. */
+SHMI_FN int shmi_hold_taken(uint64_t h) { return shmi_owner_held(shmi_hold_owner(h)) || shmi_hold_granted(h); }
 SHMI_FN int shmi_hold_valid(uint64_t h)
 {
-    if (shmi_hold_kind(h) >= SHMI_keyLast)
+    if (shmi_hold_kind(h) >= SHMI_keyLast || shmi_hold_granted(h))
         return shmi_hold_name(h) != 0;
     return shmi_owner_valid(shmi_hold_owner(h)) && (shmi_hold_owner(h) != 0 || h == 0);
 }
@@ -57,7 +61,7 @@ SHMI_FN uint64_t shmi_hold_passing(uint64_t h) { return shmi_make_hold(SHMI_kind
 /* The hold after its name was found dead, and perhaps gone. */
 SHMI_FN uint64_t shmi_hold_bereaved(uint64_t h, int release, int gone)
 {
-    uint32_t next = shmi_bereaved(shmi_hold_owner(h), release, gone);
+    uint32_t next = shmi_hold_granted(h) ? 0 : shmi_bereaved(shmi_hold_owner(h), release, gone);
     return next != 0 ? (h & ~(uint64_t)UINT32_MAX) | next : shmi_hold_passing(h);
 }
 /* Whose death made the key what it is. */
@@ -378,15 +382,16 @@ SHMI_FN void shmi_key_take(struct shmi_key_bucket *k, struct shmi_key_entry e, u
     SHMSYNC_CRASHPOINT("multilock.lock.taken");
 }
 
-/* Makes the owner of a wait that was granted a key its holder. Doing it twice does no
- * harm: nobody can unlock before the latch is left. */
+/* Grants a key to the process of a wait that was resolved so. The key was on its way when
+ * the wait was resolved, so another word says that this was done: the waiter may have
+ * accepted the key since. */
 SHMI_FN void shmi_multi_account(struct shmi_monitor *m, struct shmi_wait w)
 {
     if (shmi_fate_result(shmi_get(&w.n->extra)) == SHMI_lockGranted) {
         struct shmi_key_entry e = shmi_key_find((struct shmi_key_bucket *)m, shmi_get(&w.n->wanted));
-        if (e.hold != NULL) {
-            shmi_put(e.hold, shmi_make_hold(SHMI_kindHeld, shmi_owner_of(w) & SHMI_NAME_MASK, (uint32_t)shmi_stamp_of(w)));
-            SHMSYNC_CRASHPOINT("multilock.grant.held");
+        if (e.hold != NULL && shmi_hold_kind(shmi_get(e.hold)) == SHMI_kindReserved) {
+            shmi_put(e.hold, shmi_make_hold(SHMI_keyGranted, shmi_owner_of(w) & SHMI_NAME_MASK, (uint32_t)shmi_stamp_of(w)));
+            SHMSYNC_CRASHPOINT("multilock.grant.granted");
         }
     }
     shmi_mon_account(m, w, NULL);
@@ -444,7 +449,7 @@ SHMI_FN void shmi_multi_clear(struct shmi_monitor *m)
         uint64_t h = shmi_get(e.hold);
         shmi_put(e.queue, 0);
         /* Who claimed it may have died before it raised arrivals. */
-        if (shmi_hold_kind(h) != SHMI_kindNotRecoverable)
+        if (shmi_hold_owner(h) != SHMI_OWNER_NOT_RECOVERABLE)
             shmi_key_raise(k, h);
     }
     shmi_each_queued(m->a, m->o.off, shmi_multi_relink, k);
@@ -509,12 +514,12 @@ SHMI_FN void shmi_multi_bury(struct shmi_monitor *m)
     struct shmi_key_entry e;
     while (shmi_next_key(k, &v, &e)) {
         uint64_t h = shmi_get(e.hold);
-        if (!shmi_hold_valid(h) || !shmi_owner_held(shmi_hold_owner(h)) || !shmi_mon_died(m, shmi_hold_name(h)))
+        if (!shmi_hold_valid(h) || !shmi_hold_taken(h) || !shmi_mon_died(m, shmi_hold_name(h)))
             continue;
         if (shmi_hold_fast(h))
             h = shmi_key_claim(k, e);
-        if (shmi_owner_held(shmi_hold_owner(h)))
-            shmi_put(e.hold, shmi_hold_bereaved(h, k->of->release, k->of->release && shmi_mon_gone(m, shmi_hold_name(h))));
+        if (shmi_hold_taken(h))
+            shmi_put(e.hold, shmi_hold_bereaved(h, k->of->release, !shmi_hold_granted(h) && k->of->release && shmi_mon_gone(m, shmi_hold_name(h))));
     }
 }
 SHMI_FN void shmi_multi_holders(struct shmi_monitor *m)
@@ -523,9 +528,9 @@ SHMI_FN void shmi_multi_holders(struct shmi_monitor *m)
     struct shmi_key_walk v = shmi_walk_keys(k, 1);
     struct shmi_key_entry e;
     while (shmi_next_key(k, &v, &e)) {
-        uint32_t o = shmi_hold_owner(shmi_get(e.hold));
-        if (shmi_owner_valid(o) && shmi_owner_held(o))
-            shmi_mon_heed(m, shmi_owner_name(o));
+        uint64_t h = shmi_get(e.hold);
+        if (shmi_hold_valid(h) && shmi_hold_taken(h))
+            shmi_mon_heed(m, shmi_hold_name(h));
     }
 }
 
@@ -737,7 +742,7 @@ SHMI_FN void shmi_key_look_at(struct shmi_key_bucket *k, struct shmi_wakes *b, u
 {
     struct shmi_key_entry e = shmi_key_find(k, key);
     uint64_t h = e.hold != NULL ? shmi_get(e.hold) : 0;
-    if (shmi_owner_held(shmi_hold_owner(h)) && shmi_dead(k->m.a, shmi_hold_name(h))) {
+    if (shmi_hold_taken(h) && shmi_dead(k->m.a, shmi_hold_name(h))) {
         shmi_mon_sweep(&k->m, b);
         return;
     }
@@ -745,6 +750,40 @@ SHMI_FN void shmi_key_look_at(struct shmi_key_bucket *k, struct shmi_wakes *b, u
     e = shmi_key_find(k, key);
     if (e.hold != NULL && shmi_hold_kind(shmi_get(e.hold)) == SHMI_kindReserved)
         shmi_key_settle(k, b, e);
+}
+SHMI_FN int shmi_key_accept_in(struct shmi_key_bucket *k, struct shmi_key_entry e, uint64_t key, uint64_t granted, uint64_t held)
+{
+    if (e.hold == NULL || !shmi_cas64(e.hold, granted, held))
+        return shmi_key_fail(&k->m, "multilock.lock", key, SHMI_lockCorrupt, 0);
+    SHMSYNC_CRASHPOINT("multilock.lock.accepted");
+    return 0;
+}
+/* Makes this process the holder of a key that one of its waits was granted. A process that
+ * dies before this step has not held the key. */
+SHMI_FN int shmi_key_accept(struct shmi_key_bucket *k, uint64_t key, uint64_t held)
+{
+    const uint64_t granted = shmi_make_hold(SHMI_keyGranted, shmi_hold_name(held), shmi_hold_stamp(held));
+    uint32_t i;
+    int tries, err;
+    for (tries = 0; tries < SHMI_acceptTries; tries++) {
+        for (i = 0; i < SHMI_multiInline; i++) {
+            /* A granted word with this stamp is of this wait, so it needs no look at the key. */
+            struct shmi_key_entry e = shmi_inline_entry(k, i);
+            if (shmi_get(e.hold) == granted)
+                return shmi_key_accept_in(k, e, key, granted, held);
+        }
+        if (shmi_get(&k->w->spilled) != 0)
+            break;
+        shmi_pause(SHMI_acceptPause);
+    }
+    /* The key is spilled, or the granter has resolved the wait and is not through: it runs,
+     * or it is stopped or dead. */
+    err = shmi_mon_enter(&k->m, 0);
+    if (err != 0)
+        return err;
+    err = shmi_key_accept_in(k, shmi_key_find(k, key), key, granted, held);
+    shmi_mon_leave(&k->m, NULL);
+    return err;
 }
 /* Waits for a key in the seat, with the latch held, which it leaves. */
 SHMI_FN int shmi_key_queue_up(struct shmi_key_bucket *k, int64_t abs, uint64_t key, shmi_seat *seat, struct shmi_wakes *b, shmsync_hold *out)
@@ -759,7 +798,9 @@ SHMI_FN int shmi_key_queue_up(struct shmi_key_bucket *k, int64_t abs, uint64_t k
     out->hold = shmi_make_hold(SHMI_kindHeld, m->a->self, (uint32_t)shmi_get(&seat->node->stamp));
     shmi_mon_leave(m, b);
     err = shmi_mon_await(m, seat, abs, &fate);
-    return err != 0 ? err : shmi_key_fail(m, "multilock.lock", key, shmi_fate_result(fate), shmi_fate_aux(fate) & SHMI_NAME_MASK);
+    if (err == 0)
+        err = shmi_key_fail(m, "multilock.lock", key, shmi_fate_result(fate), shmi_fate_aux(fate) & SHMI_NAME_MASK);
+    return err != 0 ? err : shmi_key_accept(k, key, out->hold);
 }
 /* The rest of lock, with the latch held, which it leaves. */
 SHMI_FN int shmi_key_lock_slow(struct shmi_key_bucket *k, int64_t abs, uint64_t key, shmsync_hold *out)

@@ -311,12 +311,15 @@ func (x *agent) kill(t testing.TB) {
 func (x *agent) stop(t testing.TB) {
 	t.Helper()
 	require.NoError(t, x.cmd.Process.Signal(syscall.SIGSTOP))
-	stat := fmt.Sprintf("/proc/%d/stat", x.cmd.Process.Pid)
 	eventually(t, x.label+" is stopped", x.arena, func() bool {
-		b, err := os.ReadFile(stat)
+		threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", x.cmd.Process.Pid))
 		require.NoError(t, err)
-		_, after, _ := strings.Cut(string(b), ") ")
-		return strings.HasPrefix(after, "T")
+		return !slices.ContainsFunc(threads, func(stat string) bool {
+			b, err := os.ReadFile(stat)
+			require.NoError(t, err)
+			_, after, _ := strings.Cut(string(b), ") ")
+			return !strings.HasPrefix(after, "T")
+		})
 	})
 }
 

@@ -73,6 +73,23 @@ func TestFairMutexKilledWaiter(t *testing.T) {
 	})
 }
 
+// A stopped waiter that is killed after it was handed the lock never entered.
+func TestFairMutexKilledGranted(t *testing.T) {
+	forPairs(t, func(t *testing.T, s scene) {
+		off := s.b.do(t, "fair.open", "f")
+		s.b.do(t, "fair.lock", "f")
+		s.a.blocked(t, off, 1, "fair.lock", "f")
+		w := s.c.blocked(t, off, 2, "fair.lock", "f")
+		s.a.stop(t)
+		s.b.do(t, "fair.unlock", "f")
+		s.a.kill(t)
+		w.must(t)
+		s.c.do(t, "fair.unlock", "f")
+		s.b.do(t, "fair.lock", "f")
+		s.none(t, off)
+	})
+}
+
 func TestFuturePlain(t *testing.T) {
 	forPairs(t, func(t *testing.T, s scene) {
 		off := s.a.do(t, "future.open", "f")

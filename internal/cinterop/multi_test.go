@@ -377,6 +377,26 @@ func TestMultiLockKilledWaiter(t *testing.T) {
 	})
 }
 
+// A stopped waiter that is killed after it was handed a key never entered, whether the
+// key has room in its bucket or not.
+func TestMultiLockKilledGranted(t *testing.T) {
+	forPairs(t, func(t *testing.T, s scene) {
+		off := s.b.do(t, "multi.open", "m", 1, 1)
+		s.b.do(t, "multi.lockall", "m", 0, 8)
+		s.a.blocked(t, off, 1, "multi.lock", "m", 2)
+		s.a.blocked(t, off, 2, "multi.lock", "m", 7)
+		w := s.c.blocked(t, off, 3, "multi.lock", "m", 2)
+		x := s.c.blocked(t, off, 4, "multi.lock", "m", 7)
+		s.a.stop(t)
+		s.b.do(t, "multi.unlock", "m", 2)
+		s.b.do(t, "multi.unlock", "m", 7)
+		s.a.kill(t)
+		w.must(t)
+		x.must(t)
+		s.none(t, off)
+	})
+}
+
 // Who dies with the latch of a bucket leaves the keys there as they were: those that have
 // no room in it, too, and those who wait for them.
 func TestMultiLockKilledInBucket(t *testing.T) {

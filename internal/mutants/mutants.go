@@ -195,9 +195,23 @@ var mutants = []mutant{
 	{
 		name: "keys die with their owner",
 		file: "prims/multilock_queue.go",
-		old:  "!h.owner().held() || !gone(h.owner().name()) {",
-		new:  "!h.owner().held() || gone != nil {",
+		old:  "!h.taken() || !gone(h.owner().name()) {",
+		new:  "!h.taken() || gone != nil {",
 		pkg:  "prims", run: "TestMultiLockOwnerDeathRelease",
+	},
+	{
+		name: "a grant to the dead is a hold",
+		file: "prims/fairmutex_queue.go",
+		old:  "\tcase o.granted():\n\t\tput(&f.words.owner, 0)\n\t\treturn\n",
+		new:  "\tcase o.granted():\n\t\to = makeOwner(kindHeld, o.name())\n",
+		pkg:  "prims", run: "TestGrantThatNobodyAcceptedPassesOn/fair",
+	},
+	{
+		name: "the grant of the dead keeps the key",
+		file: "prims/multilock_word.go",
+		old:  "\tif h.granted() {\n\t\treturn h.passing() // it never held the key\n\t}\n",
+		new:  "",
+		pkg:  "prims", run: "TestGrantThatNobodyAcceptedPassesOn/multilock$",
 	},
 	{
 		name: "what the dead executed is over",
