@@ -27,5 +27,12 @@ func TestCancelLeavesOpenUsable(t *testing.T) { runHangs(t, "cancel-open") }
 // A fork and an open do not wait for a close that waits for a call, and the child is no participant.
 func TestForkWhileClosing(t *testing.T) { runHangs(t, "fork-close") }
 
+// A process with one thread is a target of fences at once, another one later: the registration
+// takes long, and a process that is killed meanwhile cannot end.
+func TestRegistrationDelaysNobody(t *testing.T) {
+	runHangs(t, "register-alone")
+	runHangs(t, "register-late")
+}
+
 // Forks come at any moment of an open or a close.
 func TestForkWhileOpening(t *testing.T) { runHangs(t, "fork-opening") }

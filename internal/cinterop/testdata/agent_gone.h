@@ -22,11 +22,11 @@ static int gone(const order *o, uint64_t *n)
         long pid = syscall(SYS_clone, (unsigned long)SIGCHLD, NULL, NULL, NULL, NULL);
         if (pid == 0) {
             char c;
-            close(1);
-            close(2);
-            while (read(0, &c, 1) > 0) {
+            syscall(SYS_close, 1);
+            syscall(SYS_close, 2);
+            while (syscall(SYS_read, 0, &c, (size_t)1) > 0) {
             }
-            _exit(0);
+            syscall(SYS_exit_group, 0);
         }
         *n = (uint64_t)pid;
         return pid > 0 ? 0 : errno;

@@ -297,6 +297,53 @@ static void fork_opening(const char *name)
         CHECK(pthread_join(t[i], NULL), 0);
 }
 
+/* ---- When a process becomes a target of fences ---- */
+
+/* One with a single thread does when it opens an arena. */
+static void register_alone(const char *name)
+{
+    shmsync_arena *a = open_arena(name);
+    CHECK(shmi_is_registered(), shmi_have.membarrier);
+    CHECK((shmi_slot_caps(a, a->my_slot) & SHMI_capFence) != 0, shmi_have.membarrier);
+    CHECK(shmsync_arena_close(a), 0);
+}
+
+static void *idle(void *arg)
+{
+    wait_for(&forked);
+    return arg;
+}
+/* Another one does later, and neither open nor close waits for it. */
+static void register_late(const char *name)
+{
+    int64_t begun = shmi_now(), end;
+    shmsync_arena *a;
+    shmsync_mutex m;
+    pthread_t t;
+    int i;
+    sem_init(&forked, 0, 0);
+    CHECK(pthread_create(&t, NULL, idle, NULL), 0);
+    a = open_arena(name);
+    CHECK(shmsync_mutex_open(a, "m", NULL, &m), 0);
+    CHECK(m.impl->bias, 0);
+    CHECK(shmsync_arena_close(a), 0);
+    if (shmi_now() - begun < SHMI_REGISTER_AFTER)
+        CHECK(shmi_is_registered(), 0);
+    a = open_arena(name);
+    CHECK(shmsync_mutex_open(a, "m", NULL, &m), 0);
+    for (end = shmi_now() + INT64_C(10000000000); shmi_have.membarrier && !__atomic_load_n(&a->fenced, __ATOMIC_ACQUIRE); shmi_nap(1000000))
+        CHECK(shmi_now() < end, 1);
+    CHECK((shmi_slot_caps(a, a->my_slot) & SHMI_capFence) != 0, shmi_have.membarrier);
+    for (i = 0; i < 2 * SHMI_biasAfter; i++) { /* a handle that was there before takes biased holds, too */
+        CHECK(shmsync_mutex_lock(&m), 0);
+        CHECK(shmsync_mutex_unlock(&m), 0);
+    }
+    CHECK(m.impl->bias, shmi_have.membarrier ? SHMI_OWNER_BIASED : 0);
+    CHECK(shmsync_arena_close(a), 0);
+    sem_post(&forked);
+    CHECK(pthread_join(t, NULL), 0);
+}
+
 int main(int argc, char **argv)
 {
     const char *verb = argc > 1 ? argv[1] : "", *name = argc > 2 ? argv[2] : "";
@@ -309,6 +356,10 @@ int main(int argc, char **argv)
         fork_close(name);
     else if (strcmp(verb, "fork-opening") == 0)
         fork_opening(name);
+    else if (strcmp(verb, "register-alone") == 0)
+        register_alone(name);
+    else if (strcmp(verb, "register-late") == 0)
+        register_late(name);
     else
         return 2;
     return 0;
