@@ -22,7 +22,7 @@ const (
 // engine runs a plan.
 type engine struct {
 	cpus    []int
-	helper  string
+	helper  *cHelper
 	timeout time.Duration
 	seed    uint64
 	log     io.Writer // verbose output; nil for none

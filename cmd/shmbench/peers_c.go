@@ -53,39 +53,6 @@ func cPeer(prim string, scenarios ...string) *subject {
 
 var errNoCompiler = errors.New("no C compiler")
 
-// findHelper gives the program that runs the peers in C: the given one, or else what the
-// compiler cc makes, now or in an earlier run, of the same source.
-func findHelper(given, cc string) (string, error) {
-	if given != "" {
-		path, err := filepath.Abs(given) // a file, and no name to be looked for in PATH
-		if err != nil {
-			return "", err
-		}
-		return path, checkHelper(path)
-	}
-	cc, err := findCompiler(cc)
-	if err != nil {
-		return "", err
-	}
-	cache, err := os.UserCacheDir()
-	if err != nil {
-		cache = filepath.Join(os.TempDir(), fmt.Sprintf("shmbench-%d", os.Getuid()))
-	}
-	source, err := readPeer()
-	if err != nil {
-		return "", err
-	}
-	dir := filepath.Join(cache, "shmbench")
-	helper := filepath.Join(dir, "peer-"+digest(source.digest, cc, fmt.Sprint(source.flags())))
-	if st, err := os.Stat(helper); err == nil && st.Mode().IsRegular() {
-		return helper, nil
-	}
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return "", err
-	}
-	return helper, source.build(cc, helper)
-}
-
 // findCompiler gives the path of a C compiler.
 func findCompiler(cc string) (string, error) {
 	if cc == "none" {

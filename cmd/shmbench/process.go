@@ -47,8 +47,13 @@ func (t *tail) Write(p []byte) (int, error) {
 
 // spawn starts worker process proc.
 func (r *run) spawn(proc int) error {
-	argv := []string{r.helper, strconv.Itoa(proc)}
-	if !r.cell.Subject.C {
+	var argv []string
+	if r.cell.Subject.C {
+		if err := r.helper.check(); err != nil {
+			return err
+		}
+		argv = []string{r.helper.path, strconv.Itoa(proc)}
+	} else {
 		self, err := selfCommand()
 		if err != nil {
 			return err

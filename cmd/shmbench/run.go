@@ -27,7 +27,7 @@ type run struct {
 	ctx      context.Context // done: the user gave up
 	cell     *cell
 	cpus     []int
-	helper   string // the compiled C helper
+	helper   *cHelper // runs the peers in C
 	page     *page
 	files    []*os.File // segment, then the subject's
 	procs    []*process

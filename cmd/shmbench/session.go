@@ -78,6 +78,7 @@ func (s *session) execute(o *options, cells []*cell, judge func(*report)) error 
 			skipC(cells, err)
 			fmt.Fprintln(s.stderr, "shmbench: peers in C are skipped:", err)
 		}
+		defer e.helper.remove()
 	}
 	if !f.DryRun {
 		for _, name := range []string{f.Out, f.HTML} {

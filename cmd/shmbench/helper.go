@@ -1,0 +1,152 @@
+//go:build linux
+
+package main
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+)
+
+// cHelper is the program that runs the peers in C.
+type cHelper struct {
+	path string
+
+	// sum is the digest of the file that was built. It is empty for a file that the user
+	// named, which is run as it is.
+	sum string
+
+	temporary string // its directory, which goes with it, or ""
+}
+
+// findHelper gives the program that runs the peers in C: the given one, or else what the
+// compiler cc makes of the sources, now or in an earlier run. What was made earlier is
+// kept in the user's cache. Where nobody can have a private directory in that, the program
+// is built for this run alone.
+func findHelper(given, cc string) (*cHelper, error) {
+	if given != "" {
+		path, err := filepath.Abs(given) // a file, and no name to be looked for in PATH
+		if err != nil {
+			return nil, err
+		}
+		return &cHelper{path: path}, checkHelper(path)
+	}
+	cc, err := findCompiler(cc)
+	if err != nil {
+		return nil, err
+	}
+	source, err := readPeer()
+	if err != nil {
+		return nil, err
+	}
+	name := "peer-" + digest(source.digest, cc, fmt.Sprint(source.flags()))
+	if cache, err := os.UserCacheDir(); err == nil {
+		if dir, err := privateDir(filepath.Join(cache, "shmbench")); err == nil {
+			return keptHelper(source, cc, filepath.Join(dir, name))
+		}
+	}
+	return temporaryHelper(source, cc, name)
+}
+
+// keptHelper gives the helper at path, and builds it unless it is the one that was built there.
+func keptHelper(source *peerFiles, cc, path string) (*cHelper, error) {
+	h := &cHelper{path: path}
+	if sum, err := readOwn(path + ".sha256"); err == nil {
+		h.sum = strings.TrimSpace(string(sum))
+		if h.check() == nil {
+			return h, nil
+		}
+	}
+	return h, h.build(source, cc)
+}
+
+// temporaryHelper builds the helper in a new directory of its own.
+func temporaryHelper(source *peerFiles, cc, name string) (*cHelper, error) {
+	dir, err := os.MkdirTemp("", "shmbench-")
+	if err != nil {
+		return nil, err
+	}
+	h := &cHelper{temporary: dir}
+	real, err := privateDir(dir)
+	if err == nil {
+		h.path = filepath.Join(real, name)
+		err = h.build(source, cc)
+	}
+	if err != nil {
+		h.remove()
+		return nil, fmt.Errorf("no place for the peers in C that others cannot write to (--helper takes a file): %w", err)
+	}
+	return h, nil
+}
+
+// build compiles the sources, and notes the digest of the result beside it.
+func (h *cHelper) build(source *peerFiles, cc string) error {
+	if err := source.build(cc, h.path); err != nil {
+		return err
+	}
+	program, err := readOwn(h.path)
+	if err != nil {
+		return err
+	}
+	h.sum = sumOf(program)
+	note := h.path + ".sha256"
+	if err := os.Remove(note); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	return os.WriteFile(note, []byte(h.sum+"\n"), 0o600)
+}
+
+// check is an error unless the file is the one that was built, and nobody else could have
+// written to it. It is made before each run.
+func (h *cHelper) check() error {
+	if h.sum == "" {
+		return nil
+	}
+	if _, err := privateDir(filepath.Dir(h.path)); err != nil {
+		return err
+	}
+	program, err := readOwn(h.path)
+	if err != nil {
+		return err
+	}
+	if sum := sumOf(program); sum != h.sum {
+		return fmt.Errorf("%s: its digest is %s, that of what was built is %s", h.path, sum, h.sum)
+	}
+	return nil
+}
+
+// remove removes a temporary helper.
+func (h *cHelper) remove() {
+	if h != nil && h.temporary != "" {
+		os.RemoveAll(h.temporary)
+	}
+}
+
+// readOwn reads a regular file of this user's that nobody else can write to. It does not
+// follow a symbolic link.
+func readOwn(path string) ([]byte, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	st, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if uid := int(st.Sys().(*syscall.Stat_t).Uid); !st.Mode().IsRegular() || uid != os.Geteuid() || st.Mode()&othersWrite != 0 {
+		return nil, fmt.Errorf("%s: it is not a file of user %d, or others can write to it: user %d, mode %v", path, os.Geteuid(), uid, st.Mode())
+	}
+	return io.ReadAll(f)
+}
+
+func sumOf(content []byte) string {
+	sum := sha256.Sum256(content)
+	return hex.EncodeToString(sum[:])
+}

@@ -1,0 +1,134 @@
+//go:build linux
+
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// foreign gives a file to another user, which root alone can do.
+func foreign(t *testing.T, paths ...string) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("only root can give a file to another user")
+	}
+	for _, p := range paths {
+		require.NoError(t, os.Lchown(p, 65534, 65534))
+	}
+}
+
+// plant writes a program to where shmbench keeps its helper in a cache. The program makes the
+// file marker when it is run.
+func plant(t *testing.T, cache string) (helper, marker string) {
+	t.Helper()
+	cc, err := exec.LookPath("cc")
+	require.NoError(t, err)
+	source, err := readPeer()
+	require.NoError(t, err)
+	marker = filepath.Join(t.TempDir(), "marker")
+	helper = filepath.Join(cache, "shmbench", "peer-"+digest(source.digest, cc, fmt.Sprint(source.flags())))
+	require.NoError(t, os.MkdirAll(filepath.Dir(helper), 0o755))
+	require.NoError(t, os.WriteFile(helper, []byte("#!/bin/sh\n: > "+marker+"\nexit 1\n"), 0o755))
+	return helper, marker
+}
+
+// measureFutex measures a peer in C, which needs the helper; the planted one must not run.
+func measureFutex(t *testing.T, marker string) {
+	t.Helper()
+	var out, errs bytes.Buffer
+	code := realMain([]string{"uncontended", "--prim=c:futex", "--time=5ms", "--count=1", "--cc=cc"}, &out, &errs)
+	require.NoFileExists(t, marker, "the planted file was run")
+	require.Equal(t, exitOK, code, "%s%s", out.String(), errs.String())
+	require.NotContains(t, errs.String(), "skipped")
+}
+
+// Another user who knows where shmbench would look for its helper in /tmp gets nothing run.
+func TestHelperInTemporaryDirectoryIsNotTrusted(t *testing.T) {
+	requireCC(t)
+	tmp := t.TempDir()
+	t.Setenv("HOME", "")
+	t.Setenv("XDG_CACHE_HOME", "")
+	t.Setenv("TMPDIR", tmp)
+	cache := filepath.Join(tmp, fmt.Sprintf("shmbench-%d", os.Getuid()))
+	helper, marker := plant(t, cache)
+	foreign(t, helper, filepath.Dir(helper), cache)
+	measureFutex(t, marker)
+	left, err := filepath.Glob(filepath.Join(tmp, "*"))
+	require.NoError(t, err)
+	require.Equal(t, []string{cache}, left, "the temporary helper was removed")
+}
+
+// A cache that somebody else can write to is not used, whoever owns the file in it.
+func TestHelperInForeignCacheIsNotTrusted(t *testing.T) {
+	requireCC(t)
+	for name, spoil := range map[string]func(t *testing.T, cache, helper string){
+		"the directory is somebody else's":     func(t *testing.T, _, helper string) { foreign(t, filepath.Dir(helper)) },
+		"a directory above is somebody else's": func(t *testing.T, cache, _ string) { foreign(t, cache) },
+		"the group can write": func(t *testing.T, _, helper string) {
+			require.NoError(t, os.Chmod(filepath.Dir(helper), 0o770))
+		},
+		"everybody can write above": func(t *testing.T, cache, _ string) { require.NoError(t, os.Chmod(cache, 0o777)) },
+		"the directory is a symbolic link": func(t *testing.T, cache, helper string) {
+			elsewhere := filepath.Join(t.TempDir(), "there")
+			require.NoError(t, os.Rename(filepath.Dir(helper), elsewhere))
+			require.NoError(t, os.Symlink(elsewhere, filepath.Dir(helper)))
+			foreign(t, elsewhere)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cache := filepath.Join(t.TempDir(), "cache")
+			t.Setenv("XDG_CACHE_HOME", cache)
+			t.Setenv("TMPDIR", t.TempDir())
+			helper, marker := plant(t, cache)
+			require.NoError(t, os.Chmod(filepath.Dir(helper), 0o700))
+			spoil(t, cache, helper)
+			measureFutex(t, marker)
+		})
+	}
+}
+
+// In a private cache a helper that is not the one that was built is built again, and the one
+// that was is used again.
+func TestHelperIsCheckedBeforeEachRun(t *testing.T) {
+	requireCC(t)
+	cache := filepath.Join(t.TempDir(), "cache")
+	t.Setenv("XDG_CACHE_HOME", cache)
+	helper, marker := plant(t, cache) // by an earlier version, without its digest
+	require.NoError(t, os.Chmod(filepath.Dir(helper), 0o700))
+	measureFutex(t, marker)
+	first := inode(t, helper)
+	measureFutex(t, marker)
+	require.Equal(t, first, inode(t, helper), "it was built again without need")
+
+	h, err := findHelper("", "cc")
+	require.NoError(t, err)
+	require.NoError(t, h.check())
+	require.NoError(t, os.Chmod(helper, 0o722))
+	require.ErrorContains(t, h.check(), "others can write")
+	require.NoError(t, os.Chmod(helper, 0o700))
+	content, err := os.ReadFile(helper)
+	require.NoError(t, err)
+	content[len(content)/2] ^= 1
+	require.NoError(t, os.WriteFile(helper, content, 0o700))
+	require.ErrorContains(t, h.check(), "digest")
+	require.NoError(t, os.Remove(helper))
+	require.NoError(t, os.Symlink("/bin/true", helper))
+	require.Error(t, h.check(), "a symbolic link")
+	measureFutex(t, marker)
+	require.NotEqual(t, first, inode(t, helper))
+}
+
+func inode(t *testing.T, path string) uint64 {
+	t.Helper()
+	var st syscall.Stat_t
+	require.NoError(t, syscall.Lstat(path, &st))
+	return st.Ino
+}
