@@ -20,7 +20,9 @@ var (
 
 // Barrier is where a number of parties, in any number of processes, wait for each
 // other, phase after phase: a phase ends when all parties have arrived. Its methods
-// are those of C++'s std::barrier.
+// are those of C++'s std::barrier, and Join, Leave and Reset. A process that is to be a
+// party calls Join after it opened the Barrier: if it dies before its first arrival
+// without that, the others wait for it for ever.
 //
 // A process is as many of the parties as it has arrivals in a phase. Each arrival counts
 // as one party, and ArriveAndDrop takes one away. When a phase ends without all arrivals

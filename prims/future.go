@@ -24,13 +24,13 @@ var (
 // Future is a result between processes that is not there yet: an errno, 0 for
 // success, that is set once and waited for by any number of goroutines of any
 // process. A result that is more than a number lies in the arena, in an
-// [arena.Value] for example: who produces it writes it first and then calls Set, and
-// whoever has seen the Future set may read it.
+// [arena.Value] for example: the producer writes it first and then calls Set, and a
+// process that has seen the Future set may read it. The producer calls Claim before it
+// begins: if it dies without that, waits go on, for ever if they have no context.
 //
-// A process that is going to set a Future says so by Claim. If it dies before that,
-// everybody who waits or comes is told by an error that Is ErrOwnerDead, with who it
-// was, until somebody calls Reset. Of a Future that nobody has claimed, a death tells
-// nothing.
+// If a producer that has called Claim dies before it called Set, every wait ends with an
+// error that Is ErrOwnerDead and says who it was, now and later, until a process calls
+// Reset.
 //
 // In the terminology of the Go memory model, and across processes: the Set that sets
 // a Future synchronizes before every return of IsSet, Wait and the like that tells

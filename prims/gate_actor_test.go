@@ -98,6 +98,8 @@ func (s *gateStage) perform(o order, a *answer) error {
 		switch verb {
 		case "add":
 			g.Add(o.N)
+		case "claim":
+			g.Claim(o.N)
 		case "done":
 			g.Done()
 		case "go": // counts N up, and panics if Token is not 0
@@ -134,6 +136,21 @@ func (s *gateStage) perform(o order, a *answer) error {
 			}
 		}
 	case "latch":
+		if verb == "race" { // N latches of two, one after the other
+			for i := range o.N {
+				l, err := prims.OpenLatch(s.a, fmt.Sprintf("%s-%d", o.Object, i), 2, nil)
+				if err != nil {
+					return err
+				}
+				if i%2 == 0 {
+					l.ArriveAndWait(1)
+				} else {
+					l.CountDown(1)
+					l.Wait()
+				}
+			}
+			return nil
+		}
 		l, err := prims.AttachLatch(s.a, o.Object, nil)
 		if err != nil {
 			return err
@@ -153,19 +170,6 @@ func (s *gateStage) perform(o order, a *answer) error {
 			l.ArriveAndWait(int64(o.N))
 		case "arrivectx":
 			return l.ArriveAndWaitContext(ctx, int64(o.N))
-		case "race": // N latches of two, one after the other
-			for i := range o.N {
-				l, err := prims.OpenLatch(s.a, fmt.Sprintf("%s-%d", o.Object, i), 2, nil)
-				if err != nil {
-					return err
-				}
-				if i%2 == 0 {
-					l.ArriveAndWait(1)
-				} else {
-					l.CountDown(1)
-					l.Wait()
-				}
-			}
 		}
 	case "barrier":
 		b, err := prims.AttachBarrier(s.a, o.Object, &prims.BarrierOptions{Completion: s.completion(o, tr)})

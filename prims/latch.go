@@ -11,13 +11,14 @@ import (
 )
 
 // Latch is a counter that goes down to 0 once, and waiters for that, in any number of
-// processes. Its methods are those of C++'s std::latch.
+// processes. Its methods are those of C++'s std::latch, and Claim. A Latch does not know
+// who is to count down: if a process that has not called Claim dies before it counted
+// down, waits go on, for ever if they have no context.
 //
-// Who has to count down is nobody's business, so a death breaks nothing, unless the
-// process that died had said by Claim that it would, and had not yet. Waits end with
-// an error that Is ErrOwnerDead and says who that was, now and later, until another
-// process claims what it left, or counts down in its stead, or Reset forgets it. What
-// a process had counted down before it died stays so.
+// If a process that has called Claim dies before it counted down what it claimed, waits
+// end with an error that Is ErrOwnerDead and says who that was, now and later, until
+// another process claims what it left, or counts down in its stead, or Reset forgets it.
+// What a process had counted down before it died stays so.
 //
 // In the terminology of the Go memory model, and across processes: every CountDown
 // synchronizes before the return of every Wait, and every TryWait that is true.
@@ -94,7 +95,7 @@ func newLatch(a *arena.Arena, o arena.Object) (*Latch, error) {
 // is left and nobody living has claimed.
 func (l *Latch) Claim(n int64) {
 	l.positive("Claim", n)
-	if !l.tally.claim(uint64(n)) {
+	if !l.tally.claim(uint64(n), false) {
 		panic(fmt.Sprintf("shmsync: Claim of %d of latch %s: more than are left", n, objectName(l.tally.object)))
 	}
 }

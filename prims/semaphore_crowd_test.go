@@ -29,7 +29,7 @@ func init() {
 		}
 		sems := make([]*prims.Semaphore, p.Locks)
 		for i := range sems {
-			if sems[i], err = prims.OpenSemaphore(a, fmt.Sprint("s", i), 0, nil); err != nil {
+			if sems[i], err = prims.AttachSemaphore(a, fmt.Sprint("s", i), nil); err != nil {
 				c.Fatal(err)
 			}
 		}

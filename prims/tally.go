@@ -65,6 +65,7 @@ func (t *tally) inherit(h *tallyShare) {
 	}
 	// Void or 0 at each step.
 	put(&h.own, 0)
+	put(&h.claimed, 0)
 	put(&h.name, uint64(t.name))
 	put(&h.epoch, t.words.epoch.Load())
 }
@@ -98,6 +99,9 @@ func (t *tally) add(n uint64) bool {
 		return false
 	}
 	h := t.mine()
+	if own := h.own.Load(); h.claimed.Load() > own {
+		put(&h.claimed, own) // what is added now, others may claim
+	}
 	put(&h.own, h.own.Load()+n)
 	crashpoint.Hit("tally.add.counted")
 	put(&t.words.count, count+n)
@@ -241,15 +245,27 @@ func (t *tally) ownerDead(name uint32) error {
 }
 
 // claim makes n of what is expected this participant's own: of what the dead owe
-// first, then of what nobody has. It reports false if there is not so much.
-func (t *tally) claim(n uint64) bool {
+// first, then of what nobody has, and then, if fromOthers, of what other participants
+// have. It reports false if there is not so much.
+func (t *tally) claim(n uint64, fromOthers bool) bool {
 	t.enter()
 	w := t.words
 	free := func() uint64 {
-		return uint64(max(int64(w.others.Load()), 0)) + w.owed.Load()
+		sum := uint64(max(int64(w.others.Load()), 0)) + w.owed.Load()
+		if !fromOthers {
+			return sum
+		}
+		mine := t.mine()
+		for _, h := range t.shares {
+			if h != mine {
+				sum += t.claimable(h)
+			}
+		}
+		count := w.count.Load() // if others is negative, not all that others have is left
+		return min(sum, count-min(mine.own.Load(), count))
 	}
-	if n > free() {
-		// Who had it may be dead, and this process has come in its place.
+	if fromOthers || n > free() {
+		// The process that had it may be dead, and this one has come in its place.
 		t.holders(func(n arena.Name) { t.a.Dead(n) })
 		if err := t.mon.sweepAndEnter(nil); err != nil {
 			panic(err)
@@ -262,16 +278,56 @@ func (t *tally) claim(n uint64) bool {
 	h := t.mine()
 	owed := w.owed.Load()
 	of := min(n, owed)
+	nobodys := n - of
+	if fromOthers {
+		nobodys = min(nobodys, uint64(max(int64(w.others.Load()), 0)))
+	}
 	var c change
 	c.set(&w.owed, owed-of)
 	if of == owed {
 		c.set(&w.dead, 0)
 	}
-	c.set(&w.others, w.others.Load()-(n-of))
-	c.set(&h.own, h.own.Load()+n)
+	c.set(&w.others, w.others.Load()-nobodys)
+	h.take(&c, of+nobodys)
 	t.mon.commit(&c)
+	for rest := n - of - nobodys; rest > 0; {
+		// The loop ends: each turn takes all from a share, or all that is left to take.
+		from := t.most(h)
+		if from == nil {
+			break // a peer overwrote the shares
+		}
+		k := min(rest, t.claimable(from))
+		c = change{}
+		c.set(&from.own, from.own.Load()-k)
+		h.take(&c, k)
+		t.mon.commit(&c)
+		rest -= k
+	}
 	t.mon.leave(nil)
 	return true
+}
+
+// take adds to a change that the participant of h claims n.
+func (h *tallyShare) take(c *change, n uint64) {
+	own := h.own.Load()
+	c.set(&h.own, own+n)
+	c.set(&h.claimed, min(h.claimed.Load(), own)+n)
+}
+
+// claimable is how much of a share others may claim.
+func (t *tally) claimable(h *tallyShare) uint64 {
+	own := t.has(h)
+	return own - min(h.claimed.Load(), own)
+}
+
+// most is the share, other than mine, of which most may be claimed; nil if there is none.
+func (t *tally) most(mine *tallyShare) (most *tallyShare) {
+	for _, h := range t.shares {
+		if h != mine && t.claimable(h) > 0 && (most == nil || t.claimable(h) > t.claimable(most)) {
+			most = h
+		}
+	}
+	return most
 }
 
 // reset forgets what the dead owe.

@@ -53,7 +53,9 @@ type tallyShare struct {
 	name  atomic.Uint64 // of the participant
 	epoch atomic.Uint64
 	own   atomic.Uint64
-	_     [8]byte
+	// claimed is how much of own the participant claimed, own at most: others cannot
+	// claim that.
+	claimed atomic.Uint64
 }
 
 var (
@@ -68,6 +70,7 @@ var (
 	_ = [1]struct{}{}[unsafe.Offsetof(tallyShare{}.name)-0]
 	_ = [1]struct{}{}[unsafe.Offsetof(tallyShare{}.epoch)-8]
 	_ = [1]struct{}{}[unsafe.Offsetof(tallyShare{}.own)-16]
+	_ = [1]struct{}{}[unsafe.Offsetof(tallyShare{}.claimed)-24]
 	_ = [1]struct{}{}[unsafe.Sizeof(tallyShare{})-32]
 )
 

@@ -11,20 +11,16 @@ import (
 )
 
 // WaitGroup is a counter of work that is under way, in any number of processes, and
-// waiters for its end. Its methods are those of sync.WaitGroup. It can be used again
-// when the counter is 0; Add may come at any time, also while others wait.
+// waiters for its end. Its methods are those of sync.WaitGroup, and Claim. It can be
+// used again when the counter is 0; Add may come at any time, also while others wait.
+// A wait sees the death of a process only if that process has work of its own: what it
+// added, or took over by Claim. A parent that calls Add(1) and starts a child for it
+// waits for ever if the child is killed, unless the child calls Claim(1) first.
 //
-// What a process adds is its own until it is done. Done counts for what the process
-// that calls it has added itself, as long as there is something, and then for what
-// others have added. When a process dies that has something of its own left, waits
-// end with an error that Is ErrOwnerDead and says who that was, now and later, until
-// the counter comes to 0 all the same, or Reset forgets what the dead had left. The
-// Done of others counts meanwhile.
-//
-// So a death is told exactly if each process adds its own work. To hand work over,
-// the process that takes it adds it, and then the one that gives it away is done
-// with it. Where one process adds and others only call Done, the death of one of
-// those is not seen, and that of the first is an error although the others may finish.
+// When a process dies that has work of its own left, waits end with an error that Is
+// ErrOwnerDead and says who that was, now and later, until the counter comes to 0 all the
+// same, another process claims that work, or Reset forgets it. Done counts for the work of
+// the process that calls it, as long as it has some, and then for that of others.
 //
 // In the terminology of the Go memory model, and across processes: a call of Done
 // synchronizes before the return of any Wait that it lets go.
@@ -41,7 +37,7 @@ type WaitGroupOptions struct {
 var waitGroupKind = arena.KindOf("WGRP")
 
 // tallyVersion is the version of WaitGroup and Latch.
-const tallyVersion = 1
+const tallyVersion = 2
 
 func init() {
 	for _, kind := range []arena.Kind{waitGroupKind, latchKind} {
@@ -101,6 +97,17 @@ func (g *WaitGroup) Add(delta int) {
 		return
 	}
 	g.done(-int64(delta))
+}
+
+// Claim makes n of the work this process's own that others have added: if this process
+// dies before it is done, waits fail, and a death of the one that added it does not
+// matter any more. Claim takes what the dead left first, and then from the process that
+// has added most and not given away. What another process claimed it does not take. The
+// counter stays as it is. It panics if n is negative or more than there is to claim.
+func (g *WaitGroup) Claim(n int) {
+	if n < 0 || !g.tally.claim(uint64(n), true) {
+		panic(fmt.Sprintf("shmsync: Claim of %d of waitgroup %s: more than there is to claim", n, objectName(g.tally.object)))
+	}
 }
 
 // Done takes one off the counter: it is Add(-1).

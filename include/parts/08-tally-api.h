@@ -17,6 +17,9 @@ int shmsync_waitgroup_close(shmsync_waitgroup *g);
 /* What a process adds is its own until it is done. EINVAL, with nothing changed: the
  * counter would be negative, or too big. */
 int shmsync_waitgroup_add(shmsync_waitgroup *g, int64_t delta);
+/* Makes n of what others have added this process's own: if it dies before it is done,
+ * waits fail. EINVAL: more than others have added. */
+int shmsync_waitgroup_claim(shmsync_waitgroup *g, int64_t n);
 int shmsync_waitgroup_done(shmsync_waitgroup *g);
 /* Waits until the counter is 0. EOWNERDEAD: a process died that had something of its own left. */
 int shmsync_waitgroup_wait(shmsync_waitgroup *g);
@@ -39,8 +42,8 @@ int shmsync_latch_attach(shmsync_arena *a, const char *name, const shmsync_latch
 int shmsync_latch_at(shmsync_arena *a, shmsync_offset off, shmsync_latch *out);
 shmsync_offset shmsync_latch_offset(const shmsync_latch *l);
 int shmsync_latch_close(shmsync_latch *l);
-/* This process will count down n: if it dies before, waits fail. EINVAL: more than is left
- * and nobody living has claimed. */
+/* This process will count down n: if it dies before, waits fail. The death of a process that
+ * has not claimed leaves them waiting. EINVAL: more than is left and nobody living has claimed. */
 int shmsync_latch_claim(shmsync_latch *l, int64_t n);
 /* EINVAL, with nothing changed: more than are left. */
 int shmsync_latch_count_down(shmsync_latch *l, int64_t n);

@@ -52,7 +52,8 @@ int shmsync_barrier_arrive_and_wait(shmsync_barrier *b);
 int shmsync_barrier_timedarrive_and_wait(shmsync_barrier *b, const struct timespec *abs_monotonic);
 /* Arrives once, and makes the parties of all later phases one less. */
 int shmsync_barrier_arrive_and_drop(shmsync_barrier *b);
-/* This process is n more of the parties; or none of them any more, and others arrive in its stead. */
+/* This process is n more of the parties; or none of them any more, and others arrive in its
+ * stead. The death of a process that neither joined nor arrived leaves the others waiting. */
 int shmsync_barrier_join(shmsync_barrier *b, int64_t n);
 int shmsync_barrier_leave(shmsync_barrier *b);
 /* How many of the parties died since the barrier was created or reset. */

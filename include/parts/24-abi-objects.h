@@ -24,9 +24,9 @@
 #define SHMI_KIND_EVENT UINT32_C(0x544e5645) /* EVNT */
 #define SHMI_VERSION_EVENT 1
 #define SHMI_KIND_WAIT_GROUP UINT32_C(0x50524757) /* WGRP */
-#define SHMI_VERSION_WAIT_GROUP 1
+#define SHMI_VERSION_WAIT_GROUP 2
 #define SHMI_KIND_LATCH UINT32_C(0x4843544c) /* LTCH */
-#define SHMI_VERSION_LATCH 1
+#define SHMI_VERSION_LATCH 2
 #define SHMI_KIND_BARRIER UINT32_C(0x52524142) /* BARR */
 #define SHMI_VERSION_BARRIER 2
 #define SHMI_KIND_ONCE UINT32_C(0x45434e4f) /* ONCE */
@@ -320,11 +320,12 @@ typedef struct shmi_tally_share {
     uint64_t name;
     uint64_t epoch;
     uint64_t own;
-    uint8_t pad0_[8];
+    uint64_t claimed;
 } shmi_tally_share;
 SHMI_ASSERT(offsetof(shmi_tally_share, name) == 0, "tally_share.name");
 SHMI_ASSERT(offsetof(shmi_tally_share, epoch) == 8, "tally_share.epoch");
 SHMI_ASSERT(offsetof(shmi_tally_share, own) == 16, "tally_share.own");
+SHMI_ASSERT(offsetof(shmi_tally_share, claimed) == 24, "tally_share.claimed");
 SHMI_ASSERT(sizeof(shmi_tally_share) == 32, "tally_share");
 
 /* Barrier */

@@ -12,6 +12,7 @@ struct shmi_tally {
 SHMI_FN uint64_t shmi_tally_bytes(uint32_t slots) { return sizeof(shmi_tally_words) + (uint64_t)slots * sizeof(shmi_tally_share); }
 SHMI_FN shmi_name shmi_name_of(const uint64_t *w) { return (shmi_name)(shmi_ld64(w) & SHMI_NAME_MASK); }
 
+SHMI_FN uint64_t shmi_min(uint64_t x, uint64_t y) { return x < y ? x : y; }
 /* What a share is worth. */
 SHMI_FN uint64_t shmi_tally_has(struct shmi_tally *t, shmi_tally_share *h)
 {
@@ -43,6 +44,7 @@ SHMI_FN shmi_tally_share *shmi_tally_mine(struct shmi_tally *t)
         shmi_tally_fold(t, h);
     /* Void or 0 at each step. */
     shmi_put(&h->own, 0);
+    shmi_put(&h->claimed, 0);
     shmi_put(&h->name, self);
     shmi_put(&h->epoch, shmi_get(&t->w->epoch));
     return h;
@@ -55,6 +57,8 @@ SHMI_FN int shmi_tally_add(struct shmi_tally *t, uint64_t n)
     if (n > INT64_MAX - (count < INT64_MAX ? count : INT64_MAX))
         return 0;
     h = shmi_tally_mine(t);
+    if (shmi_get(&h->claimed) > shmi_get(&h->own))
+        shmi_put(&h->claimed, shmi_get(&h->own)); /* what is added now, others may claim */
     shmi_put(&h->own, shmi_get(&h->own) + n);
     SHMSYNC_CRASHPOINT("tally.add.counted");
     shmi_put(&t->w->count, count + n);
@@ -225,25 +229,66 @@ SHMI_FN void *shmi_tally_build(shmsync_arena *a, const shmi_object *o, const voi
     return t;
 }
 
-/* Makes n of what is expected this participant's own: of what the dead owe first, then of what nobody has. */
-SHMI_FN int shmi_tally_claim(struct shmi_tally *t, int64_t n)
+/* How much of a share others may claim. */
+SHMI_FN uint64_t shmi_tally_claimable(struct shmi_tally *t, shmi_tally_share *h)
+{
+    uint64_t own = shmi_tally_has(t, h);
+    return own - shmi_min(shmi_get(&h->claimed), own);
+}
+/* The share, other than mine, of which most may be claimed; NULL if there is none. */
+SHMI_FN shmi_tally_share *shmi_tally_most(struct shmi_tally *t, const shmi_tally_share *mine)
+{
+    shmi_tally_share *most = NULL;
+    uint32_t i;
+    for (i = 0; i < t->slots; i++) {
+        shmi_tally_share *h = &t->shares[i];
+        if (h != mine && shmi_tally_claimable(t, h) > 0 && (most == NULL || shmi_tally_claimable(t, h) > shmi_tally_claimable(t, most)))
+            most = h;
+    }
+    return most;
+}
+/* How much of what is expected shmi_tally_claim may take. */
+SHMI_FN uint64_t shmi_tally_free(struct shmi_tally *t, int from_others)
+{
+    int64_t others = (int64_t)shmi_get(&t->w->others);
+    uint64_t sum = (uint64_t)(others > 0 ? others : 0) + shmi_get(&t->w->owed), count;
+    shmi_tally_share *mine;
+    uint32_t i;
+    if (!from_others)
+        return sum;
+    mine = shmi_tally_mine(t);
+    for (i = 0; i < t->slots; i++)
+        if (&t->shares[i] != mine)
+            sum += shmi_tally_claimable(t, &t->shares[i]);
+    count = shmi_get(&t->w->count); /* if others is negative, not all that others have is left */
+    return shmi_min(sum, count - shmi_min(shmi_get(&mine->own), count));
+}
+/* Adds to a change that the participant of h claims n. */
+SHMI_FN void shmi_tally_take(struct shmi_change *c, shmi_tally_share *h, uint64_t n)
+{
+    uint64_t own = shmi_get(&h->own);
+    shmi_change_set(c, &h->own, own + n);
+    shmi_change_set(c, &h->claimed, shmi_min(shmi_get(&h->claimed), own) + n);
+}
+
+/* Makes n of what is expected this participant's own: of what the dead owe first, then of what nobody has, and then, if from_others, of what other participants have. */
+SHMI_FN int shmi_tally_claim(struct shmi_tally *t, int64_t n, int from_others, const char *op)
 {
     shmi_tally_words *w = t->w;
-    shmi_tally_share *h;
+    shmi_tally_share *h, *from;
     struct shmi_change c;
-    uint64_t owed, of;
+    uint64_t owed, of, nobodys, rest;
     int tries, err = shmi_mon_enter(&t->m, 0);
     if (err != 0)
         return err;
     for (tries = 0;; tries++) {
-        int64_t others = (int64_t)shmi_get(&w->others);
-        if (n >= 0 && (uint64_t)n <= (uint64_t)(others > 0 ? others : 0) + shmi_get(&w->owed))
+        if (n >= 0 && (uint64_t)n <= shmi_tally_free(t, from_others) && (tries > 0 || !from_others))
             break;
         if (n < 0 || tries > 0) {
             shmi_mon_leave(&t->m, NULL);
-            return shmi_fail(EINVAL, "latch.claim", t->m.latch.called, "%lld is more than is left", (long long)n);
+            return shmi_fail(EINVAL, op, t->m.latch.called, "%lld is more than is left", (long long)n);
         }
-        /* Who had it may be dead, and this process has come in its place. */
+        /* The process that had it may be dead, and this one has come in its place. */
         shmi_tally_holders(&t->m);
         err = shmi_mon_sweep_and_enter(&t->m, 0);
         if (err != 0)
@@ -254,16 +299,29 @@ SHMI_FN int shmi_tally_claim(struct shmi_tally *t, int64_t n)
     of = (uint64_t)n < owed ? (uint64_t)n : owed;
     if (of != 0 && !shmi_all_gone(t->m.a)) { /* what the dead owe is taken from those that are gone */
         shmi_mon_leave(&t->m, NULL);
-        err = shmi_await_gone(t->m.a, 0, "latch.claim", t->m.latch.called, 0);
-        return err != 0 ? err : shmi_tally_claim(t, n);
+        err = shmi_await_gone(t->m.a, 0, op, t->m.latch.called, 0);
+        return err != 0 ? err : shmi_tally_claim(t, n, from_others, op);
+    }
+    nobodys = (uint64_t)n - of;
+    if (from_others) {
+        int64_t others = (int64_t)shmi_get(&w->others);
+        nobodys = shmi_min(nobodys, (uint64_t)(others > 0 ? others : 0));
     }
     c.n = 0;
     shmi_change_set(&c, &w->owed, owed - of);
     if (of == owed)
         shmi_change_set(&c, &w->dead, 0);
-    shmi_change_set(&c, &w->others, shmi_get(&w->others) - ((uint64_t)n - of));
-    shmi_change_set(&c, &h->own, shmi_get(&h->own) + (uint64_t)n);
+    shmi_change_set(&c, &w->others, shmi_get(&w->others) - nobodys);
+    shmi_tally_take(&c, h, of + nobodys);
     shmi_mon_commit(&t->m, &c);
+    for (rest = (uint64_t)n - of - nobodys; rest > 0 && (from = shmi_tally_most(t, h)) != NULL;) {
+        uint64_t k = shmi_min(rest, shmi_tally_claimable(t, from));
+        c.n = 0;
+        shmi_change_set(&c, &from->own, shmi_get(&from->own) - k);
+        shmi_tally_take(&c, h, k);
+        shmi_mon_commit(&t->m, &c);
+        rest -= k;
+    }
     shmi_mon_leave(&t->m, NULL);
     return 0;
 }
@@ -350,6 +408,7 @@ int shmsync_waitgroup_add(shmsync_waitgroup *g, int64_t delta)
     shmi_mon_leave(&g->impl->m, NULL);
     return ok ? 0 : shmi_fail(EINVAL, "waitgroup.add", g->impl->m.latch.called, "the counter would be too big");
 }
+int shmsync_waitgroup_claim(shmsync_waitgroup *g, int64_t n) { return shmi_tally_claim(g->impl, n, 1, "waitgroup.claim"); }
 int shmsync_waitgroup_done(shmsync_waitgroup *g) { return shmi_tally_finish(g->impl, 1, "waitgroup.done"); }
 int shmsync_waitgroup_wait(shmsync_waitgroup *g) { return shmi_tally_wait(g->impl, 0); }
 int shmsync_waitgroup_timedwait(shmsync_waitgroup *g, const struct timespec *abs_monotonic)
@@ -415,7 +474,7 @@ int shmsync_latch_close(shmsync_latch *l)
         l->impl = NULL;
     return err;
 }
-int shmsync_latch_claim(shmsync_latch *l, int64_t n) { return shmi_tally_claim(l->impl, n); }
+int shmsync_latch_claim(shmsync_latch *l, int64_t n) { return shmi_tally_claim(l->impl, n, 0, "latch.claim"); }
 int shmsync_latch_count_down(shmsync_latch *l, int64_t n) { return shmi_tally_finish(l->impl, n, "latch.count_down"); }
 int shmsync_latch_trywait(shmsync_latch *l) { return shmi_ld64(&l->impl->w->count) == 0 ? 0 : EBUSY; }
 int shmsync_latch_wait(shmsync_latch *l) { return shmi_tally_wait(l->impl, 0); }

@@ -319,6 +319,8 @@ func (x *goAgent) waitGroup(o order) (uint64, error) {
 		return uint64(g.State().Count), nil
 	case "wg.reset":
 		g.Reset()
+	case "wg.claim":
+		g.Claim(int(o.arg(0)))
 	case "wg.wait":
 		return 0, g.WaitContext(o.ctx(0))
 	default:

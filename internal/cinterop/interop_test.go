@@ -483,6 +483,23 @@ func TestAttachElsewhere(t *testing.T) {
 	})
 }
 
+// A child that claims what its parent added and is killed is told of, and not its parent.
+func TestWaitGroupClaimedByTheDead(t *testing.T) {
+	forPairs(t, func(t *testing.T, s scene) {
+		off := s.b.do(t, "wg.open", "g")
+		s.b.do(t, "wg.add", "g", 2)
+		s.a.do(t, "wg.claim", "g", 1)
+		w := s.c.blocked(t, off, 1, "wg.wait", "g")
+		s.a.kill(t)
+		w.fails(t, syscall.EOWNERDEAD)
+		require.EqualValues(t, 2, s.c.do(t, "wg.count", "g"))
+		s.c.do(t, "wg.claim", "g", 2)
+		s.c.start(t, "wg.claim", "g", 1).fails(t, syscall.EINVAL)
+		s.b.do(t, "wg.add", "g", -2)
+		s.c.do(t, "wg.wait", "g")
+	})
+}
+
 func TestOncePlain(t *testing.T) {
 	forPairs(t, func(t *testing.T, s scene) {
 		off := s.a.do(t, "once.open", "o")

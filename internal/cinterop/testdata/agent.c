@@ -199,6 +199,8 @@ static int waitgroup(const order *o, uint64_t *n)
         return 0;
     if (is(o, "wg.add"))
         return shmsync_waitgroup_add(&g, arg(o, 0));
+    if (is(o, "wg.claim"))
+        return shmsync_waitgroup_claim(&g, arg(o, 0));
     if (is(o, "wg.done"))
         return shmsync_waitgroup_done(&g);
     if (is(o, "wg.count"))

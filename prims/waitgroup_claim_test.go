@@ -1,0 +1,58 @@
+//go:build linux
+
+package prims_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/shmsync/shmsync/prims"
+)
+
+// A parent adds work for two children. Each claims its part: the death of one is told,
+// and a replacement that claims its part ends the trouble.
+func TestWaitGroupClaim(t *testing.T) {
+	a := newArena(t, nil)
+	g := newWaitGroup(t, a, "g")
+	parent, victim, child, waiter := gateActor(t, a, "parent"), gateActor(t, a, "victim"), gateActor(t, a, "child"), gateActor(t, a, "waiter")
+	parent.must(t, order{Op: "wg.add", Object: "g", N: 3})
+	victim.must(t, order{Op: "wg.claim", Object: "g", N: 2})
+	child.must(t, order{Op: "wg.claim", Object: "g", N: 1})
+	require.Equal(t, int64(3), g.State().Count)
+	// Nothing of it is the parent's any more.
+	id := gateBlocked(t, a, waiter, g.Offset(), order{Op: "wg.wait", Object: "g"})
+	parent.proc.Kill(t)
+	alone(t, a, 4)
+	require.NoError(t, g.State().Err)
+	victim.must(t, order{Op: "wg.done", Object: "g"})
+	victim.proc.Kill(t)
+	gateRefused(t, waiter.wait(t, id), "victim")
+	require.Equal(t, int64(2), g.State().Count)
+	g.Claim(1)
+	require.Equal(t, prims.WaitGroupState{Count: 2, Own: 1}, g.State())
+	id = gateBlocked(t, a, waiter, g.Offset(), order{Op: "wg.wait", Object: "g"})
+	g.Done()
+	child.must(t, order{Op: "wg.done", Object: "g"})
+	gateSmooth(t, waiter.wait(t, id))
+	sound(t, a)
+}
+
+// A child claims at once what its parent had, although nobody has buried that yet.
+func TestWaitGroupClaimAfterDeath(t *testing.T) {
+	a := newArena(t, nil)
+	g := newWaitGroup(t, a, "g")
+	for range 10 {
+		parent := gateActor(t, a, "parent")
+		parent.must(t, order{Op: "wg.add", Object: "g", N: 2})
+		g.Done() // for the parent: one is left
+		parent.proc.Kill(t)
+		g.Claim(1)
+		require.PanicsWithValue(t, "shmsync: Claim of 1 of waitgroup g: more than there is to claim", func() { g.Claim(1) })
+		g.Done()
+		require.NoError(t, g.WaitContext(context.Background()))
+	}
+	require.Panics(t, func() { g.Claim(-1) })
+	require.Equal(t, prims.WaitGroupState{}, g.State())
+}
