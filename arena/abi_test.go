@@ -177,7 +177,7 @@ func TestABIConstants(t *testing.T) {
 		"nodeSize": nodeSize, "MaxObject": MaxObject, "maxObjectName": maxObjectName,
 	})
 	requireValues(t, "capability", map[string]uint64{
-		"capRobust": capRobust, "capOFD": capOFD, "capNoKernelIO": capNoKernelIO, "capFence": capFence, "capWaitV": capWaitV,
+		"capRobust": capRobust, "capOFD": capOFD, "capNoKernelIO": capNoKernelIO, "capFence": capFence, "capWaitV": capWaitV, "capTold": capTold,
 	})
 	requireValues(t, "phase", map[string]uint64{
 		"free": uint64(phaseFree), "joining": uint64(phaseJoining), "live": uint64(phaseLive),

@@ -43,6 +43,8 @@ type Arena struct {
 	burials    map[int]*burial // guarded by: reaping; by slot
 	unfinished atomic.Bool     // a burial has to be gone on with
 	endings    endings
+	leftover   sharedSlotSet  // of the slots where a participant could not be marked
+	asked      []atomic.Int64 // when Dead last asked for the byte of a slot's participant, CLOCK_MONOTONIC ns
 	deaths     deathLog
 
 	copied bool              // an Inspector's: a copy that nobody else sees

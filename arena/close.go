@@ -42,8 +42,9 @@ func (a *Arena) leave() error {
 	a.u64(a.slot(i) + slotDied).Store(uint64(time.Now().UnixNano()))
 	a.casSlot(i, live, leaving)
 	crashpoint.Hit("arena.close.leaving")
-	// Nobody marks the alive words of what leaves: it has to be asked after.
-	a.ringWatchers()
+	// At the end nobody marks the alive words of a process that leaves: its byte has to be
+	// asked for.
+	a.ringBefore(i, 1)
 	a.onClose.Range(func(_, f any) bool {
 		f.(func())()
 		return true
@@ -53,12 +54,12 @@ func (a *Arena) leave() error {
 	a.closingMu.Lock()
 	a.closing.Store(true)
 	a.closingMu.Unlock()
-	a.repairAll(a.self)
+	concerned := a.repairAll(a.self)
 	crashpoint.Hit("arena.close.repaired")
 	a.settle(a.self)
 	crashpoint.Hit("arena.close.reclaimed")
 	// A wake that was for us is lost with us, as in a death.
-	a.wakeAll(a.self)
+	a.wakeAll(a.self, concerned)
 	a.clearOpenBits(a.self)
 	a.reaping.Unlock()
 
@@ -69,9 +70,9 @@ func (a *Arena) leave() error {
 	a.writeObituary(i, a.self, true)
 	a.freeSlot(i, leaving)
 	crashpoint.Hit("arena.close.freed")
-	a.ringWatchers()
+	a.ringWatchersOf(i)
 	// Those who looked when they were woken found us current still.
-	a.countDeath()
+	a.countDeath(concerned)
 	a.dropLock()
 	return a.seg.Close()
 }

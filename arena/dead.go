@@ -31,7 +31,7 @@ func (a *Arena) Dead(n Name) bool {
 	if a.copied {
 		return false // who only looks buries nobody
 	}
-	if n == a.self || !a.seenDead(i, w) {
+	if n == a.self || !a.seenDead(i, w) && !a.foundDead(i, w) {
 		return false
 	}
 	if a.mark(i, w) {
@@ -105,6 +105,17 @@ func (a *Arena) surveyDead(i int, w slotWord) bool {
 	return w.present() && (a.seenDead(i, w) || a.byteFree(i) && a.slotState(i) == w)
 }
 
+// foundDead is surveyDead, once in askEvery at most: it finds a participant whose robust list
+// the kernel could not walk.
+func (a *Arena) foundDead(i int, w slotWord) bool {
+	now, last := shmsync.Monotonic(), a.asked[i].Load()
+	return now-last > askEvery && a.asked[i].CompareAndSwap(last, now) && a.surveyDead(i, w)
+}
+
+// askEvery is how often Dead asks for the byte lock of a participant that the kernel marks
+// when it dies, in nanoseconds.
+const askEvery = 1e9
+
 // byteFree reports whether nobody holds the byte lock of slot i any more. It is
 // false for a participant that never had it.
 func (a *Arena) byteFree(i int) bool {
@@ -153,7 +164,7 @@ func (a *Arena) mark(i int, w slotWord) bool {
 		if a.endings.begin(i, w) {
 			a.follow()
 		}
-		a.unfinished.Store(true)
+		a.leaveFor(i)
 		return false
 	}
 	crashpoint.Hit("arena.bury.fenced")

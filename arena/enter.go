@@ -53,9 +53,8 @@ func (a *Arena) enter(label string) error {
 	}
 	a.fillSlot(i, label)
 	a.reaping.Unlock()
-	// Rung before it is live, so that whoever is to watch it knows of it from
-	// the first moment on.
-	a.ringWatchers()
+	// Rung before it is live, so that somebody knows of it from the first moment on.
+	a.ringBefore(i, 1)
 
 	ready := make(chan error)
 	a.watcher.Add(1)
@@ -66,9 +65,9 @@ func (a *Arena) enter(label string) error {
 		a.dropLock()
 		return err
 	}
-	a.ringWatchers()
+	a.ringWatchersOf(i)
 	a.registerFence()
-	a.buryAll()
+	a.surveyAhead()
 	a.goOn()
 	return nil
 }
@@ -209,14 +208,15 @@ func (a *Arena) inherit(i int, w slotWord) bool {
 	}
 	a.writeObituary(i, nameIn(i, w), false)
 	crashpoint.Hit("arena.inherit.obituary")
+	a.ringTold()
 	return true
 }
 
 // settleFor cleans up after dead, whose slot we have.
 func (a *Arena) settleFor(dead Name) {
-	a.repairAll(dead)
+	concerned := a.repairAll(dead)
 	crashpoint.Hit("arena.inherit.repaired")
-	a.wakeAll(dead)
+	a.wakeAll(dead, concerned)
 	crashpoint.Hit("arena.inherit.woken")
 	a.settle(dead)
 	crashpoint.Hit("arena.inherit.settled")

@@ -138,6 +138,6 @@ func TestDeclaredDeadIsTold(t *testing.T) {
 		require.False(t, e.OK())
 		require.Contains(t, v.Stderr(), "this process was declared dead by a peer")
 		a.buryMarked(i, w.with(phaseDead))
-		pollFor(t, a, func() bool { a.buryAll(); return a.slotState(i).phase() == phaseFree })
+		pollFor(t, a, func() bool { a.buryMarked(i, w.with(phaseDead)); return a.slotState(i).phase() == phaseFree })
 	}
 }

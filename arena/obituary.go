@@ -139,6 +139,7 @@ func (a *Arena) OnDeath(f func(Participant)) {
 	if len(l.funcs) == 0 {
 		l.next = a.u64(hdrObitsTotal).Load()
 		l.told = map[int]uint32{}
+		a.u32(a.slot(a.mySlot) + slotCaps).Or(capTold)
 	}
 	l.funcs = append(l.funcs, f)
 }

@@ -34,7 +34,7 @@ func init() {
 func TestWalksDoNotKeepObjects(t *testing.T) {
 	for name, walk := range map[string]func(a *Arena){
 		"repair": func(a *Arena) { a.repairAll(makeName(3, 1)) },
-		"wake":   func(a *Arena) { a.wakeAll(makeName(3, 1)) },
+		"wake":   func(a *Arena) { a.wakeAll(makeName(3, 1), &concern{all: true}) },
 		"check":  func(a *Arena) { a.Check() },
 	} {
 		for _, own := range []bool{true, false} {

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 
 	"github.com/shmsync/shmsync"
 	"github.com/shmsync/shmsync/shm"
@@ -170,6 +171,7 @@ func newMember(seg *shm.Segment, opts *Options, created bool) (*Arena, error) {
 	a.geo = geo
 	a.label = seg.Name()
 	a.current, a.gone = a.isCurrent, a.Gone
+	a.asked = make([]atomic.Int64, geo.slots+1)
 	a.reserve = func(off, n uint64) error { return seg.Reserve(int64(off), int64(n)) }
 	if err := a.compare(opts, created); err != nil {
 		return nil, err

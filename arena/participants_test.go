@@ -139,14 +139,14 @@ func TestObituaryBeingWritten(t *testing.T) {
 	told := deathsOf(a)
 	hole := a.u64(hdrObitsTotal).Add(1) - 1
 	a.writeObituary(2, makeName(2, 1), false)
-	a.ringWatchers()
+	a.ringTold()
 	require.Equal(t, makeName(2, 1), next(t, told).Name())
 
 	o := a.obituary(hole)
 	a.u32(o + obitName).Store(uint32(makeName(3, 9)))
 	a.putLabel(o+obitLabel, "late")
 	a.u64(o + obitSeq).Store(hole + 1)
-	a.ringWatchers()
+	a.ringTold()
 	p := next(t, told)
 	require.Equal(t, makeName(3, 9), p.Name())
 	require.Equal(t, "late", p.Label)
@@ -155,7 +155,7 @@ func TestObituaryBeingWritten(t *testing.T) {
 	a.writeObituary(3, makeName(3, 9), false)
 	a.writeObituary(4, makeName(4, 1), true)
 	a.writeObituary(4, makeName(4, 2), false)
-	a.ringWatchers()
+	a.ringTold()
 	require.Equal(t, makeName(4, 2), next(t, told).Name())
 	require.Empty(t, told)
 }
@@ -170,7 +170,7 @@ func TestObituariesOverflow(t *testing.T) {
 		a.writeObituary(2, makeName(2, i+1), false)
 	}
 	a.deaths.mu.Unlock()
-	a.ringWatchers()
+	a.ringTold()
 	seen := map[Name]bool{}
 	for len(seen) < obitCount {
 		seen[next(t, told).Name()] = true
@@ -185,7 +185,7 @@ func TestObituariesOverflow(t *testing.T) {
 	// What a peer wrote into the counter makes nobody walk for ever.
 	for _, total := range []uint64{^uint64(0), 1 << 63, 0, 5} {
 		a.u64(hdrObitsTotal).Store(total)
-		a.ringWatchers()
+		a.ringTold()
 		a.deaths.deliver(a)
 		a.Who(makeName(3, 1))
 	}

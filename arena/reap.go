@@ -33,6 +33,7 @@ type burial struct {
 	words   bool  // what needs no more than the death is repaired, and wakes are done
 	data    bool  // so is what needs the dead one to be gone
 	written int64 // when the obituary was, CLOCK_MONOTONIC ns; 0 before
+	settled bool  // its memory went back
 }
 
 // settleAfter is how long the memory of the dead waits: those that the death
@@ -56,16 +57,16 @@ func (a *Arena) buryMarked(i int, w slotWord) {
 	if !b.words {
 		// Others sleep on these words too, and the kernel woke one of each.
 		a.wakeAlive(i)
-		a.repairAll(dead)
+		concerned := a.repairAll(dead)
 		crashpoint.Hit("arena.bury.repaired")
-		a.wakeAll(dead)
+		a.wakeAll(dead, concerned)
 		crashpoint.Hit("arena.bury.woken")
 		b.words, b.data = true, gone
 	}
 	if !b.data && gone {
-		a.repairAll(dead)
+		concerned := a.repairAll(dead)
 		crashpoint.Hit("arena.bury.handed_over")
-		a.wakeAll(dead)
+		a.wakeAll(dead, concerned)
 		b.data = true
 	}
 	a.finish(i, b)
@@ -78,34 +79,74 @@ func (a *Arena) wakeAlive(i int) {
 	}
 }
 
-// repairAll takes back what dead holds of any object.
-func (a *Arena) repairAll(dead Name) {
+// concern says whom a death, or a leave, concerns: those who have an object open that the dead
+// one had open. A participant owes a wake to them only, unless it dies in the middle of
+// telling others how their waits ended, or of a burial: then anybody may be owed one.
+type concern struct {
+	slots    slotSet
+	anything bool // there is such an object
+	all      bool // anybody is concerned
+}
+
+// repairAll takes back what dead holds of any object, and finds out whom that concerns.
+func (a *Arena) repairAll(dead Name) *concern {
+	c := &concern{}
+	if s := a.slot(dead.Slot()); dead != a.self {
+		c.all = a.u32(s+slotTelling).Load() != 0 || a.u64(s+slotWalking).Load() != 0
+	}
 	a.visit(func(o Object) {
+		a.addOpeners(c, o, dead)
 		if ops, ok := kindOps(o.Kind); ok && ops.Repair != nil {
 			ops.Repair(a, o, dead)
 		}
 	})
+	return c
+}
+
+// addOpeners adds the openers of o, if dead has it open.
+func (a *Arena) addOpeners(c *concern, o Object, dead Name) {
+	h, err := a.headerAt(o.Offset)
+	if err != nil {
+		return
+	}
+	if word, mask := a.openBit(&h, dead.Slot()); word.Load()&mask == 0 {
+		return
+	}
+	c.anything = true
+	for i := 0; i <= a.geo.slots; i += 32 {
+		word, _ := a.openBit(&h, i)
+		c.slots[i/32] |= word.Load()
+	}
 }
 
 // wakeAll wakes, once, everybody who may wait for a wake that a death has
 // swallowed: sleepers that are recorded in a slot, those about to sleep that
 // have announced themselves in an object, and through their hubs those that
 // park in their own process.
-func (a *Arena) wakeAll(dead Name) {
-	owed := a.owed(dead)
-	a.visit(func(o Object) {
-		if ops, ok := kindOps(o.Kind); ok && ops.Wake != nil {
-			ops.Wake(a, o, owed[o.Offset])
-		}
-	})
-	a.wakeResolved()
-	a.countDeath()
+func (a *Arena) wakeAll(dead Name, c *concern) {
+	if c.anything || c.all {
+		owed := a.owed(dead)
+		a.visit(func(o Object) {
+			if ops, ok := kindOps(o.Kind); ok && ops.Wake != nil {
+				ops.Wake(a, o, owed[o.Offset])
+			}
+		})
+		a.wakeResolved()
+	}
+	a.countDeath(c)
 }
 
-// countDeath has every process look what somebody who is gone has left.
-func (a *Arena) countDeath() {
+// countDeath has those whom it concerns look what somebody who is gone has left.
+func (a *Arena) countDeath(c *concern) {
 	a.u32(hdrDeaths).Add(1)
-	a.ringDoorbells()
+	if !c.anything && !c.all {
+		return
+	}
+	for i := 1; i <= a.geo.slots; i++ {
+		if (c.all || c.slots.has(i)) && a.slotState(i).present() {
+			a.ring(a.slot(i) + slotDoorbell)
+		}
+	}
 }
 
 // finish writes the obituary, and gives back the dead one's memory and frees its
@@ -116,8 +157,14 @@ func (a *Arena) countDeath() {
 func (a *Arena) finish(i int, b *burial) {
 	word := a.u32(a.slot(i) + slotUndertaker)
 	u := Name(word.Load())
-	if u != a.self && a.isCurrent(u) || !word.CompareAndSwap(uint32(u), uint32(a.self)) {
-		a.unfinished.Store(true)
+	if u != a.self && a.isCurrent(u) {
+		if !b.data {
+			a.unfinished.Store(true)
+		}
+		return // if it dies over this, those who watch the slot go on
+	}
+	if !word.CompareAndSwap(uint32(u), uint32(a.self)) {
+		a.leaveFor(i)
 		return
 	}
 	crashpoint.Hit("arena.finish.taken")
@@ -133,8 +180,8 @@ func (a *Arena) finish(i int, b *burial) {
 		}
 		crashpoint.Hit("arena.finish.obituary")
 		b.written = now
-		a.unfinished.Store(true) // before the bell, which makes the sentinel look
-		a.ringWatchers()
+		a.leaveFor(i)
+		a.ringTold()
 	}
 	// The kernel may not have finished with the alive words of one that is gone by
 	// its own declaration: a slot taken again now could be marked for its death.
@@ -144,15 +191,18 @@ func (a *Arena) finish(i int, b *burial) {
 		return
 	}
 	if now-b.written < settleAfter {
-		a.unfinished.Store(true)
+		a.leaveFor(i)
 		return
 	}
-	a.settle(dead)
+	if !b.settled {
+		a.settle(dead)
+		b.settled = true
+	}
 	crashpoint.Hit("arena.finish.reclaimed")
 	a.freeSlot(i, b.of)
 	crashpoint.Hit("arena.finish.freed")
 	word.CompareAndSwap(uint32(a.self), 0)
-	a.ringWatchers()
+	a.ringWatchersOf(i)
 }
 
 // settle gives back what memory dead had not handed to anybody, and what those
@@ -199,19 +249,38 @@ func (a *Arena) freeSlot(i int, w slotWord) {
 	a.casSlot(i, w, next)
 }
 
-// buryAll deals with every dead participant that can be found.
-func (a *Arena) buryAll() { a.buryThose(a.surveyDead) }
+// leaveFor leaves a death, or the rest of a burial, for later. The sentinel goes on with it.
+func (a *Arena) leaveFor(i int) {
+	a.leftover.add(i)
+	a.unfinished.Store(true)
+}
 
-// buryOn goes on with what is unfinished.
-func (a *Arena) buryOn() { a.buryThose(a.seenDead) }
-
-func (a *Arena) buryThose(dead func(i int, w slotWord) bool) {
+// buryOn goes on with the burials that are unfinished.
+func (a *Arena) buryOn() {
 	a.unfinished.Store(false)
 	a.forgetBurials()
+	left := a.leftover.takeAll()
 	for i := 1; i <= a.geo.slots; i++ {
 		w := a.slotState(i)
-		if i != a.mySlot && (w.phase() == phaseDead || dead(i, w)) {
+		if i != a.mySlot && (w.phase() == phaseDead || left.has(i) && a.surveyDead(i, w)) {
 			a.bury(i, w)
+		}
+	}
+}
+
+// surveyAhead asks for the byte locks of those whom this process is to watch, and buries those
+// that have none, until there are as many as it watches that live, or none. Each participant
+// that lives has done so when it joined, and asks about everybody that it begins to watch; so
+// a file that was copied, or outlived the computer's crash, leaves nobody in the ring that
+// nobody has asked about.
+func (a *Arena) surveyAhead() {
+	for again := true; again; {
+		again = false
+		for _, i := range a.watchTargets() {
+			if w := a.slotState(i); a.surveyDead(i, w) {
+				a.bury(i, w)
+				again = again || a.slotState(i) != w
+			}
 		}
 	}
 }

@@ -55,7 +55,7 @@ const (
 func (a *Arena) watch() {
 	bell := a.u32(a.slot(a.mySlot) + slotWatchBell)
 	wait := int64(pollFirst)
-	seen := notices{}
+	seen, asked := notices{}, map[int]slotWord{}
 	for {
 		// The bell is read before everything else that it may be rung for.
 		rung := bell.Load()
@@ -65,11 +65,14 @@ func (a *Arena) watch() {
 		a.checkSelf()
 		untold := a.deaths.deliver(a)
 		targets := a.watchTargets()
-		sleep, poll := a.watchEntries(raw(bell), rung, targets, seen)
+		sleep, poll, turn := a.watchEntries(raw(bell), rung, targets, seen, asked)
 		if sleep == nil {
 			continue // somebody was buried
 		}
 		var deadline int64
+		if turn != 0 {
+			deadline = shmsync.Monotonic() + turn
+		}
 		if unfinished := a.unfinished.Load(); poll != 0 || untold || unfinished {
 			if poll == 0 {
 				poll = pollMost
@@ -78,7 +81,9 @@ func (a *Arena) watch() {
 			if unfinished {
 				next = min(poll, a.nextLook())
 			}
-			deadline = shmsync.Monotonic() + next
+			if at := shmsync.Monotonic() + next; deadline == 0 || at < deadline {
+				deadline = at
+			}
 			wait = min(2*wait, pollMost)
 		} else {
 			wait = pollFirst
@@ -141,12 +146,19 @@ func (n notices) left(i int, w slotWord, delay int64) int64 {
 
 // watchEntries buries the dead among the targets, and gives what to sleep on
 // when there are none. poll is 0 when the death of each target wakes us;
-// otherwise we have to look again after that many nanoseconds at most.
-func (a *Arena) watchEntries(bell *uint32, rung uint32, targets []int, seen notices) (sleep []shmsync.WaitVEntry, poll int64) {
-	poll = 0
+// otherwise we have to look again after that many nanoseconds at most. turn is not 0 when
+// others go first: it is our turn after that many nanoseconds, if there is something left.
+//
+// asked says of whom the byte lock has been asked for, by slot: see surveyAhead.
+func (a *Arena) watchEntries(bell *uint32, rung uint32, targets []int, seen notices, asked map[int]slotWord) (sleep []shmsync.WaitVEntry, poll, turn int64) {
 	within := func(ns int64) {
 		if poll == 0 || ns < poll {
 			poll = ns
+		}
+	}
+	turnIn := func(ns int64) {
+		if turn == 0 || ns < turn {
+			turn = ns
 		}
 	}
 	sleep = append(make([]shmsync.WaitVEntry, 0, 1+watchTargets), shmsync.NewWaitVEntry(bell, rung))
@@ -163,7 +175,7 @@ func (a *Arena) watchEntries(bell *uint32, rung uint32, targets []int, seen noti
 				delay = stagger
 			}
 			if left := seen.left(i, w, delay); left > 0 {
-				within(left)
+				turnIn(left)
 			} else {
 				a.buryMarked(i, w)
 				within(pollMost)
@@ -174,13 +186,19 @@ func (a *Arena) watchEntries(bell *uint32, rung uint32, targets []int, seen noti
 		// comes later changes the value that we sleep on.
 		word := a.u32(a.aliveWord(i, min(distance, watchTargets-1)))
 		alive := word.Load()
-		if a.seenDead(i, w) {
+		dead := a.seenDead(i, w)
+		if !dead && asked[i] != w {
+			if dead = a.surveyDead(i, w); !dead {
+				asked[i] = w
+			}
+		}
+		if dead {
 			if left := seen.left(i, w, base+int64(distance)*stagger); left > 0 {
-				within(left) // another's turn
+				turnIn(left)
 			} else {
 				a.bury(i, w)
 				if a.slotState(i) != w {
-					return nil, 0
+					return nil, 0, 0
 				}
 				within(pollMost) // it cannot be fenced yet
 			}
@@ -188,13 +206,22 @@ func (a *Arena) watchEntries(bell *uint32, rung uint32, targets []int, seen noti
 			continue
 		}
 		distance++
-		if w.phase() == phaseLive && a.slotCaps(i)&capRobust != 0 && a.caps&capWaitV != 0 {
+		robust := a.slotCaps(i)&capRobust != 0 && a.caps&capWaitV != 0
+		switch w.phase() {
+		case phaseJoining: // it holds nothing yet
+			turnIn(pollMost)
+		case phaseLeaving: // the kernel marks it until shortly before it is free
+			turnIn(pollMost)
+		default:
+			if !robust {
+				within(pollMost)
+			}
+		}
+		if robust && w.phase() != phaseJoining {
 			sleep = append(sleep, shmsync.NewWaitVEntry(raw(word), alive))
-		} else {
-			within(pollMost)
 		}
 	}
-	return sleep, poll
+	return sleep, poll, turn
 }
 
 // checkSelf ends the process when its own slot is no longer its own: others
@@ -206,19 +233,36 @@ func (a *Arena) checkSelf() {
 	}
 }
 
-// ringWatchers makes every watcher look at the ring of slots again.
-func (a *Arena) ringWatchers() { a.ringAll(slotWatchBell) }
+// ringWatchersOf makes those look at the ring of slots again who watch slot i, or did, or are
+// to: the participants that come before it.
+//
+//	joiner, or who frees a slot     watcher
+//	changes the slot's state        reads its bell
+//	reads the states before it      reads the states after its own
+//	rings those that are present    sleeps if its bell is unchanged
+//
+// A watcher that is not rung was not present yet: it reads the states after it has become so.
+func (a *Arena) ringWatchersOf(i int) { a.ringBefore(i, watchTargets) }
 
-// ringDoorbells makes every hub look at its nodes.
-func (a *Arena) ringDoorbells() { a.ringAll(slotDoorbell) }
-
-func (a *Arena) ringAll(field Offset) {
-	for i := 1; i <= a.geo.slots; i++ {
-		if i != a.mySlot && a.slotState(i).present() {
-			a.ring(a.slot(i) + field)
+// ringBefore rings the n participants that come before slot i in the ring of slots.
+func (a *Arena) ringBefore(i, n int) {
+	rung := 0
+	for d := 1; d < a.geo.slots && rung < n; d++ {
+		j := (i-1-d+a.geo.slots)%a.geo.slots + 1
+		if a.slotState(j).present() {
+			a.ring(a.slot(j) + slotWatchBell)
+			rung++
 		}
 	}
-	a.ring(a.slot(a.mySlot) + field)
+}
+
+// ringTold makes those look at the obituaries that want to be told of deaths.
+func (a *Arena) ringTold() {
+	for i := 1; i <= a.geo.slots; i++ {
+		if a.slotCaps(i)&capTold != 0 && a.slotState(i).present() {
+			a.ring(a.slot(i) + slotWatchBell)
+		}
+	}
 }
 
 func (a *Arena) ring(bell Offset) {

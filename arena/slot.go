@@ -35,6 +35,7 @@ const (
 	capNoKernelIO             // it passes no memory of the arena to a system call
 	capFence                  // it is a target of shmsync.Fence
 	capWaitV                  // it can sleep on several words
+	capTold                   // it wants to be told of deaths
 )
 
 // slotWord is the state word of a slot.

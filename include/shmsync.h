@@ -1057,7 +1057,7 @@ enum { /* slot */
     SHMI_slotAnnounce = 256
 };
 
-enum { SHMI_capRobust = 1, SHMI_capOFD = 2, SHMI_capNoKernelIO = 4, SHMI_capFence = 8, SHMI_capWaitV = 16 };
+enum { SHMI_capRobust = 1, SHMI_capOFD = 2, SHMI_capNoKernelIO = 4, SHMI_capFence = 8, SHMI_capWaitV = 16, SHMI_capTold = 32 };
 
 enum { /* phases of a slot */
     SHMI_phaseFree,
@@ -2330,6 +2330,7 @@ typedef struct shmi_burial {
     int64_t mourned; /* when repairs and wakes were done; 0 before */
     int64_t handed;  /* when they were done again for one that is gone; 0 before */
     int64_t written; /* when the obituary was; 0 before */
+    int settled;     /* its memory went back */
     uint32_t dying;  /* state of a slot whose process has no fence and has not ended yet */
     int64_t seen;    /* when that was seen first */
 } shmi_burial;
@@ -2350,6 +2351,7 @@ typedef struct shmi_chore {
 typedef struct shmi_notice {
     uint32_t generation;
     int64_t when;
+    uint32_t asked; /* the state in which the byte lock was asked for */
 } shmi_notice;
 
 struct shmsync_arena {
@@ -2398,6 +2400,8 @@ struct shmsync_arena {
     shmi_notice *notices; /* of the watcher; by slot */
     uint32_t unfinished;  /* a burial has to be gone on with */
     int64_t ask_at;       /* when the watcher asks again whether the dead are gone; 0: nobody is waited for. Atomic. */
+    uint32_t leftover[SHMI_MaxSlots / 32 + 1]; /* the slots where, a bit each */
+    int64_t *asked;       /* when shmi_dead last asked for the byte of a slot's participant; atomic */
 
     uint32_t announce_map; /* records in use, a bit each */
 
@@ -4879,12 +4883,19 @@ SHMI_FN int shmi_fence_dying(shmsync_arena *a, uint32_t i)
     return a->lock_fd < 0 || (shmi_slot_caps(a, i) & SHMI_capOFD) == 0 || shmi_byte_free(a, i);
 }
 
+/* Leaves the rest of the burial in slot i for later. The watcher goes on with it. */
+SHMI_FN void shmi_leave_for(shmsync_arena *a, uint32_t i)
+{
+    shmi_or32(&a->leftover[i / 32], UINT32_C(1) << (i % 32));
+    shmi_st32(&a->unfinished, 1);
+}
+
 /* Moves slot i from w to dead, after a fence; whether this call did it. */
 SHMI_FN int shmi_mark(shmsync_arena *a, uint32_t i, uint32_t w)
 {
     SHMSYNC_CRASHPOINT("arena.bury.seen");
     if (!shmi_fence_dying(a, i)) {
-        shmi_st32(&a->unfinished, 1);
+        shmi_leave_for(a, i);
         return 0;
     }
     SHMSYNC_CRASHPOINT("arena.bury.fenced");
@@ -4897,6 +4908,15 @@ SHMI_FN int shmi_mark(shmsync_arena *a, uint32_t i, uint32_t w)
     return 1;
 }
 
+/* shmi_survey_dead, once in a second at most: it finds a participant whose robust list the
+ * kernel could not walk. */
+SHMI_FN int shmi_found_dead(shmsync_arena *a, uint32_t i, uint32_t w)
+{
+    int64_t now = shmi_now(), last = __atomic_load_n(&a->asked[i], __ATOMIC_RELAXED);
+    return now - last > INT64_C(1000000000) &&
+           __atomic_compare_exchange_n(&a->asked[i], &last, now, 0, __ATOMIC_RELAXED, __ATOMIC_RELAXED) && shmi_survey_dead(a, i, w);
+}
+
 /* Whether n is the name of a participant that died or left; if this call is the first
  * to see its death, its burial begins. */
 SHMI_FN int shmi_dead(shmsync_arena *a, shmi_name n)
@@ -4907,13 +4927,13 @@ SHMI_FN int shmi_dead(shmsync_arena *a, shmi_name n)
     w = shmi_slot_state(a, i);
     if (shmi_name_in(i, w) != n || !shmi_slot_present(w))
         return 1;
-    if (n == a->self || !shmi_seen_dead(a, i, w))
+    if (n == a->self || (!shmi_seen_dead(a, i, w) && !shmi_found_dead(a, i, w)))
         return 0;
     if (shmi_mark(a, i, w)) {
         /* The caller goes on at once with what it waits for. The kernel has woken
          * watchers for the rest; in case they do not come, ours looks again. */
         shmi_wake(shmi_alive_word(a, i, SHMI_aliveWords - 1), SHMI_ALL);
-        shmi_st32(&a->unfinished, 1);
+        shmi_leave_for(a, i);
         shmi_ring(shmi_slot32(a, a->my_slot, SHMI_slotWatchBell));
     }
     return !shmi_current(a, n);
@@ -5087,6 +5107,7 @@ int shmsync_arena_on_death(shmsync_arena *a, void (*f)(const shmsync_participant
     if (a->told != NULL) {
         if (a->on_death == NULL)
             a->obit_next = shmi_ld64(shmi_u64(a, SHMI_hdrObitsTotal));
+        shmi_or32(shmi_slot32(a, a->my_slot, SHMI_slotCaps), SHMI_capTold);
         a->on_death = f;
         a->on_death_arg = arg;
     }
@@ -5103,36 +5124,83 @@ int shmsync_arena_on_death(shmsync_arena *a, void (*f)(const shmsync_participant
  * kind it does not know: they know it, and repair those when they bury. */
 #define SHMI_LEAVE_TO_OTHERS INT64_C(200000000)
 
-/* Makes every watcher look at the ring of slots, or every hub at its nodes. */
-SHMI_FN void shmi_ring_all(shmsync_arena *a, unsigned field)
+enum { SHMI_watchTargets = 3 };
+
+/* Rings the n participants that come before slot i in the ring of slots. */
+SHMI_FN void shmi_ring_before(shmsync_arena *a, uint32_t i, unsigned n)
+{
+    uint32_t d;
+    for (d = 1; d < a->geo.slots && n > 0; d++) {
+        uint32_t j = (i - 1 + a->geo.slots - d) % a->geo.slots + 1;
+        if (shmi_slot_present(shmi_slot_state(a, j))) {
+            shmi_ring(shmi_slot32(a, j, SHMI_slotWatchBell));
+            n--;
+        }
+    }
+}
+/* Makes those look at the ring of slots again who watch slot i, or did, or are to: see
+ * ringWatchersOf in arena/sentinel.go. */
+SHMI_FN void shmi_ring_watchers_of(shmsync_arena *a, uint32_t i) { shmi_ring_before(a, i, SHMI_watchTargets); }
+
+/* Makes those look at the obituaries that want to be told of deaths. */
+SHMI_FN void shmi_ring_told(shmsync_arena *a)
 {
     uint32_t i;
     for (i = 1; i <= a->geo.slots; i++)
-        if (i != a->my_slot && shmi_slot_present(shmi_slot_state(a, i)))
-            shmi_ring(shmi_slot32(a, i, field));
-    shmi_ring(shmi_slot32(a, a->my_slot, field));
+        if ((shmi_slot_caps(a, i) & SHMI_capTold) != 0 && shmi_slot_present(shmi_slot_state(a, i)))
+            shmi_ring(shmi_slot32(a, i, SHMI_slotWatchBell));
 }
-SHMI_FN void shmi_ring_watchers(shmsync_arena *a) { shmi_ring_all(a, SHMI_slotWatchBell); }
+
+/* Whom a death, or a leave, concerns: those who have an object open that the dead one had
+ * open. A participant owes a wake to them only, unless it dies in the middle of telling
+ * others how their waits ended, or of a burial: then anybody may be owed one. */
+typedef struct shmi_concern {
+    uint32_t slots[SHMI_MaxSlots / 32 + 1];
+    int anything; /* there is such an object */
+    int all;      /* anybody is concerned */
+} shmi_concern;
+
+SHMI_FN void shmi_add_openers(shmsync_arena *a, shmi_concern *c, const shmi_object *o, shmi_name dead)
+{
+    shmi_header h;
+    uint32_t i, mask, *word;
+    if (shmi_header_at(a, o->off, &h) != 0)
+        return;
+    word = shmi_open_bit(a, &h, shmi_name_slot(dead), &mask);
+    if ((shmi_ld32(word) & mask) == 0)
+        return;
+    c->anything = 1;
+    for (i = 0; i <= a->geo.slots; i += 32)
+        c->slots[i / 32] |= shmi_ld32(shmi_open_bit(a, &h, i, &mask));
+}
 
 typedef struct shmi_repair_arg {
     shmi_name dead;
     int unknown; /* objects whose kind this header does not know */
+    shmi_concern *concern;
 } shmi_repair_arg;
 SHMI_FN void shmi_repair_one(shmsync_arena *a, const shmi_object *o, void *arg)
 {
     shmi_repair_arg *r = (shmi_repair_arg *)arg;
     const shmi_kind_ops *ops = shmi_kind_of(o->kind);
+    shmi_add_openers(a, r->concern, o, r->dead);
     if (ops == NULL)
         r->unknown++;
     else if (ops->repair != NULL)
         ops->repair(a, o, r->dead);
 }
-/* Takes back what dead holds of any object, and says how many objects it does not know. */
-SHMI_FN int shmi_repair_all(shmsync_arena *a, shmi_name dead)
+/* Takes back what dead holds of any object, finds out whom that concerns, and says how many
+ * objects it does not know. */
+SHMI_FN int shmi_repair_all(shmsync_arena *a, shmi_name dead, shmi_concern *c)
 {
     shmi_repair_arg r;
+    uint32_t i = shmi_name_slot(dead);
+    memset(c, 0, sizeof *c);
+    if (dead != a->self)
+        c->all = shmi_ld32(shmi_slot32(a, i, SHMI_slotTelling)) != 0 || shmi_ld64(shmi_slot64(a, i, SHMI_slotWalking)) != 0;
     r.dead = dead;
     r.unknown = 0;
+    r.concern = c;
     shmi_visit(a, shmi_repair_one, &r);
     return r.unknown;
 }
@@ -5207,21 +5275,28 @@ SHMI_FN void shmi_wake_one_object(shmsync_arena *a, const shmi_object *o, void *
     if (ops != NULL && ops->wake != NULL)
         ops->wake(a, o, shmi_owed_level((const shmi_owed_list *)arg, o->off));
 }
-/* Has every process look what somebody who is gone has left. */
-SHMI_FN void shmi_count_death(shmsync_arena *a)
+/* Has those whom it concerns look what somebody who is gone has left. */
+SHMI_FN void shmi_count_death(shmsync_arena *a, const shmi_concern *c)
 {
+    uint32_t i;
     shmi_add32(shmi_u32(a, SHMI_hdrDeaths), 1);
-    shmi_ring_all(a, SHMI_slotDoorbell);
+    if (!c->anything && !c->all)
+        return;
+    for (i = 1; i <= a->geo.slots; i++)
+        if ((c->all || (c->slots[i / 32] >> (i % 32) & 1) != 0) && shmi_slot_present(shmi_slot_state(a, i)))
+            shmi_ring(shmi_slot32(a, i, SHMI_slotDoorbell));
 }
 /* Wakes, once, everybody who may wait for a wake that a death has swallowed. */
-SHMI_FN void shmi_wake_all_for(shmsync_arena *a, shmi_name dead)
+SHMI_FN void shmi_wake_all_for(shmsync_arena *a, shmi_name dead, const shmi_concern *c)
 {
-    shmi_owed_list l;
-    shmi_collect_owed(a, dead, &l);
-    shmi_visit(a, shmi_wake_one_object, &l);
-    free(l.v);
-    shmi_wake_resolved(a);
-    shmi_count_death(a);
+    if (c->anything || c->all) {
+        shmi_owed_list l;
+        shmi_collect_owed(a, dead, &l);
+        shmi_visit(a, shmi_wake_one_object, &l);
+        free(l.v);
+        shmi_wake_resolved(a);
+    }
+    shmi_count_death(a, c);
 }
 
 /* Gives back what memory dead had not handed to anybody, and what those had in its
@@ -5288,8 +5363,10 @@ SHMI_FN void shmi_finish(shmsync_arena *a, uint32_t i, shmi_burial *b)
     uint32_t *word = shmi_slot32(a, i, SHMI_slotUndertaker);
     shmi_name u = shmi_ld32(word), dead = shmi_name_in(i, b->of);
     int64_t now;
-    if ((u != a->self && shmi_current(a, u)) || !shmi_cas32(word, u, a->self)) {
-        shmi_st32(&a->unfinished, 1);
+    if (u != a->self && shmi_current(a, u))
+        return; /* if it dies over this, those who watch the slot go on */
+    if (!shmi_cas32(word, u, a->self)) {
+        shmi_leave_for(a, i);
         return;
     }
     SHMSYNC_CRASHPOINT("arena.finish.taken");
@@ -5303,8 +5380,8 @@ SHMI_FN void shmi_finish(shmsync_arena *a, uint32_t i, shmi_burial *b)
             shmi_write_obituary(a, i, dead, 0);
         SHMSYNC_CRASHPOINT("arena.finish.obituary");
         b->written = now;
-        shmi_st32(&a->unfinished, 1); /* before the bell, which makes the watcher look */
-        shmi_ring_watchers(a);
+        shmi_leave_for(a, i);
+        shmi_ring_told(a);
     }
     /* The kernel may not have finished with the alive words of one that is gone by its own
      * declaration: who takes the slot now could be marked for its death. */
@@ -5314,20 +5391,23 @@ SHMI_FN void shmi_finish(shmsync_arena *a, uint32_t i, shmi_burial *b)
         return;
     }
     if (now - b->written < SHMI_SETTLE_AFTER) {
-        shmi_st32(&a->unfinished, 1);
+        shmi_leave_for(a, i);
         return;
     }
-    shmi_settle(a, dead);
+    if (!b->settled)
+        shmi_settle(a, dead);
+    b->settled = 1;
     SHMSYNC_CRASHPOINT("arena.finish.reclaimed");
     shmi_free_slot(a, i, b->of);
     SHMSYNC_CRASHPOINT("arena.finish.freed");
     shmi_cas32(word, a->self, 0);
-    shmi_ring_watchers(a);
+    shmi_ring_watchers_of(a, i);
 }
 
 SHMI_FN void shmi_bury_marked(shmsync_arena *a, uint32_t i, uint32_t w)
 {
     shmi_burial *b;
+    shmi_concern concern;
     shmi_name dead = shmi_name_in(i, w);
     int gone;
     pthread_mutex_lock(&a->reaping);
@@ -5343,23 +5423,23 @@ SHMI_FN void shmi_bury_marked(shmsync_arena *a, uint32_t i, uint32_t w)
             /* Others sleep on these words too, and the kernel woke one of each. */
             for (k = 0; k < SHMI_aliveWords; k++)
                 shmi_wake(shmi_alive_word(a, i, k), SHMI_ALL);
-            b->unknown = shmi_repair_all(a, dead);
+            b->unknown = shmi_repair_all(a, dead, &concern);
             SHMSYNC_CRASHPOINT("arena.bury.repaired");
-            shmi_wake_all_for(a, dead);
+            shmi_wake_all_for(a, dead, &concern);
             SHMSYNC_CRASHPOINT("arena.bury.woken");
             b->mourned = shmi_now();
             b->handed = gone ? b->mourned : 0;
         } else if (!b->handed && gone) {
-            b->unknown = shmi_repair_all(a, dead);
+            b->unknown = shmi_repair_all(a, dead, &concern);
             SHMSYNC_CRASHPOINT("arena.bury.handed_over");
-            shmi_wake_all_for(a, dead);
+            shmi_wake_all_for(a, dead, &concern);
             b->handed = shmi_now();
         }
         if (!b->handed)
             shmi_ask_after(a, b->mourned);
         if (b->written == 0 && shmi_leave_to_others(a, b, b->mourned)) {
-            shmi_st32(&a->unfinished, 1);
-            shmi_ring_watchers(a);
+            shmi_leave_for(a, i);
+            shmi_ring_watchers_of(a, i);
         } else {
             shmi_finish(a, i, b);
         }
@@ -5383,8 +5463,8 @@ SHMI_FN void shmi_bury(shmsync_arena *a, uint32_t i, uint32_t w)
     shmi_bury_marked(a, i, shmi_slot_with(w, SHMI_phaseDead));
 }
 
-/* Deals with every dead participant that dead_ finds. */
-SHMI_FN void shmi_bury_those(shmsync_arena *a, int (*dead_)(shmsync_arena *a, uint32_t i, uint32_t w))
+/* Goes on with the burials that are unfinished. */
+SHMI_FN void shmi_bury_on(shmsync_arena *a)
 {
     uint32_t i;
     __atomic_store_n(&a->ask_at, 0, __ATOMIC_RELAXED);
@@ -5399,14 +5479,36 @@ SHMI_FN void shmi_bury_those(shmsync_arena *a, int (*dead_)(shmsync_arena *a, ui
         }
     pthread_mutex_unlock(&a->reaping);
     for (i = 1; i <= a->geo.slots; i++) {
-        uint32_t w = shmi_slot_state(a, i);
-        if (i != a->my_slot && (shmi_slot_phase(w) == SHMI_phaseDead || dead_(a, i, w)))
+        uint32_t w = shmi_slot_state(a, i), bit = UINT32_C(1) << (i % 32), *left = &a->leftover[i / 32];
+        int left_over = (shmi_ld32(left) & bit) != 0;
+        if (left_over)
+            shmi_and32(left, ~bit);
+        if (i != a->my_slot && (shmi_slot_phase(w) == SHMI_phaseDead || (left_over && shmi_survey_dead(a, i, w))))
             shmi_bury(a, i, w);
     }
 }
-/* Deals with all that can be found, and goes on with what is unfinished. */
-SHMI_FN void shmi_bury_all(shmsync_arena *a) { shmi_bury_those(a, shmi_survey_dead); }
-SHMI_FN void shmi_bury_on(shmsync_arena *a) { shmi_bury_those(a, shmi_seen_dead); }
+
+/* Asks for the byte locks of those whom this process is to watch, and buries those that have
+ * none, until there are as many as it watches that live, or none: see surveyAhead in
+ * arena/reap.go. */
+SHMI_FN void shmi_survey_ahead(shmsync_arena *a)
+{
+    int again;
+    do {
+        uint32_t d, present = 0;
+        again = 0;
+        for (d = 1; d < a->geo.slots && present < SHMI_watchTargets; d++) {
+            uint32_t i = (a->my_slot - 1 + d) % a->geo.slots + 1, w = shmi_slot_state(a, i);
+            if (!shmi_slot_present(w))
+                continue;
+            present++;
+            if (shmi_survey_dead(a, i, w)) {
+                shmi_bury(a, i, w);
+                again = again || shmi_slot_state(a, i) != w;
+            }
+        }
+    } while (again);
+}
 
 /* ---- The helper thread: its robust list holds the alive words, and it watches others ---- */
 
@@ -5415,7 +5517,6 @@ SHMI_FN void shmi_bury_on(shmsync_arena *a) { shmi_bury_those(a, shmi_seen_dead)
 #define SHMI_STAGGER INT64_C(2000000)
 #define SHMI_AFTER_YOU INT64_C(300000)
 #define SHMI_CHORES_EVERY INT64_C(10000000)
-enum { SHMI_watchTargets = 3 };
 
 /* struct robust_list_head of the kernel, and the nodes that it links. It lies on a page
  * of its own that is mapped shared: in private memory the out-of-memory reaper may
@@ -5538,14 +5639,18 @@ SHMI_FN int64_t shmi_notice_left(shmsync_arena *a, uint32_t i, uint32_t w, int64
 }
 
 /* Buries the dead among the next few participants in the ring of slots, and gives what
- * to sleep on when there are none. *poll is 0 when each death wakes us. */
-SHMI_FN unsigned shmi_watch_entries(shmsync_arena *a, uint32_t *bell, uint32_t rung, shmi_waitv v[1 + SHMI_watchTargets], int64_t *poll)
+ * to sleep on when there are none. *poll is 0 when each death wakes us; *turn is not 0 when
+ * others go first, and it is our turn after that many nanoseconds. */
+SHMI_FN unsigned shmi_watch_entries(shmsync_arena *a, uint32_t *bell, uint32_t rung, shmi_waitv v[1 + SHMI_watchTargets], int64_t *poll, int64_t *turn)
 {
     uint32_t d, present = 0, distance = 0;
     unsigned n = 1;
+    int dead, robust;
     int64_t base = shmi_ld32(&a->announce_map) != 0 ? SHMI_AFTER_YOU : 0, left;
     *poll = 0;
+    *turn = 0;
 #define SHMI_WITHIN(ns) (*poll = *poll == 0 || (ns) < *poll ? (ns) : *poll)
+#define SHMI_TURN_IN(ns) (*turn = *turn == 0 || (ns) < *turn ? (ns) : *turn)
     v[0] = shmi_waitv_of(bell, rung);
     for (d = 1; d < a->geo.slots && present < SHMI_watchTargets; d++) {
         uint32_t i = (a->my_slot - 1 + d) % a->geo.slots + 1, w = shmi_slot_state(a, i), *word, alive;
@@ -5556,7 +5661,7 @@ SHMI_FN unsigned shmi_watch_entries(shmsync_arena *a, uint32_t *bell, uint32_t r
             shmi_name u = shmi_ld32(shmi_slot32(a, i, SHMI_slotUndertaker));
             left = shmi_notice_left(a, i, w, u != a->self && shmi_current(a, u) ? SHMI_STAGGER : base);
             if (left > 0) {
-                SHMI_WITHIN(left);
+                SHMI_TURN_IN(left);
             } else {
                 shmi_bury_marked(a, i, w);
                 SHMI_WITHIN(SHMI_POLL_MOST);
@@ -5568,10 +5673,15 @@ SHMI_FN unsigned shmi_watch_entries(shmsync_arena *a, uint32_t *bell, uint32_t r
          * changes the value that we sleep on. */
         word = shmi_alive_word(a, i, distance < SHMI_watchTargets ? distance : SHMI_watchTargets - 1);
         alive = shmi_ld32(word);
-        if (shmi_seen_dead(a, i, w)) {
+        dead = shmi_seen_dead(a, i, w);
+        if (!dead && a->notices[i].asked != w) { /* see shmi_survey_ahead */
+            dead = shmi_survey_dead(a, i, w);
+            a->notices[i].asked = dead ? 0 : w;
+        }
+        if (dead) {
             left = shmi_notice_left(a, i, w, base + (int64_t)distance * SHMI_STAGGER);
             if (left > 0) {
-                SHMI_WITHIN(left); /* another's turn */
+                SHMI_TURN_IN(left);
             } else {
                 shmi_bury(a, i, w);
                 if (shmi_slot_state(a, i) != w)
@@ -5582,12 +5692,16 @@ SHMI_FN unsigned shmi_watch_entries(shmsync_arena *a, uint32_t *bell, uint32_t r
             continue;
         }
         distance++;
-        if (shmi_slot_phase(w) == SHMI_phaseLive && (shmi_slot_caps(a, i) & SHMI_capRobust) != 0 && (a->caps & SHMI_capWaitV) != 0)
-            v[n++] = shmi_waitv_of(word, alive);
-        else
+        robust = (shmi_slot_caps(a, i) & SHMI_capRobust) != 0 && (a->caps & SHMI_capWaitV) != 0;
+        if (shmi_slot_phase(w) != SHMI_phaseLive) /* it holds nothing yet, or is marked until shortly before it is free */
+            SHMI_TURN_IN(SHMI_POLL_MOST);
+        else if (!robust)
             SHMI_WITHIN(SHMI_POLL_MOST);
+        if (robust && shmi_slot_phase(w) != SHMI_phaseJoining)
+            v[n++] = shmi_waitv_of(word, alive);
     }
 #undef SHMI_WITHIN
+#undef SHMI_TURN_IN
     return n;
 }
 
@@ -5643,7 +5757,7 @@ SHMI_FN int shmi_do_chores(shmsync_arena *a)
 SHMI_FN void shmi_watch(shmsync_arena *a)
 {
     uint32_t *bell = shmi_slot32(a, a->my_slot, SHMI_slotWatchBell);
-    int64_t wait = SHMI_POLL_FIRST, poll, deadline, asked;
+    int64_t wait = SHMI_POLL_FIRST, poll, turn, deadline, asked;
     int was = 0, untold, unfinished, chores, err;
     for (;;) {
         /* The bell is read before everything else that it may be rung for. */
@@ -5655,10 +5769,10 @@ SHMI_FN void shmi_watch(shmsync_arena *a)
         shmi_check_self(a);
         untold = shmi_deliver_deaths(a);
         chores = shmi_do_chores(a);
-        n = shmi_watch_entries(a, bell, rung, v, &poll);
+        n = shmi_watch_entries(a, bell, rung, v, &poll, &turn);
         if (n == 0)
             continue; /* somebody was buried */
-        deadline = 0;
+        deadline = turn != 0 ? shmi_now() + turn : 0;
         unfinished = shmi_ld32(&a->unfinished) != 0;
         if (poll != 0 || untold || unfinished) {
             if (poll == 0)
@@ -5666,7 +5780,8 @@ SHMI_FN void shmi_watch(shmsync_arena *a)
             if (unfinished && !was)
                 wait = SHMI_POLL_FIRST; /* a burial has just begun */
             was = unfinished;
-            deadline = shmi_now() + (wait < poll ? wait : poll);
+            if (deadline == 0 || deadline > shmi_now() + (wait < poll ? wait : poll))
+                deadline = shmi_now() + (wait < poll ? wait : poll);
             wait = 2 * wait < SHMI_POLL_MOST ? 2 * wait : SHMI_POLL_MOST;
         } else {
             wait = SHMI_POLL_FIRST;
@@ -6187,6 +6302,7 @@ SHMI_FN int shmi_inherit_slot(shmsync_arena *a, uint32_t i, uint32_t w)
     }
     shmi_write_obituary(a, i, shmi_name_in(i, w), 0);
     SHMSYNC_CRASHPOINT("arena.inherit.obituary");
+    shmi_ring_told(a);
     return 1;
 }
 
@@ -6311,6 +6427,7 @@ SHMI_FN int shmi_join(shmsync_arena *a, const shmsync_arena_options *o)
     const char *label = o != NULL && o->label != NULL && o->label[0] != 0 ? o->label : program_invocation_short_name;
     char path[64];
     shmi_name name = 0, before = 0;
+    shmi_concern concern;
     int err;
     /* An open file description of its own: through a shared one a dead child's lock
      * would live on. */
@@ -6345,17 +6462,16 @@ SHMI_FN int shmi_join(shmsync_arena *a, const shmsync_arena_options *o)
     if (before != 0) {
         /* Or what the dead one was telling would count as ours. */
         shmi_st32(shmi_slot32(a, a->my_slot, SHMI_slotTelling), 0);
-        shmi_repair_all(a, before);
+        shmi_repair_all(a, before, &concern);
         SHMSYNC_CRASHPOINT("arena.inherit.repaired");
-        shmi_wake_all_for(a, before);
+        shmi_wake_all_for(a, before, &concern);
         SHMSYNC_CRASHPOINT("arena.inherit.woken");
         shmi_settle(a, before);
         SHMSYNC_CRASHPOINT("arena.inherit.settled");
     }
     shmi_fill_slot(a, label);
-    /* Rung before it is live, so that whoever is to watch it knows of it from the first
-     * moment on. */
-    shmi_ring_watchers(a);
+    /* Rung before it is live, so that somebody knows of it from the first moment on. */
+    shmi_ring_before(a, a->my_slot, 1);
     err = shmi_start_watcher(a);
     if (err != 0) {
         uint32_t joining = shmi_slot_word(SHMI_phaseJoining, shmi_name_gen(name));
@@ -6365,8 +6481,8 @@ SHMI_FN int shmi_join(shmsync_arena *a, const shmsync_arena_options *o)
     }
     __atomic_store_n(&a->fenced, (a->caps & SHMI_capFence) != 0, __ATOMIC_RELEASE);
     __atomic_store_n(&a->me->name, name, __ATOMIC_RELAXED);
-    shmi_ring_watchers(a);
-    shmi_bury_all(a);
+    shmi_ring_watchers_of(a, a->my_slot);
+    shmi_survey_ahead(a);
     if (shmi_ld32(&a->unfinished) != 0)
         shmi_ring(shmi_slot32(a, a->my_slot, SHMI_slotWatchBell));
     return 0;
@@ -6421,6 +6537,7 @@ SHMI_FN void shmi_destroy(shmsync_arena *a)
     free(a->deferred);
     free(a->burials);
     free(a->notices);
+    free(a->asked);
     free(a->told);
     pthread_mutex_destroy(&a->start_lock);
     pthread_cond_destroy(&a->start_cond);
@@ -6561,13 +6678,14 @@ SHMI_FN int shmi_begin(shmsync_arena *a, const shmi_segment *s, const shmsync_ar
     page = mmap(NULL, (size_t)a->page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     a->burials = (shmi_burial *)calloc((size_t)a->geo.slots + 1, sizeof *a->burials);
     a->notices = (shmi_notice *)calloc((size_t)a->geo.slots + 1, sizeof *a->notices);
+    a->asked = (int64_t *)calloc((size_t)a->geo.slots + 1, sizeof *a->asked);
     if (page != MAP_FAILED) {
         madvise(page, (size_t)a->page, MADV_WIPEONFORK); /* or the handler of forks does it */
         pthread_mutex_lock(&shmi_attached_lock);
         a->me = (shmi_me *)page;
         pthread_mutex_unlock(&shmi_attached_lock);
     }
-    if (a->me == NULL || a->burials == NULL || a->notices == NULL)
+    if (a->me == NULL || a->burials == NULL || a->notices == NULL || a->asked == NULL)
         return shmi_fail(ENOMEM, "arena.open", a->label, "%s", "");
     return shmi_join(a, o);
 }
@@ -6695,11 +6813,13 @@ int shmsync_arena_from_fd_abi(int fd, const shmsync_arena_options *opts, shmsync
 SHMI_FN void shmi_leave(shmsync_arena *a)
 {
     uint32_t i = a->my_slot, live = shmi_slot_word(SHMI_phaseLive, shmi_name_gen(a->self)), leaving = shmi_slot_with(live, SHMI_phaseLeaving), k;
+    shmi_concern concern;
     shmi_st64(shmi_slot64(a, i, SHMI_slotDied), (uint64_t)shmi_unix_now());
     shmi_cas_slot(a, i, live, leaving);
     SHMSYNC_CRASHPOINT("arena.close.leaving");
-    /* Nobody marks the alive words of what leaves: it has to be asked after. */
-    shmi_ring_watchers(a);
+    /* At the end nobody marks the alive words of a process that leaves: its byte has to be
+     * asked for. */
+    shmi_ring_before(a, i, 1);
     __atomic_store_n(&a->closing, 1, __ATOMIC_SEQ_CST);
     while (shmi_ld32(&a->calls) != 0) { /* those who wait */
         for (k = 0; k < SHMI_announceCount; k++) {
@@ -6711,11 +6831,11 @@ SHMI_FN void shmi_leave(shmsync_arena *a)
     }
     shmi_do_chores(a);
     pthread_mutex_lock(&a->reaping);
-    shmi_repair_all(a, a->self);
+    shmi_repair_all(a, a->self, &concern);
     SHMSYNC_CRASHPOINT("arena.close.repaired");
     shmi_settle(a, a->self);
     SHMSYNC_CRASHPOINT("arena.close.reclaimed");
-    shmi_wake_all_for(a, a->self); /* a wake that was for us is lost with us, as in a death */
+    shmi_wake_all_for(a, a->self, &concern); /* a wake that was for us is lost with us, as in a death */
     shmi_clear_open_bits(a, a->self);
     pthread_mutex_unlock(&a->reaping);
 
@@ -6726,8 +6846,8 @@ SHMI_FN void shmi_leave(shmsync_arena *a)
     shmi_free_slot(a, i, leaving);
     SHMSYNC_CRASHPOINT("arena.close.freed");
     __atomic_store_n(&a->me->name, 0, __ATOMIC_RELAXED);
-    shmi_ring_watchers(a);
-    shmi_count_death(a); /* those who looked when they were woken found us current still */
+    shmi_ring_watchers_of(a, i);
+    shmi_count_death(a, &concern); /* those who looked when they were woken found us current still */
     shmi_drop_lock(a);
     munmap(a->base, (size_t)a->size);
     close(a->fd);

@@ -85,7 +85,7 @@ enum { /* slot */
     SHMI_slotAnnounce = 256
 };
 
-enum { SHMI_capRobust = 1, SHMI_capOFD = 2, SHMI_capNoKernelIO = 4, SHMI_capFence = 8, SHMI_capWaitV = 16 };
+enum { SHMI_capRobust = 1, SHMI_capOFD = 2, SHMI_capNoKernelIO = 4, SHMI_capFence = 8, SHMI_capWaitV = 16, SHMI_capTold = 32 };
 
 enum { /* phases of a slot */
     SHMI_phaseFree,

@@ -118,6 +118,7 @@ typedef struct shmi_burial {
     int64_t mourned; /* when repairs and wakes were done; 0 before */
     int64_t handed;  /* when they were done again for one that is gone; 0 before */
     int64_t written; /* when the obituary was; 0 before */
+    int settled;     /* its memory went back */
     uint32_t dying;  /* state of a slot whose process has no fence and has not ended yet */
     int64_t seen;    /* when that was seen first */
 } shmi_burial;
@@ -138,6 +139,7 @@ typedef struct shmi_chore {
 typedef struct shmi_notice {
     uint32_t generation;
     int64_t when;
+    uint32_t asked; /* the state in which the byte lock was asked for */
 } shmi_notice;
 
 struct shmsync_arena {
@@ -186,6 +188,8 @@ struct shmsync_arena {
     shmi_notice *notices; /* of the watcher; by slot */
     uint32_t unfinished;  /* a burial has to be gone on with */
     int64_t ask_at;       /* when the watcher asks again whether the dead are gone; 0: nobody is waited for. Atomic. */
+    uint32_t leftover[SHMI_MaxSlots / 32 + 1]; /* the slots where, a bit each */
+    int64_t *asked;       /* when shmi_dead last asked for the byte of a slot's participant; atomic */
 
     uint32_t announce_map; /* records in use, a bit each */
 

@@ -163,12 +163,19 @@ SHMI_FN int shmi_fence_dying(shmsync_arena *a, uint32_t i)
     return a->lock_fd < 0 || (shmi_slot_caps(a, i) & SHMI_capOFD) == 0 || shmi_byte_free(a, i);
 }
 
+/* Leaves the rest of the burial in slot i for later. The watcher goes on with it. */
+SHMI_FN void shmi_leave_for(shmsync_arena *a, uint32_t i)
+{
+    shmi_or32(&a->leftover[i / 32], UINT32_C(1) << (i % 32));
+    shmi_st32(&a->unfinished, 1);
+}
+
 /* Moves slot i from w to dead, after a fence; whether this call did it. */
 SHMI_FN int shmi_mark(shmsync_arena *a, uint32_t i, uint32_t w)
 {
     SHMSYNC_CRASHPOINT("arena.bury.seen");
     if (!shmi_fence_dying(a, i)) {
-        shmi_st32(&a->unfinished, 1);
+        shmi_leave_for(a, i);
         return 0;
     }
     SHMSYNC_CRASHPOINT("arena.bury.fenced");
@@ -181,6 +188,15 @@ SHMI_FN int shmi_mark(shmsync_arena *a, uint32_t i, uint32_t w)
     return 1;
 }
 
+/* shmi_survey_dead, once in a second at most: it finds a participant whose robust list the
+ * kernel could not walk. */
+SHMI_FN int shmi_found_dead(shmsync_arena *a, uint32_t i, uint32_t w)
+{
+    int64_t now = shmi_now(), last = __atomic_load_n(&a->asked[i], __ATOMIC_RELAXED);
+    return now - last > INT64_C(1000000000) &&
+           __atomic_compare_exchange_n(&a->asked[i], &last, now, 0, __ATOMIC_RELAXED, __ATOMIC_RELAXED) && shmi_survey_dead(a, i, w);
+}
+
 /* Whether n is the name of a participant that died or left; if this call is the first
  * to see its death, its burial begins. */
 SHMI_FN int shmi_dead(shmsync_arena *a, shmi_name n)
@@ -191,13 +207,13 @@ SHMI_FN int shmi_dead(shmsync_arena *a, shmi_name n)
     w = shmi_slot_state(a, i);
     if (shmi_name_in(i, w) != n || !shmi_slot_present(w))
         return 1;
-    if (n == a->self || !shmi_seen_dead(a, i, w))
+    if (n == a->self || (!shmi_seen_dead(a, i, w) && !shmi_found_dead(a, i, w)))
         return 0;
     if (shmi_mark(a, i, w)) {
         /* The caller goes on at once with what it waits for. The kernel has woken
          * watchers for the rest; in case they do not come, ours looks again. */
         shmi_wake(shmi_alive_word(a, i, SHMI_aliveWords - 1), SHMI_ALL);
-        shmi_st32(&a->unfinished, 1);
+        shmi_leave_for(a, i);
         shmi_ring(shmi_slot32(a, a->my_slot, SHMI_slotWatchBell));
     }
     return !shmi_current(a, n);
@@ -371,6 +387,7 @@ int shmsync_arena_on_death(shmsync_arena *a, void (*f)(const shmsync_participant
     if (a->told != NULL) {
         if (a->on_death == NULL)
             a->obit_next = shmi_ld64(shmi_u64(a, SHMI_hdrObitsTotal));
+        shmi_or32(shmi_slot32(a, a->my_slot, SHMI_slotCaps), SHMI_capTold);
         a->on_death = f;
         a->on_death_arg = arg;
     }

@@ -7,36 +7,83 @@
  * kind it does not know: they know it, and repair those when they bury. */
 #define SHMI_LEAVE_TO_OTHERS INT64_C(200000000)
 
-/* Makes every watcher look at the ring of slots, or every hub at its nodes. */
-SHMI_FN void shmi_ring_all(shmsync_arena *a, unsigned field)
+enum { SHMI_watchTargets = 3 };
+
+/* Rings the n participants that come before slot i in the ring of slots. */
+SHMI_FN void shmi_ring_before(shmsync_arena *a, uint32_t i, unsigned n)
+{
+    uint32_t d;
+    for (d = 1; d < a->geo.slots && n > 0; d++) {
+        uint32_t j = (i - 1 + a->geo.slots - d) % a->geo.slots + 1;
+        if (shmi_slot_present(shmi_slot_state(a, j))) {
+            shmi_ring(shmi_slot32(a, j, SHMI_slotWatchBell));
+            n--;
+        }
+    }
+}
+/* Makes those look at the ring of slots again who watch slot i, or did, or are to: see
+ * ringWatchersOf in arena/sentinel.go. */
+SHMI_FN void shmi_ring_watchers_of(shmsync_arena *a, uint32_t i) { shmi_ring_before(a, i, SHMI_watchTargets); }
+
+/* Makes those look at the obituaries that want to be told of deaths. */
+SHMI_FN void shmi_ring_told(shmsync_arena *a)
 {
     uint32_t i;
     for (i = 1; i <= a->geo.slots; i++)
-        if (i != a->my_slot && shmi_slot_present(shmi_slot_state(a, i)))
-            shmi_ring(shmi_slot32(a, i, field));
-    shmi_ring(shmi_slot32(a, a->my_slot, field));
+        if ((shmi_slot_caps(a, i) & SHMI_capTold) != 0 && shmi_slot_present(shmi_slot_state(a, i)))
+            shmi_ring(shmi_slot32(a, i, SHMI_slotWatchBell));
 }
-SHMI_FN void shmi_ring_watchers(shmsync_arena *a) { shmi_ring_all(a, SHMI_slotWatchBell); }
+
+/* Whom a death, or a leave, concerns: those who have an object open that the dead one had
+ * open. A participant owes a wake to them only, unless it dies in the middle of telling
+ * others how their waits ended, or of a burial: then anybody may be owed one. */
+typedef struct shmi_concern {
+    uint32_t slots[SHMI_MaxSlots / 32 + 1];
+    int anything; /* there is such an object */
+    int all;      /* anybody is concerned */
+} shmi_concern;
+
+SHMI_FN void shmi_add_openers(shmsync_arena *a, shmi_concern *c, const shmi_object *o, shmi_name dead)
+{
+    shmi_header h;
+    uint32_t i, mask, *word;
+    if (shmi_header_at(a, o->off, &h) != 0)
+        return;
+    word = shmi_open_bit(a, &h, shmi_name_slot(dead), &mask);
+    if ((shmi_ld32(word) & mask) == 0)
+        return;
+    c->anything = 1;
+    for (i = 0; i <= a->geo.slots; i += 32)
+        c->slots[i / 32] |= shmi_ld32(shmi_open_bit(a, &h, i, &mask));
+}
 
 typedef struct shmi_repair_arg {
     shmi_name dead;
     int unknown; /* objects whose kind this header does not know */
+    shmi_concern *concern;
 } shmi_repair_arg;
 SHMI_FN void shmi_repair_one(shmsync_arena *a, const shmi_object *o, void *arg)
 {
     shmi_repair_arg *r = (shmi_repair_arg *)arg;
     const shmi_kind_ops *ops = shmi_kind_of(o->kind);
+    shmi_add_openers(a, r->concern, o, r->dead);
     if (ops == NULL)
         r->unknown++;
     else if (ops->repair != NULL)
         ops->repair(a, o, r->dead);
 }
-/* Takes back what dead holds of any object, and says how many objects it does not know. */
-SHMI_FN int shmi_repair_all(shmsync_arena *a, shmi_name dead)
+/* Takes back what dead holds of any object, finds out whom that concerns, and says how many
+ * objects it does not know. */
+SHMI_FN int shmi_repair_all(shmsync_arena *a, shmi_name dead, shmi_concern *c)
 {
     shmi_repair_arg r;
+    uint32_t i = shmi_name_slot(dead);
+    memset(c, 0, sizeof *c);
+    if (dead != a->self)
+        c->all = shmi_ld32(shmi_slot32(a, i, SHMI_slotTelling)) != 0 || shmi_ld64(shmi_slot64(a, i, SHMI_slotWalking)) != 0;
     r.dead = dead;
     r.unknown = 0;
+    r.concern = c;
     shmi_visit(a, shmi_repair_one, &r);
     return r.unknown;
 }
@@ -111,21 +158,28 @@ SHMI_FN void shmi_wake_one_object(shmsync_arena *a, const shmi_object *o, void *
     if (ops != NULL && ops->wake != NULL)
         ops->wake(a, o, shmi_owed_level((const shmi_owed_list *)arg, o->off));
 }
-/* Has every process look what somebody who is gone has left. */
-SHMI_FN void shmi_count_death(shmsync_arena *a)
+/* Has those whom it concerns look what somebody who is gone has left. */
+SHMI_FN void shmi_count_death(shmsync_arena *a, const shmi_concern *c)
 {
+    uint32_t i;
     shmi_add32(shmi_u32(a, SHMI_hdrDeaths), 1);
-    shmi_ring_all(a, SHMI_slotDoorbell);
+    if (!c->anything && !c->all)
+        return;
+    for (i = 1; i <= a->geo.slots; i++)
+        if ((c->all || (c->slots[i / 32] >> (i % 32) & 1) != 0) && shmi_slot_present(shmi_slot_state(a, i)))
+            shmi_ring(shmi_slot32(a, i, SHMI_slotDoorbell));
 }
 /* Wakes, once, everybody who may wait for a wake that a death has swallowed. */
-SHMI_FN void shmi_wake_all_for(shmsync_arena *a, shmi_name dead)
+SHMI_FN void shmi_wake_all_for(shmsync_arena *a, shmi_name dead, const shmi_concern *c)
 {
-    shmi_owed_list l;
-    shmi_collect_owed(a, dead, &l);
-    shmi_visit(a, shmi_wake_one_object, &l);
-    free(l.v);
-    shmi_wake_resolved(a);
-    shmi_count_death(a);
+    if (c->anything || c->all) {
+        shmi_owed_list l;
+        shmi_collect_owed(a, dead, &l);
+        shmi_visit(a, shmi_wake_one_object, &l);
+        free(l.v);
+        shmi_wake_resolved(a);
+    }
+    shmi_count_death(a, c);
 }
 
 /* Gives back what memory dead had not handed to anybody, and what those had in its
@@ -192,8 +246,10 @@ SHMI_FN void shmi_finish(shmsync_arena *a, uint32_t i, shmi_burial *b)
     uint32_t *word = shmi_slot32(a, i, SHMI_slotUndertaker);
     shmi_name u = shmi_ld32(word), dead = shmi_name_in(i, b->of);
     int64_t now;
-    if ((u != a->self && shmi_current(a, u)) || !shmi_cas32(word, u, a->self)) {
-        shmi_st32(&a->unfinished, 1);
+    if (u != a->self && shmi_current(a, u))
+        return; /* if it dies over this, those who watch the slot go on */
+    if (!shmi_cas32(word, u, a->self)) {
+        shmi_leave_for(a, i);
         return;
     }
     SHMSYNC_CRASHPOINT("arena.finish.taken");
@@ -207,8 +263,8 @@ SHMI_FN void shmi_finish(shmsync_arena *a, uint32_t i, shmi_burial *b)
             shmi_write_obituary(a, i, dead, 0);
         SHMSYNC_CRASHPOINT("arena.finish.obituary");
         b->written = now;
-        shmi_st32(&a->unfinished, 1); /* before the bell, which makes the watcher look */
-        shmi_ring_watchers(a);
+        shmi_leave_for(a, i);
+        shmi_ring_told(a);
     }
     /* The kernel may not have finished with the alive words of one that is gone by its own
      * declaration: who takes the slot now could be marked for its death. */
@@ -218,20 +274,23 @@ SHMI_FN void shmi_finish(shmsync_arena *a, uint32_t i, shmi_burial *b)
         return;
     }
     if (now - b->written < SHMI_SETTLE_AFTER) {
-        shmi_st32(&a->unfinished, 1);
+        shmi_leave_for(a, i);
         return;
     }
-    shmi_settle(a, dead);
+    if (!b->settled)
+        shmi_settle(a, dead);
+    b->settled = 1;
     SHMSYNC_CRASHPOINT("arena.finish.reclaimed");
     shmi_free_slot(a, i, b->of);
     SHMSYNC_CRASHPOINT("arena.finish.freed");
     shmi_cas32(word, a->self, 0);
-    shmi_ring_watchers(a);
+    shmi_ring_watchers_of(a, i);
 }
 
 SHMI_FN void shmi_bury_marked(shmsync_arena *a, uint32_t i, uint32_t w)
 {
     shmi_burial *b;
+    shmi_concern concern;
     shmi_name dead = shmi_name_in(i, w);
     int gone;
     pthread_mutex_lock(&a->reaping);
@@ -247,23 +306,23 @@ SHMI_FN void shmi_bury_marked(shmsync_arena *a, uint32_t i, uint32_t w)
             /* Others sleep on these words too, and the kernel woke one of each. */
             for (k = 0; k < SHMI_aliveWords; k++)
                 shmi_wake(shmi_alive_word(a, i, k), SHMI_ALL);
-            b->unknown = shmi_repair_all(a, dead);
+            b->unknown = shmi_repair_all(a, dead, &concern);
             SHMSYNC_CRASHPOINT("arena.bury.repaired");
-            shmi_wake_all_for(a, dead);
+            shmi_wake_all_for(a, dead, &concern);
             SHMSYNC_CRASHPOINT("arena.bury.woken");
             b->mourned = shmi_now();
             b->handed = gone ? b->mourned : 0;
         } else if (!b->handed && gone) {
-            b->unknown = shmi_repair_all(a, dead);
+            b->unknown = shmi_repair_all(a, dead, &concern);
             SHMSYNC_CRASHPOINT("arena.bury.handed_over");
-            shmi_wake_all_for(a, dead);
+            shmi_wake_all_for(a, dead, &concern);
             b->handed = shmi_now();
         }
         if (!b->handed)
             shmi_ask_after(a, b->mourned);
         if (b->written == 0 && shmi_leave_to_others(a, b, b->mourned)) {
-            shmi_st32(&a->unfinished, 1);
-            shmi_ring_watchers(a);
+            shmi_leave_for(a, i);
+            shmi_ring_watchers_of(a, i);
         } else {
             shmi_finish(a, i, b);
         }
@@ -287,8 +346,8 @@ SHMI_FN void shmi_bury(shmsync_arena *a, uint32_t i, uint32_t w)
     shmi_bury_marked(a, i, shmi_slot_with(w, SHMI_phaseDead));
 }
 
-/* Deals with every dead participant that dead_ finds. */
-SHMI_FN void shmi_bury_those(shmsync_arena *a, int (*dead_)(shmsync_arena *a, uint32_t i, uint32_t w))
+/* Goes on with the burials that are unfinished. */
+SHMI_FN void shmi_bury_on(shmsync_arena *a)
 {
     uint32_t i;
     __atomic_store_n(&a->ask_at, 0, __ATOMIC_RELAXED);
@@ -303,12 +362,34 @@ SHMI_FN void shmi_bury_those(shmsync_arena *a, int (*dead_)(shmsync_arena *a, ui
         }
     pthread_mutex_unlock(&a->reaping);
     for (i = 1; i <= a->geo.slots; i++) {
-        uint32_t w = shmi_slot_state(a, i);
-        if (i != a->my_slot && (shmi_slot_phase(w) == SHMI_phaseDead || dead_(a, i, w)))
+        uint32_t w = shmi_slot_state(a, i), bit = UINT32_C(1) << (i % 32), *left = &a->leftover[i / 32];
+        int left_over = (shmi_ld32(left) & bit) != 0;
+        if (left_over)
+            shmi_and32(left, ~bit);
+        if (i != a->my_slot && (shmi_slot_phase(w) == SHMI_phaseDead || (left_over && shmi_survey_dead(a, i, w))))
             shmi_bury(a, i, w);
     }
 }
-/* Deals with all that can be found, and goes on with what is unfinished. */
-SHMI_FN void shmi_bury_all(shmsync_arena *a) { shmi_bury_those(a, shmi_survey_dead); }
-SHMI_FN void shmi_bury_on(shmsync_arena *a) { shmi_bury_those(a, shmi_seen_dead); }
+
+/* Asks for the byte locks of those whom this process is to watch, and buries those that have
+ * none, until there are as many as it watches that live, or none: see surveyAhead in
+ * arena/reap.go. */
+SHMI_FN void shmi_survey_ahead(shmsync_arena *a)
+{
+    int again;
+    do {
+        uint32_t d, present = 0;
+        again = 0;
+        for (d = 1; d < a->geo.slots && present < SHMI_watchTargets; d++) {
+            uint32_t i = (a->my_slot - 1 + d) % a->geo.slots + 1, w = shmi_slot_state(a, i);
+            if (!shmi_slot_present(w))
+                continue;
+            present++;
+            if (shmi_survey_dead(a, i, w)) {
+                shmi_bury(a, i, w);
+                again = again || shmi_slot_state(a, i) != w;
+            }
+        }
+    } while (again);
+}
 

@@ -5,7 +5,6 @@
 #define SHMI_STAGGER INT64_C(2000000)
 #define SHMI_AFTER_YOU INT64_C(300000)
 #define SHMI_CHORES_EVERY INT64_C(10000000)
-enum { SHMI_watchTargets = 3 };
 
 /* struct robust_list_head of the kernel, and the nodes that it links. It lies on a page
  * of its own that is mapped shared: in private memory the out-of-memory reaper may
@@ -128,14 +127,18 @@ SHMI_FN int64_t shmi_notice_left(shmsync_arena *a, uint32_t i, uint32_t w, int64
 }
 
 /* Buries the dead among the next few participants in the ring of slots, and gives what
- * to sleep on when there are none. *poll is 0 when each death wakes us. */
-SHMI_FN unsigned shmi_watch_entries(shmsync_arena *a, uint32_t *bell, uint32_t rung, shmi_waitv v[1 + SHMI_watchTargets], int64_t *poll)
+ * to sleep on when there are none. *poll is 0 when each death wakes us; *turn is not 0 when
+ * others go first, and it is our turn after that many nanoseconds. */
+SHMI_FN unsigned shmi_watch_entries(shmsync_arena *a, uint32_t *bell, uint32_t rung, shmi_waitv v[1 + SHMI_watchTargets], int64_t *poll, int64_t *turn)
 {
     uint32_t d, present = 0, distance = 0;
     unsigned n = 1;
+    int dead, robust;
     int64_t base = shmi_ld32(&a->announce_map) != 0 ? SHMI_AFTER_YOU : 0, left;
     *poll = 0;
+    *turn = 0;
 #define SHMI_WITHIN(ns) (*poll = *poll == 0 || (ns) < *poll ? (ns) : *poll)
+#define SHMI_TURN_IN(ns) (*turn = *turn == 0 || (ns) < *turn ? (ns) : *turn)
     v[0] = shmi_waitv_of(bell, rung);
     for (d = 1; d < a->geo.slots && present < SHMI_watchTargets; d++) {
         uint32_t i = (a->my_slot - 1 + d) % a->geo.slots + 1, w = shmi_slot_state(a, i), *word, alive;
@@ -146,7 +149,7 @@ SHMI_FN unsigned shmi_watch_entries(shmsync_arena *a, uint32_t *bell, uint32_t r
             shmi_name u = shmi_ld32(shmi_slot32(a, i, SHMI_slotUndertaker));
             left = shmi_notice_left(a, i, w, u != a->self && shmi_current(a, u) ? SHMI_STAGGER : base);
             if (left > 0) {
-                SHMI_WITHIN(left);
+                SHMI_TURN_IN(left);
             } else {
                 shmi_bury_marked(a, i, w);
                 SHMI_WITHIN(SHMI_POLL_MOST);
@@ -158,10 +161,15 @@ SHMI_FN unsigned shmi_watch_entries(shmsync_arena *a, uint32_t *bell, uint32_t r
          * changes the value that we sleep on. */
         word = shmi_alive_word(a, i, distance < SHMI_watchTargets ? distance : SHMI_watchTargets - 1);
         alive = shmi_ld32(word);
-        if (shmi_seen_dead(a, i, w)) {
+        dead = shmi_seen_dead(a, i, w);
+        if (!dead && a->notices[i].asked != w) { /* see shmi_survey_ahead */
+            dead = shmi_survey_dead(a, i, w);
+            a->notices[i].asked = dead ? 0 : w;
+        }
+        if (dead) {
             left = shmi_notice_left(a, i, w, base + (int64_t)distance * SHMI_STAGGER);
             if (left > 0) {
-                SHMI_WITHIN(left); /* another's turn */
+                SHMI_TURN_IN(left);
             } else {
                 shmi_bury(a, i, w);
                 if (shmi_slot_state(a, i) != w)
@@ -172,12 +180,16 @@ SHMI_FN unsigned shmi_watch_entries(shmsync_arena *a, uint32_t *bell, uint32_t r
             continue;
         }
         distance++;
-        if (shmi_slot_phase(w) == SHMI_phaseLive && (shmi_slot_caps(a, i) & SHMI_capRobust) != 0 && (a->caps & SHMI_capWaitV) != 0)
-            v[n++] = shmi_waitv_of(word, alive);
-        else
+        robust = (shmi_slot_caps(a, i) & SHMI_capRobust) != 0 && (a->caps & SHMI_capWaitV) != 0;
+        if (shmi_slot_phase(w) != SHMI_phaseLive) /* it holds nothing yet, or is marked until shortly before it is free */
+            SHMI_TURN_IN(SHMI_POLL_MOST);
+        else if (!robust)
             SHMI_WITHIN(SHMI_POLL_MOST);
+        if (robust && shmi_slot_phase(w) != SHMI_phaseJoining)
+            v[n++] = shmi_waitv_of(word, alive);
     }
 #undef SHMI_WITHIN
+#undef SHMI_TURN_IN
     return n;
 }
 
@@ -233,7 +245,7 @@ SHMI_FN int shmi_do_chores(shmsync_arena *a)
 SHMI_FN void shmi_watch(shmsync_arena *a)
 {
     uint32_t *bell = shmi_slot32(a, a->my_slot, SHMI_slotWatchBell);
-    int64_t wait = SHMI_POLL_FIRST, poll, deadline, asked;
+    int64_t wait = SHMI_POLL_FIRST, poll, turn, deadline, asked;
     int was = 0, untold, unfinished, chores, err;
     for (;;) {
         /* The bell is read before everything else that it may be rung for. */
@@ -245,10 +257,10 @@ SHMI_FN void shmi_watch(shmsync_arena *a)
         shmi_check_self(a);
         untold = shmi_deliver_deaths(a);
         chores = shmi_do_chores(a);
-        n = shmi_watch_entries(a, bell, rung, v, &poll);
+        n = shmi_watch_entries(a, bell, rung, v, &poll, &turn);
         if (n == 0)
             continue; /* somebody was buried */
-        deadline = 0;
+        deadline = turn != 0 ? shmi_now() + turn : 0;
         unfinished = shmi_ld32(&a->unfinished) != 0;
         if (poll != 0 || untold || unfinished) {
             if (poll == 0)
@@ -256,7 +268,8 @@ SHMI_FN void shmi_watch(shmsync_arena *a)
             if (unfinished && !was)
                 wait = SHMI_POLL_FIRST; /* a burial has just begun */
             was = unfinished;
-            deadline = shmi_now() + (wait < poll ? wait : poll);
+            if (deadline == 0 || deadline > shmi_now() + (wait < poll ? wait : poll))
+                deadline = shmi_now() + (wait < poll ? wait : poll);
             wait = 2 * wait < SHMI_POLL_MOST ? 2 * wait : SHMI_POLL_MOST;
         } else {
             wait = SHMI_POLL_FIRST;

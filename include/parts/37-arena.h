@@ -444,6 +444,7 @@ SHMI_FN int shmi_inherit_slot(shmsync_arena *a, uint32_t i, uint32_t w)
     }
     shmi_write_obituary(a, i, shmi_name_in(i, w), 0);
     SHMSYNC_CRASHPOINT("arena.inherit.obituary");
+    shmi_ring_told(a);
     return 1;
 }
 
@@ -568,6 +569,7 @@ SHMI_FN int shmi_join(shmsync_arena *a, const shmsync_arena_options *o)
     const char *label = o != NULL && o->label != NULL && o->label[0] != 0 ? o->label : program_invocation_short_name;
     char path[64];
     shmi_name name = 0, before = 0;
+    shmi_concern concern;
     int err;
     /* An open file description of its own: through a shared one a dead child's lock
      * would live on. */
@@ -602,17 +604,16 @@ SHMI_FN int shmi_join(shmsync_arena *a, const shmsync_arena_options *o)
     if (before != 0) {
         /* Or what the dead one was telling would count as ours. */
         shmi_st32(shmi_slot32(a, a->my_slot, SHMI_slotTelling), 0);
-        shmi_repair_all(a, before);
+        shmi_repair_all(a, before, &concern);
         SHMSYNC_CRASHPOINT("arena.inherit.repaired");
-        shmi_wake_all_for(a, before);
+        shmi_wake_all_for(a, before, &concern);
         SHMSYNC_CRASHPOINT("arena.inherit.woken");
         shmi_settle(a, before);
         SHMSYNC_CRASHPOINT("arena.inherit.settled");
     }
     shmi_fill_slot(a, label);
-    /* Rung before it is live, so that whoever is to watch it knows of it from the first
-     * moment on. */
-    shmi_ring_watchers(a);
+    /* Rung before it is live, so that somebody knows of it from the first moment on. */
+    shmi_ring_before(a, a->my_slot, 1);
     err = shmi_start_watcher(a);
     if (err != 0) {
         uint32_t joining = shmi_slot_word(SHMI_phaseJoining, shmi_name_gen(name));
@@ -622,8 +623,8 @@ SHMI_FN int shmi_join(shmsync_arena *a, const shmsync_arena_options *o)
     }
     __atomic_store_n(&a->fenced, (a->caps & SHMI_capFence) != 0, __ATOMIC_RELEASE);
     __atomic_store_n(&a->me->name, name, __ATOMIC_RELAXED);
-    shmi_ring_watchers(a);
-    shmi_bury_all(a);
+    shmi_ring_watchers_of(a, a->my_slot);
+    shmi_survey_ahead(a);
     if (shmi_ld32(&a->unfinished) != 0)
         shmi_ring(shmi_slot32(a, a->my_slot, SHMI_slotWatchBell));
     return 0;
@@ -678,6 +679,7 @@ SHMI_FN void shmi_destroy(shmsync_arena *a)
     free(a->deferred);
     free(a->burials);
     free(a->notices);
+    free(a->asked);
     free(a->told);
     pthread_mutex_destroy(&a->start_lock);
     pthread_cond_destroy(&a->start_cond);
@@ -818,13 +820,14 @@ SHMI_FN int shmi_begin(shmsync_arena *a, const shmi_segment *s, const shmsync_ar
     page = mmap(NULL, (size_t)a->page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     a->burials = (shmi_burial *)calloc((size_t)a->geo.slots + 1, sizeof *a->burials);
     a->notices = (shmi_notice *)calloc((size_t)a->geo.slots + 1, sizeof *a->notices);
+    a->asked = (int64_t *)calloc((size_t)a->geo.slots + 1, sizeof *a->asked);
     if (page != MAP_FAILED) {
         madvise(page, (size_t)a->page, MADV_WIPEONFORK); /* or the handler of forks does it */
         pthread_mutex_lock(&shmi_attached_lock);
         a->me = (shmi_me *)page;
         pthread_mutex_unlock(&shmi_attached_lock);
     }
-    if (a->me == NULL || a->burials == NULL || a->notices == NULL)
+    if (a->me == NULL || a->burials == NULL || a->notices == NULL || a->asked == NULL)
         return shmi_fail(ENOMEM, "arena.open", a->label, "%s", "");
     return shmi_join(a, o);
 }
@@ -952,11 +955,13 @@ int shmsync_arena_from_fd_abi(int fd, const shmsync_arena_options *opts, shmsync
 SHMI_FN void shmi_leave(shmsync_arena *a)
 {
     uint32_t i = a->my_slot, live = shmi_slot_word(SHMI_phaseLive, shmi_name_gen(a->self)), leaving = shmi_slot_with(live, SHMI_phaseLeaving), k;
+    shmi_concern concern;
     shmi_st64(shmi_slot64(a, i, SHMI_slotDied), (uint64_t)shmi_unix_now());
     shmi_cas_slot(a, i, live, leaving);
     SHMSYNC_CRASHPOINT("arena.close.leaving");
-    /* Nobody marks the alive words of what leaves: it has to be asked after. */
-    shmi_ring_watchers(a);
+    /* At the end nobody marks the alive words of a process that leaves: its byte has to be
+     * asked for. */
+    shmi_ring_before(a, i, 1);
     __atomic_store_n(&a->closing, 1, __ATOMIC_SEQ_CST);
     while (shmi_ld32(&a->calls) != 0) { /* those who wait */
         for (k = 0; k < SHMI_announceCount; k++) {
@@ -968,11 +973,11 @@ SHMI_FN void shmi_leave(shmsync_arena *a)
     }
     shmi_do_chores(a);
     pthread_mutex_lock(&a->reaping);
-    shmi_repair_all(a, a->self);
+    shmi_repair_all(a, a->self, &concern);
     SHMSYNC_CRASHPOINT("arena.close.repaired");
     shmi_settle(a, a->self);
     SHMSYNC_CRASHPOINT("arena.close.reclaimed");
-    shmi_wake_all_for(a, a->self); /* a wake that was for us is lost with us, as in a death */
+    shmi_wake_all_for(a, a->self, &concern); /* a wake that was for us is lost with us, as in a death */
     shmi_clear_open_bits(a, a->self);
     pthread_mutex_unlock(&a->reaping);
 
@@ -983,8 +988,8 @@ SHMI_FN void shmi_leave(shmsync_arena *a)
     shmi_free_slot(a, i, leaving);
     SHMSYNC_CRASHPOINT("arena.close.freed");
     __atomic_store_n(&a->me->name, 0, __ATOMIC_RELAXED);
-    shmi_ring_watchers(a);
-    shmi_count_death(a); /* those who looked when they were woken found us current still */
+    shmi_ring_watchers_of(a, i);
+    shmi_count_death(a, &concern); /* those who looked when they were woken found us current still */
     shmi_drop_lock(a);
     munmap(a->base, (size_t)a->size);
     close(a->fd);
