@@ -89,7 +89,7 @@ func (k crewKind) run(t *testing.T, langs [3]string, how int, env ...string) (di
 	b, c := newAgent(t, langs[1], name, "b"), newAgent(t, langs[2], name, "c")
 	open := b.start(t, k.kind+".open", "x", k.open...).wait(t)
 	if open.err == 0 {
-		open.err = c.start(t, k.kind+".open", "x").wait(t).err
+		open.err = c.start(t, k.kind+".open", "x", k.open...).wait(t).err
 	}
 	require.Zero(t, open.err)
 	a := newAgent(t, langs[0], name, "a", env...)
