@@ -1,0 +1,499 @@
+//go:build linux
+
+package prims_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/proctest"
+	"github.com/shmsync/shmsync/prims"
+)
+
+// featureBoard is what the two processes of a feature share.
+type featureBoard struct {
+	Made, Taken atomic.Int64
+	Ready       int64     // guarded by the mutex, as the following
+	Woken       int64     // how many waits have ended
+	Order       [64]int64 // of whom, in this order
+}
+
+// feature is an operation of docs/features.md between two processes: peer runs in
+// another process and reports with Say what test awaits.
+type feature struct {
+	peer func(c *proctest.Child, a *arena.Arena, b *featureBoard)
+	test func(t *testing.T, a *arena.Arena, b *featureBoard, p *proctest.Proc)
+}
+
+const featureItems = 1000
+
+// must gives the value of an opening that cannot fail.
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
+}
+
+// eventcount makes half of the items, and takes in two goroutines what anybody makes.
+func eventcount(a *arena.Arena, b *featureBoard) {
+	f := must(prims.OpenFutex(a, "f", nil))
+	var wg sync.WaitGroup
+	for range 2 {
+		wg.Go(func() {
+			for {
+				token := f.Get() + 1
+				made, taken := b.Made.Load(), b.Taken.Load()
+				switch {
+				case taken >= featureItems:
+					return
+				case taken == made:
+					if err := f.Wait(token); err != nil {
+						panic(err)
+					}
+				case b.Taken.CompareAndSwap(taken, taken+1) && taken+1 == featureItems:
+					f.Post()
+				}
+			}
+		})
+	}
+	for range featureItems / 2 {
+		b.Made.Add(1)
+		f.Post()
+	}
+	wg.Wait()
+}
+
+// predicateLoop is eventcount with a lock and a Cond.
+func predicateLoop(a *arena.Arena, b *featureBoard) {
+	m := must(prims.OpenMutex(a, "m", nil))
+	c := must(prims.OpenCond(a, "c", m, nil))
+	var wg sync.WaitGroup
+	for range 2 {
+		wg.Go(func() {
+			m.Lock()
+			defer m.Unlock()
+			for b.Woken < featureItems {
+				for b.Ready == 0 && b.Woken < featureItems {
+					c.Wait()
+				}
+				if b.Ready > 0 {
+					b.Ready--
+					if b.Woken++; b.Woken == featureItems {
+						c.Broadcast()
+					}
+				}
+			}
+		})
+	}
+	for range featureItems / 2 {
+		m.Lock()
+		b.Ready++
+		m.Unlock()
+		c.Signal()
+	}
+	wg.Wait()
+}
+
+// condWait waits once at the Cond and writes down who it is.
+func condWait(m *prims.Mutex, c *prims.Cond, b *featureBoard, who int) {
+	m.Lock()
+	defer m.Unlock()
+	c.Wait()
+	b.Order[b.Woken] = int64(who)
+	b.Woken++
+}
+
+// condPeer lets a goroutine wait for each number that it is told.
+func condPeer(c *proctest.Child, a *arena.Arena, b *featureBoard) {
+	m := must(prims.OpenMutex(a, "m", nil))
+	cond := must(prims.OpenCond(a, "c", m, nil))
+	c.Ready()
+	for {
+		var who int
+		c.Recv(&who)
+		go condWait(m, cond, b, who)
+	}
+}
+
+// condTest gives f the Cond, and a way to let waiter i wait: odd ones elsewhere.
+func condTest(f func(t *testing.T, m *prims.Mutex, c *prims.Cond, b *featureBoard, wait func(i int))) func(*testing.T, *arena.Arena, *featureBoard, *proctest.Proc) {
+	return func(t *testing.T, a *arena.Arena, b *featureBoard, p *proctest.Proc) {
+		p.Await(t)
+		m := must(prims.OpenMutex(a, "m", nil))
+		c := must(prims.OpenCond(a, "c", m, nil))
+		var here sync.WaitGroup
+		f(t, m, c, b, func(i int) {
+			n := c.State().Waiting
+			if i%2 == 1 {
+				p.Send(i)
+			} else {
+				here.Go(func() { condWait(m, c, b, i) })
+			}
+			condWaits(t, c, n+1)
+		})
+		here.Wait()
+	}
+}
+
+// woken waits until n waits have ended, and gives who they were.
+func woken(t *testing.T, m *prims.Mutex, b *featureBoard, n int) (who []int) {
+	t.Helper()
+	eventually(t, fmt.Sprintf("%d are awake", n), m.String, func() bool {
+		m.Lock()
+		defer m.Unlock()
+		return b.Woken >= int64(n)
+	})
+	m.Lock()
+	defer m.Unlock()
+	for _, i := range b.Order[:b.Woken] {
+		who = append(who, int(i))
+	}
+	return who
+}
+
+func locked(m *prims.Mutex, f func()) {
+	m.Lock()
+	defer m.Unlock()
+	f()
+}
+
+var features = map[string]feature{
+	// silk: a condition that is tested between Get and Wait loses no post.
+	"futex eventcount": {
+		peer: func(c *proctest.Child, a *arena.Arena, b *featureBoard) {
+			c.Ready()
+			eventcount(a, b)
+			c.Ready()
+		},
+		test: func(t *testing.T, a *arena.Arena, b *featureBoard, p *proctest.Proc) {
+			p.Await(t)
+			eventcount(a, b)
+			p.Await(t)
+			require.EqualValues(t, featureItems, b.Taken.Load())
+		},
+	},
+	// silk, flare: wait in a loop round the predicate.
+	"cond predicate": {
+		peer: func(c *proctest.Child, a *arena.Arena, b *featureBoard) {
+			c.Ready()
+			predicateLoop(a, b)
+			c.Ready()
+		},
+		test: func(t *testing.T, a *arena.Arena, b *featureBoard, p *proctest.Proc) {
+			p.Await(t)
+			predicateLoop(a, b)
+			p.Await(t)
+			require.EqualValues(t, featureItems, b.Woken)
+			require.Zero(t, b.Ready)
+		},
+	},
+	// flare: a predicate that comes true without a signal is seen at the deadline.
+	"cond deadline": {
+		peer: func(c *proctest.Child, a *arena.Arena, b *featureBoard) {
+			m := must(prims.OpenMutex(a, "m", nil))
+			cond := must(prims.OpenCond(a, "c", m, nil))
+			for cond.State().Waiting == 0 {
+				runtime.Gosched()
+			}
+			locked(m, func() { b.Ready = 1 })
+			c.Await()
+		},
+		test: func(t *testing.T, a *arena.Arena, b *featureBoard, p *proctest.Proc) {
+			m := must(prims.OpenMutex(a, "m", nil))
+			c := must(prims.OpenCond(a, "c", m, nil))
+			m.Lock()
+			defer m.Unlock()
+			for b.Ready == 0 {
+				ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+				require.Equal(t, context.DeadlineExceeded, c.WaitContext(ctx))
+				cancel()
+			}
+		},
+	},
+	// Go: Signal wakes one at a time, the one that has waited longest.
+	"cond signal": {condPeer, condTest(func(t *testing.T, m *prims.Mutex, c *prims.Cond, b *featureBoard, wait func(int)) {
+		const n = 6
+		var want []int
+		for i := range n {
+			wait(i)
+		}
+		for i := range n {
+			locked(m, c.Signal)
+			want = append(want, i)
+			require.Equal(t, want, woken(t, m, b, i+1))
+			condWaits(t, c, n-1-i)
+		}
+	})},
+	// Go: each generation is woken before the next one comes.
+	"cond generations": {condPeer, condTest(func(t *testing.T, m *prims.Mutex, c *prims.Cond, b *featureBoard, wait func(int)) {
+		var want []int
+		for i := range 30 {
+			wait(i)
+			locked(m, c.Signal)
+			want = append(want, i)
+			require.Equal(t, want, woken(t, m, b, i+1))
+		}
+	})},
+	// Go: Broadcast wakes all that wait, again and again.
+	"cond broadcast": {condPeer, condTest(func(t *testing.T, m *prims.Mutex, c *prims.Cond, b *featureBoard, wait func(int)) {
+		var want []int
+		for round := range 3 {
+			for i := range 10 {
+				wait(i)
+				want = append(want, i)
+			}
+			locked(m, c.Broadcast)
+			who := woken(t, m, b, len(want))
+			require.ElementsMatch(t, want, who, "round %d", round)
+			condWaits(t, c, 0)
+		}
+	})},
+	// Go: a waiter that comes after the Signal does not take it from one that waited before.
+	"cond stealing": {condPeer, condTest(func(t *testing.T, m *prims.Mutex, c *prims.Cond, b *featureBoard, wait func(int)) {
+		for round := range 15 {
+			wait(1)
+			m.Lock()
+			c.Signal() // waiter 1 cannot come back while the lock is held
+			var came sync.WaitGroup
+			came.Go(func() { condWait(m, c, b, 0) })
+			m.Unlock()
+			require.Equal(t, 1, woken(t, m, b, 2*round+1)[2*round])
+			condWaits(t, c, 1)
+			locked(m, c.Signal)
+			came.Wait()
+		}
+	})},
+	// silk: waits of several processes end in the order of tokens.
+	"sequencer order": {
+		peer: func(c *proctest.Child, a *arena.Arena, b *featureBoard) {
+			s := must(prims.OpenSequencer(a, "s", nil))
+			c.Ready()
+			for {
+				var token uint64
+				c.Recv(&token)
+				s.WaitAsync(token)
+				c.Ready()
+			}
+		},
+		test: func(t *testing.T, a *arena.Arena, b *featureBoard, p *proctest.Proc) {
+			p.Await(t)
+			s := must(prims.OpenSequencer(a, "s", nil))
+			for i, token := range []uint64{3, 1, 2, 3, 1, 2, 2, 1, 3} {
+				if i%2 == 0 {
+					s.WaitAsync(token)
+				} else {
+					p.Send(token)
+					p.Await(t)
+				}
+			}
+			require.Equal(t, []uint64{1, 1, 1, 2, 2, 2, 3, 3, 3}, s.Drain())
+		},
+	},
+	// Chen: an event that is set from the start, for every process, until it is reset.
+	"event initial state": {
+		peer: func(c *proctest.Child, a *arena.Arena, b *featureBoard) {
+			must(prims.OpenEvent(a, "manual", &prims.EventOptions{Set: true}))
+			must(prims.OpenEvent(a, "auto", &prims.EventOptions{Set: true, AutoReset: true}))
+			must(prims.OpenEvent(a, "unset", nil))
+			c.Ready()
+			c.Await()
+		},
+		test: func(t *testing.T, a *arena.Arena, b *featureBoard, p *proctest.Proc) {
+			p.Await(t)
+			must(prims.AttachEvent(a, "manual", nil)).Wait()
+			auto := must(prims.AttachEvent(a, "auto", nil))
+			require.True(t, auto.TryWait())
+			require.False(t, auto.TryWait())
+			unset := must(prims.OpenEvent(a, "unset", &prims.EventOptions{Set: true}))
+			require.False(t, unset.IsSet(), "it is another process's, and was not new")
+		},
+	},
+	// flare: an event that is set at a deadline, if it has not been before.
+	"event timed": {
+		peer: func(c *proctest.Child, a *arena.Arena, b *featureBoard) {
+			e := must(prims.OpenEvent(a, "e", nil))
+			time.AfterFunc(10*time.Millisecond, e.Set)
+			c.Ready()
+			c.Await()
+		},
+		test: func(t *testing.T, a *arena.Arena, b *featureBoard, p *proctest.Proc) {
+			p.Await(t)
+			e := must(prims.OpenEvent(a, "e", nil))
+			e.Wait()
+			e.Set()
+			require.True(t, e.IsSet())
+		},
+	},
+	// flare Then: what follows a result, in the process that asked for it.
+	"future then": {
+		peer: func(c *proctest.Child, a *arena.Arena, b *featureBoard) {
+			then := must(prims.OpenFuture(a, "then", nil))
+			then.Claim()
+			must(prims.OpenFuture(a, "first", nil)).Subscribe(func(errno syscall.Errno, err error) {
+				b.Made.Add(1)
+				then.Set(errno + 1)
+			})
+			c.Ready()
+			c.Await()
+		},
+		test: func(t *testing.T, a *arena.Arena, b *featureBoard, p *proctest.Proc) {
+			p.Await(t)
+			must(prims.OpenFuture(a, "first", nil)).Set(4)
+			errno, err := must(prims.OpenFuture(a, "then", nil)).WaitContext(t.Context())
+			require.NoError(t, err)
+			require.EqualValues(t, 5, errno)
+			require.EqualValues(t, 1, b.Made.Load())
+		},
+	},
+	// silk: memory is for the keys that are held, whichever process had the others.
+	"multilock memory": {
+		peer: func(c *proctest.Child, a *arena.Arena, b *featureBoard) {
+			x := must(prims.OpenMultiLock(a, "m", nil))
+			for {
+				c.Ready()
+				var keys uint64
+				c.Recv(&keys)
+				for key := range keys {
+					x.Lock(key * 0x9e3779b97f4a7c15).Unlock()
+				}
+			}
+		},
+		test: func(t *testing.T, a *arena.Arena, b *featureBoard, p *proctest.Proc) {
+			p.Await(t)
+			x := must(prims.OpenMultiLock(a, "m", nil))
+			before := a.Stats()
+			for _, keys := range []uint64{2000, 20_000} {
+				before = a.Stats() // the first round fills what each process keeps
+				p.Send(keys)
+				for key := range keys {
+					x.Lock(key * 0x9e3779b97f4a7c15).Unlock()
+				}
+				p.Await(t)
+			}
+			require.Equal(t, before.Nodes, a.Stats().Nodes)
+			require.Equal(t, before.BytesUsed, a.Stats().BytesUsed)
+		},
+	},
+	// Go: what a channel does, whichever process sends and receives.
+	"queue and channel": {
+		peer: func(c *proctest.Child, a *arena.Arena, b *featureBoard) {
+			q := must(prims.AttachQueue[int](a, "q", nil))
+			c.Ready()
+			for {
+				var op int
+				c.Recv(&op)
+				c.Say(queueStep(q, op))
+			}
+		},
+		test: func(t *testing.T, a *arena.Arena, b *featureBoard, p *proctest.Proc) {
+			const room = 4
+			q, ch := must(prims.OpenQueue[int](a, "q", room, nil)), make(chan int, room)
+			p.Await(t)
+			r := rand.New(rand.NewPCG(1, 2))
+			for i := range 400 {
+				op := 0
+				if r.IntN(2) == 0 {
+					op = i + 1
+				}
+				var got int
+				if r.IntN(2) == 0 {
+					got = queueStep(q, op)
+				} else {
+					p.Send(op)
+					p.Recv(t, &got)
+				}
+				require.Equal(t, channelStep(ch, op), got)
+				require.Equal(t, []int{len(ch), cap(ch)}, []int{q.Len(), q.Cap()})
+			}
+			for channelStep(ch, 1) == 1 { // full, so that the next Put waits for the other side's Get
+				queueStep(q, 1)
+			}
+			put := make(chan error, 1)
+			go func() { put <- q.PutContext(context.Background(), 2) }()
+			eventually(t, "it waits", q.String, func() bool { return queued(a, q.Offset()) == 1 })
+			p.Send(0)
+			var got int
+			p.Recv(t, &got)
+			require.NoError(t, <-put)
+			q.Shutdown()
+			for range room {
+				v, err := q.Get()
+				require.NoError(t, err)
+				require.NotZero(t, v)
+			}
+			_, err := q.Get()
+			require.ErrorIs(t, err, shmsync.ErrCanceled)
+			p.Send(1)
+			p.Recv(t, &got)
+			require.Zero(t, got, "it is shut down for the other process, too")
+		},
+	},
+}
+
+// queueStep puts op if it is not 0 and gets otherwise, without waiting. It gives what it
+// put or got, and 0 for nothing.
+func queueStep(q *prims.Queue[int], op int) int {
+	if op != 0 && q.TryPut(op) {
+		return op
+	}
+	if op == 0 {
+		v, _ := q.TryGet()
+		return v
+	}
+	return 0
+}
+
+// channelStep is queueStep of a channel.
+func channelStep(ch chan int, op int) int {
+	if op != 0 {
+		select {
+		case ch <- op:
+			return op
+		default:
+			return 0
+		}
+	}
+	select {
+	case v := <-ch:
+		return v
+	default:
+		return 0
+	}
+}
+
+func init() {
+	proctest.Register("feature", func(c *proctest.Child) {
+		var p struct{ Arena, Feature string }
+		c.Params(&p)
+		a := must(arena.Attach(p.Arena, nil))
+		features[p.Feature].peer(c, a, must(arena.AttachValue[featureBoard](a, "board")))
+	})
+}
+
+// Operations of docs/features.md whose other tests run in one process, with a peer in
+// another.
+func TestFeaturesElsewhere(t *testing.T) {
+	for name, f := range features {
+		t.Run(name, func(t *testing.T) {
+			a := newArena(t, nil)
+			b := must(arena.Value[featureBoard](a, "board"))
+			if name == "queue and channel" { // the peer attaches to it
+				must(prims.OpenQueue[int](a, "q", 4, nil))
+			}
+			p := proctest.Start(t, "feature", proctest.Params(struct{ Arena, Feature string }{nameOf(a), name}), proctest.Dump(func() string { return words(a) }))
+			f.test(t, a, b, p)
+		})
+	}
+}
