@@ -16,6 +16,7 @@ import (
 var (
 	_ = crashpoint.Register("semaphore.take.counted")
 	_ = crashpoint.Register("semaphore.give.counted")
+	_ = crashpoint.Register("semaphore.acquire.accepted")
 )
 
 // Semaphore is a weighted semaphore between processes: permits that goroutines
@@ -24,7 +25,8 @@ var (
 // wish for many permits is not passed by for ever by wishes for few.
 //
 // Permits belong to the process that acquired them. Those of a process that dies
-// come back. That is not so in a Transferable semaphore, which only counts.
+// come back. That is not so in a Transferable semaphore, which only counts: there, only
+// permits come back that were granted to a wait which had not returned from Acquire.
 //
 // While nobody waits, an Acquire and a Release are one instruction each on memory of
 // the process's own, which keeps what it has released until another process wants it.
@@ -50,7 +52,7 @@ type Semaphore struct {
 // the zero value.
 type SemaphoreOptions struct {
 	// Transferable makes a semaphore that only counts: any process may release,
-	// and nothing comes back when one dies.
+	// and what a process has acquired does not come back when it dies.
 	Transferable bool
 	// Initial is how many permits a new Transferable semaphore has: 0 means all,
 	// negative none.
@@ -63,7 +65,7 @@ type SemaphoreOptions struct {
 var semaphoreKind = arena.KindOf("SEMA")
 
 const (
-	semaphoreVersion  = 1
+	semaphoreVersion  = 2
 	semaphoreTransfer = 1 << 63
 )
 
@@ -209,6 +211,10 @@ func (s *Semaphore) acquireSlow(ctx context.Context, n uint64) error {
 	var seat *park.Seat
 	for {
 		m.sweepDead(b)
+		if s.moves && s.own.name.Load() != uint64(s.name) {
+			s.takeBackGrants(s.own, uint64(s.name))
+			s.settle(b)
+		}
 		if s.fifo.empty() && s.canTake(n) {
 			s.take(n)
 			s.reopen()
@@ -232,6 +238,10 @@ func (s *Semaphore) acquireSlow(ctx context.Context, n uint64) error {
 	m.leave(b)
 	if _, err := m.await(ctx, seat); err != nil {
 		return err
+	}
+	if s.moves {
+		s.own.quick.Add(n)
+		crashpoint.Hit("semaphore.acquire.accepted")
 	}
 	if err := ctx.Err(); err != nil {
 		// As in x/sync: who has been cancelled does not get what came meanwhile.
@@ -399,7 +409,11 @@ type SemaphoreState struct {
 // State looks at s without locking it. What it tells may be over when it returns.
 func (s *Semaphore) State() SemaphoreState {
 	free := poolWord(s.words.free.Load()).permits() + s.spares()
-	return SemaphoreState{Size: int64(s.size), Free: permits(free), Mine: permits(s.own.ownIn(s.name)), Waiting: !s.fifo.empty()}
+	st := SemaphoreState{Size: int64(s.size), Free: permits(free), Waiting: !s.fifo.empty()}
+	if !s.moves {
+		st.Mine = permits(s.own.ownIn(s.name))
+	}
+	return st
 }
 
 func permits(v uint64) int64 { return int64(min(v, math.MaxInt64)) }

@@ -131,3 +131,28 @@ func TestSemaphoreUntoldNodesAreUsedAgain(t *testing.T) {
 		require.LessOrEqual(t, a.Stats().Nodes, uint64(waiters+5))
 	}
 }
+
+// Permits of a Transferable semaphore come back from a process that dies before it has accepted them, and not from
+// one that dies after it.
+func TestSemaphoreDiesAccepting(t *testing.T) {
+	for point, free := range map[string]int64{"monitor.await.resolved": 1, "semaphore.acquire.accepted": 0} {
+		t.Run(point, func(t *testing.T) {
+			a := newArena(t, nil)
+			s, err := prims.OpenSemaphore(a, "s", 1, &prims.SemaphoreOptions{Transferable: true, Initial: -1})
+			require.NoError(t, err)
+			for range 2 { // the second in the slot of the first
+				p := proctest.Start(t, "semaphore", proctest.Params(nameOf(a)), proctest.Env("SHMSYNC_CRASHPOINT="+point))
+				p.Await(t)
+				p.Send(semOrder{ID: 1, Verb: "acquire", N: 1})
+				eventually(t, "queued", func() string { return words(a) }, func() bool { return s.Queued() == 1 })
+				s.Release(1)
+				p.WaitSignal(t, syscall.SIGKILL)
+				eventually(t, "taken back", func() string { return words(a) }, func() bool { return s.State().Free == free })
+				alone(t, a, 1)
+				require.Equal(t, free, s.State().Free)
+				require.Equal(t, free == 1, s.TryAcquire(1))
+			}
+			sound(t, a)
+		})
+	}
+}

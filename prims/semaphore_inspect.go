@@ -20,6 +20,12 @@ func inspectSemaphore(a *arena.Arena, o arena.Object) arena.Inspection {
 	var on []int
 	for _, h := range s.shares {
 		name, q := arena.Name(h.name.Load()&arena.NameMask), quickWord(h.quick.Load())
+		if s.moves {
+			if n := s.unaccepted(h); n > 0 && a.Current(name) {
+				i.hold(arena.Hold{Owner: name, Mode: arena.HoldReserved, Count: n})
+			}
+			continue
+		}
 		if q != 0 {
 			i.word("share of "+name.String(), uint64(q), "%v", q)
 		}

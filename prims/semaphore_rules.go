@@ -40,6 +40,8 @@ func (s *Semaphore) account(w wait) {
 			s.mon.account(w, &c)
 			return
 		}
+	} else if h := s.shares[slot-1]; h.name.Load() == uint64(owner) {
+		c.set(&h.permits, h.permits.Load()+n) // whose wait is queued has inherited the share
 	}
 	c.set(&s.words.free, s.words.free.Load()-n)
 	s.mon.account(w, &c)
@@ -65,6 +67,11 @@ func (s *Semaphore) clear() {
 // bury takes the shares of the gone back.
 func (s *Semaphore) bury(gone func(arena.Name) bool) {
 	if s.moves {
+		for _, h := range s.shares {
+			if s.unaccepted(h) > 0 && gone(arena.Name(h.name.Load()&arena.NameMask)) {
+				s.takeBackGrants(h, h.name.Load())
+			}
+		}
 		return
 	}
 	for _, h := range s.shares {
@@ -81,7 +88,7 @@ func (s *Semaphore) bury(gone func(arena.Name) bool) {
 
 func (s *Semaphore) holders(f func(arena.Name)) {
 	for _, h := range s.shares {
-		if h.total() > 0 {
+		if s.moves && s.unaccepted(h) > 0 || !s.moves && h.total() > 0 {
 			f(arena.Name(h.name.Load() & arena.NameMask))
 		}
 	}

@@ -35,6 +35,8 @@ type semaphoreWords struct {
 }
 
 // semaphoreShare is what a participant has of a semaphore, on a cache line of its own.
+// Of a Transferable semaphore permits and quick are counts of their own: see
+// semaphore_transfer.go.
 //
 //	writers: who holds the latch; for quick see quickWord
 //	readers: the same, tools, looks

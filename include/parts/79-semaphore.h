@@ -203,6 +203,25 @@ SHMI_FN int shmi_sem_release_quick(struct shmi_semaphore *s, uint64_t n)
     }
 }
 
+/* Of a transferable semaphore a share counts what waits of the participant were granted, in permits, and what it
+ * has accepted, in quick: prims/semaphore_transfer.go. The difference comes back when it dies. */
+SHMI_FN uint64_t shmi_sem_unaccepted(struct shmi_semaphore *s, shmi_semaphore_share *h)
+{
+    int64_t n = (int64_t)(shmi_get(&h->permits) - shmi_ld64(&h->quick));
+    return n > 0 ? shmi_min((uint64_t)n, s->size) : 0;
+}
+/* Makes free what the participant of h, which is gone, has not accepted, and h the share of name. The latch is held. */
+SHMI_FN void shmi_sem_take_back_grants(struct shmi_semaphore *s, shmi_semaphore_share *h, uint64_t name)
+{
+    uint64_t pool = shmi_sem_pool(s); /* nobody else changes it from here on */
+    struct shmi_change c;
+    c.n = 0;
+    shmi_change_set(&c, &s->w->free, pool + shmi_min(shmi_sem_unaccepted(s, h), s->size - shmi_min(pool, s->size)));
+    shmi_change_set(&c, &h->name, name);
+    shmi_change_set(&c, &h->permits, shmi_ld64(&h->quick));
+    shmi_mon_commit(&s->m, &c);
+}
+
 /* The rules. */
 
 SHMI_FN void shmi_sem_account(struct shmi_monitor *m, struct shmi_wait w)
@@ -228,6 +247,8 @@ SHMI_FN void shmi_sem_account(struct shmi_monitor *m, struct shmi_wait w)
             return;
         }
         shmi_change_set(&c, &h->permits, shmi_get(&h->permits) + n);
+    } else if (shmi_get(&s->shares[slot - 1].name) == owner) { /* whose wait is queued has inherited the share */
+        shmi_change_set(&c, &s->shares[slot - 1].permits, shmi_get(&s->shares[slot - 1].permits) + n);
     }
     shmi_change_set(&c, &s->w->free, shmi_get(&s->w->free) - n);
     shmi_mon_account(m, w, &c);
@@ -264,9 +285,14 @@ SHMI_FN void shmi_sem_bury(struct shmi_monitor *m)
 {
     struct shmi_semaphore *s = (struct shmi_semaphore *)m;
     uint32_t i;
-    for (i = 0; i < s->slots && !s->moves; i++) {
+    for (i = 0; i < s->slots; i++) {
         shmi_semaphore_share *h = &s->shares[i];
         struct shmi_change c;
+        if (s->moves) {
+            if (shmi_sem_unaccepted(s, h) > 0 && shmi_mon_gone(m, shmi_name_of(&h->name)))
+                shmi_sem_take_back_grants(s, h, shmi_get(&h->name));
+            continue;
+        }
         if (shmi_sem_total(h) == 0 || !shmi_mon_gone(m, shmi_name_of(&h->name)))
             continue;
         c.n = 0;
@@ -281,7 +307,7 @@ SHMI_FN void shmi_sem_holders(struct shmi_monitor *m)
     struct shmi_semaphore *s = (struct shmi_semaphore *)m;
     uint32_t i;
     for (i = 0; i < s->slots; i++)
-        if (shmi_sem_total(&s->shares[i]) > 0)
+        if (s->moves ? shmi_sem_unaccepted(s, &s->shares[i]) > 0 : shmi_sem_total(&s->shares[i]) > 0)
             shmi_mon_heed(m, shmi_name_of(&s->shares[i].name));
 }
 
@@ -399,6 +425,10 @@ SHMI_FN int shmi_sem_acquire(struct shmi_semaphore *s, int64_t want, int64_t abs
     shmi_wakes_init(&b);
     do {
         shmi_mon_sweep_dead(m, &b);
+        if (s->moves && shmi_get(&s->own->name) != m->a->self) {
+            shmi_sem_take_back_grants(s, s->own, m->a->self);
+            shmi_sem_settle(m, &b);
+        }
         if (shmi_fifo_empty(&s->w->queue) && n <= s->size && shmi_sem_can_take(s, n)) {
             shmi_sem_take(s, n);
             shmi_sem_reopen(s);
@@ -423,7 +453,12 @@ SHMI_FN int shmi_sem_acquire(struct shmi_semaphore *s, int64_t want, int64_t abs
     } while (again);
     shmi_mon_join(m, seat, 0, n);
     shmi_mon_leave(m, &b);
-    return shmi_mon_await(m, seat, abs, &fate);
+    err = shmi_mon_await(m, seat, abs, &fate);
+    if (err == 0 && s->moves) {
+        shmi_add64(&s->own->quick, n);
+        SHMSYNC_CRASHPOINT("semaphore.acquire.accepted");
+    }
+    return err;
 }
 int shmsync_semaphore_acquire(shmsync_semaphore *s, int64_t n) { return shmi_sem_acquire(s->impl, n, 0, 1, 0); }
 int shmsync_semaphore_tryacquire(shmsync_semaphore *s, int64_t n) { return shmi_sem_acquire(s->impl, n, 0, 0, 1); }

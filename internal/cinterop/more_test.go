@@ -264,3 +264,31 @@ func TestSemaphoreKilledWaiter(t *testing.T) {
 		s.none(t, off)
 	})
 }
+
+// Permits that were granted to a process which is stopped and then killed, before it ran, go to the next. Those that
+// it had accepted do, too, unless the semaphore is transferable.
+func TestSemaphoreGrantToTheKilledPassesOn(t *testing.T) {
+	for _, transferable := range []int{0, 1} {
+		forPairs(t, func(t *testing.T, s scene) {
+			off := s.b.do(t, "sem.open", "s", 4, transferable)
+			s.b.do(t, "sem.acquire", "s", 4)
+			for range 2 { // the second time in the slot of the first
+				victim := newAgent(t, s.a.lang, s.arena, "victim")
+				accepts := victim.blocked(t, off, 1, "sem.acquire", "s", 1)
+				s.b.do(t, "sem.release", "s", 1)
+				accepts.must(t)
+				victim.blocked(t, off, 1, "sem.acquire", "s", 1)
+				victim.stop(t)
+				s.b.do(t, "sem.release", "s", 1)
+				victim.kill(t)
+				s.c.do(t, "sem.acquire", "s", 1, 5000)
+				s.c.do(t, "sem.release", "s", 1)
+				s.b.do(t, "sem.acquire", "s", 2-transferable, 5000)
+				if n := s.b.do(t, "sem.free", "s"); n != 0 {
+					t.Fatalf("%d free", n)
+				}
+			}
+			sound(t, s.arena)
+		})
+	}
+}

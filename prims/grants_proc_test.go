@@ -1,0 +1,187 @@
+//go:build linux
+
+package prims_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/proctest"
+	"github.com/shmsync/shmsync/prims"
+)
+
+// granted is an object that gives something to one who waits.
+type granted struct {
+	offset arena.Offset
+	begin  func(t *testing.T) error    // makes the next wait wait; in the process of the test
+	wait   func(context.Context) error // is given something
+	grant  func(t *testing.T) error
+	take   func(context.Context) error // is given what the wait was; nil means wait
+}
+
+// grantedKinds are the kinds of objects that give what they have to a wait before its process runs.
+var grantedKinds = map[string]func(a *arena.Arena) (granted, error){
+	"semaphore": func(a *arena.Arena) (granted, error) { return grantedSemaphore(a, nil) },
+	"transferable semaphore": func(a *arena.Arena) (granted, error) {
+		return grantedSemaphore(a, &prims.SemaphoreOptions{Transferable: true})
+	},
+	"event": func(a *arena.Arena) (granted, error) {
+		e, err := prims.OpenEvent(a, "x", &prims.EventOptions{AutoReset: true})
+		return granted{e.Offset(), nil, e.WaitContext, func(*testing.T) error { e.Set(); return nil }, nil}, err
+	},
+	"event among others": func(a *arena.Arena) (granted, error) {
+		e, err := prims.OpenEvent(a, "x", &prims.EventOptions{AutoReset: true})
+		never, err2 := prims.OpenEvent(a, "never", nil)
+		return granted{e.Offset(), nil, func(ctx context.Context) error {
+			_, err := prims.WaitAny(ctx, never, e)
+			return err
+		}, func(*testing.T) error { e.Set(); return nil }, nil}, errors.Join(err, err2)
+	},
+	"waitable with Release": func(a *arena.Arena) (granted, error) {
+		x, err := shared(a, "x")
+		return granted{
+			x.Offset(), func(*testing.T) error { return x.Wait(context.Background(), true) },
+			func(ctx context.Context) error { return x.Wait(ctx, true) },
+			func(*testing.T) error { x.Release(true); return nil }, nil,
+		}, err
+	},
+	"item of a queue": func(a *arena.Arena) (granted, error) {
+		q, err := prims.OpenQueue[int](a, "x", 2, nil)
+		return granted{q.Offset(), nil, func(ctx context.Context) error {
+			v, err := q.GetContext(ctx)
+			if err == nil && v != 7 {
+				err = fmt.Errorf("got %d", v)
+			}
+			return err
+		}, func(*testing.T) error { return q.Put(7) }, nil}, err
+	},
+	"lease of a queue": func(a *arena.Arena) (granted, error) {
+		q, err := prims.OpenQueue[int](a, "x", 2, nil)
+		return granted{q.Offset(), nil, func(ctx context.Context) error {
+			l, err := q.Lease(ctx)
+			if err == nil {
+				l.Ack()
+			}
+			return err
+		}, func(*testing.T) error { return q.Put(7) }, nil}, err
+	},
+	"room in a queue": func(a *arena.Arena) (granted, error) {
+		q, err := prims.OpenQueue[int](a, "x", 1, nil)
+		return granted{
+			q.Offset(), func(*testing.T) error { return q.Put(7) },
+			func(ctx context.Context) error { return q.PutContext(ctx, 8) },
+			func(*testing.T) error { _, err := q.Get(); return err },
+			func(ctx context.Context) error {
+				if q.Len() > 0 { // the item of the dead may be there, whole
+					if v, err := q.Get(); err != nil || v != 8 {
+						return fmt.Errorf("got %d, %w", v, err)
+					}
+				}
+				return q.PutContext(ctx, 9)
+			},
+		}, err
+	},
+	"turn of a once": func(a *arena.Arena) (granted, error) {
+		o, err := prims.OpenOnce(a, "x", nil)
+		var runner *proctest.Proc
+		return granted{
+			o.Offset(), func(t *testing.T) error {
+				runner = proctest.Start(t, "granted/runner", proctest.Params(nameOf(a)), proctest.Dump(func() string { return words(a) }))
+				runner.Await(t)
+				return nil
+			}, func(ctx context.Context) error {
+				ran := false
+				err := o.DoContext(ctx, func() { ran = true })
+				if err == nil && !ran {
+					err = errors.New("it is done, and nobody ran it")
+				}
+				return err
+			}, func(t *testing.T) error {
+				was := o.State()
+				runner.Kill(t)
+				eventually(t, "it is another's turn", func() string { return words(a) }, func() bool {
+					is := o.State()
+					return is.Runner != nil && is.Runner.Slot != was.Runner.Slot
+				})
+				return nil
+			}, nil,
+		}, err
+	},
+}
+
+func grantedSemaphore(a *arena.Arena, opts *prims.SemaphoreOptions) (granted, error) {
+	s, err := prims.OpenSemaphore(a, "x", 3, opts)
+	return granted{
+		s.Offset(), func(*testing.T) error { return s.Acquire(context.Background(), 3) },
+		func(ctx context.Context) error { return s.Acquire(ctx, 2) },
+		func(*testing.T) error { s.Release(2); return nil }, nil,
+	}, err
+}
+
+func init() {
+	proctest.Register("granted/runner", func(c *proctest.Child) {
+		var name string
+		c.Params(&name)
+		a, err := arena.Attach(name, nil)
+		if err != nil {
+			c.Fatal(err)
+		}
+		o, err := prims.OpenOnce(a, "x", nil)
+		if err != nil {
+			c.Fatal(err)
+		}
+		o.Do(func() {
+			c.Ready()
+			c.Await()
+		})
+	})
+	proctest.Register("granted", func(c *proctest.Child) {
+		var p struct{ Arena, Kind string }
+		c.Params(&p)
+		a, err := arena.Attach(p.Arena, nil)
+		if err != nil {
+			c.Fatal(err)
+		}
+		g, err := grantedKinds[p.Kind](a)
+		if err != nil {
+			c.Fatal(err)
+		}
+		c.Ready()
+		c.Fatal("the wait ended: ", g.wait(context.Background()))
+	})
+}
+
+// What was given to a process that is stopped and then killed, before its wait returned, goes to the next.
+func TestGrantsToTheStoppedAndKilledPassOn(t *testing.T) {
+	for kind, open := range grantedKinds {
+		t.Run(kind, func(t *testing.T) {
+			a := newArena(t, nil)
+			g, err := open(a)
+			require.NoError(t, err)
+			if g.begin != nil {
+				require.NoError(t, g.begin(t))
+			}
+			o, err := a.ObjectAt(g.offset)
+			require.NoError(t, err)
+			victim := proctest.Start(t, "granted", proctest.Params(struct{ Arena, Kind string }{nameOf(a), kind}), proctest.Dump(func() string { return words(a) }))
+			victim.Await(t)
+			eventually(t, "queued", func() string { return words(a) }, func() bool { return prims.QueuedAt(a, o) == 1 })
+			victim.Stop(t)
+			require.NoError(t, g.grant(t))
+			victim.Kill(t)
+			ctx, cancel := context.WithTimeout(t.Context(), proctest.Scale(2*time.Second))
+			defer cancel()
+			if g.take == nil {
+				g.take = g.wait
+			}
+			require.NoError(t, g.take(ctx), "%s", words(a))
+			sound(t, a)
+		})
+	}
+}
