@@ -34,7 +34,7 @@ var abiFields = map[string]map[string]field{
 		"hdrDirOff": {hdrDirOff, 8}, "hdrDirCount": {hdrDirCount, 8}, "hdrChunksOff": {hdrChunksOff, 8},
 		"hdrBlocksOff": {hdrBlocksOff, 8}, "hdrHeapOff": {hdrHeapOff, 8}, "hdrChunkSize": {hdrChunkSize, 4},
 		"hdrBlockWords": {hdrBlockWords, 4}, "hdrChunkCount": {hdrChunkCount, 8}, "hdrChecksum": {hdrChecksum, 8},
-		"hdrObitsTotal": {hdrObitsTotal, 8}, "hdrDeaths": {hdrDeaths, 4}, "hdrDirReach": {hdrDirReach, 4}, "hdrChunkHint": {hdrChunkHint, 8},
+		"hdrObitsTotal": {hdrObitsTotal, 8}, "hdrDeaths": {hdrDeaths, 4}, "hdrDirReach": {hdrDirReach, 4}, "hdrLeftTotal": {hdrLeftTotal, 8}, "hdrChunkHint": {hdrChunkHint, 8},
 	},
 	"Slot": {
 		"slotState": {slotState, 4}, "slotUndertaker": {slotUndertaker, 4}, "slotCaps": {slotCaps, 4},
@@ -134,7 +134,7 @@ func number(t *testing.T, where, s string) uint64 {
 
 // notOffsets are constants that begin as those of offsets do and are none.
 var notOffsets = map[string]bool{
-	"slotBits": true, "slotStride": true, "obitCount": true, "obitStride": true, "obitLeft": true,
+	"slotBits": true, "slotStride": true, "obitCount": true, "obitDeaths": true, "obitStride": true, "obitLeft": true,
 	"announceCount": true, "announceStride": true,
 }
 
@@ -172,7 +172,7 @@ func TestABIConstants(t *testing.T) {
 		"knownCompat": knownCompat, "knownROCompat": knownROCompat, "knownIncompat": knownIncompat,
 		"headerSize": headerSize, "MaxSlots": MaxSlots, "maxGeneration": maxGeneration, "slotStride": slotStride,
 		"aliveWords": aliveWords, "aliveStride": aliveStride, "announceCount": announceCount, "announceStride": announceStride,
-		"labelBytes": labelBytes, "obitCount": obitCount, "obitStride": obitStride, "chunkSize": chunkSize,
+		"labelBytes": labelBytes, "obitCount": obitCount, "obitDeaths": obitDeaths, "obitStride": obitStride, "chunkSize": chunkSize,
 		"blockMin": blockMin, "blockWords": blockWords, "blockWordSize": blockWordSize, "objectHeader": objectHeader,
 		"nodeSize": nodeSize, "MaxObject": MaxObject, "maxObjectName": maxObjectName,
 	})

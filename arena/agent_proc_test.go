@@ -487,7 +487,7 @@ func dumpWords(path string) string {
 	total := a.u64(hdrObitsTotal).Load()
 	fmt.Fprintf(&b, "obituaries %d, burials %d\n", total, a.u32(hdrDeaths).Load())
 	for n := total - min(total, 8); n < total; n++ {
-		o := a.obituary(n)
+		o := a.obituary(obitsOfDead, n)
 		fmt.Fprintf(&b, "obituary %d: seq %d, %v, flags %d, pid %d\n", n, a.u64(o+obitSeq).Load(),
 			Name(a.u32(o+obitName).Load()), a.u32(o+obitFlags).Load(), a.u32(o+obitPID).Load())
 	}

@@ -40,9 +40,10 @@ const (
 	hdrBlockWords = 156
 	hdrChunkCount = 160
 	hdrChecksum   = 168
-	hdrObitsTotal = 256 // obituaries written
+	hdrObitsTotal = 256 // obituaries of the dead written
 	hdrDeaths     = 264 // burials, as a sequence
 	hdrDirReach   = 268 // see core.reach
+	hdrLeftTotal  = 272 // obituaries of those who left written
 	hdrChunkHint  = 320
 )
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/shmsync/shmsync"
@@ -214,12 +215,15 @@ func (o Obituary) Name() Name { return makeName(o.Slot, o.Generation) }
 
 // Obituaries are the last who left or died, the latest first.
 func (i *Inspector) Obituaries() (all []Obituary) {
-	total := i.a.u64(hdrObitsTotal).Load()
-	for back := uint64(1); back <= min(total, obitCount); back++ {
-		if id, _, left, ok := i.a.readObituary(total - back); ok {
-			all = append(all, Obituary{id, left})
+	for left, r := range map[bool]obitRing{false: obitsOfDead, true: obitsOfLeft} {
+		total := i.a.u64(r.total).Load()
+		for back := uint64(1); back <= min(total, r.count); back++ {
+			if id, _, ok := i.a.readObituary(r, total-back); ok {
+				all = append(all, Obituary{id, left})
+			}
 		}
 	}
+	slices.SortStableFunc(all, func(x, y Obituary) int { return y.Died.Compare(x.Died) })
 	return all
 }
 
@@ -310,16 +314,18 @@ func (i *Inspector) checkSlots() (errs []error) {
 
 func (i *Inspector) checkObituaries() (errs []error) {
 	a := i.a
-	total := a.u64(hdrObitsTotal).Load()
-	for k := range uint64(obitCount) {
-		o := a.obituary(k)
-		seq, name := a.u64(o+obitSeq).Load(), a.u32(o+obitName).Load()
-		switch {
-		case seq == 0:
-		case seq > total || (seq-1)%obitCount != k:
-			errs = append(errs, a.fail("arena.check", shmsync.ErrCorrupt, fmt.Sprintf("obituary %d says that it is number %d of %d", k, seq-1, total)))
-		case name&^NameMask != 0 || !Name(name).valid():
-			errs = append(errs, a.fail("arena.check", shmsync.ErrCorrupt, fmt.Sprintf("obituary %d is of %#x, which nobody is called", seq-1, name)))
+	for _, r := range []obitRing{obitsOfDead, obitsOfLeft} {
+		total := a.u64(r.total).Load()
+		for k := range r.count {
+			o := a.obituary(r, k)
+			seq, name := a.u64(o+obitSeq).Load(), a.u32(o+obitName).Load()
+			switch {
+			case seq == 0:
+			case seq > total || (seq-1)%r.count != k:
+				errs = append(errs, a.fail("arena.check", shmsync.ErrCorrupt, fmt.Sprintf("obituary %d says that it is number %d of %d", r.first+k, seq-1, total)))
+			case name&^NameMask != 0 || !Name(name).valid():
+				errs = append(errs, a.fail("arena.check", shmsync.ErrCorrupt, fmt.Sprintf("obituary %d is of %#x, which nobody is called", seq-1, name)))
+			}
 		}
 	}
 	return errs

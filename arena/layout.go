@@ -1,6 +1,6 @@
 package arena
 
-// The layout of a segment, version 3. All integers are little-endian, all
+// The layout of a segment, version 4. All integers are little-endian, all
 // regions are fixed for life when the arena is created:
 //
 //	header | slots | obituaries | directory | chunk words | block words | heap
@@ -10,7 +10,7 @@ const (
 	// LayoutVersion is the version of the layout that this package reads and
 	// writes. A change of any byte's meaning bumps it, unless a feature bit
 	// covers it.
-	LayoutVersion = 3
+	LayoutVersion = 4
 
 	magic     = "shmsync\x00"
 	orderMark = 0x01020304
@@ -26,6 +26,7 @@ const (
 	aliveWords    = 4
 	announceCount = 32
 	obitCount     = 256
+	obitDeaths    = 192 // of those, for deaths; the rest is for those who leave
 	obitStride    = 128
 	labelBytes    = 63
 

@@ -382,3 +382,44 @@ func TestHeirHasNothingToTell(t *testing.T) {
 	m.Kill(t)
 	require.Zero(t, ta.join(t, "heir").stats(t).Nodes)
 }
+
+// Participants that come and go do not push deaths out that a stopped process has not read.
+func TestLeavesDisplaceNoDeaths(t *testing.T) {
+	ta := newTestArena(t, 8)
+	s := ta.join(t, "observer")
+	s.Stop(t)
+	a, err := Open(ta.name, &ta.opts) // somebody has to bury
+	require.NoError(t, err)
+	defer a.Close()
+	var want []string
+	for i := range 3 {
+		v := ta.join(t, fmt.Sprint("victim ", i))
+		want = append(want, fmt.Sprint("victim ", i))
+		v.Kill(t)
+		pollFor(t, a, func() bool { return a.slotState(v.self.Slot()).phase() == phaseFree })
+	}
+	leaver := ta.start(t)
+	leaver.must(t, order{Do: "come and go", Arena: ta.name, Opts: &ta.opts, N: obitCount + 1})
+	s.Cont(t)
+	dead := s.deaths(t, len(want))
+	require.Equal(t, want, labelsOfDead(dead))
+	for _, d := range dead {
+		require.Zero(t, d.Missed)
+	}
+}
+
+func init() {
+	// "come and go" joins and leaves N times.
+	agentOrders["come and go"] = func(s *agent, o order, a *answer) error {
+		for range o.N {
+			m, err := Open(o.Arena, o.Opts)
+			if err != nil {
+				return err
+			}
+			if err := m.Close(); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+}

@@ -8,7 +8,7 @@ import (
 	"github.com/shmsync/shmsync/asm"
 )
 
-// Offsets within an obituary. They form a ring: number n is at n mod obitCount.
+// Offsets within an obituary.
 const (
 	obitSeq   = 0 // n+1 once the rest is written; 0 while it is not
 	obitName  = 8
@@ -20,24 +20,36 @@ const (
 	obitLeft = 1 // closed the arena; did not die
 )
 
-func (a *Arena) obituary(n uint64) Offset {
-	return Offset(a.geo.obitOff + n%obitCount*obitStride)
+// obitRing is a ring of obituaries: number n is at n mod count in it. The dead have one, and
+// those who leave have one, so that leaving does not push deaths out that nobody has read yet.
+type obitRing struct {
+	total        Offset // how many have been written, in the header
+	first, count uint64
+}
+
+var (
+	obitsOfDead = obitRing{hdrObitsTotal, 0, obitDeaths}
+	obitsOfLeft = obitRing{hdrLeftTotal, obitDeaths, obitCount - obitDeaths}
+)
+
+func (a *Arena) obituary(r obitRing, n uint64) Offset {
+	return Offset(a.geo.obitOff + (r.first+n%r.count)*obitStride)
 }
 
 // writeObituary records who was in slot i, for errors and tools after the slot
 // has been taken again. An undertaker that dies over it leaves an entry without
 // its number, which readers pass over; its successor writes another.
 func (a *Arena) writeObituary(i int, n Name, left bool) {
-	number := a.u64(hdrObitsTotal).Add(1) - 1
-	o, s := a.obituary(number), a.slot(i)
+	ring, flags := obitsOfDead, uint32(0)
+	if left {
+		ring, flags = obitsOfLeft, obitLeft
+	}
+	number := a.u64(ring.total).Add(1) - 1
+	o, s := a.obituary(ring, number), a.slot(i)
 	a.u64(o + obitSeq).Swap(0) // not a store, which the label's bytes could pass
 	a.u32(o + obitName).Store(uint32(n))
 	a.u32(o + obitPID).Store(a.u32(s + slotPID).Load())
 	a.u64(o + obitDied).Store(a.u64(s + slotDied).Load())
-	flags := uint32(0)
-	if left {
-		flags = obitLeft
-	}
 	a.u32(o + obitFlags).Store(flags)
 	a.putLabel(o+obitLabel, a.getLabel(s+slotLabel))
 	// sync(arena.obituary): release
@@ -46,21 +58,26 @@ func (a *Arena) writeObituary(i int, n Name, left bool) {
 
 // hasObituary reports whether the death of n has been recorded.
 func (a *Arena) hasObituary(n Name) bool {
-	total := a.u64(hdrObitsTotal).Load()
-	for back := uint64(1); back <= min(total, obitCount); back++ {
-		if _, name, _, ok := a.readObituary(total - back); ok && name == n {
-			return true
-		}
-	}
-	return false
+	return a.findObituary(obitsOfDead, n) != nil
 }
 
-// readObituary gives obituary n, if it is still, or already, in the ring.
-func (a *Arena) readObituary(n uint64) (id shmsync.Identity, name Name, left, ok bool) {
-	o := a.obituary(n)
+// findObituary gives the last obituary of n in a ring, or nil.
+func (a *Arena) findObituary(r obitRing, n Name) *shmsync.Identity {
+	total := a.u64(r.total).Load()
+	for back := uint64(1); back <= min(total, r.count); back++ {
+		if id, name, ok := a.readObituary(r, total-back); ok && name == n {
+			return &id
+		}
+	}
+	return nil
+}
+
+// readObituary gives obituary n of a ring, if it is still, or already, there.
+func (a *Arena) readObituary(r obitRing, n uint64) (id shmsync.Identity, name Name, ok bool) {
+	o := a.obituary(r, n)
 	// sync(arena.obituary): acquire
 	if a.u64(o+obitSeq).Load() != n+1 {
-		return id, 0, false, false
+		return id, 0, false
 	}
 	name = Name(a.u32(o+obitName).Load() & NameMask)
 	id = shmsync.Identity{
@@ -69,9 +86,8 @@ func (a *Arena) readObituary(n uint64) (id shmsync.Identity, name Name, left, ok
 		Label: a.getLabel(o + obitLabel),
 		Died:  unixTime(a.u64(o + obitDied).Load()),
 	}
-	left = a.u32(o+obitFlags).Load()&obitLeft != 0
 	asm.LoadFence() // the label's bytes are read by plain loads
-	return id, name, left, a.u64(o+obitSeq).Load() == n+1
+	return id, name, a.u64(o+obitSeq).Load() == n+1
 }
 
 func unixTime(ns uint64) time.Time {
@@ -101,13 +117,10 @@ func (a *Arena) Who(n Name) *shmsync.Identity {
 			return &id
 		}
 	}
-	total := a.u64(hdrObitsTotal).Load()
-	for back := uint64(1); back <= min(total, obitCount); back++ {
-		if id, name, _, ok := a.readObituary(total - back); ok && name == n {
-			return &id
-		}
+	if id := a.findObituary(obitsOfDead, n); id != nil {
+		return id
 	}
-	return nil
+	return a.findObituary(obitsOfLeft, n)
 }
 
 // deathLog tells the deaths of others to the functions given to OnDeath.
@@ -117,6 +130,7 @@ type deathLog struct {
 	next  uint64              // guarded by: mu; the first obituary not told yet
 	told  map[int]uint32      // guarded by: mu; the last generation of each slot whose death was told: two undertakers may write one
 	holes []hole              // guarded by: mu; obituaries that were counted, but not written when we looked
+	lost  uint64              // guarded by: mu; obituaries that were written over before we read them, and that nobody was told of yet
 }
 
 // hole is an obituary that is being written, or whose writer died over it, and
@@ -132,6 +146,10 @@ const holePatience = time.Second
 
 // OnDeath makes f be called for every participant that dies from now on, once
 // each, on a goroutine of its own. Leaving by Close is no death.
+//
+// The arena keeps the last 192 deaths. If this process is stopped while more
+// participants die, the first of them are not told; the next one that is told says
+// how many, in [Participant.Missed].
 func (a *Arena) OnDeath(f func(Participant)) {
 	l := &a.deaths
 	l.mu.Lock()
@@ -153,8 +171,12 @@ func (l *deathLog) deliver(a *Arena) (again bool) {
 		return false
 	}
 	total := a.u64(hdrObitsTotal).Load()
-	if total-l.next > obitCount {
-		l.next = total - min(total, obitCount)
+	if total < l.next { // a peer has overwritten the counter
+		l.next = total - min(total, obitDeaths)
+	}
+	if total-l.next > obitDeaths {
+		l.lost += total - obitDeaths - l.next
+		l.next = total - obitDeaths
 	}
 	holes := l.holes
 	l.holes = nil
@@ -162,8 +184,9 @@ func (l *deathLog) deliver(a *Arena) (again bool) {
 		holes = append(holes, hole{l.next, time.Now()})
 	}
 	for _, h := range holes {
-		if total-h.number > obitCount {
-			continue // written over
+		if total-h.number > obitDeaths {
+			l.lost++ // written over
+			continue
 		}
 		if !l.tell(a, h.number) {
 			l.holes = append(l.holes, h)
@@ -176,13 +199,14 @@ func (l *deathLog) deliver(a *Arena) (again bool) {
 // tell tells one death, if it is one that has not been told. It reports false
 // when the obituary is not written.
 func (l *deathLog) tell(a *Arena, number uint64) bool { // guarded by: mu
-	id, name, left, ok := a.readObituary(number)
+	id, name, ok := a.readObituary(obitsOfDead, number)
 	// A slot is taken again when the death of who had it is written.
-	if !ok || left || name.Generation() <= l.told[name.Slot()] {
+	if !ok || name.Generation() <= l.told[name.Slot()] {
 		return ok
 	}
 	l.told[name.Slot()] = name.Generation()
-	p := Participant{Identity: id, State: "dead"}
+	p := Participant{Identity: id, State: "dead", Missed: l.lost}
+	l.lost = 0
 	for _, f := range l.funcs {
 		go f(p)
 	}

@@ -23,6 +23,10 @@ type Participant struct {
 	// once, "ofd" by asking for its byte lock.
 	Notice string
 	Fenced bool // it may release locks by a plain store
+	// Missed is set for OnDeath only: how many records of deaths were overwritten before
+	// this process could read them, since the last death that was told. A death has two
+	// records if whoever recorded it died over that.
+	Missed uint64
 }
 
 // Name is the participant's name as words of the arena have it.

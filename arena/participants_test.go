@@ -142,7 +142,7 @@ func TestObituaryBeingWritten(t *testing.T) {
 	a.ringTold()
 	require.Equal(t, makeName(2, 1), next(t, told).Name())
 
-	o := a.obituary(hole)
+	o := a.obituary(obitsOfDead, hole)
 	a.u32(o + obitName).Store(uint32(makeName(3, 9)))
 	a.putLabel(o+obitLabel, "late")
 	a.u64(o + obitSeq).Store(hole + 1)
@@ -165,21 +165,24 @@ func TestObituariesOverflow(t *testing.T) {
 	a := newMemfdArena(t, 4)
 	told := deathsOf(a)
 	a.deaths.mu.Lock() // the watcher is busy
-	const n = 3 * obitCount
+	const n = 3 * obitDeaths
 	for i := range uint32(n) {
 		a.writeObituary(2, makeName(2, i+1), false)
 	}
 	a.deaths.mu.Unlock()
 	a.ringTold()
-	seen := map[Name]bool{}
-	for len(seen) < obitCount {
-		seen[next(t, told).Name()] = true
+	seen, missed := map[Name]bool{}, uint64(0)
+	for len(seen) < obitDeaths {
+		p := next(t, told)
+		seen[p.Name()] = true
+		missed += p.Missed
 	}
-	for i := range uint32(obitCount) {
+	require.EqualValues(t, n-obitDeaths, missed)
+	for i := range uint32(obitDeaths) {
 		require.True(t, seen[makeName(2, n-i)])
 		require.NotNil(t, a.Who(makeName(2, n-i)))
 	}
-	require.Nil(t, a.Who(makeName(2, n-obitCount)))
+	require.Nil(t, a.Who(makeName(2, n-obitDeaths)))
 	require.Empty(t, told)
 
 	// What a peer wrote into the counter makes nobody walk for ever.
@@ -195,7 +198,7 @@ func TestObituariesOverflow(t *testing.T) {
 func TestToldDeathsAreBounded(t *testing.T) {
 	a := newMemfdArena(t, 4)
 	told := deathsOf(a)
-	const n = 3 * obitCount
+	const n = 3 * obitDeaths
 	seen := map[Name]bool{}
 	for i := range uint32(n) {
 		for range 2 { // two undertakers

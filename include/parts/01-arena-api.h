@@ -31,6 +31,7 @@ typedef struct shmsync_participant {
     uint32_t slot;
     uint32_t generation;
     uint32_t pid;      /* in its own pid namespace */
+    uint32_t missed;   /* for shmsync_arena_on_death: records of deaths overwritten before they were read, since the last that was told */
     int64_t died_ns;   /* Unix ns; 0 while alive or not known */
     char label[64];
 } shmsync_participant;
@@ -59,7 +60,8 @@ int shmsync_arena_remove(const char *name);
 uint64_t shmsync_arena_size(const shmsync_arena *a);
 void *shmsync_arena_base(const shmsync_arena *a);
 /* Calls f for each participant that dies from now on, on the helper thread: f is
- * quick and calls nothing that waits. One function an arena. */
+ * quick and calls nothing that waits. One function an arena. The arena keeps the last 192
+ * deaths; if this process is stopped for longer, the next call says in missed how many were lost. */
 int shmsync_arena_on_death(shmsync_arena *a, void (*f)(const shmsync_participant *, void *), void *arg);
 /* This process as a participant. */
 int shmsync_arena_self(shmsync_arena *a, shmsync_participant *out);

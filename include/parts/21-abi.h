@@ -17,6 +17,7 @@ enum {
     SHMI_announceStride = 32,
     SHMI_labelBytes = 63,
     SHMI_obitCount = 256,
+    SHMI_obitDeaths = 192,
     SHMI_obitStride = 128,
     SHMI_chunkSize = 65536,
     SHMI_blockMin = 64,
@@ -57,6 +58,7 @@ enum { /* header */
     SHMI_hdrChunkCount = 160,
     SHMI_hdrChecksum = 168,
     SHMI_hdrObitsTotal = 256,
+    SHMI_hdrLeftTotal = 272,
     SHMI_hdrDeaths = 264,
     SHMI_hdrDirReach = 268,
     SHMI_hdrChunkHint = 320

@@ -204,7 +204,8 @@ struct shmsync_arena {
     void *on_death_arg;
     uint64_t obit_next; /* guarded by: death_lock */
     uint32_t *told;     /* guarded by: death_lock; by slot */
-    uint64_t holes[64]; /* guarded by: death_lock; obituaries that were not written when we looked */
+    uint64_t lost;      /* guarded by: death_lock; obituaries written over before they were read, that nobody was told of yet */
+    uint64_t holes[SHMI_obitDeaths]; /* guarded by: death_lock; obituaries that were not written when we looked */
     unsigned n_holes;
 };
 

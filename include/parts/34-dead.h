@@ -221,7 +221,14 @@ SHMI_FN int shmi_dead(shmsync_arena *a, shmi_name n)
 
 /* ---- Obituaries ---- */
 
-SHMI_FN shmi_off shmi_obituary(shmsync_arena *a, uint64_t n) { return a->geo.obit_off + n % SHMI_obitCount * SHMI_obitStride; }
+/* Number n of those who died, or of those who left. There is a ring of each, so that
+ * leaving does not push deaths out that nobody has read yet. */
+SHMI_FN shmi_off shmi_obituary(shmsync_arena *a, int left, uint64_t n)
+{
+    uint64_t k = left ? SHMI_obitDeaths + n % (SHMI_obitCount - SHMI_obitDeaths) : n % SHMI_obitDeaths;
+    return a->geo.obit_off + k * SHMI_obitStride;
+}
+SHMI_FN uint64_t *shmi_obits_total(shmsync_arena *a, int left) { return shmi_u64(a, left ? SHMI_hdrLeftTotal : SHMI_hdrObitsTotal); }
 
 /* Labels are for people, and may change as they are read: word by word, they are still
  * no race. */
@@ -254,8 +261,8 @@ SHMI_FN void shmi_get_label(shmsync_arena *a, shmi_off off, char out[SHMI_labelB
 
 SHMI_FN void shmi_write_obituary(shmsync_arena *a, uint32_t i, shmi_name n, int left)
 {
-    uint64_t number = shmi_add64(shmi_u64(a, SHMI_hdrObitsTotal), 1);
-    shmi_off o = shmi_obituary(a, number);
+    uint64_t number = shmi_add64(shmi_obits_total(a, left), 1);
+    shmi_off o = shmi_obituary(a, left, number);
     char label[SHMI_labelBytes + 1];
     shmi_st64(shmi_u64(a, o + SHMI_obitSeq), 0);
     shmi_full_fence(); /* the label is written by relaxed stores, which may pass the store before them */
@@ -269,9 +276,9 @@ SHMI_FN void shmi_write_obituary(shmsync_arena *a, uint32_t i, shmi_name n, int 
 }
 
 /* Obituary n, if it is in the ring. */
-SHMI_FN int shmi_read_obituary(shmsync_arena *a, uint64_t n, shmsync_participant *p, shmi_name *name, int *left)
+SHMI_FN int shmi_read_obituary(shmsync_arena *a, int left, uint64_t n, shmsync_participant *p, shmi_name *name)
 {
-    shmi_off o = shmi_obituary(a, n);
+    shmi_off o = shmi_obituary(a, left, n);
     if (shmi_ld64(shmi_u64(a, o + SHMI_obitSeq)) != n + 1)
         return 0;
     *name = shmi_ld32(shmi_u32(a, o + SHMI_obitName)) & SHMI_NAME_MASK;
@@ -281,23 +288,27 @@ SHMI_FN int shmi_read_obituary(shmsync_arena *a, uint64_t n, shmsync_participant
     p->pid = shmi_ld32(shmi_u32(a, o + SHMI_obitPID));
     p->died_ns = (int64_t)shmi_ld64(shmi_u64(a, o + SHMI_obitDied));
     shmi_get_label(a, o + SHMI_obitLabel, p->label);
-    *left = (shmi_ld32(shmi_u32(a, o + SHMI_obitFlags)) & SHMI_obitLeft) != 0;
     shmi_load_fence(); /* the label is read by relaxed loads */
     return shmi_ld64(shmi_u64(a, o + SHMI_obitSeq)) == n + 1;
 }
 
-/* Whether the death of n is written down. */
-SHMI_FN int shmi_has_obituary(shmsync_arena *a, shmi_name n)
+/* The last obituary of n in a ring. */
+SHMI_FN int shmi_find_obituary(shmsync_arena *a, int left, shmi_name n, shmsync_participant *out)
 {
-    uint64_t total = shmi_ld64(shmi_u64(a, SHMI_hdrObitsTotal)), back;
-    for (back = 1; back <= total && back <= SHMI_obitCount; back++) {
-        shmsync_participant p;
+    uint64_t total = shmi_ld64(shmi_obits_total(a, left)), back;
+    uint64_t count = left ? SHMI_obitCount - SHMI_obitDeaths : SHMI_obitDeaths;
+    for (back = 1; back <= total && back <= count; back++) {
         shmi_name name;
-        int left;
-        if (shmi_read_obituary(a, total - back, &p, &name, &left) && name == n)
+        if (shmi_read_obituary(a, left, total - back, out, &name) && name == n)
             return 1;
     }
     return 0;
+}
+/* Whether the death of n is written down. */
+SHMI_FN int shmi_has_obituary(shmsync_arena *a, shmi_name n)
+{
+    shmsync_participant p;
+    return shmi_find_obituary(a, 0, n, &p);
 }
 
 SHMI_FN void shmi_read_slot(shmsync_arena *a, uint32_t i, uint32_t w, shmsync_participant *p)
@@ -315,7 +326,6 @@ SHMI_FN void shmi_read_slot(shmsync_arena *a, uint32_t i, uint32_t w, shmsync_pa
 SHMI_FN int shmi_who(shmsync_arena *a, shmi_name n, shmsync_participant *out)
 {
     uint32_t i = shmi_name_slot(n), w;
-    uint64_t total, back;
     if (i < 1 || i > a->geo.slots)
         return ENOENT;
     w = shmi_slot_state(a, i);
@@ -324,14 +334,7 @@ SHMI_FN int shmi_who(shmsync_arena *a, shmi_name n, shmsync_participant *out)
         if (shmi_slot_state(a, i) == w)
             return 0;
     }
-    total = shmi_ld64(shmi_u64(a, SHMI_hdrObitsTotal));
-    for (back = 1; back <= total && back <= SHMI_obitCount; back++) {
-        shmi_name name;
-        int left;
-        if (shmi_read_obituary(a, total - back, out, &name, &left) && name == n)
-            return 0;
-    }
-    return ENOENT;
+    return shmi_find_obituary(a, 0, n, out) || shmi_find_obituary(a, 1, n, out) ? 0 : ENOENT;
 }
 
 /* Tells one death to the function of shmsync_arena_on_death; 0 while it is not written. */
@@ -339,19 +342,20 @@ SHMI_FN int shmi_tell_death(shmsync_arena *a, uint64_t number)
 {
     shmsync_participant p;
     shmi_name name;
-    int left;
-    if (!shmi_read_obituary(a, number, &p, &name, &left))
+    if (!shmi_read_obituary(a, 0, number, &p, &name))
         return 0;
-    if (left || p.slot < 1 || p.slot > a->geo.slots || p.generation <= a->told[p.slot])
+    if (p.slot < 1 || p.slot > a->geo.slots || p.generation <= a->told[p.slot])
         return 1;
     a->told[p.slot] = p.generation;
+    p.missed = (uint32_t)a->lost;
+    a->lost = 0;
     a->on_death(&p, a->on_death_arg);
     return 1;
 }
 /* Tells the deaths that were written since the last call; not 0: look again soon. */
 SHMI_FN int shmi_deliver_deaths(shmsync_arena *a)
 {
-    uint64_t total, holes[64];
+    uint64_t total, holes[SHMI_obitDeaths];
     unsigned n, i;
     int again = 0;
     pthread_mutex_lock(&a->death_lock);
@@ -363,16 +367,26 @@ SHMI_FN int shmi_deliver_deaths(shmsync_arena *a)
     n = a->n_holes;
     memcpy(holes, a->holes, sizeof holes);
     a->n_holes = 0;
-    if (total - a->obit_next > SHMI_obitCount)
-        a->obit_next = total - SHMI_obitCount;
+    if (total < a->obit_next) /* a peer has overwritten the counter */
+        a->obit_next = total < SHMI_obitDeaths ? 0 : total - SHMI_obitDeaths;
+    if (total - a->obit_next > SHMI_obitDeaths) {
+        a->lost += total - SHMI_obitDeaths - a->obit_next;
+        a->obit_next = total - SHMI_obitDeaths;
+    }
     for (i = 0; i < n; i++)
-        if (total - holes[i] <= SHMI_obitCount && !shmi_tell_death(a, holes[i]))
+        if (total - holes[i] > SHMI_obitDeaths)
+            a->lost++; /* written over */
+        else if (!shmi_tell_death(a, holes[i]))
             a->holes[a->n_holes++] = holes[i];
-    for (; a->obit_next < total; a->obit_next++)
-        if (!shmi_tell_death(a, a->obit_next) && a->n_holes < 64) {
+    for (; a->obit_next < total; a->obit_next++) {
+        if (shmi_tell_death(a, a->obit_next))
+            continue;
+        if (a->n_holes < SHMI_obitDeaths)
             a->holes[a->n_holes++] = a->obit_next;
-            again = 1;
-        }
+        else
+            a->lost++;
+        again = 1;
+    }
     pthread_mutex_unlock(&a->death_lock);
     return again || a->n_holes > 0;
 }

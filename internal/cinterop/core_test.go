@@ -236,6 +236,26 @@ func TestDeclaredDeadInC(t *testing.T) {
 	require.NoError(t, peer.Wait())
 }
 
+// A C program that was stopped is told of a death, however many participants have left since.
+func TestLeavesDisplaceNoDeathsInC(t *testing.T) {
+	name := coreArena(t, 2<<20)
+	observer, out, stderr := core(t, program(t, "core.c"), "observe", name)
+	ready(t, out, stderr)
+	victim, outVictim, stderrVictim := core(t, program(t, "core.c"), "observe", name)
+	ready(t, outVictim, stderrVictim)
+	require.NoError(t, observer.Process.Signal(syscall.SIGSTOP))
+	require.NoError(t, victim.Process.Kill())
+	for range 300 {
+		a, err := arena.Attach(name, nil)
+		require.NoError(t, err)
+		require.NoError(t, a.Close())
+	}
+	require.NoError(t, observer.Process.Signal(syscall.SIGCONT))
+	line, err := out.ReadString('\n')
+	require.NoError(t, err)
+	require.Equal(t, fmt.Sprintf("%d died, 0 missed\n", victim.Process.Pid), line)
+}
+
 // An arena in an open file, as it is inherited.
 func TestFromFD(t *testing.T) {
 	seg, err := shm.CreateMemfd("cinterop", 2<<20, func(s *shm.Segment) error { return arena.Format(s, nil) }, nil)

@@ -241,6 +241,20 @@ static void lose_and_hold(const char *name)
     pause();
 }
 
+static void print_death(const shmsync_participant *p, void *arg)
+{
+    (void)arg;
+    printf("%u died, %u missed\n", p->pid, p->missed);
+    fflush(stdout);
+}
+/* Says who dies, until it is killed. */
+static void observe(const char *name)
+{
+    CHECK(shmsync_arena_on_death(open_arena(name), print_death, NULL), 0);
+    say("ready");
+    pause();
+}
+
 /* Declares whoever is in the first slot dead. */
 static void accuse(const char *name)
 {
@@ -614,6 +628,8 @@ int main(int argc, char **argv)
         fork_and_hold(name);
     else if (strcmp(verb, "losehold") == 0)
         lose_and_hold(name);
+    else if (strcmp(verb, "observe") == 0)
+        observe(name);
     else if (strcmp(verb, "accuse") == 0)
         accuse(name);
     else if (strcmp(verb, "close") == 0)

@@ -12,7 +12,7 @@ typedef struct shmsync_arena {
     } geo;
 } shmsync_arena;
 enum {
-    SHMI_obitCount = 256, SHMI_obitStride = 128, SHMI_labelBytes = 63, SHMI_hdrObitsTotal = 8, SHMI_obitSeq = 0, SHMI_obitName = 8,
+    SHMI_obitCount = 256, SHMI_obitDeaths = 192, SHMI_obitStride = 128, SHMI_labelBytes = 63, SHMI_hdrObitsTotal = 8, SHMI_hdrLeftTotal = 16, SHMI_obitSeq = 0, SHMI_obitName = 8,
     SHMI_obitPID = 12, SHMI_obitDied = 16, SHMI_obitFlags = 24, SHMI_obitLeft = 1, SHMI_obitLabel = 64, SHMI_slotPID = 4, SHMI_slotDied = 8, SHMI_slotLabel = 64
 };
 void *memset(void *, int, size_t);
