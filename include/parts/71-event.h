@@ -144,7 +144,7 @@ SHMI_FN void shmi_event_bury(struct shmi_monitor *m)
     for (i = 0; i < e->slots; i++) {
         shmi_event_share *h = &e->shares[i];
         uint64_t n = shmi_event_unknown(h);
-        if (n > 0 && shmi_mon_died(m, (shmi_name)(shmi_get(&h->name) & SHMI_NAME_MASK))) {
+        if (n > 0 && shmi_mon_gone(m, (shmi_name)(shmi_get(&h->name) & SHMI_NAME_MASK))) {
             struct shmi_change c;
             c.n = 0;
             shmi_change_set(&c, &h->handed, shmi_get(&h->acked));
