@@ -90,10 +90,12 @@ extern "C" {
 
 /* ---- Arenas ---- */
 
-/* What becomes of an exclusive hold whose process dies; fixed when the object is made. */
+/* What becomes of an exclusive hold whose process dies; fixed when the object is made. The
+ * process is dead when its threads run no more, and gone when no system call of it can
+ * write into the arena any more, either. */
 #define SHMSYNC_POLICY_DEFAULT 0 /* report, or whatever an existing object has */
-#define SHMSYNC_POLICY_REPORT 1  /* nobody gets it: EOWNERDEAD until somebody recovers it */
-#define SHMSYNC_POLICY_RELEASE 2 /* it becomes free, as a file lock does */
+#define SHMSYNC_POLICY_REPORT 1  /* nobody gets it: EOWNERDEAD, at once, until somebody recovers it */
+#define SHMSYNC_POLICY_RELEASE 2 /* it becomes free, as a file lock does, when the process is gone */
 
 #define SHMSYNC_SPIN_NEVER (-1) /* waiters do not spin before they sleep */
 
@@ -215,8 +217,8 @@ int shmsync_mutex_timedlock(shmsync_mutex *m, const struct timespec *abs_monoton
 /* EPERM when this process does not hold it. Two threads that race to unlock one hold
  * may release the hold of another process, unless the handle is checked. */
 int shmsync_mutex_unlock(shmsync_mutex *m);
-/* Makes an owner-dead or not recoverable mutex usable again: takes it, runs repair,
- * releases it. When repair returns not 0 the mutex is not recoverable, and that number
+/* Makes an owner-dead or not recoverable mutex usable again: waits until the process that
+ * died is gone, takes it, runs repair, releases it. When repair returns not 0 the mutex is not recoverable, and that number
  * is not passed on: the result is ENOTRECOVERABLE. A healthy mutex is locked and
  * unlocked, without repair. EINVAL: repair is NULL; the mutex is as before. */
 int shmsync_mutex_recover(shmsync_mutex *m, int (*repair)(void *), void *arg);
@@ -404,7 +406,7 @@ int shmsync_waitgroup_done(shmsync_waitgroup *g);
 /* Waits until the counter is 0. EOWNERDEAD: a process died that had something of its own left. */
 int shmsync_waitgroup_wait(shmsync_waitgroup *g);
 int shmsync_waitgroup_timedwait(shmsync_waitgroup *g, const struct timespec *abs_monotonic);
-/* Forgets what the dead had left. */
+/* Forgets what the dead had left, when they are gone. */
 int shmsync_waitgroup_reset(shmsync_waitgroup *g);
 int64_t shmsync_waitgroup_count(const shmsync_waitgroup *g);
 
@@ -496,7 +498,7 @@ int shmsync_barrier_leave(shmsync_barrier *b);
 int64_t shmsync_barrier_lost(const shmsync_barrier *b);
 /* Begins another phase of a broken barrier, for that many parties. For 0 it computes them:
  * those that were expected less those that died. did, which may be NULL, tells whether
- * this call did it. */
+ * this call did it. It waits until those that died are gone. */
 int shmsync_barrier_reset(shmsync_barrier *b, int64_t parties, int *did);
 
 /* ---- FairMutex: a lock that is taken in the order of arrival ---- */
@@ -549,7 +551,7 @@ int shmsync_future_is_set(const shmsync_future *f, int *result);
 /* Waits until it is set. EOWNERDEAD: the process died that had claimed it. */
 int shmsync_future_wait(shmsync_future *f, int *result);
 int shmsync_future_timedwait(shmsync_future *f, int *result, const struct timespec *abs_monotonic);
-/* Makes one that is set, or whose producer died, unset. EBUSY: it is not set. */
+/* Makes one that is set, or whose producer died, unset, when that producer is gone. EBUSY: it is not set. */
 int shmsync_future_reset(shmsync_future *f);
 
 /* ---- Cond ---- */

@@ -1,9 +1,11 @@
 /* ---- Arenas ---- */
 
-/* What becomes of an exclusive hold whose process dies; fixed when the object is made. */
+/* What becomes of an exclusive hold whose process dies; fixed when the object is made. The
+ * process is dead when its threads run no more, and gone when no system call of it can
+ * write into the arena any more, either. */
 #define SHMSYNC_POLICY_DEFAULT 0 /* report, or whatever an existing object has */
-#define SHMSYNC_POLICY_REPORT 1  /* nobody gets it: EOWNERDEAD until somebody recovers it */
-#define SHMSYNC_POLICY_RELEASE 2 /* it becomes free, as a file lock does */
+#define SHMSYNC_POLICY_REPORT 1  /* nobody gets it: EOWNERDEAD, at once, until somebody recovers it */
+#define SHMSYNC_POLICY_RELEASE 2 /* it becomes free, as a file lock does, when the process is gone */
 
 #define SHMSYNC_SPIN_NEVER (-1) /* waiters do not spin before they sleep */
 

@@ -29,8 +29,8 @@ int shmsync_mutex_timedlock(shmsync_mutex *m, const struct timespec *abs_monoton
 /* EPERM when this process does not hold it. Two threads that race to unlock one hold
  * may release the hold of another process, unless the handle is checked. */
 int shmsync_mutex_unlock(shmsync_mutex *m);
-/* Makes an owner-dead or not recoverable mutex usable again: takes it, runs repair,
- * releases it. When repair returns not 0 the mutex is not recoverable, and that number
+/* Makes an owner-dead or not recoverable mutex usable again: waits until the process that
+ * died is gone, takes it, runs repair, releases it. When repair returns not 0 the mutex is not recoverable, and that number
  * is not passed on: the result is ENOTRECOVERABLE. A healthy mutex is locked and
  * unlocked, without repair. EINVAL: repair is NULL; the mutex is as before. */
 int shmsync_mutex_recover(shmsync_mutex *m, int (*repair)(void *), void *arg);

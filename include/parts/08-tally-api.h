@@ -24,7 +24,7 @@ int shmsync_waitgroup_done(shmsync_waitgroup *g);
 /* Waits until the counter is 0. EOWNERDEAD: a process died that had something of its own left. */
 int shmsync_waitgroup_wait(shmsync_waitgroup *g);
 int shmsync_waitgroup_timedwait(shmsync_waitgroup *g, const struct timespec *abs_monotonic);
-/* Forgets what the dead had left. */
+/* Forgets what the dead had left, when they are gone. */
 int shmsync_waitgroup_reset(shmsync_waitgroup *g);
 int64_t shmsync_waitgroup_count(const shmsync_waitgroup *g);
 

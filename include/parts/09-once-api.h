@@ -60,5 +60,5 @@ int shmsync_barrier_leave(shmsync_barrier *b);
 int64_t shmsync_barrier_lost(const shmsync_barrier *b);
 /* Begins another phase of a broken barrier, for that many parties. For 0 it computes them:
  * those that were expected less those that died. did, which may be NULL, tells whether
- * this call did it. */
+ * this call did it. It waits until those that died are gone. */
 int shmsync_barrier_reset(shmsync_barrier *b, int64_t parties, int *did);
