@@ -2,6 +2,7 @@ package shmsync_test
 
 import (
 	"errors"
+	"math"
 	"os"
 	"runtime"
 	"testing"
@@ -139,7 +140,7 @@ func TestWakeCounts(t *testing.T) {
 	woken := sleepers(t, w, 3, func(int) { shmsync.Wait(w.raw(0), 0, 0) })
 	require.Equal(t, 1, shmsync.Wake(w.raw(0), 1))
 	<-woken
-	require.Equal(t, 2, shmsync.Wake(w.raw(0), 1<<40))
+	require.Equal(t, 2, shmsync.Wake(w.raw(0), math.MaxInt))
 	<-woken
 	<-woken
 	require.Zero(t, shmsync.Wake(w.raw(0), 1))

@@ -55,7 +55,7 @@ func (a *Arena) OpenObject(spec ObjectSpec) (o Object, created bool, err error) 
 	}
 	if spec.Size > MaxObject {
 		return o, false, a.failObject("arena.open_object", spec.Name, shmsync.ErrNotSupported,
-			"a body of "+strconv.FormatUint(spec.Size, 10)+" bytes; the most is "+strconv.Itoa(MaxObject))
+			"a body of "+strconv.FormatUint(spec.Size, 10)+" bytes; the most is "+strconv.FormatUint(MaxObject, 10))
 	}
 	if spec.Name == "" && spec.Existing {
 		return o, false, a.failObject("arena.open_object", "", fs.ErrInvalid, "an anonymous object has no name to be found by")

@@ -28,7 +28,9 @@ type segmentID struct{ dev, ino uint64 }
 // is an error that Is [shmsync.ErrIncompatible].
 //
 // A file that is no arena, or one of another layout, is ErrIncompatible or
-// ErrCorrupt and is left as it was. No free slot is ErrNoSpace.
+// ErrCorrupt and is left as it was. No free slot is ErrNoSpace. In a program for
+// a 32-bit or big-endian machine, and on another system than Linux, every call
+// that joins an arena is an error that Is [shmsync.ErrNotSupported].
 //
 // Joining the same arena again in one process, by whatever name, gives the same
 // *Arena, to be closed as often as it was opened.
@@ -62,6 +64,9 @@ func Create(name string, opts *Options) (*Arena, error) {
 // Is [fs.ErrNotExist].
 func Attach(name string, opts *Options) (*Arena, error) {
 	o := opts.orDefault()
+	if err := checkPlatform("arena.attach", name); err != nil {
+		return nil, err
+	}
 	seg, err := shm.Open(name, o.segment())
 	if err != nil {
 		return nil, err
@@ -86,10 +91,17 @@ func Format(seg *shm.Segment, opts *Options) error {
 // FromSegment joins the arena that is in a segment. The segment belongs to the
 // arena from then on, also when an error is returned, and is closed with it.
 func FromSegment(seg *shm.Segment, opts *Options) (*Arena, error) {
+	if err := checkPlatform("arena.from_segment", seg.Name()); err != nil {
+		seg.Close()
+		return nil, err
+	}
 	return join(seg, opts, false)
 }
 
 func (o *Options) check(op, name string) error {
+	if err := checkPlatform(op, name); err != nil {
+		return err
+	}
 	if o.MaxParticipants < 0 || o.MaxParticipants > MaxSlots {
 		return &shmsync.Error{Op: op, Object: name, Err: shmsync.ErrIncompatible,
 			Detail: fmt.Sprintf("MaxParticipants is %d, which is not within 1..%d", o.MaxParticipants, MaxSlots)}

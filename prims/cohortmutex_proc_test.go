@@ -5,6 +5,7 @@ package prims_test
 import (
 	"context"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"os"
 	"runtime"
@@ -201,7 +202,7 @@ func TestCohortMutexShut(t *testing.T) {
 	<-done
 	c.Unlock()
 	far := remoteActor(t, a, "far", cohortOn(1)...)
-	far.start(order{Op: "steps", Object: "m", N: 1 << 40, Token: 2})
+	far.start(order{Op: "steps", Object: "m", N: math.MaxInt, Token: 2})
 	var wg sync.WaitGroup
 	var passed atomic.Bool
 	for range 3 {
@@ -234,7 +235,7 @@ func TestCohortMutexBound(t *testing.T) {
 	if testing.Short() {
 		enough = 20
 	}
-	far.start(order{Op: "steps", Object: "m", N: 1 << 40, Token: 2})
+	far.start(order{Op: "steps", Object: "m", N: math.MaxInt, Token: 2})
 	run, most, ends := 0, 0, 0
 	var seen int64
 	deadline := after(patience())

@@ -140,7 +140,7 @@ func batchField(n int) uint64 {
 	if n < 0 {
 		return condAll
 	}
-	return uint64(min(n, condAll))
+	return min(uint64(n), condAll)
 }
 
 func batchOf(field uint64) int {

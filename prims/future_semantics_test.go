@@ -63,8 +63,8 @@ func TestFutureWait(t *testing.T) {
 		require.True(t, y.must(t, task{Op: "own", Name: "f"}).OK, "it is the producer")
 		require.True(t, y.must(t, task{Op: "set", Name: "f", Errno: 0xffff_fffe}).OK)
 		for i := range xs {
-			require.EqualValues(t, 0xffff_fffe, x.wait(t, xs[i]).N)
-			require.EqualValues(t, 0xffff_fffe, y.wait(t, ys[i]).N)
+			require.EqualValues(t, uint32(0xffff_fffe), x.wait(t, xs[i]).N)
+			require.EqualValues(t, uint32(0xffff_fffe), y.wait(t, ys[i]).N)
 		}
 	})
 }

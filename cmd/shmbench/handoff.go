@@ -49,16 +49,16 @@ func workHandoff(t *thread) error {
 		}
 		k.Pass(v)
 		look := measuring && t.locked && t.slot.total%stride == 0
-		var before int64
+		var before uint64
 		if look {
-			before = t.rusage().Nvcsw
+			before = uint64(t.rusage().Nvcsw)
 		}
 		if got := k.Await(); got != v+1 {
 			t.violate("token %d came back as %d", v, got)
 		}
 		if look {
 			t.slot.metrics[metricLooked]++
-			if t.rusage().Nvcsw != before {
+			if uint64(t.rusage().Nvcsw) != before {
 				t.slot.metrics[metricSlept]++
 			}
 		}

@@ -107,7 +107,8 @@ func (k crewKind) run(t *testing.T, langs [3]string, how int, env ...string) (di
 		work = append(work, b.start(t, "crew."+k.kind, "x", crewTurnsN), c.start(t, "crew."+k.kind, "x", crewTurnsN))
 	}
 	if how == dieRandomly {
-		syscall.Nanosleep(&syscall.Timespec{Nsec: rand.Int64N(20e6)}, nil)
+		pause := syscall.NsecToTimespec(rand.Int64N(20e6))
+		syscall.Nanosleep(&pause, nil)
 		a.kill(t)
 	}
 	for _, w := range work {

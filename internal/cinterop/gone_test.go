@@ -125,7 +125,8 @@ func handOver(t *testing.T, h hand, arenaName, file string, size int, survivor *
 	victim.start(t, "gone.read", "data", size, file)
 	eventually(t, "it reads", arenaName, func() bool { return survivor.do(t, "gone.rounds", "data", size) > before })
 	wait := survivor.give(t, h.timed(forever))
-	syscall.Nanosleep(&syscall.Timespec{Nsec: rand.Int64N(2e6)}, nil)
+	pause := syscall.NsecToTimespec(rand.Int64N(2e6))
+	syscall.Nanosleep(&pause, nil)
 	require.NoError(t, victim.cmd.Process.Kill())
 	if h.recover.verb != "" {
 		wait.fails(t, syscall.EOWNERDEAD)

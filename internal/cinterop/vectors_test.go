@@ -64,7 +64,7 @@ var vectors = []vector{
 		[]call{do("wait", 0, 0), refuses(syscall.EINVAL, "wait", 2), gives(1, "arrive", 1), do("wait", 1, 0)}},
 	{"fair", "fairmutex", []call{do("open", 2), do("lock"), do("unlock")},
 		[]call{do("try"), refuses(syscall.EBUSY, "try"), do("unlock"), refuses(syscall.EINVAL, "open", 1)}},
-	{"multi", "multilock", []call{do("open", 2, 2), do("lock", 7), do("unlock", 7), do("lock", 1<<40), do("unlock", 1<<40), do("try", 8), do("unlock", 8)},
+	{"multi", "multilock", []call{do("open", 2, 2), do("lock", 7), do("unlock", 7), do("lock", int64(1<<40)), do("unlock", int64(1<<40)), do("try", 8), do("unlock", 8)},
 		[]call{do("try", 7), refuses(syscall.EBUSY, "try", 7), gives(3, "lockall", 8, 3), do("unlockall"), refuses(syscall.EPERM, "staleunlock"), refuses(syscall.EINVAL, "open", 2, 4)}},
 	{"multi", keptVector, []call{do("open", 0, 1), do("lock", 7), do("unlock", 7), do("lock", 7), do("unlock", 7), do("lock", 7), do("unlock", 7)},
 		[]call{do("try", 7), refuses(syscall.EBUSY, "try", 7), do("unlock", 7), do("lock", 7), refuses(syscall.ETIMEDOUT, "lock", 7, 1), do("unlock", 7), refuses(syscall.EPERM, "staleunlock")}},
