@@ -159,7 +159,7 @@ func (a *Arena) finish(i int, b *burial) {
 	u := Name(word.Load())
 	if u != a.self && a.isCurrent(u) {
 		if !b.data {
-			a.unfinished.Store(true)
+			a.leaveFor(i)
 		}
 		return // if it dies over this, those who watch the slot go on
 	}
@@ -186,7 +186,7 @@ func (a *Arena) finish(i int, b *burial) {
 	// The kernel may not have finished with the alive words of one that is gone by
 	// its own declaration: a slot taken again now could be marked for its death.
 	if !b.data || !a.ended(i) {
-		a.unfinished.Store(true)
+		a.leaveFor(i)
 		word.CompareAndSwap(uint32(a.self), 0)
 		return
 	}

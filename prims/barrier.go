@@ -393,6 +393,14 @@ func (x *Barrier) Reset(parties int64) bool {
 		x.mon.leave(nil)
 		return false
 	}
+	if !x.a.AllGone() {
+		// In the next phase others write where the dead may still write.
+		x.mon.leave(nil)
+		if err := x.mon.awaitAllGone(); err != nil {
+			panic(err)
+		}
+		return x.Reset(parties)
+	}
 	x.begin(uint64(parties))
 	x.mon.settleAndLeave()
 	return true

@@ -47,6 +47,57 @@ var dataGuards = map[string]func(a *arena.Arena, name string) (dataGuard, error)
 		m, err := prims.OpenCohortMutex(a, name, &prims.CohortMutexOptions{Policy: prims.Release, Nodes: cohortNodes})
 		return dataGuard{m.LockContext, m.Unlock, m.Recover}, err
 	},
+	"fairmutex, report": func(a *arena.Arena, name string) (g dataGuard, err error) {
+		m, err := prims.OpenFairMutex(a, name, nil)
+		return dataGuard{m.LockContext, m.Unlock, m.Recover}, err
+	},
+	"fairmutex, release": func(a *arena.Arena, name string) (g dataGuard, err error) {
+		m, err := prims.OpenFairMutex(a, name, &prims.FairMutexOptions{Policy: prims.Release})
+		return dataGuard{m.LockContext, m.Unlock, m.Recover}, err
+	},
+	"rwmutex, report": func(a *arena.Arena, name string) (g dataGuard, err error) {
+		m, err := prims.OpenRWMutex(a, name, nil)
+		return dataGuard{m.LockContext, m.Unlock, m.Recover}, err
+	},
+	"rwmutex, release": func(a *arena.Arena, name string) (g dataGuard, err error) {
+		m, err := prims.OpenRWMutex(a, name, &prims.RWMutexOptions{Policy: prims.Release})
+		return dataGuard{m.LockContext, m.Unlock, m.Recover}, err
+	},
+	"spinlock, report": func(a *arena.Arena, name string) (g dataGuard, err error) {
+		m, err := prims.OpenSpinLock(a, name, nil)
+		return dataGuard{m.LockContext, m.Unlock, m.Recover}, err
+	},
+	"rwspinlock, release": func(a *arena.Arena, name string) (g dataGuard, err error) {
+		m, err := prims.OpenRWSpinLock(a, name, &prims.RWSpinLockOptions{Policy: prims.Release})
+		return dataGuard{m.LockContext, m.Unlock, m.Recover}, err
+	},
+	"multilock, report":  func(a *arena.Arena, name string) (dataGuard, error) { return keyGuard(a, name, prims.Report) },
+	"multilock, release": func(a *arena.Arena, name string) (dataGuard, error) { return keyGuard(a, name, prims.Release) },
+	"semaphore": func(a *arena.Arena, name string) (g dataGuard, err error) {
+		s, err := prims.OpenSemaphore(a, name, 1, nil)
+		return dataGuard{func(ctx context.Context) error { return s.Acquire(ctx, 1) }, func() { s.Release(1) }, nil}, err
+	},
+	"queue lease": func(a *arena.Arena, name string) (g dataGuard, err error) {
+		q, err := prims.OpenQueue[uint64](a, name, 1, nil)
+		if err != nil {
+			return g, err
+		}
+		q.TryPut(1) // the one who has it may use the data
+		var l prims.Lease[uint64]
+		return dataGuard{func(ctx context.Context) (err error) {
+			l, err = q.Lease(ctx)
+			return err
+		}, func() { l.Nack() }, nil}, err
+	},
+}
+
+func keyGuard(a *arena.Arena, name string, p prims.Policy) (g dataGuard, err error) {
+	x, err := prims.OpenMultiLock(a, name, &prims.MultiLockOptions{Policy: p})
+	var h prims.Hold
+	return dataGuard{func(ctx context.Context) (err error) {
+		h, err = x.LockContext(ctx, 7)
+		return err
+	}, func() { h.Unlock() }, func(ctx context.Context, f func() error) error { return x.Recover(ctx, 7, f) }}, err
 }
 
 type readerParams struct {

@@ -394,10 +394,10 @@ func (x *autoEvent) detach(w wait)          { x.fifo.detach(w) }
 func (x *autoEvent) each(f func(wait) bool) { x.fifo.each(f) }
 
 // bury takes back the tokens that the gone did not get to know of.
-func (x *autoEvent) bury(gone func(arena.Name) bool) {
+func (x *autoEvent) bury(dead func(arena.Name) bool) {
 	for _, h := range x.shares {
-		n := h.unknown()
-		if n > 0 && gone(arena.Name(h.name.Load()&arena.NameMask)) {
+		n, of := h.unknown(), arena.Name(h.name.Load()&arena.NameMask)
+		if n > 0 && dead(of) && x.mon.ended(of) {
 			var c change
 			c.set(&h.handed, h.acked.Load())
 			c.set(&x.words.spare, x.words.spare.Load()+n)

@@ -254,18 +254,22 @@ func (f *FairMutex) requeue(w wait)         { f.fifo.requeue(w) }
 func (f *FairMutex) each(g func(wait) bool) { f.fifo.each(g) }
 func (f *FairMutex) clear()                 { f.fifo.clear() }
 
-// bury takes the hold of the gone back, by the policy.
-func (f *FairMutex) bury(gone func(arena.Name) bool) {
+// bury takes the hold of the dead back, by the policy.
+func (f *FairMutex) bury(dead func(arena.Name) bool) {
 	o := f.ownerWord()
 	switch {
-	case !fairOwner(o) || !o.held() && !o.granted() || !gone(o.name()):
+	case !fairOwner(o) || !o.held() && !o.granted() || !dead(o.name()):
 		return
 	case o.granted():
 		put(&f.words.owner, 0)
 		return
 	}
+	next := o.bereaved(f.policy)
+	if next.free() && !f.mon.ended(o.name()) {
+		return
+	}
 	f.words.died.Store(uint32(o.name()))
-	put(&f.words.owner, uint64(o.bereaved(f.policy)))
+	put(&f.words.owner, uint64(next))
 	f.mon.counts.add(countRecovery)
 }
 

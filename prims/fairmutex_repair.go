@@ -62,12 +62,23 @@ func (f *FairMutex) inherit(ctx context.Context) (took bool, err error) {
 }
 
 // beginRecover makes this process the recoverer, if the lock is owner-dead or, if
-// ruined says so, not recoverable.
+// ruined says so, not recoverable. It waits until the dead owner is gone.
 func (f *FairMutex) beginRecover(ctx context.Context, ruined bool) (took bool, err error) {
 	if err := f.mon.enter(ctx); err != nil {
 		return false, err
 	}
-	if o := f.ownerWord(); o.kind() == kindOwnerDead && o.valid() || ruined && o == ownerNotRecoverable {
+	o := f.ownerWord()
+	for o.kind() == kindOwnerDead && o.valid() && !f.a.Gone(o.name()) {
+		f.mon.leave(nil)
+		if err := f.mon.awaitGone(ctx, o.name()); err != nil {
+			return false, err
+		}
+		if err := f.mon.enter(ctx); err != nil {
+			return false, err
+		}
+		o = f.ownerWord()
+	}
+	if o.kind() == kindOwnerDead && o.valid() || ruined && o == ownerNotRecoverable {
 		put(&f.words.owner, uint64(makeOwner(kindRecovering, f.name)))
 		crashpoint.Hit("fairmutex.recover.taken")
 		took = true

@@ -309,10 +309,19 @@ func (f *Future) Subscribe(fn func(syscall.Errno, error)) *Pending {
 
 // Reset makes a Future that is set, or whose producer died, unset and unclaimed, and
 // reports whether it did. Whoever was waiting before gets what it was set to. It is
-// false for one that is not set: somebody may wait for that.
+// false for one that is not set: somebody may wait for that. After the death of its
+// producer it waits until nothing of that can write any more, not even a system call.
 func (f *Future) Reset() bool {
 	b := takeWakes()
 	s := f.begin(b)
+	for s.abandoned() && !f.a.Gone(s.producer()) {
+		f.mon.leave(b)
+		if err := f.mon.awaitGone(nil, s.producer()); err != nil {
+			panic(err)
+		}
+		b = takeWakes()
+		s = f.begin(b)
+	}
 	if s.over() {
 		f.settle(b)
 		f.store(0)

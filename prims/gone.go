@@ -18,7 +18,7 @@ const (
 	// goneFirst and goneMost bound the time from one question whether a dead process is
 	// gone to the next.
 	goneFirst = 50e3 // ns
-	goneMost  = 1e6  // ns
+	goneMost  = 5e6  // ns
 )
 
 // errClosing says that this process leaves the arena.
@@ -29,7 +29,7 @@ type goneWait struct{ last int64 }
 
 // next is how many nanoseconds to wait before the next question.
 func (g *goneWait) next() int64 {
-	g.last = min(max(g.last*3/2, goneFirst), goneMost)
+	g.last = min(max(g.last*5/4, goneFirst), goneMost)
 	return g.last
 }
 

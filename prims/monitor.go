@@ -54,10 +54,12 @@ type monitor struct {
 	// without is a participant that is being buried, which may be this one.
 	without arena.Name
 
-	broken  atomic.Bool   // a link was wrong: the queues are rebuilt before the latch is left
-	deaths  atomic.Uint32 // how many burials the last sweep knew of
-	tidying atomic.Bool   // a goroutine is on its way to sweep
-	looks   atomic.Uint32 // how often look was called
+	broken atomic.Bool   // a link was wrong: the queues are rebuilt before the latch is left
+	deaths atomic.Uint32 // how many burials the last sweep knew of
+	// unsettled says that the last sweep has left what a dead one had that is not gone.
+	unsettled atomic.Bool
+	tidying   atomic.Bool   // a goroutine is on its way to sweep
+	looks     atomic.Uint32 // how often look was called
 }
 
 // rules is what a primitive tells its monitor. They are called with the latch held.
@@ -77,8 +79,9 @@ type rules interface {
 	// each calls f for the waits in the queues until it returns false. f may take
 	// the wait off.
 	each(f func(w wait) bool)
-	// bury takes back what gone participants have of the state.
-	bury(gone func(arena.Name) bool)
+	// bury takes back what dead participants have of the state. What stands for the use
+	// of data it takes back only if the one who had it has ended.
+	bury(dead func(arena.Name) bool)
 	// holders calls f for the participants on whose life others wait. It is called
 	// without the latch.
 	holders(f func(arena.Name))
@@ -326,6 +329,32 @@ func (m *monitor) drop(w wait) {
 	default:
 		// It kept the node and died in another queue, whose kind does this.
 	}
+}
+
+// ended reports whether a participant that is not current is gone, so that what it had
+// of the data may be given to others. If it is not, the next sweep asks again.
+func (m *monitor) ended(n arena.Name) bool {
+	if !m.a.Gone(n) {
+		m.unsettled.Store(true)
+		return false
+	}
+	return true
+}
+
+// awaitGone waits until n, which is dead, is gone. The latch is not held.
+func (m *monitor) awaitGone(ctx context.Context, n arena.Name) error {
+	if err := awaitGone(ctx, m.a, m.latch.queue, n); err != errClosing {
+		return err
+	}
+	return m.closed()
+}
+
+// awaitAllGone waits until all who died are gone. The latch is not held.
+func (m *monitor) awaitAllGone() error {
+	if err := awaitAllGone(m.a, m.latch.queue); err != errClosing {
+		return err
+	}
+	return m.closed()
 }
 
 // current reports whether a participant is there, as far as this call goes.

@@ -43,7 +43,8 @@ func (m *monitor) tryEnter() bool {
 func (m *monitor) sweep(b *wakes) {
 	crashpoint.Hit("monitor.sweep.entered")
 	m.deaths.Store(m.a.Deaths())
-	m.rules.bury(m.gone)
+	m.unsettled.Store(false)
+	m.rules.bury(m.absent)
 	crashpoint.Hit("monitor.sweep.buried")
 	m.rules.each(func(w wait) bool {
 		if !m.waiting(w) {
@@ -55,8 +56,8 @@ func (m *monitor) sweep(b *wakes) {
 	m.rules.settle(b)
 }
 
-// gone reports whether a participant is there no more.
-func (m *monitor) gone(n arena.Name) bool { return n != 0 && !m.current(n) }
+// absent reports whether a participant is dead, or has left.
+func (m *monitor) absent(n arena.Name) bool { return n != 0 && !m.current(n) }
 
 // leaveAfter calls f with the latch held and then leaves, even if a rule of a Waitable
 // that f runs ends the goroutine.
@@ -125,7 +126,7 @@ func (m *monitor) look() {
 		}
 	})
 	switch {
-	case m.a.Deaths() != m.deaths.Load():
+	case m.sweepDue():
 		if m.tryEnter() {
 			m.leaveAfter(m.sweep)
 		}
@@ -158,12 +159,15 @@ func wakeMonitor(a *arena.Arena, o arena.Object, off arena.Offset, owed arena.Ow
 	}
 }
 
-// sweepDead sweeps, with the latch held, if somebody has died since the last time.
+// sweepDead sweeps, with the latch held, if that is due.
 func (m *monitor) sweepDead(b *wakes) {
-	if m.deaths.Load() != m.a.Deaths() {
+	if m.sweepDue() {
 		m.sweep(b)
 	}
 }
+
+// sweepDue reports whether somebody has died since the last sweep, or was not gone then.
+func (m *monitor) sweepDue() bool { return m.deaths.Load() != m.a.Deaths() || m.unsettled.Load() }
 
 // wakeQueue is the Wake of objects that begin with a monitor.
 func wakeQueue(a *arena.Arena, o arena.Object, owed arena.Owed) { wakeMonitor(a, o, o.Body, owed) }

@@ -232,15 +232,6 @@ func (k *multiBucket) lookAt(b *wakes, key uint64) {
 	}
 }
 
-// refusal is why nobody can wait for a key with that hold, or nil.
-func (k *multiBucket) refusal(key uint64, h keyHold) error {
-	result, who := h.result()
-	if result == lockGranted {
-		return nil
-	}
-	return k.failure(key, result, who)
-}
-
 // result is how a wait for a key with this hold ends at once; lockGranted says that
 // it does not.
 func (h keyHold) result() (result uint32, who arena.Name) {
@@ -393,18 +384,19 @@ func (k *multiBucket) each(f func(wait) bool) {
 	})
 }
 
-// bury takes the holds of the gone back, by the policy.
-func (k *multiBucket) bury(gone func(arena.Name) bool) {
+// bury takes the holds of the dead back, by the policy.
+func (k *multiBucket) bury(dead func(arena.Name) bool) {
 	k.eachEntry(func(e keyEntry) {
 		h := e.hold()
-		if !h.valid() || !h.taken() || !gone(h.owner().name()) {
+		if !h.valid() || !h.taken() || !dead(h.owner().name()) {
 			return
 		}
 		if h.fast() {
 			h = k.claim(e)
 		}
-		if h.taken() {
-			e.set(h.bereaved(k.of.policy))
+		next := h.bereaved(k.of.policy)
+		if h.granted() || h.owner().held() && (next.owner().kind() == kindOwnerDead || k.mon.ended(h.owner().name())) {
+			e.set(next)
 		}
 	})
 }

@@ -42,6 +42,13 @@ func (x *MultiLock) Recover(ctx context.Context, key uint64, repair func() error
 		if e.there() {
 			if o := e.hold().owner(); o.kind() == kindOwnerDead && o.valid() || o == ownerNotRecoverable {
 				died := e.hold().died()
+				if o.kind() == kindOwnerDead && !x.a.Gone(died) {
+					k.mon.leave(nil)
+					if err := k.mon.awaitGone(ctx, died); err != nil {
+						return err
+					}
+					continue
+				}
 				h := k.newHold(kindRecovering)
 				e.set(h)
 				crashpoint.Hit("multilock.recover.taken")
@@ -91,6 +98,15 @@ func (k *multiBucket) endRecover(h Hold, next keyHold) error {
 	k.settleEntry(b, e)
 	k.mon.leave(b)
 	return nil
+}
+
+// refusal is why nobody can wait for a key with that hold, or nil.
+func (k *multiBucket) refusal(key uint64, h keyHold) error {
+	result, who := h.result()
+	if result == lockGranted {
+		return nil
+	}
+	return k.failure(key, result, who)
 }
 
 // MultiLockState is what State tells of a key.

@@ -151,7 +151,7 @@ func (o *Once) do(ctx context.Context, f func()) error {
 		if o.done.Load() != 0 {
 			return true
 		}
-		if n := arena.Name(o.words.runner.Load() & arena.NameMask); n == 0 || !m.current(n) {
+		if n := arena.Name(o.words.runner.Load() & arena.NameMask); n == 0 || !m.current(n) && m.ended(n) {
 			put(&o.words.runner, uint64(o.name))
 			mine = true
 		}
@@ -233,8 +233,8 @@ func (o *Once) requeue(w wait)           { o.fifo.requeue(w) }
 func (o *Once) each(f func(w wait) bool) { o.fifo.each(f) }
 func (o *Once) clear()                   { o.fifo.clear() }
 
-func (o *Once) bury(gone func(arena.Name) bool) {
-	if gone(arena.Name(o.words.runner.Load() & arena.NameMask)) {
+func (o *Once) bury(dead func(arena.Name) bool) {
+	if n := arena.Name(o.words.runner.Load() & arena.NameMask); dead(n) && o.mon.ended(n) {
 		put(&o.words.runner, 0)
 	}
 }

@@ -264,10 +264,10 @@ func (x *queueCore) holders(f func(arena.Name)) {
 	})
 }
 
-// bury puts back what the gone have had.
-func (x *queueCore) bury(gone func(arena.Name) bool) {
+// bury puts back what the dead have had.
+func (x *queueCore) bury(dead func(arena.Name) bool) {
 	x.held(func(i uint32, s *queueSlot, st queueState) {
-		if gone(st.name()) {
+		if dead(st.name()) && x.mon.ended(st.name()) {
 			x.giveBack(i, s, st)
 		}
 	})

@@ -64,10 +64,9 @@ func (m *RWMutex) TryRLock() bool {
 		// A look before the try: who tries in a loop does not keep a writer from
 		// finding that the last reader has left.
 		if g := gateWord(m.gate.Load()); g != gateOpen {
-			if !g.valid() || !g.taken() || !m.a.Dead(g.name()) {
+			if !g.valid() || !g.taken() || !m.a.Dead(g.name()) || !m.bereave(g) {
 				return false
 			}
-			m.bereave(g)
 			continue
 		}
 		m.mine.Add(uint64(readerOne))
@@ -118,6 +117,8 @@ type reader struct {
 	m      *RWMutex
 	cancel park.Cancel
 	epoch  uint64 // in which it registered
+	dying  bool   // the writer is dead and not gone
+	exit   goneWait
 }
 
 // wait makes a hold of a try that found the gate closed.
@@ -149,11 +150,10 @@ func (r *reader) wait(ctx context.Context) error {
 			r.register()
 			continue
 		}
-		if m.a.Dead(g.name()) {
-			m.bereave(g)
+		if r.dying = m.a.Dead(g.name()); r.dying && m.bereave(g) {
 			continue
 		}
-		if !spun {
+		if !spun && !r.dying {
 			spun = true
 			if m.spinWhileClosed() {
 				continue
@@ -185,10 +185,14 @@ func (r *reader) sleep() park.Result {
 	crashpoint.Hit("rwmutex.rlock.announced")
 	// The writer opens the gate, lets in, and then looks for an announcement.
 	g := gateWord(m.gate.Load())
-	if !g.valid() || !g.taken() || !m.a.Current(g.name()) || r.maySee() {
+	if !g.valid() || !g.taken() || !m.a.Current(g.name()) && !r.dying || r.maySee() {
 		return park.Again
 	}
-	res := m.readers.Sleep(uint32(v), park.Bed{Owner: g.name()}, &r.cancel)
+	bed := park.Bed{Owner: g.name()}
+	if r.dying {
+		bed = park.Bed{Bounded: r.exit.next()}
+	}
+	res := m.readers.Sleep(uint32(v), bed, &r.cancel)
 	crashpoint.Hit("rwmutex.rlock.woken")
 	return res
 }

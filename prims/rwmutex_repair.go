@@ -26,16 +26,20 @@ func init() {
 }
 
 // bereave deals with gate g, whose name was found dead.
-func (m *RWMutex) bereave(g gateWord) { bereaveRWMutex(m.a, m.words, g) }
+// It reports false if the gate stays: the data is handed over when the dead one is gone.
+func (m *RWMutex) bereave(g gateWord) (changed bool) { return bereaveRWMutex(m.a, m.words, g) }
 
 // bereaveRWMutex wakes the readers: they let themselves in, or are told. Writers
 // get the writers' mutex, which is free by the death, one after the other, and
 // see for themselves.
-func bereaveRWMutex(a *arena.Arena, w rwmutexAll, g gateWord) {
+func bereaveRWMutex(a *arena.Arena, w rwmutexAll, g gateWord) (changed bool) {
 	next := g.bereaved(policyOf(w.policy))
+	if next == g || g.kind() == gateHeld && next == gateOpen && !a.Gone(g.name()) {
+		return false
+	}
 	// sync(rwmutex.gate): release
-	if next == g || !w.gate.CompareAndSwap(uint32(g), uint32(next)) {
-		return
+	if !w.gate.CompareAndSwap(uint32(g), uint32(next)) {
+		return true
 	}
 	crashpoint.Hit("rwmutex.bereave.marked")
 	if next != gateOpen {
@@ -43,6 +47,7 @@ func bereaveRWMutex(a *arena.Arena, w rwmutexAll, g gateWord) {
 	}
 	readers, _ := rwmutexBells(a, w)
 	wakeReaders(&readers)
+	return true
 }
 
 // wakeReaders wakes all readers that sleep, and leaves their announcement: only
@@ -74,10 +79,9 @@ func repairRWMutex(a *arena.Arena, obj arena.Object, dead arena.Name) {
 	}
 	for {
 		g := gateWord(w.gate.Load())
-		if !g.valid() || !g.taken() || !dead.Covers(g.name()) {
+		if !g.valid() || !g.taken() || !dead.Covers(g.name()) || !bereaveRWMutex(a, w, g) {
 			break
 		}
-		bereaveRWMutex(a, w, g)
 	}
 	repairMutexWords(a, &w.writers, dead, true)
 }
@@ -186,8 +190,19 @@ func (m *RWMutex) recoverBy(ctx context.Context, op string, repair func() error)
 	recovering := makeGate(gateRecovering, m.name)
 	for {
 		g := gateWord(m.gate.Load())
+		if g.kind() == gateOwnerDead && g.valid() && !m.a.Gone(g.name()) {
+			// Without the writers' mutex: others are told meanwhile.
+			m.writers.Unlock()
+			if err := m.awaitGone(ctx, op, g.name()); err != nil {
+				return err
+			}
+			if err := m.enqueue(ctx, op); err != nil {
+				return err
+			}
+			continue
+		}
 		if g.kind() != gateOwnerDead && g != gateNotRecoverable || !g.valid() {
-			switch err := m.closeGate(op); {
+			switch err := m.closeGateFor(ctx, op); {
 			case err == nil:
 				if err = m.drain(ctx, op); err == nil {
 					m.Unlock()

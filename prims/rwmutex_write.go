@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/arena"
 	"github.com/shmsync/shmsync/internal/crashpoint"
 	"github.com/shmsync/shmsync/internal/park"
 	"github.com/shmsync/shmsync/internal/race"
@@ -45,7 +46,7 @@ func (m *RWMutex) lock(ctx context.Context) error {
 		if err := m.enqueue(ctx, op); err != nil {
 			return err
 		}
-		err := m.closeGate(op)
+		err := m.closeGateFor(ctx, op)
 		if err == nil {
 			return m.drain(ctx, op)
 		}
@@ -77,6 +78,35 @@ func (m *RWMutex) refused(op string, err error) error {
 	return err
 }
 
+// dyingError says that a dead process that is not gone holds a lock.
+type dyingError struct{ name arena.Name }
+
+func (e *dyingError) Error() string { return "its holder died and has not ended" }
+
+// closeGateFor is closeGate that waits until a dead holder is gone.
+//
+// Preconditions: this goroutine has the writers' mutex.
+func (m *RWMutex) closeGateFor(ctx context.Context, op string) error {
+	for {
+		var dying *dyingError
+		err := m.closeGate(op)
+		if !errors.As(err, &dying) {
+			return err
+		}
+		if err := m.awaitGone(ctx, op, dying.name); err != nil {
+			return err
+		}
+	}
+}
+
+// awaitGone waits until n, which is dead, is gone.
+func (m *RWMutex) awaitGone(ctx context.Context, op string, n arena.Name) error {
+	if err := awaitGone(ctx, m.a, m.writers.queue, n); err != errClosing {
+		return err
+	}
+	return m.closed(op)
+}
+
 // closeGate keeps readers out from now on.
 //
 // Preconditions: this goroutine has the writers' mutex.
@@ -90,7 +120,9 @@ func (m *RWMutex) closeGate(op string) error {
 				return nil
 			}
 		case g.valid() && g.taken() && m.a.Dead(g.name()):
-			m.bereave(g)
+			if !m.bereave(g) {
+				return &dyingError{g.name()}
+			}
 		case g.valid() && g.taken():
 			// Who closes it has the mutex, and we have that.
 			return m.fail(op, shmsync.ErrCorrupt, nil, g.String()+", without the writers' mutex")

@@ -64,11 +64,12 @@ func (s *Semaphore) clear() {
 	s.words.free.Store(free)
 }
 
-// bury takes the shares of the gone back.
-func (s *Semaphore) bury(gone func(arena.Name) bool) {
+// bury takes the shares of the dead back. A permit whose grant was not accepted guards
+// nothing that the dead one may have written to.
+func (s *Semaphore) bury(dead func(arena.Name) bool) {
 	if s.moves {
 		for _, h := range s.shares {
-			if s.unaccepted(h) > 0 && gone(arena.Name(h.name.Load()&arena.NameMask)) {
+			if s.unaccepted(h) > 0 && dead(arena.Name(h.name.Load()&arena.NameMask)) {
 				s.takeBackGrants(h, h.name.Load())
 			}
 		}
@@ -76,7 +77,7 @@ func (s *Semaphore) bury(gone func(arena.Name) bool) {
 	}
 	for _, h := range s.shares {
 		n := arena.Name(h.name.Load() & arena.NameMask)
-		if h.total() > 0 && gone(n) {
+		if h.total() > 0 && dead(n) && s.mon.ended(n) {
 			var c change
 			c.set(&s.words.free, s.words.free.Load()+h.permits.Load()+shut(h).permits())
 			c.set(&h.permits, 0)

@@ -2,6 +2,7 @@ package prims
 
 import (
 	"context"
+	"github.com/shmsync/shmsync/arena"
 	"math/bits"
 
 	"github.com/shmsync/shmsync"
@@ -270,12 +271,15 @@ func (v *signalView) restock(least int) {
 	}
 }
 
+// ended reports whether a participant is dead and gone.
+func (w *SignalWaker) ended(n arena.Name) bool { return w.a.Dead(n) && w.a.Gone(n) }
+
 // look is called ten times a second while a goroutine of this process waits for a
 // permit. It makes up for what a stopped or dead process owes.
 func (w *SignalWaker) look() {
 	at := int(w.cursor.Add(1)-1) * lookGates % len(w.gates)
 	for q := at; q < min(at+lookGates, len(w.gates)); q++ {
-		w.sweepGate(q, w.a.Dead)
+		w.sweepGate(q, w.ended)
 	}
 	w.sweepIndex()
 	w.restock(0)

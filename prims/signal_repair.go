@@ -28,7 +28,7 @@ func repairSignals(a *arena.Arena, o arena.Object, dead arena.Name) {
 	if err != nil {
 		return
 	}
-	gone := func(n arena.Name) bool { return dead.Covers(n) || !a.Current(n) }
+	gone := func(n arena.Name) bool { return (dead.Covers(n) || !a.Current(n)) && a.Gone(n) }
 	for q := range v.gates {
 		v.sweepGate(q, gone)
 		v.sweepTask(q, dead)
@@ -47,7 +47,7 @@ func repairSignals(a *arena.Arena, o arena.Object, dead arena.Name) {
 	v.restock(least)
 }
 
-// sweepGate schedules the queue again if its executor is gone, and sets the bits
+// sweepGate schedules the queue again if its executor is dead and gone, and sets the bits
 // that a scheduled one must have.
 func (v *signalView) sweepGate(q int, gone func(arena.Name) bool) {
 	gate := &v.gates[q].word

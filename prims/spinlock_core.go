@@ -158,8 +158,7 @@ func (c *spinCore) step(o spinWord, as spinKind) (took, changed bool, err error)
 	case o.kind() == spinOwnerDead:
 		return false, false, c.fail("lock", shmsync.ErrOwnerDead, c.a.Who(o.name()), "")
 	case c.a.Dead(o.name()):
-		bereaveSpin(c.a, c.words, o, c.rw != nil)
-		return false, true, nil
+		return false, bereaveSpin(c.a, c.words, o, c.rw != nil), nil
 	}
 	return false, false, nil
 }
@@ -190,6 +189,8 @@ type spinWaiter struct {
 	queue  *park.Queue
 	cancel park.Cancel
 	slept  bool
+	dying  bool // the last sleep was for a holder that is dead and not gone
+	exit   goneWait
 }
 
 // wait takes the lock as kind says, and waits until it can.
@@ -240,7 +241,7 @@ func (w *spinWaiter) acquire(ctx context.Context, mayRepair bool) error {
 		}
 		switch w.sleep() {
 		case park.Again:
-			spun = false
+			spun = w.dying
 		case park.Canceled:
 			// A satisfied condition beats the end of the context, and a wake that
 			// was ours is not dropped.
@@ -296,7 +297,11 @@ func (w *spinWaiter) sleep() park.Result {
 		return park.Again
 	}
 	w.slept = true
-	r := w.queue.Sleep(uint32(v), park.Bed{Owner: o.name()}, &w.cancel)
+	bed := park.Bed{Owner: o.name()}
+	if w.dying = !w.c.a.Current(o.name()); w.dying {
+		bed = park.Bed{Bounded: w.exit.next()}
+	}
+	r := w.queue.Sleep(uint32(v), bed, &w.cancel)
 	crashpoint.Hit("spinlock.lock.woken")
 	return r
 }
@@ -304,7 +309,13 @@ func (w *spinWaiter) sleep() park.Result {
 // blocks reports whether o is a word that a waiter may sleep on: one that the
 // next change of will wake it.
 func (c *spinCore) blocks(o spinWord) bool {
-	return o.valid(c.rw != nil) && o.held() && c.a.Current(o.name())
+	return o.valid(c.rw != nil) && o.held() && (c.a.Current(o.name()) || c.stays(o))
+}
+
+// stays reports whether o is the hold of a dead one that is not gone, and which passes
+// on when it is.
+func (c *spinCore) stays(o spinWord) bool {
+	return o.kind() != spinDraining && o.bereaved(policyOf(c.words.policy)).free() && !c.a.Gone(o.name())
 }
 
 // leave ends a wait that did not get the lock. A wake may have been meant for

@@ -25,15 +25,16 @@ func init() {
 	})
 }
 
-// bereaveSpin deals with state word o, whose name was found dead.
-func bereaveSpin(a *arena.Arena, w *spinWords, o spinWord, readers bool) {
+// bereaveSpin deals with state word o, whose name was found dead. It reports false if the
+// word stays: the data that it guards is handed over when the dead one is gone.
+func bereaveSpin(a *arena.Arena, w *spinWords, o spinWord, readers bool) (changed bool) {
 	next := o.bereaved(policyOf(w.policy))
-	if next == o {
-		return
+	if next == o || next.free() && o.kind() != spinDraining && !a.Gone(o.name()) {
+		return false
 	}
 	// sync(spinlock.release): release
 	if !w.state.CompareAndSwap(uint32(o), uint32(next)) {
-		return
+		return true
 	}
 	crashpoint.Hit("spinlock.bereave.marked")
 	if next.kind() == spinOwnerDead {
@@ -42,6 +43,7 @@ func bereaveSpin(a *arena.Arena, w *spinWords, o spinWord, readers bool) {
 	} else {
 		wakeSpinWaiters(a, w, arena.OwedOne, readers)
 	}
+	return true
 }
 
 // wakeSpinWaiters wakes those who wait for the state word, announced or not:
@@ -74,7 +76,9 @@ func repairSpinWord(a *arena.Arena, obj arena.Object, dead arena.Name, readers b
 		if !dead.Covers(o.name()) || !o.held() {
 			return
 		}
-		bereaveSpin(a, w, o, readers)
+		if !bereaveSpin(a, w, o, readers) {
+			return
+		}
 	}
 }
 
@@ -150,6 +154,16 @@ func (c *spinCore) recover(ctx context.Context, repair func() error) error {
 				return nil
 			case errors.Is(err, shmsync.ErrOwnerDead), errors.Is(err, shmsync.ErrNotRecoverable):
 				continue
+			default:
+				return err
+			}
+		}
+		if o.kind() == spinOwnerDead && !c.a.Gone(o.name()) {
+			switch err := awaitGone(ctx, c.a, c.queue, o.name()); err {
+			case nil:
+				continue // somebody else may recover it by now
+			case errClosing:
+				return c.closed()
 			default:
 				return err
 			}

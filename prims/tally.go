@@ -275,6 +275,14 @@ func (t *tally) claim(n uint64, fromOthers bool) bool {
 		t.mon.leave(nil)
 		return false
 	}
+	if w.owed.Load() != 0 && !t.a.AllGone() {
+		// Who takes over what the dead owe writes where they may still write.
+		t.mon.leave(nil)
+		if err := t.mon.awaitAllGone(); err != nil {
+			panic(err)
+		}
+		return t.claim(n, fromOthers)
+	}
 	h := t.mine()
 	owed := w.owed.Load()
 	of := min(n, owed)
@@ -339,6 +347,14 @@ func (t *tally) reset() {
 		}
 	}
 	w := t.words
+	if w.owed.Load() != 0 && !t.a.AllGone() {
+		t.mon.leave(nil)
+		if err := t.mon.awaitAllGone(); err != nil {
+			panic(err)
+		}
+		t.reset()
+		return
+	}
 	count, owed := w.count.Load(), w.owed.Load()
 	switch {
 	case owed == 0:

@@ -151,7 +151,7 @@ func (x *Waitable[S, E]) Recover(ctx context.Context, repair func(s *S) error) e
 		c.set(&x.words.lostBy, 0)
 		x.change(&c, &s)
 		x.mon.commit(&c)
-		x.bury(x.mon.gone)
+		x.bury(x.mon.absent)
 		return true
 	})
 	switch {

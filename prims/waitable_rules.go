@@ -148,7 +148,7 @@ func (x *Waitable[S, E]) requeue(w wait)         { x.fifo.requeue(w) }
 func (x *Waitable[S, E]) each(f func(wait) bool) { x.fifo.each(f) }
 func (x *Waitable[S, E]) clear()                 { x.fifo.clear() }
 
-func (x *Waitable[S, E]) bury(gone func(arena.Name) bool) {
+func (x *Waitable[S, E]) bury(dead func(arena.Name) bool) {
 	undo := x.rules.Bury
 	if undo == nil {
 		undo = x.rules.Release
@@ -162,7 +162,8 @@ func (x *Waitable[S, E]) bury(gone func(arena.Name) bool) {
 				h.count.Store(0) // a peer wrote that
 			}
 			// One by one: a claim is undone together with its count.
-			for n := h.count.Load(); n > 0 && gone(arena.Name(h.name.Load()&arena.NameMask)); n-- {
+			of := arena.Name(h.name.Load() & arena.NameMask)
+			for n := h.count.Load(); n > 0 && dead(of) && x.mon.ended(of); n-- {
 				s := x.state()
 				undo(&s, unpackExtra[E](h.extra.Load()))
 				var c change

@@ -88,10 +88,24 @@ var mutants = []mutant{
 		pkg:  "prims", run: "TestQueueCrash$", tags: withPoints,
 	},
 	{
+		name: "the dead are gone",
+		file: "arena/gone.go",
+		old:  "capNoKernelIO != 0 || a.ended(i) || ",
+		new:  "capNoKernelIO != 0 || true || ",
+		pkg:  "prims", run: "TestDataIsHandedOverWhenTheDeadCannotWriteIt",
+	},
+	{
+		name: "Recover takes the lock before the dead one is gone",
+		file: "prims/mutex_gone.go",
+		old:  "return m.internal || o.kind() != kindOwnerDead || m.a.Gone(o.name())",
+		new:  "return true",
+		pkg:  "prims", run: "TestDataIsHandedOverWhenTheDeadCannotWriteIt",
+	},
+	{
 		name: "permits die with their owner",
 		file: "prims/semaphore_rules.go",
-		old:  "\t\tif h.total() > 0 && gone(n) {\n",
-		new:  "\t\tif h.total() > 1<<40 && gone(n) {\n",
+		old:  "\t\tif h.total() > 0 && dead(n) && s.mon.ended(n) {\n",
+		new:  "\t\tif h.total() > 1<<40 && dead(n) && s.mon.ended(n) {\n",
 		pkg:  "prims", run: "TestSemaphoreTakesBackFromTheDead",
 	},
 	{
@@ -111,7 +125,7 @@ var mutants = []mutant{
 	{
 		name: "items die with their lease",
 		file: "prims/queue_slots.go",
-		old:  "\t\tif gone(st.name()) {\n\t\t\tx.giveBack(i, s, st)\n\t\t}\n",
+		old:  "\t\tif dead(st.name()) && x.mon.ended(st.name()) {\n\t\t\tx.giveBack(i, s, st)\n\t\t}\n",
 		new:  "",
 		pkg:  "prims", run: "TestQueueLeasesOfTheDead",
 	},
@@ -188,15 +202,15 @@ var mutants = []mutant{
 	{
 		name: "claims die with their owner",
 		file: "prims/waitable_rules.go",
-		old:  "n > 0 && gone(",
-		new:  "n > 1<<40 && gone(",
+		old:  "n > 0 && dead(",
+		new:  "n > 1<<40 && dead(",
 		pkg:  "prims", run: "TestWaitableTakesBackFromTheDead",
 	},
 	{
 		name: "keys die with their owner",
 		file: "prims/multilock_queue.go",
-		old:  "!h.taken() || !gone(h.owner().name()) {",
-		new:  "!h.taken() || gone != nil {",
+		old:  "!h.taken() || !dead(h.owner().name()) {",
+		new:  "!h.taken() || dead != nil {",
 		pkg:  "prims", run: "TestMultiLockOwnerDeathRelease",
 	},
 	{
