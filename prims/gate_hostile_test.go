@@ -172,7 +172,9 @@ func TestHostileGates(t *testing.T) {
 		body.clean()
 	}
 	t.Logf("%d rounds", rounds)
-	g, b, once := newWaitGroup(t, a, "w"), newBarrier(t, a, "b", 1, nil), newOnce(t, a, "o")
+	g, once := newWaitGroup(t, a, "w"), newOnce(t, a, "o")
+	b, err := prims.AttachBarrier(a, "b", nil)
+	require.NoError(t, err)
 	g.Add(1)
 	g.Done()
 	require.NoError(t, g.WaitContext(t.Context()))

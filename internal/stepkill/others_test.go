@@ -718,6 +718,14 @@ func addGroupWaits() {
 	each("waitgroup/wait, gives up", group(func(g *prims.WaitGroup, p *part) {
 		p.late, p.op = true, briefly(func(ctx context.Context) { g.WaitContext(ctx) })
 	}), 1)
+	each("waitgroup/claim", group(func(g *prims.WaitGroup, p *part) {
+		p.op = func() { g.Claim(1) }
+		p.rescue = func() {
+			if g.State().Err != nil {
+				g.Reset()
+			}
+		}
+	}), 0)
 	// One that is dead had raised it.
 	each("waitgroup/reset", group(func(g *prims.WaitGroup, p *part) {
 		p.hold, p.free = nil, nil
