@@ -9,6 +9,7 @@ import (
 	"log"
 	"os"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/shmsync/shmsync"
@@ -21,10 +22,11 @@ import (
 // ledger is what the lock guards. The accounts have 100 together.
 type ledger struct {
 	Accounts [2]int64
-	// Moving is written before the accounts are touched, and is 0 when they are
-	// whole. Before is what they were.
-	Moving int64
-	Before [2]int64
+	// Moving is set before the accounts are touched, and is 0 when they are whole. It is
+	// atomic, though the lock guards it: the compiler may delay or drop a plain store, and
+	// a teller that is killed would leave torn accounts without a mark.
+	Moving atomic.Int64
+	Before [2]int64 // what the accounts were
 }
 
 func join(name string) (*arena.Arena, *prims.Mutex, *ledger) {
@@ -44,8 +46,10 @@ func teller() {
 		time.Sleep(time.Millisecond)
 	}
 	mu.Lock()
-	l.Before, l.Moving = l.Accounts, 30
-	l.Accounts[0] -= l.Moving
+	const sum = 30
+	l.Before = l.Accounts
+	l.Moving.Store(sum)
+	l.Accounts[0] -= sum
 	crew.Say("")
 	crew.Hear() // the other half never comes
 }
@@ -62,7 +66,10 @@ func auditor() {
 	crew.Say("%v", err)
 	crew.Say("accounts %v: a repair is due", l.Accounts)
 	crew.Check(mu.Recover(context.Background(), func() error {
-		l.Accounts, l.Moving = l.Before, 0
+		if l.Moving.Load() != 0 {
+			l.Accounts = l.Before
+			l.Moving.Store(0)
+		}
 		return nil
 	}))
 	mu.Lock()

@@ -15,6 +15,7 @@ import (
 	"log"
 	"os"
 	"strconv"
+	"sync/atomic"
 
 	"github.com/shmsync/shmsync"
 	"github.com/shmsync/shmsync/arena"
@@ -27,9 +28,12 @@ const candidates = 3
 
 // office is what belongs to the leader. The Mutex guards it.
 type office struct {
-	Term    int64 // how many leaders there have been
-	Begun   int64 // entries
-	Written int64
+	Term int64 // how many leaders there have been
+
+	// A leader counts an entry in Begun before it writes it, and in Written afterwards. Both
+	// are atomic, though the Mutex guards them: the compiler may delay or drop a plain store,
+	// and a leader that is killed would leave the wrong one of the two behind.
+	Begun, Written atomic.Int64
 }
 
 func stand() {
@@ -59,9 +63,9 @@ func stand() {
 
 // repair takes back what a leader has left half done.
 func (o *office) repair() error {
-	if o.Begun != o.Written {
-		crew.Say("repaired: entry %d taken back", o.Begun)
-		o.Begun = o.Written
+	if begun, written := o.Begun.Load(), o.Written.Load(); begun != written {
+		crew.Say("repaired: entry %d taken back", begun)
+		o.Begun.Store(written)
 	}
 	return nil
 }
@@ -71,13 +75,12 @@ func (o *office) lead() {
 	crew.Say("leads: %d", o.Term)
 	for {
 		line := crew.Hear() // ends this process when the boss is done with it
-		o.Begun++
+		o.Begun.Add(1)
 		if line == "half" {
 			crew.Say("half")
 			continue
 		}
-		o.Written++
-		crew.Say("wrote: %d", o.Written)
+		crew.Say("wrote: %d", o.Written.Add(1))
 	}
 }
 
