@@ -459,7 +459,7 @@ func peek(path string) (*Arena, error) {
 	if _, err := f.ReadAt(b, 0); err != nil {
 		return nil, err
 	}
-	a := &Arena{}
+	a := &Arena{membership: &membership{}}
 	a.memory, a.geo, a.label = newMemory(b), geo, path
 	return a, nil
 }

@@ -17,9 +17,24 @@ import (
 	"github.com/shmsync/shmsync/shm"
 )
 
-// Arena is this process's membership in a shared arena. Its methods may be
-// called by many goroutines at once, but none after the last Close.
+// Arena is one opening of a shared arena by this process. All openings of the
+// process share one membership. Each opening is closed separately: its Close ends
+// the handles that were opened through it, and no others.
+//
+// Many goroutines may call the methods at once. After Close, a method that can
+// return an error returns one that Is [shmsync.ErrClosed]. The methods that only
+// look panic, or serve the other openings of this process.
 type Arena struct {
+	*membership
+	ending atomic.Bool
+	over   atomic.Bool
+	onEnd  sync.Map          // func() to be called when this opening ends, by key
+	waits  map[Offset][]Wait // what WaitsOf has found in a copy
+}
+
+// membership is what the openings of one arena share: the participant that this
+// process is in it.
+type membership struct {
 	core
 	seg   *shm.Segment
 	id    segmentID
@@ -47,8 +62,7 @@ type Arena struct {
 	asked      []atomic.Int64 // when Dead last asked for the byte of a slot's participant, CLOCK_MONOTONIC ns
 	deaths     deathLog
 
-	copied bool              // an Inspector's: a copy that nobody else sees
-	waits  map[Offset][]Wait // what WaitsOf has found in a copy
+	copied bool // an Inspector's: a copy that nobody else sees
 
 	onClose     sync.Map      // func() to be called before the arena is unmapped, by key
 	announceMap atomic.Uint32 // announce records in use, a bit each

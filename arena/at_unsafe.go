@@ -25,6 +25,9 @@ func At[T any](a *Arena, off Offset) *T {
 // TryAt is At for an offset that came from a peer: a wrong one is an error that
 // Is [shmsync.ErrCorrupt].
 func TryAt[T any](a *Arena, off Offset) (*T, error) {
+	if err := a.use("arena.at"); err != nil {
+		return nil, err
+	}
 	t := reflect.TypeFor[T]()
 	if err := layoutOf(t).err; err != nil {
 		panic("shmsync: arena " + strconv.Quote(a.label) + ": " + err.Error())

@@ -13,6 +13,9 @@ import (
 // Objects are checked by the kinds that this program knows, too. What others
 // change meanwhile may be found in passing: ask again before worrying.
 func (a *Arena) Check() error {
+	if err := a.use("arena.check"); err != nil {
+		return err
+	}
 	errs := a.checkHeap()
 	a.visit(func(o Object) {
 		ops, ok := kindOps(o.Kind)

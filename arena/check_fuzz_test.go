@@ -68,9 +68,9 @@ func FuzzHostile(f *testing.F) {
 		closed, _, err := a.OpenObject(spec("closed"))
 		require.NoError(t, err)
 		a.CloseObject(closed)
-		mine, err := a.HubNode(o, head)
+		mine, err := a.HubNode(o, head, anyNode)
 		require.NoError(t, err)
-		theirs, err := dead.HubNode(o, dead.u64(o.Body))
+		theirs, err := dead.HubNode(o, dead.u64(o.Body), anyNode)
 		require.NoError(t, err)
 		node, err := dead.ClaimNode()
 		require.NoError(t, err)
@@ -111,7 +111,7 @@ func FuzzHostile(f *testing.F) {
 					continue
 				}
 				require.LessOrEqual(t, uint64(o.Body)+o.Size, m.size)
-				tolerate(t, func() { m.HubNode(o, m.u64(o.Body)) })
+				tolerate(t, func() { m.HubNode(o, m.u64(o.Body), anyNode) })
 				m.EachHubNode(m.u64(o.Body), all)
 				m.CloseObject(o)
 				m.Delete(name)

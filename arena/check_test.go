@@ -58,7 +58,7 @@ func TestCheckFindsWhatIsWrong(t *testing.T) {
 			w.o = a.handles.refs[o.Offset].header
 			other, _ := withHub(t, a, "p")
 			w.other = a.handles.refs[other.Offset].header
-			off, err := a.HubNode(o, head)
+			off, err := a.HubNode(o, head, anyNode)
 			require.NoError(t, err)
 			w.hub = a.node(off)
 			off, err = a.ClaimNode()

@@ -15,24 +15,56 @@ var (
 	_ = crashpoint.Register("arena.close.freed")
 )
 
-// Close leaves the arena, when it is the last Close of those that match the
-// Opens of this process. What this process still holds, or waits for, is
-// treated as its death would be: others find ErrOwnerDead. Its goroutines that
-// wait are told ErrClosed.
+// Close ends this opening of the arena. It closes the handles that were opened
+// through it first: their waits end with an error that Is [shmsync.ErrClosed].
+// Closing an opening twice is such an error, too, and changes nothing.
 //
-// Pointers into the arena die with it: using a handle after Close, or beside
-// it, is the caller's mistake and may end in a fault.
+// The Close of the last opening of this process leaves the arena. What this process
+// still holds is then treated as its death would be: others find ErrOwnerDead.
+// Pointers into the arena die with it: using one after Close, or beside it, is the
+// caller's mistake and may end in a fault. Close waits for the waits that it ends,
+// so a function that such a wait calls, as a Repair, must not call Close.
 func (a *Arena) Close() error {
-	attached.Lock()
-	defer attached.Unlock()
-	if a.opens == 0 {
-		return a.fail("arena.close", shmsync.ErrClosed, "")
+	if !a.ending.CompareAndSwap(false, true) {
+		return a.closedError("arena.close")
 	}
-	if a.opens--; a.opens > 0 {
+	a.onEnd.Range(func(_, f any) bool {
+		f.(func())()
+		return true
+	})
+	a.over.Store(true)
+	attached.Lock()
+	a.opens--
+	last := a.opens == 0
+	if last {
+		delete(attached.arenas, a.id)
+	}
+	attached.Unlock()
+	// Not under the lock: what is waited for below may open an arena. If that is this
+	// one, it joins as another participant.
+	if !last {
 		return nil
 	}
-	delete(attached.arenas, a.id)
-	return a.leave()
+	return (&Arena{membership: a.membership}).leave()
+}
+
+func (a *Arena) closedError(op string) error {
+	return a.fail(op, shmsync.ErrClosed, "this opening of the arena is closed")
+}
+
+// use reports an operation on a closed opening.
+func (a *Arena) use(op string) error {
+	if a.over.Load() {
+		return a.closedError(op)
+	}
+	return nil
+}
+
+// mustUse is use for an operation that has no error.
+func (a *Arena) mustUse(op string) {
+	if err := a.use(op); err != nil {
+		panic(err)
+	}
 }
 
 func (a *Arena) leave() error {
@@ -81,3 +113,8 @@ func (a *Arena) leave() error {
 // still be used: for what keeps goroutines waiting in this process. A second
 // call with the same key replaces the first.
 func (a *Arena) OnClose(key any, f func()) { a.onClose.Store(key, f) }
+
+// OnEnd makes f be called when this opening is closed, before OnClose calls anything
+// if it is the last: for the handles that were opened through it. A second call with
+// the same key replaces the first.
+func (a *Arena) OnEnd(key any, f func()) { a.onEnd.Store(key, f) }

@@ -28,7 +28,7 @@ func init() {
 		if err != nil {
 			return err
 		}
-		node, err := s.arena.HubNode(obj, s.arena.u64(obj.Body))
+		node, err := s.arena.HubNode(obj, s.arena.u64(obj.Body), anyNode)
 		if err != nil {
 			return err
 		}
@@ -68,7 +68,7 @@ func everything(a *Arena) error {
 	head := a.u64(there.Body)
 	a.ReadyOne(head, 0)
 	for range 2 {
-		node, err := a.HubNode(there, head)
+		node, err := a.HubNode(there, head, anyNode)
 		try(err)
 		a.ReleaseHubNode(node)
 	}
@@ -76,7 +76,7 @@ func everything(a *Arena) error {
 
 	own, _, err := a.OpenObject(spec("own"))
 	try(err)
-	_, err = a.HubNode(own, a.u64(own.Body))
+	_, err = a.HubNode(own, a.u64(own.Body), anyNode)
 	try(err)
 	a.CloseObject(own)
 	try(a.Delete("own"))

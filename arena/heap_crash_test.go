@@ -63,7 +63,7 @@ func runEverything(t *testing.T, a *Arena) {
 	}
 	o, _, err := a.OpenObject(spec("new"))
 	require.NoError(t, err)
-	off, err := a.HubNode(o, a.u64(o.Body))
+	off, err := a.HubNode(o, a.u64(o.Body), anyNode)
 	require.NoError(t, err)
 	require.True(t, a.ReleaseHubNode(off))
 	a.CloseObject(o)

@@ -148,7 +148,7 @@ var deeds = map[string]deed{
 			makeNew(t, a, v)
 			o, _, err := v.OpenObject(spec("new"))
 			require.NoError(t, err)
-			off, err := v.HubNode(o, v.u64(o.Body))
+			off, err := v.HubNode(o, v.u64(o.Body), anyNode)
 			require.NoError(t, err)
 			return off
 		},
@@ -161,7 +161,7 @@ var deeds = map[string]deed{
 func makeNew(t *testing.T, a, _ *Arena) Offset {
 	o, _, err := a.OpenObject(spec("new"))
 	require.NoError(t, err)
-	off, err := a.HubNode(o, a.u64(o.Body))
+	off, err := a.HubNode(o, a.u64(o.Body), anyNode)
 	require.NoError(t, err)
 	a.CloseObject(o)
 	return off
@@ -176,7 +176,7 @@ func stopDeleting(a *Arena, name string) {
 
 func hubOfNew(a *Arena, _ Offset) {
 	o, _, _ := a.OpenObject(spec("new"))
-	a.HubNode(o, a.u64(o.Body))
+	a.HubNode(o, a.u64(o.Body), anyNode)
 }
 
 // run prepares the deed, and then does it up to the point where v stops. It

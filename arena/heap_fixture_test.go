@@ -32,7 +32,7 @@ func newNeighbours(size uint64, slots int) *neighbours {
 
 // join makes a new participant in that slot.
 func (p *neighbours) join(slot int) *Arena {
-	a := &Arena{mySlot: slot}
+	a := &Arena{membership: &membership{mySlot: slot}}
 	a.memory = newMemory(p.bytes)
 	a.geo = p.geo
 	a.label = "neighbours"

@@ -85,7 +85,7 @@ func TestRandomDeaths(t *testing.T) {
 					}
 					continue
 				}
-				if off, err := a.HubNode(o, a.u64(o.Body)); err == nil {
+				if off, err := a.HubNode(o, a.u64(o.Body), anyNode); err == nil {
 					a.ReleaseHubNode(off)
 				} else if !isAny(err, shmsync.ErrNoSpace) {
 					failed <- err.Error()

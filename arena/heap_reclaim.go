@@ -124,6 +124,7 @@ type AllocStats struct {
 // Stats counts what is in the heap. While others use the arena the numbers are
 // of no single moment.
 func (a *Arena) Stats() AllocStats {
+	a.mustUse("arena.stats")
 	s := AllocStats{Chunks: a.geo.chunkCount, Bytes: a.geo.chunkCount * chunkSize}
 	for i := range a.geo.chunkCount {
 		w := a.loadChunk(i)

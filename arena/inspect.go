@@ -73,7 +73,7 @@ func (i *Inspector) read() error {
 	if err != nil {
 		return err
 	}
-	a := &Arena{seg: &shm.Segment{}, copied: true, burials: map[int]*burial{}}
+	a := &Arena{membership: &membership{seg: &shm.Segment{}, copied: true, burials: map[int]*burial{}}}
 	a.memory = newMemory(img.Bytes())
 	a.fetch = img.Fetch
 	a.geo = geo

@@ -25,6 +25,7 @@ type ObjectMetrics struct {
 //
 //	expvar.Publish("jobs", expvar.Func(func() any { return a.Metrics() }))
 func (a *Arena) Metrics() Metrics {
+	a.mustUse("arena.metrics")
 	stats := a.Stats()
 	m := Metrics{Deaths: a.Deaths(), Size: a.Size(), Used: stats.Reserved * chunkSize, Objects: map[string]ObjectMetrics{}}
 	for range a.Participants() {

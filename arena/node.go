@@ -18,8 +18,7 @@ var (
 	_ = crashpoint.Register("arena.node.reclaimed")
 )
 
-// nodeLocal serialises the hub nodes of this process, which has one for each
-// object.
+// nodeLocal serialises how this process gets and gives back hub nodes.
 type nodeLocal struct{ sync.Mutex }
 
 // ClaimNode gives a wait node that is in no use. It is idle, belongs to this

@@ -16,14 +16,13 @@ var (
 	_ = crashpoint.Register("arena.hub.retired")
 )
 
-// HubNode gives this participant's hub node of o, whose list of hub nodes begins
-// at head, a word of o's body that is zero in a new object. It finds the one
-// that this participant has, takes one that nobody has, or pushes a new one;
-// nodes leave the list only when the object is deleted.
+// HubNode gives this participant a hub node of o, whose list of hub nodes begins
+// at head, a word of o's body that is zero in a new object. It finds one that this
+// participant has and for which unused is true, takes one that nobody has, or pushes
+// a new one; nodes leave the list only when the object is deleted.
 //
-// The node is idle when it is new to this participant. Calls of this process
-// for one object give the same node.
-func (a *Arena) HubNode(o Object, head *atomic.Uint64) (Offset, error) {
+// The node is idle when it is new to this participant.
+func (a *Arena) HubNode(o Object, head *atomic.Uint64, unused func(Offset) bool) (Offset, error) {
 	list, ok := a.offsetOf(head)
 	if !ok || list < o.Body || uint64(list-o.Body)+8 > o.Size {
 		panic("shmsync: arena " + strconv.Quote(a.label) + ": HubNode of " + strconv.Quote(o.String()) +
@@ -34,7 +33,9 @@ func (a *Arena) HubNode(o Object, head *atomic.Uint64) (Offset, error) {
 	var mine, taken Offset
 	err := a.EachHubNode(head, func(off Offset, n *Node) bool {
 		if n.Owner() == a.self {
-			mine = off
+			if unused(off) {
+				mine = off
+			}
 		} else if taken == 0 && a.takeHubNode(n) {
 			taken = off
 		}

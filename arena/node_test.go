@@ -63,12 +63,12 @@ func TestHubNodesAreTakenAgain(t *testing.T) {
 	p := newNeighbours(2<<20, 4)
 	a, b, c := p.join(1), p.join(2), p.join(3)
 	o, head := withHub(t, a, "x")
-	mine, err := a.HubNode(o, head)
+	mine, err := a.HubNode(o, head, anyNode)
 	require.NoError(t, err)
-	same, err := a.HubNode(o, head)
+	same, err := a.HubNode(o, head, anyNode)
 	require.NoError(t, err)
 	require.Equal(t, mine, same)
-	theirs, err := b.HubNode(o, b.u64(o.Body))
+	theirs, err := b.HubNode(o, b.u64(o.Body), anyNode)
 	require.NoError(t, err)
 	require.NotEqual(t, mine, theirs)
 	requireSound(t, a)
@@ -77,7 +77,7 @@ func TestHubNodesAreTakenAgain(t *testing.T) {
 	require.Equal(t, a.self, a.node(mine).Owner())
 	require.True(t, a.ReleaseHubNode(mine))
 	require.True(t, a.ReleaseHubNode(mine))
-	third, err := c.HubNode(o, c.u64(o.Body))
+	third, err := c.HubNode(o, c.u64(o.Body), anyNode)
 	require.NoError(t, err)
 	require.Equal(t, mine, third)
 	n := a.node(third)
@@ -91,7 +91,7 @@ func TestHubNodesAreTakenAgain(t *testing.T) {
 func TestReadyHubNodeIsKept(t *testing.T) {
 	a := newNeighbours(2<<20, 4).join(1)
 	o, head := withHub(t, a, "x")
-	off, err := a.HubNode(o, head)
+	off, err := a.HubNode(o, head, anyNode)
 	require.NoError(t, err)
 	n := a.node(off)
 	require.True(t, n.swapState(NodeIdle, NodeWaiting))
@@ -108,7 +108,7 @@ func TestHubNodePanicsOnAHeadElsewhere(t *testing.T) {
 	o, _ := withHub(t, a, "x")
 	var local atomic.Uint64
 	for _, head := range []*atomic.Uint64{&local, a.u64(o.Offset), a.u64(o.Body + 200)} {
-		require.Panics(t, func() { a.HubNode(o, head) })
+		require.Panics(t, func() { a.HubNode(o, head, anyNode) })
 	}
 }
 
@@ -116,12 +116,12 @@ func TestHubNodesGoWithTheirObject(t *testing.T) {
 	p := newNeighbours(2<<20, 4)
 	a, b := p.join(1), p.join(2)
 	other, otherHead := withHub(t, a, "other")
-	_, err := a.HubNode(other, otherHead)
+	_, err := a.HubNode(other, otherHead, anyNode)
 	require.NoError(t, err)
 	o, head := withHub(t, a, "x")
-	mine, err := a.HubNode(o, head)
+	mine, err := a.HubNode(o, head, anyNode)
 	require.NoError(t, err)
-	_, err = b.HubNode(o, b.u64(o.Body))
+	_, err = b.HubNode(o, b.u64(o.Body), anyNode)
 	require.NoError(t, err)
 	require.True(t, a.ReleaseHubNode(mine))
 	a.CloseObject(o)
@@ -162,7 +162,7 @@ func TestHubNodesOfTheDead(t *testing.T) {
 	}
 	for name, s := range states {
 		t.Run(name, func(t *testing.T) {
-			off, err := b.HubNode(o, b.u64(o.Body))
+			off, err := b.HubNode(o, b.u64(o.Body), anyNode)
 			require.NoError(t, err)
 			n := a.node(off)
 			s.make(n, off)
@@ -171,7 +171,7 @@ func TestHubNodesOfTheDead(t *testing.T) {
 			require.Equal(t, s.free, n.State() == NodeFree)
 			requireSound(t, a)
 			b = p.join(2)
-			again, err := b.HubNode(o, b.u64(o.Body))
+			again, err := b.HubNode(o, b.u64(o.Body), anyNode)
 			require.NoError(t, err)
 			require.Equal(t, s.free, again == off)
 			if !s.free {
@@ -191,7 +191,7 @@ func TestStrayHubNodesAreTakenWhenTold(t *testing.T) {
 	p := newNeighbours(2<<20, 4)
 	a, b, c := p.join(1), p.join(2), p.join(3)
 	o, _ := withHub(t, a, "x")
-	off, err := b.HubNode(o, b.u64(o.Body))
+	off, err := b.HubNode(o, b.u64(o.Body), anyNode)
 	require.NoError(t, err)
 	n := a.node(off)
 	b.SetWaiting(off)
@@ -214,7 +214,7 @@ func TestStrayHubNodesAreTakenWhenTold(t *testing.T) {
 	require.True(t, b.TakeReady(func(Offset) { t.Error("it is nobody's") }))
 	died()
 	require.Equal(t, NodeFree, n.State())
-	again, err := c.HubNode(o, c.u64(o.Body))
+	again, err := c.HubNode(o, c.u64(o.Body), anyNode)
 	require.NoError(t, err)
 	require.Equal(t, off, again)
 	require.EqualValues(t, 1, a.Stats().HubNodes)
@@ -377,7 +377,7 @@ func TestEachHubNodeRefusesWhatIsNoList(t *testing.T) {
 	for to := range nodes {
 		link(4, nodes[to])
 		require.ErrorIs(t, a.EachHubNode(head, all), shmsync.ErrCorrupt)
-		_, err := a.HubNode(o, a.u64(o.Body+8))
+		_, err := a.HubNode(o, a.u64(o.Body+8), anyNode)
 		require.NoError(t, err)
 	}
 	for _, wild := range []Offset{1, o.Offset, Offset(a.size), ^Offset(0)} {
@@ -436,7 +436,7 @@ func TestHubNodesUnderChurn(t *testing.T) {
 		}
 		wg.Go(func() {
 			for range rounds {
-				off, err := a.HubNode(o, a.u64(o.Body))
+				off, err := a.HubNode(o, a.u64(o.Body), anyNode)
 				if err != nil {
 					bad <- err.Error()
 					return
@@ -461,3 +461,6 @@ func TestHubNodesUnderChurn(t *testing.T) {
 	requireSound(t, first)
 	require.LessOrEqual(t, first.Stats().Nodes, uint64(2*members))
 }
+
+// anyNode accepts every hub node that this participant has.
+func anyNode(Offset) bool { return true }

@@ -151,6 +151,7 @@ const holePatience = time.Second
 // participants die, the first of them are not told; the next one that is told says
 // how many, in [Participant.Missed].
 func (a *Arena) OnDeath(f func(Participant)) {
+	a.mustUse("arena.on_death")
 	l := &a.deaths
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io/fs"
 	"runtime"
+	"strings"
 	"syscall"
 
 	"github.com/shmsync/shmsync"
@@ -22,8 +23,12 @@ var (
 
 // Delete removes the object of that name, and its name, for good. Where there is
 // none the error Is [fs.ErrNotExist]. While a living participant, this one
-// included, has it open, it stays and the error Is [syscall.EBUSY].
+// included, has it open, or holds something of it although its handle is closed, it
+// stays and the error Is [syscall.EBUSY] and says who that is.
 func (a *Arena) Delete(name string) error {
+	if err := a.use("arena.delete"); err != nil {
+		return err
+	}
 	hash := hashName(name)
 	a.handles.Lock()
 	defer a.handles.Unlock()
@@ -40,6 +45,9 @@ func (a *Arena) Delete(name string) error {
 
 // DeleteObject removes an object, as Delete does one that has a name.
 func (a *Arena) DeleteObject(o Object) error {
+	if err := a.use("arena.delete"); err != nil {
+		return err
+	}
 	a.handles.Lock()
 	defer a.handles.Unlock()
 	a.releaseDeferred()
@@ -51,17 +59,18 @@ func (a *Arena) DeleteObject(o Object) error {
 
 // erase deletes an object that we have just opened for that, or closes it again.
 // The caller holds handles.
-func (c *core) erase(off Offset) error {
+func (a *Arena) erase(off Offset) error {
+	c := &a.core
 	ref := c.handles.refs[off]
 	h := &ref.header
 	if ref.count > 1 {
 		c.forget(off)
-		return c.busy(h, []Name{c.self})
+		return c.busy(h, fmt.Sprintf("participants %v have it open", []Name{c.self}))
 	}
 	// The guard takes over from the open bit, which would be in the way.
 	c.guard(off)
 	c.forget(off)
-	err := c.decide(h)
+	err := c.decide(h, func() []string { return a.holders(h.Object) })
 	c.unguard()
 	if err != nil {
 		return err
@@ -82,9 +91,13 @@ func (c *core) erase(off Offset) error {
 //
 // Each writes before it reads, so either the deleter sees the bit or the opener
 // sees the phase; and then one CAS of the phase decides.
-func (c *core) decide(h *header) error {
+//
+// Nobody who has not opened the object takes hold of it, so the holds that are left
+// then are of handles that were closed: holders names them. The object stays for
+// those, too.
+func (c *core) decide(h *header, holders func() []string) error {
 	ours := makeObject(objectDeleting, c.self)
-	var who []Name
+	var why string
 	crashpoint.Hit("arena.delete.before_mark")
 	for try := range claimTries * patience {
 		s := h.load()
@@ -100,9 +113,13 @@ func (c *core) decide(h *header) error {
 			continue
 		}
 		crashpoint.Hit("arena.delete.marked")
-		who = c.openers(h)
+		who := c.openers(h)
 		crashpoint.Hit("arena.delete.before_decide")
 		if len(who) == 0 {
+			if holds := holders(); len(holds) > 0 {
+				h.swap(ours, makeObject(objectCommitted, 0))
+				return c.busy(h, strings.Join(holds, ", "))
+			}
 			// lin: the object is gone from here on.
 			// sync(arena.open): acquire
 			if h.swap(ours, makeObject(objectAborted, c.self)) {
@@ -110,17 +127,40 @@ func (c *core) decide(h *header) error {
 			}
 			continue
 		}
+		why = fmt.Sprintf("participants %v have it open", who)
 		h.swap(ours, makeObject(objectCommitted, 0))
 		if try >= patience {
 			break
 		}
 		runtime.Gosched()
 	}
-	return c.busy(h, who)
+	return c.busy(h, why)
 }
 
-func (c *core) busy(h *header, who []Name) error {
-	return c.failObject("arena.delete", h.Object.String(), syscall.EBUSY, fmt.Sprintf("participants %v have it open", who))
+func (c *core) busy(h *header, why string) error {
+	return c.failObject("arena.delete", h.Object.String(), syscall.EBUSY, why)
+}
+
+// holders tells who of the living holds what of an object, as far as its kind is
+// known here. A duty is no hold: what a participant has undertaken, as to arrive or to
+// give a result, concerns only those who have the object open.
+func (a *Arena) holders(o Object) (who []string) {
+	ops, ok := kindOps(o.Kind)
+	if !ok || ops.Inspect == nil {
+		return nil
+	}
+	// Waits are of those who have it open: an empty map saves looking for them.
+	look := &Arena{membership: a.membership, waits: map[Offset][]Wait{}}
+	for _, h := range ops.Inspect(look, o).Holds {
+		switch h.Mode {
+		case HoldReserved, HoldLatch, HoldOwes, HoldParty, HoldProducer:
+			continue
+		}
+		if a.current(h.Owner) {
+			who = append(who, fmt.Sprintf("participant %v holds it (%s)", h.Owner, h.Mode))
+		}
+	}
+	return who
 }
 
 // finishErase gives back what is left of an object whose deletion is decided.

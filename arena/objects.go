@@ -10,6 +10,9 @@ import (
 // [shmsync.ErrIncompatible], an object with an impossible header one that Is
 // [shmsync.ErrCorrupt].
 func (a *Arena) ObjectAt(off Offset) (Object, error) {
+	if err := a.use("arena.object"); err != nil {
+		return Object{}, err
+	}
 	a.handles.Lock()
 	defer a.handles.Unlock()
 	h, err := a.openAt(off)
@@ -36,6 +39,7 @@ func (a *Arena) CloseObject(o Object) {
 // passed over.
 func (a *Arena) Objects() iter.Seq[Object] {
 	return func(yield func(Object) bool) {
+		a.mustUse("arena.objects")
 		a.eachBlock(func(off Offset, _ uint64, w blockWord) bool {
 			if w.kind() != blockObject {
 				return true

@@ -16,7 +16,7 @@ import (
 // file: joining one again gives the same membership.
 var attached struct {
 	sync.Mutex
-	arenas map[segmentID]*Arena // guarded by: Mutex
+	arenas map[segmentID]*membership // guarded by: Mutex
 }
 
 type segmentID struct{ dev, ino uint64 }
@@ -32,8 +32,8 @@ type segmentID struct{ dev, ino uint64 }
 // a 32-bit or big-endian machine, and on another system than Linux, every call
 // that joins an arena is an error that Is [shmsync.ErrNotSupported].
 //
-// Joining the same arena again in one process, by whatever name, gives the same
-// *Arena, to be closed as often as it was opened.
+// Joining the same arena again in one process, by whatever name, gives another
+// opening of the same membership, which is closed separately.
 func Open(name string, opts *Options) (*Arena, error) {
 	o := opts.orDefault()
 	if err := o.check("arena.open", name); err != nil {
@@ -132,7 +132,7 @@ func join(seg *shm.Segment, opts *Options, created bool) (*Arena, error) {
 		if opts == nil || !opts.NoKernelIO { // a declaration of all its parts, or of none
 			a.u32(a.slot(a.mySlot) + slotCaps).And(^uint32(capNoKernelIO))
 		}
-		return a, seg.Close()
+		return &Arena{membership: a}, seg.Close()
 	}
 	a, err := newMember(seg, opts, created)
 	if err != nil {
@@ -141,14 +141,15 @@ func join(seg *shm.Segment, opts *Options, created bool) (*Arena, error) {
 	}
 	a.opens = 1
 	if attached.arenas == nil {
-		attached.arenas = map[segmentID]*Arena{}
+		attached.arenas = map[segmentID]*membership{}
 	}
-	attached.arenas[id] = a
-	return a, nil
+	attached.arenas[id] = a.membership
+	// The first is the library's own, for what this process does for all openings.
+	return &Arena{membership: a.membership}, nil
 }
 
 // compare checks the options that were set against an arena that exists.
-func (a *Arena) compare(opts *Options, created bool) error {
+func (a *membership) compare(opts *Options, created bool) error {
 	if opts == nil || created {
 		return nil
 	}
@@ -178,7 +179,7 @@ func newMember(seg *shm.Segment, opts *Options, created bool) (*Arena, error) {
 		return nil, err
 	}
 	dev, ino := seg.ID()
-	a := &Arena{seg: seg, id: segmentID{dev, ino}, burials: map[int]*burial{}}
+	a := &Arena{membership: &membership{seg: seg, id: segmentID{dev, ino}, burials: map[int]*burial{}}}
 	a.memory = newMemory(seg.Bytes())
 	a.geo = geo
 	a.label = seg.Name()

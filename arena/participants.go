@@ -36,6 +36,7 @@ func (p Participant) Name() Name { return makeName(p.Slot, p.Generation) }
 // been buried included.
 func (a *Arena) Participants() iter.Seq[Participant] {
 	return func(yield func(Participant) bool) {
+		a.mustUse("arena.participants")
 		for i := 1; i <= a.geo.slots; i++ {
 			if p, ok := a.participant(i); ok && !yield(p) {
 				return

@@ -220,13 +220,13 @@ func TestDeclaredDead(t *testing.T) {
 	a := newMemfdArena(t, 4)
 	live := a.slotState(1)
 	for _, w := range []slotWord{live.with(phaseDead), live.with(phaseFree), makeSlotWord(phaseLive, 2), makeSlotWord(phaseJoining, 2), 0} {
-		b := &Arena{mySlot: 1}
+		b := &Arena{membership: &membership{mySlot: 1}}
 		b.core.memory, b.geo, b.self, b.label = newMemory(slices.Clone(a.bytes)), a.geo, a.self, "the arena"
 		b.checkSelf()
 		b.u32(b.slot(1) + slotState).Store(uint32(w))
 		require.PanicsWithValue(t, "shmsync: the arena: this process was declared dead by a peer (slot 1.1 is "+w.String()+")", b.checkSelf)
 	}
-	b := &Arena{mySlot: 1}
+	b := &Arena{membership: &membership{mySlot: 1}}
 	b.core.memory, b.geo, b.self = newMemory(slices.Clone(a.bytes)), a.geo, a.self
 	b.u32(b.slot(1) + slotState).Store(uint32(live.with(phaseLeaving)))
 	b.checkSelf()

@@ -69,7 +69,7 @@ func useArena(a *Arena, name string) error {
 		if err != nil {
 			return err
 		}
-		node, err := a.HubNode(o, a.u64(o.Body))
+		node, err := a.HubNode(o, a.u64(o.Body), anyNode)
 		if err != nil {
 			return err
 		}

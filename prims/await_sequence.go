@@ -54,6 +54,9 @@ type sequencerToken struct {
 }
 
 func (x sequencerToken) reached() (bool, error) {
+	if err := x.s.mon.opening.error(x.s.op); err != nil {
+		return true, err
+	}
 	switch q := x.s.sequence; {
 	case q.reached(x.token):
 		race.Acquire(q.mon.key)
@@ -68,7 +71,12 @@ func (x sequencerToken) watch(notify func()) (watcher, error) {
 	return x.s.sequence.watch(x.token, notify)
 }
 
-func (e *Event) reached() (bool, error) { return e.TryWait(), nil }
+func (e *Event) reached() (bool, error) {
+	if err := e.mon.opening.error("event.wait"); err != nil {
+		return true, err
+	}
+	return e.TryWait(), nil
+}
 
 func (e *Event) watch(notify func()) (watcher, error) {
 	if e.auto != nil {
@@ -98,6 +106,9 @@ func (e *Event) UntilReset() Awaiter {
 type eventReset struct{ e *Event }
 
 func (x eventReset) reached() (bool, error) {
+	if err := x.e.mon.opening.error("event.wait"); err != nil {
+		return true, err
+	}
 	if eventIsSet(x.e.manual.words.value.Load()) {
 		return false, nil
 	}

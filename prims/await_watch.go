@@ -24,8 +24,13 @@ type seatWatch struct {
 // for one that was resolved and is not chosen, where the grant has taken something.
 func (m *monitor) watch(s *park.Seat, notify func(), judge func(fate) (bool, error), pass func()) (*seatWatch, error) {
 	w := &seatWatch{m: m, seat: s, what: waitOf(s), judge: judge, pass: pass}
-	if !m.latch.queue.Enter() {
-		s.Abandon() // or it is granted, and comes back with the burial of this process
+	if !m.latch.queue.EnterSeat() {
+		if m.refuse(s) == nil { // what it was given goes back
+			m.collect(s)
+			if pass != nil {
+				pass()
+			}
+		}
 		return nil, m.closed()
 	}
 	s.Watch(m.latch.queue, notify)
@@ -45,7 +50,8 @@ func (w *seatWatch) reached() (bool, error) {
 		end := w.m.collect(w.seat)
 		w.end()
 		w.done, w.err = w.judge(end)
-	case w.m.latch.queue.Closing():
+	case w.m.latch.queue.Closing() && w.seat.Abandon():
+		w.m.tidy(w.what)
 		w.end()
 		w.done, w.err = true, w.m.closed()
 	}
@@ -75,6 +81,9 @@ func (w *seatWatch) leave() {
 }
 
 func (f *Future) reached() (bool, error) {
+	if err := f.mon.opening.error("future.wait"); err != nil {
+		return true, err
+	}
 	switch s := f.load(); {
 	case s.set():
 		race.Acquire(f.mon.key)
@@ -156,6 +165,9 @@ type futexToken struct {
 }
 
 func (x futexToken) reached() (bool, error) {
+	if err := x.f.opening.error("futex.wait"); err != nil {
+		return true, err
+	}
 	switch s := futexState(x.f.state.Load()); {
 	case s.reached(x.token):
 		race.Acquire(x.f.key)

@@ -60,8 +60,7 @@ type BarrierOptions struct {
 	// Completion, if set, is called when an arrival of this process is the last of a
 	// phase, before anybody is let go. When it panics, or its process dies over it,
 	// the phase is broken. It must not arrive at the Barrier nor wait there. It is this
-	// process's own and not stored: processes that share the Barrier should all have
-	// the same one. A process that opens the Barrier more than once has that of the first.
+	// handle's own and not stored: all handles on the Barrier should have the same one.
 	Completion func()
 	// Spin bounds how long a waiter spins before it sleeps, for a new object:
 	// 0 means that it learns, negative that it never spins.
@@ -415,5 +414,7 @@ func (x *Barrier) enter() {
 // Offset is where the Barrier lies in its arena, for BarrierAt in another process.
 func (x *Barrier) Offset() arena.Offset { return x.object.Offset }
 
-// Close gives the handle back. This process stays as many of the parties as it is.
-func (x *Barrier) Close() error { return closeHandle(x.a, x.object, "barrier.close", x.mon.close) }
+// Close closes the handle, and no other handle on the Barrier. Calls that wait by it end
+// with an error that Is ErrClosed. This process stays as many of the parties as it is. A
+// second Close is an error that Is ErrClosed.
+func (x *Barrier) Close() error { return x.mon.opening.close("barrier.close") }

@@ -195,6 +195,7 @@ type BarrierState struct {
 
 // State looks at x without locking it. What it tells may be over when it returns.
 func (x *Barrier) State() BarrierState {
+	x.mon.opening.use()
 	w := x.words
 	st := BarrierState{
 		Phase: BarrierPhase(w.phase.Load()), Pending: signed(w.pending.Load()), Expected: signed(w.expected.Load()), Waiting: !x.fifo.empty(), Lost: signed(w.lost.Load()),
@@ -221,6 +222,7 @@ func signed(v uint64) int64 { return int64(min(v, math.MaxInt64)) }
 
 // String renders the state on one line.
 func (x *Barrier) String() string {
+	x.mon.opening.use()
 	st := x.State()
 	s := fmt.Sprintf("barrier %s: phase %d, %d of %d to arrive, %d of this process, waiting %v",
 		objectName(x.object), st.Phase, st.Pending, st.Expected, st.Own, st.Waiting)

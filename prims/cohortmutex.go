@@ -60,6 +60,7 @@ type CohortMutex struct {
 	nodes   int
 	a       *arena.Arena
 	object  arena.Object
+	opening *opening
 }
 
 // CohortMutexOptions says how a CohortMutex is created, and what this process does
@@ -142,7 +143,6 @@ func initCohort(body []byte, nodes int, opt *CohortMutexOptions) {
 func newCohortMutex(a *arena.Arena, o arena.Object, opt *CohortMutexOptions, created bool) (*CohortMutex, error) {
 	c, err := share(a, o, func() (*CohortMutex, error) { return buildCohortMutex(a, o, opt) })
 	if err != nil {
-		a.CloseObject(o)
 		return nil, err
 	}
 	var differs string
@@ -188,7 +188,9 @@ func buildCohortMutex(a *arena.Arena, o arena.Object, opt *CohortMutexOptions) (
 	g.counted()
 	c := &CohortMutex{
 		own: g.own, self: &g.self, turn: raw(&w.turn), global: g, words: w, nodes: nodes, a: a, object: o,
+		opening: g.opening,
 	}
+	c.opening.shut, c.opening.end = c.shut, c.end
 	if nodes < 2 {
 		nodes = 0
 	}
@@ -198,6 +200,7 @@ func buildCohortMutex(a *arena.Arena, o arena.Object, opt *CohortMutexOptions) (
 	c.doors = make([]cohortDoor, nodes)
 	for k := range c.doors {
 		c.doors[k].mutex = buildDoor(a, o, k)
+		c.doors[k].mutex.opening = g.opening
 		c.doors[k].mutex.counts = g.counts // who sleeps there waits for the lock
 	}
 	return c, nil
@@ -250,16 +253,26 @@ func (c *CohortMutex) Recover(ctx context.Context, repair func() error) error {
 // process.
 func (c *CohortMutex) Offset() arena.Offset { return c.object.Offset }
 
-// Close gives the handle back. The CohortMutex itself stays; a hold that this process
-// has stays too. Closing a handle more often than it was opened is an error that Is
-// ErrClosed.
-func (c *CohortMutex) Close() error {
-	return closeHandle(c.a, c.object, "cohortmutex.close", func() {
-		c.global.queue.Close()
-		for k := range c.doors {
-			c.doors[k].mutex.queue.Close()
-		}
-	})
+// Close closes the handle, and no other handle on the CohortMutex. Calls that wait by
+// it end with an error that Is ErrClosed. A hold of this process stays, and is given
+// back through another handle. A second Close is an error that Is ErrClosed.
+func (c *CohortMutex) Close() error { return c.opening.close("cohortmutex.close") }
+
+func (c *CohortMutex) shut() {
+	queues := []*park.Queue{c.global.queue}
+	for k := range c.doors {
+		queues = append(queues, c.doors[k].mutex.queue)
+	}
+	park.Shut(queues...)
+}
+
+// end takes the words away from the fast paths, as Mutex.end does.
+func (c *CohortMutex) end() {
+	c.global.end()
+	for k := range c.doors {
+		c.doors[k].mutex.end()
+	}
+	takeWords(&c.own, &c.turn)
 }
 
 // Policy is what becomes of c when its holder dies.
@@ -271,6 +284,7 @@ func (c *CohortMutex) Nodes() int { return c.nodes }
 // SetSpin bounds how long waiters of all processes spin before they sleep: 0 means
 // that they learn, negative that they never do.
 func (c *CohortMutex) SetSpin(d time.Duration) {
+	c.opening.use()
 	c.global.SetSpin(d)
 	for k := range c.doors {
 		c.doors[k].mutex.SetSpin(d)
@@ -289,6 +303,7 @@ type CohortMutexState struct {
 
 // State looks at c without locking it. What it tells may be over when it returns.
 func (c *CohortMutex) State() CohortMutexState {
+	c.opening.use()
 	t := cohortTurn(c.words.turn.Load())
 	s := CohortMutexState{MutexState: c.global.State(), Node: -1}
 	if t.node() < len(c.doors) {

@@ -126,8 +126,6 @@ func CondAt(a *arena.Arena, off arena.Offset, l sync.Locker) (*Cond, error) {
 	return newCond(a, o, l)
 }
 
-// newCond makes a handle. What the process knows of the object is shared, the lock
-// is the handle's own.
 func newCond(a *arena.Arena, o arena.Object, l sync.Locker) (*Cond, error) {
 	k, err := share(a, o, func() (*condCore, error) { return buildCond(a, o, false), nil })
 	if err != nil {
@@ -179,6 +177,9 @@ func (c *Cond) wait(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	// The wait is not over before L is locked again, for which Close does not wait.
+	k.mon.opening.stay()
+	defer k.leave()
 	stamp := s.Node.Stamp().Load()
 	crashpoint.Hit("cond.wait.queued")
 	c.unlock(s)
@@ -276,9 +277,11 @@ func (c *Cond) Broadcast() {
 // Offset is where the Cond lies in its arena, for CondAt in another process.
 func (c *Cond) Offset() arena.Offset { return c.core.object.Offset }
 
-// Close gives the handle back. Nobody may wait by it.
+// Close closes the handle, and no other handle on the Cond. Calls that wait by it end
+// with an error that Is ErrClosed, after they have locked c.L again: Close does not
+// wait for that. A second Close is an error that Is ErrClosed.
 func (c *Cond) Close() error {
-	return closeHandle(c.core.a, c.core.object, "cond.close", c.core.mon.close)
+	return c.core.mon.opening.close("cond.close")
 }
 
 // CondState is what State tells.
@@ -288,7 +291,10 @@ type CondState struct {
 }
 
 // State looks at c without locking it. What it tells may be over when it returns.
-func (c *Cond) State() CondState { return c.core.state() }
+func (c *Cond) State() CondState {
+	c.core.mon.opening.use()
+	return c.core.state()
+}
 
 // String renders the state on one line.
 func (c *Cond) String() string {

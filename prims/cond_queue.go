@@ -84,6 +84,15 @@ func (k *condCore) queue(ctx context.Context) (*park.Seat, error) {
 	return s, nil
 }
 
+// leave ends the stay of a wait. The end of the arena does not wait for it.
+func (k *condCore) leave() {
+	q := k.mon.latch.queue
+	if q.EnterLasting() {
+		defer q.ExitLasting()
+		k.mon.opening.leave()
+	}
+}
+
 // landed ends a wait whose owner has the lock again.
 func (k *condCore) landed(s *park.Seat) error { return k.finish(s, false) }
 

@@ -373,7 +373,7 @@ func TestCondOpen(t *testing.T) {
 	require.NoError(t, err)
 	d, err := prims.OpenCond(a, "c", n, nil)
 	require.NoError(t, err)
-	require.Same(t, c.Core(), d.Core())
+	require.NotSame(t, c.Core(), d.Core())
 	require.Same(t, m, c.L)
 	require.Same(t, n, d.L)
 	_, err = prims.OpenCond(a, "c", m, &prims.CondOptions{Batch: -1})
@@ -381,13 +381,14 @@ func TestCondOpen(t *testing.T) {
 	require.ErrorContains(t, err, "its batch is 7, asked for -1")
 	e, err := prims.CondAt(a, c.Offset(), m)
 	require.NoError(t, err)
-	require.Same(t, c.Core(), e.Core())
+	require.Equal(t, c.Offset(), e.Offset())
 	_, err = prims.CondAt(a, m.Offset(), m)
 	require.ErrorIs(t, err, shmsync.ErrIncompatible)
 	_, err = prims.CondAt(a, 12345, m)
 	require.Error(t, err)
-	for range 3 {
-		require.NoError(t, c.Close())
+	for _, x := range []*prims.Cond{d, e, c} {
+		require.ErrorContains(t, a.Delete("c"), "open")
+		require.NoError(t, x.Close())
 	}
 	require.ErrorIs(t, c.Close(), shmsync.ErrClosed)
 	_, err = prims.OpenMutex(a, "c", nil)

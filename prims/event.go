@@ -118,17 +118,13 @@ func EventAt(a *arena.Arena, off arena.Offset) (*Event, error) {
 }
 
 func newEvent(a *arena.Arena, o arena.Object) (*Event, error) {
-	e, err := share(a, o, func() (*Event, error) {
+	return share(a, o, func() (*Event, error) {
 		mode, err := eventModeOf(a, o)
 		if err != nil {
 			return nil, err
 		}
 		return buildEvent(a, o, mode, false), nil
 	})
-	if err != nil {
-		a.CloseObject(o)
-	}
-	return e, err
 }
 
 // eventModeOf is the mode of an Event, if its body is long enough for that.
@@ -158,6 +154,7 @@ func buildEvent(a *arena.Arena, o arena.Object, mode eventMode, bare bool) *Even
 // it is set already it costs no more than a look. Like all forms without an error it
 // panics with an *[shmsync.Error] when what a peer wrote is impossible.
 func (e *Event) Set() {
+	e.mon.opening.use()
 	if e.auto != nil {
 		if err := e.auto.set(); err != nil {
 			panic(err)
@@ -170,6 +167,7 @@ func (e *Event) Set() {
 // Reset makes e not set, and does nothing if it is not. With AutoReset it takes back a
 // Set that nobody has waited for yet.
 func (e *Event) Reset() {
+	e.mon.opening.use()
 	if e.auto != nil {
 		if err := e.auto.reset(); err != nil {
 			panic(err)
@@ -199,6 +197,7 @@ func (e *Event) turn(set bool) {
 
 // IsSet reports whether e is set.
 func (e *Event) IsSet() bool {
+	e.mon.opening.use()
 	set := false
 	if e.auto != nil {
 		set = e.auto.isSet()
@@ -218,6 +217,9 @@ func (e *Event) Wait() error { return e.WaitContext(nil) }
 // WaitContext is Wait that ends with ctx.Err() when ctx ends before. An Event that is
 // set beats a context that has ended.
 func (e *Event) WaitContext(ctx context.Context) error {
+	if err := e.mon.opening.error("event.wait"); err != nil {
+		return err
+	}
 	if e.auto != nil {
 		if e.auto.claim() {
 			return nil
@@ -229,6 +231,7 @@ func (e *Event) WaitContext(ctx context.Context) error {
 
 // TryWait is Wait if that need not wait, and reports whether it was.
 func (e *Event) TryWait() bool {
+	e.mon.opening.use()
 	if e.auto != nil {
 		return e.auto.tryWait()
 	}
@@ -237,6 +240,7 @@ func (e *Event) TryWait() bool {
 
 // WaitAsync begins to wait until e is set and returns at once.
 func (e *Event) WaitAsync() *Pending {
+	e.mon.opening.use()
 	if e.auto != nil {
 		return e.auto.async()
 	}
@@ -249,6 +253,9 @@ func (e *Event) WaitReset() error { return e.WaitResetContext(nil) }
 // WaitResetContext is WaitReset that ends with ctx.Err() when ctx ends before. An Event
 // that is not set beats a context that has ended.
 func (e *Event) WaitResetContext(ctx context.Context) error {
+	if err := e.mon.opening.error("event.wait"); err != nil {
+		return err
+	}
 	e.needTwoWay("WaitReset")
 	return e.waitUntil(ctx, false)
 }
@@ -256,6 +263,7 @@ func (e *Event) WaitResetContext(ctx context.Context) error {
 // WaitResetAsync begins to wait until e, which is TwoWay, is not set, and returns at
 // once.
 func (e *Event) WaitResetAsync() *Pending {
+	e.mon.opening.use()
 	e.needTwoWay("WaitResetAsync")
 	return e.async(false)
 }
@@ -295,6 +303,7 @@ type EventState struct {
 
 // State looks at e. What it tells may be over when it returns.
 func (e *Event) State() EventState {
+	e.mon.opening.use()
 	st := EventState{AutoReset: e.mode&eventAuto != 0, TwoWay: e.mode&eventTwoWay != 0}
 	if e.auto != nil {
 		st.Set, st.Waiting = e.auto.load().place() == eventSet, !e.auto.fifo.empty()
@@ -315,13 +324,20 @@ func (e *Event) String() string {
 
 // SetSpin bounds how long waiters of all processes spin before they sleep: 0 means
 // that they learn, negative that they never do.
-func (e *Event) SetSpin(d time.Duration) { e.mon.words.spin.Store(spinField(d)) }
+func (e *Event) SetSpin(d time.Duration) {
+	e.mon.opening.use()
+	e.mon.words.spin.Store(spinField(d))
+}
 
 // Spin is what SetSpin set.
-func (e *Event) Spin() time.Duration { return spinOf(e.mon.words.spin.Load()) }
+func (e *Event) Spin() time.Duration {
+	e.mon.opening.use()
+	return spinOf(e.mon.words.spin.Load())
+}
 
 // Offset is where the Event lies in its arena, for EventAt in another process.
 func (e *Event) Offset() arena.Offset { return e.object.Offset }
 
-// Close gives the handle back; the Event itself stays.
-func (e *Event) Close() error { return closeHandle(e.a, e.object, "event.close", e.mon.close) }
+// Close closes the handle, and no other handle on the Event. Calls that wait by it end
+// with an error that Is ErrClosed. A second Close is an error that Is ErrClosed.
+func (e *Event) Close() error { return e.mon.opening.close("event.close") }

@@ -56,9 +56,8 @@ type FairMutexOptions struct {
 	// Repair, if set, is called by this process's Lock and LockContext when
 	// they meet the death of a holder, with the lock held: they go on as its
 	// holder when it returns nil, and otherwise fail with ErrNotRecoverable as
-	// Recover would. It is this process's own and not stored. A process that
-	// opens the FairMutex more than once has the Repair of the first. LockAsync
-	// does not call it.
+	// Recover would. It is this handle's own and not stored. LockAsync does not
+	// call it.
 	Repair func() error
 	// Spin bounds how long a waiter spins before it sleeps, for a new object:
 	// 0 means that it learns, negative that it never spins.
@@ -154,6 +153,7 @@ func (f *FairMutex) lock(ctx context.Context) error {
 // TryLock locks f if that is possible without waiting, and reports whether it did.
 // It is false while somebody waits. State tells why.
 func (f *FairMutex) TryLock() bool {
+	f.mon.opening.use()
 	if !f.mon.tryEnter() {
 		return false
 	}
@@ -217,11 +217,11 @@ func (f *FairMutex) LockAsync() *Pending {
 // process.
 func (f *FairMutex) Offset() arena.Offset { return f.object.Offset }
 
-// Close gives the handle back. The FairMutex itself stays; a hold that this
-// process has stays too. Closing a handle more often than it was opened is an
-// error that Is ErrClosed.
+// Close closes the handle, and no other handle on the FairMutex. Calls that wait by it
+// end with an error that Is ErrClosed. A hold of this process stays, and is given back
+// through another handle. A second Close is an error that Is ErrClosed.
 func (f *FairMutex) Close() error {
-	return closeHandle(f.a, f.object, "fairmutex.close", f.mon.close)
+	return f.mon.opening.close("fairmutex.close")
 }
 
 // Policy is what becomes of f when its holder dies.
@@ -238,6 +238,7 @@ type FairMutexState struct {
 
 // State looks at f without locking it. What it tells may be over when it returns.
 func (f *FairMutex) State() FairMutexState {
+	f.mon.opening.use()
 	o := f.ownerWord()
 	s := FairMutexState{Held: o.held() || o.granted(), Waiting: !f.fifo.empty(), Word: o.String()}
 	if n := o.name(); n != 0 {
@@ -257,6 +258,7 @@ func (f *FairMutex) State() FairMutexState {
 
 // String renders the state on one line.
 func (f *FairMutex) String() string {
+	f.mon.opening.use()
 	return fmt.Sprintf("fair mutex %s: %v, waiting %v", objectName(f.object), f.ownerWord(), !f.fifo.empty())
 }
 

@@ -53,6 +53,13 @@ func (f *FairMutex) take() {
 // and may repair, but finds others at it, gets in line again.
 func (f *FairMutex) lockSlow(ctx context.Context, mayRepair bool) error {
 	mayRepair = mayRepair && f.repair != nil
+	// Close waits for a call that may be granted the lock, until it has accepted it.
+	q := f.mon.latch.queue
+	if !q.EnterSeat() {
+		f.mon.leave(nil)
+		return f.mon.closed()
+	}
+	defer q.Exit()
 	for {
 		seat, err := f.arrive(ctx)
 		if seat != nil {

@@ -49,6 +49,8 @@ type Futex struct {
 	object arena.Object
 	key    race.Key
 	looked atomic.Uint64 // the counter at the last look
+
+	opening *opening
 }
 
 // FutexOptions says how a Futex is created. A nil *FutexOptions means the zero
@@ -106,10 +108,11 @@ func newFutex(a *arena.Arena, o arena.Object) (*Futex, error) {
 	return share(a, o, func() (*Futex, error) {
 		w := arena.At[futexWords](a, o.Body)
 		dev, ino := a.Segment().ID()
-		f := &Futex{state: &w.state, words: w, a: a, object: o, key: race.KeyOf(dev, ino, uint64(o.Offset))}
+		f := &Futex{state: &w.state, words: w, a: a, object: o, key: race.KeyOf(dev, ino, uint64(o.Offset)), opening: newOpening(a, o)}
 		f.queue = park.NewQueue(park.Config{
 			Line: futexLine(a, w), Object: o, Word: o.Body + futexStateOff, All: true, Look: f.look,
 		})
+		f.opening.shut, f.opening.end = func() { park.Shut(f.queue) }, f.end
 		return f, nil
 	})
 }
@@ -122,6 +125,9 @@ func futexLine(a *arena.Arena, w *futexWords) park.Line {
 func (f *Futex) Get() uint64 {
 	// sync(futex.post): acquire
 	s := futexState(f.state.Load())
+	if f.state == &closedFutex {
+		panic(f.opening)
+	}
 	race.Acquire(f.key)
 	return s.counter()
 }
@@ -129,6 +135,7 @@ func (f *Futex) Get() uint64 {
 // Post counts up and wakes everybody who waits. After Stop it does nothing. It
 // never blocks, and makes no system call when nobody waits.
 func (f *Futex) Post() {
+	f.opening.use()
 	race.ReleaseMerge(f.key)
 	// The CPU's number goes first: a waiter that sees the post may look for it.
 	f.tuning().NoteCPU()
@@ -154,6 +161,7 @@ func (f *Futex) Post() {
 // Stop wakes everybody who waits, now and from now on, with ErrCanceled unless
 // its token was reached. It cannot be taken back; a second Stop does nothing.
 func (f *Futex) Stop() {
+	f.opening.use()
 	race.ReleaseMerge(f.key)
 	for {
 		s := futexState(f.state.Load())
@@ -170,7 +178,10 @@ func (f *Futex) Stop() {
 }
 
 // Stopped reports whether Stop was called.
-func (f *Futex) Stopped() bool { return futexState(f.state.Load()).stopped() }
+func (f *Futex) Stopped() bool {
+	f.opening.use()
+	return futexState(f.state.Load()).stopped()
+}
 
 // Wait waits until the counter has reached token. It returns nil then, also
 // after Stop, and an error that Is ErrCanceled when the Futex is stopped
@@ -181,6 +192,9 @@ func (f *Futex) Wait(token uint64) error { return f.WaitContext(nil, token) }
 // WaitContext is Wait that ends with ctx.Err() when ctx ends before. A token
 // that is reached beats a context that has ended.
 func (f *Futex) WaitContext(ctx context.Context, token uint64) error {
+	if err := f.opening.error("futex.wait"); err != nil {
+		return err
+	}
 	if futexState(f.state.Load()).reached(token) {
 		race.Acquire(f.key)
 		return nil
@@ -237,7 +251,7 @@ func (f *Futex) waitSlow(ctx context.Context, token uint64) error {
 }
 
 func (f *Futex) closed() error {
-	return f.fail("futex.wait", shmsync.ErrClosed, "this process closed the arena")
+	return f.fail("futex.wait", shmsync.ErrClosed, closedHandle)
 }
 
 // spin spins while the token is not reached.
@@ -288,23 +302,30 @@ func (f *Futex) Offset() arena.Offset { return f.object.Offset }
 
 // SetSpin bounds how long waiters of all processes spin before they sleep:
 // 0 means that they learn, negative that they never do.
-func (f *Futex) SetSpin(d time.Duration) { f.words.spin.Store(spinField(d)) }
+func (f *Futex) SetSpin(d time.Duration) {
+	f.opening.use()
+	f.words.spin.Store(spinField(d))
+}
 
 // Spin is what SetSpin set.
-func (f *Futex) Spin() time.Duration { return spinOf(f.words.spin.Load()) }
+func (f *Futex) Spin() time.Duration {
+	f.opening.use()
+	return spinOf(f.words.spin.Load())
+}
 
-// Close gives the handle back; the Futex itself stays. Closing a handle more
-// often than it was opened is an error that Is ErrClosed.
-func (f *Futex) Close() error {
-	if !unshare(f.a, f.object, f.queue.Close) {
-		return f.fail("futex.close", shmsync.ErrClosed, "")
-	}
-	f.a.CloseObject(f.object)
-	return nil
+// Close closes the handle, and no other handle on the Futex. Calls that wait by it end
+// with an error that Is ErrClosed. A second Close is an error that Is ErrClosed.
+func (f *Futex) Close() error { return f.opening.close("futex.close") }
+
+// end takes the counter away from Get and Wait: theirs is never reached.
+func (f *Futex) end() {
+	f.queue.Close()
+	redirect(&f.state, &closedFutex)
 }
 
 // String renders the state on one line.
 func (f *Futex) String() string {
+	f.opening.use()
 	return fmt.Sprintf("futex %s: %v", objectName(f.object), futexState(f.state.Load()))
 }
 

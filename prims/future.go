@@ -200,6 +200,7 @@ func SetAll(errno syscall.Errno, futures ...*Future) (set int) {
 
 // IsSet reports whether the Future is set, and to what.
 func (f *Future) IsSet() (syscall.Errno, bool) {
+	f.mon.opening.use()
 	s := f.load()
 	if !s.set() {
 		return 0, false
@@ -216,6 +217,9 @@ func (f *Future) Wait() (syscall.Errno, error) { return f.WaitContext(nil) }
 // WaitContext is Wait that ends with ctx.Err() when ctx ends before. A Future that is
 // set beats a context that has ended.
 func (f *Future) WaitContext(ctx context.Context) (syscall.Errno, error) {
+	if err := f.mon.opening.error("future.wait"); err != nil {
+		return 0, err
+	}
 	if e, ok := f.IsSet(); ok {
 		return e, nil
 	}
@@ -334,8 +338,10 @@ func (f *Future) Reset() bool {
 // Offset is where the Future lies in its arena, for FutureAt in another process.
 func (f *Future) Offset() arena.Offset { return f.object.Offset }
 
-// Close gives the handle back. The Future stays as it is, and its producer too.
-func (f *Future) Close() error { return closeHandle(f.a, f.object, "future.close", f.mon.close) }
+// Close closes the handle, and no other handle on the Future. Calls that wait by it end
+// with an error that Is ErrClosed. Its producer stays. A second Close is an error that
+// Is ErrClosed.
+func (f *Future) Close() error { return f.mon.opening.close("future.close") }
 
 // FutureState is what State tells.
 type FutureState struct {
@@ -348,6 +354,7 @@ type FutureState struct {
 
 // State looks at f without locking it. What it tells may be over when it returns.
 func (f *Future) State() FutureState {
+	f.mon.opening.use()
 	s := f.load()
 	st := FutureState{Set: s.set(), Waiting: !f.fifo.empty()}
 	if st.Set {
@@ -363,4 +370,7 @@ func (f *Future) State() FutureState {
 }
 
 // String renders the state on one line.
-func (f *Future) String() string { return fmt.Sprintf("future %s: %v", objectName(f.object), f.load()) }
+func (f *Future) String() string {
+	f.mon.opening.use()
+	return fmt.Sprintf("future %s: %v", objectName(f.object), f.load())
+}

@@ -2,79 +2,245 @@ package prims
 
 import (
 	"sync"
+	"sync/atomic"
 
 	"github.com/shmsync/shmsync"
 	"github.com/shmsync/shmsync/arena"
 )
 
-// handles are the open handles of this process. All that this process opens of
-// one object share one handle, so that what a process knows about an object is
-// in one place.
+// opening is what makes a handle one opening of an object: each has its own, and its
+// Close ends this opening and no other of the process.
+//
+// Close goes through two steps. First it ends the waits of the handle, whose calls
+// clean up with the words still there. Then it takes the words away from the fast
+// paths, which have no room for a test: they find words that are never free, and so get
+// to their slow paths, which look at ended.
+type opening struct {
+	a      *arena.Arena
+	object arena.Object
+	what   string // for people, such as "semaphore"
+	shut   func() // ends the waits of the handle, and returns when their calls have left
+	end    func() // takes the words away
+
+	closing atomic.Bool
+	ended   atomic.Bool
+
+	mu     sync.Mutex
+	needed int  // guarded by: mu; by how many the words are needed, the handle included
+	lost   bool // guarded by: mu; the arena may be unmapped by now
+}
+
+// newOpening makes the opening of a handle. Until its maker says otherwise, there is
+// nothing to be ended.
+func newOpening(a *arena.Arena, o arena.Object) *opening {
+	return &opening{a: a, object: o, what: kindNames[o.Kind], shut: func() {}, end: func() {}, needed: 1}
+}
+
+// kindNames is what people call the kinds.
+var kindNames = map[arena.Kind]string{
+	mutexKind: "mutex", cohortKind: "cohort mutex", rwmutexKind: "rwmutex", spinKindID: "spin lock",
+	rwSpinKindID: "reader/writer spin lock", multiLockKind: "multilock", fairMutexKind: "fair mutex",
+	condKind: "cond", semaphoreKind: "semaphore", futexKind: "futex", sequencerKind: "sequencer",
+	eventKind: "event", futureKind: "future", waitGroupKind: "waitgroup", latchKind: "latch",
+	onceKind: "once", barrierKind: "barrier", queueKind: "queue", signalKind: "signal waker",
+	waitableKind: "waitable",
+}
+
+// handle is a handle on an object.
+type handle interface{ opened() *opening }
+
+func (m *Mutex) opened() *opening          { return m.opening }
+func (c *CohortMutex) opened() *opening    { return c.opening }
+func (m *RWMutex) opened() *opening        { return m.opening }
+func (l *SpinLock) opened() *opening       { return l.core.opening }
+func (l *RWSpinLock) opened() *opening     { return l.core.opening }
+func (x *MultiLock) opened() *opening      { return x.opening }
+func (f *FairMutex) opened() *opening      { return f.mon.opening }
+func (k *condCore) opened() *opening       { return k.mon.opening }
+func (s *Semaphore) opened() *opening      { return s.mon.opening }
+func (f *Futex) opened() *opening          { return f.opening }
+func (s *Sequencer) opened() *opening      { return s.mon.opening }
+func (e *Event) opened() *opening          { return e.mon.opening }
+func (f *Future) opened() *opening         { return f.mon.opening }
+func (g *WaitGroup) opened() *opening      { return g.tally.mon.opening }
+func (l *Latch) opened() *opening          { return l.tally.mon.opening }
+func (o *Once) opened() *opening           { return o.mon.opening }
+func (x *Barrier) opened() *opening        { return x.mon.opening }
+func (x *queueCore) opened() *opening      { return x.mon.opening }
+func (w *SignalWaker) opened() *opening    { return w.opening }
+func (x *Waitable[S, E]) opened() *opening { return x.mon.opening }
+
+// handles are the open handles of this process, by the segment of the arena and by the
+// object.
 var handles struct {
 	sync.Mutex
-	of map[*arena.Arena]map[arena.Offset]*shared // guarded by: Mutex
+	of map[any]map[arena.Offset]*objectHandles // guarded by: Mutex
 }
 
-// shared is a handle and how often it was opened.
-type shared struct {
-	handle any
-	opens  int // guarded by: handles
+// objectHandles are the open handles of this process on one object.
+type objectHandles struct {
+	open   map[*opening]handle // guarded by: handles
+	common any                 // guarded by: handles; see common
 }
 
-// share gives the handle that this process has of the object, or makes one.
-// The caller has opened the object.
-func share[H any](a *arena.Arena, o arena.Object, build func() (H, error)) (H, error) {
-	handles.Lock()
-	defer handles.Unlock()
-	if handles.of == nil {
-		handles.of = map[*arena.Arena]map[arena.Offset]*shared{}
-	}
-	objects := handles.of[a]
-	if objects == nil {
-		objects = map[arena.Offset]*shared{}
-		handles.of[a] = objects
-		a.OnClose(&handles, func() {
-			handles.Lock()
-			defer handles.Unlock()
-			delete(handles.of, a)
-		})
-	}
-	if s := objects[o.Offset]; s != nil {
-		s.opens++
-		return s.handle.(H), nil
-	}
+// share makes a handle of an object that the caller has opened, and notes it. The
+// handle is closed with the opening of the arena that it was opened through. After an
+// error the object is closed.
+func share[H handle](a *arena.Arena, o arena.Object, build func() (H, error)) (H, error) {
 	h, err := build()
-	if err == nil {
-		objects[o.Offset] = &shared{handle: h, opens: 1}
+	if err != nil {
+		a.CloseObject(o)
+		return h, err
 	}
-	return h, err
-}
-
-// unshare gives one opening back and calls end if it was the last, before
-// anybody can make another handle. It reports false for a handle that is not
-// open any more.
-func unshare(a *arena.Arena, o arena.Object, end func()) (open bool) {
 	handles.Lock()
 	defer handles.Unlock()
-	s := handles.of[a][o.Offset]
-	if s == nil {
-		return false
-	}
-	if s.opens--; s.opens == 0 {
-		delete(handles.of[a], o.Offset)
-		end()
-	}
-	return true
+	on := handlesOn(a, o)
+	on.open[h.opened()] = h
+	a.OnEnd(&handles, func() { closeHandles(a) })
+	a.OnClose(&handles, func() { loseHandles(a) })
+	return h, nil
 }
 
-// closeHandle is the Close of a handle: end is called when it was the last of this
-// process on the object.
-func closeHandle(a *arena.Arena, o arena.Object, op string, end func()) error {
-	if !unshare(a, o, end) {
-		return &shmsync.Error{Op: op, Object: objectName(o), Err: shmsync.ErrClosed}
+// handlesOn are the handles on an object, for a new one if there are none.
+func handlesOn(a *arena.Arena, o arena.Object) *objectHandles { // guarded by: handles
+	if handles.of == nil {
+		handles.of = map[any]map[arena.Offset]*objectHandles{}
 	}
-	a.CloseObject(o)
+	objects := handles.of[a.Segment()]
+	if objects == nil {
+		objects = map[arena.Offset]*objectHandles{}
+		handles.of[a.Segment()] = objects
+	}
+	on := objects[o.Offset]
+	if on == nil {
+		on = &objectHandles{open: map[*opening]handle{}}
+		objects[o.Offset] = on
+	}
+	return on
+}
+
+// common gives what all handles of this process on an object share, and makes it if
+// there is none. It is called by a build function.
+func common[C any](a *arena.Arena, o arena.Object) *C {
+	handles.Lock()
+	defer handles.Unlock()
+	on := handlesOn(a, o)
+	if on.common == nil {
+		on.common = new(C)
+	}
+	return on.common.(*C)
+}
+
+// forget takes a handle out of those that are open.
+func (p *opening) forget() {
+	handles.Lock()
+	defer handles.Unlock()
+	objects := handles.of[p.a.Segment()]
+	on := objects[p.object.Offset]
+	if on == nil {
+		return
+	}
+	if delete(on.open, p); len(on.open) == 0 {
+		delete(objects, p.object.Offset)
+	}
+	if len(objects) == 0 {
+		delete(handles.of, p.a.Segment())
+	}
+}
+
+// closeHandles closes the handles that were opened through an opening of an arena.
+func closeHandles(a *arena.Arena) {
+	handles.Lock()
+	var all []*opening
+	for _, on := range handles.of[a.Segment()] {
+		for p := range on.open {
+			if p.a == a && !p.closing.Load() {
+				all = append(all, p)
+			}
+		}
+	}
+	handles.Unlock()
+	for _, p := range all {
+		p.close("")
+	}
+}
+
+// loseHandles is called before an arena is unmapped, for handles whose Close did not
+// wait for a call that needs the words still.
+func loseHandles(a *arena.Arena) {
+	handles.Lock()
+	objects := handles.of[a.Segment()]
+	delete(handles.of, a.Segment())
+	handles.Unlock()
+	for _, on := range objects {
+		for p := range on.open {
+			p.lose()
+		}
+	}
+}
+
+// close is the Close of a handle.
+func (p *opening) close(op string) error {
+	if !p.closing.CompareAndSwap(false, true) {
+		return &shmsync.Error{Op: op, Object: objectName(p.object), Err: shmsync.ErrClosed, Detail: closedHandle}
+	}
+	p.shut()
+	p.leave()
 	return nil
+}
+
+// stay keeps the object open, and the words in place, until leave: for a call that has
+// to clean up, and that Close does not wait for.
+func (p *opening) stay() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.needed++
+}
+
+// leave ends a stay, or the handle itself.
+func (p *opening) leave() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.needed--; p.needed == 0 && !p.lost {
+		p.ended.Store(true)
+		p.end()
+		p.a.CloseObject(p.object)
+		p.forget() // last: the arena is not unmapped before
+	}
+}
+
+// lose says that the arena is about to be unmapped, whoever has not left.
+func (p *opening) lose() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.lost = true
+	p.ended.Store(true)
+}
+
+const closedHandle = "this handle is closed"
+
+// error is what a call of a closed handle returns. It is nil while the handle is open.
+func (p *opening) error(op string) error {
+	if !p.ended.Load() {
+		return nil
+	}
+	return &shmsync.Error{Op: op, Object: objectName(p.object), Err: shmsync.ErrClosed, Detail: closedHandle}
+}
+
+// use panics if the handle is closed.
+func (p *opening) use() {
+	if p.ended.Load() {
+		panic(p) // not a call, which costs more of the budget for inlining
+	}
+}
+
+// Error is what the panic of use says.
+func (p *opening) Error() string {
+	return "shmsync: use of " + p.what + " " + objectName(p.object) + ", whose handle is closed"
+}
+
+func (p *opening) misused(verb string) {
+	panic("shmsync: " + verb + " of " + p.what + " " + objectName(p.object) + ", whose handle is closed")
 }
 
 // objectAt opens the object at off, an offset that may have come from a peer, if it

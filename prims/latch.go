@@ -125,12 +125,15 @@ func (l *Latch) positive(verb string, n int64) {
 }
 
 // TryWait reports whether the counter is 0.
-func (l *Latch) TryWait() bool { return l.tally.zero() }
+func (l *Latch) TryWait() bool {
+	l.tally.mon.opening.use()
+	return l.tally.zero()
+}
 
 // Wait waits until the counter is 0. It panics with an *[shmsync.Error] where
 // WaitContext returns one.
 func (l *Latch) Wait() {
-	if l.tally.words.count.Load() != 0 || race.Enabled {
+	if l.tally.left.Load() != 0 || race.Enabled {
 		l.tally.waitOrPanic()
 	}
 }
@@ -139,7 +142,7 @@ func (l *Latch) Wait() {
 // that Is ErrOwnerDead, ErrNoSpace, ErrCorrupt or ErrClosed. A counter of 0 beats all
 // of these.
 func (l *Latch) WaitContext(ctx context.Context) error {
-	if l.tally.words.count.Load() == 0 && !race.Enabled {
+	if l.tally.left.Load() == 0 && !race.Enabled {
 		return nil
 	}
 	return l.tally.wait(ctx)
@@ -167,10 +170,12 @@ func (l *Latch) Reset() { l.tally.reset() }
 // Offset is where the Latch lies in its arena, for LatchAt in another process.
 func (l *Latch) Offset() arena.Offset { return l.tally.object.Offset }
 
-// Close gives the handle back. What this process has claimed stays so.
+// Close closes the handle, and no other handle on the Latch. Calls that wait by it end
+// with an error that Is ErrClosed. What this process has claimed stays so. A second
+// Close is an error that Is ErrClosed.
 func (l *Latch) Close() error {
 	t := l.tally
-	return closeHandle(t.a, t.object, "latch.close", t.mon.close)
+	return t.mon.opening.close("latch.close")
 }
 
 // LatchState is what State tells.
@@ -185,6 +190,7 @@ type LatchState struct {
 
 // State looks at l without locking it. What it tells may be over when it returns.
 func (l *Latch) State() LatchState {
+	l.tally.mon.opening.use()
 	t := l.tally
 	err, who := t.trouble()
 	return LatchState{Size: int64(l.size), Count: t.count(), Own: t.share(), Waiting: !t.fifo.empty(), Err: err, Who: who}

@@ -50,7 +50,8 @@ type monitor struct {
 	counts *countWords // of the object; nil where nothing is counted
 	// mine tells the waits of this monitor from those of others in the same object;
 	// nil if it is the only one.
-	mine func(wait) bool
+	mine    func(wait) bool
+	opening *opening
 	// without is a participant that is being buried, which may be this one.
 	without arena.Name
 
@@ -97,16 +98,22 @@ func buildMonitor(a *arena.Arena, o arena.Object, off arena.Offset, r rules, bar
 		m.latch = buildBareMutex(a, o, off, opt)
 	} else {
 		m.latch = buildMutexAt(a, o, off, opt)
+		m.latch.queue.ServeToTheEnd()
 		m.latch.alsoLook = m.look
 	}
 	m.latch.latch, m.latch.internal = true, true
+	m.setOpening(m.latch.opening)
 	m.key = m.latch.key
 	m.counts = countsOf(a, &m.words.latch.counts)
 	return m
 }
 
-// close ends the handle.
-func (m *monitor) close() { m.latch.queue.Close() }
+// setOpening says which opening the monitor belongs to. The maker of an object with
+// more parts says how those end.
+func (m *monitor) setOpening(p *opening) {
+	m.opening, m.latch.opening = p, p
+	p.shut, p.end = m.latch.shut, m.latch.end
+}
 
 // enterAtOnce takes the latch if that takes one instruction. It is there to be inlined.
 func (m *monitor) enterAtOnce() bool {
@@ -125,13 +132,19 @@ func (m *monitor) leaveQuiet() {
 // enter takes the latch. ctx may be nil. Its errors are those of a call that could
 // not begin: ctx.Err(), ErrCorrupt, ErrClosed.
 func (m *monitor) enter(ctx context.Context) error {
-	if m.latch.TryLock() {
+	if m.enterAtOnce() {
 		return nil
 	}
 	return m.enterSlow(ctx)
 }
 
 func (m *monitor) enterSlow(ctx context.Context) error {
+	if m.latch.tryLockSlow() {
+		return nil
+	}
+	if m.opening.ended.Load() {
+		return m.closed()
+	}
 	if ctx != nil && ctx.Err() != nil {
 		// What the caller waits for may be there: that beats the context.
 		if m.tryEnter() {
@@ -201,12 +214,7 @@ func (m *monitor) join(s *park.Seat, class uint16, wanted uint64) {
 // await waits until the wait of a seat that has joined is resolved. An error means
 // that it is not and never will be.
 func (m *monitor) await(ctx context.Context, s *park.Seat) (fate, error) {
-	q := m.latch.queue
-	if !q.Enter() {
-		return 0, m.closed()
-	}
-	defer q.Exit()
-	if err := m.sleepEntered(ctx, s); err != nil {
+	if err := m.sleep(ctx, s); err != nil {
 		return 0, err
 	}
 	return m.collect(s), nil
@@ -216,11 +224,25 @@ func (m *monitor) await(ctx context.Context, s *park.Seat) (fate, error) {
 // there is none.
 func (m *monitor) sleep(ctx context.Context, s *park.Seat) error {
 	q := m.latch.queue
-	if !q.Enter() {
-		return m.closed()
+	if !q.EnterSeat() {
+		return m.refuse(s)
 	}
 	defer q.Exit()
 	return m.sleepEntered(ctx, s)
+}
+
+// refuse ends a wait that comes when the handle is being closed, and gives its error,
+// or nil if it has been resolved.
+func (m *monitor) refuse(s *park.Seat) error {
+	if s.Resolved() {
+		return nil
+	}
+	w := waitOf(s)
+	if !s.Abandon() {
+		return nil
+	}
+	m.tidy(w)
+	return m.closed()
 }
 
 func (m *monitor) sleepEntered(ctx context.Context, s *park.Seat) error {
@@ -239,6 +261,7 @@ func (m *monitor) sleepEntered(ctx context.Context, s *park.Seat) error {
 		m.tidy(w)
 		return c.Err()
 	case park.Closed:
+		m.tidy(w)
 		return m.closed()
 	}
 	return nil
@@ -255,7 +278,7 @@ func (m *monitor) collect(s *park.Seat) fate {
 }
 
 func (m *monitor) closed() error {
-	return m.fail("monitor.wait", shmsync.ErrClosed, nil, "this process closed the arena")
+	return m.fail("monitor.wait", shmsync.ErrClosed, nil, closedHandle)
 }
 
 func (m *monitor) tuning() park.Tuning {

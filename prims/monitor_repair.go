@@ -25,6 +25,9 @@ func (m *monitor) tryEnter() bool {
 		if m.latch.TryLock() {
 			return true
 		}
+		if m.opening.ended.Load() {
+			return false
+		}
 		if took, err := m.latch.inherit(ownerWord(m.latch.owner.Load())); took {
 			return true
 		} else if err != nil || tries > enterYields {
@@ -90,24 +93,20 @@ func (m *monitor) tidy(w left) {
 	})
 }
 
-// tidyLater has a goroutine wait for the latch, and sweep.
+// tidyLater has a goroutine wait for the latch, and sweep. The handle may be closed
+// meanwhile; the object stays open.
 func (m *monitor) tidyLater() {
 	if m.tidying.Swap(true) {
 		return
 	}
 	q := m.latch.queue
-	if !q.Enter() {
+	if !q.EnterLasting() {
 		return
 	}
-	// The handle may be closed meanwhile; the object is not deleted.
-	o, err := m.a.ObjectAt(m.object.Offset)
-	if err != nil {
-		q.Exit()
-		return
-	}
+	m.opening.stay()
 	go func() {
-		defer q.Exit()
-		defer m.a.CloseObject(o)
+		defer q.ExitLasting()
+		defer m.opening.leave()
 		err := m.enter(nil)
 		m.tidying.Store(false)
 		if err == nil {

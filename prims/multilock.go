@@ -11,6 +11,7 @@ import (
 	"github.com/shmsync/shmsync"
 	"github.com/shmsync/shmsync/arena"
 	"github.com/shmsync/shmsync/internal/crashpoint"
+	"github.com/shmsync/shmsync/internal/park"
 )
 
 var (
@@ -50,6 +51,8 @@ type MultiLock struct {
 	all    []atomic.Pointer[multiBucket]
 	mu     sync.Mutex // makes buckets
 	bare   bool
+
+	opening *opening
 }
 
 // MultiLockOptions says how a MultiLock is created. A nil *MultiLockOptions means
@@ -126,11 +129,7 @@ func MultiLockAt(a *arena.Arena, off arena.Offset) (*MultiLock, error) {
 }
 
 func newMultiLock(a *arena.Arena, o arena.Object) (*MultiLock, error) {
-	x, err := share(a, o, func() (*MultiLock, error) { return buildMultiLock(a, o, false) })
-	if err != nil {
-		a.CloseObject(o)
-	}
-	return x, err
+	return share(a, o, func() (*MultiLock, error) { return buildMultiLock(a, o, false) })
 }
 
 // buildMultiLock makes a handle. A bare one cannot wait.
@@ -139,7 +138,8 @@ func buildMultiLock(a *arena.Arena, o arena.Object, bare bool) (*MultiLock, erro
 		return nil, wrongKind("multilock.open", o, multiLockKind, multiLockVersion)
 	}
 	head := arena.At[multiLockHead](a, o.Body)
-	x := &MultiLock{a: a, object: o, name: a.Self(), policy: policyOf(head.policy), log: multiLogDefault, bare: bare}
+	x := &MultiLock{a: a, object: o, name: a.Self(), policy: policyOf(head.policy), log: multiLogDefault, bare: bare, opening: newOpening(a, o)}
+	x.opening.shut, x.opening.end = x.shut, x.end
 	if n := head.buckets & 0xff; n != 0 {
 		x.log = uint(n - 1)
 	}
@@ -168,6 +168,9 @@ func (x *MultiLock) openBucket(i int) *multiBucket {
 		return k
 	}
 	k := newMultiBucket(x, i)
+	if x.opening.closing.Load() {
+		park.Shut(k.mon.latch.queue)
+	}
 	x.all[i].Store(k)
 	return k
 }
@@ -234,13 +237,16 @@ func (k *multiBucket) isQuick(key uint64) bool {
 
 // lock is LockContext; ctx may be nil.
 func (x *MultiLock) lock(ctx context.Context, key uint64) (Hold, error) {
+	if err := x.opening.error("multilock.lock"); err != nil {
+		return Hold{}, err
+	}
 	k := x.bucket(key)
 	if k.mayBeQuick.Load() {
 		if s, h := k.quick(key); s != nil {
 			return Hold{k, s, key, h}, nil
 		}
 	}
-	if !k.mon.latch.TryLock() {
+	if !k.mon.enterAtOnce() {
 		if err := k.mon.enterSlow(ctx); err != nil {
 			return Hold{}, err
 		}
@@ -256,6 +262,7 @@ func (x *MultiLock) lock(ctx context.Context, key uint64) (Hold, error) {
 // TryLock locks a key if that is possible without waiting, and reports whether it
 // did. State tells why not.
 func (x *MultiLock) TryLock(key uint64) (Hold, bool) {
+	x.opening.use()
 	k := x.bucket(key)
 	if s, h := k.quick(key); s != nil {
 		return Hold{k, s, key, h}, true
@@ -286,6 +293,7 @@ func (h Hold) unlock() error {
 	if k == nil {
 		panic("shmsync: Unlock of a Hold that holds nothing")
 	}
+	k.of.opening.use()
 	if h.hold.kind() == keyQuick {
 		// lin: the key is let go here.
 		// sync(multilock.quick): release
@@ -295,7 +303,7 @@ func (h Hold) unlock() error {
 		}
 		h.hold = h.hold.claimed()
 	}
-	if !k.mon.latch.TryLock() {
+	if !k.mon.enterAtOnce() {
 		if err := k.mon.enterSlow(nil); err != nil {
 			return err
 		}
@@ -330,20 +338,34 @@ func (h Hold) Key() uint64 { return h.key }
 // process.
 func (x *MultiLock) Offset() arena.Offset { return x.object.Offset }
 
-// Close gives the handle back. The MultiLock itself stays; keys that this process
-// holds stay its own, but a Hold of the closed handle must not be used any more:
-// they come free by the death of the process, by the policy. Closing a handle more
-// often than it was opened is an error that Is ErrClosed.
-func (x *MultiLock) Close() error {
-	return closeHandle(x.a, x.object, "multilock.close", func() {
-		x.mu.Lock()
-		defer x.mu.Unlock()
-		for i := range x.all {
-			if k := x.all[i].Load(); k != nil {
-				k.mon.close()
-			}
-		}
+// Close closes the handle, and no other handle on the MultiLock. Calls that wait by it
+// end with an error that Is ErrClosed. Keys that this process holds stay its own, but
+// a Hold of the closed handle cannot unlock them any more: they come free by the death
+// of the process, by the policy. A second Close is an error that Is ErrClosed.
+func (x *MultiLock) Close() error { return x.opening.close("multilock.close") }
+
+func (x *MultiLock) shut() {
+	var queues []*park.Queue
+	x.eachBucket(func(k *multiBucket) { queues = append(queues, k.mon.latch.queue) })
+	park.Shut(queues...)
+}
+
+func (x *MultiLock) end() {
+	x.eachBucket(func(k *multiBucket) {
+		k.mon.latch.end()
+		k.mayBeQuick.Store(false)
 	})
+}
+
+// eachBucket calls f for the buckets that this handle has used.
+func (x *MultiLock) eachBucket(f func(k *multiBucket)) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	for i := range x.all {
+		if k := x.all[i].Load(); k != nil {
+			f(k)
+		}
+	}
 }
 
 // Policy is what becomes of a key when its holder dies.

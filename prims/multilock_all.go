@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 
+	"github.com/shmsync/shmsync"
 	"github.com/shmsync/shmsync/internal/crashpoint"
 )
 
@@ -18,15 +19,26 @@ type Holds []Hold
 // numbers, so that calls of LockAll do not wait for each other in a circle. Who
 // holds other keys meanwhile has to see to that itself.
 func (x *MultiLock) LockAll(ctx context.Context, keys ...uint64) (Holds, error) {
+	if err := x.opening.error("multilock.lock"); err != nil {
+		return nil, err
+	}
 	sorted := slices.Clone(keys)
 	slices.Sort(sorted)
 	sorted = slices.Compact(sorted)
 	holds := make(Holds, 0, len(sorted))
+	if len(sorted) > 0 {
+		// Close waits until those are unlocked that this call has taken in vain.
+		q := x.bucket(sorted[0]).mon.latch.queue
+		if !q.EnterSeat() {
+			return nil, x.fail("multilock.lock", shmsync.ErrClosed, nil, closedHandle)
+		}
+		defer q.Exit()
+	}
 	for _, key := range sorted {
 		h, err := x.lock(ctx, key)
 		if err != nil {
 			for _, h := range slices.Backward(holds) {
-				h.unlock() // its error is that this process closed the arena, and so nothing is held
+				h.unlock()
 			}
 			return nil, err
 		}

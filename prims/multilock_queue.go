@@ -7,7 +7,6 @@ import (
 
 	"github.com/shmsync/shmsync"
 	"github.com/shmsync/shmsync/arena"
-	"github.com/shmsync/shmsync/asm"
 	"github.com/shmsync/shmsync/internal/crashpoint"
 	"github.com/shmsync/shmsync/internal/park"
 	"github.com/shmsync/shmsync/internal/race"
@@ -29,6 +28,7 @@ func newMultiBucket(x *MultiLock, i int) *multiBucket {
 	k := &multiBucket{of: x, number: i, words: arena.At[multiLockBucket](x.a, off)}
 	k.last, k.kept = uint32(makeOwner(keyLast, x.name)), uint32(makeOwner(keyKept, x.name))
 	k.mon = buildMonitor(x.a, x.object, off, k, x.bare)
+	k.mon.opening, k.mon.latch.opening = x.opening, x.opening
 	k.mon.mine = func(w wait) bool { return k.isWait(w.Node) }
 	return k
 }
@@ -85,6 +85,13 @@ func (s *spareNode) giveBack(a *arena.Arena) {
 // lockSlow is the rest of lock, with the latch held.
 func (k *multiBucket) lockSlow(ctx context.Context, key uint64) (Hold, error) {
 	m, x := k.mon, k.of
+	// Close waits for a call that may be granted the key, until it has accepted it.
+	q := m.latch.queue
+	if !q.EnterSeat() {
+		m.leave(nil)
+		return Hold{}, m.closed()
+	}
+	defer q.Exit()
 	b := takeWakes()
 	var seat *park.Seat
 	var spare spareNode
@@ -157,40 +164,6 @@ func (k *multiBucket) queueUp(ctx context.Context, key uint64, seat *park.Seat, 
 		return Hold{}, err
 	}
 	return Hold{k, nil, key, h}, nil
-}
-
-// accept makes this process the holder, with hold h, of a key that one of its waits was
-// granted. A process that dies before this step has not held the key.
-func (k *multiBucket) accept(key uint64, h keyHold) error {
-	granted := makeKeyHold(keyGranted, h.owner().name(), h.stamp())
-	for range acceptTries {
-		for i := range k.words.entries {
-			// A granted word with this stamp is of this wait, so it needs no look at the key.
-			if s := &k.words.entries[i]; s.hold.Load() == uint64(granted) {
-				return k.acceptIn(inlineEntry(s), key, granted)
-			}
-		}
-		if k.words.spilled.Load() != 0 {
-			break
-		}
-		asm.Pause(acceptPause)
-	}
-	// The key is spilled, or the granter has resolved the wait and is not through: it
-	// runs, or it is stopped or dead.
-	if err := k.mon.enter(nil); err != nil {
-		return err
-	}
-	defer k.mon.leave(nil)
-	return k.acceptIn(k.find(key), key, granted)
-}
-
-func (k *multiBucket) acceptIn(e keyEntry, key uint64, granted keyHold) error {
-	// lin: the key is taken here.
-	if !e.there() || !e.word.CompareAndSwap(uint64(granted), uint64(granted.accepted())) {
-		return k.failure(key, lockCorrupt, 0)
-	}
-	crashpoint.Hit("multilock.lock.accepted")
-	return nil
 }
 
 // tryLockSlow is the rest of TryLock, with the latch held.

@@ -120,6 +120,7 @@ type MultiLockState struct {
 
 // State looks at a key without locking anything. What it tells may be over when it returns.
 func (x *MultiLock) State(key uint64) MultiLockState {
+	x.opening.use()
 	h, waiting := x.bucketOr(x.index(key)).peek(key)
 	s := MultiLockState{Held: h.taken(), Waiting: waiting, Word: h.String()}
 	if n := h.died(); n != 0 {
@@ -138,6 +139,7 @@ func (x *MultiLock) State(key uint64) MultiLockState {
 
 // String renders the state on one line.
 func (x *MultiLock) String() string {
+	x.opening.use()
 	held, spilled := 0, 0
 	for i := range x.all {
 		k := x.bucketOr(i)

@@ -39,15 +39,16 @@ type Mutex struct {
 
 	owner *atomic.Uint32 // the owner word
 
-	name   arena.Name
-	words  *mutexWords
-	bell   park.Bell
-	queue  *park.Queue
-	a      *arena.Arena
-	object arena.Object
-	policy Policy
-	repair func() error
-	key    race.Key
+	name    arena.Name
+	words   *mutexWords
+	bell    park.Bell
+	queue   *park.Queue
+	a       *arena.Arena
+	object  arena.Object
+	policy  Policy
+	repair  func() error
+	key     race.Key
+	opening *opening // of the object that it is, or is a part of
 
 	// quiet counts unlocks that found nobody waiting, to turn the bias on. It
 	// is guarded by the Mutex itself. need is how many it takes.
@@ -59,6 +60,7 @@ type Mutex struct {
 	alsoLook func()
 	latch    bool // it is such a part, and only the library locks it
 	internal bool // it guards words, and no data of the user's
+	inner    bool // it is such a part, and the library unlocks it
 	cohort   bool // it is that of a CohortMutex that lets its callers in
 	counts   *countWords
 
@@ -76,9 +78,8 @@ type MutexOptions struct {
 	// Repair, if set, is called by this process's Lock and LockContext when
 	// they meet the death of a holder, with the lock held: they go on as its
 	// holder when it returns nil, and otherwise fail with ErrNotRecoverable as
-	// Recover would. It is this process's own and not stored, as are Checked,
-	// NearWakes and MaxSpinners. A process that opens the Mutex more than once has
-	// those of the first.
+	// Recover would. It is this handle's own and not stored, as are Checked,
+	// NearWakes and MaxSpinners.
 	Repair func() error
 	// Spin bounds how long a waiter spins before it sleeps, for a new object:
 	// 0 means that it learns from what has paid off, negative that it never
@@ -181,6 +182,7 @@ func newMutex(a *arena.Arena, o arena.Object, opt *MutexOptions, created bool) (
 func buildMutex(a *arena.Arena, o arena.Object, opt *MutexOptions) *Mutex {
 	m := buildMutexAt(a, o, o.Body, opt)
 	m.counted()
+	m.opening.shut, m.opening.end = m.shut, m.end
 	return m
 }
 
@@ -201,7 +203,7 @@ func buildBareMutex(a *arena.Arena, o arena.Object, off arena.Offset, opt *Mutex
 	m := &Mutex{
 		own: raw(&w.owner), wake: raw(&w.wake), owner: &w.owner, words: w,
 		name: a.Self(), a: a, object: o, policy: policyOf(w.policy), repair: opt.Repair,
-		key: race.KeyOf(dev, ino, uint64(off)),
+		key: race.KeyOf(dev, ino, uint64(off)), opening: newOpening(a, o),
 	}
 	m.need.Store(biasAfter)
 	m.biased = ownerNever
@@ -285,15 +287,19 @@ func (m *Mutex) Unlock() {
 // Offset is where the Mutex lies in its arena, for MutexAt in another process.
 func (m *Mutex) Offset() arena.Offset { return m.object.Offset }
 
-// Close gives the handle back. The Mutex itself stays; a hold that this process
-// has stays too. Closing a handle more often than it was opened is an error
-// that Is ErrClosed.
-func (m *Mutex) Close() error {
-	if !unshare(m.a, m.object, m.queue.Close) {
-		return m.fail("mutex.close", shmsync.ErrClosed, nil, "")
-	}
-	m.a.CloseObject(m.object)
-	return nil
+// Close closes the handle, and no other handle on the Mutex. Calls that wait by it end
+// with an error that Is ErrClosed. A hold of this process stays, and is given back
+// through another handle. A second Close is an error that Is ErrClosed.
+func (m *Mutex) Close() error { return m.opening.close("mutex.close") }
+
+// shut ends the waits of this handle.
+func (m *Mutex) shut() { park.Shut(m.queue) }
+
+// end takes the words away from the fast paths. A call that is under way, and should
+// not be, sees the words before or after.
+func (m *Mutex) end() {
+	m.queue.Close()
+	takeWords(&m.own, &m.wake)
 }
 
 // Policy is what becomes of m when its holder dies.
@@ -301,10 +307,16 @@ func (m *Mutex) Policy() Policy { return m.policy }
 
 // SetSpin bounds how long waiters of all processes spin before they sleep:
 // 0 means that they learn, negative that they never do.
-func (m *Mutex) SetSpin(d time.Duration) { m.words.spin.Store(spinField(d)) }
+func (m *Mutex) SetSpin(d time.Duration) {
+	m.opening.use()
+	m.words.spin.Store(spinField(d))
+}
 
 // Spin is what SetSpin set.
-func (m *Mutex) Spin() time.Duration { return spinOf(m.words.spin.Load()) }
+func (m *Mutex) Spin() time.Duration {
+	m.opening.use()
+	return spinOf(m.words.spin.Load())
+}
 
 // MutexState is what State tells.
 type MutexState struct {
@@ -318,6 +330,7 @@ type MutexState struct {
 // State looks at m without locking it. What it tells may be over when it
 // returns.
 func (m *Mutex) State() MutexState {
+	m.opening.use()
 	w := ownerWord(m.owner.Load())
 	s := MutexState{Held: w.held(), Waiting: m.bell.Announced(), Word: w.String()}
 	if n := w.name(); n != 0 {

@@ -210,6 +210,9 @@ func (m *Mutex) inherit(o ownerWord) (took bool, err error) {
 // repair is nil, and leaves the lock as it is.
 func (m *Mutex) Recover(ctx context.Context, repair func() error) error {
 	mustHaveRepair(repair != nil, m.named("mutex "))
+	if err := m.opening.error("mutex.recover"); err != nil {
+		return err
+	}
 	for {
 		o := ownerWord(m.owner.Load())
 		if o.kind() != kindOwnerDead && o != ownerNotRecoverable {

@@ -10,6 +10,7 @@ import (
 	"runtime"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -188,13 +189,13 @@ func TestMutexOpen(t *testing.T) {
 	require.Equal(t, time.Microsecond, m.Spin())
 	again, err := prims.OpenMutex(a, "m", nil)
 	require.NoError(t, err)
-	require.Same(t, m, again, "what a process opens twice is one handle")
+	require.NotSame(t, m, again, "each opening is a handle of its own")
 	same, err := prims.OpenMutex(a, "m", &prims.MutexOptions{Policy: prims.Report})
 	require.NoError(t, err)
-	require.Same(t, m, same)
+	require.NotSame(t, m, same)
 	at, err := prims.MutexAt(a, m.Offset())
 	require.NoError(t, err)
-	require.Same(t, m, at)
+	require.Equal(t, m.Offset(), at.Offset())
 
 	_, err = prims.OpenMutex(a, "m", &prims.MutexOptions{Policy: prims.Release})
 	require.ErrorIs(t, err, shmsync.ErrIncompatible)
@@ -222,12 +223,14 @@ func TestMutexOpen(t *testing.T) {
 
 	// Four opens, four closes; the refused ones have left nothing open.
 	m.Lock()
-	for range 4 {
+	for _, x := range []*prims.Mutex{again, m, at, same} {
 		require.ErrorContains(t, a.Delete("m"), "open")
-		require.NoError(t, m.Close())
+		require.NoError(t, x.Close())
 	}
 	require.ErrorIs(t, m.Close(), shmsync.ErrClosed)
-	// A hold stays when the handle is given back.
+	// A hold stays when the handle is given back, and the object with it.
+	require.ErrorIs(t, a.Delete("m"), syscall.EBUSY)
+	require.ErrorContains(t, a.Delete("m"), "holds it (exclusive)")
 	m, err = prims.OpenMutex(a, "m", nil)
 	require.NoError(t, err)
 	require.True(t, m.State().Held)

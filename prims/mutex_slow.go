@@ -71,11 +71,10 @@ func (m *Mutex) lockSlow(ctx context.Context) error {
 	return nil
 }
 
-func (m *Mutex) closed() error {
-	return m.fail("mutex.lock", shmsync.ErrClosed, nil, "this process closed the arena")
-}
-
 func (m *Mutex) tryLockSlow() bool {
+	if m.ended("TryLock") {
+		return false
+	}
 	for {
 		o := ownerWord(m.owner.Load())
 		took, changed, _ := m.step(o, false)
@@ -351,6 +350,12 @@ func (m *Mutex) loseBias() {
 // read.
 func (m *Mutex) unlockSlow(o uint32) {
 	race.ReleaseMerge(m.key)
+	if m.ended("Unlock") {
+		o = m.owner.Load() // the fast path read none of the lock's words
+	}
+	if m.unlockBiased(o) {
+		return
+	}
 	if m.counts != nil {
 		o = m.owner.Load() // what the fast path read is nobody's
 		if o == uint32(m.name) && !m.latch {

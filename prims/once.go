@@ -95,6 +95,7 @@ func buildOnce(a *arena.Arena, o arena.Object, bare bool) *Once {
 	x.mon = buildMonitor(a, o, o.Body, x, bare)
 	x.fifo = fifo{x.mon, &w.queue}
 	x.key = x.mon.key
+	x.mon.opening.end = x.end
 	return x
 }
 
@@ -123,6 +124,7 @@ func (o *Once) DoContext(ctx context.Context, f func()) error {
 
 // Done reports whether a function has returned.
 func (o *Once) Done() bool {
+	o.mon.opening.use()
 	// sync(once.done): acquire
 	if o.done.Load() == 0 {
 		return false
@@ -139,6 +141,9 @@ func (o *Once) doSlow(f func()) {
 }
 
 func (o *Once) do(ctx context.Context, f func()) error {
+	if err := o.mon.opening.error("once.do"); err != nil {
+		return err
+	}
 	if o.Done() {
 		return nil
 	}
@@ -244,8 +249,15 @@ func (o *Once) holders(f func(arena.Name)) { f(arena.Name(o.words.runner.Load() 
 // Offset is where the Once lies in its arena, for OnceAt in another process.
 func (o *Once) Offset() arena.Offset { return o.object.Offset }
 
-// Close gives the handle back.
-func (o *Once) Close() error { return closeHandle(o.a, o.object, "once.close", o.mon.close) }
+// end takes the word away from the fast path of Do.
+func (o *Once) end() {
+	o.mon.latch.end()
+	redirect(&o.done, new(atomic.Uint32))
+}
+
+// Close closes the handle, and no other handle on the Once. Calls that wait by it end
+// with an error that Is ErrClosed. A second Close is an error that Is ErrClosed.
+func (o *Once) Close() error { return o.mon.opening.close("once.close") }
 
 // OnceState is what State tells.
 type OnceState struct {
@@ -256,6 +268,7 @@ type OnceState struct {
 
 // State looks at o without locking it. What it tells may be over when it returns.
 func (o *Once) State() OnceState {
+	o.mon.opening.use()
 	st := OnceState{Done: o.Done(), Waiting: !o.fifo.empty()}
 	if n := arena.Name(o.words.runner.Load() & arena.NameMask); !st.Done && n != 0 {
 		st.Runner = o.a.Who(n)

@@ -56,9 +56,15 @@ func (m *monitor) newPending(op string, s *park.Seat, judge func(fate) error) *P
 
 func (p *Pending) begin() {
 	// It counts as a call that waits, for which the looks go on.
-	if !p.m.latch.queue.Enter() {
-		p.seat.Abandon()
-		p.end(p.m.closed())
+	if !p.m.latch.queue.EnterSeat() {
+		err := p.m.refuse(p.seat)
+		if err == nil {
+			err = p.judge(p.m.collect(p.seat))
+		}
+		if err == nil && p.accept != nil {
+			err = p.accept()
+		}
+		p.end(err)
 		return
 	}
 	p.seat.Watch(p.m.latch.queue, p.told)
@@ -76,8 +82,12 @@ func (p *Pending) told() {
 		return
 	case !p.m.latch.queue.Closing():
 		return
+	case p.seat.Abandon():
+		p.m.tidy(p.what)
+		p.end(p.m.fail(p.op, shmsync.ErrClosed, nil, closedHandle))
 	default:
-		p.end(p.m.fail(p.op, shmsync.ErrClosed, nil, "this process closed the arena"))
+		p.resolved()
+		return
 	}
 	p.m.latch.queue.Exit()
 }

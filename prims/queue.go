@@ -134,7 +134,6 @@ func newQueue[T any](a *arena.Arena, o arena.Object) (*Queue[T], error) {
 		return x, err
 	})
 	if err != nil {
-		a.CloseObject(o)
 		return nil, err
 	}
 	return &Queue[T]{x}, nil
@@ -175,6 +174,7 @@ func (q *Queue[T]) putSlow(ctx context.Context, v T) error {
 // false after Shutdown, while others wait for room, and when somebody who is stopped,
 // or preempted, is in the middle of a call.
 func (q *Queue[T]) TryPut(v T) bool {
+	q.core.mon.opening.use()
 	x := q.core
 	if !x.tryEnter(&x.putters) {
 		return false
@@ -203,14 +203,28 @@ func (q *Queue[T]) GetContext(ctx context.Context) (v T, err error) {
 		return v, err
 	}
 	i, s := x.ready()
-	inQueue := s != nil
-	if !inQueue {
-		if i, s, err = x.waitItem(ctx, queueGet); err != nil {
-			return v, err
-		}
+	if s == nil {
+		return q.getSlow(ctx)
 	}
 	v = *queueItem[T](s)
-	x.drop(i, s, inQueue)
+	x.drop(i, s, true)
+	x.leave(&x.putters)
+	return v, nil
+}
+
+// getSlow is the rest of GetContext, with the latch held.
+func (q *Queue[T]) getSlow(ctx context.Context) (v T, err error) {
+	x := q.core
+	if err := x.begin(); err != nil {
+		return v, err
+	}
+	defer x.finish()
+	i, s, err := x.waitItem(ctx, queueGet)
+	if err != nil {
+		return v, err
+	}
+	v = *queueItem[T](s)
+	x.drop(i, s, false)
 	x.leave(&x.putters)
 	return v, nil
 }
@@ -219,6 +233,7 @@ func (q *Queue[T]) GetContext(ctx context.Context) (v T, err error) {
 // was. It is false, too, when somebody who is stopped, or preempted, is in the middle of
 // a call.
 func (q *Queue[T]) TryGet() (v T, ok bool) {
+	q.core.mon.opening.use()
 	x := q.core
 	if !x.tryEnter(&x.getters) {
 		return v, false
@@ -236,7 +251,10 @@ func (q *Queue[T]) TryGet() (v T, ok bool) {
 
 // Len is how many items are in q, those on lease not counted. It may be over when
 // Len returns.
-func (q *Queue[T]) Len() int { return int(queuePair(q.core.words.free.Load()).high()) }
+func (q *Queue[T]) Len() int {
+	q.core.mon.opening.use()
+	return int(queuePair(q.core.words.free.Load()).high())
+}
 
 // Cap is how many items q has room for, those on lease counted.
 func (q *Queue[T]) Cap() int { return int(q.core.capacity) }
@@ -264,9 +282,11 @@ func (q *Queue[T]) Shutdown() {
 // Offset is where the Queue lies in its arena, for QueueAt in another process.
 func (q *Queue[T]) Offset() arena.Offset { return q.core.object.Offset }
 
-// Close gives the handle back. Leases of this process stay its own.
+// Close closes the handle, and no other handle on the Queue. Calls that wait by it end
+// with an error that Is ErrClosed. Leases of this process stay its own. A second Close
+// is an error that Is ErrClosed.
 func (q *Queue[T]) Close() error {
-	return closeHandle(q.core.a, q.core.object, "queue.close", q.core.close)
+	return q.core.mon.opening.close("queue.close")
 }
 
 // QueueState is what State tells.
@@ -282,6 +302,7 @@ type QueueState struct {
 // State looks at q without locking it. What it tells may be over when it returns, and
 // of no single moment.
 func (q *Queue[T]) State() QueueState {
+	q.core.mon.opening.use()
 	x := q.core
 	return QueueState{
 		Capacity: q.Cap(), Queued: q.Len(), Out: int(uint32(x.words.out.Load())),

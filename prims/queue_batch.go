@@ -47,6 +47,10 @@ func (q *Queue[T]) GetBatch(ctx context.Context, into []T) (n int, err error) {
 	i, s := x.ready()
 	inQueue := s != nil
 	if !inQueue {
+		if err := x.begin(); err != nil {
+			return 0, err
+		}
+		defer x.finish()
 		if i, s, err = x.waitItem(ctx, queueGet); err != nil {
 			return 0, err
 		}

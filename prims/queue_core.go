@@ -17,7 +17,7 @@ var (
 )
 
 // queueCore is the part of a Queue that does not depend on the type of its items:
-// the rules of its monitor. A process has one for each queue.
+// the rules of its monitor. A handle has one.
 //
 // Getters, which are Gets and Leases, wait in one line, putters in another. A Put
 // that waits leaves its item in a block that its process has claimed: who lets it go
@@ -59,13 +59,15 @@ func buildQueue(a *arena.Arena, o arena.Object, bare bool) (*queueCore, error) {
 	}
 	x := &queueCore{words: w, a: a, object: o, name: a.Self(), capacity: uint32(w.capacity), item: w.item, stride: queueStride(w.item)}
 	x.mon = buildMonitor(a, o, o.Body, x, bare)
+	x.mon.opening.end = x.end
 	x.getters = fifo{x.mon, &w.getters}
 	x.putters = fifo{x.mon, &w.putters}
 	return x, nil
 }
 
-func (x *queueCore) close() {
-	x.mon.close()
+// end is the end of the handle.
+func (x *queueCore) end() {
+	x.mon.latch.end()
 	x.staging.Lock()
 	defer x.staging.Unlock()
 	for _, off := range x.stages {
@@ -73,6 +75,19 @@ func (x *queueCore) close() {
 	}
 	x.stages = nil
 }
+
+// begin is for a call that may have to wait, with the latch held: until finish, Close
+// waits for it, so that it can finish with what it was given. On an error it has left
+// the latch.
+func (x *queueCore) begin() error {
+	if x.mon.latch.queue.EnterSeat() {
+		return nil
+	}
+	x.mon.leave(nil)
+	return x.mon.closed()
+}
+
+func (x *queueCore) finish() { x.mon.latch.queue.Exit() }
 
 // room is a slot that a Put may fill now, nil if it has to wait.
 func (x *queueCore) room() (uint32, *queueSlot) {

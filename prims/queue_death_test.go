@@ -307,6 +307,9 @@ func init() {
 		if err := q.Close(); err != nil {
 			c.Fatal(err)
 		}
+		if q, err = prims.OpenQueue[queueTicket](a, "q", 0, nil); err != nil {
+			c.Fatal(err)
+		}
 		if n := q.State().Out; n != 1 {
 			c.Fatal("Close of the handle gave the lease back:", n)
 		}

@@ -30,7 +30,13 @@ func (q *Queue[T]) Lease(ctx context.Context) (l Lease[T], err error) {
 	i, s := x.ready()
 	if s != nil {
 		x.take(i, s, queueLease)
-	} else if i, s, err = x.waitItem(ctx, queueLease); err != nil {
+		return q.leased(i, s), nil
+	}
+	if err := x.begin(); err != nil {
+		return l, err
+	}
+	defer x.finish()
+	if i, s, err = x.waitItem(ctx, queueLease); err != nil {
 		return l, err
 	}
 	return q.leased(i, s), nil
@@ -39,6 +45,7 @@ func (q *Queue[T]) Lease(ctx context.Context) (l Lease[T], err error) {
 // TryLease is Lease if there is an item that nobody waits for, and reports whether there
 // was.
 func (q *Queue[T]) TryLease() (l Lease[T], ok bool) {
+	q.core.mon.opening.use()
 	x := q.core
 	if !x.tryEnter(&x.getters) {
 		return l, false

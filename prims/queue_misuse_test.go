@@ -73,7 +73,7 @@ func TestQueueMistakes(t *testing.T) {
 func TestQueueOpen(t *testing.T) {
 	a, q, _ := queueTest(t, 5)
 	same := newQueue[queueTicket](t, a, "q", 5)
-	require.Equal(t, *q, *same, "one handle for a process")
+	require.Equal(t, q.Offset(), same.Offset())
 	require.Equal(t, 5, same.Cap())
 	_, err := prims.OpenQueue[queueTicket](a, "q", 6, nil)
 	require.ErrorIs(t, err, shmsync.ErrIncompatible)

@@ -76,9 +76,10 @@ type RWMutex struct {
 	object   arena.Object
 	policy   Policy
 	repair   func() error
-	wrote    race.Key // released by writers
-	read     race.Key // released by readers
-	registry readerRegistry
+	wrote    race.Key        // released by writers
+	read     race.Key        // released by readers
+	registry *readerRegistry // shared by the handles of this process
+	opening  *opening
 	stuck    atomic.Uint32 // the gate that the last look found closed although nobody reads
 }
 
@@ -103,9 +104,8 @@ type RWMutexOptions struct {
 	// Repair, if set, is called by this process's Lock, LockContext, RLock and
 	// RLockContext when they meet the death of a writer, with the lock held for
 	// writing: they go on when it returns nil, and otherwise fail with
-	// ErrNotRecoverable as Recover would. It is this process's own and not
-	// stored. A process that opens the RWMutex more than once has the Repair of
-	// the first.
+	// ErrNotRecoverable as Recover would. It is this handle's own and not
+	// stored.
 	Repair func() error
 	// Spin bounds how long a waiter spins before it sleeps, for a new object:
 	// 0 means that it learns from what has paid off, negative that it never
@@ -167,7 +167,6 @@ func initRWMutex(w *rwmutexWords, opt *RWMutexOptions) {
 func newRWMutex(a *arena.Arena, o arena.Object, opt *RWMutexOptions, created bool) (*RWMutex, error) {
 	m, err := share(a, o, func() (*RWMutex, error) { return buildRWMutex(a, o, opt) })
 	if err != nil {
-		a.CloseObject(o)
 		return nil, err
 	}
 	if !created && opt.Policy != 0 && opt.Policy != m.policy {
@@ -190,12 +189,15 @@ func buildRWMutex(a *arena.Arena, o arena.Object, opt *RWMutexOptions) (*RWMutex
 		own: raw64(mine), shut: raw(&w.gate), mine: mine, gate: &w.gate, words: w, name: a.Self(),
 		a: a, object: o, policy: policyOf(w.policy), repair: opt.Repair,
 		wrote: race.KeyOf(dev, ino, uint64(o.Offset)), read: race.KeyOf(dev, ino, uint64(o.Offset)+1),
+		opening: newOpening(a, o), registry: common[readerRegistry](a, o),
 	}
+	m.opening.shut, m.opening.end = func() { park.Shut(m.queues()...) }, m.end
 	// The Repair is for bytes that were never initialized, where the policy of
 	// the writers' mutex reads as Report: what a death leaves is told by the gate.
 	m.writers = buildMutexAt(a, o, o.Body, &MutexOptions{Repair: func() error { return nil }})
 	m.writers.internal = true // the gate guards the data
 	m.writers.counted()
+	m.writers.opening, m.writers.inner = m.opening, true
 	m.bellReaders, m.bellWriter = rwmutexBells(a, w)
 	m.readers = park.NewQueue(park.Config{
 		Line: m.bellReaders.Line, Object: o, Word: o.Body + rwmutexReadersOff, All: true, Look: m.lookReaders,
@@ -286,20 +288,23 @@ func (r *rlocker) Unlock() { (*RWMutex)(r).RUnlock() }
 // process.
 func (m *RWMutex) Offset() arena.Offset { return m.object.Offset }
 
-// Close gives the handle back. The RWMutex itself stays; holds that this process
-// has stay too. Closing a handle more often than it was opened is an error that
-// Is ErrClosed.
-func (m *RWMutex) Close() error {
-	end := func() {
-		m.writers.queue.Close()
-		m.readers.Close()
-		m.writer.Close()
+// Close closes the handle, and no other handle on the RWMutex. Calls that wait by it
+// end with an error that Is ErrClosed. Holds of this process stay, and are given back
+// through another handle. A second Close is an error that Is ErrClosed.
+func (m *RWMutex) Close() error { return m.opening.close("rwmutex.close") }
+
+func (m *RWMutex) queues() []*park.Queue {
+	return []*park.Queue{m.writers.queue, m.readers, m.writer}
+}
+
+// end takes the words away from the fast paths, as Mutex.end does.
+func (m *RWMutex) end() {
+	for _, q := range m.queues() {
+		q.Close()
 	}
-	if !unshare(m.a, m.object, end) {
-		return m.fail("rwmutex.close", shmsync.ErrClosed, nil, "")
-	}
-	m.a.CloseObject(m.object)
-	return nil
+	takeWords(&m.writers.own, &m.writers.wake)
+	redirect(&m.shut, &closedGate)
+	redirect(&m.own, &closedReader)
 }
 
 // Policy is what becomes of m when its writer dies.
@@ -307,10 +312,16 @@ func (m *RWMutex) Policy() Policy { return m.policy }
 
 // SetSpin bounds how long waiters of all processes spin before they sleep:
 // 0 means that they learn, negative that they never do.
-func (m *RWMutex) SetSpin(d time.Duration) { m.words.writers.spin.Store(spinField(d)) }
+func (m *RWMutex) SetSpin(d time.Duration) {
+	m.opening.use()
+	m.words.writers.spin.Store(spinField(d))
+}
 
 // Spin is what SetSpin set.
-func (m *RWMutex) Spin() time.Duration { return spinOf(m.words.writers.spin.Load()) }
+func (m *RWMutex) Spin() time.Duration {
+	m.opening.use()
+	return spinOf(m.words.writers.spin.Load())
+}
 
 // RWMutexState is what State tells.
 type RWMutexState struct {
@@ -327,6 +338,7 @@ type RWMutexState struct {
 // State looks at m without locking it. What it tells may be over when it
 // returns.
 func (m *RWMutex) State() RWMutexState {
+	m.opening.use()
 	g := gateWord(m.gate.Load())
 	s := RWMutexState{
 		Held: g.taken() && g.kind() != gateClosed, Closed: g.kind() == gateClosed && g.valid(),
@@ -369,7 +381,7 @@ func (m *RWMutex) fail(op string, err error, who *shmsync.Identity, detail strin
 }
 
 func (m *RWMutex) closed(op string) error {
-	return m.fail(op, shmsync.ErrClosed, nil, "this process closed the arena")
+	return m.fail(op, shmsync.ErrClosed, nil, closedHandle)
 }
 
 // trouble is why a gate will not open by itself, or nil.

@@ -34,6 +34,9 @@ func (m *RWMutex) rlockOrPanic() {
 // rlockSlow is RLock after its first try, which counts as a hold still. ctx may
 // be nil.
 func (m *RWMutex) rlockSlow(ctx context.Context) error {
+	if err := m.opening.error("rwmutex.rlock"); err != nil {
+		return err // its try was no try at all
+	}
 	if rwmutexHooks {
 		m.mine.Add(uint64(readerOne))
 		crashpoint.Hit("rwmutex.rlock.tried")
@@ -60,6 +63,7 @@ func (m *RWMutex) rlockSlow(ctx context.Context) error {
 // TryRLock locks m for reading if that is possible without waiting, and reports
 // whether it did. State tells why not.
 func (m *RWMutex) TryRLock() bool {
+	m.opening.use()
 	for {
 		// A look before the try: who tries in a loop does not keep a writer from
 		// finding that the last reader has left.
@@ -85,6 +89,7 @@ func (m *RWMutex) takeBack() { m.runlockSlow(m.mine.Add(readerBack)) }
 
 // runlockHooks is RUnlock with its hooks.
 func (m *RWMutex) runlockHooks() {
+	m.opening.use()
 	race.ReleaseMerge(m.read)
 	// sync(rwmutex.leave): release
 	m.runlockSlow(m.mine.Add(readerBack))
@@ -92,6 +97,7 @@ func (m *RWMutex) runlockHooks() {
 
 // runlockSlow ends RUnlock, which has left that reader word.
 func (m *RWMutex) runlockSlow(left uint64) {
+	m.opening.use()
 	w := readerWord(left)
 	if w.reading() == readerMost {
 		m.mine.Add(uint64(readerOne))
@@ -199,7 +205,7 @@ func (r *reader) sleep() park.Result {
 
 // register makes a waiting goroutine of one that tries.
 func (r *reader) register() {
-	m, g := r.m, &r.m.registry
+	m, g := r.m, r.m.registry
 	g.Lock()
 	w := m.change(readerWord.registered)
 	g.waiting++
@@ -213,7 +219,7 @@ func (r *reader) register() {
 
 // maySee reports whether r was let in.
 func (r *reader) maySee() bool {
-	m, g := r.m, &r.m.registry
+	m, g := r.m, r.m.registry
 	g.Lock()
 	defer g.Unlock()
 	m.catchUp(readerWord(m.mine.Load()))
@@ -222,7 +228,7 @@ func (r *reader) maySee() bool {
 
 // granted is maySee that takes note of it. It is true once.
 func (r *reader) granted() bool {
-	m, g := r.m, &r.m.registry
+	m, g := r.m, r.m.registry
 	g.Lock()
 	defer g.Unlock()
 	m.catchUp(readerWord(m.mine.Load()))
@@ -231,7 +237,7 @@ func (r *reader) granted() bool {
 
 // claim is granted when the registry is up to date.
 func (r *reader) claim() bool { // guarded by: registry
-	g := &r.m.registry
+	g := r.m.registry
 	if g.epoch == r.epoch {
 		return false
 	}
@@ -242,7 +248,7 @@ func (r *reader) claim() bool { // guarded by: registry
 // enter lets r in by itself, since the gate is open. It reports false when the
 // gate was closed meanwhile, and r is registered as before.
 func (r *reader) enter() bool {
-	m, g := r.m, &r.m.registry
+	m, g := r.m, r.m.registry
 	g.Lock()
 	m.change(func(w readerWord) readerWord {
 		if g.epoch != r.epoch {
@@ -268,7 +274,7 @@ func (r *reader) enter() bool {
 // leave ends a wait. It reports true if r was let in before that: then it has a
 // hold.
 func (r *reader) leave() bool {
-	m, g := r.m, &r.m.registry
+	m, g := r.m, r.m.registry
 	crashpoint.Hit("rwmutex.rlock.leaving")
 	g.Lock()
 	defer g.Unlock()
@@ -305,7 +311,7 @@ func (m *RWMutex) change(f func(readerWord) readerWord) readerWord { // guarded 
 // no writer comes to grant once more; one that gives up may, and that is noted in
 // its turn, since nobody registers without having caught up.
 func (m *RWMutex) catchUp(w readerWord) { // guarded by: registry
-	if g := &m.registry; g.waiting != 0 && w.waiting() == 0 {
+	if g := m.registry; g.waiting != 0 && w.waiting() == 0 {
 		g.due += g.waiting
 		g.waiting = 0
 		g.epoch++

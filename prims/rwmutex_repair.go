@@ -150,7 +150,7 @@ func (m *RWMutex) lookReaders() {
 		}
 		return
 	default:
-		r := &m.registry
+		r := m.registry
 		r.Lock()
 		m.catchUp(readerWord(m.mine.Load()))
 		due := r.due
@@ -184,6 +184,9 @@ func (m *RWMutex) Recover(ctx context.Context, repair func() error) error {
 }
 
 func (m *RWMutex) recoverBy(ctx context.Context, op string, repair func() error) error {
+	if err := m.opening.error(op); err != nil {
+		return err
+	}
 	if err := m.enqueue(ctx, op); err != nil {
 		return err
 	}

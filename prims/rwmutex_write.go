@@ -237,6 +237,7 @@ func (m *RWMutex) sleepWhileRead(slot int, cancel *park.Cancel) park.Result {
 // TryLock locks m for writing if that is possible without waiting, and reports
 // whether it did. State tells why not.
 func (m *RWMutex) TryLock() bool {
+	m.opening.use()
 	if !m.writers.TryLock() {
 		return false
 	}
@@ -274,6 +275,7 @@ func (m *RWMutex) Unlock() {
 // Downgrade makes a read hold of the write hold that this process has: no writer
 // comes in between, and waiting readers are let in. It panics as Unlock does.
 func (m *RWMutex) Downgrade() {
+	m.opening.use()
 	if g := gateWord(m.gate.Load()); g != makeGate(gateHeld, m.name) {
 		m.badUnlock("Downgrade", g)
 	}
@@ -291,6 +293,7 @@ func (m *RWMutex) Downgrade() {
 
 // open ends a write hold.
 func (m *RWMutex) open(what string) {
+	m.opening.use()
 	// sync(rwmutex.gate): release
 	if !m.gate.CompareAndSwap(uint32(makeGate(gateHeld, m.name)), uint32(gateOpen)) {
 		m.badUnlock(what, gateWord(m.gate.Load()))

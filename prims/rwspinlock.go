@@ -89,9 +89,8 @@ type RWSpinLockOptions struct {
 	// that exists. When it is set and the object has another, opening fails.
 	Policy Policy
 	// Repair, if set, is called by those of this process's calls that would
-	// report ErrOwnerDead, as by Recover; then they go on. It is this process's
-	// own and not stored. A process that opens the lock more than once has the
-	// Repair of the first.
+	// report ErrOwnerDead, as by Recover; then they go on. It is this handle's
+	// own and not stored.
 	Repair func() error
 	// Spin bounds how long a waiter spins, for a new object: 0 means that it
 	// learns from what has paid off, negative that it never spins and sleeps at
@@ -143,7 +142,6 @@ func RWSpinLockAt(a *arena.Arena, off arena.Offset) (*RWSpinLock, error) {
 func newRWSpinLock(a *arena.Arena, o arena.Object, opt *RWSpinLockOptions, created bool) (*RWSpinLock, error) {
 	l, err := share(a, o, func() (*RWSpinLock, error) { return buildRWSpinLock(a, o, opt) })
 	if err != nil {
-		a.CloseObject(o)
 		return nil, err
 	}
 	if err := l.core.agree(opt.Policy, created); err != nil {
@@ -169,6 +167,7 @@ func buildRWSpinLock(a *arena.Arena, o arena.Object, opt *RWSpinLockOptions) (*R
 	}
 	l.core.init(a, o, w, "rwspinlock", "reader/writer spin lock", opt.Repair)
 	l.core.rw = l
+	l.core.opening.end = l.end
 	l.gateQueue = park.NewQueue(park.Config{
 		Line: l.gate.Line, Object: o, Word: o.Body + spinGateOff, All: true, Look: l.core.look,
 	})
@@ -211,6 +210,7 @@ func (l *RWSpinLock) LockContext(ctx context.Context) error {
 // whether it did. State tells why not. It may fail beside a TryRLock that fails
 // on account of it.
 func (l *RWSpinLock) TryLock() bool {
+	l.core.opening.use()
 	if l.tryLockFast() {
 		return true
 	}
@@ -246,7 +246,10 @@ func (l *RWSpinLock) tryLockFast() bool {
 // Unlock unlocks l, which this process holds for writing. It panics when this
 // process does not, and with an error that Is ErrCorrupt when a peer overwrote
 // the lock.
-func (l *RWSpinLock) Unlock() { l.core.unlock() }
+func (l *RWSpinLock) Unlock() {
+	l.core.opening.use()
+	l.core.unlock()
+}
 
 // Recover makes an owner-dead or not recoverable l usable again: it takes the
 // lock to itself, waits for readers to leave, runs repair, and releases the lock.
@@ -267,20 +270,32 @@ func (l *RWSpinLock) Recover(ctx context.Context, repair func() error) error {
 // process.
 func (l *RWSpinLock) Offset() arena.Offset { return l.core.object.Offset }
 
-// Close gives the handle back. The RWSpinLock itself stays; holds that this
-// process has stay too. Closing a handle more often than it was opened is an
-// error that Is ErrClosed.
+// Close closes the handle, and no other handle on the RWSpinLock. Calls that wait by it end
+// with an error that Is ErrClosed. Holds of this process stay, and are given back
+// through another handle. A second Close is an error that Is ErrClosed.
 func (l *RWSpinLock) Close() error { return l.core.close() }
+
+// end takes the state word away from the fast paths.
+func (l *RWSpinLock) end() {
+	l.core.end()
+	redirect(&l.state, &closedOwner)
+}
 
 // Policy is what becomes of l when who holds it for writing or upgrade dies.
 func (l *RWSpinLock) Policy() Policy { return l.core.policy }
 
 // SetSpin bounds how long waiters of all processes spin before they sleep:
 // 0 means that they learn, negative that they never do.
-func (l *RWSpinLock) SetSpin(d time.Duration) { l.core.words.spin.Store(spinField(d)) }
+func (l *RWSpinLock) SetSpin(d time.Duration) {
+	l.core.opening.use()
+	l.core.words.spin.Store(spinField(d))
+}
 
 // Spin is what SetSpin set.
-func (l *RWSpinLock) Spin() time.Duration { return spinOf(l.core.words.spin.Load()) }
+func (l *RWSpinLock) Spin() time.Duration {
+	l.core.opening.use()
+	return spinOf(l.core.words.spin.Load())
+}
 
 // RLocker gives a Locker whose Lock and Unlock are RLock and RUnlock of l.
 func (l *RWSpinLock) RLocker() sync.Locker { return (*rwSpinReader)(l) }
@@ -311,6 +326,7 @@ type RWSpinLockReader struct {
 // State looks at l without locking it. What it tells may be over when it
 // returns, and its parts were not true at one moment.
 func (l *RWSpinLock) State() RWSpinLockState {
+	l.core.opening.use()
 	c := &l.core
 	w := spinWord(c.state.Load())
 	s := RWSpinLockState{Word: w.String(), Waiting: c.next.Announced() || l.gate.Announced() || l.drained.Announced()}

@@ -43,6 +43,7 @@ func (l *RWSpinLock) RLockContext(ctx context.Context) error {
 // whether it did. State tells why not. It may fail beside a TryLock that fails on
 // account of it.
 func (l *RWSpinLock) TryRLock() bool {
+	l.core.opening.use()
 	if l.tryRLockFast() {
 		return true
 	}
@@ -57,6 +58,7 @@ func (l *RWSpinLock) TryRLock() bool {
 // as far as can be told: of the holds that its goroutines have, each is as good
 // as another.
 func (l *RWSpinLock) RUnlock() {
+	l.core.opening.use()
 	race.ReleaseMerge(l.readKey)
 	crashpoint.Hit("rwspinlock.runlock.before_release")
 	if !l.exit() {

@@ -24,6 +24,7 @@ func (l *RWSpinLock) LockUpgradeContext(ctx context.Context) error { return l.lo
 // TryLockUpgrade locks l for upgrade if that is possible without waiting, and
 // reports whether it did. State tells why not.
 func (l *RWSpinLock) TryLockUpgrade() bool {
+	l.core.opening.use()
 	if !l.core.try(spinUpgrade) {
 		return false
 	}
@@ -32,6 +33,9 @@ func (l *RWSpinLock) TryLockUpgrade() bool {
 }
 
 func (l *RWSpinLock) lockUpgrade(ctx context.Context) error {
+	if err := l.core.opening.error("rwspinlock.lock"); err != nil {
+		return err
+	}
 	if l.TryLockUpgrade() {
 		return nil
 	}
@@ -44,7 +48,10 @@ func (l *RWSpinLock) lockUpgrade(ctx context.Context) error {
 
 // UnlockUpgrade unlocks l, which this process holds for upgrade. It panics as
 // Unlock does.
-func (l *RWSpinLock) UnlockUpgrade() { l.core.release("UnlockUpgrade", spinUpgrade, spinFree) }
+func (l *RWSpinLock) UnlockUpgrade() {
+	l.core.opening.use()
+	l.core.release("UnlockUpgrade", spinUpgrade, spinFree)
+}
 
 // Upgrade makes a hold for upgrade one for writing, and waits until the readers
 // have left. It panics when this process does not hold l for upgrade, and with an
@@ -58,6 +65,9 @@ func (l *RWSpinLock) Upgrade() {
 // UpgradeContext is Upgrade that ends when ctx does. An error means that l is
 // still held for upgrade: ctx.Err(), or one that Is ErrClosed or ErrCorrupt.
 func (l *RWSpinLock) UpgradeContext(ctx context.Context) error {
+	if err := l.core.opening.error("rwspinlock.upgrade"); err != nil {
+		return err
+	}
 	d := drainForUpgrade(l.core.name)
 	if spinWord(l.core.state.Load()) != d.from {
 		l.core.notHeld("Upgrade")
@@ -74,6 +84,7 @@ func (l *RWSpinLock) UpgradeContext(ctx context.Context) error {
 // just come, and has not seen yet that it must wait, counts. It panics when this
 // process does not hold l for upgrade.
 func (l *RWSpinLock) TryUpgrade() bool {
+	l.core.opening.use()
 	d := drainForUpgrade(l.core.name)
 	if spinWord(l.core.state.Load()) != d.from {
 		l.core.notHeld("TryUpgrade")
@@ -87,15 +98,22 @@ func (l *RWSpinLock) TryUpgrade() bool {
 
 // Downgrade makes a hold for writing one for reading, and lets other readers in.
 // It panics as Unlock does.
-func (l *RWSpinLock) Downgrade() { l.becomeReader("Downgrade", spinHeld) }
+func (l *RWSpinLock) Downgrade() {
+	l.core.opening.use()
+	l.becomeReader("Downgrade", spinHeld)
+}
 
 // DowngradeUpgrade makes a hold for upgrade one for reading, and lets other
 // readers in. It panics as UnlockUpgrade does.
-func (l *RWSpinLock) DowngradeUpgrade() { l.becomeReader("DowngradeUpgrade", spinUpgrade) }
+func (l *RWSpinLock) DowngradeUpgrade() {
+	l.core.opening.use()
+	l.becomeReader("DowngradeUpgrade", spinUpgrade)
+}
 
 // DowngradeToUpgrade makes a hold for writing one for upgrade. Nobody else can
 // come in because of that. It panics as Unlock does.
 func (l *RWSpinLock) DowngradeToUpgrade() {
+	l.core.opening.use()
 	l.core.release("DowngradeToUpgrade", spinHeld, makeSpin(spinUpgrade, l.core.name))
 }
 

@@ -40,12 +40,13 @@ type Semaphore struct {
 	words  *semaphoreWords
 	shares []*semaphoreShare
 	own    *semaphoreShare // this process's
-	quick  atomic.Bool     // own is this process's, and was opened
+	quick  atomic.Uint32   // where permits are had without the latch: see quickOff
 	a      *arena.Arena
 	object arena.Object
 	name   arena.Name
 	size   uint64
-	moves  bool // transferable
+	moves  bool          // transferable
+	closed chan struct{} // closed when the handle is
 }
 
 // SemaphoreOptions says how a Semaphore is created. A nil *SemaphoreOptions means
@@ -153,10 +154,14 @@ func buildSemaphore(a *arena.Arena, o arena.Object, bare bool) *Semaphore {
 	size := w.size.Load()
 	s := &Semaphore{
 		words: w, shares: semaphoreShares(a, o.Body), a: a, object: o, name: a.Self(),
-		size: size &^ semaphoreTransfer, moves: size&semaphoreTransfer != 0,
+		size: size &^ semaphoreTransfer, moves: size&semaphoreTransfer != 0, closed: make(chan struct{}),
 	}
 	s.own = s.shares[s.name.Slot()-1]
 	s.mon = buildMonitor(a, o, o.Body, s, bare)
+	s.mon.opening.end = s.end
+	if s.moves && !s.byLatch() {
+		s.quick.Store(quickPool)
+	}
 	s.fifo = fifo{s.mon, &w.queue}
 	return s
 }
@@ -204,8 +209,7 @@ func (s *Semaphore) acquireSlow(ctx context.Context, n uint64) error {
 		if ctx.Done() == nil {
 			panic(fmt.Sprintf("shmsync: Acquire of %d permits of semaphore %s, which has %d, without an end", n, objectName(s.object), s.size))
 		}
-		<-ctx.Done()
-		return ctx.Err()
+		return s.awaitEnd(ctx)
 	}
 	b := takeWakes()
 	var seat *park.Seat
@@ -236,6 +240,14 @@ func (s *Semaphore) acquireSlow(ctx context.Context, n uint64) error {
 	}
 	m.join(seat, 0, n)
 	m.leave(b)
+	q := m.latch.queue
+	if !q.EnterSeat() {
+		if err := m.refuse(seat); err != nil {
+			return err
+		}
+	} else {
+		defer q.Exit() // Close waits until the permits below are back
+	}
 	if _, err := m.await(ctx, seat); err != nil {
 		return err
 	}
@@ -261,6 +273,7 @@ func (s *Semaphore) TryAcquire(n int64) bool {
 		return true
 	}
 	m := s.mon
+	m.opening.use()
 	if !m.tryEnter() {
 		return false
 	}
@@ -395,9 +408,6 @@ func (s *Semaphore) give(n uint64) bool {
 // Offset is where the Semaphore lies in its arena, for SemaphoreAt in another process.
 func (s *Semaphore) Offset() arena.Offset { return s.object.Offset }
 
-// Close gives the handle back. Permits that this process has stay its own.
-func (s *Semaphore) Close() error { return closeHandle(s.a, s.object, "semaphore.close", s.mon.close) }
-
 // SemaphoreState is what State tells.
 type SemaphoreState struct {
 	Size    int64 // the most permits that there can be
@@ -408,6 +418,7 @@ type SemaphoreState struct {
 
 // State looks at s without locking it. What it tells may be over when it returns.
 func (s *Semaphore) State() SemaphoreState {
+	s.mon.opening.use()
 	free := poolWord(s.words.free.Load()).permits() + s.spares()
 	st := SemaphoreState{Size: int64(s.size), Free: permits(free), Waiting: !s.fifo.empty()}
 	if !s.moves {

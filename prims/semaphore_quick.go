@@ -14,10 +14,17 @@ var (
 	_ = crashpoint.Register("semaphore.gather.shut")
 )
 
+// Where a handle has permits without the latch.
+const (
+	quickOff  = iota // it has not released twice, or is closed
+	quickOwn         // in the share of this process, which was opened
+	quickPool        // in the pool, of a Transferable Semaphore
+)
+
 // acquireQuick acquires n permits without the latch, if it can.
 func (s *Semaphore) acquireQuick(n uint64) bool {
-	if !s.quick.Load() {
-		return s.moves && !s.byLatch() && s.acquireFromPool(n)
+	if where := s.quick.Load(); where != quickOwn {
+		return where == quickPool && s.acquireFromPool(n)
 	}
 	w := &s.own.quick
 	for {
@@ -36,8 +43,8 @@ func (s *Semaphore) acquireQuick(n uint64) bool {
 
 // releaseQuick releases n permits without the latch, if it can.
 func (s *Semaphore) releaseQuick(n uint64) bool {
-	if !s.quick.Load() {
-		return s.moves && !s.byLatch() && s.releaseToPool(n)
+	if where := s.quick.Load(); where != quickOwn {
+		return where == quickPool && s.releaseToPool(n)
 	}
 	w := &s.own.quick
 	for {
@@ -140,7 +147,7 @@ func (s *Semaphore) openShare(n uint64) {
 	crashpoint.Hit("semaphore.open.filled")
 	// sync(semaphore.quick): release
 	h.quick.Store(uint64(q | quickOpen))
-	s.quick.Store(true)
+	s.quick.Store(quickOwn)
 }
 
 // openBit is the bit of opened that says that the shares of some slots may be open.

@@ -90,6 +90,7 @@ func buildSequencer(a *arena.Arena, o arena.Object, bare bool) *Sequencer {
 
 // Value is the counter.
 func (s *Sequencer) Value() uint64 {
+	s.mon.opening.use()
 	v := s.words.value.Load()
 	race.Acquire(s.mon.key)
 	return v
@@ -100,6 +101,7 @@ func (s *Sequencer) Value() uint64 {
 // reaches a token. After MaxUint64 comes 0. Like all forms without an error it panics
 // with an *[shmsync.Error] when what a peer wrote is impossible.
 func (s *Sequencer) Increment() uint64 {
+	s.mon.opening.use()
 	race.ReleaseMerge(s.mon.key)
 	// sync(sequencer.count): release
 	// lin: Increment takes effect here.
@@ -113,6 +115,7 @@ func (s *Sequencer) Increment() uint64 {
 // Advance makes the counter v if it is less, and reports whether it was. It wakes those
 // who have waited for v or less.
 func (s *Sequencer) Advance(v uint64) bool {
+	s.mon.opening.use()
 	race.ReleaseMerge(s.mon.key)
 	for {
 		// The loop ends: each failure of the CAS is another's count.
@@ -137,6 +140,9 @@ func (s *Sequencer) Wait(token uint64) error { return s.WaitContext(nil, token) 
 // WaitContext is Wait that ends with ctx.Err() when ctx ends before. A token that is
 // reached beats a context that has ended.
 func (s *Sequencer) WaitContext(ctx context.Context, token uint64) error {
+	if err := s.mon.opening.error("sequencer.wait"); err != nil {
+		return err
+	}
 	if s.reached(token) {
 		race.Acquire(s.mon.key)
 		return nil
@@ -147,7 +153,10 @@ func (s *Sequencer) WaitContext(ctx context.Context, token uint64) error {
 // WaitAsync begins a wait for token and returns at once. Any number of them may be
 // pending; no goroutine and no thread waits for them. One that is cancelled ends with an
 // error that Is ErrCanceled.
-func (s *Sequencer) WaitAsync(token uint64) *Pending { return s.async(token) }
+func (s *Sequencer) WaitAsync(token uint64) *Pending {
+	s.mon.opening.use()
+	return s.async(token)
+}
 
 // CancelWaiters ends every wait that began before with an error that Is ErrCanceled,
 // unless its token is reached. When it returns they have ended. The Sequencer stays
@@ -158,13 +167,17 @@ func (s *Sequencer) CancelWaiters() { s.cancelAll(false) }
 // reached can be waited for. The counter goes on. It cannot be taken back; a second
 // Stop does nothing.
 func (s *Sequencer) Stop() {
+	s.mon.opening.use()
 	if !s.Stopped() || s.overdue() {
 		s.cancelAll(true)
 	}
 }
 
 // Stopped reports whether Stop was called.
-func (s *Sequencer) Stopped() bool { return s.words.stopped.Load() != 0 }
+func (s *Sequencer) Stopped() bool {
+	s.mon.opening.use()
+	return s.words.stopped.Load() != 0
+}
 
 // Reset makes the counter v, which may be less than it is. It panics if anybody waits.
 // It does not take a Stop back.
@@ -184,6 +197,7 @@ type SequencerState struct {
 
 // State looks at s. What it tells may be over when it returns.
 func (s *Sequencer) State() SequencerState {
+	s.mon.opening.use()
 	st := SequencerState{Value: s.words.value.Load(), Stopped: s.Stopped(), Waiting: s.words.root.Load() != 0}
 	if st.Waiting {
 		st.Next = ^s.words.next.Load()
@@ -210,17 +224,24 @@ func (st SequencerState) String() string {
 
 // SetSpin bounds how long waiters of all processes spin before they sleep: 0 means
 // that they learn, negative that they never do.
-func (s *Sequencer) SetSpin(d time.Duration) { s.words.mon.spin.Store(spinField(d)) }
+func (s *Sequencer) SetSpin(d time.Duration) {
+	s.mon.opening.use()
+	s.words.mon.spin.Store(spinField(d))
+}
 
 // Spin is what SetSpin set.
-func (s *Sequencer) Spin() time.Duration { return spinOf(s.words.mon.spin.Load()) }
+func (s *Sequencer) Spin() time.Duration {
+	s.mon.opening.use()
+	return spinOf(s.words.mon.spin.Load())
+}
 
 // Offset is where the Sequencer lies in its arena, for SequencerAt in another process.
 func (s *Sequencer) Offset() arena.Offset { return s.object.Offset }
 
-// Close gives the handle back; the Sequencer itself stays.
+// Close closes the handle, and no other handle on the Sequencer. Calls that wait by it
+// end with an error that Is ErrClosed. A second Close is an error that Is ErrClosed.
 func (s *Sequencer) Close() error {
-	return closeHandle(s.a, s.object, "sequencer.close", s.mon.close)
+	return s.mon.opening.close("sequencer.close")
 }
 
 // The reaper's side, and that of tools.

@@ -145,7 +145,6 @@ func SignalWakerAt(a *arena.Arena, off arena.Offset) (*SignalWaker, error) {
 func newSignalWaker(a *arena.Arena, o arena.Object) (*SignalWaker, error) {
 	w, err := share(a, o, func() (*SignalWaker, error) { return buildSignalWaker(a, o) })
 	if err != nil {
-		a.CloseObject(o)
 		return nil, err
 	}
 	return w, nil
@@ -164,6 +163,7 @@ func buildSignalWaker(a *arena.Arena, o arena.Object) (*SignalWaker, error) {
 	w.queue = park.NewQueue(park.Config{
 		Line: w.bell.Line, Object: o, Word: o.Body + signalWakeOff, Look: w.look, Miss: w.passOn,
 	})
+	w.opening.shut, w.opening.end = func() { park.Shut(w.queue) }, w.queue.Close
 	return w, nil
 }
 
@@ -189,21 +189,21 @@ func (w *SignalWaker) Offset() arena.Offset { return w.object.Offset }
 
 // SetSpin bounds how long waiters of all processes spin before they sleep: 0
 // means that they learn, negative that they never do.
-func (w *SignalWaker) SetSpin(d time.Duration) { w.head.spin.Store(spinField(d)) }
+func (w *SignalWaker) SetSpin(d time.Duration) {
+	w.opening.use()
+	w.head.spin.Store(spinField(d))
+}
 
 // Spin is what SetSpin set.
-func (w *SignalWaker) Spin() time.Duration { return spinOf(w.head.spin.Load()) }
-
-// Close gives the handle back; the SignalWaker stays, and with it what this
-// process executes and has registered. Closing a handle more often than it was
-// opened is an error that Is ErrClosed.
-func (w *SignalWaker) Close() error {
-	if !unshare(w.a, w.object, w.queue.Close) {
-		return w.fail("signalwaker.close", shmsync.ErrClosed, "")
-	}
-	w.a.CloseObject(w.object)
-	return nil
+func (w *SignalWaker) Spin() time.Duration {
+	w.opening.use()
+	return spinOf(w.head.spin.Load())
 }
+
+// Close closes the handle, and no other handle on the SignalWaker, which stays, and
+// with it what this process executes and has registered. Calls that wait by the handle
+// end with an error that Is ErrClosed. A second Close is an error that Is ErrClosed.
+func (w *SignalWaker) Close() error { return w.opening.close("signalwaker.close") }
 
 // String renders the state on one line.
 func (w *SignalWaker) String() string {

@@ -3,6 +3,7 @@ package prims
 import (
 	"fmt"
 	"math/bits"
+	"sync/atomic"
 
 	"github.com/shmsync/shmsync/internal/crashpoint"
 )
@@ -33,6 +34,11 @@ func (w *SignalWaker) Signal(i int) Signal {
 // Index is which signal of its waker it is.
 func (s Signal) Index() int { return s.index }
 
+func (s Signal) bits() *atomic.Uint64 {
+	s.v.opening.use()
+	return &s.line.bits
+}
+
 func (s Signal) mask(bit int) uint64 {
 	if bit < 0 || bit >= signalBits {
 		s.v.mistake("bit %d of a signal", bit)
@@ -45,13 +51,13 @@ func (s Signal) mask(bit int) uint64 {
 // so always is right as well.
 func (s Signal) Set(bit int) (wasEmpty, wasSet bool) {
 	m := s.mask(bit)
-	old := s.line.bits.Or(m)
+	old := s.bits().Or(m)
 	return old == 0, old&m == 0
 }
 
 // SetMask is Set of all bits in a mask. It gives those that were not set.
 func (s Signal) SetMask(mask uint64) (wasEmpty bool, set uint64) {
-	old := s.line.bits.Or(mask)
+	old := s.bits().Or(mask)
 	return old == 0, mask &^ old
 }
 
@@ -66,10 +72,10 @@ func (s Signal) Acquire(bit int) bool {
 // Where the bit is not set it writes nothing.
 func (s Signal) TryAcquire(bit int) (mask, before uint64, ok bool) {
 	mask = s.mask(bit)
-	if before = s.line.bits.Load(); before&mask == 0 {
+	if before = s.bits().Load(); before&mask == 0 {
 		return mask, before, false
 	}
-	before = s.line.bits.And(^mask)
+	before = s.bits().And(^mask)
 	if before&mask == 0 {
 		return mask, before, false
 	}
@@ -78,19 +84,19 @@ func (s Signal) TryAcquire(bit int) (mask, before uint64, ok bool) {
 }
 
 // IsSet reports whether a bit is set.
-func (s Signal) IsSet(bit int) bool { return s.line.bits.Load()&s.mask(bit) != 0 }
+func (s Signal) IsSet(bit int) bool { return s.bits().Load()&s.mask(bit) != 0 }
 
 // Load gives all bits.
-func (s Signal) Load() uint64 { return s.line.bits.Load() }
+func (s Signal) Load() uint64 { return s.bits().Load() }
 
 // Size is how many bits are set.
-func (s Signal) Size() int { return bits.OnesCount64(s.line.bits.Load()) }
+func (s Signal) Size() int { return bits.OnesCount64(s.bits().Load()) }
 
 // IsEmpty reports whether no bit is set.
-func (s Signal) IsEmpty() bool { return s.line.bits.Load() == 0 }
+func (s Signal) IsEmpty() bool { return s.bits().Load() == 0 }
 
 // Nearest gives the set bit that is nearest to start, as [NearestBit] does.
-func (s Signal) Nearest(start int) int { return NearestBit(s.line.bits.Load(), start) }
+func (s Signal) Nearest(start int) int { return NearestBit(s.bits().Load(), start) }
 
 // Queue is the number of a bit's queue.
 func (s Signal) Queue(bit int) int {

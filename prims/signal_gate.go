@@ -40,7 +40,10 @@ func (w *SignalWaker) Gate(queue int) *Gate {
 // Queue is the number of the gate's queue.
 func (g *Gate) Queue() int { return int(g.queue) }
 
-func (g *Gate) word() *signalGate { return &g.w.gates[g.queue] }
+func (g *Gate) word() *signalGate {
+	g.w.opening.use()
+	return &g.w.gates[g.queue]
+}
 
 func (g *Gate) key() race.Key { return g.w.key + race.Key(g.queue+1)*gateKeyStep }
 

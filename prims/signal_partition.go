@@ -13,19 +13,29 @@ var (
 
 // MarkYield sets the status bit that says that a worker has yielded, and issues a
 // permit if it was not set. It reports whether this call has set it.
-func (w *SignalWaker) MarkYield() bool { return w.markStatus(statusYield) }
+func (w *SignalWaker) MarkYield() bool {
+	w.opening.use()
+	return w.markStatus(statusYield)
+}
 
 // TryUnmarkYield clears that bit and reports whether this call did. The permit
 // that came with it is not taken back.
-func (w *SignalWaker) TryUnmarkYield() bool { return w.unmarkStatus(statusYield) }
+func (w *SignalWaker) TryUnmarkYield() bool {
+	w.opening.use()
+	return w.unmarkStatus(statusYield)
+}
 
 // MarkTasks sets the status bit that says that the partition has tasks, and
 // issues a permit if it was not set. It reports whether this call has set it.
-func (w *SignalWaker) MarkTasks() bool { return w.markStatus(statusTasks) }
+func (w *SignalWaker) MarkTasks() bool {
+	w.opening.use()
+	return w.markStatus(statusTasks)
+}
 
 // TryUnmarkTasks clears that bit and reports whether it is clear by this call. It
 // is set again, with a permit, when the partition's summary has a leaf.
 func (w *SignalWaker) TryUnmarkTasks() bool {
+	w.opening.use()
 	if !w.unmarkStatus(statusTasks) {
 		return false
 	}
@@ -40,6 +50,7 @@ func (w *SignalWaker) TryUnmarkTasks() bool {
 
 // StatusBits gives both.
 func (w *SignalWaker) StatusBits() (yield, tasks bool) {
+	w.opening.use()
 	s := signalStatus(w.head.status.Load())
 	return s&statusYield != 0, s&statusTasks != 0
 }
@@ -69,6 +80,7 @@ func (v *signalView) unmarkStatus(s signalStatus) bool {
 // there is one. A nil tree is w itself. The worker that w belongs to calls it
 // before it sleeps. A leaf that gets a bit meanwhile is found by a second look.
 func (w *SignalWaker) SyncPartitionSummary(start, end int, tree *SignalWaker) (work bool) {
+	w.opening.use()
 	if tree == nil {
 		tree = w
 	}
@@ -110,6 +122,7 @@ func (w *SignalWaker) SyncPartitionSummary(start, end int, tree *SignalWaker) (w
 // start, may have work, and sets the tasks bit. It reports whether no leaf was
 // active before. Whoever has set a bit in a leaf tells its owner by it.
 func (w *SignalWaker) MarkPartitionLeafActive(k int) (wasEmpty bool) {
+	w.opening.use()
 	m := w.leaf(k)
 	// sync(signal.tasks): release
 	old := w.head.partition.Or(m)
@@ -122,6 +135,7 @@ func (w *SignalWaker) MarkPartitionLeafActive(k int) (wasEmpty bool) {
 // was the last. The worker that the partition belongs to calls it, and looks at
 // the leaf once more.
 func (w *SignalWaker) ClearPartitionLeaf(k int) {
+	w.opening.use()
 	m := w.leaf(k)
 	if w.head.partition.And(^m)&^m == 0 {
 		w.TryUnmarkTasks()
@@ -130,12 +144,16 @@ func (w *SignalWaker) ClearPartitionLeaf(k int) {
 
 // PartitionLeafHasWork reports whether leaf k may have work.
 func (w *SignalWaker) PartitionLeafHasWork(k int) bool {
+	w.opening.use()
 	w.add(StatLeafSummaryChecks, 1)
 	return w.head.partition.Load()&w.leaf(k) != 0
 }
 
 // PartitionSummary gives the partition's summary.
-func (w *SignalWaker) PartitionSummary() uint64 { return w.head.partition.Load() }
+func (w *SignalWaker) PartitionSummary() uint64 {
+	w.opening.use()
+	return w.head.partition.Load()
+}
 
 func (w *SignalWaker) leaf(k int) uint64 {
 	if k < 0 || k >= signalBits {

@@ -24,6 +24,7 @@ var (
 // In the terminology of the Go memory model, and across processes: Release
 // synchronizes before the return of each Acquire that takes a permit of its.
 func (w *SignalWaker) Release(n int) {
+	w.opening.use()
 	if n < 0 {
 		w.mistake("Release of %d permits", n)
 	}
@@ -65,6 +66,7 @@ func (v *signalView) rouse(n int) {
 
 // TryAcquire takes a permit if there is one, and reports whether it did.
 func (w *SignalWaker) TryAcquire() bool {
+	w.opening.use()
 	for {
 		// The loop ends: each failure of the CAS is another's permit.
 		p := w.head.permits.Load()
@@ -100,6 +102,9 @@ func (w *SignalWaker) Acquire() {
 // with an ErrClosed when this process closes the arena. An error means that no
 // permit was taken. A permit that is there is taken without a look at ctx.
 func (w *SignalWaker) AcquireContext(ctx context.Context) error {
+	if err := w.opening.error("signalwaker.acquire"); err != nil {
+		return err
+	}
 	if w.TryAcquire() {
 		return nil
 	}
@@ -114,7 +119,7 @@ func (w *SignalWaker) AcquireContext(ctx context.Context) error {
 // announcement, and then the sleep ends or does not begin.
 func (w *SignalWaker) acquireSlow(ctx context.Context) error {
 	if !w.queue.Enter() {
-		return w.fail("signalwaker.acquire", shmsync.ErrClosed, "this process closed the arena")
+		return w.fail("signalwaker.acquire", shmsync.ErrClosed, closedHandle)
 	}
 	defer w.queue.Exit()
 	if w.tuning().Spin(func() bool { return w.head.permits.Load() != 0 }) && w.TryAcquire() {
@@ -153,7 +158,7 @@ func (w *SignalWaker) acquireSlow(ctx context.Context) error {
 			return c.Err()
 		case park.Closed:
 			w.passOn()
-			return w.fail("signalwaker.acquire", shmsync.ErrClosed, "this process closed the arena")
+			return w.fail("signalwaker.acquire", shmsync.ErrClosed, closedHandle)
 		}
 	}
 }
@@ -170,12 +175,18 @@ func (v *signalView) passOn() {
 }
 
 // Permits is how many permits there are.
-func (w *SignalWaker) Permits() uint64 { return w.head.permits.Load() }
+func (w *SignalWaker) Permits() uint64 {
+	w.opening.use()
+	return w.head.permits.Load()
+}
 
 // Sleepers is how many wait for a permit, in all living processes, those
 // included that have said so by RegisterSleeper. It is for people; no wake
 // depends on it.
-func (w *SignalWaker) Sleepers() int { return w.sleepers() }
+func (w *SignalWaker) Sleepers() int {
+	w.opening.use()
+	return w.sleepers()
+}
 
 func (v *signalView) sleepers() (n int) {
 	for i := range v.rows {
@@ -189,10 +200,14 @@ func (v *signalView) sleepers() (n int) {
 // RegisterSleeper counts a worker among the sleepers that waits elsewhere, say in
 // a poll of file descriptors. It registers, looks for work once more, and only
 // then waits; nobody wakes it but its own means. Its death unregisters it.
-func (w *SignalWaker) RegisterSleeper() { w.tally(countSleeper, 1) }
+func (w *SignalWaker) RegisterSleeper() {
+	w.opening.use()
+	w.tally(countSleeper, 1)
+}
 
 // UnregisterSleeper takes a RegisterSleeper of this process back.
 func (w *SignalWaker) UnregisterSleeper() {
+	w.opening.use()
 	if !w.tally(countSleeper, -1) {
 		w.mistake("UnregisterSleeper without RegisterSleeper")
 	}
@@ -200,10 +215,14 @@ func (w *SignalWaker) UnregisterSleeper() {
 
 // RegisterWorker counts one more worker of this process, until UnregisterWorker
 // or its death.
-func (w *SignalWaker) RegisterWorker() { w.tally(countWorker, 1) }
+func (w *SignalWaker) RegisterWorker() {
+	w.opening.use()
+	w.tally(countWorker, 1)
+}
 
 // UnregisterWorker takes a RegisterWorker of this process back.
 func (w *SignalWaker) UnregisterWorker() {
+	w.opening.use()
 	if !w.tally(countWorker, -1) {
 		w.mistake("UnregisterWorker without RegisterWorker")
 	}
@@ -211,6 +230,7 @@ func (w *SignalWaker) UnregisterWorker() {
 
 // WorkerCount is how many workers living processes have registered.
 func (w *SignalWaker) WorkerCount() (n int) {
+	w.opening.use()
 	for i := range w.rows {
 		if c := signalCount(w.rows[i].count.Load()); c != 0 && w.a.Current(c.name()) {
 			n += c.workers()

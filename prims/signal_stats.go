@@ -64,6 +64,7 @@ func (w *SignalWaker) add(s SignalStat, n uint64) {
 // Stats gives the counters, each the sum over all processes that ever were in the
 // arena. Any process may read them.
 func (w *SignalWaker) Stats() (stats [signalStats]uint64) {
+	w.opening.use()
 	for i := range w.rows {
 		for s := range stats {
 			stats[s] += w.rows[i].stats[s].Load()
@@ -92,6 +93,7 @@ type SignalHealth struct {
 // Health looks at all words. It may be called by any process, for one that is
 // stuck.
 func (w *SignalWaker) Health() SignalHealth {
+	w.opening.use()
 	h := w.health()
 	h.Workers = w.WorkerCount()
 	return h

@@ -15,6 +15,7 @@ var (
 // permit if it did not say so. It reports whether this call has set the bit.
 // Gates do this themselves.
 func (w *SignalWaker) MarkActive(i int) bool {
+	w.opening.use()
 	w.checkSignal(i)
 	return w.mark(i)
 }
@@ -35,6 +36,7 @@ func (v *signalView) mark(i int) bool {
 // MarkActiveMask is MarkActive of all signals in a mask, by one access. It gives
 // those that were not marked, for each of which it issues a permit.
 func (w *SignalWaker) MarkActiveMask(mask uint64) (marked uint64) {
+	w.opening.use()
 	if mask&^w.mask != 0 {
 		w.mistake("signals %#x of %d", mask, len(w.lines))
 	}
@@ -53,6 +55,7 @@ func (w *SignalWaker) MarkActiveMask(mask uint64) (marked uint64) {
 // reports whether it did. A bit that is set meanwhile is found by a second look,
 // and the signal marked again, with a permit. No permit is taken back.
 func (w *SignalWaker) TryUnmarkIfEmpty(i int) bool {
+	w.opening.use()
 	w.checkSignal(i)
 	return w.unmarkIfEmpty(i)
 }
@@ -76,6 +79,7 @@ func (v *signalView) unmarkIfEmpty(i int) bool {
 // whether this call did. It is for who has taken all bits of the signal for its
 // own; anybody else uses TryUnmarkIfEmpty.
 func (w *SignalWaker) TryUnmark(i int) bool {
+	w.opening.use()
 	w.checkSignal(i)
 	m := uint64(1) << i
 	return w.head.summary.Load()&m != 0 && w.head.summary.And(^m)&m != 0
@@ -84,11 +88,17 @@ func (w *SignalWaker) TryUnmark(i int) bool {
 // SnapshotSummary gives the summary: a bit for each signal that may have bits.
 // It may have too many of them, never too few, except for what an operation that
 // is under way has not come to.
-func (w *SignalWaker) SnapshotSummary() uint64 { return w.head.summary.Load() & w.mask }
+func (w *SignalWaker) SnapshotSummary() uint64 {
+	w.opening.use()
+	return w.head.summary.Load() & w.mask
+}
 
 // SummarySelect gives the signal in the summary that is nearest to near, as
 // [NearestBit] does: 64 when there is none.
-func (w *SignalWaker) SummarySelect(near int) int { return NearestBit(w.SnapshotSummary(), near) }
+func (w *SignalWaker) SummarySelect(near int) int {
+	w.opening.use()
+	return NearestBit(w.SnapshotSummary(), near)
+}
 
 // nextPasses is how often Next goes through the summary before it leaves the
 // rest to another.
@@ -102,6 +112,7 @@ const nextPasses = 64
 // Where others sleep and more queues are scheduled it issues a permit, so that
 // they are not kept waiting by this one's execution.
 func (w *SignalWaker) Next(near int) (g Gate, ok bool) {
+	w.opening.use()
 	w.checkQueue(near)
 	for range nextPasses {
 		active := w.SnapshotSummary()

@@ -19,11 +19,13 @@ var (
 // free by ReleaseTask or by its death; the queue's gate is as it was left, so an
 // executor may look at a fresh task once for nothing.
 func (w *SignalWaker) ReserveTask() (queue int, ok bool) {
+	w.opening.use()
 	return w.ReserveTaskIn(0, len(w.lines))
 }
 
 // ReserveTaskIn is ReserveTask among the signals start..end-1.
 func (w *SignalWaker) ReserveTaskIn(start, end int) (queue int, ok bool) {
+	w.opening.use()
 	if start < 0 || end < start || end > len(w.lines) {
 		w.mistake("signals %d..%d of %d", start, end, len(w.lines))
 	}
@@ -68,6 +70,7 @@ func (w *SignalWaker) reserveIn(i, turn int) (bit int, ok bool) {
 // ReleaseTask gives back a queue that this process has reserved. It panics when
 // it has not.
 func (w *SignalWaker) ReleaseTask(queue int) {
+	w.opening.use()
 	w.checkQueue(queue)
 	if !w.gates[queue].task.CompareAndSwap(uint32(w.name), 0) {
 		w.mistake("ReleaseTask of queue %d, which this process has not reserved", queue)
@@ -78,6 +81,7 @@ func (w *SignalWaker) ReleaseTask(queue int) {
 
 // Tasks is how many queues are reserved.
 func (w *SignalWaker) Tasks() (n int) {
+	w.opening.use()
 	for i := range w.lines {
 		n += bits.OnesCount64(w.lines[i].tasks.Load())
 	}

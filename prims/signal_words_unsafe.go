@@ -169,6 +169,8 @@ type signalView struct {
 	gates  []signalGate
 	rows   []signalRow // by slot - 1
 	mask   uint64      // the bits of summary that stand for a signal
+
+	opening *opening
 }
 
 // viewSignals views the words of an object. What its head says about its size is
@@ -187,7 +189,7 @@ func viewSignals(a *arena.Arena, o arena.Object) (v signalView, err error) {
 	// block that it is in, and what follows is no more than those. The structs
 	// have no pointers, and their sizes are multiples of what they align to.
 	at := unsafe.Pointer(head)
-	v = signalView{a: a, object: o, head: head, mask: ^uint64(0) >> (signalBits - signals)}
+	v = signalView{a: a, object: o, opening: newOpening(a, o), head: head, mask: ^uint64(0) >> (signalBits - signals)}
 	at = unsafe.Add(at, signalHeadBytes)
 	v.lines = unsafe.Slice((*signalLine)(at), signals)
 	at = unsafe.Add(at, uint64(signals)*signalLineBytes)

@@ -48,8 +48,7 @@ type SpinLockOptions struct {
 	Policy Policy
 	// Repair, if set, is called by this process's Lock and LockContext when
 	// they meet the death of a holder, as by Recover; then they go on. It is
-	// this process's own and not stored. A process that opens the lock more
-	// than once has the Repair of the first.
+	// this handle's own and not stored.
 	Repair func() error
 	// Spin bounds how long a waiter spins, for a new object: 0 means that it
 	// learns from what has paid off, negative that it never spins and sleeps at
@@ -106,10 +105,10 @@ func newSpinLock(a *arena.Arena, o arena.Object, opt *SpinLockOptions, created b
 		}
 		l := &SpinLock{own: raw(&w.state), wake: raw(&w.wake), self: uint32(a.Self())}
 		l.core.init(a, o, w, "spinlock", "spin lock", opt.Repair)
+		l.core.opening.end = l.end
 		return l, nil
 	})
 	if err != nil {
-		a.CloseObject(o)
 		return nil, err
 	}
 	if err := l.core.agree(opt.Policy, created); err != nil {
@@ -184,20 +183,32 @@ func (l *SpinLock) Recover(ctx context.Context, repair func() error) error {
 // process.
 func (l *SpinLock) Offset() arena.Offset { return l.core.object.Offset }
 
-// Close gives the handle back. The SpinLock itself stays; a hold that this
-// process has stays too. Closing a handle more often than it was opened is an
-// error that Is ErrClosed.
+// Close closes the handle, and no other handle on the SpinLock. Calls that wait by it end
+// with an error that Is ErrClosed. Holds of this process stay, and are given back
+// through another handle. A second Close is an error that Is ErrClosed.
 func (l *SpinLock) Close() error { return l.core.close() }
+
+// end takes the words away from the fast paths, as Mutex.end does.
+func (l *SpinLock) end() {
+	l.core.end()
+	takeWords(&l.own, &l.wake)
+}
 
 // Policy is what becomes of l when its holder dies.
 func (l *SpinLock) Policy() Policy { return l.core.policy }
 
 // SetSpin bounds how long waiters of all processes spin before they sleep:
 // 0 means that they learn, negative that they never do.
-func (l *SpinLock) SetSpin(d time.Duration) { l.core.words.spin.Store(spinField(d)) }
+func (l *SpinLock) SetSpin(d time.Duration) {
+	l.core.opening.use()
+	l.core.words.spin.Store(spinField(d))
+}
 
 // Spin is what SetSpin set.
-func (l *SpinLock) Spin() time.Duration { return spinOf(l.core.words.spin.Load()) }
+func (l *SpinLock) Spin() time.Duration {
+	l.core.opening.use()
+	return spinOf(l.core.words.spin.Load())
+}
 
 // SpinLockState is what State tells.
 type SpinLockState struct {
@@ -211,6 +222,7 @@ type SpinLockState struct {
 // State looks at l without locking it. What it tells may be over when it
 // returns.
 func (l *SpinLock) State() SpinLockState {
+	l.core.opening.use()
 	w := spinWord(l.core.state.Load())
 	owner, err := l.core.verdict(w)
 	return SpinLockState{Held: w.held() && err == nil, Owner: owner, Waiting: l.core.next.Announced(), Err: err, Word: w.String()}

@@ -42,6 +42,8 @@ type spinCore struct {
 	policy Policy
 	repair func() error
 	key    race.Key
+
+	opening *opening
 }
 
 func (c *spinCore) init(a *arena.Arena, o arena.Object, w *spinWords, op, what string, repair func() error) {
@@ -49,7 +51,9 @@ func (c *spinCore) init(a *arena.Arena, o arena.Object, w *spinWords, op, what s
 	*c = spinCore{
 		state: &w.state, name: a.Self(), words: w, op: op, what: what, next: spinBell(a, w), a: a, object: o,
 		policy: policyOf(w.policy), repair: repair, key: race.KeyOf(dev, ino, uint64(o.Offset)),
+		opening: newOpening(a, o),
 	}
+	c.opening.shut, c.opening.end = c.shut, c.end
 	c.queue = park.NewQueue(park.Config{
 		Line: c.next.Line, Object: o, Word: o.Body + spinWakeOff, Look: c.look, Miss: c.next.WakeOne,
 	})
@@ -67,19 +71,21 @@ func (c *spinCore) agree(p Policy, created bool) error {
 	return c.fail("open", shmsync.ErrIncompatible, nil, fmt.Sprintf("its policy is %v, asked for %v", c.policy, p))
 }
 
-func (c *spinCore) close() error {
-	end := func() {
-		c.queue.Close()
-		if c.rw != nil {
-			c.rw.gateQueue.Close()
-			c.rw.drainQueue.Close()
-		}
+func (c *spinCore) close() error { return c.opening.close(c.op + ".close") }
+
+func (c *spinCore) queues() []*park.Queue {
+	if c.rw == nil {
+		return []*park.Queue{c.queue}
 	}
-	if !unshare(c.a, c.object, end) {
-		return c.fail("close", shmsync.ErrClosed, nil, "")
+	return []*park.Queue{c.queue, c.rw.gateQueue, c.rw.drainQueue}
+}
+
+func (c *spinCore) shut() { park.Shut(c.queues()...) }
+
+func (c *spinCore) end() {
+	for _, q := range c.queues() {
+		q.Close()
 	}
-	c.a.CloseObject(c.object)
-	return nil
 }
 
 // lockOrPanic is the slow path of Lock. It is kept out of line: inlined into
@@ -123,6 +129,7 @@ func (c *spinCore) acquired() {
 }
 
 func (c *spinCore) tryLock() bool {
+	c.opening.use()
 	if !c.try(spinHeld) {
 		return false
 	}
@@ -209,7 +216,7 @@ func (c *spinCore) wait(ctx context.Context, as spinKind, mayRepair bool) error 
 }
 
 func (c *spinCore) closed() error {
-	return c.fail("lock", shmsync.ErrClosed, nil, "this process closed the arena")
+	return c.fail("lock", shmsync.ErrClosed, nil, closedHandle)
 }
 
 func (w *spinWaiter) acquire(ctx context.Context, mayRepair bool) error {
@@ -333,7 +340,10 @@ func (w *spinWaiter) leave() {
 }
 
 // unlock is the slow path of Unlock.
-func (c *spinCore) unlock() { c.release("Unlock", spinHeld, spinFree) }
+func (c *spinCore) unlock() {
+	c.opening.use()
+	c.release("Unlock", spinHeld, spinFree)
+}
 
 // release gives a hold of this process back, or makes another of it.
 func (c *spinCore) release(verb string, from spinKind, to spinWord) {

@@ -146,6 +146,9 @@ func (c *spinCore) look() {
 
 // recover is Recover, of both locks.
 func (c *spinCore) recover(ctx context.Context, repair func() error) error {
+	if err := c.opening.error(c.op + ".recover"); err != nil {
+		return err
+	}
 	for {
 		o := spinWord(c.state.Load())
 		if o.kind() != spinOwnerDead && o != spinLost {

@@ -3,6 +3,7 @@ package prims
 import (
 	"context"
 	"math"
+	"sync/atomic"
 
 	"github.com/shmsync/shmsync"
 	"github.com/shmsync/shmsync/arena"
@@ -30,6 +31,7 @@ type tally struct {
 	mon    *monitor
 	fifo   fifo
 	words  *tallyWords
+	left   *atomic.Uint64 // the counter, for fast paths; never 0 for a closed handle
 	shares []*tallyShare
 	a      *arena.Arena
 	object arena.Object
@@ -44,7 +46,15 @@ func buildTally(a *arena.Arena, o arena.Object, op string, bare bool) *tally {
 	t.mon = buildMonitor(a, o, o.Body, t, bare)
 	t.fifo = fifo{t.mon, &w.queue}
 	t.key = t.mon.key
+	t.left = &w.count
+	t.mon.opening.end = t.end
 	return t
+}
+
+// end takes the counter away from the fast paths.
+func (t *tally) end() {
+	t.mon.latch.end()
+	redirect(&t.left, &closedCount)
 }
 
 func (t *tally) count() int64 { return int64(t.words.count.Load()) }
@@ -210,6 +220,9 @@ func (t *tally) waitOrPanic() {
 
 // wait waits until the counter is 0.
 func (t *tally) wait(ctx context.Context) error {
+	if err := t.mon.opening.error(t.op); err != nil {
+		return err
+	}
 	if t.zero() {
 		return nil
 	}

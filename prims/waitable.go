@@ -155,13 +155,7 @@ func waitableLayout[S, E any]() uint64 {
 	return layout
 }
 
-func newWaitable[S, E any](a *arena.Arena, o arena.Object, rules Rules[S, E]) (w *Waitable[S, E], err error) {
-	defer func() {
-		// Another handle of this process may be of other types with the same layout.
-		if p := recover(); p != nil {
-			panic(fmt.Sprintf("shmsync: waitable %s is open in this process with other types: %v", objectName(o), p))
-		}
-	}()
+func newWaitable[S, E any](a *arena.Arena, o arena.Object, rules Rules[S, E]) (*Waitable[S, E], error) {
 	return share(a, o, func() (*Waitable[S, E], error) { return buildWaitable(a, o, rules), nil })
 }
 
@@ -256,6 +250,7 @@ func (x *Waitable[S, E]) lineUp(ctx context.Context, extra uint64) (seat *park.S
 // TryWait is Wait for a wait that can go on at once, and reports whether it did. Err
 // tells whether any wait ever can.
 func (x *Waitable[S, E]) TryWait(e E) (ok bool) {
+	x.mon.opening.use()
 	if !x.mon.tryEnter() {
 		return false
 	}
@@ -388,7 +383,9 @@ func (x *Waitable[S, E]) locked(f func() (changed bool)) {
 // Offset is where the Waitable lies in its arena, for WaitableAt in another process.
 func (x *Waitable[S, E]) Offset() arena.Offset { return x.object.Offset }
 
-// Close gives the handle back. Claims of this process stay its own.
+// Close closes the handle, and no other handle on the Waitable. Calls that wait by it
+// end with an error that Is ErrClosed. Claims of this process stay its own, and are
+// released through another handle. A second Close is an error that Is ErrClosed.
 func (x *Waitable[S, E]) Close() error {
-	return closeHandle(x.a, x.object, "waitable.close", x.mon.close)
+	return x.mon.opening.close("waitable.close")
 }

@@ -115,6 +115,9 @@ func lostText(w *waitableWords) string {
 // Err tells whether x can be used: it is nil, or an error that Is ErrNotRecoverable, or
 // ErrCanceled after Stop. Like State it waits for nothing.
 func (x *Waitable[S, E]) Err() error {
+	if err := x.mon.opening.error("waitable.err"); err != nil {
+		return err
+	}
 	switch {
 	case x.lost():
 		return x.notRecoverable("waitable.err")

@@ -35,13 +35,15 @@ type monitored interface{ monitorOf() *monitor }
 
 func (x *Waitable[S, E]) monitorOf() *monitor { return x.mon }
 
-// openMonitor is the monitor of the handle that this process has of o, or nil.
+// openMonitor is the monitor of a handle that this process has of o, or nil.
 func openMonitor(a *arena.Arena, o arena.Object) *monitor {
 	handles.Lock()
 	defer handles.Unlock()
-	if s := handles.of[a][o.Offset]; s != nil {
-		if h, ok := s.handle.(monitored); ok {
-			return h.monitorOf()
+	if on := handles.of[a.Segment()][o.Offset]; on != nil {
+		for _, h := range on.open {
+			if h, ok := h.(monitored); ok {
+				return h.monitorOf()
+			}
 		}
 	}
 	return nil

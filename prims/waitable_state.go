@@ -28,6 +28,7 @@ const stateTries = 10_000
 
 // State is a copy of the state. It waits for nobody, and is not torn.
 func (x *Waitable[S, E]) State() S {
+	x.mon.opening.use()
 	for i := range stateTries {
 		if s, ok := x.read(); ok {
 			race.Acquire(x.mon.key)

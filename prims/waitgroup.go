@@ -137,7 +137,7 @@ func (g *WaitGroup) Go(f func()) {
 // Wait waits until the counter is 0. It panics with an *[shmsync.Error] where
 // WaitContext returns one.
 func (g *WaitGroup) Wait() {
-	if g.tally.words.count.Load() != 0 || race.Enabled {
+	if g.tally.left.Load() != 0 || race.Enabled {
 		g.tally.waitOrPanic()
 	}
 }
@@ -146,7 +146,7 @@ func (g *WaitGroup) Wait() {
 // that Is ErrOwnerDead, ErrNoSpace, ErrCorrupt or ErrClosed. A counter of 0 beats all
 // of these.
 func (g *WaitGroup) WaitContext(ctx context.Context) error {
-	if g.tally.words.count.Load() == 0 && !race.Enabled {
+	if g.tally.left.Load() == 0 && !race.Enabled {
 		return nil
 	}
 	return g.tally.wait(ctx)
@@ -160,10 +160,12 @@ func (g *WaitGroup) Reset() { g.tally.reset() }
 // Offset is where the WaitGroup lies in its arena, for WaitGroupAt in another process.
 func (g *WaitGroup) Offset() arena.Offset { return g.tally.object.Offset }
 
-// Close gives the handle back. What this process has added stays so.
+// Close closes the handle, and no other handle on the WaitGroup. Calls that wait by it
+// end with an error that Is ErrClosed. What this process has added stays so. A second
+// Close is an error that Is ErrClosed.
 func (g *WaitGroup) Close() error {
 	t := g.tally
-	return closeHandle(t.a, t.object, "waitgroup.close", t.mon.close)
+	return t.mon.opening.close("waitgroup.close")
 }
 
 // WaitGroupState is what State tells.
@@ -177,6 +179,7 @@ type WaitGroupState struct {
 
 // State looks at g without locking it. What it tells may be over when it returns.
 func (g *WaitGroup) State() WaitGroupState {
+	g.tally.mon.opening.use()
 	t := g.tally
 	err, who := t.trouble()
 	return WaitGroupState{Count: t.count(), Own: t.share(), Waiting: !t.fifo.empty(), Err: err, Who: who}

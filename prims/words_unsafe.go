@@ -109,3 +109,30 @@ func futexBody(b []byte) *futexWords {
 	_ = b[futexBytes-1]
 	return (*futexWords)(unsafe.Pointer(unsafe.SliceData(b)))
 }
+
+// What the fast paths of a closed handle find: words that are no free lock, no hold of
+// anybody, and no open gate.
+var (
+	closedOwner  uint32 = 1<<32 - 1
+	closedWake   uint32
+	closedGate   uint32 = 1<<32 - 1
+	closedReader uint64
+	closedFutex  atomic.Uint64
+	closedCount  atomic.Uint64
+)
+
+func init() { closedCount.Store(1) }
+
+// takeWords makes the owner word and the wake word of a fast path those of a closed
+// handle.
+func takeWords(own, wake **uint32) {
+	redirect(own, &closedOwner)
+	redirect(wake, &closedWake)
+}
+
+// redirect makes a pointer of a fast path point elsewhere. The fast path reads it with a
+// plain load, and so gets the one or the other.
+func redirect[T any](p **T, to *T) {
+	// SAFETY: a **T is the address of a pointer, which the collector sees written.
+	atomic.StorePointer((*unsafe.Pointer)(unsafe.Pointer(p)), unsafe.Pointer(to))
+}

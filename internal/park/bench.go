@@ -49,6 +49,7 @@ func (b *bench) cached() *Seat {
 	s := b.free[n-1]
 	b.free = b.free[:n-1]
 	s.taken, s.notify, s.told = true, nil, false
+	s.in.Store(nil)
 	select {
 	case <-s.wake: // of a wait that ended before it was told
 	default:
@@ -224,14 +225,17 @@ func (b *bench) prod(s *Seat, always bool) {
 	}
 }
 
-// sendAway wakes everybody, since this process leaves the arena. Waits that nobody
-// sleeps on end without being told.
-func (b *bench) sendAway() {
+// sendAway wakes those who wait by the handle of q, which is being closed, or, if q is
+// nil, everybody, since this process leaves the arena. Waits that nobody sleeps on end
+// without being told.
+func (b *bench) sendAway(q *Queue) {
 	b.mu.Lock()
 	all := slices.Clone(b.all)
 	b.mu.Unlock()
 	for _, s := range all {
-		b.prod(s, true)
+		if q == nil || s.in.Load() == q {
+			b.prod(s, true)
+		}
 	}
 }
 

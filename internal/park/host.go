@@ -43,21 +43,21 @@ type host struct {
 
 var hosts struct {
 	sync.Mutex
-	of map[*arena.Arena]*host // guarded by: Mutex
+	of map[any]*host // guarded by: Mutex; by the segment of a membership
 }
 
 func hostOf(a *arena.Arena) *host {
 	hosts.Lock()
 	defer hosts.Unlock()
-	if h := hosts.of[a]; h != nil {
+	if h := hosts.of[a.Segment()]; h != nil {
 		return h
 	}
 	h := &host{a: a, all: map[*Queue]struct{}{}, queues: map[arena.Offset]*Queue{}, loose: map[arena.Offset]uint64{}, end: make(chan struct{})}
 	h.bench.host = h
 	if hosts.of == nil {
-		hosts.of = map[*arena.Arena]*host{}
+		hosts.of = map[any]*host{}
 	}
-	hosts.of[a] = h
+	hosts.of[a.Segment()] = h
 	a.OnClose(h, h.close)
 	return h
 }
@@ -74,12 +74,37 @@ func (h *host) remove(q *Queue) {
 	delete(h.all, q)
 }
 
-// adopt makes the hub deliver for q what becomes ready on node.
-func (h *host) adopt(node arena.Offset, q *Queue) {
+// adopt gives q a hub node, and makes the hub deliver for q what becomes ready on it.
+// Each queue has a node of its own.
+func (h *host) adopt(q *Queue) (arena.Offset, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	node, err := h.a.HubNode(q.config.Object, q.Hub, func(node arena.Offset) bool { return h.queues[node] == nil })
+	if err != nil {
+		return 0, err
+	}
 	h.queues[node] = q
 	h.startHub()
+	return node, nil
+}
+
+// release gives up the node of a queue that is closed: a closed queue that kept it
+// would drop the wakes of its successor.
+func (h *host) release(node arena.Offset) {
+	h.mu.Lock()
+	delete(h.queues, node)
+	h.mu.Unlock()
+	if h.mayRelease(node) {
+		h.a.ReleaseHubNode(node)
+	}
+}
+
+// mayRelease reports whether others may have a node of ours.
+func (h *host) mayRelease(node arena.Offset) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	_, loose := h.loose[node]
+	return !loose
 }
 
 // startHub makes sure that the hub runs, before anybody waits for it.
@@ -90,12 +115,6 @@ func (h *host) startHub() { // guarded by: mu
 		deaths := h.a.Deaths()
 		h.running.Go(func() { h.hub(deaths) })
 	}
-}
-
-func (h *host) disown(node arena.Offset) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	delete(h.queues, node)
 }
 
 // takeLoose makes a node of ours idle without its stack if it is ready, and
@@ -109,14 +128,6 @@ func (h *host) takeLoose(node arena.Offset) bool {
 	h.loosed++
 	h.loose[node] = h.loosed
 	return true
-}
-
-// mayRelease reports whether others may have a node of ours.
-func (h *host) mayRelease(node arena.Offset) bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	_, loose := h.loose[node]
-	return !loose
 }
 
 // strayLook is how long after it met a stray the hub looks for nodes that fell
@@ -246,7 +257,7 @@ func (h *host) close() {
 		time.Sleep(time.Millisecond)
 	}
 	hosts.Lock()
-	delete(hosts.of, h.a)
+	delete(hosts.of, h.a.Segment())
 	hosts.Unlock()
 }
 
@@ -258,12 +269,9 @@ func (h *host) sendAway() (busy bool) {
 	for _, q := range queues {
 		if q.Waiting() > 0 {
 			busy = true
-			// Wakes sleepers of other processes as well; they look, and sleep
-			// again.
-			q.DeliverAll()
-			q.deliver(true)
+			q.sendAway()
 		}
 	}
-	h.bench.sendAway()
+	h.bench.sendAway(nil)
 	return busy
 }

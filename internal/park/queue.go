@@ -18,11 +18,11 @@ const (
 	Again Result = iota
 	// Canceled: the context ended.
 	Canceled
-	// Closed: this process leaves the arena.
+	// Closed: this process leaves the arena, or the handle that waits is closed.
 	Closed
 )
 
-// Queue is this process's side of a Line: its goroutines wait here.
+// Queue is one handle's side of a Line: the goroutines that use the handle wait here.
 type Queue struct {
 	Line
 	config Config
@@ -30,7 +30,9 @@ type Queue struct {
 
 	haveWaitV bool
 	calls     atomic.Int32 // calls between Enter and Exit
-	gone      atomic.Bool  // closed; the host forgets it with the last call
+	lasting   atomic.Int32 // of those, the ones that Shut does not wait for
+	shut      atomic.Bool  // the handle is being closed, see Shut
+	serves    atomic.Bool  // see ServeToTheEnd
 	listed    atomic.Bool  // the host looks after this queue
 
 	// life is held while the object is used by others than its callers, and by
@@ -86,29 +88,11 @@ type Config struct {
 	Miss func()
 }
 
-// NewQueue makes this process's queue of an object. There must be only one.
+// NewQueue makes the queue of a handle on an object. Each handle has its own.
 func NewQueue(c Config) *Queue {
 	q := &Queue{Line: c.Line, config: c, host: hostOf(c.Line.Arena), haveWaitV: shmsync.FeatureWaitV.Have()}
 	q.host.add(q)
 	return q
-}
-
-// Enter begins a call that may sleep here, and reports false when this process
-// leaves the arena. Until Exit, the arena stays mapped.
-func (q *Queue) Enter() bool {
-	q.calls.Add(1)
-	if q.host.closed.Load() {
-		q.calls.Add(-1)
-		return false
-	}
-	return true
-}
-
-// Exit ends the call.
-func (q *Queue) Exit() {
-	if q.calls.Add(-1) == 0 && q.gone.Load() {
-		q.host.remove(q)
-	}
 }
 
 // Bed is what a waiter sleeps on, besides the word of its Line.
@@ -126,7 +110,7 @@ type Bed struct {
 func (q *Queue) Sleep(w uint32, b Bed, c *Cancel) Result {
 	h := q.host
 	h.lookAfter(q)
-	if h.closed.Load() {
+	if q.refuses() {
 		return Closed
 	}
 	// Without waitv a thread sleeps on one word only; behind the hub, a context
@@ -177,7 +161,7 @@ func (q *Queue) direct(w uint32, b Bed, c *Cancel) Result {
 			add(raw(c.word), 0)
 		}
 	}
-	if q.host.closed.Load() {
+	if q.refuses() {
 		return Closed
 	}
 	var err error
@@ -197,7 +181,7 @@ func (q *Queue) direct(w uint32, b Bed, c *Cancel) Result {
 	switch {
 	case err != nil:
 		panic("shmsync: " + err.Error()) // EFAULT: the arena was unmapped under a waiter
-	case q.host.closed.Load():
+	case q.refuses():
 		return Closed
 	case c.word != nil && c.word.Load() != 0:
 		return Canceled
@@ -238,7 +222,7 @@ func (q *Queue) park(w uint32, b Bed, c *Cancel) Result {
 		me.timer.Stop() // nothing comes on its channel after that
 	}
 	waiters.Put(me)
-	if q.host.closed.Load() {
+	if q.refuses() {
 		return Closed
 	}
 	return result
@@ -251,7 +235,7 @@ func (q *Queue) enlist(w uint32, me *waiter) bool {
 	defer q.mu.Unlock()
 	q.needNode()
 	q.setWaiting()
-	if q.Word.Load() != w || q.host.closed.Load() {
+	if q.Word.Load() != w || q.refuses() {
 		q.setIdle()
 		return false
 	}
@@ -285,12 +269,11 @@ func (q *Queue) needNode() { // guarded by: mu
 	if q.node != 0 {
 		return
 	}
-	node, err := q.Arena.HubNode(q.config.Object, q.Hub)
+	node, err := q.host.adopt(q)
 	if err != nil {
 		return
 	}
 	q.node = node
-	q.host.adopt(node, q)
 	// One that is ready was so when this process closed its handle last, which
 	// passed the wake on. It may never be pushed, and take no other wake.
 	q.host.takeLoose(node)
@@ -408,34 +391,3 @@ func (q *Queue) StartHub() {
 // Waiting reports how many goroutines of this process are in a call that may
 // sleep here.
 func (q *Queue) Waiting() int { return int(q.calls.Load()) }
-
-// Close gives the queue's hub node back, for other participants to use. Nobody
-// may wait but who cleans up after others: looks and the end of the arena find it. A
-// node that is ready just now, or loose, stays ours, and belongs to the next queue of
-// the object.
-//
-// A wake that the hub has taken from the node, or will, is not passed on by it any
-// more, since the object may be gone by then: so one is passed on here.
-func (q *Queue) Close() {
-	if q.gone.Store(true); q.calls.Load() == 0 {
-		q.host.remove(q)
-	}
-	q.life.Lock()
-	defer q.life.Unlock()
-	q.closed = true
-	q.mu.Lock()
-	had := q.node != 0
-	if had {
-		// The hub forgets the queue in any case: a closed one that looked after
-		// the node would drop the wakes of its successor.
-		q.host.disown(q.node)
-		if q.host.mayRelease(q.node) {
-			q.Arena.ReleaseHubNode(q.node)
-		}
-		q.node = 0
-	}
-	q.mu.Unlock()
-	if had && q.config.Miss != nil {
-		q.config.Miss()
-	}
-}

@@ -2,6 +2,7 @@ package park
 
 import (
 	"runtime"
+	"sync/atomic"
 
 	"github.com/shmsync/shmsync"
 	"github.com/shmsync/shmsync/arena"
@@ -25,7 +26,8 @@ type Seat struct {
 	Off  arena.Offset
 
 	bench *bench
-	wake  chan struct{} // capacity 1
+	in    atomic.Pointer[Queue] // of the handle whose wait uses it
+	wake  chan struct{}         // capacity 1
 
 	// guarded by: bench.mu
 
@@ -36,30 +38,30 @@ type Seat struct {
 	index  int    // in bench.all
 }
 
-// Sleep waits until the seat's wait is resolved or the context of c ends. The
-// node is on a queue and in state queued. After Canceled the seat is gone: the
-// node belongs to the queue.
+// Sleep waits until the seat's wait is resolved, the context of c ends or the handle
+// is closed. The node is on a queue and in state queued. After Canceled and Closed the
+// seat is gone: the node belongs to the queue.
 //
 // q is the queue of the object's latch, which the call has entered; object and
 // word are for people to see.
 func (s *Seat) Sleep(q *Queue, c *Cancel) Result {
 	h := s.bench.host
 	h.lookAfter(q)
-	if h.closed.Load() {
-		return Closed
+	s.in.Store(q)
+	if q.Closing() {
+		return s.giveUp(Closed)
 	}
 	if q.haveWaitV || c.ctx == nil {
 		if record, ok := q.Arena.Announce(q.config.Object.Offset, s.Off, s.Node.Wanted().Load(), DirectMax); ok {
 			defer q.Arena.Retract(record)
-			return s.direct(c)
+			return s.direct(q, c)
 		}
 	}
-	return s.parked(c)
+	return s.parked(q, c)
 }
 
 // direct sleeps in the kernel, on this goroutine's thread.
-func (s *Seat) direct(c *Cancel) Result {
-	h := s.bench.host
+func (s *Seat) direct(q *Queue, c *Cancel) Result {
 	c.arm()
 	w := s.Node.Load()
 	if w.State() == arena.NodeQueued && s.Node.Swap(w, w.With(arena.NodeAsleep)) {
@@ -67,6 +69,9 @@ func (s *Seat) direct(c *Cancel) Result {
 	}
 	crashpoint.Hit("park.seat.asleep")
 	for s.Node.Load() == w && w.State() == arena.NodeAsleep {
+		if q.Closing() {
+			return s.giveUp(Closed)
+		}
 		var err error
 		if c.word != nil {
 			entries := [2]shmsync.WaitVEntry{shmsync.NewWaitVEntry(raw(s.Node.Word()), uint32(w)), shmsync.NewWaitVEntry(raw(c.word), 0)}
@@ -80,21 +85,18 @@ func (s *Seat) direct(c *Cancel) Result {
 		switch {
 		case err != nil:
 			panic("shmsync: " + err.Error()) // EFAULT: the arena was unmapped under a waiter
-		case h.closed.Load():
-			return Closed
 		case c.word != nil && c.word.Load() != 0:
-			return s.giveUp()
+			return s.giveUp(Canceled)
 		}
 	}
 	return Again
 }
 
 // parked waits on a channel; the hub is told by who resolves the wait.
-func (s *Seat) parked(c *Cancel) Result {
+func (s *Seat) parked(q *Queue, c *Cancel) Result {
 	if !s.park(nil) {
 		return Again
 	}
-	h := s.bench.host
 	var done <-chan struct{}
 	if c.ctx != nil {
 		done = c.ctx.Done()
@@ -105,11 +107,11 @@ func (s *Seat) parked(c *Cancel) Result {
 			switch {
 			case s.Resolved():
 				return Again
-			case h.closed.Load():
-				return Closed
+			case q.Closing():
+				return s.giveUp(Closed)
 			}
 		case <-done:
-			return s.giveUp()
+			return s.giveUp(Canceled)
 		}
 	}
 }
@@ -138,15 +140,16 @@ func (s *Seat) park(notify func()) bool {
 // the arena. It must be quick, and may run before Watch returns.
 func (s *Seat) Watch(q *Queue, notify func()) {
 	s.bench.host.lookAfter(q)
+	s.in.Store(q)
 	if !s.park(notify) {
 		notify()
 	}
 }
 
-// giveUp is Abandon for a Sleep.
-func (s *Seat) giveUp() Result {
+// giveUp is Abandon for a Sleep, which ends with why.
+func (s *Seat) giveUp(why Result) Result {
 	if s.Abandon() {
-		return Canceled
+		return why
 	}
 	return Again
 }

@@ -248,8 +248,8 @@ func TestCloseSendsSeatsAway(t *testing.T) {
 	require.Equal(t, Closed, <-second)
 }
 
-// A call that outlives its queue ends with the arena, which waits for that.
-func TestCloseWaitsForCallsOfClosedQueues(t *testing.T) {
+// Shut returns when the calls that waited in the queue have left it.
+func TestShutEndsTheWaitsOfAQueue(t *testing.T) {
 	b := newBench(t)
 	p := b.place(b.object())
 	for k := range DirectMax {
@@ -267,10 +267,12 @@ func TestCloseWaitsForCallsOfClosedQueues(t *testing.T) {
 		defer p.mu.Unlock()
 		return p.first != nil
 	})
+	Shut(p.Queue)
+	require.Len(t, done, 1, "it waits by a handle that is closed")
+	require.Equal(t, Closed, <-done)
+	require.False(t, p.Enter())
 	p.Queue.Close()
 	require.NoError(t, b.Arena.Close())
-	require.Len(t, done, 1, "it waits in an arena that is gone")
-	require.Equal(t, Closed, <-done)
 }
 
 // until waits until done.

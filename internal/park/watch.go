@@ -36,6 +36,3 @@ func (x *Watch) Leave() {
 		x.q.setIdle()
 	}
 }
-
-// Closing reports whether this process leaves the arena.
-func (q *Queue) Closing() bool { return q.host.closed.Load() }

@@ -1,0 +1,556 @@
+//go:build linux
+
+package prims_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/prims"
+)
+
+// opened is one handle of each kind, as the tests below use it.
+type opened struct {
+	Close func() error
+	// Use calls what a closed handle must refuse: with an error, or by a panic.
+	Use map[string]func() error
+	// Block makes a Wait wait; Free ends that.
+	Block, Free func()
+	Wait        func(context.Context) error
+	// Hold says that Block leaves a hold that Delete respects.
+	Hold bool
+}
+
+func plain(f func()) func() error { return func() error { f(); return nil } }
+
+var handleKinds = map[string]func(a *arena.Arena) (*opened, error){
+	"mutex": func(a *arena.Arena) (*opened, error) {
+		m, err := prims.OpenMutex(a, "x", nil)
+		if err != nil {
+			return nil, err
+		}
+		return &opened{m.Close, map[string]func() error{
+			"Lock": plain(m.Lock), "LockContext": func() error { return m.LockContext(context.Background()) },
+			"TryLock": plain(func() { m.TryLock() }), "Unlock": plain(m.Unlock), "State": plain(func() { m.State() }),
+			"Recover": func() error { return m.Recover(context.Background(), func() error { return nil }) },
+		}, m.Lock, m.Unlock, lockWait(m.LockContext, m.Unlock), true}, nil
+	},
+	"checked mutex": func(a *arena.Arena) (*opened, error) {
+		m, err := prims.OpenMutex(a, "x", &prims.MutexOptions{Checked: true})
+		if err != nil {
+			return nil, err
+		}
+		return &opened{m.Close, map[string]func() error{"Lock": plain(m.Lock), "Unlock": plain(m.Unlock)},
+			m.Lock, m.Unlock, lockWait(m.LockContext, m.Unlock), true}, nil
+	},
+	"cohort mutex": func(a *arena.Arena) (*opened, error) {
+		m, err := prims.OpenCohortMutex(a, "x", &prims.CohortMutexOptions{Nodes: 2})
+		if err != nil {
+			return nil, err
+		}
+		return &opened{m.Close, map[string]func() error{
+			"Lock": plain(m.Lock), "TryLock": plain(func() { m.TryLock() }), "Unlock": plain(m.Unlock), "State": plain(func() { m.State() }),
+		}, m.Lock, m.Unlock, lockWait(m.LockContext, m.Unlock), true}, nil
+	},
+	"fair mutex": func(a *arena.Arena) (*opened, error) {
+		m, err := prims.OpenFairMutex(a, "x", nil)
+		if err != nil {
+			return nil, err
+		}
+		return &opened{m.Close, map[string]func() error{
+			"Lock": plain(m.Lock), "TryLock": plain(func() { m.TryLock() }), "Unlock": plain(m.Unlock), "State": plain(func() { m.State() }),
+			"LockAsync": func() error { return m.LockAsync().Wait() },
+		}, m.Lock, m.Unlock, lockWait(m.LockContext, m.Unlock), true}, nil
+	},
+	"spin lock": func(a *arena.Arena) (*opened, error) {
+		m, err := prims.OpenSpinLock(a, "x", nil)
+		if err != nil {
+			return nil, err
+		}
+		return &opened{m.Close, map[string]func() error{
+			"Lock": plain(m.Lock), "TryLock": plain(func() { m.TryLock() }), "Unlock": plain(m.Unlock), "State": plain(func() { m.State() }),
+		}, m.Lock, m.Unlock, lockWait(m.LockContext, m.Unlock), true}, nil
+	},
+	"rwmutex, written": func(a *arena.Arena) (*opened, error) {
+		m, err := prims.OpenRWMutex(a, "x", nil)
+		if err != nil {
+			return nil, err
+		}
+		return &opened{m.Close, map[string]func() error{
+			"Lock": plain(m.Lock), "TryLock": plain(func() { m.TryLock() }), "Unlock": plain(m.Unlock), "State": plain(func() { m.State() }),
+			"RLock": plain(m.RLock), "TryRLock": plain(func() { m.TryRLock() }), "RUnlock": plain(m.RUnlock), "Downgrade": plain(m.Downgrade),
+			"RLockContext": func() error { return m.RLockContext(context.Background()) },
+		}, m.Lock, m.Unlock, lockWait(m.RLockContext, m.RUnlock), true}, nil
+	},
+	"rwmutex, read": func(a *arena.Arena) (*opened, error) {
+		m, err := prims.OpenRWMutex(a, "x", nil)
+		if err != nil {
+			return nil, err
+		}
+		return &opened{m.Close, nil, m.RLock, m.RUnlock, lockWait(m.LockContext, m.Unlock), true}, nil
+	},
+	"reader/writer spin lock, written": func(a *arena.Arena) (*opened, error) {
+		m, err := prims.OpenRWSpinLock(a, "x", nil)
+		if err != nil {
+			return nil, err
+		}
+		return &opened{m.Close, map[string]func() error{
+			"Lock": plain(m.Lock), "TryLock": plain(func() { m.TryLock() }), "Unlock": plain(m.Unlock), "State": plain(func() { m.State() }),
+			"RLock": plain(m.RLock), "TryRLock": plain(func() { m.TryRLock() }), "RUnlock": plain(m.RUnlock),
+			"LockUpgrade": plain(m.LockUpgrade), "UnlockUpgrade": plain(m.UnlockUpgrade),
+		}, m.Lock, m.Unlock, lockWait(m.RLockContext, m.RUnlock), true}, nil
+	},
+	"reader/writer spin lock, read": func(a *arena.Arena) (*opened, error) {
+		m, err := prims.OpenRWSpinLock(a, "x", nil)
+		if err != nil {
+			return nil, err
+		}
+		return &opened{m.Close, nil, m.RLock, m.RUnlock, lockWait(m.LockContext, m.Unlock), true}, nil
+	},
+	"multilock": func(a *arena.Arena) (*opened, error) {
+		m, err := prims.OpenMultiLock(a, "x", nil)
+		if err != nil {
+			return nil, err
+		}
+		var h prims.Hold
+		return &opened{m.Close, map[string]func() error{
+			"Lock": plain(func() { m.Lock(7) }), "TryLock": plain(func() { m.TryLock(7) }), "State": plain(func() { m.State(7) }),
+			"LockAll": func() error { _, err := m.LockAll(context.Background(), 1, 2); return err },
+		}, func() { h = m.Lock(7) }, func() { h.Unlock() }, func(ctx context.Context) error {
+			hs, err := m.LockAll(ctx, 1, 7)
+			if err == nil {
+				hs.Unlock()
+			}
+			return err
+		}, true}, nil
+	},
+	"semaphore": func(a *arena.Arena) (*opened, error) {
+		s, err := prims.OpenSemaphore(a, "x", 2, nil)
+		if err != nil {
+			return nil, err
+		}
+		return &opened{s.Close, map[string]func() error{
+			"Acquire": func() error { return s.Acquire(context.Background(), 1) }, "TryAcquire": plain(func() { s.TryAcquire(1) }),
+			"Release": plain(func() { s.Release(1) }), "State": plain(func() { s.State() }),
+		}, func() {
+			for range 3 { // the permits are kept for this process from the second release on
+				s.Acquire(context.Background(), 2)
+				s.Release(2)
+			}
+			s.Acquire(context.Background(), 2)
+		}, func() { s.Release(2) }, lockWait(func(ctx context.Context) error { return s.Acquire(ctx, 1) }, func() { s.Release(1) }), true}, nil
+	},
+	"transferable semaphore": func(a *arena.Arena) (*opened, error) {
+		s, err := prims.OpenSemaphore(a, "x", 1, &prims.SemaphoreOptions{Transferable: true, Initial: -1})
+		if err != nil {
+			return nil, err
+		}
+		return &opened{s.Close, map[string]func() error{
+			"Acquire": func() error { return s.Acquire(context.Background(), 1) }, "TryAcquire": plain(func() { s.TryAcquire(1) }),
+			"Release": plain(func() { s.Release(1) }),
+		}, func() {}, func() { s.Release(1) }, func(ctx context.Context) error { return s.Acquire(ctx, 1) }, false}, nil
+	},
+	"futex": func(a *arena.Arena) (*opened, error) {
+		f, err := prims.OpenFutex(a, "x", nil)
+		if err != nil {
+			return nil, err
+		}
+		return &opened{f.Close, map[string]func() error{
+			"Get": plain(func() { f.Get() }), "Post": plain(f.Post), "Stop": plain(f.Stop), "Wait": func() error { return f.Wait(1) },
+			"At": func() error { _, err := prims.WaitAny(context.Background(), f.At(1)); return err },
+		}, func() {}, f.Post, func(ctx context.Context) error { return f.WaitContext(ctx, 1) }, false}, nil
+	},
+	"futex, with others": func(a *arena.Arena) (*opened, error) {
+		f, err := prims.OpenFutex(a, "x", nil)
+		if err != nil {
+			return nil, err
+		}
+		return &opened{f.Close, nil, func() {}, f.Post, func(ctx context.Context) error { return prims.WaitAll(ctx, f.At(1)) }, false}, nil
+	},
+	"sequencer": func(a *arena.Arena) (*opened, error) {
+		s, err := prims.OpenSequencer(a, "x", nil)
+		if err != nil {
+			return nil, err
+		}
+		return &opened{s.Close, map[string]func() error{
+			"Value": plain(func() { s.Value() }), "Increment": plain(func() { s.Increment() }), "Advance": plain(func() { s.Advance(3) }),
+			"Wait": func() error { return s.Wait(0) }, "Stop": plain(s.Stop), "CancelWaiters": plain(s.CancelWaiters),
+			"At": func() error { _, err := prims.WaitAny(context.Background(), s.At(0)); return err },
+		}, func() {}, func() { s.Increment() }, func(ctx context.Context) error { return s.WaitContext(ctx, 1) }, false}, nil
+	},
+	"sequencer, with others": func(a *arena.Arena) (*opened, error) {
+		s, err := prims.OpenSequencer(a, "x", nil)
+		if err != nil {
+			return nil, err
+		}
+		return &opened{s.Close, nil, func() {}, func() { s.Increment() },
+			func(ctx context.Context) error { _, err := prims.WaitAny(ctx, s.At(1)); return err }, false}, nil
+	},
+	"sequencer, pending": func(a *arena.Arena) (*opened, error) {
+		s, err := prims.OpenSequencer(a, "x", nil)
+		if err != nil {
+			return nil, err
+		}
+		return &opened{s.Close, nil, func() {}, func() { s.Increment() }, func(context.Context) error { return s.WaitAsync(1).Wait() }, false}, nil
+	},
+	"event": func(a *arena.Arena) (*opened, error) {
+		e, err := prims.OpenEvent(a, "x", nil)
+		if err != nil {
+			return nil, err
+		}
+		return &opened{e.Close, map[string]func() error{
+			"Set": plain(e.Set), "Reset": plain(e.Reset), "IsSet": plain(func() { e.IsSet() }), "Wait": e.Wait,
+			"WaitAny": func() error { _, err := prims.WaitAny(context.Background(), e); return err },
+		}, func() {}, e.Set, e.WaitContext, false}, nil
+	},
+	"auto-reset event": func(a *arena.Arena) (*opened, error) {
+		e, err := prims.OpenEvent(a, "x", &prims.EventOptions{AutoReset: true})
+		if err != nil {
+			return nil, err
+		}
+		return &opened{e.Close, map[string]func() error{"Set": plain(e.Set), "Reset": plain(e.Reset), "IsSet": plain(func() { e.IsSet() }), "Wait": e.Wait},
+			func() {}, e.Set, e.WaitContext, false}, nil
+	},
+	"future": func(a *arena.Arena) (*opened, error) {
+		f, err := prims.OpenFuture(a, "x", nil)
+		if err != nil {
+			return nil, err
+		}
+		wait := func(ctx context.Context) error { _, err := f.WaitContext(ctx); return err }
+		return &opened{f.Close, map[string]func() error{
+			"Claim": plain(func() { f.Claim() }), "Set": plain(func() { f.Set(0) }), "IsSet": plain(func() { f.IsSet() }),
+			"Wait": func() error { return wait(context.Background()) },
+		}, func() {}, func() { f.Set(0) }, wait, false}, nil
+	},
+	"waitgroup": func(a *arena.Arena) (*opened, error) {
+		g, err := prims.OpenWaitGroup(a, "x", nil)
+		if err != nil {
+			return nil, err
+		}
+		return &opened{g.Close, map[string]func() error{
+			"Add": plain(func() { g.Add(1) }), "Done": plain(g.Done), "Wait": plain(g.Wait),
+			"WaitContext": func() error { return g.WaitContext(context.Background()) }, "State": plain(func() { g.State() }),
+		}, func() { g.Add(1) }, g.Done, g.WaitContext, false}, nil
+	},
+	"latch": func(a *arena.Arena) (*opened, error) {
+		l, err := prims.OpenLatch(a, "x", 1, nil)
+		if err != nil {
+			return nil, err
+		}
+		return &opened{l.Close, map[string]func() error{
+			"CountDown": plain(func() { l.CountDown(1) }), "TryWait": plain(func() { l.TryWait() }), "Wait": plain(l.Wait),
+			"WaitContext": func() error { return l.WaitContext(context.Background()) }, "State": plain(func() { l.State() }),
+		}, func() {}, func() { l.CountDown(1) }, l.WaitContext, false}, nil
+	},
+	"barrier": func(a *arena.Arena) (*opened, error) {
+		b, err := prims.OpenBarrier(a, "x", 1, nil)
+		if err != nil {
+			return nil, err
+		}
+		return &opened{b.Close, map[string]func() error{
+			"Arrive": plain(func() { b.Arrive(1) }), "Wait": plain(func() { b.Wait(0) }), "State": plain(func() { b.State() }),
+			"WaitContext": func() error { return b.WaitContext(context.Background(), 0) },
+		}, func() {}, func() { b.Arrive(1) }, func(ctx context.Context) error { return b.WaitContext(ctx, 0) }, false}, nil
+	},
+	"once": func(a *arena.Arena) (*opened, error) {
+		o, err := prims.OpenOnce(a, "x", nil)
+		if err != nil {
+			return nil, err
+		}
+		release, running, done := make(chan struct{}), make(chan struct{}), make(chan struct{})
+		return &opened{o.Close, map[string]func() error{
+			"Do": plain(func() { o.Do(func() {}) }), "DoContext": func() error { return o.DoContext(context.Background(), func() {}) },
+			"Done": plain(func() { o.Done() }), "State": plain(func() { o.State() }),
+		}, func() {
+			go func() {
+				defer close(done)
+				o.Do(func() { close(running); <-release })
+			}()
+			<-running
+		}, func() { close(release); <-done }, func(ctx context.Context) error { return o.DoContext(ctx, func() {}) }, true}, nil
+	},
+	"queue, empty": func(a *arena.Arena) (*opened, error) {
+		q, err := prims.OpenQueue[int](a, "x", 1, nil)
+		if err != nil {
+			return nil, err
+		}
+		get := func(ctx context.Context) error { _, err := q.GetContext(ctx); return err }
+		return &opened{q.Close, map[string]func() error{
+			"Put": func() error { return q.Put(1) }, "TryPut": plain(func() { q.TryPut(1) }), "Get": func() error { return get(context.Background()) },
+			"TryGet": plain(func() { q.TryGet() }), "Len": plain(func() { q.Len() }), "Shutdown": plain(q.Shutdown),
+			"Lease": func() error { _, err := q.Lease(context.Background()); return err },
+		}, func() {}, func() { q.Put(1) }, get, false}, nil
+	},
+	"queue, full": func(a *arena.Arena) (*opened, error) {
+		q, err := prims.OpenQueue[int](a, "x", 1, nil)
+		if err != nil {
+			return nil, err
+		}
+		return &opened{q.Close, nil, func() { q.Put(1) }, func() { q.Get() }, func(ctx context.Context) error { return q.PutContext(ctx, 2) }, false}, nil
+	},
+	"queue, leased": func(a *arena.Arena) (*opened, error) {
+		q, err := prims.OpenQueue[int](a, "x", 1, nil)
+		if err != nil {
+			return nil, err
+		}
+		var l prims.Lease[int]
+		return &opened{q.Close, nil, func() {
+			q.Put(1)
+			l, _ = q.Lease(context.Background())
+		}, func() { l.Ack() }, func(ctx context.Context) error { return q.PutContext(ctx, 2) }, true}, nil
+	},
+	"waitable": func(a *arena.Arena) (*opened, error) {
+		w, err := prims.OpenWaitable(a, "x", false, prims.Rules[bool, uint8]{
+			Claim: func(taken *bool, _ uint8) bool {
+				ok := !*taken
+				*taken = true
+				return ok
+			},
+			Release: func(taken *bool, _ uint8) { *taken = false },
+		}, nil)
+		if err != nil {
+			return nil, err
+		}
+		return &opened{w.Close, map[string]func() error{
+			"Wait": func() error { return w.Wait(context.Background(), 1) }, "TryWait": plain(func() { w.TryWait(1) }),
+			"Release": plain(func() { w.Release(1) }), "State": plain(func() { w.State() }),
+		}, func() { w.TryWait(1) }, func() { w.Release(1) },
+			lockWait(func(ctx context.Context) error { return w.Wait(ctx, 1) }, func() { w.Release(1) }), true}, nil
+	},
+	"cond": func(a *arena.Arena) (*opened, error) {
+		var mu sync.Mutex
+		c, err := prims.OpenCond(a, "x", &mu, nil)
+		if err != nil {
+			return nil, err
+		}
+		return &opened{c.Close, map[string]func() error{"Signal": plain(c.Signal), "Broadcast": plain(c.Broadcast), "State": plain(func() { c.State() })},
+			func() {}, c.Broadcast, func(ctx context.Context) error {
+				mu.Lock()
+				defer mu.Unlock()
+				return c.WaitContext(ctx)
+			}, false}, nil
+	},
+	"signal waker": func(a *arena.Arena) (*opened, error) {
+		w, err := prims.OpenSignalWaker(a, "x", nil)
+		if err != nil {
+			return nil, err
+		}
+		g := w.Gate(1)
+		return &opened{w.Close, map[string]func() error{
+			"Acquire": plain(w.Acquire), "AcquireContext": func() error { return w.AcquireContext(context.Background()) },
+			"Schedule": plain(func() { g.Schedule() }), "Next": plain(func() { w.Next(0) }), "Signal": plain(func() { w.Signal(0).Set(1) }),
+		}, func() {}, func() { w.Release(1) }, w.AcquireContext, false}, nil
+	},
+}
+
+// lockWait is a wait that gives back what it has waited for.
+func lockWait(lock func(context.Context) error, unlock func()) func(context.Context) error {
+	return func(ctx context.Context) error {
+		err := lock(ctx)
+		if err == nil {
+			unlock()
+		}
+		return err
+	}
+}
+
+func eachHandleKind(t *testing.T, f func(t *testing.T, a *arena.Arena, open func() *opened)) {
+	for kind, open := range handleKinds {
+		t.Run(kind, func(t *testing.T) {
+			a := newArena(t, nil)
+			f(t, a, func() *opened {
+				h, err := open(a)
+				require.NoError(t, err)
+				return h
+			})
+		})
+	}
+}
+
+// waiting says that a goroutine waits for x, in whatever way.
+func waiting(t *testing.T, a *arena.Arena, n int) {
+	t.Helper()
+	o, err := objectNamed(a, "x")
+	require.NoError(t, err)
+	eventually(t, "waiting", func() string { return words(a) }, func() bool {
+		count := 0
+		for _, w := range a.WaitsOf(o) {
+			count += int(max(w.Count, 1))
+		}
+		return count >= n
+	})
+}
+
+func objectNamed(a *arena.Arena, name string) (found arena.Object, err error) {
+	err = fmt.Errorf("no object is called %q", name)
+	for o := range a.Objects() {
+		if o.Name == name {
+			found, err = o, nil
+		}
+	}
+	return found, err
+}
+
+// The Close of a handle, however often, ends that opening and no other.
+func TestCloseEndsItsOwnOpeningOnly(t *testing.T) {
+	eachHandleKind(t, func(t *testing.T, a *arena.Arena, open func() *opened) {
+		mine, theirs := open(), open()
+		require.NoError(t, mine.Close())
+		for range 3 {
+			require.ErrorIs(t, mine.Close(), shmsync.ErrClosed)
+		}
+		require.ErrorIs(t, a.Delete("x"), syscall.EBUSY, "the other component has it open")
+		theirs.Block()
+		theirs.Free()
+		require.NoError(t, theirs.Close())
+		require.NoError(t, a.Delete("x"))
+		sound(t, a)
+	})
+}
+
+// A closed handle is refused: by ErrClosed where there is an error to return, by a panic
+// that names the object elsewhere. It touches nothing, not even the next object there.
+func TestUseOfAClosedHandle(t *testing.T) {
+	eachHandleKind(t, func(t *testing.T, a *arena.Arena, open func() *opened) {
+		mine := open()
+		require.NoError(t, mine.Close())
+		require.NoError(t, a.Delete("x"))
+		next, err := a.Block("next", 4096) // most likely the same bytes
+		require.NoError(t, err)
+		for verb, use := range mine.Use {
+			refused(t, verb, use)
+		}
+		require.Equal(t, make([]byte, 4096), next, "a closed handle has written into another object")
+	})
+}
+
+func refused(t *testing.T, verb string, use func() error) {
+	t.Helper()
+	defer func() {
+		if r := recover(); r != nil {
+			require.Contains(t, fmt.Sprint(r), "x", verb)
+			require.Contains(t, fmt.Sprint(r), "closed", verb)
+		}
+	}()
+	require.ErrorIs(t, use(), shmsync.ErrClosed, verb)
+}
+
+// Close ends the waits by its handle with ErrClosed, and those by others go on.
+func TestCloseEndsTheWaitsOfItsHandle(t *testing.T) {
+	eachHandleKind(t, func(t *testing.T, a *arena.Arena, open func() *opened) {
+		holder, mine, theirs := open(), open(), open()
+		holder.Block()
+		ended, granted := make(chan error, 1), make(chan error, 1)
+		go func() { ended <- mine.Wait(context.Background()) }()
+		waiting(t, a, 1)
+		go func() { granted <- theirs.Wait(context.Background()) }()
+		waiting(t, a, 2)
+		require.NoError(t, mine.Close())
+		require.ErrorIs(t, <-ended, shmsync.ErrClosed)
+		require.Empty(t, granted, "the wait by another handle")
+		holder.Free()
+		require.NoError(t, <-granted)
+		sound(t, a)
+	})
+}
+
+// Delete refuses what somebody holds although no handle is open, and names the holder.
+func TestDeleteRefusesWhatIsHeld(t *testing.T) {
+	eachHandleKind(t, func(t *testing.T, a *arena.Arena, open func() *opened) {
+		h := open()
+		if !h.Hold {
+			t.Skip("it holds nothing")
+		}
+		if t.Name() == "TestDeleteRefusesWhatIsHeld/once" {
+			t.Skip("its function would not end")
+		}
+		h.Block()
+		require.NoError(t, h.Close())
+		err := a.Delete("x")
+		require.ErrorIs(t, err, syscall.EBUSY)
+		require.ErrorContains(t, err, fmt.Sprintf("participant %v holds it", a.Self()))
+		refused(t, "giving it back by the closed handle", plain(h.Free))
+	})
+}
+
+// The end of an opening of the arena ends the handles that were opened through it, and
+// those of other components go on.
+func TestArenaOpeningsAreClosedSeparately(t *testing.T) {
+	for kind, open := range handleKinds {
+		t.Run(kind, func(t *testing.T) {
+			name := arenaName(t)
+			one, err := arena.Open(name, nil)
+			require.NoError(t, err)
+			two, err := arena.Open(name, nil)
+			require.NoError(t, err)
+			mine, err := open(one)
+			require.NoError(t, err)
+			theirs, err := open(two)
+			require.NoError(t, err)
+			require.NoError(t, one.Close())
+			for range 3 {
+				require.ErrorIs(t, one.Close(), shmsync.ErrClosed)
+			}
+			for verb, use := range mine.Use {
+				refused(t, verb, use)
+			}
+			_, err = open(one)
+			require.ErrorIs(t, err, shmsync.ErrClosed)
+			theirs.Block()
+			theirs.Free()
+			sound(t, two)
+			require.NoError(t, two.Close())
+			for verb, use := range theirs.Use {
+				refused(t, verb, use)
+			}
+			_, err = open(two)
+			require.ErrorIs(t, err, shmsync.ErrClosed)
+		})
+	}
+}
+
+// Options that concern the calls of a handle are the handle's own.
+func TestRepairIsTheHandlesOwn(t *testing.T) {
+	a := newArena(t, nil)
+	dies := remoteActor(t, a, "dies")
+	first, err := prims.OpenMutex(a, "m", nil)
+	require.NoError(t, err)
+	repaired := 0
+	second, err := prims.OpenMutex(a, "m", &prims.MutexOptions{Repair: func() error { repaired++; return nil }})
+	require.NoError(t, err)
+	dies.must(t, order{Op: "lock", Object: "m"})
+	dies.proc.Kill(t)
+	alone(t, a, 1)
+	require.ErrorIs(t, first.LockContext(t.Context()), shmsync.ErrOwnerDead)
+	require.NoError(t, second.LockContext(t.Context()))
+	require.Equal(t, 1, repaired)
+	first.Unlock() // the hold is the process's
+}
+
+// A hold that one handle took may be given back by another, whatever their options.
+func TestHoldsBelongToTheProcess(t *testing.T) {
+	a := newArena(t, nil)
+	quick, err := prims.OpenMutex(a, "m", nil)
+	require.NoError(t, err)
+	checked, err := prims.OpenMutex(a, "m", &prims.MutexOptions{Checked: true})
+	require.NoError(t, err)
+	for range 10000 { // the first handle's holds are biased in the end
+		quick.Lock()
+		quick.Unlock()
+	}
+	for range 10 {
+		quick.Lock()
+		checked.Unlock()
+		checked.Lock()
+		quick.Unlock()
+	}
+	require.False(t, quick.State().Held)
+	require.Panics(t, checked.Unlock)
+}

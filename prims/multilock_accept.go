@@ -1,0 +1,40 @@
+package prims
+
+import (
+	"github.com/shmsync/shmsync/asm"
+	"github.com/shmsync/shmsync/internal/crashpoint"
+)
+
+// accept makes this process the holder, with hold h, of a key that one of its waits was
+// granted. A process that dies before this step has not held the key.
+func (k *multiBucket) accept(key uint64, h keyHold) error {
+	granted := makeKeyHold(keyGranted, h.owner().name(), h.stamp())
+	for range acceptTries {
+		for i := range k.words.entries {
+			// A granted word with this stamp is of this wait, so it needs no look at the key.
+			if s := &k.words.entries[i]; s.hold.Load() == uint64(granted) {
+				return k.acceptIn(inlineEntry(s), key, granted)
+			}
+		}
+		if k.words.spilled.Load() != 0 {
+			break
+		}
+		asm.Pause(acceptPause)
+	}
+	// The key is spilled, or the granter has resolved the wait and is not through: it
+	// runs, or it is stopped or dead.
+	if err := k.mon.enter(nil); err != nil {
+		return err
+	}
+	defer k.mon.leave(nil)
+	return k.acceptIn(k.find(key), key, granted)
+}
+
+func (k *multiBucket) acceptIn(e keyEntry, key uint64, granted keyHold) error {
+	// lin: the key is taken here.
+	if !e.there() || !e.word.CompareAndSwap(uint64(granted), uint64(granted.accepted())) {
+		return k.failure(key, lockCorrupt, 0)
+	}
+	crashpoint.Hit("multilock.lock.accepted")
+	return nil
+}

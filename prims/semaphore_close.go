@@ -1,0 +1,25 @@
+package prims
+
+import "context"
+
+// end takes the words away from the fast paths.
+func (s *Semaphore) end() {
+	s.mon.latch.end()
+	s.quick.Store(quickOff)
+	close(s.closed)
+}
+
+// Close closes the handle, and no other handle on the Semaphore. Calls that wait by it
+// end with an error that Is ErrClosed. Permits of this process stay its own, and are
+// released through another handle. A second Close is an error that Is ErrClosed.
+func (s *Semaphore) Close() error { return s.mon.opening.close("semaphore.close") }
+
+// awaitEnd waits until ctx ends or the handle is closed.
+func (s *Semaphore) awaitEnd(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-s.closed:
+		return s.mon.closed()
+	}
+}
