@@ -51,6 +51,13 @@ var grantedKinds = map[string]func(a *arena.Arena) (granted, error){
 			func(*testing.T) error { x.Release(true); return nil }, nil,
 		}, err
 	},
+	"waitable with Undo": func(a *arena.Arena) (granted, error) {
+		x, err := autoReset(a, "x")
+		return granted{
+			x.Offset(), nil, func(ctx context.Context) error { return x.Wait(ctx, struct{}{}) },
+			func(*testing.T) error { x.Update(func(set *bool) { *set = true }); return nil }, nil,
+		}, err
+	},
 	"item of a queue": func(a *arena.Arena) (granted, error) {
 		q, err := prims.OpenQueue[int](a, "x", 2, nil)
 		return granted{q.Offset(), nil, func(ctx context.Context) error {

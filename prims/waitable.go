@@ -50,11 +50,15 @@ type Rules[S, E any] struct {
 	// for it. It sees the same state and gives the same answer in every process.
 	Claim func(s *S, e E) bool
 	// Release undoes a claim. If it is nil claims are not held: nothing is to be
-	// released, and nothing comes back with a death.
+	// released, and of what a process has claimed nothing comes back with its death.
 	Release func(s *S, e E)
 	// Bury is called instead of Release for a claim of a process that died. Nil
 	// means Release.
 	Bury func(s *S, e E)
+	// Undo is called for a claim that was granted to a wait whose process died before
+	// Wait returned: the process never had it. Nil means Release, or else Bury; without
+	// any of the three, such a claim is lost.
+	Undo func(s *S, e E)
 	// Before reports whether a wait for x is served before one for y that came
 	// earlier. Nil means that none is.
 	Before func(x, y E) bool
@@ -63,8 +67,8 @@ type Rules[S, E any] struct {
 // WaitableOptions says how a Waitable is created. A nil *WaitableOptions means the
 // zero value.
 type WaitableOptions struct {
-	// Holds is how many different claims, by process and value of E, can be held
-	// at a time, for a new object: 0 means 256.
+	// Holds is how many different claims, by process and value of E, can be held, or
+	// be granted and not accepted yet, at a time, for a new object: 0 means 256.
 	Holds int
 	// Spin bounds how long a waiter spins before it sleeps, for a new object:
 	// 0 means that it learns, negative that it never spins.
@@ -76,7 +80,7 @@ var waitableKind = arena.KindOf("WAIT")
 const (
 	waitableVersion  = 3
 	waitableHolds    = 256
-	waitableHoldSize = 24
+	waitableHoldSize = 40
 	waitableCount    = 1 << 20 // most claims of one sort by one participant
 )
 
@@ -192,6 +196,8 @@ func (x *Waitable[S, E]) Wait(ctx context.Context, e E) error {
 	f, err := m.await(ctx, seat)
 	if err == nil {
 		switch f.result() {
+		case waitableGranted:
+			x.accept(f.aux())
 		case waitableStopped:
 			return x.stopped()
 		case waitableLost:
@@ -218,7 +224,7 @@ func (x *Waitable[S, E]) lineUp(ctx context.Context, extra uint64) (seat *park.S
 			}
 		})
 	}()
-	m.sweepDead(b)
+	x.sweepDead(b)
 	for {
 		ended, err := x.tryClaim(extra)
 		if ended {
@@ -276,10 +282,12 @@ func (x *Waitable[S, E]) tryClaim(extra uint64) (ended bool, err error) {
 	if !x.claim(&s, extra) {
 		return false, nil
 	}
-	var c change
-	if !x.hold(&c, x.name, extra) {
+	place, ok := x.place(x.name, extra, false)
+	if !ok {
 		return true, x.mon.fail("waitable.wait", shmsync.ErrNoSpace, nil, fmt.Sprintf("all %d holds are taken, or one %d times", len(x.holds), waitableCount))
 	}
+	var c change
+	x.note(&c, place, x.name, extra, false)
 	x.change(&c, &s)
 	x.mon.commit(&c)
 	return true, nil
@@ -372,7 +380,7 @@ func (x *Waitable[S, E]) locked(f func() (changed bool)) {
 			x.fail(recover(), b, nil)
 		}
 	}()
-	x.mon.sweepDead(b)
+	x.sweepDead(b)
 	if f() {
 		x.settle(b)
 	}

@@ -29,3 +29,24 @@ func TestWaitableDiesLosing(t *testing.T) {
 	isLost(t, k.x, "this release fails", stock{0, 1}, other)
 	sound(t, a)
 }
+
+// A process that dies right after it has accepted a claim has had it: Bury undoes it. One that dies before has not.
+func TestWaitableDiesAccepting(t *testing.T) {
+	for point, want := range map[string]fates{
+		"monitor.await.resolved": {Claimed: 1, Undone: 1},
+		"waitable.wait.accepted": {Claimed: 1, Buried: 1},
+	} {
+		t.Run(point, func(t *testing.T) {
+			a := newArena(t, nil)
+			x, err := openFates(a)
+			require.NoError(t, err)
+			p := proctest.Start(t, "waitable/fates", proctest.Params(nameOf(a)), proctest.Env("SHMSYNC_CRASHPOINT="+point))
+			p.Await(t)
+			eventually(t, "queued", func() string { return words(a) }, func() bool { return x.Queued() == 1 })
+			x.Update(func(s *fates) { s.Free++ })
+			p.WaitSignal(t, syscall.SIGKILL)
+			eventually(t, "undone", func() string { return words(a) }, func() bool { return x.State() == want })
+			sound(t, a)
+		})
+	}
+}

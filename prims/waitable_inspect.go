@@ -30,9 +30,15 @@ func inspectWaitable(a *arena.Arena, o arena.Object) arena.Inspection {
 			break
 		}
 		name, n := arena.Name(h.name.Load()&arena.NameMask), h.count.Load()
-		if n > 0 && a.Current(name) {
-			claimed := h.extra.Load()
-			i.hold(arena.Hold{Owner: name, Mode: arena.HoldClaim, Count: n, Key: &claimed})
+		if !a.Current(name) {
+			continue
+		}
+		claimed, u := h.extra.Load(), h.unaccepted()
+		if u > 0 {
+			i.hold(arena.Hold{Owner: name, Mode: arena.HoldReserved, Count: u, Key: &claimed})
+		}
+		if n > u {
+			i.hold(arena.Hold{Owner: name, Mode: arena.HoldClaim, Count: n - u, Key: &claimed})
 		}
 	}
 	i.waits(inQueue, "claim", nil)

@@ -22,8 +22,8 @@ var _ = crashpoint.Register("waitable.lose.marked")
 //     called any more until Recover succeeds;
 //   - a panic goes on where the rule was run for the call itself (locked, lineUp), and
 //     ends where it was run for others (guarded);
-//   - nothing stops runtime.Goexit, so goroutines of this library, and whoever takes the
-//     queue lock from a dead process, run rules in a goroutine of their own (aside).
+//   - nothing stops runtime.Goexit, so goroutines of this library, and whoever cleans up
+//     after a death, run rules in a goroutine of their own (aside).
 
 // guarded runs rules for others by f, unless x is not recoverable.
 func (x *Waitable[S, E]) guarded(f func()) {
@@ -50,6 +50,13 @@ func aside(f func()) (returned bool) {
 	}()
 	<-ended
 	return returned
+}
+
+// sweepDead sweeps, with the queue lock held, if somebody has died since the last time.
+func (x *Waitable[S, E]) sweepDead(b *wakes) {
+	if m := x.mon; m.sweepDue() && !aside(func() { m.sweep(b) }) {
+		x.settle(b)
+	}
 }
 
 // asideFromRules keeps the rules away from goroutines that have to survive them.

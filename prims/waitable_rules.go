@@ -4,7 +4,10 @@ import (
 	"slices"
 
 	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/crashpoint"
 )
+
+var _ = crashpoint.Register("waitable.wait.accepted")
 
 func (x *Waitable[S, E]) claim(s *S, extra uint64) bool {
 	return x.rules.Claim(s, unpackExtra[E](extra))
@@ -20,24 +23,76 @@ func (x *Waitable[S, E]) find(n arena.Name, extra uint64) *waitableHold {
 	return nil
 }
 
-// hold adds to c that n has one more claim, and reports whether there is room.
-func (x *Waitable[S, E]) hold(c *change, n arena.Name, extra uint64) bool {
-	if x.rules.Release == nil && x.rules.Bury == nil {
-		return true
+// held reports whether claims are held, until they are released or their process dies.
+func (x *Waitable[S, E]) held() bool { return x.rules.Release != nil || x.rules.Bury != nil }
+
+// noted reports whether a claim has an entry: one that is held, or one that is granted to
+// a wait, until the wait accepts it.
+func (x *Waitable[S, E]) noted(granted bool) bool {
+	return x.held() || granted && x.rules.Undo != nil
+}
+
+// place is the entry for one more claim of n, counted from 1: one that it has of that
+// sort, or a free one. It is 0 for a claim that needs none. Without ok there is no room.
+func (x *Waitable[S, E]) place(n arena.Name, extra uint64, granted bool) (place uint32, ok bool) {
+	if !x.noted(granted) {
+		return 0, true
 	}
-	if h := x.find(n, extra); h != nil {
-		c.set(&h.count, h.count.Load()+1)
-		return h.count.Load() < waitableCount
-	}
-	for _, h := range x.holds {
-		if h.count.Load() == 0 {
-			c.set(&h.name, uint64(n))
-			c.set(&h.extra, extra)
-			c.set(&h.count, 1)
-			return true
+	free := uint32(0)
+	for i, h := range x.holds {
+		switch {
+		case h.free():
+			if free == 0 {
+				free = uint32(i + 1)
+			}
+		case h.name.Load() == uint64(n) && h.extra.Load() == extra:
+			return uint32(i + 1), h.count.Load() < waitableCount
 		}
 	}
-	return false
+	return free, free != 0 || !x.held() // beyond the entries, a claim that is not held can be lost
+}
+
+// note adds to c that n has one more claim, in the entry that place gave.
+func (x *Waitable[S, E]) note(c *change, place uint32, n arena.Name, extra uint64, granted bool) {
+	if place < 1 || int(place) > len(x.holds) {
+		return
+	}
+	h := x.holds[place-1]
+	count := uint64(0)
+	if h.name.Load() == uint64(n) && h.extra.Load() == extra {
+		count = h.count.Load()
+	} else {
+		c.set(&h.name, uint64(n))
+		c.set(&h.extra, extra)
+	}
+	if x.held() {
+		c.set(&h.count, count+1)
+	}
+	if granted {
+		c.set(&h.granted, h.granted.Load()+1)
+	}
+}
+
+// accept says that a wait of this process knows of the claim it was granted.
+func (x *Waitable[S, E]) accept(place uint32) {
+	if place >= 1 && int(place) <= len(x.holds) {
+		x.holds[place-1].accepted.Add(1)
+		crashpoint.Hit("waitable.wait.accepted")
+	}
+}
+
+// unaccepted is how many claims of an entry were granted to waits that have not accepted
+// them. A wait may accept its claim before that is noted.
+func (h *waitableHold) unaccepted() uint64 {
+	if n := int64(h.granted.Load() - h.accepted.Load()); n > 0 {
+		return min(uint64(n), waitableCount) // or a peer wrote that
+	}
+	return 0
+}
+
+// free reports whether an entry is nobody's.
+func (h *waitableHold) free() bool {
+	return h.count.Load() == 0 && h.granted.Load() == h.accepted.Load()
 }
 
 // next is the wait that is served next.
@@ -115,12 +170,17 @@ func (x *Waitable[S, E]) serve(b *wakes, w wait) bool {
 		}
 		return true
 	}
-	s := x.state()
-	var c change
-	if !x.claim(&s, w.Wanted().Load()) || !x.hold(&c, w.Owner(), w.Wanted().Load()) {
+	s, wanted, owner := x.state(), w.Wanted().Load(), w.Owner()
+	if !x.claim(&s, wanted) {
 		return false
 	}
-	if x.mon.end(b, w, waitableGranted, 0) {
+	place, ok := x.place(owner, wanted, true)
+	if !ok {
+		return false
+	}
+	if x.mon.end(b, w, waitableGranted, place) {
+		var c change
+		x.note(&c, place, owner, wanted, true)
 		x.change(&c, &s)
 		x.mon.account(w, &c)
 	}
@@ -130,13 +190,12 @@ func (x *Waitable[S, E]) serve(b *wakes, w wait) bool {
 // account makes the change of a grant whose granter died before it could.
 func (x *Waitable[S, E]) account(w wait) {
 	var c change
-	if fate(w.Extra().Load()).result() == waitableGranted {
+	if f := fate(w.Extra().Load()); f.result() == waitableGranted {
 		x.guarded(func() {
-			s := x.state()
-			if x.claim(&s, w.Wanted().Load()) && x.hold(&c, w.Owner(), w.Wanted().Load()) {
+			s, wanted := x.state(), w.Wanted().Load()
+			if x.claim(&s, wanted) {
+				x.note(&c, f.aux(), w.Owner(), wanted, true)
 				x.change(&c, &s)
-			} else {
-				c.n = 0
 			}
 		})
 	}
@@ -148,36 +207,65 @@ func (x *Waitable[S, E]) requeue(w wait)         { x.fifo.requeue(w) }
 func (x *Waitable[S, E]) each(f func(wait) bool) { x.fifo.each(f) }
 func (x *Waitable[S, E]) clear()                 { x.fifo.clear() }
 
+// bury undoes the claims of the dead: those that they did not accept at once, and the
+// others when they are gone.
 func (x *Waitable[S, E]) bury(dead func(arena.Name) bool) {
-	undo := x.rules.Bury
-	if undo == nil {
-		undo = x.rules.Release
+	lost, unknown := x.rules.Bury, x.rules.Undo
+	if lost == nil {
+		lost = x.rules.Release
 	}
-	if undo == nil {
+	if unknown == nil {
+		unknown = x.rules.Release
+	}
+	if unknown == nil {
+		unknown = lost
+	}
+	if unknown == nil {
 		return
+	}
+	if lost == nil {
+		lost = unknown
 	}
 	x.guarded(func() {
 		for _, h := range x.holds {
 			if h.count.Load() > waitableCount {
 				h.count.Store(0) // a peer wrote that
 			}
-			// One by one: a claim is undone together with its count.
 			of := arena.Name(h.name.Load() & arena.NameMask)
-			for n := h.count.Load(); n > 0 && dead(of) && x.mon.ended(of); n-- {
-				s := x.state()
-				undo(&s, unpackExtra[E](h.extra.Load()))
-				var c change
-				c.set(&h.count, n-1)
-				x.change(&c, &s)
-				x.mon.commit(&c)
+			if h.free() || !dead(of) {
+				continue
 			}
+			n, u := h.count.Load(), h.unaccepted()
+			if x.held() {
+				u = min(u, n)
+			}
+			for ; u > 0; u-- {
+				n = max(n, 1) - 1
+				x.undo(h, unknown, n, u-1)
+			}
+			for ; n > 0 && x.mon.ended(of); n-- {
+				x.undo(h, lost, n-1, 0)
+			}
+			h.granted.Store(h.accepted.Load()) // a peer may have written anything
 		}
 	})
 }
 
+// undo undoes one claim of an entry by a rule, and leaves it so many claims, held and
+// not accepted.
+func (x *Waitable[S, E]) undo(h *waitableHold, rule func(s *S, e E), count, unaccepted uint64) {
+	s := x.state()
+	rule(&s, unpackExtra[E](h.extra.Load()))
+	var c change
+	c.set(&h.count, count)
+	c.set(&h.granted, h.accepted.Load()+unaccepted)
+	x.change(&c, &s)
+	x.mon.commit(&c)
+}
+
 func (x *Waitable[S, E]) holders(f func(arena.Name)) {
 	for _, h := range x.holds {
-		if h.count.Load() != 0 {
+		if !h.free() {
 			f(arena.Name(h.name.Load() & arena.NameMask))
 		}
 	}

@@ -29,6 +29,7 @@ func autoReset(a *arena.Arena, name string) (*prims.Waitable[bool, struct{}], er
 			*set = false
 			return was
 		},
+		Undo: func(set *bool, _ struct{}) { *set = true },
 	}, nil)
 }
 
@@ -384,4 +385,72 @@ func TestWaitableHoldsAreBounded(t *testing.T) {
 	require.Equal(t, 3, x.State())
 	x.Release(1)
 	require.NoError(t, x.Wait(context.Background(), 3))
+}
+
+// fates is the state of a Waitable that counts what became of claims.
+type fates struct{ Free, Claimed, Released, Buried, Undone int32 }
+
+func openFates(a *arena.Arena) (*prims.Waitable[fates, int8], error) {
+	count := func(n func(s *fates) *int32) func(*fates, int8) {
+		return func(s *fates, _ int8) { *n(s)++ }
+	}
+	return prims.OpenWaitable(a, "fates", fates{}, prims.Rules[fates, int8]{
+		Claim: func(s *fates, _ int8) bool {
+			s.Claimed++
+			s.Free--
+			return s.Free >= 0
+		},
+		Release: count(func(s *fates) *int32 { return &s.Released }),
+		Bury:    count(func(s *fates) *int32 { return &s.Buried }),
+		Undo:    count(func(s *fates) *int32 { return &s.Undone }),
+	}, nil)
+}
+
+func init() {
+	proctest.Register("waitable/fates", func(c *proctest.Child) {
+		var name string
+		c.Params(&name)
+		a, err := arena.Attach(name, nil)
+		if err != nil {
+			c.Fatal(err)
+		}
+		x, err := openFates(a)
+		if err != nil {
+			c.Fatal(err)
+		}
+		c.Ready()
+		for {
+			if err := x.Wait(context.Background(), 5); err != nil {
+				c.Fatal(err)
+			}
+			c.Say("claimed")
+		}
+	})
+}
+
+// Of a process that dies, Bury undoes the claims that its waits returned with, and Undo the one that was granted to
+// a wait that never returned.
+func TestWaitableUndoesWhatTheDeadNeverHad(t *testing.T) {
+	a := newArena(t, nil)
+	x, err := openFates(a)
+	require.NoError(t, err)
+	free := func(n int32) { x.Update(func(s *fates) { s.Free += n }) }
+	for i := range int32(2) { // the second in the slot of the first
+		p := proctest.Start(t, "waitable/fates", proctest.Params(nameOf(a)), proctest.Dump(func() string { return words(a) }))
+		p.Await(t)
+		for range 2 {
+			eventually(t, "queued", func() string { return words(a) }, func() bool { return x.Queued() == 1 })
+			free(1)
+			var claimed string
+			p.Recv(t, &claimed)
+		}
+		eventually(t, "queued", func() string { return words(a) }, func() bool { return x.Queued() == 1 })
+		p.Stop(t)
+		free(1)
+		require.Zero(t, x.Queued())
+		p.Kill(t)
+		want := fates{Claimed: 3 * (i + 1), Buried: 2 * (i + 1), Undone: i + 1}
+		eventually(t, "undone", func() string { return words(a) }, func() bool { return x.State() == want })
+	}
+	sound(t, a)
 }

@@ -63,7 +63,11 @@ type waitableWords struct {
 type waitableHold struct {
 	name  atomic.Uint64
 	extra atomic.Uint64 // what was claimed
-	count atomic.Uint64 // 0: the entry is free
+	count atomic.Uint64 // of the claims that are held
+	// granted counts the claims that waits of the participant were granted, by who
+	// holds the latch, and accepted those that they know of, by the waits, without the
+	// latch. The entry is free when count is 0 and these are the same.
+	granted, accepted atomic.Uint64
 }
 
 var (
@@ -75,6 +79,7 @@ var (
 	_ = [1]struct{}{}[unsafe.Offsetof(waitableWords{}.lostBy)-432]
 	_ = [1]struct{}{}[unsafe.Offsetof(waitableWords{}.lostText)-440]
 	_ = [1]struct{}{}[unsafe.Sizeof(waitableWords{})-512]
+	_ = [1]struct{}{}[unsafe.Offsetof(waitableHold{}.accepted)-32]
 	_ = [1]struct{}{}[unsafe.Sizeof(waitableHold{})-waitableHoldSize]
 )
 
