@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/shmsync/shmsync"
@@ -49,17 +50,27 @@ type (
 	}
 )
 
-// join makes this process a participant of an arena.
+// join makes this process a participant of an arena. Packages shm and arena refuse a file
+// that is neither this user's nor root's, because its owner could truncate it and so end a
+// process that has it mapped. Root asked for this very file, so shmctl trusts its owner; that
+// user can at worst end shmctl.
 func join(name string) (*arena.Arena, error) {
 	opts := &arena.Options{Label: "shmctl"}
+	path := name
 	if !strings.Contains(name, "/") {
-		return arena.Attach(name, opts)
+		path = "/dev/shm/" + name
 	}
-	seg, err := shm.OpenAt(name, nil)
-	if err != nil {
-		return nil, err
+	if st, err := os.Stat(path); err == nil && os.Geteuid() == 0 {
+		opts.TrustUIDs = []uint32{st.Sys().(*syscall.Stat_t).Uid}
 	}
-	return arena.FromSegment(seg, opts)
+	if path == name {
+		seg, err := shm.OpenAt(name, &shm.Options{TrustUIDs: opts.TrustUIDs})
+		if err != nil {
+			return nil, err
+		}
+		return arena.FromSegment(seg, opts)
+	}
+	return arena.Attach(name, opts)
 }
 
 // Run buries the dead.
