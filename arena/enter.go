@@ -94,10 +94,24 @@ func (a *Arena) takeSlot() (name, before Name, err error) {
 			return name, before, nil
 		}
 		if !a.vacating() || shmsync.Monotonic() > end {
-			return 0, 0, a.fail("arena.open", shmsync.ErrNoSpace,
-				fmt.Sprintf("all %d slots for participants are taken", a.geo.slots))
+			return 0, 0, a.fail("arena.open", shmsync.ErrNoSpace, a.whyFull())
 		}
 	}
+}
+
+// whyFull says why nobody can take a slot.
+func (a *Arena) whyFull() string {
+	usedUp := 0
+	for i := 1; i <= a.geo.slots; i++ {
+		if w := a.slotState(i); !w.taken() && w.generation() >= maxGeneration {
+			usedUp++
+		}
+	}
+	if usedUp == 0 {
+		return fmt.Sprintf("all %d slots for participants are taken", a.geo.slots)
+	}
+	return fmt.Sprintf("all %d slots for participants are taken or used up: %d were taken %d times, which is the most; make a new arena",
+		a.geo.slots, usedUp, maxGeneration)
 }
 
 // vacating reports whether a slot is about to become free.

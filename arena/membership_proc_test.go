@@ -311,6 +311,7 @@ func TestGenerationsEnd(t *testing.T) {
 	require.Equal(t, "the last", a.Who(v.self).Label)
 	late := ta.start(t).try(t, order{Do: "open", Arena: ta.name})
 	require.Equal(t, []string{"no space"}, late.Is, late.Err)
+	require.Contains(t, late.Err, "all 2 slots for participants are taken or used up: 1 were taken 262143 times")
 
 	// The same by closing.
 	a.u32(a.slot(2) + slotState).Store(uint32(makeSlotWord(phaseFree, maxGeneration-1)))
@@ -422,4 +423,63 @@ func init() {
 		}
 		return nil
 	}
+}
+
+// A joiner without a byte lock that dies before it is live leaves nothing that the kernel
+// marks or drops. Its slot is given up after a while, and not before.
+func TestJoinerWithoutByteIsGivenUp(t *testing.T) {
+	a := newMemfdArena(t, 4)
+	joining := makeSlotWord(phaseJoining, 5)
+	a.u32(a.slot(3) + slotState).Store(uint32(joining))
+	require.False(t, a.surveyDead(3, joining), "nothing tells")
+	bell := a.u32(a.slot(a.mySlot) + slotWatchBell)
+	look := func(age int64) {
+		seen := notices{3: {joining, shmsync.Monotonic() - age}}
+		a.watchEntries(raw(bell), bell.Load(), []int{3}, seen, map[int]slotWord{})
+	}
+	look(joinPatience / 2)
+	require.Equal(t, joining, a.slotState(3))
+	look(joinPatience + 1)
+	require.NotEqual(t, joining, a.slotState(3))
+	// If it lives after all, it does not become live.
+	require.False(t, a.casSlot(3, joining, joining.with(phaseLive)))
+}
+
+// A reaper that was late may wipe the capabilities of the next one in the slot, which has not
+// become live. The slot is not lost if that one dies.
+func TestLateReaperLosesNoSlot(t *testing.T) {
+	a := newMemfdArena(t, 4)
+	dead := makeSlotWord(phaseDead, 5)
+	a.u32(a.slot(3) + slotState).Store(uint32(dead))
+	require.True(t, a.take(3, dead))
+	require.NotZero(t, a.slotCaps(3))
+	a.freeSlot(3, dead) // by one that saw it dead
+	joining := a.slotState(3)
+	require.Equal(t, makeSlotWord(phaseJoining, 6), joining, "it does not change hands")
+	require.Zero(t, a.slotCaps(3), "the capabilities are wiped: as if it had no byte lock")
+	bell := a.u32(a.slot(a.mySlot) + slotWatchBell)
+	a.watchEntries(raw(bell), bell.Load(), []int{3}, notices{3: {joining, shmsync.Monotonic() - joinPatience - 1}}, map[int]slotWord{})
+	require.NotEqual(t, joining, a.slotState(3))
+}
+
+// Many heirs of a slot may die one after another before they have cleaned up after the one
+// before. The last one cleans up after all of them.
+func TestHeirCleansUpAfterManyHeirs(t *testing.T) {
+	a := newMemfdArena(t, 4)
+	const heirs = 40
+	for g := range uint32(heirs) {
+		off, err := a.Alloc(100, 0)
+		require.NoError(t, err)
+		b, ok := a.locate(off)
+		require.True(t, ok)
+		require.True(t, b.swap(makeBlock(blockRaw, 0), makeBlock(blockClaimed, makeName(3, g+1))))
+	}
+	require.EqualValues(t, heirs, a.Stats().Claimed)
+	a.u32(a.slot(3) + slotState).Store(uint32(makeSlotWord(phaseDead, heirs)))
+	a.settle(makeName(3, heirs))
+	require.Zero(t, a.Stats().Claimed)
+	require.EqualValues(t, heirs, a.u32(a.slot(3)+slotSettled).Load())
+	// What a peer writes into the slot costs no more than a moment.
+	a.u32(a.slot(3) + slotSettled).Store(0)
+	a.settle(makeName(3, maxGeneration))
 }

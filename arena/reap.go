@@ -215,7 +215,7 @@ func (a *Arena) settle(dead Name) {
 		a.clearOpenBits(dead) // it may have looked at objects after that, leaving
 		return
 	}
-	const most = 16 // generations that died one over the other; a peer's bytes may claim more
+	const most = 256 // generations that died one over the other; a peer's bytes may claim more
 	first := settled.Load() + 1
 	if last := dead.Generation(); first > last || last-first >= most {
 		first = last - min(last, most) + 1

@@ -42,6 +42,9 @@ const (
 	// stagger is how much later each next watcher acts than the one before it:
 	// all are told, and one will do.
 	stagger = 2e6 // ns
+	// joinPatience is how long a joiner without a byte lock has to become live. Nothing tells
+	// whether it is alive; if it is, its Open fails.
+	joinPatience = 10e9 // ns
 	// afterYou is how much later a watcher acts in whose process somebody sleeps
 	// in the kernel: such a waiter deals with a dead holder itself, and wants the
 	// CPU.
@@ -210,6 +213,12 @@ func (a *Arena) watchEntries(bell *uint32, rung uint32, targets []int, seen noti
 		switch w.phase() {
 		case phaseJoining: // it holds nothing yet
 			turnIn(pollMost)
+			if a.slotCaps(i)&capOFD == 0 && seen.left(i, w, joinPatience) == 0 {
+				a.bury(i, w)
+				if a.slotState(i) != w {
+					return nil, 0, 0
+				}
+			}
 		case phaseLeaving: // the kernel marks it until shortly before it is free
 			turnIn(pollMost)
 		default:

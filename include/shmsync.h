@@ -5332,8 +5332,8 @@ SHMI_FN void shmi_settle(shmsync_arena *a, shmi_name dead)
         shmi_clear_open_bits(a, dead); /* it may have looked at objects after that, leaving */
         return;
     }
-    if (first > last || last - first >= 16) /* generations that died one over the other; a peer's bytes may claim more */
-        first = last > 16 ? last - 16 + 1 : 1;
+    if (first > last || last - first >= 256) /* generations that died one over the other; a peer's bytes may claim more */
+        first = last > 256 ? last - 256 + 1 : 1;
     for (g = first; g <= last; g++) {
         shmi_name n = shmi_make_name(shmi_name_slot(dead), g);
         shmi_free_nodes_of(a, n);
@@ -5537,6 +5537,9 @@ SHMI_FN void shmi_survey_ahead(shmsync_arena *a)
 #define SHMI_POLL_MOST INT64_C(50000000)
 #define SHMI_STAGGER INT64_C(2000000)
 #define SHMI_AFTER_YOU INT64_C(300000)
+/* How long a joiner without a byte lock has to become live. Nothing tells whether it is alive;
+ * if it is, its open fails. */
+#define SHMI_JOIN_PATIENCE INT64_C(10000000000)
 #define SHMI_CHORES_EVERY INT64_C(10000000)
 
 /* struct robust_list_head of the kernel, and the nodes that it links. It lies on a page
@@ -5718,6 +5721,11 @@ SHMI_FN unsigned shmi_watch_entries(shmsync_arena *a, uint32_t *bell, uint32_t r
             SHMI_TURN_IN(SHMI_POLL_MOST);
         else if (!robust)
             SHMI_WITHIN(SHMI_POLL_MOST);
+        if (shmi_slot_phase(w) == SHMI_phaseJoining && (shmi_slot_caps(a, i) & SHMI_capOFD) == 0 && shmi_notice_left(a, i, w, SHMI_JOIN_PATIENCE) == 0) {
+            shmi_bury(a, i, w);
+            if (shmi_slot_state(a, i) != w)
+                return 0;
+        }
         if (robust && shmi_slot_phase(w) != SHMI_phaseJoining)
             v[n++] = shmi_waitv_of(word, alive);
     }
@@ -6327,6 +6335,20 @@ SHMI_FN int shmi_inherit_slot(shmsync_arena *a, uint32_t i, uint32_t w)
     return 1;
 }
 
+/* Says why nobody can take a slot. */
+SHMI_FN int shmi_fail_full(shmsync_arena *a)
+{
+    uint32_t i, used_up = 0;
+    for (i = 1; i <= a->geo.slots; i++) {
+        uint32_t w = shmi_slot_state(a, i);
+        used_up += !shmi_slot_taken(w) && shmi_slot_gen(w) >= SHMI_maxGeneration;
+    }
+    if (used_up == 0)
+        return shmi_fail(ENOSPC, "arena.open", a->label, "all %u slots for participants are taken", a->geo.slots);
+    return shmi_fail(ENOSPC, "arena.open", a->label, "all %u slots for participants are taken or used up: %u were taken %u times, which is the most; make a new arena",
+                     a->geo.slots, used_up, (unsigned)SHMI_maxGeneration);
+}
+
 /* Makes a free slot joining, or that of a dead participant, whose name is then *before:
  * it is for us to clean up after it. */
 SHMI_FN int shmi_take_slot(shmsync_arena *a, shmi_name *name, shmi_name *before)
@@ -6364,7 +6386,7 @@ SHMI_FN int shmi_take_slot(shmsync_arena *a, shmi_name *name, shmi_name *before)
             vacating = vacating || p == SHMI_phaseFree || p == SHMI_phaseLeaving || p == SHMI_phaseDead || shmi_survey_dead(a, i, w);
         }
         if (!vacating || shmi_now() > end)
-            return shmi_fail(ENOSPC, "arena.open", a->label, "all %u slots for participants are taken", a->geo.slots);
+            return shmi_fail_full(a);
     }
 }
 

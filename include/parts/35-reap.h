@@ -194,8 +194,8 @@ SHMI_FN void shmi_settle(shmsync_arena *a, shmi_name dead)
         shmi_clear_open_bits(a, dead); /* it may have looked at objects after that, leaving */
         return;
     }
-    if (first > last || last - first >= 16) /* generations that died one over the other; a peer's bytes may claim more */
-        first = last > 16 ? last - 16 + 1 : 1;
+    if (first > last || last - first >= 256) /* generations that died one over the other; a peer's bytes may claim more */
+        first = last > 256 ? last - 256 + 1 : 1;
     for (g = first; g <= last; g++) {
         shmi_name n = shmi_make_name(shmi_name_slot(dead), g);
         shmi_free_nodes_of(a, n);

@@ -4,6 +4,9 @@
 #define SHMI_POLL_MOST INT64_C(50000000)
 #define SHMI_STAGGER INT64_C(2000000)
 #define SHMI_AFTER_YOU INT64_C(300000)
+/* How long a joiner without a byte lock has to become live. Nothing tells whether it is alive;
+ * if it is, its open fails. */
+#define SHMI_JOIN_PATIENCE INT64_C(10000000000)
 #define SHMI_CHORES_EVERY INT64_C(10000000)
 
 /* struct robust_list_head of the kernel, and the nodes that it links. It lies on a page
@@ -185,6 +188,11 @@ SHMI_FN unsigned shmi_watch_entries(shmsync_arena *a, uint32_t *bell, uint32_t r
             SHMI_TURN_IN(SHMI_POLL_MOST);
         else if (!robust)
             SHMI_WITHIN(SHMI_POLL_MOST);
+        if (shmi_slot_phase(w) == SHMI_phaseJoining && (shmi_slot_caps(a, i) & SHMI_capOFD) == 0 && shmi_notice_left(a, i, w, SHMI_JOIN_PATIENCE) == 0) {
+            shmi_bury(a, i, w);
+            if (shmi_slot_state(a, i) != w)
+                return 0;
+        }
         if (robust && shmi_slot_phase(w) != SHMI_phaseJoining)
             v[n++] = shmi_waitv_of(word, alive);
     }

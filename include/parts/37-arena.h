@@ -448,6 +448,20 @@ SHMI_FN int shmi_inherit_slot(shmsync_arena *a, uint32_t i, uint32_t w)
     return 1;
 }
 
+/* Says why nobody can take a slot. */
+SHMI_FN int shmi_fail_full(shmsync_arena *a)
+{
+    uint32_t i, used_up = 0;
+    for (i = 1; i <= a->geo.slots; i++) {
+        uint32_t w = shmi_slot_state(a, i);
+        used_up += !shmi_slot_taken(w) && shmi_slot_gen(w) >= SHMI_maxGeneration;
+    }
+    if (used_up == 0)
+        return shmi_fail(ENOSPC, "arena.open", a->label, "all %u slots for participants are taken", a->geo.slots);
+    return shmi_fail(ENOSPC, "arena.open", a->label, "all %u slots for participants are taken or used up: %u were taken %u times, which is the most; make a new arena",
+                     a->geo.slots, used_up, (unsigned)SHMI_maxGeneration);
+}
+
 /* Makes a free slot joining, or that of a dead participant, whose name is then *before:
  * it is for us to clean up after it. */
 SHMI_FN int shmi_take_slot(shmsync_arena *a, shmi_name *name, shmi_name *before)
@@ -485,7 +499,7 @@ SHMI_FN int shmi_take_slot(shmsync_arena *a, shmi_name *name, shmi_name *before)
             vacating = vacating || p == SHMI_phaseFree || p == SHMI_phaseLeaving || p == SHMI_phaseDead || shmi_survey_dead(a, i, w);
         }
         if (!vacating || shmi_now() > end)
-            return shmi_fail(ENOSPC, "arena.open", a->label, "all %u slots for participants are taken", a->geo.slots);
+            return shmi_fail_full(a);
     }
 }
 
