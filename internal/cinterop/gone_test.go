@@ -147,9 +147,6 @@ func TestDataIsHandedOverAfterTheLastStore(t *testing.T) {
 	file := bigFile(t, size)
 	for _, lang := range []string{"c", "go"} {
 		for _, h := range hands() {
-			if lang == "go" && !strings.HasPrefix(h.name, "mutex/") {
-				continue // package prims tests the others
-			}
 			t.Run(lang+"/"+h.name, func(t *testing.T) {
 				name := bigArena(t, size)
 				require.Zero(t, handOver(t, h, name, file, size, newAgent(t, lang, name, "survivor")))
@@ -186,30 +183,34 @@ const forever = int(patience / 1e6)
 // once; what it had of data stays its own.
 func TestWordsBeforeData(t *testing.T) {
 	for _, h := range hands() {
-		t.Run(h.name, func(t *testing.T) {
-			name := newArena(t)
-			x := newAgent(t, "c", name, "survivor")
-			victim := h.dying(t, name, x)
-			if h.recover.verb != "" {
-				x.give(t, h.timed(forever)).fails(t, syscall.EOWNERDEAD)
-			} else {
-				x.give(t, h.timed(20)).fails(t, syscall.ETIMEDOUT)
-			}
-			if h.try.verb != "" {
-				x.give(t, h.try).fails(t, h.busy)
-			}
-			has := x.give(t, h.has(forever))
-			x.start(t, "futex.wait", "never", 1, 20).fails(t, syscall.ETIMEDOUT) // some time later
-			select {
-			case a := <-has.c:
-				t.Fatalf("%s: %v, while the dead one may write", has.what, a)
-			default:
-			}
-			victim.in.Close() // ends its child
-			has.must(t)
-			sound(t, name)
-		})
+		for _, lang := range []string{"c", "go"} {
+			t.Run(lang+"/"+h.name, func(t *testing.T) { h.wordsBeforeData(t, lang) })
+		}
 	}
+}
+
+func (h hand) wordsBeforeData(t *testing.T, lang string) {
+	name := newArena(t)
+	x := newAgent(t, lang, name, "survivor")
+	victim := h.dying(t, name, x)
+	if h.recover.verb != "" {
+		x.give(t, h.timed(forever)).fails(t, syscall.EOWNERDEAD)
+	} else {
+		x.give(t, h.timed(20)).fails(t, syscall.ETIMEDOUT)
+	}
+	if h.try.verb != "" {
+		x.give(t, h.try).fails(t, h.busy)
+	}
+	has := x.give(t, h.has(forever))
+	x.start(t, "futex.wait", "never", 1, 20).fails(t, syscall.ETIMEDOUT) // some time later
+	select {
+	case a := <-has.c:
+		t.Fatalf("%s: %v, while the dead one may write", has.what, a)
+	default:
+	}
+	victim.in.Close() // ends its child
+	has.must(t)
+	sound(t, name)
 }
 
 // A process that declares that it passes no memory of the arena to system calls is gone when it is
@@ -217,15 +218,17 @@ func TestWordsBeforeData(t *testing.T) {
 func TestNoKernelIO(t *testing.T) {
 	const declare = "SHMSYNC_CINTEROP_NO_KERNEL_IO=1"
 	for _, h := range hands() {
-		t.Run(h.name, func(t *testing.T) {
-			name := newArena(t)
-			x := newAgent(t, "c", name, "survivor")
-			h.dying(t, name, x, declare)
-			if h.recover.verb != "" {
-				x.give(t, h.timed(forever)).fails(t, syscall.EOWNERDEAD)
-			}
-			x.give(t, h.has(forever)).must(t)
-		})
+		for _, lang := range []string{"c", "go"} {
+			t.Run(lang+"/"+h.name, func(t *testing.T) {
+				name := newArena(t)
+				x := newAgent(t, lang, name, "survivor")
+				h.dying(t, name, x, declare)
+				if h.recover.verb != "" {
+					x.give(t, h.timed(forever)).fails(t, syscall.EOWNERDEAD)
+				}
+				x.give(t, h.has(forever)).must(t)
+			})
+		}
 	}
 	t.Run("not by all", func(t *testing.T) {
 		name := newArena(t)
