@@ -16,6 +16,9 @@ func inspectBarrier(a *arena.Arena, o arena.Object) arena.Inspection {
 	i := inspect(a, o)
 	phase := w.phase.Load()
 	i.State = fmt.Sprintf("phase %d, %d of %d to arrive", phase, w.pending.Load(), w.expected.Load())
+	if lost := w.lost.Load(); lost > 0 {
+		i.State += fmt.Sprintf(", %d parties lost", lost)
+	}
 	if x.isBroken() {
 		i.lost(shmsync.ErrOwnerDead, arena.Name(w.dead.Load()&arena.NameMask))
 	}

@@ -44,6 +44,9 @@ func describeBarrier(a *arena.Arena, o arena.Object) string {
 	if at := w.broken.Load(); at != 0 {
 		fmt.Fprintf(&b, ", broken from phase %d by %v", at-1, arena.Name(w.dead.Load()&arena.NameMask))
 	}
+	if lost := w.lost.Load(); lost > 0 {
+		fmt.Fprintf(&b, ", %d parties lost", lost)
+	}
 	for _, h := range x.shares {
 		if parties, left := h.in(phase); parties > 0 {
 			fmt.Fprintf(&b, ", %v is %d with %d to come", arena.Name(h.name.Load()&arena.NameMask), parties, left)
