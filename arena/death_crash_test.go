@@ -250,6 +250,7 @@ func (r *remote) thenGoesOn(t *testing.T, ta *testArena, dead ...*remote) {
 func reaperDies(t *testing.T, point string) {
 	ta := newTestArena(t, 4)
 	s, r, v := ta.join(t, "survivor"), ta.join(t, "reaper"), ta.join(t, "victim")
+	v.must(t, order{Do: "fenced"})
 	v.must(t, order{Do: "lock", Text: "held"})
 	r.must(t, order{Do: "arm", Text: point})
 	s.Stop(t)
@@ -332,6 +333,7 @@ func TestReaperIsStopped(t *testing.T) {
 			t.Parallel()
 			ta := newTestArena(t, 4)
 			s, r, v := ta.join(t, "survivor"), ta.join(t, "reaper"), ta.join(t, "victim")
+			v.must(t, order{Do: "fenced"}) // so that it is dead before it is gone
 			v.must(t, order{Do: "lock", Text: "held"})
 			r.must(t, order{Do: "arm to stop", Text: point})
 			s.Stop(t)

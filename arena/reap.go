@@ -54,6 +54,7 @@ func (a *Arena) buryMarked(i int, w slotWord) {
 	}
 	dead := nameIn(i, w)
 	gone := a.Gone(dead)
+	had := b.data
 	if !b.words {
 		// Others sleep on these words too, and the kernel woke one of each.
 		a.wakeAlive(i)
@@ -65,9 +66,11 @@ func (a *Arena) buryMarked(i int, w slotWord) {
 	}
 	if !b.data && gone {
 		concerned := a.repairAll(dead)
-		crashpoint.Hit("arena.bury.handed_over")
 		a.wakeAll(dead, concerned)
 		b.data = true
+	}
+	if b.data && !had {
+		crashpoint.Hit("arena.bury.handed_over")
 	}
 	a.finish(i, b)
 }
