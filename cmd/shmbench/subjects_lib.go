@@ -28,6 +28,7 @@ var libSubjects = []*subject{
 	{By: libBy, Prim: "mutex-nofence", Spins: true, Segment: newArena, Env: noFence, Open: openMutex,
 		Brief:     []string{"uncontended"},
 		Scenarios: []string{"uncontended", "lock", "idle", "crash"}},
+	{By: libBy, Prim: "mutex-told", Segment: newArena, Check: shmsync.FeatureMembarrier.Check, Open: openTold, Brief: []string{"crash"}, Scenarios: []string{"crash"}},
 	{By: libBy, Prim: "mutex-near", Spins: true, Segment: newArena, Open: openMutexWith(&prims.MutexOptions{NearWakes: true}), Brief: []string{}, Scenarios: []string{"lock"}},
 	{By: libBy, Prim: "mutex-spinner", Spins: true, Segment: newArena, Open: openMutexWith(&prims.MutexOptions{MaxSpinners: 1}), Brief: []string{}, Scenarios: []string{"lock"}},
 	{By: libBy, Prim: "mutex-norobust", Segment: newArena, Env: without("robust"), Open: openMutex, Brief: []string{}, Scenarios: []string{"crash"}},
@@ -173,6 +174,32 @@ func (m mutex) Pairs(n int, counter *uint64) {
 // Inherit waits for the owner's death as a caller of LockContext does, and
 // becomes owner through Recover: in its repair it has the lock to itself.
 func (m mutex) Inherit() (owned int64, err error) { return inherit(m) }
+
+// toldMutex is a mutex whose crash cell stamps when the survivor is told of the death, which
+// is before it may have the data: a system call of the dead one may still write there.
+type toldMutex struct{ mutex }
+
+func openTold(w *worker, thread int) (any, error) {
+	m, err := openMutex(w, thread)
+	if err != nil {
+		return nil, err
+	}
+	return toldMutex{m.(mutex)}, nil
+}
+
+// Inherit is mutex.Inherit but for the stamp.
+func (m toldMutex) Inherit() (told int64, err error) {
+	ctx := context.Background()
+	err = m.LockContext(ctx)
+	told = shmsync.Monotonic()
+	if !errors.Is(err, shmsync.ErrOwnerDead) {
+		return 0, fmt.Errorf("the death was not reported: %w", err)
+	}
+	if err := m.Recover(ctx, func() error { return nil }); err != nil {
+		return 0, err
+	}
+	return told, m.LockContext(ctx)
+}
 
 func inherit(m recoverable) (owned int64, err error) {
 	ctx := context.Background()
