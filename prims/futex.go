@@ -126,7 +126,7 @@ func (f *Futex) Get() uint64 {
 	// sync(futex.post): acquire
 	s := futexState(f.state.Load())
 	if f.state == &closedFutex {
-		panic(f.opening)
+		panic(f.opening.refusal)
 	}
 	race.Acquire(f.key)
 	return s.counter()

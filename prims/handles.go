@@ -19,8 +19,11 @@ type opening struct {
 	a      *arena.Arena
 	object arena.Object
 	what   string // for people, such as "semaphore"
-	shut   func() // ends the waits of the handle, and returns when their calls have left
-	end    func() // takes the words away
+
+	refusal *shmsync.Error // what use panics with
+
+	shut func() // ends the waits of the handle, and returns when their calls have left
+	end  func() // takes the words away
 
 	closing atomic.Bool
 	ended   atomic.Bool
@@ -33,7 +36,9 @@ type opening struct {
 // newOpening makes the opening of a handle. Until its maker says otherwise, there is
 // nothing to be ended.
 func newOpening(a *arena.Arena, o arena.Object) *opening {
-	return &opening{a: a, object: o, what: kindNames[o.Kind], shut: func() {}, end: func() {}, needed: 1}
+	what := kindNames[o.Kind]
+	refusal := &shmsync.Error{Op: what + ".use", Object: objectName(o), Err: shmsync.ErrClosed, Detail: closedHandle}
+	return &opening{a: a, object: o, what: what, refusal: refusal, shut: func() {}, end: func() {}, needed: 1}
 }
 
 // kindNames is what people call the kinds.
@@ -230,13 +235,8 @@ func (p *opening) error(op string) error {
 // use panics if the handle is closed.
 func (p *opening) use() {
 	if p.ended.Load() {
-		panic(p) // not a call, which costs more of the budget for inlining
+		panic(p.refusal) // not a call, which costs more of the budget for inlining
 	}
-}
-
-// Error is what the panic of use says.
-func (p *opening) Error() string {
-	return "shmsync: use of " + p.what + " " + objectName(p.object) + ", whose handle is closed"
 }
 
 func (p *opening) misused(verb string) {

@@ -307,7 +307,7 @@ func init() {
 		if err := q.Close(); err != nil {
 			c.Fatal(err)
 		}
-		if q, err = prims.OpenQueue[queueTicket](a, "q", 0, nil); err != nil {
+		if q, err = prims.AttachQueue[queueTicket](a, "q", nil); err != nil {
 			c.Fatal(err)
 		}
 		if n := q.State().Out; n != 1 {

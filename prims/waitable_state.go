@@ -29,6 +29,12 @@ const stateTries = 10_000
 // State is a copy of the state. It waits for nobody, and is not torn.
 func (x *Waitable[S, E]) State() S {
 	x.mon.opening.use()
+	// The arena stays mapped meanwhile.
+	q := x.mon.latch.queue
+	if !q.Enter() {
+		panic(x.mon.closed())
+	}
+	defer q.Exit()
 	for i := range stateTries {
 		if s, ok := x.read(); ok {
 			race.Acquire(x.mon.key)
