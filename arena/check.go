@@ -170,6 +170,11 @@ func (c *checker) goes(off Offset) bool {
 	return ok && w.kind() == blockFreeing
 }
 
+// buried reports whether n is dead and its slot has been given back since.
+func (c *checker) buried(n Name) bool {
+	return !c.current(n) && nameIn(n.Slot(), c.slotState(n.Slot())) != n
+}
+
 // checkNodes checks the words of the nodes in use, and that hub nodes are on
 // the list that they name.
 func (c *checker) checkNodes() {
@@ -185,6 +190,8 @@ func (c *checker) checkNodes() {
 			c.bad("the wait node at %v names a list at %v", off, list)
 		case list != 0 && owner == 0 && !lists.has(list, off) && !c.goes(n.Object()):
 			c.bad("the wait node at %v is nobody's, and not on the list at %v", off, list)
+		case list == 0 && n.stamp.Load() != 0 && c.buried(owner) && !c.isObject(n.Object()) && !c.goes(n.Object()):
+			c.bad("the wait node at %v of %v, who is dead, waits in an object at %v, where there is none", off, owner, n.Object())
 		}
 	})
 	for _, err := range lists.errs {

@@ -291,18 +291,27 @@ func (c *core) awaitTold() bool {
 const toldYields = 50
 
 // freeNodesAt gives back the nodes that an object has which nobody has open: hub
-// nodes, and idle ones with a stamp, in which it keeps some of its state.
+// nodes, idle ones with a stamp, in which it keeps some of its state, and the waits of
+// the dead that were left to the object's kind, which no process that knows it has
+// looked at since.
 func (c *core) freeNodesAt(object Offset) {
 	c.eachNode(func(off Offset, n *Node) {
 		switch {
 		case n.Object() != object:
 		case n.list.Load() != 0:
 			c.freeNode(off)
-		case n.State() == NodeIdle && n.stamp.Load() != 0:
+		case n.stamp.Load() != 0 && (n.State() == NodeIdle || c.orphaned(n)):
 			// The undertaker of its owner may be about to.
 			c.buryNode(off, n, n.Owner())
 		}
 	})
+}
+
+// orphaned reports whether the owner of a node is dead and nobody is about to tell it
+// that its wait is over.
+func (c *core) orphaned(n *Node) bool {
+	owner := n.Owner()
+	return owner != 0 && !c.current(owner) && (n.State() != NodeResolved || c.AllTold())
 }
 
 // isObject reports whether an object is at off.

@@ -242,6 +242,44 @@ func TestResolvedNodesOfTheDeadWaitForWhoTells(t *testing.T) {
 	requireSound(t, a)
 }
 
+// A wait of the dead is left to the kind of its object. Where no process that knows the
+// kind comes before the object is deleted, the node goes with the object.
+func TestWaitsOfTheDeadGoWithTheirObject(t *testing.T) {
+	for _, state := range []NodeState{NodeQueued, NodeAsleep, NodeParked, NodeLeft, NodeResolved} {
+		p := newNeighbours(2<<20, 4)
+		a, b := p.join(1), p.join(2)
+		o, _, err := a.OpenObject(ObjectSpec{Kind: KindOf("NOBO"), Version: 1, Name: "x", Size: 64})
+		require.NoError(t, err)
+		off, err := b.ClaimNode()
+		require.NoError(t, err)
+		n := b.node(off)
+		n.SetObject(o.Offset)
+		n.stamp.Store(1)
+		n.swapState(NodeIdle, state)
+		p.bury(a, b.self)
+		require.EqualValues(t, 1, a.Stats().Nodes, "its kind takes it off the queue")
+		a.CloseObject(o)
+		require.NoError(t, a.Delete("x"))
+		require.Zero(t, a.Stats().Nodes, "%v", state)
+		requireSound(t, a)
+	}
+}
+
+// Check finds a wait of the dead in an object that is gone.
+func TestCheckFindsWaitsInNoObject(t *testing.T) {
+	p := newNeighbours(2<<20, 4)
+	a, b := p.join(1), p.join(2)
+	p.bury(a, b.self)
+	off, err := p.join(2).ClaimNode()
+	require.NoError(t, err)
+	n := a.node(off)
+	n.owner.Store(uint32(b.self))
+	n.stamp.Store(1)
+	n.SetObject(Offset(a.geo.heapOff))
+	n.swapState(NodeIdle, NodeQueued)
+	require.ErrorContains(t, a.Check(), "where there is none")
+}
+
 // Who resolved a wait and then finds its owner dead gives the node back before it tells:
 // it does not put it on the stack of who has it next.
 func TestNobodyIsToldOfTheDead(t *testing.T) {

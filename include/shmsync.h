@@ -3808,13 +3808,22 @@ SHMI_FN void shmi_free_nodes_of(shmsync_arena *a, shmi_name dead)
     pthread_mutex_unlock(&a->handles);
 }
 
+/* Whether the owner of a node is dead and nobody is about to tell it that its wait is over. */
+SHMI_FN int shmi_orphaned(shmsync_arena *a, shmi_node *n)
+{
+    shmi_name owner = shmi_node_owner(n);
+    return owner != 0 && !shmi_current(a, owner) &&
+           (shmi_node_state(shmi_node_load(n)) != SHMI_NodeResolved || shmi_all_told(a));
+}
+
 SHMI_FN void shmi_free_node_at(shmsync_arena *a, shmi_off off, shmi_node *n, void *arg)
 {
     if (shmi_ld64(&n->object) != *(shmi_off *)arg)
         return;
     if (shmi_ld64(&n->list) != 0)
         shmi_free_node(a, off);
-    else if (shmi_node_state(shmi_node_load(n)) == SHMI_NodeIdle && shmi_ld64(&n->stamp) != 0)
+    else if (shmi_ld64(&n->stamp) != 0 &&
+             (shmi_node_state(shmi_node_load(n)) == SHMI_NodeIdle || shmi_orphaned(a, n)))
         shmi_bury_node(a, off, shmi_node_owner(n)); /* the undertaker of its owner may be about to */
 }
 /* Gives back the nodes that an object has which nobody has open. */

@@ -374,10 +374,10 @@ func eachHandleKind(t *testing.T, f func(t *testing.T, a *arena.Arena, open func
 	}
 }
 
-// waiting says that a goroutine waits for x, in whatever way.
-func waiting(t *testing.T, a *arena.Arena, n int) {
+// waiting returns when as many goroutines wait for an object, in whatever way.
+func waiting(t *testing.T, a *arena.Arena, name string, n int) {
 	t.Helper()
-	o, err := objectNamed(a, "x")
+	o, err := objectNamed(a, name)
 	require.NoError(t, err)
 	eventually(t, "waiting", func() string { return words(a) }, func() bool {
 		count := 0
@@ -449,9 +449,9 @@ func TestCloseEndsTheWaitsOfItsHandle(t *testing.T) {
 		holder.Block()
 		ended, granted := make(chan error, 1), make(chan error, 1)
 		go func() { ended <- mine.Wait(context.Background()) }()
-		waiting(t, a, 1)
+		waiting(t, a, "x", 1)
 		go func() { granted <- theirs.Wait(context.Background()) }()
-		waiting(t, a, 2)
+		waiting(t, a, "x", 2)
 		require.NoError(t, mine.Close())
 		require.ErrorIs(t, <-ended, shmsync.ErrClosed)
 		require.Empty(t, granted, "the wait by another handle")
@@ -553,4 +553,37 @@ func TestHoldsBelongToTheProcess(t *testing.T) {
 	}
 	require.False(t, quick.State().Held)
 	require.Panics(t, checked.Unlock)
+}
+
+// A Repair that is running when the arena is closed may open an arena: Close waits for
+// it, and holds nothing that it needs.
+func TestRepairOpensAnArenaDuringClose(t *testing.T) {
+	name, other := arenaName(t), arenaName(t)
+	a, err := arena.Create(name, nil)
+	require.NoError(t, err)
+	dies := remoteActor(t, a, "dies")
+	inside, goOn := make(chan struct{}), make(chan struct{})
+	m, err := prims.OpenMutex(a, "m", &prims.MutexOptions{Repair: func() error {
+		close(inside)
+		<-goOn
+		b, err := arena.Create(other, nil)
+		if err != nil {
+			return err
+		}
+		return b.Close()
+	}})
+	require.NoError(t, err)
+	dies.must(t, order{Op: "lock", Object: "m"})
+	dies.proc.Kill(t)
+	alone(t, a, 1)
+	repairs, waits, closes := make(chan error, 1), make(chan error, 1), make(chan error, 1)
+	go func() { repairs <- m.LockContext(context.Background()) }()
+	<-inside
+	go func() { waits <- m.LockContext(context.Background()) }()
+	waiting(t, a, "m", 1)
+	go func() { closes <- a.Close() }()
+	require.ErrorIs(t, <-waits, shmsync.ErrClosed) // Close is at work
+	close(goOn)
+	require.NoError(t, <-repairs)
+	require.NoError(t, <-closes)
 }
