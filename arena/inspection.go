@@ -3,11 +3,12 @@ package arena
 // Inspection is the state of an object for people and tools: what [KindOps].Inspect
 // tells. It is a look in passing: its parts need not have been true at once.
 type Inspection struct {
-	State  string // in a few words
-	Policy string // "report" or "release"; empty where there is none
-	Spin   string // the spin budget; empty where there is none
-	Err    error  // why nobody can have it: ErrOwnerDead, ErrNotRecoverable, ErrCorrupt; nil otherwise
-	Died   Name   // whose death that is, or 0
+	State  string  // in a few words
+	Policy string  // "report" or "release"; empty where there is none
+	Spin   string  // the spin budget; empty where there is none
+	Err    error   // why nobody can have it: ErrOwnerDead, ErrNotRecoverable, ErrCorrupt; nil otherwise
+	Died   Name    // whose death that is, or 0
+	Key    *uint64 // the key that Err is about, for an object that has several; nil otherwise
 	Holds  []Hold
 	Waits  []Wait
 	Words  []Word

@@ -31,6 +31,10 @@ func inspectMultiLock(a *arena.Arena, o arena.Object) arena.Inspection {
 			return
 		}
 		lost++
+		if lost > 1 {
+			return // the state counts them; one at a time is told and can be recovered
+		}
+		i.Key = &key
 		switch result, _ := h.result(); result {
 		case lockOwnerDead:
 			i.lost(shmsync.ErrOwnerDead, h.died())

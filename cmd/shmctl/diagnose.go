@@ -267,10 +267,10 @@ func (s *snapshot) objectFindings(i int) (all []finding) {
 	case o.Error == shmsync.ErrNotRecoverable.Error():
 		all = append(all, finding{Kind: findNotRecoverable, Trouble: true, Objects: []string{o.Name}, Participants: none(o.Died),
 			Text:   fmt.Sprintf("%s %s is not recoverable: a repair failed%s", o.Type, o.Name, died()),
-			Advice: "see to the data, then: shmctl recover " + s.info.Name + " " + o.Name})
+			Advice: "see to the data, then: " + s.recoverCommand(o)})
 	case o.Error != "":
 		text := fmt.Sprintf("%s %s is owner-dead%s; policy report, so nobody gets it%s", o.Type, o.Name, died(), waiters)
-		advice := "let the application call Recover, or, if the data is sound: shmctl recover " + s.info.Name + " " + o.Name
+		advice := "let the application call Recover, or, if the data is sound: " + s.recoverCommand(o)
 		if o.Policy == "" {
 			text, advice = fmt.Sprintf("%s %s cannot be completed%s%s", o.Type, o.Name, died(), waiters), ""
 		}
@@ -286,6 +286,15 @@ func (s *snapshot) objectFindings(i int) (all []finding) {
 		}
 	}
 	return all
+}
+
+// recoverCommand is the command that makes an object usable again.
+func (s *snapshot) recoverCommand(o *object) string {
+	command := "shmctl recover "
+	if o.Key != nil {
+		command += fmt.Sprintf("--key=%d ", *o.Key)
+	}
+	return command + s.info.Name + " " + o.Name
 }
 
 func none(name string) []string {

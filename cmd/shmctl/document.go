@@ -88,6 +88,7 @@ type object struct {
 	Spin     string     `json:"spin,omitempty"`
 	Error    string     `json:"error,omitempty"`
 	Died     string     `json:"died,omitempty"` // whose death that is
+	Key      *uint64    `json:"key,omitempty"`  // the key of a MultiLock that Error is about
 	Words    []word     `json:"words,omitempty"`
 	Counters *counters  `json:"counters,omitempty"`
 

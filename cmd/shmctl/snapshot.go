@@ -151,6 +151,7 @@ func (s *snapshot) addObjects() {
 		o := object{
 			Name: clean(info.String()), Offset: uint64(info.Offset), Kind: clean(info.Kind.String()), Type: typeOf(info.Kind), Version: info.Version,
 			Size: info.Size, Created: timeOf(info.Created), OpenBy: []string{}, State: look.State, Policy: look.Policy, Spin: look.Spin,
+			Key: look.Key,
 		}
 		for _, n := range info.OpenBy {
 			o.OpenBy = append(o.OpenBy, n.String())

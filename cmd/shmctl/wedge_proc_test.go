@@ -362,3 +362,36 @@ func TestOtherNamespace(t *testing.T) {
 	_, d = shmctlJSON(t, "ps", name)
 	require.Equal(t, "dead", d.Participants[0].Life)
 }
+
+// The command that shmctl prints for a lock that nobody can have works as it is printed, for each key of a MultiLock,
+// too.
+func TestAdviceForOwnerDeadWorksWhenPasted(t *testing.T) {
+	name := testArena(t)
+	a, _ := newAgent(t, name, "alice"), newAgent(t, name, "bob") // bob reaps
+	locks := []string{"mutex", "fair", "cohort", "rw", "spin", "rwspin"}
+	for _, lock := range locks {
+		a.does("lock "+lock, lock+"1")
+	}
+	a.does("lock multi", "keys", 7)
+	a.does("lock multi", "keys", 9)
+	a.Kill(t)
+	eventually(t, "reaped", func() bool {
+		_, d := shmctlJSON(t, "ps", "--gone", name)
+		return len(d.Gone) == 1
+	})
+	pasted := 0
+	for range len(locks) + 2 {
+		_, d := shmctlJSON(t, "waits", name)
+		if len(d.Findings) == 0 {
+			break
+		}
+		f := d.Findings[0]
+		require.Equal(t, findOwnerDead, f.Kind, f.Text)
+		_, command, found := strings.Cut(f.Advice, "shmctl ")
+		require.True(t, found, f.Advice)
+		require.Contains(t, soon(t, exitOK, strings.Fields(command)...), "can be locked again", f.Advice)
+		pasted++
+	}
+	require.Equal(t, len(locks)+2, pasted)
+	soon(t, exitOK, "waits", name)
+}
