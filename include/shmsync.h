@@ -7542,6 +7542,7 @@ enum { SHMI_mutexVersion = 1, SHMI_biasAfter = 4096, SHMI_biasMost = 1 << 20 };
 #define SHMI_STARVE_AFTER 1000000
 #define SHMI_HAND_OFF_EVERY 1000000
 #define SHMI_UNFENCED_SLEEP 1000000
+#define SHMI_HANDED_LOCALLY UINT64_C(1) /* in the word handed: a hand-off inside a process */
 
 SHMI_FN uint32_t shmi_owner_kind(uint32_t o) { return o >> 29; }
 SHMI_FN shmi_name shmi_owner_name(uint32_t o) { return o & SHMI_NAME_MASK; }
@@ -7767,6 +7768,15 @@ typedef struct shmi_mutex_wait {
 
 enum { SHMI_STEP_STAY, SHMI_STEP_TOOK, SHMI_STEP_CHANGED };
 
+/* Whether the last reservation is so old that anybody may have the lock: the process that
+ * it was for may be stopped. */
+SHMI_FN int shmi_mutex_expired(shmi_mutex *m)
+{
+    const int64_t most = 100000000; /* ns */
+    int64_t ago = shmi_now() - (int64_t)(shmi_ld64(&m->w->handed) & ~SHMI_HANDED_LOCALLY);
+    return ago < 0 || ago > most;
+}
+
 /* Moves on from owner word o if that takes no waiting. Who has not slept leaves a
  * reservation of this process alone. *err: it will not become free by itself. */
 SHMI_FN int shmi_mutex_step(shmi_mutex *m, uint32_t o, int slept, int *err)
@@ -7782,6 +7792,8 @@ SHMI_FN int shmi_mutex_step(shmi_mutex *m, uint32_t o, int slept, int *err)
         *err = ENOTRECOVERABLE;
     } else if (kind == SHMI_kindOwnerDead) {
         *err = EOWNERDEAD;
+    } else if (kind == SHMI_kindReserved && shmi_mutex_expired(m)) {
+        return shmi_cas32(m->own, o, self) ? SHMI_STEP_TOOK : SHMI_STEP_CHANGED;
     } else if (kind == SHMI_kindReserved && name == self) {
         if (!slept)
             return SHMI_STEP_STAY;
@@ -7911,6 +7923,8 @@ SHMI_FN int shmi_mutex_sleep(shmi_mutex_wait *w)
     memset(&bed, 0, sizeof bed);
     bed.looked = &m->looked;
     ago = now - (int64_t)shmi_ld64(&m->w->handed);
+    if ((shmi_ld64(&m->w->handed) & SHMI_HANDED_LOCALLY) != 0)
+        ago = -1; /* that one cost nothing */
     if (w->slept && now - w->since > SHMI_STARVE_AFTER && (ago < 0 || ago > SHMI_HAND_OFF_EVERY)) {
         /* One at a time: who finds the place taken stays an ordinary waiter. It asks
          * before each sleep, since another thread may have used the hand-off up. */
@@ -8104,10 +8118,11 @@ SHMI_FN int shmi_mutex_reserve(shmi_mutex *m, uint32_t from)
         return 0;
     }
     reserved = shmi_make_owner(SHMI_kindReserved, s);
+    /* Before the reservation, which would look old otherwise. */
+    shmi_st64(&m->w->handed, (uint64_t)shmi_now() & ~SHMI_HANDED_LOCALLY);
     if (!shmi_cas32(m->own, from, reserved))
         return from == 0 ? 0 : -1;
     SHMSYNC_CRASHPOINT("mutex.unlock.reserved");
-    shmi_st64(&m->w->handed, (uint64_t)shmi_now());
     if (!shmi_cas32(&m->w->starving, s, 0)) {
         /* It gave up meanwhile, and perhaps before it could see the reservation. */
         shmi_cas32(m->own, reserved, 0);

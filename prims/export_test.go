@@ -18,6 +18,25 @@ func (m *Mutex) Waiters() int { return m.queue.Waiting() }
 // Spinners is how many goroutines of this process count as spinning for m.
 func (m *Mutex) Spinners() int { return int(m.spinners.Load()) }
 
+// Parked is how many goroutines of this process park on m, where it hands the lock over
+// without the kernel.
+func (m *Mutex) Parked() int { return m.queue.Parked() }
+
+// Oldest is since when the goroutine of this process waits that has parked for longest.
+func (m *Mutex) Oldest() int64 { return m.queue.Oldest() }
+
+// NextIsLocal makes the next release one for goroutines of this process.
+func (m *Mutex) NextIsLocal() { m.turns.Store(1) }
+
+// WakeWord is the wake word as it is.
+func (m *Mutex) WakeWord() uint32 { return m.words.wake.Load() }
+
+// AskFor asks for the next release for a participant that waits.
+func (m *Mutex) AskFor(n arena.Name) { m.words.starving.Store(uint32(n)) }
+
+// StarveAfter is how long a waiter loses before it is handed the lock, in nanoseconds.
+const StarveAfter = starveAfter
+
 // OwnerWord is the owner word as it is.
 func (m *Mutex) OwnerWord() uint32 { return m.owner.Load() }
 

@@ -211,19 +211,21 @@ func TestAllocationsContended(t *testing.T) {
 // whoever waits next parks behind the hub.
 func fillThreads(t *testing.T, a *arena.Arena) {
 	t.Helper()
-	m, err := prims.OpenMutex(a, "", nil)
+	// A Mutex of its own would not do: its waiters sleep in the kernel only as far as they
+	// can run at a time.
+	f, err := prims.OpenFairMutex(a, "", &prims.FairMutexOptions{Spin: -1})
 	require.NoError(t, err)
-	m.Lock()
+	f.Lock()
 	var wg sync.WaitGroup
 	for range 14 {
 		wg.Go(func() {
-			m.Lock()
-			m.Unlock()
+			f.Lock()
+			f.Unlock()
 		})
 	}
-	eventually(t, "threads are taken", m.String, func() bool { return m.Waiters() == 14 })
+	eventually(t, "threads are taken", f.String, func() bool { return f.Queued() == 14 })
 	t.Cleanup(func() {
-		m.Unlock()
+		f.Unlock()
 		wg.Wait()
 	})
 }

@@ -20,7 +20,9 @@ import (
 // a goroutine may lock it and another of the same process unlock it.
 //
 // A Mutex is not fair: a goroutine that comes may take it before one that was
-// woken. One that has lost for a millisecond is handed the next release.
+// woken. Of the goroutines that have lost for a millisecond, the one that has waited
+// for longest is handed every other release of its own process. One such waiter of
+// all processes at a time is handed the next release of any process.
 //
 // In the terminology of the Go memory model, and across processes: for n < m
 // the n'th call of Unlock synchronizes before the m'th call of Lock returns.
@@ -49,6 +51,9 @@ type Mutex struct {
 	repair  func() error
 	key     race.Key
 	opening *opening // of the object that it is, or is a part of
+
+	granted atomic.Int32  // goroutines that were told that a reservation is for them, and have not looked
+	turns   atomic.Uint32 // releases that found somebody waiting
 
 	// quiet counts unlocks that found nobody waiting, to turn the bias on. It
 	// is guarded by the Mutex itself. need is how many it takes.
@@ -251,7 +256,8 @@ func (m *Mutex) LockContext(ctx context.Context) error {
 }
 
 // TryLock locks m if that is possible without waiting, and reports whether it
-// did. State tells why not.
+// did. State tells why not. A lock that is on its way to a waiter can be had after 0.1 s
+// if the waiter has not come, since its process may be stopped.
 func (m *Mutex) TryLock() bool {
 	if !race.Enabled && atomic.CompareAndSwapUint32(m.own, 0, atomic.LoadUint32(&m.self)) {
 		return true

@@ -106,6 +106,9 @@ func (m *Mutex) step(o ownerWord, slept bool) (took, changed bool, err error) {
 		return false, false, m.fail("mutex.lock", shmsync.ErrNotRecoverable, m.a.Who(m.diedName()), "")
 	case o.kind() == kindOwnerDead:
 		return false, false, m.fail("mutex.lock", shmsync.ErrOwnerDead, m.a.Who(o.name()), "")
+	case o.kind() == kindReserved && m.expired():
+		took = m.owner.CompareAndSwap(uint32(o), uint32(m.name))
+		return took, true, nil
 	case o.kind() == kindReserved && o.name() == m.name && !slept:
 		return false, false, nil
 	case o.kind() == kindReserved && o.name() == m.name:
@@ -128,6 +131,7 @@ type waiter struct {
 	slept    bool
 	met      bool // somebody was in the way
 	starving bool // this process has asked for the next release
+	granted  bool // a reservation of this process is for it
 	// patience is how long it sleeps before it gives up, in nanoseconds; 0 is for ever.
 	patience int64
 	// stir, if set, is a cohortTurn that is to say that somebody sleeps.
@@ -150,7 +154,7 @@ func (w *waiter) acquire(mayRepair bool) error {
 	m := w.m
 	for spun := false; ; {
 		o := ownerWord(m.owner.Load())
-		took, changed, err := m.step(o, w.slept)
+		took, changed, err := w.step(o)
 		switch {
 		case took:
 			w.took()
@@ -197,6 +201,8 @@ func (w *waiter) acquire(mayRepair bool) error {
 			return errOutOfPatience
 		}
 		switch w.sleep() {
+		case park.Granted:
+			w.granted = true
 		case park.Again:
 			spun = w.dying
 			w.giveWay()
@@ -241,6 +247,7 @@ func (w *waiter) sleep() park.Result {
 		}
 	}
 	var bed park.Bed
+	w.patient(&bed, now)
 	if w.starving {
 		bed.Other, bed.OtherIs = &m.words.handoff, m.words.handoff.Load()
 	}
@@ -284,7 +291,7 @@ func (m *Mutex) blocks(o ownerWord, slept bool) bool {
 	case o.held():
 		return m.a.Current(o.name()) || m.stays(o)
 	case o.kind() == kindReserved:
-		return (o.name() != m.name || !slept) && m.a.Current(o.name())
+		return (o.name() != m.name || !slept || m.granted.Load() > 0) && m.a.Current(o.name())
 	}
 	return false
 }
@@ -294,7 +301,7 @@ func (m *Mutex) blocks(o ownerWord, slept bool) bool {
 func (w *waiter) lastTry() bool {
 	for {
 		o := ownerWord(w.m.owner.Load())
-		took, changed, _ := w.m.step(o, w.slept)
+		took, changed, _ := w.step(o)
 		if took {
 			w.took()
 			return true
@@ -313,8 +320,7 @@ func (w *waiter) leave() {
 	if w.starving {
 		m.words.starving.CompareAndSwap(uint32(m.name), 0)
 	}
-	reserved := makeOwner(kindReserved, m.name)
-	gaveBack := ownerWord(m.owner.Load()) == reserved && m.owner.CompareAndSwap(uint32(reserved), 0)
+	gaveBack := m.giveBack()
 	if !w.slept && !gaveBack {
 		return
 	}
@@ -369,7 +375,7 @@ func (m *Mutex) unlockSlow(o uint32) {
 	crashpoint.Hit("mutex.unlock.before_release")
 	waited := m.bell.Announced()
 	m.count(waited)
-	if m.reserve(ownerWord(o)) {
+	if waited && m.localTurn() && m.handOver(ownerWord(o)) || m.reserve(ownerWord(o)) {
 		return
 	}
 	// sync(mutex.release): release
@@ -385,7 +391,7 @@ func (m *Mutex) unlockSlow(o uint32) {
 // wakeAfter wakes a waiter after a release, or hands the lock to one.
 func (m *Mutex) wakeAfter() {
 	crashpoint.Hit("mutex.unlock.before_wake")
-	if m.reserve(ownerFree) {
+	if m.localTurn() && m.handOver(ownerFree) || m.reserve(ownerFree) {
 		return
 	}
 	m.noteCPU()
@@ -406,45 +412,4 @@ func (m *Mutex) count(waited bool) {
 		m.quiet = 0
 		atomic.StoreUint32(&m.self, m.biased)
 	}
-}
-
-// reserve gives the lock, which is held by us or free as from says, to a waiter
-// that has lost for long and asks for it. It reports false when there is none, or
-// when the free lock was taken meanwhile: then it has done nothing.
-func (m *Mutex) reserve(from ownerWord) bool {
-	asks := m.words.starving.Load()
-	if asks == 0 {
-		return false
-	}
-	s := arena.Name(asks & arena.NameMask)
-	if !m.a.Current(s) {
-		m.words.starving.CompareAndSwap(asks, 0)
-		return false
-	}
-	reserved := makeOwner(kindReserved, s)
-	if !m.owner.CompareAndSwap(uint32(from), uint32(reserved)) {
-		if from.free() {
-			return false
-		}
-		m.badUnlock(ownerWord(m.owner.Load()))
-		return true
-	}
-	crashpoint.Hit("mutex.unlock.reserved")
-	m.words.handed.Store(uint64(shmsync.Monotonic()))
-	m.counts.add(countWake)
-	if !m.words.starving.CompareAndSwap(uint32(s), 0) {
-		// It gave up meanwhile, and perhaps before it could see the
-		// reservation.
-		m.owner.CompareAndSwap(uint32(reserved), 0)
-		m.wakeNext()
-		return true
-	}
-	m.noteCPU()
-	m.words.handoff.Add(1)
-	shmsync.Wake(raw(&m.words.handoff), allSleepers)
-	// It may be awake and about to sleep, or parked behind its hub, whoever
-	// else was woken.
-	m.bell.Touch()
-	m.a.ReadyOf(&m.words.hub, s)
-	return true
 }

@@ -20,6 +20,7 @@ const DirectMax = 12
 // host is what the queues of one arena share in this process.
 type host struct {
 	a      *arena.Arena
+	procs  int32       // how many goroutines run at a time
 	closed atomic.Bool // set under mu
 
 	mu      sync.Mutex
@@ -52,7 +53,7 @@ func hostOf(a *arena.Arena) *host {
 	if h := hosts.of[a.Segment()]; h != nil {
 		return h
 	}
-	h := &host{a: a, all: map[*Queue]struct{}{}, queues: map[arena.Offset]*Queue{}, loose: map[arena.Offset]uint64{}, end: make(chan struct{})}
+	h := &host{a: a, procs: int32(runtime.GOMAXPROCS(0)), all: map[*Queue]struct{}{}, queues: map[arena.Offset]*Queue{}, loose: map[arena.Offset]uint64{}, end: make(chan struct{})}
 	h.bench.host = h
 	if hosts.of == nil {
 		hosts.of = map[any]*host{}

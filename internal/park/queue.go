@@ -20,6 +20,8 @@ const (
 	Canceled
 	// Closed: this process leaves the arena, or the handle that waits is closed.
 	Closed
+	// Granted: Grant chose this waiter.
+	Granted
 )
 
 // Queue is one handle's side of a Line: the goroutines that use the handle wait here.
@@ -47,6 +49,9 @@ type Queue struct {
 	count int          // guarded by: mu; of parked goroutines
 	since int64        // guarded by: mu; since when there are any, CLOCK_MONOTONIC ns
 
+	asleep atomic.Int32 // waiters with a since that sleep in the kernel
+	oldest atomic.Int64 // first.since; 0 if there is none, or it does not know
+
 	wasReady bool // guarded by: mu; the node was ready at the last look
 	wasCut   bool // guarded by: mu; nobody would have found it at the last look
 }
@@ -56,6 +61,8 @@ type Queue struct {
 type waiter struct {
 	prev, next *waiter
 	queued     bool
+	since      int64         // since when it waits, CLOCK_MONOTONIC ns, or 0
+	granted    bool          // by Grant; written by who took it off the queue
 	wake       chan struct{} // capacity 1
 	notify     func()        // instead of wake, for a Watch
 	timer      *time.Timer   // nil until one is needed
@@ -101,7 +108,8 @@ type Bed struct {
 	Other   *atomic.Uint32 // wake up when this word is woken, too, if not nil
 	OtherIs uint32         // what it was at the last look
 	Bounded int64          // sleep no longer than this many nanoseconds, if not 0
-	Since   int64          // since when it waits, CLOCK_MONOTONIC ns, for people; 0: it does not know
+	Since   int64          // since when it waits, CLOCK_MONOTONIC ns; 0: it does not know
+	Park    bool           // wait where Grant finds it, not in the kernel
 }
 
 // Sleep is what a waiter does after it announced itself and saw that it has to
@@ -115,7 +123,8 @@ func (q *Queue) Sleep(w uint32, b Bed, c *Cancel) Result {
 	}
 	// Without waitv a thread sleeps on one word only; behind the hub, a context
 	// and a hand-off reach the waiter all the same.
-	if q.haveWaitV || c.ctx == nil && b.Other == nil {
+	if !b.Park && (q.haveWaitV || c.ctx == nil && b.Other == nil) && q.mayBeDirect(b.Since) {
+		defer q.asleep.Add(-1)
 		if record, ok := q.Arena.Announce(q.config.Object.Offset, q.config.Word, uint64(w), DirectMax); ok {
 			if b.Since != 0 {
 				q.Arena.DateAnnounced(record, b.Since)
@@ -197,6 +206,7 @@ const unfencedLook = 200e3
 // the word.
 func (q *Queue) park(w uint32, b Bed, c *Cancel) Result {
 	me := waiters.Get().(*waiter)
+	me.since, me.granted = b.Since, false
 	if !q.enlist(w, me) {
 		waiters.Put(me)
 		return Again
@@ -221,8 +231,12 @@ func (q *Queue) park(w uint32, b Bed, c *Cancel) Result {
 	if late != nil {
 		me.timer.Stop() // nothing comes on its channel after that
 	}
+	granted := me.granted
 	waiters.Put(me)
-	if q.refuses() {
+	switch {
+	case granted:
+		return Granted // it came first
+	case q.refuses():
 		return Closed
 	}
 	return result
@@ -239,13 +253,7 @@ func (q *Queue) enlist(w uint32, me *waiter) bool {
 		q.setIdle()
 		return false
 	}
-	me.prev, me.next, me.queued = q.last, nil, true
-	if q.last == nil {
-		q.first = me
-	} else {
-		q.last.next = me
-	}
-	q.last = me
+	q.link(me)
 	if q.count++; q.count == 1 {
 		q.since = shmsync.Monotonic()
 	}
@@ -293,21 +301,6 @@ func (q *Queue) delist(me *waiter) {
 	}
 	q.mu.Unlock()
 	<-me.wake
-}
-
-func (q *Queue) unlink(me *waiter) { // guarded by: mu
-	if me.prev == nil {
-		q.first = me.next
-	} else {
-		me.prev.next = me.next
-	}
-	if me.next == nil {
-		q.last = me.prev
-	} else {
-		me.next.prev = me.prev
-	}
-	me.prev, me.next, me.queued = nil, nil, false
-	q.count--
 }
 
 func (q *Queue) setWaiting() { // guarded by: mu

@@ -1,0 +1,91 @@
+package park
+
+// mayBeDirect counts the caller among those that sleep in the kernel, unless it is better
+// off where Grant finds it: others of this process park, or as many sleep in the kernel
+// as can run at a time.
+func (q *Queue) mayBeDirect(since int64) bool {
+	if q.asleep.Add(1); since == 0 {
+		return true
+	}
+	if q.Oldest() == 0 && q.asleep.Load() <= q.host.procs {
+		return true
+	}
+	q.asleep.Add(-1)
+	return false
+}
+
+// link puts me in the order of since. One that comes back has waited for longer than
+// those who came meanwhile, and mostly than all.
+func (q *Queue) link(me *waiter) { // guarded by: mu
+	me.queued = true
+	if me.since != 0 && q.first != nil && me.since < q.first.since {
+		me.prev, me.next = nil, q.first
+		q.first.prev, q.first = me, me
+		q.oldest.Store(me.since)
+		return
+	}
+	before := q.last
+	for me.since != 0 && before != nil && before.since > me.since {
+		before = before.prev
+	}
+	if me.prev = before; before == nil {
+		me.next, q.first = q.first, me
+	} else {
+		me.next, before.next = before.next, me
+	}
+	if me.next == nil {
+		q.last = me
+	} else {
+		me.next.prev = me
+	}
+	q.oldest.Store(q.first.since)
+}
+
+// Oldest is since when the waiter waits that has parked for longest, as its Bed says; 0 if
+// none has, or it does not know.
+func (q *Queue) Oldest() int64 { return q.oldest.Load() }
+
+// Parked is how many waiters park.
+func (q *Queue) Parked() int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.count
+}
+
+// Grant takes the waiter that has parked for longest off the queue, whose Sleep ends with
+// Granted, and reports false if there is none.
+func (q *Queue) Grant() bool {
+	q.mu.Lock()
+	me := q.first
+	if me == nil || me.notify != nil {
+		q.mu.Unlock()
+		return false
+	}
+	q.unlink(me)
+	me.granted = true
+	q.tellPeople()
+	q.setIdle()
+	q.mu.Unlock()
+	me.wake <- struct{}{}
+	return true
+}
+
+func (q *Queue) unlink(me *waiter) { // guarded by: mu
+	if me.prev == nil {
+		q.first = me.next
+	} else {
+		me.prev.next = me.next
+	}
+	if me.next == nil {
+		q.last = me.prev
+	} else {
+		me.next.prev = me.prev
+	}
+	me.prev, me.next, me.queued = nil, nil, false
+	q.count--
+	oldest := int64(0)
+	if q.first != nil {
+		oldest = q.first.since
+	}
+	q.oldest.Store(oldest)
+}

@@ -1,0 +1,124 @@
+//go:build linux
+
+package prims_test
+
+import (
+	"context"
+	"runtime"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/prims"
+)
+
+// parkOn has a goroutine of this process wait for m with ctx, and returns when it parks.
+func parkOn(t *testing.T, m *prims.Mutex, wg *sync.WaitGroup, ctx context.Context, got func(error)) {
+	n := m.Parked()
+	wg.Go(func() { got(m.LockContext(ctx)) })
+	eventually(t, "a goroutine parks", m.String, func() bool { return m.Parked() == n+1 })
+}
+
+// starved returns when the goroutine that has parked for longest has waited for so long
+// that it is handed the lock.
+func starved(m *prims.Mutex) {
+	for shmsync.Monotonic()-m.Oldest() <= prims.StarveAfter {
+		runtime.Gosched()
+	}
+}
+
+// TestMutexHandsOverInsideAProcess has goroutines of one process starve. Each release
+// hands the lock to the one that has waited for longest. The wake word and the doorbell
+// stay as they are, so that neither the kernel nor the poller has a part in it.
+func TestMutexHandsOverInsideAProcess(t *testing.T) {
+	a := newArena(t, nil)
+	fillThreads(t, a)
+	m := newMutex(t, a, &prims.MutexOptions{Spin: -1})
+	m.Lock()
+	const waiters = 8
+	var order []int // guarded by: m
+	var wg sync.WaitGroup
+	for i := range waiters {
+		parkOn(t, m, &wg, t.Context(), func(err error) {
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			order = append(order, i)
+			if len(order) < waiters {
+				starved(m)
+				m.NextIsLocal()
+			}
+			m.Unlock()
+		})
+	}
+	wake := m.WakeWord()
+	_, rung := a.Doorbell()
+	starved(m)
+	m.NextIsLocal()
+	m.Unlock()
+	eventually(t, "all but the last have it", m.String, func() bool { return m.Parked() == 0 })
+	_, rungNow := a.Doorbell()
+	require.Equal(t, rung, rungNow, "the poller was woken")
+	wg.Wait()
+	require.Less(t, m.WakeWord()>>1-wake>>1, uint32(2), "only the last release owes a wake")
+	require.Equal(t, []int{0, 1, 2, 3, 4, 5, 6, 7}, order)
+}
+
+// A waiter that was handed the lock has it although its context has ended, and one that
+// left before is passed over.
+func TestMutexHandsOverBesideCancels(t *testing.T) {
+	a := newArena(t, nil)
+	fillThreads(t, a)
+	m := newMutex(t, a, &prims.MutexOptions{Spin: -1})
+	m.Lock()
+	var wg sync.WaitGroup
+	ctx, cancel := context.WithCancel(t.Context())
+	parkOn(t, m, &wg, ctx, func(err error) {
+		if err == nil {
+			m.Unlock() // it was granted before it saw the end
+		} else if err != context.Canceled {
+			t.Error(err)
+		}
+	})
+	got := make(chan error, 1)
+	parkOn(t, m, &wg, t.Context(), func(err error) {
+		if err == nil {
+			m.Unlock()
+		}
+		got <- err
+	})
+	starved(m)
+	m.NextIsLocal()
+	wg.Go(cancel)
+	m.Unlock()
+	require.NoError(t, <-got)
+	wg.Wait()
+	require.False(t, m.State().Held)
+}
+
+// TestMutexTryLockAfterAReservationForAStoppedProcess has TryLock get a lock that is
+// reserved for a waiter which does not come, although nobody waits for it.
+func TestMutexTryLockAfterAReservationForAStoppedProcess(t *testing.T) {
+	a := newArena(t, nil)
+	m, err := prims.OpenMutex(a, "m", &prims.MutexOptions{Spin: -1})
+	require.NoError(t, err)
+	m.Lock()
+	x := remoteActor(t, a, "stopped")
+	id := x.blocked(t, order{Op: "lock", Object: "m"})
+	x.proc.Stop(t)
+	for p := range a.Participants() {
+		if p.Label == "stopped" {
+			m.AskFor(p.Name())
+		}
+	}
+	m.Unlock()
+	require.False(t, m.State().Held)
+	eventually(t, "TryLock gets it", m.String, m.TryLock)
+	m.Unlock()
+	x.proc.Cont(t)
+	require.Empty(t, x.wait(t, id).Panic)
+	x.must(t, order{Op: "unlock", Object: "m"})
+}
