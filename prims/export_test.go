@@ -123,6 +123,13 @@ func (s *Semaphore) Queued() int {
 // Object is the object under x.
 func (x *Waitable[S, E]) Object() arena.Object { return x.object }
 
+// ReadAtChange reads the state without the queue lock while the change n after the last has begun its copy.
+func (x *Waitable[S, E]) ReadAtChange(n uint64) (s S, ok bool) {
+	was := x.words.copying.Swap(x.words.current.Load() + n)
+	defer x.words.copying.Store(was)
+	return x.read()
+}
+
 // StateTries is State, and how often it had to read.
 func (x *Waitable[S, E]) StateTries() (s S, tries int) {
 	for ok := false; !ok && tries < stateTries; tries++ {

@@ -112,3 +112,14 @@ func TestWaitableStateIsWhole(t *testing.T) {
 		before = s[0]
 	}
 }
+
+// A copy of the state counts while it may not have been overwritten: until the second change after it begins.
+func TestWaitableStateIsReadAgainWhenOverwritten(t *testing.T) {
+	a := newArena(t, nil)
+	x, err := openWide(a)
+	require.NoError(t, err)
+	for n, whole := range []bool{true, true, false, false} {
+		_, ok := x.ReadAtChange(uint64(n))
+		require.Equal(t, whole, ok, "change %d", n)
+	}
+}

@@ -260,7 +260,7 @@ var mutants = []mutant{
 		file: "prims/waitable_state.go",
 		old:  "x.words.copying.Load()-c <= 1",
 		new:  "x.words.copying.Load()-c <= 1<<40",
-		pkg:  "prims", run: "TestWaitableStateIsWhole",
+		pkg:  "prims", run: "TestWaitableStateIsReadAgainWhenOverwritten",
 	},
 	{
 		name: "keys die with their owner",
