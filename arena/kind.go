@@ -36,7 +36,9 @@ type KindOps struct {
 	// Kind is the kind that the functions serve.
 	Kind Kind
 	// Repair takes back whatever dead covers of the object's names: holds,
-	// requests, reservations. The fence against late stores has been passed.
+	// requests, reservations. No thread of dead executes code any more. It is called a
+	// second time when dead is gone: what stands for the use of data, such as a lock
+	// that passes on, it gives to others only if [Arena.Gone] says so.
 	Repair func(a *Arena, o Object, dead Name)
 	// Wake wakes, once, who waits for a wake that a death may have swallowed.
 	Wake func(a *Arena, o Object, owed Owed)

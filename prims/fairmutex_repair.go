@@ -27,7 +27,8 @@ func isOwnerDead(err error) bool { return errors.Is(err, shmsync.ErrOwnerDead) }
 // lock, runs repair, and releases the lock. When repair returns an error, or
 // panics, f becomes not recoverable, and only a later Recover brings it back;
 // Recover returns the error. While it runs others wait in line, as for a holder;
-// when this process dies over it f is owner-dead again.
+// when this process dies over it f is owner-dead again. It begins when nothing of the dead
+// process can write any more, not even a system call.
 //
 // Recover of a healthy lock waits for it, releases it and does not run repair.
 // Its own errors are those of LockContext, ErrOwnerDead excepted. It panics when

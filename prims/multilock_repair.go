@@ -26,7 +26,8 @@ func init() {
 // the key, runs repair, and unlocks it. When repair returns an error, or panics, the
 // key becomes not recoverable, and only a later Recover brings it back; Recover
 // returns the error. While it runs others wait, as for a holder; when this process
-// dies over it the key is owner-dead again.
+// dies over it the key is owner-dead again. It begins when nothing of the dead process
+// can write any more, not even a system call.
 //
 // Recover of a healthy key waits for it, unlocks it and does not run repair. Its own
 // errors are those of LockContext, ErrOwnerDead excepted. It panics when repair is

@@ -173,7 +173,8 @@ func (m *RWMutex) lookWriter() {
 // writing, runs repair, and unlocks m. When repair returns an error, or panics, m
 // becomes not recoverable, and only a later Recover brings it back; Recover
 // returns the error. While it runs others wait, as for a writer; when this process
-// dies over it m is owner-dead again.
+// dies over it m is owner-dead again. It begins when nothing of the dead
+// process can write any more, not even a system call.
 //
 // Recover of a healthy lock waits for it, unlocks it and does not run repair. Its
 // own errors are those of LockContext, ErrOwnerDead excepted. It panics when repair
