@@ -30,6 +30,12 @@ func newMultiBucket(x *MultiLock, i int) *multiBucket {
 	k.mon = buildMonitor(x.a, x.object, off, k, x.bare)
 	k.mon.opening, k.mon.latch.opening = x.opening, x.opening
 	k.mon.mine = func(w wait) bool { return k.isWait(w.Node) }
+	for i := range k.words.entries {
+		// Another handle of this process may have had the key.
+		if uint32(k.words.entries[i].hold.Load()) == k.kept {
+			k.mayBeQuick.Store(true)
+		}
+	}
 	return k
 }
 

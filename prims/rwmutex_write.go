@@ -88,9 +88,9 @@ func (e *dyingError) Error() string { return "its holder died and has not ended"
 // Preconditions: this goroutine has the writers' mutex.
 func (m *RWMutex) closeGateFor(ctx context.Context, op string) error {
 	for {
-		var dying *dyingError
 		err := m.closeGate(op)
-		if !errors.As(err, &dying) {
+		dying, ok := err.(*dyingError) // not errors.As, which allocates
+		if !ok {
 			return err
 		}
 		if err := m.awaitGone(ctx, op, dying.name); err != nil {
