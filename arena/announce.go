@@ -74,10 +74,13 @@ func (a *Arena) DateAnnounced(record int, since int64) {
 	a.u64(a.announceRecord(a.mySlot, record) + announceSince).Store(uint64(since))
 }
 
-// Retract gives an announce record back.
-func (a *Arena) Retract(record int) {
-	a.u64(a.announceRecord(a.mySlot, record) + announceWord).Store(0)
+// Retract gives an announce record back, and reports the date that it had, or 0.
+func (a *Arena) Retract(record int) (since int64) {
+	r := a.announceRecord(a.mySlot, record)
+	since = int64(a.u64(r + announceSince).Load())
+	a.u64(r + announceWord).Store(0)
 	a.announceMap.And(^uint32(1 << record))
+	return since
 }
 
 func (a *Arena) announceRecord(slot, k int) Offset {

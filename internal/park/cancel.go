@@ -14,6 +14,19 @@ type Cancel struct {
 	ctx  context.Context
 	word *atomic.Uint32 // 1 when the context has ended; slept on
 	stop func() bool
+
+	slept bool  // the call has slept before
+	since int64 // since when it waits, CLOCK_MONOTONIC ns; 0: it does not know yet
+}
+
+// date gives since when the call waits that is about to sleep: a wake that was none for
+// it does not make its wait younger. It is 0 before the first sleep, which the look of
+// the process dates if it lasts.
+func (c *Cancel) date() int64 {
+	if c.slept && c.since == 0 {
+		c.since = shmsync.Monotonic()
+	}
+	return c.since
 }
 
 // CancelBy makes a Cancel for ctx, which may be nil.

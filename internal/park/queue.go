@@ -1,6 +1,7 @@
 package park
 
 import (
+	"cmp"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -126,11 +127,11 @@ func (q *Queue) Sleep(w uint32, b Bed, c *Cancel) Result {
 	if !b.Park && (q.haveWaitV || c.ctx == nil && b.Other == nil) && q.mayBeDirect(b.Since) {
 		defer q.asleep.Add(-1)
 		if record, ok := q.Arena.Announce(q.config.Object.Offset, q.config.Word, uint64(w), DirectMax); ok {
-			if b.Since != 0 {
-				q.Arena.DateAnnounced(record, b.Since)
+			if since := cmp.Or(b.Since, c.date()); since != 0 {
+				q.Arena.DateAnnounced(record, since)
 			}
 			r := q.direct(w, b, c)
-			q.Arena.Retract(record)
+			c.slept, c.since = true, q.Arena.Retract(record)
 			return r
 		}
 	}
@@ -207,7 +208,8 @@ const unfencedLook = 200e3
 func (q *Queue) park(w uint32, b Bed, c *Cancel) Result {
 	me := waiters.Get().(*waiter)
 	me.since, me.granted = b.Since, false
-	if !q.enlist(w, me) {
+	c.slept, c.since = true, cmp.Or(b.Since, c.since, shmsync.Monotonic())
+	if !q.enlist(w, me, c.since) {
 		waiters.Put(me)
 		return Again
 	}
@@ -243,8 +245,8 @@ func (q *Queue) park(w uint32, b Bed, c *Cancel) Result {
 }
 
 // enlist queues me and makes the hub node say that somebody waits, provided
-// that the word is still w after that.
-func (q *Queue) enlist(w uint32, me *waiter) bool {
+// that the word is still w after that. since is for people.
+func (q *Queue) enlist(w uint32, me *waiter, since int64) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.needNode()
@@ -255,8 +257,9 @@ func (q *Queue) enlist(w uint32, me *waiter) bool {
 	}
 	q.link(me)
 	if q.count++; q.count == 1 {
-		q.since = shmsync.Monotonic()
+		q.since = since
 	}
+	q.since = min(q.since, since)
 	q.tellPeople()
 	return true
 }

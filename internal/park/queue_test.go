@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/shmsync/shmsync"
 	"github.com/shmsync/shmsync/arena"
 	"github.com/shmsync/shmsync/internal/proctest"
 	"github.com/shmsync/shmsync/shm"
@@ -66,7 +67,7 @@ func (b *rig) place(o arena.Object) *place {
 // enter parks a goroutine without a look that could make up for a lost wake.
 func (p *place) enter() *waiter {
 	me := &waiter{wake: make(chan struct{}, 1)}
-	require.True(p.b.t, p.enlist(uint32(p.bell.Announce()), me))
+	require.True(p.b.t, p.enlist(uint32(p.bell.Announce()), me, shmsync.Monotonic()))
 	return me
 }
 
@@ -244,4 +245,38 @@ func TestLooseNodeIsKept(t *testing.T) {
 	require.Equal(t, node, last.hubNode())
 	last.Close()
 	require.Zero(t, n.Owner())
+}
+
+// A wait keeps its date over wakes that were not for it, such as those of an unrelated death.
+func TestWaitKeepsItsDateOverWakes(t *testing.T) {
+	b := newBench(t)
+	for _, parked := range []bool{false, true} {
+		t.Run(fmt.Sprint("parked ", parked), func(t *testing.T) {
+			o := b.object()
+			p := b.place(o)
+			date := func() (since int64) {
+				b.StampAnnounced()
+				for _, w := range b.WaitsOf(o) {
+					since = w.Since
+				}
+				return since
+			}
+			done := make(chan Result)
+			go func() {
+				var c Cancel
+				for range 3 {
+					done <- p.Sleep(uint32(p.bell.Announce()), Bed{Park: parked}, &c)
+				}
+			}()
+			until(t, func() bool { return date() != 0 })
+			first := date()
+			for range 2 {
+				p.bell.WakeAll()
+				require.Equal(t, Again, <-done)
+				until(t, func() bool { return date() == first })
+			}
+			p.bell.WakeAll()
+			<-done
+		})
+	}
 }

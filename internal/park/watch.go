@@ -1,5 +1,7 @@
 package park
 
+import "github.com/shmsync/shmsync"
+
 // Watch is a wait in a Queue whose wakes are for all, that no goroutine blocks in.
 type Watch struct {
 	q  *Queue
@@ -13,7 +15,7 @@ type Watch struct {
 func (q *Queue) Watch(w uint32, notify func()) *Watch {
 	x := &Watch{q: q, me: waiter{notify: notify}}
 	q.host.lookAfter(q)
-	if !q.enlist(w, &x.me) {
+	if !q.enlist(w, &x.me, shmsync.Monotonic()) {
 		return nil
 	}
 	return x
