@@ -172,7 +172,8 @@ func (c *checker) goes(off Offset) bool {
 
 // buried reports whether n is dead and its slot has been given back since.
 func (c *checker) buried(n Name) bool {
-	return !c.current(n) && nameIn(n.Slot(), c.slotState(n.Slot())) != n
+	i := n.Slot()
+	return i >= 1 && i <= c.geo.slots && !c.current(n) && nameIn(i, c.slotState(i)) != n
 }
 
 // checkNodes checks the words of the nodes in use, and that hub nodes are on
