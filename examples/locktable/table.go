@@ -122,6 +122,7 @@ type Lock struct {
 
 	table *Table
 	mu    *prims.Mutex
+	freed bool
 }
 
 // Lock locks l, and waits until it can.
@@ -138,13 +139,17 @@ func (l *Lock) Unlock() (err error) {
 	return nil
 }
 
-// Free gives the number of l back.
+// Free gives the number of l back. l must not be locked any more.
 func (l *Lock) Free() error {
+	if l.freed {
+		return fmt.Errorf("%w: %d", ErrNotAllocated, l.Number)
+	}
 	if l.mu.State().Held {
 		return fmt.Errorf("%w: %d", ErrHeld, l.Number)
 	}
 	if !l.table.mark(l.Number, false) {
 		return fmt.Errorf("%w: %d", ErrNotAllocated, l.Number)
 	}
+	l.freed = true
 	return l.mu.Close()
 }
