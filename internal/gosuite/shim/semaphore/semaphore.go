@@ -9,11 +9,19 @@ import (
 // Weighted stands for semaphore.Weighted.
 type Weighted struct{ *prims.Semaphore }
 
-// NewWeighted is semaphore.NewWeighted.
+// NewWeighted is semaphore.NewWeighted. Where x/sync makes a semaphore of size 0, this
+// makes one of size 1 whose permit is taken.
 func NewWeighted(n int64) *Weighted {
-	s, err := prims.OpenSemaphore(shim.Arena(), "", n, nil)
+	size := n
+	if n == 0 {
+		size = 1
+	}
+	s, err := prims.OpenSemaphore(shim.Arena(), "", size, nil)
 	if err != nil {
 		panic(err)
+	}
+	if n == 0 && !s.TryAcquire(1) {
+		panic("the permit of a new semaphore is taken")
 	}
 	return &Weighted{s}
 }
