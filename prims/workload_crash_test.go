@@ -36,6 +36,7 @@ func TestTeamCrash(t *testing.T) {
 	})
 }
 
+// pointsOf gives the crash points that a workload names, less those that it is without.
 func pointsOf(t *testing.T, w workload) (points []string) {
 	for _, p := range w.points {
 		if prefix, ok := strings.CutSuffix(p, "*"); ok {
@@ -49,7 +50,10 @@ func pointsOf(t *testing.T, w workload) (points []string) {
 		require.Contains(t, crashpoint.All(), p)
 		points = append(points, p)
 	}
-	return points
+	for _, p := range w.without {
+		require.Contains(t, points, p)
+	}
+	return slices.DeleteFunc(points, func(p string) bool { return slices.Contains(w.without, p) })
 }
 
 // deathTries is how many have to die, at most, until a victim is who deals with a
@@ -61,7 +65,10 @@ const deathTries = 60
 func (x *team) crashAt(point string, n int) {
 	x.t.Helper()
 	what := fmt.Sprintf("%s:%d", point, n)
-	second := slices.ContainsFunc([]string{"monitor.mend.", "monitor.sweep.", "mutex.recover.", "arena.node.inherited", "fairmutex.recover.", "multilock.recover.", "cond.pass.", "future.bury."}, func(p string) bool { return strings.HasPrefix(point, p) })
+	second := slices.ContainsFunc([]string{
+		"monitor.mend.", "monitor.sweep.", "mutex.recover.", "arena.node.inherited", "fairmutex.recover.", "multilock.recover.", "cond.pass.", "future.bury.",
+		"barrier.reset.", // a death breaks the phase, and the first to Reset passes it
+	}, func(p string) bool { return strings.HasPrefix(point, p) })
 	if !second {
 		x.launch(what, 2, proctest.Env("SHMSYNC_CRASHPOINT="+what)).WaitSignal(x.t, syscall.SIGKILL)
 		x.goesOn(what)

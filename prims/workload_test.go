@@ -34,6 +34,9 @@ type workload struct {
 	// points are the crash points that every process which works long enough
 	// passes, and after whose passing it dies while it works.
 	points []string
+	// without are points that a prefix in points names and that the workload does not
+	// pass. A dedicated test has a process die at each of them.
+	without []string
 	// nodes is how many waits a goroutine has at a time, at most; 0 means 1.
 	nodes uint64
 	// latches is how many latches its objects have besides one each: a process that
