@@ -368,10 +368,6 @@ func victimHub(s *site, round int) {
 		"arena.ready.marked", "arena.ready.pushed", "arena.node.claimed", "arena.node.owned",
 		"arena.hub.before_push", "arena.hub.pushed", "arena.hub.retired", "arena.hub.taken",
 	}, func() {
-		m, err := prims.OpenMutex(s.a, "crowd", nil)
-		if err != nil {
-			s.fail(err)
-		}
 		// On this one nobody has left a node that could be taken.
 		fresh, err := prims.OpenMutex(s.a, fmt.Sprint("fresh-", round), nil)
 		if err != nil {
@@ -393,10 +389,10 @@ func victimHub(s *site, round int) {
 		}
 		fresh.Unlock()
 		wg.Wait()
-		fresh.Close()
-		// Twice: the site has it open too. The last Close gives the node back.
-		m.Close()
-		m.Close()
+		// This process has no other handle on either: each Close gives the node back.
+		if err := errors.Join(fresh.Close(), s.crowd.Close()); err != nil {
+			s.fail(err)
+		}
 		if s.crowd, err = prims.OpenMutex(s.a, "crowd", nil); err != nil {
 			s.fail(err)
 		}
@@ -536,13 +532,11 @@ func killBesideOthers(t *testing.T, reached map[string]int) {
 	require.NoError(t, s.stop(), "%s", words(a))
 	alone(t, a, 1)
 	// Nothing is left: neither blocks nor nodes.
-	for _, name := range []string{"plain", "free", "crowd"} {
-		m, err := prims.OpenMutex(a, name, nil)
-		require.NoError(t, err)
+	for i, name := range []string{"plain", "free", "crowd"} {
+		m := s.locks()[i]
 		require.True(t, m.TryLock(), "%v", m)
 		m.Unlock()
-		m.Close()
-		m.Close()
+		require.NoError(t, m.Close())
 		require.NoError(t, a.Delete(name))
 	}
 	for _, f := range []*prims.Futex{s.steps, s.clock} {
