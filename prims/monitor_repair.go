@@ -107,7 +107,9 @@ func (m *monitor) tidyLater() {
 	go func() {
 		defer q.ExitLasting()
 		defer m.opening.leave()
-		err := m.enter(nil)
+		// Not enter, which enters the queue once more: Close would wait for the latch,
+		// and so for whoever is stopped with it.
+		err := m.latch.lockEntered(nil)
 		m.tidying.Store(false)
 		if err == nil {
 			m.leaveAfter(m.sweep)

@@ -59,6 +59,11 @@ func (m *Mutex) lockSlow(ctx context.Context) error {
 		return m.closed()
 	}
 	defer m.queue.Exit()
+	return m.lockEntered(ctx)
+}
+
+// lockEntered is lockSlow for a caller that has entered the queue.
+func (m *Mutex) lockEntered(ctx context.Context) error {
 	w := waiter{m: m, cancel: park.CancelBy(ctx)}
 	err := w.lock()
 	w.cancel.Stop()
