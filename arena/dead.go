@@ -40,6 +40,8 @@ func (a *Arena) Dead(n Name) bool {
 		// it is done from here.
 		shmsync.Wake(raw(a.u32(a.aliveWord(i, aliveWords-1))), allSleepers)
 		time.AfterFunc(burySelfAfter, func() {
+			// This opening may be closed by then, and others still be open.
+			a := &Arena{membership: a.membership}
 			a.inBackground(func() {
 				a.buryMarked(i, w.with(phaseDead))
 				a.goOn()

@@ -202,6 +202,18 @@ func (p *opening) stay() {
 	p.needed++
 }
 
+// stayIfOpen is stay for a caller that does not know whether the handle is still open. It
+// reports false if it is not.
+func (p *opening) stayIfOpen() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.needed == 0 || p.lost {
+		return false
+	}
+	p.needed++
+	return true
+}
+
 // leave ends a stay, or the handle itself.
 func (p *opening) leave() {
 	p.mu.Lock()

@@ -21,7 +21,8 @@ func repairWaitable(a *arena.Arena, o arena.Object, dead arena.Name) {
 	if w, err := arena.TryAt[waitableWords](a, o.Body); err == nil {
 		repairMutexWords(a, &w.mon.latch, dead, true)
 	}
-	if m := openMonitor(a, o); m != nil {
+	if m := openMonitor(a, o); m != nil && m.opening.stayIfOpen() {
+		defer m.opening.leave()
 		aside(func() {
 			if m.tryEnter() {
 				m.leaveAfter(m.sweep)
