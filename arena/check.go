@@ -192,7 +192,7 @@ func (c *checker) checkNodes() {
 		case list != 0 && owner == 0 && !lists.has(list, off) && !c.goes(n.Object()):
 			c.bad("the wait node at %v is nobody's, and not on the list at %v", off, list)
 		case list == 0 && n.stamp.Load() != 0 && c.buried(owner) && !c.isObject(n.Object()) && !c.goes(n.Object()):
-			c.bad("the wait node at %v of %v, who is dead, waits in an object at %v, where there is none", off, owner, n.Object())
+			c.bad("the wait node at %v belongs to %v, a dead participant, and names an object at %v that does not exist", off, owner, n.Object())
 		}
 	})
 	for _, err := range lists.errs {

@@ -40,7 +40,7 @@ func (a *Arena) Close() error {
 		delete(attached.arenas, a.id)
 	}
 	attached.Unlock()
-	// Not under the lock: what is waited for below may open an arena. If that is this
+	// The lock is not held: a function that leave waits for may open an arena. If that is this
 	// one, it joins as another participant.
 	if !last {
 		return nil

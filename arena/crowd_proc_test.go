@@ -3,6 +3,7 @@
 package arena
 
 import (
+	"fmt"
 	"os"
 	"strconv"
 	"testing"
@@ -28,7 +29,7 @@ type crowd struct {
 	members []*remote
 }
 
-func newCrowd(t *testing.T, n int) *crowd {
+func newCrowd(t testing.TB, n int) *crowd {
 	c := &crowd{testArena: newTestArena(t, n+4)}
 	c.opts.Size = 8 << 20
 	for range n {
@@ -38,7 +39,7 @@ func newCrowd(t *testing.T, n int) *crowd {
 }
 
 // quiet adds a process that joins without asking to be told of deaths.
-func (c *crowd) quiet(t *testing.T) *remote {
+func (c *crowd) quiet(t testing.TB) *remote {
 	r := c.start(t, proctest.Env("GOMAXPROCS=1"))
 	r.self = r.must(t, order{Do: "open quietly", Arena: c.name, Opts: &c.opts}).Self
 	return r
@@ -46,7 +47,7 @@ func (c *crowd) quiet(t *testing.T) *remote {
 
 // bells is how often any bell of the arena has been rung. A look at the arena's file tells,
 // without joining.
-func (c *crowd) bells(t *testing.T) (rung uint32) {
+func (c *crowd) bells(t testing.TB) (rung uint32) {
 	a, err := peek(c.path())
 	require.NoError(t, err)
 	for i := 1; i <= a.geo.slots; i++ {
@@ -55,8 +56,8 @@ func (c *crowd) bells(t *testing.T) (rung uint32) {
 	return rung
 }
 
-// await waits until the slot of who has left, or died, is free.
-func (c *crowd) await(t *testing.T, who Name) {
+// await waits until the slot of a participant that has left or died is free.
+func (c *crowd) await(t testing.TB, who Name) {
 	end := time.Now().Add(bound())
 	pollUntil(func() bool {
 		a, err := peek(c.path())
@@ -69,27 +70,27 @@ func (c *crowd) await(t *testing.T, who Name) {
 }
 
 // comeAndGo has a process join and leave.
-func (c *crowd) comeAndGo(t *testing.T) {
+func (c *crowd) comeAndGo(t testing.TB) {
 	a, err := Open(c.name, &c.opts)
 	require.NoError(t, err)
 	require.NoError(t, a.Close())
 }
 
 // dieAmong has a process join and die.
-func (c *crowd) dieAmong(t *testing.T) {
+func (c *crowd) dieAmong(t testing.TB) {
 	v := c.quiet(t)
 	v.must(t, order{Do: "fenced"})
 	v.Kill(t)
 	c.await(t, v.self)
 }
 
-// What a join, a leave or a death wakes does not grow with the number of participants.
+// A join, a leave and a death wake no more participants in a large crowd than in a small one.
 func TestFewAreWokenByAnEvent(t *testing.T) {
 	few, many := 4, 16
 	rings := map[string][2]uint32{}
 	for k, n := range []int{few, many} {
 		c := newCrowd(t, n)
-		for what, event := range map[string]func(*testing.T){"join and leave": c.comeAndGo, "join and death": c.dieAmong} {
+		for what, event := range map[string]func(testing.TB){"join and leave": c.comeAndGo, "join and death": c.dieAmong} {
 			const events = 3
 			before := c.bells(t)
 			for range events {
@@ -123,33 +124,24 @@ func (c *crowd) cpu() (d time.Duration) {
 	return d
 }
 
-// TestCostAmongMany measures what joins, leaves and deaths cost all those that have nothing to
-// do with it: SHMSYNC_TEST_CROWD is how many there are.
-func TestCostAmongMany(t *testing.T) {
-	n, err := strconv.Atoi(os.Getenv("SHMSYNC_TEST_CROWD"))
-	if err != nil {
-		t.Skip("a measurement: SHMSYNC_TEST_CROWD=500")
+// BenchmarkCostAmongMany measures the CPU time that a join and a leave, or a join and a death,
+// costs all those that have nothing to do with it. SHMSYNC_TEST_CROWD says how many there are;
+// without it there are 8.
+func BenchmarkCostAmongMany(b *testing.B) {
+	n := 8
+	if v, err := strconv.Atoi(os.Getenv("SHMSYNC_TEST_CROWD")); err == nil {
+		n = v
 	}
-	begin := time.Now()
-	c := newCrowd(t, n)
-	t.Logf("%d processes started in %v; %v of CPU", n, time.Since(begin), c.cpu())
-	c.comeAndGo(t)
-	const events = 20
-	for _, e := range []struct {
-		what  string
-		event func(*testing.T)
-	}{{"join and leave", c.comeAndGo}, {"join and death", c.dieAmong}} {
-		// Idle processes of Go use a little CPU, too.
-		rest, restBegin := c.cpu(), time.Now()
-		<-time.After(200 * time.Millisecond)
-		idle := float64(c.cpu()-rest) / float64(time.Since(restBegin))
-		cpu, self, bells, begin := c.cpu(), cpuOf(os.Getpid()), c.bells(t), time.Now()
-		for range events {
-			e.event(t)
-		}
-		<-time.After(20 * time.Millisecond) // for what the last event has left to do
-		d := time.Since(begin)
-		t.Logf("%s: %v of CPU of others (idle use %v is taken off), %v of this process, %v each, %d rings", e.what,
-			(c.cpu()-cpu-time.Duration(idle*float64(d)))/events, time.Duration(idle*float64(d))/events, (cpuOf(os.Getpid())-self)/events, d/events, (c.bells(t)-bells)/events)
+	for what, event := range map[string]func(*crowd, testing.TB){"leave": (*crowd).comeAndGo, "death": (*crowd).dieAmong} {
+		b.Run(fmt.Sprintf("%s/%d", what, n), func(b *testing.B) {
+			c := newCrowd(b, n)
+			event(c, b)
+			cpu, bells := c.cpu(), c.bells(b)
+			for b.Loop() {
+				event(c, b)
+			}
+			b.ReportMetric(float64(c.cpu()-cpu)/float64(b.N), "cpu-ns/op")
+			b.ReportMetric(float64(c.bells(b)-bells)/float64(b.N), "rings/op")
+		})
 	}
 }

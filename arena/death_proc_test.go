@@ -102,7 +102,7 @@ func TestSeveralDieAtOnce(t *testing.T) {
 		for survivor := range size {
 			t.Run(fmt.Sprintf("%d of %d but %d", size-1, size, survivor), func(t *testing.T) {
 				if testing.Short() && survivor != 1 {
-					t.Skip("short")
+					t.Skip("-short: one survivor of each size is enough")
 				}
 				ta := newTestArena(t, size)
 				var members []*remote

@@ -479,7 +479,7 @@ func TestHeirCleansUpAfterManyHeirs(t *testing.T) {
 	a.settle(makeName(3, heirs))
 	require.Zero(t, a.Stats().Claimed)
 	require.EqualValues(t, heirs, a.u32(a.slot(3)+slotSettled).Load())
-	// What a peer writes into the slot costs no more than a moment.
+	// A peer that overwrites the field costs a moment, and no more.
 	a.u32(a.slot(3) + slotSettled).Store(0)
 	a.settle(makeName(3, maxGeneration))
 }

@@ -82,9 +82,10 @@ func (a *Arena) wakeAlive(i int) {
 	}
 }
 
-// concern says whom a death, or a leave, concerns: those who have an object open that the dead
-// one had open. A participant owes a wake to them only, unless it dies in the middle of
-// telling others how their waits ended, or of a burial: then anybody may be owed one.
+// concern is the set of participants that a death, or a leave, concerns: those that have an
+// object open that the dead participant had open. A participant owes wakes to them only,
+// unless it dies while it tells others how their waits ended, or while it reaps: then it may
+// owe one to any participant.
 type concern struct {
 	slots    slotSet
 	anything bool // there is such an object
@@ -139,7 +140,7 @@ func (a *Arena) wakeAll(dead Name, c *concern) {
 	a.countDeath(c)
 }
 
-// countDeath has those whom it concerns look what somebody who is gone has left.
+// countDeath makes the participants that a death or a leave concerns look at their objects.
 func (a *Arena) countDeath(c *concern) {
 	a.u32(hdrDeaths).Add(1)
 	if !c.anything && !c.all {

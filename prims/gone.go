@@ -9,10 +9,10 @@ import (
 	"github.com/shmsync/shmsync/internal/park"
 )
 
-// What a dead process leaves of an object is of two sorts. Words, such as an owner word
-// or the state of a queue, are repaired as soon as its death is known. Data, which the
-// object guards, is handed over when the process is gone: a system call of it may write
-// there until then. See docs/design/0026.
+// A dead process leaves words and data. Other processes repair the words, such as an owner
+// word or the state of a queue, as soon as they know of the death. They get the data that
+// the object guards when the process is gone: until then its system calls may write there.
+// See docs/design/0026.
 
 const (
 	// goneFirst and goneMost bound the time from one question whether a dead process is

@@ -164,7 +164,7 @@ func init() {
 	})
 }
 
-// What was given to a process that is stopped and then killed, before its wait returned, goes to the next.
+// A grant to a process that is stopped, and killed before its wait returned, goes to the next waiter.
 func TestGrantsToTheStoppedAndKilledPassOn(t *testing.T) {
 	for kind, open := range grantedKinds {
 		t.Run(kind, func(t *testing.T) {

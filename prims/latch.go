@@ -12,13 +12,13 @@ import (
 
 // Latch is a counter that goes down to 0 once, and waiters for that, in any number of
 // processes. Its methods are those of C++'s std::latch, and Claim. A Latch does not know
-// who is to count down: if a process that has not called Claim dies before it counted
-// down, waits go on, for ever if they have no context.
+// which processes are to count down: if a process that has not called Claim dies before it
+// counted down, waits go on, for ever if they have no context.
 //
 // If a process that has called Claim dies before it counted down what it claimed, waits
 // end with an error that Is ErrOwnerDead and says who that was, now and later, until
 // another process claims what it left, or counts down in its stead, or Reset forgets it.
-// What a process had counted down before it died stays so.
+// The counts that a process had taken off before it died stay off.
 //
 // In the terminology of the Go memory model, and across processes: every CountDown
 // synchronizes before the return of every Wait, and every TryWait that is true.

@@ -46,7 +46,7 @@ func requireModels(t *testing.T, all []exploration) {
 	for _, e := range all {
 		t.Run(e.name, func(t *testing.T) {
 			if e.size == medium && testing.Short() || e.size == large && !*deep {
-				t.Skip("takes long")
+				t.Skip("a medium model needs a run without -short, a large one -model.deep")
 			}
 			r := e.explore("")
 			if r.Violation != nil {

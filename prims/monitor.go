@@ -80,8 +80,8 @@ type rules interface {
 	// each calls f for the waits in the queues until it returns false. f may take
 	// the wait off.
 	each(f func(w wait) bool)
-	// bury takes back what dead participants have of the state. What stands for the use
-	// of data it takes back only if the one who had it has ended.
+	// bury takes back the parts of the state that dead participants have. A part that gives
+	// access to data it takes back only from a participant that is gone.
 	bury(dead func(arena.Name) bool)
 	// holders calls f for the participants on whose life others wait. It is called
 	// without the latch.

@@ -137,8 +137,8 @@ var (
 	errKeyHidden   = errors.New("a death inside is not told")
 )
 
-// What the invariant remembers: what went wrong, and in the word of each key the threads
-// that have it, in use or about to let it go.
+// The invariant remembers the mistake that it found and, in the word of each key, the threads
+// that use the key or are about to let it go.
 const mgWrong = 0
 
 func (m multiModel) explore(b bug) model.Result {

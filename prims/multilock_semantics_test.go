@@ -172,7 +172,7 @@ func TestMultiLockMemory(t *testing.T) {
 	require.Contains(t, x.String(), ": 0 keys")
 }
 
-// What the dead held when the object is deleted goes with it.
+// A deleted object takes the holds of the dead with it.
 func TestMultiLockDeleted(t *testing.T) {
 	a := newArena(t, nil)
 	dies := lockActor(t, a, "dies")

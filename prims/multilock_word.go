@@ -39,7 +39,7 @@ import (
 // stamp, and who claims a word raises arrivals to its stamp: so the stamps of an
 // entry only grow, whatever keys it is for, and those of a key do.
 //
-//	writers: who holds the latch of the bucket; of a fast or granted word who it names, by a CAS
+//	writers: the holder of the bucket's latch; of a fast or granted word the participant that it names, by a CAS
 //	readers: the same, tools, looks, TryLock
 //	order:   of a fast word acquire on the CAS that takes, release on the one that gives
 //	         back, both on a claim; otherwise the latch's

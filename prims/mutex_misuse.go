@@ -4,9 +4,9 @@ import "github.com/shmsync/shmsync"
 
 const allSleepers = 1 << 30
 
-// badUnlock is where an Unlock ends whose caller does not hold the lock. Who has a
-// latch does hold it: a peer has overwritten the word, and the next one to come is
-// told.
+// badUnlock ends an Unlock whose caller does not hold the lock. The library holds each
+// latch that it unlocks. So a peer has overwritten the word of such a latch, and the next
+// caller to take it is told.
 func (m *Mutex) badUnlock(o ownerWord) {
 	if m.latch {
 		return

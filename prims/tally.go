@@ -289,7 +289,7 @@ func (t *tally) claim(n uint64, fromOthers bool) bool {
 		return false
 	}
 	if w.owed.Load() != 0 && !t.a.AllGone() {
-		// Who takes over what the dead owe writes where they may still write.
+		// The caller takes over work of the dead, and they may still write to its data.
 		t.mon.leave(nil)
 		if err := t.mon.awaitAllGone(); err != nil {
 			panic(err)

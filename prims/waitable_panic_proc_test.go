@@ -21,7 +21,7 @@ import (
 // stock is the state of a Waitable whose rules fail for certain waits.
 type stock struct{ Free, Taken int64 }
 
-// What a wait wants, and which rule fails for it. Those that exit call runtime.Goexit, as t.FailNow does.
+// These values of a wait name the rule that fails for it. Rules that exit call runtime.Goexit, as t.FailNow does.
 const (
 	fine int32 = iota
 	panicsInClaim

@@ -15,8 +15,8 @@ type waitableWords struct {
 	mon monitorWords
 	// current counts the changes of the state; its lowest bit says which copy is
 	// valid.
-	//   writers: who holds the latch, as a change
-	//   readers: who holds the latch; State
+	//   writers: the holder of the latch, as a change
+	//   readers: the holder of the latch; State
 	//   order:   release for State; else the latch's
 	//   futex:   none
 	//   crash:   one store makes a change, or the redo log
@@ -31,7 +31,7 @@ type waitableWords struct {
 	//   crash:   never changes
 	holds atomic.Uint64
 	// copying is the change whose copy of the state was begun last; see State.
-	//   writers: who holds the latch, before it writes the copy, and after it
+	//   writers: the holder of the latch, before it writes the copy, and after it
 	//   readers: State
 	//   order:   before the stores that follow, and after those before; State reads it
 	//            after asm.LoadFence
@@ -39,23 +39,23 @@ type waitableWords struct {
 	//   crash:   current or one more; the next change makes it so again
 	copying atomic.Uint64
 	// lostBy is the name of the participant in which a rule did not return, 0 while
-	// none did. Who sees it calls no rule.
-	//   writers: who holds the latch; Recover as part of a change
-	//   readers: who holds the latch, Err, looks
+	// none did. A process that finds it set calls no rule.
+	//   writers: the holder of the latch; Recover as part of a change
+	//   readers: the holder of the latch, Err, looks
 	//   order:   release, for lostText
 	//   futex:   none
-	//   crash:   who dies before it leaves an object that can be used, and the rule
-	//            fails for the next who runs it; who dies after it leaves waits that
-	//            mending ends
+	//   crash:   a process that dies before the store leaves a usable object, and the
+	//            rule fails for the next process that runs it; one that dies after the
+	//            store leaves waits, which the next holder of the latch ends
 	lostBy atomic.Uint64
-	// lostText is with what the rule panicked, or what fits of it, ended by a 0.
+	// lostText is the text of the panic, cut to fit, ended by a 0.
 	// guarded by: lostBy, which is 0 while it is written
 	lostText [72]byte
 }
 
 // waitableHold counts the claims of one sort that a participant has not given back.
 //
-//	writers: who holds the latch
+//	writers: the holder of the latch
 //	readers: the same, looks
 //	order:   the latch's
 //	futex:   none

@@ -101,8 +101,8 @@ func (g *WaitGroup) Add(delta int) {
 
 // Claim makes n of the work this process's own that others have added: if this process
 // dies before it is done, waits fail, and a death of the one that added it does not
-// matter any more. Claim takes what the dead left first, and then from the process that
-// has added most and not given away. What another process claimed it does not take. The
+// matter any more. Claim first takes work that the dead left, and then work of the process
+// that has the most unclaimed work. It takes no work that another process claimed. The
 // counter stays as it is. It panics if n is negative or more than there is to claim.
 func (g *WaitGroup) Claim(n int) {
 	if n < 0 || !g.tally.claim(uint64(n), true) {

@@ -110,8 +110,8 @@ func futexBody(b []byte) *futexWords {
 	return (*futexWords)(unsafe.Pointer(unsafe.SliceData(b)))
 }
 
-// What the fast paths of a closed handle find: words that are no free lock, no hold of
-// anybody, and no open gate.
+// The fast paths of a closed handle find these words: they are no free lock, no hold of a
+// participant, and no open gate.
 var (
 	closedOwner  uint32 = 1<<32 - 1
 	closedWake   uint32

@@ -25,10 +25,9 @@ type cHelper struct {
 	temporary string // its directory, which goes with it, or ""
 }
 
-// findHelper gives the program that runs the peers in C: the given one, or else what the
-// compiler cc makes of the sources, now or in an earlier run. What was made earlier is
-// kept in the user's cache. Where nobody can have a private directory in that, the program
-// is built for this run alone.
+// findHelper gives the program that runs the peers in C. That is the given program, or one
+// that the compiler cc builds. The user's cache keeps the program for later runs. If the
+// cache has no private directory, findHelper builds the program for this run alone.
 func findHelper(given, cc string) (*cHelper, error) {
 	if given != "" {
 		path, err := filepath.Abs(given) // a file, and no name to be looked for in PATH

@@ -39,7 +39,7 @@ func TestTorture(t *testing.T) {
 // A few ends of each kind are in every long plan, and the fallbacks hold as well.
 func TestTortureFallbacks(t *testing.T) {
 	if testing.Short() {
-		t.Skip("takes its time")
+		t.Skip("-short: it takes a run for each feature")
 	}
 	for _, absent := range []string{"robust", "waitv", "membarrier", "robust,waitv,membarrier"} {
 		t.Run(absent, func(t *testing.T) {

@@ -34,9 +34,10 @@ SHMI_FN void shmi_ring_told(shmsync_arena *a)
             shmi_ring(shmi_slot32(a, i, SHMI_slotWatchBell));
 }
 
-/* Whom a death, or a leave, concerns: those who have an object open that the dead one had
- * open. A participant owes a wake to them only, unless it dies in the middle of telling
- * others how their waits ended, or of a burial: then anybody may be owed one. */
+/* The participants that a death, or a leave, concerns: those that have an object open that
+ * the dead participant had open. A participant owes wakes to them only, unless it dies while
+ * it tells others how their waits ended, or while it reaps: then it may owe one to any
+ * participant. */
 typedef struct shmi_concern {
     uint32_t slots[SHMI_MaxSlots / 32 + 1];
     int anything; /* there is such an object */
@@ -158,7 +159,7 @@ SHMI_FN void shmi_wake_one_object(shmsync_arena *a, const shmi_object *o, void *
     if (ops != NULL && ops->wake != NULL)
         ops->wake(a, o, shmi_owed_level((const shmi_owed_list *)arg, o->off));
 }
-/* Has those whom it concerns look what somebody who is gone has left. */
+/* Makes the participants that a death or a leave concerns look at their objects. */
 SHMI_FN void shmi_count_death(shmsync_arena *a, const shmi_concern *c)
 {
     uint32_t i;
@@ -266,8 +267,8 @@ SHMI_FN void shmi_finish(shmsync_arena *a, uint32_t i, shmi_burial *b)
         shmi_leave_for(a, i);
         shmi_ring_told(a);
     }
-    /* The kernel may not have finished with the alive words of one that is gone by its own
-     * declaration: who takes the slot now could be marked for its death. */
+    /* The kernel may not have finished with the alive words of a participant that is gone by its
+     * own declaration: a joiner that takes the slot now could be marked for its death. */
     if (b->handed == 0 || !shmi_ended(a, i) || shmi_leave_to_others(a, b, b->handed)) {
         shmi_ask_after(a, b->mourned);
         shmi_cas32(word, a->self, 0);

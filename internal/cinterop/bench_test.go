@@ -17,7 +17,7 @@ import (
 // pthread costs in the same program.
 func TestUncontendedInC(t *testing.T) {
 	if testing.Short() {
-		t.Skip("measures")
+		t.Skip("-short: it measures for seconds")
 	}
 	path := program(t, "bench.c", "-O2", "-USHMSYNC_CRASHPOINTS")
 	var ours, checked, theirs float64

@@ -51,7 +51,7 @@ func TestSanitizers(t *testing.T) {
 		return // this is such a run
 	}
 	if testing.Short() {
-		t.Skip("each builds the programs again")
+		t.Skip("-short: each sanitizer builds the programs again")
 	}
 	cc := compiler(t)
 	self, err := os.Executable()
@@ -88,7 +88,7 @@ func TestSanitizers(t *testing.T) {
 // program where the value decides something, and the warnings find what no run came by.
 func TestScenario(t *testing.T) {
 	if testing.Short() {
-		t.Skip("each set of flags compiles the header again")
+		t.Skip("-short: each set of flags compiles the header again")
 	}
 	cAgent(t) // makes the header
 	for _, c := range []struct {

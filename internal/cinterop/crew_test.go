@@ -184,7 +184,7 @@ const crewTries = 10
 // A C process is killed at each point where dying leaves another state.
 func TestCrewCrash(t *testing.T) {
 	if testing.Short() {
-		t.Skip("it takes a minute")
+		t.Skip("-short: it takes a minute")
 	}
 	all, passed := crewPoints(t), map[string]bool{}
 	var ran []string

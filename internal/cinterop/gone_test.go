@@ -140,8 +140,8 @@ func handOver(t *testing.T, h hand, arenaName, file string, size int, survivor *
 	return survivor.do(t, "gone.check", "data", size)
 }
 
-// What a process has locked, leased or claimed passes on after its last store, and a system call
-// that reads a file into the arena stores after the process was killed.
+// The locks, leases and claims of a process pass on after its last store. A system call that reads
+// a file into the arena stores after the process was killed.
 func TestDataIsHandedOverAfterTheLastStore(t *testing.T) {
 	const size = 8 << 20
 	file := bigFile(t, size)
@@ -179,8 +179,8 @@ func (h hand) has(ms int) order {
 
 const forever = int(patience / 1e6)
 
-// The threads of a process run no more, but it has not ended. What it had of words is repaired at
-// once; what it had of data stays its own.
+// A process whose threads run no more, but which has not ended: survivors repair its words at once,
+// and its data stays its own.
 func TestWordsBeforeData(t *testing.T) {
 	for _, h := range hands() {
 		for _, lang := range []string{"c", "go"} {

@@ -165,7 +165,7 @@ func TestUnusedHelperFailsTheRun(t *testing.T) {
 		return
 	}
 	if testing.Short() {
-		t.Skip("runs the other tests again")
+		t.Skip("-short: it runs the other tests again")
 	}
 	for _, args := range [][]string{{}, {"-test.run=TestKill"}} {
 		cmd, err := selfCommand()
