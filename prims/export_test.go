@@ -236,5 +236,11 @@ func (s *Semaphore) Latched(f func()) error {
 	return nil
 }
 
+// LatchAwaited reports whether somebody has announced that it sleeps until the latch of s is free.
+func (s *Semaphore) LatchAwaited() bool { return s.mon.latch.bell.Announced() }
+
+// Ended reports whether Close has taken the words away from the handle.
+func (x *Waitable[S, E]) Ended() bool { return x.mon.opening.ended.Load() }
+
 // BarrierBreaks is how many broken phases a Barrier remembers.
 const BarrierBreaks = barrierBreaks

@@ -289,6 +289,34 @@ func TestSemaphoreIsThereForWhoTidies(t *testing.T) {
 	require.LessOrEqual(t, a.Stats().Nodes, uint64(1))
 }
 
+// Close does not wait for a goroutine that tidies up and already sleeps on the queue lock: whoever has that lock
+// may be stopped.
+func TestCloseDoesNotWaitForTheQueueLock(t *testing.T) {
+	a := newArena(t, nil)
+	s := newSemaphore(t, a, "s", 1, nil)
+	require.True(t, s.TryAcquire(1))
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	done, closed := make(chan error, 1), make(chan error, 1)
+	go func() { done <- s.Acquire(ctx, 1) }()
+	semQueued(t, a, s, 1)
+	early := true
+	require.NoError(t, s.Latched(func() {
+		cancel()
+		require.Equal(t, context.Canceled, <-done)
+		eventually(t, "the goroutine that tidies up sleeps", func() string { return words(a) }, s.LatchAwaited)
+		go func() { closed <- s.Close() }()
+		select {
+		case err := <-closed:
+			closed <- err
+		case <-after(patience()):
+			early = false
+		}
+	}))
+	require.NoError(t, <-closed)
+	require.True(t, early, "Close waited for the queue lock\n%s", words(a))
+}
+
 func TestSemaphoreTransferable(t *testing.T) {
 	a := newArena(t, nil)
 	s := newSemaphore(t, a, "s", 3, &prims.SemaphoreOptions{Transferable: true, Initial: -1})

@@ -361,3 +361,41 @@ func TestWaitableRecoverBringsBackAfterARuleFailed(t *testing.T) {
 	require.Equal(t, stock{13, 0}, k.x.State())
 	require.Equal(t, stockAnswer{ID: p.next + 1}, p.do(t, "wait", fine))
 }
+
+// A process that reaps holds the queue lock of a Waitable by one of its own handles. The words stay in place until
+// it has given the lock back, even if the handle is closed meanwhile.
+func TestWaitableClosedWhileReapingKeepsItsWords(t *testing.T) {
+	a := newArena(t, nil)
+	keeper := newStockist(t, a)
+	victim := newStockist(t, a)
+	require.Equal(t, stockAnswer{ID: 1}, victim.do(t, "free", fine))
+	require.Equal(t, stockAnswer{ID: 2}, victim.do(t, "wait", fine))
+	keeper.Stop(t) // this process reaps
+
+	type seen struct {
+		err   error
+		ended bool
+	}
+	rules, closed := failingRules, make(chan seen, 1)
+	var x *prims.Waitable[stock, int32]
+	rules.Bury = func(s *stock, e int32) {
+		s.Free++
+		s.Taken--
+		err := x.Close()
+		closed <- seen{err, x.Ended()}
+	}
+	x, err := prims.OpenWaitable(a, "stock", stock{}, rules, &prims.WaitableOptions{Spin: -1})
+	require.NoError(t, err)
+	victim.Kill(t)
+	select {
+	case got := <-closed:
+		require.NoError(t, got.err)
+		require.False(t, got.ended, "the words went away under the reaper")
+	case <-after(patience()):
+		t.Fatalf("nobody has reaped\n%s", words(a))
+	}
+	eventually(t, "the handle ends when the reaper has left", func() string { return words(a) }, x.Ended)
+	alone(t, a, 2)
+	keeper.Cont(t)
+	require.Equal(t, stockAnswer{ID: 1}, keeper.do(t, "wait a while", fine), "the queue lock is free")
+}

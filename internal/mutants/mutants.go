@@ -360,4 +360,25 @@ var mutants = []mutant{
 		new:  "\t\t\treturn inVain\n\t\t})\n\t\tfor c.yields(node) {\n\t\t\tshmsync.Yield()\n\t\t}\n",
 		pkg:  "prims", run: "TestCohortMutexDeaf", tags: withPoints,
 	},
+	{
+		name: "reap by the opening of the caller",
+		file: "arena/dead.go",
+		old:  "\t\t\ta := &Arena{membership: a.membership}\n",
+		new:  "",
+		pkg:  "arena", run: "TestReapingOutlivesTheOpeningThatMetTheDeath",
+	},
+	{
+		name: "reap by a handle that ends meanwhile",
+		file: "prims/waitable_repair.go",
+		old:  "m != nil && m.opening.stayIfOpen() {\n\t\tdefer m.opening.leave()\n",
+		new:  "m != nil {\n",
+		pkg:  "prims", run: "TestWaitableClosedWhileReapingKeepsItsWords",
+	},
+	{
+		name: "Close waits for a goroutine that tidies up",
+		file: "prims/monitor_repair.go",
+		old:  "err := m.latch.lockEntered(nil)",
+		new:  "err := m.enter(nil)",
+		pkg:  "prims", run: "TestCloseDoesNotWaitForTheQueueLock",
+	},
 }
