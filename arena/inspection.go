@@ -20,7 +20,7 @@ type Inspection struct {
 const (
 	HoldExclusive  = "exclusive"  // to itself
 	HoldShared     = "shared"     // for reading
-	HoldUpgrade    = "upgrade"    // for reading, and for writing next
+	HoldUpgradable = "upgradable" // for reading, and for writing next
 	HoldClosing    = "closing"    // has shut others out, and waits for readers to leave
 	HoldRecovering = "recovering" // repairs what a death left
 	HoldReserved   = "reserved"   // it is on its way to a waiter of this participant

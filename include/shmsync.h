@@ -621,7 +621,7 @@ typedef struct shmsync_rwmutex {
 
 typedef struct shmsync_rwmutex_options {
     int policy;            /* SHMSYNC_POLICY_..., when a writer dies; another than an existing one has: EINVAL */
-    int (*repair)(void *); /* run by lock and rdlock of this process where they meet a death; 0 for repaired */
+    int (*repair)(void *); /* run by lock, lock_upgradable and rdlock of this process where they meet a death; 0 for repaired */
     void *repair_arg;
     int64_t spin_ns;       /* as of a mutex */
 } shmsync_rwmutex_options;
@@ -642,6 +642,19 @@ int shmsync_rwmutex_timedrdlock(shmsync_rwmutex *m, const struct timespec *abs_m
 int shmsync_rwmutex_rdunlock(shmsync_rwmutex *m);
 /* Makes a read hold of the write hold; no writer comes in between. */
 int shmsync_rwmutex_downgrade(shmsync_rwmutex *m);
+/* An upgradable hold reads beside other readers, and keeps writers and other upgradable holds out. upgrade makes a write hold
+ * of it when the readers have left: until then no new reader comes in, and no writer comes in between. With an error of upgrade
+ * the hold is still upgradable, and readers come in again. EPERM: this process has no such hold. A process that dies with an
+ * upgradable hold wrote nothing: nobody is told. */
+int shmsync_rwmutex_lock_upgradable(shmsync_rwmutex *m);
+int shmsync_rwmutex_try_lock_upgradable(shmsync_rwmutex *m);
+int shmsync_rwmutex_timed_lock_upgradable(shmsync_rwmutex *m, const struct timespec *abs_monotonic);
+int shmsync_rwmutex_unlock_upgradable(shmsync_rwmutex *m);
+int shmsync_rwmutex_upgrade(shmsync_rwmutex *m);
+int shmsync_rwmutex_try_upgrade(shmsync_rwmutex *m); /* EBUSY: a reader is in */
+int shmsync_rwmutex_timed_upgrade(shmsync_rwmutex *m, const struct timespec *abs_monotonic);
+int shmsync_rwmutex_downgrade_to_upgradable(shmsync_rwmutex *m); /* makes an upgradable hold of the write hold */
+int shmsync_rwmutex_downgrade_to_read(shmsync_rwmutex *m);       /* makes a read hold of the upgradable hold */
 int shmsync_rwmutex_recover(shmsync_rwmutex *m, int (*repair)(void *), void *arg);
 int shmsync_rwmutex_state(shmsync_rwmutex *m);
 
@@ -14564,6 +14577,7 @@ struct shmi_rwmutex {
     pthread_mutex_t registry;
     uint32_t waiting, due; /* guarded by: registry; registered in this epoch; let in and not aware of it */
     uint64_t epoch;        /* guarded by: registry; grants so far */
+    uint32_t upgradable;   /* SHMI_upNot and its like: the words cannot tell an upgradable hold from a writer between two steps */
     uint32_t stuck;        /* the gate that the last look found closed although nobody reads */
     int64_t looked_readers, looked_writer;
 };
@@ -14915,17 +14929,14 @@ SHMI_FN int shmi_rw_rlock(struct shmi_rwmutex *m, int64_t abs)
     return SHMI_LIKELY(shmi_rw_gate(m) == 0) ? 0 : shmi_rw_rlock_slow(m, abs);
 }
 
-/* Keeps readers out from now on. This thread has the writers' mutex. EBUSY: a dead process
- * keeps the gate. */
-SHMI_FN int shmi_rw_close_gate(struct shmi_rwmutex *m, const char *op)
+/* Deals with a dead process that keeps the gate; 0: the gate is open. This thread has the writers' mutex. EBUSY: the dead
+ * process is not gone. */
+SHMI_FN int shmi_rw_settle_gate(struct shmi_rwmutex *m, const char *op)
 {
     for (;;) {
         uint32_t g = shmi_rw_gate(m);
         if (g == 0) {
-            if (shmi_cas32(&m->w->gate, 0, shmi_rw_closed_by_us(m))) {
-                SHMSYNC_CRASHPOINT("rwmutex.lock.closed");
-                return 0;
-            }
+            return 0;
         } else if (shmi_rw_valid(g) && shmi_rw_taken(g)) {
             /* Who closes it has the mutex, and we have that. */
             if (!shmi_dead(m->a, shmi_rw_who(g)))
@@ -14937,17 +14948,33 @@ SHMI_FN int shmi_rw_close_gate(struct shmi_rwmutex *m, const char *op)
         }
     }
 }
-
-/* shmi_rw_close_gate, which waits while a dead process keeps the gate. */
-SHMI_FN int shmi_rw_close_gate_wait(struct shmi_rwmutex *m, const char *op, int64_t abs)
+/* Keeps readers out from now on. This thread has the writers' mutex. EBUSY: a dead process
+ * keeps the gate. */
+SHMI_FN int shmi_rw_close_gate(struct shmi_rwmutex *m, const char *op)
 {
     int err;
-    while ((err = shmi_rw_close_gate(m, op)) == EBUSY) {
+    while ((err = shmi_rw_settle_gate(m, op)) == 0)
+        if (shmi_cas32(&m->w->gate, 0, shmi_rw_closed_by_us(m))) {
+            SHMSYNC_CRASHPOINT("rwmutex.lock.closed");
+            break;
+        }
+    return err;
+}
+
+/* Calls f, and calls it again after each time that a dead process keeps the gate and is gone then. */
+SHMI_FN int shmi_rw_until_settled(struct shmi_rwmutex *m, const char *op, int64_t abs, int (*f)(struct shmi_rwmutex *m, const char *op))
+{
+    int err;
+    while ((err = f(m, op)) == EBUSY) {
         uint32_t g = shmi_rw_gate(m);
         if (shmi_rw_kept(m, g) && (err = shmi_await_gone(m->a, shmi_rw_who(g), op, m->called, abs)) != 0)
             break;
     }
     return err;
+}
+SHMI_FN int shmi_rw_close_gate_wait(struct shmi_rwmutex *m, const char *op, int64_t abs)
+{
+    return shmi_rw_until_settled(m, op, abs, shmi_rw_close_gate);
 }
 
 /* Lets in all readers that sleep. This thread has the writers' mutex, and has opened the gate: nobody else may grant. */
@@ -15045,8 +15072,8 @@ SHMI_FN int shmi_rw_drained(struct shmi_rwmutex *m, const char *op, int64_t abs)
     return err;
 }
 
-/* Waits until no reader is in, and then has m. On failure it gives all back. */
-SHMI_FN int shmi_rw_drain(struct shmi_rwmutex *m, const char *op, int64_t abs)
+/* Waits until no reader is in, and then has m. On failure it opens the gate and keeps the writers' mutex. */
+SHMI_FN int shmi_rw_drain_gate(struct shmi_rwmutex *m, const char *op, int64_t abs)
 {
     int err;
     do {
@@ -15060,8 +15087,29 @@ SHMI_FN int shmi_rw_drain(struct shmi_rwmutex *m, const char *op, int64_t abs)
     } while (err == 0);
     SHMSYNC_CRASHPOINT("rwmutex.lock.leaving");
     shmi_rw_reopen(m);
-    shmi_mutex_unlock(&m->writers);
     return err;
+}
+/* shmi_rw_drain_gate, which gives the writers' mutex back on failure. */
+SHMI_FN int shmi_rw_drain(struct shmi_rwmutex *m, const char *op, int64_t abs)
+{
+    int err = shmi_rw_drain_gate(m, op, abs);
+    if (err != 0)
+        shmi_mutex_unlock(&m->writers);
+    return err;
+}
+/* Has m if no reader is in; EBUSY: one is, and the gate is open. This thread has the writers' mutex. */
+SHMI_FN int shmi_rw_try_drained(struct shmi_rwmutex *m, const char *op)
+{
+    /* A look first: who tries in a loop need not close the gate to readers. */
+    int err = shmi_rw_first_reader(m, 1) != 0 ? EBUSY : shmi_rw_close_gate(m, op);
+    if (err != 0)
+        return err;
+    if (shmi_rw_first_reader(m, 1) == 0 && shmi_cas32(&m->w->gate, shmi_rw_closed_by_us(m), m->a->self)) {
+        SHMSYNC_CRASHPOINT("rwmutex.lock.acquired");
+        return 0;
+    }
+    shmi_rw_reopen(m);
+    return EBUSY;
 }
 
 SHMI_FN int shmi_rw_lock(struct shmi_rwmutex *m, int64_t abs)
@@ -15084,8 +15132,8 @@ SHMI_FN int shmi_rw_lock(struct shmi_rwmutex *m, int64_t abs)
     }
 }
 
-/* Ends a write hold. */
-SHMI_FN int shmi_rw_open(struct shmi_rwmutex *m, const char *op)
+/* Opens the gate that this process holds, lets waiting readers in, and keeps the writers' mutex. */
+SHMI_FN int shmi_rw_open_gate(struct shmi_rwmutex *m, const char *op)
 {
     uint32_t g;
     int err = shmi_use(m->a, op);
@@ -15097,7 +15145,13 @@ SHMI_FN int shmi_rw_open(struct shmi_rwmutex *m, const char *op)
     }
     SHMSYNC_CRASHPOINT("rwmutex.unlock.opened");
     shmi_rw_let_in(m);
-    return shmi_mutex_unlock(&m->writers);
+    return 0;
+}
+/* Ends a write hold. */
+SHMI_FN int shmi_rw_open(struct shmi_rwmutex *m, const char *op)
+{
+    int err = shmi_rw_open_gate(m, op);
+    return err != 0 ? err : shmi_mutex_unlock(&m->writers);
 }
 
 SHMI_FN int shmi_rw_recover(struct shmi_rwmutex *m, const char *op, int64_t abs, int (*repair)(void *), void *arg)
@@ -15149,6 +15203,59 @@ SHMI_FN int shmi_rw_recover(struct shmi_rwmutex *m, const char *op, int64_t abs,
     return shmi_mutex_unlock(&m->writers);
 }
 
+/* What this process has of an upgradable hold: nothing, the hold, or a call of upgrade under way. */
+enum { SHMI_upNot, SHMI_upHeld, SHMI_upUpgrading };
+
+SHMI_FN void shmi_rw_become_upgradable(struct shmi_rwmutex *m)
+{
+    shmi_st32(&m->upgradable, SHMI_upHeld);
+    SHMSYNC_CRASHPOINT("rwmutex.upgradable.acquired");
+}
+SHMI_FN int shmi_rw_lock_upgradable(struct shmi_rwmutex *m, int64_t abs)
+{
+    const char *op = "rwmutex.lock_upgradable";
+    int err;
+    for (;;) {
+        err = shmi_mutex_lock(&m->writers, abs);
+        if (err != 0)
+            return err;
+        SHMSYNC_CRASHPOINT("rwmutex.lock.queued");
+        err = shmi_rw_until_settled(m, op, abs, shmi_rw_settle_gate);
+        if (err == 0) {
+            shmi_rw_become_upgradable(m);
+            return 0;
+        }
+        shmi_mutex_unlock(&m->writers);
+        if (err != EOWNERDEAD || m->repair == NULL)
+            return err;
+        err = shmi_rw_recover(m, op, abs, m->repair, m->repair_arg);
+        if (err != 0)
+            return err;
+    }
+}
+/* Takes the upgradable hold of this process, and leaves next in its place; EPERM: there is none. */
+SHMI_FN int shmi_rw_end_upgradable(struct shmi_rwmutex *m, const char *op, uint32_t next)
+{
+    int err = shmi_use(m->a, op);
+    if (err != 0)
+        return err;
+    if (!shmi_cas32(&m->upgradable, SHMI_upHeld, next))
+        return shmi_fail(EPERM, op, m->called, "this process has no upgradable hold; gate %#x", shmi_rw_gate(m));
+    return 0;
+}
+SHMI_FN int shmi_rw_upgrade(struct shmi_rwmutex *m, int64_t abs)
+{
+    const char *op = "rwmutex.upgrade";
+    int err = shmi_rw_end_upgradable(m, op, SHMI_upUpgrading);
+    if (err != 0)
+        return err;
+    err = shmi_rw_close_gate(m, op);
+    if (err == 0)
+        err = shmi_rw_drain_gate(m, op, abs);
+    shmi_st32(&m->upgradable, err == 0 ? SHMI_upNot : SHMI_upHeld);
+    return err;
+}
+
 SHMI_FN int shmi_rw_repaired(void *arg)
 {
     (void)arg;
@@ -15196,6 +15303,10 @@ SHMI_FN void *shmi_rw_build(shmsync_arena *a, const shmi_object *o, const void *
     do
         high = shmi_ld32(&m->w->high);
     while (high < a->my_slot && !shmi_cas32(&m->w->high, high, a->my_slot));
+    /* An upgradable hold outlives the handles. This is the first one: no call of this process is under way. */
+    high = shmi_ld32(&m->w->writers.owner);
+    if (shmi_rw_gate(m) == 0 && shmi_owner_valid(high) && shmi_owner_name(high) == a->self && shmi_owner_held(high))
+        m->upgradable = SHMI_upHeld;
     return m;
 }
 SHMI_FN void shmi_rw_end(void *handle)
@@ -15270,17 +15381,9 @@ int shmsync_rwmutex_trylock(shmsync_rwmutex *lock)
     int err = shmi_mutex_trylock(&m->writers);
     if (err != 0)
         return err;
-    /* A look first: who tries in a loop need not close the gate to readers. */
-    err = shmi_rw_first_reader(m, 1) != 0 ? EBUSY : shmi_rw_close_gate(m, "rwmutex.trylock");
-    if (err == 0) {
-        if (shmi_rw_first_reader(m, 1) == 0 && shmi_cas32(&m->w->gate, shmi_rw_closed_by_us(m), m->a->self)) {
-            SHMSYNC_CRASHPOINT("rwmutex.lock.acquired");
-            return 0;
-        }
-        shmi_rw_reopen(m);
-        err = EBUSY;
-    }
-    shmi_mutex_unlock(&m->writers);
+    err = shmi_rw_try_drained(m, "rwmutex.trylock");
+    if (err != 0)
+        shmi_mutex_unlock(&m->writers);
     return err;
 }
 int shmsync_rwmutex_unlock(shmsync_rwmutex *m) { return shmi_rw_open(m->impl, "rwmutex.unlock"); }
@@ -15338,6 +15441,65 @@ int shmsync_rwmutex_downgrade(shmsync_rwmutex *lock)
     if (err != 0)
         shmi_rw_take_back(m);
     return err;
+}
+int shmsync_rwmutex_lock_upgradable(shmsync_rwmutex *m) { return shmi_rw_lock_upgradable(m->impl, 0); }
+int shmsync_rwmutex_timed_lock_upgradable(shmsync_rwmutex *m, const struct timespec *abs_monotonic)
+{
+    int64_t ns;
+    int err = shmi_deadline(abs_monotonic, &ns);
+    return err != 0 ? err : shmi_rw_lock_upgradable(m->impl, ns);
+}
+int shmsync_rwmutex_try_lock_upgradable(shmsync_rwmutex *lock)
+{
+    struct shmi_rwmutex *m = lock->impl;
+    int err = shmi_mutex_trylock(&m->writers);
+    if (err != 0)
+        return err;
+    err = shmi_rw_settle_gate(m, "rwmutex.try_lock_upgradable");
+    if (err == 0)
+        shmi_rw_become_upgradable(m);
+    else
+        shmi_mutex_unlock(&m->writers);
+    return err;
+}
+int shmsync_rwmutex_unlock_upgradable(shmsync_rwmutex *m)
+{
+    int err = shmi_rw_end_upgradable(m->impl, "rwmutex.unlock_upgradable", SHMI_upNot);
+    return err != 0 ? err : shmi_mutex_unlock(&m->impl->writers);
+}
+int shmsync_rwmutex_upgrade(shmsync_rwmutex *m) { return shmi_rw_upgrade(m->impl, 0); }
+int shmsync_rwmutex_timed_upgrade(shmsync_rwmutex *m, const struct timespec *abs_monotonic)
+{
+    int64_t ns;
+    int err = shmi_deadline(abs_monotonic, &ns);
+    return err != 0 ? err : shmi_rw_upgrade(m->impl, ns);
+}
+int shmsync_rwmutex_try_upgrade(shmsync_rwmutex *lock)
+{
+    struct shmi_rwmutex *m = lock->impl;
+    int err = shmi_rw_end_upgradable(m, "rwmutex.try_upgrade", SHMI_upUpgrading);
+    if (err != 0)
+        return err;
+    err = shmi_rw_try_drained(m, "rwmutex.try_upgrade");
+    shmi_st32(&m->upgradable, err == 0 ? SHMI_upNot : SHMI_upHeld);
+    return err;
+}
+int shmsync_rwmutex_downgrade_to_upgradable(shmsync_rwmutex *m)
+{
+    int err = shmi_rw_open_gate(m->impl, "rwmutex.downgrade_to_upgradable");
+    if (err == 0)
+        shmi_rw_become_upgradable(m->impl);
+    return err;
+}
+int shmsync_rwmutex_downgrade_to_read(shmsync_rwmutex *m)
+{
+    int err = shmi_rw_end_upgradable(m->impl, "rwmutex.downgrade_to_read", SHMI_upNot);
+    if (err != 0)
+        return err;
+    /* The reader is counted first: the next writer, which takes the mutex after that, sees it. */
+    shmi_add64(m->impl->mine, SHMI_READER_ONE);
+    SHMSYNC_CRASHPOINT("rwmutex.upgradable.reader_added");
+    return shmi_mutex_unlock(&m->impl->writers);
 }
 int shmsync_rwmutex_recover(shmsync_rwmutex *m, int (*repair)(void *), void *arg)
 {

@@ -52,7 +52,18 @@ var fuzzedKinds = []struct {
 	}},
 	{"rwmutex", func(a *arena.Arena) (fuzzedBody, error) {
 		x, err := prims.OpenRWMutex(a, "", nil)
-		return fuzzedReaders(x, fuzzedLock(x)), err
+		b := fuzzedReaders(x, fuzzedLock(x))
+		b.waits["LockUpgradableContext"] = func(ctx context.Context) {
+			if x.LockUpgradableContext(ctx) == nil {
+				if x.UpgradeContext(ctx) == nil {
+					x.DowngradeToUpgradable()
+				}
+				x.UnlockUpgradable()
+			}
+		}
+		b.calls["TryUpgrade"] = func() { x.TryUpgrade() }
+		b.calls["DowngradeToRead"] = x.DowngradeToRead
+		return b, err
 	}},
 	{"rwspinlock", func(a *arena.Arena) (fuzzedBody, error) {
 		x, err := prims.OpenRWSpinLock(a, "", nil)

@@ -16,7 +16,9 @@ import (
 )
 
 // RWMutex is a reader/writer mutual exclusion lock between processes: it is
-// held by any number of readers or by one writer. It is held by a process: a
+// held by any number of readers or by one writer. One process may hold it
+// upgradable: it reads beside the other readers, and can become the writer without
+// letting another writer in between. A hold belongs to a process: a
 // goroutine may lock it and another of the same process unlock it. It is not
 // recursive: a goroutine that reads must not read again, since a writer that
 // came in between waits for the first and keeps out the second.
@@ -32,27 +34,53 @@ import (
 //
 //   - A reader that sleeps is passed by one writer at most: the one that it
 //     sleeps for.
+//
 //   - A writer is passed by no reader once it has its turn. Among writers it is as
 //     with a [Mutex]: they barge, and one that has lost for a millisecond is
 //     handed the next turn.
+//
+//   - An upgradable hold takes a turn among the writers and leaves the gate open:
+//     writers and other upgradable holds wait for it, readers do not. Upgrade closes
+//     the gate and waits for the readers that are in, as a writer does.
 //
 // Across the death of a writer the count begins anew. A writer whose process does
 // not run for a tenth of a second, as one that is stopped, is passed by readers
 // where only it is in their way: its gate is opened, and it closes the gate again.
 // What is held is never taken away from the living.
 //
+// # From one hold to another
+//
+// No other writer comes in between.
+//
+//	from        to          call
+//	none        reading     RLock, RLockContext, TryRLock
+//	none        upgradable  LockUpgradable, LockUpgradableContext, TryLockUpgradable
+//	none        writing     Lock, LockContext, TryLock
+//	upgradable  writing     Upgrade, UpgradeContext, TryUpgrade
+//	upgradable  reading     DowngradeToRead
+//	writing     upgradable  DowngradeToUpgradable
+//	writing     reading     Downgrade
+//
+// RUnlock, UnlockUpgradable and Unlock give the holds back. A read hold becomes no
+// other: two readers that both wanted to write would wait for each other.
+//
 // # When a process dies
 //
-// Its read holds are taken back, and no others. If it was waiting to write, the
-// next one goes on. If it was writing, the lock becomes by its [Policy] owner-dead
-// for readers and writers until Recover, or free.
+// Its read holds are taken back, and no others. An upgradable hold counts as a
+// read hold: nothing was written, so nobody is told, whatever the policy. If the
+// process was waiting to write or to upgrade, the next one goes on. If it was
+// writing, the lock becomes by its [Policy] owner-dead for readers and writers until
+// Recover, or free.
 //
 // In the terminology of the Go memory model, and across processes: for n < m
 // the n'th call of Unlock synchronizes before the m'th call of Lock returns. For
 // every call of RLock there is an n such that the n'th call of Unlock
 // synchronizes before that call returns, and the call of RUnlock that goes with
-// it synchronizes before the n+1'th call of Lock returns. Downgrade counts as an
-// Unlock and an RLock. A release by a death synchronizes before the call that
+// it synchronizes before the n+1'th call of Lock returns. Upgrade counts as a Lock,
+// and Downgrade as an Unlock and an RLock. Among Lock and Unlock, LockUpgradable
+// counts as a Lock, and UnlockUpgradable and DowngradeToRead as an Unlock; an
+// earlier RUnlock does not synchronize before LockUpgradable, nor UnlockUpgradable
+// before a later RLock. A release by a death synchronizes before the call that
 // reports it, or that gets the lock, likewise.
 type RWMutex struct {
 	// The fast paths fit the compiler's budget for inlining only with plain
@@ -87,11 +115,15 @@ type RWMutex struct {
 // read. A grant lets in all that are registered, so it is one number that tells
 // them apart: a goroutine was let in when the epoch is not any more the one in
 // which it registered.
+//
+// It also tells whether this process has the upgradable hold.
 type readerRegistry struct {
 	sync.Mutex
-	waiting uint32 // guarded by: Mutex; registered in this epoch
-	due     uint32 // guarded by: Mutex; let in, and not aware of it yet
-	epoch   uint64 // guarded by: Mutex; grants so far
+	upgradable atomic.Uint32 // upgradableNot and its like
+	known      bool          // guarded by: Mutex; upgradable says what earlier handles left
+	waiting    uint32        // guarded by: Mutex; registered in this epoch
+	due        uint32        // guarded by: Mutex; let in, and not aware of it yet
+	epoch      uint64        // guarded by: Mutex; grants so far
 }
 
 // RWMutexOptions says how a RWMutex is created, and what this process does with
@@ -101,8 +133,8 @@ type RWMutexOptions struct {
 	// for a new object and whatever it has for one that exists. When it is set
 	// and the object has another, opening fails.
 	Policy Policy
-	// Repair, if set, is called by this process's Lock, LockContext, RLock and
-	// RLockContext when they meet the death of a writer, with the lock held for
+	// Repair, if set, is called by this process's Lock, LockContext, LockUpgradable,
+	// LockUpgradableContext, RLock and RLockContext when they meet the death of a writer, with the lock held for
 	// writing: they go on when it returns nil, and otherwise fail with
 	// ErrNotRecoverable as Recover would. It is this handle's own and not
 	// stored.
@@ -206,6 +238,7 @@ func buildRWMutex(a *arena.Arena, o arena.Object, opt *RWMutexOptions) (*RWMutex
 		Line: m.bellWriter.Line, Object: o, Word: o.Body + rwmutexWriterOff, All: true, Look: m.lookWriter,
 	})
 	m.moveIn()
+	m.knowUpgradable()
 	return m, nil
 }
 
@@ -326,13 +359,17 @@ func (m *RWMutex) Spin() time.Duration {
 // RWMutexState is what State tells.
 type RWMutexState struct {
 	Held    bool              // somebody writes, or repairs
-	Owner   *shmsync.Identity // who writes or waits for the readers to leave, or whose death left it; nil when nobody or unknown
+	Owner   *shmsync.Identity // who writes, waits for the readers to leave, or has the upgradable hold, or whose death left it; nil when nobody or unknown
 	Readers int               // read holds of all living processes
 	Waiting int               // goroutines of all living processes that wait to read
-	Closed  bool              // a writer waits for the readers to leave
-	Queued  bool              // writers may be waiting for a writer
-	Err     error             // why nobody can lock it: nil, ErrOwnerDead, ErrNotRecoverable or ErrCorrupt
-	Word    string            // the gate in words
+	Closed  bool              // a writer, or an Upgrade, waits for the readers to leave
+	// Upgradable says that a process has the upgradable hold. It is also true for the
+	// moment in which a writer has its turn and has not closed the gate yet, or has
+	// opened the gate and still has its turn.
+	Upgradable bool
+	Queued     bool   // writers may be waiting for a writer
+	Err        error  // why nobody can lock it: nil, ErrOwnerDead, ErrNotRecoverable or ErrCorrupt
+	Word       string // the gate in words
 }
 
 // State looks at m without locking it. What it tells may be over when it
@@ -353,6 +390,9 @@ func (m *RWMutex) State() RWMutexState {
 	if n := g.name(); n != 0 {
 		s.Owner = m.a.Who(n)
 	}
+	if n := m.upgrader(); n != 0 {
+		s.Upgradable, s.Owner = true, m.a.Who(n)
+	}
 	switch {
 	case !g.valid():
 		s.Err = shmsync.ErrCorrupt
@@ -368,6 +408,9 @@ func (m *RWMutex) State() RWMutexState {
 // String renders the state on one line.
 func (m *RWMutex) String() string {
 	s := m.State()
+	if n := m.upgrader(); n != 0 {
+		s.Word += ", held upgradable by " + n.String()
+	}
 	return fmt.Sprintf("rwmutex %s: %s, %d reading, %d waiting", objectName(m.object), s.Word, s.Readers, s.Waiting)
 }
 

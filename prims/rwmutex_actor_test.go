@@ -58,6 +58,16 @@ type rwPair struct {
 	Torn     atomic.Int64 // how often somebody saw them differ
 	Reads    atomic.Int64
 	Inside   atomic.Int64 // who is in: readers count 1, a writer 1<<20
+	Upgrade  atomic.Int64 // how many hold it upgradable
+}
+
+// upgradable runs f with the upgradable hold, and checks that nobody else has it.
+func (p *rwPair) upgradable(f func()) {
+	if p.Upgrade.Add(1) != 1 {
+		p.Torn.Add(1)
+	}
+	f()
+	p.Upgrade.Add(-1)
 }
 
 func (p *rwPair) read() {
@@ -112,6 +122,24 @@ func (s *stage) performRWMutex(ctx context.Context, o order, a *answer) error {
 		m.RUnlock()
 	case "rwdowngrade":
 		m.Downgrade()
+	case "rwulock":
+		m.LockUpgradable()
+	case "rwulockctx":
+		return m.LockUpgradableContext(ctx)
+	case "rwtryulock":
+		a.OK = m.TryLockUpgradable()
+	case "rwuunlock":
+		m.UnlockUpgradable()
+	case "rwupgrade":
+		m.Upgrade()
+	case "rwupgradectx":
+		return m.UpgradeContext(ctx)
+	case "rwtryupgrade":
+		a.OK = m.TryUpgrade()
+	case "rwdowngradeu": // writing to upgradable
+		m.DowngradeToUpgradable()
+	case "rwdowngrader": // upgradable to reading
+		m.DowngradeToRead()
 	case "rwrecover": // N: 0 succeeds, 1 fails, 2 panics, 3 fails when its context ends
 		return m.Recover(ctx, func() error {
 			a.OK = true // the repair has run
@@ -140,7 +168,7 @@ func (s *stage) performRWMutex(ctx context.Context, o order, a *answer) error {
 		return m.Close()
 	case "rwleft":
 		a.Text = m.Left()
-	case "rwmix": // Token goroutines that do N steps each: 90 of 100 read, 5 write, 4 try to read, 1 tries to write
+	case "rwmix": // Token goroutines that do N steps each: 86 of 100 read, 4 hold upgradable, 5 write, 4 try to read, 1 tries to write
 		p, err := arena.Value[rwPair](s.a, "pair")
 		if err != nil {
 			return err
@@ -151,10 +179,39 @@ func (s *stage) performRWMutex(ctx context.Context, o order, a *answer) error {
 			wg.Go(func() {
 				for range o.N {
 					switch k := rand.IntN(100); {
-					case k < 90:
+					case k < 86:
 						m.RLock()
 						p.read()
 						m.RUnlock()
+					case k < 90:
+						if !m.TryLockUpgradable() {
+							m.LockUpgradable()
+						}
+						p.upgradable(func() {
+							p.read()
+							if k == 86 && m.TryUpgrade() || k == 87 {
+								if k == 87 {
+									m.Upgrade()
+								}
+								p.write()
+								writes.Add(1)
+								m.DowngradeToUpgradable()
+								p.read()
+							}
+						})
+						switch k {
+						case 88:
+							m.DowngradeToRead()
+							p.read()
+							m.RUnlock()
+						case 89:
+							m.Upgrade()
+							p.write()
+							writes.Add(1)
+							m.Unlock()
+						default:
+							m.UnlockUpgradable()
+						}
 					case k < 95:
 						m.Lock()
 						p.write()

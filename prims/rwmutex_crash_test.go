@@ -34,6 +34,7 @@ type rwGuarded struct {
 	Tag      atomic.Uint64 // of the last writer
 	One, Two atomic.Int64  // the same, but under a writer
 	Victims  atomic.Int64  // turns of processes that are to be killed
+	Upgrader atomic.Uint64 // the tag of the last upgrader
 }
 
 type rwSite struct {
@@ -91,6 +92,54 @@ func (s *rwSite) writes(k int) {
 	g.Two.Store(n)
 }
 
+// upgrades goes from an upgradable hold to others. It reports false if it gave up
+// by ctx.
+func (s *rwSite) upgrades(ctx context.Context, k int) bool {
+	m, g := s.locks[k], &s.guarded[k]
+	tag := s.tag.Add(1)
+	g.Upgrader.Store(tag)
+	alone := func() {
+		if g.Upgrader.Load() != tag {
+			s.fail(fmt.Errorf("lock %d: two hold it upgradable: %v", k, m))
+		}
+	}
+	s.reads(k)
+	alone()
+	way := rand.IntN(4)
+	if way == 0 {
+		m.UnlockUpgradable()
+		return true
+	}
+	if way == 1 {
+		m.DowngradeToRead()
+		s.reads(k)
+		m.RUnlock()
+		return true
+	}
+	if !m.TryUpgrade() {
+		if err := m.UpgradeContext(ctx); err != nil {
+			if err != context.DeadlineExceeded {
+				s.fail(err)
+			}
+			s.reads(k)
+			alone()
+			m.UnlockUpgradable()
+			return false
+		}
+	}
+	s.writes(k)
+	alone()
+	if way == 2 {
+		m.Unlock()
+		return true
+	}
+	m.DowngradeToUpgradable()
+	s.reads(k)
+	alone()
+	m.UnlockUpgradable()
+	return true
+}
+
 // turn has a hold once, whatever has become of the lock. It reports false if it
 // gave up by limit.
 func (s *rwSite) turn(k int, write, down bool, limit time.Duration) bool {
@@ -100,11 +149,16 @@ func (s *rwSite) turn(k int, write, down bool, limit time.Duration) bool {
 		ctx, cancel = context.WithTimeout(ctx, limit)
 	}
 	defer cancel()
-	verb := m.RLockContext
+	verb, upgrade := m.RLockContext, write && rand.IntN(3) == 0
 	if write {
 		verb = m.LockContext
 	}
+	if upgrade {
+		verb = m.LockUpgradableContext
+	}
 	switch err := verb(ctx); {
+	case err == nil && upgrade:
+		return s.upgrades(ctx, k)
 	case err == nil && !write:
 		s.reads(k)
 		m.RUnlock()

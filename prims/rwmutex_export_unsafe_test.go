@@ -14,7 +14,7 @@ import (
 // not closed the gate yet is only passing through the writers' mutex.
 func (m *RWMutex) Waiters() int {
 	n := m.readers.Waiting() + m.writer.Waiting()
-	if gateWord(m.gate.Load()) != gateOpen {
+	if gateWord(m.gate.Load()) != gateOpen || m.upgrader() != 0 {
 		n += m.writers.queue.Waiting()
 	}
 	return n
@@ -37,6 +37,9 @@ func (m *RWMutex) Left() string {
 		if w := readerWord(m.words.line(i).Load()); w != w.cleared() {
 			return s + ", " + w.name(i).String() + " " + w.String()
 		}
+	}
+	if m.registry.upgradable.Load() != upgradableNot {
+		return s + ", and the registry tells of an upgradable hold"
 	}
 	m.registry.Lock()
 	defer m.registry.Unlock()
@@ -103,5 +106,6 @@ func ForgetRWMutex(m *RWMutex) {
 	m.registry.Lock()
 	defer m.registry.Unlock()
 	m.registry.waiting, m.registry.due = 0, 0
+	m.registry.upgradable.Store(upgradableNot)
 	m.registry.epoch++
 }

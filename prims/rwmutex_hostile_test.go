@@ -78,6 +78,24 @@ func hostileRWMutex(t testing.TB, h *hostile, bytes []byte) {
 			mistake(m.RUnlock)
 		}
 	})
+	try("LockUpgradableContext", func(ctx context.Context) {
+		if m.LockUpgradableContext(ctx) == nil {
+			mistake(m.UnlockUpgradable)
+		}
+	})
+	try("UpgradeContext", func(ctx context.Context) {
+		if m.TryLockUpgradable() {
+			if m.TryUpgrade() {
+				mistake(m.DowngradeToUpgradable)
+			}
+			if m.UpgradeContext(ctx) == nil {
+				mistake(m.Unlock)
+			} else {
+				mistake(m.DowngradeToRead)
+			}
+		}
+	})
+	try("UnlockUpgradable", func(context.Context) { m.UnlockUpgradable() })
 	try("some of each", func(ctx context.Context) {
 		var wg sync.WaitGroup
 		for i := range 4 {
@@ -85,6 +103,8 @@ func hostileRWMutex(t testing.TB, h *hostile, bytes []byte) {
 				lock, unlock := m.LockContext, m.Unlock
 				if i%2 == 0 {
 					lock, unlock = m.RLockContext, m.RUnlock
+				} else if i == 3 {
+					lock, unlock = m.LockUpgradableContext, m.UnlockUpgradable
 				}
 				if lock(ctx) == nil {
 					mistake(unlock)
@@ -119,7 +139,8 @@ func hostileRWMutex(t testing.TB, h *hostile, bytes []byte) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience())
 	defer cancel()
 	require.NoError(t, m.LockContext(ctx), "%x", bytes)
-	m.Unlock()
+	m.DowngradeToUpgradable()
+	m.UnlockUpgradable()
 	require.NoError(t, m.RLockContext(ctx), "%x", bytes)
 	m.RUnlock()
 	m.Close()
@@ -162,8 +183,17 @@ func TestScribbledRWMutex(t *testing.T) {
 					ctx, cancel := context.WithTimeout(context.Background(), hostilePatience)
 					defer cancel()
 					lock, unlock := m.LockContext, m.Unlock
-					if i%3 != 0 {
+					switch i % 6 {
+					case 1, 2, 4:
 						lock, unlock = m.RLockContext, m.RUnlock
+					case 5:
+						lock = m.LockUpgradableContext
+						unlock = func() {
+							if m.UpgradeContext(ctx) == nil {
+								m.DowngradeToUpgradable()
+							}
+							m.UnlockUpgradable()
+						}
 					}
 					if lock(ctx) == nil {
 						defer func() { recover() }()

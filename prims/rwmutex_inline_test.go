@@ -19,7 +19,7 @@ import (
 // RLock and RUnlock are inlined into their callers.
 func TestRWMutexInlining(t *testing.T) {
 	out := goTool(t, "build", "-gcflags=-m=2", ".")
-	for _, f := range []string{"(*RWMutex).RLock", "(*RWMutex).RLockContext", "(*RWMutex).RUnlock", "(*RWMutex).Lock", "(*RWMutex).Unlock"} {
+	for _, f := range []string{"(*RWMutex).RLock", "(*RWMutex).RLockContext", "(*RWMutex).RUnlock", "(*RWMutex).Lock", "(*RWMutex).Unlock", "(*RWMutex).LockUpgradable"} {
 		require.Regexp(t, `can inline `+regexp.QuoteMeta(f)+` with cost`, out)
 	}
 	for _, f := range []string{"(*RWMutex).rlockSlow", "(*RWMutex).rlockOrPanic", "(*RWMutex).runlockSlow", "(*RWMutex).lock"} {
@@ -48,6 +48,22 @@ func TestRWMutexAllocations(t *testing.T) {
 		"TryLock":      func() { m.TryLock(); m.Unlock() },
 		"Try no":       func() { m.Lock(); m.TryRLock(); m.TryLock(); m.Unlock() },
 		"Downgrade":    func() { m.Lock(); m.Downgrade(); m.RUnlock() },
+		"Upgradable":   func() { m.LockUpgradable(); m.UnlockUpgradable(); m.TryLockUpgradable(); m.UnlockUpgradable() },
+		"Upgrade": func() {
+			m.LockUpgradableContext(ctx)
+			m.Upgrade()
+			m.DowngradeToUpgradable()
+			m.TryUpgrade()
+			m.Unlock()
+		},
+		"Upgrade no": func() {
+			m.RLock()
+			m.LockUpgradable()
+			m.TryUpgrade()
+			m.DowngradeToRead()
+			m.RUnlock()
+			m.RUnlock()
+		},
 	} {
 		require.Zero(t, testing.AllocsPerRun(1000, fn), name)
 	}

@@ -61,11 +61,20 @@ func inspectRWMutex(a *arena.Arena, o arena.Object) arena.Inspection {
 	if q := ownerWord(w.writers.owner.Load()); !q.free() {
 		i.word("writers", uint64(q), "%v", q)
 		if h := ownerHold(q); h.Owner != 0 && (!g.taken() || g.name() != h.Owner) {
-			h.Note = "the writers' turn"
-			if h.Mode == arena.HoldExclusive {
-				h.Mode = arena.HoldClosing
+			switch {
+			case h.Mode != arena.HoldExclusive:
+				h.Note = "the writers' turn"
+			case g == gateOpen:
+				// A writer that is between two steps looks the same for a moment.
+				h.Mode, h.Note = arena.HoldUpgradable, ""
+			default:
+				h.Mode, h.Note = arena.HoldClosing, "the writers' turn"
 			}
 			writers = i.hold(h)
+			if h.Mode == arena.HoldUpgradable {
+				i.date(writers, countsOf(a, &w.writers.counts))
+				i.State += fmt.Sprintf(", held upgradable by %v", h.Owner)
+			}
 		}
 	}
 	i.waits(at(rwmutexReadersOff, rwmutexReadersHub), "read", gate)

@@ -69,6 +69,29 @@ func init() {
 				for !m.TryLock() {
 				}
 			}, func() { m.Downgrade(); sum := plain; _ = sum; m.RUnlock() })
+			write(func() {
+				m.LockUpgradable()
+				sum.Add(int64(plain))
+				m.Upgrade()
+			}, m.Unlock)
+			write(func() {
+				for !m.TryLockUpgradable() {
+				}
+				for !m.TryUpgrade() {
+				}
+			}, func() {
+				m.DowngradeToUpgradable()
+				sum.Add(int64(plain))
+				m.DowngradeToRead()
+				sum.Add(int64(plain))
+				m.RUnlock()
+			})
+		case "upgraders among themselves":
+			write(m.LockUpgradable, m.UnlockUpgradable)
+			write(m.LockUpgradable, m.UnlockUpgradable)
+		case "an upgrader that writes":
+			read(m.RLock)
+			write(m.LockUpgradable, m.UnlockUpgradable)
 		case "a writer that reads":
 			read(m.RLock)
 			write(m.RLock, m.RUnlock)
@@ -92,6 +115,7 @@ func TestRWMutexRaceDetector(t *testing.T) {
 	}
 	for how, code := range map[string]int{
 		"guarded": 0, "a writer that reads": raceExit, "two writers that read": raceExit, "a reader beside": raceExit,
+		"upgraders among themselves": 0, "an upgrader that writes": raceExit,
 	} {
 		t.Run(how, func(t *testing.T) {
 			a := newArena(t, nil)

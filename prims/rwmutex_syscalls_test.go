@@ -52,10 +52,26 @@ func init() {
 				m.Unlock()
 				m.TryLock()
 				m.Unlock()
+				m.LockUpgradable()
+				m.TryRLock()
+				m.TryUpgrade()
+				m.RUnlock()
+				m.Upgrade()
+				m.DowngradeToUpgradable()
+				m.UpgradeContext(ctx)
+				m.DowngradeToUpgradable()
+				m.DowngradeToRead()
+				m.TryLockUpgradable()
+				m.RUnlock()
+				m.UnlockUpgradable()
 			}
 		case "a reader waits":
 			m.Lock()
 			m.RLock() // sleeps
+		case "an upgrader waits":
+			m.RLock()
+			m.LockUpgradable()
+			m.Upgrade() // sleeps
 		case "a writer waits":
 			m.RLock()
 			m.Lock() // sleeps
@@ -68,7 +84,7 @@ func init() {
 
 // Where nobody waits there is no system call: the kernel would kill for one.
 func TestRWMutexNoSyscalls(t *testing.T) {
-	for _, how := range []string{"uncontended", "a reader waits", "a writer waits"} {
+	for _, how := range []string{"uncontended", "a reader waits", "a writer waits", "an upgrader waits"} {
 		t.Run(how, func(t *testing.T) {
 			a := newArena(t, nil)
 			p := proctest.Start(t, "rwmutex/syscalls", proctest.Params(struct{ Arena, How string }{nameOf(a), how}))

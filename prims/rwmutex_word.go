@@ -95,19 +95,22 @@ func (w readerWord) String() string {
 //
 //	kind  name  meaning                                              left by
 //	0     0     open (also all-zero memory): readers come in         Unlock, a writer that gave up
-//	0     n     held: n writes, no reader is in                      Lock, when the last reader has left
-//	1     n     closed: n waits for the readers to leave             Lock
+//	0     n     held: n writes, no reader is in                      Lock, Upgrade, when the last reader
+//	                                                                 has left
+//	1     n     closed: n waits for the readers to leave             Lock, Upgrade
 //	3     n     owner-dead: n died while it wrote                    whoever met the dead name
 //	4     n     being recovered by n                                 Recover
 //	5     0     not recoverable: a repair failed                     Recover
 //
 // Every other value is corrupt. The kinds have the numbers that the owner word
-// of a Mutex has for them. Only who has the writers' mutex closes the gate, and it
-// opens the gate before it gives that back. A name that is not current: kind 1
+// of a Mutex has for them. Only the process that has the writers' mutex closes the
+// gate, and it opens the gate before it gives that back. An upgradable hold is no
+// state of the gate: its process has the writers' mutex, and the gate is open. A name that is not current: kind 1
 // becomes open, for nothing was written; kinds 0 and 4 become kind 3, or, kind 0
 // under the policy Release, open.
 //
-//	writers: Lock, Unlock, Downgrade, Recover, who meets a death (any process, each by CAS)
+//	writers: Lock, Upgrade, Unlock, the downgrades of a write hold, Recover, a process that
+//	         meets a death (any process, each by CAS)
 //	readers: every RLock and RUnlock
 //	order:   release on the CAS that opens, acquire on the load that finds it open;
 //	         seq-cst against the reader words

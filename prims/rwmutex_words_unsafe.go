@@ -14,7 +14,7 @@ import (
 type rwmutexWords struct {
 	_ structs.HostLayout
 	// writers is the mutex that writers have while they close the gate, write,
-	// and open it. Its policy is Release: what a death leaves is told by gate.
+	// and open it, and that an upgradable hold has. Its policy is Release: what a death leaves is told by gate.
 	writers mutexWords
 	_       [64]byte
 

@@ -87,8 +87,16 @@ func (e *dyingError) Error() string { return "its holder died and has not ended"
 //
 // Preconditions: this goroutine has the writers' mutex.
 func (m *RWMutex) closeGateFor(ctx context.Context, op string) error {
+	return m.untilSettled(ctx, op, m.closeGate)
+}
+
+// untilSettled calls f until its error is not that a dead holder of the gate is
+// not gone, and waits for that between two calls.
+//
+// Preconditions: this goroutine has the writers' mutex.
+func (m *RWMutex) untilSettled(ctx context.Context, op string, f func(op string) error) error {
 	for {
-		err := m.closeGate(op)
+		err := f(op)
 		dying, ok := err.(*dyingError) // not errors.As, which allocates
 		if !ok {
 			return err
@@ -112,13 +120,26 @@ func (m *RWMutex) awaitGone(ctx context.Context, op string, n arena.Name) error 
 // Preconditions: this goroutine has the writers' mutex.
 func (m *RWMutex) closeGate(op string) error {
 	for {
+		if err := m.settleGate(op); err != nil {
+			return err
+		}
+		if m.gate.CompareAndSwap(uint32(gateOpen), uint32(m.closedByUs())) {
+			crashpoint.Hit("rwmutex.lock.closed")
+			return nil
+		}
+	}
+}
+
+// settleGate deals with a dead process that keeps the gate. It returns nil when
+// the gate is open.
+//
+// Preconditions: this goroutine has the writers' mutex.
+func (m *RWMutex) settleGate(op string) error {
+	for {
 		g := gateWord(m.gate.Load())
 		switch {
 		case g == gateOpen:
-			if m.gate.CompareAndSwap(uint32(gateOpen), uint32(m.closedByUs())) {
-				crashpoint.Hit("rwmutex.lock.closed")
-				return nil
-			}
+			return nil
 		case g.valid() && g.taken() && m.a.Dead(g.name()):
 			if !m.bereave(g) {
 				return &dyingError{g.name()}
@@ -137,6 +158,18 @@ func (m *RWMutex) closeGate(op string) error {
 //
 // Preconditions: this goroutine has the writers' mutex, and has closed the gate.
 func (m *RWMutex) drain(ctx context.Context, op string) error {
+	err := m.drainGate(ctx, op)
+	if err != nil {
+		m.writers.Unlock()
+	}
+	return err
+}
+
+// drainGate waits until no reader is in, and then has m. On failure it opens the
+// gate and keeps the writers' mutex.
+//
+// Preconditions: this goroutine has the writers' mutex, and has closed the gate.
+func (m *RWMutex) drainGate(ctx context.Context, op string) error {
 	for {
 		err := m.drained(ctx, op)
 		if err == nil && m.gate.CompareAndSwap(uint32(m.closedByUs()), uint32(makeGate(gateHeld, m.name))) {
@@ -150,7 +183,6 @@ func (m *RWMutex) drain(ctx context.Context, op string) error {
 		}
 		crashpoint.Hit("rwmutex.lock.leaving")
 		m.reopen()
-		m.writers.Unlock()
 		return err
 	}
 	race.Acquire(m.wrote)
@@ -241,18 +273,30 @@ func (m *RWMutex) TryLock() bool {
 	if !m.writers.TryLock() {
 		return false
 	}
-	// A look first: who tries in a loop need not close the gate to readers.
-	if m.firstReader(1) == 0 && m.closeGate("rwmutex.trylock") == nil {
-		if m.firstReader(1) == 0 &&
-			m.gate.CompareAndSwap(uint32(m.closedByUs()), uint32(makeGate(gateHeld, m.name))) {
-			race.Acquire(m.wrote)
-			race.Acquire(m.read)
-			crashpoint.Hit("rwmutex.lock.acquired")
-			return true
-		}
-		m.reopen()
+	if m.tryDrained("rwmutex.trylock") {
+		return true
 	}
 	m.writers.Unlock()
+	return false
+}
+
+// tryDrained locks m for writing if no reader is in, and reports whether it did.
+// On failure it leaves the gate open.
+//
+// Preconditions: this goroutine has the writers' mutex.
+func (m *RWMutex) tryDrained(op string) bool {
+	// A look first: a caller that tries in a loop need not close the gate to readers.
+	if m.firstReader(1) != 0 || m.closeGate(op) != nil {
+		return false
+	}
+	if m.firstReader(1) == 0 &&
+		m.gate.CompareAndSwap(uint32(m.closedByUs()), uint32(makeGate(gateHeld, m.name))) {
+		race.Acquire(m.wrote)
+		race.Acquire(m.read)
+		crashpoint.Hit("rwmutex.lock.acquired")
+		return true
+	}
+	m.reopen()
 	return false
 }
 
@@ -293,6 +337,13 @@ func (m *RWMutex) Downgrade() {
 
 // open ends a write hold.
 func (m *RWMutex) open(what string) {
+	m.openGate(what)
+	m.writers.Unlock()
+}
+
+// openGate opens the gate that this process holds, lets waiting readers in, and
+// keeps the writers' mutex.
+func (m *RWMutex) openGate(what string) {
 	m.opening.use()
 	// sync(rwmutex.gate): release
 	if !m.gate.CompareAndSwap(uint32(makeGate(gateHeld, m.name)), uint32(gateOpen)) {
@@ -300,7 +351,6 @@ func (m *RWMutex) open(what string) {
 	}
 	crashpoint.Hit("rwmutex.unlock.opened")
 	m.letIn()
-	m.writers.Unlock()
 }
 
 // letIn lets in all readers that sleep. The mutex is what makes it safe: nobody

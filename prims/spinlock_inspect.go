@@ -36,9 +36,9 @@ func (i *inspection) spinState(w *spinWords, readers bool) (on []int) {
 		case spinDraining:
 			h.Mode = arena.HoldClosing
 		case spinUpgrade:
-			h.Mode = arena.HoldUpgrade
+			h.Mode = arena.HoldUpgradable
 		case spinUpgrading:
-			h.Mode, h.Note = arena.HoldUpgrade, "waits for readers to leave"
+			h.Mode, h.Note = arena.HoldUpgradable, "waits for readers to leave"
 		case spinRecovering:
 			h.Mode = arena.HoldRecovering
 		}

@@ -101,8 +101,11 @@ func agentDeed(a *arena.Arena, o agentOrder) (func(), error) {
 		return lock(prims.OpenRWSpinLock(a, o.Name, nil))
 	case "rw":
 		l, err := prims.OpenRWMutex(a, o.Name, nil)
-		if verb == "rlock" {
+		switch verb {
+		case "rlock":
 			return func() { l.RLockContext(ctx) }, err
+		case "ulock":
+			return func() { l.LockUpgradableContext(ctx) }, err
 		}
 		return lock(l, err)
 	case "multi":

@@ -113,7 +113,7 @@ func TestDeadlockOfThreeIsNamed(t *testing.T) {
 // Waits for other things than a mutex close cycles, too.
 func TestDeadlockThroughOtherPrimitives(t *testing.T) {
 	for _, c := range []struct{ hold, wait string }{
-		{"lock fair", "lock fair"}, {"lock cohort", "lock cohort"}, {"lock rw", "lock rw"}, {"lock rw", "rlock rw"}, {"rlock rw", "lock rw"}, {"lock multi", "lock multi"},
+		{"lock fair", "lock fair"}, {"lock cohort", "lock cohort"}, {"lock rw", "lock rw"}, {"lock rw", "rlock rw"}, {"rlock rw", "lock rw"}, {"ulock rw", "lock rw"}, {"ulock rw", "ulock rw"}, {"lock multi", "lock multi"},
 		{"lock semaphore", "lock semaphore"}, {"add group", "wait group"}, {"claim future", "wait future"},
 		{"lock rwspin", "lock rwspin"}, {"lock spin", "lock spin"},
 	} {
@@ -243,6 +243,9 @@ func TestEveryKindIsShown(t *testing.T) {
 		}
 		add(k, "exclusive", want)
 	}
+	a.does("ulock rw", "upgradable")
+	b.begins("lock rw", "upgradable")
+	add("upgradable", "upgradable", "write")
 	a.does("lock multi", "multi", 7)
 	b.begins("lock multi", "multi", 7)
 	add("multi", "exclusive 7", "key 7")

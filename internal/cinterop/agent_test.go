@@ -134,7 +134,7 @@ func try(ok bool) error {
 }
 
 // act does as it is told. What panics because of the caller is EINVAL, or EPERM where
-// something is given back.
+// a hold is given back or becomes another.
 func (x *goAgent) act(o order) (n uint64, err error) {
 	defer func() {
 		switch r := recover().(type) {
@@ -144,7 +144,7 @@ func (x *goAgent) act(o order) (n uint64, err error) {
 		default:
 			fmt.Fprintln(os.Stderr, r)
 			err = syscall.EINVAL
-			for _, verb := range []string{"unlock", "ack", "nack", "release"} {
+			for _, verb := range []string{"unlock", "ack", "nack", "release", ".up", "uptry", "u2r", "w2u"} {
 				if strings.HasSuffix(o.verb, verb) {
 					err = syscall.EPERM
 				}

@@ -48,6 +48,20 @@ func (x *goAgent) rw(o order) (n uint64, err error) {
 		m.RUnlock()
 	case "rw.down":
 		m.Downgrade()
+	case "rw.utry":
+		return 0, tried(m.TryLockUpgradable())
+	case "rw.uunlock":
+		m.UnlockUpgradable()
+	case "rw.uptry":
+		return 0, try(m.TryUpgrade())
+	case "rw.w2u":
+		m.DowngradeToUpgradable()
+	case "rw.u2r":
+		m.DowngradeToRead()
+	case "rw.ulock":
+		return 0, m.LockUpgradableContext(o.ctx(0))
+	case "rw.up":
+		return 0, m.UpgradeContext(o.ctx(0))
 	case "rw.recover":
 		err = m.Recover(context.Background(), func() error {
 			n++
@@ -66,6 +80,41 @@ func (x *goAgent) rw(o order) (n uint64, err error) {
 	return 0, nil
 }
 
+// crewUpgrades is a turn of a crew that holds m upgradable: it goes on to another hold, and gives that back.
+func (x *goAgent) crewUpgrades(m *prims.RWMutex, name string, turn int) error {
+	switch turn % 5 {
+	case 0:
+		m.UnlockUpgradable()
+		return nil
+	case 1:
+		m.DowngradeToRead()
+		m.RUnlock()
+		return nil
+	case 2:
+		if !m.TryUpgrade() {
+			m.UnlockUpgradable()
+			return nil
+		}
+	default:
+		ctx, cancel := inMs(1)
+		defer cancel()
+		if err := m.UpgradeContext(ctx); err != nil {
+			m.UnlockUpgradable()
+			return err
+		}
+	}
+	if err := x.alone(name); err != nil {
+		return err
+	}
+	if turn%5 == 3 {
+		m.Unlock()
+	} else {
+		m.DowngradeToUpgradable()
+		m.UnlockUpgradable()
+	}
+	return nil
+}
+
 func (x *goAgent) crewRW(name string, turn int) error {
 	m, err := prims.OpenRWMutex(x.a, name, nil)
 	if err != nil {
@@ -74,12 +123,15 @@ func (x *goAgent) crewRW(name string, turn int) error {
 	defer m.Close()
 	ctx := context.Background()
 	writes := turn%3 == 0
-	if writes && turn%2 != 0 || !writes && turn%4 == 0 {
+	upgrades := turn%6 == 1
+	if writes && turn%2 != 0 || !writes && turn%4 == 0 || upgrades && turn%4 == 1 {
 		c, cancel := inMs(1)
 		defer cancel()
 		ctx = c
 	}
-	if writes {
+	if upgrades {
+		err = m.LockUpgradableContext(ctx)
+	} else if writes {
 		err = m.LockContext(ctx)
 	} else {
 		err = m.RLockContext(ctx)
@@ -87,6 +139,8 @@ func (x *goAgent) crewRW(name string, turn int) error {
 	switch {
 	case errors.Is(err, shmsync.ErrOwnerDead):
 		err = m.Recover(context.Background(), func() error { return nil })
+	case err == nil && upgrades:
+		err = x.crewUpgrades(m, name, turn/6)
 	case err == nil && writes:
 		if err = x.alone(name); err != nil {
 			return err
@@ -207,5 +261,89 @@ func TestRWMutexKilledWaiter(t *testing.T) {
 		a.kill(t)
 		s.b.do(t, "rw.unlock", "m")
 		s.c.do(t, "rw.lock", "m")
+	})
+}
+
+func TestRWMutexUpgradable(t *testing.T) {
+	forPairs(t, func(t *testing.T, s scene) {
+		off := s.a.do(t, "rw.open", "m")
+		for _, verb := range []string{"rw.uunlock", "rw.up", "rw.uptry", "rw.u2r", "rw.w2u"} {
+			s.a.start(t, verb, "m").fails(t, unlockRefused)
+		}
+		s.b.do(t, "rw.rlock", "m")
+		s.a.do(t, "rw.ulock", "m")
+		s.c.do(t, "rw.rtry", "m") // a reader comes in beside it
+		s.c.do(t, "rw.runlock", "m")
+		s.b.start(t, "rw.try", "m").fails(t, syscall.EBUSY)
+		s.b.start(t, "rw.utry", "m").fails(t, syscall.EBUSY)
+		s.b.start(t, "rw.ulock", "m", 20).fails(t, syscall.ETIMEDOUT)
+		s.b.start(t, "rw.uunlock", "m").fails(t, unlockRefused)
+		s.a.start(t, "rw.unlock", "m").fails(t, unlockRefused)
+		s.a.start(t, "rw.uptry", "m").fails(t, syscall.EBUSY)
+		s.a.start(t, "rw.up", "m", 20).fails(t, syscall.ETIMEDOUT)
+		s.c.do(t, "rw.rtry", "m") // an upgrade that gave up has let readers in again
+		s.c.do(t, "rw.runlock", "m")
+		w := s.c.asleep(t, off, 1, "rw.lock", "m")
+		up := s.a.asleep(t, off, 2, "rw.up", "m")
+		s.b.start(t, "rw.rtry", "m").fails(t, syscall.EBUSY)
+		r := s.b.asleep(t, off, 3, "rw.rlock", "m")
+		s.b.do(t, "rw.runlock", "m")
+		up.must(t)
+		s.a.start(t, "rw.uunlock", "m").fails(t, unlockRefused)
+		s.a.do(t, "rw.w2u", "m")
+		r.must(t)
+		s.b.do(t, "rw.runlock", "m")
+		s.a.do(t, "rw.uptry", "m")
+		s.a.do(t, "rw.w2u", "m")
+		s.a.do(t, "rw.u2r", "m")
+		s.b.start(t, "rw.try", "m").fails(t, syscall.EBUSY)
+		s.a.do(t, "rw.runlock", "m")
+		w.must(t)
+		u := s.b.asleep(t, off, 1, "rw.ulock", "m")
+		s.c.do(t, "rw.unlock", "m")
+		u.must(t)
+		s.b.do(t, "rw.uunlock", "m")
+		s.a.do(t, "rw.utry", "m")
+		s.a.do(t, "rw.uunlock", "m")
+	})
+}
+
+// The death of an upgrader is told to nobody, before and while it upgrades; that of one that
+// has upgraded is a writer's.
+func TestRWMutexKilledUpgrader(t *testing.T) {
+	forPairs(t, func(t *testing.T, s scene) {
+		off := s.b.do(t, "rw.open", "m")
+		s.a.do(t, "rw.ulock", "m")
+		w := s.b.asleep(t, off, 1, "rw.lock", "m")
+		s.a.kill(t)
+		w.must(t)
+		s.b.do(t, "rw.w2u", "m")
+
+		a := newAgent(t, s.a.lang, s.arena, "upgrader")
+		u := a.asleep(t, off, 1, "rw.ulock", "m")
+		s.c.do(t, "rw.rlock", "m")
+		s.b.do(t, "rw.uunlock", "m")
+		u.must(t)
+		a.asleep(t, off, 1, "rw.up", "m")
+		r := s.b.asleep(t, off, 2, "rw.rlock", "m")
+		a.kill(t)
+		r.must(t)
+		s.b.do(t, "rw.ulock", "m")
+		s.b.do(t, "rw.u2r", "m")
+		s.b.do(t, "rw.runlock", "m")
+		s.b.do(t, "rw.runlock", "m")
+		s.c.do(t, "rw.runlock", "m")
+
+		a = newAgent(t, s.a.lang, s.arena, "writer")
+		a.do(t, "rw.ulock", "m")
+		a.do(t, "rw.up", "m")
+		u = s.b.asleep(t, off, 1, "rw.ulock", "m")
+		a.kill(t)
+		u.fails(t, syscall.EOWNERDEAD)
+		s.c.start(t, "rw.utry", "m").fails(t, syscall.EOWNERDEAD)
+		if n := s.c.do(t, "rw.recover", "m"); n != 1 {
+			t.Fatalf("%d repairs", n)
+		}
+		s.b.do(t, "rw.ulock", "m")
 	})
 }

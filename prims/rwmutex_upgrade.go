@@ -1,0 +1,200 @@
+package prims
+
+import (
+	"context"
+	"errors"
+
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/crashpoint"
+	"github.com/shmsync/shmsync/internal/race"
+)
+
+var (
+	_ = crashpoint.Register("rwmutex.upgradable.acquired")
+	_ = crashpoint.Register("rwmutex.upgradable.reader_added")
+)
+
+// The states of readerRegistry.upgradable. The words of the lock cannot tell an
+// upgradable hold from a writer that is between two steps of Lock or Unlock, so a
+// process remembers its own hold, and a caller's mistake is noticed.
+const (
+	upgradableNot       = iota // this process has no upgradable hold
+	upgradableHeld             // it has one
+	upgradableUpgrading        // a call of Upgrade or TryUpgrade is under way
+)
+
+// LockUpgradable locks m for reading, with the right to write next. It waits for
+// writers and for other upgradable holds, and lets readers come and go beside it.
+// It panics as Lock does.
+func (m *RWMutex) LockUpgradable() {
+	if err := m.lockUpgradable(nil); err != nil {
+		panic(err)
+	}
+}
+
+// LockUpgradableContext is LockUpgradable that ends when ctx does. An error means
+// that m is not held. The errors are those of LockContext.
+func (m *RWMutex) LockUpgradableContext(ctx context.Context) error { return m.lockUpgradable(ctx) }
+
+func (m *RWMutex) lockUpgradable(ctx context.Context) error {
+	const op = "rwmutex.lockupgradable"
+	for {
+		if err := m.enqueue(ctx, op); err != nil {
+			return err
+		}
+		err := m.untilSettled(ctx, op, m.settleGate)
+		if err == nil {
+			m.becomeUpgradable()
+			return nil
+		}
+		m.writers.Unlock()
+		if m.repair == nil || !errors.Is(err, shmsync.ErrOwnerDead) {
+			return err
+		}
+		if err := m.recoverBy(ctx, op, m.repair); err != nil {
+			return err
+		}
+	}
+}
+
+// becomeUpgradable begins an upgradable hold.
+//
+// Preconditions: this goroutine has the writers' mutex, and the gate is open. It
+// stays open, since only the process that has the mutex closes it.
+func (m *RWMutex) becomeUpgradable() {
+	m.registry.upgradable.Store(upgradableHeld)
+	race.Acquire(m.wrote)
+	crashpoint.Hit("rwmutex.upgradable.acquired")
+}
+
+// TryLockUpgradable locks m as LockUpgradable does if that is possible without
+// waiting, and reports whether it did. State tells why not.
+func (m *RWMutex) TryLockUpgradable() bool {
+	m.opening.use()
+	if !m.writers.TryLock() {
+		return false
+	}
+	if m.settleGate("rwmutex.trylockupgradable") != nil {
+		m.writers.Unlock()
+		return false
+	}
+	m.becomeUpgradable()
+	return true
+}
+
+// UnlockUpgradable gives the upgradable hold of this process back. It panics when
+// this process has none.
+func (m *RWMutex) UnlockUpgradable() {
+	m.endUpgradable("UnlockUpgradable", upgradableNot)
+	m.writers.Unlock()
+}
+
+// endUpgradable takes the upgradable hold of this process for the call what, and
+// leaves next in its place. It panics when there is none.
+func (m *RWMutex) endUpgradable(what string, next uint32) {
+	m.opening.use()
+	if !m.registry.upgradable.CompareAndSwap(upgradableHeld, next) {
+		panic("shmsync: " + what + " of rwmutex " + objectName(m.object) +
+			", which this process does not hold upgradable: its gate is " + gateWord(m.gate.Load()).String())
+	}
+}
+
+// Upgrade makes a write hold of the upgradable hold that this process has, and
+// waits until the readers have left. No writer comes in between, and no new
+// reader comes in while Upgrade waits. It panics when this process has no
+// upgradable hold, and with an *[shmsync.Error] when the lock is corrupt or this
+// process closes the arena meanwhile.
+//
+// A goroutine that also holds m for reading must not call Upgrade: it would wait
+// for itself.
+func (m *RWMutex) Upgrade() {
+	if err := m.upgrade(nil); err != nil {
+		panic(err)
+	}
+}
+
+// UpgradeContext is Upgrade that ends when ctx does. An error means that this
+// process still has its upgradable hold, and that readers come in again: ctx.Err(),
+// or an error that Is ErrCorrupt or ErrClosed. Where no reader is, ctx is not
+// looked at.
+func (m *RWMutex) UpgradeContext(ctx context.Context) error { return m.upgrade(ctx) }
+
+func (m *RWMutex) upgrade(ctx context.Context) error {
+	const op = "rwmutex.upgrade"
+	if err := m.opening.error(op); err != nil {
+		return err
+	}
+	m.endUpgradable("Upgrade", upgradableUpgrading)
+	err := m.closeGate(op)
+	if err == nil {
+		err = m.drainGate(ctx, op)
+	}
+	if err != nil {
+		m.registry.upgradable.Store(upgradableHeld)
+		return err
+	}
+	m.registry.upgradable.Store(upgradableNot)
+	return nil
+}
+
+// TryUpgrade makes a write hold of the upgradable hold that this process has if no
+// reader is in, and reports whether it did. Otherwise the hold stays upgradable.
+// It panics when this process has no upgradable hold.
+func (m *RWMutex) TryUpgrade() bool {
+	m.endUpgradable("TryUpgrade", upgradableUpgrading)
+	if m.tryDrained("rwmutex.tryupgrade") {
+		m.registry.upgradable.Store(upgradableNot)
+		return true
+	}
+	m.registry.upgradable.Store(upgradableHeld)
+	return false
+}
+
+// DowngradeToUpgradable makes an upgradable hold of the write hold that this
+// process has: waiting readers are let in, and no writer comes in between. It
+// panics as Unlock does.
+func (m *RWMutex) DowngradeToUpgradable() {
+	race.ReleaseMerge(m.wrote)
+	m.openGate("DowngradeToUpgradable")
+	m.registry.upgradable.Store(upgradableHeld)
+	crashpoint.Hit("rwmutex.upgradable.acquired")
+}
+
+// DowngradeToRead makes a read hold of the upgradable hold that this process has:
+// no writer comes in between. It panics as UnlockUpgradable does.
+func (m *RWMutex) DowngradeToRead() {
+	m.endUpgradable("DowngradeToRead", upgradableNot)
+	// The reader is counted before the mutex is given back: the next writer, which
+	// takes the mutex after that, sees it.
+	m.mine.Add(uint64(readerOne))
+	crashpoint.Hit("rwmutex.upgradable.reader_added")
+	m.writers.Unlock()
+}
+
+// knowUpgradable has the first handle of this process find the upgradable hold
+// that an earlier handle has left. No call of another handle is under way, so the
+// writers' mutex is held by this process for that alone.
+func (m *RWMutex) knowUpgradable() {
+	r := m.registry
+	r.Lock()
+	defer r.Unlock()
+	if r.known {
+		return
+	}
+	r.known = true
+	q := ownerWord(m.words.writers.owner.Load())
+	if gateWord(m.gate.Load()) == gateOpen && q.held() && q.name() == m.name {
+		r.upgradable.Store(upgradableHeld)
+	}
+}
+
+// upgrader is the living participant that the words say has the upgradable hold,
+// or 0. A writer that is between two steps looks the same.
+func (m *RWMutex) upgrader() arena.Name {
+	q := ownerWord(m.words.writers.owner.Load())
+	if gateWord(m.gate.Load()) != gateOpen || !q.held() || !m.a.Current(q.name()) {
+		return 0
+	}
+	return q.name()
+}
