@@ -70,10 +70,7 @@ func TestWaysToDie(t *testing.T) {
 
 // How long it takes until a death is marked, for who looks, and told.
 func TestNoticeLatency(t *testing.T) {
-	rounds := 40
-	if testing.Short() {
-		rounds = 8
-	}
+	rounds := proctest.Rounds(8, 40)
 	ta := newTestArena(t, 8)
 	s := ta.join(t, "survivor")
 	ta.join(t, "another")
@@ -177,10 +174,7 @@ func TestStoppedIsAlive(t *testing.T) {
 	s, stopped := ta.join(t, "survivor"), ta.join(t, "stopped")
 	stopped.must(t, order{Do: "lock", Text: "held"})
 	stopped.Stop(t)
-	limit := 3 * time.Second
-	if testing.Short() {
-		limit = 300 * time.Millisecond
-	}
+	limit := proctest.Rounds(300*time.Millisecond, 3*time.Second)
 	quiet, w, err := os.Pipe()
 	require.NoError(t, err)
 	defer quiet.Close()

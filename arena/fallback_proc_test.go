@@ -114,10 +114,7 @@ func TestNoWayToTellADeath(t *testing.T) {
 
 // Joiners without a byte to lock come and go beside those that look at bytes.
 func TestJoinersWithoutALock(t *testing.T) {
-	rounds := 12
-	if testing.Short() {
-		rounds = 3
-	}
+	rounds := proctest.Rounds(3, 12)
 	ta := newTestArena(t, 4)
 	s := ta.join(t, "survivor")
 	for i := range rounds {

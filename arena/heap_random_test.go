@@ -15,6 +15,7 @@ import (
 
 	"github.com/shmsync/shmsync"
 	"github.com/shmsync/shmsync/internal/crashpoint"
+	"github.com/shmsync/shmsync/internal/proctest"
 	"github.com/stretchr/testify/require"
 )
 
@@ -22,10 +23,7 @@ import (
 // back what they leave: in the end there is what was handed out and no more.
 func TestRandomDeaths(t *testing.T) {
 	const members = 5
-	rounds := 300
-	if testing.Short() {
-		rounds = 60
-	}
+	rounds := proctest.Rounds(60, 300)
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	rng := rand.New(rand.NewPCG(seed, 0))

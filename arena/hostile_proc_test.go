@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/internal/proctest"
 	"github.com/shmsync/shmsync/shm"
 )
 
@@ -113,10 +114,7 @@ func scribbleAt(b []byte, rng *rand.Rand, region string) {
 // An arena that somebody has scribbled over is opened without a panic, a fault
 // or a hang. What was scribbled was there before, or comes meanwhile.
 func TestScribbledArena(t *testing.T) {
-	rounds := 12
-	if testing.Short() {
-		rounds = 2
-	}
+	rounds := proctest.Rounds(2, 12)
 	for region := range regions {
 		for _, when := range []string{"before", "meanwhile"} {
 			t.Run(region+" "+when, func(t *testing.T) {
@@ -292,10 +290,7 @@ func TestTruncatedUnderALiveArena(t *testing.T) {
 
 // Joiners race to create an arena and to join it, and all get in.
 func TestRaceToCreate(t *testing.T) {
-	rounds := 6
-	if testing.Short() {
-		rounds = 1
-	}
+	rounds := proctest.Rounds(1, 6)
 	for range rounds {
 		ta := newTestArena(t, 6)
 		var all []*remote

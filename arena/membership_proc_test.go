@@ -248,10 +248,7 @@ func TestSlotsAreTaken(t *testing.T) {
 func TestRestartInAFullArena(t *testing.T) {
 	ta := newTestArena(t, 2)
 	watcher, worker := ta.join(t, "watcher"), ta.join(t, "worker")
-	rounds := 10
-	if testing.Short() {
-		rounds = 3
-	}
+	rounds := proctest.Rounds(3, 10)
 	for i := range rounds {
 		worker.Kill(t)
 		worker = ta.join(t, "worker")
@@ -335,10 +332,7 @@ func pollFor(t *testing.T, a *Arena, done func() bool) {
 
 // One process comes and goes, alone and beside another.
 func TestComeAndGo(t *testing.T) {
-	rounds := 400
-	if testing.Short() {
-		rounds = 50
-	}
+	rounds := proctest.Rounds(50, 400)
 	ta := newTestArena(t, 3)
 	for i := range rounds {
 		if i == rounds/2 {

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/internal/proctest"
 	"github.com/stretchr/testify/require"
 )
 
@@ -277,7 +278,7 @@ func TestCheckFindsWaitsInNoObject(t *testing.T) {
 	n.stamp.Store(1)
 	n.SetObject(Offset(a.geo.heapOff))
 	n.swapState(NodeIdle, NodeQueued)
-	require.ErrorContains(t, a.Check(), "where there is none")
+	require.ErrorContains(t, a.Check(), "that does not exist")
 }
 
 // Who resolved a wait and then finds its owner dead gives the node back before it tells:
@@ -461,10 +462,7 @@ func TestHubNodesUnderChurn(t *testing.T) {
 	p := newNeighbours(4<<20, members)
 	first := p.join(1)
 	o, _ := withHub(t, first, "x")
-	rounds := 2000
-	if testing.Short() {
-		rounds = 300
-	}
+	rounds := proctest.Rounds(300, 2000)
 	var wg sync.WaitGroup
 	bad := make(chan string, members)
 	for i := range members {

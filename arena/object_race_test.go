@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/shmsync/shmsync/internal/proctest"
 )
 
 func TestRacingMakersGetOneObject(t *testing.T) {
@@ -20,10 +22,7 @@ func TestRacingMakersGetOneObject(t *testing.T) {
 	for i := range makers {
 		as = append(as, p.join(i+1))
 	}
-	rounds := 300
-	if testing.Short() {
-		rounds = 60
-	}
+	rounds := proctest.Rounds(60, 300)
 	for round := range rounds {
 		name := fmt.Sprint("round ", round%3)
 		var created atomic.Int32
@@ -58,10 +57,7 @@ func TestRacingMakersGetOneObject(t *testing.T) {
 func TestNamesUnderChurn(t *testing.T) {
 	const members, names = 6, 2
 	p := newNeighbours(2<<20, members)
-	rounds := 3000
-	if testing.Short() {
-		rounds = 400
-	}
+	rounds := proctest.Rounds(400, 3000)
 	var open [names]struct {
 		sync.Mutex
 		off  Offset

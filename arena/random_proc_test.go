@@ -49,10 +49,7 @@ func init() {
 // replaced. In the end there are those who live, and nothing of the others.
 func TestRandomKills(t *testing.T) {
 	t.Parallel()
-	limit := 6 * time.Second
-	if testing.Short() {
-		limit = time.Second
-	}
+	limit := proctest.Rounds(time.Second, 6*time.Second)
 	const workers = 4
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)

@@ -473,10 +473,7 @@ func init() {
 }
 
 func TestWaitAnyEventConserves(t *testing.T) {
-	sets := uint64(20_000)
-	if testing.Short() {
-		sets = 2000
-	}
+	sets := proctest.Rounds(2000, uint64(20_000))
 	a := newArena(t, nil)
 	x, err := openMixRace(a)
 	require.NoError(t, err)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/shmsync/shmsync"
 	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/proctest"
 	"github.com/shmsync/shmsync/prims"
 )
 
@@ -131,10 +132,7 @@ func TestBarrierCompletionElsewhere(t *testing.T) {
 
 // A hundred thousand phases of two processes: neither is ever one ahead.
 func TestBarrierPhases(t *testing.T) {
-	phases := 100_000
-	if testing.Short() {
-		phases = 5_000
-	}
+	phases := proctest.Rounds(5_000, 100_000)
 	a := newArena(t, nil)
 	tr, err := arena.Value[gateTraces](a, "traces")
 	require.NoError(t, err)
@@ -338,10 +336,7 @@ func TestBarrierStoppedParty(t *testing.T) {
 
 // A context that ends, beside the end of a phase.
 func TestBarrierCancelRace(t *testing.T) {
-	rounds := 20_000
-	if testing.Short() {
-		rounds = 2_000
-	}
+	rounds := proctest.Rounds(2_000, 20_000)
 	a := newArena(t, nil)
 	b := newBarrier(t, a, "plain", 2, nil)
 	for i := range rounds {

@@ -479,10 +479,7 @@ func FuzzBodies(f *testing.F) {
 // The same with scripts at random, for a while: what the fuzzer tries, where its
 // processes can be seen to fail.
 func TestHostileBodies(t *testing.T) {
-	d := proctest.Scale(4 * time.Second)
-	if testing.Short() {
-		d /= 8
-	}
+	d := proctest.Rounds(proctest.Scale(4*time.Second)/8, proctest.Scale(4*time.Second))
 	if s := os.Getenv("SHMSYNC_TEST_BODIES"); s != "" {
 		var err error
 		d, err = time.ParseDuration(s)

@@ -231,10 +231,7 @@ func TestCohortMutexBound(t *testing.T) {
 	far := remoteActor(t, a, "far", cohortOn(1, cohortDeferVar+"=0")...)
 	v, err := arena.Value[int64](a, "counter")
 	require.NoError(t, err)
-	enough := 100
-	if testing.Short() {
-		enough = 20
-	}
+	enough := proctest.Rounds(20, 100)
 	far.start(order{Op: "steps", Object: "m", N: math.MaxInt, Token: 2})
 	run, most, ends := 0, 0, 0
 	var seen int64
@@ -511,10 +508,7 @@ func TestCohortMutexCrash(t *testing.T) {
 func TestCohortMutexCancelRaces(t *testing.T) {
 	a := newArena(t, nil)
 	c := openCohort(t, a, "m", 0)
-	rounds := 300
-	if testing.Short() {
-		rounds = 60
-	}
+	rounds := proctest.Rounds(60, 300)
 	x := remoteActor(t, a, "other", cohortOn(1)...)
 	x.must(t, order{Op: "open", Object: "m"})
 	for range rounds {

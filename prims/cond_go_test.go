@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/shmsync/shmsync/internal/proctest"
 	"github.com/shmsync/shmsync/prims"
 )
 
@@ -116,10 +117,7 @@ func TestCondGoStealing(t *testing.T) {
 	c := newCond(t, a, m)
 	var all sync.WaitGroup
 	defer all.Wait() // before the arena goes
-	rounds := 1000
-	if testing.Short() {
-		rounds = 100
-	}
+	rounds := proctest.Rounds(100, 1000)
 	for range rounds {
 		first := make(chan struct{})
 		all.Go(func() {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/shmsync/shmsync"
 	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/proctest"
 	"github.com/shmsync/shmsync/prims"
 )
 
@@ -44,10 +45,7 @@ func ownTrouble(f func()) (err error) {
 func condHostileRounds(t *testing.T, a *arena.Arena, o arena.Object, goroutines int, use func(ctx context.Context, r *rand.Rand)) {
 	seed := rand.Uint64()
 	t.Logf("seed %#x", seed)
-	rounds := 300
-	if testing.Short() {
-		rounds = 60
-	}
+	rounds := proctest.Rounds(60, 300)
 	r := rand.New(rand.NewPCG(seed, 0))
 	clean := prims.BodyOf(a, o)
 	for n := range rounds {

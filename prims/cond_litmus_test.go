@@ -116,10 +116,7 @@ func condRounds(normal int64) int64 {
 	if n, err := strconv.ParseInt(os.Getenv("SHMSYNC_TEST_COND_ROUNDS"), 10, 64); err == nil {
 		return n
 	}
-	if testing.Short() {
-		return normal / 20
-	}
-	return normal
+	return proctest.Rounds(normal/20, normal)
 }
 
 // Timeouts against signals: what goes in comes out. With the lock held nobody comes

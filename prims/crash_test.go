@@ -703,10 +703,7 @@ func killUndertaker(t *testing.T, reached map[string]int) {
 			continue
 		}
 		t.Run(p, func(t *testing.T) {
-			n := 2
-			if testing.Short() {
-				n = 1
-			}
+			n := proctest.Rounds(1, 2)
 			for k := range n {
 				if play(t, fmt.Sprintf("SHMSYNC_CRASHPOINT=%s:%d", p, k+1)) == nil {
 					reached[p]++

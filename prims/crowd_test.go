@@ -164,11 +164,10 @@ func threads() int {
 }
 
 func crowdSize() int {
-	switch {
-	case testing.Short(), race.Enabled: // the detector knows 8,128 goroutines
+	if race.Enabled { // the detector knows 8,128 goroutines
 		return 5_000
 	}
-	return 100_000
+	return proctest.Rounds(5_000, 100_000)
 }
 
 func TestMutexCrowdOnOne(t *testing.T) { testCrowd(t, crowdParams{N: crowdSize(), Locks: 1}) }

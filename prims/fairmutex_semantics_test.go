@@ -17,6 +17,7 @@ import (
 
 	"github.com/shmsync/shmsync"
 	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/proctest"
 	"github.com/shmsync/shmsync/prims"
 )
 
@@ -299,10 +300,7 @@ func TestFairMutexAllocates(t *testing.T) {
 // The end of a context, or Cancel, against the grant: one of the two wins, and
 // what was granted is held by somebody.
 func TestFairMutexCancelVersusGrant(t *testing.T) {
-	rounds := 50_000
-	if testing.Short() {
-		rounds = 5_000
-	}
+	rounds := proctest.Rounds(5_000, 50_000)
 	a := newArena(t, nil)
 	f := openFair(t, a, nil)
 	held, gave := duel(t, a, order{Op: "fduel", Object: "f", N: rounds}, func(i int, queued func()) func(r *rand.Rand) error {

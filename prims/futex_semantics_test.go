@@ -180,10 +180,7 @@ func TestFutexContext(t *testing.T) {
 func TestFutexDifferentTokens(t *testing.T) {
 	f, err := prims.OpenFutex(newArena(t, nil), "f", nil)
 	require.NoError(t, err)
-	rounds := uint64(3000)
-	if testing.Short() {
-		rounds = 300
-	}
+	rounds := proctest.Rounds(300, uint64(3000))
 	// Each waiter is at its own distance ahead of the counter; at the end of
 	// each round exactly the reached ones have come back.
 	const waiters = 20
@@ -256,10 +253,7 @@ func TestFutexPosterStopped(t *testing.T) {
 // A poster that is killed has posted or has not: waiters for what it posted
 // come back, and waiters for the rest go on waiting.
 func TestFutexPosterDies(t *testing.T) {
-	rounds := 20
-	if testing.Short() {
-		rounds = 4
-	}
+	rounds := proctest.Rounds(4, 20)
 	a := newArena(t, nil)
 	f, err := prims.OpenFutex(a, "f", nil)
 	require.NoError(t, err)

@@ -354,10 +354,7 @@ func TestWaitAll(t *testing.T) {
 // waitForMultipleConcurrent: 16 futures, set by several at once, 1000 times.
 func TestWaitAnyConcurrent(t *testing.T) {
 	a := newArena(t, nil)
-	rounds := 1000
-	if testing.Short() {
-		rounds = 100
-	}
+	rounds := proctest.Rounds(100, 1000)
 	var futures [16]*prims.Future
 	var list []prims.Awaiter
 	for i := range futures {

@@ -131,10 +131,7 @@ func hostileDo(g gate) (withContext map[string]func(context.Context), without ma
 // Whatever a peer writes into the body, an operation ends within its context, in
 // success or in an error, and when the bytes are sane again it can be used.
 func TestHostileGates(t *testing.T) {
-	d := proctest.Scale(4 * time.Second)
-	if testing.Short() {
-		d /= 8
-	}
+	d := proctest.Rounds(proctest.Scale(4*time.Second)/8, proctest.Scale(4*time.Second))
 	a := newArena(t, &arena.Options{Size: 8 << 20, MaxParticipants: 8})
 	seed := rand.Uint64()
 	t.Logf("seed %#x", seed)
@@ -192,10 +189,7 @@ func TestHostileGateNodes(t *testing.T) {
 	o, err := a.ObjectAt(g.Offset())
 	require.NoError(t, err)
 	body := &gateBody{a, o}
-	rounds := 100
-	if testing.Short() {
-		rounds = 20
-	}
+	rounds := proctest.Rounds(20, 100)
 	for range rounds {
 		g.Add(1)
 		ctx, cancel := context.WithTimeout(t.Context(), 10*hostilePatience)

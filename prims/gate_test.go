@@ -16,6 +16,7 @@ import (
 
 	"github.com/shmsync/shmsync"
 	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/proctest"
 	"github.com/shmsync/shmsync/internal/race"
 	"github.com/shmsync/shmsync/prims"
 )
@@ -148,10 +149,7 @@ func TestGateNoSpace(t *testing.T) {
 
 // Thousands of goroutines wait at each of the four, and are let go together.
 func TestGateHerd(t *testing.T) {
-	herd := 1000
-	if testing.Short() {
-		herd = 200
-	}
+	herd := proctest.Rounds(200, 1000)
 	a := newArena(t, nil)
 	g, l, b, o := newWaitGroup(t, a, "w"), newLatch(t, a, "l", 1), newBarrier(t, a, "b", int64(herd)+1, nil), newOnce(t, a, "o")
 	g.Add(1)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/shmsync/shmsync"
 	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/proctest"
 	"github.com/shmsync/shmsync/prims"
 )
 
@@ -52,10 +53,7 @@ func TestLatchBetweenProcesses(t *testing.T) {
 
 // Two processes race for one latch after the other: each is let go of each.
 func TestLatchTorture(t *testing.T) {
-	n := 3000
-	if testing.Short() {
-		n = 300
-	}
+	n := proctest.Rounds(300, 3000)
 	a := newArena(t, nil)
 	x, y := gateActor(t, a, "x"), gateActor(t, a, "y")
 	one := x.start(order{Op: "latch.race", Object: "l", N: n})
@@ -143,10 +141,7 @@ func TestLatchClaimAfterDeath(t *testing.T) {
 }
 
 func TestLatchCancelRace(t *testing.T) {
-	rounds := 3_000
-	if testing.Short() {
-		rounds = 300
-	}
+	rounds := proctest.Rounds(300, 3_000)
 	a := newArena(t, nil)
 	for i := range rounds {
 		l := newLatch(t, a, "", 2)

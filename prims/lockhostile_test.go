@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/proctest"
 	"github.com/shmsync/shmsync/prims"
 )
 
@@ -94,10 +95,7 @@ func hostileLock(t *testing.T, rounds int, f func(a *arena.Arena, s *scribbler, 
 }
 
 func hostileRounds() int {
-	if testing.Short() {
-		return 40
-	}
-	return 250
+	return proctest.Rounds(40, 250)
 }
 
 func TestHostileFairMutex(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/shmsync/shmsync/internal/model"
+	"github.com/shmsync/shmsync/internal/proctest"
 	"github.com/shmsync/shmsync/internal/race"
 )
 
@@ -24,7 +25,7 @@ type size int
 
 const (
 	small  size = iota // always
-	medium             // not with -short
+	medium             // with SHMSYNC_TEST_LONG=1
 	large              // with -model.deep only
 )
 
@@ -45,8 +46,8 @@ func requireModels(t *testing.T, all []exploration) {
 	t.Parallel()
 	for _, e := range all {
 		t.Run(e.name, func(t *testing.T) {
-			if e.size == medium && testing.Short() || e.size == large && !*deep {
-				t.Skip("a medium model needs a run without -short, a large one -model.deep")
+			if e.size == medium && !proctest.Long() || e.size == large && !*deep {
+				t.Skip("a medium model needs SHMSYNC_TEST_LONG=1, a large one -model.deep")
 			}
 			r := e.explore("")
 			if r.Violation != nil {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/shmsync/shmsync"
 	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/proctest"
 	"github.com/shmsync/shmsync/prims"
 )
 
@@ -148,10 +149,7 @@ func TestMultiLockMemory(t *testing.T) {
 	a := newArena(t, nil)
 	x := openMulti(t, a, nil)
 	before := a.Stats()
-	n := uint64(1_000_000)
-	if testing.Short() {
-		n = 50_000
-	}
+	n := proctest.Rounds(50_000, uint64(1_000_000))
 	for key := range n {
 		x.Lock(key * 0x9e3779b97f4a7c15).Unlock()
 	}
@@ -447,10 +445,7 @@ func TestMultiLockAllocates(t *testing.T) {
 }
 
 func TestMultiLockCancelVersusGrant(t *testing.T) {
-	rounds := 50_000
-	if testing.Short() {
-		rounds = 5_000
-	}
+	rounds := proctest.Rounds(5_000, 50_000)
 	a := newArena(t, nil)
 	x := openMulti(t, a, nil)
 	var h prims.Hold

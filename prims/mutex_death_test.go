@@ -335,10 +335,7 @@ func TestMutexWaiterDies(t *testing.T) {
 	a := newArena(t, nil)
 	m, err := openActorMutex(a, "m", nil)
 	require.NoError(t, err)
-	rounds := 30
-	if testing.Short() {
-		rounds = 6
-	}
+	rounds := proctest.Rounds(6, 30)
 	here := localActor(a)
 	for round := range rounds {
 		m.Lock()
@@ -394,9 +391,7 @@ func TestMutexWaiterDies(t *testing.T) {
 func TestMutexHolderStopped(t *testing.T) { holderStopped(t, 3*time.Second, nil) }
 
 func holderStopped(t *testing.T, how time.Duration, env []string) {
-	if testing.Short() {
-		how = min(how, 400*time.Millisecond)
-	}
+	how = proctest.Rounds(min(how, 400*time.Millisecond), how)
 	a := newArena(t, nil)
 	m, err := openActorMutex(a, "m", nil)
 	require.NoError(t, err)
@@ -627,7 +622,7 @@ func TestMutexStoppedAnywhere(t *testing.T) {
 // something, in all of the processes or in some.
 func TestMutexFallbacks(t *testing.T) {
 	combos := []string{"robust", "waitv", "membarrier", "ofd", "robust,waitv", "waitv,membarrier", "robust,membarrier", "robust,waitv,membarrier", "ofd,waitv,membarrier"}
-	if testing.Short() {
+	if !proctest.Long() {
 		combos = []string{"robust", "waitv", "membarrier", "robust,waitv,membarrier"}
 	}
 	for _, disable := range combos {

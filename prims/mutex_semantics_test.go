@@ -311,10 +311,7 @@ func TestMutexesAreDifferent(t *testing.T) {
 // each other: neither over the handle nor over what it has in the arena.
 func TestMutexReopenHammer(t *testing.T) {
 	a := newArena(t, nil)
-	rounds := 300
-	if testing.Short() {
-		rounds = 50
-	}
+	rounds := proctest.Rounds(50, 300)
 	var wg sync.WaitGroup
 	errs := make(chan error, 64)
 	counter := 0
@@ -355,10 +352,7 @@ func TestMutexHammerElsewhere(t *testing.T) {
 	for _, procs := range []int{2, 4} {
 		for _, goroutines := range []uint64{1, 4, 20} {
 			t.Run(fmt.Sprintf("%d processes of %d", procs, goroutines), func(t *testing.T) {
-				each := 1000
-				if testing.Short() {
-					each = 200
-				}
+				each := proctest.Rounds(200, 1000)
 				hammerElsewhere(t, procs, goroutines, each)
 			})
 		}
@@ -461,10 +455,7 @@ func handOffOnce(t *testing.T, waiters int, opts ...proctest.Option) (lost uint6
 		barger.must(t, order{Op: "pin", N: 0})
 		waiter.must(t, order{Op: "pin", N: 1})
 	}
-	rounds := 100
-	if testing.Short() {
-		rounds = 15
-	}
+	rounds := proctest.Rounds(15, 100)
 	barger.start(order{Op: "barge", Object: "m", N: 1 << 30})
 	var ids []int
 	for range waiters {
@@ -507,10 +498,7 @@ func TestMutexHandOffWithin(t *testing.T) {
 					m.Unlock()
 				}
 			})
-			rounds := 300
-			if testing.Short() {
-				rounds = 60
-			}
+			rounds := proctest.Rounds(60, 300)
 			var worst time.Duration
 			for range rounds {
 				for m.OwnerWord() == 0 {

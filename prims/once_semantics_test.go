@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/proctest"
 	"github.com/shmsync/shmsync/prims"
 )
 
@@ -116,10 +117,7 @@ func TestOnceRunnerDies(t *testing.T) {
 // Two processes do one Once after the other: each function runs once, and nobody
 // returns before it has.
 func TestOnceRace(t *testing.T) {
-	n := 2000
-	if testing.Short() {
-		n = 200
-	}
+	n := proctest.Rounds(200, 2000)
 	a := newArena(t, nil)
 	tr, err := arena.Value[gateTraces](a, "traces")
 	require.NoError(t, err)

@@ -225,10 +225,7 @@ func TestQueueKillConservation(t *testing.T) {
 	q := newQueue[queueTicket](t, a, "q", 8)
 	l, err := arena.Value[queueLedger](a, "ledger")
 	require.NoError(t, err)
-	kills := 24
-	if testing.Short() {
-		kills = 8
-	}
+	kills := proctest.Rounds(8, 24)
 	start := func(from, to uint64) *proctest.Proc {
 		p := proctest.Start(t, "queue/ledger", proctest.Params(map[string]any{"Arena": nameOf(a), "From": from, "To": to}), proctest.Dump(func() string { return words(a) }))
 		p.Await(t)

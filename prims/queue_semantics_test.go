@@ -477,10 +477,7 @@ func TestQueueBatches(t *testing.T) {
 
 // The end of a context against a hand-over: whoever wins, no item is lost or made.
 func TestQueueCancelAgainstHandOver(t *testing.T) {
-	rounds := 50_000
-	if testing.Short() {
-		rounds = 5_000
-	}
+	rounds := proctest.Rounds(5_000, 50_000)
 	for _, what := range []string{"get", "put"} {
 		t.Run(what, func(t *testing.T) {
 			a := newArena(t, nil)

@@ -9,15 +9,14 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/shmsync/shmsync/internal/proctest"
 )
 
 // Any number of goroutines may wait to read, on a few threads; they are let in
 // together, and those that give up do not wake the others.
 func TestRWMutexCrowd(t *testing.T) {
-	n := 20_000
-	if testing.Short() {
-		n = 2000
-	}
+	n := proctest.Rounds(2000, 20_000)
 	a := newArena(t, nil)
 	m := ofRW(t, a)
 	writer := remoteActor(t, a, "writer")

@@ -10,6 +10,7 @@ import (
 
 	"github.com/shmsync/shmsync/arena"
 	"github.com/shmsync/shmsync/internal/crashpoint"
+	"github.com/shmsync/shmsync/internal/proctest"
 	"github.com/shmsync/shmsync/prims"
 )
 
@@ -388,10 +389,7 @@ func TestRWMutexWaitingWriterStopped(t *testing.T) {
 // A process that is killed in the midst of all that, again and again, at any
 // moment: nobody is ever beside a writer, and all goes on.
 func TestRWMutexKilledAnywhere(t *testing.T) {
-	rounds := 30
-	if testing.Short() {
-		rounds = 8
-	}
+	rounds := proctest.Rounds(8, 30)
 	if crashpoint.Enabled {
 		rounds = 5
 	}

@@ -207,10 +207,7 @@ func TestScribbledRWMutex(t *testing.T) {
 			}
 		})
 	}
-	d := proctest.Scale(time.Second)
-	if testing.Short() {
-		d /= 5
-	}
+	d := proctest.Rounds(proctest.Scale(time.Second)/5, proctest.Scale(time.Second))
 	seeds := hostileRWSeeds()
 	for end := time.Now().Add(d); time.Now().Before(end); {
 		b := seeds[rand.IntN(len(seeds))]

@@ -284,10 +284,7 @@ func TestRWMutexContext(t *testing.T) {
 func TestRWMutexCancelRaces(t *testing.T) {
 	everywhere(t, func(t *testing.T, holder, other *actor, a *arena.Arena) {
 		m := ofRW(t, a)
-		n := 3000
-		if testing.Short() {
-			n = 300
-		}
+		n := proctest.Rounds(300, 3000)
 		o := order{Op: "rwgiveup", Object: "m", N: n, Token: 9, Limit: 60 * time.Microsecond}
 		ids := []int{holder.start(o), other.start(o)}
 		for i, x := range []*actor{holder, other} {
@@ -317,10 +314,7 @@ func requireWhole(t testing.TB, a *arena.Arena) *rwPair {
 func TestRWMutexMix(t *testing.T) {
 	everywhere(t, func(t *testing.T, holder, other *actor, a *arena.Arena) {
 		m := ofRW(t, a)
-		n := 3000
-		if testing.Short() {
-			n = 300
-		}
+		n := proctest.Rounds(300, 3000)
 		o := order{Op: "rwmix", Object: "m", N: n, Token: 20}
 		ids := []int{holder.start(o), other.start(o)}
 		writes := uint64(0)

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/proctest"
 	"github.com/shmsync/shmsync/prims"
 )
 
@@ -31,10 +32,7 @@ func TestRWMutexHammer(t *testing.T) {
 			m := newRWMutex(t, newArena(t, nil), nil)
 			var activity atomic.Int32
 			var wg sync.WaitGroup
-			turns := 500
-			if testing.Short() {
-				turns = 100
-			}
+			turns := proctest.Rounds(100, 500)
 			reader := func(lock func() bool, unlock func()) {
 				for range turns {
 					for !lock() {

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/proctest"
 )
 
 // folly's WriterWaitReaders: a writer gets in when the last reader has left, and
@@ -420,10 +421,7 @@ func (x rwSpinWalker) step(mode byte) (byte, error) {
 // folly's concurrentHolderTest, between processes.
 func TestRWSpinLockWalk(t *testing.T) {
 	spinEverywhere(t, func(t *testing.T, holder, other *spinActor, a *arena.Arena) {
-		n := 3000
-		if testing.Short() {
-			n /= 5
-		}
+		n := proctest.Rounds(3000/5, 3000)
 		for _, goroutines := range []int{2, 16} {
 			start := time.Now()
 			o := order{Op: "walk", Object: "rw", N: n, Token: uint64(goroutines)}

@@ -391,10 +391,7 @@ func TestSemaphoreWithoutRoom(t *testing.T) {
 
 // The end of a context against a grant: whoever wins, no permit is lost or made.
 func TestSemaphoreCancelAgainstGrant(t *testing.T) {
-	rounds := 50_000
-	if testing.Short() {
-		rounds = 5_000
-	}
+	rounds := proctest.Rounds(5_000, 50_000)
 	a := newArena(t, nil)
 	s := newSemaphore(t, a, "s", 1, nil)
 	nodes := a.Stats().Nodes

@@ -85,10 +85,7 @@ func hostileBodies(r *rand.Rand, size int) (at uint64, b []byte) {
 
 // Whatever is in the body and in the nodes, every call ends, in success or an error.
 func TestHostileSequencer(t *testing.T) {
-	rounds := 600
-	if testing.Short() {
-		rounds = 60
-	}
+	rounds := proctest.Rounds(60, 600)
 	seed := rand.Uint64()
 	r := rand.New(rand.NewPCG(seed, 3))
 	for round := range rounds {
@@ -161,10 +158,7 @@ func TestScribbledSequencer(t *testing.T) {
 	require.NoError(t, err)
 	auto, err := prims.OpenEvent(a, "auto", &prims.EventOptions{AutoReset: true})
 	require.NoError(t, err)
-	d := proctest.Scale(time.Second)
-	if testing.Short() {
-		d /= 5
-	}
+	d := proctest.Rounds(proctest.Scale(time.Second)/5, proctest.Scale(time.Second))
 	ctx, cancel := context.WithTimeout(context.Background(), d)
 	defer cancel()
 	var wg sync.WaitGroup

@@ -44,10 +44,7 @@ func litmusRounds(t testing.TB, full uint64) uint64 {
 		require.NoError(t, err)
 		return n
 	}
-	if testing.Short() {
-		return full / 50
-	}
-	return full
+	return proctest.Rounds(full/50, full)
 }
 
 func jitter(r *rand.Rand, most int) {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/shmsync/shmsync"
 	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/proctest"
 	"github.com/shmsync/shmsync/prims"
 )
 
@@ -382,10 +383,7 @@ func eventuallyQuiet(s *prims.Sequencer, token uint64) {
 
 // The heap is a heap, whatever goes in and out.
 func TestSequencerHeap(t *testing.T) {
-	rounds := 20_000
-	if testing.Short() {
-		rounds = 2000
-	}
+	rounds := proctest.Rounds(2000, 20_000)
 	s := newSequencer(t, nil)
 	require.NoError(t, s.HeapWalk(rounds, 300), fmt.Sprint(s))
 }

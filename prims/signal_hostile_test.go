@@ -132,10 +132,7 @@ func TestHostileSignalWaker(t *testing.T) {
 	require.NoError(t, err)
 	defer w.Close()
 	r := rand.New(rand.NewPCG(3, 4))
-	rounds := 60
-	if testing.Short() {
-		rounds = 10
-	}
+	rounds := proctest.Rounds(10, 60)
 	describe := func() string { return words(a) }
 	for range rounds {
 		hostileSignals(t, w, signalSeed(r), describe)
@@ -186,10 +183,7 @@ func TestScribbledSignalWaker(t *testing.T) {
 			}
 		})
 	}
-	d := proctest.Scale(time.Second)
-	if testing.Short() {
-		d /= 5
-	}
+	d := proctest.Rounds(proctest.Scale(time.Second)/5, proctest.Scale(time.Second))
 	r := rand.New(rand.NewPCG(5, 6))
 	for end := time.Now().Add(d); time.Now().Before(end) && !stop.Load(); {
 		w.Scribble(signalSeed(r)[:8*r.IntN(22)])

@@ -75,10 +75,7 @@ func drain(t *testing.T, s *signalSite, procs []*proctest.Proc) {
 // lost, nothing is executed twice at once, and nothing is left.
 func TestSignalStress(t *testing.T) {
 	s, procs := signalParty(t, 3, 3, 18)
-	d := proctest.Scale(2 * time.Second)
-	if testing.Short() {
-		d /= 10
-	}
+	d := proctest.Rounds(proctest.Scale(2*time.Second)/10, proctest.Scale(2*time.Second))
 	var wg sync.WaitGroup
 	for end := time.Now().Add(d); time.Now().Before(end); {
 		// Bursts, and quiet in which everybody sleeps.
@@ -103,10 +100,7 @@ func TestSignalStress(t *testing.T) {
 // process it is and whoever pushes it. There is no producer that helps out.
 func TestSignalNoLostWake(t *testing.T) {
 	a, w, x := twoSides(t)
-	rounds := 20_000
-	if testing.Short() {
-		rounds = 1000
-	}
+	rounds := proctest.Rounds(1000, 20_000)
 	id := x.start(order{Op: "walk", Object: "w", N: rounds})
 	for k := range rounds {
 		g := w.Gate(k % 4096)
@@ -137,10 +131,7 @@ func shortly() func() bool {
 // Processes that work are killed at random. The others go on.
 func TestSignalRandomKills(t *testing.T) {
 	s, procs := signalParty(t, 2, 16)
-	rounds := 25
-	if testing.Short() {
-		rounds = 5
-	}
+	rounds := proctest.Rounds(5, 25)
 	for range rounds {
 		v := proctest.Start(t, "signal/mayfly", proctest.Params(crashParams{Arena: nameOf(s.a)}))
 		v.Await(t)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/shmsync/shmsync"
 	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/proctest"
 	"github.com/shmsync/shmsync/prims"
 )
 
@@ -200,10 +201,7 @@ func TestSignalAcquireContext(t *testing.T) {
 	require.Zero(t, num(t, x, "acquire-lapsed", 200).N)
 	require.Zero(t, w.Sleepers(), "balanced after the end of contexts")
 
-	rounds := 300
-	if testing.Short() {
-		rounds = 50
-	}
+	rounds := proctest.Rounds(50, 300)
 	for range rounds {
 		first := x.start(order{Op: "acquire-ctx", Object: "w"})
 		second := make(chan error, 1)

@@ -246,10 +246,7 @@ func TestScribbledRWSpinLock(t *testing.T) {
 			}
 		})
 	}
-	d := proctest.Scale(time.Second)
-	if testing.Short() {
-		d /= 5
-	}
+	d := proctest.Rounds(proctest.Scale(time.Second)/5, proctest.Scale(time.Second))
 	seeds := spinSeeds()
 	for end := time.Now().Add(d); time.Now().Before(end); {
 		b := seeds[rand.IntN(len(seeds))]

@@ -105,10 +105,7 @@ func init() {
 // What is looked for is above all the late store of a thread that has not died
 // yet, which would free the hold of the next owner.
 func TestMutexNeverTwoOwners(t *testing.T) {
-	rounds := 1000
-	if testing.Short() {
-		rounds = 40
-	}
+	rounds := proctest.Rounds(40, 1000)
 	neverTwoOwners(t, rounds)
 }
 

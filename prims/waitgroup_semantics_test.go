@@ -82,10 +82,7 @@ func TestWaitGroupBetweenProcesses(t *testing.T) {
 // A hundred thousand times to and fro between two processes, each of which adds for
 // the other: nobody is let go a round too early, and no count is lost.
 func TestWaitGroupReuse(t *testing.T) {
-	rounds := 100_000
-	if testing.Short() {
-		rounds = 5_000
-	}
+	rounds := proctest.Rounds(5_000, 100_000)
 	a := newArena(t, nil)
 	ping, pong := newWaitGroup(t, a, "ping"), newWaitGroup(t, a, "pong")
 	tr, err := arena.Value[gateTraces](a, "traces")
@@ -267,10 +264,7 @@ func TestWaitGroupSlotReused(t *testing.T) {
 // A context that ends, beside a counter that becomes 0: it is one or the other, nobody
 // stays, and a counter of 0 beats a context.
 func TestWaitGroupCancelRace(t *testing.T) {
-	rounds := 20_000
-	if testing.Short() {
-		rounds = 2_000
-	}
+	rounds := proctest.Rounds(2_000, 20_000)
 	a := newArena(t, nil)
 	g := newWaitGroup(t, a, "g")
 	ended, cancel := context.WithCancel(context.Background())

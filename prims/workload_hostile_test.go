@@ -23,10 +23,7 @@ import (
 // Whatever a peer writes into the words of an object, those who use it get errors
 // or wait, and can leave: no fault, no endless loop.
 func TestTeamHostile(t *testing.T) {
-	rounds := 6
-	if testing.Short() {
-		rounds = 2
-	}
+	rounds := proctest.Rounds(2, 6)
 	eachWorkload(t, func(t *testing.T, w workload) {
 		for round := range rounds {
 			seed := rand.Uint64()

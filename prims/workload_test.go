@@ -282,10 +282,7 @@ func eachWorkload(t *testing.T, f func(t *testing.T, w workload)) {
 
 // Whoever of a team is killed, and whenever, the others go on.
 func TestTeamSurvives(t *testing.T) {
-	kills := 6
-	if testing.Short() {
-		kills = 4
-	}
+	kills := proctest.Rounds(4, 6)
 	eachWorkload(t, func(t *testing.T, w workload) {
 		x := newTeam(t, w)
 		x.goesOn("at first")

@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/proctest"
 	"github.com/shmsync/shmsync/prims"
 	"github.com/shmsync/shmsync/shm"
 )
@@ -152,10 +153,7 @@ func survive(t *testing.T, content []byte) (out string) {
 func TestScribbled(t *testing.T) {
 	intact := busy(t)
 	t.Run("intact", func(t *testing.T) { require.NotContains(t, survive(t, intact), "damaged:") })
-	seeds := uint64(30)
-	if testing.Short() {
-		seeds = 6
-	}
+	seeds := proctest.Rounds(6, uint64(30))
 	for seed := range seeds {
 		t.Run("words", func(t *testing.T) {
 			r := rand.New(rand.NewPCG(seed, 1))

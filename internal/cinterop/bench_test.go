@@ -10,14 +10,15 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/proctest"
 	"github.com/shmsync/shmsync/prims"
 )
 
 // An uncontended lock and unlock in C costs at most 0.9 of what a robust mutex of
 // pthread costs in the same program.
 func TestUncontendedInC(t *testing.T) {
-	if testing.Short() {
-		t.Skip("-short: it measures for seconds")
+	if !proctest.Long() {
+		t.Skip("it measures for seconds: needs SHMSYNC_TEST_LONG=1")
 	}
 	path := program(t, "bench.c", "-O2", "-USHMSYNC_CRASHPOINTS")
 	var ours, checked, theirs float64

@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/shmsync/shmsync/internal/proctest"
 )
 
 // The header compiles without a warning as C11 and as C++17, by each compiler that is
@@ -50,8 +52,8 @@ func TestSanitizers(t *testing.T) {
 	if os.Getenv(cflagsEnv) != "" {
 		return // this is such a run
 	}
-	if testing.Short() {
-		t.Skip("-short: each sanitizer builds the programs again")
+	if !proctest.Long() {
+		t.Skip("each sanitizer builds the programs again: needs SHMSYNC_TEST_LONG=1")
 	}
 	cc := compiler(t)
 	self, err := os.Executable()

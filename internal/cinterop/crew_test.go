@@ -16,6 +16,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/shmsync/shmsync/internal/proctest"
 )
 
 // A crew works on one object, and any of it may be killed.
@@ -183,8 +185,8 @@ const crewTries = 10
 
 // A C process is killed at each point where dying leaves another state.
 func TestCrewCrash(t *testing.T) {
-	if testing.Short() {
-		t.Skip("-short: it takes a minute")
+	if !proctest.Long() {
+		t.Skip("it takes a minute: needs SHMSYNC_TEST_LONG=1")
 	}
 	all, passed := crewPoints(t), map[string]bool{}
 	var ran []string

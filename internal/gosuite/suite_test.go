@@ -20,6 +20,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	_ "golang.org/x/sync/semaphore" // so that its tests are there to be run
+
+	"github.com/shmsync/shmsync/internal/proctest"
 )
 
 // suite is a set of test files of one package.
@@ -93,7 +95,7 @@ func (s suite) run(t *testing.T, name string) {
 	cmd.Env = append(os.Environ(), "GOFLAGS=")
 	out, err := cmd.CombinedOutput()
 	require.NoError(t, err, "%s", out)
-	cmd = exec.Command(binary, "-test.v", "-test.short="+strconv.FormatBool(testing.Short()), "-test.timeout="+patience)
+	cmd = exec.Command(binary, "-test.v", "-test.short="+strconv.FormatBool(!proctest.Long()), "-test.timeout="+patience)
 	cmd.Dir = tmp
 	out, err = cmd.CombinedOutput()
 	require.NoError(t, err, "%s", out)

@@ -305,10 +305,7 @@ func partial(info porcupine.LinearizationInfo) string {
 }
 
 func TestLinearizable(t *testing.T) {
-	rounds := 6
-	if testing.Short() {
-		rounds = 2
-	}
+	rounds := proctest.Rounds(2, 6)
 	if n := os.Getenv("SHMSYNC_TEST_LINEAR_ROUNDS"); n != "" {
 		_, err := fmt.Sscan(n, &rounds)
 		require.NoError(t, err)

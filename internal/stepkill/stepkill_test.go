@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/shmsync/shmsync/internal/proctest"
 )
 
 // kills is how many kills of each kind a scene gets. Where SHMSYNC_TEST_STEPKILLS does
@@ -26,10 +28,7 @@ func kills() (n int, all bool) {
 
 // budget is how long scenes are drawn.
 func budget() time.Duration {
-	if testing.Short() {
-		return 3 * time.Second
-	}
-	return 15 * time.Second
+	return proctest.Rounds(3*time.Second, 15*time.Second)
 }
 
 // A scene gets so much time for each of its kills, and so many of them at least.
