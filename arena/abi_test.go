@@ -43,7 +43,7 @@ var abiFields = map[string]map[string]field{
 		"slotLabel": {slotLabel, 1 + labelBytes}, "slotAlive": {slotAlive, aliveWords * aliveStride},
 		"slotDoorbell": {slotDoorbell, 4}, "slotReady": {slotReady, 8}, "slotDied": {slotDied, 8},
 		"slotWatchBell": {slotWatchBell, 4}, "slotSettled": {slotSettled, 4}, "slotOpening": {uint64(slotOpening), 8}, "slotWalking": {uint64(slotWalking), 8}, "slotTelling": {slotTelling, 4},
-		"slotAnnounce": {slotAnnounce, announceCount * announceStride},
+		"slotAnnounce": {slotAnnounce, announceCount * announceStride}, "slotTouched": {uint64(slotTouched), touchedWords * 8},
 	},
 	"Announce record": {
 		"announceObject": {announceObject, 8}, "announceWord": {announceWord, 8},

@@ -86,7 +86,7 @@ func (a *Arena) leave() error {
 	a.closingMu.Lock()
 	a.closing.Store(true)
 	a.closingMu.Unlock()
-	concerned := a.repairAll(a.self)
+	concerned := a.repairAll(a.self, false)
 	crashpoint.Hit("arena.close.repaired")
 	a.settle(a.self)
 	crashpoint.Hit("arena.close.reclaimed")

@@ -1,6 +1,10 @@
 package arena
 
-import "github.com/shmsync/shmsync"
+import (
+	"sync/atomic"
+
+	"github.com/shmsync/shmsync"
+)
 
 // core is what the parts of an Arena share: the bytes, their validated
 // geometry, and who we are.
@@ -20,6 +24,10 @@ type core struct {
 	// reserve makes sure that n bytes at off have memory behind them; an error
 	// Is shmsync.ErrNoSpace.
 	reserve func(off, n uint64) error
+
+	// work counts the block words and directory entries that walks and searches of this
+	// process have looked at. Tests bound it.
+	work atomic.Uint64
 
 	heap    heapLocal
 	handles openLocal

@@ -75,8 +75,14 @@ func (c *core) raiseReach(k uint64) {
 
 // probe calls f for the entries where a name with that hash may be, until f
 // returns false or the first empty entry.
-func (c *core) probe(hash uint64, f func(pos uint64, e entry) bool) {
-	for k := range c.reach() + 1 {
+func (c *core) probe(hash uint64, f func(pos uint64, e entry) bool) { c.probeTo(c.reach(), hash, f) }
+
+// probeTo is probe for the entries up to that far from the first.
+func (c *core) probeTo(reach, hash uint64, f func(pos uint64, e entry) bool) {
+	steps := uint64(0)
+	defer func() { c.work.Add(steps) }()
+	for k := range reach + 1 {
+		steps++
 		pos := (hash + k) & (c.geo.dirCount - 1)
 		// sync(arena.place): acquire
 		if e := c.loadEntry(pos); e == entryEmpty || !f(pos, e) {
@@ -104,10 +110,13 @@ func (c *core) place(off Offset, hash uint64) bool {
 
 // unlist removes the object at off from the directory.
 func (c *core) unlist(off Offset, hash uint64) {
+	c.find(off, hash, func(pos uint64, e entry) bool { return !c.swapEntry(pos, e, entryGone) })
+}
+
+// find calls f for the entry of the object at off, wherever it is, until f returns false.
+func (c *core) find(off Offset, hash uint64, f func(pos uint64, e entry) bool) {
 	mine := makeEntry(off, hash)
-	c.probe(hash, func(pos uint64, e entry) bool {
-		return e != mine || !c.swapEntry(pos, mine, entryGone)
-	})
+	c.probeTo(c.geo.dirCount-1, hash, func(pos uint64, e entry) bool { return e != mine || f(pos, e) })
 }
 
 // enter guards the object of entry e and reads its header. It reports false
@@ -190,17 +199,59 @@ func (c *core) outvote(h *header, wait bool) {
 // settleEntries publishes what dead had committed and removes the names of what
 // it had not, or had begun to free. The caller is the undertaker of dead.
 func (c *core) settleEntries(dead Name) {
-	for pos := range c.geo.dirCount {
-		if e := c.loadEntry(pos); e.used() {
-			c.guard(e.offset())
-			// Guarded, the block is not reused, so the entry cannot come back
-			// for another object.
-			if c.loadEntry(pos) == e {
-				c.settleEntry(pos, e, dead)
+	whole := false
+	c.eachTouched(dead.Slot(), func(chunk uint64) {
+		c.eachBlockOf(chunk, func(off Offset, _ uint64, w blockWord) bool {
+			if w.name() == dead && (w.kind() == blockClaimed || w.kind() == blockFreeing) {
+				whole = !c.settleNameOf(off, dead) || whole
+			}
+			return true
+		})
+	})
+	if whole {
+		for pos := range c.geo.dirCount {
+			if e := c.loadEntry(pos); e.used() {
+				c.settleGuarded(pos, e, dead)
 			}
 		}
+		c.work.Add(c.geo.dirCount)
 	}
-	c.unguard()
+}
+
+// settleNameOf is settleEntries for the block at off, which dead had claimed or was freeing. It
+// reports false if the bytes do not say which name the block has, if any: they may be of
+// another use of it.
+func (c *core) settleNameOf(off Offset, dead Name) bool {
+	b, ok := c.locate(off)
+	if !ok || b.class == classNode {
+		return true
+	}
+	// The name and its hash are there before the entry, and until the block is free.
+	if c.u32(off+objKind).Load() == 0 && c.u64(off+objHash).Load() == 0 {
+		return true
+	}
+	h, err := c.readHeader(b)
+	if err != nil {
+		return false
+	}
+	if h.Name != "" {
+		c.find(off, h.hash, func(pos uint64, e entry) bool {
+			c.settleGuarded(pos, e, dead)
+			return false
+		})
+	}
+	return true
+}
+
+// settleGuarded is settleEntry for the entry e, if it is still there.
+func (c *core) settleGuarded(pos uint64, e entry, dead Name) {
+	c.guard(e.offset())
+	defer c.unguard()
+	// Guarded, the block is not reused, so the entry cannot come back
+	// for another object.
+	if c.loadEntry(pos) == e {
+		c.settleEntry(pos, e, dead)
+	}
 }
 
 func (c *core) settleEntry(pos uint64, e entry, dead Name) {

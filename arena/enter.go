@@ -47,9 +47,10 @@ func (a *Arena) enter(label string) error {
 	a.mySlot, a.self = i, name
 	a.reaping.Lock() // whom we meet dead is buried by a goroutine, which uses the slot's words, too
 	if before != 0 {
+		all := a.owesAnybody(before)
 		// Or what the dead one was telling would count as ours.
 		a.u32(a.slot(i) + slotTelling).Store(0)
-		a.settleFor(before)
+		a.settleFor(before, all)
 	}
 	a.fillSlot(i, label)
 	a.reaping.Unlock()
@@ -226,9 +227,9 @@ func (a *Arena) inherit(i int, w slotWord) bool {
 	return true
 }
 
-// settleFor cleans up after dead, whose slot we have.
-func (a *Arena) settleFor(dead Name) {
-	concerned := a.repairAll(dead)
+// settleFor cleans up after dead, whose slot we have. all is for repairAll.
+func (a *Arena) settleFor(dead Name, all bool) {
+	concerned := a.repairAll(dead, all)
 	crashpoint.Hit("arena.inherit.repaired")
 	a.wakeAll(dead, concerned)
 	crashpoint.Hit("arena.inherit.woken")

@@ -154,6 +154,7 @@ func (c *core) claimIn(chunk uint64, class int, start uint64) (Offset, bool) {
 		// lin: the block is ours here, unless the second look says otherwise.
 		// sync(arena.block): acquire
 		claimed := uint32(makeBlock(blockClaimed, c.self))
+		c.touch(chunk)
 		crashpoint.Hit("arena.block.before_claim")
 		if !word.CompareAndSwap(blockFree, claimed) {
 			continue
@@ -221,6 +222,7 @@ func (c *core) claimChunk(bits chunkWord) (chunk uint64, ok, busy bool) {
 			if w&bits != bits {
 				continue
 			}
+			c.touch(i)
 			if c.swapChunk(i, w, w.claimedBy(c.self)) {
 				hint.Store(i + 1)
 				return i, true, busy

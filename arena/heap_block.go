@@ -137,6 +137,9 @@ func (a *Arena) Free(off Offset) {
 	a.mustUse("arena.free")
 	b, ok := a.locate(off)
 	freeing := makeBlock(blockFreeing, a.self)
+	if ok {
+		a.touch(b.chunk)
+	}
 	if !ok || !b.swap(blockRaw, freeing) {
 		what := "no block begins there"
 		if ok {

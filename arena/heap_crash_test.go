@@ -110,11 +110,12 @@ func requireForgotten(t *testing.T, a *Arena, dead Name) {
 		}
 	}
 	a.eachNode(func(_ Offset, n *Node) { require.NotEqual(t, dead, n.Owner()) })
-	a.eachObject(func(h *header) bool {
+	a.visit(func(o Object) {
+		h, err := a.headerAt(o.Offset)
+		require.NoError(t, err)
 		require.EqualValues(t, objectCommitted, h.load())
-		word, mask := a.openBit(h, dead.Slot())
+		word, mask := a.openBit(&h, dead.Slot())
 		require.Zero(t, word.Load()&mask)
-		return true
 	})
 }
 

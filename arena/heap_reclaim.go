@@ -15,7 +15,7 @@ func (c *core) reclaimBlocks(dead Name) {
 	defer c.handles.Unlock()
 	c.releaseDeferred()
 	c.settleEntries(dead)
-	for i := range c.geo.chunkCount {
+	c.eachTouched(dead.Slot(), func(i uint64) {
 		w := c.loadChunk(i)
 		if w.reserved() {
 			c.reclaimChunk(i, w, dead)
@@ -24,7 +24,7 @@ func (c *core) reclaimBlocks(dead Name) {
 		if w = c.loadChunk(i); w.kind() == chunkClaimed && w.name() == dead {
 			c.swapChunk(i, w, w.freed())
 		}
-	}
+	})
 }
 
 // reclaimChunk is reclaimBlocks for the block words of one chunk. All of them
@@ -35,6 +35,7 @@ func (c *core) reclaimChunk(i uint64, w chunkWord, dead Name) {
 		c.unblock(i, dead)
 		c.swapChunk(i, w, makeChunk(chunkSlab, w.number(), 0))
 	}
+	c.work.Add(blockWords)
 	for k := range uint64(blockWords) {
 		word := c.blockWordOf(i, k)
 		switch w := blockWord(word.Load()); {
@@ -87,24 +88,33 @@ func (c *core) reclaimBlock(i, k uint64, w blockWord) {
 // may be gone: f looks again before it uses a block.
 func (c *core) eachBlock(f func(off Offset, size uint64, w blockWord) bool) {
 	for i := range c.geo.chunkCount {
-		w := c.loadChunk(i)
-		if !w.legal(i, c.geo.chunkCount) {
-			continue
-		}
-		n, size := uint64(0), uint64(0)
-		switch w.kind() {
-		case chunkHead:
-			n, size = 1, w.number()*chunkSize
-		case chunkSlab, chunkSweeping:
-			n, size = blocksOf(int(w.number())), uint64(classSizes[w.number()])
-		}
-		for k := range n {
-			w := blockWord(c.blockWordOf(i, k).Load())
-			if w != blockFree && !f(c.chunkOff(i)+Offset(k*size), size, w) {
-				return
-			}
+		if !c.eachBlockOf(i, f) {
+			return
 		}
 	}
+}
+
+// eachBlockOf is eachBlock for one chunk. It reports false if f did.
+func (c *core) eachBlockOf(i uint64, f func(off Offset, size uint64, w blockWord) bool) bool {
+	w := c.loadChunk(i)
+	if !w.legal(i, c.geo.chunkCount) {
+		return true
+	}
+	n, size := uint64(0), uint64(0)
+	switch w.kind() {
+	case chunkHead:
+		n, size = 1, w.number()*chunkSize
+	case chunkSlab, chunkSweeping:
+		n, size = blocksOf(int(w.number())), uint64(classSizes[w.number()])
+	}
+	c.work.Add(n)
+	for k := range n {
+		w := blockWord(c.blockWordOf(i, k).Load())
+		if w != blockFree && !f(c.chunkOff(i)+Offset(k*size), size, w) {
+			return false
+		}
+	}
+	return true
 }
 
 // AllocStats counts what is in the heap of an arena.

@@ -49,6 +49,7 @@ func (c *core) sweepChunk(i uint64) bool {
 		}
 	}
 	sweeping := makeChunk(chunkSweeping, uint64(class), c.self)
+	c.touch(i)
 	if !c.swapChunk(i, w, sweeping) {
 		return false
 	}

@@ -466,6 +466,7 @@ func TestHeirCleansUpAfterManyHeirs(t *testing.T) {
 		require.NoError(t, err)
 		b, ok := a.locate(off)
 		require.True(t, ok)
+		a.u64(a.touchedWord(3, b.chunk/64)).Or(1 << (b.chunk % 64))
 		require.True(t, b.swap(makeBlock(blockRaw, 0), makeBlock(blockClaimed, makeName(3, g+1))))
 	}
 	require.EqualValues(t, heirs, a.Stats().Claimed)

@@ -75,6 +75,9 @@ func (c *core) newNode() (Offset, *Node, error) {
 func (c *core) freeNode(off Offset) error {
 	b, ok := c.locate(off)
 	freeing := makeBlock(blockFreeing, c.self)
+	if ok {
+		c.touch(b.chunk)
+	}
 	if !ok || b.class != classNode || !b.swap(makeBlock(blockNode, 0), freeing) {
 		return c.fail("arena.node", shmsync.ErrCorrupt, "there is no wait node in use at "+off.String())
 	}

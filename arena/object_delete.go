@@ -166,6 +166,7 @@ func (a *Arena) holders(o Object) (who []string) {
 // finishErase gives back what is left of an object whose deletion is decided.
 func (c *core) finishErase(h *header) {
 	freeing := makeBlock(blockFreeing, c.self)
+	c.touch(h.block.chunk)
 	if !h.block.swap(makeBlock(blockObject, 0), freeing) {
 		return
 	}

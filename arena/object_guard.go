@@ -28,7 +28,7 @@ var (
 //	crash:   that of the dead does not count, clearOpenBits clears it
 const slotOpening Offset = 224
 
-// slotWalking is such a guard for whole walks, of a burial or a check, which look
+// slotWalking is such a guard for walks, of a burial or a check, which look
 // at the body too. It is no open bit: who deletes an object does not mind.
 //
 // Its tags are those of slotOpening.
@@ -82,6 +82,7 @@ func (c *core) releaseUnseen(b block, w blockWord) {
 		return
 	}
 	freeing := makeBlock(blockFreeing, c.self)
+	c.touch(b.chunk)
 	if w == freeing || b.swap(w, freeing) {
 		c.handles.deferred = append(c.handles.deferred, b.off)
 	}
@@ -140,6 +141,7 @@ func (c *core) adopt(h *header) (bool, error) {
 		ref.count++
 		return true, nil
 	}
+	c.touch(h.block.chunk)
 	word, mask := c.openBit(h, c.self.Slot())
 	// sync(arena.open): release
 	word.Or(mask)
@@ -211,23 +213,54 @@ func (c *core) clearOpenBits(dead Name) {
 			word.And(^mask)
 		}
 	}
-	c.eachObject(func(h *header) bool {
-		clearBit(h)
-		return true
+	c.eachTouched(dead.Slot(), func(chunk uint64) {
+		c.eachBlockOf(chunk, func(off Offset, _ uint64, w blockWord) bool {
+			switch w.kind() {
+			case blockObject:
+				c.withObject(off, clearBit)
+			case blockClaimed:
+				// A committed object that its maker has not published is found by name only.
+				c.withUnpublished(off, clearBit)
+			}
+			return true
+		})
 	})
-	// A committed object that its maker has not published is found by name only.
-	for pos := range c.geo.dirCount {
-		e := c.loadEntry(pos)
-		if !e.used() {
-			continue
-		}
-		if h, ok, err := c.enter(pos, e); ok && err == nil && h.load().there() {
-			clearBit(&h)
-		}
-		c.unguard()
-	}
 	c.u64(c.slot(dead.Slot()) + slotOpening).Store(0)
 	c.u64(c.slot(dead.Slot()) + slotWalking).Store(0)
+}
+
+// withObject calls f, guarded, for the object at off if there is one. The caller holds
+// handles.
+func (c *core) withObject(off Offset, f func(h *header)) {
+	c.guard(off)
+	defer c.unguard()
+	if h, err := c.headerAt(off); err == nil && h.load().there() {
+		f(&h)
+	}
+}
+
+// withUnpublished is withObject for an object that is committed and whose block is still
+// claimed by its maker. The bytes of a claimed block may be anything: the directory tells
+// whether there is an object.
+func (c *core) withUnpublished(off Offset, f func(h *header)) {
+	b, ok := c.locate(off)
+	if !ok || b.class == classNode {
+		return
+	}
+	h, err := c.readHeader(b)
+	if err != nil || h.Name == "" || !h.load().there() {
+		return
+	}
+	c.probe(h.hash, func(pos uint64, e entry) bool {
+		if e != makeEntry(off, h.hash) {
+			return true
+		}
+		defer c.unguard()
+		if h, ok, err := c.enter(pos, e); ok && err == nil && h.load().there() {
+			f(&h)
+		}
+		return false
+	})
 }
 
 // corrupt is the error for an object that has something impossible.

@@ -33,7 +33,7 @@ func init() {
 // of another; and what the walk looks at is not used again meanwhile.
 func TestWalksDoNotKeepObjects(t *testing.T) {
 	for name, walk := range map[string]func(a *Arena){
-		"repair": func(a *Arena) { a.repairAll(makeName(3, 1)) },
+		"repair": func(a *Arena) { a.repairAll(makeName(3, 1), true) },
 		"wake":   func(a *Arena) { a.wakeAll(makeName(3, 1), &concern{all: true}) },
 		"check":  func(a *Arena) { a.Check() },
 	} {

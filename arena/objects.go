@@ -57,12 +57,22 @@ func (a *Arena) Objects() iter.Seq[Object] {
 // visit calls f for the objects of the arena, without opening them: they may be
 // deleted meanwhile, and then f looks at bytes that are nobody's any more, but not
 // at those of another object. f does not walk itself.
-func (a *Arena) visit(f func(Object)) {
+func (a *Arena) visit(f func(Object)) { a.visitIn(a.eachBlock, f) }
+
+// visitTouched is visit for the objects that the participant in a slot may have touched, and
+// those beside them.
+func (a *Arena) visitTouched(slot int, f func(Object)) {
+	a.visitIn(func(f func(Offset, uint64, blockWord) bool) {
+		a.eachTouched(slot, func(chunk uint64) { a.eachBlockOf(chunk, f) })
+	}, f)
+}
+
+func (a *Arena) visitIn(each func(func(Offset, uint64, blockWord) bool), f func(Object)) {
 	a.handles.walking.Lock()
 	defer a.handles.walking.Unlock()
 	guard := a.u64(a.slot(a.mySlot) + slotWalking)
 	defer guard.Store(0)
-	a.eachBlock(func(off Offset, _ uint64, w blockWord) bool {
+	each(func(off Offset, _ uint64, w blockWord) bool {
 		if w.kind() == blockObject {
 			// sync(arena.guard): release
 			guard.Store(uint64(off))
@@ -89,18 +99,4 @@ func (c *core) lookAt(off Offset) (Object, error) {
 		return Object{}, c.noObject(off)
 	}
 	return h.Object, nil
-}
-
-// eachObject calls f for the header of every object that is there, guarded,
-// until f returns false. The caller holds handles.
-func (c *core) eachObject(f func(h *header) bool) {
-	c.eachBlock(func(off Offset, _ uint64, w blockWord) bool {
-		if w.kind() != blockObject {
-			return true
-		}
-		c.guard(off)
-		defer c.unguard()
-		h, err := c.headerAt(off)
-		return err != nil || !h.load().there() || f(&h)
-	})
 }

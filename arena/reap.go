@@ -58,14 +58,14 @@ func (a *Arena) buryMarked(i int, w slotWord) {
 	if !b.words {
 		// Others sleep on these words too, and the kernel woke one of each.
 		a.wakeAlive(i)
-		concerned := a.repairAll(dead)
+		concerned := a.repairAll(dead, a.owesAnybody(dead))
 		crashpoint.Hit("arena.bury.repaired")
 		a.wakeAll(dead, concerned)
 		crashpoint.Hit("arena.bury.woken")
 		b.words, b.data = true, gone
 	}
 	if !b.data && gone {
-		concerned := a.repairAll(dead)
+		concerned := a.repairAll(dead, a.owesAnybody(dead))
 		a.wakeAll(dead, concerned)
 		b.data = true
 	}
@@ -92,19 +92,33 @@ type concern struct {
 	all      bool // anybody is concerned
 }
 
-// repairAll takes back what dead holds of any object, and finds out whom that concerns.
-func (a *Arena) repairAll(dead Name) *concern {
-	c := &concern{}
-	if s := a.slot(dead.Slot()); dead != a.self {
-		c.all = a.u32(s+slotTelling).Load() != 0 || a.u64(s+slotWalking).Load() != 0
-	}
-	a.visit(func(o Object) {
+// owesAnybody reports whether dead, which is not this process, may owe a wake to any
+// participant, and hold any object: it died while it told others, or while it reaped.
+func (a *Arena) owesAnybody(dead Name) bool {
+	s := a.slot(dead.Slot())
+	return a.u32(s+slotTelling).Load() != 0 || a.u64(s+slotWalking).Load() != 0
+}
+
+// repairAll takes back what dead holds of any object, and finds out whom that concerns. all
+// says that it may be any object: else dead has touched those that it holds.
+func (a *Arena) repairAll(dead Name, all bool) *concern {
+	c := &concern{all: all}
+	a.visitFor(dead, c, func(o Object) {
 		a.addOpeners(c, o, dead)
 		if ops, ok := kindOps(o.Kind); ok && ops.Repair != nil {
 			ops.Repair(a, o, dead)
 		}
 	})
 	return c
+}
+
+// visitFor visits the objects in which dead may have left something.
+func (a *Arena) visitFor(dead Name, c *concern, f func(Object)) {
+	if c.all {
+		a.visit(f)
+		return
+	}
+	a.visitTouched(dead.Slot(), f)
 }
 
 // addOpeners adds the openers of o, if dead has it open.
@@ -130,7 +144,7 @@ func (a *Arena) addOpeners(c *concern, o Object, dead Name) {
 func (a *Arena) wakeAll(dead Name, c *concern) {
 	if c.anything || c.all {
 		owed := a.owed(dead)
-		a.visit(func(o Object) {
+		a.visitFor(dead, c, func(o Object) {
 			if ops, ok := kindOps(o.Kind); ok && ops.Wake != nil {
 				ops.Wake(a, o, owed[o.Offset])
 			}
@@ -246,6 +260,9 @@ func (a *Arena) freeSlot(i int, w slotWord) {
 	a.u32(s + slotCaps).Store(0)
 	a.putLabel(s+slotLabel, "")
 	a.u64(s + slotDied).Store(0)
+	if a.u32(s+slotSettled).Load() == w.generation() {
+		a.forgetTouched(i)
+	}
 	next := w.with(phaseFree)
 	if w.generation() >= maxGeneration {
 		next = w.with(phaseRetired)

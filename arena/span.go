@@ -90,6 +90,7 @@ func (c *core) spanBelow(top, n, least uint64) (off Offset, busy bool, err error
 func (c *core) claimRun(head, n uint64) bool {
 	for k := range n {
 		w := c.loadChunk(head + k)
+		c.touch(head + k)
 		if w.kind() != chunkFree || !c.swapChunk(head+k, w, w.claimedBy(c.self)) {
 			c.freeRun(head, k)
 			return false

@@ -2406,6 +2406,7 @@ struct shmsync_arena {
     void *robust_before;   /* the list that the helper thread had before */
 
     uint64_t heap_next[SHMI_classes], heap_look[SHMI_classes], heap_top; /* hints, atomic */
+    uint64_t work; /* atomic; the block words and directory entries that walks have looked at: tests bound it */
 
     pthread_mutex_t handles; /* serialises lookups, since this process has one guard */
     pthread_mutex_t walking; /* held by a walk, with its own guard */
@@ -2671,6 +2672,49 @@ SHMI_FN void shmi_exit(shmsync_arena *a)
     shmi_let_cancel();
 }
 
+
+/* ---- What a participant has touched: see arena/touched.go ----
+ *
+ * slotTouched says in which chunks of the heap the participant may have left something that
+ * its death, or its leave, has to take back: bit k stands for the chunks whose number is k
+ * modulo SHMI_touchedBits. A bit is set before the first word in such a chunk that names the
+ * participant. Who recovers from a death looks at no other chunk. */
+
+enum { SHMI_slotTouched = 1280, SHMI_touchedWords = 64, SHMI_touchedBits = SHMI_touchedWords * 64 };
+
+SHMI_FN uint64_t *shmi_touched_word(shmsync_arena *a, uint32_t slot, uint64_t bit)
+{
+    return shmi_slot64(a, slot, SHMI_slotTouched + (uint32_t)(bit / 64 * 8));
+}
+/* Notes that this participant is about to leave something in a chunk. */
+SHMI_FN void shmi_touch(shmsync_arena *a, uint64_t chunk)
+{
+    uint64_t bit = chunk % SHMI_touchedBits, mask = UINT64_C(1) << bit % 64, *word = shmi_touched_word(a, a->my_slot, bit);
+    if ((shmi_ld64(word) & mask) == 0)
+        __atomic_fetch_or(word, mask, __ATOMIC_SEQ_CST);
+}
+/* Moves *chunk on to the next one, from that on, which the participant in a slot may have
+ * touched; 0 when there is none. */
+SHMI_FN int shmi_next_touched(shmsync_arena *a, uint32_t slot, uint64_t *chunk)
+{
+    for (; *chunk < a->geo.chunk_count; ++*chunk) {
+        uint64_t bit = *chunk % SHMI_touchedBits, w = shmi_ld64(shmi_touched_word(a, slot, bit)) >> bit % 64;
+        if ((w & 1) != 0)
+            return 1;
+        if (w == 0)
+            *chunk |= 63;
+    }
+    return 0;
+}
+SHMI_FN void shmi_worked(shmsync_arena *a, uint64_t n) { __atomic_fetch_add(&a->work, n, __ATOMIC_RELAXED); }
+/* Clears the set of a slot. The traces of all who were in it are removed, and nobody can take it. */
+SHMI_FN void shmi_forget_touched(shmsync_arena *a, uint32_t slot)
+{
+    uint64_t bit;
+    for (bit = 0; bit < SHMI_touchedBits; bit += 64)
+        if (shmi_ld64(shmi_touched_word(a, slot, bit)) != 0)
+            shmi_st64(shmi_touched_word(a, slot, bit), 0);
+}
 /* ---- Heap: chunk words and block words are the truth, and there is no other ---- */
 
 enum { SHMI_nearChunks = 16, SHMI_claimTries = 64, SHMI_patience = 64 };
@@ -2860,6 +2904,7 @@ SHMI_FN shmi_off shmi_claim_in(shmsync_arena *a, uint64_t chunk, int cls, uint64
         uint32_t *word = shmi_block_word(a, chunk, index);
         if (shmi_ld32(word) != SHMI_blockFree)
             continue;
+        shmi_touch(a, chunk);
         SHMSYNC_CRASHPOINT("arena.block.before_claim");
         if (!shmi_cas32(word, SHMI_blockFree, claimed))
             continue;
@@ -2907,6 +2952,7 @@ SHMI_FN int shmi_claim_chunk(shmsync_arena *a, uint64_t bits, uint64_t *chunk, i
         case SHMI_chunkFree:
             if ((w & bits) != bits)
                 continue;
+            shmi_touch(a, i);
             if (shmi_swap_chunk(a, i, w, shmi_chunk_claimed(w, a->self))) {
                 shmi_st64(hint, i + 1);
                 *chunk = i;
@@ -2992,6 +3038,7 @@ SHMI_FN int shmi_sweep_chunk(shmsync_arena *a, uint64_t i)
         if (shmi_ld32(shmi_block_word(a, i, k)) != SHMI_blockFree)
             return 0;
     sweeping = shmi_make_chunk(SHMI_chunkSweeping, (uint64_t)cls, a->self);
+    shmi_touch(a, i);
     if (!shmi_swap_chunk(a, i, w, sweeping))
         return 0;
     SHMSYNC_CRASHPOINT("arena.sweep.begun");
@@ -3050,6 +3097,7 @@ SHMI_FN int shmi_claim_run(shmsync_arena *a, uint64_t head, uint64_t n)
     uint64_t k;
     for (k = 0; k < n; k++) {
         uint64_t w = shmi_load_chunk(a, head + k);
+        shmi_touch(a, head + k);
         if (shmi_chunk_kind(w) != SHMI_chunkFree || !shmi_swap_chunk(a, head + k, w, shmi_chunk_claimed(w, a->self))) {
             shmi_free_run(a, head, k);
             return 0;
@@ -3266,13 +3314,14 @@ SHMI_FN void shmi_reclaim_blocks(shmsync_arena *a, shmi_name dead)
     pthread_mutex_lock(&a->handles);
     shmi_release_deferred(a);
     shmi_settle_entries(a, dead);
-    for (i = 0; i < a->geo.chunk_count; i++) {
+    for (i = 0; shmi_next_touched(a, shmi_name_slot(dead), &i); i++) {
         uint64_t w = shmi_load_chunk(a, i);
         if (shmi_chunk_reserved(w)) {
             if (shmi_chunk_kind(w) == SHMI_chunkSweeping && shmi_chunk_name(w) == dead) {
                 shmi_unblock(a, i, dead);
                 shmi_swap_chunk(a, i, w, shmi_make_chunk(SHMI_chunkSlab, shmi_chunk_number(w), 0));
             }
+            shmi_worked(a, SHMI_blockWords);
             for (k = 0; k < SHMI_blockWords; k++) {
                 uint32_t *word = shmi_block_word(a, i, k), bw = shmi_ld32(word);
                 shmi_block b;
@@ -3298,30 +3347,36 @@ SHMI_FN void shmi_reclaim_blocks(shmsync_arena *a, shmi_name dead)
     pthread_mutex_unlock(&a->handles);
 }
 
-/* Goes through the blocks and spans that are objects, until f returns 0. */
-SHMI_FN void shmi_each_object_block(shmsync_arena *a, int (*f)(shmsync_arena *a, shmi_off off, void *arg), void *arg)
+/* Goes through those blocks and spans of chunk i whose words have that kind, until f returns 0. */
+SHMI_FN int shmi_each_block_of(shmsync_arena *a, uint64_t i, uint32_t kind, int (*f)(shmsync_arena *a, shmi_off off, void *arg), void *arg)
 {
-    uint64_t i, k;
-    for (i = 0; i < a->geo.chunk_count; i++) {
-        uint64_t w = shmi_load_chunk(a, i), n = 0, size = 0;
-        if (!shmi_chunk_legal(w, i, a->geo.chunk_count))
-            continue;
-        switch (shmi_chunk_kind(w)) {
-        case SHMI_chunkHead:
-            n = 1;
-            break;
-        case SHMI_chunkSlab:
-        case SHMI_chunkSweeping:
-            n = shmi_blocks_of((int)shmi_chunk_number(w));
-            size = shmi_class_size[shmi_chunk_number(w)];
-            break;
-        }
-        for (k = 0; k < n; k++)
-            if (shmi_block_kind(shmi_ld32(shmi_block_word(a, i, k))) == SHMI_blockObject && !f(a, shmi_chunk_off(a, i) + k * size, arg))
-                return;
+    uint64_t w = shmi_load_chunk(a, i), n = 0, size = 0, k;
+    if (!shmi_chunk_legal(w, i, a->geo.chunk_count))
+        return 1;
+    switch (shmi_chunk_kind(w)) {
+    case SHMI_chunkHead:
+        n = 1;
+        break;
+    case SHMI_chunkSlab:
+    case SHMI_chunkSweeping:
+        n = shmi_blocks_of((int)shmi_chunk_number(w));
+        size = shmi_class_size[shmi_chunk_number(w)];
+        break;
     }
+    shmi_worked(a, n);
+    for (k = 0; k < n; k++)
+        if (shmi_block_kind(shmi_ld32(shmi_block_word(a, i, k))) == kind && !f(a, shmi_chunk_off(a, i) + k * size, arg))
+            return 0;
+    return 1;
 }
-
+/* The same for the chunks that the participant in a slot may have touched, or for all: slot 0. */
+SHMI_FN void shmi_each_block(shmsync_arena *a, uint32_t slot, uint32_t kind, int (*f)(shmsync_arena *a, shmi_off off, void *arg), void *arg)
+{
+    uint64_t i;
+    for (i = 0; slot != 0 ? shmi_next_touched(a, slot, &i) : i < a->geo.chunk_count; i++)
+        if (!shmi_each_block_of(a, i, kind, f, arg))
+            return;
+}
 
 /* ---- Telling: see arena/telling.go ----
  *
@@ -3423,7 +3478,10 @@ SHMI_FN int shmi_free_node(shmsync_arena *a, shmi_off off)
 {
     shmi_block b;
     uint32_t freeing = shmi_make_block(SHMI_blockFreeing, a->self);
-    if (!shmi_locate(a, off, &b) || b.class_ != SHMI_classNode || !shmi_block_swap(&b, shmi_make_block(SHMI_blockNode, 0), freeing))
+    if (!shmi_locate(a, off, &b) || b.class_ != SHMI_classNode)
+        return EPROTO;
+    shmi_touch(a, b.chunk);
+    if (!shmi_block_swap(&b, shmi_make_block(SHMI_blockNode, 0), freeing))
         return EPROTO;
     SHMSYNC_CRASHPOINT("arena.node.freeing");
     shmi_reset_node(a, off);
@@ -3988,6 +4046,7 @@ SHMI_FN void shmi_release_unseen(shmsync_arena *a, const shmi_block *b, uint32_t
         shmi_release(a, b, w);
         return;
     }
+    shmi_touch(a, b->chunk);
     if (w == freeing || shmi_block_swap(b, w, freeing)) {
         if (a->n_deferred == a->cap_deferred) {
             size_t cap = a->cap_deferred != 0 ? 2 * a->cap_deferred : 16;
@@ -4049,15 +4108,24 @@ SHMI_FN int shmi_place(shmsync_arena *a, shmi_off off, uint64_t hash)
     return 0;
 }
 
+/* The entry of the object at off, wherever it is; NULL if there is none. */
+SHMI_FN uint64_t *shmi_find_entry(shmsync_arena *a, shmi_off off, uint64_t hash)
+{
+    uint64_t mine = shmi_make_entry(off, hash), k;
+    for (k = 0; k < a->geo.dir_count; k++) {
+        uint64_t *word = shmi_entry(a, (hash + k) & (a->geo.dir_count - 1)), e = shmi_ld64(word);
+        if (e == 0 || e == mine)
+            return e != 0 ? word : NULL;
+    }
+    return NULL;
+}
+
 /* Removes the object at off from the directory. */
 SHMI_FN void shmi_unlist(shmsync_arena *a, shmi_off off, uint64_t hash)
 {
-    uint64_t mine = shmi_make_entry(off, hash), reach = shmi_reach(a), k;
-    for (k = 0; k <= reach; k++) {
-        uint64_t *word = shmi_entry(a, (hash + k) & (a->geo.dir_count - 1)), e = shmi_ld64(word);
-        if (e == 0 || (e == mine && shmi_cas64(word, mine, SHMI_GONE)))
-            return;
-    }
+    uint64_t *word = shmi_find_entry(a, off, hash);
+    if (word != NULL)
+        shmi_cas64(word, shmi_make_entry(off, hash), SHMI_GONE);
 }
 
 /* Guards the object of entry e and reads its header. 0 with *same set; *same is 0 when
@@ -4134,6 +4202,7 @@ SHMI_FN int shmi_adopt(shmsync_arena *a, shmi_header *h, int *there)
         *there = 1;
         return 0;
     }
+    shmi_touch(a, h->block.chunk);
     word = shmi_open_bit(a, h, a->my_slot, &mask);
     shmi_or32(word, mask);
     SHMSYNC_CRASHPOINT("arena.object.bit_set");
@@ -4251,20 +4320,57 @@ SHMI_FN void shmi_settle_entry(shmsync_arena *a, uint64_t *word, uint64_t e, shm
     }
     shmi_cas64(word, e, SHMI_GONE);
 }
+SHMI_FN void shmi_settle_guarded(shmsync_arena *a, uint64_t *word, uint64_t e, shmi_name dead)
+{
+    shmi_guard(a, e & SHMI_OFF_MASK);
+    if (shmi_ld64(word) == e)
+        shmi_settle_entry(a, word, e, dead);
+    shmi_unguard(a);
+}
+
+typedef struct shmi_settle_arg {
+    shmi_name dead;
+    int whole; /* a block does not say which name it has, if any */
+} shmi_settle_arg;
+/* For the block at off, which dead may have claimed, or be freeing. */
+SHMI_FN int shmi_settle_name_of(shmsync_arena *a, shmi_off off, void *arg)
+{
+    shmi_settle_arg *s = (shmi_settle_arg *)arg;
+    shmi_block b;
+    shmi_header h;
+    uint64_t *word;
+    if (!shmi_locate(a, off, &b) || b.class_ == SHMI_classNode || shmi_block_name(shmi_ld32(b.word)) != s->dead)
+        return 1;
+    /* The name and its hash are there before the entry, and until the block is free. */
+    if (shmi_ld32(shmi_u32(a, off + SHMI_objKind)) == 0 && shmi_ld64(shmi_u64(a, off + SHMI_objHash)) == 0)
+        return 1;
+    if (shmi_read_header(a, &b, &h) != 0) {
+        s->whole = 1;
+    } else if (h.o.name_len != 0) {
+        word = shmi_find_entry(a, off, h.hash);
+        if (word != NULL)
+            shmi_settle_guarded(a, word, shmi_make_entry(off, h.hash), s->dead);
+    }
+    return 1;
+}
 /* Publishes what dead had committed and removes the names of what it had not, or had
  * begun to free. The caller is the undertaker of dead and holds handles. */
 SHMI_FN void shmi_settle_entries(shmsync_arena *a, shmi_name dead)
 {
+    shmi_settle_arg arg;
     uint64_t pos;
+    arg.dead = dead;
+    arg.whole = 0;
+    shmi_each_block(a, shmi_name_slot(dead), SHMI_blockClaimed, shmi_settle_name_of, &arg);
+    shmi_each_block(a, shmi_name_slot(dead), SHMI_blockFreeing, shmi_settle_name_of, &arg);
+    if (!arg.whole)
+        return;
+    shmi_worked(a, a->geo.dir_count);
     for (pos = 0; pos < a->geo.dir_count; pos++) {
         uint64_t *word = shmi_entry(a, pos), e = shmi_ld64(word);
-        if (shmi_entry_used(e)) {
-            shmi_guard(a, e & SHMI_OFF_MASK);
-            if (shmi_ld64(word) == e)
-                shmi_settle_entry(a, word, e, dead);
-        }
+        if (shmi_entry_used(e))
+            shmi_settle_guarded(a, word, e, dead);
     }
-    shmi_unguard(a);
 }
 
 /* ---- Making and opening ---- */
@@ -4513,6 +4619,7 @@ SHMI_FN uint32_t shmi_openers(shmsync_arena *a, const shmi_header *h)
 SHMI_FN void shmi_finish_erase(shmsync_arena *a, const shmi_header *h)
 {
     uint32_t freeing = shmi_make_block(SHMI_blockFreeing, a->self);
+    shmi_touch(a, h->block.chunk);
     if (!shmi_block_swap(&h->block, shmi_make_block(SHMI_blockObject, 0), freeing))
         return;
     SHMSYNC_CRASHPOINT("arena.delete.freeing");
@@ -4630,16 +4737,17 @@ SHMI_FN int shmi_visit_one(shmsync_arena *a, shmi_off off, void *arg)
         v->f(a, &h.o, v->arg);
     return 1;
 }
-/* Calls f for the objects of the arena, without opening them: they may be deleted
+/* Calls f for the objects that the participant in a slot may have touched, and those beside
+ * them, or for all objects of the arena: slot 0. They are not opened: they may be deleted
  * meanwhile, but the bytes are not used again before f returns. f does not walk. */
-SHMI_FN void shmi_visit(shmsync_arena *a, void (*f)(shmsync_arena *a, const shmi_object *o, void *arg), void *arg)
+SHMI_FN void shmi_visit(shmsync_arena *a, uint32_t slot, void (*f)(shmsync_arena *a, const shmi_object *o, void *arg), void *arg)
 {
     shmi_visit_arg v;
     pthread_mutex_lock(&a->walking);
     v.f = f;
     v.arg = arg;
     v.guard = shmi_slot64(a, a->my_slot, SHMI_slotWalking);
-    shmi_each_object_block(a, shmi_visit_one, &v);
+    shmi_each_block(a, slot, SHMI_blockObject, shmi_visit_one, &v);
     shmi_st64(v.guard, 0);
     pthread_mutex_unlock(&a->walking);
 }
@@ -4659,24 +4767,32 @@ SHMI_FN int shmi_clear_bit_at(shmsync_arena *a, shmi_off off, void *arg)
     shmi_unguard(a);
     return 1;
 }
+/* For an object that is committed and whose block is still claimed by its maker. The bytes of
+ * a claimed block may be anything: the directory tells whether there is an object. */
+SHMI_FN int shmi_clear_bit_unpublished(shmsync_arena *a, shmi_off off, void *arg)
+{
+    shmi_block b;
+    shmi_header h;
+    uint64_t *word;
+    int same;
+    if (!shmi_locate(a, off, &b) || b.class_ == SHMI_classNode || shmi_read_header(a, &b, &h) != 0 || h.o.name_len == 0 ||
+        !shmi_object_there(shmi_ld32(h.state)))
+        return 1;
+    word = shmi_find_entry(a, off, h.hash);
+    if (word == NULL)
+        return 1;
+    if (shmi_enter_entry(a, word, shmi_make_entry(off, h.hash), &h, &same) == 0 && same && shmi_object_there(shmi_ld32(h.state)))
+        shmi_clear_bit(a, &h, *(uint32_t *)arg);
+    shmi_unguard(a);
+    return 1;
+}
 /* Clears the open bits and the guards of a dead participant. */
 SHMI_FN void shmi_clear_open_bits(shmsync_arena *a, shmi_name dead)
 {
     uint32_t slot = shmi_name_slot(dead);
-    uint64_t pos;
     pthread_mutex_lock(&a->handles);
-    shmi_each_object_block(a, shmi_clear_bit_at, &slot);
-    /* A committed object that its maker has not published is found by name only. */
-    for (pos = 0; pos < a->geo.dir_count; pos++) {
-        uint64_t *word = shmi_entry(a, pos), e = shmi_ld64(word);
-        shmi_header h;
-        int same;
-        if (!shmi_entry_used(e))
-            continue;
-        if (shmi_enter_entry(a, word, e, &h, &same) == 0 && same && shmi_object_there(shmi_ld32(h.state)))
-            shmi_clear_bit(a, &h, slot);
-        shmi_unguard(a);
-    }
+    shmi_each_block(a, slot, SHMI_blockObject, shmi_clear_bit_at, &slot);
+    shmi_each_block(a, slot, SHMI_blockClaimed, shmi_clear_bit_unpublished, &slot);
     shmi_st64(shmi_slot64(a, slot, SHMI_slotOpening), 0);
     shmi_st64(shmi_slot64(a, slot, SHMI_slotWalking), 0);
     pthread_mutex_unlock(&a->handles);
@@ -5233,19 +5349,25 @@ SHMI_FN void shmi_repair_one(shmsync_arena *a, const shmi_object *o, void *arg)
     else if (ops->repair != NULL)
         ops->repair(a, o, r->dead);
 }
+/* Whether dead, which is not this process, may owe a wake to any participant, and hold any
+ * object: it died while it told others, or while it reaped. */
+SHMI_FN int shmi_owes_anybody(shmsync_arena *a, shmi_name dead)
+{
+    uint32_t i = shmi_name_slot(dead);
+    return shmi_ld32(shmi_slot32(a, i, SHMI_slotTelling)) != 0 || shmi_ld64(shmi_slot64(a, i, SHMI_slotWalking)) != 0;
+}
 /* Takes back what dead holds of any object, finds out whom that concerns, and says how many
- * objects it does not know. */
-SHMI_FN int shmi_repair_all(shmsync_arena *a, shmi_name dead, shmi_concern *c)
+ * objects it does not know. all says that it may be any object: else dead has touched those
+ * that it holds. */
+SHMI_FN int shmi_repair_all(shmsync_arena *a, shmi_name dead, int all, shmi_concern *c)
 {
     shmi_repair_arg r;
-    uint32_t i = shmi_name_slot(dead);
     memset(c, 0, sizeof *c);
-    if (dead != a->self)
-        c->all = shmi_ld32(shmi_slot32(a, i, SHMI_slotTelling)) != 0 || shmi_ld64(shmi_slot64(a, i, SHMI_slotWalking)) != 0;
+    c->all = all;
     r.dead = dead;
     r.unknown = 0;
     r.concern = c;
-    shmi_visit(a, shmi_repair_one, &r);
+    shmi_visit(a, all ? 0 : shmi_name_slot(dead), shmi_repair_one, &r);
     return r.unknown;
 }
 
@@ -5336,7 +5458,7 @@ SHMI_FN void shmi_wake_all_for(shmsync_arena *a, shmi_name dead, const shmi_conc
     if (c->anything || c->all) {
         shmi_owed_list l;
         shmi_collect_owed(a, dead, &l);
-        shmi_visit(a, shmi_wake_one_object, &l);
+        shmi_visit(a, c->all ? 0 : shmi_name_slot(dead), shmi_wake_one_object, &l);
         free(l.v);
         shmi_wake_resolved(a);
     }
@@ -5377,6 +5499,8 @@ SHMI_FN void shmi_free_slot(shmsync_arena *a, uint32_t i, uint32_t w)
     shmi_st32(shmi_slot32(a, i, SHMI_slotCaps), 0);
     shmi_put_label(a, shmi_slot(a, i) + SHMI_slotLabel, "");
     shmi_st64(shmi_slot64(a, i, SHMI_slotDied), 0);
+    if (shmi_ld32(shmi_slot32(a, i, SHMI_slotSettled)) == shmi_slot_gen(w))
+        shmi_forget_touched(a, i);
     shmi_cas_slot(a, i, w, shmi_slot_with(w, shmi_slot_gen(w) >= SHMI_maxGeneration ? SHMI_phaseRetired : SHMI_phaseFree));
 }
 
@@ -5467,14 +5591,14 @@ SHMI_FN void shmi_bury_marked(shmsync_arena *a, uint32_t i, uint32_t w)
             /* Others sleep on these words too, and the kernel woke one of each. */
             for (k = 0; k < SHMI_aliveWords; k++)
                 shmi_wake(shmi_alive_word(a, i, k), SHMI_ALL);
-            b->unknown = shmi_repair_all(a, dead, &concern);
+            b->unknown = shmi_repair_all(a, dead, shmi_owes_anybody(a, dead), &concern);
             SHMSYNC_CRASHPOINT("arena.bury.repaired");
             shmi_wake_all_for(a, dead, &concern);
             SHMSYNC_CRASHPOINT("arena.bury.woken");
             b->mourned = shmi_now();
             b->handed = gone ? b->mourned : 0;
         } else if (!b->handed && gone) {
-            b->unknown = shmi_repair_all(a, dead, &concern);
+            b->unknown = shmi_repair_all(a, dead, shmi_owes_anybody(a, dead), &concern);
             SHMSYNC_CRASHPOINT("arena.bury.handed_over");
             shmi_wake_all_for(a, dead, &concern);
             b->handed = shmi_now();
@@ -6526,9 +6650,10 @@ SHMI_FN int shmi_join(shmsync_arena *a, const shmsync_arena_options *o)
     a->my_slot = shmi_name_slot(name);
     a->self = name;
     if (before != 0) {
+        int all = shmi_owes_anybody(a, before);
         /* Or what the dead one was telling would count as ours. */
         shmi_st32(shmi_slot32(a, a->my_slot, SHMI_slotTelling), 0);
-        shmi_repair_all(a, before, &concern);
+        shmi_repair_all(a, before, all, &concern);
         SHMSYNC_CRASHPOINT("arena.inherit.repaired");
         shmi_wake_all_for(a, before, &concern);
         SHMSYNC_CRASHPOINT("arena.inherit.woken");
@@ -6897,7 +7022,7 @@ SHMI_FN void shmi_leave(shmsync_arena *a)
     }
     shmi_do_chores(a);
     pthread_mutex_lock(&a->reaping);
-    shmi_repair_all(a, a->self, &concern);
+    shmi_repair_all(a, a->self, 0, &concern);
     SHMSYNC_CRASHPOINT("arena.close.repaired");
     shmi_settle(a, a->self);
     SHMSYNC_CRASHPOINT("arena.close.reclaimed");
@@ -6998,6 +7123,8 @@ int shmsync_free(shmsync_arena *a, shmsync_offset off)
     uint32_t freeing = shmi_make_block(SHMI_blockFreeing, a->self);
     if (shmi_self(a) == 0)
         return shmi_fail(ENOTCONN, "arena.free", a->label, "%s", "");
+    if (shmi_locate(a, off, &b))
+        shmi_touch(a, b.chunk);
     if (!shmi_locate(a, off, &b) || !shmi_block_swap(&b, SHMI_blockRaw, freeing))
         return shmi_fail(EINVAL, "arena.free", a->label, "nothing that was allocated begins at 0x%llx", (unsigned long long)off);
     SHMSYNC_CRASHPOINT("arena.free.before_clear");

@@ -187,6 +187,7 @@ SHMI_FN shmi_off shmi_claim_in(shmsync_arena *a, uint64_t chunk, int cls, uint64
         uint32_t *word = shmi_block_word(a, chunk, index);
         if (shmi_ld32(word) != SHMI_blockFree)
             continue;
+        shmi_touch(a, chunk);
         SHMSYNC_CRASHPOINT("arena.block.before_claim");
         if (!shmi_cas32(word, SHMI_blockFree, claimed))
             continue;
@@ -234,6 +235,7 @@ SHMI_FN int shmi_claim_chunk(shmsync_arena *a, uint64_t bits, uint64_t *chunk, i
         case SHMI_chunkFree:
             if ((w & bits) != bits)
                 continue;
+            shmi_touch(a, i);
             if (shmi_swap_chunk(a, i, w, shmi_chunk_claimed(w, a->self))) {
                 shmi_st64(hint, i + 1);
                 *chunk = i;
@@ -319,6 +321,7 @@ SHMI_FN int shmi_sweep_chunk(shmsync_arena *a, uint64_t i)
         if (shmi_ld32(shmi_block_word(a, i, k)) != SHMI_blockFree)
             return 0;
     sweeping = shmi_make_chunk(SHMI_chunkSweeping, (uint64_t)cls, a->self);
+    shmi_touch(a, i);
     if (!shmi_swap_chunk(a, i, w, sweeping))
         return 0;
     SHMSYNC_CRASHPOINT("arena.sweep.begun");
@@ -377,6 +380,7 @@ SHMI_FN int shmi_claim_run(shmsync_arena *a, uint64_t head, uint64_t n)
     uint64_t k;
     for (k = 0; k < n; k++) {
         uint64_t w = shmi_load_chunk(a, head + k);
+        shmi_touch(a, head + k);
         if (shmi_chunk_kind(w) != SHMI_chunkFree || !shmi_swap_chunk(a, head + k, w, shmi_chunk_claimed(w, a->self))) {
             shmi_free_run(a, head, k);
             return 0;
@@ -593,13 +597,14 @@ SHMI_FN void shmi_reclaim_blocks(shmsync_arena *a, shmi_name dead)
     pthread_mutex_lock(&a->handles);
     shmi_release_deferred(a);
     shmi_settle_entries(a, dead);
-    for (i = 0; i < a->geo.chunk_count; i++) {
+    for (i = 0; shmi_next_touched(a, shmi_name_slot(dead), &i); i++) {
         uint64_t w = shmi_load_chunk(a, i);
         if (shmi_chunk_reserved(w)) {
             if (shmi_chunk_kind(w) == SHMI_chunkSweeping && shmi_chunk_name(w) == dead) {
                 shmi_unblock(a, i, dead);
                 shmi_swap_chunk(a, i, w, shmi_make_chunk(SHMI_chunkSlab, shmi_chunk_number(w), 0));
             }
+            shmi_worked(a, SHMI_blockWords);
             for (k = 0; k < SHMI_blockWords; k++) {
                 uint32_t *word = shmi_block_word(a, i, k), bw = shmi_ld32(word);
                 shmi_block b;
@@ -625,27 +630,33 @@ SHMI_FN void shmi_reclaim_blocks(shmsync_arena *a, shmi_name dead)
     pthread_mutex_unlock(&a->handles);
 }
 
-/* Goes through the blocks and spans that are objects, until f returns 0. */
-SHMI_FN void shmi_each_object_block(shmsync_arena *a, int (*f)(shmsync_arena *a, shmi_off off, void *arg), void *arg)
+/* Goes through those blocks and spans of chunk i whose words have that kind, until f returns 0. */
+SHMI_FN int shmi_each_block_of(shmsync_arena *a, uint64_t i, uint32_t kind, int (*f)(shmsync_arena *a, shmi_off off, void *arg), void *arg)
 {
-    uint64_t i, k;
-    for (i = 0; i < a->geo.chunk_count; i++) {
-        uint64_t w = shmi_load_chunk(a, i), n = 0, size = 0;
-        if (!shmi_chunk_legal(w, i, a->geo.chunk_count))
-            continue;
-        switch (shmi_chunk_kind(w)) {
-        case SHMI_chunkHead:
-            n = 1;
-            break;
-        case SHMI_chunkSlab:
-        case SHMI_chunkSweeping:
-            n = shmi_blocks_of((int)shmi_chunk_number(w));
-            size = shmi_class_size[shmi_chunk_number(w)];
-            break;
-        }
-        for (k = 0; k < n; k++)
-            if (shmi_block_kind(shmi_ld32(shmi_block_word(a, i, k))) == SHMI_blockObject && !f(a, shmi_chunk_off(a, i) + k * size, arg))
-                return;
+    uint64_t w = shmi_load_chunk(a, i), n = 0, size = 0, k;
+    if (!shmi_chunk_legal(w, i, a->geo.chunk_count))
+        return 1;
+    switch (shmi_chunk_kind(w)) {
+    case SHMI_chunkHead:
+        n = 1;
+        break;
+    case SHMI_chunkSlab:
+    case SHMI_chunkSweeping:
+        n = shmi_blocks_of((int)shmi_chunk_number(w));
+        size = shmi_class_size[shmi_chunk_number(w)];
+        break;
     }
+    shmi_worked(a, n);
+    for (k = 0; k < n; k++)
+        if (shmi_block_kind(shmi_ld32(shmi_block_word(a, i, k))) == kind && !f(a, shmi_chunk_off(a, i) + k * size, arg))
+            return 0;
+    return 1;
 }
-
+/* The same for the chunks that the participant in a slot may have touched, or for all: slot 0. */
+SHMI_FN void shmi_each_block(shmsync_arena *a, uint32_t slot, uint32_t kind, int (*f)(shmsync_arena *a, shmi_off off, void *arg), void *arg)
+{
+    uint64_t i;
+    for (i = 0; slot != 0 ? shmi_next_touched(a, slot, &i) : i < a->geo.chunk_count; i++)
+        if (!shmi_each_block_of(a, i, kind, f, arg))
+            return;
+}

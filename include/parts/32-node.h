@@ -66,7 +66,10 @@ SHMI_FN int shmi_free_node(shmsync_arena *a, shmi_off off)
 {
     shmi_block b;
     uint32_t freeing = shmi_make_block(SHMI_blockFreeing, a->self);
-    if (!shmi_locate(a, off, &b) || b.class_ != SHMI_classNode || !shmi_block_swap(&b, shmi_make_block(SHMI_blockNode, 0), freeing))
+    if (!shmi_locate(a, off, &b) || b.class_ != SHMI_classNode)
+        return EPROTO;
+    shmi_touch(a, b.chunk);
+    if (!shmi_block_swap(&b, shmi_make_block(SHMI_blockNode, 0), freeing))
         return EPROTO;
     SHMSYNC_CRASHPOINT("arena.node.freeing");
     shmi_reset_node(a, off);

@@ -132,6 +132,7 @@ SHMI_FN void shmi_release_unseen(shmsync_arena *a, const shmi_block *b, uint32_t
         shmi_release(a, b, w);
         return;
     }
+    shmi_touch(a, b->chunk);
     if (w == freeing || shmi_block_swap(b, w, freeing)) {
         if (a->n_deferred == a->cap_deferred) {
             size_t cap = a->cap_deferred != 0 ? 2 * a->cap_deferred : 16;
@@ -193,15 +194,24 @@ SHMI_FN int shmi_place(shmsync_arena *a, shmi_off off, uint64_t hash)
     return 0;
 }
 
+/* The entry of the object at off, wherever it is; NULL if there is none. */
+SHMI_FN uint64_t *shmi_find_entry(shmsync_arena *a, shmi_off off, uint64_t hash)
+{
+    uint64_t mine = shmi_make_entry(off, hash), k;
+    for (k = 0; k < a->geo.dir_count; k++) {
+        uint64_t *word = shmi_entry(a, (hash + k) & (a->geo.dir_count - 1)), e = shmi_ld64(word);
+        if (e == 0 || e == mine)
+            return e != 0 ? word : NULL;
+    }
+    return NULL;
+}
+
 /* Removes the object at off from the directory. */
 SHMI_FN void shmi_unlist(shmsync_arena *a, shmi_off off, uint64_t hash)
 {
-    uint64_t mine = shmi_make_entry(off, hash), reach = shmi_reach(a), k;
-    for (k = 0; k <= reach; k++) {
-        uint64_t *word = shmi_entry(a, (hash + k) & (a->geo.dir_count - 1)), e = shmi_ld64(word);
-        if (e == 0 || (e == mine && shmi_cas64(word, mine, SHMI_GONE)))
-            return;
-    }
+    uint64_t *word = shmi_find_entry(a, off, hash);
+    if (word != NULL)
+        shmi_cas64(word, shmi_make_entry(off, hash), SHMI_GONE);
 }
 
 /* Guards the object of entry e and reads its header. 0 with *same set; *same is 0 when
@@ -278,6 +288,7 @@ SHMI_FN int shmi_adopt(shmsync_arena *a, shmi_header *h, int *there)
         *there = 1;
         return 0;
     }
+    shmi_touch(a, h->block.chunk);
     word = shmi_open_bit(a, h, a->my_slot, &mask);
     shmi_or32(word, mask);
     SHMSYNC_CRASHPOINT("arena.object.bit_set");
@@ -395,20 +406,57 @@ SHMI_FN void shmi_settle_entry(shmsync_arena *a, uint64_t *word, uint64_t e, shm
     }
     shmi_cas64(word, e, SHMI_GONE);
 }
+SHMI_FN void shmi_settle_guarded(shmsync_arena *a, uint64_t *word, uint64_t e, shmi_name dead)
+{
+    shmi_guard(a, e & SHMI_OFF_MASK);
+    if (shmi_ld64(word) == e)
+        shmi_settle_entry(a, word, e, dead);
+    shmi_unguard(a);
+}
+
+typedef struct shmi_settle_arg {
+    shmi_name dead;
+    int whole; /* a block does not say which name it has, if any */
+} shmi_settle_arg;
+/* For the block at off, which dead may have claimed, or be freeing. */
+SHMI_FN int shmi_settle_name_of(shmsync_arena *a, shmi_off off, void *arg)
+{
+    shmi_settle_arg *s = (shmi_settle_arg *)arg;
+    shmi_block b;
+    shmi_header h;
+    uint64_t *word;
+    if (!shmi_locate(a, off, &b) || b.class_ == SHMI_classNode || shmi_block_name(shmi_ld32(b.word)) != s->dead)
+        return 1;
+    /* The name and its hash are there before the entry, and until the block is free. */
+    if (shmi_ld32(shmi_u32(a, off + SHMI_objKind)) == 0 && shmi_ld64(shmi_u64(a, off + SHMI_objHash)) == 0)
+        return 1;
+    if (shmi_read_header(a, &b, &h) != 0) {
+        s->whole = 1;
+    } else if (h.o.name_len != 0) {
+        word = shmi_find_entry(a, off, h.hash);
+        if (word != NULL)
+            shmi_settle_guarded(a, word, shmi_make_entry(off, h.hash), s->dead);
+    }
+    return 1;
+}
 /* Publishes what dead had committed and removes the names of what it had not, or had
  * begun to free. The caller is the undertaker of dead and holds handles. */
 SHMI_FN void shmi_settle_entries(shmsync_arena *a, shmi_name dead)
 {
+    shmi_settle_arg arg;
     uint64_t pos;
+    arg.dead = dead;
+    arg.whole = 0;
+    shmi_each_block(a, shmi_name_slot(dead), SHMI_blockClaimed, shmi_settle_name_of, &arg);
+    shmi_each_block(a, shmi_name_slot(dead), SHMI_blockFreeing, shmi_settle_name_of, &arg);
+    if (!arg.whole)
+        return;
+    shmi_worked(a, a->geo.dir_count);
     for (pos = 0; pos < a->geo.dir_count; pos++) {
         uint64_t *word = shmi_entry(a, pos), e = shmi_ld64(word);
-        if (shmi_entry_used(e)) {
-            shmi_guard(a, e & SHMI_OFF_MASK);
-            if (shmi_ld64(word) == e)
-                shmi_settle_entry(a, word, e, dead);
-        }
+        if (shmi_entry_used(e))
+            shmi_settle_guarded(a, word, e, dead);
     }
-    shmi_unguard(a);
 }
 
 /* ---- Making and opening ---- */
@@ -657,6 +705,7 @@ SHMI_FN uint32_t shmi_openers(shmsync_arena *a, const shmi_header *h)
 SHMI_FN void shmi_finish_erase(shmsync_arena *a, const shmi_header *h)
 {
     uint32_t freeing = shmi_make_block(SHMI_blockFreeing, a->self);
+    shmi_touch(a, h->block.chunk);
     if (!shmi_block_swap(&h->block, shmi_make_block(SHMI_blockObject, 0), freeing))
         return;
     SHMSYNC_CRASHPOINT("arena.delete.freeing");
@@ -774,16 +823,17 @@ SHMI_FN int shmi_visit_one(shmsync_arena *a, shmi_off off, void *arg)
         v->f(a, &h.o, v->arg);
     return 1;
 }
-/* Calls f for the objects of the arena, without opening them: they may be deleted
+/* Calls f for the objects that the participant in a slot may have touched, and those beside
+ * them, or for all objects of the arena: slot 0. They are not opened: they may be deleted
  * meanwhile, but the bytes are not used again before f returns. f does not walk. */
-SHMI_FN void shmi_visit(shmsync_arena *a, void (*f)(shmsync_arena *a, const shmi_object *o, void *arg), void *arg)
+SHMI_FN void shmi_visit(shmsync_arena *a, uint32_t slot, void (*f)(shmsync_arena *a, const shmi_object *o, void *arg), void *arg)
 {
     shmi_visit_arg v;
     pthread_mutex_lock(&a->walking);
     v.f = f;
     v.arg = arg;
     v.guard = shmi_slot64(a, a->my_slot, SHMI_slotWalking);
-    shmi_each_object_block(a, shmi_visit_one, &v);
+    shmi_each_block(a, slot, SHMI_blockObject, shmi_visit_one, &v);
     shmi_st64(v.guard, 0);
     pthread_mutex_unlock(&a->walking);
 }
@@ -803,24 +853,32 @@ SHMI_FN int shmi_clear_bit_at(shmsync_arena *a, shmi_off off, void *arg)
     shmi_unguard(a);
     return 1;
 }
+/* For an object that is committed and whose block is still claimed by its maker. The bytes of
+ * a claimed block may be anything: the directory tells whether there is an object. */
+SHMI_FN int shmi_clear_bit_unpublished(shmsync_arena *a, shmi_off off, void *arg)
+{
+    shmi_block b;
+    shmi_header h;
+    uint64_t *word;
+    int same;
+    if (!shmi_locate(a, off, &b) || b.class_ == SHMI_classNode || shmi_read_header(a, &b, &h) != 0 || h.o.name_len == 0 ||
+        !shmi_object_there(shmi_ld32(h.state)))
+        return 1;
+    word = shmi_find_entry(a, off, h.hash);
+    if (word == NULL)
+        return 1;
+    if (shmi_enter_entry(a, word, shmi_make_entry(off, h.hash), &h, &same) == 0 && same && shmi_object_there(shmi_ld32(h.state)))
+        shmi_clear_bit(a, &h, *(uint32_t *)arg);
+    shmi_unguard(a);
+    return 1;
+}
 /* Clears the open bits and the guards of a dead participant. */
 SHMI_FN void shmi_clear_open_bits(shmsync_arena *a, shmi_name dead)
 {
     uint32_t slot = shmi_name_slot(dead);
-    uint64_t pos;
     pthread_mutex_lock(&a->handles);
-    shmi_each_object_block(a, shmi_clear_bit_at, &slot);
-    /* A committed object that its maker has not published is found by name only. */
-    for (pos = 0; pos < a->geo.dir_count; pos++) {
-        uint64_t *word = shmi_entry(a, pos), e = shmi_ld64(word);
-        shmi_header h;
-        int same;
-        if (!shmi_entry_used(e))
-            continue;
-        if (shmi_enter_entry(a, word, e, &h, &same) == 0 && same && shmi_object_there(shmi_ld32(h.state)))
-            shmi_clear_bit(a, &h, slot);
-        shmi_unguard(a);
-    }
+    shmi_each_block(a, slot, SHMI_blockObject, shmi_clear_bit_at, &slot);
+    shmi_each_block(a, slot, SHMI_blockClaimed, shmi_clear_bit_unpublished, &slot);
     shmi_st64(shmi_slot64(a, slot, SHMI_slotOpening), 0);
     shmi_st64(shmi_slot64(a, slot, SHMI_slotWalking), 0);
     pthread_mutex_unlock(&a->handles);

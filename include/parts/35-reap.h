@@ -73,19 +73,25 @@ SHMI_FN void shmi_repair_one(shmsync_arena *a, const shmi_object *o, void *arg)
     else if (ops->repair != NULL)
         ops->repair(a, o, r->dead);
 }
+/* Whether dead, which is not this process, may owe a wake to any participant, and hold any
+ * object: it died while it told others, or while it reaped. */
+SHMI_FN int shmi_owes_anybody(shmsync_arena *a, shmi_name dead)
+{
+    uint32_t i = shmi_name_slot(dead);
+    return shmi_ld32(shmi_slot32(a, i, SHMI_slotTelling)) != 0 || shmi_ld64(shmi_slot64(a, i, SHMI_slotWalking)) != 0;
+}
 /* Takes back what dead holds of any object, finds out whom that concerns, and says how many
- * objects it does not know. */
-SHMI_FN int shmi_repair_all(shmsync_arena *a, shmi_name dead, shmi_concern *c)
+ * objects it does not know. all says that it may be any object: else dead has touched those
+ * that it holds. */
+SHMI_FN int shmi_repair_all(shmsync_arena *a, shmi_name dead, int all, shmi_concern *c)
 {
     shmi_repair_arg r;
-    uint32_t i = shmi_name_slot(dead);
     memset(c, 0, sizeof *c);
-    if (dead != a->self)
-        c->all = shmi_ld32(shmi_slot32(a, i, SHMI_slotTelling)) != 0 || shmi_ld64(shmi_slot64(a, i, SHMI_slotWalking)) != 0;
+    c->all = all;
     r.dead = dead;
     r.unknown = 0;
     r.concern = c;
-    shmi_visit(a, shmi_repair_one, &r);
+    shmi_visit(a, all ? 0 : shmi_name_slot(dead), shmi_repair_one, &r);
     return r.unknown;
 }
 
@@ -176,7 +182,7 @@ SHMI_FN void shmi_wake_all_for(shmsync_arena *a, shmi_name dead, const shmi_conc
     if (c->anything || c->all) {
         shmi_owed_list l;
         shmi_collect_owed(a, dead, &l);
-        shmi_visit(a, shmi_wake_one_object, &l);
+        shmi_visit(a, c->all ? 0 : shmi_name_slot(dead), shmi_wake_one_object, &l);
         free(l.v);
         shmi_wake_resolved(a);
     }
@@ -217,6 +223,8 @@ SHMI_FN void shmi_free_slot(shmsync_arena *a, uint32_t i, uint32_t w)
     shmi_st32(shmi_slot32(a, i, SHMI_slotCaps), 0);
     shmi_put_label(a, shmi_slot(a, i) + SHMI_slotLabel, "");
     shmi_st64(shmi_slot64(a, i, SHMI_slotDied), 0);
+    if (shmi_ld32(shmi_slot32(a, i, SHMI_slotSettled)) == shmi_slot_gen(w))
+        shmi_forget_touched(a, i);
     shmi_cas_slot(a, i, w, shmi_slot_with(w, shmi_slot_gen(w) >= SHMI_maxGeneration ? SHMI_phaseRetired : SHMI_phaseFree));
 }
 
@@ -307,14 +315,14 @@ SHMI_FN void shmi_bury_marked(shmsync_arena *a, uint32_t i, uint32_t w)
             /* Others sleep on these words too, and the kernel woke one of each. */
             for (k = 0; k < SHMI_aliveWords; k++)
                 shmi_wake(shmi_alive_word(a, i, k), SHMI_ALL);
-            b->unknown = shmi_repair_all(a, dead, &concern);
+            b->unknown = shmi_repair_all(a, dead, shmi_owes_anybody(a, dead), &concern);
             SHMSYNC_CRASHPOINT("arena.bury.repaired");
             shmi_wake_all_for(a, dead, &concern);
             SHMSYNC_CRASHPOINT("arena.bury.woken");
             b->mourned = shmi_now();
             b->handed = gone ? b->mourned : 0;
         } else if (!b->handed && gone) {
-            b->unknown = shmi_repair_all(a, dead, &concern);
+            b->unknown = shmi_repair_all(a, dead, shmi_owes_anybody(a, dead), &concern);
             SHMSYNC_CRASHPOINT("arena.bury.handed_over");
             shmi_wake_all_for(a, dead, &concern);
             b->handed = shmi_now();

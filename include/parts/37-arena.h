@@ -616,9 +616,10 @@ SHMI_FN int shmi_join(shmsync_arena *a, const shmsync_arena_options *o)
     a->my_slot = shmi_name_slot(name);
     a->self = name;
     if (before != 0) {
+        int all = shmi_owes_anybody(a, before);
         /* Or what the dead one was telling would count as ours. */
         shmi_st32(shmi_slot32(a, a->my_slot, SHMI_slotTelling), 0);
-        shmi_repair_all(a, before, &concern);
+        shmi_repair_all(a, before, all, &concern);
         SHMSYNC_CRASHPOINT("arena.inherit.repaired");
         shmi_wake_all_for(a, before, &concern);
         SHMSYNC_CRASHPOINT("arena.inherit.woken");
@@ -987,7 +988,7 @@ SHMI_FN void shmi_leave(shmsync_arena *a)
     }
     shmi_do_chores(a);
     pthread_mutex_lock(&a->reaping);
-    shmi_repair_all(a, a->self, &concern);
+    shmi_repair_all(a, a->self, 0, &concern);
     SHMSYNC_CRASHPOINT("arena.close.repaired");
     shmi_settle(a, a->self);
     SHMSYNC_CRASHPOINT("arena.close.reclaimed");
@@ -1088,6 +1089,8 @@ int shmsync_free(shmsync_arena *a, shmsync_offset off)
     uint32_t freeing = shmi_make_block(SHMI_blockFreeing, a->self);
     if (shmi_self(a) == 0)
         return shmi_fail(ENOTCONN, "arena.free", a->label, "%s", "");
+    if (shmi_locate(a, off, &b))
+        shmi_touch(a, b.chunk);
     if (!shmi_locate(a, off, &b) || !shmi_block_swap(&b, SHMI_blockRaw, freeing))
         return shmi_fail(EINVAL, "arena.free", a->label, "nothing that was allocated begins at 0x%llx", (unsigned long long)off);
     SHMSYNC_CRASHPOINT("arena.free.before_clear");

@@ -256,6 +256,41 @@ func TestLeavesDisplaceNoDeathsInC(t *testing.T) {
 	require.Equal(t, fmt.Sprintf("%d died, 0 missed\n", victim.Process.Pid), line)
 }
 
+// A death makes a C program look at what the dead participant touched, and not at what there is.
+func TestDeathLooksAtWhatWasTouchedInC(t *testing.T) {
+	for _, n := range []int{0, 3000} {
+		name := coreArena(t, 4<<20)
+		a, err := arena.Attach(name, nil)
+		require.NoError(t, err)
+		for k := range n {
+			m, err := prims.OpenMutex(a, fmt.Sprint(k), nil)
+			require.NoError(t, err)
+			require.NoError(t, m.Close())
+		}
+		require.NoError(t, a.Close())
+		path := program(t, "core.c")
+		reaper, out, _ := core(t, path, "looks", name)
+		before, err := out.ReadString('\n')
+		require.NoError(t, err)
+		victim, outVictim, _ := core(t, path, "looks", name)
+		_, err = outVictim.ReadString('\n')
+		require.NoError(t, err)
+		require.NoError(t, victim.Process.Kill())
+		end := time.Now().Add(20 * time.Second)
+		for there := 2; there != 1; {
+			i, err := arena.Inspect(name)
+			require.NoError(t, err)
+			there = len(i.Participants())
+			require.NoError(t, i.Close())
+			require.True(t, time.Now().Before(end), "%d participants are there", there)
+		}
+		tell(t, reaper)
+		after, err := out.ReadString('\n')
+		require.NoError(t, err)
+		require.Equal(t, before, after, "words looked at among %d objects", n)
+	}
+}
+
 // An arena in an open file, as it is inherited.
 func TestFromFD(t *testing.T) {
 	seg, err := shm.CreateMemfd("cinterop", 2<<20, func(s *shm.Segment) error { return arena.Format(s, nil) }, nil)

@@ -612,6 +612,17 @@ static void hostile(const char *name, char **arg)
     shmsync_arena_close(a);
 }
 
+/* Says how many block words and directory entries it has looked at, at each line. */
+static void count_looks(const char *name)
+{
+    shmsync_arena *a = open_arena(name);
+    for (;;) {
+        printf("%llu\n", (unsigned long long)__atomic_load_n(&a->work, __ATOMIC_RELAXED));
+        fflush(stdout);
+        await_line();
+    }
+}
+
 int main(int argc, char **argv)
 {
     const char *verb = argc > 1 ? argv[1] : "", *name = argc > 2 ? argv[2] : "";
@@ -630,6 +641,8 @@ int main(int argc, char **argv)
         lose_and_hold(name);
     else if (strcmp(verb, "observe") == 0)
         observe(name);
+    else if (strcmp(verb, "looks") == 0)
+        count_looks(name);
     else if (strcmp(verb, "accuse") == 0)
         accuse(name);
     else if (strcmp(verb, "close") == 0)
