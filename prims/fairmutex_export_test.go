@@ -21,6 +21,19 @@ func (f *FairMutex) Queued() (n int) {
 	return n
 }
 
+// Asleep is how many waits in line sleep in the kernel or park, of all processes.
+func (f *FairMutex) Asleep() (n int) {
+	f.mon.enter(nil)
+	f.fifo.each(func(w wait) bool {
+		if w.State() != arena.NodeQueued {
+			n++
+		}
+		return true
+	})
+	f.mon.leave(nil)
+	return n
+}
+
 // Body is where the words of f lie.
 func (f *FairMutex) Body() (off, size uint64) { return uint64(f.object.Body), f.object.Size }
 
@@ -65,5 +78,15 @@ func (x *MultiLock) BiteTail() (n int) {
 	k.eachSpilled(func(e keyEntry) bool { last = e; n++; return true })
 	put(last.node.Next(), k.words.spilled.Load())
 	k.mon.leave(nil)
+	return n
+}
+
+// ParkedNodes is how many waits for the object at o are those of goroutines that park.
+func ParkedNodes(a *arena.Arena, o arena.Offset) (n int) {
+	a.EachNode(o, func(_ arena.Offset, node *arena.Node) {
+		if node.State() == arena.NodeParked {
+			n++
+		}
+	})
 	return n
 }

@@ -211,21 +211,27 @@ func TestAllocationsContended(t *testing.T) {
 // whoever waits next parks behind the hub.
 func fillThreads(t *testing.T, a *arena.Arena) {
 	t.Helper()
-	// A Mutex of its own would not do: its waiters sleep in the kernel only as far as they
+	// One lock of each, since no more goroutines sleep in the kernel for one object than
 	// can run at a time.
-	f, err := prims.OpenFairMutex(a, "", &prims.FairMutexOptions{Spin: -1})
-	require.NoError(t, err)
-	f.Lock()
 	var wg sync.WaitGroup
+	var locks []*prims.FairMutex
 	for range 14 {
+		f, err := prims.OpenFairMutex(a, "", &prims.FairMutexOptions{Spin: -1})
+		require.NoError(t, err)
+		f.Lock()
+		locks = append(locks, f)
 		wg.Go(func() {
 			f.Lock()
 			f.Unlock()
 		})
 	}
-	eventually(t, "threads are taken", f.String, func() bool { return f.Queued() == 14 })
+	for _, f := range locks {
+		eventually(t, "threads are taken", f.String, func() bool { return f.Asleep() == 1 })
+	}
 	t.Cleanup(func() {
-		f.Unlock()
+		for _, f := range locks {
+			f.Unlock()
+		}
 		wg.Wait()
 	})
 }

@@ -247,13 +247,15 @@ func (m *monitor) refuse(s *park.Seat) error {
 
 func (m *monitor) sleepEntered(ctx context.Context, s *park.Seat) error {
 	w := waitOf(s)
-	if m.tuning().Spin(s.Resolved) {
+	q := m.latch.queue
+	// Where others of this process sleep already it would only keep them from running.
+	if q.Seated() == 0 && m.tuning().Spin(s.Resolved) {
 		m.counts.add(countSpin)
 		return nil
 	}
 	m.counts.add(countSleep)
 	c := park.CancelBy(ctx)
-	r := s.Sleep(m.latch.queue, &c)
+	r := s.Sleep(q, &c)
 	c.Stop()
 	switch r {
 	case park.Canceled:

@@ -104,7 +104,11 @@ func (m *monitor) wake(b *wakes) {
 func (m *monitor) wakeOne(u wakeUp) {
 	m.counts.add(countWake)
 	if u.state == arena.NodeParked {
-		m.a.Tell(u.off, u.Node, u.owner)
+		if q := m.latch.queue; q != nil && u.owner == m.a.Self() {
+			q.TellOwn(u.off)
+		} else {
+			m.a.Tell(u.off, u.Node, u.owner)
+		}
 		m.a.EndTell()
 		return
 	}

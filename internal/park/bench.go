@@ -120,24 +120,34 @@ func (b *bench) forget(s *Seat) { // guarded by: mu
 	b.all = b.all[:last]
 }
 
-// popped is called by the hub for a node that came off the ready stack.
-func (b *bench) popped(off arena.Offset) {
+// popped wakes the waiter of a node that came off the ready stack, or never comes there,
+// or gives what to call for that.
+func (b *bench) popped(off arena.Offset) (notify func()) {
 	b.mu.Lock()
+	defer b.mu.Unlock()
 	s := b.of[off]
 	if s == nil || !s.owed {
-		b.mu.Unlock()
-		return
+		return nil
 	}
 	s.owed = false
 	if !s.taken {
-		b.keep(s) // its wait ended without the hub
-		b.mu.Unlock()
-		return
+		b.keep(s) // its wait ended without being told
+		return nil
 	}
-	notify := s.tell()
-	b.mu.Unlock()
-	if notify != nil {
-		notify()
+	return s.tell()
+}
+
+// TellOwn wakes the waiter of a seat of this process whose node was parked when the
+// caller resolved it. It takes the place of Tell, without the ready stack and the hub: on
+// a busy P the hub runs only when everybody else has had a turn.
+//
+// It carries nothing but the wake. The waiter looks at its node, as after every wake, and
+// a wake that does not come, since the caller stops or dies before, is made up for in the
+// same ways as one of the hub.
+func (q *Queue) TellOwn(off arena.Offset) {
+	if notify := q.host.bench.popped(off); notify != nil {
+		// The caller may hold locks that notify takes.
+		go notify()
 	}
 }
 
@@ -168,7 +178,9 @@ func (b *bench) forgive(lost []untold) {
 		owed := l.seat.owed && l.seat.Node.Load() == l.word
 		b.mu.Unlock()
 		if owed {
-			b.popped(l.seat.Off)
+			if notify := b.popped(l.seat.Off); notify != nil {
+				notify()
+			}
 		}
 	}
 }

@@ -10,6 +10,10 @@
 // doorbell of the participant's slot. A releaser serves both: the kernel's
 // queue with FUTEX_WAKE, hubs by making a node ready and ringing the doorbell.
 //
+// For one object, no more goroutines sleep in the kernel than can run at a time. One that
+// parks in a [Seat] is woken by a goroutine of its own process directly, without the
+// kernel and the hub: see [Queue.TellOwn].
+//
 // Nothing here depends on every wake arriving. Whoever waits is looked after:
 // ten times a second the process looks at the words that its goroutines wait
 // for, so a wake that a stopped or dead process took along delays, but never

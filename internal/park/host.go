@@ -158,8 +158,8 @@ func (h *host) hub(deaths uint32) {
 			h.mu.Unlock()
 			if q != nil {
 				q.deliver(false)
-			} else {
-				h.bench.popped(node)
+			} else if notify := h.bench.popped(node); notify != nil {
+				notify()
 			}
 			delivered = true
 		})

@@ -52,6 +52,7 @@ type Queue struct {
 
 	asleep atomic.Int32 // waiters with a since that sleep in the kernel
 	oldest atomic.Int64 // first.since; 0 if there is none, or it does not know
+	seated atomic.Int32 // goroutines in Seat.Sleep
 
 	wasReady bool // guarded by: mu; the node was ready at the last look
 	wasCut   bool // guarded by: mu; nobody would have found it at the last look
@@ -383,6 +384,9 @@ func (q *Queue) StartHub() {
 	defer q.host.mu.Unlock()
 	q.host.startHub()
 }
+
+// Seated reports how many goroutines of this process sleep in seats for this object.
+func (q *Queue) Seated() int { return int(q.seated.Load()) }
 
 // Waiting reports how many goroutines of this process are in a call that may
 // sleep here.

@@ -51,7 +51,8 @@ func (s *Seat) Sleep(q *Queue, c *Cancel) Result {
 	if q.Closing() {
 		return s.giveUp(Closed)
 	}
-	if q.haveWaitV || c.ctx == nil {
+	defer q.seated.Add(-1)
+	if q.seated.Add(1) <= q.host.procs && (q.haveWaitV || c.ctx == nil) {
 		if record, ok := q.Arena.Announce(q.config.Object.Offset, s.Off, s.Node.Wanted().Load(), DirectMax); ok {
 			defer q.Arena.Retract(record)
 			return s.direct(q, c)

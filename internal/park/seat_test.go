@@ -74,6 +74,7 @@ func (s *Seat) isOwed() bool {
 // stopped, is found by the next look: of a thread, of a goroutine, of a watch.
 func TestLookFindsWhatNobodyTold(t *testing.T) {
 	b := newBench(t)
+	hostOf(b.Arena).procs = DirectMax
 	o := b.object()
 	p := b.place(o)
 	// Parked ones first: threads are for as many as may sleep at a time.
@@ -103,6 +104,70 @@ func TestLookFindsWhatNobodyTold(t *testing.T) {
 	p.await("the watch", told)
 	require.Equal(t, Again, <-byHub)
 	require.Equal(t, Again, <-byThread)
+}
+
+// A goroutine of this process, and a watch, are told by their own process while its hub
+// does not run. Their seats are used again after that.
+func TestTellOwnNeedsNoHub(t *testing.T) {
+	b := newBench(t)
+	hostOf(b.Arena).procs = 0
+	took, goOn := b.pause()
+	defer goOn()
+	o := b.object()
+	p := b.place(o)
+	stuck := b.seat(o, 1)
+	stuck.Watch(p.Queue, func() {})
+	b.BeginTell()
+	stuck.resolve(t)
+	b.Tell(stuck.Off, stuck.Node, b.Self())
+	b.EndTell()
+	p.await("the hub stands still", took)
+
+	parked := b.seat(o, 2)
+	done := p.sleeps(parked, nil)
+	p.comes(parked, arena.NodeParked)
+	watched, told := b.seat(o, 3), make(chan struct{})
+	watched.Watch(p.Queue, sync.OnceFunc(func() { close(told) }))
+	_, rung := b.Doorbell()
+	for _, s := range []*Seat{parked, watched} {
+		b.BeginTell()
+		s.resolve(t)
+		p.TellOwn(s.Off)
+		b.EndTell()
+	}
+	require.Equal(t, Again, <-done)
+	p.await("the watch", told)
+	for _, s := range []*Seat{parked, watched} {
+		require.False(t, s.isOwed())
+		s.Leave()
+		require.Equal(t, arena.NodeIdle, s.Node.State(), "it is free")
+	}
+	_, rungNow := b.Doorbell()
+	require.Equal(t, rung, rungNow)
+}
+
+// No more goroutines sleep in the kernel for one object than can run at a time: those
+// that park are told by their own process without a system call.
+func TestSeatsParkBeyondThoseThatCanRun(t *testing.T) {
+	b := newBench(t)
+	hostOf(b.Arena).procs = 2
+	o := b.object()
+	p, other := b.place(o), b.place(b.object())
+	var seats []*Seat
+	for i, comes := range []arena.NodeState{arena.NodeAsleep, arena.NodeAsleep, arena.NodeParked} {
+		s := b.seat(o, uint64(i+1))
+		p.sleeps(s, nil)
+		p.comes(s, comes)
+		seats = append(seats, s)
+	}
+	s := b.seat(other.config.Object, 4)
+	other.sleeps(s, nil)
+	other.comes(s, arena.NodeAsleep)
+	for _, s := range append(seats, s) {
+		s.resolve(t)
+	}
+	hostOf(b.Arena).bench.look()
+	until(t, func() bool { return p.Seated() == 0 && other.Seated() == 0 })
 }
 
 // A node that was resolved while it was parked is not used again before it has come
@@ -219,6 +284,7 @@ func TestLookLeavesTheNextWaitAlone(t *testing.T) {
 // The end of the arena sends everybody away, with their waits not over.
 func TestCloseSendsSeatsAway(t *testing.T) {
 	b := newBench(t)
+	hostOf(b.Arena).procs = DirectMax
 	o := b.object()
 	p := b.place(o)
 	ctx, cancel := context.WithCancel(t.Context())

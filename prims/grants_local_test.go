@@ -1,0 +1,138 @@
+//go:build linux
+
+package prims_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/prims"
+)
+
+// localKinds are objects of which one goroutine waits for what another one of its process
+// gives. Each gives the object, the wait, and what ends it.
+var localKinds = map[string]func(a *arena.Arena) (o offsetter, wait func() error, give func(), err error){
+	"fair mutex": func(a *arena.Arena) (offsetter, func() error, func(), error) {
+		f, err := prims.OpenFairMutex(a, "x", nil)
+		if err == nil {
+			f.Lock()
+		}
+		return f, func() error { f.Lock(); f.Unlock(); return nil }, f.Unlock, err
+	},
+	"multi lock": func(a *arena.Arena) (offsetter, func() error, func(), error) {
+		x, err := prims.OpenMultiLock(a, "x", nil)
+		var h prims.Hold
+		if err == nil {
+			h = x.Lock(7)
+		}
+		return x, func() error { x.Lock(7).Unlock(); return nil }, h.Unlock, err
+	},
+	"semaphore": func(a *arena.Arena) (offsetter, func() error, func(), error) {
+		s, err := prims.OpenSemaphore(a, "x", 1, nil)
+		if err == nil && !s.TryAcquire(1) {
+			err = errors.New("no permit")
+		}
+		return s, func() error { return s.Acquire(context.Background(), 1) }, func() { s.Release(1) }, err
+	},
+	"event": func(a *arena.Arena) (offsetter, func() error, func(), error) {
+		e, err := prims.OpenEvent(a, "x", nil)
+		return e, func() error { e.Wait(); return nil }, e.Set, err
+	},
+	"latch": func(a *arena.Arena) (offsetter, func() error, func(), error) {
+		l, err := prims.OpenLatch(a, "x", 1, nil)
+		return l, func() error { l.Wait(); return nil }, func() { l.CountDown(1) }, err
+	},
+	"sequencer": func(a *arena.Arena) (offsetter, func() error, func(), error) {
+		s, err := prims.OpenSequencer(a, "x", nil)
+		return s, func() error { return s.Wait(1) }, func() { s.Increment() }, err
+	},
+	"queue": func(a *arena.Arena) (offsetter, func() error, func(), error) {
+		q, err := prims.OpenQueue[int](a, "x", 1, nil)
+		return q, func() error { _, err := q.Get(); return err }, func() { q.Put(1) }, err
+	},
+}
+
+type offsetter interface{ Offset() arena.Offset }
+
+// A goroutine that parks is woken by a goroutine of its own process without the doorbell,
+// and so without the poller, which a busy P runs last.
+func TestGrantToTheOwnProcessRingsNoDoorbell(t *testing.T) {
+	for name, open := range localKinds {
+		t.Run(name, func(t *testing.T) {
+			a := newArena(t, nil)
+			fillThreads(t, a)
+			o, wait, give, err := open(a)
+			require.NoError(t, err)
+			ended := make(chan error, 1)
+			go func() { ended <- wait() }()
+			parks(t, a, o.Offset(), 1)
+			_, rung := a.Doorbell()
+			give()
+			require.NoError(t, <-ended)
+			_, rungNow := a.Doorbell()
+			require.Equal(t, rung, rungNow, "the poller was woken")
+		})
+	}
+}
+
+// parks returns when n goroutines of all processes park on an object.
+func parks(t *testing.T, a *arena.Arena, o arena.Offset, n int) {
+	t.Helper()
+	eventually(t, "goroutines park", func() string { return words(a) }, func() bool { return prims.ParkedNodes(a, o) == n })
+}
+
+// TestFairMutexPassesThroughProcessesInOrder has waits of two processes in line. They get
+// the lock in the order in which they came. It comes to this process from the other one
+// through the doorbell, and goes from goroutine to goroutine of this process without.
+func TestFairMutexPassesThroughProcessesInOrder(t *testing.T) {
+	a := newArena(t, nil)
+	fillThreads(t, a)
+	f, err := prims.OpenFairMutex(a, "f", nil)
+	require.NoError(t, err)
+	f.Lock()
+	x := lockActor(t, a, "other")
+	got := make(chan int, 7)
+	var theirs []int
+	var wg sync.WaitGroup
+	here := func(i int) {
+		n := prims.ParkedNodes(a, f.Offset())
+		wg.Go(func() {
+			f.Lock()
+			got <- i
+			f.Unlock()
+		})
+		parks(t, a, f.Offset(), n+1)
+	}
+	there := func(i int) {
+		n := f.Asleep()
+		theirs = append(theirs, x.start(orderFor("flock", "f")))
+		eventually(t, "it waits in line", f.String, func() bool { return f.Asleep() == n+1 })
+	}
+	here(0)
+	here(1)
+	there(2)
+	here(3)
+	here(4)
+	there(5)
+	here(6)
+	_, rung := a.Doorbell()
+	f.Unlock()
+	for i, before := range []int{2, 4} {
+		require.Empty(t, x.wait(t, theirs[i]).Panic)
+		require.Len(t, got, before, "the other process has the lock")
+		x.must(t, orderFor("funlock", "f"))
+	}
+	wg.Wait()
+	_, rungNow := a.Doorbell()
+	for _, i := range []int{0, 1, 3, 4, 6} {
+		require.Equal(t, i, <-got)
+	}
+	require.EqualValues(t, 2, rungNow-rung, "hand-offs through the poller")
+}
+
+func orderFor(op, object string) order { return order{Op: op, Object: object} }
