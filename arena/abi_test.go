@@ -49,7 +49,7 @@ var abiFields = map[string]map[string]field{
 		"announceObject": {announceObject, 8}, "announceWord": {announceWord, 8},
 		"announceSince": {announceSince, 8}, "announceWanted": {announceWanted, 8},
 	},
-	"Obituary": {
+	"Death record": {
 		"obitSeq": {obitSeq, 8}, "obitName": {obitName, 4}, "obitPID": {obitPID, 4}, "obitDied": {obitDied, 8},
 		"obitFlags": {obitFlags, 4}, "obitLabel": {obitLabel, 1 + labelBytes},
 	},
@@ -63,7 +63,7 @@ var abiFields = map[string]map[string]field{
 
 // abiSizes are the sizes of those structures: the tables leave no byte out.
 var abiSizes = map[string]uint64{
-	"Header": headerSize, "Slot": slotStride, "Announce record": announceStride, "Obituary": obitStride,
+	"Header": headerSize, "Slot": slotStride, "Announce record": announceStride, "Death record": obitStride,
 	"Object header": objectHeader, "Wait node": nodeSize,
 }
 
@@ -140,7 +140,7 @@ var notOffsets = map[string]bool{
 
 // A field that is added to the code is added to the document.
 func TestABIConstantsAreListed(t *testing.T) {
-	prefixes := map[string]string{"hdr": "Header", "slot": "Slot", "announce": "Announce record", "obit": "Obituary", "obj": "Object header"}
+	prefixes := map[string]string{"hdr": "Header", "slot": "Slot", "announce": "Announce record", "obit": "Death record", "obj": "Object header"}
 	files, err := filepath.Glob("*.go")
 	require.NoError(t, err)
 	for _, name := range files {
