@@ -52,5 +52,5 @@ func TestABIShares(t *testing.T) {
 // What the document says about how waits end.
 func TestABIGateEnds(t *testing.T) {
 	require.Equal(t, []int{0, 1, 2}, []int{lineOpen, lineDead, lineTurn})
-	require.Contains(t, abiText(t, "Once"), "0 it was done, 2 it is the turn of its owner")
+	require.Contains(t, abiText(t, "Once"), "0 the function has run, 2 it is the turn of its owner")
 }

@@ -72,7 +72,7 @@ var parts = map[string]string{
 }
 
 // offsets are the sections of regions that C reads by their offsets.
-var offsets = []string{"Header", "Slot", "Obituary", "Object header"}
+var offsets = []string{"Header", "Slot", "Death record", "Object header"}
 
 // bits are prefixes of the bits that a section tells of.
 var bits = []Struct{
