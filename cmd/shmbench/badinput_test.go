@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/shmsync/shmsync/internal/bench"
 )
 
 // withoutDevShm runs this program where there is no /dev/shm.
@@ -47,42 +49,11 @@ func TestWithoutCompiler(t *testing.T) {
 		require.Contains(t, errs, reason)
 		for _, c := range parseDocument(t, out).Cells {
 			if c.Subject == "go:flock" {
-				require.Equal(t, statusOK, c.Status)
+				require.Equal(t, bench.StatusOK, c.Status)
 				continue
 			}
-			require.Equal(t, statusSkipped, c.Status)
+			require.Equal(t, bench.StatusSkipped, c.Status)
 			require.Contains(t, c.Reason, reason)
 		}
 	}
-}
-
-// A bad result file among good ones is refused, and what is there is not overwritten.
-func TestReportOfBadFiles(t *testing.T) {
-	good := keepMadeUp(t, nil)
-	whole, err := os.ReadFile(good)
-	require.NoError(t, err)
-	page := filepath.Join(t.TempDir(), "page.html")
-	require.NoError(t, os.WriteFile(page, []byte("before"), 0o600))
-	for want, content := range map[string][]byte{
-		"cut short":  whole[:len(whole)-20],
-		"has schema": []byte(`{"schema": "shmbench/99", "cells": [{}]}`),
-		"no result":  []byte("PK\x03\x04"),
-	} {
-		bad := filepath.Join(t.TempDir(), "bad.json")
-		require.NoError(t, os.WriteFile(bad, content, 0o600))
-		code, out, errs := shmbench(t, "report", good, bad, page)
-		require.Equal(t, exitUsage, code, want)
-		require.Empty(t, out)
-		require.Contains(t, errs, want)
-		require.Contains(t, errs, bad)
-		b, err := os.ReadFile(page)
-		require.NoError(t, err)
-		require.Equal(t, "before", string(b))
-	}
-	// Two good ones are one page.
-	more := keepMadeUp(t, func(d *document) { d.Cells = d.Cells[:1]; d.Cells[0].Subject = "go:other"; d.Cells[0].Key += "x" })
-	code, out, errs := shmbench(t, "report", good, more)
-	require.Zero(t, code, errs)
-	require.Contains(t, out, "<td>go:other</td>")
-	require.Contains(t, out, "<td>shmsync:mutex</td>")
 }

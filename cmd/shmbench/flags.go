@@ -3,13 +3,11 @@
 package main
 
 import (
-	"fmt"
-	"slices"
-	"strconv"
-	"strings"
 	"time"
 
-	"github.com/shmsync/shmsync/internal/topology"
+	"github.com/shmsync/shmsync/internal/bench"
+	"github.com/shmsync/shmsync/internal/bench/place"
+	"github.com/shmsync/shmsync/internal/bench/plan"
 )
 
 // ints is a list of numbers: 1,2,4, 0-3,8, 1:8, 1:9:2 or 1:64:*2.
@@ -17,47 +15,9 @@ type ints []int
 
 // UnmarshalText parses the list.
 func (l *ints) UnmarshalText(text []byte) error {
-	v, err := parseInts(string(text))
+	v, err := place.ParseInts(string(text))
 	*l = v
 	return err
-}
-
-const maxInts = 4096
-
-func parseInts(text string) ([]int, error) {
-	var list []int
-	for part := range strings.SplitSeq(text, ",") {
-		fields := strings.Split(part, ":")
-		if from, to, ok := strings.Cut(part, "-"); ok && len(fields) == 1 {
-			fields = []string{from, to}
-		}
-		from, err := strconv.Atoi(fields[0])
-		if err != nil || from < 0 || len(fields) > 3 {
-			return nil, fmt.Errorf("%q is no number or range", part)
-		}
-		to, step, factor := from, 1, 1
-		if len(fields) > 1 {
-			if to, err = strconv.Atoi(fields[1]); err != nil || to < from {
-				return nil, fmt.Errorf("%q is no range", part)
-			}
-		}
-		if len(fields) > 2 {
-			times, isFactor := strings.CutPrefix(fields[2], "*")
-			n, err := strconv.Atoi(times)
-			if err != nil || n < 1 || isFactor && (n < 2 || from == 0) {
-				return nil, fmt.Errorf("%q has no valid step", part)
-			}
-			if isFactor {
-				step, factor = 0, n
-			} else {
-				step = n
-			}
-		}
-		for v := from; v <= to && len(list) < maxInts; v = v*factor + step {
-			list = append(list, v)
-		}
-	}
-	return list, nil
 }
 
 // common are the flags of every measuring command.
@@ -114,20 +74,11 @@ type common struct {
 	Verbose bool   `short:"v" help:"Report each repetition on standard error."`
 }
 
-// usualGap is long enough for a waiter to be fast asleep.
-const usualGap = 1500 * time.Microsecond
-
-// defaults are what a command takes where the user says nothing.
-type defaults struct {
-	time, warmup time.Duration
-	count, kills int
-}
-
 // options checks the flags and completes them.
-func (f *common) options(d defaults) (*options, error) {
-	o := &options{
+func (f *common) options(d plan.Defaults) (*plan.Options, error) {
+	o := &plan.Options{
 		CPUs: f.CPUs, Places: f.Place, Procs: f.Procs, Threads: f.Threads, CS: f.CS, Think: f.Think,
-		Gap: or(f.Gap, usualGap)[0], Gaps: f.Gap, Hogs: f.Hog, Kills: f.Kills, Waiters: f.Waiters, Prims: f.Prim, Variants: f.Variant,
+		Gap: bench.Or(f.Gap, plan.UsualGap)[0], Gaps: f.Gap, Hogs: f.Hog, Kills: f.Kills, Waiters: f.Waiters, Prims: f.Prim, Variants: f.Variant,
 		Read: f.Read, Permits: f.Permits, Keys: f.Keys, Locks: f.Locks, Skew: f.Skew, Wake: f.Wake, Batch: f.Batch,
 		Capacity: f.Capacity, Mem: f.Mem, Nodes: f.Nodes, Huge: f.Huge, MiB: f.MiB,
 		Arenas: f.Arena, Lines: f.Lines, Slow: f.Slow, MaxCells: f.MaxCells, Rates: f.Rate, Loads: f.Load, Noise: f.Noise, Quotas: f.Quota,
@@ -138,77 +89,16 @@ func (f *common) options(d defaults) (*options, error) {
 			*p = v
 		}
 	}
-	set(&o.Time, d.time)
-	set(&o.Warmup, d.warmup)
+	set(&o.Time, d.Time)
+	set(&o.Warmup, d.Warmup)
 	if o.Count == 0 {
-		o.Count = d.count
+		o.Count = d.Count
 	}
 	if o.Kills == 0 {
-		o.Kills = d.kills
+		o.Kills = d.Kills
 	}
-	allowed, err := allowedCPUs()
-	if err != nil {
+	if err := o.Complete(f.Role, f.Spin); err != nil {
 		return nil, err
 	}
-	o.Topology, _ = topology.Host() // a report says why there is none
-	for _, cpu := range o.CPUs {
-		if err := usable(cpu, allowed, o.Topology); err != nil {
-			return nil, fmt.Errorf("--cpus: %w", err)
-		}
-	}
-	o.CPUs = or(o.CPUs, allowed...)
-	if len(f.Nodes) > 0 {
-		if o.CPUs, err = onNodes(f.Nodes, o.CPUs, o.Topology); err != nil {
-			return nil, err
-		}
-	}
-	if err := o.checkPlaces(allowed); err != nil {
-		return nil, err
-	}
-	if err := o.checkRoles(f.Role); err != nil {
-		return nil, err
-	}
-	if err := o.checkArenas(); err != nil {
-		return nil, err
-	}
-	if err := o.checkShape(); err != nil {
-		return nil, err
-	}
-	if _, err := memShapes(o); err != nil {
-		return nil, err
-	}
-	if o.MiB < 0 || o.MiB > memMostAsked {
-		return nil, fmt.Errorf("--mib: %d is not within 0 and %d", o.MiB, memMostAsked)
-	}
-	if err := o.checkStress(f.Spin); err != nil {
-		return nil, err
-	}
-	return o, o.check()
-}
-
-// check refuses what no cell could run with.
-func (o *options) check() error {
-	positive := func(flag string, list ...int) error {
-		for _, v := range list {
-			if v < 1 {
-				return fmt.Errorf("%s: %d is less than 1", flag, v)
-			}
-		}
-		return nil
-	}
-	for _, err := range []error{
-		positive("--procs", o.Procs...), positive("--threads", o.Threads...),
-		positive("--count", o.Count), positive("--kills", o.Kills),
-		positive("--time", int(o.Time)), positive("--timeout", int(o.Timeout)),
-	} {
-		if err != nil {
-			return err
-		}
-	}
-	for _, d := range slices.Concat(o.CS, o.Think, o.Gaps, o.Slow, []time.Duration{o.Warmup}) {
-		if d < 0 {
-			return fmt.Errorf("%v is negative", d)
-		}
-	}
-	return nil
+	return o, nil
 }

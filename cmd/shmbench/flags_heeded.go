@@ -8,6 +8,9 @@ import (
 	"slices"
 
 	"github.com/alecthomas/kong"
+
+	"github.com/shmsync/shmsync/internal/bench"
+	"github.com/shmsync/shmsync/internal/bench/plan"
 )
 
 // commandScenarios are the scenarios that a command measures.
@@ -67,7 +70,7 @@ func heeds(command, flag string) bool {
 		return true // a suite, and what comes later
 	}
 	return slices.ContainsFunc(names, func(name string) bool {
-		return flag == "arena" && movable(name) || slices.Contains(scenarioByName(name).keys, flag) && !slices.Contains(settled[name], flag) || slices.Contains(scenarioFlags[name], flag)
+		return flag == "arena" && plan.Movable(name) || slices.Contains(bench.ScenarioByName(name).Keys, flag) && !slices.Contains(settled[name], flag) || slices.Contains(scenarioFlags[name], flag)
 	})
 }
 

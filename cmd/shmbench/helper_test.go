@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/shmsync/shmsync/internal/bench/peers"
 )
 
 // foreign gives a file to another user, which root alone can do.
@@ -31,10 +33,10 @@ func plant(t *testing.T, cache string) (helper, marker string) {
 	t.Helper()
 	cc, err := exec.LookPath("cc")
 	require.NoError(t, err)
-	source, err := readPeer()
+	name, err := peers.HelperName(cc)
 	require.NoError(t, err)
 	marker = filepath.Join(t.TempDir(), "marker")
-	helper = filepath.Join(cache, "shmbench", "peer-"+digest(source.digest, cc, fmt.Sprint(source.flags())))
+	helper = filepath.Join(cache, "shmbench", name)
 	require.NoError(t, os.MkdirAll(filepath.Dir(helper), 0o755))
 	require.NoError(t, os.WriteFile(helper, []byte("#!/bin/sh\n: > "+marker+"\nexit 1\n"), 0o755))
 	return helper, marker
@@ -108,20 +110,20 @@ func TestHelperIsCheckedBeforeEachRun(t *testing.T) {
 	measureFutex(t, marker)
 	require.Equal(t, first, inode(t, helper), "it was built again without need")
 
-	h, err := findHelper("", "cc")
+	h, err := peers.FindHelper("", "cc")
 	require.NoError(t, err)
-	require.NoError(t, h.check())
+	require.NoError(t, h.Check())
 	require.NoError(t, os.Chmod(helper, 0o722))
-	require.ErrorContains(t, h.check(), "others can write")
+	require.ErrorContains(t, h.Check(), "others can write")
 	require.NoError(t, os.Chmod(helper, 0o700))
 	content, err := os.ReadFile(helper)
 	require.NoError(t, err)
 	content[len(content)/2] ^= 1
 	require.NoError(t, os.WriteFile(helper, content, 0o700))
-	require.ErrorContains(t, h.check(), "digest")
+	require.ErrorContains(t, h.Check(), "digest")
 	require.NoError(t, os.Remove(helper))
 	require.NoError(t, os.Symlink("/bin/true", helper))
-	require.Error(t, h.check(), "a symbolic link")
+	require.Error(t, h.Check(), "a symbolic link")
 	measureFutex(t, marker)
 	require.NotEqual(t, first, inode(t, helper))
 }

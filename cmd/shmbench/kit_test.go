@@ -3,11 +3,12 @@
 package main
 
 import (
-	"math"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/shmsync/shmsync/internal/bench"
 )
 
 // TestKitRuns runs every cell of the kit and its peers, those that have several
@@ -31,7 +32,7 @@ func TestKitRuns(t *testing.T) {
 			require.Equal(t, exitOK, code, errs)
 			seen := map[string]bool{}
 			for _, c := range parseDocument(t, out).Cells {
-				require.Equal(t, statusOK, c.Status, c.Key)
+				require.Equal(t, bench.StatusOK, c.Status, c.Key)
 				require.NotEmpty(t, c.Summary, c.Key)
 				by, _, _ := strings.Cut(c.Subject, ":")
 				seen[by] = true
@@ -65,7 +66,7 @@ func TestKitSeesViolations(t *testing.T) {
 			code, out, errs := shmbench(t, append(args, strings.Fields(more)...)...)
 			require.Equal(t, exitViolation, code, errs)
 			for _, cell := range parseDocument(t, out).Cells {
-				require.Equal(t, statusViolation, cell.Status, cell.Key)
+				require.Equal(t, bench.StatusViolation, cell.Status, cell.Key)
 			}
 			require.Contains(t, errs, c.reason)
 		})
@@ -84,46 +85,8 @@ func TestKitUsage(t *testing.T) {
 	}
 }
 
-// Keys are drawn as often as their weights say.
-func TestDrawsAreSkewed(t *testing.T) {
-	const keys = 100
-	for _, skew := range []string{skewUniform, skewZipf, "zipf:0.5", "zipf:1.5", "zipf:3"} {
-		theta, _, err := parseSkew(skew)
-		require.NoError(t, err)
-		total := 0.0
-		for k := 1; k <= keys; k++ {
-			total += math.Pow(float64(k), -theta)
-		}
-		counts := [keys]float64{}
-		const seeds = 50
-		for seed := range uint64(seeds) {
-			draws := new([scratchDraws]uint32)
-			drawKeys(draws, keys, theta, seed)
-			for _, k := range draws {
-				require.Less(t, k, uint32(keys))
-				counts[k]++
-			}
-		}
-		for k, n := range counts {
-			want := seeds * scratchDraws * math.Pow(float64(k+1), -theta) / total
-			require.InDelta(t, want, n, 6*math.Sqrt(want)+3, "%s: key %d", skew, k)
-		}
-	}
-}
-
-// A skew has one name, however it is written.
-func TestParseSkew(t *testing.T) {
-	for text, want := range map[string]string{
-		"uniform": "uniform", "zipf": "zipf", "zipf:.99": "zipf", "zipf:1.20": "zipf:1.2", "zipf:1e-1": "zipf:0.1", "zipf:10": "zipf:10",
-	} {
-		_, name, err := parseSkew(text)
-		require.NoError(t, err, text)
-		require.Equal(t, want, name, text)
-	}
-	for _, text := range []string{"", "bent", "zipf:", "zipf:x", "zipf:0", "zipf:-1", "zipf:11", "zipf:NaN", "zipf:Inf", "zipf:1:2", "uniform:1"} {
-		_, _, err := parseSkew(text)
-		require.ErrorContains(t, err, "--skew", text)
-	}
+// A skew has one name in keys of cells, however it is written.
+func TestSkewsInKeysOfCells(t *testing.T) {
 	code, out, errs := shmbench(t, "multi", "-n", "--prim=shmsync:multilock", "--keys=9", "--skew=zipf,zipf:1.20")
 	require.Zero(t, code, errs)
 	require.Contains(t, out, "/skew=zipf/")

@@ -10,9 +10,12 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
-	"time"
 
 	"github.com/alecthomas/kong"
+
+	"github.com/shmsync/shmsync/internal/bench/load"
+	"github.com/shmsync/shmsync/internal/bench/plan"
+	"github.com/shmsync/shmsync/internal/torture"
 )
 
 type program struct {
@@ -104,18 +107,13 @@ Exit status: 0 ok, 1 usage, environment or a failed bar, 2 skipped cells under
 // envPrefix begins the names of the variables that stand for flags.
 const envPrefix = "SHMBENCH"
 
-// status is an exit status that has been explained already.
-type status int
-
-func (s status) Error() string { return fmt.Sprintf("exit status %d", int(s)) }
-
 func main() { os.Exit(realMain(os.Args[1:], os.Stdout, os.Stderr)) }
 
 // realMain is main with its surroundings as arguments.
 func realMain(args []string, stdout, stderr io.Writer) int {
 	var p program
 	parser, err := kong.New(&p, kong.Name("shmbench"), kong.Description(description),
-		kong.Writers(stdout, stderr), kong.Vars{"torturejobs": jobList(soundJobs)}, kong.DefaultEnvars(envPrefix),
+		kong.Writers(stdout, stderr), kong.Vars{"torturejobs": torture.JobNames()}, kong.DefaultEnvars(envPrefix),
 		kong.Help(helpOf), kong.ConfigureHelp(kong.HelpOptions{Compact: true, FlagsLast: true}),
 		kong.ValueFormatter(func(v *kong.Value) string { return v.Help })) // without a variable for each flag
 	if err != nil {
@@ -142,19 +140,13 @@ func realMain(args []string, stdout, stderr io.Writer) int {
 	return exitUsage
 }
 
-var (
-	quick    = defaults{30 * time.Millisecond, 6 * time.Millisecond, 3, 4}
-	usual    = defaults{300 * time.Millisecond, 50 * time.Millisecond, 5, 60}
-	thorough = defaults{2 * time.Second, 200 * time.Millisecond, 10, 100}
-)
-
 // Run runs the scenario.
 func (uncontendedCmd) Run(s *session) error {
-	return s.measure(usual, commandScenarios["uncontended"]...)
+	return s.measure(plan.Usual, commandScenarios["uncontended"]...)
 }
 
 // Run runs the scenarios.
-func (handoffCmd) Run(s *session) error { return s.measure(usual, commandScenarios["handoff"]...) }
+func (handoffCmd) Run(s *session) error { return s.measure(plan.Usual, commandScenarios["handoff"]...) }
 
 // Help describes the cells.
 func (handoffCmd) Help() string {
@@ -171,9 +163,9 @@ func (lockCmd) Run(s *session) error {
 		if len(s.common.Lines) > 0 {
 			return errors.New("--lines means nothing with --rate")
 		}
-		return s.measure(usual, "open")
+		return s.measure(plan.Usual, "open")
 	}
-	return s.measure(usual, "lock")
+	return s.measure(plan.Usual, "lock")
 }
 
 // Help describes the cells.
@@ -201,15 +193,15 @@ the first death.`
 }
 
 // Run runs the scenario.
-func (crashCmd) Run(s *session) error { return s.measure(usual, commandScenarios["crash"]...) }
+func (crashCmd) Run(s *session) error { return s.measure(plan.Usual, commandScenarios["crash"]...) }
 
 // Run runs the scenarios.
-func (waitersCmd) Run(s *session) error { return s.measure(usual, commandScenarios["waiters"]...) }
+func (waitersCmd) Run(s *session) error { return s.measure(plan.Usual, commandScenarios["waiters"]...) }
 
 // Run is the life of a worker.
 func (c *workerCmd) Run(s *session) error {
 	if c.Busy != nil {
-		return runHog(*c.Busy, c.Idle)
+		return load.RunHog(*c.Busy, c.Idle)
 	}
-	return runWorker(c.Proc)
+	return load.RunWorker(c.Proc)
 }

@@ -12,6 +12,9 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/shmsync/shmsync/internal/bench"
+	"github.com/shmsync/shmsync/internal/bench/report"
 )
 
 // TestMain lets the test binary be the worker that the engine runs.
@@ -33,13 +36,13 @@ func shmbench(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	return code, out.String(), errs.String()
 }
 
-func parseDocument(t *testing.T, text string) document {
+func parseDocument(t *testing.T, text string) report.Document {
 	t.Helper()
-	var d document
+	var d report.Document
 	dec := json.NewDecoder(bytes.NewReader([]byte(text)))
 	dec.DisallowUnknownFields()
 	require.NoError(t, dec.Decode(&d))
-	require.Equal(t, jsonSchema, d.Schema)
+	require.Equal(t, report.Schema, d.Schema)
 	return d
 }
 
@@ -60,7 +63,7 @@ func TestBrokenLockIsAViolation(t *testing.T) {
 	require.Equal(t, exitViolation, code, errs)
 	d := parseDocument(t, out)
 	require.Len(t, d.Cells, 1)
-	require.Equal(t, statusViolation, d.Cells[0].Status)
+	require.Equal(t, bench.StatusViolation, d.Cells[0].Status)
 	require.Contains(t, d.Cells[0].Reason, "counter under the lock")
 }
 
@@ -70,12 +73,12 @@ func TestStuckLockIsHung(t *testing.T) {
 		"--time=20ms", "--count=2", "--timeout=500ms", "--format=json", "--cc=none")
 	require.Equal(t, exitCrashed, code, errs)
 	require.Less(t, time.Since(start), 10*time.Second)
-	byStatus := map[string]jsonCell{}
+	byStatus := map[string]report.Cell{}
 	for _, c := range parseDocument(t, out).Cells {
 		byStatus[c.Status] = c
 	}
-	require.Equal(t, "go:flock", byStatus[statusOK].Subject, "the run goes on")
-	hung := byStatus[statusHung]
+	require.Equal(t, "go:flock", byStatus[bench.StatusOK].Subject, "the run goes on")
+	hung := byStatus[bench.StatusHung]
 	require.Equal(t, "test:stuck", hung.Subject)
 	require.Len(t, hung.Reps, 1, "one deadline is enough")
 	require.Contains(t, hung.Reps[0].Stacks, "stuckLock")
@@ -96,7 +99,7 @@ func TestEveryScenarioRuns(t *testing.T) {
 				"--kills=3", "--waiters=20", "--format=json")
 			require.Equal(t, exitOK, code, errs)
 			for _, c := range parseDocument(t, out).Cells {
-				require.Equal(t, statusOK, c.Status, c.Key)
+				require.Equal(t, bench.StatusOK, c.Status, c.Key)
 				require.NotEmpty(t, c.Summary, c.Key)
 			}
 		})
@@ -193,6 +196,6 @@ func TestDryRunMeasuresNothing(t *testing.T) {
 func TestPeerCompilesCleanly(t *testing.T) {
 	requireCC(t)
 	out, err := exec.Command("cc", "-O2", "-pthread", "-std=gnu11", "-Wall", "-Wextra", "-Werror",
-		`-DPEER_DIGEST=""`, "-o", t.TempDir()+"/peer", "peer.c").CombinedOutput()
+		`-DPEER_DIGEST=""`, "-o", t.TempDir()+"/peer", "../../internal/bench/peers/peer.c").CombinedOutput()
 	require.NoError(t, err, string(out))
 }

@@ -12,6 +12,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
+
+	"github.com/shmsync/shmsync/internal/bench"
+	"github.com/shmsync/shmsync/internal/bench/place"
 )
 
 // restricted runs this program from a thread that limit has changed, whose children
@@ -77,18 +80,18 @@ func TestWithoutPermissionToPlace(t *testing.T) {
 	status := map[string]string{}
 	for _, c := range parseDocument(t, out).Cells {
 		status[c.Params["mem"]] = c.Status
-		if c.Status == statusSkipped {
+		if c.Status == bench.StatusSkipped {
 			require.Contains(t, c.Reason, "a sandbox (seccomp) forbids mbind")
 		}
 	}
-	require.Equal(t, map[string]string{"first-touch": statusOK, "bind:0": statusSkipped}, status)
+	require.Equal(t, map[string]string{"first-touch": bench.StatusOK, "bind:0": bench.StatusSkipped}, status)
 	code, _, errs = restricted(t, withoutMbind, append(args, "--strict")...)
 	require.Equal(t, exitSkipped, code, errs)
 }
 
 // A CPU that there is, and that this process may not use, is a mistake that is named.
 func TestCPUOutsideTheCpuset(t *testing.T) {
-	cpus, err := allowedCPUs()
+	cpus, err := place.AllowedCPUs()
 	require.NoError(t, err)
 	if len(cpus) < 2 {
 		t.Skip("one CPU")
@@ -98,10 +101,10 @@ func TestCPUOutsideTheCpuset(t *testing.T) {
 		set.Set(cpus[0])
 		return unix.SchedSetaffinity(0, &set)
 	}
-	for _, args := range [][]string{{"--cpus=" + joinInts(cpus[1:2])}, {"--place=" + joinInts(cpus[:1]) + "+" + joinInts(cpus[1:2])}} {
+	for _, args := range [][]string{{"--cpus=" + place.JoinInts(cpus[1:2])}, {"--place=" + place.JoinInts(cpus[:1]) + "+" + place.JoinInts(cpus[1:2])}} {
 		code, out, errs := restricted(t, one, append(args, "handoff", "-n")...)
 		require.Equal(t, exitUsage, code, args)
 		require.Empty(t, out)
-		require.Contains(t, errs, "this process may not run on CPU "+joinInts(cpus[1:2]))
+		require.Contains(t, errs, "this process may not run on CPU "+place.JoinInts(cpus[1:2]))
 	}
 }

@@ -11,7 +11,12 @@ import (
 	"strings"
 	"time"
 
-	"github.com/shmsync/shmsync/internal/topology"
+	"github.com/shmsync/shmsync/internal/bench"
+	"github.com/shmsync/shmsync/internal/bench/engine"
+	"github.com/shmsync/shmsync/internal/bench/host"
+	"github.com/shmsync/shmsync/internal/bench/peers"
+	"github.com/shmsync/shmsync/internal/bench/plan"
+	"github.com/shmsync/shmsync/internal/bench/report"
 )
 
 // session is one invocation of a measuring command.
@@ -25,60 +30,35 @@ type session struct {
 	sample         string          // how a matrix chooses its pairs; empty where it is one scenario of many
 }
 
-// report is everything that an output format needs.
-type report struct {
-	Env      environment
-	Warnings []string
-	Notes    []string // what this host cannot show
-	Topology *topology.Topology
-	Command  []string
-	Options  *options
-	Results  []*result
-	Bars     []barResult
-}
-
 // measure plans, runs and reports the named scenarios.
-func (s *session) measure(d defaults, names ...string) error {
+func (s *session) measure(d plan.Defaults, names ...string) error {
 	o, err := s.common.options(d)
 	if err != nil {
 		return err
 	}
 	o.WakeGaps = s.gaps
 	o.Sample = s.sample
-	cells, err := planCells(o, names...)
+	cells, err := plan.Cells(o, names...)
 	if err != nil {
 		return err
 	}
 	return s.execute(o, cells, nil)
 }
 
-// hogCells are the suite's handoffs beside a busy loop: on one CPU, where it
-// matters most, and for subjects that sleep.
-func hogCells(o *options) []*cell {
-	h := *o
-	h.Hogs, h.Places = []int{1}, []string{placeSame}
-	h.Prims = or(o.Prims, "c:futex", "c:futex-spin1000", "c:cond", "go:eventfd", "shmsync:futex", "shmsync:semaphore", "shmsync:event")
-	cells, err := planCells(&h, "handoff")
-	if err != nil {
-		return nil // none of the asked subjects takes part
-	}
-	return cells
-}
-
 // execute runs the cells and reports them; judge adds what a command concludes.
-func (s *session) execute(o *options, cells []*cell, judge func(*report)) error {
+func (s *session) execute(o *plan.Options, cells []*bench.Cell, judge func(*report.Run)) error {
 	f := s.common
-	e := &engine{until: s.until, cpus: o.CPUs, timeout: o.Timeout, seed: o.Seed}
+	e := &engine.Engine{Until: s.until, CPUs: o.CPUs, Timeout: o.Timeout, Seed: o.Seed}
 	if !f.DryRun {
 		var err error
-		if e.helper, err = findHelper(f.Helper, f.CC); err != nil {
+		if e.Helper, err = peers.FindHelper(f.Helper, f.CC); err != nil {
 			if f.Helper != "" {
 				return err
 			}
 			skipC(cells, err)
 			fmt.Fprintln(s.stderr, "shmbench: peers in C are skipped:", err)
 		}
-		defer e.helper.remove()
+		defer e.Helper.Remove()
 	}
 	if !f.DryRun {
 		for _, name := range []string{f.Out, f.HTML} {
@@ -87,28 +67,28 @@ func (s *session) execute(o *options, cells []*cell, judge func(*report)) error 
 			}
 		}
 	}
-	sequence := order(cells, o.Count, o.Shuffle, o.Seed)
+	sequence := plan.Order(cells, o.Count, o.Shuffle, o.Seed)
 	if f.DryRun {
 		return s.printPlan(cells, sequence, o)
 	}
-	r := &report{Env: readEnvironment(o.CPUs), Command: append([]string{"shmbench"}, s.args...), Options: o, Topology: o.Topology}
-	if slices.ContainsFunc(cells, func(c *cell) bool { return c.Scenario.name == "matrix" }) {
-		r.Notes = o.matrixNotes()
+	r := &report.Run{Env: host.Read(o.CPUs), Command: append([]string{"shmbench"}, s.args...), Options: o, Topology: o.Topology}
+	if slices.ContainsFunc(cells, func(c *bench.Cell) bool { return c.Scenario.Name == "matrix" }) {
+		r.Notes = o.MatrixNotes()
 	}
-	r.Warnings = r.Env.warnings(o)
+	r.Warnings = r.Env.Warnings(len(o.CPUs), o.Count)
 	if f.Verbose {
-		e.log = s.stderr
+		e.Log = s.stderr
 	}
-	e.meter = newMeter(eta(sequence), f.Verbose)
+	e.Meter = engine.NewMeter(plan.ETA(sequence), f.Verbose)
 	for _, line := range outline(cells, o) {
 		fmt.Fprintln(s.stderr, "shmbench:", line)
 	}
-	before := readDisturbance()
-	r.Results = e.run(s.ctx, cells, sequence)
-	if e.cut > 0 {
-		r.Warnings = append(r.Warnings, fmt.Sprintf("this host is slower than planned: the last %d of %d repetitions were left out", e.cut, len(sequence)))
+	before := host.ReadDisturbance()
+	r.Results = e.Run(s.ctx, cells, sequence)
+	if e.Cut > 0 {
+		r.Warnings = append(r.Warnings, fmt.Sprintf("this host is slower than planned: the last %d of %d repetitions were left out", e.Cut, len(sequence)))
 	}
-	r.disturbed(before, readDisturbance())
+	r.Disturbed(before, host.ReadDisturbance())
 	if judge != nil {
 		judge(r)
 	}
@@ -138,7 +118,7 @@ func writable(name string) error {
 }
 
 // skipC marks the cells that need the helper.
-func skipC(cells []*cell, reason error) {
+func skipC(cells []*bench.Cell, reason error) {
 	for _, c := range cells {
 		if c.Subject.C && c.Skip == "" {
 			c.Skip, _, _ = strings.Cut(reason.Error(), "\n")
@@ -146,18 +126,18 @@ func skipC(cells []*cell, reason error) {
 	}
 }
 
-func (s *session) printPlan(cells, sequence []*cell, o *options) error {
+func (s *session) printPlan(cells, sequence []*bench.Cell, o *plan.Options) error {
 	for _, c := range cells {
 		note := ""
 		if c.Skip != "" {
 			note = "  skipped: " + c.Skip
 		}
-		fmt.Fprintf(s.stdout, "%s%s\n", c.key(), note)
+		fmt.Fprintf(s.stdout, "%s%s\n", c.Key(), note)
 	}
-	fmt.Fprintf(s.stdout, "%d cells × %d repetitions, about %v, seed %d\n", len(cells), o.Count, eta(sequence), o.Seed)
+	fmt.Fprintf(s.stdout, "%d cells × %d repetitions, about %v, seed %d\n", len(cells), o.Count, plan.ETA(sequence), o.Seed)
 	if s.common.Verbose {
 		for i, c := range sequence {
-			fmt.Fprintf(s.stdout, "%4d %s\n", i+1, c.key())
+			fmt.Fprintf(s.stdout, "%4d %s\n", i+1, c.Key())
 		}
 	}
 	return nil
@@ -176,16 +156,16 @@ func (s *session) output() (w io.Writer, closeIt func() error, err error) {
 }
 
 // write renders the report on standard output, and for good where the user wants it.
-func (s *session) write(r *report) error {
+func (s *session) write(r *report.Run) error {
 	if s.common.Format != "table" { // a table has them at its top
 		for _, w := range r.Warnings {
 			fmt.Fprintln(s.stderr, "shmbench: warning:", w)
 		}
 	}
-	var d *document
+	var d *report.Document
 	if s.common.Out != "" || s.common.HTML != "" || s.common.Format != "table" {
 		var err error
-		if d, err = newDocument(r); err != nil {
+		if d, err = report.NewDocument(r); err != nil {
 			return err
 		}
 	}
@@ -193,18 +173,18 @@ func (s *session) write(r *report) error {
 		return err
 	}
 	if s.common.HTML != "" {
-		if err := createHTML(s.common.HTML, d); err != nil {
+		if err := report.CreateHTML(s.common.HTML, d); err != nil {
 			return err
 		}
 	}
 	if s.common.Format == "table" {
-		return writeTable(s.stdout, r)
+		return report.WriteTable(s.stdout, r)
 	}
-	return d.write(s.stdout, s.common.Format)
+	return d.Write(s.stdout, s.common.Format)
 }
 
 // keep writes the result file.
-func (s *session) keep(d *document) (err error) {
+func (s *session) keep(d *report.Document) (err error) {
 	if s.common.Out == "" {
 		return nil
 	}
@@ -217,18 +197,18 @@ func (s *session) keep(d *document) (err error) {
 			err = cerr
 		}
 	}()
-	return writeJSON(f, d)
+	return report.WriteJSON(f, d)
 }
 
 // complain explains every cell that did not end well, and keeps the stacks of
 // those that hung.
-func (s *session) complain(r *report) {
+func (s *session) complain(r *report.Run) {
 	for _, res := range r.Results {
-		status, reason := res.status()
-		if status == statusOK || status == statusSkipped {
+		status, reason := res.Status()
+		if status == bench.StatusOK || status == bench.StatusSkipped {
 			continue
 		}
-		fmt.Fprintf(s.stderr, "shmbench: %s: %s: %s\n", res.Cell.key(), status, reason)
+		fmt.Fprintf(s.stderr, "shmbench: %s: %s: %s\n", res.Cell.Key(), status, reason)
 		for _, rep := range res.Reps {
 			if rep.Stacks == "" {
 				continue
@@ -238,7 +218,7 @@ func (s *session) complain(r *report) {
 				fmt.Fprintln(s.stderr, "shmbench:", err)
 				continue
 			}
-			fmt.Fprintf(f, "%s\n%s\n%s", res.Cell.key(), rep.Reason, rep.Stacks)
+			fmt.Fprintf(f, "%s\n%s\n%s", res.Cell.Key(), rep.Reason, rep.Stacks)
 			f.Close()
 			fmt.Fprintln(s.stderr, "shmbench: stacks are in", f.Name())
 		}

@@ -4,12 +4,12 @@ package main
 
 import (
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/internal/bench"
+	"github.com/shmsync/shmsync/internal/bench/subjects"
 )
 
 // TestLibrarySubjects runs every cell of the library. The counter under the lock,
@@ -36,11 +36,11 @@ func TestLibrarySubjects(t *testing.T) {
 			code, out, errs := shmbench(t, args...)
 			require.Equal(t, exitOK, code, errs)
 			for _, c := range parseDocument(t, out).Cells {
-				if c.Status == statusSkipped {
+				if c.Status == bench.StatusSkipped {
 					require.Equal(t, "shmsync:mutex", c.Subject, c.Reason)
 					continue
 				}
-				require.Equal(t, statusOK, c.Status, c.Key)
+				require.Equal(t, bench.StatusOK, c.Status, c.Key)
 				require.Len(t, c.Reps, 2, c.Key)
 				require.NotEmpty(t, c.Summary, c.Key)
 				ran[c.Subject] = true
@@ -52,7 +52,10 @@ func TestLibrarySubjects(t *testing.T) {
 			}
 		})
 	}
-	for _, s := range slices.Concat(libSubjects, cohortSubjects, rwSubjects, semSubjects, seqSubjects, fairSubjects, barrierSubjects, condSubjects, queueSubjects) {
+	for _, s := range subjects.All {
+		if s.By != bench.Library || slices.Contains(s.Scenarios, "mem") {
+			continue
+		}
 		if s.Check == nil || s.Check() == nil {
 			require.True(t, ran[s.Name()], "%s took part in nothing", s.Name())
 		}
@@ -73,25 +76,8 @@ func TestBrokenLibraryIsAViolation(t *testing.T) {
 		t.Run(c.args[1], func(t *testing.T) {
 			code, out, errs := shmbench(t, append(c.args, "--count=1", "--format=json", "--cc=none")...)
 			require.Equal(t, exitViolation, code, errs)
-			require.Equal(t, statusViolation, parseDocument(t, out).Cells[0].Status)
+			require.Equal(t, bench.StatusViolation, parseDocument(t, out).Cells[0].Status)
 			require.Contains(t, errs, c.reason)
 		})
-	}
-}
-
-func TestNoFenceIsOff(t *testing.T) {
-	for _, s := range libSubjects {
-		require.Equal(t, strings.HasPrefix(s.Prim, "mutex-no") || s.Prim == "mutex-bare", len(s.Env) > 0, s.Name())
-	}
-	name, value, _ := strings.Cut(noFence[0], "=")
-	require.Equal(t, "SHMSYNC_DISABLE", name)
-	require.Equal(t, shmsync.FeatureMembarrier.Name(), value)
-	for _, s := range libSubjects {
-		for _, env := range s.Env { // a name that there is not would switch nothing off
-			_, names, _ := strings.Cut(env, "=")
-			for name := range strings.SplitSeq(names, ",") {
-				require.True(t, slices.ContainsFunc(shmsync.Features(), func(f *shmsync.Feature) bool { return f.Name() == name }), name)
-			}
-		}
 	}
 }

@@ -6,6 +6,10 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/shmsync/shmsync/internal/bench"
+	"github.com/shmsync/shmsync/internal/bench/plan"
+	"github.com/shmsync/shmsync/internal/bench/report"
 )
 
 // suiteCmd looks at everything.
@@ -15,121 +19,52 @@ type suiteCmd struct {
 	Full  bool `xor:"preset" help:"As long as it takes: the shapes of --std, ten times, two seconds each."`
 }
 
-// preset is how thorough a suite is.
-type preset struct {
-	defaults
-	brief  bool          // few shapes
-	few    bool          // few subjects
-	budget time.Duration // what the plan is cut down to; 0: as long as it takes
-	limit  time.Duration // and when no more repetitions begin, should that take longer
-	least  defaults      // but not below this
-	gaps   []time.Duration
-}
-
-var (
-	quickSuite = preset{defaults: quick, brief: true, few: true, budget: 54 * time.Second, limit: 57 * time.Second,
-		least: defaults{time: 10 * time.Millisecond, warmup: 2 * time.Millisecond, count: 2},
-		gaps:  []time.Duration{0, 20 * time.Microsecond, 200 * time.Microsecond}}
-	stdSuite = preset{defaults: usual, few: true, budget: 9 * time.Minute, limit: 9*time.Minute + 15*time.Second,
-		least: defaults{time: 50 * time.Millisecond, warmup: 10 * time.Millisecond, count: 3},
-		gaps:  []time.Duration{0, 20 * time.Microsecond, 200 * time.Microsecond, 5 * time.Millisecond}}
-	fullSuite = preset{defaults: thorough,
-		gaps: []time.Duration{0, 20 * time.Microsecond, 100 * time.Microsecond, 500 * time.Microsecond, 2 * time.Millisecond, 10 * time.Millisecond}}
-)
-
 // Run runs the suite.
 func (c *suiteCmd) Run(s *session) error {
-	p := quickSuite
+	p := plan.QuickSuite
 	switch {
 	case c.Std:
-		p = stdSuite
+		p = plan.StdSuite
 	case c.Full:
-		p = fullSuite
+		p = plan.FullSuite
 	}
 	begun := time.Now()
 	o, cells, err := s.suite(p)
 	if err != nil {
 		return err
 	}
-	if p.limit > 0 && s.common.Time == 0 && s.common.Count == 0 {
-		s.until = begun.Add(p.limit)
+	if p.Limit > 0 && s.common.Time == 0 && s.common.Count == 0 {
+		s.until = begun.Add(p.Limit)
 	}
 	return s.execute(o, cells, nil)
 }
 
-// suiteCells is more than the suites have.
-const suiteCells = 5000
-
 // suite plans the cells of a preset.
-func (s *session) suite(p preset) (*options, []*cell, error) {
-	o, err := s.common.options(p.defaults)
+func (s *session) suite(p plan.Preset) (*plan.Options, []*bench.Cell, error) {
+	o, err := s.common.options(p.Defaults)
 	if err != nil {
 		return nil, nil, err
 	}
-	o.Brief, o.Few, o.MaxCells = p.brief, p.few, max(o.MaxCells, suiteCells)
-	cells, err := planCells(o, scenarioNames()...)
-	if err != nil {
-		return nil, nil, err
-	}
-	if len(o.Hogs) == 0 {
-		cells = append(cells, hogCells(o)...)
-	}
-	if len(o.Gaps) == 0 {
-		cells = append(cells, gapCells(o, p.gaps)...)
-	}
-	if s.common.Time == 0 && s.common.Count == 0 {
-		p.fit(o, cells)
-	}
-	return o, cells, nil
-}
-
-// fit makes repetitions shorter, and then fewer, until the plan is within the budget.
-func (p preset) fit(o *options, cells []*cell) {
-	late := func() bool { return p.budget > 0 && eta(order(cells, o.Count, false, 0)) > p.budget }
-	for late() && o.Time > p.least.time {
-		shorter := max(o.Time*9/10, p.least.time)
-		for _, c := range cells {
-			if c.Time == o.Time {
-				c.Time = shorter
-			}
-			c.Warmup = max(c.Warmup*9/10, p.least.warmup)
-		}
-		o.Time, o.Warmup = shorter, max(o.Warmup*9/10, p.least.warmup)
-	}
-	for late() && o.Count > p.least.count {
-		o.Count--
-	}
-}
-
-// gapCells are a suite's wakes of peers that have slept for longer and longer: those of
-// the kernel, from C and from Go, and the library's.
-func gapCells(o *options, gaps []time.Duration) []*cell {
-	g := *o
-	g.Gaps, g.Places = gaps, []string{placeCross}
-	g.Prims = or(o.Prims, "c:futex", "go:futex", libBy+":futex")
-	cells, err := planCells(&g, "wake")
-	if err != nil {
-		return nil // none of the asked subjects takes part
-	}
-	return cells
+	cells, err := p.Plan(o, s.common.Time == 0 && s.common.Count == 0)
+	return o, cells, err
 }
 
 // outline is the plan in a few lines: how many cells of each scenario, and how long they
 // take.
-func outline(cells []*cell, o *options) []string {
-	perScenario := map[string][]*cell{}
+func outline(cells []*bench.Cell, o *plan.Options) []string {
+	perScenario := map[string][]*bench.Cell{}
 	for _, c := range cells {
-		perScenario[c.Scenario.name] = append(perScenario[c.Scenario.name], c)
+		perScenario[c.Scenario.Name] = append(perScenario[c.Scenario.Name], c)
 	}
-	lines := []string{fmt.Sprintf("plan: %d cells × %d, about %v", len(cells), o.Count, eta(order(cells, o.Count, false, 0)))}
+	lines := []string{fmt.Sprintf("plan: %d cells × %d, about %v", len(cells), o.Count, plan.ETA(plan.Order(cells, o.Count, false, 0)))}
 	line := ""
-	for _, name := range scenarioNames() {
+	for _, name := range bench.ScenarioNames() {
 		list := perScenario[name]
 		if len(list) == 0 {
 			continue
 		}
-		part := fmt.Sprintf("%s %d (%v)", name, len(list), eta(order(list, o.Count, false, 0)).Round(time.Second))
-		if len(line)+len(part) > tableWidth-4 {
+		part := fmt.Sprintf("%s %d (%v)", name, len(list), plan.ETA(plan.Order(list, o.Count, false, 0)).Round(time.Second))
+		if len(line)+len(part) > report.TableWidth-4 {
 			lines, line = append(lines, line), ""
 		}
 		line = strings.TrimPrefix(line+", "+part, ", ")
@@ -151,7 +86,7 @@ the reason.`
 
 // Run runs them.
 func (peersCmd) Run(s *session) error {
-	return s.measure(usual, commandScenarios["peers"]...)
+	return s.measure(plan.Usual, commandScenarios["peers"]...)
 }
 
 // wakeCmd looks at wakes alone.
@@ -176,7 +111,7 @@ before, none twice. go:futex-requeue wakes one and moves the others to a second 
 // Run runs the scenarios.
 func (wakeCmd) Run(s *session) error {
 	s.gaps = wakeGaps
-	return s.measure(usual, commandScenarios["wake"]...)
+	return s.measure(plan.Usual, commandScenarios["wake"]...)
 }
 
 // oversubCmd has more workers than CPUs.
@@ -191,4 +126,4 @@ costs when there is not.`
 }
 
 // Run runs the scenario.
-func (oversubCmd) Run(s *session) error { return s.measure(usual, commandScenarios["oversub"]...) }
+func (oversubCmd) Run(s *session) error { return s.measure(plan.Usual, commandScenarios["oversub"]...) }

@@ -7,21 +7,13 @@ import (
 	"fmt"
 	"os"
 
+	"github.com/shmsync/shmsync/internal/bench/report"
 	"github.com/shmsync/shmsync/internal/topology"
 )
 
 type topoCmd struct {
 	Sysfs  string `placeholder:"DIR" help:"Read a recorded tree, not this host."`
 	Record string `placeholder:"DIR" help:"Also write the files that were read to this directory, which it makes."`
-}
-
-// topoSchema is the version of the JSON form.
-const topoSchema = "shmbench-topo/1"
-
-// topoDocument is the JSON form of a topology.
-type topoDocument struct {
-	Schema string `json:"schema"`
-	*topology.Topology
 }
 
 // Run shows the topology of this host, or of a recorded one.
@@ -42,12 +34,12 @@ func (c *topoCmd) Run(s *session) error {
 		}
 	}
 	if s.common.HTML != "" {
-		if err := createHTML(s.common.HTML, topoPage(t, c.Sysfs == "", s.args)); err != nil {
+		if err := report.CreateHTML(s.common.HTML, report.TopologyPage(t, c.Sysfs == "", s.args)); err != nil {
 			return err
 		}
 	}
 	if s.common.Out != "" {
-		b, err := json.MarshalIndent(topoDocument{topoSchema, t}, "", "  ")
+		b, err := json.MarshalIndent(report.TopologyDocument{Schema: report.TopologySchema, Topology: t}, "", "  ")
 		if err != nil {
 			return err
 		}
@@ -60,12 +52,12 @@ func (c *topoCmd) Run(s *session) error {
 		if err := t.WriteText(s.stdout); err != nil {
 			return err
 		}
-		writeAdvice(s.stdout, topoPage(t, c.Sysfs == "", s.args).Advice)
+		report.WriteAdvice(s.stdout, report.TopologyPage(t, c.Sysfs == "", s.args).Advice)
 		return nil
 	case "json":
 		e := json.NewEncoder(s.stdout)
 		e.SetIndent("", "  ")
-		return e.Encode(topoDocument{topoSchema, t})
+		return e.Encode(report.TopologyDocument{Schema: report.TopologySchema, Topology: t})
 	}
 	return fmt.Errorf("a topology has no form %q: ask for table or json", s.common.Format)
 }
@@ -85,17 +77,4 @@ func recordTree(root, dir string) error {
 		return fmt.Errorf("--record %s: there are files in it already", dir)
 	}
 	return topology.Record(os.DirFS(root), dir)
-}
-
-// topoPage is a page that shows a topology, what speaks against placing things there,
-// and nothing else.
-func topoPage(t *topology.Topology, here bool, args []string) *document {
-	d := &document{Schema: jsonSchema, Topology: t, Command: append([]string{"shmbench"}, args...)}
-	d.Env = environment{CPU: t.Model, CPUs: len(t.CPUs), Used: t.Limits.CPUs, Nodes: len(t.Nodes), Kernel: t.Kernel,
-		Governor: t.Settings.Governor, NUMABalance: t.Settings.NUMABalancing}
-	if here {
-		d.Env = readEnvironment(t.Limits.CPUs)
-	}
-	d.Advice = hygiene(d)
-	return d
 }

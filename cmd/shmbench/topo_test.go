@@ -4,50 +4,25 @@ package main
 
 import (
 	"encoding/json"
-	"encoding/xml"
-	"errors"
-	"io"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
-	"testing/fstest"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/shmsync/shmsync/internal/bench/madeup"
+	"github.com/shmsync/shmsync/internal/bench/report"
 	"github.com/shmsync/shmsync/internal/topology"
+	"github.com/shmsync/shmsync/internal/topology/topotest"
 )
 
 // expandTree writes a recorded host of internal/topology as files.
 func expandTree(t *testing.T, name string) string {
 	t.Helper()
 	dir := t.TempDir()
-	require.NoError(t, os.CopyFS(dir, treeOf(t, name)))
+	require.NoError(t, os.CopyFS(dir, topotest.Tree(t, name)))
 	return dir
-}
-
-// treeOf gives its files: each line of a tree is the name of one, and a line of it.
-func treeOf(t *testing.T, name string) fstest.MapFS {
-	t.Helper()
-	tree := fstest.MapFS{}
-	for line := range strings.Lines(string(mustRead(t, filepath.Join("..", "..", "internal", "topology", "testdata", name+".tree")))) {
-		name, text, _ := strings.Cut(line, ":")
-		if strings.HasPrefix(line, "#") {
-			continue
-		}
-		if tree[name] == nil {
-			tree[name] = &fstest.MapFile{Mode: 0o666}
-		}
-		tree[name].Data = append(tree[name].Data, strings.TrimPrefix(text, " ")...)
-	}
-	return tree
-}
-
-func hostOf(t *testing.T, name string) *topology.Topology {
-	t.Helper()
-	top, err := topology.Read(treeOf(t, name))
-	require.NoError(t, err)
-	return top
 }
 
 func TestTopoShowsRecordedHosts(t *testing.T) {
@@ -56,7 +31,7 @@ func TestTopoShowsRecordedHosts(t *testing.T) {
 			dir, page, file := expandTree(t, name), filepath.Join(t.TempDir(), "topo.html"), filepath.Join(t.TempDir(), "topo.json")
 			code, out, errs := shmbench(t, "topo", "--sysfs", dir, "--html", page, "--out", file)
 			require.Zero(t, code, errs)
-			golden, err := os.ReadFile(filepath.Join("..", "..", "internal", "topology", "testdata", name+".golden"))
+			golden, err := os.ReadFile(topotest.File(name + ".golden"))
 			require.NoError(t, err)
 			require.True(t, strings.HasPrefix(out, string(golden)), out)
 
@@ -65,16 +40,15 @@ func TestTopoShowsRecordedHosts(t *testing.T) {
 			kept, err := os.ReadFile(file)
 			require.NoError(t, err)
 			require.JSONEq(t, text, string(kept))
-			var d topoDocument
+			var d report.TopologyDocument
 			require.NoError(t, json.Unmarshal(kept, &d))
-			require.Equal(t, topoSchema, d.Schema)
-			require.Equal(t, hostOf(t, name), d.Topology)
+			require.Equal(t, report.TopologySchema, d.Schema)
+			require.Equal(t, topotest.Host(t, name), d.Topology)
 
 			// The picture has a box for each core, and says its CPUs.
 			b, err := os.ReadFile(page)
 			require.NoError(t, err)
-			requireWellFormed(t, string(b))
-			require.Empty(t, remote.FindAllString(string(b), -1))
+			require.NoError(t, madeup.CheckPage(string(b)))
 			require.Equal(t, len(d.Groups(d.IDs(), topology.ByCore)), strings.Count(string(b), `class="box core`))
 			require.Equal(t, len(d.LLCs), strings.Count(string(b), `class="box llc`))
 			require.Equal(t, len(d.Nodes), strings.Count(string(b), `class="box node`))
@@ -82,18 +56,6 @@ func TestTopoShowsRecordedHosts(t *testing.T) {
 				require.Contains(t, string(b), ">"+topology.JoinCPUs(core)+"</text>")
 			}
 		})
-	}
-}
-
-func requireWellFormed(t *testing.T, page string) {
-	t.Helper()
-	d := xml.NewDecoder(strings.NewReader(page))
-	for {
-		if _, err := d.Token(); errors.Is(err, io.EOF) {
-			return
-		} else if err != nil {
-			require.NoError(t, err)
-		}
 	}
 }
 

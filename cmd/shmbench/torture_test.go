@@ -8,14 +8,16 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/shmsync/shmsync/internal/torture"
 )
 
-// torture runs one and gives what it says.
-func torture(t *testing.T, args ...string) (code int, r tortureResult, errs string) {
+// runTorture runs one and gives what it says.
+func runTorture(t *testing.T, args ...string) (code int, r torture.Result, errs string) {
 	t.Helper()
 	code, out, errs := shmbench(t, append([]string{"torture", "--format=json"}, args...)...)
 	require.NoError(t, json.Unmarshal([]byte(out), &r), "%s\n%s", out, errs)
-	require.Equal(t, tortureSchema, r.Schema)
+	require.Equal(t, torture.Schema, r.Schema)
 	return code, r, errs
 }
 
@@ -25,7 +27,7 @@ func TestTorture(t *testing.T) {
 	if testing.Short() {
 		duration = "5s"
 	}
-	code, r, errs := torture(t, "--seed=0", "--duration="+duration)
+	code, r, errs := runTorture(t, "--seed=0", "--duration="+duration)
 	t.Logf("seed %d, %d deaths, turns %v, after a death %v, thread late %v", r.Seed, r.Deaths, r.Wait, r.Inherit, r.Thread)
 	require.Equal(t, exitOK, code, errs)
 	require.NotZero(t, r.Rounds)
@@ -44,7 +46,7 @@ func TestTortureFallbacks(t *testing.T) {
 	for _, absent := range []string{"robust", "waitv", "membarrier", "robust,waitv,membarrier"} {
 		t.Run(absent, func(t *testing.T) {
 			t.Setenv("SHMSYNC_DISABLE", absent)
-			code, r, errs := torture(t, "--duration=4s")
+			code, r, errs := runTorture(t, "--duration=4s")
 			require.Equal(t, exitOK, code, errs)
 			require.Greater(t, r.Deaths, 10)
 		})
@@ -58,7 +60,7 @@ func TestTortureSeesViolations(t *testing.T) {
 		{"test:panicky", "panic: shmsync: no"},
 	} {
 		t.Run(c.job, func(t *testing.T) {
-			code, r, errs := torture(t, "--duration=20s", "--only="+c.job)
+			code, r, errs := runTorture(t, "--duration=20s", "--only="+c.job)
 			require.Equal(t, exitViolation, code, errs)
 			require.Regexp(t, c.reason, strings.Join(r.Violations, "\n"))
 			require.Contains(t, errs, "the plan again: shmbench torture --seed 1")
@@ -68,7 +70,7 @@ func TestTortureSeesViolations(t *testing.T) {
 
 // Who waits for long is found, unless other programs are in the way.
 func TestTortureSeesWaits(t *testing.T) {
-	code, r, errs := torture(t, "--duration=4s", "--only=test:slow", "--processes=1")
+	code, r, errs := runTorture(t, "--duration=4s", "--only=test:slow", "--processes=1")
 	require.NotZero(t, r.Long)
 	if r.Judged < 0.5 {
 		t.Skipf("others took the CPUs for %.0f %% of the time", 100*(1-r.Judged))
@@ -80,33 +82,12 @@ func TestTortureSeesWaits(t *testing.T) {
 
 // Who waits for good is found, with the words and the stacks.
 func TestTortureSeesAHang(t *testing.T) {
-	code, r, errs := torture(t, "--duration=20s", "--timeout=2s", "--only=mutex,test:stuck")
+	code, r, errs := runTorture(t, "--duration=20s", "--timeout=2s", "--only=mutex,test:stuck")
 	require.Equal(t, exitViolation, code, errs)
 	require.Contains(t, strings.Join(r.Violations, "\n"), "is at test:stuck for")
 	require.Contains(t, r.Dump, `object "mutex-told"`)
 	require.Contains(t, r.Dump, `"resident 0"`)
 	require.Contains(t, r.Dump, "brokenJob).turn")
-}
-
-// The plan is the seed's, whenever it is made, and has ends of all kinds.
-func TestTorturePlan(t *testing.T) {
-	plan := func(args ...string) string {
-		code, out, errs := shmbench(t, append([]string{"torture", "-n", "--deaths=1000"}, args...)...)
-		require.Equal(t, exitOK, code, errs)
-		return out
-	}
-	require.Equal(t, plan("--seed=5"), plan("--seed=5"))
-	require.NotEqual(t, plan("--seed=5"), plan("--seed=6"))
-	for f := range fates {
-		require.Contains(t, plan(), f.String())
-	}
-	for i := range jobs {
-		if !strings.HasPrefix(jobs[i].name, "test:") {
-			require.Contains(t, plan(), jobs[i].name)
-		}
-	}
-	require.NotContains(t, plan(), "test:")
-	require.NotContains(t, plan("--only=mutex"), "queue")
 }
 
 func TestTortureUsage(t *testing.T) {
@@ -115,33 +96,4 @@ func TestTortureUsage(t *testing.T) {
 		require.Equal(t, exitUsage, code, args)
 		require.NotEmpty(t, errs, args)
 	}
-}
-
-func TestCovered(t *testing.T) {
-	require.Zero(t, covered())
-	require.Equal(t, int64(35), covered([]lapse{{0, 10}, {40, 50}}, []lapse{{5, 25}, {10, 12}}))
-}
-
-func TestSpans(t *testing.T) {
-	var s spans
-	parts := func(from, to int64) (sum int64) {
-		s.each(from, to, func(a, b int64) {
-			require.LessOrEqual(t, from, a)
-			require.LessOrEqual(t, b, to)
-			sum += b - a
-		})
-		return sum
-	}
-	require.Zero(t, parts(1, 1000))
-	s.end(s.begin(100), 200)
-	open := s.begin(300)
-	require.Equal(t, int64(100+700), parts(1, 1000))
-	require.Equal(t, int64(50+100), parts(150, 400))
-	s.end(open, 310)
-	require.Equal(t, int64(100+10), parts(1, 1000))
-	for i := range int64(2 * tortureSpans) { // the first ones are forgotten
-		s.end(s.begin(2000+10*i), 2001+10*i)
-	}
-	require.Zero(t, parts(1, 1000))
-	require.Equal(t, int64(tortureSpans), parts(1, 1<<40))
 }

@@ -5,67 +5,14 @@ package main
 import (
 	"os"
 	"path/filepath"
-	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/shmsync/shmsync/internal/bench"
+	"github.com/shmsync/shmsync/internal/bench/report"
+	"github.com/shmsync/shmsync/internal/bench/stats"
 )
-
-// planned gives the subjects of a plan.
-func planned(t *testing.T, o *options, scenario string) (names []string) {
-	t.Helper()
-	cells, err := planCells(o, scenario)
-	require.NoError(t, err)
-	for _, c := range cells {
-		if !slices.Contains(names, c.Subject.Name()) {
-			names = append(names, c.Subject.Name())
-		}
-	}
-	return names
-}
-
-// Variants are the last word of a name, and narrow what is asked for otherwise.
-func TestVariants(t *testing.T) {
-	o := &options{CPUs: []int{0, 1}, Prims: []string{"shmsync:mutex*"}}
-	all := planned(t, o, "lock")
-	for _, c := range []struct {
-		variants []string
-		want     func(name string) bool
-	}{
-		{[]string{"plain"}, func(name string) bool { return name == "shmsync:mutex" }},
-		{[]string{"plain", "near"}, func(name string) bool { return name == "shmsync:mutex" || name == "shmsync:mutex-near" }},
-		{[]string{"no*"}, func(name string) bool { return name == "shmsync:mutex-nofence" }},
-		{[]string{"*"}, func(string) bool { return true }},
-	} {
-		o.Variants = c.variants
-		require.Equal(t, slices.DeleteFunc(slices.Clone(all), func(name string) bool { return !c.want(name) }), planned(t, o, "lock"), c.variants)
-	}
-	require.Contains(t, all, "shmsync:mutex-cohort")
-}
-
-// A spin budget makes cells of those that have one.
-func TestSpinOfALock(t *testing.T) {
-	o := &options{CPUs: []int{0, 1}, Procs: []int{2}, Threads: []int{1}, Spins: []uint64{0, 1, 20_001}}
-	cells, err := planCells(o, "lock")
-	require.NoError(t, err)
-	budgets := map[string]map[string]bool{}
-	for _, c := range cells {
-		name := c.Subject.Name()
-		if budgets[name] == nil {
-			budgets[name] = map[string]bool{}
-		}
-		budgets[name][c.params()["spin"]] = true
-	}
-	require.Equal(t, map[string]bool{"": true, "0": true, "20us": true}, budgets["shmsync:mutex"])
-	require.Equal(t, budgets["shmsync:mutex"], budgets["shmsync:mutex-cohort"])
-	require.Equal(t, map[string]bool{"": true}, budgets["shmsync:fairmutex"])
-	require.Equal(t, map[string]bool{"": true}, budgets["c:robust"])
-
-	code, out, errs := shmbench(t, "lock", "--prim=shmsync:mutex", "--spin=0,20us", "--procs=2", "--threads=1", "--place=any",
-		"--cs=100ns", "--time=10ms", "--warmup=1ms", "--count=1", "--cc=none", "--format=json")
-	require.Zero(t, code, errs)
-	require.Len(t, parseDocument(t, out).Cells, 2)
-}
 
 // A helper that was built before runs the peers; one of other sources, or none at all, is
 // refused before anything is measured.
@@ -81,7 +28,7 @@ func TestHelperGiven(t *testing.T) {
 	require.Zero(t, code, errs)
 	cells := parseDocument(t, out).Cells
 	require.Len(t, cells, 1)
-	require.Equal(t, statusOK, cells[0].Status)
+	require.Equal(t, bench.StatusOK, cells[0].Status)
 
 	other := filepath.Join(t.TempDir(), "other")
 	require.NoError(t, os.WriteFile(other, []byte("#!/bin/sh\necho 0123456789abcdef\n"), 0o700))
@@ -99,20 +46,20 @@ func TestHelperGiven(t *testing.T) {
 // Consumers that are slower than the counter miss some of it, and those that are not do
 // not; who is too slow for what is kept is skipped.
 func TestSlowConsumersLag(t *testing.T) {
-	lag := func(slow string) []jsonCell {
+	lag := func(slow string) []report.Cell {
 		code, out, errs := shmbench(t, "seq", "--prim=shmsync:sequencer,in-process:sync.Cond", "--waiters=4", "--wake=2", "--gap=100us", "--place=any",
 			"--slow="+slow, "--time=100ms", "--warmup=2ms", "--count=1", "--cc=none", "--format=json")
 		require.Zero(t, code, errs)
 		return parseDocument(t, out).Cells
 	}
 	for _, c := range lag("2ms") {
-		require.Equal(t, statusOK, c.Status, c.Reason)
+		require.Equal(t, bench.StatusOK, c.Status, c.Reason)
 		require.Equal(t, "2ms", c.Params["slow"])
-		require.Greater(t, median(c.values("lag-p50")), 5.0, c.Key)
-		require.Greater(t, median(c.values("p50-ns")), 5*100e3, c.Key)
+		require.Greater(t, stats.Median(c.Values("lag-p50")), 5.0, c.Key)
+		require.Greater(t, stats.Median(c.Values("p50-ns")), 5*100e3, c.Key)
 	}
 	for _, c := range lag("1s") {
-		require.Equal(t, statusSkipped, c.Status)
+		require.Equal(t, bench.StatusSkipped, c.Status)
 		require.Contains(t, c.Reason, "falls behind")
 	}
 }
@@ -127,8 +74,8 @@ func TestKeysWaitedFor(t *testing.T) {
 	require.Len(t, cells, 8)
 	waited := map[string]map[string]float64{"1": {}, "4096": {}}
 	for _, c := range cells {
-		require.NotEmpty(t, c.values("waited"), c.Key)
-		waited[c.Params["keys"]][c.Subject] = median(c.values("waited"))
+		require.NotEmpty(t, c.Values("waited"), c.Key)
+		waited[c.Params["keys"]][c.Subject] = stats.Median(c.Values("waited"))
 	}
 	for _, of := range waited {
 		for subject, part := range of {
@@ -138,4 +85,12 @@ func TestKeysWaitedFor(t *testing.T) {
 	}
 	// The others may be taken by who runs, before whom they wake.
 	require.Greater(t, waited["1"]["shmsync:multilock"], waited["4096"]["shmsync:multilock"])
+}
+
+// Cells of a lock run with the budgets that are asked for.
+func TestSpinOfALockRuns(t *testing.T) {
+	code, out, errs := shmbench(t, "lock", "--prim=shmsync:mutex", "--spin=0,20us", "--procs=2", "--threads=1", "--place=any",
+		"--cs=100ns", "--time=10ms", "--warmup=1ms", "--count=1", "--cc=none", "--format=json")
+	require.Zero(t, code, errs)
+	require.Len(t, parseDocument(t, out).Cells, 2)
 }

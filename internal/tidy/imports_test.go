@@ -75,6 +75,9 @@ var layers = []layer{
 	{"internal/race", nil, true},
 	{"internal/proctest", nil, true},
 	{"internal/tidy", nil, true},
+	{"internal/bench", []string{".", "asm", "shm", "arena", "prims", "internal/"}, false}, // rooms of cmd/shmbench
+	{"internal/torture", []string{".", "asm", "shm", "arena", "prims", "internal/"}, false},
+	{"internal/selftest", []string{".", "asm", "shm", "arena", "prims", "internal/"}, false},
 	{"cmd", []string{".", "asm", "shm", "arena", "prims", "internal/", "cmd/"}, false},
 	{"examples", []string{".", "asm", "shm", "arena", "prims", "examples/"}, false},
 	{"docs", []string{".", "asm", "shm", "arena", "prims", "docs/"}, false},

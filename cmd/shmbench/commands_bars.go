@@ -1,0 +1,44 @@
+//go:build linux
+
+package main
+
+import (
+	"time"
+
+	"github.com/shmsync/shmsync/internal/bench/bars"
+	"github.com/shmsync/shmsync/internal/bench/plan"
+	"github.com/shmsync/shmsync/internal/bench/report"
+)
+
+type barsCmd struct {
+	Only string `placeholder:"REGEXP" help:"Only the bars whose name, subject or peer matches."`
+}
+
+// barsDefaults make ten repetitions, or what is asked for, and as many kills in
+// each as the table needs in all.
+func barsDefaults(count int) plan.Defaults {
+	if count <= 0 {
+		count = 10
+	}
+	return plan.Defaults{Time: 250 * time.Millisecond, Warmup: 40 * time.Millisecond, Count: count, Kills: (bars.BarKills + count - 1) / count}
+}
+
+// Run measures the cells of the bars and judges them.
+func (c *barsCmd) Run(s *session) error {
+	o, err := s.common.options(barsDefaults(s.common.Count))
+	if err != nil {
+		return err
+	}
+	picked, err := bars.Pick(c.Only)
+	if err != nil {
+		return err
+	}
+	var failed bool
+	err = s.execute(o, bars.Cells(picked, o), func(r *report.Run) {
+		r.Bars, failed = bars.Judge(picked, r.Results, o)
+	})
+	if err == nil && failed {
+		return status(exitUsage)
+	}
+	return err
+}

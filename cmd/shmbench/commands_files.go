@@ -1,0 +1,115 @@
+//go:build linux
+
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/shmsync/shmsync/internal/bench/report"
+)
+
+type compareCmd struct {
+	Old    string `arg:"" type:"existingfile" help:"Result file of --out."`
+	New    string `arg:"" type:"existingfile" help:"The one to compare it with."`
+	Metric string `placeholder:"NAME" help:"Compare this metric. Default: the main one of each cell."`
+	All    bool   `help:"Also list the cells that did not change."`
+}
+
+// Run compares two result files: the medians with their intervals, and whether they
+// differ by more than chance, by the U test of Mann and Whitney.
+func (c *compareCmd) Run(s *session) error {
+	before, err := report.ReadDocument(c.Old)
+	if err != nil {
+		return err
+	}
+	after, err := report.ReadDocument(c.New)
+	if err != nil {
+		return err
+	}
+	all, missing := report.CompareDocuments(before, after, c.Metric)
+	if len(all) == 0 {
+		return fmt.Errorf("%s and %s have no cell in common that was measured", c.Old, c.New)
+	}
+	for _, w := range report.Differences(&before.Env, &after.Env) {
+		fmt.Fprintln(s.stderr, "shmbench: warning:", w)
+	}
+	return report.WriteComparison(s.stdout, all, missing, c.All)
+}
+
+type exportCmd struct {
+	File string `arg:"" type:"existingfile" help:"Result file of --out."`
+}
+
+// Help describes the formats.
+func (exportCmd) Help() string {
+	return `--format bench: Go benchmark format, for benchstat. csv, also by default: a line for each
+metric of each repetition. hgrm: percentiles of each cell, as the plotters of HdrHistogram
+read them. json: the file again, as this version has it.`
+}
+
+// Run converts a result file.
+func (c *exportCmd) Run(s *session) error {
+	d, err := report.ReadDocument(c.File)
+	if err != nil {
+		return err
+	}
+	format := s.common.Format
+	if format == "table" {
+		format = "csv"
+	}
+	return d.Write(s.stdout, format)
+}
+
+type recommendCmd struct {
+	File string `arg:"" type:"existingfile" help:"Result file of --out."`
+}
+
+// Run reads a result file and advises.
+func (c *recommendCmd) Run(s *session) error {
+	d, err := report.ReadDocument(c.File)
+	if err != nil {
+		return err
+	}
+	all := report.Recommend(d)
+	switch s.common.Format {
+	case "table":
+		report.WriteAdvice(s.stdout, all)
+		return nil
+	case "json":
+		e := json.NewEncoder(s.stdout)
+		e.SetIndent("", "  ")
+		return e.Encode(all)
+	}
+	return fmt.Errorf("advice has no form %q: ask for table or json", s.common.Format)
+}
+
+// Help describes the rules.
+func (*recommendCmd) Help() string {
+	return `Each rule says what to do, that nothing is to be preferred, or that nobody measured it.
+An advice rests on the cells of the file alone; it names them, and gives the effect with its
+interval: of the ratios within one round, by rank, or their range where there are fewer than
+six. A rule needs an effect above its threshold whose interval does not reach 1. Emulated or
+noisy hosts get no advice on times.`
+}
+
+type reportCmd struct {
+	Files []string `arg:"" help:"Result files of --out, and where to, which is named so that it ends in .html. Default: --out, or standard output."`
+}
+
+// Run renders result files as one page.
+func (c *reportCmd) Run(s *session) error {
+	files, to := c.Files, s.common.Out
+	if last := files[len(files)-1]; len(files) > 1 && strings.HasSuffix(last, ".html") {
+		files, to = files[:len(files)-1], last
+	}
+	d, err := report.ReadDocuments(files)
+	if err != nil {
+		return err
+	}
+	if to == "" {
+		return report.WriteHTML(s.stdout, d)
+	}
+	return report.CreateHTML(to, d)
+}

@@ -1,0 +1,75 @@
+//go:build linux
+
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/shmsync/shmsync/internal/bench"
+	"github.com/shmsync/shmsync/internal/bench/madeup"
+	"github.com/shmsync/shmsync/internal/bench/place"
+	"github.com/shmsync/shmsync/internal/bench/report"
+)
+
+func needTwoCPUs(t *testing.T) []int {
+	t.Helper()
+	cpus, err := place.AllowedCPUs()
+	require.NoError(t, err)
+	if len(cpus) < 2 {
+		t.Skip("one CPU")
+	}
+	return cpus
+}
+
+func TestMatrixRuns(t *testing.T) {
+	cpus := needTwoCPUs(t)
+	pair := []int{cpus[0], cpus[1]}
+	page, file := filepath.Join(t.TempDir(), "m.html"), filepath.Join(t.TempDir(), "m.json")
+	code, out, errs := shmbench(t, "matrix", "--cpus="+strings.Trim(place.JoinInts(pair), "[]"), "--time=20ms", "--warmup=2ms", "--count=2", "--html", page, "--out", file)
+	require.Equal(t, exitOK, code, errs)
+	require.Contains(t, out, "note: matrix: two CPUs are one pair")
+	require.Contains(t, out, "matrix  go:one-line, one way, in ns")
+	require.Contains(t, out, "matrix  go:two-lines, one way, in ns")
+	require.Contains(t, out, "recommendations")
+	d, err := report.ReadDocument(file)
+	require.NoError(t, err)
+	require.Len(t, d.Cells, 4, "two directions of two subjects")
+	require.NotNil(t, d.Topology)
+	for _, c := range d.Cells {
+		require.Equal(t, bench.StatusOK, c.Status, c.Reason)
+		for _, v := range c.Values("p50-ns") {
+			require.Greater(t, v, 0.5, c.Key)
+			require.Less(t, v, 1e7, c.Key)
+		}
+	}
+	b, err := os.ReadFile(page)
+	require.NoError(t, err)
+	text := string(b)
+	require.NoError(t, madeup.CheckPage(text))
+	for _, want := range []string{"<b>Matrix go:one-line.</b>", "<b>Matrix go:two-lines.</b>", "<b>Topology.</b>", `<h2 id="advice">`, "matrix: two CPUs are one pair"} {
+		require.Contains(t, text, want)
+	}
+}
+
+func TestMatrixSeesViolations(t *testing.T) {
+	needTwoCPUs(t)
+	code, _, errs := shmbench(t, "matrix", "--prim=test:miscount", "--place=cross", "--time=10ms", "--warmup=1ms", "--count=1")
+	require.Equal(t, exitViolation, code)
+	require.Contains(t, errs, "round trips were made, and")
+}
+
+// Ends that spin for each other need a CPU each.
+func TestMatrixNeedsTwoCPUs(t *testing.T) {
+	cpus, err := place.AllowedCPUs()
+	require.NoError(t, err)
+	for _, args := range [][]string{{"--cpus=" + place.JoinInts(cpus[:1])}, {"--place=same"}, {"--place=any"}} {
+		code, out, errs := shmbench(t, append(args, "matrix", "--prim=go:one-line", "--time=5ms", "--count=1", "--strict")...)
+		require.Equal(t, exitSkipped, code, errs)
+		require.Contains(t, out, "needs")
+	}
+}

@@ -1,0 +1,26 @@
+//go:build linux
+
+package main
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/shmsync/shmsync/internal/bench/subjects"
+)
+
+// The same between the program's own threads: a lock that is held for long once.
+func TestOpenLoopSeesAStall(t *testing.T) {
+	code, out, errs := shmbench(t, "lock", "--rate=1000", "--prim=test:stall", "--place=any", "--procs=2", "--cs=0",
+		"--time=1500ms", "--warmup=20ms", "--count=1", "--cc=none", "--format=json")
+	require.Equal(t, exitOK, code, errs)
+	cells := parseDocument(t, out).Cells
+	require.Len(t, cells, 1)
+	require.Equal(t, "open", cells[0].Scenario)
+	require.Equal(t, "1000", cells[0].Params["rate"])
+	m := cells[0].Reps[0].Metrics
+	require.Greater(t, m["p99-ns"], 0.7*float64(subjects.StallTime), "%v", m)
+	require.Less(t, m["closed-p99-ns"], 0.5*m["p99-ns"], "%v", m)
+	require.Greater(t, m["corrected-p99-ns"], 0.5*float64(subjects.StallTime), "%v", m)
+}

@@ -1,0 +1,147 @@
+//go:build linux
+
+package main
+
+import (
+	"time"
+
+	"github.com/shmsync/shmsync/internal/bench/plan"
+)
+
+// The commands of the scenarios that are about more than a lock or a token. Help
+// says what a cell does, what its figures are, and what it checks.
+type (
+	rwCmd      struct{}
+	semCmd     struct{}
+	condCmd    struct{}
+	eventCmd   struct{}
+	seqCmd     struct{}
+	multiCmd   struct{}
+	barrierCmd struct{}
+	queueCmd   struct{}
+)
+
+// Run runs the scenarios.
+func (rwCmd) Run(s *session) error { return s.measure(plan.Usual, commandScenarios["rw"]...) }
+
+// Help describes the cells.
+func (rwCmd) Help() string {
+	return `readers: pairs of shared lock and unlock by as many processes as --procs says; the
+figure is the time of a pair. Checked: a shared hold keeps writers out.
+
+rw: of a hundred holds --read are shared. p99-ns is of readers, write-… of writers.
+Checked: readers see both words that a writer changes alike, at the beginning and at
+the end of their hold, and the words equal the number of writes.`
+}
+
+// Run runs the scenario.
+func (semCmd) Run(s *session) error { return s.measure(plan.Usual, commandScenarios["sem"]...) }
+
+// Help describes the cells.
+func (semCmd) Help() string {
+	return `All threads acquire one of --permits, work for --cs, and release it. held-max is the
+most that held one at a time. Checked: never more than there are, and none in the end.`
+}
+
+// Run runs the scenario.
+func (condCmd) Run(s *session) error { return s.measure(plan.Usual, commandScenarios["cond"]...) }
+
+// Help describes the cells.
+func (condCmd) Help() string {
+	return `The first half of the threads put items into a buffer of --capacity behind a lock, the
+others get them; condition variables say that there are some, and that there is room.
+p50-ns and p99-ns are how long items are on their way. Checked: every item comes
+exactly once, those of each producer in their order.`
+}
+
+// Run runs the scenario.
+func (eventCmd) Run(s *session) error { return s.measure(plan.Usual, commandScenarios["event"]...) }
+
+// Help describes the cells.
+func (eventCmd) Help() string {
+	return `After each --gap the first process lets all threads of the others go. p50-ns is until the
+last of them runs, each-p50-ns until any, set-p50-ns what it costs who lets them go.
+Checked: all come through every round, and none before it began.`
+}
+
+// Run runs the scenario.
+func (seqCmd) Run(s *session) error { return s.measure(plan.Usual, commandScenarios["seq"]...) }
+
+// Help describes the cells.
+func (seqCmd) Help() string {
+	return `Of --waiters goroutines of one process, --wake wait for the next value of a counter, and
+the others for values that do not come; another process increments it. p50-ns is what
+an increment costs, of batches of them where none wakes anybody; all-p50-ns is until the
+last of the woken runs. Checked: all of those come through every round, none before it
+began, none of the others ever; the value is the number of increments.
+
+With --slow, the counter goes on every --gap, and each of the woken works for so long
+before it waits for the value after the one that it saw. p50-ns is then from an increment
+until a consumer saw it, lag-p50 and lag-max are how many it had missed by then. Checked:
+nobody comes before its value, and all see every one in the end.`
+}
+
+// Run runs the scenario.
+func (multiCmd) Run(s *session) error { return s.measure(plan.Usual, commandScenarios["multi"]...) }
+
+// Help describes the cells.
+func (multiCmd) Help() string {
+	return `Each hold takes --locks of --keys, drawn as --skew says. waited is the part of those, of
+a sample, before which somebody held one of the keys. Checked: a plain counter under each
+key; all of them together equal the number of keys taken.`
+}
+
+// Run runs the scenario.
+func (barrierCmd) Run(s *session) error { return s.measure(plan.Usual, commandScenarios["barrier"]...) }
+
+// Help describes the cells.
+func (barrierCmd) Help() string {
+	return `All threads work for --cs and wait for each other, again and again; p50-ns is the time of
+a phase. Checked: after each phase all have come to it, and nobody further than the next.`
+}
+
+// Run runs the scenario.
+func (queueCmd) Run(s *session) error { return s.measure(plan.Usual, commandScenarios["queue"]...) }
+
+// Help describes the cells.
+func (queueCmd) Help() string {
+	return `The first half of the threads put --batch items at a time into a queue of --capacity, the
+others get them. p50-ns and p99-ns are how long items are on their way. Checked: every
+item comes exactly once, those of each producer in their order. A pipe holds at least a
+page, and a socket what its buffer does.`
+}
+
+type matrixCmd struct {
+	Sample string `enum:"auto,cpu,llc,node,class" default:"auto" help:"Pairs of all CPUs, or of some of each LLC or node, or one of each class: ${enum}."`
+}
+
+// Run runs the scenario.
+func (c *matrixCmd) Run(s *session) error {
+	s.sample = c.Sample
+	return s.measure(plan.Defaults{Time: 50 * time.Millisecond, Warmup: 10 * time.Millisecond, Count: 5, Kills: 1}, commandScenarios["matrix"]...)
+}
+
+// Help describes the cells.
+func (*matrixCmd) Help() string {
+	return `Two processes, each on a CPU of its own, pass a cache line to and fro as fast as they
+can: by compare-and-swap of one line (one-line), or each writes a line of its own that the
+other reads (two-lines). Neither sleeps, pauses or yields. p50-ns is one way: half a round
+trip. The first CPU of a pair starts, and its node holds the lines, so each direction is a
+cell. Checked: both ends count as many trips.`
+}
+
+type memCmd struct{}
+
+// Run runs the scenario.
+func (memCmd) Run(s *session) error { return s.measure(plan.Usual, commandScenarios["mem"]...) }
+
+// Help describes the cells.
+func (memCmd) Help() string {
+	return `A worker on a CPU of each of --nodes goes through the memory of an arena that is placed as
+each of --mem says: first-touch, bind:1, prefer:0, prefer-many:0-1, interleave:0-1,
+weighted:0-1; without nodes each of them in turn, or all. It has pages as --huge says: none
+(the usual ones), thp, 2M, 1G. chase-ns is a load that depends on the one before,
+scan-MB/s one stream of loads, data-ns a lock of the arena and a few lines of its memory
+under it. What was asked is held against where the pages are. Checked: the chain of loads
+comes back, all words add up, and the counter under the lock is the number of holds.`
+}

@@ -1,0 +1,41 @@
+//go:build linux
+
+package main
+
+import (
+	"fmt"
+
+	"github.com/shmsync/shmsync/internal/bench"
+)
+
+// Exit codes.
+const (
+	exitOK        = 0
+	exitUsage     = 1
+	exitSkipped   = 2 // with --strict
+	exitViolation = 3
+	exitCrashed   = 4 // a worker crashed, or a cell hung
+)
+
+// exitCode is the worst that any cell calls for; a violation outranks all.
+func exitCode(results []*bench.Result, strict bool) int {
+	code := exitOK
+	for _, r := range results {
+		switch status, _ := r.Status(); status {
+		case bench.StatusViolation:
+			return exitViolation
+		case bench.StatusCrashed, bench.StatusHung:
+			code = exitCrashed
+		case bench.StatusSkipped:
+			if strict && code == exitOK {
+				code = exitSkipped
+			}
+		}
+	}
+	return code
+}
+
+// status is an exit status that has been explained already.
+type status int
+
+func (s status) Error() string { return fmt.Sprintf("exit status %d", int(s)) }

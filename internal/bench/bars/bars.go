@@ -1,0 +1,246 @@
+//go:build linux
+
+package bars
+
+import (
+	"fmt"
+	"math"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/internal/bench"
+	"github.com/shmsync/shmsync/internal/bench/plan"
+	"github.com/shmsync/shmsync/internal/bench/stats"
+	"github.com/shmsync/shmsync/internal/bench/subjects"
+)
+
+// Bar is one promise of the project about speed: a metric of a subject, as a
+// ratio to that of a peer in the same run or by itself, must not pass a limit.
+type Bar struct {
+	Name     string
+	Scenario string
+	Subject  string
+	Peer     string      // empty: the figure itself is held against the limit
+	Cell     bench.Cell  // the parameters of both
+	PeerCell *bench.Cell // the parameters of the peer, where they are others
+	Metric   string      // the scenario's own when empty
+	Limit    float64     // at most, or at least where more is better; 0: for information
+	AtZero   bool        // the limit is 0
+	Pooled   float64     // take this quantile of all repetitions' samples instead
+	Least    int         // fewer operations than this, in all, do not decide
+	Note     string      // a metric that is shown for both
+	Needs    *shmsync.Feature
+}
+
+// Result is a bar held against a run.
+type Result struct {
+	Name    string          `json:"name"`
+	Cell    string          `json:"cell"`
+	Metric  string          `json:"metric"`
+	Subject string          `json:"subject"`
+	Peer    string          `json:"peer,omitempty"`  // empty: Value is no ratio
+	Other   string          `json:"other,omitempty"` // in what the peer's cell is another than the subject's
+	Limit   float64         `json:"limit"`
+	AtLeast bool            `json:"at_least,omitempty"`
+	Value   *stats.Interval `json:"value,omitempty"`
+	Verdict string          `json:"verdict"`
+	Reason  string          `json:"reason,omitempty"`
+	Note    string          `json:"note,omitempty"`
+}
+
+// Verdicts. A bar is open when the limit lies inside the interval and the
+// median on its wrong side, and when there are too few samples to tell. It is
+// pending when it could not be measured.
+const (
+	VerdictPass    = "pass"
+	VerdictFail    = "fail"
+	VerdictOpen    = "open"
+	VerdictPending = "pending"
+	VerdictShown   = "shown"
+)
+
+// Pick gives the bars that a regular expression selects.
+func Pick(only string) ([]Bar, error) {
+	re, err := regexp.Compile(only)
+	if err != nil {
+		return nil, fmt.Errorf("--only: %w", err)
+	}
+	var picked []Bar
+	for _, b := range bars {
+		if re.MatchString(b.Name) || re.MatchString(b.Subject) || re.MatchString(b.Peer) {
+			picked = append(picked, b)
+		}
+	}
+	if len(picked) == 0 {
+		return nil, fmt.Errorf("--only %q: no bar matches", only)
+	}
+	return picked, nil
+}
+
+// Cells are the cells of some bars and of their peers, each once.
+func Cells(picked []Bar, o *plan.Options) []*bench.Cell {
+	var cells []*bench.Cell
+	have := map[string]bool{}
+	for _, b := range picked {
+		for _, side := range []func(*plan.Options) (*bench.Cell, error){b.subjectCell, b.peerCell} {
+			c, err := side(o)
+			if err == nil && !have[c.Key()] {
+				have[c.Key()] = true
+				cells = append(cells, c)
+			}
+		}
+	}
+	return cells
+}
+
+// Judge holds some bars against the results, and tells whether any failed.
+func Judge(picked []Bar, results []*bench.Result, o *plan.Options) (verdicts []Result, failed bool) {
+	for _, b := range picked {
+		v := b.judge(results, o)
+		failed = failed || v.Verdict == VerdictFail
+		verdicts = append(verdicts, v)
+	}
+	return verdicts, failed
+}
+
+// subjectCell is the cell of the bar's subject.
+func (b *Bar) subjectCell(o *plan.Options) (*bench.Cell, error) { return b.cell(b.Subject, b.Cell, o) }
+
+// peerCell is the cell of the bar's peer.
+func (b *Bar) peerCell(o *plan.Options) (*bench.Cell, error) {
+	if b.PeerCell != nil {
+		return b.cell(b.Peer, *b.PeerCell, o)
+	}
+	return b.cell(b.Peer, b.Cell, o)
+}
+
+func (b *Bar) cell(name string, c bench.Cell, o *plan.Options) (*bench.Cell, error) {
+	s, err := subjects.Find(name)
+	if err != nil {
+		return nil, err
+	}
+	c.Scenario, c.Subject = bench.ScenarioByName(b.Scenario), s
+	c.Gap, c.Warmup = o.Gap, o.Warmup
+	if c.Time == 0 {
+		c.Time = o.Time
+	}
+	switch {
+	case b.Scenario == "crash":
+		c.N = o.Kills
+	case len(o.Waiters) > 0 && c.N > 0:
+		c.N = o.Waiters[0]
+	}
+	c.Skip = c.Check(o.CPUs)
+	return &c, nil
+}
+
+// judge holds the bar against the results.
+func (b *Bar) judge(results []*bench.Result, o *plan.Options) Result {
+	sc := bench.ScenarioByName(b.Scenario)
+	metric := b.Metric
+	if metric == "" {
+		metric = sc.Unit
+	}
+	v := Result{Name: b.Name, Metric: metric, Subject: b.Subject, Peer: b.Peer, Limit: b.Limit,
+		AtLeast: bench.BetterHigher[metric], Verdict: VerdictPending}
+	if b.Pooled > 0 {
+		v.Metric = fmt.Sprintf("p%v-ns", b.Pooled*100)
+	}
+	if b.Needs != nil {
+		if err := b.Needs.Check(); err != nil {
+			v.Reason = err.Error()
+			return v
+		}
+	}
+	subject := find(results, o, b.subjectCell, &v, VerdictFail)
+	peer := subject
+	if b.Peer != "" && subject != nil {
+		group := v.Cell
+		peer = find(results, o, b.peerCell, &v, VerdictPending)
+		v.Cell, v.Other = group, otherThan(group, v.Cell)
+	}
+	if subject == nil || peer == nil {
+		return v
+	}
+	value, err := b.measure(subject, peer, metric, o)
+	if err != nil {
+		v.Reason = err.Error()
+		return v
+	}
+	v.Value = &value
+	if b.Note != "" {
+		v.Note = fmt.Sprintf("%s %.2f, of the peer %.2f", b.Note, stats.Median(subject.Values(b.Note)), stats.Median(peer.Values(b.Note)))
+	}
+	switch {
+	case b.Limit == 0 && !b.AtZero:
+		v.Verdict = VerdictShown
+	case b.Least > int(subject.Pooled().TotalCount()):
+		v.Verdict, v.Reason = VerdictOpen, fmt.Sprintf("fewer than %d samples", b.Least)
+	default:
+		v.Verdict = verdict(value, b.Limit, v.AtLeast)
+	}
+	return v
+}
+
+// find gives the result of one side's cell. A subject that broke its promise,
+// hung or crashed fails the bar; a peer that did leaves it pending.
+func find(results []*bench.Result, o *plan.Options, side func(*plan.Options) (*bench.Cell, error), v *Result, bad string) *bench.Result {
+	c, err := side(o)
+	if err != nil {
+		v.Reason = err.Error()
+		return nil
+	}
+	v.Cell = c.Group()
+	for _, res := range results {
+		if res.Cell.Key() != c.Key() {
+			continue
+		}
+		status, reason := res.Status()
+		if status == bench.StatusOK {
+			return res
+		}
+		v.Reason = fmt.Sprintf("%s: %s: %s", c.Subject.Name(), status, reason)
+		if status != bench.StatusSkipped {
+			v.Verdict = bad
+		}
+	}
+	return nil
+}
+
+// otherThan lists the parameters of a group that another does not have.
+func otherThan(group, other string) string {
+	known := strings.Split(group, "/")
+	return strings.Join(slices.DeleteFunc(strings.Split(other, "/"), func(p string) bool { return slices.Contains(known, p) }), " ")
+}
+
+// measure gives the figure that the bar is about.
+func (b *Bar) measure(subject, peer *bench.Result, metric string, o *plan.Options) (stats.Interval, error) {
+	switch {
+	case b.Peer == "" && b.Pooled > 0:
+		return stats.QuantileInterval(subject.Pooled(), b.Pooled, o.Seed)
+	case b.Peer == "":
+		return stats.RatioInterval(subject.Values(metric))
+	case b.Pooled > 0:
+		return stats.QuantileRatio(subject.Pooled(), peer.Pooled(), b.Pooled, o.Seed)
+	}
+	return stats.RatioInterval(bench.Ratios(subject, peer, metric))
+}
+
+// verdict says whether a figure keeps within the limit.
+func verdict(r stats.Interval, limit float64, atLeast bool) string {
+	center, better := r.Center, r.Lo
+	if atLeast { // mirrored, so that less is better
+		center, better, limit = -center, -r.Hi, -limit
+	}
+	switch {
+	case math.IsNaN(center):
+		return VerdictPending
+	case center <= limit:
+		return VerdictPass
+	case better <= limit:
+		return VerdictOpen
+	}
+	return VerdictFail
+}

@@ -1,0 +1,215 @@
+//go:build linux
+
+package bench
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/shmsync/shmsync/internal/bench/control"
+	"github.com/shmsync/shmsync/internal/bench/place"
+)
+
+// Cell is one point of the plan: a scenario, a subject, and parameters. Its
+// repetitions are comparable, and so are cells of one group.
+type Cell struct {
+	Scenario *Scenario
+	Subject  *Subject
+	Place    string
+	CPUs     []int // of the processes in turn, where the placement says which; else those of the run
+	Procs    int
+	Threads  int // per process
+	CS       time.Duration
+	Think    time.Duration
+	Gap      time.Duration
+	Hog      int // busy loops beside the workers, one on each of the first CPUs
+	N        int // kills or waiters
+	control.Shape
+	Stress
+	Skew    string    // of the keys of a multi cell
+	Mem     *MemShape // of a mem cell
+	Arena   string    // directory of the memory that subjects share; empty for a memfd
+	Warmup  time.Duration
+	Time    time.Duration
+	MaxReps int    // repeat it no more often than this; 0 for no bound
+	Skip    string // why it cannot run here; empty where it can
+}
+
+// Params lists the parameters that name the cell.
+func (c *Cell) Params() map[string]string {
+	all := map[string]string{
+		"batch":    strconv.FormatUint(c.Batch, 10),
+		"capacity": strconv.FormatUint(c.Capacity, 10),
+		"keys":     strconv.FormatUint(c.Keys, 10),
+		"locks":    strconv.FormatUint(c.Locks, 10),
+		"permits":  strconv.FormatUint(c.Permits, 10),
+		"read":     strconv.FormatUint(c.Read, 10),
+		"skew":     c.Skew,
+		"wake":     strconv.FormatUint(c.Wake, 10),
+		"cs":       ShortDuration(c.CS),
+		"gap":      ShortDuration(c.Gap),
+		"hog":      strconv.Itoa(c.Hog),
+		"kills":    strconv.Itoa(c.N),
+		"place":    c.Place,
+		"procs":    strconv.Itoa(c.Procs),
+		"think":    ShortDuration(c.Think),
+		"threads":  strconv.Itoa(c.Threads),
+		"wait":     ShortDuration(c.Time),
+		"waiters":  strconv.Itoa(c.N),
+		"load":     strconv.Itoa(c.Load),
+		"noise":    strconv.Itoa(c.Noise),
+		"quota":    strconv.Itoa(c.Quota),
+		"rate":     strconv.FormatUint(c.Rate, 10),
+		"spin":     spinName(c.Spin),
+	}
+	if m := c.Mem; m != nil {
+		all["node"], all["mem"], all["huge"] = strconv.Itoa(m.Node), m.PolicyName(), HugeName(m.Huge)
+	}
+	p := map[string]string{}
+	for _, k := range c.Scenario.Keys {
+		p[k] = all[k]
+	}
+	if c.Lines > 0 {
+		p["lines"] = strconv.FormatUint(c.Lines, 10)
+	}
+	if c.Spin > 0 {
+		p["spin"] = spinName(c.Spin)
+	}
+	if c.Slow > 0 {
+		p["slow"] = ShortDuration(time.Duration(c.Slow))
+	}
+	if c.Role != RoleHolder {
+		p["role"] = RoleNames[c.Role]
+	}
+	if c.Arena != "" {
+		p["arena"] = ArenaName(c.Arena)
+	}
+	return p
+}
+
+// Key names the cell: sorted k=v pairs, stable from run to run.
+func (c *Cell) Key() string {
+	p := c.Params()
+	p["by"], p["prim"] = c.Subject.By, c.Subject.Prim
+	return c.Scenario.Name + "/" + JoinParams(p)
+}
+
+// Group names what the cell is compared within: its key without the subject.
+func (c *Cell) Group() string { return c.Scenario.Name + "/" + JoinParams(c.Params()) }
+
+// JoinParams writes parameters as k=v, sorted by their names, with slashes between them.
+func JoinParams(p map[string]string) string {
+	parts := make([]string, 0, len(p))
+	for k, v := range p {
+		parts = append(parts, k+"="+v)
+	}
+	slices.Sort(parts)
+	return strings.Join(parts, "/")
+}
+
+// ShortDuration renders d in ASCII without trailing zero units, and 0 as 0.
+func ShortDuration(d time.Duration) string {
+	if d == 0 {
+		return "0"
+	}
+	s := strings.Replace(d.String(), "µ", "u", 1)
+	for _, zero := range []string{"m0s", "h0m"} {
+		if strings.HasSuffix(s, zero) {
+			s = strings.TrimSuffix(s, zero[1:])
+		}
+	}
+	return s
+}
+
+// Processes is how many processes run the cell's threads.
+func (c *Cell) Processes() int {
+	if c.Subject.InProcess {
+		return 1
+	}
+	return c.Procs
+}
+
+// Slots is how many threads report.
+func (c *Cell) Slots() int {
+	if c.Scenario.Name == "crash" {
+		return crashSlots
+	}
+	return c.Procs * c.Threads
+}
+
+// CPUOf is the CPU of a slot, or -1.
+func (c *Cell) CPUOf(slot int, cpus []int) int {
+	if c.Mem != nil {
+		return c.Mem.CPU
+	}
+	cpus = Or(c.CPUs, cpus...)
+	switch {
+	case c.Place == PlaceSame:
+		return cpus[0]
+	case c.Place == PlaceAny:
+		return -1
+	case c.Scenario.Name == "crash":
+		return cpus[min(slot, 1)%len(cpus)] // survivor on one, victims on the other
+	}
+	return cpus[slot/c.Threads%len(cpus)]
+}
+
+// Apart tells a cell each of whose processes has a CPU of its own.
+func (c *Cell) Apart() bool { return c.Place != PlaceSame && c.Place != PlaceAny }
+
+// Length estimates how long one repetition takes.
+func (c *Cell) Length() time.Duration {
+	const spawn = 25 * time.Millisecond
+	switch c.Scenario.Name {
+	case "crash":
+		return spawn + time.Duration(c.N)*(2*CrashAsleep+spawn)
+	case "seq":
+		return 3*spawn + WaitersSettle + time.Duration(c.N)*waiterTime/4 + c.Warmup + c.Time
+	case "mem":
+		return 2*spawn + time.Duration(c.N)*memMiBTime + c.Warmup + c.Time
+	case "waiters":
+		return 2*spawn + 4*WaitersSettle + time.Duration(c.N)*waiterTime
+	}
+	return time.Duration(c.Processes())*spawn/2 + spawn + c.Warmup + c.Time
+}
+
+// Check says why the cell cannot run with these CPUs.
+func (c *Cell) Check(cpus []int) string {
+	switch {
+	case c.Quota > 0 && place.QuotaCheck() != nil:
+		return place.QuotaCheck().Error()
+	case c.Load > 0 && c.Procs > oversubMost:
+		return fmt.Sprintf("has more than %d processes", oversubMost)
+	case c.Apart() && len(Or(c.CPUs, cpus...)) < 2:
+		return "needs two CPUs"
+	case c.Capacity > 0 && (c.Slots() < 2 || c.Slots() > 2*control.ScratchLanes):
+		return fmt.Sprintf("needs 2 to %d threads", 2*control.ScratchLanes)
+	case c.Scenario.Name == "barrier" && c.Slots() > control.ScratchParts:
+		return fmt.Sprintf("has more than %d parties", control.ScratchParts)
+	case c.Scenario.Name == "matrix" && !c.Apart():
+		return "needs a CPU for each end: both spin"
+	case c.Slow > 0 && time.Duration(c.Slow) > SeqMostBehind*c.Gap:
+		return fmt.Sprintf("falls behind by more than %d: give a longer --gap", SeqMostBehind)
+	case c.Scenario.Name == "event" && c.Procs < 2:
+		return "needs two processes"
+	case c.Scenario.Name == "waiters" && c.Subject.MaxN > 0 && c.N > c.Subject.MaxN:
+		return fmt.Sprintf("takes a thread for each of %d waiters", c.N)
+	case len(c.Subject.Places) > 0 && !slices.Contains(c.Subject.Places, c.Place) &&
+		!(c.Apart() && slices.Contains(c.Subject.Places, PlaceCross)):
+		return fmt.Sprintf("makes no sense with place=%s", c.Place)
+	}
+	if c.Mem != nil {
+		if why := c.Mem.refused(c.N); why != "" {
+			return why
+		}
+	}
+	if c.Subject.Check != nil {
+		if err := c.Subject.Check(); err != nil {
+			return err.Error()
+		}
+	}
+	return ""
+}

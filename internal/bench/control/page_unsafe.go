@@ -1,0 +1,215 @@
+//go:build linux
+
+package control
+
+import (
+	"os"
+	"structs"
+	"sync/atomic"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/shmsync/shmsync/internal/bench/stats"
+)
+
+// The control page is how the parent and its workers, in Go and in C, speak.
+// peer.h declares the same bytes; both sides assert the offsets at compile
+// time.
+const (
+	Magic          = 0x3168636e65626d73 // "smbench1"
+	controlBytes   = 4096
+	slotHeadBytes  = 4096
+	slotBytes      = slotHeadBytes + 2*stats.HistBuckets*8
+	slotsAt        = controlBytes + scratchBytes
+	PrimBytes      = 32
+	MessageBytes   = 256
+	slotMetrics    = 8
+	SlotFrom       = 64
+	ControlFD      = 3
+	SegmentFD      = 4
+	FirstSubjectFD = 5
+	SegmentBytes   = 64 << 20 // sparse; what the subject under test lives in
+	PeerBytes      = 1 << 20  // the part of the segment that peers map
+)
+
+// Phases of a cell, in the order in which the parent stores them.
+const (
+	phaseWarmup = iota
+	PhaseMeasure
+	PhaseStop
+)
+
+// States of a slot.
+const (
+	slotEmpty = iota
+	SlotReady
+	SlotDone
+	SlotFailed
+)
+
+// Control is the head of the control page. The plan is immutable once the
+// first worker has started; each word that somebody spins or sleeps on has a
+// cache line of its own.
+type Control struct {
+	_        structs.HostLayout
+	Magic    uint64
+	Scenario uint32
+	Procs    uint32
+	Threads  uint32 // per process
+	Huge     uint32 // shm.HugePages of a mem cell
+	CSNs     uint64
+	ThinkNs  uint64
+	GapNs    uint64
+	Seed     uint64
+	N        uint64 // waiters of a waiters cell
+	Batch    uint64 // pairs per sample of an uncontended cell
+	_        [24]byte
+	Prim     [PrimBytes]byte
+
+	Setup   atomic.Uint32 // 1 once process 0 has initialised the subject
+	_       [60]byte
+	Ready   atomic.Uint32 // threads that wait for the start instant
+	_       [60]byte
+	Started atomic.Uint32 // futex: 1 once startNs is valid
+	_       [4]byte
+	StartNs atomic.Int64 // absolute CLOCK_MONOTONIC
+	_       [48]byte
+	Phase   atomic.Uint32
+	_       [60]byte
+
+	// The rounds of a crash cell. Each word counts rounds and is a futex.
+	VictimGo   atomic.Uint32 // parent: victim of this round may lock
+	Held       atomic.Uint32 // victim: it holds
+	SurvivorGo atomic.Uint32 // parent: survivor may queue up
+	Trying     atomic.Uint32 // survivor: about to block
+	Owned      atomic.Uint32 // survivor: it owned, and has released
+	_          [4]byte
+	KilledNs   atomic.Int64  // parent: instant just before kill(2); 0 while the victim lives
+	SecondGo   atomic.Uint32 // parent: the second of the survivor's goroutines may queue up
+	Queued     atomic.Uint32 // survivor: it is about to block
+	KilledGo   atomic.Uint32 // parent: the victim was killed
+	_          [20]byte
+
+	StampNs atomic.Int64 // wake cells: instant just before the pass
+	_       [56]byte
+
+	Counter uint64 // guarded by the lock under test; plain on purpose
+	Holder  uint64 // likewise: the slot that held it last, and 1
+	_       [48]byte
+
+	Think [Thinks]float32 // think times, in units of their mean
+	Shape Shape
+}
+
+// Slot is what one worker thread reports. Its two histograms follow it.
+type Slot struct {
+	_          structs.HostLayout
+	PID        uint32
+	TID        uint32
+	CPU        int32 // asked for; -1 where unpinned
+	State      atomic.Uint32
+	Total      uint64 // operations, warm-up included
+	Ops        uint64 // operations measured
+	StartNs    int64
+	EndNs      int64
+	Violations uint64
+	Nvcsw      uint64
+	Nivcsw     uint64
+	UserNs     uint64
+	SysNs      uint64
+	ItersPerNs float64 // calibration of the work loop
+	Metrics    [slotMetrics]float64
+	Message    [MessageBytes]byte
+	From       [SlotFrom]uint64 // how often the lock came from each slot
+}
+
+var (
+	_ = [1]struct{}{}[unsafe.Offsetof(Control{}.Prim)-96]
+	_ = [1]struct{}{}[unsafe.Offsetof(Control{}.Setup)-128]
+	_ = [1]struct{}{}[unsafe.Offsetof(Control{}.Ready)-192]
+	_ = [1]struct{}{}[unsafe.Offsetof(Control{}.Started)-256]
+	_ = [1]struct{}{}[unsafe.Offsetof(Control{}.StartNs)-264]
+	_ = [1]struct{}{}[unsafe.Offsetof(Control{}.Phase)-320]
+	_ = [1]struct{}{}[unsafe.Offsetof(Control{}.VictimGo)-384]
+	_ = [1]struct{}{}[unsafe.Offsetof(Control{}.KilledNs)-408]
+	_ = [1]struct{}{}[unsafe.Offsetof(Control{}.StampNs)-448]
+	_ = [1]struct{}{}[unsafe.Offsetof(Control{}.Counter)-512]
+	_ = [1]struct{}{}[unsafe.Offsetof(Control{}.Think)-576]
+	_ = [1]struct{}{}[unsafe.Offsetof(Slot{}.Total)-16]
+	_ = [1]struct{}{}[unsafe.Offsetof(Slot{}.ItersPerNs)-88]
+	_ = [1]struct{}{}[unsafe.Offsetof(Slot{}.Metrics)-96]
+	_ = [1]struct{}{}[unsafe.Offsetof(Slot{}.Message)-160]
+	_ = [1]struct{}{}[unsafe.Offsetof(Slot{}.From)-416]
+	_ = [1]struct{}{}[unsafe.Sizeof(Slot{})-928]
+)
+
+// Page is a mapped control page and its slots.
+type Page struct {
+	*Control
+	File *os.File
+	mem  []byte
+}
+
+// NewPage makes a zeroed control page with room for the given threads.
+func NewPage(slots int) (*Page, error) {
+	f, err := NewMemfd("shmbench-control", slotsAt+int64(slots)*slotBytes)
+	if err != nil {
+		return nil, err
+	}
+	return MapPage(f)
+}
+
+// MapPage maps the control page behind f and owns f from then on.
+func MapPage(f *os.File) (*Page, error) {
+	st, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	mem, err := unix.Mmap(int(f.Fd()), 0, int(st.Size()), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	if err != nil {
+		return nil, os.NewSyscallError("mmap", err)
+	}
+	// SAFETY: mappings are page-aligned and the file is at least a page long.
+	return &Page{Control: (*Control)(unsafe.Pointer(&mem[0])), File: f, mem: mem}, nil
+}
+
+// Close unmaps the page and closes its file.
+func (p *Page) Close() error {
+	if err := unix.Munmap(p.mem); err != nil {
+		return os.NewSyscallError("munmap", err)
+	}
+	return p.File.Close()
+}
+
+// Slots is how many slots the page has.
+func (p *Page) Slots() int { return (len(p.mem) - slotsAt) / slotBytes }
+
+// Slot gives slot i and the counters of its main histogram.
+func (p *Page) Slot(i int) (*Slot, []uint64) {
+	b := p.mem[slotsAt+i*slotBytes:][:slotBytes]
+	// SAFETY: slots are multiples of a page long, so both are aligned, and the
+	// slice above is long enough for both.
+	return (*Slot)(unsafe.Pointer(&b[0])), unsafe.Slice((*uint64)(unsafe.Pointer(&b[slotHeadBytes])), stats.HistBuckets)
+}
+
+// Other gives the counters of the second histogram of slot i.
+func (p *Page) Other(i int) []uint64 {
+	b := p.mem[slotsAt+i*slotBytes+slotHeadBytes+stats.HistBuckets*8:][:stats.HistBuckets*8]
+	// SAFETY: as in slot.
+	return unsafe.Slice((*uint64)(unsafe.Pointer(&b[0])), stats.HistBuckets)
+}
+
+// WordAt gives the 32-bit word at a byte offset of mapped memory, for the
+// peers that keep their state in the segment.
+func WordAt(mem []byte, off int) *atomic.Uint32 {
+	_ = mem[off : off+4]
+	// SAFETY: bounds checked above; callers pass offsets that divide by 4.
+	return (*atomic.Uint32)(unsafe.Pointer(&mem[off]))
+}
+
+// FutexWord is w as the futex functions take it.
+func FutexWord(w *atomic.Uint32) *uint32 {
+	// SAFETY: atomic.Uint32 is a uint32 and two zero-sized markers.
+	return (*uint32)(unsafe.Pointer(w))
+}

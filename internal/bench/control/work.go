@@ -1,0 +1,50 @@
+//go:build linux
+
+package control
+
+import (
+	"math"
+	"math/rand/v2"
+
+	"github.com/shmsync/shmsync"
+)
+
+// Work runs n steps of a dependent multiply and add: time that touches no
+// memory. peer.h has the same loop.
+//
+//go:noinline
+func Work(n uint64, x uint64) uint64 {
+	for ; n > 0; n-- {
+		x = x*6364136223846793005 + 1442695040888963407
+	}
+	return x
+}
+
+// Calibrate gives the steps of work that fit into a nanosecond on this CPU: the
+// best of several short runs, since a run can only be disturbed upwards.
+func Calibrate(sink *uint64) float64 {
+	const steps = 20_000
+	best := int64(math.MaxInt64)
+	for range 15 {
+		t := shmsync.Monotonic()
+		*sink = Work(steps, *sink)
+		best = min(best, shmsync.Monotonic()-t)
+	}
+	return steps / float64(max(best, 1))
+}
+
+// Steps converts a duration to steps of work.
+func Steps(ns uint64, perNs float64) uint64 { return uint64(float64(ns)*perNs + 0.5) }
+
+// Thinks is how many think times a cell draws from.
+const Thinks = 256
+
+// DrawThinks fills in exponentially distributed think times, in units of their
+// mean: constant ones would let the workers lock step. They are stratified, so
+// that every seed has the same mean.
+func DrawThinks(table *[Thinks]float32, seed uint64) {
+	rng := rand.New(rand.NewPCG(seed, 2))
+	for i, at := range rng.Perm(Thinks) {
+		table[at] = float32(-math.Log(1 - (float64(i)+0.5)/Thinks))
+	}
+}

@@ -1,0 +1,73 @@
+//go:build linux
+
+package engine
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"time"
+
+	"github.com/shmsync/shmsync/internal/bench"
+	"github.com/shmsync/shmsync/internal/bench/peers"
+)
+
+// Engine runs a plan.
+type Engine struct {
+	CPUs    []int
+	Helper  *peers.Helper
+	Timeout time.Duration
+	Seed    uint64
+	Log     io.Writer // verbose output; nil for none
+	Meter   *Meter
+	Until   time.Time // begin no more repetitions after it, once each cell had one; zero: as long as it takes
+	Cut     int       // how many were left out for that
+}
+
+// Run executes the sequence and gives a result for every cell, in their order.
+// When ctx ends, it returns what it has.
+func (e *Engine) Run(ctx context.Context, cells, sequence []*bench.Cell) []*bench.Result {
+	results := make([]*bench.Result, len(cells))
+	byCell := map[*bench.Cell]*bench.Result{}
+	for i, c := range cells {
+		results[i] = &bench.Result{Cell: c}
+		byCell[c] = results[i]
+	}
+	once := countCells(sequence)
+	for i, c := range sequence {
+		if ctx.Err() != nil {
+			break
+		}
+		if i >= once && !e.Until.IsZero() && time.Now().After(e.Until) {
+			e.Cut = len(sequence) - i
+			break
+		}
+		res := byCell[c]
+		if slices.ContainsFunc(res.Reps, func(r *bench.Repetition) bool { return r.Status == bench.StatusHung }) {
+			e.Meter.add(c.Length())
+			continue // one deadline is enough
+		}
+		e.Meter.describe(c.Key())
+		rep := repeat(ctx, c, e)
+		if ctx.Err() != nil {
+			break
+		}
+		res.Reps = append(res.Reps, rep)
+		if e.Log != nil {
+			fmt.Fprintf(e.Log, "%d/%d %s: %s %s\n", i+1, len(sequence), c.Key(), rep.Status, rep.Reason)
+		}
+		e.Meter.add(c.Length())
+	}
+	e.Meter.finish()
+	return results
+}
+
+// countCells is how many different cells a sequence has: as long is its first round.
+func countCells(sequence []*bench.Cell) int {
+	seen := map[*bench.Cell]bool{}
+	for _, c := range sequence {
+		seen[c] = true
+	}
+	return len(seen)
+}

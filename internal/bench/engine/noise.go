@@ -1,0 +1,25 @@
+//go:build linux
+
+package engine
+
+import (
+	"fmt"
+
+	"github.com/shmsync/shmsync/internal/bench/child"
+)
+
+// noise keeps each CPU busy with what runs only where nothing else wants to.
+func (r *run) noise() error {
+	self, err := child.Self()
+	if err != nil {
+		return err
+	}
+	for range r.cell.Noise {
+		for _, cpu := range r.cpus {
+			if err := r.launch(append(self, "worker", "--idle", "--busy", fmt.Sprint(cpu))); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

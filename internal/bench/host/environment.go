@@ -1,0 +1,181 @@
+//go:build linux
+
+package host
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"runtime"
+	"runtime/debug"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/internal/bench/place"
+)
+
+// Environment is what the figures of a run depend on.
+type Environment struct {
+	GOOS        string  `json:"goos"`
+	GOARCH      string  `json:"goarch"`
+	Go          string  `json:"go"`
+	Revision    string  `json:"revision,omitempty"`
+	CPU         string  `json:"cpu"`
+	CPUs        int     `json:"cpus"`
+	Used        []int   `json:"cpus_used"`
+	Nodes       int     `json:"numa_nodes"`
+	Kernel      string  `json:"kernel"`
+	Hypervisor  string  `json:"hypervisor"`
+	Clocksource string  `json:"clocksource"`
+	Governor    string  `json:"governor,omitempty"`
+	Load        float64 `json:"load"`
+	NUMABalance bool    `json:"numa_balancing"`
+	SMT         bool    `json:"smt"`
+	Steal       float64 `json:"steal"`     // share of the CPUs' time that the hypervisor took during the run
+	Throttled   int     `json:"throttled"` // how often the cgroup's quota stopped the run
+
+	// Caps are features of the kernel that cells may need: yes, or why not.
+	Caps map[string]string `json:"caps,omitempty"`
+}
+
+// Read describes this host; what cannot be read stays empty.
+func Read(used []int) Environment {
+	var uts unix.Utsname
+	unix.Uname(&uts)
+	e := Environment{
+		GOOS: runtime.GOOS, GOARCH: runtime.GOARCH, Go: runtime.Version(),
+		CPUs: runtime.NumCPU(), Used: used,
+		Kernel:      unix.ByteSliceToString(uts.Release[:]),
+		Clocksource: ReadLine("/sys/devices/system/clocksource/clocksource0/current_clocksource"),
+		Governor:    ReadLine("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
+		NUMABalance: ReadLine("/proc/sys/kernel/numa_balancing") == "1",
+		SMT:         ReadLine("/sys/devices/system/cpu/smt/active") == "1",
+		Nodes:       1,
+		Caps:        map[string]string{},
+	}
+	for _, f := range shmsync.Features() {
+		e.Caps[f.Name()] = "yes"
+		if err := f.Check(); err != nil {
+			e.Caps[f.Name()] = err.Error()
+		}
+	}
+	e.Load = LoadAverage()
+	if nodes, err := place.ParseInts(strings.ReplaceAll(ReadLine("/sys/devices/system/node/online"), "-", ":")); err == nil && len(nodes) > 0 {
+		e.Nodes = len(nodes)
+	}
+	e.CPU, e.Hypervisor = cpuInfo()
+	if isTranslated() {
+		e.CPU = translatedOn(e.CPU)
+	}
+	if e.Hypervisor == "" {
+		e.Hypervisor = ReadLine("/sys/hypervisor/type")
+	}
+	if info, ok := debug.ReadBuildInfo(); ok {
+		for _, s := range info.Settings {
+			if s.Key == "vcs.revision" {
+				e.Revision = s.Value
+			}
+		}
+	}
+	return e
+}
+
+// cpuInfo gives the CPU's model and, where the CPU says that there is one, the
+// hypervisor.
+func cpuInfo() (model, hypervisor string) {
+	f, err := os.Open("/proc/cpuinfo")
+	if err != nil {
+		return "", ""
+	}
+	defer f.Close()
+	for s := bufio.NewScanner(f); s.Scan(); {
+		k, v, _ := strings.Cut(s.Text(), ":")
+		v = strings.TrimSpace(v)
+		switch strings.TrimSpace(k) {
+		case "model name", "CPU part":
+			if model == "" {
+				model = v
+			}
+		case "flags":
+			if strings.Contains(" "+v+" ", " hypervisor ") {
+				hypervisor = "unnamed hypervisor"
+				if vendor := ReadLine("/sys/class/dmi/id/sys_vendor"); vendor != "" {
+					hypervisor = vendor
+				}
+			}
+			return model, hypervisor
+		}
+	}
+	return model, hypervisor
+}
+
+// ReadLine gives the text of a small file of the kernel, empty if it cannot be read.
+func ReadLine(name string) string {
+	b, err := os.ReadFile(name)
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(b))
+}
+
+// Warnings say what makes the figures of this run weaker.
+func (e Environment) Warnings(cpus, count int) []string {
+	var w []string
+	warn := func(format string, args ...any) { w = append(w, fmt.Sprintf(format, args...)) }
+	if Emulated(e.CPU) {
+		warn("emulated CPU: functional results only")
+	}
+	if e.Hypervisor != "" {
+		warn("virtual machine (%s): a wake across CPUs costs far more than on bare metal", e.Hypervisor)
+	}
+	if e.Load/float64(e.CPUs) > 0.5 {
+		warn("load average %.2f on %d CPUs: others run here", e.Load, e.CPUs)
+	}
+	if e.Clocksource != "" && e.Clocksource != "tsc" && e.GOARCH == "amd64" {
+		warn("clocksource %s: one-way times across CPUs may be off", e.Clocksource)
+	}
+	if e.Governor == "powersave" || e.Governor == "ondemand" {
+		warn("CPU frequency governor %s: figures depend on how busy the host is", e.Governor)
+	}
+	if e.NUMABalance && e.Nodes > 1 {
+		warn("numa_balancing is on: the kernel moves pages and threads")
+	}
+	if cpus < 2 {
+		warn("one usable CPU: cells across CPUs are skipped")
+	}
+	if count < 6 {
+		warn("%d repetitions: intervals are ranges; ask for --count 6 or more", count)
+	}
+	return w
+}
+
+// LoadAverage is how many threads ran or were about to, in the mean of the last minute.
+func LoadAverage() float64 {
+	load, _ := strconv.ParseFloat(strings.SplitN(ReadLine("/proc/loadavg"), " ", 2)[0], 64)
+	return load
+}
+
+// Emulated tells a CPU that an interpreter or translator stands in for.
+func Emulated(model string) bool {
+	return strings.Contains(model, "TCG") || strings.Contains(model, "QEMU")
+}
+
+// ReadCPUList reads a list of the kernel's, such as 0-3,8; it may be empty.
+func ReadCPUList(name string) ([]int, error) {
+	b, err := os.ReadFile(name)
+	if err != nil {
+		return nil, err
+	}
+	text := strings.TrimSpace(string(b))
+	if text == "" {
+		return nil, nil
+	}
+	list, err := place.ParseInts(text)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	return list, nil
+}

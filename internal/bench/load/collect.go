@@ -1,0 +1,123 @@
+//go:build linux
+
+package load
+
+import (
+	"bytes"
+	"fmt"
+
+	"github.com/shmsync/shmsync/internal/bench"
+	"github.com/shmsync/shmsync/internal/bench/control"
+	"github.com/shmsync/shmsync/internal/bench/stats"
+)
+
+// Collect reads the control page of a cell after its workers have gone.
+func Collect(rep *bench.Repetition, c *bench.Cell, p *control.Page) {
+	rep.Metrics, rep.Div = map[string]float64{}, 1
+	var violations, total, ops, switches uint64
+	var first, last int64
+	var shares []float64
+	for i := range p.Slots() {
+		s, _ := p.Slot(i)
+		text, _, _ := bytes.Cut(s.Message[:], []byte{0})
+		if n := s.Violations; n > 0 {
+			violations += n
+			rep.Violate("worker %d: %d violations, the first: %s", i, n, text)
+		}
+		if s.State.Load() == control.SlotFailed && rep.Status == bench.StatusCrashed {
+			rep.Reason = fmt.Sprintf("worker %d: %s", i, text)
+		}
+		if s.PID == 0 || c.Scenario.Name == "crash" && i > 0 {
+			continue
+		}
+		rep.Workers = append(rep.Workers, bench.WorkerReport{
+			PID: int(s.PID), CPU: int(s.CPU), Ops: s.Ops, Seconds: float64(s.EndNs-s.StartNs) / 1e9,
+			Voluntary: s.Nvcsw, Preempted: s.Nivcsw, UserNs: s.UserNs, SystemNs: s.SysNs, ItersPerNs: s.ItersPerNs,
+		})
+		total += s.Total
+		ops += s.Ops
+		switches += s.Nvcsw
+		shares = append(shares, float64(s.Ops))
+		if s.StartNs != 0 && (first == 0 || s.StartNs < first) {
+			first = s.StartNs
+		}
+		last = max(last, s.EndNs)
+	}
+	if rep.Status != bench.StatusOK && rep.Status != bench.StatusViolation {
+		return
+	}
+	switch c.Scenario.Name {
+	case "uncontended", "lock":
+		if p.Counter != total {
+			rep.Violate("counter under the lock is %d after %d acquisitions", p.Counter, total)
+		}
+		checkLinesInTheEnd(rep, p)
+	}
+	measureCell(rep, c, p, ops, float64(last-first), switches, shares)
+}
+
+// measureCell derives the metrics of a repetition that ended as it should.
+func measureCell(rep *bench.Repetition, c *bench.Cell, p *control.Page, ops uint64, ns float64, switches uint64, shares []float64) {
+	m := rep.Metrics
+	if ops > 0 {
+		m["ctxsw/op"] = float64(switches) / float64(ops)
+	}
+	m["n"] = float64(ops)
+	slot0, hist0 := p.Slot(0)
+	tail := stats.TailMin
+	switch c.Scenario.Name {
+	case "uncontended":
+		rep.Hist, rep.Div = stats.NewHist(hist0), bench.UncontendedBatch
+	case "handoff":
+		rep.Hist = stats.NewHist(hist0)
+		m["ctxsw/op"] *= float64(len(shares)) // of both ends, for each round trip
+		if looked := slot0.Metrics[metricLooked]; looked > 0 {
+			m["slept"] = slot0.Metrics[metricSlept] / looked
+		}
+	case "wake":
+		_, hist1 := p.Slot(1)
+		rep.Hist = stats.NewHist(hist1)
+		m["n"] = float64(rep.Hist.TotalCount())
+		if v, ok := stats.Quantile(stats.NewHist(hist0), 0.5, tail); ok {
+			m["waker-p50-ns"] = v
+		}
+		if slot1, _ := p.Slot(1); slot1.Ops > 0 { // how many really slept
+			m["slept"] = min(float64(slot1.Nvcsw)/float64(slot1.Ops), 1)
+		}
+	case "lock":
+		countHandovers(rep, p, hostPlaces())
+		rep.Throughput(&bench.Account{Page: p, Cell: c, Ops: ops, Ns: ns, Shares: shares})
+	case "crash":
+		rep.Hist, tail = stats.NewHist(hist0), stats.TailMinCrash
+		if v, ok := stats.Quantile(stats.NewHist(p.Other(0)), 0.5, tail); ok {
+			m["passed-p50-ns"] = v
+		}
+		delete(m, "ctxsw/op")
+	case "waiters":
+		for i, name := range waitersMetrics {
+			m[name] = slot0.Metrics[i]
+		}
+		if slot0.Metrics[metricCancel] == 0 {
+			delete(m, "cancel-ns")
+		}
+		delete(m, "ctxsw/op")
+	default:
+		if collect := collects[c.Scenario.Name]; collect != nil {
+			collect(rep, &bench.Account{Page: p, Cell: c, Ops: ops, Ns: ns, Shares: shares})
+			if c.Gap > 0 { // a sample for each round
+				tail = stats.TailMinCrash
+			}
+		}
+	case "idle":
+		slot1, _ := p.Slot(1)
+		m["cpu-ns"], m["waited-ns"] = slot1.Metrics[metricCPU], slot1.Metrics[metricWaited]
+	}
+	if rep.Hist != nil && rep.Hist.TotalCount() > 0 {
+		for _, q := range stats.Quantiles {
+			if v, ok := stats.Quantile(rep.Hist, q.Q, tail); ok {
+				m[q.Name+"-ns"] = v / rep.Div
+			}
+		}
+		m["max-ns"] = float64(rep.Hist.Max()) / rep.Div
+	}
+}

@@ -1,0 +1,72 @@
+//go:build linux
+
+package load
+
+import (
+	"fmt"
+
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/internal/bench"
+	"github.com/shmsync/shmsync/internal/bench/control"
+	"github.com/shmsync/shmsync/internal/bench/stats"
+)
+
+// crashSlot is the slot of process proc.
+func crashSlot(proc int) int { return min(proc, 1) }
+
+// workCrash is the survivor in process 0 and a victim in every other.
+func workCrash(t *thread) error {
+	l, err := as[bench.Locker](t)
+	if err != nil {
+		return err
+	}
+	t.slot.State.Store(control.SlotReady)
+	t.Ready.Add(1)
+	if t.Shape.Role != bench.RoleHolder {
+		if err := t.crashRole(l); err != nil {
+			return err
+		}
+		t.end()
+		return nil
+	}
+	if t.Proc != 0 {
+		control.WaitRound(&t.VictimGo, uint32(t.Proc))
+		l.Lock()
+		control.Announce(&t.Held, uint32(t.Proc))
+		for { // until the kill
+			shmsync.Wait(new(uint32), 0, 0)
+		}
+	}
+	inherit := func() (int64, error) { l.Lock(); return shmsync.Monotonic(), nil }
+	if h, ok := l.(bench.Heir); ok {
+		inherit = h.Inherit
+	}
+	dead := buried{t: t, patience: burialTime}
+	t.begin()
+	for round := uint32(1); ; round++ {
+		control.WaitRound(&t.SurvivorGo, round)
+		if t.Phase.Load() == control.PhaseStop {
+			break
+		}
+		control.Announce(&t.Trying, round)
+		owned, err := inherit()
+		if err != nil {
+			return fmt.Errorf("round %d: %w", round, err)
+		}
+		if killed := t.KilledNs.Load(); killed == 0 || owned < killed {
+			t.violate("round %d: owned a lock whose owner lives", round)
+		} else {
+			stats.Record(t.counts, owned-killed)
+		}
+		l.Unlock()
+		t.slot.Ops++
+		t.slot.Total++
+		if round == 1 {
+			dead.look(1)
+		}
+		control.Announce(&t.Owned, round)
+	}
+	dead.look(t.slot.Ops)
+	t.end()
+	return nil
+}

@@ -1,0 +1,79 @@
+//go:build linux
+
+package load
+
+import (
+	"time"
+
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/internal/bench"
+	"github.com/shmsync/shmsync/internal/bench/control"
+	"github.com/shmsync/shmsync/internal/bench/stats"
+)
+
+// burialTime is how long the dead may be among the participants.
+const burialTime = 5 * time.Second
+
+// crashRole is the survivor, or a victim, that does not hold the lock alone.
+func (t *thread) crashRole(l bench.Locker) error {
+	take, leave := l.Lock, l.Unlock
+	if t.Shape.Role == bench.RoleReader {
+		rw, err := as[bench.RWLocker](t)
+		if err != nil {
+			return err
+		}
+		take, leave = rw.RLock, rw.RUnlock
+	}
+	if t.Proc != 0 {
+		k := uint32(t.Proc)
+		control.WaitRound(&t.VictimGo, k)
+		if t.Shape.Role == bench.RoleWaiter {
+			control.Announce(&t.Trying, k)
+			take()
+			t.violate("round %d: owned a lock that another holds", k)
+		} else {
+			take()
+			control.Announce(&t.Trying, k)
+		}
+		for { // until the kill
+			shmsync.Wait(new(uint32), 0, 0)
+		}
+	}
+	dead := buried{t: t, patience: burialTime}
+	t.begin()
+	for round := uint32(1); ; round++ {
+		control.WaitRound(&t.SurvivorGo, round)
+		if t.Phase.Load() == control.PhaseStop {
+			break
+		}
+		take()
+		owned := make(chan int64)
+		go func() {
+			control.WaitRound(&t.SecondGo, round)
+			control.Announce(&t.Queued, round)
+			l.Lock()
+			now := shmsync.Monotonic()
+			l.Unlock()
+			owned <- now
+		}()
+		control.Announce(&t.Held, round)
+		control.WaitRound(&t.KilledGo, round)
+		left := shmsync.Monotonic()
+		leave()
+		at, killed := <-owned, t.KilledNs.Load()
+		if killed == 0 || at < killed || at < left {
+			t.violate("round %d: owned a lock that others had", round)
+		} else {
+			stats.Record(t.counts, at-killed)
+			stats.Record(t.others, at-left)
+		}
+		t.slot.Ops++
+		t.slot.Total++
+		if round == 1 {
+			dead.look(1)
+		}
+		control.Announce(&t.Owned, round)
+	}
+	dead.look(t.slot.Ops)
+	return nil
+}

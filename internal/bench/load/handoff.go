@@ -1,0 +1,164 @@
+//go:build linux
+
+package load
+
+import (
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/internal/bench"
+	"github.com/shmsync/shmsync/internal/bench/control"
+	"github.com/shmsync/shmsync/internal/bench/stats"
+)
+
+// Of some round trips thread 0 asks the kernel whether it slept until the token came back,
+// or spinning was enough; those are not in the histogram. It looks at one in so many, which
+// the warm-up tells, that they are enough of slow ones and few of fast ones; that is odd, as
+// those in turn may be alike.
+const (
+	lookStrideLeast = 17
+	lookStrideMost  = 1021
+	lookWarm        = 64 // looks that the round trips of the warm-up would have been
+
+	metricLooked = 0 // their places among the metrics of a slot
+	metricSlept  = 1
+)
+
+// workHandoff passes a token to and fro. Thread 0 passes odd values and times
+// round trips; thread 1 answers each with its successor.
+func workHandoff(t *thread) error {
+	k, err := as[bench.Token](t)
+	if err != nil {
+		return err
+	}
+	t.await()
+	if t.index != 0 {
+		t.respond(k)
+		return nil
+	}
+	measuring := false
+	v := uint32(1)
+	stride := uint64(lookStrideLeast)
+	t0 := shmsync.Monotonic()
+	for {
+		phase := t.Phase.Load()
+		if phase == control.PhaseStop {
+			break
+		}
+		if phase == control.PhaseMeasure && !measuring {
+			measuring = true
+			stride = min(max(t.slot.Total/lookWarm, lookStrideLeast), lookStrideMost) | 1
+			t.begin()
+			t0 = t.slot.StartNs
+		}
+		k.Pass(v)
+		look := measuring && t.locked && t.slot.Total%stride == 0
+		var before uint64
+		if look {
+			before = uint64(t.rusage().Nvcsw)
+		}
+		if got := k.Await(); got != v+1 {
+			t.violate("token %d came back as %d", v, got)
+		}
+		if look {
+			t.slot.Metrics[metricLooked]++
+			if uint64(t.rusage().Nvcsw) != before {
+				t.slot.Metrics[metricSlept]++
+			}
+		}
+		v += 2
+		t1 := shmsync.Monotonic()
+		t.slot.Total++
+		if measuring {
+			t.slot.Ops++
+			if !look { // which took time
+				stats.Record(t.counts, t1-t0)
+			}
+		}
+		t0 = t1
+	}
+	t.end()
+	k.Pass(bench.LastToken)
+	return nil
+}
+
+// respond answers tokens until the last.
+func (t *thread) respond(k bench.Token) {
+	measuring := false
+	for want := uint32(1); ; want += 2 {
+		v := k.Await()
+		if v == bench.LastToken {
+			t.end()
+			return
+		}
+		if v != want {
+			t.violate("token %d arrived as %d", want, v)
+		}
+		if !measuring && t.Phase.Load() == control.PhaseMeasure {
+			measuring = true
+			t.begin()
+		}
+		k.Pass(v + 1)
+		t.slot.Total++
+		if measuring {
+			t.slot.Ops++
+		}
+	}
+}
+
+// workWake times one way: thread 0 lets the peer sleep for the gap, stamps the
+// page and passes; thread 1 measures from the stamp. What the pass costs its
+// caller is in thread 0's histogram.
+func workWake(t *thread) error {
+	k, err := as[bench.Token](t)
+	if err != nil {
+		return err
+	}
+	t.await()
+	measuring := false
+	step := func() {
+		if !measuring && t.Phase.Load() == control.PhaseMeasure {
+			measuring = true
+			t.begin()
+		}
+		t.slot.Total++
+	}
+	if t.index != 0 {
+		for want := uint32(1); ; want += 2 {
+			v := k.Await()
+			now := shmsync.Monotonic()
+			if v == bench.LastToken {
+				t.end()
+				return nil
+			}
+			d := now - t.StampNs.Load()
+			if v != want || d < 0 {
+				t.violate("token %d arrived as %d, %d ns after it was sent", want, v, d)
+			}
+			if step(); measuring {
+				t.slot.Ops++
+				stats.Record(t.counts, d)
+			}
+			k.Pass(v + 1)
+		}
+	}
+	for v := uint32(1); ; v += 2 {
+		control.SleepUntil(shmsync.Monotonic() + int64(t.GapNs))
+		if t.Phase.Load() == control.PhaseStop {
+			break
+		}
+		step()
+		t0 := shmsync.Monotonic()
+		t.StampNs.Store(t0)
+		k.Pass(v)
+		t1 := shmsync.Monotonic()
+		if measuring {
+			t.slot.Ops++
+			stats.Record(t.counts, t1-t0)
+		}
+		if got := k.Await(); got != v+1 {
+			t.violate("token %d came back as %d", v, got)
+		}
+	}
+	t.end()
+	k.Pass(bench.LastToken)
+	return nil
+}

@@ -1,0 +1,65 @@
+//go:build linux
+
+package load
+
+import (
+	"fmt"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/internal/bench"
+	"github.com/shmsync/shmsync/internal/bench/control"
+)
+
+// Metrics of an idle cell, by their place in the slot of the waiter.
+const (
+	metricCPU    = iota // ns of CPU of the waiting process
+	metricWaited        // ns that it waited
+)
+
+// workIdle measures what a long wait costs the process that waits. Thread 0
+// holds the lock, or keeps the token, for as long as the cell lasts; thread 1
+// waits for it and looks at its whole process's CPU time.
+func workIdle(t *thread) error {
+	var hold, release, wait func()
+	switch v := t.view.(type) {
+	case bench.Locker:
+		hold, release, wait = v.Lock, v.Unlock, v.Lock
+	case bench.Token:
+		hold, release, wait = func() {}, func() { v.Pass(1) }, func() { v.Await() }
+	default:
+		return fmt.Errorf("%s does not implement %T or %T", t.Subject.Name(), (*bench.Locker)(nil), (*bench.Token)(nil))
+	}
+	if t.index == 0 {
+		hold()
+		t.await()
+		for t.Phase.Load() != control.PhaseStop {
+			time.Sleep(2 * time.Millisecond)
+		}
+		release()
+		t.end()
+		return nil
+	}
+	t.await()
+	cpu, t0 := processCPU(), shmsync.Monotonic()
+	wait()
+	t.slot.Metrics[metricCPU] = float64(processCPU() - cpu)
+	t.slot.Metrics[metricWaited] = float64(shmsync.Monotonic() - t0)
+	if t.Phase.Load() != control.PhaseStop {
+		t.violate("got it after %v, while the holder held", time.Duration(shmsync.Monotonic()-t0))
+	}
+	t.slot.Ops, t.slot.Total = 1, 1
+	t.end()
+	return nil
+}
+
+// processCPU is the CPU time that this process has used, in nanoseconds.
+func processCPU() int64 {
+	var u unix.Rusage
+	if err := unix.Getrusage(unix.RUSAGE_SELF, &u); err != nil {
+		return 0
+	}
+	return u.Utime.Nano() + u.Stime.Nano()
+}

@@ -1,0 +1,78 @@
+//go:build linux
+
+package load
+
+import (
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/internal/bench"
+	"github.com/shmsync/shmsync/internal/bench/control"
+	"github.com/shmsync/shmsync/internal/bench/stats"
+)
+
+// lockStride is how many acquisitions lie between two timed ones: two clock
+// readings cost more than a short section.
+const lockStride = 61
+
+// workLock contends for one lock: think, lock, count, work, unlock. The counter
+// is read before the critical section's work and written after it, so that two
+// owners at a time lose counts. In the line of the counter is who held the lock last.
+func workLock(t *thread) error {
+	l, err := as[bench.Locker](t)
+	if err != nil {
+		return err
+	}
+	cs := control.Steps(t.CSNs, t.perNs)
+	var think [control.Thinks]uint64
+	for i, units := range t.Think {
+		think[i] = control.Steps(uint64(float64(units)*float64(t.ThinkNs)), t.perNs)
+	}
+	s, lines := t.Scratch(), min(int(t.Shape.Lines), control.MaxLines)
+	from, me := &t.slot.From, uint64(t.index)+1
+	t.await()
+	measuring := false
+	x, t0 := uint64(t.index), int64(0)
+	for i := uint64(t.index) * lockStride; ; i++ {
+		phase := t.Phase.Load()
+		if phase == control.PhaseStop {
+			break
+		}
+		if phase == control.PhaseMeasure && !measuring {
+			measuring = true
+			t.begin()
+		}
+		if t.ThinkNs > 0 {
+			x = control.Work(think[i%control.Thinks], x)
+		}
+		sampled := i%lockStride == 0
+		if sampled {
+			t0 = shmsync.Monotonic()
+		}
+		l.Lock()
+		if sampled && measuring {
+			stats.Record(t.counts, shmsync.Monotonic()-t0)
+		}
+		v := t.Counter
+		if last := t.Holder - 1; measuring && last < control.SlotFrom {
+			from[last]++
+		}
+		t.Holder = me
+		if lines > 1 {
+			t.checkLines(s, lines, v)
+		}
+		if cs > 0 {
+			x = control.Work(cs, x)
+		}
+		t.Counter = v + 1
+		for k := 1; k < lines; k++ {
+			s.Counts[k*lineWords] = v + 1
+		}
+		l.Unlock()
+		t.slot.Total++
+		if measuring {
+			t.slot.Ops++
+		}
+	}
+	t.end()
+	t.sink = x
+	return nil
+}

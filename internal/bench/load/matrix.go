@@ -1,0 +1,62 @@
+//go:build linux
+
+package load
+
+import (
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/internal/bench"
+	"github.com/shmsync/shmsync/internal/bench/stats"
+)
+
+const (
+	matrixBatch = 64      // round trips per sample
+	matrixMost  = 1 << 30 // round trips of a repetition: their numbers fit the words
+)
+
+// shuttle is an end of a pair in a matrix cell.
+type shuttle interface {
+	// Trips makes n round trips, of which the first is number from, and returns
+	// how many: less than n where the cell stopped.
+	Trips(from, n uint32) uint32
+	// Finish tells the other end that the trip of this number will not come.
+	Finish(number uint32)
+	// Answer answers trips until Finish, and returns how many.
+	Answer() uint32
+}
+
+// workMatrix times batches of round trips at one end, and answers at the other.
+func workMatrix(t *thread) error {
+	k, err := as[shuttle](t)
+	if err != nil {
+		return err
+	}
+	t.await()
+	if t.index != 0 {
+		t.slot.Total = uint64(k.Answer())
+		t.end()
+		return nil
+	}
+	number := uint32(0)
+	for t.next() && number < matrixMost {
+		t0 := shmsync.Monotonic()
+		made := k.Trips(number, matrixBatch)
+		if made == matrixBatch {
+			t.sample(t.counts, shmsync.Monotonic()-t0)
+		}
+		t.count(uint64(made))
+		number += made
+	}
+	t.end()
+	k.Finish(number)
+	return nil
+}
+
+func collectMatrix(rep *bench.Repetition, a *bench.Account) {
+	first, hist := a.Slot(0)
+	second, _ := a.Slot(1)
+	if first.Total != second.Total {
+		rep.Violate("%d round trips were made, and %d answered", first.Total, second.Total)
+	}
+	rep.Hist, rep.Div = stats.NewHist(hist), 2*matrixBatch
+	delete(rep.Metrics, "ctxsw/op")
+}

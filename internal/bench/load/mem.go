@@ -1,0 +1,195 @@
+//go:build linux
+
+package load
+
+import (
+	"bytes"
+	"math/rand/v2"
+	"strconv"
+
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/internal/bench"
+	"github.com/shmsync/shmsync/internal/bench/control"
+	"github.com/shmsync/shmsync/shm"
+)
+
+// memoryView is what mem cells need: a lock, and memory beside it in one arena.
+type memoryView interface {
+	bench.Locker
+	Words() []uint64
+	// Where tells where the memory is, and how much of it this process has
+	// mapped by huge pages, in bytes.
+	Where() ([]shm.Placement, int64, error)
+}
+
+const (
+	memLine  = 16   // words from one link of the chain to the next: two cache lines, since CPUs fetch by twos
+	memChase = 4096 // links between two looks at the clock
+	memHolds = 512  // holds of the lock likewise
+	memData  = 1    // the word of a line that is
+)
+
+// Places of what a thread of a mem cell reports in its slot. Its second histogram
+// has the number of pages on each node.
+const (
+	memChaseNs = iota
+	memScanRate
+	memHoldNs
+	memAbsent
+	memHuge
+	memHeld
+)
+
+// memTally is what a thread has measured of one kind of access.
+type memTally struct {
+	ns, n float64
+}
+
+func (m *memTally) add(inside bool, since int64, n int) {
+	if inside {
+		m.ns += float64(shmsync.Monotonic() - since)
+		m.n += float64(n)
+	}
+}
+
+// workMem chases, scans, and writes under the lock, in turn.
+func workMem(t *thread) error {
+	v, err := as[memoryView](t)
+	if err != nil {
+		return err
+	}
+	words := v.Words()
+	lines := len(words) / memLine
+	rng := rand.New(rand.NewPCG(t.Seed, 7))
+	link(words, rng)
+	expected := uint64(lines) * uint64(lines-1) / 2
+	var tallies [3]memTally
+	chase, scan, hold := &tallies[0], &tallies[1], &tallies[2]
+	at, links, held := uint64(0), 0, uint64(0)
+	step := func(kind int, inside bool) {
+		since := shmsync.Monotonic()
+		switch kind {
+		case 0:
+			here, n := at, links
+			for range memChase {
+				here = words[here*memLine]
+				if n++; here == 0 && n%lines != 0 {
+					t.violate("the chain came back after %d of %d links", n%lines, lines)
+				}
+			}
+			at, links = here, n
+			chase.add(inside, since, memChase)
+		case 1:
+			sum := sumWords(words)
+			scan.add(inside, since, len(words)*8)
+			if want := expected + held*bench.MemTouch; sum != want {
+				t.violate("all words add up to %d, not to %d", sum, want)
+				expected += sum - want // once is enough
+			}
+		case 2:
+			for range memHolds {
+				line := rng.IntN(lines)
+				v.Lock()
+				for k := range bench.MemTouch {
+					words[(line+k*lines/bench.MemTouch)%lines*memLine+memData]++
+				}
+				t.Counter++
+				v.Unlock()
+			}
+			held += memHolds
+			hold.add(inside, since, memHolds)
+		}
+		t.count(1)
+	}
+	t.await()
+	for turn := 0; t.next(); turn++ {
+		step(turn%len(tallies), t.inside)
+	}
+	for kind := range tallies { // this CPU may have had no time for it
+		if tallies[kind].n == 0 {
+			step(kind, true)
+		}
+	}
+	t.end()
+	m := &t.slot.Metrics
+	m[memChaseNs], m[memHoldNs] = chase.ns/max(chase.n, 1), hold.ns/max(hold.n, 1)
+	m[memScanRate] = scan.n / max(scan.ns, 1) * 1e3 // bytes in a nanosecond are GB/s
+	m[memHeld] = float64(held)
+	parts, huge, err := v.Where()
+	if err != nil {
+		copy(t.slot.Message[:control.MessageBytes-1], err.Error())
+	}
+	m[memHuge] = float64(huge)
+	for _, part := range parts {
+		m[memAbsent] += float64(part.Absent)
+		for node, pages := range part.Nodes {
+			t.others[node] += uint64(pages)
+		}
+	}
+	return nil
+}
+
+// link makes one chain of the first words of all lines, in random order, that comes
+// back after all of them: Sattolo's algorithm.
+func link(words []uint64, rng *rand.Rand) {
+	lines := len(words) / memLine
+	for i := range lines {
+		words[i*memLine] = uint64(i)
+	}
+	for i := lines - 1; i > 0; i-- {
+		j := rng.IntN(i)
+		words[i*memLine], words[j*memLine] = words[j*memLine], words[i*memLine]
+	}
+}
+
+// sumWords adds up all words, four at a time.
+func sumWords(words []uint64) uint64 {
+	var a, b, c, d uint64
+	for len(words) >= 4 {
+		a, b, c, d = a+words[0], b+words[1], c+words[2], d+words[3]
+		words = words[4:]
+	}
+	for _, w := range words {
+		a += w
+	}
+	return a + b + c + d
+}
+
+// text is what stands before the first zero.
+func text(b []byte) string {
+	s, _, _ := bytes.Cut(b, []byte{0})
+	return string(s)
+}
+
+func collectMem(rep *bench.Repetition, a *bench.Account) {
+	s, _ := a.Slot(0)
+	if held := uint64(s.Metrics[memHeld]); a.Counter != held {
+		rep.Violate("counter under the lock is %d after %d holds", a.Counter, held)
+	}
+	shape := a.Cell.Mem
+	p := &bench.Placement{Asked: shape.PolicyName(), Nodes: shape.Asked(), Got: map[string]int{}, Gone: int(s.Metrics[memAbsent]), Huge: int64(s.Metrics[memHuge])}
+	for node, pages := range a.Other(0) {
+		if pages > 0 {
+			p.Got[strconv.Itoa(node)] = int(pages)
+		}
+	}
+	m := rep.Metrics
+	if s.Metrics[memChaseNs] > 0 {
+		m["chase-ns"] = s.Metrics[memChaseNs]
+	}
+	if s.Metrics[memScanRate] > 0 {
+		m["scan-MB/s"] = s.Metrics[memScanRate]
+	}
+	if s.Metrics[memHoldNs] > 0 {
+		m["data-ns"] = s.Metrics[memHoldNs]
+	}
+	if len(p.Got) == 0 {
+		p.Note = text(s.Message[:])
+	} else {
+		m["as-asked-%"] = p.Heeded()
+	}
+	m["huge-%"] = 100 * s.Metrics[memHuge] / float64(a.N<<20)
+	delete(m, "n")
+	delete(m, "ctxsw/op")
+	rep.Placement = p
+}

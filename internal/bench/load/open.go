@@ -1,0 +1,136 @@
+//go:build linux
+
+package load
+
+import (
+	"github.com/HdrHistogram/hdrhistogram-go"
+
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/internal/bench"
+	"github.com/shmsync/shmsync/internal/bench/control"
+	"github.com/shmsync/shmsync/internal/bench/stats"
+)
+
+// An open loop begins its operations when they are due, whether those before have ended
+// or not, and counts their time from then. A closed loop, in which who waits begins
+// nothing, does not see how long everybody else would have waited: one stall is one
+// sample of it, where users see as many as come meanwhile ("coordinated omission").
+
+// clock is the time; tests have one of their own.
+type clock interface {
+	now() int64
+	sleepUntil(ns int64)
+}
+
+// pace is the schedule of an open loop.
+type pace struct{ next, every int64 }
+
+// once does what is due next. It gives the time that took from when it was due, and that
+// from when it began, which is all that a closed loop sees.
+func (p *pace) once(c clock, do func()) (fromDue, fromBegun int64) {
+	due := p.next
+	p.next += p.every
+	c.sleepUntil(due)
+	begun := c.now()
+	do()
+	done := c.now()
+	return done - due, done - begun
+}
+
+// behind is how many were due and have not begun.
+func (p *pace) behind(now int64) int64 { return max((now-p.next)/p.every, 0) }
+
+// hostClock is that of the host. It sleeps for the most part, and lets others run for
+// the rest, since a timer is late.
+type hostClock struct{}
+
+// timerLate is how much earlier than due a sleep ends.
+const timerLate = 150_000
+
+func (hostClock) now() int64 { return shmsync.Monotonic() }
+
+func (hostClock) sleepUntil(ns int64) {
+	if ns-shmsync.Monotonic() > 2*timerLate {
+		control.SleepUntil(ns - timerLate)
+	}
+	for shmsync.Monotonic() < ns {
+		shmsync.Yield()
+	}
+}
+
+// dueEvery is the time between two operations of one thread.
+func dueEvery(s control.Shape, threads int) int64 {
+	return max(int64(float64(threads)/float64(max(s.Rate, 1))*1e9), 1)
+}
+
+// workOpen takes a lock at a rate: the main histogram has the time from when it was due
+// until it was got, the second one that from the call.
+func workOpen(t *thread) error {
+	l, err := as[bench.Locker](t)
+	if err != nil {
+		return err
+	}
+	threads := int(t.Procs * t.Control.Threads)
+	cs, every := control.Steps(t.CSNs, t.perNs), dueEvery(t.Shape, threads)
+	t.await()
+	p := pace{next: t.StartNs.Load() + every*int64(t.index)/int64(threads), every: every}
+	x := uint64(t.index)
+	for t.next() {
+		fromDue, fromBegun := p.once(hostClock{}, l.Lock)
+		t.sample(t.counts, fromDue)
+		t.sample(t.others, fromBegun)
+		v := t.Counter
+		if cs > 0 {
+			x = control.Work(cs, x)
+		}
+		t.Counter = v + 1
+		l.Unlock()
+		t.count(1)
+	}
+	t.slot.Metrics[metricBehind] = float64(p.behind(shmsync.Monotonic()))
+	t.end()
+	t.sink = x
+	return nil
+}
+
+// metricBehind is the place in the slot of how many were due in the end.
+const metricBehind = 0
+
+func collectOpen(rep *bench.Repetition, a *bench.Account) {
+	if total := a.Total(); a.Counter != total {
+		rep.Violate("counter under the lock is %d after %d acquisitions", a.Counter, total)
+	}
+	rep.Throughput(a)
+	rep.Metrics["behind"] = a.Sum(metricBehind)
+	all := make([][]uint64, a.Slots())
+	for i := range all {
+		all[i] = a.Other(i)
+	}
+	closed := stats.NewHist(all...)
+	mended := corrected(closed, dueEvery(a.Cell.Shape, a.Slots()))
+	for _, q := range stats.Quantiles[:4] {
+		if v, ok := stats.Quantile(closed, q.Q, stats.TailMin); ok {
+			rep.Metrics["closed-"+q.Name+"-ns"] = v
+		}
+		if v, ok := stats.Quantile(mended, q.Q, stats.TailMin); ok {
+			rep.Metrics["corrected-"+q.Name+"-ns"] = v
+		}
+	}
+}
+
+// corrected adds to the samples of a closed loop what it would have seen had it gone on
+// every so many nanoseconds, as HdrHistogram does: an estimate, where the truth was not
+// recorded.
+func corrected(closed *hdrhistogram.Histogram, every int64) *hdrhistogram.Histogram {
+	h := stats.NewHist()
+	for _, b := range closed.Distribution() {
+		if b.Count == 0 {
+			continue
+		}
+		h.RecordValues(b.To, b.Count)
+		for v := b.To - every; v >= every; v -= every {
+			h.RecordValues(v, b.Count)
+		}
+	}
+	return h
+}

@@ -1,0 +1,69 @@
+//go:build linux
+
+package load
+
+import (
+	"testing"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+	"github.com/stretchr/testify/require"
+
+	"github.com/shmsync/shmsync/internal/bench/stats"
+)
+
+// fakeClock passes only where somebody waits or works.
+type fakeClock struct{ at int64 }
+
+func (c *fakeClock) now() int64          { return c.at }
+func (c *fakeClock) sleepUntil(ns int64) { c.at = max(c.at, ns) }
+
+// stalledRun serves 20,000 requests at 1 kHz, each in 10 µs, and stalls for a second
+// once.
+func stalledRun() (fromDue, fromBegun *hdrhistogram.Histogram) {
+	const requests, stallAt, second = 20_000, 7_000, 1_000_000_000
+	open, closed := make([]uint64, stats.HistBuckets), make([]uint64, stats.HistBuckets)
+	c := &fakeClock{at: 5}
+	p := pace{next: 5, every: 1_000_000}
+	for i := range requests {
+		due, begun := p.once(c, func() {
+			if c.at += 10_000; i == stallAt {
+				c.at += second
+			}
+		})
+		stats.Record(open, due)
+		stats.Record(closed, begun)
+	}
+	return stats.NewHist(open), stats.NewHist(closed)
+}
+
+// A stall of a second at a thousand requests a second keeps a thousand of them waiting.
+// Counted from when they were due, that is seen; a closed loop sees one late request.
+func TestOpenLoopAvoidsCoordinatedOmission(t *testing.T) {
+	open, closed := stalledRun()
+	const stall = 1e9
+	of := func(h *hdrhistogram.Histogram, q float64) float64 {
+		v, ok := stats.Quantile(h, q, stats.TailMin)
+		require.True(t, ok)
+		return v
+	}
+	require.InEpsilon(t, stall, of(open, 0.999), 0.03)
+	require.Greater(t, of(open, 0.99), 0.7*stall)
+	require.Less(t, of(open, 0.5), 0.001*stall)
+	require.Less(t, of(closed, 0.999), 0.001*stall, "the closed loop does not see it")
+	require.InEpsilon(t, stall, float64(closed.Max()), 0.01, "but once")
+
+	// What the closed loop left out can be estimated, from how often it should have come.
+	mended := corrected(closed, 1_000_000)
+	require.InEpsilon(t, of(open, 0.999), of(mended, 0.999), 0.03)
+	require.InEpsilon(t, of(open, 0.99), of(mended, 0.99), 0.1)
+	require.InDelta(t, 21_000, mended.TotalCount(), 20)
+}
+
+func TestPaceTellsWhatIsBehind(t *testing.T) {
+	c := &fakeClock{}
+	p := pace{next: 100, every: 100}
+	p.once(c, func() { c.at += 350 })
+	require.EqualValues(t, 450, c.at)
+	require.EqualValues(t, 2, p.behind(c.at), "of 200, 300 and 400 the first is about to begin")
+	require.Zero(t, p.behind(150))
+}

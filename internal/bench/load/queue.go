@@ -1,0 +1,149 @@
+//go:build linux
+
+package load
+
+import (
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/internal/bench"
+	"github.com/shmsync/shmsync/internal/bench/control"
+)
+
+// conveyor is what queue and cond cells need: a bounded queue of the plan's
+// capacity that any number of threads put into and get from.
+type conveyor interface {
+	Put(items []uint64)
+	// Get waits for an item and gives as many as there are and fit; 0 when no
+	// more come.
+	Get(buf []uint64) int
+	// Shut is called once, after the last Put: consumers get what is left.
+	Shut(consumers int)
+}
+
+// An item names its producer and is its producer's n-th, from 1 on.
+const (
+	itemBits = 48
+	itemMask = 1<<itemBits - 1
+)
+
+// tripStride is how many items of a producer lie between two timed ones. Of
+// those, no more than ScratchTrips are on their way.
+const tripStride = 64
+
+// itemPrint makes a sum of items that tells a lost one and one that came twice.
+func itemPrint(item uint64) uint64 {
+	item ^= item >> 29
+	item *= 0xbf58476d1ce4e5b9
+	return item ^ item>>32
+}
+
+// Metrics of a queue cell, by their place in the slot. A print has 64 bits, in
+// two halves.
+const (
+	metricMoved = iota
+	metricPrintLow
+	metricPrintHigh
+)
+
+// workQueue moves items from the first half of the threads to the others. Each
+// consumer sees the items of each producer in their order, and the sums over
+// all prove that each item came once.
+func workQueue(t *thread) error {
+	q, err := as[conveyor](t)
+	if err != nil {
+		return err
+	}
+	n := int(t.Procs * t.Control.Threads)
+	producers := max(n/2, 1)
+	if t.index == 0 {
+		t.Scratch().Putting.Store(int64(producers))
+	}
+	t.await()
+	var print, moved uint64
+	if t.index < producers {
+		print, moved = t.produce(q)
+		t.Mu.Lock() // for the race detector, which does not look into the page
+		last := t.Scratch().Putting.Add(-1) == 0
+		t.Mu.Unlock()
+		if last {
+			q.Shut(n - producers)
+		}
+	} else {
+		print, moved = t.consume(q)
+	}
+	t.end()
+	m := &t.slot.Metrics
+	m[metricMoved] = float64(moved)
+	m[metricPrintLow], m[metricPrintHigh] = float64(uint32(print)), float64(print>>32)
+	return nil
+}
+
+func (t *thread) produce(q conveyor) (print, moved uint64) {
+	lane := &t.Scratch().Trips[t.index%control.ScratchLanes]
+	items := make([]uint64, t.Shape.Batch)
+	think := t.thinkSteps()
+	x := uint64(t.index)
+	for t.next() {
+		if t.ThinkNs > 0 {
+			x = control.Work(think[moved%control.Thinks], x)
+		}
+		for i := range items {
+			moved++
+			items[i] = uint64(t.index)<<itemBits | moved
+			print += itemPrint(items[i])
+			if moved%tripStride == 0 {
+				lane[moved/tripStride%control.ScratchTrips].Store(shmsync.Monotonic())
+			}
+		}
+		q.Put(items)
+	}
+	t.sink = x
+	return print, moved
+}
+
+func (t *thread) consume(q conveyor) (print, moved uint64) {
+	s := t.Scratch()
+	buf := make([]uint64, t.Shape.Batch)
+	var last [control.ScratchLanes]uint64
+	for {
+		n := q.Get(buf)
+		if n == 0 {
+			return print, moved
+		}
+		t.next()
+		for _, item := range buf[:n] {
+			print += itemPrint(item)
+			lane, k := item>>itemBits, item&itemMask
+			if lane >= control.ScratchLanes || k <= last[lane] {
+				t.violate("item %d of producer %d came after its item %d", k, lane, last[lane%control.ScratchLanes])
+				continue
+			}
+			last[lane] = k
+			if k%tripStride == 0 {
+				t.sample(t.counts, shmsync.Monotonic()-s.Trips[lane][k/tripStride%control.ScratchTrips].Load())
+			}
+		}
+		moved += uint64(n)
+		t.count(uint64(n))
+	}
+}
+
+func collectQueue(rep *bench.Repetition, a *bench.Account) {
+	producers := max(a.Slots()/2, 1)
+	var put, got, printed, seen uint64
+	for i := range a.Slots() {
+		s, _ := a.Slot(i)
+		print := uint64(s.Metrics[metricPrintHigh])<<32 | uint64(s.Metrics[metricPrintLow])
+		if i < producers {
+			put += uint64(s.Metrics[metricMoved])
+			printed += print
+		} else {
+			got += uint64(s.Metrics[metricMoved])
+			seen += print
+		}
+	}
+	if put != got || printed != seen {
+		rep.Violate("%d items were put and %d came, sums %x and %x", put, got, printed, seen)
+	}
+	a.Shares = a.Shares[producers:]
+	rep.Throughput(a)
+}

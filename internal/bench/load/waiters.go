@@ -1,0 +1,178 @@
+//go:build linux
+
+package load
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/internal/bench"
+)
+
+// Metrics of a waiters cell, by their place in the slot.
+const (
+	metricPerWaiter = iota // OS threads per waiter
+	metricBytes            // resident bytes per waiter, kernel stacks not counted
+	metricBlock            // ns until one more is blocked
+	metricWake             // ns from release until all have returned, per waiter
+	metricThreads          // the most OS threads that the process had at any look
+	metricCancel           // ns from the end of a context until its waiters have returned, per waiter
+	metricDisturbed        // waiters that returned without a reason to
+)
+
+// waitersMetrics are their names.
+var waitersMetrics = []string{"threads/waiter", "B/waiter", "block-ns", "wake-ns", "threads", "cancel-ns", "disturbed"}
+
+const (
+	waitersQuiet = 10 * time.Millisecond // CPU that a crowd may use in WaitersSettle
+	settleRounds = 200
+)
+
+// crowdRun is n goroutines that wait, every second one under a context where
+// the subject takes one.
+type crowdRun struct {
+	bench.Crowd
+	n, quitters int
+	ctx         context.Context
+
+	blocking  atomic.Int64
+	got, left atomic.Int64 // returned with and without what was waited for
+	done      sync.WaitGroup
+	quit      sync.WaitGroup // those under the context
+}
+
+// workWaiters blocks n goroutines and looks at what that costs the process. It
+// cancels half of them, sees that no other returns, and releases the rest.
+func workWaiters(t *thread) error {
+	c, err := as[bench.Crowd](t)
+	if err != nil {
+		return err
+	}
+	before, err := footprint()
+	if err != nil {
+		return err
+	}
+	t.await()
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	r := &crowdRun{Crowd: c, n: int(t.N), ctx: ctx}
+	r.start()
+	m := &t.slot.Metrics
+	m[metricBlock] = float64(shmsync.Monotonic()-t.slot.StartNs) / float64(r.n)
+	settle()
+	blocked, err := footprint()
+	if err != nil {
+		return err
+	}
+	m[metricPerWaiter] = float64(blocked.threads-before.threads) / float64(r.n)
+	m[metricBytes] = float64(blocked.resident-before.resident) / float64(r.n)
+	t.disturbed(r, 0)
+	if r.quitters > 0 {
+		t0 := shmsync.Monotonic()
+		cancel()
+		r.quit.Wait()
+		m[metricCancel] = float64(shmsync.Monotonic()-t0) / float64(r.quitters)
+		settle()
+		t.disturbed(r, r.quitters)
+	}
+	stayed := r.n - r.quitters
+	t0 := shmsync.Monotonic()
+	c.Release()
+	r.done.Wait()
+	m[metricWake] = float64(shmsync.Monotonic()-t0) / float64(stayed)
+	after, err := footprint()
+	if err != nil {
+		return err
+	}
+	m[metricThreads] = float64(max(blocked.threads, after.threads))
+	if a, ok := c.(bench.Auditor); ok {
+		if got := a.Audit(); got != stayed {
+			t.violate("%d waited and stayed, the counter under the lock is %d", stayed, got)
+		}
+	}
+	t.slot.Ops, t.slot.Total = t.N, t.N
+	t.end()
+	return nil
+}
+
+// start starts the goroutines, and returns when each is about to block.
+func (r *crowdRun) start() {
+	q, quits := r.Crowd.(bench.Quitter)
+	r.done.Add(r.n)
+	for i := range r.n {
+		if quits && i%2 == 1 {
+			r.quitters++
+			r.quit.Add(1)
+			go func() {
+				defer r.done.Done()
+				defer r.quit.Done()
+				r.blocking.Add(1)
+				if q.BlockContext(r.ctx, i) == nil {
+					r.got.Add(1)
+				} else {
+					r.left.Add(1)
+				}
+			}()
+			continue
+		}
+		go func() {
+			defer r.done.Done()
+			r.blocking.Add(1)
+			r.Block(i)
+			r.got.Add(1)
+		}()
+	}
+	for r.blocking.Load() < int64(r.n) {
+		time.Sleep(100 * time.Microsecond)
+	}
+}
+
+// disturbed reports who has returned although nothing was released, and who has
+// left beyond those that were cancelled.
+func (t *thread) disturbed(r *crowdRun, left int) {
+	wrong := r.got.Load() + max(r.left.Load()-int64(left), int64(left)-r.left.Load())
+	t.slot.Metrics[metricDisturbed] += float64(wrong)
+	if wrong > 0 {
+		t.violate("before the release %d got what they waited for and %d left; %d were to leave", r.got.Load(), r.left.Load(), left)
+	}
+}
+
+// settle returns when this process has little left to do.
+func settle() {
+	for range settleRounds {
+		cpu := processCPU()
+		time.Sleep(bench.WaitersSettle)
+		if processCPU()-cpu < int64(waitersQuiet) {
+			return
+		}
+	}
+}
+
+// footprintOf is what a process takes of the system.
+type footprintOf struct{ threads, resident int64 }
+
+// footprint gives the threads and the resident bytes of this process.
+func footprint() (f footprintOf, err error) {
+	status, err := os.ReadFile("/proc/self/status")
+	if err != nil {
+		return f, err
+	}
+	field := func(name string) int64 {
+		_, rest, _ := bytes.Cut(status, []byte("\n"+name+":"))
+		line, _, _ := bytes.Cut(rest, []byte("\n"))
+		v, perr := strconv.ParseInt(string(bytes.Fields(line)[0]), 10, 64)
+		if perr != nil {
+			err = fmt.Errorf("%s in /proc/self/status: %w", name, perr)
+		}
+		return v
+	}
+	f = footprintOf{field("Threads"), field("VmRSS") * 1024}
+	return f, err
+}

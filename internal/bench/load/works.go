@@ -1,0 +1,49 @@
+//go:build linux
+
+package load
+
+import "github.com/shmsync/shmsync/internal/bench"
+
+// works are the measuring loops of the scenarios.
+var works = map[string]func(*thread) error{
+	"uncontended": workUncontended,
+	"handoff":     workHandoff,
+	"wake":        workWake,
+	"lock":        workLock,
+	"open":        workOpen,
+	"oversub":     workLock,
+	"herd":        workHerd,
+	"crash":       workCrash,
+	"waiters":     workWaiters,
+	"idle":        workIdle,
+	"readers":     workReaders,
+	"rw":          workRW,
+	"sem":         workSem,
+	"cond":        workQueue,
+	"event":       workEvent,
+	"seq":         workSeq,
+	"multi":       workMulti,
+	"barrier":     workBarrier,
+	"queue":       workQueue,
+	"mem":         workMem,
+	"matrix":      workMatrix,
+}
+
+// collects check what a cell left, and give its metrics. Those of the scenarios that are not
+// here are in measureCell.
+var collects = map[string]func(*bench.Repetition, *bench.Account){
+	"readers": collectReaders,
+	"rw":      collectRW,
+	"sem":     collectSem,
+	"cond":    collectQueue,
+	"event":   collectEvent,
+	"seq":     collectSeq,
+	"multi":   collectMulti,
+	"barrier": collectBarrier,
+	"queue":   collectQueue,
+	"mem":     collectMem,
+	"matrix":  collectMatrix,
+	"herd":    collectHerd,
+	"open":    collectOpen,
+	"oversub": collectOversub,
+}

@@ -1,0 +1,135 @@
+//go:build linux
+
+package bench
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/shmsync/shmsync/shm"
+)
+
+// MemTouch is how many lines a mem cell writes under the lock.
+const MemTouch = 8
+
+// Placement is what was asked for the memory of a cell, and where it was.
+type Placement struct {
+	Asked string         `json:"asked"`          // as a policy of package shm, or first-touch
+	Nodes []int          `json:"nodes"`          // that pages should be on
+	Got   map[string]int `json:"got"`            // pages, by node
+	Gone  int            `json:"gone,omitempty"` // pages that could not be found
+	Huge  int64          `json:"huge"`           // bytes that were mapped by huge pages
+	Note  string         `json:"note,omitempty"` // why it is not known
+}
+
+// Heeded is how much of the memory is where it should be, in percent.
+func (p *Placement) Heeded() float64 {
+	on, all := 0, 0
+	for node, pages := range p.Got {
+		if n, err := strconv.Atoi(node); err == nil && slices.Contains(p.Nodes, n) {
+			on += pages
+		}
+		all += pages
+	}
+	return 100 * float64(on) / float64(max(all, 1))
+}
+
+// memMiBTime is how long a worker takes to have a MiB, and to link it.
+const memMiBTime = 2 * time.Millisecond
+
+// MemShape is what only mem cells have: on which CPU the one worker is, and where it
+// wants the memory.
+type MemShape struct {
+	Policy shm.Policy
+	Huge   shm.HugePages
+	Node   int // of the CPU
+	CPU    int
+}
+
+// PolicyName is how parameters and flags call a policy.
+func (m *MemShape) PolicyName() string {
+	if m.Policy.Mode == shm.PolicyDefault {
+		return FirstTouch
+	}
+	return m.Policy.String()
+}
+
+// Asked are the nodes that pages should be on.
+func (m *MemShape) Asked() []int {
+	if len(m.Policy.Nodes) == 0 {
+		return []int{m.Node}
+	}
+	return m.Policy.Nodes
+}
+
+// FirstTouch is the policy of memory that nobody places: a page is on the node of the CPU that
+// touches it first.
+const FirstTouch = "first-touch"
+
+// MemNames are what --mem calls policies otherwise than package shm does.
+var MemNames = map[string]string{
+	FirstTouch: "default", "weighted": "weighted-interleave", "prefer": "preferred", "prefer-many": "preferred-many",
+}
+
+// HugeByName are the choices of --huge.
+var HugeByName = map[string]shm.HugePages{"none": shm.HugeNone, "thp": shm.HugeTransparent, "2M": shm.Huge2M, "1G": shm.Huge1G}
+
+// HugeName is what --huge calls a size of pages.
+func HugeName(h shm.HugePages) string {
+	for name, is := range HugeByName {
+		if is == h {
+			return name
+		}
+	}
+	return h.String()
+}
+
+// memRefusals keeps what the system says to a placement, by policy and pages.
+var memRefusals sync.Map
+
+// MemBytes is how large an arena is for so much memory: it has words for each block
+// that there could be.
+func MemBytes(mib int) int64 { return int64(mib)<<20 + int64(mib)<<17 + ArenaLeast }
+
+// refused says why the system does not give memory so. It is tried on a little, or on
+// all where pages come from a pool.
+func (m *MemShape) refused(mib int) string {
+	size := int64(1)
+	if m.Huge == shm.Huge2M || m.Huge == shm.Huge1G {
+		size = MemBytes(mib)
+	}
+	key := m.PolicyName() + " " + HugeName(m.Huge)
+	if why, ok := memRefusals.Load(key); ok {
+		return why.(string)
+	}
+	why := ""
+	s, err := shm.CreateMemfd("shmbench-probe", size, nil, &shm.Options{NUMA: m.Policy, HugePages: m.Huge, Populate: true})
+	switch {
+	case err != nil:
+		why = err.Error()
+	default:
+		if d := s.Degraded(); len(d) > 0 {
+			why = d[0].Error()
+		}
+		s.Close()
+	}
+	memRefusals.Store(key, why)
+	return why
+}
+
+// ShortName is the policy as --mem may call it, for a table.
+func (m *MemShape) ShortName() string {
+	name := m.PolicyName()
+	for short, long := range MemNames {
+		if rest, ok := strings.CutPrefix(name, long+":"); ok {
+			return short + ":" + rest
+		}
+	}
+	return name
+}
+
+// ArenaLeast is the size of an arena with a few objects in it.
+const ArenaLeast = 8 << 20

@@ -1,0 +1,100 @@
+//go:build linux
+
+package peers
+
+import (
+	"errors"
+	"sync/atomic"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/internal/bench"
+	"github.com/shmsync/shmsync/internal/bench/control"
+)
+
+// The words of the floor, a cache line each.
+const (
+	floorOwner = iota // 0 free, else the owner's process number plus 1
+	floorAlive        // robust word of the owner's thread
+)
+
+// floor is the least that a Go process can take to learn of a death: the
+// survivor sits in futex_waitv on the lock's word and on a robust word of the
+// owner, and nothing lies between the kernel's wake and its claim.
+type floor struct {
+	owner, alive *atomic.Uint32
+	id           uint32
+	list         *shmsync.RobustList
+}
+
+func checkFloor() error {
+	return errors.Join(shmsync.FeatureRobustList.Check(), shmsync.FeatureWaitV.Check())
+}
+
+func openFloor(w *bench.Worker, _ int) (any, error) {
+	f := &floor{owner: w.Word(floorOwner), alive: w.Word(floorAlive), id: uint32(w.Proc) + 1}
+	if w.Proc == 0 {
+		return f, nil
+	}
+	list, err := shmsync.NewRobustList()
+	if err != nil {
+		return nil, err
+	}
+	list.Link(control.FutexWord(f.alive), 1)
+	f.list = list
+	return f, list.Register()
+}
+
+// Lock is the victim's: it owns, and lives as long as its thread.
+func (f *floor) Lock() {
+	f.alive.Store(uint32(unix.Gettid()) | shmsync.RobustWaiters)
+	f.owner.Store(f.id)
+}
+
+// Inherit waits for the owner's death and takes the lock from it.
+func (f *floor) Inherit() (owned int64, err error) {
+	for {
+		owner := f.owner.Load()
+		alive := f.alive.Load()
+		if owner == 0 || alive&shmsync.RobustOwnerDied != 0 {
+			if f.owner.CompareAndSwap(owner, f.id) {
+				return shmsync.Monotonic(), nil
+			}
+			continue
+		}
+		_, _, err := shmsync.WaitV([]shmsync.WaitVEntry{
+			shmsync.NewWaitVEntry(control.FutexWord(f.owner), owner),
+			shmsync.NewWaitVEntry(control.FutexWord(f.alive), alive),
+		}, 0)
+		if err != nil {
+			return 0, err
+		}
+	}
+}
+
+// Unlock releases after an inheritance.
+func (f *floor) Unlock() {
+	f.alive.Store(0)
+	f.owner.Store(0)
+}
+
+// naiveMost keeps the naive crowd below the number of threads at which the
+// runtime gives up.
+const naiveMost = 5000
+
+// naiveCrowd is goroutines that sleep in the kernel directly, a thread each.
+type naiveCrowd struct{ gate *atomic.Uint32 }
+
+func openNaiveCrowd(w *bench.Worker, _ int) (any, error) { return naiveCrowd{w.Word(0)}, nil }
+
+func (c naiveCrowd) Block(int) {
+	for c.gate.Load() == 0 {
+		shmsync.Wait(control.FutexWord(c.gate), 0, 0)
+	}
+}
+
+func (c naiveCrowd) Release() {
+	c.gate.Store(1)
+	shmsync.Wake(control.FutexWord(c.gate), 1<<30)
+}

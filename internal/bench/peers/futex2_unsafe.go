@@ -1,0 +1,70 @@
+//go:build linux
+
+package peers
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"sync/atomic"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// Flags of futex_wait and futex_wake, which are calls of their own since Linux 6.7, as of
+// linux/futex.h. With futex2NUMA a word has another behind it: the node in whose table
+// those who sleep are kept, or noNode, for which the kernel writes that of the first one.
+const (
+	futex2U32  = 2
+	futex2NUMA = 4
+	noNode     = 1<<32 - 1
+	anyBit     = 1<<32 - 1
+	clockMono  = unix.CLOCK_MONOTONIC
+)
+
+// futex2 sleeps by these calls.
+func futex2(flags uintptr) sleeping {
+	return sleeping{
+		wait: func(w *atomic.Uint32, v uint32) error {
+			// SAFETY: w is a word of a mapping, and so is the one behind it, if the kernel looks there.
+			_, _, errno := unix.Syscall6(unix.SYS_FUTEX_WAIT, uintptr(unsafe.Pointer(w)), uintptr(v), anyBit, flags, 0, clockMono)
+			if errno != 0 && errno != unix.EAGAIN && errno != unix.EINTR {
+				return fmt.Errorf("futex_wait, flags %#x: %w", flags, errno)
+			}
+			return nil
+		},
+		wake: func(w *atomic.Uint32, n int) {
+			// SAFETY: as above.
+			unix.RawSyscall6(unix.SYS_FUTEX_WAKE, uintptr(unsafe.Pointer(w)), anyBit, uintptr(n), flags, 0, 0)
+		},
+	}
+}
+
+// checkFutex2 says why there are no such calls.
+func checkFutex2() error {
+	return probeFutex2(futex2U32, "no futex_wake: a kernel before 6.7, or a sandbox")
+}
+
+// checkFutexNUMA says why there are no tables of nodes.
+func checkFutexNUMA() error {
+	if err := checkFutex2(); err != nil {
+		return err
+	}
+	return probeFutex2(futex2U32|futex2NUMA, "no futexes of nodes: a kernel before 6.16")
+}
+
+func probeFutex2(flags uintptr, why string) error {
+	words := new(uint64) // two words, aligned as the kernel wants them
+	*words = noNode << 32
+	// SAFETY: nobody sleeps on words of our own.
+	_, _, errno := unix.RawSyscall6(unix.SYS_FUTEX_WAKE, uintptr(unsafe.Pointer(words)), anyBit, 1, flags, 0, 0)
+	runtime.KeepAlive(words)
+	switch errno {
+	case 0:
+		return nil
+	case unix.ENOSYS, unix.EPERM, unix.EINVAL:
+		return errors.New(why)
+	}
+	return fmt.Errorf("futex_wake: %w", errno)
+}

@@ -1,0 +1,151 @@
+//go:build linux
+
+package peers
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+)
+
+// Helper is the program that runs the peers in C.
+type Helper struct {
+	Path string
+
+	// sum is the digest of the file that was built. It is empty for a file that the user
+	// named, which is run as it is.
+	sum string
+
+	temporary string // its directory, which goes with it, or ""
+}
+
+// FindHelper gives the program that runs the peers in C. That is the given program, or one
+// that the compiler cc builds. The user's cache keeps the program for later runs. If the
+// cache has no private directory, FindHelper builds the program for this run alone.
+func FindHelper(given, cc string) (*Helper, error) {
+	if given != "" {
+		path, err := filepath.Abs(given) // a file, and no name to be looked for in PATH
+		if err != nil {
+			return nil, err
+		}
+		return &Helper{Path: path}, checkHelper(path)
+	}
+	cc, err := findCompiler(cc)
+	if err != nil {
+		return nil, err
+	}
+	source, err := readPeer()
+	if err != nil {
+		return nil, err
+	}
+	name := source.program(cc)
+	if cache, err := os.UserCacheDir(); err == nil {
+		if dir, err := privateDir(filepath.Join(cache, "shmbench")); err == nil {
+			return keptHelper(source, cc, filepath.Join(dir, name))
+		}
+	}
+	return temporaryHelper(source, cc, name)
+}
+
+// keptHelper gives the helper at path, and builds it unless it is the one that was built there.
+func keptHelper(source *peerFiles, cc, path string) (*Helper, error) {
+	h := &Helper{Path: path}
+	if sum, err := readOwn(path + ".sha256"); err == nil {
+		h.sum = strings.TrimSpace(string(sum))
+		if h.Check() == nil {
+			return h, nil
+		}
+	}
+	return h, h.build(source, cc)
+}
+
+// temporaryHelper builds the helper in a new directory of its own.
+func temporaryHelper(source *peerFiles, cc, name string) (*Helper, error) {
+	dir, err := os.MkdirTemp("", "shmbench-")
+	if err != nil {
+		return nil, err
+	}
+	h := &Helper{temporary: dir}
+	real, err := privateDir(dir)
+	if err == nil {
+		h.Path = filepath.Join(real, name)
+		err = h.build(source, cc)
+	}
+	if err != nil {
+		h.Remove()
+		return nil, fmt.Errorf("no place for the peers in C that others cannot write to (--helper takes a file): %w", err)
+	}
+	return h, nil
+}
+
+// build compiles the sources, and notes the digest of the result beside it.
+func (h *Helper) build(source *peerFiles, cc string) error {
+	if err := source.build(cc, h.Path); err != nil {
+		return err
+	}
+	program, err := readOwn(h.Path)
+	if err != nil {
+		return err
+	}
+	h.sum = sumOf(program)
+	note := h.Path + ".sha256"
+	if err := os.Remove(note); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	return os.WriteFile(note, []byte(h.sum+"\n"), 0o600)
+}
+
+// Check is an error unless the file is the one that was built, and nobody else could have
+// written to it. It is made before each run.
+func (h *Helper) Check() error {
+	if h.sum == "" {
+		return nil
+	}
+	if _, err := privateDir(filepath.Dir(h.Path)); err != nil {
+		return err
+	}
+	program, err := readOwn(h.Path)
+	if err != nil {
+		return err
+	}
+	if sum := sumOf(program); sum != h.sum {
+		return fmt.Errorf("%s: its digest is %s, that of what was built is %s", h.Path, sum, h.sum)
+	}
+	return nil
+}
+
+// Remove removes a temporary helper.
+func (h *Helper) Remove() {
+	if h != nil && h.temporary != "" {
+		os.RemoveAll(h.temporary)
+	}
+}
+
+// readOwn reads a regular file of this user's that nobody else can write to. It does not
+// follow a symbolic link.
+func readOwn(path string) ([]byte, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	st, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if uid := int(st.Sys().(*syscall.Stat_t).Uid); !st.Mode().IsRegular() || uid != os.Geteuid() || st.Mode()&othersWrite != 0 {
+		return nil, fmt.Errorf("%s: it is not a file of user %d, or others can write to it: user %d, mode %v", path, os.Geteuid(), uid, st.Mode())
+	}
+	return io.ReadAll(f)
+}
+
+func sumOf(content []byte) string {
+	sum := sha256.Sum256(content)
+	return hex.EncodeToString(sum[:])
+}

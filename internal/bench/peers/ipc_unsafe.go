@@ -1,0 +1,113 @@
+//go:build linux
+
+package peers
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/shmsync/shmsync/internal/bench"
+	"github.com/shmsync/shmsync/internal/bench/control"
+)
+
+// Operations of system calls that x/sys has no names for, as of linux/futex.h and
+// linux/ipc.h.
+const (
+	futexUnlockPI = 7
+	ipcPrivate    = 0
+	ipcRemove     = 0
+)
+
+// checkPI says why there are no locks with priority inheritance.
+func checkPI() error {
+	word := new(uint32)
+	// SAFETY: a word that is not locked stays as it is.
+	_, _, errno := unix.Syscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(word)), futexUnlockPI, 0, 0, 0, 0)
+	runtime.KeepAlive(word)
+	if errno == unix.ENOSYS {
+		return errors.New("no futexes with priority inheritance")
+	}
+	return nil
+}
+
+// checkSysV says why there are no semaphores of System V.
+func checkSysV() error {
+	id, _, errno := unix.Syscall(unix.SYS_SEMGET, ipcPrivate, 1, 0o600)
+	if errno != 0 {
+		return fmt.Errorf("no System V semaphores: %w", errno)
+	}
+	return removeSemaphores(int(id))
+}
+
+func removeSemaphores(id int) error {
+	_, _, errno := unix.Syscall6(unix.SYS_SEMCTL, uintptr(id), 0, ipcRemove, 0, 0, 0)
+	if errno != 0 {
+		return os.NewSyscallError("semctl", errno)
+	}
+	return nil
+}
+
+// removeSysV takes the semaphores away whose id the helper left in the segment: the
+// kernel keeps them for ever.
+func removeSysV(segment *os.File) {
+	var left [8]byte // as struct left in peer_ipc.h
+	if _, err := segment.ReadAt(left[:], control.PeerBytes-64); err != nil {
+		return
+	}
+	if binary.NativeEndian.Uint32(left[:]) == 1 {
+		removeSemaphores(int(int32(binary.NativeEndian.Uint32(left[4:]))))
+	}
+}
+
+// queueAttributes are those of mq_open(2).
+type queueAttributes struct {
+	flags, most, size, count int
+	_                        [4]int
+}
+
+// newMessageQueue opens a queue of its own, which has no name any more.
+func newMessageQueue(n int) (*os.File, error) {
+	name, err := unix.BytePtrFromString(fmt.Sprintf("shmbench-%d-%d", os.Getpid(), n))
+	if err != nil {
+		return nil, err
+	}
+	attr := &queueAttributes{most: 4, size: 8}
+	// SAFETY: the kernel reads a string that ends in 0 and a structure of eight longs.
+	fd, _, errno := unix.Syscall6(unix.SYS_MQ_OPEN, uintptr(unsafe.Pointer(name)),
+		unix.O_RDWR|unix.O_CREAT|unix.O_EXCL|unix.O_CLOEXEC, 0o600, uintptr(unsafe.Pointer(attr)), 0, 0)
+	runtime.KeepAlive(attr)
+	if errno != 0 {
+		return nil, os.NewSyscallError("mq_open", errno)
+	}
+	// SAFETY: as above.
+	unix.Syscall(unix.SYS_MQ_UNLINK, uintptr(unsafe.Pointer(name)), 0, 0)
+	runtime.KeepAlive(name)
+	return os.NewFile(fd, "mqueue"), nil
+}
+
+// messageQueues are one for each direction of a token, and one for a lock.
+func messageQueues(*bench.Cell) (files []*os.File, err error) {
+	for n := range 3 {
+		f, err := newMessageQueue(n)
+		if err != nil {
+			return files, err
+		}
+		files = append(files, f)
+	}
+	return files, nil
+}
+
+// checkQueues says why there are no message queues.
+func checkQueues() error {
+	f, err := newMessageQueue(0)
+	if err != nil {
+		return fmt.Errorf("no message queues: %w", err)
+	}
+	return f.Close()
+}

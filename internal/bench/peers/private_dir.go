@@ -1,0 +1,81 @@
+//go:build linux
+
+package peers
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"syscall"
+)
+
+// errNotPrivate says that another user could change what is in a directory.
+var errNotPrivate = errors.New("not private")
+
+const (
+	othersWrite = 0o022
+	othersAny   = 0o077
+)
+
+// privateDir makes the directory if it is missing, and gives its path without symbolic
+// links. Nobody but this user and root can change a file in it, or put another directory in
+// its place: each directory above belongs to one of the two, and others cannot write to it,
+// unless it is sticky. Otherwise the error is errNotPrivate.
+func privateDir(dir string) (string, error) {
+	var missing []string
+	there := filepath.Clean(dir)
+	real, err := filepath.EvalSymlinks(there)
+	for ; errors.Is(err, fs.ErrNotExist) && there != filepath.Dir(there); real, err = filepath.EvalSymlinks(there) {
+		missing = append(missing, filepath.Base(there))
+		there = filepath.Dir(there)
+	}
+	if err != nil {
+		return "", err
+	}
+	for p := real; ; p = filepath.Dir(p) {
+		if err := trustedDir(p); err != nil {
+			return "", err
+		}
+		if p == filepath.Dir(p) {
+			break
+		}
+	}
+	for _, name := range slices.Backward(missing) {
+		real = filepath.Join(real, name)
+		if err := os.Mkdir(real, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+			return "", err
+		}
+		if err := trustedDir(real); err != nil {
+			return "", err
+		}
+	}
+	owner, mode, err := ownerOf(real)
+	if err == nil && (owner != os.Geteuid() || mode&othersAny != 0) {
+		err = fmt.Errorf("%w: %s: user %d, mode %v", errNotPrivate, real, owner, mode)
+	}
+	return real, err
+}
+
+// trustedDir is an error unless only this user and root can replace what is in a directory.
+func trustedDir(dir string) error {
+	owner, mode, err := ownerOf(dir)
+	if err != nil {
+		return err
+	}
+	if !mode.IsDir() || owner != 0 && owner != os.Geteuid() || mode&othersWrite != 0 && mode&fs.ModeSticky == 0 {
+		return fmt.Errorf("%w: %s: user %d, mode %v", errNotPrivate, dir, owner, mode)
+	}
+	return nil
+}
+
+// ownerOf gives the user and the mode of a file, and does not follow a symbolic link.
+func ownerOf(path string) (uid int, mode fs.FileMode, err error) {
+	st, err := os.Lstat(path)
+	if err != nil {
+		return 0, 0, err
+	}
+	return int(st.Sys().(*syscall.Stat_t).Uid), st.Mode(), nil
+}

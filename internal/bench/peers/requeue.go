@@ -1,0 +1,50 @@
+//go:build linux
+
+package peers
+
+import (
+	"sync/atomic"
+
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/internal/bench"
+	"github.com/shmsync/shmsync/internal/bench/control"
+)
+
+// requeuer is a herd of which a Rouse wakes one, and moves the others that it is for to a
+// second word; each that got a permit wakes the next one there. So those who are woken do
+// not all come at once, as with pthread_cond_broadcast of old.
+type requeuer struct{ permits, relay *atomic.Uint32 }
+
+func openRequeue(w *bench.Worker, _ int) (any, error) {
+	return requeuer{control.WordAt(w.Mem, 0), control.WordAt(w.Mem, 64)}, nil
+}
+
+func (r requeuer) Rouse(n int) {
+	r.permits.Add(uint32(n))
+	for {
+		v := r.permits.Load()
+		if v == 0 {
+			return // others came for them
+		}
+		_, o, err := shmsync.Requeue(control.FutexWord(r.permits), v, 1, control.FutexWord(r.relay), n-1)
+		Must(err)
+		if o != shmsync.Changed {
+			return
+		}
+	}
+}
+
+func (r requeuer) Rest() {
+	for {
+		v := r.permits.Load()
+		switch {
+		case v == 0:
+			_, err := shmsync.Wait(control.FutexWord(r.permits), 0, 0)
+			Must(err)
+		case r.permits.CompareAndSwap(v, v-1):
+			// Not more were moved than there are permits: the takers wake them all.
+			shmsync.Wake(control.FutexWord(r.relay), 1)
+			return
+		}
+	}
+}

@@ -1,0 +1,119 @@
+//go:build linux
+
+package place
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/shmsync/shmsync/internal/topology"
+)
+
+// IsPair tells a placement that names its CPUs: 0+1.
+func IsPair(name string) bool { return strings.Contains(name, "+") }
+
+// ParsePair reads the CPUs of 0+1, in the order of the processes.
+func ParsePair(name string) ([]int, error) {
+	var cpus []int
+	for part := range strings.SplitSeq(name, "+") {
+		cpu, err := strconv.Atoi(part)
+		if err != nil || cpu < 0 {
+			return nil, fmt.Errorf("--place %q: %q is no CPU", name, part)
+		}
+		if slices.Contains(cpus, cpu) {
+			return nil, fmt.Errorf("--place %q: CPU %d is there twice; --place same --cpus %d has all on one", name, cpu, cpu)
+		}
+		cpus = append(cpus, cpu)
+	}
+	return cpus, nil
+}
+
+// Usable says why a CPU cannot be used.
+func Usable(cpu int, allowed []int, t *topology.Topology) error {
+	if slices.Contains(allowed, cpu) {
+		return nil
+	}
+	if t != nil {
+		if _, ok := t.CPU(cpu); ok {
+			return fmt.Errorf("this process may not run on CPU %d, only on %s: its affinity or cpuset", cpu, topology.FormatList(allowed))
+		}
+		if slices.Contains(t.Offline, cpu) {
+			return fmt.Errorf("CPU %d is offline", cpu)
+		}
+		return fmt.Errorf("this host has no CPU %d, only %s", cpu, topology.FormatList(t.IDs()))
+	}
+	return fmt.Errorf("this process may not run on CPU %d", cpu)
+}
+
+// OnNodes gives the CPUs of the nodes among some.
+func OnNodes(nodes, cpus []int, t *topology.Topology) ([]int, error) {
+	if t == nil {
+		return nil, fmt.Errorf("--nodes: this host does not say which it has")
+	}
+	var list []int
+	for _, id := range nodes {
+		n, ok := t.Node(id)
+		if !ok {
+			return nil, fmt.Errorf("--nodes: this host has no node %d, only %s", id, topology.FormatList(t.NodeIDs()))
+		}
+		if len(n.CPUs) == 0 {
+			return nil, fmt.Errorf("--nodes: node %d has no CPUs, only memory", id)
+		}
+		before := len(list)
+		for _, cpu := range cpus {
+			if slices.Contains(n.CPUs, cpu) {
+				list = append(list, cpu)
+			}
+		}
+		if len(list) == before {
+			return nil, fmt.Errorf("--nodes: of the CPUs of node %d (%s) this process may use none", id, topology.FormatList(n.CPUs))
+		}
+	}
+	return list, nil
+}
+
+// Parts splits CPUs by a key, the parts by the next, and so on.
+func Parts(t *topology.Topology, cpus []int, keys ...func(topology.CPU) int) [][]int {
+	all := [][]int{cpus}
+	for _, key := range keys {
+		var finer [][]int
+		for _, group := range all {
+			finer = append(finer, t.Groups(group, key)...)
+		}
+		all = finer
+	}
+	return all
+}
+
+// Apart gives the CPUs of the first group that falls into two parts or more by the first
+// key, those of its parts in turn. It is nil where no group does.
+func Apart(t *topology.Topology, groups [][]int, keys ...func(topology.CPU) int) []int {
+	for _, group := range groups {
+		if len(t.Groups(group, keys[0])) > 1 {
+			return Alternate(t, group, keys...)
+		}
+	}
+	return nil
+}
+
+// Alternate orders CPUs so that those of different parts alternate, by the first key, and
+// within a part by the next.
+func Alternate(t *topology.Topology, cpus []int, keys ...func(topology.CPU) int) (list []int) {
+	if len(keys) == 0 {
+		return cpus
+	}
+	groups := t.Groups(cpus, keys[0])
+	for i := range groups {
+		groups[i] = Alternate(t, groups[i], keys[1:]...)
+	}
+	for round := range len(cpus) {
+		for _, group := range groups {
+			if round < len(group) {
+				list = append(list, group[round])
+			}
+		}
+	}
+	return list
+}

@@ -1,0 +1,53 @@
+//go:build linux
+
+package place
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+const maxInts = 4096
+
+// ParseInts reads a list of numbers: 1,2,4, 0-3,8, 1:8, 1:9:2 or 1:64:*2.
+func ParseInts(text string) ([]int, error) {
+	var list []int
+	for part := range strings.SplitSeq(text, ",") {
+		fields := strings.Split(part, ":")
+		if from, to, ok := strings.Cut(part, "-"); ok && len(fields) == 1 {
+			fields = []string{from, to}
+		}
+		from, err := strconv.Atoi(fields[0])
+		if err != nil || from < 0 || len(fields) > 3 {
+			return nil, fmt.Errorf("%q is no number or range", part)
+		}
+		to, step, factor := from, 1, 1
+		if len(fields) > 1 {
+			if to, err = strconv.Atoi(fields[1]); err != nil || to < from {
+				return nil, fmt.Errorf("%q is no range", part)
+			}
+		}
+		if len(fields) > 2 {
+			times, isFactor := strings.CutPrefix(fields[2], "*")
+			n, err := strconv.Atoi(times)
+			if err != nil || n < 1 || isFactor && (n < 2 || from == 0) {
+				return nil, fmt.Errorf("%q has no valid step", part)
+			}
+			if isFactor {
+				step, factor = 0, n
+			} else {
+				step = n
+			}
+		}
+		for v := from; v <= to && len(list) < maxInts; v = v*factor + step {
+			list = append(list, v)
+		}
+	}
+	return list, nil
+}
+
+// JoinInts writes a list of numbers with commas.
+func JoinInts(list []int) string {
+	return strings.ReplaceAll(strings.Trim(fmt.Sprint(list), "[]"), " ", ",")
+}

@@ -1,0 +1,53 @@
+//go:build linux
+
+package place
+
+import (
+	"os"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+)
+
+// AllowedCPUs lists the CPUs that this process may run on.
+func AllowedCPUs() ([]int, error) {
+	var set unix.CPUSet
+	if err := unix.SchedGetaffinity(0, &set); err != nil {
+		return nil, os.NewSyscallError("sched_getaffinity", err)
+	}
+	var cpus []int
+	for cpu := range len(set) * 64 {
+		if set.IsSet(cpu) {
+			cpus = append(cpus, cpu)
+		}
+	}
+	return cpus, nil
+}
+
+// PinThread confines the calling thread to cpus.
+func PinThread(tid int, cpus ...int) error {
+	var set unix.CPUSet
+	for _, cpu := range cpus {
+		set.Set(cpu)
+	}
+	return os.NewSyscallError("sched_setaffinity", unix.SchedSetaffinity(tid, &set))
+}
+
+// PinProcess confines every thread of this process to cpus; threads made later
+// inherit it.
+func PinProcess(cpus ...int) error {
+	tasks, err := os.ReadDir("/proc/self/task")
+	if err != nil {
+		return err
+	}
+	for _, t := range tasks {
+		tid, err := strconv.Atoi(t.Name())
+		if err != nil {
+			return err
+		}
+		if err := PinThread(tid, cpus...); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,67 @@
+//go:build linux
+
+package plan
+
+import (
+	"fmt"
+	"path/filepath"
+	"slices"
+
+	"github.com/shmsync/shmsync/internal/bench"
+	"github.com/shmsync/shmsync/internal/bench/control"
+)
+
+// arenaMemfd asks for memory without a file system, as is the case unless the user says
+// otherwise; no key of a cell says so.
+const arenaMemfd = "memfd"
+
+// checkArenas sees that each directory takes a file, and makes the list what cells carry.
+func (o *Options) checkArenas() error {
+	var dirs, names []string
+	for _, dir := range o.Arenas {
+		switch {
+		case dir == arenaMemfd:
+			dir = ""
+		case !filepath.IsAbs(dir):
+			return fmt.Errorf("--arena %q: want %s or the path of a directory from the root", dir, arenaMemfd)
+		default:
+			dir = filepath.Clean(dir)
+			f, err := control.NewFileIn(dir, 1)
+			if err != nil {
+				return fmt.Errorf("--arena %q: %w", dir, err)
+			}
+			f.Close()
+		}
+		if name := bench.ArenaName(dir); slices.Contains(names, name) {
+			return fmt.Errorf("--arena: two of %v have the same name in keys of cells", o.Arenas)
+		}
+		dirs, names = append(dirs, dir), append(names, bench.ArenaName(dir))
+	}
+	o.Arenas = dirs
+	return nil
+}
+
+// arenas are the places of the segment of each cell of a scenario; those of some have
+// places of their own.
+func (o *Options) arenas(sc *bench.Scenario) []string {
+	if !Movable(sc.Name) {
+		return []string{""}
+	}
+	return bench.Or(o.Arenas, "")
+}
+
+// everywhere gives each cell for each of those places.
+func (o *Options) everywhere(sc *bench.Scenario, cells []*bench.Cell) []*bench.Cell {
+	var all []*bench.Cell
+	for _, dir := range o.arenas(sc) {
+		for _, c := range cells {
+			there := *c
+			there.Arena = dir
+			all = append(all, &there)
+		}
+	}
+	return all
+}
+
+// Movable tells whether --arena means something to a scenario.
+func Movable(scenario string) bool { return scenario != "mem" && scenario != "matrix" }

@@ -1,0 +1,104 @@
+//go:build linux
+
+package plan
+
+import (
+	"math"
+	"slices"
+	"time"
+
+	"github.com/shmsync/shmsync/internal/bench"
+	"github.com/shmsync/shmsync/internal/bench/control"
+)
+
+// takesRole: the goroutines of a survivor exclude each other with the library's locks
+// only, and not all have readers.
+func takesRole(c *bench.Cell) bool {
+	switch c.Role {
+	case bench.RoleWaiter:
+		return c.Subject.By == bench.Library
+	case bench.RoleReader:
+		return c.Subject.By == bench.Library && slices.Contains(c.Subject.Scenarios, "readers")
+	}
+	return true
+}
+
+// herdMost is how many may sleep, since each is a process. The waiters of other cells,
+// which are goroutines, may be more.
+const herdMost = 255
+
+// herdCells are some of many that sleep in one place, each a process.
+func herdCells(o *Options) (cells []bench.Cell) {
+	for _, gap := range bench.Or(o.Gaps, o.Gap) {
+		for _, place := range bench.Or(o.Places, bench.PlaceCross) {
+			for _, n := range bench.Or(o.Waiters, o.some([]int{4}, []int{1, 4, 16})...) {
+				for _, wake := range slices.Compact(bench.Or(o.Wake, 1, n)) {
+					if wake > n || wake == 0 || n > herdMost {
+						continue
+					}
+					cells = append(cells, bench.Cell{Place: place, Procs: n + 1, Threads: 1, N: n, Gap: gap,
+						Shape: control.Shape{Wake: uint64(wake)}, Time: fewRounds / 2 * gap})
+				}
+			}
+		}
+	}
+	return cells
+}
+
+// openSamples is how many operations an open cell begins at least: enough for p99.
+const openSamples = 1200
+
+// openCells are locks taken at a rate.
+func openCells(o *Options) (cells []bench.Cell) {
+	for _, rate := range bench.Or(o.Rates, o.some([]int{20_000}, []int{10_000, 100_000})...) {
+		for _, cs := range bench.Or(o.CS, time.Microsecond) {
+			for _, place := range bench.Or(o.Places, bench.PlaceCross) {
+				for _, procs := range bench.Or(o.Procs, 2) {
+					for _, threads := range bench.Or(o.Threads, 1) {
+						cells = append(cells, bench.Cell{Place: place, Procs: procs, Threads: threads, CS: cs,
+							Shape: control.Shape{Rate: uint64(rate)}, Time: scaled(openSamples, float64(rate))})
+					}
+				}
+			}
+		}
+	}
+	return cells
+}
+
+// loadCells give the cells of the scenarios about load.
+var loadCells = map[string]func(*Options) []bench.Cell{"herd": herdCells, "open": openCells, "oversub": oversubCells}
+
+// takers tell whether a cell makes sense for its subject. Without one, it does.
+var takers = map[string]func(*bench.Cell) bool{"lock": takesSpin, "oversub": takesSpin, "crash": takesRole}
+
+// oversubCells are all workers on all CPUs, more and more of them.
+func oversubCells(o *Options) (cells []bench.Cell) {
+	none, short := uint64(1), uint64(20*time.Microsecond)+1
+	spins := []uint64{0, none, short}
+	if o.Brief {
+		spins = []uint64{0, short}
+	}
+	for _, load := range bench.Or(o.Loads, o.some([]int{1, 4}, []int{1, 2, 4, 8})...) {
+		for _, noise := range bench.Or(o.Noise, o.some([]int{0}, []int{0, 1})...) {
+			for _, quota := range bench.Or(o.Quotas, 0) {
+				for _, spin := range bench.Or(o.Spins, spins...) {
+					for _, cs := range bench.Or(o.CS, 100) {
+						for _, think := range bench.Or(o.Think, 100) {
+							cells = append(cells, bench.Cell{Place: bench.PlaceAny, Procs: load * len(o.CPUs), Threads: 1, CS: cs, Think: think,
+								Shape: control.Shape{Spin: spin}, Stress: bench.Stress{Load: load, Noise: noise, Quota: quota}})
+						}
+					}
+				}
+			}
+		}
+	}
+	return cells
+}
+
+// takesSpin: only some subjects have a budget that can be set.
+func takesSpin(c *bench.Cell) bool { return c.Spin == 0 || c.Subject.Spins }
+
+// scaled gives the time of cells whose figure needs so many samples at a rate.
+func scaled(samples int, rate float64) time.Duration {
+	return time.Duration(math.Ceil(float64(samples) / rate * 1e9))
+}

@@ -1,0 +1,121 @@
+//go:build linux
+
+package plan
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/shmsync/shmsync/internal/bench"
+	"github.com/shmsync/shmsync/internal/bench/place"
+	"github.com/shmsync/shmsync/internal/topology"
+)
+
+// How many pairs of CPUs a matrix measures.
+const (
+	mostPairsAlone = 240 // unless somebody asks for more
+	mostPairsSuite = 30  // of one among other scenarios
+	mostPairsBrief = 12  // of a quick suite
+)
+
+// matrixPlaces gives the pairs of CPUs of a matrix as placements: each direction apart.
+// The note says what was left out.
+func (o *Options) matrixPlaces() (places []string, note string) {
+	if len(o.Places) > 0 {
+		return o.Places, ""
+	}
+	if len(o.CPUs) < 2 {
+		return []string{bench.PlaceCross}, ""
+	}
+	most := mostPairsAlone
+	switch {
+	case o.Brief:
+		most = mostPairsBrief
+	case o.Sample == "":
+		most = mostPairsSuite
+	}
+	finest := slices.Index(sampleModes, o.Sample)
+	for i, mode := range sampleModes {
+		if i < finest {
+			continue
+		}
+		pairs := o.samplePairs(mode)
+		if len(pairs) <= most || i == finest || i == len(sampleModes)-1 {
+			if all := len(o.CPUs) * (len(o.CPUs) - 1); len(pairs) < all {
+				note = fmt.Sprintf("matrix: %d of %d pairs of CPUs, some of each %s; --sample cpu --cpus LIST takes all of some", len(pairs), all, mode)
+			}
+			return pairs, note
+		}
+	}
+	return nil, "" // not reached: the last mode always returns
+}
+
+// sampleModes are the ways to choose pairs, the finest first.
+var sampleModes = []string{"cpu", "llc", "node", "class"}
+
+// samplePairs lists the pairs of a mode.
+func (o *Options) samplePairs(mode string) (places []string) {
+	seen := map[string]bool{}
+	add := func(a, b int) {
+		for _, p := range []string{topology.JoinCPUs([]int{a, b}), topology.JoinCPUs([]int{b, a})} {
+			if a != b && !seen[p] {
+				seen[p] = true
+				places = append(places, p)
+			}
+		}
+	}
+	t := o.Topology
+	if mode == "cpu" || t == nil {
+		for i, a := range o.CPUs {
+			for _, b := range o.CPUs[i+1:] {
+				add(a, b)
+			}
+		}
+		return places
+	}
+	cpus := t.Near(o.CPUs)
+	groups := [][]int{cpus}
+	switch mode {
+	case "llc":
+		groups = place.Parts(t, cpus, topology.ByPackage, topology.ByNode, topology.ByLLC)
+	case "node":
+		groups = place.Parts(t, cpus, topology.ByPackage, topology.ByNode)
+	}
+	for i, group := range groups {
+		found := map[topology.Class]bool{}
+		for _, b := range group[1:] { // one of each class within
+			if class := t.Class(group[0], b); !found[class] {
+				found[class] = true
+				add(group[0], b)
+			}
+		}
+		for _, other := range groups[i+1:] {
+			add(group[0], other[0])
+		}
+	}
+	return places
+}
+
+// MatrixNotes says what a matrix cannot show on this host.
+func (o *Options) MatrixNotes() (notes []string) {
+	if _, note := o.matrixPlaces(); note != "" {
+		notes = append(notes, note)
+	}
+	t := o.Topology
+	switch {
+	case len(o.Places) > 0 || len(o.CPUs) < 2:
+		return notes
+	case len(o.CPUs) == 2:
+		notes = append(notes, "matrix: two CPUs are one pair, in two directions")
+	}
+	if t == nil {
+		return append(notes, "matrix: the host does not say what its CPUs share")
+	}
+	switch {
+	case len(place.Parts(t, o.CPUs, topology.ByNode)) == 1 && len(place.Parts(t, o.CPUs, topology.ByLLC)) == 1:
+		notes = append(notes, "matrix: one NUMA node and one last-level cache: no CPU is farther away than another by what the host says")
+	case len(place.Parts(t, o.CPUs, topology.ByNode)) == 1:
+		notes = append(notes, "matrix: one NUMA node: there are no pairs across nodes")
+	}
+	return notes
+}

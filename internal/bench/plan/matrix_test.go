@@ -1,0 +1,78 @@
+//go:build linux
+
+package plan
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/shmsync/shmsync/internal/bench"
+	"github.com/shmsync/shmsync/internal/bench/place"
+	"github.com/shmsync/shmsync/internal/topology"
+	"github.com/shmsync/shmsync/internal/topology/topotest"
+)
+
+func TestMatrixChoosesPairs(t *testing.T) {
+	for _, c := range []struct {
+		tree   string
+		sample string
+		brief  bool
+		want   int
+		note   string
+	}{
+		{"two-socket", "auto", false, 8 * 7, ""},
+		{"nps4", "auto", false, 16 * 15, ""},
+		{"nps4", "", false, 2 * (4*2 + 4*3/2), "some of each node"},
+		{"nps4", "llc", false, 2 * (8 + 8*7/2), "some of each llc"},
+		{"nps4", "node", false, 2 * (4*2 + 4*3/2), "some of each node"},
+		{"nps4", "", true, 2 * 3, "some of each class"},
+		{"two-socket", "", true, 2 * (2*2 + 1), "some of each llc"},
+		{"two-socket", "class", false, 2 * 3, "some of each class"},
+		{"hybrid", "llc", false, 2 * (2 + 1 + 1), "some of each llc"},
+		{"cpuless", "", true, 4 * 3, ""},
+	} {
+		top := topotest.Host(t, c.tree)
+		o := &Options{Topology: top, CPUs: top.IDs(), Sample: c.sample, Brief: c.brief}
+		places, note := o.matrixPlaces()
+		require.Len(t, places, c.want, "%s %s", c.tree, c.sample)
+		require.Contains(t, note, c.note)
+		require.Equal(t, c.note == "", note == "")
+		seen := map[string]bool{}
+		for _, p := range places {
+			require.False(t, seen[p], p)
+			seen[p] = true
+			cpus, err := place.ParsePair(p)
+			require.NoError(t, err)
+			require.Len(t, cpus, 2)
+		}
+		for p := range seen {
+			cpus, _ := place.ParsePair(p)
+			require.True(t, seen[topology.JoinCPUs([]int{cpus[1], cpus[0]})], "both directions of %s", p)
+		}
+	}
+	o := &Options{CPUs: []int{3}}
+	places, _ := o.matrixPlaces()
+	require.Equal(t, []string{bench.PlaceCross}, places, "a cell that says why it does not run")
+}
+
+func TestMatrixNotes(t *testing.T) {
+	for tree, want := range map[string]string{"hybrid": "one NUMA node", "two-socket": ""} {
+		top := topotest.Host(t, tree)
+		require.Contains(t, strings.Join((&Options{Topology: top, CPUs: top.IDs()}).MatrixNotes(), "\n"), want)
+	}
+	top := topotest.Host(t, "cpuless")
+	require.Contains(t, strings.Join((&Options{Topology: top, CPUs: top.IDs()}).MatrixNotes(), "\n"), "one NUMA node and one last-level cache")
+	require.Empty(t, (&Options{Topology: topotest.Host(t, "two-socket"), CPUs: []int{0, 1, 2, 3}}).MatrixNotes())
+}
+
+// Who gets all pairs is not told that some are missing.
+func TestMatrixOfAllPairsHasNoNote(t *testing.T) {
+	top := topotest.Host(t, "memoryless")
+	for _, sample := range sampleModes {
+		o := &Options{Topology: top, CPUs: []int{0, 2, 4}, Sample: sample}
+		places, note := o.matrixPlaces()
+		require.Equal(t, len(places) == 6, note == "", sample)
+	}
+}

@@ -1,0 +1,79 @@
+//go:build linux
+
+package plan
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/shmsync/shmsync/internal/bench"
+)
+
+// memTestNodes pretends to be a host with two nodes that have both, one without
+// memory (2) and one without CPUs (3).
+func memTestNodes(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name, text string) {
+		require.NoError(t, os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o700))
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text+"\n"), 0o600))
+	}
+	write("online", "0-3")
+	write("has_memory", "0-1,3")
+	for node, cpus := range []string{"0-1", "2-3", "4", ""} {
+		write(fmt.Sprintf("node%d/cpulist", node), cpus)
+	}
+	old := sysNodes
+	sysNodes = dir
+	t.Cleanup(func() { sysNodes = old })
+}
+
+func TestMemShapes(t *testing.T) {
+	memTestNodes(t)
+	describe := func(o *Options) (list []string) {
+		shapes, err := memShapes(o)
+		require.NoError(t, err)
+		for _, m := range shapes {
+			list = append(list, fmt.Sprintf("%d %s %s cpu%d %v", m.Node, m.PolicyName(), bench.HugeName(m.Huge), m.CPU, m.Asked()))
+		}
+		return list
+	}
+	all := []int{0, 1, 2, 3, 4}
+	require.Equal(t, []string{
+		"0 first-touch none cpu0 [0]", "0 bind:0 none cpu0 [0]", "0 bind:1 none cpu0 [1]", "0 bind:3 none cpu0 [3]",
+		"0 interleave:0-1,3 none cpu0 [0 1 3]", "0 weighted-interleave:0-1,3 none cpu0 [0 1 3]",
+	}, describe(&Options{CPUs: all, Brief: true, Nodes: []int{0}}))
+	require.Equal(t, []string{
+		"1 preferred-many:0-1 2M cpu3 [0 1]", "2 preferred-many:0-1 2M cpu4 [0 1]",
+	}, describe(&Options{CPUs: []int{3, 4}, Mem: []string{"prefer-many:0-1"}, Huge: []string{"2M"}}))
+	require.Len(t, describe(&Options{CPUs: all}), 3*6*3)
+	require.Equal(t, []string{"2 first-touch thp cpu4 [2]"},
+		describe(&Options{CPUs: all, Mem: []string{"first-touch"}, Huge: []string{"thp"}, Nodes: []int{2}}))
+
+	for want, o := range map[string]*Options{
+		"no node 2 with memory here (nodes with memory: 0,1,3)": {CPUs: all, Mem: []string{"bind:2"}},
+		"no node 9 with memory":                                 {CPUs: all, Mem: []string{"interleave:0,9"}},
+		"the mode is none of":                                   {CPUs: all, Mem: []string{"near:1"}},
+		"--nodes 3: none of its CPUs is used here":              {CPUs: all, Nodes: []int{3}},
+		"--nodes 0: none of its CPUs":                           {CPUs: []int{2}, Nodes: []int{0}},
+		"want none, thp, 2M or 1G":                              {CPUs: all, Huge: []string{"4M"}},
+	} {
+		_, err := memShapes(o)
+		require.ErrorContains(t, err, want)
+	}
+}
+
+// TestMemShapesOfNothing: a host that does not describe its nodes is one.
+func TestMemShapesOfNothing(t *testing.T) {
+	old := sysNodes
+	sysNodes = t.TempDir()
+	t.Cleanup(func() { sysNodes = old })
+	shapes, err := memShapes(&Options{CPUs: []int{5}, Brief: true})
+	require.NoError(t, err)
+	require.Len(t, shapes, 2)
+	require.Equal(t, 5, shapes[1].CPU)
+	require.Equal(t, "bind:0", shapes[1].Policy.String())
+}

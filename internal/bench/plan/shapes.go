@@ -1,0 +1,101 @@
+//go:build linux
+
+package plan
+
+import (
+	"time"
+
+	"github.com/shmsync/shmsync/internal/bench"
+)
+
+// some gives what a suite looks at where a scenario of its own looks at more.
+func (o *Options) some(brief, full []int) []int {
+	if o.Brief {
+		return brief
+	}
+	return full
+}
+
+// places are those of a handoff.
+func (o *Options) places() []string {
+	if o.Brief {
+		return []string{bench.PlaceSame, bench.PlaceCross}
+	}
+	return []string{bench.PlaceSame, bench.PlaceCross, bench.PlaceAny}
+}
+
+// fewRounds is how many rounds a cell with a gap has time for at least.
+const fewRounds = 60
+
+// rounds gives the least time of a cell whose rounds wake somebody after a gap.
+func (o *Options) rounds(wake int) time.Duration {
+	if wake == 0 {
+		return 0
+	}
+	return fewRounds * o.Gap
+}
+
+// shapes multiplies the lists that only one scenario has.
+func shapes(sc *bench.Scenario, o *Options) []bench.Cell {
+	cells := []bench.Cell{{}}
+	times := func(list []int, set func(*bench.Cell, int)) {
+		var more []bench.Cell
+		for _, c := range cells {
+			for _, v := range list {
+				set(&c, v)
+				more = append(more, c)
+			}
+		}
+		cells = more
+	}
+	worked := func(cs, think time.Duration) {
+		var more []bench.Cell
+		for _, c := range cells {
+			for _, c.CS = range bench.Or(o.CS, cs) {
+				for _, c.Think = range bench.Or(o.Think, think) {
+					more = append(more, c)
+				}
+			}
+		}
+		cells = more
+	}
+	switch sc.Name {
+	case "rw":
+		times(bench.Or(o.Read, o.some([]int{90}, []int{50, 90, 99})...), func(c *bench.Cell, v int) { c.Read = uint64(v) })
+		worked(100, 100)
+	case "sem":
+		times(bench.Or(o.Permits, o.some([]int{2}, []int{1, 2, 4})...), func(c *bench.Cell, v int) { c.Permits = uint64(v) })
+		worked(100, 100)
+	case "multi":
+		times(bench.Or(o.Keys, o.some([]int{64}, []int{1, 16, 1024})...), func(c *bench.Cell, v int) { c.Keys = uint64(v) })
+		times(bench.Or(o.Locks, o.some([]int{1}, []int{1, 2})...), func(c *bench.Cell, v int) { c.Locks = uint64(v) })
+		worked(100, 100)
+		var more []bench.Cell
+		for _, c := range cells {
+			for _, c.Skew = range bench.Or(o.Skew, bench.SkewUniform) {
+				more = append(more, c)
+			}
+		}
+		cells = more
+	case "barrier":
+		var more []bench.Cell
+		for _, c := range cells {
+			for _, c.CS = range bench.Or(o.CS, 0) {
+				more = append(more, c)
+			}
+		}
+		cells = more
+	case "event":
+		for i := range cells {
+			cells[i].Gap, cells[i].Time = o.Gap, o.rounds(1)
+		}
+	case "queue", "cond":
+		times(bench.Or(o.Capacity, o.some([]int{64}, []int{16, 256})...), func(c *bench.Cell, v int) { c.Capacity = uint64(v) })
+		batches := []int{1}
+		if sc.Name == "queue" {
+			batches = bench.Or(o.Batch, o.some([]int{1}, []int{1, 16})...)
+		}
+		times(batches, func(c *bench.Cell, v int) { c.Batch = uint64(v) })
+	}
+	return cells
+}

@@ -1,0 +1,123 @@
+//go:build linux
+
+package report
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+
+	"github.com/shmsync/shmsync/internal/bench"
+	"github.com/shmsync/shmsync/internal/bench/bars"
+	"github.com/shmsync/shmsync/internal/bench/host"
+	"github.com/shmsync/shmsync/internal/bench/stats"
+	"github.com/shmsync/shmsync/internal/topology"
+)
+
+// Schema is the version of the document; it changes when a field changes
+// its meaning or goes away.
+const Schema = "shmbench/1"
+
+// Document is the JSON form of a report.
+type Document struct {
+	Schema   string           `json:"schema"`
+	Env      host.Environment `json:"env"`
+	Command  []string         `json:"command"`
+	Seed     uint64           `json:"seed"`
+	TimeNs   int64            `json:"time_ns"`
+	WarmupNs int64            `json:"warmup_ns"`
+	Warnings []string         `json:"warnings"`
+	Notes    []string         `json:"notes,omitempty"`
+	Cells    []Cell           `json:"cells"`
+	Bars     []bars.Result    `json:"bars,omitempty"`
+
+	Topology *topology.Topology `json:"topology,omitempty"`
+	Advice   []advice           `json:"advice,omitempty"`
+}
+
+// Cell is the JSON form of a cell and its results.
+type Cell struct {
+	Key      string                    `json:"key"`
+	Scenario string                    `json:"scenario"`
+	Subject  string                    `json:"subject"`
+	Unit     string                    `json:"unit"` // of the main metric
+	Params   map[string]string         `json:"params"`
+	Status   string                    `json:"status"`
+	Reason   string                    `json:"reason,omitempty"`
+	Summary  map[string]stats.Interval `json:"summary,omitempty"` // median and range over the repetitions
+	Ratio    *stats.Interval           `json:"ratio,omitempty"`   // of the main metric, to Ref
+	Ref      string                    `json:"ref,omitempty"`
+	Reps     []Repetition              `json:"reps,omitempty"`
+
+	file string // that it was read from, where that matters
+}
+
+// Repetition is the JSON form of one repetition.
+type Repetition struct {
+	Status  string               `json:"status"`
+	Reason  string               `json:"reason,omitempty"`
+	Metrics map[string]float64   `json:"metrics,omitempty"`
+	Hist    string               `json:"hist,omitempty"` // HdrHistogram V2, compressed, base64; ns times HistDiv
+	HistDiv float64              `json:"hist_div,omitempty"`
+	Workers []bench.WorkerReport `json:"workers,omitempty"`
+	Stacks  string               `json:"stacks,omitempty"`
+
+	Placement *bench.Placement `json:"placement,omitempty"` // of a mem cell
+}
+
+// NewDocument converts a report.
+func NewDocument(r *Run) (*Document, error) {
+	d := &Document{
+		Schema: Schema, Env: r.Env, Command: r.Command, Seed: r.Options.Seed, TimeNs: int64(r.Options.Time),
+		WarmupNs: int64(r.Options.Warmup), Warnings: r.Warnings, Bars: r.Bars, Notes: r.Notes, Topology: r.Topology,
+	}
+	for _, group := range groups(r.Results) {
+		ref := reference(group)
+		for _, res := range group {
+			c, err := newJSONCell(res, ref)
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", res.Cell.Key(), err)
+			}
+			d.Cells = append(d.Cells, c)
+		}
+	}
+	d.Advice = Recommend(d)
+	return d, nil
+}
+
+func newJSONCell(res, ref *bench.Result) (Cell, error) {
+	c := Cell{
+		Key: res.Cell.Key(), Scenario: res.Cell.Scenario.Name, Subject: res.Cell.Subject.Name(), Unit: res.Cell.Scenario.Unit,
+		Params: res.Cell.Params(), Summary: map[string]stats.Interval{},
+	}
+	c.Status, c.Reason = res.Status()
+	for _, m := range res.Metrics() {
+		if vs := res.Values(m); len(vs) > 0 {
+			c.Summary[m] = stats.Summarize(vs)
+		}
+	}
+	if ref != nil {
+		if q, err := stats.RatioInterval(bench.Ratios(res, ref, res.Cell.Scenario.Unit)); err == nil {
+			c.Ratio, c.Ref = &q, ref.Cell.Subject.Name()
+		}
+	}
+	for _, rep := range res.Reps {
+		j := Repetition{Status: rep.Status, Reason: rep.Reason, Metrics: rep.Metrics, Workers: rep.Workers, Stacks: rep.Stacks, Placement: rep.Placement}
+		if rep.Hist != nil {
+			b, err := rep.Hist.EncodeV2()
+			if err != nil {
+				return c, err
+			}
+			j.Hist, j.HistDiv = string(b), rep.Div
+		}
+		c.Reps = append(c.Reps, j)
+	}
+	return c, nil
+}
+
+// WriteJSON renders the document as JSON, with indentation.
+func WriteJSON(w io.Writer, d *Document) error {
+	e := json.NewEncoder(w)
+	e.SetIndent("", "  ")
+	return e.Encode(d)
+}

@@ -1,0 +1,114 @@
+//go:build linux
+
+package report
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/shmsync/shmsync/internal/bench"
+	"github.com/shmsync/shmsync/internal/bench/place"
+	"github.com/shmsync/shmsync/internal/bench/stats"
+)
+
+// oneNode is what there is to say where placement makes no difference.
+const oneNode = "one node with memory: all of it is local, wherever it is asked for"
+
+// writeMem renders the mem cells as one table: the best of each node's CPUs is
+// marked, and what was asked stands beside what was got.
+func writeMem(w io.Writer, rep *Run) {
+	var all []*bench.Result
+	for _, r := range rep.Results {
+		if r.Cell.Mem != nil {
+			all = append(all, r)
+		}
+	}
+	if len(all) == 0 {
+		return
+	}
+	fmt.Fprintf(w, "\nmem  %d MiB of an arena; chase: dependent loads; data: a lock, and %d lines under it\n", all[0].Cell.N, bench.MemTouch)
+	rows := [][]string{{"  CPUs of", "memory", "pages", "chase-ns", "scan-MB/s", "data-ns", "asked", "got"}}
+	for _, r := range all {
+		m := r.Cell.Mem
+		name := fmt.Sprintf("  node %d", m.Node)
+		if r == bestMem(all, m.Node) {
+			name = "*" + name[1:]
+		}
+		status, reason := r.Status()
+		if vs := r.Values("chase-ns"); status == bench.StatusOK && len(vs) > 0 {
+			row := []string{name, m.ShortName(), bench.HugeName(m.Huge)}
+			for _, metric := range []string{"chase-ns", "scan-MB/s", "data-ns"} {
+				row = append(row, formatMetric(metric, stats.Median(r.Values(metric))))
+			}
+			p := placementOf(r)
+			rows = append(rows, append(row, place.JoinInts(p.Nodes), gotText(p)))
+			continue
+		}
+		rows = append(rows, []string{name + " " + m.ShortName() + " " + bench.HugeName(m.Huge), status + ": " + reason})
+	}
+	writeRows(w, rows)
+	if rep.Env.Nodes == 1 {
+		fmt.Fprintln(w, oneNode)
+	}
+}
+
+// bestMem is the result of the least latency for the CPUs of a node, if it has a
+// choice.
+func bestMem(all []*bench.Result, node int) (best *bench.Result) {
+	n := 0
+	for _, r := range all {
+		vs := r.Values("chase-ns")
+		if r.Cell.Mem.Node != node || len(vs) == 0 {
+			continue
+		}
+		n++
+		if best == nil || stats.Median(vs) < stats.Median(best.Values("chase-ns")) {
+			best = r
+		}
+	}
+	if n < 2 {
+		return nil
+	}
+	return best
+}
+
+// placementOf gives the placement of the last repetition that has one.
+func placementOf(r *bench.Result) *bench.Placement {
+	for _, rep := range slices.Backward(r.Reps) {
+		if rep.Placement != nil {
+			return rep.Placement
+		}
+	}
+	return &bench.Placement{Note: "not known"}
+}
+
+// gotText renders where the pages are: the share of each node, and of huge pages.
+func gotText(p *bench.Placement) string {
+	total := p.Gone
+	var nodes []int
+	for node, pages := range p.Got {
+		if n, err := strconv.Atoi(node); err == nil {
+			nodes = append(nodes, n)
+		}
+		total += pages
+	}
+	if len(nodes) == 0 {
+		return "not known"
+	}
+	slices.Sort(nodes)
+	var parts []string
+	for _, n := range nodes {
+		part := strconv.Itoa(n)
+		if pages := p.Got[part]; pages != total {
+			part += fmt.Sprintf(" %.0f%%", 100*float64(pages)/float64(total))
+		}
+		parts = append(parts, part)
+	}
+	if p.Huge > 0 {
+		parts = append(parts, fmt.Sprintf("%d MiB huge", p.Huge>>20))
+	}
+	return strings.Join(parts, ", ")
+}

@@ -1,0 +1,121 @@
+//go:build linux
+
+package report
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/shmsync/shmsync/internal/bench"
+	"github.com/shmsync/shmsync/internal/bench/stats"
+)
+
+// htmlGroup are cells that can be compared.
+type htmlGroup struct {
+	Label  string
+	Unit   string
+	Better string
+	Scale  string    // from where to where the bars go, if not from 0
+	Marks  []float64 // of the scale, in percent
+	Bars   []htmlBar
+}
+
+// htmlBar is a cell as a bar: the median, with the range of the repetitions.
+type htmlBar struct {
+	Name, Value, Range, Ratio string
+	Ours                      bool
+	Width, Lo, Span           float64 // in percent of the scale
+}
+
+func newGroup(sc *bench.Scenario, label string, cells []*Cell) htmlGroup {
+	g := htmlGroup{Label: label, Unit: sc.Unit, Better: better(sc)}
+	slices.SortStableFunc(cells, func(a, b *Cell) int {
+		if sc.Higher {
+			a, b = b, a
+		}
+		return cmp.Compare(stats.Median(a.Values(sc.Unit)), stats.Median(b.Values(sc.Unit)))
+	})
+	var all []stats.Interval
+	for _, c := range cells {
+		all = append(all, stats.Summarize(c.Values(sc.Unit)))
+	}
+	scale := scaleOf(all)
+	g.Scale, g.Marks = scale.label(sc.Unit), scale.marks()
+	for i, c := range cells {
+		v := all[i]
+		b := htmlBar{
+			Name: c.name(), Ours: c.ours(), Value: formatMetric(sc.Unit, v.Center),
+			Range: formatMetric(sc.Unit, v.Lo) + " to " + formatMetric(sc.Unit, v.Hi),
+			Width: scale.at(v.Center), Lo: scale.at(v.Lo), Span: scale.at(v.Hi) - scale.at(v.Lo),
+		}
+		if c.Ratio != nil {
+			b.Ratio = formatRatio(c.Ratio.Center) + " × " + c.Ref
+		}
+		g.Bars = append(g.Bars, b)
+	}
+	return g
+}
+
+func better(sc *bench.Scenario) string {
+	if sc.Higher {
+		return "more is better"
+	}
+	return "less is better"
+}
+
+// manyTimes is how far apart the medians of a group may be for bars from 0: beyond, those
+// of the quick would not be seen beside those of the slow.
+const manyTimes = 20
+
+// barScale is where figures are on bars: from 0 to hi, or by their logarithm from lo on.
+type barScale struct{ lo, hi float64 }
+
+// scaleOf chooses the scale of some medians and their ranges.
+func scaleOf(all []stats.Interval) barScale {
+	least, most, hi := math.Inf(1), 0.0, 0.0
+	for _, v := range all {
+		hi = math.Max(hi, v.Hi)
+		if v.Center > 0 {
+			least, most = math.Min(least, v.Center), math.Max(most, v.Center)
+		}
+	}
+	if most <= manyTimes*least {
+		return barScale{hi: hi}
+	}
+	// The shortest bar is seen, too: it does not end where the scale begins.
+	return barScale{math.Pow(10, math.Floor(math.Log10(least/1.25))), math.Pow(10, math.Ceil(math.Log10(hi)))}
+}
+
+// at is where a value is, in percent.
+func (s barScale) at(v float64) float64 {
+	switch {
+	case s.hi <= 0:
+		return 0
+	case s.lo == 0:
+		return 100 * v / s.hi
+	case v <= s.lo:
+		return 0
+	}
+	return 100 * math.Log10(v/s.lo) / math.Log10(s.hi/s.lo)
+}
+
+// label says what the scale is where it is not the usual one.
+func (s barScale) label(unit string) string {
+	if s.lo == 0 {
+		return ""
+	}
+	return fmt.Sprintf("logarithmic from %s to %s, lines at each power of ten", formatMetric(unit, s.lo), formatMetric(unit, s.hi))
+}
+
+// marks are the powers of ten within a logarithmic scale.
+func (s barScale) marks() (list []float64) {
+	if s.lo == 0 {
+		return nil
+	}
+	for v := s.lo * 10; v < s.hi*0.99; v *= 10 {
+		list = append(list, s.at(v))
+	}
+	return list
+}

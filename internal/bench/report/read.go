@@ -1,0 +1,79 @@
+//go:build linux
+
+package report
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+
+	"github.com/shmsync/shmsync/internal/bench"
+)
+
+// ReadDocument reads what --out wrote, and refuses what it did not.
+func ReadDocument(name string) (*Document, error) {
+	b, err := os.ReadFile(name)
+	if err != nil {
+		return nil, err
+	}
+	var head struct {
+		Schema string `json:"schema"`
+	}
+	switch err := json.Unmarshal(b, &head); {
+	case len(bytes.TrimSpace(b)) == 0 || errors.Is(err, io.ErrUnexpectedEOF) || err != nil && b[0] == '{':
+		return nil, fmt.Errorf("%s is cut short, or not JSON: %v", name, err)
+	case err != nil || head.Schema == "":
+		return nil, fmt.Errorf("%s is no result file of shmbench; --out writes one", name)
+	case head.Schema != Schema:
+		return nil, fmt.Errorf("%s has schema %q, this shmbench reads %q", name, head.Schema, Schema)
+	}
+	d := new(Document)
+	if err := json.Unmarshal(b, d); err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	if len(d.Cells) == 0 {
+		return nil, fmt.Errorf("%s has no cells", name)
+	}
+	for i := range d.Cells {
+		if c := &d.Cells[i]; c.Unit == "" || c.Key == "" {
+			return nil, fmt.Errorf("%s: cell %d has no key, or no unit", name, i)
+		}
+	}
+	return d, nil
+}
+
+// Values lists a metric over the repetitions that went well.
+func (c *Cell) Values(metric string) []float64 {
+	var vs []float64
+	for _, r := range c.Reps {
+		if v, ok := r.Metrics[metric]; ok && r.Status == bench.StatusOK {
+			vs = append(vs, v)
+		}
+	}
+	return vs
+}
+
+// pooled merges the histograms of all repetitions; div is what their values are to be
+// divided by. It is nil if there are none.
+func (c *Cell) pooled() (h *hdrhistogram.Histogram, div float64, err error) {
+	for _, r := range c.Reps {
+		if r.Hist == "" {
+			continue
+		}
+		one, err := hdrhistogram.Decode([]byte(r.Hist))
+		if err != nil {
+			return nil, 0, fmt.Errorf("%s: %w", c.Key, err)
+		}
+		if h == nil {
+			h, div = one, r.HistDiv
+			continue
+		}
+		h.Merge(one)
+	}
+	return h, max(div, 1), nil
+}

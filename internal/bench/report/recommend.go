@@ -1,0 +1,263 @@
+//go:build linux
+
+package report
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/shmsync/shmsync/internal/bench"
+	"github.com/shmsync/shmsync/internal/bench/host"
+	"github.com/shmsync/shmsync/internal/bench/stats"
+)
+
+// What an advice comes to.
+const (
+	adviceDo       = "do"
+	adviceAsIs     = "as it is"      // measured, and nothing is to be changed
+	adviceNone     = "no preference" // measured, and nothing is better
+	adviceUnknown  = "not measured"
+	adviceWithheld = "withheld"
+)
+
+// advice is what a rule says.
+type advice struct {
+	Rule     string          `json:"rule"`
+	About    string          `json:"about"`
+	Verdict  string          `json:"verdict"`
+	Text     string          `json:"text"`
+	Do       []string        `json:"do,omitempty"`       // options and commands
+	Evidence []string        `json:"evidence,omitempty"` // figures, and the cells they are of
+	Effect   *stats.Interval `json:"effect,omitempty"`   // how many times better, unless Unit says something else
+	Unit     string          `json:"unit,omitempty"`
+}
+
+// Command is the one that measures what was not.
+func (a advice) Command() string { return strings.TrimPrefix(a.Text, measureIt) }
+
+const measureIt = "measure it: "
+
+// rule is one of R1 to R10.
+type rule struct {
+	id, about string
+	measure   string // the command that measures what it needs
+	judge     func(d *Document) *advice
+}
+
+// rules in the order of reports. Each judges by the cells of a document and the topology
+// in it, and by nothing else; nil says that what it needs was not measured.
+var rules = []rule{
+	{"R1", "spinning", "shmbench handoff", adviseSpin},
+	{"R2", "where processes run", "shmbench matrix", adviseColocate},
+	{"R3", "node of the arena", "shmbench mem", adviseNode},
+	{"R4", "interleaving", "shmbench mem", adviseInterleave},
+	{"R5", "huge pages", "shmbench mem --huge none,thp,2M", adviseHuge},
+	{"R6", "NUMA-aware locks", "shmbench lock --threads 1,8", adviseCohort},
+	{"R7", "RWMutex or Mutex", "shmbench rw --prim 'shmsync:*'", adviseRW},
+	{"R8", "number of stripes", "shmbench multi --keys 1:1024:*4", adviseStripes},
+	{"R9", "batches", "shmbench queue --batch 1,16", adviseBatch},
+	{"R10", "news of deaths", "shmbench crash", adviseDeath},
+}
+
+// Recommend applies all rules.
+func Recommend(d *Document) []advice {
+	var all []advice
+	if why := noTiming(d); len(why) > 0 {
+		all = append(all, advice{Rule: "R0", About: "trust in figures", Verdict: adviceWithheld,
+			Text: "no advice on times: the figures show that things work, and not how fast", Evidence: why})
+		return append(all, hygiene(d)...)
+	}
+	for _, r := range rules {
+		a := r.judge(d)
+		if a == nil {
+			a = &advice{Verdict: adviceUnknown, Text: measureIt + r.measure}
+		}
+		a.Rule, a.About = r.id, r.about
+		all = append(all, *a)
+	}
+	return append(all, hygiene(d)...)
+}
+
+// noTiming is R0: why the figures of a document are no ground for advice on times.
+func noTiming(d *Document) (why []string) {
+	e := d.Env
+	if host.Emulated(e.CPU) {
+		why = append(why, fmt.Sprintf("the CPU is emulated: %s", e.CPU))
+	}
+	cpus := e.CPUs // those to use; the load is of all
+	if d.Topology != nil {
+		cpus = len(d.Topology.CPUs)
+	}
+	if cpus > 0 && e.Load/float64(cpus) > host.MostLoad {
+		why = append(why, fmt.Sprintf("others ran here: load average %.2f on %d CPUs when it began", e.Load, cpus))
+	}
+	if e.Steal > host.MostSteal {
+		why = append(why, fmt.Sprintf("the hypervisor took %.1f %% of the time", 100*e.Steal))
+	}
+	if e.Throttled > 0 {
+		why = append(why, fmt.Sprintf("the cgroup's quota stopped the run %d times", e.Throttled))
+	}
+	pinned, placed := false, false
+	for i := range d.Cells {
+		place, ok := d.Cells[i].Params["place"]
+		placed = placed || ok
+		pinned = pinned || ok && place != bench.PlaceAny
+	}
+	if placed && !pinned {
+		why = append(why, "no cell was pinned: --place any")
+	}
+	return why
+}
+
+// find gives the cells of a scenario that were measured well and satisfy all conditions.
+func (d *Document) find(scenario string, conditions ...func(*Cell) bool) (list []*Cell) {
+next:
+	for i := range d.Cells {
+		c := &d.Cells[i]
+		if c.Scenario != scenario || len(c.Values(c.Unit)) == 0 || c.Status != bench.StatusOK {
+			continue
+		}
+		for _, ok := range conditions {
+			if !ok(c) {
+				continue next
+			}
+		}
+		list = append(list, c)
+	}
+	return list
+}
+
+// Conditions of find.
+func by(subject string) func(*Cell) bool {
+	return func(c *Cell) bool { return c.Subject == subject }
+}
+
+func with(param, value string) func(*Cell) bool {
+	return func(c *Cell) bool { return c.Params[param] == value }
+}
+
+// alike tells cells that differ in the given parameters at most.
+func alike(a *Cell, but ...string) func(*Cell) bool {
+	return func(c *Cell) bool { return c.Scenario == a.Scenario && c.group(but...) == a.group(but...) }
+}
+
+// best gives the cell of the largest or smallest median; nil of none.
+func best(cells []*Cell, metric string) *Cell {
+	var top *Cell
+	for _, c := range cells {
+		if len(c.Values(metric)) == 0 {
+			continue
+		}
+		if top == nil || (stats.Median(c.Values(metric)) > stats.Median(top.Values(metric))) == bench.BetterHigher[metric] {
+			top = c
+		}
+	}
+	return top
+}
+
+// byRound gives a metric of the repetitions that have it, by their numbers.
+func (c *Cell) byRound(metric string) map[int]float64 {
+	m := map[int]float64{}
+	for i, r := range c.Reps {
+		if v, ok := r.Metrics[metric]; ok && r.Status == bench.StatusOK {
+			m[i] = v
+		}
+	}
+	return m
+}
+
+// gain is how many times better a is than b in a metric, round by round, where more is
+// better if BetterHigher says so.
+func gain(a, b *Cell, metric string) (stats.Interval, error) {
+	x, y := b.byRound(metric), a.byRound(metric)
+	if bench.BetterHigher[metric] {
+		x, y = y, x
+	}
+	return roundRatio(x, y)
+}
+
+// roundRatio divides what two have in the same rounds.
+func roundRatio(x, y map[int]float64) (stats.Interval, error) {
+	var rs []float64
+	for i := range x {
+		if v, ok := y[i]; ok && v != 0 {
+			rs = append(rs, x[i]/v)
+		}
+	}
+	slices.Sort(rs) // maps have no order
+	return stats.RatioInterval(rs)
+}
+
+// fewest is how many rounds an advice needs: two repetitions agree by chance.
+const fewest = 3
+
+// sure tells an effect of at least a size whose interval does not reach 1.
+func sure(q stats.Interval, least float64) bool {
+	return q.N >= fewest && q.Center >= least && q.Lo > 1
+}
+
+// figure of a cell for evidence: its median, range and key.
+func (c *Cell) evidence(metric string) string {
+	vs := c.Values(metric)
+	if len(vs) == 0 {
+		return c.Key + ": no " + metric
+	}
+	v := stats.Summarize(vs)
+	return fmt.Sprintf("%s %s [%s..%s] n=%d  %s", metric, formatMetric(metric, v.Center), formatMetric(metric, v.Lo), formatMetric(metric, v.Hi), v.N, c.Key)
+}
+
+// effect writes a ratio with its interval and what that is.
+func effectText(q stats.Interval) string {
+	return fmt.Sprintf("%s× [%s..%s] (%s of %d)", formatRatio(q.Center), formatRatio(q.Lo), formatRatio(q.Hi), q.Kind, q.N)
+}
+
+// WriteAdvice renders advice for people. What was not measured comes last, in a line.
+func WriteAdvice(w io.Writer, all []advice) {
+	if len(all) == 0 {
+		return
+	}
+	fmt.Fprintln(w, "\nrecommendations")
+	var unknown []string
+	for _, a := range all {
+		if a.Verdict == adviceUnknown {
+			unknown = append(unknown, fmt.Sprintf("%s %s (%s)", a.Rule, a.About, a.Command()))
+			continue
+		}
+		head := fmt.Sprintf("  %-3s %s: ", a.Rule, a.About)
+		if a.Verdict != adviceDo {
+			head += a.Verdict + ": "
+		}
+		writeWrapped(w, head, "      ", a.Text)
+		if a.Effect != nil && a.Unit == "" {
+			fmt.Fprintln(w, cut("      effect: "+effectText(*a.Effect)))
+		}
+		for _, line := range a.Do {
+			writeWrapped(w, "      → ", "        ", line)
+		}
+		for _, line := range a.Evidence {
+			writeWrapped(w, "      · ", "        ", line)
+		}
+	}
+	if len(unknown) > 0 {
+		writeWrapped(w, "  not measured: ", "      ", strings.Join(unknown, ", "))
+	}
+}
+
+// writeWrapped writes words in lines that fit a table.
+func writeWrapped(w io.Writer, head, indent, text string) {
+	line, empty := head, true
+	for word := range strings.FieldsSeq(text) {
+		if !empty && len([]rune(line))+1+len([]rune(word)) > TableWidth {
+			fmt.Fprintln(w, line)
+			line, empty = indent, true
+		}
+		if !empty {
+			line += " "
+		}
+		line += word
+		empty = false
+	}
+	fmt.Fprintln(w, cut(line))
+}

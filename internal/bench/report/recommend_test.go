@@ -1,0 +1,491 @@
+//go:build linux
+
+package report
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/shmsync/shmsync/internal/bench"
+	"github.com/shmsync/shmsync/internal/bench/host"
+	"github.com/shmsync/shmsync/internal/topology"
+	"github.com/shmsync/shmsync/internal/topology/topotest"
+)
+
+func mustRead(t *testing.T, name string) []byte {
+	t.Helper()
+	b, err := os.ReadFile(name)
+	require.NoError(t, err)
+	return b
+}
+
+// synthetic is a document of a quiet host without cells.
+func synthetic(t *testing.T, tree string) *Document {
+	t.Helper()
+	top := topotest.Host(t, tree)
+	return &Document{Schema: Schema, Topology: top, Command: []string{"shmbench"},
+		Env: host.Environment{CPU: "bare metal", CPUs: len(top.CPUs), Used: top.IDs(), Nodes: len(top.Nodes)}}
+}
+
+// add gives a document a cell: values of its metrics by round.
+func (d *Document) add(scenario, subject string, params map[string]string, metrics map[string][]float64) {
+	sc := bench.ScenarioByName(scenario)
+	unit := map[string]string{"mem": memChaseMetric}[scenario]
+	if sc != nil {
+		unit = sc.Unit
+	}
+	by, prim, _ := strings.Cut(subject, ":")
+	named := map[string]string{"by": by, "prim": prim}
+	for k, v := range params {
+		named[k] = v
+	}
+	c := Cell{Key: scenario + "/" + bench.JoinParams(named), Scenario: scenario, Subject: subject, Unit: unit, Params: params, Status: bench.StatusOK}
+	for name, values := range metrics {
+		for i, v := range values {
+			for len(c.Reps) <= i {
+				c.Reps = append(c.Reps, Repetition{Status: bench.StatusOK, Metrics: map[string]float64{}})
+			}
+			c.Reps[i].Metrics[name] = v
+		}
+	}
+	d.Cells = append(d.Cells, c)
+}
+
+// syntheticMatrix has a matrix of all CPUs of a recorded host.
+func syntheticMatrix(t *testing.T, tree string, rounds int, of func(a, b, round int) float64) *Document {
+	t.Helper()
+	d := synthetic(t, tree)
+	for _, a := range d.Topology.IDs() {
+		for _, b := range d.Topology.IDs() {
+			if a == b {
+				continue
+			}
+			var vs []float64
+			for i := range rounds {
+				vs = append(vs, of(a, b, i))
+			}
+			d.add("matrix", "go:one-line", map[string]string{"place": topology.JoinCPUs([]int{a, b})}, map[string][]float64{"p50-ns": vs})
+		}
+	}
+	return d
+}
+
+// about gives n values within a share of v.
+func about(rng *rand.Rand, v, share float64, n int) (list []float64) {
+	for range n {
+		list = append(list, v*(1+share*(2*rng.Float64()-1)))
+	}
+	return list
+}
+
+func adviceOf(t *testing.T, d *Document, rule string) advice {
+	t.Helper()
+	for _, a := range Recommend(d) {
+		if a.Rule == rule {
+			return a
+		}
+	}
+	require.Failf(t, "no advice", "%s: %+v", rule, Recommend(d))
+	return advice{}
+}
+
+// R0: a host that is emulated or busy hears nothing about times, and all about itself.
+func TestNoAdviceOnTimesUnderNoise(t *testing.T) {
+	far := func(a, b, _ int) float64 { return map[bool]float64{true: 50, false: 500}[a%4/2 == b%4/2] }
+	for name, c := range map[string]struct {
+		spoil func(*Document)
+		why   string
+	}{
+		"emulated":  {func(d *Document) { d.Env.CPU = "QEMU TCG CPU version 2.5+" }, "emulated"},
+		"busy":      {func(d *Document) { d.Env.Load = 0.6 * float64(d.Env.CPUs) }, "load average 4.80 on 8 CPUs"},
+		"stolen":    {func(d *Document) { d.Env.Steal = 0.02 }, "hypervisor took 2.0 %"},
+		"throttled": {func(d *Document) { d.Env.Throttled = 3 }, "quota stopped the run 3 times"},
+		"unpinned": {func(d *Document) {
+			for i := range d.Cells {
+				d.Cells[i].Params["place"] = bench.PlaceAny
+			}
+		}, "no cell was pinned"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := syntheticMatrix(t, "two-socket", 6, far)
+			d.Env.NUMABalance = true
+			require.Equal(t, adviceDo, adviceOf(t, d, "R2").Verdict, "before")
+			c.spoil(d)
+			all := Recommend(d)
+			require.Equal(t, "R0", all[0].Rule)
+			require.Equal(t, adviceWithheld, all[0].Verdict)
+			require.Contains(t, strings.Join(all[0].Evidence, "\n"), c.why)
+			for _, a := range all[1:] {
+				require.Equal(t, "R11", a.Rule, "nothing about times: %+v", a)
+			}
+			require.Greater(t, len(all), 1, "the host's settings are another matter")
+		})
+	}
+}
+
+// The load is of all CPUs, also for a process that may use one.
+func TestLoadIsOfAllCPUs(t *testing.T) {
+	d := syntheticMatrix(t, "two-socket", 3, func(_, _, _ int) float64 { return 100 })
+	d.Env.CPUs, d.Env.Load = 1, 1.5
+	require.Empty(t, noTiming(d))
+	d.Topology = nil
+	require.NotEmpty(t, noTiming(d))
+}
+
+// R2 on matrices that are clear, flat, overlapping, noisy, lopsided and hybrid.
+func TestColocation(t *testing.T) {
+	rng := rand.New(rand.NewPCG(7, 7))
+	noise := func(v, share float64) float64 { return v * (1 + share*(2*rng.Float64()-1)) }
+	twoSocket := func(a, b int) bool { return a%4/2 == b%4/2 }
+	for _, c := range []struct {
+		name, tree string
+		of         func(a, b, round int) float64
+		verdict    string
+		text       []string
+	}{
+		{"disjoint", "two-socket", func(a, b, _ int) float64 {
+			return noise(map[bool]float64{true: 92, false: 310}[twoSocket(a, b)], 0.05)
+		}, adviceDo, []string{"within one last-level cache", "CPUs 0-1,4-5", "across"}},
+		{"the second is nearer", "two-socket", func(a, b, _ int) float64 {
+			if !twoSocket(a, b) {
+				return noise(310, 0.02)
+			}
+			return noise(map[bool]float64{true: 60, false: 92}[a%4 >= 2], 0.02)
+		}, adviceDo, []string{"CPUs 2-3,6-7"}},
+		{"flat", "two-socket", func(a, b, _ int) float64 { return noise(100, 0.05) }, adviceNone, []string{"less than 1.3"}},
+		{"small step", "two-socket", func(a, b, _ int) float64 {
+			return noise(map[bool]float64{true: 100, false: 120}[twoSocket(a, b)], 0.01)
+		}, adviceNone, []string{"less than 1.3"}},
+		{"overlapping", "two-socket", func(a, b, round int) float64 {
+			return map[bool]float64{true: 100, false: 150}[twoSocket(a, b)] * (1 + 0.4*float64(round%3)) // all drift, by more than they differ
+		}, adviceNone, nil},
+		{"noisy", "two-socket", func(a, b, round int) float64 {
+			quiet := map[bool]float64{true: 100, false: 150}[twoSocket(a, b)]
+			if round%2 == 0 == twoSocket(a, b) {
+				return quiet * 3 // somebody else ran just then
+			}
+			return quiet
+		}, adviceNone, nil},
+		{"nodes of a package", "nps4", func(a, b, _ int) float64 {
+			switch {
+			case a/2 == b/2:
+				return noise(25, 0.05)
+			case a/4 == b/4:
+				return noise(110, 0.05)
+			}
+			return noise(120, 0.05)
+		}, adviceDo, []string{"within one last-level cache", "across"}},
+		{"caches make no difference, nodes do", "nps4", func(a, b, _ int) float64 {
+			return noise(map[bool]float64{true: 60, false: 200}[a/4 == b/4], 0.03)
+		}, adviceDo, []string{"within one NUMA node"}},
+		{"hybrid", "hybrid", func(a, b, _ int) float64 {
+			kind := func(c int) int {
+				return map[bool]int{true: 0, false: 1}[c < 4] + map[bool]int{true: 1, false: 0}[c > 7]
+			}
+			if kind(a) == kind(b) {
+				return noise(35, 0.04)
+			}
+			return noise(90, 0.04)
+		}, adviceDo, []string{"within one measured cluster"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			a := adviceOf(t, syntheticMatrix(t, c.tree, 8, c.of), "R2")
+			require.Equal(t, c.verdict, a.Verdict, a.Text)
+			for _, text := range c.text {
+				require.Contains(t, a.Text, text)
+			}
+			if c.verdict == adviceDo {
+				require.GreaterOrEqual(t, a.Effect.Center, farther)
+				require.Greater(t, a.Effect.Lo, 1.0)
+				require.Equal(t, 8, a.Effect.N)
+				require.NotEmpty(t, a.Do)
+			}
+			require.NotEmpty(t, a.Evidence)
+		})
+	}
+}
+
+// Threads of one core are near, and no place for two processes that spin.
+func TestColocationLeavesSiblingsOut(t *testing.T) {
+	d := syntheticMatrix(t, "two-socket", 6, func(a, b, _ int) float64 {
+		if a%4 == b%4 {
+			return 15
+		}
+		return 100
+	})
+	require.Equal(t, adviceNone, adviceOf(t, d, "R2").Verdict)
+}
+
+func TestDirectionsThatDiffer(t *testing.T) {
+	d := syntheticMatrix(t, "nps4", 6, func(a, b, round int) float64 {
+		if a == 2 && b == 9 {
+			return 300 + float64(round)
+		}
+		return 100 + float64(round)
+	})
+	a := adviceOf(t, d, "R2")
+	require.Contains(t, strings.Join(a.Evidence, "\n"), "from CPU 2 to 9 takes 2.95× [2.")
+	require.NotContains(t, strings.Join(a.Evidence, "\n"), "from CPU 9 to 2")
+}
+
+func TestOnePairIsNoChoice(t *testing.T) {
+	d := synthetic(t, "two-socket")
+	d.add("matrix", "go:one-line", map[string]string{"place": "0+1"}, map[string][]float64{"p50-ns": {50, 51, 52}})
+	a := adviceOf(t, d, "R2")
+	require.Equal(t, adviceNone, a.Verdict)
+	require.Contains(t, a.Text, "one pair of CPUs was measured (0-1)")
+}
+
+func TestSpinAdvice(t *testing.T) {
+	d := synthetic(t, "two-socket")
+	cell := map[string]string{"place": bench.PlaceCross, "gap": "1.5ms"}
+	d.add("wake", "shmsync:futex", cell, map[string][]float64{"p50-ns": {31e3, 30e3, 32e3}, "waker-p50-ns": {14e3, 14e3, 14e3}})
+	d.add("wake", "shmsync:futex", map[string]string{"place": bench.PlaceSame, "gap": "1.5ms"}, map[string][]float64{"p50-ns": {2e3, 2e3, 2e3}, "waker-p50-ns": {1e3, 1e3, 1e3}})
+	a := adviceOf(t, d, "R1")
+	require.Equal(t, adviceDo, a.Verdict)
+	require.Contains(t, a.Do[0], "Spin: 45 * time.Microsecond")
+	require.InDelta(t, 45e3, a.Effect.Center, 1)
+	require.Equal(t, "ns", a.Unit)
+
+	// Who has not slept yet was not woken.
+	awake := map[string]string{"place": bench.PlaceCross, "gap": "0"}
+	d.add("wake", "shmsync:futex", awake, map[string][]float64{"p50-ns": {300, 300, 300}, "waker-p50-ns": {100, 100, 100}, "slept": {0.05, 0.05, 0.06}})
+	require.Contains(t, adviceOf(t, d, "R1").Do[0], "Spin: 45 * time.Microsecond")
+
+	// What spinning costs a crowd is evidence.
+	for spin, ops := range map[string]float64{"auto": 1e6, "0": 1.5e6, "20us": 0.8e6} {
+		d.add("oversub", "shmsync:mutex", map[string]string{"load": "4", "spin": spin, "cs": "1us"}, map[string][]float64{"ops/s": {ops, 1.01 * ops, 0.99 * ops}})
+	}
+	require.Contains(t, strings.Join(adviceOf(t, d, "R1").Evidence, "\n"), "with 4 workers for each CPU, spin=0 lets through 1.50× [")
+
+	noisy := synthetic(t, "two-socket")
+	noisy.add("wake", "shmsync:futex", cell, map[string][]float64{"p50-ns": {31e3, 80e3, 200e3}, "waker-p50-ns": {14e3, 14e3, 14e3}})
+	require.Equal(t, adviceNone, adviceOf(t, noisy, "R1").Verdict)
+}
+
+func mem(policy, node, huge string) map[string]string {
+	return map[string]string{"mem": policy, "node": node, "huge": huge}
+}
+
+func TestMemoryAdvice(t *testing.T) {
+	rng := rand.New(rand.NewPCG(8, 8))
+	place := func(d *Document, policy, node string, chase, scan float64) {
+		d.add("mem", "shmsync:arena", mem(policy, node, "none"), map[string][]float64{memChaseMetric: about(rng, chase, 0.01, 6), memScanMetric: about(rng, scan, 0.01, 6)})
+	}
+	d := synthetic(t, "two-socket")
+	d.Env.Used = []int{0, 2, 3, 6} // one CPU of node 0, three of node 1
+	for _, m := range []struct {
+		policy, node string
+		chase, scan  float64
+	}{
+		{"bind:0", "0", 90, 12e3}, {"bind:0", "1", 140, 7e3}, {"bind:1", "0", 140, 7e3}, {"bind:1", "1", 90, 12e3},
+		{"interleave:0-1", "0", 115, 9e3}, {"interleave:0-1", "1", 115, 9e3},
+	} {
+		place(d, m.policy, m.node, m.chase, m.scan)
+	}
+	a := adviceOf(t, d, "R3")
+	require.Equal(t, adviceDo, a.Verdict, a.Text)
+	require.Contains(t, a.Text, "on node 1")
+	require.InDelta(t, (90+3*140)/(140+3*90.0), a.Effect.Center, 0.03)
+	require.Len(t, a.Evidence, 4)
+
+	// The same host, used evenly: no node is better.
+	d.Env.Used = d.Topology.IDs()
+	require.Equal(t, adviceNone, adviceOf(t, d, "R3").Verdict)
+
+	// The slowest node scans faster, and waits no longer than for a remote load.
+	a = adviceOf(t, d, "R4")
+	require.Equal(t, adviceDo, a.Verdict, a.Text)
+	require.InDelta(t, 9.0/7, a.Effect.Center, 0.03)
+	for i := range d.Cells {
+		if c := &d.Cells[i]; c.Params["mem"] == "interleave:0-1" {
+			for _, r := range c.Reps {
+				r.Metrics[memChaseMetric] *= 2
+			}
+		}
+	}
+	require.Equal(t, adviceNone, adviceOf(t, d, "R4").Verdict, "single loads would suffer")
+
+	require.Equal(t, adviceUnknown, adviceOf(t, d, "R5").Verdict, "no other pages were measured")
+	d.add("mem", "shmsync:arena", mem("bind:0", "0", "2M"), map[string][]float64{memChaseMetric: about(rng, 60, 0.01, 6)})
+	a = adviceOf(t, d, "R5")
+	require.Equal(t, adviceDo, a.Verdict)
+	require.Contains(t, a.Do[0], "vm.nr_hugepages")
+	require.InDelta(t, 1.5, a.Effect.Center, 0.05)
+}
+
+// A node that only some CPUs were measured to is not compared with one that all were.
+func TestNodesThatWereNotMeasuredFromAll(t *testing.T) {
+	d := synthetic(t, "two-socket")
+	for _, node := range []string{"0", "1"} {
+		d.add("mem", "shmsync:arena", mem("bind:0", node, "none"), map[string][]float64{memChaseMetric: {100, 101, 102}})
+	}
+	d.add("mem", "shmsync:arena", mem("bind:1", "1", "none"), map[string][]float64{memChaseMetric: {10, 11, 12}})
+	require.Equal(t, adviceNone, adviceOf(t, d, "R3").Verdict)
+}
+
+func TestCohortAdvice(t *testing.T) {
+	crowd := map[string]string{"cs": "100ns", "think": "100ns", "place": bench.PlaceCross, "procs": "2", "threads": "8"}
+	for _, c := range []struct {
+		name             string
+		gain, tail, fair float64
+		verdict, text    string
+	}{
+		{"gains", 1.5, 1.2, 0.95, adviceDo, "use mutex-cohort for locks with 16 contenders"},
+		{"gains little", 1.05, 1, 1, adviceNone, "gains less than 10 %"},
+		{"loses", 0.7, 1, 1, adviceNone, "gains less than 10 %"},
+		{"slow tail", 1.5, 3, 1, adviceNone, "take 3 times as long"},
+		{"unfair", 1.5, 1, 0.5, adviceNone, "Jain's index is 0.50"},
+	} {
+		d := synthetic(t, "two-socket")
+		d.add("lock", "shmsync:mutex", crowd, map[string][]float64{"ops/s": {1e6, 1.01e6, 1.02e6}, "p99-ns": {1e4, 1e4, 1e4}, "jain": {1, 1, 1}})
+		d.add("lock", "shmsync:mutex-cohort", crowd, map[string][]float64{"ops/s": {c.gain * 1e6, c.gain * 1.01e6, c.gain * 1.02e6},
+			"p99-ns": {c.tail * 1e4, c.tail * 1e4, c.tail * 1e4}, "jain": {c.fair, c.fair, c.fair}})
+		a := adviceOf(t, d, "R6")
+		require.Equal(t, c.verdict, a.Verdict, c.name)
+		require.Contains(t, a.Text, c.text)
+	}
+}
+
+func TestReaderAdvice(t *testing.T) {
+	d := synthetic(t, "two-socket")
+	for _, line := range []struct {
+		read    string
+		rwmutex float64
+	}{{"50", 0.6e6}, {"90", 1.3e6}, {"99", 4e6}} {
+		p := map[string]string{"read": line.read, "cs": "1us", "procs": "2"}
+		d.add("rw", "shmsync:mutex", p, map[string][]float64{"ops/s": {1e6, 1e6, 1e6}})
+		d.add("rw", "shmsync:rwmutex", p, map[string][]float64{"ops/s": {line.rwmutex, 1.01 * line.rwmutex, 0.99 * line.rwmutex}})
+	}
+	a := adviceOf(t, d, "R7")
+	require.Equal(t, adviceDo, a.Verdict)
+	require.Contains(t, a.Text, "pays from 90 % reads on, and not at 50 %")
+	require.Len(t, a.Evidence, 3)
+
+	d = synthetic(t, "two-socket")
+	p := map[string]string{"read": "99", "cs": "0"}
+	d.add("rw", "shmsync:mutex", p, map[string][]float64{"ops/s": {1e6, 1e6, 1e6}})
+	d.add("rw", "shmsync:rwmutex", p, map[string][]float64{"ops/s": {0.5e6, 0.5e6, 0.5e6}})
+	require.Contains(t, adviceOf(t, d, "R7").Text, "use a Mutex even at 99 % reads")
+}
+
+func TestStripeAndBatchAdvice(t *testing.T) {
+	d := synthetic(t, "two-socket")
+	for keys, ops := range map[string]float64{"1": 1e6, "16": 3e6, "64": 4e6, "1024": 4.05e6} {
+		d.add("multi", "shmsync:multilock", map[string]string{"keys": keys, "skew": "zipf"}, map[string][]float64{"ops/s": {ops, 1.002 * ops, 0.998 * ops}})
+	}
+	a := adviceOf(t, d, "R8")
+	require.Equal(t, adviceDo, a.Verdict)
+	require.Contains(t, a.Text, "64 stripes")
+	require.Contains(t, a.Text, "more gain less than 3 %")
+
+	for batch, ops := range map[string]float64{"1": 4.1e6, "16": 9.8e6} {
+		d.add("queue", "shmsync:queue", map[string]string{"batch": batch, "capacity": "64"}, map[string][]float64{"ops/s": {ops, 1.01 * ops, 0.99 * ops}})
+	}
+	a = adviceOf(t, d, "R9")
+	require.Equal(t, adviceDo, a.Verdict)
+	require.Contains(t, a.Text, "move 16 items at a time: 4.10M → 9.80M")
+}
+
+func TestDeathAdvice(t *testing.T) {
+	d := synthetic(t, "two-socket")
+	p := map[string]string{"place": bench.PlaceCross, "kills": "60"}
+	d.add("crash", "shmsync:mutex", p, map[string][]float64{"p50-ns": {1e5, 1e5, 1e5}, "max-ns": {4e5, 4e5, 5e5}})
+	d.add("crash", "shmsync:mutex-norobust", p, map[string][]float64{"p50-ns": {1e6, 1e6, 1e6}, "max-ns": {2e6, 2e6, 2e6}})
+	a := adviceOf(t, d, "R10")
+	require.Equal(t, adviceAsIs, a.Verdict)
+	require.Contains(t, a.Text, "p50 100µs, max 500µs")
+	require.Contains(t, strings.Join(a.Evidence, "\n"), "without the kernel's robust list: p50 1ms")
+}
+
+// R11 names what to do on recorded hosts.
+func TestHygiene(t *testing.T) {
+	for tree, want := range map[string][]string{
+		"two-socket": nil,
+		"asymmetric": {"echo 0,4 > cpuset.mems", "time of 1.50 CPUs"},
+		"memoryless": {"never node 2", "name node 1"},
+		"hybrid":     {"taskset -c 0-3"},
+		"cpuless":    nil,
+		"nps4":       nil,
+	} {
+		d := synthetic(t, tree)
+		text := fmt.Sprint(hygiene(d))
+		for _, w := range want {
+			require.Contains(t, text, w, tree)
+		}
+		require.Equal(t, len(want) == 0, len(hygiene(d)) == 0, tree)
+	}
+	d := synthetic(t, "two-socket")
+	d.Env.NUMABalance, d.Env.Governor = true, "powersave"
+	d.Cells = []Cell{{Scenario: "mem", Status: bench.StatusSkipped, Reason: "the system permits no NUMA placement"}}
+	text := fmt.Sprint(hygiene(d))
+	for _, want := range []string{"kernel.numa_balancing=0", "frequency-set -g performance", "CAP_SYS_NICE"} {
+		require.Contains(t, text, want)
+	}
+}
+
+// Two repetitions agree by chance: no rule advises on them.
+func TestTooFewRepetitionsAreNoGround(t *testing.T) {
+	clear := func(a, b, _ int) float64 { return map[bool]float64{true: 50, false: 500}[a%4/2 == b%4/2] }
+	for rounds, want := range map[int]string{1: adviceNone, 2: adviceNone, 3: adviceDo} {
+		d := syntheticMatrix(t, "two-socket", rounds, clear)
+		require.Equal(t, want, adviceOf(t, d, "R2").Verdict, rounds)
+		d.add("wake", "shmsync:futex", map[string]string{"place": bench.PlaceCross}, map[string][]float64{"p50-ns": []float64{3e4, 3e4, 3e4}[:rounds], "waker-p50-ns": []float64{1e4, 1e4, 1e4}[:rounds]})
+		require.Equal(t, want, adviceOf(t, d, "R1").Verdict, rounds)
+	}
+}
+
+// What nobody measured is said, with the command that measures it.
+func TestNotMeasured(t *testing.T) {
+	d := synthetic(t, "two-socket")
+	d.add("barrier", "shmsync:barrier", map[string]string{"place": bench.PlaceCross}, map[string][]float64{"p50-ns": {1, 2, 3}})
+	all := Recommend(d)
+	require.Len(t, all, len(rules))
+	for _, a := range all {
+		require.Equal(t, adviceUnknown, a.Verdict, a.Rule)
+		require.Contains(t, a.Command(), "shmbench ")
+	}
+	var b bytes.Buffer
+	WriteAdvice(&b, all)
+	for line := range strings.Lines(b.String()) {
+		require.LessOrEqual(t, len([]rune(line)), TableWidth+1)
+	}
+	require.Contains(t, b.String(), "not measured: R1 spinning (shmbench handoff)")
+}
+
+// A result file that is read back gives the same advice.
+func TestAdviceOfAFile(t *testing.T) {
+	d := syntheticMatrix(t, "nps4", 6, func(a, b, _ int) float64 { return map[bool]float64{true: 50, false: 500}[a/4 == b/4] })
+	file := filepath.Join(t.TempDir(), "result.json")
+	b, err := json.Marshal(d)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(file, b, 0o666))
+	read, err := ReadDocument(file)
+	require.NoError(t, err)
+	require.Equal(t, Recommend(d), Recommend(read))
+	var out bytes.Buffer
+	WriteAdvice(&out, Recommend(read))
+	require.Contains(t, out.String(), "R2  where processes run: keep processes that share a lock within one NUMA node")
+	require.Contains(t, out.String(), "effect: 10× [10..10] (rank 95% of 6)")
+
+	bad := filepath.Join(t.TempDir(), "bad.json")
+	for text, want := range map[string]string{
+		string(b[:len(b)/2]): "cut short",
+		strings.Replace(string(b), Schema, "shmbench/99", 1): `has schema "shmbench/99"`,
+		"":   "cut short",
+		"[]": "no result file",
+		`{"schema":"shmbench/1","cells":[{"key":"x","unit":""}]}`: "no unit",
+	} {
+		require.NoError(t, os.WriteFile(bad, []byte(text), 0o666))
+		_, err := ReadDocument(bad)
+		require.ErrorContains(t, err, want)
+	}
+}

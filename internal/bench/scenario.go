@@ -1,0 +1,116 @@
+//go:build linux
+
+package bench
+
+// Scenario is one kind of cell.
+type Scenario struct {
+	ID     uint32
+	Name   string
+	Bench  string   // as in BenchmarkLock
+	Unit   string   // the metric that tables and ratios are about
+	Higher bool     // more of it is better
+	Others []string // further metrics of the table
+	Keys   []string // parameters that tell cells of this scenario apart, beside by and prim
+	Ref    []string // subjects that ratios refer to, the first that ran
+	Versus []string // subjects that the library's are held against at the top of a report
+	procs  int      // processes of a cell, unless the cell says otherwise
+	Whole  bool     // a process of one thread is pinned with all that its runtime starts
+}
+
+// Scenarios in the order of reports. The ids are part of the control page.
+var Scenarios = []*Scenario{
+	{ID: 1, Name: "uncontended", Bench: "Uncontended", Unit: "p50-ns", Others: []string{"p99-ns", "max-ns"},
+		Ref:    []string{"c:pthread", "in-process:sync.Mutex"},
+		Versus: []string{"in-process:sync.Mutex", "c:robust"}, procs: 1},
+	{ID: 2, Name: "handoff", Bench: "Handoff", Unit: "p50-ns", Others: []string{"p99-ns", "ctxsw/op", "slept"},
+		Keys: []string{"hog", "place"}, Ref: []string{"c:futex", "go:pipe"},
+		Versus: []string{"c:futex", "c:futex-spin1000", "c:cond"}, procs: 2},
+	{ID: 3, Name: "wake", Bench: "Wake", Unit: "p50-ns", Others: []string{"p99-ns", "waker-p50-ns", "slept"},
+		Keys: []string{"gap", "place"}, Ref: []string{"c:futex", "go:pipe"},
+		Versus: []string{"c:futex", "c:cond"}, procs: 2},
+	{ID: 4, Name: "lock", Bench: "Lock", Unit: "ops/s", Higher: true, Others: []string{"p99-ns", "jain", "ctxsw/op"},
+		Keys: []string{"cs", "place", "procs", "think", "threads"}, Ref: []string{"c:robust", "go:flock"},
+		Versus: []string{"c:robust"}},
+	{ID: 5, Name: "crash", Bench: "Crash", Unit: "p50-ns", Others: []string{"p90-ns", "p99-ns", "max-ns", "n"},
+		Keys: []string{"kills", "place"}, Ref: []string{"c:robust", "go:waitv-floor"},
+		Versus: []string{"go:waitv-floor", "c:robust"}, Whole: true},
+	{ID: 6, Name: "waiters", Bench: "Waiters", Unit: "B/waiter", Others: []string{"threads", "block-ns", "cancel-ns", "wake-ns"},
+		Keys: []string{"waiters"}, Ref: []string{"go:futex", "in-process:chan"},
+		Versus: []string{"go:futex", "in-process:chan"}, procs: 1},
+	{ID: 7, Name: "idle", Bench: "Idle", Unit: "cpu-ns", Others: []string{"waited-ns"},
+		Keys: []string{"place", "wait"}, Ref: []string{"go:flock"},
+		Versus: []string{"go:flock"}, procs: 2},
+	{ID: 8, Name: "readers", Bench: "Readers", Unit: "p50-ns", Others: []string{"p99-ns", "ops/s"},
+		Keys: []string{"place", "procs"}, Ref: []string{"c:rwlock", "in-process:sync.RWMutex"},
+		Versus: []string{"c:rwlock", "in-process:sync.RWMutex"}},
+	{ID: 9, Name: "rw", Bench: "RW", Unit: "ops/s", Higher: true, Others: []string{"p99-ns", "write-p50-ns", "write-p99-ns", "jain"},
+		Keys: []string{"cs", "place", "procs", "read", "think", "threads"}, Ref: []string{"c:rwlock", "in-process:sync.RWMutex"},
+		Versus: []string{"c:rwlock", "in-process:sync.RWMutex"}},
+	{ID: 10, Name: "sem", Bench: "Sem", Unit: "ops/s", Higher: true, Others: []string{"p99-ns", "jain", "held-max", "ctxsw/op"},
+		Keys: []string{"cs", "permits", "place", "procs", "think", "threads"}, Ref: []string{"c:sem", "go:eventfd"},
+		Versus: []string{"c:sem", "go:eventfd"}},
+	{ID: 11, Name: "cond", Bench: "Cond", Unit: "ops/s", Higher: true, Others: []string{"p50-ns", "p99-ns", "ctxsw/op"},
+		Keys: []string{"capacity", "place", "procs", "threads"}, Ref: []string{"c:cond", "in-process:sync.Cond"},
+		Versus: []string{"c:cond", "in-process:sync.Cond"}},
+	{ID: 12, Name: "event", Bench: "Event", Unit: "p50-ns", Others: []string{"p99-ns", "each-p50-ns", "set-p50-ns"},
+		Keys: []string{"gap", "place", "procs", "threads"}, Ref: []string{"c:futex", "go:eventfd"},
+		Versus: []string{"c:futex", "c:cond"}},
+	{ID: 13, Name: "seq", Bench: "Seq", Unit: "p50-ns", Others: []string{"p99-ns", "all-p50-ns", "lag-p50", "lag-max", "n"},
+		Keys: []string{"place", "waiters", "wake"}, Ref: []string{"in-process:sync.Cond"},
+		Versus: []string{"in-process:sync.Cond"}, procs: 2},
+	{ID: 14, Name: "multi", Bench: "Multi", Unit: "ops/s", Higher: true, Others: []string{"p99-ns", "waited", "jain", "ctxsw/op"},
+		Keys: []string{"cs", "keys", "locks", "place", "procs", "skew", "think", "threads"}, Ref: []string{"c:robust", "go:ofd"},
+		Versus: []string{"c:robust", "go:ofd"}},
+	{ID: 15, Name: "barrier", Bench: "Barrier", Unit: "p50-ns", Others: []string{"p99-ns", "ops/s", "ctxsw/op"},
+		Keys: []string{"cs", "place", "procs", "threads"}, Ref: []string{"c:barrier", "in-process:sync.Cond"},
+		Versus: []string{"c:barrier", "in-process:sync.Cond"}},
+	{ID: 16, Name: "queue", Bench: "Queue", Unit: "ops/s", Higher: true, Others: []string{"p50-ns", "p99-ns", "jain", "ctxsw/op"},
+		Keys: []string{"batch", "capacity", "place", "procs", "threads"}, Ref: []string{"c:cond", "go:pipe"},
+		Versus: []string{"c:cond", "go:pipe", "in-process:chan"}},
+	{ID: 40, Name: "mem", Bench: "Mem", Unit: "chase-ns", Others: []string{"scan-MB/s", "data-ns", "as-asked-%"},
+		Keys: []string{"huge", "mem", "node"}, procs: 1},
+	{ID: 20, Name: "matrix", Bench: "Matrix", Unit: "p50-ns", Others: []string{"p99-ns", "n"}, Keys: []string{"place"}, procs: 2},
+	{ID: 24, Name: "herd", Bench: "Herd", Unit: "p50-ns", Others: []string{"p99-ns", "each-p50-ns", "waker-p50-ns"},
+		Keys: []string{"gap", "place", "waiters", "wake"}, Ref: []string{"c:futex", "go:futex"},
+		Versus: []string{"c:futex", "go:futex"}},
+	{ID: 25, Name: "open", Bench: "Open", Unit: "p99-ns", Others: []string{"p50-ns", "p99.9-ns", "closed-p99-ns", "corrected-p99-ns", "behind"},
+		Keys: []string{"cs", "place", "procs", "rate", "threads"}, Ref: []string{"c:robust", "go:flock"},
+		Versus: []string{"c:robust", "go:flock"}},
+	{ID: 26, Name: "oversub", Bench: "Oversub", Unit: "ops/s", Higher: true, Others: []string{"p99-ns", "jain", "ctxsw/op"},
+		Keys: []string{"cs", "load", "noise", "quota", "spin", "think"}, Ref: []string{"c:robust", "c:futex"},
+		Versus: []string{"c:robust", "c:futex"}},
+}
+
+// ScenarioNames lists all of them.
+func ScenarioNames() []string {
+	names := make([]string, len(Scenarios))
+	for i, sc := range Scenarios {
+		names[i] = sc.Name
+	}
+	return names
+}
+
+// ScenarioByID gives the scenario that a control page names, nil if there is none.
+func ScenarioByID(id uint32) *Scenario {
+	for _, s := range Scenarios {
+		if s.ID == id {
+			return s
+		}
+	}
+	return nil
+}
+
+// ScenarioByName gives the scenario of a name, nil if there is none.
+func ScenarioByName(name string) *Scenario {
+	for _, s := range Scenarios {
+		if s.Name == name {
+			return s
+		}
+	}
+	return nil
+}
+
+// BetterHigher tells the metrics of which more is better; of all others, less
+// is.
+var BetterHigher = map[string]bool{"ops/s": true, "jain": true, "min-share": true, "n": true,
+	"scan-MB/s": true, "as-asked-%": true, "huge-%": true}

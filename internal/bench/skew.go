@@ -1,0 +1,62 @@
+//go:build linux
+
+package bench
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/shmsync/shmsync/internal/bench/control"
+)
+
+// Skews of a multi cell.
+const (
+	SkewUniform = "uniform"
+	skewZipf    = "zipf" // the k-th key with a weight of k^-theta, as in zipf:1.2
+)
+
+const (
+	zipfUsual = 0.99 // theta of zipf alone
+	zipfMost  = 10
+)
+
+// ParseSkew gives the theta of a skew, 0 where all keys are alike, and the name that it
+// has in keys of cells.
+func ParseSkew(text string) (theta float64, name string, err error) {
+	switch text {
+	case SkewUniform:
+		return 0, text, nil
+	case skewZipf:
+		return zipfUsual, text, nil
+	}
+	number, ok := strings.CutPrefix(text, skewZipf+":")
+	if !ok {
+		return 0, "", fmt.Errorf("--skew %q: want %s, %s or %s:THETA", text, SkewUniform, skewZipf, skewZipf)
+	}
+	if theta, err = strconv.ParseFloat(number, 64); err != nil || !(theta > 0 && theta <= zipfMost) {
+		return 0, "", fmt.Errorf("--skew %q: theta is no number above 0 and up to %d", text, zipfMost)
+	}
+	if theta == zipfUsual {
+		return theta, skewZipf, nil
+	}
+	return theta, skewZipf + ":" + strconv.FormatFloat(theta, 'g', -1, 64), nil
+}
+
+// DrawKeys fills in the keys that the workers of a multi cell take in turn.
+func DrawKeys(draws *[control.ScratchDraws]uint32, keys int, theta float64, seed uint64) {
+	rng := rand.New(rand.NewPCG(seed, 3))
+	sums := make([]float64, keys)
+	total := 0.0
+	for i := range sums {
+		total += math.Pow(float64(i+1), -theta)
+		sums[i] = total
+	}
+	for i := range draws {
+		at, _ := slices.BinarySearch(sums, rng.Float64()*total)
+		draws[i] = uint32(min(at, keys-1))
+	}
+}

@@ -1,0 +1,129 @@
+//go:build linux
+
+package stats
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+	"golang.org/x/perf/benchmath"
+)
+
+const (
+	Confidence = 0.95 // of the intervals
+	resamples  = 2000
+)
+
+// Interval is a value with the range it is known to lie in.
+type Interval struct {
+	Center float64 `json:"center"`
+	Lo     float64 `json:"lo"`
+	Hi     float64 `json:"hi"`
+	N      int     `json:"n"`
+	Kind   string  `json:"kind"` // how Lo and Hi were found
+}
+
+// Kinds of interval.
+const (
+	KindRank      = "rank 95%"
+	KindBootstrap = "bootstrap 95%"
+	KindRange     = "min-max"
+)
+
+// Median gives the median, NaN of nothing.
+func Median(vs []float64) float64 {
+	s := slices.Sorted(slices.Values(vs))
+	n := len(s)
+	if n == 0 {
+		return math.NaN()
+	}
+	return (s[(n-1)/2] + s[n/2]) / 2
+}
+
+// Summarize gives the median of the repetitions and their range.
+func Summarize(vs []float64) Interval {
+	return Interval{Median(vs), slices.Min(vs), slices.Max(vs), len(vs), KindRange}
+}
+
+// RatioInterval is the median of a ratio's repetitions with its rank interval,
+// or with their range while there are too few for one.
+func RatioInterval(rs []float64) (Interval, error) {
+	if len(rs) == 0 {
+		return Interval{}, fmt.Errorf("no repetition has both")
+	}
+	s := benchmath.AssumeNothing.Summary(benchmath.NewSample(slices.Clone(rs), &benchmath.DefaultThresholds), Confidence)
+	if math.IsInf(s.Lo, 0) || math.IsInf(s.Hi, 0) {
+		return Summarize(rs), nil
+	}
+	return Interval{s.Center, s.Lo, s.Hi, len(rs), KindRank}, nil
+}
+
+// QuantileRatio compares a quantile of two pooled histograms, for tails that
+// one repetition is too short for. The interval is a percentile bootstrap.
+func QuantileRatio(a, b *hdrhistogram.Histogram, q float64, seed uint64) (Interval, error) {
+	x, okx := Quantile(a, q, TailMinCrash)
+	y, oky := Quantile(b, q, TailMinCrash)
+	if !okx || !oky || y == 0 {
+		return Interval{}, fmt.Errorf("too few samples for a quantile of %v", q)
+	}
+	rng := rand.New(rand.NewPCG(seed, 1))
+	sa, sb := newResampler(a), newResampler(b)
+	rs := make([]float64, resamples)
+	for i := range rs {
+		rs[i] = sa.quantile(rng, q) / sb.quantile(rng, q)
+	}
+	lo, hi := middle(rs)
+	return Interval{Center: x / y, Lo: lo, Hi: hi, N: int(min(a.TotalCount(), b.TotalCount())), Kind: KindBootstrap}, nil
+}
+
+// QuantileInterval gives a quantile of a pooled histogram, with the interval of
+// a percentile bootstrap.
+func QuantileInterval(h *hdrhistogram.Histogram, q float64, seed uint64) (Interval, error) {
+	x, ok := Quantile(h, q, TailMinCrash)
+	if !ok {
+		return Interval{}, fmt.Errorf("too few samples for a quantile of %v", q)
+	}
+	rng := rand.New(rand.NewPCG(seed, 1))
+	s := newResampler(h)
+	vs := make([]float64, resamples)
+	for i := range vs {
+		vs[i] = s.quantile(rng, q)
+	}
+	lo, hi := middle(vs)
+	return Interval{Center: x, Lo: lo, Hi: hi, N: int(h.TotalCount()), Kind: KindBootstrap}, nil
+}
+
+// middle gives the bounds of the part of the resampled values that the
+// confidence asks for.
+func middle(vs []float64) (lo, hi float64) {
+	slices.Sort(vs)
+	tail := (1 - Confidence) / 2
+	return vs[int(tail*resamples)], vs[int((1-tail)*resamples)-1]
+}
+
+// resampler draws samples with replacement from a histogram.
+type resampler []float64 // a value for each recorded sample
+
+func newResampler(h *hdrhistogram.Histogram) resampler {
+	values := make(resampler, 0, h.TotalCount())
+	for _, b := range h.Distribution() {
+		for range b.Count {
+			values = append(values, float64(b.To))
+		}
+	}
+	return values
+}
+
+// quantile gives the q-quantile of one sample of the histogram's own size.
+// Values are ascending, so that the quantile of drawn indices is enough.
+func (r resampler) quantile(rng *rand.Rand, q float64) float64 {
+	drawn := make([]int, len(r))
+	for i := range drawn {
+		drawn[i] = rng.IntN(len(r))
+	}
+	slices.Sort(drawn)
+	return r[drawn[max(int(math.Ceil(q*float64(len(r))))-1, 0)]]
+}

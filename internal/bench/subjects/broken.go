@@ -1,0 +1,144 @@
+//go:build linux
+
+package subjects
+
+import (
+	"context"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/internal/bench"
+	"github.com/shmsync/shmsync/internal/bench/control"
+	"github.com/shmsync/shmsync/internal/bench/peers"
+)
+
+// brokenPeers are wrong on purpose: the tests of this program prove with them
+// that wrong answers, hangs and crashes are seen.
+var brokenPeers = []*bench.Subject{
+	{By: "test", Prim: "open", Hidden: true, Scenarios: []string{"lock"},
+		Open: func(*bench.Worker, int) (any, error) { return openLock{}, nil }},
+	{By: "test", Prim: "stuck", Hidden: true, Scenarios: []string{"lock"},
+		Open: func(w *bench.Worker, _ int) (any, error) { return stuckLock{w}, nil }},
+	{By: "test", Prim: "stall", Hidden: true, InProcess: true, Open: openStall},
+	{By: "test", Prim: "stampede", Hidden: true, Scenarios: []string{"herd"},
+		Open: func(w *bench.Worker, thread int) (any, error) {
+			f, err := peers.OpenFutexEnd(w, thread)
+			if err != nil {
+				return nil, err
+			}
+			return stampede{f.(*peers.FutexEnd)}, nil
+		}},
+	{By: "test", Prim: "crash", Hidden: true, Scenarios: []string{"lock"},
+		Open: func(w *bench.Worker, _ int) (any, error) { return crashLock{}, nil }},
+	{By: "test", Prim: "early", Hidden: true, Scenarios: []string{"lock"}, Segment: newArena, Open: openEarly},
+	{By: "test", Prim: "twice", Hidden: true, Scenarios: []string{"handoff"}, Segment: newArena, Open: openTwice},
+	{By: "test", Prim: "panicky", Hidden: true, Scenarios: []string{"waiters"},
+		Open: func(*bench.Worker, int) (any, error) { return &panicky{open: make(chan struct{})}, nil }},
+}
+
+// early is the library's mutex given back before the critical section.
+type early struct{ mutex }
+
+func openEarly(w *bench.Worker, thread int) (any, error) {
+	m, err := openMutex(w, thread)
+	if err != nil {
+		return nil, err
+	}
+	return early{m.(mutex)}, nil
+}
+
+func (l early) Lock() { l.mutex.Lock(); l.mutex.Unlock() }
+func (early) Unlock() {}
+
+// twice is the library's futex posted to once too often, now and then.
+type twice struct {
+	*ping
+	passed int
+}
+
+func openTwice(w *bench.Worker, thread int) (any, error) {
+	p, err := openFutex(w, thread)
+	if err != nil {
+		return nil, err
+	}
+	return &twice{ping: p.(*ping)}, nil
+}
+
+func (t *twice) Pass(v uint32) {
+	if t.passed++; t.passed%100 == 0 {
+		t.ping.Pass(v)
+	}
+	t.ping.Pass(v)
+}
+
+// panicky is a crowd in which everybody leaves with the first who is cancelled.
+type panicky struct {
+	open chan struct{}
+	once sync.Once
+}
+
+func (p *panicky) Block(int) { <-p.open }
+func (p *panicky) Release()  { p.once.Do(func() { close(p.open) }) }
+
+func (p *panicky) BlockContext(ctx context.Context, _ int) error {
+	select {
+	case <-p.open:
+		return nil
+	case <-ctx.Done():
+		p.Release()
+		return ctx.Err()
+	}
+}
+
+// stall is held for long once, soon after the cell begins to measure.
+type stall struct {
+	sync.Mutex
+	w *bench.Worker
+	n int
+}
+
+// StallTime is how long the subject test:stall holds its lock once.
+const StallTime = 400 * time.Millisecond
+
+func openStall(w *bench.Worker, _ int) (any, error) {
+	return w.Shared(func() (any, error) { return &stall{w: w}, nil })
+}
+
+func (s *stall) Lock() {
+	s.Mutex.Lock()
+	if s.w.Phase.Load() == control.PhaseMeasure {
+		if s.n++; s.n == 50 {
+			time.Sleep(StallTime)
+		}
+	}
+}
+
+// stampede is a herd that all come from when one is called.
+type stampede struct{ *peers.FutexEnd }
+
+func (s stampede) Rouse(int) { s.FutexEnd.Rouse(3) }
+
+// openLock excludes nobody.
+type openLock struct{}
+
+func (openLock) Lock()   {}
+func (openLock) Unlock() {}
+
+// stuckLock is never free.
+type stuckLock struct{ w *bench.Worker }
+
+func (l stuckLock) Lock() {
+	for {
+		shmsync.Wait(control.FutexWord(l.w.Word(0)), 0, 0)
+	}
+}
+
+func (stuckLock) Unlock() {}
+
+// crashLock ends the process that takes it.
+type crashLock struct{}
+
+func (crashLock) Lock()   { os.Exit(7) }
+func (crashLock) Unlock() {}

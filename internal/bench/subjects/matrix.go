@@ -1,0 +1,114 @@
+//go:build linux
+
+package subjects
+
+import (
+	"sync/atomic"
+
+	"github.com/shmsync/shmsync/internal/bench"
+	"github.com/shmsync/shmsync/internal/bench/control"
+)
+
+// matrixPatience is how many looks an end waits for the other before it looks
+// whether the cell goes on: where others run on these CPUs, a batch may take
+// longer than the cell.
+const matrixPatience = 1 << 16
+
+// matrixSubjects are the ways of two CPUs to hand each other a line.
+var matrixSubjects = []*bench.Subject{
+	{By: "go", Prim: "one-line", Scenarios: []string{"matrix"}, Open: openOneLine},
+	{By: "go", Prim: "two-lines", Scenarios: []string{"matrix"}, Open: openTwoLines, Brief: []string{}},
+	{By: "test", Prim: "miscount", Scenarios: []string{"matrix"}, Hidden: true, Open: openMiscount},
+}
+
+// oneLine is a word that both ends swap: from even to odd at one, from odd to even at
+// the other.
+type oneLine struct{ turn, phase *atomic.Uint32 }
+
+func openOneLine(w *bench.Worker, _ int) (any, error) {
+	return oneLine{w.Word(matrixFirst), &w.Phase}, nil
+}
+
+// Lines of the segment, far enough from each other that no prefetcher fetches both.
+const (
+	matrixFirst  = 0
+	matrixSecond = 8
+)
+
+func (l oneLine) Trips(from, n uint32) uint32 {
+	for made := range n {
+		v := 2 * (from + made)
+		for spins := 1; !l.turn.CompareAndSwap(v, v+1); spins++ {
+			if spins%matrixPatience == 0 && l.phase.Load() == control.PhaseStop {
+				return made
+			}
+		}
+	}
+	return n
+}
+
+func (l oneLine) Finish(number uint32) {
+	for !l.turn.CompareAndSwap(2*number, bench.LastToken) {
+	}
+}
+
+func (l oneLine) Answer() uint32 {
+	for n := uint32(0); ; n++ {
+		for !l.turn.CompareAndSwap(2*n+1, 2*n+2) {
+			if l.turn.Load() == bench.LastToken {
+				return n
+			}
+		}
+	}
+}
+
+// twoLines is a word for each direction.
+type twoLines struct{ to, fro, phase *atomic.Uint32 }
+
+func openTwoLines(w *bench.Worker, _ int) (any, error) {
+	return twoLines{w.Word(matrixFirst), w.Word(matrixSecond), &w.Phase}, nil
+}
+
+// Trips counts the trip that was begun last as made: Finish waits for its end.
+func (l twoLines) Trips(from, n uint32) uint32 {
+	for made := range n {
+		v := from + made + 1
+		l.to.Store(v)
+		for spins := 1; l.fro.Load() != v; spins++ {
+			if spins%matrixPatience == 0 && l.phase.Load() == control.PhaseStop {
+				return made + 1
+			}
+		}
+	}
+	return n
+}
+
+func (l twoLines) Finish(number uint32) {
+	for l.fro.Load() != number {
+	}
+	l.to.Store(bench.LastToken)
+}
+
+func (l twoLines) Answer() uint32 {
+	for n := uint32(0); ; {
+		v := l.to.Load()
+		switch v {
+		case n:
+			continue
+		case bench.LastToken:
+			return n
+		}
+		n = v
+		l.fro.Store(v)
+	}
+}
+
+// miscount answers right and counts wrong.
+type miscount struct{ twoLines }
+
+func openMiscount(w *bench.Worker, thread int) (any, error) {
+	l, err := openTwoLines(w, thread)
+	return miscount{l.(twoLines)}, err
+}
+
+func (l miscount) Answer() uint32 { return l.twoLines.Answer() + 1 }

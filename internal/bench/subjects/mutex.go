@@ -1,0 +1,266 @@
+//go:build linux
+
+package subjects
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/bench"
+	"github.com/shmsync/shmsync/internal/bench/child"
+	"github.com/shmsync/shmsync/internal/bench/control"
+	"github.com/shmsync/shmsync/internal/race"
+	"github.com/shmsync/shmsync/prims"
+	"github.com/shmsync/shmsync/shm"
+)
+
+// libSubjects are the primitives of this module. A subject whose name ends in
+// -nofence has the asymmetric unlock switched off, as it is where the kernel
+// has no membarrier; -norobust, -nowaitv and -noofd lack what tells of deaths, and
+// -bare all of it but the byte lock.
+var libSubjects = []*bench.Subject{
+	{By: bench.Library, Prim: "mutex", Spins: true, Segment: newArena, Check: shmsync.FeatureMembarrier.Check, Open: openMutex,
+		Brief:     []string{"uncontended", "lock", "crash", "idle"},
+		Scenarios: []string{"uncontended", "lock", "crash", "idle", "rw"}},
+	{By: bench.Library, Prim: "mutex-nofence", Spins: true, Segment: newArena, Env: noFence, Open: openMutex,
+		Brief:     []string{"uncontended"},
+		Scenarios: []string{"uncontended", "lock", "idle", "crash"}},
+	{By: bench.Library, Prim: "mutex-told", Segment: newArena, Check: shmsync.FeatureMembarrier.Check, Open: openTold, Brief: []string{"crash"}, Scenarios: []string{"crash"}},
+	{By: bench.Library, Prim: "mutex-near", Spins: true, Segment: newArena, Open: openMutexWith(&prims.MutexOptions{NearWakes: true}), Brief: []string{}, Scenarios: []string{"lock"}},
+	{By: bench.Library, Prim: "mutex-spinner", Spins: true, Segment: newArena, Open: openMutexWith(&prims.MutexOptions{MaxSpinners: 1}), Brief: []string{}, Scenarios: []string{"lock"}},
+	{By: bench.Library, Prim: "mutex-norobust", Segment: newArena, Env: child.Without("robust"), Open: openMutex, Brief: []string{}, Scenarios: []string{"crash"}},
+	{By: bench.Library, Prim: "mutex-nowaitv", Segment: newArena, Env: child.Without("waitv"), Open: openMutex, Brief: []string{}, Scenarios: []string{"crash"}},
+	{By: bench.Library, Prim: "mutex-noofd", Segment: newArena, Env: child.Without("ofd"), Open: openMutex, Brief: []string{}, Scenarios: []string{"crash"}},
+	{By: bench.Library, Prim: "mutex-bare", Segment: newArena, Env: child.Without("robust,waitv,membarrier"), Open: openMutex, Brief: []string{}, Scenarios: []string{"crash"}},
+	{By: bench.Library, Prim: "futex", Segment: newArena, Open: openFutex,
+		Scenarios: []string{"handoff", "wake", "idle"}},
+	{By: bench.Library, Prim: "mutex-one", Segment: newArena, Open: openMutexCrowd, Brief: []string{}, Scenarios: []string{"waiters"}},
+	{By: bench.Library, Prim: "mutex-each", Segment: newArena, Open: openMutexCrowd, Scenarios: []string{"waiters"}},
+}
+
+var noFence = child.Without("membarrier")
+
+const (
+	arenaPerEach = 3 << 10 // for an object, its wait node, and a share of what finds them
+
+	// fenceTime is how long registering for fences may take.
+	fenceTime = 30 * time.Second
+	// biasPairs is how many quiet pairs must have turned the bias on.
+	biasPairs = 1 << 20
+)
+
+// newArena makes an arena, large enough for the cell, where that says.
+func newArena(c *bench.Cell) (*os.File, error) {
+	size := int64(bench.ArenaLeast)
+	if c.Scenario.Name == "waiters" || c.Scenario.Name == "seq" {
+		size += int64(c.N) * arenaPerEach
+	}
+	format := func(s *shm.Segment) error { return arena.Format(s, &arena.Options{Size: s.Size()}) }
+	create := func() (*shm.Segment, error) { return shm.CreateMemfd("shmbench-arena", size, format, nil) }
+	if c.Arena != "" {
+		create = func() (*shm.Segment, error) { return control.NewSegmentIn(c.Arena, size, format) }
+	}
+	seg, err := create()
+	if err != nil {
+		return nil, err
+	}
+	defer seg.Close()
+	return seg.Reopen()
+}
+
+// JoinArena makes this process a participant of the cell's arena.
+func JoinArena(w *bench.Worker) (*arena.Arena, error) {
+	v, err := w.Shared(func() (any, error) {
+		seg, err := shm.FromFile(w.Segment, nil)
+		if err != nil {
+			return nil, err
+		}
+		return arena.FromSegment(seg, &arena.Options{Label: fmt.Sprintf("shmbench %d", w.Proc)})
+	})
+	if err != nil {
+		return nil, err
+	}
+	return v.(*arena.Arena), nil
+}
+
+// mutex is a prims.Mutex as the cells use it.
+type mutex struct{ *prims.Mutex }
+
+func openMutex(w *bench.Worker, thread int) (any, error) { return openMutexWith(nil)(w, thread) }
+
+// openMutexWith opens a mutex with options of its own.
+func openMutexWith(opts *prims.MutexOptions) func(*bench.Worker, int) (any, error) {
+	return func(w *bench.Worker, _ int) (any, error) { return openMutexOf(w, opts) }
+}
+
+func openMutexOf(w *bench.Worker, opts *prims.MutexOptions) (any, error) {
+	a, err := JoinArena(w)
+	if err != nil {
+		return nil, err
+	}
+	if err := awaitFence(a); err != nil {
+		return nil, err
+	}
+	m, err := prims.OpenMutex(a, "mutex", opts)
+	if err != nil {
+		return nil, err
+	}
+	if w.Shape.Spin > 0 {
+		m.SetSpin(spinOption(w.Shape.Spin))
+	}
+	if bench.ScenarioByID(w.Scenario).Name == "uncontended" {
+		return mutex{m}, mutex{m}.bias()
+	}
+	return mutex{m}, nil
+}
+
+// awaitFence waits until this process is registered for fences, which happens
+// behind its back once in its life, if it is going to be. Before, its holds are
+// not biased, and its death takes longer to be sure of.
+func awaitFence(a *arena.Arena) error {
+	if !shmsync.FeatureMembarrier.Have() {
+		return nil
+	}
+	for end := time.Now().Add(fenceTime); !a.Fenced(); time.Sleep(200 * time.Microsecond) {
+		if time.Now().After(end) {
+			return fmt.Errorf("not registered for fences after %v", fenceTime)
+		}
+	}
+	return nil
+}
+
+// bias uses the mutex until its holds are biased: a subject that does not get
+// there must not pass for one that does.
+func (m mutex) bias() error {
+	return untilBiased(func() (word string) {
+		m.Lock()
+		word = m.State().Word
+		m.Unlock()
+		return word
+	})
+}
+
+// untilBiased calls pair, which tells the owner word within a pair, until that is
+// biased.
+func untilBiased(pair func() (word string)) error {
+	if race.Enabled || !shmsync.FeatureMembarrier.Have() {
+		return nil
+	}
+	for range biasPairs {
+		if strings.Contains(pair(), "biased") {
+			return nil
+		}
+	}
+	return fmt.Errorf("not biased after %d quiet pairs", biasPairs)
+}
+
+func (m mutex) Pairs(n int, counter *uint64) {
+	for range n {
+		m.Lock()
+		*counter++
+		m.Unlock()
+	}
+}
+
+// Inherit waits for the owner's death as a caller of LockContext does, and
+// becomes owner through Recover: in its repair it has the lock to itself.
+func (m mutex) Inherit() (owned int64, err error) { return inherit(m) }
+
+// toldMutex is a mutex whose crash cell stamps when the survivor is told of the death, which
+// is before it may have the data: a system call of the dead one may still write there.
+type toldMutex struct{ mutex }
+
+func openTold(w *bench.Worker, thread int) (any, error) {
+	m, err := openMutex(w, thread)
+	if err != nil {
+		return nil, err
+	}
+	return toldMutex{m.(mutex)}, nil
+}
+
+// Inherit is mutex.Inherit but for the stamp.
+func (m toldMutex) Inherit() (told int64, err error) {
+	ctx := context.Background()
+	err = m.LockContext(ctx)
+	told = shmsync.Monotonic()
+	if !errors.Is(err, shmsync.ErrOwnerDead) {
+		return 0, fmt.Errorf("the death was not reported: %w", err)
+	}
+	if err := m.Recover(ctx, func() error { return nil }); err != nil {
+		return 0, err
+	}
+	return told, m.LockContext(ctx)
+}
+
+// recoverer is a lock that tells of the death of its owner.
+type recoverer interface {
+	LockContext(ctx context.Context) error
+	Recover(ctx context.Context, repair func() error) error
+}
+
+// inherit waits for the owner's death, and becomes owner through Recover.
+func inherit(m recoverer) (owned int64, err error) {
+	ctx := context.Background()
+	err = m.LockContext(ctx)
+	if err == nil {
+		return 0, errors.New("the death was not reported")
+	}
+	if !errors.Is(err, shmsync.ErrOwnerDead) {
+		return 0, err
+	}
+	err = m.Recover(ctx, func() error { owned = shmsync.Monotonic(); return nil })
+	if err != nil {
+		return 0, err
+	}
+	if owned == 0 {
+		return 0, errors.New("recovered without a repair")
+	}
+	return owned, m.LockContext(ctx)
+}
+
+// ping is one end of a token: a prims.Futex in each direction. What arrives is
+// how often the other end has posted.
+type ping struct {
+	out, in *prims.Futex
+	end     uint32
+	got     uint64
+}
+
+func openFutex(w *bench.Worker, thread int) (any, error) {
+	a, err := JoinArena(w)
+	if err != nil {
+		return nil, err
+	}
+	p := &ping{end: uint32(bench.End(w, thread))}
+	if p.out, err = prims.OpenFutex(a, tokenNames[p.end], nil); err != nil {
+		return nil, err
+	}
+	p.in, err = prims.OpenFutex(a, tokenNames[1-p.end], nil)
+	return p, err
+}
+
+func (p *ping) Pass(v uint32) {
+	if v == bench.LastToken {
+		p.out.Stop()
+		return
+	}
+	p.out.Post()
+}
+
+func (p *ping) Await() uint32 {
+	p.got++
+	switch err := p.in.Wait(p.got); {
+	case errors.Is(err, shmsync.ErrCanceled):
+		return bench.LastToken
+	case err != nil:
+		panic(err)
+	}
+	// The ends pass in turn: their k-th values are 2k-1 and 2k.
+	return 2*uint32(p.in.Get()) - p.end
+}

@@ -1,0 +1,103 @@
+//go:build linux
+
+package subjects
+
+import (
+	"context"
+
+	"github.com/shmsync/shmsync/internal/bench"
+	"github.com/shmsync/shmsync/prims"
+)
+
+// semSubjects are the library's semaphore: as one of the plan's permits, as a
+// lock, and as a token in each direction.
+var semSubjects = []*bench.Subject{
+	{By: bench.Library, Prim: "semaphore", Segment: newArena, Open: openSemaphore,
+		Brief:     []string{"uncontended", "sem", "handoff"},
+		Scenarios: []string{"uncontended", "lock", "sem", "handoff", "wake", "idle"}},
+	{By: bench.Library, Prim: "semaphore-moves", Segment: newArena, Open: openSemaphore, Brief: []string{},
+		Scenarios: []string{"uncontended", "sem"}},
+}
+
+// semaphore is a prims.Semaphore as the cells use it.
+type semaphore struct{ *prims.Semaphore }
+
+func openSemaphore(w *bench.Worker, thread int) (any, error) {
+	a, err := JoinArena(w)
+	if err != nil {
+		return nil, err
+	}
+	switch bench.ScenarioByID(w.Scenario).Name {
+	case "herd":
+		s, err := prims.OpenSemaphore(a, "herd", herdPermits, &prims.SemaphoreOptions{Transferable: true, Initial: -1})
+		return semaphore{s}, err
+	case "handoff", "wake", "idle":
+		e := bench.End(w, thread)
+		opts := &prims.SemaphoreOptions{Transferable: true, Initial: -1}
+		out, err := prims.OpenSemaphore(a, tokenNames[e], 2, opts)
+		if err != nil {
+			return nil, err
+		}
+		in, err := prims.OpenSemaphore(a, tokenNames[1-e], 2, opts)
+		if err != nil {
+			return nil, err
+		}
+		return newWordToken(w, e, func() { out.Release(1) }, func() { semaphore{in}.Acquire() }), nil
+	}
+	var opts *prims.SemaphoreOptions
+	if w.Subject.Prim == "semaphore-moves" {
+		opts = &prims.SemaphoreOptions{Transferable: true}
+	}
+	s, err := prims.OpenSemaphore(a, "semaphore", int64(max(w.Shape.Permits, 1)), opts)
+	return semaphore{s}, err
+}
+
+// herdPermits is more than there are at any time.
+const herdPermits = 1 << 20
+
+func (s semaphore) Acquire() {
+	if err := s.Semaphore.Acquire(context.Background(), 1); err != nil {
+		panic(err)
+	}
+}
+
+func (s semaphore) Release() { s.Semaphore.Release(1) }
+func (s semaphore) Lock()    { s.Acquire() }
+func (s semaphore) Unlock()  { s.Release() }
+
+func (s semaphore) Pairs(n int, counter *uint64) {
+	ctx := context.Background()
+	for range n {
+		if err := s.Semaphore.Acquire(ctx, 1); err != nil {
+			panic(err)
+		}
+		*counter++
+		s.Semaphore.Release(1)
+	}
+}
+
+// wordToken is one end of a token whose value travels in a plain word, guarded
+// by a post and a wait for each direction.
+type wordToken struct {
+	out, in    *uint64
+	post, wait func()
+}
+
+func newWordToken(w *bench.Worker, end int, post, wait func()) bench.Token {
+	ways := [2]*uint64{&w.Scratch().First, &w.Scratch().Second}
+	return wordToken{ways[end], ways[1-end], post, wait}
+}
+
+func (t wordToken) Pass(v uint32) {
+	*t.out = uint64(v)
+	t.post()
+}
+
+func (t wordToken) Await() uint32 {
+	t.wait()
+	return uint32(*t.in)
+}
+
+// Rouse gives n more permits; Rest takes one.
+func (s semaphore) Rouse(n int) { s.Semaphore.Release(int64(n)) }
+func (s semaphore) Rest()       { s.Acquire() }

@@ -1,0 +1,57 @@
+//go:build linux
+
+package subjects
+
+import (
+	"fmt"
+	"path"
+	"slices"
+
+	"github.com/shmsync/shmsync/internal/bench"
+	"github.com/shmsync/shmsync/internal/bench/peers"
+)
+
+// All is the registry. Library primitives and peers are alike in it.
+var All = slices.Concat(libSubjects, cohortSubjects, rwSubjects, semSubjects, seqSubjects, fairSubjects, barrierSubjects, condSubjects, queueSubjects, memSubjects, matrixSubjects, peers.GoPeers, peers.FutexPeers, peers.MorePeers, peers.CPeers, brokenPeers, brokenKit)
+
+// Find gives the subject of the given name.
+func Find(name string) (*bench.Subject, error) {
+	for _, s := range All {
+		if s.Name() == name {
+			return s, nil
+		}
+	}
+	return nil, fmt.Errorf("no subject %q", name)
+}
+
+// Select gives the subjects of a scenario whose names match any of the
+// patterns, which are those of path.Match; none selects all that are not
+// hidden. Of those it gives the variants that match, where any are asked for.
+func Select(scenario string, patterns, variants []string) ([]*bench.Subject, error) {
+	var picked []*bench.Subject
+	for _, s := range All {
+		if !slices.Contains(s.Scenarios, scenario) {
+			continue
+		}
+		ok := len(patterns) == 0 && !s.Hidden
+		for _, p := range patterns {
+			m, err := path.Match(p, s.Name())
+			if err != nil {
+				return nil, fmt.Errorf("--prim %q: %w", p, err)
+			}
+			ok = ok || p == s.Name() || m && !s.Hidden
+		}
+		wanted := len(variants) == 0
+		for _, p := range variants {
+			m, err := path.Match(p, s.Variant())
+			if err != nil {
+				return nil, fmt.Errorf("--variant %q: %w", p, err)
+			}
+			wanted = wanted || m
+		}
+		if ok && wanted {
+			picked = append(picked, s)
+		}
+	}
+	return picked, nil
+}

@@ -1,0 +1,229 @@
+//go:build linux
+
+package selftest
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/bench/child"
+	"github.com/shmsync/shmsync/internal/bench/place"
+	"github.com/shmsync/shmsync/prims"
+	"github.com/shmsync/shmsync/shm"
+)
+
+// agent is a process of a proof. It inherits the segment as descriptor 3.
+type agent struct {
+	role  string
+	cmd   *exec.Cmd
+	in    io.Writer
+	lines chan string // what it says; closed at its end
+	errs  child.Tail
+	gone  chan struct{}
+}
+
+const agentFD = 3
+
+// start starts an agent.
+func (t *selftester) start(file *os.File, env []string, role string, args ...string) (*agent, error) {
+	self, err := child.Self()
+	if err != nil {
+		return nil, err
+	}
+	argv := append(append(self, "selftest-worker", role), args...)
+	a := &agent{role: role, cmd: exec.Command(argv[0], argv[1:]...), lines: make(chan string, 64), gone: make(chan struct{})}
+	if file != nil {
+		a.cmd.ExtraFiles = []*os.File{file}
+	}
+	a.cmd.Env = append(append(os.Environ(), "SHMBENCH_WORKER=1", "GOMAXPROCS=2"), env...)
+	a.cmd.Stderr = &a.errs
+	a.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: unix.SIGKILL}
+	if a.in, err = a.cmd.StdinPipe(); err != nil {
+		return nil, err
+	}
+	out, err := a.cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := a.cmd.Start(); err != nil {
+		return nil, err
+	}
+	t.agents = append(t.agents, a)
+	go func() {
+		for s := bufio.NewScanner(out); s.Scan(); {
+			a.lines <- s.Text()
+		}
+		close(a.lines)
+		a.cmd.Wait()
+		close(a.gone)
+	}()
+	return a, nil
+}
+
+// says waits for the agent's next line, which must begin with want, and gives the rest.
+func (a *agent) says(t *selftester, want string) (rest string, err error) {
+	select {
+	case line, ok := <-a.lines:
+		rest, found := strings.CutPrefix(line, want)
+		switch {
+		case !ok:
+			<-a.gone
+			return "", fmt.Errorf("%s, of which %q was expected, ended: %v: %s", a.role, want, a.cmd.ProcessState, a.errs.B)
+		case !found:
+			return "", fmt.Errorf("%s said %q, not %q", a.role, line, want)
+		}
+		return strings.TrimSpace(rest), nil
+	case <-time.After(t.patience):
+		return "", fmt.Errorf("%s has not said %q for %v", a.role, want, t.patience)
+	case <-t.ctx.Done():
+		return "", t.ctx.Err()
+	}
+}
+
+// kill kills the agent, and returns when it is gone.
+func (a *agent) kill() error {
+	if err := a.cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return err
+	}
+	a.drain()
+	return nil
+}
+
+// drain waits for the agent's end.
+func (a *agent) drain() {
+	for range a.lines {
+	}
+	<-a.gone
+}
+
+func (a *agent) end() {
+	a.cmd.Process.Kill()
+	a.drain()
+}
+
+// selftestRoles are what agents do. What fails ends the process, with a line that says
+// so.
+var selftestRoles = map[string]func(args []string) error{
+	"near":    beNear,
+	"victim":  beVictim,
+	"heir":    beHeir,
+	"adder":   beAdder,
+	"sleeper": beSleeper,
+	"waitv":   beWaitV,
+	"toucher": beToucher,
+	"placer":  bePlacer,
+	"opener":  beOpener,
+	"pinned":  bePinned,
+}
+
+func say(format string, args ...any) { fmt.Fprintf(os.Stdout, format+"\n", args...) }
+
+// pinAgent confines the agent to the CPU that its first argument names; to none if that
+// is empty.
+func pinAgent(args []string) error {
+	if len(args) == 0 || args[0] == "" {
+		return nil
+	}
+	cpu, err := strconv.Atoi(args[0])
+	if err != nil {
+		return err
+	}
+	return place.PinProcess(cpu)
+}
+
+// joinAgent pins the agent and opens the arena that it inherits.
+func joinAgent(args []string) (*arena.Arena, *prims.Mutex, error) {
+	if err := pinAgent(args); err != nil {
+		return nil, nil, err
+	}
+	seg, err := shm.FromFile(os.NewFile(agentFD, "arena"), nil)
+	if err != nil {
+		return nil, nil, err
+	}
+	a, err := arena.FromSegment(seg, &arena.Options{Label: "selftest"})
+	if err != nil {
+		return nil, nil, err
+	}
+	m, err := prims.OpenMutex(a, "mutex", nil)
+	return a, m, err
+}
+
+// beVictim locks and is killed.
+func beVictim(args []string) error {
+	_, m, err := joinAgent(args)
+	if err != nil {
+		return err
+	}
+	m.Lock()
+	say("held")
+	for {
+		unix.Pause()
+	}
+}
+
+// beHeir inherits the lock of who is killed.
+func beHeir(args []string) error {
+	a, m, err := joinAgent(args)
+	if err != nil {
+		return err
+	}
+	say("waiting")
+	ctx := context.Background()
+	if err := m.LockContext(ctx); !errors.Is(err, shmsync.ErrOwnerDead) {
+		return fmt.Errorf("the death of the owner was not told, but: %v", err)
+	}
+	repaired := false
+	if err := m.Recover(ctx, func() error { repaired = true; return nil }); err != nil {
+		return err
+	}
+	if !repaired {
+		return errors.New("recovered without a repair")
+	}
+	m.Lock()
+	m.Unlock()
+	if err := a.Check(); err != nil {
+		return err
+	}
+	say("owned")
+	return nil
+}
+
+// adderTurns is how often an adder adds.
+const adderTurns = 2000
+
+// beAdder adds to a counter under the lock, and loses counts where it is not alone.
+func beAdder(args []string) error {
+	a, m, err := joinAgent(args)
+	if err != nil {
+		return err
+	}
+	sum, err := arena.Value[uint64](a, "sum")
+	if err != nil {
+		return err
+	}
+	say("ready")
+	for i := range adderTurns {
+		m.Lock()
+		v := *sum
+		if i%64 == 0 {
+			shmsync.Yield()
+		}
+		*sum = v + 1
+		m.Unlock()
+	}
+	say("added")
+	return a.Close()
+}

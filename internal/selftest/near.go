@@ -1,0 +1,185 @@
+//go:build linux
+
+package selftest
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/asm"
+	"github.com/shmsync/shmsync/internal/bench/host"
+	"github.com/shmsync/shmsync/prims"
+	"github.com/shmsync/shmsync/shm"
+)
+
+// proveNear has processes on all nodes wait for a Mutex with NearWakes: everybody gets
+// it, once. How often it stays on its node is told, and proves nothing: who has waited
+// for a millisecond may ask to be next wherever it is, and where this is slow, as in an
+// emulator, most have. The order without that is proven by the tests of package prims.
+func (t *selftester) proveNear() (string, error) {
+	if _, _, ok := asm.CPU(); !ok {
+		return "", cannot("this CPU does not tell its node without a system call")
+	}
+	text, choices, near, err := t.nearRound()
+	if err != nil || choices == 0 {
+		return text, err
+	}
+	return fmt.Sprintf("%s; of %d times that others waited on the same node and elsewhere, %d to one of the same", text, choices, near), nil
+}
+
+// nearRound has everybody get the lock once. It counts how often there was a choice
+// between nodes, and how often it went to the same one.
+func (t *selftester) nearRound() (text string, choices, near int, err error) {
+	cpus := t.cpus()
+	slices.Reverse(cpus) // the last node holds it, the first waits first
+	a, err := newSelftestArena(shm.Policy{})
+	if err != nil {
+		return "", 0, 0, err
+	}
+	defer a.Close()
+	owner, err := t.startNear(a, cpus[0])
+	if err != nil {
+		return "", 0, 0, err
+	}
+	if _, err := owner.says(t, "got"); err != nil {
+		return "", 0, 0, err
+	}
+	node := t.nodeOf(cpus[0])
+	waiters, nodes := map[int]*agent{}, []int{}
+	for i := range 2 * len(cpus) {
+		cpu := cpus[len(cpus)-1-i%len(cpus)]
+		w, err := t.startNear(a, cpu)
+		if err != nil {
+			return "", 0, 0, err
+		}
+		if err := t.until("falling asleep", func() (bool, error) { return sleepers(a) == i+1 && w.asleep(), nil }); err != nil {
+			return "", 0, 0, err
+		}
+		waiters[i], nodes = w, append(nodes, t.nodeOf(cpu))
+	}
+	text = fmt.Sprintf("waiters on nodes %v behind one on %d got it in the order", nodes, node)
+	for len(waiters) > 0 {
+		if _, err := fmt.Fprintln(owner.in, "unlock"); err != nil {
+			return "", 0, 0, err
+		}
+		if _, err := owner.says(t, "free"); err != nil {
+			return "", 0, 0, err
+		}
+		next := -1
+		err := t.until(text+", and then nobody", func() (bool, error) {
+			for i, w := range waiters {
+				if len(w.lines) > 0 {
+					next = i
+					return true, nil
+				}
+			}
+			return false, nil
+		})
+		if err != nil {
+			return "", 0, 0, err
+		}
+		if _, err := waiters[next].says(t, "got"); err != nil {
+			return "", 0, 0, err
+		}
+		same, other := 0, 0
+		for i := range waiters {
+			if nodes[i] == node {
+				same++
+			} else {
+				other++
+			}
+		}
+		if same > 0 && other > 0 {
+			choices++
+			if nodes[next] == node {
+				near++
+			}
+		}
+		text += " " + strconv.Itoa(next)
+		owner, node = waiters[next], nodes[next]
+		delete(waiters, next)
+	}
+	return text, choices, near, nil
+}
+
+// nodeOf is the node of a CPU; -1 if there is none.
+func (t *selftester) nodeOf(cpu int) int {
+	for _, n := range t.nodes {
+		if slices.Contains(n.CPUs, cpu) {
+			return n.ID
+		}
+	}
+	return -1
+}
+
+func (t *selftester) startNear(a *arena.Arena, cpu int) (*agent, error) {
+	w, err := t.startIn(a, nil, "near", strconv.Itoa(cpu))
+	if err != nil {
+		return nil, err
+	}
+	_, err = w.says(t, "locks")
+	return w, err
+}
+
+// sleepers is how many have recorded that they sleep for an object of the arena.
+func sleepers(a *arena.Arena) (n int) {
+	for o := range a.Objects() {
+		for _, w := range a.WaitsOf(o) {
+			if w.How == arena.WaitAsleep {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+// asleep reports whether no thread of the agent has anything to do.
+func (a *agent) asleep() bool {
+	tasks, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", a.cmd.Process.Pid))
+	if err != nil || len(tasks) == 0 {
+		return false
+	}
+	for range 3 {
+		for _, task := range tasks {
+			line := host.ReadLine(task)
+			if _, state, ok := strings.Cut(line[strings.LastIndex(line, ")")+1:], " "); !ok || !strings.HasPrefix(state, "S") {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// beNear takes the lock, and releases it when it is told to.
+func beNear(args []string) error {
+	if err := pinAgent(args); err != nil {
+		return err
+	}
+	seg, err := shm.FromFile(os.NewFile(agentFD, "arena"), nil)
+	if err != nil {
+		return err
+	}
+	a, err := arena.FromSegment(seg, &arena.Options{Label: "selftest"})
+	if err != nil {
+		return err
+	}
+	m, err := prims.OpenMutex(a, "mutex", &prims.MutexOptions{NearWakes: true, Spin: -1})
+	if err != nil {
+		return err
+	}
+	say("locks")
+	m.Lock()
+	say("got")
+	if !bufio.NewScanner(os.Stdin).Scan() {
+		return nil // the parent is done
+	}
+	m.Unlock()
+	say("free")
+	return nil
+}

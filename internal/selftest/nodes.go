@@ -1,0 +1,102 @@
+//go:build linux
+
+package selftest
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"slices"
+	"strconv"
+
+	"github.com/shmsync/shmsync/internal/bench/host"
+	"github.com/shmsync/shmsync/internal/bench/place"
+)
+
+// numaNode is a NUMA node as this process sees it.
+type numaNode struct {
+	ID     int
+	CPUs   []int // those of it that this process may use
+	Memory bool
+}
+
+// String tells the node's CPUs, or that it has none, and if it has no memory.
+func (n numaNode) String() string {
+	s := fmt.Sprintf("node %d: ", n.ID)
+	if len(n.CPUs) > 0 {
+		s += "CPUs " + place.JoinInts(n.CPUs)
+	} else {
+		s += "no CPUs"
+	}
+	if !n.Memory {
+		s += ", no memory"
+	}
+	return s
+}
+
+// readNodes lists the online nodes below a sysfs. A kernel without NUMA has one, with
+// everything.
+func readNodes(sysfs string) ([]numaNode, error) {
+	allowed, err := place.AllowedCPUs()
+	if err != nil {
+		return nil, err
+	}
+	dir := filepath.Join(sysfs, "devices/system/node")
+	online, err := host.ReadCPUList(filepath.Join(dir, "online"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return []numaNode{{CPUs: allowed, Memory: true}}, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	memory, err := host.ReadCPUList(filepath.Join(dir, "has_memory"))
+	if errors.Is(err, fs.ErrNotExist) {
+		memory, err = host.ReadCPUList(filepath.Join(dir, "has_normal_memory"))
+	}
+	if err != nil {
+		return nil, err
+	}
+	var nodes []numaNode
+	for _, id := range online {
+		cpus, err := host.ReadCPUList(filepath.Join(dir, "node"+strconv.Itoa(id), "cpulist"))
+		if err != nil {
+			return nil, err
+		}
+		n := numaNode{ID: id, Memory: slices.Contains(memory, id)}
+		for _, cpu := range cpus {
+			if slices.Contains(allowed, cpu) {
+				n.CPUs = append(n.CPUs, cpu)
+			}
+		}
+		nodes = append(nodes, n)
+	}
+	return nodes, nil
+}
+
+// withMemory lists the nodes that have some.
+func (t *selftester) withMemory() (ids []int) {
+	for _, n := range t.nodes {
+		if n.Memory {
+			ids = append(ids, n.ID)
+		}
+	}
+	return ids
+}
+
+// cpus gives a CPU of each node that has some, at least two where there are two.
+func (t *selftester) cpus() (list []int) {
+	for _, n := range t.nodes {
+		if len(n.CPUs) > 0 {
+			list = append(list, n.CPUs[0])
+		}
+	}
+	if len(list) > 1 {
+		return list
+	}
+	for _, n := range t.nodes {
+		list = append(list, n.CPUs...)
+	}
+	list = slices.Compact(list)
+	return list[:min(len(list), 2)]
+}

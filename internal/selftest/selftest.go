@@ -1,0 +1,184 @@
+//go:build linux
+
+package selftest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path"
+	"strings"
+	"time"
+
+	"github.com/shmsync/shmsync/internal/bench/host"
+	"github.com/shmsync/shmsync/internal/bench/place"
+)
+
+// Options are what a selftest is asked for.
+type Options struct {
+	Only    []string      // patterns of names of proofs; all where it is empty
+	Timeout time.Duration // a third of how long a process may be silent
+	DryRun  bool          // list the proofs
+	Strict  bool          // a skipped proof is an error
+	Out     io.Writer     // for the results
+}
+
+// What a selftest has come to, and has printed.
+var (
+	ErrFailed  = errors.New("a proof failed")
+	ErrSkipped = errors.New("a proof was skipped")
+)
+
+// proof is one thing that must hold. It returns what it saw; an error that is
+// notHere says why this host cannot show it.
+type proof struct {
+	name string
+	run  func(t *selftester) (string, error)
+}
+
+// notHere is why a proof is skipped.
+type notHere string
+
+func (e notHere) Error() string { return string(e) }
+
+func cannot(format string, args ...any) error { return notHere(fmt.Sprintf(format, args...)) }
+
+// selftester runs proofs.
+type selftester struct {
+	*Options
+	ctx      context.Context
+	nodes    []numaNode
+	patience time.Duration
+	agents   []*agent // of the proof that runs
+}
+
+// Run proves that what the library promises holds on this host. It measures nothing, so
+// that it also means something where time does not: in an emulator.
+func Run(ctx context.Context, o *Options) error {
+	nodes, err := readNodes("/sys")
+	if err != nil {
+		return err
+	}
+	t := &selftester{Options: o, ctx: ctx, nodes: nodes, patience: 3 * o.Timeout}
+	proofs, err := pickProofs(t.proofs(), o.Only)
+	if err != nil {
+		return err
+	}
+	if o.DryRun {
+		for _, p := range proofs {
+			fmt.Fprintln(o.Out, p.name)
+		}
+		return nil
+	}
+	return t.runAll(proofs)
+}
+
+// runAll proves one after another, and gives the status of all.
+func (t *selftester) runAll(proofs []proof) error {
+	count := map[string]int{}
+	for _, p := range proofs {
+		if t.ctx.Err() != nil {
+			return errors.New("interrupted")
+		}
+		verdict, text := t.prove(p)
+		count[verdict]++
+		if _, err := fmt.Fprintf(t.Out, "RESULT %s %s: %s\n", verdict, p.name, strings.ReplaceAll(text, "\n", " ")); err != nil {
+			return err
+		}
+	}
+	fmt.Fprintf(t.Out, "RESULT total: %d ok, %d skip, %d fail\n", count["ok"], count["skip"], count["fail"])
+	switch {
+	case count["fail"] > 0:
+		return ErrFailed
+	case count["skip"] > 0 && t.Strict:
+		return ErrSkipped
+	}
+	return nil
+}
+
+// prove runs a proof, and ends what it has left behind.
+func (t *selftester) prove(p proof) (verdict, text string) {
+	defer func() {
+		for _, a := range t.agents {
+			a.end()
+		}
+		t.agents = nil
+	}()
+	text, err := p.run(t)
+	var skip notHere
+	switch {
+	case errors.As(err, &skip):
+		return "skip", err.Error()
+	case err != nil:
+		return "fail", err.Error()
+	}
+	return "ok", text
+}
+
+// pickProofs gives those whose names match a pattern; all where there is none.
+func pickProofs(all []proof, patterns []string) ([]proof, error) {
+	if len(patterns) == 0 {
+		return all, nil
+	}
+	var picked []proof
+	for _, p := range all {
+		for _, pattern := range patterns {
+			ok, err := path.Match(pattern, p.name)
+			if err != nil {
+				return nil, fmt.Errorf("--only %q: %w", pattern, err)
+			}
+			if ok {
+				picked = append(picked, p)
+				break
+			}
+		}
+	}
+	if len(picked) == 0 {
+		return nil, fmt.Errorf("--only %v: no proof has such a name; -n lists them", patterns)
+	}
+	return picked, nil
+}
+
+// proofs lists what is to be proven on a host with these nodes.
+func (t *selftester) proofs() []proof {
+	list := []proof{
+		{"host", (*selftester).proveHost},
+		{"features", (*selftester).proveFeatures},
+		{"pin", (*selftester).provePin},
+		{"arena/named", (*selftester).proveNamed},
+		{"exclusion", (*selftester).proveExclusion},
+		{"wake/bitset", (*selftester).proveBitset},
+		{"wake/waitv", (*selftester).proveWaitV},
+		{"wake/near", (*selftester).proveNear},
+	}
+	list = append(list, t.placeProofs()...)
+	return append(list, t.crashProofs()...)
+}
+
+func (t *selftester) proveHost() (string, error) {
+	cpus, err := place.AllowedCPUs()
+	if err != nil {
+		return "", err
+	}
+	var nodes []string
+	for _, n := range t.nodes {
+		nodes = append(nodes, n.String())
+	}
+	e := host.Read(cpus)
+	return fmt.Sprintf("Linux %s, %s, CPUs %s; %s", e.Kernel, e.GOARCH, place.JoinInts(cpus), strings.Join(nodes, "; ")), nil
+}
+
+// RunWorker is the life of a process of a proof: it says what it has come to, a line each.
+func RunWorker(name string, args []string) error {
+	role, ok := selftestRoles[name]
+	if !ok {
+		return fmt.Errorf("no role %q", name)
+	}
+	err := role(args)
+	if err != nil {
+		fmt.Fprintln(os.Stdout, "error:", err)
+	}
+	return err
+}

@@ -1,0 +1,51 @@
+// Package topotest gives tests the hosts that internal/topology has recorded.
+package topotest
+
+import (
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"testing/fstest"
+
+	"github.com/shmsync/shmsync/internal/topology"
+)
+
+// File gives the path of a file of the test data of internal/topology.
+func File(name string) string {
+	_, here, _, _ := runtime.Caller(0)
+	return filepath.Join(filepath.Dir(here), "..", "testdata", name)
+}
+
+// Tree gives the files of a recorded host. Each line of a recording is the name of a file, and a
+// line of it.
+func Tree(t testing.TB, name string) fstest.MapFS {
+	t.Helper()
+	text, err := os.ReadFile(File(name + ".tree"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	tree := fstest.MapFS{}
+	for line := range strings.Lines(string(text)) {
+		name, text, _ := strings.Cut(line, ":")
+		if strings.HasPrefix(line, "#") {
+			continue
+		}
+		if tree[name] == nil {
+			tree[name] = &fstest.MapFile{Mode: 0o666}
+		}
+		tree[name].Data = append(tree[name].Data, strings.TrimPrefix(text, " ")...)
+	}
+	return tree
+}
+
+// Host reads a recorded host.
+func Host(t testing.TB, name string) *topology.Topology {
+	t.Helper()
+	top, err := topology.Read(Tree(t, name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return top
+}

@@ -1,0 +1,309 @@
+//go:build linux
+
+package torture
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/prims"
+)
+
+const semJobPermits = 5
+
+// semJob holds permits, of which each has a place, so that one too many shows.
+type semJob struct {
+	*party
+	scarce, ample *prims.Semaphore
+}
+
+func openSemJob(p *party) (jobWorker, error) {
+	scarce, err := prims.OpenSemaphore(p.a, "sem-scarce", semJobPermits, nil)
+	if err != nil {
+		return nil, err
+	}
+	ample, err := prims.OpenSemaphore(p.a, "sem-ample", 1000, nil)
+	return &semJob{p, scarce, ample}, err
+}
+
+func (j *semJob) turn(g int, r *rand.Rand) error {
+	n := int64(1 + r.IntN(semJobPermits))
+	switch r.IntN(8) {
+	case 0:
+		if j.scarce.TryAcquire(n) {
+			return j.holding(n, r)
+		}
+		return nil
+	case 1:
+		if err := ends(r, func(ctx context.Context) error { return j.ample.Acquire(ctx, n) }); err != nil {
+			return forgive(err)
+		}
+		j.ample.Release(n)
+		return nil
+	}
+	if err := ends(r, func(ctx context.Context) error { return j.scarce.Acquire(ctx, n) }); err != nil {
+		return forgive(err)
+	}
+	return j.holding(n, r)
+}
+
+func (j *semJob) holding(n int64, r *rand.Rand) error {
+	var mine [semJobPermits]int
+	for k := range n {
+		place, err := j.enterOne(j.page.board.permits[:])
+		if err != nil {
+			return fmt.Errorf("%v: %w", j.scarce, err)
+		}
+		for i := range j.page.board.permits {
+			if place == &j.page.board.permits[i] {
+				mine[k] = i
+			}
+		}
+	}
+	for range r.IntN(100) {
+	}
+	for _, i := range mine[:n] {
+		j.page.board.permits[i].Store(0)
+	}
+	j.scarce.Release(n)
+	return nil
+}
+
+func (j *semJob) rest() error {
+	for _, s := range []*prims.Semaphore{j.scarce, j.ample} {
+		st := s.State()
+		if err := leftOver(st.Free != st.Size || st.Mine != 0 || st.Waiting, st); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// groupJob has groups that all goroutines add to and wait for. If all of them wait
+// the counters are 0, so each wait ends.
+type groupJob struct{ groups [2]*prims.WaitGroup }
+
+func openGroupJob(p *party) (jobWorker, error) {
+	j := &groupJob{}
+	for i := range j.groups {
+		var err error
+		if j.groups[i], err = prims.OpenWaitGroup(p.a, fmt.Sprint("group-", i), nil); err != nil {
+			return nil, err
+		}
+	}
+	return j, nil
+}
+
+func (j *groupJob) turn(g int, r *rand.Rand) error {
+	x := j.groups[r.IntN(len(j.groups))]
+	if r.IntN(2) == 0 {
+		n := 1 + r.IntN(3)
+		x.Add(n)
+		for range r.IntN(500) {
+		}
+		x.Add(-n)
+		return nil
+	}
+	return ends(r, func(ctx context.Context) error {
+		err := x.WaitContext(ctx)
+		if errors.Is(err, shmsync.ErrOwnerDead) {
+			x.Reset()
+			return nil
+		}
+		return forgive(err)
+	})
+}
+
+func (j *groupJob) rest() error {
+	for _, x := range j.groups {
+		x.Reset()
+		st := x.State()
+		if err := leftOver(st.Count != 0 || st.Own != 0 || st.Waiting || st.Err != nil, st); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// barrierJob has two barriers of four parties: any four arrivals end a phase, and
+// goroutine 0 arrives without waiting.
+type barrierJob struct {
+	*party
+	plain, complete *prims.Barrier
+}
+
+func openBarrierJob(p *party) (jobWorker, error) {
+	plain, err := prims.OpenBarrier(p.a, "barrier-plain", 4, nil)
+	if err != nil {
+		return nil, err
+	}
+	b := &p.page.board.phases
+	complete, err := prims.OpenBarrier(p.a, "barrier-complete", 4, &prims.BarrierOptions{Completion: func() {
+		b.begun.Add(1)
+		if n := b.inside.Swap(uint64(p.self)); n != 0 && p.a.Current(arena.Name(n)) {
+			b.overlaps.Add(1)
+		}
+		b.inside.Store(0)
+		b.ended.Add(1)
+	}})
+	return &barrierJob{p, plain, complete}, err
+}
+
+func (j *barrierJob) turn(g int, r *rand.Rand) error {
+	x := j.plain
+	if r.IntN(2) == 0 {
+		x = j.complete
+	}
+	if g == 0 {
+		x.Arrive(1)
+		if x.State().Err != nil {
+			x.Reset(4)
+		}
+		return nil
+	}
+	return ends(r, func(ctx context.Context) error {
+		err := error(nil)
+		if r.IntN(4) == 0 {
+			err = x.WaitContext(ctx, x.Arrive(1))
+		} else {
+			err = x.ArriveAndWaitContext(ctx)
+		}
+		if errors.Is(err, shmsync.ErrOwnerDead) {
+			x.Reset(4)
+			return nil
+		}
+		return forgive(err)
+	})
+}
+
+func (j *barrierJob) rest() error {
+	b := &j.page.board.phases
+	for _, x := range []*prims.Barrier{j.plain, j.complete} {
+		x.Reset(4)
+		st := x.State()
+		if err := leftOver(st.Waiting || st.Completer != nil || st.Err != nil || st.Expected != 4 || st.Pending < 1 || st.Pending > 4, st); err != nil {
+			return err
+		}
+		if x == j.complete && (b.ended.Load() > uint64(st.Phase) || b.overlaps.Load() != 0) {
+			return fmt.Errorf("%d completions of %d phases, %d overlaps", b.ended.Load(), st.Phase, b.overlaps.Load())
+		}
+	}
+	return nil
+}
+
+// onceJob does one Once after the other, of one name each.
+type onceJob struct{ *party }
+
+func openOnceJob(p *party) (jobWorker, error) { return &onceJob{p}, nil }
+
+func onceName(n uint64) string { return fmt.Sprint("once-", n) }
+
+func (j *onceJob) turn(g int, r *rand.Rand) error {
+	b := &j.page.board.once
+	n := b.round.Load() + 1
+	e := &b.ran[n%uint64(len(b.ran))]
+	x, err := prims.OpenOnce(j.a, onceName(n), nil)
+	if err != nil {
+		return err
+	}
+	overlap := false
+	err = ends(r, func(ctx context.Context) error {
+		return x.DoContext(ctx, func() {
+			if was := arena.Name(e.inside.Swap(uint32(j.self))); was != 0 && j.a.Current(was) {
+				overlap = true
+			}
+			for range r.IntN(500) {
+			}
+			e.ended.Store(n)
+			e.inside.Store(0)
+		})
+	})
+	switch {
+	case overlap:
+		return fmt.Errorf("two run %v", x)
+	case err == nil && e.ended.Load() < n:
+		return fmt.Errorf("%v returned before its function had", x)
+	case err != nil && !gaveUp(err):
+		return err
+	}
+	if err := x.Close(); err != nil {
+		return err
+	}
+	if err == nil && b.round.CompareAndSwap(n-1, n) {
+		// Who looks at one later makes another of the same name, which is as good.
+		for back := uint64(10); back < min(n, 60); back += 10 {
+			j.a.Delete(onceName(n - back)) // again and again: somebody may look at it, or die
+		}
+	}
+	return nil
+}
+
+func (j *onceJob) rest() error {
+	b := &j.page.board.once
+	n := b.round.Load()
+	if n != 0 && b.ran[n%uint64(len(b.ran))].ended.Load() < n {
+		return fmt.Errorf("nobody has run number %d", n)
+	}
+	return nil
+}
+
+// seats is the state of a Waitable that is a shared lock: -1 for a writer.
+type seats struct{ Holders int32 }
+
+// waitableJob is a lock made of rules: two kinds of holders, as with rwJob.
+type waitableJob struct {
+	*party
+	x *prims.Waitable[seats, bool]
+	w *witness
+}
+
+func openWaitableJob(p *party) (jobWorker, error) {
+	x, err := prims.OpenWaitable(p.a, "waitable", seats{}, prims.Rules[seats, bool]{
+		Claim: func(s *seats, write bool) bool {
+			switch {
+			case write && s.Holders == 0:
+				s.Holders = -1
+			case !write && s.Holders >= 0:
+				s.Holders++
+			default:
+				return false
+			}
+			return true
+		},
+		Release: func(s *seats, write bool) {
+			if write {
+				s.Holders = 0
+			} else {
+				s.Holders--
+			}
+		},
+	}, nil)
+	return &waitableJob{p, x, &p.page.board.writers[0]}, err
+}
+
+func (j *waitableJob) turn(g int, r *rand.Rand) error {
+	write := r.IntN(3) == 0
+	err := ends(r, func(ctx context.Context) error { return j.x.Wait(ctx, write) })
+	if err != nil {
+		return forgive(err)
+	}
+	if write {
+		err = j.inside(j.w, r)
+	} else if was := arena.Name(j.w.name.Load()); was != 0 && j.a.Current(was) {
+		err = fmt.Errorf("a reader is inside with %v", was)
+	}
+	if err != nil {
+		return fmt.Errorf("%v: %w", j.x, err)
+	}
+	j.x.Release(write)
+	return nil
+}
+
+func (j *waitableJob) rest() error {
+	s := j.x.State()
+	return leftOver(s.Holders != 0, s)
+}

@@ -1,0 +1,171 @@
+//go:build linux
+
+package torture
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"sync/atomic"
+	"time"
+
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/arena"
+)
+
+var jobs = append([]job{
+	{"mutex", openMutexJob},
+	{"fairmutex", openFairJob},
+	{"cohortmutex", openCohortJob},
+	{"spinlock", openSpinJob},
+	{"rwmutex", openRWMutexJob},
+	{"rwspinlock", openRWSpinJob},
+	{"multilock", openMultiJob},
+	{"semaphore", openSemJob},
+	{"sequencer", openSeqJob},
+	{"event", openEventJob},
+	{"futex", openFutexJob},
+	{"future", openFutureJob},
+	{"waitany", openAnyJob},
+	{"cond", openCondJob},
+	{"queue", openQueueJob},
+	{"waitgroup", openGroupJob},
+	{"latch", openLatchJob},
+	{"barrier", openBarrierJob},
+	{"once", openOnceJob},
+	{"signal", openSignalJob},
+	{"waitable", openWaitableJob},
+	{"objects", openObjectsJob},
+}, brokenJobs...)
+
+// soundJobs are those that take part unless somebody asks for others.
+var soundJobs = uint64(1)<<(len(jobs)-len(brokenJobs)) - 1
+
+// tortureBoard is what the jobs check themselves by.
+type tortureBoard struct {
+	locks   [12]witness
+	keys    [multiJobKeys]witness
+	permits [semJobPermits]atomic.Uint32 // names of who holds one
+	writers [2]witness                   // of the rw locks
+	tickets [queueJobTickets]witness
+	made    atomic.Uint32 // the tickets are
+	taken   [1 << 12]atomic.Uint64
+	item    atomic.Uint64 // number of the last item
+	counted [4]atomic.Uint64
+	phases  struct{ begun, ended, inside, overlaps atomic.Uint64 }
+	cond    struct{ items, round int64 }
+	once    struct {
+		round atomic.Uint64
+		ran   [1 << 12]struct {
+			inside atomic.Uint32
+			ended  atomic.Uint64 // the last round that it has ended in
+		}
+	}
+	queues [signalJobQueues]struct {
+		pushed, told, done atomic.Uint64
+		inside             atomic.Uint32
+		_                  [100]byte
+	}
+}
+
+// witness is what one participant at a time is inside of. The counts are equal
+// between holds; a death may leave them different, by one.
+type witness struct {
+	name   atomic.Uint32
+	runs   uint32
+	before uint64
+	after  uint64
+	_      [104]byte
+}
+
+// enter says that we are inside, alone. Who was inside and did not say that it left
+// is dead. died says that the counts may be those of somebody who died.
+func (p *party) enter(w *witness) (died bool, err error) {
+	was := arena.Name(w.name.Swap(uint32(p.self)))
+	if was != 0 && p.a.Current(was) {
+		return false, fmt.Errorf("not alone inside: with %v, this is %v", was, p.self)
+	}
+	if was == 0 && w.before != w.after {
+		return false, fmt.Errorf("the counts are %d and %d", w.before, w.after)
+	}
+	return was != 0, nil
+}
+
+// leave says that we go. It changes the counts.
+func (p *party) leave(w *witness, r *rand.Rand) error {
+	w.before++
+	for range r.IntN(100) {
+	}
+	w.after = w.before
+	if was := arena.Name(w.name.Swap(0)); was != p.self {
+		return fmt.Errorf("%v came inside meanwhile, beside %v", was, p.self)
+	}
+	return nil
+}
+
+// inside is both.
+func (p *party) inside(w *witness, r *rand.Rand) error {
+	if _, err := p.enter(w); err != nil {
+		return err
+	}
+	return p.leave(w, r)
+}
+
+// enterOne is enter for one of several places, all of which may be taken only by so
+// many as there are.
+func (p *party) enterOne(places []atomic.Uint32) (*atomic.Uint32, error) {
+	for range 10_000 {
+		for i := range places {
+			w := &places[i]
+			if was := arena.Name(w.Load()); (was == 0 || !p.a.Current(was)) && w.CompareAndSwap(uint32(was), uint32(p.self)) {
+				return w, nil
+			}
+		}
+		runtime.Gosched()
+	}
+	return nil, errors.New("more are inside than there is room for")
+}
+
+// ends runs f with a context that ends, sooner or later or not at all.
+func ends(r *rand.Rand, f func(ctx context.Context) error) error {
+	ctx, cancel := context.Background(), func() {}
+	switch r.IntN(4) {
+	case 0:
+		ctx, cancel = context.WithTimeout(ctx, time.Duration(r.IntN(300))*time.Microsecond)
+	case 1:
+		ctx, cancel = context.WithCancel(ctx)
+		if d := r.IntN(4_000); d < 1_000 {
+			t := time.AfterFunc(time.Duration(d)*time.Microsecond, cancel)
+			defer t.Stop()
+		}
+	}
+	defer cancel()
+	return f(ctx)
+}
+
+// forgive makes the end of a context nothing.
+func forgive(err error) error {
+	if gaveUp(err) {
+		return nil
+	}
+	return err
+}
+
+func gaveUp(err error) bool { return err == context.DeadlineExceeded || err == context.Canceled }
+
+// bereaved reports whether err tells of a death.
+func bereaved(err error) bool {
+	return errors.Is(err, shmsync.ErrOwnerDead) || errors.Is(err, shmsync.ErrNotRecoverable)
+}
+
+var errRepairFails = errors.New("the repair fails")
+
+// leftOver is an error of rest if there is something.
+func leftOver(there bool, what any) error {
+	if there {
+		return fmt.Errorf("left over: %+v", what)
+	}
+	return nil
+}

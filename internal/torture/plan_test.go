@@ -1,0 +1,61 @@
+//go:build linux
+
+package torture
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// The plan is the seed's, whenever it is made, and has ends of all kinds.
+func TestTorturePlan(t *testing.T) {
+	plan := func(seed uint64, only ...string) string {
+		var out bytes.Buffer
+		require.NoError(t, Run(t.Context(), &Options{Processes: 4, Residents: 2, Deaths: 1000, Seed: seed, Only: only, DryRun: true, Out: &out}))
+		return out.String()
+	}
+	require.Equal(t, plan(5), plan(5))
+	require.NotEqual(t, plan(5), plan(6))
+	for f := range fates {
+		require.Contains(t, plan(1), f.String())
+	}
+	for i := range jobs {
+		if !strings.HasPrefix(jobs[i].name, "test:") {
+			require.Contains(t, plan(1), jobs[i].name)
+		}
+	}
+	require.NotContains(t, plan(1), "test:")
+	require.NotContains(t, plan(1, "mutex"), "queue")
+}
+
+func TestCovered(t *testing.T) {
+	require.Zero(t, covered())
+	require.Equal(t, int64(35), covered([]lapse{{0, 10}, {40, 50}}, []lapse{{5, 25}, {10, 12}}))
+}
+
+func TestSpans(t *testing.T) {
+	var s spans
+	parts := func(from, to int64) (sum int64) {
+		s.each(from, to, func(a, b int64) {
+			require.LessOrEqual(t, from, a)
+			require.LessOrEqual(t, b, to)
+			sum += b - a
+		})
+		return sum
+	}
+	require.Zero(t, parts(1, 1000))
+	s.end(s.begin(100), 200)
+	open := s.begin(300)
+	require.Equal(t, int64(100+700), parts(1, 1000))
+	require.Equal(t, int64(50+100), parts(150, 400))
+	s.end(open, 310)
+	require.Equal(t, int64(100+10), parts(1, 1000))
+	for i := range int64(2 * tortureSpans) { // the first ones are forgotten
+		s.end(s.begin(2000+10*i), 2001+10*i)
+	}
+	require.Zero(t, parts(1, 1000))
+	require.Equal(t, int64(tortureSpans), parts(1, 1<<40))
+}

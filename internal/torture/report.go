@@ -1,0 +1,133 @@
+//go:build linux
+
+package torture
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/shmsync/shmsync/internal/bench/stats"
+)
+
+// Schema is the version of the document.
+const Schema = "shmbench-torture/1"
+
+// Result is what a torture has shown.
+type Result struct {
+	Schema     string            `json:"schema"`
+	Seed       uint64            `json:"seed"`
+	Only       string            `json:"only"`
+	Disabled   string            `json:"disabled,omitempty"` // SHMSYNC_DISABLE
+	SecondsRun float64           `json:"seconds"`
+	Rounds     int               `json:"rounds"`
+	Deaths     int               `json:"deaths"`
+	Fates      map[string]int64  `json:"fates"`
+	Doomed     int64             `json:"residents_killed"`
+	Turns      map[string]uint64 `json:"turns"`
+	WorstNs    map[string]int64  `json:"worst_ns"`
+	BoundNs    int64             `json:"bound_ns"`
+	Long       uint64            `json:"turns_over_bound"`           // wall clock
+	Beyond     uint64            `json:"turns_over_bound_unexcused"` // without stops, and without the wait for a CPU
+	Unjudged   uint64            `json:"turns_over_bound_unjudged"`  // of those, while others took the CPUs
+	Judged     float64           `json:"judged"`                     // part of the time in which others did not
+	Wait       spread            `json:"turn_ns"`
+	Inherit    spread            `json:"after_first_death_ns"`
+	Thread     spread            `json:"control_thread_late_ns"`
+	Goroutine  spread            `json:"control_goroutine_late_ns"`
+	Objects    uint64            `json:"objects_left"` // at the last rest
+	Bytes      uint64            `json:"bytes_left"`
+	Violations []string          `json:"violations"`
+	Dump       string            `json:"dump,omitempty"`
+}
+
+// spread is a distribution in nanoseconds.
+type spread struct {
+	N                    int64
+	P50, P99, P999, Most int64
+}
+
+func spreadOf(counts []uint64) spread {
+	h := stats.NewHist(counts)
+	return spread{h.TotalCount(), h.ValueAtQuantile(50), h.ValueAtQuantile(99), h.ValueAtQuantile(99.9), h.Max()}
+}
+
+func (s spread) String() string {
+	d := func(ns int64) string { return time.Duration(ns).Round(time.Microsecond).String() }
+	return fmt.Sprintf("p50 %s  p99 %s  p99.9 %s  longest %s  of %d", d(s.P50), d(s.P99), d(s.P999), d(s.Most), s.N)
+}
+
+func (t *torturer) result(err error) *Result {
+	p := t.page
+	r := &Result{
+		Schema: Schema, Seed: t.seed, Only: jobList(t.only), Disabled: os.Getenv("SHMSYNC_DISABLE"),
+		SecondsRun: time.Since(t.start).Seconds(), Rounds: t.rounds, Deaths: t.deaths(), Doomed: t.doomed.Load(),
+		Fates: map[string]int64{}, Turns: map[string]uint64{}, WorstNs: map[string]int64{}, BoundNs: p.bound,
+		Wait: spreadOf(p.histogram(tortureTurns)), Inherit: spreadOf(p.histogram(tortureInherited)),
+		Thread: spreadOf(p.histogram(tortureThread)), Goroutine: spreadOf(p.histogram(tortureGoroutine)),
+		Objects: p.left.objects.Load(), Bytes: p.left.bytes.Load(), Violations: p.failures(),
+	}
+	if t.busy.sum != 0 {
+		r.Judged = float64(t.busy.judged) / float64(t.busy.sum)
+	}
+	for f := range fates {
+		r.Fates[f.String()] = t.fates[f].Load()
+	}
+	for s := range p.seats {
+		seat := &p.seat[s]
+		r.Long += seat.long.Load()
+		r.Beyond += seat.beyond.Load()
+		r.Unjudged += seat.others.Load()
+		for i, j := range jobs {
+			if t.only&(1<<i) != 0 {
+				r.Turns[j.name] += seat.turns[i].Load()
+				r.WorstNs[j.name] = max(r.WorstNs[j.name], seat.worst[i].Load())
+			}
+		}
+	}
+	if v, ok := err.(interface{ Unwrap() error }); ok {
+		err = v.Unwrap()
+	}
+	if v, ok := err.(*violation); ok {
+		r.Violations, r.Dump = append(r.Violations, v.what), v.dump
+	}
+	return r
+}
+
+func (r *Result) write(w io.Writer, format string) error {
+	if format == "json" {
+		e := json.NewEncoder(w)
+		e.SetIndent("", "  ")
+		return e.Encode(r)
+	}
+	fmt.Fprintf(w, "torture: seed %d, %.0f s, %d deaths in %d rounds", r.Seed, r.SecondsRun, r.Deaths, r.Rounds)
+	if r.SecondsRun > 0 {
+		fmt.Fprintf(w, ", %.0f a second", float64(r.Deaths)/r.SecondsRun)
+	}
+	fmt.Fprintf(w, "\n  ")
+	for f := range fates {
+		fmt.Fprintf(w, "%s %d  ", f, r.Fates[f.String()])
+	}
+	fmt.Fprintf(w, "residents %d\n", r.Doomed)
+	fmt.Fprintf(w, "  turns of residents      %v\n", r.Wait)
+	fmt.Fprintf(w, "  after a death in them   %v\n", r.Inherit)
+	fmt.Fprintf(w, "  a thread beside, late   %v\n", r.Thread)
+	fmt.Fprintf(w, "  a goroutine, late       %v\n", r.Goroutine)
+	fmt.Fprintf(w, "  left at rest: %d objects, %d bytes\n", r.Objects, r.Bytes)
+	fmt.Fprintf(w, "  longer than %v: %d, of which %d neither while somebody was stopped nor for want of a CPU\n", time.Duration(r.BoundNs), r.Long, r.Beyond)
+	if r.Unjudged != 0 || r.Judged < 0.99 {
+		fmt.Fprintf(w, "  others took CPUs for %.0f %% of the time: %d of those are not judged\n", 100*(1-r.Judged), r.Unjudged)
+	}
+	for i, j := range jobs {
+		if n, ok := r.Turns[j.name]; ok {
+			fmt.Fprintf(w, "  %-10s %9d turns, longest %v", j.name, n, time.Duration(r.WorstNs[j.name]).Round(time.Microsecond))
+			if i%2 == 1 {
+				fmt.Fprintln(w)
+			}
+		}
+	}
+	_, err := fmt.Fprintf(w, "\n  violations: %d\n", len(r.Violations))
+	return err
+}

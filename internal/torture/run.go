@@ -1,0 +1,448 @@
+//go:build linux
+
+package torture
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/internal/bench/child"
+	"github.com/shmsync/shmsync/internal/bench/control"
+)
+
+// The phase of a torture is its round, from 1 on, twice, and 1 while it rests.
+const torturePhaseEnd = 1<<32 - 1
+
+// torturer is the parent.
+type torturer struct {
+	ctx   context.Context
+	asked *Options
+	seed  uint64
+	only  uint64
+	start time.Time
+
+	page                *torturePage
+	pageFile, arenaFile *os.File
+	residents           [tortureResidents]*tortured
+	next                atomic.Int64 // number of the next victim
+	over                atomic.Bool  // no more victims
+	fates               [fates]atomic.Int64
+	doomed              atomic.Int64 // residents that were killed
+	rounds              int
+	cpus                []int
+	busy                busyness
+	hanging             sync.Once
+	hung                *violation // what hanging has found
+
+	mu  sync.Mutex
+	all map[*tortured]bool // that live
+}
+
+// tortured is a process of a torture.
+type tortured struct {
+	cmd    *exec.Cmd
+	stderr *os.File
+	done   chan struct{}
+	err    error // valid once done
+}
+
+// launch starts a process, whose role is the arguments'.
+func (t *torturer) launch(env []string, args ...string) (*tortured, error) {
+	self, err := child.Self()
+	if err != nil {
+		return nil, err
+	}
+	argv := append(append(self, "torture-worker"), args...)
+	p := &tortured{cmd: exec.Command(argv[0], argv[1:]...), done: make(chan struct{})}
+	if p.stderr, err = control.NewMemfd("stderr", 0); err != nil {
+		return nil, err
+	}
+	p.cmd.ExtraFiles = []*os.File{t.pageFile, t.arenaFile}
+	p.cmd.Stdout, p.cmd.Stderr = p.stderr, p.stderr
+	p.cmd.Env = append(append(os.Environ(), "SHMBENCH_WORKER=1", "GOTRACEBACK=all"), env...)
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: unix.SIGKILL}
+	if err := p.cmd.Start(); err != nil {
+		p.stderr.Close()
+		return nil, err
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.all == nil {
+		t.all = map[*tortured]bool{}
+	}
+	t.all[p] = true
+	go func() {
+		p.err = p.cmd.Wait()
+		t.mu.Lock()
+		delete(t.all, p)
+		t.mu.Unlock()
+		close(p.done)
+	}()
+	return p, nil
+}
+
+func (p *tortured) signal(s syscall.Signal) { p.cmd.Process.Signal(s) }
+
+func (p *tortured) ended() bool {
+	select {
+	case <-p.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// said is what the process has printed.
+func (p *tortured) said() string {
+	b, _ := io.ReadAll(io.NewSectionReader(p.stderr, 0, child.TailBytes))
+	return strings.TrimSpace(string(b))
+}
+
+func (t *torturer) run() error {
+	for seat := range t.asked.Residents {
+		if err := t.settle(seat); err != nil {
+			return err
+		}
+	}
+	stop := t.watch()
+	defer stop()
+	for round := uint32(1); ; round++ {
+		t.page.phase.Store(2 * round)
+		if err := t.await("everybody works", func(s *tortureSeat) bool { return s.at.Load() == round }); err != nil {
+			return err
+		}
+		if err := t.round(round); err != nil {
+			return err
+		}
+		t.rounds++
+		if t.over.Load() || t.page.faults.Load() != 0 {
+			break
+		}
+	}
+	t.page.phase.Store(torturePhaseEnd)
+	return t.await("everybody ends", nil)
+}
+
+// settle starts a resident.
+func (t *torturer) settle(seat int) (err error) {
+	t.residents[seat], err = t.launch(nil, "resident", strconv.Itoa(seat))
+	return err
+}
+
+// watch says that it is over when the time is, or something is wrong.
+func (t *torturer) watch() (stop func()) {
+	done, gone := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(gone)
+		tick := time.NewTicker(20 * time.Millisecond)
+		defer tick.Stop()
+		t.busy = busyness{t: t}
+		for {
+			if time.Since(t.busy.at) > busyPeriod {
+				t.busy.look()
+			}
+			select {
+			case <-done:
+				return
+			case <-t.ctx.Done():
+				t.over.Store(true)
+				return
+			case <-tick.C:
+			}
+			enough := t.asked.Deaths != 0 && t.deaths() >= t.asked.Deaths
+			if enough || time.Since(t.start) > t.asked.Duration || t.page.faults.Load() != 0 || t.stuck() != "" {
+				t.over.Store(true)
+			}
+		}
+	}()
+	return func() { close(done); <-gone }
+}
+
+// patience is how long a turn may take before nobody waits for its end.
+func (t *torturer) patience() time.Duration { return t.asked.Timeout / 2 }
+
+// stuck names a turn that does not come to its end.
+func (t *torturer) stuck() string {
+	for s := range t.asked.Residents {
+		for j := range jobs {
+			for g := range tortureThreads {
+				at := t.page.seat[s].since[j][g].Load()
+				if at == 0 || since(at) < int64(t.patience()) {
+					continue
+				}
+				now := shmsync.Monotonic()
+				if now-at-covered(t.page.excuses(at, now)) > int64(t.patience()) {
+					return fmt.Sprintf("goroutine %d of resident %d is at %s for %v", g, s, jobs[j].name, time.Duration(since(at)).Round(time.Millisecond))
+				}
+			}
+		}
+	}
+	return ""
+}
+
+// deaths is how many have died, in one way or another.
+func (t *torturer) deaths() int {
+	sum := t.doomed.Load()
+	for f := range fates {
+		if f != fateClose {
+			sum += t.fates[f].Load()
+		}
+	}
+	return int(sum)
+}
+
+// round has a round's victims live and die, and the arena checked.
+func (t *torturer) round(round uint32) error {
+	number := int(round-1) * RoundSize
+	t.next.Store(int64(number))
+	errs := make(chan error, t.asked.Processes)
+	for lane := range t.asked.Processes {
+		go func() { errs <- t.lane(lane, number+RoundSize) }()
+	}
+	var first error
+	for range t.asked.Processes {
+		if err := <-errs; err != nil && first == nil {
+			first = err
+			t.over.Store(true)
+		}
+	}
+	if first != nil {
+		return first
+	}
+	if everybodyDies(t.seed, int(round-1)) {
+		if err := t.doom(round); err != nil {
+			return err
+		}
+	}
+	t.page.phase.Store(2*round + 1)
+	if err := t.await("everybody rests", func(s *tortureSeat) bool { return s.still.Load() == round }); err != nil {
+		return err
+	}
+	t.page.referee.Store(round)
+	return t.await("the arena is checked", func(*tortureSeat) bool { return t.page.judged.Load() == round })
+}
+
+// lane lets one victim after the other live and die.
+func (t *torturer) lane(lane, end int) error {
+	for !t.over.Load() {
+		i := int(t.next.Add(1) - 1)
+		if i >= end {
+			break
+		}
+		v := victimOf(t.seed, i, t.only)
+		if err := t.live(lane, v); err != nil {
+			return fmt.Errorf("victim %v: %w", v, err)
+		}
+		t.fates[v.fate].Add(1)
+	}
+	return nil
+}
+
+// live is a victim's life.
+func (t *torturer) live(lane int, v victim) error {
+	p, err := t.launch([]string{"GOGC=off"}, "victim", strconv.Itoa(v.number), strconv.Itoa(lane))
+	if err != nil {
+		return err
+	}
+	defer p.stderr.Close()
+	defer t.page.lane[lane].until.Store(0)
+	if v.fate != fateNewborn {
+		ready := &t.page.lane[lane].ready
+		err := t.until("it works", p, func() bool { return ready.Load() == uint32(v.number)+1 })
+		if err != nil {
+			return err
+		}
+	}
+	switch v.fate {
+	case fateExec, fateExit, fateClose, fatePanic: // it does so itself
+	default:
+		time.Sleep(v.delay)
+		if v.held != 0 {
+			defer t.holdUp(t.residents[v.number%t.asked.Residents], v.held)()
+		}
+		t.kill(p, v)
+	}
+	if err := t.until("it ends", nil, p.ended); err != nil {
+		return err
+	}
+	return v.judge(p)
+}
+
+// kill has a victim die from outside.
+func (t *torturer) kill(p *tortured, v victim) {
+	if v.fate == fateStopped || v.fate == fateContinue {
+		stop := t.page.stops.begin(shmsync.Monotonic())
+		p.signal(syscall.SIGSTOP)
+		time.Sleep(v.stop)
+		if v.fate == fateContinue {
+			p.signal(syscall.SIGCONT)
+			t.page.stops.end(stop, shmsync.Monotonic())
+			time.Sleep(v.after)
+		} else {
+			defer func() { t.page.stops.end(stop, shmsync.Monotonic()) }()
+		}
+	}
+	t.page.deaths.end(t.page.deaths.begin(shmsync.Monotonic()), shmsync.Monotonic()+1)
+	p.signal(syscall.SIGKILL)
+}
+
+// holdUp stops a process that watches others, and gives what lets it go on after d.
+func (t *torturer) holdUp(p *tortured, d time.Duration) (goOn func()) {
+	stop := t.page.stops.begin(shmsync.Monotonic())
+	p.signal(syscall.SIGSTOP)
+	return func() {
+		time.Sleep(d)
+		p.signal(syscall.SIGCONT)
+		t.page.stops.end(stop, shmsync.Monotonic())
+	}
+}
+
+// judge says whether a victim ended as it should.
+func (v victim) judge(p *tortured) error {
+	ws := p.cmd.ProcessState.Sys().(syscall.WaitStatus)
+	ok := ws.Signaled() && ws.Signal() == syscall.SIGKILL
+	switch v.fate {
+	case fateExec, fateExit, fateClose:
+		ok = ws.Exited() && ws.ExitStatus() == 0
+	case fatePanic:
+		ok = ws.Exited() && strings.Contains(p.said(), tortureLastWords)
+	}
+	if !ok {
+		return &violation{what: "it ended by itself: " + p.cmd.ProcessState.String(), dump: p.said()}
+	}
+	return nil
+}
+
+// doom kills all residents at once, and starts others.
+func (t *torturer) doom(round uint32) error {
+	now := shmsync.Monotonic()
+	t.page.deaths.end(t.page.deaths.begin(now), now+1)
+	for _, p := range t.residents[:t.asked.Residents] {
+		if p.ended() {
+			return &violation{what: "a resident ended by itself", dump: p.said()}
+		}
+		p.signal(syscall.SIGKILL)
+	}
+	for seat, p := range t.residents[:t.asked.Residents] {
+		<-p.done
+		p.stderr.Close()
+		s := &t.page.seat[seat]
+		s.at.Store(0)
+		s.until.Store(0)
+		for j := range jobs {
+			for g := range tortureThreads {
+				s.since[j][g].Store(0)
+			}
+		}
+		t.doomed.Add(1)
+	}
+	for seat := range t.asked.Residents {
+		if err := t.settle(seat); err != nil {
+			return err
+		}
+	}
+	if err := t.await("newcomers work", func(s *tortureSeat) bool { return s.at.Load() == round }); err != nil {
+		return err
+	}
+	time.Sleep(20 * time.Millisecond)
+	return nil
+}
+
+// await waits until all residents have come to something, nil being their end.
+func (t *torturer) await(what string, there func(*tortureSeat) bool) error {
+	for seat, p := range t.residents[:t.asked.Residents] {
+		reached, of := p.ended, (*tortured)(nil)
+		if there != nil {
+			reached, of = func() bool { return there(&t.page.seat[seat]) }, p
+		}
+		if err := t.until(what, of, reached); err != nil {
+			return fmt.Errorf("resident %d: %w", seat, err)
+		}
+		if there == nil && p.err != nil {
+			return &violation{what: fmt.Sprintf("resident %d ended by itself: %v", seat, p.err), dump: p.said()}
+		}
+	}
+	return nil
+}
+
+// until waits for something that a process, if it is not nil, does before it ends.
+func (t *torturer) until(what string, p *tortured, reached func() bool) error {
+	end := time.Now().Add(2*t.asked.Timeout + t.patience())
+	for n := 0; !reached(); n++ {
+		if p != nil && p.ended() && !reached() {
+			return &violation{what: fmt.Sprintf("before %s: %v", what, p.cmd.ProcessState), dump: p.said()}
+		}
+		if s := t.stuck(); s != "" || time.Now().After(end) {
+			return t.hang(fmt.Sprintf("not reached: %s: %s", what, s))
+		}
+		time.Sleep(min(time.Duration(50+10*n)*time.Microsecond, time.Millisecond))
+	}
+	return nil
+}
+
+// hang ends a torture that does not go on. Whoever sees that first says why.
+func (t *torturer) hang(what string) error {
+	t.over.Store(true)
+	t.hanging.Do(func() { t.hung = t.autopsy(what) })
+	return t.hung
+}
+
+// autopsy collects what can be known about a torture that does not go on.
+func (t *torturer) autopsy(what string) *violation {
+	var b strings.Builder
+	if p, err := t.launch(nil, "dump"); err != nil {
+		fmt.Fprintln(&b, err)
+	} else {
+		select {
+		case <-p.done:
+		case <-time.After(child.DumpTime):
+			fmt.Fprintln(&b, "who asks for the words is stuck itself")
+			p.signal(syscall.SIGQUIT)
+			time.Sleep(child.DumpTime / 10)
+		}
+		fmt.Fprintln(&b, p.said())
+	}
+	t.mu.Lock()
+	var left []*tortured
+	for p := range t.all {
+		left = append(left, p)
+	}
+	t.mu.Unlock()
+	for _, p := range left {
+		p.signal(syscall.SIGCONT)
+		p.signal(syscall.SIGQUIT)
+	}
+	for _, p := range left {
+		select {
+		case <-p.done:
+		case <-time.After(child.DumpTime):
+		}
+		fmt.Fprintf(&b, "process %d: %v\n%s\n", p.cmd.Process.Pid, p.cmd.Args, p.said())
+	}
+	return &violation{what: what, dump: b.String()}
+}
+
+func (t *torturer) killAll() {
+	t.mu.Lock()
+	var left []*tortured
+	for p := range t.all {
+		left = append(left, p)
+	}
+	t.mu.Unlock()
+	for _, p := range left {
+		p.signal(syscall.SIGKILL)
+		<-p.done
+	}
+}

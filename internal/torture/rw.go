@@ -1,0 +1,163 @@
+//go:build linux
+
+package torture
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+
+	"github.com/shmsync/shmsync/prims"
+)
+
+// shared is a reader/writer lock as both kinds have it.
+type shared interface {
+	recoverable
+	RLockContext(ctx context.Context) error
+	TryRLock() bool
+	RUnlock()
+	Downgrade()
+}
+
+// rwJob is two locks of a kind, as lockJob is.
+type rwJob struct {
+	*party
+	told, freed shared
+	of          []witness
+	upgrade     func(x shared, w *witness, r *rand.Rand) error // nil where it cannot
+	idle        func(x shared) error
+}
+
+func openRWMutexJob(p *party) (jobWorker, error) {
+	x, err := prims.OpenRWMutex(p.a, "rw-told", nil)
+	if err != nil {
+		return nil, err
+	}
+	y, err := prims.OpenRWMutex(p.a, "rw-freed", &prims.RWMutexOptions{Policy: prims.Release})
+	return &rwJob{party: p, told: x, freed: y, of: p.page.board.locks[6:8], idle: func(x shared) error {
+		st := x.(*prims.RWMutex).State()
+		return leftOver(st.Held || st.Waiting != 0 || st.Owner != nil || st.Readers != 0 || st.Closed || st.Err != nil, st)
+	}}, err
+}
+
+func openRWSpinJob(p *party) (jobWorker, error) {
+	x, err := prims.OpenRWSpinLock(p.a, "rwspin-told", nil)
+	if err != nil {
+		return nil, err
+	}
+	y, err := prims.OpenRWSpinLock(p.a, "rwspin-freed", &prims.RWSpinLockOptions{Policy: prims.Release})
+	j := &rwJob{party: p, told: x, freed: y, of: p.page.board.locks[8:10], idle: func(x shared) error {
+		st := x.(*prims.RWSpinLock).State()
+		return leftOver(st.Held || st.Upgrade || st.Draining || st.Owner != nil || len(st.Readers) != 0 || st.Err != nil, st)
+	}}
+	j.upgrade = j.upgrading
+	return j, err
+}
+
+func (j *rwJob) turn(g int, r *rand.Rand) error {
+	x, w := j.told, &j.of[0]
+	if r.IntN(3) == 0 {
+		x, w = j.freed, &j.of[1]
+	}
+	switch n := r.IntN(10); {
+	case n == 0:
+		if x.TryRLock() {
+			return j.reading(x, w, r)
+		}
+		return nil
+	case n == 1:
+		if x.TryLock() {
+			return j.writing(x, w, r)
+		}
+		return nil
+	case n == 2 && j.upgrade != nil:
+		return j.upgrade(x, w, r)
+	case n < 6:
+		return ends(r, func(ctx context.Context) error {
+			err := x.LockContext(ctx)
+			if err == nil {
+				return j.writing(x, w, r)
+			}
+			return j.failed(err, x, w, r)
+		})
+	}
+	return ends(r, func(ctx context.Context) error {
+		err := x.RLockContext(ctx)
+		if err == nil {
+			return j.reading(x, w, r)
+		}
+		return j.failed(err, x, w, r)
+	})
+}
+
+func (j *rwJob) failed(err error, x shared, w *witness, r *rand.Rand) error {
+	if !bereaved(err) || x == j.freed {
+		return forgive(err)
+	}
+	return j.recover(x.Recover, w, r)
+}
+
+// reading is with the lock held for reading: no writer is inside, and the counts do
+// not change.
+func (j *rwJob) reading(x shared, w *witness, r *rand.Rand) error {
+	was, before, after := w.name.Load(), w.before, w.after
+	for range r.IntN(100) {
+	}
+	if was == 0 && before != after || was != w.name.Load() || before != w.before || after != w.after {
+		return fmt.Errorf("%v: a reader saw %d %d %d, then %d %d %d", x, was, before, after, w.name.Load(), w.before, w.after)
+	}
+	x.RUnlock()
+	return nil
+}
+
+func (j *rwJob) writing(x shared, w *witness, r *rand.Rand) error {
+	if err := j.inside(w, r); err != nil {
+		return fmt.Errorf("%v: %w", x, err)
+	}
+	if r.IntN(4) == 0 {
+		x.Downgrade()
+		return j.reading(x, w, r)
+	}
+	x.Unlock()
+	return nil
+}
+
+// upgrading goes through the other transitions of a RWSpinLock.
+func (j *rwJob) upgrading(x shared, w *witness, r *rand.Rand) error {
+	l := x.(*prims.RWSpinLock)
+	return ends(r, func(ctx context.Context) error {
+		if err := l.LockUpgradeContext(ctx); err != nil {
+			return j.failed(err, x, w, r)
+		}
+		switch r.IntN(3) {
+		case 0:
+			l.DowngradeUpgrade()
+			return j.reading(x, w, r)
+		case 1:
+			l.UnlockUpgrade()
+			return nil
+		}
+		if err := l.UpgradeContext(ctx); err != nil {
+			l.UnlockUpgrade()
+			return j.failed(err, x, w, r)
+		}
+		if err := j.inside(w, r); err != nil {
+			return fmt.Errorf("%v, upgraded: %w", x, err)
+		}
+		l.DowngradeToUpgrade()
+		l.UnlockUpgrade()
+		return nil
+	})
+}
+
+func (j *rwJob) rest() error {
+	for _, x := range []shared{j.told, j.freed} {
+		if err := x.Recover(context.Background(), func() error { return nil }); err != nil {
+			return err
+		}
+		if err := j.idle(x); err != nil {
+			return fmt.Errorf("%v: %w", x, err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,195 @@
+//go:build linux
+
+package torture
+
+import (
+	"cmp"
+	"os"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/internal/bench/control"
+	"github.com/shmsync/shmsync/internal/bench/stats"
+)
+
+// lapse is a part of the time, in nanoseconds.
+type lapse struct{ from, to int64 }
+
+// covered is how much time the spans cover together.
+func covered(lists ...[]lapse) (sum int64) {
+	all := slices.Concat(lists...)
+	slices.SortFunc(all, func(x, y lapse) int { return cmp.Compare(x.from, y.from) })
+	end := int64(0)
+	for _, x := range all {
+		if x.to > end {
+			sum += x.to - max(x.from, end)
+			end = x.to
+		}
+	}
+	return sum
+}
+
+// measure notes how long a turn took, and complains if that was too long.
+func (p *party) measure(j, g int, from, to int64) {
+	s := p.seat
+	s.counts[tortureTurns][stats.HistIndex(to-from)].Add(1)
+	for worst := &s.worst[j]; ; {
+		if is := worst.Load(); is >= to-from || worst.CompareAndSwap(is, to-from) {
+			break
+		}
+	}
+	first := to
+	p.page.deaths.each(from, to, func(at, _ int64) { first = min(first, at) })
+	if first != to {
+		s.counts[tortureInherited][stats.HistIndex(to-first)].Add(1)
+	}
+	if to-from <= p.page.bound {
+		return
+	}
+	s.long.Add(1)
+	var stopped, waited []lapse
+	for range 10 { // a thread that has waited until now is noted a little later
+		stopped, waited = p.page.excuses(from, to)
+		if to-from-covered(stopped, waited) <= p.page.bound {
+			return
+		}
+		time.Sleep(5 * controlPeriod)
+	}
+	s.beyond.Add(1)
+	if p.page.busy.Load() > busyMost {
+		s.others.Add(1)
+		return
+	}
+	p.page.fault("%s: goroutine %d was at %s for %v, of which %v passed after the first death, %v with somebody stopped, %v with a thread kept waiting for a CPU",
+		p.label, g, jobs[j].name, time.Duration(to-from), time.Duration(to-first), time.Duration(covered(stopped)), time.Duration(covered(waited)))
+}
+
+// excuses are the parts of a time in which somebody was stopped, and in which a
+// control thread of anybody, or a thread of a resident, had no CPU although it could
+// have run.
+func (p *torturePage) excuses(from, to int64) (stopped, waited []lapse) {
+	add := func(list *[]lapse) func(from, to int64) {
+		return func(from, to int64) { *list = append(*list, lapse{from, to}) }
+	}
+	control := func(noise *spans, until *atomic.Int64) {
+		noise.each(from, to, add(&waited))
+		if late := until.Load(); late != 0 && late < to {
+			waited = append(waited, lapse{max(from, late), to})
+		}
+	}
+	p.stops.each(from, to, add(&stopped))
+	for s := range p.seats {
+		control(&p.seat[s].noise, &p.seat[s].until)
+	}
+	for l := range p.lane {
+		control(&p.lane[l].noise, &p.lane[l].until)
+	}
+	return stopped, waited
+}
+
+const (
+	controlPeriod = 2 * time.Millisecond
+	controlWork   = 200 * time.Microsecond // CPU time that it takes each time
+	controlNoise  = 500 * time.Microsecond // what is worth a note
+)
+
+// controlThread sleeps on a thread of its own, works a little, and notes how late it is
+// with that: so long a thread of this process may be kept waiting for a CPU. It has to
+// work since one that only sleeps gets a CPU at once, however many others want it. Of
+// a resident it notes as well how long each of its other threads was kept waiting.
+func (p *party) controlThread(noise *spans, until *atomic.Int64, counts *[stats.HistBuckets]atomic.Uint64) {
+	runtime.LockOSThread()
+	threads := map[string]*threadDelay{}
+	for n := 0; ; n++ {
+		target := shmsync.Monotonic() + int64(controlPeriod)
+		until.Store(target)
+		control.SleepUntil(target)
+		for end := threadCPU() + int64(controlWork); threadCPU() < end; {
+		}
+		now := shmsync.Monotonic() - int64(controlWork)
+		until.Store(now + int64(time.Second)) // it runs
+		if now-target > int64(controlNoise) {
+			noise.end(noise.begin(target), now)
+		}
+		if counts == nil {
+			continue
+		}
+		counts[stats.HistIndex(now-target)].Add(1)
+		if n%32 == 0 {
+			findThreads(threads)
+		}
+		for _, t := range threads {
+			if d := t.more(); d > int64(controlNoise) {
+				noise.end(noise.begin(now-d), now)
+			}
+		}
+	}
+}
+
+// threadDelay is how long a thread has waited for a CPU, as the kernel counts it.
+type threadDelay struct {
+	file *os.File
+	last int64
+}
+
+// findThreads adds the threads of this process that are not there.
+func findThreads(threads map[string]*threadDelay) {
+	tasks, err := os.ReadDir("/proc/self/task")
+	if err != nil {
+		return
+	}
+	for _, task := range tasks {
+		if threads[task.Name()] != nil {
+			continue
+		}
+		if f, err := os.Open("/proc/self/task/" + task.Name() + "/schedstat"); err == nil {
+			t := &threadDelay{file: f}
+			t.more()
+			threads[task.Name()] = t
+		}
+	}
+}
+
+// more is how much longer it has waited since the last call.
+func (t *threadDelay) more() (d int64) {
+	var b [64]byte
+	n, err := t.file.ReadAt(b[:], 0)
+	if n == 0 && err != nil {
+		return 0 // the thread is gone, or the kernel does not count
+	}
+	fields := strings.Fields(string(b[:n]))
+	if len(fields) < 2 {
+		return 0
+	}
+	now, err := strconv.ParseInt(fields[1], 10, 64)
+	if err != nil {
+		return 0
+	}
+	d, t.last = now-t.last, now
+	return d
+}
+
+// threadCPU is the CPU time that the calling thread has had, in nanoseconds.
+func threadCPU() int64 {
+	var ts unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &ts); err != nil {
+		return 0
+	}
+	return ts.Nano()
+}
+
+// controlGoroutine does the same as a goroutine, for the report only.
+func (p *party) controlGoroutine() {
+	for {
+		target := shmsync.Monotonic() + int64(controlPeriod)
+		time.Sleep(controlPeriod)
+		p.seat.counts[tortureGoroutine][stats.HistIndex(since(target))].Add(1)
+	}
+}

@@ -1,0 +1,370 @@
+//go:build linux
+
+package torture
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"runtime/debug"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/bench/child"
+	"github.com/shmsync/shmsync/internal/bench/control"
+	"github.com/shmsync/shmsync/shm"
+)
+
+// tortureLastWords are those of who panics on purpose.
+const tortureLastWords = "torture: this one panics"
+
+// RunWorker is the life of a process of a torture. A role is resident, victim, dump or
+// nothing; the words of a dump go to log.
+func RunWorker(role string, number, lane int, log io.Writer) error {
+	if role == "nothing" {
+		return nil
+	}
+	page, err := mapTorturePage(os.NewFile(control.ControlFD, "page"))
+	if err != nil {
+		return err
+	}
+	if page.magic != tortureMagic {
+		return errors.New("descriptor 3 is no page of a torture")
+	}
+	label := fmt.Sprintf("%s %d", role, number)
+	seg, err := shm.FromFile(os.NewFile(control.SegmentFD, "arena"), nil)
+	if err != nil {
+		return err
+	}
+	a, err := arena.FromSegment(seg, &arena.Options{Label: label})
+	if err != nil {
+		return err
+	}
+	p := &party{page: page, a: a, self: a.Self(), label: label, seat: &page.seat[number%tortureResidents]}
+	switch role {
+	case "resident":
+		p.resident = true
+		err = p.reside(number)
+	case "victim":
+		err = p.sacrifice(victimOf(page.seed, number, page.only), lane)
+	case "dump":
+		p.words(log)
+	}
+	if err != nil {
+		page.fault("%s: %v", label, err)
+	}
+	return errors.Join(err, a.Close())
+}
+
+// party is a process that takes part.
+type party struct {
+	page     *torturePage
+	a        *arena.Arena
+	self     arena.Name
+	label    string
+	resident bool
+	seat     *tortureSeat // of a resident
+}
+
+// job is what the processes do with the objects of one primitive. Goroutine 0 of
+// a resident keeps the others going: what they wait for for good, it does again
+// and again.
+type job struct {
+	name string
+	open func(p *party) (jobWorker, error)
+}
+
+type jobWorker interface {
+	// turn does something once. Its error is a broken promise. Every turn ends as
+	// long as goroutine 0 of some resident takes turns.
+	turn(g int, r *rand.Rand) error
+	// rest is called when nobody takes turns and the dead are buried. It says what
+	// is not as it would be if nobody had died.
+	rest() error
+}
+
+// open opens the jobs of a set.
+func (p *party) open(set uint64) (*[tortureJobsMost]jobWorker, error) {
+	var ws [tortureJobsMost]jobWorker
+	for i, j := range jobs {
+		if set&(1<<i) == 0 {
+			continue
+		}
+		w, err := j.open(p)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", j.name, err)
+		}
+		ws[i] = w
+	}
+	return &ws, nil
+}
+
+// turn has a job take a turn. What the library panics about is a broken promise.
+func turn(j int, w jobWorker, g int, r *rand.Rand) (err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = fmt.Errorf("%s: panic: %v\n%s", jobs[j].name, v, debug.Stack())
+		} else if err != nil {
+			err = fmt.Errorf("%s: %w", jobs[j].name, err)
+		}
+	}()
+	return w.turn(g, r)
+}
+
+// sacrifice is a victim's life.
+func (p *party) sacrifice(v victim, lane int) error {
+	ws, err := p.open(v.jobs)
+	if err != nil {
+		return err
+	}
+	var wg sync.WaitGroup
+	stop := make(chan struct{})
+	errs := make(chan error, tortureJobsMost*tortureThreads)
+	for j, w := range ws {
+		for g := range v.g {
+			if w == nil {
+				break
+			}
+			wg.Go(func() {
+				r := rand.New(rand.NewPCG(v.seed, uint64(j*tortureThreads+g)))
+				for {
+					select {
+					case <-stop:
+						return
+					default:
+					}
+					if err := turn(j, w, g, r); err != nil {
+						errs <- err
+						return
+					}
+					if r.IntN(4) == 0 {
+						time.Sleep(time.Duration(r.IntN(300)) * time.Microsecond)
+					}
+				}
+			})
+		}
+	}
+	go p.controlThread(&p.page.lane[lane].noise, &p.page.lane[lane].until, nil)
+	p.page.lane[lane].ready.Store(uint32(v.number) + 1)
+	switch v.fate {
+	case fateExec, fateExit, fatePanic, fateClose:
+	default:
+		return <-errs // until the kill
+	}
+	select {
+	case err := <-errs:
+		return err
+	case <-time.After(v.delay):
+	}
+	if v.fate != fateClose {
+		now := shmsync.Monotonic()
+		p.page.deaths.end(p.page.deaths.begin(now), now+1)
+	}
+	switch v.fate {
+	case fateExec:
+		self, err := child.Self()
+		if err != nil {
+			return err
+		}
+		program, err := exec.LookPath(self[0])
+		if err != nil {
+			return err
+		}
+		return syscall.Exec(program, append(self, "torture-worker", "nothing"), os.Environ())
+	case fateExit:
+		os.Exit(0)
+	case fatePanic:
+		go panic(tortureLastWords)
+		select {}
+	}
+	close(stop)
+	wg.Wait()
+	select {
+	case err := <-errs:
+		return err
+	default:
+		return nil
+	}
+}
+
+// reside is a resident's life.
+func (p *party) reside(seat int) error {
+	p.seat.pid.Store(uint32(os.Getpid()))
+	ws, err := p.open(p.page.only)
+	if err != nil {
+		return err
+	}
+	go p.controlThread(&p.seat.noise, &p.seat.until, &p.seat.counts[tortureThread])
+	go p.controlGoroutine()
+	for {
+		phase := p.page.phase.Load()
+		round := phase / 2
+		switch {
+		case phase == torturePhaseEnd:
+			return nil
+		case phase%2 == 0 && p.seat.at.Load() != round:
+			if err := p.work(ws, round); err != nil {
+				return err
+			}
+			if seat == 0 {
+				if err := p.judge(ws, round); err != nil {
+					return err
+				}
+				p.page.judged.Store(round)
+			}
+		default:
+			time.Sleep(200 * time.Microsecond)
+		}
+	}
+}
+
+// work takes turns until the round rests.
+func (p *party) work(ws *[tortureJobsMost]jobWorker, round uint32) error {
+	var others, keepers sync.WaitGroup
+	errs := make(chan error, tortureJobsMost*tortureThreads)
+	for j, w := range ws {
+		for g := range tortureThreads {
+			if w == nil {
+				break
+			}
+			wg, goesOn := &others, func() bool { return p.page.phase.Load() == 2*round }
+			if g == 0 {
+				wg, goesOn = &keepers, func() bool { return p.page.phase.Load() == 2*round || !p.calm(round) }
+			}
+			wg.Go(func() {
+				if err := p.turns(j, w, g, goesOn); err != nil {
+					p.page.fault("%s: %v", p.label, err)
+					errs <- err
+				}
+			})
+		}
+	}
+	p.seat.at.Store(round)
+	others.Wait()
+	p.seat.calm.Store(round)
+	keepers.Wait()
+	p.seat.still.Store(round)
+	for p.page.referee.Load() != round {
+		time.Sleep(200 * time.Microsecond)
+	}
+	select {
+	case err := <-errs:
+		return err
+	default:
+		return nil
+	}
+}
+
+// calm reports whether nobody of any resident needs to be kept going.
+func (p *party) calm(round uint32) bool {
+	for s := range p.page.seats {
+		if p.page.seat[s].calm.Load() != round {
+			return false
+		}
+	}
+	return true
+}
+
+// turns has one goroutine of a resident take turns, and looks how long they take.
+func (p *party) turns(j int, w jobWorker, g int, goesOn func() bool) error {
+	r := rand.New(rand.NewPCG(rand.Uint64(), uint64(g)))
+	most := 8_000
+	if g == 0 {
+		most = 2_000
+	}
+	at := &p.seat.since[j][g]
+	for goesOn() {
+		from := shmsync.Monotonic()
+		at.Store(from)
+		err := turn(j, w, g, r)
+		at.Store(0)
+		if err != nil {
+			return err
+		}
+		p.seat.turns[j].Add(1)
+		p.measure(j, g, from, shmsync.Monotonic())
+		time.Sleep(time.Duration(r.IntN(most)) * time.Microsecond)
+	}
+	return nil
+}
+
+// judge looks whether the arena is as if nobody had died.
+func (p *party) judge(ws *[tortureJobsMost]jobWorker, round uint32) error {
+	alone := func() string {
+		n := uint32(0)
+		for q := range p.a.Participants() {
+			if q.State != "live" {
+				return fmt.Sprintf("%s is %s", q.Label, q.State)
+			}
+			n++
+		}
+		if n != p.page.seats {
+			return fmt.Sprintf("%d participants", n)
+		}
+		return ""
+	}
+	if what := p.eventuallyNone(alone); what != "" {
+		return fmt.Errorf("the dead are not buried: %s", what)
+	}
+	sound := func() string {
+		if err := p.a.Check(); err != nil {
+			return err.Error()
+		}
+		return ""
+	}
+	if what := p.eventuallyNone(sound); what != "" {
+		return fmt.Errorf("round %d: check: %s", round, what)
+	}
+	for j, w := range ws {
+		if w == nil {
+			continue
+		}
+		rested := func() string {
+			if err := w.rest(); err != nil {
+				return err.Error()
+			}
+			return ""
+		}
+		if what := p.eventuallyNone(rested); what != "" {
+			return fmt.Errorf("round %d: %s: at rest: %s", round, jobs[j].name, what)
+		}
+	}
+	st := p.a.Stats()
+	p.page.left.objects.Store(st.Objects)
+	p.page.left.bytes.Store(st.BytesUsed)
+	if n := st.Nodes; n > tortureNodes*uint64(p.page.seats) {
+		return fmt.Errorf("round %d: %d wait nodes are in use", round, n)
+	}
+	return nil
+}
+
+// tortureNodes is how many nodes a resident may keep.
+const tortureNodes = 3 * tortureThreads * tortureJobsMost
+
+// eventuallyNone asks until the answer is empty, for a while.
+func (p *party) eventuallyNone(what func() string) (last string) {
+	for end := time.Now().Add(time.Duration(p.page.patience)); ; time.Sleep(time.Millisecond) {
+		if last = what(); last == "" || time.Now().After(end) {
+			return last
+		}
+	}
+}
+
+// words describes all objects and participants.
+func (p *party) words(w io.Writer) {
+	fmt.Fprintf(w, "%+v\n", p.a.Stats())
+	for q := range p.a.Participants() {
+		fmt.Fprintf(w, "participant %v: %s, pid %d, %q\n", q.Name(), q.State, q.PID, q.Label)
+	}
+	for o := range p.a.Objects() {
+		if text := p.a.Describe(o); text != "" {
+			fmt.Fprintf(w, "object %q: %s\n", o.Name, text)
+		}
+	}
+}
