@@ -110,7 +110,11 @@ func (c *core) buryNode(off Offset, n *Node, owner Name) {
 // It goes with this participant's death from then on.
 func (a *Arena) TakeNode(off Offset, owner Name) bool {
 	n, err := a.nodeAt(off)
-	if err != nil || !n.owner.CompareAndSwap(uint32(owner), uint32(a.self)) {
+	return err == nil && a.takeNode(n, owner)
+}
+
+func (c *core) takeNode(n *Node, owner Name) bool {
+	if !n.owner.CompareAndSwap(uint32(owner), uint32(c.self)) {
 		return false
 	}
 	crashpoint.Hit("arena.node.reclaimed")
@@ -306,8 +310,29 @@ func (c *core) freeNodesAt(object Offset) {
 		case n.stamp.Load() != 0 && (n.State() == NodeIdle || c.orphaned(n)):
 			// The undertaker of its owner may be about to.
 			c.buryNode(off, n, n.Owner())
+		case n.stamp.Load() != 0:
+			c.forgetWait(off, n)
 		}
 	})
+}
+
+// forgetWait is for a node whose object is deleted: it was on a queue of that when its wait was
+// over, or its owner gave up, and whoever was to take it off died over that. It is on no queue
+// now. With its stamp it would be taken for a wait of the next object at that offset, which
+// would account for it.
+func (c *core) forgetWait(off Offset, n *Node) {
+	w, owner := n.Load(), n.Owner()
+	if !w.Over() && w.State() != NodeLeft {
+		return
+	}
+	// It is ours before the stamp is gone: a death in between takes it along.
+	ours := w.State() == NodeLeft && c.takeNode(n, owner)
+	// sync(seat.unqueue): release
+	n.stamp.Store(0)
+	// Or its owner gives it back, which sees that the stamp is gone.
+	if ours || n.Swap(w.With(NodeSpent), w.Freed()) && c.takeNode(n, owner) {
+		c.freeNode(off)
+	}
 }
 
 // orphaned reports whether the owner of a node is dead and nobody is about to tell it

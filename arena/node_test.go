@@ -266,6 +266,36 @@ func TestWaitsOfTheDeadGoWithTheirObject(t *testing.T) {
 	}
 }
 
+// A wait of a living participant whose end nobody has accounted for does not outlive its object:
+// the next object at that offset would account for it.
+func TestWaitsGoWithTheirObject(t *testing.T) {
+	for _, state := range []NodeState{NodeResolved, NodeSpent, NodeLeft} {
+		p := newNeighbours(2<<20, 4)
+		a, b := p.join(1), p.join(2)
+		o, _, err := a.OpenObject(spec("x"))
+		require.NoError(t, err)
+		off, err := b.ClaimNode()
+		require.NoError(t, err)
+		n := b.node(off)
+		n.SetObject(o.Offset)
+		n.stamp.Store(1)
+		n.swapState(NodeIdle, state)
+		a.CloseObject(o)
+		require.NoError(t, a.Delete("x"))
+		next, _, err := a.OpenObject(spec("y"))
+		require.NoError(t, err)
+		require.Equal(t, o.Offset, next.Offset)
+		a.EachNode(next.Offset, func(off Offset, n *Node) {
+			t.Errorf("node %v, %v, is taken for a wait of the next object", off, n.Load())
+		})
+		if state == NodeResolved { // its owner, which is awake, gives it back
+			require.NoError(t, b.FreeNode(off))
+		}
+		require.Zero(t, a.Stats().Nodes, "%v", state)
+		requireSound(t, a)
+	}
+}
+
 // Check finds a wait of the dead in an object that is gone.
 func TestCheckFindsWaitsInNoObject(t *testing.T) {
 	p := newNeighbours(2<<20, 4)

@@ -475,6 +475,21 @@ SHMI_FN int shmi_orphaned(shmsync_arena *a, shmi_node *n)
            (shmi_node_state(shmi_node_load(n)) != SHMI_NodeResolved || shmi_all_told(a));
 }
 
+/* For a node whose object is deleted, and that was on a queue of it when its wait was over or
+ * its owner gave up: see forgetWait in arena/node.go. */
+SHMI_FN void shmi_forget_wait(shmsync_arena *a, shmi_off off, shmi_node *n)
+{
+    uint32_t w = shmi_node_load(n), state = shmi_node_state(w);
+    shmi_name owner = shmi_node_owner(n);
+    int ours;
+    if (state != SHMI_NodeResolved && state != SHMI_NodeSpent && state != SHMI_NodeLeft)
+        return;
+    ours = state == SHMI_NodeLeft && shmi_take_node(a, off, owner);
+    shmi_st64(&n->stamp, 0);
+    if (ours || (shmi_node_swap(n, shmi_node_with(w, SHMI_NodeSpent), shmi_node_freed(w)) && shmi_take_node(a, off, owner)))
+        shmi_free_node(a, off);
+}
+
 SHMI_FN void shmi_free_node_at(shmsync_arena *a, shmi_off off, shmi_node *n, void *arg)
 {
     if (shmi_ld64(&n->object) != *(shmi_off *)arg)
@@ -484,6 +499,8 @@ SHMI_FN void shmi_free_node_at(shmsync_arena *a, shmi_off off, shmi_node *n, voi
     else if (shmi_ld64(&n->stamp) != 0 &&
              (shmi_node_state(shmi_node_load(n)) == SHMI_NodeIdle || shmi_orphaned(a, n)))
         shmi_bury_node(a, off, shmi_node_owner(n)); /* the undertaker of its owner may be about to */
+    else if (shmi_ld64(&n->stamp) != 0)
+        shmi_forget_wait(a, off, n);
 }
 /* Gives back the nodes that an object has which nobody has open. */
 SHMI_FN void shmi_free_nodes_at(shmsync_arena *a, shmi_off object) { shmi_each_node(a, shmi_free_node_at, &object); }

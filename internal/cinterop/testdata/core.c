@@ -612,6 +612,32 @@ static void hostile(const char *name, char **arg)
     shmsync_arena_close(a);
 }
 
+/* A wait whose end nobody has accounted for does not outlive its object: the next object at
+ * that offset would account for it. */
+static void waits_go(const char *name)
+{
+    static const uint32_t states[] = { SHMI_NodeResolved, SHMI_NodeSpent, SHMI_NodeLeft };
+    shmsync_arena *a = open_arena(name);
+    unsigned i;
+    for (i = 0; i < sizeof states / sizeof states[0]; i++) {
+        shmsync_mutex m;
+        shmi_off off;
+        shmi_node *n;
+        CHECK(shmsync_mutex_open(a, "m", NULL, &m), 0);
+        CHECK(shmi_claim_node(a, &off, &n), 0);
+        shmi_st64(&n->object, shmsync_mutex_offset(&m));
+        shmi_st64(&n->stamp, 1);
+        CHECK(shmi_node_swap(n, shmi_node_load(n), shmi_node_with(shmi_node_load(n), states[i])), 1);
+        CHECK(shmsync_mutex_close(&m), 0);
+        CHECK(shmsync_delete(a, "m"), 0);
+        CHECK((int)shmi_ld64(&n->stamp), 0);
+        if (states[i] == SHMI_NodeResolved) /* its owner gives it back */
+            CHECK(shmi_free_node(a, off), 0);
+        CHECK((int)shmi_node_owner(n), 0);
+    }
+    CHECK(shmsync_arena_close(a), 0);
+}
+
 /* Says how many block words and directory entries it has looked at, at each line. */
 static void count_looks(const char *name)
 {
@@ -641,6 +667,8 @@ int main(int argc, char **argv)
         lose_and_hold(name);
     else if (strcmp(verb, "observe") == 0)
         observe(name);
+    else if (strcmp(verb, "waits") == 0)
+        waits_go(name);
     else if (strcmp(verb, "looks") == 0)
         count_looks(name);
     else if (strcmp(verb, "accuse") == 0)
