@@ -2358,6 +2358,7 @@ typedef struct shmi_seat {
     struct shmi_seat *next;
     shmi_node *node;
     shmi_off off;
+    int64_t since; /* of its wait, CLOCK_MONOTONIC ns; 0 before the first sleep */
 } shmi_seat;
 
 /* What the helper thread has to try again. */
@@ -7203,8 +7204,8 @@ int shmsync_value_attach(shmsync_arena *a, const char *name, uint64_t size, uint
 
 #define SHMI_LOOK_EVERY INT64_C(100000000) /* ns */
 
-/* Takes an announce record; -1 when there is none. */
-SHMI_FN int shmi_announce_sleep(shmsync_arena *a, shmi_off object, shmi_off word, uint64_t wanted)
+/* Takes an announce record for a wait that has lasted since that time; -1 when there is none. */
+SHMI_FN int shmi_announce_sleep(shmsync_arena *a, shmi_off object, shmi_off word, uint64_t wanted, int64_t since)
 {
     for (;;) {
         uint32_t used = shmi_ld32(&a->announce_map);
@@ -7217,7 +7218,7 @@ SHMI_FN int shmi_announce_sleep(shmsync_arena *a, shmi_off object, shmi_off word
             continue;
         r = shmi_slot(a, a->my_slot) + SHMI_slotAnnounce + (shmi_off)k * SHMI_announceStride;
         shmi_put64(shmi_u64(a, r + SHMI_announceObject), object);
-        shmi_put64(shmi_u64(a, r + SHMI_announceSince), (uint64_t)shmi_now());
+        shmi_put64(shmi_u64(a, r + SHMI_announceSince), (uint64_t)since);
         shmi_put64(shmi_u64(a, r + SHMI_announceWanted), wanted);
         shmi_st64(shmi_u64(a, r + SHMI_announceWord), word);
         return k;
@@ -7257,6 +7258,7 @@ typedef struct shmi_bed {
     shmi_off object; /* for the announce record */
     uint64_t wanted;
     int64_t deadline;  /* CLOCK_MONOTONIC ns, 0: none */
+    int64_t *since;    /* since when the wait lasts, CLOCK_MONOTONIC ns; 0 before its first sleep, which sets it */
     shmi_name owner;   /* wake up when this participant dies, if not 0 */
     uint32_t *other;   /* wake up when this word is woken, too, if not NULL */
     uint32_t other_is;
@@ -7278,7 +7280,9 @@ SHMI_FN int shmi_sleep(shmsync_arena *a, const shmi_bed *bed)
     /* Who is woken often, or waits briefly each time, never sleeps for so long. */
     if (bed->looked != NULL && now - __atomic_load_n(bed->looked, __ATOMIC_RELAXED) >= SHMI_LOOK_EVERY)
         return SHMI_LOOK;
-    record = shmi_announce_sleep(a, bed->object, shmi_off_of(a, bed->word), bed->wanted);
+    if (*bed->since == 0)
+        *bed->since = now;
+    record = shmi_announce_sleep(a, bed->object, shmi_off_of(a, bed->word), bed->wanted, *bed->since);
     v[0] = shmi_waitv_of(bed->word, bed->val);
     if (bed->bounded != 0 && now + bed->bounded < until) {
         until = now + bed->bounded;
@@ -7603,6 +7607,7 @@ SHMI_FN int shmi_seat_take(shmsync_arena *a, shmi_seat **out)
             return err;
         }
     }
+    s->since = 0;
     *out = s;
     return 0;
 }
@@ -7617,6 +7622,8 @@ SHMI_FN shmi_seat *shmi_seat_cached(shmsync_arena *a)
     if (s != NULL)
         a->seats = s->next;
     pthread_mutex_unlock(&a->seats_lock);
+    if (s != NULL)
+        s->since = 0;
     return s;
 }
 /* Gives back a seat that was taken and not queued, or whose node is idle again. */
@@ -7649,6 +7656,7 @@ SHMI_FN int shmi_seat_sleep(shmsync_arena *a, shmi_seat *s, shmi_off object, int
     bed.object = object;
     bed.wanted = shmi_ld64(&s->node->wanted);
     bed.deadline = deadline;
+    bed.since = &s->since;
     return shmi_sleep(a, &bed);
 }
 
@@ -8118,6 +8126,7 @@ SHMI_FN int shmi_mutex_sleep(shmi_mutex_wait *w)
         bed.owner = 0;
     }
     bed.deadline = w->deadline;
+    bed.since = &w->since;
     held = m->latch ? shmi_lend_signals() : 0;
     r = shmi_sleep(m->a, &bed);
     if (m->latch)
@@ -8685,6 +8694,7 @@ SHMI_FN void shmi_futex_look(shmi_futex *f)
 
 SHMI_FN int shmi_futex_wait_entered(shmi_futex *f, uint64_t token, int64_t deadline)
 {
+    int64_t since = 0;
     for (;;) {
         uint64_t s = shmi_ld64(&f->w->state);
         shmi_bed bed;
@@ -8714,6 +8724,7 @@ SHMI_FN int shmi_futex_wait_entered(shmi_futex *f, uint64_t token, int64_t deadl
         bed.object = f->o.off;
         bed.wanted = (uint32_t)s;
         bed.deadline = deadline;
+        bed.since = &since;
         switch (shmi_sleep(f->a, &bed)) {
         case SHMI_AGAIN:
             SHMSYNC_CRASHPOINT("futex.wait.woken");
@@ -14974,7 +14985,7 @@ SHMI_FN int shmi_rw_may_read(void *arg)
 SHMI_COLD int shmi_rw_rlock_slow(struct shmi_rwmutex *m, int64_t abs)
 {
     uint64_t epoch;
-    int64_t ask = 0;
+    int64_t ask = 0, since = 0;
     int err, spun = 0;
     err = shmi_enter(m->a, "rwmutex.rdlock");
     if (err != 0) {
@@ -15032,6 +15043,7 @@ SHMI_COLD int shmi_rw_rlock_slow(struct shmi_rwmutex *m, int64_t abs)
         bed.object = m->o.off;
         bed.wanted = v;
         bed.deadline = abs;
+        bed.since = &since;
         bed.owner = shmi_rw_who(g);
         if (!shmi_current(m->a, bed.owner)) { /* nobody tells when it is gone */
             shmi_follow(m->a);
@@ -15160,6 +15172,7 @@ SHMI_FN int shmi_rw_has_left(void *arg)
 SHMI_FN int shmi_rw_drained(struct shmi_rwmutex *m, const char *op, int64_t abs)
 {
     uint32_t at = shmi_rw_first_reader(m, 1);
+    int64_t since = 0;
     int err, spun = 0;
     if (at == 0)
         return 0;
@@ -15196,6 +15209,7 @@ SHMI_FN int shmi_rw_drained(struct shmi_rwmutex *m, const char *op, int64_t abs)
         bed.object = m->o.off;
         bed.wanted = v;
         bed.deadline = abs;
+        bed.since = &since;
         bed.owner = shmi_rw_name(w, at);
         if (bed.owner == m->a->self)
             bed.owner = 0;
@@ -16008,7 +16022,7 @@ SHMI_COLD int shmi_spin_wait(struct shmi_spinlock *l, uint32_t as, int64_t abs, 
 {
     shmi_line *bell = as == SHMI_SPIN_READ ? &l->gate : &l->next;
     int took, changed, slept = 0, spun = 0, err = shmi_enter(l->a, "spinlock.lock");
-    int64_t ask = 0;
+    int64_t ask = 0, since = 0;
     if (err != 0)
         return err;
     for (;;) {
@@ -16047,6 +16061,7 @@ SHMI_COLD int shmi_spin_wait(struct shmi_spinlock *l, uint32_t as, int64_t abs, 
         bed.object = l->o.off;
         bed.wanted = v;
         bed.deadline = abs;
+        bed.since = &since;
         bed.owner = shmi_owner_name(o) != l->a->self ? shmi_owner_name(o) : 0;
         if (!shmi_current(l->a, shmi_owner_name(o))) { /* nobody tells when it is gone */
             shmi_follow(l->a);
@@ -16119,6 +16134,7 @@ SHMI_FN void shmi_rwspin_give_up(struct shmi_spinlock *l, const shmi_rwspin_drai
 SHMI_FN int shmi_rwspin_await_readers(struct shmi_spinlock *l, int64_t abs)
 {
     int spun = 0, err = shmi_enter(l->a, "rwspinlock.lock");
+    int64_t since = 0;
     if (err != 0)
         return err;
     for (;;) {
@@ -16142,6 +16158,7 @@ SHMI_FN int shmi_rwspin_await_readers(struct shmi_spinlock *l, int64_t abs)
         bed.object = l->o.off;
         bed.wanted = v;
         bed.deadline = abs;
+        bed.since = &since;
         bed.owner = who != l->a->self ? who : 0;
         r = shmi_sleep(l->a, &bed);
         if (r == SHMI_AGAIN) {
@@ -16646,12 +16663,12 @@ SHMI_FN void shmi_await_leave(shmi_awaited *w)
         shmi_event_pass(w->token);
 }
 
-/* Sleeps until one of the waits is over, or until then, 100 ms at most. */
-SHMI_FN void shmi_await_sleep(shmsync_arena *a, shmi_awaited *at, size_t n, int64_t until)
+/* Sleeps until one of the waits is over, or until then, 100 ms at most. The call has lasted since that time. */
+SHMI_FN void shmi_await_sleep(shmsync_arena *a, shmi_awaited *at, size_t n, int64_t since, int64_t until)
 {
     shmi_waitv v[SHMSYNC_AWAIT_MOST];
     size_t i;
-    int record = shmi_announce_sleep(a, at[0].m->o.off, at[0].seat->off, 0);
+    int record = shmi_announce_sleep(a, at[0].m->o.off, at[0].seat->off, 0, since);
     for (i = 0; i < n; i++) {
         shmi_node *node = at[i].seat->node;
         uint32_t w = shmi_node_load(node);
@@ -16695,7 +16712,7 @@ SHMI_FN int shmi_await_check(const char *op, const shmsync_awaiter *list, size_t
     return 0;
 }
 /* Sleeps for a turn until one of n waits may be over: 0, or why there is no more waiting. */
-SHMI_FN int shmi_await_turn(shmsync_arena *a, const char *op, shmi_awaited *at, size_t n, int64_t abs)
+SHMI_FN int shmi_await_turn(shmsync_arena *a, const char *op, shmi_awaited *at, size_t n, int64_t since, int64_t abs)
 {
     int64_t now = shmi_now(), until = now + SHMI_LOOK_EVERY;
     size_t i;
@@ -16703,7 +16720,7 @@ SHMI_FN int shmi_await_turn(shmsync_arena *a, const char *op, shmi_awaited *at, 
         return shmi_fail(EBADF, op, NULL, "this process closed the arena");
     if (abs != 0 && now >= abs)
         return ETIMEDOUT;
-    shmi_await_sleep(a, at, n, abs != 0 && abs < until ? abs : until);
+    shmi_await_sleep(a, at, n, since, abs != 0 && abs < until ? abs : until);
     for (i = 0; i < n; i++)
         shmi_mutex_look(&at[i].m->latch);
     return 0;
@@ -16714,7 +16731,7 @@ int shmsync_wait_any(const shmsync_awaiter *list, size_t n, const struct timespe
     shmi_awaited at[SHMSYNC_AWAIT_MOST];
     shmsync_arena *a = NULL;
     size_t i, begun, chosen = SIZE_MAX;
-    int64_t abs = 0;
+    int64_t abs = 0, since = 0;
     int err = abs_monotonic != NULL ? shmi_deadline(abs_monotonic, &abs) : 0, result = 0;
     *index = SIZE_MAX;
     if (err != 0)
@@ -16732,6 +16749,7 @@ int shmsync_wait_any(const shmsync_awaiter *list, size_t n, const struct timespe
     err = shmi_enter(a, "wait_any");
     if (err != 0)
         return err;
+    since = shmi_now();
     for (begun = 0; begun < n && chosen == SIZE_MAX && err == 0; begun++) {
         err = shmi_await_begin(&list[begun], abs, &at[begun], &result);
         if (err != 0)
@@ -16747,7 +16765,7 @@ int shmsync_wait_any(const shmsync_awaiter *list, size_t n, const struct timespe
             result = shmi_await_judge(&list[chosen], &at[chosen]);
             break;
         }
-        err = shmi_await_turn(a, "wait_any", at, n, abs);
+        err = shmi_await_turn(a, "wait_any", at, n, since, abs);
     }
     for (i = 0; i < begun; i++)
         if (i != chosen)
@@ -16775,6 +16793,7 @@ int shmsync_wait_all(const shmsync_awaiter *list, size_t n, const struct timespe
             of[left++] = i;
     if (left != 0) {
         size_t begun = 0, todo = left, k;
+        int64_t since = shmi_now();
         err = shmi_enter(a, "wait_all");
         if (err != 0)
             return err;
@@ -16796,7 +16815,7 @@ int shmsync_wait_all(const shmsync_awaiter *list, size_t n, const struct timespe
             left = k;
             if (left == 0)
                 break;
-            err = shmi_await_turn(a, "wait_all", at, left, abs);
+            err = shmi_await_turn(a, "wait_all", at, left, since, abs);
         }
         for (i = 0; i < left; i++)
             shmi_await_leave(&at[i]);
@@ -18683,6 +18702,7 @@ SHMI_FN int shmi_signal_permitted(void *w) { return shmi_ld64(&((struct shmi_sig
  * looks at the word after that, and changes it if it is announced. */
 SHMI_FN int shmi_signal_await(struct shmi_signalwaker *w, int64_t abs)
 {
+    int64_t since = 0;
     for (;;) {
         uint32_t v = shmi_bell_announce(&w->bell);
         shmi_bed bed;
@@ -18706,6 +18726,7 @@ SHMI_FN int shmi_signal_await(struct shmi_signalwaker *w, int64_t abs)
         bed.object = w->o.off;
         bed.wanted = v;
         bed.deadline = abs;
+        bed.since = &since;
         switch (shmi_sleep(w->a, &bed)) {
         case SHMI_AGAIN:
             SHMSYNC_CRASHPOINT("signal.acquire.woken");

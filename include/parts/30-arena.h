@@ -127,6 +127,7 @@ typedef struct shmi_seat {
     struct shmi_seat *next;
     shmi_node *node;
     shmi_off off;
+    int64_t since; /* of its wait, CLOCK_MONOTONIC ns; 0 before the first sleep */
 } shmi_seat;
 
 /* What the helper thread has to try again. */

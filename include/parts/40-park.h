@@ -9,8 +9,8 @@
 
 #define SHMI_LOOK_EVERY INT64_C(100000000) /* ns */
 
-/* Takes an announce record; -1 when there is none. */
-SHMI_FN int shmi_announce_sleep(shmsync_arena *a, shmi_off object, shmi_off word, uint64_t wanted)
+/* Takes an announce record for a wait that has lasted since that time; -1 when there is none. */
+SHMI_FN int shmi_announce_sleep(shmsync_arena *a, shmi_off object, shmi_off word, uint64_t wanted, int64_t since)
 {
     for (;;) {
         uint32_t used = shmi_ld32(&a->announce_map);
@@ -23,7 +23,7 @@ SHMI_FN int shmi_announce_sleep(shmsync_arena *a, shmi_off object, shmi_off word
             continue;
         r = shmi_slot(a, a->my_slot) + SHMI_slotAnnounce + (shmi_off)k * SHMI_announceStride;
         shmi_put64(shmi_u64(a, r + SHMI_announceObject), object);
-        shmi_put64(shmi_u64(a, r + SHMI_announceSince), (uint64_t)shmi_now());
+        shmi_put64(shmi_u64(a, r + SHMI_announceSince), (uint64_t)since);
         shmi_put64(shmi_u64(a, r + SHMI_announceWanted), wanted);
         shmi_st64(shmi_u64(a, r + SHMI_announceWord), word);
         return k;
@@ -63,6 +63,7 @@ typedef struct shmi_bed {
     shmi_off object; /* for the announce record */
     uint64_t wanted;
     int64_t deadline;  /* CLOCK_MONOTONIC ns, 0: none */
+    int64_t *since;    /* since when the wait lasts, CLOCK_MONOTONIC ns; 0 before its first sleep, which sets it */
     shmi_name owner;   /* wake up when this participant dies, if not 0 */
     uint32_t *other;   /* wake up when this word is woken, too, if not NULL */
     uint32_t other_is;
@@ -84,7 +85,9 @@ SHMI_FN int shmi_sleep(shmsync_arena *a, const shmi_bed *bed)
     /* Who is woken often, or waits briefly each time, never sleeps for so long. */
     if (bed->looked != NULL && now - __atomic_load_n(bed->looked, __ATOMIC_RELAXED) >= SHMI_LOOK_EVERY)
         return SHMI_LOOK;
-    record = shmi_announce_sleep(a, bed->object, shmi_off_of(a, bed->word), bed->wanted);
+    if (*bed->since == 0)
+        *bed->since = now;
+    record = shmi_announce_sleep(a, bed->object, shmi_off_of(a, bed->word), bed->wanted, *bed->since);
     v[0] = shmi_waitv_of(bed->word, bed->val);
     if (bed->bounded != 0 && now + bed->bounded < until) {
         until = now + bed->bounded;

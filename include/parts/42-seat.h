@@ -20,6 +20,7 @@ SHMI_FN int shmi_seat_take(shmsync_arena *a, shmi_seat **out)
             return err;
         }
     }
+    s->since = 0;
     *out = s;
     return 0;
 }
@@ -34,6 +35,8 @@ SHMI_FN shmi_seat *shmi_seat_cached(shmsync_arena *a)
     if (s != NULL)
         a->seats = s->next;
     pthread_mutex_unlock(&a->seats_lock);
+    if (s != NULL)
+        s->since = 0;
     return s;
 }
 /* Gives back a seat that was taken and not queued, or whose node is idle again. */
@@ -66,6 +69,7 @@ SHMI_FN int shmi_seat_sleep(shmsync_arena *a, shmi_seat *s, shmi_off object, int
     bed.object = object;
     bed.wanted = shmi_ld64(&s->node->wanted);
     bed.deadline = deadline;
+    bed.since = &s->since;
     return shmi_sleep(a, &bed);
 }
 

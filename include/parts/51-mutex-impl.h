@@ -303,6 +303,7 @@ SHMI_FN int shmi_mutex_sleep(shmi_mutex_wait *w)
         bed.owner = 0;
     }
     bed.deadline = w->deadline;
+    bed.since = &w->since;
     held = m->latch ? shmi_lend_signals() : 0;
     r = shmi_sleep(m->a, &bed);
     if (m->latch)

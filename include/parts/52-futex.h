@@ -167,6 +167,7 @@ SHMI_FN void shmi_futex_look(shmi_futex *f)
 
 SHMI_FN int shmi_futex_wait_entered(shmi_futex *f, uint64_t token, int64_t deadline)
 {
+    int64_t since = 0;
     for (;;) {
         uint64_t s = shmi_ld64(&f->w->state);
         shmi_bed bed;
@@ -196,6 +197,7 @@ SHMI_FN int shmi_futex_wait_entered(shmi_futex *f, uint64_t token, int64_t deadl
         bed.object = f->o.off;
         bed.wanted = (uint32_t)s;
         bed.deadline = deadline;
+        bed.since = &since;
         switch (shmi_sleep(f->a, &bed)) {
         case SHMI_AGAIN:
             SHMSYNC_CRASHPOINT("futex.wait.woken");

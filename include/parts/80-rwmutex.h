@@ -274,7 +274,7 @@ SHMI_FN int shmi_rw_may_read(void *arg)
 SHMI_COLD int shmi_rw_rlock_slow(struct shmi_rwmutex *m, int64_t abs)
 {
     uint64_t epoch;
-    int64_t ask = 0;
+    int64_t ask = 0, since = 0;
     int err, spun = 0;
     err = shmi_enter(m->a, "rwmutex.rdlock");
     if (err != 0) {
@@ -332,6 +332,7 @@ SHMI_COLD int shmi_rw_rlock_slow(struct shmi_rwmutex *m, int64_t abs)
         bed.object = m->o.off;
         bed.wanted = v;
         bed.deadline = abs;
+        bed.since = &since;
         bed.owner = shmi_rw_who(g);
         if (!shmi_current(m->a, bed.owner)) { /* nobody tells when it is gone */
             shmi_follow(m->a);
@@ -460,6 +461,7 @@ SHMI_FN int shmi_rw_has_left(void *arg)
 SHMI_FN int shmi_rw_drained(struct shmi_rwmutex *m, const char *op, int64_t abs)
 {
     uint32_t at = shmi_rw_first_reader(m, 1);
+    int64_t since = 0;
     int err, spun = 0;
     if (at == 0)
         return 0;
@@ -496,6 +498,7 @@ SHMI_FN int shmi_rw_drained(struct shmi_rwmutex *m, const char *op, int64_t abs)
         bed.object = m->o.off;
         bed.wanted = v;
         bed.deadline = abs;
+        bed.since = &since;
         bed.owner = shmi_rw_name(w, at);
         if (bed.owner == m->a->self)
             bed.owner = 0;

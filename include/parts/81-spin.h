@@ -320,7 +320,7 @@ SHMI_COLD int shmi_spin_wait(struct shmi_spinlock *l, uint32_t as, int64_t abs, 
 {
     shmi_line *bell = as == SHMI_SPIN_READ ? &l->gate : &l->next;
     int took, changed, slept = 0, spun = 0, err = shmi_enter(l->a, "spinlock.lock");
-    int64_t ask = 0;
+    int64_t ask = 0, since = 0;
     if (err != 0)
         return err;
     for (;;) {
@@ -359,6 +359,7 @@ SHMI_COLD int shmi_spin_wait(struct shmi_spinlock *l, uint32_t as, int64_t abs, 
         bed.object = l->o.off;
         bed.wanted = v;
         bed.deadline = abs;
+        bed.since = &since;
         bed.owner = shmi_owner_name(o) != l->a->self ? shmi_owner_name(o) : 0;
         if (!shmi_current(l->a, shmi_owner_name(o))) { /* nobody tells when it is gone */
             shmi_follow(l->a);
@@ -431,6 +432,7 @@ SHMI_FN void shmi_rwspin_give_up(struct shmi_spinlock *l, const shmi_rwspin_drai
 SHMI_FN int shmi_rwspin_await_readers(struct shmi_spinlock *l, int64_t abs)
 {
     int spun = 0, err = shmi_enter(l->a, "rwspinlock.lock");
+    int64_t since = 0;
     if (err != 0)
         return err;
     for (;;) {
@@ -454,6 +456,7 @@ SHMI_FN int shmi_rwspin_await_readers(struct shmi_spinlock *l, int64_t abs)
         bed.object = l->o.off;
         bed.wanted = v;
         bed.deadline = abs;
+        bed.since = &since;
         bed.owner = who != l->a->self ? who : 0;
         r = shmi_sleep(l->a, &bed);
         if (r == SHMI_AGAIN) {

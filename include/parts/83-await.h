@@ -87,12 +87,12 @@ SHMI_FN void shmi_await_leave(shmi_awaited *w)
         shmi_event_pass(w->token);
 }
 
-/* Sleeps until one of the waits is over, or until then, 100 ms at most. */
-SHMI_FN void shmi_await_sleep(shmsync_arena *a, shmi_awaited *at, size_t n, int64_t until)
+/* Sleeps until one of the waits is over, or until then, 100 ms at most. The call has lasted since that time. */
+SHMI_FN void shmi_await_sleep(shmsync_arena *a, shmi_awaited *at, size_t n, int64_t since, int64_t until)
 {
     shmi_waitv v[SHMSYNC_AWAIT_MOST];
     size_t i;
-    int record = shmi_announce_sleep(a, at[0].m->o.off, at[0].seat->off, 0);
+    int record = shmi_announce_sleep(a, at[0].m->o.off, at[0].seat->off, 0, since);
     for (i = 0; i < n; i++) {
         shmi_node *node = at[i].seat->node;
         uint32_t w = shmi_node_load(node);
@@ -136,7 +136,7 @@ SHMI_FN int shmi_await_check(const char *op, const shmsync_awaiter *list, size_t
     return 0;
 }
 /* Sleeps for a turn until one of n waits may be over: 0, or why there is no more waiting. */
-SHMI_FN int shmi_await_turn(shmsync_arena *a, const char *op, shmi_awaited *at, size_t n, int64_t abs)
+SHMI_FN int shmi_await_turn(shmsync_arena *a, const char *op, shmi_awaited *at, size_t n, int64_t since, int64_t abs)
 {
     int64_t now = shmi_now(), until = now + SHMI_LOOK_EVERY;
     size_t i;
@@ -144,7 +144,7 @@ SHMI_FN int shmi_await_turn(shmsync_arena *a, const char *op, shmi_awaited *at, 
         return shmi_fail(EBADF, op, NULL, "this process closed the arena");
     if (abs != 0 && now >= abs)
         return ETIMEDOUT;
-    shmi_await_sleep(a, at, n, abs != 0 && abs < until ? abs : until);
+    shmi_await_sleep(a, at, n, since, abs != 0 && abs < until ? abs : until);
     for (i = 0; i < n; i++)
         shmi_mutex_look(&at[i].m->latch);
     return 0;
@@ -155,7 +155,7 @@ int shmsync_wait_any(const shmsync_awaiter *list, size_t n, const struct timespe
     shmi_awaited at[SHMSYNC_AWAIT_MOST];
     shmsync_arena *a = NULL;
     size_t i, begun, chosen = SIZE_MAX;
-    int64_t abs = 0;
+    int64_t abs = 0, since = 0;
     int err = abs_monotonic != NULL ? shmi_deadline(abs_monotonic, &abs) : 0, result = 0;
     *index = SIZE_MAX;
     if (err != 0)
@@ -173,6 +173,7 @@ int shmsync_wait_any(const shmsync_awaiter *list, size_t n, const struct timespe
     err = shmi_enter(a, "wait_any");
     if (err != 0)
         return err;
+    since = shmi_now();
     for (begun = 0; begun < n && chosen == SIZE_MAX && err == 0; begun++) {
         err = shmi_await_begin(&list[begun], abs, &at[begun], &result);
         if (err != 0)
@@ -188,7 +189,7 @@ int shmsync_wait_any(const shmsync_awaiter *list, size_t n, const struct timespe
             result = shmi_await_judge(&list[chosen], &at[chosen]);
             break;
         }
-        err = shmi_await_turn(a, "wait_any", at, n, abs);
+        err = shmi_await_turn(a, "wait_any", at, n, since, abs);
     }
     for (i = 0; i < begun; i++)
         if (i != chosen)
@@ -216,6 +217,7 @@ int shmsync_wait_all(const shmsync_awaiter *list, size_t n, const struct timespe
             of[left++] = i;
     if (left != 0) {
         size_t begun = 0, todo = left, k;
+        int64_t since = shmi_now();
         err = shmi_enter(a, "wait_all");
         if (err != 0)
             return err;
@@ -237,7 +239,7 @@ int shmsync_wait_all(const shmsync_awaiter *list, size_t n, const struct timespe
             left = k;
             if (left == 0)
                 break;
-            err = shmi_await_turn(a, "wait_all", at, left, abs);
+            err = shmi_await_turn(a, "wait_all", at, left, since, abs);
         }
         for (i = 0; i < left; i++)
             shmi_await_leave(&at[i]);

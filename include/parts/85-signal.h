@@ -689,6 +689,7 @@ SHMI_FN int shmi_signal_permitted(void *w) { return shmi_ld64(&((struct shmi_sig
  * looks at the word after that, and changes it if it is announced. */
 SHMI_FN int shmi_signal_await(struct shmi_signalwaker *w, int64_t abs)
 {
+    int64_t since = 0;
     for (;;) {
         uint32_t v = shmi_bell_announce(&w->bell);
         shmi_bed bed;
@@ -712,6 +713,7 @@ SHMI_FN int shmi_signal_await(struct shmi_signalwaker *w, int64_t abs)
         bed.object = w->o.off;
         bed.wanted = v;
         bed.deadline = abs;
+        bed.since = &since;
         switch (shmi_sleep(w->a, &bed)) {
         case SHMI_AGAIN:
             SHMSYNC_CRASHPOINT("signal.acquire.woken");

@@ -4,6 +4,7 @@ package cinterop
 
 import (
 	"bufio"
+	"context"
 	"encoding/binary"
 	"fmt"
 	"hash/fnv"
@@ -12,6 +13,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -289,6 +291,93 @@ func TestDeathLooksAtWhatWasTouchedInC(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, before, after, "words looked at among %d objects", n)
 	}
+}
+
+// A C program that was stopped while more participants died than the arena has records of is told how many it missed.
+func TestMissedDeathsAreCountedInC(t *testing.T) {
+	path, name := program(t, "core.c"), coreArena(t, 2<<20)
+	out, err := exec.Command(path, "records").Output()
+	require.NoError(t, err)
+	records, err := strconv.Atoi(strings.TrimSpace(string(out)))
+	require.NoError(t, err)
+	require.Positive(t, records)
+	observer, said, stderr := core(t, path, "observe", name)
+	ready(t, said, stderr)
+	require.NoError(t, observer.Process.Signal(syscall.SIGSTOP))
+	a, err := arena.Attach(name, nil) // somebody has to reap
+	require.NoError(t, err)
+	defer a.Close()
+	const more = 3
+	for range records + more {
+		require.Error(t, exec.Command(path, "die", name).Run(), "it dies")
+		eventually(t, "the slot of the dead is free", name, func() bool {
+			n := 0
+			for range a.Participants() {
+				n++
+			}
+			return n == 2
+		})
+	}
+	require.NoError(t, observer.Process.Signal(syscall.SIGCONT))
+	for i := range records {
+		var pid, missed int
+		_, err := fmt.Fscanf(said, "%d died, %d missed\n", &pid, &missed)
+		require.NoError(t, err, "%d of %d deaths were told: %s", i, records, stderr)
+		require.Equal(t, map[bool]int{true: more}[i == 0], missed, "death %d", i)
+	}
+}
+
+// waitersInWaitable is how many goroutines wait in the test below.
+const waitersInWaitable = 20
+
+func init() {
+	// waitable.wait waits in a Waitable for what never comes; C does not know the kind.
+	verbs["waitable"] = func(x *goAgent, o order) (uint64, error) {
+		w, err := openWaitable(x.a, o.name)
+		if err != nil || o.verb == "waitable.open" {
+			return uint64(w.Offset()), err
+		}
+		return 0, w.Wait(context.Background(), 0)
+	}
+}
+
+func openWaitable(a *arena.Arena, name string) (*prims.Waitable[int64, int64], error) {
+	never := func(*int64, int64) bool { return false }
+	return prims.OpenWaitable(a, name, 0, prims.Rules[int64, int64]{Claim: never}, nil)
+}
+
+// A C program does not know the kind of a Waitable. When it deletes one in which waiters died, their wait nodes go as
+// well, and the next object at that place has nothing of them.
+func TestNodesOfTheDeadGoWithTheirObjectInC(t *testing.T) {
+	name := newArena(t)
+	x, other := newAgent(t, "go", name, "waiter"), newAgent(t, "c", name, "witness")
+	off := x.do(t, "waitable.open", "x")
+	for range waitersInWaitable {
+		x.start(t, "waitable.wait", "x")
+	}
+	eventually(t, "they wait", name, func() bool { return other.do(t, "waiters", "-", off) == waitersInWaitable })
+	other.do(t, "close", "-")
+	x.kill(t) // now nobody is left
+	out, err := exec.Command(program(t, "core.c"), "delete", name).CombinedOutput()
+	require.NoError(t, err, "%s", out)
+
+	a, err := arena.Attach(name, nil)
+	require.NoError(t, err)
+	defer a.Close()
+	require.Zero(t, a.Stats().Nodes, "wait nodes of the dead are left")
+	next, err := openWaitable(a, "y")
+	require.NoError(t, err)
+	require.EqualValues(t, off, next.Offset(), "this test is about an object at the same place")
+	require.Empty(t, a.Inspect(objectAt(t, a, off)).Waits)
+	require.NoError(t, a.Check())
+}
+
+func objectAt(t *testing.T, a *arena.Arena, off uint64) arena.Object {
+	t.Helper()
+	o, err := a.ObjectAt(arena.Offset(off))
+	require.NoError(t, err)
+	a.CloseObject(o)
+	return o
 }
 
 // An arena in an open file, as it is inherited.

@@ -255,6 +255,30 @@ static void observe(const char *name)
     pause();
 }
 
+/* Says how many records of deaths an arena has. */
+static void count_records(void)
+{
+    printf("%d\n", (int)SHMI_obitDeaths);
+}
+/* Joins and dies. */
+static void die(const char *name)
+{
+    open_arena(name);
+    kill(getpid(), SIGKILL);
+}
+
+/* Deletes the object "x" as soon as nobody uses it, having cleaned up after the dead who did. */
+static void delete_x(const char *name)
+{
+    shmsync_arena *a = open_arena(name);
+    struct timespec moment = {0, 1000000};
+    int err;
+    while ((err = shmsync_delete(a, "x")) == EBUSY)
+        nanosleep(&moment, NULL);
+    CHECK(err, 0);
+    shmsync_arena_close(a);
+}
+
 /* Declares whoever is in the first slot dead. */
 static void accuse(const char *name)
 {
@@ -671,6 +695,12 @@ int main(int argc, char **argv)
         waits_go(name);
     else if (strcmp(verb, "looks") == 0)
         count_looks(name);
+    else if (strcmp(verb, "records") == 0)
+        count_records();
+    else if (strcmp(verb, "die") == 0)
+        die(name);
+    else if (strcmp(verb, "delete") == 0)
+        delete_x(name);
     else if (strcmp(verb, "accuse") == 0)
         accuse(name);
     else if (strcmp(verb, "close") == 0)

@@ -1,0 +1,91 @@
+//go:build linux
+
+package cinterop
+
+import (
+	"cmp"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/arena"
+)
+
+// dateOfWait is since when the agent waits for the object, as a tool in another process sees it. It is 0 while the
+// agent is awake between two sleeps of the same wait, or has not dated its wait yet.
+func dateOfWait(t *testing.T, a *arena.Arena, off uint64, x *agent) int64 {
+	t.Helper()
+	o, err := a.ObjectAt(arena.Offset(off))
+	require.NoError(t, err)
+	defer a.CloseObject(o)
+	for _, w := range a.Inspect(o).Waits {
+		if who := a.Who(w.Owner); who != nil && who.PID == x.cmd.Process.Pid {
+			return w.Since
+		}
+	}
+	return 0
+}
+
+// A wait is as old as it is, however often its thread has looked around, or was woken for nothing: by a death, and by
+// its own periodic check, which every process makes after 100 ms.
+func TestWaitKeepsItsDate(t *testing.T) {
+	type wait struct {
+		open []any // what the agents open the object with
+		take string
+		wait string
+		args []any
+		on   string // the object that the wait is seen at, if not x
+	}
+	waits := map[string]wait{
+		"mutex.open":  {take: "mutex.lock", wait: "mutex.lock"},
+		"futex.open":  {wait: "futex.wait", args: []any{1}},
+		"event.open":  {wait: "event.wait"},
+		"rw.open":     {take: "rw.lock", wait: "rw.rlock"},
+		"spin.open":   {take: "spin.lock", wait: "spin.lock"},
+		"sig.open":    {open: []any{2, 1}, wait: "sig.acquire"},
+		"future.open": {wait: "all.any", on: "x-f"},
+		"rwspin.open": {take: "rwspin.rlock", wait: "rwspin.lock"},
+	}
+	for open, w := range waits {
+		for _, lang := range []string{"c", "go"} {
+			t.Run(open+"/"+lang, func(t *testing.T) {
+				t.Parallel()
+				name := newArena(t)
+				holder, waiter, victim := newAgent(t, "c", name, "holder"), newAgent(t, lang, name, "waiter"), newAgent(t, "c", name, "victim")
+				var off uint64
+				object := cmp.Or(w.on, "x")
+				for _, x := range []*agent{holder, waiter, victim} {
+					off = x.do(t, open, object, w.open...)
+				}
+				if w.take != "" {
+					holder.do(t, w.take, "x")
+				}
+				if w.on != "" { // what all.any waits for besides
+					holder.do(t, "seq.open", "x-s")
+					holder.do(t, "event.open", "x-e", 1)
+					holder.do(t, "event.open", "x-r", 2)
+					holder.do(t, "event.set", "x-r")
+				}
+				before := shmsync.Monotonic()
+				waiter.start(t, w.wait, "x", w.args...)
+				a, err := arena.Attach(name, &arena.Options{Label: "tool"})
+				require.NoError(t, err)
+				defer a.Close()
+				var date int64
+				eventually(t, "the wait has a date", name, func() bool {
+					date = dateOfWait(t, a, off, waiter)
+					return date != 0
+				})
+				require.GreaterOrEqual(t, date, before)
+				victim.kill(t)
+				for end := shmsync.Monotonic() + int64(350*time.Millisecond); shmsync.Monotonic() < end; {
+					if again := dateOfWait(t, a, off, waiter); again != 0 {
+						require.Equal(t, date, again, "the wait seems to have begun %v later", time.Duration(again-date))
+					}
+				}
+			})
+		}
+	}
+}
