@@ -36,14 +36,14 @@ const (
 
 // The flags of a thread.
 const (
-	gWaits    = 1 << iota // it is registered
-	gGranted              // and was let in, which it may not know
-	gReads                // it is inside, as a reader
-	gWrites               // as a writer
-	gQuits                // its context has ended
-	gDowngr               // its write hold becomes a read hold
-	gSlept                // it has slept in this call
-	gReported             // it was told of a death
+	gWaits   = 1 << iota // it is registered
+	gGranted             // and was let in, which it may not know
+	gReads               // it is inside, as a reader
+	gWrites              // as a writer
+	gQuits               // its context has ended
+	gDowngr              // its write hold becomes a read hold
+	gSlept               // it has slept in this call
+	gUpgr                // it has the upgradable hold, or is about to have it again
 )
 
 // The steps of a thread.
@@ -87,6 +87,8 @@ const (
 	uLetInWake
 	uUnlock
 	uLateGrant
+	uUpgradable
+	uUpgradableRead
 	uBereave
 	uBereaveBump
 	uBereaveWake
@@ -113,7 +115,7 @@ const (
 
 type rwModel struct {
 	threads  []int  // the process of each thread
-	roles    string // of each thread: r reads, w writes, b does both
+	roles    string // of each thread: r reads, w writes, b does both, u has upgradable holds
 	cancel   bool   // contexts may end
 	down     bool   // writers may downgrade
 	kills    int
@@ -146,6 +148,11 @@ const (
 	rwRevokeBlind    bug = "a writer does not see that its gate was opened"
 	rwTakesDown      bug = "who opens the gate of a writer that is stopped takes the announcement down"
 	rwUnguarded      bug = "a writer that dies leaves the gate open"
+	rwReadLate       bug = "DowngradeToRead gives the mutex back, and then adds its reader"
+	rwSilentUpgrade  bug = "an upgrade that gives up opens the gate and lets nobody in"
+	rwDropsTurn      bug = "an upgrade that gives up gives the mutex back, and keeps its hold"
+	rwSilentToUpgr   bug = "DowngradeToUpgradable opens the gate and lets nobody in"
+	rwUpgradeOpen    bug = "Upgrade looks for readers, and does not close the gate"
 )
 
 func (m rwModel) explore(b bug) model.Result {
@@ -170,17 +177,21 @@ var (
 	errDirty  = errors.New("somebody is inside what a dead writer has left half done")
 	errClean  = errors.New("a death is reported although nobody was writing")
 	errPassed = errors.New("two writers have passed a reader that slept")
+	errTwoUp  = errors.New("two have the right to write next")
 )
 
 func (m *rwModel) check(s *model.Sys) error {
-	inside, writing := 0, 0
+	inside, writing, next := 0, 0, 0
 	for i := range m.threads {
 		t := &s.Thread[i]
 		if t.R[qFlags]&gWrites != 0 {
 			writing++
 		}
-		if t.R[qFlags]&(gReads|gWrites) != 0 {
+		if t.R[qFlags]&(gReads|gWrites|gUpgr) != 0 {
 			inside++
+		}
+		if t.R[qFlags]&(gWrites|gUpgr) != 0 {
+			next++
 		}
 		if t.R[qPassed] > 1 {
 			return errPassed
@@ -189,6 +200,8 @@ func (m *rwModel) check(s *model.Sys) error {
 	switch {
 	case writing > 0 && inside > 1:
 		return errBeside
+	case next > 1:
+		return errTwoUp
 	case inside > 0 && s.Ghost[hDirty] != 0:
 		return errDirty
 	case s.Ghost[hClean] != 0:
@@ -335,5 +348,33 @@ func TestModelRWMutexDeath(t *testing.T) {
 		{"two read, one writes", medium, three.explore, []bug{rwSilentBurial, rwDeadReads, rwOneKind}},
 		{"one reads, two write", medium, writers.explore, []bug{rwSilentBurial, rwDeadReads, rwOneKind, rwReaperGrants, rwNoFence}},
 		{"two deaths, contexts", large, twice.explore, nil},
+	})
+}
+
+// Upgradable holds, beside readers, writers, and each other: contexts that end,
+// gates that others open, and deaths at every step.
+func TestModelRWMutexUpgrade(t *testing.T) {
+	two := rwModel{threads: []int{0, 1}, roles: "ub", cancel: true, down: true}
+	both := rwModel{threads: []int{0, 1}, roles: "uu", cancel: true, down: true}
+	reader := rwModel{threads: []int{0, 1, 2}, roles: "urw", cancel: true, down: true}
+	upgraders := rwModel{threads: []int{0, 1, 2}, roles: "uur", cancel: true}
+	readers := rwModel{threads: []int{0, 1, 1}, roles: "urr", cancel: true, down: true}
+	stops := rwModel{threads: []int{0, 1}, roles: "ub", cancel: true, stops: true}
+	stopped := rwModel{threads: []int{0, 1, 2}, roles: "urw", stops: true}
+	report := rwModel{threads: []int{0, 1}, roles: "ub", kills: 1, policy: Report, recovers: true, down: true}
+	release := rwModel{threads: []int{0, 1}, roles: "ub", kills: 1, policy: Release, cancel: true}
+	deaths := rwModel{threads: []int{0, 1, 2}, roles: "urw", kills: 1, policy: Report, recovers: true}
+	bugs := []bug{rwSilentUpgrade, rwSilentToUpgr, rwUpgradeOpen}
+	requireModels(t, []exploration{
+		{"one upgrades, one reads and writes", small, two.explore, append(bugs, rwReadLate)},
+		{"two upgrade", small, both.explore, nil},
+		{"two of one process read, one upgrades", medium, readers.explore, bugs},
+		{"one upgrades, one reads, one writes", medium, reader.explore, append(bugs, rwReadLate, rwDropsTurn, rwSilentReader)},
+		{"two upgrade, one reads", medium, upgraders.explore, append(bugs, rwDropsTurn)},
+		{"stops", small, stops.explore, []bug{rwRevokeSilent, rwRevokeBlind}},
+		{"stops, one upgrades, one reads, one writes", large, stopped.explore, []bug{rwRevokeSilent, rwRevokeBlind}},
+		{"deaths, report and recover", small, report.explore, []bug{rwSilentBurial, rwDeadReads, rwOneKind, rwUnguarded}},
+		{"deaths, release", small, release.explore, []bug{rwSilentBurial, rwDeadReads, rwNoFence}},
+		{"deaths, one upgrades, one reads, one writes", large, deaths.explore, []bug{rwSilentBurial, rwDeadReads, rwOneKind}},
 	})
 }

@@ -33,6 +33,7 @@ func (t rwThread) has(flag uint8) bool { return *t.R(qFlags)&flag != 0 }
 func (t rwThread) set(flag uint8)      { *t.R(qFlags) |= flag }
 func (t rwThread) unset(flag uint8)    { *t.R(qFlags) &^= flag }
 func (t rwThread) reaper() bool        { return t.Me >= len(t.m.threads) }
+func (t rwThread) upgrades() bool      { return t.m.roles[t.Me] == 'u' }
 func (t rwThread) gate() gateWord      { return unpackGate(t.Load(vGate)) }
 func (t rwThread) ours(k ownerKind) uint8 {
 	return pack(makeOwner(k, nameOf(t.Process())))
@@ -63,6 +64,11 @@ func (t rwThread) begin() {
 	write := t.m.roles[t.Me] == 'w'
 	if t.m.roles[t.Me] == 'b' {
 		write = t.Choose(2) == 1
+	}
+	if t.upgrades() {
+		t.Say("calls LockUpgradable")
+		t.Goto(uLock)
+		return
 	}
 	if write {
 		t.Say("calls Lock")
@@ -344,11 +350,16 @@ func (t rwThread) write() {
 	case uHold:
 		t.Say("writes")
 		*t.R(qAt) = 0
-		if !t.CAS(vGate, t.ours(gateClosed), t.ours(gateHeld)) && t.m.bug != rwRevokeBlind {
+		from := t.ours(gateClosed)
+		if t.m.bug == rwUpgradeOpen && t.has(gUpgr) {
+			from = 0
+		}
+		if !t.CAS(vGate, from, t.ours(gateHeld)) && t.m.bug != rwRevokeBlind {
 			t.Say("finds that its gate was opened")
 			t.Goto(uLoadGate)
 			return
 		}
+		t.unset(gUpgr)
 		t.set(gWrites)
 		t.pass()
 		t.Goto(uWriting)
@@ -356,16 +367,30 @@ func (t rwThread) write() {
 		t.Say("gives up and opens the gate")
 		t.CAS(vGate, t.ours(gateClosed), 0)
 		t.Goto(uLetIn)
-		if t.m.bug == rwSilentGiveUp {
+		switch {
+		case t.m.bug == rwSilentGiveUp, t.m.bug == rwDropsTurn && t.has(gUpgr):
 			t.Goto(uUnlock)
+		case t.m.bug == rwSilentUpgrade && t.has(gUpgr):
+			t.Goto(uUpgradable)
 		}
 	case uWriting:
 		t.Goto(uOpen)
 		t.Say("has written")
-		if t.m.down && t.Choose(2) == 1 {
+		way := 0 // Unlock, Downgrade, DowngradeToUpgradable; a step chooses once
+		switch {
+		case t.upgrades():
+			way = t.Choose(3)
+		case t.m.down:
+			way = t.Choose(2)
+		}
+		if way == 1 {
 			t.Say("has written and downgrades")
 			t.set(gDowngr)
 			t.Goto(uDowngrade)
+		}
+		if way == 2 {
+			t.Say("has written and downgrades to upgradable")
+			t.set(gUpgr)
 		}
 		if t.m.bug == rwOpenFirst && t.has(gDowngr) {
 			t.Goto(uOpen)
@@ -392,8 +417,36 @@ func (t rwThread) write() {
 			t.Goto(uUnlock)
 		case t.m.bug == rwLateGrant:
 			t.Goto(uUnlock)
+		case t.m.bug == rwSilentToUpgr && t.has(gUpgr):
+			t.Goto(uUpgradable)
 		default:
 			t.Goto(uLetIn)
+		}
+	case uUpgradable:
+		switch t.Choose(3) {
+		case 0:
+			t.Say("gives its upgradable hold back")
+			t.unset(gUpgr)
+			t.Goto(uUnlock)
+		case 1:
+			t.Say("calls DowngradeToRead")
+			t.unset(gUpgr)
+			t.set(gReads | gDowngr)
+			t.Goto(uUpgradableRead)
+			if t.m.bug == rwReadLate {
+				*t.R(qAt) = readLate
+				t.Goto(uUnlock)
+			}
+		default:
+			t.Say("calls Upgrade")
+			t.Goto(uLoadGate)
+		}
+	case uUpgradableRead:
+		t.Say("adds itself as a reader, with the mutex")
+		t.Update(t.line(), func(v uint8) uint8 { return v + 16 })
+		t.Goto(uUnlock)
+		if t.m.bug == rwReadLate {
+			t.inside()
 		}
 	case uLetIn, uGrant, uLetInBump, uLetInWake, uUnlock, uLateGrant:
 		t.letIn()
@@ -426,6 +479,13 @@ func (t rwThread) loadGate() {
 	g := t.gate()
 	t.Say("looks at the gate, as a writer")
 	switch {
+	case g == gateOpen && t.upgrades() && !t.has(gUpgr):
+		t.Say("has an upgradable hold")
+		t.set(gUpgr)
+		t.Goto(uUpgradable)
+	case g == gateOpen && t.m.bug == rwUpgradeOpen && t.has(gUpgr):
+		*t.R(qAt) = 0
+		t.Goto(uScan)
 	case g == gateOpen:
 		t.Goto(uClose)
 	case g.kind() == gateOwnerDead:
@@ -481,7 +541,7 @@ func (t rwThread) letIn() {
 	case uLetIn:
 		t.Say("looks whether readers wait")
 		*t.R(qAt) = 0
-		t.Goto(uUnlock)
+		t.afterLetIn()
 		if park.Word(t.Load(vBellReaders)).Announced() {
 			t.Goto(uGrant)
 			if t.m.bug == rwWakeOnly {
@@ -505,7 +565,7 @@ func (t rwThread) letIn() {
 	case uLetInWake:
 		t.Say("wakes the readers")
 		t.Wake(vBellReaders, model.All)
-		t.Goto(uUnlock)
+		t.afterLetIn()
 		switch t.m.bug {
 		case rwLateGrant:
 			t.finish()
@@ -524,11 +584,25 @@ func (t rwThread) letIn() {
 	}
 }
 
+// afterLetIn goes on after the gate was opened: with the mutex, or without.
+func (t rwThread) afterLetIn() {
+	t.Goto(uUnlock)
+	if t.has(gUpgr) {
+		t.Goto(uUpgradable)
+	}
+}
+
+// readLate in qAt says that a thread has given the mutex back for rwReadLate.
+const readLate = 99
+
 // finish ends an Unlock, a Downgrade, or a Lock that gave up.
 func (t rwThread) finish() {
 	switch {
 	case t.has(gDowngr) && t.m.bug == rwOpenFirst:
 		t.Goto(uDowngrade)
+	case *t.R(qAt) == readLate:
+		*t.R(qAt) = 0
+		t.Goto(uUpgradableRead)
 	case t.has(gDowngr):
 		t.inside()
 	default:

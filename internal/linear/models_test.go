@@ -64,12 +64,13 @@ func pauses(r *rand.Rand) {
 	}
 }
 
-// holding is the state of a lock: the number of who has it, plus one, and whether it
-// is owner-dead.
+// holding is the state of a lock: the process that has it, plus one, whether it is
+// owner-dead, and the read and upgradable holds.
 type holding struct {
 	by      int
 	bereft  bool
 	readers [3]int8
+	up      int // the process that holds it upgradable + 1
 }
 
 // stepLock is the sequential meaning of the calls of locks. reports says that the
@@ -79,6 +80,59 @@ func stepLock(reports bool) func(s holding, c call, r result) []holding {
 		me := c.Proc + 1
 		free, noReaders := s.by == 0, s.readers == [3]int8{}
 		switch c.Op {
+		case "ulock", "tryulock":
+			switch {
+			case r.Err == ended:
+				return []holding{s}
+			case r.Err == bereft && s.bereft:
+				return []holding{s}
+			case r.Err != "" && !r.Open:
+				return nil
+			case !r.OK && !r.Open: // TryLockUpgradable
+				if c.Beside || !free || s.bereft || s.up != 0 {
+					return []holding{s}
+				}
+				return nil
+			case free && !s.bereft && s.up == 0:
+				s.up = me
+				return []holding{s}
+			}
+			return nil
+		case "upgrade", "tryupgrade":
+			switch {
+			case s.up != me:
+				return nil
+			case r.Err == ended:
+				return []holding{s}
+			case !r.OK && !r.Open: // TryUpgrade
+				if c.Beside || !noReaders {
+					return []holding{s}
+				}
+				return nil
+			case free && noReaders:
+				s.up, s.by = 0, me
+				return []holding{s}
+			}
+			return nil
+		case "uunlock":
+			if s.up != me {
+				return nil
+			}
+			s.up = 0
+			return []holding{s}
+		case "toupgradable":
+			if s.by != me {
+				return nil
+			}
+			s.by, s.up = 0, me
+			return []holding{s}
+		case "toread":
+			if s.up != me {
+				return nil
+			}
+			s.up = 0
+			s.readers[c.Proc]++
+			return []holding{s}
 		case "lock", "trylock":
 			switch {
 			case r.Err == ended:
@@ -88,11 +142,11 @@ func stepLock(reports bool) func(s holding, c call, r result) []holding {
 			case r.Err != "" && !r.Open:
 				return nil
 			case !r.OK && !r.Open: // TryLock
-				if c.Arg == weak && c.Beside || !free || s.bereft || !noReaders {
+				if c.Arg == weak && c.Beside || !free || s.bereft || !noReaders || s.up != 0 {
 					return []holding{s}
 				}
 				return nil
-			case free && !s.bereft && noReaders:
+			case free && !s.bereft && noReaders && s.up == 0:
 				s.by = me
 				return []holding{s}
 			}
@@ -131,13 +185,16 @@ func stepLock(reports bool) func(s holding, c call, r result) []holding {
 			if r.Err == ended {
 				return []holding{s}
 			}
-			if !free || !noReaders || !r.OK && !r.Open {
+			if !free || !noReaders || s.up != 0 || !r.OK && !r.Open {
 				return nil
 			}
 			s.bereft = false
 			return []holding{s}
 		case opDies:
 			s.readers[c.Proc] = 0
+			if s.up == me {
+				s.up = 0
+			}
 			if s.by == me {
 				s.by, s.bereft = 0, reports
 			}
@@ -157,6 +214,13 @@ type lockFuncs struct {
 	unlock, runlock func()
 	recover         func(context.Context, func() error) error
 	weak            uint64
+	up              *upgradeFuncs // nil for a lock without upgradable holds
+}
+
+type upgradeFuncs struct {
+	lock, upgrade              func(context.Context) error
+	try, tryUpgrade            func() bool
+	unlock, toUpgradable, read func()
 }
 
 func (l *lockFuncs) client() client {
@@ -193,6 +257,49 @@ func (l *lockFuncs) client() client {
 				func() { shared("rlock", func() result { return done(l.rlock(context.Background())) }) },
 				func() { shared("tryrlock", func() result { return result{OK: l.tryR()} }) })
 		}
+		if u := l.up; u != nil {
+			plain := func(op string, f func()) { log(op, 0, func() result { f(); return done(nil) }) }
+			upgradable := func(op string, f func() result) {
+				held(&ok, op, f)()
+				if !ok.OK {
+					if ok.Err == bereft {
+						log("recover", 0, func() result {
+							return briefly(r, func(ctx context.Context) error { return l.recover(ctx, func() error { return nil }) })
+						})
+					}
+					return
+				}
+				pauses(r)
+				switch r.IntN(5) {
+				case 0:
+					plain("uunlock", u.unlock)
+					return
+				case 1:
+					plain("toread", u.read)
+					pauses(r)
+					plain("runlock", l.runlock)
+					return
+				case 2:
+					held(&ok, "tryupgrade", func() result { return result{OK: u.tryUpgrade()} })()
+				default:
+					held(&ok, "upgrade", func() result { return briefly(r, u.upgrade) })()
+				}
+				if ok.OK {
+					pauses(r)
+					if r.IntN(2) == 0 {
+						plain("unlock", l.unlock)
+						return
+					}
+					plain("toupgradable", u.toUpgradable)
+					pauses(r)
+				}
+				plain("uunlock", u.unlock)
+			}
+			kinds = append(kinds,
+				func() { upgradable("ulock", func() result { return briefly(r, u.lock) }) },
+				func() { upgradable("ulock", func() result { return done(u.lock(context.Background())) }) },
+				func() { upgradable("tryulock", func() result { return result{OK: u.try()} }) })
+		}
 		pick(r, kinds...)
 	}
 }
@@ -220,7 +327,9 @@ func init() {
 					return nil, err
 				}
 				return (&lockFuncs{lock: m.LockContext, rlock: m.RLockContext, try: m.TryLock, tryR: m.TryRLock,
-					unlock: m.Unlock, runlock: m.RUnlock, recover: m.Recover, weak: weak}).client(), nil
+					unlock: m.Unlock, runlock: m.RUnlock, recover: m.Recover, weak: weak,
+					up: &upgradeFuncs{lock: m.LockUpgradableContext, upgrade: m.UpgradeContext, try: m.TryLockUpgradable, tryUpgrade: m.TryUpgrade,
+						unlock: m.UnlockUpgradable, toUpgradable: m.DowngradeToUpgradable, read: m.DowngradeToRead}}).client(), nil
 			},
 			bad: bad(call{Proc: 0, Op: "rlock", Arg: 0}, ok, call{Proc: 1, Op: "rlock", Arg: 0}, ok, call{Proc: 0, Op: "runlock", Arg: 0}, ok, call{Proc: 2, Op: "lock", Arg: 0}, ok),
 		}

@@ -247,6 +247,51 @@ func init() {
 		r := &aLock{m.RLockContext, m.TryRLock, m.RUnlock, m.Recover, nil}
 		return part{prep: m.Lock, op: m.Downgrade, wait: r.turn, use: w.use, close: m.Close}, nil
 	}})
+	upgradable := func(what string, waiters int, f func(m *prims.RWMutex, p *part)) {
+		var opts *prims.RWMutexOptions
+		if strings.Contains(what, ", ") {
+			opts = &prims.RWMutexOptions{Spin: -1} // it sleeps at once
+		}
+		addScene(scene{name: "rwmutex/" + what, waiters: waiters, open: func(a *arena.Arena) (part, error) {
+			m, err := prims.OpenRWMutex(a, "m", opts)
+			if err != nil {
+				return part{}, err
+			}
+			w := &aLock{m.LockContext, m.TryLock, m.Unlock, m.Recover, m.Close}
+			u := &aLock{m.LockUpgradableContext, m.TryLockUpgradable, m.UnlockUpgradable, m.Recover, m.Close}
+			p := part{wait: w.turn, close: m.Close}
+			p.use = func() error {
+				if err := w.use(); err != nil {
+					return err
+				}
+				return u.use()
+			}
+			f(m, &p)
+			return p, nil
+		}})
+	}
+	upgradable("lock upgradable", 0, func(m *prims.RWMutex, p *part) { p.op = m.LockUpgradable })
+	upgradable("try lock upgradable", 0, func(m *prims.RWMutex, p *part) { p.op = func() { m.TryLockUpgradable() } })
+	upgradable("unlock upgradable", 2, func(m *prims.RWMutex, p *part) { p.prep, p.op = m.LockUpgradable, m.UnlockUpgradable })
+	upgradable("upgrade", 2, func(m *prims.RWMutex, p *part) { p.prep, p.op = m.LockUpgradable, m.Upgrade })
+	upgradable("try upgrade", 0, func(m *prims.RWMutex, p *part) { p.prep, p.op = m.LockUpgradable, func() { m.TryUpgrade() } })
+	upgradable("downgrade to upgradable", 2, func(m *prims.RWMutex, p *part) { p.prep, p.op = m.Lock, m.DowngradeToUpgradable })
+	upgradable("downgrade to read", 2, func(m *prims.RWMutex, p *part) { p.prep, p.op = m.LockUpgradable, m.DowngradeToRead })
+	upgradable("lock upgradable, waits", 1, func(m *prims.RWMutex, p *part) {
+		p.hold, p.op, p.free = m.Lock, m.LockUpgradable, m.Unlock
+	})
+	upgradable("lock upgradable, gives up", 1, func(m *prims.RWMutex, p *part) {
+		p.hold, p.free, p.late = m.Lock, m.Unlock, true
+		p.op = briefly(func(ctx context.Context) { m.LockUpgradableContext(ctx) })
+	})
+	// A reader is in.
+	upgradable("upgrade, waits", 1, func(m *prims.RWMutex, p *part) {
+		p.hold, p.prep, p.op, p.free = m.RLock, m.LockUpgradable, m.Upgrade, m.RUnlock
+	})
+	upgradable("upgrade, gives up", 1, func(m *prims.RWMutex, p *part) {
+		p.hold, p.prep, p.free, p.late = m.RLock, m.LockUpgradable, m.RUnlock, true
+		p.op = briefly(func(ctx context.Context) { m.UpgradeContext(ctx) })
+	})
 	keys := []uint64{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}
 	all := func(name string, waiters int, f func(m *prims.MultiLock, p *part)) {
 		each("multilock/"+name, func(a *arena.Arena) (part, error) {

@@ -19,10 +19,15 @@ var rwSubjects = []*bench.Subject{
 		Brief:     []string{"uncontended", "crash", "readers", "rw"},
 		Scenarios: []string{"uncontended", "lock", "crash", "idle", "readers", "rw"}},
 	{By: bench.Library, Prim: "rwmutex-read", Segment: newArena, Open: openReadPairs, Scenarios: []string{"uncontended"}},
+	{By: bench.Library, Prim: "rwmutex-upgradable", Segment: newArena, Open: openUpgradablePairs(openRWMutex), Brief: []string{}, Scenarios: []string{"uncontended"}},
+	{By: bench.Library, Prim: "rwmutex-upgrade", Segment: newArena, Open: openUpgradePairs(openRWMutex), Brief: []string{}, Scenarios: []string{"uncontended"}},
 	{By: bench.Library, Prim: "spinlock", Segment: newArena, Open: openSpinLock,
 		Brief: []string{"uncontended"}, Scenarios: []string{"uncontended", "lock"}},
 	{By: bench.Library, Prim: "rwspinlock", Segment: newArena, Open: openRWSpinLock,
-		Scenarios: []string{"readers", "rw"}},
+		Brief: []string{"readers", "rw"}, Scenarios: []string{"uncontended", "readers", "rw"}},
+	{By: bench.Library, Prim: "rwspinlock-read", Segment: newArena, Open: openSpinReadPairs, Brief: []string{}, Scenarios: []string{"uncontended"}},
+	{By: bench.Library, Prim: "rwspinlock-upgradable", Segment: newArena, Open: openUpgradablePairs(openRWSpinLock), Brief: []string{}, Scenarios: []string{"uncontended"}},
+	{By: bench.Library, Prim: "rwspinlock-upgrade", Segment: newArena, Open: openUpgradePairs(openRWSpinLock), Brief: []string{}, Scenarios: []string{"uncontended"}},
 }
 
 // sharedLock is a lock of the library that readers share.
@@ -59,7 +64,7 @@ func openRWSpinLock(w *bench.Worker, _ int) (any, error) {
 		return nil, err
 	}
 	l, err := prims.OpenRWSpinLock(a, "rwspinlock", nil)
-	return rwLock{l}, err
+	return rwSpinLock{rwLock{l}, l}, err
 }
 
 func (l rwLock) ReadPairs(n int, guarded *uint64) (torn int) {
@@ -131,6 +136,109 @@ func (p readPairs) Pairs(n int, counter *uint64) {
 		p.RLock()
 		*counter++
 		p.RUnlock()
+	}
+}
+
+// rwSpinLock has loops of its own, for calls that need no table.
+type rwSpinLock struct {
+	rwLock
+	l *prims.RWSpinLock
+}
+
+func (l rwSpinLock) Pairs(n int, counter *uint64) {
+	for range n {
+		l.l.Lock()
+		*counter++
+		l.l.Unlock()
+	}
+}
+
+func (l rwSpinLock) ReadPairs(n int, guarded *uint64) (torn int) {
+	for range n {
+		l.l.RLock()
+		if *guarded != 0 {
+			torn++
+		}
+		l.l.RUnlock()
+	}
+	return torn
+}
+
+// spinReadPairs is readPairs of a RWSpinLock.
+type spinReadPairs struct{ *prims.RWSpinLock }
+
+func openSpinReadPairs(w *bench.Worker, thread int) (any, error) {
+	v, err := openRWSpinLock(w, thread)
+	if err != nil {
+		return nil, err
+	}
+	return spinReadPairs{v.(rwSpinLock).l}, nil
+}
+
+func (p spinReadPairs) Pairs(n int, counter *uint64) {
+	for range n {
+		p.RLock()
+		*counter++
+		p.RUnlock()
+	}
+}
+
+// upgrader is a lock that can be held upgradable, whose calls are made through
+// variables for both kinds of lock.
+type upgrader struct {
+	lock, upgrade, unlock func()
+}
+
+// openUpgrader opens the lock that open opens.
+func openUpgrader(open func(w *bench.Worker, thread int) (any, error), w *bench.Worker, thread int) (u upgrader, unlockWrite func(), err error) {
+	v, err := open(w, thread)
+	if err != nil {
+		return upgrader{}, nil, err
+	}
+	switch l := v.(type) {
+	case rwMutex:
+		return upgrader{l.m.LockUpgradable, l.m.Upgrade, l.m.UnlockUpgradable}, l.m.Unlock, nil
+	case rwSpinLock:
+		return upgrader{l.l.LockUpgrade, l.l.Upgrade, l.l.UnlockUpgrade}, l.l.Unlock, nil
+	}
+	return upgrader{}, nil, fmt.Errorf("%T cannot be held upgradable", v)
+}
+
+// upgradablePairs is a lock whose uncontended pairs are those of an upgradable hold.
+type upgradablePairs struct{ upgrader }
+
+func openUpgradablePairs(open func(w *bench.Worker, thread int) (any, error)) func(w *bench.Worker, thread int) (any, error) {
+	return func(w *bench.Worker, thread int) (any, error) {
+		u, _, err := openUpgrader(open, w, thread)
+		return upgradablePairs{u}, err
+	}
+}
+
+func (p upgradablePairs) Pairs(n int, counter *uint64) {
+	for range n {
+		p.lock()
+		*counter++
+		p.unlock()
+	}
+}
+
+// upgradePairs is a lock whose uncontended pairs upgrade.
+type upgradePairs struct{ upgrader }
+
+func openUpgradePairs(open func(w *bench.Worker, thread int) (any, error)) func(w *bench.Worker, thread int) (any, error) {
+	return func(w *bench.Worker, thread int) (any, error) {
+		u, unlock, err := openUpgrader(open, w, thread)
+		u.unlock = unlock
+		return upgradePairs{u}, err
+	}
+}
+
+func (p upgradePairs) Pairs(n int, counter *uint64) {
+	for range n {
+		p.lock()
+		p.upgrade()
+		*counter++
+		p.unlock()
 	}
 }
 
