@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/shmsync/shmsync"
@@ -112,6 +113,13 @@ func (i *Inspector) Close() error { return i.img.Close() }
 
 // Path is the file that is looked at.
 func (i *Inspector) Path() string { return i.a.label }
+
+// Removed reports whether the file has no name any more. Its participants go on with it, and
+// nobody can join them by its path. It is false for a memfd, which never had a name.
+func (i *Inspector) Removed() bool {
+	link, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", i.File().Fd()))
+	return err == nil && strings.HasSuffix(link, " (deleted)") && !strings.HasPrefix(link, "/memfd:")
+}
 
 // File is its file, open for reading.
 func (i *Inspector) File() *os.File { return i.img.File() }

@@ -5,6 +5,7 @@ package arena
 type Metrics struct {
 	Participants int                      // that are there
 	Deaths       uint32                   // burials since the arena was made
+	Path         PathState                // whether the arena's path still leads to it
 	Size         int64                    // bytes
 	Used         uint64                   // bytes of the heap that have memory
 	Objects      map[string]ObjectMetrics // by name, or by offset where an object has none
@@ -27,7 +28,7 @@ type ObjectMetrics struct {
 func (a *Arena) Metrics() Metrics {
 	a.mustUse("arena.metrics")
 	stats := a.Stats()
-	m := Metrics{Deaths: a.Deaths(), Size: a.Size(), Used: stats.Reserved * chunkSize, Objects: map[string]ObjectMetrics{}}
+	m := Metrics{Deaths: a.Deaths(), Path: a.PathState(), Size: a.Size(), Used: stats.Reserved * chunkSize, Objects: map[string]ObjectMetrics{}}
 	for range a.Participants() {
 		m.Participants++
 	}

@@ -42,8 +42,9 @@ type arenaInfo struct {
 	Objects         uint64     `json:"objects"`
 	Nodes           uint64     `json:"nodes"`
 	Deaths          uint32     `json:"burials"`
-	Counted         bool       `json:"counted"` // objects count what is done with them
-	Health          string     `json:"health"`  // "ok", or what is wrong
+	Counted         bool       `json:"counted"`           // objects count what is done with them
+	Health          string     `json:"health"`            // "ok", or what is wrong
+	Removed         string     `json:"removed,omitempty"` // the path that the file had, if that was removed
 }
 
 type participant struct {

@@ -68,11 +68,23 @@ func (c *lsCmd) Run(s *session) error {
 		t.row(a.Name, size(uint64(a.Size)), size(a.Used), fmt.Sprintf("%d/%d", a.Participants, a.MaxParticipants),
 			strconv.FormatUint(a.Objects, 10), age(sinceNs(d.Time, a.Created)), a.Health)
 	}
+	for _, path := range removedSegments() {
+		a, err := summary(path)
+		if err != nil || a.Removed == "" {
+			continue // somebody else's file, or its last user has just left
+		}
+		d.Arenas = append(d.Arenas, a)
+		bad = bad || a.Health != "ok"
+		t.row(a.Name, size(uint64(a.Size)), size(a.Used), fmt.Sprintf("%d/%d", a.Participants, a.MaxParticipants),
+			strconv.FormatUint(a.Objects, 10), age(sinceNs(d.Time, a.Created)), a.Health+", "+removedNote(a.Removed))
+	}
 	err := error(nil)
 	switch {
 	case c.Names:
 		for _, a := range d.Arenas {
-			fmt.Fprintln(s.stdout, a.Name)
+			if a.Removed == "" { // else it has no name
+				fmt.Fprintln(s.stdout, a.Name)
+			}
 		}
 	case s.json:
 		err = writeJSON(s.stdout, d)
@@ -363,6 +375,9 @@ func (c *checkCmd) Run(s *session) error {
 	} else {
 		for _, line := range d.Damage {
 			fmt.Fprintln(s.stdout, line)
+		}
+		if d.Arena.Removed != "" {
+			fmt.Fprintln(s.stdout, removedNote(d.Arena.Removed))
 		}
 		if len(d.Damage) == 0 {
 			fmt.Fprintf(s.stdout, "%s is sound: %d objects, %d wait nodes, %d participants\n", d.Arena.Name, d.Arena.Objects, d.Arena.Nodes, d.Arena.Participants)

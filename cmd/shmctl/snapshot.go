@@ -83,8 +83,13 @@ func (s *source) again() (*snapshot, error) {
 func infoOf(ins *arena.Inspector, present int) arenaInfo {
 	st := ins.Stats()
 	created := ins.Created()
+	removed := ""
+	if ins.Removed() {
+		removed = removedPath(ins.File())
+	}
 	return arenaInfo{
-		Name: arenaName(ins.Path()), Path: ins.Path(), Size: ins.Size(), Used: st.Reserved << 16,
+		Removed: removed,
+		Name:    arenaName(ins.Path()), Path: ins.Path(), Size: ins.Size(), Used: st.Reserved << 16,
 		Created: timeOf(created), Participants: present, MaxParticipants: ins.MaxParticipants(),
 		Objects: st.Objects, Nodes: st.Nodes, Deaths: ins.Deaths(), Counted: ins.Counted(), Health: "ok",
 	}

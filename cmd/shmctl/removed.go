@@ -1,0 +1,52 @@
+//go:build linux
+
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"github.com/shmsync/shmsync/shm"
+)
+
+const deleted = " (deleted)" // what the kernel adds to the path of a file that has no name any more
+
+// removedPath is the path that an open file had before it was removed.
+func removedPath(f *os.File) string {
+	link, _ := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", f.Fd()))
+	return clean(strings.TrimSuffix(link, deleted))
+}
+
+// removedNote tells people about it.
+func removedNote(path string) string {
+	return "its file " + path + " was removed; its members still use it"
+}
+
+// removedSegments are the paths below /proc of files that were segments of this host, were
+// removed, and are still open in a process that may be looked at. Each file is given once.
+func removedSegments() (paths []string) {
+	seen := map[[2]uint64]bool{}
+	fds, _ := filepath.Glob("/proc/[0-9]*/fd/[0-9]*")
+	for _, fd := range fds {
+		link, err := os.Readlink(fd)
+		if err != nil || !strings.HasPrefix(link, shm.Dir+"/") || !strings.HasSuffix(link, deleted) {
+			continue
+		}
+		info, err := os.Stat(fd)
+		if err != nil {
+			continue
+		}
+		st, ok := info.Sys().(*syscall.Stat_t)
+		if !ok {
+			continue
+		}
+		if id := [2]uint64{uint64(st.Dev), st.Ino}; !seen[id] {
+			seen[id] = true
+			paths = append(paths, fd)
+		}
+	}
+	return paths
+}
