@@ -6,9 +6,11 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/shmsync/shmsync/internal/proctest"
 	"github.com/shmsync/shmsync/internal/torture"
 )
 
@@ -23,11 +25,8 @@ func runTorture(t *testing.T, args ...string) (code int, r torture.Result, errs 
 
 // Whoever dies, nothing is lost, nobody waits for long, and nobody is hurt.
 func TestTorture(t *testing.T) {
-	duration := "20s"
-	if testing.Short() {
-		duration = "5s"
-	}
-	code, r, errs := runTorture(t, "--seed=0", "--duration="+duration)
+	duration := proctest.Rounds(5*time.Second, 20*time.Second)
+	code, r, errs := runTorture(t, "--seed=0", "--duration="+duration.String())
 	t.Logf("seed %d, %d deaths, turns %v, after a death %v, thread late %v", r.Seed, r.Deaths, r.Wait, r.Inherit, r.Thread)
 	require.Equal(t, exitOK, code, errs)
 	require.NotZero(t, r.Rounds)
@@ -40,8 +39,8 @@ func TestTorture(t *testing.T) {
 
 // A few ends of each kind are in every long plan, and the fallbacks hold as well.
 func TestTortureFallbacks(t *testing.T) {
-	if testing.Short() {
-		t.Skip("-short: it takes a run for each feature")
+	if !proctest.Long() {
+		t.Skip("it takes a run for each feature: needs SHMSYNC_TEST_LONG=1")
 	}
 	for _, absent := range []string{"robust", "waitv", "membarrier", "robust,waitv,membarrier"} {
 		t.Run(absent, func(t *testing.T) {
