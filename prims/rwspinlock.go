@@ -16,7 +16,12 @@ import (
 )
 
 // RWSpinLock is a reader/writer lock between processes for short critical
-// sections. It can be held for reading by any number of goroutines of any number
+// sections. Prefer [RWMutex], which has the same holds: its readers are faster, and
+// it bounds how long readers and writers wait. RWSpinLock is the better choice only
+// where short writes matter most: its writes cost less where nobody contends, and
+// their 99th percentile was lower. See docs/performance.md.
+//
+// It can be held for reading by any number of goroutines of any number
 // of processes, and by one process to itself: for writing, W, or for upgrade, U,
 // which is to read now and perhaps to write later.
 //

@@ -24,7 +24,7 @@ type rwJob struct {
 	*party
 	told, freed shared
 	of          []witness
-	upgrade     func(x shared, w *witness, r *rand.Rand) error // nil where it cannot
+	upgrades    func(x shared) upgrades // the calls of its upgradable holds
 	idle        func(x shared) error
 }
 
@@ -34,10 +34,15 @@ func openRWMutexJob(p *party) (jobWorker, error) {
 		return nil, err
 	}
 	y, err := prims.OpenRWMutex(p.a, "rw-freed", &prims.RWMutexOptions{Policy: prims.Release})
-	return &rwJob{party: p, told: x, freed: y, of: p.page.board.locks[6:8], idle: func(x shared) error {
+	j := &rwJob{party: p, told: x, freed: y, of: p.page.board.locks[6:8], idle: func(x shared) error {
 		st := x.(*prims.RWMutex).State()
-		return leftOver(st.Held || st.Waiting != 0 || st.Owner != nil || st.Readers != 0 || st.Closed || st.Err != nil, st)
-	}}, err
+		return leftOver(st.Held || st.Waiting != 0 || st.Owner != nil || st.Readers != 0 || st.Closed || st.Upgradable || st.Err != nil, st)
+	}}
+	j.upgrades = func(x shared) upgrades {
+		l := x.(*prims.RWMutex)
+		return upgrades{l.LockUpgradableContext, l.UpgradeContext, l.UnlockUpgradable, l.DowngradeToRead, l.DowngradeToUpgradable}
+	}
+	return j, err
 }
 
 func openRWSpinJob(p *party) (jobWorker, error) {
@@ -50,7 +55,10 @@ func openRWSpinJob(p *party) (jobWorker, error) {
 		st := x.(*prims.RWSpinLock).State()
 		return leftOver(st.Held || st.Upgrade || st.Draining || st.Owner != nil || len(st.Readers) != 0 || st.Err != nil, st)
 	}}
-	j.upgrade = j.upgrading
+	j.upgrades = func(x shared) upgrades {
+		l := x.(*prims.RWSpinLock)
+		return upgrades{l.LockUpgradeContext, l.UpgradeContext, l.UnlockUpgrade, l.DowngradeUpgrade, l.DowngradeToUpgrade}
+	}
 	return j, err
 }
 
@@ -70,8 +78,8 @@ func (j *rwJob) turn(g int, r *rand.Rand) error {
 			return j.writing(x, w, r)
 		}
 		return nil
-	case n == 2 && j.upgrade != nil:
-		return j.upgrade(x, w, r)
+	case n == 2:
+		return j.upgrading(x, w, r)
 	case n < 6:
 		return ends(r, func(ctx context.Context) error {
 			err := x.LockContext(ctx)
@@ -122,30 +130,36 @@ func (j *rwJob) writing(x shared, w *witness, r *rand.Rand) error {
 	return nil
 }
 
-// upgrading goes through the other transitions of a RWSpinLock.
+// upgrades are the calls of a lock's upgradable holds.
+type upgrades struct {
+	lock, upgrade                func(context.Context) error
+	unlock, toRead, toUpgradable func()
+}
+
+// upgrading goes through the upgradable holds.
 func (j *rwJob) upgrading(x shared, w *witness, r *rand.Rand) error {
-	l := x.(*prims.RWSpinLock)
+	l := j.upgrades(x)
 	return ends(r, func(ctx context.Context) error {
-		if err := l.LockUpgradeContext(ctx); err != nil {
+		if err := l.lock(ctx); err != nil {
 			return j.failed(err, x, w, r)
 		}
 		switch r.IntN(3) {
 		case 0:
-			l.DowngradeUpgrade()
+			l.toRead()
 			return j.reading(x, w, r)
 		case 1:
-			l.UnlockUpgrade()
+			l.unlock()
 			return nil
 		}
-		if err := l.UpgradeContext(ctx); err != nil {
-			l.UnlockUpgrade()
+		if err := l.upgrade(ctx); err != nil {
+			l.unlock()
 			return j.failed(err, x, w, r)
 		}
 		if err := j.inside(w, r); err != nil {
 			return fmt.Errorf("%v, upgraded: %w", x, err)
 		}
-		l.DowngradeToUpgrade()
-		l.UnlockUpgrade()
+		l.toUpgradable()
+		l.unlock()
 		return nil
 	})
 }
