@@ -13,3 +13,14 @@ const (
 	MaxCapacity = scratchRing
 	MaxBatch    = 256
 )
+
+// What the plan names keys and producers with, and what the scratch has room for.
+const (
+	scratchBytes = 128 << 10
+	ScratchDraws = 4096
+	ScratchKeys  = 4096
+	ScratchParts = 256 // parties of a barrier cell
+	ScratchLanes = 64  // producers of a queue cell
+	scratchRing  = 2048
+	ScratchTrips = 64 // timed items of a producer that may be on their way
+)

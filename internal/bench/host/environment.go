@@ -8,7 +8,6 @@ import (
 	"os"
 	"runtime"
 	"runtime/debug"
-	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -112,15 +111,6 @@ func cpuInfo() (model, hypervisor string) {
 	return model, hypervisor
 }
 
-// ReadLine gives the text of a small file of the kernel, empty if it cannot be read.
-func ReadLine(name string) string {
-	b, err := os.ReadFile(name)
-	if err != nil {
-		return ""
-	}
-	return strings.TrimSpace(string(b))
-}
-
 // Warnings say what makes the figures of this run weaker.
 func (e Environment) Warnings(cpus, count int) []string {
 	var w []string
@@ -152,30 +142,7 @@ func (e Environment) Warnings(cpus, count int) []string {
 	return w
 }
 
-// LoadAverage is how many threads ran or were about to, in the mean of the last minute.
-func LoadAverage() float64 {
-	load, _ := strconv.ParseFloat(strings.SplitN(ReadLine("/proc/loadavg"), " ", 2)[0], 64)
-	return load
-}
-
 // Emulated tells a CPU that an interpreter or translator stands in for.
 func Emulated(model string) bool {
 	return strings.Contains(model, "TCG") || strings.Contains(model, "QEMU")
-}
-
-// ReadCPUList reads a list of the kernel's, such as 0-3,8; it may be empty.
-func ReadCPUList(name string) ([]int, error) {
-	b, err := os.ReadFile(name)
-	if err != nil {
-		return nil, err
-	}
-	text := strings.TrimSpace(string(b))
-	if text == "" {
-		return nil, nil
-	}
-	list, err := place.ParseInts(text)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", name, err)
-	}
-	return list, nil
 }

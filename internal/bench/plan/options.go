@@ -3,86 +3,13 @@
 package plan
 
 import (
-	"fmt"
-	"slices"
 	"time"
 
-	"github.com/shmsync/shmsync/internal/bench"
-	"github.com/shmsync/shmsync/internal/bench/place"
 	"github.com/shmsync/shmsync/internal/topology"
 )
 
 // UsualGap is long enough for a waiter to be fast asleep.
 const UsualGap = 1500 * time.Microsecond
-
-// Complete checks what was asked for, and fills in what follows from it and from this host.
-func (o *Options) Complete(roles, spins []string) error {
-	allowed, err := place.AllowedCPUs()
-	if err != nil {
-		return err
-	}
-	o.Topology, _ = topology.Host() // a report says why there is none
-	for _, cpu := range o.CPUs {
-		if err := place.Usable(cpu, allowed, o.Topology); err != nil {
-			return fmt.Errorf("--cpus: %w", err)
-		}
-	}
-	o.CPUs = bench.Or(o.CPUs, allowed...)
-	if len(o.Nodes) > 0 {
-		if o.CPUs, err = place.OnNodes(o.Nodes, o.CPUs, o.Topology); err != nil {
-			return err
-		}
-	}
-	if err := o.checkPlaces(allowed); err != nil {
-		return err
-	}
-	if err := o.checkRoles(roles); err != nil {
-		return err
-	}
-	if err := o.checkArenas(); err != nil {
-		return err
-	}
-	if err := o.checkShape(); err != nil {
-		return err
-	}
-	if _, err := memShapes(o); err != nil {
-		return err
-	}
-	if o.MiB < 0 || o.MiB > memMostAsked {
-		return fmt.Errorf("--mib: %d is not within 0 and %d", o.MiB, memMostAsked)
-	}
-	if err := o.checkStress(spins); err != nil {
-		return err
-	}
-	return o.check()
-}
-
-// check refuses what no cell could run with.
-func (o *Options) check() error {
-	positive := func(flag string, list ...int) error {
-		for _, v := range list {
-			if v < 1 {
-				return fmt.Errorf("%s: %d is less than 1", flag, v)
-			}
-		}
-		return nil
-	}
-	for _, err := range []error{
-		positive("--procs", o.Procs...), positive("--threads", o.Threads...),
-		positive("--count", o.Count), positive("--kills", o.Kills),
-		positive("--time", int(o.Time)), positive("--timeout", int(o.Timeout)),
-	} {
-		if err != nil {
-			return err
-		}
-	}
-	for _, d := range slices.Concat(o.CS, o.Think, o.Gaps, o.Slow, []time.Duration{o.Warmup}) {
-		if d < 0 {
-			return fmt.Errorf("%v is negative", d)
-		}
-	}
-	return nil
-}
 
 // Options is what the user asked for; zero fields take a scenario's defaults.
 type Options struct {

@@ -66,9 +66,6 @@ func (s sequencer) Wait(token uint64) bool {
 	return err == nil
 }
 
-// tokenNames are the objects of the two directions of a token.
-var tokenNames = [2]string{"to and", "fro"}
-
 // event is a prims.Event that resets itself.
 type event struct{ *prims.Event }
 

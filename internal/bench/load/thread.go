@@ -1,0 +1,131 @@
+//go:build linux
+
+package load
+
+import (
+	"fmt"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/internal/bench"
+	"github.com/shmsync/shmsync/internal/bench/control"
+	"github.com/shmsync/shmsync/internal/bench/stats"
+)
+
+// thread is one measuring goroutine of a worker.
+type thread struct {
+	*bench.Worker
+	index  int // in the cell
+	slot   *control.Slot
+	counts []uint64 // of the main histogram
+	others []uint64 // of the second one
+	view   any      // the subject, as opened for this thread
+	locked bool
+	inside bool // the measured span has begun
+	usage  unix.Rusage
+	perNs  float64
+	sink   uint64 // keeps the work loop's result alive
+}
+
+// await reports the thread ready and returns at the start instant.
+func (t *thread) await() {
+	t.slot.State.Store(control.SlotReady)
+	t.Ready.Add(1)
+	for t.Started.Load() == 0 {
+		shmsync.Wait(control.FutexWord(&t.Started), 0, 0)
+	}
+	control.SleepUntil(t.StartNs.Load())
+	t.begin()
+}
+
+// begin takes the base of what end reports.
+func (t *thread) begin() {
+	t.slot.StartNs = shmsync.Monotonic()
+	t.usage = t.rusage()
+}
+
+// next looks at the phase before each step: false once the cell stops.
+func (t *thread) next() bool {
+	phase := t.Phase.Load()
+	if phase == control.PhaseMeasure && !t.inside {
+		t.inside = true
+		t.begin()
+	}
+	return phase != control.PhaseStop
+}
+
+// count counts n operations.
+func (t *thread) count(n uint64) {
+	t.slot.Total += n
+	if t.inside {
+		t.slot.Ops += n
+	}
+}
+
+// sample records a latency of the measured span.
+func (t *thread) sample(counts []uint64, ns int64) {
+	if t.inside {
+		stats.Record(counts, ns)
+	}
+}
+
+// thinkSteps gives the steps of work of each think time of the plan.
+func (t *thread) thinkSteps() *[control.Thinks]uint64 {
+	table := new([control.Thinks]uint64)
+	for i, units := range t.Think {
+		table[i] = control.Steps(uint64(float64(units)*float64(t.ThinkNs)), t.perNs)
+	}
+	return table
+}
+
+// end closes the measured span.
+func (t *thread) end() {
+	t.slot.EndNs = shmsync.Monotonic()
+	u := t.rusage()
+	if t.locked || t.index%int(t.Control.Threads) == 0 {
+		t.slot.Nvcsw = uint64(u.Nvcsw - t.usage.Nvcsw)
+		t.slot.Nivcsw = uint64(u.Nivcsw - t.usage.Nivcsw)
+		t.slot.UserNs = uint64(u.Utime.Nano() - t.usage.Utime.Nano())
+		t.slot.SysNs = uint64(u.Stime.Nano() - t.usage.Stime.Nano())
+	}
+	t.slot.State.Store(control.SlotDone)
+}
+
+// rusage is the thread's own where the goroutine keeps its thread, else the
+// process's, which the first thread reports for all.
+func (t *thread) rusage() unix.Rusage {
+	var u unix.Rusage
+	who := unix.RUSAGE_SELF
+	if t.locked {
+		who = unix.RUSAGE_THREAD
+	}
+	if err := unix.Getrusage(who, &u); err != nil {
+		return unix.Rusage{}
+	}
+	return u
+}
+
+func (t *thread) fail(err error) {
+	n := copy(t.slot.Message[:control.MessageBytes-1], err.Error())
+	t.slot.Message[n] = 0
+	t.slot.State.Store(control.SlotFailed)
+}
+
+// violate counts a broken promise of the subject and keeps the first in words.
+func (t *thread) violate(format string, args ...any) {
+	if t.slot.Violations == 0 {
+		n := copy(t.slot.Message[:control.MessageBytes-1], fmt.Sprintf(format, args...))
+		t.slot.Message[n] = 0
+	}
+	t.slot.Violations++
+}
+
+// as gives the thread's view of the subject as what the scenario needs.
+func as[T any](t *thread) (T, error) {
+	v, ok := t.view.(T)
+	if !ok {
+		return v, fmt.Errorf("%s does not implement %T", t.Subject.Name(), (*T)(nil))
+	}
+	return v, nil
+}

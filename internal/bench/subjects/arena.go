@@ -1,0 +1,76 @@
+//go:build linux
+
+package subjects
+
+import (
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/bench"
+	"github.com/shmsync/shmsync/internal/bench/child"
+	"github.com/shmsync/shmsync/internal/bench/control"
+	"github.com/shmsync/shmsync/shm"
+)
+
+var noFence = child.Without("membarrier")
+
+const (
+	arenaPerEach = 3 << 10 // for an object, its wait node, and a share of what finds them
+
+	// fenceTime is how long registering for fences may take.
+	fenceTime = 30 * time.Second
+	// biasPairs is how many quiet pairs must have turned the bias on.
+	biasPairs = 1 << 20
+)
+
+// newArena makes an arena, large enough for the cell, where that says.
+func newArena(c *bench.Cell) (*os.File, error) {
+	size := int64(bench.ArenaLeast)
+	if c.Scenario.Name == "waiters" || c.Scenario.Name == "seq" {
+		size += int64(c.N) * arenaPerEach
+	}
+	format := func(s *shm.Segment) error { return arena.Format(s, &arena.Options{Size: s.Size()}) }
+	create := func() (*shm.Segment, error) { return shm.CreateMemfd("shmbench-arena", size, format, nil) }
+	if c.Arena != "" {
+		create = func() (*shm.Segment, error) { return control.NewSegmentIn(c.Arena, size, format) }
+	}
+	seg, err := create()
+	if err != nil {
+		return nil, err
+	}
+	defer seg.Close()
+	return seg.Reopen()
+}
+
+// JoinArena makes this process a participant of the cell's arena.
+func JoinArena(w *bench.Worker) (*arena.Arena, error) {
+	v, err := w.Shared(func() (any, error) {
+		seg, err := shm.FromFile(w.Segment, nil)
+		if err != nil {
+			return nil, err
+		}
+		return arena.FromSegment(seg, &arena.Options{Label: fmt.Sprintf("shmbench %d", w.Proc)})
+	})
+	if err != nil {
+		return nil, err
+	}
+	return v.(*arena.Arena), nil
+}
+
+// awaitFence waits until this process is registered for fences, which happens
+// behind its back once in its life, if it is going to be. Before, its holds are
+// not biased, and its death takes longer to be sure of.
+func awaitFence(a *arena.Arena) error {
+	if !shmsync.FeatureMembarrier.Have() {
+		return nil
+	}
+	for end := time.Now().Add(fenceTime); !a.Fenced(); time.Sleep(200 * time.Microsecond) {
+		if time.Now().After(end) {
+			return fmt.Errorf("not registered for fences after %v", fenceTime)
+		}
+	}
+	return nil
+}
