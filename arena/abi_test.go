@@ -35,6 +35,7 @@ var abiFields = map[string]map[string]field{
 		"hdrBlocksOff": {hdrBlocksOff, 8}, "hdrHeapOff": {hdrHeapOff, 8}, "hdrChunkSize": {hdrChunkSize, 4},
 		"hdrBlockWords": {hdrBlockWords, 4}, "hdrChunkCount": {hdrChunkCount, 8}, "hdrChecksum": {hdrChecksum, 8},
 		"hdrObitsTotal": {hdrObitsTotal, 8}, "hdrDeaths": {hdrDeaths, 4}, "hdrDirReach": {hdrDirReach, 4}, "hdrLeftTotal": {hdrLeftTotal, 8}, "hdrChunkHint": {hdrChunkHint, 8},
+		"hdrDirLowering": {hdrDirLowering, 8}, "hdrDirLowerer": {hdrDirLowerer, 4},
 	},
 	"Slot": {
 		"slotState": {slotState, 4}, "slotUndertaker": {slotUndertaker, 4}, "slotCaps": {slotCaps, 4},

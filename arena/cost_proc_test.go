@@ -156,6 +156,49 @@ func BenchmarkCreateAfterFull(b *testing.B) {
 	}
 }
 
+// A directory that was full and was emptied is as quick as a new one, once searches have passed
+// as many entries that are gone as it takes to find that out.
+func TestSearchesAfterFullAreShort(t *testing.T) {
+	a := newNeighbours(2<<20, 2).join(1)
+	fillAndEmpty(t, a, 1<<20)
+	for range 2 * lowerRatio * 10 {
+		createAndDelete(t, a)
+	}
+	require.LessOrEqual(t, a.reach(), uint64(1))
+	before := a.work.Load()
+	createAndDelete(t, a)
+	require.LessOrEqual(t, a.work.Load()-before, uint64(20))
+}
+
+// Who dies while it lowers the reach hides no name: searches go as far as before, until somebody
+// else brings it to an end.
+func TestDeathWhileReachIsLowered(t *testing.T) {
+	p := newNeighbours(2<<20, 3)
+	a, b := p.join(1), p.join(2)
+	fillAndEmpty(t, a, 1<<20)
+	o, _, err := a.OpenObject(small("x"))
+	require.NoError(t, err)
+	a.CloseObject(o)
+	before := a.reach()
+	require.Greater(t, before, uint64(1))
+	// It has not looked at the entries a second time: the reach is too small.
+	a.u32(hdrDirLowerer).Store(uint32(b.self))
+	a.u64(hdrDirLowering).Store(uint64(lowering(0).begun(uint32(before))))
+	a.u32(hdrDirReach).Store(0)
+	require.Equal(t, before, a.reach())
+	a.lowerReach()
+	require.Equal(t, before, a.reach(), "somebody who lives is at it")
+	p.kill(b.self)
+	a.u32(hdrDirReach).Store(0)
+	a.lowerReach()
+	require.Zero(t, a.u32(hdrDirLowerer).Load())
+	require.False(t, lowering(a.u64(hdrDirLowering).Load()).busy())
+	require.LessOrEqual(t, a.reach(), before)
+	_, created, err := a.OpenObject(small("x"))
+	require.NoError(t, err)
+	require.False(t, created)
+}
+
 // fillAndEmpty makes n names, or as many as the directory takes, and removes them.
 func fillAndEmpty(t testing.TB, a *Arena, n int) {
 	made := 0

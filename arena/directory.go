@@ -46,20 +46,34 @@ func (c *core) swapEntry(p uint64, old, to entry) bool {
 	return c.u64(c.entryOff(p)).CompareAndSwap(uint64(old), uint64(to))
 }
 
-// reach is how far from the place that its hash gives any entry has ever been
-// placed. It is small as long as there are more entries than names at a time,
-// since who places takes the first entry that is not used.
+// reach is how far from the place that its hash gives a search may have to go. It is small as
+// long as there are more entries than names at a time, since who places takes the first entry
+// that is not used.
 //
-//	writers: who places an entry further away, before that, by CAS and upwards only
+//	writers: who places an entry further away, before that and after, by CAS upwards; lowerReach
 //	readers: searches, at their begin
-//	order:   seq_cst: a maker raises it, places, and then reads it for its search;
+//	order:   seq_cst: a maker raises it, places, raises it, and then reads it for its search;
 //	         so of two that place one name, the later sees where the other did
 //	futex:   none
 //	crash:   may be greater than it need be: searches take longer
+//
+// While somebody lowers it, searches go as far as it was before that: see hdrDirLowering.
 func (c *core) reach() uint64 {
-	// sync(arena.reach): acquire
-	return min(uint64(c.u32(hdrDirReach).Load()), c.geo.dirCount-1)
+	for range reachTries {
+		// sync(arena.reach): acquire
+		w := lowering(c.u64(hdrDirLowering).Load())
+		r := uint64(c.u32(hdrDirReach).Load())
+		if w.busy() {
+			r = max(r, w.before())
+		}
+		if lowering(c.u64(hdrDirLowering).Load()) == w {
+			return min(r, c.geo.dirCount-1)
+		}
+	}
+	return c.geo.dirCount - 1
 }
+
+const reachTries = 16
 
 // raiseReach makes searches go k entries far.
 func (c *core) raiseReach(k uint64) {
@@ -85,7 +99,11 @@ func (c *core) probeTo(reach, hash uint64, f func(pos uint64, e entry) bool) {
 		steps++
 		pos := (hash + k) & (c.geo.dirCount - 1)
 		// sync(arena.place): acquire
-		if e := c.loadEntry(pos); e == entryEmpty || !f(pos, e) {
+		e := c.loadEntry(pos)
+		if e == entryGone {
+			c.handles.passed++
+		}
+		if e == entryEmpty || !f(pos, e) {
 			return
 		}
 	}
@@ -101,6 +119,7 @@ func (c *core) place(off Offset, hash uint64) bool {
 			c.raiseReach(k)
 			// sync(arena.place): release
 			if c.swapEntry(pos, e, mine) {
+				c.raiseReach(k) // who lowers it may not have seen the entry
 				return true
 			}
 		}

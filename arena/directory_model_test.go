@@ -19,7 +19,11 @@ const (
 	_
 	_
 	dState // the phases of the two objects
+	_
+	dLower // 0 before the reach is lowered, 1 after that, dBusy + the reach before meanwhile
 )
+
+const dBusy = 4
 
 // What an entry can be in the model: 0 is empty.
 const (
@@ -34,6 +38,8 @@ const (
 	dSeen          // the reach that it has seen
 	dPlaced        // where it has placed its object
 	dKnew          // the object was there when it began to search
+	dWord          // what it has seen in dLower
+	dFar           // the furthest entry that it has seen
 )
 
 // What the threads have done, in ghosts.
@@ -51,11 +57,24 @@ const (
 	dirLook
 	dirState
 	dirCommit
+	dirAgain
+	dirReachOf
+	dirReachStill
+	dirBegin
+	dirLower
+	dirCheck
+	dirRaiseBack
+	dirOver
 )
 
 type directoryModel struct {
 	late  bool // the reach is raised after the search
 	early bool // or read before the entry is placed
+
+	lowered bool // somebody lowers the reach meanwhile
+	once    bool // the reach is not raised again after the entry is placed
+	blind   bool // searches do not look whether somebody lowers the reach
+	hasty   bool // who lowers it looks at the entries once
 }
 
 var (
@@ -65,7 +84,12 @@ var (
 
 func (m directoryModel) explore() model.Result {
 	y := model.System{
-		Init: func(s *model.Sys) { s.Mem[dEntry] = dirOther },
+		Init: func(s *model.Sys) {
+			s.Mem[dEntry] = dirOther
+			if m.lowered {
+				s.Mem[dReach] = 2
+			}
+		},
 		Check: func(s *model.Sys) error {
 			switch {
 			case s.Mem[dState] == objectCommitted && s.Mem[dState+1] == objectCommitted:
@@ -86,7 +110,62 @@ func (m directoryModel) explore() model.Result {
 			}},
 		},
 	}
+	if m.lowered {
+		y.Threads = append(y.Threads, model.ThreadSpec{Name: "lowerer", Process: 4, Run: m.lower})
+	}
 	return y.Explore()
+}
+
+// lower is core.lowerReach, once.
+func (m directoryModel) lower(x *model.Exec) {
+	at, far := x.R(dAt), x.R(dFar)
+	look := func(then uint8) {
+		x.Say("looks at an entry")
+		if e := x.Load(dEntry + int(*at)); e != 0 && e != dirGone {
+			*far = *at
+		}
+		if *at++; *at == 3 {
+			*at = 0
+			x.Goto(then)
+		}
+	}
+	switch x.PC() {
+	case dirIdle:
+		if x.Mem[dLower] != 0 {
+			x.Disable()
+			return
+		}
+		x.Say("reads the reach, to lower it")
+		*x.R(dSeen) = x.Load(dReach)
+		x.Goto(dirBegin)
+	case dirBegin:
+		x.Say("says so")
+		x.Store(dLower, dBusy+*x.R(dSeen))
+		x.Goto(dirLook)
+	case dirLook:
+		look(dirLower)
+	case dirLower:
+		x.Say("lowers the reach")
+		if *far < *x.R(dSeen) {
+			x.CAS(dReach, *x.R(dSeen), *far)
+		}
+		*far = 0
+		x.Goto(dirCheck)
+		if m.hasty {
+			x.Goto(dirOver)
+		}
+	case dirCheck:
+		look(dirRaiseBack)
+	case dirRaiseBack:
+		x.Say("raises it to what is there")
+		f := *far
+		x.Update(dReach, func(r uint8) uint8 { return max(r, f) })
+		x.Goto(dirOver)
+	case dirOver:
+		x.Say("says that it is over")
+		x.Store(dLower, 1)
+		x.Idle()
+	}
 }
 
 func (m directoryModel) end(x *model.Exec) {
@@ -137,10 +216,18 @@ func (m directoryModel) make(x *model.Exec) {
 		}
 		x.CAS(dEntry+int(*at), e, mine)
 		*x.R(dPlaced), *at = *at, 0
-		x.Goto(dirReach)
+		x.Goto(dirAgain)
+		if m.once || m.late {
+			x.Goto(dirReach)
+		}
 		if m.early {
 			x.Goto(dirLook)
 		}
+	case dirAgain:
+		x.Say("raises the reach again")
+		far := *x.R(dPlaced)
+		x.Update(dReach, func(r uint8) uint8 { return max(r, far) })
+		x.Goto(dirReach)
 	case dirCommit:
 		x.Say("commits it")
 		x.CAS(dState+x.Me, objectPending+8, objectCommitted)
@@ -188,9 +275,25 @@ func (m directoryModel) seek(x *model.Exec) {
 	}
 	switch x.PC() {
 	case dirReach:
+		x.Say("looks whether somebody lowers the reach")
+		*x.R(dWord) = x.Load(dLower)
+		x.Goto(dirReachOf)
+	case dirReachOf:
 		x.Say("reads the reach")
 		*x.R(dSeen) = x.Load(dReach)
+		if w := *x.R(dWord); w >= dBusy && !m.blind {
+			*x.R(dSeen) = max(*x.R(dSeen), w-dBusy)
+		}
+		x.Goto(dirReachStill)
+		if m.blind {
+			x.Goto(dirLook)
+		}
+	case dirReachStill:
+		x.Say("looks whether that has changed")
 		x.Goto(dirLook)
+		if x.Load(dLower) != *x.R(dWord) {
+			x.Goto(dirReach)
+		}
 	case dirLook:
 		x.Say("looks at an entry")
 		switch {
@@ -225,11 +328,16 @@ func (m directoryModel) seek(x *model.Exec) {
 // Of two makers of one name at most one gets it, and who comes later finds it,
 // although nobody searches further than the reach says.
 func TestModelDirectory(t *testing.T) {
-	r := directoryModel{}.explore()
-	require.Nil(t, r.Violation)
-	t.Logf("%d states, %d steps: correct", r.States, r.Steps)
+	for _, m := range []directoryModel{{}, {lowered: true}} {
+		r := m.explore()
+		require.Nil(t, r.Violation)
+		t.Logf("%d states, %d steps: correct", r.States, r.Steps)
+	}
 	for name, m := range map[string]directoryModel{
-		"the reach is raised after the search": {late: true}, "the reach is read early": {early: true},
+		"the reach is not raised after the entry is placed": {lowered: true, once: true},
+		"a search does not look whether it is lowered":      {lowered: true, blind: true},
+		"who lowers it looks once":                          {lowered: true, hasty: true},
+		"the reach is raised after the search":              {late: true}, "the reach is read early": {early: true},
 	} {
 		r := m.explore()
 		require.NotNil(t, r.Violation, name)

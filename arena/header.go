@@ -14,37 +14,39 @@ import (
 // Offsets of the header's fields; the table is in docs/abi.md. All up to
 // hdrChecksum are immutable and covered by it.
 const (
-	hdrMagic      = 0
-	hdrOrder      = 8
-	hdrVersion    = 12
-	hdrWord       = 16
-	hdrHeaderSize = 20
-	hdrCompat     = 24
-	hdrROCompat   = 32
-	hdrIncompat   = 40
-	hdrSize       = 48
-	hdrID         = 56
-	hdrCreated    = 72
-	hdrSlots      = 80
-	hdrSlotStride = 84
-	hdrSlotsOff   = 88
-	hdrObitOff    = 96
-	hdrObitCount  = 104
-	hdrObitStride = 108
-	hdrDirOff     = 112
-	hdrDirCount   = 120
-	hdrChunksOff  = 128
-	hdrBlocksOff  = 136
-	hdrHeapOff    = 144
-	hdrChunkSize  = 152
-	hdrBlockWords = 156
-	hdrChunkCount = 160
-	hdrChecksum   = 168
-	hdrObitsTotal = 256 // obituaries of the dead written
-	hdrDeaths     = 264 // burials, as a sequence
-	hdrDirReach   = 268 // see core.reach
-	hdrLeftTotal  = 272 // obituaries of those who left written
-	hdrChunkHint  = 320
+	hdrMagic       = 0
+	hdrOrder       = 8
+	hdrVersion     = 12
+	hdrWord        = 16
+	hdrHeaderSize  = 20
+	hdrCompat      = 24
+	hdrROCompat    = 32
+	hdrIncompat    = 40
+	hdrSize        = 48
+	hdrID          = 56
+	hdrCreated     = 72
+	hdrSlots       = 80
+	hdrSlotStride  = 84
+	hdrSlotsOff    = 88
+	hdrObitOff     = 96
+	hdrObitCount   = 104
+	hdrObitStride  = 108
+	hdrDirOff      = 112
+	hdrDirCount    = 120
+	hdrChunksOff   = 128
+	hdrBlocksOff   = 136
+	hdrHeapOff     = 144
+	hdrChunkSize   = 152
+	hdrBlockWords  = 156
+	hdrChunkCount  = 160
+	hdrChecksum    = 168
+	hdrObitsTotal  = 256 // obituaries of the dead written
+	hdrDeaths      = 264 // burials, as a sequence
+	hdrDirReach    = 268 // see core.reach
+	hdrLeftTotal   = 272 // obituaries of those who left written
+	hdrDirLowering = 288 // see lowering
+	hdrDirLowerer  = 296 // the name of who lowers the reach, 0 for nobody
+	hdrChunkHint   = 320
 )
 
 // format writes the header of a new arena into a segment that nobody else has

@@ -33,6 +33,7 @@ func (a *Arena) Delete(name string) error {
 	a.handles.Lock()
 	defer a.handles.Unlock()
 	a.releaseDeferred()
+	a.lowerReachIfDue()
 	h, found, err := a.seek(name, hash, 0)
 	if err != nil {
 		return err

@@ -41,6 +41,9 @@ type openLocal struct {
 	walking  sync.Mutex          // held by a walk, with its own guard
 	refs     map[Offset]*openRef // guarded by: Mutex
 	deferred []Offset            // guarded by: Mutex; blocks freeing by us that somebody guarded
+	passed   uint64              // guarded by: Mutex; entries that are gone, by searches since the reach was lowered
+	// lowerAfter is how many more have to be passed than lowerRatio says.
+	lowerAfter uint64 // guarded by: Mutex
 }
 
 // openRef is an object that this process has open.

@@ -103,6 +103,7 @@ func (c *core) failObject(op, name string, err error, detail string) error {
 func (c *core) openNamed(name string, hash uint64) (header, bool, error) {
 	c.handles.Lock()
 	defer c.handles.Unlock()
+	c.lowerReachIfDue()
 	return c.seek(name, hash, 0)
 }
 

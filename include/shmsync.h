@@ -1050,6 +1050,8 @@ enum { /* header */
     SHMI_hdrLeftTotal = 272,
     SHMI_hdrDeaths = 264,
     SHMI_hdrDirReach = 268,
+    SHMI_hdrDirLowering = 288,
+    SHMI_hdrDirLowerer = 296,
     SHMI_hdrChunkHint = 320
 };
 
@@ -2407,6 +2409,7 @@ struct shmsync_arena {
     void *robust_before;   /* the list that the helper thread had before */
 
     uint64_t heap_next[SHMI_classes], heap_look[SHMI_classes], heap_top; /* hints, atomic */
+    uint64_t passed, lower_after; /* guarded by: handles; see shmi_lower_reach_if_due */
     uint64_t work; /* atomic; the block words and directory entries that walks have looked at: tests bound it */
 
     pthread_mutex_t handles; /* serialises lookups, since this process has one guard */
@@ -4103,10 +4106,87 @@ SHMI_FN void shmi_flush_deferred(shmsync_arena *a)
 SHMI_FN int shmi_entry_used(uint64_t e) { return e != 0 && e != SHMI_GONE; }
 SHMI_FN uint64_t shmi_make_entry(shmi_off off, uint64_t hash) { return (off & SHMI_OFF_MASK) | (hash & ~SHMI_OFF_MASK); }
 SHMI_FN uint64_t *shmi_entry(shmsync_arena *a, uint64_t pos) { return shmi_u64(a, a->geo.dir_off + pos * 8); }
+/* How far a search may have to go. hdrDirLowering tells whether somebody lowers the reach: see
+ * arena/directory_lower.go. */
 SHMI_FN uint64_t shmi_reach(shmsync_arena *a)
 {
-    uint64_t r = shmi_ld32(shmi_u32(a, SHMI_hdrDirReach));
-    return r < a->geo.dir_count ? r : a->geo.dir_count - 1;
+    int tries;
+    for (tries = 0; tries < 16; tries++) {
+        uint64_t w = shmi_ld64(shmi_u64(a, SHMI_hdrDirLowering)), r = shmi_ld32(shmi_u32(a, SHMI_hdrDirReach));
+        if ((w >> 32 & 1) != 0 && r < (w & UINT32_MAX))
+            r = w & UINT32_MAX;
+        if (shmi_ld64(shmi_u64(a, SHMI_hdrDirLowering)) == w)
+            return r < a->geo.dir_count ? r : a->geo.dir_count - 1;
+    }
+    return a->geo.dir_count - 1;
+}
+SHMI_FN void shmi_raise_reach(shmsync_arena *a, uint64_t k)
+{
+    uint32_t *reach = shmi_u32(a, SHMI_hdrDirReach), r;
+    for (r = shmi_ld32(reach); r < k && !shmi_cas32(reach, r, (uint32_t)k); r = shmi_ld32(reach)) {
+    }
+}
+
+/* How far from the place of its hash the furthest entry is; one that does not tell is as far as can be. */
+SHMI_FN uint64_t shmi_furthest(shmsync_arena *a)
+{
+    uint64_t pos, far = 0;
+    shmi_worked(a, a->geo.dir_count);
+    for (pos = 0; pos < a->geo.dir_count; pos++) {
+        uint64_t *word = shmi_entry(a, pos), e = shmi_ld64(word), distance = a->geo.dir_count - 1;
+        shmi_block b;
+        if (!shmi_entry_used(e))
+            continue;
+        shmi_guard(a, e & SHMI_OFF_MASK); /* its block is not reused, so the hash is that of the entry */
+        if (shmi_ld64(word) != e)
+            continue;
+        if (shmi_locate(a, e & SHMI_OFF_MASK, &b) && b.size >= SHMI_objectHeader) {
+            uint64_t hash = shmi_ld64(shmi_u64(a, b.off + SHMI_objHash));
+            if (hash >> 48 == e >> 48)
+                distance = (pos - hash) & (a->geo.dir_count - 1);
+        }
+        if (distance > far)
+            far = distance;
+    }
+    shmi_unguard(a);
+    return far;
+}
+/* Makes the reach as small as the entries allow, unless somebody else does that. The caller
+ * holds handles. */
+SHMI_FN void shmi_lower_reach(shmsync_arena *a)
+{
+    uint32_t *owner = shmi_u32(a, SHMI_hdrDirLowerer), *reach = shmi_u32(a, SHMI_hdrDirReach);
+    uint64_t *word = shmi_u64(a, SHMI_hdrDirLowering), w;
+    shmi_name u = shmi_ld32(owner);
+    if ((u != a->self && shmi_current(a, u)) || !shmi_cas32(owner, u, a->self))
+        return;
+    w = shmi_ld64(word) >> 32;
+    if ((w & 1) == 0) { /* else its lowerer died: the second look is due */
+        uint32_t r = shmi_ld32(reach);
+        uint64_t far;
+        shmi_st64(word, (uint64_t)(uint32_t)++w << 32 | r);
+        far = shmi_furthest(a);
+        if (far < r)
+            shmi_cas32(reach, r, (uint32_t)far);
+    }
+    shmi_raise_reach(a, shmi_furthest(a));
+    shmi_st64(word, (uint64_t)(uint32_t)(w + 1) << 32);
+    shmi_cas32(owner, a->self, 0);
+}
+/* Lowers the reach when searches of this process have passed more entries that are gone than the
+ * looks at all entries cost. The caller holds handles. */
+SHMI_FN void shmi_lower_reach_if_due(shmsync_arena *a)
+{
+    uint64_t before, ratio = 2 * a->geo.dir_count;
+    if (a->passed <= a->lower_after + ratio)
+        return;
+    a->passed = 0;
+    before = shmi_reach(a);
+    shmi_lower_reach(a);
+    if (shmi_reach(a) <= before / 2)
+        a->lower_after = 0;
+    else /* some name is that far */
+        a->lower_after = 2 * a->lower_after > ratio ? 2 * a->lower_after : ratio;
 }
 
 /* Puts the object at off into the directory; 0 when that is full. */
@@ -4116,11 +4196,11 @@ SHMI_FN int shmi_place(shmsync_arena *a, shmi_off off, uint64_t hash)
     for (k = 0; k < a->geo.dir_count; k++) {
         uint64_t *word = shmi_entry(a, (hash + k) & (a->geo.dir_count - 1)), e;
         for (e = shmi_ld64(word); !shmi_entry_used(e); e = shmi_ld64(word)) {
-            uint32_t *reach = shmi_u32(a, SHMI_hdrDirReach), r;
-            for (r = shmi_ld32(reach); r < k && !shmi_cas32(reach, r, (uint32_t)k); r = shmi_ld32(reach)) {
-            }
-            if (shmi_cas64(word, e, mine))
+            shmi_raise_reach(a, k);
+            if (shmi_cas64(word, e, mine)) {
+                shmi_raise_reach(a, k); /* who lowers it may not have seen the entry */
                 return 1;
+            }
         }
     }
     return 0;
@@ -4287,6 +4367,8 @@ SHMI_FN int shmi_seek(shmsync_arena *a, const char *name, size_t len, uint64_t h
         uint32_t s;
         if (e == 0)
             return 0;
+        if (e == SHMI_GONE)
+            a->passed++;
         if (!shmi_entry_used(e) || e >> 48 != hash >> 48)
             continue;
         if (mine != 0 && (e & SHMI_OFF_MASK) == mine) {
@@ -4557,6 +4639,7 @@ SHMI_FN int shmi_open_object(shmsync_arena *a, const shmi_spec *spec, shmi_objec
     }
     for (tries = 0; tries < SHMI_claimTries * SHMI_patience; tries++) {
         pthread_mutex_lock(&a->handles);
+        shmi_lower_reach_if_due(a);
         err = shmi_seek(a, spec->name, len, hash, 0, &h, &found);
         pthread_mutex_unlock(&a->handles);
         if (err == 0 && !found && spec->existing)
@@ -4691,6 +4774,7 @@ int shmsync_delete(shmsync_arena *a, const char *name)
         return shmi_fail(ENOTCONN, "arena.delete", name, "%s", "");
     pthread_mutex_lock(&a->handles);
     shmi_release_deferred(a);
+    shmi_lower_reach_if_due(a);
     err = shmi_seek(a, name, len, shmi_fnv(name, len), 0, &h, &found);
     if (err == 0 && !found)
         err = shmi_fail(ENOENT, "arena.delete", name, "no object has this name");

@@ -61,6 +61,8 @@ enum { /* header */
     SHMI_hdrLeftTotal = 272,
     SHMI_hdrDeaths = 264,
     SHMI_hdrDirReach = 268,
+    SHMI_hdrDirLowering = 288,
+    SHMI_hdrDirLowerer = 296,
     SHMI_hdrChunkHint = 320
 };
 

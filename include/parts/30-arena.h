@@ -176,6 +176,7 @@ struct shmsync_arena {
     void *robust_before;   /* the list that the helper thread had before */
 
     uint64_t heap_next[SHMI_classes], heap_look[SHMI_classes], heap_top; /* hints, atomic */
+    uint64_t passed, lower_after; /* guarded by: handles; see shmi_lower_reach_if_due */
     uint64_t work; /* atomic; the block words and directory entries that walks have looked at: tests bound it */
 
     pthread_mutex_t handles; /* serialises lookups, since this process has one guard */

@@ -161,7 +161,7 @@ func TestCreateRace(t *testing.T) {
 
 // What C programs do on their own.
 func TestCore(t *testing.T) {
-	for _, verb := range []string{"fork", "close", "misuse", "threads", "fill", "sweep", "waits"} {
+	for _, verb := range []string{"fork", "close", "misuse", "threads", "fill", "sweep", "waits", "names"} {
 		t.Run(verb, func(t *testing.T) {
 			for _, disable := range []string{"", "waitv", "membarrier", "robust", "waitv,membarrier,ofd"} {
 				if disable != "" && verb != "fork" && verb != "close" {

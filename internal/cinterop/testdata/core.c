@@ -662,6 +662,34 @@ static void waits_go(const char *name)
     CHECK(shmsync_arena_close(a), 0);
 }
 
+/* A directory that was full and was emptied is as quick as a new one, once searches have passed
+ * enough entries that are gone. */
+static void fill_names(const char *name)
+{
+    shmsync_arena *a = open_arena(name);
+    char what[20];
+    int made, i;
+    shmsync_futex f;
+    for (made = 0;; made++) {
+        snprintf(what, sizeof what, "%d", made);
+        if (shmsync_futex_open(a, what, NULL, &f) != 0)
+            break;
+        CHECK(shmsync_futex_close(&f), 0);
+    }
+    for (i = 0; i < made; i++) {
+        snprintf(what, sizeof what, "%d", i);
+        CHECK(shmsync_delete(a, what), 0);
+    }
+    CHECK(shmi_reach(a) > 1, 1);
+    for (i = 0; i < 1000 && shmi_reach(a) > 1; i++) {
+        CHECK(shmsync_futex_open(a, "x", NULL, &f), 0);
+        CHECK(shmsync_futex_close(&f), 0);
+        CHECK(shmsync_delete(a, "x"), 0);
+    }
+    CHECK(shmi_reach(a) <= 1, 1);
+    CHECK(shmsync_arena_close(a), 0);
+}
+
 /* Says how many block words and directory entries it has looked at, at each line. */
 static void count_looks(const char *name)
 {
@@ -693,6 +721,8 @@ int main(int argc, char **argv)
         observe(name);
     else if (strcmp(verb, "waits") == 0)
         waits_go(name);
+    else if (strcmp(verb, "names") == 0)
+        fill_names(name);
     else if (strcmp(verb, "looks") == 0)
         count_looks(name);
     else if (strcmp(verb, "records") == 0)
