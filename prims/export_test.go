@@ -28,6 +28,9 @@ func (m *Mutex) Oldest() int64 { return m.queue.Oldest() }
 // NextIsLocal makes the next release one for goroutines of this process.
 func (m *Mutex) NextIsLocal() { m.turns.Store(1) }
 
+// NextIsForAll makes the next release one for waiters of whatever process.
+func (m *Mutex) NextIsForAll() { m.turns.Store(0) }
+
 // WakeWord is the wake word as it is.
 func (m *Mutex) WakeWord() uint32 { return m.words.wake.Load() }
 

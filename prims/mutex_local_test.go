@@ -67,6 +67,52 @@ func TestMutexHandsOverInsideAProcess(t *testing.T) {
 	require.Equal(t, []int{0, 1, 2, 3, 4, 5, 6, 7}, order)
 }
 
+// TestMutexWakesAnyWaiterAtEveryOtherRelease has goroutines of this process starve. Every
+// other release wakes a waiter of whatever process, which may be one that sleeps in the
+// kernel. It leaves the announcement, or no release would see those that park before the
+// one that was woken has run.
+func TestMutexWakesAnyWaiterAtEveryOtherRelease(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // nobody runs between a release and the look after it
+	a := newArena(t, nil)
+	fillThreads(t, a)
+	m := newMutex(t, a, &prims.MutexOptions{Spin: -1})
+	m.Lock()
+	const waiters = 5
+	got, next, after := make(chan int), make(chan struct{}), make(chan uint32, waiters)
+	var wg sync.WaitGroup
+	for i := range waiters {
+		parkOn(t, m, &wg, t.Context(), func(err error) {
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			got <- i
+			<-next
+			m.Unlock()
+			after <- m.WakeWord()
+		})
+	}
+	starved(m)
+	m.NextIsLocal()
+	m.Unlock()
+	require.Equal(t, 0, <-got)
+	m.NextIsForAll()
+	for i, bumps := range []uint32{1, 0, 1} {
+		starved(m)
+		wake := m.WakeWord()
+		next <- struct{}{}
+		require.Equal(t, i+1, <-got, "the one that has waited for longest")
+		word := <-after
+		require.Equal(t, bumps, word>>1-wake>>1, "release %d", i)
+		require.EqualValues(t, 1, word&1, "release %d: the others are announced", i)
+	}
+	next <- struct{}{}
+	require.Equal(t, waiters-1, <-got)
+	next <- struct{}{}
+	wg.Wait()
+	require.False(t, m.State().Held)
+}
+
 // A waiter that was handed the lock has it although its context has ended, and one that
 // left before is passed over.
 func TestMutexHandsOverBesideCancels(t *testing.T) {

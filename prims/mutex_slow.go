@@ -389,18 +389,33 @@ func (m *Mutex) unlockSlow(o uint32) {
 		return
 	}
 	if m.bell.Announced() {
-		m.wakeAfter()
+		// Those that this process hands the lock to had their turn above.
+		crashpoint.Hit("mutex.unlock.before_wake")
+		m.wakeAny()
 	}
 }
 
 // wakeAfter wakes a waiter after a release, or hands the lock to one.
 func (m *Mutex) wakeAfter() {
 	crashpoint.Hit("mutex.unlock.before_wake")
-	if m.localTurn() && m.handOver(ownerFree) || m.reserve(ownerFree) {
+	if m.localTurn() && m.handOver(ownerFree) {
+		return
+	}
+	m.wakeAny()
+}
+
+// wakeAny wakes a waiter of whatever process after a release, or hands the lock to one.
+func (m *Mutex) wakeAny() {
+	if m.reserve(ownerFree) {
 		return
 	}
 	m.noteCPU()
 	m.wakeNext()
+	if m.oldest() != 0 {
+		// The wake took the announcement down, and who was woken may come late: on a busy P
+		// the poller runs last. Without this no release would see those that park until then.
+		m.bell.Announce()
+	}
 }
 
 // count decides when this process's holds are biased again. It runs while the

@@ -11,46 +11,109 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/require"
+
+	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/proctest"
 	"github.com/shmsync/shmsync/prims"
 )
 
-// BenchmarkWorstWait reports how long the waits of many goroutines of one process last
-// at worst, beside sync.Mutex in the same run: the longest wait of each goroutine, of
-// which it gives the median and the longest, and how often the lock was taken.
+// worstLoad is one process's part in a BenchmarkWorstWait.
+type worstLoad struct {
+	Arena, Kind          string
+	Goroutines, Ps, Hogs int
+}
+
+// worstResult is what came of it.
+type worstResult struct {
+	Worst []time.Duration
+	Holds int64
+	Took  time.Duration
+}
+
+// BenchmarkWorstWait reports how long the waits of many goroutines of one process, or of
+// each of two, last at worst, beside sync.Mutex in the same run: the longest wait of each
+// goroutine, of which it gives the median and the longest, and how often the lock was taken.
 func BenchmarkWorstWait(b *testing.B) {
-	for _, load := range []struct {
-		goroutines, ps, hogs int
-	}{{64, 2, 0}, {1000, 1, 1}} {
+	for _, l := range []struct{ processes, goroutines, ps, hogs int }{{1, 64, 2, 0}, {1, 1000, 1, 1}, {2, 32, 2, 0}, {2, 500, 1, 1}} {
 		for _, kind := range []string{"sync", "Mutex", "FairMutex"} {
-			b.Run(fmt.Sprintf("%d on %d P, %d hogs/%s", load.goroutines, load.ps, load.hogs, kind), func(b *testing.B) {
-				defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(load.ps))
-				var worst []time.Duration
-				var holds int64
-				var took time.Duration
+			if kind == "sync" && l.processes > 1 {
+				continue
+			}
+			b.Run(fmt.Sprintf("%d processes, %d on %d P, %d hogs/%s", l.processes, l.goroutines, l.ps, l.hogs, kind), func(b *testing.B) {
+				var all worstResult
 				for b.Loop() {
-					w, n, d := worstWaits(lockerOf(b, kind), load.goroutines, load.hogs, time.Second)
-					worst, holds, took = append(worst, w...), holds+n, took+d
+					r := worstOf(b, worstLoad{Kind: kind, Goroutines: l.goroutines, Ps: l.ps, Hogs: l.hogs}, l.processes)
+					all.Worst, all.Holds, all.Took = append(all.Worst, r.Worst...), all.Holds+r.Holds, all.Took+r.Took
 				}
-				slices.Sort(worst)
+				slices.Sort(all.Worst)
 				ms := func(d time.Duration) float64 { return float64(d) / 1e6 }
-				b.ReportMetric(ms(worst[len(worst)/2]), "p50-ms")
-				b.ReportMetric(ms(worst[len(worst)*99/100]), "p99-ms")
-				b.ReportMetric(ms(worst[len(worst)-1]), "max-ms")
-				b.ReportMetric(float64(holds)/took.Seconds()/1e3, "kholds/s")
+				b.ReportMetric(ms(all.Worst[len(all.Worst)/2]), "p50-ms")
+				b.ReportMetric(ms(all.Worst[len(all.Worst)*99/100]), "p99-ms")
+				b.ReportMetric(ms(all.Worst[len(all.Worst)-1]), "max-ms")
+				b.ReportMetric(float64(all.Holds)/all.Took.Seconds()/1e3, "kholds/s")
 				b.ReportMetric(0, "ns/op")
 			})
 		}
 	}
 }
 
-func lockerOf(b *testing.B, kind string) sync.Locker {
-	switch kind {
-	case "Mutex":
-		return newMutex(b, newArena(b, nil), nil)
-	case "FairMutex":
-		return newFairMutex(b, &prims.FairMutexOptions{})
+// worstOf has processes do their parts at the same time: this one, and perhaps another.
+func worstOf(b *testing.B, load worstLoad, processes int) worstResult {
+	a := newArena(b, nil)
+	load.Arena = nameOf(a)
+	var peer *proctest.Proc
+	if processes > 1 {
+		peer = proctest.Start(b, "worst-wait", proctest.Params(load))
+		peer.Await(b)
+		peer.Send("go")
 	}
-	return new(sync.Mutex)
+	r, err := load.run(a)
+	require.NoError(b, err)
+	if peer != nil {
+		var other worstResult
+		peer.Recv(b, &other)
+		r.Worst, r.Holds = append(r.Worst, other.Worst...), r.Holds+other.Holds
+		peer.WaitExit(b)
+	}
+	return r
+}
+
+func init() {
+	proctest.Register("worst-wait", func(c *proctest.Child) {
+		var load worstLoad
+		c.Params(&load)
+		a, err := arena.Attach(load.Arena, nil)
+		if err != nil {
+			c.Fatal(err)
+		}
+		c.Ready()
+		c.Await()
+		r, err := load.run(a)
+		if err != nil {
+			c.Fatal(err)
+		}
+		c.Say(r)
+	})
+}
+
+// run does one process's part, which takes a second.
+func (load worstLoad) run(a *arena.Arena) (r worstResult, err error) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(load.Ps))
+	var l sync.Locker
+	switch load.Kind {
+	case "Mutex":
+		l, err = prims.OpenMutex(a, "l", nil)
+	case "FairMutex":
+		l, err = prims.OpenFairMutex(a, "l", nil)
+	default:
+		l = new(sync.Mutex)
+	}
+	if err != nil {
+		return r, err
+	}
+	r.Worst, r.Holds, r.Took = worstWaits(l, load.Goroutines, load.Hogs, time.Second)
+	return r, nil
 }
 
 // worstWaits has goroutines take turns with a lock for a while, beside hogs that compute,
