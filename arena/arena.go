@@ -82,7 +82,7 @@ func (a *Arena) Path() string { return a.label }
 //
 // A false answer synchronizes with the burial of n: no thread of n executes an
 // instruction that stores to the arena any more. A system call that such a thread is
-// in may go on to write there, until [Arena.Gone] is true.
+// in may go on to write there, until [Arena.Gone] is true, and a device longer still.
 func (a *Arena) Current(n Name) bool { return a.isCurrent(n) }
 
 // Fenced reports whether this process is a target of [shmsync.Fence] by now,

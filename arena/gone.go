@@ -10,6 +10,10 @@ import (
 // system call of n. It may be asked about a name that is not current; once it is true
 // it stays true. While n's process ends it costs a system call.
 //
+// What a device writes by itself it does not cover: RDMA, and a read through io_uring
+// with O_DIRECT, which the kernel does not wait for when a process ends. See
+// docs/memory-model.md for what is covered.
+//
 // A dead participant is gone when its byte lock is free: the kernel drops the lock
 // when the last thread of the process closes its files, and then every thread has
 // left all code of the kernel that could copy. A participant that declared

@@ -28,7 +28,7 @@ type Options struct {
 	// tools. At most 63 bytes are kept. Empty means the program's name.
 	Label string
 	// NoKernelIO declares that this process passes no memory of the arena to a system
-	// call that writes there, such as read(2) into a Block. The data that it leaves
+	// call that writes there, such as read(2) into a Block or io_uring. The data that it leaves
 	// behind when it dies is then handed over as soon as its death is known, without
 	// waiting for the end of its system calls; see [Arena.Gone]. A false declaration
 	// corrupts data. It holds if every Open of this process makes it.

@@ -96,3 +96,9 @@ func CohortTurnWord(node, quiet, passes int) uint32 {
 func (c *CohortMutex) Body() (off, size uint64) {
 	return uint64(c.object.Body), cohortBytes(c.nodes)
 }
+
+// SetCohortStarves changes what the patience at a door is reckoned by, in this process.
+func SetCohortStarves(ns int64) (old int64) {
+	old, cohortStarves = cohortStarves, ns
+	return old
+}

@@ -33,9 +33,9 @@ const (
 	cohortIdle = 1_000 // ns
 )
 
-// cohortDefers, cohortIdles and cohortDeafs are the constants, unless a test says
-// otherwise.
-var cohortDefers, cohortIdles, cohortDeafs int64 = cohortDefer, cohortIdle, cohortDeaf
+// cohortDefers, cohortIdles, cohortDeafs and cohortStarves are the constants, unless a test
+// says otherwise.
+var cohortDefers, cohortIdles, cohortDeafs, cohortStarves int64 = cohortDefer, cohortIdle, cohortDeaf, starveAfter
 
 // cohortDoor is where those of a node wait: who has it may go for the lock, and gives
 // it back as soon as that is its own.
@@ -271,7 +271,7 @@ func (d *cohortDoor) enter(ctx context.Context, c *CohortMutex) (has, met bool) 
 // patience is how long a waiter sleeps at its door before it goes to the lock itself:
 // who has the door may be stopped. One that is not may lose for starveAfter, and then to
 // the hand-offs to others, of which there is one in each starveAfter.
-func (c *CohortMutex) patience() int64 { return int64(2+len(c.doors)) * starveAfter }
+func (c *CohortMutex) patience() int64 { return int64(2+len(c.doors)) * cohortStarves }
 
 // leave gives the door back.
 func (d *cohortDoor) leave() {

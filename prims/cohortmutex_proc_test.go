@@ -395,6 +395,8 @@ func TestCohortMutexWithoutDoor(t *testing.T) {
 
 // A waiter at a door does not take the lock when its process closes the arena.
 func TestCohortMutexClosedAtDoor(t *testing.T) {
+	old := prims.SetCohortStarves(int64(patience())) // or it goes to the lock after milliseconds
+	t.Cleanup(func() { prims.SetCohortStarves(old) })
 	onCohortNode(t, 1)
 	a := newArena(t, nil)
 	c := openCohort(t, a, "m", 0)

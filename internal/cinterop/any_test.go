@@ -175,7 +175,7 @@ func TestWaitAnyPasses(t *testing.T) {
 				if env == "" {
 					require.Zero(t, w.must(t), "the future is the first")
 				} else {
-					<-a.ended
+					a.ends(t)
 				}
 				next.must(t)
 				b.start(t, "event.try", "x-e").fails(t, syscall.EBUSY)

@@ -135,7 +135,7 @@ func handOver(t *testing.T, h hand, arenaName, file string, size int, survivor *
 		wait.must(t)
 	}
 	survivor.do(t, "gone.stamp", "data", size)
-	<-victim.ended
+	victim.ends(t)
 	victim.cmd.Wait()
 	return survivor.do(t, "gone.check", "data", size)
 }

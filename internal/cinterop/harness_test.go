@@ -307,6 +307,16 @@ func (x *agent) kill(t testing.TB) {
 	x.cmd.Wait()
 }
 
+// ends waits until the process has ended by itself.
+func (x *agent) ends(t testing.TB) {
+	t.Helper()
+	select {
+	case <-x.ended:
+	case <-time.After(patience):
+		t.Fatalf("%s in %s does not end\n%s\n%s", x.label, x.lang, x.stderr, describe(x.arena))
+	}
+}
+
 // stop stops the process, as a debugger would, and returns when it has.
 func (x *agent) stop(t testing.TB) {
 	t.Helper()

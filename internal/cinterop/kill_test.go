@@ -298,7 +298,7 @@ func TestKillFutex(t *testing.T) {
 			waits := x.asleep(t, off, 1, "futex.wait", "f", 1)
 			victim.starts("futex.post f")
 			waits.must(t)
-			<-victim.ended
+			victim.ends(t)
 			sound(t, name)
 		})
 		t.Run("futex.stop.before_wake/"+lang, func(t *testing.T) {
@@ -309,7 +309,7 @@ func TestKillFutex(t *testing.T) {
 			waits := x.asleep(t, off, 1, "futex.wait", "f", 1)
 			victim.starts("futex.stop f")
 			waits.fails(t, syscall.ECANCELED)
-			<-victim.ended
+			victim.ends(t)
 			sound(t, name)
 		})
 	}
@@ -330,7 +330,7 @@ func TestKillRecovering(t *testing.T) {
 				x.do(t, "mutex.lock", "m")
 				x.kill(t)
 				victim.starts("mutex.recover m")
-				<-victim.ended
+				victim.ends(t)
 				if point == "mutex.recover.before_wake" {
 					y.do(t, "mutex.lock", "m")
 					y.do(t, "mutex.unlock", "m")

@@ -422,7 +422,7 @@ func TestMultiLockKilledInBucket(t *testing.T) {
 				} else {
 					a.start(t, "multi.lock", "m", 50)
 				}
-				<-a.ended
+				a.ends(t)
 				b.start(t, "multi.lock", "m", 3, 50).fails(t, syscall.ETIMEDOUT)
 				if point != "multilock.unlock.unlinked" {
 					b.start(t, "multi.try", "m", 50).fails(t, syscall.EOWNERDEAD)
