@@ -42,7 +42,8 @@ func (c *core) lowerReachIfDue() {
 	before := c.reach()
 	c.lowerReach()
 	if c.reach() > before/2 {
-		l.lowerAfter = max(2*l.lowerAfter, lowerRatio*c.geo.dirCount) // some name is that far
+		// Some name is that far. It may go soon: the delay has a bound.
+		l.lowerAfter = min(max(2*l.lowerAfter, lowerRatio*c.geo.dirCount), lowerDelay*c.geo.dirCount)
 		return
 	}
 	l.lowerAfter = 0
@@ -51,6 +52,9 @@ func (c *core) lowerReachIfDue() {
 // lowerRatio is how many entries that are gone are passed for each entry of the directory
 // before somebody looks at all of them.
 const lowerRatio = 2
+
+// lowerDelay bounds how many more are passed, after tries that found a name that was far.
+const lowerDelay = 16
 
 // lowerReach makes the reach as small as the entries allow, unless somebody else does that. The
 // caller holds handles.

@@ -250,8 +250,8 @@ SHMI_FN void shmi_lower_reach_if_due(shmsync_arena *a)
     shmi_lower_reach(a);
     if (shmi_reach(a) <= before / 2)
         a->lower_after = 0;
-    else /* some name is that far */
-        a->lower_after = 2 * a->lower_after > ratio ? 2 * a->lower_after : ratio;
+    else /* some name is that far; it may go soon, so the delay has a bound */
+        a->lower_after = a->lower_after == 0 ? ratio : a->lower_after < 8 * ratio ? 2 * a->lower_after : 8 * ratio;
 }
 
 /* Puts the object at off into the directory; 0 when that is full. */
