@@ -29,7 +29,7 @@ type featureBoard struct {
 	Order       [64]int64 // of whom, in this order
 }
 
-// feature is an operation of docs/features.md between two processes: peer runs in
+// feature is an operation of docs/testing/features.md between two processes: peer runs in
 // another process and reports with Say what test awaits.
 type feature struct {
 	peer func(c *proctest.Child, a *arena.Arena, b *featureBoard)
@@ -484,7 +484,7 @@ func init() {
 	})
 }
 
-// Operations of docs/features.md whose other tests run in one process, with a peer in
+// Operations of docs/testing/features.md whose other tests run in one process, with a peer in
 // another.
 func TestFeaturesElsewhere(t *testing.T) {
 	for name, f := range features {

@@ -10,7 +10,7 @@ import (
 	"github.com/shmsync/shmsync/internal/mdtable"
 )
 
-const featuresDoc = "docs/features.md"
+const featuresDoc = "docs/testing/features.md"
 
 // A row that says how we do an operation says which test shows it. A row whose third
 // column begins with "none: " says why there is none.
