@@ -44,8 +44,8 @@ var (
 )
 
 // errnoOf gives the errno that stands for a sentinel.
-func errnoOf(sentinel error) syscall.Errno {
-	switch sentinel {
+func errnoOf(deathWatcher error) syscall.Errno {
+	switch deathWatcher {
 	case ErrOwnerDead:
 		return eOWNERDEAD
 	case ErrNotRecoverable:

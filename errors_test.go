@@ -24,11 +24,11 @@ func TestErrorsMatchSentinelAndErrno(t *testing.T) {
 		shmsync.ErrNoSpace:        syscall.ENOSPC,
 		shmsync.ErrNotSupported:   syscall.ENOTSUP,
 	}
-	for sentinel, errno := range errnos {
-		err := fmt.Errorf("around: %w", &shmsync.Error{Op: "mutex.lock", Object: "m", Err: sentinel})
+	for deathWatcher, errno := range errnos {
+		err := fmt.Errorf("around: %w", &shmsync.Error{Op: "mutex.lock", Object: "m", Err: deathWatcher})
 		for other, otherErrno := range errnos {
-			require.Equal(t, other == sentinel, errors.Is(err, other), "%v is %v", sentinel, other)
-			require.Equal(t, otherErrno == errno, errors.Is(err, otherErrno), "%v is errno %d", sentinel, otherErrno)
+			require.Equal(t, other == deathWatcher, errors.Is(err, other), "%v is %v", deathWatcher, other)
+			require.Equal(t, otherErrno == errno, errors.Is(err, otherErrno), "%v is errno %d", deathWatcher, otherErrno)
 		}
 	}
 	err := &shmsync.Error{Op: "arena.open", Err: fs.ErrNotExist}

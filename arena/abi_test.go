@@ -30,20 +30,20 @@ var abiFields = map[string]map[string]field{
 		"hdrHeaderSize": {hdrHeaderSize, 4}, "hdrCompat": {hdrCompat, 8}, "hdrROCompat": {hdrROCompat, 8},
 		"hdrIncompat": {hdrIncompat, 8}, "hdrSize": {hdrSize, 8}, "hdrID": {hdrID, 16}, "hdrCreated": {hdrCreated, 8},
 		"hdrSlots": {hdrSlots, 4}, "hdrSlotStride": {hdrSlotStride, 4}, "hdrSlotsOff": {hdrSlotsOff, 8},
-		"hdrObitOff": {hdrObitOff, 8}, "hdrObitCount": {hdrObitCount, 4}, "hdrObitStride": {hdrObitStride, 4},
+		"hdrDeathRecordOff": {hdrDeathRecordOff, 8}, "hdrDeathRecordCount": {hdrDeathRecordCount, 4}, "hdrDeathRecordStride": {hdrDeathRecordStride, 4},
 		"hdrDirOff": {hdrDirOff, 8}, "hdrDirCount": {hdrDirCount, 8}, "hdrChunksOff": {hdrChunksOff, 8},
 		"hdrBlocksOff": {hdrBlocksOff, 8}, "hdrHeapOff": {hdrHeapOff, 8}, "hdrChunkSize": {hdrChunkSize, 4},
 		"hdrBlockWords": {hdrBlockWords, 4}, "hdrChunkCount": {hdrChunkCount, 8}, "hdrChecksum": {hdrChecksum, 8},
-		"hdrObitsTotal": {hdrObitsTotal, 8}, "hdrDeaths": {hdrDeaths, 4}, "hdrDirReach": {hdrDirReach, 4}, "hdrLeftTotal": {hdrLeftTotal, 8}, "hdrChunkHint": {hdrChunkHint, 8},
+		"hdrDeathRecordsTotal": {hdrDeathRecordsTotal, 8}, "hdrDeaths": {hdrDeaths, 4}, "hdrDirReach": {hdrDirReach, 4}, "hdrLeftTotal": {hdrLeftTotal, 8}, "hdrChunkHint": {hdrChunkHint, 8},
 		"hdrDirLowering": {hdrDirLowering, 8}, "hdrDirLowerer": {hdrDirLowerer, 4},
 	},
 	"Slot": {
-		"slotState": {slotState, 4}, "slotUndertaker": {slotUndertaker, 4}, "slotCaps": {slotCaps, 4},
+		"slotState": {slotState, 4}, "slotReaper": {slotReaper, 4}, "slotCaps": {slotCaps, 4},
 		"slotPID": {slotPID, 4}, "slotTID": {slotTID, 4}, "slotUID": {slotUID, 4}, "slotStart": {slotStart, 8},
 		"slotPIDNS": {slotPIDNS, 8}, "slotJoined": {slotJoined, 8}, "slotBootID": {slotBootID, 16},
 		"slotLabel": {slotLabel, 1 + labelBytes}, "slotAlive": {slotAlive, aliveWords * aliveStride},
 		"slotDoorbell": {slotDoorbell, 4}, "slotReady": {slotReady, 8}, "slotDied": {slotDied, 8},
-		"slotWatchBell": {slotWatchBell, 4}, "slotSettled": {slotSettled, 4}, "slotOpening": {uint64(slotOpening), 8}, "slotWalking": {uint64(slotWalking), 8}, "slotTelling": {slotTelling, 4},
+		"slotWatchDoorbell": {slotWatchDoorbell, 4}, "slotReclaimed": {slotReclaimed, 4}, "slotOpening": {uint64(slotOpening), 8}, "slotWalking": {uint64(slotWalking), 8}, "slotTelling": {slotTelling, 4},
 		"slotAnnounce": {slotAnnounce, announceCount * announceStride}, "slotTouched": {uint64(slotTouched), touchedWords * 8},
 	},
 	"Announce record": {
@@ -51,8 +51,8 @@ var abiFields = map[string]map[string]field{
 		"announceSince": {announceSince, 8}, "announceWanted": {announceWanted, 8},
 	},
 	"Death record": {
-		"obitSeq": {obitSeq, 8}, "obitName": {obitName, 4}, "obitPID": {obitPID, 4}, "obitDied": {obitDied, 8},
-		"obitFlags": {obitFlags, 4}, "obitLabel": {obitLabel, 1 + labelBytes},
+		"deathRecordSeq": {deathRecordSeq, 8}, "deathRecordID": {deathRecordID, 4}, "deathRecordPID": {deathRecordPID, 4}, "deathRecordDied": {deathRecordDied, 8},
+		"deathRecordFlags": {deathRecordFlags, 4}, "deathRecordLabel": {deathRecordLabel, 1 + labelBytes},
 	},
 	"Object header": {
 		"objKind": {objKind, 4}, "objVersion": {objVersion, 4}, "objState": {objState, 4}, "objNameOff": {objNameOff, 4},
@@ -64,7 +64,7 @@ var abiFields = map[string]map[string]field{
 
 // abiSizes are the sizes of those structures: the tables leave no byte out.
 var abiSizes = map[string]uint64{
-	"Header": headerSize, "Slot": slotStride, "Announce record": announceStride, "Death record": obitStride,
+	"Header": headerSize, "Slot": slotStride, "Announce record": announceStride, "Death record": deathRecordStride,
 	"Object header": objectHeader, "Wait node": nodeSize,
 }
 
@@ -135,13 +135,13 @@ func number(t *testing.T, where, s string) uint64 {
 
 // notOffsets are constants that begin as those of offsets do and are none.
 var notOffsets = map[string]bool{
-	"slotBits": true, "slotStride": true, "obitCount": true, "obitDeaths": true, "obitStride": true, "obitLeft": true,
+	"slotBits": true, "slotStride": true, "deathRecordCount": true, "deathRecordDeaths": true, "deathRecordStride": true, "deathRecordLeft": true,
 	"announceCount": true, "announceStride": true,
 }
 
 // A field that is added to the code is added to the document.
 func TestABIConstantsAreListed(t *testing.T) {
-	prefixes := map[string]string{"hdr": "Header", "slot": "Slot", "announce": "Announce record", "obit": "Death record", "obj": "Object header"}
+	prefixes := map[string]string{"hdr": "Header", "slot": "Slot", "announce": "Announce record", "death record": "Death record", "obj": "Object header"}
 	files, err := filepath.Glob("*.go")
 	require.NoError(t, err)
 	for _, name := range files {
@@ -173,7 +173,7 @@ func TestABIConstants(t *testing.T) {
 		"knownCompat": knownCompat, "knownROCompat": knownROCompat, "knownIncompat": knownIncompat,
 		"headerSize": headerSize, "MaxSlots": MaxSlots, "maxGeneration": maxGeneration, "slotStride": slotStride,
 		"aliveWords": aliveWords, "aliveStride": aliveStride, "announceCount": announceCount, "announceStride": announceStride,
-		"labelBytes": labelBytes, "obitCount": obitCount, "obitDeaths": obitDeaths, "obitStride": obitStride, "chunkSize": chunkSize,
+		"labelBytes": labelBytes, "deathRecordCount": deathRecordCount, "deathRecordDeaths": deathRecordDeaths, "deathRecordStride": deathRecordStride, "chunkSize": chunkSize,
 		"blockMin": blockMin, "blockWords": blockWords, "blockWordSize": blockWordSize, "objectHeader": objectHeader,
 		"nodeSize": nodeSize, "MaxObject": MaxObject, "maxObjectName": maxObjectName,
 	})
@@ -235,13 +235,13 @@ func TestABIBits(t *testing.T) {
 	all := ^uint64(0)
 	for section, want := range map[string]map[string]uint64{
 		"Bits of a slot's state": {"phase": uint64(makeSlotWord(7, 0)), "generation": uint64(makeSlotWord(0, maxGeneration))},
-		"Names":                  {"slot": uint64(makeName(MaxSlots, 0)), "generation": uint64(makeName(0, maxGeneration))},
+		"Names":                  {"slot": uint64(makeParticipantID(MaxSlots, 0)), "generation": uint64(makeParticipantID(0, maxGeneration))},
 		"Chunk words": {
 			"kind": 7, "reserved": uint64(chunkReserved), "number": chunkNumberMask << chunkNumberShift,
-			"name": uint64(NameMask) << chunkNameShift,
+			"name": uint64(ParticipantIDMask) << chunkNameShift,
 		},
-		"Block words":     {"kind": uint64(makeBlock(7, 0)), "name": uint64(makeBlock(0, NameMask))},
-		"Object header":   {"phase": uint64(makeObject(7, 0)), "name": uint64(makeObject(0, NameMask))},
+		"Block words":     {"kind": uint64(makeBlock(7, 0)), "name": uint64(makeBlock(0, ParticipantIDMask))},
+		"Object header":   {"phase": uint64(makeObject(7, 0)), "name": uint64(makeObject(0, ParticipantIDMask))},
 		"Directory entry": {"offset": uint64(makeEntry(Offset(all), 0)), "hash": uint64(makeEntry(0, all))},
 		"Wait node": {
 			"state":      uint64(NodeWord(0).With(nodeStateMask)),

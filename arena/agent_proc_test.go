@@ -40,7 +40,7 @@ type order struct {
 	Do    string
 	Arena string // a name, or inherited
 	Opts  *Options
-	Name  Name
+	Name  ParticipantID
 	Text  string
 	N     int
 }
@@ -48,8 +48,8 @@ type order struct {
 // answer is what comes back.
 type answer struct {
 	Err    string
-	Is     []string // the sentinels that Err is
-	Self   Name
+	Is     []string // the death watchers that Err is
+	Self   ParticipantID
 	Pid    int
 	Text   string
 	N      int64
@@ -112,8 +112,8 @@ var sentinelNames = map[string]error{
 }
 
 func sentinels(err error) (is []string) {
-	for name, sentinel := range sentinelNames {
-		if errors.Is(err, sentinel) {
+	for name, deathWatcher := range sentinelNames {
+		if errors.Is(err, deathWatcher) {
 			is = append(is, name)
 		}
 	}
@@ -204,7 +204,7 @@ var agentOrders = map[string]func(s *agent, o order, a *answer) error{
 		})
 		return s.arena.Check()
 	},
-	// woken counts how often burials have woken the waiters of lock Text.
+	// woken counts how often reaps have woken the waiters of lock Text.
 	"woken": func(s *agent, o order, a *answer) error {
 		l, err := openTestLock(s.arena, o.Text)
 		if err == nil {
@@ -304,7 +304,7 @@ func pollUntil(done func() bool) {
 type remote struct {
 	*proctest.Proc
 	arena string
-	self  Name
+	self  ParticipantID
 	pid   int // in its own namespace
 }
 
@@ -464,7 +464,7 @@ func peek(path string) (*Arena, error) {
 	return a, nil
 }
 
-// dumpWords renders the slots and obituaries of an arena's file.
+// dumpWords renders the slots and death records of an arena's file.
 func dumpWords(path string) string {
 	a, err := peek(path)
 	if err != nil {
@@ -477,19 +477,19 @@ func dumpWords(path string) string {
 			continue
 		}
 		s := a.slot(i)
-		fmt.Fprintf(&b, "slot %d: %v, undertaker %v, caps %#x, pid %d, label %q, alive", i, w,
-			Name(a.u32(s+slotUndertaker).Load()), a.u32(s+slotCaps).Load(), a.u32(s+slotPID).Load(), a.slice(s+slotLabel+1, 20))
+		fmt.Fprintf(&b, "slot %d: %v, reaper %v, caps %#x, pid %d, label %q, alive", i, w,
+			ParticipantID(a.u32(s+slotReaper).Load()), a.u32(s+slotCaps).Load(), a.u32(s+slotPID).Load(), a.slice(s+slotLabel+1, 20))
 		for k := range aliveWords {
 			fmt.Fprintf(&b, " %#x", a.u32(a.aliveWord(i, k)).Load())
 		}
-		fmt.Fprintf(&b, ", watch bell %d, doorbell %d\n", a.u32(s+slotWatchBell).Load(), a.u32(s+slotDoorbell).Load())
+		fmt.Fprintf(&b, ", watch doorbell %d, doorbell %d\n", a.u32(s+slotWatchDoorbell).Load(), a.u32(s+slotDoorbell).Load())
 	}
-	total := a.u64(hdrObitsTotal).Load()
-	fmt.Fprintf(&b, "obituaries %d, burials %d\n", total, a.u32(hdrDeaths).Load())
+	total := a.u64(hdrDeathRecordsTotal).Load()
+	fmt.Fprintf(&b, "death records %d, reaps %d\n", total, a.u32(hdrDeaths).Load())
 	for n := total - min(total, 8); n < total; n++ {
-		o := a.obituary(obitsOfDead, n)
-		fmt.Fprintf(&b, "obituary %d: seq %d, %v, flags %d, pid %d\n", n, a.u64(o+obitSeq).Load(),
-			Name(a.u32(o+obitName).Load()), a.u32(o+obitFlags).Load(), a.u32(o+obitPID).Load())
+		o := a.deathRecord(deathRecordsOfDead, n)
+		fmt.Fprintf(&b, "death record %d: seq %d, %v, flags %d, pid %d\n", n, a.u64(o+deathRecordSeq).Load(),
+			ParticipantID(a.u32(o+deathRecordID).Load()), a.u32(o+deathRecordFlags).Load(), a.u32(o+deathRecordPID).Load())
 	}
 	return b.String()
 }

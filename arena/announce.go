@@ -21,12 +21,12 @@ const (
 //
 //	writers: the owner
 //	readers: reapers, the owner's look, tools
-//	order:   release; the waiter's last look at the word comes after it (seq-cst)
+//	order:   release; the waiter's last check at the word comes after it (seq-cst)
 //	futex:   none
 //	crash:   goes with the slot
 
 // Announce takes an announce record and fills it in. It reports false when most
-// are taken already: then the wait has to go through a hub node. most is at
+// are taken already: then the wait has to go through a poller node. most is at
 // most 32.
 func (a *Arena) Announce(object, word Offset, wanted uint64, most int) (record int, ok bool) {
 	for {
@@ -57,7 +57,7 @@ func setTo(w *atomic.Uint64, v uint64) {
 
 // StampAnnounced dates those of this process's announce records that have no date
 // yet. Reading the clock for each would cost the short waits too much, so they
-// are dated by the process's first look at them.
+// are dated by the process's first check at them.
 func (a *Arena) StampAnnounced() {
 	now := uint64(shmsync.Monotonic())
 	for k := range announceCount {
@@ -89,7 +89,7 @@ func (a *Arena) announceRecord(slot, k int) Offset {
 
 // owed gives, for each object that somebody has recorded to sleep on, which wakes
 // the death of dead may have swallowed.
-func (a *Arena) owed(dead Name) map[Offset]Owed {
+func (a *Arena) owed(dead ParticipantID) map[Offset]Owed {
 	owed := map[Offset]Owed{}
 	for i := 1; i <= a.geo.slots; i++ {
 		level := OwedOne

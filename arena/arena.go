@@ -50,13 +50,13 @@ type membership struct {
 	// fenceTimer is set when this process becomes live.
 	fenceTimer *time.Timer
 
-	watcher    sync.WaitGroup // the sentinel
+	watcher    sync.WaitGroup // the death watcher
 	closingMu  sync.Mutex
 	background sync.WaitGroup // whatever else must end before the memory is unmapped
 
-	reaping    sync.Mutex      // one goroutine of this process buries at a time
-	burials    map[int]*burial // guarded by: reaping; by slot
-	unfinished atomic.Bool     // a burial has to be gone on with
+	reapMu     sync.Mutex            // one goroutine of this process reaps at a time
+	reaps      map[int]*reapProgress // guarded by: reaping; by slot
+	unfinished atomic.Bool           // a reap has to be gone on with
 	endings    endings
 	leftover   sharedSlotSet  // of the slots where a participant could not be marked
 	asked      []atomic.Int64 // when Dead last asked for the byte of a slot's participant, CLOCK_MONOTONIC ns
@@ -69,7 +69,7 @@ type membership struct {
 }
 
 // Self is this process's name in the arena.
-func (a *Arena) Self() Name { return a.self }
+func (a *Arena) Self() ParticipantID { return a.self }
 
 // Segment is the memory under the arena.
 func (a *Arena) Segment() *shm.Segment { return a.seg }
@@ -80,10 +80,10 @@ func (a *Arena) Path() string { return a.label }
 // Current reports whether n is a participant that is neither dead nor gone. It
 // costs one load.
 //
-// A false answer synchronizes with the burial of n: no thread of n executes an
+// A false answer synchronizes with the reap of n: no thread of n executes an
 // instruction that stores to the arena any more. A system call that such a thread is
 // in may go on to write there, until [Arena.Gone] is true, and a device longer still.
-func (a *Arena) Current(n Name) bool { return a.isCurrent(n) }
+func (a *Arena) Current(n ParticipantID) bool { return a.isCurrent(n) }
 
 // Fenced reports whether this process is a target of [shmsync.Fence] by now,
 // which is what a hold that is released by a plain store needs.

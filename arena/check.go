@@ -72,7 +72,7 @@ func (c *checker) checkChunk(i uint64) {
 			c.bad("the span at chunk %d is nobody's", i)
 		}
 		for j := i + 1; j < i+w.number(); j++ {
-			if t := c.loadChunk(j); t != makeChunk(chunkTail, i, 0) && blockWord(claimed).name() == 0 {
+			if t := c.loadChunk(j); t != makeChunk(chunkTail, i, 0) && blockWord(claimed).participant() == 0 {
 				c.bad("chunk %d, of the span at chunk %d, has the word %#x", j, i, uint64(t))
 			}
 		}
@@ -98,9 +98,9 @@ func (c *checker) checkBlocks(i uint64) {
 		switch {
 		case !w.legal():
 			c.bad("block %d of chunk %d has the impossible word %#x", k, i, uint32(w))
-		case !ok && w.name() == 0:
+		case !ok && w.participant() == 0:
 			c.bad("word %d of chunk %d is %v, but no block is there", k, i, w)
-		case ok && w.name() == 0 && isNode != (b.class == classNode):
+		case ok && w.participant() == 0 && isNode != (b.class == classNode):
 			c.bad("block %d of chunk %d is %v, in the wrong kind of chunk", k, i, w)
 		}
 	}
@@ -170,13 +170,13 @@ func (c *checker) goes(off Offset) bool {
 	return ok && w.kind() == blockFreeing
 }
 
-// buried reports whether n is dead and its slot has been given back since.
-func (c *checker) buried(n Name) bool {
+// reaped reports whether n is dead and its slot has been given back since.
+func (c *checker) reaped(n ParticipantID) bool {
 	i := n.Slot()
-	return i >= 1 && i <= c.geo.slots && !c.current(n) && nameIn(i, c.slotState(i)) != n
+	return i >= 1 && i <= c.geo.slots && !c.current(n) && participantIn(i, c.slotState(i)) != n
 }
 
-// checkNodes checks the words of the nodes in use, and that hub nodes are on
+// checkNodes checks the words of the nodes in use, and that poller nodes are on
 // the list that they name.
 func (c *checker) checkNodes() {
 	lists := c.newNodeLists()
@@ -191,7 +191,7 @@ func (c *checker) checkNodes() {
 			c.bad("the wait node at %v names a list at %v", off, list)
 		case list != 0 && owner == 0 && !lists.has(list, off) && !c.goes(n.Object()):
 			c.bad("the wait node at %v is nobody's, and not on the list at %v", off, list)
-		case list == 0 && n.stamp.Load() != 0 && c.buried(owner) && !c.isObject(n.Object()) && !c.goes(n.Object()):
+		case list == 0 && n.stamp.Load() != 0 && c.reaped(owner) && !c.isObject(n.Object()) && !c.goes(n.Object()):
 			c.bad("the wait node at %v belongs to %v, a dead participant, and names an object at %v that does not exist", off, owner, n.Object())
 		}
 	})

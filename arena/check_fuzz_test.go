@@ -64,13 +64,13 @@ func FuzzHostile(f *testing.F) {
 		require.NoError(t, err)
 		span, err := a.Alloc(2*chunkSize, 0)
 		require.NoError(t, err)
-		o, head := withHub(t, a, "x")
+		o, head := withPoller(t, a, "x")
 		closed, _, err := a.OpenObject(spec("closed"))
 		require.NoError(t, err)
 		a.CloseObject(closed)
-		mine, err := a.HubNode(o, head, anyNode)
+		mine, err := a.PollerNode(o, head, anyNode)
 		require.NoError(t, err)
-		theirs, err := dead.HubNode(o, dead.u64(o.Body), anyNode)
+		theirs, err := dead.PollerNode(o, dead.u64(o.Body), anyNode)
 		require.NoError(t, err)
 		node, err := dead.ClaimNode()
 		require.NoError(t, err)
@@ -111,8 +111,8 @@ func FuzzHostile(f *testing.F) {
 					continue
 				}
 				require.LessOrEqual(t, uint64(o.Body)+o.Size, m.size)
-				tolerate(t, func() { m.HubNode(o, m.u64(o.Body), anyNode) })
-				m.EachHubNode(m.u64(o.Body), all)
+				tolerate(t, func() { m.PollerNode(o, m.u64(o.Body), anyNode) })
+				m.EachPollerNode(m.u64(o.Body), all)
 				m.CloseObject(o)
 				m.Delete(name)
 			}
@@ -135,9 +135,9 @@ func FuzzHostile(f *testing.F) {
 			}
 			Value[counters](m, "stats")
 			m.Block("frames", 100)
-			p.bury(m, dead.self)
+			p.reap(m, dead.self)
 		}
-		tolerate(t, func() { a.ReleaseHubNode(mine) })
+		tolerate(t, func() { a.ReleasePollerNode(mine) })
 		tolerate(t, func() { a.CloseObject(o) })
 		a.Delete("x")
 		a.DeleteObject(closed)

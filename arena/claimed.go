@@ -14,7 +14,7 @@ func (a *Arena) UnclaimBlock(off Offset) { a.unclaim(off) }
 // The bytes may be those of another block from the owner's death on. So who reads
 // a peer's asks [Arena.Current] afterwards: if the answer is yes, they were still
 // the owner's.
-func (a *Arena) ClaimedBlock(off Offset, size uint64, owner Name) []byte {
+func (a *Arena) ClaimedBlock(off Offset, size uint64, owner ParticipantID) []byte {
 	b, ok := a.locate(off)
 	if !ok || b.class == classNode || b.load() != makeBlock(blockClaimed, owner) || size > b.size {
 		return nil

@@ -19,7 +19,7 @@ var (
 )
 
 func init() {
-	RegisterKind(KindOps{Kind: reapedKind, Repair: func(a *Arena, o Object, dead Name) {
+	RegisterKind(KindOps{Kind: reapedKind, Repair: func(a *Arena, o Object, dead ParticipantID) {
 		var err error
 		defer func() {
 			if v := recover(); v != nil {
@@ -48,10 +48,10 @@ func TestReapingOutlivesTheOpeningThatMetTheDeath(t *testing.T) {
 	a.u64(a.touchedWord(3, 0)).Store(^uint64(0)) // it had the object open
 	a.u32(a.aliveWord(3, 0)).Store(shmsync.RobustOwnerDied)
 
-	a.reaping.Lock() // nobody reaps before the opening is closed
-	dead := other.Dead(nameIn(3, live))
+	a.reapMu.Lock() // nobody reaps before the opening is closed
+	dead := other.Dead(participantIn(3, live))
 	closed := other.Close()
-	a.reaping.Unlock()
+	a.reapMu.Unlock()
 	require.True(t, dead)
 	require.NoError(t, closed)
 	pollFor(t, a, func() bool { return a.slotState(3).phase() == phaseFree })

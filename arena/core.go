@@ -15,12 +15,12 @@ type core struct {
 
 	// self is this process's name in the arena. It is set before the arena is
 	// handed to anybody and never changes.
-	self Name
+	self ParticipantID
 	// current reports whether a name is that of a participant which has not
 	// been declared dead and has not left.
-	current func(Name) bool
+	current func(ParticipantID) bool
 	// gone reports whether nothing of one that is not current can write any more.
-	gone func(Name) bool
+	gone func(ParticipantID) bool
 	// reserve makes sure that n bytes at off have memory behind them; an error
 	// Is shmsync.ErrNoSpace.
 	reserve func(off, n uint64) error

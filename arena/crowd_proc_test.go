@@ -45,19 +45,19 @@ func (c *crowd) quiet(t testing.TB) *remote {
 	return r
 }
 
-// bells is how often any bell of the arena has been rung. A look at the arena's file tells,
+// doorbells is how often any doorbell of the arena has been rung. A look at the arena's file tells,
 // without joining.
-func (c *crowd) bells(t testing.TB) (rung uint32) {
+func (c *crowd) doorbells(t testing.TB) (rung uint32) {
 	a, err := peek(c.path())
 	require.NoError(t, err)
 	for i := 1; i <= a.geo.slots; i++ {
-		rung += a.u32(a.slot(i)+slotWatchBell).Load() + a.u32(a.slot(i)+slotDoorbell).Load()
+		rung += a.u32(a.slot(i)+slotWatchDoorbell).Load() + a.u32(a.slot(i)+slotDoorbell).Load()
 	}
 	return rung
 }
 
 // await waits until the slot of a participant that has left or died is free.
-func (c *crowd) await(t testing.TB, who Name) {
+func (c *crowd) await(t testing.TB, who ParticipantID) {
 	end := time.Now().Add(bound())
 	pollUntil(func() bool {
 		a, err := peek(c.path())
@@ -92,12 +92,12 @@ func TestFewAreWokenByAnEvent(t *testing.T) {
 		c := newCrowd(t, n)
 		for what, event := range map[string]func(testing.TB){"join and leave": c.comeAndGo, "join and death": c.dieAmong} {
 			const events = 3
-			before := c.bells(t)
+			before := c.doorbells(t)
 			for range events {
 				event(t)
 			}
 			r := rings[what]
-			r[k] = (c.bells(t) - before) / events
+			r[k] = (c.doorbells(t) - before) / events
 			rings[what] = r
 		}
 	}
@@ -136,12 +136,12 @@ func BenchmarkCostAmongMany(b *testing.B) {
 		b.Run(fmt.Sprintf("%s/%d", what, n), func(b *testing.B) {
 			c := newCrowd(b, n)
 			event(c, b)
-			cpu, bells := c.cpu(), c.bells(b)
+			cpu, doorbells := c.cpu(), c.doorbells(b)
 			for b.Loop() {
 				event(c, b)
 			}
 			b.ReportMetric(float64(c.cpu()-cpu)/float64(b.N), "cpu-ns/op")
-			b.ReportMetric(float64(c.bells(b)-bells)/float64(b.N), "rings/op")
+			b.ReportMetric(float64(c.doorbells(b)-doorbells)/float64(b.N), "rings/op")
 		})
 	}
 }

@@ -9,41 +9,41 @@ import (
 )
 
 var (
-	_ = crashpoint.Register("arena.bury.seen")
-	_ = crashpoint.Register("arena.bury.fenced")
-	_ = crashpoint.Register("arena.bury.marked")
+	_ = crashpoint.Register("arena.reap.seen")
+	_ = crashpoint.Register("arena.reap.fenced")
+	_ = crashpoint.Register("arena.reap.marked")
 )
 
 // Dead reports whether n is the name of a participant that died or left, and
-// makes sure that it is buried if this call is the first to see its death: when
+// makes sure that it is reaped if this call is the first to see its death: when
 // Dead returns true, Current(n) is false. It looks at the marks that the kernel
 // leaves, and where the kernel leaves none, asks. It is false for a moment after
 // the death of a participant whose other threads cannot be fenced.
-func (a *Arena) Dead(n Name) bool {
+func (a *Arena) Dead(n ParticipantID) bool {
 	i := n.Slot()
 	if i < 1 || i > a.geo.slots {
 		return true
 	}
 	w := a.slotState(i)
-	if nameIn(i, w) != n || !w.present() {
+	if participantIn(i, w) != n || !w.present() {
 		return true
 	}
 	if a.copied {
-		return false // who only looks buries nobody
+		return false // who only looks reaps nobody
 	}
 	if n == a.self || !a.seenDead(i, w) && !a.foundDead(i, w) {
 		return false
 	}
 	if a.mark(i, w) {
 		// The caller goes on at once with what it waits for. The kernel has
-		// woken watchers for the rest of the burial; in case they do not come
+		// woken watchers for the rest of the reap; in case they do not come
 		// it is done from here.
-		shmsync.Wake(raw(a.u32(a.aliveWord(i, aliveWords-1))), allSleepers)
-		time.AfterFunc(burySelfAfter, func() {
+		shmsync.Wake(wordPtr(a.u32(a.aliveWord(i, aliveWords-1))), allSleepers)
+		time.AfterFunc(reapSelfAfter, func() {
 			// This opening may be closed by then, and others still be open.
 			a := &Arena{membership: a.membership}
 			a.inBackground(func() {
-				a.buryMarked(i, w.with(phaseDead))
+				a.reapMarked(i, w.with(phaseDead))
 				a.goOn()
 			})
 		})
@@ -51,8 +51,8 @@ func (a *Arena) Dead(n Name) bool {
 	return !a.isCurrent(n)
 }
 
-// burySelfAfter is how long whoever met a death leaves the burial to watchers.
-const burySelfAfter = time.Millisecond
+// reapSelfAfter is how long whoever met a death leaves the reap to watchers.
+const reapSelfAfter = time.Millisecond
 
 // inBackground runs f beside the caller, unless this process leaves the arena.
 func (a *Arena) inBackground(f func()) {
@@ -66,7 +66,7 @@ func (a *Arena) inBackground(f func()) {
 // AliveWord is the futex word that the kernel marks and wakes when n dies, with
 // the value that it has while n lives. ok is false where the kernel does not
 // do that for n.
-func (a *Arena) AliveWord(n Name) (word *uint32, alive uint32, ok bool) {
+func (a *Arena) AliveWord(n ParticipantID) (word *uint32, alive uint32, ok bool) {
 	i := n.Slot()
 	if i < 1 || i > a.geo.slots || n == a.self {
 		return nil, 0, false
@@ -75,7 +75,7 @@ func (a *Arena) AliveWord(n Name) (word *uint32, alive uint32, ok bool) {
 		return nil, 0, false
 	}
 	w := a.u32(a.aliveWord(i, aliveWords-1))
-	return raw(w), w.Load(), true
+	return wordPtr(w), w.Load(), true
 }
 
 func (a *Arena) slotCaps(i int) uint32 { return a.u32(a.slot(i) + slotCaps).Load() }
@@ -125,7 +125,7 @@ func (a *Arena) byteFree(i int) bool {
 		return false
 	}
 	if caps := a.slotCaps(i); caps&capOFD == 0 {
-		// None at all means a joiner without a byte, or a slot whose undertaker
+		// None at all means a joiner without a byte, or a slot whose reaper
 		// died when it had wiped it and not yet freed it.
 		if p := a.slotState(i).phase(); caps != 0 || p != phaseLeaving && p != phaseDead {
 			return false
@@ -161,7 +161,7 @@ func (a *Arena) ended(i int) bool {
 // mark moves slot i from w to dead, after a fence. It reports whether this call
 // did it.
 func (a *Arena) mark(i int, w slotWord) bool {
-	crashpoint.Hit("arena.bury.seen")
+	crashpoint.Hit("arena.reap.seen")
 	if !a.fenceDying(i) {
 		if a.endings.begin(i, w) {
 			a.follow()
@@ -169,16 +169,16 @@ func (a *Arena) mark(i int, w slotWord) bool {
 		a.leaveFor(i)
 		return false
 	}
-	crashpoint.Hit("arena.bury.fenced")
+	crashpoint.Hit("arena.reap.fenced")
 	now := uint64(time.Now().UnixNano())
-	// sync(arena.burial): release
+	// sync(arena.reap): release
 	if !a.casSlot(i, w, w.with(phaseDead)) {
 		return false
 	}
 	a.u64(a.slot(i)+slotDied).CompareAndSwap(0, now)
 	// If it lives after all, it must learn that its locks are others' now.
-	a.ring(a.slot(i) + slotWatchBell)
-	crashpoint.Hit("arena.bury.marked")
+	a.ring(a.slot(i) + slotWatchDoorbell)
+	crashpoint.Hit("arena.reap.marked")
 	return true
 }
 

@@ -22,13 +22,13 @@ import (
 )
 
 func init() {
-	// prepare makes what "everything" needs: an object with a waiting hub node.
+	// prepare makes what "everything" needs: an object with a waiting poller node.
 	agentOrders["prepare"] = func(s *agent, o order, a *answer) error {
 		obj, _, err := s.arena.OpenObject(spec("there"))
 		if err != nil {
 			return err
 		}
-		node, err := s.arena.HubNode(obj, s.arena.u64(obj.Body), anyNode)
+		node, err := s.arena.PollerNode(obj, s.arena.u64(obj.Body), anyNode)
 		if err != nil {
 			return err
 		}
@@ -68,15 +68,15 @@ func everything(a *Arena) error {
 	head := a.u64(there.Body)
 	a.ReadyOne(head, 0)
 	for range 2 {
-		node, err := a.HubNode(there, head, anyNode)
+		node, err := a.PollerNode(there, head, anyNode)
 		try(err)
-		a.ReleaseHubNode(node)
+		a.ReleasePollerNode(node)
 	}
 	a.CloseObject(there)
 
 	own, _, err := a.OpenObject(spec("own"))
 	try(err)
-	_, err = a.HubNode(own, a.u64(own.Body), anyNode)
+	_, err = a.PollerNode(own, a.u64(own.Body), anyNode)
 	try(err)
 	a.CloseObject(own)
 	try(a.Delete("own"))
@@ -106,9 +106,9 @@ func everything(a *Arena) error {
 	w := a.node(left).Load().With(NodeSpent)
 	a.node(left).word.Store(uint32(w))
 	a.ReclaimNode(left, w)
-	buried, err := a.ClaimNode()
+	reaped, err := a.ClaimNode()
 	try(err)
-	a.BuryNode(buried, a.self)
+	a.ReapNode(reaped, a.self)
 	return errors.Join(errs...)
 }
 
@@ -129,10 +129,10 @@ func TestDeathAtEveryPoint(t *testing.T) {
 			case strings.HasPrefix(point, "arena.enter."):
 				joinerDies(t, point)
 			case strings.HasPrefix(point, "arena.inherit."):
-				heirsDie(t, point)
+				successorsDie(t, point)
 			case strings.HasPrefix(point, "arena.close."):
 				leaverDies(t, point)
-			case strings.HasPrefix(point, "arena.bury."), strings.HasPrefix(point, "arena.finish."):
+			case strings.HasPrefix(point, "arena.reap."), strings.HasPrefix(point, "arena.finish."):
 				reaperDies(t, point)
 			default:
 				workerDies(t, point)
@@ -186,7 +186,7 @@ func joinerDies(t *testing.T, point string) {
 	s.alone(t, 4)
 	requireWithin(t, 3*goOn(), begin, shmsync.Monotonic(), "four participants")
 	for _, d := range s.deaths(t, 0) {
-		require.NotEqual(t, "former", d.Label, "the dead joiner is taken for who had its slot before")
+		require.NotEqual(t, "former", d.Label, "the dead joiner is taken for whoever had its slot before")
 	}
 	s.leftovers(t)
 }
@@ -228,7 +228,7 @@ func (r *remote) thenGoesOn(t *testing.T, ta *testArena, dead ...*remote) {
 	begin := shmsync.Monotonic()
 	told := r.deaths(t, len(dead))
 	requireWithin(t, goOn(), begin, shmsync.Monotonic(), "told")
-	var names []Name
+	var names []ParticipantID
 	for _, d := range told {
 		names = append(names, d.Name())
 	}
@@ -246,7 +246,7 @@ func (r *remote) thenGoesOn(t *testing.T, ta *testArena, dead ...*remote) {
 	r.leftovers(t)
 }
 
-// reaperDies: the one who buries dies over it, while the survivor is stopped.
+// reaperDies: the one who reaps dies over it, while the survivor is stopped.
 func reaperDies(t *testing.T, point string) {
 	ta := newTestArena(t, 4)
 	s, r, v := ta.join(t, "survivor"), ta.join(t, "reaper"), ta.join(t, "victim")
@@ -271,7 +271,7 @@ func TestReaperDiesOverHalfDoneWork(t *testing.T) {
 		{"arena.free.before_clear", "arena.finish.reclaimed"},
 		{"arena.span.headed", "arena.span.dismantling"},
 		{"arena.span.dismantling", "arena.span.dismantling"},
-		{"arena.hub.before_push", "arena.node.freeing"},
+		{"arena.poller.before_push", "arena.node.freeing"},
 		{"arena.object.placed", "arena.finish.taken"},
 	} {
 		t.Run(c.victim+"/"+c.reaper, func(t *testing.T) {
@@ -295,8 +295,8 @@ func TestReaperDiesOverHalfDoneWork(t *testing.T) {
 // Reapers die one after the other, each over the work of the one before.
 func TestReapersDieInARow(t *testing.T) {
 	points := []string{
-		"arena.finish.obituary", "arena.finish.reclaimed", "arena.finish.taken",
-		"arena.bury.repaired", "arena.bury.marked", "arena.bury.fenced",
+		"arena.finish.recorded", "arena.finish.reclaimed", "arena.finish.taken",
+		"arena.reap.repaired", "arena.reap.marked", "arena.reap.fenced",
 	}
 	ta := newTestArena(t, len(points)+2)
 	s := ta.join(t, "survivor")
@@ -326,7 +326,7 @@ func TestReapersDieInARow(t *testing.T) {
 // goes on.
 func TestReaperIsStopped(t *testing.T) {
 	for _, point := range crashpoint.All() {
-		if !strings.HasPrefix(point, "arena.bury.") && !strings.HasPrefix(point, "arena.finish.") {
+		if !strings.HasPrefix(point, "arena.reap.") && !strings.HasPrefix(point, "arena.finish.") {
 			continue
 		}
 		t.Run(point, func(t *testing.T) {
@@ -376,7 +376,7 @@ func TestFirstWatcherIsStopped(t *testing.T) {
 			v.must(t, order{Do: "lock", Text: "held"})
 			v.must(t, order{Do: "fenced"})
 			r := watchers[place]
-			r.must(t, order{Do: "arm to stop", Text: "arena.bury.seen"})
+			r.must(t, order{Do: "arm to stop", Text: "arena.reap.seen"})
 			begin := shmsync.Monotonic()
 			v.Signal(t, unix.SIGKILL)
 			for i, w := range watchers {
@@ -399,7 +399,7 @@ func TestFirstWatcherIsStopped(t *testing.T) {
 	}
 }
 
-// Who comes to a full arena while a slot is being made free waits a little.
+// Whoever comes to a full arena while a slot is being made free waits a little.
 func TestJoinerWaitsForASlot(t *testing.T) {
 	ta := newTestArena(t, 2)
 	r, v := ta.join(t, "reaper"), ta.join(t, "victim")
@@ -410,19 +410,19 @@ func TestJoinerWaitsForASlot(t *testing.T) {
 	begin := time.Now()
 	a := n.try(t, order{Do: "open", Arena: ta.name})
 	require.Equal(t, []string{"no space"}, a.Is, a.Err)
-	require.Greater(t, time.Since(begin), takePatience*time.Nanosecond/2)
+	require.Greater(t, time.Since(begin), takeTimeout*time.Nanosecond/2)
 	n.Send(order{Do: "open", Arena: ta.name})
 	r.Cont(t)
 	n.Recv(t, &a)
 	require.Empty(t, a.Err)
-	require.Equal(t, makeName(2, 2), a.Self)
+	require.Equal(t, makeParticipantID(2, 2), a.Self)
 }
 
-// Who leaves while somebody, who is stopped, looks at a block that it has
+// Whoever leaves while somebody, who is stopped, looks at a block that it has
 // deleted, cannot give that back. It comes back all the same.
 func TestLeaverWithAGuardedBlock(t *testing.T) {
 	ta := newTestArena(t, 4)
-	s, g, v := ta.join(t, "survivor"), ta.join(t, "looker"), ta.join(t, "leaver")
+	s, g, v := ta.join(t, "survivor"), ta.join(t, "periodic checker"), ta.join(t, "leaver")
 	s.must(t, order{Do: "prepare"})
 	s.close(t)
 	s.open(t, ta, "survivor")
@@ -447,22 +447,22 @@ func TestLeaverWithAGuardedBlock(t *testing.T) {
 
 // All are dead and there is no free slot: the newcomer takes one over, and dies
 // over that, and so does the next.
-func TestHeirDies(t *testing.T) {
+func TestSuccessorDies(t *testing.T) {
 	reached := 0
 	t.Cleanup(func() { require.Greater(t, reached, 5) })
 	for _, point := range crashpoint.All() {
-		if strings.HasPrefix(point, "arena.enter.") || strings.HasPrefix(point, "arena.bury.") {
+		if strings.HasPrefix(point, "arena.enter.") || strings.HasPrefix(point, "arena.reap.") {
 			t.Run(point, func(t *testing.T) {
-				heirsDie(t, point)
+				successorsDie(t, point)
 				reached++
 			})
 		}
 	}
 }
 
-// heirsDie has two heirs die at the point and one between them, and another take
+// successorsDie has two successors die at the point and one between them, and another take
 // over.
-func heirsDie(t *testing.T, point string) {
+func successorsDie(t *testing.T, point string) {
 	ta := newTestArena(t, 2)
 	dead := []*remote{ta.join(t, "stopped"), ta.join(t, "worker")}
 	for i, v := range dead {
@@ -476,12 +476,12 @@ func heirsDie(t *testing.T, point string) {
 	dead[1].WaitSignal(t, unix.SIGKILL)
 	dead[0].Kill(t)
 	for _, p := range []string{point, "arena.enter.joining", point} {
-		heir := ta.start(t)
-		heir.must(t, order{Do: "arm", Text: p})
-		heir.die(order{Do: "open", Arena: ta.name, Opts: &ta.opts})
-		if e := heir.Wait(t); e.Signal != unix.SIGKILL {
+		successor := ta.start(t)
+		successor.must(t, order{Do: "arm", Text: p})
+		successor.die(order{Do: "open", Arena: ta.name, Opts: &ta.opts})
+		if e := successor.Wait(t); e.Signal != unix.SIGKILL {
 			require.False(t, strings.HasPrefix(p, "arena.inherit."), p)
-			t.Skipf("an heir does not come by %s", p)
+			t.Skipf("an successor does not come by %s", p)
 		}
 	}
 	n := ta.join(t, "newcomer")

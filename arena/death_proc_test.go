@@ -68,7 +68,7 @@ func TestWaysToDie(t *testing.T) {
 	}
 }
 
-// How long it takes until a death is marked, for who looks, and told.
+// How long it takes until a death is marked, for whoever looks, and told.
 func TestNoticeLatency(t *testing.T) {
 	rounds := proctest.Rounds(8, 40)
 	ta := newTestArena(t, 8)
@@ -201,7 +201,7 @@ func TestStoppedIsAlive(t *testing.T) {
 // The kernel marks a death before it takes the process's memory apart.
 func TestDeathOfABigProcess(t *testing.T) {
 	if err := shmsync.FeatureMembarrier.Check(); err != nil {
-		t.Skip(err) // then a burial waits until the memory is taken apart
+		t.Skip(err) // then a reap waits until the memory is taken apart
 	}
 	size := 1 << 30
 	if testing.Short() || race.Enabled {
@@ -249,7 +249,7 @@ func TestSlotOfADyingProcess(t *testing.T) {
 
 	require.NoError(t, unix.Kill(sleeper, unix.SIGKILL))
 	late.open(t, ta, "late")
-	require.Equal(t, makeName(2, 2), late.self)
+	require.Equal(t, makeParticipantID(2, 2), late.self)
 	require.Len(t, s.deaths(t, 1), 1)
 	s.alone(t, 2)
 }
@@ -382,7 +382,7 @@ func TestPIDNamespaces(t *testing.T) {
 	// Another number 1 takes the slot, and is not taken for the dead one.
 	three := ta.join(t, "three", apart())
 	require.Equal(t, 1, three.pid)
-	require.Equal(t, makeName(one.self.Slot(), 2), three.self)
+	require.Equal(t, makeParticipantID(one.self.Slot(), 2), three.self)
 	three.must(t, order{Do: "use", Text: "x"})
 	two.Kill(t)
 	require.Equal(t, []string{"one", "two"}, labelsOfDead(outside.deaths(t, 2)))

@@ -28,8 +28,8 @@ const (
 	entryEmpty entry = 0
 	entryGone  entry = 1<<64 - 1
 
-	// patience bounds how often a participant lets another go first.
-	patience = 64
+	// timeout bounds how often a participant lets another go first.
+	timeout = 64
 )
 
 func makeEntry(off Offset, hash uint64) entry {
@@ -205,24 +205,24 @@ func (c *core) outvote(h *header, wait bool) {
 		if s.phase() != objectPending || !s.legal() {
 			return
 		}
-		if wait && try < patience && c.current(s.name()) {
+		if wait && try < timeout && c.current(s.participant()) {
 			runtime.Gosched()
 			continue
 		}
 		// lin: the maker of h has lost the name here, if it has not won it.
-		h.swap(s, makeObject(objectAborted, s.name()))
+		h.swap(s, makeObject(objectAborted, s.participant()))
 		return
 	}
 }
 
-// settleEntries publishes what dead had committed and removes the names of what
-// it had not, or had begun to free. The caller is the undertaker of dead.
-func (c *core) settleEntries(dead Name) {
+// resolveEntries publishes what dead had committed and removes the names of what
+// it had not, or had begun to free. The caller is the reaper of dead.
+func (c *core) resolveEntries(dead ParticipantID) {
 	whole := false
 	c.eachTouched(dead.Slot(), func(chunk uint64) {
 		c.eachBlockOf(chunk, func(off Offset, _ uint64, w blockWord) bool {
-			if w.name() == dead && (w.kind() == blockClaimed || w.kind() == blockFreeing) {
-				whole = !c.settleNameOf(off, dead) || whole
+			if w.participant() == dead && (w.kind() == blockClaimed || w.kind() == blockFreeing) {
+				whole = !c.resolveNameOf(off, dead) || whole
 			}
 			return true
 		})
@@ -230,17 +230,17 @@ func (c *core) settleEntries(dead Name) {
 	if whole {
 		for pos := range c.geo.dirCount {
 			if e := c.loadEntry(pos); e.used() {
-				c.settleGuarded(pos, e, dead)
+				c.resolveGuarded(pos, e, dead)
 			}
 		}
 		c.work.Add(c.geo.dirCount)
 	}
 }
 
-// settleNameOf is settleEntries for the block at off, which dead had claimed or was freeing. It
+// resolveNameOf is resolveEntries for the block at off, which dead had claimed or was freeing. It
 // reports false if the bytes do not say which name the block has, if any: they may be of
 // another use of it.
-func (c *core) settleNameOf(off Offset, dead Name) bool {
+func (c *core) resolveNameOf(off Offset, dead ParticipantID) bool {
 	b, ok := c.locate(off)
 	if !ok || b.class == classNode {
 		return true
@@ -255,31 +255,31 @@ func (c *core) settleNameOf(off Offset, dead Name) bool {
 	}
 	if h.Name != "" {
 		c.find(off, h.hash, func(pos uint64, e entry) bool {
-			c.settleGuarded(pos, e, dead)
+			c.resolveGuarded(pos, e, dead)
 			return false
 		})
 	}
 	return true
 }
 
-// settleGuarded is settleEntry for the entry e, if it is still there.
-func (c *core) settleGuarded(pos uint64, e entry, dead Name) {
+// resolveGuarded is resolveEntry for the entry e, if it is still there.
+func (c *core) resolveGuarded(pos uint64, e entry, dead ParticipantID) {
 	c.guard(e.offset())
 	defer c.unguard()
 	// Guarded, the block is not reused, so the entry cannot come back
 	// for another object.
 	if c.loadEntry(pos) == e {
-		c.settleEntry(pos, e, dead)
+		c.resolveEntry(pos, e, dead)
 	}
 }
 
-func (c *core) settleEntry(pos uint64, e entry, dead Name) {
+func (c *core) resolveEntry(pos uint64, e entry, dead ParticipantID) {
 	b, ok := c.locate(e.offset())
 	if !ok {
 		return
 	}
 	w := b.load()
-	if w.name() != dead || w.kind() != blockClaimed && w.kind() != blockFreeing {
+	if w.participant() != dead || w.kind() != blockClaimed && w.kind() != blockFreeing {
 		return
 	}
 	if w.kind() == blockClaimed {

@@ -14,14 +14,14 @@ package arena
 //	reach: up to the furthest
 //	sequence even
 //
-// An entry that is placed before the reach goes down is seen by the second look; one that is
+// An entry that is placed before the reach goes down is seen by the second check; one that is
 // placed later raises the reach. Before the sequence is even, searches go as far as before.
 //
 //	writers: the lowerer, whose name is in hdrDirLowerer
 //	readers: searches
 //	order:   seq_cst, with the reach
 //	futex:   none
-//	crash:   stays odd; who lowers next begins with the second look. hdrDirLowerer may be
+//	crash:   stays odd; who lowers next begins with the second check. hdrDirLowerer may be
 //	         replaced when it is not current
 type lowering uint64
 
@@ -60,7 +60,7 @@ const lowerDelay = 16
 // caller holds handles.
 func (c *core) lowerReach() {
 	owner := c.u32(hdrDirLowerer)
-	if u := Name(owner.Load()); u != c.self && c.current(u) || !owner.CompareAndSwap(uint32(u), uint32(c.self)) {
+	if u := ParticipantID(owner.Load()); u != c.self && c.current(u) || !owner.CompareAndSwap(uint32(u), uint32(c.self)) {
 		return
 	}
 	word, reach := c.u64(hdrDirLowering), c.u32(hdrDirReach)

@@ -15,12 +15,12 @@ var (
 	_ = crashpoint.Register("arena.enter.registered")
 	_ = crashpoint.Register("arena.enter.before_live")
 	_ = crashpoint.Register("arena.enter.live")
-	_ = crashpoint.Register("arena.inherit.undertaker")
+	_ = crashpoint.Register("arena.inherit.reaper")
 	_ = crashpoint.Register("arena.inherit.taken")
-	_ = crashpoint.Register("arena.inherit.obituary")
+	_ = crashpoint.Register("arena.inherit.recorded")
 	_ = crashpoint.Register("arena.inherit.repaired")
 	_ = crashpoint.Register("arena.inherit.woken")
-	_ = crashpoint.Register("arena.inherit.settled")
+	_ = crashpoint.Register("arena.inherit.reclaimed")
 )
 
 // enter takes a slot and makes this process live in it. The byte lock comes
@@ -45,21 +45,21 @@ func (a *Arena) enter(label string) error {
 	}
 	i := name.Slot()
 	a.mySlot, a.self = i, name
-	a.reaping.Lock() // whom we meet dead is buried by a goroutine, which uses the slot's words, too
+	a.reapMu.Lock() // whom we meet dead is reaped by a goroutine, which uses the slot's words, too
 	if before != 0 {
 		all := a.owesAnybody(before)
 		// Or what the dead one was telling would count as ours.
 		a.u32(a.slot(i) + slotTelling).Store(0)
-		a.settleFor(before, all)
+		a.reclaimMemoryFor(before, all)
 	}
 	a.fillSlot(i, label)
-	a.reaping.Unlock()
+	a.reapMu.Unlock()
 	// Rung before it is live, so that somebody knows of it from the first moment on.
 	a.ringBefore(i, 1)
 
 	ready := make(chan error)
 	a.watcher.Add(1)
-	go a.sentinel(ready)
+	go a.deathWatcher(ready)
 	if err := <-ready; err != nil {
 		joining := makeSlotWord(phaseJoining, name.Generation())
 		a.casSlot(i, joining, joining.with(phaseFree))
@@ -83,14 +83,14 @@ func (a *Arena) dropLock() {
 	a.caps &^= capOFD
 }
 
-// takePatience is how long a joiner waits for a slot whose owner has died or is
-// leaving, and which the kernel or an undertaker has not finished with, ns.
-const takePatience = 1e9
+// takeTimeout is how long a joiner waits for a slot whose owner has died or is
+// leaving, and which the kernel or a reaper has not finished with, ns.
+const takeTimeout = 1e9
 
 // takeSlot makes a free slot joining, or, where there is none, that of a dead
 // participant, whose name is then before: it is for us to clean up after it.
-func (a *Arena) takeSlot() (name, before Name, err error) {
-	for end := shmsync.Monotonic() + takePatience; ; time.Sleep(time.Millisecond) {
+func (a *Arena) takeSlot() (name, before ParticipantID, err error) {
+	for end := shmsync.Monotonic() + takeTimeout; ; time.Sleep(time.Millisecond) {
 		if name, before = a.trySlots(); name != 0 {
 			return name, before, nil
 		}
@@ -128,11 +128,11 @@ func (a *Arena) vacating() bool {
 	return false
 }
 
-func (a *Arena) trySlots() (name, before Name) {
+func (a *Arena) trySlots() (name, before ParticipantID) {
 	for i := 1; i <= a.geo.slots; i++ {
 		if w := a.slotState(i); w.phase() == phaseFree && w.generation() < maxGeneration && a.lockSlot(i) {
 			if a.take(i, w) {
-				return makeName(i, w.generation()+1), 0
+				return makeParticipantID(i, w.generation()+1), 0
 			}
 			a.unlockSlot(i)
 		}
@@ -140,7 +140,7 @@ func (a *Arena) trySlots() (name, before Name) {
 	for i := 1; i <= a.geo.slots; i++ {
 		if w := a.slotState(i); w.taken() && a.lockSlot(i) {
 			if a.inherit(i, w) {
-				return makeName(i, w.generation()+1), nameIn(i, w)
+				return makeParticipantID(i, w.generation()+1), participantIn(i, w)
 			}
 			a.unlockSlot(i)
 		}
@@ -196,12 +196,12 @@ func (a *Arena) inherit(i int, w slotWord) bool {
 		a.mark(i, w)
 	}
 	w = w.with(phaseDead)
-	undertaker := a.u32(a.slot(i) + slotUndertaker)
-	u := Name(undertaker.Load())
-	if a.isCurrent(u) || !undertaker.CompareAndSwap(uint32(u), uint32(makeName(i, w.generation()+1))) {
+	reaper := a.u32(a.slot(i) + slotReaper)
+	u := ParticipantID(reaper.Load())
+	if a.isCurrent(u) || !reaper.CompareAndSwap(uint32(u), uint32(makeParticipantID(i, w.generation()+1))) {
 		return false
 	}
-	crashpoint.Hit("arena.inherit.undertaker")
+	crashpoint.Hit("arena.inherit.reaper")
 	if a.lock == nil {
 		// Not those of the dead: a survey would believe us dead without a byte.
 		a.u32(a.slot(i) + slotCaps).Store(0)
@@ -210,10 +210,10 @@ func (a *Arena) inherit(i int, w slotWord) bool {
 		return false
 	}
 	crashpoint.Hit("arena.inherit.taken")
-	// From now on our name is current. Who became undertaker in between
+	// From now on our name is current. Who became reaper in between
 	// finishes first; one that is stopped may have the slot.
-	end := shmsync.Monotonic() + takePatience
-	for u := Name(undertaker.Load()); u.Slot() != i && a.isCurrent(u); u = Name(undertaker.Load()) {
+	end := shmsync.Monotonic() + takeTimeout
+	for u := ParticipantID(reaper.Load()); u.Slot() != i && a.isCurrent(u); u = ParticipantID(reaper.Load()) {
 		if shmsync.Monotonic() > end {
 			joining := makeSlotWord(phaseJoining, w.generation()+1)
 			a.casSlot(i, joining, joining.with(phaseDead))
@@ -221,20 +221,20 @@ func (a *Arena) inherit(i int, w slotWord) bool {
 		}
 		time.Sleep(time.Millisecond)
 	}
-	a.writeObituary(i, nameIn(i, w), false)
-	crashpoint.Hit("arena.inherit.obituary")
+	a.writeDeathRecord(i, participantIn(i, w), false)
+	crashpoint.Hit("arena.inherit.recorded")
 	a.ringTold()
 	return true
 }
 
-// settleFor cleans up after dead, whose slot we have. all is for repairAll.
-func (a *Arena) settleFor(dead Name, all bool) {
+// reclaimMemoryFor cleans up after dead, whose slot we have. all is for repairAll.
+func (a *Arena) reclaimMemoryFor(dead ParticipantID, all bool) {
 	concerned := a.repairAll(dead, all)
 	crashpoint.Hit("arena.inherit.repaired")
 	a.wakeAll(dead, concerned)
 	crashpoint.Hit("arena.inherit.woken")
-	a.settle(dead)
-	crashpoint.Hit("arena.inherit.settled")
+	a.reclaimMemory(dead)
+	crashpoint.Hit("arena.inherit.reclaimed")
 }
 
 // lockByte is the byte of the file whose lock says that slot i is taken by
@@ -244,7 +244,7 @@ func (a *Arena) lockByte(i int) int64 { return int64(a.slot(i)) }
 func (a *Arena) fillSlot(i int, label string) {
 	id := selfIdentity()
 	s := a.slot(i)
-	a.u32(s + slotUndertaker).Store(0)
+	a.u32(s + slotReaper).Store(0)
 	a.u32(s + slotPID).Store(uint32(id.pid))
 	a.u32(s + slotUID).Store(uint32(id.uid))
 	a.u64(s + slotStart).Store(id.startTime)
@@ -278,13 +278,13 @@ func (a *Arena) getLabel(off Offset) string {
 	return string(b[1 : 1+min(int(b[0]), labelBytes)])
 }
 
-// becomeLive is the sentinel's part of entering.
+// becomeLive is the death watcher's part of entering.
 func (a *Arena) becomeLive() error {
 	i := a.mySlot
 	tid := uint32(shmsync.ThreadID())
 	if shmsync.FeatureRobustList.Have() {
 		if l, err := shmsync.NewRobustList(); err == nil {
-			l.Link(raw(a.u32(a.aliveWord(i, 0))), aliveWords)
+			l.Link(wordPtr(a.u32(a.aliveWord(i, 0))), aliveWords)
 			if l.Register() == nil {
 				a.robust = l
 				a.caps |= capRobust

@@ -54,7 +54,7 @@ func ExampleArena_Block() {
 	// Output: 307200 0
 }
 
-// Who is there.
+// The participants.
 func ExampleArena_Participants() {
 	a, remove := openExample()
 	defer remove()

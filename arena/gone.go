@@ -21,14 +21,14 @@ import (
 // the thread of its death watcher is known.
 //
 // A true answer synchronizes with the last store of n to the arena.
-func (a *Arena) Gone(n Name) bool {
+func (a *Arena) Gone(n ParticipantID) bool {
 	i := n.Slot()
 	if i < 1 || i > a.geo.slots {
 		return true
 	}
 	w := a.slotState(i)
 	switch {
-	case nameIn(i, w) != n || !w.taken():
+	case participantIn(i, w) != n || !w.taken():
 		return true // a slot is freed when its dead one is gone
 	case w.phase() != phaseDead:
 		return n == a.self && a.closing.Load()
@@ -44,18 +44,18 @@ func (a *Arena) Gone(n Name) bool {
 // AllGone reports whether every participant that died is gone.
 func (a *Arena) AllGone() bool {
 	for i := 1; i <= a.geo.slots; i++ {
-		if w := a.slotState(i); w.phase() == phaseDead && !a.Gone(nameIn(i, w)) {
+		if w := a.slotState(i); w.phase() == phaseDead && !a.Gone(participantIn(i, w)) {
 			return false
 		}
 	}
 	return true
 }
 
-// follow has this process's death watcher ask again until a burial is finished,
+// follow has this process's death watcher ask again until a reap is finished,
 // whoever else works on it.
 func (a *Arena) follow() {
 	a.unfinished.Store(true)
-	a.ring(a.slot(a.mySlot) + slotWatchBell)
+	a.ring(a.slot(a.mySlot) + slotWatchDoorbell)
 }
 
 // endings are the deaths that this process has begun to deal with and not finished.
@@ -87,8 +87,8 @@ const (
 	askPart           = 8
 )
 
-// nextLook is in how many nanoseconds to look again at what is unfinished.
-func (a *Arena) nextLook() int64 {
+// nextCheck is in how many nanoseconds to look again at what is unfinished.
+func (a *Arena) nextCheck() int64 {
 	e := &a.endings
 	e.mu.Lock()
 	defer e.mu.Unlock()

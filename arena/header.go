@@ -14,39 +14,39 @@ import (
 // Offsets of the header's fields; the table is in docs/abi.md. All up to
 // hdrChecksum are immutable and covered by it.
 const (
-	hdrMagic       = 0
-	hdrOrder       = 8
-	hdrVersion     = 12
-	hdrWord        = 16
-	hdrHeaderSize  = 20
-	hdrCompat      = 24
-	hdrROCompat    = 32
-	hdrIncompat    = 40
-	hdrSize        = 48
-	hdrID          = 56
-	hdrCreated     = 72
-	hdrSlots       = 80
-	hdrSlotStride  = 84
-	hdrSlotsOff    = 88
-	hdrObitOff     = 96
-	hdrObitCount   = 104
-	hdrObitStride  = 108
-	hdrDirOff      = 112
-	hdrDirCount    = 120
-	hdrChunksOff   = 128
-	hdrBlocksOff   = 136
-	hdrHeapOff     = 144
-	hdrChunkSize   = 152
-	hdrBlockWords  = 156
-	hdrChunkCount  = 160
-	hdrChecksum    = 168
-	hdrObitsTotal  = 256 // obituaries of the dead written
-	hdrDeaths      = 264 // burials, as a sequence
-	hdrDirReach    = 268 // see core.reach
-	hdrLeftTotal   = 272 // obituaries of those who left written
-	hdrDirLowering = 288 // see lowering
-	hdrDirLowerer  = 296 // the name of who lowers the reach, 0 for nobody
-	hdrChunkHint   = 320
+	hdrMagic             = 0
+	hdrOrder             = 8
+	hdrVersion           = 12
+	hdrWord              = 16
+	hdrHeaderSize        = 20
+	hdrCompat            = 24
+	hdrROCompat          = 32
+	hdrIncompat          = 40
+	hdrSize              = 48
+	hdrID                = 56
+	hdrCreated           = 72
+	hdrSlots             = 80
+	hdrSlotStride        = 84
+	hdrSlotsOff          = 88
+	hdrDeathRecordOff    = 96
+	hdrDeathRecordCount  = 104
+	hdrDeathRecordStride = 108
+	hdrDirOff            = 112
+	hdrDirCount          = 120
+	hdrChunksOff         = 128
+	hdrBlocksOff         = 136
+	hdrHeapOff           = 144
+	hdrChunkSize         = 152
+	hdrBlockWords        = 156
+	hdrChunkCount        = 160
+	hdrChecksum          = 168
+	hdrDeathRecordsTotal = 256 // death records of the dead written
+	hdrDeaths            = 264 // reaps, as a sequence
+	hdrDirReach          = 268 // see core.reach
+	hdrLeftTotal         = 272 // death records of those who left written
+	hdrDirLowering       = 288 // see lowering
+	hdrDirLowerer        = 296 // the name of whoever lowers the reach, 0 for nobody
+	hdrChunkHint         = 320
 )
 
 // format writes the header of a new arena into a segment that nobody else has
@@ -78,9 +78,9 @@ func format(seg *shm.Segment, slots int, counted bool) error {
 	le.PutUint32(b[hdrSlots:], uint32(g.slots))
 	le.PutUint32(b[hdrSlotStride:], slotStride)
 	le.PutUint64(b[hdrSlotsOff:], g.slotsOff)
-	le.PutUint64(b[hdrObitOff:], g.obitOff)
-	le.PutUint32(b[hdrObitCount:], obitCount)
-	le.PutUint32(b[hdrObitStride:], obitStride)
+	le.PutUint64(b[hdrDeathRecordOff:], g.deathRecordOff)
+	le.PutUint32(b[hdrDeathRecordCount:], deathRecordCount)
+	le.PutUint32(b[hdrDeathRecordStride:], deathRecordStride)
 	le.PutUint64(b[hdrDirOff:], g.dirOff)
 	le.PutUint64(b[hdrDirCount:], g.dirCount)
 	le.PutUint64(b[hdrChunksOff:], g.chunksOff)
@@ -156,14 +156,14 @@ func validate(b []byte, length uint64, name string) (geometry, error) {
 	g := plan(size, int(slots))
 	got := geometry{
 		size: size, slots: int(slots),
-		slotsOff: le.Uint64(h[hdrSlotsOff:]), obitOff: le.Uint64(h[hdrObitOff:]),
+		slotsOff: le.Uint64(h[hdrSlotsOff:]), deathRecordOff: le.Uint64(h[hdrDeathRecordOff:]),
 		dirOff: le.Uint64(h[hdrDirOff:]), dirCount: le.Uint64(h[hdrDirCount:]),
 		chunksOff: le.Uint64(h[hdrChunksOff:]), blocksOff: le.Uint64(h[hdrBlocksOff:]),
 		heapOff: le.Uint64(h[hdrHeapOff:]), chunkCount: le.Uint64(h[hdrChunkCount:]),
 	}
 	if got != g || g.chunkCount == 0 || le.Uint32(h[hdrHeaderSize:]) != headerSize ||
-		le.Uint32(h[hdrSlotStride:]) != slotStride || le.Uint32(h[hdrObitCount:]) != obitCount ||
-		le.Uint32(h[hdrObitStride:]) != obitStride || le.Uint32(h[hdrChunkSize:]) != chunkSize ||
+		le.Uint32(h[hdrSlotStride:]) != slotStride || le.Uint32(h[hdrDeathRecordCount:]) != deathRecordCount ||
+		le.Uint32(h[hdrDeathRecordStride:]) != deathRecordStride || le.Uint32(h[hdrChunkSize:]) != chunkSize ||
 		le.Uint32(h[hdrBlockWords:]) != blockWords {
 		return bad(shmsync.ErrCorrupt, "its regions do not lie where a layout of version %d puts them", LayoutVersion)
 	}

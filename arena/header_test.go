@@ -43,10 +43,10 @@ func TestHeaderOfANewArena(t *testing.T) {
 		require.LessOrEqual(t, g.heapOff+g.chunkCount*chunkSize, g.size)
 		require.Less(t, g.size-g.heapOff-g.chunkCount*chunkSize, uint64(chunkSize))
 		for i, end := range []uint64{
-			headerSize, g.slotsOff + uint64(g.slots)*slotStride, g.obitOff + obitCount*obitStride,
+			headerSize, g.slotsOff + uint64(g.slots)*slotStride, g.deathRecordOff + deathRecordCount*deathRecordStride,
 			g.dirOff + g.dirCount*8, g.chunksOff + g.chunkCount*8, g.blocksOff + g.chunkCount*blockWords*blockWordSize, g.size,
 		} {
-			starts := []uint64{g.slotsOff, g.obitOff, g.dirOff, g.chunksOff, g.blocksOff, g.heapOff, g.size}
+			starts := []uint64{g.slotsOff, g.deathRecordOff, g.dirOff, g.chunksOff, g.blocksOff, g.heapOff, g.size}
 			require.LessOrEqual(t, end, starts[i], "region %d", i)
 		}
 	}
@@ -76,35 +76,35 @@ var badHeaders = map[string]struct {
 	kind   error
 	says   string
 }{
-	"magic":         {func(b []byte) { b[0] ^= 1 }, shmsync.ErrIncompatible, "not an arena"},
-	"zeroes":        {func(b []byte) { clear(b) }, shmsync.ErrIncompatible, "not an arena"},
-	"text":          {func(b []byte) { copy(b, "#!/bin/sh\n") }, shmsync.ErrIncompatible, "not an arena"},
-	"byte order":    {put32(hdrOrder, 0x04030201), shmsync.ErrIncompatible, "byte order"},
-	"newer layout":  {put32(hdrVersion, LayoutVersion+1), shmsync.ErrIncompatible, "its layout is version 5, this program knows version 4"},
-	"older layout":  {put32(hdrVersion, 0), shmsync.ErrIncompatible, "its layout is version 0"},
-	"word size":     {put32(hdrWord, 4), shmsync.ErrIncompatible, "machine words of 4 bytes"},
-	"incompatible":  {put64(hdrIncompat, 1<<40), shmsync.ErrIncompatible, "features that this program does not know (0x10000000000)"},
-	"read-only":     {put64(hdrROCompat, 2), shmsync.ErrIncompatible, "does not know to write it (0x2)"},
-	"checksum":      {func(b []byte) { b[hdrChecksum] ^= 1 }, shmsync.ErrCorrupt, "checksum"},
-	"created":       {func(b []byte) { b[hdrCreated] ^= 1 }, shmsync.ErrCorrupt, "checksum"},
-	"size":          {put64(hdrSize, 1<<30), shmsync.ErrCorrupt, "it was made 1073741824 bytes long and is 1048576"},
-	"no slots":      {put32(hdrSlots, 0), shmsync.ErrCorrupt, "0 participants"},
-	"many slots":    {put32(hdrSlots, MaxSlots+1), shmsync.ErrCorrupt, "2048 participants"},
-	"other slots":   {put32(hdrSlots, 5), shmsync.ErrCorrupt, "regions"},
-	"slot stride":   {put32(hdrSlotStride, 64), shmsync.ErrCorrupt, "regions"},
-	"slots":         {put64(hdrSlotsOff, 1<<60), shmsync.ErrCorrupt, "regions"},
-	"obituaries":    {put64(hdrObitOff, 4096), shmsync.ErrCorrupt, "regions"},
-	"obituary":      {put32(hdrObitStride, 0), shmsync.ErrCorrupt, "regions"},
-	"count of obit": {put32(hdrObitCount, 1<<31), shmsync.ErrCorrupt, "regions"},
-	"directory":     {put64(hdrDirOff, ^uint64(0)), shmsync.ErrCorrupt, "regions"},
-	"names":         {put64(hdrDirCount, 0), shmsync.ErrCorrupt, "regions"},
-	"chunks":        {put64(hdrChunksOff, 8), shmsync.ErrCorrupt, "regions"},
-	"blocks":        {put64(hdrBlocksOff, 8), shmsync.ErrCorrupt, "regions"},
-	"heap":          {put64(hdrHeapOff, 0), shmsync.ErrCorrupt, "regions"},
-	"chunk size":    {put32(hdrChunkSize, 0), shmsync.ErrCorrupt, "regions"},
-	"block words":   {put32(hdrBlockWords, 1), shmsync.ErrCorrupt, "regions"},
-	"chunk count":   {put64(hdrChunkCount, 1<<40), shmsync.ErrCorrupt, "regions"},
-	"header size":   {put32(hdrHeaderSize, 64), shmsync.ErrCorrupt, "regions"},
+	"magic":                 {func(b []byte) { b[0] ^= 1 }, shmsync.ErrIncompatible, "not an arena"},
+	"zeroes":                {func(b []byte) { clear(b) }, shmsync.ErrIncompatible, "not an arena"},
+	"text":                  {func(b []byte) { copy(b, "#!/bin/sh\n") }, shmsync.ErrIncompatible, "not an arena"},
+	"byte order":            {put32(hdrOrder, 0x04030201), shmsync.ErrIncompatible, "byte order"},
+	"newer layout":          {put32(hdrVersion, LayoutVersion+1), shmsync.ErrIncompatible, "its layout is version 5, this program knows version 4"},
+	"older layout":          {put32(hdrVersion, 0), shmsync.ErrIncompatible, "its layout is version 0"},
+	"word size":             {put32(hdrWord, 4), shmsync.ErrIncompatible, "machine words of 4 bytes"},
+	"incompatible":          {put64(hdrIncompat, 1<<40), shmsync.ErrIncompatible, "features that this program does not know (0x10000000000)"},
+	"read-only":             {put64(hdrROCompat, 2), shmsync.ErrIncompatible, "does not know to write it (0x2)"},
+	"checksum":              {func(b []byte) { b[hdrChecksum] ^= 1 }, shmsync.ErrCorrupt, "checksum"},
+	"created":               {func(b []byte) { b[hdrCreated] ^= 1 }, shmsync.ErrCorrupt, "checksum"},
+	"size":                  {put64(hdrSize, 1<<30), shmsync.ErrCorrupt, "it was made 1073741824 bytes long and is 1048576"},
+	"no slots":              {put32(hdrSlots, 0), shmsync.ErrCorrupt, "0 participants"},
+	"many slots":            {put32(hdrSlots, MaxSlots+1), shmsync.ErrCorrupt, "2048 participants"},
+	"other slots":           {put32(hdrSlots, 5), shmsync.ErrCorrupt, "regions"},
+	"slot stride":           {put32(hdrSlotStride, 64), shmsync.ErrCorrupt, "regions"},
+	"slots":                 {put64(hdrSlotsOff, 1<<60), shmsync.ErrCorrupt, "regions"},
+	"death records":         {put64(hdrDeathRecordOff, 4096), shmsync.ErrCorrupt, "regions"},
+	"death record":          {put32(hdrDeathRecordStride, 0), shmsync.ErrCorrupt, "regions"},
+	"count of death record": {put32(hdrDeathRecordCount, 1<<31), shmsync.ErrCorrupt, "regions"},
+	"directory":             {put64(hdrDirOff, ^uint64(0)), shmsync.ErrCorrupt, "regions"},
+	"names":                 {put64(hdrDirCount, 0), shmsync.ErrCorrupt, "regions"},
+	"chunks":                {put64(hdrChunksOff, 8), shmsync.ErrCorrupt, "regions"},
+	"blocks":                {put64(hdrBlocksOff, 8), shmsync.ErrCorrupt, "regions"},
+	"heap":                  {put64(hdrHeapOff, 0), shmsync.ErrCorrupt, "regions"},
+	"chunk size":            {put32(hdrChunkSize, 0), shmsync.ErrCorrupt, "regions"},
+	"block words":           {put32(hdrBlockWords, 1), shmsync.ErrCorrupt, "regions"},
+	"chunk count":           {put64(hdrChunkCount, 1<<40), shmsync.ErrCorrupt, "regions"},
+	"header size":           {put32(hdrHeaderSize, 64), shmsync.ErrCorrupt, "regions"},
 }
 
 func put32(at int, v uint32) func([]byte) {

@@ -151,7 +151,7 @@ func (c *core) claimIn(chunk uint64, class int, start uint64) (Offset, bool) {
 		if word.Load() != blockFree {
 			continue
 		}
-		// lin: the block is ours here, unless the second look says otherwise.
+		// lin: the block is ours here, unless the second check says otherwise.
 		// sync(arena.block): acquire
 		claimed := uint32(makeBlock(blockClaimed, c.self))
 		c.touch(chunk)

@@ -90,7 +90,7 @@ func (c *core) unclaim(off Offset) {
 }
 
 // release makes a block or span free whose word is w, claimed or freeing by
-// this process or by a dead one that it is the undertaker of.
+// this process or by a dead one that it is the reaper of.
 func (c *core) release(b block, w blockWord) {
 	if b.class < 0 {
 		c.dismantle(b.chunk)

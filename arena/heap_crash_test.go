@@ -63,9 +63,9 @@ func runEverything(t *testing.T, a *Arena) {
 	}
 	o, _, err := a.OpenObject(spec("new"))
 	require.NoError(t, err)
-	off, err := a.HubNode(o, a.u64(o.Body), anyNode)
+	off, err := a.PollerNode(o, a.u64(o.Body), anyNode)
 	require.NoError(t, err)
-	require.True(t, a.ReleaseHubNode(off))
+	require.True(t, a.ReleasePollerNode(off))
 	a.CloseObject(o)
 	require.NoError(t, a.Delete("new"))
 	require.ErrorIs(t, a.Delete("new"), fs.ErrNotExist)
@@ -85,7 +85,7 @@ func TestDeathAtEachPoint(t *testing.T) {
 				require.NoError(t, err)
 				require.NoError(t, a.FreeNode(node))
 				before := d.run(t, a, v, at)
-				p.bury(a, v.self)
+				p.reap(a, v.self)
 				requireForgotten(t, a, v.self)
 				requireSound(t, a)
 				requireSame(t, d, before, a)
@@ -98,14 +98,14 @@ func TestDeathAtEachPoint(t *testing.T) {
 
 // requireForgotten checks that no word of the heap or of an object names the
 // dead.
-func requireForgotten(t *testing.T, a *Arena, dead Name) {
+func requireForgotten(t *testing.T, a *Arena, dead ParticipantID) {
 	t.Helper()
 	for i := range a.geo.chunkCount {
 		w := a.loadChunk(i)
-		require.NotEqual(t, dead, w.name())
+		require.NotEqual(t, dead, w.participant())
 		for k := range uint64(blockWords) {
 			if w.reserved() {
-				require.NotEqual(t, dead, blockWord(a.blockWordOf(i, k).Load()).name())
+				require.NotEqual(t, dead, blockWord(a.blockWordOf(i, k).Load()).participant())
 			}
 		}
 	}
@@ -124,10 +124,10 @@ func requireSame(t *testing.T, d deed, before AllocStats, a *Arena) {
 	t.Helper()
 	after := a.Stats()
 	require.Zero(t, after.Claimed)
-	require.EqualValues(t, d.raw, int(after.Raw-before.Raw))
+	require.EqualValues(t, d.wordPtr, int(after.Raw-before.Raw))
 	require.EqualValues(t, d.objects, int(after.Objects-before.Objects))
 	require.EqualValues(t, d.nodes, int(after.Nodes-before.Nodes))
-	if d.raw == 0 && d.objects == 0 && d.nodes == 0 {
+	if d.wordPtr == 0 && d.objects == 0 && d.nodes == 0 {
 		require.Equal(t, before.BytesUsed, after.BytesUsed)
 	}
 	a.sweep(a.geo.chunkCount)
@@ -150,7 +150,7 @@ func TestEveryPointOfTheHeapIsHit(t *testing.T) {
 	}
 	tested = append(tested, "arena.object.withdrawing")
 	tested = append(tested, "arena.node.inherited", "arena.node.reclaimed") // prims: TestTeamCrash
-	mine := []string{"arena.alloc.", "arena.block.", "arena.chunk.", "arena.span.", "arena.sweep.", "arena.free.", "arena.object.", "arena.delete.", "arena.node.", "arena.hub."}
+	mine := []string{"arena.alloc.", "arena.block.", "arena.chunk.", "arena.span.", "arena.sweep.", "arena.free.", "arena.object.", "arena.delete.", "arena.node.", "arena.poller."}
 	for _, point := range crashpoint.All() {
 		if slices.ContainsFunc(mine, func(prefix string) bool { return strings.HasPrefix(point, prefix) }) {
 			require.Contains(t, tested, point)
@@ -165,7 +165,7 @@ func TestSpansThatCollide(t *testing.T) {
 	var taken uint64
 	crashpoint.ArmFunc("arena.span.claiming", 1, func() {
 		for i := range a.geo.chunkCount {
-			if w := a.loadChunk(i); w.name() == v.self {
+			if w := a.loadChunk(i); w.participant() == v.self {
 				taken = i + 1
 				require.True(t, a.swapChunk(taken, 0, chunkWord(0).claimedBy(a.self)))
 			}
@@ -240,7 +240,7 @@ func TestClaimInASlabThatIsGone(t *testing.T) {
 					before := a.Stats().Raw
 					if dies {
 						require.True(t, abandon("arena.block.claimed", 1, func() { v.Alloc(100, 0) }))
-						p.bury(a, v.self)
+						p.reap(a, v.self)
 					} else if got, err := v.Alloc(100, 0); err == nil {
 						v.Free(got)
 					}
@@ -250,7 +250,7 @@ func TestClaimInASlabThatIsGone(t *testing.T) {
 					require.Zero(t, s.Claimed)
 					require.LessOrEqual(t, s.Raw, before+1)
 					for k := range uint64(blockWords) {
-						require.Zero(t, blockWord(a.blockWordOf(chunk, k).Load()).name())
+						require.Zero(t, blockWord(a.blockWordOf(chunk, k).Load()).participant())
 					}
 				})
 			}

@@ -15,7 +15,7 @@ type deed struct {
 	do      func(victim *Arena, prepared Offset)
 	points  []string
 
-	raw, objects, nodes int // more than before
+	wordPtr, objects, nodes int // more than before
 }
 
 var deeds = map[string]deed{
@@ -43,13 +43,13 @@ var deeds = map[string]deed{
 		prepare: func(t *testing.T, a, _ *Arena) Offset { return mustAlloc(t, a, 100, 0) },
 		do:      func(v *Arena, off Offset) { v.Free(off) },
 		points:  []string{"arena.free.before_clear"},
-		raw:     -1,
+		wordPtr: -1,
 	},
 	"free span": {
 		prepare: func(t *testing.T, a, _ *Arena) Offset { return mustAlloc(t, a, 4*chunkSize, 0) },
 		do:      func(v *Arena, off Offset) { v.Free(off) },
 		points:  []string{"arena.free.before_clear", "arena.span.dismantling", "arena.span.dismantling:3"},
-		raw:     -1,
+		wordPtr: -1,
 	},
 	"sweep": {
 		prepare: func(t *testing.T, a, _ *Arena) Offset {
@@ -123,45 +123,45 @@ var deeds = map[string]deed{
 		points: []string{"arena.node.freeing", "arena.node.reset"},
 		nodes:  -1,
 	},
-	"hub node": {
+	"poller node": {
 		prepare: makeNew,
-		do:      hubOfNew,
-		points:  []string{"arena.hub.before_push"},
+		do:      pollerOfNew,
+		points:  []string{"arena.poller.before_push"},
 	},
-	"hub node, pushed": {
+	"poller node, pushed": {
 		prepare: makeNew,
-		do:      hubOfNew,
-		points:  []string{"arena.hub.pushed"},
+		do:      pollerOfNew,
+		points:  []string{"arena.poller.pushed"},
 		nodes:   1,
 	},
-	"hub node, taken": {
+	"poller node, taken": {
 		prepare: func(t *testing.T, a, v *Arena) Offset {
 			off := makeNew(t, a, v)
-			require.True(t, a.ReleaseHubNode(off))
+			require.True(t, a.ReleasePollerNode(off))
 			return off
 		},
-		do:     hubOfNew,
-		points: []string{"arena.hub.before_take", "arena.hub.taken"},
+		do:     pollerOfNew,
+		points: []string{"arena.poller.before_take", "arena.poller.taken"},
 	},
-	"hub node, released": {
+	"poller node, released": {
 		prepare: func(t *testing.T, a, v *Arena) Offset {
 			makeNew(t, a, v)
 			o, _, err := v.OpenObject(spec("new"))
 			require.NoError(t, err)
-			off, err := v.HubNode(o, v.u64(o.Body), anyNode)
+			off, err := v.PollerNode(o, v.u64(o.Body), anyNode)
 			require.NoError(t, err)
 			return off
 		},
-		do:     func(v *Arena, off Offset) { v.ReleaseHubNode(off) },
-		points: []string{"arena.hub.retired"},
+		do:     func(v *Arena, off Offset) { v.ReleasePollerNode(off) },
+		points: []string{"arena.poller.retired"},
 	},
 }
 
-// makeNew makes the object "new", with one hub node, open for nobody.
+// makeNew makes the object "new", with one poller node, open for nobody.
 func makeNew(t *testing.T, a, _ *Arena) Offset {
 	o, _, err := a.OpenObject(spec("new"))
 	require.NoError(t, err)
-	off, err := a.HubNode(o, a.u64(o.Body), anyNode)
+	off, err := a.PollerNode(o, a.u64(o.Body), anyNode)
 	require.NoError(t, err)
 	a.CloseObject(o)
 	return off
@@ -174,9 +174,9 @@ func stopDeleting(a *Arena, name string) {
 	a.u32(o.Offset + objState).Store(uint32(makeObject(objectDeleting, a.self)))
 }
 
-func hubOfNew(a *Arena, _ Offset) {
+func pollerOfNew(a *Arena, _ Offset) {
 	o, _, _ := a.OpenObject(spec("new"))
-	a.HubNode(o, a.u64(o.Body), anyNode)
+	a.PollerNode(o, a.u64(o.Body), anyNode)
 }
 
 // run prepares the deed, and then does it up to the point where v stops. It

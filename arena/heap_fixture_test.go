@@ -21,13 +21,13 @@ type neighbours struct {
 	geo   geometry
 
 	mu       sync.Mutex
-	live     map[Name]bool
+	live     map[ParticipantID]bool
 	reserved uint64 // bytes
 	limit    uint64 // of reserved; 0 is none
 }
 
 func newNeighbours(size uint64, slots int) *neighbours {
-	return &neighbours{bytes: make([]byte, size), geo: plan(size, slots), live: map[Name]bool{}}
+	return &neighbours{bytes: make([]byte, size), geo: plan(size, slots), live: map[ParticipantID]bool{}}
 }
 
 // join makes a new participant in that slot.
@@ -37,8 +37,8 @@ func (p *neighbours) join(slot int) *Arena {
 	a.geo = p.geo
 	a.label = "neighbours"
 	generation := a.slotState(slot).generation() + 1
-	a.self = makeName(slot, generation)
-	a.current, a.gone = p.current, func(Name) bool { return true }
+	a.self = makeParticipantID(slot, generation)
+	a.current, a.gone = p.current, func(ParticipantID) bool { return true }
 	a.reserve = p.reserve
 	p.mu.Lock()
 	p.live[a.self] = true
@@ -47,7 +47,7 @@ func (p *neighbours) join(slot int) *Arena {
 	return a
 }
 
-func (p *neighbours) current(n Name) bool {
+func (p *neighbours) current(n ParticipantID) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.live[n]
@@ -63,19 +63,19 @@ func (p *neighbours) reserve(off, n uint64) error {
 	return nil
 }
 
-// kill declares a participant dead, without burying it.
-func (p *neighbours) kill(dead Name) {
+// kill declares a participant dead, without reaping it.
+func (p *neighbours) kill(dead ParticipantID) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.live, dead)
 }
 
-// bury kills a participant and has another take back what it leaves.
-func (p *neighbours) bury(undertaker *Arena, dead Name) {
+// reap kills a participant and has another take back what it leaves.
+func (p *neighbours) reap(reaper *Arena, dead ParticipantID) {
 	p.kill(dead)
-	undertaker.freeNodesOf(dead)
-	undertaker.reclaimBlocks(dead)
-	undertaker.clearOpenBits(dead)
+	reaper.freeNodesOf(dead)
+	reaper.reclaimBlocks(dead)
+	reaper.clearOpenBits(dead)
 }
 
 func requireSound(t testing.TB, a *Arena) {

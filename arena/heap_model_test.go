@@ -54,13 +54,13 @@ const (
 	heapAllocator = iota
 	heapSweeper
 	heapMaker
-	heapUndertaker
+	heapReaper
 )
 
 // Ghosts.
 const (
 	gHas    = iota // one more than the block that the allocator has
-	gBuried        // the processes that are buried, as bits
+	gReaped        // the processes that are reaped, as bits
 )
 
 // heapModel is the protocol, or one with a mistake.
@@ -96,7 +96,7 @@ func (m heapModel) explore() model.Result {
 			{Name: "allocator", Process: heapAllocator, Mortal: true, Run: m.allocate},
 			{Name: "sweeper", Process: heapSweeper, Mortal: true, Run: m.sweep},
 			{Name: "maker", Process: heapMaker, Mortal: true, Run: m.make},
-			{Name: "undertaker", Process: heapUndertaker, Run: m.bury},
+			{Name: "reaper", Process: heapReaper, Run: m.reap},
 		},
 	}
 	return y.Explore()
@@ -236,8 +236,8 @@ func (m heapModel) make(x *model.Exec) {
 	}
 }
 
-// bury is reclaimBlocks, for one dead process after the other.
-func (m heapModel) bury(x *model.Exec) {
+// reap is reclaimBlocks, for one dead process after the other.
+func (m heapModel) reap(x *model.Exec) {
 	pc := x.PC()
 	who, b := x.R(0), x.R(1)
 	if pc != model.Idle {
@@ -246,14 +246,14 @@ func (m heapModel) bury(x *model.Exec) {
 	dead := int(*who)
 	switch pc {
 	case model.Idle:
-		for p := range heapUndertaker {
-			if x.LifeOf(p) != model.Alive && x.Ghost[gBuried]&(1<<p) == 0 {
+		for p := range heapReaper {
+			if x.LifeOf(p) != model.Alive && x.Ghost[gReaped]&(1<<p) == 0 {
 				x.Say("fences a dead one")
 				x.Require()
 				if !m.noFence {
 					x.Membarrier()
 				}
-				x.Ghost[gBuried] |= 1 << p
+				x.Ghost[gReaped] |= 1 << p
 				if p == heapAllocator {
 					x.Ghost[gHas] = 0
 				}

@@ -28,11 +28,11 @@ func TestRandomDeaths(t *testing.T) {
 	t.Logf("seed %d", seed)
 	rng := rand.New(rand.NewPCG(seed, 0))
 	p := newNeighbours(3<<20, members+1)
-	undertaker := p.join(members + 1)
+	reaper := p.join(members + 1)
 
 	var mu sync.Mutex
-	raw := map[Offset]bool{} // blocks that Alloc returned to anybody
-	slots := map[int]int{}   // by goroutine
+	wordPtr := map[Offset]bool{} // blocks that Alloc returned to anybody
+	slots := map[int]int{}       // by goroutine
 	var ops atomic.Int64
 	var stop atomic.Bool
 	var wg sync.WaitGroup
@@ -57,19 +57,19 @@ func TestRandomDeaths(t *testing.T) {
 				}
 				if err == nil {
 					mu.Lock()
-					if raw[off] {
+					if wordPtr[off] {
 						failed <- "handed out twice: " + off.String()
 					}
-					raw[off] = true
+					wordPtr[off] = true
 					mu.Unlock()
 				}
 			case 1:
 				mu.Lock()
 				var off Offset
-				for off = range raw {
+				for off = range wordPtr {
 					break
 				}
-				delete(raw, off)
+				delete(wordPtr, off)
 				mu.Unlock()
 				if off != 0 {
 					a.Free(off)
@@ -83,8 +83,8 @@ func TestRandomDeaths(t *testing.T) {
 					}
 					continue
 				}
-				if off, err := a.HubNode(o, a.u64(o.Body), anyNode); err == nil {
-					a.ReleaseHubNode(off)
+				if off, err := a.PollerNode(o, a.u64(o.Body), anyNode); err == nil {
+					a.ReleasePollerNode(off)
 				} else if !isAny(err, shmsync.ErrNoSpace) {
 					failed <- err.Error()
 				}
@@ -151,7 +151,7 @@ func TestRandomDeaths(t *testing.T) {
 		mu.Lock()
 		slot := slots[<-dead]
 		mu.Unlock()
-		p.bury(undertaker, as[slot].self)
+		p.reap(reaper, as[slot].self)
 		wg.Done()
 		start(slot)
 	}
@@ -164,25 +164,25 @@ func TestRandomDeaths(t *testing.T) {
 	t.Logf("deaths: %v", deaths)
 	require.Greater(t, len(deaths), 5)
 	for slot := 1; slot <= members; slot++ {
-		p.bury(undertaker, as[slot].self)
+		p.reap(reaper, as[slot].self)
 	}
-	requireSound(t, undertaker)
+	requireSound(t, reaper)
 	for _, name := range names {
-		if err := undertaker.Delete(name); err != nil {
+		if err := reaper.Delete(name); err != nil {
 			require.ErrorIs(t, err, fs.ErrNotExist)
 		}
 	}
-	s := undertaker.Stats()
-	require.EqualValues(t, len(raw), s.Raw)
+	s := reaper.Stats()
+	require.EqualValues(t, len(wordPtr), s.Raw)
 	require.Zero(t, s.Claimed+s.Objects+s.Nodes, fmt.Sprintf("%+v", s))
-	for off := range raw {
-		undertaker.Free(off)
+	for off := range wordPtr {
+		reaper.Free(off)
 	}
-	requireSound(t, undertaker)
-	require.Zero(t, undertaker.Stats().BytesUsed)
-	undertaker.sweep(p.geo.chunkCount)
+	requireSound(t, reaper)
+	require.Zero(t, reaper.Stats().BytesUsed)
+	reaper.sweep(p.geo.chunkCount)
 	for i := range p.geo.chunkCount {
-		if w := undertaker.loadChunk(i); w.kind() != chunkFree {
+		if w := reaper.loadChunk(i); w.kind() != chunkFree {
 			require.True(t, w.slabOf(classNode), "chunk %d: %#x", i, uint64(w))
 		}
 	}

@@ -7,21 +7,21 @@ package arena
 // too.
 //
 // Preconditions: dead has passed the fence, or is this process and does nothing
-// else in the arena any more; and this process is the undertaker of its slot,
+// else in the arena any more; and this process is the reaper of its slot,
 // so that nobody else does this for dead at the same time. A call that is cut
 // short by a death may be repeated by another.
-func (c *core) reclaimBlocks(dead Name) {
+func (c *core) reclaimBlocks(dead ParticipantID) {
 	c.handles.Lock()
 	defer c.handles.Unlock()
 	c.releaseDeferred()
-	c.settleEntries(dead)
+	c.resolveEntries(dead)
 	c.eachTouched(dead.Slot(), func(i uint64) {
 		w := c.loadChunk(i)
 		if w.reserved() {
 			c.reclaimChunk(i, w, dead)
 		}
 		// The chunk itself comes last: its blocks are looked at only here.
-		if w = c.loadChunk(i); w.kind() == chunkClaimed && w.name() == dead {
+		if w = c.loadChunk(i); w.kind() == chunkClaimed && w.participant() == dead {
 			c.swapChunk(i, w, w.freed())
 		}
 	})
@@ -30,8 +30,8 @@ func (c *core) reclaimBlocks(dead Name) {
 // reclaimChunk is reclaimBlocks for the block words of one chunk. All of them
 // are looked at, whatever the chunk is: see chunkWord for how a claim may be
 // where no block is.
-func (c *core) reclaimChunk(i uint64, w chunkWord, dead Name) {
-	if w.kind() == chunkSweeping && w.name() == dead {
+func (c *core) reclaimChunk(i uint64, w chunkWord, dead ParticipantID) {
+	if w.kind() == chunkSweeping && w.participant() == dead {
 		c.unblock(i, dead)
 		c.swapChunk(i, w, makeChunk(chunkSlab, w.number(), 0))
 	}
@@ -41,9 +41,9 @@ func (c *core) reclaimChunk(i uint64, w chunkWord, dead Name) {
 		switch w := blockWord(word.Load()); {
 		case w.kind() == blockObject:
 			if b, ok := c.blockOfWord(i, k); ok {
-				c.settleDelete(b, dead)
+				c.resolveDelete(b, dead)
 			}
-		case w.name() == dead && w != 0:
+		case w.participant() == dead && w != 0:
 			c.reclaimBlock(i, k, w)
 		}
 	}
@@ -119,16 +119,16 @@ func (c *core) eachBlockOf(i uint64, f func(off Offset, size uint64, w blockWord
 
 // AllocStats counts what is in the heap of an arena.
 type AllocStats struct {
-	Chunks     uint64 // of 64 KiB, in all
-	FreeChunks uint64 // in no use
-	Reserved   uint64 // chunks that have memory behind them
-	Raw        uint64 // blocks that Alloc returned and nobody has freed
-	Objects    uint64
-	Nodes      uint64 // wait nodes in use, or on the list of an object
-	HubNodes   uint64 // of those, the ones on the list of an object, which go with it
-	Claimed    uint64 // blocks that are being made or taken apart
-	BytesUsed  uint64 // size of all those blocks, rounded up as they are
-	Bytes      uint64 // size of the heap
+	Chunks      uint64 // of 64 KiB, in all
+	FreeChunks  uint64 // in no use
+	Reserved    uint64 // chunks that have memory behind them
+	Raw         uint64 // blocks that Alloc returned and nobody has freed
+	Objects     uint64
+	Nodes       uint64 // wait nodes in use, or on the list of an object
+	PollerNodes uint64 // of those, the ones on the list of an object, which go with it
+	Claimed     uint64 // blocks that are being made or taken apart
+	BytesUsed   uint64 // size of all those blocks, rounded up as they are
+	Bytes       uint64 // size of the heap
 }
 
 // Stats counts what is in the heap. While others use the arena the numbers are
@@ -154,7 +154,7 @@ func (a *Arena) Stats() AllocStats {
 		case blockNode:
 			s.Nodes++
 			if a.node(off).list.Load() != 0 {
-				s.HubNodes++
+				s.PollerNodes++
 			}
 		default:
 			s.Claimed++

@@ -33,8 +33,8 @@ func hammerHeap(t *testing.T, size uint64) {
 		mark byte
 	}
 	p := newNeighbours(size, members+1)
-	undertaker := p.join(members + 1)
-	var burying sync.Mutex
+	reaper := p.join(members + 1)
+	var reaping sync.Mutex
 	pieces := make(chan piece, 60) // handed from one to another
 	failed := make(chan string, members)
 	sizes := []uint64{30, 64, 200, 1000, 5000, 32768, 40000, 3 * chunkSize}
@@ -93,9 +93,9 @@ func hammerHeap(t *testing.T, size uint64) {
 				a.claim(sizes[rng.IntN(len(sizes))], 1)
 				a.claimBlock(classNode)
 				a.claimChunk(0)
-				burying.Lock()
-				p.bury(undertaker, a.self)
-				burying.Unlock()
+				reaping.Lock()
+				p.reap(reaper, a.self)
+				reaping.Unlock()
 			}
 		})
 	}
@@ -104,13 +104,13 @@ func hammerHeap(t *testing.T, size uint64) {
 	for what := range failed {
 		t.Error(what)
 	}
-	requireSound(t, undertaker)
-	s := undertaker.Stats()
+	requireSound(t, reaper)
+	s := reaper.Stats()
 	require.Zero(t, s.Claimed+s.Nodes)
 	require.EqualValues(t, len(pieces), s.Raw)
 	close(pieces)
 	for q := range pieces {
-		undertaker.Free(q.off)
+		reaper.Free(q.off)
 	}
-	require.Zero(t, undertaker.Stats().BytesUsed)
+	require.Zero(t, reaper.Stats().BytesUsed)
 }

@@ -73,7 +73,7 @@ func (c *core) sweepChunk(i uint64) bool {
 }
 
 // unblock makes those blocks of chunk i free that n has blocked.
-func (c *core) unblock(i uint64, n Name) {
+func (c *core) unblock(i uint64, n ParticipantID) {
 	blocked := uint32(makeBlock(blockBlocked, n))
 	for k := range uint64(blockWords) {
 		if word := c.blockWordOf(i, k); word.Load() == blocked {

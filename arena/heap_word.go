@@ -21,7 +21,7 @@ package arena
 //
 // A block word of a chunk that is not a slab may be claimed for a moment, by a
 // participant that read the word of a slab that was taken back under it. It
-// sees so at its second look at the chunk and gives up; all changes of block
+// sees so at its second check at the chunk and gives up; all changes of block
 // words from 0 are by CAS, so nobody is disturbed.
 //
 // crash: a claimed chunk of the dead becomes free again; a sweep is rolled
@@ -47,21 +47,21 @@ const (
 	chunkNameShift             = 35
 )
 
-func makeChunk(kind int, number uint64, n Name) chunkWord {
+func makeChunk(kind int, number uint64, n ParticipantID) chunkWord {
 	return chunkWord(kind) | chunkReserved |
 		chunkWord(number)<<chunkNumberShift | chunkWord(n)<<chunkNameShift
 }
 
-func (w chunkWord) kind() int      { return int(w & 7) }
-func (w chunkWord) reserved() bool { return w&chunkReserved != 0 }
-func (w chunkWord) number() uint64 { return uint64(w>>chunkNumberShift) & chunkNumberMask }
-func (w chunkWord) name() Name     { return Name(w >> chunkNameShift) }
+func (w chunkWord) kind() int                  { return int(w & 7) }
+func (w chunkWord) reserved() bool             { return w&chunkReserved != 0 }
+func (w chunkWord) number() uint64             { return uint64(w>>chunkNumberShift) & chunkNumberMask }
+func (w chunkWord) participant() ParticipantID { return ParticipantID(w >> chunkNameShift) }
 
 // freed is the chunk when it is in no use.
 func (w chunkWord) freed() chunkWord { return w & chunkReserved }
 
 // claimedBy is the free chunk w in the hands of n.
-func (w chunkWord) claimedBy(n Name) chunkWord {
+func (w chunkWord) claimedBy(n ParticipantID) chunkWord {
 	return w&chunkReserved | chunkClaimed | chunkWord(n)<<chunkNameShift
 }
 
@@ -77,15 +77,15 @@ func (w chunkWord) legal(i, count uint64) bool {
 	case chunkFree:
 		return w&^chunkReserved == 0
 	case chunkClaimed:
-		return n == 0 && w.name().valid()
+		return n == 0 && w.participant().valid()
 	case chunkSlab:
-		return w.reserved() && n < classes && w.name() == 0
+		return w.reserved() && n < classes && w.participant() == 0
 	case chunkSweeping:
-		return w.reserved() && n < classNode && w.name().valid()
+		return w.reserved() && n < classNode && w.participant().valid()
 	case chunkHead:
-		return w.reserved() && n > 0 && n <= count-i && w.name() == 0
+		return w.reserved() && n > 0 && n <= count-i && w.participant() == 0
 	case chunkTail:
-		return w.reserved() && n < i && w.name() == 0
+		return w.reserved() && n < i && w.participant() == 0
 	}
 	return false
 }
@@ -122,18 +122,18 @@ const (
 	blockKinds
 )
 
-func makeBlock(kind int, n Name) blockWord { return blockWord(kind) | blockWord(n)<<3 }
+func makeBlock(kind int, n ParticipantID) blockWord { return blockWord(kind) | blockWord(n)<<3 }
 
-func (w blockWord) kind() int  { return int(w & 7) }
-func (w blockWord) name() Name { return Name(w >> 3) }
+func (w blockWord) kind() int                  { return int(w & 7) }
+func (w blockWord) participant() ParticipantID { return ParticipantID(w >> 3) }
 
 // legal reports whether a correct participant may have written w.
 func (w blockWord) legal() bool {
 	switch w.kind() {
 	case blockFree, blockRaw, blockObject, blockNode:
-		return w.name() == 0
+		return w.participant() == 0
 	case blockClaimed, blockFreeing, blockBlocked:
-		return w.name().valid()
+		return w.participant().valid()
 	}
 	return false
 }
@@ -141,11 +141,11 @@ func (w blockWord) legal() bool {
 // String renders the word for messages.
 func (w blockWord) String() string {
 	s := [...]string{"free", "claimed", "raw", "object", "node", "freeing", "blocked", "unknown"}[w.kind()]
-	if n := w.name(); n != 0 {
+	if n := w.participant(); n != 0 {
 		s += " by " + n.String()
 	}
 	return s
 }
 
 // valid reports whether a participant may have this name.
-func (n Name) valid() bool { return n.Slot() != 0 && n.Generation() != 0 }
+func (n ParticipantID) valid() bool { return n.Slot() != 0 && n.Generation() != 0 }

@@ -9,7 +9,7 @@ import (
 )
 
 // someNames are names at the edges of what a name can be.
-var someNames = []Name{makeName(1, 1), makeName(MaxSlots, 1), makeName(1, maxGeneration), makeName(MaxSlots, maxGeneration)}
+var someNames = []ParticipantID{makeParticipantID(1, 1), makeParticipantID(MaxSlots, 1), makeParticipantID(1, maxGeneration), makeParticipantID(MaxSlots, maxGeneration)}
 
 func TestChunkWordKeepsItsParts(t *testing.T) {
 	for kind := range chunkKinds {
@@ -18,7 +18,7 @@ func TestChunkWordKeepsItsParts(t *testing.T) {
 				w := makeChunk(kind, number, n)
 				require.Equal(t, kind, w.kind())
 				require.Equal(t, number, w.number())
-				require.Equal(t, n, w.name())
+				require.Equal(t, n, w.participant())
 				require.True(t, w.reserved())
 				require.Equal(t, chunkReserved, w.freed())
 			}
@@ -28,7 +28,7 @@ func TestChunkWordKeepsItsParts(t *testing.T) {
 
 func TestChunkWordLegal(t *testing.T) {
 	const i, count = 3, 10
-	me := makeName(5, 7)
+	me := makeParticipantID(5, 7)
 	legal := map[chunkWord]bool{
 		0:                                      true,
 		chunkReserved:                          true,
@@ -67,13 +67,13 @@ func TestBlockWordLegal(t *testing.T) {
 		for _, n := range append(someNames, 0) {
 			w := makeBlock(kind, n)
 			require.Equal(t, kind, w.kind())
-			require.Equal(t, n, w.name())
+			require.Equal(t, n, w.participant())
 			require.Equal(t, kind < blockKinds && named[kind] == (n != 0), w.legal(), "%v", w)
 			require.NotEmpty(t, w.String())
 		}
 	}
-	require.False(t, makeBlock(blockClaimed, makeName(0, 1)).legal())
-	require.False(t, makeBlock(blockClaimed, makeName(1, 0)).legal())
+	require.False(t, makeBlock(blockClaimed, makeParticipantID(0, 1)).legal())
+	require.False(t, makeBlock(blockClaimed, makeParticipantID(1, 0)).legal())
 }
 
 func TestObjectWordLegal(t *testing.T) {
@@ -81,7 +81,7 @@ func TestObjectWordLegal(t *testing.T) {
 		for _, n := range append(someNames, 0) {
 			w := makeObject(phase, n)
 			require.Equal(t, phase, w.phase())
-			require.Equal(t, n, w.name())
+			require.Equal(t, n, w.participant())
 			require.Equal(t, phase < objectPhases && (phase == objectCommitted) == (n == 0), w.legal())
 			require.Equal(t, phase == objectCommitted || phase == objectDeleting, w.there())
 		}

@@ -75,13 +75,13 @@ func suffer(a *Arena) {
 
 // regions are the parts of an arena that a peer may write.
 var regions = map[string]func(g geometry) (from, to uint64){
-	"slots":       func(g geometry) (uint64, uint64) { return g.slotsOff + 3*slotStride, g.slotsOff + 6*slotStride },
-	"obituaries":  func(g geometry) (uint64, uint64) { return g.obitOff, g.dirOff },
-	"directory":   func(g geometry) (uint64, uint64) { return g.dirOff, g.chunksOff },
-	"chunk words": func(g geometry) (uint64, uint64) { return g.chunksOff, g.chunksOff + 8*g.chunkCount },
-	"block words": func(g geometry) (uint64, uint64) { return g.blocksOff, g.blocksOff + 3*blockWords*blockWordSize },
-	"objects":     func(g geometry) (uint64, uint64) { return g.heapOff, g.heapOff + 3*chunkSize },
-	"counters":    func(geometry) (uint64, uint64) { return hdrObitsTotal, hdrChunkHint + 8 },
+	"slots":         func(g geometry) (uint64, uint64) { return g.slotsOff + 3*slotStride, g.slotsOff + 6*slotStride },
+	"death records": func(g geometry) (uint64, uint64) { return g.deathRecordOff, g.dirOff },
+	"directory":     func(g geometry) (uint64, uint64) { return g.dirOff, g.chunksOff },
+	"chunk words":   func(g geometry) (uint64, uint64) { return g.chunksOff, g.chunksOff + 8*g.chunkCount },
+	"block words":   func(g geometry) (uint64, uint64) { return g.blocksOff, g.blocksOff + 3*blockWords*blockWordSize },
+	"objects":       func(g geometry) (uint64, uint64) { return g.heapOff, g.heapOff + 3*chunkSize },
+	"counters":      func(geometry) (uint64, uint64) { return hdrDeathRecordsTotal, hdrChunkHint + 8 },
 }
 
 // scribbleAt writes a random word, which may be plausible, somewhere in a region.
@@ -180,7 +180,7 @@ func TestCopiedArena(t *testing.T) {
 
 			n := copied.join(t, "newcomer")
 			require.Equal(t, []string{"newcomer"}, labels(n.alone(t, 1)))
-			for _, phantom := range []Name{one.self, two.self} {
+			for _, phantom := range []ParticipantID{one.self, two.self} {
 				require.EqualValues(t, 1, n.must(t, order{Do: "dead", Name: phantom}).N)
 			}
 			n.must(t, order{Do: "lock", Text: "first"})
@@ -300,7 +300,7 @@ func TestRaceToCreate(t *testing.T) {
 		for _, r := range all {
 			r.Send(order{Do: "open", Arena: ta.name, Opts: &ta.opts})
 		}
-		seen := map[Name]bool{}
+		seen := map[ParticipantID]bool{}
 		for _, r := range all {
 			var a answer
 			r.Recv(t, &a)

@@ -74,13 +74,13 @@ func (i *Inspector) read() error {
 	if err != nil {
 		return err
 	}
-	a := &Arena{membership: &membership{seg: &shm.Segment{}, copied: true, burials: map[int]*burial{}}}
+	a := &Arena{membership: &membership{seg: &shm.Segment{}, copied: true, reaps: map[int]*reapProgress{}}}
 	a.memory = newMemory(img.Bytes())
 	a.fetch = img.Fetch
 	a.geo = geo
 	a.label = img.Name()
 	// A slot to keep guards in, and a name that nobody has.
-	a.mySlot, a.self = 1, makeName(1, 0)
+	a.mySlot, a.self = 1, makeParticipantID(1, 0)
 	a.current, a.gone = a.isCurrent, a.Gone
 	a.reserve = func(_, _ uint64) error { return nil }
 	i.a = a
@@ -149,15 +149,15 @@ func (i *Inspector) Damage() error {
 }
 
 // Who says who a name is or was, as Arena.Who does.
-func (i *Inspector) Who(n Name) *shmsync.Identity { return i.a.Who(n) }
+func (i *Inspector) Who(n ParticipantID) *shmsync.Identity { return i.a.Who(n) }
 
-// Current reports whether n is a participant that nobody has buried.
-func (i *Inspector) Current(n Name) bool { return i.a.Current(n) }
+// Current reports whether n is a participant that nobody has reaped.
+func (i *Inspector) Current(n ParticipantID) bool { return i.a.Current(n) }
 
 // Witness is a participant as it is seen from outside.
 type Witness struct {
 	Participant
-	// Life is "alive", "dead" or "unknown". The dead whom nobody has buried yet are
+	// Life is "alive", "dead" or "unknown". The dead whom nobody has reaped yet are
 	// dead here although their State is live.
 	Life string
 }
@@ -169,7 +169,7 @@ const (
 	LifeUnknown = "unknown"
 )
 
-// Participants are those who are in the arena, the dead who have not been buried
+// Participants are those who are in the arena, the dead who have not been reaped
 // included.
 func (i *Inspector) Participants() (all []Witness) {
 	for slot := 1; slot <= i.a.geo.slots; slot++ {
@@ -212,38 +212,38 @@ func (i *Inspector) life(slot int) string {
 	return LifeUnknown
 }
 
-// Obituary tells of somebody who was in the arena.
-type Obituary struct {
+// DeathRecord tells of somebody who was in the arena.
+type DeathRecord struct {
 	shmsync.Identity
 	Left bool // it left by closing, and did not die
 }
 
 // Name is the name that it had.
-func (o Obituary) Name() Name { return makeName(o.Slot, o.Generation) }
+func (o DeathRecord) Name() ParticipantID { return makeParticipantID(o.Slot, o.Generation) }
 
-// Obituaries are the last who left or died, the latest first.
-func (i *Inspector) Obituaries() (all []Obituary) {
-	for left, r := range map[bool]obitRing{false: obitsOfDead, true: obitsOfLeft} {
+// DeathRecords are the last who left or died, the latest first.
+func (i *Inspector) DeathRecords() (all []DeathRecord) {
+	for left, r := range map[bool]deathRecordRing{false: deathRecordsOfDead, true: deathRecordsOfLeft} {
 		total := i.a.u64(r.total).Load()
 		for back := uint64(1); back <= min(total, r.count); back++ {
-			if id, _, ok := i.a.readObituary(r, total-back); ok {
-				all = append(all, Obituary{id, left})
+			if id, _, ok := i.a.readDeathRecord(r, total-back); ok {
+				all = append(all, DeathRecord{id, left})
 			}
 		}
 	}
-	slices.SortStableFunc(all, func(x, y Obituary) int { return y.Died.Compare(x.Died) })
+	slices.SortStableFunc(all, func(x, y DeathRecord) int { return y.Died.Compare(x.Died) })
 	return all
 }
 
-// Deaths is how many burials there were.
+// Deaths is how many reaps there were.
 func (i *Inspector) Deaths() uint32 { return i.a.u32(hdrDeaths).Load() }
 
 // ObjectInfo is an object with what only the arena knows of it.
 type ObjectInfo struct {
 	Object
-	Created time.Time // when it was made
-	OpenBy  []Name    // the participants that have it open
-	Known   bool      // this program knows its kind
+	Created time.Time       // when it was made
+	OpenBy  []ParticipantID // the participants that have it open
+	Known   bool            // this program knows its kind
 }
 
 // Objects are the objects of the arena, by their offsets. Those with impossible
@@ -293,7 +293,7 @@ func (i *Inspector) Check() error {
 		i.fetchBody(o.Object)
 	}
 	errs = append(errs, i.checkSlots()...)
-	errs = append(errs, i.checkObituaries()...)
+	errs = append(errs, i.checkDeathRecords()...)
 	errs = append(errs, i.a.Check())
 	return errors.Join(append(errs, i.img.Err())...)
 }
@@ -313,26 +313,26 @@ func (i *Inspector) checkSlots() (errs []error) {
 		case w.taken() && w.generation() == 0:
 			bad("is %v, but was never taken", w)
 		}
-		if n := a.u32(a.slot(slot) + slotUndertaker).Load(); n != 0 && (n&^NameMask != 0 || !Name(n).valid()) {
-			bad("has the undertaker %#x, which nobody is called", n)
+		if n := a.u32(a.slot(slot) + slotReaper).Load(); n != 0 && (n&^ParticipantIDMask != 0 || !ParticipantID(n).valid()) {
+			bad("has the reaper %#x, which nobody is called", n)
 		}
 	}
 	return errs
 }
 
-func (i *Inspector) checkObituaries() (errs []error) {
+func (i *Inspector) checkDeathRecords() (errs []error) {
 	a := i.a
-	for _, r := range []obitRing{obitsOfDead, obitsOfLeft} {
+	for _, r := range []deathRecordRing{deathRecordsOfDead, deathRecordsOfLeft} {
 		total := a.u64(r.total).Load()
 		for k := range r.count {
-			o := a.obituary(r, k)
-			seq, name := a.u64(o+obitSeq).Load(), a.u32(o+obitName).Load()
+			o := a.deathRecord(r, k)
+			seq, name := a.u64(o+deathRecordSeq).Load(), a.u32(o+deathRecordID).Load()
 			switch {
 			case seq == 0:
 			case seq > total || (seq-1)%r.count != k:
-				errs = append(errs, a.fail("arena.check", shmsync.ErrCorrupt, fmt.Sprintf("obituary %d says that it is number %d of %d", r.first+k, seq-1, total)))
-			case name&^NameMask != 0 || !Name(name).valid():
-				errs = append(errs, a.fail("arena.check", shmsync.ErrCorrupt, fmt.Sprintf("obituary %d is of %#x, which nobody is called", seq-1, name)))
+				errs = append(errs, a.fail("arena.check", shmsync.ErrCorrupt, fmt.Sprintf("death record %d says that it is number %d of %d", r.first+k, seq-1, total)))
+			case name&^ParticipantIDMask != 0 || !ParticipantID(name).valid():
+				errs = append(errs, a.fail("arena.check", shmsync.ErrCorrupt, fmt.Sprintf("death record %d is of %#x, which nobody is called", seq-1, name)))
 			}
 		}
 	}

@@ -78,10 +78,10 @@ func TestInspect(t *testing.T) {
 			want = anonymous
 		}
 		require.Equal(t, want, got.Object)
-		require.Equal(t, []Name{a.Self()}, got.OpenBy)
+		require.Equal(t, []ParticipantID{a.Self()}, got.OpenBy)
 	}
 	require.Equal(t, a.Stats(), i.Stats())
-	require.Empty(t, i.Obituaries())
+	require.Empty(t, i.DeathRecords())
 
 	require.Equal(t, before, unfenced(t, a, path))
 
@@ -94,8 +94,8 @@ func TestInspect(t *testing.T) {
 	require.NoError(t, a.Close())
 	require.NoError(t, i.Refresh())
 	require.Empty(t, i.Participants())
-	require.Equal(t, self, i.Obituaries()[0].Name())
-	require.True(t, i.Obituaries()[0].Left)
+	require.Equal(t, self, i.DeathRecords()[0].Name())
+	require.True(t, i.DeathRecords()[0].Left)
 }
 
 // An arena with a damaged header is looked at all the same, and Check says what is wrong.

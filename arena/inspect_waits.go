@@ -79,7 +79,7 @@ func (a *Arena) waitIn(off Offset, n *Node) (w Wait, ok bool) {
 
 // sleeper is a thread that has recorded that it sleeps on a word.
 type sleeper struct {
-	owner        Name
+	owner        ParticipantID
 	object, word Offset
 	since        int64
 }
@@ -93,7 +93,7 @@ func (a *Arena) sleepers() (all []sleeper) {
 		for k := range announceCount {
 			r := a.announceRecord(i, k)
 			s := sleeper{
-				owner: nameIn(i, w), object: Offset(a.u64(r + announceObject).Load()),
+				owner: participantIn(i, w), object: Offset(a.u64(r + announceObject).Load()),
 				word: Offset(a.u64(r + announceWord).Load()), since: int64(a.u64(r + announceSince).Load()),
 			}
 			if s.word != 0 && s.object != 0 {

@@ -3,12 +3,12 @@ package arena
 // Inspection is the state of an object for people and tools: what [KindOps].Inspect
 // tells. It is a look in passing: its parts need not have been true at once.
 type Inspection struct {
-	State  string  // in a few words
-	Policy string  // "report" or "release"; empty where there is none
-	Spin   string  // the spin budget; empty where there is none
-	Err    error   // why nobody can have it: ErrOwnerDead, ErrNotRecoverable, ErrCorrupt; nil otherwise
-	Died   Name    // whose death that is, or 0
-	Key    *uint64 // the key that Err is about, for an object that has several; nil otherwise
+	State  string        // in a few words
+	Policy string        // "report" or "release"; empty where there is none
+	Spin   string        // the spin budget; empty where there is none
+	Err    error         // why nobody can have it: ErrOwnerDead, ErrNotRecoverable, ErrCorrupt; nil otherwise
+	Died   ParticipantID // whose death that is, or 0
+	Key    *uint64       // the key that Err is about, for an object that has several; nil otherwise
 	Holds  []Hold
 	Waits  []Wait
 	Words  []Word
@@ -24,7 +24,7 @@ const (
 	HoldClosing    = "closing"    // has shut others out, and waits for readers to leave
 	HoldRecovering = "recovering" // repairs what a death left
 	HoldReserved   = "reserved"   // it is on its way to a waiter of this participant
-	HoldLatch      = "latch"      // the latch that guards the object's own state
+	HoldQueueLock  = "queue lock" // the queue lock that guards the object's own state
 	HoldPermits    = "permits"    // of a semaphore
 	HoldOwes       = "owes"       // has undertaken what others wait for
 	HoldParty      = "party"      // has yet to arrive
@@ -37,23 +37,23 @@ const (
 
 // Hold is what a participant has of an object.
 type Hold struct {
-	Owner Name    // whose it is
-	Mode  string  // one of the constants
-	Count uint64  // how many, where that says something
-	Key   *uint64 // which one, where there are several
-	Since int64   // CLOCK_MONOTONIC, ns; 0 where nobody knows
-	Note  string  // more, in words
+	Owner ParticipantID // whose it is
+	Mode  string        // one of the constants
+	Count uint64        // how many, where that says something
+	Key   *uint64       // which one, where there are several
+	Since int64         // CLOCK_MONOTONIC, ns; 0 where nobody knows
+	Note  string        // more, in words
 }
 
 // Wait is a wait of a participant's goroutines for an object.
 type Wait struct {
-	Owner Name    // whose goroutines
-	For   string  // what for: "lock", "read", "permits" and the like
-	Want  *uint64 // how many, which key, which token; nil where that says nothing
-	Stamp uint64  // waits of an object with a lower one came before; 0 where there is no order
-	Since int64   // CLOCK_MONOTONIC, ns; 0 where nobody knows
-	How   string  // asleep in the kernel, parked in its process, or awake
-	Count uint64  // goroutines, as far as can be told; 0 where that is not known
+	Owner ParticipantID // whose goroutines
+	For   string        // what for: "lock", "read", "permits" and the like
+	Want  *uint64       // how many, which key, which token; nil where that says nothing
+	Stamp uint64        // waits of an object with a lower one came before; 0 where there is no order
+	Since int64         // CLOCK_MONOTONIC, ns; 0 where nobody knows
+	How   string        // asleep in the kernel, parked in its process, or awake
+	Count uint64        // goroutines, as far as can be told; 0 where that is not known
 	// On are the holds that have to end before this wait can, as indices of
 	// Inspection.Holds: all of them or, if Any is set, enough of them.
 	On  []int
@@ -62,7 +62,7 @@ type Wait struct {
 	// Class is what a wait node says that it waits for, by the kind.
 	Class uint16
 	// At tells waits apart that are not in a queue: the offset within the object's
-	// body of the word slept on, or of the head of the list of hub nodes.
+	// body of the word slept on, or of the head of the list of poller nodes.
 	At Offset
 	// Node is the wait node, or 0.
 	Node Offset
@@ -94,7 +94,7 @@ type Counts struct {
 
 // WaitsOf gives what is known of the waits for o from outside of its kind: the wait
 // nodes in its queues, the threads that have recorded that they sleep on a word of
-// it, and the hub nodes behind which goroutines are parked. Kinds that define
+// it, and the poller nodes behind which goroutines are parked. Kinds that define
 // Inspect add what each waits for. Those in queues come first, in the order of their
 // arrival.
 func (a *Arena) WaitsOf(o Object) []Wait {

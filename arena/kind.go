@@ -39,7 +39,7 @@ type KindOps struct {
 	// requests, reservations. No thread of dead executes code any more. It is called a
 	// second time when dead is gone: what stands for the use of data, such as a lock
 	// that passes on, it gives to others only if [Arena.Gone] says so.
-	Repair func(a *Arena, o Object, dead Name)
+	Repair func(a *Arena, o Object, dead ParticipantID)
 	// Wake wakes, once, who waits for a wake that a death may have swallowed.
 	Wake func(a *Arena, o Object, owed Owed)
 	// Check reports what is impossible about the object's bytes.

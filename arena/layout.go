@@ -3,7 +3,7 @@ package arena
 // The layout of a segment, version 4. All integers are little-endian, all
 // regions are fixed for life when the arena is created:
 //
-//	header | slots | obituaries | directory | chunk words | block words | heap
+//	header | slots | death records | directory | chunk words | block words | heap
 //
 // docs/abi.md has the byte tables; a test compares them.
 const (
@@ -22,13 +22,13 @@ const (
 	// spares 11 bits for the slot, and slot 0 stands for nobody.
 	MaxSlots = 1<<slotBits - 1
 
-	slotStride    = 2048
-	aliveWords    = 4
-	announceCount = 32
-	obitCount     = 256
-	obitDeaths    = 192 // of those, for deaths; the rest is for those who leave
-	obitStride    = 128
-	labelBytes    = 63
+	slotStride        = 2048
+	aliveWords        = 4
+	announceCount     = 32
+	deathRecordCount  = 256
+	deathRecordDeaths = 192 // of those, for deaths; the rest is for those who leave
+	deathRecordStride = 128
+	labelBytes        = 63
 
 	chunkSize     = 64 << 10 // the unit in which the heap is handed out and reserved
 	blockMin      = 64       // the smallest block, and the alignment of all
@@ -56,17 +56,17 @@ const (
 // geometry is the validated copy of the immutable part of the header. Nothing
 // of it is read from shared memory again.
 type geometry struct {
-	size       uint64 // of the segment
-	slots      int    // participants, from slot 1
-	slotsOff   uint64
-	obitOff    uint64
-	dirOff     uint64
-	dirCount   uint64 // a power of two
-	chunksOff  uint64 // one uint64 a chunk
-	blocksOff  uint64 // blockWords uint32 a chunk
-	heapOff    uint64 // a multiple of chunkSize
-	chunkCount uint64
-	counted    bool // compatCounted
+	size           uint64 // of the segment
+	slots          int    // participants, from slot 1
+	slotsOff       uint64
+	deathRecordOff uint64
+	dirOff         uint64
+	dirCount       uint64 // a power of two
+	chunksOff      uint64 // one uint64 a chunk
+	blocksOff      uint64 // blockWords uint32 a chunk
+	heapOff        uint64 // a multiple of chunkSize
+	chunkCount     uint64
+	counted        bool // compatCounted
 }
 
 func alignUp(v, to uint64) uint64 { return (v + to - 1) &^ (to - 1) }
@@ -75,8 +75,8 @@ func alignUp(v, to uint64) uint64 { return (v + to - 1) &^ (to - 1) }
 // total: what does not fit has a chunkCount of 0.
 func plan(size uint64, slots int) geometry {
 	g := geometry{size: size, slots: slots, slotsOff: headerSize}
-	g.obitOff = g.slotsOff + uint64(slots)*slotStride
-	g.dirOff = alignUp(g.obitOff+obitCount*obitStride, 4096)
+	g.deathRecordOff = g.slotsOff + uint64(slots)*slotStride
+	g.dirOff = alignUp(g.deathRecordOff+deathRecordCount*deathRecordStride, 4096)
 	g.dirCount = 64
 	for g.dirCount*512 < size {
 		g.dirCount *= 2

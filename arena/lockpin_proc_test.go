@@ -137,7 +137,7 @@ func TestDeclaredDeadIsTold(t *testing.T) {
 		e := v.Wait(t)
 		require.False(t, e.OK())
 		require.Contains(t, v.Stderr(), "this process was declared dead by a peer")
-		a.buryMarked(i, w.with(phaseDead))
-		pollFor(t, a, func() bool { a.buryMarked(i, w.with(phaseDead)); return a.slotState(i).phase() == phaseFree })
+		a.reapMarked(i, w.with(phaseDead))
+		pollFor(t, a, func() bool { a.reapMarked(i, w.with(phaseDead)); return a.slotState(i).phase() == phaseFree })
 	}
 }

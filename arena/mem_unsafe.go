@@ -54,4 +54,4 @@ func (m *memory) slice(off Offset, n uint64) []byte {
 }
 
 // raw gives the address that the futex calls take.
-func raw(w *atomic.Uint32) *uint32 { return (*uint32)(unsafe.Pointer(w)) }
+func wordPtr(w *atomic.Uint32) *uint32 { return (*uint32)(unsafe.Pointer(w)) }

@@ -22,8 +22,8 @@ func TestJoinAndLeave(t *testing.T) {
 	before := time.Now()
 	one := ta.join(t, "one")
 	two := ta.join(t, "two")
-	require.Equal(t, makeName(1, 1), one.self)
-	require.Equal(t, makeName(2, 1), two.self)
+	require.Equal(t, makeParticipantID(1, 1), one.self)
+	require.Equal(t, makeParticipantID(2, 1), two.self)
 	for _, r := range []*remote{one, two} {
 		people := r.participants(t)
 		require.Equal(t, []string{"one", "two"}, labels(people))
@@ -54,15 +54,15 @@ func TestJoinAndLeave(t *testing.T) {
 	require.Equal(t, two.Pid(), who.PID)
 	// The process is there still, and comes back as somebody else.
 	two.open(t, ta, "two again")
-	require.Equal(t, makeName(2, 2), two.self)
+	require.Equal(t, makeParticipantID(2, 2), two.self)
 	require.Equal(t, []string{"one", "two again"}, labels(one.alone(t, 2)))
-	require.Equal(t, "two", one.must(t, order{Do: "who", Name: makeName(2, 1)}).Who.Label)
+	require.Equal(t, "two", one.must(t, order{Do: "who", Name: makeParticipantID(2, 1)}).Who.Label)
 	one.close(t)
 	two.close(t)
 
 	// The last one has left an arena that the next one finds.
 	three := ta.join(t, "three")
-	require.Equal(t, makeName(1, 2), three.self)
+	require.Equal(t, makeParticipantID(1, 2), three.self)
 	require.Equal(t, []string{"three"}, labels(three.participants(t)))
 }
 
@@ -105,7 +105,7 @@ func TestDeathsAreToldOnce(t *testing.T) {
 	}
 }
 
-// Many deaths at once, more than a ring of obituaries would show if each was
+// Many deaths at once, more than a ring of death records would show if each was
 // told twice, and none is lost.
 func TestManyDeathsAreToldOnce(t *testing.T) {
 	rounds, each := 8, 4
@@ -161,7 +161,7 @@ func TestSecondOpenIsTheSame(t *testing.T) {
 	e, err := Open(ta.name, nil)
 	require.NoError(t, err)
 	require.NotSame(t, a.membership, e.membership)
-	require.Equal(t, makeName(1, 2), e.self)
+	require.Equal(t, makeParticipantID(1, 2), e.self)
 	require.NoError(t, e.Close())
 }
 
@@ -231,7 +231,7 @@ func TestSlotsAreTaken(t *testing.T) {
 	// The one who comes right after a death finds its slot free.
 	members[1].Kill(t)
 	late.open(t, ta, "late")
-	require.Equal(t, makeName(2, 2), late.self)
+	require.Equal(t, makeParticipantID(2, 2), late.self)
 	members[0].alone(t, 3)
 	require.Equal(t, []string{"0", "2", "late"}, labels(late.participants(t)))
 	dead := members[0].deaths(t, 1)
@@ -241,7 +241,7 @@ func TestSlotsAreTaken(t *testing.T) {
 	// Closing makes room as well.
 	members[2].close(t)
 	next := ta.join(t, "next")
-	require.Equal(t, makeName(3, 2), next.self)
+	require.Equal(t, makeParticipantID(3, 2), next.self)
 }
 
 // A restart loop in a full arena: killed and replaced at once, again and again.
@@ -252,14 +252,14 @@ func TestRestartInAFullArena(t *testing.T) {
 	for i := range rounds {
 		worker.Kill(t)
 		worker = ta.join(t, "worker")
-		require.Equal(t, makeName(2, uint32(i+2)), worker.self)
+		require.Equal(t, makeParticipantID(2, uint32(i+2)), worker.self)
 	}
 	require.Len(t, watcher.deaths(t, rounds), rounds)
 	watcher.alone(t, 2)
 }
 
-// Who knows the dead after their slots have been taken by others.
-func TestObituaries(t *testing.T) {
+// Whoever knows the dead after their slots have been taken by others.
+func TestDeathRecords(t *testing.T) {
 	ta := newTestArena(t, 4)
 	s := ta.join(t, "survivor")
 	var gone []*remote
@@ -271,19 +271,19 @@ func TestObituaries(t *testing.T) {
 		s.alone(t, 1)
 	}
 	last := ta.join(t, "the last one")
-	require.Equal(t, makeName(2, 5), last.self)
+	require.Equal(t, makeParticipantID(2, 5), last.self)
 	for i, v := range gone {
-		require.Equal(t, makeName(2, uint32(i+1)), v.self)
+		require.Equal(t, makeParticipantID(2, uint32(i+1)), v.self)
 		who := s.must(t, order{Do: "who", Name: v.self}).Who
 		require.NotNil(t, who, "%v", v.self)
 		require.Equal(t, fmt.Sprint("victim ", i), who.Label)
 		require.Equal(t, v.Pid(), who.PID)
-		require.Equal(t, v.self, makeName(who.Slot, who.Generation))
+		require.Equal(t, v.self, makeParticipantID(who.Slot, who.Generation))
 		require.False(t, who.Died.IsZero())
 		require.EqualValues(t, 1, s.must(t, order{Do: "dead", Name: v.self}).N)
 	}
-	require.Nil(t, s.must(t, order{Do: "who", Name: makeName(3, 1)}).Who)
-	require.Nil(t, s.must(t, order{Do: "who", Name: makeName(2000, 1)}).Who)
+	require.Nil(t, s.must(t, order{Do: "who", Name: makeParticipantID(3, 1)}).Who)
+	require.Nil(t, s.must(t, order{Do: "who", Name: makeParticipantID(2000, 1)}).Who)
 	require.Zero(t, s.must(t, order{Do: "dead", Name: last.self}).N)
 }
 
@@ -296,11 +296,11 @@ func TestGenerationsEnd(t *testing.T) {
 	a.u32(a.slot(2) + slotState).Store(uint32(makeSlotWord(phaseFree, maxGeneration-2)))
 
 	v := ta.join(t, "killed")
-	require.Equal(t, makeName(2, maxGeneration-1), v.self)
+	require.Equal(t, makeParticipantID(2, maxGeneration-1), v.self)
 	v.Kill(t)
 	pollFor(t, a, func() bool { return a.slotState(2).phase() == phaseFree })
 	v = ta.join(t, "the last")
-	require.Equal(t, makeName(2, maxGeneration), v.self)
+	require.Equal(t, makeParticipantID(2, maxGeneration), v.self)
 	require.True(t, a.Current(v.self))
 	v.Kill(t)
 	pollFor(t, a, func() bool { return a.slotState(2).phase() == phaseRetired })
@@ -369,13 +369,13 @@ func init() {
 	}
 }
 
-// What the dead one in a slot was telling is not taken for what its heir tells.
-func TestHeirHasNothingToTell(t *testing.T) {
+// What the dead one in a slot was telling is not taken for what its successor tells.
+func TestSuccessorHasNothingToTell(t *testing.T) {
 	ta := newTestArena(t, 1)
 	m := ta.join(t, "dead")
 	m.must(t, order{Do: "tell"})
 	m.Kill(t)
-	require.Zero(t, ta.join(t, "heir").stats(t).Nodes)
+	require.Zero(t, ta.join(t, "successor").stats(t).Nodes)
 }
 
 // Participants that come and go do not push deaths out that a stopped process has not read.
@@ -383,7 +383,7 @@ func TestLeavesDisplaceNoDeaths(t *testing.T) {
 	ta := newTestArena(t, 8)
 	s := ta.join(t, "observer")
 	s.Stop(t)
-	a, err := Open(ta.name, &ta.opts) // somebody has to bury
+	a, err := Open(ta.name, &ta.opts) // somebody has to reap
 	require.NoError(t, err)
 	defer a.Close()
 	var want []string
@@ -394,7 +394,7 @@ func TestLeavesDisplaceNoDeaths(t *testing.T) {
 		pollFor(t, a, func() bool { return a.slotState(v.self.Slot()).phase() == phaseFree })
 	}
 	leaver := ta.start(t)
-	leaver.must(t, order{Do: "come and go", Arena: ta.name, Opts: &ta.opts, N: obitCount + 1})
+	leaver.must(t, order{Do: "come and go", Arena: ta.name, Opts: &ta.opts, N: deathRecordCount + 1})
 	s.Cont(t)
 	dead := s.deaths(t, len(want))
 	require.Equal(t, want, labelsOfDead(dead))
@@ -426,14 +426,14 @@ func TestJoinerWithoutByteIsGivenUp(t *testing.T) {
 	joining := makeSlotWord(phaseJoining, 5)
 	a.u32(a.slot(3) + slotState).Store(uint32(joining))
 	require.False(t, a.surveyDead(3, joining), "nothing tells")
-	bell := a.u32(a.slot(a.mySlot) + slotWatchBell)
+	doorbell := a.u32(a.slot(a.mySlot) + slotWatchDoorbell)
 	look := func(age int64) {
 		seen := notices{3: {joining, shmsync.Monotonic() - age}}
-		a.watchEntries(raw(bell), bell.Load(), []int{3}, seen, map[int]slotWord{})
+		a.watchEntries(wordPtr(doorbell), doorbell.Load(), []int{3}, seen, map[int]slotWord{})
 	}
-	look(joinPatience / 2)
+	look(joinTimeout / 2)
 	require.Equal(t, joining, a.slotState(3))
-	look(joinPatience + 1)
+	look(joinTimeout + 1)
 	require.NotEqual(t, joining, a.slotState(3))
 	// If it lives after all, it does not become live.
 	require.False(t, a.casSlot(3, joining, joining.with(phaseLive)))
@@ -451,30 +451,30 @@ func TestLateReaperLosesNoSlot(t *testing.T) {
 	joining := a.slotState(3)
 	require.Equal(t, makeSlotWord(phaseJoining, 6), joining, "it does not change hands")
 	require.Zero(t, a.slotCaps(3), "the capabilities are wiped: as if it had no byte lock")
-	bell := a.u32(a.slot(a.mySlot) + slotWatchBell)
-	a.watchEntries(raw(bell), bell.Load(), []int{3}, notices{3: {joining, shmsync.Monotonic() - joinPatience - 1}}, map[int]slotWord{})
+	doorbell := a.u32(a.slot(a.mySlot) + slotWatchDoorbell)
+	a.watchEntries(wordPtr(doorbell), doorbell.Load(), []int{3}, notices{3: {joining, shmsync.Monotonic() - joinTimeout - 1}}, map[int]slotWord{})
 	require.NotEqual(t, joining, a.slotState(3))
 }
 
-// Many heirs of a slot may die one after another before they have cleaned up after the one
+// Many successors of a slot may die one after another before they have cleaned up after the one
 // before. The last one cleans up after all of them.
-func TestHeirCleansUpAfterManyHeirs(t *testing.T) {
+func TestSuccessorCleansUpAfterManySuccessors(t *testing.T) {
 	a := newMemfdArena(t, 4)
-	const heirs = 40
-	for g := range uint32(heirs) {
+	const successors = 40
+	for g := range uint32(successors) {
 		off, err := a.Alloc(100, 0)
 		require.NoError(t, err)
 		b, ok := a.locate(off)
 		require.True(t, ok)
 		a.u64(a.touchedWord(3, b.chunk/64)).Or(1 << (b.chunk % 64))
-		require.True(t, b.swap(makeBlock(blockRaw, 0), makeBlock(blockClaimed, makeName(3, g+1))))
+		require.True(t, b.swap(makeBlock(blockRaw, 0), makeBlock(blockClaimed, makeParticipantID(3, g+1))))
 	}
-	require.EqualValues(t, heirs, a.Stats().Claimed)
-	a.u32(a.slot(3) + slotState).Store(uint32(makeSlotWord(phaseDead, heirs)))
-	a.settle(makeName(3, heirs))
+	require.EqualValues(t, successors, a.Stats().Claimed)
+	a.u32(a.slot(3) + slotState).Store(uint32(makeSlotWord(phaseDead, successors)))
+	a.reclaimMemory(makeParticipantID(3, successors))
 	require.Zero(t, a.Stats().Claimed)
-	require.EqualValues(t, heirs, a.u32(a.slot(3)+slotSettled).Load())
+	require.EqualValues(t, successors, a.u32(a.slot(3)+slotReclaimed).Load())
 	// A peer that overwrites the field costs a moment, and no more.
-	a.u32(a.slot(3) + slotSettled).Store(0)
-	a.settle(makeName(3, maxGeneration))
+	a.u32(a.slot(3) + slotReclaimed).Store(0)
+	a.reclaimMemory(makeParticipantID(3, maxGeneration))
 }

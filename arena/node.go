@@ -18,7 +18,7 @@ var (
 	_ = crashpoint.Register("arena.node.reclaimed")
 )
 
-// nodeLocal serialises how this process gets and gives back hub nodes.
+// nodeLocal serialises how this process gets and gives back poller nodes.
 type nodeLocal struct{ sync.Mutex }
 
 // ClaimNode gives a wait node that is in no use. It is idle, belongs to this
@@ -88,18 +88,18 @@ func (c *core) freeNode(off Offset) error {
 	return nil
 }
 
-// BuryNode gives back a node of a dead participant that has just been taken off
+// ReapNode gives back a node of a dead participant that has just been taken off
 // the queue it was on. Whoever else is about to do that does not.
-func (a *Arena) BuryNode(off Offset, dead Name) {
+func (a *Arena) ReapNode(off Offset, dead ParticipantID) {
 	if n, err := a.nodeAt(off); err == nil {
-		a.buryNode(off, n, dead)
+		a.reapNode(off, n, dead)
 	}
 }
 
-// buryNode frees a node that is on no list, and whose owner was that one, which has
-// no use for it any more. Who makes itself the owner may do that, and if it dies over
+// reapNode frees a node that is on no list, and whose owner was that one, which has
+// no use for it any more. Whoever makes itself the owner may do that, and if it dies over
 // it the next one can.
-func (c *core) buryNode(off Offset, n *Node, owner Name) {
+func (c *core) reapNode(off Offset, n *Node, owner ParticipantID) {
 	if n.Owner() == owner && n.owner.CompareAndSwap(uint32(owner), uint32(c.self)) {
 		crashpoint.Hit("arena.node.inherited")
 		c.freeNode(off)
@@ -108,12 +108,12 @@ func (c *core) buryNode(off Offset, n *Node, owner Name) {
 
 // TakeNode makes this participant the owner of a node whose owner has done with it.
 // It goes with this participant's death from then on.
-func (a *Arena) TakeNode(off Offset, owner Name) bool {
+func (a *Arena) TakeNode(off Offset, owner ParticipantID) bool {
 	n, err := a.nodeAt(off)
 	return err == nil && a.takeNode(n, owner)
 }
 
-func (c *core) takeNode(n *Node, owner Name) bool {
+func (c *core) takeNode(n *Node, owner ParticipantID) bool {
 	if !n.owner.CompareAndSwap(uint32(owner), uint32(c.self)) {
 		return false
 	}
@@ -130,7 +130,7 @@ func (a *Arena) ReclaimNode(off Offset, w NodeWord) {
 		return
 	}
 	owner := n.Owner()
-	// Or the owner has died meanwhile, and its undertaker does it.
+	// Or the owner has died meanwhile, and its reaper does it.
 	if n.Swap(w.With(NodeSpent), w.Freed()) && a.TakeNode(off, owner) {
 		a.freeNode(off)
 	}
@@ -151,7 +151,7 @@ func (a *Arena) EachNode(object Offset, f func(Offset, *Node)) {
 func (c *core) wakeResolved() {
 	c.eachNode(func(_ Offset, n *Node) {
 		if n.State() == NodeResolved {
-			shmsync.Wake(raw(&n.word), allSleepers)
+			shmsync.Wake(wordPtr(&n.word), allSleepers)
 		}
 	})
 }
@@ -193,14 +193,14 @@ func (c *core) eachNode(f func(off Offset, n *Node)) {
 	}
 }
 
-// freeNodesOf gives back the nodes of a dead participant: hub nodes stay on the
+// freeNodesOf gives back the nodes of a dead participant: poller nodes stay on the
 // lists of their objects, for whoever needs one next. Nodes that are on a queue are
-// left to the kind of the object; if who takes one off dies over it, it is given
+// left to the kind of the object; if whoever takes one off dies over it, it is given
 // back here with that one's death. So are those that somebody may just be about to
 // put on the dead one's stack, with the next death of anybody.
 //
 // Preconditions: as for reclaimBlocks.
-func (c *core) freeNodesOf(dead Name) {
+func (c *core) freeNodesOf(dead ParticipantID) {
 	c.handles.Lock()
 	defer c.handles.Unlock()
 	defer c.unguard()
@@ -208,17 +208,17 @@ func (c *core) freeNodesOf(dead Name) {
 	// What was resolved after that: who is leaving is told still.
 	untold := func(n *Node) bool { return n.State() == NodeResolved && !(told && c.AllTold()) }
 	stacked, lists := c.readyOf(dead), c.newNodeLists()
-	var strays []stray
+	var orphans []orphan
 	c.eachNode(func(off Offset, n *Node) {
 		if owner := n.Owner(); owner != dead {
 			list := n.list.Load()
 			switch w := n.Load(); {
 			case owner == 0 && list != 0 && w.State() != NodeFree && n.Owner() == 0:
-				strays = append(strays, stray{off, n, w})
+				orphans = append(orphans, orphan{off, n, w})
 			case owner != 0 && list == 0 && n.stamp.Load() == 0 && !c.current(owner) && !untold(n):
-				// Who took it off its queue as its owner was buried has died before
+				// Who took it off its queue as its owner was reaped has died before
 				// it could give it back, or is about to.
-				c.buryNode(off, n, owner)
+				c.reapNode(off, n, owner)
 			}
 			return
 		}
@@ -235,9 +235,9 @@ func (c *core) freeNodesOf(dead Name) {
 		case list == 0 && there && n.stamp.Load() != 0:
 			// It is on a queue. The object's kind takes it off and gives it back.
 		case list == 0 && untold(n):
-			// Its stack would be that of who has the node next.
+			// Its stack would be that of whoever has the node next.
 		case list == 0:
-			c.buryNode(off, n, dead)
+			c.reapNode(off, n, dead)
 		case there && !lists.has(list, off):
 			c.freeNode(off)
 		case there:
@@ -249,41 +249,41 @@ func (c *core) freeNodesOf(dead Name) {
 			n.owner.CompareAndSwap(uint32(dead), 0)
 		}
 	})
-	c.takeStrays(strays)
+	c.takeOrphans(orphans)
 }
 
-// stray is a hub node that nobody has, and that is ready, or was: its owner died when
+// orphan is a poller node that nobody has, and that is ready, or was: its owner died when
 // it was not on the stack, and somebody may have been about to put it there.
-type stray struct {
+type orphan struct {
 	off  Offset
 	node *Node
 	word NodeWord
 }
 
-// takeStrays makes strays free that have no way left to get on a stack, and are on
+// takeOrphans makes orphaned nodes free that have no way left to get on a stack, and are on
 // none.
-func (c *core) takeStrays(strays []stray) {
-	if len(strays) == 0 || !c.awaitTold() {
+func (c *core) takeOrphans(orphans []orphan) {
+	if len(orphans) == 0 || !c.awaitTold() {
 		return
 	}
 	on := map[Offset]bool{}
 	for i := 1; i <= c.geo.slots; i++ {
-		// Who joins begins with an empty stack.
-		if n := nameIn(i, c.slotState(i)); c.current(n) {
+		// Whoever joins begins with an empty stack.
+		if n := participantIn(i, c.slotState(i)); c.current(n) {
 			maps.Copy(on, c.readyOf(n))
 		}
 	}
 	if !c.AllTold() {
 		return // somebody may be on his way down a stack that was emptied meanwhile
 	}
-	for _, s := range strays {
+	for _, s := range orphans {
 		if !on[s.off] {
 			s.node.Swap(s.word, s.word.Freed())
 		}
 	}
 }
 
-// awaitTold is AllTold with some patience.
+// awaitTold is AllTold with some timeout.
 func (c *core) awaitTold() bool {
 	for range toldYields {
 		if c.AllTold() {
@@ -294,10 +294,10 @@ func (c *core) awaitTold() bool {
 	return c.AllTold()
 }
 
-// toldYields is how often who buries lets others run while somebody tells.
+// toldYields is how often who reaps lets others run while somebody tells.
 const toldYields = 50
 
-// freeNodesAt gives back the nodes that an object has which nobody has open: hub
+// freeNodesAt gives back the nodes that an object has which nobody has open: poller
 // nodes, idle ones with a stamp, in which it keeps some of its state, and the waits of
 // the dead that were left to the object's kind, which no process that knows it has
 // looked at since.
@@ -308,8 +308,8 @@ func (c *core) freeNodesAt(object Offset) {
 		case n.list.Load() != 0:
 			c.freeNode(off)
 		case n.stamp.Load() != 0 && (n.State() == NodeIdle || c.orphaned(n)):
-			// The undertaker of its owner may be about to.
-			c.buryNode(off, n, n.Owner())
+			// The reaper of its owner may be about to.
+			c.reapNode(off, n, n.Owner())
 		case n.stamp.Load() != 0:
 			c.forgetWait(off, n)
 		}
@@ -327,7 +327,7 @@ func (c *core) forgetWait(off Offset, n *Node) {
 	}
 	// It is ours before the stamp is gone: a death in between takes it along.
 	ours := w.State() == NodeLeft && c.takeNode(n, owner)
-	// sync(seat.unqueue): release
+	// sync(waitnode.unqueue): release
 	n.stamp.Store(0)
 	// Or its owner gives it back, which sees that the stamp is gone.
 	if ours || n.Swap(w.With(NodeSpent), w.Freed()) && c.takeNode(n, owner) {
@@ -349,7 +349,7 @@ func (c *core) isObject(off Offset) bool {
 }
 
 // readyOf is the set of nodes on the ready stack of n.
-func (c *core) readyOf(n Name) map[Offset]bool {
+func (c *core) readyOf(n ParticipantID) map[Offset]bool {
 	on := map[Offset]bool{}
 	off := Offset(c.u64(c.slot(n.Slot()) + slotReady).Load())
 	for off != 0 && !on[off] {

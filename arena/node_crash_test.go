@@ -26,7 +26,7 @@ func (p *neighbours) leave(t *testing.T, b *Arena, meanwhile func()) {
 	require.True(t, called)
 }
 
-// Who leaves is told still: a wait that is resolved after it has seen that nobody tells
+// Whoever leaves is told still: a wait that is resolved after it has seen that nobody tells
 // keeps its node until its end is told.
 func TestWhoLeavesIsToldStill(t *testing.T) {
 	p := newNeighbours(2<<20, 4)
@@ -44,20 +44,20 @@ func TestWhoLeavesIsToldStill(t *testing.T) {
 	require.Equal(t, b.self, n.Owner())
 	c.Tell(off, n, b.self)
 	c.EndTell()
-	p.bury(a, b.self)
+	p.reap(a, b.self)
 	require.Zero(t, a.Stats().Nodes)
 	requireSound(t, a)
 }
 
-// The same of a hub node that is made ready after it: nobody has it next before it has
+// The same of a poller node that is made ready after it: nobody has it next before it has
 // been pushed on its owner's stack.
-func TestHubNodeOfWhoLeavesIsToldStill(t *testing.T) {
+func TestPollerNodeOfWhoLeavesIsToldStill(t *testing.T) {
 	p := newNeighbours(2<<20, 4)
 	a, b, c := p.join(1), p.join(2), p.join(3)
-	o, _ := withHub(t, a, "x")
+	o, _ := withPoller(t, a, "x")
 	_, err := b.ClaimNode()
 	require.NoError(t, err)
-	off, err := b.HubNode(o, b.u64(o.Body), anyNode)
+	off, err := b.PollerNode(o, b.u64(o.Body), anyNode)
 	require.NoError(t, err)
 	n := a.node(off)
 	b.SetWaiting(off)
@@ -67,14 +67,14 @@ func TestHubNodeOfWhoLeavesIsToldStill(t *testing.T) {
 	})
 	p.kill(b.self)
 	b = p.join(2)
-	again, err := b.HubNode(o, b.u64(o.Body), anyNode)
+	again, err := b.PollerNode(o, b.u64(o.Body), anyNode)
 	require.NoError(t, err)
 	require.NotEqual(t, off, again, "while it is on its way")
 	c.pushReady(off, n, b.self)
 	c.EndTell()
 	require.True(t, b.TakeReady(func(Offset) { t.Error("it is nobody's") }))
 	v := p.join(4)
-	p.bury(a, v.self)
+	p.reap(a, v.self)
 	require.Equal(t, NodeFree, n.State())
 	requireSound(t, a)
 }

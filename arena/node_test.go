@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// withHub makes an object whose hub list begins at the start of its body.
-func withHub(t testing.TB, a *Arena, name string) (Object, *atomic.Uint64) {
+// withPoller makes an object whose poller list begins at the start of its body.
+func withPoller(t testing.TB, a *Arena, name string) (Object, *atomic.Uint64) {
 	o, _, err := a.OpenObject(spec(name))
 	require.NoError(t, err)
 	return o, a.u64(o.Body)
@@ -51,8 +51,8 @@ func TestWildOffsetsAreNoNodes(t *testing.T) {
 	a := newNeighbours(2<<20, 4).join(1)
 	node, err := a.ClaimNode()
 	require.NoError(t, err)
-	raw := mustAlloc(t, a, 64, 0)
-	for _, wild := range []Offset{0, 64, node + 4, node + chunkSize*5, raw, Offset(a.size), ^Offset(63)} {
+	wordPtr := mustAlloc(t, a, 64, 0)
+	for _, wild := range []Offset{0, 64, node + 4, node + chunkSize*5, wordPtr, Offset(a.size), ^Offset(63)} {
 		_, err := a.NodeAt(wild)
 		require.ErrorIs(t, err, shmsync.ErrCorrupt)
 		require.ErrorContains(t, err, wild.String())
@@ -60,25 +60,25 @@ func TestWildOffsetsAreNoNodes(t *testing.T) {
 	}
 }
 
-func TestHubNodesAreTakenAgain(t *testing.T) {
+func TestPollerNodesAreTakenAgain(t *testing.T) {
 	p := newNeighbours(2<<20, 4)
 	a, b, c := p.join(1), p.join(2), p.join(3)
-	o, head := withHub(t, a, "x")
-	mine, err := a.HubNode(o, head, anyNode)
+	o, head := withPoller(t, a, "x")
+	mine, err := a.PollerNode(o, head, anyNode)
 	require.NoError(t, err)
-	same, err := a.HubNode(o, head, anyNode)
+	same, err := a.PollerNode(o, head, anyNode)
 	require.NoError(t, err)
 	require.Equal(t, mine, same)
-	theirs, err := b.HubNode(o, b.u64(o.Body), anyNode)
+	theirs, err := b.PollerNode(o, b.u64(o.Body), anyNode)
 	require.NoError(t, err)
 	require.NotEqual(t, mine, theirs)
 	requireSound(t, a)
 
-	require.True(t, b.ReleaseHubNode(mine)) // which is not b's
+	require.True(t, b.ReleasePollerNode(mine)) // which is not b's
 	require.Equal(t, a.self, a.node(mine).Owner())
-	require.True(t, a.ReleaseHubNode(mine))
-	require.True(t, a.ReleaseHubNode(mine))
-	third, err := c.HubNode(o, c.u64(o.Body), anyNode)
+	require.True(t, a.ReleasePollerNode(mine))
+	require.True(t, a.ReleasePollerNode(mine))
+	third, err := c.PollerNode(o, c.u64(o.Body), anyNode)
 	require.NoError(t, err)
 	require.Equal(t, mine, third)
 	n := a.node(third)
@@ -89,42 +89,42 @@ func TestHubNodesAreTakenAgain(t *testing.T) {
 	requireSound(t, a)
 }
 
-func TestReadyHubNodeIsKept(t *testing.T) {
+func TestReadyPollerNodeIsKept(t *testing.T) {
 	a := newNeighbours(2<<20, 4).join(1)
-	o, head := withHub(t, a, "x")
-	off, err := a.HubNode(o, head, anyNode)
+	o, head := withPoller(t, a, "x")
+	off, err := a.PollerNode(o, head, anyNode)
 	require.NoError(t, err)
 	n := a.node(off)
 	require.True(t, n.swapState(NodeIdle, NodeWaiting))
 	require.False(t, n.swapState(NodeIdle, NodeWaiting))
 	require.True(t, n.swapState(NodeWaiting, NodeReady))
-	require.False(t, a.ReleaseHubNode(off))
+	require.False(t, a.ReleasePollerNode(off))
 	require.Equal(t, a.self, n.Owner())
 	require.True(t, n.swapState(NodeReady, NodeIdle))
-	require.True(t, a.ReleaseHubNode(off))
+	require.True(t, a.ReleasePollerNode(off))
 }
 
-func TestHubNodePanicsOnAHeadElsewhere(t *testing.T) {
+func TestPollerNodePanicsOnAHeadElsewhere(t *testing.T) {
 	a := newNeighbours(2<<20, 4).join(1)
-	o, _ := withHub(t, a, "x")
+	o, _ := withPoller(t, a, "x")
 	var local atomic.Uint64
 	for _, head := range []*atomic.Uint64{&local, a.u64(o.Offset), a.u64(o.Body + 200)} {
-		require.Panics(t, func() { a.HubNode(o, head, anyNode) })
+		require.Panics(t, func() { a.PollerNode(o, head, anyNode) })
 	}
 }
 
-func TestHubNodesGoWithTheirObject(t *testing.T) {
+func TestPollerNodesGoWithTheirObject(t *testing.T) {
 	p := newNeighbours(2<<20, 4)
 	a, b := p.join(1), p.join(2)
-	other, otherHead := withHub(t, a, "other")
-	_, err := a.HubNode(other, otherHead, anyNode)
+	other, otherHead := withPoller(t, a, "other")
+	_, err := a.PollerNode(other, otherHead, anyNode)
 	require.NoError(t, err)
-	o, head := withHub(t, a, "x")
-	mine, err := a.HubNode(o, head, anyNode)
+	o, head := withPoller(t, a, "x")
+	mine, err := a.PollerNode(o, head, anyNode)
 	require.NoError(t, err)
-	_, err = b.HubNode(o, b.u64(o.Body), anyNode)
+	_, err = b.PollerNode(o, b.u64(o.Body), anyNode)
 	require.NoError(t, err)
-	require.True(t, a.ReleaseHubNode(mine))
+	require.True(t, a.ReleasePollerNode(mine))
 	a.CloseObject(o)
 	require.NoError(t, a.Delete("x"))
 	require.EqualValues(t, 1, a.Stats().Nodes)
@@ -132,10 +132,10 @@ func TestHubNodesGoWithTheirObject(t *testing.T) {
 	requireSound(t, a)
 }
 
-func TestHubNodesOfTheDead(t *testing.T) {
+func TestPollerNodesOfTheDead(t *testing.T) {
 	p := newNeighbours(2<<20, 4)
 	a, b := p.join(1), p.join(2)
-	o, _ := withHub(t, a, "x")
+	o, _ := withPoller(t, a, "x")
 	states := map[string]struct {
 		make func(n *Node, off Offset)
 		free bool // may be taken again
@@ -163,82 +163,82 @@ func TestHubNodesOfTheDead(t *testing.T) {
 	}
 	for name, s := range states {
 		t.Run(name, func(t *testing.T) {
-			off, err := b.HubNode(o, b.u64(o.Body), anyNode)
+			off, err := b.PollerNode(o, b.u64(o.Body), anyNode)
 			require.NoError(t, err)
 			n := a.node(off)
 			s.make(n, off)
-			p.bury(a, b.self)
+			p.reap(a, b.self)
 			require.Zero(t, n.Owner())
 			require.Equal(t, s.free, n.State() == NodeFree)
 			requireSound(t, a)
 			b = p.join(2)
-			again, err := b.HubNode(o, b.u64(o.Body), anyNode)
+			again, err := b.PollerNode(o, b.u64(o.Body), anyNode)
 			require.NoError(t, err)
 			require.Equal(t, s.free, again == off)
 			if !s.free {
 				a.EndTell()
 			}
-			p.bury(a, b.self)
+			p.reap(a, b.self)
 			require.Equal(t, NodeFree, n.State(), "with the next death")
 			b = p.join(2)
 		})
 	}
 }
 
-// A hub node that a dead one left on its way to the stack is used again when it cannot
+// A poller node that a dead one left on its way to the stack is used again when it cannot
 // get there any more: not while somebody may put it there, nor while it is on the
 // stack of the slot's next one.
-func TestStrayHubNodesAreTakenWhenTold(t *testing.T) {
+func TestOrphanPollerNodesAreTakenWhenTold(t *testing.T) {
 	p := newNeighbours(2<<20, 4)
 	a, b, c := p.join(1), p.join(2), p.join(3)
-	o, _ := withHub(t, a, "x")
-	off, err := b.HubNode(o, b.u64(o.Body), anyNode)
+	o, _ := withPoller(t, a, "x")
+	off, err := b.PollerNode(o, b.u64(o.Body), anyNode)
 	require.NoError(t, err)
 	n := a.node(off)
 	b.SetWaiting(off)
 	c.BeginTell()
 	require.True(t, n.swapState(NodeWaiting, NodeReady))
-	p.bury(a, b.self)
+	p.reap(a, b.self)
 	b = p.join(2)
-	stray := func() bool { return n.State() == NodeReady && n.Owner() == 0 }
+	orphan := func() bool { return n.State() == NodeReady && n.Owner() == 0 }
 	died := func() {
 		v := p.join(4)
-		p.bury(a, v.self)
+		p.reap(a, v.self)
 	}
-	require.True(t, stray())
+	require.True(t, orphan())
 	died()
-	require.True(t, stray(), "while it is on its way")
+	require.True(t, orphan(), "while it is on its way")
 	c.pushReady(off, n, b.self)
 	c.EndTell()
 	died()
-	require.True(t, stray(), "while it is on a stack")
+	require.True(t, orphan(), "while it is on a stack")
 	require.True(t, b.TakeReady(func(Offset) { t.Error("it is nobody's") }))
 	died()
 	require.Equal(t, NodeFree, n.State())
-	again, err := c.HubNode(o, c.u64(o.Body), anyNode)
+	again, err := c.PollerNode(o, c.u64(o.Body), anyNode)
 	require.NoError(t, err)
 	require.Equal(t, off, again)
-	require.EqualValues(t, 1, a.Stats().HubNodes)
+	require.EqualValues(t, 1, a.Stats().PollerNodes)
 	requireSound(t, a)
 }
 
-// The node of a wait that was resolved is not given to somebody else while who has
+// The node of a wait that was resolved is not given to somebody else while whoever has
 // resolved it may put it on a stack.
 func TestResolvedNodesOfTheDeadWaitForWhoTells(t *testing.T) {
 	p := newNeighbours(2<<20, 4)
 	a, b, c := p.join(1), p.join(2), p.join(3)
-	o, _ := withHub(t, a, "x")
+	o, _ := withPoller(t, a, "x")
 	off, err := b.ClaimNode()
 	require.NoError(t, err)
 	n := b.node(off)
 	n.SetObject(o.Offset)
 	c.BeginTell()
 	n.swapState(NodeIdle, NodeResolved)
-	p.bury(a, b.self)
+	p.reap(a, b.self)
 	require.EqualValues(t, 1, a.Stats().Nodes)
 	c.EndTell()
 	v := p.join(4)
-	p.bury(a, v.self)
+	p.reap(a, v.self)
 	require.Zero(t, a.Stats().Nodes)
 	requireSound(t, a)
 }
@@ -257,7 +257,7 @@ func TestWaitsOfTheDeadGoWithTheirObject(t *testing.T) {
 		n.SetObject(o.Offset)
 		n.stamp.Store(1)
 		n.swapState(NodeIdle, state)
-		p.bury(a, b.self)
+		p.reap(a, b.self)
 		require.EqualValues(t, 1, a.Stats().Nodes, "its kind takes it off the queue")
 		a.CloseObject(o)
 		require.NoError(t, a.Delete("x"))
@@ -300,7 +300,7 @@ func TestWaitsGoWithTheirObject(t *testing.T) {
 func TestCheckFindsWaitsInNoObject(t *testing.T) {
 	p := newNeighbours(2<<20, 4)
 	a, b := p.join(1), p.join(2)
-	p.bury(a, b.self)
+	p.reap(a, b.self)
 	off, err := p.join(2).ClaimNode()
 	require.NoError(t, err)
 	n := a.node(off)
@@ -312,7 +312,7 @@ func TestCheckFindsWaitsInNoObject(t *testing.T) {
 }
 
 // Who resolved a wait and then finds its owner dead gives the node back before it tells:
-// it does not put it on the stack of who has it next.
+// it does not put it on the stack of whoever has it next.
 func TestNobodyIsToldOfTheDead(t *testing.T) {
 	p := newNeighbours(2<<20, 4)
 	a, b, c := p.join(1), p.join(2), p.join(3)
@@ -322,8 +322,8 @@ func TestNobodyIsToldOfTheDead(t *testing.T) {
 	owner := n.Owner()
 	c.BeginTell()
 	n.swapState(NodeIdle, NodeResolved)
-	p.bury(a, b.self)
-	c.BuryNode(off, owner)
+	p.reap(a, b.self)
+	c.ReapNode(off, owner)
 	b = p.join(2)
 	next, err := b.ClaimNode()
 	require.NoError(t, err)
@@ -337,7 +337,7 @@ func TestNobodyIsToldOfTheDead(t *testing.T) {
 func TestNodesOfTheDeadOnAQueueAreLeft(t *testing.T) {
 	p := newNeighbours(2<<20, 4)
 	a, b := p.join(1), p.join(2)
-	o, _ := withHub(t, a, "x")
+	o, _ := withPoller(t, a, "x")
 	free, err := b.ClaimNode()
 	require.NoError(t, err)
 	owned, err := b.ClaimNode()
@@ -347,23 +347,23 @@ func TestNodesOfTheDeadOnAQueueAreLeft(t *testing.T) {
 	b.node(owned).SetObject(o.Offset)
 	b.node(queued).SetObject(o.Offset)
 	b.node(queued).Stamp().Store(1)
-	p.bury(a, b.self)
+	p.reap(a, b.self)
 	require.Zero(t, a.node(free).Owner())
 	require.Zero(t, a.node(owned).Owner())
 	require.Equal(t, b.self, a.node(queued).Owner())
 	require.EqualValues(t, 1, a.Stats().Nodes)
 	// The object's kind takes it off the queue, and then it goes, once.
 	a.node(queued).Stamp().Store(0)
-	a.BuryNode(queued, b.self)
-	a.BuryNode(queued, b.self)
+	a.ReapNode(queued, b.self)
+	a.ReapNode(queued, b.self)
 	require.Zero(t, a.Stats().Nodes)
 }
 
-// Who takes the node of a dead one off its queue dies before it has given it back.
+// Whoever takes the node of a dead one off its queue dies before it has given it back.
 func TestNodesOfTheDeadGoWithWhoTookThemOff(t *testing.T) {
 	p := newNeighbours(2<<20, 4)
 	a, b, c := p.join(1), p.join(2), p.join(3)
-	o, _ := withHub(t, a, "x")
+	o, _ := withPoller(t, a, "x")
 	queued, err := b.ClaimNode()
 	require.NoError(t, err)
 	mine, err := a.ClaimNode()
@@ -371,11 +371,11 @@ func TestNodesOfTheDeadGoWithWhoTookThemOff(t *testing.T) {
 	n := a.node(queued)
 	n.SetObject(o.Offset)
 	n.Stamp().Store(1)
-	p.bury(a, b.self)
+	p.reap(a, b.self)
 	p.join(2) // the slot has been taken again
 	require.EqualValues(t, 2, a.Stats().Nodes)
 	n.Stamp().Store(0) // by c
-	p.bury(a, c.self)
+	p.reap(a, c.self)
 	require.EqualValues(t, 1, a.Stats().Nodes)
 	require.Equal(t, a.self, a.node(mine).Owner())
 	requireSound(t, a)
@@ -385,7 +385,7 @@ func TestNodesOfTheDeadGoWithWhoTookThemOff(t *testing.T) {
 func TestTakeNodeIsOnce(t *testing.T) {
 	p := newNeighbours(2<<20, 4)
 	a, b, c := p.join(1), p.join(2), p.join(3)
-	o, _ := withHub(t, a, "x")
+	o, _ := withPoller(t, a, "x")
 	off, err := b.ClaimNode()
 	require.NoError(t, err)
 	n := a.node(off)
@@ -393,8 +393,8 @@ func TestTakeNodeIsOnce(t *testing.T) {
 	n.Stamp().Store(1)
 	require.True(t, c.TakeNode(off, b.self))
 	require.False(t, a.TakeNode(off, b.self))
-	p.bury(a, b.self)
-	p.bury(a, c.self)
+	p.reap(a, b.self)
+	p.reap(a, c.self)
 	require.EqualValues(t, 1, a.Stats().Nodes, "it is on the queue")
 	require.True(t, a.TakeNode(off, c.self))
 	n.Stamp().Store(0)
@@ -421,9 +421,9 @@ func TestReclaimNodeNeedsTheSameUse(t *testing.T) {
 	require.Zero(t, a.Stats().Nodes)
 }
 
-func TestEachHubNodeRefusesWhatIsNoList(t *testing.T) {
+func TestEachPollerNodeRefusesWhatIsNoList(t *testing.T) {
 	a := newNeighbours(2<<20, 8).join(1)
-	o, head := withHub(t, a, "x")
+	o, head := withPoller(t, a, "x")
 	var nodes []Offset
 	for range 5 {
 		off, err := a.ClaimNode()
@@ -437,7 +437,7 @@ func TestEachHubNodeRefusesWhatIsNoList(t *testing.T) {
 	}
 	head.Store(uint64(nodes[0]))
 	count := 0
-	require.NoError(t, a.EachHubNode(head, func(off Offset, _ *Node) bool {
+	require.NoError(t, a.EachPollerNode(head, func(off Offset, _ *Node) bool {
 		require.Equal(t, nodes[count], off)
 		count++
 		return true
@@ -445,24 +445,24 @@ func TestEachHubNodeRefusesWhatIsNoList(t *testing.T) {
 	require.Equal(t, 5, count)
 	for to := range nodes {
 		link(4, nodes[to])
-		require.ErrorIs(t, a.EachHubNode(head, all), shmsync.ErrCorrupt)
-		_, err := a.HubNode(o, a.u64(o.Body+8), anyNode)
+		require.ErrorIs(t, a.EachPollerNode(head, all), shmsync.ErrCorrupt)
+		_, err := a.PollerNode(o, a.u64(o.Body+8), anyNode)
 		require.NoError(t, err)
 	}
 	for _, wild := range []Offset{1, o.Offset, Offset(a.size), ^Offset(0)} {
 		link(4, wild)
-		require.ErrorIs(t, a.EachHubNode(head, all), shmsync.ErrCorrupt)
+		require.ErrorIs(t, a.EachPollerNode(head, all), shmsync.ErrCorrupt)
 		head.Store(uint64(wild))
-		require.ErrorIs(t, a.EachHubNode(head, all), shmsync.ErrCorrupt)
+		require.ErrorIs(t, a.EachPollerNode(head, all), shmsync.ErrCorrupt)
 		head.Store(uint64(nodes[0]))
 	}
 }
 
 // A peer keeps changing a list under the walk, so that this never comes to where
 // it was.
-func TestEachHubNodeEndsOnAMovingList(t *testing.T) {
+func TestEachPollerNodeEndsOnAMovingList(t *testing.T) {
 	a := newNeighbours(1<<20, 4).join(1)
-	_, head := withHub(t, a, "x")
+	_, head := withPoller(t, a, "x")
 	var nodes []Offset
 	for range 3 {
 		off, err := a.ClaimNode()
@@ -472,7 +472,7 @@ func TestEachHubNodeEndsOnAMovingList(t *testing.T) {
 	head.Store(uint64(nodes[0]))
 	var anchor Offset
 	steps := 0
-	err := a.EachHubNode(head, func(off Offset, n *Node) bool {
+	err := a.EachPollerNode(head, func(off Offset, n *Node) bool {
 		if steps&(steps-1) == 0 {
 			anchor = off
 		}
@@ -487,11 +487,11 @@ func TestEachHubNodeEndsOnAMovingList(t *testing.T) {
 	require.ErrorIs(t, err, shmsync.ErrCorrupt)
 }
 
-func TestHubNodesUnderChurn(t *testing.T) {
+func TestPollerNodesUnderChurn(t *testing.T) {
 	const members = 6
 	p := newNeighbours(4<<20, members)
 	first := p.join(1)
-	o, _ := withHub(t, first, "x")
+	o, _ := withPoller(t, first, "x")
 	rounds := proctest.Rounds(300, 2000)
 	var wg sync.WaitGroup
 	bad := make(chan string, members)
@@ -502,7 +502,7 @@ func TestHubNodesUnderChurn(t *testing.T) {
 		}
 		wg.Go(func() {
 			for range rounds {
-				off, err := a.HubNode(o, a.u64(o.Body), anyNode)
+				off, err := a.PollerNode(o, a.u64(o.Body), anyNode)
 				if err != nil {
 					bad <- err.Error()
 					return
@@ -512,7 +512,7 @@ func TestHubNodesUnderChurn(t *testing.T) {
 					bad <- "not ours: " + n.Owner().String() + " " + n.Load().String()
 					return
 				}
-				if !a.ReleaseHubNode(off) {
+				if !a.ReleasePollerNode(off) {
 					bad <- "not released"
 					return
 				}
@@ -528,5 +528,5 @@ func TestHubNodesUnderChurn(t *testing.T) {
 	require.LessOrEqual(t, first.Stats().Nodes, uint64(2*members))
 }
 
-// anyNode accepts every hub node that this participant has.
+// anyNode accepts every poller node that this participant has.
 func anyNode(Offset) bool { return true }

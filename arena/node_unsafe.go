@@ -19,7 +19,7 @@ type Node struct {
 	//   crash:   see NodeWord
 	word atomic.Uint32
 	// owner is the name of whose node it is, or 0.
-	//   writers: HubNode by CAS from 0, the owner, its undertaker
+	//   writers: PollerNode by CAS from 0, the owner, its reaper
 	//   readers: everybody
 	//   order:   acq_rel
 	//   futex:   none
@@ -38,7 +38,7 @@ type Node struct {
 	//   readers: everybody
 	//   order:   relaxed before the push, acquire in walks
 	//   futex:   none
-	//   crash:   of a hub node: immutable once pushed
+	//   crash:   of a poller node: immutable once pushed
 	next atomic.Uint64
 	// readyNext is the offset of the next node of the same ready stack. In a parked
 	// node it is when the wait began, CLOCK_MONOTONIC ns, for people.
@@ -48,7 +48,7 @@ type Node struct {
 	//   futex:   none
 	//   crash:   any value is consistent, a stack is read with bounds
 	readyNext atomic.Uint64
-	// wanted is what is waited for: a token, a key, permits. In a hub node it is since
+	// wanted is what is waited for: a token, a key, permits. In a poller node it is since
 	// when somebody waits behind it, CLOCK_MONOTONIC ns, for people.
 	//   writers: the owner before it waits
 	//   readers: everybody
@@ -58,13 +58,13 @@ type Node struct {
 	wanted atomic.Uint64
 	// stamp is as how manieth the owner began to wait. A node with a stamp is on a
 	// queue of its object, and must not be reused or freed.
-	//   writers: who holds the latch of the queue
+	//   writers: who holds the queue lock of the queue
 	//   readers: the owner, freeNodesOf
 	//   order:   release when it becomes 0
 	//   futex:   none
 	//   crash:   the queue is rebuilt from the nodes that have one
 	stamp atomic.Uint64
-	// list is the offset of the head of the list that a hub node is on, or is
+	// list is the offset of the head of the list that a poller node is on, or is
 	// about to be pushed on; 0 in other nodes.
 	//   writers: the owner, before the push
 	//   readers: freeNodesOf
@@ -73,9 +73,9 @@ type Node struct {
 	//   crash:   tells a node that was never pushed from one that was
 	list atomic.Uint64
 	// extra is for the primitive that uses the node: what kind of wait it is, and
-	// how it ended. In a hub node it is how many goroutines wait behind it, for people.
-	//   writers: the owner before it waits, then who holds the latch of the queue
-	//   readers: the owner, who holds the latch
+	// how it ended. In a poller node it is how many goroutines wait behind it, for people.
+	//   writers: the owner before it waits, then who holds the queue lock of the queue
+	//   readers: the owner, who holds the queue lock
 	//   order:   relaxed, the word carries the edge
 	//   futex:   none
 	//   crash:   any value is consistent
@@ -116,7 +116,7 @@ func (n *Node) swapState(from, to NodeState) bool {
 }
 
 // Owner is the participant that has the node, or 0.
-func (n *Node) Owner() Name { return Name(n.owner.Load()) }
+func (n *Node) Owner() ParticipantID { return ParticipantID(n.owner.Load()) }
 
 // Object is the object that the node belongs to, or 0.
 func (n *Node) Object() Offset { return Offset(n.object.Load()) }
@@ -141,7 +141,7 @@ func (n *Node) Extra() *atomic.Uint64 { return &n.extra }
 // SetParkedSince dates the wait of a node that is about to be parked.
 func (n *Node) SetParkedSince(ns int64) { n.readyNext.Store(uint64(ns)) }
 
-// SetBehind notes for people how many goroutines wait behind a hub node, and since
+// SetBehind notes for people how many goroutines wait behind a poller node, and since
 // when, CLOCK_MONOTONIC ns.
 func (n *Node) SetBehind(count int, since int64) {
 	n.wanted.Store(uint64(since))

@@ -77,10 +77,10 @@ const (
 	objectPhases
 )
 
-func makeObject(phase int, n Name) objectWord { return objectWord(phase) | objectWord(n)<<3 }
+func makeObject(phase int, n ParticipantID) objectWord { return objectWord(phase) | objectWord(n)<<3 }
 
-func (w objectWord) phase() int { return int(w & 7) }
-func (w objectWord) name() Name { return Name(w >> 3) }
+func (w objectWord) phase() int                 { return int(w & 7) }
+func (w objectWord) participant() ParticipantID { return ParticipantID(w >> 3) }
 
 // there reports whether the object exists as far as everybody is concerned.
 func (w objectWord) there() bool {
@@ -90,9 +90,9 @@ func (w objectWord) there() bool {
 // legal reports whether a correct participant may have written w.
 func (w objectWord) legal() bool {
 	if w.phase() == objectCommitted {
-		return w.name() == 0
+		return w.participant() == 0
 	}
-	return w.phase() < objectPhases && w.name().valid()
+	return w.phase() < objectPhases && w.participant().valid()
 }
 
 // header is an object's header, read once and validated.

@@ -33,7 +33,7 @@ func TestNamesOfTheStopped(t *testing.T) {
 				require.Equal(t, o, same)
 				require.ErrorIs(t, c.Delete("new"), syscall.EBUSY)
 				requireSound(t, a)
-				p.bury(c, v.self)
+				p.reap(c, v.self)
 				same, created, err = c.OpenObject(spec("new"))
 				require.NoError(t, err)
 				require.False(t, created)
@@ -60,7 +60,7 @@ func TestDeathWhileWithdrawing(t *testing.T) {
 	}
 	require.True(t, abandon("arena.object.withdrawing", 1, func() { v.OpenObject(s) }))
 	requireSound(t, a)
-	p.bury(a, v.self)
+	p.reap(a, v.self)
 	requireSound(t, a)
 	require.EqualValues(t, 1, a.Stats().Objects)
 	require.Zero(t, a.Stats().Claimed)
@@ -96,7 +96,7 @@ func TestGuardedBlocksAreNotReused(t *testing.T) {
 	require.NoError(t, v.Delete("x"))
 	require.EqualValues(t, 1, a.Stats().Claimed)
 	u := p.join(3)
-	p.bury(u, v.self)
+	p.reap(u, v.self)
 	require.EqualValues(t, 1, a.Stats().Claimed)
 	p.kill(a.self)
 	require.ErrorIs(t, u.Delete("x"), fs.ErrNotExist)
@@ -136,48 +136,48 @@ func TestDeleterIsStopped(t *testing.T) {
 	defer crashpoint.Disarm()
 	require.NoError(t, a.Delete("x"))
 	require.Zero(t, a.Stats().Objects)
-	p.bury(a, v.self)
+	p.reap(a, v.self)
 	requireSound(t, a)
 	require.ErrorIs(t, a.Delete("x"), fs.ErrNotExist)
 	require.Zero(t, a.Stats().Claimed) // the block had to wait for the guard of the stopped one
 }
 
-// The open bit of a dead one does not become that of who has its slot next.
+// The open bit of a dead one does not become that of whoever has its slot next.
 func TestBitsOfTheDeadAreCleared(t *testing.T) {
 	p := newNeighbours(3<<20, 8)
 	a, v := p.join(1), p.join(2)
 	for _, name := range []string{"", "x"} {
 		o, _, err := v.OpenObject(spec(name))
 		require.NoError(t, err)
-		p.bury(a, v.self)
+		p.reap(a, v.self)
 		v = p.join(2)
 		require.NoError(t, a.DeleteObject(o))
 	}
 }
 
-// Two take the same hub node: one gets it.
-func TestHubNodeIsTakenOnce(t *testing.T) {
+// Two take the same poller node: one gets it.
+func TestPollerNodeIsTakenOnce(t *testing.T) {
 	p := newNeighbours(3<<20, 8)
 	a, v, u := p.join(1), p.join(2), p.join(3)
-	o, head := withHub(t, a, "x")
-	off, err := a.HubNode(o, head, anyNode)
+	o, head := withPoller(t, a, "x")
+	off, err := a.PollerNode(o, head, anyNode)
 	require.NoError(t, err)
-	require.True(t, a.ReleaseHubNode(off))
-	crashpoint.ArmFunc("arena.hub.before_take", 1, func() {
-		theirs, err := u.HubNode(o, head, anyNode)
+	require.True(t, a.ReleasePollerNode(off))
+	crashpoint.ArmFunc("arena.poller.before_take", 1, func() {
+		theirs, err := u.PollerNode(o, head, anyNode)
 		require.NoError(t, err)
 		require.Equal(t, off, theirs)
 	})
 	defer crashpoint.Disarm()
-	mine, err := v.HubNode(o, head, anyNode)
+	mine, err := v.PollerNode(o, head, anyNode)
 	require.NoError(t, err)
 	require.NotEqual(t, off, mine)
 	require.Equal(t, u.self, a.node(off).Owner())
 
 	// Between the look and the taking, the node becomes one that is left alone.
-	require.True(t, u.ReleaseHubNode(off))
-	crashpoint.ArmFunc("arena.hub.before_take", 1, func() { a.node(off).swapState(NodeFree, NodeReady) })
-	other, err := u.HubNode(o, head, anyNode)
+	require.True(t, u.ReleasePollerNode(off))
+	crashpoint.ArmFunc("arena.poller.before_take", 1, func() { a.node(off).swapState(NodeFree, NodeReady) })
+	other, err := u.PollerNode(o, head, anyNode)
 	require.NoError(t, err)
 	require.NotEqual(t, off, other)
 	require.Zero(t, a.node(off).Owner())
@@ -191,7 +191,7 @@ func TestNodeOfTheDeadIsANewOne(t *testing.T) {
 	n := a.node(a.chunkOff(0))
 	require.Equal(t, v.self, n.Owner())
 	before := n.Load()
-	p.bury(a, v.self)
+	p.reap(a, v.self)
 	require.Equal(t, before.Freed(), n.Load())
 	require.Zero(t, n.Owner())
 }
@@ -204,13 +204,13 @@ func TestOpenerMeetsDeletion(t *testing.T) {
 	o, _, err := a.OpenObject(spec("x"))
 	require.NoError(t, err)
 	a.CloseObject(o)
-	var raw []Offset
+	var wordPtr []Offset
 	crashpoint.ArmFunc("arena.object.entered", 1, func() {
 		require.NoError(t, a.Delete("x"))
 		for range 400 {
 			off := mustAlloc(t, a, 300, 0)
 			copy(a.slice(off, 300), bytes.Repeat([]byte{0xff}, 300))
-			raw = append(raw, off)
+			wordPtr = append(wordPtr, off)
 		}
 	})
 	defer crashpoint.Disarm()
@@ -218,7 +218,7 @@ func TestOpenerMeetsDeletion(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, created)
 	require.NotEqual(t, o.Offset, again.Offset)
-	for _, off := range raw {
+	for _, off := range wordPtr {
 		require.Equal(t, bytes.Repeat([]byte{0xff}, 300), a.slice(off, 300))
 	}
 	requireSound(t, a)
@@ -231,8 +231,8 @@ func TestDeathOfAMakerAndAnOpener(t *testing.T) {
 	a, maker, opener := p.join(1), p.join(2), p.join(3)
 	require.True(t, abandon("arena.object.committed", 1, func() { maker.OpenObject(spec("x")) }))
 	require.True(t, abandon("arena.object.bit_set", 1, func() { opener.OpenObject(spec("x")) }))
-	p.bury(a, opener.self)
-	p.bury(a, maker.self)
+	p.reap(a, opener.self)
+	p.reap(a, maker.self)
 	p.join(2)
 	p.join(3)
 	require.EqualValues(t, 1, a.Stats().Objects)
@@ -241,7 +241,7 @@ func TestDeathOfAMakerAndAnOpener(t *testing.T) {
 }
 
 // Whoever takes back what the dead left may die over it.
-func TestDeathOfTheUndertaker(t *testing.T) {
+func TestDeathOfTheReaper(t *testing.T) {
 	for _, c := range []struct{ deed, first, second string }{
 		{"delete, decided", "arena.delete.decided", "arena.delete.freeing"},
 		{"delete, decided", "arena.delete.decided", "arena.delete.unlisted"},
@@ -251,8 +251,8 @@ func TestDeathOfTheUndertaker(t *testing.T) {
 		{"free span", "arena.free.before_clear", "arena.span.dismantling:2"},
 		{"span", "arena.span.headed:4", "arena.span.dismantling:3"},
 		{"span", "arena.span.headed:2", "arena.span.dismantling:1"},
-		{"hub node", "arena.hub.before_push", "arena.node.freeing"},
-		{"hub node", "arena.hub.before_push", "arena.node.reset"},
+		{"poller node", "arena.poller.before_push", "arena.node.freeing"},
+		{"poller node", "arena.poller.before_push", "arena.node.reset"},
 	} {
 		t.Run(c.deed+"/"+c.first+"/"+c.second, func(t *testing.T) {
 			p := newNeighbours(3<<20, 8)
@@ -260,9 +260,9 @@ func TestDeathOfTheUndertaker(t *testing.T) {
 			d := deeds[c.deed]
 			before := d.run(t, a, v, c.first)
 			point, n := pointOf(c.second)
-			require.True(t, abandon(point, n, func() { p.bury(u, v.self) }))
-			p.bury(a, u.self)
-			p.bury(a, v.self)
+			require.True(t, abandon(point, n, func() { p.reap(u, v.self) }))
+			p.reap(a, u.self)
+			p.reap(a, v.self)
 			requireSound(t, a)
 			requireSame(t, d, before, a)
 			runEverything(t, a)
@@ -284,7 +284,7 @@ func TestOpenerLosesToManyDeleters(t *testing.T) {
 	const rounds = 5 * claimTries
 	for i := 1; i <= rounds; i++ {
 		crashpoint.ArmFunc("arena.object.cancelling", i, func() {
-			a.u32(o.Offset + objState).Store(uint32(makeObject(objectDeleting, makeName(3+i%2, 1))))
+			a.u32(o.Offset + objState).Store(uint32(makeObject(objectDeleting, makeParticipantID(3+i%2, 1))))
 		})
 	}
 	defer crashpoint.Disarm()

@@ -66,7 +66,7 @@ func (a *Arena) erase(off Offset) error {
 	h := &ref.header
 	if ref.count > 1 {
 		c.forget(off)
-		return c.busy(h, fmt.Sprintf("participants %v have it open", []Name{c.self}))
+		return c.busy(h, fmt.Sprintf("participants %v have it open", []ParticipantID{c.self}))
 	}
 	// The guard takes over from the open bit, which would be in the way.
 	c.guard(off)
@@ -100,14 +100,14 @@ func (c *core) decide(h *header, holders func() []string) error {
 	ours := makeObject(objectDeleting, c.self)
 	var why string
 	crashpoint.Hit("arena.delete.before_mark")
-	for try := range claimTries * patience {
+	for try := range claimTries * timeout {
 		s := h.load()
 		switch {
 		case !s.legal():
 			return c.corrupt(h.Offset, "phase")
 		case !s.there():
 			return c.failObject("arena.delete", h.Object.String(), fs.ErrNotExist, "somebody else has deleted it")
-		case s.phase() == objectDeleting && try < patience && c.current(s.name()):
+		case s.phase() == objectDeleting && try < timeout && c.current(s.participant()):
 			runtime.Gosched()
 			continue
 		case !h.swap(s, ours):
@@ -130,7 +130,7 @@ func (c *core) decide(h *header, holders func() []string) error {
 		}
 		why = fmt.Sprintf("participants %v have it open", who)
 		h.swap(ours, makeObject(objectCommitted, 0))
-		if try >= patience {
+		if try >= timeout {
 			break
 		}
 		runtime.Gosched()
@@ -154,7 +154,7 @@ func (a *Arena) holders(o Object) (who []string) {
 	look := &Arena{membership: a.membership, waits: map[Offset][]Wait{}}
 	for _, h := range ops.Inspect(look, o).Holds {
 		switch h.Mode {
-		case HoldReserved, HoldLatch, HoldOwes, HoldParty, HoldProducer:
+		case HoldReserved, HoldQueueLock, HoldOwes, HoldParty, HoldProducer:
 			continue
 		}
 		if a.current(h.Owner) {
@@ -179,9 +179,9 @@ func (c *core) finishErase(h *header) {
 	c.releaseUnseen(h.block, freeing)
 }
 
-// settleDelete ends what dead had begun with the object in b: a deletion that
-// was decided is done, another cancelled. The caller is the undertaker of dead.
-func (c *core) settleDelete(b block, dead Name) {
+// resolveDelete ends what dead had begun with the object in b: a deletion that
+// was decided is done, another cancelled. The caller is the reaper of dead.
+func (c *core) resolveDelete(b block, dead ParticipantID) {
 	c.guard(b.off)
 	defer c.unguard()
 	if now, ok := c.locate(b.off); !ok || now != b || b.load().kind() != blockObject {
@@ -189,7 +189,7 @@ func (c *core) settleDelete(b block, dead Name) {
 	}
 	state := c.u32(b.off + objState)
 	s := objectWord(state.Load())
-	if s.name() != dead || !s.legal() {
+	if s.participant() != dead || !s.legal() {
 		return
 	}
 	switch s.phase() {

@@ -28,7 +28,7 @@ var (
 //	crash:   that of the dead does not count, clearOpenBits clears it
 const slotOpening Offset = 224
 
-// slotWalking is such a guard for walks, of a burial or a check, which look
+// slotWalking is such a guard for walks, of a reap or a check, which look
 // at the body too. It is no open bit: who deletes an object does not mind.
 //
 // Its tags are those of slotOpening.
@@ -67,7 +67,7 @@ func (c *core) guarded(off Offset) bool {
 		s := c.slot(i)
 		// sync(arena.guard): acquire
 		here := c.u64(s+slotOpening).Load() == uint64(off) || c.u64(s+slotWalking).Load() == uint64(off)
-		if here && c.current(nameIn(i, c.slotState(i))) {
+		if here && c.current(participantIn(i, c.slotState(i))) {
 			return true
 		}
 	}
@@ -78,7 +78,7 @@ func (c *core) guarded(off Offset) bool {
 // object: it waits, as freeing by this process, until nobody guards it.
 func (c *core) releaseUnseen(b block, w blockWord) {
 	if !c.guarded(b.off) {
-		// The nodes go last, when no undertaker looks at them any more.
+		// The nodes go last, when no reaper looks at them any more.
 		c.freeNodesAt(b.off)
 		crashpoint.Hit("arena.delete.nodes_freed")
 		c.release(b, w)
@@ -124,13 +124,13 @@ func (c *core) openBit(h *header, slot int) (word *atomic.Uint32, mask uint32) {
 
 // openers lists the participants that have h open. A dead one counts until it is
 // gone: a system call of it may still write there.
-func (c *core) openers(h *header) (who []Name) {
+func (c *core) openers(h *header) (who []ParticipantID) {
 	for i := 1; i <= c.geo.slots; i++ {
 		word, mask := c.openBit(h, i)
 		if word.Load()&mask == 0 {
 			continue
 		}
-		if n := nameIn(i, c.slotState(i)); c.current(n) || !c.gone(n) {
+		if n := participantIn(i, c.slotState(i)); c.current(n) || !c.gone(n) {
 			who = append(who, n)
 		}
 	}
@@ -149,7 +149,7 @@ func (c *core) adopt(h *header) (bool, error) {
 	// sync(arena.open): release
 	word.Or(mask)
 	crashpoint.Hit("arena.object.bit_set")
-	for try := range claimTries * patience {
+	for try := range claimTries * timeout {
 		if try >= claimTries {
 			runtime.Gosched() // that many deleters are at work
 		}
@@ -207,7 +207,7 @@ func (c *core) forget(off Offset) bool {
 // clearOpenBits clears the open bits and the guards of a dead participant.
 //
 // Preconditions: as for reclaimBlocks.
-func (c *core) clearOpenBits(dead Name) {
+func (c *core) clearOpenBits(dead ParticipantID) {
 	c.handles.Lock()
 	defer c.handles.Unlock()
 	clearBit := func(h *header) {

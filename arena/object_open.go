@@ -68,7 +68,7 @@ func (a *Arena) OpenObject(spec ObjectSpec) (o Object, created bool, err error) 
 		return o, err == nil, err
 	}
 	hash := hashName(spec.Name)
-	for range claimTries * patience {
+	for range claimTries * timeout {
 		h, found, err := a.openNamed(spec.Name, hash)
 		if err == nil && !found && spec.Existing {
 			err = a.failObject("arena.open_object", spec.Name, fs.ErrNotExist, "nobody has created an object of this name")

@@ -149,7 +149,7 @@ func TestDelete(t *testing.T) {
 	require.EqualValues(t, objectCommitted, a.u32(o.Offset+objState).Load())
 	requireSound(t, a)
 
-	p.kill(b.self) // its bit does not count, buried or not
+	p.kill(b.self) // its bit does not count, reaped or not
 	require.NoError(t, a.Delete("x"))
 	require.ErrorIs(t, a.Delete("x"), fs.ErrNotExist)
 	_, created, err := a.OpenObject(spec("x"))

@@ -23,7 +23,7 @@ func init() {
 	}
 	RegisterKind(KindOps{
 		Kind:   walkedKind,
-		Repair: func(a *Arena, o Object, _ Name) { hook(a, o) },
+		Repair: func(a *Arena, o Object, _ ParticipantID) { hook(a, o) },
 		Wake:   func(a *Arena, o Object, _ Owed) { hook(a, o) },
 		Check:  func(a *Arena, o Object) error { hook(a, o); return nil },
 	})
@@ -33,8 +33,8 @@ func init() {
 // of another; and what the walk looks at is not used again meanwhile.
 func TestWalksDoNotKeepObjects(t *testing.T) {
 	for name, walk := range map[string]func(a *Arena){
-		"repair": func(a *Arena) { a.repairAll(makeName(3, 1), true) },
-		"wake":   func(a *Arena) { a.wakeAll(makeName(3, 1), &concern{all: true}) },
+		"repair": func(a *Arena) { a.repairAll(makeParticipantID(3, 1), true) },
+		"wake":   func(a *Arena) { a.wakeAll(makeParticipantID(3, 1), &concern{all: true}) },
 		"check":  func(a *Arena) { a.Check() },
 	} {
 		for _, own := range []bool{true, false} {

@@ -179,7 +179,7 @@ func newMember(seg *shm.Segment, opts *Options, created bool) (*Arena, error) {
 		return nil, err
 	}
 	dev, ino := seg.ID()
-	a := &Arena{membership: &membership{seg: seg, id: segmentID{dev, ino}, burials: map[int]*burial{}}}
+	a := &Arena{membership: &membership{seg: seg, id: segmentID{dev, ino}, reaps: map[int]*reapProgress{}}}
 	a.memory = newMemory(seg.Bytes())
 	a.geo = geo
 	a.label = seg.Name()

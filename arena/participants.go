@@ -30,10 +30,10 @@ type Participant struct {
 }
 
 // Name is the participant's name as words of the arena have it.
-func (p Participant) Name() Name { return makeName(p.Slot, p.Generation) }
+func (p Participant) Name() ParticipantID { return makeParticipantID(p.Slot, p.Generation) }
 
 // Participants goes through those who are in the arena, the dead that have not
-// been buried included.
+// been reaped included.
 func (a *Arena) Participants() iter.Seq[Participant] {
 	return func(yield func(Participant) bool) {
 		a.mustUse("arena.participants")

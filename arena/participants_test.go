@@ -28,16 +28,16 @@ func newMemfdArena(t *testing.T, slots int) *Arena {
 func TestNameWords(t *testing.T) {
 	for _, slot := range []int{1, 2, 1023, MaxSlots} {
 		for _, generation := range []uint32{1, 2, 1 << 17, maxGeneration} {
-			n := makeName(slot, generation)
+			n := makeParticipantID(slot, generation)
 			require.Equal(t, slot, n.Slot())
 			require.Equal(t, generation, n.Generation())
-			require.Equal(t, n, n&NameMask)
+			require.Equal(t, n, n&ParticipantIDMask)
 			require.Equal(t, fmt.Sprintf("%d.%d", slot, generation), n.String())
 			for p := phaseFree; p <= phaseRetired; p++ {
 				w := makeSlotWord(p, generation)
 				require.Equal(t, p, w.phase())
 				require.Equal(t, generation, w.generation())
-				require.Equal(t, n, nameIn(slot, w))
+				require.Equal(t, n, participantIn(slot, w))
 				require.True(t, w.is(p, generation))
 				require.Equal(t, makeSlotWord(phaseDead, generation), w.with(phaseDead))
 				require.Equal(t, p == phaseJoining || p == phaseLive || p == phaseLeaving, w.present())
@@ -46,11 +46,11 @@ func TestNameWords(t *testing.T) {
 			}
 		}
 	}
-	n := makeName(5, 7)
+	n := makeParticipantID(5, 7)
 	require.True(t, n.Covers(n))
-	require.True(t, n.Covers(makeName(5, 6)))
-	require.False(t, n.Covers(makeName(5, 8)))
-	require.False(t, n.Covers(makeName(6, 6)))
+	require.True(t, n.Covers(makeParticipantID(5, 6)))
+	require.False(t, n.Covers(makeParticipantID(5, 8)))
+	require.False(t, n.Covers(makeParticipantID(6, 6)))
 	require.False(t, n.Covers(0))
 	require.False(t, slotWord(6).present() || slotWord(7).taken())
 }
@@ -60,9 +60,9 @@ func TestNamesOfNobody(t *testing.T) {
 	a := newMemfdArena(t, 4)
 	require.True(t, a.Current(a.Self()))
 	require.False(t, a.Dead(a.Self()))
-	for _, n := range []Name{
-		0, makeName(0, 1), makeName(1, 0), makeName(1, 2), makeName(2, 0), makeName(2, 1),
-		makeName(5, 1), makeName(MaxSlots, 1), makeName(1, maxGeneration), NameMask, 1<<32 - 1,
+	for _, n := range []ParticipantID{
+		0, makeParticipantID(0, 1), makeParticipantID(1, 0), makeParticipantID(1, 2), makeParticipantID(2, 0), makeParticipantID(2, 1),
+		makeParticipantID(5, 1), makeParticipantID(MaxSlots, 1), makeParticipantID(1, maxGeneration), ParticipantIDMask, 1<<32 - 1,
 	} {
 		require.False(t, a.Current(n), "%v", n)
 		require.True(t, a.Dead(n), "%v", n)
@@ -70,7 +70,7 @@ func TestNamesOfNobody(t *testing.T) {
 	}
 	_, _, ok := a.AliveWord(a.Self())
 	require.False(t, ok, "nobody waits for its own death")
-	_, _, ok = a.AliveWord(makeName(9, 1))
+	_, _, ok = a.AliveWord(makeParticipantID(9, 1))
 	require.False(t, ok)
 }
 
@@ -97,7 +97,7 @@ func TestAnnounceRecords(t *testing.T) {
 	}
 	_, ok := a.Announce(64, 72, 0, announceCount)
 	require.False(t, ok)
-	owed := a.owed(makeName(2, 1))
+	owed := a.owed(makeParticipantID(2, 1))
 	require.Len(t, owed, announceCount)
 	require.Equal(t, OwedOne, owed[64*5])
 	require.Equal(t, OwedAll, a.owed(a.self)[64*5], "recorded by the dead")
@@ -110,7 +110,7 @@ func TestAnnounceRecords(t *testing.T) {
 	for _, k := range got {
 		a.Retract(k)
 	}
-	require.Empty(t, a.owed(makeName(2, 1)))
+	require.Empty(t, a.owed(makeParticipantID(2, 1)))
 	require.Zero(t, a.announceMap.Load())
 }
 
@@ -132,65 +132,65 @@ func next(t *testing.T, c <-chan Participant) Participant {
 	}
 }
 
-// An obituary that is counted and not written, since its writer has been stopped
+// A death record that is counted and not written, since its writer has been stopped
 // or has died, does not hold up others, and is told when it is written.
-func TestObituaryBeingWritten(t *testing.T) {
+func TestDeathRecordBeingWritten(t *testing.T) {
 	a := newMemfdArena(t, 4)
 	told := deathsOf(a)
-	hole := a.u64(hdrObitsTotal).Add(1) - 1
-	a.writeObituary(2, makeName(2, 1), false)
+	hole := a.u64(hdrDeathRecordsTotal).Add(1) - 1
+	a.writeDeathRecord(2, makeParticipantID(2, 1), false)
 	a.ringTold()
-	require.Equal(t, makeName(2, 1), next(t, told).Name())
+	require.Equal(t, makeParticipantID(2, 1), next(t, told).Name())
 
-	o := a.obituary(obitsOfDead, hole)
-	a.u32(o + obitName).Store(uint32(makeName(3, 9)))
-	a.putLabel(o+obitLabel, "late")
-	a.u64(o + obitSeq).Store(hole + 1)
+	o := a.deathRecord(deathRecordsOfDead, hole)
+	a.u32(o + deathRecordID).Store(uint32(makeParticipantID(3, 9)))
+	a.putLabel(o+deathRecordLabel, "late")
+	a.u64(o + deathRecordSeq).Store(hole + 1)
 	a.ringTold()
 	p := next(t, told)
-	require.Equal(t, makeName(3, 9), p.Name())
+	require.Equal(t, makeParticipantID(3, 9), p.Name())
 	require.Equal(t, "late", p.Label)
 
 	// Another writes the same, who did not know; one who leaves is no death.
-	a.writeObituary(3, makeName(3, 9), false)
-	a.writeObituary(4, makeName(4, 1), true)
-	a.writeObituary(4, makeName(4, 2), false)
+	a.writeDeathRecord(3, makeParticipantID(3, 9), false)
+	a.writeDeathRecord(4, makeParticipantID(4, 1), true)
+	a.writeDeathRecord(4, makeParticipantID(4, 2), false)
 	a.ringTold()
-	require.Equal(t, makeName(4, 2), next(t, told).Name())
+	require.Equal(t, makeParticipantID(4, 2), next(t, told).Name())
 	require.Empty(t, told)
 }
 
-// More obituaries than the ring holds: the last ones are told, and known.
-func TestObituariesOverflow(t *testing.T) {
+// More death records than the ring holds: the last ones are told, and known.
+func TestDeathRecordsOverflow(t *testing.T) {
 	a := newMemfdArena(t, 4)
 	told := deathsOf(a)
 	a.deaths.mu.Lock() // the watcher is busy
-	const n = 3 * obitDeaths
+	const n = 3 * deathRecordDeaths
 	for i := range uint32(n) {
-		a.writeObituary(2, makeName(2, i+1), false)
+		a.writeDeathRecord(2, makeParticipantID(2, i+1), false)
 	}
 	a.deaths.mu.Unlock()
 	a.ringTold()
-	seen, missed := map[Name]bool{}, uint64(0)
-	for len(seen) < obitDeaths {
+	seen, missed := map[ParticipantID]bool{}, uint64(0)
+	for len(seen) < deathRecordDeaths {
 		p := next(t, told)
 		seen[p.Name()] = true
 		missed += p.Missed
 	}
-	require.EqualValues(t, n-obitDeaths, missed)
-	for i := range uint32(obitDeaths) {
-		require.True(t, seen[makeName(2, n-i)])
-		require.NotNil(t, a.Who(makeName(2, n-i)))
+	require.EqualValues(t, n-deathRecordDeaths, missed)
+	for i := range uint32(deathRecordDeaths) {
+		require.True(t, seen[makeParticipantID(2, n-i)])
+		require.NotNil(t, a.Who(makeParticipantID(2, n-i)))
 	}
-	require.Nil(t, a.Who(makeName(2, n-obitDeaths)))
+	require.Nil(t, a.Who(makeParticipantID(2, n-deathRecordDeaths)))
 	require.Empty(t, told)
 
 	// What a peer wrote into the counter makes nobody walk for ever.
 	for _, total := range []uint64{^uint64(0), 1 << 63, 0, 5} {
-		a.u64(hdrObitsTotal).Store(total)
+		a.u64(hdrDeathRecordsTotal).Store(total)
 		a.ringTold()
 		a.deaths.deliver(a)
-		a.Who(makeName(3, 1))
+		a.Who(makeParticipantID(3, 1))
 	}
 }
 
@@ -198,11 +198,11 @@ func TestObituariesOverflow(t *testing.T) {
 func TestToldDeathsAreBounded(t *testing.T) {
 	a := newMemfdArena(t, 4)
 	told := deathsOf(a)
-	const n = 3 * obitDeaths
-	seen := map[Name]bool{}
+	const n = 3 * deathRecordDeaths
+	seen := map[ParticipantID]bool{}
 	for i := range uint32(n) {
-		for range 2 { // two undertakers
-			a.writeObituary(2+int(i%3), makeName(2+int(i%3), i/3+1), false)
+		for range 2 { // two reapers
+			a.writeDeathRecord(2+int(i%3), makeParticipantID(2+int(i%3), i/3+1), false)
 			a.deaths.deliver(a)
 		}
 		p := next(t, told)

@@ -14,7 +14,7 @@ import (
 
 // The thread that notices deaths comes before others while its arena is open; those of
 // the application keep their slices.
-func TestSentinelIsPrompt(t *testing.T) {
+func TestDeathWatcherIsPrompt(t *testing.T) {
 	slice := func(tid int) uint64 {
 		attr, err := unix.SchedGetAttr(tid, 0)
 		require.NoError(t, err)
@@ -29,11 +29,11 @@ func TestSentinelIsPrompt(t *testing.T) {
 	ta := newTestArena(t, 4)
 	a, err := Create(ta.name, &ta.opts)
 	require.NoError(t, err)
-	sentinel := int(a.u32(a.slot(a.mySlot) + slotTID).Load())
-	require.Less(t, slice(sentinel), usual)
+	deathWatcher := int(a.u32(a.slot(a.mySlot) + slotTID).Load())
+	require.Less(t, slice(deathWatcher), usual)
 	require.Equal(t, usual, slice(0))
 	require.NoError(t, a.Close())
-	if _, err := os.Stat(fmt.Sprintf("/proc/self/task/%d", sentinel)); err == nil {
-		require.Equal(t, usual, slice(sentinel))
+	if _, err := os.Stat(fmt.Sprintf("/proc/self/task/%d", deathWatcher)); err == nil {
+		require.Equal(t, usual, slice(deathWatcher))
 	}
 }

@@ -101,7 +101,7 @@ func TestRandomKills(t *testing.T) {
 		w.WaitSignal(t, unix.SIGKILL)
 	}
 	s.alone(t, 1)
-	told := map[Name]bool{}
+	told := map[ParticipantID]bool{}
 	for _, d := range s.deaths(t, 0) {
 		require.False(t, told[d.Name()], "%v died twice", d.Name())
 		told[d.Name()] = true

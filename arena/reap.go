@@ -6,62 +6,62 @@ import (
 )
 
 var (
-	_ = crashpoint.Register("arena.bury.repaired")
-	_ = crashpoint.Register("arena.bury.woken")
-	_ = crashpoint.Register("arena.bury.handed_over")
+	_ = crashpoint.Register("arena.reap.repaired")
+	_ = crashpoint.Register("arena.reap.woken")
+	_ = crashpoint.Register("arena.reap.handed_over")
 	_ = crashpoint.Register("arena.finish.taken")
 	_ = crashpoint.Register("arena.finish.reclaimed")
-	_ = crashpoint.Register("arena.finish.obituary")
+	_ = crashpoint.Register("arena.finish.recorded")
 	_ = crashpoint.Register("arena.finish.freed")
 )
 
-// bury does all that a death asks for: the mark, the repair of what the dead
+// reap does all that a death asks for: the mark, the repair of what the dead
 // one held, the wakes that it may have owed, and the return of its memory and
 // its slot. Every step may be done by several processes at once and by one
 // after another that died over it.
-func (a *Arena) bury(i int, w slotWord) {
+func (a *Arena) reap(i int, w slotWord) {
 	if w.present() && !a.mark(i, w) {
 		return // somebody else did, or it cannot be done yet
 	}
-	a.buryMarked(i, w.with(phaseDead))
+	a.reapMarked(i, w.with(phaseDead))
 }
 
-// burial is how far this process has come with a death. Every process that
-// buries does all of it, and does it once.
-type burial struct {
-	of      slotWord
-	words   bool  // what needs no more than the death is repaired, and wakes are done
-	data    bool  // so is what needs the dead one to be gone
-	written int64 // when the obituary was, CLOCK_MONOTONIC ns; 0 before
-	settled bool  // its memory went back
+// reapProgress is how far this process has come with a death. Every process that
+// reaps does all of it, and does it once.
+type reapProgress struct {
+	of        slotWord
+	words     bool  // what needs no more than the death is repaired, and wakes are done
+	data      bool  // so is what needs the dead one to be gone
+	written   int64 // when the death record was, CLOCK_MONOTONIC ns; 0 before
+	reclaimed bool  // its memory went back
 }
 
-// settleAfter is how long the memory of the dead waits: those that the death
+// reclaimAfter is how long the memory of the dead waits: those that the death
 // has woken want the CPU first.
-const settleAfter = 1e6 // ns
+const reclaimAfter = 1e6 // ns
 
-func (a *Arena) buryMarked(i int, w slotWord) {
-	a.reaping.Lock()
-	defer a.reaping.Unlock()
+func (a *Arena) reapMarked(i int, w slotWord) {
+	a.reapMu.Lock()
+	defer a.reapMu.Unlock()
 	if a.closing.Load() || a.slotState(i) != w {
 		return // finished by somebody else
 	}
 	a.endings.begin(i, w)
-	b := a.burials[i]
+	b := a.reaps[i]
 	if b == nil || b.of != w {
-		b = &burial{of: w}
-		a.burials[i] = b
+		b = &reapProgress{of: w}
+		a.reaps[i] = b
 	}
-	dead := nameIn(i, w)
+	dead := participantIn(i, w)
 	gone := a.Gone(dead)
 	had := b.data
 	if !b.words {
 		// Others sleep on these words too, and the kernel woke one of each.
 		a.wakeAlive(i)
 		concerned := a.repairAll(dead, a.owesAnybody(dead))
-		crashpoint.Hit("arena.bury.repaired")
+		crashpoint.Hit("arena.reap.repaired")
 		a.wakeAll(dead, concerned)
-		crashpoint.Hit("arena.bury.woken")
+		crashpoint.Hit("arena.reap.woken")
 		b.words, b.data = true, gone
 	}
 	if !b.data && gone {
@@ -70,7 +70,7 @@ func (a *Arena) buryMarked(i int, w slotWord) {
 		b.data = true
 	}
 	if b.data && !had {
-		crashpoint.Hit("arena.bury.handed_over")
+		crashpoint.Hit("arena.reap.handed_over")
 	}
 	a.finish(i, b)
 }
@@ -78,7 +78,7 @@ func (a *Arena) buryMarked(i int, w slotWord) {
 // wakeAlive wakes everybody who sleeps on the alive words of slot i.
 func (a *Arena) wakeAlive(i int) {
 	for k := range aliveWords {
-		shmsync.Wake(raw(a.u32(a.aliveWord(i, k))), allSleepers)
+		shmsync.Wake(wordPtr(a.u32(a.aliveWord(i, k))), allSleepers)
 	}
 }
 
@@ -94,14 +94,14 @@ type concern struct {
 
 // owesAnybody reports whether dead, which is not this process, may owe a wake to any
 // participant, and hold any object: it died while it told others, or while it reaped.
-func (a *Arena) owesAnybody(dead Name) bool {
+func (a *Arena) owesAnybody(dead ParticipantID) bool {
 	s := a.slot(dead.Slot())
 	return a.u32(s+slotTelling).Load() != 0 || a.u64(s+slotWalking).Load() != 0
 }
 
 // repairAll takes back what dead holds of any object, and finds out whom that concerns. all
 // says that it may be any object: else dead has touched those that it holds.
-func (a *Arena) repairAll(dead Name, all bool) *concern {
+func (a *Arena) repairAll(dead ParticipantID, all bool) *concern {
 	c := &concern{all: all}
 	a.visitFor(dead, c, func(o Object) {
 		a.addOpeners(c, o, dead)
@@ -113,7 +113,7 @@ func (a *Arena) repairAll(dead Name, all bool) *concern {
 }
 
 // visitFor visits the objects in which dead may have left something.
-func (a *Arena) visitFor(dead Name, c *concern, f func(Object)) {
+func (a *Arena) visitFor(dead ParticipantID, c *concern, f func(Object)) {
 	if c.all {
 		a.visit(f)
 		return
@@ -122,7 +122,7 @@ func (a *Arena) visitFor(dead Name, c *concern, f func(Object)) {
 }
 
 // addOpeners adds the openers of o, if dead has it open.
-func (a *Arena) addOpeners(c *concern, o Object, dead Name) {
+func (a *Arena) addOpeners(c *concern, o Object, dead ParticipantID) {
 	h, err := a.headerAt(o.Offset)
 	if err != nil {
 		return
@@ -139,9 +139,9 @@ func (a *Arena) addOpeners(c *concern, o Object, dead Name) {
 
 // wakeAll wakes, once, everybody who may wait for a wake that a death has
 // swallowed: sleepers that are recorded in a slot, those about to sleep that
-// have announced themselves in an object, and through their hubs those that
+// have announced themselves in an object, and through their pollers those that
 // park in their own process.
-func (a *Arena) wakeAll(dead Name, c *concern) {
+func (a *Arena) wakeAll(dead ParticipantID, c *concern) {
 	if c.anything || c.all {
 		owed := a.owed(dead)
 		a.visitFor(dead, c, func(o Object) {
@@ -167,14 +167,14 @@ func (a *Arena) countDeath(c *concern) {
 	}
 }
 
-// finish writes the obituary, and gives back the dead one's memory and frees its
+// finish writes the death record, and gives back the dead one's memory and frees its
 // slot when it is gone and a moment has passed, which is what only one may do. The
-// undertaker's name in the slot may be replaced when it is not current. Nobody is
-// undertaker while it waits for the dead one to be gone: that may take long, and it
+// reaper's name in the slot may be replaced when it is not current. Nobody is
+// reaper while it waits for the dead one to be gone: that may take long, and it
 // may be stopped.
-func (a *Arena) finish(i int, b *burial) {
-	word := a.u32(a.slot(i) + slotUndertaker)
-	u := Name(word.Load())
+func (a *Arena) finish(i int, b *reapProgress) {
+	word := a.u32(a.slot(i) + slotReaper)
+	u := ParticipantID(word.Load())
 	if u != a.self && a.isCurrent(u) {
 		if !b.data {
 			a.leaveFor(i)
@@ -190,13 +190,13 @@ func (a *Arena) finish(i int, b *burial) {
 		word.CompareAndSwap(uint32(a.self), 0)
 		return
 	}
-	dead := nameIn(i, b.of)
+	dead := participantIn(i, b.of)
 	now := shmsync.Monotonic()
 	if b.written == 0 {
-		if !a.hasObituary(dead) {
-			a.writeObituary(i, dead, false)
+		if !a.hasDeathRecord(dead) {
+			a.writeDeathRecord(i, dead, false)
 		}
-		crashpoint.Hit("arena.finish.obituary")
+		crashpoint.Hit("arena.finish.recorded")
 		b.written = now
 		a.leaveFor(i)
 		a.ringTold()
@@ -208,13 +208,13 @@ func (a *Arena) finish(i int, b *burial) {
 		word.CompareAndSwap(uint32(a.self), 0)
 		return
 	}
-	if now-b.written < settleAfter {
+	if now-b.written < reclaimAfter {
 		a.leaveFor(i)
 		return
 	}
-	if !b.settled {
-		a.settle(dead)
-		b.settled = true
+	if !b.reclaimed {
+		a.reclaimMemory(dead)
+		b.reclaimed = true
 	}
 	crashpoint.Hit("arena.finish.reclaimed")
 	a.freeSlot(i, b.of)
@@ -223,23 +223,23 @@ func (a *Arena) finish(i int, b *burial) {
 	a.ringWatchersOf(i)
 }
 
-// settle gives back what memory dead had not handed to anybody, and what those
+// reclaimMemory gives back what memory dead had not handed to anybody, and what those
 // had in its slot before it whose successors died over doing that.
 //
-// Preconditions: this process is the undertaker of the slot, or has it.
-func (a *Arena) settle(dead Name) {
-	settled := a.u32(a.slot(dead.Slot()) + slotSettled)
-	if settled.Load() == dead.Generation() {
+// Preconditions: this process is the reaper of the slot, or has it.
+func (a *Arena) reclaimMemory(dead ParticipantID) {
+	reclaimed := a.u32(a.slot(dead.Slot()) + slotReclaimed)
+	if reclaimed.Load() == dead.Generation() {
 		a.clearOpenBits(dead) // it may have looked at objects after that, leaving
 		return
 	}
 	const most = 256 // generations that died one over the other; a peer's bytes may claim more
-	first := settled.Load() + 1
+	first := reclaimed.Load() + 1
 	if last := dead.Generation(); first > last || last-first >= most {
 		first = last - min(last, most) + 1
 	}
 	for g := first; g <= dead.Generation(); g++ {
-		n := makeName(dead.Slot(), g)
+		n := makeParticipantID(dead.Slot(), g)
 		a.freeNodesOf(n)
 		a.reclaimBlocks(n)
 		a.clearOpenBits(n)
@@ -248,19 +248,19 @@ func (a *Arena) settle(dead Name) {
 	left := dead == a.self && len(a.handles.deferred) > 0
 	a.handles.Unlock()
 	if !left { // else the slot's next one takes what somebody still looks at
-		settled.Store(dead.Generation())
+		reclaimed.Store(dead.Generation())
 	}
 }
 
-// freeSlot makes slot i, dead or leaving in state w, available again. Who was
-// in it stands in the obituaries.
+// freeSlot makes slot i, dead or leaving in state w, available again. Whoever was
+// in it stands in the death records.
 func (a *Arena) freeSlot(i int, w slotWord) {
 	s := a.slot(i)
 	a.u32(s + slotPID).Store(0)
 	a.u32(s + slotCaps).Store(0)
 	a.putLabel(s+slotLabel, "")
 	a.u64(s + slotDied).Store(0)
-	if a.u32(s+slotSettled).Load() == w.generation() {
+	if a.u32(s+slotReclaimed).Load() == w.generation() {
 		a.forgetTouched(i)
 	}
 	next := w.with(phaseFree)
@@ -270,26 +270,26 @@ func (a *Arena) freeSlot(i int, w slotWord) {
 	a.casSlot(i, w, next)
 }
 
-// leaveFor leaves a death, or the rest of a burial, for later. The sentinel goes on with it.
+// leaveFor leaves a death, or the rest of a reap, for later. The death watcher goes on with it.
 func (a *Arena) leaveFor(i int) {
 	a.leftover.add(i)
 	a.unfinished.Store(true)
 }
 
-// buryOn goes on with the burials that are unfinished.
-func (a *Arena) buryOn() {
+// continueReaps goes on with the reaps that are unfinished.
+func (a *Arena) continueReaps() {
 	a.unfinished.Store(false)
-	a.forgetBurials()
+	a.forgetReaps()
 	left := a.leftover.takeAll()
 	for i := 1; i <= a.geo.slots; i++ {
 		w := a.slotState(i)
 		if i != a.mySlot && (w.phase() == phaseDead || left.has(i) && a.surveyDead(i, w)) {
-			a.bury(i, w)
+			a.reap(i, w)
 		}
 	}
 }
 
-// surveyAhead asks for the byte locks of those whom this process is to watch, and buries those
+// surveyAhead asks for the byte locks of those whom this process is to watch, and reaps those
 // that have none, until there are as many as it watches that live, or none. Each participant
 // that lives has done so when it joined, and asks about everybody that it begins to watch; so
 // a file that was copied, or outlived the computer's crash, leaves nobody in the ring that
@@ -299,29 +299,29 @@ func (a *Arena) surveyAhead() {
 		again = false
 		for _, i := range a.watchTargets() {
 			if w := a.slotState(i); a.surveyDead(i, w) {
-				a.bury(i, w)
+				a.reap(i, w)
 				again = again || a.slotState(i) != w
 			}
 		}
 	}
 }
 
-// forgetBurials gives up those that others have finished, or that ended because a
-// joiner has taken the slot over: it waits for who is undertaker there.
-func (a *Arena) forgetBurials() {
-	a.reaping.Lock()
-	defer a.reaping.Unlock()
-	for i, b := range a.burials {
+// forgetReaps gives up those that others have finished, or that ended because a
+// joiner has taken the slot over: it waits for whoever is reaper there.
+func (a *Arena) forgetReaps() {
+	a.reapMu.Lock()
+	defer a.reapMu.Unlock()
+	for i, b := range a.reaps {
 		if a.slotState(i) != b.of {
-			a.u32(a.slot(i)+slotUndertaker).CompareAndSwap(uint32(a.self), 0)
-			delete(a.burials, i)
+			a.u32(a.slot(i)+slotReaper).CompareAndSwap(uint32(a.self), 0)
+			delete(a.reaps, i)
 		}
 	}
 }
 
-// goOn makes the sentinel finish what a burial outside it has left to do.
+// goOn makes the death watcher finish what a reap outside it has left to do.
 func (a *Arena) goOn() {
 	if a.unfinished.Load() {
-		a.ring(a.slot(a.mySlot) + slotWatchBell)
+		a.ring(a.slot(a.mySlot) + slotWatchDoorbell)
 	}
 }

@@ -4,25 +4,25 @@ import "fmt"
 
 // Offsets of a slot's fields; the table is in docs/abi.md.
 const (
-	slotState      = 0
-	slotUndertaker = 4
-	slotCaps       = 8
-	slotPID        = 12
-	slotTID        = 16
-	slotUID        = 20
-	slotStart      = 24
-	slotPIDNS      = 32
-	slotJoined     = 40
-	slotBootID     = 48
-	slotLabel      = 64
-	slotAlive      = 128
-	slotDoorbell   = 192
-	slotReady      = 200
-	slotDied       = 208
-	slotWatchBell  = 216
-	slotSettled    = 220
-	slotTelling    = 240
-	slotAnnounce   = 256
+	slotState         = 0
+	slotReaper        = 4
+	slotCaps          = 8
+	slotPID           = 12
+	slotTID           = 16
+	slotUID           = 20
+	slotStart         = 24
+	slotPIDNS         = 32
+	slotJoined        = 40
+	slotBootID        = 48
+	slotLabel         = 64
+	slotAlive         = 128
+	slotDoorbell      = 192
+	slotReady         = 200
+	slotDied          = 208
+	slotWatchDoorbell = 216
+	slotReclaimed     = 220
+	slotTelling       = 240
+	slotAnnounce      = 256
 
 	aliveStride    = 8
 	announceStride = 32
@@ -45,17 +45,17 @@ const (
 //
 //	phase    meaning                              becomes
 //	free     nobody's                             joining with generation+1, by a joiner that holds the byte lock
-//	joining  being filled in                      live by the joiner, or free if that fails; dead by who
+//	joining  being filled in                      live by the joiner, or free if that fails; dead by whoever
 //	                                              finds the byte unlocked
-//	live     a participant                        leaving by itself; dead by who saw its death
-//	leaving  closing                              free by itself; dead by who saw its death
-//	dead     fence passed, traces being removed   free by the undertaker when it is gone; retired at the last generation;
+//	live     a participant                        leaving by itself; dead by whoever saw its death
+//	leaving  closing                              free by itself; dead by whoever saw its death
+//	dead     fence passed, traces being removed   free by the reaper when it is gone; retired at the last generation;
 //	                                              joining with generation+1, by a joiner that finds no free one
 //	retired  its generations are used up          stays
 //
 // Every transition is one CAS of the whole word, so it is bound to the generation.
 //
-//	writers: joiner, owner, whoever buries (any process)
+//	writers: joiner, owner, whoever reaps (any process)
 //	readers: everybody that meets a name
 //	order:   acq_rel on transitions, acquire on loads
 //	futex:   none
@@ -102,7 +102,7 @@ func (w slotWord) with(p phase) slotWord       { return makeSlotWord(p, w.genera
 func (w slotWord) is(p phase, gen uint32) bool { return w == makeSlotWord(p, gen) }
 func (w slotWord) String() string              { return fmt.Sprintf("%s.%d", w.phase(), w.generation()) }
 
-// present reports whether the slot is somebody's who has not been buried.
+// present reports whether the slot is somebody's who has not been reaped.
 func (w slotWord) present() bool {
 	p := w.phase()
 	return p == phaseJoining || p == phaseLive || p == phaseLeaving
@@ -133,22 +133,22 @@ func (c *core) casSlot(i int, from, to slotWord) bool {
 //	writers: the owner once, while joining; the kernel
 //	readers: watchers, whoever meets the participant's name
 //	order:   acquire
-//	futex:   WAIT by watchers (words 0..2) and by lock waiters (word 3), WAKE 1 by the kernel, WAKE all by who buries
+//	futex:   WAIT by watchers (words 0..2) and by lock waiters (word 3), WAKE 1 by the kernel, WAKE all by whoever reaps
 //	crash:   set by the kernel with FUTEX_OWNER_DIED; sticky until the slot is taken again
 func (c *core) aliveWord(i, word int) Offset {
 	return c.slot(i) + slotAlive + Offset(word*aliveStride)
 }
 
-// nameIn is the name of who is in slot i in that state.
-func nameIn(i int, w slotWord) Name { return makeName(i, w.generation()) }
+// participantIn is the name of whoever is in slot i in that state.
+func participantIn(i int, w slotWord) ParticipantID { return makeParticipantID(i, w.generation()) }
 
-// isCurrent reports whether n is a participant that has not been buried.
-func (c *core) isCurrent(n Name) bool {
+// isCurrent reports whether n is a participant that has not been reaped.
+func (c *core) isCurrent(n ParticipantID) bool {
 	i := n.Slot()
 	if i < 1 || i > c.geo.slots {
 		return false
 	}
-	// sync(arena.burial): acquire
+	// sync(arena.reap): acquire
 	w := c.slotState(i)
 	return w.generation() == n.Generation() && w.present()
 }

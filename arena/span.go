@@ -103,7 +103,7 @@ func (c *core) claimRun(head, n uint64) bool {
 // freeRun makes n chunks free that we have claimed.
 func (c *core) freeRun(head, n uint64) {
 	for k := range n {
-		if w := c.loadChunk(head + k); w.kind() == chunkClaimed && w.name() == c.self {
+		if w := c.loadChunk(head + k); w.kind() == chunkClaimed && w.participant() == c.self {
 			c.swapChunk(head+k, w, w.freed())
 		}
 	}

@@ -10,7 +10,7 @@ package arena
 //	order:   seq_cst: up before a wait is decided, and down after its node is on
 //	         the stack
 //	futex:   none
-//	crash:   that of the dead does not count; set to 0 by who joins
+//	crash:   that of the dead does not count; set to 0 by whoever joins
 //
 // A node that was decided about may be put on its owner's stack at any time after
 // that, and must not be on two. So a node that is not on a stack can be used again
@@ -36,7 +36,7 @@ func (c *core) EndTell() {
 func (c *core) AllTold() bool {
 	for i := 1; i <= c.geo.slots; i++ {
 		// sync(arena.telling): acquire
-		if c.u32(c.slot(i)+slotTelling).Load() != 0 && c.current(nameIn(i, c.slotState(i))) {
+		if c.u32(c.slot(i)+slotTelling).Load() != 0 && c.current(participantIn(i, c.slotState(i))) {
 			return false
 		}
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/shmsync/shmsync/internal/model"
 )
 
-// The words of the model of a hub node whose owner dies while somebody makes it ready.
+// The words of the model of a poller node whose owner dies while somebody makes it ready.
 const (
 	tNode   = iota // its state
 	tStack         // whether it is on the stack of its owner's slot
@@ -41,7 +41,7 @@ const (
 const (
 	tellTeller = iota
 	tellOwner
-	tellUndertaker
+	tellReaper
 	tellJoiner
 )
 
@@ -74,7 +74,7 @@ func (m tellingModel) explore() model.Result {
 		Threads: []model.ThreadSpec{
 			{Name: "teller", Process: tellTeller, Mortal: true, Run: m.tell},
 			{Name: "owner", Process: tellOwner, Mortal: true, Run: m.own},
-			{Name: "undertaker", Process: tellUndertaker, Run: m.bury},
+			{Name: "reaper", Process: tellReaper, Run: m.reap},
 			{Name: "next", Process: tellJoiner, Run: m.join},
 		},
 	}
@@ -140,7 +140,7 @@ func (m tellingModel) tell(x *model.Exec) {
 	}
 }
 
-// own is the hub of the node's owner.
+// own is the poller of the node's owner.
 func (m tellingModel) own(x *model.Exec) {
 	switch x.PC() {
 	case model.Idle:
@@ -161,8 +161,8 @@ func (m tellingModel) told(x *model.Exec, slot int, alive uint8, count int) bool
 	return m.asksNobody || x.Load(slot) != alive || x.Load(count) == 0
 }
 
-// bury is freeNodesOf and takeStrays, and the mark of the teller.
-func (m tellingModel) bury(x *model.Exec) {
+// reap is freeNodesOf and takeOrphans, and the mark of the teller.
+func (m tellingModel) reap(x *model.Exec) {
 	pc := x.PC()
 	if pc != model.Idle {
 		x.Goto(pc + 1)
@@ -180,7 +180,7 @@ func (m tellingModel) bury(x *model.Exec) {
 			x.Update(tSlot, up)
 			x.Goto(1)
 		case x.Load(tSlot) >= tellFree && x.Load(tNode) == uint8(NodeReady):
-			x.Say("finds a stray as somebody else dies")
+			x.Say("finds an orphaned node as somebody else dies")
 			x.Goto(6)
 		default:
 			x.Disable()
@@ -206,11 +206,11 @@ func (m tellingModel) bury(x *model.Exec) {
 		x.CAS(tSlot, tellMarked, tellFree)
 		x.Idle()
 	default:
-		m.takeStray(x, pc)
+		m.takeOrphan(x, pc)
 	}
 }
 
-func (m tellingModel) takeStray(x *model.Exec, pc uint8) {
+func (m tellingModel) takeOrphan(x *model.Exec, pc uint8) {
 	unless := func(ok bool) {
 		if !ok {
 			x.Idle() // and leaves it
@@ -230,7 +230,7 @@ func (m tellingModel) takeStray(x *model.Exec, pc uint8) {
 			*x.R(rStack) = x.Load(tStack)
 		}
 	case 11:
-		x.Say("gives the stray back")
+		x.Say("gives the orphaned node back")
 		if *x.R(rStack) == 0 {
 			x.CAS(tNode, uint8(NodeReady), uint8(NodeFree))
 		}
@@ -238,7 +238,7 @@ func (m tellingModel) takeStray(x *model.Exec, pc uint8) {
 	}
 }
 
-// join takes the owner's slot, and is its hub then: fillSlot and TakeReady.
+// join takes the owner's slot, and is its poller then: fillSlot and TakeReady.
 func (m tellingModel) join(x *model.Exec) {
 	switch x.PC() {
 	case model.Idle:

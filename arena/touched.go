@@ -5,7 +5,7 @@ import "math/bits"
 // slotTouched is the field of a slot that says in which chunks of the heap its participant
 // may have left something that its death, or its leave, has to take back: a claim of the
 // chunk or of a block in it, a block that it takes apart, an object that it has opened, and
-// with the object whatever it holds there. Who recovers from a death looks at no other chunk,
+// with the object whatever it holds there. Whoever recovers from a death looks at no other chunk,
 // so a death costs what the dead participant touched, and not what the arena has.
 //
 //	bit k  the participant has touched one of the chunks k, k+touchedBits, k+2*touchedBits, ...

@@ -121,7 +121,7 @@ func lateStores(t *testing.T, dir string, r busyReader, kills int) (late int) {
 	for range kills {
 		clear(data)
 		v := proctest.Start(t, "arena/busy reader", proctest.Params(r))
-		var n Name
+		var n ParticipantID
 		v.Recv(t, &n)
 		pollFor(t, a, func() bool { return data[0] == busyPattern && data[r.Size-1] == busyPattern }) // it reads for the second time
 		v.Signal(t, unix.SIGKILL)

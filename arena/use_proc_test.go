@@ -14,12 +14,12 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// testLock is a lock without waiting, for tests that want to see what a burial
+// testLock is a lock without waiting, for tests that want to see what a reap
 // does to an object: the owner's word, how often it was repaired, and how often
 // its waiters were woken.
 type testLock struct {
 	arena *Arena
-	owner *atomic.Uint32 // a Name, or 0
+	owner *atomic.Uint32 // a ParticipantID, or 0
 	taken *atomic.Uint32 // holds taken back from the dead
 	woken *atomic.Uint32
 }
@@ -29,9 +29,9 @@ var testLockKind = KindOf("TLOK")
 func init() {
 	RegisterKind(KindOps{
 		Kind: testLockKind,
-		Repair: func(a *Arena, o Object, dead Name) {
+		Repair: func(a *Arena, o Object, dead ParticipantID) {
 			l := testLockOf(a, o)
-			if n := Name(l.owner.Load()); dead.Covers(n) && l.owner.CompareAndSwap(uint32(n), 0) {
+			if n := ParticipantID(l.owner.Load()); dead.Covers(n) && l.owner.CompareAndSwap(uint32(n), 0) {
 				l.taken.Add(1)
 			}
 		},
@@ -69,14 +69,14 @@ func useArena(a *Arena, name string) error {
 		if err != nil {
 			return err
 		}
-		node, err := a.HubNode(o, a.u64(o.Body), anyNode)
+		node, err := a.PollerNode(o, a.u64(o.Body), anyNode)
 		if err != nil {
 			return err
 		}
-		a.ReleaseHubNode(node)
+		a.ReleasePollerNode(node)
 		a.CloseObject(o)
 	}
-	// Our own sentinel may have it open, in a burial.
+	// Our own death watcher may have it open, in a reap.
 	err := a.Delete(name)
 	for try := 0; try < 1000 && errors.Is(err, syscall.EBUSY); try++ {
 		runtime.Gosched()
@@ -124,14 +124,14 @@ func clean(a *Arena) error {
 			}
 		}
 	}
-	var raw []Offset
+	var wordPtr []Offset
 	a.eachBlock(func(off Offset, _ uint64, w blockWord) bool {
 		if w.kind() == blockRaw {
-			raw = append(raw, off)
+			wordPtr = append(wordPtr, off)
 		}
 		return true
 	})
-	for _, off := range raw {
+	for _, off := range wordPtr {
 		a.Free(off)
 	}
 	return a.Check()

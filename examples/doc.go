@@ -19,6 +19,6 @@
 //	go -C examples/beyond run .
 //
 // Each takes -kills, how often somebody is killed, and -seed, which decides who
-// and when. The package internal/crew stands in for what looks after your
+// and when. The package internal/workergroup stands in for what looks after your
 // processes; copy the rest.
 package examples

@@ -293,7 +293,7 @@ typedef struct shmsync_event {
 
 typedef struct shmsync_event_options {
     int auto_reset;  /* each set lets one wait go */
-    int two_way;     /* one can wait for the reset, too; not with auto_reset */
+    int bidirectional;     /* one can wait for the reset, too; not with auto_reset */
     int set;         /* a new one is set */
     int64_t spin_ns; /* as of a mutex */
 } shmsync_event_options;
@@ -312,7 +312,7 @@ int shmsync_event_is_set(const shmsync_event *e);
 int shmsync_event_wait(shmsync_event *e);
 int shmsync_event_trywait(shmsync_event *e);
 int shmsync_event_timedwait(shmsync_event *e, const struct timespec *abs_monotonic);
-/* Waits until it is not set. EINVAL: it is not two_way. */
+/* Waits until it is not set. EINVAL: it is not bidirectional. */
 int shmsync_event_wait_reset(shmsync_event *e);
 int shmsync_event_timedwait_reset(shmsync_event *e, const struct timespec *abs_monotonic);
 
@@ -333,7 +333,7 @@ typedef struct shmsync_lease {
     struct shmi_queue *impl;
     uint64_t seq, state;
     uint32_t at;
-    uint32_t redelivered; /* how often the item was leased before, and not acknowledged */
+    uint32_t attempts; /* how often the item was leased before, and not acknowledged */
 } shmsync_lease;
 
 /*
@@ -384,7 +384,7 @@ uint32_t shmsync_queue_cap(const shmsync_queue *q);
 /* ---- WaitGroup and Latch: a counter of what is still to be done ---- */
 
 typedef struct shmsync_waitgroup {
-    struct shmi_tally *impl;
+    struct shmi_counter *impl;
 } shmsync_waitgroup;
 
 typedef struct shmsync_waitgroup_options {
@@ -411,7 +411,7 @@ int shmsync_waitgroup_reset(shmsync_waitgroup *g);
 int64_t shmsync_waitgroup_count(const shmsync_waitgroup *g);
 
 typedef struct shmsync_latch {
-    struct shmi_tally *impl;
+    struct shmi_counter *impl;
 } shmsync_latch;
 
 typedef struct shmsync_latch_options {
@@ -492,8 +492,8 @@ int shmsync_barrier_timedarrive_and_wait(shmsync_barrier *b, const struct timesp
 int shmsync_barrier_arrive_and_drop(shmsync_barrier *b);
 /* This process is n more of the parties; or none of them any more, and others arrive in its
  * stead. The death of a process that neither joined nor arrived leaves the others waiting. */
-int shmsync_barrier_join(shmsync_barrier *b, int64_t n);
-int shmsync_barrier_leave(shmsync_barrier *b);
+int shmsync_barrier_register(shmsync_barrier *b, int64_t n);
+int shmsync_barrier_deregister(shmsync_barrier *b);
 /* How many of the parties died since the barrier was created or reset. */
 int64_t shmsync_barrier_lost(const shmsync_barrier *b);
 /* Begins another phase of a broken barrier, for that many parties. For 0 it computes them:
@@ -584,7 +584,7 @@ int shmsync_cond_signal(shmsync_cond *c);
 int shmsync_cond_broadcast(shmsync_cond *c);
 
 #if SHMSYNC_LAYOUT_VERSION >= 3
-/* ---- Semaphore: permits that belong to who acquired them ---- */
+/* ---- Semaphore: permits that belong to whoever acquired them ---- */
 
 typedef struct shmsync_semaphore {
     struct shmi_semaphore *impl;
@@ -711,23 +711,23 @@ int shmsync_rwspinlock_tryupgrade(shmsync_rwspinlock *l);
 int shmsync_rwspinlock_timedupgrade(shmsync_rwspinlock *l, const struct timespec *abs_monotonic);
 /* From writing to reading, from upgrade to reading, from writing to upgrade. */
 int shmsync_rwspinlock_downgrade(shmsync_rwspinlock *l);
-int shmsync_rwspinlock_downgrade_upgrade(shmsync_rwspinlock *l);
-int shmsync_rwspinlock_downgrade_to_upgrade(shmsync_rwspinlock *l);
+int shmsync_rwspinlock_downgrade_to_read(shmsync_rwspinlock *l);
+int shmsync_rwspinlock_downgrade_to_upgradable(shmsync_rwspinlock *l);
 int shmsync_rwspinlock_recover(shmsync_rwspinlock *l, int (*repair)(void *), void *arg);
 int shmsync_rwspinlock_state(shmsync_rwspinlock *l);
 
 /* ---- Waiting for one of several, or for all ---- */
 
-enum { SHMSYNC_AWAIT_SEQUENCER = 1, SHMSYNC_AWAIT_EVENT, SHMSYNC_AWAIT_FUTURE, SHMSYNC_AWAIT_EVENT_RESET }; /* the last: that a two_way event is not set */
+enum { SHMSYNC_AWAIT_SEQUENCER = 1, SHMSYNC_AWAIT_EVENT, SHMSYNC_AWAIT_FUTURE, SHMSYNC_AWAIT_EVENT_RESET }; /* the last: that a bidirectional event is not set */
 #define SHMSYNC_AWAIT_MOST 120
 
-typedef struct shmsync_awaiter {
+typedef struct shmsync_awaitable {
     int kind;
     const shmsync_sequencer *sequencer; /* one of the three, as kind says */
     const shmsync_event *event;
     const shmsync_future *future;
     uint64_t token; /* of a sequencer */
-} shmsync_awaiter;
+} shmsync_awaitable;
 
 /*
  * Waits until one of them has come, and sets index to its number, the lowest if it finds
@@ -737,14 +737,14 @@ typedef struct shmsync_awaiter {
  * the waiting itself come with index SIZE_MAX. EINVAL: none, or more than
  * SHMSYNC_AWAIT_MOST.
  */
-int shmsync_wait_any(const shmsync_awaiter *list, size_t n, const struct timespec *abs_monotonic, size_t *index);
+int shmsync_wait_any(const shmsync_awaitable *list, size_t n, const struct timespec *abs_monotonic, size_t *index);
 /*
  * Waits until each of them has come, at whatever time, in one sleep; 0 if there is none. The
  * result is that of the first in the list whose own wait ends with an error: it waits for the
  * others all the same. ETIMEDOUT and the errors of the waiting itself: what was taken by then
  * stays taken, which are the tokens of events with auto_reset.
  */
-int shmsync_wait_all(const shmsync_awaiter *list, size_t n, const struct timespec *abs_monotonic);
+int shmsync_wait_all(const shmsync_awaitable *list, size_t n, const struct timespec *abs_monotonic);
 
 /* ---- MultiLock: a lock for each of 2^64 keys, taken in the order of arrival ---- */
 
@@ -754,7 +754,7 @@ typedef struct shmsync_multilock {
 
 typedef struct shmsync_multilock_options {
     int policy;       /* SHMSYNC_POLICY_..., of a new one; another than an existing one has: EINVAL */
-    uint32_t buckets; /* parts with latches of their own, a power of two at least, at most 65536; 0: 64, or whatever an existing one has; another: EINVAL */
+    uint32_t buckets; /* parts with queue locks of their own, a power of two at least, at most 65536; 0: 64, or whatever an existing one has; another: EINVAL */
     int64_t spin_ns;  /* as of a mutex */
 } shmsync_multilock_options;
 
@@ -799,7 +799,7 @@ int shmsync_multilock_state(shmsync_multilock *m, uint64_t key);
  *                                               shmsync_gate_finish(&gate, NULL);
  *                                           }
  *
- * A queue has a gate that is idle, scheduled, or executed by one worker. Who dies executing
+ * A queue has a gate that is idle, scheduled, or executed by one worker. Whoever dies executing
  * leaves its queues scheduled again. Push by an atomic store (release is enough: a schedule
  * is a full fence), or under a lock. */
 
@@ -829,7 +829,7 @@ typedef struct shmsync_gate_info {
 } shmsync_gate_info;
 
 /* A signal is a bit for each of 64 queues, set while the gate waits for an executor. Gates and
- * next see to the bits; this is for who chooses among queues in a way of its own. */
+ * next see to the bits; this is for whoever chooses among queues in a way of its own. */
 typedef struct shmsync_signal {
     struct shmi_signalwaker *impl;
     uint32_t index;
@@ -869,7 +869,7 @@ int shmsync_signalwaker_timedacquire(shmsync_signalwaker *w, const struct timesp
 /* Issues n permits, and wakes as many who wait. EINVAL: n is negative. */
 int shmsync_signalwaker_release(shmsync_signalwaker *w, int64_t n);
 uint64_t shmsync_signalwaker_permits(const shmsync_signalwaker *w);
-/* Counts of living processes; no wake goes by them. They go with who registered. A sleeper is
+/* Counts of living processes; no wake goes by them. They go with whoever registered. A sleeper is
  * one that waits for a permit, or elsewhere. ENOSPC: too many; EPERM: none is registered. */
 int shmsync_signalwaker_sleepers(const shmsync_signalwaker *w);
 int shmsync_signalwaker_register_sleeper(shmsync_signalwaker *w);
@@ -880,7 +880,7 @@ int shmsync_signalwaker_unregister_worker(shmsync_signalwaker *w);
 
 /* EINVAL: no such signal. */
 int shmsync_signalwaker_signal(const shmsync_signalwaker *w, int i, shmsync_signal *out);
-/* EINVAL: a bit is 0 to 63. What is told by pointers may be NULL. Who sees *was_empty marks the signal. */
+/* EINVAL: a bit is 0 to 63. What is told by pointers may be NULL. Whoever sees *was_empty marks the signal. */
 int shmsync_signal_set(const shmsync_signal *s, int bit, int *was_empty, int *was_set);
 int shmsync_signal_set_mask(const shmsync_signal *s, uint64_t mask, int *was_empty, uint64_t *set);
 /* Clears a bit: 0 for one of several callers, EBUSY where it was not set. */
@@ -1005,9 +1005,9 @@ enum {
     SHMI_announceCount = 32,
     SHMI_announceStride = 32,
     SHMI_labelBytes = 63,
-    SHMI_obitCount = 256,
-    SHMI_obitDeaths = 192,
-    SHMI_obitStride = 128,
+    SHMI_deathRecordCount = 256,
+    SHMI_deathRecordDeaths = 192,
+    SHMI_deathRecordStride = 128,
     SHMI_chunkSize = 65536,
     SHMI_blockMin = 64,
     SHMI_blockWords = 1024,
@@ -1034,9 +1034,9 @@ enum { /* header */
     SHMI_hdrSlots = 80,
     SHMI_hdrSlotStride = 84,
     SHMI_hdrSlotsOff = 88,
-    SHMI_hdrObitOff = 96,
-    SHMI_hdrObitCount = 104,
-    SHMI_hdrObitStride = 108,
+    SHMI_hdrDeathRecordOff = 96,
+    SHMI_hdrDeathRecordCount = 104,
+    SHMI_hdrDeathRecordStride = 108,
     SHMI_hdrDirOff = 112,
     SHMI_hdrDirCount = 120,
     SHMI_hdrChunksOff = 128,
@@ -1046,7 +1046,7 @@ enum { /* header */
     SHMI_hdrBlockWords = 156,
     SHMI_hdrChunkCount = 160,
     SHMI_hdrChecksum = 168,
-    SHMI_hdrObitsTotal = 256,
+    SHMI_hdrDeathRecordsTotal = 256,
     SHMI_hdrLeftTotal = 272,
     SHMI_hdrDeaths = 264,
     SHMI_hdrDirReach = 268,
@@ -1057,7 +1057,7 @@ enum { /* header */
 
 enum { /* slot */
     SHMI_slotState = 0,
-    SHMI_slotUndertaker = 4,
+    SHMI_slotReaper = 4,
     SHMI_slotCaps = 8,
     SHMI_slotPID = 12,
     SHMI_slotTID = 16,
@@ -1071,8 +1071,8 @@ enum { /* slot */
     SHMI_slotDoorbell = 192,
     SHMI_slotReady = 200,
     SHMI_slotDied = 208,
-    SHMI_slotWatchBell = 216,
-    SHMI_slotSettled = 220,
+    SHMI_slotWatchDoorbell = 216,
+    SHMI_slotReclaimed = 220,
     SHMI_slotOpening = 224,
     SHMI_slotWalking = 232,
     SHMI_slotAnnounce = 256
@@ -1091,14 +1091,14 @@ enum { /* phases of a slot */
 
 enum { SHMI_announceObject = 0, SHMI_announceWord = 8, SHMI_announceSince = 16, SHMI_announceWanted = 24 };
 
-enum { /* obituary */
-    SHMI_obitSeq = 0,
-    SHMI_obitName = 8,
-    SHMI_obitPID = 12,
-    SHMI_obitDied = 16,
-    SHMI_obitFlags = 24,
-    SHMI_obitLabel = 32,
-    SHMI_obitLeft = 1
+enum { /* death record */
+    SHMI_deathRecordSeq = 0,
+    SHMI_deathRecordID = 8,
+    SHMI_deathRecordPID = 12,
+    SHMI_deathRecordDied = 16,
+    SHMI_deathRecordFlags = 24,
+    SHMI_deathRecordLabel = 32,
+    SHMI_deathRecordLeft = 1
 };
 
 enum { /* kinds of chunk */
@@ -1154,7 +1154,7 @@ enum { /* states of a wait node */
 };
 
 typedef uint64_t shmi_off;
-typedef uint32_t shmi_name; /* slot in bits 0..10, generation in bits 11..28 */
+typedef uint32_t shmi_participant_id; /* slot in bits 0..10, generation in bits 11..28 */
 #define SHMI_NAME_MASK 0x1fffffffu
 
 typedef struct shmi_node {
@@ -1180,7 +1180,7 @@ typedef struct shmi_mutex_words {
     uint32_t spin;
     uint32_t lastCPU;
     uint32_t pays;
-    uint64_t hub;
+    uint64_t poller;
     uint64_t handed;
     uint64_t pad1_[2];
     uint64_t counts[8];  /* for people; see compatCounted */
@@ -1192,7 +1192,7 @@ typedef struct shmi_futex_words {
     uint32_t spin;
     uint32_t pays;
     uint32_t pad0_;
-    uint64_t hub;
+    uint64_t poller;
     uint64_t pad1_[12];
 } shmi_futex_words;
 
@@ -1217,14 +1217,14 @@ SHMI_AT(shmi_mutex_words, spin, 84);
 SHMI_AT(shmi_mutex_words, lastCPU, 88);
 SHMI_AT(shmi_mutex_words, counts, 128);
 SHMI_AT(shmi_mutex_words, pays, 92);
-SHMI_AT(shmi_mutex_words, hub, 96);
+SHMI_AT(shmi_mutex_words, poller, 96);
 SHMI_AT(shmi_mutex_words, handed, 104);
 SHMI_ASSERT(sizeof(shmi_mutex_words) == 192, "shmi_mutex_words");
 SHMI_AT(shmi_futex_words, state, 0);
 SHMI_AT(shmi_futex_words, lastCPU, 8);
 SHMI_AT(shmi_futex_words, spin, 12);
 SHMI_AT(shmi_futex_words, pays, 16);
-SHMI_AT(shmi_futex_words, hub, 24);
+SHMI_AT(shmi_futex_words, poller, 24);
 SHMI_ASSERT(sizeof(shmi_futex_words) == 128, "shmi_futex_words");
 
 /* A kind is four letters, the first in the lowest byte. */
@@ -1253,7 +1253,7 @@ SHMI_FN int shmi_cas64(uint64_t *p, uint64_t old, uint64_t to)
 {
     return __atomic_compare_exchange_n(p, &old, to, 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
 }
-/* What only who holds a latch writes: program order is all that a death needs of it,
+/* What only who holds a queue lock writes: program order is all that a death needs of it,
  * which a release store keeps. */
 SHMI_FN void shmi_put64(uint64_t *p, uint64_t v)
 {
@@ -1410,7 +1410,7 @@ SHMI_FN void shmi_nap(int64_t ns)
     syscall(SYS_nanosleep, &ts, NULL); /* unlike nanosleep it is no cancellation point */
 }
 
-/* ---- Memory for who holds a queue lock. It does not come from malloc, whose locks a thread
+/* ---- Memory for whoever holds a queue lock. It does not come from malloc, whose locks a thread
  * may hold that a signal handler has interrupted, and the handler may wait for the queue lock. ---- */
 
 /* Makes a region of had bytes, NULL for none, one of size bytes; NULL if there is no memory. */
@@ -1815,7 +1815,7 @@ SHMI_ASSERT(sizeof(shmi_list_words) == 16, "list_words");
 
 /* Monitor */
 typedef struct shmi_monitor_words {
-    shmi_mutex_words latch;
+    shmi_mutex_words queueLock;
     uint64_t arrivals;
     uint64_t redone;
     shmi_redo_entry redo[6];
@@ -1826,7 +1826,7 @@ typedef struct shmi_monitor_words {
     uint64_t accounted;
     uint8_t pad1_[56];
 } shmi_monitor_words;
-SHMI_ASSERT(offsetof(shmi_monitor_words, latch) == 0, "monitor_words.latch");
+SHMI_ASSERT(offsetof(shmi_monitor_words, queueLock) == 0, "monitor_words.queueLock");
 SHMI_ASSERT(offsetof(shmi_monitor_words, arrivals) == 192, "monitor_words.arrivals");
 SHMI_ASSERT(offsetof(shmi_monitor_words, redone) == 200, "monitor_words.redone");
 SHMI_ASSERT(offsetof(shmi_monitor_words, redo) == 208, "monitor_words.redo");
@@ -1858,12 +1858,12 @@ SHMI_ASSERT(sizeof(shmi_semaphore_words) == 512, "semaphore_words");
 typedef struct shmi_semaphore_share {
     uint64_t name;
     uint64_t permits;
-    uint64_t quick;
+    uint64_t fast;
     uint8_t pad0_[40];
 } shmi_semaphore_share;
 SHMI_ASSERT(offsetof(shmi_semaphore_share, name) == 0, "semaphore_share.name");
 SHMI_ASSERT(offsetof(shmi_semaphore_share, permits) == 8, "semaphore_share.permits");
-SHMI_ASSERT(offsetof(shmi_semaphore_share, quick) == 16, "semaphore_share.quick");
+SHMI_ASSERT(offsetof(shmi_semaphore_share, fast) == 16, "semaphore_share.fast");
 SHMI_ASSERT(sizeof(shmi_semaphore_share) == 64, "semaphore_share");
 
 /* Sequencer */
@@ -1964,7 +1964,7 @@ SHMI_ASSERT(offsetof(shmi_future_words, queue) == 392, "future_words.queue");
 SHMI_ASSERT(sizeof(shmi_future_words) == 512, "future_words");
 
 /* WaitGroup */
-typedef struct shmi_tally_words {
+typedef struct shmi_counter_words {
     shmi_monitor_words mon;
     uint64_t size;
     uint64_t others;
@@ -1975,29 +1975,29 @@ typedef struct shmi_tally_words {
     uint8_t pad0_[72];
     uint64_t count;
     uint8_t pad1_[120];
-} shmi_tally_words;
-SHMI_ASSERT(offsetof(shmi_tally_words, mon) == 0, "tally_words.mon");
-SHMI_ASSERT(offsetof(shmi_tally_words, size) == 384, "tally_words.size");
-SHMI_ASSERT(offsetof(shmi_tally_words, others) == 392, "tally_words.others");
-SHMI_ASSERT(offsetof(shmi_tally_words, owed) == 400, "tally_words.owed");
-SHMI_ASSERT(offsetof(shmi_tally_words, dead) == 408, "tally_words.dead");
-SHMI_ASSERT(offsetof(shmi_tally_words, epoch) == 416, "tally_words.epoch");
-SHMI_ASSERT(offsetof(shmi_tally_words, queue) == 424, "tally_words.queue");
-SHMI_ASSERT(offsetof(shmi_tally_words, count) == 512, "tally_words.count");
-SHMI_ASSERT(sizeof(shmi_tally_words) == 640, "tally_words");
+} shmi_counter_words;
+SHMI_ASSERT(offsetof(shmi_counter_words, mon) == 0, "counter_words.mon");
+SHMI_ASSERT(offsetof(shmi_counter_words, size) == 384, "counter_words.size");
+SHMI_ASSERT(offsetof(shmi_counter_words, others) == 392, "counter_words.others");
+SHMI_ASSERT(offsetof(shmi_counter_words, owed) == 400, "counter_words.owed");
+SHMI_ASSERT(offsetof(shmi_counter_words, dead) == 408, "counter_words.dead");
+SHMI_ASSERT(offsetof(shmi_counter_words, epoch) == 416, "counter_words.epoch");
+SHMI_ASSERT(offsetof(shmi_counter_words, queue) == 424, "counter_words.queue");
+SHMI_ASSERT(offsetof(shmi_counter_words, count) == 512, "counter_words.count");
+SHMI_ASSERT(sizeof(shmi_counter_words) == 640, "counter_words");
 
 /* Share of a WaitGroup or a Latch */
-typedef struct shmi_tally_share {
+typedef struct shmi_counter_share {
     uint64_t name;
     uint64_t epoch;
     uint64_t own;
     uint64_t claimed;
-} shmi_tally_share;
-SHMI_ASSERT(offsetof(shmi_tally_share, name) == 0, "tally_share.name");
-SHMI_ASSERT(offsetof(shmi_tally_share, epoch) == 8, "tally_share.epoch");
-SHMI_ASSERT(offsetof(shmi_tally_share, own) == 16, "tally_share.own");
-SHMI_ASSERT(offsetof(shmi_tally_share, claimed) == 24, "tally_share.claimed");
-SHMI_ASSERT(sizeof(shmi_tally_share) == 32, "tally_share");
+} shmi_counter_share;
+SHMI_ASSERT(offsetof(shmi_counter_share, name) == 0, "counter_share.name");
+SHMI_ASSERT(offsetof(shmi_counter_share, epoch) == 8, "counter_share.epoch");
+SHMI_ASSERT(offsetof(shmi_counter_share, own) == 16, "counter_share.own");
+SHMI_ASSERT(offsetof(shmi_counter_share, claimed) == 24, "counter_share.claimed");
+SHMI_ASSERT(sizeof(shmi_counter_share) == 32, "counter_share");
 
 /* Barrier */
 typedef struct shmi_barrier_words {
@@ -2108,8 +2108,8 @@ typedef struct shmi_rwmutex_words {
     uint32_t lastCPU;
     uint32_t pays;
     uint32_t paysWriter;
-    uint64_t hubReaders;
-    uint64_t hubWriter;
+    uint64_t pollerReaders;
+    uint64_t pollerWriter;
     uint8_t pad2_[88];
 } shmi_rwmutex_words;
 SHMI_ASSERT(offsetof(shmi_rwmutex_words, writers) == 0, "rwmutex_words.writers");
@@ -2122,8 +2122,8 @@ SHMI_ASSERT(offsetof(shmi_rwmutex_words, died) == 392, "rwmutex_words.died");
 SHMI_ASSERT(offsetof(shmi_rwmutex_words, lastCPU) == 396, "rwmutex_words.lastCPU");
 SHMI_ASSERT(offsetof(shmi_rwmutex_words, pays) == 400, "rwmutex_words.pays");
 SHMI_ASSERT(offsetof(shmi_rwmutex_words, paysWriter) == 404, "rwmutex_words.paysWriter");
-SHMI_ASSERT(offsetof(shmi_rwmutex_words, hubReaders) == 408, "rwmutex_words.hubReaders");
-SHMI_ASSERT(offsetof(shmi_rwmutex_words, hubWriter) == 416, "rwmutex_words.hubWriter");
+SHMI_ASSERT(offsetof(shmi_rwmutex_words, pollerReaders) == 408, "rwmutex_words.pollerReaders");
+SHMI_ASSERT(offsetof(shmi_rwmutex_words, pollerWriter) == 416, "rwmutex_words.pollerWriter");
 SHMI_ASSERT(sizeof(shmi_rwmutex_words) == 512, "rwmutex_words");
 
 /* Line of a slot */
@@ -2148,9 +2148,9 @@ typedef struct shmi_spin_words {
     uint32_t lastCPU;
     uint32_t pays;
     uint8_t pad1_[4];
-    uint64_t hub;
-    uint64_t gateHub;
-    uint64_t drainHub;
+    uint64_t poller;
+    uint64_t gatePoller;
+    uint64_t drainPoller;
     uint8_t pad2_[8];
 } shmi_spin_words;
 SHMI_ASSERT(offsetof(shmi_spin_words, state) == 0, "spin_words.state");
@@ -2163,9 +2163,9 @@ SHMI_ASSERT(offsetof(shmi_spin_words, died) == 76, "spin_words.died");
 SHMI_ASSERT(offsetof(shmi_spin_words, spin) == 80, "spin_words.spin");
 SHMI_ASSERT(offsetof(shmi_spin_words, lastCPU) == 84, "spin_words.lastCPU");
 SHMI_ASSERT(offsetof(shmi_spin_words, pays) == 88, "spin_words.pays");
-SHMI_ASSERT(offsetof(shmi_spin_words, hub) == 96, "spin_words.hub");
-SHMI_ASSERT(offsetof(shmi_spin_words, gateHub) == 104, "spin_words.gateHub");
-SHMI_ASSERT(offsetof(shmi_spin_words, drainHub) == 112, "spin_words.drainHub");
+SHMI_ASSERT(offsetof(shmi_spin_words, poller) == 96, "spin_words.poller");
+SHMI_ASSERT(offsetof(shmi_spin_words, gatePoller) == 104, "spin_words.gatePoller");
+SHMI_ASSERT(offsetof(shmi_spin_words, drainPoller) == 112, "spin_words.drainPoller");
 SHMI_ASSERT(sizeof(shmi_spin_words) == 128, "spin_words");
 
 /* SignalWaker */
@@ -2181,7 +2181,7 @@ typedef struct shmi_signal_words {
     uint32_t lastCPU;
     uint32_t pays;
     uint32_t spin;
-    uint64_t hub;
+    uint64_t poller;
     uint8_t pad3_[104];
     uint64_t status;
     uint8_t pad4_[120];
@@ -2196,7 +2196,7 @@ SHMI_ASSERT(offsetof(shmi_signal_words, wake) == 384, "signal_words.wake");
 SHMI_ASSERT(offsetof(shmi_signal_words, lastCPU) == 388, "signal_words.lastCPU");
 SHMI_ASSERT(offsetof(shmi_signal_words, pays) == 392, "signal_words.pays");
 SHMI_ASSERT(offsetof(shmi_signal_words, spin) == 396, "signal_words.spin");
-SHMI_ASSERT(offsetof(shmi_signal_words, hub) == 400, "signal_words.hub");
+SHMI_ASSERT(offsetof(shmi_signal_words, poller) == 400, "signal_words.poller");
 SHMI_ASSERT(offsetof(shmi_signal_words, status) == 512, "signal_words.status");
 SHMI_ASSERT(offsetof(shmi_signal_words, partition) == 640, "signal_words.partition");
 SHMI_ASSERT(sizeof(shmi_signal_words) == 768, "signal_words");
@@ -2297,13 +2297,13 @@ const char *shmsync_strerror(int err)
 /* The validated copy of the immutable part of the header. Nothing of it is read from
  * shared memory again. */
 typedef struct shmi_geometry {
-    uint64_t size, slots_off, obit_off, dir_off, dir_count, chunks_off, blocks_off, heap_off, chunk_count;
+    uint64_t size, slots_off, death_record_off, dir_off, dir_count, chunks_off, blocks_off, heap_off, chunk_count;
     uint32_t slots;
 } shmi_geometry;
 
 /* What a fork wipes: a child finds no name, and every fast path looks here first. */
 typedef struct shmi_me {
-    shmi_name name;
+    shmi_participant_id name;
 } shmi_me;
 
 /* An object: an immutable header and a body that belongs to its kind. */
@@ -2345,23 +2345,23 @@ typedef struct shmi_ref {
     void (*end)(void *handle); /* what ends it if the arena is closed before; NULL: free. guarded by: the same */
 } shmi_ref;
 
-typedef struct shmi_burial {
+typedef struct shmi_reap_progress {
     uint32_t of;     /* state of the slot; 0: none */
     int unknown;     /* objects whose kind this header does not know */
-    int64_t mourned; /* when repairs and wakes were done; 0 before */
+    int64_t reaped; /* when repairs and wakes were done; 0 before */
     int64_t handed;  /* when they were done again for one that is gone; 0 before */
-    int64_t written; /* when the obituary was; 0 before */
-    int settled;     /* its memory went back */
+    int64_t written; /* when the death record was; 0 before */
+    int reclaimed;     /* its memory went back */
     uint32_t dying;  /* state of a slot whose process has no fence and has not ended yet */
     int64_t seen;    /* when that was seen first */
-} shmi_burial;
+} shmi_reap_progress;
 
-typedef struct shmi_seat {
-    struct shmi_seat *next;
+typedef struct shmi_wait_node {
+    struct shmi_wait_node *next;
     shmi_node *node;
     shmi_off off;
     int64_t since; /* of its wait, CLOCK_MONOTONIC ns; 0 before the first sleep */
-} shmi_seat;
+} shmi_wait_node;
 
 /* What the helper thread has to try again. */
 typedef struct shmi_chore {
@@ -2392,7 +2392,7 @@ struct shmsync_arena {
     uint64_t dev, ino;
     long page;
 
-    shmi_name self; /* never changes; a child of fork has it too, unlike me->name */
+    shmi_participant_id self; /* never changes; a child of fork has it too, unlike me->name */
     uint32_t my_slot;
     uint32_t caps;
     int fenced;  /* this process is a target of fences. Atomic. */
@@ -2420,17 +2420,17 @@ struct shmsync_arena {
     pthread_mutex_t handles_of; /* guards the handles in refs; taken before handles */
 
     pthread_mutex_t reaping;
-    shmi_burial *burials; /* guarded by: reaping; by slot */
+    shmi_reap_progress *reaps; /* guarded by: reaping; by slot */
     shmi_notice *notices; /* of the watcher; by slot */
-    uint32_t unfinished;  /* a burial has to be gone on with */
+    uint32_t unfinished;  /* a reap has to be gone on with */
     int64_t ask_at;       /* when the watcher asks again whether the dead are gone; 0: nobody is waited for. Atomic. */
     uint32_t leftover[SHMI_MaxSlots / 32 + 1]; /* the slots where, a bit each */
     int64_t *asked;       /* when shmi_dead last asked for the byte of a slot's participant; atomic */
 
     uint32_t announce_map; /* records in use, a bit each */
 
-    pthread_mutex_t seats_lock;
-    shmi_seat *seats; /* guarded by: seats_lock; free ones */
+    pthread_mutex_t wait_nodes_lock;
+    shmi_wait_node *wait_nodes; /* guarded by: wait_nodes_lock; free ones */
 
     pthread_mutex_t chores_lock;
     shmi_chore *chores; /* guarded by: chores_lock */
@@ -2438,10 +2438,10 @@ struct shmsync_arena {
     pthread_mutex_t death_lock;
     void (*on_death)(const shmsync_participant *, void *); /* guarded by: death_lock */
     void *on_death_arg;
-    uint64_t obit_next; /* guarded by: death_lock */
+    uint64_t death_record_next; /* guarded by: death_lock */
     uint32_t *told;     /* guarded by: death_lock; by slot */
-    uint64_t lost;      /* guarded by: death_lock; obituaries written over before they were read, that nobody was told of yet */
-    uint64_t holes[SHMI_obitDeaths]; /* guarded by: death_lock; obituaries that were not written when we looked */
+    uint64_t lost;      /* guarded by: death_lock; death records written over before they were read, that nobody was told of yet */
+    uint64_t holes[SHMI_deathRecordDeaths]; /* guarded by: death_lock; death records that were not written when we looked */
     unsigned n_holes;
 };
 
@@ -2457,7 +2457,7 @@ enum {
  * blocks. NULL: nothing to do. The table is in the last part. */
 typedef struct shmi_kind_ops {
     uint32_t kind;
-    void (*repair)(shmsync_arena *a, const shmi_object *o, shmi_name dead);
+    void (*repair)(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead);
     void (*wake)(shmsync_arena *a, const shmi_object *o, int owed);
 } shmi_kind_ops;
 SHMI_FN const shmi_kind_ops *shmi_kind_of(uint32_t kind); /* NULL: not known */
@@ -2485,14 +2485,14 @@ SHMI_FN shmi_off shmi_off_of(const shmsync_arena *a, const void *p) { return (sh
 
 /* ---- Names and slots ---- */
 
-SHMI_FN uint32_t shmi_name_slot(shmi_name n) { return n & SHMI_MaxSlots; }
-SHMI_FN uint32_t shmi_name_gen(shmi_name n) { return n >> 11 & SHMI_maxGeneration; }
-SHMI_FN shmi_name shmi_make_name(uint32_t slot, uint32_t gen) { return slot | gen << 11; }
-SHMI_FN int shmi_name_valid(shmi_name n) { return shmi_name_slot(n) != 0 && shmi_name_gen(n) != 0; }
+SHMI_FN uint32_t shmi_id_slot(shmi_participant_id n) { return n & SHMI_MaxSlots; }
+SHMI_FN uint32_t shmi_id_gen(shmi_participant_id n) { return n >> 11 & SHMI_maxGeneration; }
+SHMI_FN shmi_participant_id shmi_make_participant_id(uint32_t slot, uint32_t gen) { return slot | gen << 11; }
+SHMI_FN int shmi_id_valid(shmi_participant_id n) { return shmi_id_slot(n) != 0 && shmi_id_gen(n) != 0; }
 /* Whoever cleans up after n cleans up after o: the same slot, n's or an earlier generation. */
-SHMI_FN int shmi_covers(shmi_name n, shmi_name o)
+SHMI_FN int shmi_covers(shmi_participant_id n, shmi_participant_id o)
 {
-    return o != 0 && shmi_name_slot(o) == shmi_name_slot(n) && shmi_name_gen(o) <= shmi_name_gen(n);
+    return o != 0 && shmi_id_slot(o) == shmi_id_slot(n) && shmi_id_gen(o) <= shmi_id_gen(n);
 }
 
 SHMI_FN uint32_t shmi_slot_phase(uint32_t w) { return w & 7; }
@@ -2505,7 +2505,7 @@ SHMI_FN int shmi_slot_present(uint32_t w)
     return p == SHMI_phaseJoining || p == SHMI_phaseLive || p == SHMI_phaseLeaving;
 }
 SHMI_FN int shmi_slot_taken(uint32_t w) { return shmi_slot_present(w) || shmi_slot_phase(w) == SHMI_phaseDead; }
-SHMI_FN shmi_name shmi_name_in(uint32_t slot, uint32_t w) { return shmi_make_name(slot, shmi_slot_gen(w)); }
+SHMI_FN shmi_participant_id shmi_id_in(uint32_t slot, uint32_t w) { return shmi_make_participant_id(slot, shmi_slot_gen(w)); }
 
 /* The record of a slot, counted from 1. */
 SHMI_FN shmi_off shmi_slot(const shmsync_arena *a, uint32_t i)
@@ -2527,38 +2527,38 @@ SHMI_FN uint32_t *shmi_alive_word(const shmsync_arena *a, uint32_t i, unsigned w
     return shmi_slot32(a, i, SHMI_slotAlive + word * SHMI_aliveStride);
 }
 
-/* Whether n is a participant that has not been buried. One load. A no means that no
+/* Whether n is a participant that has not been reaped. One load. A no means that no
  * thread of n executes an instruction on the arena any more; the kernel may still write
  * for it until shmi_gone. */
-SHMI_FN int shmi_current(const shmsync_arena *a, shmi_name n)
+SHMI_FN int shmi_current(const shmsync_arena *a, shmi_participant_id n)
 {
-    uint32_t i = shmi_name_slot(n), w;
+    uint32_t i = shmi_id_slot(n), w;
     if (i < 1 || i > a->geo.slots)
         return 0;
     w = shmi_slot_state(a, i);
-    return shmi_slot_gen(w) == shmi_name_gen(n) && shmi_slot_present(w);
+    return shmi_slot_gen(w) == shmi_id_gen(n) && shmi_slot_present(w);
 }
 
 /* This process's name, or 0 in a child of fork. */
-SHMI_FN shmi_name shmi_self(const shmsync_arena *a) { return __atomic_load_n(&a->me->name, __ATOMIC_RELAXED); }
+SHMI_FN shmi_participant_id shmi_self(const shmsync_arena *a) { return __atomic_load_n(&a->me->name, __ATOMIC_RELAXED); }
 
-/* How many burials there have been, as a sequence. */
+/* How many reaps there have been, as a sequence. */
 SHMI_FN uint32_t shmi_deaths(const shmsync_arena *a) { return shmi_ld32(shmi_u32(a, SHMI_hdrDeaths)); }
 
 /* What is defined later and called before. */
-SHMI_FN int shmi_dead(shmsync_arena *a, shmi_name n);
-SHMI_FN int shmi_gone(shmsync_arena *a, shmi_name n);
+SHMI_FN int shmi_dead(shmsync_arena *a, shmi_participant_id n);
+SHMI_FN int shmi_gone(shmsync_arena *a, shmi_participant_id n);
 SHMI_FN void shmi_free_nodes_at(shmsync_arena *a, shmi_off object);
 SHMI_FN void shmi_reset_node(shmsync_arena *a, shmi_off off);
-SHMI_FN int shmi_who(shmsync_arena *a, shmi_name n, shmsync_participant *out);
+SHMI_FN int shmi_who(shmsync_arena *a, shmi_participant_id n, shmsync_participant *out);
 SHMI_FN void shmi_release_unseen(shmsync_arena *a, const shmi_block *b, uint32_t w);
-SHMI_FN void shmi_settle_delete(shmsync_arena *a, const shmi_block *b, shmi_name dead);
-SHMI_FN void shmi_settle_entries(shmsync_arena *a, shmi_name dead);
+SHMI_FN void shmi_resolve_delete(shmsync_arena *a, const shmi_block *b, shmi_participant_id dead);
+SHMI_FN void shmi_resolve_entries(shmsync_arena *a, shmi_participant_id dead);
 SHMI_FN void shmi_flush_deferred(shmsync_arena *a);
 SHMI_FN void shmi_release_deferred(shmsync_arena *a);
 
-/* shmi_fail for the death of who. */
-SHMI_COLD int shmi_fail_who(shmsync_arena *a, int err, const char *op, const char *object, shmi_name who)
+/* shmi_fail for the death of a participant. */
+SHMI_COLD int shmi_fail_who(shmsync_arena *a, int err, const char *op, const char *object, shmi_participant_id who)
 {
     shmsync_participant p;
     if (who == 0 || shmi_who(a, who, &p) != 0)
@@ -2682,7 +2682,7 @@ SHMI_FN void shmi_exit(shmsync_arena *a)
  * slotTouched says in which chunks of the heap the participant may have left something that
  * its death, or its leave, has to take back: bit k stands for the chunks whose number is k
  * modulo SHMI_touchedBits. A bit is set before the first word in such a chunk that names the
- * participant. Who recovers from a death looks at no other chunk. */
+ * participant. Whoever recovers from a death looks at no other chunk. */
 
 enum { SHMI_slotTouched = 1280, SHMI_touchedWords = 64, SHMI_touchedBits = SHMI_touchedWords * 64 };
 
@@ -2721,18 +2721,18 @@ SHMI_FN void shmi_forget_touched(shmsync_arena *a, uint32_t slot)
 }
 /* ---- Heap: chunk words and block words are the truth, and there is no other ---- */
 
-enum { SHMI_nearChunks = 16, SHMI_claimTries = 64, SHMI_patience = 64 };
+enum { SHMI_nearChunks = 16, SHMI_claimTries = 64, SHMI_timeout = 64 };
 
 SHMI_FN uint32_t shmi_chunk_kind(uint64_t w) { return (uint32_t)(w & 7); }
 SHMI_FN int shmi_chunk_reserved(uint64_t w) { return (w & SHMI_CHUNK_RESERVED) != 0; }
 SHMI_FN uint64_t shmi_chunk_number(uint64_t w) { return w >> 4 & 0x7fffffff; }
-SHMI_FN shmi_name shmi_chunk_name(uint64_t w) { return (shmi_name)(w >> 35); }
-SHMI_FN uint64_t shmi_make_chunk(uint32_t kind, uint64_t number, shmi_name n)
+SHMI_FN shmi_participant_id shmi_chunk_name(uint64_t w) { return (shmi_participant_id)(w >> 35); }
+SHMI_FN uint64_t shmi_make_chunk(uint32_t kind, uint64_t number, shmi_participant_id n)
 {
     return kind | SHMI_CHUNK_RESERVED | number << 4 | (uint64_t)n << 35;
 }
 SHMI_FN uint64_t shmi_chunk_freed(uint64_t w) { return w & SHMI_CHUNK_RESERVED; }
-SHMI_FN uint64_t shmi_chunk_claimed(uint64_t w, shmi_name n)
+SHMI_FN uint64_t shmi_chunk_claimed(uint64_t w, shmi_participant_id n)
 {
     return (w & SHMI_CHUNK_RESERVED) | SHMI_chunkClaimed | (uint64_t)n << 35;
 }
@@ -2741,12 +2741,12 @@ SHMI_FN int shmi_chunk_slab_of(uint64_t w, int cls) { return w == shmi_make_chun
 SHMI_FN int shmi_chunk_legal(uint64_t w, uint64_t i, uint64_t count)
 {
     uint64_t n = shmi_chunk_number(w);
-    shmi_name who = shmi_chunk_name(w);
+    shmi_participant_id who = shmi_chunk_name(w);
     switch (shmi_chunk_kind(w)) {
     case SHMI_chunkFree: return (w & ~SHMI_CHUNK_RESERVED) == 0;
-    case SHMI_chunkClaimed: return n == 0 && shmi_name_valid(who);
+    case SHMI_chunkClaimed: return n == 0 && shmi_id_valid(who);
     case SHMI_chunkSlab: return shmi_chunk_reserved(w) && n < SHMI_classes && who == 0;
-    case SHMI_chunkSweeping: return shmi_chunk_reserved(w) && n < SHMI_classNode && shmi_name_valid(who);
+    case SHMI_chunkSweeping: return shmi_chunk_reserved(w) && n < SHMI_classNode && shmi_id_valid(who);
     case SHMI_chunkHead: return shmi_chunk_reserved(w) && n > 0 && n <= count - i && who == 0;
     case SHMI_chunkTail: return shmi_chunk_reserved(w) && n < i && who == 0;
     }
@@ -2754,8 +2754,8 @@ SHMI_FN int shmi_chunk_legal(uint64_t w, uint64_t i, uint64_t count)
 }
 
 SHMI_FN uint32_t shmi_block_kind(uint32_t w) { return w & 7; }
-SHMI_FN shmi_name shmi_block_name(uint32_t w) { return w >> 3; }
-SHMI_FN uint32_t shmi_make_block(uint32_t kind, shmi_name n) { return kind | n << 3; }
+SHMI_FN shmi_participant_id shmi_block_name(uint32_t w) { return w >> 3; }
+SHMI_FN uint32_t shmi_make_block(uint32_t kind, shmi_participant_id n) { return kind | n << 3; }
 SHMI_FN uint64_t shmi_blocks_of(int cls) { return SHMI_chunkSize / shmi_class_size[cls]; }
 
 SHMI_FN uint64_t *shmi_chunk(shmsync_arena *a, uint64_t i) { return shmi_u64(a, a->geo.chunks_off + i * 8); }
@@ -3018,7 +3018,7 @@ SHMI_FN int shmi_claim_fresh(shmsync_arena *a, int cls, shmi_off *off, int *busy
     return 0;
 }
 
-SHMI_FN void shmi_unblock(shmsync_arena *a, uint64_t i, shmi_name n)
+SHMI_FN void shmi_unblock(shmsync_arena *a, uint64_t i, shmi_participant_id n)
 {
     uint32_t blocked = shmi_make_block(SHMI_blockBlocked, n);
     uint64_t k;
@@ -3255,7 +3255,7 @@ SHMI_FN int shmi_publish(shmsync_arena *a, shmi_off off, uint32_t kind)
 }
 
 /* Makes a block or span free whose word is w, claimed or freeing by this process or by
- * a dead one that it is the undertaker of. */
+ * a dead one that it is the reaper of. */
 SHMI_FN void shmi_release(shmsync_arena *a, const shmi_block *b, uint32_t w)
 {
     if (b->class_ < 0)
@@ -3311,14 +3311,14 @@ SHMI_FN int shmi_block_of_word(shmsync_arena *a, uint64_t i, uint64_t k, shmi_bl
 
 /* Takes back what dead was in the middle of: blocks, chunks and names that it had
  * claimed, what it was freeing, the slabs that it was sweeping. The caller is the
- * undertaker of its slot; a call that is cut short may be repeated by another. */
-SHMI_FN void shmi_reclaim_blocks(shmsync_arena *a, shmi_name dead)
+ * reaper of its slot; a call that is cut short may be repeated by another. */
+SHMI_FN void shmi_reclaim_blocks(shmsync_arena *a, shmi_participant_id dead)
 {
     uint64_t i, k;
     pthread_mutex_lock(&a->handles);
     shmi_release_deferred(a);
-    shmi_settle_entries(a, dead);
-    for (i = 0; shmi_next_touched(a, shmi_name_slot(dead), &i); i++) {
+    shmi_resolve_entries(a, dead);
+    for (i = 0; shmi_next_touched(a, shmi_id_slot(dead), &i); i++) {
         uint64_t w = shmi_load_chunk(a, i);
         if (shmi_chunk_reserved(w)) {
             if (shmi_chunk_kind(w) == SHMI_chunkSweeping && shmi_chunk_name(w) == dead) {
@@ -3331,7 +3331,7 @@ SHMI_FN void shmi_reclaim_blocks(shmsync_arena *a, shmi_name dead)
                 shmi_block b;
                 if (shmi_block_kind(bw) == SHMI_blockObject) {
                     if (shmi_block_of_word(a, i, k, &b))
-                        shmi_settle_delete(a, &b, dead);
+                        shmi_resolve_delete(a, &b, dead);
                 } else if (bw != 0 && shmi_block_name(bw) == dead) {
                     if (!shmi_block_of_word(a, i, k, &b)) {
                         shmi_cas32(word, bw, SHMI_blockFree);
@@ -3399,11 +3399,11 @@ SHMI_FN int shmi_all_told(shmsync_arena *a)
 {
     uint32_t i;
     for (i = 1; i <= a->geo.slots; i++)
-        if (shmi_ld32(shmi_slot32(a, i, SHMI_slotTelling)) != 0 && shmi_current(a, shmi_name_in(i, shmi_slot_state(a, i))))
+        if (shmi_ld32(shmi_slot32(a, i, SHMI_slotTelling)) != 0 && shmi_current(a, shmi_id_in(i, shmi_slot_state(a, i))))
             return 0;
     return 1;
 }
-/* The same with some patience. */
+/* The same with some timeout. */
 SHMI_FN int shmi_await_told(shmsync_arena *a)
 {
     int tries;
@@ -3430,7 +3430,7 @@ SHMI_FN int shmi_node_move(shmi_node *n, uint32_t from, uint32_t to)
     uint32_t w = shmi_node_load(n);
     return shmi_node_state(w) == from && shmi_node_swap(n, w, shmi_node_with(w, to));
 }
-SHMI_FN shmi_name shmi_node_owner(const shmi_node *n) { return shmi_ld32(&n->owner); }
+SHMI_FN shmi_participant_id shmi_node_owner(const shmi_node *n) { return shmi_ld32(&n->owner); }
 
 SHMI_FN shmi_node *shmi_node_ptr(const shmsync_arena *a, shmi_off off) { return (shmi_node *)shmi_ptr(a, off, SHMI_nodeSize, SHMI_nodeSize); }
 
@@ -3495,8 +3495,8 @@ SHMI_FN int shmi_free_node(shmsync_arena *a, shmi_off off)
 }
 
 /* Frees a node that is on no list and whose owner, who was that one, has no use for it
- * any more. Who makes itself the owner may do that. */
-SHMI_FN void shmi_bury_node(shmsync_arena *a, shmi_off off, shmi_name owner)
+ * any more. Whoever makes itself the owner may do that. */
+SHMI_FN void shmi_reap_node(shmsync_arena *a, shmi_off off, shmi_participant_id owner)
 {
     shmi_node *n = shmi_node_at(a, off);
     if (n != NULL && shmi_node_owner(n) == owner && shmi_cas32(&n->owner, owner, a->self)) {
@@ -3505,7 +3505,7 @@ SHMI_FN void shmi_bury_node(shmsync_arena *a, shmi_off off, shmi_name owner)
     }
 }
 /* Makes this participant the owner of a node whose owner has done with it. */
-SHMI_FN int shmi_take_node(shmsync_arena *a, shmi_off off, shmi_name owner)
+SHMI_FN int shmi_take_node(shmsync_arena *a, shmi_off off, shmi_participant_id owner)
 {
     shmi_node *n = shmi_node_at(a, off);
     if (n == NULL || !shmi_cas32(&n->owner, owner, a->self))
@@ -3518,7 +3518,7 @@ SHMI_FN int shmi_take_node(shmsync_arena *a, shmi_off off, shmi_name owner)
 SHMI_FN void shmi_reclaim_node(shmsync_arena *a, shmi_off off, uint32_t w)
 {
     shmi_node *n = shmi_node_at(a, off);
-    shmi_name owner;
+    shmi_participant_id owner;
     if (n == NULL)
         return;
     owner = shmi_node_owner(n);
@@ -3562,7 +3562,7 @@ SHMI_FN void shmi_each_queued(shmsync_arena *a, shmi_off object, void (*f)(shmsy
     shmi_each_node(a, shmi_queue_visit_one, &v);
 }
 
-/* ---- Hub nodes: behind them other processes park what the kernel's queue has no room
+/* ---- Poller nodes: behind them other processes park what the kernel's queue has no room
  * for. A C process has none, its threads sleep in the kernel; it wakes those of others. ---- */
 
 /* Visits a list of nodes until f returns 0. EPROTO for one that has something else on
@@ -3587,29 +3587,29 @@ SHMI_FN int shmi_walk(shmsync_arena *a, const uint64_t *head, int (*f)(shmsync_a
     return 0;
 }
 
-/* Changes a bell and wakes all who sleep on it. */
-SHMI_FN void shmi_ring(uint32_t *bell)
+/* Changes a doorbell and wakes all who sleep on it. */
+SHMI_FN void shmi_ring(uint32_t *doorbell)
 {
-    shmi_add32(bell, 1);
-    shmi_wake(bell, SHMI_ALL);
+    shmi_add32(doorbell, 1);
+    shmi_wake(doorbell, SHMI_ALL);
 }
 
-SHMI_FN void shmi_push_ready(shmsync_arena *a, shmi_off off, shmi_node *n, shmi_name owner)
+SHMI_FN void shmi_push_ready(shmsync_arena *a, shmi_off off, shmi_node *n, shmi_participant_id owner)
 {
-    uint64_t *head = shmi_slot64(a, shmi_name_slot(owner), SHMI_slotReady);
+    uint64_t *head = shmi_slot64(a, shmi_id_slot(owner), SHMI_slotReady);
     uint64_t next;
     do {
         next = shmi_ld64(head);
         shmi_st64(&n->ready_next, next);
     } while (!shmi_cas64(head, next, off));
     SHMSYNC_CRASHPOINT("arena.ready.pushed");
-    shmi_ring(shmi_slot32(a, shmi_name_slot(owner), SHMI_slotDoorbell));
+    shmi_ring(shmi_slot32(a, shmi_id_slot(owner), SHMI_slotDoorbell));
 }
 
 /* Moves a node from waiting to ready, puts it on its owner's stack and rings. */
 SHMI_FN int shmi_ready(shmsync_arena *a, shmi_off off, shmi_node *n)
 {
-    shmi_name owner;
+    shmi_participant_id owner;
     int done = 0;
     if (shmi_node_state(shmi_node_load(n)) != SHMI_NodeWaiting)
         return 0;
@@ -3630,7 +3630,7 @@ SHMI_FN int shmi_ready(shmsync_arena *a, shmi_off off, shmi_node *n)
  * and rings. Only who resolved it does that, once, between shmi_begin_tell, which it has
  * called before it resolved the node, and shmi_end_tell. If the owner has died the node
  * may be somebody else's by now, and nobody is told. */
-SHMI_FN void shmi_tell(shmsync_arena *a, shmi_off off, shmi_node *n, shmi_name owner)
+SHMI_FN void shmi_tell(shmsync_arena *a, shmi_off off, shmi_node *n, shmi_participant_id owner)
 {
     if (shmi_current(a, owner))
         shmi_push_ready(a, off, n, owner);
@@ -3639,7 +3639,7 @@ SHMI_FN void shmi_tell(shmsync_arena *a, shmi_off off, shmi_node *n, shmi_name o
 typedef struct shmi_ready_visit {
     uint32_t count, skip;
     int done;
-    shmi_name who;
+    shmi_participant_id who;
 } shmi_ready_visit;
 SHMI_FN int shmi_ready_count(shmsync_arena *a, shmi_off off, shmi_node *n, void *arg)
 {
@@ -3674,7 +3674,7 @@ SHMI_FN int shmi_ready_who(shmsync_arena *a, shmi_off off, shmi_node *n, void *a
     return !v->done;
 }
 
-/* Makes one of the waiting hub nodes of a list ready, and says whether there was one. */
+/* Makes one of the waiting poller nodes of a list ready, and says whether there was one. */
 SHMI_FN int shmi_ready_one(shmsync_arena *a, const uint64_t *head, uint32_t turn)
 {
     int tries;
@@ -3692,8 +3692,8 @@ SHMI_FN int shmi_ready_one(shmsync_arena *a, const uint64_t *head, uint32_t turn
     return 0;
 }
 SHMI_FN void shmi_ready_all(shmsync_arena *a, const uint64_t *head) { shmi_walk(a, head, shmi_ready_any, NULL); }
-/* Makes the hub node of one participant ready. */
-SHMI_FN int shmi_ready_of(shmsync_arena *a, const uint64_t *head, shmi_name who)
+/* Makes the poller node of one participant ready. */
+SHMI_FN int shmi_ready_of(shmsync_arena *a, const uint64_t *head, shmi_participant_id who)
 {
     shmi_ready_visit v = {0, 0, 0, 0};
     v.who = who;
@@ -3745,26 +3745,26 @@ SHMI_FN int shmi_is_object(shmsync_arena *a, shmi_off off)
 SHMI_FN void shmi_guard(shmsync_arena *a, shmi_off off) { shmi_st64(shmi_slot64(a, a->my_slot, SHMI_slotOpening), off); }
 SHMI_FN void shmi_unguard(shmsync_arena *a) { shmi_guard(a, 0); }
 
-/* A hub node that nobody has, and that is ready: its owner died when it was not on the
+/* A poller node that nobody has, and that is ready: its owner died when it was not on the
  * stack, and somebody may have been about to put it there. */
-typedef struct shmi_stray {
+typedef struct shmi_orphan {
     shmi_off off;
     uint32_t word;
     int on;
-} shmi_stray;
+} shmi_orphan;
 
 typedef struct shmi_dead_nodes {
-    shmi_name dead;
+    shmi_participant_id dead;
     uint64_t left;
     int told; /* nobody will put a node on a stack any more that is resolved or ready */
-    shmi_stray strays[64]; /* others wait for the next death */
-    unsigned n_strays;
+    shmi_orphan orphans[64]; /* others wait for the next death */
+    unsigned n_orphans;
 } shmi_dead_nodes;
 
 /* Whether a node is on the ready stack of n. */
-SHMI_FN int shmi_stacked(shmsync_arena *a, shmi_name n, shmi_off want, uint64_t *left)
+SHMI_FN int shmi_stacked(shmsync_arena *a, shmi_participant_id n, shmi_off want, uint64_t *left)
 {
-    shmi_off anchor = 0, off = shmi_ld64(shmi_slot64(a, shmi_name_slot(n), SHMI_slotReady));
+    shmi_off anchor = 0, off = shmi_ld64(shmi_slot64(a, shmi_id_slot(n), SHMI_slotReady));
     uint64_t steps = 0, lap = 1;
     while (off != 0 && *left > 0) {
         shmi_node *node = shmi_node_at(a, off);
@@ -3783,7 +3783,7 @@ SHMI_FN int shmi_stacked(shmsync_arena *a, shmi_name n, shmi_off want, uint64_t 
     return 0;
 }
 
-/* Whether a node was resolved, perhaps after d->told, by who is yet to tell its owner. */
+/* Whether a node was resolved, perhaps after d->told, by whoever is yet to tell its owner. */
 SHMI_FN int shmi_untold(shmsync_arena *a, const shmi_dead_nodes *d, shmi_node *n)
 {
     return shmi_node_state(shmi_node_load(n)) == SHMI_NodeResolved && !(d->told && shmi_all_told(a));
@@ -3792,7 +3792,7 @@ SHMI_FN int shmi_untold(shmsync_arena *a, const shmi_dead_nodes *d, shmi_node *n
 SHMI_FN void shmi_free_dead_node(shmsync_arena *a, shmi_off off, shmi_node *n, void *arg)
 {
     shmi_dead_nodes *d = (shmi_dead_nodes *)arg;
-    shmi_name owner = shmi_node_owner(n);
+    shmi_participant_id owner = shmi_node_owner(n);
     shmi_off object, list;
     uint32_t w;
     int there;
@@ -3800,17 +3800,17 @@ SHMI_FN void shmi_free_dead_node(shmsync_arena *a, shmi_off off, shmi_node *n, v
         list = shmi_ld64(&n->list);
         w = shmi_node_load(n);
         if (owner == 0 && list != 0 && shmi_node_state(w) != SHMI_NodeFree && shmi_node_owner(n) == 0) {
-            if (d->n_strays < sizeof d->strays / sizeof d->strays[0]) {
-                shmi_stray *s = &d->strays[d->n_strays++];
+            if (d->n_orphans < sizeof d->orphans / sizeof d->orphans[0]) {
+                shmi_orphan *s = &d->orphans[d->n_orphans++];
                 s->off = off;
                 s->word = w;
                 s->on = 0;
             }
         } else if (owner != 0 && list == 0 && shmi_ld64(&n->stamp) == 0 && !shmi_current(a, owner) &&
                    !shmi_untold(a, d, n)) {
-            /* Who took it off its queue as its owner was buried has died before it could
+            /* Who took it off its queue as its owner was reaped has died before it could
              * give it back, or is about to. */
-            shmi_bury_node(a, off, owner);
+            shmi_reap_node(a, off, owner);
         }
         return;
     }
@@ -3825,9 +3825,9 @@ SHMI_FN void shmi_free_dead_node(shmsync_arena *a, shmi_off off, shmi_node *n, v
     if (list == 0 && there && shmi_ld64(&n->stamp) != 0)
         return; /* on a queue: the object's kind takes it off and gives it back */
     if (list == 0 && shmi_untold(a, d, n))
-        return; /* its stack would be that of who has the node next */
+        return; /* its stack would be that of whoever has the node next */
     if (list == 0) {
-        shmi_bury_node(a, off, d->dead);
+        shmi_reap_node(a, off, d->dead);
     } else if (there && !shmi_on_list(a, list, off, &d->left)) {
         shmi_free_node(a, off);
     } else if (there) {
@@ -3840,32 +3840,32 @@ SHMI_FN void shmi_free_dead_node(shmsync_arena *a, shmi_off off, shmi_node *n, v
     }
 }
 
-/* Makes strays free that have no way left to get on a stack, and are on none. */
-SHMI_FN void shmi_take_strays(shmsync_arena *a, shmi_dead_nodes *d)
+/* Makes orphaned nodes free that have no way left to get on a stack, and are on none. */
+SHMI_FN void shmi_take_orphans(shmsync_arena *a, shmi_dead_nodes *d)
 {
     uint64_t left = UINT64_C(1) << 20;
     uint32_t i;
     unsigned k;
-    if (d->n_strays == 0 || !shmi_await_told(a))
+    if (d->n_orphans == 0 || !shmi_await_told(a))
         return;
     for (i = 1; i <= a->geo.slots; i++) {
-        shmi_name n = shmi_name_in(i, shmi_slot_state(a, i)); /* who joins begins with an empty stack */
+        shmi_participant_id n = shmi_id_in(i, shmi_slot_state(a, i)); /* who joins begins with an empty stack */
         if (!shmi_current(a, n))
             continue;
-        for (k = 0; k < d->n_strays; k++)
-            d->strays[k].on = d->strays[k].on || shmi_stacked(a, n, d->strays[k].off, &left);
+        for (k = 0; k < d->n_orphans; k++)
+            d->orphans[k].on = d->orphans[k].on || shmi_stacked(a, n, d->orphans[k].off, &left);
     }
     if (left == 0 || !shmi_all_told(a))
         return; /* somebody may be on his way down a stack that was emptied meanwhile */
-    for (k = 0; k < d->n_strays; k++)
-        if (!d->strays[k].on)
-            shmi_node_swap(shmi_node_ptr(a, d->strays[k].off), d->strays[k].word, shmi_node_freed(d->strays[k].word));
+    for (k = 0; k < d->n_orphans; k++)
+        if (!d->orphans[k].on)
+            shmi_node_swap(shmi_node_ptr(a, d->orphans[k].off), d->orphans[k].word, shmi_node_freed(d->orphans[k].word));
 }
 
-/* Gives back the nodes of a dead participant: hub nodes stay on the lists of their
+/* Gives back the nodes of a dead participant: poller nodes stay on the lists of their
  * objects, for whoever needs one next. As for shmi_reclaim_blocks. Those that somebody
  * may just be about to put on the dead one's stack go with the next death of anybody. */
-SHMI_FN void shmi_free_nodes_of(shmsync_arena *a, shmi_name dead)
+SHMI_FN void shmi_free_nodes_of(shmsync_arena *a, shmi_participant_id dead)
 {
     shmi_dead_nodes d;
     uint64_t i;
@@ -3878,7 +3878,7 @@ SHMI_FN void shmi_free_nodes_of(shmsync_arena *a, shmi_name dead)
         if (shmi_chunk_slab_of(shmi_load_chunk(a, i), SHMI_classNode))
             d.left += 64 * shmi_blocks_of(SHMI_classNode);
     shmi_each_node(a, shmi_free_dead_node, &d);
-    shmi_take_strays(a, &d);
+    shmi_take_orphans(a, &d);
     shmi_unguard(a);
     pthread_mutex_unlock(&a->handles);
 }
@@ -3886,7 +3886,7 @@ SHMI_FN void shmi_free_nodes_of(shmsync_arena *a, shmi_name dead)
 /* Whether the owner of a node is dead and nobody is about to tell it that its wait is over. */
 SHMI_FN int shmi_orphaned(shmsync_arena *a, shmi_node *n)
 {
-    shmi_name owner = shmi_node_owner(n);
+    shmi_participant_id owner = shmi_node_owner(n);
     return owner != 0 && !shmi_current(a, owner) &&
            (shmi_node_state(shmi_node_load(n)) != SHMI_NodeResolved || shmi_all_told(a));
 }
@@ -3896,7 +3896,7 @@ SHMI_FN int shmi_orphaned(shmsync_arena *a, shmi_node *n)
 SHMI_FN void shmi_forget_wait(shmsync_arena *a, shmi_off off, shmi_node *n)
 {
     uint32_t w = shmi_node_load(n), state = shmi_node_state(w);
-    shmi_name owner = shmi_node_owner(n);
+    shmi_participant_id owner = shmi_node_owner(n);
     int ours;
     if (state != SHMI_NodeResolved && state != SHMI_NodeSpent && state != SHMI_NodeLeft)
         return;
@@ -3914,7 +3914,7 @@ SHMI_FN void shmi_free_node_at(shmsync_arena *a, shmi_off off, shmi_node *n, voi
         shmi_free_node(a, off);
     else if (shmi_ld64(&n->stamp) != 0 &&
              (shmi_node_state(shmi_node_load(n)) == SHMI_NodeIdle || shmi_orphaned(a, n)))
-        shmi_bury_node(a, off, shmi_node_owner(n)); /* the undertaker of its owner may be about to */
+        shmi_reap_node(a, off, shmi_node_owner(n)); /* the reaper of its owner may be about to */
     else if (shmi_ld64(&n->stamp) != 0)
         shmi_forget_wait(a, off, n);
 }
@@ -3939,14 +3939,14 @@ SHMI_FN void shmi_wake_resolved(shmsync_arena *a) { shmi_each_node(a, shmi_wake_
 #define SHMI_OFF_MASK UINT64_C(0xffffffffffff)
 
 SHMI_FN uint32_t shmi_object_phase(uint32_t s) { return s & 7; }
-SHMI_FN shmi_name shmi_object_name(uint32_t s) { return s >> 3; }
-SHMI_FN uint32_t shmi_make_object(uint32_t phase, shmi_name n) { return phase | n << 3; }
+SHMI_FN shmi_participant_id shmi_object_name(uint32_t s) { return s >> 3; }
+SHMI_FN uint32_t shmi_make_object(uint32_t phase, shmi_participant_id n) { return phase | n << 3; }
 SHMI_FN int shmi_object_there(uint32_t s) { return shmi_object_phase(s) == SHMI_objectCommitted || shmi_object_phase(s) == SHMI_objectDeleting; }
 SHMI_FN int shmi_object_legal(uint32_t s)
 {
     if (shmi_object_phase(s) == SHMI_objectCommitted)
         return shmi_object_name(s) == 0;
-    return shmi_object_phase(s) <= SHMI_objectDeleting && shmi_name_valid(shmi_object_name(s));
+    return shmi_object_phase(s) <= SHMI_objectDeleting && shmi_id_valid(shmi_object_name(s));
 }
 
 /* What people call an object. */
@@ -4050,7 +4050,7 @@ SHMI_FN int shmi_guarded(shmsync_arena *a, shmi_off off)
     for (i = 1; i <= a->geo.slots; i++) {
         if (shmi_ld64(shmi_slot64(a, i, SHMI_slotOpening)) != off && shmi_ld64(shmi_slot64(a, i, SHMI_slotWalking)) != off)
             continue;
-        if (shmi_current(a, shmi_name_in(i, shmi_slot_state(a, i))))
+        if (shmi_current(a, shmi_id_in(i, shmi_slot_state(a, i))))
             return 1;
     }
     return 0;
@@ -4062,7 +4062,7 @@ SHMI_FN void shmi_release_unseen(shmsync_arena *a, const shmi_block *b, uint32_t
 {
     uint32_t freeing = shmi_make_block(SHMI_blockFreeing, a->self);
     if (!shmi_guarded(a, b->off)) {
-        shmi_free_nodes_at(a, b->off); /* last, when no undertaker looks at them any more */
+        shmi_free_nodes_at(a, b->off); /* last, when no reaper looks at them any more */
         SHMSYNC_CRASHPOINT("arena.delete.nodes_freed");
         shmi_release(a, b, w);
         return;
@@ -4157,11 +4157,11 @@ SHMI_FN void shmi_lower_reach(shmsync_arena *a)
 {
     uint32_t *owner = shmi_u32(a, SHMI_hdrDirLowerer), *reach = shmi_u32(a, SHMI_hdrDirReach);
     uint64_t *word = shmi_u64(a, SHMI_hdrDirLowering), w;
-    shmi_name u = shmi_ld32(owner);
+    shmi_participant_id u = shmi_ld32(owner);
     if ((u != a->self && shmi_current(a, u)) || !shmi_cas32(owner, u, a->self))
         return;
     w = shmi_ld64(word) >> 32;
-    if ((w & 1) == 0) { /* else its lowerer died: the second look is due */
+    if ((w & 1) == 0) { /* else its lowerer died: the second check is due */
         uint32_t r = shmi_ld32(reach);
         uint64_t far;
         shmi_st64(word, (uint64_t)(uint32_t)++w << 32 | r);
@@ -4304,7 +4304,7 @@ SHMI_FN int shmi_adopt(shmsync_arena *a, shmi_header *h, int *there)
     word = shmi_open_bit(a, h, a->my_slot, &mask);
     shmi_or32(word, mask);
     SHMSYNC_CRASHPOINT("arena.object.bit_set");
-    for (tries = 0; tries < SHMI_claimTries * SHMI_patience; tries++) {
+    for (tries = 0; tries < SHMI_claimTries * SHMI_timeout; tries++) {
         uint32_t s = shmi_ld32(h->state);
         if (tries >= SHMI_claimTries)
             sched_yield();
@@ -4344,7 +4344,7 @@ SHMI_FN void shmi_outvote(shmsync_arena *a, shmi_header *h, int wait)
         uint32_t s = shmi_ld32(h->state);
         if (shmi_object_phase(s) != SHMI_objectPending || !shmi_object_legal(s))
             return;
-        if (wait && tries < SHMI_patience && shmi_current(a, shmi_object_name(s))) {
+        if (wait && tries < SHMI_timeout && shmi_current(a, shmi_object_name(s))) {
             sched_yield();
             continue;
         }
@@ -4401,7 +4401,7 @@ SHMI_FN int shmi_seek(shmsync_arena *a, const char *name, size_t len, uint64_t h
     return 0;
 }
 
-SHMI_FN void shmi_settle_entry(shmsync_arena *a, uint64_t *word, uint64_t e, shmi_name dead)
+SHMI_FN void shmi_resolve_entry(shmsync_arena *a, uint64_t *word, uint64_t e, shmi_participant_id dead)
 {
     shmi_block b;
     uint32_t w;
@@ -4420,22 +4420,22 @@ SHMI_FN void shmi_settle_entry(shmsync_arena *a, uint64_t *word, uint64_t e, shm
     }
     shmi_cas64(word, e, SHMI_GONE);
 }
-SHMI_FN void shmi_settle_guarded(shmsync_arena *a, uint64_t *word, uint64_t e, shmi_name dead)
+SHMI_FN void shmi_resolve_guarded(shmsync_arena *a, uint64_t *word, uint64_t e, shmi_participant_id dead)
 {
     shmi_guard(a, e & SHMI_OFF_MASK);
     if (shmi_ld64(word) == e)
-        shmi_settle_entry(a, word, e, dead);
+        shmi_resolve_entry(a, word, e, dead);
     shmi_unguard(a);
 }
 
-typedef struct shmi_settle_arg {
-    shmi_name dead;
+typedef struct shmi_resolve_arg {
+    shmi_participant_id dead;
     int whole; /* a block does not say which name it has, if any */
-} shmi_settle_arg;
+} shmi_resolve_arg;
 /* For the block at off, which dead may have claimed, or be freeing. */
-SHMI_FN int shmi_settle_name_of(shmsync_arena *a, shmi_off off, void *arg)
+SHMI_FN int shmi_resolve_name_of(shmsync_arena *a, shmi_off off, void *arg)
 {
-    shmi_settle_arg *s = (shmi_settle_arg *)arg;
+    shmi_resolve_arg *s = (shmi_resolve_arg *)arg;
     shmi_block b;
     shmi_header h;
     uint64_t *word;
@@ -4449,27 +4449,27 @@ SHMI_FN int shmi_settle_name_of(shmsync_arena *a, shmi_off off, void *arg)
     } else if (h.o.name_len != 0) {
         word = shmi_find_entry(a, off, h.hash);
         if (word != NULL)
-            shmi_settle_guarded(a, word, shmi_make_entry(off, h.hash), s->dead);
+            shmi_resolve_guarded(a, word, shmi_make_entry(off, h.hash), s->dead);
     }
     return 1;
 }
 /* Publishes what dead had committed and removes the names of what it had not, or had
- * begun to free. The caller is the undertaker of dead and holds handles. */
-SHMI_FN void shmi_settle_entries(shmsync_arena *a, shmi_name dead)
+ * begun to free. The caller is the reaper of dead and holds handles. */
+SHMI_FN void shmi_resolve_entries(shmsync_arena *a, shmi_participant_id dead)
 {
-    shmi_settle_arg arg;
+    shmi_resolve_arg arg;
     uint64_t pos;
     arg.dead = dead;
     arg.whole = 0;
-    shmi_each_block(a, shmi_name_slot(dead), SHMI_blockClaimed, shmi_settle_name_of, &arg);
-    shmi_each_block(a, shmi_name_slot(dead), SHMI_blockFreeing, shmi_settle_name_of, &arg);
+    shmi_each_block(a, shmi_id_slot(dead), SHMI_blockClaimed, shmi_resolve_name_of, &arg);
+    shmi_each_block(a, shmi_id_slot(dead), SHMI_blockFreeing, shmi_resolve_name_of, &arg);
     if (!arg.whole)
         return;
     shmi_worked(a, a->geo.dir_count);
     for (pos = 0; pos < a->geo.dir_count; pos++) {
         uint64_t *word = shmi_entry(a, pos), e = shmi_ld64(word);
         if (shmi_entry_used(e))
-            shmi_settle_guarded(a, word, e, dead);
+            shmi_resolve_guarded(a, word, e, dead);
     }
 }
 
@@ -4637,7 +4637,7 @@ SHMI_FN int shmi_open_object(shmsync_arena *a, const shmi_spec *spec, shmi_objec
         *created = err == 0;
         return err;
     }
-    for (tries = 0; tries < SHMI_claimTries * SHMI_patience; tries++) {
+    for (tries = 0; tries < SHMI_claimTries * SHMI_timeout; tries++) {
         pthread_mutex_lock(&a->handles);
         shmi_lower_reach_if_due(a);
         err = shmi_seek(a, spec->name, len, hash, 0, &h, &found);
@@ -4709,7 +4709,7 @@ SHMI_FN uint32_t shmi_openers(shmsync_arena *a, const shmi_header *h)
     uint32_t i, mask, count = 0;
     for (i = 1; i <= a->geo.slots; i++) {
         uint32_t *word = shmi_open_bit(a, h, i, &mask);
-        shmi_name n = shmi_name_in(i, shmi_slot_state(a, i));
+        shmi_participant_id n = shmi_id_in(i, shmi_slot_state(a, i));
         if ((shmi_ld32(word) & mask) != 0 && (shmi_current(a, n) || !shmi_gone(a, n))) /* a dead one may still write into it */
             count++;
     }
@@ -4736,13 +4736,13 @@ SHMI_FN int shmi_decide(shmsync_arena *a, const shmi_header *h)
     uint32_t ours = shmi_make_object(SHMI_objectDeleting, a->self), who = 0;
     int tries;
     SHMSYNC_CRASHPOINT("arena.delete.before_mark");
-    for (tries = 0; tries < SHMI_claimTries * SHMI_patience; tries++) {
+    for (tries = 0; tries < SHMI_claimTries * SHMI_timeout; tries++) {
         uint32_t s = shmi_ld32(h->state);
         if (!shmi_object_legal(s))
             return shmi_corrupt_object(a, h->o.off, "phase");
         if (!shmi_object_there(s))
             return shmi_fail(ENOENT, "arena.delete", shmi_called(&h->o), "somebody else has deleted it");
-        if (shmi_object_phase(s) == SHMI_objectDeleting && tries < SHMI_patience && shmi_current(a, shmi_object_name(s))) {
+        if (shmi_object_phase(s) == SHMI_objectDeleting && tries < SHMI_timeout && shmi_current(a, shmi_object_name(s))) {
             sched_yield();
             continue;
         }
@@ -4757,7 +4757,7 @@ SHMI_FN int shmi_decide(shmsync_arena *a, const shmi_header *h)
             continue;
         }
         shmi_cas32(h->state, ours, shmi_make_object(SHMI_objectCommitted, 0));
-        if (tries >= SHMI_patience)
+        if (tries >= SHMI_timeout)
             break;
         sched_yield();
     }
@@ -4801,8 +4801,8 @@ int shmsync_delete(shmsync_arena *a, const char *name)
 }
 
 /* Ends what dead had begun with the object in b: a deletion that was decided is done,
- * another cancelled. The caller is the undertaker of dead and holds handles. */
-SHMI_FN void shmi_settle_delete(shmsync_arena *a, const shmi_block *b, shmi_name dead)
+ * another cancelled. The caller is the reaper of dead and holds handles. */
+SHMI_FN void shmi_resolve_delete(shmsync_arena *a, const shmi_block *b, shmi_participant_id dead)
 {
     shmi_block now;
     shmi_header h;
@@ -4889,9 +4889,9 @@ SHMI_FN int shmi_clear_bit_unpublished(shmsync_arena *a, shmi_off off, void *arg
     return 1;
 }
 /* Clears the open bits and the guards of a dead participant. */
-SHMI_FN void shmi_clear_open_bits(shmsync_arena *a, shmi_name dead)
+SHMI_FN void shmi_clear_open_bits(shmsync_arena *a, shmi_participant_id dead)
 {
-    uint32_t slot = shmi_name_slot(dead);
+    uint32_t slot = shmi_id_slot(dead);
     pthread_mutex_lock(&a->handles);
     shmi_each_block(a, slot, SHMI_blockObject, shmi_clear_bit_at, &slot);
     shmi_each_block(a, slot, SHMI_blockClaimed, shmi_clear_bit_unpublished, &slot);
@@ -4983,7 +4983,7 @@ SHMI_FN int shmi_byte_free(shmsync_arena *a, uint32_t i)
         return 0;
     caps = shmi_slot_caps(a, i);
     if ((caps & SHMI_capOFD) == 0) {
-        /* None at all means a joiner without a byte, or a slot whose undertaker died
+        /* None at all means a joiner without a byte, or a slot whose reaper died
          * when it had wiped it and not yet freed it. */
         uint32_t p = shmi_slot_phase(shmi_slot_state(a, i));
         if (caps != 0 || (p != SHMI_phaseLeaving && p != SHMI_phaseDead))
@@ -5044,13 +5044,13 @@ SHMI_FN int shmi_ended(shmsync_arena *a, uint32_t i)
  * call of n. The last store of n to what a lock protects is before that, and the last one
  * to words is before n is not current. Asked of a participant that is not current, or of
  * this process as it leaves. A yes stays a yes. */
-SHMI_FN int shmi_gone(shmsync_arena *a, shmi_name n)
+SHMI_FN int shmi_gone(shmsync_arena *a, shmi_participant_id n)
 {
-    uint32_t i = shmi_name_slot(n), w;
+    uint32_t i = shmi_id_slot(n), w;
     if (i < 1 || i > a->geo.slots)
         return 1;
     w = shmi_slot_state(a, i);
-    if (shmi_slot_gen(w) != shmi_name_gen(n) || !shmi_slot_taken(w))
+    if (shmi_slot_gen(w) != shmi_id_gen(n) || !shmi_slot_taken(w))
         return 1; /* a slot passes on only when its dead one is gone */
     if (n == a->self)
         return __atomic_load_n(&a->closing, __ATOMIC_SEQ_CST);
@@ -5062,7 +5062,7 @@ SHMI_FN int shmi_all_gone(shmsync_arena *a)
     uint32_t i;
     for (i = 1; i <= a->geo.slots; i++) {
         uint32_t w = shmi_slot_state(a, i);
-        if (shmi_slot_phase(w) == SHMI_phaseDead && !shmi_gone(a, shmi_name_in(i, w)))
+        if (shmi_slot_phase(w) == SHMI_phaseDead && !shmi_gone(a, shmi_id_in(i, w)))
             return 0;
     }
     return 1;
@@ -5073,7 +5073,7 @@ SHMI_FN void shmi_follow(shmsync_arena *a)
 {
     if (shmi_ld32(&a->unfinished) == 0) {
         shmi_st32(&a->unfinished, 1);
-        shmi_ring(shmi_slot32(a, a->my_slot, SHMI_slotWatchBell));
+        shmi_ring(shmi_slot32(a, a->my_slot, SHMI_slotWatchDoorbell));
     }
 }
 /* Has the watcher ask again after an eighth of the time that has passed since: one that
@@ -5096,7 +5096,7 @@ SHMI_FN int64_t shmi_next_ask(int64_t *ask)
     return *ask;
 }
 /* Waits until n, which is dead, is gone; n 0: until all are. abs as of a lock. 0, ETIMEDOUT, EBADF, ENOTCONN. */
-SHMI_FN int shmi_await_gone(shmsync_arena *a, shmi_name n, const char *op, const char *called, int64_t abs)
+SHMI_FN int shmi_await_gone(shmsync_arena *a, shmi_participant_id n, const char *op, const char *called, int64_t abs)
 {
     int64_t ask = 0, now, wait;
     int err;
@@ -5130,7 +5130,7 @@ SHMI_FN int shmi_fence_dying(shmsync_arena *a, uint32_t i)
     return a->lock_fd < 0 || (shmi_slot_caps(a, i) & SHMI_capOFD) == 0 || shmi_byte_free(a, i);
 }
 
-/* Leaves the rest of the burial in slot i for later. The watcher goes on with it. */
+/* Leaves the rest of the reap in slot i for later. The watcher goes on with it. */
 SHMI_FN void shmi_leave_for(shmsync_arena *a, uint32_t i)
 {
     shmi_or32(&a->leftover[i / 32], UINT32_C(1) << (i % 32));
@@ -5140,18 +5140,18 @@ SHMI_FN void shmi_leave_for(shmsync_arena *a, uint32_t i)
 /* Moves slot i from w to dead, after a fence; whether this call did it. */
 SHMI_FN int shmi_mark(shmsync_arena *a, uint32_t i, uint32_t w)
 {
-    SHMSYNC_CRASHPOINT("arena.bury.seen");
+    SHMSYNC_CRASHPOINT("arena.reap.seen");
     if (!shmi_fence_dying(a, i)) {
         shmi_leave_for(a, i);
         return 0;
     }
-    SHMSYNC_CRASHPOINT("arena.bury.fenced");
+    SHMSYNC_CRASHPOINT("arena.reap.fenced");
     if (!shmi_cas_slot(a, i, w, shmi_slot_with(w, SHMI_phaseDead)))
         return 0;
     shmi_cas64(shmi_slot64(a, i, SHMI_slotDied), 0, (uint64_t)shmi_unix_now());
     /* If it lives after all, it must learn that its locks are others' now. */
-    shmi_ring(shmi_slot32(a, i, SHMI_slotWatchBell));
-    SHMSYNC_CRASHPOINT("arena.bury.marked");
+    shmi_ring(shmi_slot32(a, i, SHMI_slotWatchDoorbell));
+    SHMSYNC_CRASHPOINT("arena.reap.marked");
     return 1;
 }
 
@@ -5165,14 +5165,14 @@ SHMI_FN int shmi_found_dead(shmsync_arena *a, uint32_t i, uint32_t w)
 }
 
 /* Whether n is the name of a participant that died or left; if this call is the first
- * to see its death, its burial begins. */
-SHMI_FN int shmi_dead(shmsync_arena *a, shmi_name n)
+ * to see its death, its reap begins. */
+SHMI_FN int shmi_dead(shmsync_arena *a, shmi_participant_id n)
 {
-    uint32_t i = shmi_name_slot(n), w;
+    uint32_t i = shmi_id_slot(n), w;
     if (i < 1 || i > a->geo.slots)
         return 1;
     w = shmi_slot_state(a, i);
-    if (shmi_name_in(i, w) != n || !shmi_slot_present(w))
+    if (shmi_id_in(i, w) != n || !shmi_slot_present(w))
         return 1;
     if (n == a->self || (!shmi_seen_dead(a, i, w) && !shmi_found_dead(a, i, w)))
         return 0;
@@ -5181,21 +5181,21 @@ SHMI_FN int shmi_dead(shmsync_arena *a, shmi_name n)
          * watchers for the rest; in case they do not come, ours looks again. */
         shmi_wake(shmi_alive_word(a, i, SHMI_aliveWords - 1), SHMI_ALL);
         shmi_leave_for(a, i);
-        shmi_ring(shmi_slot32(a, a->my_slot, SHMI_slotWatchBell));
+        shmi_ring(shmi_slot32(a, a->my_slot, SHMI_slotWatchDoorbell));
     }
     return !shmi_current(a, n);
 }
 
-/* ---- Obituaries ---- */
+/* ---- DeathRecords ---- */
 
 /* Number n of those who died, or of those who left. There is a ring of each, so that
  * leaving does not push deaths out that nobody has read yet. */
-SHMI_FN shmi_off shmi_obituary(shmsync_arena *a, int left, uint64_t n)
+SHMI_FN shmi_off shmi_death_record(shmsync_arena *a, int left, uint64_t n)
 {
-    uint64_t k = left ? SHMI_obitDeaths + n % (SHMI_obitCount - SHMI_obitDeaths) : n % SHMI_obitDeaths;
-    return a->geo.obit_off + k * SHMI_obitStride;
+    uint64_t k = left ? SHMI_deathRecordDeaths + n % (SHMI_deathRecordCount - SHMI_deathRecordDeaths) : n % SHMI_deathRecordDeaths;
+    return a->geo.death_record_off + k * SHMI_deathRecordStride;
 }
-SHMI_FN uint64_t *shmi_obits_total(shmsync_arena *a, int left) { return shmi_u64(a, left ? SHMI_hdrLeftTotal : SHMI_hdrObitsTotal); }
+SHMI_FN uint64_t *shmi_death_records_total(shmsync_arena *a, int left) { return shmi_u64(a, left ? SHMI_hdrLeftTotal : SHMI_hdrDeathRecordsTotal); }
 
 /* Labels are for people, and may change as they are read: word by word, they are still
  * no race. */
@@ -5226,56 +5226,56 @@ SHMI_FN void shmi_get_label(shmsync_arena *a, shmi_off off, char out[SHMI_labelB
     out[n] = 0;
 }
 
-SHMI_FN void shmi_write_obituary(shmsync_arena *a, uint32_t i, shmi_name n, int left)
+SHMI_FN void shmi_write_death_record(shmsync_arena *a, uint32_t i, shmi_participant_id n, int left)
 {
-    uint64_t number = shmi_add64(shmi_obits_total(a, left), 1);
-    shmi_off o = shmi_obituary(a, left, number);
+    uint64_t number = shmi_add64(shmi_death_records_total(a, left), 1);
+    shmi_off o = shmi_death_record(a, left, number);
     char label[SHMI_labelBytes + 1];
-    shmi_st64(shmi_u64(a, o + SHMI_obitSeq), 0);
+    shmi_st64(shmi_u64(a, o + SHMI_deathRecordSeq), 0);
     shmi_full_fence(); /* the label is written by relaxed stores, which may pass the store before them */
-    shmi_st32(shmi_u32(a, o + SHMI_obitName), n);
-    shmi_st32(shmi_u32(a, o + SHMI_obitPID), shmi_ld32(shmi_slot32(a, i, SHMI_slotPID)));
-    shmi_st64(shmi_u64(a, o + SHMI_obitDied), shmi_ld64(shmi_slot64(a, i, SHMI_slotDied)));
-    shmi_st32(shmi_u32(a, o + SHMI_obitFlags), left ? SHMI_obitLeft : 0);
+    shmi_st32(shmi_u32(a, o + SHMI_deathRecordID), n);
+    shmi_st32(shmi_u32(a, o + SHMI_deathRecordPID), shmi_ld32(shmi_slot32(a, i, SHMI_slotPID)));
+    shmi_st64(shmi_u64(a, o + SHMI_deathRecordDied), shmi_ld64(shmi_slot64(a, i, SHMI_slotDied)));
+    shmi_st32(shmi_u32(a, o + SHMI_deathRecordFlags), left ? SHMI_deathRecordLeft : 0);
     shmi_get_label(a, shmi_slot(a, i) + SHMI_slotLabel, label);
-    shmi_put_label(a, o + SHMI_obitLabel, label);
-    shmi_st64(shmi_u64(a, o + SHMI_obitSeq), number + 1);
+    shmi_put_label(a, o + SHMI_deathRecordLabel, label);
+    shmi_st64(shmi_u64(a, o + SHMI_deathRecordSeq), number + 1);
 }
 
-/* Obituary n, if it is in the ring. */
-SHMI_FN int shmi_read_obituary(shmsync_arena *a, int left, uint64_t n, shmsync_participant *p, shmi_name *name)
+/* DeathRecord n, if it is in the ring. */
+SHMI_FN int shmi_read_death_record(shmsync_arena *a, int left, uint64_t n, shmsync_participant *p, shmi_participant_id *name)
 {
-    shmi_off o = shmi_obituary(a, left, n);
-    if (shmi_ld64(shmi_u64(a, o + SHMI_obitSeq)) != n + 1)
+    shmi_off o = shmi_death_record(a, left, n);
+    if (shmi_ld64(shmi_u64(a, o + SHMI_deathRecordSeq)) != n + 1)
         return 0;
-    *name = shmi_ld32(shmi_u32(a, o + SHMI_obitName)) & SHMI_NAME_MASK;
+    *name = shmi_ld32(shmi_u32(a, o + SHMI_deathRecordID)) & SHMI_NAME_MASK;
     memset(p, 0, sizeof *p);
-    p->slot = shmi_name_slot(*name);
-    p->generation = shmi_name_gen(*name);
-    p->pid = shmi_ld32(shmi_u32(a, o + SHMI_obitPID));
-    p->died_ns = (int64_t)shmi_ld64(shmi_u64(a, o + SHMI_obitDied));
-    shmi_get_label(a, o + SHMI_obitLabel, p->label);
+    p->slot = shmi_id_slot(*name);
+    p->generation = shmi_id_gen(*name);
+    p->pid = shmi_ld32(shmi_u32(a, o + SHMI_deathRecordPID));
+    p->died_ns = (int64_t)shmi_ld64(shmi_u64(a, o + SHMI_deathRecordDied));
+    shmi_get_label(a, o + SHMI_deathRecordLabel, p->label);
     shmi_load_fence(); /* the label is read by relaxed loads */
-    return shmi_ld64(shmi_u64(a, o + SHMI_obitSeq)) == n + 1;
+    return shmi_ld64(shmi_u64(a, o + SHMI_deathRecordSeq)) == n + 1;
 }
 
-/* The last obituary of n in a ring. */
-SHMI_FN int shmi_find_obituary(shmsync_arena *a, int left, shmi_name n, shmsync_participant *out)
+/* The last death record of n in a ring. */
+SHMI_FN int shmi_find_death_record(shmsync_arena *a, int left, shmi_participant_id n, shmsync_participant *out)
 {
-    uint64_t total = shmi_ld64(shmi_obits_total(a, left)), back;
-    uint64_t count = left ? SHMI_obitCount - SHMI_obitDeaths : SHMI_obitDeaths;
+    uint64_t total = shmi_ld64(shmi_death_records_total(a, left)), back;
+    uint64_t count = left ? SHMI_deathRecordCount - SHMI_deathRecordDeaths : SHMI_deathRecordDeaths;
     for (back = 1; back <= total && back <= count; back++) {
-        shmi_name name;
-        if (shmi_read_obituary(a, left, total - back, out, &name) && name == n)
+        shmi_participant_id name;
+        if (shmi_read_death_record(a, left, total - back, out, &name) && name == n)
             return 1;
     }
     return 0;
 }
 /* Whether the death of n is written down. */
-SHMI_FN int shmi_has_obituary(shmsync_arena *a, shmi_name n)
+SHMI_FN int shmi_has_death_record(shmsync_arena *a, shmi_participant_id n)
 {
     shmsync_participant p;
-    return shmi_find_obituary(a, 0, n, &p);
+    return shmi_find_death_record(a, 0, n, &p);
 }
 
 SHMI_FN void shmi_read_slot(shmsync_arena *a, uint32_t i, uint32_t w, shmsync_participant *p)
@@ -5289,27 +5289,27 @@ SHMI_FN void shmi_read_slot(shmsync_arena *a, uint32_t i, uint32_t w, shmsync_pa
 }
 
 /* Who n is or was, from its slot while that has not been taken again and from the
- * obituaries after that. ENOENT when neither knows. */
-SHMI_FN int shmi_who(shmsync_arena *a, shmi_name n, shmsync_participant *out)
+ * death records after that. ENOENT when neither knows. */
+SHMI_FN int shmi_who(shmsync_arena *a, shmi_participant_id n, shmsync_participant *out)
 {
-    uint32_t i = shmi_name_slot(n), w;
+    uint32_t i = shmi_id_slot(n), w;
     if (i < 1 || i > a->geo.slots)
         return ENOENT;
     w = shmi_slot_state(a, i);
-    if (shmi_slot_gen(w) == shmi_name_gen(n) && shmi_slot_taken(w)) {
+    if (shmi_slot_gen(w) == shmi_id_gen(n) && shmi_slot_taken(w)) {
         shmi_read_slot(a, i, w, out);
         if (shmi_slot_state(a, i) == w)
             return 0;
     }
-    return shmi_find_obituary(a, 0, n, out) || shmi_find_obituary(a, 1, n, out) ? 0 : ENOENT;
+    return shmi_find_death_record(a, 0, n, out) || shmi_find_death_record(a, 1, n, out) ? 0 : ENOENT;
 }
 
 /* Tells one death to the function of shmsync_arena_on_death; 0 while it is not written. */
 SHMI_FN int shmi_tell_death(shmsync_arena *a, uint64_t number)
 {
     shmsync_participant p;
-    shmi_name name;
-    if (!shmi_read_obituary(a, 0, number, &p, &name))
+    shmi_participant_id name;
+    if (!shmi_read_death_record(a, 0, number, &p, &name))
         return 0;
     if (p.slot < 1 || p.slot > a->geo.slots || p.generation <= a->told[p.slot])
         return 1;
@@ -5322,7 +5322,7 @@ SHMI_FN int shmi_tell_death(shmsync_arena *a, uint64_t number)
 /* Tells the deaths that were written since the last call; not 0: look again soon. */
 SHMI_FN int shmi_deliver_deaths(shmsync_arena *a)
 {
-    uint64_t total, holes[SHMI_obitDeaths];
+    uint64_t total, holes[SHMI_deathRecordDeaths];
     unsigned n, i;
     int again = 0;
     pthread_mutex_lock(&a->death_lock);
@@ -5330,26 +5330,26 @@ SHMI_FN int shmi_deliver_deaths(shmsync_arena *a)
         pthread_mutex_unlock(&a->death_lock);
         return 0;
     }
-    total = shmi_ld64(shmi_u64(a, SHMI_hdrObitsTotal));
+    total = shmi_ld64(shmi_u64(a, SHMI_hdrDeathRecordsTotal));
     n = a->n_holes;
     memcpy(holes, a->holes, sizeof holes);
     a->n_holes = 0;
-    if (total < a->obit_next) /* a peer has overwritten the counter */
-        a->obit_next = total < SHMI_obitDeaths ? 0 : total - SHMI_obitDeaths;
-    if (total - a->obit_next > SHMI_obitDeaths) {
-        a->lost += total - SHMI_obitDeaths - a->obit_next;
-        a->obit_next = total - SHMI_obitDeaths;
+    if (total < a->death_record_next) /* a peer has overwritten the counter */
+        a->death_record_next = total < SHMI_deathRecordDeaths ? 0 : total - SHMI_deathRecordDeaths;
+    if (total - a->death_record_next > SHMI_deathRecordDeaths) {
+        a->lost += total - SHMI_deathRecordDeaths - a->death_record_next;
+        a->death_record_next = total - SHMI_deathRecordDeaths;
     }
     for (i = 0; i < n; i++)
-        if (total - holes[i] > SHMI_obitDeaths)
+        if (total - holes[i] > SHMI_deathRecordDeaths)
             a->lost++; /* written over */
         else if (!shmi_tell_death(a, holes[i]))
             a->holes[a->n_holes++] = holes[i];
-    for (; a->obit_next < total; a->obit_next++) {
-        if (shmi_tell_death(a, a->obit_next))
+    for (; a->death_record_next < total; a->death_record_next++) {
+        if (shmi_tell_death(a, a->death_record_next))
             continue;
-        if (a->n_holes < SHMI_obitDeaths)
-            a->holes[a->n_holes++] = a->obit_next;
+        if (a->n_holes < SHMI_deathRecordDeaths)
+            a->holes[a->n_holes++] = a->death_record_next;
         else
             a->lost++;
         again = 1;
@@ -5367,7 +5367,7 @@ int shmsync_arena_on_death(shmsync_arena *a, void (*f)(const shmsync_participant
         a->told = (uint32_t *)calloc((size_t)a->geo.slots + 1, sizeof *a->told);
     if (a->told != NULL) {
         if (a->on_death == NULL)
-            a->obit_next = shmi_ld64(shmi_u64(a, SHMI_hdrObitsTotal));
+            a->death_record_next = shmi_ld64(shmi_u64(a, SHMI_hdrDeathRecordsTotal));
         shmi_or32(shmi_slot32(a, a->my_slot, SHMI_slotCaps), SHMI_capTold);
         a->on_death = f;
         a->on_death_arg = arg;
@@ -5376,13 +5376,13 @@ int shmsync_arena_on_death(shmsync_arena *a, void (*f)(const shmsync_participant
     return a->told != NULL ? 0 : shmi_fail(ENOMEM, "arena.on_death", a->label, "%s", "");
 }
 
-/* ---- Burial: every step may be done by several processes at once, and by one after
+/* ---- Reap: every step may be done by several processes at once, and by one after
  * another that died over it. Each process repairs twice, when it finds a dead one and
  * again when that is gone; the functions of the kinds ask for that themselves ---- */
 
-#define SHMI_SETTLE_AFTER 1000000 /* ns: those that the death has woken want the CPU first */
-/* How long this process leaves the end of a burial to others where objects are whose
- * kind it does not know: they know it, and repair those when they bury. */
+#define SHMI_RECLAIM_AFTER 1000000 /* ns: those that the death has woken want the CPU first */
+/* How long this process leaves the end of a reap to others where objects are whose
+ * kind it does not know: they know it, and repair those when they reap. */
 #define SHMI_LEAVE_TO_OTHERS INT64_C(200000000)
 
 enum { SHMI_watchTargets = 3 };
@@ -5394,22 +5394,22 @@ SHMI_FN void shmi_ring_before(shmsync_arena *a, uint32_t i, unsigned n)
     for (d = 1; d < a->geo.slots && n > 0; d++) {
         uint32_t j = (i - 1 + a->geo.slots - d) % a->geo.slots + 1;
         if (shmi_slot_present(shmi_slot_state(a, j))) {
-            shmi_ring(shmi_slot32(a, j, SHMI_slotWatchBell));
+            shmi_ring(shmi_slot32(a, j, SHMI_slotWatchDoorbell));
             n--;
         }
     }
 }
 /* Makes those look at the ring of slots again who watch slot i, or did, or are to: see
- * ringWatchersOf in arena/sentinel.go. */
+ * ringWatchersOf in arena/deathwatcher.go. */
 SHMI_FN void shmi_ring_watchers_of(shmsync_arena *a, uint32_t i) { shmi_ring_before(a, i, SHMI_watchTargets); }
 
-/* Makes those look at the obituaries that want to be told of deaths. */
+/* Makes those look at the death records that want to be told of deaths. */
 SHMI_FN void shmi_ring_told(shmsync_arena *a)
 {
     uint32_t i;
     for (i = 1; i <= a->geo.slots; i++)
         if ((shmi_slot_caps(a, i) & SHMI_capTold) != 0 && shmi_slot_present(shmi_slot_state(a, i)))
-            shmi_ring(shmi_slot32(a, i, SHMI_slotWatchBell));
+            shmi_ring(shmi_slot32(a, i, SHMI_slotWatchDoorbell));
 }
 
 /* The participants that a death, or a leave, concerns: those that have an object open that
@@ -5422,13 +5422,13 @@ typedef struct shmi_concern {
     int all;      /* anybody is concerned */
 } shmi_concern;
 
-SHMI_FN void shmi_add_openers(shmsync_arena *a, shmi_concern *c, const shmi_object *o, shmi_name dead)
+SHMI_FN void shmi_add_openers(shmsync_arena *a, shmi_concern *c, const shmi_object *o, shmi_participant_id dead)
 {
     shmi_header h;
     uint32_t i, mask, *word;
     if (shmi_header_at(a, o->off, &h) != 0)
         return;
-    word = shmi_open_bit(a, &h, shmi_name_slot(dead), &mask);
+    word = shmi_open_bit(a, &h, shmi_id_slot(dead), &mask);
     if ((shmi_ld32(word) & mask) == 0)
         return;
     c->anything = 1;
@@ -5437,7 +5437,7 @@ SHMI_FN void shmi_add_openers(shmsync_arena *a, shmi_concern *c, const shmi_obje
 }
 
 typedef struct shmi_repair_arg {
-    shmi_name dead;
+    shmi_participant_id dead;
     int unknown; /* objects whose kind this header does not know */
     shmi_concern *concern;
 } shmi_repair_arg;
@@ -5453,15 +5453,15 @@ SHMI_FN void shmi_repair_one(shmsync_arena *a, const shmi_object *o, void *arg)
 }
 /* Whether dead, which is not this process, may owe a wake to any participant, and hold any
  * object: it died while it told others, or while it reaped. */
-SHMI_FN int shmi_owes_anybody(shmsync_arena *a, shmi_name dead)
+SHMI_FN int shmi_owes_anybody(shmsync_arena *a, shmi_participant_id dead)
 {
-    uint32_t i = shmi_name_slot(dead);
+    uint32_t i = shmi_id_slot(dead);
     return shmi_ld32(shmi_slot32(a, i, SHMI_slotTelling)) != 0 || shmi_ld64(shmi_slot64(a, i, SHMI_slotWalking)) != 0;
 }
 /* Takes back what dead holds of any object, finds out whom that concerns, and says how many
  * objects it does not know. all says that it may be any object: else dead has touched those
  * that it holds. */
-SHMI_FN int shmi_repair_all(shmsync_arena *a, shmi_name dead, int all, shmi_concern *c)
+SHMI_FN int shmi_repair_all(shmsync_arena *a, shmi_participant_id dead, int all, shmi_concern *c)
 {
     shmi_repair_arg r;
     memset(c, 0, sizeof *c);
@@ -5469,7 +5469,7 @@ SHMI_FN int shmi_repair_all(shmsync_arena *a, shmi_name dead, int all, shmi_conc
     r.dead = dead;
     r.unknown = 0;
     r.concern = c;
-    shmi_visit(a, all ? 0 : shmi_name_slot(dead), shmi_repair_one, &r);
+    shmi_visit(a, all ? 0 : shmi_id_slot(dead), shmi_repair_one, &r);
     return r.unknown;
 }
 
@@ -5492,13 +5492,13 @@ SHMI_FN int shmi_owed_order(const void *x, const void *y)
 }
 /* For each object that somebody has recorded to sleep on, which wakes the death of dead
  * may have swallowed. */
-SHMI_FN void shmi_collect_owed(shmsync_arena *a, shmi_name dead, shmi_owed_list *l)
+SHMI_FN void shmi_collect_owed(shmsync_arena *a, shmi_participant_id dead, shmi_owed_list *l)
 {
     uint32_t i, k;
     memset(l, 0, sizeof *l);
     for (i = 1; i <= a->geo.slots; i++) {
         int level = SHMI_OWED_ONE;
-        if (i == shmi_name_slot(dead))
+        if (i == shmi_id_slot(dead))
             level = SHMI_OWED_ALL;
         else if (!shmi_slot_present(shmi_slot_state(a, i)))
             continue;
@@ -5555,12 +5555,12 @@ SHMI_FN void shmi_count_death(shmsync_arena *a, const shmi_concern *c)
             shmi_ring(shmi_slot32(a, i, SHMI_slotDoorbell));
 }
 /* Wakes, once, everybody who may wait for a wake that a death has swallowed. */
-SHMI_FN void shmi_wake_all_for(shmsync_arena *a, shmi_name dead, const shmi_concern *c)
+SHMI_FN void shmi_wake_all_for(shmsync_arena *a, shmi_participant_id dead, const shmi_concern *c)
 {
     if (c->anything || c->all) {
         shmi_owed_list l;
         shmi_collect_owed(a, dead, &l);
-        shmi_visit(a, c->all ? 0 : shmi_name_slot(dead), shmi_wake_one_object, &l);
+        shmi_visit(a, c->all ? 0 : shmi_id_slot(dead), shmi_wake_one_object, &l);
         free(l.v);
         shmi_wake_resolved(a);
     }
@@ -5568,21 +5568,21 @@ SHMI_FN void shmi_wake_all_for(shmsync_arena *a, shmi_name dead, const shmi_conc
 }
 
 /* Gives back what memory dead had not handed to anybody, and what those had in its
- * slot before it whose successors died over doing that. The caller is the undertaker
+ * slot before it whose successors died over doing that. The caller is the reaper
  * of the slot, or has it. */
-SHMI_FN void shmi_settle(shmsync_arena *a, shmi_name dead)
+SHMI_FN void shmi_reclaim_memory(shmsync_arena *a, shmi_participant_id dead)
 {
-    uint32_t *settled = shmi_slot32(a, shmi_name_slot(dead), SHMI_slotSettled);
-    uint32_t last = shmi_name_gen(dead), first = shmi_ld32(settled) + 1, g;
+    uint32_t *reclaimed = shmi_slot32(a, shmi_id_slot(dead), SHMI_slotReclaimed);
+    uint32_t last = shmi_id_gen(dead), first = shmi_ld32(reclaimed) + 1, g;
     size_t left;
-    if (shmi_ld32(settled) == last) {
+    if (shmi_ld32(reclaimed) == last) {
         shmi_clear_open_bits(a, dead); /* it may have looked at objects after that, leaving */
         return;
     }
     if (first > last || last - first >= 256) /* generations that died one over the other; a peer's bytes may claim more */
         first = last > 256 ? last - 256 + 1 : 1;
     for (g = first; g <= last; g++) {
-        shmi_name n = shmi_make_name(shmi_name_slot(dead), g);
+        shmi_participant_id n = shmi_make_participant_id(shmi_id_slot(dead), g);
         shmi_free_nodes_of(a, n);
         shmi_reclaim_blocks(a, n);
         shmi_clear_open_bits(a, n);
@@ -5591,7 +5591,7 @@ SHMI_FN void shmi_settle(shmsync_arena *a, shmi_name dead)
     left = dead == a->self ? a->n_deferred : 0;
     pthread_mutex_unlock(&a->handles);
     if (left == 0) /* else the slot's next one takes what somebody still looks at */
-        shmi_st32(settled, last);
+        shmi_st32(reclaimed, last);
 }
 
 /* Makes slot i, dead or leaving in state w, available again. */
@@ -5601,7 +5601,7 @@ SHMI_FN void shmi_free_slot(shmsync_arena *a, uint32_t i, uint32_t w)
     shmi_st32(shmi_slot32(a, i, SHMI_slotCaps), 0);
     shmi_put_label(a, shmi_slot(a, i) + SHMI_slotLabel, "");
     shmi_st64(shmi_slot64(a, i, SHMI_slotDied), 0);
-    if (shmi_ld32(shmi_slot32(a, i, SHMI_slotSettled)) == shmi_slot_gen(w))
+    if (shmi_ld32(shmi_slot32(a, i, SHMI_slotReclaimed)) == shmi_slot_gen(w))
         shmi_forget_touched(a, i);
     shmi_cas_slot(a, i, w, shmi_slot_with(w, shmi_slot_gen(w) >= SHMI_maxGeneration ? SHMI_phaseRetired : SHMI_phaseFree));
 }
@@ -5620,18 +5620,18 @@ SHMI_FN int shmi_others(shmsync_arena *a)
 
 /* Whether others, who may know the kinds that this header does not, get their time for a
  * repair that was due since then. */
-SHMI_FN int shmi_leave_to_others(shmsync_arena *a, const shmi_burial *b, int64_t since)
+SHMI_FN int shmi_leave_to_others(shmsync_arena *a, const shmi_reap_progress *b, int64_t since)
 {
     return b->unknown != 0 && shmi_now() - since < SHMI_LEAVE_TO_OTHERS && shmi_others(a);
 }
 
-/* Writes the obituary, and a moment after the dead one is gone gives back its memory and
- * frees its slot, which is what only one may do. Nobody is undertaker while it waits for
+/* Writes the death record, and a moment after the dead one is gone gives back its memory and
+ * frees its slot, which is what only one may do. Nobody is reaper while it waits for
  * the dead one to be gone: that may take long, and it may be stopped. */
-SHMI_FN void shmi_finish(shmsync_arena *a, uint32_t i, shmi_burial *b)
+SHMI_FN void shmi_finish(shmsync_arena *a, uint32_t i, shmi_reap_progress *b)
 {
-    uint32_t *word = shmi_slot32(a, i, SHMI_slotUndertaker);
-    shmi_name u = shmi_ld32(word), dead = shmi_name_in(i, b->of);
+    uint32_t *word = shmi_slot32(a, i, SHMI_slotReaper);
+    shmi_participant_id u = shmi_ld32(word), dead = shmi_id_in(i, b->of);
     int64_t now;
     if (u != a->self && shmi_current(a, u))
         return; /* if it dies over this, those who watch the slot go on */
@@ -5646,9 +5646,9 @@ SHMI_FN void shmi_finish(shmsync_arena *a, uint32_t i, shmi_burial *b)
     }
     now = shmi_now();
     if (b->written == 0) {
-        if (!shmi_has_obituary(a, dead))
-            shmi_write_obituary(a, i, dead, 0);
-        SHMSYNC_CRASHPOINT("arena.finish.obituary");
+        if (!shmi_has_death_record(a, dead))
+            shmi_write_death_record(a, i, dead, 0);
+        SHMSYNC_CRASHPOINT("arena.finish.recorded");
         b->written = now;
         shmi_leave_for(a, i);
         shmi_ring_told(a);
@@ -5656,17 +5656,17 @@ SHMI_FN void shmi_finish(shmsync_arena *a, uint32_t i, shmi_burial *b)
     /* The kernel may not have finished with the alive words of a participant that is gone by its
      * own declaration: a joiner that takes the slot now could be marked for its death. */
     if (b->handed == 0 || !shmi_ended(a, i) || shmi_leave_to_others(a, b, b->handed)) {
-        shmi_ask_after(a, b->mourned);
+        shmi_ask_after(a, b->reaped);
         shmi_cas32(word, a->self, 0);
         return;
     }
-    if (now - b->written < SHMI_SETTLE_AFTER) {
+    if (now - b->written < SHMI_RECLAIM_AFTER) {
         shmi_leave_for(a, i);
         return;
     }
-    if (!b->settled)
-        shmi_settle(a, dead);
-    b->settled = 1;
+    if (!b->reclaimed)
+        shmi_reclaim_memory(a, dead);
+    b->reclaimed = 1;
     SHMSYNC_CRASHPOINT("arena.finish.reclaimed");
     shmi_free_slot(a, i, b->of);
     SHMSYNC_CRASHPOINT("arena.finish.freed");
@@ -5674,14 +5674,14 @@ SHMI_FN void shmi_finish(shmsync_arena *a, uint32_t i, shmi_burial *b)
     shmi_ring_watchers_of(a, i);
 }
 
-SHMI_FN void shmi_bury_marked(shmsync_arena *a, uint32_t i, uint32_t w)
+SHMI_FN void shmi_reap_marked(shmsync_arena *a, uint32_t i, uint32_t w)
 {
-    shmi_burial *b;
+    shmi_reap_progress *b;
     shmi_concern concern;
-    shmi_name dead = shmi_name_in(i, w);
+    shmi_participant_id dead = shmi_id_in(i, w);
     int gone;
     pthread_mutex_lock(&a->reaping);
-    b = &a->burials[i];
+    b = &a->reaps[i];
     if (!__atomic_load_n(&a->closing, __ATOMIC_SEQ_CST) && shmi_slot_state(a, i) == w) {
         unsigned k;
         if (b->of != w) {
@@ -5689,25 +5689,25 @@ SHMI_FN void shmi_bury_marked(shmsync_arena *a, uint32_t i, uint32_t w)
             b->of = w;
         }
         gone = shmi_gone(a, dead);
-        if (!b->mourned) {
+        if (!b->reaped) {
             /* Others sleep on these words too, and the kernel woke one of each. */
             for (k = 0; k < SHMI_aliveWords; k++)
                 shmi_wake(shmi_alive_word(a, i, k), SHMI_ALL);
             b->unknown = shmi_repair_all(a, dead, shmi_owes_anybody(a, dead), &concern);
-            SHMSYNC_CRASHPOINT("arena.bury.repaired");
+            SHMSYNC_CRASHPOINT("arena.reap.repaired");
             shmi_wake_all_for(a, dead, &concern);
-            SHMSYNC_CRASHPOINT("arena.bury.woken");
-            b->mourned = shmi_now();
-            b->handed = gone ? b->mourned : 0;
+            SHMSYNC_CRASHPOINT("arena.reap.woken");
+            b->reaped = shmi_now();
+            b->handed = gone ? b->reaped : 0;
         } else if (!b->handed && gone) {
             b->unknown = shmi_repair_all(a, dead, shmi_owes_anybody(a, dead), &concern);
-            SHMSYNC_CRASHPOINT("arena.bury.handed_over");
+            SHMSYNC_CRASHPOINT("arena.reap.handed_over");
             shmi_wake_all_for(a, dead, &concern);
             b->handed = shmi_now();
         }
         if (!b->handed)
-            shmi_ask_after(a, b->mourned);
-        if (b->written == 0 && shmi_leave_to_others(a, b, b->mourned)) {
+            shmi_ask_after(a, b->reaped);
+        if (b->written == 0 && shmi_leave_to_others(a, b, b->reaped)) {
             shmi_leave_for(a, i);
             shmi_ring_watchers_of(a, i);
         } else {
@@ -5717,10 +5717,10 @@ SHMI_FN void shmi_bury_marked(shmsync_arena *a, uint32_t i, uint32_t w)
     pthread_mutex_unlock(&a->reaping);
 }
 
-SHMI_FN void shmi_bury(shmsync_arena *a, uint32_t i, uint32_t w)
+SHMI_FN void shmi_reap(shmsync_arena *a, uint32_t i, uint32_t w)
 {
     if (shmi_slot_present(w) && !shmi_mark(a, i, w)) { /* somebody else did, or it cannot be done yet */
-        shmi_burial *b = &a->burials[i];
+        shmi_reap_progress *b = &a->reaps[i];
         pthread_mutex_lock(&a->reaping);
         if (b->dying != w) {
             b->dying = w;
@@ -5730,22 +5730,22 @@ SHMI_FN void shmi_bury(shmsync_arena *a, uint32_t i, uint32_t w)
         pthread_mutex_unlock(&a->reaping);
         return;
     }
-    shmi_bury_marked(a, i, shmi_slot_with(w, SHMI_phaseDead));
+    shmi_reap_marked(a, i, shmi_slot_with(w, SHMI_phaseDead));
 }
 
-/* Goes on with the burials that are unfinished. */
-SHMI_FN void shmi_bury_on(shmsync_arena *a)
+/* Goes on with the reaps that are unfinished. */
+SHMI_FN void shmi_continue_reaps(shmsync_arena *a)
 {
     uint32_t i;
     __atomic_store_n(&a->ask_at, 0, __ATOMIC_RELAXED);
     shmi_st32(&a->unfinished, 0);
     pthread_mutex_lock(&a->reaping);
     for (i = 1; i <= a->geo.slots; i++)
-        if (a->burials[i].of != 0 && shmi_slot_state(a, i) != a->burials[i].of) {
-            /* Finished by others, or a joiner has taken the slot over and waits for who
-             * is undertaker there. */
-            shmi_cas32(shmi_slot32(a, i, SHMI_slotUndertaker), a->self, 0);
-            memset(&a->burials[i], 0, sizeof a->burials[i]);
+        if (a->reaps[i].of != 0 && shmi_slot_state(a, i) != a->reaps[i].of) {
+            /* Finished by others, or a joiner has taken the slot over and waits for whoever
+             * is reaper there. */
+            shmi_cas32(shmi_slot32(a, i, SHMI_slotReaper), a->self, 0);
+            memset(&a->reaps[i], 0, sizeof a->reaps[i]);
         }
     pthread_mutex_unlock(&a->reaping);
     for (i = 1; i <= a->geo.slots; i++) {
@@ -5754,11 +5754,11 @@ SHMI_FN void shmi_bury_on(shmsync_arena *a)
         if (left_over)
             shmi_and32(left, ~bit);
         if (i != a->my_slot && (shmi_slot_phase(w) == SHMI_phaseDead || (left_over && shmi_survey_dead(a, i, w))))
-            shmi_bury(a, i, w);
+            shmi_reap(a, i, w);
     }
 }
 
-/* Asks for the byte locks of those whom this process is to watch, and buries those that have
+/* Asks for the byte locks of those whom this process is to watch, and reaps those that have
  * none, until there are as many as it watches that live, or none: see surveyAhead in
  * arena/reap.go. */
 SHMI_FN void shmi_survey_ahead(shmsync_arena *a)
@@ -5773,7 +5773,7 @@ SHMI_FN void shmi_survey_ahead(shmsync_arena *a)
                 continue;
             present++;
             if (shmi_survey_dead(a, i, w)) {
-                shmi_bury(a, i, w);
+                shmi_reap(a, i, w);
                 again = again || shmi_slot_state(a, i) != w;
             }
         }
@@ -5788,7 +5788,7 @@ SHMI_FN void shmi_survey_ahead(shmsync_arena *a)
 #define SHMI_AFTER_YOU INT64_C(300000)
 /* How long a joiner without a byte lock has to become live. Nothing tells whether it is alive;
  * if it is, its open fails. */
-#define SHMI_JOIN_PATIENCE INT64_C(10000000000)
+#define SHMI_JOIN_TIMEOUT INT64_C(10000000000)
 #define SHMI_CHORES_EVERY INT64_C(10000000)
 
 /* struct robust_list_head of the kernel, and the nodes that it links. It lies on a page
@@ -5866,7 +5866,7 @@ SHMI_FN void shmi_prompt_thread(void)
 /* The helper thread's part of joining. */
 SHMI_FN int shmi_become_live(shmsync_arena *a)
 {
-    uint32_t i = a->my_slot, joining = shmi_slot_word(SHMI_phaseJoining, shmi_name_gen(a->self));
+    uint32_t i = a->my_slot, joining = shmi_slot_word(SHMI_phaseJoining, shmi_id_gen(a->self));
     uint32_t tid = (uint32_t)syscall(SYS_gettid);
     unsigned k;
     if (shmi_have.robust && shmi_robust_register(a))
@@ -5893,7 +5893,7 @@ SHMI_FN int shmi_become_live(shmsync_arena *a)
 SHMI_FN void shmi_check_self(shmsync_arena *a)
 {
     uint32_t w = shmi_slot_state(a, a->my_slot);
-    if (!shmi_slot_present(w) || shmi_name_in(a->my_slot, w) != a->self)
+    if (!shmi_slot_present(w) || shmi_id_in(a->my_slot, w) != a->self)
         shmi_abort("this process was declared dead by a peer");
 }
 
@@ -5911,10 +5911,10 @@ SHMI_FN int64_t shmi_notice_left(shmsync_arena *a, uint32_t i, uint32_t w, int64
     return n->when + delay > now ? n->when + delay - now : 0;
 }
 
-/* Buries the dead among the next few participants in the ring of slots, and gives what
+/* Reaps the dead among the next few participants in the ring of slots, and gives what
  * to sleep on when there are none. *poll is 0 when each death wakes us; *turn is not 0 when
  * others go first, and it is our turn after that many nanoseconds. */
-SHMI_FN unsigned shmi_watch_entries(shmsync_arena *a, uint32_t *bell, uint32_t rung, shmi_waitv v[1 + SHMI_watchTargets], int64_t *poll, int64_t *turn)
+SHMI_FN unsigned shmi_watch_entries(shmsync_arena *a, uint32_t *doorbell, uint32_t rung, shmi_waitv v[1 + SHMI_watchTargets], int64_t *poll, int64_t *turn)
 {
     uint32_t d, present = 0, distance = 0;
     unsigned n = 1;
@@ -5924,19 +5924,19 @@ SHMI_FN unsigned shmi_watch_entries(shmsync_arena *a, uint32_t *bell, uint32_t r
     *turn = 0;
 #define SHMI_WITHIN(ns) (*poll = *poll == 0 || (ns) < *poll ? (ns) : *poll)
 #define SHMI_TURN_IN(ns) (*turn = *turn == 0 || (ns) < *turn ? (ns) : *turn)
-    v[0] = shmi_waitv_of(bell, rung);
+    v[0] = shmi_waitv_of(doorbell, rung);
     for (d = 1; d < a->geo.slots && present < SHMI_watchTargets; d++) {
         uint32_t i = (a->my_slot - 1 + d) % a->geo.slots + 1, w = shmi_slot_state(a, i), *word, alive;
         if (!shmi_slot_taken(w))
             continue;
         if (shmi_slot_phase(w) == SHMI_phaseDead) {
             /* Whoever marked it may have died since, or leaves the rest to us. */
-            shmi_name u = shmi_ld32(shmi_slot32(a, i, SHMI_slotUndertaker));
+            shmi_participant_id u = shmi_ld32(shmi_slot32(a, i, SHMI_slotReaper));
             left = shmi_notice_left(a, i, w, u != a->self && shmi_current(a, u) ? SHMI_STAGGER : base);
             if (left > 0) {
                 SHMI_TURN_IN(left);
             } else {
-                shmi_bury_marked(a, i, w);
+                shmi_reap_marked(a, i, w);
                 SHMI_WITHIN(SHMI_POLL_MOST);
             }
             continue;
@@ -5956,7 +5956,7 @@ SHMI_FN unsigned shmi_watch_entries(shmsync_arena *a, uint32_t *bell, uint32_t r
             if (left > 0) {
                 SHMI_TURN_IN(left);
             } else {
-                shmi_bury(a, i, w);
+                shmi_reap(a, i, w);
                 if (shmi_slot_state(a, i) != w)
                     return 0;
                 SHMI_WITHIN(SHMI_POLL_MOST); /* it cannot be fenced yet */
@@ -5970,8 +5970,8 @@ SHMI_FN unsigned shmi_watch_entries(shmsync_arena *a, uint32_t *bell, uint32_t r
             SHMI_TURN_IN(SHMI_POLL_MOST);
         else if (!robust)
             SHMI_WITHIN(SHMI_POLL_MOST);
-        if (shmi_slot_phase(w) == SHMI_phaseJoining && (shmi_slot_caps(a, i) & SHMI_capOFD) == 0 && shmi_notice_left(a, i, w, SHMI_JOIN_PATIENCE) == 0) {
-            shmi_bury(a, i, w);
+        if (shmi_slot_phase(w) == SHMI_phaseJoining && (shmi_slot_caps(a, i) & SHMI_capOFD) == 0 && shmi_notice_left(a, i, w, SHMI_JOIN_TIMEOUT) == 0) {
+            shmi_reap(a, i, w);
             if (shmi_slot_state(a, i) != w)
                 return 0;
         }
@@ -5996,7 +5996,7 @@ SHMI_FN int shmi_later(shmsync_arena *a, int (*f)(void *), void *arg)
     c->next = a->chores;
     a->chores = c;
     pthread_mutex_unlock(&a->chores_lock);
-    shmi_ring(shmi_slot32(a, a->my_slot, SHMI_slotWatchBell));
+    shmi_ring(shmi_slot32(a, a->my_slot, SHMI_slotWatchDoorbell));
     return 0;
 }
 /* Tries them; not 0: some have to be tried again. */
@@ -6029,17 +6029,17 @@ SHMI_FN int shmi_do_chores(shmsync_arena *a)
     return again;
 }
 
-/* Sleeps on the alive words of the next few participants and buries those that die.
+/* Sleeps on the alive words of the next few participants and reaps those that die.
  * Whatever a sleep says, everything is examined again: waitv swallows several wakes and
  * reports one. */
 SHMI_FN void shmi_watch(shmsync_arena *a)
 {
-    uint32_t *bell = shmi_slot32(a, a->my_slot, SHMI_slotWatchBell);
+    uint32_t *doorbell = shmi_slot32(a, a->my_slot, SHMI_slotWatchDoorbell);
     int64_t wait = SHMI_POLL_FIRST, poll, turn, deadline, asked;
     int was = 0, untold, unfinished, chores, err;
     for (;;) {
-        /* The bell is read before everything else that it may be rung for. */
-        uint32_t rung = shmi_ld32(bell);
+        /* The doorbell is read before everything else that it may be rung for. */
+        uint32_t rung = shmi_ld32(doorbell);
         shmi_waitv v[1 + SHMI_watchTargets];
         unsigned n;
         if (__atomic_load_n(&a->closing, __ATOMIC_SEQ_CST))
@@ -6047,16 +6047,16 @@ SHMI_FN void shmi_watch(shmsync_arena *a)
         shmi_check_self(a);
         untold = shmi_deliver_deaths(a);
         chores = shmi_do_chores(a);
-        n = shmi_watch_entries(a, bell, rung, v, &poll, &turn);
+        n = shmi_watch_entries(a, doorbell, rung, v, &poll, &turn);
         if (n == 0)
-            continue; /* somebody was buried */
+            continue; /* somebody was reaped */
         deadline = turn != 0 ? shmi_now() + turn : 0;
         unfinished = shmi_ld32(&a->unfinished) != 0;
         if (poll != 0 || untold || unfinished) {
             if (poll == 0)
                 poll = SHMI_POLL_MOST;
             if (unfinished && !was)
-                wait = SHMI_POLL_FIRST; /* a burial has just begun */
+                wait = SHMI_POLL_FIRST; /* a reap has just begun */
             was = unfinished;
             if (deadline == 0 || deadline > shmi_now() + (wait < poll ? wait : poll))
                 deadline = shmi_now() + (wait < poll ? wait : poll);
@@ -6079,9 +6079,9 @@ SHMI_FN void shmi_watch(shmsync_arena *a)
                 err = 0;
         }
         if (n == 1 || err != 0)
-            shmi_futex_sleep(bell, rung, deadline);
+            shmi_futex_sleep(doorbell, rung, deadline);
         if (shmi_ld32(&a->unfinished) != 0)
-            shmi_bury_on(a);
+            shmi_continue_reaps(a);
     }
 }
 
@@ -6144,8 +6144,8 @@ SHMI_FN shmi_geometry shmi_plan(uint64_t size, uint32_t slots)
     g.size = size;
     g.slots = slots;
     g.slots_off = SHMI_headerSize;
-    g.obit_off = g.slots_off + (uint64_t)slots * SHMI_slotStride;
-    g.dir_off = (g.obit_off + SHMI_obitCount * SHMI_obitStride + 4095) & ~UINT64_C(4095);
+    g.death_record_off = g.slots_off + (uint64_t)slots * SHMI_slotStride;
+    g.dir_off = (g.death_record_off + SHMI_deathRecordCount * SHMI_deathRecordStride + 4095) & ~UINT64_C(4095);
     for (g.dir_count = 64; g.dir_count * 512 < size; g.dir_count *= 2) {
     }
     g.chunks_off = g.dir_off + g.dir_count * 8;
@@ -6201,12 +6201,12 @@ SHMI_FN int shmi_validate(const unsigned char *h, size_t n, uint64_t length, con
         return shmi_fail(EPROTO, op, name, "it claims %u participants", slots);
     /* The layout is a function of size and participants; any other is a forgery. */
     g = shmi_plan(length, slots);
-    if (g.chunk_count == 0 || shmi_hdr_get64(h, SHMI_hdrSlotsOff) != g.slots_off || shmi_hdr_get64(h, SHMI_hdrObitOff) != g.obit_off ||
+    if (g.chunk_count == 0 || shmi_hdr_get64(h, SHMI_hdrSlotsOff) != g.slots_off || shmi_hdr_get64(h, SHMI_hdrDeathRecordOff) != g.death_record_off ||
         shmi_hdr_get64(h, SHMI_hdrDirOff) != g.dir_off || shmi_hdr_get64(h, SHMI_hdrDirCount) != g.dir_count ||
         shmi_hdr_get64(h, SHMI_hdrChunksOff) != g.chunks_off || shmi_hdr_get64(h, SHMI_hdrBlocksOff) != g.blocks_off ||
         shmi_hdr_get64(h, SHMI_hdrHeapOff) != g.heap_off || shmi_hdr_get64(h, SHMI_hdrChunkCount) != g.chunk_count ||
         shmi_hdr_get32(h, SHMI_hdrHeaderSize) != SHMI_headerSize || shmi_hdr_get32(h, SHMI_hdrSlotStride) != SHMI_slotStride ||
-        shmi_hdr_get32(h, SHMI_hdrObitCount) != SHMI_obitCount || shmi_hdr_get32(h, SHMI_hdrObitStride) != SHMI_obitStride ||
+        shmi_hdr_get32(h, SHMI_hdrDeathRecordCount) != SHMI_deathRecordCount || shmi_hdr_get32(h, SHMI_hdrDeathRecordStride) != SHMI_deathRecordStride ||
         shmi_hdr_get32(h, SHMI_hdrChunkSize) != SHMI_chunkSize || shmi_hdr_get32(h, SHMI_hdrBlockWords) != SHMI_blockWords)
         return shmi_fail(EPROTO, op, name, "its regions do not lie where a layout of version %u puts them", (unsigned)SHMI_LayoutVersion);
     *geo = g;
@@ -6233,9 +6233,9 @@ SHMI_FN void shmi_write_header(unsigned char *b, const shmi_geometry *g)
     shmi_hdr_set32(b, SHMI_hdrSlots, g->slots);
     shmi_hdr_set32(b, SHMI_hdrSlotStride, SHMI_slotStride);
     shmi_hdr_set64(b, SHMI_hdrSlotsOff, g->slots_off);
-    shmi_hdr_set64(b, SHMI_hdrObitOff, g->obit_off);
-    shmi_hdr_set32(b, SHMI_hdrObitCount, SHMI_obitCount);
-    shmi_hdr_set32(b, SHMI_hdrObitStride, SHMI_obitStride);
+    shmi_hdr_set64(b, SHMI_hdrDeathRecordOff, g->death_record_off);
+    shmi_hdr_set32(b, SHMI_hdrDeathRecordCount, SHMI_deathRecordCount);
+    shmi_hdr_set32(b, SHMI_hdrDeathRecordStride, SHMI_deathRecordStride);
     shmi_hdr_set64(b, SHMI_hdrDirOff, g->dir_off);
     shmi_hdr_set64(b, SHMI_hdrDirCount, g->dir_count);
     shmi_hdr_set64(b, SHMI_hdrChunksOff, g->chunks_off);
@@ -6545,9 +6545,9 @@ SHMI_FN int shmi_take_slot_at(shmsync_arena *a, uint32_t i, uint32_t w)
  * hold the slot's byte. */
 SHMI_FN int shmi_inherit_slot(shmsync_arena *a, uint32_t i, uint32_t w)
 {
-    uint32_t *undertaker = shmi_slot32(a, i, SHMI_slotUndertaker);
+    uint32_t *reaper = shmi_slot32(a, i, SHMI_slotReaper);
     int had_byte = (shmi_slot_caps(a, i) & SHMI_capOFD) != 0;
-    shmi_name u;
+    shmi_participant_id u;
     int64_t end;
     if (shmi_slot_gen(w) >= SHMI_maxGeneration)
         return 0;
@@ -6559,18 +6559,18 @@ SHMI_FN int shmi_inherit_slot(shmsync_arena *a, uint32_t i, uint32_t w)
     w = shmi_slot_with(w, SHMI_phaseDead);
     if (!shmi_ended(a, i))
         return 0; /* it may write still, and its name is what says so */
-    u = shmi_ld32(undertaker);
-    if (shmi_current(a, u) || !shmi_cas32(undertaker, u, shmi_make_name(i, shmi_slot_gen(w) + 1)))
+    u = shmi_ld32(reaper);
+    if (shmi_current(a, u) || !shmi_cas32(reaper, u, shmi_make_participant_id(i, shmi_slot_gen(w) + 1)))
         return 0;
-    SHMSYNC_CRASHPOINT("arena.inherit.undertaker");
+    SHMSYNC_CRASHPOINT("arena.inherit.reaper");
     if (a->lock_fd < 0)
         shmi_st32(shmi_slot32(a, i, SHMI_slotCaps), 0); /* not those of the dead: a survey would believe us dead without a byte */
     if (!shmi_take_slot_at(a, i, w))
         return 0;
     SHMSYNC_CRASHPOINT("arena.inherit.taken");
-    /* From now on our name is current. Who became undertaker in between finishes first. */
+    /* From now on our name is current. Who became reaper in between finishes first. */
     end = shmi_now() + 1000000000;
-    for (u = shmi_ld32(undertaker); shmi_name_slot(u) != i && shmi_current(a, u); u = shmi_ld32(undertaker)) {
+    for (u = shmi_ld32(reaper); shmi_id_slot(u) != i && shmi_current(a, u); u = shmi_ld32(reaper)) {
         if (shmi_now() > end) {
             uint32_t joining = shmi_slot_word(SHMI_phaseJoining, shmi_slot_gen(w) + 1);
             shmi_cas_slot(a, i, joining, shmi_slot_with(joining, SHMI_phaseDead));
@@ -6578,8 +6578,8 @@ SHMI_FN int shmi_inherit_slot(shmsync_arena *a, uint32_t i, uint32_t w)
         }
         shmi_nap(1000000);
     }
-    shmi_write_obituary(a, i, shmi_name_in(i, w), 0);
-    SHMSYNC_CRASHPOINT("arena.inherit.obituary");
+    shmi_write_death_record(a, i, shmi_id_in(i, w), 0);
+    SHMSYNC_CRASHPOINT("arena.inherit.recorded");
     shmi_ring_told(a);
     return 1;
 }
@@ -6600,7 +6600,7 @@ SHMI_FN int shmi_fail_full(shmsync_arena *a)
 
 /* Makes a free slot joining, or that of a dead participant, whose name is then *before:
  * it is for us to clean up after it. */
-SHMI_FN int shmi_take_slot(shmsync_arena *a, shmi_name *name, shmi_name *before)
+SHMI_FN int shmi_take_slot(shmsync_arena *a, shmi_participant_id *name, shmi_participant_id *before)
 {
     int64_t end = shmi_now() + 1000000000;
     *before = 0;
@@ -6612,7 +6612,7 @@ SHMI_FN int shmi_take_slot(shmsync_arena *a, shmi_name *name, shmi_name *before)
             if (shmi_slot_phase(w) != SHMI_phaseFree || shmi_slot_gen(w) >= SHMI_maxGeneration || !shmi_lock_slot(a, i))
                 continue;
             if (shmi_take_slot_at(a, i, w)) {
-                *name = shmi_make_name(i, shmi_slot_gen(w) + 1);
+                *name = shmi_make_participant_id(i, shmi_slot_gen(w) + 1);
                 return 0;
             }
             shmi_unlock_slot(a, i);
@@ -6622,8 +6622,8 @@ SHMI_FN int shmi_take_slot(shmsync_arena *a, shmi_name *name, shmi_name *before)
             if (!shmi_slot_taken(w) || !shmi_lock_slot(a, i))
                 continue;
             if (shmi_inherit_slot(a, i, w)) {
-                *name = shmi_make_name(i, shmi_slot_gen(w) + 1);
-                *before = shmi_name_in(i, w);
+                *name = shmi_make_participant_id(i, shmi_slot_gen(w) + 1);
+                *before = shmi_id_in(i, w);
                 return 0;
             }
             shmi_unlock_slot(a, i);
@@ -6650,7 +6650,7 @@ SHMI_FN ssize_t shmi_read_file(const char *path, char *b, size_t cap)
     return n;
 }
 
-/* Who this process is, for people to read. None of it decides anything. */
+/* The identity of this process, for people to read. None of it decides anything. */
 SHMI_FN void shmi_fill_slot(shmsync_arena *a, const char *label)
 {
     uint32_t i = a->my_slot, k, nibbles = 0;
@@ -6682,7 +6682,7 @@ SHMI_FN void shmi_fill_slot(shmsync_arena *a, const char *label)
             boot[nibbles / 2] = (unsigned char)(boot[nibbles / 2] | v << (nibbles % 2 == 0 ? 4 : 0));
             nibbles++;
         }
-    shmi_st32(shmi_slot32(a, i, SHMI_slotUndertaker), 0);
+    shmi_st32(shmi_slot32(a, i, SHMI_slotReaper), 0);
     shmi_st32(shmi_slot32(a, i, SHMI_slotPID), (uint32_t)getpid());
     shmi_st32(shmi_slot32(a, i, SHMI_slotUID), (uint32_t)geteuid());
     shmi_st64(shmi_slot64(a, i, SHMI_slotStart), start);
@@ -6718,7 +6718,7 @@ SHMI_FN int shmi_join(shmsync_arena *a, const shmsync_arena_options *o)
 {
     const char *label = o != NULL && o->label != NULL && o->label[0] != 0 ? o->label : program_invocation_short_name;
     char path[64];
-    shmi_name name = 0, before = 0;
+    shmi_participant_id name = 0, before = 0;
     shmi_concern concern;
     int err;
     /* An open file description of its own: through a shared one a dead child's lock
@@ -6749,7 +6749,7 @@ SHMI_FN int shmi_join(shmsync_arena *a, const shmsync_arena_options *o)
         shmi_drop_lock(a);
         return err;
     }
-    a->my_slot = shmi_name_slot(name);
+    a->my_slot = shmi_id_slot(name);
     a->self = name;
     if (before != 0) {
         int all = shmi_owes_anybody(a, before);
@@ -6759,15 +6759,15 @@ SHMI_FN int shmi_join(shmsync_arena *a, const shmsync_arena_options *o)
         SHMSYNC_CRASHPOINT("arena.inherit.repaired");
         shmi_wake_all_for(a, before, &concern);
         SHMSYNC_CRASHPOINT("arena.inherit.woken");
-        shmi_settle(a, before);
-        SHMSYNC_CRASHPOINT("arena.inherit.settled");
+        shmi_reclaim_memory(a, before);
+        SHMSYNC_CRASHPOINT("arena.inherit.reclaimed");
     }
     shmi_fill_slot(a, label);
     /* Rung before it is live, so that somebody knows of it from the first moment on. */
     shmi_ring_before(a, a->my_slot, 1);
     err = shmi_start_watcher(a);
     if (err != 0) {
-        uint32_t joining = shmi_slot_word(SHMI_phaseJoining, shmi_name_gen(name));
+        uint32_t joining = shmi_slot_word(SHMI_phaseJoining, shmi_id_gen(name));
         shmi_cas_slot(a, a->my_slot, joining, shmi_slot_with(joining, SHMI_phaseFree));
         shmi_drop_lock(a);
         return err;
@@ -6777,7 +6777,7 @@ SHMI_FN int shmi_join(shmsync_arena *a, const shmsync_arena_options *o)
     shmi_ring_watchers_of(a, a->my_slot);
     shmi_survey_ahead(a);
     if (shmi_ld32(&a->unfinished) != 0)
-        shmi_ring(shmi_slot32(a, a->my_slot, SHMI_slotWatchBell));
+        shmi_ring(shmi_slot32(a, a->my_slot, SHMI_slotWatchDoorbell));
     return 0;
 }
 
@@ -6809,7 +6809,7 @@ SHMI_FN int shmi_restore_reservations(shmsync_arena *a)
 SHMI_FN void shmi_destroy(shmsync_arena *a)
 {
     shmi_ref *r, *next;
-    shmi_seat *s, *after;
+    shmi_wait_node *s, *after;
     shmi_chore *l, *more;
     for (r = a->refs; r != NULL; r = next) {
         next = r->next;
@@ -6819,7 +6819,7 @@ SHMI_FN void shmi_destroy(shmsync_arena *a)
             free(r->handle);
         free(r);
     }
-    for (s = a->seats; s != NULL; s = after) {
+    for (s = a->wait_nodes; s != NULL; s = after) {
         after = s->next;
         free(s);
     }
@@ -6828,7 +6828,7 @@ SHMI_FN void shmi_destroy(shmsync_arena *a)
         free(l);
     }
     free(a->deferred);
-    free(a->burials);
+    free(a->reaps);
     free(a->notices);
     free(a->asked);
     free(a->told);
@@ -6838,7 +6838,7 @@ SHMI_FN void shmi_destroy(shmsync_arena *a)
     pthread_mutex_destroy(&a->walking);
     pthread_mutex_destroy(&a->handles_of);
     pthread_mutex_destroy(&a->reaping);
-    pthread_mutex_destroy(&a->seats_lock);
+    pthread_mutex_destroy(&a->wait_nodes_lock);
     pthread_mutex_destroy(&a->death_lock);
     pthread_mutex_destroy(&a->chores_lock);
     if (a->me != NULL)
@@ -6946,7 +6946,7 @@ SHMI_FN int shmi_new_arena(const shmi_segment *s, const char *path, shmsync_aren
     pthread_mutex_init(&a->walking, NULL);
     pthread_mutex_init(&a->handles_of, NULL);
     pthread_mutex_init(&a->reaping, NULL);
-    pthread_mutex_init(&a->seats_lock, NULL);
+    pthread_mutex_init(&a->wait_nodes_lock, NULL);
     pthread_mutex_init(&a->death_lock, NULL);
     pthread_mutex_init(&a->chores_lock, NULL);
     a->next = shmi_attached;
@@ -6969,7 +6969,7 @@ SHMI_FN int shmi_begin(shmsync_arena *a, const shmi_segment *s, const shmsync_ar
     if (err != 0)
         return err;
     page = mmap(NULL, (size_t)a->page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    a->burials = (shmi_burial *)calloc((size_t)a->geo.slots + 1, sizeof *a->burials);
+    a->reaps = (shmi_reap_progress *)calloc((size_t)a->geo.slots + 1, sizeof *a->reaps);
     a->notices = (shmi_notice *)calloc((size_t)a->geo.slots + 1, sizeof *a->notices);
     a->asked = (int64_t *)calloc((size_t)a->geo.slots + 1, sizeof *a->asked);
     if (page != MAP_FAILED) {
@@ -6978,7 +6978,7 @@ SHMI_FN int shmi_begin(shmsync_arena *a, const shmi_segment *s, const shmsync_ar
         a->me = (shmi_me *)page;
         pthread_mutex_unlock(&shmi_attached_lock);
     }
-    if (a->me == NULL || a->burials == NULL || a->notices == NULL || a->asked == NULL)
+    if (a->me == NULL || a->reaps == NULL || a->notices == NULL || a->asked == NULL)
         return shmi_fail(ENOMEM, "arena.open", a->label, "%s", "");
     return shmi_join(a, o);
 }
@@ -7105,7 +7105,7 @@ int shmsync_arena_from_fd_abi(int fd, const shmsync_arena_options *opts, shmsync
 
 SHMI_FN void shmi_leave(shmsync_arena *a)
 {
-    uint32_t i = a->my_slot, live = shmi_slot_word(SHMI_phaseLive, shmi_name_gen(a->self)), leaving = shmi_slot_with(live, SHMI_phaseLeaving), k;
+    uint32_t i = a->my_slot, live = shmi_slot_word(SHMI_phaseLive, shmi_id_gen(a->self)), leaving = shmi_slot_with(live, SHMI_phaseLeaving), k;
     shmi_concern concern;
     shmi_st64(shmi_slot64(a, i, SHMI_slotDied), (uint64_t)shmi_unix_now());
     shmi_cas_slot(a, i, live, leaving);
@@ -7126,16 +7126,16 @@ SHMI_FN void shmi_leave(shmsync_arena *a)
     pthread_mutex_lock(&a->reaping);
     shmi_repair_all(a, a->self, 0, &concern);
     SHMSYNC_CRASHPOINT("arena.close.repaired");
-    shmi_settle(a, a->self);
+    shmi_reclaim_memory(a, a->self);
     SHMSYNC_CRASHPOINT("arena.close.reclaimed");
     shmi_wake_all_for(a, a->self, &concern); /* a wake that was for us is lost with us, as in a death */
     shmi_clear_open_bits(a, a->self);
     pthread_mutex_unlock(&a->reaping);
 
-    shmi_ring(shmi_slot32(a, i, SHMI_slotWatchBell));
+    shmi_ring(shmi_slot32(a, i, SHMI_slotWatchDoorbell));
     pthread_join(a->watcher, NULL);
     SHMSYNC_CRASHPOINT("arena.close.unregistered");
-    shmi_write_obituary(a, i, a->self, 1);
+    shmi_write_death_record(a, i, a->self, 1);
     shmi_free_slot(a, i, leaving);
     SHMSYNC_CRASHPOINT("arena.close.freed");
     __atomic_store_n(&a->me->name, 0, __ATOMIC_RELAXED);
@@ -7281,12 +7281,12 @@ int shmsync_value_attach(shmsync_arena *a, const char *name, uint64_t size, uint
  *
  * A thread that waits sleeps in the kernel, on the word that the object's protocol
  * says, with an announce record in its slot: so whoever cleans up after a death finds
- * it. More threads than there are records sleep without one, which is found by looks.
+ * it. More threads than there are records sleep without one, which is found by periodic checks.
  *
  * Nothing depends on every wake arriving: no sleep is longer than 100 ms, and after
  * one that long the caller looks at the object's own words. */
 
-#define SHMI_LOOK_EVERY INT64_C(100000000) /* ns */
+#define SHMI_CHECK_EVERY INT64_C(100000000) /* ns */
 
 /* Takes an announce record for a wait that has lasted since that time; -1 when there is none. */
 SHMI_FN int shmi_announce_sleep(shmsync_arena *a, shmi_off object, shmi_off word, uint64_t wanted, int64_t since)
@@ -7318,9 +7318,9 @@ SHMI_FN void shmi_retract_sleep(shmsync_arena *a, int k)
 
 /* The futex word that the kernel marks when n dies, and its value; NULL where it does
  * not do that for n. */
-SHMI_FN uint32_t *shmi_alive_of(shmsync_arena *a, shmi_name n, uint32_t *alive)
+SHMI_FN uint32_t *shmi_alive_of(shmsync_arena *a, shmi_participant_id n, uint32_t *alive)
 {
-    uint32_t i = shmi_name_slot(n), *w;
+    uint32_t i = shmi_id_slot(n), *w;
     if (i < 1 || i > a->geo.slots || n == a->self || (shmi_slot_caps(a, i) & SHMI_capRobust) == 0)
         return NULL;
     w = shmi_alive_word(a, i, SHMI_aliveWords - 1);
@@ -7331,50 +7331,50 @@ SHMI_FN uint32_t *shmi_alive_of(shmsync_arena *a, shmi_name n, uint32_t *alive)
 enum {
     SHMI_AGAIN,  /* something happened, or may have: look at the state */
     SHMI_LATE,   /* the deadline has passed */
-    SHMI_LOOK,   /* 100 ms have passed since the last look: look after the object, and sleep again */
+    SHMI_LOOK,   /* 100 ms have passed since the last check: look after the object, and sleep again */
     SHMI_CLOSED  /* this process leaves the arena */
 };
 
 /* What a thread sleeps on. Zero it, then fill in. */
-typedef struct shmi_bed {
+typedef struct shmi_sleep_spec {
     uint32_t *word; /* while it is val */
     uint32_t val;
     shmi_off object; /* for the announce record */
     uint64_t wanted;
     int64_t deadline;  /* CLOCK_MONOTONIC ns, 0: none */
     int64_t *since;    /* since when the wait lasts, CLOCK_MONOTONIC ns; 0 before its first sleep, which sets it */
-    shmi_name owner;   /* wake up when this participant dies, if not 0 */
+    shmi_participant_id owner;   /* wake up when this participant dies, if not 0 */
     uint32_t *other;   /* wake up when this word is woken, too, if not NULL */
     uint32_t other_is;
     int64_t bounded;   /* sleep no longer than this many ns, if not 0 */
-    int64_t *looked;   /* when this process looked after the object last; shmi_look_due moves it on */
-} shmi_bed;
+    int64_t *looked;   /* when this process looked after the object last; shmi_check_due moves it on */
+} shmi_sleep_spec;
 
 /* Sleeps once. The caller is within shmi_enter and has announced itself in the object. */
-SHMI_FN int shmi_sleep(shmsync_arena *a, const shmi_bed *bed)
+SHMI_FN int shmi_sleep(shmsync_arena *a, const shmi_sleep_spec *sleep_spec)
 {
-    int64_t now = shmi_now(), until = now + SHMI_LOOK_EVERY;
+    int64_t now = shmi_now(), until = now + SHMI_CHECK_EVERY;
     shmi_waitv v[3];
     unsigned n = 1;
     int record, err = 0, look = 1;
     if (__atomic_load_n(&a->closing, __ATOMIC_SEQ_CST))
         return SHMI_CLOSED;
-    if (bed->deadline != 0 && bed->deadline <= now)
+    if (sleep_spec->deadline != 0 && sleep_spec->deadline <= now)
         return SHMI_LATE;
-    /* Who is woken often, or waits briefly each time, never sleeps for so long. */
-    if (bed->looked != NULL && now - __atomic_load_n(bed->looked, __ATOMIC_RELAXED) >= SHMI_LOOK_EVERY)
+    /* Whoever is woken often, or waits briefly each time, never sleeps for so long. */
+    if (sleep_spec->looked != NULL && now - __atomic_load_n(sleep_spec->looked, __ATOMIC_RELAXED) >= SHMI_CHECK_EVERY)
         return SHMI_LOOK;
-    if (*bed->since == 0)
-        *bed->since = now;
-    record = shmi_announce_sleep(a, bed->object, shmi_off_of(a, bed->word), bed->wanted, *bed->since);
-    v[0] = shmi_waitv_of(bed->word, bed->val);
-    if (bed->bounded != 0 && now + bed->bounded < until) {
-        until = now + bed->bounded;
+    if (*sleep_spec->since == 0)
+        *sleep_spec->since = now;
+    record = shmi_announce_sleep(a, sleep_spec->object, shmi_off_of(a, sleep_spec->word), sleep_spec->wanted, *sleep_spec->since);
+    v[0] = shmi_waitv_of(sleep_spec->word, sleep_spec->val);
+    if (sleep_spec->bounded != 0 && now + sleep_spec->bounded < until) {
+        until = now + sleep_spec->bounded;
         look = 0;
     }
     if ((a->caps & SHMI_capWaitV) != 0) {
-        if (bed->owner != 0) {
-            uint32_t alive, *w = shmi_alive_of(a, bed->owner, &alive);
+        if (sleep_spec->owner != 0) {
+            uint32_t alive, *w = shmi_alive_of(a, sleep_spec->owner, &alive);
             if (w != NULL && (alive & SHMI_OWNER_DIED) == 0) {
                 v[n++] = shmi_waitv_of(w, alive);
             } else if (w != NULL) {
@@ -7382,17 +7382,17 @@ SHMI_FN int shmi_sleep(shmsync_arena *a, const shmi_bed *bed)
                 look = 0;
             }
         }
-        if (bed->other != NULL)
-            v[n++] = shmi_waitv_of(bed->other, bed->other_is);
-    } else if (bed->owner != 0 || bed->other != NULL) {
+        if (sleep_spec->other != NULL)
+            v[n++] = shmi_waitv_of(sleep_spec->other, sleep_spec->other_is);
+    } else if (sleep_spec->owner != 0 || sleep_spec->other != NULL) {
         /* One word at a time: what the others tell is found by looking more often. */
         if (until > now + 10000000) {
             until = now + 10000000;
             look = 1;
         }
     }
-    if (bed->deadline != 0 && bed->deadline < until) {
-        until = bed->deadline;
+    if (sleep_spec->deadline != 0 && sleep_spec->deadline < until) {
+        until = sleep_spec->deadline;
         look = 0;
     }
     if (!__atomic_load_n(&a->closing, __ATOMIC_SEQ_CST)) {
@@ -7405,13 +7405,13 @@ SHMI_FN int shmi_sleep(shmsync_arena *a, const shmi_bed *bed)
             }
         }
         if (n == 1)
-            err = shmi_futex_sleep(bed->word, bed->val, until);
+            err = shmi_futex_sleep(sleep_spec->word, sleep_spec->val, until);
     }
     shmi_retract_sleep(a, record);
     if (__atomic_load_n(&a->closing, __ATOMIC_SEQ_CST))
         return SHMI_CLOSED;
     if (err == ETIMEDOUT) {
-        if (bed->deadline != 0 && shmi_now() >= bed->deadline)
+        if (sleep_spec->deadline != 0 && shmi_now() >= sleep_spec->deadline)
             return SHMI_LATE;
         return look ? SHMI_LOOK : SHMI_AGAIN;
     }
@@ -7419,44 +7419,44 @@ SHMI_FN int shmi_sleep(shmsync_arena *a, const shmi_bed *bed)
 }
 
 /* Whether it is this process's turn to look after an object: ten times a second. */
-SHMI_FN int shmi_look_due(int64_t *looked)
+SHMI_FN int shmi_check_due(int64_t *looked)
 {
     int64_t now = shmi_now(), last = __atomic_load_n(looked, __ATOMIC_RELAXED);
-    return (last == 0 || now - last >= SHMI_LOOK_EVERY * 9 / 10) &&
+    return (last == 0 || now - last >= SHMI_CHECK_EVERY * 9 / 10) &&
            __atomic_compare_exchange_n(looked, &last, now, 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
 }
 
 /* ---- Lines: where the waiters of an object are found ---- */
 
-typedef struct shmi_line {
+typedef struct shmi_wait_list {
     uint32_t *word; /* what waiters sleep on */
-    uint64_t *hub;  /* head of the list of hub nodes */
-} shmi_line;
+    uint64_t *poller;  /* head of the list of poller nodes */
+} shmi_wait_list;
 
-/* Wakes one waiter, of the kernel's queue and of the hubs by turns. The word has been
+/* Wakes one waiter, of the kernel's queue and of the pollers by turns. The word has been
  * changed. */
-SHMI_FN void shmi_deliver_one(shmsync_arena *a, const shmi_line *l, uint32_t turn)
+SHMI_FN void shmi_deliver_one(shmsync_arena *a, const shmi_wait_list *l, uint32_t turn)
 {
-    int hubs = shmi_ld64(l->hub) != 0;
+    int pollers = shmi_ld64(l->poller) != 0;
     if ((turn & 1) == 0) {
-        if (shmi_wake(l->word, 1) == 0 && hubs)
-            shmi_ready_one(a, l->hub, turn >> 1);
-    } else if (!hubs || !shmi_ready_one(a, l->hub, turn >> 1)) {
+        if (shmi_wake(l->word, 1) == 0 && pollers)
+            shmi_ready_one(a, l->poller, turn >> 1);
+    } else if (!pollers || !shmi_ready_one(a, l->poller, turn >> 1)) {
         shmi_wake(l->word, 1);
     }
 }
-SHMI_FN void shmi_deliver_all(shmsync_arena *a, const shmi_line *l)
+SHMI_FN void shmi_deliver_all(shmsync_arena *a, const shmi_wait_list *l)
 {
     shmi_wake(l->word, SHMI_ALL);
-    if (shmi_ld64(l->hub) != 0)
-        shmi_ready_all(a, l->hub);
+    if (shmi_ld64(l->poller) != 0)
+        shmi_ready_all(a, l->poller);
 }
 
 /* A line whose word is a wake word: bit 0 announced, bits 1..31 a sequence. */
 
 SHMI_FN uint32_t shmi_bumped(uint32_t w) { return (w + 2) & ~1u; }
 /* Makes sure that the next release wakes, and gives the word to sleep on. */
-SHMI_FN uint32_t shmi_bell_announce(const shmi_line *l)
+SHMI_FN uint32_t shmi_wake_word_announce(const shmi_wait_list *l)
 {
     for (;;) {
         uint32_t w = shmi_ld32(l->word);
@@ -7466,9 +7466,9 @@ SHMI_FN uint32_t shmi_bell_announce(const shmi_line *l)
             return w | 1;
     }
 }
-SHMI_FN int shmi_bell_announced(const shmi_line *l) { return (shmi_ld32(l->word) & 1) != 0; }
+SHMI_FN int shmi_wake_word_announced(const shmi_wait_list *l) { return (shmi_ld32(l->word) & 1) != 0; }
 /* Wakes one waiter if somebody has announced itself. Called after the release. */
-SHMI_FN void shmi_bell_release(shmsync_arena *a, const shmi_line *l)
+SHMI_FN void shmi_wake_word_release(shmsync_arena *a, const shmi_wait_list *l)
 {
     uint32_t w = shmi_ld32(l->word);
     while ((w & 1) != 0) {
@@ -7482,7 +7482,7 @@ SHMI_FN void shmi_bell_release(shmsync_arena *a, const shmi_line *l)
         w = shmi_ld32(l->word);
     }
 }
-SHMI_FN uint32_t shmi_bell_bump(const shmi_line *l)
+SHMI_FN uint32_t shmi_wake_word_bump(const shmi_wait_list *l)
 {
     for (;;) {
         uint32_t w = shmi_ld32(l->word);
@@ -7491,12 +7491,12 @@ SHMI_FN uint32_t shmi_bell_bump(const shmi_line *l)
     }
 }
 /* Changes the word so that whoever is about to sleep looks again. */
-SHMI_FN void shmi_bell_touch(const shmi_line *l) { shmi_add32(l->word, 2); }
+SHMI_FN void shmi_wake_word_touch(const shmi_wait_list *l) { shmi_add32(l->word, 2); }
 /* Bumps and wakes one, or all, announced or not: for wakes that may have been lost. */
-SHMI_FN void shmi_bell_wake_one(shmsync_arena *a, const shmi_line *l) { shmi_deliver_one(a, l, shmi_bell_bump(l) >> 1); }
-SHMI_FN void shmi_bell_wake_all(shmsync_arena *a, const shmi_line *l)
+SHMI_FN void shmi_wake_word_wake_one(shmsync_arena *a, const shmi_wait_list *l) { shmi_deliver_one(a, l, shmi_wake_word_bump(l) >> 1); }
+SHMI_FN void shmi_wake_word_wake_all(shmsync_arena *a, const shmi_wait_list *l)
 {
-    shmi_bell_bump(l);
+    shmi_wake_word_bump(l);
     shmi_deliver_all(a, l);
 }
 
@@ -7669,22 +7669,22 @@ SHMI_FN uint32_t shmi_spin_field(int64_t ns)
     return (uint32_t)(ns < 1000000 ? ns : 1000000) + 1;
 }
 
-/* ---- Seats: where one thread waits for something of its own, in a queue of nodes ---- */
+/* ---- Wait nodes: where one thread waits for something of its own, in a queue of nodes ---- */
 
-/* Gives a seat for one wait, with its node idle. */
-SHMI_FN int shmi_seat_take(shmsync_arena *a, shmi_seat **out)
+/* Gives a wait node for one wait, with its node idle. */
+SHMI_FN int shmi_wait_node_take(shmsync_arena *a, shmi_wait_node **out)
 {
-    shmi_seat *s;
+    shmi_wait_node *s;
     int err;
-    pthread_mutex_lock(&a->seats_lock);
-    s = a->seats;
+    pthread_mutex_lock(&a->wait_nodes_lock);
+    s = a->wait_nodes;
     if (s != NULL)
-        a->seats = s->next;
-    pthread_mutex_unlock(&a->seats_lock);
+        a->wait_nodes = s->next;
+    pthread_mutex_unlock(&a->wait_nodes_lock);
     if (s == NULL) {
-        s = (shmi_seat *)calloc(1, sizeof *s);
+        s = (shmi_wait_node *)calloc(1, sizeof *s);
         if (s == NULL)
-            return shmi_fail(ENOMEM, "seat", a->label, "%s", "");
+            return shmi_fail(ENOMEM, "wait node", a->label, "%s", "");
         err = shmi_claim_node(a, &s->off, &s->node);
         if (err != 0) {
             free(s);
@@ -7695,58 +7695,58 @@ SHMI_FN int shmi_seat_take(shmsync_arena *a, shmi_seat **out)
     *out = s;
     return 0;
 }
-/* shmi_seat_take if that takes no new node and no waiting, or NULL. The caller may hold a
- * queue lock: a thread that has seats_lock may be interrupted by a handler that waits for it. */
-SHMI_FN shmi_seat *shmi_seat_cached(shmsync_arena *a)
+/* shmi_wait_node_take if that takes no new node and no waiting, or NULL. The caller may hold a
+ * queue lock: a thread that has wait_nodes_lock may be interrupted by a handler that waits for it. */
+SHMI_FN shmi_wait_node *shmi_wait_node_cached(shmsync_arena *a)
 {
-    shmi_seat *s;
-    if (pthread_mutex_trylock(&a->seats_lock) != 0)
+    shmi_wait_node *s;
+    if (pthread_mutex_trylock(&a->wait_nodes_lock) != 0)
         return NULL;
-    s = a->seats;
+    s = a->wait_nodes;
     if (s != NULL)
-        a->seats = s->next;
-    pthread_mutex_unlock(&a->seats_lock);
+        a->wait_nodes = s->next;
+    pthread_mutex_unlock(&a->wait_nodes_lock);
     if (s != NULL)
         s->since = 0;
     return s;
 }
-/* Gives back a seat that was taken and not queued, or whose node is idle again. */
-SHMI_FN void shmi_seat_return(shmsync_arena *a, shmi_seat *s)
+/* Gives back a wait node that was taken and not queued, or whose node is idle again. */
+SHMI_FN void shmi_wait_node_return(shmsync_arena *a, shmi_wait_node *s)
 {
-    pthread_mutex_lock(&a->seats_lock);
-    s->next = a->seats;
-    a->seats = s;
-    pthread_mutex_unlock(&a->seats_lock);
+    pthread_mutex_lock(&a->wait_nodes_lock);
+    s->next = a->wait_nodes;
+    a->wait_nodes = s;
+    pthread_mutex_unlock(&a->wait_nodes_lock);
 }
 
-SHMI_FN int shmi_seat_resolved(const shmi_seat *s) { return shmi_node_state(shmi_node_load(s->node)) == SHMI_NodeResolved; }
-SHMI_FN int shmi_seat_resolved_arg(void *s) { return shmi_seat_resolved((const shmi_seat *)s); }
+SHMI_FN int shmi_wait_node_resolved(const shmi_wait_node *s) { return shmi_node_state(shmi_node_load(s->node)) == SHMI_NodeResolved; }
+SHMI_FN int shmi_wait_node_resolved_arg(void *s) { return shmi_wait_node_resolved((const shmi_wait_node *)s); }
 
 /* Sleeps once on the node, which is on a queue: SHMI_AGAIN when the wait is resolved or
- * may be. The caller is within shmi_enter, and calls again while the seat is not
- * resolved; on SHMI_LATE and SHMI_CLOSED it abandons the seat, or not. */
-SHMI_FN int shmi_seat_sleep(shmsync_arena *a, shmi_seat *s, shmi_off object, int64_t deadline)
+ * may be. The caller is within shmi_enter, and calls again while the wait node is not
+ * resolved; on SHMI_LATE and SHMI_CLOSED it abandons the wait node, or not. */
+SHMI_FN int shmi_wait_node_sleep(shmsync_arena *a, shmi_wait_node *s, shmi_off object, int64_t deadline)
 {
     uint32_t w = shmi_node_load(s->node);
-    shmi_bed bed;
+    shmi_sleep_spec sleep_spec;
     if (shmi_node_state(w) == SHMI_NodeQueued && shmi_node_swap(s->node, w, shmi_node_with(w, SHMI_NodeAsleep)))
         w = shmi_node_with(w, SHMI_NodeAsleep);
-    SHMSYNC_CRASHPOINT("park.seat.asleep");
+    SHMSYNC_CRASHPOINT("park.waitnode.asleep");
     if (shmi_node_state(w) != SHMI_NodeAsleep)
         return SHMI_AGAIN;
-    memset(&bed, 0, sizeof bed);
-    bed.word = &s->node->word;
-    bed.val = w;
-    bed.object = object;
-    bed.wanted = shmi_ld64(&s->node->wanted);
-    bed.deadline = deadline;
-    bed.since = &s->since;
-    return shmi_sleep(a, &bed);
+    memset(&sleep_spec, 0, sizeof sleep_spec);
+    sleep_spec.word = &s->node->word;
+    sleep_spec.val = w;
+    sleep_spec.object = object;
+    sleep_spec.wanted = shmi_ld64(&s->node->wanted);
+    sleep_spec.deadline = deadline;
+    sleep_spec.since = &s->since;
+    return shmi_sleep(a, &sleep_spec);
 }
 
-/* Ends a wait that nobody has resolved; 0 if somebody has. If not 0 the seat is gone,
+/* Ends a wait that nobody has resolved; 0 if somebody has. If not 0 the wait node is gone,
  * and the node goes back with whoever takes it off its queue. */
-SHMI_FN int shmi_seat_abandon(shmsync_arena *a, shmi_seat *s)
+SHMI_FN int shmi_wait_node_abandon(shmsync_arena *a, shmi_wait_node *s)
 {
     (void)a;
     for (;;) {
@@ -7756,13 +7756,13 @@ SHMI_FN int shmi_seat_abandon(shmsync_arena *a, shmi_seat *s)
         if (shmi_node_swap(s->node, w, shmi_node_with(w, SHMI_NodeLeft)))
             break;
     }
-    SHMSYNC_CRASHPOINT("park.seat.given_up");
+    SHMSYNC_CRASHPOINT("park.waitnode.given_up");
     free(s);
     return 1;
 }
 
-/* Gives the seat back after its wait was resolved. */
-SHMI_FN void shmi_seat_leave(shmsync_arena *a, shmi_seat *s)
+/* Gives the wait node back after its wait was resolved. */
+SHMI_FN void shmi_wait_node_leave(shmsync_arena *a, shmi_wait_node *s)
 {
     uint32_t w;
     int i;
@@ -7772,10 +7772,10 @@ SHMI_FN void shmi_seat_leave(shmsync_arena *a, shmi_seat *s)
     w = shmi_node_load(s->node);
     if (shmi_ld64(&s->node->stamp) == 0) {
         shmi_node_swap(s->node, w, shmi_node_kept(w));
-        shmi_seat_return(a, s);
+        shmi_wait_node_return(a, s);
         return;
     }
-    /* Whoever resolved it is stopped or dead. The node goes back with who takes it off
+    /* Whoever resolved it is stopped or dead. The node goes back with whoever takes it off
      * the queue, and if that has just happened, now. */
     if (shmi_node_swap(s->node, w, shmi_node_with(w, SHMI_NodeSpent)) && shmi_ld64(&s->node->stamp) == 0)
         shmi_reclaim_node(a, s->off, w);
@@ -7795,8 +7795,8 @@ enum { SHMI_mutexVersion = 1, SHMI_biasAfter = 4096, SHMI_biasMost = 1 << 20 };
 #define SHMI_HANDED_LOCALLY UINT64_C(1) /* in the word handed: a hand-off inside a process */
 
 SHMI_FN uint32_t shmi_owner_kind(uint32_t o) { return o >> 29; }
-SHMI_FN shmi_name shmi_owner_name(uint32_t o) { return o & SHMI_NAME_MASK; }
-SHMI_FN uint32_t shmi_make_owner(uint32_t kind, shmi_name n) { return kind << 29 | n; }
+SHMI_FN shmi_participant_id shmi_owner_name(uint32_t o) { return o & SHMI_NAME_MASK; }
+SHMI_FN uint32_t shmi_make_owner(uint32_t kind, shmi_participant_id n) { return kind << 29 | n; }
 SHMI_FN int shmi_owner_held(uint32_t o)
 {
     uint32_t k = shmi_owner_kind(o);
@@ -7823,20 +7823,20 @@ typedef struct shmi_mutex {
     uint32_t bias_most;   /* what bias may be: 0 where holds are never biased */
     shmsync_arena *a;
     shmi_mutex_words *w;
-    shmi_line line;
+    shmi_wait_list line;
     shmi_off object;      /* header of the object that it is, or is a part of */
     const char *called;   /* for messages; lives as long as the arena has the object open */
-    int release;          /* policy Release */
-    int latch;            /* a part of another object, which only this header locks */
+    int release;          /* policy PolicyRelease */
+    int queueLock;            /* a part of another object, which only this header locks */
     int internal;         /* it protects words: it passes on when its holder is dead, not only when that is gone */
     int (*repair)(void *);
     void *repair_arg;
-    uint32_t quiet;       /* unlocks that found nobody waiting; written by who holds the mutex, atomic */
+    uint32_t quiet;       /* unlocks that found nobody waiting; written by whoever holds the mutex, atomic */
     uint32_t need;        /* how many it takes to turn the bias on. Atomic. */
-    uint32_t reserved;    /* owner word that the last look found reserved. Atomic. */
+    uint32_t reserved;    /* owner word that the last check found reserved. Atomic. */
     int64_t looked;
-    void (*also_look)(void *); /* called by looks, for an object that has it as a part */
-    void *also_look_arg;
+    void (*also_check)(void *); /* called by periodic checks, for an object that has it as a part */
+    void *also_check_arg;
     shmi_object o; /* of a mutex of its own */
 } shmi_mutex;
 
@@ -7851,7 +7851,7 @@ SHMI_FN void shmi_mutex_init(shmi_mutex *m, shmsync_arena *a, shmi_mutex_words *
     m->a = a;
     m->w = w;
     m->line.word = &w->wake;
-    m->line.hub = &w->hub;
+    m->line.poller = &w->poller;
     m->object = object;
     m->called = called;
     m->release = (w->policy & 0xff) == 1;
@@ -7871,9 +7871,9 @@ SHMI_COLD void shmi_mutex_wake_after(shmi_mutex *m);
 /* Takes an owner-dead mutex by the repair of the handle: 1 took, 0 the word changed,
  * or an errno in *err. */
 SHMI_FN int shmi_mutex_inherit(shmi_mutex *m, uint32_t o, int *err);
-SHMI_FN void shmi_mutex_look(shmi_mutex *m);
+SHMI_FN void shmi_mutex_check(shmi_mutex *m);
 /* The hooks for the part of an object that a mutex is. */
-SHMI_FN void shmi_mutex_repair_words(shmsync_arena *a, shmi_mutex_words *w, shmi_name dead, int internal);
+SHMI_FN void shmi_mutex_repair_words(shmsync_arena *a, shmi_mutex_words *w, shmi_participant_id dead, int internal);
 SHMI_FN void shmi_mutex_wake_words(shmsync_arena *a, shmi_mutex_words *w, int owed);
 
 /* Takes the mutex if that takes one instruction. */
@@ -7882,7 +7882,7 @@ SHMI_FN int shmi_mutex_at_once(shmi_mutex *m)
     uint32_t name = __atomic_load_n(&m->me->name, __ATOMIC_RELAXED);
     return SHMI_LIKELY(name != 0) && shmi_cas32(m->own, 0, name | __atomic_load_n(&m->bias, __ATOMIC_RELAXED));
 }
-/* 0 or an errno; deadline 0: none. As a latch the repair of the handle makes
+/* 0 or an errno; deadline 0: none. As a queue lock the repair of the handle makes
  * EOWNERDEAD rare. */
 SHMI_FN int shmi_mutex_lock(shmi_mutex *m, int64_t deadline)
 {
@@ -7905,15 +7905,15 @@ SHMI_FN int shmi_mutex_unlock(shmi_mutex *m)
     return shmi_mutex_unlock_slow(m, o);
 }
 
-SHMI_FN int shmi_mutex_fail(shmi_mutex *m, int err, const char *op, shmi_name who)
+SHMI_FN int shmi_mutex_fail(shmi_mutex *m, int err, const char *op, shmi_participant_id who)
 {
     return shmi_fail_who(m->a, err, op, m->called, who);
 }
-SHMI_FN shmi_name shmi_mutex_died(shmi_mutex *m) { return shmi_ld32(&m->w->died) & SHMI_NAME_MASK; }
+SHMI_FN shmi_participant_id shmi_mutex_died(shmi_mutex *m) { return shmi_ld32(&m->w->died) & SHMI_NAME_MASK; }
 
 /* What an owner word becomes whose name was found dead. A hold that is released stays the
  * dead one's until that is gone. */
-SHMI_FN uint32_t shmi_bereaved(uint32_t o, int release, int gone)
+SHMI_FN uint32_t shmi_owner_died(uint32_t o, int release, int gone)
 {
     if (shmi_owner_kind(o) == SHMI_kindReserved)
         return 0;
@@ -7924,36 +7924,36 @@ SHMI_FN uint32_t shmi_bereaved(uint32_t o, int release, int gone)
     return shmi_make_owner(SHMI_kindOwnerDead, shmi_owner_name(o));
 }
 
-SHMI_FN shmi_line shmi_mutex_line(shmi_mutex_words *w)
+SHMI_FN shmi_wait_list shmi_mutex_wait_list(shmi_mutex_words *w)
 {
-    shmi_line l;
+    shmi_wait_list l;
     l.word = &w->wake;
-    l.hub = &w->hub;
+    l.poller = &w->poller;
     return l;
 }
 
 /* Deals with owner word o, whose name was found dead; 0: it stays as it is until that is
  * gone, which never is so for an internal mutex. */
-SHMI_FN int shmi_bereave(shmsync_arena *a, shmi_mutex_words *w, uint32_t o, int internal)
+SHMI_FN int shmi_mark_owner_dead(shmsync_arena *a, shmi_mutex_words *w, uint32_t o, int internal)
 {
     int release = (__atomic_load_n(&w->policy, __ATOMIC_RELAXED) & 0xff) == 1;
-    uint32_t next = shmi_bereaved(o, release, internal || (release && shmi_gone(a, shmi_owner_name(o))));
-    shmi_line l = shmi_mutex_line(w);
+    uint32_t next = shmi_owner_died(o, release, internal || (release && shmi_gone(a, shmi_owner_name(o))));
+    shmi_wait_list l = shmi_mutex_wait_list(w);
     if (next == o)
         return 0;
     if (!shmi_cas32(&w->owner, o, next))
         return 1;
-    SHMSYNC_CRASHPOINT("mutex.bereave.marked");
+    SHMSYNC_CRASHPOINT("mutex.owner_dead.marked");
     if (shmi_owner_kind(next) == SHMI_kindOwnerDead) {
         shmi_st32(&w->died, shmi_owner_name(o));
-        shmi_bell_wake_all(a, &l);
+        shmi_wake_word_wake_all(a, &l);
     } else {
-        shmi_bell_wake_one(a, &l);
+        shmi_wake_word_wake_one(a, &l);
     }
     return 1;
 }
 
-SHMI_FN void shmi_mutex_repair_words(shmsync_arena *a, shmi_mutex_words *w, shmi_name dead, int internal)
+SHMI_FN void shmi_mutex_repair_words(shmsync_arena *a, shmi_mutex_words *w, shmi_participant_id dead, int internal)
 {
     uint32_t s = shmi_ld32(&w->starving), tries;
     if (shmi_covers(dead, s & SHMI_NAME_MASK))
@@ -7962,7 +7962,7 @@ SHMI_FN void shmi_mutex_repair_words(shmsync_arena *a, shmi_mutex_words *w, shmi
         uint32_t o = shmi_ld32(&w->owner);
         if (!shmi_covers(dead, shmi_owner_name(o)) || (!shmi_owner_held(o) && shmi_owner_kind(o) != SHMI_kindReserved))
             return;
-        if (!shmi_bereave(a, w, o, internal))
+        if (!shmi_mark_owner_dead(a, w, o, internal))
             return;
     }
 }
@@ -7970,7 +7970,7 @@ SHMI_FN void shmi_mutex_repair_words(shmsync_arena *a, shmi_mutex_words *w, shmi
 SHMI_FN void shmi_mutex_wake_words(shmsync_arena *a, shmi_mutex_words *w, int owed)
 {
     uint32_t o = shmi_ld32(&w->owner);
-    shmi_line l = shmi_mutex_line(w);
+    shmi_wait_list l = shmi_mutex_wait_list(w);
     if (shmi_owner_kind(o) == SHMI_kindReserved) {
         /* The dead may have made the reservation for somebody who had given up. It is no
          * hold, so it can always be taken back. */
@@ -7979,12 +7979,12 @@ SHMI_FN void shmi_mutex_wake_words(shmsync_arena *a, shmi_mutex_words *w, int ow
             owed = SHMI_OWED_ONE;
     }
     if (owed == SHMI_OWED_ALL)
-        shmi_bell_wake_all(a, &l);
-    else if (owed == SHMI_OWED_ONE || shmi_bell_announced(&l))
-        shmi_bell_wake_one(a, &l);
+        shmi_wake_word_wake_all(a, &l);
+    else if (owed == SHMI_OWED_ONE || shmi_wake_word_announced(&l))
+        shmi_wake_word_wake_one(a, &l);
 }
 
-SHMI_FN void shmi_mutex_kind_repair(shmsync_arena *a, const shmi_object *o, shmi_name dead)
+SHMI_FN void shmi_mutex_kind_repair(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead)
 {
     shmi_mutex_words *w = (shmi_mutex_words *)shmi_try_at(a, o->body, sizeof *w, 64);
     if (w != NULL)
@@ -8027,12 +8027,12 @@ SHMI_FN int shmi_mutex_expired(shmi_mutex *m)
     return ago < 0 || ago > most;
 }
 
-/* Moves on from owner word o if that takes no waiting. Who has not slept leaves a
+/* Moves on from owner word o if that takes no waiting. Whoever has not slept leaves a
  * reservation of this process alone. *err: it will not become free by itself. */
 SHMI_FN int shmi_mutex_step(shmi_mutex *m, uint32_t o, int slept, int *err)
 {
     uint32_t kind = shmi_owner_kind(o);
-    shmi_name self = shmi_self(m->a), name = shmi_owner_name(o);
+    shmi_participant_id self = shmi_self(m->a), name = shmi_owner_name(o);
     *err = 0;
     if (o == 0)
         return shmi_cas32(m->own, 0, self | __atomic_load_n(&m->bias, __ATOMIC_RELAXED)) ? SHMI_STEP_TOOK : SHMI_STEP_CHANGED;
@@ -8048,7 +8048,7 @@ SHMI_FN int shmi_mutex_step(shmi_mutex *m, uint32_t o, int slept, int *err)
         if (!slept)
             return SHMI_STEP_STAY;
         return shmi_cas32(m->own, o, self) ? SHMI_STEP_TOOK : SHMI_STEP_CHANGED;
-    } else if (shmi_dead(m->a, name) && shmi_bereave(m->a, m->w, o, m->internal)) {
+    } else if (shmi_dead(m->a, name) && shmi_mark_owner_dead(m->a, m->w, o, m->internal)) {
         return SHMI_STEP_CHANGED;
     }
     return SHMI_STEP_STAY;
@@ -8103,7 +8103,7 @@ SHMI_FN int shmi_mutex_blocks(shmi_mutex *m, uint32_t o, int slept)
 SHMI_FN void shmi_mutex_took(shmi_mutex_wait *w)
 {
     if (w->slept)
-        shmi_bell_announce(&w->m->line);
+        shmi_wake_word_announce(&w->m->line);
     if (w->starving)
         shmi_cas32(&w->m->w->starving, shmi_self(w->m->a), 0);
 }
@@ -8121,19 +8121,19 @@ SHMI_FN void shmi_mutex_leave_wait(shmi_mutex_wait *w)
     gave_back = shmi_ld32(m->own) == reserved && shmi_cas32(m->own, reserved, 0);
     if (!w->slept && !gave_back)
         return;
-    shmi_bell_announce(&m->line);
+    shmi_wake_word_announce(&m->line);
     o = shmi_ld32(m->own);
     if (shmi_owner_kind(o) == SHMI_kindBiased && shmi_owner_valid(o)) {
         shmi_fence();
         o = shmi_ld32(m->own);
     }
     if (!shmi_mutex_blocks(m, o, 1))
-        shmi_bell_release(m->a, &m->line);
+        shmi_wake_word_release(m->a, &m->line);
 }
 
 typedef struct shmi_mutex_spin {
     uint32_t *own;
-    shmi_name self;
+    shmi_participant_id self;
     int slept;
 } shmi_mutex_spin;
 SHMI_FN int shmi_mutex_spun(void *arg)
@@ -8146,7 +8146,7 @@ SHMI_FN int shmi_mutex_spin_while_held(shmi_mutex *m, int slept)
 {
     shmi_mutex_spin s;
     shmi_tuning t;
-    if (shmi_bell_announced(&m->line))
+    if (shmi_wake_word_announced(&m->line))
         return 0; /* others are queued: they would only be overtaken */
     s.own = m->own;
     s.self = m->a->self;
@@ -8162,16 +8162,16 @@ SHMI_FN int shmi_mutex_spin_while_held(shmi_mutex *m, int slept)
 SHMI_FN int shmi_mutex_sleep(shmi_mutex_wait *w)
 {
     shmi_mutex *m = w->m;
-    shmi_name self = m->a->self;
+    shmi_participant_id self = m->a->self;
     int64_t now = shmi_now(), ago;
-    shmi_bed bed;
+    shmi_sleep_spec sleep_spec;
     uint32_t v, o;
     unsigned held;
     int r;
     if (w->since == 0)
         w->since = now;
-    memset(&bed, 0, sizeof bed);
-    bed.looked = &m->looked;
+    memset(&sleep_spec, 0, sizeof sleep_spec);
+    sleep_spec.looked = &m->looked;
     ago = now - (int64_t)shmi_ld64(&m->w->handed);
     if ((shmi_ld64(&m->w->handed) & SHMI_HANDED_LOCALLY) != 0)
         ago = -1; /* that one cost nothing */
@@ -8183,81 +8183,81 @@ SHMI_FN int shmi_mutex_sleep(shmi_mutex_wait *w)
             SHMSYNC_CRASHPOINT("mutex.lock.starving");
     }
     if (w->starving) {
-        bed.other = &m->w->handoff;
-        bed.other_is = shmi_ld32(&m->w->handoff);
+        sleep_spec.other = &m->w->handoff;
+        sleep_spec.other_is = shmi_ld32(&m->w->handoff);
     }
-    v = shmi_bell_announce(&m->line);
+    v = shmi_wake_word_announce(&m->line);
     SHMSYNC_CRASHPOINT("mutex.lock.announced");
     o = shmi_ld32(m->own);
     if (shmi_owner_kind(o) == SHMI_kindBiased && shmi_owner_valid(o)) {
         /* The holder may release without seeing the announcement; after the fence either
          * it sees it or we see the release. */
         if (shmi_fence() != 0)
-            bed.bounded = SHMI_UNFENCED_SLEEP;
+            sleep_spec.bounded = SHMI_UNFENCED_SLEEP;
         o = shmi_ld32(m->own);
     }
     if (!shmi_mutex_blocks(m, o, w->slept))
         return SHMI_AGAIN;
     w->slept = 1;
-    bed.word = m->wake;
-    bed.val = v;
-    bed.object = m->object;
-    bed.wanted = v;
-    bed.owner = shmi_owner_name(o);
-    if (!shmi_current(m->a, bed.owner)) { /* nobody tells when it is gone */
+    sleep_spec.word = m->wake;
+    sleep_spec.val = v;
+    sleep_spec.object = m->object;
+    sleep_spec.wanted = v;
+    sleep_spec.owner = shmi_owner_name(o);
+    if (!shmi_current(m->a, sleep_spec.owner)) { /* nobody tells when it is gone */
         shmi_follow(m->a);
-        bed.bounded = shmi_next_ask(&w->ask);
-        bed.owner = 0;
+        sleep_spec.bounded = shmi_next_ask(&w->ask);
+        sleep_spec.owner = 0;
     }
-    bed.deadline = w->deadline;
-    bed.since = &w->since;
-    held = m->latch ? shmi_lend_signals() : 0;
-    r = shmi_sleep(m->a, &bed);
-    if (m->latch)
+    sleep_spec.deadline = w->deadline;
+    sleep_spec.since = &w->since;
+    held = m->queueLock ? shmi_lend_signals() : 0;
+    r = shmi_sleep(m->a, &sleep_spec);
+    if (m->queueLock)
         shmi_regain_signals(held);
     SHMSYNC_CRASHPOINT("mutex.lock.woken");
     return r;
 }
 
 /* Finds what a stopped or dead process kept from the waiters, ten times a second. */
-SHMI_FN void shmi_mutex_look(shmi_mutex *m)
+SHMI_FN void shmi_mutex_check(shmi_mutex *m)
 {
     uint32_t o;
-    if (!shmi_look_due(&m->looked))
+    if (!shmi_check_due(&m->looked))
         return;
     o = shmi_ld32(m->own);
     if (o == 0) {
-        shmi_bell_wake_one(m->a, &m->line);
+        shmi_wake_word_wake_one(m->a, &m->line);
     } else if (!shmi_owner_valid(o) || shmi_owner_kind(o) == SHMI_kindOwnerDead || o == SHMI_OWNER_NOT_RECOVERABLE) {
-        shmi_bell_wake_all(m->a, &m->line);
+        shmi_wake_word_wake_all(m->a, &m->line);
     } else if (shmi_dead(m->a, shmi_owner_name(o))) {
-        shmi_bereave(m->a, m->w, o, m->internal);
+        shmi_mark_owner_dead(m->a, m->w, o, m->internal);
     } else if (shmi_owner_kind(o) == SHMI_kindReserved) {
         if (shmi_xchg32(&m->reserved, o) == o && shmi_cas32(m->own, o, 0))
             /* Nobody came for it: its process may be stopped. It is not held. */
-            shmi_bell_wake_one(m->a, &m->line);
+            shmi_wake_word_wake_one(m->a, &m->line);
         o = UINT32_MAX;
     } else {
         /* Whoever was woken last may be stopped before it could announce the others. */
-        shmi_bell_announce(&m->line);
+        shmi_wake_word_announce(&m->line);
     }
     if (o != UINT32_MAX)
         shmi_st32(&m->reserved, 0);
-    if (m->also_look != NULL)
-        m->also_look(m->also_look_arg);
+    if (m->also_check != NULL)
+        m->also_check(m->also_check_arg);
 }
 
 /* Runs a repair while m is being recovered by this process; a failure leaves it not
  * recoverable. */
 SHMI_FN int shmi_mutex_run_repair(shmi_mutex *m, int (*repair)(void *), void *arg)
 {
-    shmi_name who = shmi_mutex_died(m);
+    shmi_participant_id who = shmi_mutex_died(m);
     int bad = shmi_call_repair(repair, arg);
     SHMSYNC_CRASHPOINT("mutex.recover.repaired");
     if (bad == 0)
         return 0;
     shmi_cas32(m->own, shmi_make_owner(SHMI_kindRecovering, m->a->self), SHMI_OWNER_NOT_RECOVERABLE);
-    shmi_bell_wake_all(m->a, &m->line);
+    shmi_wake_word_wake_all(m->a, &m->line);
     return shmi_mutex_fail(m, ENOTRECOVERABLE, "mutex.recover", who);
 }
 
@@ -8315,7 +8315,7 @@ SHMI_FN int shmi_mutex_acquire(shmi_mutex_wait *w, int may_repair)
             spun = 0;
             break;
         case SHMI_LOOK:
-            shmi_mutex_look(m);
+            shmi_mutex_check(m);
             spun = 0;
             break;
         case SHMI_LATE:
@@ -8361,7 +8361,7 @@ SHMI_COLD int shmi_mutex_lock_slow(shmi_mutex *m, int64_t deadline)
 SHMI_FN int shmi_mutex_reserve(shmi_mutex *m, uint32_t from)
 {
     uint32_t asks = shmi_ld32(&m->w->starving), reserved;
-    shmi_name s = asks & SHMI_NAME_MASK;
+    shmi_participant_id s = asks & SHMI_NAME_MASK;
     if (asks == 0)
         return 0;
     if (!shmi_current(m->a, s)) {
@@ -8377,15 +8377,15 @@ SHMI_FN int shmi_mutex_reserve(shmi_mutex *m, uint32_t from)
     if (!shmi_cas32(&m->w->starving, s, 0)) {
         /* It gave up meanwhile, and perhaps before it could see the reservation. */
         shmi_cas32(m->own, reserved, 0);
-        shmi_bell_release(m->a, &m->line);
+        shmi_wake_word_release(m->a, &m->line);
         return 1;
     }
     shmi_mutex_note(m);
     shmi_add32(&m->w->handoff, 1);
     shmi_wake(&m->w->handoff, SHMI_ALL);
-    /* It may be awake and about to sleep, or parked behind its hub. */
-    shmi_bell_touch(&m->line);
-    shmi_ready_of(m->a, &m->w->hub, s);
+    /* It may be awake and about to sleep, or parked behind its poller. */
+    shmi_wake_word_touch(&m->line);
+    shmi_ready_of(m->a, &m->w->poller, s);
     return 1;
 }
 
@@ -8396,7 +8396,7 @@ SHMI_COLD void shmi_mutex_wake_after(shmi_mutex *m)
     if (shmi_mutex_reserve(m, 0) != 0)
         return;
     shmi_mutex_note(m);
-    shmi_bell_release(m->a, &m->line);
+    shmi_wake_word_release(m->a, &m->line);
 }
 
 /* Ends a biased release that found somebody waiting: a waiter paid for a fence, so
@@ -8411,7 +8411,7 @@ SHMI_COLD void shmi_mutex_lose_bias(shmi_mutex *m)
 
 SHMI_COLD int shmi_mutex_bad_unlock(shmi_mutex *m, uint32_t o)
 {
-    if (m->latch)
+    if (m->queueLock)
         return 0; /* a peer has overwritten the word, and the next one to come is told */
     if (!shmi_owner_valid(o))
         return shmi_fail(EPROTO, "mutex.unlock", m->called, "owner word %#010x", o);
@@ -8420,14 +8420,14 @@ SHMI_COLD int shmi_mutex_bad_unlock(shmi_mutex *m, uint32_t o)
 
 SHMI_COLD int shmi_mutex_unlock_slow(shmi_mutex *m, uint32_t o)
 {
-    shmi_name self = shmi_self(m->a);
+    shmi_participant_id self = shmi_self(m->a);
     if (self == 0)
         return shmi_fail(ENOTCONN, "mutex.unlock", m->called, "%s", "");
     if (o != self)
         return shmi_mutex_bad_unlock(m, o);
     SHMSYNC_CRASHPOINT("mutex.unlock.before_release");
     if (m->bias_most != 0) { /* decides when holds are biased again, while it is held */
-        int waited = shmi_bell_announced(&m->line);
+        int waited = shmi_wake_word_announced(&m->line);
         uint32_t quiet = waited ? 0 : __atomic_load_n(&m->quiet, __ATOMIC_RELAXED) + 1;
         if (quiet >= __atomic_load_n(&m->need, __ATOMIC_RELAXED) && __atomic_load_n(&m->a->fenced, __ATOMIC_ACQUIRE)) {
             quiet = 0;
@@ -8441,7 +8441,7 @@ SHMI_COLD int shmi_mutex_unlock_slow(shmi_mutex *m, uint32_t o)
     }
     if (!shmi_cas32(m->own, o, 0))
         return shmi_mutex_bad_unlock(m, shmi_ld32(m->own));
-    if (shmi_bell_announced(&m->line))
+    if (shmi_wake_word_announced(&m->line))
         shmi_mutex_wake_after(m);
     return 0;
 }
@@ -8591,7 +8591,7 @@ SHMI_FN int shmi_mutex_recover_entered(shmi_mutex *m, int (*repair)(void *), voi
         shmi_st32(&m->w->died, 0);
         shmi_cas32(m->own, recovering, 0);
         SHMSYNC_CRASHPOINT("mutex.recover.before_wake");
-        shmi_bell_release(m->a, &m->line);
+        shmi_wake_word_release(m->a, &m->line);
         return 0;
     }
 }
@@ -8620,19 +8620,19 @@ enum { SHMI_futexVersion = 1 };
 struct shmi_futex {
     shmsync_arena *a;
     shmi_futex_words *w;
-    shmi_line line;
-    uint64_t seen; /* the counter at the last look */
+    shmi_wait_list line;
+    uint64_t seen; /* the counter at the last check */
     int64_t looked;
     shmi_object o;
 };
 typedef struct shmi_futex shmi_futex;
 
 SHMI_FN uint64_t shmi_futex_counter(uint64_t s) { return s >> 2; }
-SHMI_FN shmi_line shmi_futex_line(shmi_futex_words *w)
+SHMI_FN shmi_wait_list shmi_futex_wait_list(shmi_futex_words *w)
 {
-    shmi_line l;
+    shmi_wait_list l;
     l.word = (uint32_t *)(void *)&w->state; /* the low half */
-    l.hub = &w->hub;
+    l.poller = &w->poller;
     return l;
 }
 SHMI_FN shmi_tuning shmi_futex_tuning(shmi_futex *f)
@@ -8651,7 +8651,7 @@ SHMI_FN void shmi_futex_kind_wake(shmsync_arena *a, const shmi_object *o, int ow
 {
     shmi_futex_words *w = (shmi_futex_words *)shmi_try_at(a, o->body, sizeof *w, 64);
     if (w != NULL && (owed != SHMI_OWED_ANNOUNCED || (shmi_ld64(&w->state) & SHMI_FUTEX_ANNOUNCED) != 0)) {
-        shmi_line l = shmi_futex_line(w);
+        shmi_wait_list l = shmi_futex_wait_list(w);
         shmi_deliver_all(a, &l);
     }
 }
@@ -8670,7 +8670,7 @@ SHMI_FN void *shmi_futex_build(shmsync_arena *a, const shmi_object *o, const voi
         return NULL;
     f->a = a;
     f->w = (shmi_futex_words *)shmi_ptr(a, o->body, sizeof(shmi_futex_words), 64);
-    f->line = shmi_futex_line(f->w);
+    f->line = shmi_futex_wait_list(f->w);
     f->o = *o;
     return f;
 }
@@ -8766,10 +8766,10 @@ SHMI_FN int shmi_futex_spun(void *arg)
 
 /* Makes up for a wake that a stopped or dead poster owes, ten times a second. An
  * announcement proves nothing once there was a post. */
-SHMI_FN void shmi_futex_look(shmi_futex *f)
+SHMI_FN void shmi_futex_check(shmi_futex *f)
 {
     uint64_t s;
-    if (!shmi_look_due(&f->looked))
+    if (!shmi_check_due(&f->looked))
         return;
     s = shmi_ld64(&f->w->state);
     if (shmi_xchg64(&f->seen, shmi_futex_counter(s)) != shmi_futex_counter(s) || (s & SHMI_FUTEX_ANNOUNCED) == 0 || (s & SHMI_FUTEX_STOPPED) != 0)
@@ -8781,7 +8781,7 @@ SHMI_FN int shmi_futex_wait_entered(shmi_futex *f, uint64_t token, int64_t deadl
     int64_t since = 0;
     for (;;) {
         uint64_t s = shmi_ld64(&f->w->state);
-        shmi_bed bed;
+        shmi_sleep_spec sleep_spec;
         if (shmi_futex_counter(s) >= token)
             return 0;
         if ((s & SHMI_FUTEX_STOPPED) != 0)
@@ -8801,20 +8801,20 @@ SHMI_FN int shmi_futex_wait_entered(shmi_futex *f, uint64_t token, int64_t deadl
             s |= SHMI_FUTEX_ANNOUNCED;
         }
         SHMSYNC_CRASHPOINT("futex.wait.announced");
-        memset(&bed, 0, sizeof bed);
-        bed.looked = &f->looked;
-        bed.word = f->line.word;
-        bed.val = (uint32_t)s;
-        bed.object = f->o.off;
-        bed.wanted = (uint32_t)s;
-        bed.deadline = deadline;
-        bed.since = &since;
-        switch (shmi_sleep(f->a, &bed)) {
+        memset(&sleep_spec, 0, sizeof sleep_spec);
+        sleep_spec.looked = &f->looked;
+        sleep_spec.word = f->line.word;
+        sleep_spec.val = (uint32_t)s;
+        sleep_spec.object = f->o.off;
+        sleep_spec.wanted = (uint32_t)s;
+        sleep_spec.deadline = deadline;
+        sleep_spec.since = &since;
+        switch (shmi_sleep(f->a, &sleep_spec)) {
         case SHMI_AGAIN:
             SHMSYNC_CRASHPOINT("futex.wait.woken");
             break;
         case SHMI_LOOK:
-            shmi_futex_look(f);
+            shmi_futex_check(f);
             break;
         case SHMI_LATE:
             if (shmi_futex_counter(shmi_ld64(&f->w->state)) >= token)
@@ -8852,10 +8852,10 @@ int shmsync_futex_timedwait(shmsync_futex *f, uint64_t token, const struct times
 }
 
 /*
- * Monitors: what the objects share whose waiters queue. A latch guards the state, a redo
+ * Monitors: what the objects share whose waiters queue. A queue lock guards the state, a redo
  * log makes a change of several words one step, and wait nodes stand for the waits. It is
  * docs/design/0005-monitor.md in C, step by step that of prims/monitor*.go: who takes the
- * latch after a death, of a Go or of a C program, mends what the other has left.
+ * queue lock after a death, of a Go or of a C program, replays what the other has left.
  */
 
 struct shmi_monitor;
@@ -8867,7 +8867,7 @@ struct shmi_wait {
     shmi_node *n;
 };
 
-/* Waits that have ended and whose owners have to be woken, once the latch is left. */
+/* Waits that have ended and whose owners have to be woken, once the queue lock is left. */
 struct shmi_woken {
     struct shmi_wait w;
     uint32_t state; /* when it was resolved */
@@ -8886,23 +8886,23 @@ struct shmi_change {
 };
 
 /*
- * What an object tells its monitor. All but holders are called with the latch held; see
+ * What an object tells its monitor. All but holders are called with the queue lock held; see
  * the rules of prims/monitor.go.
  */
 struct shmi_rules {
-    void (*settle)(struct shmi_monitor *m, struct shmi_wakes *b);
+    void (*resolve)(struct shmi_monitor *m, struct shmi_wakes *b);
     void (*account)(struct shmi_monitor *m, struct shmi_wait w);
     void (*clear)(struct shmi_monitor *m);
     void (*requeue)(struct shmi_monitor *m, struct shmi_wait w);
     void (*detach)(struct shmi_monitor *m, struct shmi_wait w);
-    /* sweep takes off, with shmi_mon_discard, the waits that nobody is there for. */
-    void (*sweep)(struct shmi_monitor *m);
-    /* bury takes back what names have: words if shmi_mon_died is true for them, data if
+    /* reap takes off, with shmi_mon_discard, the waits that nobody is there for. */
+    void (*discard_dead)(struct shmi_monitor *m);
+    /* reap takes back what names have: words if shmi_mon_died is true for them, data if
      * shmi_mon_gone is. */
-    void (*bury)(struct shmi_monitor *m);
+    void (*reap)(struct shmi_monitor *m);
     /* holders calls shmi_mon_heed for those on whose life others wait. */
     void (*holders)(struct shmi_monitor *m);
-    /* look looks for what has to be settled; may be NULL. */
+    /* look looks for what has to be resolved; may be NULL. */
     void (*look)(struct shmi_monitor *m);
 };
 
@@ -8912,18 +8912,18 @@ struct shmi_monitor {
     shmi_monitor_words *w;
     uint64_t at; /* of w */
     const struct shmi_rules *rules;
-    shmi_mutex latch;
+    shmi_mutex queueLock;
     int (*mine)(struct shmi_monitor *m, struct shmi_wait w); /* NULL: all waits of the object are */
-    uint32_t without; /* a participant that is being buried */
-    uint32_t broken;  /* a link was wrong: the queues are rebuilt before the latch is left */
-    uint32_t deaths;  /* how many burials the last sweep knew of */
-    int64_t kept;     /* when the last sweep left data of one that was not gone; 0: there was none. Atomic. */
+    uint32_t without; /* a participant that is being reaped */
+    uint32_t broken;  /* a link was wrong: the queues are rebuilt before the queue lock is left */
+    uint32_t deaths;  /* how many reaps the last reap knew of */
+    int64_t kept;     /* when the last reap left data of one that was not gone; 0: there was none. Atomic. */
     uint32_t looks;
-    uint32_t tidying; /* a wait was given up and could not be taken off */
+    uint32_t cleaning_up; /* a wait was given up and could not be taken off */
     int handlers;     /* signal handlers may call the object */
 };
 
-/* A store of a word that only who holds the latch writes: in the order of the program, so that a death leaves a prefix. */
+/* A store of a word that only who holds the queue lock writes: in the order of the program, so that a death leaves a prefix. */
 SHMI_FN void shmi_put(uint64_t *w, uint64_t v)
 {
     __atomic_signal_fence(__ATOMIC_SEQ_CST);
@@ -8935,15 +8935,15 @@ SHMI_FN uint64_t shmi_get(uint64_t *w) { return __atomic_load_n(w, __ATOMIC_ACQU
 SHMI_FN uint32_t shmi_get32(uint32_t *w) { return __atomic_load_n(w, __ATOMIC_ACQUIRE); }
 
 /* How a wait ended, its class, and more, in the extra word of its node. */
-SHMI_FN uint64_t shmi_fate(uint32_t class_, uint32_t result, uint32_t aux)
+SHMI_FN uint64_t shmi_outcome(uint32_t class_, uint32_t result, uint32_t aux)
 {
     return (uint64_t)aux << 32 | (uint64_t)(class_ & 0xffff) << 16 | (result & 0xffff);
 }
-SHMI_FN uint32_t shmi_fate_result(uint64_t f) { return (uint32_t)(f & 0xffff); }
-SHMI_FN uint32_t shmi_fate_class(uint64_t f) { return (uint32_t)(f >> 16 & 0xffff); }
-SHMI_FN uint32_t shmi_fate_aux(uint64_t f) { return (uint32_t)(f >> 32); }
+SHMI_FN uint32_t shmi_outcome_result(uint64_t f) { return (uint32_t)(f & 0xffff); }
+SHMI_FN uint32_t shmi_outcome_class(uint64_t f) { return (uint32_t)(f >> 16 & 0xffff); }
+SHMI_FN uint32_t shmi_outcome_aux(uint64_t f) { return (uint32_t)(f >> 32); }
 
-SHMI_FN uint32_t shmi_class_of(struct shmi_wait w) { return shmi_fate_class(shmi_get(&w.n->extra)); }
+SHMI_FN uint32_t shmi_class_of(struct shmi_wait w) { return shmi_outcome_class(shmi_get(&w.n->extra)); }
 SHMI_FN uint64_t shmi_stamp_of(struct shmi_wait w) { return shmi_get(&w.n->stamp); }
 SHMI_FN uint32_t shmi_owner_of(struct shmi_wait w) { return shmi_get32(&w.n->owner); }
 
@@ -9021,7 +9021,7 @@ SHMI_FN int shmi_mon_waiting(struct shmi_monitor *m, struct shmi_wait w);
 SHMI_FN void shmi_mon_discard(struct shmi_monitor *m, struct shmi_wait w);
 
 /* Takes off the waits of a queue that nobody is there for. A list that bites its own tail is rebuilt. */
-SHMI_FN void shmi_fifo_sweep(struct shmi_monitor *m, shmi_list_words *q)
+SHMI_FN void shmi_fifo_discard_dead(struct shmi_monitor *m, shmi_list_words *q)
 {
     uint64_t before = 0;
     struct shmi_wait w = shmi_fifo_head(m, q);
@@ -9048,7 +9048,7 @@ SHMI_FN int shmi_mon_current(struct shmi_monitor *m, uint32_t name)
 /* Whether a participant has died, so that the words that name it are nobody's. */
 SHMI_FN int shmi_mon_died(struct shmi_monitor *m, uint32_t name) { return name != 0 && !shmi_mon_current(m, name); }
 /* Whether what a participant has of data is nobody's, too. If it may be so only later,
- * there will be another sweep. */
+ * there will be another reap. */
 SHMI_FN int shmi_mon_gone(struct shmi_monitor *m, uint32_t name)
 {
     if (!shmi_mon_died(m, name))
@@ -9058,7 +9058,7 @@ SHMI_FN int shmi_mon_gone(struct shmi_monitor *m, uint32_t name)
     __atomic_store_n(&m->kept, shmi_now(), __ATOMIC_RELAXED);
     return 0;
 }
-/* Whether a sweep has left data of one that was not gone, and it is time for another. */
+/* Whether a reap has left data of one that was not gone, and it is time for another. */
 SHMI_FN int shmi_mon_keeps(struct shmi_monitor *m)
 {
     int64_t kept = __atomic_load_n(&m->kept, __ATOMIC_RELAXED);
@@ -9129,7 +9129,7 @@ SHMI_FN shmi_tuning shmi_mon_tuning(struct shmi_monitor *m)
     return t;
 }
 
-/* Wakes the owners of waits that have ended, after the latch was left. */
+/* Wakes the owners of waits that have ended, after the queue lock was left. */
 SHMI_FN void shmi_mon_wake(struct shmi_monitor *m, struct shmi_wakes *b)
 {
     struct shmi_woken *u;
@@ -9150,7 +9150,7 @@ SHMI_FN void shmi_mon_wake(struct shmi_monitor *m, struct shmi_wakes *b)
 
 SHMI_FN void shmi_mon_rebuild(struct shmi_monitor *m);
 
-/* Signals are blocked from before the latch is taken until after it was given back. */
+/* Signals are blocked from before the queue lock is taken until after it was given back. */
 SHMI_FN void shmi_mon_hold_signals(struct shmi_monitor *m)
 {
     if (m->handlers)
@@ -9162,28 +9162,28 @@ SHMI_FN void shmi_mon_let_signals(struct shmi_monitor *m)
         shmi_let_signals();
 }
 
-/* Takes the latch, until abs, CLOCK_MONOTONIC ns, 0 for no end. Returns 0, ETIMEDOUT, EPROTO, EBADF, ENOTCONN. */
+/* Takes the queue lock, until abs, CLOCK_MONOTONIC ns, 0 for no end. Returns 0, ETIMEDOUT, EPROTO, EBADF, ENOTCONN. */
 SHMI_FN int shmi_mon_enter(struct shmi_monitor *m, int64_t abs)
 {
     int err;
     shmi_mon_hold_signals(m);
-    err = shmi_mutex_lock(&m->latch, abs);
+    err = shmi_mutex_lock(&m->queueLock, abs);
     if (err != 0)
         shmi_mon_let_signals(m);
     return err == EOWNERDEAD || err == ENOTRECOVERABLE ? EPROTO : err;
 }
 
-/* Takes the latch if it is free. */
+/* Takes the queue lock if it is free. */
 SHMI_FN int shmi_mon_enter_free(struct shmi_monitor *m)
 {
     shmi_mon_hold_signals(m);
-    if (shmi_mutex_trylock(&m->latch) == 0)
+    if (shmi_mutex_trylock(&m->queueLock) == 0)
         return 1;
     shmi_mon_let_signals(m);
     return 0;
 }
 
-/* Takes the latch if that does not take long. */
+/* Takes the queue lock if that does not take long. */
 SHMI_FN int shmi_mon_try_enter(struct shmi_monitor *m)
 {
     const int most = 20; /* its holder may be preempted or stopped */
@@ -9192,10 +9192,10 @@ SHMI_FN int shmi_mon_try_enter(struct shmi_monitor *m)
         return 0;
     shmi_mon_hold_signals(m);
     for (tries = 0;; tries++) {
-        if (shmi_mutex_trylock(&m->latch) == 0)
+        if (shmi_mutex_trylock(&m->queueLock) == 0)
             return 1;
         err = 0;
-        if (shmi_mutex_inherit(&m->latch, shmi_ld32(m->latch.own), &err))
+        if (shmi_mutex_inherit(&m->queueLock, shmi_ld32(m->queueLock.own), &err))
             return 1;
         if (err != 0 || tries > most) {
             shmi_mon_let_signals(m);
@@ -9208,21 +9208,21 @@ SHMI_FN int shmi_mon_try_enter(struct shmi_monitor *m)
     }
 }
 
-SHMI_FN void shmi_mon_sweep(struct shmi_monitor *m, struct shmi_wakes *b);
+SHMI_FN void shmi_mon_reap(struct shmi_monitor *m, struct shmi_wakes *b);
 
-/* Gives the latch back, and wakes those whose wait has ended; b may be NULL. */
+/* Gives the queue lock back, and wakes those whose wait has ended; b may be NULL. */
 SHMI_FN void shmi_mon_leave(struct shmi_monitor *m, struct shmi_wakes *b)
 {
     struct shmi_wakes own;
-    if (SHMI_UNLIKELY(__atomic_load_n(&m->tidying, __ATOMIC_RELAXED) != 0) && shmi_xchg32(&m->tidying, 0) != 0) {
+    if (SHMI_UNLIKELY(__atomic_load_n(&m->cleaning_up, __ATOMIC_RELAXED) != 0) && shmi_xchg32(&m->cleaning_up, 0) != 0) {
         shmi_wakes_init(&own);
         if (b == NULL)
             b = &own;
-        shmi_mon_sweep(m, b);
+        shmi_mon_reap(m, b);
     }
     if (shmi_is_broken(m))
         shmi_mon_rebuild(m);
-    shmi_mutex_unlock(&m->latch);
+    shmi_mutex_unlock(&m->queueLock);
     shmi_mon_let_signals(m);
     shmi_mon_wake(m, b);
 }
@@ -9233,7 +9233,7 @@ SHMI_FN void shmi_change_set(struct shmi_change *c, uint64_t *w, uint64_t v)
     c->v[c->n++] = v;
 }
 
-/* Makes a change, with the latch held. A death leaves all of it, once somebody takes the latch, or nothing. */
+/* Makes a change, with the queue lock held. A death leaves all of it, once somebody takes the queue lock, or nothing. */
 SHMI_FN void shmi_mon_commit(struct shmi_monitor *m, struct shmi_change *c)
 {
     uint32_t i;
@@ -9254,7 +9254,7 @@ SHMI_FN void shmi_mon_commit(struct shmi_monitor *m, struct shmi_change *c)
 }
 
 /* Takes a wait that is over, or that nobody is there for, out of the truth, after it was taken off its queue. */
-SHMI_FN void shmi_mon_drop(struct shmi_monitor *m, struct shmi_wait w)
+SHMI_FN void shmi_mon_release_node(struct shmi_monitor *m, struct shmi_wait w)
 {
     uint32_t n = shmi_node_load(w.n), owner = shmi_owner_of(w);
     /* It is ours before it is off: if we die in between it goes with us. */
@@ -9266,14 +9266,14 @@ SHMI_FN void shmi_mon_drop(struct shmi_monitor *m, struct shmi_wait w)
     else if (shmi_mon_current(m, owner))
         shmi_reclaim_node(m->a, w.off, n);
     else if (((shmi_node_load(w.n) ^ n) & ~15u) == 0)
-        shmi_bury_node(m->a, w.off, owner);
+        shmi_reap_node(m->a, w.off, owner);
     /* Else it kept the node and died in another queue, whose kind does this. */
 }
 
 SHMI_FN void shmi_mon_discard(struct shmi_monitor *m, struct shmi_wait w)
 {
     m->rules->detach(m, w);
-    shmi_mon_drop(m, w);
+    shmi_mon_release_node(m, w);
 }
 
 /* Takes a wait off its queue and resolves it, and says whether it did: its owner may have given up. If so the caller accounts for it. */
@@ -9282,13 +9282,13 @@ SHMI_FN int shmi_mon_end(struct shmi_monitor *m, struct shmi_wakes *b, struct sh
     int telling = 0;
     uint32_t owner = shmi_owner_of(w);
     m->rules->detach(m, w);
-    shmi_st64(&w.n->extra, shmi_fate(shmi_class_of(w), result, aux));
+    shmi_st64(&w.n->extra, shmi_outcome(shmi_class_of(w), result, aux));
     for (;;) {
         uint32_t n = shmi_node_load(w.n);
         if (!shmi_node_queued(n)) {
             if (telling)
                 shmi_end_tell(m->a);
-            shmi_mon_drop(m, w);
+            shmi_mon_release_node(m, w);
             return 0;
         }
         if (!telling && shmi_node_state(n) == SHMI_NodeParked) {
@@ -9311,7 +9311,7 @@ SHMI_FN void shmi_mon_account(struct shmi_monitor *m, struct shmi_wait w, struct
         shmi_mon_commit(m, c);
         SHMSYNC_CRASHPOINT("monitor.account.committed");
     }
-    shmi_mon_drop(m, w);
+    shmi_mon_release_node(m, w);
 }
 
 /* Makes the queues anew from the nodes, which are the truth, and accounts for waits that were resolved by one who died over it. */
@@ -9397,7 +9397,7 @@ SHMI_FN void shmi_mon_rebuild_one(struct shmi_monitor *m, struct shmi_wait w)
     else if (shmi_mon_waiting(m, w))
         m->rules->requeue(m, w);
     else
-        shmi_mon_drop(m, w);
+        shmi_mon_release_node(m, w);
 }
 
 SHMI_FN void shmi_mon_rebuild(struct shmi_monitor *m)
@@ -9448,54 +9448,54 @@ SHMI_FN int shmi_mon_redo(struct shmi_monitor *m)
     return 0;
 }
 
-/* What who takes the latch after the death of its holder does first. */
-SHMI_FN int shmi_mon_mend(void *arg)
+/* What who takes the queue lock after the death of its holder does first. */
+SHMI_FN int shmi_mon_replay(void *arg)
 {
     struct shmi_monitor *m = (struct shmi_monitor *)arg;
     struct shmi_wakes b;
     int err = shmi_mon_redo(m);
     if (err != 0)
         return err;
-    SHMSYNC_CRASHPOINT("monitor.mend.redone");
+    SHMSYNC_CRASHPOINT("monitor.replay.redone");
     shmi_mon_rebuild(m);
-    SHMSYNC_CRASHPOINT("monitor.mend.rebuilt");
+    SHMSYNC_CRASHPOINT("monitor.replay.rebuilt");
     shmi_wakes_init(&b);
-    m->rules->settle(m, &b);
+    m->rules->resolve(m, &b);
     shmi_mon_wake(m, &b);
     return 0;
 }
 
-/* Takes back what the dead have, and the waits that nobody is there for, with the latch held. */
-SHMI_FN void shmi_mon_sweep(struct shmi_monitor *m, struct shmi_wakes *b)
+/* Takes back what the dead have, and the waits that nobody is there for, with the queue lock held. */
+SHMI_FN void shmi_mon_reap(struct shmi_monitor *m, struct shmi_wakes *b)
 {
-    SHMSYNC_CRASHPOINT("monitor.sweep.entered");
+    SHMSYNC_CRASHPOINT("monitor.reap.entered");
     __atomic_store_n(&m->deaths, shmi_deaths(m->a), __ATOMIC_SEQ_CST);
     __atomic_store_n(&m->kept, 0, __ATOMIC_RELAXED);
-    m->rules->bury(m);
+    m->rules->reap(m);
     if (__atomic_load_n(&m->kept, __ATOMIC_RELAXED) != 0)
         shmi_follow(m->a);
-    SHMSYNC_CRASHPOINT("monitor.sweep.buried");
-    m->rules->sweep(m);
-    m->rules->settle(m, b);
+    SHMSYNC_CRASHPOINT("monitor.reap.reclaimed");
+    m->rules->discard_dead(m);
+    m->rules->resolve(m, b);
 }
 
-/* Sweeps, with the latch held, if somebody has died since the last time, or may be gone. */
-SHMI_FN void shmi_mon_sweep_dead(struct shmi_monitor *m, struct shmi_wakes *b)
+/* Reaps, with the queue lock held, if somebody has died since the last time, or may be gone. */
+SHMI_FN void shmi_mon_reap_if_due(struct shmi_monitor *m, struct shmi_wakes *b)
 {
     if (__atomic_load_n(&m->deaths, __ATOMIC_SEQ_CST) != shmi_deaths(m->a) || shmi_mon_keeps(m))
-        shmi_mon_sweep(m, b);
+        shmi_mon_reap(m, b);
 }
 
 /* A wait that its owner has given up: the node, unless it is in another use by now. */
-struct shmi_left {
+struct shmi_abandoned {
     struct shmi_wait w;
     uint32_t word;
     uint64_t stamp;
 };
 
-SHMI_FN struct shmi_left shmi_left_of(const shmi_seat *s)
+SHMI_FN struct shmi_abandoned shmi_abandoned_of(const shmi_wait_node *s)
 {
-    struct shmi_left l;
+    struct shmi_abandoned l;
     l.w.off = s->off;
     l.w.n = s->node;
     l.word = shmi_node_with(shmi_node_load(s->node), SHMI_NodeLeft);
@@ -9503,39 +9503,39 @@ SHMI_FN struct shmi_left shmi_left_of(const shmi_seat *s)
     return l;
 }
 
-/* Takes a wait off that this process has given up, unless somebody has done that. It does not wait for the latch. */
-SHMI_FN void shmi_mon_tidy(struct shmi_monitor *m, struct shmi_left l)
+/* Takes a wait off that this process has given up, unless somebody has done that. It does not wait for the queue lock. */
+SHMI_FN void shmi_mon_clean_up(struct shmi_monitor *m, struct shmi_abandoned l)
 {
     struct shmi_wakes b;
     if (!shmi_mon_try_enter(m)) {
-        /* For who leaves the latch next in this process, or for a look of any that waits. */
-        shmi_st32(&m->tidying, 1);
+        /* For whoever leaves the queue lock next in this process, or for a look of any that waits. */
+        shmi_st32(&m->cleaning_up, 1);
         return;
     }
-    SHMSYNC_CRASHPOINT("monitor.tidy.entered");
+    SHMSYNC_CRASHPOINT("monitor.cleanup.entered");
     shmi_wakes_init(&b);
     if (shmi_node_load(l.w.n) == l.word && shmi_stamp_of(l.w) == l.stamp && shmi_get(&l.w.n->object) == m->o.off) {
         m->rules->detach(m, l.w);
-        shmi_mon_drop(m, l.w);
-        m->rules->settle(m, &b);
+        shmi_mon_release_node(m, l.w);
+        m->rules->resolve(m, &b);
     }
     shmi_mon_leave(m, &b);
 }
 
 /* Called ten times a second while a thread of this process waits. */
-SHMI_FN void shmi_mon_look(struct shmi_monitor *m)
+SHMI_FN void shmi_mon_check(struct shmi_monitor *m)
 {
-    const uint32_t settle_every = 10;
+    const uint32_t resolve_every = 10;
     struct shmi_wakes b;
     m->rules->holders(m);
     shmi_wakes_init(&b);
     if (shmi_deaths(m->a) != __atomic_load_n(&m->deaths, __ATOMIC_SEQ_CST) || shmi_mon_keeps(m)) {
         if (shmi_mon_try_enter(m)) {
-            shmi_mon_sweep(m, &b);
+            shmi_mon_reap(m, &b);
             shmi_mon_leave(m, &b);
         }
-    } else if (__atomic_add_fetch(&m->looks, 1, __ATOMIC_RELAXED) % settle_every == 0 && shmi_mon_enter_free(m)) {
-        m->rules->settle(m, &b);
+    } else if (__atomic_add_fetch(&m->looks, 1, __ATOMIC_RELAXED) % resolve_every == 0 && shmi_mon_enter_free(m)) {
+        m->rules->resolve(m, &b);
         shmi_mon_leave(m, &b);
     }
     if (m->rules->look != NULL)
@@ -9543,54 +9543,54 @@ SHMI_FN void shmi_mon_look(struct shmi_monitor *m)
 }
 
 /*
- * Gives a seat to wait in, with the latch held. If it sets again, the latch had to be
+ * Gives a wait node to wait in, with the queue lock held. If it sets again, the queue lock had to be
  * left for that meanwhile, so the caller looks at the state once more. On an error the
- * latch has been left, and there is no seat.
+ * queue lock has been left, and there is no wait node.
  */
-SHMI_FN int shmi_mon_seat(struct shmi_monitor *m, int64_t abs, shmi_seat **seat, int *again)
+SHMI_FN int shmi_mon_wait_node(struct shmi_monitor *m, int64_t abs, shmi_wait_node **wait_node, int *again)
 {
     int err;
     *again = 0;
-    if (*seat != NULL)
+    if (*wait_node != NULL)
         return 0;
-    *seat = shmi_seat_cached(m->a);
-    if (*seat != NULL)
+    *wait_node = shmi_wait_node_cached(m->a);
+    if (*wait_node != NULL)
         return 0;
     shmi_mon_leave(m, NULL);
-    err = shmi_seat_take(m->a, seat);
+    err = shmi_wait_node_take(m->a, wait_node);
     if (err != 0) {
-        *seat = NULL;
+        *wait_node = NULL;
         return err;
     }
     err = shmi_mon_enter(m, abs);
     if (err != 0) {
-        shmi_seat_return(m->a, *seat);
-        *seat = NULL;
+        shmi_wait_node_return(m->a, *wait_node);
+        *wait_node = NULL;
         return err;
     }
     *again = 1;
     return 0;
 }
 
-/* Gives back a seat that was not queued; NULL is none. */
-SHMI_FN void shmi_mon_unseat(struct shmi_monitor *m, shmi_seat *seat)
+/* Gives back a wait node that was not queued; NULL is none. */
+SHMI_FN void shmi_mon_return_node(struct shmi_monitor *m, shmi_wait_node *wait_node)
 {
-    if (seat != NULL)
-        shmi_seat_return(m->a, seat);
+    if (wait_node != NULL)
+        shmi_wait_node_return(m->a, wait_node);
 }
 
-/* Queues a seat's node, with the latch held. */
-SHMI_FN void shmi_mon_join(struct shmi_monitor *m, shmi_seat *seat, uint32_t cls, uint64_t wanted)
+/* Queues a wait node's node, with the queue lock held. */
+SHMI_FN void shmi_mon_join(struct shmi_monitor *m, shmi_wait_node *wait_node, uint32_t cls, uint64_t wanted)
 {
-    shmi_node *n = seat->node;
+    shmi_node *n = wait_node->node;
     struct shmi_wait w;
     uint32_t word = shmi_node_load(n);
     uint64_t stamp;
-    w.off = seat->off;
+    w.off = wait_node->off;
     w.n = n;
     shmi_st64(&n->object, m->o.off);
     shmi_st64(&n->wanted, wanted);
-    shmi_st64(&n->extra, shmi_fate(cls, 0, 0));
+    shmi_st64(&n->extra, shmi_outcome(cls, 0, 0));
     shmi_st64(&n->next, 0);
     shmi_node_swap(n, word, shmi_node_with(word, SHMI_NodeQueued));
     stamp = shmi_get(&m->w->arrivals) + 1;
@@ -9601,54 +9601,54 @@ SHMI_FN void shmi_mon_join(struct shmi_monitor *m, shmi_seat *seat, uint32_t cls
     SHMSYNC_CRASHPOINT("monitor.queue.linked");
 }
 
-/* Takes the result of a wait that was resolved, and gives the seat back. */
-SHMI_FN uint64_t shmi_mon_collect(struct shmi_monitor *m, shmi_seat *seat)
+/* Takes the result of a wait that was resolved, and gives the wait node back. */
+SHMI_FN uint64_t shmi_mon_collect(struct shmi_monitor *m, shmi_wait_node *wait_node)
 {
-    uint64_t fate;
+    uint64_t outcome;
     SHMSYNC_CRASHPOINT("monitor.await.resolved");
-    fate = shmi_get(&seat->node->extra);
-    shmi_seat_leave(m->a, seat);
-    return fate;
+    outcome = shmi_get(&wait_node->node->extra);
+    shmi_wait_node_leave(m->a, wait_node);
+    return outcome;
 }
 
 /* Gives a wait up that nobody has resolved, and has it taken off: 0 if somebody has. */
-SHMI_FN int shmi_mon_give_up(struct shmi_monitor *m, shmi_seat *seat)
+SHMI_FN int shmi_mon_give_up(struct shmi_monitor *m, shmi_wait_node *wait_node)
 {
-    struct shmi_left left = shmi_left_of(seat);
-    if (!shmi_seat_abandon(m->a, seat))
+    struct shmi_abandoned left = shmi_abandoned_of(wait_node);
+    if (!shmi_wait_node_abandon(m->a, wait_node))
         return 0;
     SHMSYNC_CRASHPOINT("monitor.await.given_up");
-    shmi_mon_tidy(m, left);
+    shmi_mon_clean_up(m, left);
     return 1;
 }
 
 /*
- * Waits until the wait of a seat that has joined is resolved. An error means that it is
- * not and never will be, and the seat is gone: ETIMEDOUT, EBADF, ENOTCONN. After 0 the
+ * Waits until the wait of a wait node that has joined is resolved. An error means that it is
+ * not and never will be, and the wait node is gone: ETIMEDOUT, EBADF, ENOTCONN. After 0 the
  * caller collects.
  */
-SHMI_FN int shmi_mon_sleep(struct shmi_monitor *m, shmi_seat *seat, int64_t abs)
+SHMI_FN int shmi_mon_sleep(struct shmi_monitor *m, shmi_wait_node *wait_node, int64_t abs)
 {
     shmi_tuning t = shmi_mon_tuning(m);
     int err = shmi_enter(m->a, "monitor.wait");
     if (err != 0)
-        return shmi_self(m->a) == 0 || shmi_mon_give_up(m, seat) ? err : 0;
-    if (!shmi_spin(&t, shmi_seat_resolved_arg, seat)) {
-        while (!shmi_seat_resolved(seat)) {
+        return shmi_self(m->a) == 0 || shmi_mon_give_up(m, wait_node) ? err : 0;
+    if (!shmi_spin(&t, shmi_wait_node_resolved_arg, wait_node)) {
+        while (!shmi_wait_node_resolved(wait_node)) {
             int r;
-            shmi_mutex_look(&m->latch);
-            r = shmi_seat_sleep(m->a, seat, m->o.off, abs);
+            shmi_mutex_check(&m->queueLock);
+            r = shmi_wait_node_sleep(m->a, wait_node, m->o.off, abs);
             if (r == SHMI_LOOK)
                 continue;
             if (r == SHMI_AGAIN) {
-                uint32_t w = shmi_node_load(seat->node);
+                uint32_t w = shmi_node_load(wait_node->node);
                 if (shmi_node_queued(w) || shmi_node_state(w) == SHMI_NodeResolved)
                     continue;
                 err = EPROTO; /* a peer wrote that */
             } else {
                 err = r == SHMI_LATE ? ETIMEDOUT : EBADF;
             }
-            if (shmi_mon_give_up(m, seat)) {
+            if (shmi_mon_give_up(m, wait_node)) {
                 shmi_exit(m->a);
                 return err;
             }
@@ -9659,15 +9659,15 @@ SHMI_FN int shmi_mon_sleep(struct shmi_monitor *m, shmi_seat *seat, int64_t abs)
 }
 
 /* shmi_mon_sleep and the result. */
-SHMI_FN int shmi_mon_await(struct shmi_monitor *m, shmi_seat *seat, int64_t abs, uint64_t *fate)
+SHMI_FN int shmi_mon_await(struct shmi_monitor *m, shmi_wait_node *wait_node, int64_t abs, uint64_t *outcome)
 {
-    int err = shmi_mon_sleep(m, seat, abs);
+    int err = shmi_mon_sleep(m, wait_node, abs);
     if (err == 0)
-        *fate = shmi_mon_collect(m, seat);
+        *outcome = shmi_mon_collect(m, wait_node);
     return err;
 }
 
-SHMI_FN void shmi_mon_look_arg(void *m) { shmi_mon_look((struct shmi_monitor *)m); }
+SHMI_FN void shmi_mon_check_arg(void *m) { shmi_mon_check((struct shmi_monitor *)m); }
 
 /* Makes a monitor at off in the body of o. A reaper's is on its stack. */
 SHMI_FN void shmi_mon_init(struct shmi_monitor *m, shmsync_arena *a, const shmi_object *o, shmi_off off, const struct shmi_rules *rules)
@@ -9679,30 +9679,30 @@ SHMI_FN void shmi_mon_init(struct shmi_monitor *m, shmsync_arena *a, const shmi_
     m->rules = rules;
     m->mine = NULL;
     m->without = 0;
-    m->broken = m->looks = m->tidying = 0;
+    m->broken = m->looks = m->cleaning_up = 0;
     m->kept = 0;
     m->handlers = 0;
-    m->deaths = shmi_deaths(a) - 1; /* the first look sweeps */
-    shmi_mutex_init(&m->latch, a, &m->w->latch, o->off, m->o.name_len != 0 ? m->o.name : NULL, 1);
-    m->latch.latch = 1;
-    m->latch.repair = shmi_mon_mend;
-    m->latch.repair_arg = m;
-    m->latch.also_look = shmi_mon_look_arg;
-    m->latch.also_look_arg = m;
+    m->deaths = shmi_deaths(a) - 1; /* the first check reaps */
+    shmi_mutex_init(&m->queueLock, a, &m->w->queueLock, o->off, m->o.name_len != 0 ? m->o.name : NULL, 1);
+    m->queueLock.queueLock = 1;
+    m->queueLock.repair = shmi_mon_replay;
+    m->queueLock.repair_arg = m;
+    m->queueLock.also_check = shmi_mon_check_arg;
+    m->queueLock.also_check_arg = m;
 }
 
 /* The end of a handle: objects have their monitor at their head. */
 SHMI_FN void shmi_mon_free(void *handle) { free(handle); }
 
-/* What who buries does with an object whose monitor has been made. */
-SHMI_FN void shmi_mon_repair(struct shmi_monitor *m, shmi_name dead)
+/* What who reaps does with an object whose monitor has been made. */
+SHMI_FN void shmi_mon_repair(struct shmi_monitor *m, shmi_participant_id dead)
 {
     struct shmi_wakes b;
-    shmi_mutex_repair_words(m->a, &m->w->latch, dead, 1);
+    shmi_mutex_repair_words(m->a, &m->w->queueLock, dead, 1);
     m->without = dead;
     if (shmi_mon_try_enter(m)) {
         shmi_wakes_init(&b);
-        shmi_mon_sweep(m, &b);
+        shmi_mon_reap(m, &b);
         shmi_mon_leave(m, &b);
     }
 }
@@ -9712,7 +9712,7 @@ SHMI_FN void shmi_mon_wake_object(shmsync_arena *a, const shmi_object *o, int ow
 {
     shmi_monitor_words *w = (shmi_monitor_words *)shmi_try_at(a, o->body, sizeof *w, 8);
     if (w != NULL)
-        shmi_mutex_wake_words(a, &w->latch, owed);
+        shmi_mutex_wake_words(a, &w->queueLock, owed);
 }
 
 /* 0, or ENOTCONN in a child of fork. */
@@ -9721,57 +9721,57 @@ SHMI_FN int shmi_use(shmsync_arena *a, const char *op) { return SHMI_LIKELY(shmi
 /* ---- What objects share that are let go together, or are opened alike ---- */
 
 /* How a wait ended. */
-enum { SHMI_lineOpen, SHMI_lineDead, SHMI_lineTurn };
+enum { SHMI_outcomeOpen, SHMI_outcomeDead, SHMI_outcomeTurn };
 
-/* Sweeps, with the latch held, wakes whom that lets go, and takes the latch again. */
-SHMI_FN int shmi_mon_sweep_and_enter(struct shmi_monitor *m, int64_t abs)
+/* Reaps, with the queue lock held, wakes whom that lets go, and takes the queue lock again. */
+SHMI_FN int shmi_mon_reap_and_enter(struct shmi_monitor *m, int64_t abs)
 {
     struct shmi_wakes b;
     shmi_wakes_init(&b);
-    shmi_mon_sweep(m, &b);
+    shmi_mon_reap(m, &b);
     shmi_mon_leave(m, &b);
     return shmi_mon_enter(m, abs);
 }
 
 /* The end of a call that may have let waiters go. */
-SHMI_FN void shmi_mon_settle_and_leave(struct shmi_monitor *m)
+SHMI_FN void shmi_mon_resolve_and_leave(struct shmi_monitor *m)
 {
     struct shmi_wakes b;
     shmi_wakes_init(&b);
-    m->rules->settle(m, &b);
+    m->rules->resolve(m, &b);
     shmi_mon_leave(m, &b);
 }
 
 /*
- * Queues a wait unless over says, with the latch held, that there is nothing to wait for.
- * It begins with the latch held and ends without it. No seat without an error means that
- * over was true; otherwise the caller awaits the seat.
+ * Queues a wait unless over says, with the queue lock held, that there is nothing to wait for.
+ * It begins with the queue lock held and ends without it. No wait node without an error means that
+ * over was true; otherwise the caller awaits the wait node.
  */
-SHMI_FN int shmi_mon_line_up(struct shmi_monitor *m, int64_t abs, uint64_t wanted, int (*over)(struct shmi_monitor *m, void *arg), void *arg, shmi_seat **seat)
+SHMI_FN int shmi_mon_enqueue(struct shmi_monitor *m, int64_t abs, uint64_t wanted, int (*over)(struct shmi_monitor *m, void *arg), void *arg, shmi_wait_node **wait_node)
 {
     int err, again = 1;
-    *seat = NULL;
+    *wait_node = NULL;
     while (again) {
         if (over(m, arg)) {
             shmi_mon_leave(m, NULL);
-            shmi_mon_unseat(m, *seat);
-            *seat = NULL;
+            shmi_mon_return_node(m, *wait_node);
+            *wait_node = NULL;
             return 0;
         }
         if (__atomic_load_n(&m->deaths, __ATOMIC_SEQ_CST) != shmi_deaths(m->a)) {
-            err = shmi_mon_sweep_and_enter(m, abs);
+            err = shmi_mon_reap_and_enter(m, abs);
             if (err != 0) {
-                shmi_mon_unseat(m, *seat);
-                *seat = NULL;
+                shmi_mon_return_node(m, *wait_node);
+                *wait_node = NULL;
                 return err;
             }
             continue;
         }
-        err = shmi_mon_seat(m, abs, seat, &again);
+        err = shmi_mon_wait_node(m, abs, wait_node, &again);
         if (err != 0)
             return err;
     }
-    shmi_mon_join(m, *seat, 0, wanted);
+    shmi_mon_join(m, *wait_node, 0, wanted);
     shmi_mon_leave(m, NULL);
     return 0;
 }
@@ -9823,7 +9823,7 @@ SHMI_FN void shmi_mon_spec(shmi_spec *spec, uint32_t kind, uint16_t version, con
     spec->init = shmi_mon_fill;
 }
 /*
- * Sequencers: a counter outside the latch, and those who wait until it has reached a
+ * Sequencers: a counter outside the queue lock, and those who wait until it has reached a
  * token, in a leftist heap. It is prims/sequencer*.go in C. An Event that is reset by
  * hand is one, too.
  */
@@ -10008,7 +10008,7 @@ SHMI_FN struct shmi_wait shmi_heap_following(struct shmi_monitor *m, struct shmi
 }
 
 /* Takes off the waits of a heap that nobody is there for. They are noted first: what is below one moves when it is taken off. */
-SHMI_FN void shmi_heap_sweep(struct shmi_monitor *m, uint64_t *root)
+SHMI_FN void shmi_heap_discard_dead(struct shmi_monitor *m, uint64_t *root)
 {
     uint64_t most = m->a->size / 64, seen = 0;
     struct shmi_queued_wait few[16], *all = few, *more;
@@ -10050,7 +10050,7 @@ struct shmi_sequence {
 
 #define SHMI_REACHED 0U
 #define SHMI_CANCELED 1U
-#define SHMI_SETTLE_BATCH 64U
+#define SHMI_RESOLVE_BATCH 64U
 /* Values of the word next: no count is looked at, every one is. */
 #define SHMI_NOBODY UINT64_C(0)
 #define SHMI_ANYBODY UINT64_MAX
@@ -10066,7 +10066,7 @@ SHMI_FN void shmi_seq_finish_one(struct shmi_sequence *q, struct shmi_wakes *b, 
         shmi_mon_account(&q->m, w, NULL);
 }
 
-/* Cancels all waits that are there, with the latch held; settling ends them. */
+/* Cancels all waits that are there, with the queue lock held; resolving ends them. */
 SHMI_FN void shmi_seq_condemn(struct shmi_sequence *q)
 {
     if (shmi_get(&q->w->root) == 0)
@@ -10077,7 +10077,7 @@ SHMI_FN void shmi_seq_condemn(struct shmi_sequence *q)
 }
 
 /* Ends at most so many waits, and says whether there are more to end. */
-SHMI_FN int shmi_seq_settle_some(struct shmi_sequence *q, struct shmi_wakes *b, uint32_t most)
+SHMI_FN int shmi_seq_resolve_some(struct shmi_sequence *q, struct shmi_wakes *b, uint32_t most)
 {
     struct shmi_monitor *m = &q->m;
     struct shmi_wait w;
@@ -10097,7 +10097,7 @@ SHMI_FN int shmi_seq_settle_some(struct shmi_sequence *q, struct shmi_wakes *b, 
         shmi_seq_finish_one(q, b, w, SHMI_REACHED);
     }
     if (shmi_is_broken(m))
-        return 0; /* it is rebuilt when the latch is left, and then every count looks */
+        return 0; /* it is rebuilt when the queue lock is left, and then every count looks */
     w = shmi_heap_first(m, &q->w->root);
     if (w.n != NULL)
         next = ~shmi_get(&w.n->wanted);
@@ -10108,9 +10108,9 @@ SHMI_FN int shmi_seq_settle_some(struct shmi_sequence *q, struct shmi_wakes *b, 
 
 /* The rules of a sequence. */
 
-SHMI_FN void shmi_seq_settle(struct shmi_monitor *m, struct shmi_wakes *b)
+SHMI_FN void shmi_seq_resolve(struct shmi_monitor *m, struct shmi_wakes *b)
 {
-    (void)shmi_seq_settle_some((struct shmi_sequence *)m, b, UINT32_MAX);
+    (void)shmi_seq_resolve_some((struct shmi_sequence *)m, b, UINT32_MAX);
 }
 SHMI_FN void shmi_seq_account(struct shmi_monitor *m, struct shmi_wait w) { shmi_mon_account(m, w, NULL); }
 SHMI_FN void shmi_seq_clear(struct shmi_monitor *m)
@@ -10118,7 +10118,7 @@ SHMI_FN void shmi_seq_clear(struct shmi_monitor *m)
     struct shmi_sequence *q = (struct shmi_sequence *)m;
     shmi_put(&q->w->root, 0);
     shmi_put(&q->w->doomed, 0);
-    __atomic_store_n(&q->w->next, SHMI_ANYBODY, __ATOMIC_SEQ_CST); /* until the next settling */
+    __atomic_store_n(&q->w->next, SHMI_ANYBODY, __ATOMIC_SEQ_CST); /* until the next resolving */
 }
 SHMI_FN void shmi_seq_requeue(struct shmi_monitor *m, struct shmi_wait w)
 {
@@ -10138,11 +10138,11 @@ SHMI_FN void shmi_seq_detach(struct shmi_monitor *m, struct shmi_wait w)
     struct shmi_sequence *q = (struct shmi_sequence *)m;
     shmi_heap_detach(m, shmi_get(&q->w->doomed) == w.off ? &q->w->doomed : &q->w->root, w);
 }
-SHMI_FN void shmi_seq_sweep(struct shmi_monitor *m)
+SHMI_FN void shmi_seq_discard_dead(struct shmi_monitor *m)
 {
     struct shmi_sequence *q = (struct shmi_sequence *)m;
-    shmi_heap_sweep(m, &q->w->root);
-    shmi_heap_sweep(m, &q->w->doomed);
+    shmi_heap_discard_dead(m, &q->w->root);
+    shmi_heap_discard_dead(m, &q->w->doomed);
 }
 SHMI_FN void shmi_seq_nothing(struct shmi_monitor *m) { (void)m; }
 
@@ -10153,14 +10153,14 @@ SHMI_FN int shmi_seq_overdue(struct shmi_sequence *q)
     return (next != SHMI_NOBODY && ~shmi_ld64(&q->w->value) <= next) || shmi_get(&q->w->doomed) != 0 ||
            (__atomic_load_n(&q->w->stopped, __ATOMIC_SEQ_CST) != 0 && shmi_get(&q->w->root) != 0);
 }
-SHMI_FN void shmi_seq_look(struct shmi_monitor *m)
+SHMI_FN void shmi_seq_check(struct shmi_monitor *m)
 {
     struct shmi_sequence *q = (struct shmi_sequence *)m;
     struct shmi_wakes b;
     while (shmi_seq_overdue(q) && shmi_mon_try_enter(m)) {
         int more;
         shmi_wakes_init(&b);
-        more = shmi_seq_settle_some(q, &b, SHMI_SETTLE_BATCH);
+        more = shmi_seq_resolve_some(q, &b, SHMI_RESOLVE_BATCH);
         shmi_mon_leave(m, &b);
         if (!more)
             return;
@@ -10168,8 +10168,8 @@ SHMI_FN void shmi_seq_look(struct shmi_monitor *m)
 }
 
 static __attribute__((unused)) const struct shmi_rules shmi_seq_rules = {
-    shmi_seq_settle, shmi_seq_account, shmi_seq_clear, shmi_seq_requeue, shmi_seq_detach,
-    shmi_seq_sweep, shmi_seq_nothing, shmi_seq_nothing, shmi_seq_look,
+    shmi_seq_resolve, shmi_seq_account, shmi_seq_clear, shmi_seq_requeue, shmi_seq_detach,
+    shmi_seq_discard_dead, shmi_seq_nothing, shmi_seq_nothing, shmi_seq_check,
 };
 
 /* Ends what is to be ended, a batch at a time. */
@@ -10182,14 +10182,14 @@ SHMI_FN int shmi_seq_finish(struct shmi_sequence *q)
         if (err != 0)
             return err;
         shmi_wakes_init(&b);
-        more = shmi_seq_settle_some(q, &b, SHMI_SETTLE_BATCH);
+        more = shmi_seq_resolve_some(q, &b, SHMI_RESOLVE_BATCH);
         shmi_mon_leave(&q->m, &b);
-        SHMSYNC_CRASHPOINT("sequencer.settle.batch");
+        SHMSYNC_CRASHPOINT("sequencer.resolve.batch");
     } while (more);
     return 0;
 }
 
-/* Called after the counter has become v: if somebody waits for no more than that it settles. */
+/* Called after the counter has become v: if somebody waits for no more than that it resolves. */
 SHMI_FN int shmi_seq_counted(struct shmi_sequence *q, uint64_t v)
 {
     if (~v > shmi_ld64(&q->w->next))
@@ -10198,11 +10198,11 @@ SHMI_FN int shmi_seq_counted(struct shmi_sequence *q, uint64_t v)
     return shmi_seq_finish(q);
 }
 
-/* Begins a wait for token. No seat: it is reached, or the error says why there is nothing to wait for. */
-SHMI_FN int shmi_seq_register(struct shmi_sequence *q, uint64_t token, int64_t abs, shmi_seat **out)
+/* Begins a wait for token. No wait node: it is reached, or the error says why there is nothing to wait for. */
+SHMI_FN int shmi_seq_register(struct shmi_sequence *q, uint64_t token, int64_t abs, shmi_wait_node **out)
 {
     struct shmi_monitor *m = &q->m;
-    shmi_seat *seat = NULL;
+    shmi_wait_node *wait_node = NULL;
     struct shmi_wakes b;
     int err, again, more;
     *out = NULL;
@@ -10212,48 +10212,48 @@ SHMI_FN int shmi_seq_register(struct shmi_sequence *q, uint64_t token, int64_t a
     shmi_wakes_init(&b);
     do {
         int reached;
-        shmi_mon_sweep_dead(m, &b);
+        shmi_mon_reap_if_due(m, &b);
         reached = shmi_seq_reached(q, token);
         if (reached || shmi_ld32(&q->w->stopped) != 0) {
             shmi_mon_leave(m, &b);
-            shmi_mon_unseat(m, seat);
+            shmi_mon_return_node(m, wait_node);
             return reached ? 0 : ECANCELED;
         }
-        err = shmi_mon_seat(m, abs, &seat, &again);
+        err = shmi_mon_wait_node(m, abs, &wait_node, &again);
         if (err != 0) {
             shmi_mon_wake(m, &b);
             return err;
         }
     } while (again);
-    shmi_mon_join(m, seat, 0, token);
+    shmi_mon_join(m, wait_node, 0, token);
     SHMSYNC_CRASHPOINT("sequencer.wait.announced");
-    /* The second look: a count before it has not seen the token. */
-    more = shmi_seq_reached(q, token) && shmi_seq_settle_some(q, &b, SHMI_SETTLE_BATCH);
+    /* The second check: a count before it has not seen the token. */
+    more = shmi_seq_reached(q, token) && shmi_seq_resolve_some(q, &b, SHMI_RESOLVE_BATCH);
     shmi_mon_leave(m, &b);
     if (more) {
         err = shmi_seq_finish(q); /* the wait itself may be among the others */
-        if (err != 0 && !shmi_seat_resolved(seat) && shmi_mon_give_up(m, seat))
+        if (err != 0 && !shmi_wait_node_resolved(wait_node) && shmi_mon_give_up(m, wait_node))
             return err;
     }
-    *out = seat;
+    *out = wait_node;
     return 0;
 }
 
 /* Waits until the counter has reached token: 0, ECANCELED, ETIMEDOUT, or one of shmi_mon_enter or of a node. */
 SHMI_FN int shmi_seq_wait(struct shmi_sequence *q, uint64_t token, int64_t abs)
 {
-    shmi_seat *seat = NULL;
-    uint64_t fate = 0;
+    shmi_wait_node *wait_node = NULL;
+    uint64_t outcome = 0;
     int err;
     if (shmi_seq_reached(q, token))
         return 0;
-    err = shmi_seq_register(q, token, abs, &seat);
-    if (err != 0 || seat == NULL)
+    err = shmi_seq_register(q, token, abs, &wait_node);
+    if (err != 0 || wait_node == NULL)
         return err;
-    err = shmi_mon_await(&q->m, seat, abs, &fate);
+    err = shmi_mon_await(&q->m, wait_node, abs, &outcome);
     if (err != 0)
         return shmi_seq_reached(q, token) ? 0 : err;
-    return shmi_fate_result(fate) == SHMI_REACHED ? 0 : ECANCELED;
+    return shmi_outcome_result(outcome) == SHMI_REACHED ? 0 : ECANCELED;
 }
 
 /* Ends all waits that there are, and stops the sequence if stop is set. */
@@ -10406,17 +10406,17 @@ int shmsync_sequencer_reset(shmsync_sequencer *s, uint64_t v)
     if (err != 0)
         return err;
     shmi_wakes_init(&b);
-    shmi_mon_sweep(&q->m, &b);
+    shmi_mon_reap(&q->m, &b);
     idle = (shmi_get(&q->w->root) | shmi_get(&q->w->doomed)) == 0;
     if (idle)
         shmi_st64(&q->w->value, v);
     shmi_mon_leave(&q->m, &b);
-    return idle ? 0 : shmi_fail(EBUSY, "sequencer.reset", q->m.latch.called, "somebody waits");
+    return idle ? 0 : shmi_fail(EBUSY, "sequencer.reset", q->m.queueLock.called, "somebody waits");
 }
 
 /* The reaper's side. */
 
-SHMI_FN void shmi_repair_sequencer(shmsync_arena *a, const shmi_object *o, shmi_name dead)
+SHMI_FN void shmi_repair_sequencer(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead)
 {
     struct shmi_sequence q;
     if (o->size < sizeof(shmi_sequence_words))
@@ -10429,11 +10429,11 @@ SHMI_FN void shmi_repair_sequencer(shmsync_arena *a, const shmi_object *o, shmi_
  * reset has a token. It is prims/event*.go in C.
  */
 
-enum { SHMI_eventAuto = 1, SHMI_eventTwoWay = 2 };
+enum { SHMI_eventAuto = 1, SHMI_eventBidirectional = 2 };
 /* Where the token is. */
 enum { SHMI_eventUnset, SHMI_eventSet, SHMI_eventHand, SHMI_eventTaken };
 /* Where the token of a wait came from. */
-enum { SHMI_fateHand, SHMI_fateSpare };
+enum { SHMI_outcomeHand, SHMI_outcomeSpare };
 
 typedef struct shmi_event_share {
     uint64_t name;
@@ -10474,12 +10474,12 @@ SHMI_FN uint64_t shmi_event_unknown(shmi_event_share *h)
 SHMI_FN void shmi_event_account(struct shmi_monitor *m, struct shmi_wait w)
 {
     struct shmi_event *e = (struct shmi_event *)m;
-    shmi_name owner = shmi_owner_of(w);
+    shmi_participant_id owner = shmi_owner_of(w);
     uint32_t slot = owner & 0x7ffu;
     uint64_t had = shmi_get(&e->w->spare), spare = had;
     shmi_event_share *h;
     struct shmi_change c;
-    if (shmi_fate_result(shmi_get(&w.n->extra)) == SHMI_fateHand) {
+    if (shmi_outcome_result(shmi_get(&w.n->extra)) == SHMI_outcomeHand) {
         uint64_t s = shmi_event_load(e);
         if (shmi_event_place(s) == SHMI_eventHand) {
             shmi_event_swap(e, s, SHMI_eventUnset);
@@ -10507,7 +10507,7 @@ SHMI_FN void shmi_event_grant(struct shmi_event *e, struct shmi_wakes *b, struct
 }
 
 /* Hands tokens out while there are any and somebody is queued, and otherwise leaves one, at most, where it can be claimed. */
-SHMI_FN void shmi_event_settle(struct shmi_monitor *m, struct shmi_wakes *b)
+SHMI_FN void shmi_event_resolve(struct shmi_monitor *m, struct shmi_wakes *b)
 {
     struct shmi_event *e = (struct shmi_event *)m;
     while (!shmi_is_broken(m)) {
@@ -10525,9 +10525,9 @@ SHMI_FN void shmi_event_settle(struct shmi_monitor *m, struct shmi_wakes *b)
             shmi_put(&e->w->spare, 0);
             shmi_event_swap(e, s, SHMI_eventSet);
         } else if (queued && place == SHMI_eventHand) {
-            shmi_event_grant(e, b, w, SHMI_fateHand);
+            shmi_event_grant(e, b, w, SHMI_outcomeHand);
         } else if (queued && shmi_get(&e->w->spare) > 0) {
-            shmi_event_grant(e, b, w, SHMI_fateSpare);
+            shmi_event_grant(e, b, w, SHMI_outcomeSpare);
         } else if (queued && place == SHMI_eventSet) {
             shmi_event_swap(e, s, SHMI_eventHand);
             SHMSYNC_CRASHPOINT("event.hand.taken");
@@ -10550,7 +10550,7 @@ SHMI_FN void shmi_event_clear(struct shmi_monitor *m)
 {
     struct shmi_event *e = (struct shmi_event *)m;
     shmi_fifo_clear(&e->w->queue);
-    shmi_st64(&e->q.w->next, SHMI_ANYBODY); /* until the next settling every set looks for somebody */
+    shmi_st64(&e->q.w->next, SHMI_ANYBODY); /* until the next resolving every set looks for somebody */
 }
 SHMI_FN void shmi_event_requeue(struct shmi_monitor *m, struct shmi_wait w)
 {
@@ -10560,17 +10560,17 @@ SHMI_FN void shmi_event_requeue(struct shmi_monitor *m, struct shmi_wait w)
         shmi_st64(&e->q.w->next, SHMI_ANYBODY);
 }
 SHMI_FN void shmi_event_detach(struct shmi_monitor *m, struct shmi_wait w) { shmi_fifo_detach(m, &((struct shmi_event *)m)->w->queue, w); }
-SHMI_FN void shmi_event_sweep(struct shmi_monitor *m) { shmi_fifo_sweep(m, &((struct shmi_event *)m)->w->queue); }
+SHMI_FN void shmi_event_discard_dead(struct shmi_monitor *m) { shmi_fifo_discard_dead(m, &((struct shmi_event *)m)->w->queue); }
 
 /* Takes back the tokens that the gone did not get to know of. */
-SHMI_FN void shmi_event_bury(struct shmi_monitor *m)
+SHMI_FN void shmi_event_reap(struct shmi_monitor *m)
 {
     struct shmi_event *e = (struct shmi_event *)m;
     uint32_t i;
     for (i = 0; i < e->slots; i++) {
         shmi_event_share *h = &e->shares[i];
         uint64_t n = shmi_event_unknown(h);
-        if (n > 0 && shmi_mon_gone(m, (shmi_name)(shmi_get(&h->name) & SHMI_NAME_MASK))) {
+        if (n > 0 && shmi_mon_gone(m, (shmi_participant_id)(shmi_get(&h->name) & SHMI_NAME_MASK))) {
             struct shmi_change c;
             c.n = 0;
             shmi_change_set(&c, &h->handed, shmi_get(&h->acked));
@@ -10585,23 +10585,23 @@ SHMI_FN void shmi_event_holders(struct shmi_monitor *m)
     uint32_t i;
     for (i = 0; i < e->slots; i++)
         if (shmi_event_unknown(&e->shares[i]) > 0)
-            shmi_mon_heed(m, (shmi_name)(shmi_get(&e->shares[i].name) & SHMI_NAME_MASK));
+            shmi_mon_heed(m, (shmi_participant_id)(shmi_get(&e->shares[i].name) & SHMI_NAME_MASK));
 }
-SHMI_FN void shmi_event_look(struct shmi_monitor *m)
+SHMI_FN void shmi_event_check(struct shmi_monitor *m)
 {
     struct shmi_event *e = (struct shmi_event *)m;
     if ((shmi_event_place(shmi_event_load(e)) != SHMI_eventUnset || shmi_get(&e->w->spare) > 0) &&
         shmi_ld64(&e->q.w->next) != SHMI_NOBODY && shmi_mon_try_enter(m)) {
         struct shmi_wakes b;
         shmi_wakes_init(&b);
-        shmi_event_settle(m, &b);
+        shmi_event_resolve(m, &b);
         shmi_mon_leave(m, &b);
     }
 }
 
 static __attribute__((unused)) const struct shmi_rules shmi_event_rules = {
-    shmi_event_settle, shmi_event_account, shmi_event_clear, shmi_event_requeue, shmi_event_detach,
-    shmi_event_sweep, shmi_event_bury, shmi_event_holders, shmi_event_look,
+    shmi_event_resolve, shmi_event_account, shmi_event_clear, shmi_event_requeue, shmi_event_detach,
+    shmi_event_discard_dead, shmi_event_reap, shmi_event_holders, shmi_event_check,
 };
 
 /* Takes the token if it is there and nobody is queued for it. */
@@ -10631,7 +10631,7 @@ SHMI_FN int shmi_event_set_auto(struct shmi_event *e)
         return err;
     shmi_wakes_init(&b);
     for (;;) {
-        shmi_event_settle(&e->q.m, &b);
+        shmi_event_resolve(&e->q.m, &b);
         /* Now there is no token, or nobody is queued. */
         s = shmi_event_load(e);
         if (done || shmi_event_place(s) == SHMI_eventSet || shmi_is_broken(&e->q.m))
@@ -10654,7 +10654,7 @@ SHMI_FN int shmi_event_reset_auto(struct shmi_event *e)
     if (err != 0)
         return err;
     shmi_wakes_init(&b);
-    shmi_event_settle(&e->q.m, &b);
+    shmi_event_resolve(&e->q.m, &b);
     for (s = shmi_event_load(e); shmi_event_place(s) == SHMI_eventSet && !shmi_event_swap(e, s, SHMI_eventUnset); s = shmi_event_load(e)) {
     }
     shmi_mon_leave(&e->q.m, &b);
@@ -10668,7 +10668,7 @@ SHMI_FN int shmi_event_is_set_auto(struct shmi_event *e)
         /* The token may be somebody's; or nobody is there for it any more. */
         struct shmi_wakes b;
         shmi_wakes_init(&b);
-        shmi_event_settle(&e->q.m, &b);
+        shmi_event_resolve(&e->q.m, &b);
         s = shmi_event_load(e);
         shmi_mon_leave(&e->q.m, &b);
     }
@@ -10684,15 +10684,15 @@ SHMI_FN int shmi_event_try_auto(struct shmi_event *e)
     if (shmi_event_place(shmi_event_load(e)) == SHMI_eventUnset || !shmi_mon_try_enter(&e->q.m))
         return EBUSY;
     shmi_wakes_init(&b);
-    shmi_mon_sweep_dead(&e->q.m, &b);
-    shmi_event_settle(&e->q.m, &b);
+    shmi_mon_reap_if_due(&e->q.m, &b);
+    shmi_event_resolve(&e->q.m, &b);
     ok = shmi_event_claim(e);
     shmi_mon_leave(&e->q.m, &b);
     return ok ? 0 : EBUSY;
 }
 
-/* Makes the share of this process's slot its own, with the latch held, before it waits. */
-SHMI_FN void shmi_event_inherit(struct shmi_event *e, shmi_name n)
+/* Makes the share of this process's slot its own, with the queue lock held, before it waits. */
+SHMI_FN void shmi_event_inherit(struct shmi_event *e, shmi_participant_id n)
 {
     shmi_event_share *h = &e->shares[(n & 0x7ffu) - 1];
     struct shmi_change c;
@@ -10705,12 +10705,12 @@ SHMI_FN void shmi_event_inherit(struct shmi_event *e, shmi_name n)
     shmi_mon_commit(&e->q.m, &c);
 }
 
-/* Begins a wait. No seat: the token was claimed, or the error says why there is nothing to wait for. Without take a token that is there
+/* Begins a wait. No wait node: the token was claimed, or the error says why there is nothing to wait for. Without take a token that is there
  * is not claimed but handed to the wait, which can pass it on. */
-SHMI_FN int shmi_event_register(struct shmi_event *e, int take, int64_t abs, shmi_seat **out)
+SHMI_FN int shmi_event_register(struct shmi_event *e, int take, int64_t abs, shmi_wait_node **out)
 {
     struct shmi_monitor *m = &e->q.m;
-    shmi_seat *seat = NULL;
+    shmi_wait_node *wait_node = NULL;
     struct shmi_wakes b;
     int err, again;
     *out = NULL;
@@ -10719,26 +10719,26 @@ SHMI_FN int shmi_event_register(struct shmi_event *e, int take, int64_t abs, shm
         return err;
     shmi_wakes_init(&b);
     do {
-        shmi_mon_sweep_dead(m, &b);
-        shmi_event_settle(m, &b);
+        shmi_mon_reap_if_due(m, &b);
+        shmi_event_resolve(m, &b);
         if (take && shmi_event_claim(e)) {
             shmi_mon_leave(m, &b);
-            shmi_mon_unseat(m, seat);
+            shmi_mon_return_node(m, wait_node);
             return 0;
         }
-        err = shmi_mon_seat(m, abs, &seat, &again);
+        err = shmi_mon_wait_node(m, abs, &wait_node, &again);
         if (err != 0) {
             shmi_mon_wake(m, &b);
             return err;
         }
     } while (again);
     shmi_event_inherit(e, m->a->self);
-    shmi_mon_join(m, seat, 0, 0);
+    shmi_mon_join(m, wait_node, 0, 0);
     SHMSYNC_CRASHPOINT("event.wait.announced");
-    /* The second look: a set before it has not seen that somebody is queued. */
-    shmi_event_settle(m, &b);
+    /* The second check: a set before it has not seen that somebody is queued. */
+    shmi_event_resolve(m, &b);
     shmi_mon_leave(m, &b);
-    *out = seat;
+    *out = wait_node;
     return 0;
 }
 /* Says that this process knows of a token that was handed to it. */
@@ -10753,9 +10753,9 @@ SHMI_FN void shmi_event_pass(struct shmi_event *e)
     shmi_event_share *h = &e->shares[e->q.m.a->my_slot - 1];
     struct shmi_wakes b;
     if (shmi_mon_enter(&e->q.m, 0) != 0)
-        return; /* this process leaves, and is buried; or all is corrupt */
+        return; /* this process leaves, and is reaped; or all is corrupt */
     shmi_wakes_init(&b);
-    shmi_event_settle(&e->q.m, &b); /* what is spare in state taken is void, so that has to be over */
+    shmi_event_resolve(&e->q.m, &b); /* what is spare in state taken is void, so that has to be over */
     if (shmi_event_unknown(h) > 0 && shmi_get(&h->name) == e->q.m.a->self) {
         struct shmi_change c;
         c.n = 0;
@@ -10763,21 +10763,21 @@ SHMI_FN void shmi_event_pass(struct shmi_event *e)
         shmi_change_set(&c, &e->w->spare, shmi_get(&e->w->spare) + 1);
         shmi_mon_commit(&e->q.m, &c);
         SHMSYNC_CRASHPOINT("event.pass.passed");
-        shmi_event_settle(&e->q.m, &b);
+        shmi_event_resolve(&e->q.m, &b);
     }
     shmi_mon_leave(&e->q.m, &b);
 }
 SHMI_FN int shmi_event_wait_auto(struct shmi_event *e, int64_t abs)
 {
-    shmi_seat *seat = NULL;
-    uint64_t fate = 0;
+    shmi_wait_node *wait_node = NULL;
+    uint64_t outcome = 0;
     int err;
     if (shmi_event_claim(e))
         return 0;
-    err = shmi_event_register(e, 1, abs, &seat);
-    if (err != 0 || seat == NULL)
+    err = shmi_event_register(e, 1, abs, &wait_node);
+    if (err != 0 || wait_node == NULL)
         return err;
-    err = shmi_mon_await(&e->q.m, seat, abs, &fate);
+    err = shmi_mon_await(&e->q.m, wait_node, abs, &outcome);
     if (err == 0)
         shmi_event_ack(e);
     return err;
@@ -10809,7 +10809,7 @@ SHMI_FN int shmi_event_mode_of(shmsync_arena *a, const shmi_object *o)
     if (o->size < shmi_event_bytes(0, slots))
         return -1;
     mode = shmi_ld32(&((shmi_event_words *)shmi_ptr(a, o->body, sizeof(shmi_event_words), 8))->mode);
-    return mode <= SHMI_eventTwoWay && o->size >= shmi_event_bytes(mode, slots) ? (int)mode : -1;
+    return mode <= SHMI_eventBidirectional && o->size >= shmi_event_bytes(mode, slots) ? (int)mode : -1;
 }
 
 SHMI_FN void shmi_event_build(struct shmi_event *e, shmsync_arena *a, const shmi_object *o, uint32_t mode)
@@ -10866,12 +10866,12 @@ SHMI_FN int shmi_open_event(int existing, shmsync_arena *a, const char *name, co
     out->impl = NULL;
     memset(&init, 0, sizeof init);
     if (opts != NULL) {
-        init.mode = (opts->auto_reset ? (uint32_t)SHMI_eventAuto : 0u) | (opts->two_way ? (uint32_t)SHMI_eventTwoWay : 0u);
+        init.mode = (opts->auto_reset ? (uint32_t)SHMI_eventAuto : 0u) | (opts->bidirectional ? (uint32_t)SHMI_eventBidirectional : 0u);
         init.set = opts->set;
         init.spin = shmi_spin_field(opts->spin_ns);
     }
-    if (init.mode > SHMI_eventTwoWay)
-        return shmi_fail(EINVAL, "event.open", name, "auto_reset and two_way");
+    if (init.mode > SHMI_eventBidirectional)
+        return shmi_fail(EINVAL, "event.open", name, "auto_reset and bidirectional");
     memset(&spec, 0, sizeof spec);
     spec.kind = SHMI_KIND_EVENT;
     spec.version = SHMI_VERSION_EVENT;
@@ -10963,8 +10963,8 @@ SHMI_FN int shmi_event_await_reset(shmsync_event *e, int64_t abs)
     int err = shmi_use(e->impl->q.m.a, "event");
     if (err != 0)
         return err;
-    if (!(e->impl->mode & SHMI_eventTwoWay))
-        return shmi_fail(EINVAL, "event.wait_reset", e->impl->q.m.latch.called, "it is not two_way");
+    if (!(e->impl->mode & SHMI_eventBidirectional))
+        return shmi_fail(EINVAL, "event.wait_reset", e->impl->q.m.queueLock.called, "it is not bidirectional");
     return shmi_event_until(e->impl, 0, abs);
 }
 int shmsync_event_wait_reset(shmsync_event *e) { return shmi_event_await_reset(e, 0); }
@@ -10976,7 +10976,7 @@ int shmsync_event_timedwait_reset(shmsync_event *e, const struct timespec *abs_m
 }
 
 /* The reaper's side. */
-SHMI_FN void shmi_repair_event(shmsync_arena *a, const shmi_object *o, shmi_name dead)
+SHMI_FN void shmi_repair_event(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead)
 {
     struct shmi_event e;
     int mode = shmi_event_mode_of(a, o);
@@ -11015,9 +11015,9 @@ SHMI_FN uint32_t shmi_low(uint64_t p) { return (uint32_t)p; }
 SHMI_FN uint32_t shmi_high(uint64_t p) { return (uint32_t)(p >> 32); }
 SHMI_FN uint64_t shmi_pair(uint32_t low, uint32_t high) { return (uint64_t)high << 32 | low; }
 
-SHMI_FN uint64_t shmi_queue_state(uint32_t kind, shmi_name n, uint32_t times) { return n | (uint64_t)kind << 29 | (uint64_t)times << 32; }
+SHMI_FN uint64_t shmi_queue_state(uint32_t kind, shmi_participant_id n, uint32_t times) { return n | (uint64_t)kind << 29 | (uint64_t)times << 32; }
 SHMI_FN uint32_t shmi_queue_kind(uint64_t s) { return (uint32_t)(s >> 29 & 7); }
-SHMI_FN shmi_name shmi_queue_name(uint64_t s) { return (shmi_name)(s & SHMI_NAME_MASK); }
+SHMI_FN shmi_participant_id shmi_queue_name(uint64_t s) { return (shmi_participant_id)(s & SHMI_NAME_MASK); }
 SHMI_FN int shmi_queue_out(uint64_t s) { return shmi_queue_kind(s) == SHMI_queueGiven || shmi_queue_kind(s) == SHMI_queueLeased; }
 SHMI_FN int shmi_queue_valid(uint64_t s)
 {
@@ -11034,7 +11034,7 @@ SHMI_FN int shmi_queue_valid(uint64_t s)
     return 0;
 }
 /* The state of a full slot once its item was given to n. */
-SHMI_FN uint64_t shmi_queue_to(uint64_t s, uint32_t cls, shmi_name n)
+SHMI_FN uint64_t shmi_queue_to(uint64_t s, uint32_t cls, shmi_participant_id n)
 {
     uint32_t times = shmi_high(s);
     if (cls == SHMI_queueLease)
@@ -11050,7 +11050,7 @@ SHMI_FN shmi_queue_slot *shmi_queue_at(struct shmi_queue *x, uint32_t i)
 }
 SHMI_FN void *shmi_queue_item(shmi_queue_slot *s) { return s + 1; }
 
-/* What follows is called with the latch held. Each changes the truth by one store, of the
+/* What follows is called with the queue lock held. Each changes the truth by one store, of the
  * state word; what comes after it is the index. */
 
 SHMI_FN shmi_queue_slot *shmi_queue_expect(struct shmi_queue *x, uint32_t i, uint32_t kind)
@@ -11308,16 +11308,16 @@ SHMI_FN void shmi_queue_index(struct shmi_queue *x)
     free(full);
 }
 
-SHMI_FN void *shmi_claimed_block(shmsync_arena *a, shmi_off off, uint64_t size, shmi_name owner);
+SHMI_FN void *shmi_claimed_block(shmsync_arena *a, shmi_off off, uint64_t size, shmi_participant_id owner);
 
 /* The rules. */
 
-SHMI_FN shmi_list_words *shmi_queue_line(struct shmi_queue *x, struct shmi_wait w)
+SHMI_FN shmi_list_words *shmi_queue_fifo(struct shmi_queue *x, struct shmi_wait w)
 {
     return shmi_class_of(w) == SHMI_queuePut ? &x->w->putters : &x->w->getters;
 }
-SHMI_FN void shmi_queue_requeue(struct shmi_monitor *m, struct shmi_wait w) { shmi_fifo_requeue(m, shmi_queue_line((struct shmi_queue *)m, w), w); }
-SHMI_FN void shmi_queue_detach(struct shmi_monitor *m, struct shmi_wait w) { shmi_fifo_detach(m, shmi_queue_line((struct shmi_queue *)m, w), w); }
+SHMI_FN void shmi_queue_requeue(struct shmi_monitor *m, struct shmi_wait w) { shmi_fifo_requeue(m, shmi_queue_fifo((struct shmi_queue *)m, w), w); }
+SHMI_FN void shmi_queue_detach(struct shmi_monitor *m, struct shmi_wait w) { shmi_fifo_detach(m, shmi_queue_fifo((struct shmi_queue *)m, w), w); }
 SHMI_FN void shmi_queue_clear(struct shmi_monitor *m)
 {
     struct shmi_queue *x = (struct shmi_queue *)m;
@@ -11325,11 +11325,11 @@ SHMI_FN void shmi_queue_clear(struct shmi_monitor *m)
     shmi_fifo_clear(&x->w->putters);
     shmi_queue_index(x);
 }
-SHMI_FN void shmi_queue_sweep(struct shmi_monitor *m)
+SHMI_FN void shmi_queue_discard_dead(struct shmi_monitor *m)
 {
     struct shmi_queue *x = (struct shmi_queue *)m;
-    shmi_fifo_sweep(m, &x->w->getters);
-    shmi_fifo_sweep(m, &x->w->putters);
+    shmi_fifo_discard_dead(m, &x->w->getters);
+    shmi_fifo_discard_dead(m, &x->w->putters);
 }
 
 /* Makes the change that a wait which was granted something stands for. */
@@ -11337,11 +11337,11 @@ SHMI_FN void shmi_queue_account(struct shmi_monitor *m, struct shmi_wait w)
 {
     struct shmi_queue *x = (struct shmi_queue *)m;
     uint64_t f = shmi_get(&w.n->extra), st;
-    uint32_t i = shmi_fate_aux(f), cls = shmi_fate_class(f);
+    uint32_t i = shmi_outcome_aux(f), cls = shmi_outcome_class(f);
     shmi_queue_slot *s = shmi_queue_at(x, i);
     struct shmi_change c;
     c.n = 0;
-    if (shmi_fate_result(f) != SHMI_queueGranted || s == NULL) {
+    if (shmi_outcome_result(f) != SHMI_queueGranted || s == NULL) {
         shmi_mon_account(m, w, NULL);
         return;
     }
@@ -11370,7 +11370,7 @@ SHMI_FN void shmi_queue_turn_away(struct shmi_queue *x, struct shmi_wakes *b, st
 }
 
 /* Ends the first wait for an item if that can be. */
-SHMI_FN int shmi_queue_settle_getter(struct shmi_queue *x, struct shmi_wakes *b, int stopped)
+SHMI_FN int shmi_queue_resolve_getter(struct shmi_queue *x, struct shmi_wakes *b, int stopped)
 {
     struct shmi_wait w = shmi_fifo_head(&x->m, &x->w->getters);
     uint32_t i;
@@ -11392,11 +11392,11 @@ SHMI_FN int shmi_queue_settle_getter(struct shmi_queue *x, struct shmi_wakes *b,
 }
 
 /* The same for a wait for room: the item is copied, and if the wait is still there it is in the queue. */
-SHMI_FN int shmi_queue_settle_putter(struct shmi_queue *x, struct shmi_wakes *b, int stopped)
+SHMI_FN int shmi_queue_resolve_putter(struct shmi_queue *x, struct shmi_wakes *b, int stopped)
 {
     struct shmi_wait w = shmi_fifo_head(&x->m, &x->w->putters);
     shmi_queue_slot *s;
-    shmi_name owner;
+    shmi_participant_id owner;
     uint32_t i;
     void *block;
     if (w.n == NULL)
@@ -11429,15 +11429,15 @@ SHMI_FN int shmi_queue_settle_putter(struct shmi_queue *x, struct shmi_wakes *b,
     return 1;
 }
 
-SHMI_FN void shmi_queue_settle(struct shmi_monitor *m, struct shmi_wakes *b)
+SHMI_FN void shmi_queue_resolve(struct shmi_monitor *m, struct shmi_wakes *b)
 {
     struct shmi_queue *x = (struct shmi_queue *)m;
     int stopped = shmi_get(&x->w->stopped) != 0;
-    while (!shmi_is_broken(m) && (shmi_queue_settle_getter(x, b, stopped) || shmi_queue_settle_putter(x, b, stopped))) {
+    while (!shmi_is_broken(m) && (shmi_queue_resolve_getter(x, b, stopped) || shmi_queue_resolve_putter(x, b, stopped))) {
     }
 }
 
-SHMI_FN void shmi_queue_bury(struct shmi_monitor *m)
+SHMI_FN void shmi_queue_reap(struct shmi_monitor *m)
 {
     struct shmi_queue *x = (struct shmi_queue *)m;
     uint32_t i;
@@ -11453,7 +11453,7 @@ SHMI_FN void shmi_queue_bury(struct shmi_monitor *m)
 SHMI_FN void shmi_queue_holders(struct shmi_monitor *m)
 {
     struct shmi_queue *x = (struct shmi_queue *)m;
-    shmi_name last = 0;
+    shmi_participant_id last = 0;
     uint32_t i;
     if (shmi_get(&x->w->out) == 0)
         return;
@@ -11467,11 +11467,11 @@ SHMI_FN void shmi_queue_holders(struct shmi_monitor *m)
 }
 
 static __attribute__((unused)) const struct shmi_rules shmi_queue_rules = {
-    shmi_queue_settle, shmi_queue_account, shmi_queue_clear, shmi_queue_requeue, shmi_queue_detach,
-    shmi_queue_sweep, shmi_queue_bury, shmi_queue_holders, NULL,
+    shmi_queue_resolve, shmi_queue_account, shmi_queue_clear, shmi_queue_requeue, shmi_queue_detach,
+    shmi_queue_discard_dead, shmi_queue_reap, shmi_queue_holders, NULL,
 };
 
-/* Gives the latch back after a change that may have let others go on. */
+/* Gives the queue lock back after a change that may have let others go on. */
 SHMI_FN void shmi_queue_leave(struct shmi_queue *x, shmi_list_words *others)
 {
     struct shmi_wakes b;
@@ -11480,11 +11480,11 @@ SHMI_FN void shmi_queue_leave(struct shmi_queue *x, shmi_list_words *others)
         return;
     }
     shmi_wakes_init(&b);
-    shmi_queue_settle(&x->m, &b);
+    shmi_queue_resolve(&x->m, &b);
     shmi_mon_leave(&x->m, &b);
 }
 
-/* Takes the latch for a call that does not wait, if that does not take long. */
+/* Takes the queue lock for a call that does not wait, if that does not take long. */
 SHMI_FN int shmi_queue_try_enter(struct shmi_queue *x, shmi_list_words *line)
 {
     struct shmi_wakes b;
@@ -11494,13 +11494,13 @@ SHMI_FN int shmi_queue_try_enter(struct shmi_queue *x, shmi_list_words *line)
         return 1;
     /* Perhaps those who wait are dead. */
     shmi_wakes_init(&b);
-    shmi_mon_sweep_dead(&x->m, &b);
+    shmi_mon_reap_if_due(&x->m, &b);
     shmi_mon_leave(&x->m, &b);
     return shmi_mon_try_enter(&x->m);
 }
 
 /* The first bytes of a block that owner has claimed, at an offset that came from a peer; NULL where no such block is. */
-SHMI_FN void *shmi_claimed_block(shmsync_arena *a, shmi_off off, uint64_t size, shmi_name owner)
+SHMI_FN void *shmi_claimed_block(shmsync_arena *a, shmi_off off, uint64_t size, shmi_participant_id owner)
 {
     shmi_block b;
     if (!shmi_locate(a, off, &b) || b.class_ == SHMI_classNode || size > b.size || shmi_ld32(b.word) != shmi_make_block(SHMI_blockClaimed, owner))
@@ -11514,20 +11514,20 @@ SHMI_FN void shmi_queue_unstage(struct shmi_queue *x, uint64_t off)
         shmi_unclaim(x->m.a, off);
 }
 
-/* A put that has to wait, with the latch held, which it leaves. */
+/* A put that has to wait, with the queue lock held, which it leaves. */
 SHMI_FN int shmi_queue_put_slow(struct shmi_queue *x, const void *item, int64_t abs)
 {
     struct shmi_monitor *m = &x->m;
-    shmi_seat *seat = NULL;
+    shmi_wait_node *wait_node = NULL;
     struct shmi_wakes b;
     shmi_queue_slot *s;
-    uint64_t off = 0, fate = 0;
+    uint64_t off = 0, outcome = 0;
     uint32_t i;
     void *block = NULL;
     int err = 0, again;
     shmi_wakes_init(&b);
     for (;;) {
-        shmi_mon_sweep_dead(m, &b);
+        shmi_mon_reap_if_due(m, &b);
         if (shmi_get(&x->w->stopped) != 0) {
             err = ECANCELED;
             break;
@@ -11536,7 +11536,7 @@ SHMI_FN int shmi_queue_put_slow(struct shmi_queue *x, const void *item, int64_t 
         if (s != NULL) {
             memcpy(shmi_queue_item(s), item, x->item);
             shmi_queue_add(x, i, s);
-            shmi_queue_settle(m, &b);
+            shmi_queue_resolve(m, &b);
             break;
         }
         if (block == NULL) {
@@ -11557,31 +11557,31 @@ SHMI_FN int shmi_queue_put_slow(struct shmi_queue *x, const void *item, int64_t 
             }
             continue;
         }
-        err = shmi_mon_seat(m, abs, &seat, &again);
+        err = shmi_mon_wait_node(m, abs, &wait_node, &again);
         if (err != 0)
             goto left;
         if (again)
             continue;
         memcpy(block, item, x->item);
         SHMSYNC_CRASHPOINT("queue.put.staged");
-        shmi_mon_join(m, seat, SHMI_queuePut, off);
+        shmi_mon_join(m, wait_node, SHMI_queuePut, off);
         shmi_mon_leave(m, &b);
-        err = shmi_mon_await(m, seat, abs, &fate);
-        seat = NULL;
-        if (err == 0 && shmi_fate_result(fate) != SHMI_queueGranted)
-            err = shmi_fate_result(fate) == SHMI_queueStopped ? ECANCELED : EPROTO;
+        err = shmi_mon_await(m, wait_node, abs, &outcome);
+        wait_node = NULL;
+        if (err == 0 && shmi_outcome_result(outcome) != SHMI_queueGranted)
+            err = shmi_outcome_result(outcome) == SHMI_queueStopped ? ECANCELED : EPROTO;
         shmi_queue_unstage(x, off);
         return err;
     }
     shmi_mon_leave(m, &b);
 left:
     shmi_mon_wake(m, &b);
-    shmi_mon_unseat(m, seat);
+    shmi_mon_return_node(m, wait_node);
     shmi_queue_unstage(x, off);
     return err;
 }
 
-/* Takes the latch and finds the slot that this process was given: who gave it wakes us before it has written that down. */
+/* Takes the queue lock and finds the slot that this process was given: who gave it wakes us before it has written that down. */
 SHMI_FN shmi_queue_slot *shmi_queue_given(struct shmi_queue *x, uint32_t i, uint32_t cls, int *err)
 {
     shmi_queue_slot *s;
@@ -11599,42 +11599,42 @@ SHMI_FN shmi_queue_slot *shmi_queue_given(struct shmi_queue *x, uint32_t i, uint
     return NULL;
 }
 
-/* Waits, with the latch held, until this process has been given an item. If it has, the latch is held again. */
+/* Waits, with the queue lock held, until this process has been given an item. If it has, the queue lock is held again. */
 SHMI_FN shmi_queue_slot *shmi_queue_wait_item(struct shmi_queue *x, uint32_t cls, int64_t abs, uint32_t *i, int *err)
 {
     struct shmi_monitor *m = &x->m;
-    shmi_seat *seat = NULL;
+    shmi_wait_node *wait_node = NULL;
     struct shmi_wakes b;
-    uint64_t fate = 0;
+    uint64_t outcome = 0;
     int again;
     shmi_wakes_init(&b);
     do {
         shmi_queue_slot *s;
-        shmi_mon_sweep_dead(m, &b);
+        shmi_mon_reap_if_due(m, &b);
         s = shmi_queue_ready(x, i);
         if (s != NULL)
             shmi_queue_take(x, *i, s, cls);
         if (s != NULL || shmi_get(&x->w->stopped) != 0) {
             shmi_mon_leave(m, &b);
-            shmi_mon_unseat(m, seat);
+            shmi_mon_return_node(m, wait_node);
             *err = ECANCELED;
             return s == NULL ? NULL : shmi_queue_given(x, *i, cls, err);
         }
-        *err = shmi_mon_seat(m, abs, &seat, &again);
+        *err = shmi_mon_wait_node(m, abs, &wait_node, &again);
         if (*err != 0) {
             shmi_mon_wake(m, &b);
             return NULL;
         }
     } while (again);
-    shmi_mon_join(m, seat, cls, 0);
+    shmi_mon_join(m, wait_node, cls, 0);
     shmi_mon_leave(m, &b);
-    *err = shmi_mon_await(m, seat, abs, &fate);
-    if (*err == 0 && shmi_fate_result(fate) == SHMI_queueStopped)
+    *err = shmi_mon_await(m, wait_node, abs, &outcome);
+    if (*err == 0 && shmi_outcome_result(outcome) == SHMI_queueStopped)
         *err = ECANCELED;
     if (*err != 0)
         return NULL;
     SHMSYNC_CRASHPOINT("queue.get.granted");
-    *i = shmi_fate_aux(fate);
+    *i = shmi_outcome_aux(outcome);
     return shmi_queue_given(x, *i, cls, err);
 }
 
@@ -11708,7 +11708,7 @@ SHMI_FN int shmi_queue_get(shmsync_queue *q, void *item, shmsync_lease *lease, i
     lease->at = i;
     lease->state = shmi_get(&s->state);
     lease->seq = shmi_get(&s->seq);
-    lease->redelivered = shmi_high(lease->state) - (shmi_high(lease->state) != 0);
+    lease->attempts = shmi_high(lease->state) - (shmi_high(lease->state) != 0);
     shmi_mon_leave(&x->m, NULL);
     memcpy(item, shmi_queue_item(s), x->item); /* ours: nobody else touches it */
     return 0;
@@ -11730,7 +11730,7 @@ SHMI_FN int shmi_queue_end_lease(shmsync_lease *l, int back)
     if (s == NULL || shmi_get(&s->state) != l->state || shmi_get(&s->seq) != l->seq || shmi_queue_kind(l->state) != SHMI_queueLeased ||
         shmi_queue_name(l->state) != x->m.a->self) {
         shmi_mon_leave(&x->m, NULL);
-        return shmi_fail(EPERM, "queue.lease", x->m.latch.called, "this process does not have that item on that lease");
+        return shmi_fail(EPERM, "queue.lease", x->m.queueLock.called, "this process does not have that item on that lease");
     }
     if (back) {
         shmi_queue_give_back(x, l->at, s, l->state);
@@ -11917,7 +11917,7 @@ int shmsync_queue_put_batch(shmsync_queue *q, const void *items, size_t n, const
         if (*done > before) {
             shmi_queue_leave(x, &x->w->getters);
         } else {
-            err = shmi_queue_put_slow(x, from + *done * x->item, abs); /* which leaves the latch */
+            err = shmi_queue_put_slow(x, from + *done * x->item, abs); /* which leaves the queue lock */
             if (err == 0)
                 ++*done;
         }
@@ -11981,7 +11981,7 @@ int shmsync_queue_shutdown(shmsync_queue *q)
         return err;
     shmi_wakes_init(&b);
     shmi_st64(&q->impl->w->stopped, 1);
-    shmi_queue_settle(&q->impl->m, &b);
+    shmi_queue_resolve(&q->impl->m, &b);
     shmi_mon_leave(&q->impl->m, &b);
     return 0;
 }
@@ -11993,37 +11993,37 @@ uint64_t shmsync_layout(const char *description)
 }
 
 /* The reaper's side. */
-SHMI_FN void shmi_repair_queue(shmsync_arena *a, const shmi_object *o, shmi_name dead)
+SHMI_FN void shmi_repair_queue(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead)
 {
     struct shmi_queue x;
     if (shmi_queue_build(&x, a, o))
         shmi_mon_repair(&x.m, dead);
 }
 
-/* ---- WaitGroups and Latches: prims/tally.go in C ---- */
+/* ---- WaitGroups and Latches: prims/counter.go in C ---- */
 
-struct shmi_tally {
+struct shmi_counter {
     struct shmi_monitor m;
-    shmi_tally_words *w;
-    shmi_tally_share *shares; /* of the slots, from slot 1 */
+    shmi_counter_words *w;
+    shmi_counter_share *shares; /* of the slots, from slot 1 */
     uint32_t slots;
     const char *op; /* of waits, in errors */
 };
 
-SHMI_FN uint64_t shmi_tally_bytes(uint32_t slots) { return sizeof(shmi_tally_words) + (uint64_t)slots * sizeof(shmi_tally_share); }
-SHMI_FN shmi_name shmi_name_of(const uint64_t *w) { return (shmi_name)(shmi_ld64(w) & SHMI_NAME_MASK); }
+SHMI_FN uint64_t shmi_counter_bytes(uint32_t slots) { return sizeof(shmi_counter_words) + (uint64_t)slots * sizeof(shmi_counter_share); }
+SHMI_FN shmi_participant_id shmi_name_of(const uint64_t *w) { return (shmi_participant_id)(shmi_ld64(w) & SHMI_NAME_MASK); }
 
 SHMI_FN uint64_t shmi_min(uint64_t x, uint64_t y) { return x < y ? x : y; }
 /* What a share is worth. */
-SHMI_FN uint64_t shmi_tally_has(struct shmi_tally *t, shmi_tally_share *h)
+SHMI_FN uint64_t shmi_counter_has(struct shmi_counter *t, shmi_counter_share *h)
 {
     return shmi_get(&h->epoch) == shmi_get(&t->w->epoch) ? shmi_get(&h->own) : 0;
 }
 
 /* Makes what a dead participant has what the dead owe. */
-SHMI_FN void shmi_tally_fold(struct shmi_tally *t, shmi_tally_share *h)
+SHMI_FN void shmi_counter_fold(struct shmi_counter *t, shmi_counter_share *h)
 {
-    uint64_t own = shmi_tally_has(t, h);
+    uint64_t own = shmi_counter_has(t, h);
     struct shmi_change c;
     if (own == 0)
         return;
@@ -12034,15 +12034,15 @@ SHMI_FN void shmi_tally_fold(struct shmi_tally *t, shmi_tally_share *h)
     shmi_mon_commit(&t->m, &c);
 }
 
-/* This participant's share, with the latch held. */
-SHMI_FN shmi_tally_share *shmi_tally_mine(struct shmi_tally *t)
+/* This participant's share, with the queue lock held. */
+SHMI_FN shmi_counter_share *shmi_counter_mine(struct shmi_counter *t)
 {
-    shmi_name self = t->m.a->self;
-    shmi_tally_share *h = &t->shares[shmi_name_slot(self) - 1];
+    shmi_participant_id self = t->m.a->self;
+    shmi_counter_share *h = &t->shares[shmi_id_slot(self) - 1];
     if (shmi_get(&h->name) == self && shmi_get(&h->epoch) == shmi_get(&t->w->epoch))
         return h;
     if (shmi_get(&h->name) != self)
-        shmi_tally_fold(t, h);
+        shmi_counter_fold(t, h);
     /* Void or 0 at each step. */
     shmi_put(&h->own, 0);
     shmi_put(&h->claimed, 0);
@@ -12051,24 +12051,24 @@ SHMI_FN shmi_tally_share *shmi_tally_mine(struct shmi_tally *t)
     return h;
 }
 
-SHMI_FN int shmi_tally_add(struct shmi_tally *t, uint64_t n)
+SHMI_FN int shmi_counter_add(struct shmi_counter *t, uint64_t n)
 {
     uint64_t count = shmi_get(&t->w->count);
-    shmi_tally_share *h;
+    shmi_counter_share *h;
     if (n > INT64_MAX - (count < INT64_MAX ? count : INT64_MAX))
         return 0;
-    h = shmi_tally_mine(t);
+    h = shmi_counter_mine(t);
     if (shmi_get(&h->claimed) > shmi_get(&h->own))
         shmi_put(&h->claimed, shmi_get(&h->own)); /* what is added now, others may claim */
     shmi_put(&h->own, shmi_get(&h->own) + n);
-    SHMSYNC_CRASHPOINT("tally.add.counted");
+    SHMSYNC_CRASHPOINT("counter.add.counted");
     shmi_put(&t->w->count, count + n);
     return 1;
 }
 
-SHMI_FN void shmi_tally_all_done(struct shmi_tally *t)
+SHMI_FN void shmi_counter_all_done(struct shmi_counter *t)
 {
-    shmi_tally_words *w = t->w;
+    shmi_counter_words *w = t->w;
     if (shmi_get(&w->others) == 0 && shmi_get(&w->owed) == 0) {
         shmi_put(&w->epoch, shmi_get(&w->epoch) + 1); /* this alone makes the sum 0 */
     } else {
@@ -12080,27 +12080,27 @@ SHMI_FN void shmi_tally_all_done(struct shmi_tally *t)
         shmi_change_set(&c, &w->epoch, shmi_get(&w->epoch) + 1);
         shmi_mon_commit(&t->m, &c);
     }
-    SHMSYNC_CRASHPOINT("tally.done.counted");
+    SHMSYNC_CRASHPOINT("counter.done.counted");
     shmi_st64(&w->count, 0);
 }
 
-/* Takes n off, with the latch held; 0 if there is not so much. */
-SHMI_FN int shmi_tally_done(struct shmi_tally *t, uint64_t n, int *zero)
+/* Takes n off, with the queue lock held; 0 if there is not so much. */
+SHMI_FN int shmi_counter_done(struct shmi_counter *t, uint64_t n, int *zero)
 {
-    shmi_tally_words *w = t->w;
+    shmi_counter_words *w = t->w;
     uint64_t count = shmi_get(&w->count), own;
-    shmi_tally_share *h;
+    shmi_counter_share *h;
     *zero = 0;
     if (n > count)
         return 0;
     if (n == 0)
         return 1;
     if (n == count) {
-        shmi_tally_all_done(t);
+        shmi_counter_all_done(t);
         *zero = 1;
         return 1;
     }
-    h = shmi_tally_mine(t);
+    h = shmi_counter_mine(t);
     own = shmi_get(&h->own);
     if (own >= n) {
         shmi_put(&h->own, own - n);
@@ -12113,32 +12113,32 @@ SHMI_FN int shmi_tally_done(struct shmi_tally *t, uint64_t n, int *zero)
         shmi_change_set(&c, &w->others, shmi_get(&w->others) - (n - own));
         shmi_mon_commit(&t->m, &c);
     }
-    SHMSYNC_CRASHPOINT("tally.done.counted");
+    SHMSYNC_CRASHPOINT("counter.done.counted");
     shmi_put(&w->count, count - n);
     return 1;
 }
 
-SHMI_FN int shmi_tally_finish(struct shmi_tally *t, int64_t n, const char *op)
+SHMI_FN int shmi_counter_finish(struct shmi_counter *t, int64_t n, const char *op)
 {
     int zero, ok, err;
     if (n < 0)
-        return shmi_fail(EINVAL, op, t->m.latch.called, "%lld", (long long)n);
+        return shmi_fail(EINVAL, op, t->m.queueLock.called, "%lld", (long long)n);
     err = shmi_mon_enter(&t->m, 0);
     if (err != 0)
         return err;
-    ok = shmi_tally_done(t, (uint64_t)n, &zero);
+    ok = shmi_counter_done(t, (uint64_t)n, &zero);
     if (zero && !shmi_fifo_empty(&t->w->queue))
-        shmi_mon_settle_and_leave(&t->m);
+        shmi_mon_resolve_and_leave(&t->m);
     else
         shmi_mon_leave(&t->m, NULL);
-    return ok ? 0 : shmi_fail(EINVAL, op, t->m.latch.called, "%lld is more than is left", (long long)n);
+    return ok ? 0 : shmi_fail(EINVAL, op, t->m.queueLock.called, "%lld is more than is left", (long long)n);
 }
 
 /* Why there is nothing to wait for: arg gets SHMI_TROUBLE and the name of the dead, or stays 0. */
 #define SHMI_TROUBLE (UINT64_C(1) << 32)
-SHMI_FN int shmi_tally_over(struct shmi_monitor *m, void *arg)
+SHMI_FN int shmi_counter_over(struct shmi_monitor *m, void *arg)
 {
-    struct shmi_tally *t = (struct shmi_tally *)m;
+    struct shmi_counter *t = (struct shmi_counter *)m;
     if (shmi_get(&t->w->count) == 0)
         return 1;
     if (shmi_get(&t->w->owed) == 0)
@@ -12147,125 +12147,125 @@ SHMI_FN int shmi_tally_over(struct shmi_monitor *m, void *arg)
     return 1;
 }
 
-SHMI_FN int shmi_tally_wait(struct shmi_tally *t, int64_t abs)
+SHMI_FN int shmi_counter_wait(struct shmi_counter *t, int64_t abs)
 {
-    uint64_t dead = 0, fate = 0;
-    shmi_seat *seat = NULL;
+    uint64_t dead = 0, outcome = 0;
+    shmi_wait_node *wait_node = NULL;
     int err;
     if (shmi_ld64(&t->w->count) == 0)
         return 0;
     err = shmi_mon_enter(&t->m, abs);
     if (err == 0)
-        err = shmi_mon_line_up(&t->m, abs, 0, shmi_tally_over, &dead, &seat);
-    if (err == 0 && seat != NULL) {
-        err = shmi_mon_await(&t->m, seat, abs, &fate);
-        if (err == 0 && shmi_fate_result(fate) == SHMI_lineDead)
-            dead = SHMI_TROUBLE | (shmi_fate_aux(fate) & SHMI_NAME_MASK);
+        err = shmi_mon_enqueue(&t->m, abs, 0, shmi_counter_over, &dead, &wait_node);
+    if (err == 0 && wait_node != NULL) {
+        err = shmi_mon_await(&t->m, wait_node, abs, &outcome);
+        if (err == 0 && shmi_outcome_result(outcome) == SHMI_outcomeDead)
+            dead = SHMI_TROUBLE | (shmi_outcome_aux(outcome) & SHMI_NAME_MASK);
     }
     if (err == 0 && dead != 0)
-        err = shmi_fail_who(t->m.a, EOWNERDEAD, t->op, t->m.latch.called, (shmi_name)(dead & SHMI_NAME_MASK));
+        err = shmi_fail_who(t->m.a, EOWNERDEAD, t->op, t->m.queueLock.called, (shmi_participant_id)(dead & SHMI_NAME_MASK));
     return err;
 }
 
-SHMI_FN void shmi_tally_settle(struct shmi_monitor *m, struct shmi_wakes *b)
+SHMI_FN void shmi_counter_resolve(struct shmi_monitor *m, struct shmi_wakes *b)
 {
-    struct shmi_tally *t = (struct shmi_tally *)m;
+    struct shmi_counter *t = (struct shmi_counter *)m;
     if (shmi_fifo_empty(&t->w->queue))
         return;
     if (shmi_get(&t->w->count) == 0)
-        shmi_mon_end_all(m, b, &t->w->queue, SHMI_lineOpen, 0);
+        shmi_mon_end_all(m, b, &t->w->queue, SHMI_outcomeOpen, 0);
     else if (shmi_get(&t->w->owed) != 0)
-        shmi_mon_end_all(m, b, &t->w->queue, SHMI_lineDead, (uint32_t)shmi_get(&t->w->dead));
+        shmi_mon_end_all(m, b, &t->w->queue, SHMI_outcomeDead, (uint32_t)shmi_get(&t->w->dead));
 }
 SHMI_FN void shmi_account_nothing(struct shmi_monitor *m, struct shmi_wait w) { shmi_mon_account(m, w, NULL); }
-SHMI_FN void shmi_tally_clear(struct shmi_monitor *m)
+SHMI_FN void shmi_counter_clear(struct shmi_monitor *m)
 {
-    struct shmi_tally *t = (struct shmi_tally *)m;
+    struct shmi_counter *t = (struct shmi_counter *)m;
     uint64_t sum = shmi_get(&t->w->others) + shmi_get(&t->w->owed);
     uint32_t i;
     shmi_fifo_clear(&t->w->queue);
     for (i = 0; i < t->slots; i++)
-        sum += shmi_tally_has(t, &t->shares[i]);
+        sum += shmi_counter_has(t, &t->shares[i]);
     shmi_st64(&t->w->count, sum);
 }
-SHMI_FN void shmi_tally_requeue(struct shmi_monitor *m, struct shmi_wait w) { shmi_fifo_requeue(m, &((struct shmi_tally *)m)->w->queue, w); }
-SHMI_FN void shmi_tally_detach(struct shmi_monitor *m, struct shmi_wait w) { shmi_fifo_detach(m, &((struct shmi_tally *)m)->w->queue, w); }
-SHMI_FN void shmi_tally_sweep(struct shmi_monitor *m) { shmi_fifo_sweep(m, &((struct shmi_tally *)m)->w->queue); }
-SHMI_FN void shmi_tally_bury(struct shmi_monitor *m)
+SHMI_FN void shmi_counter_requeue(struct shmi_monitor *m, struct shmi_wait w) { shmi_fifo_requeue(m, &((struct shmi_counter *)m)->w->queue, w); }
+SHMI_FN void shmi_counter_detach(struct shmi_monitor *m, struct shmi_wait w) { shmi_fifo_detach(m, &((struct shmi_counter *)m)->w->queue, w); }
+SHMI_FN void shmi_counter_discard_dead(struct shmi_monitor *m) { shmi_fifo_discard_dead(m, &((struct shmi_counter *)m)->w->queue); }
+SHMI_FN void shmi_counter_reap(struct shmi_monitor *m)
 {
-    struct shmi_tally *t = (struct shmi_tally *)m;
+    struct shmi_counter *t = (struct shmi_counter *)m;
     uint32_t i;
     for (i = 0; i < t->slots; i++)
-        if (shmi_tally_has(t, &t->shares[i]) != 0 && shmi_mon_died(m, shmi_name_of(&t->shares[i].name)))
-            shmi_tally_fold(t, &t->shares[i]);
+        if (shmi_counter_has(t, &t->shares[i]) != 0 && shmi_mon_died(m, shmi_name_of(&t->shares[i].name)))
+            shmi_counter_fold(t, &t->shares[i]);
 }
-SHMI_FN void shmi_tally_holders(struct shmi_monitor *m)
+SHMI_FN void shmi_counter_holders(struct shmi_monitor *m)
 {
-    struct shmi_tally *t = (struct shmi_tally *)m;
+    struct shmi_counter *t = (struct shmi_counter *)m;
     uint32_t i;
     for (i = 0; i < t->slots; i++)
-        if (shmi_tally_has(t, &t->shares[i]) != 0)
+        if (shmi_counter_has(t, &t->shares[i]) != 0)
             shmi_mon_heed(m, shmi_name_of(&t->shares[i].name));
 }
 
-static const struct shmi_rules shmi_tally_rules = {
-    shmi_tally_settle, shmi_account_nothing, shmi_tally_clear, shmi_tally_requeue, shmi_tally_detach,
-    shmi_tally_sweep, shmi_tally_bury, shmi_tally_holders, NULL,
+static const struct shmi_rules shmi_counter_rules = {
+    shmi_counter_resolve, shmi_account_nothing, shmi_counter_clear, shmi_counter_requeue, shmi_counter_detach,
+    shmi_counter_discard_dead, shmi_counter_reap, shmi_counter_holders, NULL,
 };
 
-SHMI_FN void shmi_tally_init(struct shmi_tally *t, shmsync_arena *a, const shmi_object *o)
+SHMI_FN void shmi_counter_init(struct shmi_counter *t, shmsync_arena *a, const shmi_object *o)
 {
-    shmi_mon_init(&t->m, a, o, o->body, &shmi_tally_rules);
-    t->w = (shmi_tally_words *)shmi_ptr(a, o->body, shmi_tally_bytes(a->geo.slots), 8);
-    t->shares = (shmi_tally_share *)(void *)(t->w + 1);
+    shmi_mon_init(&t->m, a, o, o->body, &shmi_counter_rules);
+    t->w = (shmi_counter_words *)shmi_ptr(a, o->body, shmi_counter_bytes(a->geo.slots), 8);
+    t->shares = (shmi_counter_share *)(void *)(t->w + 1);
     t->slots = a->geo.slots;
-    t->op = o->kind == SHMI_KIND_LATCH ? "latch.wait" : "waitgroup.wait";
+    t->op = o->kind == SHMI_KIND_LATCH ? "queue lock.wait" : "waitgroup.wait";
 }
-SHMI_FN void *shmi_tally_build(shmsync_arena *a, const shmi_object *o, const void *arg)
+SHMI_FN void *shmi_counter_build(shmsync_arena *a, const shmi_object *o, const void *arg)
 {
-    struct shmi_tally *t = (struct shmi_tally *)malloc(sizeof *t);
+    struct shmi_counter *t = (struct shmi_counter *)malloc(sizeof *t);
     (void)arg;
     if (t != NULL)
-        shmi_tally_init(t, a, o);
+        shmi_counter_init(t, a, o);
     return t;
 }
 
 /* How much of a share others may claim. */
-SHMI_FN uint64_t shmi_tally_claimable(struct shmi_tally *t, shmi_tally_share *h)
+SHMI_FN uint64_t shmi_counter_claimable(struct shmi_counter *t, shmi_counter_share *h)
 {
-    uint64_t own = shmi_tally_has(t, h);
+    uint64_t own = shmi_counter_has(t, h);
     return own - shmi_min(shmi_get(&h->claimed), own);
 }
 /* The share, other than mine, of which most may be claimed; NULL if there is none. */
-SHMI_FN shmi_tally_share *shmi_tally_most(struct shmi_tally *t, const shmi_tally_share *mine)
+SHMI_FN shmi_counter_share *shmi_counter_most(struct shmi_counter *t, const shmi_counter_share *mine)
 {
-    shmi_tally_share *most = NULL;
+    shmi_counter_share *most = NULL;
     uint32_t i;
     for (i = 0; i < t->slots; i++) {
-        shmi_tally_share *h = &t->shares[i];
-        if (h != mine && shmi_tally_claimable(t, h) > 0 && (most == NULL || shmi_tally_claimable(t, h) > shmi_tally_claimable(t, most)))
+        shmi_counter_share *h = &t->shares[i];
+        if (h != mine && shmi_counter_claimable(t, h) > 0 && (most == NULL || shmi_counter_claimable(t, h) > shmi_counter_claimable(t, most)))
             most = h;
     }
     return most;
 }
-/* How much of what is expected shmi_tally_claim may take. */
-SHMI_FN uint64_t shmi_tally_free(struct shmi_tally *t, int from_others)
+/* How much of what is expected shmi_counter_claim may take. */
+SHMI_FN uint64_t shmi_counter_free(struct shmi_counter *t, int from_others)
 {
     int64_t others = (int64_t)shmi_get(&t->w->others);
     uint64_t sum = (uint64_t)(others > 0 ? others : 0) + shmi_get(&t->w->owed), count;
-    shmi_tally_share *mine;
+    shmi_counter_share *mine;
     uint32_t i;
     if (!from_others)
         return sum;
-    mine = shmi_tally_mine(t);
+    mine = shmi_counter_mine(t);
     for (i = 0; i < t->slots; i++)
         if (&t->shares[i] != mine)
-            sum += shmi_tally_claimable(t, &t->shares[i]);
+            sum += shmi_counter_claimable(t, &t->shares[i]);
     count = shmi_get(&t->w->count); /* if others is negative, not all that others have is left */
     return shmi_min(sum, count - shmi_min(shmi_get(&mine->own), count));
 }
 /* Adds to a change that the participant of h claims n. */
-SHMI_FN void shmi_tally_take(struct shmi_change *c, shmi_tally_share *h, uint64_t n)
+SHMI_FN void shmi_counter_take(struct shmi_change *c, shmi_counter_share *h, uint64_t n)
 {
     uint64_t own = shmi_get(&h->own);
     shmi_change_set(c, &h->own, own + n);
@@ -12273,35 +12273,35 @@ SHMI_FN void shmi_tally_take(struct shmi_change *c, shmi_tally_share *h, uint64_
 }
 
 /* Makes n of what is expected this participant's own: of what the dead owe first, then of what nobody has, and then, if from_others, of what other participants have. */
-SHMI_FN int shmi_tally_claim(struct shmi_tally *t, int64_t n, int from_others, const char *op)
+SHMI_FN int shmi_counter_claim(struct shmi_counter *t, int64_t n, int from_others, const char *op)
 {
-    shmi_tally_words *w = t->w;
-    shmi_tally_share *h, *from;
+    shmi_counter_words *w = t->w;
+    shmi_counter_share *h, *from;
     struct shmi_change c;
     uint64_t owed, of, nobodys, rest;
     int tries, err = shmi_mon_enter(&t->m, 0);
     if (err != 0)
         return err;
     for (tries = 0;; tries++) {
-        if (n >= 0 && (uint64_t)n <= shmi_tally_free(t, from_others) && (tries > 0 || !from_others))
+        if (n >= 0 && (uint64_t)n <= shmi_counter_free(t, from_others) && (tries > 0 || !from_others))
             break;
         if (n < 0 || tries > 0) {
             shmi_mon_leave(&t->m, NULL);
-            return shmi_fail(EINVAL, op, t->m.latch.called, "%lld is more than is left", (long long)n);
+            return shmi_fail(EINVAL, op, t->m.queueLock.called, "%lld is more than is left", (long long)n);
         }
         /* The process that had it may be dead, and this one has come in its place. */
-        shmi_tally_holders(&t->m);
-        err = shmi_mon_sweep_and_enter(&t->m, 0);
+        shmi_counter_holders(&t->m);
+        err = shmi_mon_reap_and_enter(&t->m, 0);
         if (err != 0)
             return err;
     }
-    h = shmi_tally_mine(t);
+    h = shmi_counter_mine(t);
     owed = shmi_get(&w->owed);
     of = (uint64_t)n < owed ? (uint64_t)n : owed;
     if (of != 0 && !shmi_all_gone(t->m.a)) { /* what the dead owe is taken from those that are gone */
         shmi_mon_leave(&t->m, NULL);
-        err = shmi_await_gone(t->m.a, 0, op, t->m.latch.called, 0);
-        return err != 0 ? err : shmi_tally_claim(t, n, from_others, op);
+        err = shmi_await_gone(t->m.a, 0, op, t->m.queueLock.called, 0);
+        return err != 0 ? err : shmi_counter_claim(t, n, from_others, op);
     }
     nobodys = (uint64_t)n - of;
     if (from_others) {
@@ -12313,13 +12313,13 @@ SHMI_FN int shmi_tally_claim(struct shmi_tally *t, int64_t n, int from_others, c
     if (of == owed)
         shmi_change_set(&c, &w->dead, 0);
     shmi_change_set(&c, &w->others, shmi_get(&w->others) - nobodys);
-    shmi_tally_take(&c, h, of + nobodys);
+    shmi_counter_take(&c, h, of + nobodys);
     shmi_mon_commit(&t->m, &c);
-    for (rest = (uint64_t)n - of - nobodys; rest > 0 && (from = shmi_tally_most(t, h)) != NULL;) {
-        uint64_t k = shmi_min(rest, shmi_tally_claimable(t, from));
+    for (rest = (uint64_t)n - of - nobodys; rest > 0 && (from = shmi_counter_most(t, h)) != NULL;) {
+        uint64_t k = shmi_min(rest, shmi_counter_claimable(t, from));
         c.n = 0;
         shmi_change_set(&c, &from->own, shmi_get(&from->own) - k);
-        shmi_tally_take(&c, h, k);
+        shmi_counter_take(&c, h, k);
         shmi_mon_commit(&t->m, &c);
         rest -= k;
     }
@@ -12328,13 +12328,13 @@ SHMI_FN int shmi_tally_claim(struct shmi_tally *t, int64_t n, int from_others, c
 }
 
 /* Forgets what the dead owe. */
-SHMI_FN int shmi_tally_reset(struct shmi_tally *t)
+SHMI_FN int shmi_counter_reset(struct shmi_counter *t)
 {
-    shmi_tally_words *w = t->w;
+    shmi_counter_words *w = t->w;
     uint64_t count, owed;
     int err = shmi_mon_enter(&t->m, 0);
     if (err == 0 && __atomic_load_n(&t->m.deaths, __ATOMIC_SEQ_CST) != shmi_deaths(t->m.a))
-        err = shmi_mon_sweep_and_enter(&t->m, 0);
+        err = shmi_mon_reap_and_enter(&t->m, 0);
     if (err != 0)
         return err;
     count = shmi_get(&w->count);
@@ -12345,11 +12345,11 @@ SHMI_FN int shmi_tally_reset(struct shmi_tally *t)
     }
     if (!shmi_all_gone(t->m.a)) {
         shmi_mon_leave(&t->m, NULL);
-        err = shmi_await_gone(t->m.a, 0, "tally.reset", t->m.latch.called, 0);
-        return err != 0 ? err : shmi_tally_reset(t);
+        err = shmi_await_gone(t->m.a, 0, "counter.reset", t->m.queueLock.called, 0);
+        return err != 0 ? err : shmi_counter_reset(t);
     }
     if (owed >= count) {
-        shmi_tally_all_done(t); /* others have done some of it */
+        shmi_counter_all_done(t); /* others have done some of it */
     } else {
         struct shmi_change c;
         c.n = 0;
@@ -12358,7 +12358,7 @@ SHMI_FN int shmi_tally_reset(struct shmi_tally *t)
         shmi_mon_commit(&t->m, &c);
         shmi_put(&w->count, count - owed);
     }
-    shmi_mon_settle_and_leave(&t->m);
+    shmi_mon_resolve_and_leave(&t->m);
     return 0;
 }
 
@@ -12368,11 +12368,11 @@ SHMI_FN int shmi_open_waitgroup(int existing, shmsync_arena *a, const char *name
     shmi_spec spec;
     void *impl;
     int created, err;
-    shmi_mon_spec(&spec, SHMI_KIND_WAIT_GROUP, SHMI_VERSION_WAIT_GROUP, name, shmi_tally_bytes(a->geo.slots));
+    shmi_mon_spec(&spec, SHMI_KIND_WAIT_GROUP, SHMI_VERSION_WAIT_GROUP, name, shmi_counter_bytes(a->geo.slots));
     spec.arg = &spin;
     spec.existing = existing;
-    err = shmi_mon_open(a, &spec, shmi_tally_build, NULL, &created, &impl);
-    out->impl = (struct shmi_tally *)impl;
+    err = shmi_mon_open(a, &spec, shmi_counter_build, NULL, &created, &impl);
+    out->impl = (struct shmi_counter *)impl;
     return err;
 }
 int shmsync_waitgroup_open(shmsync_arena *a, const char *name, const shmsync_waitgroup_options *opts, shmsync_waitgroup *out) { return shmi_open_waitgroup(0, a, name, opts, out); }
@@ -12380,8 +12380,8 @@ int shmsync_waitgroup_attach(shmsync_arena *a, const char *name, const shmsync_w
 int shmsync_waitgroup_at(shmsync_arena *a, shmsync_offset off, shmsync_waitgroup *out)
 {
     void *impl;
-    int err = shmi_mon_at(a, off, "waitgroup.open", SHMI_KIND_WAIT_GROUP, SHMI_VERSION_WAIT_GROUP, shmi_tally_bytes(a->geo.slots), shmi_tally_build, NULL, &impl);
-    out->impl = (struct shmi_tally *)impl;
+    int err = shmi_mon_at(a, off, "waitgroup.open", SHMI_KIND_WAIT_GROUP, SHMI_VERSION_WAIT_GROUP, shmi_counter_bytes(a->geo.slots), shmi_counter_build, NULL, &impl);
+    out->impl = (struct shmi_counter *)impl;
     return err;
 }
 shmsync_offset shmsync_waitgroup_offset(const shmsync_waitgroup *g) { return g->impl->m.o.off; }
@@ -12399,26 +12399,26 @@ int shmsync_waitgroup_add(shmsync_waitgroup *g, int64_t delta)
 {
     int ok, err;
     if (delta == INT64_MIN)
-        return shmi_fail(EINVAL, "waitgroup.add", g->impl->m.latch.called, "%s", "");
+        return shmi_fail(EINVAL, "waitgroup.add", g->impl->m.queueLock.called, "%s", "");
     if (delta <= 0)
-        return shmi_tally_finish(g->impl, -delta, "waitgroup.add");
+        return shmi_counter_finish(g->impl, -delta, "waitgroup.add");
     err = shmi_mon_enter(&g->impl->m, 0);
     if (err != 0)
         return err;
-    ok = shmi_tally_add(g->impl, (uint64_t)delta);
+    ok = shmi_counter_add(g->impl, (uint64_t)delta);
     shmi_mon_leave(&g->impl->m, NULL);
-    return ok ? 0 : shmi_fail(EINVAL, "waitgroup.add", g->impl->m.latch.called, "the counter would be too big");
+    return ok ? 0 : shmi_fail(EINVAL, "waitgroup.add", g->impl->m.queueLock.called, "the counter would be too big");
 }
-int shmsync_waitgroup_claim(shmsync_waitgroup *g, int64_t n) { return shmi_tally_claim(g->impl, n, 1, "waitgroup.claim"); }
-int shmsync_waitgroup_done(shmsync_waitgroup *g) { return shmi_tally_finish(g->impl, 1, "waitgroup.done"); }
-int shmsync_waitgroup_wait(shmsync_waitgroup *g) { return shmi_tally_wait(g->impl, 0); }
+int shmsync_waitgroup_claim(shmsync_waitgroup *g, int64_t n) { return shmi_counter_claim(g->impl, n, 1, "waitgroup.claim"); }
+int shmsync_waitgroup_done(shmsync_waitgroup *g) { return shmi_counter_finish(g->impl, 1, "waitgroup.done"); }
+int shmsync_waitgroup_wait(shmsync_waitgroup *g) { return shmi_counter_wait(g->impl, 0); }
 int shmsync_waitgroup_timedwait(shmsync_waitgroup *g, const struct timespec *abs_monotonic)
 {
     int64_t ns;
     int err = shmi_deadline(abs_monotonic, &ns);
-    return err != 0 ? err : shmi_tally_wait(g->impl, ns);
+    return err != 0 ? err : shmi_counter_wait(g->impl, ns);
 }
-int shmsync_waitgroup_reset(shmsync_waitgroup *g) { return shmi_tally_reset(g->impl); }
+int shmsync_waitgroup_reset(shmsync_waitgroup *g) { return shmi_counter_reset(g->impl); }
 int64_t shmsync_waitgroup_count(const shmsync_waitgroup *g) { return (int64_t)shmi_ld64(&g->impl->w->count); }
 
 typedef struct shmi_latch_spec {
@@ -12427,7 +12427,7 @@ typedef struct shmi_latch_spec {
 } shmi_latch_spec;
 SHMI_FN void shmi_latch_fill(unsigned char *body, const void *arg)
 {
-    shmi_tally_words *w = (shmi_tally_words *)(void *)body;
+    shmi_counter_words *w = (shmi_counter_words *)(void *)body;
     const shmi_latch_spec *s = (const shmi_latch_spec *)arg;
     w->size = w->others = w->count = s->n;
     w->mon.spin = s->spin;
@@ -12440,18 +12440,18 @@ SHMI_FN int shmi_open_latch(int existing, shmsync_arena *a, const char *name, in
     int created, err;
     out->impl = NULL;
     if (!existing && n < 1)
-        return shmi_fail(EINVAL, "latch.open", name, "it takes a count of at least 1, not %lld; shmsync_latch_attach opens one that exists", (long long)n);
+        return shmi_fail(EINVAL, "queue lock.open", name, "it takes a count of at least 1, not %lld; shmsync_latch_attach opens one that exists", (long long)n);
     init.n = (uint64_t)n;
     init.spin = opts != NULL ? shmi_spin_field(opts->spin_ns) : 0;
-    shmi_mon_spec(&spec, SHMI_KIND_LATCH, SHMI_VERSION_LATCH, name, shmi_tally_bytes(a->geo.slots));
+    shmi_mon_spec(&spec, SHMI_KIND_LATCH, SHMI_VERSION_LATCH, name, shmi_counter_bytes(a->geo.slots));
     spec.init = shmi_latch_fill;
     spec.arg = &init;
     spec.existing = existing;
-    err = shmi_mon_open(a, &spec, shmi_tally_build, NULL, &created, &impl);
-    out->impl = (struct shmi_tally *)impl;
+    err = shmi_mon_open(a, &spec, shmi_counter_build, NULL, &created, &impl);
+    out->impl = (struct shmi_counter *)impl;
     if (err == 0 && !created && !existing && shmi_ld64(&out->impl->w->size) != (uint64_t)n) {
         shmsync_latch_close(out);
-        err = shmi_fail(EINVAL, "latch.open", name, "it began with another number than %lld", (long long)n);
+        err = shmi_fail(EINVAL, "queue lock.open", name, "it began with another number than %lld", (long long)n);
     }
     return err;
 }
@@ -12460,8 +12460,8 @@ int shmsync_latch_attach(shmsync_arena *a, const char *name, const shmsync_latch
 int shmsync_latch_at(shmsync_arena *a, shmsync_offset off, shmsync_latch *out)
 {
     void *impl;
-    int err = shmi_mon_at(a, off, "latch.open", SHMI_KIND_LATCH, SHMI_VERSION_LATCH, shmi_tally_bytes(a->geo.slots), shmi_tally_build, NULL, &impl);
-    out->impl = (struct shmi_tally *)impl;
+    int err = shmi_mon_at(a, off, "queue lock.open", SHMI_KIND_LATCH, SHMI_VERSION_LATCH, shmi_counter_bytes(a->geo.slots), shmi_counter_build, NULL, &impl);
+    out->impl = (struct shmi_counter *)impl;
     return err;
 }
 shmsync_offset shmsync_latch_offset(const shmsync_latch *l) { return l->impl->m.o.off; }
@@ -12475,30 +12475,30 @@ int shmsync_latch_close(shmsync_latch *l)
         l->impl = NULL;
     return err;
 }
-int shmsync_latch_claim(shmsync_latch *l, int64_t n) { return shmi_tally_claim(l->impl, n, 0, "latch.claim"); }
-int shmsync_latch_count_down(shmsync_latch *l, int64_t n) { return shmi_tally_finish(l->impl, n, "latch.count_down"); }
+int shmsync_latch_claim(shmsync_latch *l, int64_t n) { return shmi_counter_claim(l->impl, n, 0, "queue lock.claim"); }
+int shmsync_latch_count_down(shmsync_latch *l, int64_t n) { return shmi_counter_finish(l->impl, n, "queue lock.count_down"); }
 int shmsync_latch_trywait(shmsync_latch *l) { return shmi_ld64(&l->impl->w->count) == 0 ? 0 : EBUSY; }
-int shmsync_latch_wait(shmsync_latch *l) { return shmi_tally_wait(l->impl, 0); }
+int shmsync_latch_wait(shmsync_latch *l) { return shmi_counter_wait(l->impl, 0); }
 int shmsync_latch_timedwait(shmsync_latch *l, const struct timespec *abs_monotonic)
 {
     int64_t ns;
     int err = shmi_deadline(abs_monotonic, &ns);
-    return err != 0 ? err : shmi_tally_wait(l->impl, ns);
+    return err != 0 ? err : shmi_counter_wait(l->impl, ns);
 }
 int shmsync_latch_arrive_and_wait(shmsync_latch *l, int64_t n)
 {
     int err = shmsync_latch_count_down(l, n);
-    return err != 0 ? err : shmi_tally_wait(l->impl, 0);
+    return err != 0 ? err : shmi_counter_wait(l->impl, 0);
 }
-int shmsync_latch_reset(shmsync_latch *l) { return shmi_tally_reset(l->impl); }
+int shmsync_latch_reset(shmsync_latch *l) { return shmi_counter_reset(l->impl); }
 int64_t shmsync_latch_count(const shmsync_latch *l) { return (int64_t)shmi_ld64(&l->impl->w->count); }
 
-SHMI_FN void shmi_repair_tally(shmsync_arena *a, const shmi_object *o, shmi_name dead)
+SHMI_FN void shmi_repair_counter(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead)
 {
-    struct shmi_tally t;
-    if (o->size < shmi_tally_bytes(a->geo.slots))
+    struct shmi_counter t;
+    if (o->size < shmi_counter_bytes(a->geo.slots))
         return;
-    shmi_tally_init(&t, a, o);
+    shmi_counter_init(&t, a, o);
     shmi_mon_repair(&t.m, dead);
 }
 
@@ -12514,30 +12514,30 @@ SHMI_FN void shmi_once_account(struct shmi_monitor *m, struct shmi_wait w)
     struct shmi_once *o = (struct shmi_once *)m;
     struct shmi_change c;
     c.n = 0;
-    if (shmi_fate_result(shmi_get(&w.n->extra)) == SHMI_lineTurn && shmi_ld32(&o->w->done) == 0)
+    if (shmi_outcome_result(shmi_get(&w.n->extra)) == SHMI_outcomeTurn && shmi_ld32(&o->w->done) == 0)
         shmi_change_set(&c, &o->w->runner, shmi_owner_of(w));
     shmi_mon_account(m, w, &c);
 }
-SHMI_FN void shmi_once_settle(struct shmi_monitor *m, struct shmi_wakes *b)
+SHMI_FN void shmi_once_resolve(struct shmi_monitor *m, struct shmi_wakes *b)
 {
     struct shmi_once *o = (struct shmi_once *)m;
     struct shmi_wait w;
     if (shmi_ld32(&o->w->done) != 0) {
-        shmi_mon_end_all(m, b, &o->w->queue, SHMI_lineOpen, 0);
+        shmi_mon_end_all(m, b, &o->w->queue, SHMI_outcomeOpen, 0);
         return;
     }
     while (!shmi_is_broken(m) && shmi_get(&o->w->runner) == 0 && (w = shmi_fifo_head(m, &o->w->queue)).n != NULL) {
         if (!shmi_mon_waiting(m, w))
             shmi_mon_discard(m, w);
-        else if (shmi_mon_end(m, b, w, SHMI_lineTurn, 0))
+        else if (shmi_mon_end(m, b, w, SHMI_outcomeTurn, 0))
             shmi_once_account(m, w);
     }
 }
 SHMI_FN void shmi_once_clear(struct shmi_monitor *m) { shmi_fifo_clear(&((struct shmi_once *)m)->w->queue); }
 SHMI_FN void shmi_once_requeue(struct shmi_monitor *m, struct shmi_wait w) { shmi_fifo_requeue(m, &((struct shmi_once *)m)->w->queue, w); }
 SHMI_FN void shmi_once_detach(struct shmi_monitor *m, struct shmi_wait w) { shmi_fifo_detach(m, &((struct shmi_once *)m)->w->queue, w); }
-SHMI_FN void shmi_once_sweep(struct shmi_monitor *m) { shmi_fifo_sweep(m, &((struct shmi_once *)m)->w->queue); }
-SHMI_FN void shmi_once_bury(struct shmi_monitor *m)
+SHMI_FN void shmi_once_discard_dead(struct shmi_monitor *m) { shmi_fifo_discard_dead(m, &((struct shmi_once *)m)->w->queue); }
+SHMI_FN void shmi_once_reap(struct shmi_monitor *m)
 {
     struct shmi_once *o = (struct shmi_once *)m;
     if (shmi_mon_gone(m, shmi_name_of(&o->w->runner)))
@@ -12546,8 +12546,8 @@ SHMI_FN void shmi_once_bury(struct shmi_monitor *m)
 SHMI_FN void shmi_once_holders(struct shmi_monitor *m) { shmi_mon_heed(m, shmi_name_of(&((struct shmi_once *)m)->w->runner)); }
 
 static const struct shmi_rules shmi_once_rules = {
-    shmi_once_settle, shmi_once_account, shmi_once_clear, shmi_once_requeue, shmi_once_detach,
-    shmi_once_sweep, shmi_once_bury, shmi_once_holders, NULL,
+    shmi_once_resolve, shmi_once_account, shmi_once_clear, shmi_once_requeue, shmi_once_detach,
+    shmi_once_discard_dead, shmi_once_reap, shmi_once_holders, NULL,
 };
 
 SHMI_FN void shmi_once_init(struct shmi_once *x, shmsync_arena *a, const shmi_object *o)
@@ -12602,7 +12602,7 @@ int shmsync_once_done(const shmsync_once *o) { return shmi_ld32(&o->impl->w->don
 SHMI_FN int shmi_once_over(struct shmi_monitor *m, void *mine)
 {
     struct shmi_once *o = (struct shmi_once *)m;
-    shmi_name n;
+    shmi_participant_id n;
     if (shmi_ld32(&o->w->done) != 0)
         return 1;
     n = shmi_name_of(&o->w->runner);
@@ -12616,17 +12616,17 @@ SHMI_FN int shmi_once_over(struct shmi_monitor *m, void *mine)
 SHMI_FN int shmi_once_do(struct shmi_once *o, void (*f)(void *), void *arg, int64_t abs)
 {
     struct shmi_monitor *m = &o->m;
-    shmi_seat *seat = NULL;
-    uint64_t fate = 0;
+    shmi_wait_node *wait_node = NULL;
+    uint64_t outcome = 0;
     int err, mine = 0;
     if (SHMI_LIKELY(shmi_ld32(&o->w->done) != 0))
         return 0;
     err = shmi_mon_enter(m, abs);
     if (err == 0)
-        err = shmi_mon_line_up(m, abs, 0, shmi_once_over, &mine, &seat);
-    if (err == 0 && seat != NULL) {
-        err = shmi_mon_await(m, seat, abs, &fate);
-        mine = err == 0 && shmi_fate_result(fate) == SHMI_lineTurn;
+        err = shmi_mon_enqueue(m, abs, 0, shmi_once_over, &mine, &wait_node);
+    if (err == 0 && wait_node != NULL) {
+        err = shmi_mon_await(m, wait_node, abs, &outcome);
+        mine = err == 0 && shmi_outcome_result(outcome) == SHMI_outcomeTurn;
     }
     if (err != 0 || !mine)
         return err;
@@ -12644,7 +12644,7 @@ SHMI_FN int shmi_once_do(struct shmi_once *o, void (*f)(void *), void *arg, int6
     if (shmi_fifo_empty(&o->w->queue))
         shmi_mon_leave(m, NULL);
     else
-        shmi_mon_settle_and_leave(m);
+        shmi_mon_resolve_and_leave(m);
     return 0;
 }
 int shmsync_once_do(shmsync_once *o, void (*f)(void *), void *arg) { return shmi_once_do(o->impl, f, arg, 0); }
@@ -12655,7 +12655,7 @@ int shmsync_once_timeddo(shmsync_once *o, void (*f)(void *), void *arg, const st
     return err != 0 ? err : shmi_once_do(o->impl, f, arg, ns);
 }
 
-SHMI_FN void shmi_repair_once(shmsync_arena *a, const shmi_object *o, shmi_name dead)
+SHMI_FN void shmi_repair_once(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead)
 {
     struct shmi_once x;
     if (o->size < sizeof(shmi_once_words))
@@ -12713,23 +12713,23 @@ SHMI_FN uint64_t shmi_barrier_lost(uint64_t name, uint64_t parties)
     return (name & SHMI_NAME_MASK) | shmi_min(parties, UINT32_MAX) << 32;
 }
 
-/* How a wait for the end of a phase ends, if it is over. name is 0 with SHMI_lineDead for
+/* How a wait for the end of a phase ends, if it is over. name is 0 with SHMI_outcomeDead for
  * a phase whose record a later broken phase has replaced: nobody knows how it ended. */
 SHMI_FN int shmi_barrier_verdict(struct shmi_barrier *x, uint64_t p, uint32_t *end, uint32_t *name)
 {
     uint64_t *record = &x->w->breaks[2 * (p % SHMI_barrierBreaks)], at;
-    *end = SHMI_lineOpen;
+    *end = SHMI_outcomeOpen;
     *name = 0;
     if (shmi_get(&x->w->phase) <= p) {
         if (!shmi_barrier_broken(x))
             return 0;
-        *end = SHMI_lineDead;
+        *end = SHMI_outcomeDead;
         *name = (uint32_t)shmi_get(&x->w->dead);
     } else {
         at = shmi_get(&record[0]);
         if (at <= p)
             return 1;
-        *end = SHMI_lineDead;
+        *end = SHMI_outcomeDead;
         if (at > p + 1)
             return 1;
         *name = (uint32_t)(shmi_get(&record[1]) & SHMI_NAME_MASK);
@@ -12778,11 +12778,11 @@ SHMI_FN void shmi_barrier_lose(struct shmi_barrier *x, shmi_barrier_share *h)
         shmi_barrier_break(x, phase + 1, shmi_get(&h->name), h);
 }
 
-/* This participant's share, with the latch held. */
+/* This participant's share, with the queue lock held. */
 SHMI_FN shmi_barrier_share *shmi_barrier_mine(struct shmi_barrier *x)
 {
-    shmi_name self = x->m.a->self;
-    shmi_barrier_share *h = &x->shares[shmi_name_slot(self) - 1];
+    shmi_participant_id self = x->m.a->self;
+    shmi_barrier_share *h = &x->shares[shmi_id_slot(self) - 1];
     if (shmi_get(&h->name) != self) {
         shmi_barrier_lose(x, h);
         shmi_put(&h->parties, 0); /* nothing is left of it */
@@ -12792,7 +12792,7 @@ SHMI_FN shmi_barrier_share *shmi_barrier_mine(struct shmi_barrier *x)
     return h;
 }
 
-SHMI_FN void shmi_barrier_settle(struct shmi_monitor *m, struct shmi_wakes *b)
+SHMI_FN void shmi_barrier_resolve(struct shmi_monitor *m, struct shmi_wakes *b)
 {
     struct shmi_barrier *x = (struct shmi_barrier *)m;
     struct shmi_wait w;
@@ -12810,13 +12810,13 @@ SHMI_FN void shmi_barrier_settle(struct shmi_monitor *m, struct shmi_wakes *b)
 SHMI_FN void shmi_barrier_clear(struct shmi_monitor *m) { shmi_fifo_clear(&((struct shmi_barrier *)m)->w->queue); }
 SHMI_FN void shmi_barrier_requeue(struct shmi_monitor *m, struct shmi_wait w) { shmi_fifo_requeue(m, &((struct shmi_barrier *)m)->w->queue, w); }
 SHMI_FN void shmi_barrier_detach(struct shmi_monitor *m, struct shmi_wait w) { shmi_fifo_detach(m, &((struct shmi_barrier *)m)->w->queue, w); }
-SHMI_FN void shmi_barrier_sweep(struct shmi_monitor *m) { shmi_fifo_sweep(m, &((struct shmi_barrier *)m)->w->queue); }
-SHMI_FN void shmi_barrier_bury(struct shmi_monitor *m)
+SHMI_FN void shmi_barrier_discard_dead(struct shmi_monitor *m) { shmi_fifo_discard_dead(m, &((struct shmi_barrier *)m)->w->queue); }
+SHMI_FN void shmi_barrier_reap(struct shmi_monitor *m)
 {
     struct shmi_barrier *x = (struct shmi_barrier *)m;
     uint64_t c = shmi_get(&x->w->completer);
     uint32_t i;
-    if (shmi_mon_died(m, (shmi_name)(c & SHMI_NAME_MASK)))
+    if (shmi_mon_died(m, (shmi_participant_id)(c & SHMI_NAME_MASK)))
         shmi_barrier_break(x, shmi_get(&x->w->phase), c, NULL);
     for (i = 0; i < x->slots; i++)
         if (shmi_mon_died(m, shmi_name_of(&x->shares[i].name)))
@@ -12834,8 +12834,8 @@ SHMI_FN void shmi_barrier_holders(struct shmi_monitor *m)
 }
 
 static const struct shmi_rules shmi_barrier_rules = {
-    shmi_barrier_settle, shmi_account_nothing, shmi_barrier_clear, shmi_barrier_requeue, shmi_barrier_detach,
-    shmi_barrier_sweep, shmi_barrier_bury, shmi_barrier_holders, NULL,
+    shmi_barrier_resolve, shmi_account_nothing, shmi_barrier_clear, shmi_barrier_requeue, shmi_barrier_detach,
+    shmi_barrier_discard_dead, shmi_barrier_reap, shmi_barrier_holders, NULL,
 };
 
 SHMI_FN void shmi_barrier_init(struct shmi_barrier *x, shmsync_arena *a, const shmi_object *o, const shmsync_barrier_options *opts)
@@ -12920,31 +12920,31 @@ SHMI_FN int shmi_barrier_over(struct shmi_monitor *m, void *arg)
     return shmi_barrier_verdict((struct shmi_barrier *)m, want->phase, &want->end, &want->dead);
 }
 
-/* Waits for the end of phase p; it begins with the latch held. */
+/* Waits for the end of phase p; it begins with the queue lock held. */
 SHMI_FN int shmi_barrier_wait(struct shmi_barrier *x, uint64_t p, int64_t abs)
 {
     shmi_barrier_wanted want;
-    shmi_seat *seat = NULL;
-    uint64_t fate = 0;
+    shmi_wait_node *wait_node = NULL;
+    uint64_t outcome = 0;
     int err;
     want.phase = p;
-    want.end = SHMI_lineOpen;
+    want.end = SHMI_outcomeOpen;
     want.dead = 0;
-    err = shmi_mon_line_up(&x->m, abs, p, shmi_barrier_over, &want, &seat);
-    if (err == 0 && seat != NULL) {
-        err = shmi_mon_await(&x->m, seat, abs, &fate);
-        want.end = shmi_fate_result(fate);
-        want.dead = shmi_fate_aux(fate);
+    err = shmi_mon_enqueue(&x->m, abs, p, shmi_barrier_over, &want, &wait_node);
+    if (err == 0 && wait_node != NULL) {
+        err = shmi_mon_await(&x->m, wait_node, abs, &outcome);
+        want.end = shmi_outcome_result(outcome);
+        want.dead = shmi_outcome_aux(outcome);
     }
-    if (err != 0 || want.end != SHMI_lineDead)
+    if (err != 0 || want.end != SHMI_outcomeDead)
         return err;
     if (want.dead == 0)
-        return shmi_fail(EOWNERDEAD, "barrier.wait", x->m.latch.called,
+        return shmi_fail(EOWNERDEAD, "barrier.wait", x->m.queueLock.called,
                          "nobody knows how phase %llu ended: more than %d phases ago, and a later one broke", (unsigned long long)p, SHMI_barrierBreaks);
-    return shmi_fail_who(x->m.a, EOWNERDEAD, "barrier.wait", x->m.latch.called, want.dead & SHMI_NAME_MASK);
+    return shmi_fail_who(x->m.a, EOWNERDEAD, "barrier.wait", x->m.queueLock.called, want.dead & SHMI_NAME_MASK);
 }
 
-/* Counts arrivals, with the latch held, and says whether they were the last. */
+/* Counts arrivals, with the queue lock held, and says whether they were the last. */
 SHMI_FN int shmi_barrier_count(struct shmi_barrier *x, uint64_t n, uint64_t drop)
 {
     shmi_barrier_words *w = x->w;
@@ -12976,7 +12976,7 @@ SHMI_FN int shmi_barrier_count(struct shmi_barrier *x, uint64_t n, uint64_t drop
     return pending == 0;
 }
 
-/* Runs the completion, and ends the phase. It ends with the latch held unless it returns an error. */
+/* Runs the completion, and ends the phase. It ends with the queue lock held unless it returns an error. */
 SHMI_FN int shmi_barrier_complete(struct shmi_barrier *x)
 {
     shmi_barrier_words *w = x->w;
@@ -12998,17 +12998,17 @@ SHMI_FN int shmi_barrier_complete(struct shmi_barrier *x)
     shmi_change_set(&c, &w->phase, shmi_get(&w->phase) + 1);
     shmi_mon_commit(&x->m, &c);
     SHMSYNC_CRASHPOINT("barrier.complete.opened");
-    shmi_mon_settle_and_leave(&x->m);
+    shmi_mon_resolve_and_leave(&x->m);
     return shmi_mon_enter(&x->m, 0);
 }
 
-/* Counts n arrivals, and drop parties less, and gives the phase. It ends with the latch held unless it returns an error. */
+/* Counts n arrivals, and drop parties less, and gives the phase. It ends with the queue lock held unless it returns an error. */
 SHMI_FN int shmi_barrier_arrive(struct shmi_barrier *x, int64_t n, uint64_t drop, int64_t abs, uint64_t *p)
 {
     struct shmi_monitor *m = &x->m;
     int err;
     if (n <= 0)
-        return shmi_fail(EINVAL, "barrier.arrive", m->latch.called, "%lld arrivals", (long long)n);
+        return shmi_fail(EINVAL, "barrier.arrive", m->queueLock.called, "%lld arrivals", (long long)n);
     err = shmi_mon_enter(m, abs);
     if (err != 0)
         return err;
@@ -13036,7 +13036,7 @@ SHMI_FN int shmi_barrier_arrive(struct shmi_barrier *x, int64_t n, uint64_t drop
     }
     if ((uint64_t)n > shmi_get(&x->w->pending)) {
         shmi_mon_leave(m, NULL);
-        return shmi_fail(EINVAL, "barrier.arrive", m->latch.called, "%lld arrivals are more than are expected", (long long)n);
+        return shmi_fail(EINVAL, "barrier.arrive", m->queueLock.called, "%lld arrivals are more than are expected", (long long)n);
     }
     if (!shmi_barrier_count(x, (uint64_t)n, drop))
         return 0;
@@ -13046,7 +13046,7 @@ SHMI_FN int shmi_barrier_arrive(struct shmi_barrier *x, int64_t n, uint64_t drop
     }
     if (shmi_fifo_empty(&x->w->queue))
         return 0;
-    shmi_mon_settle_and_leave(m);
+    shmi_mon_resolve_and_leave(m);
     return shmi_mon_enter(m, 0);
 }
 
@@ -13071,7 +13071,7 @@ SHMI_FN int shmi_barrier_await(struct shmi_barrier *x, uint64_t phase, int64_t a
     if (phase <= now)
         return shmi_barrier_wait(x, phase, abs);
     shmi_mon_leave(&x->m, NULL);
-    return shmi_fail(EINVAL, "barrier.wait", x->m.latch.called, "for phase %llu, and it is in phase %llu", (unsigned long long)phase, (unsigned long long)now);
+    return shmi_fail(EINVAL, "barrier.wait", x->m.queueLock.called, "for phase %llu, and it is in phase %llu", (unsigned long long)phase, (unsigned long long)now);
 }
 int shmsync_barrier_wait(shmsync_barrier *b, uint64_t phase) { return shmi_barrier_await(b->impl, phase, 0); }
 int shmsync_barrier_timedwait(shmsync_barrier *b, uint64_t phase, const struct timespec *abs_monotonic)
@@ -13120,13 +13120,13 @@ SHMI_FN int shmi_barrier_be(struct shmi_barrier *x, uint64_t n, int none)
     shmi_mon_leave(&x->m, NULL);
     return 0;
 }
-int shmsync_barrier_join(shmsync_barrier *b, int64_t n)
+int shmsync_barrier_register(shmsync_barrier *b, int64_t n)
 {
     if (n <= 0)
-        return shmi_fail(EINVAL, "barrier.join", b->impl->m.latch.called, "of %lld", (long long)n);
+        return shmi_fail(EINVAL, "barrier.join", b->impl->m.queueLock.called, "of %lld", (long long)n);
     return shmi_barrier_be(b->impl, (uint64_t)n, 0);
 }
-int shmsync_barrier_leave(shmsync_barrier *b) { return shmi_barrier_be(b->impl, 0, 1); }
+int shmsync_barrier_deregister(shmsync_barrier *b) { return shmi_barrier_be(b->impl, 0, 1); }
 int shmsync_barrier_reset(shmsync_barrier *b, int64_t parties, int *did)
 {
     struct shmi_barrier *x = b->impl;
@@ -13137,10 +13137,10 @@ int shmsync_barrier_reset(shmsync_barrier *b, int64_t parties, int *did)
     if (did != NULL)
         *did = 0;
     if (parties < 0)
-        return shmi_fail(EINVAL, "barrier.reset", x->m.latch.called, "to %lld parties", (long long)parties);
+        return shmi_fail(EINVAL, "barrier.reset", x->m.queueLock.called, "to %lld parties", (long long)parties);
     err = shmi_mon_enter(&x->m, 0);
     if (err == 0 && __atomic_load_n(&x->m.deaths, __ATOMIC_SEQ_CST) != shmi_deaths(x->m.a))
-        err = shmi_mon_sweep_and_enter(&x->m, 0);
+        err = shmi_mon_reap_and_enter(&x->m, 0);
     if (err != 0)
         return err;
     if (!shmi_barrier_broken(x)) {
@@ -13149,7 +13149,7 @@ int shmsync_barrier_reset(shmsync_barrier *b, int64_t parties, int *did)
     }
     if (!shmi_all_gone(x->m.a)) {
         shmi_mon_leave(&x->m, NULL);
-        err = shmi_await_gone(x->m.a, 0, "barrier.reset", x->m.latch.called, 0);
+        err = shmi_await_gone(x->m.a, 0, "barrier.reset", x->m.queueLock.called, 0);
         return err != 0 ? err : shmsync_barrier_reset(b, parties, did);
     }
     phase = shmi_get(&x->w->phase);
@@ -13183,7 +13183,7 @@ int shmsync_barrier_reset(shmsync_barrier *b, int64_t parties, int *did)
     shmi_change_set(&c, &x->w->lost, 0);
     shmi_change_set(&c, &x->w->completer, 0);
     shmi_mon_commit(&x->m, &c);
-    shmi_mon_settle_and_leave(&x->m);
+    shmi_mon_resolve_and_leave(&x->m);
     if (did != NULL)
         *did = 1;
     return 0;
@@ -13191,7 +13191,7 @@ int shmsync_barrier_reset(shmsync_barrier *b, int64_t parties, int *did)
 
 int64_t shmsync_barrier_lost(const shmsync_barrier *b) { return (int64_t)shmi_ld64(&b->impl->w->lost); }
 
-SHMI_FN void shmi_repair_barrier(shmsync_arena *a, const shmi_object *o, shmi_name dead)
+SHMI_FN void shmi_repair_barrier(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead)
 {
     struct shmi_barrier x;
     if (o->size < shmi_barrier_bytes(a->geo.slots))
@@ -13208,7 +13208,7 @@ enum { SHMI_lockGranted, SHMI_lockOwnerDead, SHMI_lockNotRecoverable, SHMI_lockC
 struct shmi_fairmutex {
     struct shmi_monitor m;
     shmi_fairmutex_words *w;
-    int release; /* policy Release */
+    int release; /* policy PolicyRelease */
     int (*repair)(void *);
     void *repair_arg;
 };
@@ -13227,8 +13227,8 @@ SHMI_FN int shmi_fair_valid(uint32_t o)
     return shmi_owner_valid(o) && shmi_owner_kind(o) != SHMI_kindBiased;
 }
 SHMI_FN int shmi_fair_granted(uint32_t o) { return shmi_owner_kind(o) == SHMI_kindReserved && shmi_owner_name(o) != 0; }
-SHMI_FN shmi_name shmi_fair_died(struct shmi_fairmutex *f) { return shmi_ld32(&f->w->died) & SHMI_NAME_MASK; }
-/* Whether who comes now may have the lock. The latch is held. */
+SHMI_FN shmi_participant_id shmi_fair_died(struct shmi_fairmutex *f) { return shmi_ld32(&f->w->died) & SHMI_NAME_MASK; }
+/* Whether who comes now may have the lock. The queue lock is held. */
 SHMI_FN int shmi_fair_free(struct shmi_fairmutex *f) { return shmi_get(&f->w->owner) == 0 && shmi_fifo_empty(&f->w->queue); }
 SHMI_FN void shmi_fair_take(struct shmi_fairmutex *f)
 {
@@ -13242,7 +13242,7 @@ SHMI_FN void shmi_fair_take(struct shmi_fairmutex *f)
 SHMI_FN void shmi_fair_account(struct shmi_monitor *m, struct shmi_wait w)
 {
     struct shmi_fairmutex *f = (struct shmi_fairmutex *)m;
-    if (shmi_fate_result(shmi_get(&w.n->extra)) == SHMI_lockGranted && shmi_get(&f->w->owner) == 0) {
+    if (shmi_outcome_result(shmi_get(&w.n->extra)) == SHMI_lockGranted && shmi_get(&f->w->owner) == 0) {
         shmi_put(&f->w->owner, shmi_make_owner(SHMI_kindReserved, shmi_owner_of(w) & SHMI_NAME_MASK));
         SHMSYNC_CRASHPOINT("fairmutex.grant.granted");
     }
@@ -13278,11 +13278,11 @@ SHMI_FN int shmi_fair_accept(struct shmi_fairmutex *f)
         return err;
     ok = shmi_fair_accept_at_once(f);
     shmi_mon_leave(&f->m, NULL);
-    return ok ? 0 : shmi_fail(EPROTO, "fairmutex.lock", f->m.latch.called, "owner word %#x", shmi_fair_owner(f));
+    return ok ? 0 : shmi_fail(EPROTO, "fairmutex.lock", f->m.queueLock.called, "owner word %#x", shmi_fair_owner(f));
 }
 
-/* Hands a free lock to the first in line, and tells all when nobody can have it. */
-SHMI_FN void shmi_fair_settle(struct shmi_monitor *m, struct shmi_wakes *b)
+/* Hands a free lock to the first in the queue, and tells all when nobody can have it. */
+SHMI_FN void shmi_fair_resolve(struct shmi_monitor *m, struct shmi_wakes *b)
 {
     struct shmi_fairmutex *f = (struct shmi_fairmutex *)m;
     struct shmi_wait w;
@@ -13311,15 +13311,15 @@ SHMI_FN void shmi_fair_settle(struct shmi_monitor *m, struct shmi_wakes *b)
 SHMI_FN void shmi_fair_clear(struct shmi_monitor *m) { shmi_fifo_clear(&((struct shmi_fairmutex *)m)->w->queue); }
 SHMI_FN void shmi_fair_requeue(struct shmi_monitor *m, struct shmi_wait w) { shmi_fifo_requeue(m, &((struct shmi_fairmutex *)m)->w->queue, w); }
 SHMI_FN void shmi_fair_detach(struct shmi_monitor *m, struct shmi_wait w) { shmi_fifo_detach(m, &((struct shmi_fairmutex *)m)->w->queue, w); }
-SHMI_FN void shmi_fair_sweep(struct shmi_monitor *m) { shmi_fifo_sweep(m, &((struct shmi_fairmutex *)m)->w->queue); }
-SHMI_FN void shmi_fair_bury(struct shmi_monitor *m)
+SHMI_FN void shmi_fair_discard_dead(struct shmi_monitor *m) { shmi_fifo_discard_dead(m, &((struct shmi_fairmutex *)m)->w->queue); }
+SHMI_FN void shmi_fair_reap(struct shmi_monitor *m)
 {
     struct shmi_fairmutex *f = (struct shmi_fairmutex *)m;
     uint32_t o = shmi_fair_owner(f), next;
     int granted = shmi_fair_granted(o); /* then nobody has entered, and there is no data of the dead */
     if (!shmi_fair_valid(o) || !(shmi_owner_held(o) || granted) || !shmi_mon_died(m, shmi_owner_name(o)))
         return;
-    next = shmi_bereaved(o, f->release, !granted && f->release && shmi_mon_gone(m, shmi_owner_name(o)));
+    next = shmi_owner_died(o, f->release, !granted && f->release && shmi_mon_gone(m, shmi_owner_name(o)));
     if (next == o)
         return;
     if (!granted)
@@ -13334,8 +13334,8 @@ SHMI_FN void shmi_fair_holders(struct shmi_monitor *m)
 }
 
 static const struct shmi_rules shmi_fair_rules = {
-    shmi_fair_settle, shmi_fair_account, shmi_fair_clear, shmi_fair_requeue, shmi_fair_detach,
-    shmi_fair_sweep, shmi_fair_bury, shmi_fair_holders, NULL,
+    shmi_fair_resolve, shmi_fair_account, shmi_fair_clear, shmi_fair_requeue, shmi_fair_detach,
+    shmi_fair_discard_dead, shmi_fair_reap, shmi_fair_holders, NULL,
 };
 
 SHMI_FN void shmi_fair_init(struct shmi_fairmutex *f, shmsync_arena *a, const shmi_object *o, const shmsync_fairmutex_options *opts)
@@ -13410,48 +13410,48 @@ int shmsync_fairmutex_close(shmsync_fairmutex *f)
 }
 
 /* Why nobody can wait for owner word o, or 0. */
-SHMI_FN int shmi_lock_refusal(struct shmi_monitor *m, const char *op, uint32_t o, shmi_name died)
+SHMI_FN int shmi_lock_refusal(struct shmi_monitor *m, const char *op, uint32_t o, shmi_participant_id died)
 {
     if (!shmi_fair_valid(o))
-        return shmi_fail(EPROTO, op, m->latch.called, "owner word %#x", o);
+        return shmi_fail(EPROTO, op, m->queueLock.called, "owner word %#x", o);
     if (shmi_owner_kind(o) == SHMI_kindOwnerDead)
-        return shmi_fail_who(m->a, EOWNERDEAD, op, m->latch.called, shmi_owner_name(o));
+        return shmi_fail_who(m->a, EOWNERDEAD, op, m->queueLock.called, shmi_owner_name(o));
     if (o == SHMI_OWNER_NOT_RECOVERABLE)
-        return shmi_fail_who(m->a, ENOTRECOVERABLE, op, m->latch.called, died);
+        return shmi_fail_who(m->a, ENOTRECOVERABLE, op, m->queueLock.called, died);
     return 0;
 }
 /* What the end of a wait for a lock means. */
-SHMI_FN int shmi_lock_judge(struct shmi_monitor *m, const char *op, uint64_t fate)
+SHMI_FN int shmi_lock_judge(struct shmi_monitor *m, const char *op, uint64_t outcome)
 {
-    shmi_name who = shmi_fate_aux(fate) & SHMI_NAME_MASK;
-    switch (shmi_fate_result(fate)) {
+    shmi_participant_id who = shmi_outcome_aux(outcome) & SHMI_NAME_MASK;
+    switch (shmi_outcome_result(outcome)) {
     case SHMI_lockGranted: return 0;
-    case SHMI_lockOwnerDead: return shmi_fail_who(m->a, EOWNERDEAD, op, m->latch.called, who);
-    case SHMI_lockNotRecoverable: return shmi_fail_who(m->a, ENOTRECOVERABLE, op, m->latch.called, who);
+    case SHMI_lockOwnerDead: return shmi_fail_who(m->a, EOWNERDEAD, op, m->queueLock.called, who);
+    case SHMI_lockNotRecoverable: return shmi_fail_who(m->a, ENOTRECOVERABLE, op, m->queueLock.called, who);
     }
-    return shmi_fail(EPROTO, op, m->latch.called, "%s", "");
+    return shmi_fail(EPROTO, op, m->queueLock.called, "%s", "");
 }
 
-/* Takes back what the dead have, with the latch held. */
+/* Takes back what the dead have, with the queue lock held. */
 SHMI_FN void shmi_fair_look_at_owner(struct shmi_fairmutex *f, struct shmi_wakes *b)
 {
     uint32_t o = shmi_fair_owner(f);
     if ((shmi_owner_held(o) || shmi_fair_granted(o)) && shmi_dead(f->m.a, shmi_owner_name(o))) {
-        shmi_mon_sweep(&f->m, b);
+        shmi_mon_reap(&f->m, b);
         return;
     }
-    shmi_mon_sweep_dead(&f->m, b);
+    shmi_mon_reap_if_due(&f->m, b);
     if (o == 0 && !shmi_fifo_empty(&f->w->queue))
-        shmi_fair_settle(&f->m, b);
+        shmi_fair_resolve(&f->m, b);
 }
 
-/* Takes the lock or waits in line for it, with the latch held, which it leaves. */
+/* Takes the lock or waits in the queue for it, with the queue lock held, which it leaves. */
 SHMI_FN int shmi_fair_arrive(struct shmi_fairmutex *f, int64_t abs)
 {
     struct shmi_monitor *m = &f->m;
-    shmi_seat *seat = NULL;
+    shmi_wait_node *wait_node = NULL;
     struct shmi_wakes b;
-    uint64_t fate = 0;
+    uint64_t outcome = 0;
     int err, again;
     shmi_wakes_init(&b);
     do {
@@ -13463,20 +13463,20 @@ SHMI_FN int shmi_fair_arrive(struct shmi_fairmutex *f, int64_t abs)
             if (free_)
                 shmi_fair_take(f);
             shmi_mon_leave(m, &b);
-            shmi_mon_unseat(m, seat);
+            shmi_mon_return_node(m, wait_node);
             return err;
         }
-        err = shmi_mon_seat(m, abs, &seat, &again);
+        err = shmi_mon_wait_node(m, abs, &wait_node, &again);
         if (err != 0) {
             shmi_mon_wake(m, &b);
             return err;
         }
     } while (again);
-    shmi_mon_join(m, seat, 0, 0);
+    shmi_mon_join(m, wait_node, 0, 0);
     shmi_mon_leave(m, &b);
-    err = shmi_mon_await(m, seat, abs, &fate);
+    err = shmi_mon_await(m, wait_node, abs, &outcome);
     if (err == 0)
-        err = shmi_lock_judge(m, "fairmutex.lock", fate);
+        err = shmi_lock_judge(m, "fairmutex.lock", outcome);
     return err != 0 ? err : shmi_fair_accept(f);
 }
 
@@ -13494,7 +13494,7 @@ SHMI_FN int shmi_fair_begin_recover(struct shmi_fairmutex *f, int64_t abs, int r
         if (shmi_owner_kind(o) != SHMI_kindOwnerDead || shmi_gone(f->m.a, shmi_owner_name(o)))
             break;
         shmi_mon_leave(&f->m, NULL);
-        err = shmi_await_gone(f->m.a, shmi_owner_name(o), "fairmutex.recover", f->m.latch.called, abs);
+        err = shmi_await_gone(f->m.a, shmi_owner_name(o), "fairmutex.recover", f->m.queueLock.called, abs);
         if (err != 0)
             return err;
     }
@@ -13522,15 +13522,15 @@ SHMI_FN int shmi_fair_run_repair(struct shmi_fairmutex *f, int (*repair)(void *)
     o = shmi_fair_owner(f);
     if (o != shmi_make_owner(SHMI_kindRecovering, f->m.a->self)) {
         shmi_mon_leave(&f->m, NULL);
-        return shmi_fail(EPROTO, "fairmutex.recover", f->m.latch.called, "owner word %#x", o);
+        return shmi_fail(EPROTO, "fairmutex.recover", f->m.queueLock.called, "owner word %#x", o);
     }
     if (failed == 0)
         shmi_st32(&f->w->died, 0);
     shmi_put(&f->w->owner, next);
     shmi_wakes_init(&b);
-    shmi_fair_settle(&f->m, &b);
+    shmi_fair_resolve(&f->m, &b);
     shmi_mon_leave(&f->m, &b);
-    return failed == 0 ? 0 : shmi_fail_who(f->m.a, ENOTRECOVERABLE, "fairmutex.recover", f->m.latch.called, shmi_fair_died(f));
+    return failed == 0 ? 0 : shmi_fail_who(f->m.a, ENOTRECOVERABLE, "fairmutex.recover", f->m.queueLock.called, shmi_fair_died(f));
 }
 
 SHMI_FN int shmi_fair_lock(struct shmi_fairmutex *f, int64_t abs, int may_repair)
@@ -13593,13 +13593,13 @@ int shmsync_fairmutex_unlock(shmsync_fairmutex *f)
     o = shmi_fair_owner(x);
     if (o != x->m.a->self) {
         shmi_mon_leave(&x->m, NULL);
-        return shmi_fail(shmi_fair_valid(o) ? EPERM : EPROTO, "fairmutex.unlock", x->m.latch.called, "owner word %#x", o);
+        return shmi_fail(shmi_fair_valid(o) ? EPERM : EPROTO, "fairmutex.unlock", x->m.queueLock.called, "owner word %#x", o);
     }
     shmi_put(&x->w->owner, 0);
     shmi_wakes_init(&b);
     if (!shmi_fifo_empty(&x->w->queue)) {
         SHMSYNC_CRASHPOINT("fairmutex.unlock.freed");
-        shmi_fair_settle(&x->m, &b);
+        shmi_fair_resolve(&x->m, &b);
     }
     shmi_mon_leave(&x->m, &b);
     return 0;
@@ -13608,7 +13608,7 @@ int shmsync_fairmutex_recover(shmsync_fairmutex *f, int (*repair)(void *), void 
 {
     struct shmi_fairmutex *x = f->impl;
     if (repair == NULL)
-        return shmi_fail(EINVAL, "fairmutex.recover", x->m.latch.called, "without a repair");
+        return shmi_fail(EINVAL, "fairmutex.recover", x->m.queueLock.called, "without a repair");
     for (;;) {
         int took, err = shmi_fair_begin_recover(x, 0, 1, &took);
         if (err != 0)
@@ -13627,7 +13627,7 @@ int shmsync_fairmutex_state(shmsync_fairmutex *f)
     return shmi_lock_refusal(&f->impl->m, "fairmutex.state", shmi_fair_owner(f->impl), shmi_fair_died(f->impl));
 }
 
-SHMI_FN void shmi_repair_fairmutex(shmsync_arena *a, const shmi_object *o, shmi_name dead)
+SHMI_FN void shmi_repair_fairmutex(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead)
 {
     struct shmi_fairmutex f;
     if (o->size < sizeof(shmi_fairmutex_words))
@@ -13646,34 +13646,34 @@ struct shmi_future {
 enum { SHMI_futureIsSet = 1, SHMI_futureIsAbandoned };
 
 SHMI_FN uint64_t shmi_future_load(struct shmi_future *f) { return shmi_ld64(&f->w->state); }
-SHMI_FN shmi_name shmi_future_producer(uint64_t s) { return (shmi_name)(s & SHMI_NAME_MASK); }
+SHMI_FN shmi_participant_id shmi_future_producer(uint64_t s) { return (shmi_participant_id)(s & SHMI_NAME_MASK); }
 SHMI_FN int shmi_future_over(uint64_t s) { return (s & (SHMI_FUTURE_SET_MASK | SHMI_FUTURE_ABANDONED_MASK)) != 0; }
 SHMI_FN int shmi_future_claimed(uint64_t s) { return !shmi_future_over(s) && shmi_future_producer(s) != 0; }
 /* How waits end when the state is over. */
-SHMI_FN uint64_t shmi_future_fate(uint64_t s)
+SHMI_FN uint64_t shmi_future_outcome(uint64_t s)
 {
     if ((s & SHMI_FUTURE_SET_MASK) != 0)
-        return shmi_fate(0, SHMI_futureIsSet, (uint32_t)(s >> SHMI_FUTURE_ERRNO_SHIFT));
-    return shmi_fate(0, SHMI_futureIsAbandoned, shmi_future_producer(s));
+        return shmi_outcome(0, SHMI_futureIsSet, (uint32_t)(s >> SHMI_FUTURE_ERRNO_SHIFT));
+    return shmi_outcome(0, SHMI_futureIsAbandoned, shmi_future_producer(s));
 }
 SHMI_FN void shmi_future_abandon(struct shmi_future *f, uint64_t s)
 {
     shmi_st64(&f->w->state, shmi_future_producer(s) | SHMI_FUTURE_ABANDONED_MASK);
-    SHMSYNC_CRASHPOINT("future.bury.abandoned");
+    SHMSYNC_CRASHPOINT("future.reap.abandoned");
 }
 
-SHMI_FN void shmi_future_settle(struct shmi_monitor *m, struct shmi_wakes *b)
+SHMI_FN void shmi_future_resolve(struct shmi_monitor *m, struct shmi_wakes *b)
 {
     struct shmi_future *f = (struct shmi_future *)m;
-    uint64_t s = shmi_future_load(f), end = shmi_future_fate(s);
+    uint64_t s = shmi_future_load(f), end = shmi_future_outcome(s);
     if (shmi_future_over(s))
-        shmi_mon_end_all(m, b, &f->w->queue, shmi_fate_result(end), shmi_fate_aux(end));
+        shmi_mon_end_all(m, b, &f->w->queue, shmi_outcome_result(end), shmi_outcome_aux(end));
 }
 SHMI_FN void shmi_future_clear(struct shmi_monitor *m) { shmi_fifo_clear(&((struct shmi_future *)m)->w->queue); }
 SHMI_FN void shmi_future_requeue(struct shmi_monitor *m, struct shmi_wait w) { shmi_fifo_requeue(m, &((struct shmi_future *)m)->w->queue, w); }
 SHMI_FN void shmi_future_detach(struct shmi_monitor *m, struct shmi_wait w) { shmi_fifo_detach(m, &((struct shmi_future *)m)->w->queue, w); }
-SHMI_FN void shmi_future_sweep(struct shmi_monitor *m) { shmi_fifo_sweep(m, &((struct shmi_future *)m)->w->queue); }
-SHMI_FN void shmi_future_bury(struct shmi_monitor *m)
+SHMI_FN void shmi_future_discard_dead(struct shmi_monitor *m) { shmi_fifo_discard_dead(m, &((struct shmi_future *)m)->w->queue); }
+SHMI_FN void shmi_future_reap(struct shmi_monitor *m)
 {
     struct shmi_future *f = (struct shmi_future *)m;
     uint64_t s = shmi_future_load(f);
@@ -13688,8 +13688,8 @@ SHMI_FN void shmi_future_holders(struct shmi_monitor *m)
 }
 
 static const struct shmi_rules shmi_future_rules = {
-    shmi_future_settle, shmi_account_nothing, shmi_future_clear, shmi_future_requeue, shmi_future_detach,
-    shmi_future_sweep, shmi_future_bury, shmi_future_holders, NULL,
+    shmi_future_resolve, shmi_account_nothing, shmi_future_clear, shmi_future_requeue, shmi_future_detach,
+    shmi_future_discard_dead, shmi_future_reap, shmi_future_holders, NULL,
 };
 
 SHMI_FN void shmi_future_init(struct shmi_future *f, shmsync_arena *a, const shmi_object *o)
@@ -13740,15 +13740,15 @@ int shmsync_future_close(shmsync_future *f)
     return err;
 }
 
-/* The state, with the latch held, after the death of its producer has been noticed. */
-SHMI_FN uint64_t shmi_future_mourned(struct shmi_future *f, struct shmi_wakes *b)
+/* The state, with the queue lock held, after the death of its producer has been noticed. */
+SHMI_FN uint64_t shmi_future_reaped(struct shmi_future *f, struct shmi_wakes *b)
 {
     uint64_t s;
-    shmi_mon_sweep_dead(&f->m, b);
+    shmi_mon_reap_if_due(&f->m, b);
     s = shmi_future_load(f);
     if (shmi_future_claimed(s) && shmi_future_producer(s) != f->m.a->self && shmi_dead(f->m.a, shmi_future_producer(s))) {
         shmi_future_abandon(f, s);
-        shmi_future_settle(&f->m, b);
+        shmi_future_resolve(&f->m, b);
     }
     return shmi_future_load(f);
 }
@@ -13762,7 +13762,7 @@ int shmsync_future_claim(shmsync_future *f)
     if (err != 0)
         return err;
     shmi_wakes_init(&b);
-    s = shmi_future_mourned(x, &b);
+    s = shmi_future_reaped(x, &b);
     if (!shmi_future_over(s) && shmi_future_producer(s) == 0) {
         shmi_st64(&x->w->state, s | x->m.a->self);
         SHMSYNC_CRASHPOINT("future.claim.claimed");
@@ -13781,13 +13781,13 @@ int shmsync_future_set(shmsync_future *f, int result)
     if (err != 0)
         return err;
     shmi_wakes_init(&b);
-    s = shmi_future_mourned(x, &b);
+    s = shmi_future_reaped(x, &b);
     if (shmi_future_over(s)) {
         err = EBUSY;
     } else {
         shmi_st64(&x->w->state, shmi_future_producer(s) | SHMI_FUTURE_SET_MASK | (uint64_t)(uint32_t)result << SHMI_FUTURE_ERRNO_SHIFT);
         SHMSYNC_CRASHPOINT("future.set.stored");
-        shmi_future_settle(&x->m, &b);
+        shmi_future_resolve(&x->m, &b);
     }
     shmi_mon_leave(&x->m, &b);
     return err;
@@ -13810,42 +13810,42 @@ SHMI_FN int shmi_future_is_over(struct shmi_monitor *m, void *arg)
         struct shmi_wakes b;
         shmi_future_abandon(f, s);
         shmi_wakes_init(&b);
-        shmi_future_settle(m, &b);
+        shmi_future_resolve(m, &b);
         shmi_mon_wake(m, &b);
         s = shmi_future_load(f);
     }
     if (!shmi_future_over(s))
         return 0;
-    *(uint64_t *)arg = shmi_future_fate(s);
+    *(uint64_t *)arg = shmi_future_outcome(s);
     return 1;
 }
 SHMI_FN int shmi_future_wait(struct shmi_future *f, int *result, int64_t abs)
 {
     struct shmi_monitor *m = &f->m;
-    uint64_t s = shmi_future_load(f), fate = 0;
-    shmi_seat *seat = NULL;
+    uint64_t s = shmi_future_load(f), outcome = 0;
+    shmi_wait_node *wait_node = NULL;
     int err = shmi_use(m->a, "future.wait");
     if (err != 0)
         return err;
     if ((s & SHMI_FUTURE_SET_MASK) != 0) {
-        fate = shmi_future_fate(s);
+        outcome = shmi_future_outcome(s);
     } else {
         err = shmi_mon_enter(m, abs);
         if (err == 0)
-            err = shmi_mon_line_up(m, abs, 0, shmi_future_is_over, &fate, &seat);
-        if (err == 0 && seat != NULL)
-            err = shmi_mon_await(m, seat, abs, &fate);
+            err = shmi_mon_enqueue(m, abs, 0, shmi_future_is_over, &outcome, &wait_node);
+        if (err == 0 && wait_node != NULL)
+            err = shmi_mon_await(m, wait_node, abs, &outcome);
         if (err != 0)
             return err;
     }
-    switch (shmi_fate_result(fate)) {
+    switch (shmi_outcome_result(outcome)) {
     case SHMI_futureIsSet:
         if (result != NULL)
-            *result = (int)shmi_fate_aux(fate);
+            *result = (int)shmi_outcome_aux(outcome);
         return 0;
-    case SHMI_futureIsAbandoned: return shmi_fail_who(m->a, EOWNERDEAD, "future.wait", m->latch.called, shmi_fate_aux(fate) & SHMI_NAME_MASK);
+    case SHMI_futureIsAbandoned: return shmi_fail_who(m->a, EOWNERDEAD, "future.wait", m->queueLock.called, shmi_outcome_aux(outcome) & SHMI_NAME_MASK);
     }
-    return shmi_fail(EPROTO, "future.wait", m->latch.called, "%s", "");
+    return shmi_fail(EPROTO, "future.wait", m->queueLock.called, "%s", "");
 }
 int shmsync_future_wait(shmsync_future *f, int *result) { return shmi_future_wait(f->impl, result, 0); }
 int shmsync_future_timedwait(shmsync_future *f, int *result, const struct timespec *abs_monotonic)
@@ -13863,14 +13863,14 @@ int shmsync_future_reset(shmsync_future *f)
     if (err != 0)
         return err;
     shmi_wakes_init(&b);
-    s = shmi_future_mourned(x, &b);
+    s = shmi_future_reaped(x, &b);
     if ((s & SHMI_FUTURE_ABANDONED_MASK) != 0 && !shmi_gone(x->m.a, shmi_future_producer(s))) {
         shmi_mon_leave(&x->m, &b);
-        err = shmi_await_gone(x->m.a, shmi_future_producer(s), "future.reset", x->m.latch.called, 0);
+        err = shmi_await_gone(x->m.a, shmi_future_producer(s), "future.reset", x->m.queueLock.called, 0);
         return err != 0 ? err : shmsync_future_reset(f);
     }
     if (shmi_future_over(s)) {
-        shmi_future_settle(&x->m, &b);
+        shmi_future_resolve(&x->m, &b);
         shmi_st64(&x->w->state, 0);
         SHMSYNC_CRASHPOINT("future.reset.stored");
     } else {
@@ -13880,7 +13880,7 @@ int shmsync_future_reset(shmsync_future *f)
     return err;
 }
 
-SHMI_FN void shmi_repair_future(shmsync_arena *a, const shmi_object *o, shmi_name dead)
+SHMI_FN void shmi_repair_future(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead)
 {
     struct shmi_future f;
     if (o->size < sizeof(shmi_future_words))
@@ -13894,34 +13894,34 @@ SHMI_FN void shmi_repair_future(shmsync_arena *a, const shmi_object *o, shmi_nam
 enum { SHMI_condSignalled = 1, SHMI_condBroadcast };
 #define SHMI_COND_BATCH 16
 #define SHMI_COND_ALL UINT64_C(0xffffffff)
-#define SHMI_COND_HEIR (UINT32_C(1) << 31) /* in the aux of a wait that got a signal passed on */
-#define SHMI_COND_NO_LOOK UINT64_MAX       /* the last look found nobody covered */
+#define SHMI_COND_SUCCESSOR (UINT32_C(1) << 31) /* in the aux of a wait that got a signal passed on */
+#define SHMI_COND_NO_CHECK UINT64_MAX       /* the last check found nobody covered */
 
 struct shmi_cond {
     struct shmi_monitor m;
     shmi_cond_words *w;
     uint64_t limit;  /* how many of a broadcast are on their way at a time */
-    int mourn;       /* some of the woken may be dead; guarded by the latch */
-    uint64_t before; /* landed at the last look */
+    int reap_woken;       /* some of the woken may be dead; guarded by the queue lock */
+    uint64_t before; /* landed at the last check */
 };
 
 /* Takes a wait that was woken out of the truth. */
 SHMI_FN void shmi_cond_land(struct shmi_cond *k, struct shmi_wait w)
 {
-    if (shmi_fate_result(shmi_get(&w.n->extra)) == SHMI_condBroadcast) {
+    if (shmi_outcome_result(shmi_get(&w.n->extra)) == SHMI_condBroadcast) {
         uint64_t flying = shmi_get(&k->w->flying);
         shmi_put(&k->w->flying, flying > 0 ? flying - 1 : 0);
         shmi_put(&k->w->landed, shmi_get(&k->w->landed) + 1);
     }
     shmi_fifo_detach(&k->m, &k->w->woken, w);
-    shmi_mon_drop(&k->m, w);
+    shmi_mon_release_node(&k->m, w);
 }
 
 /* Notes a wait that was resolved. It keeps its stamp. */
 SHMI_FN void shmi_cond_account(struct shmi_monitor *m, struct shmi_wait w)
 {
     struct shmi_cond *k = (struct shmi_cond *)m;
-    if (shmi_fate_result(shmi_get(&w.n->extra)) == SHMI_condBroadcast)
+    if (shmi_outcome_result(shmi_get(&w.n->extra)) == SHMI_condBroadcast)
         shmi_put(&k->w->flying, shmi_get(&k->w->flying) + 1);
     shmi_fifo_requeue(m, &k->w->woken, w);
 }
@@ -13934,7 +13934,7 @@ SHMI_FN int shmi_cond_wake(struct shmi_cond *k, struct shmi_wakes *b, uint64_t b
     while (!shmi_is_broken(m) && (w = shmi_fifo_head(m, &k->w->waiting)).n != NULL && shmi_stamp_of(w) <= bound) {
         if (!shmi_mon_waiting(m, w)) {
             shmi_fifo_detach(m, &k->w->waiting, w);
-            shmi_mon_drop(m, w);
+            shmi_mon_release_node(m, w);
             continue;
         }
         shmi_put(&w.n->wanted, bound);
@@ -13947,7 +13947,7 @@ SHMI_FN int shmi_cond_wake(struct shmi_cond *k, struct shmi_wakes *b, uint64_t b
     return 0;
 }
 
-/* The next wait of the woken, within bounds: like shmi_fifo_sweep's walk. */
+/* The next wait of the woken, within bounds: like shmi_fifo_discard_dead's walk. */
 SHMI_FN struct shmi_wait shmi_fifo_after(struct shmi_monitor *m, struct shmi_wait w)
 {
     return shmi_mon_node(m, shmi_link_next(shmi_get(&w.n->next)));
@@ -13956,13 +13956,13 @@ SHMI_FN struct shmi_wait shmi_fifo_after(struct shmi_monitor *m, struct shmi_wai
 /* Gives the signal that has ended w to the next, unless that has been done. */
 SHMI_FN void shmi_cond_pass(struct shmi_cond *k, struct shmi_wakes *b, struct shmi_wait w)
 {
-    uint32_t from = (uint32_t)shmi_stamp_of(w) | SHMI_COND_HEIR;
+    uint32_t from = (uint32_t)shmi_stamp_of(w) | SHMI_COND_SUCCESSOR;
     uint64_t left = k->m.a->size / 64;
-    struct shmi_wait heir;
-    if (shmi_fate_result(shmi_get(&w.n->extra)) != SHMI_condSignalled)
+    struct shmi_wait successor;
+    if (shmi_outcome_result(shmi_get(&w.n->extra)) != SHMI_condSignalled)
         return;
-    for (heir = shmi_fifo_head(&k->m, &k->w->woken); heir.n != NULL; heir = shmi_fifo_after(&k->m, heir)) {
-        if (shmi_fate_aux(shmi_get(&heir.n->extra)) == from && heir.off != w.off)
+    for (successor = shmi_fifo_head(&k->m, &k->w->woken); successor.n != NULL; successor = shmi_fifo_after(&k->m, successor)) {
+        if (shmi_outcome_aux(shmi_get(&successor.n->extra)) == from && successor.off != w.off)
             return;
         if (left-- == 0) {
             shmi_set_broken(&k->m, 1);
@@ -13983,7 +13983,7 @@ SHMI_FN void shmi_cond_wake_covered(struct shmi_cond *k, struct shmi_wakes *b, u
             return;
         if (!shmi_mon_waiting(m, w)) {
             shmi_fifo_detach(m, &k->w->covered, w);
-            shmi_mon_drop(m, w);
+            shmi_mon_release_node(m, w);
             continue;
         }
         if (shmi_mon_end(m, b, w, SHMI_condBroadcast, 0)) {
@@ -13994,13 +13994,13 @@ SHMI_FN void shmi_cond_wake_covered(struct shmi_cond *k, struct shmi_wakes *b, u
 }
 
 /* Passes on what the dead had, and wakes those of a broadcast whose turn it is. */
-SHMI_FN void shmi_cond_settle(struct shmi_monitor *m, struct shmi_wakes *b)
+SHMI_FN void shmi_cond_resolve(struct shmi_monitor *m, struct shmi_wakes *b)
 {
     struct shmi_cond *k = (struct shmi_cond *)m;
-    if (k->mourn) {
+    if (k->reap_woken) {
         struct shmi_wait w = shmi_fifo_head(m, &k->w->woken);
         uint64_t left = m->a->size / 64;
-        k->mourn = 0;
+        k->reap_woken = 0;
         while (w.n != NULL && !shmi_is_broken(m)) {
             struct shmi_wait next;
             int dead = !shmi_mon_current(m, shmi_owner_of(w));
@@ -14025,11 +14025,11 @@ SHMI_FN shmi_list_words *shmi_cond_queue_of(struct shmi_monitor *m, struct shmi_
 }
 SHMI_FN void shmi_cond_requeue(struct shmi_monitor *m, struct shmi_wait w) { shmi_fifo_requeue(m, shmi_cond_queue_of(m, w), w); }
 SHMI_FN void shmi_cond_detach(struct shmi_monitor *m, struct shmi_wait w) { shmi_fifo_detach(m, shmi_cond_queue_of(m, w), w); }
-SHMI_FN void shmi_cond_sweep(struct shmi_monitor *m)
+SHMI_FN void shmi_cond_discard_dead(struct shmi_monitor *m)
 {
     struct shmi_cond *k = (struct shmi_cond *)m;
-    shmi_fifo_sweep(m, &k->w->covered);
-    shmi_fifo_sweep(m, &k->w->waiting);
+    shmi_fifo_discard_dead(m, &k->w->covered);
+    shmi_fifo_discard_dead(m, &k->w->waiting);
 }
 SHMI_FN void shmi_cond_clear(struct shmi_monitor *m)
 {
@@ -14038,31 +14038,31 @@ SHMI_FN void shmi_cond_clear(struct shmi_monitor *m)
     shmi_fifo_clear(&k->w->covered);
     shmi_fifo_clear(&k->w->woken);
     shmi_put(&k->w->flying, 0);
-    k->mourn = 1;
+    k->reap_woken = 1;
 }
-SHMI_FN void shmi_cond_bury(struct shmi_monitor *m) { ((struct shmi_cond *)m)->mourn = 1; }
+SHMI_FN void shmi_cond_reap(struct shmi_monitor *m) { ((struct shmi_cond *)m)->reap_woken = 1; }
 
-/* If nobody has come back from a broadcast since the last look, those on their way are stopped, or their lock is held for long: all go. */
-SHMI_FN void shmi_cond_look(struct shmi_monitor *m)
+/* If nobody has come back from a broadcast since the last check, those on their way are stopped, or their lock is held for long: all go. */
+SHMI_FN void shmi_cond_check(struct shmi_monitor *m)
 {
     struct shmi_cond *k = (struct shmi_cond *)m;
     uint64_t landed;
     if (shmi_fifo_empty(&k->w->covered)) {
-        shmi_st64(&k->before, SHMI_COND_NO_LOOK);
+        shmi_st64(&k->before, SHMI_COND_NO_CHECK);
         return;
     }
     landed = shmi_get(&k->w->landed);
     if (shmi_xchg64(&k->before, landed) == landed && shmi_mon_try_enter(m)) {
         struct shmi_wakes b;
         shmi_wakes_init(&b);
-        shmi_cond_wake_covered(k, &b, SHMI_COND_NO_LOOK);
+        shmi_cond_wake_covered(k, &b, SHMI_COND_NO_CHECK);
         shmi_mon_leave(m, &b);
     }
 }
 
 static const struct shmi_rules shmi_cond_rules = {
-    shmi_cond_settle, shmi_cond_account, shmi_cond_clear, shmi_cond_requeue, shmi_cond_detach,
-    shmi_cond_sweep, shmi_cond_bury, shmi_seq_nothing, shmi_cond_look,
+    shmi_cond_resolve, shmi_cond_account, shmi_cond_clear, shmi_cond_requeue, shmi_cond_detach,
+    shmi_cond_discard_dead, shmi_cond_reap, shmi_seq_nothing, shmi_cond_check,
 };
 
 SHMI_FN void shmi_cond_init(struct shmi_cond *k, shmsync_arena *a, const shmi_object *o)
@@ -14072,8 +14072,8 @@ SHMI_FN void shmi_cond_init(struct shmi_cond *k, shmsync_arena *a, const shmi_ob
     k->limit = shmi_ld64(&k->w->batch);
     if (k->limit == 0)
         k->limit = SHMI_COND_BATCH;
-    k->mourn = 0;
-    k->before = SHMI_COND_NO_LOOK;
+    k->reap_woken = 0;
+    k->before = SHMI_COND_NO_CHECK;
 }
 SHMI_FN void *shmi_cond_build(shmsync_arena *a, const shmi_object *o, const void *arg)
 {
@@ -14137,7 +14137,7 @@ int shmsync_cond_close(shmsync_cond *c)
 }
 
 /* Ends a wait whose owner has the lock again, or could not get it: then the signal passes on. */
-SHMI_FN int shmi_cond_finish(struct shmi_cond *k, shmi_seat *seat, int pass)
+SHMI_FN int shmi_cond_finish(struct shmi_cond *k, shmi_wait_node *wait_node, int pass)
 {
     struct shmi_monitor *m = &k->m;
     struct shmi_wakes b;
@@ -14145,15 +14145,15 @@ SHMI_FN int shmi_cond_finish(struct shmi_cond *k, shmi_seat *seat, int pass)
     int err = shmi_mon_enter(m, 0);
     if (err != 0)
         return err;
-    w.off = seat->off;
-    w.n = seat->node;
+    w.off = wait_node->off;
+    w.n = wait_node->node;
     shmi_wakes_init(&b);
     if (pass)
         shmi_cond_pass(k, &b, w);
     shmi_cond_land(k, w);
-    shmi_cond_settle(m, &b);
+    shmi_cond_resolve(m, &b);
     shmi_mon_leave(m, &b);
-    shmi_mon_collect(m, seat);
+    shmi_mon_collect(m, wait_node);
     return 0;
 }
 
@@ -14161,37 +14161,37 @@ SHMI_FN int shmi_cond_wait(struct shmi_cond *k, int (*unlock)(void *), int (*loc
 {
     struct shmi_monitor *m = &k->m;
     struct shmi_wakes b;
-    shmi_seat *seat = NULL;
+    shmi_wait_node *wait_node = NULL;
     uint64_t stamp;
     int err, lock_err;
     if (abs != 0 && shmi_now() >= abs)
         return ETIMEDOUT;
-    err = shmi_seat_take(m->a, &seat);
+    err = shmi_wait_node_take(m->a, &wait_node);
     if (err != 0)
         return err;
     err = shmi_mon_enter(m, abs);
     if (err != 0) {
-        shmi_seat_return(m->a, seat);
+        shmi_wait_node_return(m->a, wait_node);
         return err;
     }
     shmi_wakes_init(&b);
-    shmi_mon_sweep_dead(m, &b);
-    shmi_mon_join(m, seat, 0, 0);
-    stamp = shmi_ld64(&seat->node->stamp);
+    shmi_mon_reap_if_due(m, &b);
+    shmi_mon_join(m, wait_node, 0, 0);
+    stamp = shmi_ld64(&wait_node->node->stamp);
     shmi_mon_leave(m, &b);
     SHMSYNC_CRASHPOINT("cond.wait.queued");
     shmi_hold_cancel();
     err = unlock(arg);
     if (err != 0) {
         shmi_let_cancel();
-        if (!shmi_mon_give_up(m, seat))
-            shmi_cond_finish(k, seat, 1);
+        if (!shmi_mon_give_up(m, wait_node))
+            shmi_cond_finish(k, wait_node, 1);
         return err;
     }
     SHMSYNC_CRASHPOINT("cond.wait.unlocked");
-    err = shmi_mon_sleep(m, seat, abs);
+    err = shmi_mon_sleep(m, wait_node, abs);
     if (err != 0) {
-        seat = NULL; /* it is the queue's now */
+        wait_node = NULL; /* it is the queue's now */
         if (err == ETIMEDOUT && shmi_ld64(&k->w->upTo) >= stamp)
             err = 0; /* a broadcast came first */
     }
@@ -14199,12 +14199,12 @@ SHMI_FN int shmi_cond_wait(struct shmi_cond *k, int (*unlock)(void *), int (*loc
     lock_err = lock(arg);
     shmi_let_cancel();
     if (lock_err != 0) {
-        if (seat != NULL)
-            shmi_cond_finish(k, seat, 1);
+        if (wait_node != NULL)
+            shmi_cond_finish(k, wait_node, 1);
         return lock_err;
     }
     SHMSYNC_CRASHPOINT("cond.wait.relocked");
-    return seat != NULL ? shmi_cond_finish(k, seat, 0) : err;
+    return wait_node != NULL ? shmi_cond_finish(k, wait_node, 0) : err;
 }
 SHMI_FN int shmi_cond_unlock_mutex(void *m) { return shmsync_mutex_unlock((shmsync_mutex *)m); }
 SHMI_FN int shmi_cond_lock_mutex(void *m) { return shmsync_mutex_lock((shmsync_mutex *)m); }
@@ -14229,7 +14229,7 @@ int shmsync_cond_signal(shmsync_cond *c)
     if (err != 0)
         return err;
     shmi_wakes_init(&b);
-    shmi_mon_sweep_dead(&k->m, &b);
+    shmi_mon_reap_if_due(&k->m, &b);
     shmi_cond_wake(k, &b, shmi_get(&k->m.w->arrivals), 0);
     shmi_mon_leave(&k->m, &b);
     return 0;
@@ -14243,7 +14243,7 @@ int shmsync_cond_broadcast(shmsync_cond *c)
     if (err != 0)
         return err;
     shmi_wakes_init(&b);
-    shmi_mon_sweep_dead(m, &b);
+    shmi_mon_reap_if_due(m, &b);
     if (!shmi_fifo_empty(&k->w->waiting)) {
         struct shmi_wait first, last;
         shmi_st64(&k->w->upTo, shmi_get(&m->w->arrivals));
@@ -14261,13 +14261,13 @@ int shmsync_cond_broadcast(shmsync_cond *c)
             shmi_fifo_clear(&k->w->waiting);
         }
         SHMSYNC_CRASHPOINT("cond.broadcast.spliced");
-        shmi_cond_settle(m, &b);
+        shmi_cond_resolve(m, &b);
     }
     shmi_mon_leave(m, &b);
     return 0;
 }
 
-SHMI_FN void shmi_repair_cond(shmsync_arena *a, const shmi_object *o, shmi_name dead)
+SHMI_FN void shmi_repair_cond(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead)
 {
     struct shmi_cond k;
     if (o->size < sizeof(shmi_cond_words))
@@ -14277,10 +14277,10 @@ SHMI_FN void shmi_repair_cond(shmsync_arena *a, const shmi_object *o, shmi_name 
 }
 
 #if SHMSYNC_LAYOUT_VERSION >= 3
-/* ---- Semaphore: prims/semaphore*.go in C, docs/design/0016-semaphore-quick.md ---- */
+/* ---- Semaphore: prims/semaphore*.go in C, docs/design/0016-semaphore-fast-path.md ---- */
 
-#define SHMI_QUICK_MOST UINT64_C(0x7fffffff)
-#define SHMI_QUICK_OPEN (UINT64_C(1) << 62)
+#define SHMI_FAST_MOST UINT64_C(0x7fffffff)
+#define SHMI_FAST_OPEN (UINT64_C(1) << 62)
 #define SHMI_POOL_OPEN (UINT64_C(1) << 63)
 #define SHMI_SEMAPHORE_TRANSFER (UINT64_C(1) << 63)
 
@@ -14291,24 +14291,24 @@ struct shmi_semaphore {
     uint32_t slots;
     uint64_t size;
     int moves;      /* transferable */
-    uint32_t quick; /* this handle has opened our share. Atomic. */
+    uint32_t fast; /* this handle has opened our share. Atomic. */
 };
 
 SHMI_FN uint64_t shmi_semaphore_bytes(uint32_t slots) { return sizeof(shmi_semaphore_words) + (uint64_t)slots * sizeof(shmi_semaphore_share); }
-SHMI_FN uint64_t shmi_quick_used(uint64_t q) { return q & SHMI_QUICK_MOST; }
-SHMI_FN uint64_t shmi_quick_spare(uint64_t q) { return q >> 31 & SHMI_QUICK_MOST; }
-SHMI_FN uint64_t shmi_quick_permits(uint64_t q) { return shmi_quick_used(q) + shmi_quick_spare(q); }
+SHMI_FN uint64_t shmi_fast_used(uint64_t q) { return q & SHMI_FAST_MOST; }
+SHMI_FN uint64_t shmi_fast_spare(uint64_t q) { return q >> 31 & SHMI_FAST_MOST; }
+SHMI_FN uint64_t shmi_fast_permits(uint64_t q) { return shmi_fast_used(q) + shmi_fast_spare(q); }
 
-/* Has the participant of a share change its quick word no more, and gives the word. */
+/* Has the participant of a share change its fast word no more, and gives the word. */
 SHMI_FN uint64_t shmi_sem_shut(shmi_semaphore_share *h)
 {
     for (;;) {
-        uint64_t q = shmi_ld64(&h->quick);
-        if ((q & SHMI_QUICK_OPEN) == 0 || shmi_cas64(&h->quick, q, q & ~SHMI_QUICK_OPEN))
-            return q & ~SHMI_QUICK_OPEN;
+        uint64_t q = shmi_ld64(&h->fast);
+        if ((q & SHMI_FAST_OPEN) == 0 || shmi_cas64(&h->fast, q, q & ~SHMI_FAST_OPEN))
+            return q & ~SHMI_FAST_OPEN;
     }
 }
-SHMI_FN uint64_t shmi_sem_total(shmi_semaphore_share *h) { return shmi_get(&h->permits) + shmi_quick_permits(shmi_ld64(&h->quick)); }
+SHMI_FN uint64_t shmi_sem_total(shmi_semaphore_share *h) { return shmi_get(&h->permits) + shmi_fast_permits(shmi_ld64(&h->fast)); }
 
 SHMI_FN void shmi_sem_close_share(struct shmi_semaphore *s, shmi_semaphore_share *h)
 {
@@ -14318,15 +14318,15 @@ SHMI_FN void shmi_sem_close_share(struct shmi_semaphore *s, shmi_semaphore_share
         return;
     SHMSYNC_CRASHPOINT("semaphore.gather.shut");
     c.n = 0;
-    shmi_change_set(&c, &s->w->free, shmi_get(&s->w->free) + shmi_quick_spare(q));
-    shmi_change_set(&c, &h->permits, shmi_get(&h->permits) + shmi_quick_used(q));
-    shmi_change_set(&c, &h->quick, 0);
+    shmi_change_set(&c, &s->w->free, shmi_get(&s->w->free) + shmi_fast_spare(q));
+    shmi_change_set(&c, &h->permits, shmi_get(&h->permits) + shmi_fast_used(q));
+    shmi_change_set(&c, &h->fast, 0);
     shmi_mon_commit(&s->m, &c);
 }
 
 SHMI_FN uint64_t shmi_sem_open_bit(uint32_t slot) { return UINT64_C(1) << (slot & 63); }
 
-/* Closes all shares. The latch is held. */
+/* Closes all shares. The queue lock is held. */
 SHMI_FN void shmi_sem_gather(struct shmi_semaphore *s)
 {
     uint64_t marks = shmi_get(&s->w->opened);
@@ -14339,7 +14339,7 @@ SHMI_FN void shmi_sem_gather(struct shmi_semaphore *s)
     shmi_put(&s->w->opened, 0);
 }
 
-/* What is free for anybody. Nobody changes it from here on but with the latch. */
+/* What is free for anybody. Nobody changes it from here on but with the queue lock. */
 SHMI_FN uint64_t shmi_sem_pool(struct shmi_semaphore *s)
 {
     while (s->moves) {
@@ -14349,7 +14349,7 @@ SHMI_FN uint64_t shmi_sem_pool(struct shmi_semaphore *s)
     }
     return shmi_get(&s->w->free);
 }
-/* Opens what was closed for the time of the latch, if nobody is queued. */
+/* Opens what was closed for the time of the queue lock, if nobody is queued. */
 SHMI_FN void shmi_sem_reopen(struct shmi_semaphore *s)
 {
     if (s->moves && shmi_fifo_empty(&s->w->queue))
@@ -14372,13 +14372,13 @@ SHMI_FN void shmi_sem_take(struct shmi_semaphore *s, uint64_t n)
     if (!s->moves) {
         shmi_semaphore_share *h = s->own;
         if (shmi_get(&h->name) != s->m.a->self) {
-            left += shmi_quick_permits(shmi_sem_shut(h)) + shmi_get(&h->permits);
+            left += shmi_fast_permits(shmi_sem_shut(h)) + shmi_get(&h->permits);
             shmi_put(&h->permits, 0);
-            shmi_put(&h->quick, 0);
+            shmi_put(&h->fast, 0);
             shmi_put(&h->name, s->m.a->self);
         }
-        if ((shmi_ld64(&h->quick) & SHMI_QUICK_OPEN) != 0)
-            shmi_add64(&h->quick, n);
+        if ((shmi_ld64(&h->fast) & SHMI_FAST_OPEN) != 0)
+            shmi_add64(&h->fast, n);
         else
             shmi_put(&h->permits, shmi_get(&h->permits) + n);
         SHMSYNC_CRASHPOINT("semaphore.take.counted");
@@ -14408,15 +14408,15 @@ SHMI_FN int shmi_sem_give(struct shmi_semaphore *s, uint64_t n)
     return 1;
 }
 
-/* Keeps n free permits for this process, and lets it go without the latch from now on, if it was the last to release, too. */
+/* Keeps n free permits for this process, and lets it go without the queue lock from now on, if it was the last to release, too. */
 SHMI_FN void shmi_sem_open_share(struct shmi_semaphore *s, uint64_t n)
 {
     shmi_semaphore_words *w = s->w;
     shmi_semaphore_share *h = s->own;
     struct shmi_change c;
     uint64_t q;
-    /* Who releases nothing may have no share yet: that of its slot is the dead one's. */
-    if (shmi_get(&w->last) != s->m.a->self || shmi_get(&h->name) != s->m.a->self || s->size > SHMI_QUICK_MOST) {
+    /* Whoever releases nothing may have no share yet: that of its slot is the dead one's. */
+    if (shmi_get(&w->last) != s->m.a->self || shmi_get(&h->name) != s->m.a->self || s->size > SHMI_FAST_MOST) {
         shmi_put(&w->last, s->m.a->self);
         return;
     }
@@ -14426,18 +14426,18 @@ SHMI_FN void shmi_sem_open_share(struct shmi_semaphore *s, uint64_t n)
     c.n = 0;
     shmi_change_set(&c, &w->free, shmi_get(&w->free) - n);
     shmi_change_set(&c, &h->permits, 0);
-    shmi_change_set(&c, &h->quick, q);
+    shmi_change_set(&c, &h->fast, q);
     shmi_mon_commit(&s->m, &c);
     SHMSYNC_CRASHPOINT("semaphore.open.filled");
-    shmi_st64(&h->quick, q | SHMI_QUICK_OPEN);
-    shmi_st32(&s->quick, 1);
+    shmi_st64(&h->fast, q | SHMI_FAST_OPEN);
+    shmi_st32(&s->fast, 1);
 }
 
-/* Acquires, or releases, without the latch; 0 if that cannot be. */
-SHMI_FN int shmi_sem_acquire_quick(struct shmi_semaphore *s, uint64_t n)
+/* Acquires, or releases, without the queue lock; 0 if that cannot be. */
+SHMI_FN int shmi_sem_acquire_fast(struct shmi_semaphore *s, uint64_t n)
 {
-    uint64_t *w = s->moves ? &s->w->free : &s->own->quick, v;
-    if (!s->moves && shmi_ld32(&s->quick) == 0)
+    uint64_t *w = s->moves ? &s->w->free : &s->own->fast, v;
+    if (!s->moves && shmi_ld32(&s->fast) == 0)
         return 0;
     for (;;) {
         v = shmi_ld64(w);
@@ -14447,19 +14447,19 @@ SHMI_FN int shmi_sem_acquire_quick(struct shmi_semaphore *s, uint64_t n)
             if (shmi_cas64(w, v, v - n))
                 return 1;
         } else {
-            if ((v & SHMI_QUICK_OPEN) == 0 || shmi_quick_spare(v) < n)
+            if ((v & SHMI_FAST_OPEN) == 0 || shmi_fast_spare(v) < n)
                 return 0;
             if (shmi_cas64(w, v, v + n - (n << 31))) {
-                SHMSYNC_CRASHPOINT("semaphore.quick.acquired");
+                SHMSYNC_CRASHPOINT("semaphore.fast.acquired");
                 return 1;
             }
         }
     }
 }
-SHMI_FN int shmi_sem_release_quick(struct shmi_semaphore *s, uint64_t n)
+SHMI_FN int shmi_sem_release_fast(struct shmi_semaphore *s, uint64_t n)
 {
-    uint64_t *w = s->moves ? &s->w->free : &s->own->quick, v;
-    if (!s->moves && shmi_ld32(&s->quick) == 0)
+    uint64_t *w = s->moves ? &s->w->free : &s->own->fast, v;
+    if (!s->moves && shmi_ld32(&s->fast) == 0)
         return 0;
     for (;;) {
         v = shmi_ld64(w);
@@ -14470,10 +14470,10 @@ SHMI_FN int shmi_sem_release_quick(struct shmi_semaphore *s, uint64_t n)
             if (shmi_cas64(w, v, v + n))
                 return 1;
         } else {
-            if ((v & SHMI_QUICK_OPEN) == 0 || shmi_quick_used(v) < n)
+            if ((v & SHMI_FAST_OPEN) == 0 || shmi_fast_used(v) < n)
                 return 0;
             if (shmi_cas64(w, v, v - n + (n << 31))) {
-                SHMSYNC_CRASHPOINT("semaphore.quick.released");
+                SHMSYNC_CRASHPOINT("semaphore.fast.released");
                 return 1;
             }
         }
@@ -14481,13 +14481,13 @@ SHMI_FN int shmi_sem_release_quick(struct shmi_semaphore *s, uint64_t n)
 }
 
 /* Of a transferable semaphore a share counts what waits of the participant were granted, in permits, and what it
- * has accepted, in quick: prims/semaphore_transfer.go. The difference comes back when it dies. */
+ * has accepted, in fast: prims/semaphore_transfer.go. The difference comes back when it dies. */
 SHMI_FN uint64_t shmi_sem_unaccepted(struct shmi_semaphore *s, shmi_semaphore_share *h)
 {
-    int64_t n = (int64_t)(shmi_get(&h->permits) - shmi_ld64(&h->quick));
+    int64_t n = (int64_t)(shmi_get(&h->permits) - shmi_ld64(&h->fast));
     return n > 0 ? shmi_min((uint64_t)n, s->size) : 0;
 }
-/* Makes free what the participant of h, which is gone, has not accepted, and h the share of name. The latch is held. */
+/* Makes free what the participant of h, which is gone, has not accepted, and h the share of name. The queue lock is held. */
 SHMI_FN void shmi_sem_take_back_grants(struct shmi_semaphore *s, shmi_semaphore_share *h, uint64_t name)
 {
     uint64_t pool = shmi_sem_pool(s); /* nobody else changes it from here on */
@@ -14495,7 +14495,7 @@ SHMI_FN void shmi_sem_take_back_grants(struct shmi_semaphore *s, shmi_semaphore_
     c.n = 0;
     shmi_change_set(&c, &s->w->free, pool + shmi_min(shmi_sem_unaccepted(s, h), s->size - shmi_min(pool, s->size)));
     shmi_change_set(&c, &h->name, name);
-    shmi_change_set(&c, &h->permits, shmi_ld64(&h->quick));
+    shmi_change_set(&c, &h->permits, shmi_ld64(&h->fast));
     shmi_mon_commit(&s->m, &c);
 }
 
@@ -14505,8 +14505,8 @@ SHMI_FN void shmi_sem_account(struct shmi_monitor *m, struct shmi_wait w)
 {
     struct shmi_semaphore *s = (struct shmi_semaphore *)m;
     uint64_t n = shmi_get(&w.n->wanted);
-    shmi_name owner = shmi_owner_of(w);
-    uint32_t slot = shmi_name_slot(owner);
+    shmi_participant_id owner = shmi_owner_of(w);
+    uint32_t slot = shmi_id_slot(owner);
     struct shmi_change c;
     c.n = 0;
     if (n > shmi_sem_pool(s) || slot < 1 || slot > s->slots) {
@@ -14516,10 +14516,10 @@ SHMI_FN void shmi_sem_account(struct shmi_monitor *m, struct shmi_wait w)
     if (!s->moves) {
         shmi_semaphore_share *h = &s->shares[slot - 1];
         if (shmi_get(&h->name) != owner) {
-            shmi_change_set(&c, &s->w->free, shmi_get(&s->w->free) + shmi_get(&h->permits) + shmi_quick_permits(shmi_sem_shut(h)) - n);
+            shmi_change_set(&c, &s->w->free, shmi_get(&s->w->free) + shmi_get(&h->permits) + shmi_fast_permits(shmi_sem_shut(h)) - n);
             shmi_change_set(&c, &h->name, owner);
             shmi_change_set(&c, &h->permits, n);
-            shmi_change_set(&c, &h->quick, 0);
+            shmi_change_set(&c, &h->fast, 0);
             shmi_mon_account(m, w, &c);
             return;
         }
@@ -14530,7 +14530,7 @@ SHMI_FN void shmi_sem_account(struct shmi_monitor *m, struct shmi_wait w)
     shmi_change_set(&c, &s->w->free, shmi_get(&s->w->free) - n);
     shmi_mon_account(m, w, &c);
 }
-SHMI_FN void shmi_sem_settle(struct shmi_monitor *m, struct shmi_wakes *b)
+SHMI_FN void shmi_sem_resolve(struct shmi_monitor *m, struct shmi_wakes *b)
 {
     struct shmi_semaphore *s = (struct shmi_semaphore *)m;
     struct shmi_wait w;
@@ -14545,7 +14545,7 @@ SHMI_FN void shmi_sem_settle(struct shmi_monitor *m, struct shmi_wakes *b)
 }
 SHMI_FN void shmi_sem_requeue(struct shmi_monitor *m, struct shmi_wait w) { shmi_fifo_requeue(m, &((struct shmi_semaphore *)m)->w->queue, w); }
 SHMI_FN void shmi_sem_detach(struct shmi_monitor *m, struct shmi_wait w) { shmi_fifo_detach(m, &((struct shmi_semaphore *)m)->w->queue, w); }
-SHMI_FN void shmi_sem_sweep(struct shmi_monitor *m) { shmi_fifo_sweep(m, &((struct shmi_semaphore *)m)->w->queue); }
+SHMI_FN void shmi_sem_discard_dead(struct shmi_monitor *m) { shmi_fifo_discard_dead(m, &((struct shmi_semaphore *)m)->w->queue); }
 SHMI_FN void shmi_sem_clear(struct shmi_monitor *m)
 {
     struct shmi_semaphore *s = (struct shmi_semaphore *)m;
@@ -14558,7 +14558,7 @@ SHMI_FN void shmi_sem_clear(struct shmi_monitor *m)
         left -= shmi_min(shmi_sem_total(&s->shares[i]), left);
     shmi_st64(&s->w->free, left);
 }
-SHMI_FN void shmi_sem_bury(struct shmi_monitor *m)
+SHMI_FN void shmi_sem_reap(struct shmi_monitor *m)
 {
     struct shmi_semaphore *s = (struct shmi_semaphore *)m;
     uint32_t i;
@@ -14573,9 +14573,9 @@ SHMI_FN void shmi_sem_bury(struct shmi_monitor *m)
         if (shmi_sem_total(h) == 0 || !shmi_mon_gone(m, shmi_name_of(&h->name)))
             continue;
         c.n = 0;
-        shmi_change_set(&c, &s->w->free, shmi_get(&s->w->free) + shmi_get(&h->permits) + shmi_quick_permits(shmi_sem_shut(h)));
+        shmi_change_set(&c, &s->w->free, shmi_get(&s->w->free) + shmi_get(&h->permits) + shmi_fast_permits(shmi_sem_shut(h)));
         shmi_change_set(&c, &h->permits, 0);
-        shmi_change_set(&c, &h->quick, 0);
+        shmi_change_set(&c, &h->fast, 0);
         shmi_mon_commit(m, &c);
     }
 }
@@ -14589,8 +14589,8 @@ SHMI_FN void shmi_sem_holders(struct shmi_monitor *m)
 }
 
 static const struct shmi_rules shmi_sem_rules = {
-    shmi_sem_settle, shmi_sem_account, shmi_sem_clear, shmi_sem_requeue, shmi_sem_detach,
-    shmi_sem_sweep, shmi_sem_bury, shmi_sem_holders, NULL,
+    shmi_sem_resolve, shmi_sem_account, shmi_sem_clear, shmi_sem_requeue, shmi_sem_detach,
+    shmi_sem_discard_dead, shmi_sem_reap, shmi_sem_holders, NULL,
 };
 
 SHMI_FN void shmi_sem_init(struct shmi_semaphore *s, shmsync_arena *a, const shmi_object *o)
@@ -14605,7 +14605,7 @@ SHMI_FN void shmi_sem_init(struct shmi_semaphore *s, shmsync_arena *a, const shm
     size = shmi_ld64(&s->w->size);
     s->size = size & ~SHMI_SEMAPHORE_TRANSFER;
     s->moves = (size & SHMI_SEMAPHORE_TRANSFER) != 0;
-    s->quick = 0;
+    s->fast = 0;
 }
 SHMI_FN void *shmi_sem_build(shmsync_arena *a, const shmi_object *o, const void *arg)
 {
@@ -14681,15 +14681,15 @@ int shmsync_semaphore_close(shmsync_semaphore *s)
 SHMI_FN int shmi_sem_acquire(struct shmi_semaphore *s, int64_t want, int64_t abs, int forever, int try_)
 {
     struct shmi_monitor *m = &s->m;
-    shmi_seat *seat = NULL;
+    shmi_wait_node *wait_node = NULL;
     struct shmi_wakes b;
-    uint64_t fate = 0, n = (uint64_t)want;
+    uint64_t outcome = 0, n = (uint64_t)want;
     int err = shmi_use(m->a, "semaphore.acquire"), again;
     if (err != 0)
         return err;
     if (want < 0 || (n > s->size && forever))
-        return shmi_fail(EINVAL, "semaphore.acquire", m->latch.called, "%lld of %llu permits", (long long)want, (unsigned long long)s->size);
-    if (shmi_sem_acquire_quick(s, n))
+        return shmi_fail(EINVAL, "semaphore.acquire", m->queueLock.called, "%lld of %llu permits", (long long)want, (unsigned long long)s->size);
+    if (shmi_sem_acquire_fast(s, n))
         return 0;
     if (try_) {
         if (!shmi_mon_try_enter(m))
@@ -14701,16 +14701,16 @@ SHMI_FN int shmi_sem_acquire(struct shmi_semaphore *s, int64_t want, int64_t abs
     }
     shmi_wakes_init(&b);
     do {
-        shmi_mon_sweep_dead(m, &b);
+        shmi_mon_reap_if_due(m, &b);
         if (s->moves && shmi_get(&s->own->name) != m->a->self) {
             shmi_sem_take_back_grants(s, s->own, m->a->self);
-            shmi_sem_settle(m, &b);
+            shmi_sem_resolve(m, &b);
         }
         if (shmi_fifo_empty(&s->w->queue) && n <= s->size && shmi_sem_can_take(s, n)) {
             shmi_sem_take(s, n);
             shmi_sem_reopen(s);
             shmi_mon_leave(m, &b);
-            shmi_mon_unseat(m, seat);
+            shmi_mon_return_node(m, wait_node);
             return 0;
         }
         if (try_ || n > s->size) {
@@ -14722,17 +14722,17 @@ SHMI_FN int shmi_sem_acquire(struct shmi_semaphore *s, int64_t want, int64_t abs
                 shmi_nap(shmi_min((uint64_t)(abs - shmi_now()), 100000000) + 1);
             return ETIMEDOUT;
         }
-        err = shmi_mon_seat(m, abs, &seat, &again);
+        err = shmi_mon_wait_node(m, abs, &wait_node, &again);
         if (err != 0) {
             shmi_mon_wake(m, &b);
             return err;
         }
     } while (again);
-    shmi_mon_join(m, seat, 0, n);
+    shmi_mon_join(m, wait_node, 0, n);
     shmi_mon_leave(m, &b);
-    err = shmi_mon_await(m, seat, abs, &fate);
+    err = shmi_mon_await(m, wait_node, abs, &outcome);
     if (err == 0 && s->moves) {
-        shmi_add64(&s->own->quick, n);
+        shmi_add64(&s->own->fast, n);
         SHMSYNC_CRASHPOINT("semaphore.acquire.accepted");
     }
     return err;
@@ -14753,8 +14753,8 @@ int shmsync_semaphore_release(shmsync_semaphore *sem, int64_t n)
     if (err != 0)
         return err;
     if (n < 0)
-        return shmi_fail(EINVAL, "semaphore.release", s->m.latch.called, "%lld permits", (long long)n);
-    if (shmi_sem_release_quick(s, (uint64_t)n))
+        return shmi_fail(EINVAL, "semaphore.release", s->m.queueLock.called, "%lld permits", (long long)n);
+    if (shmi_sem_release_fast(s, (uint64_t)n))
         return 0;
     err = shmi_mon_enter(&s->m, 0);
     if (err != 0)
@@ -14762,11 +14762,11 @@ int shmsync_semaphore_release(shmsync_semaphore *sem, int64_t n)
     if (!shmi_sem_give(s, (uint64_t)n)) {
         shmi_sem_reopen(s);
         shmi_mon_leave(&s->m, NULL);
-        return shmi_fail(EPERM, "semaphore.release", s->m.latch.called, "%lld permits are more than are held", (long long)n);
+        return shmi_fail(EPERM, "semaphore.release", s->m.queueLock.called, "%lld permits are more than are held", (long long)n);
     }
     shmi_wakes_init(&b);
     if (!shmi_fifo_empty(&s->w->queue))
-        shmi_sem_settle(&s->m, &b);
+        shmi_sem_resolve(&s->m, &b);
     else if (!s->moves)
         shmi_sem_open_share(s, (uint64_t)n);
     shmi_sem_reopen(s);
@@ -14780,11 +14780,11 @@ int64_t shmsync_semaphore_free(const shmsync_semaphore *sem)
     uint32_t i;
     for (i = 0; i < s->slots && marks != 0; i++)
         if ((marks & shmi_sem_open_bit(i + 1)) != 0)
-            n += shmi_quick_spare(shmi_ld64(&s->shares[i].quick));
+            n += shmi_fast_spare(shmi_ld64(&s->shares[i].fast));
     return (int64_t)shmi_min(n, INT64_MAX);
 }
 
-SHMI_FN void shmi_repair_semaphore(shmsync_arena *a, const shmi_object *o, shmi_name dead)
+SHMI_FN void shmi_repair_semaphore(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead)
 {
     struct shmi_semaphore s;
     if (o->size < shmi_semaphore_bytes(a->geo.slots))
@@ -14812,12 +14812,12 @@ struct shmi_rwmutex {
     void *repair_arg;
     const char *called;
     shmi_mutex writers; /* who has it closes the gate, writes, and opens the gate */
-    shmi_line readers_bell, writer_bell;
+    shmi_wait_list readers_wake_word, writer_wake_word;
     pthread_mutex_t registry;
     uint32_t waiting, due; /* guarded by: registry; registered in this epoch; let in and not aware of it */
     uint64_t epoch;        /* guarded by: registry; grants so far */
     uint32_t upgradable;   /* SHMI_upNot and its like: the words cannot tell an upgradable hold from a writer between two steps */
-    uint32_t stuck;        /* the gate that the last look found closed although nobody reads */
+    uint32_t stuck;        /* the gate that the last check found closed although nobody reads */
     int64_t looked_readers, looked_writer;
 };
 
@@ -14829,11 +14829,11 @@ SHMI_FN uint64_t shmi_rw_granted(uint64_t w)
 {
     return shmi_rw_cleared(w) + ((shmi_rw_reading(w) + shmi_rw_waiting(w)) << SHMI_READER_READING_SHIFT);
 }
-SHMI_FN shmi_name shmi_rw_name(uint64_t w, uint32_t slot) { return shmi_make_name(slot, (uint32_t)(w & SHMI_READER_GENERATION_MASK)); }
+SHMI_FN shmi_participant_id shmi_rw_name(uint64_t w, uint32_t slot) { return shmi_make_participant_id(slot, (uint32_t)(w & SHMI_READER_GENERATION_MASK)); }
 
 SHMI_FN uint32_t shmi_rw_gate(struct shmi_rwmutex *m) { return shmi_ld32(&m->w->gate); }
 SHMI_FN uint32_t shmi_rw_kind(uint32_t g) { return g >> SHMI_GATE_KIND_SHIFT; }
-SHMI_FN shmi_name shmi_rw_who(uint32_t g) { return g & SHMI_NAME_MASK; }
+SHMI_FN shmi_participant_id shmi_rw_who(uint32_t g) { return g & SHMI_NAME_MASK; }
 SHMI_FN int shmi_rw_taken(uint32_t g)
 {
     uint32_t k = shmi_rw_kind(g);
@@ -14850,12 +14850,12 @@ SHMI_FN uint32_t shmi_rw_used(struct shmi_rwmutex *m)
 /* Wakes all readers that sleep, and leaves their announcement: only who grants takes that down. */
 SHMI_FN void shmi_rw_wake_readers(struct shmi_rwmutex *m)
 {
-    shmi_bell_touch(&m->readers_bell);
-    shmi_deliver_all(m->a, &m->readers_bell);
+    shmi_wake_word_touch(&m->readers_wake_word);
+    shmi_deliver_all(m->a, &m->readers_wake_word);
 }
 
 /* Deals with gate g, whose name was found dead; 0: it stays as it is until that is gone. */
-SHMI_FN int shmi_rw_bereave(struct shmi_rwmutex *m, uint32_t g)
+SHMI_FN int shmi_rw_mark_owner_dead(struct shmi_rwmutex *m, uint32_t g)
 {
     uint32_t next = g;
     if (shmi_rw_taken(g)) {
@@ -14869,7 +14869,7 @@ SHMI_FN int shmi_rw_bereave(struct shmi_rwmutex *m, uint32_t g)
         return 0;
     if (!shmi_cas32(&m->w->gate, g, next))
         return 1;
-    SHMSYNC_CRASHPOINT("rwmutex.bereave.marked");
+    SHMSYNC_CRASHPOINT("rwmutex.owner_dead.marked");
     if (next != 0)
         shmi_st32(&m->w->died, shmi_rw_who(g));
     shmi_rw_wake_readers(m);
@@ -14882,7 +14882,7 @@ SHMI_FN int shmi_rw_kept(struct shmi_rwmutex *m, uint32_t g)
            !shmi_gone(m->a, shmi_rw_who(g));
 }
 
-SHMI_FN shmi_name shmi_rw_died(struct shmi_rwmutex *m) { return shmi_ld32(&m->w->died) & SHMI_NAME_MASK; }
+SHMI_FN shmi_participant_id shmi_rw_died(struct shmi_rwmutex *m) { return shmi_ld32(&m->w->died) & SHMI_NAME_MASK; }
 /* Why a gate will not open by itself, or 0. */
 SHMI_FN int shmi_rw_trouble(struct shmi_rwmutex *m, const char *op, uint32_t g)
 {
@@ -14920,10 +14920,10 @@ SHMI_FN uint32_t shmi_rw_first_reader(struct shmi_rwmutex *m, uint32_t at)
 /* Wakes the writer that waits for this process's last reader to leave. */
 SHMI_FN void shmi_rw_left(struct shmi_rwmutex *m)
 {
-    if (shmi_bell_announced(&m->writer_bell)) {
+    if (shmi_wake_word_announced(&m->writer_wake_word)) {
         shmi_tuning t = shmi_rw_tuning(m, &m->w->paysWriter);
         shmi_note_cpu(&t);
-        shmi_bell_release(m->a, &m->writer_bell);
+        shmi_wake_word_release(m->a, &m->writer_wake_word);
     }
 }
 /* Ends an unlock of a reader, which has left that reader word. */
@@ -15040,12 +15040,12 @@ SHMI_FN void shmi_rw_look_readers(struct shmi_rwmutex *m)
     if (!shmi_rw_valid(g) || !shmi_rw_taken(g)) {
         shmi_rw_wake_readers(m);
     } else if (shmi_dead(m->a, shmi_rw_who(g))) {
-        shmi_rw_bereave(m, g);
+        shmi_rw_mark_owner_dead(m, g);
     } else if (shmi_rw_kind(g) == SHMI_GATE_CLOSED && shmi_rw_first_reader(m, 1) == 0) {
-        /* Nothing keeps the writer from going on; if it was so at the last look too it may be stopped. It writes nothing yet. */
+        /* Nothing keeps the writer from going on; if it was so at the last check too it may be stopped. It writes nothing yet. */
         if (shmi_xchg32(&m->stuck, g) == g && shmi_cas32(&m->w->gate, g, 0)) {
             shmi_rw_wake_readers(m);
-            shmi_bell_wake_all(m->a, &m->writer_bell);
+            shmi_wake_word_wake_all(m->a, &m->writer_wake_word);
         }
         return;
     } else {
@@ -15079,7 +15079,7 @@ SHMI_COLD int shmi_rw_rlock_slow(struct shmi_rwmutex *m, int64_t abs)
     epoch = shmi_rw_register(m);
     for (;;) {
         uint32_t g, v;
-        shmi_bed bed;
+        shmi_sleep_spec sleep_spec;
         int r;
         if (shmi_rw_was_granted(m, epoch, 1))
             break;
@@ -15105,41 +15105,41 @@ SHMI_COLD int shmi_rw_rlock_slow(struct shmi_rwmutex *m, int64_t abs)
             continue;
         }
         if (shmi_dead(m->a, shmi_rw_who(g))) {
-            if (shmi_rw_bereave(m, g))
+            if (shmi_rw_mark_owner_dead(m, g))
                 continue;
             spun = 1;
         }
         if (!spun) {
             shmi_tuning t = shmi_rw_tuning(m, &m->w->pays);
             spun = 1;
-            if (!shmi_bell_announced(&m->readers_bell) && shmi_spin(&t, shmi_rw_may_read, m))
+            if (!shmi_wake_word_announced(&m->readers_wake_word) && shmi_spin(&t, shmi_rw_may_read, m))
                 continue;
         }
-        v = shmi_bell_announce(&m->readers_bell);
+        v = shmi_wake_word_announce(&m->readers_wake_word);
         SHMSYNC_CRASHPOINT("rwmutex.rlock.announced");
         g = shmi_rw_gate(m);
         if (!shmi_rw_valid(g) || !shmi_rw_taken(g) || (!shmi_current(m->a, shmi_rw_who(g)) && !shmi_rw_kept(m, g)) || shmi_rw_was_granted(m, epoch, 0))
             continue;
-        memset(&bed, 0, sizeof bed);
-        bed.looked = &m->looked_readers;
-        bed.word = m->readers_bell.word;
-        bed.val = v;
-        bed.object = m->o.off;
-        bed.wanted = v;
-        bed.deadline = abs;
-        bed.since = &since;
-        bed.owner = shmi_rw_who(g);
-        if (!shmi_current(m->a, bed.owner)) { /* nobody tells when it is gone */
+        memset(&sleep_spec, 0, sizeof sleep_spec);
+        sleep_spec.looked = &m->looked_readers;
+        sleep_spec.word = m->readers_wake_word.word;
+        sleep_spec.val = v;
+        sleep_spec.object = m->o.off;
+        sleep_spec.wanted = v;
+        sleep_spec.deadline = abs;
+        sleep_spec.since = &since;
+        sleep_spec.owner = shmi_rw_who(g);
+        if (!shmi_current(m->a, sleep_spec.owner)) { /* nobody tells when it is gone */
             shmi_follow(m->a);
-            bed.bounded = shmi_next_ask(&ask);
-            bed.owner = 0;
+            sleep_spec.bounded = shmi_next_ask(&ask);
+            sleep_spec.owner = 0;
         }
-        r = shmi_sleep(m->a, &bed);
+        r = shmi_sleep(m->a, &sleep_spec);
         SHMSYNC_CRASHPOINT("rwmutex.rlock.woken");
         if (r == SHMI_AGAIN) {
             spun = 0;
         } else if (r == SHMI_LOOK) {
-            if (shmi_look_due(&m->looked_readers))
+            if (shmi_check_due(&m->looked_readers))
                 shmi_rw_look_readers(m);
         } else if (r == SHMI_LATE) {
             if ((shmi_rw_gate(m) == 0 && shmi_rw_enter(m, &epoch)) || shmi_rw_give_up(m, epoch))
@@ -15171,17 +15171,17 @@ SHMI_FN int shmi_rw_rlock(struct shmi_rwmutex *m, int64_t abs)
 
 /* Deals with a dead process that keeps the gate; 0: the gate is open. This thread has the writers' mutex. EBUSY: the dead
  * process is not gone. */
-SHMI_FN int shmi_rw_settle_gate(struct shmi_rwmutex *m, const char *op)
+SHMI_FN int shmi_rw_resolve_gate(struct shmi_rwmutex *m, const char *op)
 {
     for (;;) {
         uint32_t g = shmi_rw_gate(m);
         if (g == 0) {
             return 0;
         } else if (shmi_rw_valid(g) && shmi_rw_taken(g)) {
-            /* Who closes it has the mutex, and we have that. */
+            /* Whoever closes it has the mutex, and we have that. */
             if (!shmi_dead(m->a, shmi_rw_who(g)))
                 return shmi_fail(EPROTO, op, m->called, "gate %#x, without the writers' mutex", g);
-            if (!shmi_rw_bereave(m, g))
+            if (!shmi_rw_mark_owner_dead(m, g))
                 return EBUSY;
         } else {
             return shmi_rw_trouble(m, op, g);
@@ -15193,7 +15193,7 @@ SHMI_FN int shmi_rw_settle_gate(struct shmi_rwmutex *m, const char *op)
 SHMI_FN int shmi_rw_close_gate(struct shmi_rwmutex *m, const char *op)
 {
     int err;
-    while ((err = shmi_rw_settle_gate(m, op)) == 0)
+    while ((err = shmi_rw_resolve_gate(m, op)) == 0)
         if (shmi_cas32(&m->w->gate, 0, shmi_rw_closed_by_us(m))) {
             SHMSYNC_CRASHPOINT("rwmutex.lock.closed");
             break;
@@ -15202,7 +15202,7 @@ SHMI_FN int shmi_rw_close_gate(struct shmi_rwmutex *m, const char *op)
 }
 
 /* Calls f, and calls it again after each time that a dead process keeps the gate and is gone then. */
-SHMI_FN int shmi_rw_until_settled(struct shmi_rwmutex *m, const char *op, int64_t abs, int (*f)(struct shmi_rwmutex *m, const char *op))
+SHMI_FN int shmi_rw_until_reclaimed(struct shmi_rwmutex *m, const char *op, int64_t abs, int (*f)(struct shmi_rwmutex *m, const char *op))
 {
     int err;
     while ((err = f(m, op)) == EBUSY) {
@@ -15214,7 +15214,7 @@ SHMI_FN int shmi_rw_until_settled(struct shmi_rwmutex *m, const char *op, int64_
 }
 SHMI_FN int shmi_rw_close_gate_wait(struct shmi_rwmutex *m, const char *op, int64_t abs)
 {
-    return shmi_rw_until_settled(m, op, abs, shmi_rw_close_gate);
+    return shmi_rw_until_reclaimed(m, op, abs, shmi_rw_close_gate);
 }
 
 /* Lets in all readers that sleep. This thread has the writers' mutex, and has opened the gate: nobody else may grant. */
@@ -15222,7 +15222,7 @@ SHMI_FN void shmi_rw_let_in(struct shmi_rwmutex *m)
 {
     shmi_tuning t = shmi_rw_tuning(m, &m->w->pays);
     uint32_t i, used;
-    if (!shmi_bell_announced(&m->readers_bell))
+    if (!shmi_wake_word_announced(&m->readers_wake_word))
         return; /* who is about to announce looks at the gate after that */
     used = shmi_rw_used(m);
     for (i = 1; i <= used; i++) {
@@ -15233,7 +15233,7 @@ SHMI_FN void shmi_rw_let_in(struct shmi_rwmutex *m)
     }
     SHMSYNC_CRASHPOINT("rwmutex.unlock.granted");
     shmi_note_cpu(&t);
-    shmi_bell_wake_all(m->a, &m->readers_bell);
+    shmi_wake_word_wake_all(m->a, &m->readers_wake_word);
     SHMSYNC_CRASHPOINT("rwmutex.unlock.woken");
 }
 SHMI_FN void shmi_rw_reopen(struct shmi_rwmutex *m)
@@ -15265,7 +15265,7 @@ SHMI_FN int shmi_rw_drained(struct shmi_rwmutex *m, const char *op, int64_t abs)
         return err;
     for (;;) {
         uint32_t next = shmi_rw_first_reader(m, at), v;
-        shmi_bed bed;
+        shmi_sleep_spec sleep_spec;
         uint64_t w;
         int r;
         if (next == 0 || shmi_rw_gate(m) != shmi_rw_closed_by_us(m))
@@ -15281,27 +15281,27 @@ SHMI_FN int shmi_rw_drained(struct shmi_rwmutex *m, const char *op, int64_t abs)
             if (shmi_spin(&t, shmi_rw_has_left, &s))
                 continue;
         }
-        v = shmi_bell_announce(&m->writer_bell);
+        v = shmi_wake_word_announce(&m->writer_wake_word);
         SHMSYNC_CRASHPOINT("rwmutex.lock.announced");
         w = shmi_ld64(&m->lines[at - 1].state);
         if (shmi_rw_reading(w) == 0 || !shmi_current(m->a, shmi_rw_name(w, at)) || shmi_rw_gate(m) != shmi_rw_closed_by_us(m))
             continue;
-        memset(&bed, 0, sizeof bed);
-        bed.looked = &m->looked_writer;
-        bed.word = m->writer_bell.word;
-        bed.val = v;
-        bed.object = m->o.off;
-        bed.wanted = v;
-        bed.deadline = abs;
-        bed.since = &since;
-        bed.owner = shmi_rw_name(w, at);
-        if (bed.owner == m->a->self)
-            bed.owner = 0;
-        r = shmi_sleep(m->a, &bed);
+        memset(&sleep_spec, 0, sizeof sleep_spec);
+        sleep_spec.looked = &m->looked_writer;
+        sleep_spec.word = m->writer_wake_word.word;
+        sleep_spec.val = v;
+        sleep_spec.object = m->o.off;
+        sleep_spec.wanted = v;
+        sleep_spec.deadline = abs;
+        sleep_spec.since = &since;
+        sleep_spec.owner = shmi_rw_name(w, at);
+        if (sleep_spec.owner == m->a->self)
+            sleep_spec.owner = 0;
+        r = shmi_sleep(m->a, &sleep_spec);
         SHMSYNC_CRASHPOINT("rwmutex.lock.woken");
         if (r == SHMI_LOOK) {
-            if (shmi_look_due(&m->looked_writer) && shmi_rw_first_reader(m, 1) == 0)
-                shmi_bell_wake_all(m->a, &m->writer_bell);
+            if (shmi_check_due(&m->looked_writer) && shmi_rw_first_reader(m, 1) == 0)
+                shmi_wake_word_wake_all(m->a, &m->writer_wake_word);
         } else if (r == SHMI_LATE) {
             err = shmi_rw_first_reader(m, at) == 0 ? 0 : ETIMEDOUT;
             break;
@@ -15462,7 +15462,7 @@ SHMI_FN int shmi_rw_lock_upgradable(struct shmi_rwmutex *m, int64_t abs)
         if (err != 0)
             return err;
         SHMSYNC_CRASHPOINT("rwmutex.lock.queued");
-        err = shmi_rw_until_settled(m, op, abs, shmi_rw_settle_gate);
+        err = shmi_rw_until_reclaimed(m, op, abs, shmi_rw_resolve_gate);
         if (err == 0) {
             shmi_rw_become_upgradable(m);
             return 0;
@@ -15515,16 +15515,16 @@ SHMI_FN void shmi_rw_view(struct shmi_rwmutex *m, shmsync_arena *a, const shmi_o
     m->slots = a->geo.slots;
     m->mine = &m->lines[a->my_slot - 1].state;
     m->release = (shmi_ld32(&m->w->policy) & 0xff) == 1;
-    m->readers_bell.word = &m->w->wakeReaders;
-    m->readers_bell.hub = &m->w->hubReaders;
-    m->writer_bell.word = &m->w->wakeWriter;
-    m->writer_bell.hub = &m->w->hubWriter;
+    m->readers_wake_word.word = &m->w->wakeReaders;
+    m->readers_wake_word.poller = &m->w->pollerReaders;
+    m->writer_wake_word.word = &m->w->wakeWriter;
+    m->writer_wake_word.poller = &m->w->pollerWriter;
 }
 SHMI_FN void *shmi_rw_build(shmsync_arena *a, const shmi_object *o, const void *arg)
 {
     const shmsync_rwmutex_options *opts = (const shmsync_rwmutex_options *)arg;
     struct shmi_rwmutex *m = (struct shmi_rwmutex *)malloc(sizeof *m);
-    uint32_t gen = shmi_name_gen(a->self), high;
+    uint32_t gen = shmi_id_gen(a->self), high;
     uint64_t w;
     if (m == NULL)
         return NULL;
@@ -15539,7 +15539,7 @@ SHMI_FN void *shmi_rw_build(shmsync_arena *a, const shmi_object *o, const void *
     /* The reader word of our slot becomes our own, and writers look at it. */
     for (w = shmi_ld64(m->mine); (w & SHMI_READER_GENERATION_MASK) != gen; w = shmi_ld64(m->mine))
         if (shmi_cas64(m->mine, w, gen)) {
-            shmi_bell_release(a, &m->writer_bell); /* the dead may have been waited for */
+            shmi_wake_word_release(a, &m->writer_wake_word); /* the dead may have been waited for */
             break;
         }
     do
@@ -15644,7 +15644,7 @@ int shmsync_rwmutex_tryrdlock(shmsync_rwmutex *lock)
         uint32_t g = shmi_rw_gate(m);
         if (g != 0) {
             err = shmi_rw_trouble(m, "rwmutex.tryrdlock", g);
-            if (err == 0 && (!shmi_dead(m->a, shmi_rw_who(g)) || !shmi_rw_bereave(m, g)))
+            if (err == 0 && (!shmi_dead(m->a, shmi_rw_who(g)) || !shmi_rw_mark_owner_dead(m, g)))
                 err = EBUSY;
             continue;
         }
@@ -15697,7 +15697,7 @@ int shmsync_rwmutex_try_lock_upgradable(shmsync_rwmutex *lock)
     int err = shmi_mutex_trylock(&m->writers);
     if (err != 0)
         return err;
-    err = shmi_rw_settle_gate(m, "rwmutex.try_lock_upgradable");
+    err = shmi_rw_resolve_gate(m, "rwmutex.try_lock_upgradable");
     if (err == 0)
         shmi_rw_become_upgradable(m);
     else
@@ -15752,10 +15752,10 @@ int shmsync_rwmutex_recover(shmsync_rwmutex *m, int (*repair)(void *), void *arg
 int shmsync_rwmutex_state(shmsync_rwmutex *m) { return shmi_rw_trouble(m->impl, "rwmutex.state", shmi_rw_gate(m->impl)); }
 
 /* The reaper's side. */
-SHMI_FN void shmi_repair_rwmutex(shmsync_arena *a, const shmi_object *o, shmi_name dead)
+SHMI_FN void shmi_repair_rwmutex(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead)
 {
     struct shmi_rwmutex m;
-    uint32_t slot = shmi_name_slot(dead), g;
+    uint32_t slot = shmi_id_slot(dead), g;
     if (o->size < shmi_rw_bytes(a->geo.slots))
         return;
     shmi_rw_view(&m, a, o);
@@ -15763,12 +15763,12 @@ SHMI_FN void shmi_repair_rwmutex(shmsync_arena *a, const shmi_object *o, shmi_na
         uint64_t *line = &m.lines[slot - 1].state, r;
         for (r = shmi_ld64(line); shmi_covers(dead, shmi_rw_name(r, slot)) && r != shmi_rw_cleared(r); r = shmi_ld64(line))
             if (shmi_cas64(line, r, shmi_rw_cleared(r))) {
-                shmi_bell_wake_all(a, &m.writer_bell);
+                shmi_wake_word_wake_all(a, &m.writer_wake_word);
                 break;
             }
     }
     for (g = shmi_rw_gate(&m); shmi_rw_valid(g) && shmi_rw_taken(g) && shmi_covers(dead, shmi_rw_who(g)); g = shmi_rw_gate(&m))
-        if (!shmi_rw_bereave(&m, g))
+        if (!shmi_rw_mark_owner_dead(&m, g))
             break;
     shmi_mutex_repair_words(a, &m.w->writers, dead, 1);
 }
@@ -15778,10 +15778,10 @@ SHMI_FN void shmi_wake_rwmutex(shmsync_arena *a, const shmi_object *o, int owed)
     if (o->size < shmi_rw_bytes(a->geo.slots))
         return;
     shmi_rw_view(&m, a, o);
-    if (owed != SHMI_OWED_ANNOUNCED || shmi_bell_announced(&m.readers_bell))
+    if (owed != SHMI_OWED_ANNOUNCED || shmi_wake_word_announced(&m.readers_wake_word))
         shmi_rw_wake_readers(&m);
-    if (owed != SHMI_OWED_ANNOUNCED || shmi_bell_announced(&m.writer_bell))
-        shmi_bell_wake_all(a, &m.writer_bell);
+    if (owed != SHMI_OWED_ANNOUNCED || shmi_wake_word_announced(&m.writer_wake_word))
+        shmi_wake_word_wake_all(a, &m.writer_wake_word);
     shmi_mutex_wake_words(a, &m.w->writers, owed);
 }
 
@@ -15808,7 +15808,7 @@ struct shmi_spinlock {
     int (*repair)(void *);
     void *repair_arg;
     const char *called;
-    shmi_line next, gate, drained;
+    shmi_wait_list next, gate, drained;
     int64_t looked, looked_drained;
 };
 
@@ -15838,11 +15838,11 @@ SHMI_FN int shmi_spin_valid(struct shmi_spinlock *l, uint32_t o)
 SHMI_FN void shmi_spin_wake_waiters(struct shmi_spinlock *l, int all)
 {
     if (l->slots != NULL)
-        shmi_bell_wake_all(l->a, &l->gate);
+        shmi_wake_word_wake_all(l->a, &l->gate);
     if (all)
-        shmi_bell_wake_all(l->a, &l->next);
+        shmi_wake_word_wake_all(l->a, &l->next);
     else
-        shmi_bell_wake_one(l->a, &l->next);
+        shmi_wake_word_wake_one(l->a, &l->next);
 }
 /* Whether o, which names a dead process, is released when that is gone. */
 SHMI_FN int shmi_spin_released(struct shmi_spinlock *l, uint32_t o)
@@ -15851,7 +15851,7 @@ SHMI_FN int shmi_spin_released(struct shmi_spinlock *l, uint32_t o)
     return l->release && shmi_spin_held(o) && k != SHMI_SPIN_DRAINING && k != SHMI_SPIN_RECOVERING;
 }
 /* Deals with state word o, whose name was found dead; 0: it stays as it is until that is gone. */
-SHMI_FN int shmi_spin_bereave(struct shmi_spinlock *l, uint32_t o)
+SHMI_FN int shmi_spin_mark_owner_dead(struct shmi_spinlock *l, uint32_t o)
 {
     uint32_t next = shmi_make_owner(SHMI_SPIN_OWNER_DEAD, shmi_owner_name(o));
     if (!shmi_spin_held(o))
@@ -15865,13 +15865,13 @@ SHMI_FN int shmi_spin_bereave(struct shmi_spinlock *l, uint32_t o)
     }
     if (!shmi_cas32(&l->w->state, o, next))
         return 1;
-    SHMSYNC_CRASHPOINT("spinlock.bereave.marked");
+    SHMSYNC_CRASHPOINT("spinlock.owner_dead.marked");
     if (next != 0)
         shmi_st32(&l->w->died, shmi_owner_name(o));
     shmi_spin_wake_waiters(l, next != 0);
     return 1;
 }
-SHMI_FN shmi_name shmi_spin_died(struct shmi_spinlock *l) { return shmi_ld32(&l->w->died) & SHMI_NAME_MASK; }
+SHMI_FN shmi_participant_id shmi_spin_died(struct shmi_spinlock *l) { return shmi_ld32(&l->w->died) & SHMI_NAME_MASK; }
 SHMI_FN int shmi_spin_trouble(struct shmi_spinlock *l, const char *op, uint32_t o)
 {
     if (!shmi_spin_valid(l, o))
@@ -15891,16 +15891,16 @@ SHMI_FN shmi_tuning shmi_spin_tuning(struct shmi_spinlock *l)
     t.slot = l->a->my_slot;
     return t;
 }
-SHMI_FN int shmi_spin_waited(struct shmi_spinlock *l) { return shmi_bell_announced(&l->next) || (l->slots != NULL && shmi_bell_announced(&l->gate)); }
+SHMI_FN int shmi_spin_waited(struct shmi_spinlock *l) { return shmi_wake_word_announced(&l->next) || (l->slots != NULL && shmi_wake_word_announced(&l->gate)); }
 /* Wakes, after a release, all who wait to read and one of the others. */
 SHMI_FN void shmi_spin_pass_on(struct shmi_spinlock *l)
 {
     shmi_tuning t = shmi_spin_tuning(l);
     SHMSYNC_CRASHPOINT("spinlock.unlock.before_wake");
     shmi_note_cpu(&t);
-    if (l->slots != NULL && shmi_bell_announced(&l->gate))
-        shmi_bell_wake_all(l->a, &l->gate);
-    shmi_bell_release(l->a, &l->next);
+    if (l->slots != NULL && shmi_wake_word_announced(&l->gate))
+        shmi_wake_word_wake_all(l->a, &l->gate);
+    shmi_wake_word_release(l->a, &l->next);
 }
 /* Gives a hold of this process back, or makes another of it. */
 SHMI_FN int shmi_spin_release(struct shmi_spinlock *l, const char *op, uint32_t from, uint32_t to)
@@ -15920,11 +15920,11 @@ SHMI_FN int shmi_spin_release(struct shmi_spinlock *l, const char *op, uint32_t 
 
 /* ---- The holds for reading of each participant ---- */
 
-SHMI_FN shmi_name shmi_count_name(uint64_t c) { return (shmi_name)(c >> 32) & SHMI_NAME_MASK; }
-SHMI_FN uint64_t shmi_make_count(shmi_name n, uint64_t holds) { return (uint64_t)n << 32 | holds; }
+SHMI_FN shmi_participant_id shmi_count_name(uint64_t c) { return (shmi_participant_id)(c >> 32) & SHMI_NAME_MASK; }
+SHMI_FN uint64_t shmi_make_count(shmi_participant_id n, uint64_t holds) { return (uint64_t)n << 32 | holds; }
 SHMI_FN int shmi_count_valid(uint64_t c, uint32_t slot)
 {
-    return c == 0 || (shmi_name_slot(shmi_count_name(c)) == slot && (c & SHMI_RWSPIN_MOST) != 0 && c == shmi_make_count(shmi_count_name(c), c & SHMI_RWSPIN_MOST));
+    return c == 0 || (shmi_id_slot(shmi_count_name(c)) == slot && (c & SHMI_RWSPIN_MOST) != 0 && c == shmi_make_count(shmi_count_name(c), c & SHMI_RWSPIN_MOST));
 }
 SHMI_FN uint32_t shmi_rwspin_up_to(struct shmi_spinlock *l)
 {
@@ -15941,14 +15941,14 @@ SHMI_FN int shmi_rwspin_nobody_reads(void *arg)
     return 1;
 }
 /* Somebody who holds the lock for reading, or 0; takes back what the dead have left. */
-SHMI_FN int shmi_rwspin_reader(struct shmi_spinlock *l, shmi_name *who)
+SHMI_FN int shmi_rwspin_reader(struct shmi_spinlock *l, shmi_participant_id *who)
 {
     uint32_t i, n = shmi_rwspin_up_to(l);
     *who = 0;
     for (i = 0; i < n; i++)
         for (;;) {
             uint64_t c = shmi_ld64(&l->slots[i].count);
-            shmi_name name = shmi_count_name(c);
+            shmi_participant_id name = shmi_count_name(c);
             if (c == 0)
                 break;
             if (!shmi_count_valid(c, i + 1))
@@ -15967,7 +15967,7 @@ SHMI_FN int shmi_rwspin_reader(struct shmi_spinlock *l, shmi_name *who)
 /* Counts one more hold of ours. */
 SHMI_FN int shmi_rwspin_count(struct shmi_spinlock *l)
 {
-    shmi_name self = l->a->self;
+    shmi_participant_id self = l->a->self;
     for (;;) {
         uint64_t c = shmi_ld64(l->mine), to = shmi_make_count(self, 1);
         uint32_t top = shmi_ld32(&l->w->top);
@@ -15993,9 +15993,9 @@ SHMI_FN int shmi_rwspin_exit(struct shmi_spinlock *l)
         to = (c & SHMI_RWSPIN_MOST) == 1 ? 0 : c - 1;
         if (!shmi_cas64(l->mine, c, to))
             continue;
-        if (to == 0 && shmi_bell_announced(&l->drained)) {
+        if (to == 0 && shmi_wake_word_announced(&l->drained)) {
             SHMSYNC_CRASHPOINT("rwspinlock.runlock.before_wake");
-            shmi_bell_wake_all(l->a, &l->drained);
+            shmi_wake_word_wake_all(l->a, &l->drained);
         }
         return 1;
     }
@@ -16029,7 +16029,7 @@ SHMI_FN int shmi_spin_step(struct shmi_spinlock *l, uint32_t o, uint32_t as, int
     }
     err = shmi_spin_trouble(l, "spinlock.lock", o);
     if (err == 0 && shmi_dead(l->a, shmi_owner_name(o)))
-        *changed = shmi_spin_bereave(l, o);
+        *changed = shmi_spin_mark_owner_dead(l, o);
     return err;
 }
 /* Takes the lock as kind if that is possible without waiting: 0, EBUSY, or why not. */
@@ -16075,7 +16075,7 @@ SHMI_FN int shmi_spin_blocks(struct shmi_spinlock *l, uint32_t o)
 }
 
 /* Finds what a stopped or dead process kept from the waiters. */
-SHMI_FN void shmi_spin_look(struct shmi_spinlock *l)
+SHMI_FN void shmi_spin_check(struct shmi_spinlock *l)
 {
     uint32_t o = shmi_spin_state(l);
     if (o == 0)
@@ -16083,9 +16083,9 @@ SHMI_FN void shmi_spin_look(struct shmi_spinlock *l)
     else if (!shmi_spin_valid(l, o) || shmi_owner_kind(o) == SHMI_SPIN_OWNER_DEAD || o == SHMI_SPIN_LOST)
         shmi_spin_wake_waiters(l, 1);
     else if (shmi_dead(l->a, shmi_owner_name(o)))
-        shmi_spin_bereave(l, o);
+        shmi_spin_mark_owner_dead(l, o);
     else
-        shmi_bell_announce(&l->next); /* who was woken last may be stopped before it could announce the others again */
+        shmi_wake_word_announce(&l->next); /* who was woken last may be stopped before it could announce the others again */
 }
 
 SHMI_FN int shmi_spin_recover(struct shmi_spinlock *l, int64_t abs, int (*repair)(void *), void *arg);
@@ -16096,22 +16096,22 @@ SHMI_FN void shmi_spin_leave(struct shmi_spinlock *l, uint32_t as, int slept)
     SHMSYNC_CRASHPOINT("spinlock.lock.leaving");
     if (!slept || as == SHMI_SPIN_READ)
         return;
-    shmi_bell_announce(&l->next);
+    shmi_wake_word_announce(&l->next);
     if (!shmi_spin_blocks(l, shmi_spin_state(l)))
-        shmi_bell_release(l->a, &l->next);
+        shmi_wake_word_release(l->a, &l->next);
 }
 
 /* Takes the lock as kind says, and waits until it can. */
 SHMI_COLD int shmi_spin_wait(struct shmi_spinlock *l, uint32_t as, int64_t abs, int may_repair)
 {
-    shmi_line *bell = as == SHMI_SPIN_READ ? &l->gate : &l->next;
+    shmi_wait_list *wake_word = as == SHMI_SPIN_READ ? &l->gate : &l->next;
     int took, changed, slept = 0, spun = 0, err = shmi_enter(l->a, "spinlock.lock");
     int64_t ask = 0, since = 0;
     if (err != 0)
         return err;
     for (;;) {
         uint32_t o = shmi_spin_state(l), v;
-        shmi_bed bed;
+        shmi_sleep_spec sleep_spec;
         int r;
         err = shmi_spin_step(l, o, as, &took, &changed);
         if (took)
@@ -16132,33 +16132,33 @@ SHMI_COLD int shmi_spin_wait(struct shmi_spinlock *l, uint32_t as, int64_t abs, 
             if (shmi_current(l->a, shmi_owner_name(o)) && shmi_spin_while(l, shmi_spin_not_held))
                 continue;
         }
-        v = shmi_bell_announce(bell);
+        v = shmi_wake_word_announce(wake_word);
         SHMSYNC_CRASHPOINT("spinlock.lock.announced");
         o = shmi_spin_state(l);
         if (!shmi_spin_blocks(l, o))
             continue;
         slept = 1;
-        memset(&bed, 0, sizeof bed);
-        bed.looked = &l->looked;
-        bed.word = bell->word;
-        bed.val = v;
-        bed.object = l->o.off;
-        bed.wanted = v;
-        bed.deadline = abs;
-        bed.since = &since;
-        bed.owner = shmi_owner_name(o) != l->a->self ? shmi_owner_name(o) : 0;
+        memset(&sleep_spec, 0, sizeof sleep_spec);
+        sleep_spec.looked = &l->looked;
+        sleep_spec.word = wake_word->word;
+        sleep_spec.val = v;
+        sleep_spec.object = l->o.off;
+        sleep_spec.wanted = v;
+        sleep_spec.deadline = abs;
+        sleep_spec.since = &since;
+        sleep_spec.owner = shmi_owner_name(o) != l->a->self ? shmi_owner_name(o) : 0;
         if (!shmi_current(l->a, shmi_owner_name(o))) { /* nobody tells when it is gone */
             shmi_follow(l->a);
-            bed.bounded = shmi_next_ask(&ask);
-            bed.owner = 0;
+            sleep_spec.bounded = shmi_next_ask(&ask);
+            sleep_spec.owner = 0;
         }
-        r = shmi_sleep(l->a, &bed);
+        r = shmi_sleep(l->a, &sleep_spec);
         SHMSYNC_CRASHPOINT("spinlock.lock.woken");
         if (r == SHMI_AGAIN) {
             spun = 0;
         } else if (r == SHMI_LOOK) {
-            if (shmi_look_due(&l->looked))
-                shmi_spin_look(l);
+            if (shmi_check_due(&l->looked))
+                shmi_spin_check(l);
         } else if (r == SHMI_LATE && shmi_spin_try(l, as) == 0) {
             err = 0; /* what is there beats the time */
             break;
@@ -16170,7 +16170,7 @@ SHMI_COLD int shmi_spin_wait(struct shmi_spinlock *l, uint32_t as, int64_t abs, 
     }
     /* Others may be asleep, and the wake that got us here took their announcement down. */
     if (err == 0 && slept && as != SHMI_SPIN_READ)
-        shmi_bell_announce(bell);
+        shmi_wake_word_announce(wake_word);
     shmi_exit(l->a);
     return err;
 }
@@ -16222,35 +16222,35 @@ SHMI_FN int shmi_rwspin_await_readers(struct shmi_spinlock *l, int64_t abs)
     if (err != 0)
         return err;
     for (;;) {
-        shmi_name who = 0;
-        shmi_bed bed;
+        shmi_participant_id who = 0;
+        shmi_sleep_spec sleep_spec;
         uint32_t v;
         int r;
         if (!spun) {
             spun = 1;
             shmi_spin_while(l, shmi_rwspin_nobody_reads);
         }
-        v = shmi_bell_announce(&l->drained);
+        v = shmi_wake_word_announce(&l->drained);
         SHMSYNC_CRASHPOINT("rwspinlock.drain.announced");
         err = shmi_rwspin_reader(l, &who);
         if (who == 0 || err != 0)
             break;
-        memset(&bed, 0, sizeof bed);
-        bed.looked = &l->looked_drained;
-        bed.word = l->drained.word;
-        bed.val = v;
-        bed.object = l->o.off;
-        bed.wanted = v;
-        bed.deadline = abs;
-        bed.since = &since;
-        bed.owner = who != l->a->self ? who : 0;
-        r = shmi_sleep(l->a, &bed);
+        memset(&sleep_spec, 0, sizeof sleep_spec);
+        sleep_spec.looked = &l->looked_drained;
+        sleep_spec.word = l->drained.word;
+        sleep_spec.val = v;
+        sleep_spec.object = l->o.off;
+        sleep_spec.wanted = v;
+        sleep_spec.deadline = abs;
+        sleep_spec.since = &since;
+        sleep_spec.owner = who != l->a->self ? who : 0;
+        r = shmi_sleep(l->a, &sleep_spec);
         if (r == SHMI_AGAIN) {
             spun = 0;
         } else if (r == SHMI_LOOK) {
-            err = shmi_look_due(&l->looked_drained) ? shmi_rwspin_reader(l, &who) : 0;
+            err = shmi_check_due(&l->looked_drained) ? shmi_rwspin_reader(l, &who) : 0;
             if (err != 0 || who == 0)
-                shmi_bell_wake_all(l->a, &l->drained);
+                shmi_wake_word_wake_all(l->a, &l->drained);
         } else {
             err = shmi_rwspin_reader(l, &who);
             if (err == 0 && who != 0)
@@ -16264,7 +16264,7 @@ SHMI_FN int shmi_rwspin_await_readers(struct shmi_spinlock *l, int64_t abs)
 /* Waits until no reader is left. When it fails the state word is d->back. */
 SHMI_FN int shmi_rwspin_drained(struct shmi_spinlock *l, shmi_rwspin_drain d, int64_t abs)
 {
-    shmi_name who = 0;
+    shmi_participant_id who = 0;
     int err, e;
     SHMSYNC_CRASHPOINT("rwspinlock.drain.claimed");
     err = shmi_rwspin_reader(l, &who);
@@ -16360,15 +16360,15 @@ SHMI_FN void shmi_spin_view(struct shmi_spinlock *l, shmsync_arena *a, const shm
     l->w = (shmi_spin_words *)shmi_ptr(a, o->body, readers ? shmi_rwspin_bytes(a->geo.slots) : sizeof(shmi_spin_words), 8);
     l->release = (shmi_ld32(&l->w->policy) & 0xff) == 1;
     l->next.word = &l->w->wake;
-    l->next.hub = &l->w->hub;
+    l->next.poller = &l->w->poller;
     if (readers) {
         l->slots = (shmi_rwspin_slot *)(void *)(l->w + 1);
         l->n_slots = a->geo.slots;
         l->mine = &l->slots[a->my_slot - 1].count;
         l->gate.word = &l->w->gate;
-        l->gate.hub = &l->w->gateHub;
+        l->gate.poller = &l->w->gatePoller;
         l->drained.word = &l->w->drain;
-        l->drained.hub = &l->w->drainHub;
+        l->drained.poller = &l->w->drainPoller;
     }
 }
 SHMI_FN void *shmi_spin_build(shmsync_arena *a, const shmi_object *o, const void *arg)
@@ -16496,7 +16496,7 @@ int shmsync_rwspinlock_trylock(shmsync_rwspinlock *lock)
 {
     struct shmi_spinlock *l = lock->impl;
     shmi_rwspin_drain d = shmi_drain_lock(l);
-    shmi_name who = 0;
+    shmi_participant_id who = 0;
     int err = shmi_use(l->a, "rwspinlock.trylock");
     if (err == 0)
         err = shmi_rwspin_reader(l, &who);
@@ -16589,7 +16589,7 @@ int shmsync_rwspinlock_tryupgrade(shmsync_rwspinlock *lock)
 {
     struct shmi_spinlock *l = lock->impl;
     shmi_rwspin_drain d = shmi_drain_upgrade(l);
-    shmi_name who = 0;
+    shmi_participant_id who = 0;
     int err = shmi_rwspin_has(l, "rwspinlock.tryupgrade", SHMI_SPIN_UPGRADE);
     if (err == 0)
         err = shmi_rwspin_reader(l, &who);
@@ -16609,10 +16609,10 @@ SHMI_FN int shmi_rwspin_become_reader(struct shmi_spinlock *l, const char *op, u
     return shmi_spin_release(l, op, from, 0);
 }
 int shmsync_rwspinlock_downgrade(shmsync_rwspinlock *l) { return shmi_rwspin_become_reader(l->impl, "rwspinlock.downgrade", SHMI_SPIN_HELD); }
-int shmsync_rwspinlock_downgrade_upgrade(shmsync_rwspinlock *l) { return shmi_rwspin_become_reader(l->impl, "rwspinlock.downgrade_upgrade", SHMI_SPIN_UPGRADE); }
-int shmsync_rwspinlock_downgrade_to_upgrade(shmsync_rwspinlock *l)
+int shmsync_rwspinlock_downgrade_to_read(shmsync_rwspinlock *l) { return shmi_rwspin_become_reader(l->impl, "rwspinlock.downgrade_to_read", SHMI_SPIN_UPGRADE); }
+int shmsync_rwspinlock_downgrade_to_upgradable(shmsync_rwspinlock *l)
 {
-    return shmi_spin_release(l->impl, "rwspinlock.downgrade_to_upgrade", SHMI_SPIN_HELD, shmi_spin_ours(l->impl, SHMI_SPIN_UPGRADE));
+    return shmi_spin_release(l->impl, "rwspinlock.downgrade_to_upgradable", SHMI_SPIN_HELD, shmi_spin_ours(l->impl, SHMI_SPIN_UPGRADE));
 }
 int shmsync_rwspinlock_recover(shmsync_rwspinlock *l, int (*repair)(void *), void *arg) { return shmi_spin_recover(l->impl, 0, repair, arg); }
 int shmsync_rwspinlock_state(shmsync_rwspinlock *l) { return shmi_spin_trouble(l->impl, "rwspinlock.state", shmi_spin_state(l->impl)); }
@@ -16622,10 +16622,10 @@ SHMI_FN int shmi_spin_whole(shmsync_arena *a, const shmi_object *o)
 {
     return o->size >= (o->kind == SHMI_KIND_RWSPIN_LOCK ? shmi_rwspin_bytes(a->geo.slots) : sizeof(shmi_spin_words));
 }
-SHMI_FN void shmi_repair_spin(shmsync_arena *a, const shmi_object *o, shmi_name dead)
+SHMI_FN void shmi_repair_spin(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead)
 {
     struct shmi_spinlock l;
-    uint32_t slot = shmi_name_slot(dead), s;
+    uint32_t slot = shmi_id_slot(dead), s;
     if (!shmi_spin_whole(a, o))
         return;
     shmi_spin_view(&l, a, o);
@@ -16633,12 +16633,12 @@ SHMI_FN void shmi_repair_spin(shmsync_arena *a, const shmi_object *o, shmi_name 
         uint64_t *count = &l.slots[slot - 1].count, c;
         for (c = shmi_ld64(count); c != 0 && shmi_covers(dead, shmi_count_name(c)); c = shmi_ld64(count))
             if (shmi_cas64(count, c, 0)) {
-                shmi_bell_wake_all(a, &l.drained);
+                shmi_wake_word_wake_all(a, &l.drained);
                 break;
             }
     }
     for (s = shmi_spin_state(&l); shmi_spin_held(s) && shmi_covers(dead, shmi_owner_name(s)); s = shmi_spin_state(&l))
-        if (!shmi_spin_bereave(&l, s))
+        if (!shmi_spin_mark_owner_dead(&l, s))
             break;
 }
 SHMI_FN void shmi_wake_spin(shmsync_arena *a, const shmi_object *o, int owed)
@@ -16648,15 +16648,15 @@ SHMI_FN void shmi_wake_spin(shmsync_arena *a, const shmi_object *o, int owed)
         return;
     shmi_spin_view(&l, a, o);
     if (owed == SHMI_OWED_ALL)
-        shmi_bell_wake_all(a, &l.next);
-    else if (owed == SHMI_OWED_ONE || shmi_bell_announced(&l.next))
-        shmi_bell_wake_one(a, &l.next);
+        shmi_wake_word_wake_all(a, &l.next);
+    else if (owed == SHMI_OWED_ONE || shmi_wake_word_announced(&l.next))
+        shmi_wake_word_wake_one(a, &l.next);
     if (l.slots == NULL)
         return;
-    if (owed != SHMI_OWED_ANNOUNCED || shmi_bell_announced(&l.gate))
-        shmi_bell_wake_all(a, &l.gate);
-    if (owed != SHMI_OWED_ANNOUNCED || shmi_bell_announced(&l.drained))
-        shmi_bell_wake_all(a, &l.drained);
+    if (owed != SHMI_OWED_ANNOUNCED || shmi_wake_word_announced(&l.gate))
+        shmi_wake_word_wake_all(a, &l.gate);
+    if (owed != SHMI_OWED_ANNOUNCED || shmi_wake_word_announced(&l.drained))
+        shmi_wake_word_wake_all(a, &l.drained);
 }
 
 /* ---- WaitAny and WaitAll: prims/await*.go in C. The nodes of all waits are slept on at once. ---- */
@@ -16664,11 +16664,11 @@ SHMI_FN void shmi_wake_spin(shmsync_arena *a, const shmi_object *o, int owed)
 typedef struct shmi_awaited {
     struct shmi_monitor *m;
     struct shmi_event *token; /* an event with automatic reset */
-    shmi_seat *seat;
+    shmi_wait_node *wait_node;
 } shmi_awaited;
 
 /* Whether it has come, without waiting, and how; an event's token is taken. */
-SHMI_FN int shmi_await_reached(const shmsync_awaiter *x, int *err)
+SHMI_FN int shmi_await_reached(const shmsync_awaitable *x, int *err)
 {
     *err = 0;
     if (x->kind == SHMSYNC_AWAIT_SEQUENCER)
@@ -16683,20 +16683,20 @@ SHMI_FN int shmi_await_reached(const shmsync_awaiter *x, int *err)
         struct shmi_future *f = x->future->impl;
         uint64_t s = shmi_future_load(f);
         if ((s & SHMI_FUTURE_SET_MASK) == 0 && shmi_future_over(s))
-            *err = shmi_fail_who(f->m.a, EOWNERDEAD, "future.wait", f->m.latch.called, shmi_future_producer(s));
+            *err = shmi_fail_who(f->m.a, EOWNERDEAD, "future.wait", f->m.queueLock.called, shmi_future_producer(s));
         return shmi_future_over(s);
     }
 }
-/* Begins its wait. No seat: it has come, or *err says how it has ended; not 0 is an error of the waiting itself. */
-SHMI_FN int shmi_await_begin(const shmsync_awaiter *x, int64_t abs, shmi_awaited *w, int *err)
+/* Begins its wait. No wait node: it has come, or *err says how it has ended; not 0 is an error of the waiting itself. */
+SHMI_FN int shmi_await_begin(const shmsync_awaitable *x, int64_t abs, shmi_awaited *w, int *err)
 {
     int e;
     *err = 0;
     w->token = NULL;
-    w->seat = NULL;
+    w->wait_node = NULL;
     if (x->kind == SHMSYNC_AWAIT_SEQUENCER) {
         w->m = &x->sequencer->impl->m;
-        e = shmi_seq_register(x->sequencer->impl, x->token, abs, &w->seat);
+        e = shmi_seq_register(x->sequencer->impl, x->token, abs, &w->wait_node);
         if (e == ECANCELED) {
             *err = e;
             e = 0;
@@ -16709,40 +16709,40 @@ SHMI_FN int shmi_await_begin(const shmsync_awaiter *x, int64_t abs, shmi_awaited
         w->m = &ev->q.m;
         if (x->kind == SHMSYNC_AWAIT_EVENT && (ev->mode & SHMI_eventAuto) != 0) {
             w->token = ev;
-            return shmi_event_register(ev, 0, abs, &w->seat);
+            return shmi_event_register(ev, 0, abs, &w->wait_node);
         }
-        return (v & 1) == (x->kind == SHMSYNC_AWAIT_EVENT) ? 0 : shmi_seq_register(&ev->q, v + 1, abs, &w->seat);
+        return (v & 1) == (x->kind == SHMSYNC_AWAIT_EVENT) ? 0 : shmi_seq_register(&ev->q, v + 1, abs, &w->wait_node);
     } else {
         struct shmi_future *f = x->future->impl;
-        uint64_t fate = 0;
+        uint64_t outcome = 0;
         w->m = &f->m;
         e = shmi_mon_enter(w->m, abs);
         if (e == 0)
-            e = shmi_mon_line_up(w->m, abs, 0, shmi_future_is_over, &fate, &w->seat);
-        if (e == 0 && w->seat == NULL && shmi_fate_result(fate) == SHMI_futureIsAbandoned)
-            *err = shmi_fail_who(f->m.a, EOWNERDEAD, "future.wait", f->m.latch.called, shmi_fate_aux(fate) & SHMI_NAME_MASK);
+            e = shmi_mon_enqueue(w->m, abs, 0, shmi_future_is_over, &outcome, &w->wait_node);
+        if (e == 0 && w->wait_node == NULL && shmi_outcome_result(outcome) == SHMI_futureIsAbandoned)
+            *err = shmi_fail_who(f->m.a, EOWNERDEAD, "future.wait", f->m.queueLock.called, shmi_outcome_aux(outcome) & SHMI_NAME_MASK);
         return e;
     }
 }
 /* How a wait ended that was resolved and is chosen. */
-SHMI_FN int shmi_await_judge(const shmsync_awaiter *x, shmi_awaited *w)
+SHMI_FN int shmi_await_judge(const shmsync_awaitable *x, shmi_awaited *w)
 {
-    uint64_t fate = shmi_mon_collect(w->m, w->seat);
-    w->seat = NULL;
+    uint64_t outcome = shmi_mon_collect(w->m, w->wait_node);
+    w->wait_node = NULL;
     if (w->token != NULL)
         shmi_event_ack(w->token);
     else if (x->kind == SHMSYNC_AWAIT_SEQUENCER)
-        return shmi_fate_result(fate) == SHMI_REACHED ? 0 : ECANCELED;
-    else if (x->kind == SHMSYNC_AWAIT_FUTURE && shmi_fate_result(fate) == SHMI_futureIsAbandoned)
-        return shmi_fail_who(w->m->a, EOWNERDEAD, "future.wait", w->m->latch.called, shmi_fate_aux(fate) & SHMI_NAME_MASK);
+        return shmi_outcome_result(outcome) == SHMI_REACHED ? 0 : ECANCELED;
+    else if (x->kind == SHMSYNC_AWAIT_FUTURE && shmi_outcome_result(outcome) == SHMI_futureIsAbandoned)
+        return shmi_fail_who(w->m->a, EOWNERDEAD, "future.wait", w->m->queueLock.called, shmi_outcome_aux(outcome) & SHMI_NAME_MASK);
     return 0;
 }
 /* Ends a wait that is not chosen. */
 SHMI_FN void shmi_await_leave(shmi_awaited *w)
 {
-    if (w->seat == NULL || shmi_mon_give_up(w->m, w->seat))
+    if (w->wait_node == NULL || shmi_mon_give_up(w->m, w->wait_node))
         return;
-    shmi_mon_collect(w->m, w->seat);
+    shmi_mon_collect(w->m, w->wait_node);
     if (w->token != NULL)
         shmi_event_pass(w->token);
 }
@@ -16752,9 +16752,9 @@ SHMI_FN void shmi_await_sleep(shmsync_arena *a, shmi_awaited *at, size_t n, int6
 {
     shmi_waitv v[SHMSYNC_AWAIT_MOST];
     size_t i;
-    int record = shmi_announce_sleep(a, at[0].m->o.off, at[0].seat->off, 0, since);
+    int record = shmi_announce_sleep(a, at[0].m->o.off, at[0].wait_node->off, 0, since);
     for (i = 0; i < n; i++) {
-        shmi_node *node = at[i].seat->node;
+        shmi_node *node = at[i].wait_node->node;
         uint32_t w = shmi_node_load(node);
         if (shmi_node_state(w) == SHMI_NodeQueued && shmi_node_swap(node, w, shmi_node_with(w, SHMI_NodeAsleep)))
             w = shmi_node_with(w, SHMI_NodeAsleep);
@@ -16769,20 +16769,20 @@ SHMI_FN void shmi_await_sleep(shmsync_arena *a, shmi_awaited *at, size_t n, int6
             shmi_futex_sleepv(v, (unsigned)n, until);
         } else { /* one word at a time: the others are looked at more often */
             int64_t soon = shmi_now() + 2000000;
-            shmi_futex_sleep(&at[0].seat->node->word, (uint32_t)v[0].val, soon < until ? soon : until);
+            shmi_futex_sleep(&at[0].wait_node->node->word, (uint32_t)v[0].val, soon < until ? soon : until);
         }
     }
     shmi_retract_sleep(a, record);
 }
 
 /* 0 if the list can be waited for, with *a the arena. */
-SHMI_FN int shmi_await_check(const char *op, const shmsync_awaiter *list, size_t n, shmsync_arena **a)
+SHMI_FN int shmi_await_check(const char *op, const shmsync_awaitable *list, size_t n, shmsync_arena **a)
 {
     size_t i;
     if (n > SHMSYNC_AWAIT_MOST)
         return shmi_fail(EINVAL, op, NULL, "%zu to wait for", n);
     for (i = 0; i < n; i++) {
-        const shmsync_awaiter *x = &list[i];
+        const shmsync_awaitable *x = &list[i];
         int err;
         if (x->kind < SHMSYNC_AWAIT_SEQUENCER || x->kind > SHMSYNC_AWAIT_EVENT_RESET)
             return shmi_fail(EINVAL, op, NULL, "kind %d", x->kind);
@@ -16790,15 +16790,15 @@ SHMI_FN int shmi_await_check(const char *op, const shmsync_awaiter *list, size_t
         err = shmi_use(*a, op);
         if (err != 0)
             return err;
-        if (x->kind == SHMSYNC_AWAIT_EVENT_RESET && !(x->event->impl->mode & SHMI_eventTwoWay))
-            return shmi_fail(EINVAL, op, x->event->impl->q.m.latch.called, "it is not two_way");
+        if (x->kind == SHMSYNC_AWAIT_EVENT_RESET && !(x->event->impl->mode & SHMI_eventBidirectional))
+            return shmi_fail(EINVAL, op, x->event->impl->q.m.queueLock.called, "it is not bidirectional");
     }
     return 0;
 }
 /* Sleeps for a turn until one of n waits may be over: 0, or why there is no more waiting. */
 SHMI_FN int shmi_await_turn(shmsync_arena *a, const char *op, shmi_awaited *at, size_t n, int64_t since, int64_t abs)
 {
-    int64_t now = shmi_now(), until = now + SHMI_LOOK_EVERY;
+    int64_t now = shmi_now(), until = now + SHMI_CHECK_EVERY;
     size_t i;
     if (__atomic_load_n(&a->closing, __ATOMIC_SEQ_CST))
         return shmi_fail(EBADF, op, NULL, "this process closed the arena");
@@ -16806,11 +16806,11 @@ SHMI_FN int shmi_await_turn(shmsync_arena *a, const char *op, shmi_awaited *at, 
         return ETIMEDOUT;
     shmi_await_sleep(a, at, n, since, abs != 0 && abs < until ? abs : until);
     for (i = 0; i < n; i++)
-        shmi_mutex_look(&at[i].m->latch);
+        shmi_mutex_check(&at[i].m->queueLock);
     return 0;
 }
 
-int shmsync_wait_any(const shmsync_awaiter *list, size_t n, const struct timespec *abs_monotonic, size_t *index)
+int shmsync_wait_any(const shmsync_awaitable *list, size_t n, const struct timespec *abs_monotonic, size_t *index)
 {
     shmi_awaited at[SHMSYNC_AWAIT_MOST];
     shmsync_arena *a = NULL;
@@ -16838,12 +16838,12 @@ int shmsync_wait_any(const shmsync_awaiter *list, size_t n, const struct timespe
         err = shmi_await_begin(&list[begun], abs, &at[begun], &result);
         if (err != 0)
             break;
-        if (at[begun].seat == NULL)
+        if (at[begun].wait_node == NULL)
             chosen = begun;
     }
     while (err == 0 && chosen == SIZE_MAX) {
         for (i = 0; i < n && chosen == SIZE_MAX; i++)
-            if (shmi_seat_resolved(at[i].seat))
+            if (shmi_wait_node_resolved(at[i].wait_node))
                 chosen = i;
         if (chosen != SIZE_MAX) {
             result = shmi_await_judge(&list[chosen], &at[chosen]);
@@ -16859,7 +16859,7 @@ int shmsync_wait_any(const shmsync_awaiter *list, size_t n, const struct timespe
     return chosen != SIZE_MAX ? result : err;
 }
 
-int shmsync_wait_all(const shmsync_awaiter *list, size_t n, const struct timespec *abs_monotonic)
+int shmsync_wait_all(const shmsync_awaitable *list, size_t n, const struct timespec *abs_monotonic)
 {
     shmi_awaited at[SHMSYNC_AWAIT_MOST];
     size_t of[SHMSYNC_AWAIT_MOST]; /* where in the list the waits are that are not over */
@@ -16883,13 +16883,13 @@ int shmsync_wait_all(const shmsync_awaiter *list, size_t n, const struct timespe
             return err;
         for (i = 0; i < todo && err == 0; i++) {
             err = shmi_await_begin(&list[of[i]], abs, &at[begun], &errs[of[i]]);
-            if (err == 0 && at[begun].seat != NULL)
+            if (err == 0 && at[begun].wait_node != NULL)
                 of[begun++] = of[i];
         }
         left = begun;
         while (err == 0) {
             for (i = k = 0; i < left; i++) {
-                if (shmi_seat_resolved(at[i].seat)) {
+                if (shmi_wait_node_resolved(at[i].wait_node)) {
                     errs[of[i]] = shmi_await_judge(&list[of[i]], &at[i]);
                 } else {
                     at[k] = at[i];
@@ -16916,13 +16916,13 @@ int shmsync_wait_all(const shmsync_awaiter *list, size_t n, const struct timespe
 /* ---- MultiLock: prims/multilock*.go in C, docs/design/0009-fair-locks.md ---- */
 
 /* The kinds of a hold that are not, or not quite, those of an owner word. */
-enum { SHMI_keyQuick = SHMI_kindBiased, SHMI_keyGranted = SHMI_kindNotRecoverable /* with a name */, SHMI_keyLast = SHMI_kindNotRecoverable + 1, SHMI_keyKept };
+enum { SHMI_keyBiased = SHMI_kindBiased, SHMI_keyGranted = SHMI_kindNotRecoverable /* with a name */, SHMI_keyFree = SHMI_kindNotRecoverable + 1, SHMI_keyCached };
 enum { SHMI_multiInline = 5, SHMI_multiLogDefault = 6, SHMI_multiLogMost = 16, SHMI_evictEvery = 16 };
 #define SHMI_MULTI_HASH UINT64_C(0x9e3779b97f4a7c15)
 #define SHMI_HOLD_FAST (UINT64_C(1) << 29)                               /* what a claim takes */
-#define SHMI_HOLD_UNLOCK ((uint64_t)(SHMI_keyKept - SHMI_keyQuick) << 29) /* turns quick into kept */
-#define SHMI_HOLD_LOCK ((UINT64_C(1) << 32) - SHMI_HOLD_UNLOCK)           /* turns kept into the next quick */
-#define SHMI_HOLD_LAST ((uint64_t)SHMI_keyLast << 29)                     /* turns held into last */
+#define SHMI_HOLD_UNLOCK ((uint64_t)(SHMI_keyCached - SHMI_keyBiased) << 29) /* turns biased into cached */
+#define SHMI_HOLD_LOCK ((UINT64_C(1) << 32) - SHMI_HOLD_UNLOCK)           /* turns cached into the next biased */
+#define SHMI_HOLD_FREE ((uint64_t)SHMI_keyFree << 29)                     /* turns held into free */
 
 /* This process's side of a bucket. */
 struct shmi_key_bucket {
@@ -16930,13 +16930,13 @@ struct shmi_key_bucket {
     struct shmi_multilock *of;
     shmi_multilock_bucket *w;
     uint32_t number;
-    uint32_t quick; /* this process has had a quick hold here. Atomic. */
+    uint32_t biased; /* this process has had a biased hold here. Atomic. */
 };
 
 struct shmi_multilock {
     shmsync_arena *a;
     shmi_object o;
-    int release;  /* policy Release */
+    int release;  /* policy PolicyRelease */
     uint32_t log; /* logarithm of the number of buckets */
     pthread_mutex_t making;
     struct shmi_key_bucket **all; /* NULL until this process looks at it; atomic */
@@ -16953,53 +16953,53 @@ SHMI_FN uint32_t shmi_hold_owner(uint64_t h) { return (uint32_t)h; }
 SHMI_FN uint32_t shmi_hold_kind(uint64_t h) { return shmi_owner_kind((uint32_t)h); }
 SHMI_FN uint32_t shmi_hold_name(uint64_t h) { return shmi_owner_name((uint32_t)h); }
 SHMI_FN uint32_t shmi_hold_stamp(uint64_t h) { return (uint32_t)(h >> 32); }
-SHMI_FN uint64_t shmi_make_hold(uint32_t kind, shmi_name n, uint32_t stamp) { return (uint64_t)stamp << 32 | shmi_make_owner(kind, n); }
+SHMI_FN uint64_t shmi_make_hold(uint32_t kind, shmi_participant_id n, uint32_t stamp) { return (uint64_t)stamp << 32 | shmi_make_owner(kind, n); }
 /* Whether nobody has the key or waits for it. */
-SHMI_FN int shmi_hold_free(uint64_t h) { return h == 0 || shmi_hold_kind(h) >= SHMI_keyLast; }
+SHMI_FN int shmi_hold_free(uint64_t h) { return h == 0 || shmi_hold_kind(h) >= SHMI_keyFree; }
 /* shmi_hold_free of a word that is not fast: the entry is in no use. */
-SHMI_FN int shmi_hold_idle(uint64_t h) { return h == 0 || shmi_hold_kind(h) == SHMI_keyLast; }
-/* Whether its name may change the word without the latch. */
-SHMI_FN int shmi_hold_fast(uint64_t h) { return shmi_hold_kind(h) == SHMI_keyQuick || shmi_hold_kind(h) == SHMI_keyKept; }
+SHMI_FN int shmi_hold_idle(uint64_t h) { return h == 0 || shmi_hold_kind(h) == SHMI_keyFree; }
+/* Whether its name may change the word without the queue lock. */
+SHMI_FN int shmi_hold_fast(uint64_t h) { return shmi_hold_kind(h) == SHMI_keyBiased || shmi_hold_kind(h) == SHMI_keyCached; }
 /* Whether a waiter was handed the key that has not accepted it. */
 SHMI_FN int shmi_hold_granted(uint64_t h) { return shmi_hold_kind(h) == SHMI_keyGranted && shmi_hold_name(h) != 0; }
 /* Whether a participant has the key to itself, or was handed it. */
 SHMI_FN int shmi_hold_taken(uint64_t h) { return shmi_owner_held(shmi_hold_owner(h)) || shmi_hold_granted(h); }
 SHMI_FN int shmi_hold_valid(uint64_t h)
 {
-    if (shmi_hold_kind(h) >= SHMI_keyLast || shmi_hold_granted(h))
+    if (shmi_hold_kind(h) >= SHMI_keyFree || shmi_hold_granted(h))
         return shmi_hold_name(h) != 0;
     return shmi_owner_valid(shmi_hold_owner(h)) && (shmi_hold_owner(h) != 0 || h == 0);
 }
 /* The hold when it is let go while others wait. */
 SHMI_FN uint64_t shmi_hold_passing(uint64_t h) { return shmi_make_hold(SHMI_kindReserved, shmi_hold_name(h), shmi_hold_stamp(h)); }
 /* The hold after its name was found dead, and perhaps gone. */
-SHMI_FN uint64_t shmi_hold_bereaved(uint64_t h, int release, int gone)
+SHMI_FN uint64_t shmi_hold_owner_died(uint64_t h, int release, int gone)
 {
-    uint32_t next = shmi_hold_granted(h) ? 0 : shmi_bereaved(shmi_hold_owner(h), release, gone);
+    uint32_t next = shmi_hold_granted(h) ? 0 : shmi_owner_died(shmi_hold_owner(h), release, gone);
     return next != 0 ? (h & ~(uint64_t)UINT32_MAX) | next : shmi_hold_passing(h);
 }
 /* Whose death made the key what it is. */
-SHMI_FN shmi_name shmi_hold_died(uint64_t h)
+SHMI_FN shmi_participant_id shmi_hold_died(uint64_t h)
 {
     return shmi_hold_owner(h) == SHMI_OWNER_NOT_RECOVERABLE ? shmi_hold_stamp(h) & SHMI_NAME_MASK : shmi_hold_name(h);
 }
 /* How a wait for a key with this hold ends at once; SHMI_lockGranted: it does not. */
 SHMI_FN uint32_t shmi_hold_result(uint64_t h)
 {
-    if (!shmi_hold_valid(h) || shmi_hold_fast(h) || shmi_hold_kind(h) == SHMI_keyLast)
+    if (!shmi_hold_valid(h) || shmi_hold_fast(h) || shmi_hold_kind(h) == SHMI_keyFree)
         return SHMI_lockCorrupt; /* in use, and claimed */
     if (shmi_hold_kind(h) == SHMI_kindOwnerDead)
         return SHMI_lockOwnerDead;
     return shmi_hold_owner(h) == SHMI_OWNER_NOT_RECOVERABLE ? SHMI_lockNotRecoverable : SHMI_lockGranted;
 }
-SHMI_FN int shmi_key_fail(struct shmi_monitor *m, const char *op, uint64_t key, uint32_t result, shmi_name who)
+SHMI_FN int shmi_key_fail(struct shmi_monitor *m, const char *op, uint64_t key, uint32_t result, shmi_participant_id who)
 {
     switch (result) {
     case SHMI_lockGranted: return 0;
-    case SHMI_lockOwnerDead: return shmi_fail_who(m->a, EOWNERDEAD, op, m->latch.called, who);
-    case SHMI_lockNotRecoverable: return shmi_fail_who(m->a, ENOTRECOVERABLE, op, m->latch.called, who);
+    case SHMI_lockOwnerDead: return shmi_fail_who(m->a, EOWNERDEAD, op, m->queueLock.called, who);
+    case SHMI_lockNotRecoverable: return shmi_fail_who(m->a, ENOTRECOVERABLE, op, m->queueLock.called, who);
     }
-    return shmi_fail(EPROTO, op, m->latch.called, "key %llu", (unsigned long long)key);
+    return shmi_fail(EPROTO, op, m->queueLock.called, "key %llu", (unsigned long long)key);
 }
 
 SHMI_FN uint32_t shmi_bucket_of(uint64_t key, uint32_t log) { return (uint32_t)((key ^ key >> 32) * SHMI_MULTI_HASH >> 1 >> (63 - log)); }
@@ -17039,7 +17039,7 @@ SHMI_FN int shmi_key_belongs(struct shmi_key_bucket *k, shmi_node *n)
 {
     return shmi_get(&n->object) == k->m.o.off && shmi_bucket_of(shmi_get(&n->wanted), k->of->log) == k->number && shmi_get(&n->stamp) != 0;
 }
-/* Whether a node stands for a key of this bucket. While the latch is held, such a node
+/* Whether a node stands for a key of this bucket. While the queue lock is held, such a node
  * stays one; others may change under the look, which is why it is taken twice. */
 SHMI_FN int shmi_key_is_entry(struct shmi_key_bucket *k, shmi_node *n)
 {
@@ -17053,12 +17053,12 @@ SHMI_FN int shmi_key_is_wait(struct shmi_monitor *m, struct shmi_wait w)
     return shmi_node_state(n) != SHMI_NodeIdle && shmi_key_belongs((struct shmi_key_bucket *)m, w.n) && ((shmi_node_load(w.n) ^ n) & ~15u) == 0;
 }
 
-/* A walk over the entries in use, those with quick holds among them. What it gave may be
+/* A walk over the entries in use, those with biased holds among them. What it gave may be
  * taken off. Nodes are in the order of their offsets, so that it ends whatever the links
- * are. Without the latch it may miss some that change meanwhile. */
+ * are. Without the queue lock it may miss some that change meanwhile. */
 struct shmi_key_walk {
     uint32_t i;
-    int peek; /* the latch is not held */
+    int peek; /* the queue lock is not held */
     uint64_t off, before;
 };
 SHMI_FN struct shmi_key_walk shmi_walk_spilled(struct shmi_key_bucket *k, int peek)
@@ -17108,8 +17108,8 @@ SHMI_FN void shmi_key_raise(struct shmi_key_bucket *k, uint64_t h)
     if (ahead > 0)
         shmi_put(&k->w->mon.arrivals, n + (uint64_t)ahead);
 }
-/* Makes the hold of an entry one that only who holds the latch changes, with the latch
- * held, and gives it. It is one step, so that who locks and unlocks meanwhile cannot hold it up. */
+/* Makes the hold of an entry one that only who holds the queue lock changes, with the queue lock
+ * held, and gives it. It is one step, so that whoever locks and unlocks meanwhile cannot hold it up. */
 SHMI_FN uint64_t shmi_key_claim(struct shmi_key_bucket *k, struct shmi_key_entry e)
 {
     uint64_t h;
@@ -17121,7 +17121,7 @@ SHMI_FN uint64_t shmi_key_claim(struct shmi_key_bucket *k, struct shmi_key_entry
 }
 
 /* The entry of a key among those in the bucket itself, or in *was the one in no use where
- * the key was last, with the latch held. It claims the key. */
+ * the key was last, with the queue lock held. It claims the key. */
 SHMI_FN struct shmi_key_entry shmi_key_seek(struct shmi_key_bucket *k, uint64_t key, struct shmi_key_entry *was)
 {
     uint32_t i;
@@ -17143,7 +17143,7 @@ SHMI_FN struct shmi_key_entry shmi_key_seek(struct shmi_key_bucket *k, uint64_t 
     }
     return shmi_no_entry();
 }
-/* The entry of a key, with the latch held. It claims the key. */
+/* The entry of a key, with the queue lock held. It claims the key. */
 SHMI_FN struct shmi_key_entry shmi_key_find(struct shmi_key_bucket *k, uint64_t key)
 {
     struct shmi_key_entry was, e = shmi_key_seek(k, key, &was);
@@ -17166,7 +17166,7 @@ SHMI_FN struct shmi_key_entry shmi_key_unused(struct shmi_key_bucket *k, uint64_
     }
     return shmi_no_entry();
 }
-/* An entry for a key that has none, with the latch held: where the key was last, one in no
+/* An entry for a key that has none, with the queue lock held: where the key was last, one in no
  * use, or one that was kept for another. Now and then that goes first: it may be of a key
  * that nobody wants any more. */
 SHMI_FN struct shmi_key_entry shmi_key_room(struct shmi_key_bucket *k, struct shmi_key_entry was)
@@ -17182,12 +17182,12 @@ SHMI_FN struct shmi_key_entry shmi_key_room(struct shmi_key_bucket *k, struct sh
     }
     for (i = 0; i < SHMI_multiInline; i++) {
         struct shmi_key_entry e = shmi_inline_entry(k, (uint32_t)((n / SHMI_evictEvery + i) % SHMI_multiInline));
-        if (shmi_hold_kind(shmi_get(e.hold)) == SHMI_keyKept && shmi_hold_free(shmi_key_claim(k, e)))
+        if (shmi_hold_kind(shmi_get(e.hold)) == SHMI_keyCached && shmi_hold_free(shmi_key_claim(k, e)))
             return e;
     }
     return shmi_key_unused(k, n);
 }
-/* An entry for a key that has none, with the latch held, or none if that takes more than a look. */
+/* An entry for a key that has none, with the queue lock held, or none if that takes more than a look. */
 SHMI_FN struct shmi_key_entry shmi_key_vacant(struct shmi_key_bucket *k, uint64_t key)
 {
     struct shmi_key_entry was, e = shmi_key_seek(k, key, &was);
@@ -17230,7 +17230,7 @@ SHMI_FN void shmi_key_free(struct shmi_key_bucket *k, struct shmi_key_entry e)
 {
     uint64_t h = shmi_get(e.hold), *before;
     if (e.n == NULL) {
-        shmi_put(e.hold, shmi_make_hold(SHMI_keyLast, shmi_hold_name(h), shmi_hold_stamp(h)));
+        shmi_put(e.hold, shmi_make_hold(SHMI_keyFree, shmi_hold_name(h), shmi_hold_stamp(h)));
         return;
     }
     if (shmi_hold_kind(h) != SHMI_kindReserved)
@@ -17240,7 +17240,7 @@ SHMI_FN void shmi_key_free(struct shmi_key_bucket *k, struct shmi_key_entry e)
         shmi_put(before, shmi_links(shmi_link_next(shmi_get(&e.n->next)), 0));
     SHMSYNC_CRASHPOINT("multilock.unlock.unlinked");
     /* Whoever claimed the node may be dead. It keeps its stamp until it is free, so that nobody else gives it back. */
-    shmi_bury_node(k->m.a, e.off, shmi_node_owner(e.n));
+    shmi_reap_node(k->m.a, e.off, shmi_node_owner(e.n));
 }
 
 /* ---- the queues of keys ---- */
@@ -17283,9 +17283,9 @@ SHMI_FN void shmi_key_take(struct shmi_key_bucket *k, struct shmi_key_entry e, u
     uint32_t kind = SHMI_kindHeld;
     if (shmi_get(e.key) != key) {
         shmi_put(e.key, key);
-    } else if (shmi_hold_owner(shmi_get(e.hold)) == shmi_make_owner(SHMI_keyLast, k->m.a->self)) {
-        kind = SHMI_keyQuick;
-        __atomic_store_n(&k->quick, 1, __ATOMIC_RELAXED);
+    } else if (shmi_hold_owner(shmi_get(e.hold)) == shmi_make_owner(SHMI_keyFree, k->m.a->self)) {
+        kind = SHMI_keyBiased;
+        __atomic_store_n(&k->biased, 1, __ATOMIC_RELAXED);
     }
     out->in = k;
     out->at = e.hold;
@@ -17301,7 +17301,7 @@ SHMI_FN void shmi_key_take(struct shmi_key_bucket *k, struct shmi_key_entry e, u
  * accepted the key since. */
 SHMI_FN void shmi_multi_account(struct shmi_monitor *m, struct shmi_wait w)
 {
-    if (shmi_fate_result(shmi_get(&w.n->extra)) == SHMI_lockGranted) {
+    if (shmi_outcome_result(shmi_get(&w.n->extra)) == SHMI_lockGranted) {
         struct shmi_key_entry e = shmi_key_find((struct shmi_key_bucket *)m, shmi_get(&w.n->wanted));
         if (e.hold != NULL && shmi_hold_kind(shmi_get(e.hold)) == SHMI_kindReserved) {
             shmi_put(e.hold, shmi_make_hold(SHMI_keyGranted, shmi_owner_of(w) & SHMI_NAME_MASK, (uint32_t)shmi_stamp_of(w)));
@@ -17312,7 +17312,7 @@ SHMI_FN void shmi_multi_account(struct shmi_monitor *m, struct shmi_wait w)
 }
 
 /* Passes a key on that was let go, or makes its entry free, and tells those who wait for a key that nobody can have. */
-SHMI_FN void shmi_key_settle(struct shmi_key_bucket *k, struct shmi_wakes *b, struct shmi_key_entry e)
+SHMI_FN void shmi_key_resolve(struct shmi_key_bucket *k, struct shmi_wakes *b, struct shmi_key_entry e)
 {
     while (shmi_get(e.queue) != 0) {
         uint64_t h = shmi_get(e.hold);
@@ -17333,13 +17333,13 @@ SHMI_FN void shmi_key_settle(struct shmi_key_bucket *k, struct shmi_wakes *b, st
     if (shmi_hold_kind(shmi_get(e.hold)) == SHMI_kindReserved)
         shmi_key_free(k, e);
 }
-SHMI_FN void shmi_multi_settle(struct shmi_monitor *m, struct shmi_wakes *b)
+SHMI_FN void shmi_multi_resolve(struct shmi_monitor *m, struct shmi_wakes *b)
 {
     struct shmi_key_bucket *k = (struct shmi_key_bucket *)m;
     struct shmi_key_walk v = shmi_walk_keys(k, 0);
     struct shmi_key_entry e;
     while (shmi_next_key(k, &v, &e))
-        shmi_key_settle(k, b, e);
+        shmi_key_resolve(k, b, e);
 }
 
 SHMI_FN void shmi_multi_relink(shmsync_arena *a, shmi_off off, shmi_node *n, void *arg)
@@ -17369,7 +17369,7 @@ SHMI_FN void shmi_multi_clear(struct shmi_monitor *m)
     shmi_each_queued(m->a, m->o.off, shmi_multi_relink, k);
 }
 /* Puts a wait at the end of the queue of its key. There is an entry for each key that is
- * waited for, unless a peer overwrote it: then the key is on its way to who waits. */
+ * waited for, unless a peer overwrote it: then the key is on its way to whoever waits. */
 SHMI_FN void shmi_multi_requeue(struct shmi_monitor *m, struct shmi_wait w)
 {
     struct shmi_key_bucket *k = (struct shmi_key_bucket *)m;
@@ -17398,7 +17398,7 @@ SHMI_FN void shmi_multi_requeue(struct shmi_monitor *m, struct shmi_wait w)
     shmi_key_set_queue(e, q);
 }
 /* Takes off the waits that nobody is there for. A list that bites its own tail is rebuilt. */
-SHMI_FN void shmi_multi_sweep(struct shmi_monitor *m)
+SHMI_FN void shmi_multi_discard_dead(struct shmi_monitor *m)
 {
     struct shmi_key_bucket *k = (struct shmi_key_bucket *)m;
     struct shmi_key_walk v = shmi_walk_keys(k, 0);
@@ -17421,7 +17421,7 @@ SHMI_FN void shmi_multi_sweep(struct shmi_monitor *m)
         }
     }
 }
-SHMI_FN void shmi_multi_bury(struct shmi_monitor *m)
+SHMI_FN void shmi_multi_reap(struct shmi_monitor *m)
 {
     struct shmi_key_bucket *k = (struct shmi_key_bucket *)m;
     struct shmi_key_walk v = shmi_walk_keys(k, 0);
@@ -17433,7 +17433,7 @@ SHMI_FN void shmi_multi_bury(struct shmi_monitor *m)
         if (shmi_hold_fast(h))
             h = shmi_key_claim(k, e);
         if (shmi_hold_taken(h))
-            shmi_put(e.hold, shmi_hold_bereaved(h, k->of->release, !shmi_hold_granted(h) && k->of->release && shmi_mon_gone(m, shmi_hold_name(h))));
+            shmi_put(e.hold, shmi_hold_owner_died(h, k->of->release, !shmi_hold_granted(h) && k->of->release && shmi_mon_gone(m, shmi_hold_name(h))));
     }
 }
 SHMI_FN void shmi_multi_holders(struct shmi_monitor *m)
@@ -17449,8 +17449,8 @@ SHMI_FN void shmi_multi_holders(struct shmi_monitor *m)
 }
 
 static const struct shmi_rules shmi_multi_rules = {
-    shmi_multi_settle, shmi_multi_account, shmi_multi_clear, shmi_multi_requeue, shmi_multi_detach,
-    shmi_multi_sweep, shmi_multi_bury, shmi_multi_holders, NULL,
+    shmi_multi_resolve, shmi_multi_account, shmi_multi_clear, shmi_multi_requeue, shmi_multi_detach,
+    shmi_multi_discard_dead, shmi_multi_reap, shmi_multi_holders, NULL,
 };
 
 /* ---- handles ---- */
@@ -17462,7 +17462,7 @@ SHMI_FN void shmi_bucket_init(struct shmi_key_bucket *k, struct shmi_multilock *
     k->of = x;
     k->w = (shmi_multilock_bucket *)(void *)k->m.w;
     k->number = i;
-    k->quick = 0;
+    k->biased = 0;
 }
 /* Makes a bucket that this process looks at for the first time. */
 SHMI_COLD int shmi_multi_make_bucket(struct shmi_multilock *x, uint32_t i, struct shmi_key_bucket **out)
@@ -17617,10 +17617,10 @@ int shmsync_multilock_close(shmsync_multilock *m)
 
 /* Takes a key by one CAS, if it is kept for this process. The key of an entry changes only
  * after its hold was claimed, and the hold is never the same again. */
-SHMI_FN int shmi_key_quick(struct shmi_key_bucket *k, uint64_t key, shmsync_hold *out)
+SHMI_FN int shmi_key_biased(struct shmi_key_bucket *k, uint64_t key, shmsync_hold *out)
 {
-    shmi_name self = shmi_self(k->m.a);
-    uint32_t i, kept = shmi_make_owner(SHMI_keyKept, self);
+    shmi_participant_id self = shmi_self(k->m.a);
+    uint32_t i, kept = shmi_make_owner(SHMI_keyCached, self);
     if (self == 0)
         return 0; /* a child of fork: the arena may not even be there */
     for (i = 0; i < SHMI_multiInline; i++) {
@@ -17629,7 +17629,7 @@ SHMI_FN int shmi_key_quick(struct shmi_key_bucket *k, uint64_t key, shmsync_hold
         if (shmi_hold_owner(h) != kept || shmi_get(e.key) != key)
             continue;
         if (shmi_cas64(e.hold, h, h + SHMI_HOLD_LOCK)) {
-            SHMSYNC_CRASHPOINT("multilock.lock.quick");
+            SHMSYNC_CRASHPOINT("multilock.lock.biased");
             out->in = k;
             out->at = e.hold;
             out->key = key;
@@ -17639,31 +17639,31 @@ SHMI_FN int shmi_key_quick(struct shmi_key_bucket *k, uint64_t key, shmsync_hold
     }
     return 0;
 }
-/* Whether the key is in a quick hold of one that lives, without the latch: who only tries leaves it so. */
-SHMI_FN int shmi_key_is_quick(struct shmi_key_bucket *k, uint64_t key)
+/* Whether the key is in a biased hold of one that lives, without the queue lock: who only tries leaves it so. */
+SHMI_FN int shmi_key_is_biased(struct shmi_key_bucket *k, uint64_t key)
 {
     uint32_t i;
     for (i = 0; i < SHMI_multiInline; i++) {
         struct shmi_key_entry e = shmi_inline_entry(k, i);
         uint64_t h = shmi_get(e.hold);
-        if (shmi_hold_kind(h) == SHMI_keyQuick && shmi_get(e.key) == key && shmi_get(e.hold) == h)
+        if (shmi_hold_kind(h) == SHMI_keyBiased && shmi_get(e.key) == key && shmi_get(e.hold) == h)
             return !shmi_dead(k->m.a, shmi_hold_name(h));
     }
     return 0;
 }
-/* Takes back what the dead have, with the latch held. */
+/* Takes back what the dead have, with the queue lock held. */
 SHMI_FN void shmi_key_look_at(struct shmi_key_bucket *k, struct shmi_wakes *b, uint64_t key)
 {
     struct shmi_key_entry e = shmi_key_find(k, key);
     uint64_t h = e.hold != NULL ? shmi_get(e.hold) : 0;
     if (shmi_hold_taken(h) && shmi_dead(k->m.a, shmi_hold_name(h))) {
-        shmi_mon_sweep(&k->m, b);
+        shmi_mon_reap(&k->m, b);
         return;
     }
-    shmi_mon_sweep_dead(&k->m, b);
+    shmi_mon_reap_if_due(&k->m, b);
     e = shmi_key_find(k, key);
     if (e.hold != NULL && shmi_hold_kind(shmi_get(e.hold)) == SHMI_kindReserved)
-        shmi_key_settle(k, b, e);
+        shmi_key_resolve(k, b, e);
 }
 SHMI_FN int shmi_key_accept_in(struct shmi_key_bucket *k, struct shmi_key_entry e, uint64_t key, uint64_t granted, uint64_t held)
 {
@@ -17699,28 +17699,28 @@ SHMI_FN int shmi_key_accept(struct shmi_key_bucket *k, uint64_t key, uint64_t he
     shmi_mon_leave(&k->m, NULL);
     return err;
 }
-/* Waits for a key in the seat, with the latch held, which it leaves. */
-SHMI_FN int shmi_key_queue_up(struct shmi_key_bucket *k, int64_t abs, uint64_t key, shmi_seat *seat, struct shmi_wakes *b, shmsync_hold *out)
+/* Waits for a key in the wait node, with the queue lock held, which it leaves. */
+SHMI_FN int shmi_key_queue_up(struct shmi_key_bucket *k, int64_t abs, uint64_t key, shmi_wait_node *wait_node, struct shmi_wakes *b, shmsync_hold *out)
 {
     struct shmi_monitor *m = &k->m;
-    uint64_t fate = 0;
+    uint64_t outcome = 0;
     int err;
-    shmi_mon_join(m, seat, 0, key);
+    shmi_mon_join(m, wait_node, 0, key);
     out->in = k;
     out->at = NULL;
     out->key = key;
-    out->hold = shmi_make_hold(SHMI_kindHeld, m->a->self, (uint32_t)shmi_get(&seat->node->stamp));
+    out->hold = shmi_make_hold(SHMI_kindHeld, m->a->self, (uint32_t)shmi_get(&wait_node->node->stamp));
     shmi_mon_leave(m, b);
-    err = shmi_mon_await(m, seat, abs, &fate);
+    err = shmi_mon_await(m, wait_node, abs, &outcome);
     if (err == 0)
-        err = shmi_key_fail(m, "multilock.lock", key, shmi_fate_result(fate), shmi_fate_aux(fate) & SHMI_NAME_MASK);
+        err = shmi_key_fail(m, "multilock.lock", key, shmi_outcome_result(outcome), shmi_outcome_aux(outcome) & SHMI_NAME_MASK);
     return err != 0 ? err : shmi_key_accept(k, key, out->hold);
 }
-/* The rest of lock, with the latch held, which it leaves. */
+/* The rest of lock, with the queue lock held, which it leaves. */
 SHMI_FN int shmi_key_lock_slow(struct shmi_key_bucket *k, int64_t abs, uint64_t key, shmsync_hold *out)
 {
     struct shmi_monitor *m = &k->m;
-    shmi_seat *seat = NULL;
+    shmi_wait_node *wait_node = NULL;
     struct shmi_wakes b;
     uint64_t spare = 0;
     shmi_node *n = NULL;
@@ -17735,7 +17735,7 @@ SHMI_FN int shmi_key_lock_slow(struct shmi_key_bucket *k, int64_t abs, uint64_t 
             err = shmi_key_fail(m, "multilock.lock", key, shmi_hold_result(h), shmi_hold_died(h));
             if (err != 0)
                 break;
-            err = shmi_mon_seat(m, abs, &seat, &again);
+            err = shmi_mon_wait_node(m, abs, &wait_node, &again);
             if (err != 0) {
                 shmi_mon_wake(m, &b);
                 if (spare != 0)
@@ -17744,7 +17744,7 @@ SHMI_FN int shmi_key_lock_slow(struct shmi_key_bucket *k, int64_t abs, uint64_t 
             }
             if (again)
                 continue;
-            err = shmi_key_queue_up(k, abs, key, seat, &b, out);
+            err = shmi_key_queue_up(k, abs, key, wait_node, &b, out);
             if (spare != 0)
                 shmi_free_node(m->a, spare);
             return err;
@@ -17771,14 +17771,14 @@ SHMI_FN int shmi_key_lock_slow(struct shmi_key_bucket *k, int64_t abs, uint64_t 
         else
             err = shmi_mon_enter(m, abs);
         if (err != 0) {
-            shmi_mon_unseat(m, seat);
+            shmi_mon_return_node(m, wait_node);
             if (spare != 0)
                 shmi_free_node(m->a, spare);
             return err;
         }
     }
     shmi_mon_leave(m, &b);
-    shmi_mon_unseat(m, seat);
+    shmi_mon_return_node(m, wait_node);
     if (spare != 0)
         shmi_free_node(m->a, spare);
     return err;
@@ -17789,7 +17789,7 @@ SHMI_FN int shmi_key_lock(struct shmi_multilock *x, uint64_t key, int64_t abs, s
     struct shmi_key_entry e;
     int err = shmi_multi_bucket(x, key, &k);
     if (err == 0) {
-        if (__atomic_load_n(&k->quick, __ATOMIC_RELAXED) != 0 && shmi_key_quick(k, key, out))
+        if (__atomic_load_n(&k->biased, __ATOMIC_RELAXED) != 0 && shmi_key_biased(k, key, out))
             return 0;
         err = shmi_mon_enter(&k->m, abs);
     }
@@ -17814,7 +17814,7 @@ int shmsync_multilock_timedlock(shmsync_multilock *m, uint64_t key, shmsync_hold
     memset(out, 0, sizeof *out);
     return err != 0 ? err : shmi_key_lock(m->impl, key, ns, out);
 }
-/* The rest of trylock, with the latch held, which it leaves. */
+/* The rest of trylock, with the queue lock held, which it leaves. */
 SHMI_FN int shmi_key_trylock_slow(struct shmi_key_bucket *k, uint64_t key, shmsync_hold *out)
 {
     struct shmi_monitor *m = &k->m;
@@ -17862,9 +17862,9 @@ int shmsync_multilock_trylock(shmsync_multilock *m, uint64_t key, shmsync_hold *
         err = shmi_multi_bucket(m->impl, key, &k);
     if (err != 0)
         return err;
-    if (shmi_key_quick(k, key, out))
+    if (shmi_key_biased(k, key, out))
         return 0;
-    if (shmi_key_is_quick(k, key) || !shmi_mon_try_enter(&k->m))
+    if (shmi_key_is_biased(k, key) || !shmi_mon_try_enter(&k->m))
         return EBUSY;
     e = shmi_key_vacant(k, key);
     if (e.hold == NULL)
@@ -17883,9 +17883,9 @@ int shmsync_multilock_unlock(const shmsync_hold *hold)
     int err;
     if (k == NULL)
         return shmi_fail(EPERM, "multilock.unlock", NULL, "the hold holds nothing");
-    if (shmi_hold_kind(h) == SHMI_keyQuick) {
+    if (shmi_hold_kind(h) == SHMI_keyBiased) {
         if (shmi_self(k->m.a) == shmi_hold_name(h) && shmi_cas64(hold->at, h, h + SHMI_HOLD_UNLOCK)) {
-            SHMSYNC_CRASHPOINT("multilock.unlock.quick");
+            SHMSYNC_CRASHPOINT("multilock.unlock.biased");
             return 0;
         }
         h &= ~SHMI_HOLD_FAST; /* it was claimed */
@@ -17895,7 +17895,7 @@ int shmsync_multilock_unlock(const shmsync_hold *hold)
         return err;
     /* The hold is of this key, since its stamp is of this hold alone. */
     if (hold->at != NULL && shmi_get(hold->at) == h && shmi_get(hold->at + 1) == 0) {
-        shmi_put(hold->at, h + SHMI_HOLD_LAST);
+        shmi_put(hold->at, h + SHMI_HOLD_FREE);
         shmi_mon_leave(&k->m, NULL);
         return 0;
     }
@@ -17903,13 +17903,13 @@ int shmsync_multilock_unlock(const shmsync_hold *hold)
     if (e.hold == NULL || shmi_get(e.hold) != h) {
         h = e.hold != NULL ? shmi_get(e.hold) : 0;
         shmi_mon_leave(&k->m, NULL);
-        return shmi_fail(shmi_hold_valid(h) ? EPERM : EPROTO, "multilock.unlock", k->m.latch.called, "key %llu: hold %#llx", (unsigned long long)hold->key,
+        return shmi_fail(shmi_hold_valid(h) ? EPERM : EPROTO, "multilock.unlock", k->m.queueLock.called, "key %llu: hold %#llx", (unsigned long long)hold->key,
                          (unsigned long long)h);
     }
     shmi_put(e.hold, shmi_hold_passing(h));
     SHMSYNC_CRASHPOINT("multilock.unlock.passing");
     shmi_wakes_init(&b);
-    shmi_key_settle(k, &b, e);
+    shmi_key_resolve(k, &b, e);
     shmi_mon_leave(&k->m, &b);
     return 0;
 }
@@ -17984,11 +17984,11 @@ SHMI_FN int shmi_key_end_recover(struct shmi_key_bucket *k, uint64_t key, uint64
     e = shmi_key_find(k, key);
     if (e.hold == NULL || shmi_get(e.hold) != h) {
         shmi_mon_leave(&k->m, NULL);
-        return shmi_fail(EPROTO, "multilock.recover", k->m.latch.called, "key %llu was overwritten", (unsigned long long)key);
+        return shmi_fail(EPROTO, "multilock.recover", k->m.queueLock.called, "key %llu was overwritten", (unsigned long long)key);
     }
     shmi_put(e.hold, next);
     shmi_wakes_init(&b);
-    shmi_key_settle(k, &b, e);
+    shmi_key_resolve(k, &b, e);
     shmi_mon_leave(&k->m, &b);
     return 0;
 }
@@ -17998,7 +17998,7 @@ int shmsync_multilock_recover(shmsync_multilock *m, uint64_t key, int (*repair)(
     shmsync_hold hold;
     int err = shmi_multi_bucket(m->impl, key, &k);
     if (repair == NULL && err == 0)
-        err = shmi_fail(EINVAL, "multilock.recover", k->m.latch.called, "without a repair");
+        err = shmi_fail(EINVAL, "multilock.recover", k->m.queueLock.called, "without a repair");
     while (err == 0) {
         struct shmi_key_entry e;
         uint64_t h;
@@ -18008,12 +18008,12 @@ int shmsync_multilock_recover(shmsync_multilock *m, uint64_t key, int (*repair)(
         e = shmi_key_find(k, key);
         h = e.hold != NULL ? shmi_get(e.hold) : 0;
         if ((shmi_hold_kind(h) == SHMI_kindOwnerDead && shmi_hold_name(h) != 0) || shmi_hold_owner(h) == SHMI_OWNER_NOT_RECOVERABLE) {
-            shmi_name died = shmi_hold_died(h);
+            shmi_participant_id died = shmi_hold_died(h);
             uint64_t next = shmi_make_hold(SHMI_kindNotRecoverable, 0, died);
             int failed;
             if (shmi_hold_kind(h) == SHMI_kindOwnerDead && !shmi_gone(k->m.a, died)) {
                 shmi_mon_leave(&k->m, NULL);
-                err = shmi_await_gone(k->m.a, died, "multilock.recover", k->m.latch.called, 0);
+                err = shmi_await_gone(k->m.a, died, "multilock.recover", k->m.queueLock.called, 0);
                 continue;
             }
             h = shmi_key_new_hold(k, SHMI_kindRecovering);
@@ -18026,7 +18026,7 @@ int shmsync_multilock_recover(shmsync_multilock *m, uint64_t key, int (*repair)(
                 next = shmi_hold_passing(h);
             }
             err = shmi_key_end_recover(k, key, h, next);
-            return err != 0 || failed == 0 ? err : shmi_fail_who(k->m.a, ENOTRECOVERABLE, "multilock.recover", k->m.latch.called, died);
+            return err != 0 || failed == 0 ? err : shmi_fail_who(k->m.a, ENOTRECOVERABLE, "multilock.recover", k->m.queueLock.called, died);
         }
         err = shmi_key_lock_slow(k, 0, key, &hold);
         if (err == 0)
@@ -18052,7 +18052,7 @@ int shmsync_multilock_state(shmsync_multilock *m, uint64_t key)
         if (!shmi_hold_free(now) && shmi_get(e.key) == key)
             h = now;
     }
-    if (h == 0 || shmi_hold_kind(h) == SHMI_keyQuick)
+    if (h == 0 || shmi_hold_kind(h) == SHMI_keyBiased)
         return 0;
     return shmi_key_fail(&k->m, "multilock.state", key, shmi_hold_result(h), shmi_hold_died(h));
 }
@@ -18061,7 +18061,7 @@ int shmsync_multilock_state(shmsync_multilock *m, uint64_t key)
 SHMI_FN int shmi_bucket_quiet(shmi_multilock_bucket *w)
 {
     uint32_t i;
-    if (shmi_ld32(&w->mon.latch.owner) != 0 || shmi_ld32(&w->mon.latch.starving) != 0 || shmi_get(&w->spilled) != 0)
+    if (shmi_ld32(&w->mon.queueLock.owner) != 0 || shmi_ld32(&w->mon.queueLock.starving) != 0 || shmi_get(&w->spilled) != 0)
         return 0;
     for (i = 0; i < SHMI_multiInline; i++)
         if (!shmi_hold_free(shmi_get(&w->entries[3 * i + 1])))
@@ -18073,7 +18073,7 @@ SHMI_FN shmi_multilock_bucket *shmi_bucket_words(struct shmi_multilock *x, uint3
     return (shmi_multilock_bucket *)shmi_ptr(x->a, shmi_bucket_at(&x->o, i), sizeof(shmi_multilock_bucket), 8);
 }
 /* Takes back what dead has. Every wait is for a key that has an entry, so that a quiet bucket has nothing of it. */
-SHMI_FN void shmi_repair_multilock(shmsync_arena *a, const shmi_object *o, shmi_name dead)
+SHMI_FN void shmi_repair_multilock(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead)
 {
     struct shmi_multilock x;
     struct shmi_key_bucket k;
@@ -18093,7 +18093,7 @@ SHMI_FN void shmi_wake_multilock(shmsync_arena *a, const shmi_object *o, int owe
     if (!shmi_multi_shape(&x, a, o))
         return;
     for (i = 0; i < UINT32_C(1) << x.log; i++)
-        shmi_mutex_wake_words(a, &shmi_bucket_words(&x, i)->mon.latch, owed);
+        shmi_mutex_wake_words(a, &shmi_bucket_words(&x, i)->mon.queueLock, owed);
 }
 
 /*
@@ -18105,7 +18105,7 @@ SHMI_FN void shmi_wake_multilock(shmsync_arena *a, const shmi_object *o, int owe
 #define SHMI_SIGNAL_BITS 64U
 #define SHMI_SIGNAL_READY (SHMI_SIGNAL_GATE_SCHEDULED_MASK | SHMI_SIGNAL_GATE_EXECUTING_MASK)
 #define SHMI_SIGNAL_EPOCH (UINT64_C(1) << SHMI_SIGNAL_GATE_EPOCH_SHIFT)
-#define SHMI_SIGNAL_LOOK 256U /* gates that a look goes through */
+#define SHMI_SIGNAL_CHECK 256U /* gates that a look goes through */
 #define SHMI_SIGNAL_PASSES 64 /* how often next goes through the summary before it leaves the rest to another */
 
 struct shmi_signalwaker {
@@ -18118,7 +18118,7 @@ struct shmi_signalwaker {
     shmi_signal_row *rows; /* by slot - 1 */
     uint32_t n_lines, n_gates, n_rows;
     uint64_t mask; /* the bits of the summary that stand for a signal */
-    shmi_line bell;
+    shmi_wait_list wake_word;
     int counting;
     uint32_t cursor; /* the next slice of gates to look at. Atomic. */
     int64_t looked;
@@ -18156,8 +18156,8 @@ SHMI_FN int shmi_signal_view(struct shmi_signalwaker *w, shmsync_arena *a, const
     w->gates = (shmi_signal_gate *)(void *)(w->lines + w->n_lines);
     w->rows = (shmi_signal_row *)(void *)(w->gates + w->n_gates);
     w->mask = UINT64_MAX >> (SHMI_SIGNAL_BITS - signals);
-    w->bell.word = &head->wake;
-    w->bell.hub = &head->hub;
+    w->wake_word.word = &head->wake;
+    w->wake_word.poller = &head->poller;
     w->counting = (config & SHMI_SIGNAL_COUNT_MASK) != 0;
     return 1;
 }
@@ -18183,7 +18183,7 @@ int shmsync_nearest_bit(uint64_t bitmap, int start)
 
 /* The word of a gate. */
 
-SHMI_FN shmi_name shmi_gate_executor(uint64_t g) { return (shmi_name)(g & SHMI_SIGNAL_GATE_EXECUTOR_MASK); }
+SHMI_FN shmi_participant_id shmi_gate_executor(uint64_t g) { return (shmi_participant_id)(g & SHMI_SIGNAL_GATE_EXECUTOR_MASK); }
 SHMI_FN int shmi_gate_scheduled(uint64_t g) { return (g & SHMI_SIGNAL_GATE_SCHEDULED_MASK) != 0; }
 SHMI_FN int shmi_gate_executing(uint64_t g) { return (g & SHMI_SIGNAL_GATE_EXECUTING_MASK) != 0; }
 /* Whether it waits for an executor. */
@@ -18191,7 +18191,7 @@ SHMI_FN int shmi_gate_ready(uint64_t g) { return (g & SHMI_SIGNAL_READY) == SHMI
 /* Whether nothing is to be done, and nobody does anything. */
 SHMI_FN int shmi_gate_idle(uint64_t g) { return (g & SHMI_SIGNAL_READY) == 0; }
 /* The word of the next execution, by n. */
-SHMI_FN uint64_t shmi_gate_begun(uint64_t g, shmi_name n)
+SHMI_FN uint64_t shmi_gate_begun(uint64_t g, shmi_participant_id n)
 {
     return ((g + SHMI_SIGNAL_EPOCH) & SHMI_SIGNAL_GATE_EPOCH_MASK) | SHMI_SIGNAL_GATE_EXECUTING_MASK | n;
 }
@@ -18218,11 +18218,11 @@ SHMI_FN void shmi_signal_add(struct shmi_signalwaker *w, int stat, uint64_t n)
 
 SHMI_FN uint64_t shmi_row_workers(uint64_t c) { return (c & SHMI_SIGNAL_ROW_WORKERS_MASK) >> SHMI_SIGNAL_ROW_WORKERS_SHIFT; }
 SHMI_FN uint64_t shmi_row_sleepers(uint64_t c) { return c >> SHMI_SIGNAL_ROW_SLEEPERS_SHIFT; }
-SHMI_FN shmi_name shmi_row_name(uint64_t c) { return (shmi_name)(c & SHMI_SIGNAL_ROW_NAME_MASK); }
+SHMI_FN shmi_participant_id shmi_row_name(uint64_t c) { return (shmi_participant_id)(c & SHMI_SIGNAL_ROW_NAME_MASK); }
 
 /* Counts one up or down, of the sleepers or of the workers; 0 if that cannot be. What whoever had
  * the slot before left there is not taken over. */
-SHMI_FN int shmi_signal_tally(struct shmi_signalwaker *w, int sleeper, int up)
+SHMI_FN int shmi_signal_counter(struct shmi_signalwaker *w, int sleeper, int up)
 {
     uint64_t *word = &shmi_signal_own_row(w)->count, one = UINT64_C(1) << (sleeper ? SHMI_SIGNAL_ROW_SLEEPERS_SHIFT : SHMI_SIGNAL_ROW_WORKERS_SHIFT);
     uint64_t most = (sleeper ? SHMI_SIGNAL_ROW_SLEEPERS_MASK : SHMI_SIGNAL_ROW_WORKERS_MASK) / one;
@@ -18243,7 +18243,7 @@ SHMI_FN uint64_t shmi_signal_sleepers(struct shmi_signalwaker *w)
     uint32_t i;
     for (i = 0; i < w->n_rows; i++) {
         uint64_t c = shmi_ld64(&w->rows[i].count);
-        if (c != 0 && shmi_name_slot(shmi_row_name(c)) == i + 1 && shmi_current(w->a, shmi_row_name(c)))
+        if (c != 0 && shmi_id_slot(shmi_row_name(c)) == i + 1 && shmi_current(w->a, shmi_row_name(c)))
             n += shmi_row_sleepers(c);
     }
     return n;
@@ -18269,15 +18269,15 @@ SHMI_FN void shmi_signal_rouse(struct shmi_signalwaker *w, uint64_t n)
     shmi_tuning t = shmi_signal_tuning(w);
     uint64_t sleepers;
     uint32_t k;
-    if (!shmi_bell_announced(&w->bell))
+    if (!shmi_wake_word_announced(&w->wake_word))
         return;
     shmi_note_cpu(&t);
-    shmi_bell_release(w->a, &w->bell);
+    shmi_wake_word_release(w->a, &w->wake_word);
     if (n <= 1)
         return;
     sleepers = shmi_signal_sleepers(w);
     for (k = 0; k + UINT64_C(1) < n && k + UINT64_C(1) < sleepers; k++)
-        shmi_deliver_one(w->a, &w->bell, k);
+        shmi_deliver_one(w->a, &w->wake_word, k);
 }
 /* Issues n permits, n > 0. */
 SHMI_FN void shmi_signal_release(struct shmi_signalwaker *w, uint64_t n)
@@ -18300,9 +18300,9 @@ SHMI_FN int shmi_signal_take(struct shmi_signalwaker *w)
  * sleep. So it is put up again; and if there are more permits, somebody is woken. */
 SHMI_FN void shmi_signal_pass_on(struct shmi_signalwaker *w)
 {
-    shmi_bell_announce(&w->bell);
+    shmi_wake_word_announce(&w->wake_word);
     if (shmi_ld64(&w->w->permits) != 0)
-        shmi_bell_release(w->a, &w->bell);
+        shmi_wake_word_release(w->a, &w->wake_word);
 }
 /* Makes sure that there are as many permits as the index has reasons for them: for a permit that
  * somebody took, or owed, and did nothing with. */
@@ -18336,7 +18336,7 @@ SHMI_FN int shmi_signal_mark(struct shmi_signalwaker *w, uint32_t i)
     shmi_signal_release(w, 1);
     return 1;
 }
-/* Takes a signal out of the summary if it has no bits. A bit that is set meanwhile is found by the second look. */
+/* Takes a signal out of the summary if it has no bits. A bit that is set meanwhile is found by the second check. */
 SHMI_FN int shmi_signal_unmark_empty(struct shmi_signalwaker *w, uint32_t i)
 {
     uint64_t m = UINT64_C(1) << i;
@@ -18391,21 +18391,21 @@ SHMI_FN void shmi_signal_drop(struct shmi_signalwaker *w, uint32_t q)
         shmi_signal_unmark_empty(w, q / SHMI_SIGNAL_BITS);
 }
 
-/* ---- The sweep: it makes the index good from the gates ---- */
+/* ---- The reap: it makes the index good from the gates ---- */
 
 /* Schedules the queue again if its executor is dead and gone, and sets the bits that a scheduled one must
- * have. dead is who is buried; 0: somebody looks, who asks for each executor. */
-SHMI_FN void shmi_signal_sweep_gate(struct shmi_signalwaker *w, uint32_t q, shmi_name dead)
+ * have. dead is who is reaped; 0: somebody looks, who asks for each executor. */
+SHMI_FN void shmi_signal_reap_gate(struct shmi_signalwaker *w, uint32_t q, shmi_participant_id dead)
 {
     uint64_t *word = &w->gates[q].word, s;
     for (;;) {
-        shmi_name n;
+        shmi_participant_id n;
         s = shmi_ld64(word);
         n = shmi_gate_executor(s);
         if (shmi_gate_executing(s) && (dead != 0 ? shmi_covers(dead, n) || !shmi_current(w->a, n) : shmi_dead(w->a, n)) && shmi_gone(w->a, n)) {
             if (!shmi_cas64(word, s, shmi_gate_orphaned(s)))
                 continue;
-            SHMSYNC_CRASHPOINT("signal.sweep.released");
+            SHMSYNC_CRASHPOINT("signal.reap.released");
             shmi_signal_publish(w, q);
         } else if (shmi_gate_ready(s) && (shmi_ld64(&w->lines[q / SHMI_SIGNAL_BITS].bits) & UINT64_C(1) << q % SHMI_SIGNAL_BITS) == 0) {
             shmi_signal_publish(w, q); /* its producer, or who acquired the bit, is in between, or is dead */
@@ -18414,19 +18414,19 @@ SHMI_FN void shmi_signal_sweep_gate(struct shmi_signalwaker *w, uint32_t q, shmi
     }
 }
 /* Frees what dead had reserved, and the bit of what nobody has. */
-SHMI_FN void shmi_signal_sweep_task(struct shmi_signalwaker *w, uint32_t q, shmi_name dead)
+SHMI_FN void shmi_signal_reap_task(struct shmi_signalwaker *w, uint32_t q, shmi_participant_id dead)
 {
     uint32_t *task = &w->gates[q].task, n = shmi_ld32(task);
     uint64_t *bits = &w->lines[q / SHMI_SIGNAL_BITS].tasks, m = UINT64_C(1) << q % SHMI_SIGNAL_BITS;
     if (shmi_covers(dead, n & SHMI_NAME_MASK) && shmi_cas32(task, n, 0)) {
-        SHMSYNC_CRASHPOINT("signal.sweep.unreserved");
+        SHMSYNC_CRASHPOINT("signal.reap.unreserved");
         n = 0;
     }
     if (n == 0 && (shmi_ld64(bits) & m) != 0)
         shmi_and64(bits, ~m);
 }
 /* Marks the signals that have bits, and the tasks of a partition that has leaves. */
-SHMI_FN void shmi_signal_sweep_index(struct shmi_signalwaker *w)
+SHMI_FN void shmi_signal_reap_index(struct shmi_signalwaker *w)
 {
     uint32_t i;
     for (i = 0; i < w->n_lines; i++)
@@ -18436,34 +18436,34 @@ SHMI_FN void shmi_signal_sweep_index(struct shmi_signalwaker *w)
         shmi_signal_mark_status(w, SHMI_SIGNAL_STATUS_TASKS_MASK);
 }
 /* Makes up for what a stopped or dead process owes, ten times a second. */
-SHMI_FN void shmi_signal_look(struct shmi_signalwaker *w)
+SHMI_FN void shmi_signal_check(struct shmi_signalwaker *w)
 {
     uint32_t q, n;
-    if (!shmi_look_due(&w->looked))
+    if (!shmi_check_due(&w->looked))
         return;
-    q = shmi_add32(&w->cursor, 1) * SHMI_SIGNAL_LOOK % w->n_gates;
-    for (n = 0; n < SHMI_SIGNAL_LOOK && q < w->n_gates; n++, q++)
-        shmi_signal_sweep_gate(w, q, 0);
-    shmi_signal_sweep_index(w);
+    q = shmi_add32(&w->cursor, 1) * SHMI_SIGNAL_CHECK % w->n_gates;
+    for (n = 0; n < SHMI_SIGNAL_CHECK && q < w->n_gates; n++, q++)
+        shmi_signal_reap_gate(w, q, 0);
+    shmi_signal_reap_index(w);
     shmi_signal_restock(w, 0);
     if (shmi_ld64(&w->w->permits) != 0)
-        shmi_bell_wake_one(w->a, &w->bell);
-    shmi_bell_announce(&w->bell);
+        shmi_wake_word_wake_one(w->a, &w->wake_word);
+    shmi_wake_word_announce(&w->wake_word);
 }
 
-/* The reaper's side. A bit that is set for nothing is cleared by who finds it, a permit that is too
+/* The reaper's side. A bit that is set for nothing is cleared by whoever finds it, a permit that is too
  * many costs a look. */
-SHMI_FN void shmi_repair_signals(shmsync_arena *a, const shmi_object *o, shmi_name dead)
+SHMI_FN void shmi_repair_signals(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead)
 {
     struct shmi_signalwaker w;
-    uint32_t q, slot = shmi_name_slot(dead);
+    uint32_t q, slot = shmi_id_slot(dead);
     if (!shmi_signal_view(&w, a, o))
         return;
     for (q = 0; q < w.n_gates; q++) {
-        shmi_signal_sweep_gate(&w, q, dead);
-        shmi_signal_sweep_task(&w, q, dead);
+        shmi_signal_reap_gate(&w, q, dead);
+        shmi_signal_reap_task(&w, q, dead);
     }
-    shmi_signal_sweep_index(&w);
+    shmi_signal_reap_index(&w);
     if (slot >= 1 && slot <= w.n_rows) {
         uint64_t *count = &w.rows[slot - 1].count, c = shmi_ld64(count);
         if (shmi_covers(dead, shmi_row_name(c)))
@@ -18471,7 +18471,7 @@ SHMI_FN void shmi_repair_signals(shmsync_arena *a, const shmi_object *o, shmi_na
     }
     /* The dead may have taken a permit and not acted on it, or have set a bit in some leaf and not
      * told the leaf's owner, who looks when it gets up. */
-    shmi_signal_restock(&w, shmi_bell_announced(&w.bell) || shmi_signal_sleepers(&w) > 0);
+    shmi_signal_restock(&w, shmi_wake_word_announced(&w.wake_word) || shmi_signal_sleepers(&w) > 0);
 }
 SHMI_FN void shmi_wake_signals(shmsync_arena *a, const shmi_object *o, int owed)
 {
@@ -18479,9 +18479,9 @@ SHMI_FN void shmi_wake_signals(shmsync_arena *a, const shmi_object *o, int owed)
     if (!shmi_signal_view(&w, a, o))
         return;
     if (owed == SHMI_OWED_ALL)
-        shmi_bell_wake_all(a, &w.bell);
-    else if (owed == SHMI_OWED_ONE || shmi_bell_announced(&w.bell))
-        shmi_bell_wake_one(a, &w.bell);
+        shmi_wake_word_wake_all(a, &w.wake_word);
+    else if (owed == SHMI_OWED_ONE || shmi_wake_word_announced(&w.wake_word))
+        shmi_wake_word_wake_one(a, &w.wake_word);
 }
 
 /* ---- Handles ---- */
@@ -18764,7 +18764,7 @@ int shmsync_signalwaker_next(shmsync_signalwaker *waker, int near_queue, shmsync
         if (shmi_signal_pass(w, active, (uint32_t)near_queue, &g)) {
             /* For what is scheduled beside it, if somebody sleeps and there is no permit: this
              * execution may take for ever. */
-            if ((shmi_ld64(&w->w->summary) & w->mask) != 0 && shmi_ld64(&w->w->permits) == 0 && shmi_bell_announced(&w->bell))
+            if ((shmi_ld64(&w->w->summary) & w->mask) != 0 && shmi_ld64(&w->w->permits) == 0 && shmi_wake_word_announced(&w->wake_word))
                 shmi_signal_release(w, 1);
             *out = g;
             return 0;
@@ -18788,8 +18788,8 @@ SHMI_FN int shmi_signal_await(struct shmi_signalwaker *w, int64_t abs)
 {
     int64_t since = 0;
     for (;;) {
-        uint32_t v = shmi_bell_announce(&w->bell);
-        shmi_bed bed;
+        uint32_t v = shmi_wake_word_announce(&w->wake_word);
+        shmi_sleep_spec sleep_spec;
         int took;
         SHMSYNC_CRASHPOINT("signal.acquire.announced");
         if (shmi_signal_take(w)) {
@@ -18803,20 +18803,20 @@ SHMI_FN int shmi_signal_await(struct shmi_signalwaker *w, int64_t abs)
             shmi_signal_pass_on(w);
             return 0;
         }
-        memset(&bed, 0, sizeof bed);
-        bed.looked = &w->looked;
-        bed.word = w->bell.word;
-        bed.val = v;
-        bed.object = w->o.off;
-        bed.wanted = v;
-        bed.deadline = abs;
-        bed.since = &since;
-        switch (shmi_sleep(w->a, &bed)) {
+        memset(&sleep_spec, 0, sizeof sleep_spec);
+        sleep_spec.looked = &w->looked;
+        sleep_spec.word = w->wake_word.word;
+        sleep_spec.val = v;
+        sleep_spec.object = w->o.off;
+        sleep_spec.wanted = v;
+        sleep_spec.deadline = abs;
+        sleep_spec.since = &since;
+        switch (shmi_sleep(w->a, &sleep_spec)) {
         case SHMI_AGAIN:
             SHMSYNC_CRASHPOINT("signal.acquire.woken");
             break;
         case SHMI_LOOK:
-            shmi_signal_look(w);
+            shmi_signal_check(w);
             break;
         case SHMI_LATE: /* which may come with a wake that was meant for another */
             took = shmi_signal_take(w);
@@ -18838,11 +18838,11 @@ SHMI_FN int shmi_signal_acquire(struct shmi_signalwaker *w, int64_t abs)
     if (err != 0)
         return err;
     if (!shmi_spin(&t, shmi_signal_permitted, w) || !shmi_signal_take(w)) {
-        counted = shmi_signal_tally(w, 1, 1);
+        counted = shmi_signal_counter(w, 1, 1);
         shmi_signal_add(w, SHMSYNC_STAT_WAITING, 1);
         err = shmi_signal_await(w, abs);
         if (counted)
-            shmi_signal_tally(w, 1, 0);
+            shmi_signal_counter(w, 1, 0);
     }
     shmi_exit(w->a);
     return err;
@@ -18885,7 +18885,7 @@ int shmsync_signalwaker_workers(const shmsync_signalwaker *waker)
 SHMI_FN int shmi_signal_register(struct shmi_signalwaker *w, const char *op, int sleeper, int up)
 {
     int err = shmi_use(w->a, op);
-    if (err == 0 && !shmi_signal_tally(w, sleeper, up))
+    if (err == 0 && !shmi_signal_counter(w, sleeper, up))
         err = shmi_fail(up ? ENOSPC : EPERM, op, w->called, "%s", up ? "too many" : "none is registered");
     return err;
 }
@@ -19055,7 +19055,7 @@ int shmsync_signalwaker_sync_partition(shmsync_signalwaker *waker, int start, in
         if (shmi_ld64(&t->lines[start + k].bits) != 0)
             now |= UINT64_C(1) << k;
     /* First what is new, so that nobody who looks meanwhile misses it; then what is there no more,
-     * each with a second look at its leaf. */
+     * each with a second check at its leaf. */
     old = shmi_or64(&w->w->partition, now);
     for (k = 0, gone = old & ~now; gone != 0; k++, gone >>= 1) {
         if ((gone & 1) == 0)
@@ -19272,8 +19272,8 @@ static const shmi_kind_ops shmi_kinds[] = {
     {SHMI_KIND_SEQUENCER, shmi_repair_sequencer, shmi_mon_wake_object},
     {SHMI_KIND_EVENT, shmi_repair_event, shmi_mon_wake_object},
     {SHMI_KIND_QUEUE, shmi_repair_queue, shmi_mon_wake_object},
-    {SHMI_KIND_WAIT_GROUP, shmi_repair_tally, shmi_mon_wake_object},
-    {SHMI_KIND_LATCH, shmi_repair_tally, shmi_mon_wake_object},
+    {SHMI_KIND_WAIT_GROUP, shmi_repair_counter, shmi_mon_wake_object},
+    {SHMI_KIND_LATCH, shmi_repair_counter, shmi_mon_wake_object},
     {SHMI_KIND_ONCE, shmi_repair_once, shmi_mon_wake_object},
     {SHMI_KIND_BARRIER, shmi_repair_barrier, shmi_mon_wake_object},
     {SHMI_KIND_FAIR_MUTEX, shmi_repair_fairmutex, shmi_mon_wake_object},

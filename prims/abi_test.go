@@ -25,7 +25,7 @@ var abiStructs = map[string]reflect.Type{
 	"Futex": reflect.TypeFor[futexWords](),
 
 	"CohortMutex": reflect.TypeFor[cohortWords](),
-	"Door":        reflect.TypeFor[cohortDoorWords](),
+	"Local lock":  reflect.TypeFor[cohortLocalLockWords](),
 
 	"Counters": reflect.TypeFor[countWords](),
 
@@ -54,7 +54,7 @@ var abiStructs = map[string]reflect.Type{
 
 // abiParts are the sections of abiStructs that are parts of objects.
 var abiParts = []string{
-	"Door", "Line of a slot", "Monitor", "Redo entry", "List of waits", "Share of a semaphore", "Hold of a waitable", "Counters",
+	"Local lock", "Line of a slot", "Monitor", "Redo entry", "List of waits", "Share of a semaphore", "Hold of a waitable", "Counters",
 }
 
 // abiKinds are the kinds of the objects.
@@ -144,16 +144,16 @@ func TestABIKinds(t *testing.T) {
 
 func TestABIBits(t *testing.T) {
 	for section, want := range map[string]map[string]uint64{
-		"Mutex":        {"name": arena.NameMask, "kind": 7 << ownerKindShift},
+		"Mutex":        {"name": arena.ParticipantIDMask, "kind": 7 << ownerKindShift},
 		"Wake word":    {"announced": 1, "sequence": 1<<32 - 2},
 		"Event":        {"place": uint64(eventPlaceMask), "changes": ^uint64(eventPlaceMask)},
-		"SpinLock":     {"name": arena.NameMask, "kind": 7 << spinKindShift},
+		"SpinLock":     {"name": arena.ParticipantIDMask, "kind": 7 << spinKindShift},
 		"Futex":        {"announced": uint64(futexAnnounced), "stopped": uint64(futexStopped), "counter": maxToken << futexShift},
-		"RWMutex gate": {"name": arena.NameMask, "kind": 7 << ownerKindShift},
+		"RWMutex gate": {"name": arena.ParticipantIDMask, "kind": 7 << ownerKindShift},
 		"Reader word": {
 			"generation": readerGeneration, "waiting": readerMost << readerWaitShift, "reading": readerMost << readerShift,
 		},
-		"Future": {"producer": arena.NameMask, "set": uint64(futureSet), "abandoned": uint64(futureAbandoned), "errno": (1<<32 - 1) << futureShift},
+		"Future": {"producer": arena.ParticipantIDMask, "set": uint64(futureSet), "abandoned": uint64(futureAbandoned), "errno": (1<<32 - 1) << futureShift},
 	} {
 		tables := abiTables(t, section, "bits", "field")
 		require.Len(t, tables, 1, section)
@@ -187,10 +187,10 @@ func TestABIOwnerKinds(t *testing.T) {
 	for k := range ownerKind(8) {
 		require.Equal(t, int(k) < len(got), makeOwner(k, 1).valid() || makeOwner(k, 0).valid(), "kind %d", k)
 	}
-	require.Contains(t, abiText(t, "Mutex"), "bits 0..7: 0 Report, 1 Release")
+	require.Contains(t, abiText(t, "Mutex"), "bits 0..7: 0 PolicyReport, 1 PolicyRelease")
 	require.EqualValues(t, 0xff, policyMask)
-	require.EqualValues(t, 0, Report.stored())
-	require.EqualValues(t, 1, Release.stored())
+	require.EqualValues(t, 0, PolicyReport.stored())
+	require.EqualValues(t, 1, PolicyRelease.stored())
 }
 
 func TestABIGateKinds(t *testing.T) {

@@ -51,7 +51,7 @@ type order struct {
 type answer struct {
 	ID    int
 	Err   string
-	Is    []string // sentinels that errors.Is finds, and which context error it is
+	Is    []string // death watchers that errors.Is finds, and which context error it is
 	Who   *shmsync.Identity
 	Panic string // what it panicked with, when that is no error
 	OK    bool
@@ -131,7 +131,7 @@ func (x *actor) start(o order) int {
 // wait waits for what came of an order.
 func (x *actor) wait(t testing.TB, id int) answer {
 	t.Helper()
-	for limit := after(patience()); ; {
+	for limit := after(timeout()); ; {
 		if a, ok := x.said[id]; ok {
 			delete(x.said, id)
 			return a

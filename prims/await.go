@@ -2,20 +2,20 @@ package prims
 
 import "context"
 
-// Awaiter is something to wait for together with others, in WaitAny and WaitAll:
+// Awaitable is something to wait for together with others, in WaitAny and WaitAll:
 //
 //   - a Future: that it is set, or that its producer has died;
 //   - a Pending: that it has ended;
 //   - Futex.At: that a Futex has reached a token;
 //   - Sequencer.At: that a Sequencer has reached a token;
-//   - an Event: that it is set; Event.UntilReset: that a TwoWay one is not.
+//   - an Event: that it is set; Event.ResetAwaitable: that a Bidirectional one is not.
 //
 // Of these an Event with AutoReset is taken: waiting for it takes its token, as Wait
 // does. All others are there for everybody, and waiting changes nothing.
 //
 // Its methods are not exported, since a wait that takes nothing has to be a part of
 // the thing itself.
-type Awaiter interface {
+type Awaitable interface {
 	// reached reports, without waiting, whether a wait would end now, and by what
 	// error. It takes what such a wait takes.
 	reached() (done bool, err error)
@@ -25,9 +25,9 @@ type Awaiter interface {
 	watch(notify func()) (watcher, error)
 }
 
-// watcher is a wait of an Awaiter. Its methods are called by one goroutine.
+// watcher is a wait of an Awaitable. Its methods are called by one goroutine.
 type watcher interface {
-	// reached is as Awaiter's, for a wait that began when the watcher was made:
+	// reached is as Awaitable's, for a wait that began when the watcher was made:
 	// what was there meanwhile counts, unless it is of the kind that is taken.
 	reached() (done bool, err error)
 	// spent reports whether notify has been called, or is about to be, for the last
@@ -42,8 +42,8 @@ type watcher interface {
 // from a Future whose producer died, for example. Those that it does not return are
 // as they were: nothing was taken from them. One may be there more than once.
 //
-// For an Event with AutoReset it waits in line like Wait. A token that is handed to it
-// when another has come, too, goes to the next in line, or back. Until WaitAny has
+// For an Event with AutoReset it waits in the queue like Wait. A token that is handed to it
+// when another has come, too, goes to the next in the queue, or back. Until WaitAny has
 // looked, that token is on its way: IsSet does not see it, and another Set makes one
 // more. If this process dies before WaitAny has chosen it, it passes to the next.
 //
@@ -52,7 +52,7 @@ type watcher interface {
 // itself come with -1, too. WaitAny of none returns -1 and nil at once.
 //
 // What the wait for the one synchronizes with, the return of WaitAny does.
-func WaitAny(ctx context.Context, list ...Awaiter) (int, error) {
+func WaitAny(ctx context.Context, list ...Awaitable) (int, error) {
 	for i, x := range list {
 		if done, err := x.reached(); done {
 			return i, err
@@ -80,7 +80,7 @@ func WaitAny(ctx context.Context, list ...Awaiter) (int, error) {
 //
 // When ctx ends before, it returns ctx.Err(). What it has taken by then, from those of
 // the kind that is taken, stays taken: the tokens of Events with AutoReset.
-func WaitAll(ctx context.Context, list ...Awaiter) error {
+func WaitAll(ctx context.Context, list ...Awaitable) error {
 	t := newTogether(ctx, list, len(list))
 	defer t.leave()
 	if err := t.wait(); err != nil {
@@ -97,7 +97,7 @@ func WaitAll(ctx context.Context, list ...Awaiter) error {
 // together is one call of WaitAny or WaitAll.
 type together struct {
 	ctx   context.Context
-	list  []Awaiter
+	list  []Awaitable
 	want  int // how many have to end
 	ends  int // how many have
 	ended []bool
@@ -106,7 +106,7 @@ type together struct {
 	told  chan struct{} // capacity 1: something may have ended
 }
 
-func newTogether(ctx context.Context, list []Awaiter, want int) *together {
+func newTogether(ctx context.Context, list []Awaitable, want int) *together {
 	return &together{
 		ctx: ctx, list: list, want: want, ended: make([]bool, len(list)), errs: make([]error, len(list)),
 		at: make([]watcher, len(list)), told: make(chan struct{}, 1),
@@ -179,11 +179,11 @@ func (t *together) scan() bool {
 		if t.ended[i] {
 			continue
 		}
-		look := x.reached
+		check := x.reached
 		if t.at[i] != nil {
-			look = t.at[i].reached
+			check = t.at[i].reached
 		}
-		if t.ended[i], t.errs[i] = look(); t.ended[i] {
+		if t.ended[i], t.errs[i] = check(); t.ended[i] {
 			t.ends++
 		}
 	}

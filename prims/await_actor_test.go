@@ -41,7 +41,7 @@ type task struct {
 	Policy prims.Policy
 	N      int
 	Errno  syscall.Errno
-	Names  []string // for waits for many: "future", "futex@token", and see mixAwaiter
+	Names  []string // for waits for many: "future", "futex@token", and see mixAwaitable
 	Limit  time.Duration
 	Ended  bool // the context has ended before
 }
@@ -123,7 +123,7 @@ func (x *hand) start(o task) int {
 
 func (x *hand) wait(t testing.TB, id int) answer {
 	t.Helper()
-	for limit := after(patience()); ; {
+	for limit := after(timeout()); ; {
 		if a, ok := x.said[id]; ok {
 			delete(x.said, id)
 			return a
@@ -343,9 +343,9 @@ func (s *handStage) performCond(ctx context.Context, c *prims.Cond, o task, a *a
 	return nil
 }
 
-func (s *handStage) awaiters(names []string) (list []prims.Awaiter, err error) {
+func (s *handStage) awaiters(names []string) (list []prims.Awaitable, err error) {
 	for _, name := range names {
-		if x, err := mixAwaiter(s.a, name); x != nil || err != nil {
+		if x, err := mixAwaitable(s.a, name); x != nil || err != nil {
 			if err != nil {
 				return nil, err
 			}

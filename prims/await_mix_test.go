@@ -23,9 +23,9 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// mixAwaiter is what a name stands for in a wait for many: "seq:name@token",
+// mixAwaitable is what a name stands for in a wait for many: "seq:name@token",
 // "event:name", or "reset:name". It is nil for others.
-func mixAwaiter(a *arena.Arena, name string) (prims.Awaiter, error) {
+func mixAwaitable(a *arena.Arena, name string) (prims.Awaitable, error) {
 	kind, rest, ok := strings.Cut(name, ":")
 	if !ok {
 		return nil, nil
@@ -45,7 +45,7 @@ func mixAwaiter(a *arena.Arena, name string) (prims.Awaiter, error) {
 		return nil, err
 	}
 	if kind == "reset" {
-		return e.UntilReset(), nil
+		return e.ResetAwaitable(), nil
 	}
 	return e, nil
 }
@@ -94,7 +94,7 @@ func (s *handStage) performMix(o task, a *answer) error {
 func mixEvents(t *testing.T, a *arena.Arena) (auto *prims.Event) {
 	t.Helper()
 	for name, opts := range map[string]prims.EventOptions{
-		"manual": {}, "two": {TwoWay: true, Set: true}, "auto2": {AutoReset: true}, "auto": {AutoReset: true},
+		"manual": {}, "two": {Bidirectional: true, InitiallySet: true}, "auto2": {AutoReset: true}, "auto": {AutoReset: true},
 	} {
 		e, err := prims.OpenEvent(a, name, &opts)
 		require.NoError(t, err)
@@ -176,7 +176,7 @@ func TestWaitAnyEventLowest(t *testing.T) {
 	})
 }
 
-// WaitAny waits in line with others, in each place where it is.
+// WaitAny waits in the queue with others, in each place where it is.
 func TestWaitAnyEventInLine(t *testing.T) {
 	hands(t, func(t *testing.T, x, y *hand, a *arena.Arena) {
 		auto := mixEvents(t, a)
@@ -187,7 +187,7 @@ func TestWaitAnyEventInLine(t *testing.T) {
 			ids = append(ids, x.blocked(t, []task{any, wait}[i%2]))
 		}
 		for i, id := range ids {
-			require.False(t, y.must(t, task{Op: "event.try", Name: "auto"}).OK, "it passes by who waits")
+			require.False(t, y.must(t, task{Op: "event.try", Name: "auto"}).OK, "it passes by whoever waits")
 			y.must(t, task{Op: "event.set", Name: "auto"})
 			require.Empty(t, x.wait(t, id).Err)
 			require.Equal(t, 5-i, prims.Queued(a, auto.Offset()))
@@ -221,7 +221,7 @@ func TestWaitAnyEventPulse(t *testing.T) {
 		y.must(t, task{Op: "event.reset", Name: "two"})
 		y.must(t, task{Op: "event.set", Name: "two"})
 		require.Equal(t, "0", x.wait(t, id).Text)
-		require.Contains(t, x.do(t, task{Op: "any", Names: []string{"reset:manual"}}).Panic, "which is not TwoWay")
+		require.Contains(t, x.do(t, task{Op: "any", Names: []string{"reset:manual"}}).Panic, "which is not Bidirectional")
 	})
 }
 
@@ -276,7 +276,7 @@ func TestWaitAnyEventPassesOn(t *testing.T) {
 	}
 }
 
-// Who sets dies; who waits has what was set before, and goes on waiting for the rest.
+// Whoever sets dies; who waits has what was set before, and goes on waiting for the rest.
 func TestWaitAnyEventSetterDies(t *testing.T) {
 	a := newArena(t, nil)
 	auto := mixEvents(t, a)
@@ -305,7 +305,7 @@ func TestWaitAnyEventSetterDies(t *testing.T) {
 	sound(t, a)
 }
 
-// Who sets, or counts, dies or is stopped before it lets anybody go.
+// Whoever sets, or counts, dies or is stopped before it lets anybody go.
 func TestWaitAnySequencerSetterDiesOnTheWay(t *testing.T) {
 	if !crashpoint.Enabled {
 		t.Skip("needs the build tag crashpoint")
@@ -319,7 +319,7 @@ func TestWaitAnySequencerSetterDiesOnTheWay(t *testing.T) {
 	} {
 		for _, how := range []string{"SHMSYNC_CRASHPOINT", "SHMSYNC_CRASHPOINT_STOP"} {
 			if how != "SHMSYNC_CRASHPOINT" && point != "event.set.stored" && point != "sequencer.count.counted" {
-				continue // it has the latch
+				continue // it has the queue lock
 			}
 			t.Run(how+" "+point, func(t *testing.T) {
 				a := newArena(t, nil)
@@ -397,7 +397,7 @@ type mixRace struct {
 
 func openMixRace(a *arena.Arena) (r mixRace, err error) {
 	var errs [4]error
-	r.gate, errs[0] = prims.OpenEvent(a, "gate", &prims.EventOptions{TwoWay: true})
+	r.gate, errs[0] = prims.OpenEvent(a, "gate", &prims.EventOptions{Bidirectional: true})
 	r.token, errs[1] = prims.OpenEvent(a, "token", &prims.EventOptions{AutoReset: true})
 	r.over, errs[2] = prims.OpenEvent(a, "over", &prims.EventOptions{})
 	r.taken, errs[3] = prims.OpenSequencer(a, "taken", nil)

@@ -9,9 +9,9 @@ import (
 
 // watch begins a wait for token for WaitAny and the like.
 func (q *sequence) watch(token uint64, notify func()) (watcher, error) {
-	seat, err := q.register(nil, token)
+	waitNode, err := q.register(nil, token)
 	switch {
-	case seat != nil:
+	case waitNode != nil:
 	case err == nil:
 		race.Acquire(q.mon.key)
 		return ended(nil, notify), nil
@@ -20,7 +20,7 @@ func (q *sequence) watch(token uint64, notify func()) (watcher, error) {
 	default:
 		return nil, err
 	}
-	w, err := q.mon.watch(seat, notify, func(f fate) (bool, error) { return true, q.judge(f) }, nil)
+	w, err := q.mon.watch(waitNode, notify, func(f outcome) (bool, error) { return true, q.judge(f) }, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -30,24 +30,24 @@ func (q *sequence) watch(token uint64, notify func()) (watcher, error) {
 // sequenceWatch is a watcher on a token in a sequence. The token may be reached before
 // somebody ends the wait: who counted may be dead, or stopped.
 type sequenceWatch struct {
-	*seatWatch
+	*waitNodeWatch
 	q     *sequence
 	token uint64
 }
 
 func (w *sequenceWatch) reached() (bool, error) {
-	if w.seat != nil && !w.seat.Resolved() && w.q.reached(w.token) {
+	if w.waitNode != nil && !w.waitNode.Resolved() && w.q.reached(w.token) {
 		race.Acquire(w.q.mon.key)
 		return true, nil
 	}
-	return w.seatWatch.reached()
+	return w.waitNodeWatch.reached()
 }
 
 // At is the wait for a token, to wait for together with others; see Wait. CancelWaiters
 // and Stop end it, as they end Wait.
-func (s *Sequencer) At(token uint64) Awaiter { return sequencerToken{s, token} }
+func (s *Sequencer) At(token uint64) Awaitable { return sequencerToken{s, token} }
 
-// sequencerToken is a token of a Sequencer as an Awaiter.
+// sequencerToken is a token of a Sequencer as an Awaitable.
 type sequencerToken struct {
 	s     *Sequencer
 	token uint64
@@ -95,14 +95,14 @@ func (e *Event) watchUntil(set bool, notify func()) (watcher, error) {
 	return e.manual.watch(v+1, notify)
 }
 
-// UntilReset is the wait until e, which is TwoWay, is not set, to wait for together with
+// ResetAwaitable is the wait until e, which is Bidirectional, is not set, to wait for together with
 // others; see WaitReset.
-func (e *Event) UntilReset() Awaiter {
-	e.needTwoWay("UntilReset")
+func (e *Event) ResetAwaitable() Awaitable {
+	e.needBidirectional("ResetAwaitable")
 	return eventReset{e}
 }
 
-// eventReset is the reset of an Event as an Awaiter.
+// eventReset is the reset of an Event as an Awaitable.
 type eventReset struct{ e *Event }
 
 func (x eventReset) reached() (bool, error) {

@@ -8,23 +8,23 @@ import (
 	"github.com/shmsync/shmsync/internal/race"
 )
 
-// seatWatch is a watcher on a wait in a monitor.
-type seatWatch struct {
-	m     *monitor
-	seat  *park.Seat // nil once the wait has ended
-	what  left
-	judge func(fate) (bool, error) // what a resolved wait means
-	pass  func()                   // gives back what a wait was given that is not chosen; may be nil
-	done  bool
-	err   error
+// waitNodeWatch is a watcher on a wait in a monitor.
+type waitNodeWatch struct {
+	m        *monitor
+	waitNode *park.WaitNode // nil once the wait has ended
+	what     abandoned
+	judge    func(outcome) (bool, error) // what a resolved wait means
+	pass     func()                      // gives back what a wait was given that is not chosen; may be nil
+	done     bool
+	err      error
 }
 
-// watch makes a watcher of a seat that has joined; the latch has been left. judge
+// watch makes a watcher of a wait node that has joined; the queue lock has been left. judge
 // tells, when the wait was resolved and is chosen, what it ended with. pass is called
 // for one that was resolved and is not chosen, where the grant has taken something.
-func (m *monitor) watch(s *park.Seat, notify func(), judge func(fate) (bool, error), pass func()) (*seatWatch, error) {
-	w := &seatWatch{m: m, seat: s, what: waitOf(s), judge: judge, pass: pass}
-	if !m.latch.queue.EnterSeat() {
+func (m *monitor) watch(s *park.WaitNode, notify func(), judge func(outcome) (bool, error), pass func()) (*waitNodeWatch, error) {
+	w := &waitNodeWatch{m: m, waitNode: s, what: waitOf(s), judge: judge, pass: pass}
+	if !m.queueLock.queue.EnterNode() {
 		if m.refuse(s) == nil { // what it was given goes back
 			m.collect(s)
 			if pass != nil {
@@ -33,46 +33,46 @@ func (m *monitor) watch(s *park.Seat, notify func(), judge func(fate) (bool, err
 		}
 		return nil, m.closed()
 	}
-	s.Watch(m.latch.queue, notify)
+	s.Watch(m.queueLock.queue, notify)
 	return w, nil
 }
 
 // ended is a watcher of a wait that has ended at once.
-func ended(err error, notify func()) *seatWatch {
+func ended(err error, notify func()) *waitNodeWatch {
 	notify()
-	return &seatWatch{done: true, err: err}
+	return &waitNodeWatch{done: true, err: err}
 }
 
-func (w *seatWatch) reached() (bool, error) {
+func (w *waitNodeWatch) reached() (bool, error) {
 	switch {
-	case w.seat == nil:
-	case w.seat.Resolved():
-		end := w.m.collect(w.seat)
+	case w.waitNode == nil:
+	case w.waitNode.Resolved():
+		end := w.m.collect(w.waitNode)
 		w.end()
 		w.done, w.err = w.judge(end)
-	case w.m.latch.queue.Closing() && w.seat.Abandon():
-		w.m.tidy(w.what)
+	case w.m.queueLock.queue.Closing() && w.waitNode.Abandon():
+		w.m.cleanUp(w.what)
 		w.end()
 		w.done, w.err = true, w.m.closed()
 	}
 	return w.done, w.err
 }
 
-func (w *seatWatch) end() {
-	w.seat = nil
-	w.m.latch.queue.Exit()
+func (w *waitNodeWatch) end() {
+	w.waitNode = nil
+	w.m.queueLock.queue.Exit()
 }
 
-func (w *seatWatch) spent() bool { return w.seat == nil }
+func (w *waitNodeWatch) spent() bool { return w.waitNode == nil }
 
-func (w *seatWatch) leave() {
-	if w.seat == nil {
+func (w *waitNodeWatch) leave() {
+	if w.waitNode == nil {
 		return
 	}
-	if w.seat.Abandon() {
-		w.m.tidy(w.what)
+	if w.waitNode.Abandon() {
+		w.m.cleanUp(w.what)
 	} else {
-		w.m.collect(w.seat)
+		w.m.collect(w.waitNode)
 		if w.pass != nil {
 			w.pass()
 		}
@@ -89,14 +89,14 @@ func (f *Future) reached() (bool, error) {
 		race.Acquire(f.mon.key)
 		return true, nil
 	case s.abandoned():
-		_, err := f.resultOf(s.fate())
+		_, err := f.resultOf(s.outcome())
 		return true, err
 	}
 	return false, nil
 }
 
 func (f *Future) watch(notify func()) (watcher, error) {
-	judge := func(end fate) (bool, error) {
+	judge := func(end outcome) (bool, error) {
 		_, err := f.resultOf(end)
 		return true, err
 	}
@@ -130,7 +130,7 @@ func (p *Pending) watch(notify func()) (watcher, error) {
 	w := &pendingWatch{p, notify}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.seat == nil {
+	if p.waitNode == nil {
 		notify()
 		return w, nil
 	}
@@ -151,14 +151,14 @@ func (w *pendingWatch) leave() {
 }
 
 // At is the wait for a token, to wait for together with others; see Wait.
-func (f *Futex) At(token uint64) Awaiter {
+func (f *Futex) At(token uint64) Awaitable {
 	if token > maxToken {
 		panic(fmt.Sprintf("shmsync: At of futex %s for token %d: no counter gets there", objectName(f.object), token))
 	}
 	return futexToken{f, token}
 }
 
-// futexToken is a token of a Futex as an Awaiter.
+// futexToken is a token of a Futex as an Awaitable.
 type futexToken struct {
 	f     *Futex
 	token uint64

@@ -20,14 +20,14 @@ var (
 
 // Barrier is where a number of parties, in any number of processes, wait for each
 // other, phase after phase: a phase ends when all parties have arrived. Its methods
-// are those of C++'s std::barrier, and Join, Leave and Reset. A process that is to be a
-// party calls Join after it opened the Barrier: if it dies before its first arrival
+// are those of C++'s std::barrier, and Register, Deregister and Reset. A process that is to be a
+// party calls Register after it opened the Barrier: if it dies before its first arrival
 // without that, the others wait for it for ever.
 //
 // A process is as many of the parties as it has arrivals in a phase. Each arrival counts
 // as one party, and ArriveAndDrop takes one away. When a phase ends without all arrivals
 // of a process, because others came in their stead, the process is that many parties
-// less. Join makes a process a party before its first arrival, and Leave takes that back.
+// less. Register makes a process a party before its first arrival, and Deregister takes that back.
 //
 // When a process dies, its arrivals in the phase stay done. If others of its parties
 // have not arrived, the phase is broken; otherwise the next phase is broken as soon as
@@ -46,7 +46,7 @@ type Barrier struct {
 	shares     []*barrierShare
 	a          *arena.Arena
 	object     arena.Object
-	name       arena.Name
+	name       arena.ParticipantID
 	completion func()
 }
 
@@ -204,33 +204,33 @@ func (x *Barrier) ArriveAndDrop() {
 	x.mon.leave(nil)
 }
 
-// wait waits for the end of phase p; it begins with the latch held.
+// wait waits for the end of phase p; it begins with the queue lock held.
 func (x *Barrier) wait(ctx context.Context, p BarrierPhase) error {
 	const op = "barrier.wait"
 	var end int
 	var name uint32
-	seat, err := x.mon.lineUp(ctx, 0, uint64(p), func() (over bool) {
+	waitNode, err := x.mon.enqueue(ctx, 0, uint64(p), func() (over bool) {
 		end, name, over = x.verdict(uint64(p))
 		return over
 	})
 	switch {
 	case err != nil:
 		return err
-	case seat != nil:
-		f, err := x.mon.await(ctx, seat)
+	case waitNode != nil:
+		f, err := x.mon.await(ctx, waitNode)
 		if err != nil {
 			return err
 		}
 		end, name = int(f.result()), f.aux()
 	}
-	if end == lineDead {
+	if end == outcomeDead {
 		return x.ownerDead(op, uint64(p), name)
 	}
 	return nil
 }
 
 // arrive counts n arrivals, and drop parties less, and gives the phase. It ends with
-// the latch held unless it returns an error.
+// the queue lock held unless it returns an error.
 func (x *Barrier) arrive(ctx context.Context, verb string, n int64, drop uint64) (BarrierPhase, error) {
 	if n <= 0 {
 		panic(fmt.Sprintf("shmsync: %s of %d at barrier %s", verb, n, objectName(x.object)))
@@ -266,11 +266,11 @@ func (x *Barrier) arrive(ctx context.Context, verb string, n int64, drop uint64)
 	case x.fifo.empty():
 		return p, nil
 	}
-	m.settleAndLeave()
+	m.resolveAndLeave()
 	return p, m.enter(nil)
 }
 
-// count counts arrivals, with the latch held, and reports whether they were the last.
+// count counts arrivals, with the queue lock held, and reports whether they were the last.
 func (x *Barrier) count(n, drop uint64) (last bool) {
 	w, h := x.words, x.mine()
 	phase, pending, expected := w.phase.Load(), w.pending.Load()-n, w.expected.Load()
@@ -299,7 +299,7 @@ func (x *Barrier) count(n, drop uint64) (last bool) {
 	return pending == 0
 }
 
-// complete runs the completion, and ends the phase. It ends with the latch held
+// complete runs the completion, and ends the phase. It ends with the queue lock held
 // unless it returns an error.
 func (x *Barrier) complete() error {
 	crashpoint.Hit("barrier.complete.taken")
@@ -325,7 +325,7 @@ func (x *Barrier) complete() error {
 	c.set(&w.phase, w.phase.Load()+1)
 	m.commit(&c)
 	crashpoint.Hit("barrier.complete.opened")
-	m.settleAndLeave()
+	m.resolveAndLeave()
 	return m.enter(nil)
 }
 
@@ -337,15 +337,15 @@ func (x *Barrier) giveUp() {
 	if x.words.completer.Load() == uint64(x.name) {
 		x.breakPhase(x.words.phase.Load(), uint64(x.name), nil)
 	}
-	x.mon.settleAndLeave()
+	x.mon.resolveAndLeave()
 }
 
-// Join says that this process is n more of the parties, which arrive in this phase for
+// Register says that this process is n more of the parties, which arrive in this phase for
 // the first time: if it dies before, the phase is broken. Who just arrives need not
 // join. It panics when n is not positive.
-func (x *Barrier) Join(n int64) {
+func (x *Barrier) Register(n int64) {
 	if n <= 0 {
-		panic(fmt.Sprintf("shmsync: Join of %d of barrier %s", n, objectName(x.object)))
+		panic(fmt.Sprintf("shmsync: Register of %d of barrier %s", n, objectName(x.object)))
 	}
 	x.enter()
 	h, phase := x.mine(), x.words.phase.Load()
@@ -359,10 +359,10 @@ func (x *Barrier) Join(n int64) {
 	x.mon.leave(nil)
 }
 
-// Leave says that this process is none of the parties any more, and that others arrive
+// Deregister says that this process is none of the parties any more, and that others arrive
 // in its stead: as many arrivals as before are expected. See ArriveAndDrop for the other
 // case.
-func (x *Barrier) Leave() {
+func (x *Barrier) Deregister() {
 	x.enter()
 	h := x.mine()
 	var c change
@@ -384,7 +384,7 @@ func (x *Barrier) Reset(parties int64) bool {
 	}
 	x.enter()
 	if x.mon.deaths.Load() != x.a.Deaths() {
-		if err := x.mon.sweepAndEnter(nil); err != nil {
+		if err := x.mon.reapAndEnter(nil); err != nil {
 			panic(err)
 		}
 	}
@@ -401,7 +401,7 @@ func (x *Barrier) Reset(parties int64) bool {
 		return x.Reset(parties)
 	}
 	x.begin(uint64(parties))
-	x.mon.settleAndLeave()
+	x.mon.resolveAndLeave()
 	return true
 }
 

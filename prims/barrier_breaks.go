@@ -10,15 +10,17 @@ import (
 
 // lostParties packs the name of a dead process and a number of parties.
 func lostParties(name, parties uint64) uint64 {
-	return name&uint64(arena.NameMask) | min(parties, math.MaxUint32)<<32
+	return name&uint64(arena.ParticipantIDMask) | min(parties, math.MaxUint32)<<32
 }
 
 // nameLost and partiesLost unpack what lostParties packed.
-func nameLost(v uint64) arena.Name { return arena.Name(v & uint64(arena.NameMask)) }
-func partiesLost(v uint64) uint64  { return v >> 32 }
+func nameLost(v uint64) arena.ParticipantID {
+	return arena.ParticipantID(v & uint64(arena.ParticipantIDMask))
+}
+func partiesLost(v uint64) uint64 { return v >> 32 }
 
-// verdict tells how a wait for the end of phase p ends, if it is over: lineOpen, or
-// lineDead with the name of the first party that died. The name is 0 for a phase whose
+// verdict tells how a wait for the end of phase p ends, if it is over: outcomeOpen, or
+// outcomeDead with the name of the first party that died. The name is 0 for a phase whose
 // record a later broken phase has replaced: nobody knows how it ended.
 func (x *Barrier) verdict(p uint64) (end int, name uint32, over bool) {
 	if x.words.phase.Load() <= p {
@@ -26,20 +28,20 @@ func (x *Barrier) verdict(p uint64) (end int, name uint32, over bool) {
 			return 0, 0, false
 		}
 		// A broken phase without a name is a peer's bytes, and broken all the same.
-		return lineDead, max(uint32(x.words.dead.Load()), 1), true
+		return outcomeDead, max(uint32(x.words.dead.Load()), 1), true
 	}
 	r := &x.words.breaks[p%barrierBreaks]
 	switch at := r.phase.Load(); {
 	case at <= p:
-		return lineOpen, 0, true
+		return outcomeOpen, 0, true
 	case at == p+1:
-		return lineDead, max(uint32(nameLost(r.dead.Load())), 1), true
+		return outcomeDead, max(uint32(nameLost(r.dead.Load())), 1), true
 	}
-	return lineDead, 0, true
+	return outcomeDead, 0, true
 }
 
 // lostIn is how many parties died in phase p, which is broken, as far as known. It needs
-// no latch: what it reads may be newer than the caller's verdict.
+// no queue lock: what it reads may be newer than the caller's verdict.
 func (x *Barrier) lostIn(p uint64) uint64 {
 	r := &x.words.breaks[p%barrierBreaks]
 	if v := r.dead.Load(); r.phase.Load() == p+1 {
@@ -68,7 +70,7 @@ func (x *Barrier) left() uint64 {
 
 // ownerDead is the error of a wait for phase p, whose verdict has that name.
 func (x *Barrier) ownerDead(op string, p uint64, name uint32) error {
-	n := arena.Name(name & arena.NameMask)
+	n := arena.ParticipantID(name & arena.ParticipantIDMask)
 	lost := x.lostIn(p)
 	var why string
 	switch {

@@ -20,12 +20,12 @@ func inspectBarrier(a *arena.Arena, o arena.Object) arena.Inspection {
 		i.State += fmt.Sprintf(", %d parties lost", lost)
 	}
 	if x.isBroken() {
-		i.lost(shmsync.ErrOwnerDead, arena.Name(w.dead.Load()&arena.NameMask))
+		i.lost(shmsync.ErrOwnerDead, arena.ParticipantID(w.dead.Load()&arena.ParticipantIDMask))
 	}
 	i.monitor(&w.mon)
-	on := i.hold(arena.Hold{Owner: arena.Name(w.completer.Load() & arena.NameMask), Mode: arena.HoldRunner, Note: "the completion"})
+	on := i.hold(arena.Hold{Owner: arena.ParticipantID(w.completer.Load() & arena.ParticipantIDMask), Mode: arena.HoldRunner, Note: "the completion"})
 	for _, h := range x.shares {
-		name := arena.Name(h.name.Load() & arena.NameMask)
+		name := arena.ParticipantID(h.name.Load() & arena.ParticipantIDMask)
 		if parties, left := h.in(phase); parties > 0 && left > 0 && a.Current(name) {
 			on = append(on, i.hold(arena.Hold{Owner: name, Mode: arena.HoldParty, Count: left})...)
 		}

@@ -8,7 +8,7 @@ import (
 	"github.com/shmsync/shmsync/arena"
 )
 
-func repairBarrier(a *arena.Arena, o arena.Object, dead arena.Name) {
+func repairBarrier(a *arena.Arena, o arena.Object, dead arena.ParticipantID) {
 	if o.Size >= barrierBytes(a.MaxParticipants()) {
 		repairMonitor(buildBarrier(a, o, nil, true).mon, dead)
 	}
@@ -20,7 +20,7 @@ func checkBarrier(a *arena.Arena, o arena.Object) error {
 	}
 	x := buildBarrier(a, o, nil, true)
 	w := x.words
-	if err := checkMutexWords(o, &w.mon.latch); err != nil {
+	if err := checkMutexWords(o, &w.mon.queueLock); err != nil {
 		return err
 	}
 	if p, e := int64(w.pending.Load()), int64(w.expected.Load()); p < 0 || e < 0 {
@@ -38,18 +38,18 @@ func describeBarrier(a *arena.Arena, o arena.Object) string {
 	phase := w.phase.Load()
 	var b strings.Builder
 	fmt.Fprintf(&b, "phase %d, %d of %d to arrive", phase, w.pending.Load(), w.expected.Load())
-	if n := arena.Name(w.completer.Load() & arena.NameMask); n != 0 {
+	if n := arena.ParticipantID(w.completer.Load() & arena.ParticipantIDMask); n != 0 {
 		fmt.Fprintf(&b, ", %v completes it", n)
 	}
 	if at := w.broken.Load(); at != 0 {
-		fmt.Fprintf(&b, ", broken from phase %d by %v", at-1, arena.Name(w.dead.Load()&arena.NameMask))
+		fmt.Fprintf(&b, ", broken from phase %d by %v", at-1, arena.ParticipantID(w.dead.Load()&arena.ParticipantIDMask))
 	}
 	if lost := w.lost.Load(); lost > 0 {
 		fmt.Fprintf(&b, ", %d parties lost", lost)
 	}
 	for _, h := range x.shares {
 		if parties, left := h.in(phase); parties > 0 {
-			fmt.Fprintf(&b, ", %v is %d with %d to come", arena.Name(h.name.Load()&arena.NameMask), parties, left)
+			fmt.Fprintf(&b, ", %v is %d with %d to come", arena.ParticipantID(h.name.Load()&arena.ParticipantIDMask), parties, left)
 		}
 	}
 	b.WriteString(describeMonitor(x.mon))

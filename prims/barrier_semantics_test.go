@@ -77,7 +77,7 @@ func TestBarrierBetweenProcesses(t *testing.T) {
 	require.Equal(t, prims.BarrierState{Phase: 3, Pending: 4, Expected: 4, Own: 1}, b.State())
 }
 
-// Who arrives and drops is not expected in later phases.
+// Whoever arrives and drops is not expected in later phases.
 func TestBarrierArriveAndDrop(t *testing.T) {
 	a := newArena(t, nil)
 	b := newBarrier(t, a, "plain", 3, nil)
@@ -151,7 +151,7 @@ func TestBarrierMisuse(t *testing.T) {
 	require.PanicsWithValue(t, "shmsync: Arrive of 3 at barrier plain: more than are expected", func() { b.Arrive(3) })
 	require.PanicsWithValue(t, "shmsync: Arrive of 0 at barrier plain", func() { b.Arrive(0) })
 	require.PanicsWithValue(t, "shmsync: Wait for phase 1 of barrier plain, which is in phase 0", func() { b.Wait(1) })
-	require.PanicsWithValue(t, "shmsync: Join of 0 of barrier plain", func() { b.Join(0) })
+	require.PanicsWithValue(t, "shmsync: Register of 0 of barrier plain", func() { b.Register(0) })
 	require.PanicsWithValue(t, "shmsync: Reset of barrier plain to -1 parties", func() { b.Reset(-1) })
 	require.False(t, b.Reset(5), "it is not broken")
 	require.Equal(t, prims.BarrierState{Pending: 2, Expected: 2}, b.State())
@@ -353,7 +353,7 @@ func TestBarrierCancelRace(t *testing.T) {
 	require.Zero(t, queued(a, b.Offset()))
 }
 
-// Who comes into the slot of a dead party is none.
+// Whoever comes into the slot of a dead party is none.
 func TestBarrierSlotReused(t *testing.T) {
 	a := newArena(t, &arena.Options{Size: 4 << 20, MaxParticipants: 2})
 	b := newBarrier(t, a, "plain", 2, nil)

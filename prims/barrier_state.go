@@ -9,14 +9,14 @@ import (
 	"github.com/shmsync/shmsync/internal/crashpoint"
 )
 
-// mine is this participant's share, with the latch held.
+// mine is this participant's share, with the queue lock held.
 func (x *Barrier) mine() *barrierShare {
 	h := x.shares[x.name.Slot()-1]
 	if h.name.Load() != uint64(x.name) {
 		x.lose(h)
-		put(&h.parties, 0) // nothing is left of it
-		put(&h.left, 0)
-		put(&h.name, uint64(x.name))
+		storeWord(&h.parties, 0) // nothing is left of it
+		storeWord(&h.left, 0)
+		storeWord(&h.name, uint64(x.name))
 	}
 	return h
 }
@@ -108,7 +108,7 @@ func (x *Barrier) begin(parties uint64) {
 		}
 	}
 	for i := range w.gone {
-		put(&w.gone[i], 0)
+		storeWord(&w.gone[i], 0)
 	}
 	var c change
 	c.set(&w.phase, phase+1)
@@ -132,14 +132,14 @@ func (x *Barrier) leave(n uint64) {
 	x.mon.commit(&c)
 }
 
-// settle lets those go whose phase is over or broken. All wait for the same one.
-func (x *Barrier) settle(b *wakes) {
+// resolve lets those go whose phase is over or broken. All wait for the same one.
+func (x *Barrier) resolve(b *wakes) {
 	for w, ok := x.fifo.head(); ok; w, ok = x.fifo.head() {
 		end, name, over := x.verdict(w.Wanted().Load())
 		switch {
 		case !x.mon.waiting(w):
 			x.fifo.detach(w)
-			x.mon.drop(w)
+			x.mon.releaseNode(w)
 		case !over:
 			return
 		default:
@@ -156,23 +156,23 @@ func (x *Barrier) requeue(w wait)           { x.fifo.requeue(w) }
 func (x *Barrier) each(f func(w wait) bool) { x.fifo.each(f) }
 func (x *Barrier) clear()                   { x.fifo.clear() }
 
-func (x *Barrier) bury(gone func(arena.Name) bool) {
-	if c := x.words.completer.Load(); gone(arena.Name(c & arena.NameMask)) {
+func (x *Barrier) reap(gone func(arena.ParticipantID) bool) {
+	if c := x.words.completer.Load(); gone(arena.ParticipantID(c & arena.ParticipantIDMask)) {
 		x.breakPhase(x.words.phase.Load(), c, nil)
 	}
 	for _, h := range x.shares {
-		if gone(arena.Name(h.name.Load() & arena.NameMask)) {
+		if gone(arena.ParticipantID(h.name.Load() & arena.ParticipantIDMask)) {
 			x.lose(h)
 		}
 	}
 }
 
-func (x *Barrier) holders(f func(arena.Name)) {
+func (x *Barrier) holders(f func(arena.ParticipantID)) {
 	phase := x.words.phase.Load()
-	f(arena.Name(x.words.completer.Load() & arena.NameMask))
+	f(arena.ParticipantID(x.words.completer.Load() & arena.ParticipantIDMask))
 	for _, h := range x.shares {
 		if parties, _ := h.in(phase); parties > 0 {
-			f(arena.Name(h.name.Load() & arena.NameMask))
+			f(arena.ParticipantID(h.name.Load() & arena.ParticipantIDMask))
 		}
 	}
 }
@@ -209,11 +209,11 @@ func (x *Barrier) State() BarrierState {
 		parties, _ := h.in(w.phase.Load())
 		st.Own = signed(parties)
 	}
-	if n := arena.Name(w.completer.Load() & arena.NameMask); n != 0 {
+	if n := arena.ParticipantID(w.completer.Load() & arena.ParticipantIDMask); n != 0 {
 		st.Completer = x.a.Who(n)
 	}
 	if x.isBroken() {
-		st.Err, st.Who = shmsync.ErrOwnerDead, x.a.Who(arena.Name(w.dead.Load()&arena.NameMask))
+		st.Err, st.Who = shmsync.ErrOwnerDead, x.a.Who(arena.ParticipantID(w.dead.Load()&arena.ParticipantIDMask))
 	}
 	return st
 }

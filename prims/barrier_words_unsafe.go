@@ -15,7 +15,7 @@ const (
 
 // barrierWords is the head of the body of a Barrier, 1088 bytes; a barrierShare for
 // each slot of the arena follows, from slot 1. All words but the first change through
-// the redo log, with the latch held; other readers are State and tools.
+// the redo log, with the queue lock held; other readers are State and tools.
 type barrierWords struct {
 	_    structs.HostLayout
 	mon  monitorWords
@@ -26,7 +26,7 @@ type barrierWords struct {
 	pending atomic.Uint64
 	// phase is the number of this phase.
 	phase atomic.Uint64
-	// completer is the name of who runs the completion of this phase, 0 for nobody.
+	// completer is the name of whoever runs the completion of this phase, 0 for nobody.
 	// It is set only when pending is 0; a name that is not current breaks the phase.
 	completer atomic.Uint64
 	// broken is the first phase that a death leaves incomplete, plus 1; 0 for none.
@@ -45,7 +45,7 @@ type barrierWords struct {
 	breaks [barrierBreaks]barrierBreak
 }
 
-// barrierBreak records that a phase broke. A process that holds the latch writes it
+// barrierBreak records that a phase broke. A process that holds the queue lock writes it
 // before the phase ends.
 type barrierBreak struct {
 	_     structs.HostLayout
@@ -60,9 +60,9 @@ type barrierBreak struct {
 //	the one before  p        so many did not come, although the phase is over: it is p - left now
 //	earlier         void     void: a whole phase went by without it
 //
-//	writers: who holds the latch, through the redo log
+//	writers: who holds the queue lock, through the redo log
 //	readers: the same, tools, looks
-//	order:   the latch's
+//	order:   the queue lock's
 //	futex:   none
 //	crash:   what is left of a name that is not current will not come
 type barrierShare struct {

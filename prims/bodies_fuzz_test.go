@@ -68,12 +68,12 @@ var fuzzedKinds = []struct {
 	{"rwspinlock", func(a *arena.Arena) (fuzzedBody, error) {
 		x, err := prims.OpenRWSpinLock(a, "", nil)
 		b := fuzzedReaders(x, fuzzedLock(x))
-		b.waits["LockUpgradeContext"] = func(ctx context.Context) {
-			if x.LockUpgradeContext(ctx) == nil {
+		b.waits["LockUpgradableContext"] = func(ctx context.Context) {
+			if x.LockUpgradableContext(ctx) == nil {
 				if x.UpgradeContext(ctx) == nil {
-					x.DowngradeToUpgrade()
+					x.DowngradeToUpgradable()
 				}
-				x.UnlockUpgrade()
+				x.UnlockUpgradable()
 			}
 		}
 		b.calls["TryUpgrade"] = func() { x.TryUpgrade() }
@@ -107,9 +107,9 @@ var fuzzedKinds = []struct {
 				}
 			},
 		}, map[string]func(){
-			"TryAcquire": func() { x.TryAcquire(1) },
-			"Release":    func() { x.Release(1) },
-			"State":      func() { _, _ = x.State(), x.String() },
+			"TryAcquire":    func() { x.TryAcquire(1) },
+			"PolicyRelease": func() { x.Release(1) },
+			"State":         func() { _, _ = x.State(), x.String() },
 		}, x.Close}, err
 	}},
 	{"sequencer", func(a *arena.Arena) (fuzzedBody, error) {
@@ -127,7 +127,7 @@ var fuzzedKinds = []struct {
 		}, x.Close}, err
 	}},
 	{"event", func(a *arena.Arena) (fuzzedBody, error) {
-		x, err := prims.OpenEvent(a, "", &prims.EventOptions{TwoWay: true})
+		x, err := prims.OpenEvent(a, "", &prims.EventOptions{Bidirectional: true})
 		return fuzzedEvent(x), err
 	}},
 	{"auto-reset event", func(a *arena.Arena) (fuzzedBody, error) {
@@ -194,7 +194,7 @@ var fuzzedKinds = []struct {
 		x, err := prims.OpenWaitGroup(a, "", nil)
 		return fuzzedGate(x), err
 	}},
-	{"latch", func(a *arena.Arena) (fuzzedBody, error) {
+	{"queue lock", func(a *arena.Arena) (fuzzedBody, error) {
 		x, err := prims.OpenLatch(a, "", 3, nil)
 		return fuzzedGate(x), err
 	}},
@@ -215,11 +215,11 @@ var fuzzedKinds = []struct {
 				}
 			},
 		}, map[string]func(){
-			"TryWait": func() { x.TryWait(wish{1, 1}) },
-			"Release": func() { x.Release(wish{1, 1}) },
-			"Update":  func() { x.Update(func(s *uint32) { *s++ }) },
-			"Stop":    func() { x.Stop() },
-			"State":   func() { _, _ = x.State(), x.String() },
+			"TryWait":       func() { x.TryWait(wish{1, 1}) },
+			"PolicyRelease": func() { x.Release(wish{1, 1}) },
+			"Update":        func() { x.Update(func(s *uint32) { *s++ }) },
+			"Stop":          func() { x.Stop() },
+			"State":         func() { _, _ = x.State(), x.String() },
 		}, x.Close}, err
 	}},
 	{"signalwaker", func(a *arena.Arena) (fuzzedBody, error) {
@@ -233,7 +233,7 @@ var fuzzedKinds = []struct {
 					g.Finish()
 				}
 			},
-			"Release": func() { x.Release(2) },
+			"PolicyRelease": func() { x.Release(2) },
 			"Reserve": func() {
 				if k, ok := x.ReserveTask(); ok {
 					x.ReleaseTask(k)
@@ -416,7 +416,7 @@ func fuzzBody(t testing.TB, h *hostile, script []byte) {
 		}
 	}
 	for what, f := range b.waits {
-		ctx, cancel := context.WithTimeout(ctx, hostilePatience)
+		ctx, cancel := context.WithTimeout(ctx, hostileTimeout)
 		patch()
 		ends(what, func() { f(ctx) })
 		cancel()

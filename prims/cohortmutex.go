@@ -21,7 +21,7 @@ import (
 // locks that many CPUs of more than one node want at the same time; elsewhere a
 // [Mutex] does as well, and on a host of one node a CohortMutex is one.
 //
-// Who finds it held waits with those of its own node for a place before the lock,
+// Whoever finds it held waits with those of its own node for a place before the lock,
 // which one of each node has at a time. As long as others of the node that has the
 // lock wait, those of other nodes let them go first, 64 times in a row and for a
 // bounded time each. As with a Mutex, a goroutine that comes may take the lock before
@@ -50,17 +50,17 @@ type CohortMutex struct {
 	self *uint32 // what Lock puts there; global's
 	turn *uint32 // a cohortTurn
 
-	global *Mutex
-	doors  []cohortDoor // one a node; none where there is but one node
-	// prefers is false where this process goes to the lock at once: there are no doors,
+	global     *Mutex
+	localLocks []cohortLocalLock // one a node; none where there is but one node
+	// prefers is false where this process goes to the lock at once: there are no local locks,
 	// or its callers cannot learn their node.
-	prefers bool
-	deaf    atomic.Int64 // see isDeaf; CLOCK_MONOTONIC ns
-	words   *cohortWords
-	nodes   int
-	a       *arena.Arena
-	object  arena.Object
-	opening *opening
+	prefers      bool
+	unresponsive atomic.Int64 // see isUnresponsive; CLOCK_MONOTONIC ns
+	words        *cohortWords
+	nodes        int
+	a            *arena.Arena
+	object       arena.Object
+	opening      *opening
 }
 
 // CohortMutexOptions says how a CohortMutex is created, and what this process does
@@ -83,7 +83,7 @@ type CohortMutexOptions struct {
 	Nodes int
 }
 
-// cohortMostNodes bounds the doors.
+// cohortMostNodes bounds the local locks.
 const cohortMostNodes = 32
 
 var cohortKind = arena.KindOf("COHM")
@@ -132,11 +132,11 @@ func CohortMutexAt(a *arena.Arena, off arena.Offset) (*CohortMutex, error) {
 }
 
 func initCohort(body []byte, nodes int, opt *CohortMutexOptions) {
-	w, doors := cohortBody(body, nodes)
+	w, localLocks := cohortBody(body, nodes)
 	w.nodes = uint32(nodes)
 	initMutexWords(&w.global, &MutexOptions{Policy: opt.Policy, Spin: opt.Spin})
-	for k := range doors {
-		initMutexWords(&doors[k].mutex, &MutexOptions{Policy: Release, Spin: opt.Spin})
+	for k := range localLocks {
+		initMutexWords(&localLocks[k].mutex, &MutexOptions{Policy: PolicyRelease, Spin: opt.Spin})
 	}
 }
 
@@ -160,7 +160,7 @@ func newCohortMutex(a *arena.Arena, o arena.Object, opt *CohortMutexOptions, cre
 	return c, nil
 }
 
-// cohortAt views the body of a CohortMutex, and counts its doors.
+// cohortAt views the body of a CohortMutex, and counts its local locks.
 func cohortAt(a *arena.Arena, o arena.Object) (w *cohortWords, nodes int, err error) {
 	if o.Size < cohortHeadBytes {
 		return nil, 0, wrongKind("cohortmutex.open", o, cohortKind, cohortVersion)
@@ -187,7 +187,7 @@ func buildCohortMutex(a *arena.Arena, o arena.Object, opt *CohortMutexOptions) (
 	g.cohort = true
 	g.counted()
 	c := &CohortMutex{
-		own: g.own, self: &g.self, turn: raw(&w.turn), global: g, words: w, nodes: nodes, a: a, object: o,
+		own: g.own, self: &g.self, turn: wordPtr(&w.turn), global: g, words: w, nodes: nodes, a: a, object: o,
 		opening: g.opening,
 	}
 	c.opening.shut, c.opening.end = c.shut, c.end
@@ -197,11 +197,11 @@ func buildCohortMutex(a *arena.Arena, o arena.Object, opt *CohortMutexOptions) (
 	if c.prefers = nodes > 0 && knowsNodes(); !c.prefers {
 		c.turn = new(uint32) // never anybody's
 	}
-	c.doors = make([]cohortDoor, nodes)
-	for k := range c.doors {
-		c.doors[k].mutex = buildDoor(a, o, k)
-		c.doors[k].mutex.opening = g.opening
-		c.doors[k].mutex.counts = g.counts // who sleeps there waits for the lock
+	c.localLocks = make([]cohortLocalLock, nodes)
+	for k := range c.localLocks {
+		c.localLocks[k].mutex = buildLocalLock(a, o, k)
+		c.localLocks[k].mutex.opening = g.opening
+		c.localLocks[k].mutex.counts = g.counts // who sleeps there waits for the lock
 	}
 	return c, nil
 }
@@ -260,8 +260,8 @@ func (c *CohortMutex) Close() error { return c.opening.close("cohortmutex.close"
 
 func (c *CohortMutex) shut() {
 	queues := []*park.Queue{c.global.queue}
-	for k := range c.doors {
-		queues = append(queues, c.doors[k].mutex.queue)
+	for k := range c.localLocks {
+		queues = append(queues, c.localLocks[k].mutex.queue)
 	}
 	park.Shut(queues...)
 }
@@ -269,8 +269,8 @@ func (c *CohortMutex) shut() {
 // end takes the words away from the fast paths, as Mutex.end does.
 func (c *CohortMutex) end() {
 	c.global.end()
-	for k := range c.doors {
-		c.doors[k].mutex.end()
+	for k := range c.localLocks {
+		c.localLocks[k].mutex.end()
 	}
 	takeWords(&c.own, &c.turn)
 }
@@ -286,8 +286,8 @@ func (c *CohortMutex) Nodes() int { return c.nodes }
 func (c *CohortMutex) SetSpin(d time.Duration) {
 	c.opening.use()
 	c.global.SetSpin(d)
-	for k := range c.doors {
-		c.doors[k].mutex.SetSpin(d)
+	for k := range c.localLocks {
+		c.localLocks[k].mutex.SetSpin(d)
 	}
 }
 
@@ -296,7 +296,7 @@ func (c *CohortMutex) Spin() time.Duration { return c.global.Spin() }
 
 // CohortMutexState is what State tells.
 type CohortMutexState struct {
-	MutexState     // Waiting is true for those at the doors, too
+	MutexState     // Waiting is true for those at the local locks, too
 	Node       int // whose turn it is while many compete; -1: nobody's
 	Passes     int // how often in a row that node has kept the lock
 }
@@ -306,14 +306,14 @@ func (c *CohortMutex) State() CohortMutexState {
 	c.opening.use()
 	t := cohortTurn(c.words.turn.Load())
 	s := CohortMutexState{MutexState: c.global.State(), Node: -1}
-	if t.node() < len(c.doors) {
+	if t.node() < len(c.localLocks) {
 		s.Node = t.node()
 	}
 	if s.Node >= 0 {
 		s.Passes = t.passes()
 	}
-	for k := range c.doors {
-		s.Waiting = s.Waiting || c.doors[k].taken() || c.doors[k].mutex.bell.Announced()
+	for k := range c.localLocks {
+		s.Waiting = s.Waiting || c.localLocks[k].taken() || c.localLocks[k].mutex.wakeWord.Announced()
 	}
 	return s
 }
@@ -327,7 +327,7 @@ func (c *CohortMutex) fail(op string, err error, detail string) error {
 	return &shmsync.Error{Op: op, Object: objectName(c.object), Err: err, Detail: detail}
 }
 
-// cohortHostNodes is how many doors a new object gets here: one for each node up to
+// cohortHostNodes is how many local locks a new object gets here: one for each node up to
 // the last that has CPUs, so that no two of them share one.
 var cohortHostNodes = sync.OnceValue(func() int {
 	text, err := os.ReadFile("/sys/devices/system/node/has_cpu")

@@ -33,23 +33,23 @@ func (c *CohortMutex) SetTurn(v uint32) { c.words.turn.Store(v) }
 // SeenTurn is what the fast path goes by.
 func (c *CohortMutex) SeenTurn() uint32 { return *c.turn }
 
-// Door is the owner word of a door; DoorWaiters is how many goroutines of this process
-// wait there.
-func (c *CohortMutex) Door(k int) uint32     { return c.doors[k].mutex.owner.Load() }
-func (c *CohortMutex) DoorWaiters(k int) int { return c.doors[k].mutex.Waiters() }
+// LocalLock is the owner word of a local lock; LocalLockWaiters is how many goroutines of this
+// process wait there.
+func (c *CohortMutex) LocalLock(k int) uint32     { return c.localLocks[k].mutex.owner.Load() }
+func (c *CohortMutex) LocalLockWaiters(k int) int { return c.localLocks[k].mutex.Waiters() }
 
-// DoorSpin is the spin budget of door k.
-func (c *CohortMutex) DoorSpin(k int) time.Duration { return c.doors[k].mutex.Spin() }
+// LocalLockSpin is the spin budget of local lock k.
+func (c *CohortMutex) LocalLockSpin(k int) time.Duration { return c.localLocks[k].mutex.Spin() }
 
-// TakeDoor takes door k, and LeaveDoor gives it back.
-func (c *CohortMutex) TakeDoor(k int)  { c.doors[k].mutex.Lock() }
-func (c *CohortMutex) LeaveDoor(k int) { c.doors[k].mutex.Unlock() }
+// TakeLocalLock takes local lock k, and LeaveLocalLock gives it back.
+func (c *CohortMutex) TakeLocalLock(k int)  { c.localLocks[k].mutex.Lock() }
+func (c *CohortMutex) LeaveLocalLock(k int) { c.localLocks[k].mutex.Unlock() }
 
-// Shut reports whether this process passes door k by.
-func (c *CohortMutex) Shut(k int) bool { return c.doors[k].shut.Load() > shmsync.Monotonic() }
+// Shut reports whether this process passes local lock k by.
+func (c *CohortMutex) Shut(k int) bool { return c.localLocks[k].shut.Load() > shmsync.Monotonic() }
 
 // Announced reports whether somebody sleeps for the lock itself.
-func (c *CohortMutex) Announced() bool { return c.global.bell.Announced() }
+func (c *CohortMutex) Announced() bool { return c.global.wakeWord.Announced() }
 
 // Object is the object under c.
 func (c *CohortMutex) Object() arena.Object { return c.object }
@@ -69,14 +69,14 @@ func SetCohortIdle(ns int64) (old int64) {
 	return old
 }
 
-// SetCohortDeaf changes for how long those who do not come are not let go first.
-func SetCohortDeaf(ns int64) (old int64) {
-	old, cohortDeafs = cohortDeafs, ns
+// SetCohortUnresponsive changes for how long those who do not come are not let go first.
+func SetCohortUnresponsive(ns int64) (old int64) {
+	old, cohortUnresponsiveFor = cohortUnresponsiveFor, ns
 	return old
 }
 
-// Undeafen ends that time.
-func (c *CohortMutex) Undeafen() { c.deaf.Store(1) }
+// MakeResponsive ends that time.
+func (c *CohortMutex) MakeResponsive() { c.unresponsive.Store(1) }
 
 // SetKnowsNodes changes whether new handles believe that callers know their node.
 func SetKnowsNodes(f func() bool) (old func() bool) {
@@ -84,7 +84,7 @@ func SetKnowsNodes(f func() bool) (old func() bool) {
 	return old
 }
 
-// Prefers reports whether a handle uses doors.
+// Prefers reports whether a handle uses local locks.
 func (c *CohortMutex) Prefers() bool { return c.prefers }
 
 // CohortTurnWord makes a word that says whose turn it is.
@@ -97,7 +97,7 @@ func (c *CohortMutex) Body() (off, size uint64) {
 	return uint64(c.object.Body), cohortBytes(c.nodes)
 }
 
-// SetCohortStarves changes what the patience at a door is reckoned by, in this process.
+// SetCohortStarves changes what the timeout at a local lock is reckoned by, in this process.
 func SetCohortStarves(ns int64) (old int64) {
 	old, cohortStarves = cohortStarves, ns
 	return old

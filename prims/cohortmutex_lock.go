@@ -12,49 +12,49 @@ import (
 )
 
 var (
-	_ = crashpoint.Register("cohortmutex.lock.door")
+	_ = crashpoint.Register("cohortmutex.lock.local")
 	_ = crashpoint.Register("cohortmutex.lock.global")
 	_ = crashpoint.Register("cohortmutex.lock.turn")
 	_ = crashpoint.Register("cohortmutex.lock.left")
 )
 
 const (
-	// cohortShut is after how many times as long as its patience was a process goes to a
-	// door again that somebody has waited at in vain.
+	// cohortShut is after how many times as long as its timeout was a process goes to a
+	// local lock again that somebody has waited at in vain.
 	cohortShut = 10
-	// cohortDeaf is how long a process does without letting those of other nodes go first
+	// cohortUnresponsive is how long a process does without letting those of other nodes go first
 	// after a turn of its own, once they did not come.
-	cohortDeaf = starveAfter
+	cohortUnresponsive = starveAfter
 	// cohortDefer is for how long one lets others go first, while the lock is held and then
 	// while it is free: about what a sleep and a wake cost.
 	cohortDefer = 40_000 // ns
 	// cohortIdle is for how long a lock stays free for one near its last holder: much
-	// longer than who spins for it takes.
+	// longer than whoever spins for it takes.
 	cohortIdle = 1_000 // ns
 )
 
-// cohortDefers, cohortIdles, cohortDeafs and cohortStarves are the constants, unless a test
-// says otherwise.
-var cohortDefers, cohortIdles, cohortDeafs, cohortStarves int64 = cohortDefer, cohortIdle, cohortDeaf, starveAfter
+// cohortDefers, cohortIdles, cohortUnresponsiveFor and cohortStarves are the constants, unless a
+// test says otherwise.
+var cohortDefers, cohortIdles, cohortUnresponsiveFor, cohortStarves int64 = cohortDefer, cohortIdle, cohortUnresponsive, starveAfter
 
-// cohortDoor is where those of a node wait: who has it may go for the lock, and gives
+// cohortLocalLock is where those of a node wait: who has it may go for the lock, and gives
 // it back as soon as that is its own.
-type cohortDoor struct {
+type cohortLocalLock struct {
 	mutex *Mutex
 	shut  atomic.Int64 // until when this process passes it by, CLOCK_MONOTONIC ns
 }
 
-// buildDoor makes a handle on door k of o. Its holds are never biased: doors are there
-// to be competed for. A Repair is there for bytes that a peer wrote, which may say
-// another policy than Release.
-func buildDoor(a *arena.Arena, o arena.Object, k int) *Mutex {
-	m := buildMutexAt(a, o, o.Body+cohortDoorOff(k), &MutexOptions{Checked: true, Repair: func() error { return nil }})
-	m.latch, m.internal = true, true
+// buildLocalLock makes a handle on local lock k of o. Its holds are never biased: local locks are
+// there to be competed for. A Repair is there for bytes that a peer wrote, which may say
+// another policy than PolicyRelease.
+func buildLocalLock(a *arena.Arena, o arena.Object, k int) *Mutex {
+	m := buildMutexAt(a, o, o.Body+cohortLocalLockOff(k), &MutexOptions{Checked: true, Repair: func() error { return nil }})
+	m.queueLock, m.internal = true, true
 	return m
 }
 
-// taken reports whether somebody has the door: one that waits before the lock.
-func (d *cohortDoor) taken() bool { return ownerWord(d.mutex.owner.Load()).held() }
+// taken reports whether somebody has the local lock: one that waits before the lock.
+func (d *cohortLocalLock) taken() bool { return ownerWord(d.mutex.owner.Load()).held() }
 
 // lockOrPanic is the slow path of Lock, out of line as Mutex's.
 //
@@ -81,9 +81,9 @@ func (c *CohortMutex) lockSlow(ctx context.Context) error {
 		c.took(node, false, false)
 		return nil
 	}
-	err := c.lockByDoor(ctx, node)
+	err := c.lockByLocalLock(ctx, node)
 	if err != nil && g.repair != nil && isOwnerDead(err) {
-		// Not with a door: a repair may take long.
+		// Not with a local lock: a repair may take long.
 		if err = g.lockSlow(ctx); err == nil {
 			c.took(node, false, false)
 		}
@@ -102,30 +102,30 @@ func (c *CohortMutex) tryLockSlow() bool {
 	return true
 }
 
-// node is the index of the door where the caller waits.
+// node is the index of the local lock where the caller waits.
 func (c *CohortMutex) node() int {
 	node, ok := park.NodeNow()
 	if !ok {
 		return 0
 	}
-	return int(node % uint32(len(c.doors)))
+	return int(node % uint32(len(c.localLocks)))
 }
 
-// lockByDoor takes the lock as one of those who wait for it. It does without the door
+// lockByLocalLock takes the lock as one of those who wait for it. It does without the local lock
 // where that cannot be had.
-func (c *CohortMutex) lockByDoor(ctx context.Context, node int) error {
-	d := &c.doors[node]
+func (c *CohortMutex) lockByLocalLock(ctx context.Context, node int) error {
+	d := &c.localLocks[node]
 	has, met := d.enter(ctx, c)
 	if has {
 		defer d.leave()
-		crashpoint.Hit("cohortmutex.lock.door")
+		crashpoint.Hit("cohortmutex.lock.local")
 	}
-	w := waiter{m: c.global, cancel: park.CancelBy(ctx), stir: &c.words.turn, cohort: c, node: node, door: has}
+	w := waiter{m: c.global, cancel: park.CancelBy(ctx), turnWord: &c.words.turn, cohort: c, node: node, localLock: has}
 	w.inVain = c.giveWay(node, has)
 	if c.global.queue.Closing() {
-		return c.global.closed() // a Mutex has no such time before its first look
+		return c.global.closed() // a Mutex has no such time before its first check
 	}
-	// A repair is run without a door.
+	// A repair is run without a local lock.
 	err := w.acquire(false)
 	w.cancel.Stop()
 	if err != nil {
@@ -137,26 +137,26 @@ func (c *CohortMutex) lockByDoor(ctx context.Context, node int) error {
 	return nil
 }
 
-// took is called by who has got the lock: it says whose turn it is. met says that it
-// had to wait for its door, inVain what giveWay did.
+// took is called by whoever has got the lock: it says whose turn it is. met says that it
+// had to wait for its local lock, inVain what giveWay did.
 func (c *CohortMutex) took(node int, met, inVain bool) {
 	crashpoint.Hit("cohortmutex.lock.global")
 	t := cohortTurn(c.words.turn.Load())
-	crowded := met || c.global.bell.Announced() || c.crowdedAt(node) || c.others(node) && !c.isDeaf()
-	anew := inVain || t.over() && (!c.others(node) || c.isDeaf())
+	crowded := met || c.global.wakeWord.Announced() || c.crowdedAt(node) || c.others(node) && !c.isUnresponsive()
+	anew := inVain || t.over() && (!c.others(node) || c.isUnresponsive())
 	if next := t.after(node, crowded, anew); next != t {
 		c.words.turn.Store(uint32(next))
 	}
 	crashpoint.Hit("cohortmutex.lock.turn")
 }
 
-// crowdedAt reports whether somebody sleeps at a door.
-func (c *CohortMutex) crowdedAt(node int) bool { return c.doors[node].mutex.bell.Announced() }
+// crowdedAt reports whether somebody sleeps at a local lock.
+func (c *CohortMutex) crowdedAt(node int) bool { return c.localLocks[node].mutex.wakeWord.Announced() }
 
 // others reports whether somebody of another node waits before the lock.
 func (c *CohortMutex) others(node int) bool {
-	for k := range c.doors {
-		if k != node && c.doors[k].taken() {
+	for k := range c.localLocks {
+		if k != node && c.localLocks[k].taken() {
 			return true
 		}
 	}
@@ -167,12 +167,12 @@ func (c *CohortMutex) others(node int) bool {
 // node whose turn it is, if there are any, or those of other nodes when that is over.
 func (c *CohortMutex) yields(node int) bool {
 	switch t := cohortTurn(c.words.turn.Load()); {
-	case t.node() < 0 || t.node() >= len(c.doors):
+	case t.node() < 0 || t.node() >= len(c.localLocks):
 		return false
 	case t.node() == node:
-		return t.over() && c.others(node) && !c.isDeaf()
+		return t.over() && c.others(node) && !c.isUnresponsive()
 	default:
-		return !t.over() && c.doors[t.node()].taken()
+		return !t.over() && c.localLocks[t.node()].taken()
 	}
 }
 
@@ -182,25 +182,25 @@ func (c *CohortMutex) favours(node int) bool {
 	return t.node() == node && !t.over()
 }
 
-// isDeaf reports whether those of other nodes did not come lately when they were let go
-// first: who has their doors is stopped, or sleeps and is not woken by a lock that stays
+// isUnresponsive reports whether those of other nodes did not come lately when they were let go
+// first: who has their local locks is stopped, or sleeps and is not woken by a lock that stays
 // free. The hand-off is for those.
-func (c *CohortMutex) isDeaf() bool {
-	until := c.deaf.Load()
+func (c *CohortMutex) isUnresponsive() bool {
+	until := c.unresponsive.Load()
 	if until == 0 {
 		return false
 	}
 	if shmsync.Monotonic() < until {
 		return true
 	}
-	c.deaf.CompareAndSwap(until, 0)
+	c.unresponsive.CompareAndSwap(until, 0)
 	return false
 }
 
 // giveWay lets others go first, for a bounded time. inVain is true where the turn of
-// its own node is over, and others have not come though the lock was free for them. Who has no door is
-// one of many, perhaps, and sleeps where all of them would.
-func (c *CohortMutex) giveWay(node int, door bool) (inVain bool) {
+// its own node is over, and others have not come though the lock was free for them. Whoever has no
+// local lock is one of many, perhaps, and sleeps where all of them would.
+func (c *CohortMutex) giveWay(node int, localLock bool) (inVain bool) {
 	if !c.yields(node) {
 		return false
 	}
@@ -225,7 +225,7 @@ func (c *CohortMutex) giveWay(node int, door bool) (inVain bool) {
 				return true // for us, who sleep or wait here
 			case !o.free():
 				free = -1
-				return spent >= cohortDefers || !door && g.bell.Announced()
+				return spent >= cohortDefers || !localLock && g.wakeWord.Announced()
 			case free < 0:
 				free = spent
 			}
@@ -239,15 +239,15 @@ func (c *CohortMutex) giveWay(node int, door bool) (inVain bool) {
 	}
 	inVain = inVain && cohortTurn(c.words.turn.Load()).node() == node && c.yields(node)
 	if inVain && waited {
-		c.deaf.Store(shmsync.Monotonic() + cohortDeafs)
+		c.unresponsive.Store(shmsync.Monotonic() + cohortUnresponsiveFor)
 	}
 	return inVain
 }
 
-// enter takes the door, and reports whether it has it, and whether somebody else did
+// enter takes the local lock, and reports whether it has it, and whether somebody else did
 // before. It does not have it after a time, when ctx ends, or when a peer has spoilt
 // it: the caller then goes to the lock without.
-func (d *cohortDoor) enter(ctx context.Context, c *CohortMutex) (has, met bool) {
+func (d *cohortLocalLock) enter(ctx context.Context, c *CohortMutex) (has, met bool) {
 	m := d.mutex
 	if m.owner.CompareAndSwap(0, uint32(m.name)) {
 		return true, false
@@ -257,24 +257,24 @@ func (d *cohortDoor) enter(ctx context.Context, c *CohortMutex) (has, met bool) 
 	}
 	defer m.queue.Exit()
 	before, hold := m.wakes(), c.hold()
-	w := waiter{m: m, cancel: park.CancelBy(ctx), patience: c.patience(), stir: &c.words.turn}
+	w := waiter{m: m, cancel: park.CancelBy(ctx), timeout: c.timeout(), turnWord: &c.words.turn}
 	err := w.lock()
 	w.cancel.Stop()
-	if err == errOutOfPatience && m.wakes() == before && c.hold() != hold {
-		// Nobody has left it while the lock went from one to another. Who has it may
+	if err == errTimedOut && m.wakes() == before && c.hold() != hold {
+		// Nobody has left it while the lock went from one to another. Whoever has it may
 		// be stopped.
-		d.shut.Store(shmsync.Monotonic() + cohortShut*w.patience)
+		d.shut.Store(shmsync.Monotonic() + cohortShut*w.timeout)
 	}
 	return err == nil, true
 }
 
-// patience is how long a waiter sleeps at its door before it goes to the lock itself:
-// who has the door may be stopped. One that is not may lose for starveAfter, and then to
+// timeout is how long a waiter sleeps at its local lock before it goes to the lock itself:
+// who has the local lock may be stopped. One that is not may lose for starveAfter, and then to
 // the hand-offs to others, of which there is one in each starveAfter.
-func (c *CohortMutex) patience() int64 { return int64(2+len(c.doors)) * cohortStarves }
+func (c *CohortMutex) timeout() int64 { return int64(2+len(c.localLocks)) * cohortStarves }
 
-// leave gives the door back.
-func (d *cohortDoor) leave() {
+// leave gives the local lock back.
+func (d *cohortLocalLock) leave() {
 	d.mutex.Unlock()
 	crashpoint.Hit("cohortmutex.lock.left")
 }
@@ -285,7 +285,7 @@ type cohortHold struct{ owner, wakes, turn uint32 }
 // hold is the hold that there is now.
 func (c *CohortMutex) hold() cohortHold {
 	turn := c.words.turn.Load()
-	if turn == uint32(cohortStirred) {
+	if turn == uint32(cohortContended) {
 		turn = 0 // who sleeps has no hold
 	}
 	return cohortHold{c.global.owner.Load(), c.global.wakes(), turn}

@@ -20,7 +20,7 @@ type cohortModel struct {
 	kills   uint8 // how many may die
 	stops   uint8 // how many may be stopped for ever, without the lock
 	wild    uint8 // how often a peer may overwrite turn
-	patient bool  // nobody loses patience: what is left is the preference
+	patient bool  // nobody loses timeout: what is left is the preference
 	policy  Policy
 	bug     bug
 }
@@ -31,30 +31,30 @@ const (
 )
 
 type cohortState struct {
-	global uint8 // 0, the number of its holder from 1 on, or cohortLost
-	door   [2]uint8
-	turn   cohortTurn
-	thread [cohortThreads]cohortThread
-	kills  uint8
-	stops  uint8
-	wild   uint8
-	run    uint8 // how often in a row the node that had it last has got it while another waited
+	global    uint8 // 0, the number of its holder from 1 on, or cohortLost
+	localLock [2]uint8
+	turn      cohortTurn
+	thread    [cohortThreads]cohortThread
+	kills     uint8
+	stops     uint8
+	wild      uint8
+	run       uint8 // how often in a row the node that had it last has got it while another waited
 }
 
 type cohortThread struct {
 	pc   uint8
 	life uint8
-	has  bool // its door
+	has  bool // its local lock
 	late bool // its context has ended
 	vain bool // its node's turn was over, it let others go first, and they did not come
 }
 
 const (
-	cIdle uint8 = iota
-	cTry        // it need not yield: a try at a free lock
-	cDoor       // it wants its door
-	cWay        // it lets others go first
-	cLock       // it is a waiter of global
+	cIdle      uint8 = iota
+	cTry             // it need not yield: a try at a free lock
+	cLocalLock       // it wants its local lock
+	cWay             // it lets others go first
+	cLock            // it is a waiter of global
 	cTook
 	cGive
 	cHold
@@ -68,21 +68,21 @@ const (
 )
 
 const (
-	cohortKeepsDoor    bug = "who gives up keeps its door"
-	cohortNoPatience   bug = "who waits at a door waits for ever"
-	cohortDefersAlways bug = "others go first for ever"
-	cohortIgnoresDoor  bug = "others go first though nobody of them waits, for ever"
-	cohortNoBound      bug = "a node's turn is never over"
-	cohortNoBurial     bug = "nobody takes a door from the dead, and who waits there waits for ever"
-	cohortInherits     bug = "who has the door at the unlock of its node has the lock"
-	cohortAnew         bug = "who had decided before begins a new turn"
-	cohortFastBarges   bug = "who comes takes a free lock, whoever's turn it is"
+	cohortKeepsLocalLock   bug = "who gives up keeps its local lock"
+	cohortNoTimeout        bug = "who waits at a local lock waits for ever"
+	cohortDefersAlways     bug = "others go first for ever"
+	cohortIgnoresLocalLock bug = "others go first though nobody of them waits, for ever"
+	cohortNoBound          bug = "a node's turn is never over"
+	cohortNoReap           bug = "nobody takes a local lock from the dead, and who waits there waits for ever"
+	cohortInherits         bug = "who has the local lock at the unlock of its node has the lock"
+	cohortAnew             bug = "who had decided before begins a new turn"
+	cohortFastBarges       bug = "who comes takes a free lock, whoever's turn it is"
 )
 
 var (
-	errCohortTwo  = errors.New("two are in")
-	errCohortDoor = errors.New("somebody has a door and does not wait")
-	errCohortRun  = errors.New("a node has had it too often while another waited")
+	errCohortTwo       = errors.New("two are in")
+	errCohortLocalLock = errors.New("somebody has a local lock and does not wait")
+	errCohortRun       = errors.New("a node has had it too often while another waited")
 )
 
 func (m cohortModel) explore(b bug) model.Result {
@@ -100,24 +100,24 @@ func (cohortModel) few(t cohortTurn) cohortTurn {
 	if passes == 1 {
 		passes = cohortPasses - 1
 	}
-	if t.node() < 0 || t == cohortStirred {
+	if t.node() < 0 || t == cohortContended {
 		return t
 	}
 	return makeCohortTurn(t.node(), quiet, passes)
 }
 
-// others reports whether somebody has the door of another node.
-func (m *cohortModel) others(s *cohortState, node int) bool { return s.door[1-node] != 0 }
+// others reports whether somebody has the local lock of another node.
+func (m *cohortModel) others(s *cohortState, node int) bool { return s.localLock[1-node] != 0 }
 
 func (m *cohortModel) yields(s *cohortState, node int) bool {
 	t := s.turn
 	switch {
-	case t.node() < 0 || t.node() >= len(s.door):
+	case t.node() < 0 || t.node() >= len(s.localLock):
 		return false
 	case t.node() == node:
 		return m.bug != cohortNoBound && t.over() && m.others(s, node)
 	default:
-		return (m.bug == cohortNoBound || !t.over()) && (m.bug == cohortIgnoresDoor || s.door[t.node()] != 0)
+		return (m.bug == cohortNoBound || !t.over()) && (m.bug == cohortIgnoresLocalLock || s.localLock[t.node()] != 0)
 	}
 }
 
@@ -131,9 +131,9 @@ func (m *cohortModel) time(b ...bug) bool {
 	return !m.patient
 }
 
-// deaf reports whether a node may have let others go first in vain lately, by some call
+// unresponsive reports whether a node may have let others go first in vain lately, by some call
 // of it.
-func (m *cohortModel) deaf(s *cohortState, node int) bool {
+func (m *cohortModel) unresponsive(s *cohortState, node int) bool {
 	return m.time() && s.turn.node() == node && s.turn.over()
 }
 
@@ -156,14 +156,14 @@ func (m *cohortModel) next(s *cohortState, emit func(model.Step[cohortState])) {
 			emit(model.Step[cohortState]{To: to, By: m.name(i), Label: "is stopped", Optional: true})
 		}
 		if s.thread[i].life == cDied {
-			if s.door[node] == me && m.bug != cohortNoBurial {
+			if s.localLock[node] == me && m.bug != cohortNoReap {
 				to := *s
-				to.door[node] = 0
-				emit(model.Step[cohortState]{To: to, By: "somebody", Label: "takes its door from " + m.name(i)})
+				to.localLock[node] = 0
+				emit(model.Step[cohortState]{To: to, By: "somebody", Label: "takes its local lock from " + m.name(i)})
 			}
 			if s.global == me {
 				to := *s
-				if to.global = 0; m.policy == Report {
+				if to.global = 0; m.policy == PolicyReport {
 					to.global = cohortLost
 				}
 				emit(model.Step[cohortState]{To: to, By: "somebody", Label: "takes the lock from " + m.name(i)})
@@ -171,7 +171,7 @@ func (m *cohortModel) next(s *cohortState, emit func(model.Step[cohortState])) {
 		}
 	}
 	if s.wild < m.wild {
-		for _, t := range []cohortTurn{0, cohortStirred, makeCohortTurn(0, 0, 0), makeCohortTurn(1, 1, cohortPasses), makeCohortTurn(7, 3, 9)} {
+		for _, t := range []cohortTurn{0, cohortContended, makeCohortTurn(0, 0, 0), makeCohortTurn(1, 1, cohortPasses), makeCohortTurn(7, 3, 9)} {
 			to := *s
 			to.wild++
 			to.turn = t
@@ -208,8 +208,8 @@ func (m *cohortModel) step(s *cohortState, i, node int, emit func(model.Step[coh
 		case !m.yields(s, node):
 			send(cTry, "need not yield", true, nil)
 		default:
-			send(cDoor, "goes to its door", true, nil)
-			if m.deaf(s, node) {
+			send(cLocalLock, "goes to its local lock", true, nil)
+			if m.unresponsive(s, node) {
 				send(cTry, "has let them go first in vain", true, nil)
 			}
 		}
@@ -220,19 +220,19 @@ func (m *cohortModel) step(s *cohortState, i, node int, emit func(model.Step[coh
 		if s.global == 0 {
 			send(cTook, "takes it", false, take)
 		} else {
-			send(cDoor, "goes to its door", false, nil)
+			send(cLocalLock, "goes to its local lock", false, nil)
 		}
-	case cDoor:
+	case cLocalLock:
 		switch {
-		case s.door[node] == 0:
-			send(cWay, "has its door", false, func(s *cohortState, t *cohortThread) { s.door[node], t.has = me, true })
-		case t.late || m.time(cohortNoPatience, cohortNoBurial):
-			send(cWay, "does without its door", false, nil)
+		case s.localLock[node] == 0:
+			send(cWay, "has its local lock", false, func(s *cohortState, t *cohortThread) { s.localLock[node], t.has = me, true })
+		case t.late || m.time(cohortNoTimeout, cohortNoReap):
+			send(cWay, "does without its local lock", false, nil)
 		}
-		m.stir(s, send, cDoor)
+		m.turnWord(s, send, cLocalLock)
 		cancel()
 	case cWay:
-		if y := m.yields(s, node); !y || m.time(cohortDefersAlways, cohortIgnoresDoor) {
+		if y := m.yields(s, node); !y || m.time(cohortDefersAlways, cohortIgnoresLocalLock) {
 			send(cLock, "goes to the lock", false, func(s *cohortState, t *cohortThread) {
 				t.vain = y && s.turn.node() == node && s.global == 0
 			})
@@ -252,7 +252,7 @@ func (m *cohortModel) step(s *cohortState, i, node int, emit func(model.Step[coh
 		if m.yields(s, node) {
 			send(cWay, "is woken, and lets others go first", true, nil)
 		}
-		m.stir(s, send, cLock)
+		m.turnWord(s, send, cLock)
 		cancel()
 	case cTook:
 		pc := cHold
@@ -263,14 +263,14 @@ func (m *cohortModel) step(s *cohortState, i, node int, emit func(model.Step[coh
 		said := func(crowded bool) func(s *cohortState, _ *cohortThread) {
 			return func(s *cohortState, _ *cohortThread) { s.turn = m.few(s.turn.after(node, crowded, anew)) }
 		}
-		if m.deaf(s, node) && !anew {
+		if m.unresponsive(s, node) && !anew {
 			send(pc, "begins a new turn, since others were let go first in vain", false,
 				func(s *cohortState, _ *cohortThread) { s.turn = m.few(s.turn.after(node, true, true)) })
 		}
 		if s.turn == 0 {
 			send(pc, "took it at once, or sees nobody", false, nil)
 		}
-		// Somebody asleep is seen, somebody that spins at its door perhaps not.
+		// Somebody asleep is seen, somebody that spins at its local lock perhaps not.
 		if m.crowded(s, i) {
 			send(pc, "sees others", false, said(true))
 		}
@@ -278,7 +278,7 @@ func (m *cohortModel) step(s *cohortState, i, node int, emit func(model.Step[coh
 			send(pc, "sees nobody, or those only who did not come", false, said(false))
 		}
 	case cGive:
-		send(cHold, "gives its door back", false, func(s *cohortState, t *cohortThread) { s.door[node], t.has = 0, false })
+		send(cHold, "gives its local lock back", false, func(s *cohortState, t *cohortThread) { s.localLock[node], t.has = 0, false })
 	case cHold:
 		send(cIdle, "unlocks", false, func(s *cohortState, t *cohortThread) {
 			*t = cohortThread{}
@@ -288,25 +288,25 @@ func (m *cohortModel) step(s *cohortState, i, node int, emit func(model.Step[coh
 		})
 	case cLeave:
 		send(cIdle, "leaves", false, func(s *cohortState, t *cohortThread) {
-			if t.has && m.bug != cohortKeepsDoor {
-				s.door[node] = 0
+			if t.has && m.bug != cohortKeepsLocalLock {
+				s.localLock[node] = 0
 			}
 			*t = cohortThread{}
 		})
 	}
 }
 
-// stir is what who goes to sleep does.
-func (m *cohortModel) stir(s *cohortState, send func(uint8, string, bool, func(*cohortState, *cohortThread)), pc uint8) {
+// turnWord is what who goes to sleep does.
+func (m *cohortModel) turnWord(s *cohortState, send func(uint8, string, bool, func(*cohortState, *cohortThread)), pc uint8) {
 	if s.turn == 0 && s.global != 0 {
-		send(pc, "stirs, and sleeps", true, func(s *cohortState, _ *cohortThread) { s.turn = cohortStirred })
+		send(pc, "stirs, and sleeps", true, func(s *cohortState, _ *cohortThread) { s.turn = cohortContended })
 	}
 }
 
 // crowded reports whether anybody else wants it.
 func (m *cohortModel) crowded(s *cohortState, me int) bool {
 	for i := range m.nodes {
-		if pc := s.thread[i].pc; i != me && (pc == cDoor || pc == cWay || pc == cLock) {
+		if pc := s.thread[i].pc; i != me && (pc == cLocalLock || pc == cWay || pc == cLock) {
 			return true
 		}
 	}
@@ -345,8 +345,8 @@ func (m *cohortModel) check(s *cohortState) error {
 				return errCohortTwo
 			}
 		}
-		if s.door[node] == me && t.life != cDied && !t.has {
-			return errCohortDoor
+		if s.localLock[node] == me && t.life != cDied && !t.has {
+			return errCohortLocalLock
 		}
 	}
 	switch {
@@ -363,7 +363,7 @@ func (m *cohortModel) check(s *cohortState) error {
 func (m *cohortModel) done(s *cohortState) bool {
 	for i, node := range m.nodes {
 		t, me := &s.thread[i], uint8(i+1)
-		if t.life == cLives && t.pc != cIdle || t.life == cDied && (s.global == me || s.door[node] == me) {
+		if t.life == cLives && t.pc != cIdle || t.life == cDied && (s.global == me || s.localLock[node] == me) {
 			return false
 		}
 	}
@@ -373,24 +373,24 @@ func (m *cohortModel) done(s *cohortState) bool {
 func (m *cohortModel) name(i int) string { return fmt.Sprintf("%c of node %d", 'P'+i, m.nodes[i]) }
 
 func (m *cohortModel) show(s *cohortState) string {
-	return fmt.Sprintf("global %d, doors %v, %v, threads %v, run %d", s.global, s.door, s.turn, s.thread[:len(m.nodes)], s.run)
+	return fmt.Sprintf("global %d, local locks %v, %v, threads %v, run %d", s.global, s.localLock, s.turn, s.thread[:len(m.nodes)], s.run)
 }
 
 // TestModelCohort: the composition of a CohortMutex is right whatever its hints say, and
 // whoever dies or is stopped; and its preference is bounded.
 func TestModelCohort(t *testing.T) {
-	plain := cohortModel{nodes: []int{0, 0, 1}, cancels: true, wild: 1, policy: Release}
-	dying := cohortModel{nodes: []int{0, 0, 1}, kills: 1, policy: Report}
-	stopping := cohortModel{nodes: []int{0, 0, 1}, kills: 1, stops: 1, policy: Release}
-	patient := cohortModel{nodes: []int{0, 0, 1}, patient: true, policy: Release}
-	crowd := cohortModel{nodes: []int{0, 0, 1, 1}, kills: 1, stops: 1, policy: Report}
-	patientCrowd := cohortModel{nodes: []int{0, 0, 1, 1}, patient: true, policy: Release}
+	plain := cohortModel{nodes: []int{0, 0, 1}, cancels: true, wild: 1, policy: PolicyRelease}
+	dying := cohortModel{nodes: []int{0, 0, 1}, kills: 1, policy: PolicyReport}
+	stopping := cohortModel{nodes: []int{0, 0, 1}, kills: 1, stops: 1, policy: PolicyRelease}
+	patient := cohortModel{nodes: []int{0, 0, 1}, patient: true, policy: PolicyRelease}
+	crowd := cohortModel{nodes: []int{0, 0, 1, 1}, kills: 1, stops: 1, policy: PolicyReport}
+	patientCrowd := cohortModel{nodes: []int{0, 0, 1, 1}, patient: true, policy: PolicyRelease}
 	requireModels(t, []exploration{
-		{"3, cancel", small, plain.explore, []bug{cohortKeepsDoor, cohortIgnoresDoor, cohortInherits}},
-		{"3, death, Report", medium, dying.explore, []bug{cohortKeepsDoor, cohortNoBurial, cohortInherits}},
-		{"3, death, stop", small, stopping.explore, []bug{cohortNoPatience, cohortDefersAlways, cohortIgnoresDoor, cohortNoBurial}},
-		{"3, preference", small, patient.explore, []bug{cohortNoBound, cohortAnew, cohortFastBarges, cohortIgnoresDoor}},
+		{"3, cancel", small, plain.explore, []bug{cohortKeepsLocalLock, cohortIgnoresLocalLock, cohortInherits}},
+		{"3, death, PolicyReport", medium, dying.explore, []bug{cohortKeepsLocalLock, cohortNoReap, cohortInherits}},
+		{"3, death, stop", small, stopping.explore, []bug{cohortNoTimeout, cohortDefersAlways, cohortIgnoresLocalLock, cohortNoReap}},
+		{"3, preference", small, patient.explore, []bug{cohortNoBound, cohortAnew, cohortFastBarges, cohortIgnoresLocalLock}},
 		{"4, preference", medium, patientCrowd.explore, []bug{cohortNoBound}},
-		{"4, death, stop, Report", large, crowd.explore, []bug{cohortNoPatience, cohortDefersAlways}},
+		{"4, death, stop, PolicyReport", large, crowd.explore, []bug{cohortNoTimeout, cohortDefersAlways}},
 	})
 }

@@ -54,12 +54,12 @@ func openCohort(t testing.TB, a *arena.Arena, name string, policy prims.Policy) 
 	return c
 }
 
-// doorsFree makes sure that nobody has a door any more.
-func doorsFree(t testing.TB, c *prims.CohortMutex) {
+// localLocksFree makes sure that nobody has a local lock any more.
+func localLocksFree(t testing.TB, c *prims.CohortMutex) {
 	t.Helper()
-	eventually(t, "the doors are free", c.String, func() bool {
+	eventually(t, "the local locks are free", c.String, func() bool {
 		for k := range c.Nodes() {
-			if c.Door(k) != 0 {
+			if c.LocalLock(k) != 0 {
 				return false
 			}
 		}
@@ -90,36 +90,36 @@ func TestCohortMutexHammer(t *testing.T) {
 		require.EqualValues(t, total, *v)
 	}
 	c := openCohort(t, a, "m", 0)
-	doorsFree(t, c)
+	localLocksFree(t, c)
 	require.False(t, c.State().Held)
 	sound(t, a)
 }
 
-// Who waits has the door of its node, one for each; who holds has none.
-func TestCohortMutexDoors(t *testing.T) {
+// Whoever waits has the local lock of its node, one for each; who holds has none.
+func TestCohortMutexLocalLocks(t *testing.T) {
 	a := newArena(t, nil)
 	c := openCohort(t, a, "m", 0)
 	holder := remoteActor(t, a, "holder", cohortOn(0)...)
 	holder.must(t, order{Op: "lock", Object: "m"})
-	require.Zero(t, c.Door(0))
+	require.Zero(t, c.LocalLock(0))
 	one, two := remoteActor(t, a, "one", cohortOn(1)...), remoteActor(t, a, "two", cohortOn(2)...)
 	ids := []int{one.blocked(t, order{Op: "lockctx", Object: "m"}), two.blocked(t, order{Op: "lockctx", Object: "m"})}
 	taken := func(k int) {
 		t.Helper()
-		eventually(t, fmt.Sprint("door ", k, " is taken"), c.String, func() bool { return c.Door(k) != 0 })
+		eventually(t, fmt.Sprint("local lock ", k, " is taken"), c.String, func() bool { return c.LocalLock(k) != 0 })
 	}
 	taken(1)
 	taken(2)
-	require.Zero(t, c.Door(0))
+	require.Zero(t, c.LocalLock(0))
 	require.True(t, c.State().Waiting)
 	one.must(t, order{Op: "cancel", N: ids[0]})
 	require.Equal(t, []string{"ctx-canceled"}, one.wait(t, ids[0]).Is)
-	require.Zero(t, c.Door(1), "who gave up has given its door back")
+	require.Zero(t, c.LocalLock(1), "who gave up has given its local lock back")
 	holder.must(t, order{Op: "unlock", Object: "m"})
 	require.Empty(t, two.wait(t, ids[1]).Err)
-	require.Zero(t, c.Door(2), "the holder has no door")
+	require.Zero(t, c.LocalLock(2), "the holder has no local lock")
 	two.must(t, order{Op: "unlock", Object: "m"})
-	doorsFree(t, c)
+	localLocksFree(t, c)
 	sound(t, a)
 }
 
@@ -131,7 +131,7 @@ func TestCohortMutexYields(t *testing.T) {
 	waiter := func(node int) {
 		x := remoteActor(t, a, fmt.Sprint("waiter ", node), cohortOn(node)...)
 		x.blocked(t, order{Op: "lock", Object: "m"})
-		eventually(t, "it is at its door", c.String, func() bool { return c.Door(node) != 0 })
+		eventually(t, "it is at its local lock", c.String, func() bool { return c.LocalLock(node) != 0 })
 	}
 	yields := func(turn uint32, want ...bool) {
 		t.Helper()
@@ -155,7 +155,7 @@ func TestCohortMutexYields(t *testing.T) {
 	c.Unlock()
 }
 
-// Who is woken lets those go first whose turn it is, as who comes does; and who has the
+// Whoever is woken lets those go first whose turn it is, as whoever comes does; and who has the
 // turn spins although others sleep.
 func TestCohortMutexWokenYields(t *testing.T) {
 	forEver := int64(proctest.Scale(time.Hour))
@@ -166,7 +166,7 @@ func TestCohortMutexWokenYields(t *testing.T) {
 	far := remoteActor(t, a, "far", cohortOn(1, deferred)...)
 	id := far.blocked(t, order{Op: "lock", Object: "m"})
 	// Somebody of node 0 waits all the time, and others of that node have the lock.
-	c.TakeDoor(0)
+	c.TakeLocalLock(0)
 	near := remoteActor(t, a, "near", cohortOn(0)...)
 	c.SetTurn(prims.CohortTurnWord(0, 0, 3))
 	c.Unlock()
@@ -176,21 +176,21 @@ func TestCohortMutexWokenYields(t *testing.T) {
 		c.SetTurn(prims.CohortTurnWord(0, 0, 3))
 		near.must(t, order{Op: "unlock", Object: "m"})
 	}
-	c.LeaveDoor(0)
+	c.LeaveLocalLock(0)
 	require.Empty(t, far.wait(t, id).Err)
 	far.must(t, order{Op: "unlock", Object: "m"})
-	doorsFree(t, c)
+	localLocksFree(t, c)
 	sound(t, a)
 }
 
-// A waiter goes to the lock itself after a while; its process passes the door by only
+// A waiter goes to the lock itself after a while; its process passes the local lock by only
 // if the lock went on meanwhile.
 func TestCohortMutexShut(t *testing.T) {
 	onCohortNode(t, 0)
 	a := newArena(t, nil)
 	c := openCohort(t, a, "m", 0)
 	c.Lock()
-	c.TakeDoor(0) // as one that is stopped
+	c.TakeLocalLock(0) // as one that is stopped
 	done := make(chan struct{})
 	go func() {
 		c.Lock()
@@ -213,11 +213,11 @@ func TestCohortMutexShut(t *testing.T) {
 			}
 		})
 	}
-	eventually(t, "the door is passed by", c.String, func() bool { return c.Shut(0) })
+	eventually(t, "the local lock is passed by", c.String, func() bool { return c.Shut(0) })
 	passed.Store(true)
 	wg.Wait()
 	far.proc.Kill(t)
-	c.LeaveDoor(0)
+	c.LeaveLocalLock(0)
 }
 
 // A node has the lock for so many times in a row, and not once more, while somebody of
@@ -235,7 +235,7 @@ func TestCohortMutexBound(t *testing.T) {
 	far.start(order{Op: "steps", Object: "m", N: math.MaxInt, Token: 2})
 	run, most, ends := 0, 0, 0
 	var seen int64
-	deadline := after(patience())
+	deadline := after(timeout())
 	for ends < enough {
 		select {
 		case <-deadline:
@@ -243,7 +243,7 @@ func TestCohortMutexBound(t *testing.T) {
 		default:
 		}
 		c.Lock()
-		if *v != seen || c.Door(1) == 0 || c.Turn() == 0 { // it has had it, or does not wait, or only spins so far
+		if *v != seen || c.LocalLock(1) == 0 || c.Turn() == 0 { // it has had it, or does not wait, or only spins so far
 			if run > prims.CohortPasses/2 {
 				ends++
 			}
@@ -260,7 +260,7 @@ func TestCohortMutexBound(t *testing.T) {
 	require.LessOrEqual(t, most, prims.CohortPasses+2)
 }
 
-// A waiter that is stopped with its door holds up its own node for a moment only, and
+// A waiter that is stopped with its local lock holds up its own node for a moment only, and
 // others not at all; it goes on when it is continued. One that is killed leaves nothing.
 func TestCohortMutexStoppedWaiter(t *testing.T) {
 	a := newArena(t, nil)
@@ -271,7 +271,7 @@ func TestCohortMutexStoppedWaiter(t *testing.T) {
 			c.Lock()
 			x := remoteActor(t, a, "stopped", cohortOn(1)...)
 			id := x.blocked(t, order{Op: "lock", Object: "m"})
-			eventually(t, "it has its door", c.String, func() bool { return c.Door(1) != 0 })
+			eventually(t, "it has its local lock", c.String, func() bool { return c.LocalLock(1) != 0 })
 			x.proc.Stop(t)
 			// More than sleep in the kernel, with and without a context, on its node and
 			// on another.
@@ -286,7 +286,7 @@ func TestCohortMutexStoppedWaiter(t *testing.T) {
 					fars = append(fars, far.blocked(t, o))
 				}
 			}
-			eventually(t, "they have gone to the lock itself", c.String, func() bool { return c.DoorWaiters(1) == 0 })
+			eventually(t, "they have gone to the lock itself", c.String, func() bool { return c.LocalLockWaiters(1) == 0 })
 			start := time.Now()
 			c.Unlock()
 			for _, id := range ids {
@@ -296,8 +296,8 @@ func TestCohortMutexStoppedWaiter(t *testing.T) {
 				require.Empty(t, far.wait(t, id).Err)
 			}
 			require.Less(t, time.Since(start), proctest.Scale(5*time.Second))
-			require.NotZero(t, c.Door(1), "it is stopped, and has its door")
-			// Nobody comes to the door in vain each time.
+			require.NotZero(t, c.LocalLock(1), "it is stopped, and has its local lock")
+			// Nobody comes to the local lock in vain each time.
 			for range 200 {
 				c.Lock()
 				c.Unlock()
@@ -309,7 +309,7 @@ func TestCohortMutexStoppedWaiter(t *testing.T) {
 				require.Empty(t, x.wait(t, id).Panic)
 				x.must(t, order{Op: "unlock", Object: "m"})
 			}
-			doorsFree(t, c)
+			localLocksFree(t, c)
 			far.proc.Kill(t)
 			require.NoError(t, c.LockContext(t.Context()))
 			c.Unlock()
@@ -319,22 +319,22 @@ func TestCohortMutexStoppedWaiter(t *testing.T) {
 }
 
 // Those of another node who do not come when they are let go first, since who has their
-// door is stopped, are not waited for each time; a lock that nobody else wants soon is one
+// local lock is stopped, are not waited for each time; a lock that nobody else wants soon is one
 // of its fast path again.
-func TestCohortMutexDeaf(t *testing.T) {
+func TestCohortMutexUnresponsive(t *testing.T) {
 	onCohortNode(t, 0)
 	a := newArena(t, nil)
 	c := openCohort(t, a, "m", 0)
 	c.Lock()
 	x := remoteActor(t, a, "stopped", cohortOn(1)...)
 	id := x.blocked(t, order{Op: "lock", Object: "m"})
-	eventually(t, "it has its door", c.String, func() bool { return c.Door(1) != 0 })
+	eventually(t, "it has its local lock", c.String, func() bool { return c.LocalLock(1) != 0 })
 	x.proc.Stop(t)
 	c.SetTurn(prims.CohortTurnWord(0, 0, prims.CohortPasses))
 	c.Unlock()
 	require.True(t, c.Yields(0))
-	was := prims.SetCohortDeaf(int64(proctest.Scale(time.Hour)))
-	t.Cleanup(func() { prims.SetCohortDeaf(was) })
+	was := prims.SetCohortUnresponsive(int64(proctest.Scale(time.Hour)))
+	t.Cleanup(func() { prims.SetCohortUnresponsive(was) })
 	c.Lock() // lets it go first
 	c.Unlock()
 	for _, passes := range []int{prims.CohortPasses, 1 << 15, 3} {
@@ -347,27 +347,27 @@ func TestCohortMutexDeaf(t *testing.T) {
 		require.Zero(t, c.Turn())
 	}
 	// It is let go first again after a while.
-	prims.SetCohortDeaf(1)
-	c.Undeafen()
+	prims.SetCohortUnresponsive(1)
+	c.MakeResponsive()
 	c.SetTurn(prims.CohortTurnWord(0, 0, prims.CohortPasses))
 	require.True(t, c.Yields(0))
 	x.proc.Cont(t)
 	require.Empty(t, x.wait(t, id).Panic)
 	x.must(t, order{Op: "unlock", Object: "m"})
-	doorsFree(t, c)
+	localLocksFree(t, c)
 	sound(t, a)
 }
 
-// Who has no door sleeps where others sleep, even if it is to let others go first.
-func TestCohortMutexWithoutDoor(t *testing.T) {
-	old := prims.SetCohortDefer(int64(2 * patience()))
+// Whoever has no local lock sleeps where others sleep, even if it is to let others go first.
+func TestCohortMutexWithoutLocalLock(t *testing.T) {
+	old := prims.SetCohortDefer(int64(2 * timeout()))
 	t.Cleanup(func() { prims.SetCohortDefer(old) })
 	onCohortNode(t, 1)
 	a := newArena(t, nil)
 	c := openCohort(t, a, "m", 0)
 	c.Lock()
-	c.TakeDoor(0) // somebody of the node whose turn it is
-	c.TakeDoor(1) // as one that is stopped
+	c.TakeLocalLock(0) // somebody of the node whose turn it is
+	c.TakeLocalLock(1) // as one that is stopped
 	c.SetTurn(prims.CohortTurnWord(0, 0, 3))
 	var all sync.WaitGroup
 	for range 3 {
@@ -381,31 +381,31 @@ func TestCohortMutexWithoutDoor(t *testing.T) {
 	buf := make([]byte, 1<<20)
 	eventually(t, "all sleep at the lock", c.String, func() bool {
 		stacks := string(buf[:runtime.Stack(buf, true)])
-		return c.DoorWaiters(1) == 0 && c.Announced() &&
+		return c.LocalLockWaiters(1) == 0 && c.Announced() &&
 			strings.Count(stacks, "(*waiter).sleep") == 3 && !strings.Contains(stacks, "giveWay")
 	})
-	c.LeaveDoor(0)
-	c.LeaveDoor(1)
+	c.LeaveLocalLock(0)
+	c.LeaveLocalLock(1)
 	c.Unlock()
 	all.Wait()
 	require.Empty(t, x.wait(t, id).Err)
-	doorsFree(t, c)
+	localLocksFree(t, c)
 	sound(t, a)
 }
 
-// A waiter at a door does not take the lock when its process closes the arena.
-func TestCohortMutexClosedAtDoor(t *testing.T) {
-	old := prims.SetCohortStarves(int64(patience())) // or it goes to the lock after milliseconds
+// A waiter at a local lock does not take the lock when its process closes the arena.
+func TestCohortMutexClosedAtLocalLock(t *testing.T) {
+	old := prims.SetCohortStarves(int64(timeout())) // or it goes to the lock after milliseconds
 	t.Cleanup(func() { prims.SetCohortStarves(old) })
 	onCohortNode(t, 1)
 	a := newArena(t, nil)
 	c := openCohort(t, a, "m", 0)
 	x := remoteActor(t, a, "other", cohortOn(0)...)
 	x.must(t, order{Op: "lock", Object: "m"})
-	c.TakeDoor(1)
+	c.TakeLocalLock(1)
 	errs := make(chan error)
 	go func() { errs <- c.LockContext(t.Context()) }()
-	eventually(t, "it is at the door", c.String, func() bool { return c.DoorWaiters(1) == 1 })
+	eventually(t, "it is at the local lock", c.String, func() bool { return c.LocalLockWaiters(1) == 1 })
 	x.must(t, order{Op: "unlock", Object: "m"})
 	require.NoError(t, a.Close())
 	require.ErrorIs(t, <-errs, shmsync.ErrClosed)
@@ -430,26 +430,26 @@ func TestCohortMutexWithoutNodes(t *testing.T) {
 		require.Zero(t, c.SeenTurn(), "the fast path is still there")
 	}
 	c.SetSpin(20 * time.Microsecond) // of those that others use, too
-	require.Equal(t, 20*time.Microsecond, c.DoorSpin(1))
+	require.Equal(t, 20*time.Microsecond, c.LocalLockSpin(1))
 	require.False(t, c.State().Waiting)
-	c.TakeDoor(1)
-	require.True(t, c.State().Waiting, "others wait at doors")
-	c.LeaveDoor(1)
+	c.TakeLocalLock(1)
+	require.True(t, c.State().Waiting, "others wait at local locks")
+	c.LeaveLocalLock(1)
 	sound(t, a)
 }
 
-// Whoever dies at a door, or between any two steps to the lock, leaves what a Mutex's
+// Whoever dies at a local lock, or between any two steps to the lock, leaves what a Mutex's
 // waiter or holder leaves.
 func TestCohortMutexCrash(t *testing.T) {
 	if !crashpoint.Enabled {
 		t.Skip("needs the build tag crashpoint")
 	}
 	for point, holds := range map[string]bool{
-		"cohortmutex.lock.door": false, "cohortmutex.lock.global": true, "cohortmutex.lock.turn": true, "cohortmutex.lock.left": true,
+		"cohortmutex.lock.local": false, "cohortmutex.lock.global": true, "cohortmutex.lock.turn": true, "cohortmutex.lock.left": true,
 	} {
-		for _, policy := range []prims.Policy{prims.Report, prims.Release} {
-			for _, hubbed := range []int{0, 14} {
-				t.Run(fmt.Sprintf("%s %v %d hubbed", point, policy, hubbed), func(t *testing.T) {
+		for _, policy := range []prims.Policy{prims.PolicyReport, prims.PolicyRelease} {
+			for _, polled := range []int{0, 14} {
+				t.Run(fmt.Sprintf("%s %v %d behind the poller", point, policy, polled), func(t *testing.T) {
 					onCohortNode(t, 1)
 					a := newArena(t, nil)
 					c := openCohort(t, a, "m", policy)
@@ -459,7 +459,7 @@ func TestCohortMutexCrash(t *testing.T) {
 					victim := remoteActor(t, a, "victim", cohortOn(1, "SHMSYNC_CRASHPOINT="+point)...)
 					if holds {
 						victim.blocked(t, lock)
-						eventually(t, "it has its door", c.String, func() bool { return c.Door(1) != 0 })
+						eventually(t, "it has its local lock", c.String, func() bool { return c.LocalLock(1) != 0 })
 					} else {
 						victim.start(lock)
 						victim.proc.WaitSignal(t, syscall.SIGKILL)
@@ -467,7 +467,7 @@ func TestCohortMutexCrash(t *testing.T) {
 					here := localActor(a)
 					here.local.mutexes["m"] = cohortActor{c}
 					var ids []int
-					for range 2 + hubbed {
+					for range 2 + polled {
 						o := lock
 						o.Op = "once"
 						ids = append(ids, here.blocked(t, o))
@@ -488,15 +488,15 @@ func TestCohortMutexCrash(t *testing.T) {
 					if holds {
 						victim.proc.WaitSignal(t, syscall.SIGKILL)
 					}
-					if !holds || policy == prims.Release {
+					if !holds || policy == prims.PolicyRelease {
 						require.Zero(t, told, "nobody has died as the holder, or nobody cares")
 					}
 					alone(t, a, 2)
 					if c.State().Err != nil {
-						require.True(t, holds && policy == prims.Report)
+						require.True(t, holds && policy == prims.PolicyReport)
 						require.NoError(t, c.Recover(t.Context(), func() error { return nil }))
 					}
-					doorsFree(t, c)
+					localLocksFree(t, c)
 					require.NoError(t, c.LockContext(t.Context()))
 					c.Unlock()
 					sound(t, a)
@@ -506,7 +506,7 @@ func TestCohortMutexCrash(t *testing.T) {
 	}
 }
 
-// Waiters that leave, at a door or at the lock, leave no door behind.
+// Waiters that leave, at a local lock or at the lock, leave no local lock behind.
 func TestCohortMutexCancelRaces(t *testing.T) {
 	a := newArena(t, nil)
 	c := openCohort(t, a, "m", 0)
@@ -533,11 +533,11 @@ func TestCohortMutexCancelRaces(t *testing.T) {
 		wg.Wait()
 		require.Empty(t, x.wait(t, id).Err)
 	}
-	doorsFree(t, c)
+	localLocksFree(t, c)
 	sound(t, a)
 }
 
-// Hostile bytes, in the turn, the number of doors and everywhere, are errors at worst.
+// Hostile bytes, in the turn, the number of local locks and everywhere, are errors at worst.
 func TestHostileCohortMutex(t *testing.T) {
 	hostileLock(t, hostileRounds(), func(a *arena.Arena, s *scribbler, try func(string, func(context.Context))) {
 		c, err := prims.OpenCohortMutex(a, "", &prims.CohortMutexOptions{Nodes: 3})
@@ -577,7 +577,7 @@ func TestHostileCohortMutex(t *testing.T) {
 	})
 }
 
-// A wait at a door allocates nothing once the pools are warm.
+// A wait at a local lock allocates nothing once the pools are warm.
 func TestCohortMutexAllocations(t *testing.T) {
 	if race.Enabled || crashpoint.Enabled {
 		t.Skip("their hooks allocate")
@@ -597,8 +597,8 @@ func TestCohortMutexAllocations(t *testing.T) {
 	} {
 		require.Zero(t, testing.AllocsPerRun(1000, f), name)
 	}
-	for _, hub := range []bool{false, true} {
-		if hub {
+	for _, poller := range []bool{false, true} {
+		if poller {
 			fillThreads(t, a)
 		}
 		waited := 0

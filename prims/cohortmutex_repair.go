@@ -14,15 +14,15 @@ func init() {
 }
 
 // cohortParts calls f for the mutexes of the object whose words can be had: the global
-// one first, as -1, and then the doors.
-func cohortParts(a *arena.Arena, o arena.Object, f func(door int, w *mutexWords)) error {
+// one first, as -1, and then the local locks.
+func cohortParts(a *arena.Arena, o arena.Object, f func(localLock int, w *mutexWords)) error {
 	w, nodes, err := cohortAt(a, o)
 	if w == nil {
 		return err
 	}
 	f(-1, &w.global)
 	for k := range nodes {
-		d, err := arena.TryAt[cohortDoorWords](a, o.Body+cohortDoorOff(k))
+		d, err := arena.TryAt[cohortLocalLockWords](a, o.Body+cohortLocalLockOff(k))
 		if err != nil {
 			return err
 		}
@@ -31,12 +31,12 @@ func cohortParts(a *arena.Arena, o arena.Object, f func(door int, w *mutexWords)
 	return err
 }
 
-// repairCohort takes back what dead has of the object: the lock, and doors.
-func repairCohort(a *arena.Arena, o arena.Object, dead arena.Name) {
-	cohortParts(a, o, func(door int, w *mutexWords) { repairMutexWords(a, w, dead, door >= 0) })
+// repairCohort takes back what dead has of the object: the lock, and local locks.
+func repairCohort(a *arena.Arena, o arena.Object, dead arena.ParticipantID) {
+	cohortParts(a, o, func(localLock int, w *mutexWords) { repairMutexWords(a, w, dead, localLock >= 0) })
 }
 
-// wakeCohort makes up for wakes that a death swallowed, at the lock and at doors.
+// wakeCohort makes up for wakes that a death swallowed, at the lock and at local locks.
 func wakeCohort(a *arena.Arena, o arena.Object, owed arena.Owed) {
 	cohortParts(a, o, func(_ int, w *mutexWords) { wakeMutexWords(a, w, owed) })
 }
@@ -53,9 +53,9 @@ func checkCohort(a *arena.Arena, o arena.Object) (err error) {
 }
 
 func describeCohort(a *arena.Arena, o arena.Object) (s string) {
-	err := cohortParts(a, o, func(door int, w *mutexWords) {
-		if door >= 0 {
-			s += fmt.Sprintf("; door %d: ", door)
+	err := cohortParts(a, o, func(localLock int, w *mutexWords) {
+		if localLock >= 0 {
+			s += fmt.Sprintf("; local lock %d: ", localLock)
 		}
 		s += describeMutexWords(w)
 	})
@@ -78,32 +78,32 @@ func inspectCohort(a *arena.Arena, o arena.Object) arena.Inspection {
 	word := ownerWord(w.global.owner.Load())
 	i.State = word.String()
 	i.Counts = countsOf(a, &w.global.counts).tell()
-	on := i.owner(word, arena.Name(w.global.died.Load()&arena.NameMask))
+	on := i.owner(word, arena.ParticipantID(w.global.died.Load()&arena.ParticipantIDMask))
 	i.date(on, countsOf(a, &w.global.counts))
 	i.mutexRest(&w.global)
-	i.waits(at(mutexWakeOff, mutexHubOff), "lock", on)
-	i.word("nodes", uint64(atomic.LoadUint32(&w.nodes)), "%d doors", nodes)
+	i.waits(waitsOn(mutexWakeOff, mutexPollerOff), "lock", on)
+	i.word("nodes", uint64(atomic.LoadUint32(&w.nodes)), "%d local locks", nodes)
 	turn := cohortTurn(w.turn.Load())
 	i.word("turn", uint64(turn), "%v", turn)
-	i.cohortDoors(nodes, on)
+	i.cohortLocalLocks(nodes, on)
 	if err != nil {
 		i.Err = err
 	}
 	return i.Inspection
 }
 
-// cohortDoors tells of the doors. Who waits at one waits for the holder of the lock:
+// cohortLocalLocks tells of the local locks. Whoever waits at one waits for the holder of the lock:
 // on holds.
-func (i *inspection) cohortDoors(nodes int, on []int) {
+func (i *inspection) cohortLocalLocks(nodes int, on []int) {
 	for k := range nodes {
-		off := cohortDoorOff(k)
-		d, err := arena.TryAt[cohortDoorWords](i.a, i.o.Body+off)
+		off := cohortLocalLockOff(k)
+		d, err := arena.TryAt[cohortLocalLockWords](i.a, i.o.Body+off)
 		if err != nil {
 			return
 		}
 		if o := ownerWord(d.mutex.owner.Load()); !o.free() {
-			i.word(fmt.Sprintf("door %d", k), uint64(o), "%v", o)
+			i.word(fmt.Sprintf("local lock %d", k), uint64(o), "%v", o)
 		}
-		i.waits(at(off+mutexWakeOff, off+mutexHubOff), fmt.Sprintf("door %d", k), on)
+		i.waits(waitsOn(off+mutexWakeOff, off+mutexPollerOff), fmt.Sprintf("local lock %d", k), on)
 	}
 }

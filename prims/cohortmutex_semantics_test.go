@@ -38,16 +38,16 @@ func TestCohortMutexSemantics(t *testing.T) {
 // So are deaths and stops.
 func TestCohortMutexDeaths(t *testing.T) {
 	onCohort(t, map[string]func(t *testing.T){
-		"holder dies":           TestMutexHolderDies,
-		"holder exits":          TestMutexHolderExits,
-		"reaped":                TestMutexReaped,
-		"recoverer dies":        TestMutexRecovererDies,
-		"recover race":          TestMutexRecoverRace,
-		"waiter dies":           TestMutexWaiterDies,
-		"holder stopped":        func(t *testing.T) { holderStopped(t, 300*time.Millisecond, nil) },
-		"first watcher stopped": TestMutexFirstWatcherStopped,
-		"stopped anywhere":      TestMutexStoppedAnywhere,
-		"without looks":         TestWithoutLooks,
+		"holder dies":             TestMutexHolderDies,
+		"holder exits":            TestMutexHolderExits,
+		"reaped":                  TestMutexReaped,
+		"recoverer dies":          TestMutexRecovererDies,
+		"recover race":            TestMutexRecoverRace,
+		"waiter dies":             TestMutexWaiterDies,
+		"holder stopped":          func(t *testing.T) { holderStopped(t, 300*time.Millisecond, nil) },
+		"first watcher stopped":   TestMutexFirstWatcherStopped,
+		"stopped anywhere":        TestMutexStoppedAnywhere,
+		"without periodic checks": TestWithoutChecks,
 	})
 }
 
@@ -82,12 +82,12 @@ func TestCohortMutexUnlockMistakes(t *testing.T) {
 
 func TestCohortMutexOpen(t *testing.T) {
 	a := newArena(t, nil)
-	c, err := prims.OpenCohortMutex(a, "c", &prims.CohortMutexOptions{Nodes: 5, Spin: time.Microsecond, Policy: prims.Release})
+	c, err := prims.OpenCohortMutex(a, "c", &prims.CohortMutexOptions{Nodes: 5, Spin: time.Microsecond, Policy: prims.PolicyRelease})
 	require.NoError(t, err)
 	require.Equal(t, 5, c.Nodes())
 	require.Equal(t, time.Microsecond, c.Spin())
-	require.Equal(t, prims.Release, c.Policy())
-	for _, opt := range []*prims.CohortMutexOptions{nil, {Nodes: 5}, {Policy: prims.Release, Nodes: 5}} {
+	require.Equal(t, prims.PolicyRelease, c.Policy())
+	for _, opt := range []*prims.CohortMutexOptions{nil, {Nodes: 5}, {Policy: prims.PolicyRelease, Nodes: 5}} {
 		again, err := prims.OpenCohortMutex(a, "c", opt)
 		require.NoError(t, err)
 		require.NotSame(t, c, again)
@@ -95,7 +95,7 @@ func TestCohortMutexOpen(t *testing.T) {
 	}
 	for want, opt := range map[string]*prims.CohortMutexOptions{
 		"it is for 5 nodes, asked for 4":          {Nodes: 4},
-		"its policy is release, asked for report": {Policy: prims.Report},
+		"its policy is release, asked for report": {Policy: prims.PolicyReport},
 	} {
 		_, err := prims.OpenCohortMutex(a, "c", opt)
 		require.ErrorIs(t, err, shmsync.ErrIncompatible)
@@ -171,7 +171,7 @@ func TestCohortMutexState(t *testing.T) {
 	require.False(t, c.State().Held)
 }
 
-// From outside one sees who holds, who has which door, and who waits where; a tool can
+// From outside one sees who holds, who has which local lock, and who waits where; a tool can
 // recover it and set how long waiters spin.
 func TestCohortMutexInspected(t *testing.T) {
 	a := newArena(t, nil)
@@ -180,34 +180,34 @@ func TestCohortMutexInspected(t *testing.T) {
 	holder.must(t, order{Op: "lock", Object: "m"})
 	one := remoteActor(t, a, "one", cohortOn(1)...)
 	one.blocked(t, order{Op: "lock", Object: "m"})
-	var look arena.Inspection
+	var check arena.Inspection
 	eventually(t, "it waits", c.String, func() bool {
-		look = countsLook(t, nameOf(a), "m")
-		return len(look.Waits) == 1
+		check = countsLook(t, nameOf(a), "m")
+		return len(check.Waits) == 1
 	})
-	require.NoError(t, look.Err)
-	require.Len(t, look.Holds, 1)
-	require.Equal(t, "holder", a.Who(look.Holds[0].Owner).Label)
-	require.Equal(t, "one", a.Who(look.Waits[0].Owner).Label)
-	require.Equal(t, "lock", look.Waits[0].For)
-	require.Equal(t, []int{0}, look.Waits[0].On)
+	require.NoError(t, check.Err)
+	require.Len(t, check.Holds, 1)
+	require.Equal(t, "holder", a.Who(check.Holds[0].Owner).Label)
+	require.Equal(t, "one", a.Who(check.Waits[0].Owner).Label)
+	require.Equal(t, "lock", check.Waits[0].For)
+	require.Equal(t, []int{0}, check.Waits[0].On)
 	told := map[string]string{}
-	for _, w := range look.Words {
+	for _, w := range check.Words {
 		told[w.Name] = w.Text
 	}
-	require.Regexp(t, `^held by 3\.1`, told["door 1"])
-	require.Equal(t, "4 doors", told["nodes"])
-	require.NotContains(t, told, "door 0")
-	// Who waits at a door waits for the holder of the lock, too.
+	require.Regexp(t, `^held by 3\.1`, told["local lock 1"])
+	require.Equal(t, "4 local locks", told["nodes"])
+	require.NotContains(t, told, "local lock 0")
+	// Whoever waits at a local lock waits for the holder of the lock, too.
 	one.proc.Stop(t)
 	two := remoteActor(t, a, "two", cohortOn(1)...)
 	two.start(order{Op: "lock", Object: "m"})
 	eventually(t, "both wait", c.String, func() bool {
-		look = countsLook(t, nameOf(a), "m")
-		return len(look.Waits) == 2
+		check = countsLook(t, nameOf(a), "m")
+		return len(check.Waits) == 2
 	})
-	for _, w := range look.Waits {
-		require.Contains(t, []string{"lock", "door 1"}, w.For)
+	for _, w := range check.Waits {
+		require.Contains(t, []string{"lock", "local lock 1"}, w.For)
 		require.Equal(t, []int{0}, w.On)
 	}
 	two.proc.Kill(t)

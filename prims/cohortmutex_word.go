@@ -4,7 +4,7 @@ import "fmt"
 
 // cohortTurn says which node's turn it is at a CohortMutex, while many compete for it.
 //
-//	bits 0..7    node    index of the door of who got the lock last, + 1; 0: few compete
+//	bits 0..7    node    index of the local lock of whoever got the lock last, + 1; 0: few compete
 //	bits 8..15   quiet   how many in a row have got the lock and seen nobody compete
 //	bits 16..31  passes  how often in a row somebody of that node has got it from another
 //
@@ -27,8 +27,8 @@ const (
 	cohortQuiet = 8
 )
 
-// cohortStirred is the turn of nobody, while many compete.
-const cohortStirred cohortTurn = 255
+// cohortContended is the turn of nobody, while many compete.
+const cohortContended cohortTurn = 255
 
 func makeCohortTurn(node, quiet, passes int) cohortTurn {
 	return cohortTurn(node+1) | cohortTurn(quiet)<<8 | cohortTurn(passes)<<16
@@ -67,7 +67,7 @@ func (t cohortTurn) String() string {
 	switch {
 	case t.node() < 0:
 		return "few compete"
-	case t == cohortStirred:
+	case t == cohortContended:
 		return "somebody sleeps"
 	}
 	return fmt.Sprintf("the turn of node %d, passed on %d times, quiet for %d", t.node(), t.passes(), t.quiet())

@@ -22,13 +22,13 @@ type cohortWords struct {
 	//   futex:   none
 	//   crash:   any value is right
 	turn  atomic.Uint32
-	nodes uint32 // how many doors follow. Immutable after init.
+	nodes uint32 // how many local locks follow. Immutable after init.
 	_     [120]byte
 }
 
-// cohortDoorWords is a door, 256 bytes: a mutex of the policy Release. Who dies with it
-// has it taken back, as any mutex, and nobody is told.
-type cohortDoorWords struct {
+// cohortLocalLockWords is a local lock, 256 bytes: a mutex of the policy PolicyRelease. Whoever
+// dies with it has it taken back, as any mutex, and nobody is told.
+type cohortLocalLockWords struct {
 	_     structs.HostLayout
 	mutex mutexWords
 	_     [64]byte
@@ -39,23 +39,23 @@ var (
 	_ = [1]struct{}{}[unsafe.Offsetof(cohortWords{}.turn)-192]
 	_ = [1]struct{}{}[unsafe.Offsetof(cohortWords{}.nodes)-196]
 	_ = [1]struct{}{}[unsafe.Sizeof(cohortWords{})-320]
-	_ = [1]struct{}{}[unsafe.Offsetof(cohortDoorWords{}.mutex)-0]
-	_ = [1]struct{}{}[unsafe.Sizeof(cohortDoorWords{})-256]
+	_ = [1]struct{}{}[unsafe.Offsetof(cohortLocalLockWords{}.mutex)-0]
+	_ = [1]struct{}{}[unsafe.Sizeof(cohortLocalLockWords{})-256]
 )
 
 const (
-	cohortHeadBytes = uint64(unsafe.Sizeof(cohortWords{}))
-	cohortDoorBytes = uint64(unsafe.Sizeof(cohortDoorWords{}))
+	cohortHeadBytes      = uint64(unsafe.Sizeof(cohortWords{}))
+	cohortLocalLockBytes = uint64(unsafe.Sizeof(cohortLocalLockWords{}))
 )
 
-func cohortBytes(nodes int) uint64 { return cohortHeadBytes + uint64(nodes)*cohortDoorBytes }
+func cohortBytes(nodes int) uint64 { return cohortHeadBytes + uint64(nodes)*cohortLocalLockBytes }
 
-// cohortDoorOff is where door k is in a body.
-func cohortDoorOff(k int) arena.Offset { return arena.Offset(cohortBytes(k)) }
+// cohortLocalLockOff is where local lock k is in a body.
+func cohortLocalLockOff(k int) arena.Offset { return arena.Offset(cohortBytes(k)) }
 
 // cohortBody views the private body of a CohortMutex that is being made.
-func cohortBody(b []byte, nodes int) (head *cohortWords, doors []cohortDoorWords) {
+func cohortBody(b []byte, nodes int) (head *cohortWords, localLocks []cohortLocalLockWords) {
 	_ = b[cohortBytes(nodes)-1]
 	head = (*cohortWords)(unsafe.Pointer(unsafe.SliceData(b)))
-	return head, unsafe.Slice((*cohortDoorWords)(unsafe.Pointer(&b[cohortHeadBytes])), nodes)
+	return head, unsafe.Slice((*cohortLocalLockWords)(unsafe.Pointer(&b[cohortHeadBytes])), nodes)
 }

@@ -36,7 +36,7 @@ var (
 //
 // A wait ends by a Signal, a Broadcast, or the end of its context, and by nothing
 // else: there are no spurious wakeups. The condition has to be tested in a loop all
-// the same, since others may have the lock before who was woken.
+// the same, since others may have the lock before whoever was woken.
 //
 // A Signal is used up by the one Wait that returns without an error. Whoever it has
 // woken and who dies before it returns with the lock held, or cannot get the lock
@@ -202,7 +202,7 @@ func (c *Cond) wait(ctx context.Context) error {
 }
 
 // unlock unlocks L. If that panics, the wait is taken back.
-func (c *Cond) unlock(s *park.Seat) {
+func (c *Cond) unlock(s *park.WaitNode) {
 	done := false
 	defer func() {
 		if !done {
@@ -219,7 +219,7 @@ type contextLocker interface {
 }
 
 // relock locks L again. If it cannot, what has woken s, if s is not nil, passes on.
-func (c *Cond) relock(s *park.Seat) (err error) {
+func (c *Cond) relock(s *park.WaitNode) (err error) {
 	done := false
 	defer func() {
 		if done {
@@ -255,7 +255,7 @@ func (c *Cond) Signal() {
 		panic(err)
 	}
 	b := takeWakes()
-	k.mon.sweepDead(b)
+	k.mon.reapIfDue(b)
 	k.signal(b, k.mon.words.arrivals.Load(), 0)
 	k.mon.leave(b)
 }
@@ -269,7 +269,7 @@ func (c *Cond) Broadcast() {
 		panic(err)
 	}
 	b := takeWakes()
-	k.mon.sweepDead(b)
+	k.mon.reapIfDue(b)
 	k.broadcast(b)
 	k.mon.leave(b)
 }

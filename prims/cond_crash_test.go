@@ -13,20 +13,20 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// Who passes a signal on dies over it: the signal has passed, once.
+// Whoever passes a signal on dies over it: the signal has passed, once.
 func TestCondDiesPassingOn(t *testing.T) {
 	for _, point := range []string{"cond.grant.resolved", "cond.pass.resolved", "monitor.resolve.resolved", "monitor.released", "monitor.leave.before_wake"} {
 		t.Run(point, func(t *testing.T) {
 			a := newArena(t, nil)
 			owner, here := remoteHand(t, a, "owner"), localHand(a)
-			heir := remoteHand(t, a, "heir", proctest.Env("SHMSYNC_CRASHPOINT="+point+":1"))
-			heir.blocked(t, task{Op: "cwaitctx", Name: "c"})
+			successor := remoteHand(t, a, "successor", proctest.Env("SHMSYNC_CRASHPOINT="+point+":1"))
+			successor.blocked(t, task{Op: "cwaitctx", Name: "c"})
 			second := here.blocked(t, task{Op: "cwait", Name: "c", Lock: "local"})
 			third := here.blocked(t, task{Op: "cwait", Name: "c", Lock: "local"})
 			owner.must(t, task{Op: "clock", Name: "c"})
 			here.must(t, task{Op: "csignal", Name: "c", Lock: "local"})
 			owner.proc.Kill(t)
-			heir.proc.WaitSignal(t, syscall.SIGKILL)
+			successor.proc.WaitSignal(t, syscall.SIGKILL)
 			require.Empty(t, here.wait(t, second).Err)
 			alone(t, a, 1)
 			require.Equal(t, prims.CondState{Waiting: 1}, condAt(t, a, "c").State())
@@ -37,7 +37,7 @@ func TestCondDiesPassingOn(t *testing.T) {
 	}
 }
 
-// Who lets goroutines go that wait behind their hub, and dies before it has told them,
+// Whoever lets goroutines go that wait behind their poller, and dies before it has told them,
 // leaves their wait nodes to be used again. Each death that does not would keep some
 // for as long as the waiters' process lives.
 func TestCondNodesAfterDeathsOfTellers(t *testing.T) {
@@ -64,6 +64,6 @@ func TestCondNodesAfterDeathsOfTellers(t *testing.T) {
 	}
 	// Some of the last ones may not be back yet.
 	st := a.Stats()
-	require.LessOrEqual(t, st.Nodes-st.HubNodes, uint64(2*waiters))
+	require.LessOrEqual(t, st.Nodes-st.PollerNodes, uint64(2*waiters))
 	sound(t, a)
 }

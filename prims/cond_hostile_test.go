@@ -22,7 +22,7 @@ import (
 )
 
 // ownTrouble runs f, which may panic with an error of the library's, and where a peer
-// has taken the latch from it.
+// has taken the queue lock from it.
 func ownTrouble(f func()) (err error) {
 	defer func() {
 		switch r := recover().(type) {
@@ -71,12 +71,12 @@ func condHostileRounds(t *testing.T, a *arena.Arena, o arena.Object, goroutines 
 			wg.Wait()
 			close(done)
 		}()
-		// A latch that a peer's bytes say is held by somebody who lives is waited
+		// A queue lock that a peer's bytes say is held by somebody who lives is waited
 		// for; whoever wrote that can as well give it back.
 		select {
 		case <-done:
 		case <-after(50 * time.Millisecond):
-			for limit := after(patience()); ; {
+			for limit := after(timeout()); ; {
 				prims.Restore(a, o, clean)
 				select {
 				case <-done:

@@ -236,7 +236,7 @@ func TestCondWaitForCancellationRace(t *testing.T) {
 	sound(t, a)
 }
 
-// Who has been signalled and dies before it has the lock back: the signal passes to
+// Whoever has been signalled and dies before it has the lock back: the signal passes to
 // the next one, once; and to nobody who came after the signal.
 func TestCondSignalledThenDied(t *testing.T) {
 	for _, kill := range []string{"killed", "stopped and killed"} {

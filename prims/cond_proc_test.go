@@ -20,7 +20,7 @@ func init() {
 		name: "cond",
 		points: []string{
 			"cond.wait.*", "cond.grant.*", "cond.broadcast.*", "monitor.queue.*", "monitor.resolve.resolved", "monitor.released", "monitor.leave.before_wake", "monitor.await.*",
-			"monitor.sweep.*", "monitor.mend.*", "monitor.tidy.entered", "park.seat.*", "mutex.unlock.before_release",
+			"monitor.reap.*", "monitor.replay.*", "monitor.cleanup.entered", "park.waitnode.*", "mutex.unlock.before_release",
 		},
 		open: func(a *arena.Arena) (worker, error) { return openCondWorker(a) },
 	})
@@ -33,7 +33,7 @@ type condWorker struct {
 	items *prims.Cond // there are items
 	gone  *prims.Cond // the round is over
 	v     *condItems
-	board *teamBoard
+	board *workerGroupBoard
 	drain chan struct{} // closed at rest
 	stop  func()
 	mu    sync.Mutex // held while those who still wait are woken
@@ -45,11 +45,11 @@ func openCondWorker(a *arena.Arena) (worker, error) {
 	w := &condWorker{drain: make(chan struct{})}
 	var errs [5]error
 	// What it guards is right after each store, so a death under it frees it.
-	w.l, errs[0] = prims.OpenMutex(a, "l", &prims.MutexOptions{Policy: prims.Release})
+	w.l, errs[0] = prims.OpenMutex(a, "l", &prims.MutexOptions{Policy: prims.PolicyRelease})
 	w.items, errs[1] = prims.OpenCond(a, "items", w.l, nil)
 	w.gone, errs[2] = prims.OpenCond(a, "gone", w.l, nil)
 	w.v, errs[3] = arena.Value[condItems](a, "values")
-	w.board, errs[4] = arena.Value[teamBoard](a, "board")
+	w.board, errs[4] = arena.Value[workerGroupBoard](a, "board")
 	for p := range a.Participants() {
 		if p.Slot == a.Self().Slot() && strings.HasSuffix(p.Label, ".test") {
 			w.stop = sync.OnceFunc(func() {

@@ -24,15 +24,15 @@ const (
 	condBroadcast
 )
 
-// condHeir is set in the aux of a wait that got a signal passed on.
-const condHeir = 1 << 31
+// condSuccessor is set in the aux of a wait that got a signal passed on.
+const condSuccessor = 1 << 31
 
 // condCore is what a process knows of a Cond.
 //
 // A Signal that has no owner any more passes on in two steps, the resolution of the
-// next wait and the end of the old one. The next one names the old one, so that who
-// mends in between does not pass it on again; and it is still there then, since a
-// wait ends under the latch.
+// next wait and the end of the old one. The next one names the old one, so that whoever
+// replays in between does not pass it on again; and it is still there then, since a
+// wait ends under the queue lock.
 type condCore struct {
 	mon     *monitor
 	waiting fifo
@@ -42,14 +42,14 @@ type condCore struct {
 	a       *arena.Arena
 	object  arena.Object
 	limit   uint64 // how many of a Broadcast are on their way at a time
-	// mourn says that some of the woken may be dead. It is guarded by the latch, but a
+	// reapWoken says that some of the woken may be dead. It is guarded by the queue lock, but a
 	// peer that overwrites that one lets in several.
-	mourn  atomic.Bool
-	before atomic.Uint64 // landed at the last look; see condNoLook
+	reapWoken atomic.Bool
+	before    atomic.Uint64 // landed at the last check; see condNoCheck
 }
 
-// condNoLook says that the last look found nobody covered.
-const condNoLook = 1<<64 - 1
+// condNoCheck says that the last check found nobody covered.
+const condNoCheck = 1<<64 - 1
 
 func buildCond(a *arena.Arena, o arena.Object, bare bool) *condCore {
 	w := arena.At[condWords](a, o.Body)
@@ -57,19 +57,19 @@ func buildCond(a *arena.Arena, o arena.Object, bare bool) *condCore {
 	if k.limit == 0 {
 		k.limit = condBatch
 	}
-	k.before.Store(condNoLook)
+	k.before.Store(condNoCheck)
 	k.mon = buildMonitor(a, o, o.Body, k, bare)
 	k.waiting, k.covered, k.woken = fifo{k.mon, &w.waiting}, fifo{k.mon, &w.covered}, fifo{k.mon, &w.woken}
 	if !bare {
-		k.mon.latch.alsoLook = k.look
+		k.mon.queueLock.alsoCheck = k.check
 	}
 	return k
 }
 
 // queue begins a wait.
-func (k *condCore) queue(ctx context.Context) (*park.Seat, error) {
+func (k *condCore) queue(ctx context.Context) (*park.WaitNode, error) {
 	m := k.mon
-	s, err := m.latch.queue.TakeSeat()
+	s, err := m.queueLock.queue.TakeNode()
 	if err != nil {
 		return nil, err
 	}
@@ -78,7 +78,7 @@ func (k *condCore) queue(ctx context.Context) (*park.Seat, error) {
 		return nil, err
 	}
 	b := takeWakes()
-	m.sweepDead(b)
+	m.reapIfDue(b)
 	m.join(s, 0, 0)
 	m.leave(b)
 	return s, nil
@@ -86,7 +86,7 @@ func (k *condCore) queue(ctx context.Context) (*park.Seat, error) {
 
 // leave ends the stay of a wait. The end of the arena does not wait for it.
 func (k *condCore) leave() {
-	q := k.mon.latch.queue
+	q := k.mon.queueLock.queue
 	if q.EnterLasting() {
 		defer q.ExitLasting()
 		k.mon.opening.leave()
@@ -94,14 +94,14 @@ func (k *condCore) leave() {
 }
 
 // landed ends a wait whose owner has the lock again.
-func (k *condCore) landed(s *park.Seat) error { return k.finish(s, false) }
+func (k *condCore) landed(s *park.WaitNode) error { return k.finish(s, false) }
 
 // passOn ends a wait whose owner could not get the lock.
-func (k *condCore) passOn(s *park.Seat) error { return k.finish(s, true) }
+func (k *condCore) passOn(s *park.WaitNode) error { return k.finish(s, true) }
 
-func (k *condCore) finish(s *park.Seat, pass bool) error {
+func (k *condCore) finish(s *park.WaitNode, pass bool) error {
 	m := k.mon
-	q := m.latch.queue
+	q := m.queueLock.queue
 	if !q.Enter() {
 		return m.closed()
 	}
@@ -115,16 +115,16 @@ func (k *condCore) finish(s *park.Seat, pass bool) error {
 		k.pass(b, w)
 	}
 	k.land(w)
-	k.settle(b)
+	k.resolve(b)
 	m.leave(b)
 	m.collect(s)
 	return nil
 }
 
 // takeBack ends a wait whose owner will not sleep.
-func (k *condCore) takeBack(s *park.Seat) {
+func (k *condCore) takeBack(s *park.WaitNode) {
 	if w := waitOf(s); s.Abandon() {
-		k.mon.tidy(w)
+		k.mon.cleanUp(w)
 		return
 	}
 	k.passOn(s)
@@ -137,10 +137,10 @@ func (k *condCore) signal(b *wakes, bound uint64, from uint32) bool {
 	for w, ok := k.waiting.head(); ok && w.Stamp().Load() <= bound; w, ok = k.waiting.head() {
 		if !m.waiting(w) {
 			k.waiting.detach(w)
-			m.drop(w)
+			m.releaseNode(w)
 			continue
 		}
-		put(w.Wanted(), bound)
+		storeWord(w.Wanted(), bound)
 		if m.end(b, w, condSignalled, from) {
 			crashpoint.Hit("cond.grant.resolved")
 			k.account(w)
@@ -159,7 +159,7 @@ func (k *condCore) broadcast(b *wakes) {
 	crashpoint.Hit("cond.broadcast.stamped")
 	k.covered.take(&k.waiting)
 	crashpoint.Hit("cond.broadcast.spliced")
-	k.settle(b)
+	k.resolve(b)
 }
 
 // take puts all of another queue at the end of q.
@@ -169,18 +169,18 @@ func (q *fifo) take(from *fifo) {
 		return
 	}
 	if last, ok := q.m.node(arena.Offset(q.words.last.Load())); ok {
-		put(last.Next(), uint64(makeLinks(first.off, links(last.Next().Load()).prev())))
-		put(first.Next(), uint64(makeLinks(links(first.Next().Load()).next(), last.off)))
+		storeWord(last.Next(), uint64(makeLinks(first.off, links(last.Next().Load()).prev())))
+		storeWord(first.Next(), uint64(makeLinks(links(first.Next().Load()).next(), last.off)))
 	} else {
-		put(&q.words.first, uint64(first.off))
+		storeWord(&q.words.first, uint64(first.off))
 	}
-	put(&q.words.last, from.words.last.Load())
+	storeWord(&q.words.last, from.words.last.Load())
 	from.clear()
 }
 
-// settle passes on what the dead had, and wakes those of a Broadcast whose turn it is.
-func (k *condCore) settle(b *wakes) {
-	if k.mourn.CompareAndSwap(true, false) {
+// resolve passes on what the dead had, and wakes those of a Broadcast whose turn it is.
+func (k *condCore) resolve(b *wakes) {
+	if k.reapWoken.CompareAndSwap(true, false) {
 		k.woken.each(func(w wait) bool {
 			if !k.mon.current(w.Owner()) {
 				k.pass(b, w)
@@ -202,7 +202,7 @@ func (k *condCore) wakeCovered(b *wakes, limit uint64) {
 		}
 		if !m.waiting(w) {
 			k.covered.detach(w)
-			m.drop(w)
+			m.releaseNode(w)
 			continue
 		}
 		if m.end(b, w, condBroadcast, 0) {
@@ -215,12 +215,12 @@ func (k *condCore) wakeCovered(b *wakes, limit uint64) {
 // pass gives the signal that has ended w to the next, unless that has been done. Those
 // whom a Broadcast was for have all been woken, or will be.
 func (k *condCore) pass(b *wakes, w wait) {
-	if fate(w.Extra().Load()).result() != condSignalled {
+	if outcome(w.Extra().Load()).result() != condSignalled {
 		return
 	}
-	from, passed := uint32(w.Stamp().Load())|condHeir, false
-	k.woken.each(func(heir wait) bool {
-		passed = fate(heir.Extra().Load()).aux() == from && heir.off != w.off
+	from, passed := uint32(w.Stamp().Load())|condSuccessor, false
+	k.woken.each(func(successor wait) bool {
+		passed = outcome(successor.Extra().Load()).aux() == from && successor.off != w.off
 		return !passed
 	})
 	if !passed && k.signal(b, w.Wanted().Load(), from) {
@@ -230,18 +230,18 @@ func (k *condCore) pass(b *wakes, w wait) {
 
 // land takes a wait that was woken out of the truth.
 func (k *condCore) land(w wait) {
-	if fate(w.Extra().Load()).result() == condBroadcast {
-		put(&k.words.flying, max(k.words.flying.Load(), 1)-1)
-		put(&k.words.landed, k.words.landed.Load()+1)
+	if outcome(w.Extra().Load()).result() == condBroadcast {
+		storeWord(&k.words.flying, max(k.words.flying.Load(), 1)-1)
+		storeWord(&k.words.landed, k.words.landed.Load()+1)
 	}
 	k.woken.detach(w)
-	k.mon.drop(w)
+	k.mon.releaseNode(w)
 }
 
 // account notes a wait that was resolved. It keeps its stamp.
 func (k *condCore) account(w wait) {
-	if fate(w.Extra().Load()).result() == condBroadcast {
-		put(&k.words.flying, k.words.flying.Load()+1)
+	if outcome(w.Extra().Load()).result() == condBroadcast {
+		storeWord(&k.words.flying, k.words.flying.Load()+1)
 	}
 	k.woken.requeue(w)
 }
@@ -262,34 +262,34 @@ func (k *condCore) each(f func(wait) bool) {
 	k.waiting.each(f)
 }
 
-// clear empties the queues. Who rebuilds them after a death passes on what was not.
+// clear empties the queues. Whoever rebuilds them after a death passes on what was not.
 func (k *condCore) clear() {
 	k.waiting.clear()
 	k.covered.clear()
 	k.woken.clear()
-	put(&k.words.flying, 0)
-	k.mourn.Store(true)
+	storeWord(&k.words.flying, 0)
+	k.reapWoken.Store(true)
 }
 
-// bury has the next settle look for the dead.
-func (k *condCore) bury(func(arena.Name) bool) { k.mourn.Store(true) }
+// reap has the next resolve look for the dead.
+func (k *condCore) reap(func(arena.ParticipantID) bool) { k.reapWoken.Store(true) }
 
-// holders has nobody: those who are woken and die are found by their burial.
-func (k *condCore) holders(f func(arena.Name)) {}
+// holders has nobody: those who are woken and die are found by their reap.
+func (k *condCore) holders(f func(arena.ParticipantID)) {}
 
-// look is called ten times a second while a goroutine of this process waits. If
+// check is called ten times a second while a goroutine of this process waits. If
 // nobody has come back from a Broadcast since the last time, those who are on their
 // way are stopped, or their lock is held for long and is not ours: all go.
-func (k *condCore) look() {
-	k.mon.look()
+func (k *condCore) check() {
+	k.mon.check()
 	if k.covered.empty() {
-		k.before.Store(condNoLook)
+		k.before.Store(condNoCheck)
 		return
 	}
 	landed := k.words.landed.Load()
 	if k.before.Swap(landed) == landed && k.mon.tryEnter() {
 		b := takeWakes()
-		k.wakeCovered(b, condNoLook)
+		k.wakeCovered(b, condNoCheck)
 		k.mon.leave(b)
 	}
 }

@@ -12,7 +12,7 @@ func init() {
 	})
 }
 
-func repairCond(a *arena.Arena, o arena.Object, dead arena.Name) {
+func repairCond(a *arena.Arena, o arena.Object, dead arena.ParticipantID) {
 	if o.Size >= uint64(condBytes) {
 		repairMonitor(buildCond(a, o, true).mon, dead)
 	}
@@ -22,7 +22,7 @@ func checkCond(a *arena.Arena, o arena.Object) error {
 	if o.Size < uint64(condBytes) {
 		return wrongKind("cond.check", o, condKind, condVersion)
 	}
-	return checkMutexWords(o, &arena.At[condWords](a, o.Body).mon.latch)
+	return checkMutexWords(o, &arena.At[condWords](a, o.Body).mon.queueLock)
 }
 
 func describeCond(a *arena.Arena, o arena.Object) string {

@@ -202,7 +202,7 @@ func TestCondWaitForTimesOut(t *testing.T) {
 		require.Equal(t, []string{"ctx-deadline"}, r.Is)
 		require.GreaterOrEqual(t, r.Took, 20*time.Millisecond)
 		require.Equal(t, []string{"ctx-canceled"}, x.do(t, task{Op: "cwaitctx", Name: "c", Ended: true}).Is)
-		// Only the cancelled one goes; on threads of their own, and behind the hub.
+		// Only the cancelled one goes; on threads of their own, and behind the poller.
 		var ids []int
 		for range 20 {
 			ids = append(ids, x.blocked(t, task{Op: "cwaitctx", Name: "c"}))
@@ -461,7 +461,7 @@ func TestCondNoSpace(t *testing.T) {
 	var err error
 	select {
 	case err = <-full:
-	case <-after(patience()):
+	case <-after(timeout()):
 		t.Fatal("there is room for all")
 	}
 	require.ErrorIs(t, err, shmsync.ErrNoSpace)

@@ -16,21 +16,21 @@ type condWords struct {
 	_   structs.HostLayout
 	mon monitorWords
 	// upTo is the stamp of the last wait that the last Broadcast was for.
-	//   writers: who holds the latch
+	//   writers: who holds the queue lock
 	//   readers: the same; who has given up, to see whether a Broadcast came before
 	//   order:   seq-cst, against the node's word
 	//   futex:   none
-	//   crash:   the Broadcast has happened; who mends goes on with it
+	//   crash:   the Broadcast has happened; a process that replays the log goes on with it
 	upTo atomic.Uint64
 	// flying is how many of the woken were woken by a Broadcast.
-	//   writers: who holds the latch
+	//   writers: who holds the queue lock
 	//   readers: the same
-	//   order:   the latch's
+	//   order:   the queue lock's
 	//   futex:   none
 	//   crash:   counted anew when the queues are rebuilt
 	flying atomic.Uint64
 	// landed counts those that have come back from a Broadcast; a hint that it goes on.
-	//   writers: who holds the latch
+	//   writers: who holds the queue lock
 	//   readers: the same, looks
 	//   order:   relaxed
 	//   futex:   none

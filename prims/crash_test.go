@@ -33,13 +33,13 @@ import (
 // behind.
 
 // ours are the prefixes of the points that the matrix answers for.
-var ours = []string{"mutex.", "futex.", "park.", "arena.hub.", "arena.ready.", "arena.node.", "arena.bury.", "arena.finish."}
+var ours = []string{"mutex.", "futex.", "park.", "arena.poller.", "arena.ready.", "arena.node.", "arena.reap.", "arena.finish."}
 
 // notOurs are points among those that no process that waits passes.
 var notOurs = []string{
 	"arena.node.freeing", "arena.node.reset", // FreeNode; package arena
-	"arena.node.inherited", "arena.node.reclaimed", // queues; TestTeamCrash
-	"park.seat.asleep", "park.seat.parked", "park.seat.given_up", // the same
+	"arena.node.inherited", "arena.node.reclaimed", // queues; TestWorkerGroupCrash
+	"park.waitnode.asleep", "park.waitnode.parked", "park.waitnode.given_up", // the same
 }
 
 const (
@@ -50,9 +50,9 @@ const (
 // site is what the processes of the matrix share.
 type site struct {
 	a       *arena.Arena
-	plain   *prims.Mutex // Report
-	free    *prims.Mutex // Release
-	crowd   *prims.Mutex // Report; many wait
+	plain   *prims.Mutex // PolicyReport
+	free    *prims.Mutex // PolicyRelease
+	crowd   *prims.Mutex // PolicyReport; many wait
 	steps   *prims.Futex // posted by victims; everybody walks along
 	clock   *prims.Futex // posted by the partner
 	board   *[3]canary   // of the three locks
@@ -72,7 +72,7 @@ func openSite(a *arena.Arena, fail func(error)) (s *site, err error) {
 		err = cmp.Or(err, e)
 		return m
 	}
-	s.plain, s.free, s.crowd = open("plain", prims.Report), open("free", prims.Release), open("crowd", prims.Report)
+	s.plain, s.free, s.crowd = open("plain", prims.PolicyReport), open("free", prims.PolicyRelease), open("crowd", prims.PolicyReport)
 	openFutex := func(name string) *prims.Futex {
 		f, e := prims.OpenFutex(a, name, nil)
 		err = cmp.Or(err, e)
@@ -199,7 +199,7 @@ func (s *site) goesOn() error {
 	for k := range from {
 		from[k] = s.turns[k].Load()
 	}
-	err := waitUntil(patience(), func() bool {
+	err := waitUntil(timeout(), func() bool {
 		for k := range from {
 			if s.turns[k].Load() < from[k]+crowded+2 {
 				return false
@@ -221,7 +221,7 @@ func (s *site) stop() error {
 	go func() { s.wg.Wait(); close(done) }()
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
-	for limit := after(patience()); ; {
+	for limit := after(timeout()); ; {
 		select {
 		case <-done:
 			return nil
@@ -264,7 +264,7 @@ func init() {
 			if round < 0 {
 				break
 			}
-			// Somebody waits for a Stop, with a thread and behind the hub.
+			// Somebody waits for a Stop, with a thread and behind the poller.
 			stop, err := prims.OpenFutex(s.a, fmt.Sprint("stop-", round), nil)
 			if err != nil {
 				c.Fatal(err)
@@ -277,7 +277,7 @@ func init() {
 					}
 				})
 			}
-			if err := waitUntil(patience(), func() bool { return stop.Waiters() == walkers }); err != nil {
+			if err := waitUntil(timeout(), func() bool { return stop.Waiters() == walkers }); err != nil {
 				c.Fatal(err)
 			}
 			c.Ready()
@@ -300,7 +300,7 @@ func init() {
 	proctest.Register("crash/victim", func(c *proctest.Child) {
 		s, p := joinSite(c, "victim")
 		victimLocks(s)
-		victimHub(s, p.Round)
+		victimPoller(s, p.Round)
 		victimFutex(s, p.Round)
 		c.Say(hits())
 		// What has not killed it by now does not.
@@ -363,10 +363,10 @@ func victimLocks(s *site) {
 	})
 }
 
-func victimHub(s *site, round int) {
+func victimPoller(s *site, round int) {
 	until([]string{
 		"arena.ready.marked", "arena.ready.pushed", "arena.node.claimed", "arena.node.owned",
-		"arena.hub.before_push", "arena.hub.pushed", "arena.hub.retired", "arena.hub.taken",
+		"arena.poller.before_push", "arena.poller.pushed", "arena.poller.retired", "arena.poller.taken",
 	}, func() {
 		// On this one nobody has left a node that could be taken.
 		fresh, err := prims.OpenMutex(s.a, fmt.Sprint("fresh-", round), nil)
@@ -384,7 +384,7 @@ func victimHub(s *site, round int) {
 				}
 			})
 		}
-		if err := waitUntil(patience(), func() bool { return fresh.Waiters() == crowded+8 }); err != nil {
+		if err := waitUntil(timeout(), func() bool { return fresh.Waiters() == crowded+8 }); err != nil {
 			s.fail(err)
 		}
 		fresh.Unlock()
@@ -434,11 +434,11 @@ func matters(point string) bool {
 func TestKillMatrix(t *testing.T) {
 	if !crashpoint.Enabled {
 		proctest.Skip(t, "needs the build tag crashpoint",
-			"crash/partner", "crash/victim", "crash/sacrifice", "crash/undertaker")
+			"crash/partner", "crash/victim", "crash/sacrifice", "crash/reaper")
 	}
 	reached := map[string]int{}
 	t.Run("beside others", func(t *testing.T) { killBesideOthers(t, reached) })
-	t.Run("undertaker", func(t *testing.T) { killUndertaker(t, reached) })
+	t.Run("reaper", func(t *testing.T) { killReaper(t, reached) })
 	if t.Failed() {
 		return
 	}
@@ -576,11 +576,11 @@ func init() {
 		c.Await()
 	})
 
-	// undertaker is the only one left: it buries, and recovers the locks.
-	proctest.Register("crash/undertaker", func(c *proctest.Child) {
+	// reaper is the only one left: it reaps, and recovers the locks.
+	proctest.Register("crash/reaper", func(c *proctest.Child) {
 		var p crashParams
 		c.Params(&p)
-		a, err := arena.Attach(p.Arena, &arena.Options{Label: "undertaker"})
+		a, err := arena.Attach(p.Arena, &arena.Options{Label: "reaper"})
 		if err != nil {
 			c.Fatal(err)
 		}
@@ -621,7 +621,7 @@ func init() {
 			}
 		}
 		ready.Wait()
-		if err := waitUntil(patience(), func() bool {
+		if err := waitUntil(timeout(), func() bool {
 			for _, m := range locks {
 				if m.Waiters() != 3 {
 					return false
@@ -633,7 +633,7 @@ func init() {
 		}
 		c.Ready()
 		wg.Wait()
-		if err := waitUntil(patience(), func() bool { return crashpoint.HitCount("arena.finish.freed") > 0 }); err != nil {
+		if err := waitUntil(timeout(), func() bool { return crashpoint.HitCount("arena.finish.freed") > 0 }); err != nil {
 			c.Fatal(err)
 		}
 		c.Say(hits())
@@ -644,14 +644,14 @@ func init() {
 	})
 }
 
-// killUndertaker kills a process and then the one that buries it and recovers
-// what it held. Who comes next finds everything usable.
-func killUndertaker(t *testing.T, reached map[string]int) {
+// killReaper kills a process and then the one that reaps it and recovers
+// what it held. Whoever comes next finds everything usable.
+func killReaper(t *testing.T, reached map[string]int) {
 	play := func(t *testing.T, env ...string) map[string]int {
 		p := crashParams{Arena: arenaName(t)}
 		sacrifice := proctest.Start(t, "crash/sacrifice", proctest.Params(p))
 		sacrifice.Await(t)
-		u := proctest.Start(t, "crash/undertaker", proctest.Params(p), proctest.Env(env...))
+		u := proctest.Start(t, "crash/reaper", proctest.Params(p), proctest.Env(env...))
 		u.Await(t)
 		sacrifice.Kill(t)
 		e := u.Wait(t)
@@ -661,7 +661,7 @@ func killUndertaker(t *testing.T, reached map[string]int) {
 		case e.OK():
 			u.Recv(t, &passed)
 		default:
-			t.Fatalf("the undertaker: %v", e)
+			t.Fatalf("the reaper: %v", e)
 		}
 		a, err := arena.Attach(p.Arena, nil)
 		require.NoError(t, err)
@@ -669,13 +669,13 @@ func killUndertaker(t *testing.T, reached map[string]int) {
 		for i := range orphans {
 			m, err := prims.OpenMutex(a, orphanName(i), nil)
 			require.NoError(t, err)
-			ctx, cancel := context.WithTimeout(t.Context(), patience())
+			ctx, cancel := context.WithTimeout(t.Context(), timeout())
 			switch err := m.LockContext(ctx); {
 			case err == nil:
 				m.Unlock()
 			case errors.Is(err, shmsync.ErrOwnerDead), errors.Is(err, shmsync.ErrNotRecoverable):
 				if i&1 == 1 && errors.Is(err, shmsync.ErrOwnerDead) {
-					require.Equal(t, "undertaker", m.State().Owner.Label, "only a recoverer leaves it so: %v", err)
+					require.Equal(t, "reaper", m.State().Owner.Label, "only a recoverer leaves it so: %v", err)
 				}
 				require.NoError(t, m.Recover(ctx, func() error { return nil }))
 			default:
@@ -698,8 +698,8 @@ func killUndertaker(t *testing.T, reached map[string]int) {
 	passed := play(t)
 	require.NotNil(t, passed)
 	for _, p := range crashpoint.All() {
-		if !matters(p) || !strings.HasPrefix(p, "arena.bury.") && !strings.HasPrefix(p, "arena.finish.") &&
-			!strings.HasPrefix(p, "mutex.recover.") && !strings.HasPrefix(p, "mutex.bereave.") {
+		if !matters(p) || !strings.HasPrefix(p, "arena.reap.") && !strings.HasPrefix(p, "arena.finish.") &&
+			!strings.HasPrefix(p, "mutex.recover.") && !strings.HasPrefix(p, "mutex.owner_dead.") {
 			continue
 		}
 		t.Run(p, func(t *testing.T) {
@@ -708,7 +708,7 @@ func killUndertaker(t *testing.T, reached map[string]int) {
 				if play(t, fmt.Sprintf("SHMSYNC_CRASHPOINT=%s:%d", p, k+1)) == nil {
 					reached[p]++
 				} else if k == 0 {
-					t.Errorf("the undertaker survived the point")
+					t.Errorf("the reaper survived the point")
 				}
 			}
 		})

@@ -40,11 +40,11 @@ var dataGuards = map[string]func(a *arena.Arena, name string) (dataGuard, error)
 		return dataGuard{m.LockContext, m.Unlock, m.Recover}, err
 	},
 	"mutex, release": func(a *arena.Arena, name string) (g dataGuard, err error) {
-		m, err := prims.OpenMutex(a, name, &prims.MutexOptions{Policy: prims.Release})
+		m, err := prims.OpenMutex(a, name, &prims.MutexOptions{Policy: prims.PolicyRelease})
 		return dataGuard{m.LockContext, m.Unlock, m.Recover}, err
 	},
 	"cohortmutex, release": func(a *arena.Arena, name string) (g dataGuard, err error) {
-		m, err := prims.OpenCohortMutex(a, name, &prims.CohortMutexOptions{Policy: prims.Release, Nodes: cohortNodes})
+		m, err := prims.OpenCohortMutex(a, name, &prims.CohortMutexOptions{Policy: prims.PolicyRelease, Nodes: cohortNodes})
 		return dataGuard{m.LockContext, m.Unlock, m.Recover}, err
 	},
 	"fairmutex, report": func(a *arena.Arena, name string) (g dataGuard, err error) {
@@ -52,7 +52,7 @@ var dataGuards = map[string]func(a *arena.Arena, name string) (dataGuard, error)
 		return dataGuard{m.LockContext, m.Unlock, m.Recover}, err
 	},
 	"fairmutex, release": func(a *arena.Arena, name string) (g dataGuard, err error) {
-		m, err := prims.OpenFairMutex(a, name, &prims.FairMutexOptions{Policy: prims.Release})
+		m, err := prims.OpenFairMutex(a, name, &prims.FairMutexOptions{Policy: prims.PolicyRelease})
 		return dataGuard{m.LockContext, m.Unlock, m.Recover}, err
 	},
 	"rwmutex, report": func(a *arena.Arena, name string) (g dataGuard, err error) {
@@ -60,7 +60,7 @@ var dataGuards = map[string]func(a *arena.Arena, name string) (dataGuard, error)
 		return dataGuard{m.LockContext, m.Unlock, m.Recover}, err
 	},
 	"rwmutex, release": func(a *arena.Arena, name string) (g dataGuard, err error) {
-		m, err := prims.OpenRWMutex(a, name, &prims.RWMutexOptions{Policy: prims.Release})
+		m, err := prims.OpenRWMutex(a, name, &prims.RWMutexOptions{Policy: prims.PolicyRelease})
 		return dataGuard{m.LockContext, m.Unlock, m.Recover}, err
 	},
 	"spinlock, report": func(a *arena.Arena, name string) (g dataGuard, err error) {
@@ -68,11 +68,11 @@ var dataGuards = map[string]func(a *arena.Arena, name string) (dataGuard, error)
 		return dataGuard{m.LockContext, m.Unlock, m.Recover}, err
 	},
 	"rwspinlock, release": func(a *arena.Arena, name string) (g dataGuard, err error) {
-		m, err := prims.OpenRWSpinLock(a, name, &prims.RWSpinLockOptions{Policy: prims.Release})
+		m, err := prims.OpenRWSpinLock(a, name, &prims.RWSpinLockOptions{Policy: prims.PolicyRelease})
 		return dataGuard{m.LockContext, m.Unlock, m.Recover}, err
 	},
-	"multilock, report":  func(a *arena.Arena, name string) (dataGuard, error) { return keyGuard(a, name, prims.Report) },
-	"multilock, release": func(a *arena.Arena, name string) (dataGuard, error) { return keyGuard(a, name, prims.Release) },
+	"multilock, report":  func(a *arena.Arena, name string) (dataGuard, error) { return keyGuard(a, name, prims.PolicyReport) },
+	"multilock, release": func(a *arena.Arena, name string) (dataGuard, error) { return keyGuard(a, name, prims.PolicyRelease) },
 	"semaphore": func(a *arena.Arena, name string) (g dataGuard, err error) {
 		s, err := prims.OpenSemaphore(a, name, 1, nil)
 		return dataGuard{func(ctx context.Context) error { return s.Acquire(ctx, 1) }, func() { s.Release(1) }, nil}, err
@@ -175,7 +175,7 @@ func TestDataIsHandedOverWhenTheDeadCannotWriteIt(t *testing.T) {
 	file := filepath.Join("/dev/shm", fmt.Sprintf("shmsync-test-%d-%s", os.Getpid(), randomName()))
 	require.NoError(t, os.WriteFile(file, bytes.Repeat([]byte{0xdd}, size), 0o600))
 	t.Cleanup(func() { os.Remove(file) })
-	ctx, cancel := context.WithTimeout(t.Context(), patience())
+	ctx, cancel := context.WithTimeout(t.Context(), timeout())
 	defer cancel()
 	for k := range kills {
 		p := proctest.Start(t, "reader", proctest.Dump(func() string { return words(a) }),

@@ -15,15 +15,15 @@ import (
 //
 // One that is reset by hand stays set until Reset. Everybody who has begun to wait
 // before a Set is let go by it, even if a Reset follows at once: no pulse is missed. In
-// a TwoWay one it can be waited for the reset as well, by the same rule.
+// a Bidirectional one it can be waited for the reset as well, by the same rule.
 //
 // One with AutoReset has a token instead. A Set hands it to the one who has waited
 // longest, or leaves it for the next who comes if nobody waits; sets that find it there
-// add nothing. Nobody who comes passes by who waits.
+// add nothing. Nobody who comes passes by whoever waits.
 //
 // In the terminology of the Go memory model, and across processes: a Set synchronizes
 // before the return of each Wait that it lets go, and before each IsSet that is true
-// because of it. In a TwoWay Event, a Reset does likewise.
+// because of it. In a Bidirectional Event, a Reset does likewise.
 //
 // A process that dies leaves an Event as it was, and its waits are gone. A token that
 // was handed to a process which died before it was told passes to the next one: it is
@@ -43,11 +43,11 @@ type Event struct {
 type EventOptions struct {
 	// AutoReset makes an Event of which each Set lets one wait go.
 	AutoReset bool
-	// TwoWay makes an Event that one can wait for the reset of. It cannot have
+	// Bidirectional makes an Event that one can wait for the reset of. It cannot have
 	// AutoReset.
-	TwoWay bool
-	// Set makes a new Event that is set.
-	Set bool
+	Bidirectional bool
+	// InitiallySet makes a new Event that is set.
+	InitiallySet bool
 	// Spin bounds how long a waiter spins before it sleeps, for a new object:
 	// 0 means that it learns, negative that it never spins.
 	Spin time.Duration
@@ -57,8 +57,8 @@ func (o *EventOptions) mode() (m eventMode) {
 	if o.AutoReset {
 		m |= eventAuto
 	}
-	if o.TwoWay {
-		m |= eventTwoWay
+	if o.Bidirectional {
+		m |= eventBidirectional
 	}
 	return m
 }
@@ -68,7 +68,7 @@ var eventKind = arena.KindOf("EVNT")
 const eventVersion = 1
 
 // OpenEvent finds the Event of that name in the arena or creates it. An empty name makes
-// a fresh anonymous one. When AutoReset or TwoWay is set and the Event is not so, opening
+// a fresh anonymous one. When AutoReset or Bidirectional is set and the Event is not so, opening
 // fails.
 func OpenEvent(a *arena.Arena, name string, opts *EventOptions) (*Event, error) {
 	return openEvent(a, name, opts, false)
@@ -81,14 +81,14 @@ func openEvent(a *arena.Arena, name string, opts *EventOptions, attach bool) (*E
 	}
 	mode := opt.mode()
 	if !mode.valid() {
-		panic(fmt.Sprintf("shmsync: OpenEvent %q with AutoReset and TwoWay", name))
+		panic(fmt.Sprintf("shmsync: OpenEvent %q with AutoReset and Bidirectional", name))
 	}
 	o, created, err := a.OpenObject(arena.ObjectSpec{
 		Existing: attach, Kind: eventKind, Version: eventVersion, Name: name, Size: eventBytes(mode, a.MaxParticipants()), AnySize: true,
 		Init: func(body []byte) {
 			w := eventBody(body)
 			w.mode.Store(uint32(mode))
-			if opt.Set {
+			if opt.InitiallySet {
 				w.sequence.value.Store(1) // set, in either mode
 			}
 			w.sequence.mon.spin.Store(spinField(opt.Spin))
@@ -247,7 +247,7 @@ func (e *Event) WaitAsync() *Pending {
 	return e.async(true)
 }
 
-// WaitReset waits until e, which is TwoWay, is not set. Its errors are those of Wait.
+// WaitReset waits until e, which is Bidirectional, is not set. Its errors are those of Wait.
 func (e *Event) WaitReset() error { return e.WaitResetContext(nil) }
 
 // WaitResetContext is WaitReset that ends with ctx.Err() when ctx ends before. An Event
@@ -256,21 +256,21 @@ func (e *Event) WaitResetContext(ctx context.Context) error {
 	if err := e.mon.opening.error("event.wait"); err != nil {
 		return err
 	}
-	e.needTwoWay("WaitReset")
+	e.needBidirectional("WaitReset")
 	return e.waitUntil(ctx, false)
 }
 
-// WaitResetAsync begins to wait until e, which is TwoWay, is not set, and returns at
+// WaitResetAsync begins to wait until e, which is Bidirectional, is not set, and returns at
 // once.
 func (e *Event) WaitResetAsync() *Pending {
 	e.mon.opening.use()
-	e.needTwoWay("WaitResetAsync")
+	e.needBidirectional("WaitResetAsync")
 	return e.async(false)
 }
 
-func (e *Event) needTwoWay(verb string) {
-	if e.mode&eventTwoWay == 0 {
-		panic(fmt.Sprintf("shmsync: %s of event %s, which is not TwoWay", verb, objectName(e.object)))
+func (e *Event) needBidirectional(verb string) {
+	if e.mode&eventBidirectional == 0 {
+		panic(fmt.Sprintf("shmsync: %s of event %s, which is not Bidirectional", verb, objectName(e.object)))
 	}
 }
 
@@ -288,23 +288,23 @@ func (e *Event) async(set bool) *Pending {
 	v := e.manual.words.value.Load()
 	if eventIsSet(v) == set {
 		race.Acquire(e.mon.key)
-		return settled(nil)
+		return resolved(nil)
 	}
 	return e.manual.async(v + 1)
 }
 
 // EventState is what State tells.
 type EventState struct {
-	Set       bool // a wait does not block
-	AutoReset bool // as it was created
-	TwoWay    bool // as it was created
-	Waiting   bool // somebody waits
+	Set           bool // a wait does not block
+	AutoReset     bool // as it was created
+	Bidirectional bool // as it was created
+	Waiting       bool // somebody waits
 }
 
 // State looks at e. What it tells may be over when it returns.
 func (e *Event) State() EventState {
 	e.mon.opening.use()
-	st := EventState{AutoReset: e.mode&eventAuto != 0, TwoWay: e.mode&eventTwoWay != 0}
+	st := EventState{AutoReset: e.mode&eventAuto != 0, Bidirectional: e.mode&eventBidirectional != 0}
 	if e.auto != nil {
 		st.Set, st.Waiting = e.auto.load().place() == eventSet, !e.auto.fifo.empty()
 	} else {

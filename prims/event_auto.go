@@ -23,8 +23,8 @@ var (
 // autoEvent is an Event with automatic reset: a token that a set makes, unless there is
 // one, and that goes to one wait.
 //
-// Who sets and who begins to wait meet crosswise, as in a sequence: next is not 0 while
-// somebody is queued.
+// Whoever sets and who begins to wait meet in a store-load pair (Dekker), as in a sequence: next
+// is not 0 while somebody is queued.
 type autoEvent struct {
 	mon    *monitor
 	words  *eventWords
@@ -32,15 +32,15 @@ type autoEvent struct {
 	next   *atomic.Uint64
 	fifo   fifo
 	shares []*eventShare
-	name   arena.Name
+	name   arena.ParticipantID
 	a      *arena.Arena
 	object arena.Object
 }
 
 // Where the token of a wait came from.
 const (
-	fateHand uint32 = iota
-	fateSpare
+	outcomeHand uint32 = iota
+	outcomeSpare
 )
 
 func buildAutoEvent(a *arena.Arena, o arena.Object, bare bool) *autoEvent {
@@ -50,7 +50,7 @@ func buildAutoEvent(a *arena.Arena, o arena.Object, bare bool) *autoEvent {
 		shares: eventShares(a, o.Body), name: a.Self(), a: a, object: o,
 	}
 	x.mon = buildMonitor(a, o, o.Body, x, bare)
-	x.mon.latch.alsoLook = x.look
+	x.mon.queueLock.alsoCheck = x.check
 	x.fifo = fifo{x.mon, &w.queue}
 	return x
 }
@@ -97,7 +97,7 @@ func (x *autoEvent) setSlow(done bool) error {
 	}
 	b := takeWakes()
 	for {
-		x.settle(b)
+		x.resolve(b)
 		// Now there is no token, or nobody is queued.
 		s := x.load()
 		if done || s.place() == eventSet || x.mon.broken.Load() {
@@ -119,7 +119,7 @@ func (x *autoEvent) reset() error {
 		return err
 	}
 	b := takeWakes()
-	x.settle(b)
+	x.resolve(b)
 	for s := x.load(); s.place() == eventSet && !x.swap(s, eventUnset); s = x.load() {
 	}
 	x.mon.leave(b)
@@ -132,7 +132,7 @@ func (x *autoEvent) isSet() bool {
 	if s.place() == eventSet && !x.alone(s) && x.mon.tryEnter() {
 		// The token may be somebody's; or nobody is there for it any more.
 		b := takeWakes()
-		x.settle(b)
+		x.resolve(b)
 		s = x.load()
 		x.mon.leave(b)
 	}
@@ -159,17 +159,17 @@ func (x *autoEvent) tryWait() bool {
 		return false
 	}
 	b := takeWakes()
-	x.mon.sweepDead(b)
-	x.settle(b)
+	x.mon.reapIfDue(b)
+	x.resolve(b)
 	ok := x.claim()
 	x.mon.leave(b)
 	return ok
 }
 
-// register begins a wait. Without a seat there is nothing to wait for, and err says why.
+// register begins a wait. Without a wait node there is nothing to wait for, and err says why.
 // If take is not set, a token that is there is not claimed but handed to the wait, which
 // can pass it on.
-func (x *autoEvent) register(ctx context.Context, take bool) (seat *park.Seat, err error) {
+func (x *autoEvent) register(ctx context.Context, take bool) (waitNode *park.WaitNode, err error) {
 	if ctx != nil && ctx.Err() != nil {
 		return nil, ctx.Err()
 	}
@@ -179,17 +179,17 @@ func (x *autoEvent) register(ctx context.Context, take bool) (seat *park.Seat, e
 	}
 	b := takeWakes()
 	for {
-		m.sweepDead(b)
-		x.settle(b)
+		m.reapIfDue(b)
+		x.resolve(b)
 		if take && x.claim() {
 			m.leave(b)
-			if seat != nil {
-				seat.Return()
+			if waitNode != nil {
+				waitNode.Return()
 			}
 			return nil, nil
 		}
 		var again bool
-		if seat, again, err = m.seat(ctx, seat); err != nil {
+		if waitNode, again, err = m.waitNode(ctx, waitNode); err != nil {
 			m.wake(b)
 			return nil, err
 		}
@@ -198,21 +198,21 @@ func (x *autoEvent) register(ctx context.Context, take bool) (seat *park.Seat, e
 		}
 	}
 	x.inherit(x.name)
-	m.join(seat, 0, 0)
+	m.join(waitNode, 0, 0)
 	crashpoint.Hit("event.wait.announced")
-	// The second look: a set before it has not seen that somebody is queued.
-	x.settle(b)
+	// The second check: a set before it has not seen that somebody is queued.
+	x.resolve(b)
 	m.leave(b)
-	return seat, nil
+	return waitNode, nil
 }
 
 // wait is Wait after a failed claim.
 func (x *autoEvent) wait(ctx context.Context) error {
-	seat, err := x.register(ctx, true)
-	if seat == nil {
+	waitNode, err := x.register(ctx, true)
+	if waitNode == nil {
 		return err
 	}
-	if _, err = x.mon.await(ctx, seat); err == nil {
+	if _, err = x.mon.await(ctx, waitNode); err == nil {
 		x.ack()
 	}
 	return err
@@ -221,13 +221,13 @@ func (x *autoEvent) wait(ctx context.Context) error {
 // async is WaitAsync.
 func (x *autoEvent) async() *Pending {
 	if x.claim() {
-		return settled(nil)
+		return resolved(nil)
 	}
-	seat, err := x.register(nil, true)
-	if seat == nil {
-		return settled(err)
+	waitNode, err := x.register(nil, true)
+	if waitNode == nil {
+		return resolved(err)
 	}
-	return x.mon.pend("event.wait", seat, func(fate) error {
+	return x.mon.pend("event.wait", waitNode, func(outcome) error {
 		x.ack()
 		return nil
 	})
@@ -239,14 +239,14 @@ func (x *autoEvent) ack() {
 	crashpoint.Hit("event.wait.acked")
 }
 
-// watch begins a wait for WaitAny and the like: one in line, whose token is passed on
+// watch begins a wait for WaitAny and the like: one in the queue, whose token is passed on
 // unless it is chosen.
 func (x *autoEvent) watch(notify func()) (watcher, error) {
-	seat, err := x.register(nil, false)
+	waitNode, err := x.register(nil, false)
 	if err != nil {
 		return nil, err
 	}
-	w, err := x.mon.watch(seat, notify, func(fate) (bool, error) {
+	w, err := x.mon.watch(waitNode, notify, func(outcome) (bool, error) {
 		x.ack()
 		return true, nil
 	}, x.pass)
@@ -257,43 +257,43 @@ func (x *autoEvent) watch(notify func()) (watcher, error) {
 }
 
 // pass gives a token back that was handed to a wait of this process, which has collected
-// it and not acked. A death before that leaves it to the burial, which does the same.
+// it and not acked. A death before that leaves it to the reap, which does the same.
 func (x *autoEvent) pass() {
 	if x.mon.enter(nil) != nil {
-		return // this process leaves, and is buried; or all is corrupt
+		return // this process leaves, and is reaped; or all is corrupt
 	}
 	b := takeWakes()
-	x.settle(b) // what is spare in state taken is void, so that has to be over
+	x.resolve(b) // what is spare in state taken is void, so that has to be over
 	if h := x.shares[x.name.Slot()-1]; h.unknown() > 0 && h.name.Load() == uint64(x.name) {
 		var c change
 		c.set(&h.handed, h.handed.Load()-1)
 		c.set(&x.words.spare, x.words.spare.Load()+1)
 		x.mon.commit(&c)
 		crashpoint.Hit("event.pass.passed")
-		x.settle(b)
+		x.resolve(b)
 	}
 	x.mon.leave(b)
 }
 
-// settle hands tokens out while there are any and somebody is queued, and otherwise
+// resolve hands tokens out while there are any and somebody is queued, and otherwise
 // leaves one, at most, where it can be claimed.
-func (x *autoEvent) settle(b *wakes) {
+func (x *autoEvent) resolve(b *wakes) {
 	for !x.mon.broken.Load() {
 		w, queued := x.fifo.head()
 		if queued && !x.mon.waiting(w) {
 			x.detach(w)
-			x.mon.drop(w)
+			x.mon.releaseNode(w)
 			continue
 		}
 		s := x.load()
 		switch {
 		case s.place() == eventTaken:
-			put(&x.words.spare, 0)
+			storeWord(&x.words.spare, 0)
 			x.swap(s, eventSet)
 		case queued && s.place() == eventHand:
-			x.grant(b, w, fateHand)
+			x.grant(b, w, outcomeHand)
 		case queued && x.words.spare.Load() > 0:
-			x.grant(b, w, fateSpare)
+			x.grant(b, w, outcomeSpare)
 		case queued && s.place() == eventSet:
 			x.swap(s, eventHand)
 			crashpoint.Hit("event.hand.taken")
@@ -326,7 +326,7 @@ func (x *autoEvent) account(w wait) {
 	owner := w.Owner()
 	slot := owner.Slot()
 	spare := x.words.spare.Load()
-	if fate(w.Extra().Load()).result() == fateHand {
+	if outcome(w.Extra().Load()).result() == outcomeHand {
 		if s := x.load(); s.place() == eventHand {
 			x.swap(s, eventUnset)
 			crashpoint.Hit("event.hand.given")
@@ -351,9 +351,9 @@ func (x *autoEvent) account(w wait) {
 	x.mon.account(w, &c)
 }
 
-// inherit makes the share of a slot that of a participant, with the latch held, before it
+// inherit makes the share of a slot that of a participant, with the queue lock held, before it
 // waits: it may ack a token before that is accounted for.
-func (x *autoEvent) inherit(n arena.Name) {
+func (x *autoEvent) inherit(n arena.ParticipantID) {
 	h := x.shares[n.Slot()-1]
 	if h.name.Load() == uint64(n) {
 		return
@@ -376,7 +376,7 @@ func (h *eventShare) unknown() uint64 {
 // unknownMost bounds what a peer's bytes can claim.
 const unknownMost = 1 << 32
 
-// clear empties the queue. Until the next settling every set looks for somebody.
+// clear empties the queue. Until the next resolving every set looks for somebody.
 func (x *autoEvent) clear() {
 	x.fifo.clear()
 	x.next.Store(anybody)
@@ -393,10 +393,10 @@ func (x *autoEvent) requeue(w wait) {
 func (x *autoEvent) detach(w wait)          { x.fifo.detach(w) }
 func (x *autoEvent) each(f func(wait) bool) { x.fifo.each(f) }
 
-// bury takes back the tokens that the gone did not get to know of.
-func (x *autoEvent) bury(dead func(arena.Name) bool) {
+// reap takes back the tokens that the gone did not get to know of.
+func (x *autoEvent) reap(dead func(arena.ParticipantID) bool) {
 	for _, h := range x.shares {
-		n, of := h.unknown(), arena.Name(h.name.Load()&arena.NameMask)
+		n, of := h.unknown(), arena.ParticipantID(h.name.Load()&arena.ParticipantIDMask)
 		if n > 0 && dead(of) && x.mon.ended(of) {
 			var c change
 			c.set(&h.handed, h.acked.Load())
@@ -406,20 +406,20 @@ func (x *autoEvent) bury(dead func(arena.Name) bool) {
 	}
 }
 
-func (x *autoEvent) holders(f func(arena.Name)) {
+func (x *autoEvent) holders(f func(arena.ParticipantID)) {
 	for _, h := range x.shares {
 		if h.unknown() > 0 {
-			f(arena.Name(h.name.Load() & arena.NameMask))
+			f(arena.ParticipantID(h.name.Load() & arena.ParticipantIDMask))
 		}
 	}
 }
 
-// look is called ten times a second while somebody waits.
-func (x *autoEvent) look() {
-	x.mon.look()
+// check is called ten times a second while somebody waits.
+func (x *autoEvent) check() {
+	x.mon.check()
 	if p := x.load().place(); (p != eventUnset || x.words.spare.Load() > 0) && x.next.Load() != nobody && x.mon.tryEnter() {
 		b := takeWakes()
-		x.settle(b)
+		x.resolve(b)
 		x.mon.leave(b)
 	}
 }

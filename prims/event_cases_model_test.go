@@ -6,14 +6,14 @@ import "testing"
 
 // What can be wrong with an Event with automatic reset.
 const (
-	eventNoSecondLook bug = "who waits does not look again after it has announced itself"
-	eventUnattributed bug = "a token that is handed out is not attributed"
-	eventHandsUntaken bug = "who hands a token out does not take it in hand before"
+	eventNoSecondCheck bug = "who waits does not look again after it has announced itself"
+	eventUnattributed  bug = "a token that is handed out is not attributed"
+	eventHandsUntaken  bug = "who hands a token out does not take it in hand before"
 )
 
 // Sets and waits, and those who give up: every token is taken once, or is there.
 func TestModelEvent(t *testing.T) {
-	bugs := []bug{eventNoSecondLook, eventHandsUntaken}
+	bugs := []bug{eventNoSecondCheck, eventHandsUntaken}
 	one := eventModel{setters: 1, sets: 2}
 	two := eventModel{setters: 2, sets: 2}
 	all := eventModel{setters: 2, sets: 3, giveUp: true}

@@ -9,7 +9,7 @@ import (
 )
 
 // The words of the model of an Event with automatic reset. Each of the two waiters is a
-// participant. Who is queued is what their stamps say; the list is the monitor's.
+// participant. Which waits are queued is what their stamps say; the list is the monitor's.
 const (
 	vState = iota // an eventState
 	vNext         // 0 if nobody is queued
@@ -39,15 +39,15 @@ const (
 const (
 	rvSeen  = iota // the state that it has seen
 	rvWakes        // whom it is to wake, a bit each
-	rvThen         // where it goes on with the latch
-	rvAfter        // where it goes on after settling
+	rvThen         // where it goes on with the queue lock
+	rvAfter        // where it goes on after resolving
 	rvLast         // where it goes on after the wakes
 	rvWho          // whose wait it ends, + 1
 )
 
 // What is counted, and nobody sees.
 const (
-	gvBuried = iota
+	gvReaped = iota
 	gvMade   // tokens
 	gvTaken
 	gvDropped // because there was one already
@@ -59,15 +59,15 @@ const (
 	vsClaimNext
 	vsClaimSwap
 	vsEnter
-	vsMend
-	vsSettle
+	vsReplay
+	vsResolve
 	vsForget
 	vsGive
 	vsAccount
 	vsDrop
-	vsSettled
+	vsResolved
 	vsWake
-	vsClaimLatched
+	vsClaimLocked
 	vsQueue
 	vsAnnounce
 	vsSleep
@@ -78,11 +78,11 @@ const (
 	vsSetNext
 	vsAloneNext
 	vsAloneState
-	vsSetLatched
+	vsSetLocked
 	vsFence
-	vsBury
+	vsReap
 	vsWakeAll
-	vsBuried
+	vsReaped
 	vsLeave
 )
 
@@ -132,12 +132,12 @@ func (m *eventModel) conserved(s *model.Sys) bool {
 	if vPlace(s) == eventSet {
 		there = 1
 	}
-	return !m.unburied(s) && s.Ghost[gvMade] == s.Ghost[gvTaken]+s.Ghost[gvDropped]+there && s.Mem[vSpare] == 0
+	return !m.unreaped(s) && s.Ghost[gvMade] == s.Ghost[gvTaken]+s.Ghost[gvDropped]+there && s.Mem[vSpare] == 0
 }
 
-func (m *eventModel) unburied(s *model.Sys) bool {
+func (m *eventModel) unreaped(s *model.Sys) bool {
 	for p, l := range s.Life {
-		if l != model.Alive && s.Ghost[gvBuried]&(1<<p) == 0 {
+		if l != model.Alive && s.Ghost[gvReaped]&(1<<p) == 0 {
 			return true
 		}
 	}
@@ -169,33 +169,33 @@ func (m *eventModel) first(x *model.Exec) (who int, ok bool) {
 	return 0, false
 }
 
-// latched are the steps that everybody has in common. It reports whether it did one.
-func (m *eventModel) latched(x *model.Exec) bool {
+// locked are the steps that everybody has in common. It reports whether it did one.
+func (m *eventModel) locked(x *model.Exec) bool {
 	who := int(*x.R(rvWho)) - 1
 	switch x.PC() {
 	case vsEnter:
-		x.Say("takes the latch")
+		x.Say("takes the queue lock")
 		switch owner := x.Load(vLatch); {
 		case owner == 0:
 			x.CAS(vLatch, 0, uint8(x.Me+1))
 			x.Goto(*x.R(rvThen))
 		case m.gone(x, int(owner-1)):
-			x.Say("takes the latch after a death")
+			x.Say("takes the queue lock after a death")
 			x.CAS(vLatch, owner, uint8(x.Me+1))
 			set(x, vNext, 1)
-			x.Goto(vsMend)
+			x.Goto(vsReplay)
 		default:
 			refence(x, int(owner-1))
 		}
-	case vsMend:
-		x.Say("mends")
+	case vsReplay:
+		x.Say("replays")
 		for i := range eventModelWaiters {
 			switch over := x.Load(vNode+i) >= vResolvedHand; {
 			case x.Load(vStamp+i) == vAccounted, x.Load(vStamp+i) != 0 && m.gone(x, i) && !over:
 				set(x, vStamp+i, 0)
 			case x.Load(vStamp+i) == vStamped && over:
 				*x.R(rvWho) = uint8(i + 1)
-				if *x.R(rvThen) != vsSettle {
+				if *x.R(rvThen) != vsResolve {
 					*x.R(rvAfter) = *x.R(rvThen)
 				}
 				x.Goto(vsGive)
@@ -203,14 +203,14 @@ func (m *eventModel) latched(x *model.Exec) bool {
 			}
 		}
 		x.Goto(*x.R(rvThen))
-	case vsSettle:
-		m.settle(x)
+	case vsResolve:
+		m.resolve(x)
 	case vsForget:
 		x.Say("forgets the spare ones")
 		if s := x.Load(vState); eventState(s).place() == eventTaken {
 			m.swap(x, s, eventSet)
 		}
-		x.Goto(vsSettle)
+		x.Goto(vsResolve)
 	case vsGive:
 		x.Say("takes the token out of the hand")
 		from := eventHand
@@ -235,9 +235,9 @@ func (m *eventModel) latched(x *model.Exec) bool {
 		x.Say("drops the stamp")
 		set(x, vStamp+who, 0)
 		*x.R(rvWho) = 0
-		x.Goto(vsSettle)
+		x.Goto(vsResolve)
 	case vsLeave:
-		x.Say("leaves the latch")
+		x.Say("leaves the queue lock")
 		set(x, vLatch, 0)
 		x.Goto(vsWake)
 	case vsWake:
@@ -258,8 +258,8 @@ func (m *eventModel) latched(x *model.Exec) bool {
 	return true
 }
 
-// settle is one round of settling.
-func (m *eventModel) settle(x *model.Exec) {
+// resolve is one round of resolving.
+func (m *eventModel) resolve(x *model.Exec) {
 	s := x.Load(vState)
 	place := eventState(s).place()
 	who, queued := m.first(x)
@@ -273,7 +273,7 @@ func (m *eventModel) settle(x *model.Exec) {
 		*x.R(rvWho) = uint8(who + 1)
 		x.Goto(vsGive)
 	}
-	x.Say("settles")
+	x.Say("resolves")
 	switch {
 	case place == eventTaken:
 		set(x, vSpare, 0)
@@ -318,13 +318,13 @@ func (m *eventModel) goOn(x *model.Exec, pc uint8) {
 
 // wait is Wait.
 func (m *eventModel) wait(x *model.Exec) {
-	if m.latched(x) {
+	if m.locked(x) {
 		return
 	}
 	seen, node := x.R(rvSeen), vNode+x.Me
 	slow := func() {
 		*seen = 0
-		*x.R(rvThen), *x.R(rvAfter), *x.R(rvLast) = vsSettle, vsClaimLatched, vsSleep
+		*x.R(rvThen), *x.R(rvAfter), *x.R(rvLast) = vsResolve, vsClaimLocked, vsSleep
 		x.Goto(vsEnter)
 	}
 	claimed := func() {
@@ -352,7 +352,7 @@ func (m *eventModel) wait(x *model.Exec) {
 			return
 		}
 		slow()
-	case vsClaimLatched:
+	case vsClaimLocked:
 		x.Say("looks again")
 		x.Goto(vsQueue)
 		if s := x.Load(vState); eventState(s).place() == eventSet && x.Load(vNext) == 0 && m.swap(x, s, eventUnset) {
@@ -369,8 +369,8 @@ func (m *eventModel) wait(x *model.Exec) {
 		x.Say("announces itself")
 		set(x, vNext, 1)
 		*x.R(rvAfter) = vsLeave
-		x.Goto(vsSettle)
-		if m.bug == eventNoSecondLook {
+		x.Goto(vsResolve)
+		if m.bug == eventNoSecondCheck {
 			x.Goto(vsLeave)
 		}
 	case vsSleep:
@@ -411,19 +411,19 @@ func (m *eventModel) wait(x *model.Exec) {
 		set(x, vStamp+x.Me, 0)
 		set(x, node, qIdle)
 		*x.R(rvAfter) = vsLeave
-		x.Goto(vsSettle)
+		x.Goto(vsResolve)
 	}
 }
 
 // set is Set.
 func (m *eventModel) set(x *model.Exec) {
-	if m.latched(x) {
+	if m.locked(x) {
 		return
 	}
 	seen := x.R(rvSeen)
 	slow := func(after uint8) {
 		*seen = 0
-		*x.R(rvThen), *x.R(rvAfter), *x.R(rvLast) = vsSettle, after, vsIdle
+		*x.R(rvThen), *x.R(rvAfter), *x.R(rvLast) = vsResolve, after, vsIdle
 		x.Goto(vsEnter)
 	}
 	switch x.PC() {
@@ -439,7 +439,7 @@ func (m *eventModel) set(x *model.Exec) {
 		case eventUnset:
 			x.Goto(vsSetSwap)
 		default:
-			slow(vsSetLatched)
+			slow(vsSetLocked)
 		}
 	case vsSetSwap:
 		x.Say("sets")
@@ -449,7 +449,7 @@ func (m *eventModel) set(x *model.Exec) {
 			x.Goto(vsSetNext)
 			return
 		}
-		slow(vsSetLatched)
+		slow(vsSetLocked)
 	case vsSetNext:
 		x.Say("looks whether somebody is queued")
 		if x.Load(vNext) == 0 {
@@ -461,7 +461,7 @@ func (m *eventModel) set(x *model.Exec) {
 		x.Say("looks whether somebody is queued")
 		x.Goto(vsAloneState)
 		if x.Load(vNext) != 0 {
-			slow(vsSetLatched)
+			slow(vsSetLocked)
 		}
 	case vsAloneState:
 		x.Say("looks whether it is set still")
@@ -469,12 +469,12 @@ func (m *eventModel) set(x *model.Exec) {
 			m.goOn(x, vsIdle)
 			return
 		}
-		slow(vsSetLatched)
-	case vsSetLatched:
-		x.Say("sets, with the latch")
+		slow(vsSetLocked)
+	case vsSetLocked:
+		x.Say("sets, with the queue lock")
 		s := x.Load(vState)
 		*x.R(rvAfter) = vsLeave
-		x.Goto(vsSettle)
+		x.Goto(vsResolve)
 		switch {
 		case eventState(s).place() == eventSet:
 			x.Goto(vsLeave)
@@ -484,25 +484,25 @@ func (m *eventModel) set(x *model.Exec) {
 	}
 }
 
-// reap buries the dead.
+// reap reaps the dead.
 func (m *eventModel) reap(x *model.Exec) {
-	if m.latched(x) {
+	if m.locked(x) {
 		return
 	}
 	switch x.PC() {
 	case vsIdle:
-		if !m.unburied(x.Sys) {
+		if !m.unreaped(x.Sys) {
 			x.Disable()
 		}
 		x.Say("sees a death")
 		x.Require()
-		*x.R(rvThen), *x.R(rvAfter), *x.R(rvLast) = vsBury, vsBury, vsWakeAll
+		*x.R(rvThen), *x.R(rvAfter), *x.R(rvLast) = vsReap, vsReap, vsWakeAll
 		x.Goto(vsFence)
 	case vsFence:
 		x.Say("fences the dying")
 		x.Membarrier()
 		x.Goto(vsEnter)
-	case vsBury:
+	case vsReap:
 		x.Say("takes back what the dead do not know")
 		for i := range eventModelWaiters {
 			if n := x.Load(vHanded+i) - x.Load(vAcked+i); n > 0 && m.gone(x, i) {
@@ -514,7 +514,7 @@ func (m *eventModel) reap(x *model.Exec) {
 			}
 		}
 		*x.R(rvAfter) = vsLeave
-		x.Goto(vsSettle)
+		x.Goto(vsResolve)
 	case vsWakeAll:
 		x.Say("wakes all whose wait is over")
 		for i := range eventModelWaiters {
@@ -522,12 +522,12 @@ func (m *eventModel) reap(x *model.Exec) {
 				x.Wake(vNode+i, model.All)
 			}
 		}
-		x.Goto(vsBuried)
-	case vsBuried:
-		x.Say("has buried it")
+		x.Goto(vsReaped)
+	case vsReaped:
+		x.Say("has reaped it")
 		for p, l := range x.Life {
 			if l == model.Gone {
-				x.Ghost[gvBuried] |= 1 << p
+				x.Ghost[gvReaped] |= 1 << p
 			}
 		}
 		m.goOn(x, vsIdle)

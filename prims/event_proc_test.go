@@ -20,15 +20,15 @@ func init() {
 		name: "event",
 		points: []string{
 			"monitor.queue.*", "monitor.resolve.*", "monitor.commit.*", "monitor.account.*", "monitor.released", "monitor.leave.*",
-			"monitor.await.*", "monitor.mend.*", "monitor.sweep.*", "monitor.tidy.*", "event.set.stored", "event.hand.*",
-			"event.wait.*", "event.pass.passed", "park.seat.*", "mutex.unlock.before_release",
+			"monitor.await.*", "monitor.replay.*", "monitor.reap.*", "monitor.cleanup.*", "event.set.stored", "event.hand.*",
+			"event.wait.*", "event.pass.passed", "park.waitnode.*", "mutex.unlock.before_release",
 		},
 		open: func(a *arena.Arena) (worker, error) {
-			gate, err := prims.OpenEvent(a, "gate", &prims.EventOptions{TwoWay: true})
+			gate, err := prims.OpenEvent(a, "gate", &prims.EventOptions{Bidirectional: true})
 			if err != nil {
 				return nil, err
 			}
-			baton, err := prims.OpenEvent(a, "baton", &prims.EventOptions{AutoReset: true, Set: true})
+			baton, err := prims.OpenEvent(a, "baton", &prims.EventOptions{AutoReset: true, InitiallySet: true})
 			return &eventWorker{gate, baton}, err
 		},
 	})

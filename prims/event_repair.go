@@ -13,7 +13,7 @@ func init() {
 	})
 }
 
-func repairEvent(a *arena.Arena, o arena.Object, dead arena.Name) {
+func repairEvent(a *arena.Arena, o arena.Object, dead arena.ParticipantID) {
 	if mode, err := eventModeOf(a, o); err == nil {
 		repairMonitor(buildEvent(a, o, mode, true).mon, dead)
 	}
@@ -28,7 +28,7 @@ func checkEvent(a *arena.Arena, o arena.Object) error {
 	if e.auto == nil {
 		return checkSequence(e.manual)
 	}
-	return checkMutexWords(o, &e.mon.words.latch)
+	return checkMutexWords(o, &e.mon.words.queueLock)
 }
 
 func describeEvent(a *arena.Arena, o arena.Object) string {
@@ -45,7 +45,7 @@ func describeEvent(a *arena.Arena, o arena.Object) string {
 		fmt.Fprintf(&b, "%v, next %#x, %d spare", e.auto.load(), e.auto.next.Load(), e.auto.words.spare.Load())
 		for _, h := range e.auto.shares {
 			if n := h.unknown(); n > 0 {
-				fmt.Fprintf(&b, ", %d handed to %v and not seen", n, arena.Name(h.name.Load()&arena.NameMask))
+				fmt.Fprintf(&b, ", %d handed to %v and not seen", n, arena.ParticipantID(h.name.Load()&arena.ParticipantIDMask))
 			}
 		}
 	}

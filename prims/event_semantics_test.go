@@ -27,57 +27,57 @@ var (
 // The tests of the system that the Event reset by hand is modelled on, by their names,
 // each between processes.
 func TestEventCatalogue(t *testing.T) {
-	sequencerTests(t, nil, map[string]func(*testing.T, *sequencerTroupe){
-		"initiallyUnset": func(t *testing.T, x *sequencerTroupe) {
+	sequencerTests(t, nil, map[string]func(*testing.T, *sequencerGroup){
+		"initiallyUnset": func(t *testing.T, x *sequencerGroup) {
 			require.False(t, x.waiter.must(t, eventIsSet).OK)
 			require.False(t, x.waiter.must(t, eventTryWait).OK)
 			require.Equal(t, "event e: manual-reset, not set, waiting false", x.e.String())
 		},
-		"isSetAfterSet": func(t *testing.T, x *sequencerTroupe) {
+		"isSetAfterSet": func(t *testing.T, x *sequencerGroup) {
 			x.counter.must(t, eventSet)
 			require.True(t, x.waiter.must(t, eventIsSet).OK)
 			require.True(t, x.waiter.must(t, eventTryWait).OK)
 			require.True(t, x.waiter.must(t, eventIsSet).OK, "a wait does not take it")
 		},
-		"isUnsetAfterReset": func(t *testing.T, x *sequencerTroupe) {
+		"isUnsetAfterReset": func(t *testing.T, x *sequencerGroup) {
 			x.counter.must(t, eventSet)
 			x.counter.must(t, eventReset)
 			require.False(t, x.waiter.must(t, eventIsSet).OK)
 		},
-		"setIdempotent": func(t *testing.T, x *sequencerTroupe) {
+		"setIdempotent": func(t *testing.T, x *sequencerGroup) {
 			x.counter.must(t, eventSet)
 			x.waiter.must(t, eventSet)
 			x.counter.must(t, eventReset)
 			require.False(t, x.waiter.must(t, eventIsSet).OK)
 		},
-		"resetIdempotent": func(t *testing.T, x *sequencerTroupe) {
+		"resetIdempotent": func(t *testing.T, x *sequencerGroup) {
 			x.counter.must(t, eventReset)
 			x.waiter.must(t, eventReset)
 			x.counter.must(t, eventSet)
 			require.True(t, x.waiter.must(t, eventIsSet).OK)
 		},
-		"waitAlreadySet": func(t *testing.T, x *sequencerTroupe) {
+		"waitAlreadySet": func(t *testing.T, x *sequencerGroup) {
 			x.counter.must(t, eventSet)
 			x.waiter.must(t, eventWait)
 			x.waiter.must(t, order{Op: "e.wait.ctx", Object: "e", Done: true})
 		},
-		"asyncWaitAlreadySet": func(t *testing.T, x *sequencerTroupe) {
+		"asyncWaitAlreadySet": func(t *testing.T, x *sequencerGroup) {
 			x.counter.must(t, eventSet)
 			x.waiter.ok(t, x.waiter.ended(x.waiter.must(t, order{Op: "e.async", Object: "e"}).ID))
 		},
-		"waitBlockingSuspends": func(t *testing.T, x *sequencerTroupe) {
+		"waitBlockingSuspends": func(t *testing.T, x *sequencerGroup) {
 			id := x.queued(t, "e.wait", 0)
 			x.counter.must(t, eventReset)
 			x.still(t, x.e.Offset(), 1)
 			x.counter.must(t, eventSet)
 			x.waiter.ok(t, id)
 		},
-		"waitSuspends": func(t *testing.T, x *sequencerTroupe) {
+		"waitSuspends": func(t *testing.T, x *sequencerGroup) {
 			id := x.waiter.ended(x.queued(t, "e.async", 0))
 			x.counter.must(t, eventSet)
 			x.waiter.ok(t, id)
 		},
-		"setWakesAll": func(t *testing.T, x *sequencerTroupe) {
+		"setWakesAll": func(t *testing.T, x *sequencerGroup) {
 			var ids []int
 			for range 4 {
 				ids = append(ids, x.queued(t, "e.wait", 0))
@@ -87,7 +87,7 @@ func TestEventCatalogue(t *testing.T) {
 				x.waiter.ok(t, id)
 			}
 		},
-		"setResetCycle": func(t *testing.T, x *sequencerTroupe) {
+		"setResetCycle": func(t *testing.T, x *sequencerGroup) {
 			for range 3 {
 				id := x.queued(t, "e.wait", 0)
 				x.counter.must(t, eventSet)
@@ -95,7 +95,7 @@ func TestEventCatalogue(t *testing.T) {
 				x.counter.must(t, eventReset)
 			}
 		},
-		"cancel": func(t *testing.T, x *sequencerTroupe) {
+		"cancel": func(t *testing.T, x *sequencerGroup) {
 			async, ctx, stays := x.queued(t, "e.async", 0), x.queued(t, "e.wait.ctx", 0), x.queued(t, "e.wait", 0)
 			require.True(t, x.waiter.must(t, order{Op: "pending.cancel", N: async}).OK)
 			x.waiter.isCanceled(t, x.waiter.ended(async))
@@ -105,7 +105,7 @@ func TestEventCatalogue(t *testing.T) {
 			x.counter.must(t, eventSet)
 			x.waiter.ok(t, stays)
 		},
-		"pulse": func(t *testing.T, x *sequencerTroupe) {
+		"pulse": func(t *testing.T, x *sequencerGroup) {
 			// A set with a reset right behind lets everybody go who was there.
 			for range 50 {
 				var ids []int
@@ -124,20 +124,20 @@ func TestEventCatalogue(t *testing.T) {
 				require.False(t, x.e.IsSet())
 			}
 		},
-		"misuse": func(t *testing.T, x *sequencerTroupe) {
-			require.Equal(t, "shmsync: WaitReset of event e, which is not TwoWay", x.waiter.do(t, order{Op: "e.wait.reset", Object: "e"}).Panic)
-			require.PanicsWithValue(t, "shmsync: WaitResetAsync of event e, which is not TwoWay", func() { x.e.WaitResetAsync() })
-			require.PanicsWithValue(t, `shmsync: OpenEvent "f" with AutoReset and TwoWay`, func() {
-				prims.OpenEvent(x.a, "f", &prims.EventOptions{AutoReset: true, TwoWay: true})
+		"misuse": func(t *testing.T, x *sequencerGroup) {
+			require.Equal(t, "shmsync: WaitReset of event e, which is not Bidirectional", x.waiter.do(t, order{Op: "e.wait.reset", Object: "e"}).Panic)
+			require.PanicsWithValue(t, "shmsync: WaitResetAsync of event e, which is not Bidirectional", func() { x.e.WaitResetAsync() })
+			require.PanicsWithValue(t, `shmsync: OpenEvent "f" with AutoReset and Bidirectional`, func() {
+				prims.OpenEvent(x.a, "f", &prims.EventOptions{AutoReset: true, Bidirectional: true})
 			})
 		},
 	})
 }
 
 // Waits for either direction.
-func TestEventTwoWay(t *testing.T) {
-	sequencerTests(t, &prims.EventOptions{TwoWay: true}, map[string]func(*testing.T, *sequencerTroupe){
-		"both directions": func(t *testing.T, x *sequencerTroupe) {
+func TestEventBidirectional(t *testing.T) {
+	sequencerTests(t, &prims.EventOptions{Bidirectional: true}, map[string]func(*testing.T, *sequencerGroup){
+		"both directions": func(t *testing.T, x *sequencerGroup) {
 			x.waiter.must(t, order{Op: "e.wait.reset", Object: "e"}) // it is
 			for range 5 {
 				id := x.queued(t, "e.wait", 0)
@@ -154,7 +154,7 @@ func TestEventTwoWay(t *testing.T) {
 				x.waiter.ok(t, x.waiter.ended(async))
 			}
 		},
-		"pulse of a reset": func(t *testing.T, x *sequencerTroupe) {
+		"pulse of a reset": func(t *testing.T, x *sequencerGroup) {
 			x.e.Set()
 			id := x.queued(t, "e.wait.reset", 0)
 			x.e.Reset()
@@ -166,20 +166,20 @@ func TestEventTwoWay(t *testing.T) {
 
 // One wait for each set, in order; a set for nobody is kept, and once.
 func TestEventAutoReset(t *testing.T) {
-	sequencerTests(t, &prims.EventOptions{AutoReset: true}, map[string]func(*testing.T, *sequencerTroupe){
-		"setsCollapse": func(t *testing.T, x *sequencerTroupe) {
+	sequencerTests(t, &prims.EventOptions{AutoReset: true}, map[string]func(*testing.T, *sequencerGroup){
+		"setsCollapse": func(t *testing.T, x *sequencerGroup) {
 			x.counter.must(t, order{Op: "e.set", Object: "e", N: 5})
 			require.True(t, x.waiter.must(t, eventIsSet).OK)
 			x.waiter.must(t, eventWait)
 			require.False(t, x.waiter.must(t, eventIsSet).OK)
 			require.False(t, x.waiter.must(t, eventTryWait).OK)
 		},
-		"resetTakesBack": func(t *testing.T, x *sequencerTroupe) {
+		"resetTakesBack": func(t *testing.T, x *sequencerGroup) {
 			x.counter.must(t, eventSet)
 			x.counter.must(t, eventReset)
 			require.False(t, x.waiter.must(t, eventTryWait).OK)
 		},
-		"oneAtATimeInOrder": func(t *testing.T, x *sequencerTroupe) {
+		"oneAtATimeInOrder": func(t *testing.T, x *sequencerGroup) {
 			var ids []int
 			for i := range 12 {
 				ids = append(ids, x.queued(t, []string{"e.wait", "e.wait.ctx", "e.async"}[i%3], 0))
@@ -195,7 +195,7 @@ func TestEventAutoReset(t *testing.T) {
 			}
 			require.Zero(t, x.e.Unseen())
 		},
-		"noneIsPassedBy": func(t *testing.T, x *sequencerTroupe) {
+		"noneIsPassedBy": func(t *testing.T, x *sequencerGroup) {
 			first, second := x.queued(t, "e.wait", 0), x.queued(t, "e.wait", 0)
 			x.counter.must(t, eventSet)
 			require.False(t, x.counter.must(t, eventTryWait).OK)
@@ -203,14 +203,14 @@ func TestEventAutoReset(t *testing.T) {
 			x.counter.must(t, eventSet)
 			x.waiter.ok(t, second)
 		},
-		"cancelledIsSkipped": func(t *testing.T, x *sequencerTroupe) {
+		"cancelledIsSkipped": func(t *testing.T, x *sequencerGroup) {
 			async, stays := x.queued(t, "e.async", 0), x.queued(t, "e.wait", 0)
 			require.True(t, x.waiter.must(t, order{Op: "pending.cancel", N: async}).OK)
 			x.counter.must(t, eventSet)
 			x.waiter.ok(t, stays)
 			require.False(t, x.e.IsSet())
 		},
-		"deadIsSkipped": func(t *testing.T, x *sequencerTroupe) {
+		"deadIsSkipped": func(t *testing.T, x *sequencerGroup) {
 			victim := sequencerActor(t, x.a, "victim")
 			victim.queues(t, x.a, x.e.Offset(), eventWait)
 			stays := x.queued(t, "e.wait", 0)
@@ -223,15 +223,15 @@ func TestEventAutoReset(t *testing.T) {
 }
 
 // What was handed to a process that dies before it knows passes to the next one, or is
-// kept for who comes.
+// kept for whoever comes.
 func TestEventTokenOfTheDead(t *testing.T) {
 	if !crashpoint.Enabled {
 		t.Skip("needs the build tag crashpoint")
 	}
 	for _, next := range []bool{true, false} {
 		t.Run(fmt.Sprintf("next %v", next), func(t *testing.T) {
-			sequencerTests(t, &prims.EventOptions{AutoReset: true}, map[string]func(*testing.T, *sequencerTroupe){
-				"": func(t *testing.T, x *sequencerTroupe) {
+			sequencerTests(t, &prims.EventOptions{AutoReset: true}, map[string]func(*testing.T, *sequencerGroup){
+				"": func(t *testing.T, x *sequencerGroup) {
 					victim := sequencerActor(t, x.a, "victim", proctest.Env("SHMSYNC_CRASHPOINT=monitor.await.resolved"))
 					victim.queues(t, x.a, x.e.Offset(), eventWait)
 					id := 0
@@ -256,7 +256,7 @@ func TestEventTokenOfTheDead(t *testing.T) {
 	}
 }
 
-// Who buries dies over a token that came back: it is there once.
+// Whoever reaps dies over a token that came back: it is there once.
 func TestEventSpareOfTheDead(t *testing.T) {
 	if !crashpoint.Enabled {
 		t.Skip("needs the build tag crashpoint")
@@ -266,10 +266,10 @@ func TestEventSpareOfTheDead(t *testing.T) {
 	require.NoError(t, err)
 	died := 0
 	for round := 0; died < 2; round++ {
-		require.Less(t, round, 60, "the undertaker never comes first")
-		// If this one buries first it dies.
-		undertaker := sequencerActor(t, a, "undertaker", proctest.Env("SHMSYNC_CRASHPOINT=event.spare.taken"))
-		undertaker.must(t, eventIsSet)
+		require.Less(t, round, 60, "the reaper never comes first")
+		// If this one reaps first it dies.
+		reaper := sequencerActor(t, a, "reaper", proctest.Env("SHMSYNC_CRASHPOINT=event.spare.taken"))
+		reaper.must(t, eventIsSet)
 		victim := sequencerActor(t, a, "victim", proctest.Env("SHMSYNC_CRASHPOINT=monitor.await.resolved"))
 		victim.queues(t, a, e.Offset(), eventWait)
 		e.Set()
@@ -278,10 +278,10 @@ func TestEventSpareOfTheDead(t *testing.T) {
 		require.True(t, e.TryWait())
 		require.False(t, e.TryWait(), "round %d", round)
 		select {
-		case <-undertaker.proc.Done():
+		case <-reaper.proc.Done():
 			died++
 		default:
-			undertaker.proc.Kill(t)
+			reaper.proc.Kill(t)
 		}
 		alone(t, a, 1)
 		require.False(t, e.TryWait())
@@ -290,7 +290,7 @@ func TestEventSpareOfTheDead(t *testing.T) {
 	sound(t, a)
 }
 
-// Who hands a process its first token is stopped, or dies, before it has noted that, and
+// Whoever hands a process its first token is stopped, or dies, before it has noted that, and
 // the process goes on: the token is not there again when that process dies.
 func TestEventFirstTokenIsNotedLate(t *testing.T) {
 	if !crashpoint.Enabled {
@@ -328,7 +328,7 @@ func TestEventFirstTokenIsNotedLate(t *testing.T) {
 
 func TestEventOpen(t *testing.T) {
 	a := newArena(t, nil)
-	e, err := prims.OpenEvent(a, "e", &prims.EventOptions{Set: true, Spin: -1})
+	e, err := prims.OpenEvent(a, "e", &prims.EventOptions{InitiallySet: true, Spin: -1})
 	require.NoError(t, err)
 	require.True(t, e.IsSet())
 	require.EqualValues(t, -1, e.Spin())
@@ -339,14 +339,14 @@ func TestEventOpen(t *testing.T) {
 	at, err := prims.EventAt(a, e.Offset())
 	require.NoError(t, err)
 	require.Equal(t, e.Offset(), at.Offset())
-	for _, opts := range []prims.EventOptions{{AutoReset: true}, {TwoWay: true}} {
+	for _, opts := range []prims.EventOptions{{AutoReset: true}, {Bidirectional: true}} {
 		_, err = prims.OpenEvent(a, "e", &opts)
 		require.ErrorIs(t, err, shmsync.ErrIncompatible)
 		require.ErrorContains(t, err, "manual-reset")
 	}
-	auto, err := prims.OpenEvent(a, "auto", &prims.EventOptions{AutoReset: true, Set: true})
+	auto, err := prims.OpenEvent(a, "auto", &prims.EventOptions{AutoReset: true, InitiallySet: true})
 	require.NoError(t, err)
-	_, err = prims.OpenEvent(a, "auto", &prims.EventOptions{TwoWay: true})
+	_, err = prims.OpenEvent(a, "auto", &prims.EventOptions{Bidirectional: true})
 	require.ErrorContains(t, err, "it is auto-reset, asked for two-way")
 	other, err := prims.OpenEvent(a, "auto", nil)
 	require.NoError(t, err)
@@ -365,7 +365,7 @@ func TestEventOpen(t *testing.T) {
 	require.NoError(t, a.Delete("e"))
 }
 
-// Who sets and is stopped before it hands the token out: nobody who comes passes by who
+// Whoever sets and is stopped before it hands the token out: nobody who comes passes by whoever
 // is queued, a second set does not collapse with the first, and IsSet does not tell of a
 // token that is somebody's.
 func TestEventSetterStopped(t *testing.T) {

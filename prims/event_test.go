@@ -23,7 +23,7 @@ func BenchmarkEvent(b *testing.B) {
 	for _, mode := range []struct {
 		name string
 		opts prims.EventOptions
-	}{{"manual", prims.EventOptions{Set: true}}, {"auto", prims.EventOptions{Set: true, AutoReset: true}}} {
+	}{{"manual", prims.EventOptions{InitiallySet: true}}, {"auto", prims.EventOptions{InitiallySet: true, AutoReset: true}}} {
 		e := newEvent(b, &mode.opts)
 		ctx := context.Background()
 		for verb, do := range map[string]func(){

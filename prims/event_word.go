@@ -15,10 +15,10 @@ type eventMode uint32
 
 const (
 	eventAuto eventMode = 1 << iota
-	eventTwoWay
+	eventBidirectional
 )
 
-func (m eventMode) valid() bool { return m <= eventTwoWay }
+func (m eventMode) valid() bool { return m <= eventBidirectional }
 
 // String names the mode.
 func (m eventMode) String() string {
@@ -26,7 +26,7 @@ func (m eventMode) String() string {
 	if m&eventAuto != 0 {
 		s = append(s, "auto-reset")
 	}
-	if m&eventTwoWay != 0 {
+	if m&eventBidirectional != 0 {
 		s = append(s, "two-way")
 	}
 	if m == 0 {
@@ -47,21 +47,21 @@ func eventIsSet(counter uint64) bool { return counter&1 != 0 }
 //
 //	place  meaning                                          left by
 //	unset  there is none (also all-zero memory)             who waits, or who handed it out; Reset
-//	set    it is there for who comes                        Set
-//	hand   who holds the latch is about to hand it out      who holds the latch
-//	taken  set, and the spare ones are to be forgotten      who holds the latch
+//	set    it is there for whoever comes                    Set
+//	hand   who holds the queue lock is about to hand it out  who holds the queue lock
+//	taken  set, and the spare ones are to be forgotten      who holds the queue lock
 //
-// unset and set change without the latch: to set by Set; back by who comes to wait, or
+// unset and set change without the queue lock: to set by Set; back by whoever comes to wait, or
 // Reset, and those look first that nobody is queued, so that nobody is passed by. What
-// the latch has taken in hand changes only with the latch: so the mending after a death
+// the queue lock has taken in hand changes only with the queue lock: so the replaying after a death
 // knows that the token was not given to anybody yet.
 //
-//	writers: Set, Reset, Wait by CAS; who holds the latch
+//	writers: Set, Reset, Wait by CAS; who holds the queue lock
 //	readers: the same, IsSet
 //	order:   seq-cst, against next
 //	futex:   none
-//	crash:   set while somebody is queued: who set it owes the handing out, as burials
-//	         and looks do; hand, taken: the next holder of the latch goes on
+//	crash:   set while somebody is queued: who set it owes the handing out, as reaps
+//	         and periodic checks do; hand, taken: the next holder of the queue lock goes on
 type eventState uint64
 
 const (

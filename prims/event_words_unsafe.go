@@ -16,9 +16,9 @@ type eventWords struct {
 	mode     atomic.Uint32 // eventMode; immutable after init
 	_        [4]byte
 	// spare is how many tokens are to be handed out that came back from the dead.
-	//   writers: who holds the latch
+	//   writers: who holds the queue lock
 	//   readers: the same, tools
-	//   order:   the latch's
+	//   order:   the queue lock's
 	//   futex:   none
 	//   crash:   changes with what it came from, or goes to, by the redo log; void in state taken
 	spare atomic.Uint64
@@ -29,9 +29,9 @@ type eventWords struct {
 // eventShare says how many tokens were handed to waits of a participant, and of how
 // many of those it knows: the others come back with its death.
 //
-//	writers: who holds the latch; acked: the participant, without it
-//	readers: who holds the latch, looks, tools
-//	order:   the latch's; acked: release and acquire, or the burial's fence
+//	writers: who holds the queue lock; acked: the participant, without it
+//	readers: who holds the queue lock, looks, tools
+//	order:   the queue lock's; acked: release and acquire, or the reap's fence
 //	futex:   none
 //	crash:   handed - acked of a name that is not current are free
 type eventShare struct {

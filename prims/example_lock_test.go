@@ -10,7 +10,7 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// A place in line is taken now and waited for later.
+// A place in the queue is taken now and waited for later.
 func ExampleFairMutex_LockAsync() {
 	a := openExample()
 	defer closeExample(a)

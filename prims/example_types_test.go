@@ -18,7 +18,7 @@ import (
 func ExampleCohortMutex() {
 	a := openExample()
 	defer closeExample(a)
-	c, err := prims.OpenCohortMutex(a, "ledger", &prims.CohortMutexOptions{Policy: prims.Release})
+	c, err := prims.OpenCohortMutex(a, "ledger", &prims.CohortMutexOptions{Policy: prims.PolicyRelease})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -35,7 +35,7 @@ func ExampleCohortMutex() {
 func ExampleFairMutex() {
 	a := openExample()
 	defer closeExample(a)
-	f, err := prims.OpenFairMutex(a, "printer", &prims.FairMutexOptions{Policy: prims.Release})
+	f, err := prims.OpenFairMutex(a, "printer", &prims.FairMutexOptions{Policy: prims.PolicyRelease})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -96,7 +96,7 @@ func ExampleRWSpinLock() {
 		log.Fatal(err)
 	}
 	l.RLock()
-	l.LockUpgrade() // beside the readers that are in; new ones wait
+	l.LockUpgradable() // beside the readers that are in; new ones wait
 	l.RUnlock()
 	l.Upgrade() // alone
 	fmt.Println(l.TryRLock())
@@ -250,7 +250,7 @@ func ExampleMultiLock() {
 	// Output: false true
 }
 
-// A primitive of one's own: a door that is open or not, with so many places behind it.
+// A primitive of one's own: a local lock that is open or not, with so many places behind it.
 func ExampleWaitable() {
 	a := openExample()
 	defer closeExample(a)
@@ -258,7 +258,7 @@ func ExampleWaitable() {
 		Open bool
 		Free uint32
 	}
-	door, err := prims.OpenWaitable(a, "room", room{Free: 2}, prims.Rules[room, uint32]{
+	localLock, err := prims.OpenWaitable(a, "room", room{Free: 2}, prims.Rules[room, uint32]{
 		Claim: func(r *room, places uint32) bool {
 			if !r.Open || r.Free < places {
 				return false
@@ -271,10 +271,10 @@ func ExampleWaitable() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	fmt.Println(door.TryWait(1))
-	go door.Update(func(r *room) { r.Open = true })
-	fmt.Println(door.Wait(context.Background(), 2), door.State().Free)
-	door.Release(2)
+	fmt.Println(localLock.TryWait(1))
+	go localLock.Update(func(r *room) { r.Open = true })
+	fmt.Println(localLock.Wait(context.Background(), 2), localLock.State().Free)
+	localLock.Release(2)
 	// Output:
 	// false
 	// <nil> 0
@@ -348,7 +348,7 @@ func ExampleLease() {
 	}
 	l.Nack()
 	l, _ = q.TryLease()
-	fmt.Println(l.Item, l.Redelivered)
+	fmt.Println(l.Item, l.Attempts)
 	l.Ack()
 	// Output: 1 1
 }

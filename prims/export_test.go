@@ -35,7 +35,7 @@ func (m *Mutex) NextIsForAll() { m.turns.Store(0) }
 func (m *Mutex) WakeWord() uint32 { return m.words.wake.Load() }
 
 // AskFor asks for the next release for a participant that waits.
-func (m *Mutex) AskFor(n arena.Name) { m.words.starving.Store(uint32(n)) }
+func (m *Mutex) AskFor(n arena.ParticipantID) { m.words.starving.Store(uint32(n)) }
 
 // StarveAfter is how long a waiter loses before it is handed the lock, in nanoseconds.
 const StarveAfter = starveAfter
@@ -47,7 +47,7 @@ func (m *Mutex) OwnerWord() uint32 { return m.owner.Load() }
 // recovers it.
 func (m *Mutex) HeldByUs() bool {
 	o := ownerWord(m.owner.Load())
-	return o.held() && o.name() == m.name
+	return o.held() && o.participant() == m.name
 }
 
 // Biased reports whether holds of this process are biased just now.
@@ -62,7 +62,7 @@ func Describe(a *arena.Arena, o arena.Object) string { return a.Describe(o) }
 // Object is the object under m.
 func (m *Mutex) Object() arena.Object { return m.object }
 
-// Rewrite overwrites the words of the Mutex at o, all but the hub list if b is
+// Rewrite overwrites the words of the Mutex at o, all but the poller list if b is
 // short, with bytes that no correct participant would write, perhaps.
 func Rewrite(a *arena.Arena, o arena.Object, b []byte) {
 	switch o.Kind {
@@ -80,7 +80,7 @@ func Rewrite(a *arena.Arena, o arena.Object, b []byte) {
 			}
 		}
 		if len(b) >= 8 {
-			w.hub.Store(binary.LittleEndian.Uint64(b))
+			w.poller.Store(binary.LittleEndian.Uint64(b))
 		}
 	case futexKind:
 		w := arena.At[futexWords](a, o.Body)
@@ -95,7 +95,7 @@ func Rewrite(a *arena.Arena, o arena.Object, b []byte) {
 			}
 		}
 		if len(b) >= 8 {
-			w.hub.Store(binary.LittleEndian.Uint64(b))
+			w.poller.Store(binary.LittleEndian.Uint64(b))
 		}
 	}
 }
@@ -229,8 +229,8 @@ func (s *Semaphore) Head() (off arena.Offset, n *arena.Node) {
 	return w.off, w.Node
 }
 
-// Latched runs f while this process has the latch of s.
-func (s *Semaphore) Latched(f func()) error {
+// Locked runs f while this process has the queue lock of s.
+func (s *Semaphore) Locked(f func()) error {
 	if err := s.mon.enter(nil); err != nil {
 		return err
 	}
@@ -239,8 +239,9 @@ func (s *Semaphore) Latched(f func()) error {
 	return nil
 }
 
-// LatchAwaited reports whether somebody has announced that it sleeps until the latch of s is free.
-func (s *Semaphore) LatchAwaited() bool { return s.mon.latch.bell.Announced() }
+// LatchAwaited reports whether somebody has announced that it sleeps until the queue lock of s is
+// free.
+func (s *Semaphore) LatchAwaited() bool { return s.mon.queueLock.wakeWord.Announced() }
 
 // Ended reports whether Close has taken the words away from the handle.
 func (x *Waitable[S, E]) Ended() bool { return x.mon.opening.ended.Load() }

@@ -20,12 +20,12 @@ var (
 
 // FairMutex is a mutual exclusion lock between processes that is taken in the
 // order of arrival: nobody overtakes who waits, and Unlock hands the lock to the
-// first in line. A wait that is given up, or whose process dies, leaves the line
+// first in the queue. A wait that is given up, or whose process dies, leaves the queue
 // and holds nobody up.
 //
 // It is held by a process: a goroutine may lock it and another of the same process
 // unlock it. A process that was handed the lock holds it from when it runs again: if
-// it dies before that, the next in line has the lock. Under contention it costs a wake for each hand-over, which a Mutex
+// it dies before that, the next in the queue has the lock. Under contention it costs a wake for each hand-over, which a Mutex
 // saves by letting those who run overtake those who sleep.
 //
 // In the terminology of the Go memory model, and across processes: for n < m
@@ -33,7 +33,7 @@ var (
 // its Pending ends. A release by the death of its holder synchronizes before the
 // call that reports it, or that gets the lock, likewise.
 //
-// The order of tickets is that of Reed and Kanodia's sequencer; the line is kept
+// The order of tickets is that of Reed and Kanodia's sequencer; the queue is kept
 // as a queue, so that a ticket can be given back.
 type FairMutex struct {
 	mon    *monitor
@@ -41,7 +41,7 @@ type FairMutex struct {
 	words  *fairMutexWords
 	a      *arena.Arena
 	object arena.Object
-	name   arena.Name
+	name   arena.ParticipantID
 	policy Policy
 	repair func() error
 }
@@ -49,7 +49,7 @@ type FairMutex struct {
 // FairMutexOptions says how a FairMutex is created, and what this process does
 // with it. A nil *FairMutexOptions means the zero value.
 type FairMutexOptions struct {
-	// Policy is what becomes of the lock when its holder dies; 0 means Report
+	// Policy is what becomes of the lock when its holder dies; 0 means PolicyReport
 	// for a new object and whatever it has for one that exists. When it is set
 	// and the object has another, opening fails.
 	Policy Policy
@@ -165,7 +165,7 @@ func (f *FairMutex) TryLock() bool {
 	return f.tryLockSlow()
 }
 
-// Unlock unlocks f; the first in line has it then. It panics when this process
+// Unlock unlocks f; the first in the queue has it then. It panics when this process
 // does not hold f, and with an error that Is ErrCorrupt when a peer overwrote the
 // lock.
 func (f *FairMutex) Unlock() {
@@ -178,14 +178,14 @@ func (f *FairMutex) Unlock() {
 		m.leave(nil)
 		f.badUnlock(o)
 	}
-	put(&f.words.owner, 0)
+	storeWord(&f.words.owner, 0)
 	if f.fifo.empty() {
 		m.leave(nil)
 		return
 	}
 	crashpoint.Hit("fairmutex.unlock.freed")
 	b := takeWakes()
-	f.settle(b)
+	f.resolve(b)
 	m.leave(b)
 }
 
@@ -196,18 +196,18 @@ func (f *FairMutex) badUnlock(o ownerWord) {
 	panic("shmsync: Unlock of fair mutex " + objectName(f.object) + ", which this process does not hold: it is " + o.String())
 }
 
-// LockAsync takes a place in line now. The Pending ends with nil when f is held by
+// LockAsync takes a place in the queue now. The Pending ends with nil when f is held by
 // this process, which has to Unlock it, and otherwise with the errors of
 // LockContext.
 func (f *FairMutex) LockAsync() *Pending {
 	if err := f.mon.enter(nil); err != nil {
-		return settled(err)
+		return resolved(err)
 	}
-	seat, err := f.arrive(nil)
-	if seat == nil {
-		return settled(err)
+	waitNode, err := f.arrive(nil)
+	if waitNode == nil {
+		return resolved(err)
 	}
-	p := f.mon.newPending("fairmutex.lock", seat, f.judge)
+	p := f.mon.newPending("fairmutex.lock", waitNode, f.judge)
 	p.accept, p.acceptAtOnce = f.accept, f.acceptAtOnce
 	p.begin()
 	return p
@@ -241,7 +241,7 @@ func (f *FairMutex) State() FairMutexState {
 	f.mon.opening.use()
 	o := f.ownerWord()
 	s := FairMutexState{Held: o.held() || o.granted(), Waiting: !f.fifo.empty(), Word: o.String()}
-	if n := o.name(); n != 0 {
+	if n := o.participant(); n != 0 {
 		s.Owner = f.a.Who(n)
 	}
 	switch {

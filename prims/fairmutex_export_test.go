@@ -8,7 +8,7 @@ import (
 	"github.com/shmsync/shmsync/arena"
 )
 
-// Queued is how many waits are in line, of all processes.
+// Queued is how many waits are in the queue, of all processes.
 func (f *FairMutex) Queued() (n int) {
 	f.mon.enter(nil)
 	f.fifo.each(func(w wait) bool {
@@ -21,7 +21,7 @@ func (f *FairMutex) Queued() (n int) {
 	return n
 }
 
-// Asleep is how many waits in line sleep in the kernel or park, of all processes.
+// Asleep is how many waits in the queue sleep in the kernel or park, of all processes.
 func (f *FairMutex) Asleep() (n int) {
 	f.mon.enter(nil)
 	f.fifo.each(func(w wait) bool {
@@ -37,7 +37,7 @@ func (f *FairMutex) Asleep() (n int) {
 // Body is where the words of f lie.
 func (f *FairMutex) Body() (off, size uint64) { return uint64(f.object.Body), f.object.Size }
 
-// Queued is how many waits are in line for a key, of all processes.
+// Queued is how many waits are in the queue for a key, of all processes.
 func (x *MultiLock) Queued(key uint64) (n int) {
 	k := x.bucket(key)
 	k.mon.enter(nil)
@@ -54,7 +54,7 @@ func (x *MultiLock) Queued(key uint64) (n int) {
 // Body is where the words of x lie.
 func (x *MultiLock) Body() (off, size uint64) { return uint64(x.object.Body), x.object.Size }
 
-// SameBucket reports whether two keys share a latch.
+// SameBucket reports whether two keys share a queue lock.
 func (x *MultiLock) SameBucket(a, b uint64) bool { return x.index(a) == x.index(b) }
 
 // EachNode calls f with the words of the nodes on queues of the object at body: next, wanted, stamp and
@@ -76,7 +76,7 @@ func (x *MultiLock) BiteTail() (n int) {
 	k.mon.enter(nil)
 	var last keyEntry
 	k.eachSpilled(func(e keyEntry) bool { last = e; n++; return true })
-	put(last.node.Next(), k.words.spilled.Load())
+	storeWord(last.node.Next(), k.words.spilled.Load())
 	k.mon.leave(nil)
 	return n
 }

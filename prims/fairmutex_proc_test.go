@@ -16,13 +16,13 @@ import (
 func init() {
 	addWorkload(workload{
 		name:   "fairmutex",
-		points: []string{"monitor.queue.*", "monitor.resolve.*", "monitor.released", "monitor.leave.*", "monitor.await.*", "monitor.mend.*", "monitor.sweep.*", "monitor.tidy.*", "fairmutex.*", "park.seat.*"},
+		points: []string{"monitor.queue.*", "monitor.resolve.*", "monitor.released", "monitor.leave.*", "monitor.await.*", "monitor.replay.*", "monitor.reap.*", "monitor.cleanup.*", "fairmutex.*", "park.waitnode.*"},
 		open: func(a *arena.Arena) (worker, error) {
 			told, err := prims.OpenFairMutex(a, "told", nil)
 			if err != nil {
 				return nil, err
 			}
-			freed, err := prims.OpenFairMutex(a, "freed", &prims.FairMutexOptions{Policy: prims.Release})
+			freed, err := prims.OpenFairMutex(a, "freed", &prims.FairMutexOptions{Policy: prims.PolicyRelease})
 			if err != nil {
 				return nil, err
 			}
@@ -73,7 +73,7 @@ func (w *fairWorker) got(err error, f *prims.FairMutex, v *[2]uint64, r *rand.Ra
 		return nil
 	case errors.Is(err, shmsync.ErrOwnerDead), errors.Is(err, shmsync.ErrNotRecoverable):
 		if f == w.freed {
-			return fmt.Errorf("policy Release: %w", err)
+			return fmt.Errorf("policy PolicyRelease: %w", err)
 		}
 		err := f.Recover(context.Background(), func() error {
 			v[1] = v[0]

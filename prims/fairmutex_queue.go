@@ -10,7 +10,7 @@ import (
 	"github.com/shmsync/shmsync/internal/park"
 )
 
-// How a wait for a FairMutex or a key of a MultiLock ends; fate.result.
+// How a wait for a FairMutex or a key of a MultiLock ends; outcome.result.
 const (
 	lockGranted uint32 = iota
 	lockOwnerDead
@@ -24,7 +24,7 @@ const (
 func fairOwner(o ownerWord) bool { return o.valid() && o.kind() != kindBiased }
 
 // granted reports whether o is a grant that its waiter has not accepted.
-func (w ownerWord) granted() bool { return w.kind() == kindReserved && w.name() != 0 }
+func (w ownerWord) granted() bool { return w.kind() == kindReserved && w.participant() != 0 }
 
 func (f *FairMutex) ownerWord() ownerWord {
 	v := f.words.owner.Load()
@@ -34,9 +34,11 @@ func (f *FairMutex) ownerWord() ownerWord {
 	return ownerWord(v)
 }
 
-func (f *FairMutex) diedName() arena.Name { return arena.Name(f.words.died.Load() & arena.NameMask) }
+func (f *FairMutex) diedName() arena.ParticipantID {
+	return arena.ParticipantID(f.words.died.Load() & arena.ParticipantIDMask)
+}
 
-// free reports whether who comes now may have the lock. The latch is held.
+// free reports whether who comes now may have the lock. The queue lock is held.
 func (f *FairMutex) free() bool { return f.words.owner.Load() == 0 && f.fifo.empty() }
 
 // take makes this process the holder of a lock that is free.
@@ -45,26 +47,26 @@ func (f *FairMutex) take() {
 		c.holds(false)
 	}
 	// lin: the lock is taken here.
-	put(&f.words.owner, uint64(f.name))
+	storeWord(&f.words.owner, uint64(f.name))
 	crashpoint.Hit("fairmutex.lock.taken")
 }
 
-// lockSlow is the rest of lock, with the latch held. Who has been told of a death
-// and may repair, but finds others at it, gets in line again.
+// lockSlow is the rest of lock, with the queue lock held. Whoever has been told of a death
+// and may repair, but finds others at it, gets in the queue again.
 func (f *FairMutex) lockSlow(ctx context.Context, mayRepair bool) error {
 	mayRepair = mayRepair && f.repair != nil
 	// Close waits for a call that may be granted the lock, until it has accepted it.
-	q := f.mon.latch.queue
-	if !q.EnterSeat() {
+	q := f.mon.queueLock.queue
+	if !q.EnterNode() {
 		f.mon.leave(nil)
 		return f.mon.closed()
 	}
 	defer q.Exit()
 	for {
-		seat, err := f.arrive(ctx)
-		if seat != nil {
-			var end fate
-			if end, err = f.mon.await(ctx, seat); err != nil {
+		waitNode, err := f.arrive(ctx)
+		if waitNode != nil {
+			var end outcome
+			if end, err = f.mon.await(ctx, waitNode); err != nil {
 				return err
 			}
 			if err = f.judge(end); err == nil {
@@ -83,9 +85,9 @@ func (f *FairMutex) lockSlow(ctx context.Context, mayRepair bool) error {
 	}
 }
 
-// arrive takes the lock or a place in line, with the latch held, which it leaves.
-// It gives the seat to wait in, or nil with what came of it without waiting.
-func (f *FairMutex) arrive(ctx context.Context) (seat *park.Seat, err error) {
+// arrive takes the lock or a place in the queue, with the queue lock held, which it leaves.
+// It gives the wait node to wait in, or nil with what came of it without waiting.
+func (f *FairMutex) arrive(ctx context.Context) (waitNode *park.WaitNode, err error) {
 	m := f.mon
 	b := takeWakes()
 	for {
@@ -99,13 +101,13 @@ func (f *FairMutex) arrive(ctx context.Context) (seat *park.Seat, err error) {
 				f.take()
 			}
 			m.leave(b)
-			if seat != nil {
-				seat.Return()
+			if waitNode != nil {
+				waitNode.Return()
 			}
 			return nil, err
 		}
 		var again bool
-		if seat, again, err = m.seat(ctx, seat); err != nil {
+		if waitNode, again, err = m.waitNode(ctx, waitNode); err != nil {
 			m.wake(b)
 			return nil, err
 		}
@@ -113,12 +115,12 @@ func (f *FairMutex) arrive(ctx context.Context) (seat *park.Seat, err error) {
 			break
 		}
 	}
-	m.join(seat, 0, 0)
+	m.join(waitNode, 0, 0)
 	m.leave(b)
-	return seat, nil
+	return waitNode, nil
 }
 
-// tryLockSlow is the rest of TryLock, with the latch held.
+// tryLockSlow is the rest of TryLock, with the queue lock held.
 func (f *FairMutex) tryLockSlow() bool {
 	b := takeWakes()
 	f.lookAtOwner(b)
@@ -130,26 +132,26 @@ func (f *FairMutex) tryLockSlow() bool {
 	return ok
 }
 
-// lookAtOwner takes back what the dead have, with the latch held.
+// lookAtOwner takes back what the dead have, with the queue lock held.
 func (f *FairMutex) lookAtOwner(b *wakes) {
 	o := f.ownerWord()
-	if (o.held() || o.granted()) && f.a.Dead(o.name()) {
+	if (o.held() || o.granted()) && f.a.Dead(o.participant()) {
 		f.mon.sweep(b)
 		return
 	}
-	f.mon.sweepDead(b)
+	f.mon.reapIfDue(b)
 	if o.free() && !f.fifo.empty() {
-		f.settle(b)
+		f.resolve(b)
 	}
 }
 
 // refusal is why nobody can wait for owner word o, or nil.
-func (f *FairMutex) refusal(op string, o ownerWord, died arena.Name) error {
+func (f *FairMutex) refusal(op string, o ownerWord, died arena.ParticipantID) error {
 	switch {
 	case !fairOwner(o):
 		return f.corrupt(op, o)
 	case o.kind() == kindOwnerDead:
-		return f.fail(op, shmsync.ErrOwnerDead, f.a.Who(o.name()), "")
+		return f.fail(op, shmsync.ErrOwnerDead, f.a.Who(o.participant()), "")
 	case o == ownerNotRecoverable:
 		return f.fail(op, shmsync.ErrNotRecoverable, f.a.Who(died), "")
 	}
@@ -161,8 +163,8 @@ func (f *FairMutex) corrupt(op string, o ownerWord) error {
 }
 
 // judge is what the end of a wait means.
-func (f *FairMutex) judge(end fate) error {
-	who := arena.Name(end.aux() & arena.NameMask)
+func (f *FairMutex) judge(end outcome) error {
+	who := arena.ParticipantID(end.aux() & arena.ParticipantIDMask)
 	switch end.result() {
 	case lockGranted:
 		return nil
@@ -174,16 +176,16 @@ func (f *FairMutex) judge(end fate) error {
 	return f.corrupt("fairmutex.lock", f.ownerWord())
 }
 
-// settle hands a free lock to the first in line, and tells all when nobody can
+// resolve hands a free lock to the first in the queue, and tells all when nobody can
 // have it.
-func (f *FairMutex) settle(b *wakes) {
+func (f *FairMutex) resolve(b *wakes) {
 	for w, ok := f.fifo.head(); ok; w, ok = f.fifo.head() {
 		o, result, aux := f.ownerWord(), lockGranted, uint32(0)
 		// Nobody may have noticed its death yet: it would have the lock, and die
 		// as its holder.
 		if !f.mon.waiting(w) || o.free() && f.a.Dead(w.Owner()) {
 			f.detach(w)
-			f.mon.drop(w)
+			f.mon.releaseNode(w)
 			continue
 		}
 		switch {
@@ -191,7 +193,7 @@ func (f *FairMutex) settle(b *wakes) {
 		case !fairOwner(o):
 			result = lockCorrupt
 		case o.kind() == kindOwnerDead:
-			result, aux = lockOwnerDead, uint32(o.name())
+			result, aux = lockOwnerDead, uint32(o.participant())
 		case o == ownerNotRecoverable:
 			result, aux = lockNotRecoverable, uint32(f.diedName())
 		default:
@@ -207,9 +209,9 @@ func (f *FairMutex) settle(b *wakes) {
 // free when the wait was resolved, so a word that is not free says that this was done:
 // the waiter may have accepted the lock since.
 func (f *FairMutex) account(w wait) {
-	if fate(w.Extra().Load()).result() == lockGranted && f.words.owner.Load() == 0 {
+	if outcome(w.Extra().Load()).result() == lockGranted && f.words.owner.Load() == 0 {
 		f.mon.counts.dates()
-		put(&f.words.owner, uint64(makeOwner(kindReserved, w.Owner()&arena.NameMask)))
+		storeWord(&f.words.owner, uint64(makeOwner(kindReserved, w.Owner()&arena.ParticipantIDMask)))
 		crashpoint.Hit("fairmutex.grant.granted")
 	}
 	f.mon.account(w, nil)
@@ -234,7 +236,7 @@ func (f *FairMutex) accept() error {
 	return nil
 }
 
-// acceptAtOnce is accept without the latch. The wait of one goroutine of this process
+// acceptAtOnce is accept without the queue lock. The wait of one goroutine of this process
 // has been granted the lock, and no other wait can be before that one unlocks.
 func (f *FairMutex) acceptAtOnce() bool {
 	granted := uint64(makeOwner(kindReserved, f.name))
@@ -261,27 +263,27 @@ func (f *FairMutex) requeue(w wait)         { f.fifo.requeue(w) }
 func (f *FairMutex) each(g func(wait) bool) { f.fifo.each(g) }
 func (f *FairMutex) clear()                 { f.fifo.clear() }
 
-// bury takes the hold of the dead back, by the policy.
-func (f *FairMutex) bury(dead func(arena.Name) bool) {
+// reap takes the hold of the dead back, by the policy.
+func (f *FairMutex) reap(dead func(arena.ParticipantID) bool) {
 	o := f.ownerWord()
 	switch {
-	case !fairOwner(o) || !o.held() && !o.granted() || !dead(o.name()):
+	case !fairOwner(o) || !o.held() && !o.granted() || !dead(o.participant()):
 		return
 	case o.granted():
-		put(&f.words.owner, 0)
+		storeWord(&f.words.owner, 0)
 		return
 	}
-	next := o.bereaved(f.policy)
-	if next.free() && !f.mon.ended(o.name()) {
+	next := o.ownerDied(f.policy)
+	if next.free() && !f.mon.ended(o.participant()) {
 		return
 	}
-	f.words.died.Store(uint32(o.name()))
-	put(&f.words.owner, uint64(next))
+	f.words.died.Store(uint32(o.participant()))
+	storeWord(&f.words.owner, uint64(next))
 	f.mon.counts.add(countRecovery)
 }
 
-func (f *FairMutex) holders(g func(arena.Name)) {
+func (f *FairMutex) holders(g func(arena.ParticipantID)) {
 	if o := f.ownerWord(); o.held() || o.granted() {
-		g(o.name())
+		g(o.participant())
 	}
 }

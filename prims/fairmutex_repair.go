@@ -26,7 +26,7 @@ func isOwnerDead(err error) bool { return errors.Is(err, shmsync.ErrOwnerDead) }
 // Recover makes an owner-dead or not recoverable f usable again: it takes the
 // lock, runs repair, and releases the lock. When repair returns an error, or
 // panics, f becomes not recoverable, and only a later Recover brings it back;
-// Recover returns the error. While it runs others wait in line, as for a holder;
+// Recover returns the error. While it runs others wait in the queue, as for a holder;
 // when this process dies over it f is owner-dead again. It begins when nothing of the dead
 // process can write any more, not even a system call.
 //
@@ -69,9 +69,9 @@ func (f *FairMutex) beginRecover(ctx context.Context, ruined bool) (took bool, e
 		return false, err
 	}
 	o := f.ownerWord()
-	for o.kind() == kindOwnerDead && o.valid() && !f.a.Gone(o.name()) {
+	for o.kind() == kindOwnerDead && o.valid() && !f.a.Gone(o.participant()) {
 		f.mon.leave(nil)
-		if err := f.mon.awaitGone(ctx, o.name()); err != nil {
+		if err := f.mon.awaitGone(ctx, o.participant()); err != nil {
 			return false, err
 		}
 		if err := f.mon.enter(ctx); err != nil {
@@ -80,7 +80,7 @@ func (f *FairMutex) beginRecover(ctx context.Context, ruined bool) (took bool, e
 		o = f.ownerWord()
 	}
 	if o.kind() == kindOwnerDead && o.valid() || ruined && o == ownerNotRecoverable {
-		put(&f.words.owner, uint64(makeOwner(kindRecovering, f.name)))
+		storeWord(&f.words.owner, uint64(makeOwner(kindRecovering, f.name)))
 		crashpoint.Hit("fairmutex.recover.taken")
 		took = true
 	}
@@ -121,14 +121,14 @@ func (f *FairMutex) endRecover(next ownerWord) error {
 	if next != ownerNotRecoverable {
 		f.words.died.Store(0)
 	}
-	put(&f.words.owner, uint64(next))
+	storeWord(&f.words.owner, uint64(next))
 	b := takeWakes()
-	f.settle(b)
+	f.resolve(b)
 	m.leave(b)
 	return nil
 }
 
-func repairFairMutex(a *arena.Arena, o arena.Object, dead arena.Name) {
+func repairFairMutex(a *arena.Arena, o arena.Object, dead arena.ParticipantID) {
 	if o.Size >= uint64(fairMutexBytes) {
 		repairMonitor(buildFairMutex(a, o, &FairMutexOptions{}, true).mon, dead)
 	}
@@ -139,7 +139,7 @@ func checkFairMutex(a *arena.Arena, o arena.Object) error {
 		return wrongKind("fairmutex.check", o, fairMutexKind, fairMutexVersion)
 	}
 	f := buildFairMutex(a, o, &FairMutexOptions{}, true)
-	if err := checkMutexWords(o, &f.words.mon.latch); err != nil {
+	if err := checkMutexWords(o, &f.words.mon.queueLock); err != nil {
 		return err
 	}
 	if w := f.ownerWord(); !fairOwner(w) || f.words.policy&policyMask > 1 {

@@ -30,7 +30,7 @@ func openFair(t testing.TB, a *arena.Arena, opts *prims.FairMutexOptions) *prims
 	return f
 }
 
-// fairQueued has an actor begin to wait, and returns when it is in line.
+// fairQueued has an actor begin to wait, and returns when it is in the queue.
 func fairQueued(t *testing.T, f *prims.FairMutex, x *actor, o order) int {
 	t.Helper()
 	n := f.Queued()
@@ -61,7 +61,7 @@ func TestFairMutexLock(t *testing.T) {
 	require.Contains(t, f.String(), "free")
 }
 
-// Who comes first is served first, in whichever process.
+// Whoever comes first is served first, in whichever process.
 func TestFairMutexFIFO(t *testing.T) {
 	a := newArena(t, nil)
 	f := openFair(t, a, nil)
@@ -154,7 +154,7 @@ func TestFairMutexOwnerDeathReport(t *testing.T) {
 	require.Equal(t, "dies", f.State().Owner.Label)
 	require.Contains(t, other.do(t, order{Op: "frecover", Object: "f", N: 2}).Panic, "the repair panics")
 
-	// Who recovers holds; others wait. Its death is a death again.
+	// Whoever recovers holds; others wait. Its death is a death again.
 	other.start(order{Op: "frecover", Object: "f", N: 3})
 	eventually(t, "it is being recovered", f.String, func() bool { return f.State().Held })
 	wait := make(chan error, 1)
@@ -170,10 +170,10 @@ func TestFairMutexOwnerDeathReport(t *testing.T) {
 	require.NoError(t, f.Recover(context.Background(), func() error { panic("of a healthy lock") }))
 }
 
-// By policy Release the lock passes to the next in line.
+// By policy PolicyRelease the lock passes to the next in the queue.
 func TestFairMutexOwnerDeathRelease(t *testing.T) {
 	a := newArena(t, nil)
-	f := openFair(t, a, &prims.FairMutexOptions{Policy: prims.Release})
+	f := openFair(t, a, &prims.FairMutexOptions{Policy: prims.PolicyRelease})
 	dies, other := lockActor(t, a, "dies"), lockActor(t, a, "other")
 	dies.must(t, order{Op: "flock", Object: "f"})
 	fairQueued(t, f, dies, order{Op: "flock"})
@@ -258,12 +258,12 @@ func TestFairMutexMisuse(t *testing.T) {
 
 func TestFairMutexOpen(t *testing.T) {
 	a := newArena(t, nil)
-	f := openFair(t, a, &prims.FairMutexOptions{Policy: prims.Release})
+	f := openFair(t, a, &prims.FairMutexOptions{Policy: prims.PolicyRelease})
 	again, err := prims.OpenFairMutex(a, "f", nil)
 	require.NoError(t, err)
 	require.NotSame(t, f, again)
-	require.Equal(t, prims.Release, again.Policy())
-	_, err = prims.OpenFairMutex(a, "f", &prims.FairMutexOptions{Policy: prims.Report})
+	require.Equal(t, prims.PolicyRelease, again.Policy())
+	_, err = prims.OpenFairMutex(a, "f", &prims.FairMutexOptions{Policy: prims.PolicyReport})
 	require.ErrorIs(t, err, shmsync.ErrIncompatible)
 	require.ErrorContains(t, err, "its policy is release, asked for report")
 	_, err = prims.OpenMultiLock(a, "f", nil)
@@ -337,7 +337,7 @@ func TestFairMutexCancelVersusGrant(t *testing.T) {
 type duelBoard struct{ Held, Go, Past atomic.Uint64 }
 
 // duel has another process hold a lock and let it go, in each round, while a wait
-// for it that is in line already is given up. It counts how those ended.
+// for it that is in the queue already is given up. It counts how those ended.
 func duel(t *testing.T, a *arena.Arena, o order, begin func(i int, queued func()) func(r *rand.Rand) error, unlock func()) (held, gave int) {
 	t.Helper()
 	board, err := arena.Value[duelBoard](a, "duel")

@@ -14,11 +14,11 @@ type fairMutexWords struct {
 	mon monitorWords
 	// owner says who holds, in its low half: an ownerWord that is never biased or
 	// reserved. The high half is 0.
-	//   writers: who holds the latch
+	//   writers: who holds the queue lock
 	//   readers: the same, tools, looks
-	//   order:   the latch's
+	//   order:   the queue lock's
 	//   futex:   none
-	//   crash:   names the dead until a sweep; every change is one store
+	//   crash:   names the dead until a reap; every change is one store
 	owner  atomic.Uint64
 	policy uint32        // what Policy.stored gave. Immutable after init.
 	died   atomic.Uint32 // name of whose death left the state inconsistent; for people

@@ -304,8 +304,8 @@ var features = map[string]feature{
 	// Chen: an event that is set from the start, for every process, until it is reset.
 	"event initial state": {
 		peer: func(c *proctest.Child, a *arena.Arena, b *featureBoard) {
-			must(prims.OpenEvent(a, "manual", &prims.EventOptions{Set: true}))
-			must(prims.OpenEvent(a, "auto", &prims.EventOptions{Set: true, AutoReset: true}))
+			must(prims.OpenEvent(a, "manual", &prims.EventOptions{InitiallySet: true}))
+			must(prims.OpenEvent(a, "auto", &prims.EventOptions{InitiallySet: true, AutoReset: true}))
 			must(prims.OpenEvent(a, "unset", nil))
 			c.Ready()
 			c.Await()
@@ -316,7 +316,7 @@ var features = map[string]feature{
 			auto := must(prims.AttachEvent(a, "auto", nil))
 			require.True(t, auto.TryWait())
 			require.False(t, auto.TryWait())
-			unset := must(prims.OpenEvent(a, "unset", &prims.EventOptions{Set: true}))
+			unset := must(prims.OpenEvent(a, "unset", &prims.EventOptions{InitiallySet: true}))
 			require.False(t, unset.IsSet(), "it is another process's, and was not new")
 		},
 	},

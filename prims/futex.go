@@ -48,7 +48,7 @@ type Futex struct {
 	a      *arena.Arena
 	object arena.Object
 	key    race.Key
-	looked atomic.Uint64 // the counter at the last look
+	looked atomic.Uint64 // the counter at the last check
 
 	opening *opening
 }
@@ -110,15 +110,15 @@ func newFutex(a *arena.Arena, o arena.Object) (*Futex, error) {
 		dev, ino := a.Segment().ID()
 		f := &Futex{state: &w.state, words: w, a: a, object: o, key: race.KeyOf(dev, ino, uint64(o.Offset)), opening: newOpening(a, o)}
 		f.queue = park.NewQueue(park.Config{
-			Line: futexLine(a, w), Object: o, Word: o.Body + futexStateOff, All: true, Look: f.look,
+			WaitList: futexWaitList(a, w), Object: o, Word: o.Body + futexStateOff, All: true, Check: f.check,
 		})
 		f.opening.shut, f.opening.end = func() { park.Shut(f.queue) }, f.end
 		return f, nil
 	})
 }
 
-func futexLine(a *arena.Arena, w *futexWords) park.Line {
-	return park.Line{Arena: a, Word: low(&w.state), Raw: raw(low(&w.state)), Hub: &w.hub}
+func futexWaitList(a *arena.Arena, w *futexWords) park.WaitList {
+	return park.WaitList{Arena: a, Word: low(&w.state), Raw: wordPtr(low(&w.state)), Poller: &w.poller}
 }
 
 // Get is the number of posts so far.
@@ -233,9 +233,9 @@ func (f *Futex) waitSlow(ctx context.Context, token uint64) error {
 			s |= futexAnnounced
 		}
 		crashpoint.Hit("futex.wait.announced")
-		// The kernel, or the hub's node, compares the word once more: a post
+		// The kernel, or the poller's node, compares the word once more: a post
 		// in between changes it.
-		switch f.queue.Sleep(uint32(s), park.Bed{}, &c) {
+		switch f.queue.Sleep(uint32(s), park.SleepSpec{}, &c) {
 		case park.Again:
 			crashpoint.Hit("futex.wait.woken")
 		case park.Canceled:
@@ -266,11 +266,11 @@ func (f *Futex) tuning() park.Tuning {
 	return park.Tuning{Budget: &f.words.spin, Pays: &f.words.pays, LastCPU: &f.words.lastCPU, Slot: f.a.Self().Slot()}
 }
 
-// look is called ten times a second while a goroutine of this process waits:
+// check is called ten times a second while a goroutine of this process waits:
 // it makes up for a wake that a stopped or dead poster owes. An announcement
 // proves nothing once there was a post: somebody may have made it since, for a
 // later token.
-func (f *Futex) look() {
+func (f *Futex) check() {
 	s := futexState(f.state.Load())
 	posted := f.looked.Swap(s.counter()) != s.counter()
 	if posted || !s.announced() || s.stopped() {
@@ -283,7 +283,7 @@ func (f *Futex) look() {
 func wakeFutex(a *arena.Arena, obj arena.Object, owed arena.Owed) {
 	w, err := arena.TryAt[futexWords](a, obj.Body)
 	if err == nil && (owed != arena.OwedAnnounced || futexState(w.state.Load()).announced()) {
-		l := futexLine(a, w)
+		l := futexWaitList(a, w)
 		l.DeliverAll()
 	}
 }

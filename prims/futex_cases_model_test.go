@@ -6,14 +6,14 @@ import "testing"
 
 // What can be wrong with a Futex.
 const (
-	announceOnce        bug = "a waiter announces itself once, and not for each value"
-	sleepUnannounced    bug = "a waiter does not announce itself"
-	postWakesFirst      bug = "a post wakes, and then counts"
-	postWakesOne        bug = "a post wakes one"
-	postClearsLate      bug = "a post takes the announcement down after the wake"
-	stopDoesNotWakeAll  bug = "Stop wakes one"
-	futexBurialSilent   bug = "a burial does not make up for wakes that died"
-	futexBurialByRecord bug = "a burial wakes one of those that have a record"
+	announceOnce       bug = "a waiter announces itself once, and not for each value"
+	sleepUnannounced   bug = "a waiter does not announce itself"
+	postWakesFirst     bug = "a post wakes, and then counts"
+	postWakesOne       bug = "a post wakes one"
+	postClearsLate     bug = "a post takes the announcement down after the wake"
+	stopDoesNotWakeAll bug = "Stop wakes one"
+	futexReapSilent    bug = "a reap does not make up for wakes that died"
+	futexReapByRecord  bug = "a reap wakes one of those that have a record"
 )
 
 // Posts, stops, and those who wait for different tokens.
@@ -31,11 +31,11 @@ func TestModelFutex(t *testing.T) {
 
 // Deaths of those who post and of those who wait.
 func TestModelFutexDeath(t *testing.T) {
-	bugs := []bug{futexBurialSilent}
+	bugs := []bug{futexReapSilent}
 	two := futexModel{waiters: 2, posters: 1, tokens: 2, stop: true, kills: 1}
 	both := futexModel{waiters: 2, posters: 2, tokens: 2, stop: true, kills: 2}
 	requireModels(t, []exploration{
-		{"two and one", small, two.explore, append(bugs, futexBurialByRecord)},
+		{"two and one", small, two.explore, append(bugs, futexReapByRecord)},
 		{"two and two, two deaths", large, both.explore, bugs},
 	})
 }

@@ -41,7 +41,7 @@ const (
 	tSurvey
 	tSurveyWord
 	tDeliver
-	tBuried
+	tReaped
 )
 
 // futexModel is a Futex, those who wait, and those who post.
@@ -59,7 +59,7 @@ func (m futexModel) explore(b bug) model.Result {
 	y := model.System{
 		Kills: m.kills, Spurious: true, Restart: true,
 		Check: m.check, MaySleep: m.maySleep, Show: m.show, Canon: m.canon,
-		Done:     func(s *model.Sys) bool { return !m.unburied(s) },
+		Done:     func(s *model.Sys) bool { return !m.unreaped(s) },
 		Symmetry: &model.Symmetry{Threads: m.waiters, Rename: m.rename},
 	}
 	for i := range m.waiters {
@@ -101,18 +101,18 @@ func (m *futexModel) canon(s *model.Sys) {
 
 // rename gives the waiters other names.
 func (m *futexModel) rename(s *model.Sys, to *[model.Threads]uint8) {
-	old := s.Ghost[gBuried]
-	s.Ghost[gBuried] = 0
+	old := s.Ghost[gReaped]
+	s.Ghost[gReaped] = 0
 	for i := range to {
-		s.Ghost[gBuried] |= old >> i & 1 << to[i]
+		s.Ghost[gReaped] |= old >> i & 1 << to[i]
 	}
 }
 
 func (m *futexModel) show(s *model.Sys) string { return futexState(s.Mem[wState]).String() }
 
-func (m *futexModel) unburied(s *model.Sys) bool {
+func (m *futexModel) unreaped(s *model.Sys) bool {
 	for p, l := range s.Life {
-		if l != model.Alive && s.Ghost[gBuried]&(1<<p) == 0 {
+		if l != model.Alive && s.Ghost[gReaped]&(1<<p) == 0 {
 			return true
 		}
 	}
@@ -248,12 +248,12 @@ func (m *futexModel) swap(x *model.Exec, s futexState, stop bool) {
 	}
 }
 
-// reap buries the dead and wakes where the Futex has a record or an
+// reap reaps the dead and wakes where the Futex has a record or an
 // announcement.
 func (m *futexModel) reap(x *model.Exec) {
 	switch x.PC() {
 	case tIdle:
-		if !m.unburied(x.Sys) {
+		if !m.unreaped(x.Sys) {
 			x.Disable()
 		}
 		x.Say("sees a death")
@@ -271,28 +271,28 @@ func (m *futexModel) reap(x *model.Exec) {
 				x.Goto(tDeliver)
 			}
 		}
-		if m.bug == futexBurialSilent {
-			x.Goto(tBuried)
+		if m.bug == futexReapSilent {
+			x.Goto(tReaped)
 		}
 	case tSurveyWord:
 		x.Say("looks whether somebody has announced himself")
-		x.Goto(tBuried)
+		x.Goto(tReaped)
 		if futexState(x.Load(wState)).announced() {
 			x.Goto(tDeliver)
 		}
 	case tDeliver:
 		x.Say("wakes for a lost wake")
 		n := model.All
-		if m.bug == futexBurialByRecord {
+		if m.bug == futexReapByRecord {
 			n = 1
 		}
 		x.Wake(wState, n)
-		x.Goto(tBuried)
-	case tBuried:
-		x.Say("has buried it")
+		x.Goto(tReaped)
+	case tReaped:
+		x.Say("has reaped it")
 		for p, l := range x.Life {
 			if l == model.Gone {
-				x.Ghost[gBuried] |= 1 << p
+				x.Ghost[gReaped] |= 1 << p
 			}
 		}
 		x.Idle()

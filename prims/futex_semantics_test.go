@@ -224,14 +224,14 @@ func TestFutexPosterStopped(t *testing.T) {
 	if !crashpoint.Enabled {
 		t.Skip("needs the build tag crashpoint")
 	}
-	for _, hubbed := range []int{0, 14} {
-		t.Run(fmt.Sprint(hubbed), func(t *testing.T) {
+	for _, polled := range []int{0, 14} {
+		t.Run(fmt.Sprint(polled), func(t *testing.T) {
 			a := newArena(t, nil)
 			poster := remoteActor(t, a, "poster", proctest.Env("SHMSYNC_CRASHPOINT_STOP=futex.post.before_wake"))
 			poster.must(t, order{Op: "fget", Object: "f"})
 			here, third := localActor(a), remoteActor(t, a, "third")
 			first := []int{}
-			for range hubbed + 1 {
+			for range polled + 1 {
 				first = append(first, here.blocked(t, order{Op: "fwait", Object: "f", Token: 1}))
 			}
 			post := poster.start(order{Op: "fpost", Object: "f"})

@@ -17,7 +17,7 @@ var (
 	_ = crashpoint.Register("future.claim.claimed")
 	_ = crashpoint.Register("future.set.stored")
 	_ = crashpoint.Register("future.reset.stored")
-	_ = crashpoint.Register("future.bury.abandoned")
+	_ = crashpoint.Register("future.reap.abandoned")
 	_ = crashpoint.Register("future.setall.before_wake")
 )
 
@@ -41,7 +41,7 @@ type Future struct {
 	words  *futureWords
 	a      *arena.Arena
 	object arena.Object
-	name   arena.Name
+	name   arena.ParticipantID
 }
 
 // FutureOptions says how a Future is created. A nil *FutureOptions means the zero
@@ -133,29 +133,29 @@ func (f *Future) Claim() bool {
 	return true
 }
 
-// begin takes the latch and gives the state as it is, after deaths.
+// begin takes the queue lock and gives the state as it is, after deaths.
 func (f *Future) begin(b *wakes) futureState {
 	if err := f.mon.enter(nil); err != nil {
 		panic(err)
 	}
-	return f.mourned(b)
+	return f.reaped(b)
 }
 
-// mourned is the state, with the latch held, after the death of its producer has been
+// reaped is the state, with the queue lock held, after the death of its producer has been
 // noticed.
-func (f *Future) mourned(b *wakes) futureState {
-	f.mon.sweepDead(b)
+func (f *Future) reaped(b *wakes) futureState {
+	f.mon.reapIfDue(b)
 	s := f.load()
 	if n := s.producer(); s.claimed() && n != f.name && f.a.Dead(n) {
 		f.abandon(s)
-		f.settle(b)
+		f.resolve(b)
 	}
 	return f.load()
 }
 
 // Set sets the Future, wakes everybody who waits, and reports whether it did: it does
 // nothing when the Future is set, or when its producer has died. Any process may set
-// it, also one that has not claimed it. It never waits for others, save for who is in
+// it, also one that has not claimed it. It never waits for others, save for whoever is in
 // the middle of a call.
 func (f *Future) Set(errno syscall.Errno) bool {
 	b := takeWakes()
@@ -174,7 +174,7 @@ func (f *Future) setTo(errno syscall.Errno, b *wakes) bool {
 	race.ReleaseMerge(f.mon.key)
 	f.store(s.setTo(errno))
 	crashpoint.Hit("future.set.stored")
-	f.settle(b)
+	f.resolve(b)
 	f.mon.leave(nil)
 	return true
 }
@@ -236,27 +236,27 @@ func (f *Future) WaitContext(ctx context.Context) (syscall.Errno, error) {
 	return f.resultOf(end)
 }
 
-// join queues a wait. Without a seat, the wait has ended: by the error or as the fate
+// join queues a wait. Without a wait node, the wait has ended: by the error or as the outcome
 // says.
-func (f *Future) join(ctx context.Context) (*park.Seat, fate, error) {
+func (f *Future) join(ctx context.Context) (*park.WaitNode, outcome, error) {
 	m := f.mon
 	if err := m.enter(ctx); err != nil {
 		return nil, 0, err
 	}
 	b := takeWakes()
-	var seat *park.Seat
+	var waitNode *park.WaitNode
 	for {
-		if s := f.mourned(b); s.over() {
+		if s := f.reaped(b); s.over() {
 			race.Acquire(m.key)
 			m.leave(b)
-			if seat != nil {
-				seat.Return()
+			if waitNode != nil {
+				waitNode.Return()
 			}
-			return nil, s.fate(), nil
+			return nil, s.outcome(), nil
 		}
 		var again bool
 		var err error
-		if seat, again, err = m.seat(ctx, seat); err != nil {
+		if waitNode, again, err = m.waitNode(ctx, waitNode); err != nil {
 			m.wake(b)
 			return nil, 0, err
 		}
@@ -264,26 +264,26 @@ func (f *Future) join(ctx context.Context) (*park.Seat, fate, error) {
 			break
 		}
 	}
-	m.join(seat, 0, 0)
+	m.join(waitNode, 0, 0)
 	m.leave(b)
-	return seat, 0, nil
+	return waitNode, 0, nil
 }
 
-// fate is how waits end when the state is over.
-func (s futureState) fate() fate {
+// outcome is how waits end when the state is over.
+func (s futureState) outcome() outcome {
 	if s.set() {
-		return fate(makeFate(0, futureIsSet, uint32(s.errno())))
+		return outcome(makeOutcome(0, futureIsSet, uint32(s.errno())))
 	}
-	return fate(makeFate(0, futureIsAbandoned, uint32(s.producer())))
+	return outcome(makeOutcome(0, futureIsAbandoned, uint32(s.producer())))
 }
 
 // resultOf is what a wait returns that ended so.
-func (f *Future) resultOf(end fate) (syscall.Errno, error) {
+func (f *Future) resultOf(end outcome) (syscall.Errno, error) {
 	switch end.result() {
 	case futureIsSet:
 		return syscall.Errno(end.aux()), nil
 	case futureIsAbandoned:
-		return 0, f.mon.fail("future.wait", shmsync.ErrOwnerDead, f.a.Who(arena.Name(end.aux()&arena.NameMask)), "its producer has not set it")
+		return 0, f.mon.fail("future.wait", shmsync.ErrOwnerDead, f.a.Who(arena.ParticipantID(end.aux()&arena.ParticipantIDMask)), "its producer has not set it")
 	}
 	return 0, f.mon.fail("future.wait", shmsync.ErrCorrupt, nil, fmt.Sprintf("a wait ended as %#x", uint64(end)))
 }
@@ -301,10 +301,10 @@ func (f *Future) Subscribe(fn func(syscall.Errno, error)) *Pending {
 			errno, err = f.resultOf(end)
 		}
 		go fn(errno, err)
-		return settled(err)
+		return resolved(err)
 	}
 	return f.mon.pendThen("future.wait", s,
-		func(end fate) (err error) {
+		func(end outcome) (err error) {
 			errno, err = f.resultOf(end)
 			return err
 		},
@@ -327,7 +327,7 @@ func (f *Future) Reset() bool {
 		s = f.begin(b)
 	}
 	if s.over() {
-		f.settle(b)
+		f.resolve(b)
 		f.store(0)
 		crashpoint.Hit("future.reset.stored")
 	}

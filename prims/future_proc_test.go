@@ -22,7 +22,7 @@ func init() {
 		name: "future",
 		points: []string{
 			"future.*", "monitor.queue.*", "monitor.resolve.resolved", "monitor.released", "monitor.leave.before_wake",
-			"monitor.sweep.*", "monitor.mend.*", "monitor.tidy.entered", "park.seat.*", "mutex.unlock.before_release",
+			"monitor.reap.*", "monitor.replay.*", "monitor.cleanup.entered", "park.waitnode.*", "mutex.unlock.before_release",
 		},
 		nodes: 4, // a wait for any of four takes four
 		open:  func(a *arena.Arena) (worker, error) { return openFutureWorker(a) },
@@ -33,8 +33,8 @@ func init() {
 // it; the others wait for one, for any, or for all, and tidy up after the dead.
 type futureWorker struct {
 	futures [4]*prims.Future
-	list    []prims.Awaiter
-	board   *teamBoard
+	list    []prims.Awaitable
+	board   *workerGroupBoard
 	drain   chan struct{} // closed at rest
 	stop    func()
 	mu      sync.Mutex // held while those who still wait are let go
@@ -51,7 +51,7 @@ func openFutureWorker(a *arena.Arena) (worker, error) {
 		w.list = append(w.list, f)
 	}
 	var err error
-	w.board, err = arena.Value[teamBoard](a, "board")
+	w.board, err = arena.Value[workerGroupBoard](a, "board")
 	w.stop = sync.OnceFunc(func() {
 		close(w.drain)
 		w.mu.Lock()

@@ -7,16 +7,16 @@ import (
 
 // The rules of a Future: a wait ends when the state is over, and changes nothing.
 
-func (f *Future) settle(b *wakes) {
+func (f *Future) resolve(b *wakes) {
 	s := f.load()
 	if !s.over() {
 		return
 	}
-	end := s.fate()
+	end := s.outcome()
 	for w, ok := f.fifo.head(); ok; w, ok = f.fifo.head() {
 		if !f.mon.waiting(w) {
 			f.detach(w)
-			f.mon.drop(w)
+			f.mon.releaseNode(w)
 			continue
 		}
 		if f.mon.end(b, w, end.result(), end.aux()) {
@@ -31,8 +31,8 @@ func (f *Future) requeue(w wait)          { f.fifo.requeue(w) }
 func (f *Future) each(do func(wait) bool) { f.fifo.each(do) }
 func (f *Future) clear()                  { f.fifo.clear() }
 
-// bury notes the death of a producer.
-func (f *Future) bury(gone func(arena.Name) bool) {
+// reap notes the death of a producer.
+func (f *Future) reap(gone func(arena.ParticipantID) bool) {
 	if s := f.load(); s.claimed() && gone(s.producer()) {
 		f.abandon(s)
 	}
@@ -40,10 +40,10 @@ func (f *Future) bury(gone func(arena.Name) bool) {
 
 func (f *Future) abandon(s futureState) {
 	f.store(s.abandon())
-	crashpoint.Hit("future.bury.abandoned")
+	crashpoint.Hit("future.reap.abandoned")
 }
 
-func (f *Future) holders(do func(arena.Name)) {
+func (f *Future) holders(do func(arena.ParticipantID)) {
 	if s := f.load(); s.claimed() {
 		do(s.producer())
 	}

@@ -13,7 +13,7 @@ func init() {
 	})
 }
 
-func repairFuture(a *arena.Arena, o arena.Object, dead arena.Name) {
+func repairFuture(a *arena.Arena, o arena.Object, dead arena.ParticipantID) {
 	if o.Size >= uint64(futureBytes) {
 		repairMonitor(buildFuture(a, o, true).mon, dead)
 	}
@@ -28,7 +28,7 @@ func checkFuture(a *arena.Arena, o arena.Object) error {
 		return &shmsync.Error{Op: "future.check", Object: objectName(o), Err: shmsync.ErrCorrupt,
 			Detail: fmt.Sprintf("it is set and abandoned: %#x", uint64(s))}
 	}
-	return checkMutexWords(o, &w.mon.latch)
+	return checkMutexWords(o, &w.mon.queueLock)
 }
 
 func describeFuture(a *arena.Arena, o arena.Object) string {

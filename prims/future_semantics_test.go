@@ -51,7 +51,7 @@ func TestFutureWaitSignaled(t *testing.T) {
 }
 
 // waitFromFiber, waitFromThread: any number wait, on threads of their own and behind
-// the hub.
+// the poller.
 func TestFutureWait(t *testing.T) {
 	hands(t, func(t *testing.T, x, y *hand, a *arena.Arena) {
 		var xs, ys []int
@@ -356,7 +356,7 @@ func TestWaitAnyConcurrent(t *testing.T) {
 	a := newArena(t, nil)
 	rounds := proctest.Rounds(100, 1000)
 	var futures [16]*prims.Future
-	var list []prims.Awaiter
+	var list []prims.Awaitable
 	for i := range futures {
 		futures[i] = newFuture(t, a)
 		list = append(list, futures[i])
@@ -398,7 +398,7 @@ func TestWaitAnyEnds(t *testing.T) {
 	var calls atomic.Int32
 	p := g.Subscribe(func(syscall.Errno, error) { calls.Add(1) })
 	got := make(chan answer, 1)
-	start := func(list ...prims.Awaiter) {
+	start := func(list ...prims.Awaitable) {
 		go func() {
 			i, err := prims.WaitAny(t.Context(), list...)
 			r := answer{Text: fmt.Sprint(i)}
@@ -433,7 +433,7 @@ func TestWaitAnyEnds(t *testing.T) {
 	require.Equal(t, []string{"closed"}, x.wait(t, id).Is)
 }
 
-// A value that is written before Set is there for who has seen it set.
+// A value that is written before Set is there for whoever has seen it set.
 func TestFutureValue(t *testing.T) {
 	a := newArena(t, nil)
 	f, err := prims.OpenFuture(a, "f", nil)

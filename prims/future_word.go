@@ -18,17 +18,17 @@ import (
 //	set  abandoned  producer  meaning                             left by
 //	0    0          0         nobody has claimed it (all-zero)    Reset, or nobody came yet
 //	0    0          n         n will set it; n may be dead        Claim
-//	0    1          n         n died: nobody can set it           who found that, with the latch
+//	0    1          n         n died: nobody can set it           who found that, with the queue lock
 //	1    0          any       it is set                           Set
 //
 // Both bits at once are not written by a correct peer; the result counts then.
 //
-//	writers: who holds the latch
+//	writers: who holds the queue lock
 //	readers: everybody
-//	order:   release by Set, acquire by who reads set
+//	order:   release by Set, acquire by whoever reads set
 //	futex:   none
 //	crash:   each change is one store, and stands; a producer that is not current
-//	         is dead, and burial marks that
+//	         is dead, and reap marks that
 type futureState uint64
 
 const (
@@ -37,7 +37,9 @@ const (
 	futureShift                 = 32
 )
 
-func (s futureState) producer() arena.Name { return arena.Name(s & arena.NameMask) }
+func (s futureState) producer() arena.ParticipantID {
+	return arena.ParticipantID(s & arena.ParticipantIDMask)
+}
 func (s futureState) set() bool            { return s&futureSet != 0 }
 func (s futureState) abandoned() bool      { return s&(futureSet|futureAbandoned) == futureAbandoned }
 func (s futureState) over() bool           { return s&(futureSet|futureAbandoned) != 0 }
@@ -46,7 +48,7 @@ func (s futureState) errno() syscall.Errno { return syscall.Errno(uint32(s >> fu
 // claimed reports whether somebody is to set it who has not.
 func (s futureState) claimed() bool { return !s.over() && s.producer() != 0 }
 
-func (s futureState) claimedBy(n arena.Name) futureState { return s | futureState(n) }
+func (s futureState) claimedBy(n arena.ParticipantID) futureState { return s | futureState(n) }
 
 func (s futureState) setTo(e syscall.Errno) futureState {
 	return s.producerOnly() | futureSet | futureState(uint32(e))<<futureShift

@@ -13,15 +13,15 @@ import (
 )
 
 func init() {
-	abiStructs["WaitGroup"], abiStructs["Latch"] = reflect.TypeFor[tallyWords](), reflect.TypeFor[tallyWords]()
+	abiStructs["WaitGroup"], abiStructs["Latch"] = reflect.TypeFor[counterWords](), reflect.TypeFor[counterWords]()
 	abiStructs["Barrier"], abiStructs["Once"] = reflect.TypeFor[barrierWords](), reflect.TypeFor[onceWords]()
 	add := func(section string, kind arena.Kind, version int) {
 		row := abiKinds[section]
 		row.kind, row.version = kind, version
 		abiKinds[section] = row
 	}
-	add("WaitGroup", waitGroupKind, tallyVersion)
-	add("Latch", latchKind, tallyVersion)
+	add("WaitGroup", waitGroupKind, counterVersion)
+	add("Latch", latchKind, counterVersion)
 	add("Barrier", barrierKind, barrierVersion)
 	add("Once", onceKind, onceVersion)
 }
@@ -29,7 +29,7 @@ func init() {
 // The shares are in the document as they are in the code.
 func TestABIShares(t *testing.T) {
 	for section, share := range map[string]reflect.Type{
-		"Share of a WaitGroup or a Latch": reflect.TypeFor[tallyShare](), "Share of a Barrier": reflect.TypeFor[barrierShare](),
+		"Share of a WaitGroup or a Latch": reflect.TypeFor[counterShare](), "Share of a Barrier": reflect.TypeFor[barrierShare](),
 	} {
 		tables := abiTables(t, section, "offset", "size", "field", "order")
 		require.Len(t, tables, 1, section)
@@ -51,6 +51,6 @@ func TestABIShares(t *testing.T) {
 
 // What the document says about how waits end.
 func TestABIGateEnds(t *testing.T) {
-	require.Equal(t, []int{0, 1, 2}, []int{lineOpen, lineDead, lineTurn})
+	require.Equal(t, []int{0, 1, 2}, []int{outcomeOpen, outcomeDead, outcomeTurn})
 	require.Contains(t, abiText(t, "Once"), "0 the function has run, 2 it is the turn of its owner")
 }

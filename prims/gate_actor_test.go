@@ -191,9 +191,9 @@ func (s *gateStage) perform(o order, a *answer) error {
 		case "drop":
 			b.ArriveAndDrop()
 		case "join":
-			b.Join(int64(o.N))
+			b.Register(int64(o.N))
 		case "leave":
-			b.Leave()
+			b.Deregister()
 		case "reset":
 			a.OK = b.Reset(int64(o.N))
 		case "spin": // N phases

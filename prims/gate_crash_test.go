@@ -20,7 +20,7 @@ func TestBarrierCrashOfTheLast(t *testing.T) {
 	for point, ends := range map[string]bool{
 		"barrier.arrive.counted": false, "barrier.complete.taken": false, "barrier.complete.returned": false,
 		"monitor.commit.logged":   false, // of the second commit: the one that ends the phase
-		"monitor.commit.begun":    true,  // which is carried out by who comes next
+		"monitor.commit.begun":    true,  // which is carried out by whoever comes next
 		"barrier.complete.opened": true, "monitor.resolve.resolved": true, "monitor.leave.before_wake": true,
 	} {
 		t.Run(point, func(t *testing.T) {
@@ -82,7 +82,7 @@ func TestBarrierCrashOfReset(t *testing.T) {
 func TestBarrierCrashOfOne(t *testing.T) {
 	for point, arrived := range map[string]bool{
 		"monitor.commit.logged": false, "monitor.commit.begun": true, "barrier.arrive.counted": true,
-		"monitor.queue.stamped": true, "monitor.queue.linked": true, "park.seat.asleep": true,
+		"monitor.queue.stamped": true, "monitor.queue.linked": true, "park.waitnode.asleep": true,
 	} {
 		t.Run(point, func(t *testing.T) {
 			a := newArena(t, nil)
@@ -92,7 +92,7 @@ func TestBarrierCrashOfOne(t *testing.T) {
 			victim.proc.WaitSignal(t, syscall.SIGKILL)
 			alone(t, a, 1)
 			require.NoError(t, b.State().Err) // it had never been a party before
-			b.Join(1)                         // which mends
+			b.Register(1)                     // which replays
 			want := int64(2)
 			if arrived {
 				want = 1
@@ -128,7 +128,7 @@ func TestOnceCrashOfTheRunner(t *testing.T) {
 				dying.start(order{Op: "once.do", Object: "o"})
 				eventually(t, "it runs", o.String, func() bool { return tr.Count[0] == 1 })
 				id = gateBlocked(t, a, x, o.Offset(), order{Op: "once.do", Object: "o"})
-				// Who is still awake is not woken.
+				// Whoever is still awake is not woken.
 				eventually(t, "x sleeps", o.String, func() bool { return prims.Sleeping(a, o.Offset()) == 1 })
 				dying.start(order{Op: "unblock"})
 				dying.proc.WaitSignal(t, syscall.SIGKILL)
@@ -150,8 +150,8 @@ func TestWaitGroupCrash(t *testing.T) {
 		count     int64
 		owed      bool
 	}{
-		{"wg.add", "tally.add.counted", 12, true},
-		{"wg.done", "tally.done.counted", 9, false},
+		{"wg.add", "counter.add.counted", 12, true},
+		{"wg.done", "counter.done.counted", 9, false},
 	} {
 		t.Run(c.op+" "+c.point, func(t *testing.T) {
 			a := newArena(t, nil)
@@ -161,7 +161,7 @@ func TestWaitGroupCrash(t *testing.T) {
 			victim.start(order{Op: c.op, Object: "g", N: 2})
 			victim.proc.WaitSignal(t, syscall.SIGKILL)
 			alone(t, a, 1)
-			g.Add(0) // which mends, if nobody has
+			g.Add(0) // which replays, if nobody has
 			require.Equal(t, c.count, g.State().Count)
 			require.Equal(t, c.owed, g.State().Err != nil)
 			g.Reset()
@@ -174,7 +174,7 @@ func TestWaitGroupCrash(t *testing.T) {
 
 // The last Done dies over it: who waits is let go.
 func TestWaitGroupCrashOfTheLast(t *testing.T) {
-	for _, point := range []string{"tally.done.counted", "monitor.resolve.resolved", "monitor.leave.before_wake"} {
+	for _, point := range []string{"counter.done.counted", "monitor.resolve.resolved", "monitor.leave.before_wake"} {
 		t.Run(point, func(t *testing.T) {
 			a := newArena(t, nil)
 			g := newWaitGroup(t, a, "g")

@@ -92,7 +92,7 @@ func guardedGate(what string, words func() string, f func()) error {
 	select {
 	case err := <-done:
 		return err
-	case <-after(patience()):
+	case <-after(timeout()):
 		return fmt.Errorf("%s hangs: %s", what, words())
 	}
 }
@@ -118,7 +118,7 @@ func hostileDo(g gate) (withContext map[string]func(context.Context), without ma
 				"WaitContext":          func(ctx context.Context) { x.WaitContext(ctx, x.State().Phase) },
 			},
 			map[string]func(){
-				"Join": func() { x.Join(1) }, "Leave": func() { x.Leave() }, "Reset": func() { x.Reset(2) },
+				"Register": func() { x.Register(1) }, "Deregister": func() { x.Deregister() }, "Reset": func() { x.Reset(2) },
 				"State": func() { _, _ = x.State(), x.String() },
 			}
 	case *prims.Once:
@@ -144,7 +144,7 @@ func TestHostileGates(t *testing.T) {
 		with, without := hostileDo(g)
 		for end := time.Now().Add(d / 4); time.Now().Before(end); rounds++ {
 			for what, f := range with {
-				ctx, cancel := context.WithTimeout(t.Context(), hostilePatience)
+				ctx, cancel := context.WithTimeout(t.Context(), hostileTimeout)
 				body.scribble(r, []int{0, latchBytes}[r.IntN(2)], 1+r.IntN(20))
 				require.NoError(t, guardedGate(kind+" "+what, body.words, func() { f(ctx) }))
 				// And while it waits.
@@ -175,7 +175,7 @@ func TestHostileGates(t *testing.T) {
 	g.Add(1)
 	g.Done()
 	require.NoError(t, g.WaitContext(t.Context()))
-	b.Join(1)
+	b.Register(1)
 	ran := false
 	require.NoError(t, once.DoContext(t.Context(), func() { ran = true }))
 	require.True(t, ran)
@@ -192,7 +192,7 @@ func TestHostileGateNodes(t *testing.T) {
 	rounds := proctest.Rounds(20, 100)
 	for range rounds {
 		g.Add(1)
-		ctx, cancel := context.WithTimeout(t.Context(), 10*hostilePatience)
+		ctx, cancel := context.WithTimeout(t.Context(), 10*hostileTimeout)
 		errs := make(chan error, 6)
 		for range cap(errs) {
 			go func() { errs <- guardedGate("WaitContext", body.words, func() { g.WaitContext(ctx) }) }()

@@ -94,7 +94,7 @@ func TestGateHandles(t *testing.T) {
 	spun.ArriveAndWait(1)
 }
 
-// Who closes the arena while goroutines wait sends them away.
+// Whoever closes the arena while goroutines wait sends them away.
 func TestGateArenaClosed(t *testing.T) {
 	name := arenaName(t)
 	a, err := arena.Create(name, nil)
@@ -207,7 +207,7 @@ func TestGateAllocations(t *testing.T) {
 	if race.Enabled {
 		return
 	}
-	// A wait that blocks allocates nothing either, once there is a seat.
+	// A wait that blocks allocates nothing either, once there is a wait node.
 	two := newBarrier(t, a, "", 2, nil)
 	stop, end := make(chan bool), make(chan bool)
 	go func() {

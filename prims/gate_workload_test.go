@@ -20,8 +20,8 @@ func init() {
 	addWorkload(workload{
 		name: "waitgroup",
 		// Nobody's grant changes the state, so nothing is accounted for.
-		points: []string{"monitor.queue.*", "monitor.resolve.*", "monitor.leave.*", "monitor.await.*", "monitor.sweep.*",
-			"monitor.mend.*", "monitor.released", "monitor.tidy.*", "tally.*", "park.seat.*", "mutex.unlock.before_release"},
+		points: []string{"monitor.queue.*", "monitor.resolve.*", "monitor.leave.*", "monitor.await.*", "monitor.reap.*",
+			"monitor.replay.*", "monitor.released", "monitor.cleanup.*", "counter.*", "park.waitnode.*", "mutex.unlock.before_release"},
 		open: func(a *arena.Arena) (worker, error) {
 			w := &waitGroupWorker{}
 			for i := range w.groups {
@@ -35,7 +35,7 @@ func init() {
 	})
 	addWorkload(workload{
 		name:   "latch",
-		points: []string{"monitor.queue.*", "monitor.resolve.*", "monitor.commit.*", "monitor.leave.*", "tally.done.counted", "park.seat.*", "mutex.unlock.before_release"},
+		points: []string{"monitor.queue.*", "monitor.resolve.*", "monitor.commit.*", "monitor.leave.*", "counter.done.counted", "park.waitnode.*", "mutex.unlock.before_release"},
 		open: func(a *arena.Arena) (worker, error) {
 			l, err := prims.OpenLatch(a, "deep", 1<<40, nil)
 			return &latchWorker{a, l}, err
@@ -43,13 +43,13 @@ func init() {
 	})
 	addWorkload(workload{
 		name: "barrier",
-		points: []string{"monitor.queue.*", "monitor.resolve.*", "monitor.commit.*", "monitor.leave.*", "monitor.await.*", "monitor.sweep.*",
-			"monitor.mend.*", "monitor.released", "barrier.*", "park.seat.*", "mutex.unlock.before_release"},
+		points: []string{"monitor.queue.*", "monitor.resolve.*", "monitor.commit.*", "monitor.leave.*", "monitor.await.*", "monitor.reap.*",
+			"monitor.replay.*", "monitor.released", "barrier.*", "park.waitnode.*", "mutex.unlock.before_release"},
 		open: openBarrierWorker,
 	})
 	addWorkload(workload{
 		name:   "once",
-		points: []string{"monitor.queue.*", "monitor.resolve.*", "monitor.leave.*", "monitor.await.*", "monitor.sweep.*", "monitor.mend.*", "once.*", "park.seat.*"},
+		points: []string{"monitor.queue.*", "monitor.resolve.*", "monitor.leave.*", "monitor.await.*", "monitor.reap.*", "monitor.replay.*", "once.*", "park.waitnode.*"},
 		open: func(a *arena.Arena) (worker, error) {
 			b, err := arena.Value[onceBoard](a, "onces")
 			return &onceWorker{a, b}, err
@@ -163,7 +163,7 @@ func (w *latchWorker) rest() error {
 
 type barrierBoard struct {
 	Begun, Ended atomic.Uint64 // completions
-	Inside       atomic.Uint32 // name of who runs one
+	Inside       atomic.Uint32 // name of whoever runs one
 	Overlaps     atomic.Uint32
 }
 
@@ -181,7 +181,7 @@ func openBarrierWorker(a *arena.Arena) (worker, error) {
 	if err != nil {
 		return nil, err
 	}
-	halt, err := arena.Value[teamBoard](a, "board")
+	halt, err := arena.Value[workerGroupBoard](a, "board")
 	if err != nil {
 		return nil, err
 	}
@@ -200,7 +200,7 @@ func openBarrierWorker(a *arena.Arena) (worker, error) {
 	}
 	w.complete, err = prims.OpenBarrier(a, "complete", 4, &prims.BarrierOptions{Completion: func() {
 		board.Begun.Add(1)
-		if n := board.Inside.Swap(uint32(a.Self())); n != 0 && a.Current(arena.Name(n)) {
+		if n := board.Inside.Swap(uint32(a.Self())); n != 0 && a.Current(arena.ParticipantID(n)) {
 			board.Overlaps.Add(1)
 		}
 		runtime.Gosched()
@@ -259,7 +259,7 @@ const onceRounds = 1 << 16
 type onceBoard struct {
 	Round   atomic.Uint64
 	Entries [onceRounds]struct {
-		Inside atomic.Uint32 // name of who runs it
+		Inside atomic.Uint32 // name of whoever runs it
 		Ended  atomic.Uint32
 	}
 }
@@ -280,7 +280,7 @@ func (w *onceWorker) turn(g int, r *rand.Rand) error {
 	overlap := false
 	err = ends(r, func(ctx context.Context) error {
 		return o.DoContext(ctx, func() {
-			if was := arena.Name(e.Inside.Swap(uint32(w.a.Self()))); was != 0 && w.a.Current(was) {
+			if was := arena.ParticipantID(e.Inside.Swap(uint32(w.a.Self()))); was != 0 && w.a.Current(was) {
 				overlap = true
 			}
 			for range r.IntN(50) {
@@ -302,7 +302,7 @@ func (w *onceWorker) turn(g int, r *rand.Rand) error {
 	if err := o.Close(); err != nil {
 		return err
 	}
-	// Who looks at one later makes another of the same name, which is as good.
+	// Whoever looks at one later makes another of the same name, which is as good.
 	if n > 100 && r.IntN(4) == 0 {
 		w.a.Delete(fmt.Sprintf("once-%d", n-uint64(20+r.IntN(80))))
 	}

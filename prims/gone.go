@@ -35,7 +35,7 @@ func (g *goneWait) next() int64 {
 
 // awaitGone waits until n, which is dead, is gone. q is a queue of the object. Its errors
 // are ctx.Err(), and errClosing.
-func awaitGone(ctx context.Context, a *arena.Arena, q *park.Queue, n arena.Name) error {
+func awaitGone(ctx context.Context, a *arena.Arena, q *park.Queue, n arena.ParticipantID) error {
 	return awaitUntil(ctx, q, func() bool { return a.Gone(n) })
 }
 

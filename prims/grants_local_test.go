@@ -43,7 +43,7 @@ var localKinds = map[string]func(a *arena.Arena) (o offsetter, wait func() error
 		e, err := prims.OpenEvent(a, "x", nil)
 		return e, func() error { e.Wait(); return nil }, e.Set, err
 	},
-	"latch": func(a *arena.Arena) (offsetter, func() error, func(), error) {
+	"queue lock": func(a *arena.Arena) (offsetter, func() error, func(), error) {
 		l, err := prims.OpenLatch(a, "x", 1, nil)
 		return l, func() error { l.Wait(); return nil }, func() { l.CountDown(1) }, err
 	},
@@ -86,7 +86,7 @@ func parks(t *testing.T, a *arena.Arena, o arena.Offset, n int) {
 	eventually(t, "goroutines park", func() string { return words(a) }, func() bool { return prims.ParkedNodes(a, o) == n })
 }
 
-// TestFairMutexPassesThroughProcessesInOrder has waits of two processes in line. They get
+// TestFairMutexPassesThroughProcessesInOrder has waits of two processes in the queue. They get
 // the lock in the order in which they came. It comes to this process from the other one
 // through the doorbell, and goes from goroutine to goroutine of this process without.
 func TestFairMutexPassesThroughProcessesInOrder(t *testing.T) {
@@ -111,7 +111,7 @@ func TestFairMutexPassesThroughProcessesInOrder(t *testing.T) {
 	there := func(i int) {
 		n := f.Asleep()
 		theirs = append(theirs, x.start(orderFor("flock", "f")))
-		eventually(t, "it waits in line", f.String, func() bool { return f.Asleep() == n+1 })
+		eventually(t, "it waits in the queue", f.String, func() bool { return f.Asleep() == n+1 })
 	}
 	here(0)
 	here(1)

@@ -46,7 +46,7 @@ var kindNames = map[arena.Kind]string{
 	mutexKind: "mutex", cohortKind: "cohort mutex", rwmutexKind: "rwmutex", spinKindID: "spin lock",
 	rwSpinKindID: "reader/writer spin lock", multiLockKind: "multilock", fairMutexKind: "fair mutex",
 	condKind: "cond", semaphoreKind: "semaphore", futexKind: "futex", sequencerKind: "sequencer",
-	eventKind: "event", futureKind: "future", waitGroupKind: "waitgroup", latchKind: "latch",
+	eventKind: "event", futureKind: "future", waitGroupKind: "waitgroup", latchKind: "queue lock",
 	onceKind: "once", barrierKind: "barrier", queueKind: "queue", signalKind: "signal waker",
 	waitableKind: "waitable",
 }
@@ -67,8 +67,8 @@ func (f *Futex) opened() *opening          { return f.opening }
 func (s *Sequencer) opened() *opening      { return s.mon.opening }
 func (e *Event) opened() *opening          { return e.mon.opening }
 func (f *Future) opened() *opening         { return f.mon.opening }
-func (g *WaitGroup) opened() *opening      { return g.tally.mon.opening }
-func (l *Latch) opened() *opening          { return l.tally.mon.opening }
+func (g *WaitGroup) opened() *opening      { return g.counter.mon.opening }
+func (l *Latch) opened() *opening          { return l.counter.mon.opening }
 func (o *Once) opened() *opening           { return o.mon.opening }
 func (x *Barrier) opened() *opening        { return x.mon.opening }
 func (x *queueCore) opened() *opening      { return x.mon.opening }

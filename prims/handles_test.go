@@ -105,7 +105,7 @@ var handleKinds = map[string]func(a *arena.Arena) (*opened, error){
 		return &opened{m.Close, map[string]func() error{
 			"Lock": plain(m.Lock), "TryLock": plain(func() { m.TryLock() }), "Unlock": plain(m.Unlock), "State": plain(func() { m.State() }),
 			"RLock": plain(m.RLock), "TryRLock": plain(func() { m.TryRLock() }), "RUnlock": plain(m.RUnlock),
-			"LockUpgrade": plain(m.LockUpgrade), "UnlockUpgrade": plain(m.UnlockUpgrade),
+			"LockUpgradable": plain(m.LockUpgradable), "UnlockUpgradable": plain(m.UnlockUpgradable),
 		}, m.Lock, m.Unlock, lockWait(m.RLockContext, m.RUnlock), true}, nil
 	},
 	"reader/writer spin lock, read": func(a *arena.Arena) (*opened, error) {
@@ -139,7 +139,7 @@ var handleKinds = map[string]func(a *arena.Arena) (*opened, error){
 		}
 		return &opened{s.Close, map[string]func() error{
 			"Acquire": func() error { return s.Acquire(context.Background(), 1) }, "TryAcquire": plain(func() { s.TryAcquire(1) }),
-			"Release": plain(func() { s.Release(1) }), "State": plain(func() { s.State() }),
+			"PolicyRelease": plain(func() { s.Release(1) }), "State": plain(func() { s.State() }),
 		}, func() {
 			for range 3 { // the permits are kept for this process from the second release on
 				s.Acquire(context.Background(), 2)
@@ -155,7 +155,7 @@ var handleKinds = map[string]func(a *arena.Arena) (*opened, error){
 		}
 		return &opened{s.Close, map[string]func() error{
 			"Acquire": func() error { return s.Acquire(context.Background(), 1) }, "TryAcquire": plain(func() { s.TryAcquire(1) }),
-			"Release": plain(func() { s.Release(1) }),
+			"PolicyRelease": plain(func() { s.Release(1) }),
 		}, func() {}, func() { s.Release(1) }, func(ctx context.Context) error { return s.Acquire(ctx, 1) }, false}, nil
 	},
 	"futex": func(a *arena.Arena) (*opened, error) {
@@ -240,7 +240,7 @@ var handleKinds = map[string]func(a *arena.Arena) (*opened, error){
 			"WaitContext": func() error { return g.WaitContext(context.Background()) }, "State": plain(func() { g.State() }),
 		}, func() { g.Add(1) }, g.Done, g.WaitContext, false}, nil
 	},
-	"latch": func(a *arena.Arena) (*opened, error) {
+	"queue lock": func(a *arena.Arena) (*opened, error) {
 		l, err := prims.OpenLatch(a, "x", 1, nil)
 		if err != nil {
 			return nil, err
@@ -321,7 +321,7 @@ var handleKinds = map[string]func(a *arena.Arena) (*opened, error){
 		}
 		return &opened{w.Close, map[string]func() error{
 			"Wait": func() error { return w.Wait(context.Background(), 1) }, "TryWait": plain(func() { w.TryWait(1) }),
-			"Release": plain(func() { w.Release(1) }), "State": plain(func() { w.State() }),
+			"PolicyRelease": plain(func() { w.Release(1) }), "State": plain(func() { w.State() }),
 		}, func() { w.TryWait(1) }, func() { w.Release(1) },
 			lockWait(func(ctx context.Context) error { return w.Wait(ctx, 1) }, func() { w.Release(1) }), true}, nil
 	},
@@ -538,21 +538,21 @@ func TestRepairIsTheHandlesOwn(t *testing.T) {
 // A hold that one handle took may be given back by another, whatever their options.
 func TestHoldsBelongToTheProcess(t *testing.T) {
 	a := newArena(t, nil)
-	quick, err := prims.OpenMutex(a, "m", nil)
+	fast, err := prims.OpenMutex(a, "m", nil)
 	require.NoError(t, err)
 	checked, err := prims.OpenMutex(a, "m", &prims.MutexOptions{Checked: true})
 	require.NoError(t, err)
 	for range 10000 { // the first handle's holds are biased in the end
-		quick.Lock()
-		quick.Unlock()
+		fast.Lock()
+		fast.Unlock()
 	}
 	for range 10 {
-		quick.Lock()
+		fast.Lock()
 		checked.Unlock()
 		checked.Lock()
-		quick.Unlock()
+		fast.Unlock()
 	}
-	require.False(t, quick.State().Held)
+	require.False(t, fast.State().Held)
 	require.Panics(t, checked.Unlock)
 }
 

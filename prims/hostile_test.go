@@ -53,13 +53,13 @@ func guarded(what string, words func() string, f func()) error {
 	select {
 	case err := <-done:
 		return err
-	case <-after(patience()):
+	case <-after(timeout()):
 		return fmt.Errorf("%s hangs: %s", what, words())
 	}
 }
 
 // hostile is where hostile bytes are tried: an arena in which threads are free,
-// and one in which whoever waits parks behind the hub.
+// and one in which whoever waits parks behind the poller.
 type hostile struct {
 	arenas [2]*arena.Arena
 	round  int
@@ -113,7 +113,7 @@ func (h *hostile) next(t testing.TB) *arena.Arena {
 	return h.arenas[h.round%2]
 }
 
-const hostilePatience = 3 * time.Millisecond
+const hostileTimeout = 3 * time.Millisecond
 
 func hostileMutex(t testing.TB, h *hostile, bytes []byte) {
 	a := h.next(t)
@@ -127,7 +127,7 @@ func hostileMutex(t testing.TB, h *hostile, bytes []byte) {
 	words := func() string { return prims.Describe(a, o) }
 	try := func(what string, f func(ctx context.Context)) {
 		prims.Rewrite(a, o, bytes)
-		ctx, cancel := context.WithTimeout(context.Background(), hostilePatience)
+		ctx, cancel := context.WithTimeout(context.Background(), hostileTimeout)
 		defer cancel()
 		require.NoError(t, guarded(what, words, func() { f(ctx) }), "%x", bytes)
 	}
@@ -176,7 +176,7 @@ func hostileMutex(t testing.TB, h *hostile, bytes []byte) {
 	})
 	// It can be made good again.
 	prims.Rewrite(a, o, make([]byte, 48))
-	ctx, cancel := context.WithTimeout(context.Background(), patience())
+	ctx, cancel := context.WithTimeout(context.Background(), timeout())
 	defer cancel()
 	require.NoError(t, m.LockContext(ctx), "%x", bytes)
 	m.Unlock()
@@ -191,7 +191,7 @@ func hostileFutex(t testing.TB, h *hostile, bytes []byte) {
 	words := func() string { return prims.Describe(a, o) }
 	try := func(what string, do func(ctx context.Context)) {
 		prims.Rewrite(a, o, bytes)
-		ctx, cancel := context.WithTimeout(context.Background(), hostilePatience)
+		ctx, cancel := context.WithTimeout(context.Background(), hostileTimeout)
 		defer cancel()
 		require.NoError(t, guarded(what, words, func() { do(ctx) }), "%x", bytes)
 	}
@@ -264,7 +264,7 @@ func TestHostileWipe(t *testing.T) {
 	go func() { wg.Wait(); close(over) }()
 	select {
 	case <-over:
-	case <-after(patience()):
+	case <-after(timeout()):
 		t.Fatalf("some wait for ever: %v", m)
 	}
 }
@@ -299,7 +299,7 @@ func TestScribbledMutex(t *testing.T) {
 		wg.Go(func() {
 			for !stop.Load() {
 				err := guarded("LockContext", func() string { return prims.Describe(a, m.Object()) }, func() {
-					ctx, cancel := context.WithTimeout(context.Background(), hostilePatience)
+					ctx, cancel := context.WithTimeout(context.Background(), hostileTimeout)
 					defer cancel()
 					if m.LockContext(ctx) == nil {
 						m.Unlock()

@@ -157,9 +157,9 @@ func TestAllocationsContended(t *testing.T) {
 		t.Skip("their hooks allocate")
 	}
 	a := newArena(t, nil)
-	for _, hub := range []bool{false, true} {
-		t.Run(fmt.Sprintf("behind the hub %v", hub), func(t *testing.T) {
-			if hub {
+	for _, poller := range []bool{false, true} {
+		t.Run(fmt.Sprintf("behind the poller %v", poller), func(t *testing.T) {
+			if poller {
 				fillThreads(t, a)
 			}
 			m := newMutex(t, a, &prims.MutexOptions{Spin: -1})
@@ -208,7 +208,7 @@ func TestAllocationsContended(t *testing.T) {
 }
 
 // fillThreads has as many goroutines wait as have threads of their own, so that
-// whoever waits next parks behind the hub.
+// whoever waits next parks behind the poller.
 func fillThreads(t *testing.T, a *arena.Arena) {
 	t.Helper()
 	// One lock of each, since no more goroutines sleep in the kernel for one object than

@@ -64,10 +64,10 @@ func (i *inspection) waitsFor(what string, on []int) {
 	}
 }
 
-// at chooses the waits at a futex word or behind a list of hub nodes.
-func at(word, hub arena.Offset) func(w *arena.Wait) bool {
+// at chooses the waits at a futex word or behind a list of poller nodes.
+func waitsOn(word, poller arena.Offset) func(w *arena.Wait) bool {
 	return func(w *arena.Wait) bool {
-		return w.Node == 0 && w.At == word || w.Node != 0 && w.Want == nil && w.At == hub
+		return w.Node == 0 && w.At == word || w.Node != 0 && w.Want == nil && w.At == poller
 	}
 }
 
@@ -75,10 +75,10 @@ func at(word, hub arena.Offset) func(w *arena.Wait) bool {
 func inQueue(w *arena.Wait) bool { return w.Want != nil }
 
 // lost tells that nobody can have the object.
-func (i *inspection) lost(err error, died arena.Name) { i.Err, i.Died = err, died }
+func (i *inspection) lost(err error, died arena.ParticipantID) { i.Err, i.Died = err, died }
 
 // owner tells an owner word, and gives what it holds.
-func (i *inspection) owner(w ownerWord, died arena.Name) (on []int) {
+func (i *inspection) owner(w ownerWord, died arena.ParticipantID) (on []int) {
 	i.word("owner", uint64(w), "%v", w)
 	switch {
 	case !w.valid():
@@ -86,7 +86,7 @@ func (i *inspection) owner(w ownerWord, died arena.Name) (on []int) {
 	case w == ownerNotRecoverable:
 		i.lost(shmsync.ErrNotRecoverable, died)
 	case w.kind() == kindOwnerDead:
-		i.lost(shmsync.ErrOwnerDead, w.name())
+		i.lost(shmsync.ErrOwnerDead, w.participant())
 	default:
 		return i.hold(ownerHold(w))
 	}
@@ -102,7 +102,7 @@ func (i *inspection) date(holds []int, c *countWords) {
 
 // ownerHold is the hold of an owner word; that of nobody if there is none.
 func ownerHold(w ownerWord) arena.Hold {
-	h := arena.Hold{Owner: w.name(), Mode: arena.HoldExclusive}
+	h := arena.Hold{Owner: w.participant(), Mode: arena.HoldExclusive}
 	switch w.kind() {
 	case kindBiased:
 		h.Note = "biased"
@@ -117,7 +117,7 @@ func ownerHold(w ownerWord) arena.Hold {
 	return h
 }
 
-// wakeWord tells the word of a bell.
+// wakeWord tells the word of a wake word.
 func (i *inspection) wakeWord(name string, v uint32) {
 	text := "nobody announced"
 	if v&1 != 0 {
@@ -126,18 +126,18 @@ func (i *inspection) wakeWord(name string, v uint32) {
 	i.word(name, uint64(v), "%s, sequence %d", text, v>>1)
 }
 
-// latch tells of the latch of a monitor, whose words are at off in the body.
-func (i *inspection) latch(off arena.Offset, w *monitorWords) {
-	o := ownerWord(w.latch.owner.Load())
+// queueLock tells of the queue lock of a monitor, whose words are at off in the body.
+func (i *inspection) queueLock(off arena.Offset, w *monitorWords) {
+	o := ownerWord(w.queueLock.owner.Load())
 	if h := ownerHold(o); h.Owner != 0 && h.Mode != arena.HoldReserved {
-		h.Mode = arena.HoldLatch
+		h.Mode = arena.HoldQueueLock
 		on := i.hold(h)
-		i.waits(at(off+mutexWakeOff, off+mutexHubOff), "latch", on)
+		i.waits(waitsOn(off+mutexWakeOff, off+mutexPollerOff), "queue lock", on)
 	} else {
-		i.waits(at(off+mutexWakeOff, off+mutexHubOff), "latch", nil)
+		i.waits(waitsOn(off+mutexWakeOff, off+mutexPollerOff), "queue lock", nil)
 	}
 	if !o.free() {
-		i.word("latch", uint64(o), "%v", o)
+		i.word("queue lock", uint64(o), "%v", o)
 		if !o.valid() {
 			i.lost(shmsync.ErrCorrupt, 0)
 		}
@@ -149,9 +149,9 @@ func (i *inspection) latch(off arena.Offset, w *monitorWords) {
 
 // monitor tells of the monitor that a body begins with.
 func (i *inspection) monitor(w *monitorWords) {
-	i.Counts = countsOf(i.a, &w.latch.counts).tell()
+	i.Counts = countsOf(i.a, &w.queueLock.counts).tell()
 	i.Spin = spinText(w.spin.Load())
-	i.latch(0, w)
+	i.queueLock(0, w)
 }
 
 func spinText(field uint32) string {

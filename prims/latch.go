@@ -23,8 +23,8 @@ import (
 // In the terminology of the Go memory model, and across processes: every CountDown
 // synchronizes before the return of every Wait, and every TryWait that is true.
 type Latch struct {
-	tally *tally
-	size  uint64
+	counter *counter
+	size    uint64
 }
 
 // LatchOptions says how a Latch is created. A nil *LatchOptions means the zero value.
@@ -49,9 +49,9 @@ func OpenLatch(a *arena.Arena, name string, n int64, opts *LatchOptions) (*Latch
 
 func openLatch(a *arena.Arena, name string, n int64, opts *LatchOptions, attach bool) (*Latch, error) {
 	o, created, err := a.OpenObject(arena.ObjectSpec{
-		Existing: attach, Kind: latchKind, Version: tallyVersion, Name: name, Size: tallyBytes(a.MaxParticipants()),
+		Existing: attach, Kind: latchKind, Version: counterVersion, Name: name, Size: counterBytes(a.MaxParticipants()),
 		Init: func(body []byte) {
-			w := tallyBody(body)
+			w := counterBody(body)
 			w.size.Store(uint64(n))
 			w.others.Store(uint64(n))
 			w.count.Store(uint64(n))
@@ -65,7 +65,7 @@ func openLatch(a *arena.Arena, name string, n int64, opts *LatchOptions, attach 
 	}
 	l, err := newLatch(a, o)
 	if err == nil && !created && !attach && uint64(n) != l.size {
-		err = l.tally.mon.fail("latch.open", shmsync.ErrIncompatible, nil, fmt.Sprintf("it began with %d, asked for %d", l.size, n))
+		err = l.counter.mon.fail("latch.open", shmsync.ErrIncompatible, nil, fmt.Sprintf("it began with %d, asked for %d", l.size, n))
 		l.Close()
 		return nil, err
 	}
@@ -75,7 +75,7 @@ func openLatch(a *arena.Arena, name string, n int64, opts *LatchOptions, attach 
 // LatchAt gives a handle on the Latch at an offset, which Offset of another process
 // gave.
 func LatchAt(a *arena.Arena, off arena.Offset) (*Latch, error) {
-	o, err := objectAt(a, off, "latch.open", latchKind, tallyVersion, tallyBytes(a.MaxParticipants()))
+	o, err := objectAt(a, off, "latch.open", latchKind, counterVersion, counterBytes(a.MaxParticipants()))
 	if err != nil {
 		return nil, err
 	}
@@ -84,7 +84,7 @@ func LatchAt(a *arena.Arena, off arena.Offset) (*Latch, error) {
 
 func newLatch(a *arena.Arena, o arena.Object) (*Latch, error) {
 	return share(a, o, func() (*Latch, error) {
-		t := buildTally(a, o, "latch.wait", false)
+		t := buildCounter(a, o, "latch.wait", false)
 		return &Latch{t, t.words.size.Load()}, nil
 	})
 }
@@ -95,8 +95,8 @@ func newLatch(a *arena.Arena, o arena.Object) (*Latch, error) {
 // is left and nobody living has claimed.
 func (l *Latch) Claim(n int64) {
 	l.positive("Claim", n)
-	if !l.tally.claim(uint64(n), false) {
-		panic(fmt.Sprintf("shmsync: Claim of %d of latch %s: more than are left", n, objectName(l.tally.object)))
+	if !l.counter.claim(uint64(n), false) {
+		panic(fmt.Sprintf("shmsync: Claim of %d of latch %s: more than are left", n, objectName(l.counter.object)))
 	}
 }
 
@@ -111,30 +111,30 @@ func (l *Latch) CountDown(n int64) {
 
 func (l *Latch) countDown(n int64) error {
 	l.positive("CountDown", n)
-	ok, err := l.tally.tryFinish(uint64(n))
+	ok, err := l.counter.tryFinish(uint64(n))
 	if err == nil && !ok {
-		panic(fmt.Sprintf("shmsync: CountDown of %d of latch %s: more than are left", n, objectName(l.tally.object)))
+		panic(fmt.Sprintf("shmsync: CountDown of %d of latch %s: more than are left", n, objectName(l.counter.object)))
 	}
 	return err
 }
 
 func (l *Latch) positive(verb string, n int64) {
 	if n < 0 {
-		panic(fmt.Sprintf("shmsync: %s of %d of latch %s", verb, n, objectName(l.tally.object)))
+		panic(fmt.Sprintf("shmsync: %s of %d of latch %s", verb, n, objectName(l.counter.object)))
 	}
 }
 
 // TryWait reports whether the counter is 0.
 func (l *Latch) TryWait() bool {
-	l.tally.mon.opening.use()
-	return l.tally.zero()
+	l.counter.mon.opening.use()
+	return l.counter.zero()
 }
 
 // Wait waits until the counter is 0. It panics with an *[shmsync.Error] where
 // WaitContext returns one.
 func (l *Latch) Wait() {
-	if l.tally.left.Load() != 0 || race.Enabled {
-		l.tally.waitOrPanic()
+	if l.counter.left.Load() != 0 || race.Enabled {
+		l.counter.waitOrPanic()
 	}
 }
 
@@ -142,10 +142,10 @@ func (l *Latch) Wait() {
 // that Is ErrOwnerDead, ErrNoSpace, ErrCorrupt or ErrClosed. A counter of 0 beats all
 // of these.
 func (l *Latch) WaitContext(ctx context.Context) error {
-	if l.tally.left.Load() == 0 && !race.Enabled {
+	if l.counter.left.Load() == 0 && !race.Enabled {
 		return nil
 	}
-	return l.tally.wait(ctx)
+	return l.counter.wait(ctx)
 }
 
 // ArriveAndWait is CountDown and then Wait.
@@ -165,16 +165,16 @@ func (l *Latch) ArriveAndWaitContext(ctx context.Context, n int64) error {
 
 // Reset forgets what the dead had claimed and not counted down. If there is nothing
 // of that, Reset does nothing: a Latch is not used twice.
-func (l *Latch) Reset() { l.tally.reset() }
+func (l *Latch) Reset() { l.counter.reset() }
 
 // Offset is where the Latch lies in its arena, for LatchAt in another process.
-func (l *Latch) Offset() arena.Offset { return l.tally.object.Offset }
+func (l *Latch) Offset() arena.Offset { return l.counter.object.Offset }
 
 // Close closes the handle, and no other handle on the Latch. Calls that wait by it end
 // with an error that Is ErrClosed. What this process has claimed stays so. A second
 // Close is an error that Is ErrClosed.
 func (l *Latch) Close() error {
-	t := l.tally
+	t := l.counter
 	return t.mon.opening.close("latch.close")
 }
 
@@ -190,8 +190,8 @@ type LatchState struct {
 
 // State looks at l without locking it. What it tells may be over when it returns.
 func (l *Latch) State() LatchState {
-	l.tally.mon.opening.use()
-	t := l.tally
+	l.counter.mon.opening.use()
+	t := l.counter
 	err, who := t.trouble()
 	return LatchState{Size: int64(l.size), Count: t.count(), Own: t.share(), Waiting: !t.fifo.empty(), Err: err, Who: who}
 }
@@ -199,7 +199,7 @@ func (l *Latch) State() LatchState {
 // String renders the state on one line.
 func (l *Latch) String() string {
 	st := l.State()
-	s := fmt.Sprintf("latch %s: %d of %d, %d claimed by this process, waiting %v", objectName(l.tally.object), st.Count, st.Size, st.Own, st.Waiting)
+	s := fmt.Sprintf("latch %s: %d of %d, %d claimed by this process, waiting %v", objectName(l.counter.object), st.Count, st.Size, st.Own, st.Waiting)
 	if st.Err != nil {
 		s += ", " + st.Err.Error()
 	}

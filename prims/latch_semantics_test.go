@@ -125,8 +125,8 @@ func TestLatchDeath(t *testing.T) {
 	}
 }
 
-// Who comes at once in the place of a dead one claims what that had, although nobody
-// has buried it.
+// Whoever comes at once in the place of a dead one claims what that had, although nobody
+// has reaped it.
 func TestLatchClaimAfterDeath(t *testing.T) {
 	a := newArena(t, nil)
 	for i := range 20 {

@@ -67,7 +67,7 @@ func init() {
 			c.Fatal(err)
 		}
 		for kind, open := range policyLocks {
-			l, err := open(a, prims.Report)
+			l, err := open(a, prims.PolicyReport)
 			if err == nil {
 				err = l.lock()
 			}
@@ -89,7 +89,7 @@ func TestLocksRecoverWithoutRepairChangesNothing(t *testing.T) {
 	p.Kill(t)
 	for kind, open := range policyLocks {
 		t.Run(kind, func(t *testing.T) {
-			l, err := open(a, prims.Report)
+			l, err := open(a, prims.PolicyReport)
 			require.NoError(t, err)
 			require.ErrorIs(t, l.lock(), shmsync.ErrOwnerDead)
 			name := kind + " " + kind
@@ -112,14 +112,14 @@ func TestLocksRefuseInvalidPolicies(t *testing.T) {
 	a := newArena(t, nil)
 	for kind, open := range policyLocks {
 		t.Run(kind, func(t *testing.T) {
-			for _, p := range []prims.Policy{prims.Release + 1, 7, 1 << 8, 1<<32 - 1} {
+			for _, p := range []prims.Policy{prims.PolicyRelease + 1, 7, 1 << 8, 1<<32 - 1} {
 				message := fmt.Sprintf("shmsync: %s %q: there is no policy %d", kind, kind, uint32(p))
 				require.PanicsWithValue(t, message, func() { open(a, p) })
 			}
 			for o := range a.Objects() {
 				require.NotEqual(t, kind, o.Name)
 			}
-			_, err := open(a, prims.Report)
+			_, err := open(a, prims.PolicyReport)
 			require.NoError(t, err)
 			require.Panics(t, func() { open(a, 7) })
 		})

@@ -69,7 +69,7 @@ func (s *scribbler) scribble() {
 func (s *scribbler) put(off uint64) {
 	v := s.value()
 	if off == 0 {
-		// Not our own name in the latch: it would be held by us, and we would wait
+		// Not our own name in the queue lock: it would be held by us, and we would wait
 		// for ourselves as long as we live.
 		v = s.r.Uint64() | 1<<31
 	}
@@ -87,7 +87,7 @@ func hostileLock(t *testing.T, rounds int, f func(a *arena.Arena, s *scribbler, 
 		s := &scribbler{a: a, r: r}
 		f(a, s, func(what string, f func(ctx context.Context)) {
 			s.scribble()
-			ctx, cancel := context.WithTimeout(context.Background(), hostilePatience)
+			ctx, cancel := context.WithTimeout(context.Background(), hostileTimeout)
 			defer cancel()
 			require.NoError(t, guarded(what, func() string { return words(a) }, func() { f(ctx) }))
 		})

@@ -15,8 +15,8 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// teamLock is a lock that a team works with. One without readers has nil for them.
-type teamLock struct {
+// workerGroupLock is a lock that a worker group works with. One without readers has nil for them.
+type workerGroupLock struct {
 	lock   func(context.Context) error
 	try    func() bool
 	unlock func()
@@ -32,27 +32,27 @@ type teamLock struct {
 
 func init() {
 	for name, w := range map[string]struct {
-		open   func(a *arena.Arena) (teamLock, error)
+		open   func(a *arena.Arena) (workerGroupLock, error)
 		points []string
 	}{
-		"cohortmutex": {openTeamCohortMutex, []string{
+		"cohortmutex": {openWorkerGroupCohortMutex, []string{
 			"cohortmutex.*", "mutex.lock.announced", "mutex.lock.woken", "mutex.lock.leaving", "mutex.unlock.before_wake",
 		}},
-		"rwmutex": {openTeamRWMutex, []string{
+		"rwmutex": {openWorkerGroupRWMutex, []string{
 			"rwmutex.rlock.registered", "rwmutex.rlock.announced", "rwmutex.lock.closed", "rwmutex.lock.acquired", "rwmutex.unlock.opened",
 		}},
-		"spinlock": {openTeamSpinLock, []string{
+		"spinlock": {openWorkerGroupSpinLock, []string{
 			"spinlock.lock.acquired", "spinlock.lock.announced", "spinlock.unlock.before_release", "spinlock.unlock.before_wake",
 		}},
-		"rwspinlock": {openTeamRWSpinLock, []string{
+		"rwspinlock": {openWorkerGroupRWSpinLock, []string{
 			"rwspinlock.drain.claimed", "rwspinlock.drain.announced", "rwspinlock.rlock.counted", "rwspinlock.runlock.before_release",
 		}},
 	} {
-		latches := uint64(0)
+		queueLocks := uint64(0)
 		if name == "cohortmutex" {
-			latches = cohortNodes
+			queueLocks = cohortNodes
 		}
-		addWorkload(workload{name: name, points: w.points, latches: latches, open: func(a *arena.Arena) (worker, error) {
+		addWorkload(workload{name: name, points: w.points, queueLocks: queueLocks, open: func(a *arena.Arena) (worker, error) {
 			l, err := w.open(a)
 			if err != nil {
 				return nil, err
@@ -63,39 +63,39 @@ func init() {
 	}
 }
 
-func openTeamRWMutex(a *arena.Arena) (teamLock, error) {
+func openWorkerGroupRWMutex(a *arena.Arena) (workerGroupLock, error) {
 	m, err := prims.OpenRWMutex(a, "l", nil)
 	if err != nil {
-		return teamLock{}, err
+		return workerGroupLock{}, err
 	}
-	return teamLock{m.LockContext, m.TryLock, m.Unlock, m.RLockContext, m.RUnlock, m.Recover,
+	return workerGroupLock{m.LockContext, m.TryLock, m.Unlock, m.RLockContext, m.RUnlock, m.Recover,
 		func() (bool, error) { st := m.State(); return st.Held || st.Readers > 0, st.Err }, m.Close, m}, nil
 }
 
-func openTeamCohortMutex(a *arena.Arena) (teamLock, error) {
+func openWorkerGroupCohortMutex(a *arena.Arena) (workerGroupLock, error) {
 	m, err := prims.OpenCohortMutex(a, "l", &prims.CohortMutexOptions{Nodes: cohortNodes})
 	if err != nil {
-		return teamLock{}, err
+		return workerGroupLock{}, err
 	}
-	return teamLock{m.LockContext, m.TryLock, m.Unlock, nil, nil, m.Recover,
+	return workerGroupLock{m.LockContext, m.TryLock, m.Unlock, nil, nil, m.Recover,
 		func() (bool, error) { st := m.State(); return st.Held, st.Err }, m.Close, m}, nil
 }
 
-func openTeamSpinLock(a *arena.Arena) (teamLock, error) {
+func openWorkerGroupSpinLock(a *arena.Arena) (workerGroupLock, error) {
 	l, err := prims.OpenSpinLock(a, "l", nil)
 	if err != nil {
-		return teamLock{}, err
+		return workerGroupLock{}, err
 	}
-	return teamLock{l.LockContext, l.TryLock, l.Unlock, nil, nil, l.Recover,
+	return workerGroupLock{l.LockContext, l.TryLock, l.Unlock, nil, nil, l.Recover,
 		func() (bool, error) { st := l.State(); return st.Held, st.Err }, l.Close, l}, nil
 }
 
-func openTeamRWSpinLock(a *arena.Arena) (teamLock, error) {
+func openWorkerGroupRWSpinLock(a *arena.Arena) (workerGroupLock, error) {
 	l, err := prims.OpenRWSpinLock(a, "l", nil)
 	if err != nil {
-		return teamLock{}, err
+		return workerGroupLock{}, err
 	}
-	return teamLock{l.LockContext, l.TryLock, l.Unlock, l.RLockContext, l.RUnlock, l.Recover,
+	return workerGroupLock{l.LockContext, l.TryLock, l.Unlock, l.RLockContext, l.RUnlock, l.Recover,
 		func() (bool, error) { st := l.State(); return st.Held || len(st.Readers) > 0, st.Err }, l.Close, l}, nil
 }
 
@@ -111,7 +111,7 @@ func (p *lockedPair) check() error {
 
 // lockWorker writes the pair under the lock, or reads it; who meets a death repairs it.
 type lockWorker struct {
-	l    teamLock
+	l    workerGroupLock
 	pair *lockedPair
 }
 

@@ -20,8 +20,8 @@ import (
 
 func TestMain(m *testing.M) { proctest.Main(m) }
 
-// patience is how long a test waits for what must happen.
-func patience() time.Duration { return proctest.Scale(20 * time.Second) }
+// timeout is how long a test waits for what must happen.
+func timeout() time.Duration { return proctest.Scale(20 * time.Second) }
 
 // after is a timer channel that does not fire in the lifetime of a good test.
 func after(d time.Duration) <-chan time.Time { return time.NewTimer(d).C }
@@ -30,7 +30,7 @@ func after(d time.Duration) <-chan time.Time { return time.NewTimer(d).C }
 // later; words tells the state when that takes too long.
 func eventually(t testing.TB, what string, words func() string, done func() bool) {
 	t.Helper()
-	if err := waitUntil(patience(), done); err != nil {
+	if err := waitUntil(timeout(), done); err != nil {
 		t.Fatalf("%s: %v\nwords: %s", what, err, words())
 	}
 }
@@ -61,7 +61,7 @@ func words(a *arena.Arena) string {
 }
 
 // alone waits until only n participants are left, all alive: the dead are
-// buried.
+// reaped.
 func alone(t testing.TB, a *arena.Arena, n int) {
 	t.Helper()
 	eventually(t, fmt.Sprintf("%d participants", n), func() string { return words(a) }, func() bool {

@@ -23,50 +23,50 @@ var (
 	_ = crashpoint.Register("monitor.await.given_up")
 )
 
-// monitor is what primitives share whose waiters queue: a latch that guards their
+// monitor is what primitives share whose waiters queue: a queue lock that guards their
 // state, a redo log that makes a change of several words one step, queues of wait
 // nodes, and the way to wait in them.
 //
-// The latch is a Mutex, so that it survives its holder: whoever takes it after a
+// The queue lock is a Mutex, so that it survives its holder: whoever takes it after a
 // death carries the redo log out, rebuilds the queues from the nodes, and goes on.
 // The state itself and the nodes are the truth, queues are an index over those.
 //
-// A wait ends by a compare-and-swap on its node: to resolved by who holds the
-// latch, or to idle by its owner, who gives up and need not have the latch. The
+// A wait ends by a compare-and-swap on its node: to resolved by whoever holds the
+// queue lock, or to idle by its owner, who gives up and need not have the queue lock. The
 // order of a grant is: off the queue, resolve, commit the change of state, drop the
 // node's stamp. A death in between leaves a resolved node with a stamp, which the
-// next holder of the latch accounts for, once.
+// next holder of the queue lock accounts for, once.
 //
 // The scheme is that of a monitor after Hoare and Brinch Hansen, with the redo log
 // of a database.
 type monitor struct {
-	latch  *Mutex
-	a      *arena.Arena
-	object arena.Object
-	words  *monitorWords
-	at     arena.Offset // of words
-	rules  rules
-	key    race.Key
-	counts *countWords // of the object; nil where nothing is counted
+	queueLock *Mutex
+	a         *arena.Arena
+	object    arena.Object
+	words     *monitorWords
+	at        arena.Offset // of words
+	rules     rules
+	key       race.Key
+	counts    *countWords // of the object; nil where nothing is counted
 	// mine tells the waits of this monitor from those of others in the same object;
 	// nil if it is the only one.
 	mine    func(wait) bool
 	opening *opening
-	// without is a participant that is being buried, which may be this one.
-	without arena.Name
+	// without is a participant that is being reaped, which may be this one.
+	without arena.ParticipantID
 
-	broken atomic.Bool   // a link was wrong: the queues are rebuilt before the latch is left
-	deaths atomic.Uint32 // how many burials the last sweep knew of
-	// unsettled says that the last sweep has left what a dead one had that is not gone.
-	unsettled atomic.Bool
-	tidying   atomic.Bool   // a goroutine is on its way to sweep
-	looks     atomic.Uint32 // how often look was called
+	broken atomic.Bool   // a link was wrong: the queues are rebuilt before the queue lock is left
+	deaths atomic.Uint32 // how many reaps the last reap knew of
+	// unreaped says that the last reap has left what a dead one had that is not gone.
+	unreaped   atomic.Bool
+	cleaningUp atomic.Bool   // a goroutine is on its way to reap
+	checks     atomic.Uint32 // how often look was called
 }
 
-// rules is what a primitive tells its monitor. They are called with the latch held.
+// rules is what a primitive tells its monitor. They are called with the queue lock held.
 type rules interface {
-	// settle resolves those waits that the state allows to end.
-	settle(b *wakes)
+	// resolve resolves those waits that the state allows to end.
+	resolve(b *wakes)
 	// account makes the change of state that a resolved wait stands for, through
 	// monitor.account. It is called for waits that were resolved by one who died
 	// before it could do that, too.
@@ -80,56 +80,56 @@ type rules interface {
 	// each calls f for the waits in the queues until it returns false. f may take
 	// the wait off.
 	each(f func(w wait) bool)
-	// bury takes back the parts of the state that dead participants have. A part that gives
+	// reap takes back the parts of the state that dead participants have. A part that gives
 	// access to data it takes back only from a participant that is gone.
-	bury(dead func(arena.Name) bool)
+	reap(dead func(arena.ParticipantID) bool)
 	// holders calls f for the participants on whose life others wait. It is called
-	// without the latch.
-	holders(f func(arena.Name))
+	// without the queue lock.
+	holders(f func(arena.ParticipantID))
 }
 
 // buildMonitor makes this process's handle on the monitor at off in the body of o.
 // A reaper's handle is bare: it cannot wait.
 func buildMonitor(a *arena.Arena, o arena.Object, off arena.Offset, r rules, bare bool) *monitor {
 	m := &monitor{a: a, object: o, words: arena.At[monitorWords](a, off), at: off, rules: r}
-	m.deaths.Store(a.Deaths() - 1) // the first look sweeps
-	opt := &MutexOptions{Repair: m.mend}
+	m.deaths.Store(a.Deaths() - 1) // the first check reaps
+	opt := &MutexOptions{Repair: m.replay}
 	if bare {
-		m.latch = buildBareMutex(a, o, off, opt)
+		m.queueLock = buildBareMutex(a, o, off, opt)
 	} else {
-		m.latch = buildMutexAt(a, o, off, opt)
-		m.latch.queue.ServeToTheEnd()
-		m.latch.alsoLook = m.look
+		m.queueLock = buildMutexAt(a, o, off, opt)
+		m.queueLock.queue.ServeToTheEnd()
+		m.queueLock.alsoCheck = m.check
 	}
-	m.latch.latch, m.latch.internal = true, true
-	m.setOpening(m.latch.opening)
-	m.key = m.latch.key
-	m.counts = countsOf(a, &m.words.latch.counts)
+	m.queueLock.queueLock, m.queueLock.internal = true, true
+	m.setOpening(m.queueLock.opening)
+	m.key = m.queueLock.key
+	m.counts = countsOf(a, &m.words.queueLock.counts)
 	return m
 }
 
 // setOpening says which opening the monitor belongs to. The maker of an object with
 // more parts says how those end.
 func (m *monitor) setOpening(p *opening) {
-	m.opening, m.latch.opening = p, p
-	p.shut, p.end = m.latch.shut, m.latch.end
+	m.opening, m.queueLock.opening = p, p
+	p.shut, p.end = m.queueLock.shut, m.queueLock.end
 }
 
-// enterAtOnce takes the latch if that takes one instruction. It is there to be inlined.
+// enterAtOnce takes the queue lock if that takes one instruction. It is there to be inlined.
 func (m *monitor) enterAtOnce() bool {
-	return !race.Enabled && atomic.CompareAndSwapUint32(m.latch.own, 0, atomic.LoadUint32(&m.latch.self))
+	return !race.Enabled && atomic.CompareAndSwapUint32(m.queueLock.own, 0, atomic.LoadUint32(&m.queueLock.self))
 }
 
-// leaveQuiet is leave for who has let nobody go.
+// leaveQuiet is leave for whoever has let nobody go.
 func (m *monitor) leaveQuiet() {
 	if m.broken.Load() {
 		m.leave(nil)
 		return
 	}
-	m.latch.Unlock()
+	m.queueLock.Unlock()
 }
 
-// enter takes the latch. ctx may be nil. Its errors are those of a call that could
+// enter takes the queue lock. ctx may be nil. Its errors are those of a call that could
 // not begin: ctx.Err(), ErrCorrupt, ErrClosed.
 func (m *monitor) enter(ctx context.Context) error {
 	if m.enterAtOnce() {
@@ -139,7 +139,7 @@ func (m *monitor) enter(ctx context.Context) error {
 }
 
 func (m *monitor) enterSlow(ctx context.Context) error {
-	if m.latch.tryLockSlow() {
+	if m.queueLock.tryLockSlow() {
 		return nil
 	}
 	if m.opening.ended.Load() {
@@ -151,19 +151,19 @@ func (m *monitor) enterSlow(ctx context.Context) error {
 			return nil
 		}
 	}
-	err := m.latch.LockContext(ctx)
+	err := m.queueLock.LockContext(ctx)
 	if err != nil && !errors.Is(err, shmsync.ErrClosed) && (ctx == nil || err != ctx.Err()) {
 		return &shmsync.Error{Op: "monitor.enter", Object: objectName(m.object), Err: shmsync.ErrCorrupt, Detail: err.Error()}
 	}
 	return err
 }
 
-// leave gives the latch back and then wakes those whose wait has ended.
+// leave gives the queue lock back and then wakes those whose wait has ended.
 func (m *monitor) leave(b *wakes) {
 	if m.broken.Load() {
 		m.rebuild()
 	}
-	m.latch.Unlock()
+	m.queueLock.Unlock()
 	m.wake(b)
 }
 
@@ -172,18 +172,18 @@ func (m *monitor) fail(op string, err error, who *shmsync.Identity, detail strin
 	return &shmsync.Error{Op: op, Object: objectName(m.object), Err: err, Who: who, Detail: detail}
 }
 
-// seat gives a seat to wait in, with the latch held. If it says again, the latch
+// waitNode gives a wait node to wait in, with the queue lock held. If it says again, the queue lock
 // had to be left for that meanwhile, so the caller looks at the state once more and
-// brings the seat along. On an error the latch has been left.
-func (m *monitor) seat(ctx context.Context, has *park.Seat) (s *park.Seat, again bool, err error) {
+// brings the wait node along. On an error the queue lock has been left.
+func (m *monitor) waitNode(ctx context.Context, has *park.WaitNode) (s *park.WaitNode, again bool, err error) {
 	if has != nil {
 		return has, false, nil
 	}
-	if s := m.latch.queue.CachedSeat(); s != nil {
+	if s := m.queueLock.queue.CachedWaitNode(); s != nil {
 		return s, false, nil
 	}
 	m.leave(nil)
-	if s, err = m.latch.queue.TakeSeat(); err != nil {
+	if s, err = m.queueLock.queue.TakeNode(); err != nil {
 		return nil, false, err
 	}
 	if err = m.enter(ctx); err != nil {
@@ -193,17 +193,17 @@ func (m *monitor) seat(ctx context.Context, has *park.Seat) (s *park.Seat, again
 	return s, true, nil
 }
 
-// join queues a seat's node, with the latch held: wanted and class are what the
-// primitive wants to find there. The caller leaves the latch and then awaits.
-func (m *monitor) join(s *park.Seat, class uint16, wanted uint64) {
+// join queues a wait node's node, with the queue lock held: wanted and class are what the
+// primitive wants to find there. The caller leaves the queue lock and then awaits.
+func (m *monitor) join(s *park.WaitNode, class uint16, wanted uint64) {
 	n := s.Node
 	n.SetObject(m.object.Offset)
 	n.Wanted().Store(wanted)
-	n.Extra().Store(makeFate(class, 0, 0))
+	n.Extra().Store(makeOutcome(class, 0, 0))
 	n.Next().Store(0)
 	n.Swap(n.Load(), n.Load().With(arena.NodeQueued))
 	stamp := m.words.arrivals.Load() + 1
-	put(&m.words.arrivals, stamp)
+	storeWord(&m.words.arrivals, stamp)
 	n.Stamp().Store(stamp)
 	crashpoint.Hit("monitor.queue.stamped")
 	m.rules.requeue(wait{off: s.Off, Node: n})
@@ -211,20 +211,20 @@ func (m *monitor) join(s *park.Seat, class uint16, wanted uint64) {
 	m.counts.add(countContended)
 }
 
-// await waits until the wait of a seat that has joined is resolved. An error means
+// await waits until the wait of a wait node that has joined is resolved. An error means
 // that it is not and never will be.
-func (m *monitor) await(ctx context.Context, s *park.Seat) (fate, error) {
+func (m *monitor) await(ctx context.Context, s *park.WaitNode) (outcome, error) {
 	if err := m.sleep(ctx, s); err != nil {
 		return 0, err
 	}
 	return m.collect(s), nil
 }
 
-// sleep is await that leaves the seat, which the caller collects. After an error
+// sleep is await that leaves the wait node, which the caller collects. After an error
 // there is none.
-func (m *monitor) sleep(ctx context.Context, s *park.Seat) error {
-	q := m.latch.queue
-	if !q.EnterSeat() {
+func (m *monitor) sleep(ctx context.Context, s *park.WaitNode) error {
+	q := m.queueLock.queue
+	if !q.EnterNode() {
 		return m.refuse(s)
 	}
 	defer q.Exit()
@@ -233,7 +233,7 @@ func (m *monitor) sleep(ctx context.Context, s *park.Seat) error {
 
 // refuse ends a wait that comes when the handle is being closed, and gives its error,
 // or nil if it has been resolved.
-func (m *monitor) refuse(s *park.Seat) error {
+func (m *monitor) refuse(s *park.WaitNode) error {
 	if s.Resolved() {
 		return nil
 	}
@@ -241,13 +241,13 @@ func (m *monitor) refuse(s *park.Seat) error {
 	if !s.Abandon() {
 		return nil
 	}
-	m.tidy(w)
+	m.cleanUp(w)
 	return m.closed()
 }
 
-func (m *monitor) sleepEntered(ctx context.Context, s *park.Seat) error {
+func (m *monitor) sleepEntered(ctx context.Context, s *park.WaitNode) error {
 	w := waitOf(s)
-	q := m.latch.queue
+	q := m.queueLock.queue
 	// Where others of this process sleep already it would only keep them from running.
 	if q.Seated() == 0 && m.tuning().Spin(s.Resolved) {
 		m.counts.add(countSpin)
@@ -260,19 +260,19 @@ func (m *monitor) sleepEntered(ctx context.Context, s *park.Seat) error {
 	switch r {
 	case park.Canceled:
 		crashpoint.Hit("monitor.await.given_up")
-		m.tidy(w)
+		m.cleanUp(w)
 		return c.Err()
 	case park.Closed:
-		m.tidy(w)
+		m.cleanUp(w)
 		return m.closed()
 	}
 	return nil
 }
 
-// collect takes the result of a wait that was resolved, and gives the seat back.
-func (m *monitor) collect(s *park.Seat) fate {
+// collect takes the result of a wait that was resolved, and gives the wait node back.
+func (m *monitor) collect(s *park.WaitNode) outcome {
 	crashpoint.Hit("monitor.await.resolved")
-	f := fate(s.Node.Extra().Load())
+	f := outcome(s.Node.Extra().Load())
 	race.Acquire(m.key)
 	m.counts.took()
 	s.Leave()
@@ -292,7 +292,7 @@ func (m *monitor) tuning() park.Tuning {
 // owner may have given up. If so the caller calls account with the change of state.
 func (m *monitor) end(b *wakes, w wait, result, aux uint32) bool {
 	m.rules.detach(w)
-	w.Extra().Store(makeFate(w.class(), result, aux))
+	w.Extra().Store(makeOutcome(w.class(), result, aux))
 	race.ReleaseMerge(m.key)
 	telling, owner := false, w.Owner()
 	for {
@@ -302,14 +302,14 @@ func (m *monitor) end(b *wakes, w wait, result, aux uint32) bool {
 			if telling {
 				m.a.EndTell()
 			}
-			m.drop(w)
+			m.releaseNode(w)
 			return false
 		}
 		if !telling && n.State() == arena.NodeParked {
 			m.a.BeginTell() // it ends with the wake
 			telling = true
 		}
-		// sync(seat.resolve): release
+		// sync(waitnode.resolve): release
 		// lin: the wait ends here.
 		if w.Swap(n, n.With(arena.NodeResolved)) {
 			if telling && n.State() != arena.NodeParked {
@@ -330,60 +330,60 @@ func (m *monitor) account(w wait, c *change) {
 		m.commit(c)
 		crashpoint.Hit("monitor.account.committed")
 	}
-	m.drop(w)
+	m.releaseNode(w)
 }
 
 // drop takes a wait that is over, or that nobody is there for, out of the truth,
 // after it was taken off its queue, and gives its node back unless the owner does.
-func (m *monitor) drop(w wait) {
+func (m *monitor) releaseNode(w wait) {
 	n, owner := w.Load(), w.Owner()
 	// It is ours before it is off: if we die in between it goes with us.
-	// sync(seat.abandon): acquire
+	// sync(waitnode.abandon): acquire
 	ours := n.State() == arena.NodeLeft && m.a.TakeNode(w.off, owner)
-	// sync(seat.unqueue): release
+	// sync(waitnode.unqueue): release
 	w.Stamp().Store(0)
 	crashpoint.Hit("monitor.released")
 	switch {
 	case ours:
 		m.a.FreeNode(w.off)
 	case m.current(owner):
-		// sync(seat.abandon): acquire
+		// sync(waitnode.abandon): acquire
 		m.a.ReclaimNode(w.off, n)
 	case w.Load().Generation() == n.Generation():
-		m.a.BuryNode(w.off, owner)
+		m.a.ReapNode(w.off, owner)
 	default:
 		// It kept the node and died in another queue, whose kind does this.
 	}
 }
 
 // ended reports whether a participant that is not current is gone, so that what it had
-// of the data may be given to others. If it is not, the next sweep asks again.
-func (m *monitor) ended(n arena.Name) bool {
+// of the data may be given to others. If it is not, the next reap asks again.
+func (m *monitor) ended(n arena.ParticipantID) bool {
 	if !m.a.Gone(n) {
-		m.unsettled.Store(true)
+		m.unreaped.Store(true)
 		return false
 	}
 	return true
 }
 
-// awaitGone waits until n, which is dead, is gone. The latch is not held.
-func (m *monitor) awaitGone(ctx context.Context, n arena.Name) error {
-	if err := awaitGone(ctx, m.a, m.latch.queue, n); err != errClosing {
+// awaitGone waits until n, which is dead, is gone. The queue lock is not held.
+func (m *monitor) awaitGone(ctx context.Context, n arena.ParticipantID) error {
+	if err := awaitGone(ctx, m.a, m.queueLock.queue, n); err != errClosing {
 		return err
 	}
 	return m.closed()
 }
 
-// awaitAllGone waits until all who died are gone. The latch is not held.
+// awaitAllGone waits until all who died are gone. The queue lock is not held.
 func (m *monitor) awaitAllGone() error {
-	if err := awaitAllGone(m.a, m.latch.queue); err != errClosing {
+	if err := awaitAllGone(m.a, m.queueLock.queue); err != errClosing {
 		return err
 	}
 	return m.closed()
 }
 
 // current reports whether a participant is there, as far as this call goes.
-func (m *monitor) current(n arena.Name) bool { return n != m.without && m.a.Current(n) }
+func (m *monitor) current(n arena.ParticipantID) bool { return n != m.without && m.a.Current(n) }
 
 // queued reports whether the owner of a node on a queue still waits.
 func queued(n arena.NodeWord) bool {
@@ -395,7 +395,7 @@ func queued(n arena.NodeWord) bool {
 }
 
 // waiting reports whether somebody is there for a wait. It looks for marks of death
-// itself: what is granted to a corpse comes back only with its burial.
+// itself: what is granted to a corpse comes back only with its reap.
 func (m *monitor) waiting(w wait) bool {
 	owner := w.Owner()
 	return queued(w.Load()) && m.current(owner) && !m.a.Dead(owner)

@@ -7,7 +7,7 @@ import "testing"
 // Waits in a queue, and deaths at every step of them and of those who end them.
 func TestModelMonitor(t *testing.T) {
 	bugs := []bug{
-		monAccountsTwice, monLeftAsSpent, monKeepsStamped, monHasNoLog, monGrantsLeft, monWakesNobody, monDoesNotSweep, monDropsFirst, monDoesNotTidy,
+		monAccountsTwice, monLeftAsSpent, monKeepsStamped, monHasNoLog, monGrantsLeft, monWakesNobody, monDoesNotReap, monDropsFirst, monDoesNotCleanUp,
 	}
 	one := monModel{wants: []uint8{2, 1}, permits: 2, kills: 1}
 	both := monModel{wants: []uint8{2, 1}, permits: 2, kills: 2}
@@ -18,9 +18,9 @@ func TestModelMonitor(t *testing.T) {
 	requireModels(t, []exploration{
 		{"two, one dies", small, one.explore, bugs},
 		{"two, both die", small, both.explore, bugs},
-		{"two, a burial that finds the latch taken", small, tries.explore, []bug{monReclaimsBlindly, monForgetsOrphans}},
-		{"two, with waits elsewhere", small, elsewhere.explore, []bug{monReclaimsAnyUse, monLogNamesStamp, monBuriesAnyUse}},
-		{"three", medium, three.explore, []bug{monGrantsLeft, monDoesNotTidy}},
+		{"two, a reap that finds the queue lock taken", small, tries.explore, []bug{monReclaimsBlindly, monForgetsOrphans}},
+		{"two, with waits elsewhere", small, elsewhere.explore, []bug{monReclaimsAnyUse, monLogNamesStamp, monReapsAnyUse}},
+		{"three", medium, three.explore, []bug{monGrantsLeft, monDoesNotCleanUp}},
 		{"three, one dies", large, dies.explore, nil},
 	})
 }

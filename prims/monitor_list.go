@@ -52,13 +52,13 @@ func (m *monitor) node(off arena.Offset) (w wait, ok bool) {
 // requeue puts w at the end.
 func (q *fifo) requeue(w wait) {
 	last, ok := q.m.node(arena.Offset(q.words.last.Load()))
-	put(w.Next(), uint64(makeLinks(0, last.off)))
+	storeWord(w.Next(), uint64(makeLinks(0, last.off)))
 	if ok {
-		put(last.Next(), uint64(makeLinks(w.off, links(last.Next().Load()).prev())))
+		storeWord(last.Next(), uint64(makeLinks(w.off, links(last.Next().Load()).prev())))
 	} else {
-		put(&q.words.first, uint64(w.off))
+		storeWord(&q.words.first, uint64(w.off))
 	}
-	put(&q.words.last, uint64(w.off))
+	storeWord(&q.words.last, uint64(w.off))
 }
 
 // detach takes w off.
@@ -67,20 +67,20 @@ func (q *fifo) detach(w wait) {
 	prev, havePrev := q.m.node(l.prev())
 	next, haveNext := q.m.node(l.next())
 	if havePrev {
-		put(prev.Next(), uint64(makeLinks(l.next(), links(prev.Next().Load()).prev())))
+		storeWord(prev.Next(), uint64(makeLinks(l.next(), links(prev.Next().Load()).prev())))
 	} else {
-		put(&q.words.first, uint64(l.next()))
+		storeWord(&q.words.first, uint64(l.next()))
 	}
 	if haveNext {
-		put(next.Next(), uint64(makeLinks(links(next.Next().Load()).next(), l.prev())))
+		storeWord(next.Next(), uint64(makeLinks(links(next.Next().Load()).next(), l.prev())))
 	} else {
-		put(&q.words.last, uint64(l.prev()))
+		storeWord(&q.words.last, uint64(l.prev()))
 	}
 }
 
 func (q *fifo) clear() {
-	put(&q.words.first, 0)
-	put(&q.words.last, 0)
+	storeWord(&q.words.first, 0)
+	storeWord(&q.words.last, 0)
 }
 
 // each calls f for the waits in order. A list that bites its own tail is rebuilt.

@@ -12,29 +12,29 @@ import (
 )
 
 // monModel is a semaphore on a monitor: waiters, each a process with a node that it
-// keeps from wait to wait, and an undertaker who lives for ever. The latch is taken
+// keeps from wait to wait, and a reaper who lives for ever. The queue lock is taken
 // when it can be; how that is waited for is the model of the Mutex.
 type monModel struct {
 	wants     []uint8 // how many permits each waiter wants
 	permits   uint8
 	kills     uint8
 	elsewhere bool // waiters also wait in another object, with the same node
-	tries     bool // the undertaker may find the latch taken and leave the sweep to looks
+	tries     bool // the reaper may find the queue lock taken and leave the reap to periodic checks
 
 	bug bug
 }
 
 const (
-	monMost      = 3 // waiters; the undertaker is the thread after them
+	monMost      = 3 // waiters; the reaper is the thread after them
 	monNodes     = 4
-	monDead      = 255 // the latch is owner-dead
+	monDead      = 255 // the queue lock is owner-dead
 	monElsewhere = 128 // a stamp given elsewhere
 )
 
 // monState is a state of the model. Threads, processes and nodes are numbered from 1
 // where they are named, 0 being none.
 type monState struct {
-	latch     uint8
+	queueLock uint8
 	free      uint8
 	share     [monMost]uint8
 	log       monLog
@@ -44,10 +44,10 @@ type monState struct {
 	thread    [monMost + 1]monThread
 	dead      uint8 // bits of processes: killed,
 	marked    uint8 // found dead, so not current,
-	buried    uint8 // and buried
+	reaped    uint8 // and reaped
 	kills     uint8
-	burying   uint8
-	due       bool // a sweep is due by whoever waits
+	reaping   uint8
+	due       bool // a reap is due by whoever waits
 	wrong     monWrong
 }
 
@@ -67,18 +67,18 @@ type monNode struct {
 }
 
 type monThread struct {
-	pc       uint8
-	job      uint8
-	back     uint8 // where it goes on when a node has been dropped
-	seat     uint8 // the node that it has
-	at       uint8 // the node that it is about to drop or give back,
-	owner    uint8 // who had it,
-	same     bool  // and whether it is in the same use still
-	tidy     uint8 // the node that it has left,
-	tidySame bool  // in the same use still
-	wakes    uint8 // bits of nodes
-	mending  bool
-	has      bool // permits
+	pc          uint8
+	job         uint8
+	back        uint8 // where it goes on when a node has been dropped
+	waitNode    uint8 // the node that it has
+	at          uint8 // the node that it is about to drop or give back,
+	owner       uint8 // who had it,
+	same        bool  // and whether it is in the same use still
+	cleanUp     uint8 // the node that it has left,
+	cleanUpSame bool  // in the same use still
+	wakes       uint8 // bits of nodes
+	replaying   bool
+	has         bool // permits
 }
 
 type monWrong uint8
@@ -107,12 +107,12 @@ var (
 	errMonLeftOver = errors.New("something is left on the queue")
 )
 
-// What a thread takes the latch for.
+// What a thread takes the queue lock for.
 const (
 	monAcquire = iota + 1
 	monRelease
-	monTidy
-	monSweep
+	monCleanUp
+	monReap
 )
 
 // The steps of a thread.
@@ -126,7 +126,7 @@ const (
 	mJoinStamp
 	mJoinLink
 	mGiveFree
-	mSettle
+	mResolveAll
 	mResolve
 	mLog
 	mApply
@@ -149,29 +149,29 @@ const (
 	mRedone
 	mClear
 	mRebuild
-	mSweepShares
-	mSweepQueue
-	mBereave
+	mReapShares
+	mReapQueue
+	mMarkOwnerDead
 	mWakeResolved
 	mFreeNodes
 )
 
 // What can be wrong with a monitor.
 const (
-	monAccountsTwice   bug = "mending accounts for what has been accounted for"
+	monAccountsTwice   bug = "replaying accounts for what has been accounted for"
 	monLeftAsSpent     bug = "who was granted and cannot keep the node marks it left"
 	monKeepsStamped    bug = "a node is kept that has a stamp"
 	monReclaimsAnyUse  bug = "a node is reclaimed whatever use it is in"
-	monReclaimsBlindly bug = "a node is given back by who has marked it free, whoever owns it"
-	monBuriesAnyUse    bug = "a node of the dead is given back whatever use it died in"
+	monReclaimsBlindly bug = "a node is given back by whoever has marked it free, whoever owns it"
+	monReapsAnyUse     bug = "a node of the dead is given back whatever use it died in"
 	monForgetsOrphans  bug = "nobody gives back what one who died had taken off for another dead one"
 	monDropsFirst      bug = "the stamp is dropped before the node is taken over"
-	monWakesNobody     bug = "a burial does not wake those whose wait is over"
-	monDoesNotTidy     bug = "who gives up leaves its node on the queue"
+	monWakesNobody     bug = "a reap does not wake those whose wait is over"
+	monDoesNotCleanUp  bug = "who gives up leaves its node on the queue"
 	monLogNamesStamp   bug = "the log says that the stamp becomes 0"
 	monHasNoLog        bug = "several words are changed without a log"
 	monGrantsLeft      bug = "a wait is resolved by a store, not a compare-and-swap"
-	monDoesNotSweep    bug = "a burial takes no permits back"
+	monDoesNotReap     bug = "a reap takes no permits back"
 )
 
 func (m monModel) explore(b bug) model.Result {
@@ -179,14 +179,14 @@ func (m monModel) explore(b bug) model.Result {
 	first := monState{free: m.permits}
 	for i := range m.wants {
 		first.node[i] = monNode{word: arena.NodeIdle, owner: uint8(i + 1), used: true}
-		first.thread[i].seat = uint8(i + 1)
+		first.thread[i].waitNode = uint8(i + 1)
 	}
 	spec := model.Spec[monState]{Init: []monState{first}, Next: m.next, Check: m.check, Done: m.done, Show: m.show}
 	return spec.Explore()
 }
 
-// undertaker is the thread that buries.
-func (m *monModel) undertaker() int { return len(m.wants) }
+// reaper is the thread that reaps.
+func (m *monModel) reaper() int { return len(m.wants) }
 
 func (m *monModel) next(s *monState, emit func(model.Step[monState])) {
 	for i := 0; i <= len(m.wants); i++ {
@@ -210,7 +210,7 @@ func (m *monModel) next(s *monState, emit func(model.Step[monState])) {
 				to := *s
 				to.dead |= 1 << i
 				to.kills++
-				if n := to.thread[i].seat; n != 0 {
+				if n := to.thread[i].waitNode; n != 0 {
 					to.node[n-1].sleeping = false
 				}
 				to.thread[i] = monThread{}
@@ -222,8 +222,8 @@ func (m *monModel) next(s *monState, emit func(model.Step[monState])) {
 }
 
 func (m *monModel) name(i int) string {
-	if i == m.undertaker() {
-		return "undertaker"
+	if i == m.reaper() {
+		return "reaper"
 	}
 	return fmt.Sprintf("W%d", i+1)
 }
@@ -266,7 +266,7 @@ func (m *monModel) check(s *monState) error {
 	if had > m.permits {
 		return errMonTooMany
 	}
-	if s.latch == 0 {
+	if s.queueLock == 0 {
 		for _, q := range s.queue {
 			if q != 0 {
 				if n := &s.node[q-1]; !n.used || n.stamp == 0 || n.elsewhere || n.word == arena.NodeIdle || n.word == arena.NodeFree {
@@ -280,7 +280,7 @@ func (m *monModel) check(s *monState) error {
 
 // checkRest is what must be so when nobody does anything.
 func (m *monModel) checkRest(s *monState) error {
-	if s.thread[m.undertaker()].pc != mIdle || s.dead != s.buried || s.latch != 0 {
+	if s.thread[m.reaper()].pc != mIdle || s.dead != s.reaped || s.queueLock != 0 {
 		return nil
 	}
 	sum, right := s.free, true
@@ -288,7 +288,7 @@ func (m *monModel) checkRest(s *monState) error {
 		switch t := &s.thread[i]; t.pc {
 		case mIdle, mHold:
 		case mAsleep:
-			if !s.node[t.seat-1].sleeping {
+			if !s.node[t.waitNode-1].sleeping {
 				return nil
 			}
 		default:
@@ -304,7 +304,7 @@ func (m *monModel) checkRest(s *monState) error {
 		case !n.used, s.due && n.stamp != 0:
 		case lives && (n.word == arena.NodeSpent || n.word == arena.NodeFree):
 			// Goes with its owner: who took it off died as it was being spent.
-		case !lives || s.thread[n.owner-1].seat != uint8(i+1):
+		case !lives || s.thread[n.owner-1].waitNode != uint8(i+1):
 			return errMonLeak
 		}
 	}
@@ -339,11 +339,11 @@ func (m *monModel) done(s *monState) bool {
 			return false
 		}
 	}
-	return s.thread[m.undertaker()].pc == mIdle && s.dead == s.buried
+	return s.thread[m.reaper()].pc == mIdle && s.dead == s.reaped
 }
 
 func (m *monModel) show(s *monState) string {
-	str := fmt.Sprintf("latch %d, free %d, shares %v, accounted %d, queue %v", s.latch, s.free, s.share, s.accounted, s.queue)
+	str := fmt.Sprintf("latch %d, free %d, shares %v, accounted %d, queue %v", s.queueLock, s.free, s.share, s.accounted, s.queue)
 	for i := range s.node {
 		n := &s.node[i]
 		str += fmt.Sprintf("; %d: %v of %d, stamp %d", i+1, arena.NodeWord(n.word), n.owner, n.stamp)
@@ -385,8 +385,8 @@ func (x *monExec) bump(node uint8) {
 		if t.at == node {
 			t.same = false
 		}
-		if t.tidy == node {
-			t.tidySame = false
+		if t.cleanUp == node {
+			t.cleanUpSame = false
 		}
 	}
 }

@@ -13,8 +13,8 @@ import (
 var (
 	_ = crashpoint.Register("monitor.commit.logged")
 	_ = crashpoint.Register("monitor.commit.begun")
-	_ = crashpoint.Register("monitor.mend.redone")
-	_ = crashpoint.Register("monitor.mend.rebuilt")
+	_ = crashpoint.Register("monitor.replay.redone")
+	_ = crashpoint.Register("monitor.replay.rebuilt")
 )
 
 // change is a change of several words of a monitor's state that is made as one.
@@ -30,38 +30,38 @@ func (c *change) set(w *atomic.Uint64, v uint64) {
 	c.n++
 }
 
-// commit makes a change, with the latch held. A death leaves all of it, once
-// somebody takes the latch, or nothing.
+// commit makes a change, with the queue lock held. A death leaves all of it, once
+// somebody takes the queue lock, or nothing.
 func (m *monitor) commit(c *change) {
 	if c.n > 1 {
 		r := m.words
 		for i := range c.n {
-			put(&r.redo[i].at, uint64(offsetIn(m.words, m.at, c.w[i])))
-			put(&r.redo[i].to, c.v[i])
+			storeWord(&r.redo[i].at, uint64(offsetIn(m.words, m.at, c.w[i])))
+			storeWord(&r.redo[i].to, c.v[i])
 		}
 		crashpoint.Hit("monitor.commit.logged")
 		r.redone.Store(uint64(c.n))
 	}
 	for i := range c.n {
-		put(c.w[i], c.v[i])
+		storeWord(c.w[i], c.v[i])
 		crashpoint.Hit("monitor.commit.begun")
 	}
 	if c.n > 1 {
-		put(&m.words.redone, 0)
+		storeWord(&m.words.redone, 0)
 	}
 }
 
-// mend is run by who takes the latch after the death of its holder.
-func (m *monitor) mend() error {
+// replay is run by whoever takes the queue lock after the death of its holder.
+func (m *monitor) replay() error {
 	if err := m.redoLog(); err != nil {
 		return err
 	}
-	crashpoint.Hit("monitor.mend.redone")
+	crashpoint.Hit("monitor.replay.redone")
 	m.rebuild()
-	crashpoint.Hit("monitor.mend.rebuilt")
+	crashpoint.Hit("monitor.replay.rebuilt")
 	b := takeWakes()
 	defer m.wake(b) // also if a rule of a Waitable ends the goroutine
-	m.rules.settle(b)
+	m.rules.resolve(b)
 	return nil
 }
 
@@ -94,7 +94,7 @@ func (m *monitor) redoTarget(off arena.Offset) (*atomic.Uint64, error) {
 }
 
 func (m *monitor) corrupt(what string) error {
-	return m.fail("monitor.mend", shmsync.ErrCorrupt, nil, "it has an impossible "+what)
+	return m.fail("monitor.replay", shmsync.ErrCorrupt, nil, "it has an impossible "+what)
 }
 
 // rebuild makes the queues anew from the nodes, which are the truth, and accounts
@@ -125,7 +125,7 @@ func (m *monitor) rebuild() {
 		case m.waiting(w):
 			m.rules.requeue(w)
 		default:
-			m.drop(w)
+			m.releaseNode(w)
 		}
 	}
 	m.broken.Store(false) // or a peer overwrites the nodes

@@ -10,25 +10,25 @@ import (
 )
 
 var (
-	_ = crashpoint.Register("monitor.sweep.entered")
-	_ = crashpoint.Register("monitor.sweep.buried")
-	_ = crashpoint.Register("monitor.tidy.entered")
+	_ = crashpoint.Register("monitor.reap.entered")
+	_ = crashpoint.Register("monitor.reap.reclaimed")
+	_ = crashpoint.Register("monitor.cleanup.entered")
 )
 
-// enterYields is how often who only tidies lets others run before it gives up on
-// the latch: its holder may be preempted or stopped.
+// enterYields is how often who only cleans up lets others run before it gives up on
+// the queue lock: its holder may be preempted or stopped.
 const enterYields = 20
 
-// tryEnter takes the latch if that does not take long. It deals with a dead holder.
+// tryEnter takes the queue lock if that does not take long. It deals with a dead holder.
 func (m *monitor) tryEnter() bool {
 	for tries := 0; ; tries++ {
-		if m.latch.TryLock() {
+		if m.queueLock.TryLock() {
 			return true
 		}
 		if m.opening.ended.Load() {
 			return false
 		}
-		if took, err := m.latch.inherit(ownerWord(m.latch.owner.Load())); took {
+		if took, err := m.queueLock.inherit(ownerWord(m.queueLock.owner.Load())); took {
 			return true
 		} else if err != nil || tries > enterYields {
 			return false
@@ -42,33 +42,33 @@ func (m *monitor) tryEnter() bool {
 }
 
 // sweep takes back what the dead have, and the waits that nobody is there for, with
-// the latch held.
+// the queue lock held.
 func (m *monitor) sweep(b *wakes) {
-	crashpoint.Hit("monitor.sweep.entered")
+	crashpoint.Hit("monitor.reap.entered")
 	m.deaths.Store(m.a.Deaths())
-	m.unsettled.Store(false)
-	m.rules.bury(m.absent)
-	crashpoint.Hit("monitor.sweep.buried")
+	m.unreaped.Store(false)
+	m.rules.reap(m.absent)
+	crashpoint.Hit("monitor.reap.reclaimed")
 	m.rules.each(func(w wait) bool {
 		if !m.waiting(w) {
 			m.rules.detach(w)
-			m.drop(w)
+			m.releaseNode(w)
 		}
 		return true
 	})
-	m.rules.settle(b)
+	m.rules.resolve(b)
 }
 
 // absent reports whether a participant is dead, or has left.
-func (m *monitor) absent(n arena.Name) bool { return n != 0 && !m.current(n) }
+func (m *monitor) absent(n arena.ParticipantID) bool { return n != 0 && !m.current(n) }
 
-// leaveAfter calls f with the latch held and then leaves, even if a rule of a Waitable
+// leaveAfter calls f with the queue lock held and then leaves, even if a rule of a Waitable
 // that f runs ends the goroutine.
 func (m *monitor) leaveAfter(f func(b *wakes)) {
 	b, done := takeWakes(), false
 	defer func() {
 		if !done {
-			m.rules.settle(b)
+			m.rules.resolve(b)
 		}
 		m.leave(b)
 	}()
@@ -76,30 +76,30 @@ func (m *monitor) leaveAfter(f func(b *wakes)) {
 	done = true
 }
 
-// tidy takes a wait off that this process has given up, unless somebody has done
-// that. It does not wait for the latch.
-func (m *monitor) tidy(w left) {
+// cleanUp takes a wait off that this process has given up, unless somebody has done
+// that. It does not wait for the queue lock.
+func (m *monitor) cleanUp(w abandoned) {
 	if !m.tryEnter() {
-		m.tidyLater()
+		m.cleanUpLater()
 		return
 	}
-	crashpoint.Hit("monitor.tidy.entered")
+	crashpoint.Hit("monitor.cleanup.entered")
 	m.leaveAfter(func(b *wakes) {
 		if w.Load() == w.word && w.Stamp().Load() == w.stamp && w.Object() == m.object.Offset {
 			m.rules.detach(w.wait)
-			m.drop(w.wait)
-			m.rules.settle(b)
+			m.releaseNode(w.wait)
+			m.rules.resolve(b)
 		}
 	})
 }
 
-// tidyLater has a goroutine wait for the latch, and sweep. The handle may be closed
+// cleanUpLater has a goroutine wait for the queue lock, and reap. The handle may be closed
 // meanwhile; the object stays open.
-func (m *monitor) tidyLater() {
-	if m.tidying.Swap(true) {
+func (m *monitor) cleanUpLater() {
+	if m.cleaningUp.Swap(true) {
 		return
 	}
-	q := m.latch.queue
+	q := m.queueLock.queue
 	if !q.EnterLasting() {
 		return
 	}
@@ -107,43 +107,43 @@ func (m *monitor) tidyLater() {
 	go func() {
 		defer q.ExitLasting()
 		defer m.opening.leave()
-		// Not enter, which enters the queue once more: Close would wait for the latch,
+		// Not enter, which enters the queue once more: Close would wait for the queue lock,
 		// and so for whoever is stopped with it.
-		err := m.latch.lockEntered(nil)
-		m.tidying.Store(false)
+		err := m.queueLock.lockEntered(nil)
+		m.cleaningUp.Store(false)
 		if err == nil {
 			m.leaveAfter(m.sweep)
 		}
 	}()
 }
 
-// look is called ten times a second while a goroutine of this process waits. It
-// finds what a death, a stopped undertaker, or one that gave up and was stopped has
+// check is called ten times a second while a goroutine of this process waits. It
+// finds what a death, a stopped reaper, or one that gave up and was stopped has
 // left.
-func (m *monitor) look() {
-	m.rules.holders(func(n arena.Name) {
+func (m *monitor) check() {
+	m.rules.holders(func(n arena.ParticipantID) {
 		if n != 0 {
 			m.a.Dead(n)
 		}
 	})
 	switch {
-	case m.sweepDue():
+	case m.reapDue():
 		if m.tryEnter() {
 			m.leaveAfter(m.sweep)
 		}
-	case m.looks.Add(1)%settleEvery == 0 && m.latch.TryLock():
-		m.leaveAfter(m.rules.settle)
+	case m.checks.Add(1)%resolveEvery == 0 && m.queueLock.TryLock():
+		m.leaveAfter(m.rules.resolve)
 	}
 }
 
-// settleEvery is at every how manieth look a waiter's process serves the queue: who
+// resolveEvery is at every how manieth check a waiter's process serves the queue: who
 // has given up at its head, or has changed the state, may be stopped.
-const settleEvery = 10
+const resolveEvery = 10
 
-// repairMonitor takes back what dead has of an object. Who holds its latch for long
+// repairMonitor takes back what dead has of an object. Whoever holds its queue lock for long
 // may be stopped: then those who wait do it when they look, or the next call.
-func repairMonitor(m *monitor, dead arena.Name) {
-	repairMutexWords(m.a, &m.words.latch, dead, true)
+func repairMonitor(m *monitor, dead arena.ParticipantID) {
+	repairMutexWords(m.a, &m.words.queueLock, dead, true)
 	m.without = dead
 	if m.tryEnter() {
 		b := takeWakes()
@@ -156,19 +156,19 @@ func repairMonitor(m *monitor, dead arena.Name) {
 // the arena does.
 func wakeMonitor(a *arena.Arena, o arena.Object, off arena.Offset, owed arena.Owed) {
 	if w, err := arena.TryAt[monitorWords](a, off); err == nil {
-		wakeMutexWords(a, &w.latch, owed)
+		wakeMutexWords(a, &w.queueLock, owed)
 	}
 }
 
-// sweepDead sweeps, with the latch held, if that is due.
-func (m *monitor) sweepDead(b *wakes) {
-	if m.sweepDue() {
+// reapIfDue reaps, with the queue lock held, if that is due.
+func (m *monitor) reapIfDue(b *wakes) {
+	if m.reapDue() {
 		m.sweep(b)
 	}
 }
 
-// sweepDue reports whether somebody has died since the last sweep, or was not gone then.
-func (m *monitor) sweepDue() bool { return m.deaths.Load() != m.a.Deaths() || m.unsettled.Load() }
+// reapDue reports whether somebody has died since the last reap, or was not gone then.
+func (m *monitor) reapDue() bool { return m.deaths.Load() != m.a.Deaths() || m.unreaped.Load() }
 
 // wakeQueue is the Wake of objects that begin with a monitor.
 func wakeQueue(a *arena.Arena, o arena.Object, owed arena.Owed) { wakeMonitor(a, o, o.Body, owed) }
@@ -177,8 +177,8 @@ func wakeQueue(a *arena.Arena, o arena.Object, owed arena.Owed) { wakeMonitor(a,
 func describeMonitor(m *monitor) string { return describeMonitorWords(m.a, m.object, m.words) }
 
 func describeMonitorWords(a *arena.Arena, o arena.Object, w *monitorWords) string {
-	s := fmt.Sprintf("; latch %v, %d arrivals, redo %d, accounted %d",
-		ownerWord(w.latch.owner.Load()), w.arrivals.Load(), w.redone.Load(), w.accounted.Load())
+	s := fmt.Sprintf("; queue lock %v, %d arrivals, redo %d, accounted %d",
+		ownerWord(w.queueLock.owner.Load()), w.arrivals.Load(), w.redone.Load(), w.accounted.Load())
 	count := 0
 	a.EachNode(o.Offset, func(off arena.Offset, n *arena.Node) {
 		if count++; count <= describeMost {

@@ -13,8 +13,8 @@ func (x *monExec) step() {
 		x.enter()
 	case mBody, mTakeFree, mJoinStamp, mJoinLink, mGiveFree:
 		x.body()
-	case mSettle, mResolve:
-		x.settle()
+	case mResolveAll, mResolve:
+		x.resolve()
 	case mLog, mApply, mApplyRest, mUnlog:
 		x.account()
 	case mTakeOver, mDrop, mReleased, mTaken, mFree:
@@ -24,37 +24,37 @@ func (x *monExec) step() {
 	case mSleep, mAsleep, mCollect, mSpent:
 		x.wait()
 	case mHold:
-		if x.more = x.elsewhere && x.t.seat != 0 && x.choice == 0; x.choice == 1 {
+		if x.more = x.elsewhere && x.t.waitNode != 0 && x.choice == 0; x.choice == 1 {
 			x.goElsewhere(mHold)
 			return
 		}
 		x.t.job = monRelease
-		x.to(mEnter, "calls Release")
+		x.to(mEnter, "calls PolicyRelease")
 	case mRedo, mRedone, mClear, mRebuild:
-		x.mend()
-	case mSweepShares, mSweepQueue:
+		x.replay()
+	case mReapShares, mReapQueue:
 		x.sweep()
 	default:
-		x.bury()
+		x.reap()
 	}
 }
 
 func (x *monExec) begin() {
 	switch {
-	case x.me == x.undertaker():
+	case x.me == x.reaper():
 		x.awake()
 	case x.t.pc == mElsewhere:
-		x.stray()
+		x.orphan()
 	case x.t.pc == mClaim:
 		for i := range x.s.node {
 			if n := &x.s.node[i]; !n.used {
 				*n = monNode{word: arena.NodeIdle, owner: x.self(), used: true}
-				x.t.seat, x.t.job = uint8(i+1), monAcquire
+				x.t.waitNode, x.t.job = uint8(i+1), monAcquire
 				x.to(mEnter, "claims a node")
 				return
 			}
 		}
-	case x.t.seat == 0:
+	case x.t.waitNode == 0:
 		x.optional = true
 		x.to(mClaim, "calls Acquire")
 	case x.choice == 0:
@@ -69,15 +69,15 @@ func (x *monExec) begin() {
 // goElsewhere begins a wait in another object with the same node.
 func (x *monExec) goElsewhere(then uint8) {
 	x.optional = true
-	n := &x.s.node[x.t.seat-1]
+	n := &x.s.node[x.t.waitNode-1]
 	n.elsewhere, n.stamp = true, monElsewhere
 	x.t.back = then
 	x.to(mElsewhere, "waits elsewhere")
 }
 
-// stray ends a wait elsewhere: it is over, or given up and then taken off.
-func (x *monExec) stray() {
-	n := &x.s.node[x.t.seat-1]
+// orphan ends a wait elsewhere: it is over, or given up and then taken off.
+func (x *monExec) orphan() {
+	n := &x.s.node[x.t.waitNode-1]
 	x.more = x.choice == 0 && n.word == arena.NodeIdle
 	if x.choice == 1 {
 		n.word = arena.NodeLeft
@@ -85,32 +85,32 @@ func (x *monExec) stray() {
 		return
 	}
 	n.elsewhere, n.stamp = false, 0
-	x.bump(x.t.seat)
+	x.bump(x.t.waitNode)
 	x.to(x.t.back, "has waited elsewhere")
 	x.t.back = 0
 	if n.word == arena.NodeLeft {
 		*n = monNode{}
-		x.t.seat = 0
+		x.t.waitNode = 0
 	}
 }
 
-// enter takes the latch, or deals with the death of its holder.
+// enter takes the queue lock, or deals with the death of its holder.
 func (x *monExec) enter() {
-	switch l := x.s.latch; {
+	switch l := x.s.queueLock; {
 	case l == 0:
-		x.s.latch = x.self()
-		x.to(mBody, "takes the latch")
+		x.s.queueLock = x.self()
+		x.to(mBody, "takes the queue lock")
 	case l == monDead:
-		x.s.latch, x.t.mending = x.self(), true
-		x.to(mRedo, "inherits the latch")
+		x.s.queueLock, x.t.replaying = x.self(), true
+		x.to(mRedo, "inherits the queue lock")
 	case x.s.dead>>(l-1)&1 != 0:
 		x.s.marked |= 1 << (l - 1)
-		x.s.latch = monDead
+		x.s.queueLock = monDead
 		x.to(mEnter, "meets the dead holder")
 	}
 }
 
-// body is what the latch was taken for.
+// body is what the queue lock was taken for.
 func (x *monExec) body() {
 	switch x.t.pc {
 	case mTakeFree:
@@ -125,16 +125,16 @@ func (x *monExec) body() {
 				most = max(most, v)
 			}
 		}
-		x.s.node[x.t.seat-1].stamp = max(most, x.s.accounted) + 1
+		x.s.node[x.t.waitNode-1].stamp = max(most, x.s.accounted) + 1
 		x.to(mJoinLink, "stamps its node")
 		return
 	case mJoinLink:
-		x.append(x.t.seat)
+		x.append(x.t.waitNode)
 		x.to(mLeave, "links its node")
 		return
 	case mGiveFree:
 		x.s.free += x.wants[x.me]
-		x.to(mSettle, "counts what is free")
+		x.to(mResolveAll, "counts what is free")
 		return
 	}
 	switch x.t.job {
@@ -144,7 +144,7 @@ func (x *monExec) body() {
 			x.to(mTakeFree, "takes permits")
 			return
 		}
-		x.s.node[x.t.seat-1].word = arena.NodeQueued
+		x.s.node[x.t.waitNode-1].word = arena.NodeQueued
 		x.to(mJoinStamp, "has to wait")
 	case monRelease:
 		if x.s.share[x.me] < x.wants[x.me] {
@@ -154,38 +154,38 @@ func (x *monExec) body() {
 		}
 		x.t.has = false
 		x.to(mGiveFree, "gives permits back")
-	case monTidy:
-		node := x.t.tidy
-		if n := &x.s.node[node-1]; x.t.tidySame && n.word == arena.NodeLeft && n.stamp != 0 && !n.elsewhere {
+	case monCleanUp:
+		node := x.t.cleanUp
+		if n := &x.s.node[node-1]; x.t.cleanUpSame && n.word == arena.NodeLeft && n.stamp != 0 && !n.elsewhere {
 			x.detach(node)
-			x.drop(node, mSettle, "takes its node off")
+			x.drop(node, mResolveAll, "takes its node off")
 			return
 		}
 		x.to(mLeave, "finds its node taken off")
-	case monSweep:
+	case monReap:
 		x.s.due = false
-		x.to(mSweepShares, "sweeps")
+		x.to(mReapShares, "reaps")
 	}
 }
 
-func (x *monExec) settle() {
+func (x *monExec) resolve() {
 	if x.t.pc == mResolve {
 		n := &x.s.node[x.t.at-1]
 		if !queuedState(n.word) && x.bug != monGrantsLeft {
-			x.drop(x.t.at, mSettle, "finds that the wait was given up")
+			x.drop(x.t.at, mResolveAll, "finds that the wait was given up")
 			return
 		}
 		if n.word == arena.NodeAsleep {
 			x.t.wakes |= 1 << (x.t.at - 1)
 		}
 		n.word = arena.NodeResolved
-		x.t.back = mSettle
+		x.t.back = mResolveAll
 		x.to(mLog, "resolves a wait")
 		return
 	}
 	head := x.s.queue[0]
 	end := mLeave
-	if x.t.mending {
+	if x.t.replaying {
 		end = mWake
 	}
 	switch {
@@ -193,7 +193,7 @@ func (x *monExec) settle() {
 		x.to(end, "finds the queue empty")
 	case !x.waiting(&x.s.node[head-1]):
 		x.detach(head)
-		x.drop(head, mSettle, "takes one off that nobody is there for")
+		x.drop(head, mResolveAll, "takes one off that nobody is there for")
 	case x.wants[x.s.node[head-1].owner-1] > x.s.free:
 		x.to(end, "finds that nobody can be served")
 	default:
@@ -275,7 +275,7 @@ func (x *monExec) release() {
 	case mReleased:
 		done := n.word == arena.NodeSpent || n.word == arena.NodeLeft && (x.bug == monDropsFirst || x.bug == monReclaimsAnyUse)
 		switch {
-		case !x.current(x.t.owner) && (x.t.same || x.bug == monBuriesAnyUse):
+		case !x.current(x.t.owner) && (x.t.same || x.bug == monReapsAnyUse):
 			x.to(mTaken, "finds its owner dead")
 		case x.current(x.t.owner) && done && (x.t.same || x.bug == monReclaimsAnyUse):
 			x.reclaim(n)
@@ -314,7 +314,7 @@ func (x *monExec) freeNode(n *monNode) {
 		x.s.wrong = monFreedInUse
 	}
 	for i := range x.wants {
-		if x.s.thread[i].seat == x.t.at && x.s.dead>>i&1 == 0 {
+		if x.s.thread[i].waitNode == x.t.at && x.s.dead>>i&1 == 0 {
 			x.s.wrong = monFreedInUse
 		}
 	}
@@ -325,8 +325,8 @@ func (x *monExec) freeNode(n *monNode) {
 func (x *monExec) leave() {
 	switch x.t.pc {
 	case mLeave:
-		x.s.latch = 0
-		x.to(mWake, "leaves the latch")
+		x.s.queueLock = 0
+		x.to(mWake, "leaves the queue lock")
 	case mWake:
 		if x.t.wakes != 0 {
 			k := lowest(x.t.wakes)
@@ -336,20 +336,20 @@ func (x *monExec) leave() {
 			return
 		}
 		x.to(mAfter, "has woken all")
-		if x.t.mending {
-			x.t.mending = false
-			x.to(mBody, "has mended")
+		if x.t.replaying {
+			x.t.replaying = false
+			x.to(mBody, "has replayed")
 		}
 	case mAfter:
 		job := x.t.job
-		x.t.job, x.t.tidy, x.t.tidySame = 0, 0, false
+		x.t.job, x.t.cleanUp, x.t.cleanUpSame = 0, 0, false
 		switch {
-		case job == monAcquire && !x.t.has, job == monSweep && x.me != x.undertaker():
+		case job == monAcquire && !x.t.has, job == monReap && x.me != x.reaper():
 			x.to(mSleep, "waits")
 		case job == monAcquire:
 			x.to(mHold, "has permits")
-		case job == monSweep:
-			x.to(mWakeResolved, "has swept")
+		case job == monReap:
+			x.to(mWakeResolved, "has reaped")
 		default:
 			x.to(mIdle, "returns")
 		}
@@ -359,7 +359,7 @@ func (x *monExec) leave() {
 func (x *monExec) wait() {
 	switch x.t.pc {
 	case mSleep:
-		n := &x.s.node[x.t.seat-1]
+		n := &x.s.node[x.t.waitNode-1]
 		if !queuedState(n.word) {
 			x.to(mCollect, "sees that its wait is over")
 			return
@@ -367,13 +367,13 @@ func (x *monExec) wait() {
 		n.word, n.sleeping = arena.NodeAsleep, true
 		x.to(mAsleep, "sleeps")
 	case mAsleep:
-		x.asleep(&x.s.node[x.t.seat-1])
+		x.asleep(&x.s.node[x.t.waitNode-1])
 	case mCollect:
-		n := &x.s.node[x.t.seat-1]
+		n := &x.s.node[x.t.waitNode-1]
 		x.t.has = true
 		if n.stamp == 0 || x.bug == monKeepsStamped {
 			n.word = arena.NodeIdle
-			x.bump(x.t.seat)
+			x.bump(x.t.waitNode)
 			x.to(mHold, "keeps its node")
 			return
 		}
@@ -381,14 +381,14 @@ func (x *monExec) wait() {
 		if x.bug == monLeftAsSpent {
 			n.word = arena.NodeLeft
 		}
-		x.t.at, x.t.owner, x.t.same, x.t.back, x.t.seat = x.t.seat, x.self(), true, mHold, 0
+		x.t.at, x.t.owner, x.t.same, x.t.back, x.t.waitNode = x.t.waitNode, x.self(), true, mHold, 0
 		x.to(mSpent, "marks its node spent")
 	case mSpent:
 		if n := &x.s.node[x.t.at-1]; n.stamp == 0 && x.t.same && n.word == arena.NodeSpent {
 			x.reclaim(n)
 			return
 		}
-		x.goBack("leaves the node to who takes it off")
+		x.goBack("leaves the node to whoever takes it off")
 	}
 }
 
@@ -408,23 +408,23 @@ func (x *monExec) asleep(n *monNode) {
 			return
 		}
 		n.word = arena.NodeLeft
-		x.t.tidy, x.t.tidySame, x.t.seat, x.t.job = x.t.seat, true, 0, monTidy
+		x.t.cleanUp, x.t.cleanUpSame, x.t.waitNode, x.t.job = x.t.waitNode, true, 0, monCleanUp
 		x.to(mEnter, "gives up")
-		if x.bug == monDoesNotTidy {
-			x.t.tidy, x.t.tidySame, x.t.job = 0, false, 0
+		if x.bug == monDoesNotCleanUp {
+			x.t.cleanUp, x.t.cleanUpSame, x.t.job = 0, false, 0
 			x.to(mIdle, "gives up")
 		}
 	case 2:
 		if x.s.due {
 			n.sleeping = false
-			x.t.job = monSweep
+			x.t.job = monReap
 			x.to(mEnter, "looks")
 		}
 	}
 }
 
-// mend is what who takes the latch after a death does first.
-func (x *monExec) mend() {
+// replay is what who takes the queue lock after a death does first.
+func (x *monExec) replay() {
 	switch x.t.pc {
 	case mRedo:
 		if l := &x.s.log; l.valid {
@@ -461,7 +461,7 @@ func (x *monExec) rebuild() {
 		}
 	}
 	if first == 0 {
-		x.to(mSettle, "has rebuilt the queue")
+		x.to(mResolveAll, "has rebuilt the queue")
 		return
 	}
 	n := &x.s.node[first-1]
@@ -479,53 +479,53 @@ func (x *monExec) rebuild() {
 }
 
 func (x *monExec) sweep() {
-	if x.t.pc == mSweepShares {
+	if x.t.pc == mReapShares {
 		for i := range x.wants {
-			if left := x.s.share[i]; left > 0 && !x.current(uint8(i+1)) && x.bug != monDoesNotSweep {
+			if left := x.s.share[i]; left > 0 && !x.current(uint8(i+1)) && x.bug != monDoesNotReap {
 				x.s.log = monLog{x.bug != monHasNoLog, uint8(i + 1), 0, x.s.free + left, x.s.accounted, 0}
-				x.t.back = mSweepShares
+				x.t.back = mReapShares
 				x.to(mApply, "takes permits of the dead back")
 				return
 			}
 		}
-		x.to(mSweepQueue, "has taken all permits back")
+		x.to(mReapQueue, "has taken all permits back")
 		return
 	}
 	for _, q := range x.s.queue {
 		if q != 0 && !x.waiting(&x.s.node[q-1]) {
 			x.detach(q)
-			x.drop(q, mSweepQueue, "takes one off that nobody is there for")
+			x.drop(q, mReapQueue, "takes one off that nobody is there for")
 			return
 		}
 	}
-	x.to(mSettle, "has swept the queue")
+	x.to(mResolveAll, "has reaped the queue")
 }
 
-// awake begins a burial.
+// awake begins a reap.
 func (x *monExec) awake() {
-	if left := x.s.dead &^ x.s.buried; left != 0 {
-		x.s.burying = lowest(left) + 1
-		x.s.marked |= 1 << (x.s.burying - 1)
-		x.to(mBereave, "marks a dead one")
+	if left := x.s.dead &^ x.s.reaped; left != 0 {
+		x.s.reaping = lowest(left) + 1
+		x.s.marked |= 1 << (x.s.reaping - 1)
+		x.to(mMarkOwnerDead, "marks a dead one")
 	}
 }
 
-// bury is the rest of a burial.
-func (x *monExec) bury() {
-	dead := x.s.burying
+// reap is the rest of a reap.
+func (x *monExec) reap() {
+	dead := x.s.reaping
 	switch x.t.pc {
-	case mBereave:
-		// Who holds the latch lives, and may be stopped.
-		busy := x.s.latch != 0 && x.s.latch != monDead && x.s.dead>>(x.s.latch-1)&1 == 0
+	case mMarkOwnerDead:
+		// Whoever holds the queue lock lives, and may be stopped.
+		busy := x.s.queueLock != 0 && x.s.queueLock != monDead && x.s.dead>>(x.s.queueLock-1)&1 == 0
 		if x.more = x.tries && busy && x.choice == 0; x.choice == 1 {
-			x.to(mWakeResolved, "finds the latch taken")
+			x.to(mWakeResolved, "finds the queue lock taken")
 			return
 		}
-		if x.s.latch == dead {
-			x.s.latch = monDead
+		if x.s.queueLock == dead {
+			x.s.queueLock = monDead
 		}
-		x.t.job = monSweep
-		x.to(mEnter, "is about to sweep")
+		x.t.job = monReap
+		x.to(mEnter, "is about to reap")
 	case mWakeResolved:
 		for i := range x.s.node {
 			if n := &x.s.node[i]; n.word == arena.NodeResolved && x.bug != monWakesNobody {
@@ -540,7 +540,7 @@ func (x *monExec) bury() {
 			if !n.used || n.owner == 0 || n.owner > uint8(len(x.wants)) {
 				continue
 			}
-			orphan := n.owner != dead && x.s.buried>>(n.owner-1)&1 != 0 && x.bug != monForgetsOrphans
+			orphan := n.owner != dead && x.s.reaped>>(n.owner-1)&1 != 0 && x.bug != monForgetsOrphans
 			if n.elsewhere && n.owner == dead {
 				n.elsewhere, n.stamp = false, 0
 				x.to(mFreeNodes, "has it taken off elsewhere")
@@ -553,8 +553,8 @@ func (x *monExec) bury() {
 				return
 			}
 		}
-		x.s.buried |= 1 << (dead - 1)
-		x.s.burying = 0
-		x.to(mIdle, "has buried it")
+		x.s.reaped |= 1 << (dead - 1)
+		x.s.reaping = 0
+		x.to(mIdle, "has reaped it")
 	}
 }

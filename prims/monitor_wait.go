@@ -15,45 +15,45 @@ type wait struct {
 	*arena.Node
 }
 
-// fate is the extra word of a node in a queue.
+// outcome is the extra word of a node in a queue.
 //
 //	bits 0..15   how the wait ended; by the primitive
 //	bits 16..31  class: what kind of wait it is; by the primitive
-//	bits 32..63  more about the end, such as who died; before it, by the queue
+//	bits 32..63  more about the end, such as whoever died; before it, by the queue
 //
-//	writers: the owner before it joins; then who holds the latch, before it resolves
-//	readers: the owner once it is resolved, who holds the latch
+//	writers: the owner before it joins; then who holds the queue lock, before it resolves
+//	readers: the owner once it is resolved, who holds the queue lock
 //	order:   the node word's
 //	futex:   none
 //	crash:   as the word says
-type fate uint64
+type outcome uint64
 
-func makeFate(class uint16, result, aux uint32) uint64 {
+func makeOutcome(class uint16, result, aux uint32) uint64 {
 	return uint64(aux)<<32 | uint64(class)<<16 | uint64(result&0xffff)
 }
 
-func (f fate) result() uint32 { return uint32(f & 0xffff) }
-func (f fate) class() uint16  { return uint16(f >> 16) }
-func (f fate) aux() uint32    { return uint32(f >> 32) }
+func (f outcome) result() uint32 { return uint32(f & 0xffff) }
+func (f outcome) class() uint16  { return uint16(f >> 16) }
+func (f outcome) aux() uint32    { return uint32(f >> 32) }
 
 // class is what kind of wait it is.
-func (w wait) class() uint16 { return fate(w.Extra().Load()).class() }
+func (w wait) class() uint16 { return outcome(w.Extra().Load()).class() }
 
-// left is a wait that its owner has given up: the node, unless it is in another use
+// abandoned is a wait that its owner has given up: the node, unless it is in another use
 // by now.
-type left struct {
+type abandoned struct {
 	wait
 	word  arena.NodeWord
 	stamp uint64
 }
 
-// waitOf notes the wait of a seat, for when it is given up.
-func waitOf(s *park.Seat) left {
-	return left{wait{s.Off, s.Node}, s.Node.Load().With(arena.NodeLeft), s.Node.Stamp().Load()}
+// waitOf notes the wait of a wait node, for when it is given up.
+func waitOf(s *park.WaitNode) abandoned {
+	return abandoned{wait{s.Off, s.Node}, s.Node.Load().With(arena.NodeLeft), s.Node.Stamp().Load()}
 }
 
 // wakes are waits that have ended and whose owners have to be woken, once the
-// latch is left: it is then that they go back to the pool.
+// queue lock is left: it is then that they go back to the pool.
 type wakes struct {
 	n    int
 	few  [4]wakeUp
@@ -62,15 +62,15 @@ type wakes struct {
 
 type wakeUp struct {
 	wait
-	state arena.NodeState // when it was resolved
-	owner arena.Name      // then
+	state arena.NodeState     // when it was resolved
+	owner arena.ParticipantID // then
 }
 
 var wakesPool = sync.Pool{New: func() any { return new(wakes) }}
 
 func takeWakes() *wakes { return wakesPool.Get().(*wakes) }
 
-func (b *wakes) add(w wait, s arena.NodeState, owner arena.Name) {
+func (b *wakes) add(w wait, s arena.NodeState, owner arena.ParticipantID) {
 	if s == arena.NodeQueued {
 		return // its owner is awake
 	}
@@ -104,7 +104,7 @@ func (m *monitor) wake(b *wakes) {
 func (m *monitor) wakeOne(u wakeUp) {
 	m.counts.add(countWake)
 	if u.state == arena.NodeParked {
-		if q := m.latch.queue; q != nil && u.owner == m.a.Self() {
+		if q := m.queueLock.queue; q != nil && u.owner == m.a.Self() {
 			q.TellOwn(u.off)
 		} else {
 			m.a.Tell(u.off, u.Node, u.owner)
@@ -112,5 +112,5 @@ func (m *monitor) wakeOne(u wakeUp) {
 		m.a.EndTell()
 		return
 	}
-	shmsync.Wake(raw(u.Word()), 1)
+	shmsync.Wake(wordPtr(u.Word()), 1)
 }

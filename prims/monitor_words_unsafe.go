@@ -14,32 +14,32 @@ const redoMost = 6
 // monitorWords is at the head of the body of an object whose waiters queue, 384
 // bytes. What the object itself has comes after it.
 type monitorWords struct {
-	_     structs.HostLayout
-	latch mutexWords
+	_         structs.HostLayout
+	queueLock mutexWords
 	// arrivals numbers the waits; see arena.Node's stamp.
-	//   writers: who holds the latch
+	//   writers: who holds the queue lock
 	//   readers: the same
-	//   order:   the latch's
+	//   order:   the queue lock's
 	//   futex:   none
 	//   crash:   a number may be left out
 	arrivals atomic.Uint64
 	// redone is how many entries of redo are to be carried out, 0 if none.
-	//   writers: who holds the latch
-	//   readers: who takes the latch after a death
-	//   order:   the latch's; a death leaves a prefix of the program's stores
+	//   writers: who holds the queue lock
+	//   readers: who takes the queue lock after a death
+	//   order:   the queue lock's; a death leaves a prefix of the program's stores
 	//   futex:   none
-	//   crash:   who takes the latch next carries the entries out
+	//   crash:   who takes the queue lock next carries the entries out
 	redone atomic.Uint64
-	redo   [redoMost]redoEntry // written by who holds the latch; valid below redone
+	redo   [redoMost]redoEntry // written by whoever holds the queue lock; valid below redone
 	// lastCPU, spin and pays steer the spinning of waiters, as in mutexWords.
 	lastCPU atomic.Uint32
 	spin    atomic.Uint32
 	pays    atomic.Uint32
 	_       [4]byte
 	// accounted is the stamp of the wait whose change of state was committed last.
-	//   writers: who holds the latch, as part of a change
-	//   readers: who takes the latch after a death
-	//   order:   the latch's
+	//   writers: who holds the queue lock, as part of a change
+	//   readers: who takes the queue lock after a death
+	//   order:   the queue lock's
 	//   futex:   none
 	//   crash:   tells whether a resolved node with this stamp is accounted for
 	accounted atomic.Uint64
@@ -54,9 +54,9 @@ type redoEntry struct {
 
 // listWords are the ends of a queue of nodes: offsets, 0 for none.
 //
-//	writers: who holds the latch
+//	writers: who holds the queue lock
 //	readers: the same, tools
-//	order:   the latch's
+//	order:   the queue lock's
 //	futex:   none
 //	crash:   rebuilt from the nodes
 type listWords struct {
@@ -79,11 +79,11 @@ var (
 
 const monitorBytes = unsafe.Sizeof(monitorWords{})
 
-// put is a plain store of a word that only the holder of a latch writes and whose
-// readers hold the latch, too. Go's atomic store is a locked exchange on amd64;
+// put is a plain store of a word that only the holder of a queue lock writes and whose
+// readers hold the queue lock, too. Go's atomic store is a locked exchange on amd64;
 // this is a move. Stores stay in the order of the program, so that a death leaves
 // a prefix of them; that is what the redo log needs.
-func put(w *atomic.Uint64, v uint64) { *(*uint64)(unsafe.Pointer(w)) = v }
+func storeWord(w *atomic.Uint64, v uint64) { *(*uint64)(unsafe.Pointer(w)) = v }
 
 // offsetIn is the offset of a word in the arena of an object whose words begin at
 // base, which has offset at.

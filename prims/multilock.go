@@ -15,10 +15,10 @@ import (
 )
 
 var (
-	_ = crashpoint.Register("multilock.lock.quick")
+	_ = crashpoint.Register("multilock.lock.biased")
 	_ = crashpoint.Register("multilock.lock.taken")
 	_ = crashpoint.Register("multilock.lock.spilled")
-	_ = crashpoint.Register("multilock.unlock.quick")
+	_ = crashpoint.Register("multilock.unlock.biased")
 	_ = crashpoint.Register("multilock.unlock.passing")
 	_ = crashpoint.Register("multilock.lock.accepted")
 	_ = crashpoint.Register("multilock.grant.granted")
@@ -32,10 +32,10 @@ var (
 // was handed a key holds it from when it runs again: if it dies before that, the next
 // that waits has the key.
 //
-// Keys are spread over buckets, each with a latch of its own, which an operation
+// Keys are spread over buckets, each with a queue lock of its own, which an operation
 // holds for some nanoseconds. A key that one process has again and again while nobody
-// else wants it is locked and unlocked without the latch. Five keys of a bucket can be held without more
-// memory, and more at the cost of a wait node of 64 bytes each; who holds many
+// else wants it is locked and unlocked without the queue lock. Five keys of a bucket can be held
+// without more memory, and more at the cost of a wait node of 64 bytes each; who holds many
 // thousands at a time makes the MultiLock with more buckets.
 //
 // In the terminology of the Go memory model, and across processes: for each key
@@ -45,7 +45,7 @@ var (
 type MultiLock struct {
 	a      *arena.Arena
 	object arena.Object
-	name   arena.Name
+	name   arena.ParticipantID
 	policy Policy
 	log    uint // logarithm of the number of buckets
 	all    []atomic.Pointer[multiBucket]
@@ -58,11 +58,11 @@ type MultiLock struct {
 // MultiLockOptions says how a MultiLock is created. A nil *MultiLockOptions means
 // the zero value.
 type MultiLockOptions struct {
-	// Policy is what becomes of a key when its holder dies; 0 means Report for a
+	// Policy is what becomes of a key when its holder dies; 0 means PolicyReport for a
 	// new object and whatever it has for one that exists. When it is set and the
 	// object has another, opening fails.
 	Policy Policy
-	// Buckets is how many parts with latches of their own the keys are spread
+	// Buckets is how many parts with queue locks of their own the keys are spread
 	// over, rounded up to a power of two, at most 65,536; 0 means 64 for a new
 	// object and whatever it has for one that exists. When it is set and the
 	// object has another number, opening fails. A bucket takes 512 bytes.
@@ -169,7 +169,7 @@ func (x *MultiLock) openBucket(i int) *multiBucket {
 	}
 	k := newMultiBucket(x, i)
 	if x.opening.closing.Load() {
-		park.Shut(k.mon.latch.queue)
+		park.Shut(k.mon.queueLock.queue)
 	}
 	x.all[i].Store(k)
 	return k
@@ -203,33 +203,33 @@ func (x *MultiLock) LockContext(ctx context.Context, key uint64) (Hold, error) {
 	return x.lock(ctx, key)
 }
 
-// quick takes a key by one CAS, if it is kept for this process. The key of an entry
+// biased takes a key by one CAS, if it is kept for this process. The key of an entry
 // changes only after its hold was claimed, and the hold is never the same again.
-func (k *multiBucket) quick(key uint64) (*multiLockEntry, keyHold) {
+func (k *multiBucket) biased(key uint64) (*multiLockEntry, keyHold) {
 	for i := range k.words.entries {
 		s := &k.words.entries[i]
-		// sync(multilock.quick): acquire
+		// sync(multilock.biased): acquire
 		h := s.hold.Load()
-		if uint32(h) != k.kept || s.key.Load() != key {
+		if uint32(h) != k.cached || s.key.Load() != key {
 			continue
 		}
 		// lin: the key is taken here.
 		if s.hold.CompareAndSwap(h, h+holdLock) {
-			crashpoint.Hit("multilock.lock.quick")
+			crashpoint.Hit("multilock.lock.biased")
 			return s, keyHold(h + holdLock)
 		}
 	}
 	return nil, 0
 }
 
-// isQuick reports whether the key is in a quick hold of one that lives, without the
-// latch: who only tries leaves it so.
-func (k *multiBucket) isQuick(key uint64) bool {
+// isBiased reports whether the key is in a biased hold of one that lives, without the
+// queue lock: who only tries leaves it so.
+func (k *multiBucket) isBiased(key uint64) bool {
 	for i := range k.words.entries {
 		s := &k.words.entries[i]
 		h := keyHold(s.hold.Load())
-		if h.kind() == keyQuick && s.key.Load() == key && s.hold.Load() == uint64(h) {
-			return !k.of.a.Dead(h.owner().name())
+		if h.kind() == keyBiased && s.key.Load() == key && s.hold.Load() == uint64(h) {
+			return !k.of.a.Dead(h.owner().participant())
 		}
 	}
 	return false
@@ -241,8 +241,8 @@ func (x *MultiLock) lock(ctx context.Context, key uint64) (Hold, error) {
 		return Hold{}, err
 	}
 	k := x.bucket(key)
-	if k.mayBeQuick.Load() {
-		if s, h := k.quick(key); s != nil {
+	if k.mayBeBiased.Load() {
+		if s, h := k.biased(key); s != nil {
 			return Hold{k, s, key, h}, nil
 		}
 	}
@@ -253,7 +253,7 @@ func (x *MultiLock) lock(ctx context.Context, key uint64) (Hold, error) {
 	}
 	if s := k.vacant(key); s != nil {
 		h := k.take(s, key)
-		k.mon.latch.Unlock()
+		k.mon.queueLock.Unlock()
 		return h, nil
 	}
 	return k.lockSlow(ctx, key)
@@ -264,15 +264,15 @@ func (x *MultiLock) lock(ctx context.Context, key uint64) (Hold, error) {
 func (x *MultiLock) TryLock(key uint64) (Hold, bool) {
 	x.opening.use()
 	k := x.bucket(key)
-	if s, h := k.quick(key); s != nil {
+	if s, h := k.biased(key); s != nil {
 		return Hold{k, s, key, h}, true
 	}
-	if k.isQuick(key) || !k.mon.tryEnter() {
+	if k.isBiased(key) || !k.mon.tryEnter() {
 		return Hold{}, false
 	}
 	if s := k.vacant(key); s != nil {
 		h := k.take(s, key)
-		k.mon.latch.Unlock()
+		k.mon.queueLock.Unlock()
 		return h, true
 	}
 	return k.tryLockSlow(key)
@@ -294,11 +294,11 @@ func (h Hold) unlock() error {
 		panic("shmsync: Unlock of a Hold that holds nothing")
 	}
 	k.of.opening.use()
-	if h.hold.kind() == keyQuick {
+	if h.hold.kind() == keyBiased {
 		// lin: the key is let go here.
-		// sync(multilock.quick): release
+		// sync(multilock.biased): release
 		if h.at.hold.CompareAndSwap(uint64(h.hold), uint64(h.hold)+holdUnlock) {
-			crashpoint.Hit("multilock.unlock.quick")
+			crashpoint.Hit("multilock.unlock.biased")
 			return nil
 		}
 		h.hold = h.hold.claimed()
@@ -310,15 +310,15 @@ func (h Hold) unlock() error {
 	}
 	// The hold is of this key, since its stamp is of this hold alone.
 	if s := h.at; s != nil && s.hold.Load() == uint64(h.hold) && s.queue.Load() == 0 {
-		put(&s.hold, uint64(h.hold)+holdLast)
-		k.mon.latch.Unlock()
+		storeWord(&s.hold, uint64(h.hold)+holdFree)
+		k.mon.queueLock.Unlock()
 		return nil
 	}
 	k.unlockSlow(h)
 	return nil
 }
 
-// unlockSlow is the rest of unlock, with the latch held.
+// unlockSlow is the rest of unlock, with the queue lock held.
 func (k *multiBucket) unlockSlow(h Hold) {
 	e := k.find(h.key)
 	if !e.is(h.hold) {
@@ -327,7 +327,7 @@ func (k *multiBucket) unlockSlow(h Hold) {
 	e.set(h.hold.passing())
 	crashpoint.Hit("multilock.unlock.passing")
 	b := takeWakes()
-	k.settleEntry(b, e)
+	k.resolveEntry(b, e)
 	k.mon.leave(b)
 }
 
@@ -346,14 +346,14 @@ func (x *MultiLock) Close() error { return x.opening.close("multilock.close") }
 
 func (x *MultiLock) shut() {
 	var queues []*park.Queue
-	x.eachBucket(func(k *multiBucket) { queues = append(queues, k.mon.latch.queue) })
+	x.eachBucket(func(k *multiBucket) { queues = append(queues, k.mon.queueLock.queue) })
 	park.Shut(queues...)
 }
 
 func (x *MultiLock) end() {
 	x.eachBucket(func(k *multiBucket) {
-		k.mon.latch.end()
-		k.mayBeQuick.Store(false)
+		k.mon.queueLock.end()
+		k.mayBeBiased.Store(false)
 	})
 }
 

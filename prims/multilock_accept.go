@@ -8,7 +8,7 @@ import (
 // accept makes this process the holder, with hold h, of a key that one of its waits was
 // granted. A process that dies before this step has not held the key.
 func (k *multiBucket) accept(key uint64, h keyHold) error {
-	granted := makeKeyHold(keyGranted, h.owner().name(), h.stamp())
+	granted := makeKeyHold(keyGranted, h.owner().participant(), h.stamp())
 	for range acceptTries {
 		for i := range k.words.entries {
 			// A granted word with this stamp is of this wait, so it needs no look at the key.

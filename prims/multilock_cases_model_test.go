@@ -4,7 +4,7 @@ package prims
 
 import "testing"
 
-// Keys that are locked and unlocked by CAS, beside all that is done with the latch:
+// Keys that are locked and unlocked by CAS, beside all that is done with the queue lock:
 // claims of a key that is wanted, evictions for another key, queues, and deaths at
 // every step.
 func TestModelMultiLock(t *testing.T) {
@@ -13,14 +13,14 @@ func TestModelMultiLock(t *testing.T) {
 	threads := multiModel{threads: []int{0, 0, 1}, wants: [][]uint8{one, both, one}, calls: []uint8{1, 2, 1}}
 	queue := multiModel{threads: []int{0, 1, 1}, wants: [][]uint8{one, one, one}, calls: []uint8{2, 1, 1}}
 	mortal := multiModel{threads: []int{0, 1}, wants: [][]uint8{both, both}, calls: []uint8{2, 2}, kills: 1}
-	mends := multiModel{threads: []int{0, 0, 1}, wants: [][]uint8{one, both, both}, calls: []uint8{1, 1, 1}, kills: 1, mortal: 1}
+	replays := multiModel{threads: []int{0, 0, 1}, wants: [][]uint8{one, both, both}, calls: []uint8{1, 1, 1}, kills: 1, mortal: 1}
 	waits := multiModel{threads: []int{0, 1, 2}, wants: [][]uint8{one, one, one}, calls: []uint8{1, 1, 1}, kills: 1, mortal: 1}
 	requireModels(t, []exploration{
 		{"two processes", small, two.explore, []bug{mkClaimStore, mkUnlock, mkNoClaim}},
 		{"two threads of a process, and one of another", medium, threads.explore, []bug{mkNoStamp, mkKeyFirst, mkNoRaise, mkClaimStore, mkUnlock}},
 		{"a queue", small, queue.explore, []bug{mkUnlock, mkNoClaim}},
 		{"the process that has it dies", small, mortal.explore, []bug{mkForgets, mkUnlock}},
-		{"who claims dies", medium, mends.explore, []bug{mkMendRaise}},
+		{"who claims dies", medium, replays.explore, []bug{mkReplayRaise}},
 		{"who waits dies", medium, waits.explore, []bug{mkUnlock, mkNoAccept, mkDoubt, mkGrantAgain}},
 	})
 }

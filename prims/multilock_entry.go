@@ -23,7 +23,7 @@ type keyEntry struct {
 }
 
 func (e keyEntry) hold() keyHold     { return keyHold(e.word.Load()) }
-func (e keyEntry) set(h keyHold)     { put(e.word, uint64(h)) }
+func (e keyEntry) set(h keyHold)     { storeWord(e.word, uint64(h)) }
 func (e keyEntry) waitedFor() bool   { return e.queue.Load() != 0 }
 func (e keyEntry) there() bool       { return e.word != nil }
 func (e keyEntry) is(h keyHold) bool { return e.there() && e.hold() == h }
@@ -37,7 +37,7 @@ func nodeEntry(off arena.Offset, n *arena.Node) keyEntry {
 }
 
 // seek gives the entry of a key among those in the bucket itself, or the one in no
-// use where the key was last, with the latch held. It claims the key.
+// use where the key was last, with the queue lock held. It claims the key.
 func (k *multiBucket) seek(key uint64) (s, was *multiLockEntry) {
 	for i := range k.words.entries {
 		e := &k.words.entries[i]
@@ -58,7 +58,7 @@ func (k *multiBucket) seek(key uint64) (s, was *multiLockEntry) {
 	return nil, was
 }
 
-// vacant gives an entry for a key that has none, with the latch held, or nil. It is
+// vacant gives an entry for a key that has none, with the queue lock held, or nil. It is
 // for those who want nothing else.
 func (k *multiBucket) vacant(key uint64) *multiLockEntry {
 	w := k.words
@@ -86,7 +86,7 @@ func (k *multiBucket) vacantAgain(key uint64) *multiLockEntry {
 	return k.room(was)
 }
 
-// room gives an entry for a key that has none, with the latch held, or nil: the one
+// room gives an entry for a key that has none, with the queue lock held, or nil: the one
 // where the key was last if there is that, one in no use, or one that was kept for
 // another key. Now and then one that was kept goes although another is in no use: it
 // may be of a key that nobody wants any more.
@@ -102,14 +102,14 @@ func (k *multiBucket) room(was *multiLockEntry) *multiLockEntry {
 	}
 	for i := range uint64(multiInline) {
 		s := &k.words.entries[(n/evictEvery+i)%multiInline]
-		if keyHold(s.hold.Load()).kind() == keyKept && k.claim(inlineEntry(s)).free() {
+		if keyHold(s.hold.Load()).kind() == keyCached && k.claim(inlineEntry(s)).free() {
 			return s
 		}
 	}
 	return k.unused(n)
 }
 
-// unused gives an entry in no use, with the latch held, or nil. They go in turn, so
+// unused gives an entry in no use, with the queue lock held, or nil. They go in turn, so
 // that the keys that they were for have time to come back.
 func (k *multiBucket) unused(n uint64) *multiLockEntry {
 	i := n % multiInline
@@ -128,13 +128,13 @@ func (k *multiBucket) unused(n uint64) *multiLockEntry {
 // that is kept, although another is in no use.
 const evictEvery = 16
 
-// claim makes the hold of an entry one that only who holds the latch changes, with
-// the latch held, and gives it. It is one step, so that whoever locks and unlocks
+// claim makes the hold of an entry one that only who holds the queue lock changes, with
+// the queue lock held, and gives it. It is one step, so that whoever locks and unlocks
 // the key meanwhile cannot hold it up.
 func (k *multiBucket) claim(e keyEntry) keyHold {
 	// Nobody else takes the word out of the two fast kinds.
 	// lin: the key is, or is not, held here.
-	// sync(multilock.quick): acquire
+	// sync(multilock.biased): acquire
 	e.word.And(^uint64(holdFast))
 	crashpoint.Hit("multilock.claim.claimed")
 	h := e.hold()
@@ -147,11 +147,11 @@ func (k *multiBucket) raise(h keyHold) {
 	arrivals := &k.words.mon.arrivals
 	n := arrivals.Load()
 	if ahead := int32(h.stamp() - uint32(n)); ahead > 0 {
-		put(arrivals, n+uint64(ahead))
+		storeWord(arrivals, n+uint64(ahead))
 	}
 }
 
-// find gives the entry of a key, with the latch held, or the zero keyEntry. It claims
+// find gives the entry of a key, with the queue lock held, or the zero keyEntry. It claims
 // the key.
 func (k *multiBucket) find(key uint64) keyEntry {
 	if s, _ := k.seek(key); s != nil {
@@ -192,7 +192,7 @@ func (k *multiBucket) eachSpilled(f func(e keyEntry) bool) {
 	}
 }
 
-// eachEntry calls f for the entries in use, those with quick holds among them.
+// eachEntry calls f for the entries in use, those with biased holds among them.
 func (k *multiBucket) eachEntry(f func(e keyEntry)) {
 	for i := range k.words.entries {
 		if s := &k.words.entries[i]; !keyHold(s.hold.Load()).free() {
@@ -202,7 +202,7 @@ func (k *multiBucket) eachEntry(f func(e keyEntry)) {
 	k.eachSpilled(func(e keyEntry) bool { f(e); return true })
 }
 
-// isEntry reports whether a node stands for a key of this bucket. While the latch
+// isEntry reports whether a node stands for a key of this bucket. While the queue lock
 // is held, such a node stays one; others may change under the look, which is why it
 // is taken twice.
 func (k *multiBucket) isEntry(n *arena.Node) bool {
@@ -236,8 +236,8 @@ func (k *multiBucket) spill(off arena.Offset, n *arena.Node, key uint64, h keyHo
 // link puts a node that is an entry among the spilled.
 func (k *multiBucket) link(off arena.Offset, n *arena.Node) {
 	before := k.spilledBefore(off)
-	put(n.Next(), uint64(makeLinks(links(before.Load()).next(), 0)))
-	put(before, uint64(makeLinks(off, 0)))
+	storeWord(n.Next(), uint64(makeLinks(links(before.Load()).next(), 0)))
+	storeWord(before, uint64(makeLinks(off, 0)))
 }
 
 // spilledBefore is the link that leads, or would lead, to the node at off. The head
@@ -258,7 +258,7 @@ func (k *multiBucket) spilledBefore(off arena.Offset) *atomic.Uint64 {
 func (k *multiBucket) free(e keyEntry) {
 	h := e.hold()
 	if e.node == nil {
-		e.set(makeKeyHold(keyLast, h.owner().name(), h.stamp()))
+		e.set(makeKeyHold(keyFree, h.owner().participant(), h.stamp()))
 		return
 	}
 	if h.kind() != kindReserved {
@@ -266,12 +266,12 @@ func (k *multiBucket) free(e keyEntry) {
 	}
 	before := k.spilledBefore(e.off)
 	if links(before.Load()).next() == e.off {
-		put(before, uint64(makeLinks(links(e.node.Next().Load()).next(), 0)))
+		storeWord(before, uint64(makeLinks(links(e.node.Next().Load()).next(), 0)))
 	}
 	crashpoint.Hit("multilock.unlock.unlinked")
 	// Whoever claimed the node may be dead. It keeps its stamp until it is free, so
 	// that nobody else gives it back.
-	k.of.a.BuryNode(e.off, e.node.Owner())
+	k.of.a.ReapNode(e.off, e.node.Owner())
 }
 
 // clear makes the list of spilled entries anew, and empties the queues. Locks and
@@ -280,7 +280,7 @@ func (k *multiBucket) clear() {
 	k.words.spilled.Store(0)
 	for i := range k.words.entries {
 		s := &k.words.entries[i]
-		put(&s.queue, 0)
+		storeWord(&s.queue, 0)
 		// Who claimed it may have died before it raised arrivals.
 		if h := keyHold(s.hold.Load()); h.owner() != ownerNotRecoverable {
 			k.raise(h)
@@ -288,7 +288,7 @@ func (k *multiBucket) clear() {
 	}
 	k.of.a.EachNode(k.of.object.Offset, func(off arena.Offset, n *arena.Node) {
 		if k.isEntry(n) {
-			put(n.Extra(), 0)
+			storeWord(n.Extra(), 0)
 			k.link(off, n)
 		}
 	})
@@ -301,5 +301,5 @@ func (k *multiBucket) withQueue(e keyEntry, f func(q *fifo)) {
 	ends.first.Store(uint64(l.next()))
 	ends.last.Store(uint64(l.prev()))
 	f(&fifo{k.mon, &ends})
-	put(e.queue, uint64(makeLinks(arena.Offset(ends.first.Load()), arena.Offset(ends.last.Load()))))
+	storeWord(e.queue, uint64(makeLinks(arena.Offset(ends.first.Load()), arena.Offset(ends.last.Load()))))
 }

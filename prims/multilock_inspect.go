@@ -23,7 +23,7 @@ func inspectMultiLock(a *arena.Arena, o arena.Object) arena.Inspection {
 		i.word(fmt.Sprintf("key %d", key), uint64(h), "%v", h)
 		hold := ownerHold(h.owner())
 		if h.granted() {
-			hold.Owner, hold.Mode = h.owner().name(), arena.HoldReserved
+			hold.Owner, hold.Mode = h.owner().participant(), arena.HoldReserved
 		}
 		if hold.Owner != 0 && h.valid() {
 			hold.Key = &key
@@ -47,12 +47,12 @@ func inspectMultiLock(a *arena.Arena, o arena.Object) arena.Inspection {
 	for n := range x.all {
 		k := x.bucketOr(n)
 		if a.Counted() {
-			i.sum(k.words.mon.latch.counts.tell())
+			i.sum(k.words.mon.queueLock.counts.tell())
 		}
 		if k.words.quiet() {
 			continue
 		}
-		i.latch(multiBucketAt(o, n)-o.Body, &k.words.mon)
+		i.queueLock(multiBucketAt(o, n)-o.Body, &k.words.mon)
 		i.Spin = spinText(k.words.mon.spin.Load())
 		for j := range k.words.entries {
 			tell(inlineEntry(&k.words.entries[j]))

@@ -10,7 +10,7 @@ import (
 )
 
 // The words of the model of a bucket of a MultiLock: one entry, in which two keys
-// have no room at a time. The latch is a lock that works, and tells of its holder's
+// have no room at a time. The queue lock is a lock that works, and tells of its holder's
 // death; the queue is a set, and the nodes are one for each thread. Both have a model
 // of their own, that of the monitor.
 const (
@@ -18,8 +18,8 @@ const (
 	mkKey
 	mkQueue // the threads that wait, a bit each
 	mkArrivals
-	mkLatch // the thread that has it + 1
-	mkNode  // the first of the nodes
+	mkQueueLock // the thread that has it + 1
+	mkNode      // the first of the nodes
 )
 
 // A hold is a byte here: bits 0..1 the name, 2..4 the stamp, 5..7 the kind.
@@ -57,7 +57,7 @@ const (
 	mrKey   = iota // the key that it wants or has
 	mrHold         // the hold that it has
 	mrSeen         // the hold that it has seen
-	mrBack         // where it goes on with the latch
+	mrBack         // where it goes on with the queue lock
 	mrState        // mf...
 	mrCalls        // how often it has called
 	mrOther        // the thread, or process, that it deals with
@@ -66,7 +66,7 @@ const (
 // The states of a thread, as flags.
 const (
 	mfInside = 1 << iota // it has the key
-	mfSwept              // the reaper has taken back what the dead had
+	mfReaped             // the reaper has taken back what the dead had
 )
 
 // The steps of a thread.
@@ -76,10 +76,10 @@ const (
 	mpLookKey
 	mpLookAgain // where the key was looked at first
 	mpTake
-	mpLatch
+	mpQueueLock
 	mpFence
 	mpInherit
-	mpMend
+	mpReplay
 	mpSee
 	mpClaim
 	mpClaimStore
@@ -91,17 +91,17 @@ const (
 	mpLeave
 	mpAwait
 	mpAccept
-	mpAcceptHere // with the latch
+	mpAcceptHere // with the queue lock
 	mpInside
 	mpUnlock
 	mpUnlockStore
 	mpLetGo
-	mpSettle
+	mpResolve
 	mpGrant
 	mpAccount
 	mpDrop
-	mpBury
-	mpBuried
+	mpReap
+	mpReaped
 )
 
 // multiModel is a bucket and its users.
@@ -116,17 +116,17 @@ type multiModel struct {
 
 // What can be wrong with a key that is locked by CAS.
 const (
-	mkNoStamp    bug = "a lock by CAS leaves the stamp as it is"
-	mkKeyFirst   bug = "the key is looked at before the hold"
-	mkClaimStore bug = "a claim is a load and a store"
-	mkUnlock     bug = "an unlock is a store"
-	mkForgets    bug = "the sweep forgets quick holds"
-	mkNoRaise    bug = "a claim leaves arrivals as they are"
-	mkMendRaise  bug = "mending does not raise arrivals"
-	mkNoClaim    bug = "who waits does not claim"
-	mkNoAccept   bug = "a grant makes the waiter's process the holder"
-	mkGrantAgain bug = "mending grants a key that was accepted once more"
-	mkDoubt      bug = "a waiter enters before it accepts"
+	mkNoStamp     bug = "a lock by CAS leaves the stamp as it is"
+	mkKeyFirst    bug = "the key is looked at before the hold"
+	mkClaimStore  bug = "a claim is a load and a store"
+	mkUnlock      bug = "an unlock is a store"
+	mkForgets     bug = "the reap forgets biased holds"
+	mkNoRaise     bug = "a claim leaves arrivals as they are"
+	mkReplayRaise bug = "replaying does not raise arrivals"
+	mkNoClaim     bug = "who waits does not claim"
+	mkNoAccept    bug = "a grant makes the waiter's process the holder"
+	mkGrantAgain  bug = "replaying grants a key that was accepted once more"
+	mkDoubt       bug = "a waiter enters before it accepts"
 )
 
 var (
@@ -146,7 +146,7 @@ func (m multiModel) explore(b bug) model.Result {
 	y := model.System{
 		Kills: m.kills, Check: m.check, Done: m.done, Show: m.show, Limit: 30e6,
 		Init: func(s *model.Sys) {
-			s.Mem[mkHold], s.Mem[mkKey] = uint8(mkMake(keyKept, 0, 1)), 1
+			s.Mem[mkHold], s.Mem[mkKey] = uint8(mkMake(keyCached, 0, 1)), 1
 		},
 	}
 	for i, p := range m.threads {
@@ -188,7 +188,7 @@ func (m *multiModel) done(s *model.Sys) bool {
 func (m *multiModel) show(s *model.Sys) string {
 	h := mkWord(s.Mem[mkHold])
 	return fmt.Sprintf("key %d: %v stamp %d, queue %b, arrivals %d, latch %d, nodes %v", s.Mem[mkKey], h.hold(), h.stamp(),
-		s.Mem[mkQueue], s.Mem[mkArrivals], s.Mem[mkLatch], s.Mem[mkNode:mkNode+len(m.threads)])
+		s.Mem[mkQueue], s.Mem[mkArrivals], s.Mem[mkQueueLock], s.Mem[mkNode:mkNode+len(m.threads)])
 }
 
 func (m *multiModel) step(x *model.Exec) {
@@ -196,9 +196,9 @@ func (m *multiModel) step(x *model.Exec) {
 	case pc == mpIdle:
 		m.idle(x)
 	case pc <= mpTake:
-		m.quick(x)
-	case pc <= mpMend:
-		m.latch(x)
+		m.biased(x)
+	case pc <= mpReplay:
+		m.queueLock(x)
 	case pc <= mpAcceptHere:
 		m.lock(x)
 	default:
@@ -208,14 +208,14 @@ func (m *multiModel) step(x *model.Exec) {
 
 func (m *multiModel) idle(x *model.Exec) {
 	if x.Me == len(m.threads) {
-		if x.LifeOf(m.mortal) == model.Alive || *x.R(mrState)&mfSwept != 0 {
+		if x.LifeOf(m.mortal) == model.Alive || *x.R(mrState)&mfReaped != 0 {
 			x.Disable()
 			return
 		}
 		x.Say("sees a death, and fences it")
 		x.Require()
 		x.Membarrier()
-		m.enter(x, mpBury)
+		m.enter(x, mpReap)
 		return
 	}
 	wants := m.wants[x.Me]
@@ -234,23 +234,23 @@ func (m *multiModel) idle(x *model.Exec) {
 
 // end ends a call.
 func (m *multiModel) end(x *model.Exec) {
-	calls, state := *x.R(mrCalls), *x.R(mrState)&mfSwept
+	calls, state := *x.R(mrCalls), *x.R(mrState)&mfReaped
 	x.Idle()
 	*x.R(mrCalls), *x.R(mrState) = calls, state
 }
 
 func (m *multiModel) enter(x *model.Exec, then uint8) {
 	*x.R(mrBack) = then
-	x.Goto(mpLatch)
+	x.Goto(mpQueueLock)
 }
 
-// quick is multiBucket.quick.
-func (m *multiModel) quick(x *model.Exec) {
+// biased is multiBucket.biased.
+func (m *multiModel) biased(x *model.Exec) {
 	switch x.PC() {
 	case mpLook, mpLookAgain:
 		x.Say("looks at the hold")
 		w := mkWord(x.Load(mkHold))
-		if w.kind() != keyKept || w.process() != x.Process() {
+		if w.kind() != keyCached || w.process() != x.Process() {
 			m.enter(x, mpSee)
 			return
 		}
@@ -273,7 +273,7 @@ func (m *multiModel) quick(x *model.Exec) {
 		x.Say("locks by CAS")
 		w := mkOf(mkWord(*x.R(mrSeen)).hold() + keyHold(holdLock))
 		if m.bug == mkNoStamp {
-			w = mkWord(*x.R(mrSeen)).with(keyQuick)
+			w = mkWord(*x.R(mrSeen)).with(keyBiased)
 		}
 		if !x.CAS(mkHold, *x.R(mrSeen), uint8(w)) {
 			m.enter(x, mpSee)
@@ -295,39 +295,39 @@ func (m *multiModel) has(x *model.Exec, w mkWord) {
 
 func (m *multiModel) let(x *model.Exec) { x.Ghost[*x.R(mrKey)] &^= 1 << x.Me }
 
-// latch is monitor.enter.
-func (m *multiModel) latch(x *model.Exec) {
+// queueLock is monitor.enter.
+func (m *multiModel) queueLock(x *model.Exec) {
 	switch x.PC() {
-	case mpLatch:
-		has := x.Load(mkLatch)
+	case mpQueueLock:
+		has := x.Load(mkQueueLock)
 		switch {
 		case has == 0:
-			x.Say("takes the latch")
-			x.CAS(mkLatch, 0, uint8(x.Me)+1)
+			x.Say("takes the queue lock")
+			x.CAS(mkQueueLock, 0, uint8(x.Me)+1)
 			x.Goto(*x.R(mrBack))
 		case x.LifeOf(m.processOf(int(has)-1)) == model.Alive:
 			x.Disable()
 		default:
-			x.Say("finds the holder of the latch dead, and fences it")
+			x.Say("finds the holder of the queue lock dead, and fences it")
 			x.Membarrier()
 			x.Goto(mpInherit)
 		}
 	case mpInherit:
-		x.Say("takes the latch of the dead")
-		has := x.Load(mkLatch)
-		if has == 0 || x.LifeOf(m.processOf(int(has)-1)) != model.Gone || !x.CAS(mkLatch, has, uint8(x.Me)+1) {
-			x.Goto(mpLatch)
+		x.Say("takes the queue lock of the dead")
+		has := x.Load(mkQueueLock)
+		if has == 0 || x.LifeOf(m.processOf(int(has)-1)) != model.Gone || !x.CAS(mkQueueLock, has, uint8(x.Me)+1) {
+			x.Goto(mpQueueLock)
 			return
 		}
-		x.Goto(mpMend)
-	case mpMend:
-		x.Say("mends")
-		m.mend(x)
-		if *x.R(mrBack) != mpSettle && mkWord(x.Load(mkHold)).kind() == kindReserved {
+		x.Goto(mpReplay)
+	case mpReplay:
+		x.Say("replays")
+		m.replay(x)
+		if *x.R(mrBack) != mpResolve && mkWord(x.Load(mkHold)).kind() == kindReserved {
 			// What the dead one has let go is passed on, and the call begins anew.
 			*x.R(mrOther) = *x.R(mrBack)
-			*x.R(mrBack) = mpLatch
-			x.Goto(mpSettle)
+			*x.R(mrBack) = mpQueueLock
+			x.Goto(mpResolve)
 			return
 		}
 		x.Goto(*x.R(mrBack))
@@ -341,10 +341,10 @@ func (m *multiModel) processOf(thread int) int {
 	return model.Threads - 1
 }
 
-// mend is clear, and then requeue and account.
-func (m *multiModel) mend(x *model.Exec) {
+// replay is clear, and then requeue and account.
+func (m *multiModel) replay(x *model.Exec) {
 	w := mkWord(x.Load(mkHold))
-	if m.bug != mkMendRaise {
+	if m.bug != mkReplayRaise {
 		m.raise(x, w)
 	}
 	queue := uint8(0)
@@ -374,7 +374,7 @@ func (m *multiModel) raise(x *model.Exec, w mkWord) {
 	}
 }
 
-// lock is the way of Lock with the latch.
+// lock is the way of Lock with the queue lock.
 func (m *multiModel) lock(x *model.Exec) {
 	key := *x.R(mrKey)
 	switch x.PC() {
@@ -408,7 +408,7 @@ func (m *multiModel) lock(x *model.Exec) {
 		x.Say("takes a stamp, and the key")
 		kind := kindHeld
 		if x.Choose(2) == 1 {
-			kind = keyQuick
+			kind = keyBiased
 		}
 		n := (x.Load(mkArrivals) + 1) & 7
 		if m.bug == mkNoStamp {
@@ -432,8 +432,8 @@ func (m *multiModel) lock(x *model.Exec) {
 		x.Goto(mpLeave)
 		*x.R(mrBack) = mpAwait
 	case mpLeave:
-		x.Say("leaves the latch")
-		x.Store(mkLatch, 0)
+		x.Say("leaves the queue lock")
+		x.Store(mkQueueLock, 0)
 		then := *x.R(mrBack)
 		x.Goto(then)
 		if then == mpIdle {
@@ -494,8 +494,8 @@ func (m *multiModel) see(x *model.Exec, w mkWord, mine bool) {
 		if mine {
 			x.Goto(mpTakeHold)
 		}
-	case h.fast() && (mine || w.kind() == keyKept):
-		if mine && w.kind() == keyQuick && m.bug == mkNoClaim {
+	case h.fast() && (mine || w.kind() == keyCached):
+		if mine && w.kind() == keyBiased && m.bug == mkNoClaim {
 			x.Goto(mpStamp)
 			return
 		}
@@ -509,14 +509,14 @@ func (m *multiModel) see(x *model.Exec, w mkWord, mine bool) {
 	}
 }
 
-// unlock is the way of Unlock, and of the sweep.
+// unlock is the way of Unlock, and of the reap.
 func (m *multiModel) unlock(x *model.Exec) {
 	hold := mkWord(*x.R(mrHold))
 	switch x.PC() {
 	case mpInside:
 		x.Say("calls Unlock")
 		switch {
-		case hold.kind() != keyQuick:
+		case hold.kind() != keyBiased:
 			*x.R(mrState) &^= mfInside
 			m.enter(x, mpLetGo)
 		case m.bug == mkUnlock:
@@ -536,7 +536,7 @@ func (m *multiModel) unlock(x *model.Exec) {
 		m.enter(x, mpLetGo)
 	case mpUnlockStore:
 		x.Say("unlocks by a store")
-		x.Store(mkHold, uint8(hold.with(keyKept)))
+		x.Store(mkHold, uint8(hold.with(keyCached)))
 		m.let(x)
 		m.end(x)
 	case mpLetGo:
@@ -548,18 +548,18 @@ func (m *multiModel) unlock(x *model.Exec) {
 			x.Ghost[mgWrong] = 2
 			x.Goto(mpLeave)
 		case x.Load(mkQueue) == 0:
-			x.Store(mkHold, uint8(hold.with(keyLast)))
+			x.Store(mkHold, uint8(hold.with(keyFree)))
 			x.Goto(mpLeave)
 		default:
 			x.Store(mkHold, uint8(hold.with(kindReserved)))
-			x.Goto(mpSettle)
+			x.Goto(mpResolve)
 		}
-	case mpSettle:
-		x.Say("looks for who waits")
+	case mpResolve:
+		x.Say("looks for whoever waits")
 		q := x.Load(mkQueue)
 		if q == 0 {
-			x.Store(mkHold, uint8(mkWord(x.Load(mkHold)).with(keyLast)))
-			m.settled(x)
+			x.Store(mkHold, uint8(mkWord(x.Load(mkHold)).with(keyFree)))
+			m.resolved(x)
 			return
 		}
 		for i := range m.threads {
@@ -572,54 +572,54 @@ func (m *multiModel) unlock(x *model.Exec) {
 		x.Goto(mpGrant)
 		if x.LifeOf(m.threads[*x.R(mrSeen)]) != model.Alive {
 			x.Store(mkNode+int(*x.R(mrSeen)), 0)
-			x.Goto(mpSettle)
+			x.Goto(mpResolve)
 		}
 	case mpGrant:
 		x.Say("resolves the wait")
 		x.Update(mkNode+int(*x.R(mrSeen)), func(n uint8) uint8 { return n&^3 | mkGranted })
 		x.Goto(mpAccount)
 	case mpAccount:
-		x.Say("writes the hold of who has waited")
+		x.Say("writes the hold of whoever has waited")
 		w := int(*x.R(mrSeen))
 		x.Store(mkHold, uint8(mkMake(m.grant(), m.threads[w], x.Load(mkNode+w)>>2)))
 		x.Goto(mpDrop)
 	case mpDrop:
 		x.Say("drops the stamp of the wait")
 		x.Update(mkNode+int(*x.R(mrSeen)), func(n uint8) uint8 { return n&^3 | mkAccounted })
-		m.settled(x)
-	case mpBury:
+		m.resolved(x)
+	case mpReap:
 		x.Say("looks what the dead has")
-		m.mend(x) // its waits are taken off
+		m.replay(x) // its waits are taken off
 		w := mkWord(x.Load(mkHold))
-		*x.R(mrOther) = mpBuried
+		*x.R(mrOther) = mpReaped
 		switch {
-		case w.process() != m.mortal || !w.hold().taken() || w.kind() == keyQuick && m.bug == mkForgets:
-			*x.R(mrBack) = mpBuried
+		case w.process() != m.mortal || !w.hold().taken() || w.kind() == keyBiased && m.bug == mkForgets:
+			*x.R(mrBack) = mpReaped
 			x.Goto(mpLeave)
 			if w.kind() == kindReserved {
-				*x.R(mrBack) = mpBuried
-				x.Goto(mpSettle)
+				*x.R(mrBack) = mpReaped
+				x.Goto(mpResolve)
 			}
 		case w.hold().fast():
-			*x.R(mrBack) = mpBury
+			*x.R(mrBack) = mpReap
 			x.Goto(mpClaim)
 		default:
 			m.judge(x, w)
 			x.Store(mkHold, uint8(w.with(kindReserved)))
-			*x.R(mrBack) = mpBuried
-			x.Goto(mpSettle)
+			*x.R(mrBack) = mpReaped
+			x.Goto(mpResolve)
 		}
-	case mpBuried:
-		x.Say("has buried it")
-		*x.R(mrState) |= mfSwept
+	case mpReaped:
+		x.Say("has reaped it")
+		*x.R(mrState) |= mfReaped
 		m.end(x)
 	}
 }
 
-// settled leaves the latch when a key was passed on; a call that mended on its way
+// resolved leaves the queue lock when a key was passed on; a call that replayed on its way
 // begins again.
-func (m *multiModel) settled(x *model.Exec) {
-	if *x.R(mrBack) == mpLatch {
+func (m *multiModel) resolved(x *model.Exec) {
+	if *x.R(mrBack) == mpQueueLock {
 		*x.R(mrBack) = *x.R(mrOther)
 		x.Goto(*x.R(mrBack))
 		return

@@ -15,15 +15,15 @@ import (
 
 func init() {
 	addWorkload(workload{
-		name: "multilock", latches: 1,
-		points: []string{"monitor.queue.*", "monitor.resolve.*", "monitor.released", "monitor.leave.*", "monitor.await.*", "monitor.mend.*", "monitor.sweep.*", "monitor.tidy.*", "multilock.*", "park.seat.*"},
+		name: "multilock", queueLocks: 1,
+		points: []string{"monitor.queue.*", "monitor.resolve.*", "monitor.released", "monitor.leave.*", "monitor.await.*", "monitor.replay.*", "monitor.reap.*", "monitor.cleanup.*", "multilock.*", "park.waitnode.*"},
 		open: func(a *arena.Arena) (worker, error) {
 			// Few buckets, so that keys have no room in them.
 			told, err := prims.OpenMultiLock(a, "told", &prims.MultiLockOptions{Buckets: 2})
 			if err != nil {
 				return nil, err
 			}
-			freed, err := prims.OpenMultiLock(a, "freed", &prims.MultiLockOptions{Policy: prims.Release, Buckets: 1})
+			freed, err := prims.OpenMultiLock(a, "freed", &prims.MultiLockOptions{Policy: prims.PolicyRelease, Buckets: 1})
 			if err != nil {
 				return nil, err
 			}
@@ -32,15 +32,15 @@ func init() {
 		},
 	})
 	addWorkload(workload{
-		name: "multiquick", latches: 10,
-		points: []string{"multilock.lock.quick", "multilock.unlock.quick", "multilock.claim.*", "multilock.lock.taken", "multilock.grant.granted", "multilock.lock.accepted", "monitor.mend.*", "monitor.sweep.*"},
+		name: "multiquick", queueLocks: 10,
+		points: []string{"multilock.lock.biased", "multilock.unlock.biased", "multilock.claim.*", "multilock.lock.taken", "multilock.grant.granted", "multilock.lock.accepted", "monitor.replay.*", "monitor.reap.*"},
 		open: func(a *arena.Arena) (worker, error) {
 			// As many entries as there are keys, or nearly.
 			told, err := prims.OpenMultiLock(a, "told", &prims.MultiLockOptions{Buckets: 8})
 			if err != nil {
 				return nil, err
 			}
-			freed, err := prims.OpenMultiLock(a, "freed", &prims.MultiLockOptions{Policy: prims.Release, Buckets: 4})
+			freed, err := prims.OpenMultiLock(a, "freed", &prims.MultiLockOptions{Policy: prims.PolicyRelease, Buckets: 4})
 			if err != nil {
 				return nil, err
 			}
@@ -128,7 +128,7 @@ func (w *multiWorker) got(h prims.Holds, err error, keys []uint64, x *prims.Mult
 		return nil
 	case errors.Is(err, shmsync.ErrOwnerDead), errors.Is(err, shmsync.ErrNotRecoverable):
 		if x == w.freed {
-			return fmt.Errorf("policy Release: %w", err)
+			return fmt.Errorf("policy PolicyRelease: %w", err)
 		}
 		for _, key := range keys {
 			err := x.Recover(context.Background(), key, func() error {

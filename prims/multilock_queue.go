@@ -19,21 +19,21 @@ type multiBucket struct {
 	words  *multiLockBucket
 	mon    *monitor
 	// What the low half of a hold is when this process had the key last.
-	last, kept uint32
-	mayBeQuick atomic.Bool // this process has had a quick hold in the bucket
+	last, cached uint32
+	mayBeBiased  atomic.Bool // this process has had a biased hold in the bucket
 }
 
 func newMultiBucket(x *MultiLock, i int) *multiBucket {
 	off := multiBucketAt(x.object, i)
 	k := &multiBucket{of: x, number: i, words: arena.At[multiLockBucket](x.a, off)}
-	k.last, k.kept = uint32(makeOwner(keyLast, x.name)), uint32(makeOwner(keyKept, x.name))
+	k.last, k.cached = uint32(makeOwner(keyFree, x.name)), uint32(makeOwner(keyCached, x.name))
 	k.mon = buildMonitor(x.a, x.object, off, k, x.bare)
-	k.mon.opening, k.mon.latch.opening = x.opening, x.opening
+	k.mon.opening, k.mon.queueLock.opening = x.opening, x.opening
 	k.mon.mine = func(w wait) bool { return k.isWait(w.Node) }
 	for i := range k.words.entries {
 		// Another handle of this process may have had the key.
-		if uint32(k.words.entries[i].hold.Load()) == k.kept {
-			k.mayBeQuick.Store(true)
+		if uint32(k.words.entries[i].hold.Load()) == k.cached {
+			k.mayBeBiased.Store(true)
 		}
 	}
 	return k
@@ -45,18 +45,18 @@ func newMultiBucket(x *MultiLock, i int) *multiBucket {
 func (k *multiBucket) take(s *multiLockEntry, key uint64) Hold {
 	kind := kindHeld
 	if s.key.Load() != key {
-		put(&s.key, key)
+		storeWord(&s.key, key)
 	} else if !race.Enabled && k.mon.counts == nil && uint32(s.hold.Load()) == k.last {
-		kind = keyQuick
-		if !k.mayBeQuick.Load() {
-			k.mayBeQuick.Store(true)
+		kind = keyBiased
+		if !k.mayBeBiased.Load() {
+			k.mayBeBiased.Store(true)
 		}
 	}
 	h := k.newHold(kind)
 	k.mon.counts.took()
-	put(&s.queue, 0)
+	storeWord(&s.queue, 0)
 	// lin: the key is taken here.
-	put(&s.hold, uint64(h))
+	storeWord(&s.hold, uint64(h))
 	crashpoint.Hit("multilock.lock.taken")
 	return Hold{k, s, key, h}
 }
@@ -65,7 +65,7 @@ func (k *multiBucket) take(s *multiLockEntry, key uint64) Hold {
 func (k *multiBucket) newHold(kind ownerKind) keyHold {
 	arrivals := &k.words.mon.arrivals
 	stamp := arrivals.Load() + 1
-	put(arrivals, stamp)
+	storeWord(arrivals, stamp)
 	return makeKeyHold(kind, k.of.name, uint32(stamp))
 }
 
@@ -88,24 +88,24 @@ func (s *spareNode) giveBack(a *arena.Arena) {
 	}
 }
 
-// lockSlow is the rest of lock, with the latch held.
+// lockSlow is the rest of lock, with the queue lock held.
 func (k *multiBucket) lockSlow(ctx context.Context, key uint64) (Hold, error) {
 	m, x := k.mon, k.of
 	// Close waits for a call that may be granted the key, until it has accepted it.
-	q := m.latch.queue
-	if !q.EnterSeat() {
+	q := m.queueLock.queue
+	if !q.EnterNode() {
 		m.leave(nil)
 		return Hold{}, m.closed()
 	}
 	defer q.Exit()
 	b := takeWakes()
-	var seat *park.Seat
+	var waitNode *park.WaitNode
 	var spare spareNode
 	defer func() { spare.giveBack(x.a) }()
 	done := func(h Hold, err error) (Hold, error) {
 		m.leave(b)
-		if seat != nil {
-			seat.Return()
+		if waitNode != nil {
+			waitNode.Return()
 		}
 		return h, err
 	}
@@ -118,14 +118,14 @@ func (k *multiBucket) lockSlow(ctx context.Context, key uint64) (Hold, error) {
 			}
 			var again bool
 			var err error
-			if seat, again, err = m.seat(ctx, seat); err != nil {
+			if waitNode, again, err = m.waitNode(ctx, waitNode); err != nil {
 				m.wake(b)
 				return Hold{}, err
 			}
 			if again {
 				continue
 			}
-			return k.queueUp(ctx, key, seat, b)
+			return k.queueUp(ctx, key, waitNode, b)
 		}
 		_, was := k.seek(key)
 		room := k.room(was)
@@ -146,20 +146,20 @@ func (k *multiBucket) lockSlow(ctx context.Context, key uint64) (Hold, error) {
 		}
 		if err != nil {
 			m.wake(b)
-			if seat != nil {
-				seat.Return()
+			if waitNode != nil {
+				waitNode.Return()
 			}
 			return Hold{}, err
 		}
 	}
 }
 
-// queueUp waits for a key in the seat, with the latch held, which it leaves.
-func (k *multiBucket) queueUp(ctx context.Context, key uint64, seat *park.Seat, b *wakes) (Hold, error) {
-	k.mon.join(seat, 0, key)
-	h := makeKeyHold(kindHeld, k.of.name, uint32(seat.Node.Stamp().Load()))
+// queueUp waits for a key in the wait node, with the queue lock held, which it leaves.
+func (k *multiBucket) queueUp(ctx context.Context, key uint64, waitNode *park.WaitNode, b *wakes) (Hold, error) {
+	k.mon.join(waitNode, 0, key)
+	h := makeKeyHold(kindHeld, k.of.name, uint32(waitNode.Node.Stamp().Load()))
 	k.mon.leave(b)
-	end, err := k.mon.await(ctx, seat)
+	end, err := k.mon.await(ctx, waitNode)
 	if err == nil {
 		err = k.judge(key, end)
 	}
@@ -172,7 +172,7 @@ func (k *multiBucket) queueUp(ctx context.Context, key uint64, seat *park.Seat, 
 	return Hold{k, nil, key, h}, nil
 }
 
-// tryLockSlow is the rest of TryLock, with the latch held.
+// tryLockSlow is the rest of TryLock, with the queue lock held.
 func (k *multiBucket) tryLockSlow(key uint64) (h Hold, ok bool) {
 	b := takeWakes()
 	defer func() { k.mon.leave(b) }()
@@ -197,25 +197,25 @@ func (k *multiBucket) tryLockSlow(key uint64) (h Hold, ok bool) {
 	return Hold{k, nil, key, hold}, true
 }
 
-// lookAt takes back what the dead have, with the latch held.
+// lookAt takes back what the dead have, with the queue lock held.
 func (k *multiBucket) lookAt(b *wakes, key uint64) {
 	if e := k.find(key); e.there() {
-		if h := e.hold(); h.taken() && k.of.a.Dead(h.owner().name()) {
+		if h := e.hold(); h.taken() && k.of.a.Dead(h.owner().participant()) {
 			k.mon.sweep(b)
 			return
 		}
 	}
-	k.mon.sweepDead(b)
+	k.mon.reapIfDue(b)
 	if e := k.find(key); e.there() && e.hold().owner().kind() == kindReserved {
-		k.settleEntry(b, e)
+		k.resolveEntry(b, e)
 	}
 }
 
 // result is how a wait for a key with this hold ends at once; lockGranted says that
 // it does not.
-func (h keyHold) result() (result uint32, who arena.Name) {
+func (h keyHold) result() (result uint32, who arena.ParticipantID) {
 	switch o := h.owner(); {
-	case !h.valid() || h.fast() || h.kind() == keyLast:
+	case !h.valid() || h.fast() || h.kind() == keyFree:
 		return lockCorrupt, 0 // in use, and claimed
 	case o.kind() == kindOwnerDead:
 		return lockOwnerDead, h.died()
@@ -226,14 +226,14 @@ func (h keyHold) result() (result uint32, who arena.Name) {
 }
 
 // judge is what the end of a wait means.
-func (k *multiBucket) judge(key uint64, end fate) error {
+func (k *multiBucket) judge(key uint64, end outcome) error {
 	if end.result() == lockGranted {
 		return nil
 	}
-	return k.failure(key, end.result(), arena.Name(end.aux()&arena.NameMask))
+	return k.failure(key, end.result(), arena.ParticipantID(end.aux()&arena.ParticipantIDMask))
 }
 
-func (k *multiBucket) failure(key uint64, result uint32, who arena.Name) error {
+func (k *multiBucket) failure(key uint64, result uint32, who arena.ParticipantID) error {
 	err := shmsync.ErrCorrupt
 	switch result {
 	case lockOwnerDead:
@@ -248,7 +248,7 @@ func (k *multiBucket) failure(key uint64, result uint32, who arena.Name) error {
 	return k.of.fail("multilock.lock", err, id, fmt.Sprintf("key %d", key))
 }
 
-// badUnlock is where an Unlock ends of what is not held. The latch is held.
+// badUnlock is where an Unlock ends of what is not held. The queue lock is held.
 func (k *multiBucket) badUnlock(h Hold, e keyEntry) {
 	is := keyHold(0)
 	if e.there() {
@@ -261,14 +261,14 @@ func (k *multiBucket) badUnlock(h Hold, e keyEntry) {
 	panic(fmt.Sprintf("shmsync: Unlock of key %d of multilock %s, which this Hold does not hold: it is %v", h.key, objectName(k.of.object), is))
 }
 
-// settle settles every entry.
-func (k *multiBucket) settle(b *wakes) {
-	k.eachEntry(func(e keyEntry) { k.settleEntry(b, e) })
+// resolve resolves every entry.
+func (k *multiBucket) resolve(b *wakes) {
+	k.eachEntry(func(e keyEntry) { k.resolveEntry(b, e) })
 }
 
-// settleEntry passes a key on that was let go, or makes its entry free, and tells
+// resolveEntry passes a key on that was let go, or makes its entry free, and tells
 // those who wait for a key that nobody can have.
-func (k *multiBucket) settleEntry(b *wakes, e keyEntry) {
+func (k *multiBucket) resolveEntry(b *wakes, e keyEntry) {
 	for e.waitedFor() {
 		h := e.hold()
 		result, who := h.result()
@@ -283,7 +283,7 @@ func (k *multiBucket) settleEntry(b *wakes, e keyEntry) {
 		// its holder.
 		if !k.mon.waiting(w) || result == lockGranted && k.of.a.Dead(w.Owner()) {
 			k.detach(w)
-			k.mon.drop(w)
+			k.mon.releaseNode(w)
 			continue
 		}
 		if k.mon.end(b, w, result, uint32(who)) {
@@ -304,9 +304,9 @@ func (k *multiBucket) head(e keyEntry) (w wait, ok bool) {
 // way when the wait was resolved, so another word says that this was done: the waiter
 // may have accepted the key since.
 func (k *multiBucket) account(w wait) {
-	if fate(w.Extra().Load()).result() == lockGranted {
+	if outcome(w.Extra().Load()).result() == lockGranted {
 		if e := k.find(w.Wanted().Load()); e.there() && e.hold().kind() == kindReserved {
-			e.set(makeKeyHold(keyGranted, w.Owner()&arena.NameMask, uint32(w.Stamp().Load())))
+			e.set(makeKeyHold(keyGranted, w.Owner()&arena.ParticipantIDMask, uint32(w.Stamp().Load())))
 			crashpoint.Hit("multilock.grant.granted")
 		}
 	}
@@ -321,7 +321,7 @@ func (k *multiBucket) detach(w wait) {
 
 // requeue puts a wait at the end of the queue of its key. There is an entry for
 // each key that is waited for, unless a peer overwrote it: then the key is on its
-// way to who waits.
+// way to whoever waits.
 func (k *multiBucket) requeue(w wait) {
 	key := w.Wanted().Load()
 	e := k.find(key)
@@ -333,8 +333,8 @@ func (k *multiBucket) requeue(w wait) {
 		switch {
 		case room != nil:
 			e = inlineEntry(room)
-			put(e.key, key)
-			put(e.queue, 0)
+			storeWord(e.key, key)
+			storeWord(e.queue, 0)
 			e.set(h)
 		case spare.claim(k.of.a) == nil:
 			e = k.spill(spare.off, spare.node, key, h)
@@ -363,28 +363,28 @@ func (k *multiBucket) each(f func(wait) bool) {
 	})
 }
 
-// bury takes the holds of the dead back, by the policy.
-func (k *multiBucket) bury(dead func(arena.Name) bool) {
+// reap takes the holds of the dead back, by the policy.
+func (k *multiBucket) reap(dead func(arena.ParticipantID) bool) {
 	k.eachEntry(func(e keyEntry) {
 		h := e.hold()
-		if !h.valid() || !h.taken() || !dead(h.owner().name()) {
+		if !h.valid() || !h.taken() || !dead(h.owner().participant()) {
 			return
 		}
 		if h.fast() {
 			h = k.claim(e)
 		}
-		next := h.bereaved(k.of.policy)
-		if h.granted() || h.owner().held() && (next.owner().kind() == kindOwnerDead || k.mon.ended(h.owner().name())) {
+		next := h.ownerDied(k.of.policy)
+		if h.granted() || h.owner().held() && (next.owner().kind() == kindOwnerDead || k.mon.ended(h.owner().participant())) {
 			e.set(next)
 		}
 	})
 }
 
-// holders is called without the latch.
-func (k *multiBucket) holders(f func(arena.Name)) {
+// holders is called without the queue lock.
+func (k *multiBucket) holders(f func(arena.ParticipantID)) {
 	tell := func(e keyEntry) {
 		if h := e.hold(); h.valid() && h.taken() {
-			f(h.owner().name())
+			f(h.owner().participant())
 		}
 	}
 	for i := range k.words.entries {
@@ -393,21 +393,21 @@ func (k *multiBucket) holders(f func(arena.Name)) {
 	k.peekSpilled(tell)
 }
 
-// peek gives the hold of a key, without the latch.
+// peek gives the hold of a key, without the queue lock.
 func (k *multiBucket) peek(key uint64) (h keyHold, waiting bool) {
-	look := func(e keyEntry) {
+	check := func(e keyEntry) {
 		if now := e.hold(); !now.free() && e.key.Load() == key {
 			h, waiting = now, e.waitedFor()
 		}
 	}
 	for i := range k.words.entries {
-		look(inlineEntry(&k.words.entries[i]))
+		check(inlineEntry(&k.words.entries[i]))
 	}
-	k.peekSpilled(look)
+	k.peekSpilled(check)
 	return h, waiting
 }
 
-// peekSpilled calls f for the spilled entries, without the latch: it may miss some
+// peekSpilled calls f for the spilled entries, without the queue lock: it may miss some
 // that change meanwhile.
 func (k *multiBucket) peekSpilled(f func(e keyEntry)) {
 	for off, before := links(k.words.spilled.Load()).next(), arena.Offset(0); off > before; {

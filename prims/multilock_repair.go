@@ -69,7 +69,7 @@ func (x *MultiLock) Recover(ctx context.Context, key uint64, repair func() error
 
 // runRepair runs repair while this process recovers the key of h. On failure it
 // leaves the key not recoverable.
-func (k *multiBucket) runRepair(h Hold, died arena.Name, repair func() error) (err error) {
+func (k *multiBucket) runRepair(h Hold, died arena.ParticipantID, repair func() error) (err error) {
 	next := makeKeyHold(kindNotRecoverable, 0, uint32(died))
 	defer func() {
 		if e := k.endRecover(h, next); err == nil {
@@ -96,7 +96,7 @@ func (k *multiBucket) endRecover(h Hold, next keyHold) error {
 	}
 	e.set(next)
 	b := takeWakes()
-	k.settleEntry(b, e)
+	k.resolveEntry(b, e)
 	k.mon.leave(b)
 	return nil
 }
@@ -165,7 +165,7 @@ func (x *MultiLock) bucketOr(i int) *multiBucket {
 
 // quiet reports whether a bucket has nothing that a death could have left.
 func (b *multiLockBucket) quiet() bool {
-	if b.mon.latch.owner.Load() != 0 || b.mon.latch.starving.Load() != 0 || b.spilled.Load() != 0 {
+	if b.mon.queueLock.owner.Load() != 0 || b.mon.queueLock.starving.Load() != 0 || b.spilled.Load() != 0 {
 		return false
 	}
 	for i := range b.entries {
@@ -178,7 +178,7 @@ func (b *multiLockBucket) quiet() bool {
 
 // repairMultiLock takes back what dead has. Every wait is for a key that has an
 // entry, so that a quiet bucket has nothing of it.
-func repairMultiLock(a *arena.Arena, o arena.Object, dead arena.Name) {
+func repairMultiLock(a *arena.Arena, o arena.Object, dead arena.ParticipantID) {
 	x, err := buildMultiLock(a, o, true)
 	if err != nil {
 		return
@@ -207,7 +207,7 @@ func checkMultiLock(a *arena.Arena, o arena.Object) error {
 	}
 	for i := range x.all {
 		w := arena.At[multiLockBucket](a, multiBucketAt(o, i))
-		if err := checkMutexWords(o, &w.mon.latch); err != nil {
+		if err := checkMutexWords(o, &w.mon.queueLock); err != nil {
 			return err
 		}
 		for j := range w.entries {
@@ -237,7 +237,7 @@ func describeMultiLock(a *arena.Arena, o arena.Object) string {
 		}
 		last = k
 		if busy++; busy <= describeMost {
-			fmt.Fprintf(&s, "; bucket %d: latch %v, redo %d", i, ownerWord(k.words.mon.latch.owner.Load()), k.words.mon.redone.Load())
+			fmt.Fprintf(&s, "; bucket %d: queue lock %v, redo %d", i, ownerWord(k.words.mon.queueLock.owner.Load()), k.words.mon.redone.Load())
 		}
 		tell := func(key uint64, h keyHold) {
 			if count++; count <= describeMost {
@@ -246,7 +246,7 @@ func describeMultiLock(a *arena.Arena, o arena.Object) string {
 		}
 		for j := range k.words.entries {
 			e := &k.words.entries[j]
-			if h := keyHold(e.hold.Load()); !h.free() || h.kind() == keyKept {
+			if h := keyHold(e.hold.Load()); !h.free() || h.kind() == keyCached {
 				tell(e.key.Load(), h)
 			}
 		}

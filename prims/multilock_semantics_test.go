@@ -27,7 +27,7 @@ func openMulti(t testing.TB, a *arena.Arena, opts *prims.MultiLockOptions) *prim
 }
 
 // multiQueued has an actor begin to wait for key o.Token, or what N says, and
-// returns when it is in line for key.
+// returns when it is in the queue for key.
 func multiQueued(t *testing.T, x *prims.MultiLock, by *actor, key uint64, o order) int {
 	t.Helper()
 	n := x.Queued(key)
@@ -37,7 +37,7 @@ func multiQueued(t *testing.T, x *prims.MultiLock, by *actor, key uint64, o orde
 	return id
 }
 
-// sameBucket gives n keys that share a latch.
+// sameBucket gives n keys that share a queue lock.
 func sameBucket(x *prims.MultiLock, n int) (keys []uint64) {
 	for key := uint64(0); len(keys) < n; key++ {
 		if x.SameBucket(0, key) {
@@ -94,7 +94,7 @@ func TestMultiLockDistinctKeysProceedIndependently(t *testing.T) {
 	require.Empty(t, stopped.wait(t, waits).Panic)
 }
 
-// Each key is handed on in the order of arrival, straight to who waits.
+// Each key is handed on in the order of arrival, straight to whoever waits.
 func TestMultiLockFIFO(t *testing.T) {
 	a := newArena(t, nil)
 	x := openMulti(t, a, nil)
@@ -234,7 +234,7 @@ func TestMultiLockAll(t *testing.T) {
 	}
 	require.NoError(t, x.Recover(ctx, 4, func() error { return nil }))
 
-	// Who dies over it leaves each key that it had by the policy, and no more.
+	// Whoever dies over it leaves each key that it had by the policy, and no more.
 	held = x.Lock(4)
 	multiQueued(t, x, other, 4, order{Op: "mall", Token: 1, N: 6})
 	other.proc.Kill(t)
@@ -263,7 +263,7 @@ func TestMultiLockAllNoDeadlock(t *testing.T) {
 	select {
 	case err := <-done:
 		require.NoError(t, err)
-	case <-after(patience()):
+	case <-after(timeout()):
 		t.Fatalf("they wait for each other\n%s", words(a))
 	}
 	for i, by := range actors {
@@ -338,7 +338,7 @@ func TestMultiLockOwnerDeathReport(t *testing.T) {
 	require.ErrorIs(t, x.State(keys[1]).Err, shmsync.ErrOwnerDead)
 	require.Contains(t, other.do(t, order{Op: "mrecover", Object: "m", Token: keys[0], N: 2}).Panic, "the repair panics")
 
-	// Who recovers has the key; its death is a death again.
+	// Whoever recovers has the key; its death is a death again.
 	other.start(order{Op: "mrecover", Object: "m", Token: keys[7], N: 3})
 	eventually(t, "it is being recovered", x.String, func() bool { return x.State(keys[7]).Held })
 	wait := make(chan error, 1)
@@ -360,10 +360,10 @@ func TestMultiLockOwnerDeathReport(t *testing.T) {
 	require.Contains(t, x.String(), ": 0 keys")
 }
 
-// By policy Release a key of the dead passes to the next in line.
+// By policy PolicyRelease a key of the dead passes to the next in the queue.
 func TestMultiLockOwnerDeathRelease(t *testing.T) {
 	a := newArena(t, nil)
-	x := openMulti(t, a, &prims.MultiLockOptions{Policy: prims.Release, Buckets: 1})
+	x := openMulti(t, a, &prims.MultiLockOptions{Policy: prims.PolicyRelease, Buckets: 1})
 	dies, other := lockActor(t, a, "dies"), lockActor(t, a, "other")
 	var ids []int
 	for key := range uint64(8) {
@@ -406,12 +406,12 @@ func TestMultiLockMisuse(t *testing.T) {
 
 func TestMultiLockOpen(t *testing.T) {
 	a := newArena(t, nil)
-	x := openMulti(t, a, &prims.MultiLockOptions{Policy: prims.Release, Buckets: 100})
+	x := openMulti(t, a, &prims.MultiLockOptions{Policy: prims.PolicyRelease, Buckets: 100})
 	again, err := prims.OpenMultiLock(a, "m", &prims.MultiLockOptions{Buckets: 128})
 	require.NoError(t, err)
 	require.NotSame(t, x, again)
-	require.Equal(t, prims.Release, x.Policy())
-	_, err = prims.OpenMultiLock(a, "m", &prims.MultiLockOptions{Policy: prims.Report})
+	require.Equal(t, prims.PolicyRelease, x.Policy())
+	_, err = prims.OpenMultiLock(a, "m", &prims.MultiLockOptions{Policy: prims.PolicyReport})
 	require.ErrorIs(t, err, shmsync.ErrIncompatible)
 	_, err = prims.OpenMultiLock(a, "m", &prims.MultiLockOptions{Buckets: 64})
 	require.ErrorIs(t, err, shmsync.ErrIncompatible)
@@ -496,7 +496,7 @@ func TestMultiLockNoSpace(t *testing.T) {
 	}
 }
 
-// A list that bites its own tail is found by who walks it, and made anew.
+// A list that bites its own tail is found by whoever walks it, and made anew.
 func TestMultiLockTailBiter(t *testing.T) {
 	a := newArena(t, nil)
 	x := openMulti(t, a, &prims.MultiLockOptions{Buckets: 1})
@@ -515,7 +515,7 @@ func TestMultiLockTailBiter(t *testing.T) {
 	}()
 	select {
 	case <-done:
-	case <-after(patience()):
+	case <-after(timeout()):
 		t.Fatal("they walk in a circle")
 	}
 	require.Equal(t, before, a.Stats().Nodes)

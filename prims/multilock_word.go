@@ -15,23 +15,23 @@ import (
 //	kind               meaning                                           left by
 //	0  free, no name   0: the entry is in no use and never was           nobody
 //	0  held            held; a Hold with this stamp can unlock it        Lock, who hands it on, a claim
-//	1  quick           held by n, and n unlocks it by a CAS              Lock
-//	2  reserved        let go, and on its way to the first who waits     Unlock, a sweep (policy Release)
-//	3  ownerDead       its holder died; nobody has it                    a sweep
+//	1  biased          held by n, and n unlocks it by a CAS              Lock
+//	2  reserved        let go, and on its way to the first who waits     Unlock, a reap (policy PolicyRelease)
+//	3  ownerDead       its holder died; nobody has it                    a reap
 //	4  recovering      being recovered                                   Recover
 //	5  notRecoverable  without a name: a repair failed                   Recover
 //	5  granted         with the name n: handed to a waiter of n, which   who hands it on
 //	                   has not accepted it
-//	6  last            the entry is in no use; its key is free, and n    Unlock with nobody waiting, a claim
+//	6  free            the entry is in no use; its key is free, and n    Unlock with nobody waiting, a claim
 //	                   had it last
-//	7  kept            the same, and n locks it by a CAS                 Unlock of a quick hold
+//	7  cached          the same, and n locks it by a CAS                 Unlock of a biased hold
 //
-// Quick and kept words are fast: n alone changes one into the other, by a CAS and
-// without the latch. Who holds the latch changes them in one way only: it claims
-// them, by taking the bit that they have in common, which makes quick held and kept
-// last. All others are changed by who holds the latch alone. Nobody waits for a key
+// Biased and cached words are fast: n alone changes one into the other, by a CAS and
+// without the queue lock. Whoever holds the queue lock changes them in one way only: it claims
+// them, by taking the bit that they have in common, which makes biased held and kept
+// last. All others are changed by whoever holds the queue lock alone. Nobody waits for a key
 // whose word is fast, and words of nodes never are. The waiter that accepts a granted
-// key makes it held by a CAS, without the latch; nobody stores over a granted word of one
+// key makes it held by a CAS, without the queue lock; nobody stores over a granted word of one
 // that lives.
 //
 // Stamps are arrivals of the bucket's monitor, cut to 32 bits, so that a Hold that
@@ -39,33 +39,33 @@ import (
 // stamp, and who claims a word raises arrivals to its stamp: so the stamps of an
 // entry only grow, whatever keys it is for, and those of a key do.
 //
-//	writers: the holder of the bucket's latch; of a fast or granted word the participant that it names, by a CAS
+//	writers: the holder of the bucket's queue lock; of a fast or granted word the participant that it names, by a CAS
 //	readers: the same, tools, looks, TryLock
 //	order:   of a fast word acquire on the CAS that takes, release on the one that gives
-//	         back, both on a claim; otherwise the latch's
+//	         back, both on a claim; otherwise the queue lock's
 //	futex:   none
-//	crash:   names the dead until a sweep; a key on its way is settled by who takes the
-//	         latch; kept of the dead is free for all; one granted to the dead goes to the next
+//	crash:   names the dead until a reap; a key on its way is resolved by whoever takes the
+//	         queue lock; cached of the dead is free for all; one granted to the dead goes to the next
 type keyHold uint64
 
 // The kinds of a keyHold that are not, or not quite, those of an ownerWord.
 const (
-	keyQuick   = kindBiased
+	keyBiased  = kindBiased
 	keyGranted = kindNotRecoverable // with a name
-	keyLast    = kindNotRecoverable + 1
-	keyKept    = kindNotRecoverable + 2
+	keyFree    = kindNotRecoverable + 1
+	keyCached  = kindNotRecoverable + 2
 
 	// holdFast is the bit that a claim takes.
 	holdFast = 1 << ownerKindShift
-	// holdLock turns a kept word into the quick one of the next hold, holdUnlock that
+	// holdLock turns a cached word into the biased one of the next hold, holdUnlock that
 	// into a kept one.
 	holdLock   = uint64(1<<32) - holdUnlock
-	holdUnlock = uint64(keyKept-keyQuick) << ownerKindShift
-	// holdLast turns a held word into the one of a key that was let go.
-	holdLast = uint64(keyLast) << ownerKindShift
+	holdUnlock = uint64(keyCached-keyBiased) << ownerKindShift
+	// holdFree turns a held word into the one of a key that was let go.
+	holdFree = uint64(keyFree) << ownerKindShift
 )
 
-func makeKeyHold(k ownerKind, n arena.Name, stamp uint32) keyHold {
+func makeKeyHold(k ownerKind, n arena.ParticipantID, stamp uint32) keyHold {
 	return keyHold(makeOwner(k, n)) | keyHold(stamp)<<32
 }
 
@@ -74,16 +74,16 @@ func (h keyHold) stamp() uint32    { return uint32(h >> 32) }
 func (h keyHold) kind() ownerKind  { return h.owner().kind() }
 
 // free reports whether nobody has the key or waits for it.
-func (h keyHold) free() bool { return h == 0 || h.kind() >= keyLast }
+func (h keyHold) free() bool { return h == 0 || h.kind() >= keyFree }
 
 // idle is free for a word that is not fast: the entry is in no use.
-func (h keyHold) idle() bool { return h == 0 || h.kind() == keyLast }
+func (h keyHold) idle() bool { return h == 0 || h.kind() == keyFree }
 
-// fast reports whether its name may change the word without the latch.
-func (h keyHold) fast() bool { return h.kind() == keyQuick || h.kind() == keyKept }
+// fast reports whether its name may change the word without the queue lock.
+func (h keyHold) fast() bool { return h.kind() == keyBiased || h.kind() == keyCached }
 
 // granted reports whether a waiter was handed the key that has not accepted it.
-func (h keyHold) granted() bool { return h.kind() == keyGranted && h.owner().name() != 0 }
+func (h keyHold) granted() bool { return h.kind() == keyGranted && h.owner().participant() != 0 }
 
 // taken reports whether a participant, dead or alive, has the key to itself, or was
 // handed it.
@@ -91,7 +91,7 @@ func (h keyHold) taken() bool { return h.owner().held() || h.granted() }
 
 // accepted is a granted hold after its waiter has accepted it.
 func (h keyHold) accepted() keyHold {
-	return makeKeyHold(kindHeld, h.owner().name(), h.stamp())
+	return makeKeyHold(kindHeld, h.owner().participant(), h.stamp())
 }
 
 // claimed is the hold after a claim.
@@ -105,34 +105,34 @@ func (h keyHold) claimed() keyHold {
 // valid reports whether some state is encoded so.
 func (h keyHold) valid() bool {
 	o := h.owner()
-	if o.kind() >= keyLast || h.granted() {
-		return o.name() != 0
+	if o.kind() >= keyFree || h.granted() {
+		return o.participant() != 0
 	}
 	return o.valid() && (!o.free() || h == 0)
 }
 
 // passing is the hold when it is let go while others wait.
 func (h keyHold) passing() keyHold {
-	return h&^(1<<32-1) | keyHold(makeOwner(kindReserved, h.owner().name()))
+	return h&^(1<<32-1) | keyHold(makeOwner(kindReserved, h.owner().participant()))
 }
 
-// bereaved is the hold after its name was found dead.
-func (h keyHold) bereaved(p Policy) keyHold {
+// ownerDied is the hold after its name was found dead.
+func (h keyHold) ownerDied(p Policy) keyHold {
 	if h.granted() {
 		return h.passing() // it never held the key
 	}
-	if next := h.owner().bereaved(p); !next.free() {
+	if next := h.owner().ownerDied(p); !next.free() {
 		return h&^(1<<32-1) | keyHold(next)
 	}
 	return h.passing()
 }
 
 // died is whose death made the key what it is.
-func (h keyHold) died() arena.Name {
+func (h keyHold) died() arena.ParticipantID {
 	if h.owner() == ownerNotRecoverable {
-		return arena.Name(h.stamp() & arena.NameMask)
+		return arena.ParticipantID(h.stamp() & arena.ParticipantIDMask)
 	}
-	return h.owner().name()
+	return h.owner().participant()
 }
 
 // String renders the hold by the names of its parts.
@@ -143,12 +143,12 @@ func (h keyHold) String() string {
 	case !h.valid():
 		return fmt.Sprintf("corrupt (%#x)", uint64(h))
 	}
-	switch n := h.owner().name(); h.kind() {
-	case keyQuick:
-		return "held by " + n.String() + ", quick"
-	case keyLast:
+	switch n := h.owner().participant(); h.kind() {
+	case keyBiased:
+		return "held by " + n.String() + ", biased"
+	case keyFree:
 		return "free, last held by " + n.String()
-	case keyKept:
+	case keyCached:
 		return "free, kept for " + n.String()
 	case keyGranted:
 		if n != 0 {
@@ -178,7 +178,7 @@ func multiLog(n int) uint {
 
 const (
 	// multiLogDefault is the logarithm of how many buckets a MultiLock has: enough
-	// that 8 goroutines at work seldom meet at a latch, and 32 KiB.
+	// that 8 goroutines at work seldom meet at a queue lock, and 32 KiB.
 	multiLogDefault = 6
 	multiLogMost    = 16
 )

@@ -20,7 +20,7 @@ func TestMultiLockHoldTable(t *testing.T) {
 				h, o := makeKeyHold(kind, name, stamp), makeOwner(kind, name)
 				require.Equal(t, o, h.owner())
 				require.Equal(t, stamp, h.stamp())
-				require.Equal(t, h == 0 || kind == keyLast || kind == keyKept, h.free())
+				require.Equal(t, h == 0 || kind == keyFree || kind == keyCached, h.free())
 				valid := o.valid() && (o != ownerFree || stamp == 0) || kind >= keyGranted && name != 0
 				require.Equal(t, valid, h.valid(), "%#x", uint64(h))
 				if !valid {
@@ -29,12 +29,12 @@ func TestMultiLockHoldTable(t *testing.T) {
 				}
 				next := h
 				switch kind {
-				case keyQuick:
+				case keyBiased:
 					next = makeKeyHold(kindHeld, name, stamp)
-					require.Equal(t, makeKeyHold(keyKept, name, stamp), h+keyHold(holdUnlock))
-				case keyKept:
-					next = makeKeyHold(keyLast, name, stamp)
-					require.Equal(t, makeKeyHold(keyQuick, name, stamp+1), h+keyHold(holdLock))
+					require.Equal(t, makeKeyHold(keyCached, name, stamp), h+keyHold(holdUnlock))
+				case keyCached:
+					next = makeKeyHold(keyFree, name, stamp)
+					require.Equal(t, makeKeyHold(keyBiased, name, stamp+1), h+keyHold(holdLock))
 				}
 				require.Equal(t, next, h.claimed())
 				require.Equal(t, next != h, h.fast())
@@ -42,11 +42,11 @@ func TestMultiLockHoldTable(t *testing.T) {
 					require.Equal(t, next, h&^holdFast, "what a claim takes")
 				}
 				result, who := h.result()
-				if h.fast() || kind == keyLast {
+				if h.fast() || kind == keyFree {
 					require.Equal(t, lockCorrupt, result)
-					h = next // what bury and those who pass it on see
+					h = next // what reap and those who pass it on see
 				}
-				if kind = h.kind(); kind == keyLast {
+				if kind = h.kind(); kind == keyFree {
 					continue
 				}
 				o = h.owner()
@@ -57,16 +57,16 @@ func TestMultiLockHoldTable(t *testing.T) {
 				if h.granted() {
 					require.Equal(t, lockGranted, result, "its waiter may come")
 					require.Equal(t, makeKeyHold(kindHeld, name, stamp), h.accepted())
-					require.Equal(t, h.passing(), h.bereaved(Report), "nobody has held it")
-					require.Equal(t, h.passing(), h.bereaved(Release))
+					require.Equal(t, h.passing(), h.ownerDied(PolicyReport), "nobody has held it")
+					require.Equal(t, h.passing(), h.ownerDied(PolicyRelease))
 				}
 				if !o.held() {
 					continue
 				}
 				require.Zero(t, who)
 				require.Equal(t, makeKeyHold(kindReserved, name, stamp), h.passing())
-				require.Equal(t, makeKeyHold(kindOwnerDead, name, stamp), h.bereaved(Report))
-				release := h.bereaved(Release)
+				require.Equal(t, makeKeyHold(kindOwnerDead, name, stamp), h.ownerDied(PolicyReport))
+				release := h.ownerDied(PolicyRelease)
 				if kind == kindRecovering {
 					require.Equal(t, kindOwnerDead, release.owner().kind())
 				} else {
@@ -76,8 +76,8 @@ func TestMultiLockHoldTable(t *testing.T) {
 			}
 		}
 	}
-	require.Equal(t, arena.Name(77), makeKeyHold(kindNotRecoverable, 0, 77).died())
-	require.Equal(t, arena.Name(78), makeKeyHold(kindOwnerDead, 78, 5).died())
+	require.Equal(t, arena.ParticipantID(77), makeKeyHold(kindNotRecoverable, 0, 77).died())
+	require.Equal(t, arena.ParticipantID(78), makeKeyHold(kindOwnerDead, 78, 5).died())
 }
 
 // Keys of any pattern are spread over all buckets.

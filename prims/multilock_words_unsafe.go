@@ -26,9 +26,9 @@ type multiLockBucket struct {
 	mon monitorWords
 	// spilled is the link to the first of the wait nodes that keys are in which
 	// have no room in entries. They are in the order of their offsets.
-	//   writers: who holds the latch
+	//   writers: who holds the queue lock
 	//   readers: the same, tools
-	//   order:   the latch's
+	//   order:   the queue lock's
 	//   futex:   none
 	//   crash:   made anew from the nodes
 	spilled atomic.Uint64
@@ -40,15 +40,15 @@ type multiLockBucket struct {
 // the queue in its extra word, and the link to the next such node of the bucket.
 type multiLockEntry struct {
 	// key is the key of the hold, or of the last one.
-	//   writers: who holds the latch, while the hold says that the entry is in no use
-	//   readers: the same, tools, Lock and TryLock without the latch
-	//   order:   the latch's; without it, it is read after the hold, which is then as
+	//   writers: who holds the queue lock, while the hold says that the entry is in no use
+	//   readers: the same, tools, Lock and TryLock without the queue lock
+	//   order:   the queue lock's; without it, it is read after the hold, which is then as
 	//            before, or has another stamp
 	//   futex:   none
 	//   crash:   of no meaning until the hold is written
 	key   atomic.Uint64
 	hold  atomic.Uint64 // see keyHold
-	queue atomic.Uint64 // written by who holds the latch, 0 while the hold is fast; links: next is the first of those who wait for the key, prev the last; an index
+	queue atomic.Uint64 // written by whoever holds the queue lock, 0 while the hold is fast; links: next is the first of those who wait for the key, prev the last; an index
 }
 
 var (

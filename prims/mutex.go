@@ -41,16 +41,16 @@ type Mutex struct {
 
 	owner *atomic.Uint32 // the owner word
 
-	name    arena.Name
-	words   *mutexWords
-	bell    park.Bell
-	queue   *park.Queue
-	a       *arena.Arena
-	object  arena.Object
-	policy  Policy
-	repair  func() error
-	key     race.Key
-	opening *opening // of the object that it is, or is a part of
+	name     arena.ParticipantID
+	words    *mutexWords
+	wakeWord park.WakeWord
+	queue    *park.Queue
+	a        *arena.Arena
+	object   arena.Object
+	policy   Policy
+	repair   func() error
+	key      race.Key
+	opening  *opening // of the object that it is, or is a part of
 
 	granted atomic.Int32  // goroutines that were told that a reservation is for them, and have not looked
 	turns   atomic.Uint32 // releases that found somebody waiting
@@ -59,15 +59,15 @@ type Mutex struct {
 	// is guarded by the Mutex itself. need is how many it takes.
 	quiet uint32
 	need  atomic.Uint32
-	// reserved is the owner word that the last look found reserved.
+	// reserved is the owner word that the last check found reserved.
 	reserved atomic.Uint32
-	// alsoLook is called by looks, if set, for an object that has m as a part.
-	alsoLook func()
-	latch    bool // it is such a part, and only the library locks it
-	internal bool // it guards words, and no data of the user's
-	inner    bool // it is such a part, and the library unlocks it
-	cohort   bool // it is that of a CohortMutex that lets its callers in
-	counts   *countWords
+	// alsoCheck is called by periodic checks, if set, for an object that has m as a part.
+	alsoCheck func()
+	queueLock bool // it is such a part, and only the library locks it
+	internal  bool // it guards words, and no data of the user's
+	inner     bool // it is such a part, and the library unlocks it
+	cohort    bool // it is that of a CohortMutex that lets its callers in
+	counts    *countWords
 
 	maxSpinners int32        // 0: no bound
 	spinners    atomic.Int32 // goroutines of this process that spin
@@ -76,7 +76,7 @@ type Mutex struct {
 // MutexOptions says how a Mutex is created, and what this process does with it.
 // A nil *MutexOptions means the zero value.
 type MutexOptions struct {
-	// Policy is what becomes of the lock when its holder dies; 0 means Report
+	// Policy is what becomes of the lock when its holder dies; 0 means PolicyReport
 	// for a new object and whatever it has for one that exists. When it is set
 	// and the object has another, opening fails.
 	Policy Policy
@@ -99,7 +99,7 @@ type MutexOptions struct {
 	// while; every 64th goes to whoever came first, and who has lost for a
 	// millisecond is handed the lock as always. It concerns who waits without a
 	// context, in processes that opened the Mutex so too: such a waiter learns of
-	// its holder's death from whoever buries that, and not from the kernel at once.
+	// its holder's death from whoever reaps that, and not from the kernel at once.
 	// It has no effect where the node is not known without a system call, as on
 	// arm64. Off, waiters are woken in the order in which they went to sleep.
 	NearWakes bool
@@ -196,24 +196,24 @@ func buildMutex(a *arena.Arena, o arena.Object, opt *MutexOptions) *Mutex {
 func buildMutexAt(a *arena.Arena, o arena.Object, off arena.Offset, opt *MutexOptions) *Mutex {
 	m := buildBareMutex(a, o, off, opt)
 	m.queue = park.NewQueue(park.Config{
-		Line: m.bell.Line, Object: o, Word: off + mutexWakeOff, Look: m.look, Miss: m.bell.WakeOne,
+		WaitList: m.wakeWord.WaitList, Object: o, Word: off + mutexWakeOff, Check: m.check, Miss: m.wakeWord.WakeOne,
 	})
 	return m
 }
 
-// buildBareMutex makes a handle that cannot wait, for who repairs.
+// buildBareMutex makes a handle that cannot wait, for whoever repairs.
 func buildBareMutex(a *arena.Arena, o arena.Object, off arena.Offset, opt *MutexOptions) *Mutex {
 	w := arena.At[mutexWords](a, off)
 	dev, ino := a.Segment().ID()
 	m := &Mutex{
-		own: raw(&w.owner), wake: raw(&w.wake), owner: &w.owner, words: w,
+		own: wordPtr(&w.owner), wake: wordPtr(&w.wake), owner: &w.owner, words: w,
 		name: a.Self(), a: a, object: o, policy: policyOf(w.policy), repair: opt.Repair,
 		key: race.KeyOf(dev, ino, uint64(off)), opening: newOpening(a, o),
 	}
 	m.need.Store(biasAfter)
 	m.biased = ownerNever
-	m.bell = mutexBell(a, w)
-	m.bell.Near = opt.NearWakes
+	m.wakeWord = mutexWakeWord(a, w)
+	m.wakeWord.Near = opt.NearWakes
 	m.maxSpinners = int32(opt.MaxSpinners)
 	atomic.StoreUint32(&m.self, uint32(m.name))
 	switch {
@@ -230,8 +230,8 @@ func buildBareMutex(a *arena.Arena, o arena.Object, off arena.Offset, opt *Mutex
 	return m
 }
 
-func mutexBell(a *arena.Arena, w *mutexWords) park.Bell {
-	return park.Bell{Line: park.Line{Arena: a, Word: &w.wake, Raw: raw(&w.wake), Hub: &w.hub}}
+func mutexWakeWord(a *arena.Arena, w *mutexWords) park.WakeWord {
+	return park.WakeWord{WaitList: park.WaitList{Arena: a, Word: &w.wake, Raw: wordPtr(&w.wake), Poller: &w.poller}}
 }
 
 // Lock locks m, and waits until it can. It panics with an *[shmsync.Error]
@@ -338,8 +338,8 @@ type MutexState struct {
 func (m *Mutex) State() MutexState {
 	m.opening.use()
 	w := ownerWord(m.owner.Load())
-	s := MutexState{Held: w.held(), Waiting: m.bell.Announced(), Word: w.String()}
-	if n := w.name(); n != 0 {
+	s := MutexState{Held: w.held(), Waiting: m.wakeWord.Announced(), Word: w.String()}
+	if n := w.participant(); n != 0 {
 		s.Owner = m.a.Who(n)
 	}
 	switch {
@@ -349,7 +349,7 @@ func (m *Mutex) State() MutexState {
 		s.Err = shmsync.ErrOwnerDead
 	case w == ownerNotRecoverable:
 		s.Err = shmsync.ErrNotRecoverable
-		s.Owner = m.a.Who(arena.Name(m.words.died.Load() & arena.NameMask))
+		s.Owner = m.a.Who(arena.ParticipantID(m.words.died.Load() & arena.ParticipantIDMask))
 	}
 	return s
 }

@@ -54,15 +54,15 @@ func TestModelMutexHandOff(t *testing.T) {
 }
 
 // Deaths at every step: of the holder, of a waiter, of one that was woken, of one
-// that has unlocked and not woken yet, and of who deals with a death.
+// that has unlocked and not woken yet, and of whoever deals with a death.
 func TestModelMutexDeath(t *testing.T) {
-	bugs := []bug{noFenceBeforeRepair, silentReaper, burialDoesNotWake, wakeByRecordOnly, wakeByAnnouncementOnly, notRegistered}
-	two := mutexModel{threads: []int{0, 1}, modes: anyHold, kills: 1, policy: Report, recoverers: 1}
-	release := mutexModel{threads: []int{0, 1}, modes: anyHold, kills: 1, policy: Release}
-	three := mutexModel{threads: []int{0, 1, 2}, modes: anyHold, kills: 1, policy: Release}
-	both := mutexModel{threads: []int{0, 1, 2}, modes: noBiased, kills: 2, policy: Report, cancel: true, recoverers: 1}
-	told := mutexModel{threads: []int{0, 1, 2, 3}, modes: noBiased, kills: 1, policy: Report}
-	toldTwice := mutexModel{threads: []int{0, 1, 2, 3}, modes: noBiased, kills: 2, policy: Report}
+	bugs := []bug{noFenceBeforeRepair, silentReaper, reapDoesNotWake, wakeByRecordOnly, wakeByAnnouncementOnly, notRegistered}
+	two := mutexModel{threads: []int{0, 1}, modes: anyHold, kills: 1, policy: PolicyReport, recoverers: 1}
+	release := mutexModel{threads: []int{0, 1}, modes: anyHold, kills: 1, policy: PolicyRelease}
+	three := mutexModel{threads: []int{0, 1, 2}, modes: anyHold, kills: 1, policy: PolicyRelease}
+	both := mutexModel{threads: []int{0, 1, 2}, modes: noBiased, kills: 2, policy: PolicyReport, cancel: true, recoverers: 1}
+	told := mutexModel{threads: []int{0, 1, 2, 3}, modes: noBiased, kills: 1, policy: PolicyReport}
+	toldTwice := mutexModel{threads: []int{0, 1, 2, 3}, modes: noBiased, kills: 2, policy: PolicyReport}
 	requireModels(t, []exploration{
 		{"two, report and recover", small, two.explore, bugs},
 		{"two, release", small, release.explore, bugs},
@@ -75,12 +75,12 @@ func TestModelMutexDeath(t *testing.T) {
 
 // Deaths among those who hand the lock on, or wait for that.
 func TestModelMutexHandOffDeath(t *testing.T) {
-	two := mutexModel{threads: []int{0, 1}, modes: anyHold, cancel: true, handoffs: true, kills: 1, policy: Report}
-	three := mutexModel{threads: []int{0, 1, 2}, modes: noBiased, handoffs: true, kills: 1, policy: Release}
-	canceled := mutexModel{threads: []int{0, 1, 2}, modes: noBiased, cancel: true, handoffs: true, kills: 1, policy: Release}
+	two := mutexModel{threads: []int{0, 1}, modes: anyHold, cancel: true, handoffs: true, kills: 1, policy: PolicyReport}
+	three := mutexModel{threads: []int{0, 1, 2}, modes: noBiased, handoffs: true, kills: 1, policy: PolicyRelease}
+	canceled := mutexModel{threads: []int{0, 1, 2}, modes: noBiased, cancel: true, handoffs: true, kills: 1, policy: PolicyRelease}
 	requireModels(t, []exploration{
-		{"two", small, two.explore, []bug{burialDoesNotWake, noFenceBeforeRepair}},
-		{"three", medium, three.explore, []bug{burialDoesNotWake, nobodyLooks}},
+		{"two", small, two.explore, []bug{reapDoesNotWake, noFenceBeforeRepair}},
+		{"three", medium, three.explore, []bug{reapDoesNotWake, nobodyLooks}},
 		{"three, canceled", large, canceled.explore, nil},
 	})
 }
@@ -95,7 +95,7 @@ func TestModelMutexBit(t *testing.T) {
 // What is left out for symmetry is nothing else than what is there.
 func TestModelSymmetry(t *testing.T) {
 	for _, m := range []mutexModel{
-		{threads: []int{0, 1}, modes: anyHold, kills: 1, policy: Report, recoverers: 1},
+		{threads: []int{0, 1}, modes: anyHold, kills: 1, policy: PolicyReport, recoverers: 1},
 		{threads: []int{0, 1}, modes: anyHold, cancel: true, handoffs: true},
 	} {
 		for _, b := range []bug{"", noFence, leaveAtOnce, reservationStays, wakeByRecordOnly} {

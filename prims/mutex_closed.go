@@ -13,7 +13,7 @@ func (m *Mutex) ended(verb string) bool {
 	if !m.opening.ended.Load() {
 		return false
 	}
-	if !m.latch && !m.inner {
+	if !m.queueLock && !m.inner {
 		m.opening.misused(verb)
 	}
 	return true
@@ -25,7 +25,7 @@ func (m *Mutex) unlockBiased(o uint32) bool {
 	if o != uint32(m.name)|ownerBiased {
 		return false
 	}
-	if releaseBiased(raw(m.owner), raw(&m.words.wake)) {
+	if releaseBiased(wordPtr(m.owner), wordPtr(&m.words.wake)) {
 		m.wakeAfter()
 	}
 	return true

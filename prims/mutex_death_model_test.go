@@ -7,8 +7,8 @@ import (
 	"github.com/shmsync/shmsync/internal/park"
 )
 
-// mourn is what follows when a thread meets a death, and what Recover does.
-func (m *mutexModel) mourn(x *model.Exec) {
+// meetDeath is what follows when a thread meets a death, and what Recover does.
+func (m *mutexModel) meetDeath(x *model.Exec) {
 	p := int(*x.R(rDead))
 	switch x.PC() {
 	case sFenceDead:
@@ -20,9 +20,9 @@ func (m *mutexModel) mourn(x *model.Exec) {
 	case sMark:
 		x.Say("marks the slot dead")
 		m.mark(x, p)
-		x.Goto(sBereave)
-	case sBereave:
-		m.bereave(x, unpack(*x.R(rOwner)))
+		x.Goto(sMarkOwnerDead)
+	case sMarkOwnerDead:
+		m.markOwnerDead(x, unpack(*x.R(rOwner)))
 	case sRecoverEnd:
 		m.recovered(x)
 	case sWakeLost, sWakeLostOne:
@@ -34,13 +34,13 @@ func (m *mutexModel) mark(x *model.Exec, p int) {
 	x.Update(wDead, func(v uint8) uint8 { return v | 1<<p })
 }
 
-// bereave is bereaveMutex, and goes on at rBack when it has woken whom it must.
-func (m *mutexModel) bereave(x *model.Exec, o ownerWord) {
+// markOwnerDead is markOwnerDeadMutex, and goes on at rBack when it has woken whom it must.
+func (m *mutexModel) markOwnerDead(x *model.Exec, o ownerWord) {
 	x.Say("deals with the dead owner")
 	if x.Me < len(m.threads) {
 		*x.R(rDead) = 0
 	}
-	next := o.bereaved(m.policy)
+	next := o.ownerDied(m.policy)
 	if !x.CAS(wOwner, pack(o), pack(next)) {
 		x.Goto(*x.R(rBack))
 		return
@@ -74,7 +74,7 @@ func (m *mutexModel) recovered(x *model.Exec) {
 	x.Goto(sWakeNext)
 }
 
-// wakeLost is Bell.WakeOne, or Bell.WakeAll with fAll. It goes on at rBack.
+// wakeLost is WakeWord.WakeOne, or WakeWord.WakeAll with fAll. It goes on at rBack.
 func (m *mutexModel) wakeLost(x *model.Exec) {
 	if x.PC() == sWakeLost {
 		x.Say("bumps for a lost wake")
@@ -89,12 +89,12 @@ func (m *mutexModel) wakeLost(x *model.Exec) {
 	x.Wake(wWake, model.All)
 	m.unset(x, fAll)
 	m.goOn(x, *x.R(rBack))
-	if m.hub {
+	if m.poller {
 		x.Goto(sReady)
 	}
 }
 
-// reap is a step of the thread that buries: some participant that stays alive.
+// reap is a step of the thread that reaps: some participant that stays alive.
 func (m *mutexModel) reap(x *model.Exec) {
 	p := int(*x.R(rDead))
 	dead := nameOf(p)
@@ -123,12 +123,12 @@ func (m *mutexModel) reap(x *model.Exec) {
 		x.Say("looks what the dead one holds")
 		*x.R(rBack) = sSurvey
 		x.Goto(sSurvey)
-		if o.name() == dead && (o.held() || o.kind() == kindReserved) {
+		if o.participant() == dead && (o.held() || o.kind() == kindReserved) {
 			*x.R(rOwner), *x.R(rBack) = pack(o), sRepairOwner
-			x.Goto(sBereave)
+			x.Goto(sMarkOwnerDead)
 		}
-	case sBereave:
-		m.bereave(x, unpack(*x.R(rOwner)))
+	case sMarkOwnerDead:
+		m.markOwnerDead(x, unpack(*x.R(rOwner)))
 	case sSurvey, sSurveyWord:
 		m.survey(x)
 	case sUnreserve:
@@ -140,24 +140,24 @@ func (m *mutexModel) reap(x *model.Exec) {
 		x.Goto(sWakeLost)
 	case sWakeLost, sWakeLostOne:
 		m.wakeLost(x)
-	case sRingHubs:
+	case sRingPollers:
 		x.Say("counts the death")
 		x.Update(wStack, func(v uint8) uint8 { return v | 2 })
-		*x.R(rBack) = sBuried
+		*x.R(rBack) = sReaped
 		x.Goto(sRing)
-	case sBuried:
-		x.Say("has buried it")
-		x.Ghost[gBuried] |= 1 << p
+	case sReaped:
+		x.Say("has reaped it")
+		x.Ghost[gReaped] |= 1 << p
 		x.Idle()
 	default:
 		m.step(x)
 	}
 }
 
-// awake begins a burial when there is a death, or a look at a reservation when
-// somebody waits for it. Only the second look revokes it; when is up to chance.
+// awake begins a reap when there is a death, or a look at a reservation when
+// somebody waits for it. Only the second check revokes it; when is up to chance.
 func (m *mutexModel) awake(x *model.Exec) {
-	p, ok := m.unburied(x.Sys)
+	p, ok := m.unreaped(x.Sys)
 	if ok {
 		x.Say("sees a death")
 		x.Require()
@@ -168,7 +168,7 @@ func (m *mutexModel) awake(x *model.Exec) {
 	// Where nobody has died all must go well without.
 	waits := false
 	for i := range m.threads {
-		waits = waits || x.Ghost[gBuried] != 0 && x.Asleep(i, wWake)
+		waits = waits || x.Ghost[gReaped] != 0 && x.Asleep(i, wWake)
 	}
 	if !waits || unpack(x.Load(wOwner)).kind() != kindReserved || m.bug == nobodyLooks {
 		x.Disable()
@@ -179,13 +179,13 @@ func (m *mutexModel) awake(x *model.Exec) {
 	x.Goto(sUnreserve)
 }
 
-// survey decides whether the object is one of those that a burial wakes: by the
+// survey decides whether the object is one of those that a reap wakes: by the
 // announce records of those who sleep, and by the word, in which those who are
 // about to have announced themselves.
 func (m *mutexModel) survey(x *model.Exec) {
-	then := sBuried
-	if m.hub && m.bug != hubsUnrung {
-		then = sRingHubs
+	then := sReaped
+	if m.poller && m.bug != pollersUnrung {
+		then = sRingPollers
 	}
 	*x.R(rBack) = then
 	if x.PC() == sSurveyWord {
@@ -203,15 +203,15 @@ func (m *mutexModel) survey(x *model.Exec) {
 			x.Goto(sWakeLost)
 		}
 	}
-	if m.bug == burialDoesNotWake || m.bug == silentReaper {
-		x.Goto(sBuried)
+	if m.bug == reapDoesNotWake || m.bug == silentReaper {
+		x.Goto(sReaped)
 	}
 }
 
-// unburied gives a process that is dead and not yet buried.
-func (m *mutexModel) unburied(s *model.Sys) (p int, ok bool) {
+// unreaped gives a process that is dead and not yet reaped.
+func (m *mutexModel) unreaped(s *model.Sys) (p int, ok bool) {
 	for p, l := range s.Life {
-		if l != model.Alive && s.Ghost[gBuried]&(1<<p) == 0 {
+		if l != model.Alive && s.Ghost[gReaped]&(1<<p) == 0 {
 			return p, true
 		}
 	}

@@ -29,14 +29,14 @@ import (
 func soon() time.Duration { return proctest.Scale(250 * time.Millisecond) }
 
 // The holder dies while others wait, on threads of their own and behind the
-// hub, in several processes. By the policy of the lock all are told, or the
+// poller, in several processes. By the policy of the lock all are told, or the
 // next gets it.
 func TestMutexHolderDies(t *testing.T) { holderDies(t, nil) }
 
 func holderDies(t *testing.T, env []string) {
 	const waiters = 20 // each; 12 of them sleep in the kernel
 	opts := []proctest.Option{proctest.Env(env...)}
-	for _, policy := range []prims.Policy{prims.Report, prims.Release} {
+	for _, policy := range []prims.Policy{prims.PolicyReport, prims.PolicyRelease} {
 		t.Run(policy.String(), func(t *testing.T) {
 			a := newArena(t, nil)
 			victim := remoteActor(t, a, "victim", opts...)
@@ -55,7 +55,7 @@ func holderDies(t *testing.T, env []string) {
 			}
 			start := time.Now()
 			victim.proc.Kill(t)
-			if policy == prims.Report {
+			if policy == prims.PolicyReport {
 				for k, x := range others {
 					for i, id := range ids[k] {
 						r := x.wait(t, id)
@@ -112,7 +112,7 @@ func holderDies(t *testing.T, env []string) {
 }
 
 // nextOwner waits until m is held by somebody else than before, and gives the
-// label of who it is.
+// label of whoever it is.
 func nextOwner(t testing.TB, a *arena.Arena, m actorMutex, before string) (label string) {
 	t.Helper()
 	eventually(t, "somebody gets it", func() string { return words(a) }, func() bool {
@@ -192,7 +192,7 @@ func (x *actor) poll(t testing.TB, id int) (r answer, ok bool) {
 // A hold of the dead is taken back although nobody waits or comes.
 func TestMutexReaped(t *testing.T) {
 	a := newArena(t, nil)
-	for policy, word := range map[prims.Policy]string{prims.Report: "owner-dead", prims.Release: "free"} {
+	for policy, word := range map[prims.Policy]string{prims.PolicyReport: "owner-dead", prims.PolicyRelease: "free"} {
 		m, err := openActorMutex(a, policy.String(), &prims.MutexOptions{Policy: policy})
 		require.NoError(t, err)
 		victim := remoteActor(t, a, "victim")
@@ -400,9 +400,9 @@ func holderStopped(t *testing.T, how time.Duration, env []string) {
 	x.proc.Stop(t)
 	here := localActor(a)
 	stays := here.blocked(t, order{Op: "lock", Object: "m"})
-	var hubbed []int
+	var polled []int
 	for range 15 {
-		hubbed = append(hubbed, here.blocked(t, order{Op: "lockctx", Object: "m"}))
+		polled = append(polled, here.blocked(t, order{Op: "lockctx", Object: "m"}))
 	}
 	quickest := time.Hour // a busy machine adds to some
 	for end := time.Now().Add(how); time.Now().Before(end); {
@@ -420,7 +420,7 @@ func holderStopped(t *testing.T, how time.Duration, env []string) {
 	require.Less(t, quickest, proctest.Scale(time.Second))
 	x.proc.Cont(t)
 	require.True(t, x.op(t, "state", "m").OK)
-	for _, id := range hubbed {
+	for _, id := range polled {
 		here.must(t, order{Op: "cancel", N: id})
 		require.Equal(t, []string{"ctx-canceled"}, here.wait(t, id).Is)
 	}
@@ -457,7 +457,7 @@ func TestMutexPIDNamespaces(t *testing.T) {
 	require.Equal(t, []string{"owner-dead"}, r.Is)
 	require.Equal(t, "another", r.Who.Label)
 	require.Equal(t, 1, r.Who.PID, "its pid in its own namespace")
-	require.Less(t, r.Took, patience())
+	require.Less(t, r.Took, timeout())
 	x.must(t, order{Op: "recover", Object: "m"})
 	y.proc.WaitSignal(t, syscall.SIGKILL)
 	alone(t, a, 2)
@@ -479,10 +479,10 @@ func TestMutexFirstWatcherStopped(t *testing.T) {
 		t.Skip("needs the build tag crashpoint")
 	}
 	for _, point := range []string{
-		"mutex.lock.woken", "arena.bury.seen", "arena.bury.fenced", "arena.bury.marked", "arena.bury.repaired",
-		"arena.bury.woken", "arena.finish.taken", "arena.finish.reclaimed", "mutex.bereave.marked",
+		"mutex.lock.woken", "arena.reap.seen", "arena.reap.fenced", "arena.reap.marked", "arena.reap.repaired",
+		"arena.reap.woken", "arena.finish.taken", "arena.finish.reclaimed", "mutex.owner_dead.marked",
 	} {
-		for _, policy := range []prims.Policy{prims.Report, prims.Release} {
+		for _, policy := range []prims.Policy{prims.PolicyReport, prims.PolicyRelease} {
 			t.Run(point+" "+policy.String(), func(t *testing.T) {
 				a := newArena(t, nil)
 				lock := order{Op: "lockctx", Object: "m", Policy: policy}
@@ -497,7 +497,7 @@ func TestMutexFirstWatcherStopped(t *testing.T) {
 				ids = append(ids, third.blocked(t, lock))
 				start := time.Now()
 				holder.proc.Signal(t, syscall.SIGKILL)
-				if policy == prims.Report {
+				if policy == prims.PolicyReport {
 					require.Equal(t, []string{"owner-dead"}, here.wait(t, ids[0]).Is)
 					require.Equal(t, []string{"owner-dead"}, here.wait(t, ids[1]).Is)
 					require.Equal(t, []string{"owner-dead"}, third.wait(t, ids[2]).Is)
@@ -564,15 +564,15 @@ func TestMutexStoppedAnywhere(t *testing.T) {
 		"mutex.unlock.before_wake", "park.wake.before_bump", "park.wake.bumped", "park.wake.done",
 		"arena.ready.marked", "arena.ready.pushed", "mutex.lock.woken",
 	} {
-		for _, hubbed := range []int{0, 14} {
-			t.Run(fmt.Sprintf("%s %d hubbed", point, hubbed), func(t *testing.T) {
+		for _, polled := range []int{0, 14} {
+			t.Run(fmt.Sprintf("%s %d behind the poller", point, polled), func(t *testing.T) {
 				a := newArena(t, nil)
 				x := remoteActor(t, a, "stopped", proctest.Env("SHMSYNC_CRASHPOINT_STOP="+point))
 				x.must(t, order{Op: "lock", Object: "m"})
 				here, third := localActor(a), remoteActor(t, a, "third")
 				// With its threads taken, the rest of this process parks.
 				third.must(t, order{Op: "lock", Object: "other"})
-				for range hubbed {
+				for range polled {
 					here.blocked(t, order{Op: "lock", Object: "other"})
 				}
 				ids := []int{here.blocked(t, order{Op: "lockctx", Object: "m"})}
@@ -654,11 +654,11 @@ func TestMutexFallbacks(t *testing.T) {
 
 // Looks make up for wakes that a stopped process took along. Here there are
 // none, so that a wake which is lost for another reason is a hang.
-func TestWithoutLooks(t *testing.T) {
+func TestWithoutChecks(t *testing.T) {
 	if !crashpoint.Enabled {
 		t.Skip("needs the build tag crashpoint")
 	}
-	opt := proctest.Env("SHMSYNC_LOOK_EVERY=1h")
+	opt := proctest.Env("SHMSYNC_CHECK_EVERY=1h")
 	for name, test := range map[string]func(t *testing.T, x, y *actor, a *arena.Arena){
 		"hammer": func(t *testing.T, x, y *actor, a *arena.Arena) {
 			for _, goroutines := range []uint64{1, 4, 14, 40} {
@@ -708,19 +708,19 @@ func TestWithoutLooks(t *testing.T) {
 		"release": func(t *testing.T, x, y *actor, a *arena.Arena) {
 			// Each gets it in turn, though the holder and some waiters die.
 			for range 5 {
-				lock := order{Op: "lock", Object: "r", Policy: prims.Release}
+				lock := order{Op: "lock", Object: "r", Policy: prims.PolicyRelease}
 				victim := remoteActor(t, a, "victim", opt)
 				victim.must(t, lock)
 				other := remoteActor(t, a, "waiter", opt)
 				var ids []int
 				for i := range 16 {
-					ids = append(ids, y.start(order{Op: "once", Object: "r", Policy: prims.Release}))
+					ids = append(ids, y.start(order{Op: "once", Object: "r", Policy: prims.PolicyRelease}))
 					if i%4 == 0 {
-						other.start(order{Op: "once", Object: "r", Policy: prims.Release})
+						other.start(order{Op: "once", Object: "r", Policy: prims.PolicyRelease})
 					}
 				}
 				eventually(t, "they wait", func() string { return words(a) }, func() bool {
-					return y.must(t, order{Op: "waiters", Object: "r", Policy: prims.Release}).N == 16
+					return y.must(t, order{Op: "waiters", Object: "r", Policy: prims.PolicyRelease}).N == 16
 				})
 				victim.proc.Kill(t)
 				other.proc.Kill(t)

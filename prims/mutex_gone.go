@@ -5,22 +5,22 @@ import "github.com/shmsync/shmsync/internal/park"
 // stays reports whether o is the hold of a dead one that is not gone, and which passes
 // on when it is.
 func (m *Mutex) stays(o ownerWord) bool {
-	return !m.internal && o.held() && o.bereaved(policyOf(m.words.policy)).free() && !m.a.Gone(o.name())
+	return !m.internal && o.held() && o.ownerDied(policyOf(m.words.policy)).free() && !m.a.Gone(o.participant())
 }
 
 // mayTake reports whether a lock that is owner-dead by o may be taken for a repair: who
 // died writes to its data no more.
 func (m *Mutex) mayTake(o ownerWord) bool {
-	return m.internal || o.kind() != kindOwnerDead || m.a.Gone(o.name())
+	return m.internal || o.kind() != kindOwnerDead || m.a.Gone(o.participant())
 }
 
 // sleepUntilGone sleeps for a moment on a lock that is owner-dead by o.
 func (w *waiter) sleepUntilGone(o ownerWord) park.Result {
 	m := w.m
-	v := m.bell.Announce()
+	v := m.wakeWord.Announce()
 	if ownerWord(m.owner.Load()) != o {
 		return park.Again
 	}
 	w.slept = true
-	return m.queue.Sleep(uint32(v), park.Bed{Bounded: w.exit.next(), Since: w.since}, &w.cancel)
+	return m.queue.Sleep(uint32(v), park.SleepSpec{Bounded: w.exit.next(), Since: w.since}, &w.cancel)
 }

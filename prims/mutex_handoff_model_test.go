@@ -78,7 +78,7 @@ func (m *mutexModel) reserve(x *model.Exec) {
 	case sTouch:
 		x.Say("touches the wake word")
 		x.Update(wWake, func(v uint8) uint8 { return v + 2 })
-		if !m.hub || s != 1 || m.bug == parkedUnserved {
+		if !m.poller || s != 1 || m.bug == parkedUnserved {
 			x.Idle()
 			return
 		}

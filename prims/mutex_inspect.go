@@ -12,10 +12,10 @@ func inspectMutex(a *arena.Arena, o arena.Object) arena.Inspection {
 	word := ownerWord(w.owner.Load())
 	i.State = word.String()
 	i.Counts = countsOf(a, &w.counts).tell()
-	on := i.owner(word, arena.Name(w.died.Load()&arena.NameMask))
+	on := i.owner(word, arena.ParticipantID(w.died.Load()&arena.ParticipantIDMask))
 	i.date(on, countsOf(a, &w.counts))
 	i.mutexRest(w)
-	i.waits(at(mutexWakeOff, mutexHubOff), "lock", on)
+	i.waits(waitsOn(mutexWakeOff, mutexPollerOff), "lock", on)
 	return i.Inspection
 }
 
@@ -23,6 +23,6 @@ func inspectMutex(a *arena.Arena, o arena.Object) arena.Inspection {
 func (i *inspection) mutexRest(w *mutexWords) {
 	i.wakeWord("wake", w.wake.Load())
 	if s := w.starving.Load(); s != 0 {
-		i.word("starving", uint64(s), "%v asks for the next release", arena.Name(s&arena.NameMask))
+		i.word("starving", uint64(s), "%v asks for the next release", arena.ParticipantID(s&arena.ParticipantIDMask))
 	}
 }

@@ -121,6 +121,6 @@ func (m *Mutex) giveBack() bool {
 func (m *Mutex) localTurn() bool { return m.turns.Add(1)&1 == 0 }
 
 // patient has a waiter that has lost for long park, so that it can be handed the lock.
-func (w *waiter) patient(b *park.Bed, now int64) {
+func (w *waiter) patient(b *park.SleepSpec, now int64) {
 	b.Park = w.slept && now-w.since > starveAfter
 }

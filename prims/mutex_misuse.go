@@ -5,10 +5,10 @@ import "github.com/shmsync/shmsync"
 const allSleepers = 1 << 30
 
 // badUnlock ends an Unlock whose caller does not hold the lock. The library holds each
-// latch that it unlocks. So a peer has overwritten the word of such a latch, and the next
+// queue lock that it unlocks. So a peer has overwritten the word of such a queue lock, and the next
 // caller to take it is told.
 func (m *Mutex) badUnlock(o ownerWord) {
-	if m.latch {
+	if m.queueLock {
 		return
 	}
 	if !o.valid() {

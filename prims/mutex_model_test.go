@@ -15,13 +15,13 @@ import (
 const (
 	gWrong  = iota // somebody did what must not be possible
 	gDirty         // a holder died, and nobody has repaired what it left
-	gBuried        // the processes that the reaper has buried, a bit each
+	gReaped        // the processes that the reaper has reaped, a bit each
 	gHandle        // handleOpen...: of process 0
 )
 
 // What becomes of the handle of process 0, and of its queue.
 const (
-	handleOpen    = iota // the hub delivers for its queue
+	handleOpen    = iota // the poller delivers for its queue
 	handleShut           // it is shut, or it is open and has no node yet
 	handleClosing        // Close is under way
 )
@@ -36,13 +36,13 @@ type mutexModel struct {
 	policy     Policy
 	recoverers int  // 1: anybody may call Recover
 	bitOnly    bool // the wake word has no sequence; see TestModelMutexBit
-	hub        bool // the threads of process 0 park behind a hub
+	poller     bool // the threads of process 0 park behind a poller
 	closes     bool // process 0 closes its handle between calls
-	heir       bool // somebody has died who made the hub's node ready and did not push it
+	successor  bool // somebody has died who made the poller's node ready and did not push it
 	distinct   bool // threads are told apart although they do the same
 
 	bug    bug
-	reaper bool // somebody buries the dead
+	reaper bool // somebody reaps the dead
 }
 
 // What can be wrong with a Mutex.
@@ -68,9 +68,9 @@ const (
 
 	noFenceBeforeRepair    bug = "the lock is taken from the dying before a fence"
 	silentReaper           bug = "the dead are marked, and nobody is woken"
-	burialDoesNotWake      bug = "a burial does not make up for wakes that died"
-	wakeByRecordOnly       bug = "a burial wakes only where there is a record"
-	wakeByAnnouncementOnly bug = "a burial wakes only where there is an announcement"
+	reapDoesNotWake        bug = "a reap does not make up for wakes that died"
+	wakeByRecordOnly       bug = "a reap wakes only where there is a record"
+	wakeByAnnouncementOnly bug = "a reap wakes only where there is an announcement"
 	toldOnesKeepIt         bug = "who is told of a death wakes nobody else"
 	nobodyLooks            bug = "nobody looks at a reservation that is not taken up"
 	notRegistered          bug = "the fence does not reach the dying process"
@@ -94,9 +94,9 @@ func (m *mutexModel) system() *model.System {
 			Unregistered: m.bug == notRegistered,
 		})
 	}
-	if m.hub {
+	if m.poller {
 		y.MaySleep = func(_ *model.Sys, thread int) bool { return thread == len(m.threads) }
-		y.Threads = append(y.Threads, model.ThreadSpec{Name: "hub", Process: 0, Run: m.serve, Mortal: m.reaper})
+		y.Threads = append(y.Threads, model.ThreadSpec{Name: "poller", Process: 0, Run: m.serve, Mortal: m.reaper})
 	}
 	if m.alike() {
 		y.Symmetry = &model.Symmetry{Threads: len(m.threads), Names: []int{rOwner, rDead}, Rename: m.rename}
@@ -113,10 +113,10 @@ var (
 )
 
 func (m *mutexModel) init(s *model.Sys) {
-	if m.hub {
+	if m.poller {
 		s.Mem[wNode] = uint8(arena.NodeIdle)
 	}
-	if m.heir {
+	if m.successor {
 		s.Mem[wNode], s.Mem[wStack] = uint8(arena.NodeReady), 2
 	}
 }
@@ -139,7 +139,7 @@ func (m *mutexModel) check(s *model.Sys) error {
 
 // done reports whether the words are as they must be when nobody is busy.
 func (m *mutexModel) done(s *model.Sys) bool {
-	if _, left := m.unburied(s); left {
+	if _, left := m.unreaped(s); left {
 		return false
 	}
 	o := unpack(s.Mem[wOwner])
@@ -152,9 +152,9 @@ func (m *mutexModel) canon(s *model.Sys) {
 	const first = 2 // sequence 1, not announced
 	w, h := s.Mem[wWake], s.Mem[wHandoff]
 	s.Mem[wWake], s.Mem[wHandoff] = first|w&1, 1
-	if m.hub {
-		canonEqual(&s.Thread[len(m.threads)].R[rHand], s.Mem[wBell])
-		s.Mem[wBell] = 1
+	if m.poller {
+		canonEqual(&s.Thread[len(m.threads)].R[rHand], s.Mem[wWakeWord])
+		s.Mem[wWakeWord] = 1
 	}
 	for i := range m.threads {
 		t := &s.Thread[i]
@@ -186,7 +186,7 @@ func (m *mutexModel) alike() bool {
 			return false
 		}
 	}
-	return !m.distinct && !m.hub
+	return !m.distinct && !m.poller
 }
 
 // rename gives the processes other names.
@@ -205,7 +205,7 @@ func (m *mutexModel) rename(s *model.Sys, to *[model.Threads]uint8) {
 		return r
 	}
 	s.Mem[wOwner], s.Mem[wStarving] = word(s.Mem[wOwner]), name(s.Mem[wStarving])
-	s.Mem[wDead], s.Ghost[gBuried] = mask(s.Mem[wDead]), mask(s.Ghost[gBuried])
+	s.Mem[wDead], s.Ghost[gReaped] = mask(s.Mem[wDead]), mask(s.Ghost[gReaped])
 	for i := range s.Thread {
 		t := &s.Thread[i]
 		t.R[rOwner] = word(t.R[rOwner])
@@ -217,7 +217,7 @@ func (m *mutexModel) rename(s *model.Sys, to *[model.Threads]uint8) {
 
 // deals reports whether a thread deals with a death.
 func deals(t *model.Thread, reaper bool) bool {
-	return reaper && t.PC != sIdle || t.PC == sFenceDead || t.PC == sMark || t.PC == sBereave
+	return reaper && t.PC != sIdle || t.PC == sFenceDead || t.PC == sMark || t.PC == sMarkOwnerDead
 }
 
 func (m *mutexModel) show(s *model.Sys) string {

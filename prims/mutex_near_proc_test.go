@@ -170,15 +170,15 @@ func TestMutexNearWaiterDies(t *testing.T) {
 	sound(t, a)
 }
 
-// TestMutexNearWithoutLooks: no wake is lost, for there are no looks that would make
+// TestMutexNearWithoutChecks: no wake is lost, for there are no looks that would make
 // up for one.
-func TestMutexNearWithoutLooks(t *testing.T) {
+func TestMutexNearWithoutChecks(t *testing.T) {
 	if !crashpoint.Enabled {
 		t.Skip("needs the build tag crashpoint")
 	}
 	for _, goroutines := range []uint64{1, 4, 14} {
 		t.Run(fmt.Sprint(goroutines), func(t *testing.T) {
-			nearHammer(t, goroutines, int(2000/goroutines), proctest.Env("SHMSYNC_LOOK_EVERY=1h"))
+			nearHammer(t, goroutines, int(2000/goroutines), proctest.Env("SHMSYNC_CHECK_EVERY=1h"))
 		})
 	}
 }

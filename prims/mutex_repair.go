@@ -13,7 +13,7 @@ import (
 )
 
 var (
-	_ = crashpoint.Register("mutex.bereave.marked")
+	_ = crashpoint.Register("mutex.owner_dead.marked")
 	_ = crashpoint.Register("mutex.recover.taken")
 	_ = crashpoint.Register("mutex.recover.repaired")
 	_ = crashpoint.Register("mutex.recover.before_wake")
@@ -25,28 +25,28 @@ func init() {
 	})
 }
 
-// bereave deals with owner word o, whose name was found dead. It reports false if the
+// markOwnerDead deals with owner word o, whose name was found dead. It reports false if the
 // word stays: the data that it guards is handed over when the dead one is gone.
-func (m *Mutex) bereave(o ownerWord) (changed bool) {
-	return bereaveMutex(m.a, m.words, o, m.internal)
+func (m *Mutex) markOwnerDead(o ownerWord) (changed bool) {
+	return markOwnerDeadMutex(m.a, m.words, o, m.internal)
 }
 
-// bereaveMutex is bereave. internal says that the mutex guards no data.
-func bereaveMutex(a *arena.Arena, w *mutexWords, o ownerWord, internal bool) (changed bool) {
-	next := o.bereaved(policyOf(w.policy))
-	if next == o || !internal && next.free() && o.held() && !a.Gone(o.name()) {
+// markOwnerDeadMutex is mark owner-dead. internal says that the mutex guards no data.
+func markOwnerDeadMutex(a *arena.Arena, w *mutexWords, o ownerWord, internal bool) (changed bool) {
+	next := o.ownerDied(policyOf(w.policy))
+	if next == o || !internal && next.free() && o.held() && !a.Gone(o.participant()) {
 		return false
 	}
 	// sync(mutex.release): release
 	if !w.owner.CompareAndSwap(uint32(o), uint32(next)) {
 		return true
 	}
-	crashpoint.Hit("mutex.bereave.marked")
+	crashpoint.Hit("mutex.owner_dead.marked")
 	if o.held() {
 		countsOf(a, &w.counts).add(countRecovery)
 	}
 	if next.kind() == kindOwnerDead {
-		w.died.Store(uint32(o.name()))
+		w.died.Store(uint32(o.participant()))
 		wakeAllOf(a, w)
 	} else {
 		wakeOneOf(a, w)
@@ -56,32 +56,32 @@ func bereaveMutex(a *arena.Arena, w *mutexWords, o ownerWord, internal bool) (ch
 
 // wakeOneOf wakes a waiter, announced or not.
 func wakeOneOf(a *arena.Arena, w *mutexWords) {
-	b := mutexBell(a, w)
+	b := mutexWakeWord(a, w)
 	b.WakeOne()
 }
 
 func wakeAllOf(a *arena.Arena, w *mutexWords) {
-	b := mutexBell(a, w)
+	b := mutexWakeWord(a, w)
 	b.WakeAll()
 }
 
 // repairMutex takes back what dead has of the object.
-func repairMutex(a *arena.Arena, obj arena.Object, dead arena.Name) {
+func repairMutex(a *arena.Arena, obj arena.Object, dead arena.ParticipantID) {
 	if w, err := arena.TryAt[mutexWords](a, obj.Body); err == nil {
 		repairMutexWords(a, w, dead, false)
 	}
 }
 
-func repairMutexWords(a *arena.Arena, w *mutexWords, dead arena.Name, internal bool) {
-	if s := w.starving.Load(); dead.Covers(arena.Name(s & arena.NameMask)) {
+func repairMutexWords(a *arena.Arena, w *mutexWords, dead arena.ParticipantID, internal bool) {
+	if s := w.starving.Load(); dead.Covers(arena.ParticipantID(s & arena.ParticipantIDMask)) {
 		w.starving.CompareAndSwap(s, 0)
 	}
 	for {
 		o := ownerWord(w.owner.Load())
-		if !dead.Covers(o.name()) || !o.held() && o.kind() != kindReserved {
+		if !dead.Covers(o.participant()) || !o.held() && o.kind() != kindReserved {
 			return
 		}
-		if !bereaveMutex(a, w, o, internal) {
+		if !markOwnerDeadMutex(a, w, o, internal) {
 			return
 		}
 	}
@@ -102,7 +102,7 @@ func wakeMutexWords(a *arena.Arena, w *mutexWords, owed arena.Owed) {
 		w.owner.CompareAndSwap(uint32(o), 0)
 		owed = max(owed, arena.OwedOne)
 	}
-	switch b := mutexBell(a, w); {
+	switch b := mutexWakeWord(a, w); {
 	case owed == arena.OwedAll:
 		b.WakeAll()
 	case owed == arena.OwedOne || b.Announced():
@@ -137,15 +137,15 @@ func describeMutex(a *arena.Arena, obj arena.Object) string {
 
 func describeMutexWords(w *mutexWords) string {
 	return fmt.Sprintf("owner %v (%#08x), wake %#x, starving %v, handoff %d, policy %v, spin %v, pays %#x, CPUs %#x",
-		ownerWord(w.owner.Load()), w.owner.Load(), w.wake.Load(), arena.Name(w.starving.Load()&arena.NameMask),
+		ownerWord(w.owner.Load()), w.owner.Load(), w.wake.Load(), arena.ParticipantID(w.starving.Load()&arena.ParticipantIDMask),
 		w.handoff.Load(), policyOf(w.policy), spinOf(w.spin.Load()), w.pays.Load(), w.lastCPU.Load())
 }
 
-// look is called ten times a second while a goroutine of this process waits. It
+// check is called ten times a second while a goroutine of this process waits. It
 // finds what a stopped or dead process kept from the waiters.
-func (m *Mutex) look() {
-	if m.alsoLook != nil {
-		defer m.alsoLook()
+func (m *Mutex) check() {
+	if m.alsoCheck != nil {
+		defer m.alsoCheck()
 	}
 	o := ownerWord(m.owner.Load())
 	switch {
@@ -153,8 +153,8 @@ func (m *Mutex) look() {
 		wakeOneOf(m.a, m.words)
 	case !o.valid(), o.kind() == kindOwnerDead, o == ownerNotRecoverable:
 		wakeAllOf(m.a, m.words)
-	case m.a.Dead(o.name()):
-		m.bereave(o)
+	case m.a.Dead(o.participant()):
+		m.markOwnerDead(o)
 	case o.kind() == kindReserved:
 		if m.reserved.Swap(uint32(o)) == uint32(o) && m.owner.CompareAndSwap(uint32(o), 0) {
 			// Nobody came for it: its process may be stopped. It is not held,
@@ -165,7 +165,7 @@ func (m *Mutex) look() {
 	default:
 		// Whoever was woken last may be stopped before it could announce the
 		// others again.
-		m.bell.Announce()
+		m.wakeWord.Announce()
 	}
 	m.reserved.Store(0)
 }
@@ -226,7 +226,7 @@ func (m *Mutex) Recover(ctx context.Context, repair func() error) error {
 			}
 		}
 		if !m.mayTake(o) {
-			switch err := awaitGone(ctx, m.a, m.queue, o.name()); err {
+			switch err := awaitGone(ctx, m.a, m.queue, o.participant()); err {
 			case nil:
 				continue // somebody else may recover it by now
 			case errClosing:

@@ -14,7 +14,7 @@ func (m *Mutex) reserve(from ownerWord) bool {
 	if asks == 0 {
 		return false
 	}
-	s := arena.Name(asks & arena.NameMask)
+	s := arena.ParticipantID(asks & arena.ParticipantIDMask)
 	if !m.a.Current(s) {
 		m.words.starving.CompareAndSwap(asks, 0)
 		return false
@@ -43,10 +43,10 @@ func (m *Mutex) reserve(from ownerWord) bool {
 	}
 	m.noteCPU()
 	m.words.handoff.Add(1)
-	shmsync.Wake(raw(&m.words.handoff), allSleepers)
-	// It may be awake and about to sleep, or parked behind its hub, whoever
+	shmsync.Wake(wordPtr(&m.words.handoff), allSleepers)
+	// It may be awake and about to sleep, or parked behind its poller, whoever
 	// else was woken.
-	m.bell.Touch()
-	m.a.ReadyOf(&m.words.hub, s)
+	m.wakeWord.Touch()
+	m.a.ReadyOf(&m.words.poller, s)
 	return true
 }

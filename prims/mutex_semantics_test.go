@@ -93,7 +93,7 @@ func cancelPassesOn(t *testing.T, holder, other *actor, waiters int) {
 	for range waiters {
 		leaving = append(leaving, other.blocked(t, order{Op: "lockctx", Object: "m"}))
 	}
-	stays := other.blocked(t, order{Op: "lockctx", Object: "m", Limit: patience()})
+	stays := other.blocked(t, order{Op: "lockctx", Object: "m", Limit: timeout()})
 	// The release and the cancellations race.
 	release := holder.start(order{Op: "unlock", Object: "m"})
 	for _, id := range leaving {
@@ -185,19 +185,19 @@ func TestMutexOpen(t *testing.T) {
 	a := newArena(t, nil)
 	m, err := prims.OpenMutex(a, "m", &prims.MutexOptions{Spin: time.Microsecond})
 	require.NoError(t, err)
-	require.Equal(t, prims.Report, m.Policy())
+	require.Equal(t, prims.PolicyReport, m.Policy())
 	require.Equal(t, time.Microsecond, m.Spin())
 	again, err := prims.OpenMutex(a, "m", nil)
 	require.NoError(t, err)
 	require.NotSame(t, m, again, "each opening is a handle of its own")
-	same, err := prims.OpenMutex(a, "m", &prims.MutexOptions{Policy: prims.Report})
+	same, err := prims.OpenMutex(a, "m", &prims.MutexOptions{Policy: prims.PolicyReport})
 	require.NoError(t, err)
 	require.NotSame(t, m, same)
 	at, err := prims.MutexAt(a, m.Offset())
 	require.NoError(t, err)
 	require.Equal(t, m.Offset(), at.Offset())
 
-	_, err = prims.OpenMutex(a, "m", &prims.MutexOptions{Policy: prims.Release})
+	_, err = prims.OpenMutex(a, "m", &prims.MutexOptions{Policy: prims.PolicyRelease})
 	require.ErrorIs(t, err, shmsync.ErrIncompatible)
 	require.ErrorContains(t, err, "report")
 	require.ErrorContains(t, err, "release")
@@ -242,12 +242,12 @@ func TestMutexOpen(t *testing.T) {
 	require.NoError(t, a.Delete("f"))
 	require.Zero(t, a.Stats().Objects)
 
-	released, err := prims.OpenMutex(a, "r", &prims.MutexOptions{Policy: prims.Release})
+	released, err := prims.OpenMutex(a, "r", &prims.MutexOptions{Policy: prims.PolicyRelease})
 	require.NoError(t, err)
-	require.Equal(t, prims.Release, released.Policy())
+	require.Equal(t, prims.PolicyRelease, released.Policy())
 	other, err := prims.OpenMutex(a, "r", nil)
 	require.NoError(t, err)
-	require.Equal(t, prims.Release, other.Policy(), "no policy asked for is whatever is there")
+	require.Equal(t, prims.PolicyRelease, other.Policy(), "no policy asked for is whatever is there")
 }
 
 func init() {
@@ -323,7 +323,7 @@ func TestMutexReopenHammer(t *testing.T) {
 					errs <- err
 					return
 				}
-				ctx, cancel := context.WithTimeout(context.Background(), patience())
+				ctx, cancel := context.WithTimeout(context.Background(), timeout())
 				err = m.LockContext(ctx)
 				cancel()
 				if err != nil {
@@ -481,10 +481,10 @@ func handOffOnce(t *testing.T, waiters int, opts ...proctest.Option) (lost uint6
 // hand-off by the goroutine that takes the lock again at once.
 func TestMutexHandOffWithin(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
-	for _, hub := range []bool{false, true} {
-		t.Run(fmt.Sprintf("behind the hub %v", hub), func(t *testing.T) {
+	for _, poller := range []bool{false, true} {
+		t.Run(fmt.Sprintf("behind the poller %v", poller), func(t *testing.T) {
 			a := newArena(t, nil)
-			if hub {
+			if poller {
 				fillThreads(t, a)
 			}
 			m := newMutex(t, a, &prims.MutexOptions{Spin: -1})
@@ -505,7 +505,7 @@ func TestMutexHandOffWithin(t *testing.T) {
 					runtime.Gosched()
 				}
 				start := time.Now()
-				ctx, cancel := context.WithTimeout(t.Context(), patience())
+				ctx, cancel := context.WithTimeout(t.Context(), timeout())
 				require.NoError(t, m.LockContext(ctx), "%v", m)
 				cancel()
 				worst = max(worst, time.Since(start))

@@ -41,7 +41,7 @@ const (
 
 // ownerNever is no owner word, and none that a peer could know of: it stands
 // where one would that is never there.
-var ownerNever = 6<<ownerKindShift | rand.Uint32()&arena.NameMask
+var ownerNever = 6<<ownerKindShift | rand.Uint32()&arena.ParticipantIDMask
 
 // lockOrPanic is the slow path of Lock. It is kept out of line: inlined into
 // Lock it would take Lock's place in its callers.
@@ -96,7 +96,7 @@ func (m *Mutex) tryLockSlow() bool {
 
 // step moves on from owner word o if that takes no waiting: it takes a free
 // lock, or, for a waiter that has slept, one that is reserved for this process,
-// or deals with a dead owner. Who has not slept leaves a reservation alone: it
+// or deals with a dead owner. Whoever has not slept leaves a reservation alone: it
 // would take it from a goroutine of this process that has been losing for long.
 // changed says that o is no longer the word, err that it will not become free by
 // itself.
@@ -110,23 +110,25 @@ func (m *Mutex) step(o ownerWord, slept bool) (took, changed bool, err error) {
 	case o == ownerNotRecoverable:
 		return false, false, m.fail("mutex.lock", shmsync.ErrNotRecoverable, m.a.Who(m.diedName()), "")
 	case o.kind() == kindOwnerDead:
-		return false, false, m.fail("mutex.lock", shmsync.ErrOwnerDead, m.a.Who(o.name()), "")
+		return false, false, m.fail("mutex.lock", shmsync.ErrOwnerDead, m.a.Who(o.participant()), "")
 	case o.kind() == kindReserved && m.expired():
 		took = m.owner.CompareAndSwap(uint32(o), uint32(m.name))
 		return took, true, nil
-	case o.kind() == kindReserved && o.name() == m.name && !slept:
+	case o.kind() == kindReserved && o.participant() == m.name && !slept:
 		return false, false, nil
-	case o.kind() == kindReserved && o.name() == m.name:
+	case o.kind() == kindReserved && o.participant() == m.name:
 		// sync(mutex.release): acquire
 		took = m.owner.CompareAndSwap(uint32(o), uint32(m.name))
 		return took, true, nil
-	case m.a.Dead(o.name()):
-		return false, m.bereave(o), nil
+	case m.a.Dead(o.participant()):
+		return false, m.markOwnerDead(o), nil
 	}
 	return false, false, nil
 }
 
-func (m *Mutex) diedName() arena.Name { return arena.Name(m.words.died.Load() & arena.NameMask) }
+func (m *Mutex) diedName() arena.ParticipantID {
+	return arena.ParticipantID(m.words.died.Load() & arena.ParticipantIDMask)
+}
 
 // waiter is one blocked call.
 type waiter struct {
@@ -137,17 +139,17 @@ type waiter struct {
 	met      bool // somebody was in the way
 	starving bool // this process has asked for the next release
 	granted  bool // a reservation of this process is for it
-	// patience is how long it sleeps before it gives up, in nanoseconds; 0 is for ever.
-	patience int64
-	// stir, if set, is a cohortTurn that is to say that somebody sleeps.
-	stir *atomic.Uint32
+	// timeout is how long it sleeps before it gives up, in nanoseconds; 0 is for ever.
+	timeout int64
+	// turnWord, if set, is a cohortTurn that is to say that somebody sleeps.
+	turnWord *atomic.Uint32
 	// cohort, if set, is the CohortMutex whose lock this waits for, on a node.
-	cohort *CohortMutex
-	node   int
-	door   bool // it has that node's door
-	inVain bool // what giveWay did
-	dying  bool // the last sleep was for a holder that is dead and not gone
-	exit   goneWait
+	cohort    *CohortMutex
+	node      int
+	localLock bool // it has that node's local lock
+	inVain    bool // what giveWay did
+	dying     bool // the last sleep was for a holder that is dead and not gone
+	exit      goneWait
 }
 
 // lock takes the lock, with the repair of this process's options where a death
@@ -198,12 +200,12 @@ func (w *waiter) acquire(mayRepair bool) error {
 				continue
 			}
 		}
-		if w.impatient() {
+		if w.timedOut() {
 			if w.lastTry() {
 				return nil
 			}
 			w.leave()
-			return errOutOfPatience
+			return errTimedOut
 		}
 		switch w.sleep() {
 		case park.Granted:
@@ -228,7 +230,7 @@ func (w *waiter) acquire(mayRepair bool) error {
 // got us here took their announcement down.
 func (w *waiter) took() {
 	if w.slept {
-		w.m.bell.Announce()
+		w.m.wakeWord.Announce()
 	}
 	if w.starving {
 		w.m.words.starving.CompareAndSwap(uint32(w.m.name), 0)
@@ -251,38 +253,38 @@ func (w *waiter) sleep() park.Result {
 			crashpoint.Hit("mutex.lock.starving")
 		}
 	}
-	var bed park.Bed
-	w.patient(&bed, now)
+	var sleepSpec park.SleepSpec
+	w.patient(&sleepSpec, now)
 	if w.starving {
-		bed.Other, bed.OtherIs = &m.words.handoff, m.words.handoff.Load()
+		sleepSpec.Other, sleepSpec.OtherIs = &m.words.handoff, m.words.handoff.Load()
 	}
-	w.stirs()
-	v := m.bell.Announce()
+	w.noteContention()
+	v := m.wakeWord.Announce()
 	crashpoint.Hit("mutex.lock.announced")
 	o := ownerWord(m.owner.Load())
 	if o.kind() == kindBiased && o.valid() {
 		// The holder may release without seeing the announcement; after the
 		// fence either it sees it or we see the release.
 		if shmsync.Fence() != nil {
-			bed.Bounded = unfencedSleep
+			sleepSpec.Bounded = unfencedSleep
 		}
 		o = ownerWord(m.owner.Load())
 	}
 	if !m.blocks(o, w.slept) {
 		return park.Again
 	}
-	if w.patience != 0 {
-		bed.Bounded = max(w.since+w.patience-now, 1)
+	if w.timeout != 0 {
+		sleepSpec.Bounded = max(w.since+w.timeout-now, 1)
 	}
 	w.slept = true
-	bed.Owner, bed.Since = o.name(), w.since
-	if w.dying = o.held() && !m.a.Current(o.name()); w.dying {
-		bed.Owner, bed.Bounded = 0, w.exit.next()
+	sleepSpec.Owner, sleepSpec.Since = o.participant(), w.since
+	if w.dying = o.held() && !m.a.Current(o.participant()); w.dying {
+		sleepSpec.Owner, sleepSpec.Bounded = 0, w.exit.next()
 	} else {
 		w.exit = goneWait{}
 	}
 	m.counts.add(countSleep)
-	r := m.queue.Sleep(uint32(v), bed, &w.cancel)
+	r := m.queue.Sleep(uint32(v), sleepSpec, &w.cancel)
 	crashpoint.Hit("mutex.lock.woken")
 	return r
 }
@@ -294,9 +296,9 @@ func (m *Mutex) blocks(o ownerWord, slept bool) bool {
 	case !o.valid():
 		return false
 	case o.held():
-		return m.a.Current(o.name()) || m.stays(o)
+		return m.a.Current(o.participant()) || m.stays(o)
 	case o.kind() == kindReserved:
-		return (o.name() != m.name || !slept || m.granted.Load() > 0) && m.a.Current(o.name())
+		return (o.participant() != m.name || !slept || m.granted.Load() > 0) && m.a.Current(o.participant())
 	}
 	return false
 }
@@ -329,7 +331,7 @@ func (w *waiter) leave() {
 	if !w.slept && !gaveBack {
 		return
 	}
-	m.bell.Announce()
+	m.wakeWord.Announce()
 	o := ownerWord(m.owner.Load())
 	if o.kind() == kindBiased && o.valid() {
 		shmsync.Fence()
@@ -343,10 +345,10 @@ func (w *waiter) leave() {
 // wakeNext wakes a waiter after a release that it may not have seen. A starving
 // waiter sleeps on the wake word like every other, so nobody else need be told.
 func (m *Mutex) wakeNext() {
-	if m.counts != nil && m.bell.Announced() {
+	if m.counts != nil && m.wakeWord.Announced() {
 		m.counts.woken.Add(1)
 	}
-	m.bell.Release()
+	m.wakeWord.Release()
 }
 
 // loseBias ends a biased release that found somebody waiting: a waiter paid for a
@@ -369,7 +371,7 @@ func (m *Mutex) unlockSlow(o uint32) {
 	}
 	if m.counts != nil {
 		o = m.owner.Load() // what the fast path read is nobody's
-		if o == uint32(m.name) && !m.latch {
+		if o == uint32(m.name) && !m.queueLock {
 			m.counts.since.Store(0)
 		}
 	}
@@ -378,7 +380,7 @@ func (m *Mutex) unlockSlow(o uint32) {
 		return
 	}
 	crashpoint.Hit("mutex.unlock.before_release")
-	waited := m.bell.Announced()
+	waited := m.wakeWord.Announced()
 	m.count(waited)
 	if waited && m.localTurn() && m.handOver(ownerWord(o)) || m.reserve(ownerWord(o)) {
 		return
@@ -388,7 +390,7 @@ func (m *Mutex) unlockSlow(o uint32) {
 		m.badUnlock(ownerWord(m.owner.Load()))
 		return
 	}
-	if m.bell.Announced() {
+	if m.wakeWord.Announced() {
 		// Those that this process hands the lock to had their turn above.
 		crashpoint.Hit("mutex.unlock.before_wake")
 		m.wakeAny()
@@ -414,7 +416,7 @@ func (m *Mutex) wakeAny() {
 	if m.oldest() != 0 {
 		// The wake took the announcement down, and who was woken may come late: on a busy P
 		// the poller runs last. Without this no release would see those that park until then.
-		m.bell.Announce()
+		m.wakeWord.Announce()
 	}
 }
 

@@ -10,9 +10,9 @@ func (m *Mutex) tuning() park.Tuning {
 func (m *Mutex) noteCPU() { m.tuning().NoteCPU() }
 
 // spinWhileHeld spins while the lock is held and reports whether that ended. Where
-// others are queued it does not: they would only be overtaken. favoured is for who may.
+// others are queued it does not: they would only be overtaken. favoured is for whoever may.
 func (m *Mutex) spinWhileHeld(slept, favoured bool) bool {
-	if !favoured && m.bell.Announced() {
+	if !favoured && m.wakeWord.Announced() {
 		return false
 	}
 	if m.maxSpinners > 0 {
@@ -23,7 +23,7 @@ func (m *Mutex) spinWhileHeld(slept, favoured bool) bool {
 	}
 	return m.tuning().Spin(func() bool {
 		o := ownerWord(m.owner.Load())
-		return !o.held() && (o.kind() != kindReserved || o.name() == m.name && slept)
+		return !o.held() && (o.kind() != kindReserved || o.participant() == m.name && slept)
 	})
 }
 

@@ -36,7 +36,7 @@ func (m *mutexModel) step(x *model.Exec) {
 	case sReady, sPush, sRing:
 		m.readyOrKernel(x)
 	default:
-		m.mourn(x)
+		m.meetDeath(x)
 	}
 }
 
@@ -56,7 +56,7 @@ func (m *mutexModel) call(x *model.Exec) {
 	k := x.Choose(modes + m.recoverers + closes)
 	switch {
 	case closes == 1 && x.Ghost[gHandle] == handleClosing:
-		x.Disable() // who opens waits for who closes
+		x.Disable() // who opens waits for whoever closes
 		return
 	case k == modes+m.recoverers:
 		m.close(x)
@@ -102,14 +102,14 @@ func (m *mutexModel) try(x *model.Exec) {
 	*x.R(rOwner), *x.R(rWake), *x.R(rHand), *x.R(rBack), *x.R(rDead) = 0, 0, 0, 0, 0
 	self := nameOf(x.Process())
 	o := unpack(x.Load(wOwner))
-	dead := o.name() != 0 && (x.LifeOf(processOf(o)) != model.Alive || !m.current(x, processOf(o)))
+	dead := o.participant() != 0 && (x.LifeOf(processOf(o)) != model.Alive || !m.current(x, processOf(o)))
 	switch {
 	case o.free():
 		x.Say("takes the lock")
 		if x.CAS(wOwner, pack(o), *x.R(rMode)<<5|uint8(self)) {
 			m.acquired(x)
 		}
-	case o.kind() == kindReserved && o.name() == self && m.slept(x):
+	case o.kind() == kindReserved && o.participant() == self && m.slept(x):
 		x.Say("takes the lock, reserved")
 		if x.CAS(wOwner, pack(o), uint8(self)) {
 			m.acquired(x)
@@ -125,7 +125,7 @@ func (m *mutexModel) try(x *model.Exec) {
 		*x.R(rOwner), *x.R(rDead), *x.R(rBack) = pack(o), uint8(processOf(o)), x.PC()
 		x.Goto(sFenceDead)
 		if !m.current(x, processOf(o)) {
-			x.Goto(sBereave)
+			x.Goto(sMarkOwnerDead)
 		}
 	case x.PC() == sQuit:
 		x.Say("gives up")
@@ -194,7 +194,7 @@ func (m *mutexModel) unlock(x *model.Exec) {
 	switch x.PC() {
 	case sInside:
 		switch {
-		case o.name() != self:
+		case o.participant() != self:
 			x.Say("finds that the lock is not its own")
 			x.Ghost[gWrong] = 1
 			x.Idle()

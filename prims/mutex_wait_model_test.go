@@ -106,7 +106,7 @@ func (m *mutexModel) blocks(x *model.Exec, o ownerWord) bool {
 	case o.held():
 		return m.current(x, processOf(o))
 	case o.kind() == kindReserved:
-		return (o.name() != nameOf(x.Process()) || !m.slept(x) && x.PC() != sLeaveLook && x.PC() != sLeaveFence) && m.current(x, processOf(o))
+		return (o.participant() != nameOf(x.Process()) || !m.slept(x) && x.PC() != sLeaveLook && x.PC() != sLeaveFence) && m.current(x, processOf(o))
 	}
 	return false
 }
@@ -165,7 +165,7 @@ func (m *mutexModel) leave(x *model.Exec) {
 	case sLeaveLook, sLeaveFence:
 		o := unpack(x.Load(wOwner))
 		if x.PC() == sLeaveFence {
-			x.Say("fences and looks again")
+			x.Say("fences and periodic checks again")
 			x.Membarrier()
 			o = unpack(x.Load(wOwner))
 		} else if o.kind() == kindBiased && m.bug != noFence {
@@ -196,7 +196,7 @@ func (m *mutexModel) leaveOthers(x *model.Exec) {
 	}
 }
 
-// wakeNext is Bell.Release. It goes on at rBack.
+// wakeNext is WakeWord.Release. It goes on at rBack.
 func (m *mutexModel) wakeNext(x *model.Exec) {
 	if x.PC() != sWakeNext {
 		m.wakeOne(x)
@@ -216,13 +216,13 @@ func (m *mutexModel) wakeNext(x *model.Exec) {
 	x.Goto(sWakeOne)
 }
 
-// wakeOne is Line.DeliverOne. Whose turn it is depends on the sequence; here
+// wakeOne is WaitList.DeliverOne. Whose turn it is depends on the sequence; here
 // that is up to chance.
 func (m *mutexModel) wakeOne(x *model.Exec) {
 	x.Say("wakes one")
-	if m.hub && x.PC() == sWakeOne && x.Choose(2) == 1 {
-		x.Say("turns to the hubs first")
-		m.set(x, fHubFirst)
+	if m.poller && x.PC() == sWakeOne && x.Choose(2) == 1 {
+		x.Say("turns to the pollers first")
+		m.set(x, fPollerFirst)
 		x.Goto(sReady)
 		return
 	}
@@ -231,23 +231,23 @@ func (m *mutexModel) wakeOne(x *model.Exec) {
 		w = wOwner
 	}
 	woken := x.Wake(w, 1)
-	if m.hub && woken == 0 && x.PC() == sWakeOne {
+	if m.poller && woken == 0 && x.PC() == sWakeOne {
 		x.Goto(sReady)
 		return
 	}
-	m.unset(x, fHubFirst)
+	m.unset(x, fPollerFirst)
 	m.goOn(x, *x.R(rBack))
 }
 
-// readyOrKernel makes the hub's node ready, and turns to the kernel's queue where
+// readyOrKernel makes the poller's node ready, and turns to the kernel's queue where
 // that has not been done yet.
 func (m *mutexModel) readyOrKernel(x *model.Exec) {
 	none := *x.R(rBack)
-	if m.flag(x, fHubFirst) {
+	if m.flag(x, fPollerFirst) {
 		none = sWakeKernel
 	}
 	m.ready(x, none)
 	if x.PC() != sPush && x.PC() != sRing && x.PC() != sWakeKernel {
-		m.unset(x, fHubFirst)
+		m.unset(x, fPollerFirst)
 	}
 }

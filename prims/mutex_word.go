@@ -22,8 +22,8 @@ import (
 //	5     0     not recoverable: a repair failed                  Recover
 //
 // Every other value is corrupt. A word of kind 0, 1 or 4 whose name is not
-// current is owner-dead: whoever meets it makes it kind 3 (policy Report) or 0
-// (policy Release). A word of kind 2 whose name is not current is free.
+// current is owner-dead: whoever meets it makes it kind 3 (policy PolicyReport) or 0
+// (policy PolicyRelease). A word of kind 2 whose name is not current is free.
 //
 // The CAS on this word is the grant, always; wakes only make waiters try.
 //
@@ -55,20 +55,22 @@ const (
 	ownerNotRecoverable           = ownerWord(kindNotRecoverable << ownerKindShift)
 )
 
-func makeOwner(k ownerKind, n arena.Name) ownerWord {
+func makeOwner(k ownerKind, n arena.ParticipantID) ownerWord {
 	return ownerWord(uint32(k)<<ownerKindShift | uint32(n))
 }
 
-func (w ownerWord) kind() ownerKind  { return ownerKind(w >> ownerKindShift) }
-func (w ownerWord) name() arena.Name { return arena.Name(w & arena.NameMask) }
-func (w ownerWord) free() bool       { return w == ownerFree }
+func (w ownerWord) kind() ownerKind { return ownerKind(w >> ownerKindShift) }
+func (w ownerWord) participant() arena.ParticipantID {
+	return arena.ParticipantID(w & arena.ParticipantIDMask)
+}
+func (w ownerWord) free() bool { return w == ownerFree }
 
 // held reports whether the word says that a participant, dead or alive, has
 // the lock to itself.
 func (w ownerWord) held() bool {
 	switch w.kind() {
 	case kindHeld, kindBiased, kindRecovering:
-		return w.name() != 0
+		return w.participant() != 0
 	}
 	return false
 }
@@ -79,24 +81,24 @@ func (w ownerWord) valid() bool {
 	case kindHeld:
 		return true
 	case kindBiased, kindReserved, kindOwnerDead, kindRecovering:
-		return w.name() != 0
+		return w.participant() != 0
 	case kindNotRecoverable:
 		return w == ownerNotRecoverable
 	}
 	return false
 }
 
-// bereaved is what a word becomes whose name was found dead.
-func (w ownerWord) bereaved(p Policy) ownerWord {
+// ownerDied is what a word becomes whose name was found dead.
+func (w ownerWord) ownerDied(p Policy) ownerWord {
 	switch {
 	case w.kind() == kindReserved:
 		return ownerFree
 	case !w.held():
 		return w
-	case p == Release && w.kind() != kindRecovering:
+	case p == PolicyRelease && w.kind() != kindRecovering:
 		return ownerFree
 	}
-	return makeOwner(kindOwnerDead, w.name())
+	return makeOwner(kindOwnerDead, w.participant())
 }
 
 // String renders the word by the names of its parts.
@@ -109,15 +111,15 @@ func (w ownerWord) String() string {
 	}
 	switch w.kind() {
 	case kindHeld:
-		return "held by " + w.name().String()
+		return "held by " + w.participant().String()
 	case kindBiased:
-		return "held by " + w.name().String() + ", biased"
+		return "held by " + w.participant().String() + ", biased"
 	case kindReserved:
-		return "reserved for " + w.name().String()
+		return "reserved for " + w.participant().String()
 	case kindOwnerDead:
-		return "owner-dead, held by " + w.name().String()
+		return "owner-dead, held by " + w.participant().String()
 	case kindRecovering:
-		return "being recovered by " + w.name().String()
+		return "being recovered by " + w.participant().String()
 	}
 	return "not recoverable"
 }

@@ -11,16 +11,16 @@ import (
 )
 
 // wordNames are names at the edges of what a name can be; the first is nobody.
-var wordNames = []arena.Name{0, 1, 2047, 1 << 11, arena.NameMask}
+var wordNames = []arena.ParticipantID{0, 1, 2047, 1 << 11, arena.ParticipantIDMask}
 
 // The table of mutex_word.go, for every kind, and for names at the edges.
 func TestOwnerWordTable(t *testing.T) {
-	n := func(name arena.Name) bool { return name != 0 }
+	n := func(name arena.ParticipantID) bool { return name != 0 }
 	for kind := range ownerKind(8) {
 		for _, name := range wordNames {
 			w := makeOwner(kind, name)
 			require.Equal(t, kind, w.kind())
-			require.Equal(t, name, w.name())
+			require.Equal(t, name, w.participant())
 
 			valid := map[ownerKind]bool{
 				kindHeld: true, kindBiased: n(name), kindReserved: n(name), kindOwnerDead: n(name),
@@ -35,20 +35,20 @@ func TestOwnerWordTable(t *testing.T) {
 			}
 
 			// What a death makes of it.
-			for _, p := range []Policy{Report, Release} {
+			for _, p := range []Policy{PolicyReport, PolicyRelease} {
 				want := w
 				switch {
 				case kind == kindReserved:
 					want = ownerFree
 				case !held:
-				case p == Release && kind != kindRecovering:
+				case p == PolicyRelease && kind != kindRecovering:
 					want = ownerFree
 				default:
 					want = makeOwner(kindOwnerDead, name)
 				}
-				got := w.bereaved(p)
+				got := w.ownerDied(p)
 				require.Equal(t, want, got, "%v by %v", w, p)
-				require.Equal(t, got, got.bereaved(p), "twice does no more")
+				require.Equal(t, got, got.ownerDied(p), "twice does no more")
 				require.False(t, got.held())
 				if valid {
 					require.True(t, got.valid(), "%v by %v", w, p)
@@ -59,7 +59,7 @@ func TestOwnerWordTable(t *testing.T) {
 }
 
 func TestOwnerWordString(t *testing.T) {
-	const name = arena.Name(3 | 7<<11) // slot 3, generation 7
+	const name = arena.ParticipantID(3 | 7<<11) // slot 3, generation 7
 	for want, w := range map[string]ownerWord{
 		"free":                          0,
 		"held by 3.7":                   makeOwner(kindHeld, name),
@@ -78,20 +78,20 @@ func TestOwnerWordString(t *testing.T) {
 	}
 }
 
-func maxName() arena.Name { return arena.NameMask }
+func maxName() arena.ParticipantID { return arena.ParticipantIDMask }
 
 // The values that stand for none are no owner words, and all-zero bytes are
 // a lock that is free, with the default policy and an adaptive spin.
 func TestMutexZero(t *testing.T) {
 	require.False(t, ownerWord(ownerNever).valid())
 	require.True(t, ownerWord(0).free())
-	require.Equal(t, Report, policyOf(0))
+	require.Equal(t, PolicyReport, policyOf(0))
 	require.Zero(t, spinOf(0))
 	require.Equal(t, uint32(0), Policy(0).stored())
-	require.Equal(t, Report, policyOf(Report.stored()))
-	require.Equal(t, Release, policyOf(Release.stored()))
-	require.Equal(t, Report, policyOf(0xff), "hostile bytes are no wild policy")
-	for p, want := range map[Policy]string{0: "default", Report: "report", Release: "release", 9: "invalid"} {
+	require.Equal(t, PolicyReport, policyOf(PolicyReport.stored()))
+	require.Equal(t, PolicyRelease, policyOf(PolicyRelease.stored()))
+	require.Equal(t, PolicyReport, policyOf(0xff), "hostile bytes are no wild policy")
+	for p, want := range map[Policy]string{0: "default", PolicyReport: "report", PolicyRelease: "release", 9: "invalid"} {
 		require.Equal(t, want, p.String())
 	}
 }

@@ -27,14 +27,14 @@ const (
 
 // The flags of a thread.
 const (
-	fSlept    = 1 << iota // it was, or was about to be, asleep in this call
-	fAsked                // it has asked for a hand-off
-	fClosed               // the queue that the hub looks at has been closed
-	fInside               // it has the lock
-	fRecord               // it has an announce record
-	fGaveBack             // it has given a reservation back
-	fAll                  // the wake that it is at is for all
-	fHubFirst             // the wake that it is at goes to hubs first
+	fSlept       = 1 << iota // it was, or was about to be, asleep in this call
+	fAsked                   // it has asked for a hand-off
+	fClosed                  // the queue that the poller looks at has been closed
+	fInside                  // it has the lock
+	fRecord                  // it has an announce record
+	fGaveBack                // it has given a reservation back
+	fAll                     // the wake that it is at is for all
+	fPollerFirst             // the wake that it is at goes to pollers first
 )
 
 // The steps of a thread. They are those of the code, with what is thought
@@ -72,7 +72,7 @@ const (
 	sWakeOne
 	sFenceDead
 	sMark
-	sBereave
+	sMarkOwnerDead
 	sRecoverEnd
 	sWakeLost
 	sWakeLostOne
@@ -83,8 +83,8 @@ const (
 	sSurvey
 	sSurveyWord
 	sUnreserve
-	sRingHubs
-	sBuried
+	sRingPollers
+	sReaped
 	sEnlist
 	sCompare
 	sUnlist
@@ -96,21 +96,21 @@ const (
 	sWakeKernel
 	sAskAfter
 	sClosed
-	sHubTake
-	sHubNode
-	sHubFind
-	sHubDeliver
-	sHubRewait
-	sHubWake
-	sHubDeath
-	sHubSleep
+	sPollerTake
+	sPollerNode
+	sPollerFind
+	sPollerDeliver
+	sPollerRewait
+	sPollerWake
+	sPollerDeath
+	sPollerSleep
 )
 
 // nameOf is the participant's name in the model: a process is a slot, and no
 // slot is used twice.
-func nameOf(process int) arena.Name { return arena.Name(process + 1) }
+func nameOf(process int) arena.ParticipantID { return arena.ParticipantID(process + 1) }
 
-func pack(w ownerWord) uint8   { return uint8(w.kind())<<5 | uint8(w.name()) }
-func unpack(b uint8) ownerWord { return makeOwner(ownerKind(b>>5), arena.Name(b&31)) }
+func pack(w ownerWord) uint8   { return uint8(w.kind())<<5 | uint8(w.participant()) }
+func unpack(b uint8) ownerWord { return makeOwner(ownerKind(b>>5), arena.ParticipantID(b&31)) }
 
-func processOf(w ownerWord) int { return int(w.name()) - 1 }
+func processOf(w ownerWord) int { return int(w.participant()) - 1 }

@@ -34,7 +34,7 @@ type Once struct {
 	words  *onceWords
 	a      *arena.Arena
 	object arena.Object
-	name   arena.Name
+	name   arena.ParticipantID
 	key    race.Key
 }
 
@@ -152,12 +152,12 @@ func (o *Once) do(ctx context.Context, f func()) error {
 		return err
 	}
 	mine := false
-	seat, err := m.lineUp(ctx, 0, 0, func() bool {
+	waitNode, err := m.enqueue(ctx, 0, 0, func() bool {
 		if o.done.Load() != 0 {
 			return true
 		}
-		if n := arena.Name(o.words.runner.Load() & arena.NameMask); n == 0 || !m.current(n) && m.ended(n) {
-			put(&o.words.runner, uint64(o.name))
+		if n := arena.ParticipantID(o.words.runner.Load() & arena.ParticipantIDMask); n == 0 || !m.current(n) && m.ended(n) {
+			storeWord(&o.words.runner, uint64(o.name))
 			mine = true
 		}
 		return mine
@@ -165,12 +165,12 @@ func (o *Once) do(ctx context.Context, f func()) error {
 	switch {
 	case err != nil:
 		return err
-	case seat != nil:
-		end, err := m.await(ctx, seat)
+	case waitNode != nil:
+		end, err := m.await(ctx, waitNode)
 		if err != nil {
 			return err
 		}
-		mine = end.result() == lineTurn
+		mine = end.result() == outcomeTurn
 	}
 	if mine {
 		o.run(f)
@@ -196,35 +196,35 @@ func (o *Once) finish() {
 	// lin: it has been done from here on.
 	o.done.Store(1)
 	crashpoint.Hit("once.run.done")
-	put(&o.words.runner, 0)
+	storeWord(&o.words.runner, 0)
 	if o.fifo.empty() {
 		m.leave(nil)
 	} else {
-		m.settleAndLeave()
+		m.resolveAndLeave()
 	}
 }
 
-// settle lets everybody go once it is done, and has the first one run if the runner
+// resolve lets everybody go once it is done, and has the first one run if the runner
 // is gone.
-func (o *Once) settle(b *wakes) {
+func (o *Once) resolve(b *wakes) {
 	if o.done.Load() != 0 {
-		o.mon.endAll(b, &o.fifo, lineOpen, 0)
+		o.mon.endAll(b, &o.fifo, outcomeOpen, 0)
 		return
 	}
 	for w, ok := o.fifo.head(); ok && o.words.runner.Load() == 0; w, ok = o.fifo.head() {
 		if !o.mon.waiting(w) {
 			o.fifo.detach(w)
-			o.mon.drop(w)
+			o.mon.releaseNode(w)
 			continue
 		}
-		if o.mon.end(b, w, lineTurn, 0) {
+		if o.mon.end(b, w, outcomeTurn, 0) {
 			o.account(w)
 		}
 	}
 }
 
 func (o *Once) account(w wait) {
-	if fate(w.Extra().Load()).result() != lineTurn || o.done.Load() != 0 {
+	if outcome(w.Extra().Load()).result() != outcomeTurn || o.done.Load() != 0 {
 		o.mon.account(w, nil)
 		return
 	}
@@ -238,20 +238,22 @@ func (o *Once) requeue(w wait)           { o.fifo.requeue(w) }
 func (o *Once) each(f func(w wait) bool) { o.fifo.each(f) }
 func (o *Once) clear()                   { o.fifo.clear() }
 
-func (o *Once) bury(dead func(arena.Name) bool) {
-	if n := arena.Name(o.words.runner.Load() & arena.NameMask); dead(n) && o.mon.ended(n) {
-		put(&o.words.runner, 0)
+func (o *Once) reap(dead func(arena.ParticipantID) bool) {
+	if n := arena.ParticipantID(o.words.runner.Load() & arena.ParticipantIDMask); dead(n) && o.mon.ended(n) {
+		storeWord(&o.words.runner, 0)
 	}
 }
 
-func (o *Once) holders(f func(arena.Name)) { f(arena.Name(o.words.runner.Load() & arena.NameMask)) }
+func (o *Once) holders(f func(arena.ParticipantID)) {
+	f(arena.ParticipantID(o.words.runner.Load() & arena.ParticipantIDMask))
+}
 
 // Offset is where the Once lies in its arena, for OnceAt in another process.
 func (o *Once) Offset() arena.Offset { return o.object.Offset }
 
 // end takes the word away from the fast path of Do.
 func (o *Once) end() {
-	o.mon.latch.end()
+	o.mon.queueLock.end()
 	redirect(&o.done, new(atomic.Uint32))
 }
 
@@ -270,7 +272,7 @@ type OnceState struct {
 func (o *Once) State() OnceState {
 	o.mon.opening.use()
 	st := OnceState{Done: o.Done(), Waiting: !o.fifo.empty()}
-	if n := arena.Name(o.words.runner.Load() & arena.NameMask); !st.Done && n != 0 {
+	if n := arena.ParticipantID(o.words.runner.Load() & arena.ParticipantIDMask); !st.Done && n != 0 {
 		st.Runner = o.a.Who(n)
 	}
 	return st

@@ -8,7 +8,7 @@ func inspectOnce(a *arena.Arena, o arena.Object) arena.Inspection {
 	}
 	x := buildOnce(a, o, true)
 	i := inspect(a, o)
-	runner := arena.Name(x.words.runner.Load() & arena.NameMask)
+	runner := arena.ParticipantID(x.words.runner.Load() & arena.ParticipantIDMask)
 	switch {
 	case x.done.Load() != 0:
 		i.State, runner = "done", 0

@@ -7,7 +7,7 @@ import (
 	"github.com/shmsync/shmsync/arena"
 )
 
-func repairOnce(a *arena.Arena, o arena.Object, dead arena.Name) {
+func repairOnce(a *arena.Arena, o arena.Object, dead arena.ParticipantID) {
 	if o.Size >= onceBytes {
 		repairMonitor(buildOnce(a, o, true).mon, dead)
 	}
@@ -18,7 +18,7 @@ func checkOnce(a *arena.Arena, o arena.Object) error {
 		return wrongKind("once.check", o, onceKind, onceVersion)
 	}
 	x := buildOnce(a, o, true)
-	if err := checkMutexWords(o, &x.words.mon.latch); err != nil {
+	if err := checkMutexWords(o, &x.words.mon.queueLock); err != nil {
 		return err
 	}
 	if d := x.done.Load(); d > 1 {
@@ -33,7 +33,7 @@ func describeOnce(a *arena.Arena, o arena.Object) string {
 	}
 	x := buildOnce(a, o, true)
 	s := fmt.Sprintf("done %d", x.done.Load())
-	if n := arena.Name(x.words.runner.Load() & arena.NameMask); n != 0 {
+	if n := arena.ParticipantID(x.words.runner.Load() & arena.ParticipantIDMask); n != 0 {
 		s += fmt.Sprintf(", runner %v", n)
 	}
 	return s + describeMonitor(x.mon)

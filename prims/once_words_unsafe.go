@@ -10,19 +10,19 @@ import (
 type onceWords struct {
 	_   structs.HostLayout
 	mon monitorWords
-	// runner is the name of who has to run its function, 0 if nobody has.
-	//   writers: who holds the latch
+	// runner is the name of whoever has to run its function, 0 if nobody has.
+	//   writers: who holds the queue lock
 	//   readers: the same, tools, looks
-	//   order:   the latch's
+	//   order:   the queue lock's
 	//   futex:   none
 	//   crash:   a name that is not current is as 0, for the next one to take
 	runner atomic.Uint64
 	queue  listWords
 	_      [40]byte
 	// done is 1 once a function has returned, and stays so.
-	//   writers: the runner, with the latch held
-	//   readers: Do and Done, without the latch; tools
-	//   order:   release by the runner, acquire by who reads it without the latch
+	//   writers: the runner, with the queue lock held
+	//   readers: Do and Done, without the queue lock; tools
+	//   order:   release by the runner, acquire by whoever reads it without the queue lock
 	//   futex:   none
 	//   crash:   1 beats what runner says
 	done atomic.Uint32

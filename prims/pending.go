@@ -12,9 +12,9 @@ import (
 // that dies leaves it as if it had cancelled.
 type Pending struct {
 	m     *monitor
-	what  left
+	what  abandoned
 	op    string
-	judge func(fate) error // what a resolved wait means
+	judge func(outcome) error // what a resolved wait means
 	// accept, if set, is called when judge gave nil, before the wait has ended, and may
 	// block; acceptAtOnce is the same unless it gives false.
 	accept       func() error
@@ -24,25 +24,25 @@ type Pending struct {
 	err          error // valid once done is closed
 
 	mu       sync.Mutex
-	seat     *park.Seat                 // guarded by: mu; nil once the wait has ended
+	waitNode *park.WaitNode             // guarded by: mu; nil once the wait has ended
 	watchers map[*pendingWatch]struct{} // guarded by: mu; who is told of the end
 }
 
-// settled is a Pending that had nothing to wait for.
-func settled(err error) *Pending {
+// resolved is a Pending that had nothing to wait for.
+func resolved(err error) *Pending {
 	p := &Pending{done: make(chan struct{}), err: err}
 	close(p.done)
 	return p
 }
 
-// pend makes a Pending of a seat that has joined; the latch has been left. judge is
+// pend makes a Pending of a wait node that has joined; the queue lock has been left. judge is
 // called once, when the wait was resolved.
-func (m *monitor) pend(op string, s *park.Seat, judge func(fate) error) *Pending {
+func (m *monitor) pend(op string, s *park.WaitNode, judge func(outcome) error) *Pending {
 	return m.pendThen(op, s, judge, nil)
 }
 
 // pendThen is pend with a function that is called when the wait has ended.
-func (m *monitor) pendThen(op string, s *park.Seat, judge func(fate) error, then func(error)) *Pending {
+func (m *monitor) pendThen(op string, s *park.WaitNode, judge func(outcome) error, then func(error)) *Pending {
 	p := m.newPending(op, s, judge)
 	p.then = then
 	p.begin()
@@ -50,16 +50,16 @@ func (m *monitor) pendThen(op string, s *park.Seat, judge func(fate) error, then
 }
 
 // newPending is pend for a Pending that is told of nothing before begin.
-func (m *monitor) newPending(op string, s *park.Seat, judge func(fate) error) *Pending {
-	return &Pending{m: m, seat: s, what: waitOf(s), op: op, judge: judge, done: make(chan struct{})}
+func (m *monitor) newPending(op string, s *park.WaitNode, judge func(outcome) error) *Pending {
+	return &Pending{m: m, waitNode: s, what: waitOf(s), op: op, judge: judge, done: make(chan struct{})}
 }
 
 func (p *Pending) begin() {
-	// It counts as a call that waits, for which the looks go on.
-	if !p.m.latch.queue.EnterSeat() {
-		err := p.m.refuse(p.seat)
+	// It counts as a call that waits, for which the periodic checks go on.
+	if !p.m.queueLock.queue.EnterNode() {
+		err := p.m.refuse(p.waitNode)
 		if err == nil {
-			err = p.judge(p.m.collect(p.seat))
+			err = p.judge(p.m.collect(p.waitNode))
 		}
 		if err == nil && p.accept != nil {
 			err = p.accept()
@@ -67,7 +67,7 @@ func (p *Pending) begin() {
 		p.end(err)
 		return
 	}
-	p.seat.Watch(p.m.latch.queue, p.told)
+	p.waitNode.Watch(p.m.queueLock.queue, p.told)
 }
 
 // told is called when the wait is resolved, or when this process leaves the arena.
@@ -75,44 +75,44 @@ func (p *Pending) told() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch {
-	case p.seat == nil:
+	case p.waitNode == nil:
 		return
-	case p.seat.Resolved():
+	case p.waitNode.Resolved():
 		p.resolved()
 		return
-	case !p.m.latch.queue.Closing():
+	case !p.m.queueLock.queue.Closing():
 		return
-	case p.seat.Abandon():
-		p.m.tidy(p.what)
+	case p.waitNode.Abandon():
+		p.m.cleanUp(p.what)
 		p.end(p.m.fail(p.op, shmsync.ErrClosed, nil, closedHandle))
 	default:
 		p.resolved()
 		return
 	}
-	p.m.latch.queue.Exit()
+	p.m.queueLock.queue.Exit()
 }
 
 // resolved ends a Pending whose wait was resolved, and its call.
 func (p *Pending) resolved() { // guarded by: mu
-	err := p.judge(p.m.collect(p.seat))
+	err := p.judge(p.m.collect(p.waitNode))
 	if err == nil && p.accept != nil && !p.acceptAtOnce() {
-		// The caller may be the hub, which must not block.
-		p.seat = nil
+		// The caller may be the poller, which must not block.
+		p.waitNode = nil
 		go func() {
 			err := p.accept()
 			p.mu.Lock()
 			defer p.mu.Unlock()
 			p.end(err)
-			p.m.latch.queue.Exit()
+			p.m.queueLock.queue.Exit()
 		}()
 		return
 	}
 	p.end(err)
-	p.m.latch.queue.Exit()
+	p.m.queueLock.queue.Exit()
 }
 
 func (p *Pending) end(err error) { // guarded by: mu
-	p.seat, p.err = nil, err
+	p.waitNode, p.err = nil, err
 	close(p.done)
 	for w := range p.watchers {
 		w.notify()
@@ -139,17 +139,17 @@ func (p *Pending) Wait() error {
 func (p *Pending) Cancel() bool {
 	p.mu.Lock()
 	switch {
-	case p.seat == nil:
+	case p.waitNode == nil:
 		p.mu.Unlock()
 		return false
-	case !p.seat.Abandon():
+	case !p.waitNode.Abandon():
 		p.resolved()
 		p.mu.Unlock()
 		return false
 	}
 	p.end(p.m.fail(p.op, shmsync.ErrCanceled, nil, "it was cancelled"))
 	p.mu.Unlock()
-	p.m.tidy(p.what)
-	p.m.latch.queue.Exit()
+	p.m.cleanUp(p.what)
+	p.m.queueLock.queue.Exit()
 	return true
 }

@@ -7,19 +7,19 @@ import "fmt"
 type Policy uint32
 
 const (
-	// Report: nobody gets the hold; everybody who waits or comes is told by
+	// PolicyReport: nobody gets the hold; everybody who waits or comes is told by
 	// ErrOwnerDead, until somebody calls Recover. It is the policy of objects
 	// that are created without one.
-	Report Policy = iota + 1
-	// Release: the hold becomes free, as a file lock does: for data that is
+	PolicyReport Policy = iota + 1
+	// PolicyRelease: the hold becomes free, as a file lock does: for data that is
 	// consistent at every step.
-	Release
+	PolicyRelease
 )
 
 // stored is the policy as the bytes of an object have it: all-zero bytes are
 // an object with the default.
 func (p Policy) stored() uint32 {
-	if p == Release {
+	if p == PolicyRelease {
 		return 1
 	}
 	return 0
@@ -27,7 +27,7 @@ func (p Policy) stored() uint32 {
 
 // mustBeValid panics if p is not a valid Policy. what names the object.
 func (p Policy) mustBeValid(what string) {
-	if p > Release {
+	if p > PolicyRelease {
 		panic(fmt.Sprintf("shmsync: %s: there is no policy %d", what, uint32(p)))
 	}
 }
@@ -41,9 +41,9 @@ func mustHaveRepair(given bool, what string) {
 
 func policyOf(stored uint32) Policy {
 	if stored&policyMask == 1 {
-		return Release
+		return PolicyRelease
 	}
-	return Report
+	return PolicyReport
 }
 
 const policyMask = 0xff
@@ -53,9 +53,9 @@ func (p Policy) String() string {
 	switch p {
 	case 0:
 		return "default"
-	case Report:
+	case PolicyReport:
 		return "report"
-	case Release:
+	case PolicyRelease:
 		return "release"
 	}
 	return "invalid"

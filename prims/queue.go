@@ -14,7 +14,7 @@ import (
 // copied with the queue locked, so it should be small: what is big lies elsewhere in
 // the arena, and its offset goes through the queue.
 //
-// Items come out in the order in which they went in. Who waits, for an item or for
+// Items come out in the order in which they went in. Whoever waits, for an item or for
 // room, is served in the order in which it came, and nobody barges in. An item of a
 // Put that waits takes its place in the queue when there is room, whether or not
 // the process of the Put is running just then; so a process that is stopped, or slow
@@ -159,7 +159,7 @@ func (q *Queue[T]) PutContext(ctx context.Context, v T) error {
 	return q.putSlow(ctx, v)
 }
 
-// putSlow is the rest of PutContext, with the latch held.
+// putSlow is the rest of PutContext, with the queue lock held.
 func (q *Queue[T]) putSlow(ctx context.Context, v T) error {
 	return q.core.waitRoom(ctx, func(s *queueSlot, block []byte) {
 		if s != nil {
@@ -212,7 +212,7 @@ func (q *Queue[T]) GetContext(ctx context.Context) (v T, err error) {
 	return v, nil
 }
 
-// getSlow is the rest of GetContext, with the latch held.
+// getSlow is the rest of GetContext, with the queue lock held.
 func (q *Queue[T]) getSlow(ctx context.Context) (v T, err error) {
 	x := q.core
 	if err := x.begin(); err != nil {
@@ -275,7 +275,7 @@ func (q *Queue[T]) Shutdown() {
 	}
 	b := takeWakes()
 	x.words.stopped.Store(1)
-	x.settle(b)
+	x.resolve(b)
 	x.mon.leave(b)
 }
 

@@ -98,7 +98,7 @@ func (x *queueActor) do(ctx context.Context, o queueOrder, vs []queueTicket, r *
 	}
 	lease := func(l prims.Lease[queueTicket]) {
 		got(l.Item)
-		r.Times = append(r.Times, l.Redelivered)
+		r.Times = append(r.Times, l.Attempts)
 		x.mu.Lock()
 		defer x.mu.Unlock()
 		x.leases[l.Item.ID] = l

@@ -29,7 +29,7 @@ type queueCore struct {
 	getters, putters fifo
 	a                *arena.Arena
 	object           arena.Object
-	name             arena.Name
+	name             arena.ParticipantID
 	capacity         uint32
 	item             uint64 // bytes
 	stride           uint64
@@ -67,7 +67,7 @@ func buildQueue(a *arena.Arena, o arena.Object, bare bool) (*queueCore, error) {
 
 // end is the end of the handle.
 func (x *queueCore) end() {
-	x.mon.latch.end()
+	x.mon.queueLock.end()
 	x.staging.Lock()
 	defer x.staging.Unlock()
 	for _, off := range x.stages {
@@ -76,18 +76,18 @@ func (x *queueCore) end() {
 	x.stages = nil
 }
 
-// begin is for a call that may have to wait, with the latch held: until finish, Close
+// begin is for a call that may have to wait, with the queue lock held: until finish, Close
 // waits for it, so that it can finish with what it was given. On an error it has left
-// the latch.
+// the queue lock.
 func (x *queueCore) begin() error {
-	if x.mon.latch.queue.EnterSeat() {
+	if x.mon.queueLock.queue.EnterNode() {
 		return nil
 	}
 	x.mon.leave(nil)
 	return x.mon.closed()
 }
 
-func (x *queueCore) finish() { x.mon.latch.queue.Exit() }
+func (x *queueCore) finish() { x.mon.queueLock.queue.Exit() }
 
 // room is a slot that a Put may fill now, nil if it has to wait.
 func (x *queueCore) room() (uint32, *queueSlot) {
@@ -105,18 +105,18 @@ func (x *queueCore) ready() (uint32, *queueSlot) {
 	return x.first()
 }
 
-// leave gives the latch back after a change that may have let others go on.
+// leave gives the queue lock back after a change that may have let others go on.
 func (x *queueCore) leave(others *fifo) {
 	if others.empty() {
 		x.mon.leave(nil)
 		return
 	}
 	b := takeWakes()
-	x.settle(b)
+	x.resolve(b)
 	x.mon.leave(b)
 }
 
-// tryEnter takes the latch for a call that does not wait, if that does not take long.
+// tryEnter takes the queue lock for a call that does not wait, if that does not take long.
 // line is where it would wait.
 func (x *queueCore) tryEnter(line *fifo) bool {
 	m := x.mon
@@ -126,7 +126,7 @@ func (x *queueCore) tryEnter(line *fifo) bool {
 	if !line.empty() {
 		// Perhaps those who wait are dead. Who can go on is woken a moment late.
 		b := takeWakes()
-		m.sweepDead(b)
+		m.reapIfDue(b)
 		m.leave(b)
 		return m.tryEnter()
 	}
@@ -164,33 +164,33 @@ func (x *queueCore) unstage(off arena.Offset) {
 	x.stages = append(x.stages, off)
 }
 
-// waitRoom is for a Put that has to wait, with the latch held, which it leaves. It
+// waitRoom is for a Put that has to wait, with the queue lock held, which it leaves. It
 // ends when the item that fill writes is in the queue. fill is called once or twice:
 // with a slot that is free now, or before that with a block for the item.
 func (x *queueCore) waitRoom(ctx context.Context, fill func(s *queueSlot, block []byte)) error {
 	m, b := x.mon, takeWakes()
-	var seat *park.Seat
+	var waitNode *park.WaitNode
 	var off arena.Offset
 	var block []byte
 	defer func() { x.unstage(off) }()
-	unseat := func() {
-		if seat != nil {
-			seat.Return()
+	returnNode := func() {
+		if waitNode != nil {
+			waitNode.Return()
 		}
 	}
 	for {
-		m.sweepDead(b)
+		m.reapIfDue(b)
 		if x.words.stopped.Load() != 0 {
 			m.leave(b)
-			unseat()
+			returnNode()
 			return x.stopped("queue.put")
 		}
 		if i, s := x.room(); s != nil {
 			fill(s, nil)
 			x.add(i, s)
-			x.settle(b)
+			x.resolve(b)
 			m.leave(b)
-			unseat()
+			returnNode()
 			return nil
 		}
 		var again bool
@@ -198,7 +198,7 @@ func (x *queueCore) waitRoom(ctx context.Context, fill func(s *queueSlot, block 
 		if block == nil {
 			if off, block, err = x.stage(false); err != nil {
 				m.leave(b)
-				unseat()
+				returnNode()
 				return err
 			}
 		}
@@ -209,12 +209,12 @@ func (x *queueCore) waitRoom(ctx context.Context, fill func(s *queueSlot, block 
 			}
 			if err != nil {
 				m.wake(b)
-				unseat()
+				returnNode()
 				return err
 			}
 			continue
 		}
-		if seat, again, err = m.seat(ctx, seat); err != nil {
+		if waitNode, again, err = m.waitNode(ctx, waitNode); err != nil {
 			m.wake(b)
 			return err
 		}
@@ -224,9 +224,9 @@ func (x *queueCore) waitRoom(ctx context.Context, fill func(s *queueSlot, block 
 	}
 	fill(nil, block)
 	crashpoint.Hit("queue.put.staged")
-	m.join(seat, queuePut, uint64(off))
+	m.join(waitNode, queuePut, uint64(off))
 	m.leave(b)
-	f, err := m.await(ctx, seat)
+	f, err := m.await(ctx, waitNode)
 	switch {
 	case err != nil:
 		return err
@@ -238,21 +238,21 @@ func (x *queueCore) waitRoom(ctx context.Context, fill func(s *queueSlot, block 
 	return nil
 }
 
-// waitItem waits, with the latch held, until this process has been given an item. If
-// it has, the latch is held again.
+// waitItem waits, with the queue lock held, until this process has been given an item. If
+// it has, the queue lock is held again.
 func (x *queueCore) waitItem(ctx context.Context, class uint16) (i uint32, s *queueSlot, err error) {
 	m, b := x.mon, takeWakes()
-	var seat *park.Seat
+	var waitNode *park.WaitNode
 	for {
-		m.sweepDead(b)
+		m.reapIfDue(b)
 		i, s := x.ready()
 		if s != nil {
 			x.take(i, s, class)
 		}
 		if s != nil || x.words.stopped.Load() != 0 {
 			m.leave(b)
-			if seat != nil {
-				seat.Return()
+			if waitNode != nil {
+				waitNode.Return()
 			}
 			if s == nil {
 				return 0, nil, x.stopped("queue.get")
@@ -260,7 +260,7 @@ func (x *queueCore) waitItem(ctx context.Context, class uint16) (i uint32, s *qu
 			return x.given(i, class)
 		}
 		var again bool
-		if seat, again, err = m.seat(ctx, seat); err != nil {
+		if waitNode, again, err = m.waitNode(ctx, waitNode); err != nil {
 			m.wake(b)
 			return 0, nil, err
 		}
@@ -268,9 +268,9 @@ func (x *queueCore) waitItem(ctx context.Context, class uint16) (i uint32, s *qu
 			break
 		}
 	}
-	m.join(seat, class, 0)
+	m.join(waitNode, class, 0)
 	m.leave(b)
-	f, err := m.await(ctx, seat)
+	f, err := m.await(ctx, waitNode)
 	switch {
 	case err != nil:
 		return 0, nil, err
@@ -281,15 +281,15 @@ func (x *queueCore) waitItem(ctx context.Context, class uint16) (i uint32, s *qu
 	return x.given(f.aux(), class)
 }
 
-// given takes the latch and finds the slot that this process was given. Who gave it
-// wakes us before it has written that down, and holds the latch meanwhile.
+// given takes the queue lock and finds the slot that this process was given. Who gave it
+// wakes us before it has written that down, and holds the queue lock meanwhile.
 func (x *queueCore) given(i uint32, class uint16) (uint32, *queueSlot, error) {
 	if err := x.mon.enter(nil); err != nil {
 		return 0, nil, err
 	}
 	if s := x.slot(i); s != nil {
 		st := queueState(s.state.Load())
-		if want := st.to(class, x.name).kind(); st.kind() == want && st.name() == x.name {
+		if want := st.to(class, x.name).kind(); st.kind() == want && st.participant() == x.name {
 			return i, s, nil
 		}
 	}
@@ -305,15 +305,15 @@ func (x *queueCore) corrupt(op, what string) error {
 	return x.mon.fail(op, shmsync.ErrCorrupt, nil, "it has an impossible "+what)
 }
 
-// settle gives items to getters and room to putters, as long as there is some, in
+// resolve gives items to getters and room to putters, as long as there is some, in
 // the order in which they came. After Shutdown it turns the rest away.
-func (x *queueCore) settle(b *wakes) {
-	for stopped := x.words.stopped.Load() != 0; x.settleGetter(b, stopped) || x.settlePutter(b, stopped); {
+func (x *queueCore) resolve(b *wakes) {
+	for stopped := x.words.stopped.Load() != 0; x.resolveGetter(b, stopped) || x.resolvePutter(b, stopped); {
 	}
 }
 
-// settleGetter ends the first wait for an item if that can be.
-func (x *queueCore) settleGetter(b *wakes, stopped bool) bool {
+// resolveGetter ends the first wait for an item if that can be.
+func (x *queueCore) resolveGetter(b *wakes, stopped bool) bool {
 	w, ok := x.getters.head()
 	if !ok {
 		return false
@@ -336,9 +336,9 @@ func (x *queueCore) settleGetter(b *wakes, stopped bool) bool {
 	return true
 }
 
-// settlePutter is settleGetter for a wait for room: the item is copied, and if the
+// resolvePutter is resolveGetter for a wait for room: the item is copied, and if the
 // wait is still there it is in the queue.
-func (x *queueCore) settlePutter(b *wakes, stopped bool) bool {
+func (x *queueCore) resolvePutter(b *wakes, stopped bool) bool {
 	w, ok := x.putters.head()
 	if !ok {
 		return false
@@ -377,7 +377,7 @@ func (x *queueCore) settlePutter(b *wakes, stopped bool) bool {
 // abandon takes a wait off that nobody is there for.
 func (x *queueCore) abandon(w wait) {
 	x.detach(w)
-	x.mon.drop(w)
+	x.mon.releaseNode(w)
 }
 
 // turnAway ends a wait with nothing.
@@ -390,7 +390,7 @@ func (x *queueCore) turnAway(b *wakes, w wait, result uint32) {
 // account makes the change that a wait which was granted something stands for: its
 // item is in the queue, or the item of that slot is its owner's.
 func (x *queueCore) account(w wait) {
-	f := fate(w.Extra().Load())
+	f := outcome(w.Extra().Load())
 	i := f.aux()
 	s := x.slot(i)
 	if f.result() != queueGranted || s == nil {
@@ -410,7 +410,7 @@ func (x *queueCore) account(w wait) {
 		c.set(&s.state, uint64(st.to(f.class(), w.Owner())))
 		x.mon.account(w, &c)
 		x.unlink(i, s)
-		put(&x.words.out, x.words.out.Load()+1)
+		storeWord(&x.words.out, x.words.out.Load()+1)
 	default:
 		x.mon.account(w, nil) // a peer wrote that
 	}

@@ -91,7 +91,7 @@ func TestQueueCrash(t *testing.T) {
 				if c.times > 0 {
 					l, err := q.Lease(context.Background())
 					require.NoError(t, err)
-					require.Equal(t, c.times, l.Redelivered)
+					require.Equal(t, c.times, l.Attempts)
 					l.Nack()
 				}
 				require.Equal(t, c.want, queueDrain(t, q))
@@ -103,9 +103,9 @@ func TestQueueCrash(t *testing.T) {
 	}
 }
 
-// A sweep that dies over what it brings back is ended by another: nothing is there
-// twice. Which process sweeps is chance, so this is tried until it was the one that dies.
-func TestQueueCrashInSweep(t *testing.T) {
+// A reap that dies over what it brings back is ended by another: nothing is there
+// twice. Which process reaps is chance, so this is tried until it was the one that dies.
+func TestQueueCrashInReap(t *testing.T) {
 	a := newArena(t, nil)
 	q := newQueue[queueTicket](t, a, "q", 4)
 	queueFill(t, q, 1, 4)
@@ -115,7 +115,7 @@ func TestQueueCrashInSweep(t *testing.T) {
 		queueDo(t, sweeper, queueOrder{Verb: "arm", At: "queue.back.committed"})
 		consumer.Kill(t)
 		died := false
-		eventually(t, "swept", func() string { return words(a) }, func() bool {
+		eventually(t, "reaped", func() string { return words(a) }, func() bool {
 			select {
 			case <-sweeper.Done():
 				died = true
@@ -137,7 +137,7 @@ func TestQueueCrashInSweep(t *testing.T) {
 			require.True(t, ok)
 			require.Equal(t, ticket(id+1), l.Item)
 			if id < 3 {
-				require.Equal(t, 2*tries+1, l.Redelivered, "once by each round and this look")
+				require.Equal(t, 2*tries+1, l.Attempts, "once by each round and this look")
 			}
 			leases = append(leases, l)
 		}
@@ -149,7 +149,7 @@ func TestQueueCrashInSweep(t *testing.T) {
 			return
 		}
 	}
-	t.Fatal("the process that was to die never swept")
+	t.Fatal("the process that was to die never reaped")
 }
 
 // A putter that dies while its item is copied: its block may be another's by then, so
@@ -159,7 +159,7 @@ func TestQueuePutterDiesUnderCopy(t *testing.T) {
 	queueFill(t, q, 1, 3)
 	p.Send(queueOrder{Verb: "put", IDs: []uint64{4}})
 	queueWaits(t, a, q, 0, 1)
-	var putter arena.Name
+	var putter arena.ParticipantID
 	for part := range a.Participants() {
 		if !part.Self {
 			putter = part.Name()

@@ -41,7 +41,7 @@ func TestQueueLeasesOfTheDead(t *testing.T) {
 		again, err := q.Lease(ctx)
 		require.NoError(t, err)
 		require.Equal(t, ticket(id), again.Item)
-		require.Equal(t, want[id], again.Redelivered)
+		require.Equal(t, want[id], again.Attempts)
 		again.Ack()
 	}
 	l.Nack()
@@ -49,7 +49,7 @@ func TestQueueLeasesOfTheDead(t *testing.T) {
 	require.True(t, q.Consistent())
 }
 
-// Who waits for an item gets the one that a death brings back.
+// Whoever waits for an item gets the one that a death brings back.
 func TestQueueDeathLetsGettersGo(t *testing.T) {
 	a, q, p := queueTest(t, 2)
 	queueFill(t, q, 1, 1)
@@ -123,13 +123,13 @@ func TestQueueDeathBeforeGetReturns(t *testing.T) {
 		l, err := q.Lease(context.Background())
 		require.NoError(t, err)
 		require.Equal(t, ticket(id), l.Item)
-		require.Zero(t, l.Redelivered, "Get never returned it")
+		require.Zero(t, l.Attempts, "Get never returned it")
 		l.Ack()
 	}
 	l, err := q.Lease(context.Background())
 	require.NoError(t, err)
 	require.Equal(t, ticket(3), l.Item)
-	require.Equal(t, 1, l.Redelivered, "Lease may have")
+	require.Equal(t, 1, l.Attempts, "Lease may have")
 	require.Equal(t, []uint64{5}, queueDrain(t, q))
 }
 
@@ -170,7 +170,7 @@ func TestQueueDeadPutters(t *testing.T) {
 	sound(t, a)
 }
 
-// queueLedger says what was put and got, by who did it. A process that dies may be in one
+// queueLedger says what was put and got, by whoever did it. A process that dies may be in one
 // call: what that did is not known.
 type queueLedger struct {
 	Put [1 << 16]atomic.Uint32 // 1: about to be put; 2: put

@@ -33,7 +33,7 @@ func ExampleQueue() {
 		if errors.Is(err, shmsync.ErrCanceled) {
 			return
 		}
-		fmt.Println(l.Item.ID, l.Redelivered)
+		fmt.Println(l.Item.ID, l.Attempts)
 		if l.Item.ID == 1 && !failed {
 			failed = true
 			l.Nack() // somebody shall try again; so it would if this process died

@@ -51,7 +51,7 @@ func (q *Queue[T]) Stages() int {
 }
 
 // StrangersLease is l as another participant would have it.
-func StrangersLease[T any](l Lease[T], n arena.Name) Lease[T] {
+func StrangersLease[T any](l Lease[T], n arena.ParticipantID) Lease[T] {
 	l.state = makeQueueState(queueLeased, n, l.state.times())
 	return l
 }

@@ -21,7 +21,7 @@ func inspectQueue(a *arena.Arena, o arena.Object) arena.Inspection {
 		counts[min(st.kind(), queueKinds)]++
 		if st.out() && st.valid() && len(i.Holds) < inspectLeases {
 			key := x.slot(p).seq.Load()
-			h := arena.Hold{Owner: st.name(), Mode: arena.HoldLease, Count: uint64(st.times()), Key: &key}
+			h := arena.Hold{Owner: st.participant(), Mode: arena.HoldLease, Count: uint64(st.times()), Key: &key}
 			if st.kind() == queueGiven {
 				h.Note = "on its way to a waiting Get"
 			}

@@ -11,8 +11,8 @@ import (
 type Lease[T any] struct {
 	// Item is a copy of the item.
 	Item T
-	// Redelivered is how often the item was leased before, and not acknowledged.
-	Redelivered int
+	// Attempts is how often the item was leased before, and not acknowledged.
+	Attempts int
 
 	core  *queueCore
 	at    uint32     // the slot's position
@@ -59,11 +59,11 @@ func (q *Queue[T]) TryLease() (l Lease[T], ok bool) {
 	return q.leased(i, s), true
 }
 
-// leased makes the Lease of a slot that this process has, with the latch held, which
+// leased makes the Lease of a slot that this process has, with the queue lock held, which
 // it leaves.
 func (q *Queue[T]) leased(i uint32, s *queueSlot) Lease[T] {
 	st := queueState(s.state.Load())
-	l := Lease[T]{core: q.core, at: i, seq: s.seq.Load(), state: st, Redelivered: int(max(st.times(), 1)) - 1}
+	l := Lease[T]{core: q.core, at: i, seq: s.seq.Load(), state: st, Attempts: int(max(st.times(), 1)) - 1}
 	q.core.mon.leave(nil)
 	l.Item = *queueItem[T](s) // ours: nobody else touches it
 	return l
@@ -88,7 +88,7 @@ func (x *queueCore) endLease(verb string, i uint32, seq uint64, st queueState, b
 		panic(err)
 	}
 	s := x.slot(i)
-	if s == nil || queueState(s.state.Load()) != st || s.seq.Load() != seq || st.kind() != queueLeased || st.name() != x.name {
+	if s == nil || queueState(s.state.Load()) != st || s.seq.Load() != seq || st.kind() != queueLeased || st.participant() != x.name {
 		x.mon.leave(nil)
 		panic(fmt.Sprintf("shmsync: %s of item %d of queue %s, which this process does not have on that lease", verb, seq, objectName(x.object)))
 	}

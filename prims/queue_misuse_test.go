@@ -41,7 +41,7 @@ func TestQueueMistakes(t *testing.T) {
 	require.Panics(t, l.Ack)
 	require.Panics(t, l.Nack)
 	// A stranger's.
-	var other arena.Name
+	var other arena.ParticipantID
 	for part := range a.Participants() {
 		if part.Label == "other" {
 			other = part.Name()
@@ -168,7 +168,7 @@ func TestQueueAllocatesNothing(t *testing.T) {
 	if race.Enabled {
 		return // sync.Pool forgets
 	}
-	// A wait neither, once there are seats and blocks.
+	// A wait neither, once there are wait nodes and blocks.
 	turn := make(chan struct{})
 	defer close(turn)
 	go func() {

@@ -15,7 +15,7 @@ func init() {
 	})
 }
 
-func repairQueue(a *arena.Arena, o arena.Object, dead arena.Name) {
+func repairQueue(a *arena.Arena, o arena.Object, dead arena.ParticipantID) {
 	if x, err := buildQueue(a, o, true); err == nil {
 		repairMonitor(x.mon, dead)
 	}
@@ -27,7 +27,7 @@ func checkQueue(a *arena.Arena, o arena.Object) error {
 	if err != nil {
 		return err
 	}
-	if err := checkMutexWords(o, &x.words.mon.latch); err != nil {
+	if err := checkMutexWords(o, &x.words.mon.queueLock); err != nil {
 		return err
 	}
 	fail := func(what string) error {

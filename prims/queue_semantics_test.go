@@ -174,7 +174,7 @@ func TestQueueTeardownSubsequentCallsFail(t *testing.T) {
 		require.ErrorIs(t, err, shmsync.ErrCanceled)
 		require.Contains(t, queueDo(t, p, queueOrder{Verb: "get"}).Err, "it was shut down")
 	}
-	l.Nack() // what comes back late is there for who asks
+	l.Nack() // what comes back late is there for whoever asks
 	require.Equal(t, []uint64{1}, queueDo(t, p, queueOrder{Verb: "get"}).IDs)
 }
 
@@ -242,7 +242,7 @@ type queueCrowdBoard struct {
 
 type queueCrowdParams struct {
 	Arena, How string
-	Seat       int
+	WaitNode   int
 }
 
 func init() {
@@ -254,13 +254,13 @@ func init() {
 			c.Fatal(err)
 		}
 		c.Ready()
-		if err := queueCrowd(a, p.How, p.Seat); err != nil {
+		if err := queueCrowd(a, p.How, p.WaitNode); err != nil {
 			c.Fatal(err)
 		}
 	})
 }
 
-func queueCrowd(a *arena.Arena, how string, seat int) error {
+func queueCrowd(a *arena.Arena, how string, waitNode int) error {
 	q, err := prims.AttachQueue[queueTicket](a, "q", nil)
 	if err != nil {
 		return err
@@ -274,7 +274,7 @@ func queueCrowd(a *arena.Arena, how string, seat int) error {
 	var wg sync.WaitGroup
 	for k := range queueCrowdEach {
 		wg.Go(func() {
-			who := uint64(seat*queueCrowdEach + k)
+			who := uint64(waitNode*queueCrowdEach + k)
 			var batch []queueTicket
 			for i := range uint64(queueCrowdItems) {
 				batch = append(batch, ticket(who*queueCrowdItems+i))
@@ -329,7 +329,7 @@ func queueCrowd(a *arena.Arena, how string, seat int) error {
 	}
 }
 
-// Who waits first is served first, for an item and for room, in whichever process;
+// Whoever waits first is served first, for an item and for room, in whichever process;
 // and nobody barges in.
 func TestQueueWaitersAreFIFO(t *testing.T) {
 	a, q, p := queueTest(t, 3)

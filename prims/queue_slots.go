@@ -15,7 +15,7 @@ var (
 	_ = crashpoint.Register("queue.back.committed")
 )
 
-// What follows is called with the latch held. Each changes the truth by one store, of
+// What follows is called with the queue lock held. Each changes the truth by one store, of
 // the state word; what comes after it is the index.
 
 // first is the slot of the first item in the queue, nil if there is none.
@@ -29,7 +29,7 @@ func (x *queueCore) spare() (i uint32, s *queueSlot) {
 }
 
 // expect is the slot at a position that was read from the index. If it is not of that
-// kind the index is made anew before the latch is left.
+// kind the index is made anew before the queue lock is left.
 func (x *queueCore) expect(i uint32, k queueSlotKind) (uint32, *queueSlot) {
 	if i == 0 {
 		return 0, nil
@@ -47,7 +47,7 @@ func (x *queueCore) add(i uint32, s *queueSlot) {
 	x.number(s)
 	crashpoint.Hit("queue.add.written")
 	// lin: the item is in the queue.
-	put(&s.state, uint64(makeQueueState(queueFull, 0, 0)))
+	storeWord(&s.state, uint64(makeQueueState(queueFull, 0, 0)))
 	crashpoint.Hit("queue.add.committed")
 	x.unspare(i, s)
 	x.append(i, s)
@@ -56,18 +56,18 @@ func (x *queueCore) add(i uint32, s *queueSlot) {
 // number makes the item in s the last one.
 func (x *queueCore) number(s *queueSlot) {
 	n := x.words.sequence.Load() + 1
-	put(&x.words.sequence, n)
-	put(&s.seq, n)
+	storeWord(&x.words.sequence, n)
+	storeWord(&s.seq, n)
 }
 
 // take gives the item at i, in the queue, to this process.
 func (x *queueCore) take(i uint32, s *queueSlot, class uint16) queueState {
 	st := queueState(s.state.Load()).to(class, x.name)
 	// lin: the item is ours.
-	put(&s.state, uint64(st))
+	storeWord(&s.state, uint64(st))
 	crashpoint.Hit("queue.take.committed")
 	x.unlink(i, s)
-	put(&x.words.out, x.words.out.Load()+1)
+	storeWord(&x.words.out, x.words.out.Load()+1)
 	return st
 }
 
@@ -75,47 +75,47 @@ func (x *queueCore) take(i uint32, s *queueSlot, class uint16) queueState {
 // queue, or out.
 func (x *queueCore) drop(i uint32, s *queueSlot, inQueue bool) {
 	// lin: the item is gone.
-	put(&s.state, 0)
+	storeWord(&s.state, 0)
 	crashpoint.Hit("queue.drop.committed")
 	if inQueue {
 		x.unlink(i, s)
 	} else {
-		put(&x.words.out, x.words.out.Load()-1)
+		storeWord(&x.words.out, x.words.out.Load()-1)
 	}
 	f := queuePair(x.words.free.Load())
-	put(&s.next, uint64(f.low()))
-	put(&x.words.free, makeQueuePair(i, f.high()))
+	storeWord(&s.next, uint64(f.low()))
+	storeWord(&x.words.free, makeQueuePair(i, f.high()))
 }
 
 // giveBack puts the item at i, which is out, back to its place in the queue.
 func (x *queueCore) giveBack(i uint32, s *queueSlot, st queueState) {
 	// lin: the item is in the queue again.
-	put(&s.state, uint64(st.back()))
+	storeWord(&s.state, uint64(st.back()))
 	crashpoint.Hit("queue.back.committed")
-	put(&x.words.out, x.words.out.Load()-1)
+	storeWord(&x.words.out, x.words.out.Load()-1)
 	x.insert(i, s)
 }
 
 // append links the slot at i as the last of the queue.
 func (x *queueCore) append(i uint32, s *queueSlot) {
-	put(&s.next, 0)
+	storeWord(&s.next, 0)
 	first := i
 	if e := queuePair(x.words.ends.Load()); e.high() != 0 {
 		if last := x.slot(e.high()); last != nil {
 			first = e.low()
-			put(&last.next, uint64(i))
+			storeWord(&last.next, uint64(i))
 		} else {
 			x.mon.broken.Store(true)
 		}
 	}
-	put(&x.words.ends, makeQueuePair(first, i))
+	storeWord(&x.words.ends, makeQueuePair(first, i))
 	x.count(1)
 }
 
 // count adds to the number of items in the queue.
 func (x *queueCore) count(d uint32) {
 	f := queuePair(x.words.free.Load())
-	put(&x.words.free, makeQueuePair(f.low(), f.high()+d))
+	storeWord(&x.words.free, makeQueuePair(f.low(), f.high()+d))
 }
 
 // unspare takes the slot at i off the list of free ones. It is the first, except
@@ -123,11 +123,11 @@ func (x *queueCore) count(d uint32) {
 func (x *queueCore) unspare(i uint32, s *queueSlot) {
 	f, next := queuePair(x.words.free.Load()), uint32(s.next.Load())
 	if f.low() == i {
-		put(&x.words.free, makeQueuePair(next, f.high()))
+		storeWord(&x.words.free, makeQueuePair(next, f.high()))
 		return
 	}
 	if before := x.before(f.low(), i); before != nil {
-		put(&before.next, uint64(next))
+		storeWord(&before.next, uint64(next))
 	}
 }
 
@@ -140,12 +140,12 @@ func (x *queueCore) unlink(i uint32, s *queueSlot) {
 			last = 0
 		}
 	} else if before := x.before(first, i); before != nil {
-		put(&before.next, uint64(next))
+		storeWord(&before.next, uint64(next))
 		if last == i {
 			x.mon.broken.Store(true) // so that the last is found
 		}
 	}
-	put(&x.words.ends, makeQueuePair(first, last))
+	storeWord(&x.words.ends, makeQueuePair(first, last))
 	x.count(^uint32(0))
 }
 
@@ -185,11 +185,11 @@ func (x *queueCore) insert(i uint32, s *queueSlot) {
 		}
 		before, at = t, uint32(t.next.Load())
 	}
-	put(&s.next, uint64(at))
+	storeWord(&s.next, uint64(at))
 	if before != nil {
-		put(&before.next, uint64(i))
+		storeWord(&before.next, uint64(i))
 	} else {
-		put(&x.words.ends, makeQueuePair(i, e.high()))
+		storeWord(&x.words.ends, makeQueuePair(i, e.high()))
 	}
 	x.count(1)
 }
@@ -208,11 +208,11 @@ func (x *queueCore) index() {
 		st := queueState(s.state.Load())
 		if !st.valid() {
 			st = 0 // a peer wrote that
-			put(&s.state, 0)
+			storeWord(&s.state, 0)
 		}
 		switch {
 		case st.kind() == queueFree:
-			put(&s.next, uint64(free))
+			storeWord(&s.next, uint64(free))
 			free = i
 			continue
 		case st.kind() == queueFull:
@@ -231,16 +231,16 @@ func (x *queueCore) index() {
 		}
 		return int(a.i) - int(b.i)
 	})
-	put(&x.words.sequence, sequence)
-	put(&x.words.out, out)
-	put(&x.words.free, makeQueuePair(free, 0))
-	put(&x.words.ends, 0)
+	storeWord(&x.words.sequence, sequence)
+	storeWord(&x.words.out, out)
+	storeWord(&x.words.free, makeQueuePair(free, 0))
+	storeWord(&x.words.ends, 0)
 	for _, f := range full {
 		x.append(f.i, x.slot(f.i))
 	}
 }
 
-// held goes through the items that participants have, without the latch.
+// held goes through the items that participants have, without the queue lock.
 func (x *queueCore) held(f func(i uint32, s *queueSlot, st queueState)) {
 	if x.words.out.Load() == 0 {
 		return
@@ -254,20 +254,20 @@ func (x *queueCore) held(f func(i uint32, s *queueSlot, st queueState)) {
 }
 
 // holders are those whose death would bring items back.
-func (x *queueCore) holders(f func(arena.Name)) {
-	last := arena.Name(0)
+func (x *queueCore) holders(f func(arena.ParticipantID)) {
+	last := arena.ParticipantID(0)
 	x.held(func(_ uint32, _ *queueSlot, st queueState) {
-		if n := st.name(); n != last {
+		if n := st.participant(); n != last {
 			f(n)
 			last = n
 		}
 	})
 }
 
-// bury puts back what the dead have had.
-func (x *queueCore) bury(dead func(arena.Name) bool) {
+// reap puts back what the dead have had.
+func (x *queueCore) reap(dead func(arena.ParticipantID) bool) {
 	x.held(func(i uint32, s *queueSlot, st queueState) {
-		if dead(st.name()) && x.mon.ended(st.name()) {
+		if dead(st.participant()) && x.mon.ended(st.participant()) {
 			x.giveBack(i, s, st)
 		}
 	})

@@ -77,7 +77,7 @@ func TestQueueAgainstModel(t *testing.T) {
 				l, err := q.Lease(ctx)
 				require.Equal(t, len(model) > 0, err == nil)
 				if err == nil {
-					require.Equal(t, model[0], item{l.Item, l.Redelivered})
+					require.Equal(t, model[0], item{l.Item, l.Attempts})
 					model, leases = model[1:], append(leases, l)
 				}
 			default:
@@ -95,7 +95,7 @@ func TestQueueAgainstModel(t *testing.T) {
 					for at < len(model) && model[at].n < l.Item {
 						at++
 					}
-					model = append(model[:at], append([]item{{l.Item, l.Redelivered + 1}}, model[at:]...)...)
+					model = append(model[:at], append([]item{{l.Item, l.Attempts + 1}}, model[at:]...)...)
 				}
 				require.Panics(t, l.Ack)
 				require.Panics(t, l.Nack)

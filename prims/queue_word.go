@@ -16,14 +16,14 @@ import (
 //
 //	kind     name  meaning                                          left by
 //	free     0     no item; all-zero memory                         Get, Ack, creator
-//	full     0     an item in the queue, at its sequence number     Put; Nack, and the sweep of a death
+//	full     0     an item in the queue, at its sequence number     Put; Nack, and the reap of a death
 //	granted  n     an item that a waiting Get of n's has been       Put, and who lets a Put go on
 //	               given and has not copied yet
 //	leased   n     an item that n has on lease                      Lease; as granted
 //
-//	writers: who holds the latch
+//	writers: who holds the queue lock
 //	readers: the same; looks and tools
-//	order:   the latch's
+//	order:   the queue lock's
 //	futex:   none
 //	crash:   one store, after the item and its number: before it there is no item, after
 //	         it there is one. Of the dead, granted and leased become full again.
@@ -42,13 +42,15 @@ const (
 	queueTimesShift = 32
 )
 
-func makeQueueState(k queueSlotKind, n arena.Name, times uint32) queueState {
+func makeQueueState(k queueSlotKind, n arena.ParticipantID, times uint32) queueState {
 	return queueState(n) | queueState(k)<<queueKindShift | queueState(times)<<queueTimesShift
 }
 
 func (s queueState) kind() queueSlotKind { return queueSlotKind(s >> queueKindShift & 7) }
-func (s queueState) name() arena.Name    { return arena.Name(s & arena.NameMask) }
-func (s queueState) times() uint32       { return uint32(s >> queueTimesShift) }
+func (s queueState) participant() arena.ParticipantID {
+	return arena.ParticipantID(s & arena.ParticipantIDMask)
+}
+func (s queueState) times() uint32 { return uint32(s >> queueTimesShift) }
 
 // out reports whether a participant has the item.
 func (s queueState) out() bool { return s.kind() == queueGiven || s.kind() == queueLeased }
@@ -59,17 +61,17 @@ func (s queueState) valid() bool {
 	case queueFree:
 		return s == 0
 	case queueFull:
-		return s.name() == 0
+		return s.participant() == 0
 	case queueGiven:
-		return s.name() != 0
+		return s.participant() != 0
 	case queueLeased:
-		return s.name() != 0 && s.times() != 0
+		return s.participant() != 0 && s.times() != 0
 	}
 	return false
 }
 
 // to is the state of a full slot once its item was given to n.
-func (s queueState) to(class uint16, n arena.Name) queueState {
+func (s queueState) to(class uint16, n arena.ParticipantID) queueState {
 	if class == queueLease {
 		return makeQueueState(queueLeased, n, max(s.times()+1, 1))
 	}
@@ -86,7 +88,7 @@ func (s queueState) String() string {
 	}
 	t := names[s.kind()]
 	if s.out() {
-		t += " " + s.name().String()
+		t += " " + s.participant().String()
 	}
 	if s.times() > 0 {
 		t += fmt.Sprintf(", leased %d times", s.times())
@@ -102,9 +104,9 @@ func (s queueState) String() string {
 //	free  position of a free slot, the   number of items in the queue
 //	      head of the list
 //
-//	writers: who holds the latch
+//	writers: who holds the queue lock
 //	readers: the same; Len reads the number
-//	order:   the latch's
+//	order:   the queue lock's
 //	futex:   none
 //	crash:   made anew from the slots
 type queuePair uint64

@@ -13,7 +13,7 @@ import (
 
 // Every state of a slot, and what becomes of it.
 func TestQueueStates(t *testing.T) {
-	n := arena.Name(5<<11 | 3)
+	n := arena.ParticipantID(5<<11 | 3)
 	require.True(t, queueState(0).valid(), "all-zero memory is free")
 	require.False(t, queueState(0).out())
 	for times := range uint32(3) {
@@ -28,7 +28,7 @@ func TestQueueStates(t *testing.T) {
 		for _, s := range []queueState{given, leased} {
 			require.True(t, s.valid())
 			require.True(t, s.out())
-			require.Equal(t, n, s.name())
+			require.Equal(t, n, s.participant())
 		}
 		require.Equal(t, full, given.back(), "what Get never returned was not delivered")
 		require.Equal(t, times+1, leased.back().times())
@@ -46,7 +46,7 @@ func TestQueueStates(t *testing.T) {
 	for range 100_000 {
 		s := queueState(rand.Uint64())
 		_ = s.String()
-		if s != makeQueueState(s.kind(), s.name(), s.times()) || s.valid() && s.out() && !s.back().valid() {
+		if s != makeQueueState(s.kind(), s.participant(), s.times()) || s.valid() && s.out() && !s.back().valid() {
 			t.Fatalf("%#x", uint64(s))
 		}
 	}

@@ -15,9 +15,9 @@ type queueWords struct {
 	capacity uint64 // number of slots. Immutable after init.
 	item     uint64 // bytes of an item. Immutable after init.
 	// sequence is the last number that an item was given.
-	//   writers: who holds the latch
+	//   writers: who holds the queue lock
 	//   readers: the same
-	//   order:   the latch's
+	//   order:   the queue lock's
 	//   futex:   none
 	//   crash:   a number may be left out
 	sequence atomic.Uint64
@@ -26,11 +26,11 @@ type queueWords struct {
 	// out is how many slots are granted or leased; as ends.
 	out atomic.Uint64
 	// stopped is 1 after Shutdown.
-	//   writers: who holds the latch
+	//   writers: who holds the queue lock
 	//   readers: the same, tools
-	//   order:   the latch's
+	//   order:   the queue lock's
 	//   futex:   none
-	//   crash:   one store, and mending turns those away who wait
+	//   crash:   one store, and replaying turns those away who wait
 	stopped atomic.Uint64
 	getters listWords
 	putters listWords
@@ -42,9 +42,9 @@ type queueSlot struct {
 	_     structs.HostLayout
 	state atomic.Uint64 // a queueState
 	// seq numbers the items in order of their Puts; valid unless the slot is free.
-	//   writers: who holds the latch, before the state
+	//   writers: who holds the queue lock, before the state
 	//   readers: the same
-	//   order:   the latch's
+	//   order:   the queue lock's
 	//   futex:   none
 	//   crash:   the state's
 	seq  atomic.Uint64

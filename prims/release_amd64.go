@@ -12,10 +12,10 @@ import "sync/atomic"
 // the load is checked by a test on the machine code of a caller.
 func releaseBiased(owner, wake *uint32) bool {
 	*owner = 0
-	// sync(line.announce): acquire
+	// sync(waitlist.announce): acquire
 	return atomic.LoadUint32(wake)&1 != 0
 }
 
 // putBetween is put between the stores before it and those after it, as others see
 // them: on amd64 all stores are seen in the order of the program.
-func putBetween(w *atomic.Uint64, v uint64) { put(w, v) }
+func putBetween(w *atomic.Uint64, v uint64) { storeWord(w, v) }

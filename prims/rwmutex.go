@@ -92,13 +92,13 @@ type RWMutex struct {
 	mine    *atomic.Uint64 // this participant's reader word
 	gate    *atomic.Uint32
 	words   rwmutexAll
-	name    arena.Name
+	name    arena.ParticipantID
 	writers *Mutex // who has it closes the gate, writes, and opens the gate
 
-	bellReaders park.Bell
-	bellWriter  park.Bell
-	readers     *park.Queue // waits for the gate
-	writer      *park.Queue // waits for readers
+	wakeWordReaders park.WakeWord
+	wakeWordWriter  park.WakeWord
+	readers         *park.Queue // waits for the gate
+	writer          *park.Queue // waits for readers
 
 	a        *arena.Arena
 	object   arena.Object
@@ -108,7 +108,7 @@ type RWMutex struct {
 	read     race.Key        // released by readers
 	registry *readerRegistry // shared by the handles of this process
 	opening  *opening
-	stuck    atomic.Uint32 // the gate that the last look found closed although nobody reads
+	stuck    atomic.Uint32 // the gate that the last check found closed although nobody reads
 }
 
 // readerRegistry is what this process knows about its goroutines that wait to
@@ -129,7 +129,7 @@ type readerRegistry struct {
 // RWMutexOptions says how a RWMutex is created, and what this process does with
 // it. A nil *RWMutexOptions means the zero value.
 type RWMutexOptions struct {
-	// Policy is what becomes of the lock when its writer dies; 0 means Report
+	// Policy is what becomes of the lock when its writer dies; 0 means PolicyReport
 	// for a new object and whatever it has for one that exists. When it is set
 	// and the object has another, opening fails.
 	Policy Policy
@@ -193,7 +193,7 @@ func RWMutexAt(a *arena.Arena, off arena.Offset) (*RWMutex, error) {
 
 func initRWMutex(w *rwmutexWords, opt *RWMutexOptions) {
 	w.policy = opt.Policy.stored()
-	initMutexWords(&w.writers, &MutexOptions{Policy: Release, Spin: opt.Spin})
+	initMutexWords(&w.writers, &MutexOptions{Policy: PolicyRelease, Spin: opt.Spin})
 }
 
 func newRWMutex(a *arena.Arena, o arena.Object, opt *RWMutexOptions, created bool) (*RWMutex, error) {
@@ -218,35 +218,35 @@ func buildRWMutex(a *arena.Arena, o arena.Object, opt *RWMutexOptions) (*RWMutex
 	dev, ino := a.Segment().ID()
 	mine := w.line(a.Self().Slot())
 	m := &RWMutex{
-		own: raw64(mine), shut: raw(&w.gate), mine: mine, gate: &w.gate, words: w, name: a.Self(),
+		own: raw64(mine), shut: wordPtr(&w.gate), mine: mine, gate: &w.gate, words: w, name: a.Self(),
 		a: a, object: o, policy: policyOf(w.policy), repair: opt.Repair,
 		wrote: race.KeyOf(dev, ino, uint64(o.Offset)), read: race.KeyOf(dev, ino, uint64(o.Offset)+1),
 		opening: newOpening(a, o), registry: common[readerRegistry](a, o),
 	}
 	m.opening.shut, m.opening.end = func() { park.Shut(m.queues()...) }, m.end
 	// The Repair is for bytes that were never initialized, where the policy of
-	// the writers' mutex reads as Report: what a death leaves is told by the gate.
+	// the writers' mutex reads as PolicyReport: what a death leaves is told by the gate.
 	m.writers = buildMutexAt(a, o, o.Body, &MutexOptions{Repair: func() error { return nil }})
 	m.writers.internal = true // the gate guards the data
 	m.writers.counted()
 	m.writers.opening, m.writers.inner = m.opening, true
-	m.bellReaders, m.bellWriter = rwmutexBells(a, w)
+	m.wakeWordReaders, m.wakeWordWriter = rwmutexWakeWords(a, w)
 	m.readers = park.NewQueue(park.Config{
-		Line: m.bellReaders.Line, Object: o, Word: o.Body + rwmutexReadersOff, All: true, Look: m.lookReaders,
+		WaitList: m.wakeWordReaders.WaitList, Object: o, Word: o.Body + rwmutexReadersOff, All: true, Check: m.checkReaders,
 	})
 	m.writer = park.NewQueue(park.Config{
-		Line: m.bellWriter.Line, Object: o, Word: o.Body + rwmutexWriterOff, All: true, Look: m.lookWriter,
+		WaitList: m.wakeWordWriter.WaitList, Object: o, Word: o.Body + rwmutexWriterOff, All: true, Check: m.checkWriter,
 	})
 	m.moveIn()
 	m.knowUpgradable()
 	return m, nil
 }
 
-func rwmutexBells(a *arena.Arena, w rwmutexAll) (readers, writer park.Bell) {
-	bell := func(word *atomic.Uint32, hub *atomic.Uint64) park.Bell {
-		return park.Bell{Line: park.Line{Arena: a, Word: word, Raw: raw(word), Hub: hub}}
+func rwmutexWakeWords(a *arena.Arena, w rwmutexAll) (readers, writer park.WakeWord) {
+	wakeWord := func(word *atomic.Uint32, poller *atomic.Uint64) park.WakeWord {
+		return park.WakeWord{WaitList: park.WaitList{Arena: a, Word: word, Raw: wordPtr(word), Poller: poller}}
 	}
-	return bell(&w.wakeReaders, &w.hubReaders), bell(&w.wakeWriter, &w.hubWriter)
+	return wakeWord(&w.wakeReaders, &w.pollerReaders), wakeWord(&w.wakeWriter, &w.pollerWriter)
 }
 
 // moveIn makes the reader word of this process's slot its own, and has writers
@@ -258,7 +258,7 @@ func (m *RWMutex) moveIn() {
 			break // it has had the object open before, and may hold it
 		}
 		if m.mine.CompareAndSwap(uint64(w), uint64(fresh)) {
-			m.bellWriter.Release() // the dead may have been waited for
+			m.wakeWordWriter.Release() // the dead may have been waited for
 			break
 		}
 	}
@@ -379,7 +379,7 @@ func (m *RWMutex) State() RWMutexState {
 	g := gateWord(m.gate.Load())
 	s := RWMutexState{
 		Held: g.taken() && g.kind() != gateClosed, Closed: g.kind() == gateClosed && g.valid(),
-		Queued: m.writers.bell.Announced(), Word: g.String(),
+		Queued: m.writers.wakeWord.Announced(), Word: g.String(),
 	}
 	for i := 1; i <= m.words.used(); i++ {
 		if w := readerWord(m.words.line(i).Load()); m.a.Current(w.name(i)) {
@@ -387,7 +387,7 @@ func (m *RWMutex) State() RWMutexState {
 			s.Waiting += int(w.waiting())
 		}
 	}
-	if n := g.name(); n != 0 {
+	if n := g.participant(); n != 0 {
 		s.Owner = m.a.Who(n)
 	}
 	if n := m.upgrader(); n != 0 {
@@ -417,7 +417,9 @@ func (m *RWMutex) String() string {
 // used is the highest slot whose word has to be looked at.
 func (w rwmutexAll) used() int { return int(min(w.high.Load(), uint32(w.slots))) }
 
-func (m *RWMutex) diedName() arena.Name { return arena.Name(m.words.died.Load() & arena.NameMask) }
+func (m *RWMutex) diedName() arena.ParticipantID {
+	return arena.ParticipantID(m.words.died.Load() & arena.ParticipantIDMask)
+}
 
 func (m *RWMutex) fail(op string, err error, who *shmsync.Identity, detail string) error {
 	return &shmsync.Error{Op: op, Object: objectName(m.object), Err: err, Who: who, Detail: detail}
@@ -433,7 +435,7 @@ func (m *RWMutex) trouble(op string, g gateWord) error {
 	case !g.valid():
 		return m.fail(op, shmsync.ErrCorrupt, nil, g.String())
 	case g.kind() == gateOwnerDead:
-		return m.fail(op, shmsync.ErrOwnerDead, m.a.Who(g.name()), "")
+		return m.fail(op, shmsync.ErrOwnerDead, m.a.Who(g.participant()), "")
 	case g == gateNotRecoverable:
 		return m.fail(op, shmsync.ErrNotRecoverable, m.a.Who(m.diedName()), "")
 	}

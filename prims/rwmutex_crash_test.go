@@ -39,7 +39,7 @@ type rwGuarded struct {
 
 type rwSite struct {
 	a       *arena.Arena
-	locks   [2]*prims.RWMutex // Report, Release
+	locks   [2]*prims.RWMutex // PolicyReport, PolicyRelease
 	guarded *[2]rwGuarded
 	stopped atomic.Bool
 	fail    func(error)
@@ -52,7 +52,7 @@ type rwSite struct {
 func openRWSite(a *arena.Arena, fail func(error)) (*rwSite, error) {
 	s := &rwSite{a: a, fail: fail}
 	s.tag.Store(rand.Uint64())
-	for k, p := range []prims.Policy{prims.Report, prims.Release} {
+	for k, p := range []prims.Policy{prims.PolicyReport, prims.PolicyRelease} {
 		m, err := prims.OpenRWMutex(a, "rw-"+p.String(), &prims.RWMutexOptions{Policy: p})
 		if err != nil {
 			return nil, err
@@ -219,7 +219,7 @@ func (s *rwSite) goesOn() error {
 	for _, t := range s.turns {
 		from = append(from, t.Load())
 	}
-	return waitUntil(patience(), func() bool {
+	return waitUntil(timeout(), func() bool {
 		for i, t := range s.turns {
 			if t.Load() < from[i]+3 {
 				return false
@@ -236,7 +236,7 @@ func (s *rwSite) stop() error {
 	select {
 	case <-done:
 		return nil
-	case <-after(patience()):
+	case <-after(timeout()):
 		return errors.New("goroutines do not stop")
 	}
 }
@@ -258,13 +258,13 @@ func joinRWSite(c *proctest.Child, label string) *rwSite {
 // rwPoints are the points that a victim passes in its own work.
 func rwPoints() []string {
 	return slices.DeleteFunc(crashpoint.All(), func(p string) bool {
-		return !strings.HasPrefix(p, "rwmutex.") || rwMourning(p)
+		return !strings.HasPrefix(p, "rwmutex.") || rwOwnerDead(p)
 	})
 }
 
-// rwMourning are points that are passed after a death only.
-func rwMourning(p string) bool {
-	return strings.HasPrefix(p, "rwmutex.bereave.") || strings.HasPrefix(p, "rwmutex.recover.")
+// rwOwnerDead are points that are passed after a death only.
+func rwOwnerDead(p string) bool {
+	return strings.HasPrefix(p, "rwmutex.owner_dead.") || strings.HasPrefix(p, "rwmutex.recover.")
 }
 
 func init() {
@@ -356,15 +356,15 @@ func init() {
 		c.Await()
 	})
 
-	// undertaker is the only one left: it buries, and recovers the locks.
-	proctest.Register("rwcrash/undertaker", func(c *proctest.Child) {
-		s := joinRWSite(c, "undertaker")
+	// reaper is the only one left: it reaps, and recovers the locks.
+	proctest.Register("rwcrash/reaper", func(c *proctest.Child) {
+		s := joinRWSite(c, "reaper")
 		for k := range s.locks {
 			for i := range 3 {
 				s.wg.Go(func() { s.turn(k, i == 0, i == 0, 0) })
 			}
 		}
-		if err := waitUntil(patience(), func() bool { return s.locks[0].Waiters() == 3 && s.locks[1].Waiters() == 3 }); err != nil {
+		if err := waitUntil(timeout(), func() bool { return s.locks[0].Waiters() == 3 && s.locks[1].Waiters() == 3 }); err != nil {
 			c.Fatal(err)
 		}
 		c.Ready()
@@ -385,11 +385,11 @@ func remoteRWVictim(t testing.TB, a *arena.Arena) *proctest.Proc {
 func TestRWMutexKillMatrix(t *testing.T) {
 	if !crashpoint.Enabled {
 		proctest.Skip(t, "needs the build tag crashpoint",
-			"rwcrash/partner", "rwcrash/victim", "rwcrash/sacrifice", "rwcrash/undertaker")
+			"rwcrash/partner", "rwcrash/victim", "rwcrash/sacrifice", "rwcrash/reaper")
 	}
 	reached := map[string]int{}
 	t.Run("beside others", func(t *testing.T) { rwKillBesideOthers(t, reached) })
-	t.Run("undertaker", func(t *testing.T) { rwKillUndertaker(t, reached) })
+	t.Run("reaper", func(t *testing.T) { rwKillReaper(t, reached) })
 	if t.Failed() {
 		return
 	}
@@ -437,7 +437,7 @@ func rwKillBesideOthers(t *testing.T, reached map[string]int) {
 	passed := play(t)
 	require.NotNil(t, passed)
 	for _, p := range slices.Sorted(maps.Keys(passed)) {
-		if !strings.HasPrefix(p, "rwmutex.") || rwMourning(p) {
+		if !strings.HasPrefix(p, "rwmutex.") || rwOwnerDead(p) {
 			continue
 		}
 		t.Run(p, func(t *testing.T) {
@@ -475,14 +475,14 @@ func rwKillBesideOthers(t *testing.T, reached map[string]int) {
 	require.Zero(t, st.Nodes+st.Claimed+st.Raw, "%+v", st)
 }
 
-// rwKillUndertaker kills a process that writes and then the one that deals with its
-// death. Who comes next finds everything usable.
-func rwKillUndertaker(t *testing.T, reached map[string]int) {
+// rwKillReaper kills a process that writes and then the one that deals with its
+// death. Whoever comes next finds everything usable.
+func rwKillReaper(t *testing.T, reached map[string]int) {
 	play := func(t *testing.T, env ...string) (passed map[string]int) {
 		p := crashParams{Arena: arenaName(t)}
 		sacrifice := proctest.Start(t, "rwcrash/sacrifice", proctest.Params(p))
 		sacrifice.Await(t)
-		u := proctest.Start(t, "rwcrash/undertaker", proctest.Params(p), proctest.Env(env...))
+		u := proctest.Start(t, "rwcrash/reaper", proctest.Params(p), proctest.Env(env...))
 		u.Await(t)
 		sacrifice.Kill(t)
 		switch e := u.Wait(t); {
@@ -490,7 +490,7 @@ func rwKillUndertaker(t *testing.T, reached map[string]int) {
 		case e.OK():
 			u.Recv(t, &passed)
 		default:
-			t.Fatalf("the undertaker: %v", e)
+			t.Fatalf("the reaper: %v", e)
 		}
 		a, err := arena.Attach(p.Arena, nil)
 		require.NoError(t, err)
@@ -499,7 +499,7 @@ func rwKillUndertaker(t *testing.T, reached map[string]int) {
 		require.NoError(t, err)
 		for k, m := range s.locks {
 			for _, write := range []bool{false, true, false} {
-				require.True(t, s.turn(k, write, write, patience()), "%v", m)
+				require.True(t, s.turn(k, write, write, timeout()), "%v", m)
 			}
 			require.Empty(t, m.Left())
 			require.NoError(t, m.Close())
@@ -511,11 +511,11 @@ func rwKillUndertaker(t *testing.T, reached map[string]int) {
 	passed := play(t)
 	require.NotNil(t, passed)
 	for _, p := range crashpoint.All() {
-		if !rwMourning(p) {
+		if !rwOwnerDead(p) {
 			continue
 		}
 		t.Run(p, func(t *testing.T) {
-			require.Nil(t, play(t, "SHMSYNC_CRASHPOINT="+p), "the undertaker survived the point")
+			require.Nil(t, play(t, "SHMSYNC_CRASHPOINT="+p), "the reaper survived the point")
 			reached[p]++
 		})
 	}

@@ -15,10 +15,10 @@ import (
 )
 
 // The writer dies while others wait to read and to write, on threads and behind the
-// hub, in several processes. By the policy of the lock all are told, or all get it.
+// poller, in several processes. By the policy of the lock all are told, or all get it.
 func TestRWMutexWriterDies(t *testing.T) {
 	const waiters = 16 // each; 12 of them sleep in the kernel
-	for _, policy := range []prims.Policy{prims.Report, prims.Release} {
+	for _, policy := range []prims.Policy{prims.PolicyReport, prims.PolicyRelease} {
 		t.Run(policy.String(), func(t *testing.T) {
 			a := newArena(t, nil)
 			victim := remoteActor(t, a, "victim")
@@ -33,7 +33,7 @@ func TestRWMutexWriterDies(t *testing.T) {
 				}
 			}
 			victim.proc.Kill(t)
-			if policy == prims.Report {
+			if policy == prims.PolicyReport {
 				for k, x := range others {
 					for i, id := range ids[k] {
 						r := x.wait(t, id)
@@ -137,10 +137,10 @@ func rwRecoverEverywhere(t testing.TB, others []*actor, victim *actor) {
 // What a dead reader held is taken back, and nothing else; a writer that sleeps for
 // it goes on.
 func TestRWMutexReaderDies(t *testing.T) {
-	for _, hub := range []bool{false, true} {
+	for _, poller := range []bool{false, true} {
 		a := newArena(t, nil)
 		m := ofRW(t, a)
-		if hub {
+		if poller {
 			fillThreads(t, a)
 		}
 		victim, other := remoteActor(t, a, "victim"), remoteActor(t, a, "other")
@@ -205,7 +205,7 @@ func TestRWMutexWaitingReaderDies(t *testing.T) {
 // in, and nobody is told of a death, by either policy. A writer that waits behind
 // it takes its place.
 func TestRWMutexWaitingWriterDies(t *testing.T) {
-	for _, policy := range []prims.Policy{prims.Report, prims.Release} {
+	for _, policy := range []prims.Policy{prims.PolicyReport, prims.PolicyRelease} {
 		a := newArena(t, nil)
 		holder, other, victim := remoteActor(t, a, "holder"), remoteActor(t, a, "other"), remoteActor(t, a, "victim")
 		holder.must(t, order{Op: "rwrlock", Object: "m", Policy: policy})
@@ -254,14 +254,14 @@ func TestRWMutexDowngraderDies(t *testing.T) {
 
 // A process that dies over a repair leaves the lock owner-dead for the next.
 func TestRWMutexRecovererDies(t *testing.T) {
-	for _, policy := range []prims.Policy{prims.Report, prims.Release} {
+	for _, policy := range []prims.Policy{prims.PolicyReport, prims.PolicyRelease} {
 		a := newArena(t, nil)
 		other, victim, second := remoteActor(t, a, "other"), remoteActor(t, a, "victim"), remoteActor(t, a, "second")
 		victim.must(t, order{Op: "rwlock", Object: "m", Policy: policy})
 		m := ofRW(t, a)
 		victim.proc.Kill(t)
 		alone(t, a, 3)
-		if policy == prims.Release {
+		if policy == prims.PolicyRelease {
 			require.NoError(t, m.State().Err)
 			nothingLeft(t, a, m)
 			continue

@@ -22,7 +22,7 @@ func (m *RWMutex) Waiters() int {
 
 // Asleep reports whether waiting readers have announced themselves, and so will
 // be let in by the next writer that opens the gate.
-func (m *RWMutex) Asleep() bool { return m.bellReaders.Announced() }
+func (m *RWMutex) Asleep() bool { return m.wakeWordReaders.Announced() }
 
 // Object is the object under m.
 func (m *RWMutex) Object() arena.Object { return m.object }
@@ -77,8 +77,8 @@ func RewriteRWMutex(a *arena.Arena, o arena.Object, b []byte) {
 		b = b[8:]
 	}
 	if len(b) >= 16 {
-		w.hubReaders.Store(binary.LittleEndian.Uint64(b))
-		w.hubWriter.Store(binary.LittleEndian.Uint64(b[8:]))
+		w.pollerReaders.Store(binary.LittleEndian.Uint64(b))
+		w.pollerWriter.Store(binary.LittleEndian.Uint64(b[8:]))
 	}
 }
 
@@ -92,8 +92,8 @@ func ResetRWMutex(a *arena.Arena, o arena.Object) {
 	w.gate.Store(0)
 	w.writers.owner.Store(0)
 	w.writers.starving.Store(0)
-	w.hubReaders.Store(0)
-	w.hubWriter.Store(0)
+	w.pollerReaders.Store(0)
+	w.pollerWriter.Store(0)
 	w.high.Store(uint32(a.Self().Slot()))
 	for i := 1; i <= w.slots; i++ {
 		w.line(i).Store(0)

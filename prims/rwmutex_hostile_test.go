@@ -44,7 +44,7 @@ func hostileRWSeeds() (seeds [][]byte) {
 	return append(seeds, all)
 }
 
-const hostileRWPatience = time.Millisecond
+const hostileRWTimeout = time.Millisecond
 
 func hostileRWMutex(t testing.TB, h *hostile, bytes []byte) {
 	a := h.next(t)
@@ -60,7 +60,7 @@ func hostileRWMutex(t testing.TB, h *hostile, bytes []byte) {
 		t.Helper()
 		prims.ResetRWMutex(a, o)
 		prims.RewriteRWMutex(a, o, bytes)
-		ctx, cancel := context.WithTimeout(context.Background(), hostileRWPatience)
+		ctx, cancel := context.WithTimeout(context.Background(), hostileRWTimeout)
 		defer cancel()
 		require.NoError(t, guarded(what, words, func() { f(ctx) }), "%x", bytes)
 	}
@@ -136,7 +136,7 @@ func hostileRWMutex(t testing.TB, h *hostile, bytes []byte) {
 	// It can be made good again.
 	prims.ResetRWMutex(a, o)
 	prims.ForgetRWMutex(m)
-	ctx, cancel := context.WithTimeout(context.Background(), patience())
+	ctx, cancel := context.WithTimeout(context.Background(), timeout())
 	defer cancel()
 	require.NoError(t, m.LockContext(ctx), "%x", bytes)
 	m.DowngradeToUpgradable()
@@ -180,7 +180,7 @@ func TestScribbledRWMutex(t *testing.T) {
 		wg.Go(func() {
 			for !stop.Load() {
 				err := guarded("a lock", func() string { return prims.Describe(a, m.Object()) }, func() {
-					ctx, cancel := context.WithTimeout(context.Background(), hostilePatience)
+					ctx, cancel := context.WithTimeout(context.Background(), hostileTimeout)
 					defer cancel()
 					lock, unlock := m.LockContext, m.Unlock
 					switch i % 6 {

@@ -67,8 +67,8 @@ func TestRWMutexAllocations(t *testing.T) {
 	} {
 		require.Zero(t, testing.AllocsPerRun(1000, fn), name)
 	}
-	for _, hub := range []bool{false, true} {
-		if hub {
+	for _, poller := range []bool{false, true} {
+		if poller {
 			fillThreads(t, a)
 		}
 		m := newRWMutex(t, a, &prims.RWMutexOptions{Spin: -1})

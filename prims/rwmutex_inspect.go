@@ -23,9 +23,9 @@ func inspectRWMutex(a *arena.Arena, o arena.Object) arena.Inspection {
 	case !g.valid():
 		i.lost(shmsync.ErrCorrupt, 0)
 	case g == gateNotRecoverable:
-		i.lost(shmsync.ErrNotRecoverable, arena.Name(w.died.Load()&arena.NameMask))
+		i.lost(shmsync.ErrNotRecoverable, arena.ParticipantID(w.died.Load()&arena.ParticipantIDMask))
 	case g.kind() == gateOwnerDead:
-		i.lost(shmsync.ErrOwnerDead, g.name())
+		i.lost(shmsync.ErrOwnerDead, g.participant())
 	case g.taken():
 		mode := arena.HoldExclusive
 		switch g.kind() {
@@ -34,7 +34,7 @@ func inspectRWMutex(a *arena.Arena, o arena.Object) arena.Inspection {
 		case gateRecovering:
 			mode = arena.HoldRecovering
 		}
-		gate = i.hold(arena.Hold{Owner: g.name(), Mode: mode})
+		gate = i.hold(arena.Hold{Owner: g.participant(), Mode: mode})
 		i.date(gate, countsOf(a, &w.writers.counts))
 	}
 	count, waiting := uint64(0), uint64(0)
@@ -60,7 +60,7 @@ func inspectRWMutex(a *arena.Arena, o arena.Object) arena.Inspection {
 	writers := gate
 	if q := ownerWord(w.writers.owner.Load()); !q.free() {
 		i.word("writers", uint64(q), "%v", q)
-		if h := ownerHold(q); h.Owner != 0 && (!g.taken() || g.name() != h.Owner) {
+		if h := ownerHold(q); h.Owner != 0 && (!g.taken() || g.participant() != h.Owner) {
 			switch {
 			case h.Mode != arena.HoldExclusive:
 				h.Note = "the writers' turn"
@@ -77,8 +77,8 @@ func inspectRWMutex(a *arena.Arena, o arena.Object) arena.Inspection {
 			}
 		}
 	}
-	i.waits(at(rwmutexReadersOff, rwmutexReadersHub), "read", gate)
-	i.waits(at(rwmutexWriterOff, rwmutexWriterHub), "readers to leave", readers)
-	i.waits(at(mutexWakeOff, mutexHubOff), "write", writers)
+	i.waits(waitsOn(rwmutexReadersOff, rwmutexReadersPoller), "read", gate)
+	i.waits(waitsOn(rwmutexWriterOff, rwmutexWriterPoller), "readers to leave", readers)
+	i.waits(waitsOn(mutexWakeOff, mutexPollerOff), "write", writers)
 	return i.Inspection
 }

@@ -17,8 +17,8 @@ import (
 const (
 	vGate  = iota
 	vMutex // the process of the thread that has the writers' mutex + 1
-	vBellReaders
-	vBellWriter
+	vWakeWordReaders
+	vWakeWordWriter
 	vDead // the processes whose slots are marked dead, a bit each
 	vLine // the first of the reader words, one for each process
 )
@@ -26,12 +26,12 @@ const (
 // The registers of a thread.
 const (
 	qFlags  = iota // g...
-	qSeen          // the value of the bell's word to sleep on
+	qSeen          // the value of the wake word's word to sleep on
 	qGate          // the gate that it has seen
 	qAt            // the slot that it looks at
 	qBack          // where it goes on after a wake
 	qPassed        // writers that have come before it since it slept
-	qDead          // the process that the reaper buries
+	qDead          // the process that the reaper reaps
 )
 
 // The flags of a thread.
@@ -89,9 +89,9 @@ const (
 	uLateGrant
 	uUpgradable
 	uUpgradableRead
-	uBereave
-	uBereaveBump
-	uBereaveWake
+	uMarkOwnerDead
+	uMarkOwnerDeadBump
+	uMarkOwnerDeadWake
 	uRecover
 	uRecovered
 	uFence
@@ -102,14 +102,14 @@ const (
 	uReap2
 	uReap3
 	uReap4
-	uBuried
+	uReaped
 	uRevoke
 )
 
 // What the invariant remembers.
 const (
 	hDirty  = iota // a writer died over its write, and nobody has repaired it
-	hBuried        // the processes that the reaper has buried, a bit each
+	hReaped        // the processes that the reaper has reaped, a bit each
 	hClean         // the gate says owner-dead, although nobody wrote
 )
 
@@ -132,12 +132,12 @@ const (
 	rwSilentBackOut  bug = "a reader that finds the gate closed wakes nobody when it backs out"
 	rwLateGrant      bug = "a grant is made after the mutex was given back"
 	rwReaperGrants   bug = "who meets a death grants"
-	rwNoRecheck      bug = "a reader sleeps without a second look"
-	rwNoDrainRecheck bug = "a writer sleeps without a second look"
+	rwNoRecheck      bug = "a reader sleeps without a second check"
+	rwNoDrainRecheck bug = "a writer sleeps without a second check"
 	rwSilentGiveUp   bug = "a writer that gives up opens the gate and wakes nobody"
 	rwWakeOnly       bug = "who opens the gate wakes and grants nothing"
 	rwDropGrant      bug = "a reader that gives up does not see that it was let in"
-	rwSilentBurial   bug = "a burial wakes nobody"
+	rwSilentReap     bug = "a reap wakes nobody"
 	rwDeadReads      bug = "the holds of the dead are counted"
 	rwOneKind        bug = "who waits for readers to leave is taken for a writer by those who meet its death"
 	rwNoFence        bug = "the dying are not fenced"
@@ -212,7 +212,7 @@ func (m *rwModel) check(s *model.Sys) error {
 
 func (m *rwModel) done(s *model.Sys) bool {
 	for p, l := range s.Life {
-		if l != model.Alive && s.Ghost[hBuried]&(1<<p) == 0 {
+		if l != model.Alive && s.Ghost[hReaped]&(1<<p) == 0 {
 			return false
 		}
 	}
@@ -226,12 +226,12 @@ func (m *rwModel) done(s *model.Sys) bool {
 	return (g == gateOpen || m.kills > 0 && g.kind() == gateOwnerDead) && (mutex == 0 || m.dead(s, mutex))
 }
 
-// canon renumbers the sequences of the bells, as that of the Mutex does, and
+// canon renumbers the sequences of the wake words, as that of the Mutex does, and
 // forgets what is not used any more.
 func (m *rwModel) canon(s *model.Sys) {
 	const first = 2 // sequence 1, not announced
-	readers, writer := s.Mem[vBellReaders], s.Mem[vBellWriter]
-	s.Mem[vBellReaders], s.Mem[vBellWriter] = first|readers&1, first|writer&1
+	readers, writer := s.Mem[vWakeWordReaders], s.Mem[vWakeWordWriter]
+	s.Mem[vWakeWordReaders], s.Mem[vWakeWordWriter] = first|readers&1, first|writer&1
 	for i := range m.threads {
 		t := &s.Thread[i]
 		var now uint8
@@ -264,7 +264,7 @@ func (m *rwModel) show(s *model.Sys) string {
 			str += fmt.Sprintf(", %c %d reading %d waiting", 'P'+p, l>>4, l&15)
 		}
 	}
-	for w, name := range map[int]string{vBellReaders: "readers", vBellWriter: "writer"} {
+	for w, name := range map[int]string{vWakeWordReaders: "readers", vWakeWordWriter: "writer"} {
 		if park.Word(s.Mem[w]).Announced() {
 			str += ", " + name + " announced"
 		}
@@ -337,16 +337,16 @@ func TestModelRWMutexStopped(t *testing.T) {
 
 // Deaths at every step.
 func TestModelRWMutexDeath(t *testing.T) {
-	report := rwModel{threads: []int{0, 1}, roles: "bb", kills: 1, policy: Report, recovers: true, down: true}
-	release := rwModel{threads: []int{0, 1}, roles: "bb", kills: 1, policy: Release, down: true}
-	three := rwModel{threads: []int{0, 1, 2}, roles: "rrw", kills: 1, policy: Report}
-	writers := rwModel{threads: []int{0, 1, 2}, roles: "rww", kills: 1, policy: Report, recovers: true}
-	twice := rwModel{threads: []int{0, 1, 2}, roles: "rww", kills: 2, policy: Release, cancel: true}
+	report := rwModel{threads: []int{0, 1}, roles: "bb", kills: 1, policy: PolicyReport, recovers: true, down: true}
+	release := rwModel{threads: []int{0, 1}, roles: "bb", kills: 1, policy: PolicyRelease, down: true}
+	three := rwModel{threads: []int{0, 1, 2}, roles: "rrw", kills: 1, policy: PolicyReport}
+	writers := rwModel{threads: []int{0, 1, 2}, roles: "rww", kills: 1, policy: PolicyReport, recovers: true}
+	twice := rwModel{threads: []int{0, 1, 2}, roles: "rww", kills: 2, policy: PolicyRelease, cancel: true}
 	requireModels(t, []exploration{
-		{"two, report and recover", small, report.explore, []bug{rwSilentBurial, rwDeadReads, rwOneKind, rwUnguarded}},
-		{"two, release", small, release.explore, []bug{rwSilentBurial, rwDeadReads, rwNoFence}},
-		{"two read, one writes", medium, three.explore, []bug{rwSilentBurial, rwDeadReads, rwOneKind}},
-		{"one reads, two write", medium, writers.explore, []bug{rwSilentBurial, rwDeadReads, rwOneKind, rwReaperGrants, rwNoFence}},
+		{"two, report and recover", small, report.explore, []bug{rwSilentReap, rwDeadReads, rwOneKind, rwUnguarded}},
+		{"two, release", small, release.explore, []bug{rwSilentReap, rwDeadReads, rwNoFence}},
+		{"two read, one writes", medium, three.explore, []bug{rwSilentReap, rwDeadReads, rwOneKind}},
+		{"one reads, two write", medium, writers.explore, []bug{rwSilentReap, rwDeadReads, rwOneKind, rwReaperGrants, rwNoFence}},
 		{"two deaths, contexts", large, twice.explore, nil},
 	})
 }
@@ -361,9 +361,9 @@ func TestModelRWMutexUpgrade(t *testing.T) {
 	readers := rwModel{threads: []int{0, 1, 1}, roles: "urr", cancel: true, down: true}
 	stops := rwModel{threads: []int{0, 1}, roles: "ub", cancel: true, stops: true}
 	stopped := rwModel{threads: []int{0, 1, 2}, roles: "urw", stops: true}
-	report := rwModel{threads: []int{0, 1}, roles: "ub", kills: 1, policy: Report, recovers: true, down: true}
-	release := rwModel{threads: []int{0, 1}, roles: "ub", kills: 1, policy: Release, cancel: true}
-	deaths := rwModel{threads: []int{0, 1, 2}, roles: "urw", kills: 1, policy: Report, recovers: true}
+	report := rwModel{threads: []int{0, 1}, roles: "ub", kills: 1, policy: PolicyReport, recovers: true, down: true}
+	release := rwModel{threads: []int{0, 1}, roles: "ub", kills: 1, policy: PolicyRelease, cancel: true}
+	deaths := rwModel{threads: []int{0, 1, 2}, roles: "urw", kills: 1, policy: PolicyReport, recovers: true}
 	bugs := []bug{rwSilentUpgrade, rwSilentToUpgr, rwUpgradeOpen}
 	requireModels(t, []exploration{
 		{"one upgrades, one reads and writes", small, two.explore, append(bugs, rwReadLate)},
@@ -373,8 +373,8 @@ func TestModelRWMutexUpgrade(t *testing.T) {
 		{"two upgrade, one reads", medium, upgraders.explore, append(bugs, rwDropsTurn)},
 		{"stops", small, stops.explore, []bug{rwRevokeSilent, rwRevokeBlind}},
 		{"stops, one upgrades, one reads, one writes", large, stopped.explore, []bug{rwRevokeSilent, rwRevokeBlind}},
-		{"deaths, report and recover", small, report.explore, []bug{rwSilentBurial, rwDeadReads, rwOneKind, rwUnguarded}},
-		{"deaths, release", small, release.explore, []bug{rwSilentBurial, rwDeadReads, rwNoFence}},
-		{"deaths, one upgrades, one reads, one writes", large, deaths.explore, []bug{rwSilentBurial, rwDeadReads, rwOneKind}},
+		{"deaths, report and recover", small, report.explore, []bug{rwSilentReap, rwDeadReads, rwOneKind, rwUnguarded}},
+		{"deaths, release", small, release.explore, []bug{rwSilentReap, rwDeadReads, rwNoFence}},
+		{"deaths, one upgrades, one reads, one writes", large, deaths.explore, []bug{rwSilentReap, rwDeadReads, rwOneKind}},
 	})
 }

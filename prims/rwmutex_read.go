@@ -68,7 +68,7 @@ func (m *RWMutex) TryRLock() bool {
 		// A look before the try: who tries in a loop does not keep a writer from
 		// finding that the last reader has left.
 		if g := gateWord(m.gate.Load()); g != gateOpen {
-			if !g.valid() || !g.taken() || !m.a.Dead(g.name()) || !m.bereave(g) {
+			if !g.valid() || !g.taken() || !m.a.Dead(g.participant()) || !m.markOwnerDead(g) {
 				return false
 			}
 			continue
@@ -112,9 +112,9 @@ func (m *RWMutex) runlockSlow(left uint64) {
 
 // left wakes the writer that waits for this process's last reader to leave.
 func (m *RWMutex) left() {
-	if m.bellWriter.Announced() {
+	if m.wakeWordWriter.Announced() {
 		m.tuning(&m.words.paysWriter).NoteCPU()
-		m.bellWriter.Release()
+		m.wakeWordWriter.Release()
 	}
 }
 
@@ -156,7 +156,7 @@ func (r *reader) wait(ctx context.Context) error {
 			r.register()
 			continue
 		}
-		if r.dying = m.a.Dead(g.name()); r.dying && m.bereave(g) {
+		if r.dying = m.a.Dead(g.participant()); r.dying && m.markOwnerDead(g) {
 			continue
 		}
 		if !spun && !r.dying {
@@ -187,18 +187,18 @@ func (r *reader) wait(ctx context.Context) error {
 // sleep announces, looks again, and sleeps.
 func (r *reader) sleep() park.Result {
 	m := r.m
-	v := m.bellReaders.Announce()
+	v := m.wakeWordReaders.Announce()
 	crashpoint.Hit("rwmutex.rlock.announced")
 	// The writer opens the gate, lets in, and then looks for an announcement.
 	g := gateWord(m.gate.Load())
-	if !g.valid() || !g.taken() || !m.a.Current(g.name()) && !r.dying || r.maySee() {
+	if !g.valid() || !g.taken() || !m.a.Current(g.participant()) && !r.dying || r.maySee() {
 		return park.Again
 	}
-	bed := park.Bed{Owner: g.name()}
+	sleepSpec := park.SleepSpec{Owner: g.participant()}
 	if r.dying {
-		bed = park.Bed{Bounded: r.exit.next()}
+		sleepSpec = park.SleepSpec{Bounded: r.exit.next()}
 	}
-	res := m.readers.Sleep(uint32(v), bed, &r.cancel)
+	res := m.readers.Sleep(uint32(v), sleepSpec, &r.cancel)
 	crashpoint.Hit("rwmutex.rlock.woken")
 	return res
 }
@@ -326,7 +326,7 @@ func (m *RWMutex) tuning(pays *atomic.Uint32) park.Tuning {
 
 // spinWhileClosed spins while the gate is closed and reports whether that ended.
 func (m *RWMutex) spinWhileClosed() bool {
-	if m.bellReaders.Announced() {
+	if m.wakeWordReaders.Announced() {
 		return false
 	}
 	return m.tuning(&m.words.pays).Spin(func() bool {

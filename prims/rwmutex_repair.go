@@ -13,7 +13,7 @@ import (
 )
 
 var (
-	_ = crashpoint.Register("rwmutex.bereave.marked")
+	_ = crashpoint.Register("rwmutex.owner_dead.marked")
 	_ = crashpoint.Register("rwmutex.recover.taken")
 	_ = crashpoint.Register("rwmutex.recover.repaired")
 	_ = crashpoint.Register("rwmutex.recover.opened")
@@ -25,40 +25,42 @@ func init() {
 	})
 }
 
-// bereave deals with gate g, whose name was found dead.
+// markOwnerDead deals with gate g, whose name was found dead.
 // It reports false if the gate stays: the data is handed over when the dead one is gone.
-func (m *RWMutex) bereave(g gateWord) (changed bool) { return bereaveRWMutex(m.a, m.words, g) }
+func (m *RWMutex) markOwnerDead(g gateWord) (changed bool) {
+	return markOwnerDeadRWMutex(m.a, m.words, g)
+}
 
-// bereaveRWMutex wakes the readers: they let themselves in, or are told. Writers
+// markOwnerDeadRWMutex wakes the readers: they let themselves in, or are told. Writers
 // get the writers' mutex, which is free by the death, one after the other, and
 // see for themselves.
-func bereaveRWMutex(a *arena.Arena, w rwmutexAll, g gateWord) (changed bool) {
-	next := g.bereaved(policyOf(w.policy))
-	if next == g || g.kind() == gateHeld && next == gateOpen && !a.Gone(g.name()) {
+func markOwnerDeadRWMutex(a *arena.Arena, w rwmutexAll, g gateWord) (changed bool) {
+	next := g.ownerDied(policyOf(w.policy))
+	if next == g || g.kind() == gateHeld && next == gateOpen && !a.Gone(g.participant()) {
 		return false
 	}
 	// sync(rwmutex.gate): release
 	if !w.gate.CompareAndSwap(uint32(g), uint32(next)) {
 		return true
 	}
-	crashpoint.Hit("rwmutex.bereave.marked")
+	crashpoint.Hit("rwmutex.owner_dead.marked")
 	if next != gateOpen {
-		w.died.Store(uint32(g.name()))
+		w.died.Store(uint32(g.participant()))
 	}
-	readers, _ := rwmutexBells(a, w)
+	readers, _ := rwmutexWakeWords(a, w)
 	wakeReaders(&readers)
 	return true
 }
 
 // wakeReaders wakes all readers that sleep, and leaves their announcement: only
 // who grants takes that down, or a writer might not see that it has to.
-func wakeReaders(b *park.Bell) {
+func wakeReaders(b *park.WakeWord) {
 	b.Touch()
 	b.DeliverAll()
 }
 
 // repairRWMutex takes back what dead has of the object.
-func repairRWMutex(a *arena.Arena, obj arena.Object, dead arena.Name) {
+func repairRWMutex(a *arena.Arena, obj arena.Object, dead arena.ParticipantID) {
 	w, err := rwmutexAt(a, obj)
 	if err != nil {
 		return
@@ -71,7 +73,7 @@ func repairRWMutex(a *arena.Arena, obj arena.Object, dead arena.Name) {
 			}
 			// sync(rwmutex.leave): release
 			if line.CompareAndSwap(uint64(r), uint64(r.cleared())) {
-				_, writer := rwmutexBells(a, w)
+				_, writer := rwmutexWakeWords(a, w)
 				writer.WakeAll()
 				break
 			}
@@ -79,7 +81,7 @@ func repairRWMutex(a *arena.Arena, obj arena.Object, dead arena.Name) {
 	}
 	for {
 		g := gateWord(w.gate.Load())
-		if !g.valid() || !g.taken() || !dead.Covers(g.name()) || !bereaveRWMutex(a, w, g) {
+		if !g.valid() || !g.taken() || !dead.Covers(g.participant()) || !markOwnerDeadRWMutex(a, w, g) {
 			break
 		}
 	}
@@ -92,7 +94,7 @@ func wakeRWMutex(a *arena.Arena, obj arena.Object, owed arena.Owed) {
 	if err != nil {
 		return
 	}
-	readers, writer := rwmutexBells(a, w)
+	readers, writer := rwmutexWakeWords(a, w)
 	if owed != arena.OwedAnnounced || readers.Announced() {
 		wakeReaders(&readers)
 	}
@@ -131,22 +133,22 @@ func describeRWMutex(a *arena.Arena, obj arena.Object) string {
 	return s + "; writers: " + describeMutexWords(&w.writers)
 }
 
-// lookReaders is called ten times a second while a goroutine of this process
+// checkReaders is called ten times a second while a goroutine of this process
 // waits to read. It finds what a stopped or dead process kept from the waiters.
-func (m *RWMutex) lookReaders() {
+func (m *RWMutex) checkReaders() {
 	g := gateWord(m.gate.Load())
 	switch {
 	case !g.valid() || !g.taken():
-		wakeReaders(&m.bellReaders)
-	case m.a.Dead(g.name()):
-		m.bereave(g)
+		wakeReaders(&m.wakeWordReaders)
+	case m.a.Dead(g.participant()):
+		m.markOwnerDead(g)
 	case g.kind() == gateClosed && m.firstReader(1) == 0:
-		// Nothing keeps the writer from going on. If it was so at the last look
+		// Nothing keeps the writer from going on. If it was so at the last check
 		// too its process may be stopped; it writes nothing yet, so nothing is
 		// taken away from it. It keeps the mutex, and closes the gate again.
 		if m.stuck.Swap(uint32(g)) == uint32(g) && m.gate.CompareAndSwap(uint32(g), uint32(gateOpen)) {
-			wakeReaders(&m.bellReaders)
-			m.bellWriter.WakeAll()
+			wakeReaders(&m.wakeWordReaders)
+			m.wakeWordWriter.WakeAll()
 		}
 		return
 	default:
@@ -156,16 +158,16 @@ func (m *RWMutex) lookReaders() {
 		due := r.due
 		r.Unlock()
 		if due > 0 {
-			wakeReaders(&m.bellReaders)
+			wakeReaders(&m.wakeWordReaders)
 		}
 	}
 	m.stuck.Store(0)
 }
 
-// lookWriter is the same while one waits for readers to leave.
-func (m *RWMutex) lookWriter() {
+// checkWriter is the same while one waits for readers to leave.
+func (m *RWMutex) checkWriter() {
 	if m.firstReader(1) == 0 {
-		m.bellWriter.WakeAll()
+		m.wakeWordWriter.WakeAll()
 	}
 }
 
@@ -194,10 +196,10 @@ func (m *RWMutex) recoverBy(ctx context.Context, op string, repair func() error)
 	recovering := makeGate(gateRecovering, m.name)
 	for {
 		g := gateWord(m.gate.Load())
-		if g.kind() == gateOwnerDead && g.valid() && !m.a.Gone(g.name()) {
+		if g.kind() == gateOwnerDead && g.valid() && !m.a.Gone(g.participant()) {
 			// Without the writers' mutex: others are told meanwhile.
 			m.writers.Unlock()
-			if err := m.awaitGone(ctx, op, g.name()); err != nil {
+			if err := m.awaitGone(ctx, op, g.participant()); err != nil {
 				return err
 			}
 			if err := m.enqueue(ctx, op); err != nil {
@@ -250,7 +252,7 @@ func (m *RWMutex) runRepair(repair func() error) (err error) {
 		}
 		race.ReleaseMerge(m.wrote)
 		m.gate.CompareAndSwap(uint32(makeGate(gateRecovering, m.name)), uint32(gateNotRecoverable))
-		wakeReaders(&m.bellReaders)
+		wakeReaders(&m.wakeWordReaders)
 	}()
 	if err = repair(); err != nil {
 		err = &shmsync.Error{Op: "rwmutex.recover", Object: objectName(m.object), Err: shmsync.ErrNotRecoverable,

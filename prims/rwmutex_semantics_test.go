@@ -83,7 +83,7 @@ func TestRWMutexReadersShare(t *testing.T) {
 }
 
 // A writer that unlocks wakes readers, and the last reader wakes a writer, on
-// threads and behind the hub.
+// threads and behind the poller.
 func TestRWMutexWakes(t *testing.T) {
 	everywhere(t, func(t *testing.T, holder, other *actor, a *arena.Arena) {
 		const many = 20 // 12 of them sleep in the kernel
@@ -202,11 +202,11 @@ func TestRWMutexWriterBound(t *testing.T) {
 func TestRWMutexWriterGivesUp(t *testing.T) {
 	everywhere(t, func(t *testing.T, holder, other *actor, a *arena.Arena) {
 		m := ofRW(t, a)
-		for _, hub := range []bool{false, true} {
+		for _, poller := range []bool{false, true} {
 			holder.must(t, order{Op: "rwrlock", Object: "m"})
 			lock := other.blocked(t, order{Op: "rwlockctx", Object: "m"})
 			readers := 1
-			if hub {
+			if poller {
 				readers = 15
 			}
 			var ids []int
@@ -407,7 +407,7 @@ func TestRWMutexOpen(t *testing.T) {
 	a := newArena(t, &arena.Options{Label: "me"})
 	m, err := prims.OpenRWMutex(a, "m", &prims.RWMutexOptions{Spin: time.Microsecond})
 	require.NoError(t, err)
-	require.Equal(t, prims.Report, m.Policy())
+	require.Equal(t, prims.PolicyReport, m.Policy())
 	require.Equal(t, time.Microsecond, m.Spin())
 	m.SetSpin(-1)
 	require.EqualValues(t, -1, m.Spin())
@@ -417,7 +417,7 @@ func TestRWMutexOpen(t *testing.T) {
 	at, err := prims.RWMutexAt(a, m.Offset())
 	require.NoError(t, err)
 	require.Equal(t, m.Offset(), at.Offset())
-	_, err = prims.OpenRWMutex(a, "m", &prims.RWMutexOptions{Policy: prims.Release})
+	_, err = prims.OpenRWMutex(a, "m", &prims.RWMutexOptions{Policy: prims.PolicyRelease})
 	require.ErrorIs(t, err, shmsync.ErrIncompatible)
 	require.ErrorContains(t, err, "report")
 	require.ErrorContains(t, err, "release")
@@ -522,7 +522,7 @@ func TestRWMutexAtElsewhere(t *testing.T) {
 }
 
 // Closing the arena sends waiters away, readers and writers, on threads and behind
-// the hub.
+// the poller.
 func TestRWMutexCloseArena(t *testing.T) {
 	a := newArena(t, nil)
 	m := ofRW(t, a)

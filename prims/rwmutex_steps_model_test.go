@@ -20,14 +20,14 @@ func (m *rwModel) step(x *model.Exec) {
 		t.begin()
 	case pc < uLock:
 		t.read()
-	case pc < uBereave:
+	case pc < uMarkOwnerDead:
 		t.write()
 	default:
-		t.mourn()
+		t.meetDeath()
 	}
 }
 
-func (t rwThread) name() uint8         { return uint8(t.Process() + 1) }
+func (t rwThread) participant() uint8  { return uint8(t.Process() + 1) }
 func (t rwThread) line() int           { return vLine + t.Process() }
 func (t rwThread) has(flag uint8) bool { return *t.R(qFlags)&flag != 0 }
 func (t rwThread) set(flag uint8)      { *t.R(qFlags) |= flag }
@@ -39,11 +39,11 @@ func (t rwThread) ours(k ownerKind) uint8 {
 	return pack(makeOwner(k, nameOf(t.Process())))
 }
 
-// begin is a call, or the begin of a burial.
+// begin is a call, or the begin of a reap.
 func (t rwThread) begin() {
 	if t.reaper() {
 		for p, l := range t.Life {
-			if l != model.Alive && t.Ghost[hBuried]&(1<<p) == 0 {
+			if l != model.Alive && t.Ghost[hReaped]&(1<<p) == 0 {
 				t.Say("sees a death")
 				t.Require()
 				*t.R(qDead) = uint8(p)
@@ -115,7 +115,7 @@ func (t rwThread) claim() bool {
 	return true
 }
 
-// bump goes on to Bell.Release of the writer's bell, and then to back.
+// bump goes on to WakeWord.Release of the writer's wake word, and then to back.
 func (t rwThread) bump(back uint8) {
 	*t.R(qBack) = back
 	t.Goto(uBump)
@@ -170,16 +170,16 @@ func (t rwThread) read() {
 		}
 	case uBump:
 		t.Say("bumps for the writer")
-		w := park.Word(t.Load(vBellWriter))
+		w := park.Word(t.Load(vWakeWordWriter))
 		if !w.Announced() {
 			t.goBack()
 			return
 		}
-		t.CAS(vBellWriter, uint8(w), uint8(w.Bumped()))
+		t.CAS(vWakeWordWriter, uint8(w), uint8(w.Bumped()))
 		t.Goto(uBumpWake)
 	case uBumpWake:
 		t.Say("wakes the writer")
-		t.Wake(vBellWriter, 1)
+		t.Wake(vWakeWordWriter, 1)
 		t.goBack()
 	case uLoop:
 		t.Say("looks whether it was let in")
@@ -188,11 +188,11 @@ func (t rwThread) read() {
 			t.Goto(uLook)
 		}
 	case uLook:
-		t.look()
+		t.check()
 	case uAnnounce:
 		t.Say("announces")
-		*t.R(qSeen) = t.Load(vBellReaders) | 1
-		t.Update(vBellReaders, func(v uint8) uint8 { return v | 1 })
+		*t.R(qSeen) = t.Load(vWakeWordReaders) | 1
+		t.Update(vWakeWordReaders, func(v uint8) uint8 { return v | 1 })
 		t.Goto(uRecheck)
 		if t.m.bug == rwNoRecheck {
 			t.Goto(uSleep)
@@ -200,7 +200,7 @@ func (t rwThread) read() {
 	case uRecheck:
 		t.Say("looks at the gate again")
 		t.Goto(uRecheckLine)
-		if g := t.gate(); !g.taken() || t.m.dead(t.Sys, uint8(g.name())) {
+		if g := t.gate(); !g.taken() || t.m.dead(t.Sys, uint8(g.participant())) {
 			t.Goto(uLoop)
 		}
 	case uRecheckLine:
@@ -211,7 +211,7 @@ func (t rwThread) read() {
 			t.Goto(uLoop)
 		}
 	case uSleep:
-		t.sleep(vBellReaders, uLoop, uQuit)
+		t.sleep(vWakeWordReaders, uLoop, uQuit)
 		t.set(gSlept)
 	case uQuit:
 		t.Say("looks at the gate once more")
@@ -270,8 +270,8 @@ func (t rwThread) read() {
 	}
 }
 
-// look is the loop of a waiting reader.
-func (t rwThread) look() {
+// check is the loop of a waiting reader.
+func (t rwThread) check() {
 	g := t.gate()
 	t.Say("looks at the gate")
 	switch {
@@ -280,15 +280,15 @@ func (t rwThread) look() {
 	case g.kind() == gateOwnerDead:
 		t.Say("is told of a death")
 		t.Goto(uLeave)
-	case t.m.dead(t.Sys, uint8(g.name())):
+	case t.m.dead(t.Sys, uint8(g.participant())):
 		*t.R(qGate), *t.R(qBack) = packGate(g), uLoop
-		t.Goto(uBereave)
+		t.Goto(uMarkOwnerDead)
 	default:
 		t.Goto(uAnnounce)
 	}
 }
 
-func (t rwThread) sleep(bell int, then, quit uint8) {
+func (t rwThread) sleep(wakeWord int, then, quit uint8) {
 	if !t.m.cancel {
 		quit = 0
 	} else if t.Choose(2) == 1 {
@@ -298,7 +298,7 @@ func (t rwThread) sleep(bell int, then, quit uint8) {
 		return
 	}
 	t.Say("sleeps")
-	t.Sleep(then, quit, model.Wait{Word: bell, Value: *t.R(qSeen)})
+	t.Sleep(then, quit, model.Wait{Word: wakeWord, Value: *t.R(qSeen)})
 }
 
 func (t rwThread) write() {
@@ -321,8 +321,8 @@ func (t rwThread) write() {
 		t.scan(uDrainAnnounce)
 	case uDrainAnnounce:
 		t.Say("announces, as the writer")
-		*t.R(qSeen) = t.Load(vBellWriter) | 1
-		t.Update(vBellWriter, func(v uint8) uint8 { return v | 1 })
+		*t.R(qSeen) = t.Load(vWakeWordWriter) | 1
+		t.Update(vWakeWordWriter, func(v uint8) uint8 { return v | 1 })
 		t.Goto(uDrainRecheck)
 		if t.m.bug == rwNoDrainRecheck {
 			t.Goto(uDrainSleep)
@@ -343,7 +343,7 @@ func (t rwThread) write() {
 			t.Goto(uLoadGate)
 		}
 	case uDrainSleep:
-		t.sleep(vBellWriter, uScan, uDrainQuit)
+		t.sleep(vWakeWordWriter, uScan, uDrainQuit)
 	case uDrainQuit:
 		t.Say("looks for readers a last time")
 		t.scan(uGiveUp)
@@ -467,7 +467,7 @@ func (t rwThread) lock() {
 		return
 	}
 	t.Say("has the writers' mutex")
-	t.CAS(vMutex, mutex, t.name())
+	t.CAS(vMutex, mutex, t.participant())
 	t.Goto(uLoadGate)
 	if t.m.bug == rwScanFirst {
 		*t.R(qAt) = 0
@@ -495,9 +495,9 @@ func (t rwThread) loadGate() {
 			*t.R(qGate) = packGate(g)
 			t.Goto(uRecover)
 		}
-	case t.m.dead(t.Sys, uint8(g.name())):
+	case t.m.dead(t.Sys, uint8(g.participant())):
 		*t.R(qGate), *t.R(qBack) = packGate(g), uLoadGate
-		t.Goto(uBereave)
+		t.Goto(uMarkOwnerDead)
 	default:
 		t.Goto(uLoadGate) // somebody else writes: the invariant will see it
 	}
@@ -542,7 +542,7 @@ func (t rwThread) letIn() {
 		t.Say("looks whether readers wait")
 		*t.R(qAt) = 0
 		t.afterLetIn()
-		if park.Word(t.Load(vBellReaders)).Announced() {
+		if park.Word(t.Load(vWakeWordReaders)).Announced() {
 			t.Goto(uGrant)
 			if t.m.bug == rwWakeOnly {
 				t.Goto(uLetInBump)
@@ -560,11 +560,11 @@ func (t rwThread) letIn() {
 		}
 	case uLetInBump:
 		t.Say("bumps for the readers")
-		t.Update(vBellReaders, func(v uint8) uint8 { return uint8(park.Word(v).Bumped()) })
+		t.Update(vWakeWordReaders, func(v uint8) uint8 { return uint8(park.Word(v).Bumped()) })
 		t.Goto(uLetInWake)
 	case uLetInWake:
 		t.Say("wakes the readers")
-		t.Wake(vBellReaders, model.All)
+		t.Wake(vWakeWordReaders, model.All)
 		t.afterLetIn()
 		switch t.m.bug {
 		case rwLateGrant:
@@ -574,8 +574,8 @@ func (t rwThread) letIn() {
 		}
 	case uUnlock:
 		t.Say("gives the mutex back")
-		t.CAS(vMutex, t.name(), 0)
-		if t.m.bug == rwLateGrant && park.Word(t.Mem[vBellReaders]).Announced() {
+		t.CAS(vMutex, t.participant(), 0)
+		if t.m.bug == rwLateGrant && park.Word(t.Mem[vWakeWordReaders]).Announced() {
 			*t.R(qAt) = 0
 			t.Goto(uLateGrant)
 			return
@@ -610,9 +610,9 @@ func (t rwThread) finish() {
 	}
 }
 
-// touch changes the readers' bell, and leaves the announcement.
+// touch changes the readers' wake word, and leaves the announcement.
 func (t rwThread) touch() {
-	t.Update(vBellReaders, func(v uint8) uint8 {
+	t.Update(vWakeWordReaders, func(v uint8) uint8 {
 		if t.m.bug == rwTakesDown {
 			return uint8(park.Word(v).Bumped())
 		}
@@ -620,18 +620,18 @@ func (t rwThread) touch() {
 	})
 }
 
-func (t rwThread) mourn() {
+func (t rwThread) meetDeath() {
 	dead := int(*t.R(qDead))
 	switch t.PC() {
-	case uBereave:
-		t.bereave()
-	case uBereaveBump:
+	case uMarkOwnerDead:
+		t.markOwnerDead()
+	case uMarkOwnerDeadBump:
 		t.Say("bumps for a death")
 		t.touch()
-		t.Goto(uBereaveWake)
-	case uBereaveWake:
+		t.Goto(uMarkOwnerDeadWake)
+	case uMarkOwnerDeadWake:
 		t.Say("wakes readers for a death")
-		t.Wake(vBellReaders, model.All)
+		t.Wake(vWakeWordReaders, model.All)
 		t.goBack()
 	case uRecover:
 		t.Say("begins to repair")
@@ -647,7 +647,7 @@ func (t rwThread) mourn() {
 	case uFence:
 		t.Say("fences the dying")
 		for i, p := range t.m.threads {
-			if p == dead && t.Thread[i].R[qFlags]&gWrites != 0 && t.m.policy == Report {
+			if p == dead && t.Thread[i].R[qFlags]&gWrites != 0 && t.m.policy == PolicyReport {
 				t.Ghost[hDirty] = 2 // if it is still so after the fence
 			}
 		}
@@ -670,20 +670,20 @@ func (t rwThread) mourn() {
 		t.Say("looks at the gate for the dead one")
 		g := t.gate()
 		t.Goto(uSurvey)
-		if g.taken() && int(g.name()) == dead+1 {
+		if g.taken() && int(g.participant()) == dead+1 {
 			*t.R(qGate), *t.R(qBack) = packGate(g), uSurvey
-			t.Goto(uBereave)
+			t.Goto(uMarkOwnerDead)
 		}
 	case uSurvey:
 		t.Say("bumps for readers")
 		t.touch()
 		t.Goto(uReap2)
-		if t.m.bug == rwSilentBurial {
-			t.Goto(uBuried)
+		if t.m.bug == rwSilentReap {
+			t.Goto(uReaped)
 		}
 	case uReap2:
 		t.Say("wakes readers")
-		t.Wake(vBellReaders, model.All)
+		t.Wake(vWakeWordReaders, model.All)
 		t.Goto(uReap3)
 		if t.m.bug == rwRevokeSilent {
 			t.Idle()
@@ -697,29 +697,29 @@ func (t rwThread) mourn() {
 		t.Goto(uSurvey)
 	case uReap3:
 		t.Say("bumps for a writer")
-		t.Update(vBellWriter, func(v uint8) uint8 { return uint8(park.Word(v).Bumped()) })
+		t.Update(vWakeWordWriter, func(v uint8) uint8 { return uint8(park.Word(v).Bumped()) })
 		t.Goto(uReap4)
 	case uReap4:
 		t.Say("wakes a writer")
-		t.Wake(vBellWriter, model.All)
-		t.Goto(uBuried)
-	case uBuried:
+		t.Wake(vWakeWordWriter, model.All)
+		t.Goto(uReaped)
+	case uReaped:
 		t.Say("has ended")
 		if t.Mem[vDead]&(1<<dead) != 0 {
-			t.Ghost[hBuried] |= 1 << dead
+			t.Ghost[hReaped] |= 1 << dead
 		}
 		t.Idle()
 	}
 }
 
-// bereave is bereaveRWMutex. Whether somebody was writing is what the gate says,
+// markOwnerDead is markOwnerDeadRWMutex. Whether somebody was writing is what the gate says,
 // so the invariant goes by what the dead one had got to.
-func (t rwThread) bereave() {
+func (t rwThread) markOwnerDead() {
 	t.Say("deals with the dead writer")
 	g := unpackGate(*t.R(qGate))
-	next := g.bereaved(t.m.policy)
+	next := g.ownerDied(t.m.policy)
 	if t.m.bug == rwOneKind && g.kind() == gateClosed {
-		next = makeGate(gateOwnerDead, g.name())
+		next = makeGate(gateOwnerDead, g.participant())
 	}
 	if t.m.bug == rwUnguarded {
 		next = gateOpen
@@ -729,13 +729,13 @@ func (t rwThread) bereave() {
 		return
 	}
 	switch {
-	case g.kind() == gateHeld && t.m.policy == Report:
+	case g.kind() == gateHeld && t.m.policy == PolicyReport:
 		t.Ghost[hDirty] = 1
 	case next.kind() == gateOwnerDead && g.kind() == gateClosed:
 		t.Ghost[hClean] = 1
 	}
-	t.Goto(uBereaveBump)
-	if t.m.bug == rwSilentBurial {
+	t.Goto(uMarkOwnerDeadBump)
+	if t.m.bug == rwSilentReap {
 		t.goBack()
 	}
 	if t.m.bug == rwReaperGrants && t.reaper() {

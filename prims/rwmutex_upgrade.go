@@ -43,7 +43,7 @@ func (m *RWMutex) lockUpgradable(ctx context.Context) error {
 		if err := m.enqueue(ctx, op); err != nil {
 			return err
 		}
-		err := m.untilSettled(ctx, op, m.settleGate)
+		err := m.untilResolved(ctx, op, m.resolveGate)
 		if err == nil {
 			m.becomeUpgradable()
 			return nil
@@ -75,7 +75,7 @@ func (m *RWMutex) TryLockUpgradable() bool {
 	if !m.writers.TryLock() {
 		return false
 	}
-	if m.settleGate("rwmutex.trylockupgradable") != nil {
+	if m.resolveGate("rwmutex.trylockupgradable") != nil {
 		m.writers.Unlock()
 		return false
 	}
@@ -184,17 +184,17 @@ func (m *RWMutex) knowUpgradable() {
 	}
 	r.known = true
 	q := ownerWord(m.words.writers.owner.Load())
-	if gateWord(m.gate.Load()) == gateOpen && q.held() && q.name() == m.name {
+	if gateWord(m.gate.Load()) == gateOpen && q.held() && q.participant() == m.name {
 		r.upgradable.Store(upgradableHeld)
 	}
 }
 
 // upgrader is the living participant that the words say has the upgradable hold,
 // or 0. A writer that is between two steps looks the same.
-func (m *RWMutex) upgrader() arena.Name {
+func (m *RWMutex) upgrader() arena.ParticipantID {
 	q := ownerWord(m.words.writers.owner.Load())
-	if gateWord(m.gate.Load()) != gateOpen || !q.held() || !m.a.Current(q.name()) {
+	if gateWord(m.gate.Load()) != gateOpen || !q.held() || !m.a.Current(q.participant()) {
 		return 0
 	}
-	return q.name()
+	return q.participant()
 }

@@ -115,7 +115,7 @@ func TestRWMutexUpgradableKeepsWritersOut(t *testing.T) {
 }
 
 // An upgrade whose context ends leaves the upgradable hold, and lets in the readers
-// that it has kept out, on threads and behind the hub.
+// that it has kept out, on threads and behind the poller.
 func TestRWMutexUpgradeGivesUp(t *testing.T) {
 	everywhere(t, func(t *testing.T, holder, other *actor, a *arena.Arena) {
 		m := ofRW(t, a)
@@ -292,7 +292,7 @@ func TestRWMutexUpgradableClose(t *testing.T) {
 // and the next writer or upgrader goes on, under both policies. The same holds
 // for each way that leads to or from the hold.
 func TestRWMutexUpgraderDies(t *testing.T) {
-	for _, policy := range []prims.Policy{prims.Report, prims.Release} {
+	for _, policy := range []prims.Policy{prims.PolicyReport, prims.PolicyRelease} {
 		for _, way := range [][]string{
 			{"rwulock"}, {"rwlock", "rwdowngradeu"}, {"rwulock", "rwdowngrader"},
 			{"rwulock", "rwupgrade", "rwdowngradeu"}, {"rwulock", "rwupgrade", "rwdowngrade"},
@@ -338,7 +338,7 @@ func TestRWMutexUpgraderDies(t *testing.T) {
 // An upgrader that dies while it waits for readers is a writer that dies so: the
 // readers that it kept out come in, and nobody is told.
 func TestRWMutexUpgraderDiesWaiting(t *testing.T) {
-	for _, policy := range []prims.Policy{prims.Report, prims.Release} {
+	for _, policy := range []prims.Policy{prims.PolicyReport, prims.PolicyRelease} {
 		a := newArena(t, nil)
 		holder, other, victim := remoteActor(t, a, "holder"), remoteActor(t, a, "other"), remoteActor(t, a, "victim")
 		holder.must(t, order{Op: "rwrlock", Object: "m", Policy: policy})
@@ -367,7 +367,7 @@ func TestRWMutexUpgraderDiesWaiting(t *testing.T) {
 // An upgraded hold is a write hold: by the policy its death is told, also to those
 // who want to upgrade, or the lock becomes free.
 func TestRWMutexUpgradedWriterDies(t *testing.T) {
-	for _, policy := range []prims.Policy{prims.Report, prims.Release} {
+	for _, policy := range []prims.Policy{prims.PolicyReport, prims.PolicyRelease} {
 		a := newArena(t, nil)
 		other, victim := remoteActor(t, a, "other"), remoteActor(t, a, "victim")
 		victim.must(t, order{Op: "rwulock", Object: "m", Policy: policy})
@@ -376,7 +376,7 @@ func TestRWMutexUpgradedWriterDies(t *testing.T) {
 		waits := other.blocked(t, order{Op: "rwulockctx", Object: "m"})
 		victim.proc.Kill(t)
 		r := other.wait(t, waits)
-		if policy == prims.Release {
+		if policy == prims.PolicyRelease {
 			require.Empty(t, r.Err+r.Panic)
 			other.must(t, order{Op: "rwuunlock", Object: "m"})
 			alone(t, a, 2)

@@ -16,7 +16,7 @@ import (
 //	bits 41..63  reading     holds, and goroutines that look whether they have one
 //
 //	reading  waiting  meaning                                       left by
-//	0        0        nothing (also all-zero memory)                RUnlock, back-out, burial
+//	0        0        nothing (also all-zero memory)                RUnlock, back-out, reap
 //	n        0        n holds, or tries                             RLock, a grant
 //	0        m        m wait for the gate to open                   RLock that found it closed
 //	n        m        both                                          the same
@@ -34,7 +34,7 @@ import (
 //	readers: writers that wait for readers to leave, tools
 //	order:   seq-cst against the gate: add, then look at the gate; close the gate, then look
 //	         at the words
-//	futex:   none; waiters sleep on the words of the bells
+//	futex:   none; waiters sleep on the words of the wake words
 //	crash:   counts of the dead, which mean nothing and are removed by a reaper
 type readerWord uint64
 
@@ -57,8 +57,8 @@ func (w readerWord) waiting() uint32    { return uint32(w>>readerWaitShift) & re
 func (w readerWord) reading() uint32    { return uint32(w >> readerShift) }
 
 // name is whose word it is that belongs to a slot.
-func (w readerWord) name(slot int) arena.Name {
-	return arena.Name(w.generation()*(arena.MaxSlots+1) + uint32(slot))
+func (w readerWord) name(slot int) arena.ParticipantID {
+	return arena.ParticipantID(w.generation()*(arena.MaxSlots+1) + uint32(slot))
 }
 
 // registered is the word after one that tried waits instead.
@@ -107,14 +107,14 @@ func (w readerWord) String() string {
 // gate, and it opens the gate before it gives that back. An upgradable hold is no
 // state of the gate: its process has the writers' mutex, and the gate is open. A name that is not current: kind 1
 // becomes open, for nothing was written; kinds 0 and 4 become kind 3, or, kind 0
-// under the policy Release, open.
+// under the policy PolicyRelease, open.
 //
 //	writers: Lock, Upgrade, Unlock, the downgrades of a write hold, Recover, a process that
 //	         meets a death (any process, each by CAS)
 //	readers: every RLock and RUnlock
 //	order:   release on the CAS that opens, acquire on the load that finds it open;
 //	         seq-cst against the reader words
-//	futex:   none; waiters sleep on the words of the bells
+//	futex:   none; waiters sleep on the words of the wake words
 //	crash:   names the dead for ever, until somebody comes; see docs/robustness.md
 type gateWord uint32
 
@@ -127,16 +127,16 @@ const (
 	gateOpen           = gateWord(0)
 )
 
-func makeGate(k ownerKind, n arena.Name) gateWord { return gateWord(makeOwner(k, n)) }
+func makeGate(k ownerKind, n arena.ParticipantID) gateWord { return gateWord(makeOwner(k, n)) }
 
-func (g gateWord) kind() ownerKind  { return ownerWord(g).kind() }
-func (g gateWord) name() arena.Name { return ownerWord(g).name() }
+func (g gateWord) kind() ownerKind                  { return ownerWord(g).kind() }
+func (g gateWord) participant() arena.ParticipantID { return ownerWord(g).participant() }
 
 // taken reports whether a participant, dead or alive, keeps readers out.
 func (g gateWord) taken() bool {
 	switch g.kind() {
 	case gateHeld, gateClosed, gateRecovering:
-		return g.name() != 0
+		return g.participant() != 0
 	}
 	return false
 }
@@ -144,15 +144,15 @@ func (g gateWord) taken() bool {
 // valid reports whether some state is encoded so.
 func (g gateWord) valid() bool { return g.kind() != kindReserved && ownerWord(g).valid() }
 
-// bereaved is what a gate becomes whose name was found dead.
-func (g gateWord) bereaved(p Policy) gateWord {
+// ownerDied is what a gate becomes whose name was found dead.
+func (g gateWord) ownerDied(p Policy) gateWord {
 	switch {
 	case !g.taken():
 		return g
-	case g.kind() == gateClosed, g.kind() == gateHeld && p == Release:
+	case g.kind() == gateClosed, g.kind() == gateHeld && p == PolicyRelease:
 		return gateOpen
 	}
-	return makeGate(gateOwnerDead, g.name())
+	return makeGate(gateOwnerDead, g.participant())
 }
 
 // String renders the word by the names of its parts.
@@ -161,7 +161,7 @@ func (g gateWord) String() string {
 	case g == gateOpen:
 		return "open"
 	case g.valid() && g.kind() == gateClosed:
-		return "closed by " + g.name().String()
+		return "closed by " + g.participant().String()
 	case g.valid():
 		return ownerWord(g).String()
 	}

@@ -16,7 +16,7 @@ func TestGateWordTable(t *testing.T) {
 		for _, name := range wordNames {
 			g := makeGate(kind, name)
 			require.Equal(t, kind, g.kind())
-			require.Equal(t, name, g.name())
+			require.Equal(t, name, g.participant())
 			n := name != 0
 			valid := map[ownerKind]bool{
 				gateHeld: true, gateClosed: n, gateOwnerDead: n, gateRecovering: n, kindNotRecoverable: !n,
@@ -25,18 +25,18 @@ func TestGateWordTable(t *testing.T) {
 			taken := n && (kind == gateHeld || kind == gateClosed || kind == gateRecovering)
 			require.Equal(t, taken, g.taken(), "%v", g)
 			require.Equal(t, !valid, g.String() != gateOpen.String() && len(g.String()) > 7 && g.String()[:7] == "corrupt", "%v", g)
-			for _, p := range []Policy{Report, Release} {
+			for _, p := range []Policy{PolicyReport, PolicyRelease} {
 				want := g
 				switch {
 				case !taken:
-				case kind == gateClosed, kind == gateHeld && p == Release:
+				case kind == gateClosed, kind == gateHeld && p == PolicyRelease:
 					want = gateOpen
 				default:
 					want = makeGate(gateOwnerDead, name)
 				}
-				got := g.bereaved(p)
+				got := g.ownerDied(p)
 				require.Equal(t, want, got, "%v by %v", g, p)
-				require.Equal(t, got, got.bereaved(p), "twice does no more")
+				require.Equal(t, got, got.ownerDied(p), "twice does no more")
 				require.False(t, got.taken())
 				if valid {
 					require.True(t, got.valid())

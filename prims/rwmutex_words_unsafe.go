@@ -14,7 +14,8 @@ import (
 type rwmutexWords struct {
 	_ structs.HostLayout
 	// writers is the mutex that writers have while they close the gate, write,
-	// and open it, and that an upgradable hold has. Its policy is Release: what a death leaves is told by gate.
+	// and open it, and that an upgradable hold has. Its policy is PolicyRelease: what a death
+	// leaves is told by gate.
 	writers mutexWords
 	_       [64]byte
 
@@ -31,15 +32,15 @@ type rwmutexWords struct {
 	policy uint32 // what Policy.stored gave. Immutable after init.
 	_      [116]byte
 
-	wakeReaders atomic.Uint32 // what readers sleep on that wait for the gate; see park.Word
-	wakeWriter  atomic.Uint32 // what a writer sleeps on that waits for readers; see park.Word
-	died        atomic.Uint32 // name of whose death left the state inconsistent; for people
-	lastCPU     atomic.Uint32 // which CPUs released last, see park; a hint
-	pays        atomic.Uint32 // what spinning has paid readers lately, see park; a hint
-	paysWriter  atomic.Uint32 // and writers
-	hubReaders  atomic.Uint64 // head of the list of hub nodes of readers; see arena.EachHubNode
-	hubWriter   atomic.Uint64 // and of writers
-	_           [88]byte
+	wakeReaders   atomic.Uint32 // what readers sleep on that wait for the gate; see park.Word
+	wakeWriter    atomic.Uint32 // what a writer sleeps on that waits for readers; see park.Word
+	died          atomic.Uint32 // name of whose death left the state inconsistent; for people
+	lastCPU       atomic.Uint32 // which CPUs released last, see park; a hint
+	pays          atomic.Uint32 // what spinning has paid readers lately, see park; a hint
+	paysWriter    atomic.Uint32 // and writers
+	pollerReaders atomic.Uint64 // head of the list of poller nodes of readers; see arena.EachPollerNode
+	pollerWriter  atomic.Uint64 // and of writers
+	_             [88]byte
 }
 
 // rwmutexLine is what one participant writes as a reader, on cache lines of its
@@ -62,8 +63,8 @@ var (
 	_ = [1]struct{}{}[unsafe.Offsetof(rwmutexWords{}.lastCPU)-396]
 	_ = [1]struct{}{}[unsafe.Offsetof(rwmutexWords{}.pays)-400]
 	_ = [1]struct{}{}[unsafe.Offsetof(rwmutexWords{}.paysWriter)-404]
-	_ = [1]struct{}{}[unsafe.Offsetof(rwmutexWords{}.hubReaders)-408]
-	_ = [1]struct{}{}[unsafe.Offsetof(rwmutexWords{}.hubWriter)-416]
+	_ = [1]struct{}{}[unsafe.Offsetof(rwmutexWords{}.pollerReaders)-408]
+	_ = [1]struct{}{}[unsafe.Offsetof(rwmutexWords{}.pollerWriter)-416]
 	_ = [1]struct{}{}[unsafe.Sizeof(rwmutexWords{})-512]
 	_ = [1]struct{}{}[unsafe.Offsetof(rwmutexLine{}.state)-0]
 	_ = [1]struct{}{}[unsafe.Sizeof(rwmutexLine{})-128]

@@ -36,7 +36,7 @@ func (m *RWMutex) Lock() {
 // LockContext locks m for writing, and waits until it can or ctx ends. An error
 // means that m is not held: ctx.Err(), or an error that Is ErrOwnerDead or
 // ErrNotRecoverable by the policy of m, ErrCorrupt, or ErrClosed. A lock that is
-// free is taken without a look at ctx. Who gives up while it waits for readers
+// free is taken without a look at ctx. Whoever gives up while it waits for readers
 // lets those in that it has kept out.
 func (m *RWMutex) LockContext(ctx context.Context) error { return m.lock(ctx) }
 
@@ -79,7 +79,7 @@ func (m *RWMutex) refused(op string, err error) error {
 }
 
 // dyingError says that a dead process that is not gone holds a lock.
-type dyingError struct{ name arena.Name }
+type dyingError struct{ name arena.ParticipantID }
 
 func (e *dyingError) Error() string { return "its holder died and has not ended" }
 
@@ -87,14 +87,14 @@ func (e *dyingError) Error() string { return "its holder died and has not ended"
 //
 // Preconditions: this goroutine has the writers' mutex.
 func (m *RWMutex) closeGateFor(ctx context.Context, op string) error {
-	return m.untilSettled(ctx, op, m.closeGate)
+	return m.untilResolved(ctx, op, m.closeGate)
 }
 
-// untilSettled calls f until its error is not that a dead holder of the gate is
+// untilResolved calls f until its error is not that a dead holder of the gate is
 // not gone, and waits for that between two calls.
 //
 // Preconditions: this goroutine has the writers' mutex.
-func (m *RWMutex) untilSettled(ctx context.Context, op string, f func(op string) error) error {
+func (m *RWMutex) untilResolved(ctx context.Context, op string, f func(op string) error) error {
 	for {
 		err := f(op)
 		dying, ok := err.(*dyingError) // not errors.As, which allocates
@@ -108,7 +108,7 @@ func (m *RWMutex) untilSettled(ctx context.Context, op string, f func(op string)
 }
 
 // awaitGone waits until n, which is dead, is gone.
-func (m *RWMutex) awaitGone(ctx context.Context, op string, n arena.Name) error {
+func (m *RWMutex) awaitGone(ctx context.Context, op string, n arena.ParticipantID) error {
 	if err := awaitGone(ctx, m.a, m.writers.queue, n); err != errClosing {
 		return err
 	}
@@ -120,7 +120,7 @@ func (m *RWMutex) awaitGone(ctx context.Context, op string, n arena.Name) error 
 // Preconditions: this goroutine has the writers' mutex.
 func (m *RWMutex) closeGate(op string) error {
 	for {
-		if err := m.settleGate(op); err != nil {
+		if err := m.resolveGate(op); err != nil {
 			return err
 		}
 		if m.gate.CompareAndSwap(uint32(gateOpen), uint32(m.closedByUs())) {
@@ -130,22 +130,22 @@ func (m *RWMutex) closeGate(op string) error {
 	}
 }
 
-// settleGate deals with a dead process that keeps the gate. It returns nil when
+// resolveGate deals with a dead process that keeps the gate. It returns nil when
 // the gate is open.
 //
 // Preconditions: this goroutine has the writers' mutex.
-func (m *RWMutex) settleGate(op string) error {
+func (m *RWMutex) resolveGate(op string) error {
 	for {
 		g := gateWord(m.gate.Load())
 		switch {
 		case g == gateOpen:
 			return nil
-		case g.valid() && g.taken() && m.a.Dead(g.name()):
-			if !m.bereave(g) {
-				return &dyingError{g.name()}
+		case g.valid() && g.taken() && m.a.Dead(g.participant()):
+			if !m.markOwnerDead(g) {
+				return &dyingError{g.participant()}
 			}
 		case g.valid() && g.taken():
-			// Who closes it has the mutex, and we have that.
+			// Whoever closes it has the mutex, and we have that.
 			return m.fail(op, shmsync.ErrCorrupt, nil, g.String()+", without the writers' mutex")
 		default:
 			return m.trouble(op, g)
@@ -176,7 +176,7 @@ func (m *RWMutex) drainGate(ctx context.Context, op string) error {
 			break
 		}
 		if err == nil {
-			// Somebody has opened it: we have not run for long, see lookReaders.
+			// Somebody has opened it: we have not run for long, see checkReaders.
 			if err = m.closeGate(op); err == nil {
 				continue
 			}
@@ -254,14 +254,14 @@ func (m *RWMutex) spinWhileRead(slot int) bool {
 
 // sleepWhileRead announces, looks again, and sleeps.
 func (m *RWMutex) sleepWhileRead(slot int, cancel *park.Cancel) park.Result {
-	v := m.bellWriter.Announce()
+	v := m.wakeWordWriter.Announce()
 	crashpoint.Hit("rwmutex.lock.announced")
 	// The reader leaves, sees the gate closed, and then looks for an announcement.
 	w := readerWord(m.words.line(slot).Load())
 	if w.reading() == 0 || !m.a.Current(w.name(slot)) || gateWord(m.gate.Load()) != m.closedByUs() {
 		return park.Again
 	}
-	r := m.writer.Sleep(uint32(v), park.Bed{Owner: w.name(slot)}, cancel)
+	r := m.writer.Sleep(uint32(v), park.SleepSpec{Owner: w.name(slot)}, cancel)
 	crashpoint.Hit("rwmutex.lock.woken")
 	return r
 }
@@ -359,7 +359,7 @@ func (m *RWMutex) openGate(what string) {
 //
 // Preconditions: this goroutine has the writers' mutex, and has opened the gate.
 func (m *RWMutex) letIn() {
-	if !m.bellReaders.Announced() {
+	if !m.wakeWordReaders.Announced() {
 		return // who is about to announce looks at the gate after that
 	}
 	for i := 1; i <= m.words.used(); i++ {
@@ -375,7 +375,7 @@ func (m *RWMutex) letIn() {
 	}
 	crashpoint.Hit("rwmutex.unlock.granted")
 	m.tuning(&m.words.pays).NoteCPU()
-	m.bellReaders.WakeAll()
+	m.wakeWordReaders.WakeAll()
 	crashpoint.Hit("rwmutex.unlock.woken")
 }
 

@@ -34,15 +34,15 @@ import (
 //
 //	from  to  call
 //	none  R   RLock, RLockContext, TryRLock
-//	none  U   LockUpgrade, LockUpgradeContext, TryLockUpgrade
+//	none  U   LockUpgradable, LockUpgradableContext, TryLockUpgradable
 //	none  W   Lock, LockContext, TryLock
 //	R     -   RUnlock
-//	U     -   UnlockUpgrade
+//	U     -   UnlockUpgradable
 //	W     -   Unlock
 //	U     W   Upgrade and UpgradeContext, which wait for the readers to leave; TryUpgrade
-//	W     U   DowngradeToUpgrade
+//	W     U   DowngradeToUpgradable
 //	W     R   Downgrade
-//	U     R   DowngradeUpgrade
+//	U     R   DowngradeToRead
 //
 // There is no way from R to the others: two that took it would wait for each
 // other.
@@ -65,8 +65,8 @@ import (
 // counts per participant are those of a big-reader lock.
 //
 // In the terminology of the Go memory model, and across processes: for n < m
-// the n'th call of Unlock, UnlockUpgrade or a downgrade synchronizes before the
-// m'th call of Lock, Upgrade or LockUpgrade returns. For each call of RLock there
+// the n'th call of Unlock, UnlockUpgradable or a downgrade synchronizes before the
+// m'th call of Lock, Upgrade or LockUpgradable returns. For each call of RLock there
 // is an n such that the n'th of those releases synchronizes before its return,
 // and the RUnlock of that hold synchronizes before the return of the next Lock or
 // Upgrade. A release by a death synchronizes likewise before the call that
@@ -80,9 +80,9 @@ type RWSpinLock struct {
 	slots  []rwSpinSlot   // those of all, from slot 1 on
 	ranked atomic.Bool    // top covers us
 
-	gate       park.Bell // of those who wait to read
+	gate       park.WakeWord // of those who wait to read
 	gateQueue  *park.Queue
-	drained    park.Bell // of who waits for readers to leave
+	drained    park.WakeWord // of whoever waits for readers to leave
 	drainQueue *park.Queue
 }
 
@@ -90,7 +90,7 @@ type RWSpinLock struct {
 // with it. A nil *RWSpinLockOptions means the zero value.
 type RWSpinLockOptions struct {
 	// Policy is what becomes of a hold for writing or for upgrade when its
-	// process dies; 0 means Report for a new object and whatever it has for one
+	// process dies; 0 means PolicyReport for a new object and whatever it has for one
 	// that exists. When it is set and the object has another, opening fails.
 	Policy Policy
 	// Repair, if set, is called by those of this process's calls that would
@@ -167,27 +167,27 @@ func buildRWSpinLock(a *arena.Arena, o arena.Object, opt *RWSpinLockOptions) (*R
 	}
 	dev, ino := a.Segment().ID()
 	l := &RWSpinLock{
-		readKey: race.KeyOf(dev, ino, uint64(o.Body)), mine: &slots[a.Self().Slot()-1].count, state: raw(&w.state), slots: slots,
+		readKey: race.KeyOf(dev, ino, uint64(o.Body)), mine: &slots[a.Self().Slot()-1].count, state: wordPtr(&w.state), slots: slots,
 		gate: rwSpinGate(a, w), drained: rwSpinDrained(a, w),
 	}
 	l.core.init(a, o, w, "rwspinlock", "reader/writer spin lock", opt.Repair)
 	l.core.rw = l
 	l.core.opening.end = l.end
 	l.gateQueue = park.NewQueue(park.Config{
-		Line: l.gate.Line, Object: o, Word: o.Body + spinGateOff, All: true, Look: l.core.look,
+		WaitList: l.gate.WaitList, Object: o, Word: o.Body + spinGateOff, All: true, Check: l.core.check,
 	})
 	l.drainQueue = park.NewQueue(park.Config{
-		Line: l.drained.Line, Object: o, Word: o.Body + spinDrainOff, All: true, Look: l.lookDrained,
+		WaitList: l.drained.WaitList, Object: o, Word: o.Body + spinDrainOff, All: true, Check: l.checkDrained,
 	})
 	return l, nil
 }
 
-func rwSpinGate(a *arena.Arena, w *spinWords) park.Bell {
-	return park.Bell{Line: park.Line{Arena: a, Word: &w.gate, Raw: raw(&w.gate), Hub: &w.gateHub}}
+func rwSpinGate(a *arena.Arena, w *spinWords) park.WakeWord {
+	return park.WakeWord{WaitList: park.WaitList{Arena: a, Word: &w.gate, Raw: wordPtr(&w.gate), Poller: &w.gatePoller}}
 }
 
-func rwSpinDrained(a *arena.Arena, w *spinWords) park.Bell {
-	return park.Bell{Line: park.Line{Arena: a, Word: &w.drain, Raw: raw(&w.drain), Hub: &w.drainHub}}
+func rwSpinDrained(a *arena.Arena, w *spinWords) park.WakeWord {
+	return park.WakeWord{WaitList: park.WaitList{Arena: a, Word: &w.drain, Raw: wordPtr(&w.drain), Poller: &w.drainPoller}}
 }
 
 // Lock locks l for writing, and waits until it can. It panics with an
@@ -286,7 +286,7 @@ func (l *RWSpinLock) end() {
 	redirect(&l.state, &closedOwner)
 }
 
-// Policy is what becomes of l when who holds it for writing or upgrade dies.
+// Policy is what becomes of l when whoever holds it for writing or upgrade dies.
 func (l *RWSpinLock) Policy() Policy { return l.core.policy }
 
 // SetSpin bounds how long waiters of all processes spin before they sleep:
@@ -347,8 +347,8 @@ func (l *RWSpinLock) State() RWSpinLockState {
 	}
 	for i := range l.slots {
 		n := rwSpinCount(l.slots[i].count.Load())
-		if n != 0 && n.validIn(i+1) && c.a.Current(n.name()) {
-			s.Readers = append(s.Readers, RWSpinLockReader{Who: c.a.Who(n.name()), Holds: int(n.holds())})
+		if n != 0 && n.validIn(i+1) && c.a.Current(n.participant()) {
+			s.Readers = append(s.Readers, RWSpinLockReader{Who: c.a.Who(n.participant()), Holds: int(n.holds())})
 		}
 	}
 	return s

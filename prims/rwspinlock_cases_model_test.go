@@ -22,18 +22,18 @@ func TestModelRWSpinLock(t *testing.T) {
 	})
 }
 
-// Deaths at every step: of readers, of those who wait for them, of who has it, of
+// Deaths at every step: of readers, of those who wait for them, of whoever has it, of
 // one that was woken, and of one that has freed it and not woken yet.
 func TestModelRWSpinLockDeath(t *testing.T) {
 	var all []exploration
-	for _, p := range []Policy{Report, Release} {
+	for _, p := range []Policy{PolicyReport, PolicyRelease} {
 		two := rwSpinModel{wants: [][]uint8{rwAll, rwAll}, cancel: true, kills: 1, policy: p}
 		three := rwSpinModel{wants: [][]uint8{{vRead}, {vWrite}, {vUpgrade}}, kills: 1, policy: p}
 		readers := rwSpinModel{wants: [][]uint8{{vRead}, {vRead}, {vWrite}}, kills: 1, policy: p}
 		all = append(all,
 			exploration{"two, " + p.String(), small, two.explore, []bug{rwCountsOfDead, rwSpinNoFence, rwLookFirst}},
-			exploration{"three, " + p.String(), large, three.explore, []bug{rwBurialSilent, rwExitSilent}},
-			exploration{"readers, " + p.String(), medium, readers.explore, []bug{rwBurialSilent, rwCountsOfDead}})
+			exploration{"three, " + p.String(), large, three.explore, []bug{rwReapSilent, rwExitSilent}},
+			exploration{"readers, " + p.String(), medium, readers.explore, []bug{rwReapSilent, rwCountsOfDead}})
 	}
 	requireModels(t, all)
 }

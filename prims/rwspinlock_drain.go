@@ -22,17 +22,17 @@ type rwSpinDrain struct {
 	from, pending, to, back spinWord
 }
 
-func drainForLock(n arena.Name) rwSpinDrain {
+func drainForLock(n arena.ParticipantID) rwSpinDrain {
 	claimed := makeSpin(spinDraining, n)
 	return rwSpinDrain{from: claimed, pending: claimed, to: makeSpin(spinHeld, n), back: spinFree}
 }
 
-func drainForUpgrade(n arena.Name) rwSpinDrain {
+func drainForUpgrade(n arena.ParticipantID) rwSpinDrain {
 	u := makeSpin(spinUpgrade, n)
 	return rwSpinDrain{from: u, pending: makeSpin(spinUpgrading, n), to: makeSpin(spinHeld, n), back: u}
 }
 
-func drainForRecover(n arena.Name, was spinWord) rwSpinDrain {
+func drainForRecover(n arena.ParticipantID, was spinWord) rwSpinDrain {
 	r := makeSpin(spinRecovering, n)
 	return rwSpinDrain{from: r, pending: r, to: r, back: was}
 }
@@ -53,7 +53,7 @@ func (l *RWSpinLock) upTo() int { return min(int(l.core.words.top.Load()), len(l
 
 // reader gives somebody who holds the lock for reading, or 0, and takes back
 // what the dead have left.
-func (l *RWSpinLock) reader() (arena.Name, error) {
+func (l *RWSpinLock) reader() (arena.ParticipantID, error) {
 	for i := range l.upTo() {
 		word := &l.slots[i].count
 		for {
@@ -65,9 +65,9 @@ func (l *RWSpinLock) reader() (arena.Name, error) {
 			if !w.validIn(i + 1) {
 				return 0, l.core.fail("lock", shmsync.ErrCorrupt, nil, l.corruptCount(i+1, w))
 			}
-			if !l.core.a.Dead(w.name()) {
-				if l.core.a.Current(w.name()) {
-					return w.name(), nil
+			if !l.core.a.Dead(w.participant()) {
+				if l.core.a.Current(w.participant()) {
+					return w.participant(), nil
 				}
 				break // it has left meanwhile
 			}
@@ -132,7 +132,7 @@ func (l *RWSpinLock) giveUp(d rwSpinDrain) {
 }
 
 // awaitReaders waits until there are no readers. who is one that was there.
-func (l *RWSpinLock) awaitReaders(ctx context.Context, who arena.Name) error {
+func (l *RWSpinLock) awaitReaders(ctx context.Context, who arena.ParticipantID) error {
 	if !l.drainQueue.Enter() {
 		return l.core.closed()
 	}
@@ -150,7 +150,7 @@ func (l *RWSpinLock) awaitReaders(ctx context.Context, who arena.Name) error {
 		if who, err = l.reader(); who == 0 || err != nil {
 			return err
 		}
-		switch l.drainQueue.Sleep(uint32(v), park.Bed{Owner: who}, &cancel) {
+		switch l.drainQueue.Sleep(uint32(v), park.SleepSpec{Owner: who}, &cancel) {
 		case park.Again:
 			spun = false
 		case park.Canceled:

@@ -22,14 +22,14 @@ const (
 
 // The registers of a thread.
 const (
-	qrState = iota // the state word that it has seen
-	qrWake         // the wake word to sleep on
-	qrBell         // which of the wake words that is
-	qrWant         // v...
-	qrFlags        // g...
-	qrScan         // the process whose count it looks at
-	qrBack         // where it goes on
-	qrDead         // the process that it deals with the death of
+	qrState    = iota // the state word that it has seen
+	qrWake            // the wake word to sleep on
+	qrWakeWord        // which of the wake words that is
+	qrWant            // v...
+	qrFlags           // g...
+	qrScan            // the process whose count it looks at
+	qrBack            // where it goes on
+	qrDead            // the process that it deals with the death of
 )
 
 // What a thread can want.
@@ -89,11 +89,11 @@ const (
 	qNextOne
 	qNextWake
 	qFence
-	qBereave
-	qMournGate
-	qMournWake
-	qMournNext
-	qMournOne
+	qMarkOwnerDead
+	qMeetDeathGate
+	qMeetDeathWake
+	qMeetDeathNext
+	qMeetDeathOne
 	qReapFence
 	qReapCount
 	qReapDrain
@@ -103,7 +103,7 @@ const (
 	qReapGateWake
 	qReapNext
 	qReapNextWake
-	qReapBuried
+	qReapReaped
 )
 
 // rwSpinModel is a RWSpinLock and its users, each a process of its own.
@@ -127,7 +127,7 @@ const (
 	rwGateOne       bug = "a release wakes one reader"
 	rwCountsOfDead  bug = "the counts of the dead count"
 	rwSpinNoFence   bug = "the dead are taken back before a fence"
-	rwBurialSilent  bug = "a burial does not make up for wakes that died"
+	rwReapSilent    bug = "a reap does not make up for wakes that died"
 	rwUpgradeResets bug = "an upgrade that is given up frees the lock"
 )
 
@@ -146,7 +146,7 @@ func (m rwSpinModel) explore(b bug) model.Result {
 	return y.Explore()
 }
 
-func rwPack(w spinWord) uint8   { return uint8(w.kind())<<5 | uint8(w.name()) }
+func rwPack(w spinWord) uint8   { return uint8(w.kind())<<5 | uint8(w.participant()) }
 func rwUnpack(b uint8) spinWord { return makeSpin(spinKind(b>>5), nameOf(int(b&31)-1)) }
 
 var errRWTogether = errors.New("two are in that exclude each other")
@@ -166,7 +166,7 @@ func (m *rwSpinModel) check(s *model.Sys) error {
 // done reports whether nothing is left when nobody is busy.
 func (m *rwSpinModel) done(s *model.Sys) bool {
 	for p, l := range s.Life {
-		if l != model.Alive && s.Ghost[gBuried]&(1<<p) == 0 {
+		if l != model.Alive && s.Ghost[gReaped]&(1<<p) == 0 {
 			return false
 		}
 	}
@@ -196,25 +196,25 @@ func (m *rwSpinModel) canon(s *model.Sys) {
 		}
 		switch t.PC {
 		case qLook, qTake, qTook, qAnnounce, qCountUp, qCheck, qLeave, qLeaveLook:
-			forget(qrWake, qrBell, qrScan, qrBack)
+			forget(qrWake, qrWakeWord, qrScan, qrBack)
 		case qInside:
-			forget(qrWake, qrBell, qrScan, qrBack, qrWant)
+			forget(qrWake, qrWakeWord, qrScan, qrBack, qrWant)
 			t.R[qrFlags] &= gIn
 		case qExit, qExitLook, qExitWake, qRelease, qPass, qPassWake, qNextOne, qNextWake:
-			forget(qrWake, qrBell, qrScan)
+			forget(qrWake, qrWakeWord, qrScan)
 			if t.R[qrBack] == qIdle {
 				forget(qrWant)
 				t.R[qrFlags] &= gIn
 			}
 		}
 	}
-	for bell := qNext; bell <= qDrain; bell++ {
-		now := s.Mem[bell]
-		s.Mem[bell] = first | now&1
+	for wakeWord := qNext; wakeWord <= qDrain; wakeWord++ {
+		now := s.Mem[wakeWord]
+		s.Mem[wakeWord] = first | now&1
 		for i := range m.wants {
 			t := &s.Thread[i]
 			switch {
-			case t.R[qrBell] != uint8(bell):
+			case t.R[qrWakeWord] != uint8(wakeWord):
 			case t.R[qrWake] != 0 && t.R[qrWake]>>1 == now>>1:
 				t.R[qrWake] = first | t.R[qrWake]&1
 			default:
@@ -226,8 +226,8 @@ func (m *rwSpinModel) canon(s *model.Sys) {
 
 func (m *rwSpinModel) show(s *model.Sys) string {
 	str := rwUnpack(s.Mem[qState]).String()
-	for bell, name := range map[int]string{qNext: "next", qSpinGate: "gate", qDrain: "drain"} {
-		if park.Word(s.Mem[bell]).Announced() {
+	for wakeWord, name := range map[int]string{qNext: "next", qSpinGate: "gate", qDrain: "drain"} {
+		if park.Word(s.Mem[wakeWord]).Announced() {
 			str += ", " + name + " announced"
 		}
 	}
@@ -252,13 +252,13 @@ func (m *rwSpinModel) end(x *model.Exec) {
 	x.Idle()
 }
 
-func (m *rwSpinModel) announce(x *model.Exec, bell uint8) {
-	x.Update(int(bell), func(v uint8) uint8 { return v | 1 })
-	*x.R(qrBell), *x.R(qrWake) = bell, x.Mem[bell]
+func (m *rwSpinModel) announce(x *model.Exec, wakeWord uint8) {
+	x.Update(int(wakeWord), func(v uint8) uint8 { return v | 1 })
+	*x.R(qrWakeWord), *x.R(qrWake) = wakeWord, x.Mem[wakeWord]
 }
 
-func (m *rwSpinModel) bump(x *model.Exec, bell int) {
-	x.Update(bell, func(v uint8) uint8 { return uint8(park.Word(v).Bumped()) })
+func (m *rwSpinModel) bump(x *model.Exec, wakeWord int) {
+	x.Update(wakeWord, func(v uint8) uint8 { return uint8(park.Word(v).Bumped()) })
 }
 
 func (m *rwSpinModel) step(x *model.Exec) {
@@ -266,7 +266,7 @@ func (m *rwSpinModel) step(x *model.Exec) {
 	case pc == qIdle:
 		wants := m.wants[x.Me]
 		*x.R(qrWant) = wants[x.Choose(len(wants))]
-		x.Say([]string{"calls RLock", "calls Lock", "calls LockUpgrade"}[*x.R(qrWant)])
+		x.Say([]string{"calls RLock", "calls Lock", "calls LockUpgradable"}[*x.R(qrWant)])
 		x.Goto(qLook)
 	case pc <= qLeaveLook:
 		m.wait(x)
@@ -277,21 +277,21 @@ func (m *rwSpinModel) step(x *model.Exec) {
 	case pc <= qNextWake:
 		m.release(x)
 	default:
-		m.mourn(x)
+		m.meetDeath(x)
 	}
 }
 
 // blocks is spinCore.blocks.
 func (m *rwSpinModel) blocks(x *model.Exec, o spinWord) bool {
-	return o.held() && x.LifeOf(int(o.name())-1) != model.Gone
+	return o.held() && x.LifeOf(int(o.participant())-1) != model.Gone
 }
 
 // wait is spinWaiter.acquire.
 func (m *rwSpinModel) wait(x *model.Exec) {
 	want := *x.R(qrWant)
-	bell := uint8(qNext)
+	wakeWord := uint8(qNext)
 	if want == vRead {
-		bell = qSpinGate
+		wakeWord = qSpinGate
 	}
 	switch x.PC() {
 	case qLook:
@@ -306,7 +306,7 @@ func (m *rwSpinModel) wait(x *model.Exec) {
 		case !o.held():
 			x.Say("is told of a death")
 			x.Goto(qLeave)
-		case x.LifeOf(int(o.name())-1) != model.Alive:
+		case x.LifeOf(int(o.participant())-1) != model.Alive:
 			*x.R(qrState), *x.R(qrBack), *x.R(qrDead) = rwPack(o), qLook, o8(o)
 			x.Goto(qFence)
 		case m.has(x, gCanceled):
@@ -343,7 +343,7 @@ func (m *rwSpinModel) wait(x *model.Exec) {
 		m.tookIt(x)
 	case qAnnounce:
 		x.Say("announces")
-		m.announce(x, bell)
+		m.announce(x, wakeWord)
 		x.Goto(qLookAgain)
 	case qLookAgain:
 		x.Say("looks again")
@@ -384,7 +384,7 @@ func (m *rwSpinModel) wait(x *model.Exec) {
 	}
 }
 
-func o8(o spinWord) uint8 { return uint8(o.name()) - 1 }
+func o8(o spinWord) uint8 { return uint8(o.participant()) - 1 }
 
 func (m *rwSpinModel) tookIt(x *model.Exec) {
 	m.unset(x, gSpinSlept)
@@ -405,7 +405,7 @@ func (m *rwSpinModel) sleep(x *model.Exec, then, quit uint8) {
 		return
 	}
 	x.Say("sleeps")
-	x.Sleep(then, quit, model.Wait{Word: int(*x.R(qrBell)), Value: *x.R(qrWake)})
+	x.Sleep(then, quit, model.Wait{Word: int(*x.R(qrWakeWord)), Value: *x.R(qrWake)})
 }
 
 // read is enter and exit.
@@ -655,36 +655,36 @@ func (m *rwSpinModel) down(x *model.Exec, held uint8) {
 	}
 }
 
-// mourn is bereaveSpin, and goes on at qrBack.
-func (m *rwSpinModel) mourn(x *model.Exec) {
+// meetDeath is markOwnerDeadSpin, and goes on at qrBack.
+func (m *rwSpinModel) meetDeath(x *model.Exec) {
 	o := rwUnpack(*x.R(qrState))
-	next := o.bereaved(m.policy)
+	next := o.ownerDied(m.policy)
 	switch x.PC() {
 	case qFence:
 		x.Say("fences the dying")
 		if m.bug != rwSpinNoFence {
 			x.Membarrier()
 		}
-		x.Goto(qBereave)
-	case qBereave:
+		x.Goto(qMarkOwnerDead)
+	case qMarkOwnerDead:
 		x.Say("deals with the dead owner")
-		x.Goto(qMournGate)
+		x.Goto(qMeetDeathGate)
 		if !x.CAS(qState, rwPack(o), rwPack(next)) {
 			m.end(x)
 		}
-	case qMournGate:
+	case qMeetDeathGate:
 		x.Say("bumps for the readers")
 		m.bump(x, qSpinGate)
-		x.Goto(qMournWake)
-	case qMournWake:
+		x.Goto(qMeetDeathWake)
+	case qMeetDeathWake:
 		x.Say("wakes the readers")
 		x.Wake(qSpinGate, model.All)
-		x.Goto(qMournNext)
-	case qMournNext:
+		x.Goto(qMeetDeathNext)
+	case qMeetDeathNext:
 		x.Say("bumps for the others")
 		m.bump(x, qNext)
-		x.Goto(qMournOne)
-	case qMournOne:
+		x.Goto(qMeetDeathOne)
+	case qMeetDeathOne:
 		x.Say("wakes the others")
 		n := 1
 		if !next.free() {
@@ -695,13 +695,13 @@ func (m *rwSpinModel) mourn(x *model.Exec) {
 	}
 }
 
-// reap buries the dead.
+// reap reaps the dead.
 func (m *rwSpinModel) reap(x *model.Exec) {
 	dead := int(*x.R(qrDead))
 	switch x.PC() {
 	case qIdle:
 		for p, l := range x.Life {
-			if l != model.Alive && x.Ghost[gBuried]&(1<<p) == 0 {
+			if l != model.Alive && x.Ghost[gReaped]&(1<<p) == 0 {
 				x.Say("sees a death")
 				x.Require()
 				*x.R(qrDead) = uint8(p)
@@ -734,7 +734,7 @@ func (m *rwSpinModel) reap(x *model.Exec) {
 		x.Goto(qReapSurvey)
 		if o.held() && int(o8(o)) == dead {
 			*x.R(qrState), *x.R(qrBack) = rwPack(o), qReapSurvey
-			x.Goto(qBereave)
+			x.Goto(qMarkOwnerDead)
 		}
 	case qReapSurvey:
 		x.Say("looks for announce records")
@@ -744,22 +744,22 @@ func (m *rwSpinModel) reap(x *model.Exec) {
 			}
 		}
 		x.Goto(qReapGate)
-		if m.bug == rwBurialSilent {
-			x.Goto(qReapBuried)
+		if m.bug == rwReapSilent {
+			x.Goto(qReapReaped)
 		}
 	case qReapGate, qReapGateWake:
 		// The wakes of gate and drain, which are for all, in one.
 		x.Say("wakes those of the gate, and who waits for readers")
-		for _, bell := range []int{qSpinGate, qDrain} {
-			if *x.R(qrWant) == 1 || park.Word(x.Load(bell)).Announced() {
-				m.bump(x, bell)
-				x.Wake(bell, model.All)
+		for _, wakeWord := range []int{qSpinGate, qDrain} {
+			if *x.R(qrWant) == 1 || park.Word(x.Load(wakeWord)).Announced() {
+				m.bump(x, wakeWord)
+				x.Wake(wakeWord, model.All)
 			}
 		}
 		x.Goto(qReapNext)
 	case qReapNext:
 		x.Say("bumps for the others")
-		x.Goto(qReapBuried)
+		x.Goto(qReapReaped)
 		if *x.R(qrWant) == 1 || park.Word(x.Load(qNext)).Announced() {
 			m.bump(x, qNext)
 			x.Goto(qReapNextWake)
@@ -767,12 +767,12 @@ func (m *rwSpinModel) reap(x *model.Exec) {
 	case qReapNextWake:
 		x.Say("wakes one for a lost wake")
 		x.Wake(qNext, 1)
-		x.Goto(qReapBuried)
-	case qReapBuried:
-		x.Say("has buried it")
-		x.Ghost[gBuried] |= 1 << dead
+		x.Goto(qReapReaped)
+	case qReapReaped:
+		x.Say("has reaped it")
+		x.Ghost[gReaped] |= 1 << dead
 		x.Idle()
 	default:
-		m.mourn(x)
+		m.meetDeath(x)
 	}
 }

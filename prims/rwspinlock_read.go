@@ -145,7 +145,7 @@ func (l *RWSpinLock) rank() {
 
 // noRoom says why w cannot be counted up.
 func (l *RWSpinLock) noRoom(w rwSpinCount) error {
-	if w.name() == l.core.name && w.holds() == rwSpinMost && w.validIn(l.core.name.Slot()) {
+	if w.participant() == l.core.name && w.holds() == rwSpinMost && w.validIn(l.core.name.Slot()) {
 		panic("shmsync: RLock of " + l.core.what + " " + objectName(l.core.object) + ": this process holds it " + w.String() + ", and cannot more often")
 	}
 	return l.core.fail("rlock", shmsync.ErrCorrupt, nil, l.corruptCount(l.core.name.Slot(), w))

@@ -24,7 +24,7 @@ func rwSpinBody(a *arena.Arena, obj arena.Object) (w *spinWords, slots []rwSpinS
 
 // repairRWSpin takes back what dead has of the object: its holds for reading,
 // then that of the state word.
-func repairRWSpin(a *arena.Arena, obj arena.Object, dead arena.Name) {
+func repairRWSpin(a *arena.Arena, obj arena.Object, dead arena.ParticipantID) {
 	w, slots, err := rwSpinBody(a, obj)
 	if err != nil || dead.Slot() < 1 || dead.Slot() > len(slots) {
 		return
@@ -32,7 +32,7 @@ func repairRWSpin(a *arena.Arena, obj arena.Object, dead arena.Name) {
 	count := &slots[dead.Slot()-1].count
 	for {
 		n := rwSpinCount(count.Load())
-		if n == 0 || !dead.Covers(n.name()) {
+		if n == 0 || !dead.Covers(n.participant()) {
 			break
 		}
 		// sync(rwspinlock.drain): release
@@ -51,7 +51,7 @@ func wakeRWSpin(a *arena.Arena, obj arena.Object, owed arena.Owed) {
 	if err != nil {
 		return
 	}
-	wakeOwed(spinBell(a, w), owed)
+	wakeOwed(spinWakeWord(a, w), owed)
 	gate, drained := rwSpinGate(a, w), rwSpinDrained(a, w)
 	if owed != arena.OwedAnnounced || gate.Announced() {
 		gate.WakeAll()
@@ -61,9 +61,9 @@ func wakeRWSpin(a *arena.Arena, obj arena.Object, owed arena.Owed) {
 	}
 }
 
-// lookDrained is called ten times a second while a goroutine of this process
+// checkDrained is called ten times a second while a goroutine of this process
 // waits for readers to leave.
-func (l *RWSpinLock) lookDrained() {
+func (l *RWSpinLock) checkDrained() {
 	if who, err := l.reader(); who == 0 || err != nil {
 		l.drained.WakeAll()
 	}
@@ -83,7 +83,7 @@ func checkRWSpin(a *arena.Arena, obj arena.Object) error {
 	for i := range slots {
 		if n := rwSpinCount(slots[i].count.Load()); !n.validIn(i + 1) {
 			return bad(fmt.Sprintf("the readers of slot %d are %#x", i+1, uint64(n)))
-		} else if n != 0 && a.Current(n.name()) && i >= int(w.top.Load()) {
+		} else if n != 0 && a.Current(n.participant()) && i >= int(w.top.Load()) {
 			return bad(fmt.Sprintf("slot %d has readers, and the highest that has is said to be %d", i+1, w.top.Load()))
 		}
 	}

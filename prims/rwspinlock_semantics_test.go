@@ -259,16 +259,16 @@ type rwSpinTest interface {
 	TryRLock() bool
 	RLockContext(context.Context) error
 	RUnlock()
-	LockUpgrade()
-	TryLockUpgrade() bool
-	LockUpgradeContext(context.Context) error
-	UnlockUpgrade()
+	LockUpgradable()
+	TryLockUpgradable() bool
+	LockUpgradableContext(context.Context) error
+	UnlockUpgradable()
 	Upgrade()
 	TryUpgrade() bool
 	UpgradeContext(context.Context) error
 	Downgrade()
-	DowngradeToUpgrade()
-	DowngradeUpgrade()
+	DowngradeToUpgradable()
+	DowngradeToRead()
 }
 
 // rwSpinWalk is folly's concurrentHolderTest: goroutines walk at random through
@@ -309,7 +309,7 @@ func (x rwSpinWalker) walk(n int) error {
 	case 'R':
 		x.leave(&x.b.R, x.l.RUnlock)
 	case 'U':
-		x.leave(&x.b.U, x.l.UnlockUpgrade)
+		x.leave(&x.b.U, x.l.UnlockUpgradable)
 	case 'W':
 		x.leave(&x.b.W, x.l.Unlock)
 	}
@@ -368,13 +368,13 @@ func (x rwSpinWalker) step(mode byte) (byte, error) {
 		case 5:
 			return took(&x.b.W, by(x.l.LockContext(ctx)), 'W')
 		case 7:
-			x.l.LockUpgrade()
+			x.l.LockUpgradable()
 			return took(&x.b.U, true, 'U')
 		default:
 			if rand.IntN(2) == 0 {
-				return took(&x.b.U, by(x.l.LockUpgradeContext(ctx)), 'U')
+				return took(&x.b.U, by(x.l.LockUpgradableContext(ctx)), 'U')
 			}
-			return took(&x.b.U, x.l.TryLockUpgrade(), 'U')
+			return took(&x.b.U, x.l.TryLockUpgradable(), 'U')
 		}
 	case 'R':
 		x.leave(&x.b.R, x.l.RUnlock)
@@ -387,7 +387,7 @@ func (x rwSpinWalker) step(mode byte) (byte, error) {
 			return 'R', nil
 		case 1:
 			x.b.U.Add(1)
-			x.leave(&x.b.W, x.l.DowngradeToUpgrade)
+			x.leave(&x.b.W, x.l.DowngradeToUpgradable)
 			return 'U', nil
 		}
 		x.leave(&x.b.W, x.l.Unlock)
@@ -397,10 +397,10 @@ func (x rwSpinWalker) step(mode byte) (byte, error) {
 		switch k % 5 {
 		case 0:
 			x.b.R.Add(1)
-			x.leave(&x.b.U, x.l.DowngradeUpgrade)
+			x.leave(&x.b.U, x.l.DowngradeToRead)
 			return 'R', nil
 		case 1:
-			x.leave(&x.b.U, x.l.UnlockUpgrade)
+			x.leave(&x.b.U, x.l.UnlockUpgradable)
 			return '-', nil
 		case 2:
 			x.l.Upgrade()

@@ -9,21 +9,21 @@ import (
 
 var _ = crashpoint.Register("rwspinlock.downgrade.counted")
 
-// LockUpgrade locks l for upgrade, and waits until it can. Readers that are in
+// LockUpgradable locks l for upgrade, and waits until it can. Readers that are in
 // stay, new ones wait. It panics as Lock does.
-func (l *RWSpinLock) LockUpgrade() {
-	if err := l.lockUpgrade(nil); err != nil {
+func (l *RWSpinLock) LockUpgradable() {
+	if err := l.lockUpgradable(nil); err != nil {
 		panic(err)
 	}
 }
 
-// LockUpgradeContext locks l for upgrade, and waits until it can or ctx ends. An
+// LockUpgradableContext locks l for upgrade, and waits until it can or ctx ends. An
 // error means that it is not held: those of LockContext.
-func (l *RWSpinLock) LockUpgradeContext(ctx context.Context) error { return l.lockUpgrade(ctx) }
+func (l *RWSpinLock) LockUpgradableContext(ctx context.Context) error { return l.lockUpgradable(ctx) }
 
-// TryLockUpgrade locks l for upgrade if that is possible without waiting, and
+// TryLockUpgradable locks l for upgrade if that is possible without waiting, and
 // reports whether it did. State tells why not.
-func (l *RWSpinLock) TryLockUpgrade() bool {
+func (l *RWSpinLock) TryLockUpgradable() bool {
 	l.core.opening.use()
 	if !l.core.try(spinUpgrade) {
 		return false
@@ -32,11 +32,11 @@ func (l *RWSpinLock) TryLockUpgrade() bool {
 	return true
 }
 
-func (l *RWSpinLock) lockUpgrade(ctx context.Context) error {
+func (l *RWSpinLock) lockUpgradable(ctx context.Context) error {
 	if err := l.core.opening.error("rwspinlock.lock"); err != nil {
 		return err
 	}
-	if l.TryLockUpgrade() {
+	if l.TryLockUpgradable() {
 		return nil
 	}
 	err := l.core.wait(ctx, spinUpgrade, true)
@@ -46,11 +46,11 @@ func (l *RWSpinLock) lockUpgrade(ctx context.Context) error {
 	return err
 }
 
-// UnlockUpgrade unlocks l, which this process holds for upgrade. It panics as
+// UnlockUpgradable unlocks l, which this process holds for upgrade. It panics as
 // Unlock does.
-func (l *RWSpinLock) UnlockUpgrade() {
+func (l *RWSpinLock) UnlockUpgradable() {
 	l.core.opening.use()
-	l.core.release("UnlockUpgrade", spinUpgrade, spinFree)
+	l.core.release("UnlockUpgradable", spinUpgrade, spinFree)
 }
 
 // Upgrade makes a hold for upgrade one for writing, and waits until the readers
@@ -103,18 +103,18 @@ func (l *RWSpinLock) Downgrade() {
 	l.becomeReader("Downgrade", spinHeld)
 }
 
-// DowngradeUpgrade makes a hold for upgrade one for reading, and lets other
-// readers in. It panics as UnlockUpgrade does.
-func (l *RWSpinLock) DowngradeUpgrade() {
+// DowngradeToRead makes a hold for upgrade one for reading, and lets other
+// readers in. It panics as UnlockUpgradable does.
+func (l *RWSpinLock) DowngradeToRead() {
 	l.core.opening.use()
-	l.becomeReader("DowngradeUpgrade", spinUpgrade)
+	l.becomeReader("DowngradeToRead", spinUpgrade)
 }
 
-// DowngradeToUpgrade makes a hold for writing one for upgrade. Nobody else can
+// DowngradeToUpgradable makes a hold for writing one for upgrade. Nobody else can
 // come in because of that. It panics as Unlock does.
-func (l *RWSpinLock) DowngradeToUpgrade() {
+func (l *RWSpinLock) DowngradeToUpgradable() {
 	l.core.opening.use()
-	l.core.release("DowngradeToUpgrade", spinHeld, makeSpin(spinUpgrade, l.core.name))
+	l.core.release("DowngradeToUpgradable", spinHeld, makeSpin(spinUpgrade, l.core.name))
 }
 
 // becomeReader counts a hold for reading before it gives the other one back, so

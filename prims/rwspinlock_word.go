@@ -20,7 +20,7 @@ import (
 //	n      p     n of p, if p is current; else none: p died     RLock, Downgrade
 //
 // Every other value is corrupt. A reader first counts itself and then looks at
-// the state word; if that is not 0 it takes itself off again. Who has the lock to
+// the state word; if that is not 0 it takes itself off again. Whoever has the lock to
 // itself first says so in the state word and then looks at the counts. So one of
 // the two sees the other, and a count is never without its author.
 //
@@ -41,36 +41,38 @@ const (
 	rwSpinMost = rwSpinCountMask
 )
 
-func makeRWSpinCount(n arena.Name, holds uint32) rwSpinCount {
+func makeRWSpinCount(n arena.ParticipantID, holds uint32) rwSpinCount {
 	return rwSpinCount(n)<<rwSpinNameShift | rwSpinCount(holds)
 }
 
-func (w rwSpinCount) holds() uint32    { return uint32(w & rwSpinCountMask) }
-func (w rwSpinCount) name() arena.Name { return arena.Name(w>>rwSpinNameShift) & arena.NameMask }
+func (w rwSpinCount) holds() uint32 { return uint32(w & rwSpinCountMask) }
+func (w rwSpinCount) participant() arena.ParticipantID {
+	return arena.ParticipantID(w>>rwSpinNameShift) & arena.ParticipantIDMask
+}
 
 // validIn reports whether the word can be that of a slot.
 func (w rwSpinCount) validIn(slot int) bool {
-	return w == 0 || w.name().Slot() == slot && w.holds() != 0 && w == makeRWSpinCount(w.name(), w.holds())
+	return w == 0 || w.participant().Slot() == slot && w.holds() != 0 && w == makeRWSpinCount(w.participant(), w.holds())
 }
 
 // plus is the word after one more hold of me, whose word it is or was that of
 // whom it succeeds. It is false for a word that cannot be there.
-func (w rwSpinCount) plus(me arena.Name) (next rwSpinCount, ok bool) {
+func (w rwSpinCount) plus(me arena.ParticipantID) (next rwSpinCount, ok bool) {
 	switch {
 	case w == 0:
 		return makeRWSpinCount(me, 1), true
 	case !w.validIn(me.Slot()):
 		return w, false
-	case w.name() == me:
+	case w.participant() == me:
 		return w + 1, w.holds() < rwSpinMost
 	}
-	return makeRWSpinCount(me, 1), me.Covers(w.name())
+	return makeRWSpinCount(me, 1), me.Covers(w.participant())
 }
 
 // minus is the word after one hold less of me. It is false where there is none.
-func (w rwSpinCount) minus(me arena.Name) (next rwSpinCount, ok bool) {
+func (w rwSpinCount) minus(me arena.ParticipantID) (next rwSpinCount, ok bool) {
 	switch {
-	case w.name() != me || !w.validIn(me.Slot()):
+	case w.participant() != me || !w.validIn(me.Slot()):
 		return w, false
 	case w.holds() == 1:
 		return 0, true
@@ -83,5 +85,5 @@ func (w rwSpinCount) String() string {
 	if w == 0 {
 		return "none"
 	}
-	return fmt.Sprintf("%d of %v", w.holds(), w.name())
+	return fmt.Sprintf("%d of %v", w.holds(), w.participant())
 }

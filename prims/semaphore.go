@@ -28,10 +28,10 @@ var (
 // come back. That is not so in a Transferable semaphore, which only counts: there, only
 // permits come back that were granted to a wait which had not returned from Acquire.
 //
-// While nobody waits, an Acquire and a Release are one instruction each on memory of
+// While nobody waits, an Acquire and a PolicyRelease are one instruction each on memory of
 // the process's own, which keeps what it has released until another process wants it.
 //
-// In the terminology of the Go memory model, and across processes: a Release
+// In the terminology of the Go memory model, and across processes: a PolicyRelease
 // synchronizes before the return of an Acquire that its permits made possible, and
 // so does the death that gives permits back.
 type Semaphore struct {
@@ -40,10 +40,10 @@ type Semaphore struct {
 	words  *semaphoreWords
 	shares []*semaphoreShare
 	own    *semaphoreShare // this process's
-	quick  atomic.Uint32   // where permits are had without the latch: see quickOff
+	fast   atomic.Uint32   // where permits are had without the queue lock: see fastOff
 	a      *arena.Arena
 	object arena.Object
-	name   arena.Name
+	name   arena.ParticipantID
 	size   uint64
 	moves  bool          // transferable
 	closed chan struct{} // closed when the handle is
@@ -160,7 +160,7 @@ func buildSemaphore(a *arena.Arena, o arena.Object, bare bool) *Semaphore {
 	s.mon = buildMonitor(a, o, o.Body, s, bare)
 	s.mon.opening.end = s.end
 	if s.moves && !s.byLatch() {
-		s.quick.Store(quickPool)
+		s.fast.Store(fastPool)
 	}
 	s.fifo = fifo{s.mon, &w.queue}
 	return s
@@ -178,7 +178,7 @@ func (s *Semaphore) Acquire(ctx context.Context, n int64) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if s.acquireQuick(uint64(n)) {
+	if s.acquireFast(uint64(n)) {
 		return nil
 	}
 	return s.acquire(ctx, uint64(n))
@@ -200,7 +200,7 @@ func (s *Semaphore) acquire(ctx context.Context, n uint64) error {
 	return s.acquireSlow(ctx, n)
 }
 
-// acquireSlow is the rest of acquire, with the latch held.
+// acquireSlow is the rest of acquire, with the queue lock held.
 func (s *Semaphore) acquireSlow(ctx context.Context, n uint64) error {
 	m := s.mon
 	if n > s.size {
@@ -212,25 +212,25 @@ func (s *Semaphore) acquireSlow(ctx context.Context, n uint64) error {
 		return s.awaitEnd(ctx)
 	}
 	b := takeWakes()
-	var seat *park.Seat
+	var waitNode *park.WaitNode
 	for {
-		m.sweepDead(b)
+		m.reapIfDue(b)
 		if s.moves && s.own.name.Load() != uint64(s.name) {
 			s.takeBackGrants(s.own, uint64(s.name))
-			s.settle(b)
+			s.resolve(b)
 		}
 		if s.fifo.empty() && s.canTake(n) {
 			s.take(n)
 			s.reopen()
 			m.leave(b)
-			if seat != nil {
-				seat.Return()
+			if waitNode != nil {
+				waitNode.Return()
 			}
 			return nil
 		}
 		var again bool
 		var err error
-		if seat, again, err = m.seat(ctx, seat); err != nil {
+		if waitNode, again, err = m.waitNode(ctx, waitNode); err != nil {
 			m.wake(b)
 			return err
 		}
@@ -238,21 +238,21 @@ func (s *Semaphore) acquireSlow(ctx context.Context, n uint64) error {
 			break
 		}
 	}
-	m.join(seat, 0, n)
+	m.join(waitNode, 0, n)
 	m.leave(b)
-	q := m.latch.queue
-	if !q.EnterSeat() {
-		if err := m.refuse(seat); err != nil {
+	q := m.queueLock.queue
+	if !q.EnterNode() {
+		if err := m.refuse(waitNode); err != nil {
 			return err
 		}
 	} else {
 		defer q.Exit() // Close waits until the permits below are back
 	}
-	if _, err := m.await(ctx, seat); err != nil {
+	if _, err := m.await(ctx, waitNode); err != nil {
 		return err
 	}
 	if s.moves {
-		s.own.quick.Add(n)
+		s.own.fast.Add(n)
 		crashpoint.Hit("semaphore.acquire.accepted")
 	}
 	if err := ctx.Err(); err != nil {
@@ -269,7 +269,7 @@ func (s *Semaphore) TryAcquire(n int64) bool {
 	if n < 0 {
 		s.negative("TryAcquire", n)
 	}
-	if s.acquireQuick(uint64(n)) {
+	if s.acquireFast(uint64(n)) {
 		return true
 	}
 	m := s.mon
@@ -283,7 +283,7 @@ func (s *Semaphore) TryAcquire(n int64) bool {
 		return true
 	}
 	b := takeWakes()
-	m.sweepDead(b)
+	m.reapIfDue(b)
 	ok := s.fifo.empty() && s.canTake(uint64(n))
 	if ok {
 		s.take(uint64(n))
@@ -293,19 +293,19 @@ func (s *Semaphore) TryAcquire(n int64) bool {
 	return ok
 }
 
-// Release gives n permits back. It panics when n is negative, when this process does
+// PolicyRelease gives n permits back. It panics when n is negative, when this process does
 // not have so many, and, for a Transferable semaphore, when there would be more than
 // its size.
 func (s *Semaphore) Release(n int64) {
 	if n < 0 {
-		s.negative("Release", n)
+		s.negative("PolicyRelease", n)
 	}
-	if !s.releaseQuick(uint64(n)) {
+	if !s.releaseFast(uint64(n)) {
 		s.release(uint64(n))
 	}
 }
 
-// release is the rest of Release.
+// release is the rest of PolicyRelease.
 func (s *Semaphore) release(n uint64) {
 	m := s.mon
 	if !m.enterAtOnce() {
@@ -316,7 +316,7 @@ func (s *Semaphore) release(n uint64) {
 	if !s.give(n) {
 		s.reopen()
 		m.leave(nil)
-		panic(fmt.Sprintf("shmsync: Release of %d permits of semaphore %s: more than are held", n, objectName(s.object)))
+		panic(fmt.Sprintf("shmsync: PolicyRelease of %d permits of semaphore %s: more than are held", n, objectName(s.object)))
 	}
 	if s.fifo.empty() {
 		if !s.moves {
@@ -326,7 +326,7 @@ func (s *Semaphore) release(n uint64) {
 		return
 	}
 	b := takeWakes()
-	s.settle(b)
+	s.resolve(b)
 	m.leave(b)
 }
 
@@ -343,7 +343,7 @@ func (s *Semaphore) canTake(n uint64) bool {
 	return s.words.free.Load() >= n
 }
 
-// pool is what is free for anybody. Nobody changes it from here on but with the latch.
+// pool is what is free for anybody. Nobody changes it from here on but with the queue lock.
 func (s *Semaphore) pool() uint64 {
 	if s.moves {
 		return s.closePool()
@@ -361,23 +361,23 @@ func (s *Semaphore) take(n uint64) {
 		if h.name.Load() != uint64(s.name) {
 			free += s.inheritShare(h)
 		}
-		if quickWord(h.quick.Load()).open() {
-			h.quick.Add(n)
+		if fastWord(h.fast.Load()).open() {
+			h.fast.Add(n)
 		} else {
-			put(&h.permits, h.permits.Load()+n)
+			storeWord(&h.permits, h.permits.Load()+n)
 		}
 		crashpoint.Hit("semaphore.take.counted")
 	}
-	put(&s.words.free, free)
+	storeWord(&s.words.free, free)
 }
 
 // inheritShare makes h, the share of this process's slot, this process's, and gives
 // how many permits the one before left there.
 func (s *Semaphore) inheritShare(h *semaphoreShare) (left uint64) {
 	left = shut(h).permits() + h.permits.Load()
-	put(&h.permits, 0)
-	put(&h.quick, 0)
-	put(&h.name, uint64(s.name))
+	storeWord(&h.permits, 0)
+	storeWord(&h.fast, 0)
+	storeWord(&h.name, uint64(s.name))
 	return left
 }
 
@@ -388,7 +388,7 @@ func (s *Semaphore) give(n uint64) bool {
 		if n > s.size-min(free, s.size) {
 			return false
 		}
-		put(&s.words.free, free+n)
+		storeWord(&s.words.free, free+n)
 		return true
 	}
 	h := s.own
@@ -399,9 +399,9 @@ func (s *Semaphore) give(n uint64) bool {
 	if h.permits.Load() < n {
 		return false
 	}
-	put(&h.permits, h.permits.Load()-n)
+	storeWord(&h.permits, h.permits.Load()-n)
 	crashpoint.Hit("semaphore.give.counted")
-	put(&s.words.free, s.words.free.Load()+n)
+	storeWord(&s.words.free, s.words.free.Load()+n)
 	return true
 }
 

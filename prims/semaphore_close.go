@@ -4,8 +4,8 @@ import "context"
 
 // end takes the words away from the fast paths.
 func (s *Semaphore) end() {
-	s.mon.latch.end()
-	s.quick.Store(quickOff)
+	s.mon.queueLock.end()
+	s.fast.Store(fastOff)
 	close(s.closed)
 }
 

@@ -19,8 +19,8 @@ import (
 )
 
 func init() {
-	proctest.Register("semaphore/impatient", func(c *proctest.Child) {
-		var p impatientParams
+	proctest.Register("semaphore/timed out", func(c *proctest.Child) {
+		var p timedOutParams
 		c.Params(&p)
 		a, err := arena.Attach(p.Arena, nil)
 		if err != nil {
@@ -36,20 +36,20 @@ func init() {
 	})
 }
 
-type impatientParams struct {
+type timedOutParams struct {
 	Arena string
 	N     int64
 }
 
-// impatient is a process that has given up its wait for n permits, and is stopped
+// timedOut is a process that has given up its wait for n permits, and is stopped
 // before it could take it off the queue.
-func impatient(t *testing.T, a *arena.Arena, n int64) *proctest.Proc {
-	p := proctest.Start(t, "semaphore/impatient", proctest.Params(impatientParams{nameOf(a), n}), proctest.Env("SHMSYNC_CRASHPOINT_STOP=park.seat.given_up:1"))
+func timedOut(t *testing.T, a *arena.Arena, n int64) *proctest.Proc {
+	p := proctest.Start(t, "semaphore/timed out", proctest.Params(timedOutParams{nameOf(a), n}), proctest.Env("SHMSYNC_CRASHPOINT_STOP=park.waitnode.given_up:1"))
 	p.AwaitStop(t)
 	return p
 }
 
-// Who takes a wait off that was given up dies over it: the node is given back, once,
+// Whoever takes a wait off that was given up dies over it: the node is given back, once,
 // although its owner lives, or dies as well.
 func TestSemaphoreNodeIsGivenBackOnce(t *testing.T) {
 	for _, point := range []string{"arena.node.reclaimed", "monitor.released", "arena.node.freeing"} {
@@ -59,7 +59,7 @@ func TestSemaphoreNodeIsGivenBackOnce(t *testing.T) {
 				s := newSemaphore(t, a, "s", 1, nil)
 				require.True(t, s.TryAcquire(1))
 				before := a.Stats().Nodes
-				owner := impatient(t, a, 1)
+				owner := timedOut(t, a, 1)
 				_, n := s.Head()
 				require.Equal(t, arena.NodeLeft, n.State())
 				taker := proctest.Start(t, "semaphore", proctest.Params(nameOf(a)), proctest.Env("SHMSYNC_CRASHPOINT="+point))
@@ -88,21 +88,21 @@ func TestSemaphoreNodeIsGivenBackOnce(t *testing.T) {
 	}
 }
 
-// Who has given up and is stopped holds nobody up that waits behind it.
+// Whoever has given up and is stopped holds nobody up that waits behind it.
 func TestSemaphorePassesByWhoGaveUp(t *testing.T) {
 	a := newArena(t, nil)
 	s := newSemaphore(t, a, "s", 2, nil)
 	require.True(t, s.TryAcquire(1))
-	require.False(t, s.TryAcquire(2), "and sweeps")
-	p := impatient(t, a, 2)
-	ctx, cancel := context.WithTimeout(context.Background(), patience())
+	require.False(t, s.TryAcquire(2), "and reaps")
+	p := timedOut(t, a, 2)
+	ctx, cancel := context.WithTimeout(context.Background(), timeout())
 	defer cancel()
 	require.NoError(t, s.Acquire(ctx, 1))
 	p.Cont(t)
 	p.WaitExit(t)
 }
 
-// Who has resolved waits dies before it told their owners: those find out, and use the
+// Whoever has resolved waits dies before it told their owners: those find out, and use the
 // nodes again.
 func TestSemaphoreUntoldNodesAreUsedAgain(t *testing.T) {
 	const waiters = 100
@@ -127,7 +127,7 @@ func TestSemaphoreUntoldNodesAreUsedAgain(t *testing.T) {
 		p.WaitSignal(t, syscall.SIGKILL)
 		wg.Wait()
 		alone(t, a, 1)
-		eventually(t, "no seat owed", func() string { return park.DescribeSeats(a) }, func() bool { return park.DescribeSeats(a) == "" })
+		eventually(t, "no wait node owed", func() string { return park.DescribeWaitNodes(a) }, func() bool { return park.DescribeWaitNodes(a) == "" })
 		require.LessOrEqual(t, a.Stats().Nodes, uint64(waiters+5))
 	}
 }

@@ -19,7 +19,7 @@ func inspectSemaphore(a *arena.Arena, o arena.Object) arena.Inspection {
 	i.monitor(&s.words.mon)
 	var on []int
 	for _, h := range s.shares {
-		name, q := arena.Name(h.name.Load()&arena.NameMask), quickWord(h.quick.Load())
+		name, q := arena.ParticipantID(h.name.Load()&arena.ParticipantIDMask), fastWord(h.fast.Load())
 		if s.moves {
 			if n := s.unaccepted(h); n > 0 && a.Current(name) {
 				i.hold(arena.Hold{Owner: name, Mode: arena.HoldReserved, Count: n})

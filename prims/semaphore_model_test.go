@@ -10,12 +10,12 @@ import (
 	"github.com/shmsync/shmsync/internal/model"
 )
 
-// quickModel is a Semaphore and what its participants do without the latch: one thread
+// fastModel is a Semaphore and what its participants do without the queue lock: one thread
 // each, which acquires what it wants and releases it, over and over. One that is killed
-// is followed at once by another in its slot, with a name of its own; the sweep of what
+// is followed at once by another in its slot, with a name of its own; the reap of what
 // it had comes when it comes. How a wait ends is the model of the monitor: here a grant
 // is one step.
-type quickModel struct {
+type fastModel struct {
 	wants []uint8
 	size  uint8
 	kills uint8
@@ -23,47 +23,47 @@ type quickModel struct {
 }
 
 const (
-	quickThreads = 3 // and the undertaker
-	quickNobody  = 255
+	fastThreads = 3 // and the reaper
+	fastNobody  = 255
 )
 
-type quickState struct {
-	latch  uint8 // 0, the number of its holder, or quickNobody: its holder died
-	free   uint8
-	share  [quickThreads]quickShare
-	opened uint8 // bits of shares
-	last   uint8 // name
-	log    quickLog
-	queue  [quickThreads]uint8 // threads, numbered from 1
-	queued [quickThreads]uint8 // and their names
-	thread [quickThreads + 1]quickThread
-	kills  uint8
+type fastState struct {
+	queueLock uint8 // 0, the number of its holder, or fastNobody: its holder died
+	free      uint8
+	share     [fastThreads]fastShare
+	opened    uint8 // bits of shares
+	last      uint8 // name
+	log       fastLog
+	queue     [fastThreads]uint8 // threads, numbered from 1
+	queued    [fastThreads]uint8 // and their names
+	thread    [fastThreads + 1]fastThread
+	kills     uint8
 }
 
-type quickShare struct {
+type fastShare struct {
 	name    uint8
 	permits uint8
-	quick   quickWord
+	fast    fastWord
 }
 
-// quickLog is the redo log: what a share and free become.
-type quickLog struct {
+// fastLog is the redo log: what a share and free become.
+type fastLog struct {
 	valid         bool
 	share         uint8
 	free, permits uint8
-	quick         quickWord
+	fast          fastWord
 }
 
-type quickThread struct {
+type fastThread struct {
 	pc    uint8
 	back  uint8 // where it goes on when a share is closed
 	at    uint8 // the share that it deals with
 	sum   uint8 // what it has counted
 	name  uint8
-	seen  quickWord
+	seen  fastWord
 	known bool // its share was opened under its name
 	has   bool
-	gave  bool // it has the latch, and has released
+	gave  bool // it has the queue lock, and has released
 }
 
 const (
@@ -73,11 +73,11 @@ const (
 	kReleaseLook
 	kRelease
 	kEnter
-	kMend
+	kReplay
 	kCount
 	kCounted
-	kSweep
-	kSwept
+	kReap
+	kReaped
 	kBody
 	kInherit
 	kName
@@ -90,7 +90,7 @@ const (
 	kLog
 	kApplyFree
 	kApplyPermits
-	kApplyQuick
+	kApplyFast
 	kUnlog
 	kGive
 	kGiven
@@ -102,44 +102,44 @@ const (
 )
 
 const (
-	quickAnyName     bug = "a newcomer uses what its slot has"
-	quickShutsPlain  bug = "a share is closed by a store of what was seen"
-	quickQueuesOpen  bug = "a waiter queues and closes nothing"
-	quickCountsPart  bug = "who mends counts permits only"
-	quickHasNoLog    bug = "a share is closed without a log"
-	quickBuriesPart  bug = "a burial takes permits back only"
-	quickOpensQueued bug = "a share is opened though somebody is queued"
-	quickFoldsOpen   bug = "a share is emptied while it is open"
-	quickSpareTwice  bug = "what is spare is left in free"
+	fastAnyName     bug = "a newcomer uses what its slot has"
+	fastShutsPlain  bug = "a share is closed by a store of what was seen"
+	fastQueuesOpen  bug = "a waiter queues and closes nothing"
+	fastCountsPart  bug = "a process that replays the log counts permits only"
+	fastHasNoLog    bug = "a share is closed without a log"
+	fastReapsPart   bug = "a reap takes permits back only"
+	fastOpensQueued bug = "a share is opened though somebody is queued"
+	fastFoldsOpen   bug = "a share is emptied while it is open"
+	fastSpareTwice  bug = "what is spare is left in free"
 )
 
 var (
-	errQuickTooMany = errors.New("more permits are had than there are")
-	errQuickLost    = errors.New("permits are lost, or made")
-	errQuickSleeps  = errors.New("somebody sleeps though its permits are free")
-	errQuickWrong   = errors.New("who has permits cannot release them")
+	errFastTooMany = errors.New("more permits are had than there are")
+	errFastLost    = errors.New("permits are lost, or made")
+	errFastSleeps  = errors.New("somebody sleeps though its permits are free")
+	errFastWrong   = errors.New("who has permits cannot release them")
 )
 
-func (m quickModel) explore(b bug) model.Result {
+func (m fastModel) explore(b bug) model.Result {
 	m.bug = b
-	first := quickState{free: m.size}
+	first := fastState{free: m.size}
 	for i := range m.wants {
 		first.thread[i].name = 1
 	}
-	spec := model.Spec[quickState]{Init: []quickState{first}, Next: m.next, Check: m.check, Done: m.done, Show: m.show}
+	spec := model.Spec[fastState]{Init: []fastState{first}, Next: m.next, Check: m.check, Done: m.done, Show: m.show}
 	return spec.Explore()
 }
 
-func (m *quickModel) next(s *quickState, emit func(model.Step[quickState])) {
+func (m *fastModel) next(s *fastState, emit func(model.Step[fastState])) {
 	for i := 0; i <= len(m.wants); i++ {
 		me := i
 		if i == len(m.wants) {
-			me = quickThreads
+			me = fastThreads
 		}
-		x := quickExec{quickModel: m, s: *s, me: me}
+		x := fastExec{fastModel: m, s: *s, me: me}
 		x.t = &x.s.thread[me]
 		if said, optional := x.step(); said != "" {
-			emit(model.Step[quickState]{To: x.s, By: fmt.Sprintf("%c", 'P'+me), Label: said, Optional: optional})
+			emit(model.Step[fastState]{To: x.s, By: fmt.Sprintf("%c", 'P'+me), Label: said, Optional: optional})
 		}
 	}
 	for i := range m.wants {
@@ -148,30 +148,30 @@ func (m *quickModel) next(s *quickState, emit func(model.Step[quickState])) {
 		}
 		to := *s
 		to.kills++
-		to.thread[i] = quickThread{name: s.thread[i].name + 1}
-		if to.latch == uint8(i+1) {
-			to.latch = quickNobody
+		to.thread[i] = fastThread{name: s.thread[i].name + 1}
+		if to.queueLock == uint8(i+1) {
+			to.queueLock = fastNobody
 		}
-		emit(model.Step[quickState]{To: to, By: fmt.Sprintf("%c", 'P'+i), Label: "is killed, and followed", Optional: true})
+		emit(model.Step[fastState]{To: to, By: fmt.Sprintf("%c", 'P'+i), Label: "is killed, and followed", Optional: true})
 	}
 }
 
-type quickExec struct {
-	*quickModel
-	s  quickState
-	t  *quickThread
+type fastExec struct {
+	*fastModel
+	s  fastState
+	t  *fastThread
 	me int
 }
 
 // stale reports whether a share is that of a dead one.
-func (m *quickModel) stale(s *quickState, i int) bool {
+func (m *fastModel) stale(s *fastState, i int) bool {
 	h := &s.share[i]
-	return h.name != 0 && h.name != s.thread[i].name && (h.permits != 0 || h.quick != 0)
+	return h.name != 0 && h.name != s.thread[i].name && (h.permits != 0 || h.fast != 0)
 }
 
 // due reports whether a death has left something.
-func (m *quickModel) due(s *quickState) bool {
-	if s.latch == quickNobody {
+func (m *fastModel) due(s *fastState) bool {
+	if s.queueLock == fastNobody {
 		return true
 	}
 	for i := range m.wants {
@@ -187,28 +187,28 @@ func (m *quickModel) due(s *quickState) bool {
 	return false
 }
 
-func (x *quickExec) to(pc uint8, said string) (string, bool) { x.t.pc = pc; return said, false }
+func (x *fastExec) to(pc uint8, said string) (string, bool) { x.t.pc = pc; return said, false }
 
 // close goes on to close a share, and then with pc.
-func (x *quickExec) close(share, pc uint8, said string) (string, bool) {
+func (x *fastExec) close(share, pc uint8, said string) (string, bool) {
 	x.t.at, x.t.back = share, pc
 	return x.to(kShutLook, said)
 }
 
-func (x *quickExec) step() (said string, optional bool) {
+func (x *fastExec) step() (said string, optional bool) {
 	s, t := &x.s, x.t
-	undertaker := x.me == quickThreads
+	reaper := x.me == fastThreads
 	var want uint8
-	var h *quickShare
-	if !undertaker {
+	var h *fastShare
+	if !reaper {
 		want, h = x.wants[x.me], &s.share[x.me]
 	}
 	switch t.pc {
 	case kIdle:
 		switch {
-		case undertaker && x.due(s):
+		case reaper && x.due(s):
 			return x.to(kEnter, "looks")
-		case undertaker:
+		case reaper:
 			return "", false
 		case t.has:
 			return x.to(kReleaseLook, "releases")
@@ -216,7 +216,7 @@ func (x *quickExec) step() (said string, optional bool) {
 		x.to(kAcquireLook, "")
 		return "acquires", true
 	case kAcquireLook:
-		if t.seen = h.quick; !(t.known || x.bug == quickAnyName) || !t.seen.canAcquire(uint64(want)) {
+		if t.seen = h.fast; !(t.known || x.bug == fastAnyName) || !t.seen.canAcquire(uint64(want)) {
 			t.seen = 0
 			return x.to(kEnter, "cannot acquire at once")
 		}
@@ -224,13 +224,13 @@ func (x *quickExec) step() (said string, optional bool) {
 	case kAcquire:
 		seen := t.seen
 		t.seen = 0
-		if h.quick != seen {
+		if h.fast != seen {
 			return x.to(kAcquireLook, "fails to acquire")
 		}
-		h.quick, t.has = seen.acquire(uint64(want)), true
+		h.fast, t.has = seen.acquire(uint64(want)), true
 		return x.to(kIdle, "acquires at once")
 	case kReleaseLook:
-		if t.seen = h.quick; !t.known || !t.seen.canRelease(uint64(want)) {
+		if t.seen = h.fast; !t.known || !t.seen.canRelease(uint64(want)) {
 			t.seen = 0
 			return x.to(kEnter, "cannot release at once")
 		}
@@ -238,26 +238,26 @@ func (x *quickExec) step() (said string, optional bool) {
 	case kRelease:
 		seen := t.seen
 		t.seen = 0
-		if h.quick != seen {
+		if h.fast != seen {
 			return x.to(kReleaseLook, "fails to release")
 		}
-		h.quick, t.has = seen.release(uint64(want)), false
+		h.fast, t.has = seen.release(uint64(want)), false
 		return x.to(kIdle, "releases at once")
 	case kEnter:
-		switch s.latch {
+		switch s.queueLock {
 		case 0:
-			s.latch = uint8(x.me + 1)
-			return x.to(kSweep, "takes the latch")
-		case quickNobody:
-			s.latch = uint8(x.me + 1)
-			return x.to(kMend, "takes the latch from the dead")
+			s.queueLock = uint8(x.me + 1)
+			return x.to(kReap, "takes the queue lock")
+		case fastNobody:
+			s.queueLock = uint8(x.me + 1)
+			return x.to(kReplay, "takes the queue lock from the dead")
 		}
 		return "", false
-	case kMend:
+	case kReplay:
 		if s.log.valid {
 			g := &s.share[s.log.share]
-			s.free, g.permits, g.quick = s.log.free, s.log.permits, s.log.quick
-			s.log = quickLog{}
+			s.free, g.permits, g.fast = s.log.free, s.log.permits, s.log.fast
+			s.log = fastLog{}
 		}
 		t.at, t.sum = 0, 0
 		return x.to(kCount, "does what the log says")
@@ -265,8 +265,8 @@ func (x *quickExec) step() (said string, optional bool) {
 		if int(t.at) < len(x.wants) {
 			g := &s.share[t.at]
 			t.sum += g.permits
-			if x.bug != quickCountsPart {
-				t.sum += uint8(g.quick.permits())
+			if x.bug != fastCountsPart {
+				t.sum += uint8(g.fast.permits())
 			}
 			t.at++
 			return x.to(kCount, "counts a share")
@@ -275,21 +275,21 @@ func (x *quickExec) step() (said string, optional bool) {
 	case kCounted:
 		s.free = x.size - min(t.sum, x.size)
 		t.at, t.sum = 0, 0
-		return x.to(kSweep, "makes free anew")
-	case kSweep:
+		return x.to(kReap, "makes free anew")
+	case kReap:
 		for i := range x.wants {
 			if x.stale(s, i) {
-				if x.bug == quickBuriesPart {
+				if x.bug == fastReapsPart {
 					s.free += s.share[i].permits
-					s.share[i] = quickShare{name: s.thread[i].name}
-					return x.to(kSweep, "takes back from the dead")
+					s.share[i] = fastShare{name: s.thread[i].name}
+					return x.to(kReap, "takes back from the dead")
 				}
-				if s.share[i].quick != 0 {
-					return x.close(uint8(i), kSweep, "buries")
+				if s.share[i].fast != 0 {
+					return x.close(uint8(i), kReap, "reaps")
 				}
 				s.free += s.share[i].permits
 				s.share[i].permits = 0
-				return x.to(kSweep, "takes back from the dead")
+				return x.to(kReap, "takes back from the dead")
 			}
 		}
 		kept := 0
@@ -301,14 +301,14 @@ func (x *quickExec) step() (said string, optional bool) {
 		}
 		clear(s.queue[kept:])
 		clear(s.queued[kept:])
-		return x.to(kSwept, "sweeps the queue")
-	case kSwept:
+		return x.to(kReaped, "reaps the queue")
+	case kReaped:
 		if q := s.queue[0]; q != 0 && s.free >= x.wants[q-1] {
 			x.grant(q - 1)
-			return x.to(kSwept, "lets one go")
+			return x.to(kReaped, "lets one go")
 		}
 		switch {
-		case undertaker || t.gave:
+		case reaper || t.gave:
 			return x.to(kLeave, "has let go who can go")
 		case t.has:
 			return x.close(uint8(x.me), kGive, "is about to give")
@@ -320,21 +320,21 @@ func (x *quickExec) step() (said string, optional bool) {
 			return x.to(kInherit, "inherits the share")
 		case s.queue[0] == 0 && s.free >= want:
 			return x.to(kTake, "can take")
-		case x.bug == quickQueuesOpen:
+		case x.bug == fastQueuesOpen:
 			return x.to(kGathered, "cannot take")
 		}
 		t.at = 0
 		return x.to(kGather, "gathers")
 	case kInherit:
-		// Its one before was swept: nothing is left there.
-		h.permits, h.quick = 0, 0
+		// Its one before was reaped: nothing is left there.
+		h.permits, h.fast = 0, 0
 		return x.to(kName, "empties it")
 	case kName:
 		h.name = t.name
 		return x.to(kTake, "names it")
 	case kTake:
-		if h.quick.open() {
-			h.quick += quickWord(want)
+		if h.fast.open() {
+			h.fast += fastWord(want)
 		} else {
 			h.permits += want
 		}
@@ -345,7 +345,7 @@ func (x *quickExec) step() (said string, optional bool) {
 		return x.to(kLeave, "takes")
 	case kGather:
 		for ; int(t.at) < len(x.wants); t.at++ {
-			if s.opened>>t.at&1 != 0 && s.share[t.at].quick != 0 {
+			if s.opened>>t.at&1 != 0 && s.share[t.at].fast != 0 {
 				return x.close(t.at, kGather, "gathers a share")
 			}
 		}
@@ -361,46 +361,46 @@ func (x *quickExec) step() (said string, optional bool) {
 				break
 			}
 		}
-		s.latch = 0
-		return x.to(kAsleep, "queues, and leaves the latch")
+		s.queueLock = 0
+		return x.to(kAsleep, "queues, and leaves the queue lock")
 	case kShutLook:
-		t.seen = s.share[t.at].quick
+		t.seen = s.share[t.at].fast
 		switch {
 		case t.seen == 0:
 			return x.to(t.back, "finds it closed")
-		case !t.seen.open() || x.bug == quickFoldsOpen:
-			t.seen &^= quickOpen
+		case !t.seen.open() || x.bug == fastFoldsOpen:
+			t.seen &^= fastOpen
 			return x.to(kLog, "finds it half open")
 		}
 		return x.to(kShut, "sees it open")
 	case kShut:
 		g := &s.share[t.at]
-		if g.quick != t.seen && x.bug != quickShutsPlain {
+		if g.fast != t.seen && x.bug != fastShutsPlain {
 			return x.to(kShutLook, "fails to close it")
 		}
-		t.seen &^= quickOpen
-		g.quick = t.seen
+		t.seen &^= fastOpen
+		g.fast = t.seen
 		return x.to(kLog, "closes it")
 	case kLog:
 		g := &s.share[t.at]
-		s.log = quickLog{x.bug != quickHasNoLog, t.at, s.free + uint8(t.seen.spare()), g.permits + uint8(t.seen.used()), 0}
+		s.log = fastLog{x.bug != fastHasNoLog, t.at, s.free + uint8(t.seen.spare()), g.permits + uint8(t.seen.used()), 0}
 		return x.to(kApplyFree, "writes the log")
 	case kApplyFree:
 		s.free = s.log.free
 		return x.to(kApplyPermits, "fills free")
 	case kApplyPermits:
 		s.share[s.log.share].permits = s.log.permits
-		return x.to(kApplyQuick, "fills permits")
-	case kApplyQuick:
-		s.share[s.log.share].quick = s.log.quick
-		return x.to(kUnlog, "fills quick")
+		return x.to(kApplyFast, "fills permits")
+	case kApplyFast:
+		s.share[s.log.share].fast = s.log.fast
+		return x.to(kUnlog, "fills fast")
 	case kUnlog:
-		s.log = quickLog{}
+		s.log = fastLog{}
 		t.seen = 0
 		return x.to(t.back, "drops the log")
 	case kGive:
 		if h.name != t.name || h.permits < want {
-			s.free = quickNobody // an error that check finds
+			s.free = fastNobody // an error that check finds
 			return x.to(kIdle, "has no permits")
 		}
 		h.permits -= want
@@ -409,8 +409,8 @@ func (x *quickExec) step() (said string, optional bool) {
 	case kGiven:
 		s.free += want
 		switch {
-		case s.queue[0] != 0 && x.bug != quickOpensQueued:
-			return x.to(kSwept, "gives, and looks at the queue")
+		case s.queue[0] != 0 && x.bug != fastOpensQueued:
+			return x.to(kReaped, "gives, and looks at the queue")
 		case s.last != t.name<<4|uint8(x.me):
 			s.last = t.name<<4 | uint8(x.me)
 			return x.to(kLeave, "gives")
@@ -420,44 +420,44 @@ func (x *quickExec) step() (said string, optional bool) {
 		s.opened |= 1 << x.me
 		return x.to(kOpenLog, "marks its share")
 	case kOpenLog:
-		q := makeQuick(uint64(h.permits), uint64(want))
+		q := makeFast(uint64(h.permits), uint64(want))
 		free := s.free - want
-		if x.bug == quickSpareTwice {
+		if x.bug == fastSpareTwice {
 			free = s.free
 		}
-		s.log = quickLog{true, uint8(x.me), free, 0, q}
+		s.log = fastLog{true, uint8(x.me), free, 0, q}
 		t.back = kOpened
 		return x.to(kApplyFree, "writes the log")
 	case kOpened:
-		h.quick |= quickOpen
+		h.fast |= fastOpen
 		t.known = true
 		return x.to(kLeave, "opens its share")
 	case kLeave:
-		s.latch = 0
+		s.queueLock = 0
 		t.back, t.at, t.gave = 0, 0, false
-		return x.to(kIdle, "leaves the latch")
+		return x.to(kIdle, "leaves the queue lock")
 	case kAsleep:
 		return "", false
 	}
 	panic("no such step")
 }
 
-func (x *quickExec) grant(i uint8) {
+func (x *fastExec) grant(i uint8) {
 	s := &x.s
 	h := &s.share[i]
 	if h.name != s.thread[i].name {
-		*h = quickShare{name: s.thread[i].name}
+		*h = fastShare{name: s.thread[i].name}
 	}
 	h.permits += x.wants[i]
 	s.free -= x.wants[i]
 	s.thread[i].has, s.thread[i].pc, s.thread[i].back = true, kIdle, 0
 	copy(s.queue[:], s.queue[1:])
 	copy(s.queued[:], s.queued[1:])
-	s.queue[quickThreads-1], s.queued[quickThreads-1] = 0, 0
+	s.queue[fastThreads-1], s.queued[fastThreads-1] = 0, 0
 }
 
-func (m *quickModel) check(s *quickState) error {
-	had, rest := uint8(0), s.latch == 0 && !m.due(s)
+func (m *fastModel) check(s *fastState) error {
+	had, rest := uint8(0), s.queueLock == 0 && !m.due(s)
 	for i, n := range m.wants {
 		t := &s.thread[i]
 		if t.has {
@@ -466,60 +466,60 @@ func (m *quickModel) check(s *quickState) error {
 		rest = rest && (t.pc == kIdle || t.pc == kAsleep)
 	}
 	if had > m.size {
-		return errQuickTooMany
+		return errFastTooMany
 	}
-	if s.free == quickNobody {
-		return errQuickWrong
+	if s.free == fastNobody {
+		return errFastWrong
 	}
-	if !rest || s.thread[quickThreads].pc != kIdle {
+	if !rest || s.thread[fastThreads].pc != kIdle {
 		return nil
 	}
 	sum, spare := s.free, uint8(0)
 	for i, n := range m.wants {
 		h := &s.share[i]
-		sum += h.permits + uint8(h.quick.permits())
-		spare += uint8(h.quick.spare())
-		if used := h.permits + uint8(h.quick.used()); s.thread[i].has != (used != 0) || used != 0 && used != n {
-			return errQuickWrong
+		sum += h.permits + uint8(h.fast.permits())
+		spare += uint8(h.fast.spare())
+		if used := h.permits + uint8(h.fast.used()); s.thread[i].has != (used != 0) || used != 0 && used != n {
+			return errFastWrong
 		}
 	}
 	if sum != m.size {
-		return errQuickLost
+		return errFastLost
 	}
 	if q := s.queue[0]; q != 0 && s.free+spare >= m.wants[q-1] {
-		return errQuickSleeps
+		return errFastSleeps
 	}
 	return nil
 }
 
-func (m *quickModel) done(s *quickState) bool {
+func (m *fastModel) done(s *fastState) bool {
 	for i := range m.wants {
 		if s.thread[i].pc != kIdle {
 			return false
 		}
 	}
-	return s.thread[quickThreads].pc == kIdle && !m.due(s)
+	return s.thread[fastThreads].pc == kIdle && !m.due(s)
 }
 
-func (m *quickModel) show(s *quickState) string {
-	return fmt.Sprintf("latch %d, free %d, shares %v, opened %b, queue %v, log %+v", s.latch, s.free, s.share[:len(m.wants)], s.opened, s.queue, s.log)
+func (m *fastModel) show(s *fastState) string {
+	return fmt.Sprintf("latch %d, free %d, shares %v, opened %b, queue %v, log %+v", s.queueLock, s.free, s.share[:len(m.wants)], s.opened, s.queue, s.log)
 }
 
-// Acquires and releases without the latch, those who close shares, and deaths at each
+// Acquires and releases without the queue lock, those who close shares, and deaths at each
 // step of either.
-func TestModelSemaphoreQuick(t *testing.T) {
+func TestModelSemaphoreFast(t *testing.T) {
 	bugs := []bug{
-		quickShutsPlain, quickQueuesOpen, quickOpensQueued, quickFoldsOpen, quickSpareTwice,
+		fastShutsPlain, fastQueuesOpen, fastOpensQueued, fastFoldsOpen, fastSpareTwice,
 	}
-	deaths := append(bugs, quickAnyName, quickCountsPart, quickHasNoLog, quickBuriesPart)
-	scarce := quickModel{wants: []uint8{1, 1}, size: 1}
-	mixed := quickModel{wants: []uint8{1, 1}, size: 2}
-	dies := quickModel{wants: []uint8{1, 1}, size: 1, kills: 1}
-	both := quickModel{wants: []uint8{1, 2}, size: 2, kills: 2}
-	three := quickModel{wants: []uint8{1, 2, 1}, size: 2}
+	deaths := append(bugs, fastAnyName, fastCountsPart, fastHasNoLog, fastReapsPart)
+	scarce := fastModel{wants: []uint8{1, 1}, size: 1}
+	mixed := fastModel{wants: []uint8{1, 1}, size: 2}
+	dies := fastModel{wants: []uint8{1, 1}, size: 1, kills: 1}
+	both := fastModel{wants: []uint8{1, 2}, size: 2, kills: 2}
+	three := fastModel{wants: []uint8{1, 2, 1}, size: 2}
 	requireModels(t, []exploration{
 		{"two for one permit", small, scarce.explore, bugs},
-		{"two for two permits", small, mixed.explore, []bug{quickSpareTwice}},
+		{"two for two permits", small, mixed.explore, []bug{fastSpareTwice}},
 		{"two, one dies", small, dies.explore, nil},
 		{"two, two deaths", medium, both.explore, deaths},
 		{"three", medium, three.explore, nil},

@@ -14,9 +14,10 @@ import (
 func init() {
 	addWorkload(workload{
 		name:   "semaphore",
-		points: []string{"monitor.*", "semaphore.*", "park.seat.*", "arena.node.reclaimed", "arena.node.inherited", "mutex.unlock.before_release"},
+		points: []string{"monitor.*", "semaphore.*", "park.waitnode.*", "arena.node.reclaimed", "arena.node.inherited", "mutex.unlock.before_release"},
 		// Only a Transferable semaphore passes this point. A member that dies takes the permits that it has of such a
-		// semaphore with it, so the team would run out of permits. TestSemaphoreDiesAccepting has a process die here.
+		// semaphore with it, so the worker group would run out of permits.
+		// TestSemaphoreDiesAccepting has a process die here.
 		without: []string{"semaphore.acquire.accepted"},
 		open: func(a *arena.Arena) (worker, error) {
 			scarce, err := prims.OpenSemaphore(a, "scarce", 5, nil)

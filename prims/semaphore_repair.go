@@ -8,7 +8,7 @@ import (
 	"github.com/shmsync/shmsync/arena"
 )
 
-func repairSemaphore(a *arena.Arena, o arena.Object, dead arena.Name) {
+func repairSemaphore(a *arena.Arena, o arena.Object, dead arena.ParticipantID) {
 	if o.Size >= semaphoreBytes(a.MaxParticipants()) {
 		repairMonitor(buildSemaphore(a, o, true).mon, dead)
 	}
@@ -19,7 +19,7 @@ func checkSemaphore(a *arena.Arena, o arena.Object) error {
 		return wrongKind("semaphore.check", o, semaphoreKind, semaphoreVersion)
 	}
 	s := buildSemaphore(a, o, true)
-	if err := checkMutexWords(o, &s.words.mon.latch); err != nil {
+	if err := checkMutexWords(o, &s.words.mon.queueLock); err != nil {
 		return err
 	}
 	pool := poolWord(s.words.free.Load())
@@ -30,7 +30,7 @@ func checkSemaphore(a *arena.Arena, o arena.Object) error {
 		if s.moves {
 			break // they count what was granted, and may pass over
 		}
-		if q := quickWord(h.quick.Load()); q.permits() > s.size || q>>63 != 0 {
+		if q := fastWord(h.fast.Load()); q.permits() > s.size || q>>63 != 0 {
 			return s.mon.fail("semaphore.check", shmsync.ErrCorrupt, nil, fmt.Sprintf("share %d is %v (%#x)", i+1, q, uint64(q)))
 		}
 	}
@@ -47,12 +47,12 @@ func describeSemaphore(a *arena.Arena, o arena.Object) string {
 	for _, h := range s.shares {
 		if s.moves {
 			if n := s.unaccepted(h); n > 0 {
-				fmt.Fprintf(&b, ", %d granted to %v and not accepted", n, arena.Name(h.name.Load()&arena.NameMask))
+				fmt.Fprintf(&b, ", %d granted to %v and not accepted", n, arena.ParticipantID(h.name.Load()&arena.ParticipantIDMask))
 			}
 			continue
 		}
-		if q := quickWord(h.quick.Load()); h.total() > 0 {
-			fmt.Fprintf(&b, ", %v has %d (%v)", arena.Name(h.name.Load()&arena.NameMask), h.permits.Load(), q)
+		if q := fastWord(h.fast.Load()); h.total() > 0 {
+			fmt.Fprintf(&b, ", %v has %d (%v)", arena.ParticipantID(h.name.Load()&arena.ParticipantIDMask), h.permits.Load(), q)
 		}
 	}
 	b.WriteString(describeMonitor(s.mon))

@@ -2,13 +2,13 @@ package prims
 
 import "github.com/shmsync/shmsync/arena"
 
-// settle grants what can be granted, in order.
-func (s *Semaphore) settle(b *wakes) {
+// resolve grants what can be granted, in order.
+func (s *Semaphore) resolve(b *wakes) {
 	defer s.reopen()
 	for w, ok := s.fifo.head(); ok; w, ok = s.fifo.head() {
 		if !s.mon.waiting(w) {
 			s.detach(w)
-			s.mon.drop(w)
+			s.mon.releaseNode(w)
 			continue
 		}
 		if !s.canTake(w.Wanted().Load()) {
@@ -36,7 +36,7 @@ func (s *Semaphore) account(w wait) {
 			c.set(&s.words.free, s.words.free.Load()+h.permits.Load()+shut(h).permits()-n)
 			c.set(&h.name, uint64(owner))
 			c.set(&h.permits, n)
-			c.set(&h.quick, 0)
+			c.set(&h.fast, 0)
 			s.mon.account(w, &c)
 			return
 		}
@@ -64,33 +64,33 @@ func (s *Semaphore) clear() {
 	s.words.free.Store(free)
 }
 
-// bury takes the shares of the dead back. A permit whose grant was not accepted guards
+// reap takes the shares of the dead back. A permit whose grant was not accepted guards
 // nothing that the dead one may have written to.
-func (s *Semaphore) bury(dead func(arena.Name) bool) {
+func (s *Semaphore) reap(dead func(arena.ParticipantID) bool) {
 	if s.moves {
 		for _, h := range s.shares {
-			if s.unaccepted(h) > 0 && dead(arena.Name(h.name.Load()&arena.NameMask)) {
+			if s.unaccepted(h) > 0 && dead(arena.ParticipantID(h.name.Load()&arena.ParticipantIDMask)) {
 				s.takeBackGrants(h, h.name.Load())
 			}
 		}
 		return
 	}
 	for _, h := range s.shares {
-		n := arena.Name(h.name.Load() & arena.NameMask)
+		n := arena.ParticipantID(h.name.Load() & arena.ParticipantIDMask)
 		if h.total() > 0 && dead(n) && s.mon.ended(n) {
 			var c change
 			c.set(&s.words.free, s.words.free.Load()+h.permits.Load()+shut(h).permits())
 			c.set(&h.permits, 0)
-			c.set(&h.quick, 0)
+			c.set(&h.fast, 0)
 			s.mon.commit(&c)
 		}
 	}
 }
 
-func (s *Semaphore) holders(f func(arena.Name)) {
+func (s *Semaphore) holders(f func(arena.ParticipantID)) {
 	for _, h := range s.shares {
 		if s.moves && s.unaccepted(h) > 0 || !s.moves && h.total() > 0 {
-			f(arena.Name(h.name.Load() & arena.NameMask))
+			f(arena.ParticipantID(h.name.Load() & arena.ParticipantIDMask))
 		}
 	}
 }

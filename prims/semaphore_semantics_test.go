@@ -106,7 +106,7 @@ func semQueued(t *testing.T, a *arena.Arena, s *prims.Semaphore, n int) {
 	eventually(t, fmt.Sprintf("%d queued", n), func() string { return words(a) }, func() bool { return s.Queued() == n })
 }
 
-// Who comes first is served first, whatever it wants, and whichever process it is in.
+// Whoever comes first is served first, whatever it wants, and whichever process it is in.
 func TestSemaphoreIsFIFO(t *testing.T) {
 	a := newArena(t, nil)
 	s := newSemaphore(t, a, "s", 3, nil)
@@ -216,7 +216,7 @@ func TestSemaphoreMistakes(t *testing.T) {
 	s := newSemaphore(t, a, "s", 4, nil)
 	p := semOther(t, a)
 	require.True(t, s.TryAcquire(2))
-	require.PanicsWithValue(t, "shmsync: Release of 3 permits of semaphore s: more than are held", func() { s.Release(3) })
+	require.PanicsWithValue(t, "shmsync: PolicyRelease of 3 permits of semaphore s: more than are held", func() { s.Release(3) })
 	require.Contains(t, semDo(t, p, semOrder{Verb: "release", N: 1}).Panic, "more than are held", "another process's permits")
 	for _, f := range []func(){
 		func() { s.Release(-1) }, func() { s.TryAcquire(-1) }, func() { s.Acquire(context.Background(), -1) },
@@ -248,7 +248,7 @@ func TestSemaphoreContext(t *testing.T) {
 	defer cancel()
 	require.Equal(t, context.DeadlineExceeded, s.Acquire(ctx, 3))
 	require.Zero(t, s.Queued())
-	// Who leaves the head of the queue lets those behind it go.
+	// Whoever leaves the head of the queue lets those behind it go.
 	s.Release(1)
 	ctx, cancel = context.WithCancel(context.Background())
 	first := make(chan error, 1)
@@ -262,7 +262,7 @@ func TestSemaphoreContext(t *testing.T) {
 	require.NoError(t, <-second)
 }
 
-// Who gives up while the latch is taken has its wait taken off later. The object stays
+// Whoever gives up while the queue lock is taken has its wait taken off later. The object stays
 // for that, although the handle is closed.
 func TestSemaphoreIsThereForWhoTidies(t *testing.T) {
 	a := newArena(t, nil)
@@ -273,7 +273,7 @@ func TestSemaphoreIsThereForWhoTidies(t *testing.T) {
 	done := make(chan error, 1)
 	go func() { done <- s.Acquire(ctx, 1) }()
 	semQueued(t, a, s, 1)
-	require.NoError(t, s.Latched(func() {
+	require.NoError(t, s.Locked(func() {
 		cancel()
 		require.Equal(t, context.Canceled, <-done)
 		require.NoError(t, s.Close())
@@ -289,7 +289,7 @@ func TestSemaphoreIsThereForWhoTidies(t *testing.T) {
 	require.LessOrEqual(t, a.Stats().Nodes, uint64(1))
 }
 
-// Close does not wait for a goroutine that tidies up and already sleeps on the queue lock: whoever has that lock
+// Close does not wait for a goroutine that cleans up and already sleeps on the queue lock: whoever has that lock
 // may be stopped.
 func TestCloseDoesNotWaitForTheQueueLock(t *testing.T) {
 	a := newArena(t, nil)
@@ -301,15 +301,15 @@ func TestCloseDoesNotWaitForTheQueueLock(t *testing.T) {
 	go func() { done <- s.Acquire(ctx, 1) }()
 	semQueued(t, a, s, 1)
 	early := true
-	require.NoError(t, s.Latched(func() {
+	require.NoError(t, s.Locked(func() {
 		cancel()
 		require.Equal(t, context.Canceled, <-done)
-		eventually(t, "the goroutine that tidies up sleeps", func() string { return words(a) }, s.LatchAwaited)
+		eventually(t, "the goroutine that cleans up sleeps", func() string { return words(a) }, s.LatchAwaited)
 		go func() { closed <- s.Close() }()
 		select {
 		case err := <-closed:
 			closed <- err
-		case <-after(patience()):
+		case <-after(timeout()):
 			early = false
 		}
 	}))
@@ -504,7 +504,7 @@ func TestSemaphoreAllocatesNothing(t *testing.T) {
 	if race.Enabled {
 		return // a sync.Pool drops things at random then
 	}
-	// A wait neither, once there are seats.
+	// A wait neither, once there are wait nodes.
 	s.Acquire(ctx, 2)
 	turn := make(chan struct{})
 	go func() {

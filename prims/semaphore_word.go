@@ -2,65 +2,65 @@ package prims
 
 import "fmt"
 
-// quickWord is the part of its share of a Semaphore that a participant changes without
-// the latch.
+// fastWord is the part of its share of a Semaphore that a participant changes without
+// the queue lock.
 //
 //	bits 0..30   used: permits that the participant has, and can release here
 //	bits 31..61  spare: permits that nobody has, kept for the participant
-//	bit  62      open: the participant changes the word without the latch
+//	bit  62      open: the participant changes the word without the queue lock
 //
 //	state   meaning                              left by
-//	0       closed; the share is in permits      gather, burial; as it is made
-//	open    the whole share is here              its participant, who opened it with the latch held
+//	0       closed; the share is in permits      gather, reap; as it is made
+//	open    the whole share is here              its participant, who opened it with the queue lock held
 //	other   being closed, or opened              a death in gather or openShare; gather goes on
 //
-//	writers: its participant while it is open (CAS: acquires, releases); who holds the latch
+//	writers: its participant while it is open (CAS: acquires, releases); who holds the queue lock
 //	         (CAS: takes open away, or adds to used; store: while it is not open)
 //	readers: the same, tools
-//	order:   acquire and release: what was done before a permit became spare, before who gets it
+//	order:   acquire and release: what was done before a permit became spare, before whoever gets it
 //	futex:   none
 //	crash:   used and spare of a name that is not current are free
 //
 // An acquire and a release move permits between used and spare, so that used + spare
-// does not change but with the latch held: who holds it can count, whatever others do
+// does not change but with the queue lock held: who holds it can count, whatever others do
 // meanwhile. While somebody is queued all are closed, so that each release is seen.
-type quickWord uint64
+type fastWord uint64
 
 const (
-	quickMost                 = 1<<31 - 1
-	quickSpareShift           = 31
-	quickOpen       quickWord = 1 << 62
+	fastMost                = 1<<31 - 1
+	fastSpareShift          = 31
+	fastOpen       fastWord = 1 << 62
 )
 
-func makeQuick(used, spare uint64) quickWord {
-	return quickWord(used | spare<<quickSpareShift)
+func makeFast(used, spare uint64) fastWord {
+	return fastWord(used | spare<<fastSpareShift)
 }
 
-func (q quickWord) used() uint64  { return uint64(q) & quickMost }
-func (q quickWord) spare() uint64 { return uint64(q) >> quickSpareShift & quickMost }
-func (q quickWord) open() bool    { return q&quickOpen != 0 }
+func (q fastWord) used() uint64  { return uint64(q) & fastMost }
+func (q fastWord) spare() uint64 { return uint64(q) >> fastSpareShift & fastMost }
+func (q fastWord) open() bool    { return q&fastOpen != 0 }
 
 // permits is how many of the semaphore's permits are here.
-func (q quickWord) permits() uint64 { return q.used() + q.spare() }
+func (q fastWord) permits() uint64 { return q.used() + q.spare() }
 
-// canAcquire reports whether n permits can be acquired without the latch, and acquire
+// canAcquire reports whether n permits can be acquired without the queue lock, and acquire
 // is the word after that.
-func (q quickWord) canAcquire(n uint64) bool { return q.open() && q.spare() >= n }
+func (q fastWord) canAcquire(n uint64) bool { return q.open() && q.spare() >= n }
 
-func (q quickWord) acquire(n uint64) quickWord {
-	return q + quickWord(n) - quickWord(n<<quickSpareShift)
+func (q fastWord) acquire(n uint64) fastWord {
+	return q + fastWord(n) - fastWord(n<<fastSpareShift)
 }
 
-// canRelease reports whether n permits can be released without the latch, and release
+// canRelease reports whether n permits can be released without the queue lock, and release
 // is the word after that.
-func (q quickWord) canRelease(n uint64) bool { return q.open() && q.used() >= n }
+func (q fastWord) canRelease(n uint64) bool { return q.open() && q.used() >= n }
 
-func (q quickWord) release(n uint64) quickWord {
-	return q - quickWord(n) + quickWord(n<<quickSpareShift)
+func (q fastWord) release(n uint64) fastWord {
+	return q - fastWord(n) + fastWord(n<<fastSpareShift)
 }
 
 // String renders the word by the names of its parts.
-func (q quickWord) String() string {
+func (q fastWord) String() string {
 	switch {
 	case q == 0:
 		return "closed"
@@ -73,17 +73,17 @@ func (q quickWord) String() string {
 // poolWord is how many permits of a Semaphore can be had by anybody.
 //
 //	bits 0..62  permits
-//	bit  63     open: any participant changes the word without the latch
+//	bit  63     open: any participant changes the word without the queue lock
 //
 // Only that of a Transferable semaphore is ever open.
 //
-//	writers: anybody while it is open (CAS: acquires, releases); who holds the latch
+//	writers: anybody while it is open (CAS: acquires, releases); who holds the queue lock
 //	         (CAS: takes open away; store: while it is not open)
 //	readers: the same, tools
 //	order:   acquire and release
 //	futex:   none
 //	crash:   made anew from the shares; of a Transferable semaphore, its one change is one
-//	         store, and it stays closed until the next who has had the latch leaves it open
+//	         store, and it stays closed until the next who has had the queue lock leaves it open
 type poolWord uint64
 
 const poolOpen poolWord = 1 << 63

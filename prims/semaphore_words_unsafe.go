@@ -23,30 +23,30 @@ type semaphoreWords struct {
 	free  atomic.Uint64 // see poolWord
 	queue listWords
 	// opened has the bit of a slot, its number modulo 64, if its share may be open.
-	//   writers: who holds the latch
+	//   writers: who holds the queue lock
 	//   readers: the same, looks
-	//   order:   the latch's
+	//   order:   the queue lock's
 	//   futex:   none
 	//   crash:   set before a share is open, cleared after all are closed
 	opened atomic.Uint64
-	// last is the name of who released last with the latch held; a hint.
+	// last is the name of whoever released last with the queue lock held; a hint.
 	last atomic.Uint64
 	_    [80]byte
 }
 
 // semaphoreShare is what a participant has of a semaphore, on a cache line of its own.
-// Of a Transferable semaphore permits and quick are counts of their own: see
+// Of a Transferable semaphore permits and fast are counts of their own: see
 // semaphore_transfer.go.
 //
-//	writers: who holds the latch; for quick see quickWord
+//	writers: who holds the queue lock; for fast see fastWord
 //	readers: the same, tools, looks
-//	order:   the latch's
+//	order:   the queue lock's
 //	futex:   none
 //	crash:   permits of a name that is not current are free
 type semaphoreShare struct {
 	name    atomic.Uint64 // of the participant
 	permits atomic.Uint64
-	quick   atomic.Uint64 // see quickWord
+	fast    atomic.Uint64 // see fastWord
 	_       [40]byte
 }
 
@@ -57,7 +57,7 @@ var (
 	_ = [1]struct{}{}[unsafe.Offsetof(semaphoreWords{}.opened)-416]
 	_ = [1]struct{}{}[unsafe.Offsetof(semaphoreWords{}.last)-424]
 	_ = [1]struct{}{}[unsafe.Sizeof(semaphoreWords{})-512]
-	_ = [1]struct{}{}[unsafe.Offsetof(semaphoreShare{}.quick)-16]
+	_ = [1]struct{}{}[unsafe.Offsetof(semaphoreShare{}.fast)-16]
 	_ = [1]struct{}{}[unsafe.Sizeof(semaphoreShare{})-64]
 )
 

@@ -22,7 +22,7 @@ import (
 // Value that returns n or more and every wait for n or less that ends without an error.
 //
 // No process holds a Sequencer. When one dies, what it counted is counted; its waits
-// are gone; and whom it should have woken is woken by those who bury it.
+// are gone; and whom it should have woken is woken by those who reap it.
 type Sequencer struct {
 	*sequence
 }
@@ -246,7 +246,7 @@ func (s *Sequencer) Close() error {
 
 // The reaper's side, and that of tools.
 
-func repairSequencer(a *arena.Arena, o arena.Object, dead arena.Name) {
+func repairSequencer(a *arena.Arena, o arena.Object, dead arena.ParticipantID) {
 	if o.Size >= sequenceBytes {
 		repairMonitor(buildSequencer(a, o, true).mon, dead)
 	}
@@ -260,7 +260,7 @@ func checkSequencer(a *arena.Arena, o arena.Object) error {
 }
 
 func checkSequence(q *sequence) error {
-	if err := checkMutexWords(q.object, &q.words.mon.latch); err != nil {
+	if err := checkMutexWords(q.object, &q.words.mon.queueLock); err != nil {
 		return err
 	}
 	if n := q.words.stopped.Load(); n > 1 {

@@ -78,7 +78,7 @@ func (s *sequencerStage) note(id int, p *prims.Pending) {
 // noted gives the wait of an order that may be on its way still: it queues before it
 // is noted.
 func (s *sequencerStage) noted(id int) (p *prims.Pending) {
-	err := waitUntil(patience(), func() bool {
+	err := waitUntil(timeout(), func() bool {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		p = s.pending[id]
@@ -217,9 +217,9 @@ func (x *actor) isCanceled(t testing.TB, id int) {
 // ended starts to wait for the end of an order that began a pending wait.
 func (x *actor) ended(id int) int { return x.start(order{Op: "pending.wait", N: id}) }
 
-// sequencerTroupe is a waiter and a counter in processes of their own, and the objects
+// sequencerGroup is a waiter and a counter in processes of their own, and the objects
 // that they and the test use.
-type sequencerTroupe struct {
+type sequencerGroup struct {
 	a               *arena.Arena
 	waiter, counter *actor
 	s               *prims.Sequencer
@@ -227,7 +227,7 @@ type sequencerTroupe struct {
 }
 
 // queued has the waiter wait.
-func (x *sequencerTroupe) queued(t testing.TB, op string, token uint64) int {
+func (x *sequencerGroup) queued(t testing.TB, op string, token uint64) int {
 	t.Helper()
 	if op[0] == 'e' {
 		return x.waiter.queues(t, x.a, x.e.Offset(), order{Op: op, Object: "e"})
@@ -236,17 +236,17 @@ func (x *sequencerTroupe) queued(t testing.TB, op string, token uint64) int {
 }
 
 // still requires that n waits are queued, now and when everybody had time.
-func (x *sequencerTroupe) still(t testing.TB, off arena.Offset, n int) {
+func (x *sequencerGroup) still(t testing.TB, off arena.Offset, n int) {
 	t.Helper()
 	require.Equal(t, n, prims.Queued(x.a, off), "%v %v", x.s, x.e)
 }
 
 // sequencerTests runs each test with waiter and counter in two processes, and in one.
-func sequencerTests(t *testing.T, opts *prims.EventOptions, tests map[string]func(t *testing.T, x *sequencerTroupe)) {
+func sequencerTests(t *testing.T, opts *prims.EventOptions, tests map[string]func(t *testing.T, x *sequencerGroup)) {
 	for name, test := range tests {
 		for _, where := range []string{"two processes", "one process"} {
 			t.Run(name+"/"+where, func(t *testing.T) {
-				x := &sequencerTroupe{a: newArena(t, nil)}
+				x := &sequencerGroup{a: newArena(t, nil)}
 				var err error
 				x.s, err = prims.OpenSequencer(x.a, "s", nil)
 				require.NoError(t, err)

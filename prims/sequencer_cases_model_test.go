@@ -6,18 +6,18 @@ import "testing"
 
 // What can be wrong with a sequence.
 const (
-	sequenceNoSecondLook    bug = "a waiter does not look again after it has announced its token"
-	sequencePlainNext       bug = "a waiter announces its token by a plain store"
-	sequencePlainCount      bug = "a count is a plain store"
-	sequenceLooksFirst      bug = "who counts looks for a token, and then counts"
-	sequenceNextTooFar      bug = "who settles forgets those who stay"
-	sequenceBurialSilent    bug = "a burial does not settle"
-	sequenceBurialWakesNone bug = "a burial does not wake those whose wait is over"
+	sequenceNoSecondCheck bug = "a waiter does not look again after it has announced its token"
+	sequencePlainNext     bug = "a waiter announces its token by a plain store"
+	sequencePlainCount    bug = "a count is a plain store"
+	sequenceLooksFirst    bug = "who counts looks for a token, and then counts"
+	sequenceNextTooFar    bug = "who resolves forgets those who stay"
+	sequenceReapSilent    bug = "a reap does not resolve"
+	sequenceReapWakesNone bug = "a reap does not wake those whose wait is over"
 )
 
 // Counts, those who wait for different tokens, and those who give up.
 func TestModelSequence(t *testing.T) {
-	bugs := []bug{sequenceNoSecondLook, sequencePlainNext, sequencePlainCount, sequenceLooksFirst}
+	bugs := []bug{sequenceNoSecondCheck, sequencePlainNext, sequencePlainCount, sequenceLooksFirst}
 	one := sequenceModel{waiters: 1, counters: 1, tokens: 1}
 	two := sequenceModel{waiters: 2, counters: 1, tokens: 2}
 	quit := sequenceModel{waiters: 2, counters: 2, tokens: 2, giveUp: true}
@@ -32,7 +32,7 @@ func TestModelSequence(t *testing.T) {
 
 // Deaths at each step of those who count and of those who wait.
 func TestModelSequenceDeath(t *testing.T) {
-	bugs := []bug{sequenceBurialSilent, sequenceBurialWakesNone}
+	bugs := []bug{sequenceReapSilent, sequenceReapWakesNone}
 	one := sequenceModel{waiters: 1, counters: 1, tokens: 1, kills: 1}
 	two := sequenceModel{waiters: 2, counters: 1, tokens: 2, kills: 1, giveUp: true}
 	both := sequenceModel{waiters: 2, counters: 2, tokens: 2, kills: 2}

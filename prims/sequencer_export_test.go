@@ -12,8 +12,8 @@ import (
 // Overdue reports whether waits of s are to be ended.
 func (s *Sequencer) Overdue() bool { return s.overdue() }
 
-// LatchFree reports whether nobody holds the latch of s.
-func (s *Sequencer) LatchFree() bool { return s.words.mon.latch.owner.Load() == 0 }
+// LatchFree reports whether nobody holds the queue lock of s.
+func (s *Sequencer) LatchFree() bool { return s.words.mon.queueLock.owner.Load() == 0 }
 
 // Object is the object under s.
 func (s *Sequencer) Object() arena.Object { return s.object }
@@ -78,7 +78,7 @@ func (s *Sequencer) Drain() (tokens []uint64) {
 		last = w.Stamp().Load()
 		tokens = append(tokens, t)
 		s.detach(w)
-		s.mon.drop(w)
+		s.mon.releaseNode(w)
 	}
 	return tokens
 }
@@ -191,9 +191,9 @@ func ScribbleNodes(a *arena.Arena, o arena.Object, r *rand.Rand) {
 
 // LookAll does what is done ten times a second.
 func LookAll(s *Sequencer, auto, gate *Event) {
-	s.look()
-	auto.auto.look()
-	gate.manual.look()
+	s.check()
+	auto.auto.check()
+	gate.manual.check()
 }
 
 // Arrivals is how many waits were ever queued in s.

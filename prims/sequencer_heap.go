@@ -13,7 +13,7 @@ import (
 //	bits 32..63  right
 //
 // The link to the node above is in bits 32..63 of the node's extra word, and the ranks
-// below in bits 16..31, where a fate has the class.
+// below in bits 16..31, where a outcome has the class.
 type heapLinks uint64
 
 func makeHeapLinks(left, right arena.Offset) heapLinks {
@@ -42,7 +42,7 @@ const heapDeep = 64
 func heapUp(w wait) arena.Offset { return arena.Offset(w.Extra().Load()>>32) * linkUnit }
 
 func setHeapUp(w wait, up arena.Offset) {
-	put(w.Extra(), w.Extra().Load()&(1<<32-1)|uint64(up/linkUnit)<<32)
+	storeWord(w.Extra(), w.Extra().Load()&(1<<32-1)|uint64(up/linkUnit)<<32)
 }
 
 // heapRanks are the ranks on both sides of a node.
@@ -80,14 +80,14 @@ func (h tokenHeap) first() (w wait, ok bool) { return h.m.node(arena.Offset(h.ro
 
 // insert puts w in.
 func (h tokenHeap) insert(w wait) {
-	put(w.Next(), 0)
-	put(w.Extra(), 0)
+	storeWord(w.Next(), 0)
+	storeWord(w.Extra(), 0)
 	first, _ := h.first()
 	h.setRoot(h.meld(first, w))
 }
 
 func (h tokenHeap) setRoot(w wait) {
-	put(h.root, uint64(w.off))
+	storeWord(h.root, uint64(w.off))
 	if w.Node != nil {
 		setHeapUp(w, 0)
 	}
@@ -99,7 +99,7 @@ func (h tokenHeap) join(other tokenHeap) {
 	if !ok {
 		return
 	}
-	put(other.root, 0)
+	storeWord(other.root, 0)
 	ours, _ := h.first()
 	h.setRoot(h.meld(ours, theirs))
 }
@@ -139,8 +139,8 @@ func lean(w wait, left, right arena.Offset, leftRank, rightRank uint8) {
 	if leftRank < rightRank {
 		left, right, leftRank, rightRank = right, left, rightRank, leftRank
 	}
-	put(w.Next(), uint64(makeHeapLinks(left, right)))
-	put(w.Extra(), w.Extra().Load()&^(0xffff<<16)|uint64(leftRank)<<24|uint64(rightRank)<<16)
+	storeWord(w.Next(), uint64(makeHeapLinks(left, right)))
+	storeWord(w.Extra(), w.Extra().Load()&^(0xffff<<16)|uint64(leftRank)<<24|uint64(rightRank)<<16)
 }
 
 // detach takes w off.

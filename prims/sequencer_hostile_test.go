@@ -99,7 +99,7 @@ func TestHostileSequencer(t *testing.T) {
 			require.NoError(t, err)
 			auto, err := prims.OpenEvent(a, "auto", &prims.EventOptions{AutoReset: true})
 			require.NoError(t, err)
-			gate, err := prims.OpenEvent(a, "gate", &prims.EventOptions{TwoWay: true})
+			gate, err := prims.OpenEvent(a, "gate", &prims.EventOptions{Bidirectional: true})
 			require.NoError(t, err)
 			words := func() string { return fmt.Sprintf("seed %#x round %d\n%s", seed, round, words(a)) }
 			var waits []*prims.Pending
@@ -115,7 +115,7 @@ func TestHostileSequencer(t *testing.T) {
 					prims.ScribbleNodes(a, o, r)
 				}
 			}
-			ctx, cancel := context.WithTimeout(context.Background(), hostilePatience)
+			ctx, cancel := context.WithTimeout(context.Background(), hostileTimeout)
 			defer cancel()
 			calls := map[string]func() error{
 				"Increment":        func() error { s.Increment(); return nil },
@@ -167,7 +167,7 @@ func TestScribbledSequencer(t *testing.T) {
 		r := rand.New(rand.NewPCG(uint64(g), 4))
 		wg.Go(func() {
 			for ctx.Err() == nil {
-				brief, done := context.WithTimeout(ctx, hostilePatience)
+				brief, done := context.WithTimeout(ctx, hostileTimeout)
 				err := trusting("call", func() string { return words(a) }, func() error {
 					switch r.IntN(6) {
 					case 0:
@@ -197,7 +197,7 @@ func TestScribbledSequencer(t *testing.T) {
 	for ctx.Err() == nil {
 		for _, o := range []arena.Object{s.Object(), auto.Object()} {
 			at, b := hostileBodies(r, int(o.Size))
-			if at >= prims.MonitorBytes { // the latch has tests of its own
+			if at >= prims.MonitorBytes { // the queue lock has tests of its own
 				prims.Scribble(a, o, at, b[:min(len(b), 64)])
 			}
 			prims.ScribbleNodes(a, o, r)

@@ -79,7 +79,7 @@ func openLitmus(a *arena.Arena) (x *litmusSide, err error) {
 	if x.auto, err = prims.OpenEvent(a, "auto", &prims.EventOptions{AutoReset: true}); err != nil {
 		return nil, err
 	}
-	if x.gate, err = prims.OpenEvent(a, "gate", &prims.EventOptions{TwoWay: true}); err != nil {
+	if x.gate, err = prims.OpenEvent(a, "gate", &prims.EventOptions{Bidirectional: true}); err != nil {
 		return nil, err
 	}
 	x.b, err = arena.Value[litmusBoard](a, "board")
@@ -210,7 +210,7 @@ func litmus(t *testing.T, mode string, rounds uint64, part func(x *litmusSide, n
 		for counted := false; b.Done.Load() < n; {
 			runtime.Gosched()
 			switch took := time.Since(since); {
-			case ended(p), took > patience():
+			case ended(p), took > timeout():
 				p.WaitExit(t)
 				t.Fatalf("round %d never ends, seed %#x: %s", n, seed, words(a))
 			case took > 30*time.Millisecond && !counted:
@@ -302,7 +302,7 @@ func TestEventTurnsUnderContention(t *testing.T) {
 	})
 }
 
-// Who counts and dies before it looks who waits has counted; its burial wakes them.
+// Whoever counts and dies before it looks who waits has counted; its reap wakes them.
 func TestSequencerCounterDies(t *testing.T) {
 	if !crashpoint.Enabled {
 		t.Skip("needs the build tag crashpoint")
@@ -334,8 +334,8 @@ func TestSequencerCounterDies(t *testing.T) {
 	sound(t, a)
 }
 
-// Who counts and is stopped there is no death: the looks of those who wait find it, of
-// blocked ones and of pending ones.
+// Whoever counts and is stopped there is no death: the periodic checks of those who wait find it,
+// of blocked ones and of pending ones.
 func TestSequencerCounterStopped(t *testing.T) {
 	if !crashpoint.Enabled {
 		t.Skip("needs the build tag crashpoint")
@@ -361,7 +361,7 @@ func TestSequencerCounterStopped(t *testing.T) {
 	}
 }
 
-// Who dies between two batches leaves the rest to those who bury.
+// Whoever dies between two batches leaves the rest to those who reap.
 func TestSequencerBatchDies(t *testing.T) {
 	if !crashpoint.Enabled {
 		t.Skip("needs the build tag crashpoint")
@@ -375,7 +375,7 @@ func TestSequencerBatchDies(t *testing.T) {
 			for i := range 300 {
 				waits = append(waits, s.WaitAsync(uint64(i%7+1)))
 			}
-			victim := sequencerActor(t, a, "victim", proctest.Env("SHMSYNC_CRASHPOINT=sequencer.settle.batch"))
+			victim := sequencerActor(t, a, "victim", proctest.Env("SHMSYNC_CRASHPOINT=sequencer.resolve.batch"))
 			victim.start(order{Op: op, Object: "s", Token: 7})
 			victim.proc.WaitSignal(t, 9)
 			for _, p := range waits {

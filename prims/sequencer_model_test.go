@@ -9,11 +9,11 @@ import (
 )
 
 // The words of the model of a sequence. The heap is a set of waiters, a bit each, which
-// only who holds the latch looks at; the truth behind it are the nodes.
+// only who holds the queue lock looks at; the truth behind it are the nodes.
 const (
-	qValue   = iota
-	seqQNext // as the word next: complement of a token
-	qLatch   // 0, or the number of the thread that holds it + 1
+	qValue     = iota
+	seqQNext   // as the word next: complement of a token
+	qQueueLock // 0, or the number of the thread that holds it + 1
 	qHeap
 	qNode // and those after it
 )
@@ -29,12 +29,12 @@ const (
 
 // The registers of a thread.
 const (
-	rqToken  = iota
-	rqSeen   // the value that it has seen
-	rqWakes  // whom it is to wake, a bit each
-	rqThen   // where it goes on with the latch
-	rqAfter  // where it goes on after the wakes
-	rqSettle // whether it settles
+	rqToken   = iota
+	rqSeen    // the value that it has seen
+	rqWakes   // whom it is to wake, a bit each
+	rqThen    // where it goes on with the queue lock
+	rqAfter   // where it goes on after the wakes
+	rqResolve // whether it resolves
 )
 
 // The steps of a thread.
@@ -43,16 +43,16 @@ const (
 	qsLook
 	qsLookNextFirst
 	qsEnter
-	qsMendClear
-	qsMendFill
-	qsLookLatched
+	qsReplayClear
+	qsReplayFill
+	qsCheckLocked
 	qsQueue
 	qsLink
 	qsAnnounce
-	qsSecondLook
-	qsSettleLook
-	qsSettleOne
-	qsSettleNext
+	qsSecondCheck
+	qsResolveLook
+	qsResolveOne
+	qsResolveNext
 	qsLeave
 	qsWake
 	qsSleep
@@ -61,9 +61,9 @@ const (
 	qsCount
 	qsLookNext
 	qsFence
-	qsBury
+	qsReap
 	qsWakeAll
-	qsBuried
+	qsReaped
 )
 
 // sequenceModel is a sequence, those who wait, and those who count.
@@ -81,7 +81,7 @@ func (m sequenceModel) explore(b bug) model.Result {
 	y := model.System{
 		Kills: m.kills, Spurious: true,
 		Check: m.check, MaySleep: m.maySleep, Show: m.show,
-		Done: func(s *model.Sys) bool { return !m.unburied(s) },
+		Done: func(s *model.Sys) bool { return !m.unreaped(s) },
 	}
 	for i := range m.waiters {
 		y.Threads = append(y.Threads, model.ThreadSpec{Name: fmt.Sprint("W", i), Process: i, Run: m.wait, Mortal: m.kills > 0})
@@ -106,10 +106,10 @@ func (m *sequenceModel) maySleep(s *model.Sys, i int) bool {
 }
 
 func (m *sequenceModel) show(s *model.Sys) string {
-	return fmt.Sprintf("value %d, next %d, latch %d, heap %b, nodes %v", s.Mem[qValue], ^s.Mem[seqQNext], s.Mem[qLatch], s.Mem[qHeap], s.Mem[qNode:qNode+m.waiters])
+	return fmt.Sprintf("value %d, next %d, latch %d, heap %b, nodes %v", s.Mem[qValue], ^s.Mem[seqQNext], s.Mem[qQueueLock], s.Mem[qHeap], s.Mem[qNode:qNode+m.waiters])
 }
 
-func (m *sequenceModel) unburied(s *model.Sys) bool {
+func (m *sequenceModel) unreaped(s *model.Sys) bool {
 	for p, l := range s.Life {
 		if l != model.Alive && s.Ghost[0]&(1<<p) == 0 {
 			return true
@@ -120,40 +120,40 @@ func (m *sequenceModel) unburied(s *model.Sys) bool {
 
 func set(x *model.Exec, w int, v uint8) { x.Update(w, func(uint8) uint8 { return v }) }
 
-// latched are the steps that everybody has in common. It reports whether it did one.
-func (m *sequenceModel) latched(x *model.Exec) bool {
+// locked are the steps that everybody has in common. It reports whether it did one.
+func (m *sequenceModel) locked(x *model.Exec) bool {
 	switch x.PC() {
 	case qsEnter:
-		x.Say("takes the latch")
-		switch owner := x.Load(qLatch); {
+		x.Say("takes the queue lock")
+		switch owner := x.Load(qQueueLock); {
 		case owner == 0:
-			x.CAS(qLatch, 0, uint8(x.Me+1))
+			x.CAS(qQueueLock, 0, uint8(x.Me+1))
 			x.Goto(*x.R(rqThen))
 		case m.gone(x, owner):
-			x.Say("takes the latch after a death")
-			x.CAS(qLatch, owner, uint8(x.Me+1))
-			x.Goto(qsMendClear)
+			x.Say("takes the queue lock after a death")
+			x.CAS(qQueueLock, owner, uint8(x.Me+1))
+			x.Goto(qsReplayClear)
 		default:
 			refence(x, int(owner-1))
 		}
-	case qsMendClear:
+	case qsReplayClear:
 		x.Say("clears the heap")
 		set(x, qHeap, 0)
 		set(x, seqQNext, ^uint8(0))
-		x.Goto(qsMendFill)
-	case qsMendFill:
+		x.Goto(qsReplayFill)
+	case qsReplayFill:
 		x.Say("fills the heap")
 		set(x, qHeap, m.there(x))
-		// What it came for is done after the settling.
-		*x.R(rqSettle) = 1
+		// What it came for is done after the resolving.
+		*x.R(rqResolve) = 1
 		x.Goto(*x.R(rqThen))
-	case qsSettleLook:
-		x.Say("settles: reads the value")
+	case qsResolveLook:
+		x.Say("resolves: reads the value")
 		*x.R(rqSeen) = x.Load(qValue)
-		x.Goto(qsSettleOne)
-	case qsSettleOne:
+		x.Goto(qsResolveOne)
+	case qsResolveOne:
 		heap := x.Load(qHeap)
-		x.Goto(qsSettleNext)
+		x.Goto(qsResolveNext)
 		for i := range m.waiters {
 			if heap&(1<<i) != 0 && x.Thread[i].R[rqToken] <= *x.R(rqSeen) {
 				x.Say(fmt.Sprintf("ends the wait of W%d", i))
@@ -165,12 +165,12 @@ func (m *sequenceModel) latched(x *model.Exec) bool {
 				if node == qQueued || node == qAsleep {
 					set(x, qNode+i, qResolved)
 				}
-				x.Goto(qsSettleOne)
+				x.Goto(qsResolveOne)
 				return true
 			}
 		}
 		x.Say("finds no more")
-	case qsSettleNext:
+	case qsResolveNext:
 		x.Say("stores next")
 		next := uint8(0)
 		for i := range m.waiters {
@@ -184,14 +184,14 @@ func (m *sequenceModel) latched(x *model.Exec) bool {
 		set(x, seqQNext, next)
 		x.Goto(qsLeave)
 	case qsLeave:
-		if *x.R(rqSettle) != 0 {
-			x.Say("has mended, and settles")
-			*x.R(rqSettle) = 0
-			x.Goto(qsSettleLook)
+		if *x.R(rqResolve) != 0 {
+			x.Say("has replayed, and resolves")
+			*x.R(rqResolve) = 0
+			x.Goto(qsResolveLook)
 			break
 		}
-		x.Say("leaves the latch")
-		set(x, qLatch, 0)
+		x.Say("leaves the queue lock")
+		set(x, qQueueLock, 0)
 		x.Goto(qsWake)
 	case qsWake:
 		wakes := x.R(rqWakes)
@@ -213,14 +213,14 @@ func (m *sequenceModel) latched(x *model.Exec) bool {
 	return true
 }
 
-// refence is what somebody does who waits for a latch that thread owner holds: if that
-// is dying, it is fenced by whoever buries.
+// refence is what somebody does who waits for a queue lock that thread owner holds: if that
+// is dying, it is fenced by whoever reaps.
 func refence(x *model.Exec, owner int) {
 	if x.Process() != model.Threads-1 || x.LifeOf(owner) != model.Condemned {
 		x.Disable()
 		return
 	}
-	x.Say("fences the holder of the latch")
+	x.Say("fences the holder of the queue lock")
 	x.Membarrier()
 }
 
@@ -258,7 +258,7 @@ func (m *sequenceModel) there(x *model.Exec) (heap uint8) {
 // wait is Wait.
 func (m *sequenceModel) wait(x *model.Exec) {
 	token, node := x.R(rqToken), qNode+x.Me
-	if m.latched(x) {
+	if m.locked(x) {
 		return
 	}
 	switch x.PC() {
@@ -268,12 +268,12 @@ func (m *sequenceModel) wait(x *model.Exec) {
 		x.Goto(qsLook)
 	case qsLook:
 		x.Say("looks at the value")
-		*x.R(rqThen), *x.R(rqAfter) = qsLookLatched, qsSleep
+		*x.R(rqThen), *x.R(rqAfter) = qsCheckLocked, qsSleep
 		x.Goto(qsEnter)
 		if x.Load(qValue) >= *token {
 			m.idle(x)
 		}
-	case qsLookLatched:
+	case qsCheckLocked:
 		x.Say("looks again")
 		x.Goto(qsQueue)
 		if x.Load(qValue) >= *token {
@@ -296,15 +296,15 @@ func (m *sequenceModel) wait(x *model.Exec) {
 		} else {
 			set(x, seqQNext, next)
 		}
-		x.Goto(qsSecondLook)
-		if m.bug == sequenceNoSecondLook {
+		x.Goto(qsSecondCheck)
+		if m.bug == sequenceNoSecondCheck {
 			x.Goto(qsLeave)
 		}
-	case qsSecondLook:
+	case qsSecondCheck:
 		x.Say("looks a second time")
 		x.Goto(qsLeave)
 		if x.Load(qValue) >= *token {
-			x.Goto(qsSettleLook)
+			x.Goto(qsResolveLook)
 		}
 	case qsSleep:
 		switch x.Load(node) {
@@ -334,13 +334,13 @@ func (m *sequenceModel) wait(x *model.Exec) {
 		x.Say("unlinks its node")
 		set(x, qHeap, x.Load(qHeap)&^(1<<x.Me))
 		set(x, node, seqQIdle)
-		x.Goto(qsSettleLook)
+		x.Goto(qsResolveLook)
 	}
 }
 
 // count is Increment.
 func (m *sequenceModel) count(x *model.Exec) {
-	if m.latched(x) {
+	if m.locked(x) {
 		return
 	}
 	switch x.PC() {
@@ -349,7 +349,7 @@ func (m *sequenceModel) count(x *model.Exec) {
 		if int(x.Load(qValue)) >= m.tokens {
 			x.Disable() // enough for every token
 		}
-		*x.R(rqThen), *x.R(rqAfter) = qsSettleLook, qsIdle
+		*x.R(rqThen), *x.R(rqAfter) = qsResolveLook, qsIdle
 		x.Goto(qsCount)
 		if m.bug == sequenceLooksFirst {
 			x.Goto(qsLookNextFirst)
@@ -383,28 +383,28 @@ func (m *sequenceModel) count(x *model.Exec) {
 	}
 }
 
-// reap buries the dead.
+// reap reaps the dead.
 func (m *sequenceModel) reap(x *model.Exec) {
-	if m.latched(x) {
+	if m.locked(x) {
 		return
 	}
 	switch x.PC() {
 	case qsIdle:
-		if !m.unburied(x.Sys) {
+		if !m.unreaped(x.Sys) {
 			x.Disable()
 		}
 		x.Say("sees a death")
 		x.Require()
-		*x.R(rqThen), *x.R(rqAfter) = qsBury, qsWakeAll
+		*x.R(rqThen), *x.R(rqAfter) = qsReap, qsWakeAll
 		x.Goto(qsFence)
 	case qsFence:
 		x.Say("fences the dying")
 		x.Membarrier()
 		x.Goto(qsEnter)
-		if m.bug == sequenceBurialSilent {
+		if m.bug == sequenceReapSilent {
 			x.Goto(qsWakeAll)
 		}
-	case qsBury:
+	case qsReap:
 		x.Say("drops the waits of the dead")
 		heap := x.Load(qHeap)
 		for i := range m.waiters {
@@ -413,20 +413,20 @@ func (m *sequenceModel) reap(x *model.Exec) {
 			}
 		}
 		set(x, qHeap, heap)
-		*x.R(rqSettle) = 0
-		x.Goto(qsSettleLook)
+		*x.R(rqResolve) = 0
+		x.Goto(qsResolveLook)
 	case qsWakeAll:
 		x.Say("wakes all whose wait is over")
-		if m.bug != sequenceBurialWakesNone {
+		if m.bug != sequenceReapWakesNone {
 			for i := range m.waiters {
 				if x.Load(qNode+i) == qResolved {
 					x.Wake(qNode+i, model.All)
 				}
 			}
 		}
-		x.Goto(qsBuried)
-	case qsBuried:
-		x.Say("has buried it")
+		x.Goto(qsReaped)
+	case qsReaped:
+		x.Say("has reaped it")
 		for p, l := range x.Life {
 			if l == model.Gone {
 				x.Ghost[0] |= 1 << p

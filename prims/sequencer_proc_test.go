@@ -20,8 +20,8 @@ func init() {
 		name: "sequencer",
 		points: []string{
 			"monitor.queue.*", "monitor.resolve.*", "monitor.released", "monitor.leave.*", "monitor.await.*",
-			"monitor.mend.*", "monitor.sweep.*", "monitor.tidy.*", "sequencer.count.counted", "sequencer.wait.announced",
-			"sequencer.cancel.marked", "sequencer.stop.marked", "park.seat.*", "mutex.unlock.before_release",
+			"monitor.replay.*", "monitor.reap.*", "monitor.cleanup.*", "sequencer.count.counted", "sequencer.wait.announced",
+			"sequencer.cancel.marked", "sequencer.stop.marked", "park.waitnode.*", "mutex.unlock.before_release",
 		},
 		open: func(a *arena.Arena) (worker, error) {
 			steps, err := prims.OpenSequencer(a, "steps", nil)

@@ -22,15 +22,15 @@ import (
 // between processes.
 func TestSequencerCatalogue(t *testing.T) {
 	inc := order{Op: "increment", Object: "s"}
-	sequencerTests(t, nil, map[string]func(*testing.T, *sequencerTroupe){
-		"incrementReturnValue": func(t *testing.T, x *sequencerTroupe) {
+	sequencerTests(t, nil, map[string]func(*testing.T, *sequencerGroup){
+		"incrementReturnValue": func(t *testing.T, x *sequencerGroup) {
 			for n := uint64(1); n <= 10; n++ {
 				who := []*actor{x.counter, x.waiter}[n%2]
 				require.Equal(t, n, who.must(t, inc).N)
 				require.Equal(t, n, x.s.Value())
 			}
 		},
-		"waitAlreadySatisfied": func(t *testing.T, x *sequencerTroupe) {
+		"waitAlreadySatisfied": func(t *testing.T, x *sequencerGroup) {
 			x.counter.must(t, order{Op: "increment", Object: "s", N: 5})
 			for token := range uint64(6) {
 				x.waiter.must(t, order{Op: "wait", Object: "s", Token: token})
@@ -38,11 +38,11 @@ func TestSequencerCatalogue(t *testing.T) {
 				x.waiter.ok(t, x.waiter.ended(x.waiter.must(t, order{Op: "async", Object: "s", Token: token}).ID))
 			}
 		},
-		"waitForTokenZero": func(t *testing.T, x *sequencerTroupe) {
+		"waitForTokenZero": func(t *testing.T, x *sequencerGroup) {
 			x.waiter.must(t, order{Op: "wait", Object: "s"})
 			x.waiter.ok(t, x.waiter.ended(x.waiter.must(t, order{Op: "async", Object: "s"}).ID))
 		},
-		"waitSuspends": func(t *testing.T, x *sequencerTroupe) {
+		"waitSuspends": func(t *testing.T, x *sequencerGroup) {
 			id := x.queued(t, "async", 2)
 			end := x.waiter.ended(id)
 			x.counter.must(t, inc)
@@ -50,14 +50,14 @@ func TestSequencerCatalogue(t *testing.T) {
 			x.counter.must(t, inc)
 			x.waiter.ok(t, end)
 		},
-		"waitBlockingSuspends": func(t *testing.T, x *sequencerTroupe) {
+		"waitBlockingSuspends": func(t *testing.T, x *sequencerGroup) {
 			id := x.queued(t, "wait", 2)
 			x.counter.must(t, inc)
 			x.still(t, x.s.Offset(), 1)
 			x.counter.must(t, inc)
 			x.waiter.ok(t, id)
 		},
-		"multipleWaiters": func(t *testing.T, x *sequencerTroupe) {
+		"multipleWaiters": func(t *testing.T, x *sequencerGroup) {
 			var ids []int
 			for i := range 20 {
 				ids = append(ids, x.queued(t, []string{"wait", "wait.ctx"}[i%2], 1))
@@ -67,7 +67,7 @@ func TestSequencerCatalogue(t *testing.T) {
 				x.waiter.ok(t, id)
 			}
 		},
-		"differentTokens": func(t *testing.T, x *sequencerTroupe) {
+		"differentTokens": func(t *testing.T, x *sequencerGroup) {
 			ids := map[uint64]int{}
 			for _, token := range []uint64{7, 3, 10, 1, 9, 2, 8, 4, 6, 5} {
 				ids[token] = x.queued(t, "wait", token)
@@ -79,7 +79,7 @@ func TestSequencerCatalogue(t *testing.T) {
 				x.still(t, x.s.Offset(), int(10-n))
 			}
 		},
-		"equalTokens": func(t *testing.T, x *sequencerTroupe) {
+		"equalTokens": func(t *testing.T, x *sequencerGroup) {
 			var ids []int
 			for i := range 9 {
 				ids = append(ids, x.queued(t, "async", uint64(1+i%3)))
@@ -92,7 +92,7 @@ func TestSequencerCatalogue(t *testing.T) {
 				x.waiter.ok(t, x.waiter.ended(id))
 			}
 		},
-		"stopCancelsUnreachedWaiters": func(t *testing.T, x *sequencerTroupe) {
+		"stopCancelsUnreachedWaiters": func(t *testing.T, x *sequencerGroup) {
 			x.counter.must(t, inc)
 			blocked, async := x.queued(t, "wait", 2), x.queued(t, "async", 3)
 			x.counter.must(t, order{Op: "stop", Object: "s"})
@@ -109,7 +109,7 @@ func TestSequencerCatalogue(t *testing.T) {
 			x.waiter.must(t, order{Op: "wait", Object: "s", Token: 2})
 			x.counter.must(t, order{Op: "stop", Object: "s"})
 		},
-		"resetRebasesBelowCounter": func(t *testing.T, x *sequencerTroupe) {
+		"resetRebasesBelowCounter": func(t *testing.T, x *sequencerGroup) {
 			x.counter.must(t, order{Op: "increment", Object: "s", N: 100})
 			x.counter.must(t, order{Op: "reset", Object: "s", Token: 7})
 			require.EqualValues(t, 7, x.waiter.must(t, order{Op: "value", Object: "s"}).N)
@@ -117,13 +117,13 @@ func TestSequencerCatalogue(t *testing.T) {
 			require.EqualValues(t, 8, x.counter.must(t, inc).N)
 			x.waiter.ok(t, id)
 		},
-		"resetRefusesWaiters": func(t *testing.T, x *sequencerTroupe) {
+		"resetRefusesWaiters": func(t *testing.T, x *sequencerGroup) {
 			id := x.queued(t, "async", 5)
 			require.Equal(t, "shmsync: Reset of sequencer s, for which somebody waits", x.counter.do(t, order{Op: "reset", Object: "s"}).Panic)
 			require.True(t, x.waiter.must(t, order{Op: "pending.cancel", N: id}).OK)
 			x.counter.must(t, order{Op: "reset", Object: "s", Token: 50})
 		},
-		"cancelDirectly": func(t *testing.T, x *sequencerTroupe) {
+		"cancelDirectly": func(t *testing.T, x *sequencerGroup) {
 			id := x.waiter.must(t, order{Op: "async", Object: "s", Token: 1}).ID
 			require.True(t, x.waiter.must(t, order{Op: "pending.cancel", N: id}).OK)
 			x.waiter.isCanceled(t, x.waiter.ended(id))
@@ -131,7 +131,7 @@ func TestSequencerCatalogue(t *testing.T) {
 			x.counter.must(t, inc)
 			x.waiter.isCanceled(t, x.waiter.ended(id))
 		},
-		"cancelAfterInTable": func(t *testing.T, x *sequencerTroupe) {
+		"cancelAfterInTable": func(t *testing.T, x *sequencerGroup) {
 			// Out of the middle of others, which stay.
 			var ids []int
 			for token := range uint64(20) {
@@ -154,14 +154,14 @@ func TestSequencerCatalogue(t *testing.T) {
 				x.still(t, x.s.Offset(), left)
 			}
 		},
-		"cancelAlreadySatisfied": func(t *testing.T, x *sequencerTroupe) {
+		"cancelAlreadySatisfied": func(t *testing.T, x *sequencerGroup) {
 			id := x.queued(t, "async", 1)
 			x.counter.must(t, inc)
 			x.waiter.ok(t, x.waiter.ended(id))
 			require.False(t, x.waiter.must(t, order{Op: "pending.cancel", N: id}).OK)
 			x.waiter.ok(t, x.waiter.ended(id))
 		},
-		"cancelContext": func(t *testing.T, x *sequencerTroupe) {
+		"cancelContext": func(t *testing.T, x *sequencerGroup) {
 			id, stays := x.queued(t, "wait.ctx", 2), x.queued(t, "wait", 2)
 			x.waiter.must(t, order{Op: "cancel", N: id})
 			require.Equal(t, []string{"ctx-canceled"}, x.waiter.wait(t, id).Is)
@@ -171,7 +171,7 @@ func TestSequencerCatalogue(t *testing.T) {
 			x.counter.must(t, order{Op: "increment", Object: "s", N: 2})
 			x.waiter.ok(t, stays)
 		},
-		"cancelWaiters": func(t *testing.T, x *sequencerTroupe) {
+		"cancelWaiters": func(t *testing.T, x *sequencerGroup) {
 			blocked, async := x.queued(t, "wait", 1), x.queued(t, "async", 2)
 			x.counter.must(t, order{Op: "cancel.waiters", Object: "s"})
 			x.still(t, x.s.Offset(), 0)
@@ -182,7 +182,7 @@ func TestSequencerCatalogue(t *testing.T) {
 			x.counter.must(t, inc)
 			x.waiter.ok(t, id)
 		},
-		"concurrentIncrement": func(t *testing.T, x *sequencerTroupe) {
+		"concurrentIncrement": func(t *testing.T, x *sequencerGroup) {
 			last := x.queued(t, "wait", 800)
 			var ids []int
 			for range 8 {
@@ -194,26 +194,26 @@ func TestSequencerCatalogue(t *testing.T) {
 			x.waiter.ok(t, last)
 			require.EqualValues(t, 800, x.s.Value())
 		},
-		"advanceNoOp": func(t *testing.T, x *sequencerTroupe) {
+		"advanceNoOp": func(t *testing.T, x *sequencerGroup) {
 			x.counter.must(t, order{Op: "increment", Object: "s", N: 5})
 			for token := range uint64(6) {
 				require.False(t, x.counter.must(t, order{Op: "advance", Object: "s", Token: token}).OK)
 			}
 			require.EqualValues(t, 5, x.s.Value())
 		},
-		"advanceForward": func(t *testing.T, x *sequencerTroupe) {
+		"advanceForward": func(t *testing.T, x *sequencerGroup) {
 			require.True(t, x.counter.must(t, order{Op: "advance", Object: "s", Token: 9}).OK)
 			require.EqualValues(t, 9, x.waiter.must(t, order{Op: "value", Object: "s"}).N)
 			require.EqualValues(t, 10, x.counter.must(t, inc).N)
 		},
-		"advanceWakesWaiter": func(t *testing.T, x *sequencerTroupe) {
+		"advanceWakesWaiter": func(t *testing.T, x *sequencerGroup) {
 			id := x.queued(t, "wait", 5)
 			require.True(t, x.counter.must(t, order{Op: "advance", Object: "s", Token: 4}).OK)
 			x.still(t, x.s.Offset(), 1)
 			require.True(t, x.counter.must(t, order{Op: "advance", Object: "s", Token: 5}).OK)
 			x.waiter.ok(t, id)
 		},
-		"advancePastMultipleTokens": func(t *testing.T, x *sequencerTroupe) {
+		"advancePastMultipleTokens": func(t *testing.T, x *sequencerGroup) {
 			var ids []int
 			for token := range uint64(20) {
 				ids = append(ids, x.queued(t, []string{"wait", "async"}[token%2], token+1))
@@ -228,7 +228,7 @@ func TestSequencerCatalogue(t *testing.T) {
 				x.waiter.ok(t, id)
 			}
 		},
-		"lastToken": func(t *testing.T, x *sequencerTroupe) {
+		"lastToken": func(t *testing.T, x *sequencerGroup) {
 			id := x.queued(t, "wait", math.MaxUint64)
 			require.EqualValues(t, 1, x.counter.must(t, inc).N)
 			require.True(t, x.counter.must(t, order{Op: "advance", Object: "s", Token: math.MaxUint64 - 1}).OK)
@@ -353,7 +353,7 @@ func TestSequencerAllocatesNothing(t *testing.T) {
 		s.Value()
 		s.Stopped()
 	}))
-	// Nor does a wait that sleeps, once there are seats.
+	// Nor does a wait that sleeps, once there are wait nodes.
 	var wg sync.WaitGroup
 	turn := make(chan uint64)
 	wg.Go(func() {

@@ -14,7 +14,7 @@ import (
 var (
 	_ = crashpoint.Register("sequencer.count.counted")
 	_ = crashpoint.Register("sequencer.wait.announced")
-	_ = crashpoint.Register("sequencer.settle.batch")
+	_ = crashpoint.Register("sequencer.resolve.batch")
 	_ = crashpoint.Register("sequencer.cancel.marked")
 	_ = crashpoint.Register("sequencer.stop.marked")
 )
@@ -22,13 +22,14 @@ var (
 // sequence is a counter and those who wait for it to reach a token: a Sequencer, and
 // the part of an Event that is reset by hand.
 //
-// The counter is outside the latch. Who counts and who begins to wait meet crosswise:
+// The counter is outside the queue lock. Whoever counts and who begins to wait meet in a
+// store-load pair (Dekker):
 //
-//	who counts                who waits, with the latch
+//	who counts                who waits, with the queue lock
 //	value := value + 1        put itself into the heap
 //	load next                 next := the smallest token
 //	if value has reached it:  load value
-//	  latch, settle           if it has reached the token: settle
+//	  queue lock, resolve     if it has reached the token: resolve
 //
 // Either the one sees the token or the other sees the count. Without the second load of
 // value, the wait of one that came after the first and before the store of next is lost.
@@ -45,14 +46,14 @@ type sequence struct {
 
 // How a wait in a sequence ends.
 const (
-	fateReached uint32 = iota
-	fateCanceled
+	outcomeReached uint32 = iota
+	outcomeCanceled
 )
 
-// settleBatch is how many waits a verb ends before it leaves the latch for a moment, so
+// resolveBatch is how many waits a verb ends before it leaves the queue lock for a moment, so
 // that those who come to wait, or whose token is another, are not kept out for as long
 // as it takes to end all.
-const settleBatch = 64
+const resolveBatch = 64
 
 // nobody and anybody are values of the word next: no count is looked at, every one is.
 const (
@@ -63,7 +64,7 @@ const (
 func buildSequence(a *arena.Arena, o arena.Object, op string, bare bool) *sequence {
 	q := &sequence{words: arena.At[sequenceWords](a, o.Body), a: a, object: o, op: op}
 	q.mon = buildMonitor(a, o, o.Body, q, bare)
-	q.mon.latch.alsoLook = q.look
+	q.mon.queueLock.alsoCheck = q.check
 	q.waits, q.doomed = tokenHeap{q.mon, &q.words.root}, tokenHeap{q.mon, &q.words.doomed}
 	return q
 }
@@ -75,7 +76,7 @@ func (q *sequence) reached(token uint64) bool {
 }
 
 // counted is called after the counter has become v. If somebody waits for no more
-// than that it settles.
+// than that it resolves.
 func (q *sequence) counted(v uint64) {
 	// sync(sequencer.announce): acquire
 	if ^v > q.words.next.Load() {
@@ -92,12 +93,12 @@ func (q *sequence) finish() error {
 			return err
 		}
 		b := takeWakes()
-		more := q.settleSome(b, settleBatch)
+		more := q.resolveSome(b, resolveBatch)
 		q.mon.leave(b)
 		if !more {
 			return nil
 		}
-		crashpoint.Hit("sequencer.settle.batch")
+		crashpoint.Hit("sequencer.resolve.batch")
 	}
 }
 
@@ -107,8 +108,8 @@ func (q *sequence) mustFinish() {
 	}
 }
 
-// settleSome ends at most so many waits, and reports whether there are more to end.
-func (q *sequence) settleSome(b *wakes, most int) (more bool) {
+// resolveSome ends at most so many waits, and reports whether there are more to end.
+func (q *sequence) resolveSome(b *wakes, most int) (more bool) {
 	if q.words.stopped.Load() != 0 {
 		q.condemn()
 	}
@@ -119,9 +120,9 @@ func (q *sequence) settleSome(b *wakes, most int) (more bool) {
 		if most--; most < 0 {
 			return true
 		}
-		result := fateCanceled
+		result := outcomeCanceled
 		if w.Wanted().Load() <= v {
-			result = fateReached
+			result = outcomeReached
 		}
 		q.finishOne(b, w, result)
 	}
@@ -129,10 +130,10 @@ func (q *sequence) settleSome(b *wakes, most int) (more bool) {
 		if most--; most < 0 {
 			return true // next stays low: a count, or a look, finds that there are more
 		}
-		q.finishOne(b, w, fateReached)
+		q.finishOne(b, w, outcomeReached)
 	}
 	if m.broken.Load() {
-		return false // it is rebuilt when the latch is left, and then every count looks
+		return false // it is rebuilt when the queue lock is left, and then every count looks
 	}
 	// A count beyond the first token may have come after the load above; it saw the
 	// former next, which is not greater, and comes to look.
@@ -150,7 +151,7 @@ func (q *sequence) settleSome(b *wakes, most int) (more bool) {
 func (q *sequence) finishOne(b *wakes, w wait, result uint32) {
 	if !q.mon.waiting(w) {
 		q.detach(w)
-		q.mon.drop(w)
+		q.mon.releaseNode(w)
 		return
 	}
 	if q.mon.end(b, w, result, 0) {
@@ -158,25 +159,25 @@ func (q *sequence) finishOne(b *wakes, w wait, result uint32) {
 	}
 }
 
-// condemn cancels all waits that are there, with the latch held; settling ends them.
+// condemn cancels all waits that are there, with the queue lock held; resolving ends them.
 func (q *sequence) condemn() {
 	if q.words.root.Load() == 0 {
 		return
 	}
-	put(&q.words.canceled, q.mon.words.arrivals.Load())
+	storeWord(&q.words.canceled, q.mon.words.arrivals.Load())
 	crashpoint.Hit("sequencer.cancel.marked")
 	q.doomed.join(q.waits)
 }
 
 // The rules of a sequence.
 
-func (q *sequence) settle(b *wakes) { q.settleSome(b, math.MaxInt) }
-func (q *sequence) account(w wait)  { q.mon.account(w, nil) }
+func (q *sequence) resolve(b *wakes) { q.resolveSome(b, math.MaxInt) }
+func (q *sequence) account(w wait)   { q.mon.account(w, nil) }
 
 func (q *sequence) clear() {
-	put(&q.words.root, 0)
-	put(&q.words.doomed, 0)
-	q.words.next.Store(anybody) // until the next settling
+	storeWord(&q.words.root, 0)
+	storeWord(&q.words.doomed, 0)
+	q.words.next.Store(anybody) // until the next resolving
 }
 
 func (q *sequence) requeue(w wait) {
@@ -210,8 +211,8 @@ func (q *sequence) each(f func(w wait) bool) {
 	}
 }
 
-func (q *sequence) bury(func(arena.Name) bool) {}
-func (q *sequence) holders(func(arena.Name))   {}
+func (q *sequence) reap(func(arena.ParticipantID) bool) {}
+func (q *sequence) holders(func(arena.ParticipantID))   {}
 
 // overdue reports whether waits are to be ended: who counted is on its way to that, or
 // stopped or dead.
@@ -221,12 +222,12 @@ func (q *sequence) overdue() bool {
 		q.words.stopped.Load() != 0 && q.words.root.Load() != 0
 }
 
-// look is called ten times a second while somebody waits.
-func (q *sequence) look() {
-	q.mon.look()
+// check is called ten times a second while somebody waits.
+func (q *sequence) check() {
+	q.mon.check()
 	for q.overdue() && q.mon.tryEnter() {
 		b := takeWakes()
-		more := q.settleSome(b, settleBatch)
+		more := q.resolveSome(b, resolveBatch)
 		q.mon.leave(b)
 		if !more {
 			return
@@ -234,9 +235,9 @@ func (q *sequence) look() {
 	}
 }
 
-// register begins a wait for token. Without a seat there is nothing to wait for, and
+// register begins a wait for token. Without a wait node there is nothing to wait for, and
 // err says how it ended.
-func (q *sequence) register(ctx context.Context, token uint64) (seat *park.Seat, err error) {
+func (q *sequence) register(ctx context.Context, token uint64) (waitNode *park.WaitNode, err error) {
 	if ctx != nil && ctx.Err() != nil {
 		return nil, ctx.Err()
 	}
@@ -249,11 +250,11 @@ func (q *sequence) register(ctx context.Context, token uint64) (seat *park.Seat,
 	}
 	b := takeWakes()
 	for {
-		m.sweepDead(b)
+		m.reapIfDue(b)
 		if reached := q.reached(token); reached || q.words.stopped.Load() != 0 {
 			m.leave(b)
-			if seat != nil {
-				seat.Return()
+			if waitNode != nil {
+				waitNode.Return()
 			}
 			if reached {
 				return nil, nil
@@ -261,7 +262,7 @@ func (q *sequence) register(ctx context.Context, token uint64) (seat *park.Seat,
 			return nil, q.canceledError()
 		}
 		var again bool
-		if seat, again, err = m.seat(ctx, seat); err != nil {
+		if waitNode, again, err = m.waitNode(ctx, waitNode); err != nil {
 			m.wake(b)
 			return nil, err
 		}
@@ -269,34 +270,34 @@ func (q *sequence) register(ctx context.Context, token uint64) (seat *park.Seat,
 			break
 		}
 	}
-	m.join(seat, 0, token)
+	m.join(waitNode, 0, token)
 	crashpoint.Hit("sequencer.wait.announced")
-	// The second look: a count before it has not seen the token.
-	more := q.reached(token) && q.settleSome(b, settleBatch)
+	// The second check: a count before it has not seen the token.
+	more := q.reached(token) && q.resolveSome(b, resolveBatch)
 	m.leave(b)
 	if more {
 		// The wait itself may be among the others.
-		if err := q.finish(); err != nil && !seat.Resolved() {
-			s := waitOf(seat)
-			if seat.Abandon() {
-				m.tidy(s)
+		if err := q.finish(); err != nil && !waitNode.Resolved() {
+			s := waitOf(waitNode)
+			if waitNode.Abandon() {
+				m.cleanUp(s)
 				return nil, err
 			}
 		}
 	}
-	return seat, nil
+	return waitNode, nil
 }
 
 // wait waits until the counter has reached token.
 func (q *sequence) wait(ctx context.Context, token uint64) error {
-	seat, err := q.register(ctx, token)
-	if seat == nil {
+	waitNode, err := q.register(ctx, token)
+	if waitNode == nil {
 		if err == nil {
 			race.Acquire(q.mon.key)
 		}
 		return err
 	}
-	f, err := q.mon.await(ctx, seat)
+	f, err := q.mon.await(ctx, waitNode)
 	switch {
 	case err == nil:
 		return q.judge(f)
@@ -311,21 +312,21 @@ func (q *sequence) wait(ctx context.Context, token uint64) error {
 func (q *sequence) async(token uint64) *Pending {
 	if q.reached(token) {
 		race.Acquire(q.mon.key)
-		return settled(nil)
+		return resolved(nil)
 	}
-	seat, err := q.register(nil, token)
-	if seat == nil {
+	waitNode, err := q.register(nil, token)
+	if waitNode == nil {
 		if err == nil {
 			race.Acquire(q.mon.key)
 		}
-		return settled(err)
+		return resolved(err)
 	}
-	return q.mon.pend(q.op, seat, q.judge)
+	return q.mon.pend(q.op, waitNode, q.judge)
 }
 
 // judge says what the end of a wait means.
-func (q *sequence) judge(f fate) error {
-	if f.result() == fateReached {
+func (q *sequence) judge(f outcome) error {
+	if f.result() == outcomeReached {
 		return nil
 	}
 	return q.canceledError()

@@ -13,29 +13,29 @@ type sequenceWords struct {
 	mon monitorWords
 	// root is the heap of those who wait, by token: the offset of its first node, 0 if
 	// nobody waits.
-	//   writers: who holds the latch
+	//   writers: who holds the queue lock
 	//   readers: the same, tools
-	//   order:   the latch's
+	//   order:   the queue lock's
 	//   futex:   none
 	//   crash:   rebuilt from the nodes
 	root atomic.Uint64
 	// doomed is the heap of those whose wait was cancelled and is to be ended.
-	//   writers: who holds the latch
+	//   writers: who holds the queue lock
 	//   readers: the same, looks
-	//   order:   the latch's
+	//   order:   the queue lock's
 	//   futex:   none
 	//   crash:   rebuilt from the nodes: those with a stamp up to canceled
 	doomed atomic.Uint64
 	// canceled is the stamp of the last wait that was cancelled; all before it were, too.
-	//   writers: who holds the latch
+	//   writers: who holds the queue lock
 	//   readers: the same
-	//   order:   the latch's
+	//   order:   the queue lock's
 	//   futex:   none
 	//   crash:   one store
 	canceled atomic.Uint64
 	_        [104]byte
 	// value is the counter of a Sequencer or of an Event, or an eventState.
-	//   writers: everybody, by atomic addition or CAS, without the latch
+	//   writers: everybody, by atomic addition or CAS, without the queue lock
 	//   readers: everybody
 	//   order:   seq-cst, against next
 	//   futex:   none
@@ -45,13 +45,13 @@ type sequenceWords struct {
 	// next is what a count compares with, to see whether it ends a wait: the
 	// complement of the smallest token that somebody waits for, or of a smaller one.
 	// 0 means nobody, or MaxUint64. In an auto-reset Event it is 0 if nobody waits.
-	//   writers: who holds the latch
+	//   writers: who holds the queue lock
 	//   readers: who counted, looks
 	//   order:   seq-cst, against value
 	//   futex:   none
 	//   crash:   may be of a smaller token, which costs one look
 	next    atomic.Uint64
-	stopped atomic.Uint32 // 1 once Stop was called; written by who holds the latch, read by everybody, never cleared
+	stopped atomic.Uint32 // 1 once Stop was called; written by whoever holds the queue lock, read by everybody, never cleared
 	_       [116]byte
 }
 

@@ -51,9 +51,9 @@ import (
 // stopped process keeps what it executes; everything else goes on.
 type SignalWaker struct {
 	signalView
-	name     arena.Name
+	name     arena.ParticipantID
 	queue    *park.Queue
-	bell     park.Bell
+	wakeWord park.WakeWord
 	key      race.Key
 	counting bool
 	cursor   atomic.Uint32 // the next slice of gates to look at
@@ -157,19 +157,19 @@ func buildSignalWaker(a *arena.Arena, o arena.Object) (*SignalWaker, error) {
 	}
 	dev, ino := a.Segment().ID()
 	w := &SignalWaker{
-		signalView: v, name: a.Self(), bell: v.wakeBell(), counting: v.head.config&signalCounts != 0,
+		signalView: v, name: a.Self(), wakeWord: v.wakeWakeWord(), counting: v.head.config&signalCounts != 0,
 		key: race.KeyOf(dev, ino, uint64(o.Offset)),
 	}
 	w.queue = park.NewQueue(park.Config{
-		Line: w.bell.Line, Object: o, Word: o.Body + signalWakeOff, Look: w.look, Miss: w.passOn,
+		WaitList: w.wakeWord.WaitList, Object: o, Word: o.Body + signalWakeOff, Check: w.check, Miss: w.passOn,
 	})
 	w.opening.shut, w.opening.end = func() { park.Shut(w.queue) }, w.queue.Close
 	return w, nil
 }
 
-func (v *signalView) wakeBell() park.Bell {
+func (v *signalView) wakeWakeWord() park.WakeWord {
 	h := v.head
-	return park.Bell{Line: park.Line{Arena: v.a, Word: &h.wake, Raw: raw(&h.wake), Hub: &h.hub}}
+	return park.WakeWord{WaitList: park.WaitList{Arena: v.a, Word: &h.wake, Raw: wordPtr(&h.wake), Poller: &h.poller}}
 }
 
 func (w *SignalWaker) tuning() park.Tuning {

@@ -13,7 +13,7 @@ var _ = crashpoint.Register("signal.bit.acquired")
 // Signal is a view of one signal of a SignalWaker: a bit for each of 64 queues,
 // set while the queue's [Gate] waits for an executor. Gates look after the bits
 // themselves, and [SignalWaker.Next] after all of it; a Signal is for those who
-// choose among queues in a way of their own. Who acquires a bit calls Begin of
+// choose among queues in a way of their own. Whoever acquires a bit calls Begin of
 // the gate, which decides, and TryUnmarkIfEmpty of the waker.
 //
 // Every operation is a sequentially consistent access of one word. A process

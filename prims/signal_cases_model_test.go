@@ -10,18 +10,18 @@ const (
 	beginByStore         bug = "B: Begin is a plain store"
 	publishByStore       bug = "B: the producer publishes by a plain store"
 	finishSubtracts      bug = "C: Finish subtracts the flag, also when it is not there"
-	sweepNothing         bug = "D: nobody repairs after a death"
-	sweepSkipsBit        bug = "D: a gate that is scheduled without its bit stays so"
-	sweepSkipsSummary    bug = "D: a signal that has bits and is not marked stays so"
-	sweepSkipsExecutor   bug = "D: a dead executor stays the executor"
-	sweepSkipsPermits    bug = "D: a permit that the dead had taken stays taken, and waiters look at nothing else"
+	reapNothing          bug = "D: nobody repairs after a death"
+	reapSkipsBit         bug = "D: a gate that is scheduled without its bit stays so"
+	reapSkipsSummary     bug = "D: a signal that has bits and is not marked stays so"
+	reapSkipsExecutor    bug = "D: a dead executor stays the executor"
+	reapSkipsPermits     bug = "D: a permit that the dead had taken stays taken, and waiters look at nothing else"
 	sleepWithoutCompare  bug = "E: a waiter sleeps without a comparison"
 	quitKeepsWake        bug = "E: who gives up keeps the wake that it has got"
 
 	takeWithoutPass   bug = "who takes a permit after a sleep passes nothing on"
-	unmarkWithoutLook bug = "a signal is taken out of the summary without a second look"
-	dropBlindly       bug = "a stale bit is cleared without a second look at the gate"
-	noLastLook        bug = "who announces does not look at the summary once more"
+	unmarkWithoutLook bug = "a signal is taken out of the summary without a second check"
+	dropBlindly       bug = "a stale bit is cleared without a second check at the gate"
+	noLastCheck       bug = "who announces does not look at the summary once more"
 	nobodyElseWoken   bug = "who finds more than it takes wakes nobody"
 )
 
@@ -45,7 +45,7 @@ func TestModelSignalFinishTwice(t *testing.T) {
 	requireModels(t, []exploration{{"one and one", small, m.explore, []bug{finishSubtracts}}})
 }
 
-// Permits alone: each Release is for several, and wakes one.
+// Permits alone: each PolicyRelease is for several, and wakes one.
 func TestModelSignalPermits(t *testing.T) {
 	two := signalModel{workers: 2, producers: 1, items: 1, release: 2}
 	three := signalModel{workers: 3, producers: 2, items: 1, release: 2, cancel: true}
@@ -61,7 +61,7 @@ func TestModelSignalLeave(t *testing.T) {
 	stop := signalModel{workers: 2, producers: 1, queues: 2, items: 2, stop: true}
 	requireModels(t, []exploration{
 		{"one gives up", small, quit.explore, []bug{quitKeepsWake, dropBlindly}},
-		{"one is stopped", medium, stop.explore, []bug{nobodyElseWoken, noLastLook}},
+		{"one is stopped", medium, stop.explore, []bug{nobodyElseWoken, noLastCheck}},
 	})
 }
 
@@ -72,9 +72,9 @@ func TestModelSignalDeath(t *testing.T) {
 	two := signalModel{workers: 2, producers: 1, queues: 2, items: 2, kills: 1}
 	both := signalModel{workers: 2, producers: 1, queues: 1, items: 1, kills: 2}
 	requireModels(t, []exploration{
-		{"an item", medium, single.explore, []bug{sweepNothing, sweepSkipsBit, sweepSkipsSummary, sweepSkipsExecutor, sweepSkipsPermits}},
+		{"an item", medium, single.explore, []bug{reapNothing, reapSkipsBit, reapSkipsSummary, reapSkipsExecutor, reapSkipsPermits}},
 		{"two items", large, one.explore, []bug{dropBlindly}},
-		{"two queues", large, two.explore, []bug{sweepSkipsBit, sweepSkipsExecutor}},
-		{"two deaths", large, both.explore, []bug{sweepSkipsExecutor}},
+		{"two queues", large, two.explore, []bug{reapSkipsBit, reapSkipsExecutor}},
+		{"two deaths", large, both.explore, []bug{reapSkipsExecutor}},
 	})
 }

@@ -27,7 +27,7 @@ import (
 
 const (
 	victimQueue = 4*64 + 44 // not of the board: a producer's and worker's
-	orphanQueue = 5*64 + 45 // what a sweep takes from the victim
+	orphanQueue = 5*64 + 45 // what a reap takes from the victim
 )
 
 func signalPoints() (points []string) {
@@ -81,11 +81,11 @@ func init() {
 			// Beside a sleeper of another process: two permits at once.
 			over := make(chan struct{})
 			go func() { quiet.Acquire(); close(over) }()
-			if err := waitUntil(patience(), func() bool { return quiet.Sleepers() >= 2 }); err != nil {
+			if err := waitUntil(timeout(), func() bool { return quiet.Sleepers() >= 2 }); err != nil {
 				c.Fatal(err)
 			}
 			quiet.Release(2)
-			if err := waitUntil(patience(), func() bool {
+			if err := waitUntil(timeout(), func() bool {
 				select {
 				case <-over:
 					return true
@@ -96,10 +96,10 @@ func init() {
 			}); err != nil {
 				c.Fatal(err)
 			}
-			// The words as they are after a death, and those who sweep die, too.
+			// The words as they are after a death, and those who reap die, too.
 			orphan := w.Gate(orphanQueue)
 			if orphan.TryBeginInline() {
-				w.Bereave(func(n arena.Name) bool { return n == self })
+				w.MarkOwnerDead(func(n arena.ParticipantID) bool { return n == self })
 			}
 			w.ReserveTask()
 			w.Repair(self)
@@ -149,7 +149,7 @@ func TestSignalKillMatrix(t *testing.T) {
 				return !st.Scheduled && !st.Executing
 			})
 		}
-		eventually(t, "permits are taken by who sleeps", func() string { return words(a) }, func() bool {
+		eventually(t, "permits are taken by whoever sleeps", func() string { return words(a) }, func() bool {
 			return quiet.Permits() == 0 && quiet.Sleepers() == 1
 		})
 		require.Zero(t, s.w.Tasks(), "what it had reserved is free")

@@ -15,7 +15,7 @@ func (w *SignalWaker) Waiters() int { return w.queue.Waiting() }
 func (w *SignalWaker) Object() arena.Object { return w.object }
 
 // Announced reports whether somebody wants to be woken.
-func (w *SignalWaker) Announced() bool { return w.bell.Announced() }
+func (w *SignalWaker) Announced() bool { return w.wakeWord.Announced() }
 
 // WakeSequence counts the wakes, as a sequence that wraps.
 func (w *SignalWaker) WakeSequence() uint32 { return w.head.wake.Load() >> 1 }
@@ -29,16 +29,16 @@ func (w *SignalWaker) SetGate(q int, v uint64) { w.gates[q].word.Store(v) }
 // GateWord is the word of a gate.
 func (w *SignalWaker) GateWord(q int) uint64 { return w.gates[q].word.Load() }
 
-// Bereave does to the gates what the death of all for whom gone is true would do.
-func (w *SignalWaker) Bereave(gone func(arena.Name) bool) {
+// MarkOwnerDead does to the gates what the death of all for whom gone is true would do.
+func (w *SignalWaker) MarkOwnerDead(gone func(arena.ParticipantID) bool) {
 	for q := range w.gates {
-		w.sweepGate(q, gone)
+		w.reapGate(q, gone)
 	}
-	w.sweepIndex()
+	w.reapIndex()
 }
 
 // Repair does what the death of dead does.
-func (w *SignalWaker) Repair(dead arena.Name) { repairSignals(w.a, w.object, dead) }
+func (w *SignalWaker) Repair(dead arena.ParticipantID) { repairSignals(w.a, w.object, dead) }
 
 // Scribble overwrites the words of w, as far as bytes go, in the order of the
 // body, a gate and a row of each.
@@ -55,7 +55,7 @@ func (w *SignalWaker) Scribble(b []byte) {
 	h.summary.Store(next())
 	h.permits.Store(next())
 	h.wake.Store(uint32(next()))
-	h.hub.Store(next())
+	h.poller.Store(next())
 	h.status.Store(next())
 	h.partition.Store(next())
 	v := next()

@@ -19,7 +19,7 @@ var (
 // it; one worker at a time executes it. The handle that began an execution is
 // the one to finish it, or a copy of it that is used instead.
 //
-// Who executes stands in the gate itself, by the same compare-and-swap that
+// Whoever executes stands in the gate itself, by the same compare-and-swap that
 // decides who does. So a death at any instruction leaves either a gate that is
 // scheduled, or one whose executor is known to be dead; see [SignalWaker].
 type Gate struct {
@@ -200,7 +200,7 @@ func (v *signalView) clear(q int) {
 	}
 }
 
-// drop clears a bit whose gate does not wait for an executor: one that a sweep or
+// drop clears a bit whose gate does not wait for an executor: one that a reap or
 // a late producer set, or one whose executor has not come to clear it. The gate
 // may be scheduled, and the bit set for cause, just before it is cleared: so the
 // gate is looked at once more.
@@ -228,7 +228,7 @@ func (g *Gate) State() GateState {
 	s := signalGateWord(g.word().word.Load())
 	st := GateState{Scheduled: s.scheduled(), Executing: s.executing(), Epoch: s.epoch()}
 	if s.executing() {
-		st.Executor = g.w.a.Who(s.name())
+		st.Executor = g.w.a.Who(s.participant())
 	}
 	return st
 }

@@ -44,7 +44,7 @@ func guardedSignal(what string, words func() string, f func()) error {
 	select {
 	case err := <-done:
 		return err
-	case <-after(patience()):
+	case <-after(timeout()):
 		return fmt.Errorf("%s hangs: %s", what, words())
 	}
 }
@@ -65,10 +65,10 @@ func signalOps(w *prims.SignalWaker, ctx context.Context) map[string]func() {
 			}
 			wg.Wait()
 		},
-		"Release": func() { w.Release(2) },
-		"Mark":    func() { w.MarkActive(1); w.MarkActiveMask(5); w.TryUnmark(0); w.TryUnmarkIfEmpty(1) },
-		"Status":  func() { w.MarkYield(); w.TryUnmarkYield(); w.MarkTasks(); w.TryUnmarkTasks() },
-		"Sync":    func() { w.SyncPartitionSummary(0, 3, nil); w.MarkPartitionLeafActive(7); w.ClearPartitionLeaf(7) },
+		"PolicyRelease": func() { w.Release(2) },
+		"Mark":          func() { w.MarkActive(1); w.MarkActiveMask(5); w.TryUnmark(0); w.TryUnmarkIfEmpty(1) },
+		"Status":        func() { w.MarkYield(); w.TryUnmarkYield(); w.MarkTasks(); w.TryUnmarkTasks() },
+		"Sync":          func() { w.SyncPartitionSummary(0, 3, nil); w.MarkPartitionLeafActive(7); w.ClearPartitionLeaf(7) },
 		"Tasks": func() {
 			if q, ok := w.ReserveTask(); ok {
 				w.ReleaseTask(q)
@@ -94,7 +94,7 @@ func finishIf(g *prims.Gate, ok bool) {
 }
 
 func hostileSignals(t testing.TB, w *prims.SignalWaker, bytes []byte, words func() string) {
-	ctx, cancel := context.WithTimeout(context.Background(), hostilePatience)
+	ctx, cancel := context.WithTimeout(context.Background(), hostileTimeout)
 	defer cancel()
 	for what, f := range signalOps(w, ctx) {
 		w.Scribble(bytes)
@@ -172,7 +172,7 @@ func TestScribbledSignalWaker(t *testing.T) {
 	for range 3 {
 		wg.Go(func() {
 			for !stop.Load() {
-				ctx, cancel := context.WithTimeout(context.Background(), hostilePatience)
+				ctx, cancel := context.WithTimeout(context.Background(), hostileTimeout)
 				for what, f := range signalOps(w, ctx) {
 					if err := guardedSignal(what, func() string { return words(a) }, f); err != nil {
 						errs <- err

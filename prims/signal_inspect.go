@@ -20,7 +20,7 @@ func inspectSignals(a *arena.Arena, o arena.Object) arena.Inspection {
 		g := signalGateWord(v.gates[q].word.Load())
 		if g.executing() && g.valid() && len(i.Holds) < inspectLeases {
 			key := uint64(q)
-			i.hold(arena.Hold{Owner: g.name(), Mode: arena.HoldExecutor, Key: &key})
+			i.hold(arena.Hold{Owner: g.participant(), Mode: arena.HoldExecutor, Key: &key})
 		}
 	}
 	i.waits(func(*arena.Wait) bool { return true }, "permit", nil)

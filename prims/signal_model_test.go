@@ -69,7 +69,7 @@ const (
 	ksTry
 	ksAnnounce
 	ksTryAgain
-	ksLastLook
+	ksLastCheck
 	ksSleep
 	ksWoken
 	ksQuit
@@ -79,15 +79,15 @@ const (
 	ksSchedule
 	ksScheduleSwap
 	ksFence
-	ksSweepGate
-	ksSweepPublish
-	ksSweepSignal
-	ksSweepPermits
-	ksSweepWake
-	ksBuried
+	ksReapGate
+	ksReapPublish
+	ksReapSignal
+	ksReapPermits
+	ksReapWake
+	ksReaped
 )
 
-// signalModel is producers, workers, and who buries the dead.
+// signalModel is producers, workers, and who reaps the dead.
 type signalModel struct {
 	workers, producers int
 	queues, items      int  // items that each producer pushes
@@ -164,10 +164,10 @@ func (m *signalModel) check(s *model.Sys) error {
 	return nil
 }
 
-// settled reports whether nothing is left to be done for any queue but those that
-// a stopped worker executes. Who dies between pushing and scheduling has told
+// resolved reports whether nothing is left to be done for any queue but those that
+// a stopped worker executes. Whoever dies between pushing and scheduling has told
 // nobody of its item.
-func (m *signalModel) settled(s *model.Sys) bool {
+func (m *signalModel) resolved(s *model.Sys) bool {
 	died := false
 	for _, l := range s.Life {
 		died = died || l != model.Alive
@@ -184,16 +184,16 @@ func (m *signalModel) settled(s *model.Sys) bool {
 	return true
 }
 
-func (m *signalModel) done(s *model.Sys) bool { return m.settled(s) && !m.unburied(s) }
+func (m *signalModel) done(s *model.Sys) bool { return m.resolved(s) && !m.unreaped(s) }
 
 // maySleep: nobody sleeps for long while there is something to do, or a permit.
 func (m *signalModel) maySleep(s *model.Sys, _ int) bool {
-	return m.settled(s) && s.Mem[kPermits] == 0
+	return m.resolved(s) && s.Mem[kPermits] == 0
 }
 
-func (m *signalModel) unburied(s *model.Sys) bool {
+func (m *signalModel) unreaped(s *model.Sys) bool {
 	for p, l := range s.Life {
-		if l != model.Alive && s.Ghost[gBuried]&(1<<p) == 0 {
+		if l != model.Alive && s.Ghost[gReaped]&(1<<p) == 0 {
 			return true
 		}
 	}
@@ -208,7 +208,7 @@ func (m *signalModel) canon(s *model.Sys) {
 	for i := range s.Thread {
 		t := &s.Thread[i]
 		switch t.PC {
-		case ksTryAgain, ksLastLook, ksSleep, ksBump:
+		case ksTryAgain, ksLastCheck, ksSleep, ksBump:
 			if t.R[krWake]>>1 == now>>1 && t.R[krWake] != 0 {
 				t.R[krWake] = first | t.R[krWake]&1
 			} else {
@@ -223,7 +223,7 @@ func (m *signalModel) canon(s *model.Sys) {
 			t.R[krGate] = 0
 		}
 		switch t.PC {
-		case ksScan, ksWord, ksTry, ksAnnounce, ksTryAgain, ksLastLook, ksSleep, ksWoken, ksQuit, ksPass, ksPassLook:
+		case ksScan, ksWord, ksTry, ksAnnounce, ksTryAgain, ksLastCheck, ksSleep, ksWoken, ksQuit, ksPass, ksPassLook:
 			t.R[krQueue], t.R[krBack], t.R[krRouse] = 0, 0, 0
 		}
 	}
@@ -512,8 +512,8 @@ func (m *signalModel) acquire(x *model.Exec) {
 		x.Goto(ksTryAgain)
 	case ksTryAgain:
 		x.Say("tries once more")
-		x.Goto(ksLastLook)
-		if m.bug == noLastLook || m.bug == sweepSkipsPermits {
+		x.Goto(ksLastCheck)
+		if m.bug == noLastCheck || m.bug == reapSkipsPermits {
 			x.Goto(ksSleep)
 		}
 		if m.take(x) {
@@ -522,7 +522,7 @@ func (m *signalModel) acquire(x *model.Exec) {
 				m.gone(x)
 			}
 		}
-	case ksLastLook:
+	case ksLastCheck:
 		x.Say("looks at the summary once more")
 		x.Goto(ksSleep)
 		if x.Load(kSummary) != 0 {

@@ -70,7 +70,7 @@ func (v *signalView) unmarkStatus(s signalStatus) bool {
 	return v.head.status.Load()&m != 0 && v.head.status.And(^m)&m != 0
 }
 
-// Partitions. Where each worker has a waker of its own to sleep on, and looks
+// Partitions. Where each worker has a waker of its own to sleep on, and periodic checks
 // after some of the signals of a waker that they share, the former sums up the
 // latter's signals start..end-1, its leaves, in the partition summary: bit k
 // stands for leaf start+k. The tasks bit is set while there is one.
@@ -78,7 +78,7 @@ func (v *signalView) unmarkStatus(s signalStatus) bool {
 // SyncPartitionSummary makes the partition summary of w say which of the signals
 // start..end-1 of tree have bits, no more than 64 of them, and reports whether
 // there is one. A nil tree is w itself. The worker that w belongs to calls it
-// before it sleeps. A leaf that gets a bit meanwhile is found by a second look.
+// before it sleeps. A leaf that gets a bit meanwhile is found by a second check.
 func (w *SignalWaker) SyncPartitionSummary(start, end int, tree *SignalWaker) (work bool) {
 	w.opening.use()
 	if tree == nil {
@@ -95,7 +95,7 @@ func (w *SignalWaker) SyncPartitionSummary(start, end int, tree *SignalWaker) (w
 		}
 	}
 	// First what is new, so that nobody who looks meanwhile misses it; then what is
-	// there no more, each with a second look at its leaf.
+	// there no more, each with a second check at its leaf.
 	// sync(signal.tasks): release
 	old := w.head.partition.Or(now)
 	for k, gone := 0, old&^now; gone != 0; k, gone = k+1, gone>>1 {

@@ -18,15 +18,15 @@ var (
 	_ = crashpoint.Register("signal.acquire.taken")
 )
 
-// Release issues n permits and wakes that many of those who wait. A negative n
+// PolicyRelease issues n permits and wakes that many of those who wait. A negative n
 // panics. It never blocks, and makes no system call when nobody sleeps.
 //
-// In the terminology of the Go memory model, and across processes: Release
+// In the terminology of the Go memory model, and across processes: PolicyRelease
 // synchronizes before the return of each Acquire that takes a permit of its.
 func (w *SignalWaker) Release(n int) {
 	w.opening.use()
 	if n < 0 {
-		w.mistake("Release of %d permits", n)
+		w.mistake("PolicyRelease of %d permits", n)
 	}
 	if n == 0 {
 		return
@@ -40,7 +40,7 @@ func (w *SignalWaker) Release(n int) {
 // release issues n permits, n > 0.
 func (v *signalView) release(n int) {
 	// sync(signal.permit): release
-	// lin: Release takes effect here.
+	// lin: PolicyRelease takes effect here.
 	v.head.permits.Add(uint64(n))
 	crashpoint.Hit("signal.release.permitted")
 	v.rouse(n)
@@ -51,7 +51,7 @@ func (v *signalView) release(n int) {
 // which is approximate, is no more than a hint, since each that takes a permit
 // passes the wake on while there are others.
 func (v *signalView) rouse(n int) {
-	b := v.wakeBell()
+	b := v.wakeWakeWord()
 	if !b.Announced() {
 		return
 	}
@@ -127,11 +127,11 @@ func (w *SignalWaker) acquireSlow(ctx context.Context) error {
 	}
 	c := park.CancelBy(ctx)
 	defer c.Stop()
-	w.tally(countSleeper, 1)
-	defer w.tally(countSleeper, -1)
+	w.counter(countSleeper, 1)
+	defer w.counter(countSleeper, -1)
 	w.add(StatWaiting, 1)
 	for {
-		word := w.bell.Announce()
+		word := w.wakeWord.Announce()
 		crashpoint.Hit("signal.acquire.announced")
 		if w.TryAcquire() {
 			crashpoint.Hit("signal.acquire.taken")
@@ -146,7 +146,7 @@ func (w *SignalWaker) acquireSlow(ctx context.Context) error {
 		}
 		// The end of a context, too, may come with a wake that was meant for
 		// another, and so does a permit that was there at that moment.
-		switch w.queue.Sleep(uint32(word), park.Bed{}, &c) {
+		switch w.queue.Sleep(uint32(word), park.SleepSpec{}, &c) {
 		case park.Again:
 			crashpoint.Hit("signal.acquire.woken")
 		case park.Canceled:
@@ -167,7 +167,7 @@ func (w *SignalWaker) acquireSlow(ctx context.Context) error {
 // found nobody. The wake has taken the announcement down, for others as well who
 // sleep: so it is put up again; and if there are more permits, somebody is woken.
 func (v *signalView) passOn() {
-	b := v.wakeBell()
+	b := v.wakeWakeWord()
 	b.Announce()
 	if v.head.permits.Load() != 0 {
 		b.Release()
@@ -190,7 +190,7 @@ func (w *SignalWaker) Sleepers() int {
 
 func (v *signalView) sleepers() (n int) {
 	for i := range v.rows {
-		if c := signalCount(v.rows[i].count.Load()); c != 0 && c.name().Slot() == i+1 && v.a.Current(c.name()) {
+		if c := signalCount(v.rows[i].count.Load()); c != 0 && c.participant().Slot() == i+1 && v.a.Current(c.participant()) {
 			n += c.sleepers()
 		}
 	}
@@ -202,13 +202,13 @@ func (v *signalView) sleepers() (n int) {
 // then waits; nobody wakes it but its own means. Its death unregisters it.
 func (w *SignalWaker) RegisterSleeper() {
 	w.opening.use()
-	w.tally(countSleeper, 1)
+	w.counter(countSleeper, 1)
 }
 
 // UnregisterSleeper takes a RegisterSleeper of this process back.
 func (w *SignalWaker) UnregisterSleeper() {
 	w.opening.use()
-	if !w.tally(countSleeper, -1) {
+	if !w.counter(countSleeper, -1) {
 		w.mistake("UnregisterSleeper without RegisterSleeper")
 	}
 }
@@ -217,13 +217,13 @@ func (w *SignalWaker) UnregisterSleeper() {
 // or its death.
 func (w *SignalWaker) RegisterWorker() {
 	w.opening.use()
-	w.tally(countWorker, 1)
+	w.counter(countWorker, 1)
 }
 
 // UnregisterWorker takes a RegisterWorker of this process back.
 func (w *SignalWaker) UnregisterWorker() {
 	w.opening.use()
-	if !w.tally(countWorker, -1) {
+	if !w.counter(countWorker, -1) {
 		w.mistake("UnregisterWorker without RegisterWorker")
 	}
 }
@@ -232,7 +232,7 @@ func (w *SignalWaker) UnregisterWorker() {
 func (w *SignalWaker) WorkerCount() (n int) {
 	w.opening.use()
 	for i := range w.rows {
-		if c := signalCount(w.rows[i].count.Load()); c != 0 && w.a.Current(c.name()) {
+		if c := signalCount(w.rows[i].count.Load()); c != 0 && w.a.Current(c.participant()) {
 			n += c.workers()
 		}
 	}
@@ -242,15 +242,15 @@ func (w *SignalWaker) WorkerCount() (n int) {
 // row is what belongs to this process.
 func (w *SignalWaker) row() *signalRow { return &w.rows[w.name.Slot()-1] }
 
-// tally changes a count of this process by by, 1 or -1, and reports whether it
+// counter changes a count of this process by by, 1 or -1, and reports whether it
 // could. What whoever had the slot before left there is not taken over.
-func (w *SignalWaker) tally(what signalCount, by int) bool {
+func (w *SignalWaker) counter(what signalCount, by int) bool {
 	row := w.row()
 	for {
 		// The loop ends: each failure of the CAS is another goroutine's success.
 		old := signalCount(row.count.Load())
 		c := old
-		if c.name() != w.name {
+		if c.participant() != w.name {
 			c = signalCount(w.name)
 		}
 		have, most := c.workers(), maxWorkers
@@ -292,21 +292,21 @@ func (v *signalView) restock(least int) {
 }
 
 // ended reports whether a participant is dead and gone.
-func (w *SignalWaker) ended(n arena.Name) bool { return w.a.Dead(n) && w.a.Gone(n) }
+func (w *SignalWaker) ended(n arena.ParticipantID) bool { return w.a.Dead(n) && w.a.Gone(n) }
 
-// look is called ten times a second while a goroutine of this process waits for a
+// check is called ten times a second while a goroutine of this process waits for a
 // permit. It makes up for what a stopped or dead process owes.
-func (w *SignalWaker) look() {
+func (w *SignalWaker) check() {
 	at := int(w.cursor.Add(1)-1) * lookGates % len(w.gates)
 	for q := at; q < min(at+lookGates, len(w.gates)); q++ {
-		w.sweepGate(q, w.ended)
+		w.reapGate(q, w.ended)
 	}
-	w.sweepIndex()
+	w.reapIndex()
 	w.restock(0)
 	if w.head.permits.Load() != 0 {
-		w.bell.WakeOne()
+		w.wakeWord.WakeOne()
 	}
-	w.bell.Announce()
+	w.wakeWord.Announce()
 }
 
 // lookGates is how many gates a look goes through.

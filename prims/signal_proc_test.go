@@ -71,7 +71,7 @@ func drain(t *testing.T, s *signalSite, procs []*proctest.Proc) {
 	sound(t, s.a)
 }
 
-// Producers and workers of three processes, some of them behind hubs: nothing is
+// Producers and workers of three processes, some of them behind pollers: nothing is
 // lost, nothing is executed twice at once, and nothing is left.
 func TestSignalStress(t *testing.T) {
 	s, procs := signalParty(t, 3, 3, 18)
@@ -119,9 +119,9 @@ func TestSignalNoLostWake(t *testing.T) {
 	idle(t, a, w)
 }
 
-// shortly reports true after patience, at a cost that fits into a tight loop.
+// shortly reports true after timeout, at a cost that fits into a tight loop.
 func shortly() func() bool {
-	n, end := 0, time.Now().Add(patience())
+	n, end := 0, time.Now().Add(timeout())
 	return func() bool {
 		n++
 		return n%1000 == 0 && time.Now().After(end)
@@ -216,7 +216,7 @@ func TestSignalLook(t *testing.T) {
 // What a death takes back: executions, reservations, registrations, sleepers.
 func TestSignalDeath(t *testing.T) {
 	a, w, x := twoSides(t)
-	y := signalActor(t, a, "heir")
+	y := signalActor(t, a, "successor")
 	for _, q := range []int{1, 2, 70} {
 		num(t, x, "schedule", q)
 	}
@@ -268,8 +268,8 @@ func TestSignalDeath(t *testing.T) {
 	idle(t, a, w)
 }
 
-// Every wake of a Release reaches a living sleeper, also past dead ones in front
-// of the kernel's queue and dead hubs.
+// Every wake of a PolicyRelease reaches a living sleeper, also past dead ones in front
+// of the kernel's queue and dead pollers.
 func TestSignalDeadSleepers(t *testing.T) {
 	a, w, x := twoSides(t)
 	y := signalActor(t, a, "alive")
@@ -376,7 +376,7 @@ func BenchmarkGate(b *testing.B) {
 			}
 		})
 	}
-	b.Run("sweep of a burial", func(b *testing.B) {
+	b.Run("reap of a reap", func(b *testing.B) {
 		for b.Loop() {
 			w.Repair(100 | 1<<11)
 		}

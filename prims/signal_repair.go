@@ -9,8 +9,8 @@ import (
 )
 
 var (
-	_ = crashpoint.Register("signal.sweep.released")
-	_ = crashpoint.Register("signal.sweep.unreserved")
+	_ = crashpoint.Register("signal.reap.released")
+	_ = crashpoint.Register("signal.reap.unreserved")
 )
 
 func init() {
@@ -21,46 +21,46 @@ func init() {
 
 // repairSignals takes back what dead had, and makes the index good from the
 // gates. Every step may be done by many at once, and may be done too often: a bit
-// that is set for nothing is cleared by who finds it, a permit that is too many
+// that is set for nothing is cleared by whoever finds it, a permit that is too many
 // costs a look.
-func repairSignals(a *arena.Arena, o arena.Object, dead arena.Name) {
+func repairSignals(a *arena.Arena, o arena.Object, dead arena.ParticipantID) {
 	v, err := viewSignals(a, o)
 	if err != nil {
 		return
 	}
-	gone := func(n arena.Name) bool { return (dead.Covers(n) || !a.Current(n)) && a.Gone(n) }
+	gone := func(n arena.ParticipantID) bool { return (dead.Covers(n) || !a.Current(n)) && a.Gone(n) }
 	for q := range v.gates {
-		v.sweepGate(q, gone)
-		v.sweepTask(q, dead)
+		v.reapGate(q, gone)
+		v.reapTask(q, dead)
 	}
-	v.sweepIndex()
+	v.reapIndex()
 	row := &v.rows[dead.Slot()-1]
-	if c := row.count.Load(); dead.Covers(signalCount(c).name()) {
+	if c := row.count.Load(); dead.Covers(signalCount(c).participant()) {
 		row.count.CompareAndSwap(c, 0)
 	}
 	// The dead may have taken a permit and not acted on it, or have set a bit in
 	// some leaf and not told the leaf's owner, who looks when it gets up.
 	least := 0
-	if b := v.wakeBell(); b.Announced() || v.sleepers() > 0 {
+	if b := v.wakeWakeWord(); b.Announced() || v.sleepers() > 0 {
 		least = 1
 	}
 	v.restock(least)
 }
 
-// sweepGate schedules the queue again if its executor is dead and gone, and sets the bits
+// reapGate schedules the queue again if its executor is dead and gone, and sets the bits
 // that a scheduled one must have.
-func (v *signalView) sweepGate(q int, gone func(arena.Name) bool) {
+func (v *signalView) reapGate(q int, gone func(arena.ParticipantID) bool) {
 	gate := &v.gates[q].word
 	for {
 		// The loop ends: each failure of the CAS is another's success.
 		s := signalGateWord(gate.Load())
 		switch {
-		case s.executing() && gone(s.name()):
+		case s.executing() && gone(s.participant()):
 			// sync(signal.finish): release
 			if !gate.CompareAndSwap(uint64(s), uint64(s.orphan())) {
 				continue
 			}
-			crashpoint.Hit("signal.sweep.released")
+			crashpoint.Hit("signal.reap.released")
 			v.publish(q)
 		case s.ready() && v.lines[q/signalBits].bits.Load()&(1<<(q%signalBits)) == 0:
 			// Its producer, or who acquired the bit, is in between, or is dead.
@@ -70,9 +70,9 @@ func (v *signalView) sweepGate(q int, gone func(arena.Name) bool) {
 	}
 }
 
-// sweepIndex marks the signals that have bits, and the tasks of a partition that
+// reapIndex marks the signals that have bits, and the tasks of a partition that
 // has leaves.
-func (v *signalView) sweepIndex() {
+func (v *signalView) reapIndex() {
 	for i := range v.lines {
 		if v.lines[i].bits.Load() != 0 {
 			v.mark(i)
@@ -83,12 +83,12 @@ func (v *signalView) sweepIndex() {
 	}
 }
 
-// sweepTask frees what dead had reserved, and the bit of what nobody has.
-func (v *signalView) sweepTask(q int, dead arena.Name) {
+// reapTask frees what dead had reserved, and the bit of what nobody has.
+func (v *signalView) reapTask(q int, dead arena.ParticipantID) {
 	task, line, m := &v.gates[q].task, &v.lines[q/signalBits], uint64(1)<<(q%signalBits)
 	n := task.Load()
-	if dead.Covers(arena.Name(n&arena.NameMask)) && task.CompareAndSwap(n, 0) {
-		crashpoint.Hit("signal.sweep.unreserved")
+	if dead.Covers(arena.ParticipantID(n&arena.ParticipantIDMask)) && task.CompareAndSwap(n, 0) {
+		crashpoint.Hit("signal.reap.unreserved")
 		n = 0
 	}
 	if n == 0 && line.tasks.Load()&m != 0 {
@@ -102,7 +102,7 @@ func wakeSignals(a *arena.Arena, o arena.Object, owed arena.Owed) {
 	if err != nil {
 		return
 	}
-	switch b := v.wakeBell(); {
+	switch b := v.wakeWakeWord(); {
 	case owed == arena.OwedAll:
 		b.WakeAll()
 	case owed == arena.OwedOne || b.Announced():

@@ -145,7 +145,7 @@ func (s *signalSite) done() error {
 		end[k] = s.board.Queue[k].Pushed.Load()
 	}
 	behind := func(k int) bool { return s.board.Queue[k].Done.Load() < end[k] }
-	err := waitUntil(patience(), func() bool {
+	err := waitUntil(timeout(), func() bool {
 		for k := range end {
 			if st := s.w.Gate(queueAt(k)).State(); behind(k) && (st.Scheduled || st.Executing) {
 				return false
@@ -161,7 +161,7 @@ func (s *signalSite) done() error {
 			s.w.Gate(queueAt(k)).Schedule()
 		}
 	}
-	return waitUntil(patience(), func() bool {
+	return waitUntil(timeout(), func() bool {
 		for k := range end {
 			if behind(k) {
 				return false
@@ -178,7 +178,7 @@ func (s *signalSite) stop() error {
 	go func() { s.wg.Wait(); close(over) }()
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
-	for limit := after(patience()); ; {
+	for limit := after(timeout()); ; {
 		select {
 		case <-over:
 			return nil

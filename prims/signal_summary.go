@@ -52,7 +52,7 @@ func (w *SignalWaker) MarkActiveMask(mask uint64) (marked uint64) {
 }
 
 // TryUnmarkIfEmpty takes a signal out of the summary if it has no bits, and
-// reports whether it did. A bit that is set meanwhile is found by a second look,
+// reports whether it did. A bit that is set meanwhile is found by a second check,
 // and the signal marked again, with a permit. No permit is taken back.
 func (w *SignalWaker) TryUnmarkIfEmpty(i int) bool {
 	w.opening.use()
@@ -76,7 +76,7 @@ func (v *signalView) unmarkIfEmpty(i int) bool {
 }
 
 // TryUnmark takes a signal out of the summary, whatever bits it has, and reports
-// whether this call did. It is for who has taken all bits of the signal for its
+// whether this call did. It is for whoever has taken all bits of the signal for its
 // own; anybody else uses TryUnmarkIfEmpty.
 func (w *SignalWaker) TryUnmark(i int) bool {
 	w.opening.use()
@@ -164,7 +164,7 @@ func (w *SignalWaker) pass(active uint64, near int) (g Gate, ok bool) {
 // wakeAnother issues a permit for what is scheduled beside the caller's queue, if
 // somebody sleeps and there is none.
 func (w *SignalWaker) wakeAnother() {
-	if w.SnapshotSummary() != 0 && w.head.permits.Load() == 0 && w.bell.Announced() {
+	if w.SnapshotSummary() != 0 && w.head.permits.Load() == 0 && w.wakeWord.Announced() {
 		w.release(1)
 	}
 }

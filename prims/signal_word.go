@@ -9,9 +9,9 @@ import (
 
 // signalGateWord is the word of a gate: the truth about its queue. The bits in the
 // signals, the summary and the permits are an index over these words, which a
-// sweep can make good from them at any time.
+// reap can make good from them at any time.
 //
-//	bits  0..28  executor   name of who executes the queue, else 0
+//	bits  0..28  executor   name of whoever executes the queue, else 0
 //	bit   29     scheduled  the queue has to be looked at, by its next executor
 //	bit   30     executing  the queue is being looked at
 //	bit   31     reserved
@@ -20,7 +20,7 @@ import (
 //	executor  scheduled  executing  meaning                        left by
 //	0         0          0          idle (also all-zero memory)    Finish
 //	0         1          0          to be executed by the winner   Schedule, Finish,
-//	                                of the CAS to executing        FinishAndSchedule, sweep
+//	                                of the CAS to executing        FinishAndSchedule, reap
 //	n         0          1          n executes                     Begin, Next, TryBeginInline
 //	n         1          1          the same, and something came   Schedule
 //	                                meanwhile
@@ -29,11 +29,11 @@ import (
 // this word's CAS and that of the bit, and between the clearing of a bit and the
 // look at this word that must follow it.
 //
-//	writers: Schedule, Begin, Finish and their like, sweeps (any process), each by CAS
+//	writers: Schedule, Begin, Finish and their like, reaps (any process), each by CAS
 //	readers: the same
 //	order:   release by Schedule and Finish, acquire by Begin; seq-cst against the bits
 //	futex:   none
-//	crash:   an executor that is not current is dead: the sweep makes the queue scheduled.
+//	crash:   an executor that is not current is dead: the reap makes the queue scheduled.
 //	         The epoch it leaves differs from the one that an executor remembers, so
 //	         nobody finishes what is not its own execution any more
 type signalGateWord uint64
@@ -46,10 +46,12 @@ const (
 	gateEpochs    signalGateWord = ^(gateEpoch - 1)
 )
 
-func (g signalGateWord) name() arena.Name { return arena.Name(g & arena.NameMask) }
-func (g signalGateWord) scheduled() bool  { return g&gateScheduled != 0 }
-func (g signalGateWord) executing() bool  { return g&gateExecuting != 0 }
-func (g signalGateWord) epoch() uint32    { return uint32(g >> 32) }
+func (g signalGateWord) participant() arena.ParticipantID {
+	return arena.ParticipantID(g & arena.ParticipantIDMask)
+}
+func (g signalGateWord) scheduled() bool { return g&gateScheduled != 0 }
+func (g signalGateWord) executing() bool { return g&gateExecuting != 0 }
+func (g signalGateWord) epoch() uint32   { return uint32(g >> 32) }
 
 // ready reports whether the gate waits for an executor.
 func (g signalGateWord) ready() bool { return g.scheduled() && !g.executing() }
@@ -61,7 +63,7 @@ func (g signalGateWord) idle() bool { return !g.scheduled() && !g.executing() }
 func (g signalGateWord) schedule() signalGateWord { return g | gateScheduled }
 
 // begin is the word of the next execution, by n.
-func (g signalGateWord) begin(n arena.Name) signalGateWord {
+func (g signalGateWord) begin(n arena.ParticipantID) signalGateWord {
 	return (g+gateEpoch)&gateEpochs | gateExecuting | signalGateWord(n)
 }
 
@@ -80,7 +82,7 @@ func (g signalGateWord) orphan() signalGateWord { return (g+gateEpoch)&gateEpoch
 
 // valid reports whether a correct participant may have written g.
 func (g signalGateWord) valid() bool {
-	return g&gateReserved == 0 && g.executing() == (g.name() != 0)
+	return g&gateReserved == 0 && g.executing() == (g.participant() != 0)
 }
 
 // String renders the word by the names of its parts.
@@ -88,9 +90,9 @@ func (g signalGateWord) String() string {
 	s := "idle"
 	switch {
 	case g.executing() && g.scheduled():
-		s = fmt.Sprintf("executing %v, scheduled", g.name())
+		s = fmt.Sprintf("executing %v, scheduled", g.participant())
 	case g.executing():
-		s = fmt.Sprintf("executing %v", g.name())
+		s = fmt.Sprintf("executing %v", g.participant())
 	case g.scheduled():
 		s = "scheduled"
 	}
@@ -113,7 +115,7 @@ func (g signalGateWord) String() string {
 //	readers: StatusBits
 //	order:   seq-cst, tasks against partition
 //	futex:   none
-//	crash:   a bit too many costs a look; tasks is set by the sweep where the partition has bits
+//	crash:   a bit too many costs a look; tasks is set by the reap where the partition has bits
 type signalStatus uint64
 
 const (
@@ -143,9 +145,11 @@ const (
 	maxSleepers = 1<<20 - 1
 )
 
-func (c signalCount) name() arena.Name { return arena.Name(c & arena.NameMask) }
-func (c signalCount) workers() int     { return int(c >> 29 & maxWorkers) }
-func (c signalCount) sleepers() int    { return int(c >> 44) }
+func (c signalCount) participant() arena.ParticipantID {
+	return arena.ParticipantID(c & arena.ParticipantIDMask)
+}
+func (c signalCount) workers() int  { return int(c >> 29 & maxWorkers) }
+func (c signalCount) sleepers() int { return int(c >> 44) }
 
 // signalsOf is the number of signals that a config word says.
 func signalsOf(config uint32) int {

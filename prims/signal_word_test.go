@@ -14,7 +14,7 @@ import (
 
 // Every state of a gate and every transition, with epochs at the edges.
 func TestSignalGateWordTable(t *testing.T) {
-	n := arena.Name(3 | 7<<11)
+	n := arena.ParticipantID(3 | 7<<11)
 	for _, epoch := range []uint64{0, 1, 1<<31 - 1, 1<<32 - 1} {
 		base := signalGateWord(epoch << 32)
 		require.True(t, base.idle())
@@ -26,7 +26,7 @@ func TestSignalGateWordTable(t *testing.T) {
 		for _, from := range []signalGateWord{base, s} {
 			e := from.begin(n)
 			require.True(t, e.executing() && e.valid() && !e.scheduled() && !e.ready() && !e.idle())
-			require.Equal(t, n, e.name())
+			require.Equal(t, n, e.participant())
 			require.Equal(t, uint32(epoch)+1, e.epoch(), "the epoch wraps and touches nothing else")
 			es := e.schedule()
 			require.True(t, es.executing() && es.scheduled() && !es.ready() && es.valid())
@@ -35,7 +35,7 @@ func TestSignalGateWordTable(t *testing.T) {
 			require.True(t, e.finish(true).ready())
 			require.True(t, es.finish(false).ready(), "what came meanwhile is not dropped")
 			require.Equal(t, e.epoch(), es.finish(false).epoch())
-			require.Zero(t, es.finish(true).name())
+			require.Zero(t, es.finish(true).participant())
 			for _, w := range []signalGateWord{e, es} {
 				o := w.orphan()
 				require.True(t, o.ready() && o.valid())
@@ -111,8 +111,8 @@ func TestPartitionTables(t *testing.T) {
 }
 
 func TestSignalCountTable(t *testing.T) {
-	c := signalCount(arena.Name(9|3<<11)) + 5*countWorker + 7*countSleeper
-	require.Equal(t, arena.Name(9|3<<11), c.name())
+	c := signalCount(arena.ParticipantID(9|3<<11)) + 5*countWorker + 7*countSleeper
+	require.Equal(t, arena.ParticipantID(9|3<<11), c.participant())
 	require.Equal(t, 5, c.workers())
 	require.Equal(t, 7, c.sleepers())
 	all := ^signalCount(0)

@@ -23,21 +23,22 @@ type signalHead struct {
 	_      [120]byte
 
 	// summary has a bit for each signal that may have a bit set; see MarkActive.
-	//   writers: MarkActive (sets), TryUnmarkIfEmpty and TryUnmark (clear), sweeps (set), any process
+	//   writers: MarkActive (sets), TryUnmarkIfEmpty and TryUnmark (clear), reaps (set), any process
 	//   readers: Next, SnapshotSummary, SummarySelect
 	//   order:   seq-cst, against the signals
 	//   futex:   none
 	//   crash:   a bit may be set for an empty signal, which costs a scan; one that is
-	//            clear for a signal with bits is set by the sweep
+	//            clear for a signal with bits is set by the reap
 	summary atomic.Uint64
 	_       [120]byte
 
 	// permits is how many permits there are.
-	//   writers: Release, each 0 -> 1 of a bit of summary or status, sweeps (add); Acquire (takes one by CAS)
+	//   writers: PolicyRelease, each 0 -> 1 of a bit of summary or status, reaps (add); Acquire
+	//            (takes one by CAS)
 	//   readers: the same, Permits
 	//   order:   acq-rel; seq-cst against wake
 	//   futex:   none; waiters sleep on wake
-	//   crash:   a permit that the dead had taken, or had not yet issued, is issued by the sweep
+	//   crash:   a permit that the dead had taken, or had not yet issued, is issued by the reap
 	permits atomic.Uint64
 	_       [120]byte
 
@@ -46,7 +47,7 @@ type signalHead struct {
 	lastCPU atomic.Uint32 // which CPUs issued permits last, see park; a hint
 	pays    atomic.Uint32 // what spinning has paid lately, see park; a hint
 	spin    atomic.Uint32 // spin budget: 0 adaptive, else ns + 1; set by people
-	hub     atomic.Uint64 // head of the list of hub nodes; see arena.EachHubNode
+	poller  atomic.Uint64 // head of the list of poller nodes; see arena.EachPollerNode
 	_       [104]byte
 
 	status atomic.Uint64 // see signalStatus
@@ -68,19 +69,19 @@ type signalHead struct {
 type signalLine struct {
 	_ structs.HostLayout
 	// bits has a bit for each queue whose gate may be scheduled.
-	//   writers: Schedule, Finish, sweeps (set); Acquire, Begin, Next (clear), any process
+	//   writers: Schedule, Finish, reaps (set); Acquire, Begin, Next (clear), any process
 	//   readers: Next, TryUnmarkIfEmpty, and everybody
 	//   order:   seq-cst, against summary and the gates
 	//   futex:   none
-	//   crash:   an index of the gates: a bit too many costs a look, a missing one is set by the sweep
+	//   crash:   an index of the gates: a bit too many costs a look, a missing one is set by the reap
 	bits atomic.Uint64
 	_    [56]byte
 	// tasks has a bit for each queue that somebody may have reserved.
-	//   writers: ReserveTask (sets), ReleaseTask and sweeps (clear)
+	//   writers: ReserveTask (sets), ReleaseTask and reaps (clear)
 	//   readers: ReserveTask
 	//   order:   relaxed is enough, the owner's name in the gate decides
 	//   futex:   none
-	//   crash:   an index of the owners; a bit too many is cleared by the sweep
+	//   crash:   an index of the owners; a bit too many is cleared by the reap
 	tasks atomic.Uint64
 	_     [56]byte
 }
@@ -123,7 +124,7 @@ var (
 	_ = [1]struct{}{}[unsafe.Offsetof(signalHead{}.lastCPU)-388]
 	_ = [1]struct{}{}[unsafe.Offsetof(signalHead{}.pays)-392]
 	_ = [1]struct{}{}[unsafe.Offsetof(signalHead{}.spin)-396]
-	_ = [1]struct{}{}[unsafe.Offsetof(signalHead{}.hub)-400]
+	_ = [1]struct{}{}[unsafe.Offsetof(signalHead{}.poller)-400]
 	_ = [1]struct{}{}[unsafe.Offsetof(signalHead{}.status)-512]
 	_ = [1]struct{}{}[unsafe.Offsetof(signalHead{}.partition)-640]
 	_ = [1]struct{}{}[unsafe.Sizeof(signalHead{})-768]

@@ -46,7 +46,7 @@ type SpinLock struct {
 // SpinLockOptions says how a SpinLock is created, and what this process does with
 // it. A nil *SpinLockOptions means the zero value.
 type SpinLockOptions struct {
-	// Policy is what becomes of the lock when its holder dies; 0 means Report
+	// Policy is what becomes of the lock when its holder dies; 0 means PolicyReport
 	// for a new object and whatever it has for one that exists. When it is set
 	// and the object has another, opening fails.
 	Policy Policy
@@ -107,7 +107,7 @@ func newSpinLock(a *arena.Arena, o arena.Object, opt *SpinLockOptions, created b
 		if err != nil {
 			return nil, err
 		}
-		l := &SpinLock{own: raw(&w.state), wake: raw(&w.wake), self: uint32(a.Self())}
+		l := &SpinLock{own: wordPtr(&w.state), wake: wordPtr(&w.wake), self: uint32(a.Self())}
 		l.core.init(a, o, w, "spinlock", "spin lock", opt.Repair)
 		l.core.opening.end = l.end
 		return l, nil

@@ -109,7 +109,7 @@ func (x *spinActor) start(o order) int {
 
 func (x *spinActor) wait(t testing.TB, id int) answer {
 	t.Helper()
-	for limit := after(patience()); ; {
+	for limit := after(timeout()); ; {
 		if a, ok := x.said[id]; ok {
 			delete(x.said, id)
 			return a
@@ -316,13 +316,13 @@ func (s *spinStage) actRW(ctx context.Context, o order, a *answer) error {
 	case "runlock":
 		l.RUnlock()
 	case "ulock":
-		l.LockUpgrade()
+		l.LockUpgradable()
 	case "ulockctx":
-		return l.LockUpgradeContext(ctx)
+		return l.LockUpgradableContext(ctx)
 	case "tryulock":
-		a.OK = l.TryLockUpgrade()
+		a.OK = l.TryLockUpgradable()
 	case "uunlock":
-		l.UnlockUpgrade()
+		l.UnlockUpgradable()
 	case "upgrade":
 		l.Upgrade()
 	case "upgradectx":
@@ -332,9 +332,9 @@ func (s *spinStage) actRW(ctx context.Context, o order, a *answer) error {
 	case "w2r":
 		l.Downgrade()
 	case "w2u":
-		l.DowngradeToUpgrade()
+		l.DowngradeToUpgradable()
 	case "u2r":
-		l.DowngradeUpgrade()
+		l.DowngradeToRead()
 	case "recover":
 		return l.Recover(ctx, repairBy(o, a))
 	case "waiters":

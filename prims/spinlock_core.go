@@ -30,13 +30,13 @@ const spinYields = 4
 // those who wait to have it to themselves, and what follows a death.
 type spinCore struct {
 	state  *atomic.Uint32 // a spinWord
-	name   arena.Name
+	name   arena.ParticipantID
 	words  *spinWords
-	rw     *RWSpinLock // whose core it is; nil for a SpinLock
-	op     string      // what its errors begin with
-	what   string      // for people
-	next   park.Bell   // of those who wait to have it to themselves
-	queue  *park.Queue // ours of those
+	rw     *RWSpinLock   // whose core it is; nil for a SpinLock
+	op     string        // what its errors begin with
+	what   string        // for people
+	next   park.WakeWord // of those who wait to have it to themselves
+	queue  *park.Queue   // ours of those
 	a      *arena.Arena
 	object arena.Object
 	policy Policy
@@ -49,18 +49,18 @@ type spinCore struct {
 func (c *spinCore) init(a *arena.Arena, o arena.Object, w *spinWords, op, what string, repair func() error) {
 	dev, ino := a.Segment().ID()
 	*c = spinCore{
-		state: &w.state, name: a.Self(), words: w, op: op, what: what, next: spinBell(a, w), a: a, object: o,
+		state: &w.state, name: a.Self(), words: w, op: op, what: what, next: spinWakeWord(a, w), a: a, object: o,
 		policy: policyOf(w.policy), repair: repair, key: race.KeyOf(dev, ino, uint64(o.Offset)),
 		opening: newOpening(a, o),
 	}
 	c.opening.shut, c.opening.end = c.shut, c.end
 	c.queue = park.NewQueue(park.Config{
-		Line: c.next.Line, Object: o, Word: o.Body + spinWakeOff, Look: c.look, Miss: c.next.WakeOne,
+		WaitList: c.next.WaitList, Object: o, Word: o.Body + spinWakeOff, Check: c.check, Miss: c.next.WakeOne,
 	})
 }
 
-func spinBell(a *arena.Arena, w *spinWords) park.Bell {
-	return park.Bell{Line: park.Line{Arena: a, Word: &w.wake, Raw: raw(&w.wake), Hub: &w.hub}}
+func spinWakeWord(a *arena.Arena, w *spinWords) park.WakeWord {
+	return park.WakeWord{WaitList: park.WaitList{Arena: a, Word: &w.wake, Raw: wordPtr(&w.wake), Poller: &w.poller}}
 }
 
 // agree compares what the object has with what was asked for.
@@ -163,18 +163,20 @@ func (c *spinCore) step(o spinWord, as spinKind) (took, changed bool, err error)
 	case o == spinLost:
 		return false, false, c.fail("lock", shmsync.ErrNotRecoverable, c.a.Who(c.diedName()), "")
 	case o.kind() == spinOwnerDead:
-		return false, false, c.fail("lock", shmsync.ErrOwnerDead, c.a.Who(o.name()), "")
-	case c.a.Dead(o.name()):
-		return false, bereaveSpin(c.a, c.words, o, c.rw != nil), nil
+		return false, false, c.fail("lock", shmsync.ErrOwnerDead, c.a.Who(o.participant()), "")
+	case c.a.Dead(o.participant()):
+		return false, markOwnerDeadSpin(c.a, c.words, o, c.rw != nil), nil
 	}
 	return false, false, nil
 }
 
-func (c *spinCore) diedName() arena.Name { return arena.Name(c.words.died.Load() & arena.NameMask) }
+func (c *spinCore) diedName() arena.ParticipantID {
+	return arena.ParticipantID(c.words.died.Load() & arena.ParticipantIDMask)
+}
 
 // verdict tells whose a state word is, and why nobody can lock.
 func (c *spinCore) verdict(w spinWord) (owner *shmsync.Identity, err error) {
-	if n := w.name(); n != 0 {
+	if n := w.participant(); n != 0 {
 		owner = c.a.Who(n)
 	}
 	switch {
@@ -190,21 +192,21 @@ func (c *spinCore) verdict(w spinWord) (owner *shmsync.Identity, err error) {
 
 // spinWaiter is one blocked call.
 type spinWaiter struct {
-	c      *spinCore
-	as     spinKind
-	bell   *park.Bell
-	queue  *park.Queue
-	cancel park.Cancel
-	slept  bool
-	dying  bool // the last sleep was for a holder that is dead and not gone
-	exit   goneWait
+	c        *spinCore
+	as       spinKind
+	wakeWord *park.WakeWord
+	queue    *park.Queue
+	cancel   park.Cancel
+	slept    bool
+	dying    bool // the last sleep was for a holder that is dead and not gone
+	exit     goneWait
 }
 
 // wait takes the lock as kind says, and waits until it can.
 func (c *spinCore) wait(ctx context.Context, as spinKind, mayRepair bool) error {
-	w := spinWaiter{c: c, as: as, bell: &c.next, queue: c.queue, cancel: park.CancelBy(ctx)}
+	w := spinWaiter{c: c, as: as, wakeWord: &c.next, queue: c.queue, cancel: park.CancelBy(ctx)}
 	if as == spinRead {
-		w.bell, w.queue = &c.rw.gate, c.rw.gateQueue
+		w.wakeWord, w.queue = &c.rw.gate, c.rw.gateQueue
 	}
 	if !w.queue.Enter() {
 		return c.closed()
@@ -274,7 +276,7 @@ func (c *spinCore) spinWhile(o spinWord, done func() bool) bool {
 	if c.words.spin.Load() == 1 {
 		return false
 	}
-	if o.name() == c.name {
+	if o.participant() == c.name {
 		// The holder is a goroutine of ours, which may wait for this thread.
 		runtime.Gosched()
 		return done()
@@ -291,24 +293,24 @@ func (c *spinCore) tuning() park.Tuning {
 // got us here took their announcement down.
 func (w *spinWaiter) took() {
 	if w.slept && w.as != spinRead {
-		w.bell.Announce()
+		w.wakeWord.Announce()
 	}
 }
 
 // sleep announces, looks again, and sleeps.
 func (w *spinWaiter) sleep() park.Result {
-	v := w.bell.Announce()
+	v := w.wakeWord.Announce()
 	crashpoint.Hit("spinlock.lock.announced")
 	o := spinWord(w.c.state.Load())
 	if !w.c.blocks(o) {
 		return park.Again
 	}
 	w.slept = true
-	bed := park.Bed{Owner: o.name()}
-	if w.dying = !w.c.a.Current(o.name()); w.dying {
-		bed = park.Bed{Bounded: w.exit.next()}
+	sleepSpec := park.SleepSpec{Owner: o.participant()}
+	if w.dying = !w.c.a.Current(o.participant()); w.dying {
+		sleepSpec = park.SleepSpec{Bounded: w.exit.next()}
 	}
-	r := w.queue.Sleep(uint32(v), bed, &w.cancel)
+	r := w.queue.Sleep(uint32(v), sleepSpec, &w.cancel)
 	crashpoint.Hit("spinlock.lock.woken")
 	return r
 }
@@ -316,13 +318,13 @@ func (w *spinWaiter) sleep() park.Result {
 // blocks reports whether o is a word that a waiter may sleep on: one that the
 // next change of will wake it.
 func (c *spinCore) blocks(o spinWord) bool {
-	return o.valid(c.rw != nil) && o.held() && (c.a.Current(o.name()) || c.stays(o))
+	return o.valid(c.rw != nil) && o.held() && (c.a.Current(o.participant()) || c.stays(o))
 }
 
 // stays reports whether o is the hold of a dead one that is not gone, and which passes
 // on when it is.
 func (c *spinCore) stays(o spinWord) bool {
-	return o.kind() != spinDraining && o.bereaved(policyOf(c.words.policy)).free() && !c.a.Gone(o.name())
+	return o.kind() != spinDraining && o.ownerDied(policyOf(c.words.policy)).free() && !c.a.Gone(o.participant())
 }
 
 // leave ends a wait that did not get the lock. A wake may have been meant for
@@ -333,9 +335,9 @@ func (w *spinWaiter) leave() {
 	if !w.slept || w.as == spinRead {
 		return
 	}
-	w.bell.Announce()
+	w.wakeWord.Announce()
 	if !w.c.blocks(spinWord(w.c.state.Load())) {
-		w.bell.Release()
+		w.wakeWord.Release()
 	}
 }
 

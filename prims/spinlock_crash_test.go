@@ -30,7 +30,7 @@ import (
 // their goroutines, and nothing is left behind.
 
 // spinKills are the points that a process passes beside others; the rest of those
-// of spin locks follow a death, and an undertaker passes them.
+// of spin locks follow a death, and a reaper passes them.
 var spinKills = []string{
 	"spinlock.lock.acquired", "spinlock.lock.announced", "spinlock.lock.woken", "spinlock.lock.leaving",
 	"spinlock.unlock.before_release", "spinlock.unlock.before_wake",
@@ -38,11 +38,11 @@ var spinKills = []string{
 	"rwspinlock.drain.claimed", "rwspinlock.drain.announced", "rwspinlock.drain.given_up", "rwspinlock.downgrade.counted",
 }
 
-var spinBurials = []string{
-	"spinlock.bereave.marked", "spinlock.recover.taken", "spinlock.recover.repaired", "spinlock.recover.before_wake",
+var spinReaps = []string{
+	"spinlock.owner_dead.marked", "spinlock.recover.taken", "spinlock.recover.repaired", "spinlock.recover.before_wake",
 }
 
-// spinCanary is what those in a lock leave there: W of who has it to itself, U of
+// spinCanary is what those in a lock leave there: W of whoever has it to itself, U of
 // who has it for writing or for upgrade.
 type spinCanary struct {
 	W, U atomic.Uint64
@@ -66,7 +66,7 @@ type spinSite struct {
 func openSpinSite(a *arena.Arena, fail func(error)) (s *spinSite, err error) {
 	s = &spinSite{a: a, fail: fail}
 	s.me.Store(uint64(os.Getpid()) << 32)
-	for i, p := range []prims.Policy{prims.Report, prims.Release} {
+	for i, p := range []prims.Policy{prims.PolicyReport, prims.PolicyRelease} {
 		var e1, e2 error
 		s.spins[i], e1 = prims.OpenSpinLock(a, "s-"+p.String(), &prims.SpinLockOptions{Policy: p})
 		s.rws[i], e2 = prims.OpenRWSpinLock(a, "rw-"+p.String(), &prims.RWSpinLockOptions{Policy: p})
@@ -124,21 +124,21 @@ func (s *spinSite) turn(k int, ctx context.Context) error {
 		}
 		return err
 	case 3:
-		err := l.LockUpgradeContext(ctx)
+		err := l.LockUpgradableContext(ctx)
 		if err != nil {
 			return err
 		}
 		s.upgrades(k)
 		if err := l.UpgradeContext(ctx); err != nil {
-			l.DowngradeUpgrade()
+			l.DowngradeToRead()
 			s.reads(k)
 			l.RUnlock()
 			return err
 		}
 		s.writes(k)
-		l.DowngradeToUpgrade()
+		l.DowngradeToUpgradable()
 		s.upgrades(k)
-		l.UnlockUpgrade()
+		l.UnlockUpgradable()
 	case 4:
 		err := l.LockContext(ctx)
 		if err == nil {
@@ -220,7 +220,7 @@ func (s *spinSite) goesOn() error {
 	for k := range from {
 		from[k] = s.turns[k].Load()
 	}
-	err := waitUntil(patience(), func() bool {
+	err := waitUntil(timeout(), func() bool {
 		for k := range from {
 			if s.turns[k].Load() < from[k]+20 {
 				return false
@@ -242,7 +242,7 @@ func (s *spinSite) stop() error {
 	select {
 	case <-done:
 		return nil
-	case <-after(patience()):
+	case <-after(timeout()):
 		return errors.New("goroutines do not stop")
 	}
 }
@@ -301,7 +301,7 @@ func init() {
 						}
 					})
 				}
-				// Who reads for long makes writers wait, and give up.
+				// Whoever reads for long makes writers wait, and give up.
 				if l := s.rws[k/2]; k%2 == 1 {
 					wg.Go(func() {
 						for range 5 {
@@ -339,23 +339,23 @@ func init() {
 			s.spins[i].Lock()
 			s.rws[i].Lock()
 			if p.Round%2 == 1 {
-				s.rws[i].DowngradeToUpgrade()
+				s.rws[i].DowngradeToUpgradable()
 			}
 		}
 		c.Ready()
 		c.Await()
 	})
 
-	// spin/undertaker is the only one left: it buries, and recovers the locks.
-	proctest.Register("spin/undertaker", func(c *proctest.Child) {
-		s := joinSpinSite(c, "undertaker")
+	// spin/reaper is the only one left: it reaps, and recovers the locks.
+	proctest.Register("spin/reaper", func(c *proctest.Child) {
+		s := joinSpinSite(c, "reaper")
 		var wg sync.WaitGroup
 		for k := range spinSiteLocks {
 			for range 3 {
 				wg.Go(func() { s.use(k, 0) })
 			}
 		}
-		if err := waitUntil(patience(), func() bool {
+		if err := waitUntil(timeout(), func() bool {
 			n := 0
 			for i := range s.spins {
 				n += s.spins[i].Waiters() + s.rws[i].Waiters()
@@ -376,11 +376,11 @@ func init() {
 
 func TestSpinLockKillMatrix(t *testing.T) {
 	if !crashpoint.Enabled {
-		proctest.Skip(t, "needs the build tag crashpoint", "spin/partner", "spin/victim", "spin/sacrifice", "spin/undertaker")
+		proctest.Skip(t, "needs the build tag crashpoint", "spin/partner", "spin/victim", "spin/sacrifice", "spin/reaper")
 	}
 	// The two lists are all the points there are.
 	listed := map[string]bool{}
-	for _, p := range append(spinKills[:len(spinKills):len(spinKills)], spinBurials...) {
+	for _, p := range append(spinKills[:len(spinKills):len(spinKills)], spinReaps...) {
 		listed[p] = true
 	}
 	for _, p := range crashpoint.All() {
@@ -389,7 +389,7 @@ func TestSpinLockKillMatrix(t *testing.T) {
 		}
 	}
 	t.Run("beside others", spinKillBesideOthers)
-	t.Run("undertaker", spinKillUndertaker)
+	t.Run("reaper", spinKillReaper)
 }
 
 func spinKillBesideOthers(t *testing.T) {
@@ -461,21 +461,21 @@ func spinKillBesideOthers(t *testing.T) {
 	require.Zero(t, st.Nodes+st.Claimed+st.Raw, "%+v", st)
 }
 
-// spinKillUndertaker kills a process and then the one that buries it and recovers
-// what it held. Who comes next finds everything usable.
-func spinKillUndertaker(t *testing.T) {
+// spinKillReaper kills a process and then the one that reaps it and recovers
+// what it held. Whoever comes next finds everything usable.
+func spinKillReaper(t *testing.T) {
 	round := 0
 	play := func(t *testing.T, env ...string) (died bool) {
 		round++
 		p := crashParams{Arena: arenaName(t), Round: round}
 		sacrifice := proctest.Start(t, "spin/sacrifice", proctest.Params(p))
 		sacrifice.Await(t)
-		u := proctest.Start(t, "spin/undertaker", proctest.Params(p), proctest.Env(env...))
+		u := proctest.Start(t, "spin/reaper", proctest.Params(p), proctest.Env(env...))
 		u.Await(t)
 		sacrifice.Kill(t)
 		e := u.Wait(t)
 		if e.Signal != syscall.SIGKILL && !e.OK() {
-			t.Fatalf("the undertaker: %v", e)
+			t.Fatalf("the reaper: %v", e)
 		}
 		a, err := arena.Attach(p.Arena, nil)
 		require.NoError(t, err)
@@ -484,7 +484,7 @@ func spinKillUndertaker(t *testing.T) {
 		require.NoError(t, err)
 		for k := range spinSiteLocks {
 			for range 20 {
-				require.True(t, s.use(k, patience()), "%s", words(a))
+				require.True(t, s.use(k, timeout()), "%s", words(a))
 			}
 		}
 		alone(t, a, 1)
@@ -495,11 +495,11 @@ func spinKillUndertaker(t *testing.T) {
 		return e.Signal == syscall.SIGKILL
 	}
 	require.False(t, play(t))
-	for _, p := range spinBurials {
+	for _, p := range spinReaps {
 		t.Run(p, func(t *testing.T) {
 			for k := range 4 {
 				died := play(t, fmt.Sprintf("SHMSYNC_CRASHPOINT=%s:%d", p, 1+k/2))
-				require.True(t, died || k > 1, "the undertaker survived the point")
+				require.True(t, died || k > 1, "the reaper survived the point")
 			}
 		})
 	}

@@ -15,13 +15,13 @@ import (
 )
 
 // The holder is killed while others wait, on threads of their own and behind the
-// hub, in two processes. By the policy all are told, or all get it in turn.
+// poller, in two processes. By the policy all are told, or all get it in turn.
 func TestSpinLockHolderDies(t *testing.T) {
 	const waiters = 15 // of each process
 	for _, c := range []struct{ object, hold string }{
 		{"s", "lock"}, {"rw", "lock"}, {"rw", "ulock"},
 	} {
-		for _, policy := range []prims.Policy{prims.Report, prims.Release} {
+		for _, policy := range []prims.Policy{prims.PolicyReport, prims.PolicyRelease} {
 			t.Run(fmt.Sprint(c.object, " ", c.hold, " ", policy), func(t *testing.T) {
 				a := newArena(t, nil)
 				victim := remoteSpin(t, a, "victim")
@@ -47,7 +47,7 @@ func TestSpinLockHolderDies(t *testing.T) {
 				}
 				start := time.Now()
 				victim.proc.Kill(t)
-				if policy == prims.Release {
+				if policy == prims.PolicyRelease {
 					// Each gives back what it has got, so that the next can have it.
 					left := all
 					eventually(t, "all get it", others[0].dump, func() bool {
@@ -122,7 +122,7 @@ func (x *spinActor) poll(t testing.TB, id int) (answer, bool) {
 // living readers have left, whoever died how often beside them. Its successor in
 // the slot has nothing of it.
 func TestRWSpinLockReaderDies(t *testing.T) {
-	for _, policy := range []prims.Policy{prims.Report, prims.Release} {
+	for _, policy := range []prims.Policy{prims.PolicyReport, prims.PolicyRelease} {
 		t.Run(policy.String(), func(t *testing.T) {
 			a := newArena(t, nil)
 			writer, reader := localSpin(a), remoteSpin(t, a, "reader")
@@ -173,10 +173,10 @@ func TestRWSpinLockLastReaderDies(t *testing.T) {
 	require.Zero(t, writer.op(t, "bits", "rw").N)
 }
 
-// Who dies waiting for readers has never been in: nobody is told of its death,
-// and readers get in at once. Who dies in an upgrade had its hold for upgrade.
+// Whoever dies waiting for readers has never been in: nobody is told of its death,
+// and readers get in at once. Whoever dies in an upgrade had its hold for upgrade.
 func TestRWSpinLockDrainerDies(t *testing.T) {
-	for _, policy := range []prims.Policy{prims.Report, prims.Release} {
+	for _, policy := range []prims.Policy{prims.PolicyReport, prims.PolicyRelease} {
 		t.Run(policy.String(), func(t *testing.T) {
 			a := newArena(t, nil)
 			reader, other := remoteSpin(t, a, "reader"), localSpin(a)
@@ -199,7 +199,7 @@ func TestRWSpinLockDrainerDies(t *testing.T) {
 			id = other.blocked(t, order{Op: "rlock", Object: "rw"})
 			victim.proc.Kill(t)
 			r := other.wait(t, id)
-			if policy == prims.Release {
+			if policy == prims.PolicyRelease {
 				require.Empty(t, r.Err+r.Panic)
 				other.must(t, "runlock", "rw")
 			} else {
@@ -224,7 +224,7 @@ func TestRWSpinLockDrainerDies(t *testing.T) {
 	}
 }
 
-// Who leaves the arena in good order loses what it has as by a death, and its
+// Whoever leaves the arena in good order loses what it has as by a death, and its
 // own waiters are sent away.
 func TestSpinLockHolderLeaves(t *testing.T) {
 	a := newArena(t, nil)
@@ -268,7 +268,7 @@ func TestSpinLockRepairOption(t *testing.T) {
 		func() { s.Lock(); s.Unlock() },
 		func() { rw.Lock(); rw.Unlock() },
 		func() { rw.RLock(); rw.RUnlock() },
-		func() { rw.LockUpgrade(); rw.UnlockUpgrade() },
+		func() { rw.LockUpgradable(); rw.UnlockUpgradable() },
 	} {
 		victim := remoteSpin(t, a, "victim")
 		victim.must(t, "lock", "s")
@@ -286,14 +286,14 @@ func TestSpinLockRepairOption(t *testing.T) {
 	}
 }
 
-// Every wake is given by who owes it: in processes that never look by
+// Every wake is given by whoever owes it: in processes that never look by
 // themselves, nobody stays behind.
-func TestSpinLockWithoutLooks(t *testing.T) {
+func TestSpinLockWithoutChecks(t *testing.T) {
 	if !crashpoint.Enabled {
 		proctest.Skip(t, "needs the build tag crashpoint")
 	}
 	a := newArena(t, nil)
-	env := proctest.Env("SHMSYNC_LOOK_EVERY=1h")
+	env := proctest.Env("SHMSYNC_CHECK_EVERY=1h")
 	x, y := remoteSpin(t, a, "x", env), remoteSpin(t, a, "y", env)
 	for _, c := range [][4]string{ // has, gives it back, waits, gives that back
 		{"lock", "unlock", "lock", "unlock"},

@@ -44,7 +44,7 @@ func (l *RWSpinLock) SetHolds(holds uint32) {
 
 // RewriteSpin overwrites the words of the spin lock at o, in the order state,
 // wake, gate, drain, top, policy, died, spin, lastCPU, pays, then the three heads
-// of hub lists, then the words of readers, as far as b goes.
+// of poller lists, then the words of readers, as far as b goes.
 func RewriteSpin(a *arena.Arena, o arena.Object, b []byte) {
 	w := arena.At[spinWords](a, o.Body)
 	for i, word := range []interface{ Store(uint32) }{&w.state, &w.wake, &w.gate, &w.drain, &w.top, nil, &w.died, &w.spin, &w.lastCPU, &w.pays} {
@@ -66,7 +66,7 @@ func RewriteSpin(a *arena.Arena, o arena.Object, b []byte) {
 		b = b[8:]
 		return v, true
 	}
-	for _, word := range []interface{ Store(uint64) }{&w.hub, &w.gateHub, &w.drainHub} {
+	for _, word := range []interface{ Store(uint64) }{&w.poller, &w.gatePoller, &w.drainPoller} {
 		v, ok := next64()
 		if !ok {
 			return

@@ -31,10 +31,10 @@ func spinSeeds() (seeds [][]byte) {
 				b = binary.LittleEndian.AppendUint32(b, v)
 			}
 			seeds = append(seeds, b)
-			for _, hub := range []uint64{0, 64, 85 << 16} {
+			for _, poller := range []uint64{0, 64, 85 << 16} {
 				b := b[:len(b):len(b)]
 				for range 3 {
-					b = binary.LittleEndian.AppendUint64(b, hub)
+					b = binary.LittleEndian.AppendUint64(b, poller)
 				}
 				for _, holds := range []uint64{1, 1<<30 - 1, 1 << 30, 0} {
 					b = binary.LittleEndian.AppendUint64(b, uint64(name)<<32|holds|uint64(kind&1)<<63)
@@ -50,7 +50,7 @@ func spinSeeds() (seeds [][]byte) {
 	return append(seeds, all)
 }
 
-// cannotMore is f without the panic of who holds too often, as hostile words may
+// cannotMore is f without the panic of whoever holds too often, as hostile words may
 // say that we do.
 func cannotMore(f func()) func() {
 	return func() {
@@ -72,7 +72,7 @@ func hostileSpin(t testing.TB, h *hostile, bytes []byte) {
 	words := func() string { return prims.Describe(a, o) }
 	try := func(what string, f func(ctx context.Context)) {
 		prims.RewriteSpin(a, o, bytes)
-		ctx, cancel := context.WithTimeout(context.Background(), hostilePatience)
+		ctx, cancel := context.WithTimeout(context.Background(), hostileTimeout)
 		defer cancel()
 		require.NoError(t, guarded(what, words, func() { f(ctx) }), "%x", bytes)
 	}
@@ -94,7 +94,7 @@ func hostileSpin(t testing.TB, h *hostile, bytes []byte) {
 		_ = a.Check()
 	})
 	prims.RewriteSpin(a, o, make([]byte, 64))
-	ctx, cancel := context.WithTimeout(context.Background(), patience())
+	ctx, cancel := context.WithTimeout(context.Background(), timeout())
 	defer cancel()
 	require.NoError(t, l.LockContext(ctx), "%x", bytes)
 	l.Unlock()
@@ -109,7 +109,7 @@ func hostileRWSpin(t testing.TB, h *hostile, bytes []byte) {
 	words := func() string { return prims.Describe(a, o) }
 	try := func(what string, f func(ctx context.Context)) {
 		prims.RewriteSpin(a, o, bytes)
-		ctx, cancel := context.WithTimeout(context.Background(), hostilePatience)
+		ctx, cancel := context.WithTimeout(context.Background(), hostileTimeout)
 		defer cancel()
 		require.NoError(t, guarded(what, words, cannotMore(func() { f(ctx) })), "%x", bytes)
 	}
@@ -124,37 +124,37 @@ func hostileRWSpin(t testing.TB, h *hostile, bytes []byte) {
 				l.RUnlock()
 			}
 		},
-		"LockUpgradeContext": func(ctx context.Context) {
-			if l.LockUpgradeContext(ctx) == nil {
+		"LockUpgradableContext": func(ctx context.Context) {
+			if l.LockUpgradableContext(ctx) == nil {
 				if l.UpgradeContext(ctx) == nil {
 					l.Unlock()
 				} else {
-					l.UnlockUpgrade()
+					l.UnlockUpgradable()
 				}
 			}
 		},
 		"tries": func(ctx context.Context) {
 			if l.TryLock() {
 				l.Downgrade()
-			} else if l.TryLockUpgrade() {
+			} else if l.TryLockUpgradable() {
 				if l.TryUpgrade() {
-					l.DowngradeToUpgrade()
+					l.DowngradeToUpgradable()
 				}
-				l.DowngradeUpgrade()
+				l.DowngradeToRead()
 			} else if l.TryRLock() {
 				l.RUnlock()
 			}
 		},
-		"Unlock":             func(context.Context) { l.Unlock() },
-		"RUnlock":            func(context.Context) { l.RUnlock() },
-		"UnlockUpgrade":      func(context.Context) { l.UnlockUpgrade() },
-		"Upgrade":            func(ctx context.Context) { l.UpgradeContext(ctx) },
-		"TryUpgrade":         func(context.Context) { l.TryUpgrade() },
-		"Downgrade":          func(context.Context) { l.Downgrade() },
-		"DowngradeToUpgrade": func(context.Context) { l.DowngradeToUpgrade() },
-		"DowngradeUpgrade":   func(context.Context) { l.DowngradeUpgrade() },
-		"Recover":            func(ctx context.Context) { l.Recover(ctx, func() error { return nil }) },
-		"Recover fails":      func(ctx context.Context) { l.Recover(ctx, func() error { return errRepair }) },
+		"Unlock":                func(context.Context) { l.Unlock() },
+		"RUnlock":               func(context.Context) { l.RUnlock() },
+		"UnlockUpgradable":      func(context.Context) { l.UnlockUpgradable() },
+		"Upgrade":               func(ctx context.Context) { l.UpgradeContext(ctx) },
+		"TryUpgrade":            func(context.Context) { l.TryUpgrade() },
+		"Downgrade":             func(context.Context) { l.Downgrade() },
+		"DowngradeToUpgradable": func(context.Context) { l.DowngradeToUpgradable() },
+		"DowngradeToRead":       func(context.Context) { l.DowngradeToRead() },
+		"Recover":               func(ctx context.Context) { l.Recover(ctx, func() error { return nil }) },
+		"Recover fails":         func(ctx context.Context) { l.Recover(ctx, func() error { return errRepair }) },
 		"State": func(context.Context) {
 			_, _, _, _ = l.State(), l.String(), l.Spin(), words()
 			_ = a.Check()
@@ -163,7 +163,7 @@ func hostileRWSpin(t testing.TB, h *hostile, bytes []byte) {
 		try(what, f)
 	}
 	prims.RewriteSpin(a, o, make([]byte, 64+128*8))
-	ctx, cancel := context.WithTimeout(context.Background(), patience())
+	ctx, cancel := context.WithTimeout(context.Background(), timeout())
 	defer cancel()
 	require.NoError(t, l.LockContext(ctx), "%x", bytes)
 	l.Downgrade()
@@ -223,19 +223,19 @@ func TestScribbledRWSpinLock(t *testing.T) {
 		wg.Go(func() {
 			for !stop.Load() {
 				err := guarded("a lock", dump, cannotMore(func() {
-					ctx, cancel := context.WithTimeout(context.Background(), hostilePatience)
+					ctx, cancel := context.WithTimeout(context.Background(), hostileTimeout)
 					defer cancel()
 					switch {
 					case i%3 == 0 && l.LockContext(ctx) == nil:
 						l.Unlock()
 					case i%3 == 1 && l.RLockContext(ctx) == nil:
 						l.RUnlock()
-					case i%3 == 2 && l.LockUpgradeContext(ctx) == nil:
+					case i%3 == 2 && l.LockUpgradableContext(ctx) == nil:
 						if l.UpgradeContext(ctx) == nil {
 							l.Downgrade()
 							l.RUnlock()
 						} else {
-							l.UnlockUpgrade()
+							l.UnlockUpgradable()
 						}
 					}
 				}))
@@ -296,7 +296,7 @@ func TestRWSpinLockTriesWithAnImpossibleCount(t *testing.T) {
 	}()
 	select {
 	case <-done:
-	case <-after(patience()):
+	case <-after(timeout()):
 		t.Fatalf("it does not end: %v", l)
 	}
 }

@@ -12,7 +12,7 @@ func inspectSpin(a *arena.Arena, o arena.Object) arena.Inspection {
 	}
 	i := inspect(a, o)
 	on := i.spinState(w, false)
-	i.waits(at(spinWakeOff, spinHubOff), "lock", on)
+	i.waits(waitsOn(spinWakeOff, spinPollerOff), "lock", on)
 	return i.Inspection
 }
 
@@ -27,11 +27,11 @@ func (i *inspection) spinState(w *spinWords, readers bool) (on []int) {
 	case !s.valid(readers):
 		i.lost(shmsync.ErrCorrupt, 0)
 	case s == spinLost:
-		i.lost(shmsync.ErrNotRecoverable, arena.Name(w.died.Load()&arena.NameMask))
+		i.lost(shmsync.ErrNotRecoverable, arena.ParticipantID(w.died.Load()&arena.ParticipantIDMask))
 	case s.kind() == spinOwnerDead:
-		i.lost(shmsync.ErrOwnerDead, s.name())
+		i.lost(shmsync.ErrOwnerDead, s.participant())
 	case s.held():
-		h := arena.Hold{Owner: s.name(), Mode: arena.HoldExclusive}
+		h := arena.Hold{Owner: s.participant(), Mode: arena.HoldExclusive}
 		switch s.kind() {
 		case spinDraining:
 			h.Mode = arena.HoldClosing
@@ -58,14 +58,14 @@ func inspectRWSpin(a *arena.Arena, o arena.Object) arena.Inspection {
 	var readers []int
 	for k := range slots {
 		n := rwSpinCount(slots[k].count.Load())
-		if n == 0 || !n.validIn(k+1) || !a.Current(n.name()) {
+		if n == 0 || !n.validIn(k+1) || !a.Current(n.participant()) {
 			continue
 		}
 		i.word("readers", uint64(n), "%v", n)
-		readers = append(readers, i.hold(arena.Hold{Owner: n.name(), Mode: arena.HoldShared, Count: uint64(n.holds())})...)
+		readers = append(readers, i.hold(arena.Hold{Owner: n.participant(), Mode: arena.HoldShared, Count: uint64(n.holds())})...)
 	}
-	i.waits(at(spinGateOff, spinGateHubOff), "read", on)
-	i.waits(at(spinDrainOff, spinDrainHubOff), "readers to leave", readers)
-	i.waits(at(spinWakeOff, spinHubOff), "lock", on)
+	i.waits(waitsOn(spinGateOff, spinGatePollerOff), "read", on)
+	i.waits(waitsOn(spinDrainOff, spinDrainPollerOff), "readers to leave", readers)
+	i.waits(waitsOn(spinWakeOff, spinPollerOff), "lock", on)
 	return i.Inspection
 }

@@ -39,14 +39,14 @@ func TestSpinLockRaceEdges(t *testing.T) {
 					_ = written
 					rw.RUnlock()
 				case 2:
-					rw.LockUpgrade()
+					rw.LockUpgradable()
 					upgraded++
 					_ = written
 					rw.Upgrade()
 					written++
-					rw.DowngradeToUpgrade()
+					rw.DowngradeToUpgradable()
 					upgraded++
-					rw.DowngradeUpgrade()
+					rw.DowngradeToRead()
 					_ = written
 					rw.RUnlock()
 				default:

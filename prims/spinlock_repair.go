@@ -13,7 +13,7 @@ import (
 )
 
 var (
-	_ = crashpoint.Register("spinlock.bereave.marked")
+	_ = crashpoint.Register("spinlock.owner_dead.marked")
 	_ = crashpoint.Register("spinlock.recover.taken")
 	_ = crashpoint.Register("spinlock.recover.repaired")
 	_ = crashpoint.Register("spinlock.recover.before_wake")
@@ -25,20 +25,20 @@ func init() {
 	})
 }
 
-// bereaveSpin deals with state word o, whose name was found dead. It reports false if the
+// markOwnerDeadSpin deals with state word o, whose name was found dead. It reports false if the
 // word stays: the data that it guards is handed over when the dead one is gone.
-func bereaveSpin(a *arena.Arena, w *spinWords, o spinWord, readers bool) (changed bool) {
-	next := o.bereaved(policyOf(w.policy))
-	if next == o || next.free() && o.kind() != spinDraining && !a.Gone(o.name()) {
+func markOwnerDeadSpin(a *arena.Arena, w *spinWords, o spinWord, readers bool) (changed bool) {
+	next := o.ownerDied(policyOf(w.policy))
+	if next == o || next.free() && o.kind() != spinDraining && !a.Gone(o.participant()) {
 		return false
 	}
 	// sync(spinlock.release): release
 	if !w.state.CompareAndSwap(uint32(o), uint32(next)) {
 		return true
 	}
-	crashpoint.Hit("spinlock.bereave.marked")
+	crashpoint.Hit("spinlock.owner_dead.marked")
 	if next.kind() == spinOwnerDead {
-		w.died.Store(uint32(o.name()))
+		w.died.Store(uint32(o.participant()))
 		wakeSpinWaiters(a, w, arena.OwedAll, readers)
 	} else {
 		wakeSpinWaiters(a, w, arena.OwedOne, readers)
@@ -53,7 +53,7 @@ func wakeSpinWaiters(a *arena.Arena, w *spinWords, owed arena.Owed, readers bool
 		gate := rwSpinGate(a, w)
 		gate.WakeAll()
 	}
-	next := spinBell(a, w)
+	next := spinWakeWord(a, w)
 	if owed == arena.OwedAll {
 		next.WakeAll()
 	} else {
@@ -61,22 +61,22 @@ func wakeSpinWaiters(a *arena.Arena, w *spinWords, owed arena.Owed, readers bool
 	}
 }
 
-func repairSpin(a *arena.Arena, obj arena.Object, dead arena.Name) {
+func repairSpin(a *arena.Arena, obj arena.Object, dead arena.ParticipantID) {
 	repairSpinWord(a, obj, dead, false)
 }
 
 // repairSpinWord takes back what dead has of the state word.
-func repairSpinWord(a *arena.Arena, obj arena.Object, dead arena.Name, readers bool) {
+func repairSpinWord(a *arena.Arena, obj arena.Object, dead arena.ParticipantID, readers bool) {
 	w, err := arena.TryAt[spinWords](a, obj.Body)
 	if err != nil {
 		return
 	}
 	for {
 		o := spinWord(w.state.Load())
-		if !dead.Covers(o.name()) || !o.held() {
+		if !dead.Covers(o.participant()) || !o.held() {
 			return
 		}
-		if !bereaveSpin(a, w, o, readers) {
+		if !markOwnerDeadSpin(a, w, o, readers) {
 			return
 		}
 	}
@@ -88,10 +88,10 @@ func wakeSpin(a *arena.Arena, obj arena.Object, owed arena.Owed) {
 	if err != nil {
 		return
 	}
-	wakeOwed(spinBell(a, w), owed)
+	wakeOwed(spinWakeWord(a, w), owed)
 }
 
-func wakeOwed(b park.Bell, owed arena.Owed) {
+func wakeOwed(b park.WakeWord, owed arena.Owed) {
 	switch {
 	case owed == arena.OwedAll:
 		b.WakeAll()
@@ -126,17 +126,17 @@ func describeSpin(a *arena.Arena, obj arena.Object) string {
 		spinWord(w.state.Load()), w.state.Load(), w.wake.Load(), policyOf(w.policy), spinOf(w.spin.Load()), w.pays.Load(), w.lastCPU.Load())
 }
 
-// look is called ten times a second while a goroutine of this process waits. It
+// check is called ten times a second while a goroutine of this process waits. It
 // finds what a stopped or dead process kept from the waiters.
-func (c *spinCore) look() {
+func (c *spinCore) check() {
 	o, readers := spinWord(c.state.Load()), c.rw != nil
 	switch {
 	case o.free():
 		wakeSpinWaiters(c.a, c.words, arena.OwedOne, readers)
 	case !o.valid(readers), o.kind() == spinOwnerDead, o == spinLost:
 		wakeSpinWaiters(c.a, c.words, arena.OwedAll, readers)
-	case c.a.Dead(o.name()):
-		bereaveSpin(c.a, c.words, o, readers)
+	case c.a.Dead(o.participant()):
+		markOwnerDeadSpin(c.a, c.words, o, readers)
 	default:
 		// Whoever was woken last may be stopped before it could announce the
 		// others again.
@@ -161,8 +161,8 @@ func (c *spinCore) recover(ctx context.Context, repair func() error) error {
 				return err
 			}
 		}
-		if o.kind() == spinOwnerDead && !c.a.Gone(o.name()) {
-			switch err := awaitGone(ctx, c.a, c.queue, o.name()); err {
+		if o.kind() == spinOwnerDead && !c.a.Gone(o.participant()) {
+			switch err := awaitGone(ctx, c.a, c.queue, o.participant()); err {
 			case nil:
 				continue // somebody else may recover it by now
 			case errClosing:

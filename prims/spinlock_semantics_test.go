@@ -121,14 +121,14 @@ func TestSpinLockMistakes(t *testing.T) {
 
 func TestSpinLockOpen(t *testing.T) {
 	a := newArena(t, nil)
-	l, err := prims.OpenSpinLock(a, "s", &prims.SpinLockOptions{Policy: prims.Release, Spin: time.Microsecond})
+	l, err := prims.OpenSpinLock(a, "s", &prims.SpinLockOptions{Policy: prims.PolicyRelease, Spin: time.Microsecond})
 	require.NoError(t, err)
-	require.Equal(t, prims.Release, l.Policy())
+	require.Equal(t, prims.PolicyRelease, l.Policy())
 	require.Equal(t, time.Microsecond, l.Spin())
 	same, err := prims.OpenSpinLock(a, "s", nil)
 	require.NoError(t, err)
 	require.NotSame(t, l, same)
-	_, err = prims.OpenSpinLock(a, "s", &prims.SpinLockOptions{Policy: prims.Report})
+	_, err = prims.OpenSpinLock(a, "s", &prims.SpinLockOptions{Policy: prims.PolicyReport})
 	require.ErrorIs(t, err, shmsync.ErrIncompatible)
 	require.ErrorContains(t, err, "release")
 	require.ErrorContains(t, err, "report")
@@ -147,10 +147,10 @@ func TestSpinLockOpen(t *testing.T) {
 
 	rw, err := prims.OpenRWSpinLock(a, "rw", nil)
 	require.NoError(t, err)
-	require.Equal(t, prims.Report, rw.Policy())
+	require.Equal(t, prims.PolicyReport, rw.Policy())
 	rw.SetSpin(-1)
 	require.Equal(t, time.Duration(-1), rw.Spin())
-	_, err = prims.OpenRWSpinLock(a, "rw", &prims.RWSpinLockOptions{Policy: prims.Release})
+	_, err = prims.OpenRWSpinLock(a, "rw", &prims.RWSpinLockOptions{Policy: prims.PolicyRelease})
 	require.ErrorIs(t, err, shmsync.ErrIncompatible)
 	rwAt, err := prims.RWSpinLockAt(a, rw.Offset())
 	require.NoError(t, err)
@@ -180,7 +180,7 @@ func TestSpinLockExcludes(t *testing.T) {
 	})
 }
 
-// Who waits behind a holder that is stopped costs next to nothing, and takes
+// Whoever waits behind a holder that is stopped costs next to nothing, and takes
 // nothing away from it.
 func TestSpinLockHolderStopped(t *testing.T) {
 	for _, c := range []struct {
@@ -275,16 +275,16 @@ func TestSpinLockAllocations(t *testing.T) {
 		"rw RLock":    func() { rw.RLock(); rw.RUnlock() },
 		"rw context":  func() { rw.RLockContext(ctx); rw.RUnlock(); rw.LockContext(ctx); rw.Unlock() },
 		"rw walk": func() {
-			rw.LockUpgrade()
+			rw.LockUpgradable()
 			rw.Upgrade()
-			rw.DowngradeToUpgrade()
+			rw.DowngradeToUpgradable()
 			rw.TryUpgrade()
 			rw.Downgrade()
 			rw.TryLock()
 			rw.RUnlock()
-			rw.TryLockUpgrade()
+			rw.TryLockUpgradable()
 			rw.TryRLock()
-			rw.DowngradeUpgrade()
+			rw.DowngradeToRead()
 			rw.RUnlock()
 		},
 	} {
@@ -318,7 +318,7 @@ func TestSpinLockCancelRace(t *testing.T) {
 				id := other.blocked(t, order{Op: op, Object: object})
 				ids, undo[id] = append(ids, id), un
 			}
-			stays := other.blocked(t, order{Op: "lockctx", Object: object, Limit: patience()})
+			stays := other.blocked(t, order{Op: "lockctx", Object: object, Limit: timeout()})
 			undo[stays] = "unlock"
 			release := holder.start(order{Op: "unlock", Object: object})
 			for _, id := range ids {

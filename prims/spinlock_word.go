@@ -14,10 +14,10 @@ import (
 //	bits 29..31  kind
 //
 //	kind  name  meaning                                             left by
-//	0     0     free (also all-zero memory)                         Unlock, UnlockUpgrade, Downgrade
+//	0     0     free (also all-zero memory)                         Unlock, UnlockUpgradable, Downgrade
 //	0     n     held by n                                           Lock, Upgrade
 //	1     n     claimed by n, which waits for readers to leave      Lock
-//	2     n     held by n for upgrade                               LockUpgrade, DowngradeToUpgrade
+//	2     n     held by n for upgrade                               LockUpgradable, DowngradeToUpgradable
 //	3     n     owner-dead: n died while it held; nobody holds      whoever met the dead name
 //	4     n     being recovered by n                                Recover
 //	5     0     not recoverable: a repair failed                    Recover
@@ -26,7 +26,7 @@ import (
 //
 // Every other value is corrupt, and so are kinds 1, 2 and 6 in a SpinLock. A word
 // whose name is not current is dealt with by whoever meets it: kinds 0, 2 and 6
-// become kind 3 (policy Report) or 0 (policy Release), kind 4 becomes kind 3,
+// become kind 3 (policy PolicyReport) or 0 (policy PolicyRelease), kind 4 becomes kind 3,
 // and kind 1, whose owner was never in, becomes 0.
 //
 // Only 0 lets anybody in. The CAS of 0 is the grant of every hold but one for
@@ -63,20 +63,22 @@ const (
 	spinLost          = spinWord(spinNotRecoverable << spinKindShift)
 )
 
-func makeSpin(k spinKind, n arena.Name) spinWord {
+func makeSpin(k spinKind, n arena.ParticipantID) spinWord {
 	return spinWord(uint32(k)<<spinKindShift | uint32(n))
 }
 
-func (w spinWord) kind() spinKind   { return spinKind(w >> spinKindShift) }
-func (w spinWord) name() arena.Name { return arena.Name(w & arena.NameMask) }
-func (w spinWord) free() bool       { return w == spinFree }
+func (w spinWord) kind() spinKind { return spinKind(w >> spinKindShift) }
+func (w spinWord) participant() arena.ParticipantID {
+	return arena.ParticipantID(w & arena.ParticipantIDMask)
+}
+func (w spinWord) free() bool { return w == spinFree }
 
 // held reports whether the word says that a participant, dead or alive, has
 // something to itself.
 func (w spinWord) held() bool {
 	switch w.kind() {
 	case spinHeld, spinDraining, spinUpgrade, spinRecovering, spinUpgrading:
-		return w.name() != 0
+		return w.participant() != 0
 	}
 	return false
 }
@@ -88,24 +90,24 @@ func (w spinWord) valid(readers bool) bool {
 	case spinHeld:
 		return true
 	case spinOwnerDead, spinRecovering:
-		return w.name() != 0
+		return w.participant() != 0
 	case spinDraining, spinUpgrade, spinUpgrading:
-		return readers && w.name() != 0
+		return readers && w.participant() != 0
 	case spinNotRecoverable:
 		return w == spinLost
 	}
 	return false
 }
 
-// bereaved is what a word becomes whose name was found dead.
-func (w spinWord) bereaved(p Policy) spinWord {
+// ownerDied is what a word becomes whose name was found dead.
+func (w spinWord) ownerDied(p Policy) spinWord {
 	switch {
 	case !w.held():
 		return w
-	case w.kind() == spinDraining, p == Release && w.kind() != spinRecovering:
+	case w.kind() == spinDraining, p == PolicyRelease && w.kind() != spinRecovering:
 		return spinFree
 	}
-	return makeSpin(spinOwnerDead, w.name())
+	return makeSpin(spinOwnerDead, w.participant())
 }
 
 // String renders the word by the names of its parts.
@@ -118,17 +120,17 @@ func (w spinWord) String() string {
 	}
 	switch w.kind() {
 	case spinHeld:
-		return "held by " + w.name().String()
+		return "held by " + w.participant().String()
 	case spinDraining:
-		return "claimed by " + w.name().String() + ", which waits for readers"
+		return "claimed by " + w.participant().String() + ", which waits for readers"
 	case spinUpgrade:
-		return "held for upgrade by " + w.name().String()
+		return "held for upgrade by " + w.participant().String()
 	case spinOwnerDead:
-		return "owner-dead, held by " + w.name().String()
+		return "owner-dead, held by " + w.participant().String()
 	case spinRecovering:
-		return "being recovered by " + w.name().String()
+		return "being recovered by " + w.participant().String()
 	case spinUpgrading:
-		return "being upgraded by " + w.name().String() + ", which waits for readers"
+		return "being upgraded by " + w.participant().String() + ", which waits for readers"
 	}
 	return "not recoverable"
 }

@@ -16,7 +16,7 @@ func TestSpinWordTable(t *testing.T) {
 		for _, name := range wordNames {
 			w, named := makeSpin(kind, name), name != 0
 			require.Equal(t, kind, w.kind())
-			require.Equal(t, name, w.name())
+			require.Equal(t, name, w.participant())
 			require.Equal(t, w == 0, w.free())
 			valid := map[spinKind]bool{
 				spinHeld: true, spinDraining: named, spinUpgrade: named, spinOwnerDead: named, spinRecovering: named,
@@ -30,18 +30,18 @@ func TestSpinWordTable(t *testing.T) {
 			if !valid {
 				require.Contains(t, w.String(), "corrupt (0x")
 			}
-			for _, p := range []Policy{Report, Release} {
+			for _, p := range []Policy{PolicyReport, PolicyRelease} {
 				want := w
 				switch {
 				case !held:
-				case kind == spinDraining, p == Release && kind != spinRecovering:
+				case kind == spinDraining, p == PolicyRelease && kind != spinRecovering:
 					want = spinFree
 				default:
 					want = makeSpin(spinOwnerDead, name)
 				}
-				got := w.bereaved(p)
+				got := w.ownerDied(p)
 				require.Equal(t, want, got, "%v by %v", w, p)
-				require.Equal(t, got, got.bereaved(p), "twice does no more")
+				require.Equal(t, got, got.ownerDied(p), "twice does no more")
 				require.False(t, got.held())
 			}
 		}
@@ -49,7 +49,7 @@ func TestSpinWordTable(t *testing.T) {
 }
 
 func TestSpinWordString(t *testing.T) {
-	const name = arena.Name(3 | 7<<11)
+	const name = arena.ParticipantID(3 | 7<<11)
 	for want, w := range map[string]spinWord{
 		"free":        0,
 		"held by 3.7": makeSpin(spinHeld, name),
@@ -69,8 +69,8 @@ func TestSpinWordString(t *testing.T) {
 // The table of rwspinlock_word.go.
 func TestRWSpinCountTable(t *testing.T) {
 	const slot = 3
-	me, before, after := arena.Name(slot|7<<11), arena.Name(slot|6<<11), arena.Name(slot|8<<11)
-	other := arena.Name(4 | 7<<11)
+	me, before, after := arena.ParticipantID(slot|7<<11), arena.ParticipantID(slot|6<<11), arena.ParticipantID(slot|8<<11)
+	other := arena.ParticipantID(4 | 7<<11)
 	one := makeRWSpinCount(me, 1)
 	for _, c := range []struct {
 		w           rwSpinCount

@@ -15,7 +15,7 @@ import (
 type spinWords struct {
 	_     structs.HostLayout
 	state atomic.Uint32 // see spinWord
-	// drain is the futex word of who waits for readers to leave; see park.Word.
+	// drain is the futex word of whoever waits for readers to leave; see park.Word.
 	// It is a RWSpinLock's, and here because each RUnlock looks at it.
 	drain atomic.Uint32
 	// top is the highest slot whose participant has ever read; a RWSpinLock's.
@@ -31,17 +31,17 @@ type spinWords struct {
 	// it to themselves; see park.Word.
 	wake atomic.Uint32
 	// gate is that of those who wait to read; a RWSpinLock's.
-	gate     atomic.Uint32
-	policy   uint32        // what Policy.stored gave. Immutable after init.
-	died     atomic.Uint32 // name of whose death left the state inconsistent; for people
-	spin     atomic.Uint32 // spin budget: 0 adaptive, else ns + 1; set by people, any value is right
-	lastCPU  atomic.Uint32 // which CPUs released last with a waiter there, see park; a hint
-	pays     atomic.Uint32 // what spinning has paid lately, see park; a hint
-	_        [4]byte
-	hub      atomic.Uint64 // head of the list of hub nodes of wake; see arena.EachHubNode
-	gateHub  atomic.Uint64 // that of gate
-	drainHub atomic.Uint64 // that of drain
-	_        [8]byte
+	gate        atomic.Uint32
+	policy      uint32        // what Policy.stored gave. Immutable after init.
+	died        atomic.Uint32 // name of whose death left the state inconsistent; for people
+	spin        atomic.Uint32 // spin budget: 0 adaptive, else ns + 1; set by people, any value is right
+	lastCPU     atomic.Uint32 // which CPUs released last with a waiter there, see park; a hint
+	pays        atomic.Uint32 // what spinning has paid lately, see park; a hint
+	_           [4]byte
+	poller      atomic.Uint64 // head of the list of poller nodes of wake; see arena.EachPollerNode
+	gatePoller  atomic.Uint64 // that of gate
+	drainPoller atomic.Uint64 // that of drain
+	_           [8]byte
 }
 
 // rwSpinSlot is the readers of one participant: two cache lines, since a CPU
@@ -64,9 +64,9 @@ var (
 	_ = [1]struct{}{}[unsafe.Offsetof(spinWords{}.spin)-80]
 	_ = [1]struct{}{}[unsafe.Offsetof(spinWords{}.lastCPU)-84]
 	_ = [1]struct{}{}[unsafe.Offsetof(spinWords{}.pays)-88]
-	_ = [1]struct{}{}[unsafe.Offsetof(spinWords{}.hub)-96]
-	_ = [1]struct{}{}[unsafe.Offsetof(spinWords{}.gateHub)-104]
-	_ = [1]struct{}{}[unsafe.Offsetof(spinWords{}.drainHub)-112]
+	_ = [1]struct{}{}[unsafe.Offsetof(spinWords{}.poller)-96]
+	_ = [1]struct{}{}[unsafe.Offsetof(spinWords{}.gatePoller)-104]
+	_ = [1]struct{}{}[unsafe.Offsetof(spinWords{}.drainPoller)-112]
 	_ = [1]struct{}{}[unsafe.Sizeof(spinWords{})-128]
 
 	_ = [1]struct{}{}[unsafe.Offsetof(rwSpinSlot{}.count)-0]

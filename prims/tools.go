@@ -35,10 +35,10 @@ func spinWordsOf(a *arena.Arena, o arena.Object) []arena.Offset {
 		return []arena.Offset{mutexSpinOff}
 	case cohortKind:
 		var all []arena.Offset
-		cohortParts(a, o, func(door int, _ *mutexWords) {
+		cohortParts(a, o, func(localLock int, _ *mutexWords) {
 			at := mutexSpinOff
-			if door >= 0 {
-				at += cohortDoorOff(door)
+			if localLock >= 0 {
+				at += cohortLocalLockOff(localLock)
 			}
 			all = append(all, at)
 		})

@@ -22,11 +22,11 @@ const (
 	signalSpinOff  = arena.Offset(unsafe.Offsetof(signalHead{}.spin))
 	monitorSpinOff = arena.Offset(unsafe.Offsetof(monitorWords{}.spin))
 
-	// And the heads of the lists of hub nodes.
-	mutexHubOff       = arena.Offset(unsafe.Offsetof(mutexWords{}.hub))
-	rwmutexReadersHub = arena.Offset(unsafe.Offsetof(rwmutexWords{}.hubReaders))
-	rwmutexWriterHub  = arena.Offset(unsafe.Offsetof(rwmutexWords{}.hubWriter))
-	spinHubOff        = arena.Offset(unsafe.Offsetof(spinWords{}.hub))
-	spinGateHubOff    = arena.Offset(unsafe.Offsetof(spinWords{}.gateHub))
-	spinDrainHubOff   = arena.Offset(unsafe.Offsetof(spinWords{}.drainHub))
+	// And the heads of the lists of poller nodes.
+	mutexPollerOff       = arena.Offset(unsafe.Offsetof(mutexWords{}.poller))
+	rwmutexReadersPoller = arena.Offset(unsafe.Offsetof(rwmutexWords{}.pollerReaders))
+	rwmutexWriterPoller  = arena.Offset(unsafe.Offsetof(rwmutexWords{}.pollerWriter))
+	spinPollerOff        = arena.Offset(unsafe.Offsetof(spinWords{}.poller))
+	spinGatePollerOff    = arena.Offset(unsafe.Offsetof(spinWords{}.gatePoller))
+	spinDrainPollerOff   = arena.Offset(unsafe.Offsetof(spinWords{}.drainPoller))
 )

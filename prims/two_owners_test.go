@@ -37,7 +37,7 @@ type tightParams struct{ Arena string }
 func tightName(i int) string { return fmt.Sprintf("tight-%d", i) }
 
 // tightPolicy alternates, so that both ways of taking a dead hold are met.
-func tightPolicy(i int) prims.Policy { return prims.Report + prims.Policy(i&1) }
+func tightPolicy(i int) prims.Policy { return prims.PolicyReport + prims.Policy(i&1) }
 
 func openTight(a *arena.Arena) (locks []*prims.Mutex, board *[tightLocks]canary, err error) {
 	for i := range tightLocks {
@@ -145,7 +145,7 @@ func neverTwoOwners(t *testing.T, rounds int, env ...string) {
 			if o := m.OwnerWord(); o>>29 == 1 {
 				biased++
 			}
-			ctx, cancel := context.WithTimeout(t.Context(), patience())
+			ctx, cancel := context.WithTimeout(t.Context(), timeout())
 			check := func() error { return solitary(m, &board[i]) }
 			switch err := m.LockContext(ctx); {
 			case err == nil:

@@ -40,7 +40,7 @@ type Waitable[S, E any] struct {
 	rules  Rules[S, E]
 	a      *arena.Arena
 	object arena.Object
-	name   arena.Name
+	name   arena.ParticipantID
 	noRule bool // what runs is the function of an Update. Guarded by: the queue lock
 }
 
@@ -52,11 +52,11 @@ type Rules[S, E any] struct {
 	// Release undoes a claim. If it is nil claims are not held: nothing is to be
 	// released, and of what a process has claimed nothing comes back with its death.
 	Release func(s *S, e E)
-	// Bury is called instead of Release for a claim of a process that died. Nil
+	// OnDeath is called instead of Release for a claim of a process that died. Nil
 	// means Release.
-	Bury func(s *S, e E)
+	OnDeath func(s *S, e E)
 	// Undo is called for a claim that was granted to a wait whose process died before
-	// Wait returned: the process never had it. Nil means Release, or else Bury; without
+	// Wait returned: the process never had it. Nil means Release, or else OnDeath; without
 	// any of the three, such a claim is lost.
 	Undo func(s *S, e E)
 	// Before reports whether a wait for x is served before one for y that came
@@ -177,7 +177,7 @@ func buildWaitable[S, E any](a *arena.Arena, o arena.Object, rules Rules[S, E]) 
 	x.fifo = fifo{x.mon, &x.words.queue}
 	x.asideFromRules()
 	// Only who has the rules can take back what the dead have claimed.
-	x.mon.latch.queue.StartHub()
+	x.mon.queueLock.queue.StartPoller()
 	return x
 }
 
@@ -189,11 +189,11 @@ func (x *Waitable[S, E]) Wait(ctx context.Context, e E) error {
 	if err := m.enter(ctx); err != nil {
 		return err
 	}
-	seat, err := x.lineUp(ctx, packExtra(e))
-	if seat == nil {
+	waitNode, err := x.enqueue(ctx, packExtra(e))
+	if waitNode == nil {
 		return err
 	}
-	f, err := m.await(ctx, seat)
+	f, err := m.await(ctx, waitNode)
 	if err == nil {
 		switch f.result() {
 		case waitableGranted:
@@ -207,9 +207,9 @@ func (x *Waitable[S, E]) Wait(ctx context.Context, e E) error {
 	return err
 }
 
-// lineUp claims for this process or queues a wait. It begins with the queue lock held
-// and ends without it. Without a seat there is nothing to wait for, and err says why.
-func (x *Waitable[S, E]) lineUp(ctx context.Context, extra uint64) (seat *park.Seat, err error) {
+// enqueue claims for this process or queues a wait. It begins with the queue lock held
+// and ends without it. Without a wait node there is nothing to wait for, and err says why.
+func (x *Waitable[S, E]) enqueue(ctx context.Context, extra uint64) (waitNode *park.WaitNode, err error) {
 	m, b, done, queued := x.mon, takeWakes(), false, false
 	defer func() {
 		if done {
@@ -218,25 +218,25 @@ func (x *Waitable[S, E]) lineUp(ctx context.Context, extra uint64) (seat *park.S
 		x.fail(recover(), b, func() {
 			switch {
 			case queued:
-				m.collect(seat) // fail has ended the wait
-			case seat != nil:
-				seat.Return()
+				m.collect(waitNode) // fail has ended the wait
+			case waitNode != nil:
+				waitNode.Return()
 			}
 		})
 	}()
-	x.sweepDead(b)
+	x.reapIfDue(b)
 	for {
 		ended, err := x.tryClaim(extra)
 		if ended {
 			done = true
 			m.leave(b)
-			if seat != nil {
-				seat.Return()
+			if waitNode != nil {
+				waitNode.Return()
 			}
 			return nil, err
 		}
 		var again bool
-		if seat, again, err = m.seat(ctx, seat); err != nil {
+		if waitNode, again, err = m.waitNode(ctx, waitNode); err != nil {
 			done = true
 			m.wake(b)
 			return nil, err
@@ -245,12 +245,12 @@ func (x *Waitable[S, E]) lineUp(ctx context.Context, extra uint64) (seat *park.S
 			break
 		}
 	}
-	m.join(seat, 0, extra)
+	m.join(waitNode, 0, extra)
 	queued = true
-	x.settle(b) // by Before it may be the first
+	x.resolve(b) // by Before it may be the first
 	done = true
 	m.leave(b)
-	return seat, nil
+	return waitNode, nil
 }
 
 // TryWait is Wait for a wait that can go on at once, and reports whether it did. Err
@@ -380,9 +380,9 @@ func (x *Waitable[S, E]) locked(f func() (changed bool)) {
 			x.fail(recover(), b, nil)
 		}
 	}()
-	x.sweepDead(b)
+	x.reapIfDue(b)
 	if f() {
-		x.settle(b)
+		x.resolve(b)
 	}
 	done = true
 	x.mon.leave(b)

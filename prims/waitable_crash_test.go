@@ -30,20 +30,21 @@ func TestWaitableDiesLosing(t *testing.T) {
 	sound(t, a)
 }
 
-// A process that dies right after it has accepted a claim has had it: Bury undoes it. One that dies before has not.
+// A process that dies right after it has accepted a claim has had it: OnDeath undoes it. One that
+// dies before has not.
 func TestWaitableDiesAccepting(t *testing.T) {
-	for point, want := range map[string]fates{
+	for point, want := range map[string]outcomes{
 		"monitor.await.resolved": {Claimed: 1, Undone: 1},
-		"waitable.wait.accepted": {Claimed: 1, Buried: 1},
+		"waitable.wait.accepted": {Claimed: 1, Reaped: 1},
 	} {
 		t.Run(point, func(t *testing.T) {
 			a := newArena(t, nil)
-			x, err := openFates(a)
+			x, err := openOutcomes(a)
 			require.NoError(t, err)
-			p := proctest.Start(t, "waitable/fates", proctest.Params(nameOf(a)), proctest.Env("SHMSYNC_CRASHPOINT="+point))
+			p := proctest.Start(t, "waitable/outcomes", proctest.Params(nameOf(a)), proctest.Env("SHMSYNC_CRASHPOINT="+point))
 			p.Await(t)
 			eventually(t, "queued", func() string { return words(a) }, func() bool { return x.Queued() == 1 })
-			x.Update(func(s *fates) { s.Free++ })
+			x.Update(func(s *outcomes) { s.Free++ })
 			p.WaitSignal(t, syscall.SIGKILL)
 			eventually(t, "undone", func() string { return words(a) }, func() bool { return x.State() == want })
 			sound(t, a)

@@ -21,7 +21,7 @@ func inspectWaitable(a *arena.Arena, o arena.Object) arena.Inspection {
 	}
 	if by := w.lostBy.Load(); by != 0 {
 		i.State += ", not recoverable"
-		i.lost(shmsync.ErrNotRecoverable, arena.Name(by&arena.NameMask))
+		i.lost(shmsync.ErrNotRecoverable, arena.ParticipantID(by&arena.ParticipantIDMask))
 	}
 	i.monitor(&w.mon)
 	for off := waitableHoldsAt(o, w); off < arena.Offset(o.Size); off += waitableHoldSize {
@@ -29,7 +29,7 @@ func inspectWaitable(a *arena.Arena, o arena.Object) arena.Inspection {
 		if err != nil {
 			break
 		}
-		name, n := arena.Name(h.name.Load()&arena.NameMask), h.count.Load()
+		name, n := arena.ParticipantID(h.name.Load()&arena.ParticipantIDMask), h.count.Load()
 		if !a.Current(name) {
 			continue
 		}

@@ -20,7 +20,7 @@ var _ = crashpoint.Register("waitable.lose.marked")
 //   - a rule works on a copy of the state, which counts once the rule has returned;
 //   - if it does not return, the Waitable is marked as not recoverable, and no rule is
 //     called any more until Recover succeeds;
-//   - a panic goes on where the rule was run for the call itself (locked, lineUp), and
+//   - a panic goes on where the rule was run for the call itself (locked, enqueue), and
 //     ends where it was run for others (guarded);
 //   - nothing stops runtime.Goexit, so goroutines of this library, and whoever cleans up
 //     after a death, run rules in a goroutine of their own (aside).
@@ -52,20 +52,20 @@ func aside(f func()) (returned bool) {
 	return returned
 }
 
-// sweepDead sweeps, with the queue lock held, if somebody has died since the last time.
-func (x *Waitable[S, E]) sweepDead(b *wakes) {
-	if m := x.mon; m.sweepDue() && !aside(func() { m.sweep(b) }) {
-		x.settle(b)
+// reapIfDue reaps, with the queue lock held, if somebody has died since the last time.
+func (x *Waitable[S, E]) reapIfDue(b *wakes) {
+	if m := x.mon; m.reapDue() && !aside(func() { m.sweep(b) }) {
+		x.resolve(b)
 	}
 }
 
 // asideFromRules keeps the rules away from goroutines that have to survive them.
 func (x *Waitable[S, E]) asideFromRules() {
 	m := x.mon
-	m.latch.alsoLook = func() { aside(m.look) }
-	m.latch.repair = func() (err error) {
-		if !aside(func() { err = m.mend() }) {
-			err = m.mend() // now x is not recoverable, and no rule is called
+	m.queueLock.alsoCheck = func() { aside(m.check) }
+	m.queueLock.repair = func() (err error) {
+		if !aside(func() { err = m.replay() }) {
+			err = m.replay() // now x is not recoverable, and no rule is called
 		}
 		return err
 	}
@@ -75,7 +75,7 @@ func (x *Waitable[S, E]) asideFromRules() {
 // queue lock back, calls after, and lets a panic with v go on.
 func (x *Waitable[S, E]) fail(v any, b *wakes, after func()) {
 	x.markLost(v)
-	x.settle(b)
+	x.resolve(b)
 	x.mon.leave(b)
 	if after != nil {
 		after()
@@ -108,7 +108,7 @@ func (x *Waitable[S, E]) markLost(v any) {
 // notRecoverable is the error of an operation of an object that is not recoverable.
 func (x *Waitable[S, E]) notRecoverable(op string) error {
 	// sync(waitable.lost): acquire
-	by := arena.Name(x.words.lostBy.Load() & arena.NameMask)
+	by := arena.ParticipantID(x.words.lostBy.Load() & arena.ParticipantIDMask)
 	return x.mon.fail(op, shmsync.ErrNotRecoverable, x.a.Who(by), "a rule did not return: "+lostText(x.words))
 }
 
@@ -161,7 +161,7 @@ func (x *Waitable[S, E]) Recover(ctx context.Context, repair func(s *S) error) e
 		c.set(&x.words.lostBy, 0)
 		x.change(&c, &s)
 		x.mon.commit(&c)
-		x.bury(x.mon.absent)
+		x.reap(x.mon.absent)
 		return true
 	})
 	switch {

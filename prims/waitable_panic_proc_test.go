@@ -30,8 +30,8 @@ const (
 	exitsInClaimWhenFree
 	panicsInRelease
 	exitsInRelease
-	panicsInBury
-	exitsInBury
+	panicsInOnDeath
+	exitsInOnDeath
 )
 
 var failingRules = prims.Rules[stock, int32]{
@@ -56,13 +56,13 @@ var failingRules = prims.Rules[stock, int32]{
 			runtime.Goexit()
 		}
 	},
-	Bury: func(s *stock, e int32) {
+	OnDeath: func(s *stock, e int32) {
 		s.Free++
 		s.Taken--
 		switch e {
-		case panicsInBury:
-			panic("this burial fails")
-		case exitsInBury:
+		case panicsInOnDeath:
+			panic("this reap fails")
+		case exitsInOnDeath:
 			runtime.Goexit()
 		}
 	},
@@ -289,7 +289,7 @@ func TestWaitableRuleThatFailsForAWaiterSparesTheServer(t *testing.T) {
 
 // A rule that fails while a death is cleaned up kills no bystander, and what else the dead had is recovered.
 func TestWaitableRuleThatFailsForTheDeadKillsNoBystander(t *testing.T) {
-	for name, e := range map[string]int32{"panic": panicsInBury, "exit": exitsInBury} {
+	for name, e := range map[string]int32{"panic": panicsInOnDeath, "exit": exitsInOnDeath} {
 		t.Run(name, func(t *testing.T) {
 			a := newArena(t, nil)
 			victim, first, second := newStockist(t, a), newStockist(t, a), newStockist(t, a)
@@ -306,7 +306,7 @@ func TestWaitableRuleThatFailsForTheDeadKillsNoBystander(t *testing.T) {
 			require.True(t, got.Lost, "%+v", got)
 			k, err := openStocked(a)
 			require.NoError(t, err)
-			isLost(t, k.x, map[bool]string{true: "runtime.Goexit", false: "this burial fails"}[e == exitsInBury], stock{0, 1}, first, second)
+			isLost(t, k.x, map[bool]string{true: "runtime.Goexit", false: "this reap fails"}[e == exitsInOnDeath], stock{0, 1}, first, second)
 
 			another := newStockist(t, a)
 			require.Equal(t, stockAnswer{ID: 1}, another.do(t, "free", fine).orLost())
@@ -378,7 +378,7 @@ func TestWaitableClosedWhileReapingKeepsItsWords(t *testing.T) {
 	}
 	rules, closed := failingRules, make(chan seen, 1)
 	var x *prims.Waitable[stock, int32]
-	rules.Bury = func(s *stock, e int32) {
+	rules.OnDeath = func(s *stock, e int32) {
 		s.Free++
 		s.Taken--
 		err := x.Close()
@@ -391,7 +391,7 @@ func TestWaitableClosedWhileReapingKeepsItsWords(t *testing.T) {
 	case got := <-closed:
 		require.NoError(t, got.err)
 		require.False(t, got.ended, "the words went away under the reaper")
-	case <-after(patience()):
+	case <-after(timeout()):
 		t.Fatalf("nobody has reaped\n%s", words(a))
 	}
 	eventually(t, "the handle ends when the reaper has left", func() string { return words(a) }, x.Ended)

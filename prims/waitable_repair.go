@@ -15,11 +15,11 @@ func init() {
 }
 
 // repairWaitable takes back what dead has claimed, if this process has the rules.
-// Otherwise a process that has them does it when its hub hears of the death, or with
+// Otherwise a process that has them does it when its poller hears of the death, or with
 // its next call.
-func repairWaitable(a *arena.Arena, o arena.Object, dead arena.Name) {
+func repairWaitable(a *arena.Arena, o arena.Object, dead arena.ParticipantID) {
 	if w, err := arena.TryAt[waitableWords](a, o.Body); err == nil {
-		repairMutexWords(a, &w.mon.latch, dead, true)
+		repairMutexWords(a, &w.mon.queueLock, dead, true)
 	}
 	if m := openMonitor(a, o); m != nil && m.opening.stayIfOpen() {
 		defer m.opening.leave()
@@ -58,7 +58,7 @@ func checkWaitable(a *arena.Arena, o arena.Object) error {
 	if w.stopped.Load() > 1 {
 		return &shmsync.Error{Op: "waitable.check", Object: objectName(o), Err: shmsync.ErrCorrupt, Detail: fmt.Sprintf("stopped is %d", w.stopped.Load())}
 	}
-	return checkMutexWords(o, &w.mon.latch)
+	return checkMutexWords(o, &w.mon.queueLock)
 }
 
 func describeWaitable(a *arena.Arena, o arena.Object) string {

@@ -14,7 +14,7 @@ func (x *Waitable[S, E]) claim(s *S, extra uint64) bool {
 }
 
 // find is the entry for claims of n, nil if it has none of that sort.
-func (x *Waitable[S, E]) find(n arena.Name, extra uint64) *waitableHold {
+func (x *Waitable[S, E]) find(n arena.ParticipantID, extra uint64) *waitableHold {
 	for _, h := range x.holds {
 		if h.count.Load() != 0 && h.name.Load() == uint64(n) && h.extra.Load() == extra {
 			return h
@@ -24,7 +24,7 @@ func (x *Waitable[S, E]) find(n arena.Name, extra uint64) *waitableHold {
 }
 
 // held reports whether claims are held, until they are released or their process dies.
-func (x *Waitable[S, E]) held() bool { return x.rules.Release != nil || x.rules.Bury != nil }
+func (x *Waitable[S, E]) held() bool { return x.rules.Release != nil || x.rules.OnDeath != nil }
 
 // noted reports whether a claim has an entry: one that is held, or one that is granted to
 // a wait, until the wait accepts it.
@@ -34,7 +34,7 @@ func (x *Waitable[S, E]) noted(granted bool) bool {
 
 // place is the entry for one more claim of n, counted from 1: one that it has of that
 // sort, or a free one. It is 0 for a claim that needs none. Without ok there is no room.
-func (x *Waitable[S, E]) place(n arena.Name, extra uint64, granted bool) (place uint32, ok bool) {
+func (x *Waitable[S, E]) place(n arena.ParticipantID, extra uint64, granted bool) (place uint32, ok bool) {
 	if !x.noted(granted) {
 		return 0, true
 	}
@@ -53,7 +53,7 @@ func (x *Waitable[S, E]) place(n arena.Name, extra uint64, granted bool) (place 
 }
 
 // note adds to c that n has one more claim, in the entry that place gave.
-func (x *Waitable[S, E]) note(c *change, place uint32, n arena.Name, extra uint64, granted bool) {
+func (x *Waitable[S, E]) note(c *change, place uint32, n arena.ParticipantID, extra uint64, granted bool) {
 	if place < 1 || int(place) > len(x.holds) {
 		return
 	}
@@ -130,8 +130,8 @@ func (x *Waitable[S, E]) inOrder() (all []wait) {
 	return all
 }
 
-// settle serves the waits, or ends them if x is not recoverable.
-func (x *Waitable[S, E]) settle(b *wakes) {
+// resolve serves the waits, or ends them if x is not recoverable.
+func (x *Waitable[S, E]) resolve(b *wakes) {
 	x.guarded(func() { x.serveAll(b) })
 	if x.lost() {
 		x.mon.endAll(b, &x.fifo, waitableLost, 0)
@@ -162,7 +162,7 @@ func (x *Waitable[S, E]) serve(b *wakes, w wait) bool {
 	switch {
 	case !x.mon.waiting(w):
 		x.detach(w)
-		x.mon.drop(w)
+		x.mon.releaseNode(w)
 		return true
 	case x.words.stopped.Load() != 0:
 		if x.mon.end(b, w, waitableStopped, 0) {
@@ -190,7 +190,7 @@ func (x *Waitable[S, E]) serve(b *wakes, w wait) bool {
 // account makes the change of a grant whose granter died before it could.
 func (x *Waitable[S, E]) account(w wait) {
 	var c change
-	if f := fate(w.Extra().Load()); f.result() == waitableGranted {
+	if f := outcome(w.Extra().Load()); f.result() == waitableGranted {
 		x.guarded(func() {
 			s, wanted := x.state(), w.Wanted().Load()
 			if x.claim(&s, wanted) {
@@ -207,10 +207,10 @@ func (x *Waitable[S, E]) requeue(w wait)         { x.fifo.requeue(w) }
 func (x *Waitable[S, E]) each(f func(wait) bool) { x.fifo.each(f) }
 func (x *Waitable[S, E]) clear()                 { x.fifo.clear() }
 
-// bury undoes the claims of the dead: those that they did not accept at once, and the
+// reap undoes the claims of the dead: those that they did not accept at once, and the
 // others when they are gone.
-func (x *Waitable[S, E]) bury(dead func(arena.Name) bool) {
-	lost, unknown := x.rules.Bury, x.rules.Undo
+func (x *Waitable[S, E]) reap(dead func(arena.ParticipantID) bool) {
+	lost, unknown := x.rules.OnDeath, x.rules.Undo
 	if lost == nil {
 		lost = x.rules.Release
 	}
@@ -231,7 +231,7 @@ func (x *Waitable[S, E]) bury(dead func(arena.Name) bool) {
 			if h.count.Load() > waitableCount {
 				h.count.Store(0) // a peer wrote that
 			}
-			of := arena.Name(h.name.Load() & arena.NameMask)
+			of := arena.ParticipantID(h.name.Load() & arena.ParticipantIDMask)
 			if h.free() || !dead(of) {
 				continue
 			}
@@ -263,10 +263,10 @@ func (x *Waitable[S, E]) undo(h *waitableHold, rule func(s *S, e E), count, unac
 	x.mon.commit(&c)
 }
 
-func (x *Waitable[S, E]) holders(f func(arena.Name)) {
+func (x *Waitable[S, E]) holders(f func(arena.ParticipantID)) {
 	for _, h := range x.holds {
 		if !h.free() {
-			f(arena.Name(h.name.Load() & arena.NameMask))
+			f(arena.ParticipantID(h.name.Load() & arena.ParticipantIDMask))
 		}
 	}
 }

@@ -30,7 +30,7 @@ const stateTries = 10_000
 func (x *Waitable[S, E]) State() S {
 	x.mon.opening.use()
 	// The arena stays mapped meanwhile.
-	q := x.mon.latch.queue
+	q := x.mon.queueLock.queue
 	if !q.Enter() {
 		panic(x.mon.closed())
 	}

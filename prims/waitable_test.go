@@ -81,7 +81,7 @@ func priority(a *arena.Arena, name string, permits uint32) (*prims.Waitable[uint
 func init() {
 	addWorkload(workload{
 		name:   "waitable",
-		points: []string{"monitor.*", "waitable.update.*", "park.seat.*", "mutex.unlock.before_release"},
+		points: []string{"monitor.*", "waitable.update.*", "park.waitnode.*", "mutex.unlock.before_release"},
 		open: func(a *arena.Arena) (worker, error) {
 			rw, err := shared(a, "shared")
 			if err != nil {
@@ -104,7 +104,7 @@ type waitableWorker struct {
 func (w *waitableWorker) turn(g int, r *rand.Rand) error {
 	return ends(r, func(ctx context.Context) error {
 		if r.IntN(2) == 0 {
-			// Who waits behind those that are always served first may wait for ever.
+			// Whoever waits behind those that are always served first may wait for ever.
 			ctx, cancel := context.WithTimeout(ctx, 10*time.Millisecond)
 			defer cancel()
 			e := wish{uint16(1 + r.IntN(7)), uint16(g)}
@@ -387,34 +387,34 @@ func TestWaitableHoldsAreBounded(t *testing.T) {
 	require.NoError(t, x.Wait(context.Background(), 3))
 }
 
-// fates is the state of a Waitable that counts what became of claims.
-type fates struct{ Free, Claimed, Released, Buried, Undone int32 }
+// outcomes is the state of a Waitable that counts what became of claims.
+type outcomes struct{ Free, Claimed, Released, Reaped, Undone int32 }
 
-func openFates(a *arena.Arena) (*prims.Waitable[fates, int8], error) {
-	count := func(n func(s *fates) *int32) func(*fates, int8) {
-		return func(s *fates, _ int8) { *n(s)++ }
+func openOutcomes(a *arena.Arena) (*prims.Waitable[outcomes, int8], error) {
+	count := func(n func(s *outcomes) *int32) func(*outcomes, int8) {
+		return func(s *outcomes, _ int8) { *n(s)++ }
 	}
-	return prims.OpenWaitable(a, "fates", fates{}, prims.Rules[fates, int8]{
-		Claim: func(s *fates, _ int8) bool {
+	return prims.OpenWaitable(a, "outcomes", outcomes{}, prims.Rules[outcomes, int8]{
+		Claim: func(s *outcomes, _ int8) bool {
 			s.Claimed++
 			s.Free--
 			return s.Free >= 0
 		},
-		Release: count(func(s *fates) *int32 { return &s.Released }),
-		Bury:    count(func(s *fates) *int32 { return &s.Buried }),
-		Undo:    count(func(s *fates) *int32 { return &s.Undone }),
+		Release: count(func(s *outcomes) *int32 { return &s.Released }),
+		OnDeath: count(func(s *outcomes) *int32 { return &s.Reaped }),
+		Undo:    count(func(s *outcomes) *int32 { return &s.Undone }),
 	}, nil)
 }
 
 func init() {
-	proctest.Register("waitable/fates", func(c *proctest.Child) {
+	proctest.Register("waitable/outcomes", func(c *proctest.Child) {
 		var name string
 		c.Params(&name)
 		a, err := arena.Attach(name, nil)
 		if err != nil {
 			c.Fatal(err)
 		}
-		x, err := openFates(a)
+		x, err := openOutcomes(a)
 		if err != nil {
 			c.Fatal(err)
 		}
@@ -428,15 +428,15 @@ func init() {
 	})
 }
 
-// Of a process that dies, Bury undoes the claims that its waits returned with, and Undo the one that was granted to
-// a wait that never returned.
+// Of a process that dies, OnDeath undoes the claims that its waits returned with, and Undo the one
+// that was granted to a wait that never returned.
 func TestWaitableUndoesWhatTheDeadNeverHad(t *testing.T) {
 	a := newArena(t, nil)
-	x, err := openFates(a)
+	x, err := openOutcomes(a)
 	require.NoError(t, err)
-	free := func(n int32) { x.Update(func(s *fates) { s.Free += n }) }
+	free := func(n int32) { x.Update(func(s *outcomes) { s.Free += n }) }
 	for i := range int32(2) { // the second in the slot of the first
-		p := proctest.Start(t, "waitable/fates", proctest.Params(nameOf(a)), proctest.Dump(func() string { return words(a) }))
+		p := proctest.Start(t, "waitable/outcomes", proctest.Params(nameOf(a)), proctest.Dump(func() string { return words(a) }))
 		p.Await(t)
 		for range 2 {
 			eventually(t, "queued", func() string { return words(a) }, func() bool { return x.Queued() == 1 })
@@ -449,7 +449,7 @@ func TestWaitableUndoesWhatTheDeadNeverHad(t *testing.T) {
 		free(1)
 		require.Zero(t, x.Queued())
 		p.Kill(t)
-		want := fates{Claimed: 3 * (i + 1), Buried: 2 * (i + 1), Undone: i + 1}
+		want := outcomes{Claimed: 3 * (i + 1), Reaped: 2 * (i + 1), Undone: i + 1}
 		eventually(t, "undone", func() string { return words(a) }, func() bool { return x.State() == want })
 	}
 	sound(t, a)

@@ -15,9 +15,9 @@ type waitableWords struct {
 	mon monitorWords
 	// current counts the changes of the state; its lowest bit says which copy is
 	// valid.
-	//   writers: the holder of the latch, as a change
-	//   readers: the holder of the latch; State
-	//   order:   release for State; else the latch's
+	//   writers: the holder of the queue lock, as a change
+	//   readers: the holder of the queue lock; State
+	//   order:   release for State; else the queue lock's
 	//   futex:   none
 	//   crash:   one store makes a change, or the redo log
 	current atomic.Uint64
@@ -31,7 +31,7 @@ type waitableWords struct {
 	//   crash:   never changes
 	holds atomic.Uint64
 	// copying is the change whose copy of the state was begun last; see State.
-	//   writers: the holder of the latch, before it writes the copy, and after it
+	//   writers: the holder of the queue lock, before it writes the copy, and after it
 	//   readers: State
 	//   order:   before the stores that follow, and after those before; State reads it
 	//            after asm.LoadFence
@@ -40,13 +40,13 @@ type waitableWords struct {
 	copying atomic.Uint64
 	// lostBy is the name of the participant in which a rule did not return, 0 while
 	// none did. A process that finds it set calls no rule.
-	//   writers: the holder of the latch; Recover as part of a change
-	//   readers: the holder of the latch, Err, looks
+	//   writers: the holder of the queue lock; Recover as part of a change
+	//   readers: the holder of the queue lock, Err, looks
 	//   order:   release, for lostText
 	//   futex:   none
 	//   crash:   a process that dies before the store leaves a usable object, and the
 	//            rule fails for the next process that runs it; one that dies after the
-	//            store leaves waits, which the next holder of the latch ends
+	//            store leaves waits, which the next holder of the queue lock ends
 	lostBy atomic.Uint64
 	// lostText is the text of the panic, cut to fit, ended by a 0.
 	// guarded by: lostBy, which is 0 while it is written
@@ -55,18 +55,18 @@ type waitableWords struct {
 
 // waitableHold counts the claims of one sort that a participant has not given back.
 //
-//	writers: the holder of the latch
+//	writers: the holder of the queue lock
 //	readers: the same, looks
-//	order:   the latch's
+//	order:   the queue lock's
 //	futex:   none
 //	crash:   taken back for a name that is not current
 type waitableHold struct {
 	name  atomic.Uint64
 	extra atomic.Uint64 // what was claimed
 	count atomic.Uint64 // of the claims that are held
-	// granted counts the claims that waits of the participant were granted, by who
-	// holds the latch, and accepted those that they know of, by the waits, without the
-	// latch. The entry is free when count is 0 and these are the same.
+	// granted counts the claims that waits of the participant were granted, by whoever
+	// holds the queue lock, and accepted those that they know of, by the waits, without the
+	// queue lock. The entry is free when count is 0 and these are the same.
 	granted, accepted atomic.Uint64
 }
 

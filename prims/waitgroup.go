@@ -24,7 +24,7 @@ import (
 //
 // In the terminology of the Go memory model, and across processes: a call of Done
 // synchronizes before the return of any Wait that it lets go.
-type WaitGroup struct{ tally *tally }
+type WaitGroup struct{ counter *counter }
 
 // WaitGroupOptions says how a WaitGroup is created. A nil *WaitGroupOptions means the
 // zero value.
@@ -36,13 +36,13 @@ type WaitGroupOptions struct {
 
 var waitGroupKind = arena.KindOf("WGRP")
 
-// tallyVersion is the version of WaitGroup and Latch.
-const tallyVersion = 2
+// counterVersion is the version of WaitGroup and Latch.
+const counterVersion = 2
 
 func init() {
 	for _, kind := range []arena.Kind{waitGroupKind, latchKind} {
 		arena.RegisterKind(arena.KindOps{
-			Kind: kind, Repair: repairTally, Wake: wakeQueue, Check: checkTally, Describe: describeTally, Inspect: inspectTally,
+			Kind: kind, Repair: repairCounter, Wake: wakeQueue, Check: checkCounter, Describe: describeCounter, Inspect: inspectCounter,
 		})
 	}
 }
@@ -55,10 +55,10 @@ func OpenWaitGroup(a *arena.Arena, name string, opts *WaitGroupOptions) (*WaitGr
 
 func openWaitGroup(a *arena.Arena, name string, opts *WaitGroupOptions, attach bool) (*WaitGroup, error) {
 	o, _, err := a.OpenObject(arena.ObjectSpec{
-		Existing: attach, Kind: waitGroupKind, Version: tallyVersion, Name: name, Size: tallyBytes(a.MaxParticipants()),
+		Existing: attach, Kind: waitGroupKind, Version: counterVersion, Name: name, Size: counterBytes(a.MaxParticipants()),
 		Init: func(body []byte) {
 			if opts != nil {
-				tallyBody(body).mon.spin.Store(spinField(opts.Spin))
+				counterBody(body).mon.spin.Store(spinField(opts.Spin))
 			}
 		},
 	})
@@ -71,7 +71,7 @@ func openWaitGroup(a *arena.Arena, name string, opts *WaitGroupOptions, attach b
 // WaitGroupAt gives a handle on the WaitGroup at an offset, which Offset of another
 // process gave.
 func WaitGroupAt(a *arena.Arena, off arena.Offset) (*WaitGroup, error) {
-	o, err := objectAt(a, off, "waitgroup.open", waitGroupKind, tallyVersion, tallyBytes(a.MaxParticipants()))
+	o, err := objectAt(a, off, "waitgroup.open", waitGroupKind, counterVersion, counterBytes(a.MaxParticipants()))
 	if err != nil {
 		return nil, err
 	}
@@ -79,7 +79,7 @@ func WaitGroupAt(a *arena.Arena, off arena.Offset) (*WaitGroup, error) {
 }
 
 func newWaitGroup(a *arena.Arena, o arena.Object) (*WaitGroup, error) {
-	return share(a, o, func() (*WaitGroup, error) { return &WaitGroup{buildTally(a, o, "waitgroup.wait", false)}, nil })
+	return share(a, o, func() (*WaitGroup, error) { return &WaitGroup{buildCounter(a, o, "waitgroup.wait", false)}, nil })
 }
 
 // Add adds delta to the counter. When it becomes 0 all who wait are let go. It panics
@@ -87,7 +87,7 @@ func newWaitGroup(a *arena.Arena, o arena.Object) (*WaitGroup, error) {
 // Is ErrCorrupt or ErrClosed.
 func (g *WaitGroup) Add(delta int) {
 	if delta > 0 {
-		t := g.tally
+		t := g.counter
 		t.enter()
 		ok := t.add(uint64(delta))
 		t.mon.leave(nil)
@@ -105,8 +105,8 @@ func (g *WaitGroup) Add(delta int) {
 // that has the most unclaimed work. It takes no work that another process claimed. The
 // counter stays as it is. It panics if n is negative or more than there is to claim.
 func (g *WaitGroup) Claim(n int) {
-	if n < 0 || !g.tally.claim(uint64(n), true) {
-		panic(fmt.Sprintf("shmsync: Claim of %d of waitgroup %s: more than there is to claim", n, objectName(g.tally.object)))
+	if n < 0 || !g.counter.claim(uint64(n), true) {
+		panic(fmt.Sprintf("shmsync: Claim of %d of waitgroup %s: more than there is to claim", n, objectName(g.counter.object)))
 	}
 }
 
@@ -114,8 +114,8 @@ func (g *WaitGroup) Claim(n int) {
 func (g *WaitGroup) Done() { g.done(1) }
 
 func (g *WaitGroup) done(n int64) {
-	if !g.tally.finish(uint64(n)) {
-		panic("shmsync: negative WaitGroup counter: " + objectName(g.tally.object))
+	if !g.counter.finish(uint64(n)) {
+		panic("shmsync: negative WaitGroup counter: " + objectName(g.counter.object))
 	}
 }
 
@@ -137,8 +137,8 @@ func (g *WaitGroup) Go(f func()) {
 // Wait waits until the counter is 0. It panics with an *[shmsync.Error] where
 // WaitContext returns one.
 func (g *WaitGroup) Wait() {
-	if g.tally.left.Load() != 0 || race.Enabled {
-		g.tally.waitOrPanic()
+	if g.counter.left.Load() != 0 || race.Enabled {
+		g.counter.waitOrPanic()
 	}
 }
 
@@ -146,25 +146,25 @@ func (g *WaitGroup) Wait() {
 // that Is ErrOwnerDead, ErrNoSpace, ErrCorrupt or ErrClosed. A counter of 0 beats all
 // of these.
 func (g *WaitGroup) WaitContext(ctx context.Context) error {
-	if g.tally.left.Load() == 0 && !race.Enabled {
+	if g.counter.left.Load() == 0 && !race.Enabled {
 		return nil
 	}
-	return g.tally.wait(ctx)
+	return g.counter.wait(ctx)
 }
 
 // Reset forgets what the dead had left: from then on the counter is that of the
 // living. Done for work that a dead process had added for others is one too many
 // after that. If nobody died who had something left, Reset does nothing.
-func (g *WaitGroup) Reset() { g.tally.reset() }
+func (g *WaitGroup) Reset() { g.counter.reset() }
 
 // Offset is where the WaitGroup lies in its arena, for WaitGroupAt in another process.
-func (g *WaitGroup) Offset() arena.Offset { return g.tally.object.Offset }
+func (g *WaitGroup) Offset() arena.Offset { return g.counter.object.Offset }
 
 // Close closes the handle, and no other handle on the WaitGroup. Calls that wait by it
 // end with an error that Is ErrClosed. What this process has added stays so. A second
 // Close is an error that Is ErrClosed.
 func (g *WaitGroup) Close() error {
-	t := g.tally
+	t := g.counter
 	return t.mon.opening.close("waitgroup.close")
 }
 
@@ -179,8 +179,8 @@ type WaitGroupState struct {
 
 // State looks at g without locking it. What it tells may be over when it returns.
 func (g *WaitGroup) State() WaitGroupState {
-	g.tally.mon.opening.use()
-	t := g.tally
+	g.counter.mon.opening.use()
+	t := g.counter
 	err, who := t.trouble()
 	return WaitGroupState{Count: t.count(), Own: t.share(), Waiting: !t.fifo.empty(), Err: err, Who: who}
 }
@@ -188,7 +188,7 @@ func (g *WaitGroup) State() WaitGroupState {
 // String renders the state on one line.
 func (g *WaitGroup) String() string {
 	st := g.State()
-	s := fmt.Sprintf("waitgroup %s: %d, %d of this process, waiting %v", objectName(g.tally.object), st.Count, st.Own, st.Waiting)
+	s := fmt.Sprintf("waitgroup %s: %d, %d of this process, waiting %v", objectName(g.counter.object), st.Count, st.Own, st.Waiting)
 	if st.Err != nil {
 		s += ", " + st.Err.Error()
 	}

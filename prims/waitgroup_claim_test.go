@@ -39,7 +39,7 @@ func TestWaitGroupClaim(t *testing.T) {
 	sound(t, a)
 }
 
-// A child claims at once what its parent had, although nobody has buried that yet.
+// A child claims at once what its parent had, although nobody has reaped that yet.
 func TestWaitGroupClaimAfterDeath(t *testing.T) {
 	a := newArena(t, nil)
 	g := newWaitGroup(t, a, "g")

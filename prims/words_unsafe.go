@@ -38,7 +38,7 @@ type mutexWords struct {
 	spin    atomic.Uint32 // spin budget: 0 adaptive, else ns + 1; set by people, any value is right
 	lastCPU atomic.Uint32 // which CPUs released last with a waiter there, see park; a hint
 	pays    atomic.Uint32 // what spinning has paid lately, see park; a hint
-	hub     atomic.Uint64 // head of the list of hub nodes; see arena.EachHubNode
+	poller  atomic.Uint64 // head of the list of poller nodes; see arena.EachPollerNode
 	handed  atomic.Uint64 // when the lock was last handed over, CLOCK_MONOTONIC ns; a hint
 	_       [16]byte
 	counts  countWords // of the object whose first words these are
@@ -53,7 +53,7 @@ type futexWords struct {
 	spin    atomic.Uint32
 	pays    atomic.Uint32
 	_       [4]byte
-	hub     atomic.Uint64
+	poller  atomic.Uint64
 	_       [32]byte
 	_       [64]byte
 }
@@ -69,7 +69,7 @@ var (
 	_ = [1]struct{}{}[unsafe.Offsetof(mutexWords{}.spin)-84]
 	_ = [1]struct{}{}[unsafe.Offsetof(mutexWords{}.lastCPU)-88]
 	_ = [1]struct{}{}[unsafe.Offsetof(mutexWords{}.pays)-92]
-	_ = [1]struct{}{}[unsafe.Offsetof(mutexWords{}.hub)-96]
+	_ = [1]struct{}{}[unsafe.Offsetof(mutexWords{}.poller)-96]
 	_ = [1]struct{}{}[unsafe.Offsetof(mutexWords{}.handed)-104]
 	_ = [1]struct{}{}[unsafe.Offsetof(mutexWords{}.counts)-128]
 	_ = [1]struct{}{}[unsafe.Sizeof(mutexWords{})-192]
@@ -78,7 +78,7 @@ var (
 	_ = [1]struct{}{}[unsafe.Offsetof(futexWords{}.lastCPU)-8]
 	_ = [1]struct{}{}[unsafe.Offsetof(futexWords{}.spin)-12]
 	_ = [1]struct{}{}[unsafe.Offsetof(futexWords{}.pays)-16]
-	_ = [1]struct{}{}[unsafe.Offsetof(futexWords{}.hub)-24]
+	_ = [1]struct{}{}[unsafe.Offsetof(futexWords{}.poller)-24]
 	_ = [1]struct{}{}[unsafe.Sizeof(futexWords{})-128]
 )
 
@@ -92,7 +92,7 @@ const (
 )
 
 // raw gives the address that the futex calls take.
-func raw(w *atomic.Uint32) *uint32 { return (*uint32)(unsafe.Pointer(w)) }
+func wordPtr(w *atomic.Uint32) *uint32 { return (*uint32)(unsafe.Pointer(w)) }
 
 // low is the half of w that futex calls can sleep on: it holds the low bits on
 // the little-endian machines that the library runs on.

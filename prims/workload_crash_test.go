@@ -17,12 +17,12 @@ import (
 	"github.com/shmsync/shmsync/internal/proctest"
 )
 
-// A team member dies at each crash point that its work passes, at the first or a
+// A worker group member dies at each crash point that its work passes, at the first or a
 // later passing; those that stay go on, and nothing is left over.
-func TestTeamCrash(t *testing.T) {
+func TestWorkerGroupCrash(t *testing.T) {
 	eachWorkload(t, func(t *testing.T, w workload) {
 		require.NotEmpty(t, w.points)
-		x := newTeam(t, w)
+		x := newWorkerGroup(t, w)
 		x.goesOn("at first")
 		r := rand.New(rand.NewPCG(x.seed, 2))
 		for _, point := range pointsOf(t, w) {
@@ -62,11 +62,11 @@ const deathTries = 60
 
 // crashAt has somebody die at the n'th passing of a point. Points that only who deals
 // with a death passes need others that die before, while the victim works.
-func (x *team) crashAt(point string, n int) {
+func (x *workerGroup) crashAt(point string, n int) {
 	x.t.Helper()
 	what := fmt.Sprintf("%s:%d", point, n)
 	second := slices.ContainsFunc([]string{
-		"monitor.mend.", "monitor.sweep.", "mutex.recover.", "arena.node.inherited", "fairmutex.recover.", "multilock.recover.", "cond.pass.", "future.bury.",
+		"monitor.replay.", "monitor.reap.", "mutex.recover.", "arena.node.inherited", "fairmutex.recover.", "multilock.recover.", "cond.pass.", "future.reap.",
 		"barrier.reset.", // a death breaks the phase, and the first to Reset passes it
 	}, func(p string) bool { return strings.HasPrefix(point, p) })
 	if !second {
@@ -80,7 +80,7 @@ func (x *team) crashAt(point string, n int) {
 		dies = kind + ".lock.accepted"
 	} else if strings.HasPrefix(point, "cond.pass.") {
 		dies = "cond.wait.woken"
-	} else if strings.HasPrefix(point, "future.bury.") {
+	} else if strings.HasPrefix(point, "future.reap.") {
 		dies = "future.claim.claimed"
 	}
 	p := x.launch(what, 2, proctest.Env(fmt.Sprintf("SHMSYNC_CRASHPOINT=%s:1", point)))

@@ -22,7 +22,7 @@ import (
 
 // Whatever a peer writes into the words of an object, those who use it get errors
 // or wait, and can leave: no fault, no endless loop.
-func TestTeamHostile(t *testing.T) {
+func TestWorkerGroupHostile(t *testing.T) {
 	rounds := proctest.Rounds(2, 6)
 	eachWorkload(t, func(t *testing.T, w workload) {
 		for round := range rounds {
@@ -30,9 +30,10 @@ func TestTeamHostile(t *testing.T) {
 			t.Logf("seed %#x", seed)
 			a := newArena(t, &arena.Options{Size: 16 << 20})
 			// Its objects are there when it is ready.
-			p := proctest.Start(t, "hostage", proctest.Params(teamParams{Arena: nameOf(a), Workload: w.name, Label: "hostage", Seed: seed}),
+			p := proctest.Start(t, "scribbled", proctest.Params(workerGroupParams{Arena: nameOf(a), Workload: w.name, Label: "scribbled", Seed: seed}),
 				proctest.Dump(func() string { return words(a) }),
-				// Who overwrites a latch breaks exclusion, and the race detector sees that.
+				// Whoever overwrites a queue lock breaks exclusion, and the race detector sees
+				// that.
 				proctest.Env("GORACE=exitcode=0 atexit_sleep_ms=0"))
 			p.Await(t)
 			r := rand.New(rand.NewPCG(seed, 7))
@@ -47,7 +48,7 @@ func TestTeamHostile(t *testing.T) {
 
 // scribble writes into words of objects and of nodes on queues. Latches, which are at
 // the beginning, may be left as they are: nobody comes further if they are corrupt.
-func scribble(a *arena.Arena, r *rand.Rand, latches bool) {
+func scribble(a *arena.Arena, r *rand.Rand, queueLocks bool) {
 	word := func() uint64 {
 		switch r.IntN(4) {
 		case 0:
@@ -65,7 +66,7 @@ func scribble(a *arena.Arena, r *rand.Rand, latches bool) {
 		}
 		for range 4 {
 			off := o.Body + arena.Offset(8*r.IntN(int(min(o.Size, 1024)/8)))
-			if !latches && off-o.Body < 192 {
+			if !queueLocks && off-o.Body < 192 {
 				continue
 			}
 			arena.At[atomic.Uint64](a, off).Store(word())
@@ -87,16 +88,16 @@ func scribble(a *arena.Arena, r *rand.Rand, latches bool) {
 	}
 }
 
-// hostage says that this process is one whose objects a peer scribbles on.
-var hostage atomic.Bool
+// scribbled says that this process is one whose objects a peer scribbles on.
+var scribbled atomic.Bool
 
 // goOn reports whether a loop of a worker's that waits for something goes on after n
-// rounds: among hostages it may never come.
-func goOn(n int) bool { return n < 1000 || !hostage.Load() }
+// rounds: among scribbled processes it may never come.
+func goOn(n int) bool { return n < 1000 || !scribbled.Load() }
 
 func init() {
-	proctest.Register("hostage", func(c *proctest.Child) {
-		var p teamParams
+	proctest.Register("scribbled", func(c *proctest.Child) {
+		var p workerGroupParams
 		c.Params(&p)
 		a, err := arena.Attach(p.Arena, &arena.Options{Label: p.Label})
 		if err != nil {
@@ -106,7 +107,7 @@ func init() {
 		if err != nil {
 			c.Fatal(err)
 		}
-		hostage.Store(true)
+		scribbled.Store(true)
 		var halt atomic.Bool
 		var wg sync.WaitGroup
 		var busy atomic.Int64

@@ -39,16 +39,16 @@ type workload struct {
 	without []string
 	// nodes is how many waits a goroutine has at a time, at most; 0 means 1.
 	nodes uint64
-	// latches is how many latches its objects have besides one each: a process that
-	// waits for one has a hub node there.
-	latches uint64
+	// queueLocks is how many queue locks its objects have besides one each: a process that
+	// waits for one has a poller node there.
+	queueLocks uint64
 }
 
 type worker interface {
 	// turn does something once; g is the goroutine's number. An error is a
 	// failure of the test.
 	turn(g int, r *rand.Rand) error
-	// rest is called when nobody works any more and the dead are buried. It
+	// rest is called when nobody works any more and the dead are reaped. It
 	// checks that nothing is left over, and closes the objects.
 	rest() error
 }
@@ -64,27 +64,27 @@ func addWorkload(w workload) {
 // kernel, so that both ways to wait are used.
 const workers = 16
 
-// teamBoard is where the processes of a team count their turns.
-type teamBoard struct {
+// workerGroupBoard is where the processes of a worker group count their turns.
+type workerGroupBoard struct {
 	Turns [4][workers]atomic.Uint64 // by process, 0 being the test's
 	Halt  atomic.Uint32             // work ends
 }
 
-type teamParams struct {
+type workerGroupParams struct {
 	Arena, Workload, Label string
-	Seat                   int
+	WaitNode               int
 	Seed                   uint64
 }
 
 func init() {
-	proctest.Register("team", func(c *proctest.Child) {
-		var p teamParams
+	proctest.Register("worker group", func(c *proctest.Child) {
+		var p workerGroupParams
 		c.Params(&p)
 		a, err := arena.Attach(p.Arena, &arena.Options{Label: p.Label})
 		if err != nil {
 			c.Fatal(err)
 		}
-		board, err := arena.Value[teamBoard](a, "board")
+		board, err := arena.Value[workerGroupBoard](a, "board")
 		if err != nil {
 			c.Fatal(err)
 		}
@@ -93,7 +93,7 @@ func init() {
 			c.Fatal(err)
 		}
 		c.Ready()
-		if err := work(w, board, p.Seat, p.Seed); err != nil {
+		if err := work(w, board, p.WaitNode, p.Seed); err != nil {
 			c.Fatal(err)
 		}
 		if err := a.Close(); err != nil {
@@ -103,19 +103,19 @@ func init() {
 }
 
 // work has a process's goroutines take turns until the board says to halt.
-func work(w worker, board *teamBoard, seat int, seed uint64) error {
+func work(w worker, board *workerGroupBoard, waitNode int, seed uint64) error {
 	var wg sync.WaitGroup
 	errs := make(chan error, workers)
 	for g := range workers {
 		wg.Go(func() {
-			r := rand.New(rand.NewPCG(seed, uint64(seat*workers+g)))
+			r := rand.New(rand.NewPCG(seed, uint64(waitNode*workers+g)))
 			for board.Halt.Load() == 0 {
 				if err := w.turn(g, r); err != nil {
 					errs <- fmt.Errorf("goroutine %d: %w", g, err)
 					board.Halt.Store(1)
 					return
 				}
-				board.Turns[seat][g].Add(1)
+				board.Turns[waitNode][g].Add(1)
 			}
 		})
 	}
@@ -128,24 +128,24 @@ func work(w worker, board *teamBoard, seat int, seed uint64) error {
 	}
 }
 
-// team is the test and a partner, who stay, and whoever joins them to be killed.
-type team struct {
+// workerGroup is the test and a partner, who stay, and whoever joins them to be killed.
+type workerGroup struct {
 	t       *testing.T
 	w       workload
 	a       *arena.Arena
 	own     worker
-	board   *teamBoard
+	board   *workerGroupBoard
 	partner *proctest.Proc
 	done    chan error
 	seed    uint64
 }
 
-func newTeam(t *testing.T, w workload) *team {
+func newWorkerGroup(t *testing.T, w workload) *workerGroup {
 	t.Helper()
-	x := &team{t: t, w: w, a: newArena(t, &arena.Options{Size: 16 << 20}), seed: rand.Uint64(), done: make(chan error, 1)}
+	x := &workerGroup{t: t, w: w, a: newArena(t, &arena.Options{Size: 16 << 20}), seed: rand.Uint64(), done: make(chan error, 1)}
 	t.Logf("seed %#x", x.seed)
 	var err error
-	x.board, err = arena.Value[teamBoard](x.a, "board")
+	x.board, err = arena.Value[workerGroupBoard](x.a, "board")
 	require.NoError(t, err)
 	x.own, err = w.open(x.a)
 	require.NoError(t, err)
@@ -157,23 +157,23 @@ func newTeam(t *testing.T, w workload) *team {
 }
 
 // join starts a process that works along.
-func (x *team) join(label string, seat int) *proctest.Proc {
-	p := x.launch(label, seat)
+func (x *workerGroup) join(label string, waitNode int) *proctest.Proc {
+	p := x.launch(label, waitNode)
 	p.Await(x.t)
 	return p
 }
 
 // launch is join without waiting until the process works.
-func (x *team) launch(label string, seat int, opts ...proctest.Option) *proctest.Proc {
+func (x *workerGroup) launch(label string, waitNode int, opts ...proctest.Option) *proctest.Proc {
 	x.seed++
 	opts = append(opts,
-		proctest.Params(teamParams{Arena: nameOf(x.a), Workload: x.w.name, Label: label, Seat: seat, Seed: x.seed}),
-		proctest.Dump(func() string { return words(x.a) + park.DescribeSeats(x.a) + x.stacks() }))
-	return proctest.Start(x.t, "team", opts...)
+		proctest.Params(workerGroupParams{Arena: nameOf(x.a), Workload: x.w.name, Label: label, WaitNode: waitNode, Seed: x.seed}),
+		proctest.Dump(func() string { return words(x.a) + park.DescribeWaitNodes(x.a) + x.stacks() }))
+	return proctest.Start(x.t, "worker group", opts...)
 }
 
 // stacks are those of the goroutines at work in this process.
-func (x *team) stacks() string {
+func (x *workerGroup) stacks() string {
 	buf := make([]byte, 1<<20)
 	var b strings.Builder
 	for s := range strings.SplitSeq(string(buf[:runtime.Stack(buf, true)]), "\n\n") {
@@ -185,7 +185,7 @@ func (x *team) stacks() string {
 }
 
 // goesOn makes sure that every goroutine of those who stay takes turns.
-func (x *team) goesOn(what string) {
+func (x *workerGroup) goesOn(what string) {
 	x.t.Helper()
 	var before [2][workers]uint64
 	for s := range before {
@@ -212,13 +212,13 @@ func (x *team) goesOn(what string) {
 }
 
 // end has everybody stop, and checks what is left.
-func (x *team) end() {
+func (x *workerGroup) end() {
 	x.t.Helper()
 	x.board.Halt.Store(1)
 	select {
 	case err := <-x.done:
 		require.NoError(x.t, err)
-	case <-after(patience()):
+	case <-after(timeout()):
 		x.t.Fatalf("the test's own goroutines do not end\n%s", words(x.a))
 	}
 	x.partner.WaitExit(x.t)
@@ -227,13 +227,13 @@ func (x *team) end() {
 	sound(x.t, x.a)
 	// As many as were ever in use at a time: those that are on their way back included.
 	st := x.a.Stats()
-	require.LessOrEqual(x.t, st.Nodes-st.HubNodes, 2*max(x.w.nodes, 1)*workers, "nodes of waits, of this process alone")
-	// A hub node is taken again by the next who comes, but for those of the last dead.
-	require.LessOrEqual(x.t, st.HubNodes, (st.Objects+x.w.latches)*teamMost+2*teamMost, "hub nodes")
+	require.LessOrEqual(x.t, st.Nodes-st.PollerNodes, 2*max(x.w.nodes, 1)*workers, "nodes of waits, of this process alone")
+	// A poller node is taken again by the next who comes, but for those of the last dead.
+	require.LessOrEqual(x.t, st.PollerNodes, (st.Objects+x.w.queueLocks)*workerGroupMost+2*workerGroupMost, "poller nodes")
 }
 
-// teamMost is how many processes work at a time, with one whose burial is not over.
-const teamMost = 5
+// workerGroupMost is how many processes work at a time, with one whose reap is not over.
+const workerGroupMost = 5
 
 // erase closes a handle of a fresh object at off and deletes that, unless somebody
 // looks at it just now.
@@ -280,11 +280,11 @@ func eachWorkload(t *testing.T, f func(t *testing.T, w workload)) {
 	}
 }
 
-// Whoever of a team is killed, and whenever, the others go on.
-func TestTeamSurvives(t *testing.T) {
+// Whoever of a worker group is killed, and whenever, the others go on.
+func TestWorkerGroupSurvives(t *testing.T) {
 	kills := proctest.Rounds(4, 6)
 	eachWorkload(t, func(t *testing.T, w workload) {
-		x := newTeam(t, w)
+		x := newWorkerGroup(t, w)
 		x.goesOn("at first")
 		for k := range kills {
 			p := x.join(fmt.Sprintf("victim-%d", k), 2)
@@ -299,9 +299,9 @@ func TestTeamSurvives(t *testing.T) {
 
 // A stopped process holds others up only in what it holds; it goes on when it is
 // continued.
-func TestTeamSurvivesStop(t *testing.T) {
+func TestWorkerGroupSurvivesStop(t *testing.T) {
 	eachWorkload(t, func(t *testing.T, w workload) {
-		x := newTeam(t, w)
+		x := newWorkerGroup(t, w)
 		p := x.join("stopped", 2)
 		x.goesOn("at first")
 		for range 5 {

@@ -9,7 +9,7 @@ import (
 // imagePiece is how much of a file an Image reads at a time.
 const imagePiece = 64 << 10
 
-// Image is a private copy of the bytes of a segment, for who looks at one from
+// Image is a private copy of the bytes of a segment, for whoever looks at one from
 // outside: a tool that must not disturb those who use it. The file is opened for
 // reading and never mapped. So nothing can be written by mistake; no page comes
 // into being where the file has a hole, as reading through a mapping would have it;

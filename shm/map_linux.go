@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// fail makes the error of a failed system call, and adds the sentinel that
+// fail makes the error of a failed system call, and adds the death watcher that
 // its errno stands for.
 func fail(op, name, why string, err error) error {
 	e := &opError{op: op, name: name, why: why, err: err}

@@ -188,7 +188,7 @@ func (crashCmd) Help() string {
 lock. With --role, of the library's locks: a waiter is killed before another waiter, or one
 of two readers before a writer; who has the lock meanwhile lets go when it hears of the
 kill, and passed-p50-ns is from then. Checked: nobody owns too early; in an arena of the
-library all the dead are buried in the end, and it is sound, with no more in it than after
+library all the dead are reaped in the end, and it is sound, with no more in it than after
 the first death.`
 }
 

@@ -67,7 +67,7 @@ func TestTortureSeesViolations(t *testing.T) {
 	}
 }
 
-// Who waits for long is found, unless other programs are in the way.
+// Whoever waits for long is found, unless other programs are in the way.
 func TestTortureSeesWaits(t *testing.T) {
 	code, r, errs := runTorture(t, "--duration=4s", "--only=test:slow", "--processes=1")
 	require.NotZero(t, r.Long)
@@ -79,7 +79,7 @@ func TestTortureSeesWaits(t *testing.T) {
 	require.NotZero(t, r.Beyond)
 }
 
-// Who waits for good is found, with the words and the stacks.
+// Whoever waits for good is found, with the words and the stacks.
 func TestTortureSeesAHang(t *testing.T) {
 	code, r, errs := runTorture(t, "--duration=20s", "--timeout=2s", "--only=mutex,test:stuck")
 	require.Equal(t, exitViolation, code, errs)

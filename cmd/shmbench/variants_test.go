@@ -83,7 +83,7 @@ func TestKeysWaitedFor(t *testing.T) {
 			require.LessOrEqual(t, part, 1.0, subject)
 		}
 	}
-	// The others may be taken by who runs, before whom they wake.
+	// The others may be taken by whoever runs, before whom they wake.
 	require.Greater(t, waited["1"]["shmsync:multilock"], waited["4096"]["shmsync:multilock"])
 }
 

@@ -129,7 +129,7 @@ func agentDeed(a *arena.Arena, o agentOrder) (func(), error) {
 			return func() { f.Claim() }, err
 		}
 		return func() { f.WaitContext(ctx) }, err
-	case "latch":
+	case "queue lock":
 		l, err := prims.OpenLatch(a, o.Name, 2, nil)
 		return func() { l.WaitContext(ctx) }, err
 	case "group":
@@ -153,7 +153,7 @@ func agentDeed(a *arena.Arena, o agentOrder) (func(), error) {
 	case "barrier": // of two
 		b, err := prims.OpenBarrier(a, o.Name, 2, nil)
 		if verb == "join" {
-			return func() { b.Join(o.N) }, err
+			return func() { b.Register(o.N) }, err
 		}
 		return func() { b.ArriveAndWaitContext(ctx) }, err
 	case "cond":

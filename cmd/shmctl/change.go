@@ -24,7 +24,7 @@ type (
 	reapCmd struct {
 		Arena  string        `arg:"" help:"Name or path."`
 		DryRun bool          `short:"n" help:"Only tell who is dead, and what they have. Does not join."`
-		Wait   time.Duration `default:"5s" help:"How long to wait for the burials."`
+		Wait   time.Duration `default:"5s" help:"How long to wait for the reaps."`
 	}
 	recoverCmd struct {
 		Arena string        `arg:"" help:"Name or path."`
@@ -73,7 +73,7 @@ func join(name string) (*arena.Arena, error) {
 	return arena.Attach(name, opts)
 }
 
-// Run buries the dead.
+// Run reaps the dead.
 func (c *reapCmd) Run(s *session) error {
 	src, err := open(c.Arena)
 	if err != nil {
@@ -97,7 +97,7 @@ func (c *reapCmd) Run(s *session) error {
 		return refused{c.Arena + " is a dump"}
 	}
 	if !c.DryRun && len(d.Participants) > 0 {
-		if err := c.bury(s, src, d); err != nil {
+		if err := c.reap(s, src, d); err != nil {
 			return err
 		}
 	}
@@ -129,8 +129,8 @@ func reapText(s *session, d *document, snap *snapshot) {
 	}
 }
 
-// bury joins the arena, as which everybody buries the dead, and waits until they are.
-func (c *reapCmd) bury(s *session, src *source, d *document) error {
+// reap joins the arena, as which everybody reaps the dead, and waits until they are.
+func (c *reapCmd) reap(s *session, src *source, d *document) error {
 	a, err := join(c.Arena)
 	if err != nil {
 		return err
@@ -143,11 +143,11 @@ func (c *reapCmd) bury(s *session, src *source, d *document) error {
 		}
 		left := slices.ContainsFunc(src.ins.Participants(), func(w arena.Witness) bool { return w.Life == arena.LifeDead })
 		if !left {
-			d.Done = append(d.Done, fmt.Sprintf("buried %d", len(d.Participants)))
+			d.Done = append(d.Done, fmt.Sprintf("reaped %d", len(d.Participants)))
 			return nil
 		}
 		if time.Now().After(end) || s.ctx.Err() != nil {
-			return errors.New("not all of the dead are buried yet: the kernel may not have finished with them; try again")
+			return errors.New("not all of the dead are reaped yet: the kernel may not have finished with them; try again")
 		}
 		time.Sleep(10 * time.Millisecond)
 	}

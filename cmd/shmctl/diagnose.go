@@ -322,8 +322,8 @@ func (s *snapshot) holderFinding(o *object, h *hold, waiters string) (f finding,
 		if when := s.diedWhen(h.Owner); when != "" {
 			dead = "died" + when
 		}
-		f.Text = fmt.Sprintf("%s %s %s and %s; nobody has buried it yet%s", s.title(h.Owner), what, at, dead, waiters)
-		f.Advice = "any living participant buries it; if all are stopped, or none is left: shmctl reap " + s.info.Name
+		f.Text = fmt.Sprintf("%s %s %s and %s; nobody has reaped it yet%s", s.title(h.Owner), what, at, dead, waiters)
+		f.Advice = "any living participant reaps it; if all are stopped, or none is left: shmctl reap " + s.info.Name
 		return f, true
 	}
 	if life := s.participants[i].Life; life == lifeStopped || life == lifeTraced {
@@ -349,7 +349,7 @@ func (s *snapshot) diedWhen(name string) string {
 	return ""
 }
 
-// isGone reports whether who has that name in the arena is dead, buried or not.
+// isGone reports whether who has that name in the arena is dead, reaped or not.
 func (s *snapshot) isGone(name string) bool {
 	i, ok := s.who[name]
 	return !ok || s.participants[i].Life == arena.LifeDead

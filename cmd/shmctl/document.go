@@ -21,7 +21,7 @@ type document struct {
 	Arenas       []arenaInfo   `json:"arenas,omitempty"`
 	Arena        *arenaInfo    `json:"arena,omitempty"`
 	Participants []participant `json:"participants,omitempty"`
-	Gone         []obituary    `json:"gone,omitempty"`
+	Gone         []deathRecord `json:"gone,omitempty"`
 	Objects      []object      `json:"objects,omitempty"`
 	Holds        []hold        `json:"holds,omitempty"`
 	Waits        []wait        `json:"waits,omitempty"`
@@ -41,7 +41,7 @@ type arenaInfo struct {
 	MaxParticipants int        `json:"max_participants"`
 	Objects         uint64     `json:"objects"`
 	Nodes           uint64     `json:"nodes"`
-	Deaths          uint32     `json:"burials"`
+	Deaths          uint32     `json:"reaps"`
 	Counted         bool       `json:"counted"`           // objects count what is done with them
 	Health          string     `json:"health"`            // "ok", or what is wrong
 	Removed         string     `json:"removed,omitempty"` // the path that the file had, if that was removed
@@ -67,7 +67,7 @@ type participant struct {
 	Waits        int        `json:"waits"`
 }
 
-type obituary struct {
+type deathRecord struct {
 	Name  string     `json:"name"`
 	Label string     `json:"label"`
 	PID   int        `json:"pid"`

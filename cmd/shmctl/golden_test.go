@@ -26,7 +26,7 @@ var moving = []struct {
 	{regexp.MustCompile(`shmctl-test\.[0-9]+\.[0-9a-f]+`), "ARENA"},
 	{regexp.MustCompile(`"(time|created|joined|died)": "[^"]*"`), `"$1": "TIME"`},
 	{regexp.MustCompile(`"age_ns": [0-9]+`), `"age_ns": 1`},
-	{regexp.MustCompile(`"(pid|host_pid|pid_namespace|uid|burials)": [0-9]+`), `"$1": 1`},
+	{regexp.MustCompile(`"(pid|host_pid|pid_namespace|uid|reaps)": [0-9]+`), `"$1": 1`},
 	{regexp.MustCompile(`"process": "(running|sleeping)"`), `"process": "sleeping"`},
 	{regexp.MustCompile(`\[[0-9]+\]`), "[PID]"},
 	{regexp.MustCompile(`\(pid [0-9]+,`), "(pid PID,"},
@@ -38,7 +38,7 @@ var moving = []struct {
 	{regexp.MustCompile(`sleeping|running`), "sleeping"},
 	{regexp.MustCompile(`sequence [0-9]+`), "sequence N"},
 	{regexp.MustCompile(`wake = 0x[0-9a-f]+`), "wake = N"},
-	{regexp.MustCompile(`[0-9]+ burials`), "N burials"},
+	{regexp.MustCompile(`[0-9]+ reaps`), "N reaps"},
 	{regexp.MustCompile(`, biased|biased`), ""},
 	{regexp.MustCompile(`"note": ""`), ""},
 	{regexp.MustCompile(`owner = 0x[0-9a-f]+`), "owner = N"},
@@ -108,7 +108,7 @@ func TestGolden(t *testing.T) {
 	t.Run("metrics", func(t *testing.T) {
 		_, out, _ := shmctl("metrics", name)
 		out = regexp.MustCompile(`(longest_wait_seconds\{.*\}) .*`).ReplaceAllString(out, "$1 AGE")
-		out = regexp.MustCompile(`(burials_total\{.*\}) .*`).ReplaceAllString(out, "$1 N")
+		out = regexp.MustCompile(`(reaps_total\{.*\}) .*`).ReplaceAllString(out, "$1 N")
 		golden(t, "metrics.txt", out)
 	})
 }

@@ -56,7 +56,7 @@ var busyBytes = sync.OnceValues(func() ([]byte, error) {
 		f()
 	}
 	waits := []agentOrder{}
-	for _, op := range []string{"lock mutex", "lock fair", "lock cohort", "lock multi", "lock semaphore", "wait future", "wait group", "wait event", "wait sequencer", "wait futex", "wait latch", "get queue", "rlock rw"} {
+	for _, op := range []string{"lock mutex", "lock fair", "lock cohort", "lock multi", "lock semaphore", "wait future", "wait group", "wait event", "wait sequencer", "wait futex", "wait queue lock", "get queue", "rlock rw"} {
 		o := agentOrder{Op: op, Name: strings.Fields(op)[1], N: 7}
 		if o.Name == "semaphore" {
 			o.N = 2
@@ -165,11 +165,11 @@ func TestScribbled(t *testing.T) {
 		})
 	}
 	for name, f := range map[string]func(b []byte){
-		"header":       func(b []byte) { fill(b[48:160]) },
-		"checksum":     func(b []byte) { b[168] ^= 1 },
-		"slots":        func(b []byte) { fill(b[4096 : 4096+8*2048]) },
-		"obituaries":   func(b []byte) { fill(b[256:264]); fill(b[4096+8*2048 : 4096+8*2048+256*128]) },
-		"directory up": func(b []byte) { fill(b[4096+8*2048+256*128:]) },
+		"header":        func(b []byte) { fill(b[48:160]) },
+		"checksum":      func(b []byte) { b[168] ^= 1 },
+		"slots":         func(b []byte) { fill(b[4096 : 4096+8*2048]) },
+		"death records": func(b []byte) { fill(b[256:264]); fill(b[4096+8*2048 : 4096+8*2048+256*128]) },
+		"directory up":  func(b []byte) { fill(b[4096+8*2048+256*128:]) },
 		"all ones": func(b []byte) {
 			for i := range b[4096:] {
 				b[4096+i] = 0xff

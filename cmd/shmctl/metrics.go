@@ -66,7 +66,7 @@ func (m *metrics) add(s *snapshot) {
 	m.put("shmsync_arena_bytes", "gauge", "Size of the arena.", s.info.Size, "arena", a)
 	m.put("shmsync_arena_used_bytes", "gauge", "Bytes of its heap that have memory.", s.info.Used, "arena", a)
 	m.put("shmsync_arena_damaged", "gauge", "1 if its header cannot be right.", bit(s.damage != nil), "arena", a)
-	m.put("shmsync_burials_total", "counter", "Participants whose death or leaving was dealt with.", s.info.Deaths, "arena", a)
+	m.put("shmsync_reaps_total", "counter", "Participants whose death or leaving was dealt with.", s.info.Deaths, "arena", a)
 	lives := map[string]int{"alive": 0, "dead": 0, "stopped": 0}
 	for _, p := range s.participants {
 		lives[p.Life]++

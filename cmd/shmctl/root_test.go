@@ -19,7 +19,7 @@ func TestRootRecoversInForeignArena(t *testing.T) {
 	a.does("lock mutex", "ledger")
 	a.Kill(t)
 	require.NoError(t, os.Chown("/dev/shm/"+name, 65534, 65534))
-	require.Contains(t, soon(t, exitOK, "reap", name), "buried 1")
+	require.Contains(t, soon(t, exitOK, "reap", name), "reaped 1")
 	require.Contains(t, soon(t, exitOK, "recover", "/dev/shm/"+name, "ledger"), "can be locked again")
 	require.Contains(t, soon(t, exitOK, "recover", name, "ledger"), "was healthy")
 }

@@ -21,7 +21,7 @@ type snapshot struct {
 	mono         int64 // CLOCK_MONOTONIC
 	info         arenaInfo
 	participants []participant
-	gone         []obituary
+	gone         []deathRecord
 	objects      []object
 	holds        []hold
 	waits        []wait
@@ -62,8 +62,8 @@ func (s *source) look() *snapshot {
 		snap.asItWas(s.dump)
 	}
 	snap.addObjects()
-	for _, o := range s.ins.Obituaries() {
-		snap.gone = append(snap.gone, obituary{o.Name().String(), clean(o.Label), o.PID, timeOf(o.Died), o.Left})
+	for _, o := range s.ins.DeathRecords() {
+		snap.gone = append(snap.gone, deathRecord{o.Name().String(), clean(o.Label), o.PID, timeOf(o.Died), o.Left})
 	}
 	snap.info = infoOf(s.ins, len(snap.participants))
 	if s.dump != nil {
@@ -199,7 +199,7 @@ func (s *snapshot) addObjects() {
 	}
 }
 
-func (s *snapshot) count(n arena.Name, f func(*participant)) {
+func (s *snapshot) count(n arena.ParticipantID, f func(*participant)) {
 	if i, ok := s.who[n.String()]; ok {
 		f(&s.participants[i])
 	}

@@ -172,7 +172,7 @@ func topText(b *bytes.Buffer, snap, before *snapshot, now time.Time) {
 	for _, l := range sorted(lives) {
 		who = append(who, fmt.Sprintf("%d %s", lives[l], l))
 	}
-	fmt.Fprintf(b, "%s  %s  %s of %s used, %d objects, %d held, %d waits, %d burials\n", snap.info.Name, now.Format(time.TimeOnly),
+	fmt.Fprintf(b, "%s  %s  %s of %s used, %d objects, %d held, %d waits, %d reaps\n", snap.info.Name, now.Format(time.TimeOnly),
 		size(snap.info.Used), size(uint64(snap.info.Size)), snap.info.Objects, len(snap.holds), len(snap.waits), snap.info.Deaths)
 	fmt.Fprintf(b, "participants: %s\nhealth: %s\n", cmp.Or(strings.Join(who, ", "), "none"), health(f))
 	if !snap.info.Counted {

@@ -183,7 +183,7 @@ func TestOwnerDeadIsNamed(t *testing.T) {
 		_, d := shmctlJSON(t, "show", name, "ledger")
 		return d.Objects[0].Error != ""
 	})
-	eventually(t, "buried", func() bool {
+	eventually(t, "reaped", func() bool {
 		_, d := shmctlJSON(t, "ps", "--gone", name)
 		return len(d.Participants) == 1 && len(d.Gone) == 1
 	})
@@ -203,9 +203,9 @@ func TestOwnerDeadIsNamed(t *testing.T) {
 	require.Contains(t, errs, "somebody has ledger")
 }
 
-// Where nobody alive is left to bury the dead, shmctl sees that they are dead, and
-// reap buries them.
-func TestDeadHolderThatNobodyBuries(t *testing.T) {
+// Where nobody alive is left to reap the dead, shmctl sees that they are dead, and
+// reap reaps them.
+func TestDeadHolderThatNobodyReaps(t *testing.T) {
 	name := testArena(t)
 	a := newAgent(t, name, "alice")
 	a.does("lock mutex", "ledger")
@@ -220,7 +220,7 @@ func TestDeadHolderThatNobodyBuries(t *testing.T) {
 	out = soon(t, exitTrouble, "reap", "--dry-run", name)
 	require.Contains(t, out, "had exclusive of ledger")
 	out = soon(t, exitOK, "reap", name)
-	require.Contains(t, out, "buried 1")
+	require.Contains(t, out, "reaped 1")
 	_, d = shmctlJSON(t, "ps", name)
 	require.Empty(t, d.Participants)
 	require.Contains(t, soon(t, exitOK, "reap", name), "nobody is dead")
@@ -264,8 +264,8 @@ func TestEveryKindIsShown(t *testing.T) {
 	add("sequencer", "", "token 9")
 	b.begins("wait futex", "futex", 4)
 	add("futex", "", "post")
-	b.begins("wait latch", "latch")
-	add("latch", "", "zero")
+	b.begins("wait queue lock", "queue lock")
+	add("queue lock", "", "zero")
 	b.begins("get queue", "queue")
 	add("queue", "", "item")
 	a.does("put queue", "leased", 5)

@@ -22,7 +22,7 @@ import (
 	"go.etcd.io/etcd/server/v3/embed"
 
 	"github.com/shmsync/shmsync/arena"
-	"github.com/shmsync/shmsync/examples/internal/crew"
+	"github.com/shmsync/shmsync/examples/internal/workergroup"
 	"github.com/shmsync/shmsync/prims"
 	"github.com/shmsync/shmsync/shm"
 )
@@ -36,9 +36,9 @@ const (
 func work(l sync.Locker, file string) {
 	for more := true; more; {
 		l.Lock()
-		crew.Say("holds")
-		if more = crew.Hear() == "add"; more {
-			crew.Check(write(file, read(file)+1))
+		workergroup.Say("holds")
+		if more = workergroup.Hear() == "add"; more {
+			workergroup.Check(write(file, read(file)+1))
 		}
 		l.Unlock()
 	}
@@ -47,38 +47,38 @@ func work(l sync.Locker, file string) {
 // onOneHost gives a lock for the processes of this host.
 func onOneHost(name string) sync.Locker {
 	a, err := arena.Open(name, nil)
-	crew.Check(err)
+	workergroup.Check(err)
 	// As etcd does: the lock of a dead process passes on, and nobody is told.
-	m, err := prims.OpenMutex(a, "number", &prims.MutexOptions{Policy: prims.Release})
-	crew.Check(err)
+	m, err := prims.OpenMutex(a, "number", &prims.MutexOptions{Policy: prims.PolicyRelease})
+	workergroup.Check(err)
 	return m
 }
 
 // onSeveral gives a lock for all processes that reach an etcd.
 func onSeveral(endpoint string) sync.Locker {
 	client, err := clientv3.New(clientv3.Config{Endpoints: []string{endpoint}, DialTimeout: 10 * time.Second})
-	crew.Check(err)
+	workergroup.Check(err)
 	session, err := concurrency.NewSession(client, concurrency.WithTTL(1)) // seconds
-	crew.Check(err)
+	workergroup.Check(err)
 	return concurrency.NewLocker(session, "/number")
 }
 
 // run has workers add to a number, and kills some that hold the lock.
 func run(role, where, file string) {
-	crew.Check(write(file, 0))
-	var crewed []*crew.Kept // each is started again when it dies
+	workergroup.Check(write(file, 0))
+	var crewed []*workergroup.Kept // each is started again when it dies
 	for i := range workers {
-		crewed = append(crewed, crew.Keep(fmt.Sprintf("worker %d", i), role, []string{where, file}))
+		crewed = append(crewed, workergroup.Keep(fmt.Sprintf("worker %d", i), role, []string{where, file}))
 	}
 	begun, added, killed := time.Now(), 0, 0
 	for ended := 0; ended < workers; {
-		e := crew.Next()
+		e := workergroup.Next()
 		switch {
 		case e.Line != "holds":
 		case added == additions:
 			ended++
 			e.From.Tell("end")
-		case crew.Random(additions) < crew.Kills() && killed < crew.Kills() || additions-added <= crew.Kills()-killed:
+		case workergroup.Random(additions) < workergroup.Kills() && killed < workergroup.Kills() || additions-added <= workergroup.Kills()-killed:
 			killed++
 			e.From.Kill()
 		default:
@@ -99,13 +99,13 @@ func run(role, where, file string) {
 
 func boss() {
 	dir, err := os.MkdirTemp("", "example-beyond")
-	crew.Check(err)
+	workergroup.Check(err)
 	defer os.RemoveAll(dir)
 	file := filepath.Join(dir, "number")
 
 	name := fmt.Sprintf("example-beyond-%d", os.Getpid())
 	run("one host", name, file)
-	crew.Check(shm.Remove(name))
+	workergroup.Check(shm.Remove(name))
 
 	cfg := embed.NewConfig()
 	cfg.Dir, cfg.LogLevel = filepath.Join(dir, "etcd"), "fatal"
@@ -113,7 +113,7 @@ func boss() {
 	anyPort := []url.URL{{Scheme: "http", Host: "127.0.0.1:0"}}
 	cfg.ListenClientUrls, cfg.ListenPeerUrls = anyPort, anyPort
 	etcd, err := embed.StartEtcd(cfg)
-	crew.Check(err)
+	workergroup.Check(err)
 	<-etcd.Server.ReadyNotify()
 	run("several", etcd.Clients[0].Addr().String(), file)
 	etcd.Close()
@@ -121,9 +121,9 @@ func boss() {
 
 func read(file string) int {
 	b, err := os.ReadFile(file)
-	crew.Check(err)
+	workergroup.Check(err)
 	n, err := strconv.Atoi(string(b))
-	crew.Check(err)
+	workergroup.Check(err)
 	return n
 }
 
@@ -137,7 +137,7 @@ func write(file string, n int) error {
 }
 
 func main() {
-	crew.Main(boss, map[string]func(){
+	workergroup.Main(boss, map[string]func(){
 		"one host": func() { work(onOneHost(os.Args[1]), os.Args[2]) },
 		"several":  func() { work(onSeveral(os.Args[1]), os.Args[2]) },
 	})

@@ -14,7 +14,7 @@ import (
 	"strconv"
 
 	"github.com/shmsync/shmsync/arena"
-	"github.com/shmsync/shmsync/examples/internal/crew"
+	"github.com/shmsync/shmsync/examples/internal/workergroup"
 	"github.com/shmsync/shmsync/prims"
 	"github.com/shmsync/shmsync/shm"
 )
@@ -35,17 +35,17 @@ type board struct {
 
 func join(name string) *board {
 	a, err := arena.Open(name, nil)
-	crew.Check(err)
+	workergroup.Check(err)
 	b := new(board)
 	b.copies, err = arena.Value[[2]config](a, "configuration")
-	crew.Check(err)
+	workergroup.Check(err)
 	// A dead reader or publisher leaves nothing behind that needs a repair.
-	b.mu, err = prims.OpenRWMutex(a, "lock", &prims.RWMutexOptions{Policy: prims.Release})
-	crew.Check(err)
+	b.mu, err = prims.OpenRWMutex(a, "lock", &prims.RWMutexOptions{Policy: prims.PolicyRelease})
+	workergroup.Check(err)
 	b.version, err = prims.OpenSequencer(a, "version", nil)
-	crew.Check(err)
+	workergroup.Check(err)
 	b.quit, err = prims.OpenEvent(a, "quit", nil)
-	crew.Check(err)
+	workergroup.Check(err)
 	return b
 }
 
@@ -53,7 +53,7 @@ func join(name string) *board {
 func publish() {
 	b := join(os.Args[1])
 	for {
-		line := crew.Hear()
+		line := workergroup.Hear()
 		b.mu.Lock()
 		v := b.version.Value() + 1
 		c := &b.copies[v%2]
@@ -61,13 +61,13 @@ func publish() {
 		for i := range c.Routes {
 			c.Routes[i] = v * uint64(i)
 			if line == "half" && i == len(c.Routes)/2 {
-				crew.Say("half")
-				crew.Hear()
+				workergroup.Say("half")
+				workergroup.Hear()
 			}
 		}
 		b.version.Advance(v)
 		b.mu.Unlock()
-		crew.Say("published %d", v)
+		workergroup.Say("published %d", v)
 	}
 }
 
@@ -89,12 +89,12 @@ func (b *board) read() config {
 func subscribe() {
 	b := join(os.Args[1])
 	for seen := uint64(0); ; {
-		which, err := prims.WaitAny(crew.Context(), b.version.At(seen+1), b.quit)
+		which, err := prims.WaitAny(workergroup.Context(), b.version.At(seen+1), b.quit)
 		if err != nil || which == 1 {
 			return
 		}
 		seen = b.read().Version
-		crew.Say("uses %d", seen)
+		workergroup.Say("uses %d", seen)
 	}
 }
 
@@ -102,21 +102,21 @@ func boss() {
 	name := fmt.Sprintf("example-config-%d", os.Getpid())
 	defer shm.Remove(name)
 	b := join(name)
-	start := func(i int) *crew.Proc {
+	start := func(i int) *workergroup.Proc {
 		if i == 0 {
-			return crew.Start("publisher", "publish", []string{name})
+			return workergroup.Start("publisher", "publish", []string{name})
 		}
-		return crew.Start(fmt.Sprintf("subscriber %d", i), "subscribe", []string{name})
+		return workergroup.Start(fmt.Sprintf("subscriber %d", i), "subscribe", []string{name})
 	}
-	var procs [1 + subscribers]*crew.Proc
+	var procs [1 + subscribers]*workergroup.Proc
 	for i := range procs {
 		procs[i] = start(i)
 	}
-	for v := 1; v <= crew.Kills()+1; v++ {
+	for v := 1; v <= workergroup.Kills()+1; v++ {
 		procs[0].Tell("publish")
 		using := 0
 		for said := map[string]bool{}; using < subscribers; {
-			e := crew.Next()
+			e := workergroup.Next()
 			if e.Line == "uses "+strconv.Itoa(v) && !said[e.From.Name] {
 				said[e.From.Name] = true
 				using++
@@ -125,13 +125,13 @@ func boss() {
 			}
 		}
 		fmt.Printf("version %d: used by %d subscribers\n", v, using)
-		if v > crew.Kills() {
+		if v > workergroup.Kills() {
 			break
 		}
-		i := crew.Random(len(procs))
+		i := workergroup.Random(len(procs))
 		if i == 0 {
 			procs[0].Tell("half")
-			crew.Await(procs[0], "half")
+			workergroup.Await(procs[0], "half")
 		}
 		procs[i].Kill()
 		fmt.Printf("%s killed, version %d stays\n", procs[i].Name, b.read().Version)
@@ -139,10 +139,10 @@ func boss() {
 	}
 	b.quit.Set()
 	for _, p := range procs[1:] {
-		crew.Check(p.Wait())
+		workergroup.Check(p.Wait())
 	}
 	procs[0].Stop()
 	fmt.Printf("%d versions, none torn\n", b.version.Value())
 }
 
-func main() { crew.Main(boss, map[string]func(){"publish": publish, "subscribe": subscribe}) }
+func main() { workergroup.Main(boss, map[string]func(){"publish": publish, "subscribe": subscribe}) }

@@ -13,7 +13,7 @@ import (
 	"os"
 
 	"github.com/shmsync/shmsync/arena"
-	"github.com/shmsync/shmsync/examples/internal/crew"
+	"github.com/shmsync/shmsync/examples/internal/workergroup"
 	"github.com/shmsync/shmsync/prims"
 	"github.com/shmsync/shmsync/shm"
 )
@@ -21,7 +21,7 @@ import (
 // budget is the state.
 type budget struct {
 	Free   int64 // MiB
-	Buried int64 // claims of processes that died
+	Reaped int64 // claims of processes that died
 }
 
 // wish is what one wait wants.
@@ -39,9 +39,9 @@ var rules = prims.Rules[budget, wish]{
 		return true
 	},
 	Release: func(b *budget, w wish) { b.Free += int64(w.MiB) },
-	Bury: func(b *budget, w wish) {
+	OnDeath: func(b *budget, w wish) {
 		b.Free += int64(w.MiB)
-		b.Buried++
+		b.Reaped++
 	},
 	Before: func(x, y wish) bool { return x.Urgent > y.Urgent },
 }
@@ -54,9 +54,9 @@ const (
 
 func join(name string) *prims.Waitable[budget, wish] {
 	a, err := arena.Open(name, nil)
-	crew.Check(err)
+	workergroup.Check(err)
 	x, err := prims.OpenWaitable(a, "memory", budget{Free: total}, rules, nil)
-	crew.Check(err)
+	workergroup.Check(err)
 	return x
 }
 
@@ -65,14 +65,14 @@ func work() {
 	x := join(os.Args[1])
 	for n := uint32(1); ; n++ {
 		w := wish{MiB: 100 + n%7*100, Urgent: n % 3}
-		if x.Wait(crew.Context(), w) != nil {
+		if x.Wait(workergroup.Context(), w) != nil {
 			return
 		}
 		if free := x.State().Free; free < 0 || free > total-int64(w.MiB) {
 			log.Fatalf("%d MiB are free while this process has %d", free, w.MiB)
 		}
-		crew.Say("has %d", w.MiB)
-		crew.Hear()
+		workergroup.Say("has %d", w.MiB)
+		workergroup.Hear()
 		x.Release(w)
 	}
 }
@@ -81,18 +81,18 @@ func boss() {
 	name := fmt.Sprintf("example-custom-%d", os.Getpid())
 	x := join(name)
 	defer shm.Remove(name)
-	var crewed []*crew.Kept // each is started again when it dies
+	var crewed []*workergroup.Kept // each is started again when it dies
 	for i := range workers {
-		crewed = append(crewed, crew.Keep(fmt.Sprintf("worker %d", i), "worker", []string{name}))
+		crewed = append(crewed, workergroup.Keep(fmt.Sprintf("worker %d", i), "worker", []string{name}))
 	}
 	killed := 0
 	for n := 0; n < claims; {
-		e := crew.Next()
+		e := workergroup.Next()
 		if e.Ended {
 			continue
 		}
 		n++
-		if killed < crew.Kills() && crew.Random(claims/(crew.Kills()+1)) == 0 || claims-n < crew.Kills()-killed {
+		if killed < workergroup.Kills() && workergroup.Random(claims/(workergroup.Kills()+1)) == 0 || claims-n < workergroup.Kills()-killed {
 			fmt.Printf("%s %s MiB and is killed\n", e.From.Name, e.Line)
 			e.From.Kill()
 			killed++
@@ -103,12 +103,12 @@ func boss() {
 	for _, w := range crewed {
 		w.Stop()
 	}
-	// All of it can be had, when the last of the dead has been buried.
-	crew.Check(x.Wait(context.Background(), wish{MiB: total}))
+	// All of it can be had, when the last of the dead has been reaped.
+	workergroup.Check(x.Wait(context.Background(), wish{MiB: total}))
 	fmt.Printf("%d claims, %d of them of processes that were killed; %d MiB are back\n", claims, killed, total)
-	if b := x.State(); b.Free != 0 || b.Buried < int64(killed) {
+	if b := x.State(); b.Free != 0 || b.Reaped < int64(killed) {
 		log.Fatalf("the budget is %+v", b)
 	}
 }
 
-func main() { crew.Main(boss, map[string]func(){"worker": work}) }
+func main() { workergroup.Main(boss, map[string]func(){"worker": work}) }

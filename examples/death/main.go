@@ -14,7 +14,7 @@ import (
 
 	"github.com/shmsync/shmsync"
 	"github.com/shmsync/shmsync/arena"
-	"github.com/shmsync/shmsync/examples/internal/crew"
+	"github.com/shmsync/shmsync/examples/internal/workergroup"
 	"github.com/shmsync/shmsync/prims"
 	"github.com/shmsync/shmsync/shm"
 )
@@ -30,12 +30,12 @@ type ledger struct {
 }
 
 func join(name string) (*arena.Arena, *prims.Mutex, *ledger) {
-	a, err := arena.Open(name, &arena.Options{Label: crew.Name()})
-	crew.Check(err)
+	a, err := arena.Open(name, &arena.Options{Label: workergroup.Name()})
+	workergroup.Check(err)
 	mu, err := prims.OpenMutex(a, "ledger", nil)
-	crew.Check(err)
+	workergroup.Check(err)
 	l, err := arena.Value[ledger](a, "ledger's data")
-	crew.Check(err)
+	workergroup.Check(err)
 	return a, mu, l
 }
 
@@ -50,8 +50,8 @@ func teller() {
 	l.Before = l.Accounts
 	l.Moving.Store(sum)
 	l.Accounts[0] -= sum
-	crew.Say("")
-	crew.Hear() // the other half never comes
+	workergroup.Say("")
+	workergroup.Hear() // the other half never comes
 }
 
 // auditor waits for the lock.
@@ -62,10 +62,10 @@ func auditor() {
 	if !errors.Is(err, shmsync.ErrOwnerDead) {
 		log.Fatalf("LockContext: %v", err)
 	}
-	crew.Say("%d", told.UnixNano())
-	crew.Say("%v", err)
-	crew.Say("accounts %v: a repair is due", l.Accounts)
-	crew.Check(mu.Recover(context.Background(), func() error {
+	workergroup.Say("%d", told.UnixNano())
+	workergroup.Say("%v", err)
+	workergroup.Say("accounts %v: a repair is due", l.Accounts)
+	workergroup.Check(mu.Recover(context.Background(), func() error {
 		if l.Moving.Load() != 0 {
 			l.Accounts = l.Before
 			l.Moving.Store(0)
@@ -73,21 +73,21 @@ func auditor() {
 		return nil
 	}))
 	mu.Lock()
-	crew.Say("accounts %v: repaired, and the lock is held again", l.Accounts)
+	workergroup.Say("accounts %v: repaired, and the lock is held again", l.Accounts)
 	mu.Unlock()
-	crew.Say("end")
+	workergroup.Say("end")
 }
 
 func boss() {
 	name := fmt.Sprintf("example-death-%d", os.Getpid())
 	_, mu, l := join(name)
 	defer shm.Remove(name)
-	for range crew.Kills() {
+	for range workergroup.Kills() {
 		l.Accounts = [2]int64{60, 40}
-		t := crew.Start("teller", "teller", []string{name})
-		crew.Await(t, "")
+		t := workergroup.Start("teller", "teller", []string{name})
+		workergroup.Await(t, "")
 		fmt.Printf("teller  (pid %d) holds the lock, half way through a transfer\n", t.Pid())
-		a := crew.Start("auditor", "auditor", []string{name})
+		a := workergroup.Start("auditor", "auditor", []string{name})
 		for !mu.State().Waiting {
 			time.Sleep(time.Millisecond)
 		}
@@ -95,17 +95,17 @@ func boss() {
 		fmt.Printf("$ kill -9 %d\n", t.Pid())
 		killed := time.Now()
 		t.Kill()
-		told, err := strconv.ParseInt(crew.Await(a, ""), 10, 64)
-		crew.Check(err)
+		told, err := strconv.ParseInt(workergroup.Await(a, ""), 10, 64)
+		workergroup.Check(err)
 		fmt.Printf("auditor is told after %.2f ms:\n", time.Unix(0, told).Sub(killed).Seconds()*1e3)
-		for line := crew.Await(a, ""); line != "end"; line = crew.Await(a, "") {
+		for line := workergroup.Await(a, ""); line != "end"; line = workergroup.Await(a, "") {
 			fmt.Printf("  %s\n", line)
 		}
-		crew.Check(a.Wait())
+		workergroup.Check(a.Wait())
 		if l.Accounts != [2]int64{60, 40} {
 			log.Fatalf("the accounts are %v", l.Accounts)
 		}
 	}
 }
 
-func main() { crew.Main(boss, map[string]func(){"teller": teller, "auditor": auditor}) }
+func main() { workergroup.Main(boss, map[string]func(){"teller": teller, "auditor": auditor}) }

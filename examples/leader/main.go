@@ -19,7 +19,7 @@ import (
 
 	"github.com/shmsync/shmsync"
 	"github.com/shmsync/shmsync/arena"
-	"github.com/shmsync/shmsync/examples/internal/crew"
+	"github.com/shmsync/shmsync/examples/internal/workergroup"
 	"github.com/shmsync/shmsync/prims"
 	"github.com/shmsync/shmsync/shm"
 )
@@ -37,20 +37,20 @@ type office struct {
 }
 
 func stand() {
-	a, err := arena.Open(os.Args[1], &arena.Options{Label: crew.Name()})
-	crew.Check(err)
+	a, err := arena.Open(os.Args[1], &arena.Options{Label: workergroup.Name()})
+	workergroup.Check(err)
 	mu, err := prims.OpenMutex(a, "leader", nil)
-	crew.Check(err)
+	workergroup.Check(err)
 	o, err := arena.Value[office](a, "office")
-	crew.Check(err)
-	a.OnDeath(func(p arena.Participant) { crew.Say("heard: %s died", p.Label) })
-	crew.Say("ready")
+	workergroup.Check(err)
+	a.OnDeath(func(p arena.Participant) { workergroup.Say("heard: %s died", p.Label) })
+	workergroup.Say("ready")
 	for {
-		err := mu.LockContext(crew.Context())
+		err := mu.LockContext(workergroup.Context())
 		switch {
 		case errors.Is(err, shmsync.ErrOwnerDead):
 			// Of those who are told one repairs, and then all stand again.
-			crew.Check(mu.Recover(crew.Context(), o.repair))
+			workergroup.Check(mu.Recover(workergroup.Context(), o.repair))
 		case err != nil:
 			return
 		default:
@@ -64,7 +64,7 @@ func stand() {
 // repair takes back what a leader has left half done.
 func (o *office) repair() error {
 	if begun, written := o.Begun.Load(), o.Written.Load(); begun != written {
-		crew.Say("repaired: entry %d taken back", begun)
+		workergroup.Say("repaired: entry %d taken back", begun)
 		o.Begun.Store(written)
 	}
 	return nil
@@ -72,50 +72,50 @@ func (o *office) repair() error {
 
 func (o *office) lead() {
 	o.Term++
-	crew.Say("leads: %d", o.Term)
+	workergroup.Say("leads: %d", o.Term)
 	for {
-		line := crew.Hear() // ends this process when the boss is done with it
+		line := workergroup.Hear() // ends this process when the boss is done with it
 		o.Begun.Add(1)
 		if line == "half" {
-			crew.Say("half")
+			workergroup.Say("half")
 			continue
 		}
-		crew.Say("wrote: %d", o.Written.Add(1))
+		workergroup.Say("wrote: %d", o.Written.Add(1))
 	}
 }
 
 func boss() {
 	name := fmt.Sprintf("example-leader-%d", os.Getpid())
 	defer shm.Remove(name)
-	start := func(i int) *crew.Proc {
-		p := crew.Start(fmt.Sprintf("candidate %d", i), "candidate", []string{name})
-		crew.Await(p, "ready")
+	start := func(i int) *workergroup.Proc {
+		p := workergroup.Start(fmt.Sprintf("candidate %d", i), "candidate", []string{name})
+		workergroup.Await(p, "ready")
 		return p
 	}
-	var procs [candidates]*crew.Proc
+	var procs [candidates]*workergroup.Proc
 	// The first has nobody to compete with.
 	procs[0] = start(0)
 	leader, term := procs[0], 1
-	crew.Await(leader, "leads: 1")
+	workergroup.Await(leader, "leads: 1")
 	for i := 1; i < candidates; i++ {
 		procs[i] = start(i)
 	}
 	entry := 0
-	for kill := range crew.Kills() {
+	for kill := range workergroup.Kills() {
 		leader.Tell("write")
 		entry++
-		if got := crew.Await(leader, "wrote:"); got != strconv.Itoa(entry) {
+		if got := workergroup.Await(leader, "wrote:"); got != strconv.Itoa(entry) {
 			log.Fatalf("entry %s, want %d", got, entry)
 		}
 		fmt.Printf("term %d: %s leads, and wrote entry %d\n", term, leader.Name, entry)
-		i := crew.Random(candidates)
+		i := workergroup.Random(candidates)
 		if kill == 0 {
 			i = 0 // who leads
 		}
 		victim := procs[i]
 		if victim == leader {
 			leader.Tell("half")
-			crew.Await(leader, "half")
+			workergroup.Await(leader, "half")
 		}
 		victim.Kill()
 		fmt.Printf("%s killed\n", victim.Name)
@@ -123,7 +123,7 @@ func boss() {
 		// Everybody else hears of it, and there is a leader.
 		leads := victim != leader
 		for heard := 0; heard < candidates-1 || !leads; {
-			e := crew.Next()
+			e := workergroup.Next()
 			switch {
 			case e.Line == "heard: "+victim.Name+" died":
 				heard++
@@ -146,4 +146,4 @@ func boss() {
 	fmt.Printf("%d terms, %d entries, all whole\n", term, entry)
 }
 
-func main() { crew.Main(boss, map[string]func(){"candidate": stand}) }
+func main() { workergroup.Main(boss, map[string]func(){"candidate": stand}) }

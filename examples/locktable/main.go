@@ -2,7 +2,7 @@
 //
 // An engine has no daemon: each command is a process, and finds the lock of a
 // container by the number that it wrote into its database. The table outlives
-// them all. Who holds which lock can be listed, and the lock of a command that is
+// them all. Whoever holds which lock can be listed, and the lock of a command that is
 // killed passes to the next. table.go is the table.
 package main
 
@@ -13,7 +13,7 @@ import (
 	"os"
 	"strconv"
 
-	"github.com/shmsync/shmsync/examples/internal/crew"
+	"github.com/shmsync/shmsync/examples/internal/workergroup"
 	"github.com/shmsync/shmsync/shm"
 )
 
@@ -22,42 +22,42 @@ const size = 8
 // engine is a command that works on one container.
 func engine() {
 	t, err := OpenTable(os.Args[1], size)
-	crew.Check(err)
+	workergroup.Check(err)
 	number, err := strconv.Atoi(os.Args[2])
-	crew.Check(err)
+	workergroup.Check(err)
 	l, err := t.Retrieve(number)
-	crew.Check(err)
+	workergroup.Check(err)
 	l.Lock()
-	crew.Say("locked")
-	crew.Hear()
-	crew.Check(l.Unlock())
+	workergroup.Say("locked")
+	workergroup.Hear()
+	workergroup.Check(l.Unlock())
 }
 
 func boss() {
 	name := fmt.Sprintf("example-locktable-%d", os.Getpid())
 	t, err := OpenTable(name, size)
-	crew.Check(err)
+	workergroup.Check(err)
 	defer shm.Remove(name)
 	var locks [size]*Lock
 	for i := range locks {
 		locks[i], err = t.Allocate()
-		crew.Check(err)
+		workergroup.Check(err)
 	}
 	fmt.Printf("%d of %d locks allocated\n", t.Allocated(), size)
 	_, err = t.Allocate()
 	say("one more", err, ErrTableFull)
 
-	start := func(n int) *crew.Proc {
-		p := crew.Start(fmt.Sprintf("engine %d", n), "engine", []string{name, strconv.Itoa(n)})
-		crew.Await(p, "locked")
+	start := func(n int) *workergroup.Proc {
+		p := workergroup.Start(fmt.Sprintf("engine %d", n), "engine", []string{name, strconv.Itoa(n)})
+		workergroup.Await(p, "locked")
 		return p
 	}
-	var engines [3]*crew.Proc
+	var engines [3]*workergroup.Proc
 	for n := range engines {
 		engines[n] = start(n)
 	}
-	for range crew.Kills() {
-		n := crew.Random(len(engines))
+	for range workergroup.Kills() {
+		n := workergroup.Random(len(engines))
 		fmt.Printf("%d locks held, ", len(t.Held()))
 		engines[n].Kill()
 		engines[n] = start(n) // has the lock
@@ -71,7 +71,7 @@ func boss() {
 	say("free a lock that is held", locks[0].Free(), ErrHeld)
 	for _, p := range engines {
 		p.Tell("done")
-		crew.Check(p.Wait())
+		workergroup.Check(p.Wait())
 	}
 	fmt.Printf("%d locks held\n", len(t.Held()))
 	locks[5].Lock()
@@ -82,7 +82,7 @@ func boss() {
 	_, err = t.Retrieve(5)
 	say("retrieve", err, ErrNotAllocated)
 
-	crew.Check(t.Close())
+	workergroup.Check(t.Close())
 	_, err = OpenTable(name, 2*size)
 	say("reopen with another size", err, ErrWrongSize)
 	t, err = OpenTable(name, size)
@@ -102,4 +102,4 @@ func say(what string, err, want error) {
 	}
 }
 
-func main() { crew.Main(boss, map[string]func(){"engine": engine}) }
+func main() { workergroup.Main(boss, map[string]func(){"engine": engine}) }

@@ -78,7 +78,7 @@ func (t *Table) Retrieve(n int) (*Lock, error) {
 	// The state that a container's lock guards is a database's: a death in the
 	// middle of a change leaves nothing to repair.
 	mu, err := prims.OpenMutex(t.arena, fmt.Sprintf("lock %d", n),
-		&prims.MutexOptions{Policy: prims.Release, Checked: true})
+		&prims.MutexOptions{Policy: prims.PolicyRelease, Checked: true})
 	if err != nil {
 		return nil, err
 	}

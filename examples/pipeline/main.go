@@ -18,7 +18,7 @@ import (
 
 	"github.com/shmsync/shmsync"
 	"github.com/shmsync/shmsync/arena"
-	"github.com/shmsync/shmsync/examples/internal/crew"
+	"github.com/shmsync/shmsync/examples/internal/workergroup"
 	"github.com/shmsync/shmsync/prims"
 	"github.com/shmsync/shmsync/shm"
 )
@@ -62,38 +62,38 @@ func (l *line) do(k int, p int64) {
 
 func open(name string) (*arena.Arena, *line) {
 	a, err := arena.Open(name, nil)
-	crew.Check(err)
+	workergroup.Check(err)
 	l, err := arena.Value[line](a, "line")
-	crew.Check(err)
+	workergroup.Check(err)
 	return a, l
 }
 
 func stage() {
 	a, l := open(os.Args[1])
 	k, err := strconv.Atoi(os.Args[2])
-	crew.Check(err)
+	workergroup.Check(err)
 	for {
-		round := crew.Hear()
+		round := workergroup.Hear()
 		b, err := prims.OpenBarrier(a, "round "+round, stages, &prims.BarrierOptions{
 			Completion: func() { l.Ended.Add(1) }, // before anybody goes on
 		})
-		crew.Check(err)
-		b.Join(1) // from here on the death of this process breaks it
-		crew.Say("joined %s", round)
-		crew.Hear() // all have
+		workergroup.Check(err)
+		b.Register(1) // from here on the death of this process breaks it
+		workergroup.Say("joined %s", round)
+		workergroup.Hear() // all have
 		for p := l.Ended.Load(); p < phases && err == nil; p++ {
 			l.do(k, p)
-			err = b.ArriveAndWaitContext(crew.Context())
+			err = b.ArriveAndWaitContext(workergroup.Context())
 			if k == 0 && p%100 == 99 {
-				crew.Say("phase %d", p+1)
+				workergroup.Say("phase %d", p+1)
 			}
 		}
 		if errors.Is(err, shmsync.ErrOwnerDead) {
-			crew.Say("broken")
+			workergroup.Say("broken")
 			continue
 		}
-		crew.Check(err)
-		crew.Say("done")
+		workergroup.Check(err)
+		workergroup.Say("done")
 	}
 }
 
@@ -101,10 +101,10 @@ func boss() {
 	name := fmt.Sprintf("example-pipeline-%d", os.Getpid())
 	_, l := open(name)
 	defer shm.Remove(name)
-	var procs [stages]*crew.Proc
+	var procs [stages]*workergroup.Proc
 	start := func(k int) {
 		n := strconv.Itoa(k)
-		procs[k] = crew.Start("stage "+n, "stage", []string{name, n})
+		procs[k] = workergroup.Start("stage "+n, "stage", []string{name, n})
 	}
 	for k := range procs {
 		start(k)
@@ -115,9 +115,9 @@ func boss() {
 		for _, p := range procs {
 			p.Tell(strconv.Itoa(round))
 		}
-		joined := make(map[*crew.Proc]bool)
+		joined := make(map[*workergroup.Proc]bool)
 		for len(joined) < stages {
-			if e := crew.Next(); e.Ended {
+			if e := workergroup.Next(); e.Ended {
 				delete(joined, e.From)
 				k := slices.Index(procs[:], e.From)
 				start(k)
@@ -132,7 +132,7 @@ func boss() {
 		// Each comes to the last phase, or is told of a death, or dies.
 		over = true
 		for len(joined) > 0 {
-			e := crew.Next()
+			e := workergroup.Next()
 			switch {
 			case e.Ended:
 				start(slices.Index(procs[:], e.From))
@@ -141,8 +141,8 @@ func boss() {
 				over = false
 			case e.Line == "done":
 			default: // a phase has ended
-				if killed < min(round, crew.Kills()) {
-					k := crew.Random(stages)
+				if killed < min(round, workergroup.Kills()) {
+					k := workergroup.Random(stages)
 					procs[k].Kill()
 					killed++
 					fmt.Printf("round %d: %s killed\n", round, procs[k].Name)
@@ -165,4 +165,4 @@ func boss() {
 	fmt.Printf("%d stages, %d phases, %d rounds: the sum is %d, as it should be\n", stages, phases, round, sum)
 }
 
-func main() { crew.Main(boss, map[string]func(){"stage": stage}) }
+func main() { workergroup.Main(boss, map[string]func(){"stage": stage}) }

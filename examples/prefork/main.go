@@ -22,7 +22,7 @@ import (
 	"sync/atomic"
 
 	"github.com/shmsync/shmsync/arena"
-	"github.com/shmsync/shmsync/examples/internal/crew"
+	"github.com/shmsync/shmsync/examples/internal/workergroup"
 	"github.com/shmsync/shmsync/prims"
 	"github.com/shmsync/shmsync/shm"
 )
@@ -35,7 +35,7 @@ const (
 	requests = 25 // for each page
 )
 
-// page is a page of the cache. Who finds Length set sees the bytes.
+// page is a page of the cache. Whoever finds Length set sees the bytes.
 type page struct {
 	Length atomic.Int64
 	Bytes  [4096]byte
@@ -75,45 +75,45 @@ func (c *cache) get(r *http.Request, key uint64) ([]byte, error) {
 
 func serve() {
 	a, err := arena.Open(os.Args[1], nil)
-	crew.Check(err)
+	workergroup.Check(err)
 	c := &cache{origin: os.Args[2]}
 	c.pages, err = arena.Value[[pages]page](a, "pages")
-	crew.Check(err)
-	c.filler, err = prims.OpenMultiLock(a, "filler", &prims.MultiLockOptions{Policy: prims.Release})
-	crew.Check(err)
+	workergroup.Check(err)
+	c.filler, err = prims.OpenMultiLock(a, "filler", &prims.MultiLockOptions{Policy: prims.PolicyRelease})
+	workergroup.Check(err)
 	c.limit, err = prims.OpenSemaphore(a, "limit", atOnce, nil)
-	crew.Check(err)
+	workergroup.Check(err)
 	listener, err := net.FileListener(os.NewFile(3, "listener"))
-	crew.Check(err)
+	workergroup.Check(err)
 	go http.Serve(listener, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		key, err := strconv.ParseUint(r.URL.Path[1:], 10, 64)
-		crew.Check(err)
+		workergroup.Check(err)
 		if body, err := c.get(r, key); err != nil {
 			http.Error(w, err.Error(), http.StatusBadGateway)
 		} else {
 			w.Write(body)
 		}
 	}))
-	<-crew.Context().Done()
+	<-workergroup.Context().Done()
 }
 
 func boss() {
 	name := fmt.Sprintf("example-prefork-%d", os.Getpid())
 	defer shm.Remove(name)
 	front, err := net.Listen("tcp", "127.0.0.1:0")
-	crew.Check(err)
+	workergroup.Check(err)
 	file, err := front.(*net.TCPListener).File()
-	crew.Check(err)
+	workergroup.Check(err)
 	front.Close() // the servers have it
 
 	// The origin kills whoever is the first to ask for one of the doomed pages, which
 	// may be one process for two of them.
 	var doomed [pages]atomic.Bool
-	for range min(crew.Kills(), pages) {
-		for !doomed[crew.Random(pages)].CompareAndSwap(false, true) {
+	for range min(workergroup.Kills(), pages) {
+		for !doomed[workergroup.Random(pages)].CompareAndSwap(false, true) {
 		}
 	}
-	var crewed []*crew.Kept
+	var crewed []*workergroup.Kept
 	var asked atomic.Int32
 	started := make(chan struct{})
 	origin := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -128,7 +128,7 @@ func boss() {
 	}))
 	for i := range servers {
 		args := []string{name, origin.URL, strconv.Itoa(i)}
-		crewed = append(crewed, crew.Keep(fmt.Sprintf("server %d", i), "server", args, file))
+		crewed = append(crewed, workergroup.Keep(fmt.Sprintf("server %d", i), "server", args, file))
 	}
 	close(started)
 
@@ -170,4 +170,4 @@ func fetch(url string) ([]byte, error) {
 	return io.ReadAll(resp.Body)
 }
 
-func main() { crew.Main(boss, map[string]func(){"server": serve}) }
+func main() { workergroup.Main(boss, map[string]func(){"server": serve}) }

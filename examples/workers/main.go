@@ -17,7 +17,7 @@ import (
 	"syscall"
 
 	"github.com/shmsync/shmsync/arena"
-	"github.com/shmsync/shmsync/examples/internal/crew"
+	"github.com/shmsync/shmsync/examples/internal/workergroup"
 	"github.com/shmsync/shmsync/prims"
 	"github.com/shmsync/shmsync/shm"
 )
@@ -45,18 +45,18 @@ type pool struct {
 
 func join(name string) *pool {
 	a, err := arena.Open(name, nil)
-	crew.Check(err)
+	workergroup.Check(err)
 	p := new(pool)
 	for t := range tenants {
 		p.queues[t], err = prims.OpenQueue[job](a, fmt.Sprintf("jobs of %d", t), 64, nil)
-		crew.Check(err)
+		workergroup.Check(err)
 	}
 	p.waker, err = prims.OpenSignalWaker(a, "workers", &prims.SignalWakerOptions{Signals: 1})
-	crew.Check(err)
+	workergroup.Check(err)
 	p.done, err = prims.OpenSequencer(a, "done", nil)
-	crew.Check(err)
+	workergroup.Check(err)
 	p.ledger, err = arena.Value[ledger](a, "ledger")
-	crew.Check(err)
+	workergroup.Check(err)
 	// Whoever dies may have put a job into a queue and told nobody. To look at an empty
 	// queue costs little.
 	a.OnDeath(func(arena.Participant) {
@@ -73,7 +73,7 @@ func work() {
 	for near := 0; ; {
 		gate, ok := p.waker.Next(near)
 		if !ok {
-			if p.waker.AcquireContext(crew.Context()) != nil {
+			if p.waker.AcquireContext(workergroup.Context()) != nil {
 				return
 			}
 			continue
@@ -95,7 +95,7 @@ func work() {
 }
 
 func (p *pool) do(l prims.Lease[job]) {
-	if l.Redelivered > 0 {
+	if l.Attempts > 0 {
 		p.ledger.Again.Add(1)
 	} else if l.Item.ID%100 == 99 {
 		syscall.Kill(os.Getpid(), syscall.SIGKILL)
@@ -109,27 +109,27 @@ func boss() {
 	p := join(name)
 	defer shm.Remove(name)
 
-	var crewed []*crew.Kept // each is started again when it dies
+	var crewed []*workergroup.Kept // each is started again when it dies
 	for i := range workers {
-		crewed = append(crewed, crew.Keep(fmt.Sprintf("worker %d", i), "worker", []string{name}))
+		crewed = append(crewed, workergroup.Keep(fmt.Sprintf("worker %d", i), "worker", []string{name}))
 	}
 	go func() {
 		for id := range uint32(jobs) {
 			t := int(id % tenants)
-			crew.Check(p.queues[t].Put(job{id}))
+			workergroup.Check(p.queues[t].Put(job{id}))
 			p.waker.Gate(t).Schedule()
 		}
 	}()
-	for k := range crew.Kills() {
-		n := uint64(jobs * (k + 1) / (crew.Kills() + 1))
-		crew.Check(p.done.Wait(n))
-		w := crewed[crew.Random(workers)]
+	for k := range workergroup.Kills() {
+		n := uint64(jobs * (k + 1) / (workergroup.Kills() + 1))
+		workergroup.Check(p.done.Wait(n))
+		w := crewed[workergroup.Random(workers)]
 		w.Kill()
 		fmt.Printf("%s killed when %d jobs were done\n", w.Name, n)
 	}
 	// A job that was begun again may have counted twice.
 	for n := uint64(jobs); !p.ledger.whole(); n++ {
-		crew.Check(p.done.Wait(n))
+		workergroup.Check(p.done.Wait(n))
 	}
 	deaths := 0
 	for _, w := range crewed {
@@ -148,4 +148,4 @@ func (l *ledger) whole() bool {
 	return true
 }
 
-func main() { crew.Main(boss, map[string]func(){"worker": work}) }
+func main() { workergroup.Main(boss, map[string]func(){"worker": work}) }

@@ -7,7 +7,7 @@ typedef struct shmsync_event {
 
 typedef struct shmsync_event_options {
     int auto_reset;  /* each set lets one wait go */
-    int two_way;     /* one can wait for the reset, too; not with auto_reset */
+    int bidirectional;     /* one can wait for the reset, too; not with auto_reset */
     int set;         /* a new one is set */
     int64_t spin_ns; /* as of a mutex */
 } shmsync_event_options;
@@ -26,6 +26,6 @@ int shmsync_event_is_set(const shmsync_event *e);
 int shmsync_event_wait(shmsync_event *e);
 int shmsync_event_trywait(shmsync_event *e);
 int shmsync_event_timedwait(shmsync_event *e, const struct timespec *abs_monotonic);
-/* Waits until it is not set. EINVAL: it is not two_way. */
+/* Waits until it is not set. EINVAL: it is not bidirectional. */
 int shmsync_event_wait_reset(shmsync_event *e);
 int shmsync_event_timedwait_reset(shmsync_event *e, const struct timespec *abs_monotonic);

@@ -16,7 +16,7 @@ typedef struct shmsync_lease {
     struct shmi_queue *impl;
     uint64_t seq, state;
     uint32_t at;
-    uint32_t redelivered; /* how often the item was leased before, and not acknowledged */
+    uint32_t attempts; /* how often the item was leased before, and not acknowledged */
 } shmsync_lease;
 
 /*

@@ -54,8 +54,8 @@ int shmsync_barrier_timedarrive_and_wait(shmsync_barrier *b, const struct timesp
 int shmsync_barrier_arrive_and_drop(shmsync_barrier *b);
 /* This process is n more of the parties; or none of them any more, and others arrive in its
  * stead. The death of a process that neither joined nor arrived leaves the others waiting. */
-int shmsync_barrier_join(shmsync_barrier *b, int64_t n);
-int shmsync_barrier_leave(shmsync_barrier *b);
+int shmsync_barrier_register(shmsync_barrier *b, int64_t n);
+int shmsync_barrier_deregister(shmsync_barrier *b);
 /* How many of the parties died since the barrier was created or reset. */
 int64_t shmsync_barrier_lost(const shmsync_barrier *b);
 /* Begins another phase of a broken barrier, for that many parties. For 0 it computes them:

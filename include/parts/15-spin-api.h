@@ -52,7 +52,7 @@ int shmsync_rwspinlock_tryupgrade(shmsync_rwspinlock *l);
 int shmsync_rwspinlock_timedupgrade(shmsync_rwspinlock *l, const struct timespec *abs_monotonic);
 /* From writing to reading, from upgrade to reading, from writing to upgrade. */
 int shmsync_rwspinlock_downgrade(shmsync_rwspinlock *l);
-int shmsync_rwspinlock_downgrade_upgrade(shmsync_rwspinlock *l);
-int shmsync_rwspinlock_downgrade_to_upgrade(shmsync_rwspinlock *l);
+int shmsync_rwspinlock_downgrade_to_read(shmsync_rwspinlock *l);
+int shmsync_rwspinlock_downgrade_to_upgradable(shmsync_rwspinlock *l);
 int shmsync_rwspinlock_recover(shmsync_rwspinlock *l, int (*repair)(void *), void *arg);
 int shmsync_rwspinlock_state(shmsync_rwspinlock *l);

@@ -11,7 +11,7 @@
  *                                               shmsync_gate_finish(&gate, NULL);
  *                                           }
  *
- * A queue has a gate that is idle, scheduled, or executed by one worker. Who dies executing
+ * A queue has a gate that is idle, scheduled, or executed by one worker. Whoever dies executing
  * leaves its queues scheduled again. Push by an atomic store (release is enough: a schedule
  * is a full fence), or under a lock. */
 
@@ -41,7 +41,7 @@ typedef struct shmsync_gate_info {
 } shmsync_gate_info;
 
 /* A signal is a bit for each of 64 queues, set while the gate waits for an executor. Gates and
- * next see to the bits; this is for who chooses among queues in a way of its own. */
+ * next see to the bits; this is for whoever chooses among queues in a way of its own. */
 typedef struct shmsync_signal {
     struct shmi_signalwaker *impl;
     uint32_t index;
@@ -81,7 +81,7 @@ int shmsync_signalwaker_timedacquire(shmsync_signalwaker *w, const struct timesp
 /* Issues n permits, and wakes as many who wait. EINVAL: n is negative. */
 int shmsync_signalwaker_release(shmsync_signalwaker *w, int64_t n);
 uint64_t shmsync_signalwaker_permits(const shmsync_signalwaker *w);
-/* Counts of living processes; no wake goes by them. They go with who registered. A sleeper is
+/* Counts of living processes; no wake goes by them. They go with whoever registered. A sleeper is
  * one that waits for a permit, or elsewhere. ENOSPC: too many; EPERM: none is registered. */
 int shmsync_signalwaker_sleepers(const shmsync_signalwaker *w);
 int shmsync_signalwaker_register_sleeper(shmsync_signalwaker *w);
@@ -92,7 +92,7 @@ int shmsync_signalwaker_unregister_worker(shmsync_signalwaker *w);
 
 /* EINVAL: no such signal. */
 int shmsync_signalwaker_signal(const shmsync_signalwaker *w, int i, shmsync_signal *out);
-/* EINVAL: a bit is 0 to 63. What is told by pointers may be NULL. Who sees *was_empty marks the signal. */
+/* EINVAL: a bit is 0 to 63. What is told by pointers may be NULL. Whoever sees *was_empty marks the signal. */
 int shmsync_signal_set(const shmsync_signal *s, int bit, int *was_empty, int *was_set);
 int shmsync_signal_set_mask(const shmsync_signal *s, uint64_t mask, int *was_empty, uint64_t *set);
 /* Clears a bit: 0 for one of several callers, EBUSY where it was not set. */

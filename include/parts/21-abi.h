@@ -16,9 +16,9 @@ enum {
     SHMI_announceCount = 32,
     SHMI_announceStride = 32,
     SHMI_labelBytes = 63,
-    SHMI_obitCount = 256,
-    SHMI_obitDeaths = 192,
-    SHMI_obitStride = 128,
+    SHMI_deathRecordCount = 256,
+    SHMI_deathRecordDeaths = 192,
+    SHMI_deathRecordStride = 128,
     SHMI_chunkSize = 65536,
     SHMI_blockMin = 64,
     SHMI_blockWords = 1024,
@@ -45,9 +45,9 @@ enum { /* header */
     SHMI_hdrSlots = 80,
     SHMI_hdrSlotStride = 84,
     SHMI_hdrSlotsOff = 88,
-    SHMI_hdrObitOff = 96,
-    SHMI_hdrObitCount = 104,
-    SHMI_hdrObitStride = 108,
+    SHMI_hdrDeathRecordOff = 96,
+    SHMI_hdrDeathRecordCount = 104,
+    SHMI_hdrDeathRecordStride = 108,
     SHMI_hdrDirOff = 112,
     SHMI_hdrDirCount = 120,
     SHMI_hdrChunksOff = 128,
@@ -57,7 +57,7 @@ enum { /* header */
     SHMI_hdrBlockWords = 156,
     SHMI_hdrChunkCount = 160,
     SHMI_hdrChecksum = 168,
-    SHMI_hdrObitsTotal = 256,
+    SHMI_hdrDeathRecordsTotal = 256,
     SHMI_hdrLeftTotal = 272,
     SHMI_hdrDeaths = 264,
     SHMI_hdrDirReach = 268,
@@ -68,7 +68,7 @@ enum { /* header */
 
 enum { /* slot */
     SHMI_slotState = 0,
-    SHMI_slotUndertaker = 4,
+    SHMI_slotReaper = 4,
     SHMI_slotCaps = 8,
     SHMI_slotPID = 12,
     SHMI_slotTID = 16,
@@ -82,8 +82,8 @@ enum { /* slot */
     SHMI_slotDoorbell = 192,
     SHMI_slotReady = 200,
     SHMI_slotDied = 208,
-    SHMI_slotWatchBell = 216,
-    SHMI_slotSettled = 220,
+    SHMI_slotWatchDoorbell = 216,
+    SHMI_slotReclaimed = 220,
     SHMI_slotOpening = 224,
     SHMI_slotWalking = 232,
     SHMI_slotAnnounce = 256
@@ -102,14 +102,14 @@ enum { /* phases of a slot */
 
 enum { SHMI_announceObject = 0, SHMI_announceWord = 8, SHMI_announceSince = 16, SHMI_announceWanted = 24 };
 
-enum { /* obituary */
-    SHMI_obitSeq = 0,
-    SHMI_obitName = 8,
-    SHMI_obitPID = 12,
-    SHMI_obitDied = 16,
-    SHMI_obitFlags = 24,
-    SHMI_obitLabel = 32,
-    SHMI_obitLeft = 1
+enum { /* death record */
+    SHMI_deathRecordSeq = 0,
+    SHMI_deathRecordID = 8,
+    SHMI_deathRecordPID = 12,
+    SHMI_deathRecordDied = 16,
+    SHMI_deathRecordFlags = 24,
+    SHMI_deathRecordLabel = 32,
+    SHMI_deathRecordLeft = 1
 };
 
 enum { /* kinds of chunk */
@@ -165,7 +165,7 @@ enum { /* states of a wait node */
 };
 
 typedef uint64_t shmi_off;
-typedef uint32_t shmi_name; /* slot in bits 0..10, generation in bits 11..28 */
+typedef uint32_t shmi_participant_id; /* slot in bits 0..10, generation in bits 11..28 */
 #define SHMI_NAME_MASK 0x1fffffffu
 
 typedef struct shmi_node {
@@ -191,7 +191,7 @@ typedef struct shmi_mutex_words {
     uint32_t spin;
     uint32_t lastCPU;
     uint32_t pays;
-    uint64_t hub;
+    uint64_t poller;
     uint64_t handed;
     uint64_t pad1_[2];
     uint64_t counts[8];  /* for people; see compatCounted */
@@ -203,7 +203,7 @@ typedef struct shmi_futex_words {
     uint32_t spin;
     uint32_t pays;
     uint32_t pad0_;
-    uint64_t hub;
+    uint64_t poller;
     uint64_t pad1_[12];
 } shmi_futex_words;
 
@@ -228,14 +228,14 @@ SHMI_AT(shmi_mutex_words, spin, 84);
 SHMI_AT(shmi_mutex_words, lastCPU, 88);
 SHMI_AT(shmi_mutex_words, counts, 128);
 SHMI_AT(shmi_mutex_words, pays, 92);
-SHMI_AT(shmi_mutex_words, hub, 96);
+SHMI_AT(shmi_mutex_words, poller, 96);
 SHMI_AT(shmi_mutex_words, handed, 104);
 SHMI_ASSERT(sizeof(shmi_mutex_words) == 192, "shmi_mutex_words");
 SHMI_AT(shmi_futex_words, state, 0);
 SHMI_AT(shmi_futex_words, lastCPU, 8);
 SHMI_AT(shmi_futex_words, spin, 12);
 SHMI_AT(shmi_futex_words, pays, 16);
-SHMI_AT(shmi_futex_words, hub, 24);
+SHMI_AT(shmi_futex_words, poller, 24);
 SHMI_ASSERT(sizeof(shmi_futex_words) == 128, "shmi_futex_words");
 
 /* A kind is four letters, the first in the lowest byte. */

@@ -144,7 +144,7 @@ SHMI_ASSERT(sizeof(shmi_list_words) == 16, "list_words");
 
 /* Monitor */
 typedef struct shmi_monitor_words {
-    shmi_mutex_words latch;
+    shmi_mutex_words queueLock;
     uint64_t arrivals;
     uint64_t redone;
     shmi_redo_entry redo[6];
@@ -155,7 +155,7 @@ typedef struct shmi_monitor_words {
     uint64_t accounted;
     uint8_t pad1_[56];
 } shmi_monitor_words;
-SHMI_ASSERT(offsetof(shmi_monitor_words, latch) == 0, "monitor_words.latch");
+SHMI_ASSERT(offsetof(shmi_monitor_words, queueLock) == 0, "monitor_words.queueLock");
 SHMI_ASSERT(offsetof(shmi_monitor_words, arrivals) == 192, "monitor_words.arrivals");
 SHMI_ASSERT(offsetof(shmi_monitor_words, redone) == 200, "monitor_words.redone");
 SHMI_ASSERT(offsetof(shmi_monitor_words, redo) == 208, "monitor_words.redo");
@@ -187,12 +187,12 @@ SHMI_ASSERT(sizeof(shmi_semaphore_words) == 512, "semaphore_words");
 typedef struct shmi_semaphore_share {
     uint64_t name;
     uint64_t permits;
-    uint64_t quick;
+    uint64_t fast;
     uint8_t pad0_[40];
 } shmi_semaphore_share;
 SHMI_ASSERT(offsetof(shmi_semaphore_share, name) == 0, "semaphore_share.name");
 SHMI_ASSERT(offsetof(shmi_semaphore_share, permits) == 8, "semaphore_share.permits");
-SHMI_ASSERT(offsetof(shmi_semaphore_share, quick) == 16, "semaphore_share.quick");
+SHMI_ASSERT(offsetof(shmi_semaphore_share, fast) == 16, "semaphore_share.fast");
 SHMI_ASSERT(sizeof(shmi_semaphore_share) == 64, "semaphore_share");
 
 /* Sequencer */
@@ -293,7 +293,7 @@ SHMI_ASSERT(offsetof(shmi_future_words, queue) == 392, "future_words.queue");
 SHMI_ASSERT(sizeof(shmi_future_words) == 512, "future_words");
 
 /* WaitGroup */
-typedef struct shmi_tally_words {
+typedef struct shmi_counter_words {
     shmi_monitor_words mon;
     uint64_t size;
     uint64_t others;
@@ -304,29 +304,29 @@ typedef struct shmi_tally_words {
     uint8_t pad0_[72];
     uint64_t count;
     uint8_t pad1_[120];
-} shmi_tally_words;
-SHMI_ASSERT(offsetof(shmi_tally_words, mon) == 0, "tally_words.mon");
-SHMI_ASSERT(offsetof(shmi_tally_words, size) == 384, "tally_words.size");
-SHMI_ASSERT(offsetof(shmi_tally_words, others) == 392, "tally_words.others");
-SHMI_ASSERT(offsetof(shmi_tally_words, owed) == 400, "tally_words.owed");
-SHMI_ASSERT(offsetof(shmi_tally_words, dead) == 408, "tally_words.dead");
-SHMI_ASSERT(offsetof(shmi_tally_words, epoch) == 416, "tally_words.epoch");
-SHMI_ASSERT(offsetof(shmi_tally_words, queue) == 424, "tally_words.queue");
-SHMI_ASSERT(offsetof(shmi_tally_words, count) == 512, "tally_words.count");
-SHMI_ASSERT(sizeof(shmi_tally_words) == 640, "tally_words");
+} shmi_counter_words;
+SHMI_ASSERT(offsetof(shmi_counter_words, mon) == 0, "counter_words.mon");
+SHMI_ASSERT(offsetof(shmi_counter_words, size) == 384, "counter_words.size");
+SHMI_ASSERT(offsetof(shmi_counter_words, others) == 392, "counter_words.others");
+SHMI_ASSERT(offsetof(shmi_counter_words, owed) == 400, "counter_words.owed");
+SHMI_ASSERT(offsetof(shmi_counter_words, dead) == 408, "counter_words.dead");
+SHMI_ASSERT(offsetof(shmi_counter_words, epoch) == 416, "counter_words.epoch");
+SHMI_ASSERT(offsetof(shmi_counter_words, queue) == 424, "counter_words.queue");
+SHMI_ASSERT(offsetof(shmi_counter_words, count) == 512, "counter_words.count");
+SHMI_ASSERT(sizeof(shmi_counter_words) == 640, "counter_words");
 
 /* Share of a WaitGroup or a Latch */
-typedef struct shmi_tally_share {
+typedef struct shmi_counter_share {
     uint64_t name;
     uint64_t epoch;
     uint64_t own;
     uint64_t claimed;
-} shmi_tally_share;
-SHMI_ASSERT(offsetof(shmi_tally_share, name) == 0, "tally_share.name");
-SHMI_ASSERT(offsetof(shmi_tally_share, epoch) == 8, "tally_share.epoch");
-SHMI_ASSERT(offsetof(shmi_tally_share, own) == 16, "tally_share.own");
-SHMI_ASSERT(offsetof(shmi_tally_share, claimed) == 24, "tally_share.claimed");
-SHMI_ASSERT(sizeof(shmi_tally_share) == 32, "tally_share");
+} shmi_counter_share;
+SHMI_ASSERT(offsetof(shmi_counter_share, name) == 0, "counter_share.name");
+SHMI_ASSERT(offsetof(shmi_counter_share, epoch) == 8, "counter_share.epoch");
+SHMI_ASSERT(offsetof(shmi_counter_share, own) == 16, "counter_share.own");
+SHMI_ASSERT(offsetof(shmi_counter_share, claimed) == 24, "counter_share.claimed");
+SHMI_ASSERT(sizeof(shmi_counter_share) == 32, "counter_share");
 
 /* Barrier */
 typedef struct shmi_barrier_words {
@@ -437,8 +437,8 @@ typedef struct shmi_rwmutex_words {
     uint32_t lastCPU;
     uint32_t pays;
     uint32_t paysWriter;
-    uint64_t hubReaders;
-    uint64_t hubWriter;
+    uint64_t pollerReaders;
+    uint64_t pollerWriter;
     uint8_t pad2_[88];
 } shmi_rwmutex_words;
 SHMI_ASSERT(offsetof(shmi_rwmutex_words, writers) == 0, "rwmutex_words.writers");
@@ -451,8 +451,8 @@ SHMI_ASSERT(offsetof(shmi_rwmutex_words, died) == 392, "rwmutex_words.died");
 SHMI_ASSERT(offsetof(shmi_rwmutex_words, lastCPU) == 396, "rwmutex_words.lastCPU");
 SHMI_ASSERT(offsetof(shmi_rwmutex_words, pays) == 400, "rwmutex_words.pays");
 SHMI_ASSERT(offsetof(shmi_rwmutex_words, paysWriter) == 404, "rwmutex_words.paysWriter");
-SHMI_ASSERT(offsetof(shmi_rwmutex_words, hubReaders) == 408, "rwmutex_words.hubReaders");
-SHMI_ASSERT(offsetof(shmi_rwmutex_words, hubWriter) == 416, "rwmutex_words.hubWriter");
+SHMI_ASSERT(offsetof(shmi_rwmutex_words, pollerReaders) == 408, "rwmutex_words.pollerReaders");
+SHMI_ASSERT(offsetof(shmi_rwmutex_words, pollerWriter) == 416, "rwmutex_words.pollerWriter");
 SHMI_ASSERT(sizeof(shmi_rwmutex_words) == 512, "rwmutex_words");
 
 /* Line of a slot */
@@ -477,9 +477,9 @@ typedef struct shmi_spin_words {
     uint32_t lastCPU;
     uint32_t pays;
     uint8_t pad1_[4];
-    uint64_t hub;
-    uint64_t gateHub;
-    uint64_t drainHub;
+    uint64_t poller;
+    uint64_t gatePoller;
+    uint64_t drainPoller;
     uint8_t pad2_[8];
 } shmi_spin_words;
 SHMI_ASSERT(offsetof(shmi_spin_words, state) == 0, "spin_words.state");
@@ -492,9 +492,9 @@ SHMI_ASSERT(offsetof(shmi_spin_words, died) == 76, "spin_words.died");
 SHMI_ASSERT(offsetof(shmi_spin_words, spin) == 80, "spin_words.spin");
 SHMI_ASSERT(offsetof(shmi_spin_words, lastCPU) == 84, "spin_words.lastCPU");
 SHMI_ASSERT(offsetof(shmi_spin_words, pays) == 88, "spin_words.pays");
-SHMI_ASSERT(offsetof(shmi_spin_words, hub) == 96, "spin_words.hub");
-SHMI_ASSERT(offsetof(shmi_spin_words, gateHub) == 104, "spin_words.gateHub");
-SHMI_ASSERT(offsetof(shmi_spin_words, drainHub) == 112, "spin_words.drainHub");
+SHMI_ASSERT(offsetof(shmi_spin_words, poller) == 96, "spin_words.poller");
+SHMI_ASSERT(offsetof(shmi_spin_words, gatePoller) == 104, "spin_words.gatePoller");
+SHMI_ASSERT(offsetof(shmi_spin_words, drainPoller) == 112, "spin_words.drainPoller");
 SHMI_ASSERT(sizeof(shmi_spin_words) == 128, "spin_words");
 
 /* SignalWaker */
@@ -510,7 +510,7 @@ typedef struct shmi_signal_words {
     uint32_t lastCPU;
     uint32_t pays;
     uint32_t spin;
-    uint64_t hub;
+    uint64_t poller;
     uint8_t pad3_[104];
     uint64_t status;
     uint8_t pad4_[120];
@@ -525,7 +525,7 @@ SHMI_ASSERT(offsetof(shmi_signal_words, wake) == 384, "signal_words.wake");
 SHMI_ASSERT(offsetof(shmi_signal_words, lastCPU) == 388, "signal_words.lastCPU");
 SHMI_ASSERT(offsetof(shmi_signal_words, pays) == 392, "signal_words.pays");
 SHMI_ASSERT(offsetof(shmi_signal_words, spin) == 396, "signal_words.spin");
-SHMI_ASSERT(offsetof(shmi_signal_words, hub) == 400, "signal_words.hub");
+SHMI_ASSERT(offsetof(shmi_signal_words, poller) == 400, "signal_words.poller");
 SHMI_ASSERT(offsetof(shmi_signal_words, status) == 512, "signal_words.status");
 SHMI_ASSERT(offsetof(shmi_signal_words, partition) == 640, "signal_words.partition");
 SHMI_ASSERT(sizeof(shmi_signal_words) == 768, "signal_words");

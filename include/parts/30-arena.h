@@ -64,13 +64,13 @@ const char *shmsync_strerror(int err)
 /* The validated copy of the immutable part of the header. Nothing of it is read from
  * shared memory again. */
 typedef struct shmi_geometry {
-    uint64_t size, slots_off, obit_off, dir_off, dir_count, chunks_off, blocks_off, heap_off, chunk_count;
+    uint64_t size, slots_off, death_record_off, dir_off, dir_count, chunks_off, blocks_off, heap_off, chunk_count;
     uint32_t slots;
 } shmi_geometry;
 
 /* What a fork wipes: a child finds no name, and every fast path looks here first. */
 typedef struct shmi_me {
-    shmi_name name;
+    shmi_participant_id name;
 } shmi_me;
 
 /* An object: an immutable header and a body that belongs to its kind. */
@@ -112,23 +112,23 @@ typedef struct shmi_ref {
     void (*end)(void *handle); /* what ends it if the arena is closed before; NULL: free. guarded by: the same */
 } shmi_ref;
 
-typedef struct shmi_burial {
+typedef struct shmi_reap_progress {
     uint32_t of;     /* state of the slot; 0: none */
     int unknown;     /* objects whose kind this header does not know */
-    int64_t mourned; /* when repairs and wakes were done; 0 before */
+    int64_t reaped; /* when repairs and wakes were done; 0 before */
     int64_t handed;  /* when they were done again for one that is gone; 0 before */
-    int64_t written; /* when the obituary was; 0 before */
-    int settled;     /* its memory went back */
+    int64_t written; /* when the death record was; 0 before */
+    int reclaimed;     /* its memory went back */
     uint32_t dying;  /* state of a slot whose process has no fence and has not ended yet */
     int64_t seen;    /* when that was seen first */
-} shmi_burial;
+} shmi_reap_progress;
 
-typedef struct shmi_seat {
-    struct shmi_seat *next;
+typedef struct shmi_wait_node {
+    struct shmi_wait_node *next;
     shmi_node *node;
     shmi_off off;
     int64_t since; /* of its wait, CLOCK_MONOTONIC ns; 0 before the first sleep */
-} shmi_seat;
+} shmi_wait_node;
 
 /* What the helper thread has to try again. */
 typedef struct shmi_chore {
@@ -159,7 +159,7 @@ struct shmsync_arena {
     uint64_t dev, ino;
     long page;
 
-    shmi_name self; /* never changes; a child of fork has it too, unlike me->name */
+    shmi_participant_id self; /* never changes; a child of fork has it too, unlike me->name */
     uint32_t my_slot;
     uint32_t caps;
     int fenced;  /* this process is a target of fences. Atomic. */
@@ -187,17 +187,17 @@ struct shmsync_arena {
     pthread_mutex_t handles_of; /* guards the handles in refs; taken before handles */
 
     pthread_mutex_t reaping;
-    shmi_burial *burials; /* guarded by: reaping; by slot */
+    shmi_reap_progress *reaps; /* guarded by: reaping; by slot */
     shmi_notice *notices; /* of the watcher; by slot */
-    uint32_t unfinished;  /* a burial has to be gone on with */
+    uint32_t unfinished;  /* a reap has to be gone on with */
     int64_t ask_at;       /* when the watcher asks again whether the dead are gone; 0: nobody is waited for. Atomic. */
     uint32_t leftover[SHMI_MaxSlots / 32 + 1]; /* the slots where, a bit each */
     int64_t *asked;       /* when shmi_dead last asked for the byte of a slot's participant; atomic */
 
     uint32_t announce_map; /* records in use, a bit each */
 
-    pthread_mutex_t seats_lock;
-    shmi_seat *seats; /* guarded by: seats_lock; free ones */
+    pthread_mutex_t wait_nodes_lock;
+    shmi_wait_node *wait_nodes; /* guarded by: wait_nodes_lock; free ones */
 
     pthread_mutex_t chores_lock;
     shmi_chore *chores; /* guarded by: chores_lock */
@@ -205,10 +205,10 @@ struct shmsync_arena {
     pthread_mutex_t death_lock;
     void (*on_death)(const shmsync_participant *, void *); /* guarded by: death_lock */
     void *on_death_arg;
-    uint64_t obit_next; /* guarded by: death_lock */
+    uint64_t death_record_next; /* guarded by: death_lock */
     uint32_t *told;     /* guarded by: death_lock; by slot */
-    uint64_t lost;      /* guarded by: death_lock; obituaries written over before they were read, that nobody was told of yet */
-    uint64_t holes[SHMI_obitDeaths]; /* guarded by: death_lock; obituaries that were not written when we looked */
+    uint64_t lost;      /* guarded by: death_lock; death records written over before they were read, that nobody was told of yet */
+    uint64_t holes[SHMI_deathRecordDeaths]; /* guarded by: death_lock; death records that were not written when we looked */
     unsigned n_holes;
 };
 
@@ -224,7 +224,7 @@ enum {
  * blocks. NULL: nothing to do. The table is in the last part. */
 typedef struct shmi_kind_ops {
     uint32_t kind;
-    void (*repair)(shmsync_arena *a, const shmi_object *o, shmi_name dead);
+    void (*repair)(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead);
     void (*wake)(shmsync_arena *a, const shmi_object *o, int owed);
 } shmi_kind_ops;
 SHMI_FN const shmi_kind_ops *shmi_kind_of(uint32_t kind); /* NULL: not known */
@@ -252,14 +252,14 @@ SHMI_FN shmi_off shmi_off_of(const shmsync_arena *a, const void *p) { return (sh
 
 /* ---- Names and slots ---- */
 
-SHMI_FN uint32_t shmi_name_slot(shmi_name n) { return n & SHMI_MaxSlots; }
-SHMI_FN uint32_t shmi_name_gen(shmi_name n) { return n >> 11 & SHMI_maxGeneration; }
-SHMI_FN shmi_name shmi_make_name(uint32_t slot, uint32_t gen) { return slot | gen << 11; }
-SHMI_FN int shmi_name_valid(shmi_name n) { return shmi_name_slot(n) != 0 && shmi_name_gen(n) != 0; }
+SHMI_FN uint32_t shmi_id_slot(shmi_participant_id n) { return n & SHMI_MaxSlots; }
+SHMI_FN uint32_t shmi_id_gen(shmi_participant_id n) { return n >> 11 & SHMI_maxGeneration; }
+SHMI_FN shmi_participant_id shmi_make_participant_id(uint32_t slot, uint32_t gen) { return slot | gen << 11; }
+SHMI_FN int shmi_id_valid(shmi_participant_id n) { return shmi_id_slot(n) != 0 && shmi_id_gen(n) != 0; }
 /* Whoever cleans up after n cleans up after o: the same slot, n's or an earlier generation. */
-SHMI_FN int shmi_covers(shmi_name n, shmi_name o)
+SHMI_FN int shmi_covers(shmi_participant_id n, shmi_participant_id o)
 {
-    return o != 0 && shmi_name_slot(o) == shmi_name_slot(n) && shmi_name_gen(o) <= shmi_name_gen(n);
+    return o != 0 && shmi_id_slot(o) == shmi_id_slot(n) && shmi_id_gen(o) <= shmi_id_gen(n);
 }
 
 SHMI_FN uint32_t shmi_slot_phase(uint32_t w) { return w & 7; }
@@ -272,7 +272,7 @@ SHMI_FN int shmi_slot_present(uint32_t w)
     return p == SHMI_phaseJoining || p == SHMI_phaseLive || p == SHMI_phaseLeaving;
 }
 SHMI_FN int shmi_slot_taken(uint32_t w) { return shmi_slot_present(w) || shmi_slot_phase(w) == SHMI_phaseDead; }
-SHMI_FN shmi_name shmi_name_in(uint32_t slot, uint32_t w) { return shmi_make_name(slot, shmi_slot_gen(w)); }
+SHMI_FN shmi_participant_id shmi_id_in(uint32_t slot, uint32_t w) { return shmi_make_participant_id(slot, shmi_slot_gen(w)); }
 
 /* The record of a slot, counted from 1. */
 SHMI_FN shmi_off shmi_slot(const shmsync_arena *a, uint32_t i)
@@ -294,38 +294,38 @@ SHMI_FN uint32_t *shmi_alive_word(const shmsync_arena *a, uint32_t i, unsigned w
     return shmi_slot32(a, i, SHMI_slotAlive + word * SHMI_aliveStride);
 }
 
-/* Whether n is a participant that has not been buried. One load. A no means that no
+/* Whether n is a participant that has not been reaped. One load. A no means that no
  * thread of n executes an instruction on the arena any more; the kernel may still write
  * for it until shmi_gone. */
-SHMI_FN int shmi_current(const shmsync_arena *a, shmi_name n)
+SHMI_FN int shmi_current(const shmsync_arena *a, shmi_participant_id n)
 {
-    uint32_t i = shmi_name_slot(n), w;
+    uint32_t i = shmi_id_slot(n), w;
     if (i < 1 || i > a->geo.slots)
         return 0;
     w = shmi_slot_state(a, i);
-    return shmi_slot_gen(w) == shmi_name_gen(n) && shmi_slot_present(w);
+    return shmi_slot_gen(w) == shmi_id_gen(n) && shmi_slot_present(w);
 }
 
 /* This process's name, or 0 in a child of fork. */
-SHMI_FN shmi_name shmi_self(const shmsync_arena *a) { return __atomic_load_n(&a->me->name, __ATOMIC_RELAXED); }
+SHMI_FN shmi_participant_id shmi_self(const shmsync_arena *a) { return __atomic_load_n(&a->me->name, __ATOMIC_RELAXED); }
 
-/* How many burials there have been, as a sequence. */
+/* How many reaps there have been, as a sequence. */
 SHMI_FN uint32_t shmi_deaths(const shmsync_arena *a) { return shmi_ld32(shmi_u32(a, SHMI_hdrDeaths)); }
 
 /* What is defined later and called before. */
-SHMI_FN int shmi_dead(shmsync_arena *a, shmi_name n);
-SHMI_FN int shmi_gone(shmsync_arena *a, shmi_name n);
+SHMI_FN int shmi_dead(shmsync_arena *a, shmi_participant_id n);
+SHMI_FN int shmi_gone(shmsync_arena *a, shmi_participant_id n);
 SHMI_FN void shmi_free_nodes_at(shmsync_arena *a, shmi_off object);
 SHMI_FN void shmi_reset_node(shmsync_arena *a, shmi_off off);
-SHMI_FN int shmi_who(shmsync_arena *a, shmi_name n, shmsync_participant *out);
+SHMI_FN int shmi_who(shmsync_arena *a, shmi_participant_id n, shmsync_participant *out);
 SHMI_FN void shmi_release_unseen(shmsync_arena *a, const shmi_block *b, uint32_t w);
-SHMI_FN void shmi_settle_delete(shmsync_arena *a, const shmi_block *b, shmi_name dead);
-SHMI_FN void shmi_settle_entries(shmsync_arena *a, shmi_name dead);
+SHMI_FN void shmi_resolve_delete(shmsync_arena *a, const shmi_block *b, shmi_participant_id dead);
+SHMI_FN void shmi_resolve_entries(shmsync_arena *a, shmi_participant_id dead);
 SHMI_FN void shmi_flush_deferred(shmsync_arena *a);
 SHMI_FN void shmi_release_deferred(shmsync_arena *a);
 
-/* shmi_fail for the death of who. */
-SHMI_COLD int shmi_fail_who(shmsync_arena *a, int err, const char *op, const char *object, shmi_name who)
+/* shmi_fail for the death of a participant. */
+SHMI_COLD int shmi_fail_who(shmsync_arena *a, int err, const char *op, const char *object, shmi_participant_id who)
 {
     shmsync_participant p;
     if (who == 0 || shmi_who(a, who, &p) != 0)

@@ -4,7 +4,7 @@
  * slotTouched says in which chunks of the heap the participant may have left something that
  * its death, or its leave, has to take back: bit k stands for the chunks whose number is k
  * modulo SHMI_touchedBits. A bit is set before the first word in such a chunk that names the
- * participant. Who recovers from a death looks at no other chunk. */
+ * participant. Whoever recovers from a death looks at no other chunk. */
 
 enum { SHMI_slotTouched = 1280, SHMI_touchedWords = 64, SHMI_touchedBits = SHMI_touchedWords * 64 };
 

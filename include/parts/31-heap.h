@@ -1,17 +1,17 @@
 /* ---- Heap: chunk words and block words are the truth, and there is no other ---- */
 
-enum { SHMI_nearChunks = 16, SHMI_claimTries = 64, SHMI_patience = 64 };
+enum { SHMI_nearChunks = 16, SHMI_claimTries = 64, SHMI_timeout = 64 };
 
 SHMI_FN uint32_t shmi_chunk_kind(uint64_t w) { return (uint32_t)(w & 7); }
 SHMI_FN int shmi_chunk_reserved(uint64_t w) { return (w & SHMI_CHUNK_RESERVED) != 0; }
 SHMI_FN uint64_t shmi_chunk_number(uint64_t w) { return w >> 4 & 0x7fffffff; }
-SHMI_FN shmi_name shmi_chunk_name(uint64_t w) { return (shmi_name)(w >> 35); }
-SHMI_FN uint64_t shmi_make_chunk(uint32_t kind, uint64_t number, shmi_name n)
+SHMI_FN shmi_participant_id shmi_chunk_name(uint64_t w) { return (shmi_participant_id)(w >> 35); }
+SHMI_FN uint64_t shmi_make_chunk(uint32_t kind, uint64_t number, shmi_participant_id n)
 {
     return kind | SHMI_CHUNK_RESERVED | number << 4 | (uint64_t)n << 35;
 }
 SHMI_FN uint64_t shmi_chunk_freed(uint64_t w) { return w & SHMI_CHUNK_RESERVED; }
-SHMI_FN uint64_t shmi_chunk_claimed(uint64_t w, shmi_name n)
+SHMI_FN uint64_t shmi_chunk_claimed(uint64_t w, shmi_participant_id n)
 {
     return (w & SHMI_CHUNK_RESERVED) | SHMI_chunkClaimed | (uint64_t)n << 35;
 }
@@ -20,12 +20,12 @@ SHMI_FN int shmi_chunk_slab_of(uint64_t w, int cls) { return w == shmi_make_chun
 SHMI_FN int shmi_chunk_legal(uint64_t w, uint64_t i, uint64_t count)
 {
     uint64_t n = shmi_chunk_number(w);
-    shmi_name who = shmi_chunk_name(w);
+    shmi_participant_id who = shmi_chunk_name(w);
     switch (shmi_chunk_kind(w)) {
     case SHMI_chunkFree: return (w & ~SHMI_CHUNK_RESERVED) == 0;
-    case SHMI_chunkClaimed: return n == 0 && shmi_name_valid(who);
+    case SHMI_chunkClaimed: return n == 0 && shmi_id_valid(who);
     case SHMI_chunkSlab: return shmi_chunk_reserved(w) && n < SHMI_classes && who == 0;
-    case SHMI_chunkSweeping: return shmi_chunk_reserved(w) && n < SHMI_classNode && shmi_name_valid(who);
+    case SHMI_chunkSweeping: return shmi_chunk_reserved(w) && n < SHMI_classNode && shmi_id_valid(who);
     case SHMI_chunkHead: return shmi_chunk_reserved(w) && n > 0 && n <= count - i && who == 0;
     case SHMI_chunkTail: return shmi_chunk_reserved(w) && n < i && who == 0;
     }
@@ -33,8 +33,8 @@ SHMI_FN int shmi_chunk_legal(uint64_t w, uint64_t i, uint64_t count)
 }
 
 SHMI_FN uint32_t shmi_block_kind(uint32_t w) { return w & 7; }
-SHMI_FN shmi_name shmi_block_name(uint32_t w) { return w >> 3; }
-SHMI_FN uint32_t shmi_make_block(uint32_t kind, shmi_name n) { return kind | n << 3; }
+SHMI_FN shmi_participant_id shmi_block_name(uint32_t w) { return w >> 3; }
+SHMI_FN uint32_t shmi_make_block(uint32_t kind, shmi_participant_id n) { return kind | n << 3; }
 SHMI_FN uint64_t shmi_blocks_of(int cls) { return SHMI_chunkSize / shmi_class_size[cls]; }
 
 SHMI_FN uint64_t *shmi_chunk(shmsync_arena *a, uint64_t i) { return shmi_u64(a, a->geo.chunks_off + i * 8); }
@@ -297,7 +297,7 @@ SHMI_FN int shmi_claim_fresh(shmsync_arena *a, int cls, shmi_off *off, int *busy
     return 0;
 }
 
-SHMI_FN void shmi_unblock(shmsync_arena *a, uint64_t i, shmi_name n)
+SHMI_FN void shmi_unblock(shmsync_arena *a, uint64_t i, shmi_participant_id n)
 {
     uint32_t blocked = shmi_make_block(SHMI_blockBlocked, n);
     uint64_t k;
@@ -534,7 +534,7 @@ SHMI_FN int shmi_publish(shmsync_arena *a, shmi_off off, uint32_t kind)
 }
 
 /* Makes a block or span free whose word is w, claimed or freeing by this process or by
- * a dead one that it is the undertaker of. */
+ * a dead one that it is the reaper of. */
 SHMI_FN void shmi_release(shmsync_arena *a, const shmi_block *b, uint32_t w)
 {
     if (b->class_ < 0)
@@ -590,14 +590,14 @@ SHMI_FN int shmi_block_of_word(shmsync_arena *a, uint64_t i, uint64_t k, shmi_bl
 
 /* Takes back what dead was in the middle of: blocks, chunks and names that it had
  * claimed, what it was freeing, the slabs that it was sweeping. The caller is the
- * undertaker of its slot; a call that is cut short may be repeated by another. */
-SHMI_FN void shmi_reclaim_blocks(shmsync_arena *a, shmi_name dead)
+ * reaper of its slot; a call that is cut short may be repeated by another. */
+SHMI_FN void shmi_reclaim_blocks(shmsync_arena *a, shmi_participant_id dead)
 {
     uint64_t i, k;
     pthread_mutex_lock(&a->handles);
     shmi_release_deferred(a);
-    shmi_settle_entries(a, dead);
-    for (i = 0; shmi_next_touched(a, shmi_name_slot(dead), &i); i++) {
+    shmi_resolve_entries(a, dead);
+    for (i = 0; shmi_next_touched(a, shmi_id_slot(dead), &i); i++) {
         uint64_t w = shmi_load_chunk(a, i);
         if (shmi_chunk_reserved(w)) {
             if (shmi_chunk_kind(w) == SHMI_chunkSweeping && shmi_chunk_name(w) == dead) {
@@ -610,7 +610,7 @@ SHMI_FN void shmi_reclaim_blocks(shmsync_arena *a, shmi_name dead)
                 shmi_block b;
                 if (shmi_block_kind(bw) == SHMI_blockObject) {
                     if (shmi_block_of_word(a, i, k, &b))
-                        shmi_settle_delete(a, &b, dead);
+                        shmi_resolve_delete(a, &b, dead);
                 } else if (bw != 0 && shmi_block_name(bw) == dead) {
                     if (!shmi_block_of_word(a, i, k, &b)) {
                         shmi_cas32(word, bw, SHMI_blockFree);

@@ -16,11 +16,11 @@ SHMI_FN int shmi_all_told(shmsync_arena *a)
 {
     uint32_t i;
     for (i = 1; i <= a->geo.slots; i++)
-        if (shmi_ld32(shmi_slot32(a, i, SHMI_slotTelling)) != 0 && shmi_current(a, shmi_name_in(i, shmi_slot_state(a, i))))
+        if (shmi_ld32(shmi_slot32(a, i, SHMI_slotTelling)) != 0 && shmi_current(a, shmi_id_in(i, shmi_slot_state(a, i))))
             return 0;
     return 1;
 }
-/* The same with some patience. */
+/* The same with some timeout. */
 SHMI_FN int shmi_await_told(shmsync_arena *a)
 {
     int tries;

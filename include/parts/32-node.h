@@ -14,7 +14,7 @@ SHMI_FN int shmi_node_move(shmi_node *n, uint32_t from, uint32_t to)
     uint32_t w = shmi_node_load(n);
     return shmi_node_state(w) == from && shmi_node_swap(n, w, shmi_node_with(w, to));
 }
-SHMI_FN shmi_name shmi_node_owner(const shmi_node *n) { return shmi_ld32(&n->owner); }
+SHMI_FN shmi_participant_id shmi_node_owner(const shmi_node *n) { return shmi_ld32(&n->owner); }
 
 SHMI_FN shmi_node *shmi_node_ptr(const shmsync_arena *a, shmi_off off) { return (shmi_node *)shmi_ptr(a, off, SHMI_nodeSize, SHMI_nodeSize); }
 
@@ -79,8 +79,8 @@ SHMI_FN int shmi_free_node(shmsync_arena *a, shmi_off off)
 }
 
 /* Frees a node that is on no list and whose owner, who was that one, has no use for it
- * any more. Who makes itself the owner may do that. */
-SHMI_FN void shmi_bury_node(shmsync_arena *a, shmi_off off, shmi_name owner)
+ * any more. Whoever makes itself the owner may do that. */
+SHMI_FN void shmi_reap_node(shmsync_arena *a, shmi_off off, shmi_participant_id owner)
 {
     shmi_node *n = shmi_node_at(a, off);
     if (n != NULL && shmi_node_owner(n) == owner && shmi_cas32(&n->owner, owner, a->self)) {
@@ -89,7 +89,7 @@ SHMI_FN void shmi_bury_node(shmsync_arena *a, shmi_off off, shmi_name owner)
     }
 }
 /* Makes this participant the owner of a node whose owner has done with it. */
-SHMI_FN int shmi_take_node(shmsync_arena *a, shmi_off off, shmi_name owner)
+SHMI_FN int shmi_take_node(shmsync_arena *a, shmi_off off, shmi_participant_id owner)
 {
     shmi_node *n = shmi_node_at(a, off);
     if (n == NULL || !shmi_cas32(&n->owner, owner, a->self))
@@ -102,7 +102,7 @@ SHMI_FN int shmi_take_node(shmsync_arena *a, shmi_off off, shmi_name owner)
 SHMI_FN void shmi_reclaim_node(shmsync_arena *a, shmi_off off, uint32_t w)
 {
     shmi_node *n = shmi_node_at(a, off);
-    shmi_name owner;
+    shmi_participant_id owner;
     if (n == NULL)
         return;
     owner = shmi_node_owner(n);
@@ -146,7 +146,7 @@ SHMI_FN void shmi_each_queued(shmsync_arena *a, shmi_off object, void (*f)(shmsy
     shmi_each_node(a, shmi_queue_visit_one, &v);
 }
 
-/* ---- Hub nodes: behind them other processes park what the kernel's queue has no room
+/* ---- Poller nodes: behind them other processes park what the kernel's queue has no room
  * for. A C process has none, its threads sleep in the kernel; it wakes those of others. ---- */
 
 /* Visits a list of nodes until f returns 0. EPROTO for one that has something else on
@@ -171,29 +171,29 @@ SHMI_FN int shmi_walk(shmsync_arena *a, const uint64_t *head, int (*f)(shmsync_a
     return 0;
 }
 
-/* Changes a bell and wakes all who sleep on it. */
-SHMI_FN void shmi_ring(uint32_t *bell)
+/* Changes a doorbell and wakes all who sleep on it. */
+SHMI_FN void shmi_ring(uint32_t *doorbell)
 {
-    shmi_add32(bell, 1);
-    shmi_wake(bell, SHMI_ALL);
+    shmi_add32(doorbell, 1);
+    shmi_wake(doorbell, SHMI_ALL);
 }
 
-SHMI_FN void shmi_push_ready(shmsync_arena *a, shmi_off off, shmi_node *n, shmi_name owner)
+SHMI_FN void shmi_push_ready(shmsync_arena *a, shmi_off off, shmi_node *n, shmi_participant_id owner)
 {
-    uint64_t *head = shmi_slot64(a, shmi_name_slot(owner), SHMI_slotReady);
+    uint64_t *head = shmi_slot64(a, shmi_id_slot(owner), SHMI_slotReady);
     uint64_t next;
     do {
         next = shmi_ld64(head);
         shmi_st64(&n->ready_next, next);
     } while (!shmi_cas64(head, next, off));
     SHMSYNC_CRASHPOINT("arena.ready.pushed");
-    shmi_ring(shmi_slot32(a, shmi_name_slot(owner), SHMI_slotDoorbell));
+    shmi_ring(shmi_slot32(a, shmi_id_slot(owner), SHMI_slotDoorbell));
 }
 
 /* Moves a node from waiting to ready, puts it on its owner's stack and rings. */
 SHMI_FN int shmi_ready(shmsync_arena *a, shmi_off off, shmi_node *n)
 {
-    shmi_name owner;
+    shmi_participant_id owner;
     int done = 0;
     if (shmi_node_state(shmi_node_load(n)) != SHMI_NodeWaiting)
         return 0;
@@ -214,7 +214,7 @@ SHMI_FN int shmi_ready(shmsync_arena *a, shmi_off off, shmi_node *n)
  * and rings. Only who resolved it does that, once, between shmi_begin_tell, which it has
  * called before it resolved the node, and shmi_end_tell. If the owner has died the node
  * may be somebody else's by now, and nobody is told. */
-SHMI_FN void shmi_tell(shmsync_arena *a, shmi_off off, shmi_node *n, shmi_name owner)
+SHMI_FN void shmi_tell(shmsync_arena *a, shmi_off off, shmi_node *n, shmi_participant_id owner)
 {
     if (shmi_current(a, owner))
         shmi_push_ready(a, off, n, owner);
@@ -223,7 +223,7 @@ SHMI_FN void shmi_tell(shmsync_arena *a, shmi_off off, shmi_node *n, shmi_name o
 typedef struct shmi_ready_visit {
     uint32_t count, skip;
     int done;
-    shmi_name who;
+    shmi_participant_id who;
 } shmi_ready_visit;
 SHMI_FN int shmi_ready_count(shmsync_arena *a, shmi_off off, shmi_node *n, void *arg)
 {
@@ -258,7 +258,7 @@ SHMI_FN int shmi_ready_who(shmsync_arena *a, shmi_off off, shmi_node *n, void *a
     return !v->done;
 }
 
-/* Makes one of the waiting hub nodes of a list ready, and says whether there was one. */
+/* Makes one of the waiting poller nodes of a list ready, and says whether there was one. */
 SHMI_FN int shmi_ready_one(shmsync_arena *a, const uint64_t *head, uint32_t turn)
 {
     int tries;
@@ -276,8 +276,8 @@ SHMI_FN int shmi_ready_one(shmsync_arena *a, const uint64_t *head, uint32_t turn
     return 0;
 }
 SHMI_FN void shmi_ready_all(shmsync_arena *a, const uint64_t *head) { shmi_walk(a, head, shmi_ready_any, NULL); }
-/* Makes the hub node of one participant ready. */
-SHMI_FN int shmi_ready_of(shmsync_arena *a, const uint64_t *head, shmi_name who)
+/* Makes the poller node of one participant ready. */
+SHMI_FN int shmi_ready_of(shmsync_arena *a, const uint64_t *head, shmi_participant_id who)
 {
     shmi_ready_visit v = {0, 0, 0, 0};
     v.who = who;
@@ -329,26 +329,26 @@ SHMI_FN int shmi_is_object(shmsync_arena *a, shmi_off off)
 SHMI_FN void shmi_guard(shmsync_arena *a, shmi_off off) { shmi_st64(shmi_slot64(a, a->my_slot, SHMI_slotOpening), off); }
 SHMI_FN void shmi_unguard(shmsync_arena *a) { shmi_guard(a, 0); }
 
-/* A hub node that nobody has, and that is ready: its owner died when it was not on the
+/* A poller node that nobody has, and that is ready: its owner died when it was not on the
  * stack, and somebody may have been about to put it there. */
-typedef struct shmi_stray {
+typedef struct shmi_orphan {
     shmi_off off;
     uint32_t word;
     int on;
-} shmi_stray;
+} shmi_orphan;
 
 typedef struct shmi_dead_nodes {
-    shmi_name dead;
+    shmi_participant_id dead;
     uint64_t left;
     int told; /* nobody will put a node on a stack any more that is resolved or ready */
-    shmi_stray strays[64]; /* others wait for the next death */
-    unsigned n_strays;
+    shmi_orphan orphans[64]; /* others wait for the next death */
+    unsigned n_orphans;
 } shmi_dead_nodes;
 
 /* Whether a node is on the ready stack of n. */
-SHMI_FN int shmi_stacked(shmsync_arena *a, shmi_name n, shmi_off want, uint64_t *left)
+SHMI_FN int shmi_stacked(shmsync_arena *a, shmi_participant_id n, shmi_off want, uint64_t *left)
 {
-    shmi_off anchor = 0, off = shmi_ld64(shmi_slot64(a, shmi_name_slot(n), SHMI_slotReady));
+    shmi_off anchor = 0, off = shmi_ld64(shmi_slot64(a, shmi_id_slot(n), SHMI_slotReady));
     uint64_t steps = 0, lap = 1;
     while (off != 0 && *left > 0) {
         shmi_node *node = shmi_node_at(a, off);
@@ -367,7 +367,7 @@ SHMI_FN int shmi_stacked(shmsync_arena *a, shmi_name n, shmi_off want, uint64_t 
     return 0;
 }
 
-/* Whether a node was resolved, perhaps after d->told, by who is yet to tell its owner. */
+/* Whether a node was resolved, perhaps after d->told, by whoever is yet to tell its owner. */
 SHMI_FN int shmi_untold(shmsync_arena *a, const shmi_dead_nodes *d, shmi_node *n)
 {
     return shmi_node_state(shmi_node_load(n)) == SHMI_NodeResolved && !(d->told && shmi_all_told(a));
@@ -376,7 +376,7 @@ SHMI_FN int shmi_untold(shmsync_arena *a, const shmi_dead_nodes *d, shmi_node *n
 SHMI_FN void shmi_free_dead_node(shmsync_arena *a, shmi_off off, shmi_node *n, void *arg)
 {
     shmi_dead_nodes *d = (shmi_dead_nodes *)arg;
-    shmi_name owner = shmi_node_owner(n);
+    shmi_participant_id owner = shmi_node_owner(n);
     shmi_off object, list;
     uint32_t w;
     int there;
@@ -384,17 +384,17 @@ SHMI_FN void shmi_free_dead_node(shmsync_arena *a, shmi_off off, shmi_node *n, v
         list = shmi_ld64(&n->list);
         w = shmi_node_load(n);
         if (owner == 0 && list != 0 && shmi_node_state(w) != SHMI_NodeFree && shmi_node_owner(n) == 0) {
-            if (d->n_strays < sizeof d->strays / sizeof d->strays[0]) {
-                shmi_stray *s = &d->strays[d->n_strays++];
+            if (d->n_orphans < sizeof d->orphans / sizeof d->orphans[0]) {
+                shmi_orphan *s = &d->orphans[d->n_orphans++];
                 s->off = off;
                 s->word = w;
                 s->on = 0;
             }
         } else if (owner != 0 && list == 0 && shmi_ld64(&n->stamp) == 0 && !shmi_current(a, owner) &&
                    !shmi_untold(a, d, n)) {
-            /* Who took it off its queue as its owner was buried has died before it could
+            /* Who took it off its queue as its owner was reaped has died before it could
              * give it back, or is about to. */
-            shmi_bury_node(a, off, owner);
+            shmi_reap_node(a, off, owner);
         }
         return;
     }
@@ -409,9 +409,9 @@ SHMI_FN void shmi_free_dead_node(shmsync_arena *a, shmi_off off, shmi_node *n, v
     if (list == 0 && there && shmi_ld64(&n->stamp) != 0)
         return; /* on a queue: the object's kind takes it off and gives it back */
     if (list == 0 && shmi_untold(a, d, n))
-        return; /* its stack would be that of who has the node next */
+        return; /* its stack would be that of whoever has the node next */
     if (list == 0) {
-        shmi_bury_node(a, off, d->dead);
+        shmi_reap_node(a, off, d->dead);
     } else if (there && !shmi_on_list(a, list, off, &d->left)) {
         shmi_free_node(a, off);
     } else if (there) {
@@ -424,32 +424,32 @@ SHMI_FN void shmi_free_dead_node(shmsync_arena *a, shmi_off off, shmi_node *n, v
     }
 }
 
-/* Makes strays free that have no way left to get on a stack, and are on none. */
-SHMI_FN void shmi_take_strays(shmsync_arena *a, shmi_dead_nodes *d)
+/* Makes orphaned nodes free that have no way left to get on a stack, and are on none. */
+SHMI_FN void shmi_take_orphans(shmsync_arena *a, shmi_dead_nodes *d)
 {
     uint64_t left = UINT64_C(1) << 20;
     uint32_t i;
     unsigned k;
-    if (d->n_strays == 0 || !shmi_await_told(a))
+    if (d->n_orphans == 0 || !shmi_await_told(a))
         return;
     for (i = 1; i <= a->geo.slots; i++) {
-        shmi_name n = shmi_name_in(i, shmi_slot_state(a, i)); /* who joins begins with an empty stack */
+        shmi_participant_id n = shmi_id_in(i, shmi_slot_state(a, i)); /* who joins begins with an empty stack */
         if (!shmi_current(a, n))
             continue;
-        for (k = 0; k < d->n_strays; k++)
-            d->strays[k].on = d->strays[k].on || shmi_stacked(a, n, d->strays[k].off, &left);
+        for (k = 0; k < d->n_orphans; k++)
+            d->orphans[k].on = d->orphans[k].on || shmi_stacked(a, n, d->orphans[k].off, &left);
     }
     if (left == 0 || !shmi_all_told(a))
         return; /* somebody may be on his way down a stack that was emptied meanwhile */
-    for (k = 0; k < d->n_strays; k++)
-        if (!d->strays[k].on)
-            shmi_node_swap(shmi_node_ptr(a, d->strays[k].off), d->strays[k].word, shmi_node_freed(d->strays[k].word));
+    for (k = 0; k < d->n_orphans; k++)
+        if (!d->orphans[k].on)
+            shmi_node_swap(shmi_node_ptr(a, d->orphans[k].off), d->orphans[k].word, shmi_node_freed(d->orphans[k].word));
 }
 
-/* Gives back the nodes of a dead participant: hub nodes stay on the lists of their
+/* Gives back the nodes of a dead participant: poller nodes stay on the lists of their
  * objects, for whoever needs one next. As for shmi_reclaim_blocks. Those that somebody
  * may just be about to put on the dead one's stack go with the next death of anybody. */
-SHMI_FN void shmi_free_nodes_of(shmsync_arena *a, shmi_name dead)
+SHMI_FN void shmi_free_nodes_of(shmsync_arena *a, shmi_participant_id dead)
 {
     shmi_dead_nodes d;
     uint64_t i;
@@ -462,7 +462,7 @@ SHMI_FN void shmi_free_nodes_of(shmsync_arena *a, shmi_name dead)
         if (shmi_chunk_slab_of(shmi_load_chunk(a, i), SHMI_classNode))
             d.left += 64 * shmi_blocks_of(SHMI_classNode);
     shmi_each_node(a, shmi_free_dead_node, &d);
-    shmi_take_strays(a, &d);
+    shmi_take_orphans(a, &d);
     shmi_unguard(a);
     pthread_mutex_unlock(&a->handles);
 }
@@ -470,7 +470,7 @@ SHMI_FN void shmi_free_nodes_of(shmsync_arena *a, shmi_name dead)
 /* Whether the owner of a node is dead and nobody is about to tell it that its wait is over. */
 SHMI_FN int shmi_orphaned(shmsync_arena *a, shmi_node *n)
 {
-    shmi_name owner = shmi_node_owner(n);
+    shmi_participant_id owner = shmi_node_owner(n);
     return owner != 0 && !shmi_current(a, owner) &&
            (shmi_node_state(shmi_node_load(n)) != SHMI_NodeResolved || shmi_all_told(a));
 }
@@ -480,7 +480,7 @@ SHMI_FN int shmi_orphaned(shmsync_arena *a, shmi_node *n)
 SHMI_FN void shmi_forget_wait(shmsync_arena *a, shmi_off off, shmi_node *n)
 {
     uint32_t w = shmi_node_load(n), state = shmi_node_state(w);
-    shmi_name owner = shmi_node_owner(n);
+    shmi_participant_id owner = shmi_node_owner(n);
     int ours;
     if (state != SHMI_NodeResolved && state != SHMI_NodeSpent && state != SHMI_NodeLeft)
         return;
@@ -498,7 +498,7 @@ SHMI_FN void shmi_free_node_at(shmsync_arena *a, shmi_off off, shmi_node *n, voi
         shmi_free_node(a, off);
     else if (shmi_ld64(&n->stamp) != 0 &&
              (shmi_node_state(shmi_node_load(n)) == SHMI_NodeIdle || shmi_orphaned(a, n)))
-        shmi_bury_node(a, off, shmi_node_owner(n)); /* the undertaker of its owner may be about to */
+        shmi_reap_node(a, off, shmi_node_owner(n)); /* the reaper of its owner may be about to */
     else if (shmi_ld64(&n->stamp) != 0)
         shmi_forget_wait(a, off, n);
 }

@@ -4,14 +4,14 @@
 #define SHMI_OFF_MASK UINT64_C(0xffffffffffff)
 
 SHMI_FN uint32_t shmi_object_phase(uint32_t s) { return s & 7; }
-SHMI_FN shmi_name shmi_object_name(uint32_t s) { return s >> 3; }
-SHMI_FN uint32_t shmi_make_object(uint32_t phase, shmi_name n) { return phase | n << 3; }
+SHMI_FN shmi_participant_id shmi_object_name(uint32_t s) { return s >> 3; }
+SHMI_FN uint32_t shmi_make_object(uint32_t phase, shmi_participant_id n) { return phase | n << 3; }
 SHMI_FN int shmi_object_there(uint32_t s) { return shmi_object_phase(s) == SHMI_objectCommitted || shmi_object_phase(s) == SHMI_objectDeleting; }
 SHMI_FN int shmi_object_legal(uint32_t s)
 {
     if (shmi_object_phase(s) == SHMI_objectCommitted)
         return shmi_object_name(s) == 0;
-    return shmi_object_phase(s) <= SHMI_objectDeleting && shmi_name_valid(shmi_object_name(s));
+    return shmi_object_phase(s) <= SHMI_objectDeleting && shmi_id_valid(shmi_object_name(s));
 }
 
 /* What people call an object. */
@@ -115,7 +115,7 @@ SHMI_FN int shmi_guarded(shmsync_arena *a, shmi_off off)
     for (i = 1; i <= a->geo.slots; i++) {
         if (shmi_ld64(shmi_slot64(a, i, SHMI_slotOpening)) != off && shmi_ld64(shmi_slot64(a, i, SHMI_slotWalking)) != off)
             continue;
-        if (shmi_current(a, shmi_name_in(i, shmi_slot_state(a, i))))
+        if (shmi_current(a, shmi_id_in(i, shmi_slot_state(a, i))))
             return 1;
     }
     return 0;
@@ -127,7 +127,7 @@ SHMI_FN void shmi_release_unseen(shmsync_arena *a, const shmi_block *b, uint32_t
 {
     uint32_t freeing = shmi_make_block(SHMI_blockFreeing, a->self);
     if (!shmi_guarded(a, b->off)) {
-        shmi_free_nodes_at(a, b->off); /* last, when no undertaker looks at them any more */
+        shmi_free_nodes_at(a, b->off); /* last, when no reaper looks at them any more */
         SHMSYNC_CRASHPOINT("arena.delete.nodes_freed");
         shmi_release(a, b, w);
         return;
@@ -222,11 +222,11 @@ SHMI_FN void shmi_lower_reach(shmsync_arena *a)
 {
     uint32_t *owner = shmi_u32(a, SHMI_hdrDirLowerer), *reach = shmi_u32(a, SHMI_hdrDirReach);
     uint64_t *word = shmi_u64(a, SHMI_hdrDirLowering), w;
-    shmi_name u = shmi_ld32(owner);
+    shmi_participant_id u = shmi_ld32(owner);
     if ((u != a->self && shmi_current(a, u)) || !shmi_cas32(owner, u, a->self))
         return;
     w = shmi_ld64(word) >> 32;
-    if ((w & 1) == 0) { /* else its lowerer died: the second look is due */
+    if ((w & 1) == 0) { /* else its lowerer died: the second check is due */
         uint32_t r = shmi_ld32(reach);
         uint64_t far;
         shmi_st64(word, (uint64_t)(uint32_t)++w << 32 | r);
@@ -369,7 +369,7 @@ SHMI_FN int shmi_adopt(shmsync_arena *a, shmi_header *h, int *there)
     word = shmi_open_bit(a, h, a->my_slot, &mask);
     shmi_or32(word, mask);
     SHMSYNC_CRASHPOINT("arena.object.bit_set");
-    for (tries = 0; tries < SHMI_claimTries * SHMI_patience; tries++) {
+    for (tries = 0; tries < SHMI_claimTries * SHMI_timeout; tries++) {
         uint32_t s = shmi_ld32(h->state);
         if (tries >= SHMI_claimTries)
             sched_yield();
@@ -409,7 +409,7 @@ SHMI_FN void shmi_outvote(shmsync_arena *a, shmi_header *h, int wait)
         uint32_t s = shmi_ld32(h->state);
         if (shmi_object_phase(s) != SHMI_objectPending || !shmi_object_legal(s))
             return;
-        if (wait && tries < SHMI_patience && shmi_current(a, shmi_object_name(s))) {
+        if (wait && tries < SHMI_timeout && shmi_current(a, shmi_object_name(s))) {
             sched_yield();
             continue;
         }
@@ -466,7 +466,7 @@ SHMI_FN int shmi_seek(shmsync_arena *a, const char *name, size_t len, uint64_t h
     return 0;
 }
 
-SHMI_FN void shmi_settle_entry(shmsync_arena *a, uint64_t *word, uint64_t e, shmi_name dead)
+SHMI_FN void shmi_resolve_entry(shmsync_arena *a, uint64_t *word, uint64_t e, shmi_participant_id dead)
 {
     shmi_block b;
     uint32_t w;
@@ -485,22 +485,22 @@ SHMI_FN void shmi_settle_entry(shmsync_arena *a, uint64_t *word, uint64_t e, shm
     }
     shmi_cas64(word, e, SHMI_GONE);
 }
-SHMI_FN void shmi_settle_guarded(shmsync_arena *a, uint64_t *word, uint64_t e, shmi_name dead)
+SHMI_FN void shmi_resolve_guarded(shmsync_arena *a, uint64_t *word, uint64_t e, shmi_participant_id dead)
 {
     shmi_guard(a, e & SHMI_OFF_MASK);
     if (shmi_ld64(word) == e)
-        shmi_settle_entry(a, word, e, dead);
+        shmi_resolve_entry(a, word, e, dead);
     shmi_unguard(a);
 }
 
-typedef struct shmi_settle_arg {
-    shmi_name dead;
+typedef struct shmi_resolve_arg {
+    shmi_participant_id dead;
     int whole; /* a block does not say which name it has, if any */
-} shmi_settle_arg;
+} shmi_resolve_arg;
 /* For the block at off, which dead may have claimed, or be freeing. */
-SHMI_FN int shmi_settle_name_of(shmsync_arena *a, shmi_off off, void *arg)
+SHMI_FN int shmi_resolve_name_of(shmsync_arena *a, shmi_off off, void *arg)
 {
-    shmi_settle_arg *s = (shmi_settle_arg *)arg;
+    shmi_resolve_arg *s = (shmi_resolve_arg *)arg;
     shmi_block b;
     shmi_header h;
     uint64_t *word;
@@ -514,27 +514,27 @@ SHMI_FN int shmi_settle_name_of(shmsync_arena *a, shmi_off off, void *arg)
     } else if (h.o.name_len != 0) {
         word = shmi_find_entry(a, off, h.hash);
         if (word != NULL)
-            shmi_settle_guarded(a, word, shmi_make_entry(off, h.hash), s->dead);
+            shmi_resolve_guarded(a, word, shmi_make_entry(off, h.hash), s->dead);
     }
     return 1;
 }
 /* Publishes what dead had committed and removes the names of what it had not, or had
- * begun to free. The caller is the undertaker of dead and holds handles. */
-SHMI_FN void shmi_settle_entries(shmsync_arena *a, shmi_name dead)
+ * begun to free. The caller is the reaper of dead and holds handles. */
+SHMI_FN void shmi_resolve_entries(shmsync_arena *a, shmi_participant_id dead)
 {
-    shmi_settle_arg arg;
+    shmi_resolve_arg arg;
     uint64_t pos;
     arg.dead = dead;
     arg.whole = 0;
-    shmi_each_block(a, shmi_name_slot(dead), SHMI_blockClaimed, shmi_settle_name_of, &arg);
-    shmi_each_block(a, shmi_name_slot(dead), SHMI_blockFreeing, shmi_settle_name_of, &arg);
+    shmi_each_block(a, shmi_id_slot(dead), SHMI_blockClaimed, shmi_resolve_name_of, &arg);
+    shmi_each_block(a, shmi_id_slot(dead), SHMI_blockFreeing, shmi_resolve_name_of, &arg);
     if (!arg.whole)
         return;
     shmi_worked(a, a->geo.dir_count);
     for (pos = 0; pos < a->geo.dir_count; pos++) {
         uint64_t *word = shmi_entry(a, pos), e = shmi_ld64(word);
         if (shmi_entry_used(e))
-            shmi_settle_guarded(a, word, e, dead);
+            shmi_resolve_guarded(a, word, e, dead);
     }
 }
 
@@ -702,7 +702,7 @@ SHMI_FN int shmi_open_object(shmsync_arena *a, const shmi_spec *spec, shmi_objec
         *created = err == 0;
         return err;
     }
-    for (tries = 0; tries < SHMI_claimTries * SHMI_patience; tries++) {
+    for (tries = 0; tries < SHMI_claimTries * SHMI_timeout; tries++) {
         pthread_mutex_lock(&a->handles);
         shmi_lower_reach_if_due(a);
         err = shmi_seek(a, spec->name, len, hash, 0, &h, &found);
@@ -774,7 +774,7 @@ SHMI_FN uint32_t shmi_openers(shmsync_arena *a, const shmi_header *h)
     uint32_t i, mask, count = 0;
     for (i = 1; i <= a->geo.slots; i++) {
         uint32_t *word = shmi_open_bit(a, h, i, &mask);
-        shmi_name n = shmi_name_in(i, shmi_slot_state(a, i));
+        shmi_participant_id n = shmi_id_in(i, shmi_slot_state(a, i));
         if ((shmi_ld32(word) & mask) != 0 && (shmi_current(a, n) || !shmi_gone(a, n))) /* a dead one may still write into it */
             count++;
     }
@@ -801,13 +801,13 @@ SHMI_FN int shmi_decide(shmsync_arena *a, const shmi_header *h)
     uint32_t ours = shmi_make_object(SHMI_objectDeleting, a->self), who = 0;
     int tries;
     SHMSYNC_CRASHPOINT("arena.delete.before_mark");
-    for (tries = 0; tries < SHMI_claimTries * SHMI_patience; tries++) {
+    for (tries = 0; tries < SHMI_claimTries * SHMI_timeout; tries++) {
         uint32_t s = shmi_ld32(h->state);
         if (!shmi_object_legal(s))
             return shmi_corrupt_object(a, h->o.off, "phase");
         if (!shmi_object_there(s))
             return shmi_fail(ENOENT, "arena.delete", shmi_called(&h->o), "somebody else has deleted it");
-        if (shmi_object_phase(s) == SHMI_objectDeleting && tries < SHMI_patience && shmi_current(a, shmi_object_name(s))) {
+        if (shmi_object_phase(s) == SHMI_objectDeleting && tries < SHMI_timeout && shmi_current(a, shmi_object_name(s))) {
             sched_yield();
             continue;
         }
@@ -822,7 +822,7 @@ SHMI_FN int shmi_decide(shmsync_arena *a, const shmi_header *h)
             continue;
         }
         shmi_cas32(h->state, ours, shmi_make_object(SHMI_objectCommitted, 0));
-        if (tries >= SHMI_patience)
+        if (tries >= SHMI_timeout)
             break;
         sched_yield();
     }
@@ -866,8 +866,8 @@ int shmsync_delete(shmsync_arena *a, const char *name)
 }
 
 /* Ends what dead had begun with the object in b: a deletion that was decided is done,
- * another cancelled. The caller is the undertaker of dead and holds handles. */
-SHMI_FN void shmi_settle_delete(shmsync_arena *a, const shmi_block *b, shmi_name dead)
+ * another cancelled. The caller is the reaper of dead and holds handles. */
+SHMI_FN void shmi_resolve_delete(shmsync_arena *a, const shmi_block *b, shmi_participant_id dead)
 {
     shmi_block now;
     shmi_header h;
@@ -954,9 +954,9 @@ SHMI_FN int shmi_clear_bit_unpublished(shmsync_arena *a, shmi_off off, void *arg
     return 1;
 }
 /* Clears the open bits and the guards of a dead participant. */
-SHMI_FN void shmi_clear_open_bits(shmsync_arena *a, shmi_name dead)
+SHMI_FN void shmi_clear_open_bits(shmsync_arena *a, shmi_participant_id dead)
 {
-    uint32_t slot = shmi_name_slot(dead);
+    uint32_t slot = shmi_id_slot(dead);
     pthread_mutex_lock(&a->handles);
     shmi_each_block(a, slot, SHMI_blockObject, shmi_clear_bit_at, &slot);
     shmi_each_block(a, slot, SHMI_blockClaimed, shmi_clear_bit_unpublished, &slot);

@@ -16,7 +16,7 @@ SHMI_FN int shmi_byte_free(shmsync_arena *a, uint32_t i)
         return 0;
     caps = shmi_slot_caps(a, i);
     if ((caps & SHMI_capOFD) == 0) {
-        /* None at all means a joiner without a byte, or a slot whose undertaker died
+        /* None at all means a joiner without a byte, or a slot whose reaper died
          * when it had wiped it and not yet freed it. */
         uint32_t p = shmi_slot_phase(shmi_slot_state(a, i));
         if (caps != 0 || (p != SHMI_phaseLeaving && p != SHMI_phaseDead))
@@ -77,13 +77,13 @@ SHMI_FN int shmi_ended(shmsync_arena *a, uint32_t i)
  * call of n. The last store of n to what a lock protects is before that, and the last one
  * to words is before n is not current. Asked of a participant that is not current, or of
  * this process as it leaves. A yes stays a yes. */
-SHMI_FN int shmi_gone(shmsync_arena *a, shmi_name n)
+SHMI_FN int shmi_gone(shmsync_arena *a, shmi_participant_id n)
 {
-    uint32_t i = shmi_name_slot(n), w;
+    uint32_t i = shmi_id_slot(n), w;
     if (i < 1 || i > a->geo.slots)
         return 1;
     w = shmi_slot_state(a, i);
-    if (shmi_slot_gen(w) != shmi_name_gen(n) || !shmi_slot_taken(w))
+    if (shmi_slot_gen(w) != shmi_id_gen(n) || !shmi_slot_taken(w))
         return 1; /* a slot passes on only when its dead one is gone */
     if (n == a->self)
         return __atomic_load_n(&a->closing, __ATOMIC_SEQ_CST);
@@ -95,7 +95,7 @@ SHMI_FN int shmi_all_gone(shmsync_arena *a)
     uint32_t i;
     for (i = 1; i <= a->geo.slots; i++) {
         uint32_t w = shmi_slot_state(a, i);
-        if (shmi_slot_phase(w) == SHMI_phaseDead && !shmi_gone(a, shmi_name_in(i, w)))
+        if (shmi_slot_phase(w) == SHMI_phaseDead && !shmi_gone(a, shmi_id_in(i, w)))
             return 0;
     }
     return 1;
@@ -106,7 +106,7 @@ SHMI_FN void shmi_follow(shmsync_arena *a)
 {
     if (shmi_ld32(&a->unfinished) == 0) {
         shmi_st32(&a->unfinished, 1);
-        shmi_ring(shmi_slot32(a, a->my_slot, SHMI_slotWatchBell));
+        shmi_ring(shmi_slot32(a, a->my_slot, SHMI_slotWatchDoorbell));
     }
 }
 /* Has the watcher ask again after an eighth of the time that has passed since: one that
@@ -129,7 +129,7 @@ SHMI_FN int64_t shmi_next_ask(int64_t *ask)
     return *ask;
 }
 /* Waits until n, which is dead, is gone; n 0: until all are. abs as of a lock. 0, ETIMEDOUT, EBADF, ENOTCONN. */
-SHMI_FN int shmi_await_gone(shmsync_arena *a, shmi_name n, const char *op, const char *called, int64_t abs)
+SHMI_FN int shmi_await_gone(shmsync_arena *a, shmi_participant_id n, const char *op, const char *called, int64_t abs)
 {
     int64_t ask = 0, now, wait;
     int err;
@@ -163,7 +163,7 @@ SHMI_FN int shmi_fence_dying(shmsync_arena *a, uint32_t i)
     return a->lock_fd < 0 || (shmi_slot_caps(a, i) & SHMI_capOFD) == 0 || shmi_byte_free(a, i);
 }
 
-/* Leaves the rest of the burial in slot i for later. The watcher goes on with it. */
+/* Leaves the rest of the reap in slot i for later. The watcher goes on with it. */
 SHMI_FN void shmi_leave_for(shmsync_arena *a, uint32_t i)
 {
     shmi_or32(&a->leftover[i / 32], UINT32_C(1) << (i % 32));
@@ -173,18 +173,18 @@ SHMI_FN void shmi_leave_for(shmsync_arena *a, uint32_t i)
 /* Moves slot i from w to dead, after a fence; whether this call did it. */
 SHMI_FN int shmi_mark(shmsync_arena *a, uint32_t i, uint32_t w)
 {
-    SHMSYNC_CRASHPOINT("arena.bury.seen");
+    SHMSYNC_CRASHPOINT("arena.reap.seen");
     if (!shmi_fence_dying(a, i)) {
         shmi_leave_for(a, i);
         return 0;
     }
-    SHMSYNC_CRASHPOINT("arena.bury.fenced");
+    SHMSYNC_CRASHPOINT("arena.reap.fenced");
     if (!shmi_cas_slot(a, i, w, shmi_slot_with(w, SHMI_phaseDead)))
         return 0;
     shmi_cas64(shmi_slot64(a, i, SHMI_slotDied), 0, (uint64_t)shmi_unix_now());
     /* If it lives after all, it must learn that its locks are others' now. */
-    shmi_ring(shmi_slot32(a, i, SHMI_slotWatchBell));
-    SHMSYNC_CRASHPOINT("arena.bury.marked");
+    shmi_ring(shmi_slot32(a, i, SHMI_slotWatchDoorbell));
+    SHMSYNC_CRASHPOINT("arena.reap.marked");
     return 1;
 }
 
@@ -198,14 +198,14 @@ SHMI_FN int shmi_found_dead(shmsync_arena *a, uint32_t i, uint32_t w)
 }
 
 /* Whether n is the name of a participant that died or left; if this call is the first
- * to see its death, its burial begins. */
-SHMI_FN int shmi_dead(shmsync_arena *a, shmi_name n)
+ * to see its death, its reap begins. */
+SHMI_FN int shmi_dead(shmsync_arena *a, shmi_participant_id n)
 {
-    uint32_t i = shmi_name_slot(n), w;
+    uint32_t i = shmi_id_slot(n), w;
     if (i < 1 || i > a->geo.slots)
         return 1;
     w = shmi_slot_state(a, i);
-    if (shmi_name_in(i, w) != n || !shmi_slot_present(w))
+    if (shmi_id_in(i, w) != n || !shmi_slot_present(w))
         return 1;
     if (n == a->self || (!shmi_seen_dead(a, i, w) && !shmi_found_dead(a, i, w)))
         return 0;
@@ -214,21 +214,21 @@ SHMI_FN int shmi_dead(shmsync_arena *a, shmi_name n)
          * watchers for the rest; in case they do not come, ours looks again. */
         shmi_wake(shmi_alive_word(a, i, SHMI_aliveWords - 1), SHMI_ALL);
         shmi_leave_for(a, i);
-        shmi_ring(shmi_slot32(a, a->my_slot, SHMI_slotWatchBell));
+        shmi_ring(shmi_slot32(a, a->my_slot, SHMI_slotWatchDoorbell));
     }
     return !shmi_current(a, n);
 }
 
-/* ---- Obituaries ---- */
+/* ---- DeathRecords ---- */
 
 /* Number n of those who died, or of those who left. There is a ring of each, so that
  * leaving does not push deaths out that nobody has read yet. */
-SHMI_FN shmi_off shmi_obituary(shmsync_arena *a, int left, uint64_t n)
+SHMI_FN shmi_off shmi_death_record(shmsync_arena *a, int left, uint64_t n)
 {
-    uint64_t k = left ? SHMI_obitDeaths + n % (SHMI_obitCount - SHMI_obitDeaths) : n % SHMI_obitDeaths;
-    return a->geo.obit_off + k * SHMI_obitStride;
+    uint64_t k = left ? SHMI_deathRecordDeaths + n % (SHMI_deathRecordCount - SHMI_deathRecordDeaths) : n % SHMI_deathRecordDeaths;
+    return a->geo.death_record_off + k * SHMI_deathRecordStride;
 }
-SHMI_FN uint64_t *shmi_obits_total(shmsync_arena *a, int left) { return shmi_u64(a, left ? SHMI_hdrLeftTotal : SHMI_hdrObitsTotal); }
+SHMI_FN uint64_t *shmi_death_records_total(shmsync_arena *a, int left) { return shmi_u64(a, left ? SHMI_hdrLeftTotal : SHMI_hdrDeathRecordsTotal); }
 
 /* Labels are for people, and may change as they are read: word by word, they are still
  * no race. */
@@ -259,56 +259,56 @@ SHMI_FN void shmi_get_label(shmsync_arena *a, shmi_off off, char out[SHMI_labelB
     out[n] = 0;
 }
 
-SHMI_FN void shmi_write_obituary(shmsync_arena *a, uint32_t i, shmi_name n, int left)
+SHMI_FN void shmi_write_death_record(shmsync_arena *a, uint32_t i, shmi_participant_id n, int left)
 {
-    uint64_t number = shmi_add64(shmi_obits_total(a, left), 1);
-    shmi_off o = shmi_obituary(a, left, number);
+    uint64_t number = shmi_add64(shmi_death_records_total(a, left), 1);
+    shmi_off o = shmi_death_record(a, left, number);
     char label[SHMI_labelBytes + 1];
-    shmi_st64(shmi_u64(a, o + SHMI_obitSeq), 0);
+    shmi_st64(shmi_u64(a, o + SHMI_deathRecordSeq), 0);
     shmi_full_fence(); /* the label is written by relaxed stores, which may pass the store before them */
-    shmi_st32(shmi_u32(a, o + SHMI_obitName), n);
-    shmi_st32(shmi_u32(a, o + SHMI_obitPID), shmi_ld32(shmi_slot32(a, i, SHMI_slotPID)));
-    shmi_st64(shmi_u64(a, o + SHMI_obitDied), shmi_ld64(shmi_slot64(a, i, SHMI_slotDied)));
-    shmi_st32(shmi_u32(a, o + SHMI_obitFlags), left ? SHMI_obitLeft : 0);
+    shmi_st32(shmi_u32(a, o + SHMI_deathRecordID), n);
+    shmi_st32(shmi_u32(a, o + SHMI_deathRecordPID), shmi_ld32(shmi_slot32(a, i, SHMI_slotPID)));
+    shmi_st64(shmi_u64(a, o + SHMI_deathRecordDied), shmi_ld64(shmi_slot64(a, i, SHMI_slotDied)));
+    shmi_st32(shmi_u32(a, o + SHMI_deathRecordFlags), left ? SHMI_deathRecordLeft : 0);
     shmi_get_label(a, shmi_slot(a, i) + SHMI_slotLabel, label);
-    shmi_put_label(a, o + SHMI_obitLabel, label);
-    shmi_st64(shmi_u64(a, o + SHMI_obitSeq), number + 1);
+    shmi_put_label(a, o + SHMI_deathRecordLabel, label);
+    shmi_st64(shmi_u64(a, o + SHMI_deathRecordSeq), number + 1);
 }
 
-/* Obituary n, if it is in the ring. */
-SHMI_FN int shmi_read_obituary(shmsync_arena *a, int left, uint64_t n, shmsync_participant *p, shmi_name *name)
+/* DeathRecord n, if it is in the ring. */
+SHMI_FN int shmi_read_death_record(shmsync_arena *a, int left, uint64_t n, shmsync_participant *p, shmi_participant_id *name)
 {
-    shmi_off o = shmi_obituary(a, left, n);
-    if (shmi_ld64(shmi_u64(a, o + SHMI_obitSeq)) != n + 1)
+    shmi_off o = shmi_death_record(a, left, n);
+    if (shmi_ld64(shmi_u64(a, o + SHMI_deathRecordSeq)) != n + 1)
         return 0;
-    *name = shmi_ld32(shmi_u32(a, o + SHMI_obitName)) & SHMI_NAME_MASK;
+    *name = shmi_ld32(shmi_u32(a, o + SHMI_deathRecordID)) & SHMI_NAME_MASK;
     memset(p, 0, sizeof *p);
-    p->slot = shmi_name_slot(*name);
-    p->generation = shmi_name_gen(*name);
-    p->pid = shmi_ld32(shmi_u32(a, o + SHMI_obitPID));
-    p->died_ns = (int64_t)shmi_ld64(shmi_u64(a, o + SHMI_obitDied));
-    shmi_get_label(a, o + SHMI_obitLabel, p->label);
+    p->slot = shmi_id_slot(*name);
+    p->generation = shmi_id_gen(*name);
+    p->pid = shmi_ld32(shmi_u32(a, o + SHMI_deathRecordPID));
+    p->died_ns = (int64_t)shmi_ld64(shmi_u64(a, o + SHMI_deathRecordDied));
+    shmi_get_label(a, o + SHMI_deathRecordLabel, p->label);
     shmi_load_fence(); /* the label is read by relaxed loads */
-    return shmi_ld64(shmi_u64(a, o + SHMI_obitSeq)) == n + 1;
+    return shmi_ld64(shmi_u64(a, o + SHMI_deathRecordSeq)) == n + 1;
 }
 
-/* The last obituary of n in a ring. */
-SHMI_FN int shmi_find_obituary(shmsync_arena *a, int left, shmi_name n, shmsync_participant *out)
+/* The last death record of n in a ring. */
+SHMI_FN int shmi_find_death_record(shmsync_arena *a, int left, shmi_participant_id n, shmsync_participant *out)
 {
-    uint64_t total = shmi_ld64(shmi_obits_total(a, left)), back;
-    uint64_t count = left ? SHMI_obitCount - SHMI_obitDeaths : SHMI_obitDeaths;
+    uint64_t total = shmi_ld64(shmi_death_records_total(a, left)), back;
+    uint64_t count = left ? SHMI_deathRecordCount - SHMI_deathRecordDeaths : SHMI_deathRecordDeaths;
     for (back = 1; back <= total && back <= count; back++) {
-        shmi_name name;
-        if (shmi_read_obituary(a, left, total - back, out, &name) && name == n)
+        shmi_participant_id name;
+        if (shmi_read_death_record(a, left, total - back, out, &name) && name == n)
             return 1;
     }
     return 0;
 }
 /* Whether the death of n is written down. */
-SHMI_FN int shmi_has_obituary(shmsync_arena *a, shmi_name n)
+SHMI_FN int shmi_has_death_record(shmsync_arena *a, shmi_participant_id n)
 {
     shmsync_participant p;
-    return shmi_find_obituary(a, 0, n, &p);
+    return shmi_find_death_record(a, 0, n, &p);
 }
 
 SHMI_FN void shmi_read_slot(shmsync_arena *a, uint32_t i, uint32_t w, shmsync_participant *p)
@@ -322,27 +322,27 @@ SHMI_FN void shmi_read_slot(shmsync_arena *a, uint32_t i, uint32_t w, shmsync_pa
 }
 
 /* Who n is or was, from its slot while that has not been taken again and from the
- * obituaries after that. ENOENT when neither knows. */
-SHMI_FN int shmi_who(shmsync_arena *a, shmi_name n, shmsync_participant *out)
+ * death records after that. ENOENT when neither knows. */
+SHMI_FN int shmi_who(shmsync_arena *a, shmi_participant_id n, shmsync_participant *out)
 {
-    uint32_t i = shmi_name_slot(n), w;
+    uint32_t i = shmi_id_slot(n), w;
     if (i < 1 || i > a->geo.slots)
         return ENOENT;
     w = shmi_slot_state(a, i);
-    if (shmi_slot_gen(w) == shmi_name_gen(n) && shmi_slot_taken(w)) {
+    if (shmi_slot_gen(w) == shmi_id_gen(n) && shmi_slot_taken(w)) {
         shmi_read_slot(a, i, w, out);
         if (shmi_slot_state(a, i) == w)
             return 0;
     }
-    return shmi_find_obituary(a, 0, n, out) || shmi_find_obituary(a, 1, n, out) ? 0 : ENOENT;
+    return shmi_find_death_record(a, 0, n, out) || shmi_find_death_record(a, 1, n, out) ? 0 : ENOENT;
 }
 
 /* Tells one death to the function of shmsync_arena_on_death; 0 while it is not written. */
 SHMI_FN int shmi_tell_death(shmsync_arena *a, uint64_t number)
 {
     shmsync_participant p;
-    shmi_name name;
-    if (!shmi_read_obituary(a, 0, number, &p, &name))
+    shmi_participant_id name;
+    if (!shmi_read_death_record(a, 0, number, &p, &name))
         return 0;
     if (p.slot < 1 || p.slot > a->geo.slots || p.generation <= a->told[p.slot])
         return 1;
@@ -355,7 +355,7 @@ SHMI_FN int shmi_tell_death(shmsync_arena *a, uint64_t number)
 /* Tells the deaths that were written since the last call; not 0: look again soon. */
 SHMI_FN int shmi_deliver_deaths(shmsync_arena *a)
 {
-    uint64_t total, holes[SHMI_obitDeaths];
+    uint64_t total, holes[SHMI_deathRecordDeaths];
     unsigned n, i;
     int again = 0;
     pthread_mutex_lock(&a->death_lock);
@@ -363,26 +363,26 @@ SHMI_FN int shmi_deliver_deaths(shmsync_arena *a)
         pthread_mutex_unlock(&a->death_lock);
         return 0;
     }
-    total = shmi_ld64(shmi_u64(a, SHMI_hdrObitsTotal));
+    total = shmi_ld64(shmi_u64(a, SHMI_hdrDeathRecordsTotal));
     n = a->n_holes;
     memcpy(holes, a->holes, sizeof holes);
     a->n_holes = 0;
-    if (total < a->obit_next) /* a peer has overwritten the counter */
-        a->obit_next = total < SHMI_obitDeaths ? 0 : total - SHMI_obitDeaths;
-    if (total - a->obit_next > SHMI_obitDeaths) {
-        a->lost += total - SHMI_obitDeaths - a->obit_next;
-        a->obit_next = total - SHMI_obitDeaths;
+    if (total < a->death_record_next) /* a peer has overwritten the counter */
+        a->death_record_next = total < SHMI_deathRecordDeaths ? 0 : total - SHMI_deathRecordDeaths;
+    if (total - a->death_record_next > SHMI_deathRecordDeaths) {
+        a->lost += total - SHMI_deathRecordDeaths - a->death_record_next;
+        a->death_record_next = total - SHMI_deathRecordDeaths;
     }
     for (i = 0; i < n; i++)
-        if (total - holes[i] > SHMI_obitDeaths)
+        if (total - holes[i] > SHMI_deathRecordDeaths)
             a->lost++; /* written over */
         else if (!shmi_tell_death(a, holes[i]))
             a->holes[a->n_holes++] = holes[i];
-    for (; a->obit_next < total; a->obit_next++) {
-        if (shmi_tell_death(a, a->obit_next))
+    for (; a->death_record_next < total; a->death_record_next++) {
+        if (shmi_tell_death(a, a->death_record_next))
             continue;
-        if (a->n_holes < SHMI_obitDeaths)
-            a->holes[a->n_holes++] = a->obit_next;
+        if (a->n_holes < SHMI_deathRecordDeaths)
+            a->holes[a->n_holes++] = a->death_record_next;
         else
             a->lost++;
         again = 1;
@@ -400,7 +400,7 @@ int shmsync_arena_on_death(shmsync_arena *a, void (*f)(const shmsync_participant
         a->told = (uint32_t *)calloc((size_t)a->geo.slots + 1, sizeof *a->told);
     if (a->told != NULL) {
         if (a->on_death == NULL)
-            a->obit_next = shmi_ld64(shmi_u64(a, SHMI_hdrObitsTotal));
+            a->death_record_next = shmi_ld64(shmi_u64(a, SHMI_hdrDeathRecordsTotal));
         shmi_or32(shmi_slot32(a, a->my_slot, SHMI_slotCaps), SHMI_capTold);
         a->on_death = f;
         a->on_death_arg = arg;

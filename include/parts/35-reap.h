@@ -1,10 +1,10 @@
-/* ---- Burial: every step may be done by several processes at once, and by one after
+/* ---- Reap: every step may be done by several processes at once, and by one after
  * another that died over it. Each process repairs twice, when it finds a dead one and
  * again when that is gone; the functions of the kinds ask for that themselves ---- */
 
-#define SHMI_SETTLE_AFTER 1000000 /* ns: those that the death has woken want the CPU first */
-/* How long this process leaves the end of a burial to others where objects are whose
- * kind it does not know: they know it, and repair those when they bury. */
+#define SHMI_RECLAIM_AFTER 1000000 /* ns: those that the death has woken want the CPU first */
+/* How long this process leaves the end of a reap to others where objects are whose
+ * kind it does not know: they know it, and repair those when they reap. */
 #define SHMI_LEAVE_TO_OTHERS INT64_C(200000000)
 
 enum { SHMI_watchTargets = 3 };
@@ -16,22 +16,22 @@ SHMI_FN void shmi_ring_before(shmsync_arena *a, uint32_t i, unsigned n)
     for (d = 1; d < a->geo.slots && n > 0; d++) {
         uint32_t j = (i - 1 + a->geo.slots - d) % a->geo.slots + 1;
         if (shmi_slot_present(shmi_slot_state(a, j))) {
-            shmi_ring(shmi_slot32(a, j, SHMI_slotWatchBell));
+            shmi_ring(shmi_slot32(a, j, SHMI_slotWatchDoorbell));
             n--;
         }
     }
 }
 /* Makes those look at the ring of slots again who watch slot i, or did, or are to: see
- * ringWatchersOf in arena/sentinel.go. */
+ * ringWatchersOf in arena/deathwatcher.go. */
 SHMI_FN void shmi_ring_watchers_of(shmsync_arena *a, uint32_t i) { shmi_ring_before(a, i, SHMI_watchTargets); }
 
-/* Makes those look at the obituaries that want to be told of deaths. */
+/* Makes those look at the death records that want to be told of deaths. */
 SHMI_FN void shmi_ring_told(shmsync_arena *a)
 {
     uint32_t i;
     for (i = 1; i <= a->geo.slots; i++)
         if ((shmi_slot_caps(a, i) & SHMI_capTold) != 0 && shmi_slot_present(shmi_slot_state(a, i)))
-            shmi_ring(shmi_slot32(a, i, SHMI_slotWatchBell));
+            shmi_ring(shmi_slot32(a, i, SHMI_slotWatchDoorbell));
 }
 
 /* The participants that a death, or a leave, concerns: those that have an object open that
@@ -44,13 +44,13 @@ typedef struct shmi_concern {
     int all;      /* anybody is concerned */
 } shmi_concern;
 
-SHMI_FN void shmi_add_openers(shmsync_arena *a, shmi_concern *c, const shmi_object *o, shmi_name dead)
+SHMI_FN void shmi_add_openers(shmsync_arena *a, shmi_concern *c, const shmi_object *o, shmi_participant_id dead)
 {
     shmi_header h;
     uint32_t i, mask, *word;
     if (shmi_header_at(a, o->off, &h) != 0)
         return;
-    word = shmi_open_bit(a, &h, shmi_name_slot(dead), &mask);
+    word = shmi_open_bit(a, &h, shmi_id_slot(dead), &mask);
     if ((shmi_ld32(word) & mask) == 0)
         return;
     c->anything = 1;
@@ -59,7 +59,7 @@ SHMI_FN void shmi_add_openers(shmsync_arena *a, shmi_concern *c, const shmi_obje
 }
 
 typedef struct shmi_repair_arg {
-    shmi_name dead;
+    shmi_participant_id dead;
     int unknown; /* objects whose kind this header does not know */
     shmi_concern *concern;
 } shmi_repair_arg;
@@ -75,15 +75,15 @@ SHMI_FN void shmi_repair_one(shmsync_arena *a, const shmi_object *o, void *arg)
 }
 /* Whether dead, which is not this process, may owe a wake to any participant, and hold any
  * object: it died while it told others, or while it reaped. */
-SHMI_FN int shmi_owes_anybody(shmsync_arena *a, shmi_name dead)
+SHMI_FN int shmi_owes_anybody(shmsync_arena *a, shmi_participant_id dead)
 {
-    uint32_t i = shmi_name_slot(dead);
+    uint32_t i = shmi_id_slot(dead);
     return shmi_ld32(shmi_slot32(a, i, SHMI_slotTelling)) != 0 || shmi_ld64(shmi_slot64(a, i, SHMI_slotWalking)) != 0;
 }
 /* Takes back what dead holds of any object, finds out whom that concerns, and says how many
  * objects it does not know. all says that it may be any object: else dead has touched those
  * that it holds. */
-SHMI_FN int shmi_repair_all(shmsync_arena *a, shmi_name dead, int all, shmi_concern *c)
+SHMI_FN int shmi_repair_all(shmsync_arena *a, shmi_participant_id dead, int all, shmi_concern *c)
 {
     shmi_repair_arg r;
     memset(c, 0, sizeof *c);
@@ -91,7 +91,7 @@ SHMI_FN int shmi_repair_all(shmsync_arena *a, shmi_name dead, int all, shmi_conc
     r.dead = dead;
     r.unknown = 0;
     r.concern = c;
-    shmi_visit(a, all ? 0 : shmi_name_slot(dead), shmi_repair_one, &r);
+    shmi_visit(a, all ? 0 : shmi_id_slot(dead), shmi_repair_one, &r);
     return r.unknown;
 }
 
@@ -114,13 +114,13 @@ SHMI_FN int shmi_owed_order(const void *x, const void *y)
 }
 /* For each object that somebody has recorded to sleep on, which wakes the death of dead
  * may have swallowed. */
-SHMI_FN void shmi_collect_owed(shmsync_arena *a, shmi_name dead, shmi_owed_list *l)
+SHMI_FN void shmi_collect_owed(shmsync_arena *a, shmi_participant_id dead, shmi_owed_list *l)
 {
     uint32_t i, k;
     memset(l, 0, sizeof *l);
     for (i = 1; i <= a->geo.slots; i++) {
         int level = SHMI_OWED_ONE;
-        if (i == shmi_name_slot(dead))
+        if (i == shmi_id_slot(dead))
             level = SHMI_OWED_ALL;
         else if (!shmi_slot_present(shmi_slot_state(a, i)))
             continue;
@@ -177,12 +177,12 @@ SHMI_FN void shmi_count_death(shmsync_arena *a, const shmi_concern *c)
             shmi_ring(shmi_slot32(a, i, SHMI_slotDoorbell));
 }
 /* Wakes, once, everybody who may wait for a wake that a death has swallowed. */
-SHMI_FN void shmi_wake_all_for(shmsync_arena *a, shmi_name dead, const shmi_concern *c)
+SHMI_FN void shmi_wake_all_for(shmsync_arena *a, shmi_participant_id dead, const shmi_concern *c)
 {
     if (c->anything || c->all) {
         shmi_owed_list l;
         shmi_collect_owed(a, dead, &l);
-        shmi_visit(a, c->all ? 0 : shmi_name_slot(dead), shmi_wake_one_object, &l);
+        shmi_visit(a, c->all ? 0 : shmi_id_slot(dead), shmi_wake_one_object, &l);
         free(l.v);
         shmi_wake_resolved(a);
     }
@@ -190,21 +190,21 @@ SHMI_FN void shmi_wake_all_for(shmsync_arena *a, shmi_name dead, const shmi_conc
 }
 
 /* Gives back what memory dead had not handed to anybody, and what those had in its
- * slot before it whose successors died over doing that. The caller is the undertaker
+ * slot before it whose successors died over doing that. The caller is the reaper
  * of the slot, or has it. */
-SHMI_FN void shmi_settle(shmsync_arena *a, shmi_name dead)
+SHMI_FN void shmi_reclaim_memory(shmsync_arena *a, shmi_participant_id dead)
 {
-    uint32_t *settled = shmi_slot32(a, shmi_name_slot(dead), SHMI_slotSettled);
-    uint32_t last = shmi_name_gen(dead), first = shmi_ld32(settled) + 1, g;
+    uint32_t *reclaimed = shmi_slot32(a, shmi_id_slot(dead), SHMI_slotReclaimed);
+    uint32_t last = shmi_id_gen(dead), first = shmi_ld32(reclaimed) + 1, g;
     size_t left;
-    if (shmi_ld32(settled) == last) {
+    if (shmi_ld32(reclaimed) == last) {
         shmi_clear_open_bits(a, dead); /* it may have looked at objects after that, leaving */
         return;
     }
     if (first > last || last - first >= 256) /* generations that died one over the other; a peer's bytes may claim more */
         first = last > 256 ? last - 256 + 1 : 1;
     for (g = first; g <= last; g++) {
-        shmi_name n = shmi_make_name(shmi_name_slot(dead), g);
+        shmi_participant_id n = shmi_make_participant_id(shmi_id_slot(dead), g);
         shmi_free_nodes_of(a, n);
         shmi_reclaim_blocks(a, n);
         shmi_clear_open_bits(a, n);
@@ -213,7 +213,7 @@ SHMI_FN void shmi_settle(shmsync_arena *a, shmi_name dead)
     left = dead == a->self ? a->n_deferred : 0;
     pthread_mutex_unlock(&a->handles);
     if (left == 0) /* else the slot's next one takes what somebody still looks at */
-        shmi_st32(settled, last);
+        shmi_st32(reclaimed, last);
 }
 
 /* Makes slot i, dead or leaving in state w, available again. */
@@ -223,7 +223,7 @@ SHMI_FN void shmi_free_slot(shmsync_arena *a, uint32_t i, uint32_t w)
     shmi_st32(shmi_slot32(a, i, SHMI_slotCaps), 0);
     shmi_put_label(a, shmi_slot(a, i) + SHMI_slotLabel, "");
     shmi_st64(shmi_slot64(a, i, SHMI_slotDied), 0);
-    if (shmi_ld32(shmi_slot32(a, i, SHMI_slotSettled)) == shmi_slot_gen(w))
+    if (shmi_ld32(shmi_slot32(a, i, SHMI_slotReclaimed)) == shmi_slot_gen(w))
         shmi_forget_touched(a, i);
     shmi_cas_slot(a, i, w, shmi_slot_with(w, shmi_slot_gen(w) >= SHMI_maxGeneration ? SHMI_phaseRetired : SHMI_phaseFree));
 }
@@ -242,18 +242,18 @@ SHMI_FN int shmi_others(shmsync_arena *a)
 
 /* Whether others, who may know the kinds that this header does not, get their time for a
  * repair that was due since then. */
-SHMI_FN int shmi_leave_to_others(shmsync_arena *a, const shmi_burial *b, int64_t since)
+SHMI_FN int shmi_leave_to_others(shmsync_arena *a, const shmi_reap_progress *b, int64_t since)
 {
     return b->unknown != 0 && shmi_now() - since < SHMI_LEAVE_TO_OTHERS && shmi_others(a);
 }
 
-/* Writes the obituary, and a moment after the dead one is gone gives back its memory and
- * frees its slot, which is what only one may do. Nobody is undertaker while it waits for
+/* Writes the death record, and a moment after the dead one is gone gives back its memory and
+ * frees its slot, which is what only one may do. Nobody is reaper while it waits for
  * the dead one to be gone: that may take long, and it may be stopped. */
-SHMI_FN void shmi_finish(shmsync_arena *a, uint32_t i, shmi_burial *b)
+SHMI_FN void shmi_finish(shmsync_arena *a, uint32_t i, shmi_reap_progress *b)
 {
-    uint32_t *word = shmi_slot32(a, i, SHMI_slotUndertaker);
-    shmi_name u = shmi_ld32(word), dead = shmi_name_in(i, b->of);
+    uint32_t *word = shmi_slot32(a, i, SHMI_slotReaper);
+    shmi_participant_id u = shmi_ld32(word), dead = shmi_id_in(i, b->of);
     int64_t now;
     if (u != a->self && shmi_current(a, u))
         return; /* if it dies over this, those who watch the slot go on */
@@ -268,9 +268,9 @@ SHMI_FN void shmi_finish(shmsync_arena *a, uint32_t i, shmi_burial *b)
     }
     now = shmi_now();
     if (b->written == 0) {
-        if (!shmi_has_obituary(a, dead))
-            shmi_write_obituary(a, i, dead, 0);
-        SHMSYNC_CRASHPOINT("arena.finish.obituary");
+        if (!shmi_has_death_record(a, dead))
+            shmi_write_death_record(a, i, dead, 0);
+        SHMSYNC_CRASHPOINT("arena.finish.recorded");
         b->written = now;
         shmi_leave_for(a, i);
         shmi_ring_told(a);
@@ -278,17 +278,17 @@ SHMI_FN void shmi_finish(shmsync_arena *a, uint32_t i, shmi_burial *b)
     /* The kernel may not have finished with the alive words of a participant that is gone by its
      * own declaration: a joiner that takes the slot now could be marked for its death. */
     if (b->handed == 0 || !shmi_ended(a, i) || shmi_leave_to_others(a, b, b->handed)) {
-        shmi_ask_after(a, b->mourned);
+        shmi_ask_after(a, b->reaped);
         shmi_cas32(word, a->self, 0);
         return;
     }
-    if (now - b->written < SHMI_SETTLE_AFTER) {
+    if (now - b->written < SHMI_RECLAIM_AFTER) {
         shmi_leave_for(a, i);
         return;
     }
-    if (!b->settled)
-        shmi_settle(a, dead);
-    b->settled = 1;
+    if (!b->reclaimed)
+        shmi_reclaim_memory(a, dead);
+    b->reclaimed = 1;
     SHMSYNC_CRASHPOINT("arena.finish.reclaimed");
     shmi_free_slot(a, i, b->of);
     SHMSYNC_CRASHPOINT("arena.finish.freed");
@@ -296,14 +296,14 @@ SHMI_FN void shmi_finish(shmsync_arena *a, uint32_t i, shmi_burial *b)
     shmi_ring_watchers_of(a, i);
 }
 
-SHMI_FN void shmi_bury_marked(shmsync_arena *a, uint32_t i, uint32_t w)
+SHMI_FN void shmi_reap_marked(shmsync_arena *a, uint32_t i, uint32_t w)
 {
-    shmi_burial *b;
+    shmi_reap_progress *b;
     shmi_concern concern;
-    shmi_name dead = shmi_name_in(i, w);
+    shmi_participant_id dead = shmi_id_in(i, w);
     int gone;
     pthread_mutex_lock(&a->reaping);
-    b = &a->burials[i];
+    b = &a->reaps[i];
     if (!__atomic_load_n(&a->closing, __ATOMIC_SEQ_CST) && shmi_slot_state(a, i) == w) {
         unsigned k;
         if (b->of != w) {
@@ -311,25 +311,25 @@ SHMI_FN void shmi_bury_marked(shmsync_arena *a, uint32_t i, uint32_t w)
             b->of = w;
         }
         gone = shmi_gone(a, dead);
-        if (!b->mourned) {
+        if (!b->reaped) {
             /* Others sleep on these words too, and the kernel woke one of each. */
             for (k = 0; k < SHMI_aliveWords; k++)
                 shmi_wake(shmi_alive_word(a, i, k), SHMI_ALL);
             b->unknown = shmi_repair_all(a, dead, shmi_owes_anybody(a, dead), &concern);
-            SHMSYNC_CRASHPOINT("arena.bury.repaired");
+            SHMSYNC_CRASHPOINT("arena.reap.repaired");
             shmi_wake_all_for(a, dead, &concern);
-            SHMSYNC_CRASHPOINT("arena.bury.woken");
-            b->mourned = shmi_now();
-            b->handed = gone ? b->mourned : 0;
+            SHMSYNC_CRASHPOINT("arena.reap.woken");
+            b->reaped = shmi_now();
+            b->handed = gone ? b->reaped : 0;
         } else if (!b->handed && gone) {
             b->unknown = shmi_repair_all(a, dead, shmi_owes_anybody(a, dead), &concern);
-            SHMSYNC_CRASHPOINT("arena.bury.handed_over");
+            SHMSYNC_CRASHPOINT("arena.reap.handed_over");
             shmi_wake_all_for(a, dead, &concern);
             b->handed = shmi_now();
         }
         if (!b->handed)
-            shmi_ask_after(a, b->mourned);
-        if (b->written == 0 && shmi_leave_to_others(a, b, b->mourned)) {
+            shmi_ask_after(a, b->reaped);
+        if (b->written == 0 && shmi_leave_to_others(a, b, b->reaped)) {
             shmi_leave_for(a, i);
             shmi_ring_watchers_of(a, i);
         } else {
@@ -339,10 +339,10 @@ SHMI_FN void shmi_bury_marked(shmsync_arena *a, uint32_t i, uint32_t w)
     pthread_mutex_unlock(&a->reaping);
 }
 
-SHMI_FN void shmi_bury(shmsync_arena *a, uint32_t i, uint32_t w)
+SHMI_FN void shmi_reap(shmsync_arena *a, uint32_t i, uint32_t w)
 {
     if (shmi_slot_present(w) && !shmi_mark(a, i, w)) { /* somebody else did, or it cannot be done yet */
-        shmi_burial *b = &a->burials[i];
+        shmi_reap_progress *b = &a->reaps[i];
         pthread_mutex_lock(&a->reaping);
         if (b->dying != w) {
             b->dying = w;
@@ -352,22 +352,22 @@ SHMI_FN void shmi_bury(shmsync_arena *a, uint32_t i, uint32_t w)
         pthread_mutex_unlock(&a->reaping);
         return;
     }
-    shmi_bury_marked(a, i, shmi_slot_with(w, SHMI_phaseDead));
+    shmi_reap_marked(a, i, shmi_slot_with(w, SHMI_phaseDead));
 }
 
-/* Goes on with the burials that are unfinished. */
-SHMI_FN void shmi_bury_on(shmsync_arena *a)
+/* Goes on with the reaps that are unfinished. */
+SHMI_FN void shmi_continue_reaps(shmsync_arena *a)
 {
     uint32_t i;
     __atomic_store_n(&a->ask_at, 0, __ATOMIC_RELAXED);
     shmi_st32(&a->unfinished, 0);
     pthread_mutex_lock(&a->reaping);
     for (i = 1; i <= a->geo.slots; i++)
-        if (a->burials[i].of != 0 && shmi_slot_state(a, i) != a->burials[i].of) {
-            /* Finished by others, or a joiner has taken the slot over and waits for who
-             * is undertaker there. */
-            shmi_cas32(shmi_slot32(a, i, SHMI_slotUndertaker), a->self, 0);
-            memset(&a->burials[i], 0, sizeof a->burials[i]);
+        if (a->reaps[i].of != 0 && shmi_slot_state(a, i) != a->reaps[i].of) {
+            /* Finished by others, or a joiner has taken the slot over and waits for whoever
+             * is reaper there. */
+            shmi_cas32(shmi_slot32(a, i, SHMI_slotReaper), a->self, 0);
+            memset(&a->reaps[i], 0, sizeof a->reaps[i]);
         }
     pthread_mutex_unlock(&a->reaping);
     for (i = 1; i <= a->geo.slots; i++) {
@@ -376,11 +376,11 @@ SHMI_FN void shmi_bury_on(shmsync_arena *a)
         if (left_over)
             shmi_and32(left, ~bit);
         if (i != a->my_slot && (shmi_slot_phase(w) == SHMI_phaseDead || (left_over && shmi_survey_dead(a, i, w))))
-            shmi_bury(a, i, w);
+            shmi_reap(a, i, w);
     }
 }
 
-/* Asks for the byte locks of those whom this process is to watch, and buries those that have
+/* Asks for the byte locks of those whom this process is to watch, and reaps those that have
  * none, until there are as many as it watches that live, or none: see surveyAhead in
  * arena/reap.go. */
 SHMI_FN void shmi_survey_ahead(shmsync_arena *a)
@@ -395,7 +395,7 @@ SHMI_FN void shmi_survey_ahead(shmsync_arena *a)
                 continue;
             present++;
             if (shmi_survey_dead(a, i, w)) {
-                shmi_bury(a, i, w);
+                shmi_reap(a, i, w);
                 again = again || shmi_slot_state(a, i) != w;
             }
         }

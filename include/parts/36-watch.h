@@ -6,7 +6,7 @@
 #define SHMI_AFTER_YOU INT64_C(300000)
 /* How long a joiner without a byte lock has to become live. Nothing tells whether it is alive;
  * if it is, its open fails. */
-#define SHMI_JOIN_PATIENCE INT64_C(10000000000)
+#define SHMI_JOIN_TIMEOUT INT64_C(10000000000)
 #define SHMI_CHORES_EVERY INT64_C(10000000)
 
 /* struct robust_list_head of the kernel, and the nodes that it links. It lies on a page
@@ -84,7 +84,7 @@ SHMI_FN void shmi_prompt_thread(void)
 /* The helper thread's part of joining. */
 SHMI_FN int shmi_become_live(shmsync_arena *a)
 {
-    uint32_t i = a->my_slot, joining = shmi_slot_word(SHMI_phaseJoining, shmi_name_gen(a->self));
+    uint32_t i = a->my_slot, joining = shmi_slot_word(SHMI_phaseJoining, shmi_id_gen(a->self));
     uint32_t tid = (uint32_t)syscall(SYS_gettid);
     unsigned k;
     if (shmi_have.robust && shmi_robust_register(a))
@@ -111,7 +111,7 @@ SHMI_FN int shmi_become_live(shmsync_arena *a)
 SHMI_FN void shmi_check_self(shmsync_arena *a)
 {
     uint32_t w = shmi_slot_state(a, a->my_slot);
-    if (!shmi_slot_present(w) || shmi_name_in(a->my_slot, w) != a->self)
+    if (!shmi_slot_present(w) || shmi_id_in(a->my_slot, w) != a->self)
         shmi_abort("this process was declared dead by a peer");
 }
 
@@ -129,10 +129,10 @@ SHMI_FN int64_t shmi_notice_left(shmsync_arena *a, uint32_t i, uint32_t w, int64
     return n->when + delay > now ? n->when + delay - now : 0;
 }
 
-/* Buries the dead among the next few participants in the ring of slots, and gives what
+/* Reaps the dead among the next few participants in the ring of slots, and gives what
  * to sleep on when there are none. *poll is 0 when each death wakes us; *turn is not 0 when
  * others go first, and it is our turn after that many nanoseconds. */
-SHMI_FN unsigned shmi_watch_entries(shmsync_arena *a, uint32_t *bell, uint32_t rung, shmi_waitv v[1 + SHMI_watchTargets], int64_t *poll, int64_t *turn)
+SHMI_FN unsigned shmi_watch_entries(shmsync_arena *a, uint32_t *doorbell, uint32_t rung, shmi_waitv v[1 + SHMI_watchTargets], int64_t *poll, int64_t *turn)
 {
     uint32_t d, present = 0, distance = 0;
     unsigned n = 1;
@@ -142,19 +142,19 @@ SHMI_FN unsigned shmi_watch_entries(shmsync_arena *a, uint32_t *bell, uint32_t r
     *turn = 0;
 #define SHMI_WITHIN(ns) (*poll = *poll == 0 || (ns) < *poll ? (ns) : *poll)
 #define SHMI_TURN_IN(ns) (*turn = *turn == 0 || (ns) < *turn ? (ns) : *turn)
-    v[0] = shmi_waitv_of(bell, rung);
+    v[0] = shmi_waitv_of(doorbell, rung);
     for (d = 1; d < a->geo.slots && present < SHMI_watchTargets; d++) {
         uint32_t i = (a->my_slot - 1 + d) % a->geo.slots + 1, w = shmi_slot_state(a, i), *word, alive;
         if (!shmi_slot_taken(w))
             continue;
         if (shmi_slot_phase(w) == SHMI_phaseDead) {
             /* Whoever marked it may have died since, or leaves the rest to us. */
-            shmi_name u = shmi_ld32(shmi_slot32(a, i, SHMI_slotUndertaker));
+            shmi_participant_id u = shmi_ld32(shmi_slot32(a, i, SHMI_slotReaper));
             left = shmi_notice_left(a, i, w, u != a->self && shmi_current(a, u) ? SHMI_STAGGER : base);
             if (left > 0) {
                 SHMI_TURN_IN(left);
             } else {
-                shmi_bury_marked(a, i, w);
+                shmi_reap_marked(a, i, w);
                 SHMI_WITHIN(SHMI_POLL_MOST);
             }
             continue;
@@ -174,7 +174,7 @@ SHMI_FN unsigned shmi_watch_entries(shmsync_arena *a, uint32_t *bell, uint32_t r
             if (left > 0) {
                 SHMI_TURN_IN(left);
             } else {
-                shmi_bury(a, i, w);
+                shmi_reap(a, i, w);
                 if (shmi_slot_state(a, i) != w)
                     return 0;
                 SHMI_WITHIN(SHMI_POLL_MOST); /* it cannot be fenced yet */
@@ -188,8 +188,8 @@ SHMI_FN unsigned shmi_watch_entries(shmsync_arena *a, uint32_t *bell, uint32_t r
             SHMI_TURN_IN(SHMI_POLL_MOST);
         else if (!robust)
             SHMI_WITHIN(SHMI_POLL_MOST);
-        if (shmi_slot_phase(w) == SHMI_phaseJoining && (shmi_slot_caps(a, i) & SHMI_capOFD) == 0 && shmi_notice_left(a, i, w, SHMI_JOIN_PATIENCE) == 0) {
-            shmi_bury(a, i, w);
+        if (shmi_slot_phase(w) == SHMI_phaseJoining && (shmi_slot_caps(a, i) & SHMI_capOFD) == 0 && shmi_notice_left(a, i, w, SHMI_JOIN_TIMEOUT) == 0) {
+            shmi_reap(a, i, w);
             if (shmi_slot_state(a, i) != w)
                 return 0;
         }
@@ -214,7 +214,7 @@ SHMI_FN int shmi_later(shmsync_arena *a, int (*f)(void *), void *arg)
     c->next = a->chores;
     a->chores = c;
     pthread_mutex_unlock(&a->chores_lock);
-    shmi_ring(shmi_slot32(a, a->my_slot, SHMI_slotWatchBell));
+    shmi_ring(shmi_slot32(a, a->my_slot, SHMI_slotWatchDoorbell));
     return 0;
 }
 /* Tries them; not 0: some have to be tried again. */
@@ -247,17 +247,17 @@ SHMI_FN int shmi_do_chores(shmsync_arena *a)
     return again;
 }
 
-/* Sleeps on the alive words of the next few participants and buries those that die.
+/* Sleeps on the alive words of the next few participants and reaps those that die.
  * Whatever a sleep says, everything is examined again: waitv swallows several wakes and
  * reports one. */
 SHMI_FN void shmi_watch(shmsync_arena *a)
 {
-    uint32_t *bell = shmi_slot32(a, a->my_slot, SHMI_slotWatchBell);
+    uint32_t *doorbell = shmi_slot32(a, a->my_slot, SHMI_slotWatchDoorbell);
     int64_t wait = SHMI_POLL_FIRST, poll, turn, deadline, asked;
     int was = 0, untold, unfinished, chores, err;
     for (;;) {
-        /* The bell is read before everything else that it may be rung for. */
-        uint32_t rung = shmi_ld32(bell);
+        /* The doorbell is read before everything else that it may be rung for. */
+        uint32_t rung = shmi_ld32(doorbell);
         shmi_waitv v[1 + SHMI_watchTargets];
         unsigned n;
         if (__atomic_load_n(&a->closing, __ATOMIC_SEQ_CST))
@@ -265,16 +265,16 @@ SHMI_FN void shmi_watch(shmsync_arena *a)
         shmi_check_self(a);
         untold = shmi_deliver_deaths(a);
         chores = shmi_do_chores(a);
-        n = shmi_watch_entries(a, bell, rung, v, &poll, &turn);
+        n = shmi_watch_entries(a, doorbell, rung, v, &poll, &turn);
         if (n == 0)
-            continue; /* somebody was buried */
+            continue; /* somebody was reaped */
         deadline = turn != 0 ? shmi_now() + turn : 0;
         unfinished = shmi_ld32(&a->unfinished) != 0;
         if (poll != 0 || untold || unfinished) {
             if (poll == 0)
                 poll = SHMI_POLL_MOST;
             if (unfinished && !was)
-                wait = SHMI_POLL_FIRST; /* a burial has just begun */
+                wait = SHMI_POLL_FIRST; /* a reap has just begun */
             was = unfinished;
             if (deadline == 0 || deadline > shmi_now() + (wait < poll ? wait : poll))
                 deadline = shmi_now() + (wait < poll ? wait : poll);
@@ -297,9 +297,9 @@ SHMI_FN void shmi_watch(shmsync_arena *a)
                 err = 0;
         }
         if (n == 1 || err != 0)
-            shmi_futex_sleep(bell, rung, deadline);
+            shmi_futex_sleep(doorbell, rung, deadline);
         if (shmi_ld32(&a->unfinished) != 0)
-            shmi_bury_on(a);
+            shmi_continue_reaps(a);
     }
 }
 

@@ -8,8 +8,8 @@ SHMI_FN shmi_geometry shmi_plan(uint64_t size, uint32_t slots)
     g.size = size;
     g.slots = slots;
     g.slots_off = SHMI_headerSize;
-    g.obit_off = g.slots_off + (uint64_t)slots * SHMI_slotStride;
-    g.dir_off = (g.obit_off + SHMI_obitCount * SHMI_obitStride + 4095) & ~UINT64_C(4095);
+    g.death_record_off = g.slots_off + (uint64_t)slots * SHMI_slotStride;
+    g.dir_off = (g.death_record_off + SHMI_deathRecordCount * SHMI_deathRecordStride + 4095) & ~UINT64_C(4095);
     for (g.dir_count = 64; g.dir_count * 512 < size; g.dir_count *= 2) {
     }
     g.chunks_off = g.dir_off + g.dir_count * 8;
@@ -65,12 +65,12 @@ SHMI_FN int shmi_validate(const unsigned char *h, size_t n, uint64_t length, con
         return shmi_fail(EPROTO, op, name, "it claims %u participants", slots);
     /* The layout is a function of size and participants; any other is a forgery. */
     g = shmi_plan(length, slots);
-    if (g.chunk_count == 0 || shmi_hdr_get64(h, SHMI_hdrSlotsOff) != g.slots_off || shmi_hdr_get64(h, SHMI_hdrObitOff) != g.obit_off ||
+    if (g.chunk_count == 0 || shmi_hdr_get64(h, SHMI_hdrSlotsOff) != g.slots_off || shmi_hdr_get64(h, SHMI_hdrDeathRecordOff) != g.death_record_off ||
         shmi_hdr_get64(h, SHMI_hdrDirOff) != g.dir_off || shmi_hdr_get64(h, SHMI_hdrDirCount) != g.dir_count ||
         shmi_hdr_get64(h, SHMI_hdrChunksOff) != g.chunks_off || shmi_hdr_get64(h, SHMI_hdrBlocksOff) != g.blocks_off ||
         shmi_hdr_get64(h, SHMI_hdrHeapOff) != g.heap_off || shmi_hdr_get64(h, SHMI_hdrChunkCount) != g.chunk_count ||
         shmi_hdr_get32(h, SHMI_hdrHeaderSize) != SHMI_headerSize || shmi_hdr_get32(h, SHMI_hdrSlotStride) != SHMI_slotStride ||
-        shmi_hdr_get32(h, SHMI_hdrObitCount) != SHMI_obitCount || shmi_hdr_get32(h, SHMI_hdrObitStride) != SHMI_obitStride ||
+        shmi_hdr_get32(h, SHMI_hdrDeathRecordCount) != SHMI_deathRecordCount || shmi_hdr_get32(h, SHMI_hdrDeathRecordStride) != SHMI_deathRecordStride ||
         shmi_hdr_get32(h, SHMI_hdrChunkSize) != SHMI_chunkSize || shmi_hdr_get32(h, SHMI_hdrBlockWords) != SHMI_blockWords)
         return shmi_fail(EPROTO, op, name, "its regions do not lie where a layout of version %u puts them", (unsigned)SHMI_LayoutVersion);
     *geo = g;
@@ -97,9 +97,9 @@ SHMI_FN void shmi_write_header(unsigned char *b, const shmi_geometry *g)
     shmi_hdr_set32(b, SHMI_hdrSlots, g->slots);
     shmi_hdr_set32(b, SHMI_hdrSlotStride, SHMI_slotStride);
     shmi_hdr_set64(b, SHMI_hdrSlotsOff, g->slots_off);
-    shmi_hdr_set64(b, SHMI_hdrObitOff, g->obit_off);
-    shmi_hdr_set32(b, SHMI_hdrObitCount, SHMI_obitCount);
-    shmi_hdr_set32(b, SHMI_hdrObitStride, SHMI_obitStride);
+    shmi_hdr_set64(b, SHMI_hdrDeathRecordOff, g->death_record_off);
+    shmi_hdr_set32(b, SHMI_hdrDeathRecordCount, SHMI_deathRecordCount);
+    shmi_hdr_set32(b, SHMI_hdrDeathRecordStride, SHMI_deathRecordStride);
     shmi_hdr_set64(b, SHMI_hdrDirOff, g->dir_off);
     shmi_hdr_set64(b, SHMI_hdrDirCount, g->dir_count);
     shmi_hdr_set64(b, SHMI_hdrChunksOff, g->chunks_off);
@@ -409,9 +409,9 @@ SHMI_FN int shmi_take_slot_at(shmsync_arena *a, uint32_t i, uint32_t w)
  * hold the slot's byte. */
 SHMI_FN int shmi_inherit_slot(shmsync_arena *a, uint32_t i, uint32_t w)
 {
-    uint32_t *undertaker = shmi_slot32(a, i, SHMI_slotUndertaker);
+    uint32_t *reaper = shmi_slot32(a, i, SHMI_slotReaper);
     int had_byte = (shmi_slot_caps(a, i) & SHMI_capOFD) != 0;
-    shmi_name u;
+    shmi_participant_id u;
     int64_t end;
     if (shmi_slot_gen(w) >= SHMI_maxGeneration)
         return 0;
@@ -423,18 +423,18 @@ SHMI_FN int shmi_inherit_slot(shmsync_arena *a, uint32_t i, uint32_t w)
     w = shmi_slot_with(w, SHMI_phaseDead);
     if (!shmi_ended(a, i))
         return 0; /* it may write still, and its name is what says so */
-    u = shmi_ld32(undertaker);
-    if (shmi_current(a, u) || !shmi_cas32(undertaker, u, shmi_make_name(i, shmi_slot_gen(w) + 1)))
+    u = shmi_ld32(reaper);
+    if (shmi_current(a, u) || !shmi_cas32(reaper, u, shmi_make_participant_id(i, shmi_slot_gen(w) + 1)))
         return 0;
-    SHMSYNC_CRASHPOINT("arena.inherit.undertaker");
+    SHMSYNC_CRASHPOINT("arena.inherit.reaper");
     if (a->lock_fd < 0)
         shmi_st32(shmi_slot32(a, i, SHMI_slotCaps), 0); /* not those of the dead: a survey would believe us dead without a byte */
     if (!shmi_take_slot_at(a, i, w))
         return 0;
     SHMSYNC_CRASHPOINT("arena.inherit.taken");
-    /* From now on our name is current. Who became undertaker in between finishes first. */
+    /* From now on our name is current. Who became reaper in between finishes first. */
     end = shmi_now() + 1000000000;
-    for (u = shmi_ld32(undertaker); shmi_name_slot(u) != i && shmi_current(a, u); u = shmi_ld32(undertaker)) {
+    for (u = shmi_ld32(reaper); shmi_id_slot(u) != i && shmi_current(a, u); u = shmi_ld32(reaper)) {
         if (shmi_now() > end) {
             uint32_t joining = shmi_slot_word(SHMI_phaseJoining, shmi_slot_gen(w) + 1);
             shmi_cas_slot(a, i, joining, shmi_slot_with(joining, SHMI_phaseDead));
@@ -442,8 +442,8 @@ SHMI_FN int shmi_inherit_slot(shmsync_arena *a, uint32_t i, uint32_t w)
         }
         shmi_nap(1000000);
     }
-    shmi_write_obituary(a, i, shmi_name_in(i, w), 0);
-    SHMSYNC_CRASHPOINT("arena.inherit.obituary");
+    shmi_write_death_record(a, i, shmi_id_in(i, w), 0);
+    SHMSYNC_CRASHPOINT("arena.inherit.recorded");
     shmi_ring_told(a);
     return 1;
 }
@@ -464,7 +464,7 @@ SHMI_FN int shmi_fail_full(shmsync_arena *a)
 
 /* Makes a free slot joining, or that of a dead participant, whose name is then *before:
  * it is for us to clean up after it. */
-SHMI_FN int shmi_take_slot(shmsync_arena *a, shmi_name *name, shmi_name *before)
+SHMI_FN int shmi_take_slot(shmsync_arena *a, shmi_participant_id *name, shmi_participant_id *before)
 {
     int64_t end = shmi_now() + 1000000000;
     *before = 0;
@@ -476,7 +476,7 @@ SHMI_FN int shmi_take_slot(shmsync_arena *a, shmi_name *name, shmi_name *before)
             if (shmi_slot_phase(w) != SHMI_phaseFree || shmi_slot_gen(w) >= SHMI_maxGeneration || !shmi_lock_slot(a, i))
                 continue;
             if (shmi_take_slot_at(a, i, w)) {
-                *name = shmi_make_name(i, shmi_slot_gen(w) + 1);
+                *name = shmi_make_participant_id(i, shmi_slot_gen(w) + 1);
                 return 0;
             }
             shmi_unlock_slot(a, i);
@@ -486,8 +486,8 @@ SHMI_FN int shmi_take_slot(shmsync_arena *a, shmi_name *name, shmi_name *before)
             if (!shmi_slot_taken(w) || !shmi_lock_slot(a, i))
                 continue;
             if (shmi_inherit_slot(a, i, w)) {
-                *name = shmi_make_name(i, shmi_slot_gen(w) + 1);
-                *before = shmi_name_in(i, w);
+                *name = shmi_make_participant_id(i, shmi_slot_gen(w) + 1);
+                *before = shmi_id_in(i, w);
                 return 0;
             }
             shmi_unlock_slot(a, i);
@@ -514,7 +514,7 @@ SHMI_FN ssize_t shmi_read_file(const char *path, char *b, size_t cap)
     return n;
 }
 
-/* Who this process is, for people to read. None of it decides anything. */
+/* The identity of this process, for people to read. None of it decides anything. */
 SHMI_FN void shmi_fill_slot(shmsync_arena *a, const char *label)
 {
     uint32_t i = a->my_slot, k, nibbles = 0;
@@ -546,7 +546,7 @@ SHMI_FN void shmi_fill_slot(shmsync_arena *a, const char *label)
             boot[nibbles / 2] = (unsigned char)(boot[nibbles / 2] | v << (nibbles % 2 == 0 ? 4 : 0));
             nibbles++;
         }
-    shmi_st32(shmi_slot32(a, i, SHMI_slotUndertaker), 0);
+    shmi_st32(shmi_slot32(a, i, SHMI_slotReaper), 0);
     shmi_st32(shmi_slot32(a, i, SHMI_slotPID), (uint32_t)getpid());
     shmi_st32(shmi_slot32(a, i, SHMI_slotUID), (uint32_t)geteuid());
     shmi_st64(shmi_slot64(a, i, SHMI_slotStart), start);
@@ -582,7 +582,7 @@ SHMI_FN int shmi_join(shmsync_arena *a, const shmsync_arena_options *o)
 {
     const char *label = o != NULL && o->label != NULL && o->label[0] != 0 ? o->label : program_invocation_short_name;
     char path[64];
-    shmi_name name = 0, before = 0;
+    shmi_participant_id name = 0, before = 0;
     shmi_concern concern;
     int err;
     /* An open file description of its own: through a shared one a dead child's lock
@@ -613,7 +613,7 @@ SHMI_FN int shmi_join(shmsync_arena *a, const shmsync_arena_options *o)
         shmi_drop_lock(a);
         return err;
     }
-    a->my_slot = shmi_name_slot(name);
+    a->my_slot = shmi_id_slot(name);
     a->self = name;
     if (before != 0) {
         int all = shmi_owes_anybody(a, before);
@@ -623,15 +623,15 @@ SHMI_FN int shmi_join(shmsync_arena *a, const shmsync_arena_options *o)
         SHMSYNC_CRASHPOINT("arena.inherit.repaired");
         shmi_wake_all_for(a, before, &concern);
         SHMSYNC_CRASHPOINT("arena.inherit.woken");
-        shmi_settle(a, before);
-        SHMSYNC_CRASHPOINT("arena.inherit.settled");
+        shmi_reclaim_memory(a, before);
+        SHMSYNC_CRASHPOINT("arena.inherit.reclaimed");
     }
     shmi_fill_slot(a, label);
     /* Rung before it is live, so that somebody knows of it from the first moment on. */
     shmi_ring_before(a, a->my_slot, 1);
     err = shmi_start_watcher(a);
     if (err != 0) {
-        uint32_t joining = shmi_slot_word(SHMI_phaseJoining, shmi_name_gen(name));
+        uint32_t joining = shmi_slot_word(SHMI_phaseJoining, shmi_id_gen(name));
         shmi_cas_slot(a, a->my_slot, joining, shmi_slot_with(joining, SHMI_phaseFree));
         shmi_drop_lock(a);
         return err;
@@ -641,7 +641,7 @@ SHMI_FN int shmi_join(shmsync_arena *a, const shmsync_arena_options *o)
     shmi_ring_watchers_of(a, a->my_slot);
     shmi_survey_ahead(a);
     if (shmi_ld32(&a->unfinished) != 0)
-        shmi_ring(shmi_slot32(a, a->my_slot, SHMI_slotWatchBell));
+        shmi_ring(shmi_slot32(a, a->my_slot, SHMI_slotWatchDoorbell));
     return 0;
 }
 
@@ -673,7 +673,7 @@ SHMI_FN int shmi_restore_reservations(shmsync_arena *a)
 SHMI_FN void shmi_destroy(shmsync_arena *a)
 {
     shmi_ref *r, *next;
-    shmi_seat *s, *after;
+    shmi_wait_node *s, *after;
     shmi_chore *l, *more;
     for (r = a->refs; r != NULL; r = next) {
         next = r->next;
@@ -683,7 +683,7 @@ SHMI_FN void shmi_destroy(shmsync_arena *a)
             free(r->handle);
         free(r);
     }
-    for (s = a->seats; s != NULL; s = after) {
+    for (s = a->wait_nodes; s != NULL; s = after) {
         after = s->next;
         free(s);
     }
@@ -692,7 +692,7 @@ SHMI_FN void shmi_destroy(shmsync_arena *a)
         free(l);
     }
     free(a->deferred);
-    free(a->burials);
+    free(a->reaps);
     free(a->notices);
     free(a->asked);
     free(a->told);
@@ -702,7 +702,7 @@ SHMI_FN void shmi_destroy(shmsync_arena *a)
     pthread_mutex_destroy(&a->walking);
     pthread_mutex_destroy(&a->handles_of);
     pthread_mutex_destroy(&a->reaping);
-    pthread_mutex_destroy(&a->seats_lock);
+    pthread_mutex_destroy(&a->wait_nodes_lock);
     pthread_mutex_destroy(&a->death_lock);
     pthread_mutex_destroy(&a->chores_lock);
     if (a->me != NULL)
@@ -810,7 +810,7 @@ SHMI_FN int shmi_new_arena(const shmi_segment *s, const char *path, shmsync_aren
     pthread_mutex_init(&a->walking, NULL);
     pthread_mutex_init(&a->handles_of, NULL);
     pthread_mutex_init(&a->reaping, NULL);
-    pthread_mutex_init(&a->seats_lock, NULL);
+    pthread_mutex_init(&a->wait_nodes_lock, NULL);
     pthread_mutex_init(&a->death_lock, NULL);
     pthread_mutex_init(&a->chores_lock, NULL);
     a->next = shmi_attached;
@@ -833,7 +833,7 @@ SHMI_FN int shmi_begin(shmsync_arena *a, const shmi_segment *s, const shmsync_ar
     if (err != 0)
         return err;
     page = mmap(NULL, (size_t)a->page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    a->burials = (shmi_burial *)calloc((size_t)a->geo.slots + 1, sizeof *a->burials);
+    a->reaps = (shmi_reap_progress *)calloc((size_t)a->geo.slots + 1, sizeof *a->reaps);
     a->notices = (shmi_notice *)calloc((size_t)a->geo.slots + 1, sizeof *a->notices);
     a->asked = (int64_t *)calloc((size_t)a->geo.slots + 1, sizeof *a->asked);
     if (page != MAP_FAILED) {
@@ -842,7 +842,7 @@ SHMI_FN int shmi_begin(shmsync_arena *a, const shmi_segment *s, const shmsync_ar
         a->me = (shmi_me *)page;
         pthread_mutex_unlock(&shmi_attached_lock);
     }
-    if (a->me == NULL || a->burials == NULL || a->notices == NULL || a->asked == NULL)
+    if (a->me == NULL || a->reaps == NULL || a->notices == NULL || a->asked == NULL)
         return shmi_fail(ENOMEM, "arena.open", a->label, "%s", "");
     return shmi_join(a, o);
 }
@@ -969,7 +969,7 @@ int shmsync_arena_from_fd_abi(int fd, const shmsync_arena_options *opts, shmsync
 
 SHMI_FN void shmi_leave(shmsync_arena *a)
 {
-    uint32_t i = a->my_slot, live = shmi_slot_word(SHMI_phaseLive, shmi_name_gen(a->self)), leaving = shmi_slot_with(live, SHMI_phaseLeaving), k;
+    uint32_t i = a->my_slot, live = shmi_slot_word(SHMI_phaseLive, shmi_id_gen(a->self)), leaving = shmi_slot_with(live, SHMI_phaseLeaving), k;
     shmi_concern concern;
     shmi_st64(shmi_slot64(a, i, SHMI_slotDied), (uint64_t)shmi_unix_now());
     shmi_cas_slot(a, i, live, leaving);
@@ -990,16 +990,16 @@ SHMI_FN void shmi_leave(shmsync_arena *a)
     pthread_mutex_lock(&a->reaping);
     shmi_repair_all(a, a->self, 0, &concern);
     SHMSYNC_CRASHPOINT("arena.close.repaired");
-    shmi_settle(a, a->self);
+    shmi_reclaim_memory(a, a->self);
     SHMSYNC_CRASHPOINT("arena.close.reclaimed");
     shmi_wake_all_for(a, a->self, &concern); /* a wake that was for us is lost with us, as in a death */
     shmi_clear_open_bits(a, a->self);
     pthread_mutex_unlock(&a->reaping);
 
-    shmi_ring(shmi_slot32(a, i, SHMI_slotWatchBell));
+    shmi_ring(shmi_slot32(a, i, SHMI_slotWatchDoorbell));
     pthread_join(a->watcher, NULL);
     SHMSYNC_CRASHPOINT("arena.close.unregistered");
-    shmi_write_obituary(a, i, a->self, 1);
+    shmi_write_death_record(a, i, a->self, 1);
     shmi_free_slot(a, i, leaving);
     SHMSYNC_CRASHPOINT("arena.close.freed");
     __atomic_store_n(&a->me->name, 0, __ATOMIC_RELAXED);

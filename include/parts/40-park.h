@@ -2,12 +2,12 @@
  *
  * A thread that waits sleeps in the kernel, on the word that the object's protocol
  * says, with an announce record in its slot: so whoever cleans up after a death finds
- * it. More threads than there are records sleep without one, which is found by looks.
+ * it. More threads than there are records sleep without one, which is found by periodic checks.
  *
  * Nothing depends on every wake arriving: no sleep is longer than 100 ms, and after
  * one that long the caller looks at the object's own words. */
 
-#define SHMI_LOOK_EVERY INT64_C(100000000) /* ns */
+#define SHMI_CHECK_EVERY INT64_C(100000000) /* ns */
 
 /* Takes an announce record for a wait that has lasted since that time; -1 when there is none. */
 SHMI_FN int shmi_announce_sleep(shmsync_arena *a, shmi_off object, shmi_off word, uint64_t wanted, int64_t since)
@@ -39,9 +39,9 @@ SHMI_FN void shmi_retract_sleep(shmsync_arena *a, int k)
 
 /* The futex word that the kernel marks when n dies, and its value; NULL where it does
  * not do that for n. */
-SHMI_FN uint32_t *shmi_alive_of(shmsync_arena *a, shmi_name n, uint32_t *alive)
+SHMI_FN uint32_t *shmi_alive_of(shmsync_arena *a, shmi_participant_id n, uint32_t *alive)
 {
-    uint32_t i = shmi_name_slot(n), *w;
+    uint32_t i = shmi_id_slot(n), *w;
     if (i < 1 || i > a->geo.slots || n == a->self || (shmi_slot_caps(a, i) & SHMI_capRobust) == 0)
         return NULL;
     w = shmi_alive_word(a, i, SHMI_aliveWords - 1);
@@ -52,50 +52,50 @@ SHMI_FN uint32_t *shmi_alive_of(shmsync_arena *a, shmi_name n, uint32_t *alive)
 enum {
     SHMI_AGAIN,  /* something happened, or may have: look at the state */
     SHMI_LATE,   /* the deadline has passed */
-    SHMI_LOOK,   /* 100 ms have passed since the last look: look after the object, and sleep again */
+    SHMI_LOOK,   /* 100 ms have passed since the last check: look after the object, and sleep again */
     SHMI_CLOSED  /* this process leaves the arena */
 };
 
 /* What a thread sleeps on. Zero it, then fill in. */
-typedef struct shmi_bed {
+typedef struct shmi_sleep_spec {
     uint32_t *word; /* while it is val */
     uint32_t val;
     shmi_off object; /* for the announce record */
     uint64_t wanted;
     int64_t deadline;  /* CLOCK_MONOTONIC ns, 0: none */
     int64_t *since;    /* since when the wait lasts, CLOCK_MONOTONIC ns; 0 before its first sleep, which sets it */
-    shmi_name owner;   /* wake up when this participant dies, if not 0 */
+    shmi_participant_id owner;   /* wake up when this participant dies, if not 0 */
     uint32_t *other;   /* wake up when this word is woken, too, if not NULL */
     uint32_t other_is;
     int64_t bounded;   /* sleep no longer than this many ns, if not 0 */
-    int64_t *looked;   /* when this process looked after the object last; shmi_look_due moves it on */
-} shmi_bed;
+    int64_t *looked;   /* when this process looked after the object last; shmi_check_due moves it on */
+} shmi_sleep_spec;
 
 /* Sleeps once. The caller is within shmi_enter and has announced itself in the object. */
-SHMI_FN int shmi_sleep(shmsync_arena *a, const shmi_bed *bed)
+SHMI_FN int shmi_sleep(shmsync_arena *a, const shmi_sleep_spec *sleep_spec)
 {
-    int64_t now = shmi_now(), until = now + SHMI_LOOK_EVERY;
+    int64_t now = shmi_now(), until = now + SHMI_CHECK_EVERY;
     shmi_waitv v[3];
     unsigned n = 1;
     int record, err = 0, look = 1;
     if (__atomic_load_n(&a->closing, __ATOMIC_SEQ_CST))
         return SHMI_CLOSED;
-    if (bed->deadline != 0 && bed->deadline <= now)
+    if (sleep_spec->deadline != 0 && sleep_spec->deadline <= now)
         return SHMI_LATE;
-    /* Who is woken often, or waits briefly each time, never sleeps for so long. */
-    if (bed->looked != NULL && now - __atomic_load_n(bed->looked, __ATOMIC_RELAXED) >= SHMI_LOOK_EVERY)
+    /* Whoever is woken often, or waits briefly each time, never sleeps for so long. */
+    if (sleep_spec->looked != NULL && now - __atomic_load_n(sleep_spec->looked, __ATOMIC_RELAXED) >= SHMI_CHECK_EVERY)
         return SHMI_LOOK;
-    if (*bed->since == 0)
-        *bed->since = now;
-    record = shmi_announce_sleep(a, bed->object, shmi_off_of(a, bed->word), bed->wanted, *bed->since);
-    v[0] = shmi_waitv_of(bed->word, bed->val);
-    if (bed->bounded != 0 && now + bed->bounded < until) {
-        until = now + bed->bounded;
+    if (*sleep_spec->since == 0)
+        *sleep_spec->since = now;
+    record = shmi_announce_sleep(a, sleep_spec->object, shmi_off_of(a, sleep_spec->word), sleep_spec->wanted, *sleep_spec->since);
+    v[0] = shmi_waitv_of(sleep_spec->word, sleep_spec->val);
+    if (sleep_spec->bounded != 0 && now + sleep_spec->bounded < until) {
+        until = now + sleep_spec->bounded;
         look = 0;
     }
     if ((a->caps & SHMI_capWaitV) != 0) {
-        if (bed->owner != 0) {
-            uint32_t alive, *w = shmi_alive_of(a, bed->owner, &alive);
+        if (sleep_spec->owner != 0) {
+            uint32_t alive, *w = shmi_alive_of(a, sleep_spec->owner, &alive);
             if (w != NULL && (alive & SHMI_OWNER_DIED) == 0) {
                 v[n++] = shmi_waitv_of(w, alive);
             } else if (w != NULL) {
@@ -103,17 +103,17 @@ SHMI_FN int shmi_sleep(shmsync_arena *a, const shmi_bed *bed)
                 look = 0;
             }
         }
-        if (bed->other != NULL)
-            v[n++] = shmi_waitv_of(bed->other, bed->other_is);
-    } else if (bed->owner != 0 || bed->other != NULL) {
+        if (sleep_spec->other != NULL)
+            v[n++] = shmi_waitv_of(sleep_spec->other, sleep_spec->other_is);
+    } else if (sleep_spec->owner != 0 || sleep_spec->other != NULL) {
         /* One word at a time: what the others tell is found by looking more often. */
         if (until > now + 10000000) {
             until = now + 10000000;
             look = 1;
         }
     }
-    if (bed->deadline != 0 && bed->deadline < until) {
-        until = bed->deadline;
+    if (sleep_spec->deadline != 0 && sleep_spec->deadline < until) {
+        until = sleep_spec->deadline;
         look = 0;
     }
     if (!__atomic_load_n(&a->closing, __ATOMIC_SEQ_CST)) {
@@ -126,13 +126,13 @@ SHMI_FN int shmi_sleep(shmsync_arena *a, const shmi_bed *bed)
             }
         }
         if (n == 1)
-            err = shmi_futex_sleep(bed->word, bed->val, until);
+            err = shmi_futex_sleep(sleep_spec->word, sleep_spec->val, until);
     }
     shmi_retract_sleep(a, record);
     if (__atomic_load_n(&a->closing, __ATOMIC_SEQ_CST))
         return SHMI_CLOSED;
     if (err == ETIMEDOUT) {
-        if (bed->deadline != 0 && shmi_now() >= bed->deadline)
+        if (sleep_spec->deadline != 0 && shmi_now() >= sleep_spec->deadline)
             return SHMI_LATE;
         return look ? SHMI_LOOK : SHMI_AGAIN;
     }
@@ -140,44 +140,44 @@ SHMI_FN int shmi_sleep(shmsync_arena *a, const shmi_bed *bed)
 }
 
 /* Whether it is this process's turn to look after an object: ten times a second. */
-SHMI_FN int shmi_look_due(int64_t *looked)
+SHMI_FN int shmi_check_due(int64_t *looked)
 {
     int64_t now = shmi_now(), last = __atomic_load_n(looked, __ATOMIC_RELAXED);
-    return (last == 0 || now - last >= SHMI_LOOK_EVERY * 9 / 10) &&
+    return (last == 0 || now - last >= SHMI_CHECK_EVERY * 9 / 10) &&
            __atomic_compare_exchange_n(looked, &last, now, 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
 }
 
 /* ---- Lines: where the waiters of an object are found ---- */
 
-typedef struct shmi_line {
+typedef struct shmi_wait_list {
     uint32_t *word; /* what waiters sleep on */
-    uint64_t *hub;  /* head of the list of hub nodes */
-} shmi_line;
+    uint64_t *poller;  /* head of the list of poller nodes */
+} shmi_wait_list;
 
-/* Wakes one waiter, of the kernel's queue and of the hubs by turns. The word has been
+/* Wakes one waiter, of the kernel's queue and of the pollers by turns. The word has been
  * changed. */
-SHMI_FN void shmi_deliver_one(shmsync_arena *a, const shmi_line *l, uint32_t turn)
+SHMI_FN void shmi_deliver_one(shmsync_arena *a, const shmi_wait_list *l, uint32_t turn)
 {
-    int hubs = shmi_ld64(l->hub) != 0;
+    int pollers = shmi_ld64(l->poller) != 0;
     if ((turn & 1) == 0) {
-        if (shmi_wake(l->word, 1) == 0 && hubs)
-            shmi_ready_one(a, l->hub, turn >> 1);
-    } else if (!hubs || !shmi_ready_one(a, l->hub, turn >> 1)) {
+        if (shmi_wake(l->word, 1) == 0 && pollers)
+            shmi_ready_one(a, l->poller, turn >> 1);
+    } else if (!pollers || !shmi_ready_one(a, l->poller, turn >> 1)) {
         shmi_wake(l->word, 1);
     }
 }
-SHMI_FN void shmi_deliver_all(shmsync_arena *a, const shmi_line *l)
+SHMI_FN void shmi_deliver_all(shmsync_arena *a, const shmi_wait_list *l)
 {
     shmi_wake(l->word, SHMI_ALL);
-    if (shmi_ld64(l->hub) != 0)
-        shmi_ready_all(a, l->hub);
+    if (shmi_ld64(l->poller) != 0)
+        shmi_ready_all(a, l->poller);
 }
 
 /* A line whose word is a wake word: bit 0 announced, bits 1..31 a sequence. */
 
 SHMI_FN uint32_t shmi_bumped(uint32_t w) { return (w + 2) & ~1u; }
 /* Makes sure that the next release wakes, and gives the word to sleep on. */
-SHMI_FN uint32_t shmi_bell_announce(const shmi_line *l)
+SHMI_FN uint32_t shmi_wake_word_announce(const shmi_wait_list *l)
 {
     for (;;) {
         uint32_t w = shmi_ld32(l->word);
@@ -187,9 +187,9 @@ SHMI_FN uint32_t shmi_bell_announce(const shmi_line *l)
             return w | 1;
     }
 }
-SHMI_FN int shmi_bell_announced(const shmi_line *l) { return (shmi_ld32(l->word) & 1) != 0; }
+SHMI_FN int shmi_wake_word_announced(const shmi_wait_list *l) { return (shmi_ld32(l->word) & 1) != 0; }
 /* Wakes one waiter if somebody has announced itself. Called after the release. */
-SHMI_FN void shmi_bell_release(shmsync_arena *a, const shmi_line *l)
+SHMI_FN void shmi_wake_word_release(shmsync_arena *a, const shmi_wait_list *l)
 {
     uint32_t w = shmi_ld32(l->word);
     while ((w & 1) != 0) {
@@ -203,7 +203,7 @@ SHMI_FN void shmi_bell_release(shmsync_arena *a, const shmi_line *l)
         w = shmi_ld32(l->word);
     }
 }
-SHMI_FN uint32_t shmi_bell_bump(const shmi_line *l)
+SHMI_FN uint32_t shmi_wake_word_bump(const shmi_wait_list *l)
 {
     for (;;) {
         uint32_t w = shmi_ld32(l->word);
@@ -212,12 +212,12 @@ SHMI_FN uint32_t shmi_bell_bump(const shmi_line *l)
     }
 }
 /* Changes the word so that whoever is about to sleep looks again. */
-SHMI_FN void shmi_bell_touch(const shmi_line *l) { shmi_add32(l->word, 2); }
+SHMI_FN void shmi_wake_word_touch(const shmi_wait_list *l) { shmi_add32(l->word, 2); }
 /* Bumps and wakes one, or all, announced or not: for wakes that may have been lost. */
-SHMI_FN void shmi_bell_wake_one(shmsync_arena *a, const shmi_line *l) { shmi_deliver_one(a, l, shmi_bell_bump(l) >> 1); }
-SHMI_FN void shmi_bell_wake_all(shmsync_arena *a, const shmi_line *l)
+SHMI_FN void shmi_wake_word_wake_one(shmsync_arena *a, const shmi_wait_list *l) { shmi_deliver_one(a, l, shmi_wake_word_bump(l) >> 1); }
+SHMI_FN void shmi_wake_word_wake_all(shmsync_arena *a, const shmi_wait_list *l)
 {
-    shmi_bell_bump(l);
+    shmi_wake_word_bump(l);
     shmi_deliver_all(a, l);
 }
 

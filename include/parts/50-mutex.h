@@ -11,8 +11,8 @@ enum { SHMI_mutexVersion = 1, SHMI_biasAfter = 4096, SHMI_biasMost = 1 << 20 };
 #define SHMI_HANDED_LOCALLY UINT64_C(1) /* in the word handed: a hand-off inside a process */
 
 SHMI_FN uint32_t shmi_owner_kind(uint32_t o) { return o >> 29; }
-SHMI_FN shmi_name shmi_owner_name(uint32_t o) { return o & SHMI_NAME_MASK; }
-SHMI_FN uint32_t shmi_make_owner(uint32_t kind, shmi_name n) { return kind << 29 | n; }
+SHMI_FN shmi_participant_id shmi_owner_name(uint32_t o) { return o & SHMI_NAME_MASK; }
+SHMI_FN uint32_t shmi_make_owner(uint32_t kind, shmi_participant_id n) { return kind << 29 | n; }
 SHMI_FN int shmi_owner_held(uint32_t o)
 {
     uint32_t k = shmi_owner_kind(o);
@@ -39,20 +39,20 @@ typedef struct shmi_mutex {
     uint32_t bias_most;   /* what bias may be: 0 where holds are never biased */
     shmsync_arena *a;
     shmi_mutex_words *w;
-    shmi_line line;
+    shmi_wait_list line;
     shmi_off object;      /* header of the object that it is, or is a part of */
     const char *called;   /* for messages; lives as long as the arena has the object open */
-    int release;          /* policy Release */
-    int latch;            /* a part of another object, which only this header locks */
+    int release;          /* policy PolicyRelease */
+    int queueLock;            /* a part of another object, which only this header locks */
     int internal;         /* it protects words: it passes on when its holder is dead, not only when that is gone */
     int (*repair)(void *);
     void *repair_arg;
-    uint32_t quiet;       /* unlocks that found nobody waiting; written by who holds the mutex, atomic */
+    uint32_t quiet;       /* unlocks that found nobody waiting; written by whoever holds the mutex, atomic */
     uint32_t need;        /* how many it takes to turn the bias on. Atomic. */
-    uint32_t reserved;    /* owner word that the last look found reserved. Atomic. */
+    uint32_t reserved;    /* owner word that the last check found reserved. Atomic. */
     int64_t looked;
-    void (*also_look)(void *); /* called by looks, for an object that has it as a part */
-    void *also_look_arg;
+    void (*also_check)(void *); /* called by periodic checks, for an object that has it as a part */
+    void *also_check_arg;
     shmi_object o; /* of a mutex of its own */
 } shmi_mutex;
 
@@ -67,7 +67,7 @@ SHMI_FN void shmi_mutex_init(shmi_mutex *m, shmsync_arena *a, shmi_mutex_words *
     m->a = a;
     m->w = w;
     m->line.word = &w->wake;
-    m->line.hub = &w->hub;
+    m->line.poller = &w->poller;
     m->object = object;
     m->called = called;
     m->release = (w->policy & 0xff) == 1;
@@ -87,9 +87,9 @@ SHMI_COLD void shmi_mutex_wake_after(shmi_mutex *m);
 /* Takes an owner-dead mutex by the repair of the handle: 1 took, 0 the word changed,
  * or an errno in *err. */
 SHMI_FN int shmi_mutex_inherit(shmi_mutex *m, uint32_t o, int *err);
-SHMI_FN void shmi_mutex_look(shmi_mutex *m);
+SHMI_FN void shmi_mutex_check(shmi_mutex *m);
 /* The hooks for the part of an object that a mutex is. */
-SHMI_FN void shmi_mutex_repair_words(shmsync_arena *a, shmi_mutex_words *w, shmi_name dead, int internal);
+SHMI_FN void shmi_mutex_repair_words(shmsync_arena *a, shmi_mutex_words *w, shmi_participant_id dead, int internal);
 SHMI_FN void shmi_mutex_wake_words(shmsync_arena *a, shmi_mutex_words *w, int owed);
 
 /* Takes the mutex if that takes one instruction. */
@@ -98,7 +98,7 @@ SHMI_FN int shmi_mutex_at_once(shmi_mutex *m)
     uint32_t name = __atomic_load_n(&m->me->name, __ATOMIC_RELAXED);
     return SHMI_LIKELY(name != 0) && shmi_cas32(m->own, 0, name | __atomic_load_n(&m->bias, __ATOMIC_RELAXED));
 }
-/* 0 or an errno; deadline 0: none. As a latch the repair of the handle makes
+/* 0 or an errno; deadline 0: none. As a queue lock the repair of the handle makes
  * EOWNERDEAD rare. */
 SHMI_FN int shmi_mutex_lock(shmi_mutex *m, int64_t deadline)
 {

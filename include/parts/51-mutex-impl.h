@@ -1,12 +1,12 @@
-SHMI_FN int shmi_mutex_fail(shmi_mutex *m, int err, const char *op, shmi_name who)
+SHMI_FN int shmi_mutex_fail(shmi_mutex *m, int err, const char *op, shmi_participant_id who)
 {
     return shmi_fail_who(m->a, err, op, m->called, who);
 }
-SHMI_FN shmi_name shmi_mutex_died(shmi_mutex *m) { return shmi_ld32(&m->w->died) & SHMI_NAME_MASK; }
+SHMI_FN shmi_participant_id shmi_mutex_died(shmi_mutex *m) { return shmi_ld32(&m->w->died) & SHMI_NAME_MASK; }
 
 /* What an owner word becomes whose name was found dead. A hold that is released stays the
  * dead one's until that is gone. */
-SHMI_FN uint32_t shmi_bereaved(uint32_t o, int release, int gone)
+SHMI_FN uint32_t shmi_owner_died(uint32_t o, int release, int gone)
 {
     if (shmi_owner_kind(o) == SHMI_kindReserved)
         return 0;
@@ -17,36 +17,36 @@ SHMI_FN uint32_t shmi_bereaved(uint32_t o, int release, int gone)
     return shmi_make_owner(SHMI_kindOwnerDead, shmi_owner_name(o));
 }
 
-SHMI_FN shmi_line shmi_mutex_line(shmi_mutex_words *w)
+SHMI_FN shmi_wait_list shmi_mutex_wait_list(shmi_mutex_words *w)
 {
-    shmi_line l;
+    shmi_wait_list l;
     l.word = &w->wake;
-    l.hub = &w->hub;
+    l.poller = &w->poller;
     return l;
 }
 
 /* Deals with owner word o, whose name was found dead; 0: it stays as it is until that is
  * gone, which never is so for an internal mutex. */
-SHMI_FN int shmi_bereave(shmsync_arena *a, shmi_mutex_words *w, uint32_t o, int internal)
+SHMI_FN int shmi_mark_owner_dead(shmsync_arena *a, shmi_mutex_words *w, uint32_t o, int internal)
 {
     int release = (__atomic_load_n(&w->policy, __ATOMIC_RELAXED) & 0xff) == 1;
-    uint32_t next = shmi_bereaved(o, release, internal || (release && shmi_gone(a, shmi_owner_name(o))));
-    shmi_line l = shmi_mutex_line(w);
+    uint32_t next = shmi_owner_died(o, release, internal || (release && shmi_gone(a, shmi_owner_name(o))));
+    shmi_wait_list l = shmi_mutex_wait_list(w);
     if (next == o)
         return 0;
     if (!shmi_cas32(&w->owner, o, next))
         return 1;
-    SHMSYNC_CRASHPOINT("mutex.bereave.marked");
+    SHMSYNC_CRASHPOINT("mutex.owner_dead.marked");
     if (shmi_owner_kind(next) == SHMI_kindOwnerDead) {
         shmi_st32(&w->died, shmi_owner_name(o));
-        shmi_bell_wake_all(a, &l);
+        shmi_wake_word_wake_all(a, &l);
     } else {
-        shmi_bell_wake_one(a, &l);
+        shmi_wake_word_wake_one(a, &l);
     }
     return 1;
 }
 
-SHMI_FN void shmi_mutex_repair_words(shmsync_arena *a, shmi_mutex_words *w, shmi_name dead, int internal)
+SHMI_FN void shmi_mutex_repair_words(shmsync_arena *a, shmi_mutex_words *w, shmi_participant_id dead, int internal)
 {
     uint32_t s = shmi_ld32(&w->starving), tries;
     if (shmi_covers(dead, s & SHMI_NAME_MASK))
@@ -55,7 +55,7 @@ SHMI_FN void shmi_mutex_repair_words(shmsync_arena *a, shmi_mutex_words *w, shmi
         uint32_t o = shmi_ld32(&w->owner);
         if (!shmi_covers(dead, shmi_owner_name(o)) || (!shmi_owner_held(o) && shmi_owner_kind(o) != SHMI_kindReserved))
             return;
-        if (!shmi_bereave(a, w, o, internal))
+        if (!shmi_mark_owner_dead(a, w, o, internal))
             return;
     }
 }
@@ -63,7 +63,7 @@ SHMI_FN void shmi_mutex_repair_words(shmsync_arena *a, shmi_mutex_words *w, shmi
 SHMI_FN void shmi_mutex_wake_words(shmsync_arena *a, shmi_mutex_words *w, int owed)
 {
     uint32_t o = shmi_ld32(&w->owner);
-    shmi_line l = shmi_mutex_line(w);
+    shmi_wait_list l = shmi_mutex_wait_list(w);
     if (shmi_owner_kind(o) == SHMI_kindReserved) {
         /* The dead may have made the reservation for somebody who had given up. It is no
          * hold, so it can always be taken back. */
@@ -72,12 +72,12 @@ SHMI_FN void shmi_mutex_wake_words(shmsync_arena *a, shmi_mutex_words *w, int ow
             owed = SHMI_OWED_ONE;
     }
     if (owed == SHMI_OWED_ALL)
-        shmi_bell_wake_all(a, &l);
-    else if (owed == SHMI_OWED_ONE || shmi_bell_announced(&l))
-        shmi_bell_wake_one(a, &l);
+        shmi_wake_word_wake_all(a, &l);
+    else if (owed == SHMI_OWED_ONE || shmi_wake_word_announced(&l))
+        shmi_wake_word_wake_one(a, &l);
 }
 
-SHMI_FN void shmi_mutex_kind_repair(shmsync_arena *a, const shmi_object *o, shmi_name dead)
+SHMI_FN void shmi_mutex_kind_repair(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead)
 {
     shmi_mutex_words *w = (shmi_mutex_words *)shmi_try_at(a, o->body, sizeof *w, 64);
     if (w != NULL)
@@ -120,12 +120,12 @@ SHMI_FN int shmi_mutex_expired(shmi_mutex *m)
     return ago < 0 || ago > most;
 }
 
-/* Moves on from owner word o if that takes no waiting. Who has not slept leaves a
+/* Moves on from owner word o if that takes no waiting. Whoever has not slept leaves a
  * reservation of this process alone. *err: it will not become free by itself. */
 SHMI_FN int shmi_mutex_step(shmi_mutex *m, uint32_t o, int slept, int *err)
 {
     uint32_t kind = shmi_owner_kind(o);
-    shmi_name self = shmi_self(m->a), name = shmi_owner_name(o);
+    shmi_participant_id self = shmi_self(m->a), name = shmi_owner_name(o);
     *err = 0;
     if (o == 0)
         return shmi_cas32(m->own, 0, self | __atomic_load_n(&m->bias, __ATOMIC_RELAXED)) ? SHMI_STEP_TOOK : SHMI_STEP_CHANGED;
@@ -141,7 +141,7 @@ SHMI_FN int shmi_mutex_step(shmi_mutex *m, uint32_t o, int slept, int *err)
         if (!slept)
             return SHMI_STEP_STAY;
         return shmi_cas32(m->own, o, self) ? SHMI_STEP_TOOK : SHMI_STEP_CHANGED;
-    } else if (shmi_dead(m->a, name) && shmi_bereave(m->a, m->w, o, m->internal)) {
+    } else if (shmi_dead(m->a, name) && shmi_mark_owner_dead(m->a, m->w, o, m->internal)) {
         return SHMI_STEP_CHANGED;
     }
     return SHMI_STEP_STAY;
@@ -196,7 +196,7 @@ SHMI_FN int shmi_mutex_blocks(shmi_mutex *m, uint32_t o, int slept)
 SHMI_FN void shmi_mutex_took(shmi_mutex_wait *w)
 {
     if (w->slept)
-        shmi_bell_announce(&w->m->line);
+        shmi_wake_word_announce(&w->m->line);
     if (w->starving)
         shmi_cas32(&w->m->w->starving, shmi_self(w->m->a), 0);
 }
@@ -214,19 +214,19 @@ SHMI_FN void shmi_mutex_leave_wait(shmi_mutex_wait *w)
     gave_back = shmi_ld32(m->own) == reserved && shmi_cas32(m->own, reserved, 0);
     if (!w->slept && !gave_back)
         return;
-    shmi_bell_announce(&m->line);
+    shmi_wake_word_announce(&m->line);
     o = shmi_ld32(m->own);
     if (shmi_owner_kind(o) == SHMI_kindBiased && shmi_owner_valid(o)) {
         shmi_fence();
         o = shmi_ld32(m->own);
     }
     if (!shmi_mutex_blocks(m, o, 1))
-        shmi_bell_release(m->a, &m->line);
+        shmi_wake_word_release(m->a, &m->line);
 }
 
 typedef struct shmi_mutex_spin {
     uint32_t *own;
-    shmi_name self;
+    shmi_participant_id self;
     int slept;
 } shmi_mutex_spin;
 SHMI_FN int shmi_mutex_spun(void *arg)
@@ -239,7 +239,7 @@ SHMI_FN int shmi_mutex_spin_while_held(shmi_mutex *m, int slept)
 {
     shmi_mutex_spin s;
     shmi_tuning t;
-    if (shmi_bell_announced(&m->line))
+    if (shmi_wake_word_announced(&m->line))
         return 0; /* others are queued: they would only be overtaken */
     s.own = m->own;
     s.self = m->a->self;
@@ -255,16 +255,16 @@ SHMI_FN int shmi_mutex_spin_while_held(shmi_mutex *m, int slept)
 SHMI_FN int shmi_mutex_sleep(shmi_mutex_wait *w)
 {
     shmi_mutex *m = w->m;
-    shmi_name self = m->a->self;
+    shmi_participant_id self = m->a->self;
     int64_t now = shmi_now(), ago;
-    shmi_bed bed;
+    shmi_sleep_spec sleep_spec;
     uint32_t v, o;
     unsigned held;
     int r;
     if (w->since == 0)
         w->since = now;
-    memset(&bed, 0, sizeof bed);
-    bed.looked = &m->looked;
+    memset(&sleep_spec, 0, sizeof sleep_spec);
+    sleep_spec.looked = &m->looked;
     ago = now - (int64_t)shmi_ld64(&m->w->handed);
     if ((shmi_ld64(&m->w->handed) & SHMI_HANDED_LOCALLY) != 0)
         ago = -1; /* that one cost nothing */
@@ -276,81 +276,81 @@ SHMI_FN int shmi_mutex_sleep(shmi_mutex_wait *w)
             SHMSYNC_CRASHPOINT("mutex.lock.starving");
     }
     if (w->starving) {
-        bed.other = &m->w->handoff;
-        bed.other_is = shmi_ld32(&m->w->handoff);
+        sleep_spec.other = &m->w->handoff;
+        sleep_spec.other_is = shmi_ld32(&m->w->handoff);
     }
-    v = shmi_bell_announce(&m->line);
+    v = shmi_wake_word_announce(&m->line);
     SHMSYNC_CRASHPOINT("mutex.lock.announced");
     o = shmi_ld32(m->own);
     if (shmi_owner_kind(o) == SHMI_kindBiased && shmi_owner_valid(o)) {
         /* The holder may release without seeing the announcement; after the fence either
          * it sees it or we see the release. */
         if (shmi_fence() != 0)
-            bed.bounded = SHMI_UNFENCED_SLEEP;
+            sleep_spec.bounded = SHMI_UNFENCED_SLEEP;
         o = shmi_ld32(m->own);
     }
     if (!shmi_mutex_blocks(m, o, w->slept))
         return SHMI_AGAIN;
     w->slept = 1;
-    bed.word = m->wake;
-    bed.val = v;
-    bed.object = m->object;
-    bed.wanted = v;
-    bed.owner = shmi_owner_name(o);
-    if (!shmi_current(m->a, bed.owner)) { /* nobody tells when it is gone */
+    sleep_spec.word = m->wake;
+    sleep_spec.val = v;
+    sleep_spec.object = m->object;
+    sleep_spec.wanted = v;
+    sleep_spec.owner = shmi_owner_name(o);
+    if (!shmi_current(m->a, sleep_spec.owner)) { /* nobody tells when it is gone */
         shmi_follow(m->a);
-        bed.bounded = shmi_next_ask(&w->ask);
-        bed.owner = 0;
+        sleep_spec.bounded = shmi_next_ask(&w->ask);
+        sleep_spec.owner = 0;
     }
-    bed.deadline = w->deadline;
-    bed.since = &w->since;
-    held = m->latch ? shmi_lend_signals() : 0;
-    r = shmi_sleep(m->a, &bed);
-    if (m->latch)
+    sleep_spec.deadline = w->deadline;
+    sleep_spec.since = &w->since;
+    held = m->queueLock ? shmi_lend_signals() : 0;
+    r = shmi_sleep(m->a, &sleep_spec);
+    if (m->queueLock)
         shmi_regain_signals(held);
     SHMSYNC_CRASHPOINT("mutex.lock.woken");
     return r;
 }
 
 /* Finds what a stopped or dead process kept from the waiters, ten times a second. */
-SHMI_FN void shmi_mutex_look(shmi_mutex *m)
+SHMI_FN void shmi_mutex_check(shmi_mutex *m)
 {
     uint32_t o;
-    if (!shmi_look_due(&m->looked))
+    if (!shmi_check_due(&m->looked))
         return;
     o = shmi_ld32(m->own);
     if (o == 0) {
-        shmi_bell_wake_one(m->a, &m->line);
+        shmi_wake_word_wake_one(m->a, &m->line);
     } else if (!shmi_owner_valid(o) || shmi_owner_kind(o) == SHMI_kindOwnerDead || o == SHMI_OWNER_NOT_RECOVERABLE) {
-        shmi_bell_wake_all(m->a, &m->line);
+        shmi_wake_word_wake_all(m->a, &m->line);
     } else if (shmi_dead(m->a, shmi_owner_name(o))) {
-        shmi_bereave(m->a, m->w, o, m->internal);
+        shmi_mark_owner_dead(m->a, m->w, o, m->internal);
     } else if (shmi_owner_kind(o) == SHMI_kindReserved) {
         if (shmi_xchg32(&m->reserved, o) == o && shmi_cas32(m->own, o, 0))
             /* Nobody came for it: its process may be stopped. It is not held. */
-            shmi_bell_wake_one(m->a, &m->line);
+            shmi_wake_word_wake_one(m->a, &m->line);
         o = UINT32_MAX;
     } else {
         /* Whoever was woken last may be stopped before it could announce the others. */
-        shmi_bell_announce(&m->line);
+        shmi_wake_word_announce(&m->line);
     }
     if (o != UINT32_MAX)
         shmi_st32(&m->reserved, 0);
-    if (m->also_look != NULL)
-        m->also_look(m->also_look_arg);
+    if (m->also_check != NULL)
+        m->also_check(m->also_check_arg);
 }
 
 /* Runs a repair while m is being recovered by this process; a failure leaves it not
  * recoverable. */
 SHMI_FN int shmi_mutex_run_repair(shmi_mutex *m, int (*repair)(void *), void *arg)
 {
-    shmi_name who = shmi_mutex_died(m);
+    shmi_participant_id who = shmi_mutex_died(m);
     int bad = shmi_call_repair(repair, arg);
     SHMSYNC_CRASHPOINT("mutex.recover.repaired");
     if (bad == 0)
         return 0;
     shmi_cas32(m->own, shmi_make_owner(SHMI_kindRecovering, m->a->self), SHMI_OWNER_NOT_RECOVERABLE);
-    shmi_bell_wake_all(m->a, &m->line);
+    shmi_wake_word_wake_all(m->a, &m->line);
     return shmi_mutex_fail(m, ENOTRECOVERABLE, "mutex.recover", who);
 }
 
@@ -408,7 +408,7 @@ SHMI_FN int shmi_mutex_acquire(shmi_mutex_wait *w, int may_repair)
             spun = 0;
             break;
         case SHMI_LOOK:
-            shmi_mutex_look(m);
+            shmi_mutex_check(m);
             spun = 0;
             break;
         case SHMI_LATE:
@@ -454,7 +454,7 @@ SHMI_COLD int shmi_mutex_lock_slow(shmi_mutex *m, int64_t deadline)
 SHMI_FN int shmi_mutex_reserve(shmi_mutex *m, uint32_t from)
 {
     uint32_t asks = shmi_ld32(&m->w->starving), reserved;
-    shmi_name s = asks & SHMI_NAME_MASK;
+    shmi_participant_id s = asks & SHMI_NAME_MASK;
     if (asks == 0)
         return 0;
     if (!shmi_current(m->a, s)) {
@@ -470,15 +470,15 @@ SHMI_FN int shmi_mutex_reserve(shmi_mutex *m, uint32_t from)
     if (!shmi_cas32(&m->w->starving, s, 0)) {
         /* It gave up meanwhile, and perhaps before it could see the reservation. */
         shmi_cas32(m->own, reserved, 0);
-        shmi_bell_release(m->a, &m->line);
+        shmi_wake_word_release(m->a, &m->line);
         return 1;
     }
     shmi_mutex_note(m);
     shmi_add32(&m->w->handoff, 1);
     shmi_wake(&m->w->handoff, SHMI_ALL);
-    /* It may be awake and about to sleep, or parked behind its hub. */
-    shmi_bell_touch(&m->line);
-    shmi_ready_of(m->a, &m->w->hub, s);
+    /* It may be awake and about to sleep, or parked behind its poller. */
+    shmi_wake_word_touch(&m->line);
+    shmi_ready_of(m->a, &m->w->poller, s);
     return 1;
 }
 
@@ -489,7 +489,7 @@ SHMI_COLD void shmi_mutex_wake_after(shmi_mutex *m)
     if (shmi_mutex_reserve(m, 0) != 0)
         return;
     shmi_mutex_note(m);
-    shmi_bell_release(m->a, &m->line);
+    shmi_wake_word_release(m->a, &m->line);
 }
 
 /* Ends a biased release that found somebody waiting: a waiter paid for a fence, so
@@ -504,7 +504,7 @@ SHMI_COLD void shmi_mutex_lose_bias(shmi_mutex *m)
 
 SHMI_COLD int shmi_mutex_bad_unlock(shmi_mutex *m, uint32_t o)
 {
-    if (m->latch)
+    if (m->queueLock)
         return 0; /* a peer has overwritten the word, and the next one to come is told */
     if (!shmi_owner_valid(o))
         return shmi_fail(EPROTO, "mutex.unlock", m->called, "owner word %#010x", o);
@@ -513,14 +513,14 @@ SHMI_COLD int shmi_mutex_bad_unlock(shmi_mutex *m, uint32_t o)
 
 SHMI_COLD int shmi_mutex_unlock_slow(shmi_mutex *m, uint32_t o)
 {
-    shmi_name self = shmi_self(m->a);
+    shmi_participant_id self = shmi_self(m->a);
     if (self == 0)
         return shmi_fail(ENOTCONN, "mutex.unlock", m->called, "%s", "");
     if (o != self)
         return shmi_mutex_bad_unlock(m, o);
     SHMSYNC_CRASHPOINT("mutex.unlock.before_release");
     if (m->bias_most != 0) { /* decides when holds are biased again, while it is held */
-        int waited = shmi_bell_announced(&m->line);
+        int waited = shmi_wake_word_announced(&m->line);
         uint32_t quiet = waited ? 0 : __atomic_load_n(&m->quiet, __ATOMIC_RELAXED) + 1;
         if (quiet >= __atomic_load_n(&m->need, __ATOMIC_RELAXED) && __atomic_load_n(&m->a->fenced, __ATOMIC_ACQUIRE)) {
             quiet = 0;
@@ -534,7 +534,7 @@ SHMI_COLD int shmi_mutex_unlock_slow(shmi_mutex *m, uint32_t o)
     }
     if (!shmi_cas32(m->own, o, 0))
         return shmi_mutex_bad_unlock(m, shmi_ld32(m->own));
-    if (shmi_bell_announced(&m->line))
+    if (shmi_wake_word_announced(&m->line))
         shmi_mutex_wake_after(m);
     return 0;
 }
@@ -684,7 +684,7 @@ SHMI_FN int shmi_mutex_recover_entered(shmi_mutex *m, int (*repair)(void *), voi
         shmi_st32(&m->w->died, 0);
         shmi_cas32(m->own, recovering, 0);
         SHMSYNC_CRASHPOINT("mutex.recover.before_wake");
-        shmi_bell_release(m->a, &m->line);
+        shmi_wake_word_release(m->a, &m->line);
         return 0;
     }
 }

@@ -9,19 +9,19 @@ enum { SHMI_futexVersion = 1 };
 struct shmi_futex {
     shmsync_arena *a;
     shmi_futex_words *w;
-    shmi_line line;
-    uint64_t seen; /* the counter at the last look */
+    shmi_wait_list line;
+    uint64_t seen; /* the counter at the last check */
     int64_t looked;
     shmi_object o;
 };
 typedef struct shmi_futex shmi_futex;
 
 SHMI_FN uint64_t shmi_futex_counter(uint64_t s) { return s >> 2; }
-SHMI_FN shmi_line shmi_futex_line(shmi_futex_words *w)
+SHMI_FN shmi_wait_list shmi_futex_wait_list(shmi_futex_words *w)
 {
-    shmi_line l;
+    shmi_wait_list l;
     l.word = (uint32_t *)(void *)&w->state; /* the low half */
-    l.hub = &w->hub;
+    l.poller = &w->poller;
     return l;
 }
 SHMI_FN shmi_tuning shmi_futex_tuning(shmi_futex *f)
@@ -40,7 +40,7 @@ SHMI_FN void shmi_futex_kind_wake(shmsync_arena *a, const shmi_object *o, int ow
 {
     shmi_futex_words *w = (shmi_futex_words *)shmi_try_at(a, o->body, sizeof *w, 64);
     if (w != NULL && (owed != SHMI_OWED_ANNOUNCED || (shmi_ld64(&w->state) & SHMI_FUTEX_ANNOUNCED) != 0)) {
-        shmi_line l = shmi_futex_line(w);
+        shmi_wait_list l = shmi_futex_wait_list(w);
         shmi_deliver_all(a, &l);
     }
 }
@@ -59,7 +59,7 @@ SHMI_FN void *shmi_futex_build(shmsync_arena *a, const shmi_object *o, const voi
         return NULL;
     f->a = a;
     f->w = (shmi_futex_words *)shmi_ptr(a, o->body, sizeof(shmi_futex_words), 64);
-    f->line = shmi_futex_line(f->w);
+    f->line = shmi_futex_wait_list(f->w);
     f->o = *o;
     return f;
 }
@@ -155,10 +155,10 @@ SHMI_FN int shmi_futex_spun(void *arg)
 
 /* Makes up for a wake that a stopped or dead poster owes, ten times a second. An
  * announcement proves nothing once there was a post. */
-SHMI_FN void shmi_futex_look(shmi_futex *f)
+SHMI_FN void shmi_futex_check(shmi_futex *f)
 {
     uint64_t s;
-    if (!shmi_look_due(&f->looked))
+    if (!shmi_check_due(&f->looked))
         return;
     s = shmi_ld64(&f->w->state);
     if (shmi_xchg64(&f->seen, shmi_futex_counter(s)) != shmi_futex_counter(s) || (s & SHMI_FUTEX_ANNOUNCED) == 0 || (s & SHMI_FUTEX_STOPPED) != 0)
@@ -170,7 +170,7 @@ SHMI_FN int shmi_futex_wait_entered(shmi_futex *f, uint64_t token, int64_t deadl
     int64_t since = 0;
     for (;;) {
         uint64_t s = shmi_ld64(&f->w->state);
-        shmi_bed bed;
+        shmi_sleep_spec sleep_spec;
         if (shmi_futex_counter(s) >= token)
             return 0;
         if ((s & SHMI_FUTEX_STOPPED) != 0)
@@ -190,20 +190,20 @@ SHMI_FN int shmi_futex_wait_entered(shmi_futex *f, uint64_t token, int64_t deadl
             s |= SHMI_FUTEX_ANNOUNCED;
         }
         SHMSYNC_CRASHPOINT("futex.wait.announced");
-        memset(&bed, 0, sizeof bed);
-        bed.looked = &f->looked;
-        bed.word = f->line.word;
-        bed.val = (uint32_t)s;
-        bed.object = f->o.off;
-        bed.wanted = (uint32_t)s;
-        bed.deadline = deadline;
-        bed.since = &since;
-        switch (shmi_sleep(f->a, &bed)) {
+        memset(&sleep_spec, 0, sizeof sleep_spec);
+        sleep_spec.looked = &f->looked;
+        sleep_spec.word = f->line.word;
+        sleep_spec.val = (uint32_t)s;
+        sleep_spec.object = f->o.off;
+        sleep_spec.wanted = (uint32_t)s;
+        sleep_spec.deadline = deadline;
+        sleep_spec.since = &since;
+        switch (shmi_sleep(f->a, &sleep_spec)) {
         case SHMI_AGAIN:
             SHMSYNC_CRASHPOINT("futex.wait.woken");
             break;
         case SHMI_LOOK:
-            shmi_futex_look(f);
+            shmi_futex_check(f);
             break;
         case SHMI_LATE:
             if (shmi_futex_counter(shmi_ld64(&f->w->state)) >= token)

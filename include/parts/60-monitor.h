@@ -1,8 +1,8 @@
 /*
- * Monitors: what the objects share whose waiters queue. A latch guards the state, a redo
+ * Monitors: what the objects share whose waiters queue. A queue lock guards the state, a redo
  * log makes a change of several words one step, and wait nodes stand for the waits. It is
  * docs/design/0005-monitor.md in C, step by step that of prims/monitor*.go: who takes the
- * latch after a death, of a Go or of a C program, mends what the other has left.
+ * queue lock after a death, of a Go or of a C program, replays what the other has left.
  */
 
 struct shmi_monitor;
@@ -14,7 +14,7 @@ struct shmi_wait {
     shmi_node *n;
 };
 
-/* Waits that have ended and whose owners have to be woken, once the latch is left. */
+/* Waits that have ended and whose owners have to be woken, once the queue lock is left. */
 struct shmi_woken {
     struct shmi_wait w;
     uint32_t state; /* when it was resolved */
@@ -33,23 +33,23 @@ struct shmi_change {
 };
 
 /*
- * What an object tells its monitor. All but holders are called with the latch held; see
+ * What an object tells its monitor. All but holders are called with the queue lock held; see
  * the rules of prims/monitor.go.
  */
 struct shmi_rules {
-    void (*settle)(struct shmi_monitor *m, struct shmi_wakes *b);
+    void (*resolve)(struct shmi_monitor *m, struct shmi_wakes *b);
     void (*account)(struct shmi_monitor *m, struct shmi_wait w);
     void (*clear)(struct shmi_monitor *m);
     void (*requeue)(struct shmi_monitor *m, struct shmi_wait w);
     void (*detach)(struct shmi_monitor *m, struct shmi_wait w);
-    /* sweep takes off, with shmi_mon_discard, the waits that nobody is there for. */
-    void (*sweep)(struct shmi_monitor *m);
-    /* bury takes back what names have: words if shmi_mon_died is true for them, data if
+    /* reap takes off, with shmi_mon_discard, the waits that nobody is there for. */
+    void (*discard_dead)(struct shmi_monitor *m);
+    /* reap takes back what names have: words if shmi_mon_died is true for them, data if
      * shmi_mon_gone is. */
-    void (*bury)(struct shmi_monitor *m);
+    void (*reap)(struct shmi_monitor *m);
     /* holders calls shmi_mon_heed for those on whose life others wait. */
     void (*holders)(struct shmi_monitor *m);
-    /* look looks for what has to be settled; may be NULL. */
+    /* look looks for what has to be resolved; may be NULL. */
     void (*look)(struct shmi_monitor *m);
 };
 
@@ -59,18 +59,18 @@ struct shmi_monitor {
     shmi_monitor_words *w;
     uint64_t at; /* of w */
     const struct shmi_rules *rules;
-    shmi_mutex latch;
+    shmi_mutex queueLock;
     int (*mine)(struct shmi_monitor *m, struct shmi_wait w); /* NULL: all waits of the object are */
-    uint32_t without; /* a participant that is being buried */
-    uint32_t broken;  /* a link was wrong: the queues are rebuilt before the latch is left */
-    uint32_t deaths;  /* how many burials the last sweep knew of */
-    int64_t kept;     /* when the last sweep left data of one that was not gone; 0: there was none. Atomic. */
+    uint32_t without; /* a participant that is being reaped */
+    uint32_t broken;  /* a link was wrong: the queues are rebuilt before the queue lock is left */
+    uint32_t deaths;  /* how many reaps the last reap knew of */
+    int64_t kept;     /* when the last reap left data of one that was not gone; 0: there was none. Atomic. */
     uint32_t looks;
-    uint32_t tidying; /* a wait was given up and could not be taken off */
+    uint32_t cleaning_up; /* a wait was given up and could not be taken off */
     int handlers;     /* signal handlers may call the object */
 };
 
-/* A store of a word that only who holds the latch writes: in the order of the program, so that a death leaves a prefix. */
+/* A store of a word that only who holds the queue lock writes: in the order of the program, so that a death leaves a prefix. */
 SHMI_FN void shmi_put(uint64_t *w, uint64_t v)
 {
     __atomic_signal_fence(__ATOMIC_SEQ_CST);
@@ -82,15 +82,15 @@ SHMI_FN uint64_t shmi_get(uint64_t *w) { return __atomic_load_n(w, __ATOMIC_ACQU
 SHMI_FN uint32_t shmi_get32(uint32_t *w) { return __atomic_load_n(w, __ATOMIC_ACQUIRE); }
 
 /* How a wait ended, its class, and more, in the extra word of its node. */
-SHMI_FN uint64_t shmi_fate(uint32_t class_, uint32_t result, uint32_t aux)
+SHMI_FN uint64_t shmi_outcome(uint32_t class_, uint32_t result, uint32_t aux)
 {
     return (uint64_t)aux << 32 | (uint64_t)(class_ & 0xffff) << 16 | (result & 0xffff);
 }
-SHMI_FN uint32_t shmi_fate_result(uint64_t f) { return (uint32_t)(f & 0xffff); }
-SHMI_FN uint32_t shmi_fate_class(uint64_t f) { return (uint32_t)(f >> 16 & 0xffff); }
-SHMI_FN uint32_t shmi_fate_aux(uint64_t f) { return (uint32_t)(f >> 32); }
+SHMI_FN uint32_t shmi_outcome_result(uint64_t f) { return (uint32_t)(f & 0xffff); }
+SHMI_FN uint32_t shmi_outcome_class(uint64_t f) { return (uint32_t)(f >> 16 & 0xffff); }
+SHMI_FN uint32_t shmi_outcome_aux(uint64_t f) { return (uint32_t)(f >> 32); }
 
-SHMI_FN uint32_t shmi_class_of(struct shmi_wait w) { return shmi_fate_class(shmi_get(&w.n->extra)); }
+SHMI_FN uint32_t shmi_class_of(struct shmi_wait w) { return shmi_outcome_class(shmi_get(&w.n->extra)); }
 SHMI_FN uint64_t shmi_stamp_of(struct shmi_wait w) { return shmi_get(&w.n->stamp); }
 SHMI_FN uint32_t shmi_owner_of(struct shmi_wait w) { return shmi_get32(&w.n->owner); }
 
@@ -168,7 +168,7 @@ SHMI_FN int shmi_mon_waiting(struct shmi_monitor *m, struct shmi_wait w);
 SHMI_FN void shmi_mon_discard(struct shmi_monitor *m, struct shmi_wait w);
 
 /* Takes off the waits of a queue that nobody is there for. A list that bites its own tail is rebuilt. */
-SHMI_FN void shmi_fifo_sweep(struct shmi_monitor *m, shmi_list_words *q)
+SHMI_FN void shmi_fifo_discard_dead(struct shmi_monitor *m, shmi_list_words *q)
 {
     uint64_t before = 0;
     struct shmi_wait w = shmi_fifo_head(m, q);
@@ -195,7 +195,7 @@ SHMI_FN int shmi_mon_current(struct shmi_monitor *m, uint32_t name)
 /* Whether a participant has died, so that the words that name it are nobody's. */
 SHMI_FN int shmi_mon_died(struct shmi_monitor *m, uint32_t name) { return name != 0 && !shmi_mon_current(m, name); }
 /* Whether what a participant has of data is nobody's, too. If it may be so only later,
- * there will be another sweep. */
+ * there will be another reap. */
 SHMI_FN int shmi_mon_gone(struct shmi_monitor *m, uint32_t name)
 {
     if (!shmi_mon_died(m, name))
@@ -205,7 +205,7 @@ SHMI_FN int shmi_mon_gone(struct shmi_monitor *m, uint32_t name)
     __atomic_store_n(&m->kept, shmi_now(), __ATOMIC_RELAXED);
     return 0;
 }
-/* Whether a sweep has left data of one that was not gone, and it is time for another. */
+/* Whether a reap has left data of one that was not gone, and it is time for another. */
 SHMI_FN int shmi_mon_keeps(struct shmi_monitor *m)
 {
     int64_t kept = __atomic_load_n(&m->kept, __ATOMIC_RELAXED);
@@ -276,7 +276,7 @@ SHMI_FN shmi_tuning shmi_mon_tuning(struct shmi_monitor *m)
     return t;
 }
 
-/* Wakes the owners of waits that have ended, after the latch was left. */
+/* Wakes the owners of waits that have ended, after the queue lock was left. */
 SHMI_FN void shmi_mon_wake(struct shmi_monitor *m, struct shmi_wakes *b)
 {
     struct shmi_woken *u;
@@ -297,7 +297,7 @@ SHMI_FN void shmi_mon_wake(struct shmi_monitor *m, struct shmi_wakes *b)
 
 SHMI_FN void shmi_mon_rebuild(struct shmi_monitor *m);
 
-/* Signals are blocked from before the latch is taken until after it was given back. */
+/* Signals are blocked from before the queue lock is taken until after it was given back. */
 SHMI_FN void shmi_mon_hold_signals(struct shmi_monitor *m)
 {
     if (m->handlers)
@@ -309,28 +309,28 @@ SHMI_FN void shmi_mon_let_signals(struct shmi_monitor *m)
         shmi_let_signals();
 }
 
-/* Takes the latch, until abs, CLOCK_MONOTONIC ns, 0 for no end. Returns 0, ETIMEDOUT, EPROTO, EBADF, ENOTCONN. */
+/* Takes the queue lock, until abs, CLOCK_MONOTONIC ns, 0 for no end. Returns 0, ETIMEDOUT, EPROTO, EBADF, ENOTCONN. */
 SHMI_FN int shmi_mon_enter(struct shmi_monitor *m, int64_t abs)
 {
     int err;
     shmi_mon_hold_signals(m);
-    err = shmi_mutex_lock(&m->latch, abs);
+    err = shmi_mutex_lock(&m->queueLock, abs);
     if (err != 0)
         shmi_mon_let_signals(m);
     return err == EOWNERDEAD || err == ENOTRECOVERABLE ? EPROTO : err;
 }
 
-/* Takes the latch if it is free. */
+/* Takes the queue lock if it is free. */
 SHMI_FN int shmi_mon_enter_free(struct shmi_monitor *m)
 {
     shmi_mon_hold_signals(m);
-    if (shmi_mutex_trylock(&m->latch) == 0)
+    if (shmi_mutex_trylock(&m->queueLock) == 0)
         return 1;
     shmi_mon_let_signals(m);
     return 0;
 }
 
-/* Takes the latch if that does not take long. */
+/* Takes the queue lock if that does not take long. */
 SHMI_FN int shmi_mon_try_enter(struct shmi_monitor *m)
 {
     const int most = 20; /* its holder may be preempted or stopped */
@@ -339,10 +339,10 @@ SHMI_FN int shmi_mon_try_enter(struct shmi_monitor *m)
         return 0;
     shmi_mon_hold_signals(m);
     for (tries = 0;; tries++) {
-        if (shmi_mutex_trylock(&m->latch) == 0)
+        if (shmi_mutex_trylock(&m->queueLock) == 0)
             return 1;
         err = 0;
-        if (shmi_mutex_inherit(&m->latch, shmi_ld32(m->latch.own), &err))
+        if (shmi_mutex_inherit(&m->queueLock, shmi_ld32(m->queueLock.own), &err))
             return 1;
         if (err != 0 || tries > most) {
             shmi_mon_let_signals(m);
@@ -355,21 +355,21 @@ SHMI_FN int shmi_mon_try_enter(struct shmi_monitor *m)
     }
 }
 
-SHMI_FN void shmi_mon_sweep(struct shmi_monitor *m, struct shmi_wakes *b);
+SHMI_FN void shmi_mon_reap(struct shmi_monitor *m, struct shmi_wakes *b);
 
-/* Gives the latch back, and wakes those whose wait has ended; b may be NULL. */
+/* Gives the queue lock back, and wakes those whose wait has ended; b may be NULL. */
 SHMI_FN void shmi_mon_leave(struct shmi_monitor *m, struct shmi_wakes *b)
 {
     struct shmi_wakes own;
-    if (SHMI_UNLIKELY(__atomic_load_n(&m->tidying, __ATOMIC_RELAXED) != 0) && shmi_xchg32(&m->tidying, 0) != 0) {
+    if (SHMI_UNLIKELY(__atomic_load_n(&m->cleaning_up, __ATOMIC_RELAXED) != 0) && shmi_xchg32(&m->cleaning_up, 0) != 0) {
         shmi_wakes_init(&own);
         if (b == NULL)
             b = &own;
-        shmi_mon_sweep(m, b);
+        shmi_mon_reap(m, b);
     }
     if (shmi_is_broken(m))
         shmi_mon_rebuild(m);
-    shmi_mutex_unlock(&m->latch);
+    shmi_mutex_unlock(&m->queueLock);
     shmi_mon_let_signals(m);
     shmi_mon_wake(m, b);
 }
@@ -380,7 +380,7 @@ SHMI_FN void shmi_change_set(struct shmi_change *c, uint64_t *w, uint64_t v)
     c->v[c->n++] = v;
 }
 
-/* Makes a change, with the latch held. A death leaves all of it, once somebody takes the latch, or nothing. */
+/* Makes a change, with the queue lock held. A death leaves all of it, once somebody takes the queue lock, or nothing. */
 SHMI_FN void shmi_mon_commit(struct shmi_monitor *m, struct shmi_change *c)
 {
     uint32_t i;
@@ -401,7 +401,7 @@ SHMI_FN void shmi_mon_commit(struct shmi_monitor *m, struct shmi_change *c)
 }
 
 /* Takes a wait that is over, or that nobody is there for, out of the truth, after it was taken off its queue. */
-SHMI_FN void shmi_mon_drop(struct shmi_monitor *m, struct shmi_wait w)
+SHMI_FN void shmi_mon_release_node(struct shmi_monitor *m, struct shmi_wait w)
 {
     uint32_t n = shmi_node_load(w.n), owner = shmi_owner_of(w);
     /* It is ours before it is off: if we die in between it goes with us. */
@@ -413,14 +413,14 @@ SHMI_FN void shmi_mon_drop(struct shmi_monitor *m, struct shmi_wait w)
     else if (shmi_mon_current(m, owner))
         shmi_reclaim_node(m->a, w.off, n);
     else if (((shmi_node_load(w.n) ^ n) & ~15u) == 0)
-        shmi_bury_node(m->a, w.off, owner);
+        shmi_reap_node(m->a, w.off, owner);
     /* Else it kept the node and died in another queue, whose kind does this. */
 }
 
 SHMI_FN void shmi_mon_discard(struct shmi_monitor *m, struct shmi_wait w)
 {
     m->rules->detach(m, w);
-    shmi_mon_drop(m, w);
+    shmi_mon_release_node(m, w);
 }
 
 /* Takes a wait off its queue and resolves it, and says whether it did: its owner may have given up. If so the caller accounts for it. */
@@ -429,13 +429,13 @@ SHMI_FN int shmi_mon_end(struct shmi_monitor *m, struct shmi_wakes *b, struct sh
     int telling = 0;
     uint32_t owner = shmi_owner_of(w);
     m->rules->detach(m, w);
-    shmi_st64(&w.n->extra, shmi_fate(shmi_class_of(w), result, aux));
+    shmi_st64(&w.n->extra, shmi_outcome(shmi_class_of(w), result, aux));
     for (;;) {
         uint32_t n = shmi_node_load(w.n);
         if (!shmi_node_queued(n)) {
             if (telling)
                 shmi_end_tell(m->a);
-            shmi_mon_drop(m, w);
+            shmi_mon_release_node(m, w);
             return 0;
         }
         if (!telling && shmi_node_state(n) == SHMI_NodeParked) {
@@ -458,7 +458,7 @@ SHMI_FN void shmi_mon_account(struct shmi_monitor *m, struct shmi_wait w, struct
         shmi_mon_commit(m, c);
         SHMSYNC_CRASHPOINT("monitor.account.committed");
     }
-    shmi_mon_drop(m, w);
+    shmi_mon_release_node(m, w);
 }
 
 /* Makes the queues anew from the nodes, which are the truth, and accounts for waits that were resolved by one who died over it. */
@@ -544,7 +544,7 @@ SHMI_FN void shmi_mon_rebuild_one(struct shmi_monitor *m, struct shmi_wait w)
     else if (shmi_mon_waiting(m, w))
         m->rules->requeue(m, w);
     else
-        shmi_mon_drop(m, w);
+        shmi_mon_release_node(m, w);
 }
 
 SHMI_FN void shmi_mon_rebuild(struct shmi_monitor *m)
@@ -595,54 +595,54 @@ SHMI_FN int shmi_mon_redo(struct shmi_monitor *m)
     return 0;
 }
 
-/* What who takes the latch after the death of its holder does first. */
-SHMI_FN int shmi_mon_mend(void *arg)
+/* What who takes the queue lock after the death of its holder does first. */
+SHMI_FN int shmi_mon_replay(void *arg)
 {
     struct shmi_monitor *m = (struct shmi_monitor *)arg;
     struct shmi_wakes b;
     int err = shmi_mon_redo(m);
     if (err != 0)
         return err;
-    SHMSYNC_CRASHPOINT("monitor.mend.redone");
+    SHMSYNC_CRASHPOINT("monitor.replay.redone");
     shmi_mon_rebuild(m);
-    SHMSYNC_CRASHPOINT("monitor.mend.rebuilt");
+    SHMSYNC_CRASHPOINT("monitor.replay.rebuilt");
     shmi_wakes_init(&b);
-    m->rules->settle(m, &b);
+    m->rules->resolve(m, &b);
     shmi_mon_wake(m, &b);
     return 0;
 }
 
-/* Takes back what the dead have, and the waits that nobody is there for, with the latch held. */
-SHMI_FN void shmi_mon_sweep(struct shmi_monitor *m, struct shmi_wakes *b)
+/* Takes back what the dead have, and the waits that nobody is there for, with the queue lock held. */
+SHMI_FN void shmi_mon_reap(struct shmi_monitor *m, struct shmi_wakes *b)
 {
-    SHMSYNC_CRASHPOINT("monitor.sweep.entered");
+    SHMSYNC_CRASHPOINT("monitor.reap.entered");
     __atomic_store_n(&m->deaths, shmi_deaths(m->a), __ATOMIC_SEQ_CST);
     __atomic_store_n(&m->kept, 0, __ATOMIC_RELAXED);
-    m->rules->bury(m);
+    m->rules->reap(m);
     if (__atomic_load_n(&m->kept, __ATOMIC_RELAXED) != 0)
         shmi_follow(m->a);
-    SHMSYNC_CRASHPOINT("monitor.sweep.buried");
-    m->rules->sweep(m);
-    m->rules->settle(m, b);
+    SHMSYNC_CRASHPOINT("monitor.reap.reclaimed");
+    m->rules->discard_dead(m);
+    m->rules->resolve(m, b);
 }
 
-/* Sweeps, with the latch held, if somebody has died since the last time, or may be gone. */
-SHMI_FN void shmi_mon_sweep_dead(struct shmi_monitor *m, struct shmi_wakes *b)
+/* Reaps, with the queue lock held, if somebody has died since the last time, or may be gone. */
+SHMI_FN void shmi_mon_reap_if_due(struct shmi_monitor *m, struct shmi_wakes *b)
 {
     if (__atomic_load_n(&m->deaths, __ATOMIC_SEQ_CST) != shmi_deaths(m->a) || shmi_mon_keeps(m))
-        shmi_mon_sweep(m, b);
+        shmi_mon_reap(m, b);
 }
 
 /* A wait that its owner has given up: the node, unless it is in another use by now. */
-struct shmi_left {
+struct shmi_abandoned {
     struct shmi_wait w;
     uint32_t word;
     uint64_t stamp;
 };
 
-SHMI_FN struct shmi_left shmi_left_of(const shmi_seat *s)
+SHMI_FN struct shmi_abandoned shmi_abandoned_of(const shmi_wait_node *s)
 {
-    struct shmi_left l;
+    struct shmi_abandoned l;
     l.w.off = s->off;
     l.w.n = s->node;
     l.word = shmi_node_with(shmi_node_load(s->node), SHMI_NodeLeft);
@@ -650,39 +650,39 @@ SHMI_FN struct shmi_left shmi_left_of(const shmi_seat *s)
     return l;
 }
 
-/* Takes a wait off that this process has given up, unless somebody has done that. It does not wait for the latch. */
-SHMI_FN void shmi_mon_tidy(struct shmi_monitor *m, struct shmi_left l)
+/* Takes a wait off that this process has given up, unless somebody has done that. It does not wait for the queue lock. */
+SHMI_FN void shmi_mon_clean_up(struct shmi_monitor *m, struct shmi_abandoned l)
 {
     struct shmi_wakes b;
     if (!shmi_mon_try_enter(m)) {
-        /* For who leaves the latch next in this process, or for a look of any that waits. */
-        shmi_st32(&m->tidying, 1);
+        /* For whoever leaves the queue lock next in this process, or for a look of any that waits. */
+        shmi_st32(&m->cleaning_up, 1);
         return;
     }
-    SHMSYNC_CRASHPOINT("monitor.tidy.entered");
+    SHMSYNC_CRASHPOINT("monitor.cleanup.entered");
     shmi_wakes_init(&b);
     if (shmi_node_load(l.w.n) == l.word && shmi_stamp_of(l.w) == l.stamp && shmi_get(&l.w.n->object) == m->o.off) {
         m->rules->detach(m, l.w);
-        shmi_mon_drop(m, l.w);
-        m->rules->settle(m, &b);
+        shmi_mon_release_node(m, l.w);
+        m->rules->resolve(m, &b);
     }
     shmi_mon_leave(m, &b);
 }
 
 /* Called ten times a second while a thread of this process waits. */
-SHMI_FN void shmi_mon_look(struct shmi_monitor *m)
+SHMI_FN void shmi_mon_check(struct shmi_monitor *m)
 {
-    const uint32_t settle_every = 10;
+    const uint32_t resolve_every = 10;
     struct shmi_wakes b;
     m->rules->holders(m);
     shmi_wakes_init(&b);
     if (shmi_deaths(m->a) != __atomic_load_n(&m->deaths, __ATOMIC_SEQ_CST) || shmi_mon_keeps(m)) {
         if (shmi_mon_try_enter(m)) {
-            shmi_mon_sweep(m, &b);
+            shmi_mon_reap(m, &b);
             shmi_mon_leave(m, &b);
         }
-    } else if (__atomic_add_fetch(&m->looks, 1, __ATOMIC_RELAXED) % settle_every == 0 && shmi_mon_enter_free(m)) {
-        m->rules->settle(m, &b);
+    } else if (__atomic_add_fetch(&m->looks, 1, __ATOMIC_RELAXED) % resolve_every == 0 && shmi_mon_enter_free(m)) {
+        m->rules->resolve(m, &b);
         shmi_mon_leave(m, &b);
     }
     if (m->rules->look != NULL)
@@ -690,54 +690,54 @@ SHMI_FN void shmi_mon_look(struct shmi_monitor *m)
 }
 
 /*
- * Gives a seat to wait in, with the latch held. If it sets again, the latch had to be
+ * Gives a wait node to wait in, with the queue lock held. If it sets again, the queue lock had to be
  * left for that meanwhile, so the caller looks at the state once more. On an error the
- * latch has been left, and there is no seat.
+ * queue lock has been left, and there is no wait node.
  */
-SHMI_FN int shmi_mon_seat(struct shmi_monitor *m, int64_t abs, shmi_seat **seat, int *again)
+SHMI_FN int shmi_mon_wait_node(struct shmi_monitor *m, int64_t abs, shmi_wait_node **wait_node, int *again)
 {
     int err;
     *again = 0;
-    if (*seat != NULL)
+    if (*wait_node != NULL)
         return 0;
-    *seat = shmi_seat_cached(m->a);
-    if (*seat != NULL)
+    *wait_node = shmi_wait_node_cached(m->a);
+    if (*wait_node != NULL)
         return 0;
     shmi_mon_leave(m, NULL);
-    err = shmi_seat_take(m->a, seat);
+    err = shmi_wait_node_take(m->a, wait_node);
     if (err != 0) {
-        *seat = NULL;
+        *wait_node = NULL;
         return err;
     }
     err = shmi_mon_enter(m, abs);
     if (err != 0) {
-        shmi_seat_return(m->a, *seat);
-        *seat = NULL;
+        shmi_wait_node_return(m->a, *wait_node);
+        *wait_node = NULL;
         return err;
     }
     *again = 1;
     return 0;
 }
 
-/* Gives back a seat that was not queued; NULL is none. */
-SHMI_FN void shmi_mon_unseat(struct shmi_monitor *m, shmi_seat *seat)
+/* Gives back a wait node that was not queued; NULL is none. */
+SHMI_FN void shmi_mon_return_node(struct shmi_monitor *m, shmi_wait_node *wait_node)
 {
-    if (seat != NULL)
-        shmi_seat_return(m->a, seat);
+    if (wait_node != NULL)
+        shmi_wait_node_return(m->a, wait_node);
 }
 
-/* Queues a seat's node, with the latch held. */
-SHMI_FN void shmi_mon_join(struct shmi_monitor *m, shmi_seat *seat, uint32_t cls, uint64_t wanted)
+/* Queues a wait node's node, with the queue lock held. */
+SHMI_FN void shmi_mon_join(struct shmi_monitor *m, shmi_wait_node *wait_node, uint32_t cls, uint64_t wanted)
 {
-    shmi_node *n = seat->node;
+    shmi_node *n = wait_node->node;
     struct shmi_wait w;
     uint32_t word = shmi_node_load(n);
     uint64_t stamp;
-    w.off = seat->off;
+    w.off = wait_node->off;
     w.n = n;
     shmi_st64(&n->object, m->o.off);
     shmi_st64(&n->wanted, wanted);
-    shmi_st64(&n->extra, shmi_fate(cls, 0, 0));
+    shmi_st64(&n->extra, shmi_outcome(cls, 0, 0));
     shmi_st64(&n->next, 0);
     shmi_node_swap(n, word, shmi_node_with(word, SHMI_NodeQueued));
     stamp = shmi_get(&m->w->arrivals) + 1;
@@ -748,54 +748,54 @@ SHMI_FN void shmi_mon_join(struct shmi_monitor *m, shmi_seat *seat, uint32_t cls
     SHMSYNC_CRASHPOINT("monitor.queue.linked");
 }
 
-/* Takes the result of a wait that was resolved, and gives the seat back. */
-SHMI_FN uint64_t shmi_mon_collect(struct shmi_monitor *m, shmi_seat *seat)
+/* Takes the result of a wait that was resolved, and gives the wait node back. */
+SHMI_FN uint64_t shmi_mon_collect(struct shmi_monitor *m, shmi_wait_node *wait_node)
 {
-    uint64_t fate;
+    uint64_t outcome;
     SHMSYNC_CRASHPOINT("monitor.await.resolved");
-    fate = shmi_get(&seat->node->extra);
-    shmi_seat_leave(m->a, seat);
-    return fate;
+    outcome = shmi_get(&wait_node->node->extra);
+    shmi_wait_node_leave(m->a, wait_node);
+    return outcome;
 }
 
 /* Gives a wait up that nobody has resolved, and has it taken off: 0 if somebody has. */
-SHMI_FN int shmi_mon_give_up(struct shmi_monitor *m, shmi_seat *seat)
+SHMI_FN int shmi_mon_give_up(struct shmi_monitor *m, shmi_wait_node *wait_node)
 {
-    struct shmi_left left = shmi_left_of(seat);
-    if (!shmi_seat_abandon(m->a, seat))
+    struct shmi_abandoned left = shmi_abandoned_of(wait_node);
+    if (!shmi_wait_node_abandon(m->a, wait_node))
         return 0;
     SHMSYNC_CRASHPOINT("monitor.await.given_up");
-    shmi_mon_tidy(m, left);
+    shmi_mon_clean_up(m, left);
     return 1;
 }
 
 /*
- * Waits until the wait of a seat that has joined is resolved. An error means that it is
- * not and never will be, and the seat is gone: ETIMEDOUT, EBADF, ENOTCONN. After 0 the
+ * Waits until the wait of a wait node that has joined is resolved. An error means that it is
+ * not and never will be, and the wait node is gone: ETIMEDOUT, EBADF, ENOTCONN. After 0 the
  * caller collects.
  */
-SHMI_FN int shmi_mon_sleep(struct shmi_monitor *m, shmi_seat *seat, int64_t abs)
+SHMI_FN int shmi_mon_sleep(struct shmi_monitor *m, shmi_wait_node *wait_node, int64_t abs)
 {
     shmi_tuning t = shmi_mon_tuning(m);
     int err = shmi_enter(m->a, "monitor.wait");
     if (err != 0)
-        return shmi_self(m->a) == 0 || shmi_mon_give_up(m, seat) ? err : 0;
-    if (!shmi_spin(&t, shmi_seat_resolved_arg, seat)) {
-        while (!shmi_seat_resolved(seat)) {
+        return shmi_self(m->a) == 0 || shmi_mon_give_up(m, wait_node) ? err : 0;
+    if (!shmi_spin(&t, shmi_wait_node_resolved_arg, wait_node)) {
+        while (!shmi_wait_node_resolved(wait_node)) {
             int r;
-            shmi_mutex_look(&m->latch);
-            r = shmi_seat_sleep(m->a, seat, m->o.off, abs);
+            shmi_mutex_check(&m->queueLock);
+            r = shmi_wait_node_sleep(m->a, wait_node, m->o.off, abs);
             if (r == SHMI_LOOK)
                 continue;
             if (r == SHMI_AGAIN) {
-                uint32_t w = shmi_node_load(seat->node);
+                uint32_t w = shmi_node_load(wait_node->node);
                 if (shmi_node_queued(w) || shmi_node_state(w) == SHMI_NodeResolved)
                     continue;
                 err = EPROTO; /* a peer wrote that */
             } else {
                 err = r == SHMI_LATE ? ETIMEDOUT : EBADF;
             }
-            if (shmi_mon_give_up(m, seat)) {
+            if (shmi_mon_give_up(m, wait_node)) {
                 shmi_exit(m->a);
                 return err;
             }
@@ -806,15 +806,15 @@ SHMI_FN int shmi_mon_sleep(struct shmi_monitor *m, shmi_seat *seat, int64_t abs)
 }
 
 /* shmi_mon_sleep and the result. */
-SHMI_FN int shmi_mon_await(struct shmi_monitor *m, shmi_seat *seat, int64_t abs, uint64_t *fate)
+SHMI_FN int shmi_mon_await(struct shmi_monitor *m, shmi_wait_node *wait_node, int64_t abs, uint64_t *outcome)
 {
-    int err = shmi_mon_sleep(m, seat, abs);
+    int err = shmi_mon_sleep(m, wait_node, abs);
     if (err == 0)
-        *fate = shmi_mon_collect(m, seat);
+        *outcome = shmi_mon_collect(m, wait_node);
     return err;
 }
 
-SHMI_FN void shmi_mon_look_arg(void *m) { shmi_mon_look((struct shmi_monitor *)m); }
+SHMI_FN void shmi_mon_check_arg(void *m) { shmi_mon_check((struct shmi_monitor *)m); }
 
 /* Makes a monitor at off in the body of o. A reaper's is on its stack. */
 SHMI_FN void shmi_mon_init(struct shmi_monitor *m, shmsync_arena *a, const shmi_object *o, shmi_off off, const struct shmi_rules *rules)
@@ -826,30 +826,30 @@ SHMI_FN void shmi_mon_init(struct shmi_monitor *m, shmsync_arena *a, const shmi_
     m->rules = rules;
     m->mine = NULL;
     m->without = 0;
-    m->broken = m->looks = m->tidying = 0;
+    m->broken = m->looks = m->cleaning_up = 0;
     m->kept = 0;
     m->handlers = 0;
-    m->deaths = shmi_deaths(a) - 1; /* the first look sweeps */
-    shmi_mutex_init(&m->latch, a, &m->w->latch, o->off, m->o.name_len != 0 ? m->o.name : NULL, 1);
-    m->latch.latch = 1;
-    m->latch.repair = shmi_mon_mend;
-    m->latch.repair_arg = m;
-    m->latch.also_look = shmi_mon_look_arg;
-    m->latch.also_look_arg = m;
+    m->deaths = shmi_deaths(a) - 1; /* the first check reaps */
+    shmi_mutex_init(&m->queueLock, a, &m->w->queueLock, o->off, m->o.name_len != 0 ? m->o.name : NULL, 1);
+    m->queueLock.queueLock = 1;
+    m->queueLock.repair = shmi_mon_replay;
+    m->queueLock.repair_arg = m;
+    m->queueLock.also_check = shmi_mon_check_arg;
+    m->queueLock.also_check_arg = m;
 }
 
 /* The end of a handle: objects have their monitor at their head. */
 SHMI_FN void shmi_mon_free(void *handle) { free(handle); }
 
-/* What who buries does with an object whose monitor has been made. */
-SHMI_FN void shmi_mon_repair(struct shmi_monitor *m, shmi_name dead)
+/* What who reaps does with an object whose monitor has been made. */
+SHMI_FN void shmi_mon_repair(struct shmi_monitor *m, shmi_participant_id dead)
 {
     struct shmi_wakes b;
-    shmi_mutex_repair_words(m->a, &m->w->latch, dead, 1);
+    shmi_mutex_repair_words(m->a, &m->w->queueLock, dead, 1);
     m->without = dead;
     if (shmi_mon_try_enter(m)) {
         shmi_wakes_init(&b);
-        shmi_mon_sweep(m, &b);
+        shmi_mon_reap(m, &b);
         shmi_mon_leave(m, &b);
     }
 }
@@ -859,7 +859,7 @@ SHMI_FN void shmi_mon_wake_object(shmsync_arena *a, const shmi_object *o, int ow
 {
     shmi_monitor_words *w = (shmi_monitor_words *)shmi_try_at(a, o->body, sizeof *w, 8);
     if (w != NULL)
-        shmi_mutex_wake_words(a, &w->latch, owed);
+        shmi_mutex_wake_words(a, &w->queueLock, owed);
 }
 
 /* 0, or ENOTCONN in a child of fork. */
@@ -868,57 +868,57 @@ SHMI_FN int shmi_use(shmsync_arena *a, const char *op) { return SHMI_LIKELY(shmi
 /* ---- What objects share that are let go together, or are opened alike ---- */
 
 /* How a wait ended. */
-enum { SHMI_lineOpen, SHMI_lineDead, SHMI_lineTurn };
+enum { SHMI_outcomeOpen, SHMI_outcomeDead, SHMI_outcomeTurn };
 
-/* Sweeps, with the latch held, wakes whom that lets go, and takes the latch again. */
-SHMI_FN int shmi_mon_sweep_and_enter(struct shmi_monitor *m, int64_t abs)
+/* Reaps, with the queue lock held, wakes whom that lets go, and takes the queue lock again. */
+SHMI_FN int shmi_mon_reap_and_enter(struct shmi_monitor *m, int64_t abs)
 {
     struct shmi_wakes b;
     shmi_wakes_init(&b);
-    shmi_mon_sweep(m, &b);
+    shmi_mon_reap(m, &b);
     shmi_mon_leave(m, &b);
     return shmi_mon_enter(m, abs);
 }
 
 /* The end of a call that may have let waiters go. */
-SHMI_FN void shmi_mon_settle_and_leave(struct shmi_monitor *m)
+SHMI_FN void shmi_mon_resolve_and_leave(struct shmi_monitor *m)
 {
     struct shmi_wakes b;
     shmi_wakes_init(&b);
-    m->rules->settle(m, &b);
+    m->rules->resolve(m, &b);
     shmi_mon_leave(m, &b);
 }
 
 /*
- * Queues a wait unless over says, with the latch held, that there is nothing to wait for.
- * It begins with the latch held and ends without it. No seat without an error means that
- * over was true; otherwise the caller awaits the seat.
+ * Queues a wait unless over says, with the queue lock held, that there is nothing to wait for.
+ * It begins with the queue lock held and ends without it. No wait node without an error means that
+ * over was true; otherwise the caller awaits the wait node.
  */
-SHMI_FN int shmi_mon_line_up(struct shmi_monitor *m, int64_t abs, uint64_t wanted, int (*over)(struct shmi_monitor *m, void *arg), void *arg, shmi_seat **seat)
+SHMI_FN int shmi_mon_enqueue(struct shmi_monitor *m, int64_t abs, uint64_t wanted, int (*over)(struct shmi_monitor *m, void *arg), void *arg, shmi_wait_node **wait_node)
 {
     int err, again = 1;
-    *seat = NULL;
+    *wait_node = NULL;
     while (again) {
         if (over(m, arg)) {
             shmi_mon_leave(m, NULL);
-            shmi_mon_unseat(m, *seat);
-            *seat = NULL;
+            shmi_mon_return_node(m, *wait_node);
+            *wait_node = NULL;
             return 0;
         }
         if (__atomic_load_n(&m->deaths, __ATOMIC_SEQ_CST) != shmi_deaths(m->a)) {
-            err = shmi_mon_sweep_and_enter(m, abs);
+            err = shmi_mon_reap_and_enter(m, abs);
             if (err != 0) {
-                shmi_mon_unseat(m, *seat);
-                *seat = NULL;
+                shmi_mon_return_node(m, *wait_node);
+                *wait_node = NULL;
                 return err;
             }
             continue;
         }
-        err = shmi_mon_seat(m, abs, seat, &again);
+        err = shmi_mon_wait_node(m, abs, wait_node, &again);
         if (err != 0)
             return err;
     }
-    shmi_mon_join(m, *seat, 0, wanted);
+    shmi_mon_join(m, *wait_node, 0, wanted);
     shmi_mon_leave(m, NULL);
     return 0;
 }

@@ -1,5 +1,5 @@
 /*
- * Sequencers: a counter outside the latch, and those who wait until it has reached a
+ * Sequencers: a counter outside the queue lock, and those who wait until it has reached a
  * token, in a leftist heap. It is prims/sequencer*.go in C. An Event that is reset by
  * hand is one, too.
  */
@@ -184,7 +184,7 @@ SHMI_FN struct shmi_wait shmi_heap_following(struct shmi_monitor *m, struct shmi
 }
 
 /* Takes off the waits of a heap that nobody is there for. They are noted first: what is below one moves when it is taken off. */
-SHMI_FN void shmi_heap_sweep(struct shmi_monitor *m, uint64_t *root)
+SHMI_FN void shmi_heap_discard_dead(struct shmi_monitor *m, uint64_t *root)
 {
     uint64_t most = m->a->size / 64, seen = 0;
     struct shmi_queued_wait few[16], *all = few, *more;
@@ -226,7 +226,7 @@ struct shmi_sequence {
 
 #define SHMI_REACHED 0U
 #define SHMI_CANCELED 1U
-#define SHMI_SETTLE_BATCH 64U
+#define SHMI_RESOLVE_BATCH 64U
 /* Values of the word next: no count is looked at, every one is. */
 #define SHMI_NOBODY UINT64_C(0)
 #define SHMI_ANYBODY UINT64_MAX
@@ -242,7 +242,7 @@ SHMI_FN void shmi_seq_finish_one(struct shmi_sequence *q, struct shmi_wakes *b, 
         shmi_mon_account(&q->m, w, NULL);
 }
 
-/* Cancels all waits that are there, with the latch held; settling ends them. */
+/* Cancels all waits that are there, with the queue lock held; resolving ends them. */
 SHMI_FN void shmi_seq_condemn(struct shmi_sequence *q)
 {
     if (shmi_get(&q->w->root) == 0)
@@ -253,7 +253,7 @@ SHMI_FN void shmi_seq_condemn(struct shmi_sequence *q)
 }
 
 /* Ends at most so many waits, and says whether there are more to end. */
-SHMI_FN int shmi_seq_settle_some(struct shmi_sequence *q, struct shmi_wakes *b, uint32_t most)
+SHMI_FN int shmi_seq_resolve_some(struct shmi_sequence *q, struct shmi_wakes *b, uint32_t most)
 {
     struct shmi_monitor *m = &q->m;
     struct shmi_wait w;
@@ -273,7 +273,7 @@ SHMI_FN int shmi_seq_settle_some(struct shmi_sequence *q, struct shmi_wakes *b, 
         shmi_seq_finish_one(q, b, w, SHMI_REACHED);
     }
     if (shmi_is_broken(m))
-        return 0; /* it is rebuilt when the latch is left, and then every count looks */
+        return 0; /* it is rebuilt when the queue lock is left, and then every count looks */
     w = shmi_heap_first(m, &q->w->root);
     if (w.n != NULL)
         next = ~shmi_get(&w.n->wanted);
@@ -284,9 +284,9 @@ SHMI_FN int shmi_seq_settle_some(struct shmi_sequence *q, struct shmi_wakes *b, 
 
 /* The rules of a sequence. */
 
-SHMI_FN void shmi_seq_settle(struct shmi_monitor *m, struct shmi_wakes *b)
+SHMI_FN void shmi_seq_resolve(struct shmi_monitor *m, struct shmi_wakes *b)
 {
-    (void)shmi_seq_settle_some((struct shmi_sequence *)m, b, UINT32_MAX);
+    (void)shmi_seq_resolve_some((struct shmi_sequence *)m, b, UINT32_MAX);
 }
 SHMI_FN void shmi_seq_account(struct shmi_monitor *m, struct shmi_wait w) { shmi_mon_account(m, w, NULL); }
 SHMI_FN void shmi_seq_clear(struct shmi_monitor *m)
@@ -294,7 +294,7 @@ SHMI_FN void shmi_seq_clear(struct shmi_monitor *m)
     struct shmi_sequence *q = (struct shmi_sequence *)m;
     shmi_put(&q->w->root, 0);
     shmi_put(&q->w->doomed, 0);
-    __atomic_store_n(&q->w->next, SHMI_ANYBODY, __ATOMIC_SEQ_CST); /* until the next settling */
+    __atomic_store_n(&q->w->next, SHMI_ANYBODY, __ATOMIC_SEQ_CST); /* until the next resolving */
 }
 SHMI_FN void shmi_seq_requeue(struct shmi_monitor *m, struct shmi_wait w)
 {
@@ -314,11 +314,11 @@ SHMI_FN void shmi_seq_detach(struct shmi_monitor *m, struct shmi_wait w)
     struct shmi_sequence *q = (struct shmi_sequence *)m;
     shmi_heap_detach(m, shmi_get(&q->w->doomed) == w.off ? &q->w->doomed : &q->w->root, w);
 }
-SHMI_FN void shmi_seq_sweep(struct shmi_monitor *m)
+SHMI_FN void shmi_seq_discard_dead(struct shmi_monitor *m)
 {
     struct shmi_sequence *q = (struct shmi_sequence *)m;
-    shmi_heap_sweep(m, &q->w->root);
-    shmi_heap_sweep(m, &q->w->doomed);
+    shmi_heap_discard_dead(m, &q->w->root);
+    shmi_heap_discard_dead(m, &q->w->doomed);
 }
 SHMI_FN void shmi_seq_nothing(struct shmi_monitor *m) { (void)m; }
 
@@ -329,14 +329,14 @@ SHMI_FN int shmi_seq_overdue(struct shmi_sequence *q)
     return (next != SHMI_NOBODY && ~shmi_ld64(&q->w->value) <= next) || shmi_get(&q->w->doomed) != 0 ||
            (__atomic_load_n(&q->w->stopped, __ATOMIC_SEQ_CST) != 0 && shmi_get(&q->w->root) != 0);
 }
-SHMI_FN void shmi_seq_look(struct shmi_monitor *m)
+SHMI_FN void shmi_seq_check(struct shmi_monitor *m)
 {
     struct shmi_sequence *q = (struct shmi_sequence *)m;
     struct shmi_wakes b;
     while (shmi_seq_overdue(q) && shmi_mon_try_enter(m)) {
         int more;
         shmi_wakes_init(&b);
-        more = shmi_seq_settle_some(q, &b, SHMI_SETTLE_BATCH);
+        more = shmi_seq_resolve_some(q, &b, SHMI_RESOLVE_BATCH);
         shmi_mon_leave(m, &b);
         if (!more)
             return;
@@ -344,8 +344,8 @@ SHMI_FN void shmi_seq_look(struct shmi_monitor *m)
 }
 
 static __attribute__((unused)) const struct shmi_rules shmi_seq_rules = {
-    shmi_seq_settle, shmi_seq_account, shmi_seq_clear, shmi_seq_requeue, shmi_seq_detach,
-    shmi_seq_sweep, shmi_seq_nothing, shmi_seq_nothing, shmi_seq_look,
+    shmi_seq_resolve, shmi_seq_account, shmi_seq_clear, shmi_seq_requeue, shmi_seq_detach,
+    shmi_seq_discard_dead, shmi_seq_nothing, shmi_seq_nothing, shmi_seq_check,
 };
 
 /* Ends what is to be ended, a batch at a time. */
@@ -358,14 +358,14 @@ SHMI_FN int shmi_seq_finish(struct shmi_sequence *q)
         if (err != 0)
             return err;
         shmi_wakes_init(&b);
-        more = shmi_seq_settle_some(q, &b, SHMI_SETTLE_BATCH);
+        more = shmi_seq_resolve_some(q, &b, SHMI_RESOLVE_BATCH);
         shmi_mon_leave(&q->m, &b);
-        SHMSYNC_CRASHPOINT("sequencer.settle.batch");
+        SHMSYNC_CRASHPOINT("sequencer.resolve.batch");
     } while (more);
     return 0;
 }
 
-/* Called after the counter has become v: if somebody waits for no more than that it settles. */
+/* Called after the counter has become v: if somebody waits for no more than that it resolves. */
 SHMI_FN int shmi_seq_counted(struct shmi_sequence *q, uint64_t v)
 {
     if (~v > shmi_ld64(&q->w->next))
@@ -374,11 +374,11 @@ SHMI_FN int shmi_seq_counted(struct shmi_sequence *q, uint64_t v)
     return shmi_seq_finish(q);
 }
 
-/* Begins a wait for token. No seat: it is reached, or the error says why there is nothing to wait for. */
-SHMI_FN int shmi_seq_register(struct shmi_sequence *q, uint64_t token, int64_t abs, shmi_seat **out)
+/* Begins a wait for token. No wait node: it is reached, or the error says why there is nothing to wait for. */
+SHMI_FN int shmi_seq_register(struct shmi_sequence *q, uint64_t token, int64_t abs, shmi_wait_node **out)
 {
     struct shmi_monitor *m = &q->m;
-    shmi_seat *seat = NULL;
+    shmi_wait_node *wait_node = NULL;
     struct shmi_wakes b;
     int err, again, more;
     *out = NULL;
@@ -388,48 +388,48 @@ SHMI_FN int shmi_seq_register(struct shmi_sequence *q, uint64_t token, int64_t a
     shmi_wakes_init(&b);
     do {
         int reached;
-        shmi_mon_sweep_dead(m, &b);
+        shmi_mon_reap_if_due(m, &b);
         reached = shmi_seq_reached(q, token);
         if (reached || shmi_ld32(&q->w->stopped) != 0) {
             shmi_mon_leave(m, &b);
-            shmi_mon_unseat(m, seat);
+            shmi_mon_return_node(m, wait_node);
             return reached ? 0 : ECANCELED;
         }
-        err = shmi_mon_seat(m, abs, &seat, &again);
+        err = shmi_mon_wait_node(m, abs, &wait_node, &again);
         if (err != 0) {
             shmi_mon_wake(m, &b);
             return err;
         }
     } while (again);
-    shmi_mon_join(m, seat, 0, token);
+    shmi_mon_join(m, wait_node, 0, token);
     SHMSYNC_CRASHPOINT("sequencer.wait.announced");
-    /* The second look: a count before it has not seen the token. */
-    more = shmi_seq_reached(q, token) && shmi_seq_settle_some(q, &b, SHMI_SETTLE_BATCH);
+    /* The second check: a count before it has not seen the token. */
+    more = shmi_seq_reached(q, token) && shmi_seq_resolve_some(q, &b, SHMI_RESOLVE_BATCH);
     shmi_mon_leave(m, &b);
     if (more) {
         err = shmi_seq_finish(q); /* the wait itself may be among the others */
-        if (err != 0 && !shmi_seat_resolved(seat) && shmi_mon_give_up(m, seat))
+        if (err != 0 && !shmi_wait_node_resolved(wait_node) && shmi_mon_give_up(m, wait_node))
             return err;
     }
-    *out = seat;
+    *out = wait_node;
     return 0;
 }
 
 /* Waits until the counter has reached token: 0, ECANCELED, ETIMEDOUT, or one of shmi_mon_enter or of a node. */
 SHMI_FN int shmi_seq_wait(struct shmi_sequence *q, uint64_t token, int64_t abs)
 {
-    shmi_seat *seat = NULL;
-    uint64_t fate = 0;
+    shmi_wait_node *wait_node = NULL;
+    uint64_t outcome = 0;
     int err;
     if (shmi_seq_reached(q, token))
         return 0;
-    err = shmi_seq_register(q, token, abs, &seat);
-    if (err != 0 || seat == NULL)
+    err = shmi_seq_register(q, token, abs, &wait_node);
+    if (err != 0 || wait_node == NULL)
         return err;
-    err = shmi_mon_await(&q->m, seat, abs, &fate);
+    err = shmi_mon_await(&q->m, wait_node, abs, &outcome);
     if (err != 0)
         return shmi_seq_reached(q, token) ? 0 : err;
-    return shmi_fate_result(fate) == SHMI_REACHED ? 0 : ECANCELED;
+    return shmi_outcome_result(outcome) == SHMI_REACHED ? 0 : ECANCELED;
 }
 
 /* Ends all waits that there are, and stops the sequence if stop is set. */
@@ -582,17 +582,17 @@ int shmsync_sequencer_reset(shmsync_sequencer *s, uint64_t v)
     if (err != 0)
         return err;
     shmi_wakes_init(&b);
-    shmi_mon_sweep(&q->m, &b);
+    shmi_mon_reap(&q->m, &b);
     idle = (shmi_get(&q->w->root) | shmi_get(&q->w->doomed)) == 0;
     if (idle)
         shmi_st64(&q->w->value, v);
     shmi_mon_leave(&q->m, &b);
-    return idle ? 0 : shmi_fail(EBUSY, "sequencer.reset", q->m.latch.called, "somebody waits");
+    return idle ? 0 : shmi_fail(EBUSY, "sequencer.reset", q->m.queueLock.called, "somebody waits");
 }
 
 /* The reaper's side. */
 
-SHMI_FN void shmi_repair_sequencer(shmsync_arena *a, const shmi_object *o, shmi_name dead)
+SHMI_FN void shmi_repair_sequencer(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead)
 {
     struct shmi_sequence q;
     if (o->size < sizeof(shmi_sequence_words))

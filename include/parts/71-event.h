@@ -3,11 +3,11 @@
  * reset has a token. It is prims/event*.go in C.
  */
 
-enum { SHMI_eventAuto = 1, SHMI_eventTwoWay = 2 };
+enum { SHMI_eventAuto = 1, SHMI_eventBidirectional = 2 };
 /* Where the token is. */
 enum { SHMI_eventUnset, SHMI_eventSet, SHMI_eventHand, SHMI_eventTaken };
 /* Where the token of a wait came from. */
-enum { SHMI_fateHand, SHMI_fateSpare };
+enum { SHMI_outcomeHand, SHMI_outcomeSpare };
 
 typedef struct shmi_event_share {
     uint64_t name;
@@ -48,12 +48,12 @@ SHMI_FN uint64_t shmi_event_unknown(shmi_event_share *h)
 SHMI_FN void shmi_event_account(struct shmi_monitor *m, struct shmi_wait w)
 {
     struct shmi_event *e = (struct shmi_event *)m;
-    shmi_name owner = shmi_owner_of(w);
+    shmi_participant_id owner = shmi_owner_of(w);
     uint32_t slot = owner & 0x7ffu;
     uint64_t had = shmi_get(&e->w->spare), spare = had;
     shmi_event_share *h;
     struct shmi_change c;
-    if (shmi_fate_result(shmi_get(&w.n->extra)) == SHMI_fateHand) {
+    if (shmi_outcome_result(shmi_get(&w.n->extra)) == SHMI_outcomeHand) {
         uint64_t s = shmi_event_load(e);
         if (shmi_event_place(s) == SHMI_eventHand) {
             shmi_event_swap(e, s, SHMI_eventUnset);
@@ -81,7 +81,7 @@ SHMI_FN void shmi_event_grant(struct shmi_event *e, struct shmi_wakes *b, struct
 }
 
 /* Hands tokens out while there are any and somebody is queued, and otherwise leaves one, at most, where it can be claimed. */
-SHMI_FN void shmi_event_settle(struct shmi_monitor *m, struct shmi_wakes *b)
+SHMI_FN void shmi_event_resolve(struct shmi_monitor *m, struct shmi_wakes *b)
 {
     struct shmi_event *e = (struct shmi_event *)m;
     while (!shmi_is_broken(m)) {
@@ -99,9 +99,9 @@ SHMI_FN void shmi_event_settle(struct shmi_monitor *m, struct shmi_wakes *b)
             shmi_put(&e->w->spare, 0);
             shmi_event_swap(e, s, SHMI_eventSet);
         } else if (queued && place == SHMI_eventHand) {
-            shmi_event_grant(e, b, w, SHMI_fateHand);
+            shmi_event_grant(e, b, w, SHMI_outcomeHand);
         } else if (queued && shmi_get(&e->w->spare) > 0) {
-            shmi_event_grant(e, b, w, SHMI_fateSpare);
+            shmi_event_grant(e, b, w, SHMI_outcomeSpare);
         } else if (queued && place == SHMI_eventSet) {
             shmi_event_swap(e, s, SHMI_eventHand);
             SHMSYNC_CRASHPOINT("event.hand.taken");
@@ -124,7 +124,7 @@ SHMI_FN void shmi_event_clear(struct shmi_monitor *m)
 {
     struct shmi_event *e = (struct shmi_event *)m;
     shmi_fifo_clear(&e->w->queue);
-    shmi_st64(&e->q.w->next, SHMI_ANYBODY); /* until the next settling every set looks for somebody */
+    shmi_st64(&e->q.w->next, SHMI_ANYBODY); /* until the next resolving every set looks for somebody */
 }
 SHMI_FN void shmi_event_requeue(struct shmi_monitor *m, struct shmi_wait w)
 {
@@ -134,17 +134,17 @@ SHMI_FN void shmi_event_requeue(struct shmi_monitor *m, struct shmi_wait w)
         shmi_st64(&e->q.w->next, SHMI_ANYBODY);
 }
 SHMI_FN void shmi_event_detach(struct shmi_monitor *m, struct shmi_wait w) { shmi_fifo_detach(m, &((struct shmi_event *)m)->w->queue, w); }
-SHMI_FN void shmi_event_sweep(struct shmi_monitor *m) { shmi_fifo_sweep(m, &((struct shmi_event *)m)->w->queue); }
+SHMI_FN void shmi_event_discard_dead(struct shmi_monitor *m) { shmi_fifo_discard_dead(m, &((struct shmi_event *)m)->w->queue); }
 
 /* Takes back the tokens that the gone did not get to know of. */
-SHMI_FN void shmi_event_bury(struct shmi_monitor *m)
+SHMI_FN void shmi_event_reap(struct shmi_monitor *m)
 {
     struct shmi_event *e = (struct shmi_event *)m;
     uint32_t i;
     for (i = 0; i < e->slots; i++) {
         shmi_event_share *h = &e->shares[i];
         uint64_t n = shmi_event_unknown(h);
-        if (n > 0 && shmi_mon_gone(m, (shmi_name)(shmi_get(&h->name) & SHMI_NAME_MASK))) {
+        if (n > 0 && shmi_mon_gone(m, (shmi_participant_id)(shmi_get(&h->name) & SHMI_NAME_MASK))) {
             struct shmi_change c;
             c.n = 0;
             shmi_change_set(&c, &h->handed, shmi_get(&h->acked));
@@ -159,23 +159,23 @@ SHMI_FN void shmi_event_holders(struct shmi_monitor *m)
     uint32_t i;
     for (i = 0; i < e->slots; i++)
         if (shmi_event_unknown(&e->shares[i]) > 0)
-            shmi_mon_heed(m, (shmi_name)(shmi_get(&e->shares[i].name) & SHMI_NAME_MASK));
+            shmi_mon_heed(m, (shmi_participant_id)(shmi_get(&e->shares[i].name) & SHMI_NAME_MASK));
 }
-SHMI_FN void shmi_event_look(struct shmi_monitor *m)
+SHMI_FN void shmi_event_check(struct shmi_monitor *m)
 {
     struct shmi_event *e = (struct shmi_event *)m;
     if ((shmi_event_place(shmi_event_load(e)) != SHMI_eventUnset || shmi_get(&e->w->spare) > 0) &&
         shmi_ld64(&e->q.w->next) != SHMI_NOBODY && shmi_mon_try_enter(m)) {
         struct shmi_wakes b;
         shmi_wakes_init(&b);
-        shmi_event_settle(m, &b);
+        shmi_event_resolve(m, &b);
         shmi_mon_leave(m, &b);
     }
 }
 
 static __attribute__((unused)) const struct shmi_rules shmi_event_rules = {
-    shmi_event_settle, shmi_event_account, shmi_event_clear, shmi_event_requeue, shmi_event_detach,
-    shmi_event_sweep, shmi_event_bury, shmi_event_holders, shmi_event_look,
+    shmi_event_resolve, shmi_event_account, shmi_event_clear, shmi_event_requeue, shmi_event_detach,
+    shmi_event_discard_dead, shmi_event_reap, shmi_event_holders, shmi_event_check,
 };
 
 /* Takes the token if it is there and nobody is queued for it. */
@@ -205,7 +205,7 @@ SHMI_FN int shmi_event_set_auto(struct shmi_event *e)
         return err;
     shmi_wakes_init(&b);
     for (;;) {
-        shmi_event_settle(&e->q.m, &b);
+        shmi_event_resolve(&e->q.m, &b);
         /* Now there is no token, or nobody is queued. */
         s = shmi_event_load(e);
         if (done || shmi_event_place(s) == SHMI_eventSet || shmi_is_broken(&e->q.m))
@@ -228,7 +228,7 @@ SHMI_FN int shmi_event_reset_auto(struct shmi_event *e)
     if (err != 0)
         return err;
     shmi_wakes_init(&b);
-    shmi_event_settle(&e->q.m, &b);
+    shmi_event_resolve(&e->q.m, &b);
     for (s = shmi_event_load(e); shmi_event_place(s) == SHMI_eventSet && !shmi_event_swap(e, s, SHMI_eventUnset); s = shmi_event_load(e)) {
     }
     shmi_mon_leave(&e->q.m, &b);
@@ -242,7 +242,7 @@ SHMI_FN int shmi_event_is_set_auto(struct shmi_event *e)
         /* The token may be somebody's; or nobody is there for it any more. */
         struct shmi_wakes b;
         shmi_wakes_init(&b);
-        shmi_event_settle(&e->q.m, &b);
+        shmi_event_resolve(&e->q.m, &b);
         s = shmi_event_load(e);
         shmi_mon_leave(&e->q.m, &b);
     }
@@ -258,15 +258,15 @@ SHMI_FN int shmi_event_try_auto(struct shmi_event *e)
     if (shmi_event_place(shmi_event_load(e)) == SHMI_eventUnset || !shmi_mon_try_enter(&e->q.m))
         return EBUSY;
     shmi_wakes_init(&b);
-    shmi_mon_sweep_dead(&e->q.m, &b);
-    shmi_event_settle(&e->q.m, &b);
+    shmi_mon_reap_if_due(&e->q.m, &b);
+    shmi_event_resolve(&e->q.m, &b);
     ok = shmi_event_claim(e);
     shmi_mon_leave(&e->q.m, &b);
     return ok ? 0 : EBUSY;
 }
 
-/* Makes the share of this process's slot its own, with the latch held, before it waits. */
-SHMI_FN void shmi_event_inherit(struct shmi_event *e, shmi_name n)
+/* Makes the share of this process's slot its own, with the queue lock held, before it waits. */
+SHMI_FN void shmi_event_inherit(struct shmi_event *e, shmi_participant_id n)
 {
     shmi_event_share *h = &e->shares[(n & 0x7ffu) - 1];
     struct shmi_change c;
@@ -279,12 +279,12 @@ SHMI_FN void shmi_event_inherit(struct shmi_event *e, shmi_name n)
     shmi_mon_commit(&e->q.m, &c);
 }
 
-/* Begins a wait. No seat: the token was claimed, or the error says why there is nothing to wait for. Without take a token that is there
+/* Begins a wait. No wait node: the token was claimed, or the error says why there is nothing to wait for. Without take a token that is there
  * is not claimed but handed to the wait, which can pass it on. */
-SHMI_FN int shmi_event_register(struct shmi_event *e, int take, int64_t abs, shmi_seat **out)
+SHMI_FN int shmi_event_register(struct shmi_event *e, int take, int64_t abs, shmi_wait_node **out)
 {
     struct shmi_monitor *m = &e->q.m;
-    shmi_seat *seat = NULL;
+    shmi_wait_node *wait_node = NULL;
     struct shmi_wakes b;
     int err, again;
     *out = NULL;
@@ -293,26 +293,26 @@ SHMI_FN int shmi_event_register(struct shmi_event *e, int take, int64_t abs, shm
         return err;
     shmi_wakes_init(&b);
     do {
-        shmi_mon_sweep_dead(m, &b);
-        shmi_event_settle(m, &b);
+        shmi_mon_reap_if_due(m, &b);
+        shmi_event_resolve(m, &b);
         if (take && shmi_event_claim(e)) {
             shmi_mon_leave(m, &b);
-            shmi_mon_unseat(m, seat);
+            shmi_mon_return_node(m, wait_node);
             return 0;
         }
-        err = shmi_mon_seat(m, abs, &seat, &again);
+        err = shmi_mon_wait_node(m, abs, &wait_node, &again);
         if (err != 0) {
             shmi_mon_wake(m, &b);
             return err;
         }
     } while (again);
     shmi_event_inherit(e, m->a->self);
-    shmi_mon_join(m, seat, 0, 0);
+    shmi_mon_join(m, wait_node, 0, 0);
     SHMSYNC_CRASHPOINT("event.wait.announced");
-    /* The second look: a set before it has not seen that somebody is queued. */
-    shmi_event_settle(m, &b);
+    /* The second check: a set before it has not seen that somebody is queued. */
+    shmi_event_resolve(m, &b);
     shmi_mon_leave(m, &b);
-    *out = seat;
+    *out = wait_node;
     return 0;
 }
 /* Says that this process knows of a token that was handed to it. */
@@ -327,9 +327,9 @@ SHMI_FN void shmi_event_pass(struct shmi_event *e)
     shmi_event_share *h = &e->shares[e->q.m.a->my_slot - 1];
     struct shmi_wakes b;
     if (shmi_mon_enter(&e->q.m, 0) != 0)
-        return; /* this process leaves, and is buried; or all is corrupt */
+        return; /* this process leaves, and is reaped; or all is corrupt */
     shmi_wakes_init(&b);
-    shmi_event_settle(&e->q.m, &b); /* what is spare in state taken is void, so that has to be over */
+    shmi_event_resolve(&e->q.m, &b); /* what is spare in state taken is void, so that has to be over */
     if (shmi_event_unknown(h) > 0 && shmi_get(&h->name) == e->q.m.a->self) {
         struct shmi_change c;
         c.n = 0;
@@ -337,21 +337,21 @@ SHMI_FN void shmi_event_pass(struct shmi_event *e)
         shmi_change_set(&c, &e->w->spare, shmi_get(&e->w->spare) + 1);
         shmi_mon_commit(&e->q.m, &c);
         SHMSYNC_CRASHPOINT("event.pass.passed");
-        shmi_event_settle(&e->q.m, &b);
+        shmi_event_resolve(&e->q.m, &b);
     }
     shmi_mon_leave(&e->q.m, &b);
 }
 SHMI_FN int shmi_event_wait_auto(struct shmi_event *e, int64_t abs)
 {
-    shmi_seat *seat = NULL;
-    uint64_t fate = 0;
+    shmi_wait_node *wait_node = NULL;
+    uint64_t outcome = 0;
     int err;
     if (shmi_event_claim(e))
         return 0;
-    err = shmi_event_register(e, 1, abs, &seat);
-    if (err != 0 || seat == NULL)
+    err = shmi_event_register(e, 1, abs, &wait_node);
+    if (err != 0 || wait_node == NULL)
         return err;
-    err = shmi_mon_await(&e->q.m, seat, abs, &fate);
+    err = shmi_mon_await(&e->q.m, wait_node, abs, &outcome);
     if (err == 0)
         shmi_event_ack(e);
     return err;
@@ -383,7 +383,7 @@ SHMI_FN int shmi_event_mode_of(shmsync_arena *a, const shmi_object *o)
     if (o->size < shmi_event_bytes(0, slots))
         return -1;
     mode = shmi_ld32(&((shmi_event_words *)shmi_ptr(a, o->body, sizeof(shmi_event_words), 8))->mode);
-    return mode <= SHMI_eventTwoWay && o->size >= shmi_event_bytes(mode, slots) ? (int)mode : -1;
+    return mode <= SHMI_eventBidirectional && o->size >= shmi_event_bytes(mode, slots) ? (int)mode : -1;
 }
 
 SHMI_FN void shmi_event_build(struct shmi_event *e, shmsync_arena *a, const shmi_object *o, uint32_t mode)
@@ -440,12 +440,12 @@ SHMI_FN int shmi_open_event(int existing, shmsync_arena *a, const char *name, co
     out->impl = NULL;
     memset(&init, 0, sizeof init);
     if (opts != NULL) {
-        init.mode = (opts->auto_reset ? (uint32_t)SHMI_eventAuto : 0u) | (opts->two_way ? (uint32_t)SHMI_eventTwoWay : 0u);
+        init.mode = (opts->auto_reset ? (uint32_t)SHMI_eventAuto : 0u) | (opts->bidirectional ? (uint32_t)SHMI_eventBidirectional : 0u);
         init.set = opts->set;
         init.spin = shmi_spin_field(opts->spin_ns);
     }
-    if (init.mode > SHMI_eventTwoWay)
-        return shmi_fail(EINVAL, "event.open", name, "auto_reset and two_way");
+    if (init.mode > SHMI_eventBidirectional)
+        return shmi_fail(EINVAL, "event.open", name, "auto_reset and bidirectional");
     memset(&spec, 0, sizeof spec);
     spec.kind = SHMI_KIND_EVENT;
     spec.version = SHMI_VERSION_EVENT;
@@ -537,8 +537,8 @@ SHMI_FN int shmi_event_await_reset(shmsync_event *e, int64_t abs)
     int err = shmi_use(e->impl->q.m.a, "event");
     if (err != 0)
         return err;
-    if (!(e->impl->mode & SHMI_eventTwoWay))
-        return shmi_fail(EINVAL, "event.wait_reset", e->impl->q.m.latch.called, "it is not two_way");
+    if (!(e->impl->mode & SHMI_eventBidirectional))
+        return shmi_fail(EINVAL, "event.wait_reset", e->impl->q.m.queueLock.called, "it is not bidirectional");
     return shmi_event_until(e->impl, 0, abs);
 }
 int shmsync_event_wait_reset(shmsync_event *e) { return shmi_event_await_reset(e, 0); }
@@ -550,7 +550,7 @@ int shmsync_event_timedwait_reset(shmsync_event *e, const struct timespec *abs_m
 }
 
 /* The reaper's side. */
-SHMI_FN void shmi_repair_event(shmsync_arena *a, const shmi_object *o, shmi_name dead)
+SHMI_FN void shmi_repair_event(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead)
 {
     struct shmi_event e;
     int mode = shmi_event_mode_of(a, o);

@@ -28,9 +28,9 @@ SHMI_FN uint32_t shmi_low(uint64_t p) { return (uint32_t)p; }
 SHMI_FN uint32_t shmi_high(uint64_t p) { return (uint32_t)(p >> 32); }
 SHMI_FN uint64_t shmi_pair(uint32_t low, uint32_t high) { return (uint64_t)high << 32 | low; }
 
-SHMI_FN uint64_t shmi_queue_state(uint32_t kind, shmi_name n, uint32_t times) { return n | (uint64_t)kind << 29 | (uint64_t)times << 32; }
+SHMI_FN uint64_t shmi_queue_state(uint32_t kind, shmi_participant_id n, uint32_t times) { return n | (uint64_t)kind << 29 | (uint64_t)times << 32; }
 SHMI_FN uint32_t shmi_queue_kind(uint64_t s) { return (uint32_t)(s >> 29 & 7); }
-SHMI_FN shmi_name shmi_queue_name(uint64_t s) { return (shmi_name)(s & SHMI_NAME_MASK); }
+SHMI_FN shmi_participant_id shmi_queue_name(uint64_t s) { return (shmi_participant_id)(s & SHMI_NAME_MASK); }
 SHMI_FN int shmi_queue_out(uint64_t s) { return shmi_queue_kind(s) == SHMI_queueGiven || shmi_queue_kind(s) == SHMI_queueLeased; }
 SHMI_FN int shmi_queue_valid(uint64_t s)
 {
@@ -47,7 +47,7 @@ SHMI_FN int shmi_queue_valid(uint64_t s)
     return 0;
 }
 /* The state of a full slot once its item was given to n. */
-SHMI_FN uint64_t shmi_queue_to(uint64_t s, uint32_t cls, shmi_name n)
+SHMI_FN uint64_t shmi_queue_to(uint64_t s, uint32_t cls, shmi_participant_id n)
 {
     uint32_t times = shmi_high(s);
     if (cls == SHMI_queueLease)
@@ -63,7 +63,7 @@ SHMI_FN shmi_queue_slot *shmi_queue_at(struct shmi_queue *x, uint32_t i)
 }
 SHMI_FN void *shmi_queue_item(shmi_queue_slot *s) { return s + 1; }
 
-/* What follows is called with the latch held. Each changes the truth by one store, of the
+/* What follows is called with the queue lock held. Each changes the truth by one store, of the
  * state word; what comes after it is the index. */
 
 SHMI_FN shmi_queue_slot *shmi_queue_expect(struct shmi_queue *x, uint32_t i, uint32_t kind)
@@ -321,16 +321,16 @@ SHMI_FN void shmi_queue_index(struct shmi_queue *x)
     free(full);
 }
 
-SHMI_FN void *shmi_claimed_block(shmsync_arena *a, shmi_off off, uint64_t size, shmi_name owner);
+SHMI_FN void *shmi_claimed_block(shmsync_arena *a, shmi_off off, uint64_t size, shmi_participant_id owner);
 
 /* The rules. */
 
-SHMI_FN shmi_list_words *shmi_queue_line(struct shmi_queue *x, struct shmi_wait w)
+SHMI_FN shmi_list_words *shmi_queue_fifo(struct shmi_queue *x, struct shmi_wait w)
 {
     return shmi_class_of(w) == SHMI_queuePut ? &x->w->putters : &x->w->getters;
 }
-SHMI_FN void shmi_queue_requeue(struct shmi_monitor *m, struct shmi_wait w) { shmi_fifo_requeue(m, shmi_queue_line((struct shmi_queue *)m, w), w); }
-SHMI_FN void shmi_queue_detach(struct shmi_monitor *m, struct shmi_wait w) { shmi_fifo_detach(m, shmi_queue_line((struct shmi_queue *)m, w), w); }
+SHMI_FN void shmi_queue_requeue(struct shmi_monitor *m, struct shmi_wait w) { shmi_fifo_requeue(m, shmi_queue_fifo((struct shmi_queue *)m, w), w); }
+SHMI_FN void shmi_queue_detach(struct shmi_monitor *m, struct shmi_wait w) { shmi_fifo_detach(m, shmi_queue_fifo((struct shmi_queue *)m, w), w); }
 SHMI_FN void shmi_queue_clear(struct shmi_monitor *m)
 {
     struct shmi_queue *x = (struct shmi_queue *)m;
@@ -338,11 +338,11 @@ SHMI_FN void shmi_queue_clear(struct shmi_monitor *m)
     shmi_fifo_clear(&x->w->putters);
     shmi_queue_index(x);
 }
-SHMI_FN void shmi_queue_sweep(struct shmi_monitor *m)
+SHMI_FN void shmi_queue_discard_dead(struct shmi_monitor *m)
 {
     struct shmi_queue *x = (struct shmi_queue *)m;
-    shmi_fifo_sweep(m, &x->w->getters);
-    shmi_fifo_sweep(m, &x->w->putters);
+    shmi_fifo_discard_dead(m, &x->w->getters);
+    shmi_fifo_discard_dead(m, &x->w->putters);
 }
 
 /* Makes the change that a wait which was granted something stands for. */
@@ -350,11 +350,11 @@ SHMI_FN void shmi_queue_account(struct shmi_monitor *m, struct shmi_wait w)
 {
     struct shmi_queue *x = (struct shmi_queue *)m;
     uint64_t f = shmi_get(&w.n->extra), st;
-    uint32_t i = shmi_fate_aux(f), cls = shmi_fate_class(f);
+    uint32_t i = shmi_outcome_aux(f), cls = shmi_outcome_class(f);
     shmi_queue_slot *s = shmi_queue_at(x, i);
     struct shmi_change c;
     c.n = 0;
-    if (shmi_fate_result(f) != SHMI_queueGranted || s == NULL) {
+    if (shmi_outcome_result(f) != SHMI_queueGranted || s == NULL) {
         shmi_mon_account(m, w, NULL);
         return;
     }
@@ -383,7 +383,7 @@ SHMI_FN void shmi_queue_turn_away(struct shmi_queue *x, struct shmi_wakes *b, st
 }
 
 /* Ends the first wait for an item if that can be. */
-SHMI_FN int shmi_queue_settle_getter(struct shmi_queue *x, struct shmi_wakes *b, int stopped)
+SHMI_FN int shmi_queue_resolve_getter(struct shmi_queue *x, struct shmi_wakes *b, int stopped)
 {
     struct shmi_wait w = shmi_fifo_head(&x->m, &x->w->getters);
     uint32_t i;
@@ -405,11 +405,11 @@ SHMI_FN int shmi_queue_settle_getter(struct shmi_queue *x, struct shmi_wakes *b,
 }
 
 /* The same for a wait for room: the item is copied, and if the wait is still there it is in the queue. */
-SHMI_FN int shmi_queue_settle_putter(struct shmi_queue *x, struct shmi_wakes *b, int stopped)
+SHMI_FN int shmi_queue_resolve_putter(struct shmi_queue *x, struct shmi_wakes *b, int stopped)
 {
     struct shmi_wait w = shmi_fifo_head(&x->m, &x->w->putters);
     shmi_queue_slot *s;
-    shmi_name owner;
+    shmi_participant_id owner;
     uint32_t i;
     void *block;
     if (w.n == NULL)
@@ -442,15 +442,15 @@ SHMI_FN int shmi_queue_settle_putter(struct shmi_queue *x, struct shmi_wakes *b,
     return 1;
 }
 
-SHMI_FN void shmi_queue_settle(struct shmi_monitor *m, struct shmi_wakes *b)
+SHMI_FN void shmi_queue_resolve(struct shmi_monitor *m, struct shmi_wakes *b)
 {
     struct shmi_queue *x = (struct shmi_queue *)m;
     int stopped = shmi_get(&x->w->stopped) != 0;
-    while (!shmi_is_broken(m) && (shmi_queue_settle_getter(x, b, stopped) || shmi_queue_settle_putter(x, b, stopped))) {
+    while (!shmi_is_broken(m) && (shmi_queue_resolve_getter(x, b, stopped) || shmi_queue_resolve_putter(x, b, stopped))) {
     }
 }
 
-SHMI_FN void shmi_queue_bury(struct shmi_monitor *m)
+SHMI_FN void shmi_queue_reap(struct shmi_monitor *m)
 {
     struct shmi_queue *x = (struct shmi_queue *)m;
     uint32_t i;
@@ -466,7 +466,7 @@ SHMI_FN void shmi_queue_bury(struct shmi_monitor *m)
 SHMI_FN void shmi_queue_holders(struct shmi_monitor *m)
 {
     struct shmi_queue *x = (struct shmi_queue *)m;
-    shmi_name last = 0;
+    shmi_participant_id last = 0;
     uint32_t i;
     if (shmi_get(&x->w->out) == 0)
         return;
@@ -480,11 +480,11 @@ SHMI_FN void shmi_queue_holders(struct shmi_monitor *m)
 }
 
 static __attribute__((unused)) const struct shmi_rules shmi_queue_rules = {
-    shmi_queue_settle, shmi_queue_account, shmi_queue_clear, shmi_queue_requeue, shmi_queue_detach,
-    shmi_queue_sweep, shmi_queue_bury, shmi_queue_holders, NULL,
+    shmi_queue_resolve, shmi_queue_account, shmi_queue_clear, shmi_queue_requeue, shmi_queue_detach,
+    shmi_queue_discard_dead, shmi_queue_reap, shmi_queue_holders, NULL,
 };
 
-/* Gives the latch back after a change that may have let others go on. */
+/* Gives the queue lock back after a change that may have let others go on. */
 SHMI_FN void shmi_queue_leave(struct shmi_queue *x, shmi_list_words *others)
 {
     struct shmi_wakes b;
@@ -493,11 +493,11 @@ SHMI_FN void shmi_queue_leave(struct shmi_queue *x, shmi_list_words *others)
         return;
     }
     shmi_wakes_init(&b);
-    shmi_queue_settle(&x->m, &b);
+    shmi_queue_resolve(&x->m, &b);
     shmi_mon_leave(&x->m, &b);
 }
 
-/* Takes the latch for a call that does not wait, if that does not take long. */
+/* Takes the queue lock for a call that does not wait, if that does not take long. */
 SHMI_FN int shmi_queue_try_enter(struct shmi_queue *x, shmi_list_words *line)
 {
     struct shmi_wakes b;
@@ -507,13 +507,13 @@ SHMI_FN int shmi_queue_try_enter(struct shmi_queue *x, shmi_list_words *line)
         return 1;
     /* Perhaps those who wait are dead. */
     shmi_wakes_init(&b);
-    shmi_mon_sweep_dead(&x->m, &b);
+    shmi_mon_reap_if_due(&x->m, &b);
     shmi_mon_leave(&x->m, &b);
     return shmi_mon_try_enter(&x->m);
 }
 
 /* The first bytes of a block that owner has claimed, at an offset that came from a peer; NULL where no such block is. */
-SHMI_FN void *shmi_claimed_block(shmsync_arena *a, shmi_off off, uint64_t size, shmi_name owner)
+SHMI_FN void *shmi_claimed_block(shmsync_arena *a, shmi_off off, uint64_t size, shmi_participant_id owner)
 {
     shmi_block b;
     if (!shmi_locate(a, off, &b) || b.class_ == SHMI_classNode || size > b.size || shmi_ld32(b.word) != shmi_make_block(SHMI_blockClaimed, owner))
@@ -527,20 +527,20 @@ SHMI_FN void shmi_queue_unstage(struct shmi_queue *x, uint64_t off)
         shmi_unclaim(x->m.a, off);
 }
 
-/* A put that has to wait, with the latch held, which it leaves. */
+/* A put that has to wait, with the queue lock held, which it leaves. */
 SHMI_FN int shmi_queue_put_slow(struct shmi_queue *x, const void *item, int64_t abs)
 {
     struct shmi_monitor *m = &x->m;
-    shmi_seat *seat = NULL;
+    shmi_wait_node *wait_node = NULL;
     struct shmi_wakes b;
     shmi_queue_slot *s;
-    uint64_t off = 0, fate = 0;
+    uint64_t off = 0, outcome = 0;
     uint32_t i;
     void *block = NULL;
     int err = 0, again;
     shmi_wakes_init(&b);
     for (;;) {
-        shmi_mon_sweep_dead(m, &b);
+        shmi_mon_reap_if_due(m, &b);
         if (shmi_get(&x->w->stopped) != 0) {
             err = ECANCELED;
             break;
@@ -549,7 +549,7 @@ SHMI_FN int shmi_queue_put_slow(struct shmi_queue *x, const void *item, int64_t 
         if (s != NULL) {
             memcpy(shmi_queue_item(s), item, x->item);
             shmi_queue_add(x, i, s);
-            shmi_queue_settle(m, &b);
+            shmi_queue_resolve(m, &b);
             break;
         }
         if (block == NULL) {
@@ -570,31 +570,31 @@ SHMI_FN int shmi_queue_put_slow(struct shmi_queue *x, const void *item, int64_t 
             }
             continue;
         }
-        err = shmi_mon_seat(m, abs, &seat, &again);
+        err = shmi_mon_wait_node(m, abs, &wait_node, &again);
         if (err != 0)
             goto left;
         if (again)
             continue;
         memcpy(block, item, x->item);
         SHMSYNC_CRASHPOINT("queue.put.staged");
-        shmi_mon_join(m, seat, SHMI_queuePut, off);
+        shmi_mon_join(m, wait_node, SHMI_queuePut, off);
         shmi_mon_leave(m, &b);
-        err = shmi_mon_await(m, seat, abs, &fate);
-        seat = NULL;
-        if (err == 0 && shmi_fate_result(fate) != SHMI_queueGranted)
-            err = shmi_fate_result(fate) == SHMI_queueStopped ? ECANCELED : EPROTO;
+        err = shmi_mon_await(m, wait_node, abs, &outcome);
+        wait_node = NULL;
+        if (err == 0 && shmi_outcome_result(outcome) != SHMI_queueGranted)
+            err = shmi_outcome_result(outcome) == SHMI_queueStopped ? ECANCELED : EPROTO;
         shmi_queue_unstage(x, off);
         return err;
     }
     shmi_mon_leave(m, &b);
 left:
     shmi_mon_wake(m, &b);
-    shmi_mon_unseat(m, seat);
+    shmi_mon_return_node(m, wait_node);
     shmi_queue_unstage(x, off);
     return err;
 }
 
-/* Takes the latch and finds the slot that this process was given: who gave it wakes us before it has written that down. */
+/* Takes the queue lock and finds the slot that this process was given: who gave it wakes us before it has written that down. */
 SHMI_FN shmi_queue_slot *shmi_queue_given(struct shmi_queue *x, uint32_t i, uint32_t cls, int *err)
 {
     shmi_queue_slot *s;
@@ -612,42 +612,42 @@ SHMI_FN shmi_queue_slot *shmi_queue_given(struct shmi_queue *x, uint32_t i, uint
     return NULL;
 }
 
-/* Waits, with the latch held, until this process has been given an item. If it has, the latch is held again. */
+/* Waits, with the queue lock held, until this process has been given an item. If it has, the queue lock is held again. */
 SHMI_FN shmi_queue_slot *shmi_queue_wait_item(struct shmi_queue *x, uint32_t cls, int64_t abs, uint32_t *i, int *err)
 {
     struct shmi_monitor *m = &x->m;
-    shmi_seat *seat = NULL;
+    shmi_wait_node *wait_node = NULL;
     struct shmi_wakes b;
-    uint64_t fate = 0;
+    uint64_t outcome = 0;
     int again;
     shmi_wakes_init(&b);
     do {
         shmi_queue_slot *s;
-        shmi_mon_sweep_dead(m, &b);
+        shmi_mon_reap_if_due(m, &b);
         s = shmi_queue_ready(x, i);
         if (s != NULL)
             shmi_queue_take(x, *i, s, cls);
         if (s != NULL || shmi_get(&x->w->stopped) != 0) {
             shmi_mon_leave(m, &b);
-            shmi_mon_unseat(m, seat);
+            shmi_mon_return_node(m, wait_node);
             *err = ECANCELED;
             return s == NULL ? NULL : shmi_queue_given(x, *i, cls, err);
         }
-        *err = shmi_mon_seat(m, abs, &seat, &again);
+        *err = shmi_mon_wait_node(m, abs, &wait_node, &again);
         if (*err != 0) {
             shmi_mon_wake(m, &b);
             return NULL;
         }
     } while (again);
-    shmi_mon_join(m, seat, cls, 0);
+    shmi_mon_join(m, wait_node, cls, 0);
     shmi_mon_leave(m, &b);
-    *err = shmi_mon_await(m, seat, abs, &fate);
-    if (*err == 0 && shmi_fate_result(fate) == SHMI_queueStopped)
+    *err = shmi_mon_await(m, wait_node, abs, &outcome);
+    if (*err == 0 && shmi_outcome_result(outcome) == SHMI_queueStopped)
         *err = ECANCELED;
     if (*err != 0)
         return NULL;
     SHMSYNC_CRASHPOINT("queue.get.granted");
-    *i = shmi_fate_aux(fate);
+    *i = shmi_outcome_aux(outcome);
     return shmi_queue_given(x, *i, cls, err);
 }
 
@@ -721,7 +721,7 @@ SHMI_FN int shmi_queue_get(shmsync_queue *q, void *item, shmsync_lease *lease, i
     lease->at = i;
     lease->state = shmi_get(&s->state);
     lease->seq = shmi_get(&s->seq);
-    lease->redelivered = shmi_high(lease->state) - (shmi_high(lease->state) != 0);
+    lease->attempts = shmi_high(lease->state) - (shmi_high(lease->state) != 0);
     shmi_mon_leave(&x->m, NULL);
     memcpy(item, shmi_queue_item(s), x->item); /* ours: nobody else touches it */
     return 0;
@@ -743,7 +743,7 @@ SHMI_FN int shmi_queue_end_lease(shmsync_lease *l, int back)
     if (s == NULL || shmi_get(&s->state) != l->state || shmi_get(&s->seq) != l->seq || shmi_queue_kind(l->state) != SHMI_queueLeased ||
         shmi_queue_name(l->state) != x->m.a->self) {
         shmi_mon_leave(&x->m, NULL);
-        return shmi_fail(EPERM, "queue.lease", x->m.latch.called, "this process does not have that item on that lease");
+        return shmi_fail(EPERM, "queue.lease", x->m.queueLock.called, "this process does not have that item on that lease");
     }
     if (back) {
         shmi_queue_give_back(x, l->at, s, l->state);
@@ -930,7 +930,7 @@ int shmsync_queue_put_batch(shmsync_queue *q, const void *items, size_t n, const
         if (*done > before) {
             shmi_queue_leave(x, &x->w->getters);
         } else {
-            err = shmi_queue_put_slow(x, from + *done * x->item, abs); /* which leaves the latch */
+            err = shmi_queue_put_slow(x, from + *done * x->item, abs); /* which leaves the queue lock */
             if (err == 0)
                 ++*done;
         }
@@ -994,7 +994,7 @@ int shmsync_queue_shutdown(shmsync_queue *q)
         return err;
     shmi_wakes_init(&b);
     shmi_st64(&q->impl->w->stopped, 1);
-    shmi_queue_settle(&q->impl->m, &b);
+    shmi_queue_resolve(&q->impl->m, &b);
     shmi_mon_leave(&q->impl->m, &b);
     return 0;
 }
@@ -1006,7 +1006,7 @@ uint64_t shmsync_layout(const char *description)
 }
 
 /* The reaper's side. */
-SHMI_FN void shmi_repair_queue(shmsync_arena *a, const shmi_object *o, shmi_name dead)
+SHMI_FN void shmi_repair_queue(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead)
 {
     struct shmi_queue x;
     if (shmi_queue_build(&x, a, o))

@@ -11,30 +11,30 @@ SHMI_FN void shmi_once_account(struct shmi_monitor *m, struct shmi_wait w)
     struct shmi_once *o = (struct shmi_once *)m;
     struct shmi_change c;
     c.n = 0;
-    if (shmi_fate_result(shmi_get(&w.n->extra)) == SHMI_lineTurn && shmi_ld32(&o->w->done) == 0)
+    if (shmi_outcome_result(shmi_get(&w.n->extra)) == SHMI_outcomeTurn && shmi_ld32(&o->w->done) == 0)
         shmi_change_set(&c, &o->w->runner, shmi_owner_of(w));
     shmi_mon_account(m, w, &c);
 }
-SHMI_FN void shmi_once_settle(struct shmi_monitor *m, struct shmi_wakes *b)
+SHMI_FN void shmi_once_resolve(struct shmi_monitor *m, struct shmi_wakes *b)
 {
     struct shmi_once *o = (struct shmi_once *)m;
     struct shmi_wait w;
     if (shmi_ld32(&o->w->done) != 0) {
-        shmi_mon_end_all(m, b, &o->w->queue, SHMI_lineOpen, 0);
+        shmi_mon_end_all(m, b, &o->w->queue, SHMI_outcomeOpen, 0);
         return;
     }
     while (!shmi_is_broken(m) && shmi_get(&o->w->runner) == 0 && (w = shmi_fifo_head(m, &o->w->queue)).n != NULL) {
         if (!shmi_mon_waiting(m, w))
             shmi_mon_discard(m, w);
-        else if (shmi_mon_end(m, b, w, SHMI_lineTurn, 0))
+        else if (shmi_mon_end(m, b, w, SHMI_outcomeTurn, 0))
             shmi_once_account(m, w);
     }
 }
 SHMI_FN void shmi_once_clear(struct shmi_monitor *m) { shmi_fifo_clear(&((struct shmi_once *)m)->w->queue); }
 SHMI_FN void shmi_once_requeue(struct shmi_monitor *m, struct shmi_wait w) { shmi_fifo_requeue(m, &((struct shmi_once *)m)->w->queue, w); }
 SHMI_FN void shmi_once_detach(struct shmi_monitor *m, struct shmi_wait w) { shmi_fifo_detach(m, &((struct shmi_once *)m)->w->queue, w); }
-SHMI_FN void shmi_once_sweep(struct shmi_monitor *m) { shmi_fifo_sweep(m, &((struct shmi_once *)m)->w->queue); }
-SHMI_FN void shmi_once_bury(struct shmi_monitor *m)
+SHMI_FN void shmi_once_discard_dead(struct shmi_monitor *m) { shmi_fifo_discard_dead(m, &((struct shmi_once *)m)->w->queue); }
+SHMI_FN void shmi_once_reap(struct shmi_monitor *m)
 {
     struct shmi_once *o = (struct shmi_once *)m;
     if (shmi_mon_gone(m, shmi_name_of(&o->w->runner)))
@@ -43,8 +43,8 @@ SHMI_FN void shmi_once_bury(struct shmi_monitor *m)
 SHMI_FN void shmi_once_holders(struct shmi_monitor *m) { shmi_mon_heed(m, shmi_name_of(&((struct shmi_once *)m)->w->runner)); }
 
 static const struct shmi_rules shmi_once_rules = {
-    shmi_once_settle, shmi_once_account, shmi_once_clear, shmi_once_requeue, shmi_once_detach,
-    shmi_once_sweep, shmi_once_bury, shmi_once_holders, NULL,
+    shmi_once_resolve, shmi_once_account, shmi_once_clear, shmi_once_requeue, shmi_once_detach,
+    shmi_once_discard_dead, shmi_once_reap, shmi_once_holders, NULL,
 };
 
 SHMI_FN void shmi_once_init(struct shmi_once *x, shmsync_arena *a, const shmi_object *o)
@@ -99,7 +99,7 @@ int shmsync_once_done(const shmsync_once *o) { return shmi_ld32(&o->impl->w->don
 SHMI_FN int shmi_once_over(struct shmi_monitor *m, void *mine)
 {
     struct shmi_once *o = (struct shmi_once *)m;
-    shmi_name n;
+    shmi_participant_id n;
     if (shmi_ld32(&o->w->done) != 0)
         return 1;
     n = shmi_name_of(&o->w->runner);
@@ -113,17 +113,17 @@ SHMI_FN int shmi_once_over(struct shmi_monitor *m, void *mine)
 SHMI_FN int shmi_once_do(struct shmi_once *o, void (*f)(void *), void *arg, int64_t abs)
 {
     struct shmi_monitor *m = &o->m;
-    shmi_seat *seat = NULL;
-    uint64_t fate = 0;
+    shmi_wait_node *wait_node = NULL;
+    uint64_t outcome = 0;
     int err, mine = 0;
     if (SHMI_LIKELY(shmi_ld32(&o->w->done) != 0))
         return 0;
     err = shmi_mon_enter(m, abs);
     if (err == 0)
-        err = shmi_mon_line_up(m, abs, 0, shmi_once_over, &mine, &seat);
-    if (err == 0 && seat != NULL) {
-        err = shmi_mon_await(m, seat, abs, &fate);
-        mine = err == 0 && shmi_fate_result(fate) == SHMI_lineTurn;
+        err = shmi_mon_enqueue(m, abs, 0, shmi_once_over, &mine, &wait_node);
+    if (err == 0 && wait_node != NULL) {
+        err = shmi_mon_await(m, wait_node, abs, &outcome);
+        mine = err == 0 && shmi_outcome_result(outcome) == SHMI_outcomeTurn;
     }
     if (err != 0 || !mine)
         return err;
@@ -141,7 +141,7 @@ SHMI_FN int shmi_once_do(struct shmi_once *o, void (*f)(void *), void *arg, int6
     if (shmi_fifo_empty(&o->w->queue))
         shmi_mon_leave(m, NULL);
     else
-        shmi_mon_settle_and_leave(m);
+        shmi_mon_resolve_and_leave(m);
     return 0;
 }
 int shmsync_once_do(shmsync_once *o, void (*f)(void *), void *arg) { return shmi_once_do(o->impl, f, arg, 0); }
@@ -152,7 +152,7 @@ int shmsync_once_timeddo(shmsync_once *o, void (*f)(void *), void *arg, const st
     return err != 0 ? err : shmi_once_do(o->impl, f, arg, ns);
 }
 
-SHMI_FN void shmi_repair_once(shmsync_arena *a, const shmi_object *o, shmi_name dead)
+SHMI_FN void shmi_repair_once(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead)
 {
     struct shmi_once x;
     if (o->size < sizeof(shmi_once_words))

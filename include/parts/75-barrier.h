@@ -48,23 +48,23 @@ SHMI_FN uint64_t shmi_barrier_lost(uint64_t name, uint64_t parties)
     return (name & SHMI_NAME_MASK) | shmi_min(parties, UINT32_MAX) << 32;
 }
 
-/* How a wait for the end of a phase ends, if it is over. name is 0 with SHMI_lineDead for
+/* How a wait for the end of a phase ends, if it is over. name is 0 with SHMI_outcomeDead for
  * a phase whose record a later broken phase has replaced: nobody knows how it ended. */
 SHMI_FN int shmi_barrier_verdict(struct shmi_barrier *x, uint64_t p, uint32_t *end, uint32_t *name)
 {
     uint64_t *record = &x->w->breaks[2 * (p % SHMI_barrierBreaks)], at;
-    *end = SHMI_lineOpen;
+    *end = SHMI_outcomeOpen;
     *name = 0;
     if (shmi_get(&x->w->phase) <= p) {
         if (!shmi_barrier_broken(x))
             return 0;
-        *end = SHMI_lineDead;
+        *end = SHMI_outcomeDead;
         *name = (uint32_t)shmi_get(&x->w->dead);
     } else {
         at = shmi_get(&record[0]);
         if (at <= p)
             return 1;
-        *end = SHMI_lineDead;
+        *end = SHMI_outcomeDead;
         if (at > p + 1)
             return 1;
         *name = (uint32_t)(shmi_get(&record[1]) & SHMI_NAME_MASK);
@@ -113,11 +113,11 @@ SHMI_FN void shmi_barrier_lose(struct shmi_barrier *x, shmi_barrier_share *h)
         shmi_barrier_break(x, phase + 1, shmi_get(&h->name), h);
 }
 
-/* This participant's share, with the latch held. */
+/* This participant's share, with the queue lock held. */
 SHMI_FN shmi_barrier_share *shmi_barrier_mine(struct shmi_barrier *x)
 {
-    shmi_name self = x->m.a->self;
-    shmi_barrier_share *h = &x->shares[shmi_name_slot(self) - 1];
+    shmi_participant_id self = x->m.a->self;
+    shmi_barrier_share *h = &x->shares[shmi_id_slot(self) - 1];
     if (shmi_get(&h->name) != self) {
         shmi_barrier_lose(x, h);
         shmi_put(&h->parties, 0); /* nothing is left of it */
@@ -127,7 +127,7 @@ SHMI_FN shmi_barrier_share *shmi_barrier_mine(struct shmi_barrier *x)
     return h;
 }
 
-SHMI_FN void shmi_barrier_settle(struct shmi_monitor *m, struct shmi_wakes *b)
+SHMI_FN void shmi_barrier_resolve(struct shmi_monitor *m, struct shmi_wakes *b)
 {
     struct shmi_barrier *x = (struct shmi_barrier *)m;
     struct shmi_wait w;
@@ -145,13 +145,13 @@ SHMI_FN void shmi_barrier_settle(struct shmi_monitor *m, struct shmi_wakes *b)
 SHMI_FN void shmi_barrier_clear(struct shmi_monitor *m) { shmi_fifo_clear(&((struct shmi_barrier *)m)->w->queue); }
 SHMI_FN void shmi_barrier_requeue(struct shmi_monitor *m, struct shmi_wait w) { shmi_fifo_requeue(m, &((struct shmi_barrier *)m)->w->queue, w); }
 SHMI_FN void shmi_barrier_detach(struct shmi_monitor *m, struct shmi_wait w) { shmi_fifo_detach(m, &((struct shmi_barrier *)m)->w->queue, w); }
-SHMI_FN void shmi_barrier_sweep(struct shmi_monitor *m) { shmi_fifo_sweep(m, &((struct shmi_barrier *)m)->w->queue); }
-SHMI_FN void shmi_barrier_bury(struct shmi_monitor *m)
+SHMI_FN void shmi_barrier_discard_dead(struct shmi_monitor *m) { shmi_fifo_discard_dead(m, &((struct shmi_barrier *)m)->w->queue); }
+SHMI_FN void shmi_barrier_reap(struct shmi_monitor *m)
 {
     struct shmi_barrier *x = (struct shmi_barrier *)m;
     uint64_t c = shmi_get(&x->w->completer);
     uint32_t i;
-    if (shmi_mon_died(m, (shmi_name)(c & SHMI_NAME_MASK)))
+    if (shmi_mon_died(m, (shmi_participant_id)(c & SHMI_NAME_MASK)))
         shmi_barrier_break(x, shmi_get(&x->w->phase), c, NULL);
     for (i = 0; i < x->slots; i++)
         if (shmi_mon_died(m, shmi_name_of(&x->shares[i].name)))
@@ -169,8 +169,8 @@ SHMI_FN void shmi_barrier_holders(struct shmi_monitor *m)
 }
 
 static const struct shmi_rules shmi_barrier_rules = {
-    shmi_barrier_settle, shmi_account_nothing, shmi_barrier_clear, shmi_barrier_requeue, shmi_barrier_detach,
-    shmi_barrier_sweep, shmi_barrier_bury, shmi_barrier_holders, NULL,
+    shmi_barrier_resolve, shmi_account_nothing, shmi_barrier_clear, shmi_barrier_requeue, shmi_barrier_detach,
+    shmi_barrier_discard_dead, shmi_barrier_reap, shmi_barrier_holders, NULL,
 };
 
 SHMI_FN void shmi_barrier_init(struct shmi_barrier *x, shmsync_arena *a, const shmi_object *o, const shmsync_barrier_options *opts)
@@ -255,31 +255,31 @@ SHMI_FN int shmi_barrier_over(struct shmi_monitor *m, void *arg)
     return shmi_barrier_verdict((struct shmi_barrier *)m, want->phase, &want->end, &want->dead);
 }
 
-/* Waits for the end of phase p; it begins with the latch held. */
+/* Waits for the end of phase p; it begins with the queue lock held. */
 SHMI_FN int shmi_barrier_wait(struct shmi_barrier *x, uint64_t p, int64_t abs)
 {
     shmi_barrier_wanted want;
-    shmi_seat *seat = NULL;
-    uint64_t fate = 0;
+    shmi_wait_node *wait_node = NULL;
+    uint64_t outcome = 0;
     int err;
     want.phase = p;
-    want.end = SHMI_lineOpen;
+    want.end = SHMI_outcomeOpen;
     want.dead = 0;
-    err = shmi_mon_line_up(&x->m, abs, p, shmi_barrier_over, &want, &seat);
-    if (err == 0 && seat != NULL) {
-        err = shmi_mon_await(&x->m, seat, abs, &fate);
-        want.end = shmi_fate_result(fate);
-        want.dead = shmi_fate_aux(fate);
+    err = shmi_mon_enqueue(&x->m, abs, p, shmi_barrier_over, &want, &wait_node);
+    if (err == 0 && wait_node != NULL) {
+        err = shmi_mon_await(&x->m, wait_node, abs, &outcome);
+        want.end = shmi_outcome_result(outcome);
+        want.dead = shmi_outcome_aux(outcome);
     }
-    if (err != 0 || want.end != SHMI_lineDead)
+    if (err != 0 || want.end != SHMI_outcomeDead)
         return err;
     if (want.dead == 0)
-        return shmi_fail(EOWNERDEAD, "barrier.wait", x->m.latch.called,
+        return shmi_fail(EOWNERDEAD, "barrier.wait", x->m.queueLock.called,
                          "nobody knows how phase %llu ended: more than %d phases ago, and a later one broke", (unsigned long long)p, SHMI_barrierBreaks);
-    return shmi_fail_who(x->m.a, EOWNERDEAD, "barrier.wait", x->m.latch.called, want.dead & SHMI_NAME_MASK);
+    return shmi_fail_who(x->m.a, EOWNERDEAD, "barrier.wait", x->m.queueLock.called, want.dead & SHMI_NAME_MASK);
 }
 
-/* Counts arrivals, with the latch held, and says whether they were the last. */
+/* Counts arrivals, with the queue lock held, and says whether they were the last. */
 SHMI_FN int shmi_barrier_count(struct shmi_barrier *x, uint64_t n, uint64_t drop)
 {
     shmi_barrier_words *w = x->w;
@@ -311,7 +311,7 @@ SHMI_FN int shmi_barrier_count(struct shmi_barrier *x, uint64_t n, uint64_t drop
     return pending == 0;
 }
 
-/* Runs the completion, and ends the phase. It ends with the latch held unless it returns an error. */
+/* Runs the completion, and ends the phase. It ends with the queue lock held unless it returns an error. */
 SHMI_FN int shmi_barrier_complete(struct shmi_barrier *x)
 {
     shmi_barrier_words *w = x->w;
@@ -333,17 +333,17 @@ SHMI_FN int shmi_barrier_complete(struct shmi_barrier *x)
     shmi_change_set(&c, &w->phase, shmi_get(&w->phase) + 1);
     shmi_mon_commit(&x->m, &c);
     SHMSYNC_CRASHPOINT("barrier.complete.opened");
-    shmi_mon_settle_and_leave(&x->m);
+    shmi_mon_resolve_and_leave(&x->m);
     return shmi_mon_enter(&x->m, 0);
 }
 
-/* Counts n arrivals, and drop parties less, and gives the phase. It ends with the latch held unless it returns an error. */
+/* Counts n arrivals, and drop parties less, and gives the phase. It ends with the queue lock held unless it returns an error. */
 SHMI_FN int shmi_barrier_arrive(struct shmi_barrier *x, int64_t n, uint64_t drop, int64_t abs, uint64_t *p)
 {
     struct shmi_monitor *m = &x->m;
     int err;
     if (n <= 0)
-        return shmi_fail(EINVAL, "barrier.arrive", m->latch.called, "%lld arrivals", (long long)n);
+        return shmi_fail(EINVAL, "barrier.arrive", m->queueLock.called, "%lld arrivals", (long long)n);
     err = shmi_mon_enter(m, abs);
     if (err != 0)
         return err;
@@ -371,7 +371,7 @@ SHMI_FN int shmi_barrier_arrive(struct shmi_barrier *x, int64_t n, uint64_t drop
     }
     if ((uint64_t)n > shmi_get(&x->w->pending)) {
         shmi_mon_leave(m, NULL);
-        return shmi_fail(EINVAL, "barrier.arrive", m->latch.called, "%lld arrivals are more than are expected", (long long)n);
+        return shmi_fail(EINVAL, "barrier.arrive", m->queueLock.called, "%lld arrivals are more than are expected", (long long)n);
     }
     if (!shmi_barrier_count(x, (uint64_t)n, drop))
         return 0;
@@ -381,7 +381,7 @@ SHMI_FN int shmi_barrier_arrive(struct shmi_barrier *x, int64_t n, uint64_t drop
     }
     if (shmi_fifo_empty(&x->w->queue))
         return 0;
-    shmi_mon_settle_and_leave(m);
+    shmi_mon_resolve_and_leave(m);
     return shmi_mon_enter(m, 0);
 }
 
@@ -406,7 +406,7 @@ SHMI_FN int shmi_barrier_await(struct shmi_barrier *x, uint64_t phase, int64_t a
     if (phase <= now)
         return shmi_barrier_wait(x, phase, abs);
     shmi_mon_leave(&x->m, NULL);
-    return shmi_fail(EINVAL, "barrier.wait", x->m.latch.called, "for phase %llu, and it is in phase %llu", (unsigned long long)phase, (unsigned long long)now);
+    return shmi_fail(EINVAL, "barrier.wait", x->m.queueLock.called, "for phase %llu, and it is in phase %llu", (unsigned long long)phase, (unsigned long long)now);
 }
 int shmsync_barrier_wait(shmsync_barrier *b, uint64_t phase) { return shmi_barrier_await(b->impl, phase, 0); }
 int shmsync_barrier_timedwait(shmsync_barrier *b, uint64_t phase, const struct timespec *abs_monotonic)
@@ -455,13 +455,13 @@ SHMI_FN int shmi_barrier_be(struct shmi_barrier *x, uint64_t n, int none)
     shmi_mon_leave(&x->m, NULL);
     return 0;
 }
-int shmsync_barrier_join(shmsync_barrier *b, int64_t n)
+int shmsync_barrier_register(shmsync_barrier *b, int64_t n)
 {
     if (n <= 0)
-        return shmi_fail(EINVAL, "barrier.join", b->impl->m.latch.called, "of %lld", (long long)n);
+        return shmi_fail(EINVAL, "barrier.join", b->impl->m.queueLock.called, "of %lld", (long long)n);
     return shmi_barrier_be(b->impl, (uint64_t)n, 0);
 }
-int shmsync_barrier_leave(shmsync_barrier *b) { return shmi_barrier_be(b->impl, 0, 1); }
+int shmsync_barrier_deregister(shmsync_barrier *b) { return shmi_barrier_be(b->impl, 0, 1); }
 int shmsync_barrier_reset(shmsync_barrier *b, int64_t parties, int *did)
 {
     struct shmi_barrier *x = b->impl;
@@ -472,10 +472,10 @@ int shmsync_barrier_reset(shmsync_barrier *b, int64_t parties, int *did)
     if (did != NULL)
         *did = 0;
     if (parties < 0)
-        return shmi_fail(EINVAL, "barrier.reset", x->m.latch.called, "to %lld parties", (long long)parties);
+        return shmi_fail(EINVAL, "barrier.reset", x->m.queueLock.called, "to %lld parties", (long long)parties);
     err = shmi_mon_enter(&x->m, 0);
     if (err == 0 && __atomic_load_n(&x->m.deaths, __ATOMIC_SEQ_CST) != shmi_deaths(x->m.a))
-        err = shmi_mon_sweep_and_enter(&x->m, 0);
+        err = shmi_mon_reap_and_enter(&x->m, 0);
     if (err != 0)
         return err;
     if (!shmi_barrier_broken(x)) {
@@ -484,7 +484,7 @@ int shmsync_barrier_reset(shmsync_barrier *b, int64_t parties, int *did)
     }
     if (!shmi_all_gone(x->m.a)) {
         shmi_mon_leave(&x->m, NULL);
-        err = shmi_await_gone(x->m.a, 0, "barrier.reset", x->m.latch.called, 0);
+        err = shmi_await_gone(x->m.a, 0, "barrier.reset", x->m.queueLock.called, 0);
         return err != 0 ? err : shmsync_barrier_reset(b, parties, did);
     }
     phase = shmi_get(&x->w->phase);
@@ -518,7 +518,7 @@ int shmsync_barrier_reset(shmsync_barrier *b, int64_t parties, int *did)
     shmi_change_set(&c, &x->w->lost, 0);
     shmi_change_set(&c, &x->w->completer, 0);
     shmi_mon_commit(&x->m, &c);
-    shmi_mon_settle_and_leave(&x->m);
+    shmi_mon_resolve_and_leave(&x->m);
     if (did != NULL)
         *did = 1;
     return 0;
@@ -526,7 +526,7 @@ int shmsync_barrier_reset(shmsync_barrier *b, int64_t parties, int *did)
 
 int64_t shmsync_barrier_lost(const shmsync_barrier *b) { return (int64_t)shmi_ld64(&b->impl->w->lost); }
 
-SHMI_FN void shmi_repair_barrier(shmsync_arena *a, const shmi_object *o, shmi_name dead)
+SHMI_FN void shmi_repair_barrier(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead)
 {
     struct shmi_barrier x;
     if (o->size < shmi_barrier_bytes(a->geo.slots))

@@ -7,7 +7,7 @@ enum { SHMI_lockGranted, SHMI_lockOwnerDead, SHMI_lockNotRecoverable, SHMI_lockC
 struct shmi_fairmutex {
     struct shmi_monitor m;
     shmi_fairmutex_words *w;
-    int release; /* policy Release */
+    int release; /* policy PolicyRelease */
     int (*repair)(void *);
     void *repair_arg;
 };
@@ -26,8 +26,8 @@ SHMI_FN int shmi_fair_valid(uint32_t o)
     return shmi_owner_valid(o) && shmi_owner_kind(o) != SHMI_kindBiased;
 }
 SHMI_FN int shmi_fair_granted(uint32_t o) { return shmi_owner_kind(o) == SHMI_kindReserved && shmi_owner_name(o) != 0; }
-SHMI_FN shmi_name shmi_fair_died(struct shmi_fairmutex *f) { return shmi_ld32(&f->w->died) & SHMI_NAME_MASK; }
-/* Whether who comes now may have the lock. The latch is held. */
+SHMI_FN shmi_participant_id shmi_fair_died(struct shmi_fairmutex *f) { return shmi_ld32(&f->w->died) & SHMI_NAME_MASK; }
+/* Whether who comes now may have the lock. The queue lock is held. */
 SHMI_FN int shmi_fair_free(struct shmi_fairmutex *f) { return shmi_get(&f->w->owner) == 0 && shmi_fifo_empty(&f->w->queue); }
 SHMI_FN void shmi_fair_take(struct shmi_fairmutex *f)
 {
@@ -41,7 +41,7 @@ SHMI_FN void shmi_fair_take(struct shmi_fairmutex *f)
 SHMI_FN void shmi_fair_account(struct shmi_monitor *m, struct shmi_wait w)
 {
     struct shmi_fairmutex *f = (struct shmi_fairmutex *)m;
-    if (shmi_fate_result(shmi_get(&w.n->extra)) == SHMI_lockGranted && shmi_get(&f->w->owner) == 0) {
+    if (shmi_outcome_result(shmi_get(&w.n->extra)) == SHMI_lockGranted && shmi_get(&f->w->owner) == 0) {
         shmi_put(&f->w->owner, shmi_make_owner(SHMI_kindReserved, shmi_owner_of(w) & SHMI_NAME_MASK));
         SHMSYNC_CRASHPOINT("fairmutex.grant.granted");
     }
@@ -77,11 +77,11 @@ SHMI_FN int shmi_fair_accept(struct shmi_fairmutex *f)
         return err;
     ok = shmi_fair_accept_at_once(f);
     shmi_mon_leave(&f->m, NULL);
-    return ok ? 0 : shmi_fail(EPROTO, "fairmutex.lock", f->m.latch.called, "owner word %#x", shmi_fair_owner(f));
+    return ok ? 0 : shmi_fail(EPROTO, "fairmutex.lock", f->m.queueLock.called, "owner word %#x", shmi_fair_owner(f));
 }
 
-/* Hands a free lock to the first in line, and tells all when nobody can have it. */
-SHMI_FN void shmi_fair_settle(struct shmi_monitor *m, struct shmi_wakes *b)
+/* Hands a free lock to the first in the queue, and tells all when nobody can have it. */
+SHMI_FN void shmi_fair_resolve(struct shmi_monitor *m, struct shmi_wakes *b)
 {
     struct shmi_fairmutex *f = (struct shmi_fairmutex *)m;
     struct shmi_wait w;
@@ -110,15 +110,15 @@ SHMI_FN void shmi_fair_settle(struct shmi_monitor *m, struct shmi_wakes *b)
 SHMI_FN void shmi_fair_clear(struct shmi_monitor *m) { shmi_fifo_clear(&((struct shmi_fairmutex *)m)->w->queue); }
 SHMI_FN void shmi_fair_requeue(struct shmi_monitor *m, struct shmi_wait w) { shmi_fifo_requeue(m, &((struct shmi_fairmutex *)m)->w->queue, w); }
 SHMI_FN void shmi_fair_detach(struct shmi_monitor *m, struct shmi_wait w) { shmi_fifo_detach(m, &((struct shmi_fairmutex *)m)->w->queue, w); }
-SHMI_FN void shmi_fair_sweep(struct shmi_monitor *m) { shmi_fifo_sweep(m, &((struct shmi_fairmutex *)m)->w->queue); }
-SHMI_FN void shmi_fair_bury(struct shmi_monitor *m)
+SHMI_FN void shmi_fair_discard_dead(struct shmi_monitor *m) { shmi_fifo_discard_dead(m, &((struct shmi_fairmutex *)m)->w->queue); }
+SHMI_FN void shmi_fair_reap(struct shmi_monitor *m)
 {
     struct shmi_fairmutex *f = (struct shmi_fairmutex *)m;
     uint32_t o = shmi_fair_owner(f), next;
     int granted = shmi_fair_granted(o); /* then nobody has entered, and there is no data of the dead */
     if (!shmi_fair_valid(o) || !(shmi_owner_held(o) || granted) || !shmi_mon_died(m, shmi_owner_name(o)))
         return;
-    next = shmi_bereaved(o, f->release, !granted && f->release && shmi_mon_gone(m, shmi_owner_name(o)));
+    next = shmi_owner_died(o, f->release, !granted && f->release && shmi_mon_gone(m, shmi_owner_name(o)));
     if (next == o)
         return;
     if (!granted)
@@ -133,8 +133,8 @@ SHMI_FN void shmi_fair_holders(struct shmi_monitor *m)
 }
 
 static const struct shmi_rules shmi_fair_rules = {
-    shmi_fair_settle, shmi_fair_account, shmi_fair_clear, shmi_fair_requeue, shmi_fair_detach,
-    shmi_fair_sweep, shmi_fair_bury, shmi_fair_holders, NULL,
+    shmi_fair_resolve, shmi_fair_account, shmi_fair_clear, shmi_fair_requeue, shmi_fair_detach,
+    shmi_fair_discard_dead, shmi_fair_reap, shmi_fair_holders, NULL,
 };
 
 SHMI_FN void shmi_fair_init(struct shmi_fairmutex *f, shmsync_arena *a, const shmi_object *o, const shmsync_fairmutex_options *opts)
@@ -209,48 +209,48 @@ int shmsync_fairmutex_close(shmsync_fairmutex *f)
 }
 
 /* Why nobody can wait for owner word o, or 0. */
-SHMI_FN int shmi_lock_refusal(struct shmi_monitor *m, const char *op, uint32_t o, shmi_name died)
+SHMI_FN int shmi_lock_refusal(struct shmi_monitor *m, const char *op, uint32_t o, shmi_participant_id died)
 {
     if (!shmi_fair_valid(o))
-        return shmi_fail(EPROTO, op, m->latch.called, "owner word %#x", o);
+        return shmi_fail(EPROTO, op, m->queueLock.called, "owner word %#x", o);
     if (shmi_owner_kind(o) == SHMI_kindOwnerDead)
-        return shmi_fail_who(m->a, EOWNERDEAD, op, m->latch.called, shmi_owner_name(o));
+        return shmi_fail_who(m->a, EOWNERDEAD, op, m->queueLock.called, shmi_owner_name(o));
     if (o == SHMI_OWNER_NOT_RECOVERABLE)
-        return shmi_fail_who(m->a, ENOTRECOVERABLE, op, m->latch.called, died);
+        return shmi_fail_who(m->a, ENOTRECOVERABLE, op, m->queueLock.called, died);
     return 0;
 }
 /* What the end of a wait for a lock means. */
-SHMI_FN int shmi_lock_judge(struct shmi_monitor *m, const char *op, uint64_t fate)
+SHMI_FN int shmi_lock_judge(struct shmi_monitor *m, const char *op, uint64_t outcome)
 {
-    shmi_name who = shmi_fate_aux(fate) & SHMI_NAME_MASK;
-    switch (shmi_fate_result(fate)) {
+    shmi_participant_id who = shmi_outcome_aux(outcome) & SHMI_NAME_MASK;
+    switch (shmi_outcome_result(outcome)) {
     case SHMI_lockGranted: return 0;
-    case SHMI_lockOwnerDead: return shmi_fail_who(m->a, EOWNERDEAD, op, m->latch.called, who);
-    case SHMI_lockNotRecoverable: return shmi_fail_who(m->a, ENOTRECOVERABLE, op, m->latch.called, who);
+    case SHMI_lockOwnerDead: return shmi_fail_who(m->a, EOWNERDEAD, op, m->queueLock.called, who);
+    case SHMI_lockNotRecoverable: return shmi_fail_who(m->a, ENOTRECOVERABLE, op, m->queueLock.called, who);
     }
-    return shmi_fail(EPROTO, op, m->latch.called, "%s", "");
+    return shmi_fail(EPROTO, op, m->queueLock.called, "%s", "");
 }
 
-/* Takes back what the dead have, with the latch held. */
+/* Takes back what the dead have, with the queue lock held. */
 SHMI_FN void shmi_fair_look_at_owner(struct shmi_fairmutex *f, struct shmi_wakes *b)
 {
     uint32_t o = shmi_fair_owner(f);
     if ((shmi_owner_held(o) || shmi_fair_granted(o)) && shmi_dead(f->m.a, shmi_owner_name(o))) {
-        shmi_mon_sweep(&f->m, b);
+        shmi_mon_reap(&f->m, b);
         return;
     }
-    shmi_mon_sweep_dead(&f->m, b);
+    shmi_mon_reap_if_due(&f->m, b);
     if (o == 0 && !shmi_fifo_empty(&f->w->queue))
-        shmi_fair_settle(&f->m, b);
+        shmi_fair_resolve(&f->m, b);
 }
 
-/* Takes the lock or waits in line for it, with the latch held, which it leaves. */
+/* Takes the lock or waits in the queue for it, with the queue lock held, which it leaves. */
 SHMI_FN int shmi_fair_arrive(struct shmi_fairmutex *f, int64_t abs)
 {
     struct shmi_monitor *m = &f->m;
-    shmi_seat *seat = NULL;
+    shmi_wait_node *wait_node = NULL;
     struct shmi_wakes b;
-    uint64_t fate = 0;
+    uint64_t outcome = 0;
     int err, again;
     shmi_wakes_init(&b);
     do {
@@ -262,20 +262,20 @@ SHMI_FN int shmi_fair_arrive(struct shmi_fairmutex *f, int64_t abs)
             if (free_)
                 shmi_fair_take(f);
             shmi_mon_leave(m, &b);
-            shmi_mon_unseat(m, seat);
+            shmi_mon_return_node(m, wait_node);
             return err;
         }
-        err = shmi_mon_seat(m, abs, &seat, &again);
+        err = shmi_mon_wait_node(m, abs, &wait_node, &again);
         if (err != 0) {
             shmi_mon_wake(m, &b);
             return err;
         }
     } while (again);
-    shmi_mon_join(m, seat, 0, 0);
+    shmi_mon_join(m, wait_node, 0, 0);
     shmi_mon_leave(m, &b);
-    err = shmi_mon_await(m, seat, abs, &fate);
+    err = shmi_mon_await(m, wait_node, abs, &outcome);
     if (err == 0)
-        err = shmi_lock_judge(m, "fairmutex.lock", fate);
+        err = shmi_lock_judge(m, "fairmutex.lock", outcome);
     return err != 0 ? err : shmi_fair_accept(f);
 }
 
@@ -293,7 +293,7 @@ SHMI_FN int shmi_fair_begin_recover(struct shmi_fairmutex *f, int64_t abs, int r
         if (shmi_owner_kind(o) != SHMI_kindOwnerDead || shmi_gone(f->m.a, shmi_owner_name(o)))
             break;
         shmi_mon_leave(&f->m, NULL);
-        err = shmi_await_gone(f->m.a, shmi_owner_name(o), "fairmutex.recover", f->m.latch.called, abs);
+        err = shmi_await_gone(f->m.a, shmi_owner_name(o), "fairmutex.recover", f->m.queueLock.called, abs);
         if (err != 0)
             return err;
     }
@@ -321,15 +321,15 @@ SHMI_FN int shmi_fair_run_repair(struct shmi_fairmutex *f, int (*repair)(void *)
     o = shmi_fair_owner(f);
     if (o != shmi_make_owner(SHMI_kindRecovering, f->m.a->self)) {
         shmi_mon_leave(&f->m, NULL);
-        return shmi_fail(EPROTO, "fairmutex.recover", f->m.latch.called, "owner word %#x", o);
+        return shmi_fail(EPROTO, "fairmutex.recover", f->m.queueLock.called, "owner word %#x", o);
     }
     if (failed == 0)
         shmi_st32(&f->w->died, 0);
     shmi_put(&f->w->owner, next);
     shmi_wakes_init(&b);
-    shmi_fair_settle(&f->m, &b);
+    shmi_fair_resolve(&f->m, &b);
     shmi_mon_leave(&f->m, &b);
-    return failed == 0 ? 0 : shmi_fail_who(f->m.a, ENOTRECOVERABLE, "fairmutex.recover", f->m.latch.called, shmi_fair_died(f));
+    return failed == 0 ? 0 : shmi_fail_who(f->m.a, ENOTRECOVERABLE, "fairmutex.recover", f->m.queueLock.called, shmi_fair_died(f));
 }
 
 SHMI_FN int shmi_fair_lock(struct shmi_fairmutex *f, int64_t abs, int may_repair)
@@ -392,13 +392,13 @@ int shmsync_fairmutex_unlock(shmsync_fairmutex *f)
     o = shmi_fair_owner(x);
     if (o != x->m.a->self) {
         shmi_mon_leave(&x->m, NULL);
-        return shmi_fail(shmi_fair_valid(o) ? EPERM : EPROTO, "fairmutex.unlock", x->m.latch.called, "owner word %#x", o);
+        return shmi_fail(shmi_fair_valid(o) ? EPERM : EPROTO, "fairmutex.unlock", x->m.queueLock.called, "owner word %#x", o);
     }
     shmi_put(&x->w->owner, 0);
     shmi_wakes_init(&b);
     if (!shmi_fifo_empty(&x->w->queue)) {
         SHMSYNC_CRASHPOINT("fairmutex.unlock.freed");
-        shmi_fair_settle(&x->m, &b);
+        shmi_fair_resolve(&x->m, &b);
     }
     shmi_mon_leave(&x->m, &b);
     return 0;
@@ -407,7 +407,7 @@ int shmsync_fairmutex_recover(shmsync_fairmutex *f, int (*repair)(void *), void 
 {
     struct shmi_fairmutex *x = f->impl;
     if (repair == NULL)
-        return shmi_fail(EINVAL, "fairmutex.recover", x->m.latch.called, "without a repair");
+        return shmi_fail(EINVAL, "fairmutex.recover", x->m.queueLock.called, "without a repair");
     for (;;) {
         int took, err = shmi_fair_begin_recover(x, 0, 1, &took);
         if (err != 0)
@@ -426,7 +426,7 @@ int shmsync_fairmutex_state(shmsync_fairmutex *f)
     return shmi_lock_refusal(&f->impl->m, "fairmutex.state", shmi_fair_owner(f->impl), shmi_fair_died(f->impl));
 }
 
-SHMI_FN void shmi_repair_fairmutex(shmsync_arena *a, const shmi_object *o, shmi_name dead)
+SHMI_FN void shmi_repair_fairmutex(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead)
 {
     struct shmi_fairmutex f;
     if (o->size < sizeof(shmi_fairmutex_words))

@@ -9,34 +9,34 @@ struct shmi_future {
 enum { SHMI_futureIsSet = 1, SHMI_futureIsAbandoned };
 
 SHMI_FN uint64_t shmi_future_load(struct shmi_future *f) { return shmi_ld64(&f->w->state); }
-SHMI_FN shmi_name shmi_future_producer(uint64_t s) { return (shmi_name)(s & SHMI_NAME_MASK); }
+SHMI_FN shmi_participant_id shmi_future_producer(uint64_t s) { return (shmi_participant_id)(s & SHMI_NAME_MASK); }
 SHMI_FN int shmi_future_over(uint64_t s) { return (s & (SHMI_FUTURE_SET_MASK | SHMI_FUTURE_ABANDONED_MASK)) != 0; }
 SHMI_FN int shmi_future_claimed(uint64_t s) { return !shmi_future_over(s) && shmi_future_producer(s) != 0; }
 /* How waits end when the state is over. */
-SHMI_FN uint64_t shmi_future_fate(uint64_t s)
+SHMI_FN uint64_t shmi_future_outcome(uint64_t s)
 {
     if ((s & SHMI_FUTURE_SET_MASK) != 0)
-        return shmi_fate(0, SHMI_futureIsSet, (uint32_t)(s >> SHMI_FUTURE_ERRNO_SHIFT));
-    return shmi_fate(0, SHMI_futureIsAbandoned, shmi_future_producer(s));
+        return shmi_outcome(0, SHMI_futureIsSet, (uint32_t)(s >> SHMI_FUTURE_ERRNO_SHIFT));
+    return shmi_outcome(0, SHMI_futureIsAbandoned, shmi_future_producer(s));
 }
 SHMI_FN void shmi_future_abandon(struct shmi_future *f, uint64_t s)
 {
     shmi_st64(&f->w->state, shmi_future_producer(s) | SHMI_FUTURE_ABANDONED_MASK);
-    SHMSYNC_CRASHPOINT("future.bury.abandoned");
+    SHMSYNC_CRASHPOINT("future.reap.abandoned");
 }
 
-SHMI_FN void shmi_future_settle(struct shmi_monitor *m, struct shmi_wakes *b)
+SHMI_FN void shmi_future_resolve(struct shmi_monitor *m, struct shmi_wakes *b)
 {
     struct shmi_future *f = (struct shmi_future *)m;
-    uint64_t s = shmi_future_load(f), end = shmi_future_fate(s);
+    uint64_t s = shmi_future_load(f), end = shmi_future_outcome(s);
     if (shmi_future_over(s))
-        shmi_mon_end_all(m, b, &f->w->queue, shmi_fate_result(end), shmi_fate_aux(end));
+        shmi_mon_end_all(m, b, &f->w->queue, shmi_outcome_result(end), shmi_outcome_aux(end));
 }
 SHMI_FN void shmi_future_clear(struct shmi_monitor *m) { shmi_fifo_clear(&((struct shmi_future *)m)->w->queue); }
 SHMI_FN void shmi_future_requeue(struct shmi_monitor *m, struct shmi_wait w) { shmi_fifo_requeue(m, &((struct shmi_future *)m)->w->queue, w); }
 SHMI_FN void shmi_future_detach(struct shmi_monitor *m, struct shmi_wait w) { shmi_fifo_detach(m, &((struct shmi_future *)m)->w->queue, w); }
-SHMI_FN void shmi_future_sweep(struct shmi_monitor *m) { shmi_fifo_sweep(m, &((struct shmi_future *)m)->w->queue); }
-SHMI_FN void shmi_future_bury(struct shmi_monitor *m)
+SHMI_FN void shmi_future_discard_dead(struct shmi_monitor *m) { shmi_fifo_discard_dead(m, &((struct shmi_future *)m)->w->queue); }
+SHMI_FN void shmi_future_reap(struct shmi_monitor *m)
 {
     struct shmi_future *f = (struct shmi_future *)m;
     uint64_t s = shmi_future_load(f);
@@ -51,8 +51,8 @@ SHMI_FN void shmi_future_holders(struct shmi_monitor *m)
 }
 
 static const struct shmi_rules shmi_future_rules = {
-    shmi_future_settle, shmi_account_nothing, shmi_future_clear, shmi_future_requeue, shmi_future_detach,
-    shmi_future_sweep, shmi_future_bury, shmi_future_holders, NULL,
+    shmi_future_resolve, shmi_account_nothing, shmi_future_clear, shmi_future_requeue, shmi_future_detach,
+    shmi_future_discard_dead, shmi_future_reap, shmi_future_holders, NULL,
 };
 
 SHMI_FN void shmi_future_init(struct shmi_future *f, shmsync_arena *a, const shmi_object *o)
@@ -103,15 +103,15 @@ int shmsync_future_close(shmsync_future *f)
     return err;
 }
 
-/* The state, with the latch held, after the death of its producer has been noticed. */
-SHMI_FN uint64_t shmi_future_mourned(struct shmi_future *f, struct shmi_wakes *b)
+/* The state, with the queue lock held, after the death of its producer has been noticed. */
+SHMI_FN uint64_t shmi_future_reaped(struct shmi_future *f, struct shmi_wakes *b)
 {
     uint64_t s;
-    shmi_mon_sweep_dead(&f->m, b);
+    shmi_mon_reap_if_due(&f->m, b);
     s = shmi_future_load(f);
     if (shmi_future_claimed(s) && shmi_future_producer(s) != f->m.a->self && shmi_dead(f->m.a, shmi_future_producer(s))) {
         shmi_future_abandon(f, s);
-        shmi_future_settle(&f->m, b);
+        shmi_future_resolve(&f->m, b);
     }
     return shmi_future_load(f);
 }
@@ -125,7 +125,7 @@ int shmsync_future_claim(shmsync_future *f)
     if (err != 0)
         return err;
     shmi_wakes_init(&b);
-    s = shmi_future_mourned(x, &b);
+    s = shmi_future_reaped(x, &b);
     if (!shmi_future_over(s) && shmi_future_producer(s) == 0) {
         shmi_st64(&x->w->state, s | x->m.a->self);
         SHMSYNC_CRASHPOINT("future.claim.claimed");
@@ -144,13 +144,13 @@ int shmsync_future_set(shmsync_future *f, int result)
     if (err != 0)
         return err;
     shmi_wakes_init(&b);
-    s = shmi_future_mourned(x, &b);
+    s = shmi_future_reaped(x, &b);
     if (shmi_future_over(s)) {
         err = EBUSY;
     } else {
         shmi_st64(&x->w->state, shmi_future_producer(s) | SHMI_FUTURE_SET_MASK | (uint64_t)(uint32_t)result << SHMI_FUTURE_ERRNO_SHIFT);
         SHMSYNC_CRASHPOINT("future.set.stored");
-        shmi_future_settle(&x->m, &b);
+        shmi_future_resolve(&x->m, &b);
     }
     shmi_mon_leave(&x->m, &b);
     return err;
@@ -173,42 +173,42 @@ SHMI_FN int shmi_future_is_over(struct shmi_monitor *m, void *arg)
         struct shmi_wakes b;
         shmi_future_abandon(f, s);
         shmi_wakes_init(&b);
-        shmi_future_settle(m, &b);
+        shmi_future_resolve(m, &b);
         shmi_mon_wake(m, &b);
         s = shmi_future_load(f);
     }
     if (!shmi_future_over(s))
         return 0;
-    *(uint64_t *)arg = shmi_future_fate(s);
+    *(uint64_t *)arg = shmi_future_outcome(s);
     return 1;
 }
 SHMI_FN int shmi_future_wait(struct shmi_future *f, int *result, int64_t abs)
 {
     struct shmi_monitor *m = &f->m;
-    uint64_t s = shmi_future_load(f), fate = 0;
-    shmi_seat *seat = NULL;
+    uint64_t s = shmi_future_load(f), outcome = 0;
+    shmi_wait_node *wait_node = NULL;
     int err = shmi_use(m->a, "future.wait");
     if (err != 0)
         return err;
     if ((s & SHMI_FUTURE_SET_MASK) != 0) {
-        fate = shmi_future_fate(s);
+        outcome = shmi_future_outcome(s);
     } else {
         err = shmi_mon_enter(m, abs);
         if (err == 0)
-            err = shmi_mon_line_up(m, abs, 0, shmi_future_is_over, &fate, &seat);
-        if (err == 0 && seat != NULL)
-            err = shmi_mon_await(m, seat, abs, &fate);
+            err = shmi_mon_enqueue(m, abs, 0, shmi_future_is_over, &outcome, &wait_node);
+        if (err == 0 && wait_node != NULL)
+            err = shmi_mon_await(m, wait_node, abs, &outcome);
         if (err != 0)
             return err;
     }
-    switch (shmi_fate_result(fate)) {
+    switch (shmi_outcome_result(outcome)) {
     case SHMI_futureIsSet:
         if (result != NULL)
-            *result = (int)shmi_fate_aux(fate);
+            *result = (int)shmi_outcome_aux(outcome);
         return 0;
-    case SHMI_futureIsAbandoned: return shmi_fail_who(m->a, EOWNERDEAD, "future.wait", m->latch.called, shmi_fate_aux(fate) & SHMI_NAME_MASK);
+    case SHMI_futureIsAbandoned: return shmi_fail_who(m->a, EOWNERDEAD, "future.wait", m->queueLock.called, shmi_outcome_aux(outcome) & SHMI_NAME_MASK);
     }
-    return shmi_fail(EPROTO, "future.wait", m->latch.called, "%s", "");
+    return shmi_fail(EPROTO, "future.wait", m->queueLock.called, "%s", "");
 }
 int shmsync_future_wait(shmsync_future *f, int *result) { return shmi_future_wait(f->impl, result, 0); }
 int shmsync_future_timedwait(shmsync_future *f, int *result, const struct timespec *abs_monotonic)
@@ -226,14 +226,14 @@ int shmsync_future_reset(shmsync_future *f)
     if (err != 0)
         return err;
     shmi_wakes_init(&b);
-    s = shmi_future_mourned(x, &b);
+    s = shmi_future_reaped(x, &b);
     if ((s & SHMI_FUTURE_ABANDONED_MASK) != 0 && !shmi_gone(x->m.a, shmi_future_producer(s))) {
         shmi_mon_leave(&x->m, &b);
-        err = shmi_await_gone(x->m.a, shmi_future_producer(s), "future.reset", x->m.latch.called, 0);
+        err = shmi_await_gone(x->m.a, shmi_future_producer(s), "future.reset", x->m.queueLock.called, 0);
         return err != 0 ? err : shmsync_future_reset(f);
     }
     if (shmi_future_over(s)) {
-        shmi_future_settle(&x->m, &b);
+        shmi_future_resolve(&x->m, &b);
         shmi_st64(&x->w->state, 0);
         SHMSYNC_CRASHPOINT("future.reset.stored");
     } else {
@@ -243,7 +243,7 @@ int shmsync_future_reset(shmsync_future *f)
     return err;
 }
 
-SHMI_FN void shmi_repair_future(shmsync_arena *a, const shmi_object *o, shmi_name dead)
+SHMI_FN void shmi_repair_future(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead)
 {
     struct shmi_future f;
     if (o->size < sizeof(shmi_future_words))

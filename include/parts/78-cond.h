@@ -4,34 +4,34 @@
 enum { SHMI_condSignalled = 1, SHMI_condBroadcast };
 #define SHMI_COND_BATCH 16
 #define SHMI_COND_ALL UINT64_C(0xffffffff)
-#define SHMI_COND_HEIR (UINT32_C(1) << 31) /* in the aux of a wait that got a signal passed on */
-#define SHMI_COND_NO_LOOK UINT64_MAX       /* the last look found nobody covered */
+#define SHMI_COND_SUCCESSOR (UINT32_C(1) << 31) /* in the aux of a wait that got a signal passed on */
+#define SHMI_COND_NO_CHECK UINT64_MAX       /* the last check found nobody covered */
 
 struct shmi_cond {
     struct shmi_monitor m;
     shmi_cond_words *w;
     uint64_t limit;  /* how many of a broadcast are on their way at a time */
-    int mourn;       /* some of the woken may be dead; guarded by the latch */
-    uint64_t before; /* landed at the last look */
+    int reap_woken;       /* some of the woken may be dead; guarded by the queue lock */
+    uint64_t before; /* landed at the last check */
 };
 
 /* Takes a wait that was woken out of the truth. */
 SHMI_FN void shmi_cond_land(struct shmi_cond *k, struct shmi_wait w)
 {
-    if (shmi_fate_result(shmi_get(&w.n->extra)) == SHMI_condBroadcast) {
+    if (shmi_outcome_result(shmi_get(&w.n->extra)) == SHMI_condBroadcast) {
         uint64_t flying = shmi_get(&k->w->flying);
         shmi_put(&k->w->flying, flying > 0 ? flying - 1 : 0);
         shmi_put(&k->w->landed, shmi_get(&k->w->landed) + 1);
     }
     shmi_fifo_detach(&k->m, &k->w->woken, w);
-    shmi_mon_drop(&k->m, w);
+    shmi_mon_release_node(&k->m, w);
 }
 
 /* Notes a wait that was resolved. It keeps its stamp. */
 SHMI_FN void shmi_cond_account(struct shmi_monitor *m, struct shmi_wait w)
 {
     struct shmi_cond *k = (struct shmi_cond *)m;
-    if (shmi_fate_result(shmi_get(&w.n->extra)) == SHMI_condBroadcast)
+    if (shmi_outcome_result(shmi_get(&w.n->extra)) == SHMI_condBroadcast)
         shmi_put(&k->w->flying, shmi_get(&k->w->flying) + 1);
     shmi_fifo_requeue(m, &k->w->woken, w);
 }
@@ -44,7 +44,7 @@ SHMI_FN int shmi_cond_wake(struct shmi_cond *k, struct shmi_wakes *b, uint64_t b
     while (!shmi_is_broken(m) && (w = shmi_fifo_head(m, &k->w->waiting)).n != NULL && shmi_stamp_of(w) <= bound) {
         if (!shmi_mon_waiting(m, w)) {
             shmi_fifo_detach(m, &k->w->waiting, w);
-            shmi_mon_drop(m, w);
+            shmi_mon_release_node(m, w);
             continue;
         }
         shmi_put(&w.n->wanted, bound);
@@ -57,7 +57,7 @@ SHMI_FN int shmi_cond_wake(struct shmi_cond *k, struct shmi_wakes *b, uint64_t b
     return 0;
 }
 
-/* The next wait of the woken, within bounds: like shmi_fifo_sweep's walk. */
+/* The next wait of the woken, within bounds: like shmi_fifo_discard_dead's walk. */
 SHMI_FN struct shmi_wait shmi_fifo_after(struct shmi_monitor *m, struct shmi_wait w)
 {
     return shmi_mon_node(m, shmi_link_next(shmi_get(&w.n->next)));
@@ -66,13 +66,13 @@ SHMI_FN struct shmi_wait shmi_fifo_after(struct shmi_monitor *m, struct shmi_wai
 /* Gives the signal that has ended w to the next, unless that has been done. */
 SHMI_FN void shmi_cond_pass(struct shmi_cond *k, struct shmi_wakes *b, struct shmi_wait w)
 {
-    uint32_t from = (uint32_t)shmi_stamp_of(w) | SHMI_COND_HEIR;
+    uint32_t from = (uint32_t)shmi_stamp_of(w) | SHMI_COND_SUCCESSOR;
     uint64_t left = k->m.a->size / 64;
-    struct shmi_wait heir;
-    if (shmi_fate_result(shmi_get(&w.n->extra)) != SHMI_condSignalled)
+    struct shmi_wait successor;
+    if (shmi_outcome_result(shmi_get(&w.n->extra)) != SHMI_condSignalled)
         return;
-    for (heir = shmi_fifo_head(&k->m, &k->w->woken); heir.n != NULL; heir = shmi_fifo_after(&k->m, heir)) {
-        if (shmi_fate_aux(shmi_get(&heir.n->extra)) == from && heir.off != w.off)
+    for (successor = shmi_fifo_head(&k->m, &k->w->woken); successor.n != NULL; successor = shmi_fifo_after(&k->m, successor)) {
+        if (shmi_outcome_aux(shmi_get(&successor.n->extra)) == from && successor.off != w.off)
             return;
         if (left-- == 0) {
             shmi_set_broken(&k->m, 1);
@@ -93,7 +93,7 @@ SHMI_FN void shmi_cond_wake_covered(struct shmi_cond *k, struct shmi_wakes *b, u
             return;
         if (!shmi_mon_waiting(m, w)) {
             shmi_fifo_detach(m, &k->w->covered, w);
-            shmi_mon_drop(m, w);
+            shmi_mon_release_node(m, w);
             continue;
         }
         if (shmi_mon_end(m, b, w, SHMI_condBroadcast, 0)) {
@@ -104,13 +104,13 @@ SHMI_FN void shmi_cond_wake_covered(struct shmi_cond *k, struct shmi_wakes *b, u
 }
 
 /* Passes on what the dead had, and wakes those of a broadcast whose turn it is. */
-SHMI_FN void shmi_cond_settle(struct shmi_monitor *m, struct shmi_wakes *b)
+SHMI_FN void shmi_cond_resolve(struct shmi_monitor *m, struct shmi_wakes *b)
 {
     struct shmi_cond *k = (struct shmi_cond *)m;
-    if (k->mourn) {
+    if (k->reap_woken) {
         struct shmi_wait w = shmi_fifo_head(m, &k->w->woken);
         uint64_t left = m->a->size / 64;
-        k->mourn = 0;
+        k->reap_woken = 0;
         while (w.n != NULL && !shmi_is_broken(m)) {
             struct shmi_wait next;
             int dead = !shmi_mon_current(m, shmi_owner_of(w));
@@ -135,11 +135,11 @@ SHMI_FN shmi_list_words *shmi_cond_queue_of(struct shmi_monitor *m, struct shmi_
 }
 SHMI_FN void shmi_cond_requeue(struct shmi_monitor *m, struct shmi_wait w) { shmi_fifo_requeue(m, shmi_cond_queue_of(m, w), w); }
 SHMI_FN void shmi_cond_detach(struct shmi_monitor *m, struct shmi_wait w) { shmi_fifo_detach(m, shmi_cond_queue_of(m, w), w); }
-SHMI_FN void shmi_cond_sweep(struct shmi_monitor *m)
+SHMI_FN void shmi_cond_discard_dead(struct shmi_monitor *m)
 {
     struct shmi_cond *k = (struct shmi_cond *)m;
-    shmi_fifo_sweep(m, &k->w->covered);
-    shmi_fifo_sweep(m, &k->w->waiting);
+    shmi_fifo_discard_dead(m, &k->w->covered);
+    shmi_fifo_discard_dead(m, &k->w->waiting);
 }
 SHMI_FN void shmi_cond_clear(struct shmi_monitor *m)
 {
@@ -148,31 +148,31 @@ SHMI_FN void shmi_cond_clear(struct shmi_monitor *m)
     shmi_fifo_clear(&k->w->covered);
     shmi_fifo_clear(&k->w->woken);
     shmi_put(&k->w->flying, 0);
-    k->mourn = 1;
+    k->reap_woken = 1;
 }
-SHMI_FN void shmi_cond_bury(struct shmi_monitor *m) { ((struct shmi_cond *)m)->mourn = 1; }
+SHMI_FN void shmi_cond_reap(struct shmi_monitor *m) { ((struct shmi_cond *)m)->reap_woken = 1; }
 
-/* If nobody has come back from a broadcast since the last look, those on their way are stopped, or their lock is held for long: all go. */
-SHMI_FN void shmi_cond_look(struct shmi_monitor *m)
+/* If nobody has come back from a broadcast since the last check, those on their way are stopped, or their lock is held for long: all go. */
+SHMI_FN void shmi_cond_check(struct shmi_monitor *m)
 {
     struct shmi_cond *k = (struct shmi_cond *)m;
     uint64_t landed;
     if (shmi_fifo_empty(&k->w->covered)) {
-        shmi_st64(&k->before, SHMI_COND_NO_LOOK);
+        shmi_st64(&k->before, SHMI_COND_NO_CHECK);
         return;
     }
     landed = shmi_get(&k->w->landed);
     if (shmi_xchg64(&k->before, landed) == landed && shmi_mon_try_enter(m)) {
         struct shmi_wakes b;
         shmi_wakes_init(&b);
-        shmi_cond_wake_covered(k, &b, SHMI_COND_NO_LOOK);
+        shmi_cond_wake_covered(k, &b, SHMI_COND_NO_CHECK);
         shmi_mon_leave(m, &b);
     }
 }
 
 static const struct shmi_rules shmi_cond_rules = {
-    shmi_cond_settle, shmi_cond_account, shmi_cond_clear, shmi_cond_requeue, shmi_cond_detach,
-    shmi_cond_sweep, shmi_cond_bury, shmi_seq_nothing, shmi_cond_look,
+    shmi_cond_resolve, shmi_cond_account, shmi_cond_clear, shmi_cond_requeue, shmi_cond_detach,
+    shmi_cond_discard_dead, shmi_cond_reap, shmi_seq_nothing, shmi_cond_check,
 };
 
 SHMI_FN void shmi_cond_init(struct shmi_cond *k, shmsync_arena *a, const shmi_object *o)
@@ -182,8 +182,8 @@ SHMI_FN void shmi_cond_init(struct shmi_cond *k, shmsync_arena *a, const shmi_ob
     k->limit = shmi_ld64(&k->w->batch);
     if (k->limit == 0)
         k->limit = SHMI_COND_BATCH;
-    k->mourn = 0;
-    k->before = SHMI_COND_NO_LOOK;
+    k->reap_woken = 0;
+    k->before = SHMI_COND_NO_CHECK;
 }
 SHMI_FN void *shmi_cond_build(shmsync_arena *a, const shmi_object *o, const void *arg)
 {
@@ -247,7 +247,7 @@ int shmsync_cond_close(shmsync_cond *c)
 }
 
 /* Ends a wait whose owner has the lock again, or could not get it: then the signal passes on. */
-SHMI_FN int shmi_cond_finish(struct shmi_cond *k, shmi_seat *seat, int pass)
+SHMI_FN int shmi_cond_finish(struct shmi_cond *k, shmi_wait_node *wait_node, int pass)
 {
     struct shmi_monitor *m = &k->m;
     struct shmi_wakes b;
@@ -255,15 +255,15 @@ SHMI_FN int shmi_cond_finish(struct shmi_cond *k, shmi_seat *seat, int pass)
     int err = shmi_mon_enter(m, 0);
     if (err != 0)
         return err;
-    w.off = seat->off;
-    w.n = seat->node;
+    w.off = wait_node->off;
+    w.n = wait_node->node;
     shmi_wakes_init(&b);
     if (pass)
         shmi_cond_pass(k, &b, w);
     shmi_cond_land(k, w);
-    shmi_cond_settle(m, &b);
+    shmi_cond_resolve(m, &b);
     shmi_mon_leave(m, &b);
-    shmi_mon_collect(m, seat);
+    shmi_mon_collect(m, wait_node);
     return 0;
 }
 
@@ -271,37 +271,37 @@ SHMI_FN int shmi_cond_wait(struct shmi_cond *k, int (*unlock)(void *), int (*loc
 {
     struct shmi_monitor *m = &k->m;
     struct shmi_wakes b;
-    shmi_seat *seat = NULL;
+    shmi_wait_node *wait_node = NULL;
     uint64_t stamp;
     int err, lock_err;
     if (abs != 0 && shmi_now() >= abs)
         return ETIMEDOUT;
-    err = shmi_seat_take(m->a, &seat);
+    err = shmi_wait_node_take(m->a, &wait_node);
     if (err != 0)
         return err;
     err = shmi_mon_enter(m, abs);
     if (err != 0) {
-        shmi_seat_return(m->a, seat);
+        shmi_wait_node_return(m->a, wait_node);
         return err;
     }
     shmi_wakes_init(&b);
-    shmi_mon_sweep_dead(m, &b);
-    shmi_mon_join(m, seat, 0, 0);
-    stamp = shmi_ld64(&seat->node->stamp);
+    shmi_mon_reap_if_due(m, &b);
+    shmi_mon_join(m, wait_node, 0, 0);
+    stamp = shmi_ld64(&wait_node->node->stamp);
     shmi_mon_leave(m, &b);
     SHMSYNC_CRASHPOINT("cond.wait.queued");
     shmi_hold_cancel();
     err = unlock(arg);
     if (err != 0) {
         shmi_let_cancel();
-        if (!shmi_mon_give_up(m, seat))
-            shmi_cond_finish(k, seat, 1);
+        if (!shmi_mon_give_up(m, wait_node))
+            shmi_cond_finish(k, wait_node, 1);
         return err;
     }
     SHMSYNC_CRASHPOINT("cond.wait.unlocked");
-    err = shmi_mon_sleep(m, seat, abs);
+    err = shmi_mon_sleep(m, wait_node, abs);
     if (err != 0) {
-        seat = NULL; /* it is the queue's now */
+        wait_node = NULL; /* it is the queue's now */
         if (err == ETIMEDOUT && shmi_ld64(&k->w->upTo) >= stamp)
             err = 0; /* a broadcast came first */
     }
@@ -309,12 +309,12 @@ SHMI_FN int shmi_cond_wait(struct shmi_cond *k, int (*unlock)(void *), int (*loc
     lock_err = lock(arg);
     shmi_let_cancel();
     if (lock_err != 0) {
-        if (seat != NULL)
-            shmi_cond_finish(k, seat, 1);
+        if (wait_node != NULL)
+            shmi_cond_finish(k, wait_node, 1);
         return lock_err;
     }
     SHMSYNC_CRASHPOINT("cond.wait.relocked");
-    return seat != NULL ? shmi_cond_finish(k, seat, 0) : err;
+    return wait_node != NULL ? shmi_cond_finish(k, wait_node, 0) : err;
 }
 SHMI_FN int shmi_cond_unlock_mutex(void *m) { return shmsync_mutex_unlock((shmsync_mutex *)m); }
 SHMI_FN int shmi_cond_lock_mutex(void *m) { return shmsync_mutex_lock((shmsync_mutex *)m); }
@@ -339,7 +339,7 @@ int shmsync_cond_signal(shmsync_cond *c)
     if (err != 0)
         return err;
     shmi_wakes_init(&b);
-    shmi_mon_sweep_dead(&k->m, &b);
+    shmi_mon_reap_if_due(&k->m, &b);
     shmi_cond_wake(k, &b, shmi_get(&k->m.w->arrivals), 0);
     shmi_mon_leave(&k->m, &b);
     return 0;
@@ -353,7 +353,7 @@ int shmsync_cond_broadcast(shmsync_cond *c)
     if (err != 0)
         return err;
     shmi_wakes_init(&b);
-    shmi_mon_sweep_dead(m, &b);
+    shmi_mon_reap_if_due(m, &b);
     if (!shmi_fifo_empty(&k->w->waiting)) {
         struct shmi_wait first, last;
         shmi_st64(&k->w->upTo, shmi_get(&m->w->arrivals));
@@ -371,13 +371,13 @@ int shmsync_cond_broadcast(shmsync_cond *c)
             shmi_fifo_clear(&k->w->waiting);
         }
         SHMSYNC_CRASHPOINT("cond.broadcast.spliced");
-        shmi_cond_settle(m, &b);
+        shmi_cond_resolve(m, &b);
     }
     shmi_mon_leave(m, &b);
     return 0;
 }
 
-SHMI_FN void shmi_repair_cond(shmsync_arena *a, const shmi_object *o, shmi_name dead)
+SHMI_FN void shmi_repair_cond(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead)
 {
     struct shmi_cond k;
     if (o->size < sizeof(shmi_cond_words))

@@ -1,9 +1,9 @@
 
 #if SHMSYNC_LAYOUT_VERSION >= 3
-/* ---- Semaphore: prims/semaphore*.go in C, docs/design/0016-semaphore-quick.md ---- */
+/* ---- Semaphore: prims/semaphore*.go in C, docs/design/0016-semaphore-fast-path.md ---- */
 
-#define SHMI_QUICK_MOST UINT64_C(0x7fffffff)
-#define SHMI_QUICK_OPEN (UINT64_C(1) << 62)
+#define SHMI_FAST_MOST UINT64_C(0x7fffffff)
+#define SHMI_FAST_OPEN (UINT64_C(1) << 62)
 #define SHMI_POOL_OPEN (UINT64_C(1) << 63)
 #define SHMI_SEMAPHORE_TRANSFER (UINT64_C(1) << 63)
 
@@ -14,24 +14,24 @@ struct shmi_semaphore {
     uint32_t slots;
     uint64_t size;
     int moves;      /* transferable */
-    uint32_t quick; /* this handle has opened our share. Atomic. */
+    uint32_t fast; /* this handle has opened our share. Atomic. */
 };
 
 SHMI_FN uint64_t shmi_semaphore_bytes(uint32_t slots) { return sizeof(shmi_semaphore_words) + (uint64_t)slots * sizeof(shmi_semaphore_share); }
-SHMI_FN uint64_t shmi_quick_used(uint64_t q) { return q & SHMI_QUICK_MOST; }
-SHMI_FN uint64_t shmi_quick_spare(uint64_t q) { return q >> 31 & SHMI_QUICK_MOST; }
-SHMI_FN uint64_t shmi_quick_permits(uint64_t q) { return shmi_quick_used(q) + shmi_quick_spare(q); }
+SHMI_FN uint64_t shmi_fast_used(uint64_t q) { return q & SHMI_FAST_MOST; }
+SHMI_FN uint64_t shmi_fast_spare(uint64_t q) { return q >> 31 & SHMI_FAST_MOST; }
+SHMI_FN uint64_t shmi_fast_permits(uint64_t q) { return shmi_fast_used(q) + shmi_fast_spare(q); }
 
-/* Has the participant of a share change its quick word no more, and gives the word. */
+/* Has the participant of a share change its fast word no more, and gives the word. */
 SHMI_FN uint64_t shmi_sem_shut(shmi_semaphore_share *h)
 {
     for (;;) {
-        uint64_t q = shmi_ld64(&h->quick);
-        if ((q & SHMI_QUICK_OPEN) == 0 || shmi_cas64(&h->quick, q, q & ~SHMI_QUICK_OPEN))
-            return q & ~SHMI_QUICK_OPEN;
+        uint64_t q = shmi_ld64(&h->fast);
+        if ((q & SHMI_FAST_OPEN) == 0 || shmi_cas64(&h->fast, q, q & ~SHMI_FAST_OPEN))
+            return q & ~SHMI_FAST_OPEN;
     }
 }
-SHMI_FN uint64_t shmi_sem_total(shmi_semaphore_share *h) { return shmi_get(&h->permits) + shmi_quick_permits(shmi_ld64(&h->quick)); }
+SHMI_FN uint64_t shmi_sem_total(shmi_semaphore_share *h) { return shmi_get(&h->permits) + shmi_fast_permits(shmi_ld64(&h->fast)); }
 
 SHMI_FN void shmi_sem_close_share(struct shmi_semaphore *s, shmi_semaphore_share *h)
 {
@@ -41,15 +41,15 @@ SHMI_FN void shmi_sem_close_share(struct shmi_semaphore *s, shmi_semaphore_share
         return;
     SHMSYNC_CRASHPOINT("semaphore.gather.shut");
     c.n = 0;
-    shmi_change_set(&c, &s->w->free, shmi_get(&s->w->free) + shmi_quick_spare(q));
-    shmi_change_set(&c, &h->permits, shmi_get(&h->permits) + shmi_quick_used(q));
-    shmi_change_set(&c, &h->quick, 0);
+    shmi_change_set(&c, &s->w->free, shmi_get(&s->w->free) + shmi_fast_spare(q));
+    shmi_change_set(&c, &h->permits, shmi_get(&h->permits) + shmi_fast_used(q));
+    shmi_change_set(&c, &h->fast, 0);
     shmi_mon_commit(&s->m, &c);
 }
 
 SHMI_FN uint64_t shmi_sem_open_bit(uint32_t slot) { return UINT64_C(1) << (slot & 63); }
 
-/* Closes all shares. The latch is held. */
+/* Closes all shares. The queue lock is held. */
 SHMI_FN void shmi_sem_gather(struct shmi_semaphore *s)
 {
     uint64_t marks = shmi_get(&s->w->opened);
@@ -62,7 +62,7 @@ SHMI_FN void shmi_sem_gather(struct shmi_semaphore *s)
     shmi_put(&s->w->opened, 0);
 }
 
-/* What is free for anybody. Nobody changes it from here on but with the latch. */
+/* What is free for anybody. Nobody changes it from here on but with the queue lock. */
 SHMI_FN uint64_t shmi_sem_pool(struct shmi_semaphore *s)
 {
     while (s->moves) {
@@ -72,7 +72,7 @@ SHMI_FN uint64_t shmi_sem_pool(struct shmi_semaphore *s)
     }
     return shmi_get(&s->w->free);
 }
-/* Opens what was closed for the time of the latch, if nobody is queued. */
+/* Opens what was closed for the time of the queue lock, if nobody is queued. */
 SHMI_FN void shmi_sem_reopen(struct shmi_semaphore *s)
 {
     if (s->moves && shmi_fifo_empty(&s->w->queue))
@@ -95,13 +95,13 @@ SHMI_FN void shmi_sem_take(struct shmi_semaphore *s, uint64_t n)
     if (!s->moves) {
         shmi_semaphore_share *h = s->own;
         if (shmi_get(&h->name) != s->m.a->self) {
-            left += shmi_quick_permits(shmi_sem_shut(h)) + shmi_get(&h->permits);
+            left += shmi_fast_permits(shmi_sem_shut(h)) + shmi_get(&h->permits);
             shmi_put(&h->permits, 0);
-            shmi_put(&h->quick, 0);
+            shmi_put(&h->fast, 0);
             shmi_put(&h->name, s->m.a->self);
         }
-        if ((shmi_ld64(&h->quick) & SHMI_QUICK_OPEN) != 0)
-            shmi_add64(&h->quick, n);
+        if ((shmi_ld64(&h->fast) & SHMI_FAST_OPEN) != 0)
+            shmi_add64(&h->fast, n);
         else
             shmi_put(&h->permits, shmi_get(&h->permits) + n);
         SHMSYNC_CRASHPOINT("semaphore.take.counted");
@@ -131,15 +131,15 @@ SHMI_FN int shmi_sem_give(struct shmi_semaphore *s, uint64_t n)
     return 1;
 }
 
-/* Keeps n free permits for this process, and lets it go without the latch from now on, if it was the last to release, too. */
+/* Keeps n free permits for this process, and lets it go without the queue lock from now on, if it was the last to release, too. */
 SHMI_FN void shmi_sem_open_share(struct shmi_semaphore *s, uint64_t n)
 {
     shmi_semaphore_words *w = s->w;
     shmi_semaphore_share *h = s->own;
     struct shmi_change c;
     uint64_t q;
-    /* Who releases nothing may have no share yet: that of its slot is the dead one's. */
-    if (shmi_get(&w->last) != s->m.a->self || shmi_get(&h->name) != s->m.a->self || s->size > SHMI_QUICK_MOST) {
+    /* Whoever releases nothing may have no share yet: that of its slot is the dead one's. */
+    if (shmi_get(&w->last) != s->m.a->self || shmi_get(&h->name) != s->m.a->self || s->size > SHMI_FAST_MOST) {
         shmi_put(&w->last, s->m.a->self);
         return;
     }
@@ -149,18 +149,18 @@ SHMI_FN void shmi_sem_open_share(struct shmi_semaphore *s, uint64_t n)
     c.n = 0;
     shmi_change_set(&c, &w->free, shmi_get(&w->free) - n);
     shmi_change_set(&c, &h->permits, 0);
-    shmi_change_set(&c, &h->quick, q);
+    shmi_change_set(&c, &h->fast, q);
     shmi_mon_commit(&s->m, &c);
     SHMSYNC_CRASHPOINT("semaphore.open.filled");
-    shmi_st64(&h->quick, q | SHMI_QUICK_OPEN);
-    shmi_st32(&s->quick, 1);
+    shmi_st64(&h->fast, q | SHMI_FAST_OPEN);
+    shmi_st32(&s->fast, 1);
 }
 
-/* Acquires, or releases, without the latch; 0 if that cannot be. */
-SHMI_FN int shmi_sem_acquire_quick(struct shmi_semaphore *s, uint64_t n)
+/* Acquires, or releases, without the queue lock; 0 if that cannot be. */
+SHMI_FN int shmi_sem_acquire_fast(struct shmi_semaphore *s, uint64_t n)
 {
-    uint64_t *w = s->moves ? &s->w->free : &s->own->quick, v;
-    if (!s->moves && shmi_ld32(&s->quick) == 0)
+    uint64_t *w = s->moves ? &s->w->free : &s->own->fast, v;
+    if (!s->moves && shmi_ld32(&s->fast) == 0)
         return 0;
     for (;;) {
         v = shmi_ld64(w);
@@ -170,19 +170,19 @@ SHMI_FN int shmi_sem_acquire_quick(struct shmi_semaphore *s, uint64_t n)
             if (shmi_cas64(w, v, v - n))
                 return 1;
         } else {
-            if ((v & SHMI_QUICK_OPEN) == 0 || shmi_quick_spare(v) < n)
+            if ((v & SHMI_FAST_OPEN) == 0 || shmi_fast_spare(v) < n)
                 return 0;
             if (shmi_cas64(w, v, v + n - (n << 31))) {
-                SHMSYNC_CRASHPOINT("semaphore.quick.acquired");
+                SHMSYNC_CRASHPOINT("semaphore.fast.acquired");
                 return 1;
             }
         }
     }
 }
-SHMI_FN int shmi_sem_release_quick(struct shmi_semaphore *s, uint64_t n)
+SHMI_FN int shmi_sem_release_fast(struct shmi_semaphore *s, uint64_t n)
 {
-    uint64_t *w = s->moves ? &s->w->free : &s->own->quick, v;
-    if (!s->moves && shmi_ld32(&s->quick) == 0)
+    uint64_t *w = s->moves ? &s->w->free : &s->own->fast, v;
+    if (!s->moves && shmi_ld32(&s->fast) == 0)
         return 0;
     for (;;) {
         v = shmi_ld64(w);
@@ -193,10 +193,10 @@ SHMI_FN int shmi_sem_release_quick(struct shmi_semaphore *s, uint64_t n)
             if (shmi_cas64(w, v, v + n))
                 return 1;
         } else {
-            if ((v & SHMI_QUICK_OPEN) == 0 || shmi_quick_used(v) < n)
+            if ((v & SHMI_FAST_OPEN) == 0 || shmi_fast_used(v) < n)
                 return 0;
             if (shmi_cas64(w, v, v - n + (n << 31))) {
-                SHMSYNC_CRASHPOINT("semaphore.quick.released");
+                SHMSYNC_CRASHPOINT("semaphore.fast.released");
                 return 1;
             }
         }
@@ -204,13 +204,13 @@ SHMI_FN int shmi_sem_release_quick(struct shmi_semaphore *s, uint64_t n)
 }
 
 /* Of a transferable semaphore a share counts what waits of the participant were granted, in permits, and what it
- * has accepted, in quick: prims/semaphore_transfer.go. The difference comes back when it dies. */
+ * has accepted, in fast: prims/semaphore_transfer.go. The difference comes back when it dies. */
 SHMI_FN uint64_t shmi_sem_unaccepted(struct shmi_semaphore *s, shmi_semaphore_share *h)
 {
-    int64_t n = (int64_t)(shmi_get(&h->permits) - shmi_ld64(&h->quick));
+    int64_t n = (int64_t)(shmi_get(&h->permits) - shmi_ld64(&h->fast));
     return n > 0 ? shmi_min((uint64_t)n, s->size) : 0;
 }
-/* Makes free what the participant of h, which is gone, has not accepted, and h the share of name. The latch is held. */
+/* Makes free what the participant of h, which is gone, has not accepted, and h the share of name. The queue lock is held. */
 SHMI_FN void shmi_sem_take_back_grants(struct shmi_semaphore *s, shmi_semaphore_share *h, uint64_t name)
 {
     uint64_t pool = shmi_sem_pool(s); /* nobody else changes it from here on */
@@ -218,7 +218,7 @@ SHMI_FN void shmi_sem_take_back_grants(struct shmi_semaphore *s, shmi_semaphore_
     c.n = 0;
     shmi_change_set(&c, &s->w->free, pool + shmi_min(shmi_sem_unaccepted(s, h), s->size - shmi_min(pool, s->size)));
     shmi_change_set(&c, &h->name, name);
-    shmi_change_set(&c, &h->permits, shmi_ld64(&h->quick));
+    shmi_change_set(&c, &h->permits, shmi_ld64(&h->fast));
     shmi_mon_commit(&s->m, &c);
 }
 
@@ -228,8 +228,8 @@ SHMI_FN void shmi_sem_account(struct shmi_monitor *m, struct shmi_wait w)
 {
     struct shmi_semaphore *s = (struct shmi_semaphore *)m;
     uint64_t n = shmi_get(&w.n->wanted);
-    shmi_name owner = shmi_owner_of(w);
-    uint32_t slot = shmi_name_slot(owner);
+    shmi_participant_id owner = shmi_owner_of(w);
+    uint32_t slot = shmi_id_slot(owner);
     struct shmi_change c;
     c.n = 0;
     if (n > shmi_sem_pool(s) || slot < 1 || slot > s->slots) {
@@ -239,10 +239,10 @@ SHMI_FN void shmi_sem_account(struct shmi_monitor *m, struct shmi_wait w)
     if (!s->moves) {
         shmi_semaphore_share *h = &s->shares[slot - 1];
         if (shmi_get(&h->name) != owner) {
-            shmi_change_set(&c, &s->w->free, shmi_get(&s->w->free) + shmi_get(&h->permits) + shmi_quick_permits(shmi_sem_shut(h)) - n);
+            shmi_change_set(&c, &s->w->free, shmi_get(&s->w->free) + shmi_get(&h->permits) + shmi_fast_permits(shmi_sem_shut(h)) - n);
             shmi_change_set(&c, &h->name, owner);
             shmi_change_set(&c, &h->permits, n);
-            shmi_change_set(&c, &h->quick, 0);
+            shmi_change_set(&c, &h->fast, 0);
             shmi_mon_account(m, w, &c);
             return;
         }
@@ -253,7 +253,7 @@ SHMI_FN void shmi_sem_account(struct shmi_monitor *m, struct shmi_wait w)
     shmi_change_set(&c, &s->w->free, shmi_get(&s->w->free) - n);
     shmi_mon_account(m, w, &c);
 }
-SHMI_FN void shmi_sem_settle(struct shmi_monitor *m, struct shmi_wakes *b)
+SHMI_FN void shmi_sem_resolve(struct shmi_monitor *m, struct shmi_wakes *b)
 {
     struct shmi_semaphore *s = (struct shmi_semaphore *)m;
     struct shmi_wait w;
@@ -268,7 +268,7 @@ SHMI_FN void shmi_sem_settle(struct shmi_monitor *m, struct shmi_wakes *b)
 }
 SHMI_FN void shmi_sem_requeue(struct shmi_monitor *m, struct shmi_wait w) { shmi_fifo_requeue(m, &((struct shmi_semaphore *)m)->w->queue, w); }
 SHMI_FN void shmi_sem_detach(struct shmi_monitor *m, struct shmi_wait w) { shmi_fifo_detach(m, &((struct shmi_semaphore *)m)->w->queue, w); }
-SHMI_FN void shmi_sem_sweep(struct shmi_monitor *m) { shmi_fifo_sweep(m, &((struct shmi_semaphore *)m)->w->queue); }
+SHMI_FN void shmi_sem_discard_dead(struct shmi_monitor *m) { shmi_fifo_discard_dead(m, &((struct shmi_semaphore *)m)->w->queue); }
 SHMI_FN void shmi_sem_clear(struct shmi_monitor *m)
 {
     struct shmi_semaphore *s = (struct shmi_semaphore *)m;
@@ -281,7 +281,7 @@ SHMI_FN void shmi_sem_clear(struct shmi_monitor *m)
         left -= shmi_min(shmi_sem_total(&s->shares[i]), left);
     shmi_st64(&s->w->free, left);
 }
-SHMI_FN void shmi_sem_bury(struct shmi_monitor *m)
+SHMI_FN void shmi_sem_reap(struct shmi_monitor *m)
 {
     struct shmi_semaphore *s = (struct shmi_semaphore *)m;
     uint32_t i;
@@ -296,9 +296,9 @@ SHMI_FN void shmi_sem_bury(struct shmi_monitor *m)
         if (shmi_sem_total(h) == 0 || !shmi_mon_gone(m, shmi_name_of(&h->name)))
             continue;
         c.n = 0;
-        shmi_change_set(&c, &s->w->free, shmi_get(&s->w->free) + shmi_get(&h->permits) + shmi_quick_permits(shmi_sem_shut(h)));
+        shmi_change_set(&c, &s->w->free, shmi_get(&s->w->free) + shmi_get(&h->permits) + shmi_fast_permits(shmi_sem_shut(h)));
         shmi_change_set(&c, &h->permits, 0);
-        shmi_change_set(&c, &h->quick, 0);
+        shmi_change_set(&c, &h->fast, 0);
         shmi_mon_commit(m, &c);
     }
 }
@@ -312,8 +312,8 @@ SHMI_FN void shmi_sem_holders(struct shmi_monitor *m)
 }
 
 static const struct shmi_rules shmi_sem_rules = {
-    shmi_sem_settle, shmi_sem_account, shmi_sem_clear, shmi_sem_requeue, shmi_sem_detach,
-    shmi_sem_sweep, shmi_sem_bury, shmi_sem_holders, NULL,
+    shmi_sem_resolve, shmi_sem_account, shmi_sem_clear, shmi_sem_requeue, shmi_sem_detach,
+    shmi_sem_discard_dead, shmi_sem_reap, shmi_sem_holders, NULL,
 };
 
 SHMI_FN void shmi_sem_init(struct shmi_semaphore *s, shmsync_arena *a, const shmi_object *o)
@@ -328,7 +328,7 @@ SHMI_FN void shmi_sem_init(struct shmi_semaphore *s, shmsync_arena *a, const shm
     size = shmi_ld64(&s->w->size);
     s->size = size & ~SHMI_SEMAPHORE_TRANSFER;
     s->moves = (size & SHMI_SEMAPHORE_TRANSFER) != 0;
-    s->quick = 0;
+    s->fast = 0;
 }
 SHMI_FN void *shmi_sem_build(shmsync_arena *a, const shmi_object *o, const void *arg)
 {
@@ -404,15 +404,15 @@ int shmsync_semaphore_close(shmsync_semaphore *s)
 SHMI_FN int shmi_sem_acquire(struct shmi_semaphore *s, int64_t want, int64_t abs, int forever, int try_)
 {
     struct shmi_monitor *m = &s->m;
-    shmi_seat *seat = NULL;
+    shmi_wait_node *wait_node = NULL;
     struct shmi_wakes b;
-    uint64_t fate = 0, n = (uint64_t)want;
+    uint64_t outcome = 0, n = (uint64_t)want;
     int err = shmi_use(m->a, "semaphore.acquire"), again;
     if (err != 0)
         return err;
     if (want < 0 || (n > s->size && forever))
-        return shmi_fail(EINVAL, "semaphore.acquire", m->latch.called, "%lld of %llu permits", (long long)want, (unsigned long long)s->size);
-    if (shmi_sem_acquire_quick(s, n))
+        return shmi_fail(EINVAL, "semaphore.acquire", m->queueLock.called, "%lld of %llu permits", (long long)want, (unsigned long long)s->size);
+    if (shmi_sem_acquire_fast(s, n))
         return 0;
     if (try_) {
         if (!shmi_mon_try_enter(m))
@@ -424,16 +424,16 @@ SHMI_FN int shmi_sem_acquire(struct shmi_semaphore *s, int64_t want, int64_t abs
     }
     shmi_wakes_init(&b);
     do {
-        shmi_mon_sweep_dead(m, &b);
+        shmi_mon_reap_if_due(m, &b);
         if (s->moves && shmi_get(&s->own->name) != m->a->self) {
             shmi_sem_take_back_grants(s, s->own, m->a->self);
-            shmi_sem_settle(m, &b);
+            shmi_sem_resolve(m, &b);
         }
         if (shmi_fifo_empty(&s->w->queue) && n <= s->size && shmi_sem_can_take(s, n)) {
             shmi_sem_take(s, n);
             shmi_sem_reopen(s);
             shmi_mon_leave(m, &b);
-            shmi_mon_unseat(m, seat);
+            shmi_mon_return_node(m, wait_node);
             return 0;
         }
         if (try_ || n > s->size) {
@@ -445,17 +445,17 @@ SHMI_FN int shmi_sem_acquire(struct shmi_semaphore *s, int64_t want, int64_t abs
                 shmi_nap(shmi_min((uint64_t)(abs - shmi_now()), 100000000) + 1);
             return ETIMEDOUT;
         }
-        err = shmi_mon_seat(m, abs, &seat, &again);
+        err = shmi_mon_wait_node(m, abs, &wait_node, &again);
         if (err != 0) {
             shmi_mon_wake(m, &b);
             return err;
         }
     } while (again);
-    shmi_mon_join(m, seat, 0, n);
+    shmi_mon_join(m, wait_node, 0, n);
     shmi_mon_leave(m, &b);
-    err = shmi_mon_await(m, seat, abs, &fate);
+    err = shmi_mon_await(m, wait_node, abs, &outcome);
     if (err == 0 && s->moves) {
-        shmi_add64(&s->own->quick, n);
+        shmi_add64(&s->own->fast, n);
         SHMSYNC_CRASHPOINT("semaphore.acquire.accepted");
     }
     return err;
@@ -476,8 +476,8 @@ int shmsync_semaphore_release(shmsync_semaphore *sem, int64_t n)
     if (err != 0)
         return err;
     if (n < 0)
-        return shmi_fail(EINVAL, "semaphore.release", s->m.latch.called, "%lld permits", (long long)n);
-    if (shmi_sem_release_quick(s, (uint64_t)n))
+        return shmi_fail(EINVAL, "semaphore.release", s->m.queueLock.called, "%lld permits", (long long)n);
+    if (shmi_sem_release_fast(s, (uint64_t)n))
         return 0;
     err = shmi_mon_enter(&s->m, 0);
     if (err != 0)
@@ -485,11 +485,11 @@ int shmsync_semaphore_release(shmsync_semaphore *sem, int64_t n)
     if (!shmi_sem_give(s, (uint64_t)n)) {
         shmi_sem_reopen(s);
         shmi_mon_leave(&s->m, NULL);
-        return shmi_fail(EPERM, "semaphore.release", s->m.latch.called, "%lld permits are more than are held", (long long)n);
+        return shmi_fail(EPERM, "semaphore.release", s->m.queueLock.called, "%lld permits are more than are held", (long long)n);
     }
     shmi_wakes_init(&b);
     if (!shmi_fifo_empty(&s->w->queue))
-        shmi_sem_settle(&s->m, &b);
+        shmi_sem_resolve(&s->m, &b);
     else if (!s->moves)
         shmi_sem_open_share(s, (uint64_t)n);
     shmi_sem_reopen(s);
@@ -503,11 +503,11 @@ int64_t shmsync_semaphore_free(const shmsync_semaphore *sem)
     uint32_t i;
     for (i = 0; i < s->slots && marks != 0; i++)
         if ((marks & shmi_sem_open_bit(i + 1)) != 0)
-            n += shmi_quick_spare(shmi_ld64(&s->shares[i].quick));
+            n += shmi_fast_spare(shmi_ld64(&s->shares[i].fast));
     return (int64_t)shmi_min(n, INT64_MAX);
 }
 
-SHMI_FN void shmi_repair_semaphore(shmsync_arena *a, const shmi_object *o, shmi_name dead)
+SHMI_FN void shmi_repair_semaphore(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead)
 {
     struct shmi_semaphore s;
     if (o->size < shmi_semaphore_bytes(a->geo.slots))

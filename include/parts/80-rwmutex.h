@@ -17,12 +17,12 @@ struct shmi_rwmutex {
     void *repair_arg;
     const char *called;
     shmi_mutex writers; /* who has it closes the gate, writes, and opens the gate */
-    shmi_line readers_bell, writer_bell;
+    shmi_wait_list readers_wake_word, writer_wake_word;
     pthread_mutex_t registry;
     uint32_t waiting, due; /* guarded by: registry; registered in this epoch; let in and not aware of it */
     uint64_t epoch;        /* guarded by: registry; grants so far */
     uint32_t upgradable;   /* SHMI_upNot and its like: the words cannot tell an upgradable hold from a writer between two steps */
-    uint32_t stuck;        /* the gate that the last look found closed although nobody reads */
+    uint32_t stuck;        /* the gate that the last check found closed although nobody reads */
     int64_t looked_readers, looked_writer;
 };
 
@@ -34,11 +34,11 @@ SHMI_FN uint64_t shmi_rw_granted(uint64_t w)
 {
     return shmi_rw_cleared(w) + ((shmi_rw_reading(w) + shmi_rw_waiting(w)) << SHMI_READER_READING_SHIFT);
 }
-SHMI_FN shmi_name shmi_rw_name(uint64_t w, uint32_t slot) { return shmi_make_name(slot, (uint32_t)(w & SHMI_READER_GENERATION_MASK)); }
+SHMI_FN shmi_participant_id shmi_rw_name(uint64_t w, uint32_t slot) { return shmi_make_participant_id(slot, (uint32_t)(w & SHMI_READER_GENERATION_MASK)); }
 
 SHMI_FN uint32_t shmi_rw_gate(struct shmi_rwmutex *m) { return shmi_ld32(&m->w->gate); }
 SHMI_FN uint32_t shmi_rw_kind(uint32_t g) { return g >> SHMI_GATE_KIND_SHIFT; }
-SHMI_FN shmi_name shmi_rw_who(uint32_t g) { return g & SHMI_NAME_MASK; }
+SHMI_FN shmi_participant_id shmi_rw_who(uint32_t g) { return g & SHMI_NAME_MASK; }
 SHMI_FN int shmi_rw_taken(uint32_t g)
 {
     uint32_t k = shmi_rw_kind(g);
@@ -55,12 +55,12 @@ SHMI_FN uint32_t shmi_rw_used(struct shmi_rwmutex *m)
 /* Wakes all readers that sleep, and leaves their announcement: only who grants takes that down. */
 SHMI_FN void shmi_rw_wake_readers(struct shmi_rwmutex *m)
 {
-    shmi_bell_touch(&m->readers_bell);
-    shmi_deliver_all(m->a, &m->readers_bell);
+    shmi_wake_word_touch(&m->readers_wake_word);
+    shmi_deliver_all(m->a, &m->readers_wake_word);
 }
 
 /* Deals with gate g, whose name was found dead; 0: it stays as it is until that is gone. */
-SHMI_FN int shmi_rw_bereave(struct shmi_rwmutex *m, uint32_t g)
+SHMI_FN int shmi_rw_mark_owner_dead(struct shmi_rwmutex *m, uint32_t g)
 {
     uint32_t next = g;
     if (shmi_rw_taken(g)) {
@@ -74,7 +74,7 @@ SHMI_FN int shmi_rw_bereave(struct shmi_rwmutex *m, uint32_t g)
         return 0;
     if (!shmi_cas32(&m->w->gate, g, next))
         return 1;
-    SHMSYNC_CRASHPOINT("rwmutex.bereave.marked");
+    SHMSYNC_CRASHPOINT("rwmutex.owner_dead.marked");
     if (next != 0)
         shmi_st32(&m->w->died, shmi_rw_who(g));
     shmi_rw_wake_readers(m);
@@ -87,7 +87,7 @@ SHMI_FN int shmi_rw_kept(struct shmi_rwmutex *m, uint32_t g)
            !shmi_gone(m->a, shmi_rw_who(g));
 }
 
-SHMI_FN shmi_name shmi_rw_died(struct shmi_rwmutex *m) { return shmi_ld32(&m->w->died) & SHMI_NAME_MASK; }
+SHMI_FN shmi_participant_id shmi_rw_died(struct shmi_rwmutex *m) { return shmi_ld32(&m->w->died) & SHMI_NAME_MASK; }
 /* Why a gate will not open by itself, or 0. */
 SHMI_FN int shmi_rw_trouble(struct shmi_rwmutex *m, const char *op, uint32_t g)
 {
@@ -125,10 +125,10 @@ SHMI_FN uint32_t shmi_rw_first_reader(struct shmi_rwmutex *m, uint32_t at)
 /* Wakes the writer that waits for this process's last reader to leave. */
 SHMI_FN void shmi_rw_left(struct shmi_rwmutex *m)
 {
-    if (shmi_bell_announced(&m->writer_bell)) {
+    if (shmi_wake_word_announced(&m->writer_wake_word)) {
         shmi_tuning t = shmi_rw_tuning(m, &m->w->paysWriter);
         shmi_note_cpu(&t);
-        shmi_bell_release(m->a, &m->writer_bell);
+        shmi_wake_word_release(m->a, &m->writer_wake_word);
     }
 }
 /* Ends an unlock of a reader, which has left that reader word. */
@@ -245,12 +245,12 @@ SHMI_FN void shmi_rw_look_readers(struct shmi_rwmutex *m)
     if (!shmi_rw_valid(g) || !shmi_rw_taken(g)) {
         shmi_rw_wake_readers(m);
     } else if (shmi_dead(m->a, shmi_rw_who(g))) {
-        shmi_rw_bereave(m, g);
+        shmi_rw_mark_owner_dead(m, g);
     } else if (shmi_rw_kind(g) == SHMI_GATE_CLOSED && shmi_rw_first_reader(m, 1) == 0) {
-        /* Nothing keeps the writer from going on; if it was so at the last look too it may be stopped. It writes nothing yet. */
+        /* Nothing keeps the writer from going on; if it was so at the last check too it may be stopped. It writes nothing yet. */
         if (shmi_xchg32(&m->stuck, g) == g && shmi_cas32(&m->w->gate, g, 0)) {
             shmi_rw_wake_readers(m);
-            shmi_bell_wake_all(m->a, &m->writer_bell);
+            shmi_wake_word_wake_all(m->a, &m->writer_wake_word);
         }
         return;
     } else {
@@ -284,7 +284,7 @@ SHMI_COLD int shmi_rw_rlock_slow(struct shmi_rwmutex *m, int64_t abs)
     epoch = shmi_rw_register(m);
     for (;;) {
         uint32_t g, v;
-        shmi_bed bed;
+        shmi_sleep_spec sleep_spec;
         int r;
         if (shmi_rw_was_granted(m, epoch, 1))
             break;
@@ -310,41 +310,41 @@ SHMI_COLD int shmi_rw_rlock_slow(struct shmi_rwmutex *m, int64_t abs)
             continue;
         }
         if (shmi_dead(m->a, shmi_rw_who(g))) {
-            if (shmi_rw_bereave(m, g))
+            if (shmi_rw_mark_owner_dead(m, g))
                 continue;
             spun = 1;
         }
         if (!spun) {
             shmi_tuning t = shmi_rw_tuning(m, &m->w->pays);
             spun = 1;
-            if (!shmi_bell_announced(&m->readers_bell) && shmi_spin(&t, shmi_rw_may_read, m))
+            if (!shmi_wake_word_announced(&m->readers_wake_word) && shmi_spin(&t, shmi_rw_may_read, m))
                 continue;
         }
-        v = shmi_bell_announce(&m->readers_bell);
+        v = shmi_wake_word_announce(&m->readers_wake_word);
         SHMSYNC_CRASHPOINT("rwmutex.rlock.announced");
         g = shmi_rw_gate(m);
         if (!shmi_rw_valid(g) || !shmi_rw_taken(g) || (!shmi_current(m->a, shmi_rw_who(g)) && !shmi_rw_kept(m, g)) || shmi_rw_was_granted(m, epoch, 0))
             continue;
-        memset(&bed, 0, sizeof bed);
-        bed.looked = &m->looked_readers;
-        bed.word = m->readers_bell.word;
-        bed.val = v;
-        bed.object = m->o.off;
-        bed.wanted = v;
-        bed.deadline = abs;
-        bed.since = &since;
-        bed.owner = shmi_rw_who(g);
-        if (!shmi_current(m->a, bed.owner)) { /* nobody tells when it is gone */
+        memset(&sleep_spec, 0, sizeof sleep_spec);
+        sleep_spec.looked = &m->looked_readers;
+        sleep_spec.word = m->readers_wake_word.word;
+        sleep_spec.val = v;
+        sleep_spec.object = m->o.off;
+        sleep_spec.wanted = v;
+        sleep_spec.deadline = abs;
+        sleep_spec.since = &since;
+        sleep_spec.owner = shmi_rw_who(g);
+        if (!shmi_current(m->a, sleep_spec.owner)) { /* nobody tells when it is gone */
             shmi_follow(m->a);
-            bed.bounded = shmi_next_ask(&ask);
-            bed.owner = 0;
+            sleep_spec.bounded = shmi_next_ask(&ask);
+            sleep_spec.owner = 0;
         }
-        r = shmi_sleep(m->a, &bed);
+        r = shmi_sleep(m->a, &sleep_spec);
         SHMSYNC_CRASHPOINT("rwmutex.rlock.woken");
         if (r == SHMI_AGAIN) {
             spun = 0;
         } else if (r == SHMI_LOOK) {
-            if (shmi_look_due(&m->looked_readers))
+            if (shmi_check_due(&m->looked_readers))
                 shmi_rw_look_readers(m);
         } else if (r == SHMI_LATE) {
             if ((shmi_rw_gate(m) == 0 && shmi_rw_enter(m, &epoch)) || shmi_rw_give_up(m, epoch))
@@ -376,17 +376,17 @@ SHMI_FN int shmi_rw_rlock(struct shmi_rwmutex *m, int64_t abs)
 
 /* Deals with a dead process that keeps the gate; 0: the gate is open. This thread has the writers' mutex. EBUSY: the dead
  * process is not gone. */
-SHMI_FN int shmi_rw_settle_gate(struct shmi_rwmutex *m, const char *op)
+SHMI_FN int shmi_rw_resolve_gate(struct shmi_rwmutex *m, const char *op)
 {
     for (;;) {
         uint32_t g = shmi_rw_gate(m);
         if (g == 0) {
             return 0;
         } else if (shmi_rw_valid(g) && shmi_rw_taken(g)) {
-            /* Who closes it has the mutex, and we have that. */
+            /* Whoever closes it has the mutex, and we have that. */
             if (!shmi_dead(m->a, shmi_rw_who(g)))
                 return shmi_fail(EPROTO, op, m->called, "gate %#x, without the writers' mutex", g);
-            if (!shmi_rw_bereave(m, g))
+            if (!shmi_rw_mark_owner_dead(m, g))
                 return EBUSY;
         } else {
             return shmi_rw_trouble(m, op, g);
@@ -398,7 +398,7 @@ SHMI_FN int shmi_rw_settle_gate(struct shmi_rwmutex *m, const char *op)
 SHMI_FN int shmi_rw_close_gate(struct shmi_rwmutex *m, const char *op)
 {
     int err;
-    while ((err = shmi_rw_settle_gate(m, op)) == 0)
+    while ((err = shmi_rw_resolve_gate(m, op)) == 0)
         if (shmi_cas32(&m->w->gate, 0, shmi_rw_closed_by_us(m))) {
             SHMSYNC_CRASHPOINT("rwmutex.lock.closed");
             break;
@@ -407,7 +407,7 @@ SHMI_FN int shmi_rw_close_gate(struct shmi_rwmutex *m, const char *op)
 }
 
 /* Calls f, and calls it again after each time that a dead process keeps the gate and is gone then. */
-SHMI_FN int shmi_rw_until_settled(struct shmi_rwmutex *m, const char *op, int64_t abs, int (*f)(struct shmi_rwmutex *m, const char *op))
+SHMI_FN int shmi_rw_until_reclaimed(struct shmi_rwmutex *m, const char *op, int64_t abs, int (*f)(struct shmi_rwmutex *m, const char *op))
 {
     int err;
     while ((err = f(m, op)) == EBUSY) {
@@ -419,7 +419,7 @@ SHMI_FN int shmi_rw_until_settled(struct shmi_rwmutex *m, const char *op, int64_
 }
 SHMI_FN int shmi_rw_close_gate_wait(struct shmi_rwmutex *m, const char *op, int64_t abs)
 {
-    return shmi_rw_until_settled(m, op, abs, shmi_rw_close_gate);
+    return shmi_rw_until_reclaimed(m, op, abs, shmi_rw_close_gate);
 }
 
 /* Lets in all readers that sleep. This thread has the writers' mutex, and has opened the gate: nobody else may grant. */
@@ -427,7 +427,7 @@ SHMI_FN void shmi_rw_let_in(struct shmi_rwmutex *m)
 {
     shmi_tuning t = shmi_rw_tuning(m, &m->w->pays);
     uint32_t i, used;
-    if (!shmi_bell_announced(&m->readers_bell))
+    if (!shmi_wake_word_announced(&m->readers_wake_word))
         return; /* who is about to announce looks at the gate after that */
     used = shmi_rw_used(m);
     for (i = 1; i <= used; i++) {
@@ -438,7 +438,7 @@ SHMI_FN void shmi_rw_let_in(struct shmi_rwmutex *m)
     }
     SHMSYNC_CRASHPOINT("rwmutex.unlock.granted");
     shmi_note_cpu(&t);
-    shmi_bell_wake_all(m->a, &m->readers_bell);
+    shmi_wake_word_wake_all(m->a, &m->readers_wake_word);
     SHMSYNC_CRASHPOINT("rwmutex.unlock.woken");
 }
 SHMI_FN void shmi_rw_reopen(struct shmi_rwmutex *m)
@@ -470,7 +470,7 @@ SHMI_FN int shmi_rw_drained(struct shmi_rwmutex *m, const char *op, int64_t abs)
         return err;
     for (;;) {
         uint32_t next = shmi_rw_first_reader(m, at), v;
-        shmi_bed bed;
+        shmi_sleep_spec sleep_spec;
         uint64_t w;
         int r;
         if (next == 0 || shmi_rw_gate(m) != shmi_rw_closed_by_us(m))
@@ -486,27 +486,27 @@ SHMI_FN int shmi_rw_drained(struct shmi_rwmutex *m, const char *op, int64_t abs)
             if (shmi_spin(&t, shmi_rw_has_left, &s))
                 continue;
         }
-        v = shmi_bell_announce(&m->writer_bell);
+        v = shmi_wake_word_announce(&m->writer_wake_word);
         SHMSYNC_CRASHPOINT("rwmutex.lock.announced");
         w = shmi_ld64(&m->lines[at - 1].state);
         if (shmi_rw_reading(w) == 0 || !shmi_current(m->a, shmi_rw_name(w, at)) || shmi_rw_gate(m) != shmi_rw_closed_by_us(m))
             continue;
-        memset(&bed, 0, sizeof bed);
-        bed.looked = &m->looked_writer;
-        bed.word = m->writer_bell.word;
-        bed.val = v;
-        bed.object = m->o.off;
-        bed.wanted = v;
-        bed.deadline = abs;
-        bed.since = &since;
-        bed.owner = shmi_rw_name(w, at);
-        if (bed.owner == m->a->self)
-            bed.owner = 0;
-        r = shmi_sleep(m->a, &bed);
+        memset(&sleep_spec, 0, sizeof sleep_spec);
+        sleep_spec.looked = &m->looked_writer;
+        sleep_spec.word = m->writer_wake_word.word;
+        sleep_spec.val = v;
+        sleep_spec.object = m->o.off;
+        sleep_spec.wanted = v;
+        sleep_spec.deadline = abs;
+        sleep_spec.since = &since;
+        sleep_spec.owner = shmi_rw_name(w, at);
+        if (sleep_spec.owner == m->a->self)
+            sleep_spec.owner = 0;
+        r = shmi_sleep(m->a, &sleep_spec);
         SHMSYNC_CRASHPOINT("rwmutex.lock.woken");
         if (r == SHMI_LOOK) {
-            if (shmi_look_due(&m->looked_writer) && shmi_rw_first_reader(m, 1) == 0)
-                shmi_bell_wake_all(m->a, &m->writer_bell);
+            if (shmi_check_due(&m->looked_writer) && shmi_rw_first_reader(m, 1) == 0)
+                shmi_wake_word_wake_all(m->a, &m->writer_wake_word);
         } else if (r == SHMI_LATE) {
             err = shmi_rw_first_reader(m, at) == 0 ? 0 : ETIMEDOUT;
             break;
@@ -667,7 +667,7 @@ SHMI_FN int shmi_rw_lock_upgradable(struct shmi_rwmutex *m, int64_t abs)
         if (err != 0)
             return err;
         SHMSYNC_CRASHPOINT("rwmutex.lock.queued");
-        err = shmi_rw_until_settled(m, op, abs, shmi_rw_settle_gate);
+        err = shmi_rw_until_reclaimed(m, op, abs, shmi_rw_resolve_gate);
         if (err == 0) {
             shmi_rw_become_upgradable(m);
             return 0;
@@ -720,16 +720,16 @@ SHMI_FN void shmi_rw_view(struct shmi_rwmutex *m, shmsync_arena *a, const shmi_o
     m->slots = a->geo.slots;
     m->mine = &m->lines[a->my_slot - 1].state;
     m->release = (shmi_ld32(&m->w->policy) & 0xff) == 1;
-    m->readers_bell.word = &m->w->wakeReaders;
-    m->readers_bell.hub = &m->w->hubReaders;
-    m->writer_bell.word = &m->w->wakeWriter;
-    m->writer_bell.hub = &m->w->hubWriter;
+    m->readers_wake_word.word = &m->w->wakeReaders;
+    m->readers_wake_word.poller = &m->w->pollerReaders;
+    m->writer_wake_word.word = &m->w->wakeWriter;
+    m->writer_wake_word.poller = &m->w->pollerWriter;
 }
 SHMI_FN void *shmi_rw_build(shmsync_arena *a, const shmi_object *o, const void *arg)
 {
     const shmsync_rwmutex_options *opts = (const shmsync_rwmutex_options *)arg;
     struct shmi_rwmutex *m = (struct shmi_rwmutex *)malloc(sizeof *m);
-    uint32_t gen = shmi_name_gen(a->self), high;
+    uint32_t gen = shmi_id_gen(a->self), high;
     uint64_t w;
     if (m == NULL)
         return NULL;
@@ -744,7 +744,7 @@ SHMI_FN void *shmi_rw_build(shmsync_arena *a, const shmi_object *o, const void *
     /* The reader word of our slot becomes our own, and writers look at it. */
     for (w = shmi_ld64(m->mine); (w & SHMI_READER_GENERATION_MASK) != gen; w = shmi_ld64(m->mine))
         if (shmi_cas64(m->mine, w, gen)) {
-            shmi_bell_release(a, &m->writer_bell); /* the dead may have been waited for */
+            shmi_wake_word_release(a, &m->writer_wake_word); /* the dead may have been waited for */
             break;
         }
     do
@@ -849,7 +849,7 @@ int shmsync_rwmutex_tryrdlock(shmsync_rwmutex *lock)
         uint32_t g = shmi_rw_gate(m);
         if (g != 0) {
             err = shmi_rw_trouble(m, "rwmutex.tryrdlock", g);
-            if (err == 0 && (!shmi_dead(m->a, shmi_rw_who(g)) || !shmi_rw_bereave(m, g)))
+            if (err == 0 && (!shmi_dead(m->a, shmi_rw_who(g)) || !shmi_rw_mark_owner_dead(m, g)))
                 err = EBUSY;
             continue;
         }
@@ -902,7 +902,7 @@ int shmsync_rwmutex_try_lock_upgradable(shmsync_rwmutex *lock)
     int err = shmi_mutex_trylock(&m->writers);
     if (err != 0)
         return err;
-    err = shmi_rw_settle_gate(m, "rwmutex.try_lock_upgradable");
+    err = shmi_rw_resolve_gate(m, "rwmutex.try_lock_upgradable");
     if (err == 0)
         shmi_rw_become_upgradable(m);
     else
@@ -957,10 +957,10 @@ int shmsync_rwmutex_recover(shmsync_rwmutex *m, int (*repair)(void *), void *arg
 int shmsync_rwmutex_state(shmsync_rwmutex *m) { return shmi_rw_trouble(m->impl, "rwmutex.state", shmi_rw_gate(m->impl)); }
 
 /* The reaper's side. */
-SHMI_FN void shmi_repair_rwmutex(shmsync_arena *a, const shmi_object *o, shmi_name dead)
+SHMI_FN void shmi_repair_rwmutex(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead)
 {
     struct shmi_rwmutex m;
-    uint32_t slot = shmi_name_slot(dead), g;
+    uint32_t slot = shmi_id_slot(dead), g;
     if (o->size < shmi_rw_bytes(a->geo.slots))
         return;
     shmi_rw_view(&m, a, o);
@@ -968,12 +968,12 @@ SHMI_FN void shmi_repair_rwmutex(shmsync_arena *a, const shmi_object *o, shmi_na
         uint64_t *line = &m.lines[slot - 1].state, r;
         for (r = shmi_ld64(line); shmi_covers(dead, shmi_rw_name(r, slot)) && r != shmi_rw_cleared(r); r = shmi_ld64(line))
             if (shmi_cas64(line, r, shmi_rw_cleared(r))) {
-                shmi_bell_wake_all(a, &m.writer_bell);
+                shmi_wake_word_wake_all(a, &m.writer_wake_word);
                 break;
             }
     }
     for (g = shmi_rw_gate(&m); shmi_rw_valid(g) && shmi_rw_taken(g) && shmi_covers(dead, shmi_rw_who(g)); g = shmi_rw_gate(&m))
-        if (!shmi_rw_bereave(&m, g))
+        if (!shmi_rw_mark_owner_dead(&m, g))
             break;
     shmi_mutex_repair_words(a, &m.w->writers, dead, 1);
 }
@@ -983,9 +983,9 @@ SHMI_FN void shmi_wake_rwmutex(shmsync_arena *a, const shmi_object *o, int owed)
     if (o->size < shmi_rw_bytes(a->geo.slots))
         return;
     shmi_rw_view(&m, a, o);
-    if (owed != SHMI_OWED_ANNOUNCED || shmi_bell_announced(&m.readers_bell))
+    if (owed != SHMI_OWED_ANNOUNCED || shmi_wake_word_announced(&m.readers_wake_word))
         shmi_rw_wake_readers(&m);
-    if (owed != SHMI_OWED_ANNOUNCED || shmi_bell_announced(&m.writer_bell))
-        shmi_bell_wake_all(a, &m.writer_bell);
+    if (owed != SHMI_OWED_ANNOUNCED || shmi_wake_word_announced(&m.writer_wake_word))
+        shmi_wake_word_wake_all(a, &m.writer_wake_word);
     shmi_mutex_wake_words(a, &m.w->writers, owed);
 }

@@ -22,7 +22,7 @@ struct shmi_spinlock {
     int (*repair)(void *);
     void *repair_arg;
     const char *called;
-    shmi_line next, gate, drained;
+    shmi_wait_list next, gate, drained;
     int64_t looked, looked_drained;
 };
 
@@ -52,11 +52,11 @@ SHMI_FN int shmi_spin_valid(struct shmi_spinlock *l, uint32_t o)
 SHMI_FN void shmi_spin_wake_waiters(struct shmi_spinlock *l, int all)
 {
     if (l->slots != NULL)
-        shmi_bell_wake_all(l->a, &l->gate);
+        shmi_wake_word_wake_all(l->a, &l->gate);
     if (all)
-        shmi_bell_wake_all(l->a, &l->next);
+        shmi_wake_word_wake_all(l->a, &l->next);
     else
-        shmi_bell_wake_one(l->a, &l->next);
+        shmi_wake_word_wake_one(l->a, &l->next);
 }
 /* Whether o, which names a dead process, is released when that is gone. */
 SHMI_FN int shmi_spin_released(struct shmi_spinlock *l, uint32_t o)
@@ -65,7 +65,7 @@ SHMI_FN int shmi_spin_released(struct shmi_spinlock *l, uint32_t o)
     return l->release && shmi_spin_held(o) && k != SHMI_SPIN_DRAINING && k != SHMI_SPIN_RECOVERING;
 }
 /* Deals with state word o, whose name was found dead; 0: it stays as it is until that is gone. */
-SHMI_FN int shmi_spin_bereave(struct shmi_spinlock *l, uint32_t o)
+SHMI_FN int shmi_spin_mark_owner_dead(struct shmi_spinlock *l, uint32_t o)
 {
     uint32_t next = shmi_make_owner(SHMI_SPIN_OWNER_DEAD, shmi_owner_name(o));
     if (!shmi_spin_held(o))
@@ -79,13 +79,13 @@ SHMI_FN int shmi_spin_bereave(struct shmi_spinlock *l, uint32_t o)
     }
     if (!shmi_cas32(&l->w->state, o, next))
         return 1;
-    SHMSYNC_CRASHPOINT("spinlock.bereave.marked");
+    SHMSYNC_CRASHPOINT("spinlock.owner_dead.marked");
     if (next != 0)
         shmi_st32(&l->w->died, shmi_owner_name(o));
     shmi_spin_wake_waiters(l, next != 0);
     return 1;
 }
-SHMI_FN shmi_name shmi_spin_died(struct shmi_spinlock *l) { return shmi_ld32(&l->w->died) & SHMI_NAME_MASK; }
+SHMI_FN shmi_participant_id shmi_spin_died(struct shmi_spinlock *l) { return shmi_ld32(&l->w->died) & SHMI_NAME_MASK; }
 SHMI_FN int shmi_spin_trouble(struct shmi_spinlock *l, const char *op, uint32_t o)
 {
     if (!shmi_spin_valid(l, o))
@@ -105,16 +105,16 @@ SHMI_FN shmi_tuning shmi_spin_tuning(struct shmi_spinlock *l)
     t.slot = l->a->my_slot;
     return t;
 }
-SHMI_FN int shmi_spin_waited(struct shmi_spinlock *l) { return shmi_bell_announced(&l->next) || (l->slots != NULL && shmi_bell_announced(&l->gate)); }
+SHMI_FN int shmi_spin_waited(struct shmi_spinlock *l) { return shmi_wake_word_announced(&l->next) || (l->slots != NULL && shmi_wake_word_announced(&l->gate)); }
 /* Wakes, after a release, all who wait to read and one of the others. */
 SHMI_FN void shmi_spin_pass_on(struct shmi_spinlock *l)
 {
     shmi_tuning t = shmi_spin_tuning(l);
     SHMSYNC_CRASHPOINT("spinlock.unlock.before_wake");
     shmi_note_cpu(&t);
-    if (l->slots != NULL && shmi_bell_announced(&l->gate))
-        shmi_bell_wake_all(l->a, &l->gate);
-    shmi_bell_release(l->a, &l->next);
+    if (l->slots != NULL && shmi_wake_word_announced(&l->gate))
+        shmi_wake_word_wake_all(l->a, &l->gate);
+    shmi_wake_word_release(l->a, &l->next);
 }
 /* Gives a hold of this process back, or makes another of it. */
 SHMI_FN int shmi_spin_release(struct shmi_spinlock *l, const char *op, uint32_t from, uint32_t to)
@@ -134,11 +134,11 @@ SHMI_FN int shmi_spin_release(struct shmi_spinlock *l, const char *op, uint32_t 
 
 /* ---- The holds for reading of each participant ---- */
 
-SHMI_FN shmi_name shmi_count_name(uint64_t c) { return (shmi_name)(c >> 32) & SHMI_NAME_MASK; }
-SHMI_FN uint64_t shmi_make_count(shmi_name n, uint64_t holds) { return (uint64_t)n << 32 | holds; }
+SHMI_FN shmi_participant_id shmi_count_name(uint64_t c) { return (shmi_participant_id)(c >> 32) & SHMI_NAME_MASK; }
+SHMI_FN uint64_t shmi_make_count(shmi_participant_id n, uint64_t holds) { return (uint64_t)n << 32 | holds; }
 SHMI_FN int shmi_count_valid(uint64_t c, uint32_t slot)
 {
-    return c == 0 || (shmi_name_slot(shmi_count_name(c)) == slot && (c & SHMI_RWSPIN_MOST) != 0 && c == shmi_make_count(shmi_count_name(c), c & SHMI_RWSPIN_MOST));
+    return c == 0 || (shmi_id_slot(shmi_count_name(c)) == slot && (c & SHMI_RWSPIN_MOST) != 0 && c == shmi_make_count(shmi_count_name(c), c & SHMI_RWSPIN_MOST));
 }
 SHMI_FN uint32_t shmi_rwspin_up_to(struct shmi_spinlock *l)
 {
@@ -155,14 +155,14 @@ SHMI_FN int shmi_rwspin_nobody_reads(void *arg)
     return 1;
 }
 /* Somebody who holds the lock for reading, or 0; takes back what the dead have left. */
-SHMI_FN int shmi_rwspin_reader(struct shmi_spinlock *l, shmi_name *who)
+SHMI_FN int shmi_rwspin_reader(struct shmi_spinlock *l, shmi_participant_id *who)
 {
     uint32_t i, n = shmi_rwspin_up_to(l);
     *who = 0;
     for (i = 0; i < n; i++)
         for (;;) {
             uint64_t c = shmi_ld64(&l->slots[i].count);
-            shmi_name name = shmi_count_name(c);
+            shmi_participant_id name = shmi_count_name(c);
             if (c == 0)
                 break;
             if (!shmi_count_valid(c, i + 1))
@@ -181,7 +181,7 @@ SHMI_FN int shmi_rwspin_reader(struct shmi_spinlock *l, shmi_name *who)
 /* Counts one more hold of ours. */
 SHMI_FN int shmi_rwspin_count(struct shmi_spinlock *l)
 {
-    shmi_name self = l->a->self;
+    shmi_participant_id self = l->a->self;
     for (;;) {
         uint64_t c = shmi_ld64(l->mine), to = shmi_make_count(self, 1);
         uint32_t top = shmi_ld32(&l->w->top);
@@ -207,9 +207,9 @@ SHMI_FN int shmi_rwspin_exit(struct shmi_spinlock *l)
         to = (c & SHMI_RWSPIN_MOST) == 1 ? 0 : c - 1;
         if (!shmi_cas64(l->mine, c, to))
             continue;
-        if (to == 0 && shmi_bell_announced(&l->drained)) {
+        if (to == 0 && shmi_wake_word_announced(&l->drained)) {
             SHMSYNC_CRASHPOINT("rwspinlock.runlock.before_wake");
-            shmi_bell_wake_all(l->a, &l->drained);
+            shmi_wake_word_wake_all(l->a, &l->drained);
         }
         return 1;
     }
@@ -243,7 +243,7 @@ SHMI_FN int shmi_spin_step(struct shmi_spinlock *l, uint32_t o, uint32_t as, int
     }
     err = shmi_spin_trouble(l, "spinlock.lock", o);
     if (err == 0 && shmi_dead(l->a, shmi_owner_name(o)))
-        *changed = shmi_spin_bereave(l, o);
+        *changed = shmi_spin_mark_owner_dead(l, o);
     return err;
 }
 /* Takes the lock as kind if that is possible without waiting: 0, EBUSY, or why not. */
@@ -289,7 +289,7 @@ SHMI_FN int shmi_spin_blocks(struct shmi_spinlock *l, uint32_t o)
 }
 
 /* Finds what a stopped or dead process kept from the waiters. */
-SHMI_FN void shmi_spin_look(struct shmi_spinlock *l)
+SHMI_FN void shmi_spin_check(struct shmi_spinlock *l)
 {
     uint32_t o = shmi_spin_state(l);
     if (o == 0)
@@ -297,9 +297,9 @@ SHMI_FN void shmi_spin_look(struct shmi_spinlock *l)
     else if (!shmi_spin_valid(l, o) || shmi_owner_kind(o) == SHMI_SPIN_OWNER_DEAD || o == SHMI_SPIN_LOST)
         shmi_spin_wake_waiters(l, 1);
     else if (shmi_dead(l->a, shmi_owner_name(o)))
-        shmi_spin_bereave(l, o);
+        shmi_spin_mark_owner_dead(l, o);
     else
-        shmi_bell_announce(&l->next); /* who was woken last may be stopped before it could announce the others again */
+        shmi_wake_word_announce(&l->next); /* who was woken last may be stopped before it could announce the others again */
 }
 
 SHMI_FN int shmi_spin_recover(struct shmi_spinlock *l, int64_t abs, int (*repair)(void *), void *arg);
@@ -310,22 +310,22 @@ SHMI_FN void shmi_spin_leave(struct shmi_spinlock *l, uint32_t as, int slept)
     SHMSYNC_CRASHPOINT("spinlock.lock.leaving");
     if (!slept || as == SHMI_SPIN_READ)
         return;
-    shmi_bell_announce(&l->next);
+    shmi_wake_word_announce(&l->next);
     if (!shmi_spin_blocks(l, shmi_spin_state(l)))
-        shmi_bell_release(l->a, &l->next);
+        shmi_wake_word_release(l->a, &l->next);
 }
 
 /* Takes the lock as kind says, and waits until it can. */
 SHMI_COLD int shmi_spin_wait(struct shmi_spinlock *l, uint32_t as, int64_t abs, int may_repair)
 {
-    shmi_line *bell = as == SHMI_SPIN_READ ? &l->gate : &l->next;
+    shmi_wait_list *wake_word = as == SHMI_SPIN_READ ? &l->gate : &l->next;
     int took, changed, slept = 0, spun = 0, err = shmi_enter(l->a, "spinlock.lock");
     int64_t ask = 0, since = 0;
     if (err != 0)
         return err;
     for (;;) {
         uint32_t o = shmi_spin_state(l), v;
-        shmi_bed bed;
+        shmi_sleep_spec sleep_spec;
         int r;
         err = shmi_spin_step(l, o, as, &took, &changed);
         if (took)
@@ -346,33 +346,33 @@ SHMI_COLD int shmi_spin_wait(struct shmi_spinlock *l, uint32_t as, int64_t abs, 
             if (shmi_current(l->a, shmi_owner_name(o)) && shmi_spin_while(l, shmi_spin_not_held))
                 continue;
         }
-        v = shmi_bell_announce(bell);
+        v = shmi_wake_word_announce(wake_word);
         SHMSYNC_CRASHPOINT("spinlock.lock.announced");
         o = shmi_spin_state(l);
         if (!shmi_spin_blocks(l, o))
             continue;
         slept = 1;
-        memset(&bed, 0, sizeof bed);
-        bed.looked = &l->looked;
-        bed.word = bell->word;
-        bed.val = v;
-        bed.object = l->o.off;
-        bed.wanted = v;
-        bed.deadline = abs;
-        bed.since = &since;
-        bed.owner = shmi_owner_name(o) != l->a->self ? shmi_owner_name(o) : 0;
+        memset(&sleep_spec, 0, sizeof sleep_spec);
+        sleep_spec.looked = &l->looked;
+        sleep_spec.word = wake_word->word;
+        sleep_spec.val = v;
+        sleep_spec.object = l->o.off;
+        sleep_spec.wanted = v;
+        sleep_spec.deadline = abs;
+        sleep_spec.since = &since;
+        sleep_spec.owner = shmi_owner_name(o) != l->a->self ? shmi_owner_name(o) : 0;
         if (!shmi_current(l->a, shmi_owner_name(o))) { /* nobody tells when it is gone */
             shmi_follow(l->a);
-            bed.bounded = shmi_next_ask(&ask);
-            bed.owner = 0;
+            sleep_spec.bounded = shmi_next_ask(&ask);
+            sleep_spec.owner = 0;
         }
-        r = shmi_sleep(l->a, &bed);
+        r = shmi_sleep(l->a, &sleep_spec);
         SHMSYNC_CRASHPOINT("spinlock.lock.woken");
         if (r == SHMI_AGAIN) {
             spun = 0;
         } else if (r == SHMI_LOOK) {
-            if (shmi_look_due(&l->looked))
-                shmi_spin_look(l);
+            if (shmi_check_due(&l->looked))
+                shmi_spin_check(l);
         } else if (r == SHMI_LATE && shmi_spin_try(l, as) == 0) {
             err = 0; /* what is there beats the time */
             break;
@@ -384,7 +384,7 @@ SHMI_COLD int shmi_spin_wait(struct shmi_spinlock *l, uint32_t as, int64_t abs, 
     }
     /* Others may be asleep, and the wake that got us here took their announcement down. */
     if (err == 0 && slept && as != SHMI_SPIN_READ)
-        shmi_bell_announce(bell);
+        shmi_wake_word_announce(wake_word);
     shmi_exit(l->a);
     return err;
 }
@@ -436,35 +436,35 @@ SHMI_FN int shmi_rwspin_await_readers(struct shmi_spinlock *l, int64_t abs)
     if (err != 0)
         return err;
     for (;;) {
-        shmi_name who = 0;
-        shmi_bed bed;
+        shmi_participant_id who = 0;
+        shmi_sleep_spec sleep_spec;
         uint32_t v;
         int r;
         if (!spun) {
             spun = 1;
             shmi_spin_while(l, shmi_rwspin_nobody_reads);
         }
-        v = shmi_bell_announce(&l->drained);
+        v = shmi_wake_word_announce(&l->drained);
         SHMSYNC_CRASHPOINT("rwspinlock.drain.announced");
         err = shmi_rwspin_reader(l, &who);
         if (who == 0 || err != 0)
             break;
-        memset(&bed, 0, sizeof bed);
-        bed.looked = &l->looked_drained;
-        bed.word = l->drained.word;
-        bed.val = v;
-        bed.object = l->o.off;
-        bed.wanted = v;
-        bed.deadline = abs;
-        bed.since = &since;
-        bed.owner = who != l->a->self ? who : 0;
-        r = shmi_sleep(l->a, &bed);
+        memset(&sleep_spec, 0, sizeof sleep_spec);
+        sleep_spec.looked = &l->looked_drained;
+        sleep_spec.word = l->drained.word;
+        sleep_spec.val = v;
+        sleep_spec.object = l->o.off;
+        sleep_spec.wanted = v;
+        sleep_spec.deadline = abs;
+        sleep_spec.since = &since;
+        sleep_spec.owner = who != l->a->self ? who : 0;
+        r = shmi_sleep(l->a, &sleep_spec);
         if (r == SHMI_AGAIN) {
             spun = 0;
         } else if (r == SHMI_LOOK) {
-            err = shmi_look_due(&l->looked_drained) ? shmi_rwspin_reader(l, &who) : 0;
+            err = shmi_check_due(&l->looked_drained) ? shmi_rwspin_reader(l, &who) : 0;
             if (err != 0 || who == 0)
-                shmi_bell_wake_all(l->a, &l->drained);
+                shmi_wake_word_wake_all(l->a, &l->drained);
         } else {
             err = shmi_rwspin_reader(l, &who);
             if (err == 0 && who != 0)
@@ -478,7 +478,7 @@ SHMI_FN int shmi_rwspin_await_readers(struct shmi_spinlock *l, int64_t abs)
 /* Waits until no reader is left. When it fails the state word is d->back. */
 SHMI_FN int shmi_rwspin_drained(struct shmi_spinlock *l, shmi_rwspin_drain d, int64_t abs)
 {
-    shmi_name who = 0;
+    shmi_participant_id who = 0;
     int err, e;
     SHMSYNC_CRASHPOINT("rwspinlock.drain.claimed");
     err = shmi_rwspin_reader(l, &who);
@@ -574,15 +574,15 @@ SHMI_FN void shmi_spin_view(struct shmi_spinlock *l, shmsync_arena *a, const shm
     l->w = (shmi_spin_words *)shmi_ptr(a, o->body, readers ? shmi_rwspin_bytes(a->geo.slots) : sizeof(shmi_spin_words), 8);
     l->release = (shmi_ld32(&l->w->policy) & 0xff) == 1;
     l->next.word = &l->w->wake;
-    l->next.hub = &l->w->hub;
+    l->next.poller = &l->w->poller;
     if (readers) {
         l->slots = (shmi_rwspin_slot *)(void *)(l->w + 1);
         l->n_slots = a->geo.slots;
         l->mine = &l->slots[a->my_slot - 1].count;
         l->gate.word = &l->w->gate;
-        l->gate.hub = &l->w->gateHub;
+        l->gate.poller = &l->w->gatePoller;
         l->drained.word = &l->w->drain;
-        l->drained.hub = &l->w->drainHub;
+        l->drained.poller = &l->w->drainPoller;
     }
 }
 SHMI_FN void *shmi_spin_build(shmsync_arena *a, const shmi_object *o, const void *arg)
@@ -710,7 +710,7 @@ int shmsync_rwspinlock_trylock(shmsync_rwspinlock *lock)
 {
     struct shmi_spinlock *l = lock->impl;
     shmi_rwspin_drain d = shmi_drain_lock(l);
-    shmi_name who = 0;
+    shmi_participant_id who = 0;
     int err = shmi_use(l->a, "rwspinlock.trylock");
     if (err == 0)
         err = shmi_rwspin_reader(l, &who);
@@ -803,7 +803,7 @@ int shmsync_rwspinlock_tryupgrade(shmsync_rwspinlock *lock)
 {
     struct shmi_spinlock *l = lock->impl;
     shmi_rwspin_drain d = shmi_drain_upgrade(l);
-    shmi_name who = 0;
+    shmi_participant_id who = 0;
     int err = shmi_rwspin_has(l, "rwspinlock.tryupgrade", SHMI_SPIN_UPGRADE);
     if (err == 0)
         err = shmi_rwspin_reader(l, &who);
@@ -823,10 +823,10 @@ SHMI_FN int shmi_rwspin_become_reader(struct shmi_spinlock *l, const char *op, u
     return shmi_spin_release(l, op, from, 0);
 }
 int shmsync_rwspinlock_downgrade(shmsync_rwspinlock *l) { return shmi_rwspin_become_reader(l->impl, "rwspinlock.downgrade", SHMI_SPIN_HELD); }
-int shmsync_rwspinlock_downgrade_upgrade(shmsync_rwspinlock *l) { return shmi_rwspin_become_reader(l->impl, "rwspinlock.downgrade_upgrade", SHMI_SPIN_UPGRADE); }
-int shmsync_rwspinlock_downgrade_to_upgrade(shmsync_rwspinlock *l)
+int shmsync_rwspinlock_downgrade_to_read(shmsync_rwspinlock *l) { return shmi_rwspin_become_reader(l->impl, "rwspinlock.downgrade_to_read", SHMI_SPIN_UPGRADE); }
+int shmsync_rwspinlock_downgrade_to_upgradable(shmsync_rwspinlock *l)
 {
-    return shmi_spin_release(l->impl, "rwspinlock.downgrade_to_upgrade", SHMI_SPIN_HELD, shmi_spin_ours(l->impl, SHMI_SPIN_UPGRADE));
+    return shmi_spin_release(l->impl, "rwspinlock.downgrade_to_upgradable", SHMI_SPIN_HELD, shmi_spin_ours(l->impl, SHMI_SPIN_UPGRADE));
 }
 int shmsync_rwspinlock_recover(shmsync_rwspinlock *l, int (*repair)(void *), void *arg) { return shmi_spin_recover(l->impl, 0, repair, arg); }
 int shmsync_rwspinlock_state(shmsync_rwspinlock *l) { return shmi_spin_trouble(l->impl, "rwspinlock.state", shmi_spin_state(l->impl)); }
@@ -836,10 +836,10 @@ SHMI_FN int shmi_spin_whole(shmsync_arena *a, const shmi_object *o)
 {
     return o->size >= (o->kind == SHMI_KIND_RWSPIN_LOCK ? shmi_rwspin_bytes(a->geo.slots) : sizeof(shmi_spin_words));
 }
-SHMI_FN void shmi_repair_spin(shmsync_arena *a, const shmi_object *o, shmi_name dead)
+SHMI_FN void shmi_repair_spin(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead)
 {
     struct shmi_spinlock l;
-    uint32_t slot = shmi_name_slot(dead), s;
+    uint32_t slot = shmi_id_slot(dead), s;
     if (!shmi_spin_whole(a, o))
         return;
     shmi_spin_view(&l, a, o);
@@ -847,12 +847,12 @@ SHMI_FN void shmi_repair_spin(shmsync_arena *a, const shmi_object *o, shmi_name 
         uint64_t *count = &l.slots[slot - 1].count, c;
         for (c = shmi_ld64(count); c != 0 && shmi_covers(dead, shmi_count_name(c)); c = shmi_ld64(count))
             if (shmi_cas64(count, c, 0)) {
-                shmi_bell_wake_all(a, &l.drained);
+                shmi_wake_word_wake_all(a, &l.drained);
                 break;
             }
     }
     for (s = shmi_spin_state(&l); shmi_spin_held(s) && shmi_covers(dead, shmi_owner_name(s)); s = shmi_spin_state(&l))
-        if (!shmi_spin_bereave(&l, s))
+        if (!shmi_spin_mark_owner_dead(&l, s))
             break;
 }
 SHMI_FN void shmi_wake_spin(shmsync_arena *a, const shmi_object *o, int owed)
@@ -862,13 +862,13 @@ SHMI_FN void shmi_wake_spin(shmsync_arena *a, const shmi_object *o, int owed)
         return;
     shmi_spin_view(&l, a, o);
     if (owed == SHMI_OWED_ALL)
-        shmi_bell_wake_all(a, &l.next);
-    else if (owed == SHMI_OWED_ONE || shmi_bell_announced(&l.next))
-        shmi_bell_wake_one(a, &l.next);
+        shmi_wake_word_wake_all(a, &l.next);
+    else if (owed == SHMI_OWED_ONE || shmi_wake_word_announced(&l.next))
+        shmi_wake_word_wake_one(a, &l.next);
     if (l.slots == NULL)
         return;
-    if (owed != SHMI_OWED_ANNOUNCED || shmi_bell_announced(&l.gate))
-        shmi_bell_wake_all(a, &l.gate);
-    if (owed != SHMI_OWED_ANNOUNCED || shmi_bell_announced(&l.drained))
-        shmi_bell_wake_all(a, &l.drained);
+    if (owed != SHMI_OWED_ANNOUNCED || shmi_wake_word_announced(&l.gate))
+        shmi_wake_word_wake_all(a, &l.gate);
+    if (owed != SHMI_OWED_ANNOUNCED || shmi_wake_word_announced(&l.drained))
+        shmi_wake_word_wake_all(a, &l.drained);
 }

@@ -4,11 +4,11 @@
 typedef struct shmi_awaited {
     struct shmi_monitor *m;
     struct shmi_event *token; /* an event with automatic reset */
-    shmi_seat *seat;
+    shmi_wait_node *wait_node;
 } shmi_awaited;
 
 /* Whether it has come, without waiting, and how; an event's token is taken. */
-SHMI_FN int shmi_await_reached(const shmsync_awaiter *x, int *err)
+SHMI_FN int shmi_await_reached(const shmsync_awaitable *x, int *err)
 {
     *err = 0;
     if (x->kind == SHMSYNC_AWAIT_SEQUENCER)
@@ -23,20 +23,20 @@ SHMI_FN int shmi_await_reached(const shmsync_awaiter *x, int *err)
         struct shmi_future *f = x->future->impl;
         uint64_t s = shmi_future_load(f);
         if ((s & SHMI_FUTURE_SET_MASK) == 0 && shmi_future_over(s))
-            *err = shmi_fail_who(f->m.a, EOWNERDEAD, "future.wait", f->m.latch.called, shmi_future_producer(s));
+            *err = shmi_fail_who(f->m.a, EOWNERDEAD, "future.wait", f->m.queueLock.called, shmi_future_producer(s));
         return shmi_future_over(s);
     }
 }
-/* Begins its wait. No seat: it has come, or *err says how it has ended; not 0 is an error of the waiting itself. */
-SHMI_FN int shmi_await_begin(const shmsync_awaiter *x, int64_t abs, shmi_awaited *w, int *err)
+/* Begins its wait. No wait node: it has come, or *err says how it has ended; not 0 is an error of the waiting itself. */
+SHMI_FN int shmi_await_begin(const shmsync_awaitable *x, int64_t abs, shmi_awaited *w, int *err)
 {
     int e;
     *err = 0;
     w->token = NULL;
-    w->seat = NULL;
+    w->wait_node = NULL;
     if (x->kind == SHMSYNC_AWAIT_SEQUENCER) {
         w->m = &x->sequencer->impl->m;
-        e = shmi_seq_register(x->sequencer->impl, x->token, abs, &w->seat);
+        e = shmi_seq_register(x->sequencer->impl, x->token, abs, &w->wait_node);
         if (e == ECANCELED) {
             *err = e;
             e = 0;
@@ -49,40 +49,40 @@ SHMI_FN int shmi_await_begin(const shmsync_awaiter *x, int64_t abs, shmi_awaited
         w->m = &ev->q.m;
         if (x->kind == SHMSYNC_AWAIT_EVENT && (ev->mode & SHMI_eventAuto) != 0) {
             w->token = ev;
-            return shmi_event_register(ev, 0, abs, &w->seat);
+            return shmi_event_register(ev, 0, abs, &w->wait_node);
         }
-        return (v & 1) == (x->kind == SHMSYNC_AWAIT_EVENT) ? 0 : shmi_seq_register(&ev->q, v + 1, abs, &w->seat);
+        return (v & 1) == (x->kind == SHMSYNC_AWAIT_EVENT) ? 0 : shmi_seq_register(&ev->q, v + 1, abs, &w->wait_node);
     } else {
         struct shmi_future *f = x->future->impl;
-        uint64_t fate = 0;
+        uint64_t outcome = 0;
         w->m = &f->m;
         e = shmi_mon_enter(w->m, abs);
         if (e == 0)
-            e = shmi_mon_line_up(w->m, abs, 0, shmi_future_is_over, &fate, &w->seat);
-        if (e == 0 && w->seat == NULL && shmi_fate_result(fate) == SHMI_futureIsAbandoned)
-            *err = shmi_fail_who(f->m.a, EOWNERDEAD, "future.wait", f->m.latch.called, shmi_fate_aux(fate) & SHMI_NAME_MASK);
+            e = shmi_mon_enqueue(w->m, abs, 0, shmi_future_is_over, &outcome, &w->wait_node);
+        if (e == 0 && w->wait_node == NULL && shmi_outcome_result(outcome) == SHMI_futureIsAbandoned)
+            *err = shmi_fail_who(f->m.a, EOWNERDEAD, "future.wait", f->m.queueLock.called, shmi_outcome_aux(outcome) & SHMI_NAME_MASK);
         return e;
     }
 }
 /* How a wait ended that was resolved and is chosen. */
-SHMI_FN int shmi_await_judge(const shmsync_awaiter *x, shmi_awaited *w)
+SHMI_FN int shmi_await_judge(const shmsync_awaitable *x, shmi_awaited *w)
 {
-    uint64_t fate = shmi_mon_collect(w->m, w->seat);
-    w->seat = NULL;
+    uint64_t outcome = shmi_mon_collect(w->m, w->wait_node);
+    w->wait_node = NULL;
     if (w->token != NULL)
         shmi_event_ack(w->token);
     else if (x->kind == SHMSYNC_AWAIT_SEQUENCER)
-        return shmi_fate_result(fate) == SHMI_REACHED ? 0 : ECANCELED;
-    else if (x->kind == SHMSYNC_AWAIT_FUTURE && shmi_fate_result(fate) == SHMI_futureIsAbandoned)
-        return shmi_fail_who(w->m->a, EOWNERDEAD, "future.wait", w->m->latch.called, shmi_fate_aux(fate) & SHMI_NAME_MASK);
+        return shmi_outcome_result(outcome) == SHMI_REACHED ? 0 : ECANCELED;
+    else if (x->kind == SHMSYNC_AWAIT_FUTURE && shmi_outcome_result(outcome) == SHMI_futureIsAbandoned)
+        return shmi_fail_who(w->m->a, EOWNERDEAD, "future.wait", w->m->queueLock.called, shmi_outcome_aux(outcome) & SHMI_NAME_MASK);
     return 0;
 }
 /* Ends a wait that is not chosen. */
 SHMI_FN void shmi_await_leave(shmi_awaited *w)
 {
-    if (w->seat == NULL || shmi_mon_give_up(w->m, w->seat))
+    if (w->wait_node == NULL || shmi_mon_give_up(w->m, w->wait_node))
         return;
-    shmi_mon_collect(w->m, w->seat);
+    shmi_mon_collect(w->m, w->wait_node);
     if (w->token != NULL)
         shmi_event_pass(w->token);
 }
@@ -92,9 +92,9 @@ SHMI_FN void shmi_await_sleep(shmsync_arena *a, shmi_awaited *at, size_t n, int6
 {
     shmi_waitv v[SHMSYNC_AWAIT_MOST];
     size_t i;
-    int record = shmi_announce_sleep(a, at[0].m->o.off, at[0].seat->off, 0, since);
+    int record = shmi_announce_sleep(a, at[0].m->o.off, at[0].wait_node->off, 0, since);
     for (i = 0; i < n; i++) {
-        shmi_node *node = at[i].seat->node;
+        shmi_node *node = at[i].wait_node->node;
         uint32_t w = shmi_node_load(node);
         if (shmi_node_state(w) == SHMI_NodeQueued && shmi_node_swap(node, w, shmi_node_with(w, SHMI_NodeAsleep)))
             w = shmi_node_with(w, SHMI_NodeAsleep);
@@ -109,20 +109,20 @@ SHMI_FN void shmi_await_sleep(shmsync_arena *a, shmi_awaited *at, size_t n, int6
             shmi_futex_sleepv(v, (unsigned)n, until);
         } else { /* one word at a time: the others are looked at more often */
             int64_t soon = shmi_now() + 2000000;
-            shmi_futex_sleep(&at[0].seat->node->word, (uint32_t)v[0].val, soon < until ? soon : until);
+            shmi_futex_sleep(&at[0].wait_node->node->word, (uint32_t)v[0].val, soon < until ? soon : until);
         }
     }
     shmi_retract_sleep(a, record);
 }
 
 /* 0 if the list can be waited for, with *a the arena. */
-SHMI_FN int shmi_await_check(const char *op, const shmsync_awaiter *list, size_t n, shmsync_arena **a)
+SHMI_FN int shmi_await_check(const char *op, const shmsync_awaitable *list, size_t n, shmsync_arena **a)
 {
     size_t i;
     if (n > SHMSYNC_AWAIT_MOST)
         return shmi_fail(EINVAL, op, NULL, "%zu to wait for", n);
     for (i = 0; i < n; i++) {
-        const shmsync_awaiter *x = &list[i];
+        const shmsync_awaitable *x = &list[i];
         int err;
         if (x->kind < SHMSYNC_AWAIT_SEQUENCER || x->kind > SHMSYNC_AWAIT_EVENT_RESET)
             return shmi_fail(EINVAL, op, NULL, "kind %d", x->kind);
@@ -130,15 +130,15 @@ SHMI_FN int shmi_await_check(const char *op, const shmsync_awaiter *list, size_t
         err = shmi_use(*a, op);
         if (err != 0)
             return err;
-        if (x->kind == SHMSYNC_AWAIT_EVENT_RESET && !(x->event->impl->mode & SHMI_eventTwoWay))
-            return shmi_fail(EINVAL, op, x->event->impl->q.m.latch.called, "it is not two_way");
+        if (x->kind == SHMSYNC_AWAIT_EVENT_RESET && !(x->event->impl->mode & SHMI_eventBidirectional))
+            return shmi_fail(EINVAL, op, x->event->impl->q.m.queueLock.called, "it is not bidirectional");
     }
     return 0;
 }
 /* Sleeps for a turn until one of n waits may be over: 0, or why there is no more waiting. */
 SHMI_FN int shmi_await_turn(shmsync_arena *a, const char *op, shmi_awaited *at, size_t n, int64_t since, int64_t abs)
 {
-    int64_t now = shmi_now(), until = now + SHMI_LOOK_EVERY;
+    int64_t now = shmi_now(), until = now + SHMI_CHECK_EVERY;
     size_t i;
     if (__atomic_load_n(&a->closing, __ATOMIC_SEQ_CST))
         return shmi_fail(EBADF, op, NULL, "this process closed the arena");
@@ -146,11 +146,11 @@ SHMI_FN int shmi_await_turn(shmsync_arena *a, const char *op, shmi_awaited *at, 
         return ETIMEDOUT;
     shmi_await_sleep(a, at, n, since, abs != 0 && abs < until ? abs : until);
     for (i = 0; i < n; i++)
-        shmi_mutex_look(&at[i].m->latch);
+        shmi_mutex_check(&at[i].m->queueLock);
     return 0;
 }
 
-int shmsync_wait_any(const shmsync_awaiter *list, size_t n, const struct timespec *abs_monotonic, size_t *index)
+int shmsync_wait_any(const shmsync_awaitable *list, size_t n, const struct timespec *abs_monotonic, size_t *index)
 {
     shmi_awaited at[SHMSYNC_AWAIT_MOST];
     shmsync_arena *a = NULL;
@@ -178,12 +178,12 @@ int shmsync_wait_any(const shmsync_awaiter *list, size_t n, const struct timespe
         err = shmi_await_begin(&list[begun], abs, &at[begun], &result);
         if (err != 0)
             break;
-        if (at[begun].seat == NULL)
+        if (at[begun].wait_node == NULL)
             chosen = begun;
     }
     while (err == 0 && chosen == SIZE_MAX) {
         for (i = 0; i < n && chosen == SIZE_MAX; i++)
-            if (shmi_seat_resolved(at[i].seat))
+            if (shmi_wait_node_resolved(at[i].wait_node))
                 chosen = i;
         if (chosen != SIZE_MAX) {
             result = shmi_await_judge(&list[chosen], &at[chosen]);
@@ -199,7 +199,7 @@ int shmsync_wait_any(const shmsync_awaiter *list, size_t n, const struct timespe
     return chosen != SIZE_MAX ? result : err;
 }
 
-int shmsync_wait_all(const shmsync_awaiter *list, size_t n, const struct timespec *abs_monotonic)
+int shmsync_wait_all(const shmsync_awaitable *list, size_t n, const struct timespec *abs_monotonic)
 {
     shmi_awaited at[SHMSYNC_AWAIT_MOST];
     size_t of[SHMSYNC_AWAIT_MOST]; /* where in the list the waits are that are not over */
@@ -223,13 +223,13 @@ int shmsync_wait_all(const shmsync_awaiter *list, size_t n, const struct timespe
             return err;
         for (i = 0; i < todo && err == 0; i++) {
             err = shmi_await_begin(&list[of[i]], abs, &at[begun], &errs[of[i]]);
-            if (err == 0 && at[begun].seat != NULL)
+            if (err == 0 && at[begun].wait_node != NULL)
                 of[begun++] = of[i];
         }
         left = begun;
         while (err == 0) {
             for (i = k = 0; i < left; i++) {
-                if (shmi_seat_resolved(at[i].seat)) {
+                if (shmi_wait_node_resolved(at[i].wait_node)) {
                     errs[of[i]] = shmi_await_judge(&list[of[i]], &at[i]);
                 } else {
                     at[k] = at[i];

@@ -2,13 +2,13 @@
 /* ---- MultiLock: prims/multilock*.go in C, docs/design/0009-fair-locks.md ---- */
 
 /* The kinds of a hold that are not, or not quite, those of an owner word. */
-enum { SHMI_keyQuick = SHMI_kindBiased, SHMI_keyGranted = SHMI_kindNotRecoverable /* with a name */, SHMI_keyLast = SHMI_kindNotRecoverable + 1, SHMI_keyKept };
+enum { SHMI_keyBiased = SHMI_kindBiased, SHMI_keyGranted = SHMI_kindNotRecoverable /* with a name */, SHMI_keyFree = SHMI_kindNotRecoverable + 1, SHMI_keyCached };
 enum { SHMI_multiInline = 5, SHMI_multiLogDefault = 6, SHMI_multiLogMost = 16, SHMI_evictEvery = 16 };
 #define SHMI_MULTI_HASH UINT64_C(0x9e3779b97f4a7c15)
 #define SHMI_HOLD_FAST (UINT64_C(1) << 29)                               /* what a claim takes */
-#define SHMI_HOLD_UNLOCK ((uint64_t)(SHMI_keyKept - SHMI_keyQuick) << 29) /* turns quick into kept */
-#define SHMI_HOLD_LOCK ((UINT64_C(1) << 32) - SHMI_HOLD_UNLOCK)           /* turns kept into the next quick */
-#define SHMI_HOLD_LAST ((uint64_t)SHMI_keyLast << 29)                     /* turns held into last */
+#define SHMI_HOLD_UNLOCK ((uint64_t)(SHMI_keyCached - SHMI_keyBiased) << 29) /* turns biased into cached */
+#define SHMI_HOLD_LOCK ((UINT64_C(1) << 32) - SHMI_HOLD_UNLOCK)           /* turns cached into the next biased */
+#define SHMI_HOLD_FREE ((uint64_t)SHMI_keyFree << 29)                     /* turns held into free */
 
 /* This process's side of a bucket. */
 struct shmi_key_bucket {
@@ -16,13 +16,13 @@ struct shmi_key_bucket {
     struct shmi_multilock *of;
     shmi_multilock_bucket *w;
     uint32_t number;
-    uint32_t quick; /* this process has had a quick hold here. Atomic. */
+    uint32_t biased; /* this process has had a biased hold here. Atomic. */
 };
 
 struct shmi_multilock {
     shmsync_arena *a;
     shmi_object o;
-    int release;  /* policy Release */
+    int release;  /* policy PolicyRelease */
     uint32_t log; /* logarithm of the number of buckets */
     pthread_mutex_t making;
     struct shmi_key_bucket **all; /* NULL until this process looks at it; atomic */
@@ -39,53 +39,53 @@ SHMI_FN uint32_t shmi_hold_owner(uint64_t h) { return (uint32_t)h; }
 SHMI_FN uint32_t shmi_hold_kind(uint64_t h) { return shmi_owner_kind((uint32_t)h); }
 SHMI_FN uint32_t shmi_hold_name(uint64_t h) { return shmi_owner_name((uint32_t)h); }
 SHMI_FN uint32_t shmi_hold_stamp(uint64_t h) { return (uint32_t)(h >> 32); }
-SHMI_FN uint64_t shmi_make_hold(uint32_t kind, shmi_name n, uint32_t stamp) { return (uint64_t)stamp << 32 | shmi_make_owner(kind, n); }
+SHMI_FN uint64_t shmi_make_hold(uint32_t kind, shmi_participant_id n, uint32_t stamp) { return (uint64_t)stamp << 32 | shmi_make_owner(kind, n); }
 /* Whether nobody has the key or waits for it. */
-SHMI_FN int shmi_hold_free(uint64_t h) { return h == 0 || shmi_hold_kind(h) >= SHMI_keyLast; }
+SHMI_FN int shmi_hold_free(uint64_t h) { return h == 0 || shmi_hold_kind(h) >= SHMI_keyFree; }
 /* shmi_hold_free of a word that is not fast: the entry is in no use. */
-SHMI_FN int shmi_hold_idle(uint64_t h) { return h == 0 || shmi_hold_kind(h) == SHMI_keyLast; }
-/* Whether its name may change the word without the latch. */
-SHMI_FN int shmi_hold_fast(uint64_t h) { return shmi_hold_kind(h) == SHMI_keyQuick || shmi_hold_kind(h) == SHMI_keyKept; }
+SHMI_FN int shmi_hold_idle(uint64_t h) { return h == 0 || shmi_hold_kind(h) == SHMI_keyFree; }
+/* Whether its name may change the word without the queue lock. */
+SHMI_FN int shmi_hold_fast(uint64_t h) { return shmi_hold_kind(h) == SHMI_keyBiased || shmi_hold_kind(h) == SHMI_keyCached; }
 /* Whether a waiter was handed the key that has not accepted it. */
 SHMI_FN int shmi_hold_granted(uint64_t h) { return shmi_hold_kind(h) == SHMI_keyGranted && shmi_hold_name(h) != 0; }
 /* Whether a participant has the key to itself, or was handed it. */
 SHMI_FN int shmi_hold_taken(uint64_t h) { return shmi_owner_held(shmi_hold_owner(h)) || shmi_hold_granted(h); }
 SHMI_FN int shmi_hold_valid(uint64_t h)
 {
-    if (shmi_hold_kind(h) >= SHMI_keyLast || shmi_hold_granted(h))
+    if (shmi_hold_kind(h) >= SHMI_keyFree || shmi_hold_granted(h))
         return shmi_hold_name(h) != 0;
     return shmi_owner_valid(shmi_hold_owner(h)) && (shmi_hold_owner(h) != 0 || h == 0);
 }
 /* The hold when it is let go while others wait. */
 SHMI_FN uint64_t shmi_hold_passing(uint64_t h) { return shmi_make_hold(SHMI_kindReserved, shmi_hold_name(h), shmi_hold_stamp(h)); }
 /* The hold after its name was found dead, and perhaps gone. */
-SHMI_FN uint64_t shmi_hold_bereaved(uint64_t h, int release, int gone)
+SHMI_FN uint64_t shmi_hold_owner_died(uint64_t h, int release, int gone)
 {
-    uint32_t next = shmi_hold_granted(h) ? 0 : shmi_bereaved(shmi_hold_owner(h), release, gone);
+    uint32_t next = shmi_hold_granted(h) ? 0 : shmi_owner_died(shmi_hold_owner(h), release, gone);
     return next != 0 ? (h & ~(uint64_t)UINT32_MAX) | next : shmi_hold_passing(h);
 }
 /* Whose death made the key what it is. */
-SHMI_FN shmi_name shmi_hold_died(uint64_t h)
+SHMI_FN shmi_participant_id shmi_hold_died(uint64_t h)
 {
     return shmi_hold_owner(h) == SHMI_OWNER_NOT_RECOVERABLE ? shmi_hold_stamp(h) & SHMI_NAME_MASK : shmi_hold_name(h);
 }
 /* How a wait for a key with this hold ends at once; SHMI_lockGranted: it does not. */
 SHMI_FN uint32_t shmi_hold_result(uint64_t h)
 {
-    if (!shmi_hold_valid(h) || shmi_hold_fast(h) || shmi_hold_kind(h) == SHMI_keyLast)
+    if (!shmi_hold_valid(h) || shmi_hold_fast(h) || shmi_hold_kind(h) == SHMI_keyFree)
         return SHMI_lockCorrupt; /* in use, and claimed */
     if (shmi_hold_kind(h) == SHMI_kindOwnerDead)
         return SHMI_lockOwnerDead;
     return shmi_hold_owner(h) == SHMI_OWNER_NOT_RECOVERABLE ? SHMI_lockNotRecoverable : SHMI_lockGranted;
 }
-SHMI_FN int shmi_key_fail(struct shmi_monitor *m, const char *op, uint64_t key, uint32_t result, shmi_name who)
+SHMI_FN int shmi_key_fail(struct shmi_monitor *m, const char *op, uint64_t key, uint32_t result, shmi_participant_id who)
 {
     switch (result) {
     case SHMI_lockGranted: return 0;
-    case SHMI_lockOwnerDead: return shmi_fail_who(m->a, EOWNERDEAD, op, m->latch.called, who);
-    case SHMI_lockNotRecoverable: return shmi_fail_who(m->a, ENOTRECOVERABLE, op, m->latch.called, who);
+    case SHMI_lockOwnerDead: return shmi_fail_who(m->a, EOWNERDEAD, op, m->queueLock.called, who);
+    case SHMI_lockNotRecoverable: return shmi_fail_who(m->a, ENOTRECOVERABLE, op, m->queueLock.called, who);
     }
-    return shmi_fail(EPROTO, op, m->latch.called, "key %llu", (unsigned long long)key);
+    return shmi_fail(EPROTO, op, m->queueLock.called, "key %llu", (unsigned long long)key);
 }
 
 SHMI_FN uint32_t shmi_bucket_of(uint64_t key, uint32_t log) { return (uint32_t)((key ^ key >> 32) * SHMI_MULTI_HASH >> 1 >> (63 - log)); }
@@ -125,7 +125,7 @@ SHMI_FN int shmi_key_belongs(struct shmi_key_bucket *k, shmi_node *n)
 {
     return shmi_get(&n->object) == k->m.o.off && shmi_bucket_of(shmi_get(&n->wanted), k->of->log) == k->number && shmi_get(&n->stamp) != 0;
 }
-/* Whether a node stands for a key of this bucket. While the latch is held, such a node
+/* Whether a node stands for a key of this bucket. While the queue lock is held, such a node
  * stays one; others may change under the look, which is why it is taken twice. */
 SHMI_FN int shmi_key_is_entry(struct shmi_key_bucket *k, shmi_node *n)
 {
@@ -139,12 +139,12 @@ SHMI_FN int shmi_key_is_wait(struct shmi_monitor *m, struct shmi_wait w)
     return shmi_node_state(n) != SHMI_NodeIdle && shmi_key_belongs((struct shmi_key_bucket *)m, w.n) && ((shmi_node_load(w.n) ^ n) & ~15u) == 0;
 }
 
-/* A walk over the entries in use, those with quick holds among them. What it gave may be
+/* A walk over the entries in use, those with biased holds among them. What it gave may be
  * taken off. Nodes are in the order of their offsets, so that it ends whatever the links
- * are. Without the latch it may miss some that change meanwhile. */
+ * are. Without the queue lock it may miss some that change meanwhile. */
 struct shmi_key_walk {
     uint32_t i;
-    int peek; /* the latch is not held */
+    int peek; /* the queue lock is not held */
     uint64_t off, before;
 };
 SHMI_FN struct shmi_key_walk shmi_walk_spilled(struct shmi_key_bucket *k, int peek)
@@ -194,8 +194,8 @@ SHMI_FN void shmi_key_raise(struct shmi_key_bucket *k, uint64_t h)
     if (ahead > 0)
         shmi_put(&k->w->mon.arrivals, n + (uint64_t)ahead);
 }
-/* Makes the hold of an entry one that only who holds the latch changes, with the latch
- * held, and gives it. It is one step, so that who locks and unlocks meanwhile cannot hold it up. */
+/* Makes the hold of an entry one that only who holds the queue lock changes, with the queue lock
+ * held, and gives it. It is one step, so that whoever locks and unlocks meanwhile cannot hold it up. */
 SHMI_FN uint64_t shmi_key_claim(struct shmi_key_bucket *k, struct shmi_key_entry e)
 {
     uint64_t h;
@@ -207,7 +207,7 @@ SHMI_FN uint64_t shmi_key_claim(struct shmi_key_bucket *k, struct shmi_key_entry
 }
 
 /* The entry of a key among those in the bucket itself, or in *was the one in no use where
- * the key was last, with the latch held. It claims the key. */
+ * the key was last, with the queue lock held. It claims the key. */
 SHMI_FN struct shmi_key_entry shmi_key_seek(struct shmi_key_bucket *k, uint64_t key, struct shmi_key_entry *was)
 {
     uint32_t i;
@@ -229,7 +229,7 @@ SHMI_FN struct shmi_key_entry shmi_key_seek(struct shmi_key_bucket *k, uint64_t 
     }
     return shmi_no_entry();
 }
-/* The entry of a key, with the latch held. It claims the key. */
+/* The entry of a key, with the queue lock held. It claims the key. */
 SHMI_FN struct shmi_key_entry shmi_key_find(struct shmi_key_bucket *k, uint64_t key)
 {
     struct shmi_key_entry was, e = shmi_key_seek(k, key, &was);
@@ -252,7 +252,7 @@ SHMI_FN struct shmi_key_entry shmi_key_unused(struct shmi_key_bucket *k, uint64_
     }
     return shmi_no_entry();
 }
-/* An entry for a key that has none, with the latch held: where the key was last, one in no
+/* An entry for a key that has none, with the queue lock held: where the key was last, one in no
  * use, or one that was kept for another. Now and then that goes first: it may be of a key
  * that nobody wants any more. */
 SHMI_FN struct shmi_key_entry shmi_key_room(struct shmi_key_bucket *k, struct shmi_key_entry was)
@@ -268,12 +268,12 @@ SHMI_FN struct shmi_key_entry shmi_key_room(struct shmi_key_bucket *k, struct sh
     }
     for (i = 0; i < SHMI_multiInline; i++) {
         struct shmi_key_entry e = shmi_inline_entry(k, (uint32_t)((n / SHMI_evictEvery + i) % SHMI_multiInline));
-        if (shmi_hold_kind(shmi_get(e.hold)) == SHMI_keyKept && shmi_hold_free(shmi_key_claim(k, e)))
+        if (shmi_hold_kind(shmi_get(e.hold)) == SHMI_keyCached && shmi_hold_free(shmi_key_claim(k, e)))
             return e;
     }
     return shmi_key_unused(k, n);
 }
-/* An entry for a key that has none, with the latch held, or none if that takes more than a look. */
+/* An entry for a key that has none, with the queue lock held, or none if that takes more than a look. */
 SHMI_FN struct shmi_key_entry shmi_key_vacant(struct shmi_key_bucket *k, uint64_t key)
 {
     struct shmi_key_entry was, e = shmi_key_seek(k, key, &was);
@@ -316,7 +316,7 @@ SHMI_FN void shmi_key_free(struct shmi_key_bucket *k, struct shmi_key_entry e)
 {
     uint64_t h = shmi_get(e.hold), *before;
     if (e.n == NULL) {
-        shmi_put(e.hold, shmi_make_hold(SHMI_keyLast, shmi_hold_name(h), shmi_hold_stamp(h)));
+        shmi_put(e.hold, shmi_make_hold(SHMI_keyFree, shmi_hold_name(h), shmi_hold_stamp(h)));
         return;
     }
     if (shmi_hold_kind(h) != SHMI_kindReserved)
@@ -326,7 +326,7 @@ SHMI_FN void shmi_key_free(struct shmi_key_bucket *k, struct shmi_key_entry e)
         shmi_put(before, shmi_links(shmi_link_next(shmi_get(&e.n->next)), 0));
     SHMSYNC_CRASHPOINT("multilock.unlock.unlinked");
     /* Whoever claimed the node may be dead. It keeps its stamp until it is free, so that nobody else gives it back. */
-    shmi_bury_node(k->m.a, e.off, shmi_node_owner(e.n));
+    shmi_reap_node(k->m.a, e.off, shmi_node_owner(e.n));
 }
 
 /* ---- the queues of keys ---- */
@@ -369,9 +369,9 @@ SHMI_FN void shmi_key_take(struct shmi_key_bucket *k, struct shmi_key_entry e, u
     uint32_t kind = SHMI_kindHeld;
     if (shmi_get(e.key) != key) {
         shmi_put(e.key, key);
-    } else if (shmi_hold_owner(shmi_get(e.hold)) == shmi_make_owner(SHMI_keyLast, k->m.a->self)) {
-        kind = SHMI_keyQuick;
-        __atomic_store_n(&k->quick, 1, __ATOMIC_RELAXED);
+    } else if (shmi_hold_owner(shmi_get(e.hold)) == shmi_make_owner(SHMI_keyFree, k->m.a->self)) {
+        kind = SHMI_keyBiased;
+        __atomic_store_n(&k->biased, 1, __ATOMIC_RELAXED);
     }
     out->in = k;
     out->at = e.hold;
@@ -387,7 +387,7 @@ SHMI_FN void shmi_key_take(struct shmi_key_bucket *k, struct shmi_key_entry e, u
  * accepted the key since. */
 SHMI_FN void shmi_multi_account(struct shmi_monitor *m, struct shmi_wait w)
 {
-    if (shmi_fate_result(shmi_get(&w.n->extra)) == SHMI_lockGranted) {
+    if (shmi_outcome_result(shmi_get(&w.n->extra)) == SHMI_lockGranted) {
         struct shmi_key_entry e = shmi_key_find((struct shmi_key_bucket *)m, shmi_get(&w.n->wanted));
         if (e.hold != NULL && shmi_hold_kind(shmi_get(e.hold)) == SHMI_kindReserved) {
             shmi_put(e.hold, shmi_make_hold(SHMI_keyGranted, shmi_owner_of(w) & SHMI_NAME_MASK, (uint32_t)shmi_stamp_of(w)));
@@ -398,7 +398,7 @@ SHMI_FN void shmi_multi_account(struct shmi_monitor *m, struct shmi_wait w)
 }
 
 /* Passes a key on that was let go, or makes its entry free, and tells those who wait for a key that nobody can have. */
-SHMI_FN void shmi_key_settle(struct shmi_key_bucket *k, struct shmi_wakes *b, struct shmi_key_entry e)
+SHMI_FN void shmi_key_resolve(struct shmi_key_bucket *k, struct shmi_wakes *b, struct shmi_key_entry e)
 {
     while (shmi_get(e.queue) != 0) {
         uint64_t h = shmi_get(e.hold);
@@ -419,13 +419,13 @@ SHMI_FN void shmi_key_settle(struct shmi_key_bucket *k, struct shmi_wakes *b, st
     if (shmi_hold_kind(shmi_get(e.hold)) == SHMI_kindReserved)
         shmi_key_free(k, e);
 }
-SHMI_FN void shmi_multi_settle(struct shmi_monitor *m, struct shmi_wakes *b)
+SHMI_FN void shmi_multi_resolve(struct shmi_monitor *m, struct shmi_wakes *b)
 {
     struct shmi_key_bucket *k = (struct shmi_key_bucket *)m;
     struct shmi_key_walk v = shmi_walk_keys(k, 0);
     struct shmi_key_entry e;
     while (shmi_next_key(k, &v, &e))
-        shmi_key_settle(k, b, e);
+        shmi_key_resolve(k, b, e);
 }
 
 SHMI_FN void shmi_multi_relink(shmsync_arena *a, shmi_off off, shmi_node *n, void *arg)
@@ -455,7 +455,7 @@ SHMI_FN void shmi_multi_clear(struct shmi_monitor *m)
     shmi_each_queued(m->a, m->o.off, shmi_multi_relink, k);
 }
 /* Puts a wait at the end of the queue of its key. There is an entry for each key that is
- * waited for, unless a peer overwrote it: then the key is on its way to who waits. */
+ * waited for, unless a peer overwrote it: then the key is on its way to whoever waits. */
 SHMI_FN void shmi_multi_requeue(struct shmi_monitor *m, struct shmi_wait w)
 {
     struct shmi_key_bucket *k = (struct shmi_key_bucket *)m;
@@ -484,7 +484,7 @@ SHMI_FN void shmi_multi_requeue(struct shmi_monitor *m, struct shmi_wait w)
     shmi_key_set_queue(e, q);
 }
 /* Takes off the waits that nobody is there for. A list that bites its own tail is rebuilt. */
-SHMI_FN void shmi_multi_sweep(struct shmi_monitor *m)
+SHMI_FN void shmi_multi_discard_dead(struct shmi_monitor *m)
 {
     struct shmi_key_bucket *k = (struct shmi_key_bucket *)m;
     struct shmi_key_walk v = shmi_walk_keys(k, 0);
@@ -507,7 +507,7 @@ SHMI_FN void shmi_multi_sweep(struct shmi_monitor *m)
         }
     }
 }
-SHMI_FN void shmi_multi_bury(struct shmi_monitor *m)
+SHMI_FN void shmi_multi_reap(struct shmi_monitor *m)
 {
     struct shmi_key_bucket *k = (struct shmi_key_bucket *)m;
     struct shmi_key_walk v = shmi_walk_keys(k, 0);
@@ -519,7 +519,7 @@ SHMI_FN void shmi_multi_bury(struct shmi_monitor *m)
         if (shmi_hold_fast(h))
             h = shmi_key_claim(k, e);
         if (shmi_hold_taken(h))
-            shmi_put(e.hold, shmi_hold_bereaved(h, k->of->release, !shmi_hold_granted(h) && k->of->release && shmi_mon_gone(m, shmi_hold_name(h))));
+            shmi_put(e.hold, shmi_hold_owner_died(h, k->of->release, !shmi_hold_granted(h) && k->of->release && shmi_mon_gone(m, shmi_hold_name(h))));
     }
 }
 SHMI_FN void shmi_multi_holders(struct shmi_monitor *m)
@@ -535,8 +535,8 @@ SHMI_FN void shmi_multi_holders(struct shmi_monitor *m)
 }
 
 static const struct shmi_rules shmi_multi_rules = {
-    shmi_multi_settle, shmi_multi_account, shmi_multi_clear, shmi_multi_requeue, shmi_multi_detach,
-    shmi_multi_sweep, shmi_multi_bury, shmi_multi_holders, NULL,
+    shmi_multi_resolve, shmi_multi_account, shmi_multi_clear, shmi_multi_requeue, shmi_multi_detach,
+    shmi_multi_discard_dead, shmi_multi_reap, shmi_multi_holders, NULL,
 };
 
 /* ---- handles ---- */
@@ -548,7 +548,7 @@ SHMI_FN void shmi_bucket_init(struct shmi_key_bucket *k, struct shmi_multilock *
     k->of = x;
     k->w = (shmi_multilock_bucket *)(void *)k->m.w;
     k->number = i;
-    k->quick = 0;
+    k->biased = 0;
 }
 /* Makes a bucket that this process looks at for the first time. */
 SHMI_COLD int shmi_multi_make_bucket(struct shmi_multilock *x, uint32_t i, struct shmi_key_bucket **out)
@@ -703,10 +703,10 @@ int shmsync_multilock_close(shmsync_multilock *m)
 
 /* Takes a key by one CAS, if it is kept for this process. The key of an entry changes only
  * after its hold was claimed, and the hold is never the same again. */
-SHMI_FN int shmi_key_quick(struct shmi_key_bucket *k, uint64_t key, shmsync_hold *out)
+SHMI_FN int shmi_key_biased(struct shmi_key_bucket *k, uint64_t key, shmsync_hold *out)
 {
-    shmi_name self = shmi_self(k->m.a);
-    uint32_t i, kept = shmi_make_owner(SHMI_keyKept, self);
+    shmi_participant_id self = shmi_self(k->m.a);
+    uint32_t i, kept = shmi_make_owner(SHMI_keyCached, self);
     if (self == 0)
         return 0; /* a child of fork: the arena may not even be there */
     for (i = 0; i < SHMI_multiInline; i++) {
@@ -715,7 +715,7 @@ SHMI_FN int shmi_key_quick(struct shmi_key_bucket *k, uint64_t key, shmsync_hold
         if (shmi_hold_owner(h) != kept || shmi_get(e.key) != key)
             continue;
         if (shmi_cas64(e.hold, h, h + SHMI_HOLD_LOCK)) {
-            SHMSYNC_CRASHPOINT("multilock.lock.quick");
+            SHMSYNC_CRASHPOINT("multilock.lock.biased");
             out->in = k;
             out->at = e.hold;
             out->key = key;
@@ -725,31 +725,31 @@ SHMI_FN int shmi_key_quick(struct shmi_key_bucket *k, uint64_t key, shmsync_hold
     }
     return 0;
 }
-/* Whether the key is in a quick hold of one that lives, without the latch: who only tries leaves it so. */
-SHMI_FN int shmi_key_is_quick(struct shmi_key_bucket *k, uint64_t key)
+/* Whether the key is in a biased hold of one that lives, without the queue lock: who only tries leaves it so. */
+SHMI_FN int shmi_key_is_biased(struct shmi_key_bucket *k, uint64_t key)
 {
     uint32_t i;
     for (i = 0; i < SHMI_multiInline; i++) {
         struct shmi_key_entry e = shmi_inline_entry(k, i);
         uint64_t h = shmi_get(e.hold);
-        if (shmi_hold_kind(h) == SHMI_keyQuick && shmi_get(e.key) == key && shmi_get(e.hold) == h)
+        if (shmi_hold_kind(h) == SHMI_keyBiased && shmi_get(e.key) == key && shmi_get(e.hold) == h)
             return !shmi_dead(k->m.a, shmi_hold_name(h));
     }
     return 0;
 }
-/* Takes back what the dead have, with the latch held. */
+/* Takes back what the dead have, with the queue lock held. */
 SHMI_FN void shmi_key_look_at(struct shmi_key_bucket *k, struct shmi_wakes *b, uint64_t key)
 {
     struct shmi_key_entry e = shmi_key_find(k, key);
     uint64_t h = e.hold != NULL ? shmi_get(e.hold) : 0;
     if (shmi_hold_taken(h) && shmi_dead(k->m.a, shmi_hold_name(h))) {
-        shmi_mon_sweep(&k->m, b);
+        shmi_mon_reap(&k->m, b);
         return;
     }
-    shmi_mon_sweep_dead(&k->m, b);
+    shmi_mon_reap_if_due(&k->m, b);
     e = shmi_key_find(k, key);
     if (e.hold != NULL && shmi_hold_kind(shmi_get(e.hold)) == SHMI_kindReserved)
-        shmi_key_settle(k, b, e);
+        shmi_key_resolve(k, b, e);
 }
 SHMI_FN int shmi_key_accept_in(struct shmi_key_bucket *k, struct shmi_key_entry e, uint64_t key, uint64_t granted, uint64_t held)
 {
@@ -785,28 +785,28 @@ SHMI_FN int shmi_key_accept(struct shmi_key_bucket *k, uint64_t key, uint64_t he
     shmi_mon_leave(&k->m, NULL);
     return err;
 }
-/* Waits for a key in the seat, with the latch held, which it leaves. */
-SHMI_FN int shmi_key_queue_up(struct shmi_key_bucket *k, int64_t abs, uint64_t key, shmi_seat *seat, struct shmi_wakes *b, shmsync_hold *out)
+/* Waits for a key in the wait node, with the queue lock held, which it leaves. */
+SHMI_FN int shmi_key_queue_up(struct shmi_key_bucket *k, int64_t abs, uint64_t key, shmi_wait_node *wait_node, struct shmi_wakes *b, shmsync_hold *out)
 {
     struct shmi_monitor *m = &k->m;
-    uint64_t fate = 0;
+    uint64_t outcome = 0;
     int err;
-    shmi_mon_join(m, seat, 0, key);
+    shmi_mon_join(m, wait_node, 0, key);
     out->in = k;
     out->at = NULL;
     out->key = key;
-    out->hold = shmi_make_hold(SHMI_kindHeld, m->a->self, (uint32_t)shmi_get(&seat->node->stamp));
+    out->hold = shmi_make_hold(SHMI_kindHeld, m->a->self, (uint32_t)shmi_get(&wait_node->node->stamp));
     shmi_mon_leave(m, b);
-    err = shmi_mon_await(m, seat, abs, &fate);
+    err = shmi_mon_await(m, wait_node, abs, &outcome);
     if (err == 0)
-        err = shmi_key_fail(m, "multilock.lock", key, shmi_fate_result(fate), shmi_fate_aux(fate) & SHMI_NAME_MASK);
+        err = shmi_key_fail(m, "multilock.lock", key, shmi_outcome_result(outcome), shmi_outcome_aux(outcome) & SHMI_NAME_MASK);
     return err != 0 ? err : shmi_key_accept(k, key, out->hold);
 }
-/* The rest of lock, with the latch held, which it leaves. */
+/* The rest of lock, with the queue lock held, which it leaves. */
 SHMI_FN int shmi_key_lock_slow(struct shmi_key_bucket *k, int64_t abs, uint64_t key, shmsync_hold *out)
 {
     struct shmi_monitor *m = &k->m;
-    shmi_seat *seat = NULL;
+    shmi_wait_node *wait_node = NULL;
     struct shmi_wakes b;
     uint64_t spare = 0;
     shmi_node *n = NULL;
@@ -821,7 +821,7 @@ SHMI_FN int shmi_key_lock_slow(struct shmi_key_bucket *k, int64_t abs, uint64_t 
             err = shmi_key_fail(m, "multilock.lock", key, shmi_hold_result(h), shmi_hold_died(h));
             if (err != 0)
                 break;
-            err = shmi_mon_seat(m, abs, &seat, &again);
+            err = shmi_mon_wait_node(m, abs, &wait_node, &again);
             if (err != 0) {
                 shmi_mon_wake(m, &b);
                 if (spare != 0)
@@ -830,7 +830,7 @@ SHMI_FN int shmi_key_lock_slow(struct shmi_key_bucket *k, int64_t abs, uint64_t 
             }
             if (again)
                 continue;
-            err = shmi_key_queue_up(k, abs, key, seat, &b, out);
+            err = shmi_key_queue_up(k, abs, key, wait_node, &b, out);
             if (spare != 0)
                 shmi_free_node(m->a, spare);
             return err;
@@ -857,14 +857,14 @@ SHMI_FN int shmi_key_lock_slow(struct shmi_key_bucket *k, int64_t abs, uint64_t 
         else
             err = shmi_mon_enter(m, abs);
         if (err != 0) {
-            shmi_mon_unseat(m, seat);
+            shmi_mon_return_node(m, wait_node);
             if (spare != 0)
                 shmi_free_node(m->a, spare);
             return err;
         }
     }
     shmi_mon_leave(m, &b);
-    shmi_mon_unseat(m, seat);
+    shmi_mon_return_node(m, wait_node);
     if (spare != 0)
         shmi_free_node(m->a, spare);
     return err;
@@ -875,7 +875,7 @@ SHMI_FN int shmi_key_lock(struct shmi_multilock *x, uint64_t key, int64_t abs, s
     struct shmi_key_entry e;
     int err = shmi_multi_bucket(x, key, &k);
     if (err == 0) {
-        if (__atomic_load_n(&k->quick, __ATOMIC_RELAXED) != 0 && shmi_key_quick(k, key, out))
+        if (__atomic_load_n(&k->biased, __ATOMIC_RELAXED) != 0 && shmi_key_biased(k, key, out))
             return 0;
         err = shmi_mon_enter(&k->m, abs);
     }
@@ -900,7 +900,7 @@ int shmsync_multilock_timedlock(shmsync_multilock *m, uint64_t key, shmsync_hold
     memset(out, 0, sizeof *out);
     return err != 0 ? err : shmi_key_lock(m->impl, key, ns, out);
 }
-/* The rest of trylock, with the latch held, which it leaves. */
+/* The rest of trylock, with the queue lock held, which it leaves. */
 SHMI_FN int shmi_key_trylock_slow(struct shmi_key_bucket *k, uint64_t key, shmsync_hold *out)
 {
     struct shmi_monitor *m = &k->m;
@@ -948,9 +948,9 @@ int shmsync_multilock_trylock(shmsync_multilock *m, uint64_t key, shmsync_hold *
         err = shmi_multi_bucket(m->impl, key, &k);
     if (err != 0)
         return err;
-    if (shmi_key_quick(k, key, out))
+    if (shmi_key_biased(k, key, out))
         return 0;
-    if (shmi_key_is_quick(k, key) || !shmi_mon_try_enter(&k->m))
+    if (shmi_key_is_biased(k, key) || !shmi_mon_try_enter(&k->m))
         return EBUSY;
     e = shmi_key_vacant(k, key);
     if (e.hold == NULL)
@@ -969,9 +969,9 @@ int shmsync_multilock_unlock(const shmsync_hold *hold)
     int err;
     if (k == NULL)
         return shmi_fail(EPERM, "multilock.unlock", NULL, "the hold holds nothing");
-    if (shmi_hold_kind(h) == SHMI_keyQuick) {
+    if (shmi_hold_kind(h) == SHMI_keyBiased) {
         if (shmi_self(k->m.a) == shmi_hold_name(h) && shmi_cas64(hold->at, h, h + SHMI_HOLD_UNLOCK)) {
-            SHMSYNC_CRASHPOINT("multilock.unlock.quick");
+            SHMSYNC_CRASHPOINT("multilock.unlock.biased");
             return 0;
         }
         h &= ~SHMI_HOLD_FAST; /* it was claimed */
@@ -981,7 +981,7 @@ int shmsync_multilock_unlock(const shmsync_hold *hold)
         return err;
     /* The hold is of this key, since its stamp is of this hold alone. */
     if (hold->at != NULL && shmi_get(hold->at) == h && shmi_get(hold->at + 1) == 0) {
-        shmi_put(hold->at, h + SHMI_HOLD_LAST);
+        shmi_put(hold->at, h + SHMI_HOLD_FREE);
         shmi_mon_leave(&k->m, NULL);
         return 0;
     }
@@ -989,13 +989,13 @@ int shmsync_multilock_unlock(const shmsync_hold *hold)
     if (e.hold == NULL || shmi_get(e.hold) != h) {
         h = e.hold != NULL ? shmi_get(e.hold) : 0;
         shmi_mon_leave(&k->m, NULL);
-        return shmi_fail(shmi_hold_valid(h) ? EPERM : EPROTO, "multilock.unlock", k->m.latch.called, "key %llu: hold %#llx", (unsigned long long)hold->key,
+        return shmi_fail(shmi_hold_valid(h) ? EPERM : EPROTO, "multilock.unlock", k->m.queueLock.called, "key %llu: hold %#llx", (unsigned long long)hold->key,
                          (unsigned long long)h);
     }
     shmi_put(e.hold, shmi_hold_passing(h));
     SHMSYNC_CRASHPOINT("multilock.unlock.passing");
     shmi_wakes_init(&b);
-    shmi_key_settle(k, &b, e);
+    shmi_key_resolve(k, &b, e);
     shmi_mon_leave(&k->m, &b);
     return 0;
 }
@@ -1070,11 +1070,11 @@ SHMI_FN int shmi_key_end_recover(struct shmi_key_bucket *k, uint64_t key, uint64
     e = shmi_key_find(k, key);
     if (e.hold == NULL || shmi_get(e.hold) != h) {
         shmi_mon_leave(&k->m, NULL);
-        return shmi_fail(EPROTO, "multilock.recover", k->m.latch.called, "key %llu was overwritten", (unsigned long long)key);
+        return shmi_fail(EPROTO, "multilock.recover", k->m.queueLock.called, "key %llu was overwritten", (unsigned long long)key);
     }
     shmi_put(e.hold, next);
     shmi_wakes_init(&b);
-    shmi_key_settle(k, &b, e);
+    shmi_key_resolve(k, &b, e);
     shmi_mon_leave(&k->m, &b);
     return 0;
 }
@@ -1084,7 +1084,7 @@ int shmsync_multilock_recover(shmsync_multilock *m, uint64_t key, int (*repair)(
     shmsync_hold hold;
     int err = shmi_multi_bucket(m->impl, key, &k);
     if (repair == NULL && err == 0)
-        err = shmi_fail(EINVAL, "multilock.recover", k->m.latch.called, "without a repair");
+        err = shmi_fail(EINVAL, "multilock.recover", k->m.queueLock.called, "without a repair");
     while (err == 0) {
         struct shmi_key_entry e;
         uint64_t h;
@@ -1094,12 +1094,12 @@ int shmsync_multilock_recover(shmsync_multilock *m, uint64_t key, int (*repair)(
         e = shmi_key_find(k, key);
         h = e.hold != NULL ? shmi_get(e.hold) : 0;
         if ((shmi_hold_kind(h) == SHMI_kindOwnerDead && shmi_hold_name(h) != 0) || shmi_hold_owner(h) == SHMI_OWNER_NOT_RECOVERABLE) {
-            shmi_name died = shmi_hold_died(h);
+            shmi_participant_id died = shmi_hold_died(h);
             uint64_t next = shmi_make_hold(SHMI_kindNotRecoverable, 0, died);
             int failed;
             if (shmi_hold_kind(h) == SHMI_kindOwnerDead && !shmi_gone(k->m.a, died)) {
                 shmi_mon_leave(&k->m, NULL);
-                err = shmi_await_gone(k->m.a, died, "multilock.recover", k->m.latch.called, 0);
+                err = shmi_await_gone(k->m.a, died, "multilock.recover", k->m.queueLock.called, 0);
                 continue;
             }
             h = shmi_key_new_hold(k, SHMI_kindRecovering);
@@ -1112,7 +1112,7 @@ int shmsync_multilock_recover(shmsync_multilock *m, uint64_t key, int (*repair)(
                 next = shmi_hold_passing(h);
             }
             err = shmi_key_end_recover(k, key, h, next);
-            return err != 0 || failed == 0 ? err : shmi_fail_who(k->m.a, ENOTRECOVERABLE, "multilock.recover", k->m.latch.called, died);
+            return err != 0 || failed == 0 ? err : shmi_fail_who(k->m.a, ENOTRECOVERABLE, "multilock.recover", k->m.queueLock.called, died);
         }
         err = shmi_key_lock_slow(k, 0, key, &hold);
         if (err == 0)
@@ -1138,7 +1138,7 @@ int shmsync_multilock_state(shmsync_multilock *m, uint64_t key)
         if (!shmi_hold_free(now) && shmi_get(e.key) == key)
             h = now;
     }
-    if (h == 0 || shmi_hold_kind(h) == SHMI_keyQuick)
+    if (h == 0 || shmi_hold_kind(h) == SHMI_keyBiased)
         return 0;
     return shmi_key_fail(&k->m, "multilock.state", key, shmi_hold_result(h), shmi_hold_died(h));
 }
@@ -1147,7 +1147,7 @@ int shmsync_multilock_state(shmsync_multilock *m, uint64_t key)
 SHMI_FN int shmi_bucket_quiet(shmi_multilock_bucket *w)
 {
     uint32_t i;
-    if (shmi_ld32(&w->mon.latch.owner) != 0 || shmi_ld32(&w->mon.latch.starving) != 0 || shmi_get(&w->spilled) != 0)
+    if (shmi_ld32(&w->mon.queueLock.owner) != 0 || shmi_ld32(&w->mon.queueLock.starving) != 0 || shmi_get(&w->spilled) != 0)
         return 0;
     for (i = 0; i < SHMI_multiInline; i++)
         if (!shmi_hold_free(shmi_get(&w->entries[3 * i + 1])))
@@ -1159,7 +1159,7 @@ SHMI_FN shmi_multilock_bucket *shmi_bucket_words(struct shmi_multilock *x, uint3
     return (shmi_multilock_bucket *)shmi_ptr(x->a, shmi_bucket_at(&x->o, i), sizeof(shmi_multilock_bucket), 8);
 }
 /* Takes back what dead has. Every wait is for a key that has an entry, so that a quiet bucket has nothing of it. */
-SHMI_FN void shmi_repair_multilock(shmsync_arena *a, const shmi_object *o, shmi_name dead)
+SHMI_FN void shmi_repair_multilock(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead)
 {
     struct shmi_multilock x;
     struct shmi_key_bucket k;
@@ -1179,5 +1179,5 @@ SHMI_FN void shmi_wake_multilock(shmsync_arena *a, const shmi_object *o, int owe
     if (!shmi_multi_shape(&x, a, o))
         return;
     for (i = 0; i < UINT32_C(1) << x.log; i++)
-        shmi_mutex_wake_words(a, &shmi_bucket_words(&x, i)->mon.latch, owed);
+        shmi_mutex_wake_words(a, &shmi_bucket_words(&x, i)->mon.queueLock, owed);
 }

@@ -8,7 +8,7 @@
 #define SHMI_SIGNAL_BITS 64U
 #define SHMI_SIGNAL_READY (SHMI_SIGNAL_GATE_SCHEDULED_MASK | SHMI_SIGNAL_GATE_EXECUTING_MASK)
 #define SHMI_SIGNAL_EPOCH (UINT64_C(1) << SHMI_SIGNAL_GATE_EPOCH_SHIFT)
-#define SHMI_SIGNAL_LOOK 256U /* gates that a look goes through */
+#define SHMI_SIGNAL_CHECK 256U /* gates that a look goes through */
 #define SHMI_SIGNAL_PASSES 64 /* how often next goes through the summary before it leaves the rest to another */
 
 struct shmi_signalwaker {
@@ -21,7 +21,7 @@ struct shmi_signalwaker {
     shmi_signal_row *rows; /* by slot - 1 */
     uint32_t n_lines, n_gates, n_rows;
     uint64_t mask; /* the bits of the summary that stand for a signal */
-    shmi_line bell;
+    shmi_wait_list wake_word;
     int counting;
     uint32_t cursor; /* the next slice of gates to look at. Atomic. */
     int64_t looked;
@@ -59,8 +59,8 @@ SHMI_FN int shmi_signal_view(struct shmi_signalwaker *w, shmsync_arena *a, const
     w->gates = (shmi_signal_gate *)(void *)(w->lines + w->n_lines);
     w->rows = (shmi_signal_row *)(void *)(w->gates + w->n_gates);
     w->mask = UINT64_MAX >> (SHMI_SIGNAL_BITS - signals);
-    w->bell.word = &head->wake;
-    w->bell.hub = &head->hub;
+    w->wake_word.word = &head->wake;
+    w->wake_word.poller = &head->poller;
     w->counting = (config & SHMI_SIGNAL_COUNT_MASK) != 0;
     return 1;
 }
@@ -86,7 +86,7 @@ int shmsync_nearest_bit(uint64_t bitmap, int start)
 
 /* The word of a gate. */
 
-SHMI_FN shmi_name shmi_gate_executor(uint64_t g) { return (shmi_name)(g & SHMI_SIGNAL_GATE_EXECUTOR_MASK); }
+SHMI_FN shmi_participant_id shmi_gate_executor(uint64_t g) { return (shmi_participant_id)(g & SHMI_SIGNAL_GATE_EXECUTOR_MASK); }
 SHMI_FN int shmi_gate_scheduled(uint64_t g) { return (g & SHMI_SIGNAL_GATE_SCHEDULED_MASK) != 0; }
 SHMI_FN int shmi_gate_executing(uint64_t g) { return (g & SHMI_SIGNAL_GATE_EXECUTING_MASK) != 0; }
 /* Whether it waits for an executor. */
@@ -94,7 +94,7 @@ SHMI_FN int shmi_gate_ready(uint64_t g) { return (g & SHMI_SIGNAL_READY) == SHMI
 /* Whether nothing is to be done, and nobody does anything. */
 SHMI_FN int shmi_gate_idle(uint64_t g) { return (g & SHMI_SIGNAL_READY) == 0; }
 /* The word of the next execution, by n. */
-SHMI_FN uint64_t shmi_gate_begun(uint64_t g, shmi_name n)
+SHMI_FN uint64_t shmi_gate_begun(uint64_t g, shmi_participant_id n)
 {
     return ((g + SHMI_SIGNAL_EPOCH) & SHMI_SIGNAL_GATE_EPOCH_MASK) | SHMI_SIGNAL_GATE_EXECUTING_MASK | n;
 }
@@ -121,11 +121,11 @@ SHMI_FN void shmi_signal_add(struct shmi_signalwaker *w, int stat, uint64_t n)
 
 SHMI_FN uint64_t shmi_row_workers(uint64_t c) { return (c & SHMI_SIGNAL_ROW_WORKERS_MASK) >> SHMI_SIGNAL_ROW_WORKERS_SHIFT; }
 SHMI_FN uint64_t shmi_row_sleepers(uint64_t c) { return c >> SHMI_SIGNAL_ROW_SLEEPERS_SHIFT; }
-SHMI_FN shmi_name shmi_row_name(uint64_t c) { return (shmi_name)(c & SHMI_SIGNAL_ROW_NAME_MASK); }
+SHMI_FN shmi_participant_id shmi_row_name(uint64_t c) { return (shmi_participant_id)(c & SHMI_SIGNAL_ROW_NAME_MASK); }
 
 /* Counts one up or down, of the sleepers or of the workers; 0 if that cannot be. What whoever had
  * the slot before left there is not taken over. */
-SHMI_FN int shmi_signal_tally(struct shmi_signalwaker *w, int sleeper, int up)
+SHMI_FN int shmi_signal_counter(struct shmi_signalwaker *w, int sleeper, int up)
 {
     uint64_t *word = &shmi_signal_own_row(w)->count, one = UINT64_C(1) << (sleeper ? SHMI_SIGNAL_ROW_SLEEPERS_SHIFT : SHMI_SIGNAL_ROW_WORKERS_SHIFT);
     uint64_t most = (sleeper ? SHMI_SIGNAL_ROW_SLEEPERS_MASK : SHMI_SIGNAL_ROW_WORKERS_MASK) / one;
@@ -146,7 +146,7 @@ SHMI_FN uint64_t shmi_signal_sleepers(struct shmi_signalwaker *w)
     uint32_t i;
     for (i = 0; i < w->n_rows; i++) {
         uint64_t c = shmi_ld64(&w->rows[i].count);
-        if (c != 0 && shmi_name_slot(shmi_row_name(c)) == i + 1 && shmi_current(w->a, shmi_row_name(c)))
+        if (c != 0 && shmi_id_slot(shmi_row_name(c)) == i + 1 && shmi_current(w->a, shmi_row_name(c)))
             n += shmi_row_sleepers(c);
     }
     return n;
@@ -172,15 +172,15 @@ SHMI_FN void shmi_signal_rouse(struct shmi_signalwaker *w, uint64_t n)
     shmi_tuning t = shmi_signal_tuning(w);
     uint64_t sleepers;
     uint32_t k;
-    if (!shmi_bell_announced(&w->bell))
+    if (!shmi_wake_word_announced(&w->wake_word))
         return;
     shmi_note_cpu(&t);
-    shmi_bell_release(w->a, &w->bell);
+    shmi_wake_word_release(w->a, &w->wake_word);
     if (n <= 1)
         return;
     sleepers = shmi_signal_sleepers(w);
     for (k = 0; k + UINT64_C(1) < n && k + UINT64_C(1) < sleepers; k++)
-        shmi_deliver_one(w->a, &w->bell, k);
+        shmi_deliver_one(w->a, &w->wake_word, k);
 }
 /* Issues n permits, n > 0. */
 SHMI_FN void shmi_signal_release(struct shmi_signalwaker *w, uint64_t n)
@@ -203,9 +203,9 @@ SHMI_FN int shmi_signal_take(struct shmi_signalwaker *w)
  * sleep. So it is put up again; and if there are more permits, somebody is woken. */
 SHMI_FN void shmi_signal_pass_on(struct shmi_signalwaker *w)
 {
-    shmi_bell_announce(&w->bell);
+    shmi_wake_word_announce(&w->wake_word);
     if (shmi_ld64(&w->w->permits) != 0)
-        shmi_bell_release(w->a, &w->bell);
+        shmi_wake_word_release(w->a, &w->wake_word);
 }
 /* Makes sure that there are as many permits as the index has reasons for them: for a permit that
  * somebody took, or owed, and did nothing with. */
@@ -239,7 +239,7 @@ SHMI_FN int shmi_signal_mark(struct shmi_signalwaker *w, uint32_t i)
     shmi_signal_release(w, 1);
     return 1;
 }
-/* Takes a signal out of the summary if it has no bits. A bit that is set meanwhile is found by the second look. */
+/* Takes a signal out of the summary if it has no bits. A bit that is set meanwhile is found by the second check. */
 SHMI_FN int shmi_signal_unmark_empty(struct shmi_signalwaker *w, uint32_t i)
 {
     uint64_t m = UINT64_C(1) << i;
@@ -294,21 +294,21 @@ SHMI_FN void shmi_signal_drop(struct shmi_signalwaker *w, uint32_t q)
         shmi_signal_unmark_empty(w, q / SHMI_SIGNAL_BITS);
 }
 
-/* ---- The sweep: it makes the index good from the gates ---- */
+/* ---- The reap: it makes the index good from the gates ---- */
 
 /* Schedules the queue again if its executor is dead and gone, and sets the bits that a scheduled one must
- * have. dead is who is buried; 0: somebody looks, who asks for each executor. */
-SHMI_FN void shmi_signal_sweep_gate(struct shmi_signalwaker *w, uint32_t q, shmi_name dead)
+ * have. dead is who is reaped; 0: somebody looks, who asks for each executor. */
+SHMI_FN void shmi_signal_reap_gate(struct shmi_signalwaker *w, uint32_t q, shmi_participant_id dead)
 {
     uint64_t *word = &w->gates[q].word, s;
     for (;;) {
-        shmi_name n;
+        shmi_participant_id n;
         s = shmi_ld64(word);
         n = shmi_gate_executor(s);
         if (shmi_gate_executing(s) && (dead != 0 ? shmi_covers(dead, n) || !shmi_current(w->a, n) : shmi_dead(w->a, n)) && shmi_gone(w->a, n)) {
             if (!shmi_cas64(word, s, shmi_gate_orphaned(s)))
                 continue;
-            SHMSYNC_CRASHPOINT("signal.sweep.released");
+            SHMSYNC_CRASHPOINT("signal.reap.released");
             shmi_signal_publish(w, q);
         } else if (shmi_gate_ready(s) && (shmi_ld64(&w->lines[q / SHMI_SIGNAL_BITS].bits) & UINT64_C(1) << q % SHMI_SIGNAL_BITS) == 0) {
             shmi_signal_publish(w, q); /* its producer, or who acquired the bit, is in between, or is dead */
@@ -317,19 +317,19 @@ SHMI_FN void shmi_signal_sweep_gate(struct shmi_signalwaker *w, uint32_t q, shmi
     }
 }
 /* Frees what dead had reserved, and the bit of what nobody has. */
-SHMI_FN void shmi_signal_sweep_task(struct shmi_signalwaker *w, uint32_t q, shmi_name dead)
+SHMI_FN void shmi_signal_reap_task(struct shmi_signalwaker *w, uint32_t q, shmi_participant_id dead)
 {
     uint32_t *task = &w->gates[q].task, n = shmi_ld32(task);
     uint64_t *bits = &w->lines[q / SHMI_SIGNAL_BITS].tasks, m = UINT64_C(1) << q % SHMI_SIGNAL_BITS;
     if (shmi_covers(dead, n & SHMI_NAME_MASK) && shmi_cas32(task, n, 0)) {
-        SHMSYNC_CRASHPOINT("signal.sweep.unreserved");
+        SHMSYNC_CRASHPOINT("signal.reap.unreserved");
         n = 0;
     }
     if (n == 0 && (shmi_ld64(bits) & m) != 0)
         shmi_and64(bits, ~m);
 }
 /* Marks the signals that have bits, and the tasks of a partition that has leaves. */
-SHMI_FN void shmi_signal_sweep_index(struct shmi_signalwaker *w)
+SHMI_FN void shmi_signal_reap_index(struct shmi_signalwaker *w)
 {
     uint32_t i;
     for (i = 0; i < w->n_lines; i++)
@@ -339,34 +339,34 @@ SHMI_FN void shmi_signal_sweep_index(struct shmi_signalwaker *w)
         shmi_signal_mark_status(w, SHMI_SIGNAL_STATUS_TASKS_MASK);
 }
 /* Makes up for what a stopped or dead process owes, ten times a second. */
-SHMI_FN void shmi_signal_look(struct shmi_signalwaker *w)
+SHMI_FN void shmi_signal_check(struct shmi_signalwaker *w)
 {
     uint32_t q, n;
-    if (!shmi_look_due(&w->looked))
+    if (!shmi_check_due(&w->looked))
         return;
-    q = shmi_add32(&w->cursor, 1) * SHMI_SIGNAL_LOOK % w->n_gates;
-    for (n = 0; n < SHMI_SIGNAL_LOOK && q < w->n_gates; n++, q++)
-        shmi_signal_sweep_gate(w, q, 0);
-    shmi_signal_sweep_index(w);
+    q = shmi_add32(&w->cursor, 1) * SHMI_SIGNAL_CHECK % w->n_gates;
+    for (n = 0; n < SHMI_SIGNAL_CHECK && q < w->n_gates; n++, q++)
+        shmi_signal_reap_gate(w, q, 0);
+    shmi_signal_reap_index(w);
     shmi_signal_restock(w, 0);
     if (shmi_ld64(&w->w->permits) != 0)
-        shmi_bell_wake_one(w->a, &w->bell);
-    shmi_bell_announce(&w->bell);
+        shmi_wake_word_wake_one(w->a, &w->wake_word);
+    shmi_wake_word_announce(&w->wake_word);
 }
 
-/* The reaper's side. A bit that is set for nothing is cleared by who finds it, a permit that is too
+/* The reaper's side. A bit that is set for nothing is cleared by whoever finds it, a permit that is too
  * many costs a look. */
-SHMI_FN void shmi_repair_signals(shmsync_arena *a, const shmi_object *o, shmi_name dead)
+SHMI_FN void shmi_repair_signals(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead)
 {
     struct shmi_signalwaker w;
-    uint32_t q, slot = shmi_name_slot(dead);
+    uint32_t q, slot = shmi_id_slot(dead);
     if (!shmi_signal_view(&w, a, o))
         return;
     for (q = 0; q < w.n_gates; q++) {
-        shmi_signal_sweep_gate(&w, q, dead);
-        shmi_signal_sweep_task(&w, q, dead);
+        shmi_signal_reap_gate(&w, q, dead);
+        shmi_signal_reap_task(&w, q, dead);
     }
-    shmi_signal_sweep_index(&w);
+    shmi_signal_reap_index(&w);
     if (slot >= 1 && slot <= w.n_rows) {
         uint64_t *count = &w.rows[slot - 1].count, c = shmi_ld64(count);
         if (shmi_covers(dead, shmi_row_name(c)))
@@ -374,7 +374,7 @@ SHMI_FN void shmi_repair_signals(shmsync_arena *a, const shmi_object *o, shmi_na
     }
     /* The dead may have taken a permit and not acted on it, or have set a bit in some leaf and not
      * told the leaf's owner, who looks when it gets up. */
-    shmi_signal_restock(&w, shmi_bell_announced(&w.bell) || shmi_signal_sleepers(&w) > 0);
+    shmi_signal_restock(&w, shmi_wake_word_announced(&w.wake_word) || shmi_signal_sleepers(&w) > 0);
 }
 SHMI_FN void shmi_wake_signals(shmsync_arena *a, const shmi_object *o, int owed)
 {
@@ -382,9 +382,9 @@ SHMI_FN void shmi_wake_signals(shmsync_arena *a, const shmi_object *o, int owed)
     if (!shmi_signal_view(&w, a, o))
         return;
     if (owed == SHMI_OWED_ALL)
-        shmi_bell_wake_all(a, &w.bell);
-    else if (owed == SHMI_OWED_ONE || shmi_bell_announced(&w.bell))
-        shmi_bell_wake_one(a, &w.bell);
+        shmi_wake_word_wake_all(a, &w.wake_word);
+    else if (owed == SHMI_OWED_ONE || shmi_wake_word_announced(&w.wake_word))
+        shmi_wake_word_wake_one(a, &w.wake_word);
 }
 
 /* ---- Handles ---- */
@@ -667,7 +667,7 @@ int shmsync_signalwaker_next(shmsync_signalwaker *waker, int near_queue, shmsync
         if (shmi_signal_pass(w, active, (uint32_t)near_queue, &g)) {
             /* For what is scheduled beside it, if somebody sleeps and there is no permit: this
              * execution may take for ever. */
-            if ((shmi_ld64(&w->w->summary) & w->mask) != 0 && shmi_ld64(&w->w->permits) == 0 && shmi_bell_announced(&w->bell))
+            if ((shmi_ld64(&w->w->summary) & w->mask) != 0 && shmi_ld64(&w->w->permits) == 0 && shmi_wake_word_announced(&w->wake_word))
                 shmi_signal_release(w, 1);
             *out = g;
             return 0;
@@ -691,8 +691,8 @@ SHMI_FN int shmi_signal_await(struct shmi_signalwaker *w, int64_t abs)
 {
     int64_t since = 0;
     for (;;) {
-        uint32_t v = shmi_bell_announce(&w->bell);
-        shmi_bed bed;
+        uint32_t v = shmi_wake_word_announce(&w->wake_word);
+        shmi_sleep_spec sleep_spec;
         int took;
         SHMSYNC_CRASHPOINT("signal.acquire.announced");
         if (shmi_signal_take(w)) {
@@ -706,20 +706,20 @@ SHMI_FN int shmi_signal_await(struct shmi_signalwaker *w, int64_t abs)
             shmi_signal_pass_on(w);
             return 0;
         }
-        memset(&bed, 0, sizeof bed);
-        bed.looked = &w->looked;
-        bed.word = w->bell.word;
-        bed.val = v;
-        bed.object = w->o.off;
-        bed.wanted = v;
-        bed.deadline = abs;
-        bed.since = &since;
-        switch (shmi_sleep(w->a, &bed)) {
+        memset(&sleep_spec, 0, sizeof sleep_spec);
+        sleep_spec.looked = &w->looked;
+        sleep_spec.word = w->wake_word.word;
+        sleep_spec.val = v;
+        sleep_spec.object = w->o.off;
+        sleep_spec.wanted = v;
+        sleep_spec.deadline = abs;
+        sleep_spec.since = &since;
+        switch (shmi_sleep(w->a, &sleep_spec)) {
         case SHMI_AGAIN:
             SHMSYNC_CRASHPOINT("signal.acquire.woken");
             break;
         case SHMI_LOOK:
-            shmi_signal_look(w);
+            shmi_signal_check(w);
             break;
         case SHMI_LATE: /* which may come with a wake that was meant for another */
             took = shmi_signal_take(w);
@@ -741,11 +741,11 @@ SHMI_FN int shmi_signal_acquire(struct shmi_signalwaker *w, int64_t abs)
     if (err != 0)
         return err;
     if (!shmi_spin(&t, shmi_signal_permitted, w) || !shmi_signal_take(w)) {
-        counted = shmi_signal_tally(w, 1, 1);
+        counted = shmi_signal_counter(w, 1, 1);
         shmi_signal_add(w, SHMSYNC_STAT_WAITING, 1);
         err = shmi_signal_await(w, abs);
         if (counted)
-            shmi_signal_tally(w, 1, 0);
+            shmi_signal_counter(w, 1, 0);
     }
     shmi_exit(w->a);
     return err;
@@ -788,7 +788,7 @@ int shmsync_signalwaker_workers(const shmsync_signalwaker *waker)
 SHMI_FN int shmi_signal_register(struct shmi_signalwaker *w, const char *op, int sleeper, int up)
 {
     int err = shmi_use(w->a, op);
-    if (err == 0 && !shmi_signal_tally(w, sleeper, up))
+    if (err == 0 && !shmi_signal_counter(w, sleeper, up))
         err = shmi_fail(up ? ENOSPC : EPERM, op, w->called, "%s", up ? "too many" : "none is registered");
     return err;
 }

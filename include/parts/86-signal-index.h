@@ -160,7 +160,7 @@ int shmsync_signalwaker_sync_partition(shmsync_signalwaker *waker, int start, in
         if (shmi_ld64(&t->lines[start + k].bits) != 0)
             now |= UINT64_C(1) << k;
     /* First what is new, so that nobody who looks meanwhile misses it; then what is there no more,
-     * each with a second look at its leaf. */
+     * each with a second check at its leaf. */
     old = shmi_or64(&w->w->partition, now);
     for (k = 0, gone = old & ~now; gone != 0; k++, gone >>= 1) {
         if ((gone & 1) == 0)

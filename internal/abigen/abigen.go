@@ -34,8 +34,8 @@ var Structs = []Struct{
 	{"Queue", "queue_words"},
 	{"Cond", "cond_words"},
 	{"Future", "future_words"},
-	{"WaitGroup", "tally_words"},
-	{"Share of a WaitGroup or a Latch", "tally_share"},
+	{"WaitGroup", "counter_words"},
+	{"Share of a WaitGroup or a Latch", "counter_share"},
 	{"Barrier", "barrier_words"},
 	{"Share of a Barrier", "barrier_share"},
 	{"Once", "once_words"},
@@ -60,15 +60,15 @@ var handWritten = []Struct{
 
 // parts are the fields that are structs themselves, by their name and size.
 var parts = map[string]string{
-	"mon 384":      "shmi_monitor_words %s",
-	"sequence 768": "shmi_sequence_words %s",
-	"latch 192":    "shmi_mutex_words %s",
-	"writers 192":  "shmi_mutex_words %s",
-	"redo 96":      "shmi_redo_entry %s[6]",
-	"entries 120":  "uint64_t %s[15]",
-	"gone 64":      "uint64_t %s[8]",
-	"breaks 512":   "uint64_t %s[64]",
-	"stats 128":    "uint64_t %s[16]",
+	"mon 384":       "shmi_monitor_words %s",
+	"sequence 768":  "shmi_sequence_words %s",
+	"queueLock 192": "shmi_mutex_words %s",
+	"writers 192":   "shmi_mutex_words %s",
+	"redo 96":       "shmi_redo_entry %s[6]",
+	"entries 120":   "uint64_t %s[15]",
+	"gone 64":       "uint64_t %s[8]",
+	"breaks 512":    "uint64_t %s[64]",
+	"stats 128":     "uint64_t %s[16]",
 }
 
 // offsets are the sections of regions that C reads by their offsets.

@@ -49,7 +49,7 @@ type Subject struct {
 	Clean func(segment *os.File)
 	// Check says why the subject cannot run here; nil where it can.
 	Check func() error
-	// Open gives thread's view of the subject: a pairer, token, locker, heir
+	// Open gives thread's view of the subject: a pairer, token, locker, successor
 	// or crowd. Process 0 opens all its threads before any other opens one.
 	Open func(w *Worker, thread int) (any, error)
 }
@@ -87,10 +87,10 @@ type Token interface {
 	Await() uint32
 }
 
-// Heir is a locker that has more to do than Lock to become owner after a
+// Successor is a locker that has more to do than Lock to become owner after a
 // death. Inherit returns when the caller owns the lock, and the instant from
 // which it has.
-type Heir interface {
+type Successor interface {
 	Locker
 	Inherit() (owned int64, err error)
 }

@@ -203,7 +203,7 @@ func (x *goAgent) seq(o order) (uint64, error) {
 func (x *goAgent) event(o order) (uint64, error) {
 	var opts *prims.EventOptions
 	if o.verb == "event.open" {
-		opts = &prims.EventOptions{AutoReset: o.arg(0) == 1, TwoWay: o.arg(0) == 2}
+		opts = &prims.EventOptions{AutoReset: o.arg(0) == 1, Bidirectional: o.arg(0) == 2}
 	}
 	e, err := prims.OpenEvent(x.a, o.name, opts)
 	if err != nil {
@@ -401,9 +401,9 @@ func (x *goAgent) barrier(o order) (uint64, error) {
 	case "barrier.drop":
 		b.ArriveAndDrop()
 	case "barrier.join":
-		b.Join(o.arg(0))
+		b.Register(o.arg(0))
 	case "barrier.leave":
-		b.Leave()
+		b.Deregister()
 	case "barrier.reset":
 		return yes(b.Reset(o.arg(0))), nil
 	case "barrier.lost":

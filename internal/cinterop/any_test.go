@@ -48,14 +48,14 @@ func (x *goAgent) all(o order) (uint64, error) {
 	if err != nil {
 		return 0, err
 	}
-	r, err := prims.OpenEvent(x.a, o.name+"-r", &prims.EventOptions{TwoWay: true})
+	r, err := prims.OpenEvent(x.a, o.name+"-r", &prims.EventOptions{Bidirectional: true})
 	if err != nil {
 		return 0, err
 	}
 	if o.verb == "all.wait" {
-		return 0, prims.WaitAll(o.ctx(0), f, s.At(1), e, r.UntilReset())
+		return 0, prims.WaitAll(o.ctx(0), f, s.At(1), e, r.ResetAwaitable())
 	}
-	i, err := prims.WaitAny(o.ctx(0), f, s.At(1), e, r.UntilReset())
+	i, err := prims.WaitAny(o.ctx(0), f, s.At(1), e, r.ResetAwaitable())
 	return uint64(i), err
 }
 
@@ -99,7 +99,8 @@ func TestWaitAll(t *testing.T) {
 	})
 }
 
-// Who waits for all is killed with the token of an Event: it passes on, unless the wait had taken it.
+// Whoever waits for all is killed with the token of an Event: it passes on, unless the wait had
+// taken it.
 func TestWaitAllKilledWaiter(t *testing.T) {
 	forPairs(t, func(t *testing.T, s scene) {
 		e, r := s.b.do(t, "event.open", "x-e", 1), s.b.do(t, "event.open", "x-r", 2)
@@ -156,7 +157,7 @@ func TestWaitAny(t *testing.T) {
 	})
 }
 
-// Who is woken for two things at once takes the first, and passes the token of the other on;
+// Whoever is woken for two things at once takes the first, and passes the token of the other on;
 // if it dies over that, the token passes on all the same.
 func TestWaitAnyPasses(t *testing.T) {
 	for _, lang := range []string{"go", "c"} {

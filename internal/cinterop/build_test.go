@@ -127,4 +127,4 @@ func TestScenario(t *testing.T) {
 
 // sanitized are the tests that run under the sanitizers: those in which the C programs
 // have many threads.
-const sanitized = "^(TestMutex.*|TestFutex.*|TestMultiLock.*|TestBuryEachOther|TestCreateInC|TestCore|TestFromFD|TestCrewKilled|TestSignalWaker.*|TestWaitAll|TestQueueBatch)$"
+const sanitized = "^(TestMutex.*|TestFutex.*|TestMultiLock.*|TestReapEachOther|TestCreateInC|TestCore|TestFromFD|TestGroupKilled|TestSignalWaker.*|TestWaitAll|TestQueueBatch)$"

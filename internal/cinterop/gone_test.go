@@ -177,7 +177,7 @@ func (h hand) has(ms int) order {
 	return h.timed(ms)
 }
 
-const forever = int(patience / 1e6)
+const forever = int(timeout / 1e6)
 
 // A process whose threads run no more, but which has not ended: survivors repair its words at once,
 // and its data stays its own.
@@ -268,14 +268,14 @@ func TestDeadOneKeepsItsSlot(t *testing.T) {
 	}
 }
 
-// Who reaps dies, or is stopped, between the two stages of a death or at the second: another
+// Whoever reaps dies, or is stopped, between the two stages of a death or at the second: another
 // survivor has what the dead one had.
 func TestReaperEndsBetweenTheStages(t *testing.T) {
 	for _, h := range hands() {
 		if h.name != "mutex/report" && !strings.HasSuffix(h.name, "/release") && h.name != "sem" && h.name != "queue" {
 			continue
 		}
-		for _, how := range []string{"between", "SHMSYNC_CRASHPOINT=arena.bury.handed_over", "SHMSYNC_CRASHPOINT_STOP=arena.bury.handed_over"} {
+		for _, how := range []string{"between", "SHMSYNC_CRASHPOINT=arena.reap.handed_over", "SHMSYNC_CRASHPOINT_STOP=arena.reap.handed_over"} {
 			if testing.Short() && how != "between" && h.name != "sem" {
 				continue
 			}

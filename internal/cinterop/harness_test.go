@@ -202,13 +202,13 @@ func newAgent(t testing.TB, lang, arenaName, label string, env ...string) *agent
 	case <-ready:
 	case <-x.ended:
 		t.Fatalf("the agent %s in %s did not start:\n%s", label, lang, x.stderr)
-	case <-time.After(patience):
+	case <-time.After(timeout):
 		t.Fatalf("the agent %s in %s is not ready:\n%s", label, lang, x.stderr)
 	}
 	return x
 }
 
-const patience = 30 * time.Second
+const timeout = 30 * time.Second
 
 func (x *agent) listen(r *os.File, ready chan struct{}) {
 	defer close(x.ended)
@@ -273,7 +273,7 @@ func (p pending) wait(t testing.TB) answer {
 		default:
 		}
 		t.Fatalf("%s: the process has ended\n%s", p.what, p.x.stderr)
-	case <-time.After(patience):
+	case <-time.After(timeout):
 		t.Fatalf("%s: is not done\n%s\n%s", p.what, p.x.stderr, describe(p.x.arena))
 	}
 	return answer{}
@@ -312,7 +312,7 @@ func (x *agent) ends(t testing.TB) {
 	t.Helper()
 	select {
 	case <-x.ended:
-	case <-time.After(patience):
+	case <-time.After(timeout):
 		t.Fatalf("%s in %s does not end\n%s\n%s", x.label, x.lang, x.stderr, describe(x.arena))
 	}
 }
@@ -353,7 +353,7 @@ func describe(name string) string {
 // eventually waits until something is so.
 func eventually(t testing.TB, what string, arenaName string, is func() bool) {
 	t.Helper()
-	for end := time.Now().Add(patience); !is(); {
+	for end := time.Now().Add(timeout); !is(); {
 		if time.Now().After(end) {
 			t.Fatalf("never: %s\n%s", what, describe(arenaName))
 		}

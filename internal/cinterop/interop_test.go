@@ -21,7 +21,7 @@ type scene struct {
 var pairs = [][2]string{{"go", "c"}, {"c", "go"}, {"c", "c"}}
 
 // forPairs runs f for all pairs. The third agent is in the language of the second: so
-// the dead are buried by that alone.
+// the dead are reaped by that alone.
 func forPairs(t *testing.T, f func(t *testing.T, s scene)) {
 	for _, p := range pairs {
 		t.Run(p[0]+"-"+p[1], func(t *testing.T) {
@@ -366,7 +366,7 @@ func TestLatchKilledHolder(t *testing.T) {
 		w := s.b.blocked(t, off, 1, "latch.wait", "l")
 		s.a.kill(t)
 		w.fails(t, syscall.EOWNERDEAD)
-		// Who comes in its place takes over.
+		// Whoever comes in its place takes over.
 		s.c.do(t, "latch.claim", "l", 3)
 		w = s.b.blocked(t, off, 1, "latch.wait", "l")
 		s.c.do(t, "latch.down", "l", 3)

@@ -17,7 +17,7 @@ func TestKillGo(t *testing.T) {
 	only := os.Getenv("SHMSYNC_TEST_POINT")
 	for _, point := range crashpoint.All() {
 		mine := strings.HasPrefix(point, "mutex.lock.") || strings.HasPrefix(point, "mutex.unlock.") || strings.HasPrefix(point, "park.wake.") ||
-			strings.HasPrefix(point, "arena.bury.") || strings.HasPrefix(point, "arena.finish.") || strings.HasPrefix(point, "arena.delete.") ||
+			strings.HasPrefix(point, "arena.reap.") || strings.HasPrefix(point, "arena.finish.") || strings.HasPrefix(point, "arena.delete.") ||
 			strings.HasPrefix(point, "arena.span.") || strings.HasPrefix(point, "arena.block.")
 		if !mine || only != "" && !strings.HasPrefix(point, only) || testing.Short() && !strings.HasPrefix(point, "mutex.") {
 			continue

@@ -44,7 +44,7 @@ var elsewhere = map[string]string{
 	"mutex.recover.":              "TestKillRecovering",
 	"arena.sweep.":                "TestKillAlone",
 	"arena.object.before_publish": "TestKillAlone",
-	"park.seat.":                  "the queues",
+	"park.waitnode.":              "the queues",
 	"arena.node.":                 "the queues",
 }
 
@@ -189,7 +189,7 @@ func TestKillEntering(t *testing.T) {
 			a, err := arena.Attach(name, nil)
 			require.NoError(t, err)
 			defer a.Close()
-			eventually(t, "they are buried", name, func() bool {
+			eventually(t, "they are reaped", name, func() bool {
 				n := 0
 				for range a.Participants() {
 					n++
@@ -230,7 +230,7 @@ func TestKillInheriting(t *testing.T) {
 				x.kill(t)
 				killCore(t, point, core, "open", name)
 				killCore(t, point, core, "open", name)
-				y := newAgent(t, "c", name, "heir")
+				y := newAgent(t, "c", name, "successor")
 				y.start(t, "mutex.lock", "m").fails(t, syscall.EOWNERDEAD)
 				y.do(t, "mutex.recover", "m")
 				y.do(t, "mutex.lock", "m")
@@ -256,7 +256,7 @@ func TestKillAlone(t *testing.T) {
 			name := coreArena(t, 2<<20)
 			for range 2 {
 				killCore(t, point, core, verb, name)
-				x := newAgent(t, "c", name, "heir")
+				x := newAgent(t, "c", name, "successor")
 				leftovers(t, name, x)
 			}
 			sound(t, name)

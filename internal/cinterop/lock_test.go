@@ -42,8 +42,8 @@ func sound(t *testing.T, name string) {
 	a, err := arena.Attach(name, &arena.Options{Label: "checker"})
 	require.NoError(t, err)
 	defer a.Close()
-	// Burials end a moment later.
-	eventually(t, "the dead are buried", name, func() bool {
+	// Reaps end a moment later.
+	eventually(t, "the dead are reaped", name, func() bool {
 		for p := range a.Participants() {
 			if p.State == "dead" || p.State == "joining" || p.State == "leaving" {
 				return false
@@ -261,8 +261,8 @@ func count(t *testing.T, name, team string) uint64 {
 	return b.Count
 }
 
-// Each buries the other where nobody else is, and tells who died.
-func TestBuryEachOther(t *testing.T) {
+// Each reaps the other where nobody else is, and tells who died.
+func TestReapEachOther(t *testing.T) {
 	eachWay(t, func(t *testing.T, first, second string) {
 		name, a, b := pair(t, first, second)
 		b.do(t, "arena.watch", "-")

@@ -22,7 +22,7 @@ import (
 
 func init() {
 	verbs["multi"] = (*goAgent).multi
-	crewTurns["crew.multi"] = (*goAgent).crewMulti
+	groupTurns["group.multi"] = (*goAgent).groupMulti
 }
 
 func (x *goAgent) keepHolds(h ...prims.Hold) {
@@ -103,7 +103,7 @@ func (x *goAgent) multi(o order) (n uint64, err error) {
 	return 0, err
 }
 
-func (x *goAgent) crewKey(ctx context.Context, m *prims.MultiLock, name string, key uint64) error {
+func (x *goAgent) groupKey(ctx context.Context, m *prims.MultiLock, name string, key uint64) error {
 	h, err := m.LockContext(ctx, key)
 	if err == nil {
 		err = x.alone(fmt.Sprintf("%s-%d", name, key))
@@ -114,7 +114,7 @@ func (x *goAgent) crewKey(ctx context.Context, m *prims.MultiLock, name string, 
 	return err
 }
 
-func (x *goAgent) crewMulti(name string, turn int) error {
+func (x *goAgent) groupMulti(name string, turn int) error {
 	m, err := prims.OpenMultiLock(x.a, name, nil)
 	if err != nil {
 		return err
@@ -134,10 +134,10 @@ func (x *goAgent) crewMulti(name string, turn int) error {
 	case 1:
 		ctx, cancel := inMs(1)
 		defer cancel()
-		err = x.crewKey(ctx, m, name, key)
+		err = x.groupKey(ctx, m, name, key)
 	default:
 		for tries := 0; tries < 4 && err == nil; tries++ {
-			err = x.crewKey(context.Background(), m, name, key)
+			err = x.groupKey(context.Background(), m, name, key)
 		}
 		if err == nil {
 			if h, ok := m.TryLock(key); ok {
@@ -242,16 +242,16 @@ func TestMultiLockSpilled(t *testing.T) {
 	})
 }
 
-// quick has x take a key that it had the last time, so that it locks and unlocks it without
+// biased has x take a key that it had the last time, so that it locks and unlocks it without
 // the latch.
-func (x *agent) quick(t *testing.T, name string, key int) {
+func (x *agent) biased(t *testing.T, name string, key int) {
 	t.Helper()
 	for range 2 {
 		x.do(t, "multi.lock", name, key)
 		x.do(t, "multi.unlock", name, key)
 	}
 	x.do(t, "multi.lock", name, key)
-	x.is(t, name, "quick")
+	x.is(t, name, "biased")
 }
 
 func (x *agent) is(t *testing.T, name, word string) {
@@ -264,22 +264,22 @@ func (x *agent) is(t *testing.T, name, word string) {
 }
 
 // A key that one side has without the latch is had by the other.
-func TestMultiLockQuick(t *testing.T) {
+func TestMultiLockBiased(t *testing.T) {
 	forPairs(t, func(t *testing.T, s scene) {
 		off := s.a.do(t, "multi.open", "m", 1, 1)
 		s.c.do(t, "multi.lock", "m", 100) // words of a bucket with nothing held are not told
-		s.a.quick(t, "m", 7)
+		s.a.biased(t, "m", 7)
 		s.b.start(t, "multi.try", "m", 7).fails(t, syscall.EBUSY)
-		s.a.is(t, "m", "quick")
+		s.a.is(t, "m", "biased")
 		w := s.b.blocked(t, off, 1, "multi.lock", "m", 7)
 		_, words := multiWords(t, s.arena, "m")
-		require.NotContains(t, words, "quick")
+		require.NotContains(t, words, "biased")
 		s.a.do(t, "multi.unlock", "m", 7)
 		w.must(t)
 		s.a.start(t, "multi.staleunlock", "m").fails(t, syscall.EPERM)
 		s.b.do(t, "multi.unlock", "m", 7)
 
-		s.a.quick(t, "m", 7)
+		s.a.biased(t, "m", 7)
 		s.a.do(t, "multi.unlock", "m", 7)
 		s.a.is(t, "m", "kept")
 		s.b.do(t, "multi.lock", "m", 7)
@@ -289,7 +289,7 @@ func TestMultiLockQuick(t *testing.T) {
 
 		// Keys that are kept are in nobody's way.
 		for key := range 5 {
-			s.a.quick(t, "m", key)
+			s.a.biased(t, "m", key)
 			s.a.do(t, "multi.unlock", "m", key)
 		}
 		for key := range 20 {
@@ -306,9 +306,9 @@ func TestMultiLockQuick(t *testing.T) {
 func TestMultiLockKilledHolder(t *testing.T) {
 	forPairs(t, func(t *testing.T, s scene) {
 		off := s.b.do(t, "multi.open", "m", 1, 1)
-		s.a.quick(t, "m", 9)
+		s.a.biased(t, "m", 9)
 		s.a.do(t, "multi.unlock", "m", 9)
-		s.a.quick(t, "m", 7)
+		s.a.biased(t, "m", 7)
 		s.a.do(t, "multi.lockall", "m", 20, 8)
 		w := s.b.blocked(t, off, 1, "multi.lock", "m", 7)
 		x := s.c.blocked(t, off, 2, "multi.lock", "m", 25)
@@ -334,10 +334,10 @@ func TestMultiLockKilledHolder(t *testing.T) {
 }
 
 // A key that its holder had without the latch, and nobody waits for, is taken back, too.
-func TestMultiLockKilledQuickHolder(t *testing.T) {
+func TestMultiLockKilledBiasedHolder(t *testing.T) {
 	forPairs(t, func(t *testing.T, s scene) {
 		s.b.do(t, "multi.open", "m", 1, 1)
-		s.a.quick(t, "m", 7)
+		s.a.biased(t, "m", 7)
 		s.a.kill(t)
 		s.b.start(t, "multi.lock", "m", 7).fails(t, syscall.EOWNERDEAD)
 		require.EqualValues(t, 1, s.b.do(t, "multi.recover", "m", 7))
@@ -397,7 +397,7 @@ func TestMultiLockKilledGranted(t *testing.T) {
 	})
 }
 
-// Who dies with the latch of a bucket leaves the keys there as they were: those that have
+// Whoever dies with the latch of a bucket leaves the keys there as they were: those that have
 // no room in it, too, and those who wait for them.
 func TestMultiLockKilledInBucket(t *testing.T) {
 	for _, lang := range []string{"go", "c"} {

@@ -17,7 +17,7 @@ import (
 
 func init() {
 	verbs["rw"] = (*goAgent).rw
-	crewTurns["crew.rw"] = (*goAgent).crewRW
+	groupTurns["group.rw"] = (*goAgent).groupRW
 }
 
 func (x *goAgent) rw(o order) (n uint64, err error) {
@@ -80,8 +80,9 @@ func (x *goAgent) rw(o order) (n uint64, err error) {
 	return 0, nil
 }
 
-// crewUpgrades is a turn of a crew that holds m upgradable: it goes on to another hold, and gives that back.
-func (x *goAgent) crewUpgrades(m *prims.RWMutex, name string, turn int) error {
+// groupUpgrades is a turn of a group that holds m upgradable: it goes on to another hold,
+// and gives that back.
+func (x *goAgent) groupUpgrades(m *prims.RWMutex, name string, turn int) error {
 	switch turn % 5 {
 	case 0:
 		m.UnlockUpgradable()
@@ -115,7 +116,7 @@ func (x *goAgent) crewUpgrades(m *prims.RWMutex, name string, turn int) error {
 	return nil
 }
 
-func (x *goAgent) crewRW(name string, turn int) error {
+func (x *goAgent) groupRW(name string, turn int) error {
 	m, err := prims.OpenRWMutex(x.a, name, nil)
 	if err != nil {
 		return err
@@ -140,7 +141,7 @@ func (x *goAgent) crewRW(name string, turn int) error {
 	case errors.Is(err, shmsync.ErrOwnerDead):
 		err = m.Recover(context.Background(), func() error { return nil })
 	case err == nil && upgrades:
-		err = x.crewUpgrades(m, name, turn/6)
+		err = x.groupUpgrades(m, name, turn/6)
 	case err == nil && writes:
 		if err = x.alone(name); err != nil {
 			return err

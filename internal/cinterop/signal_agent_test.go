@@ -20,7 +20,7 @@ import (
 
 func init() {
 	verbs["sig"] = (*goAgent).signalWaker
-	crewTurns["crew.sig"] = (*goAgent).crewSignal
+	groupTurns["group.sig"] = (*goAgent).groupSignal
 }
 
 // begun are the gates as sig.begin, sig.inline and sig.next leave them, by queue.
@@ -267,7 +267,7 @@ func (x *goAgent) sigPartition(w *prims.SignalWaker, o order) (n uint64, err err
 	return 0, syscall.ENOSYS
 }
 
-// execute looks after a queue of the crew that this gate has begun.
+// execute looks after a queue of the group that this gate has begun.
 func (x *goAgent) execute(name string, b *sigBoard, g *prims.Gate, turn int) error {
 	k := g.Queue()/64*2 + g.Queue()%64%2
 	seen := b.Pushed[k].Load()
@@ -298,7 +298,7 @@ func (x *goAgent) sigLeft(w *prims.SignalWaker, name string) (uint64, error) {
 	return n, nil
 }
 
-// sigDrain looks after all that is scheduled, as a crew does.
+// sigDrain looks after all that is scheduled, as a group does.
 func (x *goAgent) sigDrain(w *prims.SignalWaker, name string) (n uint64, err error) {
 	b, err := x.sigBoard(name)
 	for err == nil {
@@ -312,8 +312,8 @@ func (x *goAgent) sigDrain(w *prims.SignalWaker, name string) (n uint64, err err
 	return n, err
 }
 
-// sigWork puts so many into the crew's queues; or looks after them, asleep in between, until
-// the Event NAME-stop is set.
+// sigWork puts so many into the group's queues; or looks after them, asleep in between,
+// until the Event NAME-stop is set.
 func (x *goAgent) sigWork(w *prims.SignalWaker, o order) (n uint64, err error) {
 	b, err := x.sigBoard(o.name)
 	if err != nil {
@@ -345,16 +345,17 @@ func (x *goAgent) sigWork(w *prims.SignalWaker, o order) (n uint64, err error) {
 	return n, err
 }
 
-func (x *goAgent) crewSignal(name string, turn int) (err error) {
+func (x *goAgent) groupSignal(name string, turn int) (err error) {
 	for i := 0; i < 8 && err == nil; i++ {
-		err = x.crewSignalRound(name, 8*turn+i)
+		err = x.groupSignalRound(name, 8*turn+i)
 	}
 	return err
 }
 
-// crewSignalRound is a round of a crew on the queues 0, 1, 64 and 65, eight of which make a
+// groupSignalRound is a round of a group on the queues 0, 1, 64 and 65, eight of which make
+// a
 // turn: it puts something in, and looks after whatever there is.
-func (x *goAgent) crewSignalRound(name string, turn int) (err error) {
+func (x *goAgent) groupSignalRound(name string, turn int) (err error) {
 	b, err := x.sigBoard(name)
 	if err != nil {
 		return err

@@ -104,7 +104,7 @@ func TestSignalWakerPlain(t *testing.T) {
 		w.must(t)
 		x.must(t)
 		walk(t, "w", []step{
-			// Who finds something to do does not sleep, though there is no permit.
+			// Whoever finds something to do does not sleep, though there is no permit.
 			{a, gives(1, "schedule", 9)}, {a, do("try")}, {b, do("acquire")}, {b, gives(9, "next", 0)}, {b, do("finish", 9)},
 			{a, do("worker", 1)}, {a, do("worker", 1)}, {b, do("worker", 1)}, {b, gives(3, "workers")}, {b, do("worker", -1)}, {b, refuses(perm, "worker", -1)}, {a, gives(2, "workers")},
 			// Counted: executions begun, left idle, scheduled again; and by the user.
@@ -189,7 +189,7 @@ func TestSignalWakerStress(t *testing.T) {
 	})
 }
 
-// Who executes, has reserved, is registered, or has taken a permit is killed: its queue is
+// Whoever executes, has reserved, is registered, or has taken a permit is killed: its queue is
 // scheduled again, and who sleeps is told.
 func TestSignalWakerKilledHolder(t *testing.T) {
 	forPairs(t, func(t *testing.T, s scene) {
@@ -271,7 +271,7 @@ func TestSignalWakerStoppedBusily(t *testing.T) {
 				a := newAgent(t, "c", name, "stops", "SHMSYNC_CRASHPOINT_STOP=signal.schedule.gated")
 				a.starts("sig.schedule w 5")
 				eventually(t, "it has stopped", name, func() bool { return b.do(t, "sig.state", "w", 5)&1 != 0 })
-				for end := time.Now().Add(patience); ; {
+				for end := time.Now().Add(timeout); ; {
 					limit := 50
 					if busy {
 						limit = 10_000
@@ -298,9 +298,9 @@ func TestSignalWakerStoppedBusily(t *testing.T) {
 }
 
 // A C program is killed as it takes back what another one had: the next one goes on.
-func TestKillSignalSweep(t *testing.T) {
-	for _, point := range crewPoints(t) {
-		if !strings.HasPrefix(point, "signal.sweep.") {
+func TestKillSignalReap(t *testing.T) {
+	for _, point := range groupPoints(t) {
+		if !strings.HasPrefix(point, "signal.reap.") {
 			continue
 		}
 		t.Run(point, func(t *testing.T) {
@@ -315,14 +315,14 @@ func TestKillSignalSweep(t *testing.T) {
 					x.kill(t)
 					select {
 					case <-victim.ended:
-					case <-time.After(patience):
+					case <-time.After(timeout):
 						t.Fatalf("the victim does not come by\n%s", describe(name))
 					}
-					heir := newAgent(t, lang, name, "heir")
+					successor := newAgent(t, lang, name, "successor")
 					eventually(t, "the queue is scheduled, and all are free", name, func() bool {
-						return heir.do(t, "sig.state", "w", 5)&1 != 0 && heir.do(t, "sig.reserved", "w") == 0
+						return successor.do(t, "sig.state", "w", 5)&1 != 0 && successor.do(t, "sig.reserved", "w") == 0
 					})
-					walk(t, "w", []step{{heir, gives(5, "next", 0)}, {heir, do("finish", 5)}, {heir, gives(64, "reserveall", 0, 1)}})
+					walk(t, "w", []step{{successor, gives(5, "next", 0)}, {successor, do("finish", 5)}, {successor, gives(64, "reserveall", 0, 1)}})
 					sound(t, name)
 				})
 			}

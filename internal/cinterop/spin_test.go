@@ -18,8 +18,8 @@ import (
 func init() {
 	verbs["spin"] = (*goAgent).spin
 	verbs["rwspin"] = (*goAgent).rwSpin
-	crewTurns["crew.spin"] = (*goAgent).crewSpin
-	crewTurns["crew.rwspin"] = (*goAgent).crewRWSpin
+	groupTurns["group.spin"] = (*goAgent).groupSpin
+	groupTurns["group.rwspin"] = (*goAgent).groupRWSpin
 }
 
 // tried is what a verb that does not wait ends with, of a lock in that state.
@@ -79,21 +79,21 @@ func (x *goAgent) rwSpin(o order) (n uint64, err error) {
 	case "rwspin.rtry":
 		return 0, tried(l.TryRLock(), l.State().Err)
 	case "rwspin.utry":
-		return 0, tried(l.TryLockUpgrade(), l.State().Err)
+		return 0, tried(l.TryLockUpgradable(), l.State().Err)
 	case "rwspin.unlock":
 		l.Unlock()
 	case "rwspin.runlock":
 		l.RUnlock()
 	case "rwspin.uunlock":
-		l.UnlockUpgrade()
+		l.UnlockUpgradable()
 	case "rwspin.tryup":
 		return 0, try(l.TryUpgrade())
 	case "rwspin.down":
 		l.Downgrade()
 	case "rwspin.udown":
-		l.DowngradeUpgrade()
+		l.DowngradeToRead()
 	case "rwspin.downtou":
-		l.DowngradeToUpgrade()
+		l.DowngradeToUpgradable()
 	case "rwspin.recover":
 		err = l.Recover(context.Background(), func() error {
 			n++
@@ -105,7 +105,7 @@ func (x *goAgent) rwSpin(o order) (n uint64, err error) {
 	case "rwspin.rlock":
 		return 0, l.RLockContext(o.ctx(0))
 	case "rwspin.ulock":
-		return 0, l.LockUpgradeContext(o.ctx(0))
+		return 0, l.LockUpgradableContext(o.ctx(0))
 	case "rwspin.up":
 		return 0, l.UpgradeContext(o.ctx(0))
 	default:
@@ -114,7 +114,7 @@ func (x *goAgent) rwSpin(o order) (n uint64, err error) {
 	return 0, nil
 }
 
-func (x *goAgent) crewSpin(name string, turn int) error {
+func (x *goAgent) groupSpin(name string, turn int) error {
 	l, err := prims.OpenSpinLock(x.a, name, nil)
 	if err != nil {
 		return err
@@ -137,7 +137,7 @@ func (x *goAgent) crewSpin(name string, turn int) error {
 	return but(err, context.DeadlineExceeded)
 }
 
-func (x *goAgent) crewRWSpin(name string, turn int) error {
+func (x *goAgent) groupRWSpin(name string, turn int) error {
 	l, err := prims.OpenRWSpinLock(x.a, name, nil)
 	if err != nil {
 		return err
@@ -162,9 +162,9 @@ func (x *goAgent) crewRWSpin(name string, turn int) error {
 			}
 		}
 	case 1:
-		if err = l.LockUpgradeContext(context.Background()); err == nil {
+		if err = l.LockUpgradableContext(context.Background()); err == nil {
 			if err = l.UpgradeContext(ctx); err != nil {
-				l.UnlockUpgrade()
+				l.UnlockUpgradable()
 			} else if err = x.alone(name); err == nil {
 				l.Unlock()
 			}

@@ -62,8 +62,8 @@ var suites = map[string]suite{
 	},
 }
 
-// patience is how long a suite may take: a hundred times what it does.
-const patience = "10m"
+// timeout is how long a suite may take: a hundred times what it does.
+const timeout = "10m"
 
 func TestGoSuites(t *testing.T) {
 	for name, s := range suites {
@@ -95,7 +95,7 @@ func (s suite) run(t *testing.T, name string) {
 	cmd.Env = append(os.Environ(), "GOFLAGS=")
 	out, err := cmd.CombinedOutput()
 	require.NoError(t, err, "%s", out)
-	cmd = exec.Command(binary, "-test.v", "-test.short="+strconv.FormatBool(!proctest.Long()), "-test.timeout="+patience)
+	cmd = exec.Command(binary, "-test.v", "-test.short="+strconv.FormatBool(!proctest.Long()), "-test.timeout="+timeout)
 	cmd.Dir = tmp
 	out, err = cmd.CombinedOutput()
 	require.NoError(t, err, "%s", out)

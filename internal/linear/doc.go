@@ -6,7 +6,7 @@
 // CLOCK_MONOTONIC. Some are killed: the last calls of their goroutines have no end, so
 // they may have taken effect or not; and the death itself is an operation, which takes
 // back what the dead process had. It begins with the kill and ends when the process
-// is buried.
+// is reaped.
 //
 // The package is a module of its own, so that the checker, porcupine, is no
 // dependency of the library. Everything is in its tests.

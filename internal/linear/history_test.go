@@ -51,9 +51,9 @@ type result struct {
 
 // The errors that a history tells apart.
 const (
-	ended   = "context ended"
-	bereft  = "owner dead"
-	refused = "refused" // not recoverable
+	ended          = "context ended"
+	notRecoverable = "owner dead"
+	refused        = "refused" // not recoverable
 )
 
 func wordOf(err error) string {
@@ -63,7 +63,7 @@ func wordOf(err error) string {
 	case errors.Is(err, context.DeadlineExceeded):
 		return ended
 	case errors.Is(err, shmsync.ErrOwnerDead):
-		return bereft
+		return notRecoverable
 	}
 	return err.Error()
 }
@@ -162,7 +162,7 @@ type worker struct {
 	lines  []line // once read is closed
 	read   chan struct{}
 	killed int64 // when; 0 if it ended by itself
-	buried int64
+	reaped int64
 }
 
 func startWorker(t *testing.T, a *arena.Arena, s string, id int, seed uint64) *worker {
@@ -211,11 +211,11 @@ func (x *worker) operations() (ops []porcupine.Operation) {
 	}
 	for c, b := range open {
 		ops = append(ops, porcupine.Operation{ClientId: x.id*goroutines + c,
-			Input: call{Proc: x.id, Op: b.Op, Arg: b.Arg}, Call: b.At, Output: result{Open: true}, Return: x.buried})
+			Input: call{Proc: x.id, Op: b.Op, Arg: b.Arg}, Call: b.At, Output: result{Open: true}, Return: x.reaped})
 	}
 	if x.killed != 0 {
 		ops = append(ops, porcupine.Operation{ClientId: 100 + x.id,
-			Input: call{Proc: x.id, Op: opDies}, Call: x.killed, Output: result{}, Return: x.buried})
+			Input: call{Proc: x.id, Op: opDies}, Call: x.killed, Output: result{}, Return: x.reaped})
 	}
 	return ops
 }
@@ -264,7 +264,7 @@ func history(t *testing.T, s subject, seed uint64) []porcupine.Operation {
 	var ops []porcupine.Operation
 	for _, w := range workers {
 		<-w.read
-		w.buried = shmsync.Monotonic()
+		w.reaped = shmsync.Monotonic()
 		ops = append(ops, w.operations()...)
 	}
 	for i := range ops {

@@ -67,10 +67,10 @@ func pauses(r *rand.Rand) {
 // holding is the state of a lock: the process that has it, plus one, whether it is
 // owner-dead, and the read and upgradable holds.
 type holding struct {
-	by      int
-	bereft  bool
-	readers [3]int8
-	up      int // the process that holds it upgradable + 1
+	by             int
+	notRecoverable bool
+	readers        [3]int8
+	up             int // the process that holds it upgradable + 1
 }
 
 // stepLock is the sequential meaning of the calls of locks. reports says that the
@@ -84,16 +84,16 @@ func stepLock(reports bool) func(s holding, c call, r result) []holding {
 			switch {
 			case r.Err == ended:
 				return []holding{s}
-			case r.Err == bereft && s.bereft:
+			case r.Err == notRecoverable && s.notRecoverable:
 				return []holding{s}
 			case r.Err != "" && !r.Open:
 				return nil
 			case !r.OK && !r.Open: // TryLockUpgradable
-				if c.Beside || !free || s.bereft || s.up != 0 {
+				if c.Beside || !free || s.notRecoverable || s.up != 0 {
 					return []holding{s}
 				}
 				return nil
-			case free && !s.bereft && s.up == 0:
+			case free && !s.notRecoverable && s.up == 0:
 				s.up = me
 				return []holding{s}
 			}
@@ -137,16 +137,16 @@ func stepLock(reports bool) func(s holding, c call, r result) []holding {
 			switch {
 			case r.Err == ended:
 				return []holding{s}
-			case r.Err == bereft && s.bereft:
+			case r.Err == notRecoverable && s.notRecoverable:
 				return []holding{s}
 			case r.Err != "" && !r.Open:
 				return nil
 			case !r.OK && !r.Open: // TryLock
-				if c.Arg == weak && c.Beside || !free || s.bereft || !noReaders || s.up != 0 {
+				if c.Arg == weak && c.Beside || !free || s.notRecoverable || !noReaders || s.up != 0 {
 					return []holding{s}
 				}
 				return nil
-			case free && !s.bereft && noReaders && s.up == 0:
+			case free && !s.notRecoverable && noReaders && s.up == 0:
 				s.by = me
 				return []holding{s}
 			}
@@ -161,16 +161,16 @@ func stepLock(reports bool) func(s holding, c call, r result) []holding {
 			switch {
 			case r.Err == ended:
 				return []holding{s}
-			case r.Err == bereft && s.bereft:
+			case r.Err == notRecoverable && s.notRecoverable:
 				return []holding{s}
 			case r.Err != "" && !r.Open:
 				return nil
 			case !r.OK && !r.Open:
-				if c.Beside || !free || s.bereft { // a writer may have been waiting
+				if c.Beside || !free || s.notRecoverable { // a writer may have been waiting
 					return []holding{s}
 				}
 				return nil
-			case free && !s.bereft:
+			case free && !s.notRecoverable:
 				s.readers[c.Proc]++
 				return []holding{s}
 			}
@@ -188,7 +188,7 @@ func stepLock(reports bool) func(s holding, c call, r result) []holding {
 			if !free || !noReaders || s.up != 0 || !r.OK && !r.Open {
 				return nil
 			}
-			s.bereft = false
+			s.notRecoverable = false
 			return []holding{s}
 		case opDies:
 			s.readers[c.Proc] = 0
@@ -196,7 +196,7 @@ func stepLock(reports bool) func(s holding, c call, r result) []holding {
 				s.up = 0
 			}
 			if s.by == me {
-				s.by, s.bereft = 0, reports
+				s.by, s.notRecoverable = 0, reports
 			}
 			return []holding{s}
 		}
@@ -233,7 +233,7 @@ func (l *lockFuncs) client() client {
 			if ok.OK {
 				pauses(r)
 				log("unlock", 0, func() result { l.unlock(); return done(nil) })
-			} else if ok.Err == bereft {
+			} else if ok.Err == notRecoverable {
 				log("recover", 0, func() result {
 					return briefly(r, func(ctx context.Context) error { return l.recover(ctx, func() error { return nil }) })
 				})
@@ -262,7 +262,7 @@ func (l *lockFuncs) client() client {
 			upgradable := func(op string, f func() result) {
 				held(&ok, op, f)()
 				if !ok.OK {
-					if ok.Err == bereft {
+					if ok.Err == notRecoverable {
 						log("recover", 0, func() result {
 							return briefly(r, func(ctx context.Context) error { return l.recover(ctx, func() error { return nil }) })
 						})
@@ -307,7 +307,7 @@ func (l *lockFuncs) client() client {
 var ok = result{OK: true}
 
 func init() {
-	for policy, reports := range map[prims.Policy]bool{prims.Report: true, prims.Release: false} {
+	for policy, reports := range map[prims.Policy]bool{prims.PolicyReport: true, prims.PolicyRelease: false} {
 		subjects["mutex "+policy.String()] = subject{
 			name: "mutex " + policy.String(), model: model(holding{}, stepLock(reports)),
 			open: func(a *arena.Arena) (client, error) {
@@ -363,7 +363,7 @@ func addMultiLock() {
 			return next
 		}),
 		open: func(a *arena.Arena) (client, error) {
-			x, err := prims.OpenMultiLock(a, "x", &prims.MultiLockOptions{Policy: prims.Release, Buckets: 1})
+			x, err := prims.OpenMultiLock(a, "x", &prims.MultiLockOptions{Policy: prims.PolicyRelease, Buckets: 1})
 			if err != nil {
 				return nil, err
 			}
@@ -633,7 +633,7 @@ func addQueue() {
 					return []items{s}
 				}
 				if !r.OK && !r.Open {
-					// TryPut. Somebody may wait to put, or an item that has gone to who
+					// TryPut. Somebody may wait to put, or an item that has gone to whoever
 					// waited for it be in its place still, to be copied.
 					if c.Beside || s.n == room {
 						return []items{s}

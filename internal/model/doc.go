@@ -15,7 +15,7 @@
 //     and starts its wait again, with the value that it came with.
 //   - A process that is killed may do further steps or none, for the notice of
 //     its death comes from one thread while others still run; the membarrier of
-//     whoever buries it ends that.
+//     whoever reaps it ends that.
 //
 // A step is mandatory or optional. What the environment does, a kill, a spurious
 // wake, the end of a context, a new call, is optional: nothing may rely on it.

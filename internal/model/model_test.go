@@ -232,7 +232,7 @@ func TestCheckAndLimit(t *testing.T) {
 // stored by then is not lost.
 func TestKill(t *testing.T) {
 	late := func(barrier, unregistered bool) (after bool) {
-		const memory, buried, mark = 0, 1, 2
+		const memory, reaped, mark = 0, 1, 2
 		y := System{
 			Threads: []ThreadSpec{
 				{Name: "dying", Mortal: true, Unregistered: unregistered, Run: line(store(memory, 1), store(memory, 2))},

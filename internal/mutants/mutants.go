@@ -2,7 +2,7 @@ package main
 
 // noLooks has no process look for lost wakes, which it would do every 100 ms: so a wake
 // that is lost is a hang.
-var noLooks = []string{"SHMSYNC_LOOK_EVERY=1h"}
+var noLooks = []string{"SHMSYNC_CHECK_EVERY=1h"}
 
 // images has a newcomer join most states of a scene.
 var images = []string{"SHMSYNC_TEST_STEPKILLS=20"}
@@ -11,24 +11,24 @@ const withPoints = "crashpoint"
 
 var mutants = []mutant{
 	{
-		name: "drop the waiters bit", // of those who stay asleep, by who was woken
+		name: "drop the waiters bit", // of those who stay asleep, by whoever was woken
 		file: "prims/mutex_slow.go",
-		old:  "\tif w.slept {\n\t\tw.m.bell.Announce()\n\t}\n",
+		old:  "\tif w.slept {\n\t\tw.m.wakeWord.Announce()\n\t}\n",
 		new:  "",
 		pkg:  "prims", run: "TestMutexHammer$|TestMutexHammerElsewhere", tags: withPoints, env: noLooks,
 	},
 	{
 		name: "unlock wakes nobody",
 		file: "prims/mutex_slow.go",
-		old:  "\tif m.bell.Announced() {\n\t\t// Those that this process hands the lock to had their turn above.\n\t\tcrashpoint.Hit(\"mutex.unlock.before_wake\")\n\t\tm.wakeAny()\n\t}\n}\n",
+		old:  "\tif m.wakeWord.Announced() {\n\t\t// Those that this process hands the lock to had their turn above.\n\t\tcrashpoint.Hit(\"mutex.unlock.before_wake\")\n\t\tm.wakeAny()\n\t}\n}\n",
 		new:  "}\n",
 		pkg:  "prims", run: "TestMutexHammer$|TestMutexHammerElsewhere", tags: withPoints, env: append([]string{"SHMSYNC_DISABLE=membarrier"}, noLooks...),
 	},
 	{
 		name: "skip the recheck", // after announcing; others run between it and the look before
 		file: "prims/mutex_slow.go",
-		old:  "\tv := m.bell.Announce()\n\tcrashpoint.Hit(\"mutex.lock.announced\")\n\to := ownerWord(m.owner.Load())\n",
-		new:  "\to := ownerWord(m.owner.Load())\n\tshmsync.Yield()\n\tv := m.bell.Announce()\n\tcrashpoint.Hit(\"mutex.lock.announced\")\n",
+		old:  "\tv := m.wakeWord.Announce()\n\tcrashpoint.Hit(\"mutex.lock.announced\")\n\to := ownerWord(m.owner.Load())\n",
+		new:  "\to := ownerWord(m.owner.Load())\n\tshmsync.Yield()\n\tv := m.wakeWord.Announce()\n\tcrashpoint.Hit(\"mutex.lock.announced\")\n",
 		pkg:  "prims", run: "TestMutexHammer$|TestMutexHammerElsewhere", tags: withPoints, env: append([]string{"SHMSYNC_DISABLE=membarrier"}, noLooks...), count: 3,
 	},
 	{
@@ -36,12 +36,12 @@ var mutants = []mutant{
 		file: "prims/mutex_slow.go",
 		old:  "\tif !m.blocks(o, true) {\n\t\tm.wakeNext()\n\t}\n",
 		new:  "\t_ = o\n",
-		pkg:  "prims", run: "TestWithoutLooks/failed_repair", tags: withPoints, count: 3,
+		pkg:  "prims", run: "TestWithoutChecks/failed_repair", tags: withPoints, count: 3,
 	},
 	{
 		name: "a dead holder stays",
 		file: "prims/mutex_repair.go",
-		old:  "\tnext := o.bereaved(policyOf(w.policy))\n",
+		old:  "\tnext := o.ownerDied(policyOf(w.policy))\n",
 		new:  "\tnext := o\n",
 		pkg:  "internal/stepkill", run: "TestStepImages/mutex_report/unlock$", env: images,
 	},
@@ -69,12 +69,12 @@ var mutants = []mutant{
 	{
 		name: "wake nobody after a monitor",
 		file: "prims/monitor.go",
-		old:  "\tm.latch.Unlock()\n\tm.wake(b)\n}\n",
-		new:  "\tm.latch.Unlock()\n}\n",
+		old:  "\tm.queueLock.Unlock()\n\tm.wake(b)\n}\n",
+		new:  "\tm.queueLock.Unlock()\n}\n",
 		pkg:  "prims", run: "TestSemaphoreIsFIFO", tags: withPoints, env: noLooks,
 	},
 	{
-		name: "a wait that is over stays in line",
+		name: "a wait that is over stays in the queue",
 		file: "prims/monitor.go",
 		old:  "\tw.Stamp().Store(0)\n\tcrashpoint.Hit(\"monitor.released\")\n",
 		new:  "\tcrashpoint.Hit(\"monitor.released\")\n",
@@ -84,7 +84,7 @@ var mutants = []mutant{
 		name: "account for nobody", // whose wait was resolved by one who died
 		file: "prims/monitor_redo.go",
 		old:  "\t\t\tm.rules.account(w)\n",
-		new:  "\t\t\tm.drop(w)\n",
+		new:  "\t\t\tm.releaseNode(w)\n",
 		pkg:  "prims", run: "TestQueueCrash$", tags: withPoints,
 	},
 	{
@@ -97,7 +97,7 @@ var mutants = []mutant{
 	{
 		name: "Recover takes the lock before the dead one is gone",
 		file: "prims/mutex_gone.go",
-		old:  "return m.internal || o.kind() != kindOwnerDead || m.a.Gone(o.name())",
+		old:  "return m.internal || o.kind() != kindOwnerDead || m.a.Gone(o.participant())",
 		new:  "return true",
 		pkg:  "prims", run: "TestDataIsHandedOverWhenTheDeadCannotWriteIt",
 	},
@@ -125,12 +125,12 @@ var mutants = []mutant{
 	{
 		name: "items die with their lease",
 		file: "prims/queue_slots.go",
-		old:  "\t\tif dead(st.name()) && x.mon.ended(st.name()) {\n\t\t\tx.giveBack(i, s, st)\n\t\t}\n",
+		old:  "\t\tif dead(st.participant()) && x.mon.ended(st.participant()) {\n\t\t\tx.giveBack(i, s, st)\n\t\t}\n",
 		new:  "",
 		pkg:  "prims", run: "TestQueueLeasesOfTheDead",
 	},
 	{
-		name: "tokens die with who was handed them",
+		name: "tokens die with whoever was handed them",
 		file: "prims/event_auto.go",
 		old:  "\t\t\tc.set(&x.words.spare, x.words.spare.Load()+n)\n",
 		new:  "",
@@ -146,26 +146,26 @@ var mutants = []mutant{
 	{
 		name: "the runner's death is not seen",
 		file: "prims/once.go",
-		old:  "\t\tput(&o.words.runner, 0)\n\t}\n}\n\nfunc (o *Once) holders",
+		old:  "\t\tstoreWord(&o.words.runner, 0)\n\t}\n}\n\nfunc (o *Once) holders",
 		new:  "\t}\n}\n\nfunc (o *Once) holders",
 		pkg:  "prims", run: "TestOnceRunnerDies",
 	},
 	{
 		name: "free instead of hand over",
 		file: "prims/fairmutex.go",
-		old:  "\tb := takeWakes()\n\tf.settle(b)\n\tm.leave(b)\n}\n\nfunc (f *FairMutex) badUnlock",
+		old:  "\tb := takeWakes()\n\tf.resolve(b)\n\tm.leave(b)\n}\n\nfunc (f *FairMutex) badUnlock",
 		new:  "\tm.leave(nil)\n}\n\nfunc (f *FairMutex) badUnlock",
 		pkg:  "prims", run: "TestFairMutexFIFO", tags: withPoints, env: noLooks,
 	},
 	{
-		name: "the hub is not rung",
-		file: "arena/hub.go",
+		name: "the poller is not rung",
+		file: "arena/poller.go",
 		old:  "\ta.ring(s + slotDoorbell)\n}\n\n// TakeReady",
 		new:  "\t_ = s\n}\n\n// TakeReady",
-		pkg:  "prims", run: "TestMutexHammerElsewhere|TestWithoutLooks/cancel", tags: withPoints, env: noLooks,
+		pkg:  "prims", run: "TestMutexHammerElsewhere|TestWithoutChecks/cancel", tags: withPoints, env: noLooks,
 	},
 	{
-		name: "burial repairs nothing",
+		name: "reap repairs nothing",
 		file: "arena/reap.go",
 		old:  "\t\t\tops.Repair(a, o, dead)\n",
 		new:  "\t\t\t_ = dead\n",
@@ -208,7 +208,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "a claim takes what another has claimed",
-		file: "prims/tally.go",
+		file: "prims/counter.go",
 		old:  "return own - min(h.claimed.Load(), own)",
 		new:  "return own",
 		pkg:  "prims", run: "TestWaitGroupClaim$",
@@ -222,7 +222,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "what the dead had to do is owed by nobody",
-		file: "prims/tally.go",
+		file: "prims/counter.go",
 		old:  "if t.has(h) != 0 && gone(",
 		new:  "if t.has(h) > 1<<40 && gone(",
 		pkg:  "prims", run: "TestWaitGroupDeath$|TestLatchDeath$",
@@ -265,15 +265,15 @@ var mutants = []mutant{
 	{
 		name: "keys die with their owner",
 		file: "prims/multilock_queue.go",
-		old:  "!h.taken() || !dead(h.owner().name()) {",
+		old:  "!h.taken() || !dead(h.owner().participant()) {",
 		new:  "!h.taken() || dead != nil {",
 		pkg:  "prims", run: "TestMultiLockOwnerDeathRelease",
 	},
 	{
 		name: "a grant to the dead is a hold",
 		file: "prims/fairmutex_queue.go",
-		old:  "\tcase o.granted():\n\t\tput(&f.words.owner, 0)\n\t\treturn\n",
-		new:  "\tcase o.granted():\n\t\to = makeOwner(kindHeld, o.name())\n",
+		old:  "\tcase o.granted():\n\t\tstoreWord(&f.words.owner, 0)\n\t\treturn\n",
+		new:  "\tcase o.granted():\n\t\to = makeOwner(kindHeld, o.participant())\n",
 		pkg:  "prims", run: "TestGrantThatNobodyAcceptedPassesOn/fair",
 	},
 	{
@@ -286,8 +286,8 @@ var mutants = []mutant{
 	{
 		name: "what the dead executed is over",
 		file: "prims/signal_repair.go",
-		old:  "\t\tcase s.executing() && gone(s.name()):\n",
-		new:  "\t\tcase s.executing() && gone(s.name()) && false:\n",
+		old:  "\t\tcase s.executing() && gone(s.participant()):\n",
+		new:  "\t\tcase s.executing() && gone(s.participant()) && false:\n",
 		pkg:  "prims", run: "TestSignalDeath$",
 	},
 	{
@@ -300,12 +300,12 @@ var mutants = []mutant{
 	{
 		name: "a dead one holds a spin lock",
 		file: "prims/spinlock_repair.go",
-		old:  "\tnext := o.bereaved(policyOf(w.policy))\n",
+		old:  "\tnext := o.ownerDied(policyOf(w.policy))\n",
 		new:  "\tnext := o\n",
 		pkg:  "prims", run: "TestSpinLockHolderDies",
 	},
 	{
-		name: "a signal dies with who was given it",
+		name: "a signal dies with whoever was given it",
 		file: "prims/cond_queue.go",
 		old:  "if !passed && k.signal(",
 		new:  "if !passed && false && k.signal(",
@@ -326,11 +326,11 @@ var mutants = []mutant{
 		pkg:  "arena", run: "TestWhoLeavesIsToldStill", tags: withPoints,
 	},
 	{
-		name: "a hub node of who leaves is free at once",
+		name: "a poller node of whoever leaves is free at once",
 		file: "arena/node.go",
 		old:  "told && (!c.current(dead) || c.awaitTold())",
 		new:  "told",
-		pkg:  "arena", run: "TestHubNodeOfWhoLeavesIsToldStill", tags: withPoints,
+		pkg:  "arena", run: "TestPollerNodeOfWhoLeavesIsToldStill", tags: withPoints,
 	},
 	{
 		name: "a near wake is for its node alone",
@@ -340,16 +340,16 @@ var mutants = []mutant{
 		pkg:  "prims", run: "TestMutexNearOrder/nobody_of_its_node", tags: withPoints, env: noLooks,
 	},
 	{
-		name: "a door stays with the dead",
+		name: "a local lock stays with the dead",
 		file: "prims/cohortmutex_repair.go",
-		old:  "func(door int, w *mutexWords) { repairMutexWords(a, w, dead, door >= 0) })",
-		new:  "func(door int, w *mutexWords) {\n\t\tif door < 0 {\n\t\t\trepairMutexWords(a, w, dead, false)\n\t\t}\n\t})",
+		old:  "func(localLock int, w *mutexWords) { repairMutexWords(a, w, dead, localLock >= 0) })",
+		new:  "func(localLock int, w *mutexWords) {\n\t\tif localLock < 0 {\n\t\t\trepairMutexWords(a, w, dead, false)\n\t\t}\n\t})",
 		pkg:  "prims", run: "TestCohortMutexStoppedWaiter/killed_true", tags: withPoints, env: noLooks,
 	},
 	{
-		name: "who waits at a door waits for ever",
+		name: "who waits at a local lock waits for ever",
 		file: "prims/cohortmutex_lock.go",
-		old:  "patience: c.patience(), ",
+		old:  "timeout: c.timeout(), ",
 		new:  "",
 		pkg:  "prims", run: "TestCohortMutexStoppedWaiter", tags: withPoints,
 	},
@@ -358,7 +358,7 @@ var mutants = []mutant{
 		file: "prims/cohortmutex_lock.go",
 		old:  "\t\t\treturn inVain\n\t\t})\n",
 		new:  "\t\t\treturn inVain\n\t\t})\n\t\tfor c.yields(node) {\n\t\t\tshmsync.Yield()\n\t\t}\n",
-		pkg:  "prims", run: "TestCohortMutexDeaf", tags: withPoints,
+		pkg:  "prims", run: "TestCohortMutexUnresponsive", tags: withPoints,
 	},
 	{
 		name: "reap by the opening of the caller",
@@ -375,9 +375,9 @@ var mutants = []mutant{
 		pkg:  "prims", run: "TestWaitableClosedWhileReapingKeepsItsWords",
 	},
 	{
-		name: "Close waits for a goroutine that tidies up",
+		name: "Close waits for a goroutine that cleans up",
 		file: "prims/monitor_repair.go",
-		old:  "err := m.latch.lockEntered(nil)",
+		old:  "err := m.queueLock.lockEntered(nil)",
 		new:  "err := m.enter(nil)",
 		pkg:  "prims", run: "TestCloseDoesNotWaitForTheQueueLock",
 	},

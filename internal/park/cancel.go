@@ -54,7 +54,7 @@ func (c *Cancel) arm() {
 	c.word = word
 	c.stop = context.AfterFunc(c.ctx, func() {
 		word.Store(1)
-		shmsync.Wake(raw(word), 1)
+		shmsync.Wake(wordPtr(word), 1)
 	})
 }
 

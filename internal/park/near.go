@@ -12,17 +12,17 @@ var NodeNow = func() (node uint32, ok bool) {
 	return node, ok
 }
 
-// nearBits is the bitset of who sleeps on a node. Nodes 32 apart share a bit.
+// nearBits is the bitset of whoever sleeps on a node. Nodes 32 apart share a bit.
 func nearBits(node uint32) uint32 { return 1 << (node % 32) }
 
-// anyEvery is how often a wake of a near Line is for whoever came first, so that
+// anyEvery is how often a wake of a near WaitList is for whoever came first, so that
 // those on other nodes are not only woken when a node has nobody left.
 const anyEvery = 64
 
 // wakeOne wakes one sleeper of the kernel's queue, if there is any, and reports
-// how many it woke. For a near Line it prefers those on this CPU's node.
+// how many it woke. For a near WaitList it prefers those on this CPU's node.
 //
-// Who sleeps otherwise than near is on every node, for the kernel: another process,
+// Whoever sleeps otherwise than near is on every node, for the kernel: another process,
 // a waiter with a context, a peer in C. And a wake that is not near, such as that of
 // the kernel after a death, is for all bits. So whoever sleeps is woken by the second
 // wake at the latest, and it makes no difference to what is owed whether there was a
@@ -35,7 +35,7 @@ const anyEvery = 64
 //	                                   a new one announces, looks, sleeps on the
 //	                                   word after the bump: the next release's
 //	wake(any): one of the two          as between a bump and its wake, always
-func (l *Line) wakeOne(turn uint32) int {
+func (l *WaitList) wakeOne(turn uint32) int {
 	if l.Near && turn>>1%anyEvery != anyEvery-1 {
 		if node, ok := NodeNow(); ok {
 			if n := shmsync.WakeBitset(l.Raw, 1, nearBits(node)); n != 0 {
@@ -46,10 +46,10 @@ func (l *Line) wakeOne(turn uint32) int {
 	return shmsync.Wake(l.Raw, 1)
 }
 
-// nearBed gives the bits that a thread sleeps with so that wakes can prefer it, and
+// nearSleepSpec gives the bits that a thread sleeps with so that wakes can prefer it, and
 // false where it sleeps for all of them: for several words at once the kernel knows
 // no bits.
-func (q *Queue) nearBed(b *Bed, c *Cancel) (bits uint32, ok bool) {
+func (q *Queue) nearSleepSpec(b *SleepSpec, c *Cancel) (bits uint32, ok bool) {
 	if !q.Near || c.ctx != nil || b.Other != nil {
 		return 0, false
 	}

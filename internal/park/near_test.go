@@ -18,7 +18,7 @@ import (
 )
 
 // sleeper is a thread that sleeps with some bits; it says when it is woken.
-func sleeper(t *testing.T, l *Line, bits uint32, woken chan<- uint32) {
+func sleeper(t *testing.T, l *WaitList, bits uint32, woken chan<- uint32) {
 	tid := make(chan int, 1)
 	go func() {
 		runtime.LockOSThread()
@@ -49,7 +49,7 @@ func TestWakeOneNear(t *testing.T) {
 	defer func() { NodeNow = old }()
 	node, known := uint32(5), true
 	NodeNow = func() (uint32, bool) { return node, known }
-	l := &heapBell().Line
+	l := &heapWakeWord().WaitList
 	l.Near = true
 	woken := make(chan uint32, 1)
 	order := func(turn uint32, bits ...uint32) (got []uint32) {

@@ -7,7 +7,7 @@ func (q *Queue) mayBeDirect(since int64) bool {
 	if q.asleep.Add(1); since == 0 {
 		return true
 	}
-	if q.Oldest() == 0 && q.asleep.Load() <= q.host.procs {
+	if q.Oldest() == 0 && q.asleep.Load() <= q.lot.procs {
 		return true
 	}
 	q.asleep.Add(-1)
@@ -41,7 +41,7 @@ func (q *Queue) link(me *waiter) { // guarded by: mu
 	q.oldest.Store(q.first.since)
 }
 
-// Oldest is since when the waiter waits that has parked for longest, as its Bed says; 0 if
+// Oldest is since when the waiter waits that has parked for longest, as its SleepSpec says; 0 if
 // none has, or it does not know.
 func (q *Queue) Oldest() int64 { return q.oldest.Load() }
 

@@ -25,11 +25,11 @@ const (
 	Granted
 )
 
-// Queue is one handle's side of a Line: the goroutines that use the handle wait here.
+// Queue is one handle's side of a WaitList: the goroutines that use the handle wait here.
 type Queue struct {
-	Line
+	WaitList
 	config Config
-	host   *host
+	lot    *lot
 
 	haveWaitV bool
 	calls     atomic.Int32 // calls between Enter and Exit
@@ -46,25 +46,25 @@ type Queue struct {
 	mu    sync.Mutex
 	first *waiter      // guarded by: mu; parked goroutines, in order of arrival
 	last  *waiter      // guarded by: mu
-	node  arena.Offset // guarded by: mu; our hub node, 0 when there is none yet
+	node  arena.Offset // guarded by: mu; our poller node, 0 when there is none yet
 	count int          // guarded by: mu; of parked goroutines
 	since int64        // guarded by: mu; since when there are any, CLOCK_MONOTONIC ns
 
 	asleep atomic.Int32 // waiters with a since that sleep in the kernel
 	oldest atomic.Int64 // first.since; 0 if there is none, or it does not know
-	seated atomic.Int32 // goroutines in Seat.Sleep
+	seated atomic.Int32 // goroutines in WaitNode.Sleep
 
-	wasReady bool // guarded by: mu; the node was ready at the last look
-	wasCut   bool // guarded by: mu; nobody would have found it at the last look
+	wasReady bool // guarded by: mu; the node was ready at the last check
+	wasCut   bool // guarded by: mu; nobody would have found it at the last check
 }
 
-// waiter is a parked goroutine. It is pooled, and owned by who took it off the
+// waiter is a parked goroutine. It is pooled, and owned by whoever took it off the
 // queue or by the goroutine itself.
 type waiter struct {
 	prev, next *waiter
 	queued     bool
 	since      int64         // since when it waits, CLOCK_MONOTONIC ns, or 0
-	granted    bool          // by Grant; written by who took it off the queue
+	granted    bool          // by Grant; written by whoever took it off the queue
 	wake       chan struct{} // capacity 1
 	notify     func()        // instead of wake, for a Watch
 	timer      *time.Timer   // nil until one is needed
@@ -85,13 +85,13 @@ var waiters = sync.Pool{New: func() any { return &waiter{wake: make(chan struct{
 
 // Config describes a queue to NewQueue.
 type Config struct {
-	Line   Line
-	Object arena.Object
-	Word   arena.Offset // of Line.Word
-	All    bool         // a wake is for all waiters, not for one
-	// Look looks at the object's own words for something that a waiter should
+	WaitList WaitList
+	Object   arena.Object
+	Word     arena.Offset // of WaitList.Word
+	All      bool         // a wake is for all waiters, not for one
+	// Check looks at the object's own words for something that a waiter should
 	// have been told. It is called ten times a second while anybody waits.
-	Look func()
+	Check func()
 	// Miss is called when a wake for one found nobody here any more: it passes
 	// the wake on. Nil where wakes are for all.
 	Miss func()
@@ -99,31 +99,31 @@ type Config struct {
 
 // NewQueue makes the queue of a handle on an object. Each handle has its own.
 func NewQueue(c Config) *Queue {
-	q := &Queue{Line: c.Line, config: c, host: hostOf(c.Line.Arena), haveWaitV: shmsync.FeatureWaitV.Have()}
-	q.host.add(q)
+	q := &Queue{WaitList: c.WaitList, config: c, lot: lotOf(c.WaitList.Arena), haveWaitV: shmsync.FeatureWaitV.Have()}
+	q.lot.add(q)
 	return q
 }
 
-// Bed is what a waiter sleeps on, besides the word of its Line.
-type Bed struct {
-	Owner   arena.Name     // wake up when this participant dies, if not 0
-	Other   *atomic.Uint32 // wake up when this word is woken, too, if not nil
-	OtherIs uint32         // what it was at the last look
-	Bounded int64          // sleep no longer than this many nanoseconds, if not 0
-	Since   int64          // since when it waits, CLOCK_MONOTONIC ns; 0: it does not know
-	Park    bool           // wait where Grant finds it, not in the kernel
+// SleepSpec is what a waiter sleeps on, besides the word of its WaitList.
+type SleepSpec struct {
+	Owner   arena.ParticipantID // wake up when this participant dies, if not 0
+	Other   *atomic.Uint32      // wake up when this word is woken, too, if not nil
+	OtherIs uint32              // what it was at the last check
+	Bounded int64               // sleep no longer than this many nanoseconds, if not 0
+	Since   int64               // since when it waits, CLOCK_MONOTONIC ns; 0: it does not know
+	Park    bool                // wait where Grant finds it, not in the kernel
 }
 
 // Sleep is what a waiter does after it announced itself and saw that it has to
 // wait: it returns at once when the word is no longer w, and otherwise when it
 // is woken or when the context of c ends.
-func (q *Queue) Sleep(w uint32, b Bed, c *Cancel) Result {
-	h := q.host
-	h.lookAfter(q)
+func (q *Queue) Sleep(w uint32, b SleepSpec, c *Cancel) Result {
+	h := q.lot
+	h.checkPeriodically(q)
 	if q.refuses() {
 		return Closed
 	}
-	// Without waitv a thread sleeps on one word only; behind the hub, a context
+	// Without waitv a thread sleeps on one word only; behind the poller, a context
 	// and a hand-off reach the waiter all the same.
 	if !b.Park && (q.haveWaitV || c.ctx == nil && b.Other == nil) && q.mayBeDirect(b.Since) {
 		defer q.asleep.Add(-1)
@@ -140,7 +140,7 @@ func (q *Queue) Sleep(w uint32, b Bed, c *Cancel) Result {
 }
 
 // direct sleeps in the kernel, on this goroutine's thread.
-func (q *Queue) direct(w uint32, b Bed, c *Cancel) Result {
+func (q *Queue) direct(w uint32, b SleepSpec, c *Cancel) Result {
 	var deadline int64
 	if b.Bounded != 0 {
 		deadline = shmsync.Monotonic() + b.Bounded
@@ -153,23 +153,23 @@ func (q *Queue) direct(w uint32, b Bed, c *Cancel) Result {
 		entries[n] = shmsync.NewWaitVEntry(word, is)
 		n++
 	}
-	bits, near := q.nearBed(&b, c)
+	bits, near := q.nearSleepSpec(&b, c)
 	if q.haveWaitV && !near {
 		if b.Owner != 0 {
 			if word, alive, ok := q.Arena.AliveWord(b.Owner); ok {
 				if alive&shmsync.RobustOwnerDied != 0 {
 					// Its threads cannot be fenced yet; see arena.Dead.
-					deadline = shmsync.Monotonic() + unfencedLook
+					deadline = shmsync.Monotonic() + unfencedCheck
 				} else {
 					add(word, alive)
 				}
 			}
 		}
 		if b.Other != nil {
-			add(raw(b.Other), b.OtherIs)
+			add(wordPtr(b.Other), b.OtherIs)
 		}
 		if c.word != nil {
-			add(raw(c.word), 0)
+			add(wordPtr(c.word), 0)
 		}
 	}
 	if q.refuses() {
@@ -200,13 +200,13 @@ func (q *Queue) direct(w uint32, b Bed, c *Cancel) Result {
 	return Again
 }
 
-// unfencedLook is how soon a waiter looks again at a dead owner whose threads
+// unfencedCheck is how soon a waiter looks again at a dead owner whose threads
 // cannot be fenced, in nanoseconds.
-const unfencedLook = 200e3
+const unfencedCheck = 200e3
 
-// park waits on a channel; the hub of this process is told by whoever changes
+// park waits on a channel; the poller of this process is told by whoever changes
 // the word.
-func (q *Queue) park(w uint32, b Bed, c *Cancel) Result {
+func (q *Queue) park(w uint32, b SleepSpec, c *Cancel) Result {
 	me := waiters.Get().(*waiter)
 	me.since, me.granted = b.Since, false
 	c.slept, c.since = true, cmp.Or(b.Since, c.since, shmsync.Monotonic())
@@ -245,7 +245,7 @@ func (q *Queue) park(w uint32, b Bed, c *Cancel) Result {
 	return result
 }
 
-// enlist queues me and makes the hub node say that somebody waits, provided
+// enlist queues me and makes the poller node say that somebody waits, provided
 // that the word is still w after that. since is for people.
 func (q *Queue) enlist(w uint32, me *waiter, since int64) bool {
 	q.mu.Lock()
@@ -265,7 +265,7 @@ func (q *Queue) enlist(w uint32, me *waiter, since int64) bool {
 	return true
 }
 
-// tellPeople notes in the hub node how many wait, for tools.
+// tellPeople notes in the poller node how many wait, for tools.
 func (q *Queue) tellPeople() { // guarded by: mu
 	if q.node == 0 {
 		return
@@ -275,20 +275,20 @@ func (q *Queue) tellPeople() { // guarded by: mu
 	}
 }
 
-// needNode gets the queue a hub node if it has none yet. Without room for one,
+// needNode gets the queue a poller node if it has none yet. Without room for one,
 // looks keep the waiters going.
 func (q *Queue) needNode() { // guarded by: mu
 	if q.node != 0 {
 		return
 	}
-	node, err := q.host.adopt(q)
+	node, err := q.lot.adopt(q)
 	if err != nil {
 		return
 	}
 	q.node = node
 	// One that is ready was so when this process closed its handle last, which
 	// passed the wake on. It may never be pushed, and take no other wake.
-	q.host.takeLoose(node)
+	q.lot.takeLoose(node)
 }
 
 // delist takes me off the queue. If it is off already, a wake was handed to it:
@@ -367,10 +367,10 @@ func (q *Queue) alive(f func()) {
 
 // afterDeath delivers the wake that the dead may have owed, and frees the node
 // if it was made ready by the dead and not put on the stack. It is called by the
-// hub, right after that has emptied the stack.
+// poller, right after that has emptied the stack.
 func (q *Queue) afterDeath() {
 	q.mu.Lock()
-	ready := q.node != 0 && q.host.takeLoose(q.node)
+	ready := q.node != 0 && q.lot.takeLoose(q.node)
 	owed := ready || q.first != nil
 	q.mu.Unlock()
 	if owed {
@@ -378,14 +378,14 @@ func (q *Queue) afterDeath() {
 	}
 }
 
-// StartHub makes the hub of this process run, which looks when somebody has died.
-func (q *Queue) StartHub() {
-	q.host.mu.Lock()
-	defer q.host.mu.Unlock()
-	q.host.startHub()
+// StartPoller makes the poller of this process run, which looks when somebody has died.
+func (q *Queue) StartPoller() {
+	q.lot.mu.Lock()
+	defer q.lot.mu.Unlock()
+	q.lot.startPoller()
 }
 
-// Seated reports how many goroutines of this process sleep in seats for this object.
+// Seated reports how many goroutines of this process sleep in wait nodes for this object.
 func (q *Queue) Seated() int { return int(q.seated.Load()) }
 
 // Waiting reports how many goroutines of this process are in a call that may

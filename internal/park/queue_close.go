@@ -17,8 +17,8 @@ func (q *Queue) Enter() bool {
 	return true
 }
 
-// EnterSeat is Enter for a call that waits in a Seat.
-func (q *Queue) EnterSeat() bool {
+// EnterNode is Enter for a call that waits in a WaitNode.
+func (q *Queue) EnterNode() bool {
 	q.calls.Add(1)
 	if q.Closing() {
 		q.calls.Add(-1)
@@ -47,20 +47,20 @@ func (q *Queue) ExitLasting() {
 	q.lasting.Add(-1)
 }
 
-// ServeToTheEnd makes Shut end only the waits in seats: the queue is that of a latch,
+// ServeToTheEnd makes Shut end only the waits in wait nodes: the queue is that of a queue lock,
 // which a call needs to clean up after its wait has ended.
 func (q *Queue) ServeToTheEnd() { q.serves.Store(true) }
 
 // Closing reports whether the handle is being closed or this process leaves the arena.
-func (q *Queue) Closing() bool { return q.host.closed.Load() || q.shut.Load() }
+func (q *Queue) Closing() bool { return q.lot.closed.Load() || q.shut.Load() }
 
-// refuses reports whether nobody may sleep on the word of the Line any more.
+// refuses reports whether nobody may sleep on the word of the WaitList any more.
 func (q *Queue) refuses() bool {
-	return q.host.closed.Load() || q.shut.Load() && !q.serves.Load()
+	return q.lot.closed.Load() || q.shut.Load() && !q.serves.Load()
 }
 
 // Leaving reports whether this process leaves the arena.
-func (q *Queue) Leaving() bool { return q.host.closed.Load() }
+func (q *Queue) Leaving() bool { return q.lot.closed.Load() }
 
 // Shut ends the waits in the queues of a handle with the result Closed and refuses new
 // ones. It returns when all calls have left, but for lasting ones.
@@ -72,7 +72,7 @@ func Shut(queues ...*Queue) {
 		for tries := 0; q.calls.Load() > q.lasting.Load(); tries++ {
 			for _, q := range queues {
 				q.sendAway()
-				q.host.bench.sendAway(q)
+				q.lot.nodePool.sendAway(q)
 			}
 			if tries < 10 {
 				runtime.Gosched()
@@ -93,21 +93,21 @@ func (q *Queue) sendAway() {
 	q.deliver(true)
 }
 
-// Close gives the queue's hub node back, for others to use. It comes after Shut. A node
+// Close gives the queue's poller node back, for others to use. It comes after Shut. A node
 // that is ready just now, or loose, stays this process's, and belongs to its next queue
 // of the object.
 //
-// A wake that the hub has taken from the node, or will, is not passed on by it any
+// A wake that the poller has taken from the node, or will, is not passed on by it any
 // more, since the object may be gone by then: so one is passed on here.
 func (q *Queue) Close() {
-	q.host.remove(q)
+	q.lot.remove(q)
 	q.life.Lock()
 	defer q.life.Unlock()
 	q.closed = true
 	q.mu.Lock()
 	had := q.node != 0
 	if had {
-		q.host.release(q.node)
+		q.lot.release(q.node)
 		q.node = 0
 	}
 	q.mu.Unlock()

@@ -19,7 +19,7 @@ import (
 )
 
 // rig is an arena with objects whose body is a wake word and, at 8, the head
-// of a list of hub nodes.
+// of a list of poller nodes.
 type rig struct {
 	*arena.Arena
 	t       testing.TB
@@ -28,7 +28,7 @@ type rig struct {
 
 var testKind = arena.KindOf("PARK")
 
-func newBench(t testing.TB) *rig {
+func newNodePool(t testing.TB) *rig {
 	name := fmt.Sprintf("shmsync-park-%d-%s", os.Getpid(), t.Name())
 	a, err := arena.Create(name, &arena.Options{Size: 4 << 20})
 	require.NoError(t, err)
@@ -42,9 +42,9 @@ func newBench(t testing.TB) *rig {
 // place is the queue of one object.
 type place struct {
 	*Queue
-	b      *rig
-	bell   Bell
-	missed atomic.Int32
+	b        *rig
+	wakeWord WakeWord
+	missed   atomic.Int32
 }
 
 func (b *rig) object() arena.Object {
@@ -59,25 +59,25 @@ func (b *rig) place(o arena.Object) *place {
 	require.NoError(b.t, err)
 	head, err := arena.TryAt[atomic.Uint64](b.Arena, o.Body+8)
 	require.NoError(b.t, err)
-	p := &place{b: b, bell: Bell{Line{Arena: b.Arena, Word: word, Raw: raw(word), Hub: head}}}
-	p.Queue = NewQueue(Config{Line: p.bell.Line, Object: o, Word: o.Body, Look: func() {}, Miss: func() { p.missed.Add(1) }})
+	p := &place{b: b, wakeWord: WakeWord{WaitList{Arena: b.Arena, Word: word, Raw: wordPtr(word), Poller: head}}}
+	p.Queue = NewQueue(Config{WaitList: p.wakeWord.WaitList, Object: o, Word: o.Body, Check: func() {}, Miss: func() { p.missed.Add(1) }})
 	return p
 }
 
 // enter parks a goroutine without a look that could make up for a lost wake.
 func (p *place) enter() *waiter {
 	me := &waiter{wake: make(chan struct{}, 1)}
-	require.True(p.b.t, p.enlist(uint32(p.bell.Announce()), me, shmsync.Monotonic()))
+	require.True(p.b.t, p.enlist(uint32(p.wakeWord.Announce()), me, shmsync.Monotonic()))
 	return me
 }
 
 func (p *place) state() arena.NodeState {
-	n, err := p.b.NodeAt(p.hubNode())
+	n, err := p.b.NodeAt(p.pollerNode())
 	require.NoError(p.b.t, err)
 	return n.State()
 }
 
-func (p *place) hubNode() arena.Offset {
+func (p *place) pollerNode() arena.Offset {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.node
@@ -85,16 +85,16 @@ func (p *place) hubNode() arena.Offset {
 
 // mark does what a releaser does before it pushes the node.
 func (p *place) mark() {
-	n, err := p.b.NodeAt(p.hubNode())
+	n, err := p.b.NodeAt(p.pollerNode())
 	require.NoError(p.b.t, err)
 	w := n.Load()
 	require.Equal(p.b.t, arena.NodeWaiting, w.State())
 	require.True(p.b.t, n.Swap(w, w.With(arena.NodeReady)))
 }
 
-// pause stops the hub after it has taken a node, for as often as took is read.
+// pause stops the poller after it has taken a node, for as often as took is read.
 func (b *rig) pause() (took chan struct{}, goOn func()) {
-	h := hostOf(b.Arena)
+	h := lotOf(b.Arena)
 	took, again := make(chan struct{}), make(chan struct{})
 	h.took = func() {
 		select {
@@ -111,20 +111,20 @@ func (p *place) await(what string, done <-chan struct{}) {
 	select {
 	case <-done:
 	case <-time.NewTimer(proctest.Scale(10 * time.Second)).C:
-		p.b.t.Fatalf("%s: not within ten seconds; the word is %#x, the node %d", what, p.bell.Word.Load(), p.state())
+		p.b.t.Fatalf("%s: not within ten seconds; the word is %#x, the node %d", what, p.wakeWord.Word.Load(), p.state())
 	}
 }
 
-// The hub has taken a node, the waiter leaves, and the handle is closed: the wake
-// is passed on by who closes, since the hub does not any more.
-func TestClosePassesOnWhatTheHubTook(t *testing.T) {
-	b := newBench(t)
+// The poller has taken a node, the waiter leaves, and the handle is closed: the wake
+// is passed on by whoever closes, since the poller does not any more.
+func TestClosePassesOnWhatThePollerTook(t *testing.T) {
+	b := newNodePool(t)
 	took, goOn := b.pause()
 	defer goOn()
 	p := b.place(b.object())
 	me := p.enter()
-	require.True(t, b.ReadyOne(p.Hub, 0))
-	p.await("the hub takes the node", took)
+	require.True(t, b.ReadyOne(p.Poller, 0))
+	p.await("the poller takes the node", took)
 	require.Equal(t, arena.NodeIdle, p.state())
 	p.delist(me)
 	p.Close()
@@ -132,17 +132,17 @@ func TestClosePassesOnWhatTheHubTook(t *testing.T) {
 	require.EqualValues(t, 1, p.missed.Load())
 }
 
-// The same where the hub has not come to the node yet.
+// The same where the poller has not come to the node yet.
 func TestClosePassesOnWhatIsReady(t *testing.T) {
-	b := newBench(t)
+	b := newNodePool(t)
 	took, goOn := b.pause()
 	defer goOn()
 	p, other := b.place(b.object()), b.place(b.object())
 	other.enter()
-	require.True(t, b.ReadyOne(other.Hub, 0))
-	p.await("the hub is held", took)
+	require.True(t, b.ReadyOne(other.Poller, 0))
+	p.await("the poller is held", took)
 	me := p.enter()
-	require.True(t, b.ReadyOne(p.Hub, 0))
+	require.True(t, b.ReadyOne(p.Poller, 0))
 	p.delist(me)
 	p.Close()
 	require.EqualValues(t, 1, p.missed.Load())
@@ -151,18 +151,18 @@ func TestClosePassesOnWhatIsReady(t *testing.T) {
 // A closed queue that kept its node must not take a wake that is for the next
 // queue of the object.
 func TestClosedQueueTakesNothing(t *testing.T) {
-	b := newBench(t)
+	b := newNodePool(t)
 	took, goOn := b.pause()
 	defer goOn()
 	o := b.object()
 	p, other := b.place(o), b.place(b.object())
 	other.enter()
-	require.True(t, b.ReadyOne(other.Hub, 0))
-	p.await("the hub is held", took)
+	require.True(t, b.ReadyOne(other.Poller, 0))
+	p.await("the poller is held", took)
 	me := p.enter()
 	p.mark()
 	p.delist(me)
-	queues := p.host.adopted() // by a hub that has seen a death
+	queues := p.lot.adopted() // by a poller that has seen a death
 	p.Close()
 
 	next := b.place(o)
@@ -182,33 +182,33 @@ func TestClosedQueueTakesNothing(t *testing.T) {
 // A node that was made ready and not pushed is taken by the next queue: no push
 // will come.
 func TestReadyNodeOfAClosedQueue(t *testing.T) {
-	b := newBench(t)
+	b := newNodePool(t)
 	o := b.object()
 	p := b.place(o)
 	me := p.enter()
 	p.mark()
-	node := p.hubNode()
+	node := p.pollerNode()
 	p.delist(me)
 	p.Close()
 	next := b.place(o)
 	me = next.enter()
-	require.Equal(t, node, next.hubNode())
-	require.True(t, b.ReadyOne(next.Hub, 0))
+	require.Equal(t, node, next.pollerNode())
+	require.True(t, b.ReadyOne(next.Poller, 0))
 	next.await("the wake arrives", me.wake)
 }
 
-// A node that was pushed twice cuts off those under it: the hub looks for them.
-func TestHubLooksForWhatFellOffItsStack(t *testing.T) {
-	b := newBench(t)
+// A node that was pushed twice cuts off those under it: the poller looks for them.
+func TestPollerChecksForWhatFellOffItsStack(t *testing.T) {
+	b := newNodePool(t)
 	took, goOn := b.pause()
 	defer goOn()
 	p, fallen, other := b.place(b.object()), b.place(b.object()), b.place(b.object())
 	other.enter()
-	require.True(t, b.ReadyOne(other.Hub, 0))
-	p.await("the hub is held", took)
-	// A burial takes p's node, which is on the stack or on its way there.
+	require.True(t, b.ReadyOne(other.Poller, 0))
+	p.await("the poller is held", took)
+	// A reap takes p's node, which is on the stack or on its way there.
 	mine, lost := p.enter(), fallen.enter()
-	require.True(t, b.ReadyOne(p.Hub, 0))
+	require.True(t, b.ReadyOne(p.Poller, 0))
 	p.afterDeath()
 	p.await("after a death", mine.wake)
 	fallen.mark()
@@ -218,7 +218,7 @@ func TestHubLooksForWhatFellOffItsStack(t *testing.T) {
 
 // A node that may still be pushed stays with this process, whose stack it is.
 func TestLooseNodeIsKept(t *testing.T) {
-	b := newBench(t)
+	b := newNodePool(t)
 	o := b.object()
 	p := b.place(o)
 	me := p.enter()
@@ -226,30 +226,30 @@ func TestLooseNodeIsKept(t *testing.T) {
 	p.mark()
 	p.afterDeath()
 	p.await("after a death", me.wake)
-	node := p.hubNode()
+	node := p.pollerNode()
 	p.Close()
 	n, err := b.NodeAt(node)
 	require.NoError(t, err)
 	require.Equal(t, b.Self(), n.Owner())
 	next := b.place(o)
 	next.enter()
-	require.Equal(t, node, next.hubNode())
+	require.Equal(t, node, next.pollerNode())
 	next.afterDeath() // its waiter may have been owed a wake
 	next.Close()
 	require.Equal(t, b.Self(), n.Owner(), "loose while it may be pushed")
 	b.Tell(node, n, b.Self())
 	b.EndTell()
-	until(t, func() bool { return hostOf(b.Arena).mayRelease(node) })
+	until(t, func() bool { return lotOf(b.Arena).mayRelease(node) })
 	last := b.place(o)
 	last.enter()
-	require.Equal(t, node, last.hubNode())
+	require.Equal(t, node, last.pollerNode())
 	last.Close()
 	require.Zero(t, n.Owner())
 }
 
 // A wait keeps its date over wakes that were not for it, such as those of an unrelated death.
 func TestWaitKeepsItsDateOverWakes(t *testing.T) {
-	b := newBench(t)
+	b := newNodePool(t)
 	for _, parked := range []bool{false, true} {
 		t.Run(fmt.Sprint("parked ", parked), func(t *testing.T) {
 			o := b.object()
@@ -265,17 +265,17 @@ func TestWaitKeepsItsDateOverWakes(t *testing.T) {
 			go func() {
 				var c Cancel
 				for range 3 {
-					done <- p.Sleep(uint32(p.bell.Announce()), Bed{Park: parked}, &c)
+					done <- p.Sleep(uint32(p.wakeWord.Announce()), SleepSpec{Park: parked}, &c)
 				}
 			}()
 			until(t, func() bool { return date() != 0 })
 			first := date()
 			for range 2 {
-				p.bell.WakeAll()
+				p.wakeWord.WakeAll()
 				require.Equal(t, Again, <-done)
 				until(t, func() bool { return date() == first })
 			}
-			p.bell.WakeAll()
+			p.wakeWord.WakeAll()
 			<-done
 		})
 	}

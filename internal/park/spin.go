@@ -184,12 +184,12 @@ func (t Tuning) NoteCPU() {
 }
 
 // cpuNote says on which CPUs the last two participants were that released an
-// object. Who waits right after its own release needs the other's. A hint: a
+// object. Whoever waits right after its own release needs the other's. A hint: a
 // torn or stale one mis-tunes.
 //
-//	bits 0..9    CPU + 1 of who released last; 0 unknown
+//	bits 0..9    CPU + 1 of whoever released last; 0 unknown
 //	bits 10..19  CPU + 1 of the one before it that was another participant
-//	bits 20..30  slot of who released last
+//	bits 20..30  slot of whoever released last
 type cpuNote uint32
 
 const noteCPUs = 1<<10 - 1

@@ -14,7 +14,7 @@ type Watch struct {
 // stays there until it has left the Watch.
 func (q *Queue) Watch(w uint32, notify func()) *Watch {
 	x := &Watch{q: q, me: waiter{notify: notify}}
-	q.host.lookAfter(q)
+	q.lot.checkPeriodically(q)
 	if !q.enlist(w, &x.me, shmsync.Monotonic()) {
 		return nil
 	}

@@ -6,4 +6,4 @@ import (
 )
 
 // raw gives the address that the futex calls take.
-func raw(w *atomic.Uint32) *uint32 { return (*uint32)(unsafe.Pointer(w)) }
+func wordPtr(w *atomic.Uint32) *uint32 { return (*uint32)(unsafe.Pointer(w)) }

@@ -15,7 +15,7 @@ func init() {
 		c.Say("about to hang")
 		hangForEver()
 	})
-	Register("deaf", func(c *Child) {
+	Register("unresponsive", func(c *Child) {
 		signal.Ignore(syscall.SIGQUIT)
 		c.Ready()
 		c.Await()
@@ -73,9 +73,9 @@ func TestTimeoutOfWait(t *testing.T) {
 }
 
 // A child that takes no SIGQUIT is killed.
-func TestTimeoutOfDeafChild(t *testing.T) {
+func TestTimeoutOfUnresponsiveChild(t *testing.T) {
 	log := failure(t, func(tb testing.TB) {
-		p := Start(tb, "deaf", Limit(300*time.Millisecond))
+		p := Start(tb, "unresponsive", Limit(300*time.Millisecond))
 		p.grace = 300 * time.Millisecond
 		p.Await(tb)
 		p.WaitExit(tb)

@@ -86,8 +86,8 @@ func (a *agent) says(t *selftester, want string) (rest string, err error) {
 			return "", fmt.Errorf("%s said %q, not %q", a.role, line, want)
 		}
 		return strings.TrimSpace(rest), nil
-	case <-time.After(t.patience):
-		return "", fmt.Errorf("%s has not said %q for %v", a.role, want, t.patience)
+	case <-time.After(t.waitLimit):
+		return "", fmt.Errorf("%s has not said %q for %v", a.role, want, t.waitLimit)
 	case <-t.ctx.Done():
 		return "", t.ctx.Err()
 	}
@@ -117,16 +117,16 @@ func (a *agent) end() {
 // selftestRoles are what agents do. What fails ends the process, with a line that says
 // so.
 var selftestRoles = map[string]func(args []string) error{
-	"near":    beNear,
-	"victim":  beVictim,
-	"heir":    beHeir,
-	"adder":   beAdder,
-	"sleeper": beSleeper,
-	"waitv":   beWaitV,
-	"toucher": beToucher,
-	"placer":  bePlacer,
-	"opener":  beOpener,
-	"pinned":  bePinned,
+	"near":      beNear,
+	"victim":    beVictim,
+	"successor": beSuccessor,
+	"adder":     beAdder,
+	"sleeper":   beSleeper,
+	"waitv":     beWaitV,
+	"toucher":   beToucher,
+	"placer":    bePlacer,
+	"opener":    beOpener,
+	"pinned":    bePinned,
 }
 
 func say(format string, args ...any) { fmt.Fprintf(os.Stdout, format+"\n", args...) }
@@ -174,8 +174,8 @@ func beVictim(args []string) error {
 	}
 }
 
-// beHeir inherits the lock of who is killed.
-func beHeir(args []string) error {
+// beSuccessor inherits the lock of whoever is killed.
+func beSuccessor(args []string) error {
 	a, m, err := joinAgent(args)
 	if err != nil {
 		return err

@@ -29,8 +29,8 @@ const crashNodes = 4
 // crashProofs kill the holder of a lock: on each node while somebody on another one
 // waits, and without each of the features that tell of deaths.
 func (t *selftester) crashProofs() (list []proof) {
-	add := func(name, victim, heir string, env ...string) {
-		list = append(list, proof{"crash/" + name, func(t *selftester) (string, error) { return t.proveHeir(victim, heir, env) }})
+	add := func(name, victim, successor string, env ...string) {
+		list = append(list, proof{"crash/" + name, func(t *selftester) (string, error) { return t.proveSuccessor(victim, successor, env) }})
 	}
 	var nodes []numaNode
 	for _, n := range t.nodes {
@@ -60,8 +60,8 @@ func (t *selftester) crashProofs() (list []proof) {
 	return list
 }
 
-// proveHeir kills the holder of a lock on one CPU, for which a process on another waits.
-func (t *selftester) proveHeir(victim, heir string, env []string) (string, error) {
+// proveSuccessor kills the holder of a lock on one CPU, for which a process on another waits.
+func (t *selftester) proveSuccessor(victim, successor string, env []string) (string, error) {
 	a, err := newSelftestArena(shm.Policy{})
 	if err != nil {
 		return "", err
@@ -74,7 +74,7 @@ func (t *selftester) proveHeir(victim, heir string, env []string) (string, error
 	if _, err := v.says(t, "held"); err != nil {
 		return "", err
 	}
-	h, err := t.startIn(a, env, "heir", heir)
+	h, err := t.startIn(a, env, "successor", successor)
 	if err != nil {
 		return "", err
 	}

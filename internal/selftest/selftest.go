@@ -48,10 +48,10 @@ func cannot(format string, args ...any) error { return notHere(fmt.Sprintf(forma
 // selftester runs proofs.
 type selftester struct {
 	*Options
-	ctx      context.Context
-	nodes    []numaNode
-	patience time.Duration
-	agents   []*agent // of the proof that runs
+	ctx       context.Context
+	nodes     []numaNode
+	waitLimit time.Duration
+	agents    []*agent // of the proof that runs
 }
 
 // Run proves that what the library promises holds on this host. It measures nothing, so
@@ -61,7 +61,7 @@ func Run(ctx context.Context, o *Options) error {
 	if err != nil {
 		return err
 	}
-	t := &selftester{Options: o, ctx: ctx, nodes: nodes, patience: 3 * o.Timeout}
+	t := &selftester{Options: o, ctx: ctx, nodes: nodes, waitLimit: 3 * o.Timeout}
 	proofs, err := pickProofs(t.proofs(), o.Only)
 	if err != nil {
 		return err

@@ -23,7 +23,7 @@ func fakeSelftester(t *testing.T, out *bytes.Buffer) *selftester {
 	nodes, err := readNodes("/sys")
 	require.NoError(t, err)
 	o := &Options{Timeout: time.Second, Out: out}
-	return &selftester{Options: o, ctx: t.Context(), nodes: nodes, patience: 20 * time.Second}
+	return &selftester{Options: o, ctx: t.Context(), nodes: nodes, waitLimit: 20 * time.Second}
 }
 
 // A proof that fails, and one that skips, are told, and have their status.
@@ -75,15 +75,15 @@ func TestSelftestAgents(t *testing.T) {
 			if _, err := v.says(t, "held"); err != nil {
 				return "", err
 			}
-			h, err := t.startIn(a, nil, "heir")
+			h, err := t.startIn(a, nil, "successor")
 			if err != nil {
 				return "", err
 			}
 			if _, err := h.says(t, "waiting"); err != nil {
 				return "", err
 			}
-			t.patience = 100 * time.Millisecond // nobody kills the victim
-			defer func() { t.patience = 20 * time.Second }()
+			t.waitLimit = 100 * time.Millisecond // nobody kills the victim
+			defer func() { t.waitLimit = 20 * time.Second }()
 			return h.says(t, "owned")
 		},
 	} {

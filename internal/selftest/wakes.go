@@ -47,14 +47,14 @@ func wakeWord(mem []byte, line int) *atomic.Uint32 { return control.WordAt(mem, 
 
 // until repeats an attempt that fails as long as somebody is not asleep yet.
 func (t *selftester) until(what string, try func() (bool, error)) error {
-	for end := time.Now().Add(t.patience); ; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(t.waitLimit); ; time.Sleep(time.Millisecond) {
 		switch ok, err := try(); {
 		case err != nil:
 			return err
 		case ok:
 			return nil
 		case time.Now().After(end):
-			return fmt.Errorf("%s: not within %v", what, t.patience)
+			return fmt.Errorf("%s: not within %v", what, t.waitLimit)
 		case t.ctx.Err() != nil:
 			return t.ctx.Err()
 		}

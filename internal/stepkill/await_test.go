@@ -27,7 +27,7 @@ func init() {
 			var errs [3]error
 			x.s, errs[0] = prims.OpenSequencer(a, "s", &prims.SequencerOptions{Spin: -1})
 			x.e, errs[1] = prims.OpenEvent(a, "e", &prims.EventOptions{AutoReset: true, Spin: -1})
-			x.m, errs[2] = prims.OpenFairMutex(a, "m", &prims.FairMutexOptions{Policy: prims.Release})
+			x.m, errs[2] = prims.OpenFairMutex(a, "m", &prims.FairMutexOptions{Policy: prims.PolicyRelease})
 			if err := errors.Join(errs[:]...); err != nil {
 				return part{}, err
 			}

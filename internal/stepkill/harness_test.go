@@ -507,7 +507,7 @@ func sound(t *testing.T, a *arena.Arena, what string) {
 	require.NoError(t, err, "%s\n%s", what, words(a))
 }
 
-// alone waits until all others are buried. Who died while it joined may stay until the
+// alone waits until all others are reaped. Who died while it joined may stay until the
 // next one joins: nobody is told of it, and it has nothing.
 func (x *stage) alone(what func() string) {
 	x.t.Helper()
@@ -528,7 +528,7 @@ func alone(t *testing.T, a *arena.Arena, joiners bool, what func() string) {
 			return
 		}
 		if time.Now().After(end) {
-			t.Fatalf("%s: the dead are not buried\n%s", what(), words(a))
+			t.Fatalf("%s: the dead are not reaped\n%s", what(), words(a))
 		}
 		<-time.NewTimer(pause).C
 	}

@@ -11,10 +11,10 @@ import (
 )
 
 func init() {
-	for _, policy := range []prims.Policy{prims.Report, prims.Release} {
+	for _, policy := range []prims.Policy{prims.PolicyReport, prims.PolicyRelease} {
 		of := func(name string) string {
 			name += " " + policy.String()
-			if policy == prims.Report {
+			if policy == prims.PolicyReport {
 				recoverable[name] = true
 			}
 			return name
@@ -67,7 +67,7 @@ func init() {
 				return nil, err
 			}
 			const key = 7
-			var held prims.Hold // of who has it: one at a time
+			var held prims.Hold // of whoever has it: one at a time
 			return &aLock{
 				lock: func(ctx context.Context) error {
 					h, err := m.LockContext(ctx, key)
@@ -103,7 +103,7 @@ func init() {
 	})
 
 	addLock("mutex near", func(a *arena.Arena) (*aLock, error) {
-		m, err := prims.OpenMutex(a, "m", &prims.MutexOptions{Policy: prims.Release, NearWakes: true})
+		m, err := prims.OpenMutex(a, "m", &prims.MutexOptions{Policy: prims.PolicyRelease, NearWakes: true})
 		if err != nil {
 			return nil, err
 		}
@@ -215,27 +215,27 @@ func init() {
 			return p, nil
 		}})
 	}
-	spin("upgrade", 2, func(m *prims.RWSpinLock, p *part) { p.prep, p.op = m.LockUpgrade, m.Upgrade })
+	spin("upgrade", 2, func(m *prims.RWSpinLock, p *part) { p.prep, p.op = m.LockUpgradable, m.Upgrade })
 	spin("downgrade", 2, func(m *prims.RWSpinLock, p *part) { p.prep, p.op = m.Lock, m.Downgrade })
-	spin("downgrade to upgrade", 2, func(m *prims.RWSpinLock, p *part) { p.prep, p.op = m.Lock, m.DowngradeToUpgrade })
-	spin("downgrade upgrade", 2, func(m *prims.RWSpinLock, p *part) { p.prep, p.op = m.LockUpgrade, m.DowngradeUpgrade })
-	spin("lock upgrade", 0, func(m *prims.RWSpinLock, p *part) { p.op = m.LockUpgrade })
-	spin("try lock upgrade", 0, func(m *prims.RWSpinLock, p *part) { p.op = func() { m.TryLockUpgrade() } })
-	spin("unlock upgrade", 2, func(m *prims.RWSpinLock, p *part) { p.prep, p.op = m.LockUpgrade, m.UnlockUpgrade })
-	spin("try upgrade", 0, func(m *prims.RWSpinLock, p *part) { p.prep, p.op = m.LockUpgrade, func() { m.TryUpgrade() } })
+	spin("downgrade to upgrade", 2, func(m *prims.RWSpinLock, p *part) { p.prep, p.op = m.Lock, m.DowngradeToUpgradable })
+	spin("downgrade upgrade", 2, func(m *prims.RWSpinLock, p *part) { p.prep, p.op = m.LockUpgradable, m.DowngradeToRead })
+	spin("lock upgrade", 0, func(m *prims.RWSpinLock, p *part) { p.op = m.LockUpgradable })
+	spin("try lock upgrade", 0, func(m *prims.RWSpinLock, p *part) { p.op = func() { m.TryLockUpgradable() } })
+	spin("unlock upgrade", 2, func(m *prims.RWSpinLock, p *part) { p.prep, p.op = m.LockUpgradable, m.UnlockUpgradable })
+	spin("try upgrade", 0, func(m *prims.RWSpinLock, p *part) { p.prep, p.op = m.LockUpgradable, func() { m.TryUpgrade() } })
 	spin("lock upgrade, waits", 1, func(m *prims.RWSpinLock, p *part) {
-		p.hold, p.op, p.free = m.Lock, m.LockUpgrade, m.Unlock
+		p.hold, p.op, p.free = m.Lock, m.LockUpgradable, m.Unlock
 	})
 	spin("lock upgrade, gives up", 1, func(m *prims.RWSpinLock, p *part) {
 		p.hold, p.free, p.late = m.Lock, m.Unlock, true
-		p.op = briefly(func(ctx context.Context) { m.LockUpgradeContext(ctx) })
+		p.op = briefly(func(ctx context.Context) { m.LockUpgradableContext(ctx) })
 	})
 	// A reader is in.
 	spin("upgrade, waits", 1, func(m *prims.RWSpinLock, p *part) {
-		p.hold, p.prep, p.op, p.free = m.RLock, m.LockUpgrade, m.Upgrade, m.RUnlock
+		p.hold, p.prep, p.op, p.free = m.RLock, m.LockUpgradable, m.Upgrade, m.RUnlock
 	})
 	spin("upgrade, gives up", 1, func(m *prims.RWSpinLock, p *part) {
-		p.hold, p.prep, p.free, p.late = m.RLock, m.LockUpgrade, m.RUnlock, true
+		p.hold, p.prep, p.free, p.late = m.RLock, m.LockUpgradable, m.RUnlock, true
 		p.op = briefly(func(ctx context.Context) { m.UpgradeContext(ctx) })
 	})
 	addScene(scene{name: "rwmutex/downgrade", waiters: 2, open: func(a *arena.Arena) (part, error) {

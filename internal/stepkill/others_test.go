@@ -26,7 +26,7 @@ func init() {
 	addQueues()
 	addFutures()
 	addConds()
-	addTallies()
+	addCounters()
 	addSignals()
 	addArenas()
 }
@@ -248,7 +248,7 @@ func addEvents() {
 			return p, nil
 		}
 	}
-	for name, opts := range map[string]*prims.EventOptions{"event": nil, "auto event": {AutoReset: true}, "two-way event": {TwoWay: true}} {
+	for name, opts := range map[string]*prims.EventOptions{"event": nil, "auto event": {AutoReset: true}, "two-way event": {Bidirectional: true}} {
 		each(name+"/set", ev(opts, func(e *prims.Event, p *part) { p.op = e.Set }), 0, 3, 12)
 		each(name+"/wait", ev(opts, func(e *prims.Event, p *part) { p.op = func() { e.Wait() } }), 0, 2)
 		each(name+"/wait, gives up", ev(opts, func(e *prims.Event, p *part) {
@@ -264,7 +264,7 @@ func addEvents() {
 	each("auto event/try wait", ev(&prims.EventOptions{AutoReset: true}, func(e *prims.Event, p *part) {
 		p.prep, p.op = e.Set, func() { e.TryWait() }
 	}), 0)
-	each("two-way event/wait reset", ev(&prims.EventOptions{TwoWay: true}, func(e *prims.Event, p *part) {
+	each("two-way event/wait reset", ev(&prims.EventOptions{Bidirectional: true}, func(e *prims.Event, p *part) {
 		p.hold, p.op = e.Set, func() { e.WaitReset() }
 		p.wait = waits(e.WaitResetContext)
 		p.rescue = func() {
@@ -274,7 +274,7 @@ func addEvents() {
 		}
 		p.free = p.rescue
 	}), 0, 2)
-	each("two-way event/reset", ev(&prims.EventOptions{TwoWay: true}, func(e *prims.Event, p *part) {
+	each("two-way event/reset", ev(&prims.EventOptions{Bidirectional: true}, func(e *prims.Event, p *part) {
 		p.hold, p.op = e.Set, e.Reset
 		p.wait = waits(e.WaitResetContext)
 		p.rescue = func() {
@@ -306,7 +306,7 @@ func addQueues() {
 				for q.TryPut(1) {
 				}
 			}
-			// Putters are let in by who takes, getters by who puts.
+			// Putters are let in by whoever takes, getters by whoever puts.
 			if full {
 				p.hold = fill
 				p.wait = waits(func(ctx context.Context) error { return q.PutContext(ctx, 2) })
@@ -507,7 +507,7 @@ func addFutures() {
 func addConds() {
 	cond := func(f func(m *prims.Mutex, c *prims.Cond, p *part)) func(a *arena.Arena) (part, error) {
 		return func(a *arena.Arena) (part, error) {
-			m, err := prims.OpenMutex(a, "m", &prims.MutexOptions{Policy: prims.Release})
+			m, err := prims.OpenMutex(a, "m", &prims.MutexOptions{Policy: prims.PolicyRelease})
 			if err != nil {
 				return part{}, err
 			}
@@ -559,7 +559,7 @@ func addConds() {
 	}), 1)
 }
 
-func addTallies() {
+func addCounters() {
 	each("waitgroup/add", func(a *arena.Arena) (part, error) { return groupPart(a, false) }, 0)
 	each("waitgroup/done", func(a *arena.Arena) (part, error) { return groupPart(a, true) }, 0, 3, 12)
 	addGroupWaits()
@@ -595,13 +595,13 @@ func addTallies() {
 			return p, nil
 		}
 	}
-	eachFresh("latch/count down", latch(func(l *prims.Latch, p *part) {}), 0, 3, 12)
-	eachFresh("latch/wait", latch(func(l *prims.Latch, p *part) { p.op = l.Wait }), 0, 1)
-	eachFresh("latch/arrive and wait", latch(func(l *prims.Latch, p *part) { p.op = func() { l.ArriveAndWait(1) } }), 2)
-	eachFresh("latch/wait, gives up", latch(func(l *prims.Latch, p *part) {
+	eachFresh("queue lock/count down", latch(func(l *prims.Latch, p *part) {}), 0, 3, 12)
+	eachFresh("queue lock/wait", latch(func(l *prims.Latch, p *part) { p.op = l.Wait }), 0, 1)
+	eachFresh("queue lock/arrive and wait", latch(func(l *prims.Latch, p *part) { p.op = func() { l.ArriveAndWait(1) } }), 2)
+	eachFresh("queue lock/wait, gives up", latch(func(l *prims.Latch, p *part) {
 		p.late, p.op = true, briefly(func(ctx context.Context) { l.WaitContext(ctx) })
 	}), 1)
-	eachFresh("latch/claim", latch(func(l *prims.Latch, p *part) {
+	eachFresh("queue lock/claim", latch(func(l *prims.Latch, p *part) {
 		use, wait := p.use, p.wait
 		p.op = func() { l.Claim(1) }
 		p.wait = func() error { return deadOrNil(wait()) }
@@ -766,7 +766,7 @@ func addBarriers() {
 				use: func() error {
 					ctx, cancel := limited()
 					defer cancel()
-					for { // until all are told of who was a party and died
+					for { // until all are told of whoever was a party and died
 						fill()
 						for range max(b.State().Expected-1, 0) {
 							b.Arrive(1)
@@ -796,13 +796,13 @@ func addBarriers() {
 	eachFresh("barrier/arrive and drop", barrier(func(b *prims.Barrier, p *part) { p.op = b.ArriveAndDrop }), 0)
 	eachFresh("barrier/join, leave", barrier(func(b *prims.Barrier, p *part) {
 		p.op = func() {
-			b.Join(1)
-			b.Leave()
+			b.Register(1)
+			b.Deregister()
 		}
 	}), 0, 1)
 	// One that is dead was a party.
 	eachFresh("barrier/reset", barrier(func(b *prims.Barrier, p *part) {
-		p.prep, p.op = func() { b.Join(1) }, func() { b.Reset(2) }
+		p.prep, p.op = func() { b.Register(1) }, func() { b.Reset(2) }
 	}), 0)
 	scenes[len(scenes)-1].sacrificed = true
 }
@@ -1010,7 +1010,7 @@ func addArenas() {
 		p.op = func() { a.Close() }
 	}), 0)
 	addScene(scene{name: "arena/join", unjoined: true, open: plain(func(a *arena.Arena, p *part) {})})
-	addScene(scene{name: "arena/join, bury", unjoined: true, sacrificed: true, open: plain(func(a *arena.Arena, p *part) {
+	addScene(scene{name: "arena/join, reap", unjoined: true, sacrificed: true, open: plain(func(a *arena.Arena, p *part) {
 		p.prep = func() { open(a, "").Lock() }
 	})})
 }

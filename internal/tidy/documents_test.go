@@ -54,7 +54,7 @@ func compareDocument(files []*file, doc, column, what string, code map[string]fi
 	return found
 }
 
-// Who adds a place to die says what is left there, and who repairs it.
+// Whoever adds a place to die says what is left there, and who repairs it.
 var robustnessRule = rule{
 	name: "crash points are in " + robustnessDoc,
 	check: func(files []*file) []finding {
@@ -93,7 +93,7 @@ var robustnessRule = rule{
 // rolesColumn heads the column of points in the matrix by primitive and role.
 const rolesColumn = "dies at"
 
-// Who adds a place to die says in which role a process is there, and what survivors
+// Whoever adds a place to die says in which role a process is there, and what survivors
 // see. A name that ends in * stands for all points that begin so.
 var rolesRule = rule{
 	name: "crash points are in the matrix of " + robustnessDoc,
@@ -157,7 +157,7 @@ var rolesRule = rule{
 	},
 }
 
-// Who adds an edge between processes says what it orders, and how weak a C
+// Whoever adds an edge between processes says what it orders, and how weak a C
 // program may make it.
 var memoryModelRule = rule{
 	name: "sync points are in " + memoryModelDoc,
@@ -185,7 +185,7 @@ var memoryModelRule = rule{
 
 const performanceDoc = "docs/performance.md"
 
-// Who turns a knob says so where people look what it is set to.
+// Whoever turns a knob says so where people look what it is set to.
 var tunableRule = rule{
 	name: "tunables are as " + performanceDoc + " has them",
 	check: func(files []*file) (found []finding) {
@@ -335,7 +335,7 @@ func proseLines(src string) map[int]string {
 
 var notInAnchor = regexp.MustCompile(`[^\p{L}\p{N}_ -]`)
 
-// headingAnchors gives the anchors of a document's headings, as GitHub makes them.
+// headingAnchors gives the anchors of a document's headings, as GitPoller makes them.
 func headingAnchors(src string) map[string]bool {
 	anchors := make(map[string]bool)
 	for _, line := range proseLines(src) {

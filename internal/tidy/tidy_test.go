@@ -47,6 +47,9 @@ var rules = []rule{
 	tunableRule,
 	featuresRule,
 	exampleRule,
+	oldWordRule,
+	headlessWhoRule,
+	columnsRule,
 }
 
 // TestTree applies the rules to the repository.

@@ -144,7 +144,7 @@ func openBarrierJob(p *party) (jobWorker, error) {
 	b := &p.page.board.phases
 	complete, err := prims.OpenBarrier(p.a, "barrier-complete", 4, &prims.BarrierOptions{Completion: func() {
 		b.begun.Add(1)
-		if n := b.inside.Swap(uint64(p.self)); n != 0 && p.a.Current(arena.Name(n)) {
+		if n := b.inside.Swap(uint64(p.self)); n != 0 && p.a.Current(arena.ParticipantID(n)) {
 			b.overlaps.Add(1)
 		}
 		b.inside.Store(0)
@@ -213,7 +213,7 @@ func (j *onceJob) turn(g int, r *rand.Rand) error {
 	overlap := false
 	err = ends(r, func(ctx context.Context) error {
 		return x.DoContext(ctx, func() {
-			if was := arena.Name(e.inside.Swap(uint32(j.self))); was != 0 && j.a.Current(was) {
+			if was := arena.ParticipantID(e.inside.Swap(uint32(j.self))); was != 0 && j.a.Current(was) {
 				overlap = true
 			}
 			for range r.IntN(500) {
@@ -234,7 +234,7 @@ func (j *onceJob) turn(g int, r *rand.Rand) error {
 		return err
 	}
 	if err == nil && b.round.CompareAndSwap(n-1, n) {
-		// Who looks at one later makes another of the same name, which is as good.
+		// Whoever looks at one later makes another of the same name, which is as good.
 		for back := uint64(10); back < min(n, 60); back += 10 {
 			j.a.Delete(onceName(n - back)) // again and again: somebody may look at it, or die
 		}
@@ -251,19 +251,19 @@ func (j *onceJob) rest() error {
 	return nil
 }
 
-// seats is the state of a Waitable that is a shared lock: -1 for a writer.
-type seats struct{ Holders int32 }
+// workers is the state of a Waitable that is a shared lock: -1 for a writer.
+type workers struct{ Holders int32 }
 
 // waitableJob is a lock made of rules: two kinds of holders, as with rwJob.
 type waitableJob struct {
 	*party
-	x *prims.Waitable[seats, bool]
+	x *prims.Waitable[workers, bool]
 	w *witness
 }
 
 func openWaitableJob(p *party) (jobWorker, error) {
-	x, err := prims.OpenWaitable(p.a, "waitable", seats{}, prims.Rules[seats, bool]{
-		Claim: func(s *seats, write bool) bool {
+	x, err := prims.OpenWaitable(p.a, "waitable", workers{}, prims.Rules[workers, bool]{
+		Claim: func(s *workers, write bool) bool {
 			switch {
 			case write && s.Holders == 0:
 				s.Holders = -1
@@ -274,7 +274,7 @@ func openWaitableJob(p *party) (jobWorker, error) {
 			}
 			return true
 		},
-		Release: func(s *seats, write bool) {
+		Release: func(s *workers, write bool) {
 			if write {
 				s.Holders = 0
 			} else {
@@ -293,7 +293,7 @@ func (j *waitableJob) turn(g int, r *rand.Rand) error {
 	}
 	if write {
 		err = j.inside(j.w, r)
-	} else if was := arena.Name(j.w.name.Load()); was != 0 && j.a.Current(was) {
+	} else if was := arena.ParticipantID(j.w.name.Load()); was != 0 && j.a.Current(was) {
 		err = fmt.Errorf("a reader is inside with %v", was)
 	}
 	if err != nil {

@@ -228,14 +228,14 @@ func (j *signalJob) execute(gate prims.Gate, r *rand.Rand) error {
 		return fmt.Errorf("nobody has scheduled queue %d", gate.Queue())
 	}
 	q := &j.page.board.queues[k]
-	if was := arena.Name(q.inside.Swap(uint32(j.self))); was != 0 && j.a.Current(was) {
+	if was := arena.ParticipantID(q.inside.Swap(uint32(j.self))); was != 0 && j.a.Current(was) {
 		return fmt.Errorf("queue %d is executed by %v, too", gate.Queue(), was)
 	}
 	n := q.pushed.Load()
 	for range r.IntN(100) {
 	}
 	q.done.Store(max(n, q.done.Load()))
-	if was := arena.Name(q.inside.Swap(0)); was != j.self {
+	if was := arena.ParticipantID(q.inside.Swap(0)); was != j.self {
 		return fmt.Errorf("queue %d was executed by %v meanwhile", gate.Queue(), was)
 	}
 	if r.IntN(16) == 0 {
@@ -296,7 +296,7 @@ func (j *objectsJob) turn(g int, r *rand.Rand) error {
 			return nil
 		}
 	}
-	m, err := prims.OpenMutex(j.a, name, &prims.MutexOptions{Policy: prims.Release})
+	m, err := prims.OpenMutex(j.a, name, &prims.MutexOptions{Policy: prims.PolicyRelease})
 	if err != nil {
 		return err
 	}

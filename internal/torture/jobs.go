@@ -47,7 +47,7 @@ var soundJobs = uint64(1)<<(len(jobs)-len(brokenJobs)) - 1
 type tortureBoard struct {
 	locks   [12]witness
 	keys    [multiJobKeys]witness
-	permits [semJobPermits]atomic.Uint32 // names of who holds one
+	permits [semJobPermits]atomic.Uint32 // names of whoever holds one
 	writers [2]witness                   // of the rw locks
 	tickets [queueJobTickets]witness
 	made    atomic.Uint32 // the tickets are
@@ -80,10 +80,10 @@ type witness struct {
 	_      [104]byte
 }
 
-// enter says that we are inside, alone. Who was inside and did not say that it left
+// enter says that we are inside, alone. Whoever was inside and did not say that it left
 // is dead. died says that the counts may be those of somebody who died.
 func (p *party) enter(w *witness) (died bool, err error) {
-	was := arena.Name(w.name.Swap(uint32(p.self)))
+	was := arena.ParticipantID(w.name.Swap(uint32(p.self)))
 	if was != 0 && p.a.Current(was) {
 		return false, fmt.Errorf("not alone inside: with %v, this is %v", was, p.self)
 	}
@@ -99,7 +99,7 @@ func (p *party) leave(w *witness, r *rand.Rand) error {
 	for range r.IntN(100) {
 	}
 	w.after = w.before
-	if was := arena.Name(w.name.Swap(0)); was != p.self {
+	if was := arena.ParticipantID(w.name.Swap(0)); was != p.self {
 		return fmt.Errorf("%v came inside meanwhile, beside %v", was, p.self)
 	}
 	return nil
@@ -119,7 +119,7 @@ func (p *party) enterOne(places []atomic.Uint32) (*atomic.Uint32, error) {
 	for range 10_000 {
 		for i := range places {
 			w := &places[i]
-			if was := arena.Name(w.Load()); (was == 0 || !p.a.Current(was)) && w.CompareAndSwap(uint32(was), uint32(p.self)) {
+			if was := arena.ParticipantID(w.Load()); (was == 0 || !p.a.Current(was)) && w.CompareAndSwap(uint32(was), uint32(p.self)) {
 				return w, nil
 			}
 		}
@@ -155,8 +155,8 @@ func forgive(err error) error {
 
 func gaveUp(err error) bool { return err == context.DeadlineExceeded || err == context.Canceled }
 
-// bereaved reports whether err tells of a death.
-func bereaved(err error) bool {
+// ownerDied reports whether err tells of a death.
+func ownerDied(err error) bool {
 	return errors.Is(err, shmsync.ErrOwnerDead) || errors.Is(err, shmsync.ErrNotRecoverable)
 }
 

@@ -35,7 +35,7 @@ func openMutexJob(p *party) (jobWorker, error) {
 	if err != nil {
 		return nil, err
 	}
-	y, err := prims.OpenMutex(p.a, "mutex-freed", &prims.MutexOptions{Policy: prims.Release})
+	y, err := prims.OpenMutex(p.a, "mutex-freed", &prims.MutexOptions{Policy: prims.PolicyRelease})
 	return &lockJob{p, x, y, p.page.board.locks[0:2], func(x recoverable) error {
 		st := x.(*prims.Mutex).State()
 		return leftOver(st.Held || st.Waiting || st.Owner != nil || st.Err != nil, st)
@@ -47,7 +47,7 @@ func openFairJob(p *party) (jobWorker, error) {
 	if err != nil {
 		return nil, err
 	}
-	y, err := prims.OpenFairMutex(p.a, "fair-freed", &prims.FairMutexOptions{Policy: prims.Release})
+	y, err := prims.OpenFairMutex(p.a, "fair-freed", &prims.FairMutexOptions{Policy: prims.PolicyRelease})
 	return &lockJob{p, x, y, p.page.board.locks[2:4], func(x recoverable) error {
 		st := x.(*prims.FairMutex).State()
 		return leftOver(st.Held || st.Waiting || st.Owner != nil || st.Err != nil, st)
@@ -59,7 +59,7 @@ func openCohortJob(p *party) (jobWorker, error) {
 	if err != nil {
 		return nil, err
 	}
-	y, err := prims.OpenCohortMutex(p.a, "cohort-freed", &prims.CohortMutexOptions{Nodes: 2, Policy: prims.Release})
+	y, err := prims.OpenCohortMutex(p.a, "cohort-freed", &prims.CohortMutexOptions{Nodes: 2, Policy: prims.PolicyRelease})
 	return &lockJob{p, x, y, p.page.board.locks[10:12], func(x recoverable) error {
 		st := x.(*prims.CohortMutex).State()
 		return leftOver(st.Held || st.Waiting || st.Owner != nil || st.Err != nil, st)
@@ -71,7 +71,7 @@ func openSpinJob(p *party) (jobWorker, error) {
 	if err != nil {
 		return nil, err
 	}
-	y, err := prims.OpenSpinLock(p.a, "spin-freed", &prims.SpinLockOptions{Policy: prims.Release})
+	y, err := prims.OpenSpinLock(p.a, "spin-freed", &prims.SpinLockOptions{Policy: prims.PolicyRelease})
 	return &lockJob{p, x, y, p.page.board.locks[4:6], func(x recoverable) error {
 		st := x.(*prims.SpinLock).State()
 		return leftOver(st.Held || st.Owner != nil || st.Err != nil, st)
@@ -118,7 +118,7 @@ func (j *lockJob) got(err error, x recoverable, w *witness, r *rand.Rand) error 
 	switch {
 	case err == nil:
 		return j.locked(x, w, r)
-	case !bereaved(err) || x == j.freed:
+	case !ownerDied(err) || x == j.freed:
 		return forgive(err)
 	}
 	return j.recover(x.Recover, w, r)
@@ -136,7 +136,7 @@ func (j *party) recover(lock func(ctx context.Context, repair func() error) erro
 	if broken != nil {
 		return fmt.Errorf("while it recovers: %w", broken)
 	}
-	if bereaved(err) || errors.Is(err, errRepairFails) {
+	if ownerDied(err) || errors.Is(err, errRepairFails) {
 		return nil // the next one does
 	}
 	return err
@@ -176,7 +176,7 @@ func openMultiJob(p *party) (jobWorker, error) {
 	if err != nil {
 		return nil, err
 	}
-	y, err := prims.OpenMultiLock(p.a, "multi-freed", &prims.MultiLockOptions{Policy: prims.Release, Buckets: 1})
+	y, err := prims.OpenMultiLock(p.a, "multi-freed", &prims.MultiLockOptions{Policy: prims.PolicyRelease, Buckets: 1})
 	return &multiJob{p, x, y, p.page.board.keys[:]}, err
 }
 
@@ -225,7 +225,7 @@ func (j *multiJob) got(h prims.Holds, err error, keys []uint64, x *prims.MultiLo
 	switch {
 	case err == nil:
 		return j.locked(h, x, r)
-	case !bereaved(err) || x == j.freed:
+	case !ownerDied(err) || x == j.freed:
 		return forgive(err)
 	}
 	for _, key := range keys {

@@ -30,14 +30,14 @@ const (
 // torturePage is what the processes of a torture share beside the arena: it is
 // there when the arena is not sound. Each field says who writes it.
 type torturePage struct {
-	_     structs.HostLayout
-	magic uint64
-	seed  uint64
-	only  uint64 // jobs that take part, as bits
-	seats uint32
-	bound int64 // ns that a survivor may wait
+	_       structs.HostLayout
+	magic   uint64
+	seed    uint64
+	only    uint64 // jobs that take part, as bits
+	workers uint32
+	bound   int64 // ns that a survivor may wait
 
-	patience int64 // ns until the end of a round must be as it should
+	waitLimit int64 // ns until the end of a round must be as it should
 
 	phase   atomic.Uint32 // parent: see torturePhase
 	referee atomic.Uint32 // parent: all are calm in this round
@@ -60,13 +60,13 @@ type torturePage struct {
 		noise spans        // victims: their control threads
 		until atomic.Int64 // victim: its control thread sleeps until then; parent: 0 when it is gone
 	}
-	seat [tortureResidents]tortureSeat
+	worker [tortureResidents]tortureSlot
 
 	board tortureBoard
 }
 
-// tortureSeat is what one resident reports. Its successor goes on with it.
-type tortureSeat struct {
+// tortureSlot is what one resident reports. Its successor goes on with it.
+type tortureSlot struct {
 	pid    atomic.Uint32
 	at     atomic.Uint32 // the round in which it works
 	calm   atomic.Uint32 // of this round, who does not keep others going has ended
@@ -145,9 +145,9 @@ func (p *torturePage) failures() (texts []string) {
 // histogram gives the counters of all residents.
 func (p *torturePage) histogram(which int) []uint64 {
 	sum := make([]uint64, stats.HistBuckets)
-	for s := range p.seats {
+	for s := range p.workers {
 		for i := range sum {
-			sum[i] += p.seat[s].counts[which][i].Load()
+			sum[i] += p.worker[s].counts[which][i].Load()
 		}
 	}
 	return sum

@@ -9,37 +9,37 @@ import (
 	"time"
 )
 
-// fate is how a victim ends.
-type fate int
+// outcome is how a victim ends.
+type outcome int
 
 const (
-	fateKilled   fate = iota // SIGKILL
-	fateNewborn              // SIGKILL, perhaps before it has joined or opened
-	fateStopped              // SIGSTOP, and SIGKILL while it is stopped
-	fateContinue             // SIGSTOP, SIGCONT, and SIGKILL later
-	fateExec                 // becomes another program
-	fateExit                 // exits without a word
-	fatePanic                // panics
-	fateClose                // ends its work, closes, and exits
-	fates
+	outcomeKilled   outcome = iota // SIGKILL
+	outcomeNewborn                 // SIGKILL, perhaps before it has joined or opened
+	outcomeStopped                 // SIGSTOP, and SIGKILL while it is stopped
+	outcomeContinue                // SIGSTOP, SIGCONT, and SIGKILL later
+	outcomeExec                    // becomes another program
+	outcomeExit                    // exits without a word
+	outcomePanic                   // panics
+	outcomeClose                   // ends its work, closes, and exits
+	outcomes
 )
 
-var fateNames = [fates]string{"killed", "newborn", "stopped", "continued", "exec", "exit", "panic", "close"}
+var outcomeNames = [outcomes]string{"killed", "newborn", "stopped", "continued", "exec", "exit", "panic", "close"}
 
-func (f fate) String() string { return fateNames[f] }
+func (f outcome) String() string { return outcomeNames[f] }
 
 // victim is one of the processes that come to die. It is a function of the seed
 // and its number alone.
 type victim struct {
-	number int
-	fate   fate
-	jobs   uint64        // what it works at, as bits
-	g      int           // goroutines at each
-	delay  time.Duration // from its first turn, or its start, to its fate
-	stop   time.Duration // how long it is stopped
-	after  time.Duration // from then on to its death
-	held   time.Duration // if not 0, a resident is stopped for so long while it dies
-	seed   uint64
+	number  int
+	outcome outcome
+	jobs    uint64        // what it works at, as bits
+	g       int           // goroutines at each
+	delay   time.Duration // from its first turn, or its start, to its outcome
+	stop    time.Duration // how long it is stopped
+	after   time.Duration // from then on to its death
+	held    time.Duration // if not 0, a resident is stopped for so long while it dies
+	seed    uint64
 }
 
 // RoundSize is how many victims there are between two points of rest.
@@ -51,25 +51,25 @@ func victimOf(seed uint64, i int, only uint64) victim {
 	v := victim{number: i, seed: r.Uint64(), g: 1 + r.IntN(3)}
 	switch n := r.IntN(100); {
 	case n < 54:
-		v.fate = fateKilled
+		v.outcome = outcomeKilled
 	case n < 76:
-		v.fate = fateNewborn
+		v.outcome = outcomeNewborn
 	case n < 80:
-		v.fate = fateStopped
+		v.outcome = outcomeStopped
 	case n < 85:
-		v.fate = fateContinue
+		v.outcome = outcomeContinue
 	case n < 88:
-		v.fate = fateExec
+		v.outcome = outcomeExec
 	case n < 91:
-		v.fate = fateExit
+		v.outcome = outcomeExit
 	case n < 94:
-		v.fate = fatePanic
+		v.outcome = outcomePanic
 	default:
-		v.fate = fateClose
+		v.outcome = outcomeClose
 	}
 	us := func(n int) time.Duration { return time.Duration(r.IntN(n)) * time.Microsecond }
 	v.delay, v.stop, v.after = us(12_000), us(40_000), us(5_000)
-	if v.fate == fateNewborn {
+	if v.outcome == outcomeNewborn {
 		v.delay = us(25_000)
 	}
 	if r.IntN(40) == 0 {
@@ -91,7 +91,7 @@ func nthBit(set uint64, n int) uint64 {
 }
 
 func (v victim) String() string {
-	return fmt.Sprintf("%5d %-9s after %5v at %s", v.number, v.fate, v.delay, jobList(v.jobs))
+	return fmt.Sprintf("%5d %-9s after %5v at %s", v.number, v.outcome, v.delay, jobList(v.jobs))
 }
 
 // everybodyDies says whether the residents die, too, at the end of a round.

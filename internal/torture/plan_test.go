@@ -19,7 +19,7 @@ func TestTorturePlan(t *testing.T) {
 	}
 	require.Equal(t, plan(5), plan(5))
 	require.NotEqual(t, plan(5), plan(6))
-	for f := range fates {
+	for f := range outcomes {
 		require.Contains(t, plan(1), f.String())
 	}
 	for i := range jobs {

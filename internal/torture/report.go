@@ -24,7 +24,7 @@ type Result struct {
 	SecondsRun float64           `json:"seconds"`
 	Rounds     int               `json:"rounds"`
 	Deaths     int               `json:"deaths"`
-	Fates      map[string]int64  `json:"fates"`
+	Outcomes   map[string]int64  `json:"outcomes"`
 	Doomed     int64             `json:"residents_killed"`
 	Turns      map[string]uint64 `json:"turns"`
 	WorstNs    map[string]int64  `json:"worst_ns"`
@@ -64,7 +64,7 @@ func (t *torturer) result(err error) *Result {
 	r := &Result{
 		Schema: Schema, Seed: t.seed, Only: jobList(t.only), Disabled: os.Getenv("SHMSYNC_DISABLE"),
 		SecondsRun: time.Since(t.start).Seconds(), Rounds: t.rounds, Deaths: t.deaths(), Doomed: t.doomed.Load(),
-		Fates: map[string]int64{}, Turns: map[string]uint64{}, WorstNs: map[string]int64{}, BoundNs: p.bound,
+		Outcomes: map[string]int64{}, Turns: map[string]uint64{}, WorstNs: map[string]int64{}, BoundNs: p.bound,
 		Wait: spreadOf(p.histogram(tortureTurns)), Inherit: spreadOf(p.histogram(tortureInherited)),
 		Thread: spreadOf(p.histogram(tortureThread)), Goroutine: spreadOf(p.histogram(tortureGoroutine)),
 		Objects: p.left.objects.Load(), Bytes: p.left.bytes.Load(), Violations: p.failures(),
@@ -72,18 +72,18 @@ func (t *torturer) result(err error) *Result {
 	if t.busy.sum != 0 {
 		r.Judged = float64(t.busy.judged) / float64(t.busy.sum)
 	}
-	for f := range fates {
-		r.Fates[f.String()] = t.fates[f].Load()
+	for f := range outcomes {
+		r.Outcomes[f.String()] = t.outcomes[f].Load()
 	}
-	for s := range p.seats {
-		seat := &p.seat[s]
-		r.Long += seat.long.Load()
-		r.Beyond += seat.beyond.Load()
-		r.Unjudged += seat.others.Load()
+	for s := range p.workers {
+		worker := &p.worker[s]
+		r.Long += worker.long.Load()
+		r.Beyond += worker.beyond.Load()
+		r.Unjudged += worker.others.Load()
 		for i, j := range jobs {
 			if t.only&(1<<i) != 0 {
-				r.Turns[j.name] += seat.turns[i].Load()
-				r.WorstNs[j.name] = max(r.WorstNs[j.name], seat.worst[i].Load())
+				r.Turns[j.name] += worker.turns[i].Load()
+				r.WorstNs[j.name] = max(r.WorstNs[j.name], worker.worst[i].Load())
 			}
 		}
 	}
@@ -107,8 +107,8 @@ func (r *Result) write(w io.Writer, format string) error {
 		fmt.Fprintf(w, ", %.0f a second", float64(r.Deaths)/r.SecondsRun)
 	}
 	fmt.Fprintf(w, "\n  ")
-	for f := range fates {
-		fmt.Fprintf(w, "%s %d  ", f, r.Fates[f.String()])
+	for f := range outcomes {
+		fmt.Fprintf(w, "%s %d  ", f, r.Outcomes[f.String()])
 	}
 	fmt.Fprintf(w, "residents %d\n", r.Doomed)
 	fmt.Fprintf(w, "  turns of residents      %v\n", r.Wait)

@@ -38,7 +38,7 @@ type torturer struct {
 	residents           [tortureResidents]*tortured
 	next                atomic.Int64 // number of the next victim
 	over                atomic.Bool  // no more victims
-	fates               [fates]atomic.Int64
+	outcomes            [outcomes]atomic.Int64
 	doomed              atomic.Int64 // residents that were killed
 	rounds              int
 	cpus                []int
@@ -111,8 +111,8 @@ func (p *tortured) said() string {
 }
 
 func (t *torturer) run() error {
-	for seat := range t.asked.Residents {
-		if err := t.settle(seat); err != nil {
+	for worker := range t.asked.Residents {
+		if err := t.settle(worker); err != nil {
 			return err
 		}
 	}
@@ -120,7 +120,7 @@ func (t *torturer) run() error {
 	defer stop()
 	for round := uint32(1); ; round++ {
 		t.page.phase.Store(2 * round)
-		if err := t.await("everybody works", func(s *tortureSeat) bool { return s.at.Load() == round }); err != nil {
+		if err := t.await("everybody works", func(s *tortureSlot) bool { return s.at.Load() == round }); err != nil {
 			return err
 		}
 		if err := t.round(round); err != nil {
@@ -136,8 +136,8 @@ func (t *torturer) run() error {
 }
 
 // settle starts a resident.
-func (t *torturer) settle(seat int) (err error) {
-	t.residents[seat], err = t.launch(nil, "resident", strconv.Itoa(seat))
+func (t *torturer) settle(worker int) (err error) {
+	t.residents[worker], err = t.launch(nil, "resident", strconv.Itoa(worker))
 	return err
 }
 
@@ -170,20 +170,20 @@ func (t *torturer) watch() (stop func()) {
 	return func() { close(done); <-gone }
 }
 
-// patience is how long a turn may take before nobody waits for its end.
-func (t *torturer) patience() time.Duration { return t.asked.Timeout / 2 }
+// waitLimit is how long a turn may take before nobody waits for its end.
+func (t *torturer) waitLimit() time.Duration { return t.asked.Timeout / 2 }
 
 // stuck names a turn that does not come to its end.
 func (t *torturer) stuck() string {
 	for s := range t.asked.Residents {
 		for j := range jobs {
 			for g := range tortureThreads {
-				at := t.page.seat[s].since[j][g].Load()
-				if at == 0 || since(at) < int64(t.patience()) {
+				at := t.page.worker[s].since[j][g].Load()
+				if at == 0 || since(at) < int64(t.waitLimit()) {
 					continue
 				}
 				now := shmsync.Monotonic()
-				if now-at-covered(t.page.excuses(at, now)) > int64(t.patience()) {
+				if now-at-covered(t.page.excuses(at, now)) > int64(t.waitLimit()) {
 					return fmt.Sprintf("goroutine %d of resident %d is at %s for %v", g, s, jobs[j].name, time.Duration(since(at)).Round(time.Millisecond))
 				}
 			}
@@ -195,9 +195,9 @@ func (t *torturer) stuck() string {
 // deaths is how many have died, in one way or another.
 func (t *torturer) deaths() int {
 	sum := t.doomed.Load()
-	for f := range fates {
-		if f != fateClose {
-			sum += t.fates[f].Load()
+	for f := range outcomes {
+		if f != outcomeClose {
+			sum += t.outcomes[f].Load()
 		}
 	}
 	return int(sum)
@@ -227,11 +227,11 @@ func (t *torturer) round(round uint32) error {
 		}
 	}
 	t.page.phase.Store(2*round + 1)
-	if err := t.await("everybody rests", func(s *tortureSeat) bool { return s.still.Load() == round }); err != nil {
+	if err := t.await("everybody rests", func(s *tortureSlot) bool { return s.still.Load() == round }); err != nil {
 		return err
 	}
 	t.page.referee.Store(round)
-	return t.await("the arena is checked", func(*tortureSeat) bool { return t.page.judged.Load() == round })
+	return t.await("the arena is checked", func(*tortureSlot) bool { return t.page.judged.Load() == round })
 }
 
 // lane lets one victim after the other live and die.
@@ -245,7 +245,7 @@ func (t *torturer) lane(lane, end int) error {
 		if err := t.live(lane, v); err != nil {
 			return fmt.Errorf("victim %v: %w", v, err)
 		}
-		t.fates[v.fate].Add(1)
+		t.outcomes[v.outcome].Add(1)
 	}
 	return nil
 }
@@ -258,15 +258,15 @@ func (t *torturer) live(lane int, v victim) error {
 	}
 	defer p.stderr.Close()
 	defer t.page.lane[lane].until.Store(0)
-	if v.fate != fateNewborn {
+	if v.outcome != outcomeNewborn {
 		ready := &t.page.lane[lane].ready
 		err := t.until("it works", p, func() bool { return ready.Load() == uint32(v.number)+1 })
 		if err != nil {
 			return err
 		}
 	}
-	switch v.fate {
-	case fateExec, fateExit, fateClose, fatePanic: // it does so itself
+	switch v.outcome {
+	case outcomeExec, outcomeExit, outcomeClose, outcomePanic: // it does so itself
 	default:
 		time.Sleep(v.delay)
 		if v.held != 0 {
@@ -282,11 +282,11 @@ func (t *torturer) live(lane int, v victim) error {
 
 // kill has a victim die from outside.
 func (t *torturer) kill(p *tortured, v victim) {
-	if v.fate == fateStopped || v.fate == fateContinue {
+	if v.outcome == outcomeStopped || v.outcome == outcomeContinue {
 		stop := t.page.stops.begin(shmsync.Monotonic())
 		p.signal(syscall.SIGSTOP)
 		time.Sleep(v.stop)
-		if v.fate == fateContinue {
+		if v.outcome == outcomeContinue {
 			p.signal(syscall.SIGCONT)
 			t.page.stops.end(stop, shmsync.Monotonic())
 			time.Sleep(v.after)
@@ -313,10 +313,10 @@ func (t *torturer) holdUp(p *tortured, d time.Duration) (goOn func()) {
 func (v victim) judge(p *tortured) error {
 	ws := p.cmd.ProcessState.Sys().(syscall.WaitStatus)
 	ok := ws.Signaled() && ws.Signal() == syscall.SIGKILL
-	switch v.fate {
-	case fateExec, fateExit, fateClose:
+	switch v.outcome {
+	case outcomeExec, outcomeExit, outcomeClose:
 		ok = ws.Exited() && ws.ExitStatus() == 0
-	case fatePanic:
+	case outcomePanic:
 		ok = ws.Exited() && strings.Contains(p.said(), tortureLastWords)
 	}
 	if !ok {
@@ -335,10 +335,10 @@ func (t *torturer) doom(round uint32) error {
 		}
 		p.signal(syscall.SIGKILL)
 	}
-	for seat, p := range t.residents[:t.asked.Residents] {
+	for worker, p := range t.residents[:t.asked.Residents] {
 		<-p.done
 		p.stderr.Close()
-		s := &t.page.seat[seat]
+		s := &t.page.worker[worker]
 		s.at.Store(0)
 		s.until.Store(0)
 		for j := range jobs {
@@ -348,12 +348,12 @@ func (t *torturer) doom(round uint32) error {
 		}
 		t.doomed.Add(1)
 	}
-	for seat := range t.asked.Residents {
-		if err := t.settle(seat); err != nil {
+	for worker := range t.asked.Residents {
+		if err := t.settle(worker); err != nil {
 			return err
 		}
 	}
-	if err := t.await("newcomers work", func(s *tortureSeat) bool { return s.at.Load() == round }); err != nil {
+	if err := t.await("newcomers work", func(s *tortureSlot) bool { return s.at.Load() == round }); err != nil {
 		return err
 	}
 	time.Sleep(20 * time.Millisecond)
@@ -361,17 +361,17 @@ func (t *torturer) doom(round uint32) error {
 }
 
 // await waits until all residents have come to something, nil being their end.
-func (t *torturer) await(what string, there func(*tortureSeat) bool) error {
-	for seat, p := range t.residents[:t.asked.Residents] {
+func (t *torturer) await(what string, there func(*tortureSlot) bool) error {
+	for worker, p := range t.residents[:t.asked.Residents] {
 		reached, of := p.ended, (*tortured)(nil)
 		if there != nil {
-			reached, of = func() bool { return there(&t.page.seat[seat]) }, p
+			reached, of = func() bool { return there(&t.page.worker[worker]) }, p
 		}
 		if err := t.until(what, of, reached); err != nil {
-			return fmt.Errorf("resident %d: %w", seat, err)
+			return fmt.Errorf("resident %d: %w", worker, err)
 		}
 		if there == nil && p.err != nil {
-			return &violation{what: fmt.Sprintf("resident %d ended by itself: %v", seat, p.err), dump: p.said()}
+			return &violation{what: fmt.Sprintf("resident %d ended by itself: %v", worker, p.err), dump: p.said()}
 		}
 	}
 	return nil
@@ -379,7 +379,7 @@ func (t *torturer) await(what string, there func(*tortureSeat) bool) error {
 
 // until waits for something that a process, if it is not nil, does before it ends.
 func (t *torturer) until(what string, p *tortured, reached func() bool) error {
-	end := time.Now().Add(2*t.asked.Timeout + t.patience())
+	end := time.Now().Add(2*t.asked.Timeout + t.waitLimit())
 	for n := 0; !reached(); n++ {
 		if p != nil && p.ended() && !reached() {
 			return &violation{what: fmt.Sprintf("before %s: %v", what, p.cmd.ProcessState), dump: p.said()}

@@ -33,7 +33,7 @@ func openRWMutexJob(p *party) (jobWorker, error) {
 	if err != nil {
 		return nil, err
 	}
-	y, err := prims.OpenRWMutex(p.a, "rw-freed", &prims.RWMutexOptions{Policy: prims.Release})
+	y, err := prims.OpenRWMutex(p.a, "rw-freed", &prims.RWMutexOptions{Policy: prims.PolicyRelease})
 	j := &rwJob{party: p, told: x, freed: y, of: p.page.board.locks[6:8], idle: func(x shared) error {
 		st := x.(*prims.RWMutex).State()
 		return leftOver(st.Held || st.Waiting != 0 || st.Owner != nil || st.Readers != 0 || st.Closed || st.Upgradable || st.Err != nil, st)
@@ -50,14 +50,14 @@ func openRWSpinJob(p *party) (jobWorker, error) {
 	if err != nil {
 		return nil, err
 	}
-	y, err := prims.OpenRWSpinLock(p.a, "rwspin-freed", &prims.RWSpinLockOptions{Policy: prims.Release})
+	y, err := prims.OpenRWSpinLock(p.a, "rwspin-freed", &prims.RWSpinLockOptions{Policy: prims.PolicyRelease})
 	j := &rwJob{party: p, told: x, freed: y, of: p.page.board.locks[8:10], idle: func(x shared) error {
 		st := x.(*prims.RWSpinLock).State()
 		return leftOver(st.Held || st.Upgrade || st.Draining || st.Owner != nil || len(st.Readers) != 0 || st.Err != nil, st)
 	}}
 	j.upgrades = func(x shared) upgrades {
 		l := x.(*prims.RWSpinLock)
-		return upgrades{l.LockUpgradeContext, l.UpgradeContext, l.UnlockUpgrade, l.DowngradeUpgrade, l.DowngradeToUpgrade}
+		return upgrades{l.LockUpgradableContext, l.UpgradeContext, l.UnlockUpgradable, l.DowngradeToRead, l.DowngradeToUpgradable}
 	}
 	return j, err
 }
@@ -99,7 +99,7 @@ func (j *rwJob) turn(g int, r *rand.Rand) error {
 }
 
 func (j *rwJob) failed(err error, x shared, w *witness, r *rand.Rand) error {
-	if !bereaved(err) || x == j.freed {
+	if !ownerDied(err) || x == j.freed {
 		return forgive(err)
 	}
 	return j.recover(x.Recover, w, r)

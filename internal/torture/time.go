@@ -38,7 +38,7 @@ func covered(lists ...[]lapse) (sum int64) {
 
 // measure notes how long a turn took, and complains if that was too long.
 func (p *party) measure(j, g int, from, to int64) {
-	s := p.seat
+	s := p.worker
 	s.counts[tortureTurns][stats.HistIndex(to-from)].Add(1)
 	for worst := &s.worst[j]; ; {
 		if is := worst.Load(); is >= to-from || worst.CompareAndSwap(is, to-from) {
@@ -85,8 +85,8 @@ func (p *torturePage) excuses(from, to int64) (stopped, waited []lapse) {
 		}
 	}
 	p.stops.each(from, to, add(&stopped))
-	for s := range p.seats {
-		control(&p.seat[s].noise, &p.seat[s].until)
+	for s := range p.workers {
+		control(&p.worker[s].noise, &p.worker[s].until)
 	}
 	for l := range p.lane {
 		control(&p.lane[l].noise, &p.lane[l].until)
@@ -190,6 +190,6 @@ func (p *party) controlGoroutine() {
 	for {
 		target := shmsync.Monotonic() + int64(controlPeriod)
 		time.Sleep(controlPeriod)
-		p.seat.counts[tortureGoroutine][stats.HistIndex(since(target))].Add(1)
+		p.worker.counts[tortureGoroutine][stats.HistIndex(since(target))].Add(1)
 	}
 }

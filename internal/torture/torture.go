@@ -145,8 +145,8 @@ func (t *torturer) setUp() (err error) {
 		return err
 	}
 	p := t.page
-	p.magic, p.seed, p.only, p.seats, p.bound = tortureMagic, t.seed, t.only, uint32(t.asked.Residents), int64(t.asked.Bound)
-	p.patience = int64(t.patience())
+	p.magic, p.seed, p.only, p.workers, p.bound = tortureMagic, t.seed, t.only, uint32(t.asked.Residents), int64(t.asked.Bound)
+	p.waitLimit = int64(t.waitLimit())
 	format := func(s *shm.Segment) error { return arena.Format(s, &arena.Options{Size: s.Size()}) }
 	seg, err := shm.CreateMemfd("shmbench-torture", tortureSize, format, nil)
 	if err != nil {

@@ -85,11 +85,11 @@ func (j *seqJob) rest() error {
 type eventJob struct{ gate, baton *prims.Event }
 
 func openEventJob(p *party) (jobWorker, error) {
-	gate, err := prims.OpenEvent(p.a, "event-gate", &prims.EventOptions{TwoWay: true})
+	gate, err := prims.OpenEvent(p.a, "event-gate", &prims.EventOptions{Bidirectional: true})
 	if err != nil {
 		return nil, err
 	}
-	baton, err := prims.OpenEvent(p.a, "event-baton", &prims.EventOptions{AutoReset: true, Set: true})
+	baton, err := prims.OpenEvent(p.a, "event-baton", &prims.EventOptions{AutoReset: true, InitiallySet: true})
 	return &eventJob{gate, baton}, err
 }
 
@@ -250,7 +250,7 @@ func (j *anyJob) turn(g int, r *rand.Rand) error {
 		j.done.Reset()
 		return nil
 	}
-	list := []prims.Awaiter{
+	list := []prims.Awaitable{
 		j.step.At(j.step.Value() + 1 + uint64(r.IntN(2))), j.word.At(j.word.Get() + 1 + uint64(r.IntN(2))), j.set, j.token, j.done,
 	}
 	r.Shuffle(len(list), func(a, b int) { list[a], list[b] = list[b], list[a] })
@@ -290,7 +290,7 @@ func openCondJob(p *party) (jobWorker, error) {
 	j := &condJob{party: p}
 	var err error
 	// What it guards is right after each store, so a death under it frees it.
-	if j.l, err = prims.OpenMutex(p.a, "cond-lock", &prims.MutexOptions{Policy: prims.Release}); err != nil {
+	if j.l, err = prims.OpenMutex(p.a, "cond-lock", &prims.MutexOptions{Policy: prims.PolicyRelease}); err != nil {
 		return nil, err
 	}
 	if j.items, err = prims.OpenCond(p.a, "cond-items", j.l, nil); err != nil {

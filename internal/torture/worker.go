@@ -21,7 +21,7 @@ import (
 	"github.com/shmsync/shmsync/shm"
 )
 
-// tortureLastWords are those of who panics on purpose.
+// tortureLastWords are those of whoever panics on purpose.
 const tortureLastWords = "torture: this one panics"
 
 // RunWorker is the life of a process of a torture. A role is resident, victim, dump or
@@ -46,7 +46,7 @@ func RunWorker(role string, number, lane int, log io.Writer) error {
 	if err != nil {
 		return err
 	}
-	p := &party{page: page, a: a, self: a.Self(), label: label, seat: &page.seat[number%tortureResidents]}
+	p := &party{page: page, a: a, self: a.Self(), label: label, worker: &page.worker[number%tortureResidents]}
 	switch role {
 	case "resident":
 		p.resident = true
@@ -66,10 +66,10 @@ func RunWorker(role string, number, lane int, log io.Writer) error {
 type party struct {
 	page     *torturePage
 	a        *arena.Arena
-	self     arena.Name
+	self     arena.ParticipantID
 	label    string
 	resident bool
-	seat     *tortureSeat // of a resident
+	worker   *tortureSlot // of a resident
 }
 
 // job is what the processes do with the objects of one primitive. Goroutine 0 of
@@ -84,7 +84,7 @@ type jobWorker interface {
 	// turn does something once. Its error is a broken promise. Every turn ends as
 	// long as goroutine 0 of some resident takes turns.
 	turn(g int, r *rand.Rand) error
-	// rest is called when nobody takes turns and the dead are buried. It says what
+	// rest is called when nobody takes turns and the dead are reaped. It says what
 	// is not as it would be if nobody had died.
 	rest() error
 }
@@ -152,8 +152,8 @@ func (p *party) sacrifice(v victim, lane int) error {
 	}
 	go p.controlThread(&p.page.lane[lane].noise, &p.page.lane[lane].until, nil)
 	p.page.lane[lane].ready.Store(uint32(v.number) + 1)
-	switch v.fate {
-	case fateExec, fateExit, fatePanic, fateClose:
+	switch v.outcome {
+	case outcomeExec, outcomeExit, outcomePanic, outcomeClose:
 	default:
 		return <-errs // until the kill
 	}
@@ -162,12 +162,12 @@ func (p *party) sacrifice(v victim, lane int) error {
 		return err
 	case <-time.After(v.delay):
 	}
-	if v.fate != fateClose {
+	if v.outcome != outcomeClose {
 		now := shmsync.Monotonic()
 		p.page.deaths.end(p.page.deaths.begin(now), now+1)
 	}
-	switch v.fate {
-	case fateExec:
+	switch v.outcome {
+	case outcomeExec:
 		self, err := child.Self()
 		if err != nil {
 			return err
@@ -177,9 +177,9 @@ func (p *party) sacrifice(v victim, lane int) error {
 			return err
 		}
 		return syscall.Exec(program, append(self, "torture-worker", "nothing"), os.Environ())
-	case fateExit:
+	case outcomeExit:
 		os.Exit(0)
-	case fatePanic:
+	case outcomePanic:
 		go panic(tortureLastWords)
 		select {}
 	}
@@ -194,13 +194,13 @@ func (p *party) sacrifice(v victim, lane int) error {
 }
 
 // reside is a resident's life.
-func (p *party) reside(seat int) error {
-	p.seat.pid.Store(uint32(os.Getpid()))
+func (p *party) reside(worker int) error {
+	p.worker.pid.Store(uint32(os.Getpid()))
 	ws, err := p.open(p.page.only)
 	if err != nil {
 		return err
 	}
-	go p.controlThread(&p.seat.noise, &p.seat.until, &p.seat.counts[tortureThread])
+	go p.controlThread(&p.worker.noise, &p.worker.until, &p.worker.counts[tortureThread])
 	go p.controlGoroutine()
 	for {
 		phase := p.page.phase.Load()
@@ -208,11 +208,11 @@ func (p *party) reside(seat int) error {
 		switch {
 		case phase == torturePhaseEnd:
 			return nil
-		case phase%2 == 0 && p.seat.at.Load() != round:
+		case phase%2 == 0 && p.worker.at.Load() != round:
 			if err := p.work(ws, round); err != nil {
 				return err
 			}
-			if seat == 0 {
+			if worker == 0 {
 				if err := p.judge(ws, round); err != nil {
 					return err
 				}
@@ -245,11 +245,11 @@ func (p *party) work(ws *[tortureJobsMost]jobWorker, round uint32) error {
 			})
 		}
 	}
-	p.seat.at.Store(round)
+	p.worker.at.Store(round)
 	others.Wait()
-	p.seat.calm.Store(round)
+	p.worker.calm.Store(round)
 	keepers.Wait()
-	p.seat.still.Store(round)
+	p.worker.still.Store(round)
 	for p.page.referee.Load() != round {
 		time.Sleep(200 * time.Microsecond)
 	}
@@ -263,8 +263,8 @@ func (p *party) work(ws *[tortureJobsMost]jobWorker, round uint32) error {
 
 // calm reports whether nobody of any resident needs to be kept going.
 func (p *party) calm(round uint32) bool {
-	for s := range p.page.seats {
-		if p.page.seat[s].calm.Load() != round {
+	for s := range p.page.workers {
+		if p.page.worker[s].calm.Load() != round {
 			return false
 		}
 	}
@@ -278,7 +278,7 @@ func (p *party) turns(j int, w jobWorker, g int, goesOn func() bool) error {
 	if g == 0 {
 		most = 2_000
 	}
-	at := &p.seat.since[j][g]
+	at := &p.worker.since[j][g]
 	for goesOn() {
 		from := shmsync.Monotonic()
 		at.Store(from)
@@ -287,7 +287,7 @@ func (p *party) turns(j int, w jobWorker, g int, goesOn func() bool) error {
 		if err != nil {
 			return err
 		}
-		p.seat.turns[j].Add(1)
+		p.worker.turns[j].Add(1)
 		p.measure(j, g, from, shmsync.Monotonic())
 		time.Sleep(time.Duration(r.IntN(most)) * time.Microsecond)
 	}
@@ -304,13 +304,13 @@ func (p *party) judge(ws *[tortureJobsMost]jobWorker, round uint32) error {
 			}
 			n++
 		}
-		if n != p.page.seats {
+		if n != p.page.workers {
 			return fmt.Sprintf("%d participants", n)
 		}
 		return ""
 	}
 	if what := p.eventuallyNone(alone); what != "" {
-		return fmt.Errorf("the dead are not buried: %s", what)
+		return fmt.Errorf("the dead are not reaped: %s", what)
 	}
 	sound := func() string {
 		if err := p.a.Check(); err != nil {
@@ -338,7 +338,7 @@ func (p *party) judge(ws *[tortureJobsMost]jobWorker, round uint32) error {
 	st := p.a.Stats()
 	p.page.left.objects.Store(st.Objects)
 	p.page.left.bytes.Store(st.BytesUsed)
-	if n := st.Nodes; n > tortureNodes*uint64(p.page.seats) {
+	if n := st.Nodes; n > tortureNodes*uint64(p.page.workers) {
 		return fmt.Errorf("round %d: %d wait nodes are in use", round, n)
 	}
 	return nil
@@ -349,7 +349,7 @@ const tortureNodes = 3 * tortureThreads * tortureJobsMost
 
 // eventuallyNone asks until the answer is empty, for a while.
 func (p *party) eventuallyNone(what func() string) (last string) {
-	for end := time.Now().Add(time.Duration(p.page.patience)); ; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(time.Duration(p.page.waitLimit)); ; time.Sleep(time.Millisecond) {
 		if last = what(); last == "" || time.Now().After(end) {
 			return last
 		}

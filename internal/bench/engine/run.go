@@ -30,29 +30,29 @@ var (
 
 // run is one repetition of one cell.
 type run struct {
-	ctx      context.Context // done: the user gave up
-	cell     *bench.Cell
-	cpus     []int
-	helper   *peers.Helper // runs the peers in C
-	page     *control.Page
-	files    []*os.File // segment, then the subject's
-	procs    []*process
-	quota    *place.Quota  // of the workers; nil for none
-	patience time.Duration // from start to deadline
-	deadline time.Time
+	ctx       context.Context // done: the user gave up
+	cell      *bench.Cell
+	cpus      []int
+	helper    *peers.Helper // runs the peers in C
+	page      *control.Page
+	files     []*os.File // segment, then the subject's
+	procs     []*process
+	quota     *place.Quota  // of the workers; nil for none
+	waitLimit time.Duration // from start to deadline
+	deadline  time.Time
 }
 
-// patience is how long a repetition may take before it counts as hung: longer where
+// waitLimit is how long a repetition may take before it counts as hung: longer where
 // others want the CPUs, too.
-func (e *Engine) patience(c *bench.Cell) time.Duration {
+func (e *Engine) waitLimit(c *bench.Cell) time.Duration {
 	share := max(1, host.LoadAverage()/float64(runtime.NumCPU()))
 	return c.Length() + time.Duration(share*float64(e.Timeout))
 }
 
 // repeat runs the cell once and returns what came of it.
 func repeat(ctx context.Context, c *bench.Cell, e *Engine) (rep *bench.Repetition) {
-	r := &run{ctx: ctx, cell: c, cpus: e.CPUs, helper: e.Helper, patience: e.patience(c)}
-	r.deadline = time.Now().Add(r.patience)
+	r := &run{ctx: ctx, cell: c, cpus: e.CPUs, helper: e.Helper, waitLimit: e.waitLimit(c)}
+	r.deadline = time.Now().Add(r.waitLimit)
 	err := r.prepare(e.Seed)
 	if err == nil {
 		err = r.control()
@@ -226,7 +226,7 @@ func (r *run) look() error {
 		return r.ctx.Err()
 	}
 	if time.Now().After(r.deadline) {
-		return fmt.Errorf("%w of %v", errHung, r.patience)
+		return fmt.Errorf("%w of %v", errHung, r.waitLimit)
 	}
 	return nil
 }

@@ -38,10 +38,10 @@ func workCrash(t *thread) error {
 		}
 	}
 	inherit := func() (int64, error) { l.Lock(); return shmsync.Monotonic(), nil }
-	if h, ok := l.(bench.Heir); ok {
+	if h, ok := l.(bench.Successor); ok {
 		inherit = h.Inherit
 	}
-	dead := buried{t: t, patience: burialTime}
+	dead := reaped{t: t, waitLimit: reapTime}
 	t.begin()
 	for round := uint32(1); ; round++ {
 		control.WaitRound(&t.SurvivorGo, round)

@@ -11,8 +11,8 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/stats"
 )
 
-// burialTime is how long the dead may be among the participants.
-const burialTime = 5 * time.Second
+// reapTime is how long the dead may be among the participants.
+const reapTime = 5 * time.Second
 
 // crashRole is the survivor, or a victim, that does not hold the lock alone.
 func (t *thread) crashRole(l bench.Locker) error {
@@ -39,7 +39,7 @@ func (t *thread) crashRole(l bench.Locker) error {
 			shmsync.Wait(new(uint32), 0, 0)
 		}
 	}
-	dead := buried{t: t, patience: burialTime}
+	dead := reaped{t: t, waitLimit: reapTime}
 	t.begin()
 	for round := uint32(1); ; round++ {
 		control.WaitRound(&t.SurvivorGo, round)

@@ -40,12 +40,12 @@ const (
 	memHeld
 )
 
-// memTally is what a thread has measured of one kind of access.
-type memTally struct {
+// memCounter is what a thread has measured of one kind of access.
+type memCounter struct {
 	ns, n float64
 }
 
-func (m *memTally) add(inside bool, since int64, n int) {
+func (m *memCounter) add(inside bool, since int64, n int) {
 	if inside {
 		m.ns += float64(shmsync.Monotonic() - since)
 		m.n += float64(n)
@@ -63,8 +63,8 @@ func workMem(t *thread) error {
 	rng := rand.New(rand.NewPCG(t.Seed, 7))
 	link(words, rng)
 	expected := uint64(lines) * uint64(lines-1) / 2
-	var tallies [3]memTally
-	chase, scan, hold := &tallies[0], &tallies[1], &tallies[2]
+	var counters [3]memCounter
+	chase, scan, hold := &counters[0], &counters[1], &counters[2]
 	at, links, held := uint64(0), 0, uint64(0)
 	step := func(kind int, inside bool) {
 		since := shmsync.Monotonic()
@@ -103,10 +103,10 @@ func workMem(t *thread) error {
 	}
 	t.await()
 	for turn := 0; t.next(); turn++ {
-		step(turn%len(tallies), t.inside)
+		step(turn%len(counters), t.inside)
 	}
-	for kind := range tallies { // this CPU may have had no time for it
-		if tallies[kind].n == 0 {
+	for kind := range counters { // this CPU may have had no time for it
+		if counters[kind].n == 0 {
 			step(kind, true)
 		}
 	}

@@ -107,12 +107,12 @@ func collectOpen(rep *bench.Repetition, a *bench.Account) {
 		all[i] = a.Other(i)
 	}
 	closed := stats.NewHist(all...)
-	mended := corrected(closed, dueEvery(a.Cell.Shape, a.Slots()))
+	replayed := corrected(closed, dueEvery(a.Cell.Shape, a.Slots()))
 	for _, q := range stats.Quantiles[:4] {
 		if v, ok := stats.Quantile(closed, q.Q, stats.TailMin); ok {
 			rep.Metrics["closed-"+q.Name+"-ns"] = v
 		}
-		if v, ok := stats.Quantile(mended, q.Q, stats.TailMin); ok {
+		if v, ok := stats.Quantile(replayed, q.Q, stats.TailMin); ok {
 			rep.Metrics["corrected-"+q.Name+"-ns"] = v
 		}
 	}

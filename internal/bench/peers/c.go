@@ -74,7 +74,7 @@ func checkHelper(path string) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), helperPatience)
+	ctx, cancel := context.WithTimeout(context.Background(), helperWaitLimit)
 	defer cancel()
 	out, err := exec.CommandContext(ctx, path, helperQuestion).Output()
 	if err != nil {
@@ -88,8 +88,8 @@ func checkHelper(path string) error {
 
 // helperQuestion has a helper print the digest of its sources, at once.
 const (
-	helperQuestion = "--digest"
-	helperPatience = 10 * time.Second
+	helperQuestion  = "--digest"
+	helperWaitLimit = 10 * time.Second
 )
 
 // peerFiles are the sources of the helper, and a digest of them.

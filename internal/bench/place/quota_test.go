@@ -19,7 +19,7 @@ func TestOwnCgroups(t *testing.T) {
 	require.Error(t, writeExisting(filepath.Join(t.TempDir(), "cpu.max"), "1"), "a file that is not the kernel's")
 }
 
-// Who is put under a quota is in its cgroup, which goes away.
+// Whoever is put under a quota is in its cgroup, which goes away.
 func TestQuotaIsJoined(t *testing.T) {
 	if err := QuotaCheck(); err != nil {
 		t.Skip(err)

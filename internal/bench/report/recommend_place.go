@@ -47,7 +47,7 @@ func adviseSpin(d *Document) *advice {
 	}
 	budget := time.Duration(v.Center).Round(time.Microsecond)
 	a.Verdict = adviceDo
-	a.Text = fmt.Sprintf("a sleep costs %s (%s until it runs, and %s of who wakes it): spinning longer than that cannot pay. Objects learn by "+
+	a.Text = fmt.Sprintf("a sleep costs %s (%s until it runs, and %s of whoever wakes it): spinning longer than that cannot pay. Objects learn by "+
 		"themselves whether it does; bound it where waits are short and processes, with all their waiters, no more than the %d CPUs; where they are more, never spin",
 		asTime(v.Center), asTime(stats.Median(c.Values("p50-ns"))), asTime(stats.Median(c.Values("waker-p50-ns"))), len(d.Env.Used))
 	a.Do = []string{fmt.Sprintf("Spin: %d * time.Microsecond (for each object, or SetSpin); Spin: -1 with more waiters than CPUs", max(budget.Microseconds(), 1))}
@@ -331,7 +331,7 @@ func adviseNode(d *Document) *advice {
 	node := strings.TrimPrefix(names[0], "bind:")
 	a.Verdict = adviceDo
 	a.Text = fmt.Sprintf("place the arena on node %s: nearest to the CPUs %s, each node by its share of them", node, topology.FormatList(d.Env.Used))
-	a.Do = []string{fmt.Sprintf(`NUMA: shm.Policy{Mode: shm.PolicyBind, Nodes: []int{%s}} of the arena's options, or numactl --membind=%s for who makes it`, node, node)}
+	a.Do = []string{fmt.Sprintf(`NUMA: shm.Policy{Mode: shm.PolicyBind, Nodes: []int{%s}} of the arena's options, or numactl --membind=%s for whoever makes it`, node, node)}
 	return a
 }
 

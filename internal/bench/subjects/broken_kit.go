@@ -16,7 +16,7 @@ var brokenKit = []*bench.Subject{
 	brokenPeer("generous", openPermits{}, "sem"),
 	brokenPeer("ajar", ajar{}, "event", "seq"),
 	brokenPeer("open-keys", openKeys{}, "multi"),
-	brokenPeer("impatient", impatient{}, "barrier"),
+	brokenPeer("impatient", timedOut{}, "barrier"),
 	{By: "test", Prim: "hasty", Hidden: true, InProcess: true, Scenarios: []string{"seq"}, Open: openHasty},
 	{By: "test", Prim: "lossy", Hidden: true, InProcess: true, Scenarios: []string{"queue"}, Open: openLossy(0)},
 	{By: "test", Prim: "stutter", Hidden: true, InProcess: true, Scenarios: []string{"cond"}, Open: openLossy(2)},
@@ -69,10 +69,10 @@ type openKeys struct{}
 func (openKeys) LockKeys([]uint32)   {}
 func (openKeys) UnlockKeys([]uint32) {}
 
-// impatient waits for nobody.
-type impatient struct{}
+// timedOut waits for nobody.
+type timedOut struct{}
 
-func (impatient) Meet() {}
+func (timedOut) Meet() {}
 
 // lossy is a channel into which the thousandth batch goes some other number of
 // times than once.

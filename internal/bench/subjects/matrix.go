@@ -9,10 +9,10 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/control"
 )
 
-// matrixPatience is how many looks an end waits for the other before it looks
+// matrixWaitLimit is how many looks an end waits for the other before it looks
 // whether the cell goes on: where others run on these CPUs, a batch may take
 // longer than the cell.
-const matrixPatience = 1 << 16
+const matrixWaitLimit = 1 << 16
 
 // matrixSubjects are the ways of two CPUs to hand each other a line.
 var matrixSubjects = []*bench.Subject{
@@ -39,7 +39,7 @@ func (l oneLine) Trips(from, n uint32) uint32 {
 	for made := range n {
 		v := 2 * (from + made)
 		for spins := 1; !l.turn.CompareAndSwap(v, v+1); spins++ {
-			if spins%matrixPatience == 0 && l.phase.Load() == control.PhaseStop {
+			if spins%matrixWaitLimit == 0 && l.phase.Load() == control.PhaseStop {
 				return made
 			}
 		}
@@ -75,7 +75,7 @@ func (l twoLines) Trips(from, n uint32) uint32 {
 		v := from + made + 1
 		l.to.Store(v)
 		for spins := 1; l.fro.Load() != v; spins++ {
-			if spins%matrixPatience == 0 && l.phase.Load() == control.PhaseStop {
+			if spins%matrixWaitLimit == 0 && l.phase.Load() == control.PhaseStop {
 				return made + 1
 			}
 		}

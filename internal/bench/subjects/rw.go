@@ -199,7 +199,7 @@ func openUpgrader(open func(w *bench.Worker, thread int) (any, error), w *bench.
 	case rwMutex:
 		return upgrader{l.m.LockUpgradable, l.m.Upgrade, l.m.UnlockUpgradable}, l.m.Unlock, nil
 	case rwSpinLock:
-		return upgrader{l.l.LockUpgrade, l.l.Upgrade, l.l.UnlockUpgrade}, l.l.Unlock, nil
+		return upgrader{l.l.LockUpgradable, l.l.Upgrade, l.l.UnlockUpgradable}, l.l.Unlock, nil
 	}
 	return upgrader{}, nil, fmt.Errorf("%T cannot be held upgradable", v)
 }

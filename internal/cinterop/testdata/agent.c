@@ -91,7 +91,7 @@ static int event(const order *o, uint64_t *n)
     int err, open_ = is(o, "event.open");
     memset(&opts, 0, sizeof opts);
     opts.auto_reset = arg(o, 0) == 1;
-    opts.two_way = arg(o, 0) == 2;
+    opts.bidirectional = arg(o, 0) == 2;
     if ((err = shmsync_event_open(arena, o->word[2], open_ ? &opts : NULL, &e)) != 0)
         return err;
     *n = shmsync_event_offset(&e);
@@ -289,9 +289,9 @@ static int barrier(const order *o, uint64_t *n)
     if (is(o, "barrier.drop"))
         return shmsync_barrier_arrive_and_drop(&b);
     if (is(o, "barrier.join"))
-        return shmsync_barrier_join(&b, arg(o, 0));
+        return shmsync_barrier_register(&b, arg(o, 0));
     if (is(o, "barrier.leave"))
-        return shmsync_barrier_leave(&b);
+        return shmsync_barrier_deregister(&b);
     if (is(o, "barrier.reset"))
         return err = shmsync_barrier_reset(&b, arg(o, 0), &did), *n = (uint64_t)did, err;
     if (is(o, "barrier.lost"))

@@ -89,7 +89,7 @@ static int mutex(const order *o, uint64_t *n)
     if (open_)
         return *n = shmsync_mutex_offset(&m), 0;
     abs = until(o, 0, &ts);
-    if (is(o, "mutex.lock")) { /* N: the pid of who died */
+    if (is(o, "mutex.lock")) { /* N: the pid of whoever died */
         err = abs == NULL ? shmsync_mutex_lock(&m) : shmsync_mutex_timedlock(&m, abs);
         if ((err == EOWNERDEAD || err == ENOTRECOVERABLE) && shmsync_who_died(&p) == 0)
             *n = p.pid;

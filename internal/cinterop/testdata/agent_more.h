@@ -126,7 +126,7 @@ static int semaphore(const order *o, uint64_t *n)
 }
 #endif
 
-#include "agent_crew.h"
+#include "agent_group.h"
 #include "agent_rw.h"
 #include "agent_spin.h"
 #include "agent_multi.h"
@@ -139,7 +139,7 @@ static int any(const order *o, uint64_t *n)
     shmsync_future f;
     shmsync_sequencer s;
     shmsync_event e;
-    shmsync_awaiter list[3];
+    shmsync_awaitable list[3];
     struct timespec ts;
     size_t index = 0;
     int err;
@@ -173,15 +173,15 @@ static int all(const order *o, uint64_t *n)
     shmsync_future f;
     shmsync_sequencer s;
     shmsync_event e, r;
-    shmsync_awaiter list[4];
-    shmsync_event_options two_way;
+    shmsync_awaitable list[4];
+    shmsync_event_options bidirectional;
     struct timespec ts;
     const struct timespec *abs = until(o, 0, &ts);
     size_t index = 0;
     int err;
     memset(list, 0, sizeof list);
-    memset(&two_way, 0, sizeof two_way);
-    two_way.two_way = 1;
+    memset(&bidirectional, 0, sizeof bidirectional);
+    bidirectional.bidirectional = 1;
     snprintf(other, sizeof other, "%s-f", o->word[2]);
     err = shmsync_future_open(arena, other, NULL, &f);
     snprintf(other, sizeof other, "%s-s", o->word[2]);
@@ -192,7 +192,7 @@ static int all(const order *o, uint64_t *n)
         err = shmsync_event_open(arena, other, NULL, &e);
     snprintf(other, sizeof other, "%s-r", o->word[2]);
     if (err == 0)
-        err = shmsync_event_open(arena, other, &two_way, &r);
+        err = shmsync_event_open(arena, other, &bidirectional, &r);
     if (err != 0)
         return err;
     list[0].kind = SHMSYNC_AWAIT_FUTURE;
@@ -217,14 +217,14 @@ static int more(const order *o, uint64_t *n)
         return any(o, n);
     if (strncmp(o->word[1], "all.", 4) == 0)
         return all(o, n);
-    if (is(o, "crew.rw") || is(o, "crew.spin") || is(o, "crew.rwspin") || is(o, "crew.multi") || is(o, "crew.sig")) {
+    if (is(o, "group.rw") || is(o, "group.spin") || is(o, "group.rwspin") || is(o, "group.multi") || is(o, "group.sig")) {
         int turn, turns = (int)arg(o, 0), err = 0;
         for (turn = 0; turn < turns && err == 0; turn++, ++*n)
-            err = is(o, "crew.rw")     ? crew_rw(o->word[2], turn)
-                  : is(o, "crew.spin") ? crew_spin(o->word[2], turn)
-                  : is(o, "crew.multi") ? crew_multi(o->word[2], turn)
-                  : is(o, "crew.sig") ? crew_sig(o->word[2], turn)
-                                        : crew_rwspin(o->word[2], turn);
+            err = is(o, "group.rw")     ? group_rw(o->word[2], turn)
+                  : is(o, "group.spin") ? group_spin(o->word[2], turn)
+                  : is(o, "group.multi") ? group_multi(o->word[2], turn)
+                  : is(o, "group.sig") ? group_sig(o->word[2], turn)
+                                        : group_rwspin(o->word[2], turn);
         return err;
     }
     if (strncmp(o->word[1], "sig.", 4) == 0)
@@ -235,8 +235,8 @@ static int more(const order *o, uint64_t *n)
         return spin(o, n);
     if (strncmp(o->word[1], "rwspin.", 7) == 0)
         return rwspin(o, n);
-    if (strncmp(o->word[1], "crew.", 5) == 0)
-        return crew(o, n);
+    if (strncmp(o->word[1], "group.", 5) == 0)
+        return group(o, n);
     if (strncmp(o->word[1], "rw.", 3) == 0)
         return rw(o, n);
 #if SHMSYNC_LAYOUT_VERSION >= 3

@@ -96,8 +96,8 @@ static int multi(const order *o, uint64_t *n)
     return err;
 }
 
-/* Locks a key of the crew and unlocks it: 0, or what a lock ends with. */
-static int crew_key(shmsync_multilock *m, const char *name, uint64_t key, const struct timespec *abs)
+/* Locks a key of the group and unlocks it: 0, or what a lock ends with. */
+static int group_key(shmsync_multilock *m, const char *name, uint64_t key, const struct timespec *abs)
 {
     char other[600];
     shmsync_hold h;
@@ -108,8 +108,8 @@ static int crew_key(shmsync_multilock *m, const char *name, uint64_t key, const 
     return err;
 }
 
-/* A turn of a crew: one key again and again, one of many, or several at a time, more than a bucket has entries for. */
-static int crew_multi(const char *name, int turn)
+/* A turn of a group: one key again and again, one of many, or several at a time, more than a bucket has entries for. */
+static int group_multi(const char *name, int turn)
 {
     shmsync_multilock m;
     shmsync_hold all[6];
@@ -126,10 +126,10 @@ static int crew_multi(const char *name, int turn)
         if (err == 0)
             err = shmsync_multilock_unlockall(all, held);
     } else if (turn % 4 == 1) {
-        err = crew_key(&m, name, key, in_ms(&ts, 1));
+        err = group_key(&m, name, key, in_ms(&ts, 1));
     } else {
         for (tries = 0; tries < 4 && err == 0; tries++)
-            err = crew_key(&m, name, key, NULL);
+            err = group_key(&m, name, key, NULL);
         if (err == 0 && (err = shmsync_multilock_trylock(&m, key, &all[0])) == 0)
             err = shmsync_multilock_unlock(&all[0]);
     }

@@ -56,8 +56,8 @@ static int rw(const order *o, uint64_t *n)
     return ENOSYS;
 }
 
-/* A turn of a crew that holds m upgradable: it goes on to another hold, and gives that back. */
-static int crew_upgrades(shmsync_rwmutex *m, const char *name, int turn)
+/* A turn of a group that holds m upgradable: it goes on to another hold, and gives that back. */
+static int group_upgrades(shmsync_rwmutex *m, const char *name, int turn)
 {
     struct timespec ts;
     int err;
@@ -76,8 +76,8 @@ static int crew_upgrades(shmsync_rwmutex *m, const char *name, int turn)
     return (err = shmsync_rwmutex_downgrade_to_upgradable(m)) != 0 ? err : shmsync_rwmutex_unlock_upgradable(m);
 }
 
-/* A turn of a crew: reads mostly, and writes now and then. */
-static int crew_rw(const char *name, int turn)
+/* A turn of a group: reads mostly, and writes now and then. */
+static int group_rw(const char *name, int turn)
 {
     shmsync_rwmutex m;
     struct timespec ts;
@@ -93,7 +93,7 @@ static int crew_rw(const char *name, int turn)
     if (err == EOWNERDEAD) {
         err = shmsync_rwmutex_recover(&m, no_repair, NULL);
     } else if (err == 0 && upgrades) {
-        err = crew_upgrades(&m, name, turn / 6);
+        err = group_upgrades(&m, name, turn / 6);
     } else if (err == 0 && writes) {
         err = alone(name);
         if (err == 0 && turn % 9 == 0 && (err = shmsync_rwmutex_downgrade(&m)) == 0)

@@ -170,8 +170,8 @@ static int sig_more(const order *o, shmsync_signalwaker *w, uint64_t *n)
     return sig_partition(o, w, n);
 }
 
-/* Looks after a queue of the crew that this gate has begun. */
-static int crew_sig_execute(const char *name, sig_board *b, shmsync_gate *g, int turn)
+/* Looks after a queue of the group that this gate has begun. */
+static int group_sig_execute(const char *name, sig_board *b, shmsync_gate *g, int turn)
 {
     char other[600];
     uint64_t seen;
@@ -199,18 +199,18 @@ static int sig_left(const order *o, shmsync_signalwaker *w, uint64_t *n)
     return 0;
 }
 
-/* Looks after all that is scheduled, as a crew does. */
+/* Looks after all that is scheduled, as a group does. */
 static int sig_drain(const order *o, shmsync_signalwaker *w, uint64_t *n)
 {
     sig_board *b = sig_board_of(o->word[2]);
     shmsync_gate g;
     int err = b == NULL ? ENOMEM : 0;
     for (; err == 0 && (err = shmsync_signalwaker_next(w, 0, &g)) == 0; ++*n)
-        err = crew_sig_execute(o->word[2], b, &g, 1);
+        err = group_sig_execute(o->word[2], b, &g, 1);
     return err == EBUSY ? 0 : err;
 }
 
-/* sig.push COUNT: puts so many into the crew's queues. sig.serve: looks after them, asleep in between, until
+/* sig.push COUNT: puts so many into the group's queues. sig.serve: looks after them, asleep in between, until
  * the event NAME-stop is set; N is how many executions that took. */
 static int sig_work(const order *o, shmsync_signalwaker *w, uint64_t *n)
 {
@@ -236,7 +236,7 @@ static int sig_work(const order *o, shmsync_signalwaker *w, uint64_t *n)
     while (err == 0 && !shmsync_event_is_set(&stop)) {
         err = shmsync_signalwaker_next(w, 0, &g);
         if (err == 0) {
-            err = crew_sig_execute(o->word[2], b, &g, (int)(++*n % 3));
+            err = group_sig_execute(o->word[2], b, &g, (int)(++*n % 3));
         } else if (err == EBUSY) {
             err = shmsync_signalwaker_acquire(w);
         }
@@ -279,8 +279,8 @@ static int sig_verb(const order *o, uint64_t *n)
     return strncmp(o->word[1], "sig.bit", 7) == 0 || is(o, "sig.nearest") ? sig_bits(o, &w, n) : sig_more(o, &w, n);
 }
 
-/* A round of a crew on the queues 0, 1, 64 and 65, eight of which make a turn: puts something in, and looks after whatever there is. */
-static int crew_sig_round(const char *name, int turn)
+/* A round of a group on the queues 0, 1, 64 and 65, eight of which make a turn: puts something in, and looks after whatever there is. */
+static int group_sig_round(const char *name, int turn)
 {
     shmsync_signalwaker w;
     shmsync_gate g;
@@ -300,14 +300,14 @@ static int crew_sig_round(const char *name, int turn)
     if (err == 0 && turn % 4 == 1) { /* by the bit, as one does that chooses for itself */
         err = shmsync_signalwaker_signal(&w, q / 64, &s);
         if (err == 0 && shmsync_signal_acquire(&s, q % 64, NULL) == 0 && (err = shmsync_gate_begin(&g)) == 0)
-            err = crew_sig_execute(name, b, &g, turn);
+            err = group_sig_execute(name, b, &g, turn);
         if (err == EBUSY)
             err = 0;
         shmsync_signal_set(&s, 40, NULL, NULL); /* a bit too many */
         shmsync_signalwaker_mark(&w, q / 64, NULL);
     }
     if (err == 0 && turn % 8 == 2 && shmsync_gate_trybegin_inline(&g) == 0)
-        err = crew_sig_execute(name, b, &g, 1);
+        err = group_sig_execute(name, b, &g, 1);
     if (err == 0 && turn % 8 == 3) {
         shmsync_signalwaker_mark_tasks(&w, NULL);
         shmsync_signalwaker_mark_leaf(&w, 3, NULL);
@@ -318,7 +318,7 @@ static int crew_sig_round(const char *name, int turn)
     if (err == 0 && turn % 8 == 4 && (err = shmsync_signalwaker_reserve(&w, 0, 2, &reserved)) == 0)
         err = shmsync_signalwaker_unreserve(&w, reserved);
     while (err == 0 && (err = shmsync_signalwaker_next(&w, q, &g)) == 0) {
-        err = crew_sig_execute(name, b, &g, turn);
+        err = group_sig_execute(name, b, &g, turn);
         if (turn % 5 == 0)
             break; /* or it would find for ever what it schedules */
     }
@@ -332,10 +332,10 @@ static int crew_sig_round(const char *name, int turn)
     shmsync_signalwaker_close(&w);
     return err;
 }
-static int crew_sig(const char *name, int turn)
+static int group_sig(const char *name, int turn)
 {
     int i, err = 0;
     for (i = 0; i < 8 && err == 0; i++)
-        err = crew_sig_round(name, 8 * turn + i);
+        err = group_sig_round(name, 8 * turn + i);
     return err;
 }

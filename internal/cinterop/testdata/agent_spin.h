@@ -67,9 +67,9 @@ static int rwspin(const order *o, uint64_t *n)
     if (is(o, "rwspin.down"))
         return shmsync_rwspinlock_downgrade(&l);
     if (is(o, "rwspin.udown"))
-        return shmsync_rwspinlock_downgrade_upgrade(&l);
+        return shmsync_rwspinlock_downgrade_to_read(&l);
     if (is(o, "rwspin.downtou"))
-        return shmsync_rwspinlock_downgrade_to_upgrade(&l);
+        return shmsync_rwspinlock_downgrade_to_upgradable(&l);
     if (is(o, "rwspin.nullrecover"))
         return shmsync_rwspinlock_recover(&l, NULL, NULL);
     if (is(o, "rwspin.state"))
@@ -88,7 +88,7 @@ static int rwspin(const order *o, uint64_t *n)
     return ENOSYS;
 }
 
-static int crew_spin(const char *name, int turn)
+static int group_spin(const char *name, int turn)
 {
     shmsync_spinlock l;
     struct timespec ts;
@@ -107,7 +107,7 @@ static int crew_spin(const char *name, int turn)
     return err == ETIMEDOUT ? 0 : err;
 }
 
-static int crew_rwspin(const char *name, int turn)
+static int group_rwspin(const char *name, int turn)
 {
     shmsync_rwspinlock l;
     struct timespec ts;

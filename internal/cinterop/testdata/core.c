@@ -258,7 +258,7 @@ static void observe(const char *name)
 /* Says how many records of deaths an arena has. */
 static void count_records(void)
 {
-    printf("%d\n", (int)SHMI_obitDeaths);
+    printf("%d\n", (int)SHMI_deathRecordDeaths);
 }
 /* Joins and dies. */
 static void die(const char *name)

@@ -149,19 +149,19 @@ static void work(const char *name)
 /* What the words of a queue are. */
 static void words(const char *what, struct shmi_monitor *m)
 {
-    fprintf(stderr, "%s: queue lock %#x, wake word %#x, arrivals %llu\n", what, shmi_ld32(&m->w->latch.owner), shmi_ld32(&m->w->latch.wake),
+    fprintf(stderr, "%s: queue lock %#x, wake word %#x, arrivals %llu\n", what, shmi_ld32(&m->w->queueLock.owner), shmi_ld32(&m->w->queueLock.wake),
             (unsigned long long)shmi_ld64(&m->w->arrivals));
 }
 
 int main(int argc, char **argv)
 {
     const char *name = argc > 1 ? argv[1] : "handler";
-    struct timespec patience;
+    struct timespec timeout;
     sigset_t set;
     int status;
     pid_t child;
-    patience.tv_sec = 20;
-    patience.tv_nsec = 0;
+    timeout.tv_sec = 20;
+    timeout.tv_nsec = 0;
     sigemptyset(&set);
     sigaddset(&set, SIGCHLD);
     sigprocmask(SIG_BLOCK, &set, NULL);
@@ -169,7 +169,7 @@ int main(int argc, char **argv)
     if (child == 0)
         work(name);
     open_all(name);
-    if (sigtimedwait(&set, NULL, &patience) < 0) {
+    if (sigtimedwait(&set, NULL, &timeout) < 0) {
         fprintf(stderr, "the child hangs\n");
         words("permits", &permits.impl->m);
         words("token", &token.impl->q.m);

@@ -8,12 +8,12 @@ typedef uint64_t shmi_off;
 typedef uint32_t shmi_name;
 typedef struct shmsync_arena {
     struct {
-        uint64_t obit_off;
+        uint64_t death_record_off;
     } geo;
 } shmsync_arena;
 enum {
-    SHMI_obitCount = 256, SHMI_obitDeaths = 192, SHMI_obitStride = 128, SHMI_labelBytes = 63, SHMI_hdrObitsTotal = 8, SHMI_hdrLeftTotal = 16, SHMI_obitSeq = 0, SHMI_obitName = 8,
-    SHMI_obitPID = 12, SHMI_obitDied = 16, SHMI_obitFlags = 24, SHMI_obitLeft = 1, SHMI_obitLabel = 64, SHMI_slotPID = 4, SHMI_slotDied = 8, SHMI_slotLabel = 64
+    SHMI_deathRecordCount = 256, SHMI_deathRecordDeaths = 192, SHMI_deathRecordStride = 128, SHMI_labelBytes = 63, SHMI_hdrDeathRecordsTotal = 8, SHMI_hdrLeftTotal = 16, SHMI_deathRecordSeq = 0, SHMI_deathRecordID = 8,
+    SHMI_deathRecordPID = 12, SHMI_deathRecordDied = 16, SHMI_deathRecordFlags = 24, SHMI_deathRecordLeft = 1, SHMI_deathRecordLabel = 64, SHMI_slotPID = 4, SHMI_slotDied = 8, SHMI_slotLabel = 64
 };
 void *memset(void *, int, size_t);
 void *memcpy(void *, const void *, size_t);
@@ -26,4 +26,4 @@ shmi_off shmi_slot(const shmsync_arena *a, uint32_t i);
 
 #include "order.h"
 
-void write_record(shmsync_arena *a, uint32_t i, shmi_name n) { shmi_write_obituary(a, i, n, 0); }
+void write_record(shmsync_arena *a, uint32_t i, shmi_name n) { shmi_write_death_record(a, i, n, 0); }

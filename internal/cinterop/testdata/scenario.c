@@ -205,7 +205,7 @@ static void *upgrades(void *x)
     for (i = 0; i < ROUNDS; i++) {
         CHECK(shmsync_rwspinlock_uplock(l), 0);
         CHECK(shmsync_rwspinlock_upgrade(l), 0);
-        CHECK(shmsync_rwspinlock_downgrade_to_upgrade(l), 0);
+        CHECK(shmsync_rwspinlock_downgrade_to_upgradable(l), 0);
         CHECK(shmsync_rwspinlock_upunlock(l), 0);
     }
     return NULL;
@@ -220,7 +220,7 @@ static void upgrade(void)
     CHECK(shmsync_rwspinlock_tryupgrade(&l), EBUSY);
     CHECK(shmsync_rwspinlock_timedupgrade(&l, soon()), ETIMEDOUT);
     CHECK(shmsync_rwspinlock_rdunlock(&l), 0);
-    CHECK(shmsync_rwspinlock_downgrade_upgrade(&l), 0);
+    CHECK(shmsync_rwspinlock_downgrade_to_read(&l), 0);
     CHECK(shmsync_rwspinlock_rdunlock(&l), 0);
     both(rwspinlock_readers, upgrades, &l);
     CHECK(shmsync_rwspinlock_close(&l), 0);
@@ -356,7 +356,7 @@ static void event(void)
     CHECK(shmsync_event_close(&ping), 0);
     CHECK(shmsync_event_close(&pong), 0);
     memset(&o, 0, sizeof o);
-    o.two_way = o.set = 1;
+    o.bidirectional = o.set = 1;
     CHECK(shmsync_event_open(arena, NULL, &o, &e), 0);
     CHECK(shmsync_event_wait(&e), 0);
     CHECK(shmsync_event_timedwait_reset(&e, soon()), ETIMEDOUT);
@@ -538,7 +538,7 @@ static void barrier_join(void)
 {
     shmsync_barrier b;
     CHECK(shmsync_barrier_open(arena, "barrier", 2, NULL, &b), 0);
-    CHECK(shmsync_barrier_join(&b, 1), 0);
+    CHECK(shmsync_barrier_register(&b, 1), 0);
 }
 static void barrier_death(const char *name)
 {
@@ -637,7 +637,7 @@ static void *come(void *x)
 }
 static void *await_list(void *x)
 {
-    shmsync_awaiter *list = (shmsync_awaiter *)x;
+    shmsync_awaitable *list = (shmsync_awaitable *)x;
     size_t index;
     CHECK(shmsync_wait_any(list, 2, NULL, &index), 0);
     CHECK(index < 2, 1);
@@ -646,7 +646,7 @@ static void *await_list(void *x)
 }
 static void wait_list(void)
 {
-    shmsync_awaiter list[2];
+    shmsync_awaitable list[2];
     size_t index;
     CHECK(shmsync_sequencer_open(arena, NULL, NULL, &any_seq), 0);
     CHECK(shmsync_event_open(arena, NULL, NULL, &any_event), 0);

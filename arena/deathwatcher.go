@@ -1,0 +1,283 @@
+package arena
+
+import (
+	"runtime"
+
+	"github.com/shmsync/shmsync"
+)
+
+// deathWatcher is the one goroutine whose thread's robust list holds this
+// participant's alive words. It is locked to its thread and ends only when the
+// process leaves the arena; until then it watches others.
+func (a *Arena) deathWatcher(ready chan<- error) {
+	defer a.watcher.Done()
+	// Never unlocked while the list is registered: a thread that ends tells
+	// everybody that this process is dead. The thread runs only this goroutine
+	// meanwhile, so no C code locks a robust pthread mutex on it, which the kernel
+	// would not find.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	// The CPU that notices a death is often the one that still takes the dead apart.
+	defer shmsync.PromptThread()()
+	err := a.becomeLive()
+	if err == nil {
+		ready <- nil
+		a.watch()
+	}
+	if a.robust != nil {
+		a.robust.Unregister()
+		a.robust.Free()
+	}
+	if err != nil {
+		ready <- err
+	}
+}
+
+const (
+	watchTargets = 3
+	// pollFirst to pollMost bound the sleep of a watcher that cannot rely on
+	// being woken, because a death to be noticed leaves no mark or because a
+	// reap waits for the kernel.
+	pollFirst, pollMost = 3e5, 50e6 // ns
+	// stagger is how much later each next watcher acts than the one before it:
+	// all are told, and one will do.
+	stagger = 2e6 // ns
+	// joinTimeout is how long a joiner without a byte lock has to become live. Nothing tells
+	// whether it is alive; if it is, its Open fails.
+	joinTimeout = 10e9 // ns
+	// afterYou is how much later a watcher acts in whose process somebody sleeps
+	// in the kernel: such a waiter deals with a dead holder itself, and wants the
+	// CPU.
+	afterYou = 3e5 // ns
+)
+
+// watch sleeps on the alive words of the next few participants in the ring of
+// slots and reaps those that die. Each death wakes one sleeper of each alive
+// word; watchers at different distances use different words, so that several
+// are told, and the first wakes the rest.
+func (a *Arena) watch() {
+	doorbell := a.u32(a.slot(a.mySlot) + slotWatchDoorbell)
+	wait := int64(pollFirst)
+	seen, asked := notices{}, map[int]slotWord{}
+	for {
+		// The doorbell is read before everything else that it may be rung for.
+		rung := doorbell.Load()
+		if a.closing.Load() {
+			return
+		}
+		a.checkSelf()
+		untold := a.deaths.deliver(a)
+		targets := a.watchTargets()
+		sleep, poll, turn := a.watchEntries(wordPtr(doorbell), rung, targets, seen, asked)
+		if sleep == nil {
+			continue // somebody was reaped
+		}
+		var deadline int64
+		if turn != 0 {
+			deadline = shmsync.Monotonic() + turn
+		}
+		if unfinished := a.unfinished.Load(); poll != 0 || untold || unfinished {
+			if poll == 0 {
+				poll = pollMost
+			}
+			next := min(wait, poll)
+			if unfinished {
+				next = min(poll, a.nextCheck())
+			}
+			if at := shmsync.Monotonic() + next; deadline == 0 || at < deadline {
+				deadline = at
+			}
+			wait = min(2*wait, pollMost)
+		} else {
+			wait = pollFirst
+		}
+		var err error
+		if len(sleep) > 1 && a.caps&capWaitV != 0 {
+			_, _, err = shmsync.WaitV(sleep, deadline)
+			if err != nil { // ENOMEM: no room for that many entries just now
+				deadline = shmsync.Monotonic() + pollFirst
+			}
+		}
+		if len(sleep) == 1 || a.caps&capWaitV == 0 || err != nil {
+			shmsync.Wait(wordPtr(doorbell), rung, deadline)
+		}
+		// Whatever the wait says, everything is examined again: waitv swallows
+		// several wakes and reports one.
+		if a.unfinished.Load() {
+			a.continueReaps()
+		}
+	}
+}
+
+// watchTargets are the slots of the next participants in the ring, and of the
+// dead between them.
+func (a *Arena) watchTargets() []int {
+	targets := make([]int, 0, watchTargets)
+	present := 0
+	for d := 1; d < a.geo.slots && present < watchTargets; d++ {
+		i := (a.mySlot-1+d)%a.geo.slots + 1
+		if w := a.slotState(i); w.taken() {
+			targets = append(targets, i)
+			if w.present() {
+				present++
+			}
+		}
+	}
+	return targets
+}
+
+// notices says when a watcher first saw a death, by slot.
+type notices map[int]notice
+
+type notice struct {
+	of   slotWord
+	when int64 // CLOCK_MONOTONIC ns
+}
+
+// left is how many nanoseconds are left until the death of whoever is in slot i in
+// state w was seen delay nanoseconds ago; 0 when that is past.
+func (n notices) left(i int, w slotWord, delay int64) int64 {
+	if delay == 0 {
+		return 0
+	}
+	now := shmsync.Monotonic()
+	if n[i].of.generation() != w.generation() || n[i].when == 0 {
+		n[i] = notice{w, now}
+	}
+	return max(0, n[i].when+delay-now)
+}
+
+// watchEntries reaps the dead among the targets, and gives what to sleep on
+// when there are none. poll is 0 when the death of each target wakes us;
+// otherwise we have to look again after that many nanoseconds at most. turn is not 0 when
+// others go first: it is our turn after that many nanoseconds, if there is something left.
+//
+// asked says of whom the byte lock has been asked for, by slot: see surveyAhead.
+func (a *Arena) watchEntries(doorbell *uint32, rung uint32, targets []int, seen notices, asked map[int]slotWord) (sleep []shmsync.WaitVEntry, poll, turn int64) {
+	within := func(ns int64) {
+		if poll == 0 || ns < poll {
+			poll = ns
+		}
+	}
+	turnIn := func(ns int64) {
+		if turn == 0 || ns < turn {
+			turn = ns
+		}
+	}
+	sleep = append(make([]shmsync.WaitVEntry, 0, 1+watchTargets), shmsync.NewWaitVEntry(doorbell, rung))
+	distance, base := 0, int64(0)
+	if a.announceMap.Load() != 0 {
+		base = afterYou
+	}
+	for _, i := range targets {
+		w := a.slotState(i)
+		if w.phase() == phaseDead {
+			// Whoever marked it may have died since, or leaves the rest to us.
+			delay := base + int64(distance)*stagger
+			if u := ParticipantID(a.u32(a.slot(i) + slotReaper).Load()); u != a.self && a.isCurrent(u) {
+				delay = stagger
+			}
+			if left := seen.left(i, w, delay); left > 0 {
+				turnIn(left)
+			} else {
+				a.reapMarked(i, w)
+				within(pollMost)
+			}
+			continue
+		}
+		// The alive word is read before it is judged, so that a mark which
+		// comes later changes the value that we sleep on.
+		word := a.u32(a.aliveWord(i, min(distance, watchTargets-1)))
+		alive := word.Load()
+		dead := a.seenDead(i, w)
+		if !dead && asked[i] != w {
+			if dead = a.surveyDead(i, w); !dead {
+				asked[i] = w
+			}
+		}
+		if dead {
+			if left := seen.left(i, w, base+int64(distance)*stagger); left > 0 {
+				turnIn(left)
+			} else {
+				a.reap(i, w)
+				if a.slotState(i) != w {
+					return nil, 0, 0
+				}
+				within(pollMost) // it cannot be fenced yet
+			}
+			distance++
+			continue
+		}
+		distance++
+		robust := a.slotCaps(i)&capRobust != 0 && a.caps&capWaitV != 0
+		switch w.phase() {
+		case phaseJoining: // it holds nothing yet
+			turnIn(pollMost)
+			if a.slotCaps(i)&capOFD == 0 && seen.left(i, w, joinTimeout) == 0 {
+				a.reap(i, w)
+				if a.slotState(i) != w {
+					return nil, 0, 0
+				}
+			}
+		case phaseLeaving: // the kernel marks it until shortly before it is free
+			turnIn(pollMost)
+		default:
+			if !robust {
+				within(pollMost)
+			}
+		}
+		if robust && w.phase() != phaseJoining {
+			sleep = append(sleep, shmsync.NewWaitVEntry(wordPtr(word), alive))
+		}
+	}
+	return sleep, poll, turn
+}
+
+// checkSelf ends the process when its own slot is no longer its own: others
+// have taken its locks away, so it must not go on as their holder.
+func (a *Arena) checkSelf() {
+	if w := a.slotState(a.mySlot); !w.present() || participantIn(a.mySlot, w) != a.self {
+		panic("shmsync: " + a.label + ": this process was declared dead by a peer (slot " +
+			a.self.String() + " is " + w.String() + ")")
+	}
+}
+
+// ringWatchersOf makes those look at the ring of slots again who watch slot i, or did, or are
+// to: the participants that come before it.
+//
+//	joiner, or who frees a slot     watcher
+//	changes the slot's state        reads its doorbell
+//	reads the states before it      reads the states after its own
+//	rings those that are present    sleeps if its doorbell is unchanged
+//
+// A watcher that is not rung was not present yet: it reads the states after it has become so.
+func (a *Arena) ringWatchersOf(i int) { a.ringBefore(i, watchTargets) }
+
+// ringBefore rings the n participants that come before slot i in the ring of slots.
+func (a *Arena) ringBefore(i, n int) {
+	rung := 0
+	for d := 1; d < a.geo.slots && rung < n; d++ {
+		j := (i-1-d+a.geo.slots)%a.geo.slots + 1
+		if a.slotState(j).present() {
+			a.ring(a.slot(j) + slotWatchDoorbell)
+			rung++
+		}
+	}
+}
+
+// ringTold makes those look at the death records that want to be told of deaths.
+func (a *Arena) ringTold() {
+	for i := 1; i <= a.geo.slots; i++ {
+		if a.slotCaps(i)&capTold != 0 && a.slotState(i).present() {
+			a.ring(a.slot(i) + slotWatchDoorbell)
+		}
+	}
+}
+
+func (a *Arena) ring(doorbell Offset) {
+	w := a.u32(doorbell)
+	w.Add(1)
+	shmsync.Wake(wordPtr(w), allSleepers)
+}
+
+const allSleepers = 1 << 30

@@ -1,0 +1,58 @@
+package workergroup
+
+import (
+	"os"
+	"sync"
+)
+
+// Kept is a process that is started again when it dies.
+type Kept struct {
+	Name string
+
+	mu      sync.Mutex
+	proc    *Proc
+	deaths  int
+	stopped bool
+	over    chan struct{}
+}
+
+// Keep starts a process, and starts it again whenever it ends other than well.
+func Keep(name, role string, args []string, files ...*os.File) *Kept {
+	k := &Kept{Name: name, over: make(chan struct{}), proc: Start(name, role, args, files...)}
+	go func() {
+		defer close(k.over)
+		for k.Proc().Wait() != nil {
+			k.mu.Lock()
+			k.deaths++
+			if k.stopped {
+				k.mu.Unlock()
+				return
+			}
+			k.proc = Start(name, role, args, files...)
+			k.mu.Unlock()
+		}
+	}()
+	return k
+}
+
+// Proc is the process as it is now.
+func (k *Kept) Proc() *Proc {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.proc
+}
+
+// Kill sends SIGKILL to the process as it is now, and waits until that has ended.
+func (k *Kept) Kill() { k.Proc().Kill() }
+
+// Stop asks the process to end, waits until it has, and gives the number of its
+// deaths.
+func (k *Kept) Stop() (deaths int) {
+	k.mu.Lock()
+	k.stopped = true
+	p := k.proc
+	k.mu.Unlock()
+	p.Stop()
+	<-k.over
+	return k.deaths
+}

@@ -1,0 +1,113 @@
+/* ---- Wait nodes: where one thread waits for something of its own, in a queue of nodes ---- */
+
+/* Gives a wait node for one wait, with its node idle. */
+SHMI_FN int shmi_wait_node_take(shmsync_arena *a, shmi_wait_node **out)
+{
+    shmi_wait_node *s;
+    int err;
+    pthread_mutex_lock(&a->wait_nodes_lock);
+    s = a->wait_nodes;
+    if (s != NULL)
+        a->wait_nodes = s->next;
+    pthread_mutex_unlock(&a->wait_nodes_lock);
+    if (s == NULL) {
+        s = (shmi_wait_node *)calloc(1, sizeof *s);
+        if (s == NULL)
+            return shmi_fail(ENOMEM, "wait node", a->label, "%s", "");
+        err = shmi_claim_node(a, &s->off, &s->node);
+        if (err != 0) {
+            free(s);
+            return err;
+        }
+    }
+    s->since = 0;
+    *out = s;
+    return 0;
+}
+/* shmi_wait_node_take if that takes no new node and no waiting, or NULL. The caller may hold a
+ * queue lock: a thread that has wait_nodes_lock may be interrupted by a handler that waits for it. */
+SHMI_FN shmi_wait_node *shmi_wait_node_cached(shmsync_arena *a)
+{
+    shmi_wait_node *s;
+    if (pthread_mutex_trylock(&a->wait_nodes_lock) != 0)
+        return NULL;
+    s = a->wait_nodes;
+    if (s != NULL)
+        a->wait_nodes = s->next;
+    pthread_mutex_unlock(&a->wait_nodes_lock);
+    if (s != NULL)
+        s->since = 0;
+    return s;
+}
+/* Gives back a wait node that was taken and not queued, or whose node is idle again. */
+SHMI_FN void shmi_wait_node_return(shmsync_arena *a, shmi_wait_node *s)
+{
+    pthread_mutex_lock(&a->wait_nodes_lock);
+    s->next = a->wait_nodes;
+    a->wait_nodes = s;
+    pthread_mutex_unlock(&a->wait_nodes_lock);
+}
+
+SHMI_FN int shmi_wait_node_resolved(const shmi_wait_node *s) { return shmi_node_state(shmi_node_load(s->node)) == SHMI_NodeResolved; }
+SHMI_FN int shmi_wait_node_resolved_arg(void *s) { return shmi_wait_node_resolved((const shmi_wait_node *)s); }
+
+/* Sleeps once on the node, which is on a queue: SHMI_AGAIN when the wait is resolved or
+ * may be. The caller is within shmi_enter, and calls again while the wait node is not
+ * resolved; on SHMI_LATE and SHMI_CLOSED it abandons the wait node, or not. */
+SHMI_FN int shmi_wait_node_sleep(shmsync_arena *a, shmi_wait_node *s, shmi_off object, int64_t deadline)
+{
+    uint32_t w = shmi_node_load(s->node);
+    shmi_sleep_spec sleep_spec;
+    if (shmi_node_state(w) == SHMI_NodeQueued && shmi_node_swap(s->node, w, shmi_node_with(w, SHMI_NodeAsleep)))
+        w = shmi_node_with(w, SHMI_NodeAsleep);
+    SHMSYNC_CRASHPOINT("park.waitnode.asleep");
+    if (shmi_node_state(w) != SHMI_NodeAsleep)
+        return SHMI_AGAIN;
+    memset(&sleep_spec, 0, sizeof sleep_spec);
+    sleep_spec.word = &s->node->word;
+    sleep_spec.val = w;
+    sleep_spec.object = object;
+    sleep_spec.wanted = shmi_ld64(&s->node->wanted);
+    sleep_spec.deadline = deadline;
+    sleep_spec.since = &s->since;
+    return shmi_sleep(a, &sleep_spec);
+}
+
+/* Ends a wait that nobody has resolved; 0 if somebody has. If not 0 the wait node is gone,
+ * and the node goes back with whoever takes it off its queue. */
+SHMI_FN int shmi_wait_node_abandon(shmsync_arena *a, shmi_wait_node *s)
+{
+    (void)a;
+    for (;;) {
+        uint32_t w = shmi_node_load(s->node);
+        if (shmi_node_state(w) == SHMI_NodeResolved)
+            return 0;
+        if (shmi_node_swap(s->node, w, shmi_node_with(w, SHMI_NodeLeft)))
+            break;
+    }
+    SHMSYNC_CRASHPOINT("park.waitnode.given_up");
+    free(s);
+    return 1;
+}
+
+/* Gives the wait node back after its wait was resolved. */
+SHMI_FN void shmi_wait_node_leave(shmsync_arena *a, shmi_wait_node *s)
+{
+    uint32_t w;
+    int i;
+    /* Mostly it is off its queue: who resolved it took it off a few instructions later. */
+    for (i = 0; i < 200 && shmi_ld64(&s->node->stamp) != 0; i++)
+        shmi_pause(2);
+    w = shmi_node_load(s->node);
+    if (shmi_ld64(&s->node->stamp) == 0) {
+        shmi_node_swap(s->node, w, shmi_node_kept(w));
+        shmi_wait_node_return(a, s);
+        return;
+    }
+    /* Whoever resolved it is stopped or dead. The node goes back with whoever takes it off
+     * the queue, and if that has just happened, now. */
+    if (shmi_node_swap(s->node, w, shmi_node_with(w, SHMI_NodeSpent)) && shmi_ld64(&s->node->stamp) == 0)
+        shmi_reclaim_node(a, s->off, w);
+    free(s);
+}
+

@@ -1,0 +1,73 @@
+//go:build linux
+
+package load
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/bench"
+	"github.com/shmsync/shmsync/internal/bench/subjects"
+)
+
+// leavings are what the dead may leave in an arena. Nodes on the list of an object are its
+// own, and used again.
+type leavings struct{ objects, raw, nodes uint64 }
+
+// reaped sees after each repetition that the arena of a subject of the library is sound, and
+// that nothing is left of the dead in it but what was left of the first.
+type reaped struct {
+	t         *thread
+	waitLimit time.Duration
+	first     leavings
+}
+
+// look waits until so many dead are reaped.
+func (b *reaped) look(deaths uint64) {
+	t := b.t
+	if t.Subject.By != bench.Library || deaths == 0 {
+		return
+	}
+	a, err := subjects.JoinArena(t.Worker)
+	if err != nil {
+		t.violate("%v", err)
+		return
+	}
+	var wrong error
+	for end := time.Now().Add(b.waitLimit); ; time.Sleep(time.Millisecond) {
+		there := 0
+		for range a.Participants() {
+			there++
+		}
+		// Each who reaps a dead one counts it.
+		if wrong = a.Check(); wrong == nil && (uint64(a.Deaths()) < deaths || there > 1) {
+			wrong = fmt.Errorf("%d reaps of %d dead, and %d participants instead of 1", a.Deaths(), deaths, there)
+		}
+		if wrong == nil {
+			wrong = b.excess(deaths, a.Stats())
+		}
+		if wrong == nil {
+			return
+		}
+		if time.Now().After(end) {
+			t.violate("%v after round %d: %v", b.waitLimit, deaths, wrong)
+			return
+		}
+	}
+}
+
+// excess tells what is in the heap beside what the first death left; of that, it keeps
+// account.
+func (b *reaped) excess(deaths uint64, s arena.AllocStats) error {
+	left := leavings{s.Objects, s.Raw, s.Nodes - s.PollerNodes}
+	switch {
+	case s.Claimed > 0:
+		return fmt.Errorf("%d blocks are neither made nor taken apart", s.Claimed)
+	case deaths == 1:
+		b.first = left
+	case left.objects > b.first.objects || left.raw > b.first.raw || left.nodes > b.first.nodes:
+		return fmt.Errorf("%d deaths left %+v, where the first left %+v", deaths, left, b.first)
+	}
+	return nil
+}

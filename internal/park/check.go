@@ -1,0 +1,104 @@
+package park
+
+import (
+	"time"
+
+	"github.com/shmsync/shmsync/arena"
+)
+
+// checkPeriodically makes the periodic checker look at q from now until nobody waits there.
+func (h *lot) checkPeriodically(q *Queue) {
+	if q.listed.Load() || q.listed.Swap(true) {
+		return
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.checked = append(h.checked, q)
+	if !h.checking && !h.closed.Load() {
+		h.checking = true
+		h.running.Go(h.runChecks)
+	}
+}
+
+// runChecks is the periodic checker: it ends when nobody has waited for a while.
+func (h *lot) runChecks() {
+	tick := time.NewTicker(checkEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+		case <-h.end:
+			return
+		}
+		h.mu.Lock()
+		queues := h.checked
+		h.checked = nil
+		h.mu.Unlock()
+		h.a.StampAnnounced()
+		h.nodePool.check()
+		kept := checkQueues(queues)
+		h.mu.Lock()
+		h.checked = append(h.checked, kept...)
+		if len(h.checked) == 0 {
+			h.checking = false
+			h.mu.Unlock()
+			return
+		}
+		h.mu.Unlock()
+	}
+}
+
+// checkQueues looks at those queues where somebody waits, and returns them.
+func checkQueues(queues []*Queue) (kept []*Queue) {
+	kept = queues[:0]
+	for _, q := range queues {
+		if q.calls.Load() == 0 {
+			q.listed.Store(false)
+			// A waiter that came before the store believes itself listed.
+			if q.calls.Load() == 0 || q.listed.Swap(true) {
+				continue
+			}
+		}
+		kept = append(kept, q)
+		q.alive(q.config.Check)
+		q.recover()
+	}
+	return kept
+}
+
+// recover makes up for what the poller cannot see: a wake that was given to our
+// node but is not on the stack, because the releaser died or was stopped in
+// between or because it fell off, which only the second check believes; and
+// goroutines that found no room for a node, or whose node a peer took away.
+func (q *Queue) recover() {
+	q.mu.Lock()
+	cut := q.first != nil && !q.reachable()
+	// A wake that is about to be delivered looks like that as well, for a moment.
+	nodeless := cut && (q.node == 0 || q.wasCut)
+	q.wasCut = cut
+	ready := q.node != 0 && q.Arena.NodeReady(q.node)
+	lost := ready && q.wasReady && q.lot.takeLoose(q.node)
+	q.wasReady = ready && !lost
+	q.mu.Unlock()
+	if lost || nodeless {
+		// Without a node there is nothing but periodic checks, so nobody waits for his turn.
+		q.deliver(nodeless)
+	}
+}
+
+// reachable reports whether a releaser finds our node, and finds that somebody
+// waits: a peer that overwrites the list, or the node, can have made it so that none
+// does.
+func (q *Queue) reachable() (found bool) { // guarded by: mu
+	if q.node == 0 {
+		return false
+	}
+	err := q.Arena.EachPollerNode(q.Poller, func(off arena.Offset, n *arena.Node) bool {
+		if off == q.node {
+			s := n.State()
+			found = s == arena.NodeWaiting || s == arena.NodeReady
+		}
+		return off != q.node
+	})
+	return found && err == nil
+}

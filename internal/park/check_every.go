@@ -1,0 +1,8 @@
+//go:build !crashpoint
+
+package park
+
+import "time"
+
+// checkEvery is how often a process looks at the words that it waits for.
+const checkEvery = 100 * time.Millisecond

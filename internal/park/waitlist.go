@@ -1,0 +1,157 @@
+package park
+
+import (
+	"sync/atomic"
+
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/crashpoint"
+)
+
+var (
+	_ = crashpoint.Register("park.wake.before_bump")
+	_ = crashpoint.Register("park.wake.bumped")
+	_ = crashpoint.Register("park.wake.done")
+)
+
+// WaitList is where the waiters of an object are found: in the kernel's queue of a
+// word, and behind poller nodes.
+type WaitList struct {
+	Arena  *arena.Arena
+	Word   *atomic.Uint32 // what waiters sleep on
+	Raw    *uint32        // Word, for the kernel
+	Poller *atomic.Uint64 // head of the list of poller nodes
+	// Near: wakes of this process prefer sleepers of its node, and its own say on
+	// which node they sleep. It is this process's own choice: see wakeOne.
+	Near bool
+}
+
+// DeliverOne wakes one waiter, of the kernel's queue and of the pollers by turns.
+// The word has been changed, so that whoever is about to sleep does not.
+func (l *WaitList) DeliverOne(turn uint32) {
+	if turn&1 == 0 {
+		if l.wakeOne(turn) == 0 {
+			l.readyOne(turn)
+		}
+	} else if !l.readyOne(turn) {
+		l.wakeOne(turn)
+	}
+}
+
+func (l *WaitList) readyOne(turn uint32) bool {
+	return l.Poller.Load() != 0 && l.Arena.ReadyOne(l.Poller, turn>>1)
+}
+
+// DeliverAll wakes all waiters.
+func (l *WaitList) DeliverAll() {
+	shmsync.Wake(l.Raw, allSleepers)
+	if l.Poller.Load() != 0 {
+		l.Arena.ReadyAll(l.Poller)
+	}
+}
+
+const allSleepers = 1 << 30
+
+// Word is the value of the wake word of a [WakeWord].
+//
+//	bit  0      announced  somebody may be, or be on the way to being, asleep on the word
+//	bits 1..31  sequence   bumped for each wake that is owed
+//
+//	announced  meaning                                              left by
+//	0          nobody sleeps, or a wake is on its way to somebody   the bump; all-zero memory
+//	           who will announce again
+//	1          a release must bump and wake                         a waiter
+//
+// announced may be 1 with nobody asleep (costs one wake). It must not be 0
+// with a sleeper, except between a bump and the moment when the woken sleeper
+// announces again or sees that it need not.
+//
+// A waiter sleeps on the whole word, so a value that it looked at cannot come
+// back: it would take 2^31 bumps between its look and its sleep.
+//
+//	writers: waiters (announce), releasers (bump), reapers (bump), any process
+//	readers: the same, and every release
+//	order:   seq-cst against the state that is released: announce, then look at
+//	         the state; release, then look at the word
+//	futex:   WAIT by waiters, WAKE 1 by whoever bumped
+//	crash:   a death between the bump and the wake, or of the woken, strands the
+//	         sleepers until a reaper bumps and wakes everything that is announced,
+//	         here or in a slot, or until a sleeper's process looks (100 ms)
+type Word uint32
+
+const announced = 1
+
+// Announced reports whether a release has to wake somebody.
+func (w Word) Announced() bool { return w&announced != 0 }
+
+// Bumped is the word after a release that owes a wake.
+func (w Word) Bumped() Word { return (w + 2) &^ announced }
+
+// turn alternates between the kernel's queue and the pollers.
+func (w Word) turn() uint32 { return uint32(w >> 1) }
+
+// WakeWord is a WaitList whose word is a Word.
+type WakeWord struct{ WaitList }
+
+// Announce makes sure that the next release wakes, and returns the word to sleep
+// on. The caller looks at the state once more before it sleeps.
+func (b *WakeWord) Announce() Word {
+	for {
+		w := Word(b.Word.Load())
+		if w.Announced() {
+			return w
+		}
+		// sync(waitlist.announce): release
+		if b.Word.CompareAndSwap(uint32(w), uint32(w|announced)) {
+			return w | announced
+		}
+	}
+}
+
+// Announced reports whether somebody wants to be woken.
+func (b *WakeWord) Announced() bool {
+	// sync(waitlist.announce): acquire
+	return Word(b.Word.Load()).Announced()
+}
+
+// Release wakes one waiter if somebody has announced itself. It is called after
+// the state was released.
+func (b *WakeWord) Release() {
+	w := Word(b.Word.Load())
+	for w.Announced() {
+		crashpoint.Hit("park.wake.before_bump")
+		// The loop ends: a failed CAS means that somebody else bumped or
+		// announced, and an announcement is made once.
+		if b.Word.CompareAndSwap(uint32(w), uint32(w.Bumped())) {
+			crashpoint.Hit("park.wake.bumped")
+			b.DeliverOne(w.turn())
+			crashpoint.Hit("park.wake.done")
+			return
+		}
+		w = Word(b.Word.Load())
+	}
+}
+
+// bump changes the word and takes the announcement down.
+func (b *WakeWord) bump() Word {
+	for {
+		w := Word(b.Word.Load())
+		if b.Word.CompareAndSwap(uint32(w), uint32(w.Bumped())) {
+			return w
+		}
+	}
+}
+
+// Touch changes the word so that whoever is about to sleep looks again, and
+// leaves the announcement.
+func (b *WakeWord) Touch() { b.Word.Add(2) }
+
+// WakeOne bumps and wakes one waiter whether or not one has announced itself:
+// for wakes that may have been lost.
+func (b *WakeWord) WakeOne() { b.DeliverOne(b.bump().turn()) }
+
+// WakeAll bumps and wakes all waiters.
+func (b *WakeWord) WakeAll() {
+	b.bump()
+	b.DeliverAll()
+}

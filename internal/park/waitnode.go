@@ -1,0 +1,210 @@
+package park
+
+import (
+	"runtime"
+	"sync/atomic"
+
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/crashpoint"
+)
+
+var (
+	_ = crashpoint.Register("park.waitnode.asleep")
+	_ = crashpoint.Register("park.waitnode.parked")
+	_ = crashpoint.Register("park.waitnode.given_up")
+)
+
+// WaitNode is where one goroutine waits for something of its own: a wait node, which
+// its owner queues in an object and somebody resolves. Whoever resolves it swaps
+// the node's word and calls Tell; see arena.NodeWord.
+//
+// A WaitNode belongs to one wait at a time. Between Take and Leave or Abandon nobody
+// else uses it.
+type WaitNode struct {
+	Node *arena.Node
+	Off  arena.Offset
+
+	nodePool *nodePool
+	in       atomic.Pointer[Queue] // of the handle whose wait uses it
+	wake     chan struct{}         // capacity 1
+
+	// guarded by: nodePool.mu
+
+	notify func() // called when the wait is over, instead of wake
+	told   bool   // notify has been called
+	taken  bool   // a wait uses it
+	owed   bool   // was parked, and has not come off the ready stack yet
+	index  int    // in nodePool.all
+}
+
+// Sleep waits until the wait node's wait is resolved, the context of c ends or the handle
+// is closed. The node is on a queue and in state queued. After Canceled and Closed the
+// wait node is gone: the node belongs to the queue.
+//
+// q is the queue of the object's queue lock, which the call has entered; object and
+// word are for people to see.
+func (s *WaitNode) Sleep(q *Queue, c *Cancel) Result {
+	h := s.nodePool.lot
+	h.checkPeriodically(q)
+	s.in.Store(q)
+	if q.Closing() {
+		return s.giveUp(Closed)
+	}
+	defer q.seated.Add(-1)
+	if q.seated.Add(1) <= q.lot.procs && (q.haveWaitV || c.ctx == nil) {
+		if record, ok := q.Arena.Announce(q.config.Object.Offset, s.Off, s.Node.Wanted().Load(), DirectMax); ok {
+			defer q.Arena.Retract(record)
+			return s.direct(q, c)
+		}
+	}
+	return s.parked(q, c)
+}
+
+// direct sleeps in the kernel, on this goroutine's thread.
+func (s *WaitNode) direct(q *Queue, c *Cancel) Result {
+	c.arm()
+	w := s.Node.Load()
+	if w.State() == arena.NodeQueued && s.Node.Swap(w, w.With(arena.NodeAsleep)) {
+		w = w.With(arena.NodeAsleep)
+	}
+	crashpoint.Hit("park.waitnode.asleep")
+	for s.Node.Load() == w && w.State() == arena.NodeAsleep {
+		if q.Closing() {
+			return s.giveUp(Closed)
+		}
+		var err error
+		if c.word != nil {
+			entries := [2]shmsync.WaitVEntry{shmsync.NewWaitVEntry(wordPtr(s.Node.Word()), uint32(w)), shmsync.NewWaitVEntry(wordPtr(c.word), 0)}
+			if _, _, err = shmsync.WaitV(entries[:], 0); err != nil { // ENOMEM: no room for that many entries just now
+				_, err = shmsync.Wait(wordPtr(s.Node.Word()), uint32(w), shmsync.Monotonic()+1e6)
+			}
+		} else {
+			_, err = shmsync.Wait(wordPtr(s.Node.Word()), uint32(w), 0)
+		}
+		runtime.KeepAlive(c.word)
+		switch {
+		case err != nil:
+			panic("shmsync: " + err.Error()) // EFAULT: the arena was unmapped under a waiter
+		case c.word != nil && c.word.Load() != 0:
+			return s.giveUp(Canceled)
+		}
+	}
+	return Again
+}
+
+// parked waits on a channel; the poller is told by whoever resolves the wait.
+func (s *WaitNode) parked(q *Queue, c *Cancel) Result {
+	if !s.park(nil) {
+		return Again
+	}
+	var done <-chan struct{}
+	if c.ctx != nil {
+		done = c.ctx.Done()
+	}
+	for {
+		select {
+		case <-s.wake:
+			switch {
+			case s.Resolved():
+				return Again
+			case q.Closing():
+				return s.giveUp(Closed)
+			}
+		case <-done:
+			return s.giveUp(Canceled)
+		}
+	}
+}
+
+// park makes the node parked. It reports false if it is resolved already.
+func (s *WaitNode) park(notify func()) bool {
+	b := s.nodePool
+	b.lot.mu.Lock()
+	b.lot.startPoller()
+	b.lot.mu.Unlock()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	w := s.Node.Load()
+	s.notify = notify // also for when this process leaves, if a peer wrote the state
+	s.Node.SetParkedSince(shmsync.Monotonic())
+	if w.State() != arena.NodeQueued || !s.Node.Swap(w, w.With(arena.NodeParked)) {
+		s.told = true
+		return false
+	}
+	s.owed = true
+	crashpoint.Hit("park.waitnode.parked")
+	return true
+}
+
+// Watch makes notify run when the wait is resolved, once, and when this process leaves
+// the arena. It must be quick, and may run before Watch returns.
+func (s *WaitNode) Watch(q *Queue, notify func()) {
+	s.nodePool.lot.checkPeriodically(q)
+	s.in.Store(q)
+	if !s.park(notify) {
+		notify()
+	}
+}
+
+// giveUp is Abandon for a Sleep, which ends with why.
+func (s *WaitNode) giveUp(why Result) Result {
+	if s.Abandon() {
+		return why
+	}
+	return Again
+}
+
+// Abandon ends a wait that nobody has resolved, and reports false if somebody has.
+// If true, the wait node is gone, and the node goes back with whoever takes it off its
+// queue.
+func (s *WaitNode) Abandon() bool {
+	b := s.nodePool
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for {
+		w := s.Node.Load()
+		if w.State() == arena.NodeResolved {
+			return false
+		}
+		// sync(waitnode.abandon): release
+		if s.Node.Swap(w, w.With(arena.NodeLeft)) {
+			break
+		}
+	}
+	crashpoint.Hit("park.waitnode.given_up")
+	b.forget(s)
+	return true
+}
+
+// Resolved reports whether the wait is over.
+func (s *WaitNode) Resolved() bool {
+	// sync(waitnode.resolve): acquire
+	return s.Node.State() == arena.NodeResolved
+}
+
+// Leave gives the wait node back after its wait was resolved.
+func (s *WaitNode) Leave() {
+	b := s.nodePool
+	// Mostly it is off its queue: who resolved it took it off a few instructions
+	// later.
+	for range leavePauses {
+		if s.Node.Stamp().Load() == 0 {
+			break
+		}
+		pause()
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	s.taken = false
+	if !s.owed {
+		b.keep(s)
+	}
+}
+
+// Return gives back a wait node that was taken and not queued.
+func (s *WaitNode) Return() {
+	s.nodePool.mu.Lock()
+	defer s.nodePool.mu.Unlock()
+	s.nodePool.put(s)
+}

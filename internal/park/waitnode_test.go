@@ -1,0 +1,350 @@
+//go:build linux
+
+package park
+
+import (
+	"context"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/proctest"
+)
+
+// waitNode takes a wait node whose node is on a queue of o, as its n'th wait.
+func (b *rig) waitNode(o arena.Object, n uint64) *WaitNode {
+	s, err := TakeNode(b.Arena)
+	require.NoError(b.t, err)
+	s.join(b.t, o, n)
+	return s
+}
+
+func (s *WaitNode) join(t testing.TB, o arena.Object, n uint64) {
+	w := s.Node.Load()
+	require.Equal(t, arena.NodeIdle, w.State())
+	s.Node.SetObject(o.Offset)
+	require.True(t, s.Node.Swap(w, w.With(arena.NodeQueued)))
+	s.Node.Stamp().Store(n)
+}
+
+// resolve is what who holds the queue lock does, and tells nobody.
+func (s *WaitNode) resolve(t testing.TB) {
+	w := s.Node.Load()
+	require.True(t, s.Node.Swap(w, w.With(arena.NodeResolved)))
+	s.Node.Stamp().Store(0)
+}
+
+// comes waits until the wait node's node is in a state.
+func (p *place) comes(s *WaitNode, to arena.NodeState) {
+	p.b.t.Helper()
+	until(p.b.t, func() bool { return s.Node.State() == to })
+}
+
+// sleeps has a goroutine wait on s.
+func (p *place) sleeps(s *WaitNode, ctx context.Context) <-chan Result {
+	done := make(chan Result, 1)
+	require.True(p.b.t, p.Enter())
+	go func() {
+		defer p.Exit()
+		c := CancelBy(ctx)
+		defer c.Stop()
+		done <- s.Sleep(p.Queue, &c)
+	}()
+	return done
+}
+
+func (b *nodePool) counts() (all, free int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return len(b.all), len(b.free)
+}
+
+func (s *WaitNode) isOwed() bool {
+	s.nodePool.mu.Lock()
+	defer s.nodePool.mu.Unlock()
+	return s.owed
+}
+
+// A wait that ended without anybody being told, since who ended it died or was
+// stopped, is found by the next check: of a thread, of a goroutine, of a watch.
+func TestCheckFindsWhatNobodyTold(t *testing.T) {
+	b := newNodePool(t)
+	lotOf(b.Arena).procs = DirectMax
+	o := b.object()
+	p := b.place(o)
+	// Parked ones first: threads are for as many as may sleep at a time.
+	watched, told := b.waitNode(o, 1), make(chan struct{})
+	watched.Watch(p.Queue, sync.OnceFunc(func() { close(told) }))
+	var slots []int
+	for {
+		k, ok := b.Announce(o.Offset, o.Body, 0, DirectMax)
+		if !ok {
+			break
+		}
+		slots = append(slots, k)
+	}
+	parked := b.waitNode(o, 2)
+	byPoller := p.sleeps(parked, nil)
+	p.comes(parked, arena.NodeParked)
+	for _, k := range slots {
+		b.Retract(k)
+	}
+	asleep := b.waitNode(o, 3)
+	byThread := p.sleeps(asleep, nil)
+	p.comes(asleep, arena.NodeAsleep)
+	for _, s := range []*WaitNode{watched, parked, asleep} {
+		s.resolve(t)
+	}
+	lotOf(b.Arena).nodePool.check()
+	p.await("the watch", told)
+	require.Equal(t, Again, <-byPoller)
+	require.Equal(t, Again, <-byThread)
+}
+
+// A goroutine of this process, and a watch, are told by their own process while its poller
+// does not run. Their wait nodes are used again after that.
+func TestTellOwnNeedsNoPoller(t *testing.T) {
+	b := newNodePool(t)
+	lotOf(b.Arena).procs = 0
+	took, goOn := b.pause()
+	defer goOn()
+	o := b.object()
+	p := b.place(o)
+	stuck := b.waitNode(o, 1)
+	stuck.Watch(p.Queue, func() {})
+	b.BeginTell()
+	stuck.resolve(t)
+	b.Tell(stuck.Off, stuck.Node, b.Self())
+	b.EndTell()
+	p.await("the poller stands still", took)
+
+	parked := b.waitNode(o, 2)
+	done := p.sleeps(parked, nil)
+	p.comes(parked, arena.NodeParked)
+	watched, told := b.waitNode(o, 3), make(chan struct{})
+	watched.Watch(p.Queue, sync.OnceFunc(func() { close(told) }))
+	_, rung := b.Doorbell()
+	for _, s := range []*WaitNode{parked, watched} {
+		b.BeginTell()
+		s.resolve(t)
+		p.TellOwn(s.Off)
+		b.EndTell()
+	}
+	require.Equal(t, Again, <-done)
+	p.await("the watch", told)
+	for _, s := range []*WaitNode{parked, watched} {
+		require.False(t, s.isOwed())
+		s.Leave()
+		require.Equal(t, arena.NodeIdle, s.Node.State(), "it is free")
+	}
+	_, rungNow := b.Doorbell()
+	require.Equal(t, rung, rungNow)
+}
+
+// No more goroutines sleep in the kernel for one object than can run at a time: those
+// that park are told by their own process without a system call.
+func TestWaitNodesParkBeyondThoseThatCanRun(t *testing.T) {
+	b := newNodePool(t)
+	lotOf(b.Arena).procs = 2
+	o := b.object()
+	p, other := b.place(o), b.place(b.object())
+	var waitNodes []*WaitNode
+	for i, comes := range []arena.NodeState{arena.NodeAsleep, arena.NodeAsleep, arena.NodeParked} {
+		s := b.waitNode(o, uint64(i+1))
+		p.sleeps(s, nil)
+		p.comes(s, comes)
+		waitNodes = append(waitNodes, s)
+	}
+	s := b.waitNode(other.config.Object, 4)
+	other.sleeps(s, nil)
+	other.comes(s, arena.NodeAsleep)
+	for _, s := range append(waitNodes, s) {
+		s.resolve(t)
+	}
+	lotOf(b.Arena).nodePool.check()
+	until(t, func() bool { return p.Seated() == 0 && other.Seated() == 0 })
+}
+
+// A node that was resolved while it was parked is not used again before it has come
+// off the ready stack, however its wait ended.
+func TestWaitNodeIsNotReusedBeforeItIsOffTheStack(t *testing.T) {
+	b := newNodePool(t)
+	o := b.object()
+	p := b.place(o)
+	nodePool := &lotOf(b.Arena).nodePool
+	s := b.waitNode(o, 1)
+	s.Watch(p.Queue, func() {})
+	require.True(t, s.isOwed())
+	s.resolve(t)
+	require.False(t, s.Abandon(), "it was granted")
+	s.Leave()
+	all, free := nodePool.counts()
+	require.Equal(t, [2]int{1, 0}, [2]int{all, free})
+	require.Equal(t, arena.NodeResolved, s.Node.State())
+	other, err := TakeNode(b.Arena)
+	require.NoError(t, err)
+	require.NotEqual(t, s.Off, other.Off)
+	other.Return()
+	// Looks do not give it back either.
+	nodePool.check()
+	require.Equal(t, arena.NodeResolved, s.Node.State())
+	b.BeginTell()
+	b.Tell(s.Off, s.Node, b.Self())
+	b.EndTell()
+	p.comes(s, arena.NodeIdle)
+	until(t, func() bool { _, free := nodePool.counts(); return free == 2 })
+}
+
+// orphan puts something on this process's ready stack that does not belong there, as
+// when a node fell off: the poller looks for it.
+func (b *rig) orphan() {
+	off, err := b.ClaimNode()
+	require.NoError(b.t, err)
+	n, err := b.NodeAt(off)
+	require.NoError(b.t, err)
+	b.Tell(off, n, b.Self())
+}
+
+// A node that fell off the ready stack, or that its teller did not put there before it
+// died, is used again once nobody can put it there any more.
+func TestWaitNodeThatNobodyTellsIsUsedAgain(t *testing.T) {
+	b := newNodePool(t)
+	o := b.object()
+	p := b.place(o)
+	s := b.waitNode(o, 1)
+	s.Watch(p.Queue, func() {})
+	b.BeginTell()
+	s.resolve(t)
+	s.Leave()
+	b.orphan()
+	<-time.NewTimer(10 * orphanCheck).C
+	require.Equal(t, arena.NodeResolved, s.Node.State(), "somebody is telling")
+	b.EndTell()
+	b.orphan()
+	p.comes(s, arena.NodeIdle)
+	_, free := lotOf(b.Arena).nodePool.counts()
+	require.Equal(t, 1, free)
+}
+
+// Of a wait that was not parked the wait node is free at once; one whose end is being
+// accounted for is somebody else's, and goes back with whoever does that.
+func TestWaitNodeIsKept(t *testing.T) {
+	b := newNodePool(t)
+	o := b.object()
+	nodePool := &lotOf(b.Arena).nodePool
+	s := b.waitNode(o, 1)
+	was := s.Node.Load().Generation()
+	s.resolve(t)
+	s.Leave()
+	require.Equal(t, arena.NodeIdle, s.Node.State())
+	require.Equal(t, was+1, s.Node.Load().Generation())
+	same, err := TakeNode(b.Arena)
+	require.NoError(t, err)
+	require.Same(t, s, same)
+
+	s.join(t, o, 2)
+	w := s.Node.Load()
+	require.True(t, s.Node.Swap(w, w.With(arena.NodeResolved)))
+	s.Leave()
+	require.Equal(t, arena.NodeSpent, s.Node.State())
+	all, free := nodePool.counts()
+	require.Equal(t, [2]int{0, 0}, [2]int{all, free})
+	require.EqualValues(t, 1, b.Stats().Nodes)
+	s.Node.Stamp().Store(0)
+	b.ReclaimNode(s.Off, w)
+	require.Zero(t, b.Stats().Nodes)
+}
+
+// A look that saw that a wait was over does not disturb the next one in the wait node: who
+// watches would take it for the end of the arena.
+func TestCheckLeavesTheNextWaitAlone(t *testing.T) {
+	b := newNodePool(t)
+	o := b.object()
+	p := b.place(o)
+	s := b.waitNode(o, 1)
+	s.resolve(t)
+	s.Leave()
+	again := b.waitNode(o, 2)
+	require.Same(t, s, again)
+	var told atomic.Int32
+	s.Watch(p.Queue, func() { told.Add(1) })
+	s.nodePool.prod(s, false)
+	require.Zero(t, told.Load())
+	s.resolve(t)
+	s.nodePool.prod(s, false)
+	s.nodePool.prod(s, false)
+	require.EqualValues(t, 1, told.Load(), "once")
+}
+
+// The end of the arena sends everybody away, with their waits not over.
+func TestCloseSendsWaitNodesAway(t *testing.T) {
+	b := newNodePool(t)
+	lotOf(b.Arena).procs = DirectMax
+	o := b.object()
+	p := b.place(o)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	byThread := b.waitNode(o, 1)
+	first := p.sleeps(byThread, ctx)
+	p.comes(byThread, arena.NodeAsleep)
+	var slots []int
+	for {
+		k, ok := b.Announce(o.Offset, o.Body, 0, DirectMax)
+		if !ok {
+			break
+		}
+		slots = append(slots, k)
+	}
+	byPoller := b.waitNode(o, 2)
+	second := p.sleeps(byPoller, ctx)
+	p.comes(byPoller, arena.NodeParked)
+	for _, k := range slots {
+		b.Retract(k)
+	}
+	watched, told := b.waitNode(o, 3), make(chan struct{})
+	watched.Watch(p.Queue, sync.OnceFunc(func() { close(told) }))
+	require.NoError(t, b.Close())
+	p.await("the watch", told)
+	require.Equal(t, Closed, <-first)
+	require.Equal(t, Closed, <-second)
+}
+
+// Shut returns when the calls that waited in the queue have left it.
+func TestShutEndsTheWaitsOfAQueue(t *testing.T) {
+	b := newNodePool(t)
+	p := b.place(b.object())
+	for k := range DirectMax {
+		_, ok := b.Announce(p.config.Object.Offset, p.config.Word, 0, DirectMax)
+		require.True(t, ok, "record %d", k)
+	}
+	done := make(chan Result, 1)
+	require.True(t, p.Enter())
+	go func() {
+		defer p.Exit()
+		done <- p.Sleep(uint32(p.wakeWord.Announce()), SleepSpec{}, new(Cancel))
+	}()
+	until(t, func() bool {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		return p.first != nil
+	})
+	Shut(p.Queue)
+	require.Len(t, done, 1, "it waits by a handle that is closed")
+	require.Equal(t, Closed, <-done)
+	require.False(t, p.Enter())
+	p.Queue.Close()
+	require.NoError(t, b.Arena.Close())
+}
+
+// until waits until done.
+func until(t testing.TB, done func() bool) {
+	t.Helper()
+	for end := time.Now().Add(proctest.Scale(10 * time.Second)); !done(); runtime.Gosched() {
+		require.True(t, time.Now().Before(end), "not within ten seconds")
+	}
+}

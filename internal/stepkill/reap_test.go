@@ -1,0 +1,120 @@
+//go:build linux && amd64
+
+package stepkill_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/shmsync/shmsync/internal/proctest"
+	"github.com/shmsync/shmsync/internal/stepkill"
+	"github.com/shmsync/shmsync/shm"
+)
+
+// reap puts an image into a file of its own and has a newcomer join it, which reaps all
+// who are in it, and is killed so long after it has begun, or, if that is negative, when
+// it is done. It returns the bytes after that, and how long the newcomer was at it. It
+// is not stepped: a join takes more instructions than an operation.
+func (x *stage) reap(image []byte, after time.Duration) ([]byte, time.Duration) {
+	t := x.t
+	t.Helper()
+	name := fmt.Sprintf("shmsync-test-reap-%d-%d", os.Getpid(), time.Now().UnixNano())
+	path := "/dev/shm/" + name
+	defer shm.Remove(name)
+	require.NoError(t, stepkill.WriteImage(path, image))
+	ctl, f, err := stepkill.NewControl()
+	require.NoError(t, err)
+	defer f.Close()
+	successor := proctest.Start(t, "victim", proctest.Files(f),
+		proctest.Params(victimParams{Arena: name, Scene: "arena/join", Object: object}), proctest.Env("GOMAXPROCS=2"))
+	successor.Await(t)
+	ctl.Gate.Store(1)
+	for ctl.Began.Load() == 0 {
+	}
+	begun := time.Now()
+	for end := begun.Add(proctest.Scale(limit)); ctl.Ended.Load() == 0 && (after < 0 || time.Since(begun) < after); {
+		if time.Now().After(end) {
+			t.Fatalf("%s: the reap does not end: %v", x.s.name, successor.Kill(t))
+		}
+	}
+	took := time.Since(begun)
+	successor.Signal(t, syscall.SIGKILL)
+	successor.WaitSignal(t, syscall.SIGKILL)
+	bytes, err := os.ReadFile(path)
+	require.NoError(t, err)
+	return bytes, took
+}
+
+// stopped has a victim and a crowd stop at a moment of an operation, and returns the bytes
+// as they are then, and how long the operation was under way. In a copy all of them are
+// dead.
+func (x *stage) stopped(after time.Duration) ([]byte, time.Duration) {
+	t := x.t
+	t.Helper()
+	r := x.beginFree()
+	procs := []*proctest.Proc{r.victim}
+	if x.s.waiters > 0 {
+		crowd := x.start("crowd")
+		crowd.Await(t)
+		procs = append(procs, crowd)
+	}
+	took := r.runFor(after, false)
+	for _, p := range procs {
+		p.Stop(t)
+	}
+	image, err := os.ReadFile(x.a.Path())
+	require.NoError(t, err)
+	for _, p := range procs {
+		p.Signal(t, syscall.SIGKILL)
+		p.WaitSignal(t, syscall.SIGKILL)
+	}
+	dead.Store(true)
+	r.free(true)
+	what := fmt.Sprintf("killed %v after it began, with a crowd", took)
+	x.alone(func() string { return x.s.name + ", " + what })
+	x.check(x.own, x.a, what)
+	if x.s.fresh {
+		require.NoError(t, x.own.close(), "%s, %s", x.s.name, what)
+	}
+	return image, took
+}
+
+// All have died in an operation; who comes dies over their reap, and so does the next
+// one. The one after that finds everything usable.
+func TestReapKills(t *testing.T) {
+	n, _ := kills()
+	eachScene(t, func(x *stage) stats {
+		seed := rand.Uint64()
+		random := rand.New(rand.NewPCG(seed, 5))
+		x.t.Logf("seed %#x", seed)
+		died["crowd"] = true
+		defer delete(died, "crowd")
+		upTo := func(d time.Duration) time.Duration { return time.Duration(random.Int64N(int64(d + shortest))) }
+		image, operation := x.stopped(3 * time.Millisecond)
+		_, reap := x.reap(image, -1)
+		for range n {
+			image, at := x.stopped(upTo(operation))
+			operation = min(operation, at+shortest)
+			what := fmt.Sprintf("all died %v after it began, its successors", at)
+			for range 2 {
+				after := upTo(reap)
+				var took time.Duration
+				image, took = x.reap(image, after)
+				if took < after { // it was over
+					reap = min(reap, took+shortest)
+				}
+				x.limit.kills++
+				what += fmt.Sprintf(" %v", took)
+			}
+			x.revive(image, what)
+			x.limit.states++
+		}
+		return x.limit
+	})
+}

@@ -1,0 +1,191 @@
+package tidy
+
+import (
+	"bytes"
+	"fmt"
+	"path"
+	"regexp"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// oldWords are words that were given up for those of the field, with what stands for them. A word
+// counts wherever it is a part of a name, too. docs/glossary.md says what the new ones mean.
+var oldWords = map[string]string{
+	"bereave": "mark owner-dead", "bereaved": "marked owner-dead", "bereaves": "marks owner-dead", "bereft": "not recoverable",
+	"burial": "reap", "burials": "reaps", "buried": "reaped", "buries": "reaps", "bury": "reap", "burying": "reaping", "unburied": "unreaped",
+	"mourn": "reap", "mourned": "reaped", "mourns": "reaps", "undertaker": "reaper", "undertakers": "reapers",
+	"obit": "death record", "obits": "death records", "obituaries": "death records", "obituary": "death record",
+	"sentinel": "death watcher", "sentinels": "death watchers",
+	"bed": "sleep spec", "beds": "sleep specs", "seat": "wait node", "seats": "wait nodes", "unseat": "return a wait node",
+	"bell": "wake word, doorbell", "bells": "wake words, doorbells", "hub": "poller", "hubs": "pollers", "hubbed": "polled",
+	"lineup": "enqueue", "tallies": "counters", "tally": "counter",
+	"fate": "outcome", "fates": "outcomes", "patience": "timeout",
+	"crew": "worker group", "crews": "worker groups", "troupe": "worker group",
+	"hostage": "the process that a peer scribbles on", "hostages": "processes that a peer scribbles on",
+	"crosswise": "store-load pair", "deaf": "unresponsive", "stirred": "contended", "redelivered": "attempts",
+}
+
+// oldWordsKept are where such a word means something else, or names what others call so.
+var oldWordsKept = []struct{ files, line *regexp.Regexp }{
+	{regexp.MustCompile(`^internal/tidy/words_test\.go$|^docs/glossary\.md$`), regexp.MustCompile(``)},
+	{regexp.MustCompile(``), regexp.MustCompile(`GitHub|(?i:sentinel errors?|errors? sentinels?|sentinels? and errno|SentinelAndErrno|sentinelNames|are sentinels)`)},
+	{regexp.MustCompile(`^(arena/|prims/|shm/)?errors(_test)?\.go$|^(arena/agent_proc|prims/actor)_test\.go$`), regexp.MustCompile(`(?i:sentinel)`)},
+}
+
+func wordIsKept(file, line string) bool {
+	for _, k := range oldWordsKept {
+		if k.files.MatchString(file) && k.line.MatchString(line) {
+			return true
+		}
+	}
+	return false
+}
+
+// subwords calls f for the words that a line is made of: HubNode, hub_node and HUB_NODE are hub and node.
+func subwords(line string, f func(word string)) {
+	runes := []rune(line)
+	start := -1
+	for i := 0; i <= len(runes); i++ {
+		if i == len(runes) || !unicode.IsLetter(runes[i]) {
+			if start >= 0 {
+				f(strings.ToLower(string(runes[start:i])))
+			}
+			start = -1
+			continue
+		}
+		switch {
+		case start < 0:
+			start = i
+		case unicode.IsUpper(runes[i]) && (unicode.IsLower(runes[i-1]) || i+1 < len(runes) && unicode.IsLower(runes[i+1])):
+			f(strings.ToLower(string(runes[start:i])))
+			start = i
+		}
+	}
+}
+
+var oldWordRule = rule{
+	name: "no old words",
+	check: func(files []*file) (found []finding) {
+		for _, f := range files {
+			if !f.isText() || path.Ext(f.path) == ".svg" || strings.Contains(f.path, "testdata/fuzz/") {
+				continue
+			}
+			subwords(strings.TrimSuffix(f.path, path.Ext(f.path)), func(word string) {
+				if to := oldWords[word]; to != "" {
+					found = append(found, finding{f.path, fmt.Sprintf("its name says %q instead of %s", word, to)})
+				}
+			})
+			for i, line := range strings.Split(string(f.src), "\n") {
+				subwords(line, func(word string) {
+					if to := oldWords[word]; to != "" && !wordIsKept(f.path, line) {
+						found = append(found, f.atLine(i+1, "says %q instead of %s", word, to))
+					}
+				})
+			}
+		}
+		return found
+	},
+	good: map[string]string{
+		"a/x.go": "package a\n\n// The doorbell of https://github.com/x on GitHub: who was reaped.\nvar hubris, reseat int\n",
+		"x.md":   "Tests of sentinel errors.\n",
+	},
+	bad: []sample{
+		{map[string]string{"a/x.go": "package a\n\nvar HubNode int\n"}, `a/x.go:3: says "hub" instead of poller`},
+		{map[string]string{"a/x.h": "int shmi_seat_take(void);\n"}, `a/x.h:1: says "seat" instead of wait node`},
+		{map[string]string{"x.md": "one\nthe burial\n"}, `x.md:2: says "burial" instead of reap`},
+		{map[string]string{"a/tally_word.go": "package a\n"}, `its name says "tally" instead of counter`},
+	},
+}
+
+// headlessWho finds a "who" that has no noun before it, and that is no question.
+var headlessWho = regexp.MustCompile(`\b(?:by|for|to|with|from|than|at|of|if|when|while|before|as) who\b`)
+
+// headlessBegin finds a sentence that begins so.
+var headlessBegin = regexp.MustCompile(`(?:^|[.:] )Who [a-z]+s\b[^?]*$`)
+
+var headlessWhoRule = rule{
+	name: `every "who" has a noun before it`,
+	check: func(files []*file) (found []finding) {
+		for _, f := range files {
+			ext := path.Ext(f.path)
+			if !f.isText() || ext != ".go" && ext != ".md" && ext != ".h" && ext != ".c" || f.path == "internal/tidy/words_test.go" {
+				continue
+			}
+			lines := strings.Split(string(f.src), "\n")
+			for i, line := range lines {
+				text := line
+				if ext != ".md" {
+					_, comment, ok := strings.Cut(line, "//")
+					if t := strings.TrimSpace(line); !ok && (strings.HasPrefix(t, "/*") || strings.HasPrefix(t, "*")) {
+						comment, ok = strings.TrimLeft(t, "/* "), true
+					}
+					if !ok {
+						continue
+					}
+					text = strings.TrimSpace(comment)
+				}
+				if m := headlessWho.FindString(text); m != "" {
+					found = append(found, f.atLine(i+1, "%q: say whoever, or name the actor", m))
+				} else if headlessBegin.MatchString(text) && !strings.HasPrefix(text, "#") && !documentsWho(lines[i:]) {
+					found = append(found, f.atLine(i+1, "a sentence begins with who: name the actor"))
+				}
+			}
+		}
+		return found
+	},
+	good: map[string]string{
+		"a/x.go": "package a\n\n// Who gives the identity of n: it says who that is.\nfunc Who(n int) {}\n\n// The waiter who comes first has it.\nvar x int\n",
+		"x.md":   "Who waits? Whoever waits sleeps.\n",
+	},
+	bad: []sample{
+		{map[string]string{"x.md": "one\nThe name of who has it.\n"}, `x.md:2: "of who"`},
+		{map[string]string{"a/x.go": "package a\n\n// Who waits sleeps.\nvar x int\n"}, "a/x.go:3: a sentence begins with who"},
+		{map[string]string{"a/x.h": "/* Woken by who dies. */\n"}, `a/x.h:1: "by who"`},
+	},
+}
+
+// documentsWho reports whether a comment is that of a function called Who.
+func documentsWho(lines []string) bool {
+	for _, line := range lines {
+		if t := strings.TrimSpace(line); !strings.HasPrefix(t, "//") {
+			return strings.Contains(t, "Who(") || strings.HasPrefix(t, "Who ")
+		}
+	}
+	return false
+}
+
+// maxColumns is how long a line of a document may be, unless it is a row of a table, an address or code.
+const maxColumns = 120
+
+var columnsRule = rule{
+	name: "lines of documents are short",
+	check: func(files []*file) (found []finding) {
+		for _, f := range files {
+			if path.Ext(f.path) != ".md" || f.path == "docs/shmbench-results.md" { // which shmbench writes
+				continue
+			}
+			code := false
+			for i, line := range bytes.Split(f.src, []byte("\n")) {
+				if bytes.HasPrefix(line, []byte("```")) {
+					code = !code
+				}
+				if code || bytes.HasPrefix(line, []byte("|")) || bytes.HasPrefix(line, []byte("![")) || bytes.HasPrefix(line, []byte("<")) {
+					continue
+				}
+				if n := utf8.RuneCount(line); n > maxColumns {
+					found = append(found, f.atLine(i+1, "%d characters, more than %d", n, maxColumns))
+				}
+			}
+		}
+		return found
+	},
+	good: map[string]string{
+		"x.md":   strings.Repeat("ä", maxColumns) + "\n| " + strings.Repeat("x", maxColumns) + " |\n```\n" + strings.Repeat("x", 2*maxColumns) + "\n```\n",
+		"a/x.go": "package a\n\n// " + strings.Repeat("x", maxColumns) + "\n",
+	},
+	bad: []sample{
+		{map[string]string{"x.md": "one\n" + strings.Repeat("x ", maxColumns) + "\n"}, "x.md:2: 240 characters, more than 120"},
+	},
+}

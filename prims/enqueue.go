@@ -1,0 +1,87 @@
+package prims
+
+import (
+	"context"
+
+	"github.com/shmsync/shmsync/internal/park"
+)
+
+// What primitives share whose waiters are let go together: WaitGroup, Latch,
+// Barrier and Once.
+
+// How such a wait ended, in its outcome.
+const (
+	outcomeOpen = iota // what was waited for has come
+	outcomeDead        // it cannot come: aux is the name of whose death that is
+	outcomeTurn        // it is the waiter's turn to do it
+)
+
+// enqueue queues a wait unless over says, with the queue lock held, that there is nothing
+// to wait for. It begins with the queue lock held and ends without it. A nil wait node without
+// an error means that over was true; otherwise the caller awaits the wait node.
+//
+// It sees the deaths that are known, before it queues.
+func (m *monitor) enqueue(ctx context.Context, class uint16, wanted uint64, over func() bool) (*park.WaitNode, error) {
+	var waitNode *park.WaitNode
+	for {
+		// The loop ends: it goes round once for the wait node, and once for each reap.
+		if over() {
+			m.leave(nil)
+			if waitNode != nil {
+				waitNode.Return()
+			}
+			return nil, nil
+		}
+		if m.deaths.Load() != m.a.Deaths() {
+			if err := m.reapAndEnter(ctx); err != nil {
+				if waitNode != nil {
+					waitNode.Return()
+				}
+				return nil, err
+			}
+			continue
+		}
+		var again bool
+		var err error
+		if waitNode, again, err = m.waitNode(ctx, waitNode); err != nil {
+			return nil, err
+		}
+		if !again {
+			break
+		}
+	}
+	m.join(waitNode, class, wanted)
+	m.leave(nil)
+	return waitNode, nil
+}
+
+// reapAndEnter reaps, with the queue lock held, wakes whom that lets go, and takes the
+// queue lock again.
+func (m *monitor) reapAndEnter(ctx context.Context) error {
+	b := takeWakes()
+	m.sweep(b)
+	m.leave(b)
+	return m.enter(ctx)
+}
+
+// resolveAndLeave is the end of a call that may have let waiters go.
+func (m *monitor) resolveAndLeave() {
+	b := takeWakes()
+	m.rules.resolve(b)
+	m.leave(b)
+}
+
+// endAll ends every wait of a queue with one result.
+func (m *monitor) endAll(b *wakes, q *fifo, result, aux uint32) {
+	for w, ok := q.head(); ok; w, ok = q.head() {
+		// The loop ends: each turn takes a wait off.
+		if !m.waiting(w) {
+			q.detach(w)
+			m.releaseNode(w)
+			continue
+		}
+		if m.end(b, w, result, aux) {
+			m.account(w, nil)
+		}
+	}
+}

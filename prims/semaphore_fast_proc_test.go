@@ -1,0 +1,170 @@
+//go:build linux
+
+package prims_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/proctest"
+	"github.com/shmsync/shmsync/internal/race"
+	"github.com/shmsync/shmsync/prims"
+)
+
+// semOpens has another process acquire and release until it does so without the queue lock,
+// and have 2 permits and keep 1 so.
+func semOpens(t *testing.T, a *arena.Arena, s *prims.Semaphore) *proctest.Proc {
+	t.Helper()
+	if race.Enabled {
+		t.Skip("with the race detector nobody goes by the queue lock")
+	}
+	p := semOther(t, a)
+	for range 3 {
+		require.Empty(t, semDo(t, p, semOrder{Verb: "acquire", N: 3}).Err)
+		require.Empty(t, semDo(t, p, semOrder{Verb: "release", N: 3}).Panic)
+	}
+	require.Empty(t, semDo(t, p, semOrder{Verb: "acquire", N: 2}).Err)
+	require.Contains(t, words(a), "open, 2 used, 1 spare")
+	require.Equal(t, s.State().Size-2, s.State().Free)
+	return p
+}
+
+// What one process keeps another one gets as soon as it wants it, and what it has
+// remains its own.
+func TestSemaphoreGathersWhatIsSpare(t *testing.T) {
+	a := newArena(t, nil)
+	s := newSemaphore(t, a, "s", 5, nil)
+	p := semOpens(t, a, s)
+	require.False(t, s.TryAcquire(4))
+	require.True(t, s.TryAcquire(3))
+	require.NotContains(t, words(a), "open,")
+	require.False(t, semDo(t, p, semOrder{Verb: "try", N: 1}).OK)
+	require.Contains(t, semDo(t, p, semOrder{Verb: "release", N: 3}).Panic, "more than are held")
+	done := make(chan error, 1)
+	go func() { done <- s.Acquire(context.Background(), 2) }()
+	semQueued(t, a, s, 1)
+	// Whoever is queued gets what is released, though it was acquired by the queue lock.
+	require.Empty(t, semDo(t, p, semOrder{Verb: "release", N: 2}).Panic)
+	require.NoError(t, <-done)
+	s.Release(5)
+	require.Equal(t, int64(5), s.State().Free)
+}
+
+// A process that is stopped keeps nobody from what it keeps.
+func TestSemaphoreGathersFromTheStopped(t *testing.T) {
+	a := newArena(t, nil)
+	s := newSemaphore(t, a, "s", 3, nil)
+	p := semOpens(t, a, s)
+	p.Stop(t)
+	require.NoError(t, s.Acquire(context.Background(), 1))
+	p.Cont(t)
+	require.Empty(t, semDo(t, p, semOrder{Verb: "release", N: 2}).Panic)
+	require.NoError(t, s.Acquire(context.Background(), 2))
+}
+
+// What a process has and what it keeps come back when it dies.
+func TestSemaphoreTakesBackWhatIsOpen(t *testing.T) {
+	a := newArena(t, nil)
+	s := newSemaphore(t, a, "s", 3, nil)
+	p := semOpens(t, a, s)
+	p.Kill(t)
+	eventually(t, "taken back", func() string { return words(a) }, func() bool { return s.State().Free == 3 })
+	require.NotContains(t, words(a), "open,")
+	require.NoError(t, s.Acquire(context.Background(), 3))
+	s.Release(3)
+	require.Equal(t, int64(3), s.State().Free)
+}
+
+// Whoever comes into the slot of a dead one and releases nothing, as often as it likes, has
+// not what that one had: nothing of it is lost.
+func TestSemaphoreReleaseOfNothingOpensNothing(t *testing.T) {
+	a := newArena(t, &arena.Options{Size: 4 << 20, MaxParticipants: 2})
+	s := newSemaphore(t, a, "s", 5, nil)
+	p := semOpens(t, a, s)
+	require.NoError(t, s.Locked(func() {
+		// The reap does not get the queue lock.
+		p.Kill(t)
+		alone(t, a, 1)
+		p = semOther(t, a)
+	}))
+	require.Contains(t, words(a), "open, 2 used, 1 spare")
+	for range 3 {
+		require.Empty(t, semDo(t, p, semOrder{Verb: "release"}).Panic)
+	}
+	require.Contains(t, semDo(t, p, semOrder{Verb: "release", N: 2}).Panic, "more than are held")
+	require.True(t, s.TryAcquire(5), words(a))
+}
+
+// semBurstTurns is how many bursts each process does.
+const semBurstTurns = 3000
+
+// Two processes take turns at keeping what there is: never are more permits had than
+// there are, and none is lost.
+func TestSemaphoreFastNeverExceeded(t *testing.T) {
+	for _, opts := range []*prims.SemaphoreOptions{nil, {Transferable: true}} {
+		t.Run(fmt.Sprint("transferable ", opts != nil), func(t *testing.T) {
+			a := newArena(t, nil)
+			s := newSemaphore(t, a, "s", 2, opts)
+			p := proctest.Start(t, "semaphore/bursts", proctest.Params(nameOf(a)), proctest.Dump(func() string { return words(a) }))
+			p.Await(t)
+			require.NoError(t, semBursts(a, 1))
+			p.WaitExit(t)
+			require.Equal(t, int64(2), s.State().Free)
+			board, err := arena.Value[semBoard](a, "in")
+			require.NoError(t, err)
+			require.Equal(t, int64(2), board.Most.Load())
+		})
+	}
+}
+
+func init() {
+	proctest.Register("semaphore/bursts", func(c *proctest.Child) {
+		var name string
+		c.Params(&name)
+		a, err := arena.Attach(name, nil)
+		if err != nil {
+			c.Fatal(err)
+		}
+		c.Ready()
+		if err := semBursts(a, 2); err != nil {
+			c.Fatal(err)
+		}
+	})
+}
+
+// semBursts acquires and releases, many times at once so that the share opens, and then
+// all at once so that those of others close.
+func semBursts(a *arena.Arena, seed uint64) error {
+	s, err := prims.AttachSemaphore(a, "s", nil)
+	if err != nil {
+		return err
+	}
+	board, err := arena.Value[semBoard](a, "in")
+	if err != nil {
+		return err
+	}
+	r := rand.New(rand.NewPCG(seed, 0))
+	for turn := range semBurstTurns {
+		n := int64(1 + turn&1)
+		for range r.IntN(30) {
+			if err := s.Acquire(context.Background(), n); err != nil {
+				return err
+			}
+			in := board.In.Add(n)
+			if in > 2 {
+				return fmt.Errorf("%d permits are had of 2", in)
+			}
+			if in > board.Most.Load() {
+				board.Most.Store(in)
+			}
+			board.In.Add(-n)
+			s.Release(n)
+		}
+	}
+	return s.Close()
+}
