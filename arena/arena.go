@@ -1,10 +1,10 @@
-// Package arena puts an allocator, a directory of named objects and a table of
-// participants into a shared memory segment, so that the primitives of package
-// prims have a place to live and know who is alive.
+// Package arena puts an allocator, a directory of named objects and a table of participants
+// into a shared memory segment. The primitives of package prims live there, and learn from
+// it which processes are alive.
 //
-// A process joins an arena with [Open] and leaves it with [Arena.Close], or by
-// dying, however it dies: the others notice within about a millisecond,
-// without a daemon, and take back what it held.
+// A process joins an arena with [Open]. It leaves with [Arena.Close], or by dying in any
+// way. The others notice within about a millisecond, without a daemon, and take back what
+// it held.
 package arena
 
 import (

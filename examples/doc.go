@@ -1,24 +1,24 @@
-// Package examples has programs to read, run and copy. Each shows one thing;
-// most do to themselves what they are about: they kill their own processes while
-// these work, start others, and check what came out.
+// Package examples has programs to read, run and copy. Each shows one thing. Most of them
+// test themselves: they kill their own processes while these work, start others, and check
+// the result.
 //
-//	go run ./examples/death       # what is seen of the death of a lock's holder
+//	go run ./examples/death       # what others see when the holder of a lock dies
 //	go run ./examples/workers     # a worker pool: Queue, SignalWaker
 //	go run ./examples/prefork     # a server of several processes: MultiLock, Semaphore
 //	go run ./examples/leader      # leader election: Mutex, Recover, OnDeath
 //	go run ./examples/config      # configuration for all: Sequencer, Event, RWMutex
 //	go run ./examples/locktable   # numbered locks for a container engine: Mutex
 //	go run ./examples/pipeline    # stages in lockstep: Barrier
-//	go run ./examples/custom      # a primitive of one's own: Waitable
+//	go run ./examples/custom      # a primitive of your own: Waitable
 //	go run ./examples/c-producer  # a C program fills a Queue that Go empties
 //	go run ./examples/go-control  # Go directs C workers: Sequencer
 //
-// The module in the directory beyond runs the same code on one host, with a Mutex,
-// and on several, with locks of etcd:
+// The module in the directory beyond runs the same code on one host, with a Mutex, and on
+// several, with locks of etcd:
 //
 //	go -C examples/beyond run .
 //
-// Each takes -kills, how often somebody is killed, and -seed, which decides who
-// and when. The package internal/workergroup stands in for what looks after your
-// processes; copy the rest.
+// Each takes -kills, the number of kills, and -seed, which decides which process is killed
+// and when. In your system a supervisor takes the place of the package internal/workergroup; copy
+// the rest.
 package examples

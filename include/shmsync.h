@@ -4965,7 +4965,7 @@ SHMI_FN int shmi_unshare(shmsync_arena *a, shmi_off off, void (*end)(void *handl
     return open_ ? 0 : EBADF;
 }
 
-/* ---- Who is dead, and who is gone: docs/design/0026-two-stages-of-a-death.md ----
+/* ---- Who is dead, and who is gone: docs/design/0018-two-stages-of-a-death.md ----
  *
  * A death has two stages. Words are repaired when no thread of the dead process executes
  * instructions any more; what they protect passes on when nothing can write for it. */
@@ -14277,7 +14277,7 @@ SHMI_FN void shmi_repair_cond(shmsync_arena *a, const shmi_object *o, shmi_parti
 }
 
 #if SHMSYNC_LAYOUT_VERSION >= 3
-/* ---- Semaphore: prims/semaphore*.go in C, docs/design/0016-semaphore-fast-path.md ---- */
+/* ---- Semaphore: prims/semaphore*.go in C, docs/design/0013-semaphore-fast-path.md ---- */
 
 #define SHMI_FAST_MOST UINT64_C(0x7fffffff)
 #define SHMI_FAST_OPEN (UINT64_C(1) << 62)
@@ -14794,7 +14794,7 @@ SHMI_FN void shmi_repair_semaphore(shmsync_arena *a, const shmi_object *o, shmi_
 }
 #endif
 
-/* ---- RWMutex: prims/rwmutex*.go in C, docs/design/0012-rwmutex.md ---- */
+/* ---- RWMutex: prims/rwmutex*.go in C, docs/design/0010-rwmutex.md ---- */
 
 #define SHMI_READER_ONE (UINT64_C(1) << SHMI_READER_READING_SHIFT)
 #define SHMI_READER_WAIT (UINT64_C(1) << SHMI_READER_WAITING_SHIFT)
@@ -16913,7 +16913,7 @@ int shmsync_wait_all(const shmsync_awaitable *list, size_t n, const struct times
     return 0;
 }
 
-/* ---- MultiLock: prims/multilock*.go in C, docs/design/0009-fair-locks.md ---- */
+/* ---- MultiLock: prims/multilock*.go in C, docs/design/0007-fair-locks.md ---- */
 
 /* The kinds of a hold that are not, or not quite, those of an owner word. */
 enum { SHMI_keyBiased = SHMI_kindBiased, SHMI_keyGranted = SHMI_kindNotRecoverable /* with a name */, SHMI_keyFree = SHMI_kindNotRecoverable + 1, SHMI_keyCached };
@@ -18097,7 +18097,7 @@ SHMI_FN void shmi_wake_multilock(shmsync_arena *a, const shmi_object *o, int owe
 }
 
 /*
- * SignalWaker, its gates and signals: prims/signal*.go in C, docs/design/0011-signalwaker.md.
+ * SignalWaker, its gates and signals: prims/signal*.go in C, docs/design/0009-signalwaker.md.
  * The gates are the truth; the bits of the signals, the summary and the permits are an index
  * over them, which may say too much, and says too little only within an operation.
  */

@@ -20,7 +20,7 @@ type cohortTurn uint32
 
 const (
 	// cohortPasses is how often in a row a node keeps the lock while others wait. 64 is
-	// what the literature has; see docs/design/0025-cohort.md.
+	// what the literature has; see docs/design/0017-cohort.md.
 	cohortPasses = 64
 	// cohortQuiet is after how many in a row who saw nobody compete the lock is taken
 	// as a Mutex is.

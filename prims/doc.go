@@ -1,37 +1,36 @@
-// Package prims has the synchronization primitives: handles of this process on
-// words in an arena that any number of processes share.
+// Package prims has the synchronization primitives: handles of this process on words in an
+// arena that any number of processes share.
 //
-// Each primitive X is made or found by OpenX with the name of an object; two
-// processes that open the same name of the same arena share the object. AttachX
-// only finds it: where there is none, the error Is [fs.ErrNotExist]. An empty name
-// makes a fresh anonymous object, which another process reaches by its Offset and
-// XAt. Operations on a handle may be called by any goroutine of
-// the process: what is held is held by the process, as sync.Mutex is not held
-// by a goroutine either.
+// OpenX finds or creates each primitive X by the name of an object. Two processes that open
+// the same name in the same arena share the object. AttachX only finds it, and returns an
+// error that Is [fs.ErrNotExist] if there is none. An empty name creates a fresh anonymous
+// object, which another process reaches by its Offset and XAt. Any goroutine of the process
+// may call operations on a handle: a hold belongs to the process, as a sync.Mutex is not
+// held by a goroutine either.
 //
 // # When a process dies
 //
-// A process that dies, in whatever way and at whatever instruction, is noticed
-// by those that share the arena. What it held is dealt with by the policy of
-// the object: see [Policy]. What it waited for goes to the next.
+// The other processes of the arena notice a death in whatever way and at whatever
+// instruction a process dies. The policy of an object decides what becomes of the holds of
+// the dead process: see [Policy]. What the dead process waited for goes to the next waiter.
 //
 // # Errors
 //
-// The caller's mistakes panic. What a peer did wrong, or that it died, is an
-// error; the forms that return no error, such as Lock, panic with it. The
-// errors are those of package shmsync.
+// Mistakes of the caller panic. The death or the misbehaviour of a peer is an error. Forms
+// that return no error, such as Lock, panic with that error. The errors are those of
+// package shmsync.
 //
-// # Which one
+// # Which primitive
 //
-//   - one at a time: [Mutex]; in order of arrival: [FairMutex]; for a few
-//     instructions: [SpinLock]; wanted by many on several NUMA nodes:
-//     [CohortMutex]; a lock for each key: [MultiLock]
-//   - readers together: [RWMutex]; with upgrades: [RWSpinLock]
-//   - so many at a time: [Semaphore]
-//   - wait for a condition that a lock guards: [Cond]; a flag: [Event]; a number:
-//     [Sequencer]; anything without a lock: [Futex]; a result: [Future]; several of
-//     these: [WaitAny]
-//   - wait for each other: [WaitGroup], [Latch], [Barrier]; do a thing once: [Once]
-//   - pass work on: [Queue]; of many queues, to workers: [SignalWaker]
+//   - one holder at a time: [Mutex]; in order of arrival: [FairMutex]; for a few
+//     instructions: [SpinLock]; for many CPUs on several NUMA nodes: [CohortMutex]; a lock
+//     for each key: [MultiLock]
+//   - readers together, also with upgrades: [RWMutex]; with spinning: [RWSpinLock]
+//   - a number of holders at a time: [Semaphore]
+//   - to wait for a condition that a lock guards: [Cond]; for a flag: [Event]; for a number:
+//     [Sequencer]; for anything without a lock: [Futex]; for a result: [Future]; for several
+//     of these: [WaitAny]
+//   - to wait for each other: [WaitGroup], [Latch], [Barrier]; to do a thing once: [Once]
+//   - to pass work on: [Queue]; to schedule many queues over workers: [SignalWaker]
 //   - none of these: [Waitable]
 package prims

@@ -12,7 +12,7 @@ import (
 // A dead process leaves words and data. Other processes repair the words, such as an owner
 // word or the state of a queue, as soon as they know of the death. They get the data that
 // the object guards when the process is gone: until then its system calls may write there.
-// See docs/design/0026.
+// See docs/design/0018.
 
 const (
 	// goneFirst and goneMost bound the time from one question whether a dead process is

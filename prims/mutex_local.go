@@ -12,7 +12,7 @@ import (
 // A hand-off inside a process. The owner word says for the moment that the lock is
 // reserved for this process, so that a death in between is not that of an owner, and the
 // goroutine that it is for is told by the Go runtime, without the kernel and the poller.
-// See docs/design/0032-local-handoff.md.
+// See docs/design/0023-local-handoff.md.
 
 // reservedFor is how long a reservation keeps others from the lock, in nanoseconds: the
 // process that it is for may be stopped.

@@ -47,7 +47,7 @@ import (
 //
 // When a process dies, the queues that it executed are scheduled again, whatever
 // it had begun to say about a queue is completed, permits that it had taken or
-// owed are issued, and its registrations are gone: see docs/design/0011. A
+// owed are issued, and its registrations are gone: see docs/design/0009. A
 // stopped process keeps what it executes; everything else goes on.
 type SignalWaker struct {
 	signalView

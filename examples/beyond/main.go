@@ -1,10 +1,10 @@
 // Command beyond runs the same workers on one host and on several.
 //
-// A worker knows a sync.Locker. On one host that is a Mutex in shared memory; when
-// the application outgrows the host it is a lock of etcd, here of one that runs
-// within the program. Workers are killed while they hold the lock: the Mutex passes
-// on within a millisecond or so, the lock of etcd when the session of the dead has
-// run out, since nobody on another host can tell a dead process from a slow network.
+// A worker uses a sync.Locker. On one host that is a Mutex in shared memory. When the
+// application outgrows the host it is a lock of etcd, here of an etcd that runs within the
+// program. Workers are killed while they hold the lock. The Mutex passes on within about a
+// millisecond. The lock of etcd passes on when the session of the dead worker has run out,
+// because nobody on another host can tell a dead process from a slow network.
 package main
 
 import (
@@ -44,17 +44,17 @@ func work(l sync.Locker, file string) {
 	}
 }
 
-// onOneHost gives a lock for the processes of this host.
+// onOneHost returns a lock for the processes of this host.
 func onOneHost(name string) sync.Locker {
 	a, err := arena.Open(name, nil)
 	workergroup.Check(err)
-	// As etcd does: the lock of a dead process passes on, and nobody is told.
+	// As with etcd, the lock of a dead process passes on without a notice.
 	m, err := prims.OpenMutex(a, "number", &prims.MutexOptions{Policy: prims.PolicyRelease})
 	workergroup.Check(err)
 	return m
 }
 
-// onSeveral gives a lock for all processes that reach an etcd.
+// onSeveral returns a lock for all processes that reach an etcd.
 func onSeveral(endpoint string) sync.Locker {
 	client, err := clientv3.New(clientv3.Config{Endpoints: []string{endpoint}, DialTimeout: 10 * time.Second})
 	workergroup.Check(err)
@@ -127,7 +127,7 @@ func read(file string) int {
 	return n
 }
 
-// write replaces the file whole: who is killed over it leaves the former one.
+// write replaces the whole file: a process that is killed meanwhile leaves the former one.
 func write(file string, n int) error {
 	next := file + ".next"
 	if err := os.WriteFile(next, []byte(strconv.Itoa(n)), 0o600); err != nil {

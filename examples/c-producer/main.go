@@ -1,7 +1,7 @@
 //go:build linux
 
-// C-producer: a C program measures, a Go program takes what it has measured out of a Queue
-// and tells it by an Event when there is enough. Neither knows of the other's language.
+// C-producer: a C program measures, and a Go program takes the samples out of a Queue. An
+// Event tells the C program when there are enough. Neither knows the other's language.
 //
 //	go run ./examples/c-producer
 package main
@@ -22,8 +22,7 @@ import (
 	"github.com/shmsync/shmsync/shm"
 )
 
-// sample is what producer/producer.c calls struct sample; the layout of the two is compared when
-// the queue is opened.
+// sample is struct sample of producer/producer.c. Opening the queue compares the two layouts.
 type sample struct {
 	Seq   uint64
 	Value float64
@@ -78,7 +77,7 @@ func run(out io.Writer) error {
 	defer cancel()
 	var sum float64
 	for n := uint64(0); n < samples; n++ {
-		// On lease: if this process died over it, the sample would be there for the next.
+		// On lease: if this process died now, the next one would get the sample.
 		l, err := queue.Lease(ctx)
 		if err != nil {
 			return err

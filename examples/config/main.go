@@ -1,10 +1,9 @@
 // Command config publishes a configuration to processes, as often as it changes.
 //
-// A Sequencer counts the versions: who wants a newer one waits for its number.
-// There are two copies of the configuration. The publisher writes the one that is
-// not in use and then advances the Sequencer, so that a publisher that is killed
-// over it leaves the former version in use, and the next one simply writes again.
-// An Event tells all to end.
+// A Sequencer counts the versions: a process that wants a newer one waits for its number.
+// There are two copies of the configuration. The publisher writes the unused copy and then
+// advances the Sequencer. So a publisher that is killed meanwhile leaves the former version
+// in use, and the next one simply writes again. An Event tells all processes to end.
 package main
 
 import (
@@ -28,7 +27,7 @@ type config struct {
 
 type board struct {
 	copies  *[2]config
-	mu      *prims.RWMutex // the copy in use is not overwritten while somebody reads it
+	mu      *prims.RWMutex // the copy in use is not overwritten while a process reads it
 	version *prims.Sequencer
 	quit    *prims.Event
 }
@@ -71,7 +70,7 @@ func publish() {
 	}
 }
 
-// read gives the configuration that is in use.
+// read returns the configuration in use.
 func (b *board) read() config {
 	b.mu.RLock()
 	v := b.version.Value()

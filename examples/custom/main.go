@@ -1,9 +1,8 @@
-// Command custom makes a primitive that the library does not have: a budget of
-// memory that processes share, urgent wishes first.
+// Command custom makes a primitive that the library does not have: a budget of memory that
+// processes share, and that serves urgent requests first.
 //
-// A Waitable needs a state and rules, and does the rest: who waits is served in
-// order, by whichever process makes it possible, and what a process has claimed
-// comes back when it is killed.
+// A Waitable needs a state and rules, and does the rest. Any process that frees memory
+// serves the waiters in order. The claims of a process come back when it is killed.
 package main
 
 import (
@@ -24,10 +23,10 @@ type budget struct {
 	Reaped int64 // claims of processes that died
 }
 
-// wish is what one wait wants.
+// wish is the request of one wait.
 type wish struct {
 	MiB    uint32
-	Urgent uint32 // those with more are served first
+	Urgent uint32 // more urgent waits are served first
 }
 
 var rules = prims.Rules[budget, wish]{
@@ -103,7 +102,7 @@ func boss() {
 	for _, w := range crewed {
 		w.Stop()
 	}
-	// All of it can be had, when the last of the dead has been reaped.
+	// All memory is available again when the last dead process has been reaped.
 	workergroup.Check(x.Wait(context.Background(), wish{MiB: total}))
 	fmt.Printf("%d claims, %d of them of processes that were killed; %d MiB are back\n", claims, killed, total)
 	if b := x.State(); b.Free != 0 || b.Reaped < int64(killed) {

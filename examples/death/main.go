@@ -1,5 +1,5 @@
-// Command death kills a process that holds a lock in the middle of its work, and
-// shows what another process sees of it.
+// Command death kills a process that holds a lock in the middle of its work, and shows what
+// another process sees of it.
 package main
 
 import (
@@ -39,10 +39,10 @@ func join(name string) (*arena.Arena, *prims.Mutex, *ledger) {
 	return a, mu, l
 }
 
-// teller moves money, and comes half way.
+// teller begins to move money, and never finishes.
 func teller() {
 	a, mu, l := join(os.Args[1])
-	for !a.Fenced() { // takes some milliseconds; until then a death is noticed later
+	for !a.Fenced() { // 50 ms after joining; before that a death is noticed later
 		time.Sleep(time.Millisecond)
 	}
 	mu.Lock()

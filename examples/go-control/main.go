@@ -30,7 +30,7 @@ const (
 	orders  = 20
 )
 
-// board is what worker/worker.c calls struct board: the present order and what came of it.
+// board is struct board of worker/worker.c: the present order and its result.
 type board struct {
 	Upto uint64 // sum up the numbers below this
 	Sum  atomic.Uint64
@@ -91,7 +91,7 @@ func run(out io.Writer) error {
 	for n := uint64(1); n <= orders; n++ {
 		b.Upto = 100 * n
 		b.Sum.Store(0)
-		present.Increment() // what was written above is there for whoever sees this count
+		present.Increment() // a worker that sees this count also sees the writes above
 		if err := done.WaitContext(ctx, n*workers); err != nil {
 			return err
 		}

@@ -1,12 +1,10 @@
-// Command leader elects a leader among processes, and another when it is killed.
+// Command leader elects a leader among processes, and another one when it is killed.
 //
-// The leader is who holds a Mutex. When it dies the others are told so by their
-// LockContext: the Mutex is left to nobody until one of them has called Recover,
-// which looks after what the dead leader was in the middle of. OnDeath tells
-// everybody who has died, leader or not.
+// The leader is the process that holds a Mutex. When it dies, LockContext tells the others.
+// No process gets the Mutex until one of them has called Recover, which repairs what the
+// dead leader had begun. OnDeath tells all processes which one has died, leader or not.
 //
-// Leaders write entries, in two steps. A leader that is killed here is killed
-// between the two.
+// Leaders write entries in two steps. In this example a leader is killed between the two.
 package main
 
 import (
@@ -26,7 +24,7 @@ import (
 
 const candidates = 3
 
-// office is what belongs to the leader. The Mutex guards it.
+// office is the data of the leader. The Mutex guards it.
 type office struct {
 	Term int64 // how many leaders there have been
 
@@ -49,7 +47,7 @@ func stand() {
 		err := mu.LockContext(workergroup.Context())
 		switch {
 		case errors.Is(err, shmsync.ErrOwnerDead):
-			// Of those who are told one repairs, and then all stand again.
+			// One of the processes that are told repairs, and then all compete again.
 			workergroup.Check(mu.Recover(workergroup.Context(), o.repair))
 		case err != nil:
 			return
@@ -61,7 +59,7 @@ func stand() {
 	}
 }
 
-// repair takes back what a leader has left half done.
+// repair takes back what a dead leader has left half done.
 func (o *office) repair() error {
 	if begun, written := o.Begun.Load(), o.Written.Load(); begun != written {
 		workergroup.Say("repaired: entry %d taken back", begun)
@@ -93,7 +91,7 @@ func boss() {
 		return p
 	}
 	var procs [candidates]*workergroup.Proc
-	// The first has nobody to compete with.
+	// The first one has no competitor.
 	procs[0] = start(0)
 	leader, term := procs[0], 1
 	workergroup.Await(leader, "leads: 1")
@@ -120,7 +118,7 @@ func boss() {
 		victim.Kill()
 		fmt.Printf("%s killed\n", victim.Name)
 
-		// Everybody else hears of it, and there is a leader.
+		// All others hear of it, and there is a leader.
 		leads := victim != leader
 		for heard := 0; heard < candidates-1 || !leads; {
 			e := workergroup.Next()

@@ -1,9 +1,9 @@
-// Command locktable is a table of numbered locks, as a container engine keeps it.
+// Command locktable is a table of numbered locks for a container engine.
 //
-// An engine has no daemon: each command is a process, and finds the lock of a
-// container by the number that it wrote into its database. The table outlives
-// them all. Whoever holds which lock can be listed, and the lock of a command that is
-// killed passes to the next. table.go is the table.
+// An engine has no daemon: each command is a process, and finds the lock of a container by
+// the number that it wrote into its database. The table outlives all commands. It can list
+// the holders of its locks, and the lock of a command that is killed passes to the next
+// waiter. table.go is the table.
 package main
 
 import (

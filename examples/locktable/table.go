@@ -11,7 +11,7 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// What an engine asks for with errors.Is.
+// Errors that an engine tests with errors.Is.
 var (
 	ErrTableFull    = errors.New("all locks of the table are allocated")
 	ErrNotAllocated = errors.New("lock is not allocated")
@@ -22,7 +22,7 @@ var (
 
 const most = 2048
 
-// words is what all processes share besides the locks.
+// words is what all processes share in addition to the locks.
 type words struct {
 	Size      atomic.Uint32
 	Allocated [most / 64]atomic.Uint64 // a bit for each lock
@@ -35,7 +35,7 @@ type Table struct {
 	size  int
 }
 
-// OpenTable opens the table of that name, or creates it with so many locks.
+// OpenTable opens the table of that name, or creates it with that number of locks.
 func OpenTable(name string, size int) (*Table, error) {
 	if size < 1 || size > most {
 		return nil, fmt.Errorf("%w: %d, want 1 to %d", ErrWrongSize, size, most)
@@ -55,12 +55,12 @@ func OpenTable(name string, size int) (*Table, error) {
 	return &Table{arena: a, words: w, size: size}, nil
 }
 
-// Close leaves the table. What this process holds passes on as if it had died.
+// Close leaves the table. The locks of this process pass on as if it had died.
 func (t *Table) Close() error { return t.arena.Close() }
 
-// Allocate gives a lock that nobody uses. Its number is for RetrieveLock, in any
-// process. A process that dies here may leave a lock allocated that nobody knows
-// of, as one does that dies before it has written the number down.
+// Allocate returns an unused lock. Any process may pass its number to Retrieve. A
+// process that dies here may leave an allocated lock that nobody knows, as does a
+// process that dies before it has stored the number.
 func (t *Table) Allocate() (*Lock, error) {
 	for n := range t.size {
 		if t.mark(n, true) {
@@ -70,7 +70,7 @@ func (t *Table) Allocate() (*Lock, error) {
 	return nil, fmt.Errorf("%w: %d", ErrTableFull, t.size)
 }
 
-// Retrieve gives the lock of that number.
+// Retrieve returns the lock of that number.
 func (t *Table) Retrieve(n int) (*Lock, error) {
 	if n < 0 || n >= t.size || t.words.Allocated[n/64].Load()&(1<<(n%64)) == 0 {
 		return nil, fmt.Errorf("%w: %d", ErrNotAllocated, n)
@@ -85,7 +85,7 @@ func (t *Table) Retrieve(n int) (*Lock, error) {
 	return &Lock{Number: n, table: t, mu: mu}, nil
 }
 
-// Allocated is how many locks are.
+// Allocated returns the number of allocated locks.
 func (t *Table) Allocated() (n int) {
 	for i := range t.words.Allocated {
 		n += bits.OnesCount64(t.words.Allocated[i].Load())
@@ -93,7 +93,7 @@ func (t *Table) Allocated() (n int) {
 	return n
 }
 
-// Held gives the holders of all locks that are held, by number.
+// Held returns the holders of all held locks, by number.
 func (t *Table) Held() map[int]*shmsync.Identity {
 	held := make(map[int]*shmsync.Identity)
 	for n := range t.size {
@@ -130,7 +130,7 @@ func (l *Lock) Lock() { l.mu.Lock() }
 
 // Unlock unlocks l.
 func (l *Lock) Unlock() (err error) {
-	defer func() { // to unlock what one does not hold is a bug, and panics
+	defer func() { // unlocking a lock that this process does not hold is a bug, and panics
 		if r := recover(); r != nil {
 			err = fmt.Errorf("%w: %v", ErrNotHeld, r)
 		}

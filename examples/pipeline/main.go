@@ -1,10 +1,10 @@
 // Command pipeline moves blocks through stages, which are processes, in lockstep.
 //
-// In each phase a stage reads what the one before it wrote in the phase before,
-// and writes its own; a Barrier ends the phase. Each stage has two buffers that
-// take turns, so that a phase can be done again: when a stage is killed the
-// Barrier is broken, all others are told, and the next round begins with another
-// process in its stead, at the first phase that has not ended.
+// In each phase a stage reads what the previous stage wrote in the previous phase, and
+// writes its own block. A Barrier ends the phase. Each stage has two buffers that it uses
+// by turns, so that a phase can be repeated. When a stage is killed, the Barrier breaks,
+// and all others are told. The next round begins with another process in its place, at the
+// first phase that has not ended.
 package main
 
 import (
@@ -75,7 +75,7 @@ func stage() {
 	for {
 		round := workergroup.Hear()
 		b, err := prims.OpenBarrier(a, "round "+round, stages, &prims.BarrierOptions{
-			Completion: func() { l.Ended.Add(1) }, // before anybody goes on
+			Completion: func() { l.Ended.Add(1) }, // before any stage goes on
 		})
 		workergroup.Check(err)
 		b.Register(1) // from here on the death of this process breaks it
@@ -129,7 +129,7 @@ func boss() {
 		for _, p := range procs {
 			p.Tell("go")
 		}
-		// Each comes to the last phase, or is told of a death, or dies.
+		// Each stage reaches the last phase, or is told of a death, or dies.
 		over = true
 		for len(joined) > 0 {
 			e := workergroup.Next()

@@ -1,11 +1,11 @@
-// Command prefork is an HTTP server of several processes that accept from one
-// socket, and share a cache of pages and a limit for their origin.
+// Command prefork is an HTTP server of several processes that accept from one socket, and
+// share a cache of pages and a limit for their origin.
 //
-// A page that is not in the cache is fetched once, whichever processes are asked
-// for it: a MultiLock has a lock for each key, and who waits for it finds the page
-// there. A Semaphore limits how many fetches there are at a time, in all processes
-// together. A server that is killed while it fetches holds nobody up: its key passes
-// to the next who waits for it, and its permit comes back.
+// A page that is not in the cache is fetched once, however many processes are asked for it.
+// A MultiLock has a lock for each key, and a process that waited for the lock finds the
+// page in the cache. A Semaphore limits the number of concurrent fetches of all processes
+// together. A server that is killed while it fetches delays nobody: its key passes to the
+// next waiter, and its permit comes back.
 package main
 
 import (
@@ -35,7 +35,7 @@ const (
 	requests = 25 // for each page
 )
 
-// page is a page of the cache. Whoever finds Length set sees the bytes.
+// page is a page of the cache. A process that finds Length set sees the bytes.
 type page struct {
 	Length atomic.Int64
 	Bytes  [4096]byte
@@ -48,7 +48,7 @@ type cache struct {
 	origin string
 }
 
-// get gives a page, and fetches it if it is not there.
+// get returns a page, and fetches it if it is not in the cache.
 func (c *cache) get(r *http.Request, key uint64) ([]byte, error) {
 	p := &c.pages[key]
 	if n := p.Length.Load(); n > 0 {
@@ -59,7 +59,7 @@ func (c *cache) get(r *http.Request, key uint64) ([]byte, error) {
 		return nil, err
 	}
 	defer hold.Unlock()
-	if n := p.Length.Load(); n > 0 { // somebody else has been faster
+	if n := p.Length.Load(); n > 0 { // another process has been faster
 		return p.Bytes[:n], nil
 	}
 	if err := c.limit.Acquire(r.Context(), 1); err != nil {
@@ -106,8 +106,8 @@ func boss() {
 	workergroup.Check(err)
 	front.Close() // the servers have it
 
-	// The origin kills whoever is the first to ask for one of the doomed pages, which
-	// may be one process for two of them.
+	// The origin kills the first process that asks for one of the doomed pages. One
+	// process may be the first for two of them.
 	var doomed [pages]atomic.Bool
 	for range min(workergroup.Kills(), pages) {
 		for !doomed[workergroup.Random(pages)].CompareAndSwap(false, true) {

@@ -1,13 +1,13 @@
 // Command workers is a pool of worker processes that crash, and lose no job.
 //
-// The jobs of each tenant wait in a Queue of their own. A SignalWaker tells the
-// workers which queues have something in them: a worker sleeps while there is
-// nothing to do, and one worker at a time looks after a tenant. Workers have a
-// job on lease until it is done, so that a job of a worker that dies goes back to
-// the front of its queue. A job may so be begun twice, and is done at least once.
+// The jobs of each tenant wait in a Queue of their own. A SignalWaker tells the workers
+// which queues have jobs: a worker sleeps while there is no work, and one worker at a time
+// serves a tenant. A worker has a job on lease until it is done. So a job of a worker that
+// dies goes back to the front of its queue. A job may begin twice, and is done at least
+// once.
 //
-// Every hundredth job crashes the worker that first gets it, and others are killed
-// at random.
+// Every hundredth job crashes the worker that first gets it, and others are killed at
+// random.
 package main
 
 import (
@@ -30,7 +30,7 @@ const (
 
 type job struct{ ID uint32 }
 
-// ledger is what the jobs do: each counts itself.
+// ledger is the work of the jobs: each counts itself.
 type ledger struct {
 	Done  [jobs]atomic.Uint32
 	Again atomic.Uint32 // jobs that were begun again
@@ -39,7 +39,7 @@ type ledger struct {
 type pool struct {
 	queues [tenants]*prims.Queue[job]
 	waker  *prims.SignalWaker
-	done   *prims.Sequencer // counts what is done
+	done   *prims.Sequencer // counts finished jobs
 	ledger *ledger
 }
 
@@ -57,8 +57,8 @@ func join(name string) *pool {
 	workergroup.Check(err)
 	p.ledger, err = arena.Value[ledger](a, "ledger")
 	workergroup.Check(err)
-	// Whoever dies may have put a job into a queue and told nobody. To look at an empty
-	// queue costs little.
+	// A process that dies may have put a job into a queue and told nobody. Checking an
+	// empty queue costs little.
 	a.OnDeath(func(arena.Participant) {
 		for t := range tenants {
 			p.waker.Gate(t).Schedule()
@@ -85,8 +85,8 @@ func work() {
 			l.Ack()
 		}
 		if q.State().Out > 0 || q.Len() > 0 {
-			// A job of one that died is not back yet, or somebody was in the middle of a
-			// call: look again. Nobody else takes jobs of this queue meanwhile.
+			// A job of a dead worker is not back yet, or a process was in the middle of a
+			// call: check again. No other worker takes jobs of this queue meanwhile.
 			gate.FinishAndSchedule()
 		} else {
 			gate.Finish()

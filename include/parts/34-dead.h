@@ -1,4 +1,4 @@
-/* ---- Who is dead, and who is gone: docs/design/0026-two-stages-of-a-death.md ----
+/* ---- Who is dead, and who is gone: docs/design/0018-two-stages-of-a-death.md ----
  *
  * A death has two stages. Words are repaired when no thread of the dead process executes
  * instructions any more; what they protect passes on when nothing can write for it. */

@@ -1,6 +1,6 @@
 
 #if SHMSYNC_LAYOUT_VERSION >= 3
-/* ---- Semaphore: prims/semaphore*.go in C, docs/design/0016-semaphore-fast-path.md ---- */
+/* ---- Semaphore: prims/semaphore*.go in C, docs/design/0013-semaphore-fast-path.md ---- */
 
 #define SHMI_FAST_MOST UINT64_C(0x7fffffff)
 #define SHMI_FAST_OPEN (UINT64_C(1) << 62)

@@ -1,5 +1,5 @@
 
-/* ---- RWMutex: prims/rwmutex*.go in C, docs/design/0012-rwmutex.md ---- */
+/* ---- RWMutex: prims/rwmutex*.go in C, docs/design/0010-rwmutex.md ---- */
 
 #define SHMI_READER_ONE (UINT64_C(1) << SHMI_READER_READING_SHIFT)
 #define SHMI_READER_WAIT (UINT64_C(1) << SHMI_READER_WAITING_SHIFT)

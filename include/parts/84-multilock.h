@@ -1,5 +1,5 @@
 
-/* ---- MultiLock: prims/multilock*.go in C, docs/design/0009-fair-locks.md ---- */
+/* ---- MultiLock: prims/multilock*.go in C, docs/design/0007-fair-locks.md ---- */
 
 /* The kinds of a hold that are not, or not quite, those of an owner word. */
 enum { SHMI_keyBiased = SHMI_kindBiased, SHMI_keyGranted = SHMI_kindNotRecoverable /* with a name */, SHMI_keyFree = SHMI_kindNotRecoverable + 1, SHMI_keyCached };

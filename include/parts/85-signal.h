@@ -1,6 +1,6 @@
 
 /*
- * SignalWaker, its gates and signals: prims/signal*.go in C, docs/design/0011-signalwaker.md.
+ * SignalWaker, its gates and signals: prims/signal*.go in C, docs/design/0009-signalwaker.md.
  * The gates are the truth; the bits of the signals, the summary and the permits are an index
  * over them, which may say too much, and says too little only within an operation.
  */

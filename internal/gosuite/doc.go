@@ -1,7 +1,7 @@
-// Package gosuite runs the tests that the Go distribution and x/sync have for their
-// own primitives against those of this library.
+// Package gosuite runs the tests that the Go distribution and x/sync have for their own
+// primitives against those of this library.
 //
-// The files are not in this tree: they are read from where the go command has them,
-// their imports are turned to the shim, and tests that cannot hold are left out, each
+// The files are not in this tree. The package reads them from the directories of the go
+// command, turns their imports to the shim, and leaves out tests that cannot hold, each
 // with its reason in the table of the test.
 package gosuite

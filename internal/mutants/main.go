@@ -5,7 +5,7 @@
 //
 // A mutant is an edit of one file, of which a copy is built through the overlay of
 // the go command: the tree stays as it is. Its test is the cheapest that is known to
-// find it; the table is in docs/testing.md. A mutant that its test does not find, an
+// find it; the table is in docs/testing/mutants.md. A mutant that its test does not find, an
 // edit that does not apply any more, and one that does not build, are failures.
 package main
 
@@ -42,7 +42,7 @@ const limit = 90 * time.Second
 
 func main() {
 	only := flag.String("run", "", "regular expression of the mutants to test")
-	list := flag.Bool("list", false, "print the table of docs/testing.md, and do nothing")
+	list := flag.Bool("list", false, "print the table of docs/testing/mutants.md, and do nothing")
 	verbose := flag.Bool("v", false, "show what the tests say")
 	flag.Parse()
 	re, err := regexp.Compile(*only)
@@ -99,7 +99,7 @@ func moduleRoot() (string, error) {
 	return filepath.Dir(strings.TrimSpace(string(out))), nil
 }
 
-// row is the mutant's row in docs/testing.md.
+// row is the mutant's row in docs/testing/mutants.md.
 func (m *mutant) row() string {
 	return fmt.Sprintf("| %s | `%s` | `%s` |", m.name, m.file, strings.ReplaceAll(m.run, "|", "\\|"))
 }

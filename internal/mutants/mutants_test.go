@@ -12,10 +12,10 @@ import (
 // Each edit applies to the tree as it is, and is in the table of the documents.
 func TestMutantsApply(t *testing.T) {
 	root := filepath.Join("..", "..")
-	doc, err := os.ReadFile(filepath.Join(root, "docs", "testing.md"))
+	doc, err := os.ReadFile(filepath.Join(root, "docs", "testing", "mutants.md"))
 	require.NoError(t, err)
 	_, table, ok := strings.Cut(string(doc), "| mutant | in | found by |\n|---|---|---|\n")
-	require.True(t, ok, "docs/testing.md has no table of mutants")
+	require.True(t, ok, "docs/testing/mutants.md has no table of mutants")
 	table, _, _ = strings.Cut(table, "\n\n")
 	rows := ""
 	names := map[string]bool{}
@@ -28,7 +28,7 @@ func TestMutantsApply(t *testing.T) {
 		require.NoError(t, err, m.name)
 		rows += m.row() + "\n"
 	}
-	require.Equal(t, rows, table+"\n", "docs/testing.md; go run ./internal/mutants -list prints the rows")
+	require.Equal(t, rows, table+"\n", "docs/testing/mutants.md; go run ./internal/mutants -list prints the rows")
 }
 
 func TestApply(t *testing.T) {

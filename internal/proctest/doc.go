@@ -22,10 +22,9 @@
 //		...
 //	}
 //
-// Parent and child talk in lines of JSON over the child's standard input and
-// output, and in nothing else: no side waits by sleeping. What a helper prints
-// to os.Stdout goes to its standard error, which the parent keeps and shows when
-// the test fails.
+// Parent and child talk only in lines of JSON over the child's standard input and
+// output: no side waits by sleeping. What a helper prints to os.Stdout goes to its
+// standard error, which the parent keeps and shows when the test fails.
 //
 // The parent owns all timeouts. When one expires it prints what Dump returns,
 // has the child print its stacks, and fails the test with both. The limit is

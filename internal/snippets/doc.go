@@ -1,10 +1,10 @@
 // Package snippets compiles the Go code of the documents.
 //
-// A fenced block of Go is a file, or declarations, or statements; the latter two
-// get their imports from the names that they use. What a reader has to imagine
-// stands in a comment before the block, as variables of a package:
+// A fenced block of Go is a file, or declarations, or statements. Declarations and
+// statements get their imports from the names that they use. A comment before the block
+// declares the names that a reader must imagine, as variables of a package:
 //
 //	<!-- with: pool *sync.Pool; repair func() error -->
 //
-// Every block has ctx, a context, and a, an arena. What is not used is no error.
+// Every block has ctx, a context, and a, an arena. An unused variable is no error.
 package snippets
