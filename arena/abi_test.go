@@ -141,7 +141,7 @@ var notOffsets = map[string]bool{
 
 // A field that is added to the code is added to the document.
 func TestABIConstantsAreListed(t *testing.T) {
-	prefixes := map[string]string{"hdr": "Header", "slot": "Slot", "announce": "Announce record", "death record": "Death record", "obj": "Object header"}
+	prefixes := map[string]string{"hdr": "Header", "slot": "Slot", "announce": "Announce record", "death": "Death record", "obj": "Object header"}
 	files, err := filepath.Glob("*.go")
 	require.NoError(t, err)
 	for _, name := range files {

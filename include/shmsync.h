@@ -12219,7 +12219,7 @@ SHMI_FN void shmi_counter_init(struct shmi_counter *t, shmsync_arena *a, const s
     t->w = (shmi_counter_words *)shmi_ptr(a, o->body, shmi_counter_bytes(a->geo.slots), 8);
     t->shares = (shmi_counter_share *)(void *)(t->w + 1);
     t->slots = a->geo.slots;
-    t->op = o->kind == SHMI_KIND_LATCH ? "queue lock.wait" : "waitgroup.wait";
+    t->op = o->kind == SHMI_KIND_LATCH ? "latch.wait" : "waitgroup.wait";
 }
 SHMI_FN void *shmi_counter_build(shmsync_arena *a, const shmi_object *o, const void *arg)
 {

@@ -194,7 +194,7 @@ var fuzzedKinds = []struct {
 		x, err := prims.OpenWaitGroup(a, "", nil)
 		return fuzzedGate(x), err
 	}},
-	{"queue lock", func(a *arena.Arena) (fuzzedBody, error) {
+	{"latch", func(a *arena.Arena) (fuzzedBody, error) {
 		x, err := prims.OpenLatch(a, "", 3, nil)
 		return fuzzedGate(x), err
 	}},

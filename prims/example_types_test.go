@@ -250,7 +250,7 @@ func ExampleMultiLock() {
 	// Output: false true
 }
 
-// A primitive of one's own: a local lock that is open or not, with so many places behind it.
+// A primitive of one's own: a door that is open or not, with so many places behind it.
 func ExampleWaitable() {
 	a := openExample()
 	defer closeExample(a)

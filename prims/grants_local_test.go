@@ -43,7 +43,7 @@ var localKinds = map[string]func(a *arena.Arena) (o offsetter, wait func() error
 		e, err := prims.OpenEvent(a, "x", nil)
 		return e, func() error { e.Wait(); return nil }, e.Set, err
 	},
-	"queue lock": func(a *arena.Arena) (offsetter, func() error, func(), error) {
+	"latch": func(a *arena.Arena) (offsetter, func() error, func(), error) {
 		l, err := prims.OpenLatch(a, "x", 1, nil)
 		return l, func() error { l.Wait(); return nil }, func() { l.CountDown(1) }, err
 	},

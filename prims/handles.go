@@ -46,7 +46,7 @@ var kindNames = map[arena.Kind]string{
 	mutexKind: "mutex", cohortKind: "cohort mutex", rwmutexKind: "rwmutex", spinKindID: "spin lock",
 	rwSpinKindID: "reader/writer spin lock", multiLockKind: "multilock", fairMutexKind: "fair mutex",
 	condKind: "cond", semaphoreKind: "semaphore", futexKind: "futex", sequencerKind: "sequencer",
-	eventKind: "event", futureKind: "future", waitGroupKind: "waitgroup", latchKind: "queue lock",
+	eventKind: "event", futureKind: "future", waitGroupKind: "waitgroup", latchKind: "latch",
 	onceKind: "once", barrierKind: "barrier", queueKind: "queue", signalKind: "signal waker",
 	waitableKind: "waitable",
 }

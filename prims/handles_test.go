@@ -240,7 +240,7 @@ var handleKinds = map[string]func(a *arena.Arena) (*opened, error){
 			"WaitContext": func() error { return g.WaitContext(context.Background()) }, "State": plain(func() { g.State() }),
 		}, func() { g.Add(1) }, g.Done, g.WaitContext, false}, nil
 	},
-	"queue lock": func(a *arena.Arena) (*opened, error) {
+	"latch": func(a *arena.Arena) (*opened, error) {
 		l, err := prims.OpenLatch(a, "x", 1, nil)
 		if err != nil {
 			return nil, err

@@ -129,7 +129,7 @@ func agentDeed(a *arena.Arena, o agentOrder) (func(), error) {
 			return func() { f.Claim() }, err
 		}
 		return func() { f.WaitContext(ctx) }, err
-	case "queue lock":
+	case "latch":
 		l, err := prims.OpenLatch(a, o.Name, 2, nil)
 		return func() { l.WaitContext(ctx) }, err
 	case "group":

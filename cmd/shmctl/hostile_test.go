@@ -56,7 +56,7 @@ var busyBytes = sync.OnceValues(func() ([]byte, error) {
 		f()
 	}
 	waits := []agentOrder{}
-	for _, op := range []string{"lock mutex", "lock fair", "lock cohort", "lock multi", "lock semaphore", "wait future", "wait group", "wait event", "wait sequencer", "wait futex", "wait queue lock", "get queue", "rlock rw"} {
+	for _, op := range []string{"lock mutex", "lock fair", "lock cohort", "lock multi", "lock semaphore", "wait future", "wait group", "wait event", "wait sequencer", "wait futex", "wait latch", "get queue", "rlock rw"} {
 		o := agentOrder{Op: op, Name: strings.Fields(op)[1], N: 7}
 		if o.Name == "semaphore" {
 			o.N = 2

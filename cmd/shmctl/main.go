@@ -33,7 +33,7 @@ type program struct {
 	Metrics    metricsCmd    `cmd:"" help:"Counters in the text format of Prometheus."`
 	Dump       dumpCmd       `cmd:"" help:"Write an arena to a file for a bug report."`
 	Load       loadCmd       `cmd:"" help:"Make a file of a dump, to look at. Writes FILE."`
-	Reap       reapCmd       `cmd:"" help:"OnDeath the dead. Joins the arena."`
+	Reap       reapCmd       `cmd:"" help:"Reap the dead. Joins the arena."`
 	Recover    recoverCmd    `cmd:"" help:"Make a lock usable that a death has left. Joins the arena."`
 	Set        setCmd        `cmd:"" help:"Set something of an object: spin=TIME. Joins the arena."`
 	Create     createCmd     `cmd:"" help:"Create an arena."`

@@ -66,9 +66,9 @@ func onSeveral(endpoint string) sync.Locker {
 // run has workers add to a number, and kills some that hold the lock.
 func run(role, where, file string) {
 	workergroup.Check(write(file, 0))
-	var crewed []*workergroup.Kept // each is started again when it dies
+	var group []*workergroup.Kept // each is started again when it dies
 	for i := range workers {
-		crewed = append(crewed, workergroup.Keep(fmt.Sprintf("worker %d", i), role, []string{where, file}))
+		group = append(group, workergroup.Keep(fmt.Sprintf("worker %d", i), role, []string{where, file}))
 	}
 	begun, added, killed := time.Now(), 0, 0
 	for ended := 0; ended < workers; {
@@ -87,7 +87,7 @@ func run(role, where, file string) {
 		}
 	}
 	took := time.Since(begun)
-	for _, w := range crewed {
+	for _, w := range group {
 		w.Stop()
 	}
 	if n := read(file); n != additions {

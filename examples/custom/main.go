@@ -80,9 +80,9 @@ func boss() {
 	name := fmt.Sprintf("example-custom-%d", os.Getpid())
 	x := join(name)
 	defer shm.Remove(name)
-	var crewed []*workergroup.Kept // each is started again when it dies
+	var group []*workergroup.Kept // each is started again when it dies
 	for i := range workers {
-		crewed = append(crewed, workergroup.Keep(fmt.Sprintf("worker %d", i), "worker", []string{name}))
+		group = append(group, workergroup.Keep(fmt.Sprintf("worker %d", i), "worker", []string{name}))
 	}
 	killed := 0
 	for n := 0; n < claims; {
@@ -99,7 +99,7 @@ func boss() {
 			e.From.Tell("release")
 		}
 	}
-	for _, w := range crewed {
+	for _, w := range group {
 		w.Stop()
 	}
 	// All memory is available again when the last dead process has been reaped.

@@ -113,7 +113,7 @@ func boss() {
 		for !doomed[workergroup.Random(pages)].CompareAndSwap(false, true) {
 		}
 	}
-	var crewed []*workergroup.Kept
+	var group []*workergroup.Kept
 	var asked atomic.Int32
 	started := make(chan struct{})
 	origin := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -122,13 +122,13 @@ func boss() {
 		fmt.Sscanf(r.URL.Path, "/%d/%d", &server, &key)
 		asked.Add(1)
 		if doomed[key].CompareAndSwap(true, false) {
-			crewed[server].Kill()
+			group[server].Kill()
 		}
 		fmt.Fprintf(w, "this is page %d", key)
 	}))
 	for i := range servers {
 		args := []string{name, origin.URL, strconv.Itoa(i)}
-		crewed = append(crewed, workergroup.Keep(fmt.Sprintf("server %d", i), "server", args, file))
+		group = append(group, workergroup.Keep(fmt.Sprintf("server %d", i), "server", args, file))
 	}
 	close(started)
 
@@ -147,7 +147,7 @@ func boss() {
 	}
 	clients.Wait()
 	deaths := 0
-	for _, s := range crewed {
+	for _, s := range group {
 		deaths += s.Stop()
 	}
 	// A server that dies takes no more than atOnce fetches with it.

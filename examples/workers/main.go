@@ -109,9 +109,9 @@ func boss() {
 	p := join(name)
 	defer shm.Remove(name)
 
-	var crewed []*workergroup.Kept // each is started again when it dies
+	var group []*workergroup.Kept // each is started again when it dies
 	for i := range workers {
-		crewed = append(crewed, workergroup.Keep(fmt.Sprintf("worker %d", i), "worker", []string{name}))
+		group = append(group, workergroup.Keep(fmt.Sprintf("worker %d", i), "worker", []string{name}))
 	}
 	go func() {
 		for id := range uint32(jobs) {
@@ -123,7 +123,7 @@ func boss() {
 	for k := range workergroup.Kills() {
 		n := uint64(jobs * (k + 1) / (workergroup.Kills() + 1))
 		workergroup.Check(p.done.Wait(n))
-		w := crewed[workergroup.Random(workers)]
+		w := group[workergroup.Random(workers)]
 		w.Kill()
 		fmt.Printf("%s killed when %d jobs were done\n", w.Name, n)
 	}
@@ -132,7 +132,7 @@ func boss() {
 		workergroup.Check(p.done.Wait(n))
 	}
 	deaths := 0
-	for _, w := range crewed {
+	for _, w := range group {
 		deaths += w.Stop()
 	}
 	fmt.Printf("%d jobs of %d tenants: all done, none lost\n", jobs, tenants)

@@ -24,13 +24,13 @@ type closer interface{ Close() error }
 
 // kinds opens an object of each kind.
 var kinds = map[string]func(a *arena.Arena, name string) (closer, error){
-	"barrier":    func(a *arena.Arena, name string) (closer, error) { return prims.OpenBarrier(a, name, 2, nil) },
-	"cond":       func(a *arena.Arena, name string) (closer, error) { return prims.OpenCond(a, name, &sync.Mutex{}, nil) },
-	"event":      func(a *arena.Arena, name string) (closer, error) { return prims.OpenEvent(a, name, nil) },
-	"fairmutex":  func(a *arena.Arena, name string) (closer, error) { return prims.OpenFairMutex(a, name, nil) },
-	"futex":      func(a *arena.Arena, name string) (closer, error) { return prims.OpenFutex(a, name, nil) },
-	"future":     func(a *arena.Arena, name string) (closer, error) { return prims.OpenFuture(a, name, nil) },
-	"queue lock": func(a *arena.Arena, name string) (closer, error) { return prims.OpenLatch(a, name, 1, nil) },
+	"barrier":   func(a *arena.Arena, name string) (closer, error) { return prims.OpenBarrier(a, name, 2, nil) },
+	"cond":      func(a *arena.Arena, name string) (closer, error) { return prims.OpenCond(a, name, &sync.Mutex{}, nil) },
+	"event":     func(a *arena.Arena, name string) (closer, error) { return prims.OpenEvent(a, name, nil) },
+	"fairmutex": func(a *arena.Arena, name string) (closer, error) { return prims.OpenFairMutex(a, name, nil) },
+	"futex":     func(a *arena.Arena, name string) (closer, error) { return prims.OpenFutex(a, name, nil) },
+	"future":    func(a *arena.Arena, name string) (closer, error) { return prims.OpenFuture(a, name, nil) },
+	"latch":     func(a *arena.Arena, name string) (closer, error) { return prims.OpenLatch(a, name, 1, nil) },
 	"multilock": func(a *arena.Arena, name string) (closer, error) {
 		return prims.OpenMultiLock(a, name, &prims.MultiLockOptions{Buckets: 1})
 	},

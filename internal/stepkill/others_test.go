@@ -595,13 +595,13 @@ func addCounters() {
 			return p, nil
 		}
 	}
-	eachFresh("queue lock/count down", latch(func(l *prims.Latch, p *part) {}), 0, 3, 12)
-	eachFresh("queue lock/wait", latch(func(l *prims.Latch, p *part) { p.op = l.Wait }), 0, 1)
-	eachFresh("queue lock/arrive and wait", latch(func(l *prims.Latch, p *part) { p.op = func() { l.ArriveAndWait(1) } }), 2)
-	eachFresh("queue lock/wait, gives up", latch(func(l *prims.Latch, p *part) {
+	eachFresh("latch/count down", latch(func(l *prims.Latch, p *part) {}), 0, 3, 12)
+	eachFresh("latch/wait", latch(func(l *prims.Latch, p *part) { p.op = l.Wait }), 0, 1)
+	eachFresh("latch/arrive and wait", latch(func(l *prims.Latch, p *part) { p.op = func() { l.ArriveAndWait(1) } }), 2)
+	eachFresh("latch/wait, gives up", latch(func(l *prims.Latch, p *part) {
 		p.late, p.op = true, briefly(func(ctx context.Context) { l.WaitContext(ctx) })
 	}), 1)
-	eachFresh("queue lock/claim", latch(func(l *prims.Latch, p *part) {
+	eachFresh("latch/claim", latch(func(l *prims.Latch, p *part) {
 		use, wait := p.use, p.wait
 		p.op = func() { l.Claim(1) }
 		p.wait = func() error { return deadOrNil(wait()) }

@@ -22,7 +22,7 @@ var oldWords = map[string]string{
 	"bell": "wake word, doorbell", "bells": "wake words, doorbells", "hub": "poller", "hubs": "pollers", "hubbed": "polled",
 	"lineup": "enqueue", "tallies": "counters", "tally": "counter",
 	"fate": "outcome", "fates": "outcomes", "patience": "timeout",
-	"crew": "worker group", "crews": "worker groups", "troupe": "worker group",
+	"crew": "worker group", "crewed": "group", "crews": "worker groups", "troupe": "worker group",
 	"hostage": "the process that a peer scribbles on", "hostages": "processes that a peer scribbles on",
 	"crosswise": "store-load pair", "deaf": "unresponsive", "stirred": "contended", "redelivered": "attempts",
 }

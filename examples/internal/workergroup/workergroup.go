@@ -1,4 +1,4 @@
-// Package worker group starts and kills the processes of an example. It stands in for
+// Package workergroup starts and kills the processes of an example. It stands in for
 // what looks after yours: systemd, a container engine, a master process.
 //
 // The program is run again for each process, with the name of its role in the
