@@ -173,13 +173,16 @@ func (c *Cond) wait(ctx context.Context) error {
 		}
 	}
 	k := c.core
+	// The wait is not over before L is locked again, for which Close does not wait. It
+	// begins here: a Close that comes beside it leaves the words in place.
+	if !k.mon.opening.stayIfOpen() {
+		return k.mon.closed()
+	}
+	defer k.leave()
 	s, err := k.queue(ctx)
 	if err != nil {
 		return err
 	}
-	// The wait is not over before L is locked again, for which Close does not wait.
-	k.mon.opening.stay()
-	defer k.leave()
 	stamp := s.Node.Stamp().Load()
 	crashpoint.Hit("cond.wait.queued")
 	c.unlock(s)

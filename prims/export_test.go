@@ -5,6 +5,7 @@ package prims
 import (
 	"encoding/binary"
 	"math/rand/v2"
+	"runtime"
 	"sync/atomic"
 
 	"github.com/shmsync/shmsync/arena"
@@ -248,3 +249,29 @@ func (x *Waitable[S, E]) Ended() bool { return x.mon.opening.ended.Load() }
 
 // BarrierBreaks is how many broken phases a Barrier remembers.
 const BarrierBreaks = barrierBreaks
+
+// WaitClosed is the wait of an Acquire beside which the handle is closed before the wait
+// counts as a call.
+func (s *Semaphore) WaitClosed() error {
+	m := s.mon
+	waitNode, err := m.queueLock.queue.TakeNode()
+	if err != nil {
+		return err
+	}
+	if err = m.enter(nil); err != nil {
+		return err
+	}
+	m.join(waitNode, 0, 1)
+	m.leave(nil)
+	if err = s.Close(); err != nil {
+		return err
+	}
+	return m.sleep(nil, waitNode)
+}
+
+// CleanedUp returns when no goroutine is left that cleans up for s.
+func (s *Semaphore) CleanedUp() {
+	for s.mon.queueLock.queue.Waiting() != 0 {
+		runtime.Gosched()
+	}
+}

@@ -194,16 +194,9 @@ func (p *opening) close(op string) error {
 	return nil
 }
 
-// stay keeps the object open, and the words in place, until leave: for a call that has
-// to clean up, and that Close does not wait for.
-func (p *opening) stay() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.needed++
-}
-
-// stayIfOpen is stay for a caller that does not know whether the handle is still open. It
-// reports false if it is not.
+// stayIfOpen keeps the object open, and the words in place, until leave: for a call that
+// has to clean up, and that Close does not wait for. It reports false if the opening has
+// ended: then there is nothing to be kept, and leave would end it once more.
 func (p *opening) stayIfOpen() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -214,7 +207,7 @@ func (p *opening) stayIfOpen() bool {
 	return true
 }
 
-// leave ends a stay, or the handle itself.
+// leave ends what stayIfOpen has begun, or the handle itself.
 func (p *opening) leave() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -462,6 +462,27 @@ func TestCloseEndsTheWaitsOfItsHandle(t *testing.T) {
 	})
 }
 
+// A wait that comes too late for its Close ends with ErrClosed, and the opening ends once:
+// another handle keeps its own, and the words stay as they are.
+func TestCloseBeforeAWaitIsCounted(t *testing.T) {
+	a := newArena(t, nil)
+	open := func() *prims.Semaphore {
+		s, err := prims.OpenSemaphore(a, "x", 1, nil)
+		require.NoError(t, err)
+		return s
+	}
+	theirs, mine := open(), open()
+	require.ErrorIs(t, mine.WaitClosed(), shmsync.ErrClosed)
+	mine.CleanedUp()
+	require.ErrorIs(t, a.Delete("x"), syscall.EBUSY, "the other handle is open")
+	require.NoError(t, theirs.Acquire(t.Context(), 1))
+	theirs.Release(1)
+	require.Zero(t, theirs.Queued(), "the wait that was given up")
+	require.NoError(t, theirs.Close())
+	require.NoError(t, a.Delete("x"))
+	sound(t, a)
+}
+
 // Delete refuses an object that a process holds although no handle is open, and names the
 // holder. It deletes an object that nobody holds.
 func TestDeleteRefusesWhatIsHeld(t *testing.T) {

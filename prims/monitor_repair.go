@@ -103,7 +103,13 @@ func (m *monitor) cleanUpLater() {
 	if !q.EnterLasting() {
 		return
 	}
-	m.opening.stay()
+	if !m.opening.stayIfOpen() {
+		// The words may be another object's by now. The next process that takes the queue lock
+		// finds that the wait was given up.
+		m.cleaningUp.Store(false)
+		q.ExitLasting()
+		return
+	}
 	go func() {
 		defer q.ExitLasting()
 		defer m.opening.leave()
