@@ -196,6 +196,11 @@ func (a *Arena) inherit(i int, w slotWord) bool {
 		a.mark(i, w)
 	}
 	w = w.with(phaseDead)
+	// Its system calls may write still, and its ID is what says so. A participant without either
+	// bit never became live, so it has made none.
+	if a.slotCaps(i)&(capOFD|capRobust) != 0 && !a.ended(i) {
+		return false
+	}
 	reaper := a.u32(a.slot(i) + slotReaper)
 	u := ParticipantID(reaper.Load())
 	if a.isCurrent(u) || !reaper.CompareAndSwap(uint32(u), uint32(makeParticipantID(i, w.generation()+1))) {

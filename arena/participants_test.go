@@ -233,3 +233,40 @@ func TestDeclaredDead(t *testing.T) {
 	require.Equal(t, "tester", a.Who(a.self).Label)
 	var _ shmsync.Identity = *a.Who(a.self)
 }
+
+// A reaper that waits before it gives memory back is nobody's reaper meanwhile: if it is
+// stopped, others go on.
+func TestReaperThatWaitsLeavesTheSlotToOthers(t *testing.T) {
+	a := newMemfdArena(t, 4)
+	a.reapMu.Lock() // the death watcher waits
+	defer a.reapMu.Unlock()
+	dead := makeSlotWord(phaseDead, 5)
+	a.u32(a.slot(3) + slotState).Store(uint32(dead))
+	a.finish(3, &reapProgress{of: dead, words: true, data: true, written: shmsync.Monotonic() + 1e9})
+	require.Equal(t, dead, a.slotState(3))
+	require.Zero(t, a.u32(a.slot(3)+slotReaper).Load())
+}
+
+// Without byte locks only the marks tell that a dead process writes no more. Until all are
+// there, its slot keeps its ID, or [Arena.Gone] would be true early.
+func TestSlotIsInheritedWhenItsDeadHasEnded(t *testing.T) {
+	p := newNeighbours(2<<20, 4)
+	a := p.join(1)
+	a.mySlot = 0 // it has no slot yet
+	live := makeSlotWord(phaseLive, 5)
+	a.u32(a.slot(3) + slotState).Store(uint32(live))
+	a.u32(a.slot(3) + slotCaps).Store(capRobust)
+	a.u32(a.aliveWord(3, 0)).Store(shmsync.RobustOwnerDied)
+	require.False(t, a.inherit(3, live))
+	require.Equal(t, live.with(phaseDead), a.slotState(3))
+	for k := range aliveWords {
+		a.u32(a.aliveWord(3, k)).Store(shmsync.RobustOwnerDied)
+	}
+	require.True(t, a.inherit(3, a.slotState(3)))
+	require.Equal(t, makeSlotWord(phaseJoining, 6), a.slotState(3))
+
+	// One that died before it became live has no marks.
+	joined := makeSlotWord(phaseDead, 5)
+	a.u32(a.slot(4) + slotState).Store(uint32(joined))
+	require.True(t, a.inherit(4, joined))
+}

@@ -210,6 +210,8 @@ func (a *Arena) finish(i int, b *reapProgress) {
 	}
 	if now-b.written < reclaimAfter {
 		a.leaveFor(i)
+		// As above: a process that is stopped here must not keep others from going on.
+		word.CompareAndSwap(uint32(a.self), 0)
 		return
 	}
 	if !b.reclaimed {

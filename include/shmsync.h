@@ -5662,6 +5662,7 @@ SHMI_FN void shmi_finish(shmsync_arena *a, uint32_t i, shmi_reap_progress *b)
     }
     if (now - b->written < SHMI_RECLAIM_AFTER) {
         shmi_leave_for(a, i);
+        shmi_cas32(word, a->self, 0); /* as above: a process that is stopped here must not keep others from going on */
         return;
     }
     if (!b->reclaimed)
@@ -6557,8 +6558,10 @@ SHMI_FN int shmi_inherit_slot(shmsync_arena *a, uint32_t i, uint32_t w)
         shmi_mark(a, i, w);
     }
     w = shmi_slot_with(w, SHMI_phaseDead);
-    if (!shmi_ended(a, i))
-        return 0; /* it may write still, and its name is what says so */
+    /* Its system calls may write still, and its ID is what says so. A participant without either
+     * bit never became live, so it has made none. */
+    if ((shmi_slot_caps(a, i) & (SHMI_capOFD | SHMI_capRobust)) != 0 && !shmi_ended(a, i))
+        return 0;
     u = shmi_ld32(reaper);
     if (shmi_current(a, u) || !shmi_cas32(reaper, u, shmi_make_participant_id(i, shmi_slot_gen(w) + 1)))
         return 0;
@@ -8919,6 +8922,7 @@ struct shmi_monitor {
     uint32_t deaths;  /* how many reaps the last reap knew of */
     int64_t kept;     /* when the last reap left data of one that was not gone; 0: there was none. Atomic. */
     uint32_t looks;
+    uint32_t dead_holder; /* a check has found one: whoever marked it may be stopped before it counts the death */
     uint32_t cleaning_up; /* a wait was given up and could not be taken off */
     int handlers;     /* signal handlers may call the object */
 };
@@ -9068,8 +9072,8 @@ SHMI_FN int shmi_mon_keeps(struct shmi_monitor *m)
 /* Looks whether a participant lives whose death would change the state. */
 SHMI_FN void shmi_mon_heed(struct shmi_monitor *m, uint32_t name)
 {
-    if (name != 0)
-        (void)shmi_dead(m->a, name);
+    if (name != 0 && shmi_dead(m->a, name))
+        shmi_st32(&m->dead_holder, 1);
 }
 
 /* Whether somebody is there for a wait. */
@@ -9529,8 +9533,9 @@ SHMI_FN void shmi_mon_check(struct shmi_monitor *m)
     struct shmi_wakes b;
     m->rules->holders(m);
     shmi_wakes_init(&b);
-    if (shmi_deaths(m->a) != __atomic_load_n(&m->deaths, __ATOMIC_SEQ_CST) || shmi_mon_keeps(m)) {
+    if (shmi_deaths(m->a) != __atomic_load_n(&m->deaths, __ATOMIC_SEQ_CST) || shmi_mon_keeps(m) || shmi_ld32(&m->dead_holder) != 0) {
         if (shmi_mon_try_enter(m)) {
+            shmi_st32(&m->dead_holder, 0); /* a check finds it again if the reap has left it */
             shmi_mon_reap(m, &b);
             shmi_mon_leave(m, &b);
         }
@@ -9679,7 +9684,7 @@ SHMI_FN void shmi_mon_init(struct shmi_monitor *m, shmsync_arena *a, const shmi_
     m->rules = rules;
     m->mine = NULL;
     m->without = 0;
-    m->broken = m->looks = m->cleaning_up = 0;
+    m->broken = m->looks = m->dead_holder = m->cleaning_up = 0;
     m->kept = 0;
     m->handlers = 0;
     m->deaths = shmi_deaths(a) - 1; /* the first check reaps */

@@ -127,13 +127,14 @@ func (m *monitor) cleanUpLater() {
 // finds what a death, a stopped reaper, or one that gave up and was stopped has
 // left.
 func (m *monitor) check() {
+	dead := false // a holder is, and whoever marked it may be stopped before it counts the death
 	m.rules.holders(func(n arena.ParticipantID) {
-		if n != 0 {
-			m.a.Dead(n)
+		if n != 0 && m.a.Dead(n) {
+			dead = true
 		}
 	})
 	switch {
-	case m.reapDue():
+	case dead || m.reapDue():
 		if m.tryEnter() {
 			m.leaveAfter(m.sweep)
 		}

@@ -284,6 +284,7 @@ SHMI_FN void shmi_finish(shmsync_arena *a, uint32_t i, shmi_reap_progress *b)
     }
     if (now - b->written < SHMI_RECLAIM_AFTER) {
         shmi_leave_for(a, i);
+        shmi_cas32(word, a->self, 0); /* as above: a process that is stopped here must not keep others from going on */
         return;
     }
     if (!b->reclaimed)

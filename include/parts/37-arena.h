@@ -421,8 +421,10 @@ SHMI_FN int shmi_inherit_slot(shmsync_arena *a, uint32_t i, uint32_t w)
         shmi_mark(a, i, w);
     }
     w = shmi_slot_with(w, SHMI_phaseDead);
-    if (!shmi_ended(a, i))
-        return 0; /* it may write still, and its name is what says so */
+    /* Its system calls may write still, and its ID is what says so. A participant without either
+     * bit never became live, so it has made none. */
+    if ((shmi_slot_caps(a, i) & (SHMI_capOFD | SHMI_capRobust)) != 0 && !shmi_ended(a, i))
+        return 0;
     u = shmi_ld32(reaper);
     if (shmi_current(a, u) || !shmi_cas32(reaper, u, shmi_make_participant_id(i, shmi_slot_gen(w) + 1)))
         return 0;

@@ -66,6 +66,7 @@ struct shmi_monitor {
     uint32_t deaths;  /* how many reaps the last reap knew of */
     int64_t kept;     /* when the last reap left data of one that was not gone; 0: there was none. Atomic. */
     uint32_t looks;
+    uint32_t dead_holder; /* a check has found one: whoever marked it may be stopped before it counts the death */
     uint32_t cleaning_up; /* a wait was given up and could not be taken off */
     int handlers;     /* signal handlers may call the object */
 };
@@ -215,8 +216,8 @@ SHMI_FN int shmi_mon_keeps(struct shmi_monitor *m)
 /* Looks whether a participant lives whose death would change the state. */
 SHMI_FN void shmi_mon_heed(struct shmi_monitor *m, uint32_t name)
 {
-    if (name != 0)
-        (void)shmi_dead(m->a, name);
+    if (name != 0 && shmi_dead(m->a, name))
+        shmi_st32(&m->dead_holder, 1);
 }
 
 /* Whether somebody is there for a wait. */
@@ -676,8 +677,9 @@ SHMI_FN void shmi_mon_check(struct shmi_monitor *m)
     struct shmi_wakes b;
     m->rules->holders(m);
     shmi_wakes_init(&b);
-    if (shmi_deaths(m->a) != __atomic_load_n(&m->deaths, __ATOMIC_SEQ_CST) || shmi_mon_keeps(m)) {
+    if (shmi_deaths(m->a) != __atomic_load_n(&m->deaths, __ATOMIC_SEQ_CST) || shmi_mon_keeps(m) || shmi_ld32(&m->dead_holder) != 0) {
         if (shmi_mon_try_enter(m)) {
+            shmi_st32(&m->dead_holder, 0); /* a check finds it again if the reap has left it */
             shmi_mon_reap(m, &b);
             shmi_mon_leave(m, &b);
         }
@@ -826,7 +828,7 @@ SHMI_FN void shmi_mon_init(struct shmi_monitor *m, shmsync_arena *a, const shmi_
     m->rules = rules;
     m->mine = NULL;
     m->without = 0;
-    m->broken = m->looks = m->cleaning_up = 0;
+    m->broken = m->looks = m->dead_holder = m->cleaning_up = 0;
     m->kept = 0;
     m->handlers = 0;
     m->deaths = shmi_deaths(a) - 1; /* the first check reaps */
