@@ -108,6 +108,7 @@ type RWMutex struct {
 	read     race.Key        // released by readers
 	registry *readerRegistry // shared by the handles of this process
 	opening  *opening
+	calls    atomic.Int32  // those between begin and finish
 	stuck    atomic.Uint32 // the gate that the last check found closed although nobody reads
 }
 
@@ -223,7 +224,7 @@ func buildRWMutex(a *arena.Arena, o arena.Object, opt *RWMutexOptions) (*RWMutex
 		wrote: race.KeyOf(dev, ino, uint64(o.Offset)), read: race.KeyOf(dev, ino, uint64(o.Offset)+1),
 		opening: newOpening(a, o), registry: common[readerRegistry](a, o),
 	}
-	m.opening.shut, m.opening.end = func() { park.Shut(m.queues()...) }, m.end
+	m.opening.shut, m.opening.end = m.endCalls, m.end
 	// The Repair is for bytes that were never initialized, where the policy of
 	// the writers' mutex reads as PolicyReport: what a death leaves is told by the gate.
 	m.writers = buildMutexAt(a, o, o.Body, &MutexOptions{Repair: func() error { return nil }})

@@ -40,15 +40,7 @@ func (m *RWMutex) LockUpgradableContext(ctx context.Context) error { return m.lo
 func (m *RWMutex) lockUpgradable(ctx context.Context) error {
 	const op = "rwmutex.lockupgradable"
 	for {
-		if err := m.enqueue(ctx, op); err != nil {
-			return err
-		}
-		err := m.untilResolved(ctx, op, m.resolveGate)
-		if err == nil {
-			m.becomeUpgradable()
-			return nil
-		}
-		m.writers.Unlock()
+		err := m.lockUpgradableOnce(ctx, op)
 		if m.repair == nil || !errors.Is(err, shmsync.ErrOwnerDead) {
 			return err
 		}
@@ -56,6 +48,23 @@ func (m *RWMutex) lockUpgradable(ctx context.Context) error {
 			return err
 		}
 	}
+}
+
+// lockUpgradableOnce is lockUpgradable without a Repair.
+func (m *RWMutex) lockUpgradableOnce(ctx context.Context, op string) error {
+	if err := m.begin(op); err != nil {
+		return err
+	}
+	defer m.finish()
+	if err := m.enqueue(ctx, op); err != nil {
+		return err
+	}
+	if err := m.untilResolved(ctx, op, m.resolveGate); err != nil {
+		m.writers.Unlock()
+		return err
+	}
+	m.becomeUpgradable()
+	return nil
 }
 
 // becomeUpgradable begins an upgradable hold.
@@ -122,9 +131,11 @@ func (m *RWMutex) UpgradeContext(ctx context.Context) error { return m.upgrade(c
 
 func (m *RWMutex) upgrade(ctx context.Context) error {
 	const op = "rwmutex.upgrade"
-	if err := m.opening.error(op); err != nil {
+	// A handle that is opened after Close has to find the gate open; see knowUpgradable.
+	if err := m.begin(op); err != nil {
 		return err
 	}
+	defer m.finish()
 	m.endUpgradable("Upgrade", upgradableUpgrading)
 	err := m.closeGate(op)
 	if err == nil {

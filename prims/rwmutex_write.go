@@ -43,14 +43,7 @@ func (m *RWMutex) LockContext(ctx context.Context) error { return m.lock(ctx) }
 func (m *RWMutex) lock(ctx context.Context) error {
 	const op = "rwmutex.lock"
 	for {
-		if err := m.enqueue(ctx, op); err != nil {
-			return err
-		}
-		err := m.closeGateFor(ctx, op)
-		if err == nil {
-			return m.drain(ctx, op)
-		}
-		m.writers.Unlock()
+		err := m.lockOnce(ctx, op)
 		if m.repair == nil || !errors.Is(err, shmsync.ErrOwnerDead) {
 			return err
 		}
@@ -58,6 +51,22 @@ func (m *RWMutex) lock(ctx context.Context) error {
 			return err
 		}
 	}
+}
+
+// lockOnce is lock without a Repair.
+func (m *RWMutex) lockOnce(ctx context.Context, op string) error {
+	if err := m.begin(op); err != nil {
+		return err
+	}
+	defer m.finish()
+	if err := m.enqueue(ctx, op); err != nil {
+		return err
+	}
+	if err := m.closeGateFor(ctx, op); err != nil {
+		m.writers.Unlock()
+		return err
+	}
+	return m.drain(ctx, op)
 }
 
 // enqueue waits for the writers' mutex.
