@@ -100,7 +100,7 @@ func (a *Arena) leave() error {
 	a.background.Wait()
 	crashpoint.Hit("arena.close.unregistered")
 	a.writeDeathRecord(i, a.self, true)
-	a.freeSlot(i, leaving)
+	a.freeSlot(i, leaving, concerned.unknown)
 	crashpoint.Hit("arena.close.freed")
 	a.ringWatchersOf(i)
 	// Those who looked when they were woken found us current still.

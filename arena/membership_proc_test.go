@@ -447,7 +447,7 @@ func TestLateReaperLosesNoSlot(t *testing.T) {
 	a.u32(a.slot(3) + slotState).Store(uint32(dead))
 	require.True(t, a.take(3, dead))
 	require.NotZero(t, a.slotCaps(3))
-	a.freeSlot(3, dead) // by one that saw it dead
+	a.freeSlot(3, dead, false) // by one that saw it dead
 	joining := a.slotState(3)
 	require.Equal(t, makeSlotWord(phaseJoining, 6), joining, "it does not change hands")
 	require.Zero(t, a.slotCaps(3), "the capabilities are wiped: as if it had no byte lock")

@@ -270,3 +270,23 @@ func TestSlotIsInheritedWhenItsDeadHasEnded(t *testing.T) {
 	a.u32(a.slot(4) + slotState).Store(uint32(joined))
 	require.True(t, a.inherit(4, joined))
 }
+
+// A reaper that does not know the kind of an object cannot take back what the dead holds of
+// it. It leaves the set of touched chunks, so the next reaper of the slot finds the object.
+func TestReaperOfUnknownKindKeepsTouchedChunks(t *testing.T) {
+	a := newMemfdArena(t, 4)
+	_, _, err := a.OpenObject(ObjectSpec{Name: "x", Kind: KindOf("huh?"), Version: 1, Size: 8})
+	require.NoError(t, err)
+	die := func(slot int, touched uint64) {
+		a.reapMu.Lock()
+		a.u64(a.touchedWord(slot, 0)).Store(touched)
+		a.u32(a.slot(slot) + slotState).Store(uint32(makeSlotWord(phaseDead, 5)))
+		a.reapMu.Unlock()
+		a.follow()
+		pollFor(t, a, func() bool { return a.slotState(slot).phase() == phaseFree })
+	}
+	die(3, ^uint64(0))
+	require.Equal(t, ^uint64(0), a.u64(a.touchedWord(3, 0)).Load())
+	die(4, 1<<63) // a chunk without objects
+	require.Zero(t, a.u64(a.touchedWord(4, 0)).Load())
+}

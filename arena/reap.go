@@ -34,6 +34,25 @@ type reapProgress struct {
 	data      bool  // so is what needs the dead one to be gone
 	written   int64 // when the death record was, CLOCK_MONOTONIC ns; 0 before
 	reclaimed bool  // its memory went back
+	unknown   bool  // it may hold objects whose kind this process cannot repair
+}
+
+// leaveToOthersFor is how long a process that does not know all kinds of objects leaves the
+// end of a reap to others. Those that know the kinds repair the objects meanwhile.
+const leaveToOthersFor = 200e6 // ns
+
+// leaveToOthers reports whether others get their time for a reap that this process cannot
+// do completely.
+func (a *Arena) leaveToOthers(b *reapProgress, now int64) bool {
+	if !b.unknown || now-b.written >= leaveToOthersFor {
+		return false
+	}
+	for i := 1; i <= a.geo.slots; i++ {
+		if w := a.slotState(i); i != a.mySlot && w.phase() == phaseLive && !a.seenDead(i, w) {
+			return true
+		}
+	}
+	return false
 }
 
 // reclaimAfter is how long the memory of the dead waits: those that the death
@@ -62,12 +81,12 @@ func (a *Arena) reapMarked(i int, w slotWord) {
 		crashpoint.Hit("arena.reap.repaired")
 		a.wakeAll(dead, concerned)
 		crashpoint.Hit("arena.reap.woken")
-		b.words, b.data = true, gone
+		b.words, b.data, b.unknown = true, gone, concerned.unknown
 	}
 	if !b.data && gone {
 		concerned := a.repairAll(dead, a.owesAnybody(dead))
 		a.wakeAll(dead, concerned)
-		b.data = true
+		b.data, b.unknown = true, concerned.unknown
 	}
 	if b.data && !had {
 		crashpoint.Hit("arena.reap.handed_over")
@@ -90,6 +109,7 @@ type concern struct {
 	slots    slotSet
 	anything bool // there is such an object
 	all      bool // anybody is concerned
+	unknown  bool // there is an object whose kind this process cannot repair
 }
 
 // owesAnybody reports whether dead, which is not this process, may owe a wake to any
@@ -105,7 +125,11 @@ func (a *Arena) repairAll(dead ParticipantID, all bool) *concern {
 	c := &concern{all: all}
 	a.visitFor(dead, c, func(o Object) {
 		a.addOpeners(c, o, dead)
-		if ops, ok := kindOps(o.Kind); ok && ops.Repair != nil {
+		ops, ok := kindOps(o.Kind)
+		if !ok {
+			c.unknown = true
+		}
+		if ok && ops.Repair != nil {
 			ops.Repair(a, o, dead)
 		}
 	})
@@ -203,7 +227,7 @@ func (a *Arena) finish(i int, b *reapProgress) {
 	}
 	// The kernel may not have finished with the alive words of one that is gone by
 	// its own declaration: a slot taken again now could be marked for its death.
-	if !b.data || !a.ended(i) {
+	if !b.data || !a.ended(i) || a.leaveToOthers(b, now) {
 		a.leaveFor(i)
 		word.CompareAndSwap(uint32(a.self), 0)
 		return
@@ -219,7 +243,7 @@ func (a *Arena) finish(i int, b *reapProgress) {
 		b.reclaimed = true
 	}
 	crashpoint.Hit("arena.finish.reclaimed")
-	a.freeSlot(i, b.of)
+	a.freeSlot(i, b.of, b.unknown)
 	crashpoint.Hit("arena.finish.freed")
 	word.CompareAndSwap(uint32(a.self), 0)
 	a.ringWatchersOf(i)
@@ -255,14 +279,15 @@ func (a *Arena) reclaimMemory(dead ParticipantID) {
 }
 
 // freeSlot makes slot i, dead or leaving in state w, available again. Whoever was
-// in it stands in the death records.
-func (a *Arena) freeSlot(i int, w slotWord) {
+// in it stands in the death records. keep leaves the set of touched chunks to the next
+// participant of the slot: whoever reaps that one repairs what this process could not.
+func (a *Arena) freeSlot(i int, w slotWord, keep bool) {
 	s := a.slot(i)
 	a.u32(s + slotPID).Store(0)
 	a.u32(s + slotCaps).Store(0)
 	a.putLabel(s+slotLabel, "")
 	a.u64(s + slotDied).Store(0)
-	if a.u32(s+slotReclaimed).Load() == w.generation() {
+	if !keep && a.u32(s+slotReclaimed).Load() == w.generation() {
 		a.forgetTouched(i)
 	}
 	next := w.with(phaseFree)

@@ -5594,14 +5594,16 @@ SHMI_FN void shmi_reclaim_memory(shmsync_arena *a, shmi_participant_id dead)
         shmi_st32(reclaimed, last);
 }
 
-/* Makes slot i, dead or leaving in state w, available again. */
-SHMI_FN void shmi_free_slot(shmsync_arena *a, uint32_t i, uint32_t w)
+/* Makes slot i, dead or leaving in state w, available again. keep leaves the set of touched
+ * chunks to the next participant of the slot: whoever reaps that one repairs what this
+ * process could not. */
+SHMI_FN void shmi_free_slot(shmsync_arena *a, uint32_t i, uint32_t w, int keep)
 {
     shmi_st32(shmi_slot32(a, i, SHMI_slotPID), 0);
     shmi_st32(shmi_slot32(a, i, SHMI_slotCaps), 0);
     shmi_put_label(a, shmi_slot(a, i) + SHMI_slotLabel, "");
     shmi_st64(shmi_slot64(a, i, SHMI_slotDied), 0);
-    if (shmi_ld32(shmi_slot32(a, i, SHMI_slotReclaimed)) == shmi_slot_gen(w))
+    if (!keep && shmi_ld32(shmi_slot32(a, i, SHMI_slotReclaimed)) == shmi_slot_gen(w))
         shmi_forget_touched(a, i);
     shmi_cas_slot(a, i, w, shmi_slot_with(w, shmi_slot_gen(w) >= SHMI_maxGeneration ? SHMI_phaseRetired : SHMI_phaseFree));
 }
@@ -5669,7 +5671,7 @@ SHMI_FN void shmi_finish(shmsync_arena *a, uint32_t i, shmi_reap_progress *b)
         shmi_reclaim_memory(a, dead);
     b->reclaimed = 1;
     SHMSYNC_CRASHPOINT("arena.finish.reclaimed");
-    shmi_free_slot(a, i, b->of);
+    shmi_free_slot(a, i, b->of, b->unknown != 0);
     SHMSYNC_CRASHPOINT("arena.finish.freed");
     shmi_cas32(word, a->self, 0);
     shmi_ring_watchers_of(a, i);
@@ -7110,6 +7112,7 @@ SHMI_FN void shmi_leave(shmsync_arena *a)
 {
     uint32_t i = a->my_slot, live = shmi_slot_word(SHMI_phaseLive, shmi_id_gen(a->self)), leaving = shmi_slot_with(live, SHMI_phaseLeaving), k;
     shmi_concern concern;
+    int unknown;
     shmi_st64(shmi_slot64(a, i, SHMI_slotDied), (uint64_t)shmi_unix_now());
     shmi_cas_slot(a, i, live, leaving);
     SHMSYNC_CRASHPOINT("arena.close.leaving");
@@ -7127,7 +7130,7 @@ SHMI_FN void shmi_leave(shmsync_arena *a)
     }
     shmi_do_chores(a);
     pthread_mutex_lock(&a->reaping);
-    shmi_repair_all(a, a->self, 0, &concern);
+    unknown = shmi_repair_all(a, a->self, 0, &concern);
     SHMSYNC_CRASHPOINT("arena.close.repaired");
     shmi_reclaim_memory(a, a->self);
     SHMSYNC_CRASHPOINT("arena.close.reclaimed");
@@ -7139,7 +7142,7 @@ SHMI_FN void shmi_leave(shmsync_arena *a)
     pthread_join(a->watcher, NULL);
     SHMSYNC_CRASHPOINT("arena.close.unregistered");
     shmi_write_death_record(a, i, a->self, 1);
-    shmi_free_slot(a, i, leaving);
+    shmi_free_slot(a, i, leaving, unknown != 0);
     SHMSYNC_CRASHPOINT("arena.close.freed");
     __atomic_store_n(&a->me->name, 0, __ATOMIC_RELAXED);
     shmi_ring_watchers_of(a, i);

@@ -973,6 +973,7 @@ SHMI_FN void shmi_leave(shmsync_arena *a)
 {
     uint32_t i = a->my_slot, live = shmi_slot_word(SHMI_phaseLive, shmi_id_gen(a->self)), leaving = shmi_slot_with(live, SHMI_phaseLeaving), k;
     shmi_concern concern;
+    int unknown;
     shmi_st64(shmi_slot64(a, i, SHMI_slotDied), (uint64_t)shmi_unix_now());
     shmi_cas_slot(a, i, live, leaving);
     SHMSYNC_CRASHPOINT("arena.close.leaving");
@@ -990,7 +991,7 @@ SHMI_FN void shmi_leave(shmsync_arena *a)
     }
     shmi_do_chores(a);
     pthread_mutex_lock(&a->reaping);
-    shmi_repair_all(a, a->self, 0, &concern);
+    unknown = shmi_repair_all(a, a->self, 0, &concern);
     SHMSYNC_CRASHPOINT("arena.close.repaired");
     shmi_reclaim_memory(a, a->self);
     SHMSYNC_CRASHPOINT("arena.close.reclaimed");
@@ -1002,7 +1003,7 @@ SHMI_FN void shmi_leave(shmsync_arena *a)
     pthread_join(a->watcher, NULL);
     SHMSYNC_CRASHPOINT("arena.close.unregistered");
     shmi_write_death_record(a, i, a->self, 1);
-    shmi_free_slot(a, i, leaving);
+    shmi_free_slot(a, i, leaving, unknown != 0);
     SHMSYNC_CRASHPOINT("arena.close.freed");
     __atomic_store_n(&a->me->name, 0, __ATOMIC_RELAXED);
     shmi_ring_watchers_of(a, i);
