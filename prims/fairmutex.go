@@ -203,6 +203,13 @@ func (f *FairMutex) LockAsync() *Pending {
 	if err := f.mon.enter(nil); err != nil {
 		return resolved(err)
 	}
+	// Close waits for this call until its wait counts as one itself.
+	q := f.mon.queueLock.queue
+	if !q.EnterNode() {
+		f.mon.leave(nil)
+		return resolved(f.mon.closed())
+	}
+	defer q.Exit()
 	waitNode, err := f.arrive(nil)
 	if waitNode == nil {
 		return resolved(err)

@@ -211,6 +211,14 @@ func (s *Semaphore) acquireSlow(ctx context.Context, n uint64) error {
 		}
 		return s.awaitEnd(ctx)
 	}
+	// Close waits for a call that may be granted permits, until it is through with them.
+	q := m.queueLock.queue
+	if !q.EnterNode() {
+		s.reopen()
+		m.leave(nil)
+		return m.closed()
+	}
+	defer q.Exit()
 	b := takeWakes()
 	var waitNode *park.WaitNode
 	for {
@@ -240,14 +248,6 @@ func (s *Semaphore) acquireSlow(ctx context.Context, n uint64) error {
 	}
 	m.join(waitNode, 0, n)
 	m.leave(b)
-	q := m.queueLock.queue
-	if !q.EnterNode() {
-		if err := m.refuse(waitNode); err != nil {
-			return err
-		}
-	} else {
-		defer q.Exit() // Close waits until the permits below are back
-	}
 	if _, err := m.await(ctx, waitNode); err != nil {
 		return err
 	}
