@@ -61,6 +61,11 @@ func (a *Arena) hasDeathRecord(n ParticipantID) bool {
 	return a.findDeathRecord(deathRecordsOfDead, n) != nil
 }
 
+// hasRecord reports whether it stands in either ring that n has died or left.
+func (a *Arena) hasRecord(n ParticipantID) bool {
+	return a.hasDeathRecord(n) || a.findDeathRecord(deathRecordsOfLeft, n) != nil
+}
+
 // findDeathRecord gives the last death record of n in a ring, or nil.
 func (a *Arena) findDeathRecord(r deathRecordRing, n ParticipantID) *shmsync.Identity {
 	total := a.u64(r.total).Load()
@@ -113,9 +118,11 @@ func (a *Arena) Who(n ParticipantID) *shmsync.Identity {
 			Label: a.getLabel(s + slotLabel),
 			Died:  unixTime(a.u64(s + slotDied).Load()),
 		}
-		if a.slotState(i) == w {
+		if a.slotState(i) == w && (w.phase() != phaseDead && w.phase() != phaseLeaving || !a.hasRecord(n)) {
 			return &id
 		}
+		// The record comes before the slot's words are cleared, and these before its state
+		// changes.
 	}
 	if id := a.findDeathRecord(deathRecordsOfDead, n); id != nil {
 		return id

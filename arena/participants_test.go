@@ -290,3 +290,23 @@ func TestReaperOfUnknownKindKeepsTouchedChunks(t *testing.T) {
 	die(4, 1<<63) // a chunk without objects
 	require.Zero(t, a.u64(a.touchedWord(4, 0)).Load())
 }
+
+// Whoever frees a slot clears its words first. Meanwhile the record tells who was in it.
+func TestWhoReadsTheRecordWhileTheSlotIsCleared(t *testing.T) {
+	a := newMemfdArena(t, 4)
+	for k, p := range []phase{phaseDead, phaseLeaving} {
+		w := makeSlotWord(p, uint32(5+k))
+		n := participantIn(3, w)
+		a.u32(a.slot(3) + slotState).Store(uint32(w))
+		a.u32(a.slot(3) + slotPID).Store(4711)
+		a.putLabel(a.slot(3)+slotLabel, "worker")
+		require.Equal(t, 4711, a.Who(n).PID, "without a record")
+		a.writeDeathRecord(3, n, p == phaseLeaving)
+		a.u32(a.slot(3) + slotPID).Store(0)
+		a.putLabel(a.slot(3)+slotLabel, "")
+		who := a.Who(n)
+		require.Equal(t, 4711, who.PID)
+		require.Equal(t, "worker", who.Label)
+		a.u32(a.slot(3) + slotState).Store(uint32(makeSlotWord(phaseFree, uint32(5+k))))
+	}
+}

@@ -5,7 +5,6 @@ import (
 	"io/fs"
 	"os"
 	"strings"
-	"syscall"
 )
 
 // PathState says whether the path of an arena still leads to it.
@@ -43,7 +42,7 @@ func pathState(f *os.File, path string) PathState {
 		return PathRemoved
 	case err != nil:
 		// The path cannot be looked at, but a file without a name is at no path.
-		if st, ok := own.Sys().(*syscall.Stat_t); ok && st.Nlink == 0 {
+		if unlinked(own) {
 			return PathRemoved
 		}
 		return PathThere

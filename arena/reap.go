@@ -283,13 +283,13 @@ func (a *Arena) reclaimMemory(dead ParticipantID) {
 // participant of the slot: whoever reaps that one repairs what this process could not.
 func (a *Arena) freeSlot(i int, w slotWord, keep bool) {
 	s := a.slot(i)
+	if !keep && a.u32(s+slotReclaimed).Load() == w.generation() {
+		a.forgetTouched(i)
+	}
 	a.u32(s + slotPID).Store(0)
 	a.u32(s + slotCaps).Store(0)
 	a.putLabel(s+slotLabel, "")
 	a.u64(s + slotDied).Store(0)
-	if !keep && a.u32(s+slotReclaimed).Load() == w.generation() {
-		a.forgetTouched(i)
-	}
 	next := w.with(phaseFree)
 	if w.generation() >= maxGeneration {
 		next = w.with(phaseRetired)

@@ -5297,9 +5297,17 @@ SHMI_FN int shmi_who(shmsync_arena *a, shmi_participant_id n, shmsync_participan
         return ENOENT;
     w = shmi_slot_state(a, i);
     if (shmi_slot_gen(w) == shmi_id_gen(n) && shmi_slot_taken(w)) {
+        shmsync_participant gone;
+        uint32_t phase = shmi_slot_phase(w);
         shmi_read_slot(a, i, w, out);
-        if (shmi_slot_state(a, i) == w)
+        if (shmi_slot_state(a, i) == w) {
+            /* The record comes before the slot's words are cleared, and these before its
+             * state changes. */
+            if ((phase == SHMI_phaseDead || phase == SHMI_phaseLeaving)
+                && (shmi_find_death_record(a, 0, n, &gone) || shmi_find_death_record(a, 1, n, &gone)))
+                *out = gone;
             return 0;
+        }
     }
     return shmi_find_death_record(a, 0, n, out) || shmi_find_death_record(a, 1, n, out) ? 0 : ENOENT;
 }
@@ -5599,12 +5607,12 @@ SHMI_FN void shmi_reclaim_memory(shmsync_arena *a, shmi_participant_id dead)
  * process could not. */
 SHMI_FN void shmi_free_slot(shmsync_arena *a, uint32_t i, uint32_t w, int keep)
 {
+    if (!keep && shmi_ld32(shmi_slot32(a, i, SHMI_slotReclaimed)) == shmi_slot_gen(w))
+        shmi_forget_touched(a, i);
     shmi_st32(shmi_slot32(a, i, SHMI_slotPID), 0);
     shmi_st32(shmi_slot32(a, i, SHMI_slotCaps), 0);
     shmi_put_label(a, shmi_slot(a, i) + SHMI_slotLabel, "");
     shmi_st64(shmi_slot64(a, i, SHMI_slotDied), 0);
-    if (!keep && shmi_ld32(shmi_slot32(a, i, SHMI_slotReclaimed)) == shmi_slot_gen(w))
-        shmi_forget_touched(a, i);
     shmi_cas_slot(a, i, w, shmi_slot_with(w, shmi_slot_gen(w) >= SHMI_maxGeneration ? SHMI_phaseRetired : SHMI_phaseFree));
 }
 

@@ -29,6 +29,9 @@ func (m *Mutex) Oldest() int64 { return m.queue.Oldest() }
 // NextIsLocal makes the next release one for goroutines of this process.
 func (m *Mutex) NextIsLocal() { m.turns.Store(1) }
 
+// Granted is how many goroutines were told that a reservation is for them and have not looked.
+func (m *Mutex) Granted() int { return int(m.granted.Load()) }
+
 // NextIsForAll makes the next release one for waiters of whatever process.
 func (m *Mutex) NextIsForAll() { m.turns.Store(0) }
 

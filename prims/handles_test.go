@@ -139,7 +139,7 @@ var handleKinds = map[string]func(a *arena.Arena) (*opened, error){
 		}
 		return &opened{s.Close, map[string]func() error{
 			"Acquire": func() error { return s.Acquire(context.Background(), 1) }, "TryAcquire": plain(func() { s.TryAcquire(1) }),
-			"PolicyRelease": plain(func() { s.Release(1) }), "State": plain(func() { s.State() }),
+			"Release": plain(func() { s.Release(1) }), "State": plain(func() { s.State() }),
 		}, func() {
 			for range 3 { // the permits are kept for this process from the second release on
 				s.Acquire(context.Background(), 2)
@@ -155,7 +155,7 @@ var handleKinds = map[string]func(a *arena.Arena) (*opened, error){
 		}
 		return &opened{s.Close, map[string]func() error{
 			"Acquire": func() error { return s.Acquire(context.Background(), 1) }, "TryAcquire": plain(func() { s.TryAcquire(1) }),
-			"PolicyRelease": plain(func() { s.Release(1) }),
+			"Release": plain(func() { s.Release(1) }),
 		}, func() {}, func() { s.Release(1) }, func(ctx context.Context) error { return s.Acquire(ctx, 1) }, false}, nil
 	},
 	"futex": func(a *arena.Arena) (*opened, error) {
@@ -321,7 +321,7 @@ var handleKinds = map[string]func(a *arena.Arena) (*opened, error){
 		}
 		return &opened{w.Close, map[string]func() error{
 			"Wait": func() error { return w.Wait(context.Background(), 1) }, "TryWait": plain(func() { w.TryWait(1) }),
-			"PolicyRelease": plain(func() { w.Release(1) }), "State": plain(func() { w.State() }),
+			"Release": plain(func() { w.Release(1) }), "State": plain(func() { w.State() }),
 		}, func() { w.TryWait(1) }, func() { w.Release(1) },
 			lockWait(func(ctx context.Context) error { return w.Wait(ctx, 1) }, func() { w.Release(1) }), true}, nil
 	},

@@ -127,6 +127,7 @@ func (m *monitor) leaveQuiet() {
 		return
 	}
 	m.queueLock.Unlock()
+	m.queueLock.yield()
 }
 
 // enter takes the queue lock. ctx may be nil. Its errors are those of a call that could
@@ -165,6 +166,7 @@ func (m *monitor) leave(b *wakes) {
 	}
 	m.queueLock.Unlock()
 	m.wake(b)
+	m.queueLock.yield()
 }
 
 // fail makes an error of an operation on the object.

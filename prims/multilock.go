@@ -254,6 +254,7 @@ func (x *MultiLock) lock(ctx context.Context, key uint64) (Hold, error) {
 	if s := k.vacant(key); s != nil {
 		h := k.take(s, key)
 		k.mon.queueLock.Unlock()
+		k.mon.queueLock.yield()
 		return h, nil
 	}
 	return k.lockSlow(ctx, key)
@@ -273,6 +274,7 @@ func (x *MultiLock) TryLock(key uint64) (Hold, bool) {
 	if s := k.vacant(key); s != nil {
 		h := k.take(s, key)
 		k.mon.queueLock.Unlock()
+		k.mon.queueLock.yield()
 		return h, true
 	}
 	return k.tryLockSlow(key)
@@ -312,6 +314,7 @@ func (h Hold) unlock() error {
 	if s := h.at; s != nil && s.hold.Load() == uint64(h.hold) && s.queue.Load() == 0 {
 		storeWord(&s.hold, uint64(h.hold)+holdFree)
 		k.mon.queueLock.Unlock()
+		k.mon.queueLock.yield()
 		return nil
 	}
 	k.unlockSlow(h)

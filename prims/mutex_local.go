@@ -50,9 +50,18 @@ func (m *Mutex) handOver(from ownerWord) bool {
 		return true
 	}
 	m.counts.add(countWake)
-	// As sync.Mutex does: the goroutine runs now, in the rest of this time slice.
-	runtime.Gosched()
+	if !m.queueLock { // a monitor first wakes those whose wait has ended, and yields then
+		m.yield()
+	}
 	return true
+}
+
+// yield lets the goroutine run that the lock was handed to, if there is one, as sync.Mutex
+// does: now, in the rest of this time slice.
+func (m *Mutex) yield() {
+	if m.granted.Load() > 0 {
+		runtime.Gosched()
+	}
 }
 
 // oldest is since when the goroutine waits that has parked for longest, 0 if none has.

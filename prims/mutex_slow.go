@@ -170,6 +170,8 @@ func (w *waiter) acquire(mayRepair bool) error {
 			if mayRepair && m.repair != nil && o.kind() == kindOwnerDead {
 				if !m.mayTake(o) {
 					switch w.sleepUntilGone(o) {
+					case park.Granted:
+						w.granted = true
 					case park.Canceled:
 						w.leave()
 						return w.cancel.Err()

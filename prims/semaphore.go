@@ -28,10 +28,10 @@ var (
 // come back. That is not so in a Transferable semaphore, which only counts: there, only
 // permits come back that were granted to a wait which had not returned from Acquire.
 //
-// While nobody waits, an Acquire and a PolicyRelease are one instruction each on memory of
+// While nobody waits, an Acquire and a Release are one instruction each on memory of
 // the process's own, which keeps what it has released until another process wants it.
 //
-// In the terminology of the Go memory model, and across processes: a PolicyRelease
+// In the terminology of the Go memory model, and across processes: a Release
 // synchronizes before the return of an Acquire that its permits made possible, and
 // so does the death that gives permits back.
 type Semaphore struct {
@@ -293,19 +293,19 @@ func (s *Semaphore) TryAcquire(n int64) bool {
 	return ok
 }
 
-// PolicyRelease gives n permits back. It panics when n is negative, when this process does
+// Release gives n permits back. It panics when n is negative, when this process does
 // not have so many, and, for a Transferable semaphore, when there would be more than
 // its size.
 func (s *Semaphore) Release(n int64) {
 	if n < 0 {
-		s.negative("PolicyRelease", n)
+		s.negative("Release", n)
 	}
 	if !s.releaseFast(uint64(n)) {
 		s.release(uint64(n))
 	}
 }
 
-// release is the rest of PolicyRelease.
+// release is the rest of Release.
 func (s *Semaphore) release(n uint64) {
 	m := s.mon
 	if !m.enterAtOnce() {
@@ -316,7 +316,7 @@ func (s *Semaphore) release(n uint64) {
 	if !s.give(n) {
 		s.reopen()
 		m.leave(nil)
-		panic(fmt.Sprintf("shmsync: PolicyRelease of %d permits of semaphore %s: more than are held", n, objectName(s.object)))
+		panic(fmt.Sprintf("shmsync: Release of %d permits of semaphore %s: more than are held", n, objectName(s.object)))
 	}
 	if s.fifo.empty() {
 		if !s.moves {

@@ -216,7 +216,7 @@ func TestSemaphoreMistakes(t *testing.T) {
 	s := newSemaphore(t, a, "s", 4, nil)
 	p := semOther(t, a)
 	require.True(t, s.TryAcquire(2))
-	require.PanicsWithValue(t, "shmsync: PolicyRelease of 3 permits of semaphore s: more than are held", func() { s.Release(3) })
+	require.PanicsWithValue(t, "shmsync: Release of 3 permits of semaphore s: more than are held", func() { s.Release(3) })
 	require.Contains(t, semDo(t, p, semOrder{Verb: "release", N: 1}).Panic, "more than are held", "another process's permits")
 	for _, f := range []func(){
 		func() { s.Release(-1) }, func() { s.TryAcquire(-1) }, func() { s.Acquire(context.Background(), -1) },

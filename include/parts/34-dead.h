@@ -330,9 +330,17 @@ SHMI_FN int shmi_who(shmsync_arena *a, shmi_participant_id n, shmsync_participan
         return ENOENT;
     w = shmi_slot_state(a, i);
     if (shmi_slot_gen(w) == shmi_id_gen(n) && shmi_slot_taken(w)) {
+        shmsync_participant gone;
+        uint32_t phase = shmi_slot_phase(w);
         shmi_read_slot(a, i, w, out);
-        if (shmi_slot_state(a, i) == w)
+        if (shmi_slot_state(a, i) == w) {
+            /* The record comes before the slot's words are cleared, and these before its
+             * state changes. */
+            if ((phase == SHMI_phaseDead || phase == SHMI_phaseLeaving)
+                && (shmi_find_death_record(a, 0, n, &gone) || shmi_find_death_record(a, 1, n, &gone)))
+                *out = gone;
             return 0;
+        }
     }
     return shmi_find_death_record(a, 0, n, out) || shmi_find_death_record(a, 1, n, out) ? 0 : ENOENT;
 }

@@ -221,12 +221,12 @@ SHMI_FN void shmi_reclaim_memory(shmsync_arena *a, shmi_participant_id dead)
  * process could not. */
 SHMI_FN void shmi_free_slot(shmsync_arena *a, uint32_t i, uint32_t w, int keep)
 {
+    if (!keep && shmi_ld32(shmi_slot32(a, i, SHMI_slotReclaimed)) == shmi_slot_gen(w))
+        shmi_forget_touched(a, i);
     shmi_st32(shmi_slot32(a, i, SHMI_slotPID), 0);
     shmi_st32(shmi_slot32(a, i, SHMI_slotCaps), 0);
     shmi_put_label(a, shmi_slot(a, i) + SHMI_slotLabel, "");
     shmi_st64(shmi_slot64(a, i, SHMI_slotDied), 0);
-    if (!keep && shmi_ld32(shmi_slot32(a, i, SHMI_slotReclaimed)) == shmi_slot_gen(w))
-        shmi_forget_touched(a, i);
     shmi_cas_slot(a, i, w, shmi_slot_with(w, shmi_slot_gen(w) >= SHMI_maxGeneration ? SHMI_phaseRetired : SHMI_phaseFree));
 }
 

@@ -69,8 +69,8 @@ var mutants = []mutant{
 	{
 		name: "wake nobody after a monitor",
 		file: "prims/monitor.go",
-		old:  "\tm.queueLock.Unlock()\n\tm.wake(b)\n}\n",
-		new:  "\tm.queueLock.Unlock()\n}\n",
+		old:  "\tm.queueLock.Unlock()\n\tm.wake(b)\n",
+		new:  "\tm.queueLock.Unlock()\n",
 		pkg:  "prims", run: "TestSemaphoreIsFIFO", tags: withPoints, env: noLooks,
 	},
 	{

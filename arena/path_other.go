@@ -1,0 +1,7 @@
+//go:build !linux
+
+package arena
+
+import "io/fs"
+
+func unlinked(fs.FileInfo) bool { return false }
