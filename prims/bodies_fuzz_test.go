@@ -107,9 +107,9 @@ var fuzzedKinds = []struct {
 				}
 			},
 		}, map[string]func(){
-			"TryAcquire":    func() { x.TryAcquire(1) },
-			"PolicyRelease": func() { x.Release(1) },
-			"State":         func() { _, _ = x.State(), x.String() },
+			"TryAcquire": func() { x.TryAcquire(1) },
+			"Release":    func() { x.Release(1) },
+			"State":      func() { _, _ = x.State(), x.String() },
 		}, x.Close}, err
 	}},
 	{"sequencer", func(a *arena.Arena) (fuzzedBody, error) {
@@ -215,11 +215,11 @@ var fuzzedKinds = []struct {
 				}
 			},
 		}, map[string]func(){
-			"TryWait":       func() { x.TryWait(wish{1, 1}) },
-			"PolicyRelease": func() { x.Release(wish{1, 1}) },
-			"Update":        func() { x.Update(func(s *uint32) { *s++ }) },
-			"Stop":          func() { x.Stop() },
-			"State":         func() { _, _ = x.State(), x.String() },
+			"TryWait": func() { x.TryWait(wish{1, 1}) },
+			"Release": func() { x.Release(wish{1, 1}) },
+			"Update":  func() { x.Update(func(s *uint32) { *s++ }) },
+			"Stop":    func() { x.Stop() },
+			"State":   func() { _, _ = x.State(), x.String() },
 		}, x.Close}, err
 	}},
 	{"signalwaker", func(a *arena.Arena) (fuzzedBody, error) {
@@ -233,7 +233,7 @@ var fuzzedKinds = []struct {
 					g.Finish()
 				}
 			},
-			"PolicyRelease": func() { x.Release(2) },
+			"Release": func() { x.Release(2) },
 			"Reserve": func() {
 				if k, ok := x.ReserveTask(); ok {
 					x.ReleaseTask(k)

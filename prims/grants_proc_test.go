@@ -43,7 +43,7 @@ var grantedKinds = map[string]func(a *arena.Arena) (granted, error){
 			return err
 		}, func(*testing.T) error { e.Set(); return nil }, nil}, errors.Join(err, err2)
 	},
-	"waitable with PolicyRelease": func(a *arena.Arena) (granted, error) {
+	"waitable with Release": func(a *arena.Arena) (granted, error) {
 		x, err := shared(a, "x")
 		return granted{
 			x.Offset(), func(*testing.T) error { return x.Wait(context.Background(), true) },

@@ -29,7 +29,7 @@ func (x *monExec) step() {
 			return
 		}
 		x.t.job = monRelease
-		x.to(mEnter, "calls PolicyRelease")
+		x.to(mEnter, "calls Release")
 	case mRedo, mRedone, mClear, mRebuild:
 		x.replay()
 	case mReapShares, mReapQueue:

@@ -22,6 +22,7 @@ import (
 type worstLoad struct {
 	Arena, Kind          string
 	Goroutines, Ps, Hogs int
+	For                  time.Duration
 }
 
 // worstResult is what came of it.
@@ -43,7 +44,7 @@ func BenchmarkWorstWait(b *testing.B) {
 			b.Run(fmt.Sprintf("%d processes, %d on %d P, %d hogs/%s", l.processes, l.goroutines, l.ps, l.hogs, kind), func(b *testing.B) {
 				var all worstResult
 				for b.Loop() {
-					r := worstOf(b, worstLoad{Kind: kind, Goroutines: l.goroutines, Ps: l.ps, Hogs: l.hogs}, l.processes)
+					r := worstOf(b, worstLoad{Kind: kind, Goroutines: l.goroutines, Ps: l.ps, Hogs: l.hogs, For: time.Second}, l.processes)
 					all.Worst, all.Holds, all.Took = append(all.Worst, r.Worst...), all.Holds+r.Holds, all.Took+r.Took
 				}
 				slices.Sort(all.Worst)
@@ -59,7 +60,7 @@ func BenchmarkWorstWait(b *testing.B) {
 }
 
 // worstOf has processes do their parts at the same time: this one, and perhaps another.
-func worstOf(b *testing.B, load worstLoad, processes int) worstResult {
+func worstOf(b testing.TB, load worstLoad, processes int) worstResult {
 	a := newArena(b, nil)
 	load.Arena = nameOf(a)
 	var peer *proctest.Proc
@@ -77,6 +78,15 @@ func worstOf(b *testing.B, load worstLoad, processes int) worstResult {
 		peer.WaitExit(b)
 	}
 	return r
+}
+
+// The benchmark counts the waits of all goroutines, of both processes.
+func TestWorstWaitsAreThoseOfBothProcesses(t *testing.T) {
+	for _, kind := range []string{"Mutex", "FairMutex"} {
+		r := worstOf(t, worstLoad{Kind: kind, Goroutines: 3, Ps: 2, For: 20 * time.Millisecond}, 2)
+		require.Len(t, r.Worst, 6)
+		require.Greater(t, r.Holds, int64(6))
+	}
 }
 
 func init() {
@@ -97,7 +107,7 @@ func init() {
 	})
 }
 
-// run does one process's part, which takes a second.
+// run does one process's part.
 func (load worstLoad) run(a *arena.Arena) (r worstResult, err error) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(load.Ps))
 	var l sync.Locker
@@ -112,7 +122,7 @@ func (load worstLoad) run(a *arena.Arena) (r worstResult, err error) {
 	if err != nil {
 		return r, err
 	}
-	r.Worst, r.Holds, r.Took = worstWaits(l, load.Goroutines, load.Hogs, time.Second)
+	r.Worst, r.Holds, r.Took = worstWaits(l, load.Goroutines, load.Hogs, load.For)
 	return r, nil
 }
 

@@ -26,7 +26,7 @@ var (
 func (w *SignalWaker) Release(n int) {
 	w.opening.use()
 	if n < 0 {
-		w.mistake("PolicyRelease of %d permits", n)
+		w.mistake("Release of %d permits", n)
 	}
 	if n == 0 {
 		return

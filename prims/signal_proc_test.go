@@ -268,7 +268,7 @@ func TestSignalDeath(t *testing.T) {
 	idle(t, a, w)
 }
 
-// Every wake of a PolicyRelease reaches a living sleeper, also past dead ones in front
+// Every wake of a Release reaches a living sleeper, also past dead ones in front
 // of the kernel's queue and dead pollers.
 func TestSignalDeadSleepers(t *testing.T) {
 	a, w, x := twoSides(t)

@@ -63,7 +63,7 @@ func TestSignalWakerCreation(t *testing.T) {
 	require.ErrorIs(t, small.Close(), shmsync.ErrClosed)
 	for what, f := range map[string]func(){
 		"queue 4096 of 4096": func() { w.Gate(4096) }, "queue -1": func() { w.Next(-1) }, "signal 64": func() { w.Signal(64) },
-		"bit 64": func() { w.Signal(0).Set(64) }, "PolicyRelease of -1": func() { w.Release(-1) },
+		"bit 64": func() { w.Signal(0).Set(64) }, "Release of -1": func() { w.Release(-1) },
 		"leaf 64": func() { w.ClearPartitionLeaf(64) }, "partition 3..2": func() { w.SyncPartitionSummary(3, 2, nil) },
 		"UnregisterWorker without": w.UnregisterWorker, "UnregisterSleeper without": w.UnregisterSleeper,
 		"ReleaseTask of queue 7": func() { w.ReleaseTask(7) }, "Finish of queue 9": func() { w.Gate(9).Finish() },
