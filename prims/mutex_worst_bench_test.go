@@ -83,9 +83,9 @@ func worstOf(b testing.TB, load worstLoad, processes int) worstResult {
 // The benchmark counts the waits of all goroutines, of both processes.
 func TestWorstWaitsAreThoseOfBothProcesses(t *testing.T) {
 	for _, kind := range []string{"Mutex", "FairMutex"} {
-		r := worstOf(t, worstLoad{Kind: kind, Goroutines: 3, Ps: 2, For: 20 * time.Millisecond}, 2)
+		r := worstOf(t, worstLoad{Kind: kind, Goroutines: 3, Ps: 2, For: 200 * time.Millisecond}, 2)
 		require.Len(t, r.Worst, 6)
-		require.Greater(t, r.Holds, int64(6))
+		require.Positive(t, r.Holds)
 	}
 }
 
