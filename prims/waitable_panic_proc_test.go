@@ -377,15 +377,17 @@ func TestWaitableClosedWhileReapingKeepsItsWords(t *testing.T) {
 		ended bool
 	}
 	rules, closed := failingRules, make(chan seen, 1)
-	var x *prims.Waitable[stock, int32]
+	opened := make(chan *prims.Waitable[stock, int32], 1)
 	rules.OnDeath = func(s *stock, e int32) {
 		s.Free++
 		s.Taken--
+		x := <-opened
 		err := x.Close()
 		closed <- seen{err, x.Ended()}
 	}
 	x, err := prims.OpenWaitable(a, "stock", stock{}, rules, &prims.WaitableOptions{Spin: -1})
 	require.NoError(t, err)
+	opened <- x
 	victim.Kill(t)
 	select {
 	case got := <-closed:
