@@ -5,7 +5,7 @@
 
 #define SHMI_FN static inline __attribute__((unused))
 typedef uint64_t shmi_off;
-typedef uint32_t shmi_name;
+typedef uint32_t shmi_participant_id;
 typedef struct shmsync_arena {
     struct {
         uint64_t death_record_off;
@@ -26,4 +26,4 @@ shmi_off shmi_slot(const shmsync_arena *a, uint32_t i);
 
 #include "order.h"
 
-void write_record(shmsync_arena *a, uint32_t i, shmi_name n) { shmi_write_death_record(a, i, n, 0); }
+void write_record(shmsync_arena *a, uint32_t i, shmi_participant_id n) { shmi_write_death_record(a, i, n, 0); }
