@@ -162,7 +162,7 @@ var agentOrders = map[string]func(s *agent, o order, a *answer) error{
 		a.Deaths = slices.Clone(s.dead)
 		return nil
 	},
-	// alone waits until N live participants are there and nobody else.
+	// alone waits until exactly N live participants, and no dead ones, are there.
 	"alone": func(s *agent, o order, a *answer) error {
 		pollUntil(func() bool {
 			a.People = slices.Collect(s.arena.Participants())
@@ -170,8 +170,8 @@ var agentOrders = map[string]func(s *agent, o order, a *answer) error{
 		})
 		return nil
 	},
-	// gone waits until nobody takes Name for a living participant any more,
-	// without asking the kernel: N is when.
+	// gone waits until no process takes Name for a living participant any more, without
+	// asking the kernel: N is when.
 	"gone": func(s *agent, o order, a *answer) error {
 		for s.arena.Current(o.Name) {
 			runtime.Gosched()
@@ -435,8 +435,7 @@ func median(d []time.Duration) (p50, worst time.Duration) {
 	return d[len(d)/2], d[len(d)-1]
 }
 
-// peek reads an arena's file, without joining: what a file says while nobody
-// answers.
+// peek reads an arena's file, without joining: what a file says while no process answers.
 func peek(path string) (*Arena, error) {
 	if !strings.HasPrefix(path, "/") {
 		path = filepath.Join(shm.Dir, path)

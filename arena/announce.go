@@ -15,9 +15,9 @@ const (
 	announceWanted = 24
 )
 
-// An announce record says that a thread of its owner sleeps, or is about to, on
-// a word of the arena: whoever cleans up after a death wakes that word's object
-// once, since the dead may have owed the wake.
+// An announce record says that a thread of its owner sleeps, or is about to, on a word of
+// the arena. The reaper of another participant wakes that word's object once, since the
+// dead participant may have owed the wake.
 //
 //	writers: the owner
 //	readers: reapers, the owner's look, tools
@@ -87,8 +87,8 @@ func (a *Arena) announceRecord(slot, k int) Offset {
 	return a.slot(slot) + slotAnnounce + Offset(k*announceStride)
 }
 
-// owed gives, for each object that somebody has recorded to sleep on, which wakes
-// the death of dead may have swallowed.
+// owed gives, for each object with a recorded sleeper, which wakes the death of dead may
+// have swallowed.
 func (a *Arena) owed(dead ParticipantID) map[Offset]Owed {
 	owed := map[Offset]Owed{}
 	for i := 1; i <= a.geo.slots; i++ {

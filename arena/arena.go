@@ -62,7 +62,7 @@ type membership struct {
 	asked      []atomic.Int64 // when Dead last asked for the byte of a slot's participant, CLOCK_MONOTONIC ns
 	deaths     deathLog
 
-	copied bool // an Inspector's: a copy that nobody else sees
+	copied bool // an Inspector's: a copy that no other code sees
 
 	onClose     sync.Map      // func() to be called before the arena is unmapped, by key
 	announceMap atomic.Uint32 // announce records in use, a bit each

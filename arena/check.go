@@ -8,10 +8,10 @@ import (
 	"github.com/shmsync/shmsync"
 )
 
-// Check looks through the whole arena for what no correct participant writes,
-// and returns all that it finds, joined; each error Is [shmsync.ErrCorrupt].
-// Objects are checked by the kinds that this program knows, too. What others
-// change meanwhile may be found in passing: ask again before worrying.
+// Check examines the whole arena and returns every state that no correct participant
+// writes, as joined errors; each error Is [shmsync.ErrCorrupt]. It also examines the
+// objects of each kind that this program knows. Changes that other processes make meanwhile
+// can cause a false report: call Check again before you act on one.
 func (a *Arena) Check() error {
 	if err := a.use("arena.check"); err != nil {
 		return err

@@ -11,9 +11,9 @@ func (a *Arena) UnclaimBlock(off Offset) { a.unclaim(off) }
 // ClaimedBlock views the first size bytes of a block that owner has claimed, at an
 // offset that came from a peer. It is nil where no such block is.
 //
-// The bytes may be those of another block from the owner's death on. So who reads
-// a peer's asks [Arena.Current] afterwards: if the answer is yes, they were still
-// the owner's.
+// The bytes may be those of another block from the owner's death on. So a caller that reads
+// a peer's block asks [Arena.Current] afterwards: if the answer is yes, the bytes were
+// still the owner's.
 func (a *Arena) ClaimedBlock(off Offset, size uint64, owner ParticipantID) []byte {
 	b, ok := a.locate(off)
 	if !ok || b.class == classNode || b.load() != makeBlock(blockClaimed, owner) || size > b.size {

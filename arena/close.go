@@ -103,7 +103,7 @@ func (a *Arena) leave() error {
 	a.freeSlot(i, leaving, concerned.unknown)
 	crashpoint.Hit("arena.close.freed")
 	a.ringWatchersOf(i)
-	// Those who looked when they were woken found us current still.
+	// A peer that looked when it was woken found us current still.
 	a.countDeath(concerned)
 	a.dropLock()
 	return a.seg.Close()

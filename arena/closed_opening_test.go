@@ -48,7 +48,7 @@ func TestReapingOutlivesTheOpeningThatMetTheDeath(t *testing.T) {
 	a.u64(a.touchedWord(3, 0)).Store(^uint64(0)) // it had the object open
 	a.u32(a.aliveWord(3, 0)).Store(shmsync.RobustOwnerDied)
 
-	a.reapMu.Lock() // nobody reaps before the opening is closed
+	a.reapMu.Lock() // no goroutine reaps before the opening is closed
 	dead := other.Dead(participantIn(3, live))
 	closed := other.Close()
 	a.reapMu.Unlock()

@@ -6,8 +6,8 @@ import (
 	"github.com/shmsync/shmsync"
 )
 
-// core is what the parts of an Arena share: the bytes, their validated
-// geometry, and who we are.
+// core is what the parts of an Arena share: the bytes, their validated geometry, and the
+// name of this participant.
 type core struct {
 	memory
 	geo   geometry

@@ -171,8 +171,8 @@ func TestSearchesAfterFullAreShort(t *testing.T) {
 	require.LessOrEqual(t, a.work.Load()-before, uint64(20))
 }
 
-// Whoever dies while it lowers the reach hides no name: searches go as far as before, until
-// somebody else brings it to an end.
+// A process that dies while it lowers the reach hides no name: searches go as far as
+// before, until another process completes the lowering.
 func TestDeathWhileReachIsLowered(t *testing.T) {
 	p := newNeighbours(2<<20, 3)
 	a, b := p.join(1), p.join(2)

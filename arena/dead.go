@@ -29,7 +29,7 @@ func (a *Arena) Dead(n ParticipantID) bool {
 		return true
 	}
 	if a.copied {
-		return false // who only looks reaps nobody
+		return false // an Inspector reaps nobody
 	}
 	if n == a.self || !a.seenDead(i, w) && !a.foundDead(i, w) {
 		return false
@@ -51,7 +51,7 @@ func (a *Arena) Dead(n ParticipantID) bool {
 	return !a.isCurrent(n)
 }
 
-// reapSelfAfter is how long whoever met a death leaves the reap to watchers.
+// reapSelfAfter is how long a participant that met a death leaves the reap to the watchers.
 const reapSelfAfter = time.Millisecond
 
 // inBackground runs f beside the caller, unless this process leaves the arena.
@@ -101,7 +101,7 @@ func (a *Arena) seenDead(i int, w slotWord) bool {
 	return a.byteFree(i) && a.slotState(i) == w
 }
 
-// surveyDead is seenDead for a survey: it also asks for the bytes of those that
+// surveyDead is seenDead for a survey: it also asks for the byte locks of participants that
 // the kernel would mark, since a copied file or a loss of power marks nobody.
 func (a *Arena) surveyDead(i int, w slotWord) bool {
 	return w.present() && (a.seenDead(i, w) || a.byteFree(i) && a.slotState(i) == w)
@@ -118,8 +118,8 @@ func (a *Arena) foundDead(i int, w slotWord) bool {
 // when it dies, in nanoseconds.
 const askEvery = 1e9
 
-// byteFree reports whether nobody holds the byte lock of slot i any more. It is
-// false for a participant that never had it.
+// byteFree reports whether the byte lock of slot i is free. It is false for a participant
+// that never had it.
 func (a *Arena) byteFree(i int) bool {
 	if a.lock == nil || i == a.mySlot {
 		return false
@@ -132,7 +132,7 @@ func (a *Arena) byteFree(i int) bool {
 		}
 	}
 	// A descriptor that was closed by mistake elsewhere in this program may name another
-	// file by now, whose bytes nobody has locked.
+	// file by now, in which no process has locked the byte.
 	for _, f := range []*os.File{a.lock, a.seg.File()} {
 		if locked, err := shmsync.ByteLocked(f, a.lockByte(i)); err == nil && (locked || isFile(f, a.id)) {
 			return !locked

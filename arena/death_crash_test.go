@@ -115,15 +115,15 @@ func everything(a *Arena) error {
 // goOn is the time in which survivors have to go on, in these tests.
 func goOn() time.Duration { return proctest.Scale(10 * time.Second) }
 
-// Everywhere that a process can die, it does, and those who were there before
-// and those who come go on.
+// A process dies at every crash point, and the participants that were there before, and
+// those that join later, go on.
 func TestDeathAtEveryPoint(t *testing.T) {
 	for _, point := range crashpoint.All() {
 		t.Run(point, func(t *testing.T) {
 			t.Parallel()
 			switch {
 			case point == "shm.create.before_unlink":
-				t.Skip("not to be reached here: renameat2 works; package shm tests it")
+				t.Skip("unreachable in this package, since renameat2 works here: the tests of package shm reach it")
 			case strings.HasPrefix(point, "shm."):
 				creatorDies(t, point)
 			case strings.HasPrefix(point, "arena.enter."):
@@ -170,7 +170,7 @@ func creatorDies(t *testing.T, point string) {
 	require.Empty(t, entries)
 }
 
-// joinerDies: it was nobody yet, or had just become somebody.
+// joinerDies: the victim dies before or just after it becomes a participant.
 func joinerDies(t *testing.T, point string) {
 	ta := newTestArena(t, 4)
 	s, v := ta.join(t, "survivor"), ta.join(t, "former")
@@ -246,7 +246,7 @@ func (r *remote) thenGoesOn(t *testing.T, ta *testArena, dead ...*remote) {
 	r.leftovers(t)
 }
 
-// reaperDies: the one who reaps dies over it, while the survivor is stopped.
+// reaperDies: the reaper dies in the middle of a reap, while the survivor is stopped.
 func reaperDies(t *testing.T, point string) {
 	ta := newTestArena(t, 4)
 	s, r, v := ta.join(t, "survivor"), ta.join(t, "reaper"), ta.join(t, "victim")
@@ -321,9 +321,9 @@ func TestReapersDieInARow(t *testing.T) {
 	s.thenGoesOn(t, ta, append(all, v)...)
 }
 
-// A reaper that is stopped at any step holds nobody up: what the dead one held
-// can be had, it is nobody's name, and its slot is free soon after the reaper
-// goes on.
+// A reaper that is stopped at any step delays no other process. The locks of the dead
+// participant can be taken, its name is not current, and its slot is free soon after the
+// reaper goes on.
 func TestReaperIsStopped(t *testing.T) {
 	for _, point := range crashpoint.All() {
 		if !strings.HasPrefix(point, "arena.reap.") && !strings.HasPrefix(point, "arena.finish.") {
@@ -399,7 +399,7 @@ func TestFirstWatcherIsStopped(t *testing.T) {
 	}
 }
 
-// Whoever comes to a full arena while a slot is being made free waits a little.
+// A process that joins a full arena while a slot is being made free waits a little.
 func TestJoinerWaitsForASlot(t *testing.T) {
 	ta := newTestArena(t, 2)
 	r, v := ta.join(t, "reaper"), ta.join(t, "victim")
@@ -418,8 +418,8 @@ func TestJoinerWaitsForASlot(t *testing.T) {
 	require.Equal(t, makeParticipantID(2, 2), a.Self)
 }
 
-// Whoever leaves while somebody, who is stopped, looks at a block that it has
-// deleted, cannot give that back. It comes back all the same.
+// A participant deletes an object and leaves while a stopped process guards the object's
+// block. The leaver cannot give the block back. It comes back all the same.
 func TestLeaverWithAGuardedBlock(t *testing.T) {
 	ta := newTestArena(t, 4)
 	s, g, v := ta.join(t, "survivor"), ta.join(t, "periodic checker"), ta.join(t, "leaver")
@@ -437,7 +437,7 @@ func TestLeaverWithAGuardedBlock(t *testing.T) {
 	g.Recv(t, &a)
 	g.Kill(t)
 	s.alone(t, 1)
-	// Whoever has the leaver's slot next does it.
+	// The next participant of the leaver's slot does it.
 	others := []*remote{ta.join(t, "one"), ta.join(t, "two"), ta.join(t, "three")}
 	for _, n := range others {
 		n.close(t)
@@ -481,7 +481,7 @@ func successorsDie(t *testing.T, point string) {
 		successor.die(order{Do: "open", Arena: ta.name, Opts: &ta.opts})
 		if e := successor.Wait(t); e.Signal != unix.SIGKILL {
 			require.False(t, strings.HasPrefix(p, "arena.inherit."), p)
-			t.Skipf("an successor does not come by %s", p)
+			t.Skipf("unreachable in this test: a process that takes a dead slot does not pass %s", p)
 		}
 	}
 	n := ta.join(t, "newcomer")

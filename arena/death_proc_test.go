@@ -19,7 +19,7 @@ import (
 	"github.com/shmsync/shmsync/internal/race"
 )
 
-// Whatever ends a process, and whoever tells it to.
+// All signals and errors that end a process, sent by itself or by another process.
 func TestWaysToDie(t *testing.T) {
 	signal := func(sig syscall.Signal) func(*testing.T, *remote) {
 		return func(t *testing.T, r *remote) { r.Signal(t, sig) }
@@ -68,7 +68,7 @@ func TestWaysToDie(t *testing.T) {
 	}
 }
 
-// How long it takes until a death is marked, for whoever looks, and told.
+// How long it takes until a death is marked, for a process that asks, and until it is told.
 func TestNoticeLatency(t *testing.T) {
 	rounds := proctest.Rounds(8, 40)
 	ta := newTestArena(t, 8)
@@ -92,14 +92,14 @@ func TestNoticeLatency(t *testing.T) {
 	t.Logf("told after %v (p50), %v (worst)", p50, worst)
 }
 
-// One watches the next: those who would have noticed die with the one that they
-// watched.
+// Each participant watches the next one: the watchers that would have noticed die together
+// with the participants that they watched.
 func TestSeveralDieAtOnce(t *testing.T) {
 	for _, size := range []int{4, 8} {
 		for survivor := range size {
 			t.Run(fmt.Sprintf("%d of %d but %d", size-1, size, survivor), func(t *testing.T) {
 				if testing.Short() && survivor != 1 {
-					t.Skip("-short: one survivor of each size is enough")
+					t.Skip("-short: it tests one survivor of each size only")
 				}
 				ta := newTestArena(t, size)
 				var members []*remote
@@ -201,7 +201,7 @@ func TestStoppedIsAlive(t *testing.T) {
 // The kernel marks a death before it takes the process's memory apart.
 func TestDeathOfABigProcess(t *testing.T) {
 	if err := shmsync.FeatureMembarrier.Check(); err != nil {
-		t.Skip(err) // then a reap waits until the memory is taken apart
+		t.Skipf("needs membarrier, without which a reap waits until the memory is taken apart: %v", err)
 	}
 	size := 1 << 30
 	if testing.Short() || race.Enabled {
@@ -225,9 +225,9 @@ func TestDeathOfABigProcess(t *testing.T) {
 	require.Less(t, noticed, proctest.Scale(500*time.Millisecond))
 }
 
-// As long as the kernel is not done with a dead process, which its byte tells,
-// its slot is nobody's; but it is dead, and holds nobody up. Here the byte is
-// held by somebody that the process has lent it to.
+// While the kernel is not done with a dead process, which its byte lock tells, its slot is
+// not given away; but the process counts as dead and delays no other process. Here a
+// process that has borrowed the descriptor holds the byte.
 func TestSlotOfADyingProcess(t *testing.T) {
 	ta := newTestArena(t, 2)
 	s, v := ta.join(t, "survivor"), ta.join(t, "victim")
@@ -269,7 +269,7 @@ func TestCoreDump(t *testing.T) {
 			v.must(t, order{Do: "touch", N: 64 << 20})
 			v.must(t, order{Do: "lock", Text: "held"})
 			if a := v.try(t, order{Do: "dump", Text: dir}); a.Err != "" {
-				t.Skipf("cannot raise the limit of cores: %s", a.Err)
+				t.Skipf("needs core dumps, and cannot raise their limit: %s", a.Err)
 			}
 			begin := shmsync.Monotonic()
 			v.die(order{Do: "signal", N: int(sig)})
@@ -313,7 +313,7 @@ func TestOutOfMemory(t *testing.T) {
 // newMemoryGroup makes a control group whose processes get that much memory.
 func newMemoryGroup(t *testing.T, limit int) string {
 	if os.Geteuid() != 0 {
-		t.Skip("only root can make a control group")
+		t.Skip("needs root: it makes a control group")
 	}
 	file := "memory.max"
 	parent := "/sys/fs/cgroup"
@@ -321,12 +321,12 @@ func newMemoryGroup(t *testing.T, limit int) string {
 	if !strings.Contains(string(controllers), "memory") {
 		parent, file = "/sys/fs/cgroup/memory", "memory.limit_in_bytes"
 		if _, err := os.Stat(filepath.Join(parent, file)); err != nil {
-			t.Skip("no memory controller, of cgroup v2 or v1, that this process may use")
+			t.Skip("needs the memory controller of cgroup v2 or v1, and this process may not use it")
 		}
 	}
 	group := filepath.Join(parent, fmt.Sprintf("shmsync-test-%d", os.Getpid()))
 	if err := os.Mkdir(group, 0o755); err != nil {
-		t.Skipf("cannot make a control group: %v", err)
+		t.Skipf("needs a control group, and cannot make one: %v", err)
 	}
 	t.Cleanup(func() {
 		var err error
@@ -338,7 +338,7 @@ func newMemoryGroup(t *testing.T, limit int) string {
 		t.Errorf("remove the control group: %v", err)
 	})
 	if err := os.WriteFile(filepath.Join(group, file), []byte(fmt.Sprint(limit)), 0); err != nil {
-		t.Skipf("cannot limit the memory of a control group: %v", err)
+		t.Skipf("needs a control group with limited memory, and cannot limit it: %v", err)
 	}
 	return group
 }
@@ -347,7 +347,7 @@ func newMemoryGroup(t *testing.T, limit int) string {
 // same thread ids, are told apart.
 func TestPIDNamespaces(t *testing.T) {
 	if os.Geteuid() != 0 {
-		t.Skip("only root can make a pid namespace")
+		t.Skip("needs root: it makes a pid namespace")
 	}
 	apart := func() proctest.Option {
 		return proctest.Attr(&syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWPID})

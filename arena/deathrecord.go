@@ -20,8 +20,9 @@ const (
 	deathRecordLeft = 1 // closed the arena; did not die
 )
 
-// deathRecordRing is a ring of death records: number n is at n mod count in it. The dead have one,
-// and those who leave have one, so that leaving does not push deaths out that nobody has read yet.
+// deathRecordRing is a ring of death records: number n is at n mod count in it. Deaths have one
+// ring and orderly leaves have another, so that a leave does not overwrite the record of a death
+// that no process has read yet.
 type deathRecordRing struct {
 	total        Offset // how many have been written, in the header
 	first, count uint64
@@ -36,9 +37,9 @@ func (a *Arena) deathRecord(r deathRecordRing, n uint64) Offset {
 	return Offset(a.geo.deathRecordOff + (r.first+n%r.count)*deathRecordStride)
 }
 
-// writeDeathRecord records who was in slot i, for errors and tools after the slot
-// has been taken again. A reaper that dies over it leaves an entry without
-// its number, which readers pass over; its successor writes another.
+// writeDeathRecord records the participant that was in slot i, for errors and tools after
+// the slot has been taken again. A reaper that dies over it leaves an entry without its
+// number, which readers pass over; its successor writes another.
 func (a *Arena) writeDeathRecord(i int, n ParticipantID, left bool) {
 	ring, flags := deathRecordsOfDead, uint32(0)
 	if left {
@@ -102,8 +103,8 @@ func unixTime(ns uint64) time.Time {
 	return time.Unix(0, int64(ns))
 }
 
-// Who says who n is or was, from its slot while that has not been taken again
-// and from the death records after that; nil when neither knows.
+// Who returns the identity of the participant n, living or dead. It reads n's slot, or the
+// death records if the slot has been taken again. It returns nil if neither has it.
 func (a *Arena) Who(n ParticipantID) *shmsync.Identity {
 	i := n.Slot()
 	if i < 1 || i > a.geo.slots {
@@ -137,7 +138,7 @@ type deathLog struct {
 	next  uint64              // guarded by: mu; the first death record not told yet
 	told  map[int]uint32      // guarded by: mu; the last generation of each slot whose death was told: two reapers may write one
 	holes []hole              // guarded by: mu; death records that were counted, but not written when we looked
-	lost  uint64              // guarded by: mu; death records that were written over before we read them, and that nobody was told of yet
+	lost  uint64              // guarded by: mu; death records overwritten before we read them, and not yet reported
 }
 
 // hole is a death record that is being written, or whose writer died over it, and
@@ -208,7 +209,7 @@ func (l *deathLog) deliver(a *Arena) (again bool) {
 // when the death record is not written.
 func (l *deathLog) tell(a *Arena, number uint64) bool { // guarded by: mu
 	id, name, ok := a.readDeathRecord(deathRecordsOfDead, number)
-	// A slot is taken again when the death of whoever had it is written.
+	// A slot is taken again only after the death of its last participant is recorded.
 	if !ok || name.Generation() <= l.told[name.Slot()] {
 		return ok
 	}

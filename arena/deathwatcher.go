@@ -11,10 +11,9 @@ import (
 // process leaves the arena; until then it watches others.
 func (a *Arena) deathWatcher(ready chan<- error) {
 	defer a.watcher.Done()
-	// Never unlocked while the list is registered: a thread that ends tells
-	// everybody that this process is dead. The thread runs only this goroutine
-	// meanwhile, so no C code locks a robust pthread mutex on it, which the kernel
-	// would not find.
+	// Never unlocked while the list is registered: the end of the thread tells all peers
+	// that this process is dead. The thread runs only this goroutine meanwhile, so no C
+	// code locks a robust pthread mutex on it, which the kernel would not find.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	// The CPU that notices a death is often the one that still takes the dead apart.
@@ -45,9 +44,9 @@ const (
 	// joinTimeout is how long a joiner without a byte lock has to become live. Nothing tells
 	// whether it is alive; if it is, its Open fails.
 	joinTimeout = 10e9 // ns
-	// afterYou is how much later a watcher acts in whose process somebody sleeps
-	// in the kernel: such a waiter deals with a dead holder itself, and wants the
-	// CPU.
+	// afterYou is how much later the watcher of a process acts while a waiter of that
+	// process sleeps in the kernel: such a waiter recovers from a dead holder itself, and
+	// needs the CPU for it.
 	afterYou = 3e5 // ns
 )
 
@@ -70,7 +69,7 @@ func (a *Arena) watch() {
 		targets := a.watchTargets()
 		sleep, poll, turn := a.watchEntries(wordPtr(doorbell), rung, targets, seen, asked)
 		if sleep == nil {
-			continue // somebody was reaped
+			continue // a participant was reaped
 		}
 		var deadline int64
 		if turn != 0 {
@@ -101,8 +100,8 @@ func (a *Arena) watch() {
 		if len(sleep) == 1 || a.caps&capWaitV == 0 || err != nil {
 			shmsync.Wait(wordPtr(doorbell), rung, deadline)
 		}
-		// Whatever the wait says, everything is examined again: waitv swallows
-		// several wakes and reports one.
+		// Every slot is examined again, whatever the wait returned: waitv swallows several
+		// wakes and reports one.
 		if a.unfinished.Load() {
 			a.continueReaps()
 		}
@@ -134,8 +133,8 @@ type notice struct {
 	when int64 // CLOCK_MONOTONIC ns
 }
 
-// left is how many nanoseconds are left until the death of whoever is in slot i in
-// state w was seen delay nanoseconds ago; 0 when that is past.
+// left is how many nanoseconds remain until delay nanoseconds after the death in slot i, in
+// state w, was seen; 0 when that is past.
 func (n notices) left(i int, w slotWord, delay int64) int64 {
 	if delay == 0 {
 		return 0
@@ -172,7 +171,7 @@ func (a *Arena) watchEntries(doorbell *uint32, rung uint32, targets []int, seen 
 	for _, i := range targets {
 		w := a.slotState(i)
 		if w.phase() == phaseDead {
-			// Whoever marked it may have died since, or leaves the rest to us.
+			// The participant that marked it may have died since, or leaves the rest to us.
 			delay := base + int64(distance)*stagger
 			if u := ParticipantID(a.u32(a.slot(i) + slotReaper).Load()); u != a.self && a.isCurrent(u) {
 				delay = stagger
@@ -242,10 +241,11 @@ func (a *Arena) checkSelf() {
 	}
 }
 
-// ringWatchersOf makes those look at the ring of slots again who watch slot i, or did, or are
-// to: the participants that come before it.
+// ringWatchersOf wakes the death watchers that watch slot i, did so, or are to: those of the
+// participants that come before it in the ring of slots. They then read the ring again.
 //
-//	joiner, or who frees a slot     watcher
+//	joiner, or the process that     watcher
+//	frees a slot
 //	changes the slot's state        reads its doorbell
 //	reads the states before it      reads the states after its own
 //	rings those that are present    sleeps if its doorbell is unchanged

@@ -92,7 +92,7 @@ func init() {
 // run C code then that locks robust pthread mutexes.
 func TestCloseGivesTheDeathWatchersThreadItsRobustListBack(t *testing.T) {
 	if err := shmsync.FeatureRobustList.Check(); err != nil {
-		proctest.Skip(t, err.Error(), "arena/robust")
+		proctest.Skip(t, "needs robust lists: "+err.Error(), "arena/robust")
 	}
 	p := proctest.Start(t, "arena/robust", proctest.Params(newTestArena(t, 4).name))
 	var heads [3]uintptr

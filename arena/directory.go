@@ -17,9 +17,9 @@ import (
 //	all ones  a name was here; may be reused, ends no search     unlist
 //	else      an object in any phase, whose block is not free    place
 //
-// An entry never becomes empty again, so whoever placed an entry is found by
-// everybody who searches for the name from then on. A search would have to pass
-// all names that ever were, in the end; it stops at the reach instead.
+// An entry never becomes empty again, so every later search for its name reaches an entry
+// that was once placed. The search would have to pass all names that ever were, in the end;
+// it stops at the reach instead.
 //
 // crash: reclaimBlocks removes the entries of blocks that it takes back.
 type entry uint64
@@ -47,17 +47,19 @@ func (c *core) swapEntry(p uint64, old, to entry) bool {
 }
 
 // reach is how far from the place that its hash gives a search may have to go. It is small as
-// long as there are more entries than names at a time, since who places takes the first entry
+// long as there are more entries than names at a time, since a new name takes the first entry
 // that is not used.
 //
-//	writers: who places an entry further away, before that and after, by CAS upwards; lowerReach
+//	writers: a participant that places an entry further away, before that and after, by CAS
+//	         upwards; lowerReach
 //	readers: searches, at their begin
 //	order:   seq_cst: a maker raises it, places, raises it, and then reads it for its search;
 //	         so of two that place one name, the later sees where the other did
 //	futex:   none
 //	crash:   may be greater than it need be: searches take longer
 //
-// While somebody lowers it, searches go as far as it was before that: see hdrDirLowering.
+// While a participant lowers it, searches go as far as they did before that: see
+// hdrDirLowering.
 func (c *core) reach() uint64 {
 	for range reachTries {
 		// sync(arena.reach): acquire
@@ -119,7 +121,7 @@ func (c *core) place(off Offset, hash uint64) bool {
 			c.raiseReach(k)
 			// sync(arena.place): release
 			if c.swapEntry(pos, e, mine) {
-				c.raiseReach(k) // who lowers it may not have seen the entry
+				c.raiseReach(k) // a concurrent lowerReach may not have seen the entry
 				return true
 			}
 		}

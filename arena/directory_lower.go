@@ -1,15 +1,15 @@
 package arena
 
-// lowering is the word at hdrDirLowering. It tells searches that somebody lowers the reach, and
-// is a sequence, so that a search notices when somebody did that meanwhile.
+// lowering is the word at hdrDirLowering. It tells searches that a participant lowers the
+// reach. It is also a sequence, so that a search notices that the reach was lowered meanwhile.
 //
-//	bits 0..31   the reach before, while somebody lowers it
-//	bits 32..63  a sequence, odd while somebody lowers it
+//	bits 0..31   the reach before, while a participant lowers it
+//	bits 32..63  a sequence, odd while a participant lowers it
 //
-//	who lowers                            who places an entry       who searches
-//	sequence odd, with the reach before   reach is as far, or more  word
-//	looks at all entries                  places it                 reach; or the one before, if that is more
-//	reach: down to the furthest           reach is as far, or more  the word is the same, else again
+//	lowerer                               maker that places an entry  search
+//	sequence odd, with the reach before   reach is as far, or more    word
+//	looks at all entries                  places it                   reach; or the one before, if that is more
+//	reach: down to the furthest           reach is as far, or more    the word is the same, else again
 //	looks at all entries
 //	reach: up to the furthest
 //	sequence even
@@ -21,8 +21,8 @@ package arena
 //	readers: searches
 //	order:   seq_cst, with the reach
 //	futex:   none
-//	crash:   stays odd; who lowers next begins with the second check. hdrDirLowerer may be
-//	         replaced when it is not current
+//	crash:   stays odd; the next lowerer begins with the second check.
+//	         hdrDirLowerer may be replaced when it is not current
 type lowering uint64
 
 func (w lowering) busy() bool     { return w>>32&1 != 0 }
@@ -50,14 +50,14 @@ func (c *core) lowerReachIfDue() {
 }
 
 // lowerRatio is how many entries that are gone are passed for each entry of the directory
-// before somebody looks at all of them.
+// before a search examines all of them.
 const lowerRatio = 2
 
 // lowerDelay bounds how many more are passed, after tries that found a name that was far.
 const lowerDelay = 16
 
-// lowerReach makes the reach as small as the entries allow, unless somebody else does that. The
-// caller holds handles.
+// lowerReach makes the reach as small as the entries allow, unless another participant does
+// that already. The caller holds handles.
 func (c *core) lowerReach() {
 	owner := c.u32(hdrDirLowerer)
 	if u := ParticipantID(owner.Load()); u != c.self && c.current(u) || !owner.CompareAndSwap(uint32(u), uint32(c.self)) {

@@ -25,7 +25,7 @@ const (
 
 const dBusy = 4
 
-// What an entry can be in the model: 0 is empty.
+// The values of an entry in the model: 0 is empty.
 const (
 	dirOther = iota + 1
 	dirGone
@@ -42,7 +42,7 @@ const (
 	dFar           // the furthest entry that it has seen
 )
 
-// What the threads have done, in ghosts.
+// Ghost variables: the steps that the threads have done.
 const (
 	dDone = iota
 	dWrong
@@ -71,10 +71,10 @@ type directoryModel struct {
 	late  bool // the reach is raised after the search
 	early bool // or read before the entry is placed
 
-	lowered bool // somebody lowers the reach meanwhile
+	lowered bool // another thread lowers the reach meanwhile
 	once    bool // the reach is not raised again after the entry is placed
-	blind   bool // searches do not look whether somebody lowers the reach
-	hasty   bool // who lowers it looks at the entries once
+	blind   bool // searches do not check whether the reach is being lowered
+	hasty   bool // the lowerer reads the entries once
 }
 
 var (
@@ -325,8 +325,8 @@ func (m directoryModel) seek(x *model.Exec) {
 	}
 }
 
-// Of two makers of one name at most one gets it, and who comes later finds it,
-// although nobody searches further than the reach says.
+// Of two makers of one name at most one gets it, and the later maker finds it, although no
+// search goes further than the reach says.
 func TestModelDirectory(t *testing.T) {
 	for _, m := range []directoryModel{{}, {lowered: true}} {
 		r := m.explore()

@@ -23,10 +23,10 @@ var (
 	_ = crashpoint.Register("arena.inherit.reclaimed")
 )
 
-// enter takes a slot and makes this process live in it. The byte lock comes
-// first, then the state word, then the robust list, then the alive words: so a
-// slot in any phase but free whose byte nobody holds is that of a dead one, and
-// an alive word never claims what the kernel does not know yet.
+// enter takes a slot and makes this process live in it. The byte lock comes first, then the
+// state word, then the robust list, then the alive words. So a slot in any phase but free
+// whose byte is not locked is that of a dead participant, and an alive word never claims
+// what the kernel does not know yet.
 func (a *Arena) enter(label string) error {
 	if f, err := a.seg.Reopen(); err == nil {
 		a.lock = f
@@ -54,7 +54,7 @@ func (a *Arena) enter(label string) error {
 	}
 	a.fillSlot(i, label)
 	a.reapMu.Unlock()
-	// Rung before it is live, so that somebody knows of it from the first moment on.
+	// Rung before it is live, so that a death watcher knows of it from the first moment on.
 	a.ringBefore(i, 1)
 
 	ready := make(chan error)
@@ -100,7 +100,7 @@ func (a *Arena) takeSlot() (name, before ParticipantID, err error) {
 	}
 }
 
-// whyFull says why nobody can take a slot.
+// whyFull says why no slot can be taken.
 func (a *Arena) whyFull() string {
 	usedUp := 0
 	for i := 1; i <= a.geo.slots; i++ {
@@ -170,8 +170,8 @@ func (a *Arena) unlockSlot(i int) {
 func (a *Arena) take(i int, w slotWord) bool {
 	caps := a.u32(a.slot(i) + slotCaps)
 	if a.lock != nil {
-		// Whoever looks at a joining slot asks by this whether to ask for its
-		// byte. As long as we hold that, nobody else is here.
+		// A peer that examines a joining slot reads here whether to ask for its byte. As
+		// long as we hold that, no other process is here.
 		caps.Store(a.caps)
 	}
 	if !a.casSlot(i, w, makeSlotWord(phaseJoining, w.generation()+1)) {
@@ -182,8 +182,8 @@ func (a *Arena) take(i int, w slotWord) bool {
 	return true
 }
 
-// inherit takes slot i over from a dead participant that nobody alive is
-// cleaning up after. We hold the slot's byte.
+// inherit takes slot i over from a dead participant that no living process is cleaning up
+// after. We hold the slot's byte.
 func (a *Arena) inherit(i int, w slotWord) bool {
 	if w.generation() >= maxGeneration {
 		return false
@@ -242,8 +242,8 @@ func (a *Arena) reclaimMemoryFor(dead ParticipantID, all bool) {
 	crashpoint.Hit("arena.inherit.reclaimed")
 }
 
-// lockByte is the byte of the file whose lock says that slot i is taken by
-// somebody alive: the first of its record.
+// lockByte is the byte of the file whose lock says that a living process has taken slot i:
+// the first of its record.
 func (a *Arena) lockByte(i int) int64 { return int64(a.slot(i)) }
 
 func (a *Arena) fillSlot(i int, label string) {
@@ -322,9 +322,9 @@ func (a *Arena) becomeLive() error {
 	return nil
 }
 
-// fenceAfter is how old a participant becomes before its process registers for fences.
-// The registration takes milliseconds, and a process that is killed meanwhile ends
-// only after them. One that lives no longer does without.
+// fenceAfter is how old a participant becomes before its process registers for fences. The
+// registration takes milliseconds, and a process that is killed meanwhile ends only after
+// them. A participant with a shorter life does without.
 const fenceAfter = 50 * time.Millisecond
 
 // fenceRegistered registers this process once.

@@ -19,7 +19,7 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer shm.Remove("example-jobs") // the name; those who have it open keep it
+	defer shm.Remove("example-jobs") // the name; processes that have it open keep it
 	defer a.Close()
 
 	type stats struct {

@@ -64,7 +64,7 @@ func ExampleArena_Participants() {
 	// Output: example live true
 }
 
-// What a living process has open is not deleted.
+// A value that a living process has open cannot be deleted.
 func ExampleArena_Delete() {
 	a, remove := openExample()
 	defer remove()

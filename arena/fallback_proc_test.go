@@ -37,7 +37,7 @@ func TestFallbacks(t *testing.T) {
 			t.Run(fmt.Sprintf("without %s on %s", missing, side), func(t *testing.T) {
 				t.Parallel()
 				if strings.Contains(missing, "ofd") && !shmsync.FeatureRobustList.Have() {
-					t.Skip("no robust lists either: TestNoWayToTellADeath")
+					t.Skip("needs robust lists to notice a death without byte locks; TestNoWayToTellADeath tests that case")
 				}
 				testFallback(t, without(on[0]), without(on[1]), on[1])
 			})
@@ -94,7 +94,7 @@ func testFallback(t *testing.T, ours, theirs proctest.Option, missing string) {
 	t.Logf("told after %v", took.Round(10*time.Microsecond))
 }
 
-// Where nobody could tell its death, a process does not join.
+// A process whose death no peer could notice does not join.
 func TestNoWayToTellADeath(t *testing.T) {
 	ta := newTestArena(t, 2)
 	s := ta.join(t, "s")

@@ -10,9 +10,9 @@ import (
 // system call of n. It may be asked about a name that is not current; once it is true
 // it stays true. While n's process ends it costs a system call.
 //
-// What a device writes by itself it does not cover: RDMA, and a read through io_uring
-// with O_DIRECT, which the kernel does not wait for when a process ends. See
-// docs/memory-model.md for what is covered.
+// Gone does not cover stores that a device makes by itself: RDMA, and a read through
+// io_uring with O_DIRECT, which the kernel does not wait for when a process ends.
+// docs/memory-model.md lists what is covered.
 //
 // A dead participant is gone when its byte lock is free: the kernel drops the lock
 // when the last thread of the process closes its files, and then every thread has
@@ -51,8 +51,8 @@ func (a *Arena) AllGone() bool {
 	return true
 }
 
-// follow has this process's death watcher ask again until a reap is finished,
-// whoever else works on it.
+// follow makes this process's death watcher ask again until a reap is finished, even if
+// other processes work on it too.
 func (a *Arena) follow() {
 	a.unfinished.Store(true)
 	a.ring(a.slot(a.mySlot) + slotWatchDoorbell)

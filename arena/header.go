@@ -43,14 +43,14 @@ const (
 	hdrDeathRecordsTotal = 256 // death records of the dead written
 	hdrDeaths            = 264 // reaps, as a sequence
 	hdrDirReach          = 268 // see core.reach
-	hdrLeftTotal         = 272 // death records of those who left written
+	hdrLeftTotal         = 272 // death records of orderly leaves written
 	hdrDirLowering       = 288 // see lowering
-	hdrDirLowerer        = 296 // the name of whoever lowers the reach, 0 for nobody
+	hdrDirLowerer        = 296 // the participant that lowers the reach, or 0
 	hdrChunkHint         = 320
 )
 
-// format writes the header of a new arena into a segment that nobody else has
-// and reserves its fixed regions.
+// format writes the header of a new arena into a segment that no other process has, and
+// reserves its fixed regions.
 func format(seg *shm.Segment, slots int, counted bool) error {
 	b := seg.Bytes()
 	g := plan(uint64(len(b)), slots)

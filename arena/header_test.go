@@ -127,7 +127,7 @@ func TestBadHeaders(t *testing.T) {
 			require.ErrorContains(t, err, c.says)
 		})
 	}
-	// An unknown compatible feature is nobody's business.
+	// An unknown compatible feature is ignored.
 	b := append([]byte(nil), good...)
 	put64(hdrCompat, 1<<63)(b)
 	_, err := validate(b, uint64(len(b)), "x")

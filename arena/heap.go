@@ -67,9 +67,8 @@ func (c *core) blockWordOf(chunk, index uint64) *atomic.Uint32 {
 	return c.u32(Offset(c.geo.blocksOff + (chunk*blockWords+index)*blockWordSize))
 }
 
-// claim finds a block of at least size bytes at that alignment and makes it
-// ours, zeroed. Nobody else learns of it before publish; if this process dies
-// first, it goes back.
+// claim finds a block of at least size bytes at that alignment and makes it ours, zeroed.
+// No peer learns of it before publish; if this process dies first, it goes back.
 func (c *core) claim(size, align uint64) (Offset, error) {
 	class, ok := classFor(size, align)
 	if !ok {

@@ -77,7 +77,7 @@ func (c *core) publish(off Offset, kind int) error {
 	return nil
 }
 
-// meddled is the error for a block of ours that somebody else has changed.
+// meddled is the error for a block of ours that another process has changed.
 func (c *core) meddled(off Offset) error {
 	return c.fail("arena.alloc", shmsync.ErrCorrupt, "the block at "+off.String()+" was changed while claimed")
 }
@@ -102,11 +102,11 @@ func (c *core) release(b block, w blockWord) {
 	}
 }
 
-// Alloc gives size bytes of the arena, zeroed, at an offset that is a multiple
-// of align and of 64. align is 0 or a power of two up to [MaxAlign]; another is
-// the caller's mistake and panics. The block stays allocated until somebody
-// calls Free, whatever becomes of this process: its offset may have been given
-// to others. If this process dies inside Alloc, the block goes back.
+// Alloc returns size bytes of the arena, zeroed, at an offset that is a multiple of align
+// and of 64. align is 0 or a power of two up to [MaxAlign]; any other value is the caller's
+// mistake and panics. The block stays allocated until a process calls Free, also after the
+// death of this process: its offset may have been given to others. If this process dies
+// inside Alloc, the block goes back.
 //
 // Without enough room the error Is [shmsync.ErrNoSpace].
 func (a *Arena) Alloc(size, align uint64) (Offset, error) {

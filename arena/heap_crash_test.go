@@ -158,7 +158,8 @@ func TestEveryPointOfTheHeapIsHit(t *testing.T) {
 	}
 }
 
-// Of two that want the same chunks one steps back, with all that it had.
+// If two participants want the same chunks, one of them steps back and gives all of its
+// claims back.
 func TestSpansThatCollide(t *testing.T) {
 	p := newNeighbours(1<<20, 4)
 	a, v := p.join(1), p.join(2)
@@ -182,8 +183,8 @@ func TestSpansThatCollide(t *testing.T) {
 	require.Equal(t, p.geo.chunkCount, a.Stats().FreeChunks)
 }
 
-// A span does not begin at a chunk whose first block word somebody has claimed,
-// who has not seen yet that its slab is gone.
+// A span does not begin at a chunk whose first block word a participant has claimed that
+// has not seen yet that its slab is gone.
 func TestSpanMeetsStaleClaim(t *testing.T) {
 	p := newNeighbours(1<<20, 4)
 	a, v := p.join(1), p.join(2)

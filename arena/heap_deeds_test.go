@@ -157,7 +157,7 @@ var deeds = map[string]deed{
 	},
 }
 
-// makeNew makes the object "new", with one poller node, open for nobody.
+// makeNew makes the object "new", with one poller node, open nowhere.
 func makeNew(t *testing.T, a, _ *Arena) Offset {
 	o, _, err := a.OpenObject(spec("new"))
 	require.NoError(t, err)

@@ -20,7 +20,7 @@ const (
 	hBlocks = 2
 )
 
-// What a chunk is. A name is a process of the model.
+// The states of a chunk. A name is a process of the model.
 const (
 	heapSlab = iota // of the class that the allocator wants
 	heapOther
@@ -34,7 +34,7 @@ func heapKind(w uint8) (sweeping bool, process int) {
 	return w >= heapNamed+8, int(w-heapNamed) & 7
 }
 
-// What a block is: free or raw, or claimed, freeing or blocked by a process.
+// The states of a block: free or raw, or claimed, freeing or blocked by a process.
 const (
 	heapBlockFree = iota
 	heapBlockRaw
@@ -299,8 +299,8 @@ func (m heapModel) reap(x *model.Exec) {
 	}
 }
 
-// A block is in the chunk that its owner has seen, whoever sweeps that, makes something
-// else of it, or dies; and nothing stays claimed by the dead.
+// A block is in the chunk that its owner has seen, even if another process sweeps the
+// chunk, makes something else of it, or dies; and nothing stays claimed by the dead.
 func TestModelHeap(t *testing.T) {
 	r := heapModel{}.explore()
 	if r.Violation != nil {

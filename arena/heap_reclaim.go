@@ -1,15 +1,14 @@
 package arena
 
-// reclaimBlocks takes back what dead was in the middle of: the blocks, chunks
-// and names that it had claimed and nobody else knows of, what it was freeing,
-// and the slabs that it was sweeping. What Alloc returned to it stays: the
-// offset may have been given to others. An object that it had committed stays
-// too.
+// reclaimBlocks takes back what dead was in the middle of: the blocks, chunks and names
+// that it had claimed and no other process knows of, the blocks that it was freeing, and
+// the slabs that it was sweeping. Blocks that Alloc returned to it stay: their offsets may
+// have been given to others. An object that it had committed stays too.
 //
-// Preconditions: dead has passed the fence, or is this process and does nothing
-// else in the arena any more; and this process is the reaper of its slot,
-// so that nobody else does this for dead at the same time. A call that is cut
-// short by a death may be repeated by another.
+// Preconditions: dead has passed the fence, or is this process and does nothing else in the
+// arena any more; and this process is the reaper of its slot, so that no other process does
+// this for dead at the same time. After a death in the middle of a call, another process
+// may repeat the call.
 func (c *core) reclaimBlocks(dead ParticipantID) {
 	c.handles.Lock()
 	defer c.handles.Unlock()
@@ -83,9 +82,9 @@ func (c *core) reclaimBlock(i, k uint64, w blockWord) {
 	c.releaseUnseen(b, w)
 }
 
-// eachBlock calls f for every block and span that is not free, until f returns
-// false. What is claimed or freed meanwhile may be seen or not, and what is seen
-// may be gone: f looks again before it uses a block.
+// eachBlock calls f for every block and span that is not free, until f returns false. It
+// may miss a block that is claimed or freed meanwhile, and may call f for one that is gone
+// already: f examines a block again before it uses it.
 func (c *core) eachBlock(f func(off Offset, size uint64, w blockWord) bool) {
 	for i := range c.geo.chunkCount {
 		if !c.eachBlockOf(i, f) {
@@ -122,7 +121,7 @@ type AllocStats struct {
 	Chunks      uint64 // of 64 KiB, in all
 	FreeChunks  uint64 // in no use
 	Reserved    uint64 // chunks that have memory behind them
-	Raw         uint64 // blocks that Alloc returned and nobody has freed
+	Raw         uint64 // blocks that Alloc returned and no process has freed
 	Objects     uint64
 	Nodes       uint64 // wait nodes in use, or on the list of an object
 	PollerNodes uint64 // of those, the ones on the list of an object, which go with it

@@ -22,7 +22,7 @@ package arena
 // A block word of a chunk that is not a slab may be claimed for a moment, by a
 // participant that read the word of a slab that was taken back under it. It
 // sees so at its second check at the chunk and gives up; all changes of block
-// words from 0 are by CAS, so nobody is disturbed.
+// words from 0 are by CAS, so this disturbs no other participant.
 //
 // crash: a claimed chunk of the dead becomes free again; a sweep is rolled
 // back: blocked words become 0, the chunk the slab that it was. A span without
@@ -99,8 +99,8 @@ func (w chunkWord) legal(i, count uint64) bool {
 //
 //	kind     name  meaning                                       left by
 //	free     0     free; all-zero memory                         creator, unclaim, Free
-//	claimed  n     being made by n: nobody else knows it         claim
-//	raw      0     what Alloc returned; nobody takes it back     publish
+//	claimed  n     being made by n: no peer knows it             claim
+//	raw      0     what Alloc returned; no reap frees it         publish
 //	object   0     an object; its header says in which phase     publish
 //	node     0     a wait node in use                            claimNode
 //	freeing  n     being taken apart by n                        Free, Delete, freeNode

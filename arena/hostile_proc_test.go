@@ -111,8 +111,8 @@ func scribbleAt(b []byte, rng *rand.Rand, region string) {
 	m.u64(off).Store(v)
 }
 
-// An arena that somebody has scribbled over is opened without a panic, a fault
-// or a hang. What was scribbled was there before, or comes meanwhile.
+// An arena that a peer has scribbled over is opened without a panic, a fault or a hang. The
+// peer scribbled before the opening, or does so meanwhile.
 func TestScribbledArena(t *testing.T) {
 	rounds := proctest.Rounds(2, 12)
 	for region := range regions {
@@ -123,7 +123,7 @@ func TestScribbledArena(t *testing.T) {
 				t.Logf("seed %d", seed)
 				rng := rand.New(rand.NewPCG(seed, 0))
 				ta := newTestArena(t, 6)
-				// What a death leaves is in it, too.
+				// The arena holds traces of a death, too.
 				v := ta.join(t, "victim")
 				v.must(t, order{Do: "use", Text: "used"})
 				v.must(t, order{Do: "lock", Text: "held"})
@@ -133,7 +133,8 @@ func TestScribbledArena(t *testing.T) {
 				sufferer := ta.start(t)
 				if when == "meanwhile" {
 					peer := ta.start(t)
-					// The first slots are left alone: who finds his own taken away ends himself.
+					// The first slots are left alone: a process that finds its own slot taken
+					// away ends itself.
 					require.Empty(t, peer.must(t, order{Do: "scribble", Arena: ta.name, Text: region, N: int(seed >> 33)}).Err)
 					a := sufferer.try(t, order{Do: "suffer", Arena: ta.name, N: 3 * rounds})
 					require.Empty(t, a.Err)
@@ -167,8 +168,8 @@ func copyFile(t *testing.T, from, to string) {
 	require.NoError(t, err)
 }
 
-// A copy of an arena in use says that everybody is alive. Nobody of them is in
-// the copy, which whoever opens it finds out.
+// A copy of an arena in use says that all participants are alive. None of them is in the
+// copy, and the process that opens the copy finds that out.
 func TestCopiedArena(t *testing.T) {
 	for _, slots := range []int{2, 6} {
 		t.Run(fmt.Sprintf("2 of %d", slots), func(t *testing.T) {
@@ -201,7 +202,7 @@ const nobody = 65534
 func (ta *testArena) startAs(t *testing.T, uid int) *remote {
 	t.Helper()
 	if os.Geteuid() != 0 {
-		t.Skip("only root can become somebody else")
+		t.Skip("needs root: its processes take the ids of other users")
 	}
 	r := ta.start(t)
 	r.must(t, order{Do: "become", N: uid})
@@ -320,7 +321,7 @@ func TestRaceToCreate(t *testing.T) {
 	}
 }
 
-// A name whose file is taken away is another arena for those who come later.
+// A process that joins after the file of a name was removed gets another arena.
 func TestRemovedName(t *testing.T) {
 	ta := newTestArena(t, 4)
 	one := ta.join(t, "one")

@@ -13,10 +13,10 @@ import (
 	"github.com/shmsync/shmsync/shm"
 )
 
-// Inspector looks at an arena from outside. It is no participant, takes no slot,
-// writes nothing and wakes nobody, so it works while those who use the arena are
-// wedged, or when its bytes are damaged. It works on a private copy of what it looks
-// at, which stays the same until Refresh; see [shm.Image].
+// Inspector examines an arena from outside. It is no participant, takes no slot, writes
+// nothing and wakes nobody, so it works while the participants of the arena are wedged, or
+// when its bytes are damaged. It works on a private copy of the bytes that it has read,
+// which stays the same until Refresh; see [shm.Image].
 //
 // An Inspector is used by one goroutine at a time.
 type Inspector struct {
@@ -26,10 +26,10 @@ type Inspector struct {
 	created time.Time
 }
 
-// Inspect looks at the arena of that name under /dev/shm or, if name has a slash, at
-// the file at that path. What is no arena, or one of a layout that this program does
-// not know, is an error that Is [shmsync.ErrIncompatible]. An arena whose header is
-// damaged is looked at as far as its layout can be guessed, and Check tells.
+// Inspect opens the arena of that name under /dev/shm or, if name has a slash, the file at
+// that path. If the file is no arena, or has a layout that this program does not know, the
+// error Is [shmsync.ErrIncompatible]. If its header is damaged, Inspect reads the arena as
+// far as its layout can be guessed, and Check reports the damage.
 func Inspect(name string) (*Inspector, error) {
 	img, err := shm.OpenImage(name)
 	if err != nil {
@@ -79,7 +79,7 @@ func (i *Inspector) read() error {
 	a.fetch = img.Fetch
 	a.geo = geo
 	a.label = img.Name()
-	// A slot to keep guards in, and a name that nobody has.
+	// A slot to keep guards in, and a name that no participant has.
 	a.mySlot, a.self = 1, makeParticipantID(1, 0)
 	a.current, a.gone = a.isCurrent, a.Gone
 	a.reserve = func(_, _ uint64) error { return nil }
@@ -115,7 +115,7 @@ func (i *Inspector) Close() error { return i.img.Close() }
 func (i *Inspector) Path() string { return i.a.label }
 
 // Removed reports whether the file has no name any more. Its participants go on with it, and
-// nobody can join them by its path. It is false for a memfd, which never had a name.
+// no process can join them by its path. It is false for a memfd, which never had a name.
 func (i *Inspector) Removed() bool {
 	link, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", i.File().Fd()))
 	return err == nil && strings.HasSuffix(link, " (deleted)") && !strings.HasPrefix(link, "/memfd:")
@@ -148,29 +148,29 @@ func (i *Inspector) Damage() error {
 	return i.img.Err()
 }
 
-// Who says who a name is or was, as Arena.Who does.
+// Who returns the identity of the participant n, living or dead, as Arena.Who does.
 func (i *Inspector) Who(n ParticipantID) *shmsync.Identity { return i.a.Who(n) }
 
-// Current reports whether n is a participant that nobody has reaped.
+// Current reports whether n is a participant that no process has reaped.
 func (i *Inspector) Current(n ParticipantID) bool { return i.a.Current(n) }
 
 // Witness is a participant as it is seen from outside.
 type Witness struct {
 	Participant
-	// Life is "alive", "dead" or "unknown". The dead whom nobody has reaped yet are
-	// dead here although their State is live.
+	// Life is "alive", "dead" or "unknown". A dead participant that has not been reaped yet
+	// is dead here although its State is live.
 	Life string
 }
 
-// What Witness.Life tells.
+// Values of Witness.Life.
 const (
 	LifeAlive   = "alive"
 	LifeDead    = "dead"
 	LifeUnknown = "unknown"
 )
 
-// Participants are those who are in the arena, the dead who have not been reaped
-// included.
+// Participants returns the participants of the arena, including the dead that have not been
+// reaped.
 func (i *Inspector) Participants() (all []Witness) {
 	for slot := 1; slot <= i.a.geo.slots; slot++ {
 		p, ok := i.a.participant(slot)
@@ -183,8 +183,8 @@ func (i *Inspector) Participants() (all []Witness) {
 	return all
 }
 
-// life tells whether who is in a slot lives. It asks the kernel for the byte lock,
-// which a process has as long as it is there.
+// life tells whether the participant in a slot lives. It asks the kernel for the byte lock,
+// which a process has as long as it exists.
 func (i *Inspector) life(slot int) string {
 	a := i.a
 	caps := a.slotCaps(slot)
@@ -212,7 +212,7 @@ func (i *Inspector) life(slot int) string {
 	return LifeUnknown
 }
 
-// DeathRecord tells of somebody who was in the arena.
+// DeathRecord describes a participant that died or left.
 type DeathRecord struct {
 	shmsync.Identity
 	Left bool // it left by closing, and did not die
@@ -221,7 +221,7 @@ type DeathRecord struct {
 // Name is the name that it had.
 func (o DeathRecord) Name() ParticipantID { return makeParticipantID(o.Slot, o.Generation) }
 
-// DeathRecords are the last who left or died, the latest first.
+// DeathRecords returns the records of the participants that left or died, the latest first.
 func (i *Inspector) DeathRecords() (all []DeathRecord) {
 	for left, r := range map[bool]deathRecordRing{false: deathRecordsOfDead, true: deathRecordsOfLeft} {
 		total := i.a.u64(r.total).Load()

@@ -1,9 +1,8 @@
 package arena
 
-// EachPart calls f for the parts of the arena that a copy for a report needs, in
-// order: everything before the heap, wait nodes, and objects. What users keep in the
-// arena is left out unless data is set: blocks of Alloc, values, items. f must not keep
-// the bytes.
+// EachPart calls f for the parts of the arena that a copy for a report needs, in order:
+// everything before the heap, wait nodes, and objects. It leaves out the users' data
+// (blocks of Alloc, values, items) unless data is set. f must not keep the bytes.
 func (i *Inspector) EachPart(data bool, f func(off uint64, b []byte) error) error {
 	a := i.a
 	if err := i.part(0, a.geo.heapOff, nil, f); err != nil {

@@ -9,8 +9,8 @@ import (
 // can be.
 const mostWaits = 1 << 17
 
-// findWaits gives all waits that the arena records, by object. What is on a queue
-// comes first, in order, and then the rest, the oldest first.
+// findWaits gives all waits that the arena records, by object. Waits on a queue come first,
+// in order, and then the rest, the oldest first.
 func (a *Arena) findWaits() map[Offset][]Wait {
 	found, left := map[Offset][]Wait{}, mostWaits
 	asleep := a.sleepers()
@@ -47,7 +47,7 @@ func (a *Arena) findWaits() map[Offset][]Wait {
 	return found
 }
 
-// waitIn is the wait of a node, if somebody waits in it.
+// waitIn is the wait of a node, if a goroutine or thread waits in it.
 func (a *Arena) waitIn(off Offset, n *Node) (w Wait, ok bool) {
 	list, stamp, object := Offset(n.list.Load()), n.stamp.Load(), n.Object()
 	w = Wait{Owner: n.Owner(), Node: off}

@@ -6,7 +6,7 @@ type Inspection struct {
 	State  string        // in a few words
 	Policy string        // "report" or "release"; empty where there is none
 	Spin   string        // the spin budget; empty where there is none
-	Err    error         // why nobody can have it: ErrOwnerDead, ErrNotRecoverable, ErrCorrupt; nil otherwise
+	Err    error         // why it cannot be taken: ErrOwnerDead, ErrNotRecoverable, ErrCorrupt; nil otherwise
 	Died   ParticipantID // whose death that is, or 0
 	Key    *uint64       // the key that Err is about, for an object that has several; nil otherwise
 	Holds  []Hold
@@ -16,7 +16,7 @@ type Inspection struct {
 	Counts *Counts
 }
 
-// How somebody has something of an object.
+// Values of Hold.Mode.
 const (
 	HoldExclusive  = "exclusive"  // to itself
 	HoldShared     = "shared"     // for reading
@@ -41,7 +41,7 @@ type Hold struct {
 	Mode  string        // one of the constants
 	Count uint64        // how many, where that says something
 	Key   *uint64       // which one, where there are several
-	Since int64         // CLOCK_MONOTONIC, ns; 0 where nobody knows
+	Since int64         // CLOCK_MONOTONIC, ns; 0 where it is unknown
 	Note  string        // more, in words
 }
 
@@ -51,7 +51,7 @@ type Wait struct {
 	For   string        // what for: "lock", "read", "permits" and the like
 	Want  *uint64       // how many, which key, which token; nil where that says nothing
 	Stamp uint64        // waits of an object with a lower one came before; 0 where there is no order
-	Since int64         // CLOCK_MONOTONIC, ns; 0 where nobody knows
+	Since int64         // CLOCK_MONOTONIC, ns; 0 where it is unknown
 	How   string        // asleep in the kernel, parked in its process, or awake
 	Count uint64        // goroutines, as far as can be told; 0 where that is not known
 	// On are the holds that have to end before this wait can, as indices of
@@ -85,10 +85,10 @@ type Word struct {
 // Counts are what an object of a counted arena has counted since it was made.
 type Counts struct {
 	Acquired  uint64 // how often it was taken, or a wait ended well
-	Contended uint64 // of those, how often somebody else was in the way
+	Contended uint64 // of those, how often it was not free at once
 	SpinsPaid uint64 // waits that spinning ended
 	Slept     uint64 // times that a waiter went to sleep
-	Woken     uint64 // times that somebody was woken
+	Woken     uint64 // waiters that were woken
 	Recovered uint64 // holds of the dead that were taken back
 }
 

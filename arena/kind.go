@@ -40,20 +40,19 @@ type KindOps struct {
 	// second time when dead is gone: what stands for the use of data, such as a lock
 	// that passes on, it gives to others only if [Arena.Gone] says so.
 	Repair func(a *Arena, o Object, dead ParticipantID)
-	// Wake wakes, once, who waits for a wake that a death may have swallowed.
+	// Wake wakes, once, the waiters for a wake that a death may have swallowed.
 	Wake func(a *Arena, o Object, owed Owed)
 	// Check reports what is impossible about the object's bytes.
 	Check func(a *Arena, o Object) error
 	// Describe renders the object's state on one line.
 	Describe func(a *Arena, o Object) string
-	// Inspect tells the object's state: who has what of it, who waits for what and
-	// for whom. a may be the copy of an [Inspector], so nothing comes of writing to
-	// it, and nobody can be woken. For a kind without it the waits are told that
-	// [Arena.WaitsOf] finds.
+	// Inspect tells the object's state: its holds, its waits, and for whom they wait. a may
+	// be the copy of an [Inspector], so a write to it has no effect and a wake reaches
+	// nobody. For a kind without Inspect, the waits that [Arena.WaitsOf] finds are shown.
 	Inspect func(a *Arena, o Object) Inspection
-	// UserData calls hide for those bytes of the body, n from an offset in it on, that
-	// are its users' data and not the kind's: a report does without them. Of a kind
-	// without Inspect that is the whole body.
+	// UserData calls hide for the bytes of the body that are its users' data and not the
+	// kind's, n bytes from an offset in the body on: a report leaves them out. For a kind
+	// without Inspect the whole body is users' data.
 	UserData func(a *Arena, o Object, hide func(from Offset, n uint64))
 }
 
@@ -61,8 +60,8 @@ type KindOps struct {
 type Owed uint8
 
 const (
-	// OwedAnnounced: only those who have announced themselves in the object can
-	// be waiting for one.
+	// OwedAnnounced: only participants that have announced themselves in the object can be
+	// waiting for a wake.
 	OwedAnnounced Owed = iota
 	// OwedOne: a participant has recorded that it sleeps, although the object
 	// may not say so.

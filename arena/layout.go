@@ -19,14 +19,14 @@ const (
 	headerSize = 4096
 
 	// MaxSlots is the most participants that an arena can have: an owner word
-	// spares 11 bits for the slot, and slot 0 stands for nobody.
+	// spares 11 bits for the slot, and slot 0 stands for no participant.
 	MaxSlots = 1<<slotBits - 1
 
 	slotStride        = 2048
 	aliveWords        = 4
 	announceCount     = 32
 	deathRecordCount  = 256
-	deathRecordDeaths = 192 // of those, for deaths; the rest is for those who leave
+	deathRecordDeaths = 192 // of those, for deaths; the rest is for orderly leaves
 	deathRecordStride = 128
 	labelBytes        = 63
 

@@ -64,7 +64,7 @@ func init() {
 }
 
 // A process that closes its descriptors by mistake while it holds a lock lives, and keeps
-// the lock: also for those who join, and in a full arena.
+// the lock, also towards processes that join later, and in a full arena.
 func TestStrayCloseIsNoDeath(t *testing.T) {
 	for _, all := range []int{0, 1} {
 		for _, slots := range []int{3, 6} {
@@ -95,8 +95,8 @@ func TestStrayCloseIsNoDeath(t *testing.T) {
 	}
 }
 
-// A process whose descriptor names another file by now believes nobody dead because of
-// that, and still learns of deaths through the other descriptors that it has.
+// A process whose descriptor names another file by now declares no peer dead because of
+// that, and still learns of deaths through its other descriptors.
 func TestReusedDescriptorAccusesNobody(t *testing.T) {
 	ta := newTestArena(t, 6)
 	other := t.TempDir() + "/other"

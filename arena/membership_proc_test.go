@@ -52,7 +52,7 @@ func TestJoinAndLeave(t *testing.T) {
 	require.NotNil(t, who)
 	require.Equal(t, "two", who.Label)
 	require.Equal(t, two.Pid(), who.PID)
-	// The process is there still, and comes back as somebody else.
+	// The process is there still, and comes back as another participant.
 	two.open(t, ta, "two again")
 	require.Equal(t, makeParticipantID(2, 2), two.self)
 	require.Equal(t, []string{"one", "two again"}, labels(one.alone(t, 2)))
@@ -77,7 +77,7 @@ func TestLabels(t *testing.T) {
 	require.Equal(t, []string{long[:labelBytes], "arena.test"}, labels(empty.participants(t)))
 }
 
-// Deaths are told to everybody, once each, and leaving is none.
+// Every participant is told of each death once. A leave is no death.
 func TestDeathsAreToldOnce(t *testing.T) {
 	ta := newTestArena(t, 8)
 	survivors := []*remote{ta.join(t, "s1"), ta.join(t, "s2"), ta.join(t, "s3")}
@@ -228,7 +228,7 @@ func TestSlotsAreTaken(t *testing.T) {
 	for _, m := range members {
 		m.must(t, order{Do: "use", Text: "x"})
 	}
-	// The one who comes right after a death finds its slot free.
+	// A process that joins right after a death finds the slot free.
 	members[1].Kill(t)
 	late.open(t, ta, "late")
 	require.Equal(t, makeParticipantID(2, 2), late.self)
@@ -258,7 +258,7 @@ func TestRestartInAFullArena(t *testing.T) {
 	watcher.alone(t, 2)
 }
 
-// Whoever knows the dead after their slots have been taken by others.
+// The death records name the dead after their slots have been taken again.
 func TestDeathRecords(t *testing.T) {
 	ta := newTestArena(t, 4)
 	s := ta.join(t, "survivor")
@@ -369,7 +369,8 @@ func init() {
 	}
 }
 
-// What the dead one in a slot was telling is not taken for what its successor tells.
+// The telling count of the dead participant in a slot is not taken for that of its
+// successor.
 func TestSuccessorHasNothingToTell(t *testing.T) {
 	ta := newTestArena(t, 1)
 	m := ta.join(t, "dead")
@@ -383,7 +384,7 @@ func TestLeavesDisplaceNoDeaths(t *testing.T) {
 	ta := newTestArena(t, 8)
 	s := ta.join(t, "observer")
 	s.Stop(t)
-	a, err := Open(ta.name, &ta.opts) // somebody has to reap
+	a, err := Open(ta.name, &ta.opts) // a participant has to reap
 	require.NoError(t, err)
 	defer a.Close()
 	var want []string

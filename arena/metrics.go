@@ -14,9 +14,9 @@ type Metrics struct {
 // ObjectMetrics are the numbers of one object.
 type ObjectMetrics struct {
 	Kind    string  // four letters
-	Holds   int     // of those who have it, or something of it
+	Holds   int     // how many participants hold it, or a part of it
 	Waiters uint64  // goroutines, as far as can be told
-	Lost    bool    // nobody can take it
+	Lost    bool    // it cannot be taken any more
 	Counts  *Counts // nil in an arena that does not count
 }
 

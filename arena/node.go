@@ -26,8 +26,8 @@ type nodeLocal struct{ sync.Mutex }
 // belongs to an object, the Repair of the object's kind gives it back.
 func (a *Arena) ClaimNode() (Offset, error) { return a.claimNode() }
 
-// FreeNode gives back a node from ClaimNode. The caller makes sure that it is on
-// no list and that nobody is about to wake it.
+// FreeNode gives back a node from ClaimNode. The caller makes sure that the node is on no
+// list and that no participant is about to wake it.
 func (a *Arena) FreeNode(off Offset) error { return a.freeNode(off) }
 
 // NodeAt gives the node at off, an offset that may have come from a peer: where
@@ -71,7 +71,7 @@ func (c *core) newNode() (Offset, *Node, error) {
 	return off, n, nil
 }
 
-// freeNode makes a node free, whoever owns it.
+// freeNode makes a node free, whatever participant owns it.
 func (c *core) freeNode(off Offset) error {
 	b, ok := c.locate(off)
 	freeing := makeBlock(blockFreeing, c.self)
@@ -88,17 +88,17 @@ func (c *core) freeNode(off Offset) error {
 	return nil
 }
 
-// ReapNode gives back a node of a dead participant that has just been taken off
-// the queue it was on. Whoever else is about to do that does not.
+// ReapNode gives back a node of a dead participant that has just been taken off the queue
+// it was on. If several participants try, only the first does it.
 func (a *Arena) ReapNode(off Offset, dead ParticipantID) {
 	if n, err := a.nodeAt(off); err == nil {
 		a.reapNode(off, n, dead)
 	}
 }
 
-// reapNode frees a node that is on no list, and whose owner was that one, which has
-// no use for it any more. Whoever makes itself the owner may do that, and if it dies over
-// it the next one can.
+// reapNode frees a node that is on no list and whose owner has no use for it any more. The
+// participant that makes itself the owner by CAS may free it; if it dies over that, its own
+// reaper frees the node.
 func (c *core) reapNode(off Offset, n *Node, owner ParticipantID) {
 	if n.Owner() == owner && n.owner.CompareAndSwap(uint32(owner), uint32(c.self)) {
 		crashpoint.Hit("arena.node.inherited")
@@ -121,9 +121,9 @@ func (c *core) takeNode(n *Node, owner ParticipantID) bool {
 	return true
 }
 
-// ReclaimNode gives back a node that its owner has done with, in the use that it had
-// when its word was w. The owner, and who takes the node off its queue, both try
-// when they have done their part.
+// ReclaimNode gives back a node that its owner has done with, in the use that it had when
+// its word was w. The owner, and the participant that takes the node off its queue, both
+// try when they have done their part.
 func (a *Arena) ReclaimNode(off Offset, w NodeWord) {
 	n, err := a.nodeAt(off)
 	if err != nil {
@@ -146,8 +146,8 @@ func (a *Arena) EachNode(object Offset, f func(Offset, *Node)) {
 	})
 }
 
-// wakeResolved wakes whoever sleeps on a node whose wait is over: the dead may
-// have decided that and not woken it.
+// wakeResolved wakes the sleepers on nodes whose wait is over: a dead participant may have
+// decided the wait and not woken its owner.
 func (c *core) wakeResolved() {
 	c.eachNode(func(_ Offset, n *Node) {
 		if n.State() == NodeResolved {
@@ -193,11 +193,11 @@ func (c *core) eachNode(f func(off Offset, n *Node)) {
 	}
 }
 
-// freeNodesOf gives back the nodes of a dead participant: poller nodes stay on the
-// lists of their objects, for whoever needs one next. Nodes that are on a queue are
-// left to the kind of the object; if whoever takes one off dies over it, it is given
-// back here with that one's death. So are those that somebody may just be about to
-// put on the dead one's stack, with the next death of anybody.
+// freeNodesOf gives back the nodes of a dead participant. Poller nodes stay on the lists of
+// their objects, for the next participant that needs one. Nodes that are on a queue are
+// left to the kind of the object; if a participant dies after it has taken one off, the
+// reap of that participant gives the node back here. A node that some participant may be
+// about to put on the dead one's stack is left until the next death of any participant.
 //
 // Preconditions: as for reclaimBlocks.
 func (c *core) freeNodesOf(dead ParticipantID) {
@@ -205,7 +205,7 @@ func (c *core) freeNodesOf(dead ParticipantID) {
 	defer c.handles.Unlock()
 	defer c.unguard()
 	told := c.awaitTold()
-	// What was resolved after that: who is leaving is told still.
+	// Nodes that were resolved after that: a participant that is leaving is told still.
 	untold := func(n *Node) bool { return n.State() == NodeResolved && !(told && c.AllTold()) }
 	stacked, lists := c.readyOf(dead), c.newNodeLists()
 	var orphans []orphan
@@ -235,14 +235,15 @@ func (c *core) freeNodesOf(dead ParticipantID) {
 		case list == 0 && there && n.stamp.Load() != 0:
 			// It is on a queue. The object's kind takes it off and gives it back.
 		case list == 0 && untold(n):
-			// Its stack would be that of whoever has the node next.
+			// Its stack would be that of the slot's next participant.
 		case list == 0:
 			c.reapNode(off, n, dead)
 		case there && !lists.has(list, off):
 			c.freeNode(off)
 		case there:
-			// Also one that is not ready: the dead one may have taken it loose. Whose
-			// word has changed is being told: then who leaves is told still.
+			// Also a node that is not ready: the dead one may have taken it loose. If its
+			// word has changed, its owner is being told: then a participant that is leaving
+			// is told still.
 			if w.State() != NodeFree && (stacked[off] || told && (!c.current(dead) || c.awaitTold())) {
 				n.Swap(w, w.Freed())
 			}
@@ -252,8 +253,8 @@ func (c *core) freeNodesOf(dead ParticipantID) {
 	c.takeOrphans(orphans)
 }
 
-// orphan is a poller node that nobody has, and that is ready, or was: its owner died when
-// it was not on the stack, and somebody may have been about to put it there.
+// orphan is a poller node without an owner that is ready, or was: its owner died when it
+// was not on the stack, and a releaser may have been about to put it there.
 type orphan struct {
 	off  Offset
 	node *Node
@@ -268,13 +269,13 @@ func (c *core) takeOrphans(orphans []orphan) {
 	}
 	on := map[Offset]bool{}
 	for i := 1; i <= c.geo.slots; i++ {
-		// Whoever joins begins with an empty stack.
+		// A participant that joins begins with an empty stack.
 		if n := participantIn(i, c.slotState(i)); c.current(n) {
 			maps.Copy(on, c.readyOf(n))
 		}
 	}
 	if !c.AllTold() {
-		return // somebody may be on his way down a stack that was emptied meanwhile
+		return // a releaser may be on its way down a stack that was emptied meanwhile
 	}
 	for _, s := range orphans {
 		if !on[s.off] {
@@ -294,13 +295,14 @@ func (c *core) awaitTold() bool {
 	return c.AllTold()
 }
 
-// toldYields is how often who reaps lets others run while somebody tells.
+// toldYields is how often a reaper yields to other goroutines while a participant is
+// between BeginTell and EndTell.
 const toldYields = 50
 
-// freeNodesAt gives back the nodes that an object has which nobody has open: poller
-// nodes, idle ones with a stamp, in which it keeps some of its state, and the waits of
-// the dead that were left to the object's kind, which no process that knows it has
-// looked at since.
+// freeNodesAt gives back the nodes of an object that no process has open: poller nodes;
+// idle nodes with a stamp, in which the object keeps some of its state; and waits of the
+// dead that were left to the object's kind, if no process that knows the kind has examined
+// them since.
 func (c *core) freeNodesAt(object Offset) {
 	c.eachNode(func(off Offset, n *Node) {
 		switch {
@@ -316,10 +318,10 @@ func (c *core) freeNodesAt(object Offset) {
 	})
 }
 
-// forgetWait is for a node whose object is deleted: it was on a queue of that when its wait was
-// over, or its owner gave up, and whoever was to take it off died over that. It is on no queue
-// now. With its stamp it would be taken for a wait of the next object at that offset, which
-// would account for it.
+// forgetWait is for a node whose object is deleted. The node was on a queue of the object when
+// its wait was over or its owner gave up, and the participant that was to take it off died over
+// that. It is on no queue now. With its stamp it would be taken for a wait of the next object
+// at that offset, which would account for it.
 func (c *core) forgetWait(off Offset, n *Node) {
 	w, owner := n.Load(), n.Owner()
 	if !w.Over() && w.State() != NodeLeft {
@@ -335,8 +337,8 @@ func (c *core) forgetWait(off Offset, n *Node) {
 	}
 }
 
-// orphaned reports whether the owner of a node is dead and nobody is about to tell it
-// that its wait is over.
+// orphaned reports whether the owner of a node is dead and no participant is about to tell
+// it that its wait is over.
 func (c *core) orphaned(n *Node) bool {
 	owner := n.Owner()
 	return owner != 0 && !c.current(owner) && (n.State() != NodeResolved || c.AllTold())

@@ -17,9 +17,9 @@ var (
 )
 
 // PollerNode gives this participant a poller node of o, whose list of poller nodes begins
-// at head, a word of o's body that is zero in a new object. It finds one that this
-// participant has and for which unused is true, takes one that nobody has, or pushes
-// a new one; nodes leave the list only when the object is deleted.
+// at head, a word of o's body that is zero in a new object. It returns a node that this
+// participant has already and for which unused is true, or takes a node without an owner,
+// or pushes a new one. Nodes leave the list only when the object is deleted.
 //
 // The node is idle when it is new to this participant.
 func (a *Arena) PollerNode(o Object, head *atomic.Uint64, unused func(Offset) bool) (Offset, error) {
@@ -58,8 +58,8 @@ func (a *Arena) PollerNode(o Object, head *atomic.Uint64, unused func(Offset) bo
 	return a.pushPollerNode(o, list, head)
 }
 
-// takePollerNode makes a poller node ours that nobody has. One that is not free either is
-// that of a dead one which somebody may still be about to make use of.
+// takePollerNode makes a poller node without an owner ours. A node that is not free either
+// was a dead participant's, and a releaser may still be about to make use of it.
 func (c *core) takePollerNode(n *Node) bool {
 	if n.State() != NodeFree || n.Owner() != 0 {
 		return false
@@ -99,11 +99,10 @@ func (c *core) pushPollerNode(o Object, list Offset, head *atomic.Uint64) (Offse
 	}
 }
 
-// ReleasePollerNode gives up this participant's poller node, for others to take. It
-// reports false, and the participant keeps the node, while that is ready: a
-// releaser may be about to push it on the ready stack, so it has to be taken
-// from there first. Of a node that is not this participant's, or not any more since
-// a peer has overwritten it, there is nothing to release.
+// ReleasePollerNode gives up this participant's poller node, for others to take. While the
+// node is ready it reports false, and the participant keeps the node: a releaser may be
+// about to push it on the ready stack, so it has to be taken from there first. A node that
+// is not this participant's, or that a peer has overwritten, needs no release.
 func (a *Arena) ReleasePollerNode(off Offset) bool {
 	a.nodes.Lock()
 	defer a.nodes.Unlock()
@@ -132,9 +131,9 @@ func (a *Arena) EachPollerNode(head *atomic.Uint64, f func(Offset, *Node) bool) 
 	return a.walk(head, f)
 }
 
-// walk visits a list of nodes. It is stopped by Brent's method if the list bites
-// its own tail, and by the number of nodes there can be if somebody keeps
-// changing it under the walk.
+// walk visits a list of nodes. Brent's method ends the walk of a list that bites its own
+// tail. The number of nodes that there can be ends the walk of a list that a peer keeps
+// changing.
 func (c *core) walk(head *atomic.Uint64, f func(Offset, *Node) bool) error {
 	var anchor Offset
 	steps, lap := uint64(0), uint64(1)

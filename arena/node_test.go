@@ -185,9 +185,9 @@ func TestPollerNodesOfTheDead(t *testing.T) {
 	}
 }
 
-// A poller node that a dead one left on its way to the stack is used again when it cannot
-// get there any more: not while somebody may put it there, nor while it is on the
-// stack of the slot's next one.
+// A poller node whose owner died while the node was on its way to the stack is used again
+// when it cannot get there any more: not while a releaser may put it there, nor while it is
+// on the stack of the slot's next participant.
 func TestOrphanPollerNodesAreTakenWhenTold(t *testing.T) {
 	p := newNeighbours(2<<20, 4)
 	a, b, c := p.join(1), p.join(2), p.join(3)
@@ -222,7 +222,7 @@ func TestOrphanPollerNodesAreTakenWhenTold(t *testing.T) {
 	requireSound(t, a)
 }
 
-// The node of a wait that was resolved is not given to somebody else while whoever has
+// The node of a resolved wait is not given to another participant while the granter that
 // resolved it may put it on a stack.
 func TestResolvedNodesOfTheDeadWaitForWhoTells(t *testing.T) {
 	p := newNeighbours(2<<20, 4)
@@ -266,8 +266,8 @@ func TestWaitsOfTheDeadGoWithTheirObject(t *testing.T) {
 	}
 }
 
-// A wait of a living participant whose end nobody has accounted for does not outlive its object:
-// the next object at that offset would account for it.
+// A wait of a living participant that was resolved but not accounted for does not outlive its
+// object: the next object at that offset would account for it.
 func TestWaitsGoWithTheirObject(t *testing.T) {
 	for _, state := range []NodeState{NodeResolved, NodeSpent, NodeLeft} {
 		p := newNeighbours(2<<20, 4)
@@ -311,8 +311,8 @@ func TestCheckFindsWaitsInNoObject(t *testing.T) {
 	require.ErrorContains(t, a.Check(), "that does not exist")
 }
 
-// Who resolved a wait and then finds its owner dead gives the node back before it tells:
-// it does not put it on the stack of whoever has it next.
+// A granter that resolved a wait and then finds its owner dead gives the node back before
+// it tells: it does not put the node on the stack of the node's next owner.
 func TestNobodyIsToldOfTheDead(t *testing.T) {
 	p := newNeighbours(2<<20, 4)
 	a, b, c := p.join(1), p.join(2), p.join(3)
@@ -359,7 +359,8 @@ func TestNodesOfTheDeadOnAQueueAreLeft(t *testing.T) {
 	require.Zero(t, a.Stats().Nodes)
 }
 
-// Whoever takes the node of a dead one off its queue dies before it has given it back.
+// A participant takes a node of a dead one off its queue and dies before it has given the
+// node back.
 func TestNodesOfTheDeadGoWithWhoTookThemOff(t *testing.T) {
 	p := newNeighbours(2<<20, 4)
 	a, b, c := p.join(1), p.join(2), p.join(3)

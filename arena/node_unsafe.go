@@ -12,53 +12,54 @@ type Node struct {
 	_ structs.HostLayout
 
 	// word is a NodeWord.
-	//   writers: the owner, and by CAS whoever wakes it
-	//   readers: everybody
+	//   writers: the owner, and by CAS a waker
+	//   readers: all participants
 	//   order:   acq_rel
 	//   futex:   as the primitive says
 	//   crash:   see NodeWord
 	word atomic.Uint32
-	// owner is the name of whose node it is, or 0.
+	// owner is the participant that owns the node, or 0.
 	//   writers: PollerNode by CAS from 0, the owner, its reaper
-	//   readers: everybody
+	//   readers: all participants
 	//   order:   acq_rel
 	//   futex:   none
 	//   crash:   names the dead until freeNodesOf
 	owner atomic.Uint32
 	// object is the offset of the object that the node belongs to, or 0.
 	//   writers: the owner, before the node is on a list
-	//   readers: everybody
+	//   readers: all participants
 	//   order:   relaxed, the push on a list carries the edge
 	//   futex:   none
 	//   crash:   goes with the node
 	object atomic.Uint64
 	// next is the offset of the next node of the same object. In a queue it has the
 	// links to both neighbours; see prims.
-	//   writers: who links the node
-	//   readers: everybody
+	//   writers: the participant that links the node
+	//   readers: all participants
 	//   order:   relaxed before the push, acquire in walks
 	//   futex:   none
 	//   crash:   of a poller node: immutable once pushed
 	next atomic.Uint64
 	// readyNext is the offset of the next node of the same ready stack. In a parked
 	// node it is when the wait began, CLOCK_MONOTONIC ns, for people.
-	//   writers: who made the node ready, until it is popped; the owner before it parks
+	//   writers: the releaser that made the node ready, until it is popped; the owner before it parks
 	//   readers: the owner
 	//   order:   relaxed, the push carries the edge
 	//   futex:   none
 	//   crash:   any value is consistent, a stack is read with bounds
 	readyNext atomic.Uint64
-	// wanted is what is waited for: a token, a key, permits. In a poller node it is since
-	// when somebody waits behind it, CLOCK_MONOTONIC ns, for people.
+	// wanted is the token, the key or the number of permits that the owner waits for. In a
+	// poller node it is when the first waiter behind it came, CLOCK_MONOTONIC ns, for
+	// people.
 	//   writers: the owner before it waits
-	//   readers: everybody
+	//   readers: all participants
 	//   order:   relaxed, the word carries the edge
 	//   futex:   none
 	//   crash:   any value is consistent
 	wanted atomic.Uint64
-	// stamp is as how manieth the owner began to wait. A node with a stamp is on a
+	// stamp is the number of the wait in the order of arrival. A node with a stamp is on a
 	// queue of its object, and must not be reused or freed.
-	//   writers: who holds the queue lock of the queue
+	//   writers: the holder of the queue's lock
 	//   readers: the owner, freeNodesOf
 	//   order:   release when it becomes 0
 	//   futex:   none
@@ -74,8 +75,8 @@ type Node struct {
 	list atomic.Uint64
 	// extra is for the primitive that uses the node: what kind of wait it is, and
 	// how it ended. In a poller node it is how many goroutines wait behind it, for people.
-	//   writers: the owner before it waits, then who holds the queue lock of the queue
-	//   readers: the owner, who holds the queue lock
+	//   writers: the owner before it waits, then the holder of the queue's lock
+	//   readers: the owner, the holder of the queue's lock
 	//   order:   relaxed, the word carries the edge
 	//   futex:   none
 	//   crash:   any value is consistent

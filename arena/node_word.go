@@ -9,16 +9,16 @@ import "fmt"
 //	bits 4..31  generation: how many uses of the node are over
 //
 //	state    meaning                                          left by
-//	free     in no use; nobody waits                          freeNode, ReleasePollerNode
+//	free     in no use                          freeNode, ReleasePollerNode
 //	idle     its owner has it and does not wait               claimNode, PollerNode, the owner's poller
 //	waiting  its owner waits                                  the owner
 //	ready    woken, and the owner has not seen it yet         a releaser, by CAS from waiting
-//	queued   on a queue of an object; its owner is awake      the owner; who resolves it
-//	asleep   the same; a thread sleeps on the word            the owner; who resolves it, and wakes
-//	parked   the same; a goroutine waits for its poller       the owner; who resolves it, and tells the poller
+//	queued   on a queue of an object; its owner is awake      the owner; its granter
+//	asleep   the same; a thread sleeps on the word            the owner; its granter, which wakes
+//	parked   the same; a goroutine waits for its poller       the owner; its granter, which tells the poller
 //	resolved the wait is over                                 the owner
-//	left     on a queue; its owner has given up               who takes it off: to free
-//	spent    resolved, but not yet off the queue; its owner   who takes it off, or the owner that sees
+//	left     on a queue; its owner has given up               the participant that takes it off: to free
+//	spent    resolved, but not yet off the queue; its owner   the participant that takes it off, or the owner that sees
 //	         has done with it                                 that this has happened: to free
 //
 // Waiting and ready are for poller nodes, those after them for waits in a queue. The
@@ -28,10 +28,10 @@ import "fmt"
 // node keeps it, so that a releaser that read the word before cannot touch the next
 // wait. It wraps.
 //
-//	crash: nodes of the dead are given back by freeNodesOf; one of a poller that is
-//	not on its owner's stack stays as it is without an owner while a releaser may
-//	still be about to push it, until a later death; a node with a stamp is
-//	taken off its queue by the object's kind first
+//	crash: freeNodesOf gives back the nodes of the dead. A poller node that is not on its
+//	owner's stack stays as it is, without an owner, until a later death, while a releaser
+//	may still be about to push it. A node with a stamp is taken off its queue by the
+//	object's kind first.
 type NodeWord uint32
 
 // NodeState is the state of a wait node.

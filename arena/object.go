@@ -40,8 +40,7 @@ const (
 	objOpenOff = 40
 	objLayout  = 48
 
-	// MaxObject is the greatest body of an object. What is bigger can be had
-	// from Alloc.
+	// MaxObject is the greatest body of an object. Use Alloc for more bytes.
 	MaxObject = 1<<32 - 1<<20
 
 	maxObjectName = 255
@@ -55,14 +54,14 @@ const (
 //
 //	phase      name  meaning                                      left by
 //	pending    n     in the directory, private to n               create
-//	committed  0     there for everybody                          its maker; who cancels a deletion
+//	committed  0     there for all participants                   its maker; an opener that cancels a deletion
 //	aborted    n     will never be there, or never again          a racing maker, withdraw, erase
-//	deleting   n     there, but n looks whether anybody has it    erase
-//	                 open; who opens it now makes it committed
+//	deleting   n     there, but n checks whether it is open       erase
+//	                 anywhere; an opener makes it committed
 //	                 and so cancels the deletion
 //
-//	pending -> committed | aborted        one of them by CAS: who gets the name
-//	committed <-> deleting -> aborted     likewise: whether it stays
+//	pending -> committed | aborted        by one CAS, which decides who gets the name
+//	committed <-> deleting -> aborted     by one CAS, which decides whether it stays
 //
 // crash: a pending object of the dead has a claimed block and goes with it; a
 // deleting one becomes committed again; an aborted one that was committed before
@@ -82,7 +81,7 @@ func makeObject(phase int, n ParticipantID) objectWord { return objectWord(phase
 func (w objectWord) phase() int                 { return int(w & 7) }
 func (w objectWord) participant() ParticipantID { return ParticipantID(w >> 3) }
 
-// there reports whether the object exists as far as everybody is concerned.
+// there reports whether the object exists for all participants.
 func (w objectWord) there() bool {
 	return w.phase() == objectCommitted || w.phase() == objectDeleting
 }
@@ -110,8 +109,8 @@ func (h *header) swap(old, to objectWord) bool {
 	return h.state.CompareAndSwap(uint32(old), uint32(to))
 }
 
-// openBytes is the size of an object's open bits: one a slot, and one for slot
-// 0, which stands for nobody.
+// openBytes is the size of an object's open bits: one bit for each slot, and one for slot
+// 0, which stands for no participant.
 func (c *core) openBytes() uint64 { return (uint64(c.geo.slots)/32 + 1) * 4 }
 
 // layOut gives the places of the open bits and of the name, and the size of an

@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A participant that is stopped while it makes or deletes a name holds nobody
-// up who wants that name.
+// A participant that is stopped while it makes or deletes a name delays no other
+// participant that wants that name.
 func TestNamesOfTheStopped(t *testing.T) {
 	for name, d := range deeds {
 		if !slices.Contains([]string{"create", "create, committed", "open", "delete", "delete, decided"}, name) {
@@ -66,7 +66,7 @@ func TestDeathWhileWithdrawing(t *testing.T) {
 	require.Zero(t, a.Stats().Claimed)
 }
 
-// A block that somebody is about to look at is not handed out.
+// A block that a participant is about to read is not handed out.
 func TestGuardedBlocksAreNotReused(t *testing.T) {
 	p := newNeighbours(3<<20, 8)
 	a, v := p.join(1), p.join(2)
@@ -142,7 +142,7 @@ func TestDeleterIsStopped(t *testing.T) {
 	require.Zero(t, a.Stats().Claimed) // the block had to wait for the guard of the stopped one
 }
 
-// The open bit of a dead one does not become that of whoever has its slot next.
+// The open bit of a dead participant does not become that of the slot's next participant.
 func TestBitsOfTheDeadAreCleared(t *testing.T) {
 	p := newNeighbours(3<<20, 8)
 	a, v := p.join(1), p.join(2)
@@ -240,7 +240,7 @@ func TestDeathOfAMakerAndAnOpener(t *testing.T) {
 	require.Zero(t, a.Stats().Objects+a.Stats().Claimed)
 }
 
-// Whoever takes back what the dead left may die over it.
+// A reaper may die while it takes back what the dead participant left.
 func TestDeathOfTheReaper(t *testing.T) {
 	for _, c := range []struct{ deed, first, second string }{
 		{"delete, decided", "arena.delete.decided", "arena.delete.freeing"},

@@ -21,10 +21,10 @@ var (
 	_ = crashpoint.Register("arena.delete.nodes_freed")
 )
 
-// Delete removes the object of that name, and its name, for good. Where there is
-// none the error Is [fs.ErrNotExist]. While a living participant, this one
-// included, has it open, or holds something of it although its handle is closed, it
-// stays and the error Is [syscall.EBUSY] and says who that is.
+// Delete removes the object of that name, and its name, for good. If there is no such
+// object the error Is [fs.ErrNotExist]. The object stays while a living participant, this
+// one included, has it open, or holds something of it although its handle is closed. Then
+// the error Is [syscall.EBUSY] and names those participants.
 func (a *Arena) Delete(name string) error {
 	if err := a.use("arena.delete"); err != nil {
 		return err
@@ -81,8 +81,8 @@ func (a *Arena) erase(off Offset) error {
 	return nil
 }
 
-// decide brings h from committed to aborted unless somebody has it open. Others
-// that open it for a moment are waited for a little.
+// decide brings h from committed to aborted unless a participant has it open. It waits a
+// little for participants that open it for a moment.
 //
 //	opener                            deleter
 //	open bit := 1                     phase: committed -> deleting
@@ -93,8 +93,8 @@ func (a *Arena) erase(off Offset) error {
 // Each writes before it reads, so either the deleter sees the bit or the opener
 // sees the phase; and then one CAS of the phase decides.
 //
-// Nobody who has not opened the object takes hold of it, so the holds that are left
-// then are of handles that were closed: holders names them. The object stays for
+// A participant must open the object before it can take hold of it, so the holds that
+// remain then belong to handles that were closed: holders names them. The object stays for
 // those, too.
 func (c *core) decide(h *header, holders func() []string) error {
 	ours := makeObject(objectDeleting, c.self)
@@ -142,15 +142,15 @@ func (c *core) busy(h *header, why string) error {
 	return c.failObject("arena.delete", h.Object.String(), syscall.EBUSY, why)
 }
 
-// holders tells who of the living holds what of an object, as far as its kind is
-// known here. A duty is no hold: what a participant has undertaken, as to arrive or to
-// give a result, concerns only those who have the object open.
+// holders tells which living participants hold what of an object, as far as its kind is
+// known here. A duty is no hold: what a participant has undertaken, as to arrive or to give
+// a result, concerns only participants that have the object open.
 func (a *Arena) holders(o Object) (who []string) {
 	ops, ok := kindOps(o.Kind)
 	if !ok || ops.Inspect == nil {
 		return nil
 	}
-	// Waits are of those who have it open: an empty map saves looking for them.
+	// Only participants with an open handle wait: an empty map saves looking for the waits.
 	look := &Arena{membership: a.membership, waits: map[Offset][]Wait{}}
 	for _, h := range ops.Inspect(look, o).Holds {
 		switch h.Mode {

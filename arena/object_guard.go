@@ -21,15 +21,15 @@ var (
 // meanwhile. An object that is open needs no such guard.
 //
 //	writers: the owner
-//	readers: who frees the block of an object
+//	readers: a participant that frees the block of an object
 //	order:   seq_cst: the guard is set before the object is looked up again,
 //	         the object made unfindable before the guards are looked at
 //	futex:   none
 //	crash:   that of the dead does not count, clearOpenBits clears it
 const slotOpening Offset = 224
 
-// slotWalking is such a guard for walks, of a reap or a check, which look
-// at the body too. It is no open bit: who deletes an object does not mind.
+// slotWalking is such a guard for walks, of a reap or a check, which read the body too. It
+// is no open bit: it does not keep an object from being deleted.
 //
 // Its tags are those of slotOpening.
 const slotWalking Offset = 232
@@ -40,7 +40,7 @@ type openLocal struct {
 	sync.Mutex
 	walking  sync.Mutex          // held by a walk, with its own guard
 	refs     map[Offset]*openRef // guarded by: Mutex
-	deferred []Offset            // guarded by: Mutex; blocks freeing by us that somebody guarded
+	deferred []Offset            // guarded by: Mutex; blocks freeing by us that a peer guarded
 	passed   uint64              // guarded by: Mutex; entries that are gone, by searches since the reach was lowered
 	// lowerAfter is how many more have to be passed than lowerRatio says.
 	lowerAfter uint64 // guarded by: Mutex
@@ -52,8 +52,8 @@ type openRef struct {
 	count int // of opens that have not been closed
 }
 
-// guard keeps the block at off from being reused until unguard. What is there
-// must be found again after the call.
+// guard keeps the block at off from being reused until unguard. After the call the caller
+// must look the object up again.
 func (c *core) guard(off Offset) {
 	// sync(arena.guard): release
 	c.u64(c.slot(c.self.Slot()) + slotOpening).Store(uint64(off))
@@ -74,8 +74,8 @@ func (c *core) guarded(off Offset) bool {
 	return false
 }
 
-// releaseUnseen is release for a block that was in the directory, or was an
-// object: it waits, as freeing by this process, until nobody guards it.
+// releaseUnseen is release for a block that was in the directory, or was an object: it
+// waits, as freeing by this process, until no participant guards it.
 func (c *core) releaseUnseen(b block, w blockWord) {
 	if !c.guarded(b.off) {
 		// The nodes go last, when no reaper looks at them any more.
@@ -112,7 +112,7 @@ func (c *core) releaseDeferred() {
 // openBit is the bit that says that the participant in that slot has h open.
 //
 //	writers: the participant in the slot; clearOpenBits
-//	readers: who deletes the object
+//	readers: a participant that deletes the object
 //	order:   seq_cst: an opener sets its bit and then looks at the phase, a
 //	         deleter sets the phase and then looks at the bits
 //	futex:   none

@@ -42,9 +42,9 @@ type ObjectSpec struct {
 
 var errOutvoted = errors.New("outvoted")
 
-// OpenObject finds the object of that name or creates it. Of participants that
-// race to create it one does, and all open the same. The object stays there for
-// this process until CloseObject has been called as often as OpenObject.
+// OpenObject finds the object of that name or creates it. If several participants race to
+// create it, one of them does, and all open the same. The object stays there for this
+// process until CloseObject has been called as often as OpenObject.
 //
 // An object of another kind, version, size or layout is an error that Is
 // [shmsync.ErrIncompatible] and says both sides. Whatever the maker wrote in
@@ -125,8 +125,8 @@ func (c *core) compatible(h *header, spec ObjectSpec) error {
 	return c.failObject("arena.open_object", h.Object.String(), shmsync.ErrIncompatible, what)
 }
 
-// build claims a block and makes a whole object of it, which nobody can find
-// yet. This process has it open already.
+// build claims a block and makes a whole object of it, which no peer can find yet. This
+// process has it open already.
 func (c *core) build(spec ObjectSpec, hash uint64, state objectWord) (header, error) {
 	open, nameOff, total := c.layOut(spec.Size, spec.Name)
 	off, err := c.claim(total, 1)
@@ -214,7 +214,7 @@ func (c *core) createNamed(spec ObjectSpec, hash uint64) (h header, found bool, 
 	}
 	c.remember(&mine)
 	crashpoint.Hit("arena.object.committed")
-	// An opener, or nobody, may have published it before us.
+	// An opener may have published it before us.
 	if err := c.publish(mine.Offset, blockObject); err != nil && mine.block.load().kind() != blockObject {
 		return mine, false, err
 	}

@@ -52,8 +52,8 @@ func TestRacingMakersGetOneObject(t *testing.T) {
 	require.Zero(t, s.Objects+s.Claimed)
 }
 
-// Makers and deleters of few names: whoever has one open has the same as
-// everybody else who has it open, and nobody deletes it meanwhile.
+// Makers and deleters of few names: all participants that have a name open have the same
+// object, and none deletes it meanwhile.
 func TestNamesUnderChurn(t *testing.T) {
 	const members, names = 6, 2
 	p := newNeighbours(2<<20, members)

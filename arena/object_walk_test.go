@@ -29,8 +29,8 @@ func init() {
 	})
 }
 
-// Whoever deletes an object is not kept from it by a walk, of its own process or
-// of another; and what the walk looks at is not used again meanwhile.
+// A walk, of the same process or of another one, does not keep an object from being
+// deleted. The memory that the walk reads is not used again meanwhile.
 func TestWalksDoNotKeepObjects(t *testing.T) {
 	for name, walk := range map[string]func(a *Arena){
 		"repair": func(a *Arena) { a.repairAll(makeParticipantID(3, 1), true) },

@@ -34,7 +34,7 @@ func (a *Arena) CloseObject(o Object) {
 }
 
 // Objects goes through the objects of the arena, the anonymous ones included.
-// Each is open while the loop has it, so nobody can delete it. Objects that
+// Each is open while the loop has it, so it cannot be deleted. Objects that
 // come or go meanwhile may be seen or not; objects with impossible headers are
 // passed over.
 func (a *Arena) Objects() iter.Seq[Object] {
@@ -54,9 +54,9 @@ func (a *Arena) Objects() iter.Seq[Object] {
 	}
 }
 
-// visit calls f for the objects of the arena, without opening them: they may be
-// deleted meanwhile, and then f looks at bytes that are nobody's any more, but not
-// at those of another object. f does not walk itself.
+// visit calls f for the objects of the arena, without opening them. An object may be
+// deleted meanwhile; then f reads bytes that belong to no object any more, but never those
+// of another object. f does not walk itself.
 func (a *Arena) visit(f func(Object)) { a.visitIn(a.eachBlock, f) }
 
 // visitTouched is visit for the objects that the participant in a slot may have touched, and

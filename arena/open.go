@@ -21,11 +21,11 @@ var attached struct {
 
 type segmentID struct{ dev, ino uint64 }
 
-// Open joins the arena of that name under /dev/shm and creates it first where
-// there is none. Of processes that race to create it one does, and all join
-// the same. A nil opts means the defaults; when the arena exists, Size and
-// MaxParticipants that are set are compared with what it has, and a difference
-// is an error that Is [shmsync.ErrIncompatible].
+// Open joins the arena of that name under /dev/shm and creates it first if there is none.
+// If several processes race to create it, one of them does, and all join the same arena. A
+// nil opts means the defaults. If the arena exists, Size and MaxParticipants that are set
+// are compared with those of the arena, and a difference is an error that Is
+// [shmsync.ErrIncompatible].
 //
 // A file that is no arena, or one of another layout, is ErrIncompatible or
 // ErrCorrupt and is left as it was. No free slot is ErrNoSpace. In a program for
@@ -74,9 +74,8 @@ func Attach(name string, opts *Options) (*Arena, error) {
 	return join(seg, opts, false)
 }
 
-// Format makes an arena of a segment that nobody else has yet. It is what the
-// init function of the constructors of package shm should call to create an
-// arena at a path, or in a memfd:
+// Format makes an arena of a segment that no other process has yet. Call it in the init
+// function of a constructor of package shm to create an arena at a path, or in a memfd:
 //
 //	seg, err := shm.CreateMemfd("jobs", size, func(s *shm.Segment) error { return arena.Format(s, nil) }, nil)
 //	a, err := arena.FromSegment(seg, nil)

@@ -32,8 +32,8 @@ var attempts = map[string]func(name string, opts *Options) (*Arena, error){
 	},
 }
 
-// requireRefused checks that nobody gets into the file, that the error says
-// which file and why, and that the file stays as it was.
+// requireRefused checks that no process can join the file, that the error says which file
+// and why, and that the file stays as it was.
 func requireRefused(t *testing.T, name string, opts *Options, kind error, says ...string) {
 	t.Helper()
 	path := filepath.Join(shm.Dir, name)
@@ -213,12 +213,12 @@ func TestTooSmallForItsParticipants(t *testing.T) {
 // mountSmall mounts a tmpfs of that size.
 func mountSmall(t *testing.T, options string) string {
 	if os.Geteuid() != 0 {
-		t.Skip("only root can mount a tmpfs")
+		t.Skip("needs root: it mounts a tmpfs")
 	}
 	dir := filepath.Join(t.TempDir(), "tmpfs")
 	require.NoError(t, os.Mkdir(dir, 0o755))
 	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, options); err != nil {
-		t.Skipf("cannot mount a tmpfs here: %v", err)
+		t.Skipf("needs a tmpfs of its own, and this process may not mount one: %v", err)
 	}
 	t.Cleanup(func() {
 		if err := unix.Unmount(dir, unix.MNT_DETACH); err != nil {

@@ -24,7 +24,7 @@ type Options struct {
 	// TrustUIDs are users whose arenas may be joined, besides those of this
 	// process's effective user and of root.
 	TrustUIDs []uint32
-	// Label names this process to people: in errors that say who died, and in
+	// Label names this process to people: in errors about its death, and in
 	// tools. At most 63 bytes are kept. Empty means the program's name.
 	Label string
 	// NoKernelIO declares that this process passes no memory of the arena to a system
@@ -33,9 +33,8 @@ type Options struct {
 	// waiting for the end of its system calls; see [Arena.Gone]. A false declaration
 	// corrupts data. It holds if every Open of this process makes it.
 	NoKernelIO bool
-	// NUMA places the pages of a new arena. What came of it, Segment().Degraded
-	// and Where tell; see Place for parts of an arena. It is ignored for an arena
-	// that exists.
+	// NUMA places the pages of a new arena. It is ignored for an arena that exists.
+	// Segment().Degraded and Where tell the result; see Place for parts of an arena.
 	NUMA shm.Policy
 	// HugePages, Populate and Lock are as in shm.Options. An arena under a name
 	// takes HugeTransparent; one of Huge2M or Huge1G is formatted into a segment

@@ -6,11 +6,11 @@ import "fmt"
 // slot had been taken. It fits into 29 bits, so that a 32-bit owner word has
 // three to spare.
 //
-//	bits 0..10   slot        1..2047; 0 in a ParticipantID that stands for nobody
+//	bits 0..10   slot        1..2047; 0 in a ParticipantID that stands for no participant
 //	bits 11..28  generation  1..262143; 0 is never used by a participant
 //
-// A ParticipantID that is not current, because its slot is free, is dead, or was taken
-// again, is that of a dead participant, wherever it is found.
+// A ParticipantID is not current if its slot is free, is dead, or was taken again. Wherever
+// such a ParticipantID is found, it is that of a dead participant.
 type ParticipantID uint32
 
 const (
@@ -34,9 +34,8 @@ func (n ParticipantID) Slot() int { return int(n & MaxSlots) }
 // Generation is the number of times that the slot had been taken.
 func (n ParticipantID) Generation() uint32 { return uint32(n>>slotBits) & maxGeneration }
 
-// Covers reports whether o names the same slot at the same or an earlier
-// generation: whoever cleans up after n cleans up after o, too, since who was
-// to clean up after o may have died over it.
+// Covers reports whether o names the same slot at the same or an earlier generation. The
+// reaper of n then cleans up after o, too, since the reaper of o may have died over it.
 func (n ParticipantID) Covers(o ParticipantID) bool {
 	return o != 0 && o.Slot() == n.Slot() && o.Generation() <= n.Generation()
 }

@@ -25,15 +25,15 @@ type Participant struct {
 	Fenced bool // it may release locks by a plain store
 	// Missed is set for OnDeath only: how many records of deaths were overwritten before
 	// this process could read them, since the last death that was told. A death has two
-	// records if whoever recorded it died over that.
+	// records if the process that recorded it died over that.
 	Missed uint64
 }
 
 // Name is the participant's name as words of the arena have it.
 func (p Participant) Name() ParticipantID { return makeParticipantID(p.Slot, p.Generation) }
 
-// Participants goes through those who are in the arena, the dead that have not
-// been reaped included.
+// Participants goes through the participants of the arena, including the dead that have not
+// been reaped.
 func (a *Arena) Participants() iter.Seq[Participant] {
 	return func(yield func(Participant) bool) {
 		a.mustUse("arena.participants")

@@ -55,7 +55,7 @@ func TestNameWords(t *testing.T) {
 	require.False(t, slotWord(6).present() || slotWord(7).taken())
 }
 
-// Names that nobody has are dead, whatever they say.
+// Names that no participant has are dead, whatever bits they have.
 func TestNamesOfNobody(t *testing.T) {
 	a := newMemfdArena(t, 4)
 	require.True(t, a.Current(a.Self()))
@@ -151,7 +151,7 @@ func TestDeathRecordBeingWritten(t *testing.T) {
 	require.Equal(t, makeParticipantID(3, 9), p.Name())
 	require.Equal(t, "late", p.Label)
 
-	// Another writes the same, who did not know; one who leaves is no death.
+	// Another reaper that did not know of it writes the same record; a leave is no death.
 	a.writeDeathRecord(3, makeParticipantID(3, 9), false)
 	a.writeDeathRecord(4, makeParticipantID(4, 1), true)
 	a.writeDeathRecord(4, makeParticipantID(4, 2), false)
@@ -185,7 +185,7 @@ func TestDeathRecordsOverflow(t *testing.T) {
 	require.Nil(t, a.Who(makeParticipantID(2, n-deathRecordDeaths)))
 	require.Empty(t, told)
 
-	// What a peer wrote into the counter makes nobody walk for ever.
+	// A counter that a peer has overwritten makes no reader walk for ever.
 	for _, total := range []uint64{^uint64(0), 1 << 63, 0, 5} {
 		a.u64(hdrDeathRecordsTotal).Store(total)
 		a.ringTold()
@@ -194,7 +194,8 @@ func TestDeathRecordsOverflow(t *testing.T) {
 	}
 }
 
-// What a process remembers of the deaths that it has told does not grow with them.
+// The memory that a process needs for the deaths that it has told does not grow with their
+// number.
 func TestToldDeathsAreBounded(t *testing.T) {
 	a := newMemfdArena(t, 4)
 	told := deathsOf(a)
@@ -234,8 +235,8 @@ func TestDeclaredDead(t *testing.T) {
 	var _ shmsync.Identity = *a.Who(a.self)
 }
 
-// A reaper that waits before it gives memory back is nobody's reaper meanwhile: if it is
-// stopped, others go on.
+// A reaper that waits before it gives memory back leaves the slot without a reaper
+// meanwhile: if it is stopped, another process goes on.
 func TestReaperThatWaitsLeavesTheSlotToOthers(t *testing.T) {
 	a := newMemfdArena(t, 4)
 	a.reapMu.Lock() // the death watcher waits
@@ -265,7 +266,7 @@ func TestSlotIsInheritedWhenItsDeadHasEnded(t *testing.T) {
 	require.True(t, a.inherit(3, a.slotState(3)))
 	require.Equal(t, makeSlotWord(phaseJoining, 6), a.slotState(3))
 
-	// One that died before it became live has no marks.
+	// A participant that died before it became live has no marks.
 	joined := makeSlotWord(phaseDead, 5)
 	a.u32(a.slot(4) + slotState).Store(uint32(joined))
 	require.True(t, a.inherit(4, joined))
@@ -291,7 +292,8 @@ func TestReaperOfUnknownKindKeepsTouchedChunks(t *testing.T) {
 	require.Zero(t, a.u64(a.touchedWord(4, 0)).Load())
 }
 
-// Whoever frees a slot clears its words first. Meanwhile the record tells who was in it.
+// The participant that frees a slot clears its words first. Meanwhile the record tells the
+// participant's identity.
 func TestWhoReadsTheRecordWhileTheSlotIsCleared(t *testing.T) {
 	a := newMemfdArena(t, 4)
 	for k, p := range []phase{phaseDead, phaseLeaving} {

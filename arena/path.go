@@ -19,10 +19,10 @@ const (
 	PathNone     PathState = "none"     // the arena has no path: a memfd, or an open file
 )
 
-// PathState looks whether the path of the arena still leads to it. The participants of an arena
-// whose file was removed go on with it, as [shm.Remove] intends, but nobody can join them by the
-// path. systemd's RemoveIPC and clean-up jobs remove files that are in use, too. The call costs
-// two system calls. [Arena.Metrics] reports the state.
+// PathState reports whether the path of the arena still leads to it. If the file of an arena was
+// removed, its participants go on with it, as [shm.Remove] intends, but no process can join them
+// by the path. systemd's RemoveIPC and clean-up jobs remove files that are in use, too. The call
+// costs two system calls. [Arena.Metrics] reports the state.
 func (a *Arena) PathState() PathState {
 	a.mustUse("arena.path_state")
 	return pathState(a.seg.File(), a.label)

@@ -48,7 +48,7 @@ func TestPlaceElsewhere(t *testing.T) {
 	one, other := ta.join(t, "one"), ta.join(t, "other")
 	r := one.try(t, order{Do: "place", Text: "bind:0"})
 	if slices.Contains(r.Is, "unsupported") {
-		t.Skip(r.Err)
+		t.Skip("needs a kernel and a sandbox that let it place memory with mbind: " + r.Err)
 	}
 	require.Empty(t, r.Err)
 	off := int(r.N)
@@ -75,7 +75,7 @@ func TestPlacedArena(t *testing.T) {
 	defer a.Close()
 	if d := a.Segment().Degraded(); len(d) > 0 {
 		require.ErrorIs(t, d[0], shm.ErrNotSupported)
-		t.Skip(d[0])
+		t.Skipf("needs a kernel and a sandbox that let it place memory with mbind: %v", d[0])
 	}
 	off, err := a.Alloc(placeBytes, MaxAlign)
 	require.NoError(t, err)
@@ -100,7 +100,7 @@ func TestHugePageArena(t *testing.T) {
 		&shm.Options{HugePages: shm.Huge2M})
 	if err != nil {
 		require.True(t, errors.Is(err, shm.ErrNoSpace) || errors.Is(err, shm.ErrNotSupported), "%v", err)
-		t.Skip(err)
+		t.Skipf("needs two free huge pages of 2 MiB (sysctl vm.nr_hugepages=8): %v", err)
 	}
 	defer seg.Close()
 	ta := &testArena{name: inherited}
@@ -115,8 +115,8 @@ func TestHugePageArena(t *testing.T) {
 	require.Positive(t, n)
 }
 
-// TestHugePagesArePlaced: huge pages go where the arena wants them, whoever takes
-// them from the pool.
+// TestHugePagesArePlaced: huge pages go where the arena wants them, whichever participant
+// takes them from the pool.
 func TestHugePagesArePlaced(t *testing.T) {
 	for node := range 4 {
 		seg, err := shm.CreateMemfd("huge", 4<<20, func(s *shm.Segment) error { return Format(s, &Options{Size: s.Size()}) },

@@ -87,11 +87,11 @@ func (a *Arena) ready(off Offset, n *Node) bool {
 	return true
 }
 
-// Tell puts a node that was parked and is resolved on the stack of the owner that
-// it had then, and rings. Only who resolved it does that, once, between BeginTell,
-// which it has called before it resolved the node, and EndTell; until it is off the
-// stack the owner does not use it again. If the owner has died the node may be
-// somebody else's by now, and nobody is told.
+// Tell puts a node that was parked and is resolved on the stack of the owner that it had
+// then, and rings. Only the granter that resolved the node calls it, once, between
+// BeginTell, which it has called before it resolved the node, and EndTell. Until the node
+// is off the stack the owner does not use it again. If the owner has died, the node may
+// have a new owner by now, and nobody is told.
 func (a *Arena) Tell(off Offset, n *Node, owner ParticipantID) {
 	if a.isCurrent(owner) {
 		a.pushReady(off, n, owner)
@@ -156,8 +156,8 @@ func (a *Arena) SetWaiting(node Offset) {
 	}
 }
 
-// SetIdle says on this participant's poller node that nobody waits, unless a wake
-// has been given to it already.
+// SetIdle says on this participant's poller node that no goroutine waits, unless a wake has
+// been given to the node already.
 func (a *Arena) SetIdle(node Offset) {
 	if n, err := a.nodeAt(node); err == nil {
 		n.swapState(NodeWaiting, NodeIdle)
@@ -170,9 +170,9 @@ func (a *Arena) NodeReady(node Offset) bool {
 	return err == nil && n.State() == NodeReady
 }
 
-// TakeReadyNode makes a ready node idle, and reports whether it was ready. It may
-// be pushed on the stack after that, by a releaser that was slow: whoever took it
-// so keeps it, as the stack of another participant would be cut off by that push.
+// TakeReadyNode makes a ready node idle, and reports whether it was ready. A slow releaser
+// may push the node on the stack after that. So the participant that took it keeps it: that
+// push would cut off the stack of another participant.
 func (a *Arena) TakeReadyNode(node Offset) bool {
 	n, err := a.nodeAt(node)
 	return err == nil && n.swapState(NodeReady, NodeIdle)

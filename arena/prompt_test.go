@@ -24,7 +24,7 @@ func TestDeathWatcherIsPrompt(t *testing.T) {
 	defer runtime.UnlockOSThread()
 	usual := slice(0)
 	if usual == 0 {
-		t.Skip("the threads of this kernel have no slices of their own")
+		t.Skip("needs a kernel that gives each thread a slice of its own (Linux 6.12)")
 	}
 	ta := newTestArena(t, 4)
 	a, err := Create(ta.name, &ta.opts)

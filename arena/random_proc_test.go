@@ -45,8 +45,8 @@ func init() {
 	}
 }
 
-// Processes do everything, come and go, are killed and stopped at random, and
-// replaced. In the end there are those who live, and nothing of the others.
+// Processes do everything, join and leave, are killed and stopped at random, and replaced.
+// In the end only the living ones are left, and no traces of the others.
 func TestRandomKills(t *testing.T) {
 	t.Parallel()
 	limit := proctest.Rounds(time.Second, 6*time.Second)

@@ -21,7 +21,7 @@ var (
 // after another that died over it.
 func (a *Arena) reap(i int, w slotWord) {
 	if w.present() && !a.mark(i, w) {
-		return // somebody else did, or it cannot be done yet
+		return // another participant did, or it cannot be done yet
 	}
 	a.reapMarked(i, w.with(phaseDead))
 }
@@ -38,7 +38,7 @@ type reapProgress struct {
 }
 
 // leaveToOthersFor is how long a process that does not know all kinds of objects leaves the
-// end of a reap to others. Those that know the kinds repair the objects meanwhile.
+// end of a reap to others. A process that knows the kinds repairs the objects meanwhile.
 const leaveToOthersFor = 200e6 // ns
 
 // leaveToOthers reports whether others get their time for a reap that this process cannot
@@ -63,7 +63,7 @@ func (a *Arena) reapMarked(i int, w slotWord) {
 	a.reapMu.Lock()
 	defer a.reapMu.Unlock()
 	if a.closing.Load() || a.slotState(i) != w {
-		return // finished by somebody else
+		return // finished by another participant
 	}
 	a.endings.begin(i, w)
 	b := a.reaps[i]
@@ -94,7 +94,7 @@ func (a *Arena) reapMarked(i int, w slotWord) {
 	a.finish(i, b)
 }
 
-// wakeAlive wakes everybody who sleeps on the alive words of slot i.
+// wakeAlive wakes all sleepers on the alive words of slot i.
 func (a *Arena) wakeAlive(i int) {
 	for k := range aliveWords {
 		shmsync.Wake(wordPtr(a.u32(a.aliveWord(i, k))), allSleepers)
@@ -161,10 +161,9 @@ func (a *Arena) addOpeners(c *concern, o Object, dead ParticipantID) {
 	}
 }
 
-// wakeAll wakes, once, everybody who may wait for a wake that a death has
-// swallowed: sleepers that are recorded in a slot, those about to sleep that
-// have announced themselves in an object, and through their pollers those that
-// park in their own process.
+// wakeAll wakes, once, every waiter for a wake that the death may have swallowed: sleepers
+// that are recorded in a slot, waiters about to sleep that have announced themselves in an
+// object, and through their pollers the waiters that park in their own process.
 func (a *Arena) wakeAll(dead ParticipantID, c *concern) {
 	if c.anything || c.all {
 		owed := a.owed(dead)
@@ -191,11 +190,11 @@ func (a *Arena) countDeath(c *concern) {
 	}
 }
 
-// finish writes the death record, and gives back the dead one's memory and frees its
-// slot when it is gone and a moment has passed, which is what only one may do. The
-// reaper's name in the slot may be replaced when it is not current. Nobody is
-// reaper while it waits for the dead one to be gone: that may take long, and it
-// may be stopped.
+// finish writes the death record. When the dead participant is gone and a moment has
+// passed, it gives back its memory and frees its slot, which only one participant may do:
+// the reaper in the slot. That name may be replaced when it is not current. The slot has no
+// reaper while finish waits for the dead one to be gone: that may take long, and the
+// waiting process may be stopped.
 func (a *Arena) finish(i int, b *reapProgress) {
 	word := a.u32(a.slot(i) + slotReaper)
 	u := ParticipantID(word.Load())
@@ -203,7 +202,7 @@ func (a *Arena) finish(i int, b *reapProgress) {
 		if !b.data {
 			a.leaveFor(i)
 		}
-		return // if it dies over this, those who watch the slot go on
+		return // if it dies over this, the watchers of the slot go on
 	}
 	if !word.CompareAndSwap(uint32(u), uint32(a.self)) {
 		a.leaveFor(i)
@@ -273,14 +272,14 @@ func (a *Arena) reclaimMemory(dead ParticipantID) {
 	a.handles.Lock()
 	left := dead == a.self && len(a.handles.deferred) > 0
 	a.handles.Unlock()
-	if !left { // else the slot's next one takes what somebody still looks at
+	if !left { // else the slot's next participant takes the blocks that a peer guards
 		reclaimed.Store(dead.Generation())
 	}
 }
 
-// freeSlot makes slot i, dead or leaving in state w, available again. Whoever was
-// in it stands in the death records. keep leaves the set of touched chunks to the next
-// participant of the slot: whoever reaps that one repairs what this process could not.
+// freeSlot makes slot i, dead or leaving in state w, available again. Its last participant
+// stands in the death records. keep leaves the set of touched chunks to the next
+// participant of the slot: the reaper of that one repairs what this process could not.
 func (a *Arena) freeSlot(i int, w slotWord, keep bool) {
 	s := a.slot(i)
 	if !keep && a.u32(s+slotReclaimed).Load() == w.generation() {
@@ -316,11 +315,11 @@ func (a *Arena) continueReaps() {
 	}
 }
 
-// surveyAhead asks for the byte locks of those whom this process is to watch, and reaps those
-// that have none, until there are as many as it watches that live, or none. Each participant
-// that lives has done so when it joined, and asks about everybody that it begins to watch; so
-// a file that was copied, or outlived the computer's crash, leaves nobody in the ring that
-// nobody has asked about.
+// surveyAhead asks for the byte locks of the participants that this process is to watch, and
+// reaps those that have none, until it watches as many living ones as it should, or none are
+// left. Each living participant did so when it joined, and asks again about each participant
+// that it begins to watch. So after a file was copied, or outlived the computer's crash,
+// every participant in the ring has been asked about.
 func (a *Arena) surveyAhead() {
 	for again := true; again; {
 		again = false
@@ -333,8 +332,8 @@ func (a *Arena) surveyAhead() {
 	}
 }
 
-// forgetReaps gives up those that others have finished, or that ended because a
-// joiner has taken the slot over: it waits for whoever is reaper there.
+// forgetReaps gives up reaps that another participant has finished, and those whose slot a
+// joiner has taken over: a reap waits for the current reaper of that slot.
 func (a *Arena) forgetReaps() {
 	a.reapMu.Lock()
 	defer a.reapMu.Unlock()

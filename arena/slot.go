@@ -44,23 +44,23 @@ const (
 //	bits 3..20  generation: how often the slot has been taken
 //
 //	phase    meaning                              becomes
-//	free     nobody's                             joining with generation+1, by a joiner that holds the byte lock
-//	joining  being filled in                      live by the joiner, or free if that fails; dead by whoever
+//	free     not in use                           joining with generation+1, by a joiner that holds the byte lock
+//	joining  being filled in                      live by the joiner, or free if that fails; dead by a process that
 //	                                              finds the byte unlocked
-//	live     a participant                        leaving by itself; dead by whoever saw its death
-//	leaving  closing                              free by itself; dead by whoever saw its death
+//	live     a participant                        leaving by itself; dead by a process that saw its death
+//	leaving  closing                              free by itself; dead by a process that saw its death
 //	dead     fence passed, traces being removed   free by the reaper when it is gone; retired at the last generation;
 //	                                              joining with generation+1, by a joiner that finds no free one
 //	retired  its generations are used up          stays
 //
 // Every transition is one CAS of the whole word, so it is bound to the generation.
 //
-//	writers: joiner, owner, whoever reaps (any process)
-//	readers: everybody that meets a name
+//	writers: joiner, owner, reaper (any process)
+//	readers: every process that meets a name
 //	order:   acq_rel on transitions, acquire on loads
 //	futex:   none
 //	crash:   any phase may be left for ever by a death; a free byte lock or a
-//	         marked alive word proves it and anybody moves on to dead
+//	         marked alive word proves it and any process moves it on to dead
 type slotWord uint32
 
 type phase uint32
@@ -102,7 +102,7 @@ func (w slotWord) with(p phase) slotWord       { return makeSlotWord(p, w.genera
 func (w slotWord) is(p phase, gen uint32) bool { return w == makeSlotWord(p, gen) }
 func (w slotWord) String() string              { return fmt.Sprintf("%s.%d", w.phase(), w.generation()) }
 
-// present reports whether the slot is somebody's who has not been reaped.
+// present reports whether a participant that has not been reaped is in the slot.
 func (w slotWord) present() bool {
 	p := w.phase()
 	return p == phaseJoining || p == phaseLive || p == phaseLeaving
@@ -131,15 +131,15 @@ func (c *core) casSlot(i int, from, to slotWord) bool {
 // participant in slot i is gone.
 //
 //	writers: the owner once, while joining; the kernel
-//	readers: watchers, whoever meets the participant's name
+//	readers: watchers, every process that meets the participant's name
 //	order:   acquire
-//	futex:   WAIT by watchers (words 0..2) and by lock waiters (word 3), WAKE 1 by the kernel, WAKE all by whoever reaps
+//	futex:   WAIT by watchers (words 0..2) and by lock waiters (word 3), WAKE 1 by the kernel, WAKE all by the reaper
 //	crash:   set by the kernel with FUTEX_OWNER_DIED; sticky until the slot is taken again
 func (c *core) aliveWord(i, word int) Offset {
 	return c.slot(i) + slotAlive + Offset(word*aliveStride)
 }
 
-// participantIn is the name of whoever is in slot i in that state.
+// participantIn is the name of the participant in slot i in that state.
 func participantIn(i int, w slotWord) ParticipantID { return makeParticipantID(i, w.generation()) }
 
 // isCurrent reports whether n is a participant that has not been reaped.

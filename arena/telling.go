@@ -6,23 +6,23 @@ package arena
 // participant puts no node on a stack that is resolved, or ready, already.
 //
 //	writers: the owner
-//	readers: who takes back nodes that a death has left behind
+//	readers: a participant that takes back nodes that a death has left behind
 //	order:   seq_cst: up before a wait is decided, and down after its node is on
 //	         the stack
 //	futex:   none
-//	crash:   that of the dead does not count; set to 0 by whoever joins
+//	crash:   that of the dead does not count; set to 0 by the joiner that takes the slot
 //
-// A node that was decided about may be put on its owner's stack at any time after
-// that, and must not be on two. So a node that is not on a stack can be used again
-// when everybody's count has been seen to be 0 since it was decided about.
+// A node that was decided about may be put on its owner's stack at any time after that, and
+// must not be on two. So a node that is not on a stack can be used again when each
+// participant's count has been seen to be 0 since it was decided about.
 //
-//	who tells                       who takes the node back
+//	granter                         participant that takes the node back
 //	telling + 1                     the node is resolved, or ready
-//	node: resolved, or ready        telling is 0 of each that is not dead: nobody
+//	node: resolved, or ready        telling is 0 of each that is not dead: no granter
 //	node on its owner's stack       will put it on a stack any more
 //	telling - 1                     it is on no stack
 
-// BeginTell begins what ends a wait of somebody else, and EndTell ends it.
+// BeginTell opens the section in which this participant ends a wait of a peer; EndTell closes it.
 func (c *core) BeginTell() { c.u32(c.slot(c.self.Slot()) + slotTelling).Add(1) }
 
 // EndTell ends what BeginTell began: all that has been decided has been told.
@@ -31,7 +31,7 @@ func (c *core) EndTell() {
 	c.u32(c.slot(c.self.Slot()) + slotTelling).Add(^uint32(0))
 }
 
-// AllTold reports whether everybody who had decided about a node before this call
+// AllTold reports whether every participant that had decided about a node before this call
 // has told its owner, or is dead.
 func (c *core) AllTold() bool {
 	for i := 1; i <= c.geo.slots; i++ {

@@ -11,7 +11,7 @@ import (
 	"github.com/shmsync/shmsync/internal/model"
 )
 
-// The words of the model of a poller node whose owner dies while somebody makes it ready.
+// The words of the model of a poller node whose owner dies while a releaser makes it ready.
 const (
 	tNode   = iota // its state
 	tStack         // whether it is on the stack of its owner's slot
@@ -21,12 +21,12 @@ const (
 	tWalks         // what the next one in the owner's slot tells
 )
 
-// What a slot can be.
+// The states of a slot.
 const (
 	tellAlive = iota
 	tellMarked
 	tellFree
-	tellNext // somebody else's
+	tellNext // another participant's
 )
 
 // Ghosts.
@@ -276,8 +276,8 @@ func (m tellingModel) join(x *model.Exec) {
 	}
 }
 
-// A node of the dead is given away only when nobody can put it on a stack any more and
-// it is on none, whoever dies.
+// A node of the dead is given away only when no participant can put it on a stack any more
+// and it is on none, even if any participant dies.
 func TestModelTelling(t *testing.T) {
 	r := tellingModel{}.explore()
 	if r.Violation != nil {

@@ -2,16 +2,16 @@ package arena
 
 import "math/bits"
 
-// slotTouched is the field of a slot that says in which chunks of the heap its participant
-// may have left something that its death, or its leave, has to take back: a claim of the
-// chunk or of a block in it, a block that it takes apart, an object that it has opened, and
-// with the object whatever it holds there. Whoever recovers from a death looks at no other chunk,
-// so a death costs what the dead participant touched, and not what the arena has.
+// slotTouched is the field of a slot that says in which chunks of the heap its participant may
+// have left something that its death, or its leave, has to take back: a claim of the chunk or of
+// a block in it, a block that it takes apart, an object that it has opened, and with the object
+// whatever it holds there. The reaper examines no other chunk, so a death costs what the dead
+// participant touched, and not what the arena has.
 //
 //	bit k  the participant has touched one of the chunks k, k+touchedBits, k+2*touchedBits, ...
 //
-//	writers: the owner sets a bit, once; who frees the slot clears all
-//	readers: who recovers from the owner's death; the owner as it leaves
+//	writers: the owner sets a bit, once; the participant that frees the slot clears all
+//	readers: the owner's reaper; the owner as it leaves
 //	order:   acq_rel: the bit is set before the first word that names the owner in the chunk
 //	futex:   none
 //	crash:   bits may be set for nothing: they stay until the slot's traces are removed, so a
@@ -50,8 +50,8 @@ func (c *core) eachTouched(slot int, f func(chunk uint64)) {
 }
 
 // forgetTouched clears the set of a slot.
-//
-// Preconditions: the traces of all who were in the slot are removed, and nobody can take it.
+// Preconditions: the traces of all participants that were in the slot are removed, and the
+// slot cannot be taken.
 func (c *core) forgetTouched(slot int) {
 	for k := range uint64(touchedWords) {
 		if w := c.u64(c.touchedWord(slot, k)); w.Load() != 0 {

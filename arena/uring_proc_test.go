@@ -93,7 +93,7 @@ const (
 func lateStores(t *testing.T, dir string, r busyReader, kills int) (late int) {
 	t.Helper()
 	if u, err := newURing(1); r.By != "io_submit" && (errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.EPERM)) {
-		t.Skipf("this kernel lets nobody use it: %v", err)
+		t.Skipf("needs io_uring, which this kernel or a sandbox does not allow: %v", err)
 	} else if err == nil {
 		require.NoError(t, unix.Close(u.fd))
 	}
@@ -106,7 +106,7 @@ func lateStores(t *testing.T, dir string, r busyReader, kills int) (late int) {
 	if r.Direct {
 		direct, err := os.OpenFile(f.Name(), os.O_RDONLY|unix.O_DIRECT, 0)
 		if err != nil {
-			t.Skipf("the file system of %s has no O_DIRECT: %v", dir, err)
+			t.Skipf("needs O_DIRECT, which the file system of %s does not have: %v", dir, err)
 		}
 		require.NoError(t, direct.Close())
 	}
@@ -148,7 +148,7 @@ func lateStores(t *testing.T, dir string, r busyReader, kills int) (late int) {
 	return late
 }
 
-// pollForQuiet clears data until nobody changes it for a while.
+// pollForQuiet clears data until it does not change for a while.
 func pollForQuiet(data []byte) {
 	for end := shmsync.Monotonic() + 3e8; shmsync.Monotonic() < end; {
 		for k := 0; k < len(data); k += pageBytes {
@@ -200,7 +200,7 @@ func TestDirectReadsOfARingOutliveTheProcess(t *testing.T) {
 		late = lateStores(t, t.TempDir(), busyReader{By: "io_uring", Direct: true, Size: busyParts << 20}, 5)
 	}
 	if late == 0 {
-		t.Skip("the device is too quick: no read was in flight after the end of its process")
+		t.Skip("needs a slower device: no read was in flight after the end of its process")
 	}
 	require.Positive(t, late)
 	t.Logf("%d of 5 kills stored after Gone", late)

@@ -16,10 +16,10 @@ func init() {
 	RegisterKind(KindOps{Kind: KindBlock})
 }
 
-// Value finds the T of that name, or creates one that is zero. T has no pointers
-// in it; one that has is the caller's mistake and panics. What is there must
-// have been created with a T whose parts have the same sizes, kinds and places;
-// otherwise the error Is [shmsync.ErrIncompatible].
+// Value finds the T of that name, or creates one that is zero. T has no pointers in it; a T
+// with pointers is the caller's mistake and panics. A value that exists must have been
+// created with a T whose parts have the same sizes, kinds and places; otherwise the error
+// Is [shmsync.ErrIncompatible].
 //
 // The value stays open, and cannot be deleted, until this process leaves the
 // arena. Concurrent use of it is up to the caller, as of any variable: use
