@@ -10,8 +10,8 @@ import "context"
 //   - Sequencer.At: that a Sequencer has reached a token;
 //   - an Event: that it is set; Event.ResetAwaitable: that a Bidirectional one is not.
 //
-// Of these an Event with AutoReset is taken: waiting for it takes its token, as Wait
-// does. All others are there for everybody, and waiting changes nothing.
+// Only an Event with AutoReset is taken: waiting for it takes its token, as Wait does. All
+// others are there for every waiter, and waiting changes nothing.
 //
 // Its methods are not exported, since a wait that takes nothing has to be a part of
 // the thing itself.
@@ -37,21 +37,22 @@ type watcher interface {
 	leave()
 }
 
-// WaitAny waits until one of them has come, and returns its index, the lowest if it
-// finds several, with the error that its own wait would return: nil, or ErrOwnerDead
-// from a Future whose producer died, for example. Those that it does not return are
-// as they were: nothing was taken from them. One may be there more than once.
+// WaitAny waits until one of the list has come, and returns its index, the lowest if
+// several have come. The error is the one that its own wait would return: nil, or
+// ErrOwnerDead from a Future whose producer died, for example. WaitAny takes nothing from
+// the others. The list may have the same one more than once.
 //
 // For an Event with AutoReset it waits in the queue like Wait. A token that is handed to it
 // when another has come, too, goes to the next in the queue, or back. Until WaitAny has
 // looked, that token is on its way: IsSet does not see it, and another Set makes one
 // more. If this process dies before WaitAny has chosen it, it passes to the next.
 //
-// When ctx ends before, the index is -1 and the error ctx.Err(); one that has come
-// beats a context that has ended. ErrNoSpace, ErrCorrupt and ErrClosed of the waiting
-// itself come with -1, too. WaitAny of none returns -1 and nil at once.
+// If ctx ends first, the index is -1 and the error ctx.Err(); one that has come beats a
+// context that has ended. ErrNoSpace, ErrCorrupt and ErrClosed of the waiting itself come
+// with -1, too. WaitAny of an empty list returns -1 and nil at once.
 //
-// What the wait for the one synchronizes with, the return of WaitAny does.
+// The return of WaitAny synchronizes with the same events as the wait for the one that it
+// returns.
 func WaitAny(ctx context.Context, list ...Awaitable) (int, error) {
 	for i, x := range list {
 		if done, err := x.reached(); done {
@@ -78,8 +79,8 @@ func WaitAny(ctx context.Context, list ...Awaitable) (int, error) {
 // of the first in the list whose own wait ends with one. It waits for the others all
 // the same. WaitAll of none returns nil at once.
 //
-// When ctx ends before, it returns ctx.Err(). What it has taken by then, from those of
-// the kind that is taken, stays taken: the tokens of Events with AutoReset.
+// If ctx ends first, it returns ctx.Err(). Tokens of Events with AutoReset that it has
+// taken by then stay taken.
 func WaitAll(ctx context.Context, list ...Awaitable) error {
 	t := newTogether(ctx, list, len(list))
 	defer t.leave()

@@ -27,8 +27,8 @@ func (q *sequence) watch(token uint64, notify func()) (watcher, error) {
 	return &sequenceWatch{w, q, token}, nil
 }
 
-// sequenceWatch is a watcher on a token in a sequence. The token may be reached before
-// somebody ends the wait: who counted may be dead, or stopped.
+// sequenceWatch is a watcher on a token in a sequence. The token may be reached before a
+// resolve ends the wait: the process that counted may be dead, or stopped.
 type sequenceWatch struct {
 	*waitNodeWatch
 	q     *sequence

@@ -32,9 +32,9 @@ var (
 // When a process dies, its arrivals in the phase stay done. If others of its parties
 // have not arrived, the phase is broken; otherwise the next phase is broken as soon as
 // it begins. Every wait for a broken phase ends with an error that Is ErrOwnerDead and
-// says who died, now and later, and arrivals do not count, until Reset begins another
-// phase. A Barrier remembers the last 32 broken phases at least: a wait for an older one
-// fails too if nobody knows any more how it ended.
+// names the dead process, now and later, and arrivals do not count, until Reset begins
+// another phase. A Barrier remembers the last 32 broken phases at least. A wait for an
+// older phase fails too if it is not known any more how that phase ended.
 //
 // In the terminology of the Go memory model, and across processes: every arrival of a
 // phase synchronizes before its completion, and that before the return of every Wait

@@ -48,8 +48,8 @@ func (x *Barrier) isBroken() bool {
 	return b != 0 && b-1 <= x.words.phase.Load()
 }
 
-// lose breaks the phase that the participant of a share, who is dead, leaves
-// incomplete: this one, or the next.
+// lose breaks the phase that the dead participant of a share leaves incomplete: this one,
+// or the next.
 func (x *Barrier) lose(h *barrierShare) {
 	phase := x.words.phase.Load()
 	parties, left := h.in(phase)
@@ -183,17 +183,17 @@ type BarrierState struct {
 	Pending   int64             // arrivals that it still takes
 	Expected  int64             // arrivals that the next one takes
 	Own       int64             // how many of the parties this process is
-	Waiting   bool              // somebody waits
-	Completer *shmsync.Identity // who runs the completion; nil if nobody does
+	Waiting   bool              // there are waiters
+	Completer *shmsync.Identity // the process that runs the completion, or nil
 	Err       error             // why waits fail: nil or ErrOwnerDead
-	Who       *shmsync.Identity // whose death that is; nil when not known any more
+	Who       *shmsync.Identity // the process whose death that is; nil when not known any more
 	// Lost is how many of the parties died since the Barrier was created or reset. It may
 	// be positive while Err is nil: then the next phase is broken.
 	Lost int64
 	Dead []shmsync.Identity // the processes that those parties were, as far as known
 }
 
-// State looks at x without locking it. What it tells may be over when it returns.
+// State reads x without locking it. The answer may be out of date when it returns.
 func (x *Barrier) State() BarrierState {
 	x.mon.opening.use()
 	w := x.words

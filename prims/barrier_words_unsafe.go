@@ -26,8 +26,8 @@ type barrierWords struct {
 	pending atomic.Uint64
 	// phase is the number of this phase.
 	phase atomic.Uint64
-	// completer is the name of whoever runs the completion of this phase, 0 for nobody.
-	// It is set only when pending is 0; a name that is not current breaks the phase.
+	// completer is the participant that runs the completion of this phase, or 0. It is set
+	// only when pending is 0; a name that is not current breaks the phase.
 	completer atomic.Uint64
 	// broken is the first phase that a death leaves incomplete, plus 1; 0 for none.
 	broken atomic.Uint64
@@ -60,7 +60,7 @@ type barrierBreak struct {
 //	the one before  p        so many did not come, although the phase is over: it is p - left now
 //	earlier         void     void: a whole phase went by without it
 //
-//	writers: who holds the queue lock, through the redo log
+//	writers: the holder of the queue lock, through the redo log
 //	readers: the same, tools, looks
 //	order:   the queue lock's
 //	futex:   none

@@ -21,20 +21,20 @@ import (
 // locks that many CPUs of more than one node want at the same time; elsewhere a
 // [Mutex] does as well, and on a host of one node a CohortMutex is one.
 //
-// Whoever finds it held waits with those of its own node for a place before the lock,
-// which one of each node has at a time. As long as others of the node that has the
-// lock wait, those of other nodes let them go first, 64 times in a row and for a
-// bounded time each. As with a Mutex, a goroutine that comes may take the lock before
-// one that was woken, and one that has lost for some milliseconds, three and as many
-// as there are nodes, is handed the next release.
+// A goroutine that finds it held waits with the others of its own node for that node's
+// local lock. The holder of a local lock waits for the CohortMutex itself. As long as
+// waiters of the node that has the lock remain, waiters of other nodes let them go first,
+// 64 times in a row and for a bounded time each. As with a Mutex, a goroutine that comes
+// may take the lock before one that was woken. A goroutine that has lost for some
+// milliseconds (three, and one more for each node) is handed the next release.
 //
 // Which node a caller runs on is asked of the CPU, without a system call. Where that
 // is not possible, as on arm64, a CohortMutex is a Mutex.
 //
-// It is held by a process: a goroutine may lock it and another of the same process
-// unlock it. Nothing that is particular to it outlives a death: who dies while it
-// waits leaves its place to the next, and who dies as the holder is told of by the
-// policy, as with a Mutex.
+// It is held by a process: a goroutine may lock it and another of the same process unlock
+// it. Nothing that is particular to it outlives a death: a process that dies while it waits
+// leaves its place to the next, and the policy says what becomes of the hold of a dead
+// holder, as with a Mutex.
 //
 // In the terminology of the Go memory model, and across processes: for n < m
 // the n'th call of Unlock synchronizes before the m'th call of Lock returns.
@@ -67,9 +67,9 @@ type CohortMutex struct {
 // with it. A nil *CohortMutexOptions means the zero value.
 type CohortMutexOptions struct {
 	// Policy, Repair, Spin, Checked, NearWakes and MaxSpinners are as those of
-	// MutexOptions. NearWakes and MaxSpinners concern the one of each node who waits
-	// before the lock, and those who have waited for long. Where none spin, by Spin or
-	// MaxSpinners, nobody lets others go first.
+	// MutexOptions. NearWakes and MaxSpinners concern the waiter of each node that holds
+	// the local lock, and waiters that have waited for long. If no waiter spins, by Spin or
+	// MaxSpinners, no node lets another go first.
 	Policy      Policy
 	Repair      func() error
 	Spin        time.Duration
@@ -201,7 +201,7 @@ func buildCohortMutex(a *arena.Arena, o arena.Object, opt *CohortMutexOptions) (
 	for k := range c.localLocks {
 		c.localLocks[k].mutex = buildLocalLock(a, o, k)
 		c.localLocks[k].mutex.opening = g.opening
-		c.localLocks[k].mutex.counts = g.counts // who sleeps there waits for the lock
+		c.localLocks[k].mutex.counts = g.counts // a sleeper there waits for the lock
 	}
 	return c, nil
 }
@@ -239,8 +239,8 @@ func (c *CohortMutex) TryLock() bool {
 // Unlock unlocks c. It panics when this process does not hold c, and with an error
 // that Is ErrCorrupt when a peer overwrote the lock.
 //
-// Two goroutines that race to unlock the same hold may between them release the hold
-// of somebody else, unless the handle was opened Checked.
+// Two goroutines that race to unlock the same hold may between them release the hold of
+// another process, unless the handle was opened Checked.
 func (c *CohortMutex) Unlock() { c.global.Unlock() }
 
 // Recover makes an owner-dead or not recoverable c usable again, as [Mutex.Recover]
@@ -301,7 +301,7 @@ type CohortMutexState struct {
 	Passes     int // how often in a row that node has kept the lock
 }
 
-// State looks at c without locking it. What it tells may be over when it returns.
+// State reads c without locking it. The answer may be out of date when it returns.
 func (c *CohortMutex) State() CohortMutexState {
 	c.opening.use()
 	t := cohortTurn(c.words.turn.Load())

@@ -19,8 +19,8 @@ var (
 )
 
 const (
-	// cohortShut is after how many times as long as its timeout was a process goes to a
-	// local lock again that somebody has waited at in vain.
+	// cohortShut is for how many timeouts a process passes a local lock by after a waiter
+	// of it has waited there in vain.
 	cohortShut = 10
 	// cohortUnresponsive is how long a process does without letting those of other nodes go first
 	// after a turn of its own, once they did not come.
@@ -28,8 +28,8 @@ const (
 	// cohortDefer is for how long one lets others go first, while the lock is held and then
 	// while it is free: about what a sleep and a wake cost.
 	cohortDefer = 40_000 // ns
-	// cohortIdle is for how long a lock stays free for one near its last holder: much
-	// longer than whoever spins for it takes.
+	// cohortIdle is for how long a lock stays free for a waiter near its last holder: much
+	// longer than a spinning waiter needs to take it.
 	cohortIdle = 1_000 // ns
 )
 
@@ -37,8 +37,8 @@ const (
 // test says otherwise.
 var cohortDefers, cohortIdles, cohortUnresponsiveFor, cohortStarves int64 = cohortDefer, cohortIdle, cohortUnresponsive, starveAfter
 
-// cohortLocalLock is where those of a node wait: who has it may go for the lock, and gives
-// it back as soon as that is its own.
+// cohortLocalLock is where the waiters of a node wait: its holder may go for the lock, and
+// gives the local lock back as soon as it has the lock.
 type cohortLocalLock struct {
 	mutex *Mutex
 	shut  atomic.Int64 // until when this process passes it by, CLOCK_MONOTONIC ns
@@ -53,7 +53,7 @@ func buildLocalLock(a *arena.Arena, o arena.Object, k int) *Mutex {
 	return m
 }
 
-// taken reports whether somebody has the local lock: one that waits before the lock.
+// taken reports whether the local lock is held: its holder waits before the lock.
 func (d *cohortLocalLock) taken() bool { return ownerWord(d.mutex.owner.Load()).held() }
 
 // lockOrPanic is the slow path of Lock, out of line as Mutex's.
@@ -76,7 +76,7 @@ func (c *CohortMutex) lockSlow(ctx context.Context) error {
 	}
 	defer g.queue.Exit()
 	node := c.node()
-	// A lock that is free is taken although ctx has ended, whoever's turn it is.
+	// A lock that is free is taken although ctx has ended, whichever node's turn it is.
 	if (!c.yields(node) || ctx != nil && ctx.Err() != nil) && g.tryLockSlow() {
 		c.took(node, false, false)
 		return nil
@@ -111,8 +111,8 @@ func (c *CohortMutex) node() int {
 	return int(node % uint32(len(c.localLocks)))
 }
 
-// lockByLocalLock takes the lock as one of those who wait for it. It does without the local lock
-// where that cannot be had.
+// lockByLocalLock takes the lock as a waiter of its node. It does without the local lock where
+// that cannot be had.
 func (c *CohortMutex) lockByLocalLock(ctx context.Context, node int) error {
 	d := &c.localLocks[node]
 	has, met := d.enter(ctx, c)
@@ -137,8 +137,8 @@ func (c *CohortMutex) lockByLocalLock(ctx context.Context, node int) error {
 	return nil
 }
 
-// took is called by whoever has got the lock: it says whose turn it is. met says that it
-// had to wait for its local lock, inVain what giveWay did.
+// took is called after the lock was got: it says which node's turn it is. met says that the
+// caller had to wait for its local lock, inVain what giveWay returned.
 func (c *CohortMutex) took(node int, met, inVain bool) {
 	crashpoint.Hit("cohortmutex.lock.global")
 	t := cohortTurn(c.words.turn.Load())
@@ -150,10 +150,10 @@ func (c *CohortMutex) took(node int, met, inVain bool) {
 	crashpoint.Hit("cohortmutex.lock.turn")
 }
 
-// crowdedAt reports whether somebody sleeps at a local lock.
+// crowdedAt reports whether a waiter sleeps at a local lock.
 func (c *CohortMutex) crowdedAt(node int) bool { return c.localLocks[node].mutex.wakeWord.Announced() }
 
-// others reports whether somebody of another node waits before the lock.
+// others reports whether a waiter of another node waits before the lock.
 func (c *CohortMutex) others(node int) bool {
 	for k := range c.localLocks {
 		if k != node && c.localLocks[k].taken() {
@@ -182,9 +182,9 @@ func (c *CohortMutex) favours(node int) bool {
 	return t.node() == node && !t.over()
 }
 
-// isUnresponsive reports whether those of other nodes did not come lately when they were let go
-// first: who has their local locks is stopped, or sleeps and is not woken by a lock that stays
-// free. The hand-off is for those.
+// isUnresponsive reports whether waiters of other nodes did not come lately when they were let
+// go first: the holder of their local lock is stopped, or sleeps and is not woken by a lock
+// that stays free. The hand-off is for those.
 func (c *CohortMutex) isUnresponsive() bool {
 	until := c.unresponsive.Load()
 	if until == 0 {
@@ -197,9 +197,9 @@ func (c *CohortMutex) isUnresponsive() bool {
 	return false
 }
 
-// giveWay lets others go first, for a bounded time. inVain is true where the turn of
-// its own node is over, and others have not come though the lock was free for them. Whoever has no
-// local lock is one of many, perhaps, and sleeps where all of them would.
+// giveWay lets others go first, for a bounded time. inVain is true where the turn of its own node
+// is over, and others have not come though the lock was free for them. A waiter without a local
+// lock may be one of many, and sleeps where all of them would.
 func (c *CohortMutex) giveWay(node int, localLock bool) (inVain bool) {
 	if !c.yields(node) {
 		return false
@@ -222,7 +222,7 @@ func (c *CohortMutex) giveWay(node int, localLock bool) (inVain bool) {
 			case !c.yields(node):
 				return true
 			case o == makeOwner(kindReserved, g.name):
-				return true // for us, who sleep or wait here
+				return true // for this process, which sleeps or waits here
 			case !o.free():
 				free = -1
 				return spent >= cohortDefers || !localLock && g.wakeWord.Announced()
@@ -244,9 +244,9 @@ func (c *CohortMutex) giveWay(node int, localLock bool) (inVain bool) {
 	return inVain
 }
 
-// enter takes the local lock, and reports whether it has it, and whether somebody else did
-// before. It does not have it after a time, when ctx ends, or when a peer has spoilt
-// it: the caller then goes to the lock without.
+// enter takes the local lock. has says whether it got it, met whether it was held before.
+// It does not get it if a timeout passes, ctx ends, or a peer has spoilt it: the caller
+// then goes to the lock without.
 func (d *cohortLocalLock) enter(ctx context.Context, c *CohortMutex) (has, met bool) {
 	m := d.mutex
 	if m.owner.CompareAndSwap(0, uint32(m.name)) {
@@ -261,16 +261,16 @@ func (d *cohortLocalLock) enter(ctx context.Context, c *CohortMutex) (has, met b
 	err := w.lock()
 	w.cancel.Stop()
 	if err == errTimedOut && m.wakes() == before && c.hold() != hold {
-		// Nobody has left it while the lock went from one to another. Whoever has it may
-		// be stopped.
+		// No holder has left it while the lock went from one process to another. Its holder
+		// may be stopped.
 		d.shut.Store(shmsync.Monotonic() + cohortShut*w.timeout)
 	}
 	return err == nil, true
 }
 
-// timeout is how long a waiter sleeps at its local lock before it goes to the lock itself:
-// who has the local lock may be stopped. One that is not may lose for starveAfter, and then to
-// the hand-offs to others, of which there is one in each starveAfter.
+// timeout is how long a waiter sleeps at its local lock before it goes to the lock itself: the
+// holder of the local lock may be stopped. A holder that runs may lose for starveAfter, and
+// then to the hand-offs to others, of which there is one in each starveAfter.
 func (c *CohortMutex) timeout() int64 { return int64(2+len(c.localLocks)) * cohortStarves }
 
 // leave gives the local lock back.
@@ -286,7 +286,7 @@ type cohortHold struct{ owner, wakes, turn uint32 }
 func (c *CohortMutex) hold() cohortHold {
 	turn := c.words.turn.Load()
 	if turn == uint32(cohortContended) {
-		turn = 0 // who sleeps has no hold
+		turn = 0 // a sleeper has no hold
 	}
 	return cohortHold{c.global.owner.Load(), c.global.wakes(), turn}
 }

@@ -92,8 +92,8 @@ func inspectCohort(a *arena.Arena, o arena.Object) arena.Inspection {
 	return i.Inspection
 }
 
-// cohortLocalLocks tells of the local locks. Whoever waits at one waits for the holder of the lock:
-// on holds.
+// cohortLocalLocks tells of the local locks. A waiter at a local lock waits for the holder of the
+// lock: on holds.
 func (i *inspection) cohortLocalLocks(nodes int, on []int) {
 	for k := range nodes {
 		off := cohortLocalLockOff(k)

@@ -4,25 +4,25 @@ import "fmt"
 
 // cohortTurn says which node's turn it is at a CohortMutex, while many compete for it.
 //
-//	bits 0..7    node    index of the local lock of whoever got the lock last, + 1; 0: few compete
-//	bits 8..15   quiet   how many in a row have got the lock and seen nobody compete
-//	bits 16..31  passes  how often in a row somebody of that node has got it from another
+//	bits 0..7    node    index of the local lock of the last holder, + 1; 0: few compete
+//	bits 8..15   quiet   how many in a row have got the lock and seen no competitor
+//	bits 16..31  passes  how often in a row the lock went from that node to that node
 //
 //	node  quiet  passes  meaning                                        left by
-//	0     0      0       few compete: who comes takes a free lock       cohortQuiet in a row; all-zero memory
-//	k+1   q      p       the turn of node k                             who got the lock
-//	255   0      0       somebody sleeps; who gets the lock next says   who went to sleep
-//	                     whose turn it is
+//	0     0      0       few compete: a comer takes a free lock         cohortQuiet in a row; all-zero memory
+//	k+1   q      p       the turn of node k                             the process that got the lock
+//	255   0      0       a waiter sleeps; the next holder says whose    the waiter that went to sleep
+//	                     turn it is
 //
-// Every other value is one that a peer has made. All of them are right: the word
-// decides only who lets whom go first, and for how long is bounded.
+// Every other value is one that a peer has made. All of them are right: the word decides
+// only which node lets which go first, and for how long is bounded.
 type cohortTurn uint32
 
 const (
 	// cohortPasses is how often in a row a node keeps the lock while others wait. 64 is
 	// what the literature has; see docs/design/0017-cohort.md.
 	cohortPasses = 64
-	// cohortQuiet is after how many in a row who saw nobody compete the lock is taken
+	// cohortQuiet is after how many holders in a row without a competitor the lock is taken
 	// as a Mutex is.
 	cohortQuiet = 8
 )
@@ -42,9 +42,9 @@ func (t cohortTurn) passes() int { return int(t >> 16) }
 // over reports whether others come first now.
 func (t cohortTurn) over() bool { return t.passes() >= cohortPasses }
 
-// after is the word once somebody of a node has got the lock, who has seen others
-// compete for it or has not. anew says that it may begin a new turn of its node when one
-// is over: others were let go first, and did not come, or there are none.
+// after is the word once a process of a node has got the lock. crowded says that it has
+// seen others compete for the lock. anew says that it may begin a new turn of its node when
+// one is over: others were let go first, and did not come, or there are none.
 func (t cohortTurn) after(node int, crowded, anew bool) cohortTurn {
 	passes := 0
 	switch {

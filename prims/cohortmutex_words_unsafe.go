@@ -14,10 +14,10 @@ type cohortWords struct {
 	_ structs.HostLayout
 	// global is the lock: the only word that lets anybody in is its owner word.
 	global mutexWords
-	// turn says which node has had the lock lately; see cohortTurn. Where it is 0, who
-	// comes takes a free lock at once.
-	//   writers: who holds global; who goes to sleep, from 0 by CAS
-	//   readers: who comes, and who waits before global
+	// turn says which node has had the lock lately; see cohortTurn. Where it is 0, a
+	// comer takes a free lock at once.
+	//   writers: the holder of global; a waiter that goes to sleep, from 0 by CAS
+	//   readers: comers, and waiters before global
 	//   order:   relaxed is enough: a hint
 	//   futex:   none
 	//   crash:   any value is right
@@ -26,8 +26,8 @@ type cohortWords struct {
 	_     [120]byte
 }
 
-// cohortLocalLockWords is a local lock, 256 bytes: a mutex of the policy PolicyRelease. Whoever
-// dies with it has it taken back, as any mutex, and nobody is told.
+// cohortLocalLockWords is a local lock, 256 bytes: a mutex of the policy PolicyRelease. If its
+// holder dies, it becomes free, as any such mutex, and no waiter is told.
 type cohortLocalLockWords struct {
 	_     structs.HostLayout
 	mutex mutexWords

@@ -20,8 +20,8 @@ var (
 	_ = crashpoint.Register("cond.wait.relocked")
 )
 
-// Cond is a condition variable between processes: goroutines wait for a condition
-// that a lock guards, and whoever makes it true wakes one of them or all.
+// Cond is a condition variable between processes: goroutines wait for a condition that a
+// lock guards, and the goroutine that makes it true wakes one of them or all.
 //
 //	l.Lock()
 //	for !condition() {
@@ -34,15 +34,14 @@ var (
 // even a sync.Mutex where only goroutines of one process take part in what it
 // guards. A Cond does not know the lock of other processes.
 //
-// A wait ends by a Signal, a Broadcast, or the end of its context, and by nothing
-// else: there are no spurious wakeups. The condition has to be tested in a loop all
-// the same, since others may have the lock before whoever was woken.
+// A wait ends by a Signal, a Broadcast, or the end of its context, and by nothing else:
+// there are no spurious wakeups. The condition has to be tested in a loop all the same,
+// since others may get the lock before the goroutine that was woken.
 //
-// A Signal is used up by the one Wait that returns without an error. Whoever it has
-// woken and who dies before it returns with the lock held, or cannot get the lock
-// because its owner died, does not use it up: it passes to the next of those who
-// were waiting when Signal was called. What died with the lock held is told by the
-// lock.
+// A Signal is used up by the one Wait that returns without an error. A woken process that
+// dies before its Wait returns with the lock held, or cannot get the lock because its owner
+// died, does not use the Signal up: it passes to the next goroutine that was waiting when
+// Signal was called. If a process dies while it holds the lock, the lock reports the death.
 //
 // In the terminology of the Go memory model, and across processes: a call of Signal
 // or Broadcast synchronizes before the return of each Wait that it ends.
@@ -160,10 +159,11 @@ func (c *Cond) Wait() {
 // WaitContext is Wait that ends with ctx.Err() when ctx ends before. A Signal or a
 // Broadcast that came first beats it.
 //
-// Whatever it returns, c.L is held again, unless the lock could not be had: then the
-// error is the lock's, such as one that Is ErrOwnerDead, and c.L is not held. Other
-// errors are ErrNoSpace, ErrCorrupt and ErrClosed. With an error it has used no
-// Signal up. When ctx had ended before, c.L is not unlocked at all.
+// If it returns nil, c.L is held again and a Signal or Broadcast was used. If the lock
+// could not be had, the error is the lock's, such as one that Is ErrOwnerDead, and c.L is
+// not held. Other errors are ErrNoSpace, ErrCorrupt and ErrClosed; then c.L is held. A Wait
+// that returns an error has used no Signal up. If ctx had ended before, c.L is not unlocked
+// at all.
 func (c *Cond) WaitContext(ctx context.Context) error { return c.wait(ctx) }
 
 func (c *Cond) wait(ctx context.Context) error {
@@ -250,8 +250,8 @@ func (c *Cond) relock(s *park.WaitNode) (err error) {
 	return err
 }
 
-// Signal wakes the one that has waited longest, if somebody waits. The caller may
-// hold c.L, and need not.
+// Signal wakes the goroutine that has waited longest, if there is one. The caller may hold
+// c.L, and need not.
 func (c *Cond) Signal() {
 	k := c.core
 	if err := k.mon.enter(nil); err != nil {
@@ -263,9 +263,9 @@ func (c *Cond) Signal() {
 	k.mon.leave(b)
 }
 
-// Broadcast wakes all that wait now, and nobody who comes later. The caller may hold
-// c.L, and need not. They come back a few at a time: who has the lock again wakes the
-// next, so that they do not all queue for the lock.
+// Broadcast wakes all goroutines that wait now, and none that come later. The caller may
+// hold c.L, and need not. They come back a few at a time: each one that has the lock again
+// wakes the next, so that they do not all queue for the lock.
 func (c *Cond) Broadcast() {
 	k := c.core
 	if err := k.mon.enter(nil); err != nil {
@@ -293,7 +293,7 @@ type CondState struct {
 	Woken   int // woken, and not back with the lock yet; those whom a Broadcast will wake included
 }
 
-// State looks at c without locking it. What it tells may be over when it returns.
+// State reads c without locking it. The answer may be out of date when it returns.
 func (c *Cond) State() CondState {
 	c.core.mon.opening.use()
 	return c.core.state()

@@ -29,10 +29,10 @@ const condSuccessor = 1 << 31
 
 // condCore is what a process knows of a Cond.
 //
-// A Signal that has no owner any more passes on in two steps, the resolution of the
-// next wait and the end of the old one. The next one names the old one, so that whoever
-// replays in between does not pass it on again; and it is still there then, since a
-// wait ends under the queue lock.
+// A Signal that has no owner any more passes on in two steps, the resolution of the next
+// wait and the end of the old one. The next one names the old one, so that a replay in
+// between does not pass the Signal on again; and it is still there then, since a wait ends
+// under the queue lock.
 type condCore struct {
 	mon     *monitor
 	waiting fifo
@@ -262,7 +262,8 @@ func (k *condCore) each(f func(wait) bool) {
 	k.waiting.each(f)
 }
 
-// clear empties the queues. Whoever rebuilds them after a death passes on what was not.
+// clear empties the queues. The rebuild after a death passes on the signals that were not
+// passed on.
 func (k *condCore) clear() {
 	k.waiting.clear()
 	k.covered.clear()
@@ -274,12 +275,12 @@ func (k *condCore) clear() {
 // reap has the next resolve look for the dead.
 func (k *condCore) reap(func(arena.ParticipantID) bool) { k.reapWoken.Store(true) }
 
-// holders has nobody: those who are woken and die are found by their reap.
+// holders has nobody: the reap of a woken process that dies finds its waits.
 func (k *condCore) holders(f func(arena.ParticipantID)) {}
 
-// check is called ten times a second while a goroutine of this process waits. If
-// nobody has come back from a Broadcast since the last time, those who are on their
-// way are stopped, or their lock is held for long and is not ours: all go.
+// check is called ten times a second while a goroutine of this process waits. If no waiter
+// has come back from a Broadcast since the last time, the woken ones are stopped, or their
+// lock is held for long and is not ours: all go.
 func (k *condCore) check() {
 	k.mon.check()
 	if k.covered.empty() {

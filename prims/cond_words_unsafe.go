@@ -16,28 +16,28 @@ type condWords struct {
 	_   structs.HostLayout
 	mon monitorWords
 	// upTo is the stamp of the last wait that the last Broadcast was for.
-	//   writers: who holds the queue lock
-	//   readers: the same; who has given up, to see whether a Broadcast came before
+	//   writers: the holder of the queue lock
+	//   readers: the same; a waiter that gives up, to see whether a Broadcast came before
 	//   order:   seq-cst, against the node's word
 	//   futex:   none
 	//   crash:   the Broadcast has happened; a process that replays the log goes on with it
 	upTo atomic.Uint64
 	// flying is how many of the woken were woken by a Broadcast.
-	//   writers: who holds the queue lock
+	//   writers: the holder of the queue lock
 	//   readers: the same
 	//   order:   the queue lock's
 	//   futex:   none
 	//   crash:   counted anew when the queues are rebuilt
 	flying atomic.Uint64
 	// landed counts those that have come back from a Broadcast; a hint that it goes on.
-	//   writers: who holds the queue lock
+	//   writers: the holder of the queue lock
 	//   readers: the same, looks
 	//   order:   relaxed
 	//   futex:   none
 	//   crash:   any value is right
 	landed  atomic.Uint64
 	batch   atomic.Uint64 // how many of a Broadcast are on their way at a time; 0: condBatch. Immutable after init
-	waiting listWords     // nobody has woken them
+	waiting listWords     // waits that were not woken yet
 	covered listWords     // of a Broadcast, and not woken yet
 	woken   listWords     // woken, and not back with the lock yet
 	_       [48]byte

@@ -19,14 +19,13 @@ var (
 // counter is what a WaitGroup and a Latch are: a counter of what is still to be done,
 // waiters for its 0, and a record of how much of it each participant has undertaken.
 //
-// What a participant does counts for what it has undertaken itself as long as there
-// is something of that, and then for others. So its share is never negative, and
-// what it has undertaken last is there when it dies. When the counter becomes 0
-// nobody owes anything: all shares are void.
+// A decrement by a participant counts for what it has undertaken itself, as long as there
+// is some, and then for others. So its share is never negative, and the work that it
+// undertook last is there when it dies. When the counter becomes 0 no participant owes
+// anything: all shares are void.
 //
-// What a dead participant had undertaken is owed for ever, unless others do it all,
-// somebody takes it over, or Reset forgets it. While something is owed all waits end
-// with ErrOwnerDead.
+// The work of a dead participant is owed for ever, unless others do it all, another process
+// takes it over, or Reset forgets it. While work is owed all waits end with ErrOwnerDead.
 type counter struct {
 	mon    *monitor
 	fifo   fifo
@@ -209,7 +208,7 @@ func (t *counter) zero() bool {
 	return true
 }
 
-// waitOrPanic is wait for those who cannot return an error.
+// waitOrPanic is wait for callers that cannot return an error.
 //
 //go:noinline
 func (t *counter) waitOrPanic() {
@@ -428,7 +427,7 @@ func (t *counter) holders(f func(arena.ParticipantID)) {
 	}
 }
 
-// trouble is why waits fail, and who is to blame.
+// trouble is why waits fail, and the participant whose death is the cause.
 func (t *counter) trouble() (error, *shmsync.Identity) {
 	if t.words.owed.Load() == 0 {
 		return nil, nil

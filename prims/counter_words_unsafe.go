@@ -14,9 +14,9 @@ type counterWords struct {
 	_    structs.HostLayout
 	mon  monitorWords
 	size atomic.Uint64 // what a Latch began with. Immutable after init.
-	// others is what is expected of nobody in particular, less what was done for
-	// others: signed.
-	//   writers: who holds the queue lock
+	// others is the work that is expected of no participant in particular, less the work
+	// that was done for others: signed.
+	//   writers: the holder of the queue lock
 	//   readers: the same, tools
 	//   order:   the queue lock's
 	//   futex:   none
@@ -25,16 +25,16 @@ type counterWords struct {
 	// owed is what the dead had undertaken and not done, since the counter was 0.
 	// The five tags are those of others.
 	owed atomic.Uint64
-	// dead is the name of whoever owed that, the last one; 0 while owed is 0. As others.
+	// dead is the last participant that left such work; 0 while owed is 0. As others.
 	dead atomic.Uint64
 	// epoch counts how often the counter became 0; that makes all shares void. As others.
 	epoch atomic.Uint64
 	queue listWords
 	_     [72]byte
 	// count is others + owed + the shares that are not void.
-	//   writers: who holds the queue lock
+	//   writers: the holder of the queue lock
 	//   readers: Wait, without the queue lock; tools
-	//   order:   release when it becomes 0, acquire by whoever reads that without the queue lock
+	//   order:   release when it becomes 0, acquire by a reader without the queue lock
 	//   futex:   none
 	//   crash:   made anew from what it is the sum of
 	count atomic.Uint64
@@ -43,11 +43,12 @@ type counterWords struct {
 
 // counterShare is what a participant has undertaken and not done.
 //
-//	writers: who holds the queue lock
+//	writers: the holder of the queue lock
 //	readers: the same, tools, looks
 //	order:   the queue lock's
 //	futex:   none
-//	crash:   void unless epoch is the object's; what a name has that is not current is owed
+//	crash:   void unless epoch is the object's; the share of a name that is not
+//	         current is owed
 type counterShare struct {
 	_     structs.HostLayout
 	name  atomic.Uint64 // of the participant

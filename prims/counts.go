@@ -20,14 +20,14 @@ func countsOf(a *arena.Arena, w *countWords) *countWords {
 	return nil
 }
 
-// took counts that somebody has taken the object.
+// took counts that the object was taken.
 func (c *countWords) took() {
 	if c != nil {
 		c.acquired.Add(1)
 	}
 }
 
-// holds counts that somebody has taken the object to itself, and dates that.
+// holds counts that the object was taken exclusively, and dates that.
 func (c *countWords) holds(contended bool) {
 	if c == nil {
 		return
@@ -39,7 +39,7 @@ func (c *countWords) holds(contended bool) {
 	}
 }
 
-// dates dates a hold that somebody was given.
+// dates dates a hold that was handed to a waiter.
 func (c *countWords) dates() {
 	if c != nil {
 		c.since.Store(uint64(shmsync.Monotonic()))

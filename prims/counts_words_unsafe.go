@@ -6,10 +6,10 @@ import (
 	"unsafe"
 )
 
-// countWords is what an object of a counted arena has counted, 64 bytes: a cache line
-// that nobody touches in others.
+// countWords is what an object of a counted arena has counted, 64 bytes. In other arenas no
+// process touches this cache line.
 //
-//	writers: everybody who does what is counted, by atomic addition
+//	writers: every participant that does a counted operation, by atomic addition
 //	readers: tools
 //	order:   relaxed
 //	futex:   none

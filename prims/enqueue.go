@@ -6,10 +6,10 @@ import (
 	"github.com/shmsync/shmsync/internal/park"
 )
 
-// What primitives share whose waiters are let go together: WaitGroup, Latch,
-// Barrier and Once.
+// This file has what WaitGroup, Latch, Barrier and Once share: their waiters are let go
+// together.
 
-// How such a wait ended, in its outcome.
+// Values of the outcome of such a wait.
 const (
 	outcomeOpen = iota // what was waited for has come
 	outcomeDead        // it cannot come: aux is the name of whose death that is

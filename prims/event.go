@@ -10,16 +10,15 @@ import (
 	"github.com/shmsync/shmsync/internal/race"
 )
 
-// Event is a condition between processes that is set or not, and that goroutines wait
-// for.
+// Event is a condition between processes that is set or not, and that goroutines wait for.
 //
-// One that is reset by hand stays set until Reset. Everybody who has begun to wait
-// before a Set is let go by it, even if a Reset follows at once: no pulse is missed. In
-// a Bidirectional one it can be waited for the reset as well, by the same rule.
+// An Event without AutoReset stays set until Reset. A Set lets every waiter go that has
+// begun to wait before it, even if a Reset follows at once: no pulse is missed. In a
+// Bidirectional Event goroutines can wait for the reset as well, by the same rule.
 //
-// One with AutoReset has a token instead. A Set hands it to the one who has waited
-// longest, or leaves it for the next who comes if nobody waits; sets that find it there
-// add nothing. Nobody who comes passes by whoever waits.
+// An Event with AutoReset has a token instead. A Set hands the token to the goroutine that
+// has waited longest, or leaves it for the next comer if there are no waiters. A Set that
+// finds the token there adds nothing. A comer never overtakes a waiter.
 //
 // In the terminology of the Go memory model, and across processes: a Set synchronizes
 // before the return of each Wait that it lets go, and before each IsSet that is true
@@ -150,9 +149,9 @@ func buildEvent(a *arena.Arena, o arena.Object, mode eventMode, bare bool) *Even
 	return e
 }
 
-// Set sets e and lets those go who wait for that: all of them, or with AutoReset one. If
-// it is set already it costs no more than a look. Like all forms without an error it
-// panics with an *[shmsync.Error] when what a peer wrote is impossible.
+// Set sets e and lets the waiters for that go: all of them, or with AutoReset one. If e is
+// set already it costs only a load. Like all forms without an error it panics with an
+// *[shmsync.Error] when a peer wrote an impossible value.
 func (e *Event) Set() {
 	e.mon.opening.use()
 	if e.auto != nil {
@@ -298,10 +297,10 @@ type EventState struct {
 	Set           bool // a wait does not block
 	AutoReset     bool // as it was created
 	Bidirectional bool // as it was created
-	Waiting       bool // somebody waits
+	Waiting       bool // there are waiters
 }
 
-// State looks at e. What it tells may be over when it returns.
+// State looks at e. The answer may be out of date when it returns.
 func (e *Event) State() EventState {
 	e.mon.opening.use()
 	st := EventState{AutoReset: e.mode&eventAuto != 0, Bidirectional: e.mode&eventBidirectional != 0}

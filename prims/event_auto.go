@@ -23,8 +23,8 @@ var (
 // autoEvent is an Event with automatic reset: a token that a set makes, unless there is
 // one, and that goes to one wait.
 //
-// Whoever sets and who begins to wait meet in a store-load pair (Dekker), as in a sequence: next
-// is not 0 while somebody is queued.
+// A set and a waiter that begins to wait meet in a store-load pair (Dekker), as in a sequence:
+// next is not 0 while a wait is queued.
 type autoEvent struct {
 	mon    *monitor
 	words  *eventWords
@@ -89,8 +89,8 @@ func (x *autoEvent) set() error {
 	return x.setSlow(done)
 }
 
-// setSlow is set where somebody is queued or the token is on its way; done says that it
-// is set already, and only to be handed out.
+// setSlow is set where a wait is queued or the token is on its way; done says that it is
+// set already, and only to be handed out.
 func (x *autoEvent) setSlow(done bool) error {
 	if err := x.mon.enter(nil); err != nil {
 		return err
@@ -130,7 +130,7 @@ func (x *autoEvent) reset() error {
 func (x *autoEvent) isSet() bool {
 	s := x.load()
 	if s.place() == eventSet && !x.alone(s) && x.mon.tryEnter() {
-		// The token may be somebody's; or nobody is there for it any more.
+		// The token may be handed to a waiter; or no waiter is there for it any more.
 		b := takeWakes()
 		x.resolve(b)
 		s = x.load()
@@ -200,7 +200,7 @@ func (x *autoEvent) register(ctx context.Context, take bool) (waitNode *park.Wai
 	x.inherit(x.name)
 	m.join(waitNode, 0, 0)
 	crashpoint.Hit("event.wait.announced")
-	// The second check: a set before it has not seen that somebody is queued.
+	// The second check: a set before it has not seen that this wait is queued.
 	x.resolve(b)
 	m.leave(b)
 	return waitNode, nil
@@ -275,8 +275,8 @@ func (x *autoEvent) pass() {
 	x.mon.leave(b)
 }
 
-// resolve hands tokens out while there are any and somebody is queued, and otherwise
-// leaves one, at most, where it can be claimed.
+// resolve hands tokens out while there are any and a wait is queued, and otherwise leaves
+// one, at most, where it can be claimed.
 func (x *autoEvent) resolve(b *wakes) {
 	for !x.mon.broken.Load() {
 		w, queued := x.fifo.head()
@@ -319,9 +319,9 @@ func (x *autoEvent) grant(b *wakes, w wait, from uint32) {
 	}
 }
 
-// account takes the token of a wait that has ended from where it was, and notes that it
-// was handed to a participant. What was in hand is there no more if the death that makes
-// this necessary came in between.
+// account takes the token of a wait that has ended from where it was, and notes that it was
+// handed to a participant. A token in hand is there no more if the death that makes this
+// necessary came in between.
 func (x *autoEvent) account(w wait) {
 	owner := w.Owner()
 	slot := owner.Slot()
@@ -376,7 +376,7 @@ func (h *eventShare) unknown() uint64 {
 // unknownMost bounds what a peer's bytes can claim.
 const unknownMost = 1 << 32
 
-// clear empties the queue. Until the next resolving every set looks for somebody.
+// clear empties the queue. Until the next resolve every set looks for waits.
 func (x *autoEvent) clear() {
 	x.fifo.clear()
 	x.next.Store(anybody)
@@ -414,7 +414,7 @@ func (x *autoEvent) holders(f func(arena.ParticipantID)) {
 	}
 }
 
-// check is called ten times a second while somebody waits.
+// check is called ten times a second while a goroutine of this process waits.
 func (x *autoEvent) check() {
 	x.mon.check()
 	if p := x.load().place(); (p != eventUnset || x.words.spare.Load() > 0) && x.next.Load() != nobody && x.mon.tryEnter() {

@@ -46,22 +46,23 @@ func eventIsSet(counter uint64) bool { return counter&1 != 0 }
 //	bits 2..63  changes, so that no value comes back
 //
 //	place  meaning                                          left by
-//	unset  there is none (also all-zero memory)             who waits, or who handed it out; Reset
-//	set    it is there for whoever comes                    Set
-//	hand   who holds the queue lock is about to hand it out  who holds the queue lock
-//	taken  set, and the spare ones are to be forgotten      who holds the queue lock
+//	unset  there is none (also all-zero memory)             a waiter, or the granter that handed it out; Reset
+//	set    it is there for the next comer                   Set
+//	hand   the holder of the queue lock hands it out        the holder of the queue lock
+//	taken  set, and the spare ones are to be forgotten      the holder of the queue lock
 //
-// unset and set change without the queue lock: to set by Set; back by whoever comes to wait, or
-// Reset, and those look first that nobody is queued, so that nobody is passed by. What
-// the queue lock has taken in hand changes only with the queue lock: so the replaying after a death
-// knows that the token was not given to anybody yet.
+// unset and set change without the queue lock. Set changes unset to set. A comer that waits, or
+// Reset, changes it back, and both check first that no wait is queued, so that no waiter is
+// overtaken. A token that the holder of the queue lock has taken in hand changes only with the
+// queue lock: so the replay after a death knows that the token was not given to any waiter yet.
 //
-//	writers: Set, Reset, Wait by CAS; who holds the queue lock
+//	writers: Set, Reset, Wait by CAS; the holder of the queue lock
 //	readers: the same, IsSet
 //	order:   seq-cst, against next
 //	futex:   none
-//	crash:   set while somebody is queued: who set it owes the handing out, as reaps
-//	         and periodic checks do; hand, taken: the next holder of the queue lock goes on
+//	crash:   set while a wait is queued: the setter owes the handing out, as
+//	         reaps and periodic checks do; hand, taken: the next holder of the queue lock
+//	         goes on
 type eventState uint64
 
 const (

@@ -15,22 +15,22 @@ type eventWords struct {
 	sequence sequenceWords
 	mode     atomic.Uint32 // eventMode; immutable after init
 	_        [4]byte
-	// spare is how many tokens are to be handed out that came back from the dead.
-	//   writers: who holds the queue lock
+	// spare is how many tokens came back from the dead and are to be handed out.
+	//   writers: the holder of the queue lock
 	//   readers: the same, tools
 	//   order:   the queue lock's
 	//   futex:   none
 	//   crash:   changes with what it came from, or goes to, by the redo log; void in state taken
 	spare atomic.Uint64
-	queue listWords // those who wait for an automatic reset
+	queue listWords // waits for the token
 	_     [96]byte
 }
 
 // eventShare says how many tokens were handed to waits of a participant, and of how
 // many of those it knows: the others come back with its death.
 //
-//	writers: who holds the queue lock; acked: the participant, without it
-//	readers: who holds the queue lock, looks, tools
+//	writers: the holder of the queue lock; acked: the participant, without it
+//	readers: the holder of the queue lock, looks, tools
 //	order:   the queue lock's; acked: release and acquire, or the reap's fence
 //	futex:   none
 //	crash:   handed - acked of a name that is not current are free

@@ -18,15 +18,15 @@ var (
 	_ = crashpoint.Register("fairmutex.grant.granted")
 )
 
-// FairMutex is a mutual exclusion lock between processes that is taken in the
-// order of arrival: nobody overtakes who waits, and Unlock hands the lock to the
-// first in the queue. A wait that is given up, or whose process dies, leaves the queue
-// and holds nobody up.
+// FairMutex is a mutual exclusion lock between processes that is taken in the order of
+// arrival: no comer overtakes a waiter, and Unlock hands the lock to the first in the
+// queue. A wait that is given up, or whose process dies, leaves the queue and delays no
+// other waiter.
 //
-// It is held by a process: a goroutine may lock it and another of the same process
-// unlock it. A process that was handed the lock holds it from when it runs again: if
-// it dies before that, the next in the queue has the lock. Under contention it costs a wake for each hand-over, which a Mutex
-// saves by letting those who run overtake those who sleep.
+// It is held by a process: a goroutine may lock it and another of the same process unlock it. A process
+// that was handed the lock holds it from when it runs again: if it dies before that, the next in the
+// queue has the lock. Under contention each hand-over costs a wake. A Mutex saves that by letting
+// running goroutines overtake sleeping ones.
 //
 // In the terminology of the Go memory model, and across processes: for n < m
 // the n'th call of Unlock synchronizes before the m'th call of Lock returns, or
@@ -151,7 +151,7 @@ func (f *FairMutex) lock(ctx context.Context) error {
 }
 
 // TryLock locks f if that is possible without waiting, and reports whether it did.
-// It is false while somebody waits. State tells why.
+// It is false while there are waiters. State tells why.
 func (f *FairMutex) TryLock() bool {
 	f.mon.opening.use()
 	if !f.mon.tryEnter() {
@@ -236,14 +236,14 @@ func (f *FairMutex) Policy() Policy { return f.policy }
 
 // FairMutexState is what State tells.
 type FairMutexState struct {
-	Held    bool              // somebody holds it, a recoverer and one that it was handed to included
-	Owner   *shmsync.Identity // who holds it, or whose death left it; nil when free or unknown
-	Waiting bool              // somebody waits
-	Err     error             // why nobody can lock it: nil, ErrOwnerDead, ErrNotRecoverable or ErrCorrupt
+	Held    bool              // it is held, also by a recoverer or by a waiter that it was handed to
+	Owner   *shmsync.Identity // its holder, or the process whose death left it; nil when free or unknown
+	Waiting bool              // there are waiters
+	Err     error             // why it cannot be locked: nil, ErrOwnerDead, ErrNotRecoverable or ErrCorrupt
 	Word    string            // the owner word in words
 }
 
-// State looks at f without locking it. What it tells may be over when it returns.
+// State reads f without locking it. The answer may be out of date when it returns.
 func (f *FairMutex) State() FairMutexState {
 	f.mon.opening.use()
 	o := f.ownerWord()

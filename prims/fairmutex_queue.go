@@ -38,7 +38,7 @@ func (f *FairMutex) diedName() arena.ParticipantID {
 	return arena.ParticipantID(f.words.died.Load() & arena.ParticipantIDMask)
 }
 
-// free reports whether who comes now may have the lock. The queue lock is held.
+// free reports whether a comer may have the lock now. The queue lock is held.
 func (f *FairMutex) free() bool { return f.words.owner.Load() == 0 && f.fifo.empty() }
 
 // take makes this process the holder of a lock that is free.
@@ -51,8 +51,8 @@ func (f *FairMutex) take() {
 	crashpoint.Hit("fairmutex.lock.taken")
 }
 
-// lockSlow is the rest of lock, with the queue lock held. Whoever has been told of a death
-// and may repair, but finds others at it, gets in the queue again.
+// lockSlow is the rest of lock, with the queue lock held. A caller that has been told of a
+// death and may repair, but finds others at it, gets in the queue again.
 func (f *FairMutex) lockSlow(ctx context.Context, mayRepair bool) error {
 	mayRepair = mayRepair && f.repair != nil
 	// Close waits for a call that may be granted the lock, until it has accepted it.

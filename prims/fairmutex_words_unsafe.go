@@ -12,16 +12,16 @@ import (
 type fairMutexWords struct {
 	_   structs.HostLayout
 	mon monitorWords
-	// owner says who holds, in its low half: an ownerWord that is never biased or
-	// reserved. The high half is 0.
-	//   writers: who holds the queue lock
+	// owner is the holder, in its low half: an ownerWord that is never biased or reserved.
+	// The high half is 0.
+	//   writers: the holder of the queue lock
 	//   readers: the same, tools, looks
 	//   order:   the queue lock's
 	//   futex:   none
 	//   crash:   names the dead until a reap; every change is one store
 	owner  atomic.Uint64
 	policy uint32        // what Policy.stored gave. Immutable after init.
-	died   atomic.Uint32 // name of whose death left the state inconsistent; for people
+	died   atomic.Uint32 // the participant whose death left the state inconsistent; for people
 	queue  listWords
 	_      [96]byte
 }

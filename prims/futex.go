@@ -132,8 +132,8 @@ func (f *Futex) Get() uint64 {
 	return s.counter()
 }
 
-// Post counts up and wakes everybody who waits. After Stop it does nothing. It
-// never blocks, and makes no system call when nobody waits.
+// Post counts up and wakes all waiters. After Stop it does nothing. It never blocks, and
+// makes no system call when there are no waiters.
 func (f *Futex) Post() {
 	f.opening.use()
 	race.ReleaseMerge(f.key)
@@ -158,8 +158,8 @@ func (f *Futex) Post() {
 	}
 }
 
-// Stop wakes everybody who waits, now and from now on, with ErrCanceled unless
-// its token was reached. It cannot be taken back; a second Stop does nothing.
+// Stop wakes all waiters, now and from now on, with ErrCanceled unless their tokens were
+// reached. It cannot be taken back; a second Stop does nothing.
 func (f *Futex) Stop() {
 	f.opening.use()
 	race.ReleaseMerge(f.key)
@@ -266,10 +266,9 @@ func (f *Futex) tuning() park.Tuning {
 	return park.Tuning{Budget: &f.words.spin, Pays: &f.words.pays, LastCPU: &f.words.lastCPU, Slot: f.a.Self().Slot()}
 }
 
-// check is called ten times a second while a goroutine of this process waits:
-// it makes up for a wake that a stopped or dead poster owes. An announcement
-// proves nothing once there was a post: somebody may have made it since, for a
-// later token.
+// check is called ten times a second while a goroutine of this process waits: it makes up
+// for a wake that a stopped or dead poster owes. An announcement proves nothing once there
+// was a post: a waiter may have made it since, for a later token.
 func (f *Futex) check() {
 	s := futexState(f.state.Load())
 	posted := f.looked.Swap(s.counter()) != s.counter()

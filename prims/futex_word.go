@@ -4,7 +4,7 @@ import "fmt"
 
 // futexState is the one word of a Futex.
 //
-//	bit  0      announced  somebody may be, or be on the way to being, asleep
+//	bit  0      announced  a waiter may be, or be on the way to being, asleep
 //	bit  1      stopped    no post counts any more; never cleared
 //	bits 2..63  counter    posts
 //
@@ -19,9 +19,8 @@ import "fmt"
 // counter, and what it clears. A value cannot come back between a waiter's look
 // and its sleep, short of 2^30 posts.
 //
-// announced may be 1 with nobody asleep (costs one wake), and must not be 0
-// while somebody sleeps for a token that is not reached yet, except between a
-// post and its wake.
+// announced may be 1 when no waiter sleeps (costs one wake), and must not be 0 while a
+// waiter sleeps for a token that is not reached yet, except between a post and its wake.
 //
 //	writers: Post, Stop, Wait (any process), each by CAS
 //	readers: Get, Wait

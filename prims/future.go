@@ -29,7 +29,7 @@ var (
 // begins: if it dies without that, waits go on, for ever if they have no context.
 //
 // If a producer that has called Claim dies before it called Set, every wait ends with an
-// error that Is ErrOwnerDead and says who it was, now and later, until a process calls
+// error that Is ErrOwnerDead and names the producer, now and later, until a process calls
 // Reset.
 //
 // In the terminology of the Go memory model, and across processes: the Set that sets
@@ -153,10 +153,9 @@ func (f *Future) reaped(b *wakes) futureState {
 	return f.load()
 }
 
-// Set sets the Future, wakes everybody who waits, and reports whether it did: it does
-// nothing when the Future is set, or when its producer has died. Any process may set
-// it, also one that has not claimed it. It never waits for others, save for whoever is in
-// the middle of a call.
+// Set sets the Future, wakes all waiters, and reports whether it did: it does nothing when
+// the Future is set, or when its producer has died. Any process may set it, also one that
+// has not claimed it. It waits only for a process that is in the middle of a call.
 func (f *Future) Set(errno syscall.Errno) bool {
 	b := takeWakes()
 	done := f.setTo(errno, b)
@@ -179,8 +178,8 @@ func (f *Future) setTo(errno syscall.Errno, b *wakes) bool {
 	return true
 }
 
-// SetAll is Set for many: each is set, and then all who wait for one of them are
-// woken. It gives how many it has set.
+// SetAll is Set for many futures: it sets each, and then wakes the waiters of all. It
+// returns how many it has set.
 func SetAll(errno syscall.Errno, futures ...*Future) (set int) {
 	owed := make([]*wakes, 0, len(futures))
 	defer func() { // also if one of them panics
@@ -312,9 +311,10 @@ func (f *Future) Subscribe(fn func(syscall.Errno, error)) *Pending {
 }
 
 // Reset makes a Future that is set, or whose producer died, unset and unclaimed, and
-// reports whether it did. Whoever was waiting before gets what it was set to. It is
-// false for one that is not set: somebody may wait for that. After the death of its
-// producer it waits until nothing of that can write any more, not even a system call.
+// reports whether it did. Waiters from before get the result that it was set to. It returns
+// false for a Future that is not set, since there may be waiters for that. After the death
+// of its producer it waits until nothing of the dead process can write any more, not even a
+// system call.
 func (f *Future) Reset() bool {
 	b := takeWakes()
 	s := f.begin(b)
@@ -347,12 +347,12 @@ func (f *Future) Close() error { return f.mon.opening.close("future.close") }
 type FutureState struct {
 	Set      bool              // the result is there
 	Errno    syscall.Errno     // what it is set to
-	Producer *shmsync.Identity // who has claimed it, or nil
-	Waiting  bool              // somebody waits
+	Producer *shmsync.Identity // the process that has claimed it, or nil
+	Waiting  bool              // there are waiters
 	Err      error             // ErrOwnerDead when the producer died before it was set
 }
 
-// State looks at f without locking it. What it tells may be over when it returns.
+// State reads f without locking it. The answer may be out of date when it returns.
 func (f *Future) State() FutureState {
 	f.mon.opening.use()
 	s := f.load()

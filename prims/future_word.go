@@ -16,16 +16,16 @@ import (
 //	bits 32..63  errno      the result, once it is set
 //
 //	set  abandoned  producer  meaning                             left by
-//	0    0          0         nobody has claimed it (all-zero)    Reset, or nobody came yet
+//	0    0          0         not claimed (also all-zero memory)  Reset
 //	0    0          n         n will set it; n may be dead        Claim
-//	0    1          n         n died: nobody can set it           who found that, with the queue lock
+//	0    1          n         n died: it cannot be set           a process that found that, with the queue lock
 //	1    0          any       it is set                           Set
 //
 // Both bits at once are not written by a correct peer; the result counts then.
 //
-//	writers: who holds the queue lock
-//	readers: everybody
-//	order:   release by Set, acquire by whoever reads set
+//	writers: the holder of the queue lock
+//	readers: all participants
+//	order:   release by Set, acquire by a reader of set
 //	futex:   none
 //	crash:   each change is one store, and stands; a producer that is not current
 //	         is dead, and reap marks that
@@ -45,7 +45,7 @@ func (s futureState) abandoned() bool      { return s&(futureSet|futureAbandoned
 func (s futureState) over() bool           { return s&(futureSet|futureAbandoned) != 0 }
 func (s futureState) errno() syscall.Errno { return syscall.Errno(uint32(s >> futureShift)) }
 
-// claimed reports whether somebody is to set it who has not.
+// claimed reports whether a participant has claimed it and has not set it.
 func (s futureState) claimed() bool { return !s.over() && s.producer() != 0 }
 
 func (s futureState) claimedBy(n arena.ParticipantID) futureState { return s | futureState(n) }

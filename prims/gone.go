@@ -39,7 +39,7 @@ func awaitGone(ctx context.Context, a *arena.Arena, q *park.Queue, n arena.Parti
 	return awaitUntil(ctx, q, func() bool { return a.Gone(n) })
 }
 
-// awaitAllGone waits until all who died are gone.
+// awaitAllGone waits until all dead participants are gone.
 func awaitAllGone(a *arena.Arena, q *park.Queue) error {
 	return awaitUntil(nil, q, a.AllGone)
 }

@@ -219,7 +219,7 @@ func (p *opening) leave() {
 	}
 }
 
-// lose says that the arena is about to be unmapped, whoever has not left.
+// lose says that the arena is about to be unmapped, also if calls are still in it.
 func (p *opening) lose() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -55,7 +55,7 @@ func (i *inspection) waits(chosen func(w *arena.Wait) bool, what string, on []in
 	}
 }
 
-// waitsFor is waits for those who want a number of it, or one with a number.
+// waitsFor gives waits the number that they want: an amount, or the number of a thing.
 func (i *inspection) waitsFor(what string, on []int) {
 	for k := range i.Waits {
 		if w := &i.Waits[k]; w.For == "" && inQueue(w) {

@@ -15,10 +15,10 @@ import (
 // which processes are to count down: if a process that has not called Claim dies before it
 // counted down, waits go on, for ever if they have no context.
 //
-// If a process that has called Claim dies before it counted down what it claimed, waits
-// end with an error that Is ErrOwnerDead and says who that was, now and later, until
-// another process claims what it left, or counts down in its stead, or Reset forgets it.
-// The counts that a process had taken off before it died stay off.
+// If a process that has called Claim dies before it counted down what it claimed, waits end
+// with an error that Is ErrOwnerDead and names that process, now and later, until another
+// process claims what it left, or counts down in its stead, or Reset forgets it. The counts
+// that a process had taken off before it died stay off.
 //
 // In the terminology of the Go memory model, and across processes: every CountDown
 // synchronizes before the return of every Wait, and every TryWait that is true.
@@ -89,10 +89,10 @@ func newLatch(a *arena.Arena, o arena.Object) (*Latch, error) {
 	})
 }
 
-// Claim says that this process will count down n: if it dies before, waits fail. What
-// it counts down is what it has claimed, as long as there is something. Claim takes
-// over what the dead have left first. It panics when n is negative or more than what
-// is left and nobody living has claimed.
+// Claim says that this process will count down n: if it dies before, waits fail. Its
+// CountDown counts for its own claim first, as long as there is some. Claim takes over the
+// claims of dead processes first. It panics when n is negative or more than the part of the
+// counter that no living process has claimed.
 func (l *Latch) Claim(n int64) {
 	l.positive("Claim", n)
 	if !l.counter.claim(uint64(n), false) {
@@ -100,7 +100,7 @@ func (l *Latch) Claim(n int64) {
 	}
 }
 
-// CountDown takes n off the counter. At 0 all who wait are let go. It does not block.
+// CountDown takes n off the counter. At 0 all waiters are let go. It does not block.
 // It panics when n is negative or more than the counter, which stays as it is then;
 // also with an error that Is ErrCorrupt or ErrClosed.
 func (l *Latch) CountDown(n int64) {
@@ -183,12 +183,12 @@ type LatchState struct {
 	Size    int64             // what it began with
 	Count   int64             // the counter
 	Own     int64             // what this process has claimed and not counted down
-	Waiting bool              // somebody waits
+	Waiting bool              // there are waiters
 	Err     error             // why waits fail: nil or ErrOwnerDead
-	Who     *shmsync.Identity // whose death that is; nil when not known any more
+	Who     *shmsync.Identity // the process whose death that is; nil when not known any more
 }
 
-// State looks at l without locking it. What it tells may be over when it returns.
+// State reads l without locking it. The answer may be out of date when it returns.
 func (l *Latch) State() LatchState {
 	l.counter.mon.opening.use()
 	t := l.counter

@@ -23,19 +23,19 @@ var (
 	_ = crashpoint.Register("monitor.await.given_up")
 )
 
-// monitor is what primitives share whose waiters queue: a queue lock that guards their
-// state, a redo log that makes a change of several words one step, queues of wait
-// nodes, and the way to wait in them.
+// monitor is what primitives with a queue of waiters share: a queue lock that guards their
+// state, a redo log that makes a change of several words one step, queues of wait nodes,
+// and the way to wait in them.
 //
-// The queue lock is a Mutex, so that it survives its holder: whoever takes it after a
-// death carries the redo log out, rebuilds the queues from the nodes, and goes on.
-// The state itself and the nodes are the truth, queues are an index over those.
+// The queue lock is a Mutex, so that it survives its holder: the next holder after a death
+// carries the redo log out, rebuilds the queues from the nodes, and goes on. The state
+// itself and the nodes are the truth; the queues are an index over them.
 //
-// A wait ends by a compare-and-swap on its node: to resolved by whoever holds the
-// queue lock, or to idle by its owner, who gives up and need not have the queue lock. The
-// order of a grant is: off the queue, resolve, commit the change of state, drop the
-// node's stamp. A death in between leaves a resolved node with a stamp, which the
-// next holder of the queue lock accounts for, once.
+// A wait ends by a compare-and-swap on its node: to resolved by the holder of the queue
+// lock, or to idle by its owner, which gives up and need not have the queue lock. The order
+// of a grant is: off the queue, resolve, commit the change of state, drop the node's stamp.
+// A death in between leaves a resolved node with a stamp. The next holder of the queue lock
+// accounts for it, once.
 //
 // The scheme is that of a monitor after Hoare and Brinch Hansen, with the redo log
 // of a database.
@@ -68,8 +68,8 @@ type rules interface {
 	// resolve resolves those waits that the state allows to end.
 	resolve(b *wakes)
 	// account makes the change of state that a resolved wait stands for, through
-	// monitor.account. It is called for waits that were resolved by one who died
-	// before it could do that, too.
+	// monitor.account. It is also called for waits whose granter died before it could do
+	// that.
 	account(w wait)
 	// clear empties the queues; requeue puts a wait at the end of the one where
 	// it belongs. Together they rebuild the queues, in order of arrival.
@@ -120,7 +120,7 @@ func (m *monitor) enterAtOnce() bool {
 	return !race.Enabled && atomic.CompareAndSwapUint32(m.queueLock.own, 0, atomic.LoadUint32(&m.queueLock.self))
 }
 
-// leaveQuiet is leave for whoever has let nobody go.
+// leaveQuiet is leave for a caller that has let no waiter go.
 func (m *monitor) leaveQuiet() {
 	if m.broken.Load() {
 		m.leave(nil)
@@ -147,7 +147,7 @@ func (m *monitor) enterSlow(ctx context.Context) error {
 		return m.closed()
 	}
 	if ctx != nil && ctx.Err() != nil {
-		// What the caller waits for may be there: that beats the context.
+		// The caller may be able to go on by now: that beats the context.
 		if m.tryEnter() {
 			return nil
 		}
@@ -376,7 +376,7 @@ func (m *monitor) awaitGone(ctx context.Context, n arena.ParticipantID) error {
 	return m.closed()
 }
 
-// awaitAllGone waits until all who died are gone. The queue lock is not held.
+// awaitAllGone waits until all dead participants are gone. The queue lock is not held.
 func (m *monitor) awaitAllGone() error {
 	if err := awaitAllGone(m.a, m.queueLock.queue); err != errClosing {
 		return err
@@ -396,8 +396,8 @@ func queued(n arena.NodeWord) bool {
 	return false
 }
 
-// waiting reports whether somebody is there for a wait. It looks for marks of death
-// itself: what is granted to a corpse comes back only with its reap.
+// waiting reports whether the owner of a wait is there for it. It looks for marks of death
+// itself: a grant to a dead participant comes back only with its reap.
 func (m *monitor) waiting(w wait) bool {
 	owner := w.Owner()
 	return queued(w.Load()) && m.current(owner) && !m.a.Dead(owner)

@@ -35,8 +35,8 @@ func (q *fifo) head() (w wait, ok bool) { return q.m.node(arena.Offset(q.words.f
 // after is the wait behind w.
 func (q *fifo) after(w wait) (wait, bool) { return q.m.node(links(w.Next().Load()).next()) }
 
-// node gives the wait at off, read from a link. What is not there, or is on no
-// queue of this object, makes the monitor rebuild its queues.
+// node gives the wait at off, read from a link. If there is no wait, or it is on no queue
+// of this object, the monitor rebuilds its queues.
 func (m *monitor) node(off arena.Offset) (w wait, ok bool) {
 	if off == 0 {
 		return wait{}, false

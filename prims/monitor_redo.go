@@ -30,8 +30,8 @@ func (c *change) set(w *atomic.Uint64, v uint64) {
 	c.n++
 }
 
-// commit makes a change, with the queue lock held. A death leaves all of it, once
-// somebody takes the queue lock, or nothing.
+// commit makes a change, with the queue lock held. After a death either all of it happens,
+// once a process takes the queue lock, or nothing.
 func (m *monitor) commit(c *change) {
 	if c.n > 1 {
 		r := m.words
@@ -51,7 +51,7 @@ func (m *monitor) commit(c *change) {
 	}
 }
 
-// replay is run by whoever takes the queue lock after the death of its holder.
+// replay is run by the next holder of the queue lock after the death of a holder.
 func (m *monitor) replay() error {
 	if err := m.redoLog(); err != nil {
 		return err
@@ -97,8 +97,8 @@ func (m *monitor) corrupt(what string) error {
 	return m.fail("monitor.replay", shmsync.ErrCorrupt, nil, "it has an impossible "+what)
 }
 
-// rebuild makes the queues anew from the nodes, which are the truth, and accounts
-// for waits that were resolved by one who died over it.
+// rebuild makes the queues anew from the nodes, which are the truth, and accounts for waits
+// whose granter died over that.
 func (m *monitor) rebuild() {
 	m.broken.Store(false)
 	var all []wait

@@ -15,8 +15,8 @@ var (
 	_ = crashpoint.Register("monitor.cleanup.entered")
 )
 
-// enterYields is how often who only cleans up lets others run before it gives up on
-// the queue lock: its holder may be preempted or stopped.
+// enterYields is how often a process that only cleans up yields before it gives up on the
+// queue lock: the lock's holder may be preempted or stopped.
 const enterYields = 20
 
 // tryEnter takes the queue lock if that does not take long. It deals with a dead holder.
@@ -76,7 +76,7 @@ func (m *monitor) leaveAfter(f func(b *wakes)) {
 	done = true
 }
 
-// cleanUp takes a wait off that this process has given up, unless somebody has done
+// cleanUp takes a wait off that this process has given up, unless another process has done
 // that. It does not wait for the queue lock.
 func (m *monitor) cleanUp(w abandoned) {
 	if !m.tryEnter() {
@@ -114,7 +114,7 @@ func (m *monitor) cleanUpLater() {
 		defer q.ExitLasting()
 		defer m.opening.leave()
 		// Not enter, which enters the queue once more: Close would wait for the queue lock,
-		// and so for whoever is stopped with it.
+		// and so for a holder that is stopped.
 		err := m.queueLock.lockEntered(nil)
 		m.cleaningUp.Store(false)
 		if err == nil {
@@ -127,7 +127,7 @@ func (m *monitor) cleanUpLater() {
 // finds what a death, a stopped reaper, or one that gave up and was stopped has
 // left.
 func (m *monitor) check() {
-	dead := false // a holder is, and whoever marked it may be stopped before it counts the death
+	dead := false // a holder is, and the process that marked it may be stopped before it counts the death
 	m.rules.holders(func(n arena.ParticipantID) {
 		if n != 0 && m.a.Dead(n) {
 			dead = true
@@ -143,12 +143,13 @@ func (m *monitor) check() {
 	}
 }
 
-// resolveEvery is at every how manieth check a waiter's process serves the queue: who
-// has given up at its head, or has changed the state, may be stopped.
+// resolveEvery: every resolveEvery'th check of a waiter's process serves the queue. The
+// process that has given up at its head, or has changed the state, may be stopped.
 const resolveEvery = 10
 
-// repairMonitor takes back what dead has of an object. Whoever holds its queue lock for long
-// may be stopped: then those who wait do it when they look, or the next call.
+// repairMonitor takes back what dead has of an object. A process that holds its queue lock
+// for long may be stopped: then the periodic checks of waiters, or the next call, repair the
+// object.
 func repairMonitor(m *monitor, dead arena.ParticipantID) {
 	repairMutexWords(m.a, &m.words.queueLock, dead, true)
 	m.without = dead
@@ -174,7 +175,7 @@ func (m *monitor) reapIfDue(b *wakes) {
 	}
 }
 
-// reapDue reports whether somebody has died since the last reap, or was not gone then.
+// reapDue reports whether a participant has died since the last reap, or was not gone then.
 func (m *monitor) reapDue() bool { return m.deaths.Load() != m.a.Deaths() || m.unreaped.Load() }
 
 // wakeQueue is the Wake of objects that begin with a monitor.

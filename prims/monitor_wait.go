@@ -19,10 +19,10 @@ type wait struct {
 //
 //	bits 0..15   how the wait ended; by the primitive
 //	bits 16..31  class: what kind of wait it is; by the primitive
-//	bits 32..63  more about the end, such as whoever died; before it, by the queue
+//	bits 32..63  more about the end, such as the participant that died; before it, by the queue
 //
-//	writers: the owner before it joins; then who holds the queue lock, before it resolves
-//	readers: the owner once it is resolved, who holds the queue lock
+//	writers: the owner before it joins; then the holder of the queue lock, before it resolves
+//	readers: the owner once it is resolved, the holder of the queue lock
 //	order:   the node word's
 //	futex:   none
 //	crash:   as the word says

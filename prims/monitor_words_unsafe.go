@@ -11,34 +11,34 @@ import (
 // redoMost is how many words one change of a monitor's state may touch.
 const redoMost = 6
 
-// monitorWords is at the head of the body of an object whose waiters queue, 384
-// bytes. What the object itself has comes after it.
+// monitorWords is at the head of the body of an object whose waiters queue, 384 bytes. The
+// object's own words come after it.
 type monitorWords struct {
 	_         structs.HostLayout
 	queueLock mutexWords
 	// arrivals numbers the waits; see arena.Node's stamp.
-	//   writers: who holds the queue lock
+	//   writers: the holder of the queue lock
 	//   readers: the same
 	//   order:   the queue lock's
 	//   futex:   none
 	//   crash:   a number may be left out
 	arrivals atomic.Uint64
 	// redone is how many entries of redo are to be carried out, 0 if none.
-	//   writers: who holds the queue lock
-	//   readers: who takes the queue lock after a death
+	//   writers: the holder of the queue lock
+	//   readers: the next holder of the queue lock after a death
 	//   order:   the queue lock's; a death leaves a prefix of the program's stores
 	//   futex:   none
-	//   crash:   who takes the queue lock next carries the entries out
+	//   crash:   the next holder of the queue lock carries the entries out
 	redone atomic.Uint64
-	redo   [redoMost]redoEntry // written by whoever holds the queue lock; valid below redone
+	redo   [redoMost]redoEntry // written by the holder of the queue lock; valid below redone
 	// lastCPU, spin and pays steer the spinning of waiters, as in mutexWords.
 	lastCPU atomic.Uint32
 	spin    atomic.Uint32
 	pays    atomic.Uint32
 	_       [4]byte
 	// accounted is the stamp of the wait whose change of state was committed last.
-	//   writers: who holds the queue lock, as part of a change
-	//   readers: who takes the queue lock after a death
+	//   writers: the holder of the queue lock, as part of a change
+	//   readers: the next holder of the queue lock after a death
 	//   order:   the queue lock's
 	//   futex:   none
 	//   crash:   tells whether a resolved node with this stamp is accounted for
@@ -54,7 +54,7 @@ type redoEntry struct {
 
 // listWords are the ends of a queue of nodes: offsets, 0 for none.
 //
-//	writers: who holds the queue lock
+//	writers: the holder of the queue lock
 //	readers: the same, tools
 //	order:   the queue lock's
 //	futex:   none

@@ -25,18 +25,17 @@ var (
 	_ = crashpoint.Register("multilock.lockall.partly")
 )
 
-// MultiLock is a mutual exclusion lock for each of 2^64 keys, between processes. A
-// key is held by one process at a time, and handed on in the order of arrival;
-// who waits for different keys does not wait for each other. It takes memory for
-// the keys that are held or waited for, not for those that have been. A process that
-// was handed a key holds it from when it runs again: if it dies before that, the next
-// that waits has the key.
+// MultiLock is a mutual exclusion lock for each of 2^64 keys, between processes. A key is
+// held by one process at a time, and handed on in the order of arrival; waiters for
+// different keys do not wait for each other. It takes memory for the keys that are held or
+// waited for, not for those that have been. A process that was handed a key holds it from
+// when it runs again: if it dies before that, the next waiter has the key.
 //
-// Keys are spread over buckets, each with a queue lock of its own, which an operation
-// holds for some nanoseconds. A key that one process has again and again while nobody
-// else wants it is locked and unlocked without the queue lock. Five keys of a bucket can be held
-// without more memory, and more at the cost of a wait node of 64 bytes each; who holds many
-// thousands at a time makes the MultiLock with more buckets.
+// Keys are spread over buckets, each with a queue lock of its own, which an operation holds for
+// some nanoseconds. If one process takes a key again and again while no other process wants it,
+// it locks and unlocks the key without the queue lock. Five keys of a bucket can be held without
+// more memory, and more at the cost of a wait node of 64 bytes each. For many thousands of held
+// keys make the MultiLock with more buckets.
 //
 // In the terminology of the Go memory model, and across processes: for each key
 // and n < m the n'th Unlock synchronizes before the return of the m'th call that
@@ -222,8 +221,8 @@ func (k *multiBucket) biased(key uint64) (*multiLockEntry, keyHold) {
 	return nil, 0
 }
 
-// isBiased reports whether the key is in a biased hold of one that lives, without the
-// queue lock: who only tries leaves it so.
+// isBiased reports whether a living participant has the key in a biased hold, without the
+// queue lock: a try leaves it so.
 func (k *multiBucket) isBiased(key uint64) bool {
 	for i := range k.words.entries {
 		s := &k.words.entries[i]
@@ -280,7 +279,7 @@ func (x *MultiLock) TryLock(key uint64) (Hold, bool) {
 	return k.tryLockSlow(key)
 }
 
-// Unlock unlocks the key; the first who waits for it has it then. It panics when h
+// Unlock unlocks the key; its first waiter has it then. It panics when h
 // is not held by this process any more, and with an error that Is ErrCorrupt when a
 // peer overwrote the lock.
 func (h Hold) Unlock() {

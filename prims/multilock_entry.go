@@ -59,7 +59,7 @@ func (k *multiBucket) seek(key uint64) (s, was *multiLockEntry) {
 }
 
 // vacant gives an entry for a key that has none, with the queue lock held, or nil. It is
-// for those who want nothing else.
+// for callers that want nothing else.
 func (k *multiBucket) vacant(key uint64) *multiLockEntry {
 	w := k.words
 	for i := range w.entries {
@@ -128,9 +128,9 @@ func (k *multiBucket) unused(n uint64) *multiLockEntry {
 // that is kept, although another is in no use.
 const evictEvery = 16
 
-// claim makes the hold of an entry one that only who holds the queue lock changes, with
-// the queue lock held, and gives it. It is one step, so that whoever locks and unlocks
-// the key meanwhile cannot hold it up.
+// claim makes the hold of an entry one that only the holder of the queue lock changes, and
+// returns it. The queue lock is held. It is one step, so that a process that locks and
+// unlocks the key meanwhile cannot delay it.
 func (k *multiBucket) claim(e keyEntry) keyHold {
 	// Nobody else takes the word out of the two fast kinds.
 	// lin: the key is, or is not, held here.
@@ -269,8 +269,8 @@ func (k *multiBucket) free(e keyEntry) {
 		storeWord(before, uint64(makeLinks(links(e.node.Next().Load()).next(), 0)))
 	}
 	crashpoint.Hit("multilock.unlock.unlinked")
-	// Whoever claimed the node may be dead. It keeps its stamp until it is free, so
-	// that nobody else gives it back.
+	// The participant that claimed the node may be dead. The node keeps its stamp until it
+	// is free, so that no other process gives it back.
 	k.of.a.ReapNode(e.off, e.node.Owner())
 }
 

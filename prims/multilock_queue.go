@@ -18,7 +18,7 @@ type multiBucket struct {
 	number int
 	words  *multiLockBucket
 	mon    *monitor
-	// What the low half of a hold is when this process had the key last.
+	// The low half of a hold in the two states that this process leaves: free, and cached.
 	last, cached uint32
 	mayBeBiased  atomic.Bool // this process has had a biased hold in the bucket
 }
@@ -266,8 +266,8 @@ func (k *multiBucket) resolve(b *wakes) {
 	k.eachEntry(func(e keyEntry) { k.resolveEntry(b, e) })
 }
 
-// resolveEntry passes a key on that was let go, or makes its entry free, and tells
-// those who wait for a key that nobody can have.
+// resolveEntry passes a key on that was let go, or makes its entry free, and tells the
+// waiters for a key that cannot be had.
 func (k *multiBucket) resolveEntry(b *wakes, e keyEntry) {
 	for e.waitedFor() {
 		h := e.hold()
@@ -321,7 +321,7 @@ func (k *multiBucket) detach(w wait) {
 
 // requeue puts a wait at the end of the queue of its key. There is an entry for
 // each key that is waited for, unless a peer overwrote it: then the key is on its
-// way to whoever waits.
+// way to a waiter.
 func (k *multiBucket) requeue(w wait) {
 	key := w.Wanted().Load()
 	e := k.find(key)

@@ -112,14 +112,14 @@ func (k *multiBucket) refusal(key uint64, h keyHold) error {
 
 // MultiLockState is what State tells of a key.
 type MultiLockState struct {
-	Held    bool              // somebody holds it, a recoverer and one that it was handed to included
-	Owner   *shmsync.Identity // who holds it, or whose death left it; nil when free or unknown
-	Waiting bool              // somebody waits for it
-	Err     error             // why nobody can lock it: nil, ErrOwnerDead, ErrNotRecoverable or ErrCorrupt
+	Held    bool              // it is held, also by a recoverer or by a waiter that it was handed to
+	Owner   *shmsync.Identity // its holder, or the process whose death left it; nil when free or unknown
+	Waiting bool              // there are waiters
+	Err     error             // why it cannot be locked: nil, ErrOwnerDead, ErrNotRecoverable or ErrCorrupt
 	Word    string            // the hold in words
 }
 
-// State looks at a key without locking anything. What it tells may be over when it returns.
+// State looks at a key without locking anything. The answer may be out of date when it returns.
 func (x *MultiLock) State(key uint64) MultiLockState {
 	x.opening.use()
 	h, waiting := x.bucketOr(x.index(key)).peek(key)

@@ -7,45 +7,46 @@ import (
 	"github.com/shmsync/shmsync/arena"
 )
 
-// keyHold says who has a key of a MultiLock: the one truth about it.
+// keyHold is the hold of a key of a MultiLock: the one truth about who has the key.
 //
 //	bits 0..31   an ownerWord, or one of a kind of its own
-//	bits 32..63  stamp of the hold; of a key that is not recoverable the name of whose death made it so
+//	bits 32..63  stamp of the hold; of a key that is not recoverable the name of the dead holder
 //
 //	kind               meaning                                           left by
 //	0  free, no name   0: the entry is in no use and never was           nobody
-//	0  held            held; a Hold with this stamp can unlock it        Lock, who hands it on, a claim
+//	0  held            held; a Hold with this stamp can unlock it        Lock, a granter, a claim
 //	1  biased          held by n, and n unlocks it by a CAS              Lock
-//	2  reserved        let go, and on its way to the first who waits     Unlock, a reap (policy PolicyRelease)
-//	3  ownerDead       its holder died; nobody has it                    a reap
+//	2  reserved        let go, and on its way to the first waiter        Unlock, a reap (policy PolicyRelease)
+//	3  ownerDead       its holder died; it is not held                    a reap
 //	4  recovering      being recovered                                   Recover
 //	5  notRecoverable  without a name: a repair failed                   Recover
-//	5  granted         with the name n: handed to a waiter of n, which   who hands it on
+//	5  granted         with the name n: handed to a waiter of n, which   a granter
 //	                   has not accepted it
 //	6  free            the entry is in no use; its key is free, and n    Unlock with nobody waiting, a claim
 //	                   had it last
 //	7  cached          the same, and n locks it by a CAS                 Unlock of a biased hold
 //
-// Biased and cached words are fast: n alone changes one into the other, by a CAS and
-// without the queue lock. Whoever holds the queue lock changes them in one way only: it claims
-// them, by taking the bit that they have in common, which makes biased held and kept
-// last. All others are changed by whoever holds the queue lock alone. Nobody waits for a key
-// whose word is fast, and words of nodes never are. The waiter that accepts a granted
-// key makes it held by a CAS, without the queue lock; nobody stores over a granted word of one
-// that lives.
+// Biased and cached words are fast: n alone changes one into the other, by a CAS and without
+// the queue lock. The holder of the queue lock changes them in one way only: it claims them by
+// taking the bit that they have in common, which makes biased held and cached free. All other
+// words are changed by the holder of the queue lock alone. A key whose word is fast has no
+// waiters, and words of nodes are never fast. The waiter that accepts a granted key makes it
+// held by a CAS, without the queue lock; no process stores over the granted word of a living
+// participant.
 //
-// Stamps are arrivals of the bucket's monitor, cut to 32 bits, so that a Hold that
-// has been unlocked is not taken for the next one's. A Lock by CAS adds one to the
-// stamp, and who claims a word raises arrivals to its stamp: so the stamps of an
-// entry only grow, whatever keys it is for, and those of a key do.
+// Stamps are arrivals of the bucket's monitor, cut to 32 bits, so that a Hold that has been
+// unlocked is not taken for the next one's. A Lock by CAS adds one to the stamp, and a
+// claim of a word raises arrivals to its stamp. So the stamps of an entry only grow,
+// whatever keys it is for, and those of a key do.
 //
 //	writers: the holder of the bucket's queue lock; of a fast or granted word the participant that it names, by a CAS
 //	readers: the same, tools, looks, TryLock
 //	order:   of a fast word acquire on the CAS that takes, release on the one that gives
 //	         back, both on a claim; otherwise the queue lock's
 //	futex:   none
-//	crash:   names the dead until a reap; a key on its way is resolved by whoever takes the
-//	         queue lock; cached of the dead is free for all; one granted to the dead goes to the next
+//	crash:   names the dead until a reap; the next holder of the queue lock resolves a key
+//	         on its way; cached of the dead is free for all; one granted to the dead goes to the
+//	         next
 type keyHold uint64
 
 // The kinds of a keyHold that are not, or not quite, those of an ownerWord.

@@ -26,7 +26,7 @@ type multiLockBucket struct {
 	mon monitorWords
 	// spilled is the link to the first of the wait nodes that keys are in which
 	// have no room in entries. They are in the order of their offsets.
-	//   writers: who holds the queue lock
+	//   writers: the holder of the queue lock
 	//   readers: the same, tools
 	//   order:   the queue lock's
 	//   futex:   none
@@ -40,7 +40,7 @@ type multiLockBucket struct {
 // the queue in its extra word, and the link to the next such node of the bucket.
 type multiLockEntry struct {
 	// key is the key of the hold, or of the last one.
-	//   writers: who holds the queue lock, while the hold says that the entry is in no use
+	//   writers: the holder of the queue lock, while the hold says that the entry is in no use
 	//   readers: the same, tools, Lock and TryLock without the queue lock
 	//   order:   the queue lock's; without it, it is read after the hold, which is then as
 	//            before, or has another stamp
@@ -48,7 +48,7 @@ type multiLockEntry struct {
 	//   crash:   of no meaning until the hold is written
 	key   atomic.Uint64
 	hold  atomic.Uint64 // see keyHold
-	queue atomic.Uint64 // written by whoever holds the queue lock, 0 while the hold is fast; links: next is the first of those who wait for the key, prev the last; an index
+	queue atomic.Uint64 // written by the holder of the queue lock, 0 while the hold is fast; links: next is the first waiter for the key, prev the last; an index
 }
 
 var (

@@ -333,8 +333,8 @@ type MutexState struct {
 	Word    string            // the owner word in words
 }
 
-// State looks at m without locking it. What it tells may be over when it
-// returns.
+// State reads m without locking it. The answer may be out of date
+// when it returns.
 func (m *Mutex) State() MutexState {
 	m.opening.use()
 	w := ownerWord(m.owner.Load())

@@ -268,7 +268,7 @@ type OnceState struct {
 	Waiting bool              // somebody waits for it
 }
 
-// State looks at o without locking it. What it tells may be over when it returns.
+// State reads o without locking it. The answer may be out of date when it returns.
 func (o *Once) State() OnceState {
 	o.mon.opening.use()
 	st := OnceState{Done: o.Done(), Waiting: !o.fifo.empty()}

@@ -11,7 +11,7 @@ type onceWords struct {
 	_   structs.HostLayout
 	mon monitorWords
 	// runner is the name of whoever has to run its function, 0 if nobody has.
-	//   writers: who holds the queue lock
+	//   writers: the holder of the queue lock
 	//   readers: the same, tools, looks
 	//   order:   the queue lock's
 	//   futex:   none

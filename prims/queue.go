@@ -299,8 +299,8 @@ type QueueState struct {
 	Shutdown bool
 }
 
-// State looks at q without locking it. What it tells may be over when it returns, and
-// of no single moment.
+// State reads q without locking it. The answer may be out of
+// date when it returns, and its parts may be of different moments.
 func (q *Queue[T]) State() QueueState {
 	q.core.mon.opening.use()
 	x := q.core

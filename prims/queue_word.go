@@ -21,7 +21,7 @@ import (
 //	               given and has not copied yet
 //	leased   n     an item that n has on lease                      Lease; as granted
 //
-//	writers: who holds the queue lock
+//	writers: the holder of the queue lock
 //	readers: the same; looks and tools
 //	order:   the queue lock's
 //	futex:   none
@@ -104,7 +104,7 @@ func (s queueState) String() string {
 //	free  position of a free slot, the   number of items in the queue
 //	      head of the list
 //
-//	writers: who holds the queue lock
+//	writers: the holder of the queue lock
 //	readers: the same; Len reads the number
 //	order:   the queue lock's
 //	futex:   none

@@ -15,7 +15,7 @@ type queueWords struct {
 	capacity uint64 // number of slots. Immutable after init.
 	item     uint64 // bytes of an item. Immutable after init.
 	// sequence is the last number that an item was given.
-	//   writers: who holds the queue lock
+	//   writers: the holder of the queue lock
 	//   readers: the same
 	//   order:   the queue lock's
 	//   futex:   none
@@ -26,7 +26,7 @@ type queueWords struct {
 	// out is how many slots are granted or leased; as ends.
 	out atomic.Uint64
 	// stopped is 1 after Shutdown.
-	//   writers: who holds the queue lock
+	//   writers: the holder of the queue lock
 	//   readers: the same, tools
 	//   order:   the queue lock's
 	//   futex:   none
@@ -42,7 +42,7 @@ type queueSlot struct {
 	_     structs.HostLayout
 	state atomic.Uint64 // a queueState
 	// seq numbers the items in order of their Puts; valid unless the slot is free.
-	//   writers: who holds the queue lock, before the state
+	//   writers: the holder of the queue lock, before the state
 	//   readers: the same
 	//   order:   the queue lock's
 	//   futex:   none

@@ -373,8 +373,8 @@ type RWMutexState struct {
 	Word       string // the gate in words
 }
 
-// State looks at m without locking it. What it tells may be over when it
-// returns.
+// State reads m without locking it. The answer may be out of date
+// when it returns.
 func (m *RWMutex) State() RWMutexState {
 	m.opening.use()
 	g := gateWord(m.gate.Load())

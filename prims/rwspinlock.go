@@ -328,8 +328,8 @@ type RWSpinLockReader struct {
 	Holds int               // how often
 }
 
-// State looks at l without locking it. What it tells may be over when it
-// returns, and its parts were not true at one moment.
+// State reads l without locking it. The answer may be out of date
+// when it returns, and its parts were not true at one moment.
 func (l *RWSpinLock) State() RWSpinLockState {
 	l.core.opening.use()
 	c := &l.core

@@ -413,10 +413,10 @@ type SemaphoreState struct {
 	Size    int64 // the most permits that there can be
 	Free    int64 // how many can be had
 	Mine    int64 // how many this process has
-	Waiting bool  // somebody waits
+	Waiting bool  // there are waiters
 }
 
-// State looks at s without locking it. What it tells may be over when it returns.
+// State reads s without locking it. The answer may be out of date when it returns.
 func (s *Semaphore) State() SemaphoreState {
 	s.mon.opening.use()
 	free := poolWord(s.words.free.Load()).permits() + s.spares()

@@ -23,7 +23,7 @@ type semaphoreWords struct {
 	free  atomic.Uint64 // see poolWord
 	queue listWords
 	// opened has the bit of a slot, its number modulo 64, if its share may be open.
-	//   writers: who holds the queue lock
+	//   writers: the holder of the queue lock
 	//   readers: the same, looks
 	//   order:   the queue lock's
 	//   futex:   none
@@ -38,7 +38,7 @@ type semaphoreWords struct {
 // Of a Transferable semaphore permits and fast are counts of their own: see
 // semaphore_transfer.go.
 //
-//	writers: who holds the queue lock; for fast see fastWord
+//	writers: the holder of the queue lock; for fast see fastWord
 //	readers: the same, tools, looks
 //	order:   the queue lock's
 //	futex:   none

@@ -191,11 +191,11 @@ func (s *Sequencer) Reset(v uint64) {
 type SequencerState struct {
 	Value   uint64 // the counter
 	Stopped bool   // Stop was called
-	Waiting bool   // somebody waits
+	Waiting bool   // there are waiters
 	Next    uint64 // no token that is waited for is less, if somebody waits
 }
 
-// State looks at s. What it tells may be over when it returns.
+// State looks at s. The answer may be out of date when it returns.
 func (s *Sequencer) State() SequencerState {
 	s.mon.opening.use()
 	st := SequencerState{Value: s.words.value.Load(), Stopped: s.Stopped(), Waiting: s.words.root.Load() != 0}

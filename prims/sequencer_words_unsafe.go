@@ -13,21 +13,21 @@ type sequenceWords struct {
 	mon monitorWords
 	// root is the heap of those who wait, by token: the offset of its first node, 0 if
 	// nobody waits.
-	//   writers: who holds the queue lock
+	//   writers: the holder of the queue lock
 	//   readers: the same, tools
 	//   order:   the queue lock's
 	//   futex:   none
 	//   crash:   rebuilt from the nodes
 	root atomic.Uint64
 	// doomed is the heap of those whose wait was cancelled and is to be ended.
-	//   writers: who holds the queue lock
+	//   writers: the holder of the queue lock
 	//   readers: the same, looks
 	//   order:   the queue lock's
 	//   futex:   none
 	//   crash:   rebuilt from the nodes: those with a stamp up to canceled
 	doomed atomic.Uint64
 	// canceled is the stamp of the last wait that was cancelled; all before it were, too.
-	//   writers: who holds the queue lock
+	//   writers: the holder of the queue lock
 	//   readers: the same
 	//   order:   the queue lock's
 	//   futex:   none
@@ -36,7 +36,7 @@ type sequenceWords struct {
 	_        [104]byte
 	// value is the counter of a Sequencer or of an Event, or an eventState.
 	//   writers: everybody, by atomic addition or CAS, without the queue lock
-	//   readers: everybody
+	//   readers: all participants
 	//   order:   seq-cst, against next
 	//   futex:   none
 	//   crash:   who counted may owe the waits that this ends; see next
@@ -45,7 +45,7 @@ type sequenceWords struct {
 	// next is what a count compares with, to see whether it ends a wait: the
 	// complement of the smallest token that somebody waits for, or of a smaller one.
 	// 0 means nobody, or MaxUint64. In an auto-reset Event it is 0 if nobody waits.
-	//   writers: who holds the queue lock
+	//   writers: the holder of the queue lock
 	//   readers: who counted, looks
 	//   order:   seq-cst, against value
 	//   futex:   none

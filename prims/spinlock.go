@@ -223,8 +223,8 @@ type SpinLockState struct {
 	Word    string            // the state word in words
 }
 
-// State looks at l without locking it. What it tells may be over when it
-// returns.
+// State reads l without locking it. The answer may be out of date
+// when it returns.
 func (l *SpinLock) State() SpinLockState {
 	l.core.opening.use()
 	w := spinWord(l.core.state.Load())

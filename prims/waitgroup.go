@@ -172,12 +172,12 @@ func (g *WaitGroup) Close() error {
 type WaitGroupState struct {
 	Count   int64             // the counter
 	Own     int64             // what this process has added and not done
-	Waiting bool              // somebody waits
+	Waiting bool              // there are waiters
 	Err     error             // why waits fail: nil or ErrOwnerDead
 	Who     *shmsync.Identity // whose death that is; nil when not known any more
 }
 
-// State looks at g without locking it. What it tells may be over when it returns.
+// State reads g without locking it. The answer may be out of date when it returns.
 func (g *WaitGroup) State() WaitGroupState {
 	g.counter.mon.opening.use()
 	t := g.counter
