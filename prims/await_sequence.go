@@ -9,6 +9,10 @@ import (
 
 // watch begins a wait for token for WaitAny and the like.
 func (q *sequence) watch(token uint64, notify func()) (watcher, error) {
+	if err := q.mon.begin(); err != nil {
+		return nil, err
+	}
+	defer q.mon.finish() // by then the wait counts itself
 	waitNode, err := q.register(nil, token)
 	switch {
 	case waitNode != nil:

@@ -24,14 +24,14 @@ type waitNodeWatch struct {
 // for one that was resolved and is not chosen, where the grant has taken something.
 func (m *monitor) watch(s *park.WaitNode, notify func(), judge func(outcome) (bool, error), pass func()) (*waitNodeWatch, error) {
 	w := &waitNodeWatch{m: m, waitNode: s, what: waitOf(s), judge: judge, pass: pass}
-	if !m.queueLock.queue.EnterNode() {
+	if err := m.begin(); err != nil {
 		if m.refuse(s) == nil { // what it was given goes back
 			m.collect(s)
 			if pass != nil {
 				pass()
 			}
 		}
-		return nil, m.closed()
+		return nil, err
 	}
 	s.Watch(m.queueLock.queue, notify)
 	return w, nil
@@ -60,7 +60,7 @@ func (w *waitNodeWatch) reached() (bool, error) {
 
 func (w *waitNodeWatch) end() {
 	w.waitNode = nil
-	w.m.queueLock.queue.Exit()
+	w.m.finish()
 }
 
 func (w *waitNodeWatch) spent() bool { return w.waitNode == nil }
@@ -100,6 +100,10 @@ func (f *Future) watch(notify func()) (watcher, error) {
 		_, err := f.resultOf(end)
 		return true, err
 	}
+	if err := f.mon.begin(); err != nil {
+		return nil, err
+	}
+	defer f.mon.finish() // by then the wait counts itself
 	s, end, err := f.join(nil)
 	if err != nil {
 		return nil, err

@@ -59,8 +59,9 @@ type BarrierPhase uint64
 type BarrierOptions struct {
 	// Completion, if set, is called when an arrival of this process is the last of a
 	// phase, before anybody is let go. When it panics, or its process dies over it,
-	// the phase is broken. It must not arrive at the Barrier nor wait there. It is this
-	// handle's own and not stored: all handles on the Barrier should have the same one.
+	// the phase is broken. It must not arrive at the Barrier, wait there, or close the handle:
+	// Close waits until it has returned. It is this handle's own and not stored: all handles
+	// on the Barrier should have the same one.
 	Completion func()
 	// Spin bounds how long a waiter spins before it sleeps, for a new object:
 	// 0 means that it learns, negative that it never spins.
@@ -145,6 +146,8 @@ func buildBarrier(a *arena.Arena, o arena.Object, completion func(), bare bool) 
 // ErrCorrupt or ErrClosed. At a broken Barrier it counts nothing, and the number is
 // that of the broken phase.
 func (x *Barrier) Arrive(n int64) BarrierPhase {
+	x.mustBegin()
+	defer x.mon.finish()
 	p, err := x.arrive(nil, "Arrive", n, 0)
 	if err != nil {
 		panic(err)
@@ -165,6 +168,10 @@ func (x *Barrier) Wait(p BarrierPhase) {
 // that Is ErrOwnerDead, ErrNoSpace, ErrCorrupt or ErrClosed. A phase that is over
 // beats all of these. An arrival that has been made stays so.
 func (x *Barrier) WaitContext(ctx context.Context, p BarrierPhase) error {
+	if err := x.mon.begin(); err != nil {
+		return err
+	}
+	defer x.mon.finish()
 	if err := x.mon.enter(ctx); err != nil {
 		return err
 	}
@@ -187,6 +194,10 @@ func (x *Barrier) ArriveAndWait() {
 // arrival has been made whatever it returns, but for a broken Barrier, and for a
 // context that ends while another process runs the completion of the phase before.
 func (x *Barrier) ArriveAndWaitContext(ctx context.Context) error {
+	if err := x.mon.begin(); err != nil {
+		return err
+	}
+	defer x.mon.finish()
 	p, err := x.arrive(ctx, "ArriveAndWait", 1, 0)
 	if err != nil {
 		return err
@@ -198,6 +209,8 @@ func (x *Barrier) ArriveAndWaitContext(ctx context.Context) error {
 // does not block longer than Arrive, and panics as that does. A broken Barrier has one
 // party less, too.
 func (x *Barrier) ArriveAndDrop() {
+	x.mustBegin()
+	defer x.mon.finish()
 	if _, err := x.arrive(nil, "ArriveAndDrop", 1, 1); err != nil {
 		panic(err)
 	}
@@ -229,8 +242,8 @@ func (x *Barrier) wait(ctx context.Context, p BarrierPhase) error {
 	return nil
 }
 
-// arrive counts n arrivals, and drop parties less, and gives the phase. It ends with
-// the queue lock held unless it returns an error.
+// arrive counts n arrivals, and drop parties less, and gives the phase, in a call that has
+// counted. It ends with the queue lock held unless it returns an error.
 func (x *Barrier) arrive(ctx context.Context, verb string, n int64, drop uint64) (BarrierPhase, error) {
 	if n <= 0 {
 		panic(fmt.Sprintf("shmsync: %s of %d at barrier %s", verb, n, objectName(x.object)))
@@ -405,6 +418,13 @@ func (x *Barrier) Reset(parties int64) bool {
 	return true
 }
 
+// mustBegin is monitor.begin for a call that has no way to return an error.
+func (x *Barrier) mustBegin() {
+	if err := x.mon.begin(); err != nil {
+		panic(err)
+	}
+}
+
 func (x *Barrier) enter() {
 	if err := x.mon.enter(nil); err != nil {
 		panic(err)
@@ -415,6 +435,7 @@ func (x *Barrier) enter() {
 func (x *Barrier) Offset() arena.Offset { return x.object.Offset }
 
 // Close closes the handle, and no other handle on the Barrier. Calls that wait by it end
-// with an error that Is ErrClosed. This process stays as many of the parties as it is. A
-// second Close is an error that Is ErrClosed.
+// with an error that Is ErrClosed, and Close waits for a completion that one of them runs.
+// This process stays as many of the parties as it is. A second Close is an error that Is
+// ErrClosed.
 func (x *Barrier) Close() error { return x.mon.opening.close("barrier.close") }

@@ -178,10 +178,32 @@ func (c *Cond) wait(ctx context.Context) error {
 	if !k.mon.opening.stayIfOpen() {
 		return k.mon.closed()
 	}
-	defer k.leave()
-	s, err := k.queue(ctx)
-	if err != nil {
+	defer k.mon.leaveStay()
+	s, unlocked, err := c.sleep(ctx)
+	if !unlocked {
 		return err
+	}
+	crashpoint.Hit("cond.wait.woken")
+	if lockErr := c.relock(s); lockErr != nil {
+		return lockErr
+	}
+	crashpoint.Hit("cond.wait.relocked")
+	if s != nil {
+		err = k.landed(s)
+	}
+	return err
+}
+
+// sleep unlocks L and waits to be woken. Without a wait node, nobody has woken it. For this part
+// of a wait Close waits.
+func (c *Cond) sleep(ctx context.Context) (s *park.WaitNode, unlocked bool, err error) {
+	k := c.core
+	if err := k.mon.begin(); err != nil {
+		return nil, false, err
+	}
+	defer k.mon.finish()
+	if s, err = k.queue(ctx); err != nil {
+		return nil, false, err
 	}
 	stamp := s.Node.Stamp().Load()
 	crashpoint.Hit("cond.wait.queued")
@@ -193,15 +215,7 @@ func (c *Cond) wait(ctx context.Context) error {
 			err = nil // a Broadcast came first
 		}
 	}
-	crashpoint.Hit("cond.wait.woken")
-	if lockErr := c.relock(s); lockErr != nil {
-		return lockErr
-	}
-	crashpoint.Hit("cond.wait.relocked")
-	if s != nil {
-		err = k.landed(s)
-	}
-	return err
+	return s, true, err
 }
 
 // unlock unlocks L. If that panics, the wait is taken back.

@@ -66,7 +66,7 @@ func buildCond(a *arena.Arena, o arena.Object, bare bool) *condCore {
 	return k
 }
 
-// queue begins a wait.
+// queue begins a wait, in a call that has counted.
 func (k *condCore) queue(ctx context.Context) (*park.WaitNode, error) {
 	m := k.mon
 	s, err := m.queueLock.queue.TakeNode()
@@ -82,15 +82,6 @@ func (k *condCore) queue(ctx context.Context) (*park.WaitNode, error) {
 	m.join(s, 0, 0)
 	m.leave(b)
 	return s, nil
-}
-
-// leave ends the stay of a wait. The end of the arena does not wait for it.
-func (k *condCore) leave() {
-	q := k.mon.queueLock.queue
-	if q.EnterLasting() {
-		defer q.ExitLasting()
-		k.mon.opening.leave()
-	}
 }
 
 // landed ends a wait whose owner has the lock again.

@@ -225,6 +225,10 @@ func (t *counter) wait(ctx context.Context) error {
 	if t.zero() {
 		return nil
 	}
+	if err := t.mon.begin(); err != nil {
+		return err
+	}
+	defer t.mon.finish()
 	if err := t.mon.enter(ctx); err != nil {
 		return err
 	}

@@ -166,7 +166,7 @@ func (x *autoEvent) tryWait() bool {
 	return ok
 }
 
-// register begins a wait. Without a wait node there is nothing to wait for, and err says why.
+// register begins a wait, in a call that has counted. Without a wait node there is nothing to wait for, and err says why.
 // If take is not set, a token that is there is not claimed but handed to the wait, which
 // can pass it on.
 func (x *autoEvent) register(ctx context.Context, take bool) (waitNode *park.WaitNode, err error) {
@@ -208,6 +208,10 @@ func (x *autoEvent) register(ctx context.Context, take bool) (waitNode *park.Wai
 
 // wait is Wait after a failed claim.
 func (x *autoEvent) wait(ctx context.Context) error {
+	if err := x.mon.begin(); err != nil {
+		return err
+	}
+	defer x.mon.finish()
 	waitNode, err := x.register(ctx, true)
 	if waitNode == nil {
 		return err
@@ -223,6 +227,10 @@ func (x *autoEvent) async() *Pending {
 	if x.claim() {
 		return resolved(nil)
 	}
+	if err := x.mon.begin(); err != nil {
+		return resolved(err)
+	}
+	defer x.mon.finish() // by then the wait counts itself
 	waitNode, err := x.register(nil, true)
 	if waitNode == nil {
 		return resolved(err)
@@ -242,6 +250,10 @@ func (x *autoEvent) ack() {
 // watch begins a wait for WaitAny and the like: one in the queue, whose token is passed on
 // unless it is chosen.
 func (x *autoEvent) watch(notify func()) (watcher, error) {
+	if err := x.mon.begin(); err != nil {
+		return nil, err
+	}
+	defer x.mon.finish() // by then the wait counts itself
 	waitNode, err := x.register(nil, false)
 	if err != nil {
 		return nil, err

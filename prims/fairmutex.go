@@ -200,16 +200,13 @@ func (f *FairMutex) badUnlock(o ownerWord) {
 // this process, which has to Unlock it, and otherwise with the errors of
 // LockContext.
 func (f *FairMutex) LockAsync() *Pending {
+	if err := f.mon.begin(); err != nil {
+		return resolved(err)
+	}
+	defer f.mon.finish() // by then the wait counts itself
 	if err := f.mon.enter(nil); err != nil {
 		return resolved(err)
 	}
-	// Close waits for this call until its wait counts as one itself.
-	q := f.mon.queueLock.queue
-	if !q.EnterNode() {
-		f.mon.leave(nil)
-		return resolved(f.mon.closed())
-	}
-	defer q.Exit()
 	waitNode, err := f.arrive(nil)
 	if waitNode == nil {
 		return resolved(err)

@@ -56,12 +56,11 @@ func (f *FairMutex) take() {
 func (f *FairMutex) lockSlow(ctx context.Context, mayRepair bool) error {
 	mayRepair = mayRepair && f.repair != nil
 	// Close waits for a call that may be granted the lock, until it has accepted it.
-	q := f.mon.queueLock.queue
-	if !q.EnterNode() {
+	if err := f.mon.begin(); err != nil {
 		f.mon.leave(nil)
-		return f.mon.closed()
+		return err
 	}
-	defer q.Exit()
+	defer f.mon.finish()
 	for {
 		waitNode, err := f.arrive(ctx)
 		if waitNode != nil {

@@ -222,6 +222,10 @@ func (f *Future) WaitContext(ctx context.Context) (syscall.Errno, error) {
 	if e, ok := f.IsSet(); ok {
 		return e, nil
 	}
+	if err := f.mon.begin(); err != nil {
+		return 0, err
+	}
+	defer f.mon.finish()
 	s, end, err := f.join(ctx)
 	if s == nil {
 		if err != nil {
@@ -235,7 +239,7 @@ func (f *Future) WaitContext(ctx context.Context) (syscall.Errno, error) {
 	return f.resultOf(end)
 }
 
-// join queues a wait. Without a wait node, the wait has ended: by the error or as the outcome
+// join queues a wait, in a call that has counted. Without a wait node, the wait has ended: by the error or as the outcome
 // says.
 func (f *Future) join(ctx context.Context) (*park.WaitNode, outcome, error) {
 	m := f.mon
@@ -293,8 +297,13 @@ func (f *Future) resultOf(end outcome) (syscall.Errno, error) {
 // called with an error that Is ErrCanceled or ErrClosed; so it is called in any case,
 // unless the process ends before.
 func (f *Future) Subscribe(fn func(syscall.Errno, error)) *Pending {
-	s, end, err := f.join(nil)
 	var errno syscall.Errno
+	if err := f.mon.begin(); err != nil {
+		go fn(errno, err)
+		return resolved(err)
+	}
+	defer f.mon.finish() // by then the wait counts itself
+	s, end, err := f.join(nil)
 	if s == nil {
 		if err == nil {
 			errno, err = f.resultOf(end)

@@ -25,7 +25,7 @@ type opened struct {
 	Block, Free func()
 	Wait        func(context.Context) error
 	// Hold says that Block leaves a hold that outlives the handle and that Delete respects.
-	// A Once has none: Close waits for the function that it runs.
+	// A Once has none: the function that it runs ends by itself.
 	Hold bool
 }
 
@@ -480,6 +480,62 @@ func TestCloseBeforeAWaitIsCounted(t *testing.T) {
 	require.Zero(t, theirs.Queued(), "the wait that was given up")
 	require.NoError(t, theirs.Close())
 	require.NoError(t, a.Delete("x"))
+	sound(t, a)
+}
+
+// The function of a Once that runs when its handle is closed counts, and Do returns as always.
+func TestCloseWhileTheFunctionOfAOnceRuns(t *testing.T) {
+	a := newArena(t, nil)
+	open := func() *prims.Once {
+		o, err := prims.OpenOnce(a, "x", nil)
+		require.NoError(t, err)
+		return o
+	}
+	mine, theirs := open(), open()
+	running, goOn, done := make(chan struct{}), make(chan struct{}), make(chan any, 1)
+	go func() {
+		defer func() { done <- recover() }()
+		mine.Do(func() { close(running); <-goOn })
+	}()
+	<-running
+	waits := make(chan error, 1)
+	go func() {
+		waits <- theirs.DoContext(context.Background(), func() { t.Error("a second function ran") })
+	}()
+	waiting(t, a, "x", 1)
+	require.NoError(t, mine.Close())
+	close(goOn)
+	require.Nil(t, <-done, "Do has panicked")
+	require.NoError(t, <-waits)
+	require.True(t, theirs.Done())
+	require.NoError(t, theirs.Close())
+	require.NoError(t, a.Delete("x"))
+	sound(t, a)
+}
+
+// Close waits for the completion of a Barrier that a call runs by its handle: without its end
+// the phase would last until this process dies.
+func TestCloseWhileTheCompletionOfABarrierRuns(t *testing.T) {
+	a := newArena(t, nil)
+	running, goOn := make(chan struct{}), make(chan struct{})
+	mine, err := prims.OpenBarrier(a, "x", 1, &prims.BarrierOptions{Completion: func() { close(running); <-goOn }})
+	require.NoError(t, err)
+	theirs, err := prims.OpenBarrier(a, "x", 1, nil)
+	require.NoError(t, err)
+	arrives, waits, closes := make(chan any, 1), make(chan error, 1), make(chan error, 1)
+	go func() {
+		defer func() { arrives <- recover() }()
+		mine.Arrive(1)
+	}()
+	<-running
+	go func() { waits <- theirs.WaitContext(context.Background(), 0) }()
+	waiting(t, a, "x", 1)
+	go func() { closes <- mine.Close() }()
+	eventually(t, "Close is at work", func() string { return words(a) }, mine.Closing)
+	close(goOn)
+	require.Nil(t, <-arrives, "Arrive has panicked")
+	require.NoError(t, <-waits)
+	require.NoError(t, <-closes)
 	sound(t, a)
 }
 

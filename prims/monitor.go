@@ -174,6 +174,27 @@ func (m *monitor) fail(op string, err error, who *shmsync.Identity, detail strin
 	return &shmsync.Error{Op: op, Object: objectName(m.object), Err: err, Who: who, Detail: detail}
 }
 
+// begin counts a call that may wait. Until finish, Close waits for it, so that the words
+// stay in place for what the call does before, in and after its wait. Whoever waits in the
+// monitor is in such a call, but for a [Pending] and a watch, which count themselves.
+func (m *monitor) begin() error {
+	if !m.queueLock.queue.EnterNode() {
+		return m.closed()
+	}
+	return nil
+}
+
+func (m *monitor) finish() { m.queueLock.queue.Exit() }
+
+// leaveStay ends a stay for which Close does not wait, and neither does the end of the arena.
+func (m *monitor) leaveStay() {
+	q := m.queueLock.queue
+	if q.EnterLasting() {
+		defer q.ExitLasting()
+		m.opening.leave()
+	}
+}
+
 // waitNode gives a wait node to wait in, with the queue lock held. If it says again, the queue lock
 // had to be left for that meanwhile, so the caller looks at the state once more and
 // brings the wait node along. On an error the queue lock has been left.
@@ -196,7 +217,8 @@ func (m *monitor) waitNode(ctx context.Context, has *park.WaitNode) (s *park.Wai
 }
 
 // join queues a wait node's node, with the queue lock held: wanted and class are what the
-// primitive wants to find there. The caller leaves the queue lock and then awaits.
+// primitive wants to find there. The caller leaves the queue lock and then awaits. It has
+// counted by begin.
 func (m *monitor) join(s *park.WaitNode, class uint16, wanted uint64) {
 	n := s.Node
 	n.SetObject(m.object.Offset)
@@ -222,19 +244,8 @@ func (m *monitor) await(ctx context.Context, s *park.WaitNode) (outcome, error) 
 	return m.collect(s), nil
 }
 
-// sleep is await that leaves the wait node, which the caller collects. After an error
-// there is none.
-func (m *monitor) sleep(ctx context.Context, s *park.WaitNode) error {
-	q := m.queueLock.queue
-	if !q.EnterNode() {
-		return m.refuse(s)
-	}
-	defer q.Exit()
-	return m.sleepEntered(ctx, s)
-}
-
-// refuse ends a wait that comes when the handle is being closed, and gives its error,
-// or nil if it has been resolved.
+// refuse ends a wait that nobody sleeps in and that comes when the handle is being closed. It
+// gives its error, or nil if it has been resolved.
 func (m *monitor) refuse(s *park.WaitNode) error {
 	if s.Resolved() {
 		return nil
@@ -247,7 +258,9 @@ func (m *monitor) refuse(s *park.WaitNode) error {
 	return m.closed()
 }
 
-func (m *monitor) sleepEntered(ctx context.Context, s *park.WaitNode) error {
+// sleep is await that leaves the wait node, which the caller collects. After an error
+// there is none.
+func (m *monitor) sleep(ctx context.Context, s *park.WaitNode) error {
 	w := waitOf(s)
 	q := m.queueLock.queue
 	// Where others of this process sleep already it would only keep them from running.

@@ -28,11 +28,11 @@ func (x *MultiLock) LockAll(ctx context.Context, keys ...uint64) (Holds, error) 
 	holds := make(Holds, 0, len(sorted))
 	if len(sorted) > 0 {
 		// Close waits until those are unlocked that this call has taken in vain.
-		q := x.bucket(sorted[0]).mon.queueLock.queue
-		if !q.EnterNode() {
+		m := x.bucket(sorted[0]).mon
+		if m.begin() != nil {
 			return nil, x.fail("multilock.lock", shmsync.ErrClosed, nil, closedHandle)
 		}
-		defer q.Exit()
+		defer m.finish()
 	}
 	for _, key := range sorted {
 		h, err := x.lock(ctx, key)

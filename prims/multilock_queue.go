@@ -92,12 +92,11 @@ func (s *spareNode) giveBack(a *arena.Arena) {
 func (k *multiBucket) lockSlow(ctx context.Context, key uint64) (Hold, error) {
 	m, x := k.mon, k.of
 	// Close waits for a call that may be granted the key, until it has accepted it.
-	q := m.queueLock.queue
-	if !q.EnterNode() {
+	if err := m.begin(); err != nil {
 		m.leave(nil)
-		return Hold{}, m.closed()
+		return Hold{}, err
 	}
-	defer q.Exit()
+	defer m.finish()
 	b := takeWakes()
 	var waitNode *park.WaitNode
 	var spare spareNode

@@ -147,11 +147,23 @@ func (o *Once) do(ctx context.Context, f func()) error {
 	if o.Done() {
 		return nil
 	}
-	m := o.mon
-	if err := m.enter(ctx); err != nil {
-		return err
+	mine, err := o.join(ctx)
+	if mine {
+		o.run(f)
 	}
-	mine := false
+	return err
+}
+
+// join waits for the function of another call, or makes the caller the runner.
+func (o *Once) join(ctx context.Context) (mine bool, err error) {
+	m := o.mon
+	if err := m.begin(); err != nil {
+		return false, err
+	}
+	defer m.finish()
+	if err := m.enter(ctx); err != nil {
+		return false, err
+	}
 	waitNode, err := m.enqueue(ctx, 0, 0, func() bool {
 		if o.done.Load() != 0 {
 			return true
@@ -162,24 +174,23 @@ func (o *Once) do(ctx context.Context, f func()) error {
 		}
 		return mine
 	})
-	switch {
-	case err != nil:
-		return err
-	case waitNode != nil:
-		end, err := m.await(ctx, waitNode)
-		if err != nil {
-			return err
+	if waitNode != nil {
+		var end outcome
+		if end, err = m.await(ctx, waitNode); err == nil {
+			mine = end.result() == outcomeTurn
 		}
-		mine = end.result() == outcomeTurn
 	}
-	if mine {
-		o.run(f)
+	// The words stay in place until the end of the function is noted there. Close does not
+	// wait for it.
+	if mine && !m.opening.stayIfOpen() {
+		return false, m.closed() // the arena is being unmapped, and others see that we left
 	}
-	return nil
+	return mine, err
 }
 
 // run runs f, as the runner.
 func (o *Once) run(f func()) {
+	defer o.mon.leaveStay()
 	defer o.finish()
 	crashpoint.Hit("once.run.taken")
 	f()
@@ -188,6 +199,11 @@ func (o *Once) run(f func()) {
 
 func (o *Once) finish() {
 	m := o.mon
+	q := m.queueLock.queue
+	if !q.Enter() {
+		panic(m.closed()) // this process has left the arena
+	}
+	defer q.Exit()
 	if err := m.enter(nil); err != nil {
 		panic(err)
 	}
@@ -258,7 +274,7 @@ func (o *Once) end() {
 }
 
 // Close closes the handle, and no other handle on the Once. Calls that wait by it end
-// with an error that Is ErrClosed. A second Close is an error that Is ErrClosed.
+// with an error that Is ErrClosed. A function that runs goes on, and counts. A second Close is an error that Is ErrClosed.
 func (o *Once) Close() error { return o.mon.opening.close("once.close") }
 
 // OnceState is what State tells.

@@ -56,7 +56,7 @@ func (m *monitor) newPending(op string, s *park.WaitNode, judge func(outcome) er
 
 func (p *Pending) begin() {
 	// It counts as a call that waits, for which the periodic checks go on.
-	if !p.m.queueLock.queue.EnterNode() {
+	if p.m.begin() != nil {
 		err := p.m.refuse(p.waitNode)
 		if err == nil {
 			err = p.judge(p.m.collect(p.waitNode))
@@ -89,7 +89,7 @@ func (p *Pending) told() {
 		p.resolved()
 		return
 	}
-	p.m.queueLock.queue.Exit()
+	p.m.finish()
 }
 
 // resolved ends a Pending whose wait was resolved, and its call.
@@ -103,12 +103,12 @@ func (p *Pending) resolved() { // guarded by: mu
 			p.mu.Lock()
 			defer p.mu.Unlock()
 			p.end(err)
-			p.m.queueLock.queue.Exit()
+			p.m.finish()
 		}()
 		return
 	}
 	p.end(err)
-	p.m.queueLock.queue.Exit()
+	p.m.finish()
 }
 
 func (p *Pending) end(err error) { // guarded by: mu
@@ -150,6 +150,6 @@ func (p *Pending) Cancel() bool {
 	p.end(p.m.fail(p.op, shmsync.ErrCanceled, nil, "it was cancelled"))
 	p.mu.Unlock()
 	p.m.cleanUp(p.what)
-	p.m.queueLock.queue.Exit()
+	p.m.finish()
 	return true
 }

@@ -76,18 +76,17 @@ func (x *queueCore) end() {
 	x.stages = nil
 }
 
-// begin is for a call that may have to wait, with the queue lock held: until finish, Close
-// waits for it, so that it can finish with what it was given. On an error it has left
+// begin is that of the monitor for a call that has the queue lock. On an error it has left
 // the queue lock.
 func (x *queueCore) begin() error {
-	if x.mon.queueLock.queue.EnterNode() {
-		return nil
+	err := x.mon.begin()
+	if err != nil {
+		x.mon.leave(nil)
 	}
-	x.mon.leave(nil)
-	return x.mon.closed()
+	return err
 }
 
-func (x *queueCore) finish() { x.mon.queueLock.queue.Exit() }
+func (x *queueCore) finish() { x.mon.finish() }
 
 // room is a slot that a Put may fill now, nil if it has to wait.
 func (x *queueCore) room() (uint32, *queueSlot) {
@@ -168,6 +167,10 @@ func (x *queueCore) unstage(off arena.Offset) {
 // ends when the item that fill writes is in the queue. fill is called once or twice:
 // with a slot that is free now, or before that with a block for the item.
 func (x *queueCore) waitRoom(ctx context.Context, fill func(s *queueSlot, block []byte)) error {
+	if err := x.begin(); err != nil {
+		return err
+	}
+	defer x.finish()
 	m, b := x.mon, takeWakes()
 	var waitNode *park.WaitNode
 	var off arena.Offset

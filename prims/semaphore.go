@@ -212,13 +212,12 @@ func (s *Semaphore) acquireSlow(ctx context.Context, n uint64) error {
 		return s.awaitEnd(ctx)
 	}
 	// Close waits for a call that may be granted permits, until it is through with them.
-	q := m.queueLock.queue
-	if !q.EnterNode() {
+	if err := m.begin(); err != nil {
 		s.reopen()
 		m.leave(nil)
-		return m.closed()
+		return err
 	}
-	defer q.Exit()
+	defer m.finish()
 	b := takeWakes()
 	var waitNode *park.WaitNode
 	for {

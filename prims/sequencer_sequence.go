@@ -235,7 +235,7 @@ func (q *sequence) check() {
 	}
 }
 
-// register begins a wait for token. Without a wait node there is nothing to wait for, and
+// register begins a wait for token, in a call that has counted. Without a wait node there is nothing to wait for, and
 // err says how it ended.
 func (q *sequence) register(ctx context.Context, token uint64) (waitNode *park.WaitNode, err error) {
 	if ctx != nil && ctx.Err() != nil {
@@ -290,6 +290,10 @@ func (q *sequence) register(ctx context.Context, token uint64) (waitNode *park.W
 
 // wait waits until the counter has reached token.
 func (q *sequence) wait(ctx context.Context, token uint64) error {
+	if err := q.mon.begin(); err != nil {
+		return err
+	}
+	defer q.mon.finish()
 	waitNode, err := q.register(ctx, token)
 	if waitNode == nil {
 		if err == nil {
@@ -314,6 +318,10 @@ func (q *sequence) async(token uint64) *Pending {
 		race.Acquire(q.mon.key)
 		return resolved(nil)
 	}
+	if err := q.mon.begin(); err != nil {
+		return resolved(err)
+	}
+	defer q.mon.finish() // by then the wait counts itself
 	waitNode, err := q.register(nil, token)
 	if waitNode == nil {
 		if err == nil {

@@ -186,6 +186,10 @@ func buildWaitable[S, E any](a *arena.Arena, o arena.Object, rules Rules[S, E]) 
 // ErrCorrupt or ErrClosed. A wait that may go on at once does, also when ctx has ended.
 func (x *Waitable[S, E]) Wait(ctx context.Context, e E) error {
 	m := x.mon
+	if err := m.begin(); err != nil {
+		return err
+	}
+	defer m.finish()
 	if err := m.enter(ctx); err != nil {
 		return err
 	}
