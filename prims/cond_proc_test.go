@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"strings"
 	"sync"
 	"time"
 
@@ -51,7 +50,7 @@ func openCondWorker(a *arena.Arena) (worker, error) {
 	w.v, errs[3] = arena.Value[condItems](a, "values")
 	w.board, errs[4] = arena.Value[workerGroupBoard](a, "board")
 	for p := range a.Participants() {
-		if p.Slot == a.Self().Slot() && strings.HasSuffix(p.Label, ".test") {
+		if p.Slot == a.Self().Slot() && p.Label == workerGroupTest {
 			w.stop = sync.OnceFunc(func() {
 				close(w.drain)
 				w.mu.Lock()

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -58,7 +57,7 @@ func openFutureWorker(a *arena.Arena) (worker, error) {
 		defer w.mu.Unlock()
 	})
 	for p := range a.Participants() {
-		if p.Slot == a.Self().Slot() && strings.HasSuffix(p.Label, ".test") {
+		if p.Slot == a.Self().Slot() && p.Label == workerGroupTest {
 			a.OnClose(w, w.stop)
 			go w.letGo()
 		}

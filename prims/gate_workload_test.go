@@ -171,9 +171,7 @@ type barrierBoard struct {
 type barrierWorker struct {
 	plain, complete *prims.Barrier
 	board           *barrierBoard
-	halted          context.Context
-	halt            context.CancelFunc
-	watched         chan struct{} // closed when nobody reads the board any more
+	halted          context.Context // ends with work: the last to come have nobody to wait for
 }
 
 func openBarrierWorker(a *arena.Arena) (worker, error) {
@@ -181,20 +179,7 @@ func openBarrierWorker(a *arena.Arena) (worker, error) {
 	if err != nil {
 		return nil, err
 	}
-	halt, err := arena.Value[workerGroupBoard](a, "board")
-	if err != nil {
-		return nil, err
-	}
-	w := &barrierWorker{board: board, watched: make(chan struct{})}
-	w.halted, w.halt = context.WithCancel(context.Background())
-	go func() {
-		// The last to come at the end have nobody to wait for.
-		defer close(w.watched)
-		for halt.Halt.Load() == 0 {
-			<-after(10 * time.Millisecond)
-		}
-		w.halt()
-	}()
+	w := &barrierWorker{board: board, halted: context.Background()}
 	if w.plain, err = prims.OpenBarrier(a, "plain", 4, nil); err != nil {
 		return nil, err
 	}
@@ -209,6 +194,8 @@ func openBarrierWorker(a *arena.Arena) (worker, error) {
 	}})
 	return w, err
 }
+
+func (w *barrierWorker) until(halted context.Context) { w.halted = halted }
 
 func (w *barrierWorker) turn(g int, r *rand.Rand) error {
 	b := w.plain
@@ -236,7 +223,6 @@ func (w *barrierWorker) turn(g int, r *rand.Rand) error {
 }
 
 func (w *barrierWorker) rest() error {
-	<-w.watched // work has ended
 	for _, b := range []*prims.Barrier{w.plain, w.complete} {
 		b.Reset(4) // others come in the place of the dead
 		st := b.State()

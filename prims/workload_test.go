@@ -53,6 +53,12 @@ type worker interface {
 	rest() error
 }
 
+// A halting worker has turns that end only when others take theirs, or when work ends.
+type halting interface {
+	// until is called before the first turn. The context ends when the board says to halt.
+	until(halted context.Context)
+}
+
 var workloads = map[string]workload{}
 
 func addWorkload(w workload) {
@@ -104,6 +110,26 @@ func init() {
 
 // work has a process's goroutines take turns until the board says to halt.
 func work(w worker, board *workerGroupBoard, waitNode int, seed uint64) error {
+	if h, ok := w.(halting); ok {
+		ctx, cancel := context.WithCancel(context.Background())
+		ended, watched := make(chan struct{}), make(chan struct{})
+		defer func() {
+			close(ended)
+			<-watched // the board may be unmapped from now on
+		}()
+		go func() {
+			defer close(watched)
+			defer cancel()
+			for board.Halt.Load() == 0 {
+				select {
+				case <-after(10 * time.Millisecond):
+				case <-ended:
+					return
+				}
+			}
+		}()
+		h.until(ctx)
+	}
 	var wg sync.WaitGroup
 	errs := make(chan error, workers)
 	for g := range workers {
@@ -128,6 +154,9 @@ func work(w worker, board *workerGroupBoard, waitNode int, seed uint64) error {
 	}
 }
 
+// workerGroupTest is the label of the test's own process.
+const workerGroupTest = "the test"
+
 // workerGroup is the test and a partner, who stay, and whoever joins them to be killed.
 type workerGroup struct {
 	t       *testing.T
@@ -142,7 +171,7 @@ type workerGroup struct {
 
 func newWorkerGroup(t *testing.T, w workload) *workerGroup {
 	t.Helper()
-	x := &workerGroup{t: t, w: w, a: newArena(t, &arena.Options{Size: 16 << 20}), seed: rand.Uint64(), done: make(chan error, 1)}
+	x := &workerGroup{t: t, w: w, a: newArena(t, &arena.Options{Size: 16 << 20, Label: workerGroupTest}), seed: rand.Uint64(), done: make(chan error, 1)}
 	t.Logf("seed %#x", x.seed)
 	var err error
 	x.board, err = arena.Value[workerGroupBoard](x.a, "board")
@@ -206,9 +235,24 @@ func (x *workerGroup) goesOn(what string) {
 	eventually(x.t, what+": all go on", func() string {
 		return "late are " + strings.Join(behind(), " ") + "\n" + words(x.a)
 	}, func() bool {
-		require.Zero(x.t, x.board.Halt.Load(), "somebody failed")
+		if x.board.Halt.Load() != 0 {
+			x.failed(what)
+		}
 		return len(behind()) == 0
 	})
+}
+
+// failed ends the test with what the goroutine says that made the others halt: it is one of
+// this process, or cleanup tells what it says.
+func (x *workerGroup) failed(what string) {
+	x.t.Helper()
+	select {
+	case err := <-x.done:
+		require.NoError(x.t, err, what)
+		x.t.Fatalf("%s: another process failed", what)
+	case <-after(timeout()):
+		x.t.Fatalf("%s: somebody failed, and the test's own goroutines do not end\n%s%s", what, words(x.a), x.stacks())
+	}
 }
 
 // end has everybody stop, and checks what is left.
