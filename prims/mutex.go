@@ -53,7 +53,7 @@ type Mutex struct {
 	opening  *opening // of the object that it is, or is a part of
 
 	granted atomic.Int32  // goroutines that were told that a reservation is for them, and have not looked
-	turns   atomic.Uint32 // releases that found somebody waiting
+	turns   atomic.Uint32 // releases that found a waiter
 
 	// quiet counts unlocks that found nobody waiting, to turn the bias on. It
 	// is guarded by the Mutex itself. need is how many it takes.
@@ -94,14 +94,14 @@ type MutexOptions struct {
 	// even two goroutines that race to unlock the same hold are caught. It
 	// costs what the fast path of Unlock saves.
 	Checked bool
-	// NearWakes makes an Unlock of this process wake a waiter on its own CPU's NUMA
-	// node if one sleeps there, so that the lock and what it guards stay there for a
-	// while; every 64th goes to whoever came first, and who has lost for a
-	// millisecond is handed the lock as always. It concerns who waits without a
-	// context, in processes that opened the Mutex so too: such a waiter learns of
-	// its holder's death from whoever reaps that, and not from the kernel at once.
-	// It has no effect where the node is not known without a system call, as on
-	// arm64. Off, waiters are woken in the order in which they went to sleep.
+	// NearWakes makes an Unlock of this process wake a waiter on its own CPU's NUMA node if
+	// one sleeps there, so that the lock and what it guards stay there for a while. Every
+	// 64th wake goes to the first in the queue, and a waiter that has lost for a
+	// millisecond is handed the lock as always. NearWakes concerns waiters without a
+	// context, in processes that opened the Mutex with NearWakes too: such a waiter learns
+	// of its holder's death from the reaper, and not from the kernel at once. It has no
+	// effect where the node is not known without a system call, as on arm64. Without
+	// NearWakes, waiters are woken in the order in which they went to sleep.
 	NearWakes bool
 	// MaxSpinners is how many goroutines of this process may spin for the Mutex at
 	// a time; others sleep at once. 0 means as many as there are. The more of them
@@ -201,7 +201,7 @@ func buildMutexAt(a *arena.Arena, o arena.Object, off arena.Offset, opt *MutexOp
 	return m
 }
 
-// buildBareMutex makes a handle that cannot wait, for whoever repairs.
+// buildBareMutex makes a handle that cannot wait, for a reaper.
 func buildBareMutex(a *arena.Arena, o arena.Object, off arena.Offset, opt *MutexOptions) *Mutex {
 	w := arena.At[mutexWords](a, off)
 	dev, ino := a.Segment().ID()
@@ -268,8 +268,8 @@ func (m *Mutex) TryLock() bool {
 // Unlock unlocks m. It panics when this process does not hold m, and with an
 // error that Is ErrCorrupt when a peer overwrote the lock.
 //
-// Two goroutines that race to unlock the same hold may between them release the
-// hold of somebody else, unless the handle was opened Checked.
+// Two goroutines that race to unlock the same hold may between them release the hold of
+// another process, unless the handle was opened Checked.
 func (m *Mutex) Unlock() {
 	if name := m.plain; name != 0 {
 		wake := m.wake // loaded here, since nothing is loaded while the CAS is under way
@@ -326,10 +326,10 @@ func (m *Mutex) Spin() time.Duration {
 
 // MutexState is what State tells.
 type MutexState struct {
-	Held    bool              // somebody holds it, a recoverer included
-	Owner   *shmsync.Identity // who holds it, or whose death left it; nil when free or unknown
-	Waiting bool              // somebody may be waiting
-	Err     error             // why nobody can lock it: nil, ErrOwnerDead, ErrNotRecoverable or ErrCorrupt
+	Held    bool              // it is held, also by a recoverer
+	Owner   *shmsync.Identity // its holder, or the process whose death left it; nil when free or unknown
+	Waiting bool              // there may be waiters
+	Err     error             // why it cannot be locked: nil, ErrOwnerDead, ErrNotRecoverable or ErrCorrupt
 	Word    string            // the owner word in words
 }
 

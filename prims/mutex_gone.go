@@ -8,8 +8,8 @@ func (m *Mutex) stays(o ownerWord) bool {
 	return !m.internal && o.held() && o.ownerDied(policyOf(m.words.policy)).free() && !m.a.Gone(o.participant())
 }
 
-// mayTake reports whether a lock that is owner-dead by o may be taken for a repair: who
-// died writes to its data no more.
+// mayTake reports whether a lock that is owner-dead by o may be taken for a repair: the
+// dead process cannot write to its data any more.
 func (m *Mutex) mayTake(o ownerWord) bool {
 	return m.internal || o.kind() != kindOwnerDead || m.a.Gone(o.participant())
 }

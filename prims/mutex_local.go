@@ -103,8 +103,8 @@ func (w *waiter) step(o ownerWord) (took, changed bool, err error) {
 		took, changed, err = m.step(o, true)
 	}
 	if w.granted {
-		// If it did not get the lock, somebody took the reservation back. It looks again
-		// after this, since others leave a reservation to it until now.
+		// If it did not get the lock, another process took the reservation back. It looks
+		// again after this, since others leave a reservation to it until now.
 		w.granted = false
 		m.granted.Add(-1)
 		changed = changed || err == nil && !took

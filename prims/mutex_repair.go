@@ -97,8 +97,8 @@ func wakeMutex(a *arena.Arena, obj arena.Object, owed arena.Owed) {
 
 func wakeMutexWords(a *arena.Arena, w *mutexWords, owed arena.Owed) {
 	if o := ownerWord(w.owner.Load()); o.kind() == kindReserved {
-		// The dead may have made the reservation for somebody who had given up.
-		// It is no hold, so it can always be taken back.
+		// The dead may have made the reservation for a waiter that had given up. It is no
+		// hold, so it can always be taken back.
 		w.owner.CompareAndSwap(uint32(o), 0)
 		owed = max(owed, arena.OwedOne)
 	}
@@ -163,8 +163,8 @@ func (m *Mutex) check() {
 		}
 		return
 	default:
-		// Whoever was woken last may be stopped before it could announce the
-		// others again.
+		// The waiter that was woken last may be stopped before it could announce the others
+		// again.
 		m.wakeWord.Announce()
 	}
 	m.reserved.Store(0)
@@ -228,7 +228,7 @@ func (m *Mutex) Recover(ctx context.Context, repair func() error) error {
 		if !m.mayTake(o) {
 			switch err := awaitGone(ctx, m.a, m.queue, o.participant()); err {
 			case nil:
-				continue // somebody else may recover it by now
+				continue // another process may recover it by now
 			case errClosing:
 				return m.closed()
 			default:

@@ -96,10 +96,9 @@ func (m *Mutex) tryLockSlow() bool {
 
 // step moves on from owner word o if that takes no waiting: it takes a free
 // lock, or, for a waiter that has slept, one that is reserved for this process,
-// or deals with a dead owner. Whoever has not slept leaves a reservation alone: it
-// would take it from a goroutine of this process that has been losing for long.
-// changed says that o is no longer the word, err that it will not become free by
-// itself.
+// or deals with a dead owner. A waiter that has not slept leaves a reservation alone: it
+// would take it from a goroutine of this process that has been losing for long. changed
+// says that o is no longer the word, err that it will not become free by itself.
 func (m *Mutex) step(o ownerWord, slept bool) (took, changed bool, err error) {
 	switch {
 	case o.free():
@@ -136,12 +135,12 @@ type waiter struct {
 	cancel   park.Cancel
 	since    int64 // CLOCK_MONOTONIC ns of the first sleep
 	slept    bool
-	met      bool // somebody was in the way
+	met      bool // it was not free at once
 	starving bool // this process has asked for the next release
 	granted  bool // a reservation of this process is for it
 	// timeout is how long it sleeps before it gives up, in nanoseconds; 0 is for ever.
 	timeout int64
-	// turnWord, if set, is a cohortTurn that is to say that somebody sleeps.
+	// turnWord, if set, is a cohortTurn that is to say that a waiter sleeps.
 	turnWord *atomic.Uint32
 	// cohort, if set, is the CohortMutex whose lock this waits for, on a node.
 	cohort    *CohortMutex
@@ -247,7 +246,7 @@ func (w *waiter) sleep() park.Result {
 		w.since = now
 	}
 	if w.slept && now-w.since > starveAfter && m.mayHandOff(now) {
-		// One at a time: who finds the place taken stays an ordinary waiter.
+		// One at a time: a waiter that finds the place taken stays an ordinary one.
 		// It asks before each sleep, since another goroutine of this process
 		// may have used the hand-off up.
 		w.starving = m.words.starving.Load() == uint32(m.name) || m.words.starving.CompareAndSwap(0, uint32(m.name))
@@ -321,8 +320,8 @@ func (w *waiter) lastTry() bool {
 	}
 }
 
-// leave ends a wait that did not get the lock. A wake may have been meant for
-// it, so it makes sure that another comes to those who stay.
+// leave ends a wait that did not get the lock. A wake may have been meant for it, so it
+// makes sure that another wake comes to the waiters that stay.
 func (w *waiter) leave() {
 	m := w.m
 	crashpoint.Hit("mutex.lock.leaving")
@@ -353,8 +352,8 @@ func (m *Mutex) wakeNext() {
 	m.wakeWord.Release()
 }
 
-// loseBias ends a biased release that found somebody waiting: a waiter paid for a
-// fence, so holds do without the bias for a while.
+// loseBias ends a biased release that found a waiter: the waiter paid for a fence, so holds
+// do without the bias for a while.
 func (m *Mutex) loseBias() {
 	atomic.StoreUint32(&m.self, uint32(m.name))
 	m.need.Store(min(2*m.need.Load(), biasMost))
@@ -393,7 +392,7 @@ func (m *Mutex) unlockSlow(o uint32) {
 		return
 	}
 	if m.wakeWord.Announced() {
-		// Those that this process hands the lock to had their turn above.
+		// Waiters that this process hands the lock to had their turn above.
 		crashpoint.Hit("mutex.unlock.before_wake")
 		m.wakeAny()
 	}
@@ -416,8 +415,9 @@ func (m *Mutex) wakeAny() {
 	m.noteCPU()
 	m.wakeNext()
 	if m.oldest() != 0 {
-		// The wake took the announcement down, and who was woken may come late: on a busy P
-		// the poller runs last. Without this no release would see those that park until then.
+		// The wake took the announcement down, and the woken waiter may come late: on a busy
+		// P the poller runs last. Without this no release would see the waiters that park
+		// until then.
 		m.wakeWord.Announce()
 	}
 }

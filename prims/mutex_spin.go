@@ -9,8 +9,9 @@ func (m *Mutex) tuning() park.Tuning {
 
 func (m *Mutex) noteCPU() { m.tuning().NoteCPU() }
 
-// spinWhileHeld spins while the lock is held and reports whether that ended. Where
-// others are queued it does not: they would only be overtaken. favoured is for whoever may.
+// spinWhileHeld spins while the lock is held and reports whether that ended. Where others
+// are queued it does not: they would only be overtaken. A favoured caller spins all the
+// same.
 func (m *Mutex) spinWhileHeld(slept, favoured bool) bool {
 	if !favoured && m.wakeWord.Announced() {
 		return false

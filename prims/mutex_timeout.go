@@ -6,7 +6,7 @@ import (
 	"github.com/shmsync/shmsync"
 )
 
-// What those who wait for a part of a CohortMutex do besides.
+// This file has what a waiter for a part of a CohortMutex does besides.
 
 // errTimedOut is what becomes of a waiter whose timeout is at its end.
 var errTimedOut = errors.New("out of timeout")
@@ -16,8 +16,8 @@ func (w *waiter) timedOut() bool {
 	return w.timeout != 0 && w.since != 0 && shmsync.Monotonic()-w.since >= w.timeout
 }
 
-// giveWay is that of its CohortMutex, for one that was woken. Whoever asks for the
-// hand-off has lost long enough.
+// giveWay is that of its CohortMutex, for a waiter that was woken. A waiter that asks for
+// the hand-off has lost long enough.
 func (w *waiter) giveWay() {
 	if w.cohort != nil && w.slept {
 		w.inVain = !w.starving && w.cohort.giveWay(w.node, w.localLock)
@@ -28,8 +28,7 @@ func (w *waiter) giveWay() {
 // spins although others sleep, whom it is to overtake.
 func (w *waiter) favoured() bool { return w.localLock && w.cohort.favours(w.node) }
 
-// noteContention says that somebody goes to sleep, so that whoever comes does not just take the
-// lock.
+// noteContention says that a waiter goes to sleep, so that a comer does not just take the lock.
 func (w *waiter) noteContention() {
 	if w.turnWord != nil && w.turnWord.Load() == 0 {
 		w.turnWord.CompareAndSwap(0, uint32(cohortContended))

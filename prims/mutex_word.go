@@ -6,7 +6,7 @@ import (
 	"github.com/shmsync/shmsync/arena"
 )
 
-// ownerWord is the owner word of a Mutex: the one truth about who holds it.
+// ownerWord is the owner word of a Mutex: the one truth about its holder.
 //
 //	bits 0..28   name  slot and generation of a participant; 0 for nobody
 //	bits 29..31  kind
@@ -17,23 +17,23 @@ import (
 //	1     n     held by n, biased: n releases by a plain store    Lock
 //	2     n     free, but reserved for a waiter of n that         Unlock
 //	            has been losing for long
-//	3     n     owner-dead: n died while it held; nobody holds    whoever met the dead name
+//	3     n     owner-dead: n died while it held; it is not held  a process that met the dead name
 //	4     n     being recovered by n                              Recover
 //	5     0     not recoverable: a repair failed                  Recover
 //
 // Every other value is corrupt. A word of kind 0, 1 or 4 whose name is not
-// current is owner-dead: whoever meets it makes it kind 3 (policy PolicyReport) or 0
+// current is owner-dead: a process that meets it makes it kind 3 (policy PolicyReport) or 0
 // (policy PolicyRelease). A word of kind 2 whose name is not current is free.
 //
 // The CAS on this word is the grant, always; wakes only make waiters try.
 //
-//	writers: Lock, Unlock, Recover, who repairs (any process)
+//	writers: Lock, Unlock, Recover, reaper (any process)
 //	readers: the same
 //	order:   acquire on the CAS that takes, release on the store or CAS that gives back;
 //	         then seq-cst before the load of the wake word, which a biased release
 //	         leaves to the waiter's fence
 //	futex:   none; waiters sleep on the wake word
-//	crash:   names the dead for ever, until somebody comes; see docs/robustness.md
+//	crash:   names the dead until a process meets it; see docs/robustness.md
 type ownerWord uint32
 
 type ownerKind uint32

@@ -280,7 +280,7 @@ func (o *Once) Close() error { return o.mon.opening.close("once.close") }
 // OnceState is what State tells.
 type OnceState struct {
 	Done    bool              // a function has returned
-	Runner  *shmsync.Identity // who runs its function; nil if nobody does
+	Runner  *shmsync.Identity // the process that runs its function, or nil
 	Waiting bool              // somebody waits for it
 }
 

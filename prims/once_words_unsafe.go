@@ -10,7 +10,7 @@ import (
 type onceWords struct {
 	_   structs.HostLayout
 	mon monitorWords
-	// runner is the name of whoever has to run its function, 0 if nobody has.
+	// runner is the participant that has to run its function, or 0.
 	//   writers: the holder of the queue lock
 	//   readers: the same, tools, looks
 	//   order:   the queue lock's
@@ -22,7 +22,7 @@ type onceWords struct {
 	// done is 1 once a function has returned, and stays so.
 	//   writers: the runner, with the queue lock held
 	//   readers: Do and Done, without the queue lock; tools
-	//   order:   release by the runner, acquire by whoever reads it without the queue lock
+	//   order:   release by the runner, acquire by a reader without the queue lock
 	//   futex:   none
 	//   crash:   1 beats what runner says
 	done atomic.Uint32

@@ -25,7 +25,7 @@ type Pending struct {
 
 	mu       sync.Mutex
 	waitNode *park.WaitNode             // guarded by: mu; nil once the wait has ended
-	watchers map[*pendingWatch]struct{} // guarded by: mu; who is told of the end
+	watchers map[*pendingWatch]struct{} // guarded by: mu; those to be told of the end
 }
 
 // resolved is a Pending that had nothing to wait for.

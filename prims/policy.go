@@ -7,9 +7,9 @@ import "fmt"
 type Policy uint32
 
 const (
-	// PolicyReport: nobody gets the hold; everybody who waits or comes is told by
-	// ErrOwnerDead, until somebody calls Recover. It is the policy of objects
-	// that are created without one.
+	// PolicyReport: the hold is not given to anyone. Every waiter and every later call gets
+	// ErrOwnerDead, until a process calls Recover. It is the policy of objects that are
+	// created without one.
 	PolicyReport Policy = iota + 1
 	// PolicyRelease: the hold becomes free, as a file lock does: for data that is
 	// consistent at every step.

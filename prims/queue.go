@@ -14,11 +14,10 @@ import (
 // copied with the queue locked, so it should be small: what is big lies elsewhere in
 // the arena, and its offset goes through the queue.
 //
-// Items come out in the order in which they went in. Whoever waits, for an item or for
-// room, is served in the order in which it came, and nobody barges in. An item of a
-// Put that waits takes its place in the queue when there is room, whether or not
-// the process of the Put is running just then; so a process that is stopped, or slow
-// to wake, holds nobody up.
+// Items come out in the order in which they went in. Waiters for an item or for room are
+// served in the order in which they came, and no call barges in. The item of a Put that
+// waits takes its place in the queue when there is room, whether or not the process of the
+// Put is running just then; so a process that is stopped, or slow to wake, delays no other.
 //
 // An item that Get returned is the caller's, and is gone if its process dies: at most
 // one Get returns it. With Lease the item stays in the queue's keeping until it is
@@ -171,8 +170,8 @@ func (q *Queue[T]) putSlow(ctx context.Context, v T) error {
 }
 
 // TryPut is Put if that is possible without waiting, and reports whether it was. It is
-// false after Shutdown, while others wait for room, and when somebody who is stopped,
-// or preempted, is in the middle of a call.
+// false after Shutdown, while others wait for room, and while a process that is stopped, or
+// preempted, is in the middle of a call.
 func (q *Queue[T]) TryPut(v T) bool {
 	q.core.mon.opening.use()
 	x := q.core
@@ -229,9 +228,9 @@ func (q *Queue[T]) getSlow(ctx context.Context) (v T, err error) {
 	return v, nil
 }
 
-// TryGet is Get if there is an item that nobody waits for, and reports whether there
-// was. It is false, too, when somebody who is stopped, or preempted, is in the middle of
-// a call.
+// TryGet is Get if there is an item for which no one waits, and reports whether there was.
+// It is false, too, while a process that is stopped, or preempted, is in the middle of a
+// call.
 func (q *Queue[T]) TryGet() (v T, ok bool) {
 	q.core.mon.opening.use()
 	x := q.core
@@ -259,12 +258,12 @@ func (q *Queue[T]) Len() int {
 // Cap is how many items q has room for, those on lease counted.
 func (q *Queue[T]) Cap() int { return int(q.core.capacity) }
 
-// Shutdown ends q for putters at once, and for getters when they have what is there: from
-// then on the error Is ErrCanceled. Everybody who waits is told. It cannot be taken
-// back; to shut down a queue that is shut down does nothing.
+// Shutdown ends q for putters at once, and for getters when they have taken the items that
+// are left: from then on the error Is ErrCanceled. All waiters are told. It cannot be taken
+// back; a second Shutdown does nothing.
 //
-// Leases stay, and are acknowledged as ever. What comes back from one after the
-// last getter was turned away is in q, for whoever asks again.
+// Leases stay, and are acknowledged as ever. If an item comes back from a lease after the
+// last getter was turned away, it is in q for the next Get.
 //
 // Like other calls without an error it panics with an *Error that Is ErrCorrupt or
 // ErrClosed when it cannot be done.
@@ -294,8 +293,8 @@ type QueueState struct {
 	Capacity int  // most items
 	Queued   int  // items in the queue
 	Out      int  // items on lease, or on their way to a Get that waited
-	Getting  bool // somebody waits for an item
-	Putting  bool // somebody waits for room
+	Getting  bool // there are waiters for an item
+	Putting  bool // there are waiters for room
 	Shutdown bool
 }
 

@@ -19,10 +19,10 @@ var (
 // queueCore is the part of a Queue that does not depend on the type of its items:
 // the rules of its monitor. A handle has one.
 //
-// Getters, which are Gets and Leases, wait in one line, putters in another. A Put
-// that waits leaves its item in a block that its process has claimed: who lets it go
-// on copies the item from there, so that the Put is done with that, and nobody waits
-// for its process to wake. A Get that waits is given a slot.
+// Getters, which are Gets and Leases, wait in one line, putters in another. A Put that
+// waits leaves its item in a block that its process has claimed. The process that lets the
+// Put go on copies the item from there, so that the Put is done with that, and no process
+// waits for the Put's process to wake. A Get that waits is given a slot.
 type queueCore struct {
 	mon              *monitor
 	words            *queueWords
@@ -38,14 +38,14 @@ type queueCore struct {
 	stages  []arena.Offset // guarded by: staging; claimed blocks that no Put uses
 }
 
-// What a wait of a Queue is for, its class.
+// The classes of the waits of a Queue: what they are for.
 const (
 	queuePut = iota
 	queueGet
 	queueLease
 )
 
-// How a wait of a Queue ended. What was granted is the slot whose position aux is.
+// The outcomes of the waits of a Queue. A grant gives the slot whose position aux is.
 const (
 	queueGranted = iota
 	queueStopped
@@ -123,7 +123,7 @@ func (x *queueCore) tryEnter(line *fifo) bool {
 		return false
 	}
 	if !line.empty() {
-		// Perhaps those who wait are dead. Who can go on is woken a moment late.
+		// Perhaps the waiters are dead. A waiter that can go on is woken a moment late.
 		b := takeWakes()
 		m.reapIfDue(b)
 		m.leave(b)

@@ -15,8 +15,8 @@ var (
 	_ = crashpoint.Register("queue.back.committed")
 )
 
-// What follows is called with the queue lock held. Each changes the truth by one store, of
-// the state word; what comes after it is the index.
+// The functions below are called with the queue lock held. Each changes the truth by one
+// store, of the state word; the stores after that change the index.
 
 // first is the slot of the first item in the queue, nil if there is none.
 func (x *queueCore) first() (i uint32, s *queueSlot) {

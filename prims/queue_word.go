@@ -17,7 +17,7 @@ import (
 //	kind     name  meaning                                          left by
 //	free     0     no item; all-zero memory                         Get, Ack, creator
 //	full     0     an item in the queue, at its sequence number     Put; Nack, and the reap of a death
-//	granted  n     an item that a waiting Get of n's has been       Put, and who lets a Put go on
+//	granted  n     an item that a waiting Get of n's has been       Put, and its granter
 //	               given and has not copied yet
 //	leased   n     an item that n has on lease                      Lease; as granted
 //
@@ -25,8 +25,9 @@ import (
 //	readers: the same; looks and tools
 //	order:   the queue lock's
 //	futex:   none
-//	crash:   one store, after the item and its number: before it there is no item, after
-//	         it there is one. Of the dead, granted and leased become full again.
+//	crash:   one store, after the item and its number: before it there is no
+//	         item, after it there is one. Granted and leased slots of the dead become full
+//	         again.
 type queueState uint64
 
 type queueSlotKind uint8

@@ -30,7 +30,7 @@ type queueWords struct {
 	//   readers: the same, tools
 	//   order:   the queue lock's
 	//   futex:   none
-	//   crash:   one store, and replaying turns those away who wait
+	//   crash:   one store, and the replay turns the waiters away
 	stopped atomic.Uint64
 	getters listWords
 	putters listWords

@@ -3,7 +3,7 @@ package prims
 import "sync/atomic"
 
 // releaseBiased gives a biased hold back, by a release store that the load of
-// the wake word may pass, and reports whether somebody waits. A waiter makes up
+// the wake word may pass, and reports whether there are waiters. A waiter makes up
 // for the missing fence with one of its own.
 //
 // On amd64 every store is a release, so a plain one does. It stands outside the

@@ -4,7 +4,7 @@ package prims
 
 import "sync/atomic"
 
-// releaseBiased gives a biased hold back and reports whether somebody waits. On
+// releaseBiased gives a biased hold back and reports whether there are waiters. On
 // arm64 the atomic store is STLR, which costs no barrier, and the load is LDAR,
 // which does not pass it.
 func releaseBiased(owner, wake *uint32) bool {

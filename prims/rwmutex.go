@@ -46,7 +46,7 @@ import (
 // Across the death of a writer the count begins anew. A writer whose process does
 // not run for a tenth of a second, as one that is stopped, is passed by readers
 // where only it is in their way: its gate is opened, and it closes the gate again.
-// What is held is never taken away from the living.
+// A hold is never taken away from a living process.
 //
 // # From one hold to another
 //
@@ -93,7 +93,7 @@ type RWMutex struct {
 	gate    *atomic.Uint32
 	words   rwmutexAll
 	name    arena.ParticipantID
-	writers *Mutex // who has it closes the gate, writes, and opens the gate
+	writers *Mutex // its holder closes the gate, writes, and opens the gate
 
 	wakeWordReaders park.WakeWord
 	wakeWordWriter  park.WakeWord
@@ -359,8 +359,8 @@ func (m *RWMutex) Spin() time.Duration {
 
 // RWMutexState is what State tells.
 type RWMutexState struct {
-	Held    bool              // somebody writes, or repairs
-	Owner   *shmsync.Identity // who writes, waits for the readers to leave, or has the upgradable hold, or whose death left it; nil when nobody or unknown
+	Held    bool              // a process writes, or repairs
+	Owner   *shmsync.Identity // the process that writes, waits for the readers to leave, has the upgradable hold, or died with it; nil when none or unknown
 	Readers int               // read holds of all living processes
 	Waiting int               // goroutines of all living processes that wait to read
 	Closed  bool              // a writer, or an Upgrade, waits for the readers to leave

@@ -65,8 +65,8 @@ func (m *RWMutex) rlockSlow(ctx context.Context) error {
 func (m *RWMutex) TryRLock() bool {
 	m.opening.use()
 	for {
-		// A look before the try: who tries in a loop does not keep a writer from
-		// finding that the last reader has left.
+		// A look before the try: a goroutine that tries in a loop does not keep a writer
+		// from finding that the last reader has left.
 		if g := gateWord(m.gate.Load()); g != gateOpen {
 			if !g.valid() || !g.taken() || !m.a.Dead(g.participant()) || !m.markOwnerDead(g) {
 				return false

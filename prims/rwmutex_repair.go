@@ -52,8 +52,8 @@ func markOwnerDeadRWMutex(a *arena.Arena, w rwmutexAll, g gateWord) (changed boo
 	return true
 }
 
-// wakeReaders wakes all readers that sleep, and leaves their announcement: only
-// who grants takes that down, or a writer might not see that it has to.
+// wakeReaders wakes all readers that sleep, and leaves their announcement: only a granter
+// takes that down, or a writer might not see that it has to.
 func wakeReaders(b *park.WakeWord) {
 	b.Touch()
 	b.DeliverAll()

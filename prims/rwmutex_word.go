@@ -29,7 +29,7 @@ import (
 // makes all waiting into reading in one CAS: the hold is there before its
 // goroutine knows of it, and no writer comes in between.
 //
-//	writers: its participant (add, CAS); who opens the gate (CAS waiting to reading);
+//	writers: its participant (add, CAS); the opener of the gate (CAS waiting to reading);
 //	         reapers, and the next participant in the slot (CAS to 0)
 //	readers: writers that wait for readers to leave, tools
 //	order:   seq-cst against the gate: add, then look at the gate; close the gate, then look
@@ -87,8 +87,8 @@ func (w readerWord) String() string {
 	return s
 }
 
-// gateWord is the gate of a RWMutex: what readers look at, and the one truth
-// about who has it for writing.
+// gateWord is the gate of a RWMutex: the word that readers look at, and the one truth about
+// the writer.
 //
 //	bits 0..28   name  slot and generation of a participant; 0 for nobody
 //	bits 29..31  kind
@@ -98,7 +98,7 @@ func (w readerWord) String() string {
 //	0     n     held: n writes, no reader is in                      Lock, Upgrade, when the last reader
 //	                                                                 has left
 //	1     n     closed: n waits for the readers to leave             Lock, Upgrade
-//	3     n     owner-dead: n died while it wrote                    whoever met the dead name
+//	3     n     owner-dead: n died while it wrote                    a process that met the dead name
 //	4     n     being recovered by n                                 Recover
 //	5     0     not recoverable: a repair failed                     Recover
 //
@@ -115,7 +115,7 @@ func (w readerWord) String() string {
 //	order:   release on the CAS that opens, acquire on the load that finds it open;
 //	         seq-cst against the reader words
 //	futex:   none; waiters sleep on the words of the wake words
-//	crash:   names the dead for ever, until somebody comes; see docs/robustness.md
+//	crash:   names the dead until a process meets it; see docs/robustness.md
 type gateWord uint32
 
 const (

@@ -19,12 +19,12 @@ type rwmutexWords struct {
 	writers mutexWords
 	_       [64]byte
 
-	// What readers read: nobody writes here while there are no writers.
+	// The words that readers read: no process writes here while there are no writers.
 
 	gate atomic.Uint32 // see gateWord
 	// high is the highest slot that has ever had the object open.
-	//   writers: who opens it, by CAS, upwards, before it reads for the first time
-	//   readers: writers, who look at the reader words up to it
+	//   writers: an opener, by CAS, upwards, before it reads for the first time
+	//   readers: writers, which look at the reader words up to it
 	//   order:   seq-cst, as the reader words
 	//   futex:   none
 	//   crash:   any value up to the number of slots is right that is not too low
@@ -103,7 +103,7 @@ func (w rwmutexAll) line(slot int) *atomic.Uint64 {
 		panic("shmsync: a slot out of range")
 	}
 	// SAFETY: the body is as long as rwmutexBytes says for this many slots,
-	// which whoever made w has checked, and is aligned to 64.
+	// which the code that made w has checked, and is aligned to 64.
 	return &(*rwmutexLine)(unsafe.Add(unsafe.Pointer(w.rwmutexWords),
 		unsafe.Sizeof(rwmutexWords{})+uintptr(slot-1)*unsafe.Sizeof(rwmutexLine{}))).state
 }

@@ -36,7 +36,7 @@ func (m *RWMutex) Lock() {
 // LockContext locks m for writing, and waits until it can or ctx ends. An error
 // means that m is not held: ctx.Err(), or an error that Is ErrOwnerDead or
 // ErrNotRecoverable by the policy of m, ErrCorrupt, or ErrClosed. A lock that is
-// free is taken without a look at ctx. Whoever gives up while it waits for readers
+// free is taken without a look at ctx. A writer that gives up while it waits for readers
 // lets those in that it has kept out.
 func (m *RWMutex) LockContext(ctx context.Context) error { return m.lock(ctx) }
 
@@ -154,7 +154,7 @@ func (m *RWMutex) resolveGate(op string) error {
 				return &dyingError{g.participant()}
 			}
 		case g.valid() && g.taken():
-			// Whoever closes it has the mutex, and we have that.
+			// The process that closes it has the mutex, and we have that.
 			return m.fail(op, shmsync.ErrCorrupt, nil, g.String()+", without the writers' mutex")
 		default:
 			return m.trouble(op, g)
@@ -185,7 +185,7 @@ func (m *RWMutex) drainGate(ctx context.Context, op string) error {
 			break
 		}
 		if err == nil {
-			// Somebody has opened it: we have not run for long, see checkReaders.
+			// Another process has opened it: we have not run for long, see checkReaders.
 			if err = m.closeGate(op); err == nil {
 				continue
 			}
@@ -202,10 +202,10 @@ func (m *RWMutex) drainGate(ctx context.Context, op string) error {
 
 func (m *RWMutex) closedByUs() gateWord { return makeGate(gateClosed, m.name) }
 
-// drained waits until no reader is in, or somebody has opened the gate.
+// drained waits until no reader is in, or another process has opened the gate.
 //
 // It goes from slot to slot, and never back: behind a closed gate, a word that
-// was once seen without a hold has none again. What may still come is a try that
+// was once seen without a hold has none again. A late count may still come: a try that
 // finds the gate closed, and takes itself back.
 func (m *RWMutex) drained(ctx context.Context, op string) error {
 	// sync(rwmutex.leave): acquire
@@ -369,7 +369,7 @@ func (m *RWMutex) openGate(what string) {
 // Preconditions: this goroutine has the writers' mutex, and has opened the gate.
 func (m *RWMutex) letIn() {
 	if !m.wakeWordReaders.Announced() {
-		return // who is about to announce looks at the gate after that
+		return // a reader that is about to announce looks at the gate after that
 	}
 	for i := 1; i <= m.words.used(); i++ {
 		line := m.words.line(i)

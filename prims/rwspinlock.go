@@ -48,14 +48,13 @@ import (
 // other.
 //
 // It is not fair. A writer that waits for readers to leave lets no new ones in,
-// so readers do not starve writers; writers may starve readers. For the same
-// reason who holds it for reading must not RLock it again, as with
-// sync.RWMutex.
+// so readers do not starve writers; writers may starve readers. For the same reason the
+// holder of a read hold must not RLock it again, as with sync.RWMutex.
 //
-// Holds are a process's: a goroutine may take one and another of the same process
-// give it back. When a process dies, its holds for reading are taken back, each
-// of them. A hold for writing or for upgrade is dealt with by the policy; one that
-// Lock has claimed, and that waits for readers, is nobody's yet.
+// Holds are a process's: a goroutine may take one and another of the same process give it
+// back. When a process dies, its holds for reading are taken back, each of them. The policy
+// decides about its hold for writing or for upgrade. A hold that Lock has claimed, and that
+// waits for readers, does not count yet.
 //
 // Readers of different processes do not write the same cache lines. That takes
 // 128 bytes for each participant that the arena has room for, and a writer looks
@@ -80,9 +79,9 @@ type RWSpinLock struct {
 	slots  []rwSpinSlot   // those of all, from slot 1 on
 	ranked atomic.Bool    // top covers us
 
-	gate       park.WakeWord // of those who wait to read
+	gate       park.WakeWord // of waiting readers
 	gateQueue  *park.Queue
-	drained    park.WakeWord // of whoever waits for readers to leave
+	drained    park.WakeWord // of the one that waits for readers to leave
 	drainQueue *park.Queue
 }
 
@@ -231,8 +230,7 @@ func (l *RWSpinLock) TryLock() bool {
 	return true
 }
 
-// tryLockFast locks l for writing where nobody is in, and leaves no trace where
-// somebody is.
+// tryLockFast locks l for writing where no process is in, and leaves no trace where one is.
 func (l *RWSpinLock) tryLockFast() bool {
 	if race.Enabled || crashpoint.Enabled || atomic.LoadUint32(l.state) != 0 || !l.nobodyReads() {
 		return false
@@ -286,7 +284,7 @@ func (l *RWSpinLock) end() {
 	redirect(&l.state, &closedOwner)
 }
 
-// Policy is what becomes of l when whoever holds it for writing or upgrade dies.
+// Policy is what becomes of l when its holder for writing or upgrade dies.
 func (l *RWSpinLock) Policy() Policy { return l.core.policy }
 
 // SetSpin bounds how long waiters of all processes spin before they sleep:
@@ -315,10 +313,10 @@ type RWSpinLockState struct {
 	Held     bool              // for writing, or by a recoverer
 	Upgrade  bool              // held for upgrade
 	Draining bool              // its owner waits for readers to leave
-	Owner    *shmsync.Identity // who holds it so, or whose death left it; nil when nobody or unknown
+	Owner    *shmsync.Identity // the process that holds it so, or whose death left it; nil when none or unknown
 	Readers  []RWSpinLockReader
-	Waiting  bool   // somebody may be asleep behind it
-	Err      error  // why nobody can lock it: nil, ErrOwnerDead, ErrNotRecoverable or ErrCorrupt
+	Waiting  bool   // there may be waiters asleep
+	Err      error  // why it cannot be locked: nil, ErrOwnerDead, ErrNotRecoverable or ErrCorrupt
 	Word     string // the state word in words
 }
 
@@ -328,8 +326,8 @@ type RWSpinLockReader struct {
 	Holds int               // how often
 }
 
-// State reads l without locking it. The answer may be out of date
-// when it returns, and its parts were not true at one moment.
+// State reads l without locking it. The answer may be out of date when it returns, and its
+// parts may be of different moments.
 func (l *RWSpinLock) State() RWSpinLockState {
 	l.core.opening.use()
 	c := &l.core

@@ -51,8 +51,8 @@ func (l *RWSpinLock) nobodyReads() bool {
 // upTo is how many slots may have readers.
 func (l *RWSpinLock) upTo() int { return min(int(l.core.words.top.Load()), len(l.slots)) }
 
-// reader gives somebody who holds the lock for reading, or 0, and takes back
-// what the dead have left.
+// reader gives a participant that holds the lock for reading, or 0, and takes back the
+// holds that the dead have left.
 func (l *RWSpinLock) reader() (arena.ParticipantID, error) {
 	for i := range l.upTo() {
 		word := &l.slots[i].count
@@ -113,8 +113,8 @@ func (l *RWSpinLock) turn(from, to spinWord) error {
 		fmt.Sprintf("it was %v and became %v under its owner", from, spinWord(l.core.state.Load())))
 }
 
-// giveUp ends a drain that has failed. Whoever waits may come in now, or has to
-// be told that it cannot; after a failed upgrade nothing has changed for others.
+// giveUp ends a drain that has failed. Waiters may come in now, or have to be told that
+// they cannot; after a failed upgrade nothing has changed for others.
 func (l *RWSpinLock) giveUp(d rwSpinDrain) {
 	// sync(spinlock.release): release
 	if !l.core.state.CompareAndSwap(uint32(d.pending), uint32(d.back)) {
@@ -131,7 +131,7 @@ func (l *RWSpinLock) giveUp(d rwSpinDrain) {
 	}
 }
 
-// awaitReaders waits until there are no readers. who is one that was there.
+// awaitReaders waits until there are no readers. who is a reader that was there.
 func (l *RWSpinLock) awaitReaders(ctx context.Context, who arena.ParticipantID) error {
 	if !l.drainQueue.Enter() {
 		return l.core.closed()

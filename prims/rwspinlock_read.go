@@ -151,8 +151,8 @@ func (l *RWSpinLock) noRoom(w rwSpinCount) error {
 	return l.core.fail("rlock", shmsync.ErrCorrupt, nil, l.corruptCount(l.core.name.Slot(), w))
 }
 
-// exit takes one hold of ours back, and tells who waits for the last one. It
-// reports false when there is none.
+// exit takes one hold of ours back, and tells the waiter for the last one. It reports false
+// when there is none.
 func (l *RWSpinLock) exit() bool {
 	for {
 		w := rwSpinCount(l.mine.Load())

@@ -14,7 +14,7 @@ func init() {
 	})
 }
 
-// rwSpinBody views the words of a RWSpinLock for those who have no handle.
+// rwSpinBody views the words of a RWSpinLock for callers without a handle.
 func rwSpinBody(a *arena.Arena, obj arena.Object) (w *spinWords, slots []rwSpinSlot, err error) {
 	if w, err = arena.TryAt[spinWords](a, obj.Body); err == nil {
 		slots, err = rwSpinSlots(a, obj.Body)

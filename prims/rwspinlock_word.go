@@ -19,18 +19,18 @@ import (
 //	0      0     none (also all-zero memory)                    RUnlock
 //	n      p     n of p, if p is current; else none: p died     RLock, Downgrade
 //
-// Every other value is corrupt. A reader first counts itself and then looks at
-// the state word; if that is not 0 it takes itself off again. Whoever has the lock to
-// itself first says so in the state word and then looks at the counts. So one of
-// the two sees the other, and a count is never without its author.
+// Every other value is corrupt. A reader first counts itself and then looks at the state
+// word; if that is not 0 it takes itself off again. A process that takes the lock to itself
+// first says so in the state word and then looks at the counts. So one of the two sees the
+// other, and a count is never without its author.
 //
-//	writers: the participant of the slot; who finds its name dead (CAS to 0), and its
+//	writers: the participant of the slot; a process that finds its name dead (CAS to 0), its
 //	         successor in the slot (CAS to 1 of its own)
-//	readers: who waits for readers to leave, people
+//	readers: the waiter for readers to leave, people
 //	order:   seq-cst against the state word, and on the way to 0 against drain; release
 //	         on the way to 0, acquire where 0 is seen
-//	futex:   none; who waits for readers sleeps on drain
-//	crash:   names the dead until somebody looks: then it counts for nothing
+//	futex:   none; the waiter for readers sleeps on drain
+//	crash:   names the dead until a process looks: then it counts for nothing
 type rwSpinCount uint64
 
 const (

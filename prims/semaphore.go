@@ -19,10 +19,10 @@ var (
 	_ = crashpoint.Register("semaphore.acquire.accepted")
 )
 
-// Semaphore is a weighted semaphore between processes: permits that goroutines
-// acquire, as many at a time as they want, and release. Its methods are those of
-// x/sync/semaphore, and so is its order: who comes first is served first, so that a
-// wish for many permits is not passed by for ever by wishes for few.
+// Semaphore is a weighted semaphore between processes: permits that goroutines acquire, as
+// many at a time as they want, and release. Its methods are those of x/sync/semaphore, and
+// so is its order: first come, first served, so that small requests do not overtake a
+// request for many permits for ever.
 //
 // Permits belong to the process that acquired them. Those of a process that dies
 // come back. That is not so in a Transferable semaphore, which only counts: there, only
@@ -166,11 +166,10 @@ func buildSemaphore(a *arena.Arena, o arena.Object, bare bool) *Semaphore {
 	return s
 }
 
-// Acquire acquires n permits, and waits until it can or ctx ends. An error means that
-// none were acquired: ctx.Err(), also when ctx had ended before, or an error that Is
-// ErrNoSpace, ErrCorrupt or ErrClosed. When n is more than there will ever be it waits
-// for the end of ctx. A negative n panics; 0 is acquired when those who came before
-// are served.
+// Acquire acquires n permits, and waits until it can or ctx ends. An error means that none
+// were acquired: ctx.Err(), also when ctx had ended before, or an error that Is ErrNoSpace,
+// ErrCorrupt or ErrClosed. If n is more than there will ever be, it waits for the end of
+// ctx. A negative n panics; 0 is acquired when the waiters that came before are served.
 func (s *Semaphore) Acquire(ctx context.Context, n int64) error {
 	if n < 0 {
 		s.negative("Acquire", n)
@@ -255,7 +254,7 @@ func (s *Semaphore) acquireSlow(ctx context.Context, n uint64) error {
 		crashpoint.Hit("semaphore.acquire.accepted")
 	}
 	if err := ctx.Err(); err != nil {
-		// As in x/sync: who has been cancelled does not get what came meanwhile.
+		// As in x/sync: a cancelled call does not keep permits that came meanwhile.
 		s.Release(int64(n))
 		return err
 	}
@@ -263,7 +262,7 @@ func (s *Semaphore) acquireSlow(ctx context.Context, n uint64) error {
 }
 
 // TryAcquire acquires n permits if that is possible without waiting, and reports
-// whether it did. It is false while somebody waits.
+// whether it did. It is false while there are waiters.
 func (s *Semaphore) TryAcquire(n int64) bool {
 	if n < 0 {
 		s.negative("TryAcquire", n)

@@ -112,26 +112,27 @@ func (s *Semaphore) reopen() {
 	if !s.moves || s.byLatch() || !s.fifo.empty() {
 		return
 	}
-	// What is closed stays as it is: only who has the queue lock opens it.
+	// A closed word stays as it is: only the holder of the queue lock opens it.
 	if p := poolWord(s.words.free.Load()); !p.open() {
 		// sync(semaphore.fast): release
 		s.words.free.Store(uint64(p | poolOpen))
 	}
 }
 
-// leaveOpen is leave for whoever has let nobody go and leaves nobody queued.
+// leaveOpen is leave for a caller that has let no waiter go and leaves none queued.
 func (s *Semaphore) leaveOpen() {
 	s.reopen()
 	s.mon.leaveQuiet()
 }
 
-// openShare keeps n permits that are free for this process, and lets it acquire and
-// release without the queue lock from now on, if somebody else does not want them: it was
-// this process that released last, too. The queue lock is held, and nobody is queued.
+// openShare keeps n permits that are free for this process, and lets it acquire and release
+// without the queue lock from now on, if no other process wants them: this process also did
+// the last release. The queue lock is held, and no wait is queued.
 func (s *Semaphore) openShare(n uint64) {
 	w, h := s.words, s.own
 	last := uint64(s.name)
-	// Whoever releases nothing may have no share yet: that of its slot is the dead one's.
+	// A process that releases nothing may have no share yet: that of its slot is the dead
+	// one's.
 	if w.last.Load() != last || h.name.Load() != last || s.size > fastMost || s.byLatch() {
 		storeWord(&w.last, last)
 		return

@@ -1,10 +1,11 @@
 package prims
 
-// A Transferable semaphore counts permits and not who has them. But a permit that is
-// granted to a wait is nobody's until the process of the wait runs: it may be stopped,
-// and be killed then. So the share of a participant counts what its waits were granted,
-// in permits, and what it has accepted, in fast. The difference comes back when the
-// participant dies. Both only grow, while the share is the same participant's.
+// A Transferable semaphore counts permits and not their holders. But a permit that is
+// granted to a wait has no holder until the process of the wait runs: it may be stopped,
+// and be killed then. So the share of a participant counts, in permits, the permits that
+// its waits were granted and, in fast, the permits that it has accepted. The difference
+// comes back when the participant dies. Both only grow, while the share is the same
+// participant's.
 
 // unaccepted is how many permits waits of the participant of h were granted that it has
 // not accepted. It may accept before the grant is counted; a peer may write anything.

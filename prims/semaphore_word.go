@@ -6,24 +6,24 @@ import "fmt"
 // the queue lock.
 //
 //	bits 0..30   used: permits that the participant has, and can release here
-//	bits 31..61  spare: permits that nobody has, kept for the participant
+//	bits 31..61  spare: permits that are free, kept for the participant
 //	bit  62      open: the participant changes the word without the queue lock
 //
 //	state   meaning                              left by
 //	0       closed; the share is in permits      gather, reap; as it is made
-//	open    the whole share is here              its participant, who opened it with the queue lock held
+//	open    the whole share is here              its participant, with the queue lock held
 //	other   being closed, or opened              a death in gather or openShare; gather goes on
 //
-//	writers: its participant while it is open (CAS: acquires, releases); who holds the queue lock
+//	writers: its participant while it is open (CAS: acquires, releases); the holder of the queue lock
 //	         (CAS: takes open away, or adds to used; store: while it is not open)
 //	readers: the same, tools
-//	order:   acquire and release: what was done before a permit became spare, before whoever gets it
+//	order:   acquire and release: from the release of a permit to its next acquire
 //	futex:   none
 //	crash:   used and spare of a name that is not current are free
 //
-// An acquire and a release move permits between used and spare, so that used + spare
-// does not change but with the queue lock held: who holds it can count, whatever others do
-// meanwhile. While somebody is queued all are closed, so that each release is seen.
+// An acquire and a release move permits between used and spare, so that used + spare does
+// not change but with the queue lock held: its holder can count, whatever others do
+// meanwhile. While a wait is queued all are closed, so that each release is seen.
 type fastWord uint64
 
 const (
@@ -70,20 +70,21 @@ func (q fastWord) String() string {
 	return fmt.Sprintf("half open, %d used, %d spare", q.used(), q.spare())
 }
 
-// poolWord is how many permits of a Semaphore can be had by anybody.
+// poolWord is how many permits of a Semaphore any participant can acquire.
 //
 //	bits 0..62  permits
 //	bit  63     open: any participant changes the word without the queue lock
 //
 // Only that of a Transferable semaphore is ever open.
 //
-//	writers: anybody while it is open (CAS: acquires, releases); who holds the queue lock
+//	writers: all participants while it is open (CAS: acquires, releases); the holder of the queue lock
 //	         (CAS: takes open away; store: while it is not open)
 //	readers: the same, tools
 //	order:   acquire and release
 //	futex:   none
-//	crash:   made anew from the shares; of a Transferable semaphore, its one change is one
-//	         store, and it stays closed until the next who has had the queue lock leaves it open
+//	crash:   made anew from the shares; of a Transferable semaphore, its one change
+//	         is one store, and it stays closed until the next holder of the queue lock leaves
+//	         it open
 type poolWord uint64
 
 const poolOpen poolWord = 1 << 63

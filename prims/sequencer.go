@@ -10,9 +10,9 @@ import (
 	"github.com/shmsync/shmsync/internal/race"
 )
 
-// Sequencer is a counter between processes that goes up, and a queue of those who wait
-// until it has reached a token, each its own. A count wakes exactly those whose token
-// it reaches, in the order of the tokens, and among equal ones in the order of arrival.
+// Sequencer is a counter between processes that goes up, and a queue of waiters until it
+// has reached a token, each its own. A count wakes exactly the waiters whose token it
+// reaches, in the order of the tokens, and among equal ones in the order of arrival.
 //
 // To count costs one atomic addition and a look, however many wait, unless a token is
 // reached.
@@ -21,8 +21,8 @@ import (
 // Advance that takes the counter to n, and all before it, synchronize before every
 // Value that returns n or more and every wait for n or less that ends without an error.
 //
-// No process holds a Sequencer. When one dies, what it counted is counted; its waits
-// are gone; and whom it should have woken is woken by those who reap it.
+// No process holds a Sequencer. When a process dies, its counts stay, its waits are gone,
+// and its reaper wakes the waiters that it should have woken.
 type Sequencer struct {
 	*sequence
 }
@@ -96,10 +96,10 @@ func (s *Sequencer) Value() uint64 {
 	return v
 }
 
-// Increment adds one to the counter, wakes those who have waited for that, and returns
-// the new value. It makes no system call, and does not wait for anybody, unless it
-// reaches a token. After MaxUint64 comes 0. Like all forms without an error it panics
-// with an *[shmsync.Error] when what a peer wrote is impossible.
+// Increment adds one to the counter, wakes the waiters for that, and returns the new value.
+// It makes no system call, and waits for no process, unless it reaches a token. After
+// MaxUint64 comes 0. Like all forms without an error it panics with an *[shmsync.Error]
+// when a peer wrote an impossible value.
 func (s *Sequencer) Increment() uint64 {
 	s.mon.opening.use()
 	race.ReleaseMerge(s.mon.key)
@@ -112,8 +112,8 @@ func (s *Sequencer) Increment() uint64 {
 	return v
 }
 
-// Advance makes the counter v if it is less, and reports whether it was. It wakes those
-// who have waited for v or less.
+// Advance makes the counter v if it is less, and reports whether it was. It wakes the
+// waiters for v or less.
 func (s *Sequencer) Advance(v uint64) bool {
 	s.mon.opening.use()
 	race.ReleaseMerge(s.mon.key)
@@ -150,17 +150,17 @@ func (s *Sequencer) WaitContext(ctx context.Context, token uint64) error {
 	return s.wait(ctx, token)
 }
 
-// WaitAsync begins a wait for token and returns at once. Any number of them may be
-// pending; no goroutine and no thread waits for them. One that is cancelled ends with an
-// error that Is ErrCanceled.
+// WaitAsync begins a wait for token and returns at once. Any number of them may be pending;
+// no goroutine and no thread waits for them. A wait that is cancelled ends with an error
+// that Is ErrCanceled.
 func (s *Sequencer) WaitAsync(token uint64) *Pending {
 	s.mon.opening.use()
 	return s.async(token)
 }
 
-// CancelWaiters ends every wait that began before with an error that Is ErrCanceled,
-// unless its token is reached. When it returns they have ended. The Sequencer stays
-// what it is, for those who come.
+// CancelWaiters ends every wait that began before with an error that Is ErrCanceled, unless
+// its token is reached. When it returns they have ended. The Sequencer stays the same for
+// later waits.
 func (s *Sequencer) CancelWaiters() { s.cancelAll(false) }
 
 // Stop ends all waits as CancelWaiters does, and those to come: only tokens that are
@@ -192,7 +192,7 @@ type SequencerState struct {
 	Value   uint64 // the counter
 	Stopped bool   // Stop was called
 	Waiting bool   // there are waiters
-	Next    uint64 // no token that is waited for is less, if somebody waits
+	Next    uint64 // no token that is waited for is less, if there are waiters
 }
 
 // State looks at s. The answer may be out of date when it returns.

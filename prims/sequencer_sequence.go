@@ -19,21 +19,21 @@ var (
 	_ = crashpoint.Register("sequencer.stop.marked")
 )
 
-// sequence is a counter and those who wait for it to reach a token: a Sequencer, and
-// the part of an Event that is reset by hand.
+// sequence is a counter and its waiters, each until it has reached a token: a Sequencer,
+// and the part of an Event that is reset by hand.
 //
-// The counter is outside the queue lock. Whoever counts and who begins to wait meet in a
-// store-load pair (Dekker):
+// The counter is outside the queue lock. A count and a beginning wait meet in a store-load
+// pair (Dekker):
 //
-//	who counts                who waits, with the queue lock
+//	count                     wait, with the queue lock
 //	value := value + 1        put itself into the heap
 //	load next                 next := the smallest token
 //	if value has reached it:  load value
 //	  queue lock, resolve     if it has reached the token: resolve
 //
-// Either the one sees the token or the other sees the count. Without the second load of
-// value, the wait of one that came after the first and before the store of next is lost.
-// next may be of a smaller token than anybody waits for, never of a greater one.
+// Either the wait sees the count or the count sees the token. Without the second load of
+// value, a wait that comes after the first load and before the store of next is lost. next
+// may be of a smaller token than any wait has, never of a greater one.
 type sequence struct {
 	mon    *monitor
 	words  *sequenceWords
@@ -50,9 +50,9 @@ const (
 	outcomeCanceled
 )
 
-// resolveBatch is how many waits a verb ends before it leaves the queue lock for a moment, so
-// that those who come to wait, or whose token is another, are not kept out for as long
-// as it takes to end all.
+// resolveBatch is how many waits a verb ends before it leaves the queue lock for a moment.
+// Otherwise new waiters, and waiters with another token, would be kept out for as long as it
+// takes to end all.
 const resolveBatch = 64
 
 // nobody and anybody are values of the word next: no count is looked at, every one is.
@@ -75,8 +75,8 @@ func (q *sequence) reached(token uint64) bool {
 	return q.words.value.Load() >= token
 }
 
-// counted is called after the counter has become v. If somebody waits for no more
-// than that it resolves.
+// counted is called after the counter has become v. If a wait has that token or a smaller
+// one, it resolves.
 func (q *sequence) counted(v uint64) {
 	// sync(sequencer.announce): acquire
 	if ^v > q.words.next.Load() {
@@ -114,8 +114,8 @@ func (q *sequence) resolveSome(b *wakes, most int) (more bool) {
 		q.condemn()
 	}
 	v, m := q.words.value.Load(), q.mon
-	// Those first that were cancelled: whoever did that waits for it, and there may be
-	// no end to the others.
+	// First the cancelled waits: the canceller waits for their end, and there may be no end
+	// to the others.
 	for w, ok := q.doomed.first(); ok && !m.broken.Load(); w, ok = q.doomed.first() {
 		if most--; most < 0 {
 			return true
@@ -147,7 +147,7 @@ func (q *sequence) resolveSome(b *wakes, most int) (more bool) {
 	return false
 }
 
-// finishOne ends one wait, if somebody is there for it.
+// finishOne ends one wait, if its owner is there for it.
 func (q *sequence) finishOne(b *wakes, w wait, result uint32) {
 	if !q.mon.waiting(w) {
 		q.detach(w)
@@ -214,15 +214,15 @@ func (q *sequence) each(f func(w wait) bool) {
 func (q *sequence) reap(func(arena.ParticipantID) bool) {}
 func (q *sequence) holders(func(arena.ParticipantID))   {}
 
-// overdue reports whether waits are to be ended: who counted is on its way to that, or
-// stopped or dead.
+// overdue reports whether waits are to be ended: the process that counted is on its way to
+// that, or stopped or dead.
 func (q *sequence) overdue() bool {
 	next := q.words.next.Load()
 	return next != nobody && ^q.words.value.Load() <= next || q.words.doomed.Load() != 0 ||
 		q.words.stopped.Load() != 0 && q.words.root.Load() != 0
 }
 
-// check is called ten times a second while somebody waits.
+// check is called ten times a second while a goroutine of this process waits.
 func (q *sequence) check() {
 	q.mon.check()
 	for q.overdue() && q.mon.tryEnter() {
@@ -363,7 +363,7 @@ func (q *sequence) cancelAll(stop bool) {
 	q.mustFinish()
 }
 
-// reset makes the counter v, and reports false if somebody waits.
+// reset makes the counter v, and reports false if there are waiters.
 func (q *sequence) reset(v uint64) bool {
 	if err := q.mon.enter(nil); err != nil {
 		panic(err)

@@ -11,15 +11,15 @@ import (
 type sequenceWords struct {
 	_   structs.HostLayout
 	mon monitorWords
-	// root is the heap of those who wait, by token: the offset of its first node, 0 if
-	// nobody waits.
+	// root is the heap of the waits, by token: the offset of its first node, 0 if there are
+	// none.
 	//   writers: the holder of the queue lock
 	//   readers: the same, tools
 	//   order:   the queue lock's
 	//   futex:   none
 	//   crash:   rebuilt from the nodes
 	root atomic.Uint64
-	// doomed is the heap of those whose wait was cancelled and is to be ended.
+	// doomed is the heap of the waits that were cancelled and are to be ended.
 	//   writers: the holder of the queue lock
 	//   readers: the same, looks
 	//   order:   the queue lock's
@@ -39,19 +39,19 @@ type sequenceWords struct {
 	//   readers: all participants
 	//   order:   seq-cst, against next
 	//   futex:   none
-	//   crash:   who counted may owe the waits that this ends; see next
+	//   crash:   a process that counted may owe the ends of waits; see next
 	value atomic.Uint64
 	_     [120]byte
-	// next is what a count compares with, to see whether it ends a wait: the
-	// complement of the smallest token that somebody waits for, or of a smaller one.
-	// 0 means nobody, or MaxUint64. In an auto-reset Event it is 0 if nobody waits.
+	// next is what a count compares with, to see whether it ends a wait: the complement of
+	// the smallest token of a wait, or of a smaller one. 0 means none, or MaxUint64. In an
+	// auto-reset Event it is 0 if there are no waiters.
 	//   writers: the holder of the queue lock
-	//   readers: who counted, looks
+	//   readers: a process that counted, looks
 	//   order:   seq-cst, against value
 	//   futex:   none
 	//   crash:   may be of a smaller token, which costs one look
 	next    atomic.Uint64
-	stopped atomic.Uint32 // 1 once Stop was called; written by whoever holds the queue lock, read by everybody, never cleared
+	stopped atomic.Uint32 // 1 once Stop was called; written by the holder of the queue lock, read by all, never cleared
 	_       [116]byte
 }
 

@@ -11,9 +11,9 @@ import (
 	"github.com/shmsync/shmsync/internal/race"
 )
 
-// SignalWaker schedules up to 4096 queues between processes: producers say that
-// a queue has something in it, workers find such a queue, look after it one at a
-// time, and sleep while there is none. What is in the queues is the user's.
+// SignalWaker schedules up to 4096 queues between processes: producers say that a queue has
+// something in it. Workers find such a queue, look after it one at a time, and sleep while
+// there is none. The content of the queues is the user's.
 //
 //	// producer                        // worker
 //	queue.push(item)                   for {
@@ -38,17 +38,16 @@ import (
 // before it, synchronize before the return of the Begin, Next or TryBeginInline
 // that takes the queue next; so does each Finish before the next of these. A
 // Schedule that finds the queue scheduled makes one load and gives no such edge
-// of its own. What it announces is not missed all the same, if it was published
-// by an atomic store and is looked for by an atomic load: of the store, the load
-// of the gate, the worker's change of the gate and its load of the queue, all
-// sequentially consistent, the load of the gate came before the change, or it
-// would not have seen the queue scheduled; so the store came before the worker's
-// load.
+// of its own. What it announces is not missed all the same, if it was published by an
+// atomic store and is looked for by an atomic load. Of the store, the load of the gate, the
+// worker's change of the gate and its load of the queue, all are sequentially consistent.
+// The load of the gate came before the change, or it would not have seen the queue
+// scheduled; so the store came before the worker's load.
 //
-// When a process dies, the queues that it executed are scheduled again, whatever
-// it had begun to say about a queue is completed, permits that it had taken or
-// owed are issued, and its registrations are gone: see docs/design/0009. A
-// stopped process keeps what it executes; everything else goes on.
+// When a process dies, the queues that it executed are scheduled again, every announcement
+// that it had begun is completed, permits that it had taken or owed are issued, and its
+// registrations are gone: see docs/design/0009. A stopped process keeps the queues that it
+// executes; everything else goes on.
 type SignalWaker struct {
 	signalView
 	name     arena.ParticipantID
@@ -59,9 +58,9 @@ type SignalWaker struct {
 	cursor   atomic.Uint32 // the next slice of gates to look at
 }
 
-// SignalWakerOptions says how a SignalWaker is created. A nil
-// *SignalWakerOptions means the zero value. What is set and is not what an
-// existing object has makes opening it fail.
+// SignalWakerOptions says how a SignalWaker is created. A nil *SignalWakerOptions means the
+// zero value. Opening an existing object fails if a field that is set differs from the
+// object.
 type SignalWakerOptions struct {
 	// Signals is how many signals there are, each of 64 queues: 1 to 64; 0 means
 	// 64 for a new object. A queue takes 128 bytes.

@@ -12,9 +12,9 @@ var _ = crashpoint.Register("signal.bit.acquired")
 
 // Signal is a view of one signal of a SignalWaker: a bit for each of 64 queues,
 // set while the queue's [Gate] waits for an executor. Gates look after the bits
-// themselves, and [SignalWaker.Next] after all of it; a Signal is for those who
-// choose among queues in a way of their own. Whoever acquires a bit calls Begin of
-// the gate, which decides, and TryUnmarkIfEmpty of the waker.
+// themselves, and [SignalWaker.Next] after all of it; a Signal is for programs that choose
+// among queues in a way of their own. A program that acquires a bit calls Begin of the
+// gate, which decides, and TryUnmarkIfEmpty of the waker.
 //
 // Every operation is a sequentially consistent access of one word. A process
 // that dies with a bit that it has acquired and not begun loses nothing: the bit
@@ -46,9 +46,9 @@ func (s Signal) mask(bit int) uint64 {
 	return 1 << bit
 }
 
-// Set sets a bit. It reports whether no bit was set before, and whether this
-// call has set it. Whoever sees wasEmpty tells the waker by MarkActive; who does
-// so always is right as well.
+// Set sets a bit. It reports whether no bit was set before, and whether this call has set
+// it. A caller that sees wasEmpty tells the waker by MarkActive; to do so always is right
+// as well.
 func (s Signal) Set(bit int) (wasEmpty, wasSet bool) {
 	m := s.mask(bit)
 	old := s.bits().Or(m)

@@ -19,9 +19,9 @@ var (
 // it; one worker at a time executes it. The handle that began an execution is
 // the one to finish it, or a copy of it that is used instead.
 //
-// Whoever executes stands in the gate itself, by the same compare-and-swap that
-// decides who does. So a death at any instruction leaves either a gate that is
-// scheduled, or one whose executor is known to be dead; see [SignalWaker].
+// The executor stands in the gate itself, by the same compare-and-swap that decides between
+// executors. So a death at any instruction leaves either a gate that is scheduled, or one
+// whose executor is known to be dead; see [SignalWaker].
 type Gate struct {
 	w       *SignalWaker
 	queue   uint32
@@ -81,9 +81,8 @@ func (g *Gate) Schedule() bool {
 	}
 }
 
-// publish sets the bit of a queue, and that of its signal. It does so whatever it
-// finds: whoever set the signal's first bit may be stopped before it came to the
-// summary.
+// publish sets the bit of a queue, and that of its signal. It does so whatever it finds:
+// the process that set the signal's first bit may be stopped before it came to the summary.
 func (v *signalView) publish(q int) {
 	i := q / signalBits
 	// sync(signal.summary): release
@@ -92,9 +91,9 @@ func (v *signalView) publish(q int) {
 	v.mark(i)
 }
 
-// Begin begins the execution of a scheduled queue, and reports whether the
-// caller is its executor from here on, until Finish. Of several callers one is.
-// Whoever has acquired the queue's bit calls it; it does not need the bit.
+// Begin begins the execution of a scheduled queue, and reports whether the caller is its
+// executor from here on, until Finish. If several callers try, one succeeds. A program that
+// has acquired the queue's bit calls it; Begin does not need the bit.
 func (g *Gate) Begin() bool {
 	gate := g.word()
 	for {
@@ -106,8 +105,8 @@ func (g *Gate) Begin() bool {
 		next := s.begin(g.w.name)
 		// sync(signal.schedule): acquire
 		// sync(signal.finish): acquire
-		// lin: Begin takes effect here. The name goes in with the flag, and before
-		// the bit is cleared: who dies here has left word that it was the executor.
+		// lin: Begin takes effect here. The name goes in with the flag, and before the bit
+		// is cleared: a process that dies here has left word that it was the executor.
 		if gate.word.CompareAndSwap(uint64(s), uint64(next)) {
 			g.begun(next)
 			crashpoint.Hit("signal.begin.taken")
@@ -218,8 +217,8 @@ func (v *signalView) drop(q int) {
 // GateState is the state of a gate at one moment.
 type GateState struct {
 	Scheduled bool              // something is in the queue, or was
-	Executing bool              // somebody is at it
-	Executor  *shmsync.Identity // who, if it can be told
+	Executing bool              // a worker executes it
+	Executor  *shmsync.Identity // the worker's process, if it is known
 	Epoch     uint32            // counts the executions, and wraps
 }
 

@@ -94,8 +94,8 @@ func (w *SignalWaker) SyncPartitionSummary(start, end int, tree *SignalWaker) (w
 			now |= 1 << k
 		}
 	}
-	// First what is new, so that nobody who looks meanwhile misses it; then what is
-	// there no more, each with a second check at its leaf.
+	// First what is new, so that no concurrent look misses it; then what is there no more,
+	// each with a second check at its leaf.
 	// sync(signal.tasks): release
 	old := w.head.partition.Or(now)
 	for k, gone := 0, old&^now; gone != 0; k, gone = k+1, gone>>1 {
@@ -118,9 +118,9 @@ func (w *SignalWaker) SyncPartitionSummary(start, end int, tree *SignalWaker) (w
 	return w.head.partition.Load() != 0
 }
 
-// MarkPartitionLeafActive says that leaf k of the partition, counted from its
-// start, may have work, and sets the tasks bit. It reports whether no leaf was
-// active before. Whoever has set a bit in a leaf tells its owner by it.
+// MarkPartitionLeafActive says that leaf k of the partition, counted from its start, may
+// have work, and sets the tasks bit. It reports whether no leaf was active before. A
+// program that has set a bit in a leaf tells the leaf's owner by it.
 func (w *SignalWaker) MarkPartitionLeafActive(k int) (wasEmpty bool) {
 	w.opening.use()
 	m := w.leaf(k)

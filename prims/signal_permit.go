@@ -18,10 +18,10 @@ var (
 	_ = crashpoint.Register("signal.acquire.taken")
 )
 
-// PolicyRelease issues n permits and wakes that many of those who wait. A negative n
-// panics. It never blocks, and makes no system call when nobody sleeps.
+// Release issues n permits and wakes that many waiters. A negative n panics. It never
+// blocks, and makes no system call when there are no sleepers.
 //
-// In the terminology of the Go memory model, and across processes: PolicyRelease
+// In the terminology of the Go memory model, and across processes: Release
 // synchronizes before the return of each Acquire that takes a permit of its.
 func (w *SignalWaker) Release(n int) {
 	w.opening.use()
@@ -46,10 +46,10 @@ func (v *signalView) release(n int) {
 	v.rouse(n)
 }
 
-// rouse wakes up to n of those who wait, after as many permits were issued. The
-// first wake goes by the announcement; for more of them the number of sleepers,
-// which is approximate, is no more than a hint, since each that takes a permit
-// passes the wake on while there are others.
+// rouse wakes up to n waiters, after as many permits were issued. The first wake goes by
+// the announcement; for more of them the number of sleepers, which is approximate, is no
+// more than a hint, since each that takes a permit passes the wake on while there are
+// others.
 func (v *signalView) rouse(n int) {
 	b := v.wakeWakeWord()
 	if !b.Announced() {
@@ -111,12 +111,11 @@ func (w *SignalWaker) AcquireContext(ctx context.Context) error {
 	return w.acquireSlow(ctx)
 }
 
-// acquireSlow waits for a permit. What closes the gap between the look at the
-// permits and the sleep is the wake word: whoever waits announces itself in it,
-// looks, and sleeps only while the word is what it was at the announcement;
-// whoever issues a permit looks at the word after that, and changes it if it is
-// announced. So either the waiter sees the permit, or the issuer the
-// announcement, and then the sleep ends or does not begin.
+// acquireSlow waits for a permit. The wake word closes the gap between the look at the
+// permits and the sleep: a waiter announces itself in it, looks, and sleeps only while the
+// word is what it was at the announcement. An issuer of a permit looks at the word after
+// that, and changes it if it is announced. So either the waiter sees the permit, or the
+// issuer the announcement, and then the sleep ends or does not begin.
 func (w *SignalWaker) acquireSlow(ctx context.Context) error {
 	if !w.queue.Enter() {
 		return w.fail("signalwaker.acquire", shmsync.ErrClosed, closedHandle)
@@ -139,8 +138,9 @@ func (w *SignalWaker) acquireSlow(ctx context.Context) error {
 			return nil
 		}
 		if w.SnapshotSummary() != 0 {
-			// There is something to do, and its permit was taken by another, who may
-			// have been too early to see that somebody waits, and may take its time.
+			// There is something to do, and its permit was taken by another worker. That
+			// worker may have been too early to see that there are waiters, and may take
+			// its time.
 			w.passOn()
 			return nil
 		}
@@ -163,9 +163,9 @@ func (w *SignalWaker) acquireSlow(ctx context.Context) error {
 	}
 }
 
-// passOn is what a waiter does that leaves, and what is done with a wake that
-// found nobody. The wake has taken the announcement down, for others as well who
-// sleep: so it is put up again; and if there are more permits, somebody is woken.
+// passOn is what a waiter does that leaves, and what is done with a wake that found no
+// waiter. The wake has taken the announcement down, for other sleepers as well: so it is
+// put up again; and if there are more permits, a sleeper is woken.
 func (v *signalView) passOn() {
 	b := v.wakeWakeWord()
 	b.Announce()
@@ -242,8 +242,8 @@ func (w *SignalWaker) WorkerCount() (n int) {
 // row is what belongs to this process.
 func (w *SignalWaker) row() *signalRow { return &w.rows[w.name.Slot()-1] }
 
-// counter changes a count of this process by by, 1 or -1, and reports whether it
-// could. What whoever had the slot before left there is not taken over.
+// counter changes a count of this process by by, 1 or -1, and reports whether it could. The
+// count that the slot's previous participant left there is not taken over.
 func (w *SignalWaker) counter(what signalCount, by int) bool {
 	row := w.row()
 	for {
@@ -271,9 +271,9 @@ func (w *SignalWaker) counter(what signalCount, by int) bool {
 	}
 }
 
-// restock makes sure that there are as many permits as the index has reasons for
-// them: for a permit that somebody took, or owed, and did nothing with. least is
-// for what the index does not know.
+// restock makes sure that there are as many permits as the index has reasons for them: for
+// a permit that a dead process took, or owed, and did nothing with. least is for reasons
+// that the index does not know.
 func (v *signalView) restock(least int) {
 	need := bits.OnesCount64(v.head.summary.Load()&v.mask) + bits.OnesCount64(v.head.status.Load()&uint64(statusYield|statusTasks))
 	need = max(need, least)

@@ -19,10 +19,9 @@ func init() {
 	})
 }
 
-// repairSignals takes back what dead had, and makes the index good from the
-// gates. Every step may be done by many at once, and may be done too often: a bit
-// that is set for nothing is cleared by whoever finds it, a permit that is too many
-// costs a look.
+// repairSignals takes back what dead had, and makes the index good from the gates. Every
+// step may be done by many at once, and may be done too often: a worker that finds a bit
+// that is set for nothing clears it, a permit that is too many costs a look.
 func repairSignals(a *arena.Arena, o arena.Object, dead arena.ParticipantID) {
 	v, err := viewSignals(a, o)
 	if err != nil {
@@ -38,8 +37,8 @@ func repairSignals(a *arena.Arena, o arena.Object, dead arena.ParticipantID) {
 	if c := row.count.Load(); dead.Covers(signalCount(c).participant()) {
 		row.count.CompareAndSwap(c, 0)
 	}
-	// The dead may have taken a permit and not acted on it, or have set a bit in
-	// some leaf and not told the leaf's owner, who looks when it gets up.
+	// The dead may have taken a permit and not acted on it, or have set a bit in some leaf
+	// and not told the leaf's owner, which looks when it gets up.
 	least := 0
 	if b := v.wakeWakeWord(); b.Announced() || v.sleepers() > 0 {
 		least = 1
@@ -63,7 +62,7 @@ func (v *signalView) reapGate(q int, gone func(arena.ParticipantID) bool) {
 			crashpoint.Hit("signal.reap.released")
 			v.publish(q)
 		case s.ready() && v.lines[q/signalBits].bits.Load()&(1<<(q%signalBits)) == 0:
-			// Its producer, or who acquired the bit, is in between, or is dead.
+			// Its producer, or the worker that acquired the bit, is in between, or is dead.
 			v.publish(q)
 		}
 		return

@@ -20,9 +20,9 @@ func (w *SignalWaker) MarkActive(i int) bool {
 	return w.mark(i)
 }
 
-// mark is MarkActive. The bit that is found set stands for whoever set it, and
-// for whoever clears it: the latter looks at the signal after that, and the bit
-// there was set before the look here.
+// mark is MarkActive. If the bit is found set, the process that set it issues the permit,
+// and a process that clears it looks at the signal after that: the queue's bit was set
+// before the look here.
 func (v *signalView) mark(i int) bool {
 	m := uint64(1) << i
 	if v.head.summary.Load()&m != 0 || v.head.summary.Or(m)&m != 0 {
@@ -75,9 +75,9 @@ func (v *signalView) unmarkIfEmpty(i int) bool {
 	return was
 }
 
-// TryUnmark takes a signal out of the summary, whatever bits it has, and reports
-// whether this call did. It is for whoever has taken all bits of the signal for its
-// own; anybody else uses TryUnmarkIfEmpty.
+// TryUnmark takes a signal out of the summary, whatever bits it has, and reports whether
+// this call did. It is for a caller that has taken all bits of the signal for its own;
+// other callers use TryUnmarkIfEmpty.
 func (w *SignalWaker) TryUnmark(i int) bool {
 	w.opening.use()
 	w.checkSignal(i)
@@ -124,11 +124,11 @@ func (w *SignalWaker) Next(near int) (g Gate, ok bool) {
 			w.wakeAnother()
 			return g, true
 		}
-		// What was found was stale, and is cleared away. Something may have been
-		// scheduled meanwhile for a signal that was marked all the time, and for
-		// which there is no permit: so until the summary is empty, look again.
+		// The bit was stale, and is cleared away. Something may have been scheduled
+		// meanwhile for a signal that was marked all the time, and for which there is no
+		// permit: so until the summary is empty, look again.
 	}
-	w.release(1) // whoever takes it looks on
+	w.release(1) // the worker that takes it looks on
 	w.add(StatEmptyScans, 1)
 	return Gate{}, false
 }
@@ -161,8 +161,8 @@ func (w *SignalWaker) pass(active uint64, near int) (g Gate, ok bool) {
 	return Gate{}, false
 }
 
-// wakeAnother issues a permit for what is scheduled beside the caller's queue, if
-// somebody sleeps and there is none.
+// wakeAnother issues a permit for a scheduled queue besides the caller's, if a worker
+// sleeps and there is no permit.
 func (w *SignalWaker) wakeAnother() {
 	if w.SnapshotSummary() != 0 && w.head.permits.Load() == 0 && w.wakeWord.Announced() {
 		w.release(1)

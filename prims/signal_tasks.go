@@ -13,11 +13,10 @@ var (
 	_ = crashpoint.Register("signal.unreserve.freed")
 )
 
-// ReserveTask reserves a queue that nobody has reserved, for a task of this
-// process, and gives its number. ok is false when there is none. The search
-// begins at random, and goes through all. What this process has reserved becomes
-// free by ReleaseTask or by its death; the queue's gate is as it was left, so an
-// executor may look at a fresh task once for nothing.
+// ReserveTask reserves a queue that no process has reserved, for a task of this process,
+// and gives its number. ok is false when there is none. The search begins at random, and
+// goes through all. A reservation ends by ReleaseTask or by the death of this process; the
+// queue's gate is as it was left, so an executor may look at a fresh task once for nothing.
 func (w *SignalWaker) ReserveTask() (queue int, ok bool) {
 	w.opening.use()
 	return w.ReserveTaskIn(0, len(w.lines))
@@ -57,8 +56,7 @@ func (w *SignalWaker) reserveIn(i, turn int) (bit int, ok bool) {
 			continue // another was faster
 		}
 		crashpoint.Hit("signal.reserve.indexed")
-		// lin: the reservation. A bit that was clear for a queue that somebody has
-		// stays set.
+		// lin: the reservation. A bit that was clear for a reserved queue stays set.
 		if w.gates[i*signalBits+bit].task.CompareAndSwap(0, uint32(w.name)) {
 			crashpoint.Hit("signal.reserve.taken")
 			return bit, true

@@ -11,7 +11,7 @@ import (
 // signals, the summary and the permits are an index over these words, which a
 // reap can make good from them at any time.
 //
-//	bits  0..28  executor   name of whoever executes the queue, else 0
+//	bits  0..28  executor   the participant that executes the queue, else 0
 //	bit   29     scheduled  the queue has to be looked at, by its next executor
 //	bit   30     executing  the queue is being looked at
 //	bit   31     reserved
@@ -108,7 +108,7 @@ func (g signalGateWord) String() string {
 //
 //	yield  tasks  meaning                                     left by
 //	0      0      nothing (also all-zero memory)              TryUnmarkYield, TryUnmarkTasks
-//	1      0|1    somebody yielded                            MarkYield
+//	1      0|1    a worker yielded                            MarkYield
 //	0|1    1      a leaf of the partition may have work       MarkTasks, SyncPartitionSummary
 //
 //	writers: the above (any process)

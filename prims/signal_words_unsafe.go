@@ -42,7 +42,7 @@ type signalHead struct {
 	permits atomic.Uint64
 	_       [120]byte
 
-	// wake is the futex word of those who wait for a permit; see park.Word.
+	// wake is the futex word of the waiters for a permit; see park.Word.
 	wake    atomic.Uint32
 	lastCPU atomic.Uint32 // which CPUs issued permits last, see park; a hint
 	pays    atomic.Uint32 // what spinning has paid lately, see park; a hint
@@ -76,7 +76,7 @@ type signalLine struct {
 	//   crash:   an index of the gates: a bit too many costs a look, a missing one is set by the reap
 	bits atomic.Uint64
 	_    [56]byte
-	// tasks has a bit for each queue that somebody may have reserved.
+	// tasks has a bit for each queue that may be reserved.
 	//   writers: ReserveTask (sets), ReleaseTask and reaps (clear)
 	//   readers: ReserveTask
 	//   order:   relaxed is enough, the owner's name in the gate decides
@@ -90,12 +90,12 @@ type signalLine struct {
 type signalGate struct {
 	_    structs.HostLayout
 	word atomic.Uint64 // see signalGateWord
-	// task names who has reserved the queue, or is 0.
+	// task is the participant that has reserved the queue, or 0.
 	//   writers: ReserveTask (CAS 0 to its name); ReleaseTask, reapers (CAS to 0)
 	//   readers: the same
 	//   order:   acq-rel
 	//   futex:   none
-	//   crash:   what the dead had reserved becomes free
+	//   crash:   a reservation of the dead becomes free
 	task atomic.Uint32
 	_    [116]byte
 }
@@ -174,8 +174,8 @@ type signalView struct {
 	opening *opening
 }
 
-// viewSignals views the words of an object. What its head says about its size is
-// a peer's bytes.
+// viewSignals views the words of an object. A peer may have overwritten the size in its
+// head.
 func viewSignals(a *arena.Arena, o arena.Object) (v signalView, err error) {
 	head, err := arena.TryAt[signalHead](a, o.Body)
 	if err != nil {

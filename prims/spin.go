@@ -2,7 +2,7 @@ package prims
 
 import "time"
 
-// spinNever is the budget of those who never spin, as an object stores it.
+// spinNever is the budget of waiters that never spin, as an object stores it.
 const spinNever = 1
 
 // spinField is a spin budget as an object stores it: 0 adaptive, else ns + 1.

@@ -18,15 +18,15 @@ import (
 // faster beyond noise, and SpinLock takes less memory but bounds no wait. See
 // docs/performance.md.
 //
-// A process that finds the lock held spins before it does anything else, whoever
-// waits already. Like a [Mutex] it is held by a process: a goroutine may lock it
-// and another of the same process unlock it.
+// A process that finds the lock held spins before it does anything else, also if others
+// wait already. Like a [Mutex] it is held by a process: a goroutine may lock it and another
+// of the same process unlock it.
 //
-// It is as unfair as a lock can be: who comes at the right moment gets it. It
-// does not fight a holder that does not run: after a bounded spin a waiter gives
-// its CPU away some times, and then sleeps until the lock is released or its
-// holder dies. A SpinLock takes 128 bytes where a Mutex takes 192. Where sections
-// are long, or starving matters, a Mutex is the better choice.
+// It is as unfair as a lock can be: the process that comes at the right moment gets it. It
+// does not fight a holder that does not run: after a bounded spin a waiter gives its CPU
+// away some times, and then sleeps until the lock is released or its holder dies. A
+// SpinLock takes 128 bytes where a Mutex takes 192. Where sections are long, or starving
+// matters, a Mutex is the better choice.
 //
 // In the terminology of the Go memory model, and across processes: for n < m
 // the n'th call of Unlock synchronizes before the m'th call of Lock returns.
@@ -216,10 +216,10 @@ func (l *SpinLock) Spin() time.Duration {
 
 // SpinLockState is what State tells.
 type SpinLockState struct {
-	Held    bool              // somebody holds it, a recoverer included
-	Owner   *shmsync.Identity // who holds it, or whose death left it; nil when free or unknown
-	Waiting bool              // somebody may be asleep behind it
-	Err     error             // why nobody can lock it: nil, ErrOwnerDead, ErrNotRecoverable or ErrCorrupt
+	Held    bool              // it is held, also by a recoverer
+	Owner   *shmsync.Identity // its holder, or the process whose death left it; nil when free or unknown
+	Waiting bool              // there may be waiters asleep
+	Err     error             // why it cannot be locked: nil, ErrOwnerDead, ErrNotRecoverable or ErrCorrupt
 	Word    string            // the state word in words
 }
 

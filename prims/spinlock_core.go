@@ -26,8 +26,8 @@ var (
 // sleeps: folly yields after a thousand tries, and for ever.
 const spinYields = 4
 
-// spinCore is what a SpinLock and a RWSpinLock have in common: the state word,
-// those who wait to have it to themselves, and what follows a death.
+// spinCore is what a SpinLock and a RWSpinLock have in common: the state word, the waiters
+// for exclusive holds, and the recovery from a death.
 type spinCore struct {
 	state  *atomic.Uint32 // a spinWord
 	name   arena.ParticipantID
@@ -35,7 +35,7 @@ type spinCore struct {
 	rw     *RWSpinLock   // whose core it is; nil for a SpinLock
 	op     string        // what its errors begin with
 	what   string        // for people
-	next   park.WakeWord // of those who wait to have it to themselves
+	next   park.WakeWord // of the waiters for an exclusive hold
 	queue  *park.Queue   // ours of those
 	a      *arena.Arena
 	object arena.Object
@@ -327,9 +327,9 @@ func (c *spinCore) stays(o spinWord) bool {
 	return o.kind() != spinDraining && o.ownerDied(policyOf(c.words.policy)).free() && !c.a.Gone(o.participant())
 }
 
-// leave ends a wait that did not get the lock. A wake may have been meant for
-// it, so it makes sure that another comes to those who stay. A wake of readers is
-// for all of them.
+// leave ends a wait that did not get the lock. A wake may have been meant for it, so it
+// makes sure that another wake comes to the waiters that stay. A wake of readers is for all
+// of them.
 func (w *spinWaiter) leave() {
 	crashpoint.Hit("spinlock.lock.leaving")
 	if !w.slept || w.as == spinRead {
@@ -360,12 +360,12 @@ func (c *spinCore) release(verb string, from spinKind, to spinWord) {
 	}
 }
 
-// waited reports whether a release has to wake somebody.
+// waited reports whether a release has to wake a waiter.
 func (c *spinCore) waited() bool {
 	return c.next.Announced() || c.rw != nil && c.rw.gate.Announced()
 }
 
-// passOn wakes, after a release, all who wait to read and one of the others.
+// passOn wakes, after a release, all waiting readers and one of the other waiters.
 func (c *spinCore) passOn() {
 	crashpoint.Hit("spinlock.unlock.before_wake")
 	c.tuning().NoteCPU()

@@ -46,8 +46,8 @@ func markOwnerDeadSpin(a *arena.Arena, w *spinWords, o spinWord, readers bool) (
 	return true
 }
 
-// wakeSpinWaiters wakes those who wait for the state word, announced or not:
-// readers all, where there can be any, and of the others one or all.
+// wakeSpinWaiters wakes the waiters for the state word, announced or not: all readers,
+// where there can be any, and one or all of the others.
 func wakeSpinWaiters(a *arena.Arena, w *spinWords, owed arena.Owed, readers bool) {
 	if readers {
 		gate := rwSpinGate(a, w)
@@ -138,8 +138,8 @@ func (c *spinCore) check() {
 	case c.a.Dead(o.participant()):
 		markOwnerDeadSpin(c.a, c.words, o, readers)
 	default:
-		// Whoever was woken last may be stopped before it could announce the
-		// others again.
+		// The waiter that was woken last may be stopped before it could announce the others
+		// again.
 		c.next.Announce()
 	}
 }
@@ -164,7 +164,7 @@ func (c *spinCore) recover(ctx context.Context, repair func() error) error {
 		if o.kind() == spinOwnerDead && !c.a.Gone(o.participant()) {
 			switch err := awaitGone(ctx, c.a, c.queue, o.participant()); err {
 			case nil:
-				continue // somebody else may recover it by now
+				continue // another process may recover it by now
 			case errClosing:
 				return c.closed()
 			default:

@@ -6,9 +6,8 @@ import (
 	"github.com/shmsync/shmsync/arena"
 )
 
-// spinWord is the state word of a SpinLock and of a RWSpinLock: who has it to
-// itself. Those who hold a RWSpinLock for reading are counted elsewhere; see
-// rwSpinCount.
+// spinWord is the state word of a SpinLock and of a RWSpinLock: its exclusive holder.
+// Readers of a RWSpinLock are counted elsewhere; see rwSpinCount.
 //
 //	bits 0..28   name  slot and generation of a participant; 0 for nobody
 //	bits 29..31  kind
@@ -18,27 +17,27 @@ import (
 //	0     n     held by n                                           Lock, Upgrade
 //	1     n     claimed by n, which waits for readers to leave      Lock
 //	2     n     held by n for upgrade                               LockUpgradable, DowngradeToUpgradable
-//	3     n     owner-dead: n died while it held; nobody holds      whoever met the dead name
+//	3     n     owner-dead: n died while it held; it is not held    a process that met the dead name
 //	4     n     being recovered by n                                Recover
 //	5     0     not recoverable: a repair failed                    Recover
 //	6     n     held by n for upgrade, which waits for readers to   Upgrade
 //	            leave
 //
 // Every other value is corrupt, and so are kinds 1, 2 and 6 in a SpinLock. A word
-// whose name is not current is dealt with by whoever meets it: kinds 0, 2 and 6
+// whose name is not current is dealt with by a process that meets it: kinds 0, 2 and 6
 // become kind 3 (policy PolicyReport) or 0 (policy PolicyRelease), kind 4 becomes kind 3,
 // and kind 1, whose owner was never in, becomes 0.
 //
 // Only 0 lets anybody in. The CAS of 0 is the grant of every hold but one for
 // reading, always; wakes only make waiters try.
 //
-//	writers: the locking and unlocking calls, Recover, who repairs (any process)
+//	writers: the locking and unlocking calls, Recover, reaper (any process)
 //	readers: the same, and RLock
 //	order:   acquire on the CAS that takes, release on the CAS that gives back; then
 //	         seq-cst before the loads of the wake words; seq-cst against the counts
 //	         of readers
 //	futex:   none; waiters sleep on the wake words
-//	crash:   names the dead for ever, until somebody comes; see docs/robustness.md
+//	crash:   names the dead until a process meets it; see docs/robustness.md
 type spinWord uint32
 
 type spinKind uint32

@@ -8,29 +8,28 @@ import (
 	"github.com/shmsync/shmsync/arena"
 )
 
-// spinWords is the body of a SpinLock and the beginning of that of a RWSpinLock,
-// 128 bytes: what every operation looks at on one cache line, what only waiters
-// and those who wake them look at on another. What is said to be a RWSpinLock's
-// stays 0 in a SpinLock.
+// spinWords is the body of a SpinLock and the beginning of that of a RWSpinLock, 128 bytes.
+// The words that every operation looks at are on one cache line, the words that only
+// waiters and wakers look at on another. A word that is said to be a RWSpinLock's stays 0
+// in a SpinLock.
 type spinWords struct {
 	_     structs.HostLayout
 	state atomic.Uint32 // see spinWord
-	// drain is the futex word of whoever waits for readers to leave; see park.Word.
+	// drain is the futex word of the waiter for readers to leave; see park.Word.
 	// It is a RWSpinLock's, and here because each RUnlock looks at it.
 	drain atomic.Uint32
 	// top is the highest slot whose participant has ever read; a RWSpinLock's.
 	//   writers: a participant's first RLock, before it counts itself; it only grows
-	//   readers: who waits for readers to leave, after the state word says so
+	//   readers: the waiter for readers to leave, after the state word says so
 	//   order:   seq-cst, against the state word
 	//   futex:   none
 	//   crash:   one that is too high costs a look
 	top atomic.Uint32
 	_   [52]byte
 
-	// wake is the futex word of those who wait for the lock to be free, to have
-	// it to themselves; see park.Word.
+	// wake is the futex word of the waiters for an exclusive hold; see park.Word.
 	wake atomic.Uint32
-	// gate is that of those who wait to read; a RWSpinLock's.
+	// gate is that of the waiting readers; a RWSpinLock's.
 	gate        atomic.Uint32
 	policy      uint32        // what Policy.stored gave. Immutable after init.
 	died        atomic.Uint32 // name of whose death left the state inconsistent; for people

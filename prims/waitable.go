@@ -15,10 +15,10 @@ import (
 // changes the state. S and E have no pointers; E, what one wait wants, has at most
 // eight bytes.
 //
-// Waits are served in the order in which they came, or in that of Rules.Before; nobody
-// barges in while somebody waits. What a process has claimed and not given back is
-// given back when it dies. The rules are called with the state locked: they must be
-// quick, must not call the Waitable, and must be the same in all processes.
+// Waits are served in the order in which they came, or in that of Rules.Before; no call
+// overtakes a wait. The claims that a process has not given back are given back when it
+// dies. The rules are called with the state locked: they must be quick, must not call the
+// Waitable, and must be the same in all processes.
 //
 // If a rule panics or calls [runtime.Goexit], it changes nothing, and the Waitable is not
 // recoverable: waits end with an error that Is ErrNotRecoverable, Update and Release
@@ -91,9 +91,9 @@ const (
 	waitableLost // it is not recoverable
 )
 
-// OpenWaitable finds the Waitable of that name in the arena or creates it with the
-// state initial. An empty name makes a fresh anonymous one. One that exists has to
-// have the same S and E.
+// OpenWaitable finds the Waitable of that name in the arena or creates it with the state
+// initial. An empty name makes a fresh anonymous one. An existing one must have the same S
+// and E.
 func OpenWaitable[S, E any](a *arena.Arena, name string, initial S, rules Rules[S, E], opts *WaitableOptions) (*Waitable[S, E], error) {
 	return openWaitable(a, name, initial, rules, opts, false)
 }
@@ -176,7 +176,7 @@ func buildWaitable[S, E any](a *arena.Arena, o arena.Object, rules Rules[S, E]) 
 	x.mon = buildMonitor(a, o, o.Body, x, false)
 	x.fifo = fifo{x.mon, &x.words.queue}
 	x.asideFromRules()
-	// Only who has the rules can take back what the dead have claimed.
+	// Only a process that has the rules can take back what the dead have claimed.
 	x.mon.queueLock.queue.StartPoller()
 	return x
 }
@@ -369,9 +369,8 @@ func (x *Waitable[S, E]) mustEnter(op string) {
 	}
 }
 
-// locked calls f with the queue lock held, serves those who wait if f has changed the
-// state, and gives the lock back. If a rule that f runs does not return, x is not
-// recoverable.
+// locked calls f with the queue lock held, serves the waiters if f has changed the state,
+// and gives the lock back. If a rule that f runs does not return, x is not recoverable.
 func (x *Waitable[S, E]) locked(f func() (changed bool)) {
 	b, done := takeWakes(), false
 	defer func() {

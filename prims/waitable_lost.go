@@ -14,15 +14,15 @@ var _ = crashpoint.Register("waitable.lose.marked")
 
 // Rules are a program's own code, which runs with the queue lock held, and also where a
 // process serves the waits of others or cleans up after a death. A rule that panics, or
-// that ends its goroutine as t.FailNow does, must neither keep the lock nor end what
-// runs it on behalf of somebody else. So:
+// that ends its goroutine as t.FailNow does, must neither keep the lock nor end the
+// code that runs it on behalf of another process. So:
 //
 //   - a rule works on a copy of the state, which counts once the rule has returned;
 //   - if it does not return, the Waitable is marked as not recoverable, and no rule is
 //     called any more until Recover succeeds;
 //   - a panic goes on where the rule was run for the call itself (locked, enqueue), and
 //     ends where it was run for others (guarded);
-//   - nothing stops runtime.Goexit, so goroutines of this library, and whoever cleans up
+//   - nothing stops runtime.Goexit, so goroutines of this library, and a call that cleans up
 //     after a death, run rules in a goroutine of their own (aside).
 
 // guarded runs rules for others by f, unless x is not recoverable.
@@ -52,7 +52,7 @@ func aside(f func()) (returned bool) {
 	return returned
 }
 
-// reapIfDue reaps, with the queue lock held, if somebody has died since the last time.
+// reapIfDue reaps, with the queue lock held, if a participant has died since the last time.
 func (x *Waitable[S, E]) reapIfDue(b *wakes) {
 	if m := x.mon; m.reapDue() && !aside(func() { m.sweep(b) }) {
 		x.resolve(b)

@@ -11,16 +11,16 @@ import (
 
 var _ = crashpoint.Register("waitable.update.copied")
 
-// The state has two copies, of which the lowest bit of current names the valid one. Who
-// changes the state says so in copying, writes the other copy, and then raises current:
+// The state has two copies, of which the lowest bit of current names the valid one. A
+// change says so in copying, writes the other copy, and then raises current:
 //
 //	changes                       State
 //	copying = current+1           c = current
 //	write copy current+1          read copy c
 //	current = current+1           copying is c or c+1: it was valid all the time
 //
-// So a read fails only if a whole change was made meanwhile and the next has come to
-// its copy: those who change the state copy it twice for each time State does.
+// So a read fails only if a whole change was made meanwhile and the next has come to its
+// copy: a change copies the state twice for each time State does.
 
 // stateTries is how often State reads before it takes the queue lock for it: as often
 // as that only a peer that overwrites the words makes a read fail.

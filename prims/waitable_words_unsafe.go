@@ -64,9 +64,10 @@ type waitableHold struct {
 	name  atomic.Uint64
 	extra atomic.Uint64 // what was claimed
 	count atomic.Uint64 // of the claims that are held
-	// granted counts the claims that waits of the participant were granted, by whoever
-	// holds the queue lock, and accepted those that they know of, by the waits, without the
-	// queue lock. The entry is free when count is 0 and these are the same.
+	// granted counts the claims that waits of the participant were granted, and the holder
+	// of the queue lock writes it. accepted counts the claims that the participant knows
+	// of, and its waits write it without the queue lock. The entry is free when count is 0
+	// and these are the same.
 	granted, accepted atomic.Uint64
 }
 

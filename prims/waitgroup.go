@@ -18,7 +18,7 @@ import (
 // waits for ever if the child is killed, unless the child calls Claim(1) first.
 //
 // When a process dies that has work of its own left, waits end with an error that Is
-// ErrOwnerDead and says who that was, now and later, until the counter comes to 0 all the
+// ErrOwnerDead and names the process, now and later, until the counter comes to 0 all the
 // same, another process claims that work, or Reset forgets it. Done counts for the work of
 // the process that calls it, as long as it has some, and then for that of others.
 //
@@ -82,7 +82,7 @@ func newWaitGroup(a *arena.Arena, o arena.Object) (*WaitGroup, error) {
 	return share(a, o, func() (*WaitGroup, error) { return &WaitGroup{buildCounter(a, o, "waitgroup.wait", false)}, nil })
 }
 
-// Add adds delta to the counter. When it becomes 0 all who wait are let go. It panics
+// Add adds delta to the counter. When it becomes 0 all waiters are let go. It panics
 // when it would become negative, and leaves it as it is then; also with an error that
 // Is ErrCorrupt or ErrClosed.
 func (g *WaitGroup) Add(delta int) {
@@ -154,7 +154,7 @@ func (g *WaitGroup) WaitContext(ctx context.Context) error {
 
 // Reset forgets what the dead had left: from then on the counter is that of the
 // living. Done for work that a dead process had added for others is one too many
-// after that. If nobody died who had something left, Reset does nothing.
+// after that. If no process died with work left, Reset does nothing.
 func (g *WaitGroup) Reset() { g.counter.reset() }
 
 // Offset is where the WaitGroup lies in its arena, for WaitGroupAt in another process.

@@ -20,17 +20,17 @@ type mutexWords struct {
 	wake atomic.Uint32
 	// starving names the participant one of whose waiters asks for the next
 	// release, or is 0.
-	//   writers: a waiter that has lost for long (CAS 0 to its name); who reserves, and reapers (CAS to 0)
+	//   writers: a waiter that has lost for long (CAS 0 to its name); a process that reserves, and reapers (CAS to 0)
 	//   readers: Unlock's slow path
 	//   order:   seq-cst, against the owner word
 	//   futex:   none
-	//   crash:   may name the dead; whoever would reserve for the dead clears it
+	//   crash:   may name the dead; a process that would reserve for the dead clears it
 	starving atomic.Uint32
 	// handoff is a sequence that starving waiters sleep on.
-	//   writers: who reserves the lock
+	//   writers: a process that reserves the lock
 	//   readers: starving waiters
 	//   order:   seq-cst, against the owner word
-	//   futex:   WAIT by starving waiters, who sleep on wake as well; WAKE all by its writers
+	//   futex:   WAIT by starving waiters, which sleep on wake as well; WAKE all by its writers
 	//   crash:   as wake
 	handoff atomic.Uint32
 	policy  uint32        // what Policy.stored gave. Immutable after init.

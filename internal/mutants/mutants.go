@@ -20,7 +20,7 @@ var mutants = []mutant{
 	{
 		name: "unlock wakes nobody",
 		file: "prims/mutex_slow.go",
-		old:  "\tif m.wakeWord.Announced() {\n\t\t// Those that this process hands the lock to had their turn above.\n\t\tcrashpoint.Hit(\"mutex.unlock.before_wake\")\n\t\tm.wakeAny()\n\t}\n}\n",
+		old:  "\tif m.wakeWord.Announced() {\n\t\t// Waiters that this process hands the lock to had their turn above.\n\t\tcrashpoint.Hit(\"mutex.unlock.before_wake\")\n\t\tm.wakeAny()\n\t}\n}\n",
 		new:  "}\n",
 		pkg:  "prims", run: "TestMutexHammer$|TestMutexHammerElsewhere", tags: withPoints, env: append([]string{"SHMSYNC_DISABLE=membarrier"}, noLooks...),
 	},
