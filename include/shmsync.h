@@ -1332,7 +1332,7 @@ SHMI_FN void shmi_crash(const char *name)
         raise(SIGSTOP); /* this thread goes no further, which a signal to the process does not promise */
 }
 #define SHMSYNC_CRASHPOINT(name) shmi_crash(name)
-#else
+#elif !defined(SHMSYNC_CRASHPOINT) /* a test may have its own */
 #define SHMSYNC_CRASHPOINT(name) ((void)0)
 #endif
 
@@ -9559,6 +9559,15 @@ SHMI_FN void shmi_mon_check(struct shmi_monitor *m)
 }
 
 /*
+ * Counts a call that may wait: until shmi_mon_finish the arena stays mapped, for what the call
+ * does before, in and after its wait. It comes before the queue lock is taken. A caller that
+ * has the queue lock returns the error and touches nothing: the arena may be gone, and its
+ * close has given the lock back as after a death.
+ */
+SHMI_FN int shmi_mon_begin(struct shmi_monitor *m) { return shmi_enter(m->a, "monitor.wait"); }
+SHMI_FN void shmi_mon_finish(struct shmi_monitor *m) { shmi_exit(m->a); }
+
+/*
  * Gives a wait node to wait in, with the queue lock held. If it sets again, the queue lock had to be
  * left for that meanwhile, so the caller looks at the state once more. On an error the
  * queue lock has been left, and there is no wait node.
@@ -9595,7 +9604,7 @@ SHMI_FN void shmi_mon_return_node(struct shmi_monitor *m, shmi_wait_node *wait_n
         shmi_wait_node_return(m->a, wait_node);
 }
 
-/* Queues a wait node's node, with the queue lock held. */
+/* Queues a wait node's node, with the queue lock held, in a call that counts. */
 SHMI_FN void shmi_mon_join(struct shmi_monitor *m, shmi_wait_node *wait_node, uint32_t cls, uint64_t wanted)
 {
     shmi_node *n = wait_node->node;
@@ -10263,13 +10272,19 @@ SHMI_FN int shmi_seq_wait(struct shmi_sequence *q, uint64_t token, int64_t abs)
     int err;
     if (shmi_seq_reached(q, token))
         return 0;
-    err = shmi_seq_register(q, token, abs, &wait_node);
-    if (err != 0 || wait_node == NULL)
-        return err;
-    err = shmi_mon_await(&q->m, wait_node, abs, &outcome);
+    err = shmi_mon_begin(&q->m);
     if (err != 0)
-        return shmi_seq_reached(q, token) ? 0 : err;
-    return shmi_outcome_result(outcome) == SHMI_REACHED ? 0 : ECANCELED;
+        return err;
+    err = shmi_seq_register(q, token, abs, &wait_node);
+    if (err == 0 && wait_node != NULL) {
+        err = shmi_mon_await(&q->m, wait_node, abs, &outcome);
+        if (err != 0)
+            err = shmi_seq_reached(q, token) ? 0 : err;
+        else
+            err = shmi_outcome_result(outcome) == SHMI_REACHED ? 0 : ECANCELED;
+    }
+    shmi_mon_finish(&q->m);
+    return err;
 }
 
 /* Ends all waits that there are, and stops the sequence if stop is set. */
@@ -10790,12 +10805,16 @@ SHMI_FN int shmi_event_wait_auto(struct shmi_event *e, int64_t abs)
     int err;
     if (shmi_event_claim(e))
         return 0;
-    err = shmi_event_register(e, 1, abs, &wait_node);
-    if (err != 0 || wait_node == NULL)
+    err = shmi_mon_begin(&e->q.m);
+    if (err != 0)
         return err;
-    err = shmi_mon_await(&e->q.m, wait_node, abs, &outcome);
-    if (err == 0)
-        shmi_event_ack(e);
+    err = shmi_event_register(e, 1, abs, &wait_node);
+    if (err == 0 && wait_node != NULL) {
+        err = shmi_mon_await(&e->q.m, wait_node, abs, &outcome);
+        if (err == 0)
+            shmi_event_ack(e);
+    }
+    shmi_mon_finish(&e->q.m);
     return err;
 }
 
@@ -11672,8 +11691,14 @@ SHMI_FN int shmi_queue_put(shmsync_queue *q, const void *item, int64_t abs, int 
     }
     s = shmi_queue_room(x, &i);
     if (s == NULL) {
-        if (!try_)
-            return shmi_queue_put_slow(x, item, abs);
+        if (!try_) {
+            err = shmi_mon_begin(&x->m);
+            if (err != 0)
+                return err;
+            err = shmi_queue_put_slow(x, item, abs);
+            shmi_mon_finish(&x->m);
+            return err;
+        }
         err = shmi_get(&x->w->stopped) != 0 ? ECANCELED : EBUSY;
         shmi_mon_leave(&x->m, NULL);
         return err;
@@ -11684,12 +11709,31 @@ SHMI_FN int shmi_queue_put(shmsync_queue *q, const void *item, int64_t abs, int 
     return 0;
 }
 
+/* The end of a get whose item is in slot i, with the queue lock held, which it leaves. */
+SHMI_FN void shmi_queue_got(struct shmi_queue *x, uint32_t i, shmi_queue_slot *s, int in_queue, uint32_t cls, void *item, shmsync_lease *lease)
+{
+    if (lease == NULL) {
+        memcpy(item, shmi_queue_item(s), x->item);
+        shmi_queue_drop(x, i, s, in_queue);
+        shmi_queue_leave(x, &x->w->putters);
+        return;
+    }
+    if (in_queue)
+        shmi_queue_take(x, i, s, cls);
+    lease->impl = x;
+    lease->at = i;
+    lease->state = shmi_get(&s->state);
+    lease->seq = shmi_get(&s->seq);
+    lease->attempts = shmi_high(lease->state) - (shmi_high(lease->state) != 0);
+    shmi_mon_leave(&x->m, NULL);
+    memcpy(item, shmi_queue_item(s), x->item); /* ours: nobody else touches it */
+}
 SHMI_FN int shmi_queue_get(shmsync_queue *q, void *item, shmsync_lease *lease, int64_t abs, int try_)
 {
     struct shmi_queue *x = q->impl;
     shmi_queue_slot *s;
     uint32_t i, cls = lease != NULL ? SHMI_queueLease : SHMI_queueGet;
-    int in_queue, err = shmi_use(x->m.a, "queue");
+    int err = shmi_use(x->m.a, "queue");
     if (err != 0)
         return err;
     if (try_) {
@@ -11701,33 +11745,23 @@ SHMI_FN int shmi_queue_get(shmsync_queue *q, void *item, shmsync_lease *lease, i
             return err;
     }
     s = shmi_queue_ready(x, &i);
-    in_queue = s != NULL;
-    if (s == NULL && try_) {
+    if (s != NULL) {
+        shmi_queue_got(x, i, s, 1, cls, item, lease);
+        return 0;
+    }
+    if (try_) {
         err = shmi_get(&x->w->stopped) != 0 && shmi_low(shmi_get(&x->w->ends)) == 0 ? ECANCELED : EBUSY;
         shmi_mon_leave(&x->m, NULL);
         return err;
     }
-    if (s == NULL) {
-        s = shmi_queue_wait_item(x, cls, abs, &i, &err);
-        if (s == NULL)
-            return err;
-    }
-    if (lease == NULL) {
-        memcpy(item, shmi_queue_item(s), x->item);
-        shmi_queue_drop(x, i, s, in_queue);
-        shmi_queue_leave(x, &x->w->putters);
-        return 0;
-    }
-    if (in_queue)
-        shmi_queue_take(x, i, s, cls);
-    lease->impl = x;
-    lease->at = i;
-    lease->state = shmi_get(&s->state);
-    lease->seq = shmi_get(&s->seq);
-    lease->attempts = shmi_high(lease->state) - (shmi_high(lease->state) != 0);
-    shmi_mon_leave(&x->m, NULL);
-    memcpy(item, shmi_queue_item(s), x->item); /* ours: nobody else touches it */
-    return 0;
+    err = shmi_mon_begin(&x->m);
+    if (err != 0)
+        return err;
+    s = shmi_queue_wait_item(x, cls, abs, &i, &err);
+    if (s != NULL)
+        shmi_queue_got(x, i, s, 0, cls, item, lease);
+    shmi_mon_finish(&x->m);
+    return s != NULL ? 0 : err;
 }
 
 SHMI_FN int shmi_queue_end_lease(shmsync_lease *l, int back)
@@ -12170,6 +12204,9 @@ SHMI_FN int shmi_counter_wait(struct shmi_counter *t, int64_t abs)
     int err;
     if (shmi_ld64(&t->w->count) == 0)
         return 0;
+    err = shmi_mon_begin(&t->m);
+    if (err != 0)
+        return err;
     err = shmi_mon_enter(&t->m, abs);
     if (err == 0)
         err = shmi_mon_enqueue(&t->m, abs, 0, shmi_counter_over, &dead, &wait_node);
@@ -12180,6 +12217,7 @@ SHMI_FN int shmi_counter_wait(struct shmi_counter *t, int64_t abs)
     }
     if (err == 0 && dead != 0)
         err = shmi_fail_who(t->m.a, EOWNERDEAD, t->op, t->m.queueLock.called, (shmi_participant_id)(dead & SHMI_NAME_MASK));
+    shmi_mon_finish(&t->m);
     return err;
 }
 
@@ -12629,15 +12667,13 @@ SHMI_FN int shmi_once_over(struct shmi_monitor *m, void *mine)
     return 1;
 }
 
-SHMI_FN int shmi_once_do(struct shmi_once *o, void (*f)(void *), void *arg, int64_t abs)
+/* The rest of do, in a call that counts. */
+SHMI_FN int shmi_once_do_slow(struct shmi_once *o, void (*f)(void *), void *arg, int64_t abs)
 {
     struct shmi_monitor *m = &o->m;
     shmi_wait_node *wait_node = NULL;
     uint64_t outcome = 0;
-    int err, mine = 0;
-    if (SHMI_LIKELY(shmi_ld32(&o->w->done) != 0))
-        return 0;
-    err = shmi_mon_enter(m, abs);
+    int mine = 0, err = shmi_mon_enter(m, abs);
     if (err == 0)
         err = shmi_mon_enqueue(m, abs, 0, shmi_once_over, &mine, &wait_node);
     if (err == 0 && wait_node != NULL) {
@@ -12647,9 +12683,7 @@ SHMI_FN int shmi_once_do(struct shmi_once *o, void (*f)(void *), void *arg, int6
     if (err != 0 || !mine)
         return err;
     SHMSYNC_CRASHPOINT("once.run.taken");
-    shmi_hold_cancel();
     f(arg);
-    shmi_let_cancel();
     SHMSYNC_CRASHPOINT("once.run.returned");
     err = shmi_mon_enter(m, 0);
     if (err != 0)
@@ -12662,6 +12696,18 @@ SHMI_FN int shmi_once_do(struct shmi_once *o, void (*f)(void *), void *arg, int6
     else
         shmi_mon_resolve_and_leave(m);
     return 0;
+}
+SHMI_FN int shmi_once_do(struct shmi_once *o, void (*f)(void *), void *arg, int64_t abs)
+{
+    int err;
+    if (SHMI_LIKELY(shmi_ld32(&o->w->done) != 0))
+        return 0;
+    err = shmi_mon_begin(&o->m);
+    if (err != 0)
+        return err;
+    err = shmi_once_do_slow(o, f, arg, abs);
+    shmi_mon_finish(&o->m);
+    return err;
 }
 int shmsync_once_do(shmsync_once *o, void (*f)(void *), void *arg) { return shmi_once_do(o->impl, f, arg, 0); }
 int shmsync_once_timeddo(shmsync_once *o, void (*f)(void *), void *arg, const struct timespec *abs_monotonic)
@@ -12999,9 +13045,7 @@ SHMI_FN int shmi_barrier_complete(struct shmi_barrier *x)
     struct shmi_change c;
     int err;
     SHMSYNC_CRASHPOINT("barrier.complete.taken");
-    shmi_hold_cancel();
     x->completion(x->completion_arg);
-    shmi_let_cancel();
     SHMSYNC_CRASHPOINT("barrier.complete.returned");
     err = shmi_mon_enter(&x->m, 0);
     if (err != 0)
@@ -13018,7 +13062,8 @@ SHMI_FN int shmi_barrier_complete(struct shmi_barrier *x)
     return shmi_mon_enter(&x->m, 0);
 }
 
-/* Counts n arrivals, and drop parties less, and gives the phase. It ends with the queue lock held unless it returns an error. */
+/* Counts n arrivals, and drop parties less, and gives the phase, in a call that counts. It ends with the queue lock held
+ * unless it returns an error. */
 SHMI_FN int shmi_barrier_arrive(struct shmi_barrier *x, int64_t n, uint64_t drop, int64_t abs, uint64_t *p)
 {
     struct shmi_monitor *m = &x->m;
@@ -13066,28 +13111,45 @@ SHMI_FN int shmi_barrier_arrive(struct shmi_barrier *x, int64_t n, uint64_t drop
     return shmi_mon_enter(m, 0);
 }
 
+/* Arrives and does not wait. */
+SHMI_FN int shmi_barrier_arrive_only(struct shmi_barrier *x, int64_t n, uint64_t drop, uint64_t *p)
+{
+    int err = shmi_mon_begin(&x->m);
+    if (err != 0)
+        return err;
+    err = shmi_barrier_arrive(x, n, drop, 0, p);
+    if (err == 0)
+        shmi_mon_leave(&x->m, NULL);
+    shmi_mon_finish(&x->m);
+    return err;
+}
 int shmsync_barrier_arrive(shmsync_barrier *b, int64_t n, uint64_t *phase)
 {
     uint64_t p;
-    int err = shmi_barrier_arrive(b->impl, n, 0, 0, &p);
-    if (err != 0)
-        return err;
-    shmi_mon_leave(&b->impl->m, NULL);
-    if (phase != NULL)
+    int err = shmi_barrier_arrive_only(b->impl, n, 0, &p);
+    if (err == 0 && phase != NULL)
         *phase = p;
-    return 0;
+    return err;
 }
 SHMI_FN int shmi_barrier_await(struct shmi_barrier *x, uint64_t phase, int64_t abs)
 {
     uint64_t now;
-    int err = shmi_mon_enter(&x->m, abs);
+    int err = shmi_mon_begin(&x->m);
     if (err != 0)
         return err;
-    now = shmi_get(&x->w->phase);
-    if (phase <= now)
-        return shmi_barrier_wait(x, phase, abs);
-    shmi_mon_leave(&x->m, NULL);
-    return shmi_fail(EINVAL, "barrier.wait", x->m.queueLock.called, "for phase %llu, and it is in phase %llu", (unsigned long long)phase, (unsigned long long)now);
+    err = shmi_mon_enter(&x->m, abs);
+    if (err == 0) {
+        now = shmi_get(&x->w->phase);
+        if (phase <= now) {
+            err = shmi_barrier_wait(x, phase, abs);
+        } else {
+            shmi_mon_leave(&x->m, NULL);
+            err = shmi_fail(EINVAL, "barrier.wait", x->m.queueLock.called, "for phase %llu, and it is in phase %llu", (unsigned long long)phase,
+                            (unsigned long long)now);
+        }
+    }
+    shmi_mon_finish(&x->m);
+    return err;
 }
 int shmsync_barrier_wait(shmsync_barrier *b, uint64_t phase) { return shmi_barrier_await(b->impl, phase, 0); }
 int shmsync_barrier_timedwait(shmsync_barrier *b, uint64_t phase, const struct timespec *abs_monotonic)
@@ -13099,8 +13161,14 @@ int shmsync_barrier_timedwait(shmsync_barrier *b, uint64_t phase, const struct t
 SHMI_FN int shmi_barrier_arrive_and_wait(struct shmi_barrier *x, int64_t abs)
 {
     uint64_t p;
-    int err = shmi_barrier_arrive(x, 1, 0, abs, &p);
-    return err != 0 ? err : shmi_barrier_wait(x, p, abs);
+    int err = shmi_mon_begin(&x->m);
+    if (err != 0)
+        return err;
+    err = shmi_barrier_arrive(x, 1, 0, abs, &p);
+    if (err == 0)
+        err = shmi_barrier_wait(x, p, abs);
+    shmi_mon_finish(&x->m);
+    return err;
 }
 int shmsync_barrier_arrive_and_wait(shmsync_barrier *b) { return shmi_barrier_arrive_and_wait(b->impl, 0); }
 int shmsync_barrier_timedarrive_and_wait(shmsync_barrier *b, const struct timespec *abs_monotonic)
@@ -13112,10 +13180,7 @@ int shmsync_barrier_timedarrive_and_wait(shmsync_barrier *b, const struct timesp
 int shmsync_barrier_arrive_and_drop(shmsync_barrier *b)
 {
     uint64_t p;
-    int err = shmi_barrier_arrive(b->impl, 1, 1, 0, &p);
-    if (err == 0)
-        shmi_mon_leave(&b->impl->m, NULL);
-    return err;
+    return shmi_barrier_arrive_only(b->impl, 1, 1, &p);
 }
 SHMI_FN int shmi_barrier_be(struct shmi_barrier *x, uint64_t n, int none)
 {
@@ -13461,7 +13526,7 @@ SHMI_FN void shmi_fair_look_at_owner(struct shmi_fairmutex *f, struct shmi_wakes
         shmi_fair_resolve(&f->m, b);
 }
 
-/* Takes the lock or waits in the queue for it, with the queue lock held, which it leaves. */
+/* Takes the lock or waits in the queue for it, with the queue lock held, which it leaves. The call counts. */
 SHMI_FN int shmi_fair_arrive(struct shmi_fairmutex *f, int64_t abs)
 {
     struct shmi_monitor *m = &f->m;
@@ -13558,7 +13623,11 @@ SHMI_FN int shmi_fair_lock(struct shmi_fairmutex *f, int64_t abs, int may_repair
             shmi_mon_leave(&f->m, NULL);
             return 0;
         }
+        err = shmi_mon_begin(&f->m);
+        if (err != 0)
+            return err;
         err = shmi_fair_arrive(f, abs);
+        shmi_mon_finish(&f->m);
         if (err != EOWNERDEAD || !may_repair || f->repair == NULL)
             return err;
         err = shmi_fair_begin_recover(f, abs, 0, &took);
@@ -13846,11 +13915,15 @@ SHMI_FN int shmi_future_wait(struct shmi_future *f, int *result, int64_t abs)
     if ((s & SHMI_FUTURE_SET_MASK) != 0) {
         outcome = shmi_future_outcome(s);
     } else {
+        err = shmi_mon_begin(m);
+        if (err != 0)
+            return err;
         err = shmi_mon_enter(m, abs);
         if (err == 0)
             err = shmi_mon_enqueue(m, abs, 0, shmi_future_is_over, &outcome, &wait_node);
         if (err == 0 && wait_node != NULL)
             err = shmi_mon_await(m, wait_node, abs, &outcome);
+        shmi_mon_finish(m);
         if (err != 0)
             return err;
     }
@@ -14173,15 +14246,14 @@ SHMI_FN int shmi_cond_finish(struct shmi_cond *k, shmi_wait_node *wait_node, int
     return 0;
 }
 
-SHMI_FN int shmi_cond_wait(struct shmi_cond *k, int (*unlock)(void *), int (*lock)(void *), void *arg, int64_t abs)
+/* The rest of wait, in a call that counts. */
+SHMI_FN int shmi_cond_wait_counted(struct shmi_cond *k, int (*unlock)(void *), int (*lock)(void *), void *arg, int64_t abs)
 {
     struct shmi_monitor *m = &k->m;
     struct shmi_wakes b;
     shmi_wait_node *wait_node = NULL;
     uint64_t stamp;
     int err, lock_err;
-    if (abs != 0 && shmi_now() >= abs)
-        return ETIMEDOUT;
     err = shmi_wait_node_take(m->a, &wait_node);
     if (err != 0)
         return err;
@@ -14196,10 +14268,8 @@ SHMI_FN int shmi_cond_wait(struct shmi_cond *k, int (*unlock)(void *), int (*loc
     stamp = shmi_ld64(&wait_node->node->stamp);
     shmi_mon_leave(m, &b);
     SHMSYNC_CRASHPOINT("cond.wait.queued");
-    shmi_hold_cancel();
     err = unlock(arg);
     if (err != 0) {
-        shmi_let_cancel();
         if (!shmi_mon_give_up(m, wait_node))
             shmi_cond_finish(k, wait_node, 1);
         return err;
@@ -14213,7 +14283,6 @@ SHMI_FN int shmi_cond_wait(struct shmi_cond *k, int (*unlock)(void *), int (*loc
     }
     SHMSYNC_CRASHPOINT("cond.wait.woken");
     lock_err = lock(arg);
-    shmi_let_cancel();
     if (lock_err != 0) {
         if (wait_node != NULL)
             shmi_cond_finish(k, wait_node, 1);
@@ -14221,6 +14290,18 @@ SHMI_FN int shmi_cond_wait(struct shmi_cond *k, int (*unlock)(void *), int (*loc
     }
     SHMSYNC_CRASHPOINT("cond.wait.relocked");
     return wait_node != NULL ? shmi_cond_finish(k, wait_node, 0) : err;
+}
+SHMI_FN int shmi_cond_wait(struct shmi_cond *k, int (*unlock)(void *), int (*lock)(void *), void *arg, int64_t abs)
+{
+    int err;
+    if (abs != 0 && shmi_now() >= abs)
+        return ETIMEDOUT;
+    err = shmi_mon_begin(&k->m);
+    if (err != 0)
+        return err;
+    err = shmi_cond_wait_counted(k, unlock, lock, arg, abs);
+    shmi_mon_finish(&k->m);
+    return err;
 }
 SHMI_FN int shmi_cond_unlock_mutex(void *m) { return shmsync_mutex_unlock((shmsync_mutex *)m); }
 SHMI_FN int shmi_cond_lock_mutex(void *m) { return shmsync_mutex_lock((shmsync_mutex *)m); }
@@ -14694,19 +14775,14 @@ int shmsync_semaphore_close(shmsync_semaphore *s)
     return err;
 }
 
-SHMI_FN int shmi_sem_acquire(struct shmi_semaphore *s, int64_t want, int64_t abs, int forever, int try_)
+/* The rest of acquire, in a call that counts unless it only tries. */
+SHMI_FN int shmi_sem_acquire_slow(struct shmi_semaphore *s, uint64_t n, int64_t abs, int try_)
 {
     struct shmi_monitor *m = &s->m;
     shmi_wait_node *wait_node = NULL;
     struct shmi_wakes b;
-    uint64_t outcome = 0, n = (uint64_t)want;
-    int err = shmi_use(m->a, "semaphore.acquire"), again;
-    if (err != 0)
-        return err;
-    if (want < 0 || (n > s->size && forever))
-        return shmi_fail(EINVAL, "semaphore.acquire", m->queueLock.called, "%lld of %llu permits", (long long)want, (unsigned long long)s->size);
-    if (shmi_sem_acquire_fast(s, n))
-        return 0;
+    uint64_t outcome = 0;
+    int err, again;
     if (try_) {
         if (!shmi_mon_try_enter(m))
             return EBUSY;
@@ -14734,8 +14810,11 @@ SHMI_FN int shmi_sem_acquire(struct shmi_semaphore *s, int64_t want, int64_t abs
             shmi_mon_leave(m, &b);
             if (try_)
                 return EBUSY;
-            while (shmi_now() < abs) /* there will never be so many */
+            while (shmi_now() < abs) { /* there will never be so many */
+                if (__atomic_load_n(&m->a->closing, __ATOMIC_SEQ_CST))
+                    return shmi_fail(EBADF, "semaphore.acquire", m->queueLock.called, "this process closed the arena");
                 shmi_nap(shmi_min((uint64_t)(abs - shmi_now()), 100000000) + 1);
+            }
             return ETIMEDOUT;
         }
         err = shmi_mon_wait_node(m, abs, &wait_node, &again);
@@ -14751,6 +14830,26 @@ SHMI_FN int shmi_sem_acquire(struct shmi_semaphore *s, int64_t want, int64_t abs
         shmi_add64(&s->own->fast, n);
         SHMSYNC_CRASHPOINT("semaphore.acquire.accepted");
     }
+    return err;
+}
+SHMI_FN int shmi_sem_acquire(struct shmi_semaphore *s, int64_t want, int64_t abs, int forever, int try_)
+{
+    struct shmi_monitor *m = &s->m;
+    uint64_t n = (uint64_t)want;
+    int err = shmi_use(m->a, "semaphore.acquire");
+    if (err != 0)
+        return err;
+    if (want < 0 || (n > s->size && forever))
+        return shmi_fail(EINVAL, "semaphore.acquire", m->queueLock.called, "%lld of %llu permits", (long long)want, (unsigned long long)s->size);
+    if (shmi_sem_acquire_fast(s, n))
+        return 0;
+    if (try_)
+        return shmi_sem_acquire_slow(s, n, abs, 1);
+    err = shmi_mon_begin(m);
+    if (err != 0)
+        return err;
+    err = shmi_sem_acquire_slow(s, n, abs, 0);
+    shmi_mon_finish(m);
     return err;
 }
 int shmsync_semaphore_acquire(shmsync_semaphore *s, int64_t n) { return shmi_sem_acquire(s->impl, n, 0, 1, 0); }
@@ -15268,7 +15367,7 @@ SHMI_FN int shmi_rw_has_left(void *arg)
     return shmi_rw_reading(shmi_ld64(&s->m->lines[s->slot - 1].state)) == 0;
 }
 
-/* Waits until no reader is in, or somebody has opened the gate. It goes from slot to slot, and never back. */
+/* Waits until no reader is in, or somebody has opened the gate. The caller is within shmi_enter. It goes from slot to slot, and never back. */
 SHMI_FN int shmi_rw_drained(struct shmi_rwmutex *m, const char *op, int64_t abs)
 {
     uint32_t at = shmi_rw_first_reader(m, 1);
@@ -15370,14 +15469,17 @@ SHMI_FN int shmi_rw_try_drained(struct shmi_rwmutex *m, const char *op)
     return EBUSY;
 }
 
-SHMI_FN int shmi_rw_lock(struct shmi_rwmutex *m, int64_t abs)
+/* The rest of lock, within shmi_enter; mutex says that this thread has the writers' mutex. */
+SHMI_FN int shmi_rw_lock_slow(struct shmi_rwmutex *m, int64_t abs, int mutex)
 {
     int err;
-    for (;;) {
-        err = shmi_mutex_lock(&m->writers, abs);
-        if (err != 0)
-            return err;
-        SHMSYNC_CRASHPOINT("rwmutex.lock.queued");
+    for (;; mutex = 0) {
+        if (!mutex) {
+            err = shmi_mutex_lock(&m->writers, abs);
+            if (err != 0)
+                return err;
+            SHMSYNC_CRASHPOINT("rwmutex.lock.queued");
+        }
         err = shmi_rw_close_gate_wait(m, "rwmutex.lock", abs);
         if (err == 0)
             return shmi_rw_drain(m, "rwmutex.lock", abs);
@@ -15388,6 +15490,23 @@ SHMI_FN int shmi_rw_lock(struct shmi_rwmutex *m, int64_t abs)
         if (err != 0)
             return err;
     }
+}
+
+/* A lock that takes no waiting is not within shmi_enter. Any other one is until it is through with what it has to take back. */
+SHMI_FN int shmi_rw_lock(struct shmi_rwmutex *m, int64_t abs)
+{
+    int err, mutex = shmi_mutex_trylock(&m->writers) == 0;
+    if (mutex) {
+        SHMSYNC_CRASHPOINT("rwmutex.lock.queued");
+        if (shmi_rw_try_drained(m, "rwmutex.lock") == 0)
+            return 0;
+    }
+    err = shmi_enter(m->a, "rwmutex.lock");
+    if (err != 0)
+        return err; /* the arena may be gone, and the mutex was given back as after a death */
+    err = shmi_rw_lock_slow(m, abs, mutex);
+    shmi_exit(m->a);
+    return err;
 }
 
 /* Opens the gate that this process holds, lets waiting readers in, and keeps the writers' mutex. */
@@ -15469,15 +15588,17 @@ SHMI_FN void shmi_rw_become_upgradable(struct shmi_rwmutex *m)
     shmi_st32(&m->upgradable, SHMI_upHeld);
     SHMSYNC_CRASHPOINT("rwmutex.upgradable.acquired");
 }
-SHMI_FN int shmi_rw_lock_upgradable(struct shmi_rwmutex *m, int64_t abs)
+/* The rest of lock_upgradable, within shmi_enter; mutex says that this thread has the writers' mutex. */
+SHMI_FN int shmi_rw_lock_upgradable_slow(struct shmi_rwmutex *m, const char *op, int64_t abs, int mutex)
 {
-    const char *op = "rwmutex.lock_upgradable";
     int err;
-    for (;;) {
-        err = shmi_mutex_lock(&m->writers, abs);
-        if (err != 0)
-            return err;
-        SHMSYNC_CRASHPOINT("rwmutex.lock.queued");
+    for (;; mutex = 0) {
+        if (!mutex) {
+            err = shmi_mutex_lock(&m->writers, abs);
+            if (err != 0)
+                return err;
+            SHMSYNC_CRASHPOINT("rwmutex.lock.queued");
+        }
         err = shmi_rw_until_reclaimed(m, op, abs, shmi_rw_resolve_gate);
         if (err == 0) {
             shmi_rw_become_upgradable(m);
@@ -15490,6 +15611,24 @@ SHMI_FN int shmi_rw_lock_upgradable(struct shmi_rwmutex *m, int64_t abs)
         if (err != 0)
             return err;
     }
+}
+SHMI_FN int shmi_rw_lock_upgradable(struct shmi_rwmutex *m, int64_t abs)
+{
+    const char *op = "rwmutex.lock_upgradable";
+    int err, mutex = shmi_mutex_trylock(&m->writers) == 0;
+    if (mutex) {
+        SHMSYNC_CRASHPOINT("rwmutex.lock.queued");
+        if (shmi_rw_resolve_gate(m, op) == 0) {
+            shmi_rw_become_upgradable(m);
+            return 0;
+        }
+    }
+    err = shmi_enter(m->a, op);
+    if (err != 0)
+        return err; /* as of lock */
+    err = shmi_rw_lock_upgradable_slow(m, op, abs, mutex);
+    shmi_exit(m->a);
+    return err;
 }
 /* Takes the upgradable hold of this process, and leaves next in its place; EPERM: there is none. */
 SHMI_FN int shmi_rw_end_upgradable(struct shmi_rwmutex *m, const char *op, uint32_t next)
@@ -15504,13 +15643,17 @@ SHMI_FN int shmi_rw_end_upgradable(struct shmi_rwmutex *m, const char *op, uint3
 SHMI_FN int shmi_rw_upgrade(struct shmi_rwmutex *m, int64_t abs)
 {
     const char *op = "rwmutex.upgrade";
-    int err = shmi_rw_end_upgradable(m, op, SHMI_upUpgrading);
+    int err = shmi_enter(m->a, op);
     if (err != 0)
         return err;
-    err = shmi_rw_close_gate(m, op);
-    if (err == 0)
-        err = shmi_rw_drain_gate(m, op, abs);
-    shmi_st32(&m->upgradable, err == 0 ? SHMI_upNot : SHMI_upHeld);
+    err = shmi_rw_end_upgradable(m, op, SHMI_upUpgrading);
+    if (err == 0) {
+        err = shmi_rw_close_gate(m, op);
+        if (err == 0)
+            err = shmi_rw_drain_gate(m, op, abs);
+        shmi_st32(&m->upgradable, err == 0 ? SHMI_upNot : SHMI_upHeld);
+    }
+    shmi_exit(m->a);
     return err;
 }
 
@@ -15761,9 +15904,15 @@ int shmsync_rwmutex_downgrade_to_read(shmsync_rwmutex *m)
 }
 int shmsync_rwmutex_recover(shmsync_rwmutex *m, int (*repair)(void *), void *arg)
 {
+    int err;
     if (repair == NULL)
         return shmi_fail(EINVAL, "rwmutex.recover", m->impl->called, "without a repair");
-    return shmi_rw_recover(m->impl, "rwmutex.recover", 0, repair, arg);
+    err = shmi_enter(m->impl->a, "rwmutex.recover");
+    if (err != 0)
+        return err;
+    err = shmi_rw_recover(m->impl, "rwmutex.recover", 0, repair, arg);
+    shmi_exit(m->impl->a);
+    return err;
 }
 int shmsync_rwmutex_state(shmsync_rwmutex *m) { return shmi_rw_trouble(m->impl, "rwmutex.state", shmi_rw_gate(m->impl)); }
 
@@ -17732,7 +17881,7 @@ SHMI_FN int shmi_key_queue_up(struct shmi_key_bucket *k, int64_t abs, uint64_t k
         err = shmi_key_fail(m, "multilock.lock", key, shmi_outcome_result(outcome), shmi_outcome_aux(outcome) & SHMI_NAME_MASK);
     return err != 0 ? err : shmi_key_accept(k, key, out->hold);
 }
-/* The rest of lock, with the queue lock held, which it leaves. */
+/* The rest of lock, with the queue lock held, which it leaves. The call counts. */
 SHMI_FN int shmi_key_lock_slow(struct shmi_key_bucket *k, int64_t abs, uint64_t key, shmsync_hold *out)
 {
     struct shmi_monitor *m = &k->m;
@@ -17816,7 +17965,11 @@ SHMI_FN int shmi_key_lock(struct shmi_multilock *x, uint64_t key, int64_t abs, s
             shmi_mon_leave(&k->m, NULL);
             return 0;
         }
-        err = shmi_key_lock_slow(k, abs, key, out);
+        err = shmi_mon_begin(&k->m);
+        if (err == 0) {
+            err = shmi_key_lock_slow(k, abs, key, out);
+            shmi_mon_finish(&k->m);
+        }
     }
     if (err != 0)
         memset(out, 0, sizeof *out);
@@ -17940,8 +18093,13 @@ SHMI_FN int shmi_by_key(const void *x, const void *y)
 SHMI_FN int shmi_key_lockall(struct shmi_multilock *x, const uint64_t *keys, size_t n, shmsync_hold *out, size_t *held, int64_t abs)
 {
     size_t i, distinct = 0;
-    int err = 0;
+    int err;
     *held = 0;
+    err = shmi_enter(x->a, "multilock.lock"); /* until those are unlocked that it has taken in vain */
+    if (err != 0) {
+        memset(out, 0, n * sizeof *out);
+        return err;
+    }
     for (i = 0; i < n; i++) {
         memset(&out[i], 0, sizeof *out);
         out[i].key = keys[i];
@@ -17958,11 +18116,12 @@ SHMI_FN int shmi_key_lockall(struct shmi_multilock *x, const uint64_t *keys, siz
     }
     if (err == 0) {
         *held = distinct;
-        return 0;
+    } else {
+        for (i--; i > 0; i--)
+            shmsync_multilock_unlock(&out[i - 1]); /* it fails where this process closed the arena, and so holds nothing */
+        memset(out, 0, n * sizeof *out);
     }
-    for (i--; i > 0; i--)
-        shmsync_multilock_unlock(&out[i - 1]); /* it fails where this process closed the arena, and so holds nothing */
-    memset(out, 0, n * sizeof *out);
+    shmi_exit(x->a);
     return err;
 }
 int shmsync_multilock_lockall(shmsync_multilock *m, const uint64_t *keys, size_t n, shmsync_hold *out, size_t *held)

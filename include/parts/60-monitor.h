@@ -692,6 +692,15 @@ SHMI_FN void shmi_mon_check(struct shmi_monitor *m)
 }
 
 /*
+ * Counts a call that may wait: until shmi_mon_finish the arena stays mapped, for what the call
+ * does before, in and after its wait. It comes before the queue lock is taken. A caller that
+ * has the queue lock returns the error and touches nothing: the arena may be gone, and its
+ * close has given the lock back as after a death.
+ */
+SHMI_FN int shmi_mon_begin(struct shmi_monitor *m) { return shmi_enter(m->a, "monitor.wait"); }
+SHMI_FN void shmi_mon_finish(struct shmi_monitor *m) { shmi_exit(m->a); }
+
+/*
  * Gives a wait node to wait in, with the queue lock held. If it sets again, the queue lock had to be
  * left for that meanwhile, so the caller looks at the state once more. On an error the
  * queue lock has been left, and there is no wait node.
@@ -728,7 +737,7 @@ SHMI_FN void shmi_mon_return_node(struct shmi_monitor *m, shmi_wait_node *wait_n
         shmi_wait_node_return(m->a, wait_node);
 }
 
-/* Queues a wait node's node, with the queue lock held. */
+/* Queues a wait node's node, with the queue lock held, in a call that counts. */
 SHMI_FN void shmi_mon_join(struct shmi_monitor *m, shmi_wait_node *wait_node, uint32_t cls, uint64_t wanted)
 {
     shmi_node *n = wait_node->node;

@@ -423,13 +423,19 @@ SHMI_FN int shmi_seq_wait(struct shmi_sequence *q, uint64_t token, int64_t abs)
     int err;
     if (shmi_seq_reached(q, token))
         return 0;
-    err = shmi_seq_register(q, token, abs, &wait_node);
-    if (err != 0 || wait_node == NULL)
-        return err;
-    err = shmi_mon_await(&q->m, wait_node, abs, &outcome);
+    err = shmi_mon_begin(&q->m);
     if (err != 0)
-        return shmi_seq_reached(q, token) ? 0 : err;
-    return shmi_outcome_result(outcome) == SHMI_REACHED ? 0 : ECANCELED;
+        return err;
+    err = shmi_seq_register(q, token, abs, &wait_node);
+    if (err == 0 && wait_node != NULL) {
+        err = shmi_mon_await(&q->m, wait_node, abs, &outcome);
+        if (err != 0)
+            err = shmi_seq_reached(q, token) ? 0 : err;
+        else
+            err = shmi_outcome_result(outcome) == SHMI_REACHED ? 0 : ECANCELED;
+    }
+    shmi_mon_finish(&q->m);
+    return err;
 }
 
 /* Ends all waits that there are, and stops the sequence if stop is set. */

@@ -348,12 +348,16 @@ SHMI_FN int shmi_event_wait_auto(struct shmi_event *e, int64_t abs)
     int err;
     if (shmi_event_claim(e))
         return 0;
-    err = shmi_event_register(e, 1, abs, &wait_node);
-    if (err != 0 || wait_node == NULL)
+    err = shmi_mon_begin(&e->q.m);
+    if (err != 0)
         return err;
-    err = shmi_mon_await(&e->q.m, wait_node, abs, &outcome);
-    if (err == 0)
-        shmi_event_ack(e);
+    err = shmi_event_register(e, 1, abs, &wait_node);
+    if (err == 0 && wait_node != NULL) {
+        err = shmi_mon_await(&e->q.m, wait_node, abs, &outcome);
+        if (err == 0)
+            shmi_event_ack(e);
+    }
+    shmi_mon_finish(&e->q.m);
     return err;
 }
 

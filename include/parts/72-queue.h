@@ -669,8 +669,14 @@ SHMI_FN int shmi_queue_put(shmsync_queue *q, const void *item, int64_t abs, int 
     }
     s = shmi_queue_room(x, &i);
     if (s == NULL) {
-        if (!try_)
-            return shmi_queue_put_slow(x, item, abs);
+        if (!try_) {
+            err = shmi_mon_begin(&x->m);
+            if (err != 0)
+                return err;
+            err = shmi_queue_put_slow(x, item, abs);
+            shmi_mon_finish(&x->m);
+            return err;
+        }
         err = shmi_get(&x->w->stopped) != 0 ? ECANCELED : EBUSY;
         shmi_mon_leave(&x->m, NULL);
         return err;
@@ -681,12 +687,31 @@ SHMI_FN int shmi_queue_put(shmsync_queue *q, const void *item, int64_t abs, int 
     return 0;
 }
 
+/* The end of a get whose item is in slot i, with the queue lock held, which it leaves. */
+SHMI_FN void shmi_queue_got(struct shmi_queue *x, uint32_t i, shmi_queue_slot *s, int in_queue, uint32_t cls, void *item, shmsync_lease *lease)
+{
+    if (lease == NULL) {
+        memcpy(item, shmi_queue_item(s), x->item);
+        shmi_queue_drop(x, i, s, in_queue);
+        shmi_queue_leave(x, &x->w->putters);
+        return;
+    }
+    if (in_queue)
+        shmi_queue_take(x, i, s, cls);
+    lease->impl = x;
+    lease->at = i;
+    lease->state = shmi_get(&s->state);
+    lease->seq = shmi_get(&s->seq);
+    lease->attempts = shmi_high(lease->state) - (shmi_high(lease->state) != 0);
+    shmi_mon_leave(&x->m, NULL);
+    memcpy(item, shmi_queue_item(s), x->item); /* ours: nobody else touches it */
+}
 SHMI_FN int shmi_queue_get(shmsync_queue *q, void *item, shmsync_lease *lease, int64_t abs, int try_)
 {
     struct shmi_queue *x = q->impl;
     shmi_queue_slot *s;
     uint32_t i, cls = lease != NULL ? SHMI_queueLease : SHMI_queueGet;
-    int in_queue, err = shmi_use(x->m.a, "queue");
+    int err = shmi_use(x->m.a, "queue");
     if (err != 0)
         return err;
     if (try_) {
@@ -698,33 +723,23 @@ SHMI_FN int shmi_queue_get(shmsync_queue *q, void *item, shmsync_lease *lease, i
             return err;
     }
     s = shmi_queue_ready(x, &i);
-    in_queue = s != NULL;
-    if (s == NULL && try_) {
+    if (s != NULL) {
+        shmi_queue_got(x, i, s, 1, cls, item, lease);
+        return 0;
+    }
+    if (try_) {
         err = shmi_get(&x->w->stopped) != 0 && shmi_low(shmi_get(&x->w->ends)) == 0 ? ECANCELED : EBUSY;
         shmi_mon_leave(&x->m, NULL);
         return err;
     }
-    if (s == NULL) {
-        s = shmi_queue_wait_item(x, cls, abs, &i, &err);
-        if (s == NULL)
-            return err;
-    }
-    if (lease == NULL) {
-        memcpy(item, shmi_queue_item(s), x->item);
-        shmi_queue_drop(x, i, s, in_queue);
-        shmi_queue_leave(x, &x->w->putters);
-        return 0;
-    }
-    if (in_queue)
-        shmi_queue_take(x, i, s, cls);
-    lease->impl = x;
-    lease->at = i;
-    lease->state = shmi_get(&s->state);
-    lease->seq = shmi_get(&s->seq);
-    lease->attempts = shmi_high(lease->state) - (shmi_high(lease->state) != 0);
-    shmi_mon_leave(&x->m, NULL);
-    memcpy(item, shmi_queue_item(s), x->item); /* ours: nobody else touches it */
-    return 0;
+    err = shmi_mon_begin(&x->m);
+    if (err != 0)
+        return err;
+    s = shmi_queue_wait_item(x, cls, abs, &i, &err);
+    if (s != NULL)
+        shmi_queue_got(x, i, s, 0, cls, item, lease);
+    shmi_mon_finish(&x->m);
+    return s != NULL ? 0 : err;
 }
 
 SHMI_FN int shmi_queue_end_lease(shmsync_lease *l, int back)

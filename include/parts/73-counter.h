@@ -153,6 +153,9 @@ SHMI_FN int shmi_counter_wait(struct shmi_counter *t, int64_t abs)
     int err;
     if (shmi_ld64(&t->w->count) == 0)
         return 0;
+    err = shmi_mon_begin(&t->m);
+    if (err != 0)
+        return err;
     err = shmi_mon_enter(&t->m, abs);
     if (err == 0)
         err = shmi_mon_enqueue(&t->m, abs, 0, shmi_counter_over, &dead, &wait_node);
@@ -163,6 +166,7 @@ SHMI_FN int shmi_counter_wait(struct shmi_counter *t, int64_t abs)
     }
     if (err == 0 && dead != 0)
         err = shmi_fail_who(t->m.a, EOWNERDEAD, t->op, t->m.queueLock.called, (shmi_participant_id)(dead & SHMI_NAME_MASK));
+    shmi_mon_finish(&t->m);
     return err;
 }
 

@@ -110,15 +110,13 @@ SHMI_FN int shmi_once_over(struct shmi_monitor *m, void *mine)
     return 1;
 }
 
-SHMI_FN int shmi_once_do(struct shmi_once *o, void (*f)(void *), void *arg, int64_t abs)
+/* The rest of do, in a call that counts. */
+SHMI_FN int shmi_once_do_slow(struct shmi_once *o, void (*f)(void *), void *arg, int64_t abs)
 {
     struct shmi_monitor *m = &o->m;
     shmi_wait_node *wait_node = NULL;
     uint64_t outcome = 0;
-    int err, mine = 0;
-    if (SHMI_LIKELY(shmi_ld32(&o->w->done) != 0))
-        return 0;
-    err = shmi_mon_enter(m, abs);
+    int mine = 0, err = shmi_mon_enter(m, abs);
     if (err == 0)
         err = shmi_mon_enqueue(m, abs, 0, shmi_once_over, &mine, &wait_node);
     if (err == 0 && wait_node != NULL) {
@@ -128,9 +126,7 @@ SHMI_FN int shmi_once_do(struct shmi_once *o, void (*f)(void *), void *arg, int6
     if (err != 0 || !mine)
         return err;
     SHMSYNC_CRASHPOINT("once.run.taken");
-    shmi_hold_cancel();
     f(arg);
-    shmi_let_cancel();
     SHMSYNC_CRASHPOINT("once.run.returned");
     err = shmi_mon_enter(m, 0);
     if (err != 0)
@@ -143,6 +139,18 @@ SHMI_FN int shmi_once_do(struct shmi_once *o, void (*f)(void *), void *arg, int6
     else
         shmi_mon_resolve_and_leave(m);
     return 0;
+}
+SHMI_FN int shmi_once_do(struct shmi_once *o, void (*f)(void *), void *arg, int64_t abs)
+{
+    int err;
+    if (SHMI_LIKELY(shmi_ld32(&o->w->done) != 0))
+        return 0;
+    err = shmi_mon_begin(&o->m);
+    if (err != 0)
+        return err;
+    err = shmi_once_do_slow(o, f, arg, abs);
+    shmi_mon_finish(&o->m);
+    return err;
 }
 int shmsync_once_do(shmsync_once *o, void (*f)(void *), void *arg) { return shmi_once_do(o->impl, f, arg, 0); }
 int shmsync_once_timeddo(shmsync_once *o, void (*f)(void *), void *arg, const struct timespec *abs_monotonic)

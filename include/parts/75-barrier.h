@@ -318,9 +318,7 @@ SHMI_FN int shmi_barrier_complete(struct shmi_barrier *x)
     struct shmi_change c;
     int err;
     SHMSYNC_CRASHPOINT("barrier.complete.taken");
-    shmi_hold_cancel();
     x->completion(x->completion_arg);
-    shmi_let_cancel();
     SHMSYNC_CRASHPOINT("barrier.complete.returned");
     err = shmi_mon_enter(&x->m, 0);
     if (err != 0)
@@ -337,7 +335,8 @@ SHMI_FN int shmi_barrier_complete(struct shmi_barrier *x)
     return shmi_mon_enter(&x->m, 0);
 }
 
-/* Counts n arrivals, and drop parties less, and gives the phase. It ends with the queue lock held unless it returns an error. */
+/* Counts n arrivals, and drop parties less, and gives the phase, in a call that counts. It ends with the queue lock held
+ * unless it returns an error. */
 SHMI_FN int shmi_barrier_arrive(struct shmi_barrier *x, int64_t n, uint64_t drop, int64_t abs, uint64_t *p)
 {
     struct shmi_monitor *m = &x->m;
@@ -385,28 +384,45 @@ SHMI_FN int shmi_barrier_arrive(struct shmi_barrier *x, int64_t n, uint64_t drop
     return shmi_mon_enter(m, 0);
 }
 
+/* Arrives and does not wait. */
+SHMI_FN int shmi_barrier_arrive_only(struct shmi_barrier *x, int64_t n, uint64_t drop, uint64_t *p)
+{
+    int err = shmi_mon_begin(&x->m);
+    if (err != 0)
+        return err;
+    err = shmi_barrier_arrive(x, n, drop, 0, p);
+    if (err == 0)
+        shmi_mon_leave(&x->m, NULL);
+    shmi_mon_finish(&x->m);
+    return err;
+}
 int shmsync_barrier_arrive(shmsync_barrier *b, int64_t n, uint64_t *phase)
 {
     uint64_t p;
-    int err = shmi_barrier_arrive(b->impl, n, 0, 0, &p);
-    if (err != 0)
-        return err;
-    shmi_mon_leave(&b->impl->m, NULL);
-    if (phase != NULL)
+    int err = shmi_barrier_arrive_only(b->impl, n, 0, &p);
+    if (err == 0 && phase != NULL)
         *phase = p;
-    return 0;
+    return err;
 }
 SHMI_FN int shmi_barrier_await(struct shmi_barrier *x, uint64_t phase, int64_t abs)
 {
     uint64_t now;
-    int err = shmi_mon_enter(&x->m, abs);
+    int err = shmi_mon_begin(&x->m);
     if (err != 0)
         return err;
-    now = shmi_get(&x->w->phase);
-    if (phase <= now)
-        return shmi_barrier_wait(x, phase, abs);
-    shmi_mon_leave(&x->m, NULL);
-    return shmi_fail(EINVAL, "barrier.wait", x->m.queueLock.called, "for phase %llu, and it is in phase %llu", (unsigned long long)phase, (unsigned long long)now);
+    err = shmi_mon_enter(&x->m, abs);
+    if (err == 0) {
+        now = shmi_get(&x->w->phase);
+        if (phase <= now) {
+            err = shmi_barrier_wait(x, phase, abs);
+        } else {
+            shmi_mon_leave(&x->m, NULL);
+            err = shmi_fail(EINVAL, "barrier.wait", x->m.queueLock.called, "for phase %llu, and it is in phase %llu", (unsigned long long)phase,
+                            (unsigned long long)now);
+        }
+    }
+    shmi_mon_finish(&x->m);
+    return err;
 }
 int shmsync_barrier_wait(shmsync_barrier *b, uint64_t phase) { return shmi_barrier_await(b->impl, phase, 0); }
 int shmsync_barrier_timedwait(shmsync_barrier *b, uint64_t phase, const struct timespec *abs_monotonic)
@@ -418,8 +434,14 @@ int shmsync_barrier_timedwait(shmsync_barrier *b, uint64_t phase, const struct t
 SHMI_FN int shmi_barrier_arrive_and_wait(struct shmi_barrier *x, int64_t abs)
 {
     uint64_t p;
-    int err = shmi_barrier_arrive(x, 1, 0, abs, &p);
-    return err != 0 ? err : shmi_barrier_wait(x, p, abs);
+    int err = shmi_mon_begin(&x->m);
+    if (err != 0)
+        return err;
+    err = shmi_barrier_arrive(x, 1, 0, abs, &p);
+    if (err == 0)
+        err = shmi_barrier_wait(x, p, abs);
+    shmi_mon_finish(&x->m);
+    return err;
 }
 int shmsync_barrier_arrive_and_wait(shmsync_barrier *b) { return shmi_barrier_arrive_and_wait(b->impl, 0); }
 int shmsync_barrier_timedarrive_and_wait(shmsync_barrier *b, const struct timespec *abs_monotonic)
@@ -431,10 +453,7 @@ int shmsync_barrier_timedarrive_and_wait(shmsync_barrier *b, const struct timesp
 int shmsync_barrier_arrive_and_drop(shmsync_barrier *b)
 {
     uint64_t p;
-    int err = shmi_barrier_arrive(b->impl, 1, 1, 0, &p);
-    if (err == 0)
-        shmi_mon_leave(&b->impl->m, NULL);
-    return err;
+    return shmi_barrier_arrive_only(b->impl, 1, 1, &p);
 }
 SHMI_FN int shmi_barrier_be(struct shmi_barrier *x, uint64_t n, int none)
 {

@@ -244,7 +244,7 @@ SHMI_FN void shmi_fair_look_at_owner(struct shmi_fairmutex *f, struct shmi_wakes
         shmi_fair_resolve(&f->m, b);
 }
 
-/* Takes the lock or waits in the queue for it, with the queue lock held, which it leaves. */
+/* Takes the lock or waits in the queue for it, with the queue lock held, which it leaves. The call counts. */
 SHMI_FN int shmi_fair_arrive(struct shmi_fairmutex *f, int64_t abs)
 {
     struct shmi_monitor *m = &f->m;
@@ -341,7 +341,11 @@ SHMI_FN int shmi_fair_lock(struct shmi_fairmutex *f, int64_t abs, int may_repair
             shmi_mon_leave(&f->m, NULL);
             return 0;
         }
+        err = shmi_mon_begin(&f->m);
+        if (err != 0)
+            return err;
         err = shmi_fair_arrive(f, abs);
+        shmi_mon_finish(&f->m);
         if (err != EOWNERDEAD || !may_repair || f->repair == NULL)
             return err;
         err = shmi_fair_begin_recover(f, abs, 0, &took);

@@ -193,11 +193,15 @@ SHMI_FN int shmi_future_wait(struct shmi_future *f, int *result, int64_t abs)
     if ((s & SHMI_FUTURE_SET_MASK) != 0) {
         outcome = shmi_future_outcome(s);
     } else {
+        err = shmi_mon_begin(m);
+        if (err != 0)
+            return err;
         err = shmi_mon_enter(m, abs);
         if (err == 0)
             err = shmi_mon_enqueue(m, abs, 0, shmi_future_is_over, &outcome, &wait_node);
         if (err == 0 && wait_node != NULL)
             err = shmi_mon_await(m, wait_node, abs, &outcome);
+        shmi_mon_finish(m);
         if (err != 0)
             return err;
     }

@@ -267,15 +267,14 @@ SHMI_FN int shmi_cond_finish(struct shmi_cond *k, shmi_wait_node *wait_node, int
     return 0;
 }
 
-SHMI_FN int shmi_cond_wait(struct shmi_cond *k, int (*unlock)(void *), int (*lock)(void *), void *arg, int64_t abs)
+/* The rest of wait, in a call that counts. */
+SHMI_FN int shmi_cond_wait_counted(struct shmi_cond *k, int (*unlock)(void *), int (*lock)(void *), void *arg, int64_t abs)
 {
     struct shmi_monitor *m = &k->m;
     struct shmi_wakes b;
     shmi_wait_node *wait_node = NULL;
     uint64_t stamp;
     int err, lock_err;
-    if (abs != 0 && shmi_now() >= abs)
-        return ETIMEDOUT;
     err = shmi_wait_node_take(m->a, &wait_node);
     if (err != 0)
         return err;
@@ -290,10 +289,8 @@ SHMI_FN int shmi_cond_wait(struct shmi_cond *k, int (*unlock)(void *), int (*loc
     stamp = shmi_ld64(&wait_node->node->stamp);
     shmi_mon_leave(m, &b);
     SHMSYNC_CRASHPOINT("cond.wait.queued");
-    shmi_hold_cancel();
     err = unlock(arg);
     if (err != 0) {
-        shmi_let_cancel();
         if (!shmi_mon_give_up(m, wait_node))
             shmi_cond_finish(k, wait_node, 1);
         return err;
@@ -307,7 +304,6 @@ SHMI_FN int shmi_cond_wait(struct shmi_cond *k, int (*unlock)(void *), int (*loc
     }
     SHMSYNC_CRASHPOINT("cond.wait.woken");
     lock_err = lock(arg);
-    shmi_let_cancel();
     if (lock_err != 0) {
         if (wait_node != NULL)
             shmi_cond_finish(k, wait_node, 1);
@@ -315,6 +311,18 @@ SHMI_FN int shmi_cond_wait(struct shmi_cond *k, int (*unlock)(void *), int (*loc
     }
     SHMSYNC_CRASHPOINT("cond.wait.relocked");
     return wait_node != NULL ? shmi_cond_finish(k, wait_node, 0) : err;
+}
+SHMI_FN int shmi_cond_wait(struct shmi_cond *k, int (*unlock)(void *), int (*lock)(void *), void *arg, int64_t abs)
+{
+    int err;
+    if (abs != 0 && shmi_now() >= abs)
+        return ETIMEDOUT;
+    err = shmi_mon_begin(&k->m);
+    if (err != 0)
+        return err;
+    err = shmi_cond_wait_counted(k, unlock, lock, arg, abs);
+    shmi_mon_finish(&k->m);
+    return err;
 }
 SHMI_FN int shmi_cond_unlock_mutex(void *m) { return shmsync_mutex_unlock((shmsync_mutex *)m); }
 SHMI_FN int shmi_cond_lock_mutex(void *m) { return shmsync_mutex_lock((shmsync_mutex *)m); }

@@ -401,19 +401,14 @@ int shmsync_semaphore_close(shmsync_semaphore *s)
     return err;
 }
 
-SHMI_FN int shmi_sem_acquire(struct shmi_semaphore *s, int64_t want, int64_t abs, int forever, int try_)
+/* The rest of acquire, in a call that counts unless it only tries. */
+SHMI_FN int shmi_sem_acquire_slow(struct shmi_semaphore *s, uint64_t n, int64_t abs, int try_)
 {
     struct shmi_monitor *m = &s->m;
     shmi_wait_node *wait_node = NULL;
     struct shmi_wakes b;
-    uint64_t outcome = 0, n = (uint64_t)want;
-    int err = shmi_use(m->a, "semaphore.acquire"), again;
-    if (err != 0)
-        return err;
-    if (want < 0 || (n > s->size && forever))
-        return shmi_fail(EINVAL, "semaphore.acquire", m->queueLock.called, "%lld of %llu permits", (long long)want, (unsigned long long)s->size);
-    if (shmi_sem_acquire_fast(s, n))
-        return 0;
+    uint64_t outcome = 0;
+    int err, again;
     if (try_) {
         if (!shmi_mon_try_enter(m))
             return EBUSY;
@@ -441,8 +436,11 @@ SHMI_FN int shmi_sem_acquire(struct shmi_semaphore *s, int64_t want, int64_t abs
             shmi_mon_leave(m, &b);
             if (try_)
                 return EBUSY;
-            while (shmi_now() < abs) /* there will never be so many */
+            while (shmi_now() < abs) { /* there will never be so many */
+                if (__atomic_load_n(&m->a->closing, __ATOMIC_SEQ_CST))
+                    return shmi_fail(EBADF, "semaphore.acquire", m->queueLock.called, "this process closed the arena");
                 shmi_nap(shmi_min((uint64_t)(abs - shmi_now()), 100000000) + 1);
+            }
             return ETIMEDOUT;
         }
         err = shmi_mon_wait_node(m, abs, &wait_node, &again);
@@ -458,6 +456,26 @@ SHMI_FN int shmi_sem_acquire(struct shmi_semaphore *s, int64_t want, int64_t abs
         shmi_add64(&s->own->fast, n);
         SHMSYNC_CRASHPOINT("semaphore.acquire.accepted");
     }
+    return err;
+}
+SHMI_FN int shmi_sem_acquire(struct shmi_semaphore *s, int64_t want, int64_t abs, int forever, int try_)
+{
+    struct shmi_monitor *m = &s->m;
+    uint64_t n = (uint64_t)want;
+    int err = shmi_use(m->a, "semaphore.acquire");
+    if (err != 0)
+        return err;
+    if (want < 0 || (n > s->size && forever))
+        return shmi_fail(EINVAL, "semaphore.acquire", m->queueLock.called, "%lld of %llu permits", (long long)want, (unsigned long long)s->size);
+    if (shmi_sem_acquire_fast(s, n))
+        return 0;
+    if (try_)
+        return shmi_sem_acquire_slow(s, n, abs, 1);
+    err = shmi_mon_begin(m);
+    if (err != 0)
+        return err;
+    err = shmi_sem_acquire_slow(s, n, abs, 0);
+    shmi_mon_finish(m);
     return err;
 }
 int shmsync_semaphore_acquire(shmsync_semaphore *s, int64_t n) { return shmi_sem_acquire(s->impl, n, 0, 1, 0); }

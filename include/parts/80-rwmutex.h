@@ -457,7 +457,7 @@ SHMI_FN int shmi_rw_has_left(void *arg)
     return shmi_rw_reading(shmi_ld64(&s->m->lines[s->slot - 1].state)) == 0;
 }
 
-/* Waits until no reader is in, or somebody has opened the gate. It goes from slot to slot, and never back. */
+/* Waits until no reader is in, or somebody has opened the gate. The caller is within shmi_enter. It goes from slot to slot, and never back. */
 SHMI_FN int shmi_rw_drained(struct shmi_rwmutex *m, const char *op, int64_t abs)
 {
     uint32_t at = shmi_rw_first_reader(m, 1);
@@ -559,14 +559,17 @@ SHMI_FN int shmi_rw_try_drained(struct shmi_rwmutex *m, const char *op)
     return EBUSY;
 }
 
-SHMI_FN int shmi_rw_lock(struct shmi_rwmutex *m, int64_t abs)
+/* The rest of lock, within shmi_enter; mutex says that this thread has the writers' mutex. */
+SHMI_FN int shmi_rw_lock_slow(struct shmi_rwmutex *m, int64_t abs, int mutex)
 {
     int err;
-    for (;;) {
-        err = shmi_mutex_lock(&m->writers, abs);
-        if (err != 0)
-            return err;
-        SHMSYNC_CRASHPOINT("rwmutex.lock.queued");
+    for (;; mutex = 0) {
+        if (!mutex) {
+            err = shmi_mutex_lock(&m->writers, abs);
+            if (err != 0)
+                return err;
+            SHMSYNC_CRASHPOINT("rwmutex.lock.queued");
+        }
         err = shmi_rw_close_gate_wait(m, "rwmutex.lock", abs);
         if (err == 0)
             return shmi_rw_drain(m, "rwmutex.lock", abs);
@@ -577,6 +580,23 @@ SHMI_FN int shmi_rw_lock(struct shmi_rwmutex *m, int64_t abs)
         if (err != 0)
             return err;
     }
+}
+
+/* A lock that takes no waiting is not within shmi_enter. Any other one is until it is through with what it has to take back. */
+SHMI_FN int shmi_rw_lock(struct shmi_rwmutex *m, int64_t abs)
+{
+    int err, mutex = shmi_mutex_trylock(&m->writers) == 0;
+    if (mutex) {
+        SHMSYNC_CRASHPOINT("rwmutex.lock.queued");
+        if (shmi_rw_try_drained(m, "rwmutex.lock") == 0)
+            return 0;
+    }
+    err = shmi_enter(m->a, "rwmutex.lock");
+    if (err != 0)
+        return err; /* the arena may be gone, and the mutex was given back as after a death */
+    err = shmi_rw_lock_slow(m, abs, mutex);
+    shmi_exit(m->a);
+    return err;
 }
 
 /* Opens the gate that this process holds, lets waiting readers in, and keeps the writers' mutex. */
@@ -658,15 +678,17 @@ SHMI_FN void shmi_rw_become_upgradable(struct shmi_rwmutex *m)
     shmi_st32(&m->upgradable, SHMI_upHeld);
     SHMSYNC_CRASHPOINT("rwmutex.upgradable.acquired");
 }
-SHMI_FN int shmi_rw_lock_upgradable(struct shmi_rwmutex *m, int64_t abs)
+/* The rest of lock_upgradable, within shmi_enter; mutex says that this thread has the writers' mutex. */
+SHMI_FN int shmi_rw_lock_upgradable_slow(struct shmi_rwmutex *m, const char *op, int64_t abs, int mutex)
 {
-    const char *op = "rwmutex.lock_upgradable";
     int err;
-    for (;;) {
-        err = shmi_mutex_lock(&m->writers, abs);
-        if (err != 0)
-            return err;
-        SHMSYNC_CRASHPOINT("rwmutex.lock.queued");
+    for (;; mutex = 0) {
+        if (!mutex) {
+            err = shmi_mutex_lock(&m->writers, abs);
+            if (err != 0)
+                return err;
+            SHMSYNC_CRASHPOINT("rwmutex.lock.queued");
+        }
         err = shmi_rw_until_reclaimed(m, op, abs, shmi_rw_resolve_gate);
         if (err == 0) {
             shmi_rw_become_upgradable(m);
@@ -679,6 +701,24 @@ SHMI_FN int shmi_rw_lock_upgradable(struct shmi_rwmutex *m, int64_t abs)
         if (err != 0)
             return err;
     }
+}
+SHMI_FN int shmi_rw_lock_upgradable(struct shmi_rwmutex *m, int64_t abs)
+{
+    const char *op = "rwmutex.lock_upgradable";
+    int err, mutex = shmi_mutex_trylock(&m->writers) == 0;
+    if (mutex) {
+        SHMSYNC_CRASHPOINT("rwmutex.lock.queued");
+        if (shmi_rw_resolve_gate(m, op) == 0) {
+            shmi_rw_become_upgradable(m);
+            return 0;
+        }
+    }
+    err = shmi_enter(m->a, op);
+    if (err != 0)
+        return err; /* as of lock */
+    err = shmi_rw_lock_upgradable_slow(m, op, abs, mutex);
+    shmi_exit(m->a);
+    return err;
 }
 /* Takes the upgradable hold of this process, and leaves next in its place; EPERM: there is none. */
 SHMI_FN int shmi_rw_end_upgradable(struct shmi_rwmutex *m, const char *op, uint32_t next)
@@ -693,13 +733,17 @@ SHMI_FN int shmi_rw_end_upgradable(struct shmi_rwmutex *m, const char *op, uint3
 SHMI_FN int shmi_rw_upgrade(struct shmi_rwmutex *m, int64_t abs)
 {
     const char *op = "rwmutex.upgrade";
-    int err = shmi_rw_end_upgradable(m, op, SHMI_upUpgrading);
+    int err = shmi_enter(m->a, op);
     if (err != 0)
         return err;
-    err = shmi_rw_close_gate(m, op);
-    if (err == 0)
-        err = shmi_rw_drain_gate(m, op, abs);
-    shmi_st32(&m->upgradable, err == 0 ? SHMI_upNot : SHMI_upHeld);
+    err = shmi_rw_end_upgradable(m, op, SHMI_upUpgrading);
+    if (err == 0) {
+        err = shmi_rw_close_gate(m, op);
+        if (err == 0)
+            err = shmi_rw_drain_gate(m, op, abs);
+        shmi_st32(&m->upgradable, err == 0 ? SHMI_upNot : SHMI_upHeld);
+    }
+    shmi_exit(m->a);
     return err;
 }
 
@@ -950,9 +994,15 @@ int shmsync_rwmutex_downgrade_to_read(shmsync_rwmutex *m)
 }
 int shmsync_rwmutex_recover(shmsync_rwmutex *m, int (*repair)(void *), void *arg)
 {
+    int err;
     if (repair == NULL)
         return shmi_fail(EINVAL, "rwmutex.recover", m->impl->called, "without a repair");
-    return shmi_rw_recover(m->impl, "rwmutex.recover", 0, repair, arg);
+    err = shmi_enter(m->impl->a, "rwmutex.recover");
+    if (err != 0)
+        return err;
+    err = shmi_rw_recover(m->impl, "rwmutex.recover", 0, repair, arg);
+    shmi_exit(m->impl->a);
+    return err;
 }
 int shmsync_rwmutex_state(shmsync_rwmutex *m) { return shmi_rw_trouble(m->impl, "rwmutex.state", shmi_rw_gate(m->impl)); }
 

@@ -802,7 +802,7 @@ SHMI_FN int shmi_key_queue_up(struct shmi_key_bucket *k, int64_t abs, uint64_t k
         err = shmi_key_fail(m, "multilock.lock", key, shmi_outcome_result(outcome), shmi_outcome_aux(outcome) & SHMI_NAME_MASK);
     return err != 0 ? err : shmi_key_accept(k, key, out->hold);
 }
-/* The rest of lock, with the queue lock held, which it leaves. */
+/* The rest of lock, with the queue lock held, which it leaves. The call counts. */
 SHMI_FN int shmi_key_lock_slow(struct shmi_key_bucket *k, int64_t abs, uint64_t key, shmsync_hold *out)
 {
     struct shmi_monitor *m = &k->m;
@@ -886,7 +886,11 @@ SHMI_FN int shmi_key_lock(struct shmi_multilock *x, uint64_t key, int64_t abs, s
             shmi_mon_leave(&k->m, NULL);
             return 0;
         }
-        err = shmi_key_lock_slow(k, abs, key, out);
+        err = shmi_mon_begin(&k->m);
+        if (err == 0) {
+            err = shmi_key_lock_slow(k, abs, key, out);
+            shmi_mon_finish(&k->m);
+        }
     }
     if (err != 0)
         memset(out, 0, sizeof *out);
@@ -1010,8 +1014,13 @@ SHMI_FN int shmi_by_key(const void *x, const void *y)
 SHMI_FN int shmi_key_lockall(struct shmi_multilock *x, const uint64_t *keys, size_t n, shmsync_hold *out, size_t *held, int64_t abs)
 {
     size_t i, distinct = 0;
-    int err = 0;
+    int err;
     *held = 0;
+    err = shmi_enter(x->a, "multilock.lock"); /* until those are unlocked that it has taken in vain */
+    if (err != 0) {
+        memset(out, 0, n * sizeof *out);
+        return err;
+    }
     for (i = 0; i < n; i++) {
         memset(&out[i], 0, sizeof *out);
         out[i].key = keys[i];
@@ -1028,11 +1037,12 @@ SHMI_FN int shmi_key_lockall(struct shmi_multilock *x, const uint64_t *keys, siz
     }
     if (err == 0) {
         *held = distinct;
-        return 0;
+    } else {
+        for (i--; i > 0; i--)
+            shmsync_multilock_unlock(&out[i - 1]); /* it fails where this process closed the arena, and so holds nothing */
+        memset(out, 0, n * sizeof *out);
     }
-    for (i--; i > 0; i--)
-        shmsync_multilock_unlock(&out[i - 1]); /* it fails where this process closed the arena, and so holds nothing */
-    memset(out, 0, n * sizeof *out);
+    shmi_exit(x->a);
     return err;
 }
 int shmsync_multilock_lockall(shmsync_multilock *m, const uint64_t *keys, size_t n, shmsync_hold *out, size_t *held)

@@ -1,0 +1,31 @@
+//go:build linux
+
+package cinterop
+
+import (
+	"os/exec"
+	"strconv"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// A close of the arena waits for a call until that needs the arena no more: from before it
+// queues its wait until it has accepted what it was granted, or has taken back what it did.
+func TestCloseWaitsForCalls(t *testing.T) {
+	bin := program(t, "closes.c")
+	out, err := exec.Command(bin, "count").Output()
+	require.NoError(t, err)
+	count, err := strconv.Atoi(string(out))
+	require.NoError(t, err)
+	require.NotZero(t, count)
+	for i := range count {
+		name := coreArena(t, 2<<20)
+		out, err := exec.Command(bin, strconv.Itoa(i), name).CombinedOutput()
+		if err != nil {
+			t.Errorf("scene %d: %v: %s", i, err, out)
+			continue
+		}
+		sound(t, name)
+	}
+}
