@@ -175,7 +175,7 @@ func TestRequeueMovesSleepers(t *testing.T) {
 
 func TestWaitV(t *testing.T) {
 	if err := shmsync.FeatureWaitV.Check(); err != nil {
-		t.Skip(err)
+		t.Skipf("needs futex_waitv: %v", err)
 	}
 	w, _ := newWords(t)
 	entries := func() []shmsync.WaitVEntry {
@@ -212,7 +212,7 @@ func TestWaitV(t *testing.T) {
 // kernel marks.
 func TestRobustListTellsADeath(t *testing.T) {
 	if err := shmsync.FeatureRobustList.Check(); err != nil {
-		proctest.Skip(t, err.Error(), "futex/robust")
+		proctest.Skip(t, "needs robust lists: "+err.Error(), "futex/robust")
 	}
 	w, f := newWords(t)
 	p := proctest.Start(t, "futex/robust", proctest.Files(f))
@@ -233,7 +233,7 @@ func TestRobustListTellsADeath(t *testing.T) {
 
 func TestRobustListCanBeLeft(t *testing.T) {
 	if err := shmsync.FeatureRobustList.Check(); err != nil {
-		proctest.Skip(t, err.Error(), "futex/robust")
+		proctest.Skip(t, "needs robust lists: "+err.Error(), "futex/robust")
 	}
 	w, f := newWords(t)
 	p := proctest.Start(t, "futex/robust", proctest.Files(f))
@@ -247,7 +247,7 @@ func TestRobustListCanBeLeft(t *testing.T) {
 // that had one, as the threads of a C library do, and ends the thread.
 func TestRobustListGivesTheFormerListBack(t *testing.T) {
 	if err := shmsync.FeatureRobustList.Check(); err != nil {
-		t.Skip(err)
+		t.Skipf("needs robust lists: %v", err)
 	}
 	w, _ := newWords(t)
 	former, err := shmsync.NewRobustList()
@@ -331,7 +331,7 @@ func TestMonotonicIsTheSystemsClock(t *testing.T) {
 
 func TestFenceNeedsNoRegistrationOfItsCaller(t *testing.T) {
 	if err := shmsync.FeatureMembarrier.Check(); err != nil {
-		t.Skip(err)
+		t.Skipf("needs membarrier: %v", err)
 	}
 	require.NoError(t, shmsync.Fence())
 	require.NoError(t, shmsync.RegisterFence())

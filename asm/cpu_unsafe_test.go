@@ -79,7 +79,7 @@ func TestCPUID(t *testing.T) {
 func BenchmarkCPUSource(b *testing.B) {
 	b.Run("source=rdpid", func(b *testing.B) {
 		if !haveRDPID {
-			b.Skip("no RDPID")
+			b.Skip("needs a CPU with RDPID")
 		}
 		for b.Loop() {
 			rdpid()

@@ -580,7 +580,7 @@ func TestHostileCohortMutex(t *testing.T) {
 // A wait at a local lock allocates nothing once the pools are warm.
 func TestCohortMutexAllocations(t *testing.T) {
 	if race.Enabled || crashpoint.Enabled {
-		t.Skip("their hooks allocate")
+		t.Skip("needs a build without the race detector and crash points: their hooks allocate")
 	}
 	onCohortNode(t, 1)
 	a := newArena(t, nil)

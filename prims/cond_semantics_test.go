@@ -476,7 +476,7 @@ func TestCondNoSpace(t *testing.T) {
 // A blocked wait without a context allocates nothing.
 func TestCondAllocations(t *testing.T) {
 	if race.Enabled {
-		t.Skip("the race detector allocates")
+		t.Skip("needs a build without the race detector, which allocates")
 	}
 	a := newArena(t, nil)
 	m := newMutex(t, a, nil)

@@ -248,7 +248,7 @@ func TestFutureOpen(t *testing.T) {
 
 func TestFutureAllocations(t *testing.T) {
 	if race.Enabled {
-		t.Skip("the race detector allocates")
+		t.Skip("needs a build without the race detector, which allocates")
 	}
 	a := newArena(t, nil)
 	f, g := newFuture(t, a), newFuture(t, a)

@@ -310,7 +310,7 @@ func BenchmarkBarrierPhase(b *testing.B) {
 func BenchmarkBarrierPhaseC(b *testing.B) {
 	cc, err := exec.LookPath("cc")
 	if err != nil {
-		b.Skip("no C compiler here")
+		b.Skip("needs a C compiler")
 	}
 	bin := filepath.Join(b.TempDir(), "barrier")
 	out, err := exec.Command(cc, "-O2", "-pthread", "-o", bin, filepath.Join("testdata", "barrier.c")).CombinedOutput()

@@ -27,7 +27,7 @@ import (
 func goTool(t *testing.T, args ...string) string {
 	t.Helper()
 	if _, err := exec.LookPath("go"); err != nil {
-		t.Skip("no go command here")
+		t.Skip("needs the go command")
 	}
 	out, err := exec.Command("go", args...).CombinedOutput()
 	require.NoError(t, err, "go %v: %s", args, out)
@@ -54,7 +54,7 @@ func TestInlining(t *testing.T) {
 // load of the wake word. Nothing in the memory model of Go keeps it there.
 func TestReleaseOrder(t *testing.T) {
 	if runtime.GOARCH != "amd64" {
-		t.Skip("the plain store is there on amd64 only")
+		t.Skip("needs amd64: Unlock has the plain store only there")
 	}
 	built := filepath.Join(t.TempDir(), "prims.a")
 	goTool(t, "build", "-o", built, ".")
@@ -128,7 +128,7 @@ func TestReleaseOrderChecker(t *testing.T) {
 // warm, by a wait that cannot be cancelled.
 func TestAllocations(t *testing.T) {
 	if race.Enabled || crashpoint.Enabled {
-		t.Skip("their hooks allocate")
+		t.Skip("needs a build without the race detector and crash points: their hooks allocate")
 	}
 	a := newArena(t, nil)
 	m := newMutex(t, a, nil)
@@ -154,7 +154,7 @@ func TestAllocations(t *testing.T) {
 
 func TestAllocationsContended(t *testing.T) {
 	if race.Enabled || crashpoint.Enabled {
-		t.Skip("their hooks allocate")
+		t.Skip("needs a build without the race detector and crash points: their hooks allocate")
 	}
 	a := newArena(t, nil)
 	for _, poller := range []bool{false, true} {

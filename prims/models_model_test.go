@@ -41,7 +41,7 @@ type exploration struct {
 // is not with any of the bugs.
 func requireModels(t *testing.T, all []exploration) {
 	if race.Enabled {
-		t.Skip("one goroutine explores it: nothing for the detector, which takes ten times as long")
+		t.Skip("needs a build without the race detector: a single goroutine explores the model, ten times as slowly with it")
 	}
 	t.Parallel()
 	for _, e := range all {

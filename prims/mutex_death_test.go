@@ -438,7 +438,7 @@ func TestMutexPIDNamespaces(t *testing.T) {
 		return proctest.Attr(&syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID | syscall.CLONE_NEWNS})
 	}
 	if os.Geteuid() != 0 {
-		t.Skip("needs root for a pid namespace")
+		t.Skip("needs root: it makes a pid namespace")
 	}
 	a := newArena(t, nil)
 	x := remoteActor(t, a, "one", attr())

@@ -31,7 +31,7 @@ func TestRWMutexInlining(t *testing.T) {
 // by a wait that cannot be cancelled.
 func TestRWMutexAllocations(t *testing.T) {
 	if race.Enabled || crashpoint.Enabled {
-		t.Skip("their hooks allocate")
+		t.Skip("needs a build without the race detector and crash points: their hooks allocate")
 	}
 	a := newArena(t, nil)
 	m := newRWMutex(t, a, nil)

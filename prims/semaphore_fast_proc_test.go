@@ -21,7 +21,7 @@ import (
 func semOpens(t *testing.T, a *arena.Arena, s *prims.Semaphore) *proctest.Proc {
 	t.Helper()
 	if race.Enabled {
-		t.Skip("with the race detector nobody goes by the queue lock")
+		t.Skip("needs a build without the race detector: with it, every call takes the queue lock")
 	}
 	p := semOther(t, a)
 	for range 3 {

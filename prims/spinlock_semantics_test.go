@@ -261,7 +261,7 @@ func TestSpinLockThreads(t *testing.T) {
 // A Lock that can be had costs no allocation, and neither does a try that fails.
 func TestSpinLockAllocations(t *testing.T) {
 	if race.Enabled || crashpoint.Enabled {
-		t.Skip("their hooks allocate")
+		t.Skip("needs a build without the race detector and crash points: their hooks allocate")
 	}
 	a := newArena(t, nil)
 	s, rw := newSpin(t, a, nil), newRWSpin(t, a, nil)

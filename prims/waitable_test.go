@@ -255,7 +255,7 @@ func TestWaitablePriorityCrowd(t *testing.T) {
 		return since
 	}
 	if race.Enabled {
-		t.Skip("the detector knows 8,128 goroutines")
+		t.Skip("needs a build without the race detector, which knows at most 8,128 goroutines")
 	}
 	fifo, priority := took(nil), took(func(x, y uint32) bool { return x > y })
 	t.Logf("%d served in %v, by priority in %v", n, fifo, priority)

@@ -226,7 +226,7 @@ func init() {
 
 func TestCreateWithoutProc(t *testing.T) {
 	if os.Geteuid() != 0 {
-		proctest.Skip(t, "only root can change its root directory", "create/without-proc")
+		proctest.Skip(t, "needs root: its process changes its root directory", "create/without-proc")
 	}
 	dir := t.TempDir()
 	proctest.Start(t, "create/without-proc", proctest.Params(dir)).WaitExit(t)

@@ -67,7 +67,7 @@ func entries(t *testing.T, dir string) []string {
 
 func needRoot(t *testing.T, what string) {
 	if os.Geteuid() != 0 {
-		t.Skip("only root can " + what)
+		t.Skip("needs root to " + what)
 	}
 }
 
@@ -77,7 +77,7 @@ func smallTmpfs(t *testing.T, options string) string {
 	dir := filepath.Join(t.TempDir(), "tmpfs")
 	require.NoError(t, os.Mkdir(dir, 0o755))
 	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, options); err != nil {
-		t.Skipf("cannot mount a tmpfs here: %v", err)
+		t.Skipf("needs a tmpfs of its own, and this process may not mount one: %v", err)
 	}
 	t.Cleanup(func() {
 		if err := unix.Unmount(dir, unix.MNT_DETACH); err != nil {

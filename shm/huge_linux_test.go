@@ -75,7 +75,7 @@ func TestHugeAskedAndGot(t *testing.T) {
 		n, err := s.HugeBytes()
 		require.NoError(t, err)
 		if n == 0 && len(s.Degraded()) == 0 {
-			t.Skip("allowed, and there were none to be had")
+			t.Skip("needs a free transparent huge page: they are allowed, but none was free")
 		}
 		for _, why := range s.Degraded() {
 			require.Zero(t, n)

@@ -47,7 +47,7 @@ func TestHugePages(t *testing.T) {
 			s, err := CreateMemfd("huge", page, nil, &Options{HugePages: huge})
 			if err != nil { // none configured, or none of this size
 				if os.Getenv("SHMSYNC_EXEC_WRAP") != "" && errors.Is(err, unix.EINVAL) {
-					t.Skip("qemu-user maps no huge pages")
+					t.Skip("needs a kernel that is not emulated: qemu-user maps no huge pages")
 				}
 				require.True(t, errors.Is(err, ErrNoSpace) || errors.Is(err, ErrNotSupported), "%v", err)
 				require.ErrorContains(t, err, "huge pages")

@@ -13,7 +13,7 @@ import (
 func bindNode0(t *testing.T, s *Segment) Placement {
 	pl := s.Place(0, s.Size(), Policy{Mode: PolicyBind, Nodes: []int{0}})
 	if errors.Is(pl.Err, ErrNotSupported) {
-		t.Skipf("no NUMA placement here: %v", pl.Err)
+		t.Skipf("needs a system that lets it place memory with mbind: %v", pl.Err)
 	}
 	return pl
 }
@@ -119,7 +119,7 @@ func TestPlaceInPageCache(t *testing.T) {
 	require.NoError(t, err)
 	closing(t, s)
 	if s.canPlace {
-		t.Skip("the temporary directory is a tmpfs")
+		t.Skip("needs a temporary directory on a disk: this one is a tmpfs")
 	}
 	pl := s.Place(0, s.Size(), Policy{Mode: PolicyBind, Nodes: []int{0}})
 	require.ErrorIs(t, pl.Err, ErrNotSupported)

@@ -36,13 +36,13 @@ func nodeList(t *testing.T, which string) []int {
 func severalNodes(t *testing.T, helpers ...string) []int {
 	nodes := nodeList(t, "has_memory")
 	if len(nodes) < 2 {
-		proctest.Skip(t, "only one node has memory", helpers...)
+		proctest.Skip(t, "needs two NUMA nodes with memory", helpers...)
 	}
 	s, err := CreateMemfd("permitted", page, nil, &Options{NUMA: Policy{Mode: PolicyBind, Nodes: nodes[:1]}})
 	require.NoError(t, err)
 	closing(t, s)
 	if d := s.Degraded(); len(d) > 0 && errors.Is(d[0], ErrNotSupported) {
-		proctest.Skip(t, d[0].Error(), helpers...)
+		proctest.Skip(t, "needs a system that lets it place memory with mbind: "+d[0].Error(), helpers...)
 	}
 	return nodes
 }
@@ -221,7 +221,7 @@ func TestPlaceOnNodesWithoutMemory(t *testing.T) {
 	withMemory := severalNodes(t)
 	without := slices.DeleteFunc(nodeList(t, "online"), func(n int) bool { return slices.Contains(withMemory, n) })
 	if len(without) == 0 {
-		t.Skip("all nodes have memory")
+		t.Skip("needs a NUMA node without memory")
 	}
 	s, err := CreateMemfd("without", 4*page, greet, nil)
 	require.NoError(t, err)

@@ -128,7 +128,7 @@ func init() {
 
 func TestOpenNoPermission(t *testing.T) {
 	if os.Geteuid() != 0 {
-		proctest.Skip(t, "only root can drop its privileges", "open/nobody")
+		proctest.Skip(t, "needs root: its process becomes another user", "open/nobody")
 	}
 	name := uniqueName(t)
 	s, err := Create(name, page, nil, nil)

@@ -176,7 +176,7 @@ func TestPopulateAndLock(t *testing.T) {
 	require.NoError(t, unix.Getrlimit(unix.RLIMIT_MEMLOCK, &limit))
 	if err != nil && limit.Cur < uint64(s.Size()) {
 		require.ErrorContains(t, err, "RLIMIT_MEMLOCK")
-		t.Skipf("RLIMIT_MEMLOCK is %d here", limit.Cur)
+		t.Skipf("needs an RLIMIT_MEMLOCK of the segment's size; it is %d", limit.Cur)
 	}
 	require.NoError(t, err)
 	closing(t, locked)

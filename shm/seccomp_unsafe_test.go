@@ -91,7 +91,7 @@ func TestPlaceForbidden(t *testing.T) {
 	p.Recv(t, &f)
 	p.WaitExit(t)
 	if f.Skip != "" {
-		t.Skipf("no filter for system calls here: %s", f.Skip)
+		t.Skipf("needs seccomp, to forbid system calls: %s", f.Skip)
 	}
 	require.Contains(t, f.Create, "memfd:forbidden: bind:0: a sandbox (seccomp) forbids mbind")
 	require.Contains(t, f.Place, "CAP_SYS_NICE")

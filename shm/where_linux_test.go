@@ -155,7 +155,7 @@ func TestWhereInPageCache(t *testing.T) {
 	closing(t, s)
 	copy(s.Bytes(), greeting) // ramfs cannot reserve
 	if s.canPlace {
-		t.Skip("the temporary directory is a tmpfs")
+		t.Skip("needs a temporary directory on a disk: this one is a tmpfs")
 	}
 	bindable(t)
 	pl := s.Place(0, s.Size(), Policy{Mode: PolicyBind, Nodes: []int{0}})
@@ -194,7 +194,7 @@ func TestWhereAfterClose(t *testing.T) {
 func TestPlaceMoves(t *testing.T) {
 	memory, ok := nodesOf("has_memory")
 	if allowed, known := memsAllowed(); !ok || len(memory) < 2 || known && len(allowed) < 2 {
-		t.Skip("one node with memory")
+		t.Skip("needs two NUMA nodes with memory")
 	}
 	bindable(t)
 	s, err := CreateMemfd("moves", 4*page, nil, nil)

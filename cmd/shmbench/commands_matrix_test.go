@@ -21,7 +21,7 @@ func needTwoCPUs(t *testing.T) []int {
 	cpus, err := place.AllowedCPUs()
 	require.NoError(t, err)
 	if len(cpus) < 2 {
-		t.Skip("one CPU")
+		t.Skip("needs two CPUs")
 	}
 	return cpus
 }

@@ -26,7 +26,7 @@ func TestPairsRunWhereTheySay(t *testing.T) {
 	cpus, err := place.AllowedCPUs()
 	require.NoError(t, err)
 	if len(cpus) < 2 {
-		t.Skip("one CPU")
+		t.Skip("needs two CPUs")
 	}
 	place := fmt.Sprintf("%d+%d", cpus[1], cpus[0])
 	code, out, errs := shmbench(t, "handoff", "--prim=go:pipe", "--place="+place, "--time=10ms", "--warmup=1ms", "--count=1", "--gap=1ms", "--format=json", "--cc=none")

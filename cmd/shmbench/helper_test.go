@@ -21,7 +21,7 @@ import (
 func foreign(t *testing.T, paths ...string) {
 	t.Helper()
 	if os.Geteuid() != 0 {
-		t.Skip("only root can give a file to another user")
+		t.Skip("needs root: it gives a file to another user")
 	}
 	for _, p := range paths {
 		require.NoError(t, os.Lchown(p, 65534, 65534))

@@ -46,12 +46,12 @@ func TestSysVSemaphoresAreTakenAway(t *testing.T) {
 	s, err := subjects.Find("c:sysv")
 	require.NoError(t, err)
 	if err := s.Check(); err != nil {
-		t.Skip(err)
+		t.Skipf("needs System V semaphores: %v", err)
 	}
 	count := func() int {
 		b, err := os.ReadFile("/proc/sysvipc/sem")
 		if err != nil {
-			t.Skip(err)
+			t.Skipf("needs /proc/sysvipc, to count System V semaphores: %v", err)
 		}
 		return strings.Count(string(b), "\n")
 	}
@@ -150,7 +150,7 @@ func TestQuota(t *testing.T) {
 		case c.Status == bench.StatusSkipped:
 			require.Equal(t, "20", c.Params["quota"])
 			require.Contains(t, c.Reason, "cgroup")
-			t.Skip(c.Reason)
+			t.Skip("needs a cgroup of its own, for a quota of CPU time: " + c.Reason)
 		case c.Params["quota"] == "20":
 			cpu := 0.0
 			for _, w := range c.Reps[0].Workers {

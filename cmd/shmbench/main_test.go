@@ -53,7 +53,7 @@ func requireCC(t *testing.T) {
 		if os.Getenv("SHMSYNC_NEED_CC") != "" {
 			t.Fatal(err)
 		}
-		t.Skip(err)
+		t.Skipf("needs a C compiler: %v", err)
 	}
 }
 

@@ -37,7 +37,7 @@ func restricted(t *testing.T, limit func() error, args ...string) (code int, std
 		done <- err
 	}()
 	if err := <-done; err != nil {
-		t.Skip(err)
+		t.Skipf("needs to restrict a process with seccomp or a set of CPUs: %v", err)
 	}
 	_ = cmd.Wait() // its status is told below
 	return cmd.ProcessState.ExitCode(), out.String(), errs.String()
@@ -94,7 +94,7 @@ func TestCPUOutsideTheCpuset(t *testing.T) {
 	cpus, err := place.AllowedCPUs()
 	require.NoError(t, err)
 	if len(cpus) < 2 {
-		t.Skip("one CPU")
+		t.Skip("needs two CPUs")
 	}
 	one := func() error {
 		var set unix.CPUSet

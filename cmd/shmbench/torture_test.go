@@ -40,7 +40,7 @@ func TestTorture(t *testing.T) {
 // A few ends of each kind are in every long plan, and the fallbacks hold as well.
 func TestTortureFallbacks(t *testing.T) {
 	if !proctest.Long() {
-		t.Skip("it takes a run for each feature: needs SHMSYNC_TEST_LONG=1")
+		t.Skip("needs SHMSYNC_TEST_LONG=1: it runs a torture for each feature")
 	}
 	for _, absent := range []string{"robust", "waitv", "membarrier", "robust,waitv,membarrier"} {
 		t.Run(absent, func(t *testing.T) {
@@ -67,12 +67,12 @@ func TestTortureSeesViolations(t *testing.T) {
 	}
 }
 
-// Whoever waits for long is found, unless other programs are in the way.
+// A torture finds a process that waits for long, unless other programs are in the way.
 func TestTortureSeesWaits(t *testing.T) {
 	code, r, errs := runTorture(t, "--duration=4s", "--only=test:slow", "--processes=1")
 	require.NotZero(t, r.Long)
 	if r.Judged < 0.5 {
-		t.Skipf("others took the CPUs for %.0f %% of the time", 100*(1-r.Judged))
+		t.Skipf("needs the CPUs for half of the time; other programs took them for %.0f %%", 100*(1-r.Judged))
 	}
 	require.Equal(t, exitViolation, code, errs)
 	require.Contains(t, strings.Join(r.Violations, "\n"), "goroutine")

@@ -12,7 +12,7 @@ import (
 // Root can reap in an arena that another user owns, and recover a lock there.
 func TestRootRecoversInForeignArena(t *testing.T) {
 	if os.Geteuid() != 0 {
-		t.Skip("only root can give a file to another user")
+		t.Skip("needs root: it gives a file to another user")
 	}
 	name := testArena(t)
 	a := newAgent(t, name, "alice")

@@ -342,7 +342,7 @@ func TestParkedWaitersAreCounted(t *testing.T) {
 // live or to be stopped although its pid says nothing.
 func TestOtherNamespace(t *testing.T) {
 	if os.Geteuid() != 0 {
-		proctest.Skip(t, "only root can make a pid namespace", "shmctl/agent")
+		proctest.Skip(t, "needs root: it makes a pid namespace", "shmctl/agent")
 	}
 	name := testArena(t)
 	p := &agent{t: t, Proc: proctest.Start(t, "shmctl/agent", proctest.Params(agentParams{name, "alice"}),

@@ -15,7 +15,7 @@ import (
 func TestCProducer(t *testing.T) {
 	if _, err := ccbuild.Compiler(); err != nil {
 		require.Empty(t, os.Getenv("SHMSYNC_NEED_CC"), err)
-		t.Skip(err)
+		t.Skipf("needs a C compiler: %v", err)
 	}
 	var out bytes.Buffer
 	require.NoError(t, run(&out))

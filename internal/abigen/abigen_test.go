@@ -44,7 +44,7 @@ func TestHeaderSaysWhatTheDocumentSays(t *testing.T) {
 	}
 	if cc == "" {
 		require.Empty(t, os.Getenv("SHMSYNC_NEED_CC"), "there is no C compiler")
-		t.Skip("there is no C compiler")
+		t.Skip("needs a C compiler")
 	}
 	src, err := os.ReadFile(filepath.Join("..", "..", "docs", "abi.md"))
 	require.NoError(t, err)

@@ -18,7 +18,7 @@ import (
 // pthread costs in the same program.
 func TestUncontendedInC(t *testing.T) {
 	if !proctest.Long() {
-		t.Skip("it measures for seconds: needs SHMSYNC_TEST_LONG=1")
+		t.Skip("needs SHMSYNC_TEST_LONG=1: it measures for seconds")
 	}
 	path := program(t, "bench.c", "-O2", "-USHMSYNC_CRASHPOINTS")
 	var ours, checked, theirs float64

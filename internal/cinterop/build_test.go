@@ -53,7 +53,7 @@ func TestSanitizers(t *testing.T) {
 		return // this is such a run
 	}
 	if !proctest.Long() {
-		t.Skip("each sanitizer builds the programs again: needs SHMSYNC_TEST_LONG=1")
+		t.Skip("needs SHMSYNC_TEST_LONG=1: each sanitizer builds the programs again")
 	}
 	cc := compiler(t)
 	self, err := os.Executable()
@@ -68,10 +68,10 @@ func TestSanitizers(t *testing.T) {
 			require.NoError(t, os.WriteFile(probe, []byte("int main(void) { return 0; }\n"), 0o600))
 			bin := filepath.Join(dir, "probe")
 			if out, err := exec.Command(cc, "-fsanitize="+name, probe, "-o", bin).CombinedOutput(); err != nil {
-				t.Skipf("%s has no such sanitizer: %s", cc, out)
+				t.Skipf("needs a compiler with this sanitizer; %s says: %s", cc, out)
 			}
 			if out, err := exec.Command(bin).CombinedOutput(); err != nil {
-				t.Skipf("the sanitizer does not run here: %v: %s", err, out)
+				t.Skipf("needs a system on which programs with this sanitizer run: %v: %s", err, out)
 			}
 			cmd := exec.Command(self, "-test.v", "-test.run", sanitized)
 			cmd.Env = append(os.Environ(), cflagsEnv+"="+flags,
@@ -109,14 +109,14 @@ func TestScenario(t *testing.T) {
 				if os.Getenv("SHMSYNC_NEED_"+strings.ToUpper(c.compiler)) != "" {
 					t.Fatal(err)
 				}
-				t.Skipf("there is no %s", c.compiler)
+				t.Skipf("needs the compiler %s", c.compiler)
 			}
 			t.Parallel()
 			bin := filepath.Join(t.TempDir(), "scenario")
 			args := append([]string{"-std=c11", "-g", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-I" + built.dir}, strings.Fields(c.flags)...)
 			out, err := exec.Command(c.compiler, append(args, filepath.Join("testdata", "scenario.c"), "-o", bin, "-pthread")...).CombinedOutput()
 			if err != nil && regexp.MustCompile(`unrecognized command.line option|unknown argument|libclang_rt`).Match(out) {
-				t.Skipf("this %s cannot do that: %s", c.compiler, out)
+				t.Skipf("needs a newer %s, or its sanitizer library: %s", c.compiler, out)
 			}
 			require.NoError(t, err, string(out))
 			out, err = exec.Command(bin, unusedName(t)).CombinedOutput()

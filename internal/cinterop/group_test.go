@@ -187,7 +187,7 @@ const groupTries = 10
 // A C process is killed at each point where dying leaves another state.
 func TestGroupCrash(t *testing.T) {
 	if !proctest.Long() {
-		t.Skip("it takes a minute: needs SHMSYNC_TEST_LONG=1")
+		t.Skip("needs SHMSYNC_TEST_LONG=1: it takes a minute")
 	}
 	all, passed := groupPoints(t), map[string]bool{}
 	var ran []string

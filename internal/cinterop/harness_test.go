@@ -60,7 +60,7 @@ func compiler(t testing.TB) string {
 	if os.Getenv("SHMSYNC_NEED_CC") != "" {
 		t.Fatal("there is no C compiler")
 	}
-	t.Skip("there is no C compiler")
+	t.Skip("needs a C compiler")
 	return ""
 }
 

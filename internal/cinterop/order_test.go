@@ -28,7 +28,7 @@ func TestDeathRecordIsInvalidBeforeItChanges(t *testing.T) {
 	clang, err := exec.LookPath("clang")
 	if err != nil {
 		require.Empty(t, os.Getenv("SHMSYNC_NEED_CLANG"), err)
-		t.Skip("there is no clang, which can compile for arm64 everywhere")
+		t.Skip("needs clang, which compiles for arm64 on every machine")
 	}
 	dir := t.TempDir()
 	h := append(cut(t, "22-sys.h", "SHMI_FN uint32_t shmi_ld32", "/* What only who holds a queue lock"), cut(t, "22-sys.h", "/* The first orders everything", "SHMI_FN void shmi_pause")...)

@@ -80,11 +80,11 @@ func TestWakeOneNear(t *testing.T) {
 func TestNodeNow(t *testing.T) {
 	node, ok := NodeNow()
 	if !ok {
-		t.Skip("not known without a system call")
+		t.Skip("needs a CPU that tells its node without a system call")
 	}
 	b, err := os.ReadFile("/sys/devices/system/node/online")
 	if err != nil {
-		t.Skip(err)
+		t.Skipf("needs a kernel that lists its nodes in /sys: %v", err)
 	}
 	if strings.TrimSpace(string(b)) == "0" {
 		require.Zero(t, node)

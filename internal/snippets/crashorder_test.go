@@ -21,7 +21,7 @@ func TestCrashOrderOfTheRecipe(t *testing.T) {
 	}
 	pattern, ok := stores[runtime.GOARCH]
 	if !ok {
-		t.Skipf("the stores of %s are not known here", runtime.GOARCH)
+		t.Skipf("needs amd64 or arm64: the test does not know the store instructions of %s", runtime.GOARCH)
 	}
 	doc, err := os.ReadFile("../../docs/memory-model.md")
 	require.NoError(t, err)

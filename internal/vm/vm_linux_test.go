@@ -75,7 +75,7 @@ const envSample = "SHMSYNC_VM_SAMPLE"
 func TestSample(t *testing.T) {
 	switch os.Getenv(envSample) {
 	case "":
-		t.Skip("is a program for the others")
+		t.Skip("no test of its own: other tests run it as their program")
 	case "pass":
 		t.Log("all is well")
 	case "fail":
