@@ -11,21 +11,25 @@ import (
 // description is gone, which at the latest is some time after the process
 // died. Unlike a robust list it works in every sandbox, and unlike a pid it
 // means the same in every namespace, but it has to be asked.
+//
+// Each lock is its own probe: a call that works shows that the feature is there, and an error
+// that Is ErrNotSupported says that it is not, here or on this file system.
 
 // LockByte takes the byte lock at off through f, for writing, without waiting.
 // It reports false when another open file description has it.
 func LockByte(f *os.File, off int64) (bool, error) {
-	if err := FeatureOFDLock.Check(); err != nil {
+	if err := FeatureOFDLock.refused(); err != nil {
 		return false, err
 	}
 	lock := byteLock(unix.F_WRLCK, off)
 	switch err := unix.FcntlFlock(f.Fd(), unix.F_OFD_SETLK, &lock); err {
 	case nil:
+		FeatureOFDLock.worked()
 		return true, nil
 	case unix.EAGAIN, unix.EACCES:
 		return false, nil
 	default:
-		return false, os.NewSyscallError("fcntl", err)
+		return false, notSupported("fcntl", err.(unix.Errno))
 	}
 }
 
@@ -38,13 +42,14 @@ func UnlockByte(f *os.File, off int64) error {
 // ByteLocked reports whether an open file description other than that of f
 // holds the byte lock at off.
 func ByteLocked(f *os.File, off int64) (bool, error) {
-	if err := FeatureOFDLock.Check(); err != nil {
+	if err := FeatureOFDLock.refused(); err != nil {
 		return false, err
 	}
 	lock := byteLock(unix.F_WRLCK, off)
 	if err := unix.FcntlFlock(f.Fd(), unix.F_OFD_GETLK, &lock); err != nil {
-		return false, os.NewSyscallError("fcntl", err)
+		return false, notSupported("fcntl", err.(unix.Errno))
 	}
+	FeatureOFDLock.worked()
 	return lock.Type != unix.F_UNLCK, nil
 }
 

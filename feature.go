@@ -60,6 +60,26 @@ func (f *Feature) Check() error {
 	return err
 }
 
+// refused reports why the feature is known not to work here, or nil while nothing speaks
+// against a try.
+func (f *Feature) refused() error {
+	if disabled()[f.name] {
+		return f.Check()
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.err
+}
+
+// worked notes that a call which needs the feature has worked, so that no probe is needed.
+func (f *Feature) worked() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if !f.done {
+		f.done, f.err = true, nil
+	}
+}
+
 // Have reports whether the feature is known to work here.
 func (f *Feature) Have() bool { return f.Check() == nil }
 

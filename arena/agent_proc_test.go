@@ -170,6 +170,14 @@ var agentOrders = map[string]func(s *agent, o order, a *answer) error{
 		})
 		return nil
 	},
+	// identified waits until all participants have said when they were started.
+	"identified": func(s *agent, o order, a *answer) error {
+		pollUntil(func() bool {
+			a.People = slices.Collect(s.arena.Participants())
+			return !slices.ContainsFunc(a.People, func(p Participant) bool { return p.StartTime == 0 })
+		})
+		return nil
+	},
 	// gone waits until no process takes Name for a living participant any more, without
 	// asking the kernel: N is when.
 	"gone": func(s *agent, o order, a *answer) error {

@@ -11,7 +11,6 @@ import (
 	"os"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/shmsync/shmsync"
 	"github.com/shmsync/shmsync/shm"
@@ -47,10 +46,13 @@ type membership struct {
 	robust  *shmsync.RobustList
 	closing atomic.Bool // set under closingMu
 	fenced  atomic.Bool // this process is a target of fences
-	// fenceTimer is set when this process becomes live.
-	fenceTimer *time.Timer
 
-	watcher    sync.WaitGroup // the death watcher
+	// The death watcher meets the goroutine that joins, and later the one that leaves: live means
+	// that this process is live, or notLive says why not; repaired that its traces are removed;
+	// watcherEnded that the death watcher touches the arena no more.
+	live, repaired, watcherEnded meeting
+	notLive                      error // written before live
+
 	closingMu  sync.Mutex
 	background sync.WaitGroup // whatever else must end before the memory is unmapped
 

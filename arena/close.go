@@ -68,15 +68,11 @@ func (a *Arena) mustUse(op string) {
 }
 
 func (a *Arena) leave() error {
-	a.fenceTimer.Stop()
 	i, live := a.mySlot, makeSlotWord(phaseLive, a.self.Generation())
 	leaving := live.with(phaseLeaving)
 	a.u64(a.slot(i) + slotDied).Store(uint64(time.Now().UnixNano()))
 	a.casSlot(i, live, leaving)
 	crashpoint.Hit("arena.close.leaving")
-	// At the end nobody marks the alive words of a process that leaves: its byte has to be
-	// asked for.
-	a.ringBefore(i, 1)
 	a.onClose.Range(func(_, f any) bool {
 		f.(func())()
 		return true
@@ -86,6 +82,7 @@ func (a *Arena) leave() error {
 	a.closingMu.Lock()
 	a.closing.Store(true)
 	a.closingMu.Unlock()
+	a.ring(a.slot(i) + slotWatchDoorbell) // the death watcher wakes meanwhile
 	concerned := a.repairAll(a.self, false)
 	crashpoint.Hit("arena.close.repaired")
 	a.reclaimMemory(a.self)
@@ -95,8 +92,8 @@ func (a *Arena) leave() error {
 	a.clearOpenBits(a.self)
 	a.reapMu.Unlock()
 
-	a.ring(a.slot(i) + slotWatchDoorbell)
-	a.watcher.Wait()
+	a.repaired.arrive()
+	a.watcherEnded.await(false)
 	a.background.Wait()
 	crashpoint.Hit("arena.close.unregistered")
 	a.writeDeathRecord(i, a.self, true)

@@ -2,15 +2,50 @@ package arena
 
 import (
 	"runtime"
+	"sync/atomic"
 
 	"github.com/shmsync/shmsync"
 )
 
-// deathWatcher is the one goroutine whose thread's robust list holds this
-// participant's alive words. It is locked to its thread and ends only when the
-// process leaves the arena; until then it watches others.
-func (a *Arena) deathWatcher(ready chan<- error) {
-	defer a.watcher.Done()
+// watcherThread is a goroutine on a thread of its own that is to be the death watcher of an arena.
+// It starts before the process has a slot, and prepares what needs none meanwhile: the start of a
+// thread takes as long as the rest of joining.
+type watcherThread struct {
+	hired meeting
+	a     *Arena // for whom it watches, nil for nobody; written before hired
+}
+
+func startWatcherThread() *watcherThread {
+	t := &watcherThread{hired: newMeeting()}
+	go t.run()
+	return t
+}
+
+// startFirstWatcherThread starts one, if this process is in no arena yet: it may be about to open
+// once more one that it is in, which needs none.
+func startFirstWatcherThread() *watcherThread {
+	attached.Lock()
+	defer attached.Unlock()
+	if len(attached.arenas) > 0 {
+		return nil
+	}
+	return startWatcherThread()
+}
+
+// hire makes t the death watcher of a.
+func (t *watcherThread) hire(a *Arena) {
+	t.a = a
+	t.hired.arrive()
+}
+
+// dismiss ends t, unless it was hired. t may be nil.
+func (t *watcherThread) dismiss() {
+	if t != nil && !t.hired.done.Load() {
+		t.hired.arrive()
+	}
+}
+
+func (t *watcherThread) run() {
 	// Never unlocked while the list is registered: the end of the thread tells all peers
 	// that this process is dead. The thread runs only this goroutine meanwhile, so no C
 	// code locks a robust pthread mutex on it, which the kernel would not find.
@@ -18,17 +53,59 @@ func (a *Arena) deathWatcher(ready chan<- error) {
 	defer runtime.UnlockOSThread()
 	// The CPU that notices a death is often the one that still takes the dead apart.
 	defer shmsync.PromptThread()()
-	err := a.becomeLive()
-	if err == nil {
-		ready <- nil
+	list := takeRobustList()
+	defer keepRobustList(list)
+	shmsync.FeatureWaitV.Have()
+	t.hired.await(true)
+	if t.a != nil {
+		t.a.deathWatcher(list)
+	}
+}
+
+// deathWatcher is the one goroutine whose thread's robust list holds this
+// participant's alive words. It is locked to its thread and ends only when the
+// process leaves the arena; until then it watches others.
+func (a *Arena) deathWatcher(list *shmsync.RobustList) {
+	defer a.watcherEnded.arrive()
+	if a.notLive = a.becomeLive(list); a.notLive == nil {
+		a.live.arrive()
+		a.ringWatchersOf(a.mySlot)
+		a.surveyAhead()
 		a.watch()
+		a.repaired.await(true)
+		// From here on nobody marks the alive words: the byte has to be asked for.
+		a.ringBefore(a.mySlot, 1)
 	}
 	if a.robust != nil {
 		a.robust.Unregister()
-		a.robust.Free()
 	}
+	if a.notLive != nil {
+		a.live.arrive()
+	}
+}
+
+// spareRobustList is a robust list that no thread has registered. To unmap its page would
+// interrupt the other threads of the process, so the next arena takes it.
+var spareRobustList atomic.Pointer[shmsync.RobustList]
+
+// takeRobustList gives a robust list without words, or nil where there are none.
+func takeRobustList() *shmsync.RobustList {
+	if !shmsync.FeatureRobustList.Have() {
+		return nil
+	}
+	if list := spareRobustList.Swap(nil); list != nil {
+		return list
+	}
+	list, err := shmsync.NewRobustList()
 	if err != nil {
-		ready <- err
+		return nil
+	}
+	return list
+}
+
+func keepRobustList(list *shmsync.RobustList) {
+	if list != nil && !spareRobustList.CompareAndSwap(nil, list) {
+		list.Free()
 	}
 }
 
@@ -58,6 +135,7 @@ func (a *Arena) watch() {
 	doorbell := a.u32(a.slot(a.mySlot) + slotWatchDoorbell)
 	wait := int64(pollFirst)
 	seen, asked := notices{}, map[int]slotWord{}
+	later := a.afterJoining()
 	for {
 		// The doorbell is read before everything else that it may be rung for.
 		rung := doorbell.Load()
@@ -65,6 +143,10 @@ func (a *Arena) watch() {
 			return
 		}
 		a.checkSelf()
+		for len(later) > 0 && shmsync.Monotonic() >= later[0].at {
+			later[0].do()
+			later = later[1:]
+		}
 		untold := a.deaths.deliver(a)
 		targets := a.watchTargets()
 		sleep, poll, turn := a.watchEntries(wordPtr(doorbell), rung, targets, seen, asked)
@@ -89,6 +171,9 @@ func (a *Arena) watch() {
 			wait = min(2*wait, pollMost)
 		} else {
 			wait = pollFirst
+		}
+		if len(later) > 0 && (deadline == 0 || later[0].at < deadline) {
+			deadline = later[0].at
 		}
 		var err error
 		if len(sleep) > 1 && a.caps&capWaitV != 0 {

@@ -1,7 +1,9 @@
 package arena
 
 import (
+	"errors"
 	"fmt"
+	"os"
 	"sync"
 	"time"
 
@@ -27,11 +29,11 @@ var (
 // state word, then the robust list, then the alive words. So a slot in any phase but free
 // whose byte is not locked is that of a dead participant, and an alive word never claims
 // what the kernel does not know yet.
-func (a *Arena) enter(label string) error {
+func (a *Arena) enter(label string, watcher *watcherThread) error {
 	if f, err := a.seg.Reopen(); err == nil {
 		a.lock = f
 		a.caps |= capOFD
-		if !shmsync.FeatureOFDLock.Have() {
+		if _, err := shmsync.ByteLocked(f, a.lockByte(1)); errors.Is(err, shmsync.ErrNotSupported) {
 			a.dropLock()
 		} else if a.pin, err = pinLock(f); err != nil {
 			a.dropLock()
@@ -57,18 +59,14 @@ func (a *Arena) enter(label string) error {
 	// Rung before it is live, so that a death watcher knows of it from the first moment on.
 	a.ringBefore(i, 1)
 
-	ready := make(chan error)
-	a.watcher.Add(1)
-	go a.deathWatcher(ready)
-	if err := <-ready; err != nil {
+	watcher.hire(a)
+	a.live.await(false)
+	if err := a.notLive; err != nil {
 		joining := makeSlotWord(phaseJoining, name.Generation())
 		a.casSlot(i, joining, joining.with(phaseFree))
 		a.dropLock()
 		return err
 	}
-	a.ringWatchersOf(i)
-	a.registerFence()
-	a.surveyAhead()
 	a.goOn()
 	return nil
 }
@@ -247,15 +245,14 @@ func (a *Arena) reclaimMemoryFor(dead ParticipantID, all bool) {
 func (a *Arena) lockByte(i int) int64 { return int64(a.slot(i)) }
 
 func (a *Arena) fillSlot(i int, label string) {
-	id := selfIdentity()
 	s := a.slot(i)
 	a.u32(s + slotReaper).Store(0)
-	a.u32(s + slotPID).Store(uint32(id.pid))
-	a.u32(s + slotUID).Store(uint32(id.uid))
-	a.u64(s + slotStart).Store(id.startTime)
-	a.u64(s + slotPIDNS).Store(id.pidNS)
+	a.u32(s + slotPID).Store(uint32(os.Getpid()))
+	a.u32(s + slotUID).Store(uint32(os.Geteuid()))
+	a.u64(s + slotStart).Store(0)
+	a.u64(s + slotPIDNS).Store(0)
 	a.u64(s + slotJoined).Store(uint64(time.Now().UnixNano()))
-	copy(a.slice(s+slotBootID, 16), id.bootID[:])
+	clear(a.slice(s+slotBootID, 16))
 	a.putLabel(s+slotLabel, label)
 	a.u64(s + slotDied).Store(0)
 	a.u64(s + slotReady).Store(0)
@@ -266,6 +263,15 @@ func (a *Arena) fillSlot(i int, label string) {
 		r := s + slotAnnounce + Offset(k*announceStride)
 		a.u64(r + announceWord).Store(0)
 	}
+}
+
+// fillIdentity writes what is read from /proc. It is for people, and it takes as long as the rest
+// of joining, so Open does not wait for it.
+func (a *Arena) fillIdentity() {
+	id, s := selfIdentity(), a.slot(a.mySlot)
+	a.u64(s + slotStart).Store(id.startTime)
+	a.u64(s + slotPIDNS).Store(id.pidNS)
+	copy(a.slice(s+slotBootID, 16), id.bootID[:])
 }
 
 // putLabel writes a length byte and at most labelBytes bytes.
@@ -284,18 +290,14 @@ func (a *Arena) getLabel(off Offset) string {
 }
 
 // becomeLive is the death watcher's part of entering.
-func (a *Arena) becomeLive() error {
+func (a *Arena) becomeLive(list *shmsync.RobustList) error {
 	i := a.mySlot
 	tid := uint32(shmsync.ThreadID())
-	if shmsync.FeatureRobustList.Have() {
-		if l, err := shmsync.NewRobustList(); err == nil {
-			l.Link(wordPtr(a.u32(a.aliveWord(i, 0))), aliveWords)
-			if l.Register() == nil {
-				a.robust = l
-				a.caps |= capRobust
-			} else {
-				l.Free()
-			}
+	if list != nil {
+		list.Link(wordPtr(a.u32(a.aliveWord(i, 0))), aliveWords)
+		if list.Register() == nil {
+			a.robust = list
+			a.caps |= capRobust
 		}
 	}
 	crashpoint.Hit("arena.enter.registered")
@@ -330,10 +332,10 @@ const fenceAfter = 50 * time.Millisecond
 // fenceRegistered registers this process once.
 var fenceRegistered = sync.OnceValue(shmsync.RegisterFence)
 
-// registerFence makes this process a target of fences after a while, and then says so
-// in its slot. Close does not wait for it.
-func (a *Arena) registerFence() {
-	a.fenceTimer = time.AfterFunc(fenceAfter, func() {
+// becomeFenceTarget makes this process a target of fences, and then says so in its slot. Close does
+// not wait for it.
+func (a *Arena) becomeFenceTarget() {
+	go func() {
 		if fenceRegistered() != nil {
 			return
 		}
@@ -341,5 +343,24 @@ func (a *Arena) registerFence() {
 			a.u32(a.slot(a.mySlot) + slotCaps).Or(capFence)
 			a.fenced.Store(true)
 		})
-	})
+	}()
+}
+
+// identifyAfter is how old a participant becomes before it reads from /proc who it is.
+const identifyAfter = time.Millisecond
+
+// postponed is what a participant does only after it has lived for a while.
+type postponed struct {
+	at int64 // CLOCK_MONOTONIC ns
+	do func()
+}
+
+// afterJoining gives what is to be done later, in order. The death watcher does it: the first timer
+// of a Go program sets up the poller of the runtime, and Open does not wait for that.
+func (a *Arena) afterJoining() []postponed {
+	now := shmsync.Monotonic()
+	return []postponed{
+		{now + int64(identifyAfter), a.fillIdentity},
+		{now + int64(fenceAfter), a.becomeFenceTarget},
+	}
 }

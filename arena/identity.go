@@ -10,15 +10,13 @@ import (
 // Who a process is, for people to read. None of it decides anything: pids are
 // reused, and mean something else in another namespace.
 type identity struct {
-	pid       int
-	uid       int
 	startTime uint64 // clock ticks since boot, field 22 of /proc/self/stat
 	pidNS     uint64 // inode of the pid namespace
 	bootID    [16]byte
 }
 
 var selfIdentity = sync.OnceValue(func() identity {
-	id := identity{pid: os.Getpid(), uid: os.Geteuid()}
+	var id identity
 	id.startTime, _ = startTimeOf("self")
 	if link, err := os.Readlink("/proc/self/ns/pid"); err == nil {
 		id.pidNS = namespaceInode(link)

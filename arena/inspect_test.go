@@ -30,14 +30,17 @@ func inspected(t *testing.T, opts Options) (a *Arena, path string) {
 	return a, path
 }
 
-// unfenced are the bytes of an arena, without the note that this process has registered for fences, which comes 50 ms
-// after it joined.
+// unfenced are the bytes of an arena, without what this process writes to its slot some time after it joined: that it
+// has registered for fences, and what it read from /proc.
 func unfenced(t *testing.T, a *Arena, path string) []byte {
 	t.Helper()
 	b, err := os.ReadFile(path)
 	require.NoError(t, err)
 	caps := b[a.slot(a.mySlot)+slotCaps:]
 	binary.LittleEndian.PutUint32(caps, binary.LittleEndian.Uint32(caps)&^capFence)
+	s := a.slot(a.mySlot)
+	clear(b[s+slotStart : s+slotJoined])
+	clear(b[s+slotBootID : s+slotLabel])
 	return b
 }
 

@@ -25,7 +25,7 @@ func TestJoinAndLeave(t *testing.T) {
 	require.Equal(t, makeParticipantID(1, 1), one.self)
 	require.Equal(t, makeParticipantID(2, 1), two.self)
 	for _, r := range []*remote{one, two} {
-		people := r.participants(t)
+		people := r.must(t, order{Do: "identified"}).People
 		require.Equal(t, []string{"one", "two"}, labels(people))
 		for i, p := range people {
 			require.Equal(t, i+1, p.Slot)

@@ -39,11 +39,13 @@ func Open(name string, opts *Options) (*Arena, error) {
 	if err := o.check("arena.open", name); err != nil {
 		return nil, err
 	}
+	watcher := startFirstWatcherThread()
+	defer watcher.dismiss()
 	seg, created, err := shm.OpenOrCreate(name, o.size(), o.format, o.segment())
 	if err != nil {
 		return nil, err
 	}
-	return join(seg, opts, created)
+	return join(seg, opts, created, watcher)
 }
 
 // Create makes a new arena under /dev/shm and joins it. Where the name is
@@ -53,11 +55,13 @@ func Create(name string, opts *Options) (*Arena, error) {
 	if err := o.check("arena.create", name); err != nil {
 		return nil, err
 	}
+	watcher := startFirstWatcherThread()
+	defer watcher.dismiss()
 	seg, err := shm.Create(name, o.size(), o.format, o.segment())
 	if err != nil {
 		return nil, err
 	}
-	return join(seg, opts, true)
+	return join(seg, opts, true, watcher)
 }
 
 // Attach joins an existing arena under /dev/shm. Where there is none the error
@@ -67,11 +71,13 @@ func Attach(name string, opts *Options) (*Arena, error) {
 	if err := checkPlatform("arena.attach", name); err != nil {
 		return nil, err
 	}
+	watcher := startFirstWatcherThread()
+	defer watcher.dismiss()
 	seg, err := shm.Open(name, o.segment())
 	if err != nil {
 		return nil, err
 	}
-	return join(seg, opts, false)
+	return join(seg, opts, false, watcher)
 }
 
 // Format makes an arena of a segment that no other process has yet. Call it in the init
@@ -94,7 +100,7 @@ func FromSegment(seg *shm.Segment, opts *Options) (*Arena, error) {
 		seg.Close()
 		return nil, err
 	}
-	return join(seg, opts, false)
+	return join(seg, opts, false, nil)
 }
 
 func (o *Options) check(op, name string) error {
@@ -116,8 +122,8 @@ func (o *Options) size() int64 { return int64(alignUp(uint64(o.Size), chunkSize)
 
 func (o *Options) format(seg *shm.Segment) error { return format(seg, o.MaxParticipants, o.Counted) }
 
-// join makes this process a participant of the arena in seg.
-func join(seg *shm.Segment, opts *Options, created bool) (*Arena, error) {
+// join makes this process a participant of the arena in seg. watcher may be nil.
+func join(seg *shm.Segment, opts *Options, created bool, watcher *watcherThread) (*Arena, error) {
 	dev, ino := seg.ID()
 	id := segmentID{dev, ino}
 	attached.Lock()
@@ -133,7 +139,7 @@ func join(seg *shm.Segment, opts *Options, created bool) (*Arena, error) {
 		}
 		return &Arena{membership: a}, seg.Close()
 	}
-	a, err := newMember(seg, opts, created)
+	a, err := newMember(seg, opts, created, watcher)
 	if err != nil {
 		seg.Close()
 		return nil, err
@@ -167,7 +173,11 @@ func (a *membership) compare(opts *Options, created bool) error {
 	return nil
 }
 
-func newMember(seg *shm.Segment, opts *Options, created bool) (*Arena, error) {
+func newMember(seg *shm.Segment, opts *Options, created bool, watcher *watcherThread) (*Arena, error) {
+	if watcher == nil {
+		watcher = startWatcherThread()
+		defer watcher.dismiss()
+	}
 	header := make([]byte, headerSize)
 	n, err := seg.File().ReadAt(header, 0)
 	if err != nil && err != io.EOF {
@@ -178,7 +188,10 @@ func newMember(seg *shm.Segment, opts *Options, created bool) (*Arena, error) {
 		return nil, err
 	}
 	dev, ino := seg.ID()
-	a := &Arena{membership: &membership{seg: seg, id: segmentID{dev, ino}, reaps: map[int]*reapProgress{}}}
+	a := &Arena{membership: &membership{
+		seg: seg, id: segmentID{dev, ino}, reaps: map[int]*reapProgress{},
+		live: newMeeting(), repaired: newMeeting(), watcherEnded: newMeeting(),
+	}}
 	a.memory = newMemory(seg.Bytes())
 	a.geo = geo
 	a.label = seg.Name()
@@ -198,7 +211,7 @@ func newMember(seg *shm.Segment, opts *Options, created bool) (*Arena, error) {
 	if o.NoKernelIO {
 		a.caps |= capNoKernelIO
 	}
-	if err := a.enter(o.Label); err != nil {
+	if err := a.enter(o.Label, watcher); err != nil {
 		return nil, err
 	}
 	return a, nil

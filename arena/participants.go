@@ -15,7 +15,7 @@ type Participant struct {
 	Self      bool      // this process
 	UID       int       // effective user
 	TID       int       // the thread whose end tells the death, in its own pid namespace
-	StartTime uint64    // of the process, in clock ticks since boot
+	StartTime uint64    // of the process, in clock ticks since boot; like PIDNS and BootID, 0 until 1 ms after it joined
 	PIDNS     uint64    // inode of its pid namespace
 	BootID    [16]byte  // of the boot it runs under
 	Joined    time.Time // when it joined

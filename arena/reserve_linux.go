@@ -2,17 +2,19 @@ package arena
 
 import (
 	"os"
-	"syscall"
+
+	"golang.org/x/sys/unix"
 )
 
-// backedBytes is how much of the file has memory, or blocks, behind it.
-func backedBytes(f *os.File) uint64 {
-	info, err := f.Stat()
-	if err != nil {
-		return 0
+// backedBytes is how much of the file has memory, or blocks, behind it. It is exact for a tmpfs
+// with pages of 4096 bytes: a disk counts blocks of its own, and larger pages hold more than was
+// asked for.
+func backedBytes(f *os.File) (n uint64, exact bool) {
+	var st unix.Stat_t
+	if unix.Fstat(int(f.Fd()), &st) != nil {
+		return 0, false
 	}
-	if st, ok := info.Sys().(*syscall.Stat_t); ok {
-		return uint64(st.Blocks) * 512
-	}
-	return 0
+	var fs unix.Statfs_t
+	exact = st.Blksize == 4096 && unix.Fstatfs(int(f.Fd()), &fs) == nil && fs.Type == unix.TMPFS_MAGIC
+	return uint64(st.Blocks) * 512, exact
 }

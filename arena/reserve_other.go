@@ -5,4 +5,4 @@ package arena
 import "os"
 
 // backedBytes is not known on this system.
-func backedBytes(*os.File) uint64 { return 0 }
+func backedBytes(*os.File) (n uint64, exact bool) { return 0, false }

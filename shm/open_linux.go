@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strconv"
 
 	"golang.org/x/sys/unix"
 )
@@ -107,7 +108,13 @@ func checkFile(name string, st *unix.Stat_t, pageSize int64, trust []uint32) err
 }
 
 func (s *Segment) reopen() (*os.File, error) {
-	f, err := os.OpenFile(fdPath(int(s.file.Fd())), os.O_RDWR, 0)
+	// Not os.OpenFile, which tries the poller of the Go runtime on the file, and sets the poller
+	// up first in a process that has none yet.
+	path, fd := fdPath(int(s.file.Fd())), -1
+	err := retry(func() (err error) {
+		fd, err = unix.Open(path, unix.O_RDWR|unix.O_CLOEXEC, 0)
+		return err
+	})
 	if err != nil {
 		e := &opError{op: "reopen", name: s.name, err: err}
 		if errors.Is(err, os.ErrNotExist) {
@@ -116,12 +123,12 @@ func (s *Segment) reopen() (*os.File, error) {
 		return nil, e
 	}
 	var st unix.Stat_t
-	if err := unix.Fstat(int(f.Fd()), &st); err != nil || uint64(st.Dev) != s.dev || st.Ino != s.ino {
-		f.Close()
+	if err := unix.Fstat(fd, &st); err != nil || uint64(st.Dev) != s.dev || st.Ino != s.ino {
+		unix.Close(fd)
 		return nil, &opError{op: "reopen", name: s.name, why: "/proc shows another file", kind: ErrNotSupported, err: err}
 	}
-	return f, nil
+	return os.NewFile(uintptr(fd), path), nil
 }
 
 // fdPath returns the name by which this process can open fd once more.
-func fdPath(fd int) string { return fmt.Sprintf("/proc/self/fd/%d", fd) }
+func fdPath(fd int) string { return "/proc/self/fd/" + strconv.Itoa(fd) }
