@@ -24,8 +24,8 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// An actor does as it is told, in this process or in one of its own, so that
-// one test covers both. What it is told to do may block: it goes on meanwhile.
+// An actor does as it is told, in this process or in one of its own, so that one test
+// covers both. An order may block: the actor goes on meanwhile.
 type actor struct {
 	local *stage         // one of the two
 	proc  *proctest.Proc // is set

@@ -150,8 +150,8 @@ func TestWaitAnyEventAndSequencer(t *testing.T) {
 	}
 }
 
-// Of several that have come it is the lowest, at once, and from the others nothing is
-// taken.
+// If several have come, WaitAny returns the lowest, at once, and takes nothing from the
+// others.
 func TestWaitAnyEventLowest(t *testing.T) {
 	hands(t, func(t *testing.T, x, y *hand, a *arena.Arena) {
 		auto := mixEvents(t, a)
@@ -276,7 +276,8 @@ func TestWaitAnyEventPassesOn(t *testing.T) {
 	}
 }
 
-// Whoever sets dies; who waits has what was set before, and goes on waiting for the rest.
+// A process sets an Event and dies; the waiter has what was set before, and goes on waiting
+// for the rest.
 func TestWaitAnyEventSetterDies(t *testing.T) {
 	a := newArena(t, nil)
 	auto := mixEvents(t, a)
@@ -305,7 +306,7 @@ func TestWaitAnyEventSetterDies(t *testing.T) {
 	sound(t, a)
 }
 
-// Whoever sets, or counts, dies or is stopped before it lets anybody go.
+// A process that sets, or counts, dies or is stopped before it lets a waiter go.
 func TestWaitAnySequencerSetterDiesOnTheWay(t *testing.T) {
 	if !crashpoint.Enabled {
 		t.Skip("needs the build tag crashpoint")
@@ -388,8 +389,8 @@ func TestWaitAnySequencerCloses(t *testing.T) {
 	require.True(t, auto.TryWait())
 }
 
-// The race of conservation: who sets makes a token when the last was taken, and no
-// sooner. One that is lost hangs it; one that is there twice is counted.
+// The race of conservation: the setter makes a token when the last was taken, and no
+// sooner. A token that is lost hangs it; a token that is there twice is counted.
 type mixRace struct {
 	gate, token, over *prims.Event
 	taken             *prims.Sequencer

@@ -67,8 +67,8 @@ func TestBarrierWaitForgottenPhase(t *testing.T) {
 	require.NoError(t, b.WaitContext(t.Context(), 1), "its record is its own")
 }
 
-// After several deaths State says how many parties were lost and who, and Reset(0) goes
-// on with the others.
+// After several deaths State says how many parties were lost and whose they were, and
+// Reset(0) goes on with the others.
 func TestBarrierResetAfterSeveralDeaths(t *testing.T) {
 	a := newArena(t, nil)
 	b := newBarrier(t, a, "plain", 6, nil)

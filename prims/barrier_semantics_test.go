@@ -77,7 +77,7 @@ func TestBarrierBetweenProcesses(t *testing.T) {
 	require.Equal(t, prims.BarrierState{Phase: 3, Pending: 4, Expected: 4, Own: 1}, b.State())
 }
 
-// Whoever arrives and drops is not expected in later phases.
+// A party that arrives and drops is not expected in later phases.
 func TestBarrierArriveAndDrop(t *testing.T) {
 	a := newArena(t, nil)
 	b := newBarrier(t, a, "plain", 3, nil)
@@ -211,7 +211,7 @@ func TestBarrierDeath(t *testing.T) {
 				}
 				return b.WaitContext(t.Context(), 0) // that one was over
 			}())
-			// One of those who are told begins anew, with fewer.
+			// One of the waiters that are told begins anew, with fewer.
 			require.True(t, b.Reset(2))
 			require.False(t, x.must(t, order{Op: "barrier.reset", Object: "plain", N: 7}).OK)
 			st = b.State()
@@ -228,8 +228,8 @@ func TestBarrierDeath(t *testing.T) {
 	}
 }
 
-// Deaths that break nothing: of one who has left, of one that a whole phase went by
-// without, and of one who never came.
+// Deaths that break nothing: of a process that has left, of one that a whole phase went by
+// without, and of one that never came.
 func TestBarrierDeathOfStrangers(t *testing.T) {
 	a := newArena(t, nil)
 	b := newBarrier(t, a, "plain", 2, nil)
@@ -353,7 +353,7 @@ func TestBarrierCancelRace(t *testing.T) {
 	require.Zero(t, queued(a, b.Offset()))
 }
 
-// Whoever comes into the slot of a dead party is none.
+// A process that gets the slot of a dead party is no party.
 func TestBarrierSlotReused(t *testing.T) {
 	a := newArena(t, &arena.Options{Size: 4 << 20, MaxParticipants: 2})
 	b := newBarrier(t, a, "plain", 2, nil)

@@ -365,9 +365,9 @@ func fuzzedPatch(a *arena.Arena, o arena.Object, where uint16, value uint64) {
 	}
 }
 
-// Whatever a peer writes into an object of any kind and into the nodes of those who
-// wait at it: no crash, no access out of place; waits end with their contexts, and
-// everything else when the bytes are zero, if not before.
+// A peer may write anything into an object of any kind and into the nodes of its waiters:
+// no crash, no access out of place; waits end with their contexts, and everything else when
+// the bytes are zero, if not before.
 func fuzzBody(t testing.TB, h *hostile, script []byte) {
 	if len(script) < 2 {
 		return

@@ -17,8 +17,8 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// What is true of a Mutex is true of a CohortMutex: the tests of the one run with the
-// other in its place.
+// A CohortMutex has the properties of a Mutex: the tests of a Mutex run with a CohortMutex
+// in its place.
 
 // actorMutex is what actors lock: a Mutex or a CohortMutex.
 type actorMutex interface {

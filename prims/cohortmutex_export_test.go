@@ -9,7 +9,7 @@ import (
 	"github.com/shmsync/shmsync/arena"
 )
 
-// What tests of package prims_test look at.
+// Constants for the tests of package prims_test.
 
 const (
 	CohortPasses = cohortPasses
@@ -48,7 +48,7 @@ func (c *CohortMutex) LeaveLocalLock(k int) { c.localLocks[k].mutex.Unlock() }
 // Shut reports whether this process passes local lock k by.
 func (c *CohortMutex) Shut(k int) bool { return c.localLocks[k].shut.Load() > shmsync.Monotonic() }
 
-// Announced reports whether somebody sleeps for the lock itself.
+// Announced reports whether a waiter sleeps for the lock itself.
 func (c *CohortMutex) Announced() bool { return c.global.wakeWord.Announced() }
 
 // Object is the object under c.
@@ -69,7 +69,7 @@ func SetCohortIdle(ns int64) (old int64) {
 	return old
 }
 
-// SetCohortUnresponsive changes for how long those who do not come are not let go first.
+// SetCohortUnresponsive changes for how long nodes that do not come are not let go first.
 func SetCohortUnresponsive(ns int64) (old int64) {
 	old, cohortUnresponsiveFor = cohortUnresponsiveFor, ns
 	return old

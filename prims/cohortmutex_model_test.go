@@ -11,8 +11,8 @@ import (
 )
 
 // cohortModel is a CohortMutex and its callers, one thread each of a process of its own.
-// A mutex is one step to take and one to give back: that a Mutex is one, whoever dies
-// or sleeps, the models of Mutex show. Time is a step that may come at any moment, or,
+// A mutex is one step to take and one to give back: the models of Mutex show that a Mutex
+// is one, also when processes die or sleep. Time is a step that may come at any moment, or,
 // where the model is patient, never.
 type cohortModel struct {
 	nodes   []int // of each thread
@@ -106,7 +106,7 @@ func (cohortModel) few(t cohortTurn) cohortTurn {
 	return makeCohortTurn(t.node(), quiet, passes)
 }
 
-// others reports whether somebody has the local lock of another node.
+// others reports whether a thread has the local lock of another node.
 func (m *cohortModel) others(s *cohortState, node int) bool { return s.localLock[1-node] != 0 }
 
 func (m *cohortModel) yields(s *cohortState, node int) bool {
@@ -270,7 +270,7 @@ func (m *cohortModel) step(s *cohortState, i, node int, emit func(model.Step[coh
 		if s.turn == 0 {
 			send(pc, "took it at once, or sees nobody", false, nil)
 		}
-		// Somebody asleep is seen, somebody that spins at its local lock perhaps not.
+		// A sleeping waiter is seen, a waiter that spins at its local lock perhaps not.
 		if m.crowded(s, i) {
 			send(pc, "sees others", false, said(true))
 		}
@@ -296,7 +296,7 @@ func (m *cohortModel) step(s *cohortState, i, node int, emit func(model.Step[coh
 	}
 }
 
-// turnWord is what who goes to sleep does.
+// turnWord is what a waiter does that goes to sleep.
 func (m *cohortModel) turnWord(s *cohortState, send func(uint8, string, bool, func(*cohortState, *cohortThread)), pc uint8) {
 	if s.turn == 0 && s.global != 0 {
 		send(pc, "stirs, and sleeps", true, func(s *cohortState, _ *cohortThread) { s.turn = cohortContended })
@@ -313,7 +313,7 @@ func (m *cohortModel) crowded(s *cohortState, me int) bool {
 	return false
 }
 
-// count counts the run of a node: while it is told that many compete, and somebody of
+// count counts the run of a node: while it is told that many compete, and a thread of
 // another node has come to the lock.
 func (m *cohortModel) count(s *cohortState, node int) {
 	if !m.patient {
@@ -358,8 +358,8 @@ func (m *cohortModel) check(s *cohortState) error {
 	return nil
 }
 
-// done reports whether all calls of those who go on have ended, and nothing of the dead
-// is left.
+// done reports whether all calls of the threads that go on have ended, and no traces of the
+// dead are left.
 func (m *cohortModel) done(s *cohortState) bool {
 	for i, node := range m.nodes {
 		t, me := &s.thread[i], uint8(i+1)
@@ -376,8 +376,8 @@ func (m *cohortModel) show(s *cohortState) string {
 	return fmt.Sprintf("global %d, local locks %v, %v, threads %v, run %d", s.global, s.localLock, s.turn, s.thread[:len(m.nodes)], s.run)
 }
 
-// TestModelCohort: the composition of a CohortMutex is right whatever its hints say, and
-// whoever dies or is stopped; and its preference is bounded.
+// TestModelCohort: the composition of a CohortMutex is right whatever its hints say, also
+// when threads die or are stopped; and its preference is bounded.
 func TestModelCohort(t *testing.T) {
 	plain := cohortModel{nodes: []int{0, 0, 1}, cancels: true, wild: 1, policy: PolicyRelease}
 	dying := cohortModel{nodes: []int{0, 0, 1}, kills: 1, policy: PolicyReport}

@@ -95,7 +95,7 @@ func TestCohortMutexHammer(t *testing.T) {
 	sound(t, a)
 }
 
-// Whoever waits has the local lock of its node, one for each; who holds has none.
+// A waiter has the local lock of its node, one for each; the holder of the lock has none.
 func TestCohortMutexLocalLocks(t *testing.T) {
 	a := newArena(t, nil)
 	c := openCohort(t, a, "m", 0)
@@ -155,8 +155,8 @@ func TestCohortMutexYields(t *testing.T) {
 	c.Unlock()
 }
 
-// Whoever is woken lets those go first whose turn it is, as whoever comes does; and who has the
-// turn spins although others sleep.
+// A waiter that was woken lets the node go first whose turn it is, as a comer does; and a
+// waiter of that node spins although others sleep.
 func TestCohortMutexWokenYields(t *testing.T) {
 	forEver := int64(proctest.Scale(time.Hour))
 	deferred := fmt.Sprintf("%s=%d", cohortDeferVar, forEver)
@@ -165,7 +165,7 @@ func TestCohortMutexWokenYields(t *testing.T) {
 	c.Lock()
 	far := remoteActor(t, a, "far", cohortOn(1, deferred)...)
 	id := far.blocked(t, order{Op: "lock", Object: "m"})
-	// Somebody of node 0 waits all the time, and others of that node have the lock.
+	// A waiter of node 0 waits all the time, and others of that node have the lock.
 	c.TakeLocalLock(0)
 	near := remoteActor(t, a, "near", cohortOn(0)...)
 	c.SetTurn(prims.CohortTurnWord(0, 0, 3))
@@ -220,8 +220,8 @@ func TestCohortMutexShut(t *testing.T) {
 	c.LeaveLocalLock(0)
 }
 
-// A node has the lock for so many times in a row, and not once more, while somebody of
-// another waits who comes when it may.
+// A node has the lock for so many times in a row, and not once more, while a waiter of
+// another node comes when it may.
 func TestCohortMutexBound(t *testing.T) {
 	old := prims.SetCohortDefer(int64(proctest.Scale(20 * time.Second)))
 	t.Cleanup(func() { prims.SetCohortDefer(old) })
@@ -260,8 +260,9 @@ func TestCohortMutexBound(t *testing.T) {
 	require.LessOrEqual(t, most, prims.CohortPasses+2)
 }
 
-// A waiter that is stopped with its local lock holds up its own node for a moment only, and
-// others not at all; it goes on when it is continued. One that is killed leaves nothing.
+// A waiter that is stopped with its local lock delays its own node for a moment only, and
+// other nodes not at all; it goes on when it is continued. A waiter that is killed leaves
+// nothing.
 func TestCohortMutexStoppedWaiter(t *testing.T) {
 	a := newArena(t, nil)
 	c := openCohort(t, a, "m", 0)
@@ -318,8 +319,8 @@ func TestCohortMutexStoppedWaiter(t *testing.T) {
 	}
 }
 
-// Those of another node who do not come when they are let go first, since who has their
-// local lock is stopped, are not waited for each time; a lock that nobody else wants soon is one
+// If the holder of another node's local lock is stopped, that node does not come when it is let
+// go first. Then it is not waited for each time. A lock that no other process wants soon is one
 // of its fast path again.
 func TestCohortMutexUnresponsive(t *testing.T) {
 	onCohortNode(t, 0)
@@ -340,7 +341,7 @@ func TestCohortMutexUnresponsive(t *testing.T) {
 	for _, passes := range []int{prims.CohortPasses, 1 << 15, 3} {
 		c.SetTurn(prims.CohortTurnWord(0, 0, passes))
 		require.False(t, c.Yields(0), "it is waited for once more")
-		for range prims.CohortQuiet + 1 { // the first may meet who sleeps
+		for range prims.CohortQuiet + 1 { // the first may meet a sleeper
 			c.Lock()
 			c.Unlock()
 		}
@@ -358,7 +359,8 @@ func TestCohortMutexUnresponsive(t *testing.T) {
 	sound(t, a)
 }
 
-// Whoever has no local lock sleeps where others sleep, even if it is to let others go first.
+// A waiter without a local lock sleeps where others sleep, even if it is to let others go
+// first.
 func TestCohortMutexWithoutLocalLock(t *testing.T) {
 	old := prims.SetCohortDefer(int64(2 * timeout()))
 	t.Cleanup(func() { prims.SetCohortDefer(old) })
@@ -366,7 +368,7 @@ func TestCohortMutexWithoutLocalLock(t *testing.T) {
 	a := newArena(t, nil)
 	c := openCohort(t, a, "m", 0)
 	c.Lock()
-	c.TakeLocalLock(0) // somebody of the node whose turn it is
+	c.TakeLocalLock(0) // a waiter of the node whose turn it is
 	c.TakeLocalLock(1) // as one that is stopped
 	c.SetTurn(prims.CohortTurnWord(0, 0, 3))
 	var all sync.WaitGroup
@@ -438,8 +440,8 @@ func TestCohortMutexWithoutNodes(t *testing.T) {
 	sound(t, a)
 }
 
-// Whoever dies at a local lock, or between any two steps to the lock, leaves what a Mutex's
-// waiter or holder leaves.
+// A process that dies at a local lock, or between any two steps to the lock, leaves what a
+// Mutex's waiter or holder leaves.
 func TestCohortMutexCrash(t *testing.T) {
 	if !crashpoint.Enabled {
 		t.Skip("needs the build tag crashpoint")

@@ -15,8 +15,8 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// What is true of every Mutex is true of a CohortMutex whose callers are on several
-// nodes, and move.
+// A CohortMutex whose callers are on several nodes, and move, has the properties of every
+// Mutex.
 func TestCohortMutexSemantics(t *testing.T) {
 	onCohort(t, map[string]func(t *testing.T){
 		"TryLock":         TestMutexTryLock,
@@ -171,8 +171,8 @@ func TestCohortMutexState(t *testing.T) {
 	require.False(t, c.State().Held)
 }
 
-// From outside one sees who holds, who has which local lock, and who waits where; a tool can
-// recover it and set how long waiters spin.
+// From outside one sees the holder, the holders of the local locks, and the waits at each; a
+// tool can recover it and set how long waiters spin.
 func TestCohortMutexInspected(t *testing.T) {
 	a := newArena(t, nil)
 	c := openCohort(t, a, "m", 0)
@@ -198,7 +198,7 @@ func TestCohortMutexInspected(t *testing.T) {
 	require.Regexp(t, `^held by 3\.1`, told["local lock 1"])
 	require.Equal(t, "4 local locks", told["nodes"])
 	require.NotContains(t, told, "local lock 0")
-	// Whoever waits at a local lock waits for the holder of the lock, too.
+	// A waiter at a local lock waits for the holder of the lock, too.
 	one.proc.Stop(t)
 	two := remoteActor(t, a, "two", cohortOn(1)...)
 	two.start(order{Op: "lock", Object: "m"})

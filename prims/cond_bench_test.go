@@ -19,7 +19,7 @@ import (
 // condCrowd is what the waiters of a benchmark share.
 type condCrowd struct {
 	Round, Waiting, Back int64 // guarded by the lock
-	Hold                 int64 // how long who is back keeps the lock, ns
+	Hold                 int64 // how long a waiter that is back keeps the lock, ns
 	End                  atomic.Uint32
 }
 
@@ -92,8 +92,8 @@ func condCrowdWait(a *arena.Arena, p condCrowdParams) (*sync.WaitGroup, error) {
 	return &wg, nil
 }
 
-// BenchmarkCondBroadcast is the time from a Broadcast until the last of those who
-// waited has had the lock, by how many are on their way at a time.
+// BenchmarkCondBroadcast is the time from a Broadcast until the last waiter has had the
+// lock, by how many are on their way at a time.
 func BenchmarkCondBroadcast(b *testing.B) {
 	for _, waiters := range []int{8, 64} {
 		for _, hold := range []time.Duration{0, 5 * time.Microsecond} {

@@ -13,7 +13,7 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// Whoever passes a signal on dies over it: the signal has passed, once.
+// A process dies while it passes a signal on: the signal has passed, once.
 func TestCondDiesPassingOn(t *testing.T) {
 	for _, point := range []string{"cond.grant.resolved", "cond.pass.resolved", "monitor.resolve.resolved", "monitor.released", "monitor.leave.before_wake"} {
 		t.Run(point, func(t *testing.T) {
@@ -37,9 +37,9 @@ func TestCondDiesPassingOn(t *testing.T) {
 	}
 }
 
-// Whoever lets goroutines go that wait behind their poller, and dies before it has told them,
-// leaves their wait nodes to be used again. Each death that does not would keep some
-// for as long as the waiters' process lives.
+// A process that lets goroutines go which wait behind their poller, and dies before it has
+// told them, leaves their wait nodes to be used again. Otherwise each such death would keep
+// some nodes for as long as the waiters' process lives.
 func TestCondNodesAfterDeathsOfTellers(t *testing.T) {
 	const waiters, rounds = 16, 12
 	a := newArena(t, nil)

@@ -109,8 +109,8 @@ func TestCondGoBroadcast(t *testing.T) {
 	c.Broadcast()
 }
 
-// Someone who comes between a signal and the one that it was for does not take it:
-// it was for one that waited before.
+// A goroutine that comes between a signal and its waiter does not take the signal: it was
+// for a goroutine that waited before.
 func TestCondGoStealing(t *testing.T) {
 	a := newArena(t, nil)
 	m := newMutex(t, a, nil)

@@ -71,8 +71,8 @@ func condHostileRounds(t *testing.T, a *arena.Arena, o arena.Object, goroutines 
 			wg.Wait()
 			close(done)
 		}()
-		// A queue lock that a peer's bytes say is held by somebody who lives is waited
-		// for; whoever wrote that can as well give it back.
+		// A queue lock that a peer's bytes give to a living process is waited for; the peer
+		// that wrote that can as well give it back.
 		select {
 		case <-done:
 		case <-after(50 * time.Millisecond):
@@ -107,7 +107,7 @@ func (noLock) Unlock() {}
 
 func TestHostileCond(t *testing.T) {
 	a := newArena(t, &arena.Options{Size: 8 << 20})
-	// Whoever panics may have the lock or not; this one does not care.
+	// A call that panics may have the lock or not; this one does not care.
 	l := noLock{}
 	c, err := prims.OpenCond(a, "", l, nil)
 	require.NoError(t, err)

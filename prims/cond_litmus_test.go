@@ -119,8 +119,8 @@ func condRounds(normal int64) int64 {
 	return proctest.Rounds(normal/20, normal)
 }
 
-// Timeouts against signals: what goes in comes out. With the lock held nobody comes
-// back, so a signal that has found somebody shows in the state; and each of those
+// Timeouts against signals: what goes in comes out. While the test has the lock no waiter
+// comes back, so a signal that has found a waiter shows in the state; and each of those
 // ends one wait with nil.
 func TestCondTimeoutAgainstSignal(t *testing.T) {
 	a := newArena(t, nil)
@@ -236,8 +236,8 @@ func TestCondWaitForCancellationRace(t *testing.T) {
 	sound(t, a)
 }
 
-// Whoever has been signalled and dies before it has the lock back: the signal passes to
-// the next one, once; and to nobody who came after the signal.
+// A process that has been signalled dies before it has the lock back: the signal passes to
+// the next waiter, once; and to none that came after the signal.
 func TestCondSignalledThenDied(t *testing.T) {
 	for _, kill := range []string{"killed", "stopped and killed"} {
 		for _, later := range []bool{false, true} {
@@ -279,7 +279,7 @@ func TestCondSignalledThenDied(t *testing.T) {
 	}
 }
 
-// The owner of the lock dies: who is woken is told, does not hold the lock, and its
+// The owner of the lock dies: the woken waiter is told, does not hold the lock, and its
 // signal passes on.
 func TestCondLockOwnerDies(t *testing.T) {
 	a := newArena(t, nil)

@@ -37,7 +37,8 @@ func condWaits(t testing.TB, c *prims.Cond, n int) {
 	eventually(t, fmt.Sprintf("%d wait", n), c.String, func() bool { return c.State() == prims.CondState{Waiting: n} })
 }
 
-// stays makes sure that a task is not done: whoever could end it has had its turn.
+// stays makes sure that a task is not done: every process that could end it has had its
+// turn.
 func stays(t testing.TB, x *hand, id int) {
 	t.Helper()
 	if x.proc != nil {
@@ -143,8 +144,8 @@ func TestCondWaitReacquiresMutex(t *testing.T) {
 	})
 }
 
-// notifyOneNoWaiterNoCrash, notifyAllNoWaiterNoCrash; and such a call is not kept for
-// who comes later.
+// notifyOneNoWaiterNoCrash, notifyAllNoWaiterNoCrash; and such a call is not kept for a
+// later waiter.
 func TestCondNotifyNobody(t *testing.T) {
 	hands(t, func(t *testing.T, x, y *hand, a *arena.Arena) {
 		x.must(t, task{Op: "csignal", Name: "c", N: 3})
@@ -274,8 +275,8 @@ func TestCondPredicateLoop(t *testing.T) {
 	require.Equal(t, items, taken)
 }
 
-// A Broadcast is for those who wait now: who comes back and waits again, or comes
-// later, is not woken by it.
+// A Broadcast is for the goroutines that wait now: one that comes back and waits again, or
+// comes later, is not woken by it.
 func TestCondBroadcastGeneration(t *testing.T) {
 	hands(t, func(t *testing.T, x, y *hand, a *arena.Arena) {
 		var first []int
@@ -316,8 +317,8 @@ func condAt(t testing.TB, a *arena.Arena, name string) *prims.Cond {
 	return c
 }
 
-// Those who come back from a Broadcast and cannot have the lock for long hold nobody
-// up whose own lock is free.
+// Waiters that come back from a Broadcast and cannot have the lock for long do not delay
+// waiters whose own lock is free.
 func TestCondBroadcastBehindHolder(t *testing.T) {
 	a := newArena(t, nil)
 	x := remoteHand(t, a, "x")

@@ -95,7 +95,7 @@ func TestCountsMutex(t *testing.T) {
 	require.LessOrEqual(t, i.Holds[0].Since, shmsync.Monotonic())
 	require.Empty(t, i.Holds[0].Note, "no hold is biased")
 
-	// Somebody comes, waits, and is let in.
+	// A process comes, waits, and is let in.
 	child.Send(1)
 	eventually(t, "somebody waits", m.String, func() bool { return len(countsLook(t, name, "m").Waits) == 1 })
 	m.Unlock()

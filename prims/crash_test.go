@@ -27,10 +27,9 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// The kill matrix: a victim works together with two processes that stay, its
-// partner and the test itself, and dies at each crash point in turn. Those that
-// stay go on with what they do, each of their goroutines, and nothing is left
-// behind.
+// The kill matrix: a victim works together with two processes that stay, its partner and
+// the test itself, and dies at each crash point in turn. The two that stay go on with what
+// they do, each of their goroutines, and nothing is left behind.
 
 // ours are the prefixes of the points that the matrix answers for.
 var ours = []string{"mutex.", "futex.", "park.", "arena.poller.", "arena.ready.", "arena.node.", "arena.reap.", "arena.finish."}
@@ -141,7 +140,7 @@ func (s *site) hold(k int, d time.Duration) {
 	}
 }
 
-// work starts what those who stay do all the time.
+// work starts what the survivors do all the time.
 func (s *site) work(post bool) {
 	locker := func(k int, limit time.Duration) {
 		s.wg.Go(func() {
@@ -264,7 +263,7 @@ func init() {
 			if round < 0 {
 				break
 			}
-			// Somebody waits for a Stop, with a thread and behind the poller.
+			// A goroutine waits for a Stop, with a thread and behind the poller.
 			stop, err := prims.OpenFutex(s.a, fmt.Sprint("stop-", round), nil)
 			if err != nil {
 				c.Fatal(err)
@@ -303,7 +302,7 @@ func init() {
 		victimPoller(s, p.Round)
 		victimFutex(s, p.Round)
 		c.Say(hits())
-		// What has not killed it by now does not.
+		// A point that has not killed it by now does not.
 		crashpoint.Disarm()
 		if err := s.a.Close(); err != nil {
 			c.Fatal(err)
@@ -644,8 +643,8 @@ func init() {
 	})
 }
 
-// killReaper kills a process and then the one that reaps it and recovers
-// what it held. Whoever comes next finds everything usable.
+// killReaper kills a process and then its reaper, which recovers its locks. The next
+// process finds everything usable.
 func killReaper(t *testing.T, reached map[string]int) {
 	play := func(t *testing.T, env ...string) map[string]int {
 		p := crashParams{Arena: arenaName(t)}

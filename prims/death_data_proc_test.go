@@ -82,7 +82,7 @@ var dataGuards = map[string]func(a *arena.Arena, name string) (dataGuard, error)
 		if err != nil {
 			return g, err
 		}
-		q.TryPut(1) // the one who has it may use the data
+		q.TryPut(1) // the holder of the item may use the data
 		var l prims.Lease[uint64]
 		return dataGuard{func(ctx context.Context) (err error) {
 			l, err = q.Lease(ctx)
@@ -165,8 +165,8 @@ func init() {
 	})
 }
 
-// A process that is killed while the kernel copies from a file into the arena for it
-// writes no byte of the data any more once the data is somebody else's.
+// A process that is killed while the kernel copies from a file into the arena for it writes
+// no byte of the data any more once another process owns the data.
 func TestDataIsHandedOverWhenTheDeadCannotWriteIt(t *testing.T) {
 	const kills, size = 6, 2 << 20
 	a := newArena(t, nil)
@@ -198,8 +198,8 @@ func TestDataIsHandedOverWhenTheDeadCannotWriteIt(t *testing.T) {
 	sound(t, a)
 }
 
-// takeOver takes the data from a process that was killed, and reports when it had it
-// and whether somebody else wrote to it then.
+// takeOver takes the data from a process that was killed, and reports when it had it and
+// whether another process wrote to it then.
 func takeOver(ctx context.Context, g dataGuard, data []byte, mark byte) (took time.Time, wrote bool, err error) {
 	use := func() error {
 		took = time.Now()

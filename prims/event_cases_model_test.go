@@ -4,14 +4,14 @@ package prims
 
 import "testing"
 
-// What can be wrong with an Event with automatic reset.
+// Faults that an Event with automatic reset could have.
 const (
 	eventNoSecondCheck bug = "who waits does not look again after it has announced itself"
 	eventUnattributed  bug = "a token that is handed out is not attributed"
 	eventHandsUntaken  bug = "who hands a token out does not take it in hand before"
 )
 
-// Sets and waits, and those who give up: every token is taken once, or is there.
+// Sets, waits, and waits that are given up: every token is taken once, or is there.
 func TestModelEvent(t *testing.T) {
 	bugs := []bug{eventNoSecondCheck, eventHandsUntaken}
 	one := eventModel{setters: 1, sets: 2}
@@ -24,7 +24,7 @@ func TestModelEvent(t *testing.T) {
 	})
 }
 
-// Deaths at each step of those who set and of those who wait.
+// Deaths at each step of setters and of waiters.
 func TestModelEventDeath(t *testing.T) {
 	bugs := []bug{eventUnattributed}
 	one := eventModel{setters: 1, sets: 2, kills: 1}

@@ -45,7 +45,7 @@ const (
 	rvWho          // whose wait it ends, + 1
 )
 
-// What is counted, and nobody sees.
+// Ghost counts, which no thread sees.
 const (
 	gvReaped = iota
 	gvMade   // tokens
@@ -86,7 +86,7 @@ const (
 	vsLeave
 )
 
-// eventModel is an Event, two who wait, and those who set it.
+// eventModel is an Event, two waiters, and its setters.
 type eventModel struct {
 	setters int
 	sets    uint8 // how many tokens are made
@@ -156,7 +156,7 @@ func (m *eventModel) swap(x *model.Exec, seen uint8, place eventState) bool {
 
 func (m *eventModel) gone(x *model.Exec, thread int) bool { return x.LifeOf(thread) == model.Gone }
 
-// first is the first who is queued, and there.
+// first is the first waiter that is queued, and there.
 func (m *eventModel) first(x *model.Exec) (who int, ok bool) {
 	for i := range eventModelWaiters {
 		if x.Load(vStamp+i) == vStamped && !m.gone(x, i) {

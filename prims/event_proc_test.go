@@ -34,8 +34,8 @@ func init() {
 	})
 }
 
-// eventWorker passes a baton on: who waits for it sets it again. It waits for a gate
-// that it turns meanwhile.
+// eventWorker passes a baton on: the waiter for it sets it again. It waits for a gate that
+// it turns meanwhile.
 type eventWorker struct{ gate, baton *prims.Event }
 
 func (w *eventWorker) turn(g int, r *rand.Rand) error {
@@ -48,8 +48,8 @@ func (w *eventWorker) turn(g int, r *rand.Rand) error {
 		return w.any(g, r)
 	}
 	if g == 0 {
-		// Whoever dies with the baton leaves none. This one always has one more: sets
-		// collapse.
+		// A process that dies with the baton leaves none. This one always has one more:
+		// sets collapse.
 		ctx, cancel := context.WithTimeout(context.Background(), 100*time.Microsecond)
 		defer cancel()
 		err := w.baton.WaitContext(ctx)

@@ -106,7 +106,7 @@ func TestEventCatalogue(t *testing.T) {
 			x.waiter.ok(t, stays)
 		},
 		"pulse": func(t *testing.T, x *sequencerGroup) {
-			// A set with a reset right behind lets everybody go who was there.
+			// A set with a reset right behind lets every waiter go that was there.
 			for range 50 {
 				var ids []int
 				for i := range 3 {
@@ -222,8 +222,8 @@ func TestEventAutoReset(t *testing.T) {
 	})
 }
 
-// What was handed to a process that dies before it knows passes to the next one, or is
-// kept for whoever comes.
+// A token that was handed to a process which dies before it knows passes to the next
+// waiter, or is kept for the next comer.
 func TestEventTokenOfTheDead(t *testing.T) {
 	if !crashpoint.Enabled {
 		t.Skip("needs the build tag crashpoint")
@@ -256,7 +256,7 @@ func TestEventTokenOfTheDead(t *testing.T) {
 	}
 }
 
-// Whoever reaps dies over a token that came back: it is there once.
+// A reaper dies over a token that came back: it is there once.
 func TestEventSpareOfTheDead(t *testing.T) {
 	if !crashpoint.Enabled {
 		t.Skip("needs the build tag crashpoint")
@@ -290,8 +290,8 @@ func TestEventSpareOfTheDead(t *testing.T) {
 	sound(t, a)
 }
 
-// Whoever hands a process its first token is stopped, or dies, before it has noted that, and
-// the process goes on: the token is not there again when that process dies.
+// The process that hands another its first token is stopped, or dies, before it has noted
+// that, and the other goes on: the token is not there again when the other dies.
 func TestEventFirstTokenIsNotedLate(t *testing.T) {
 	if !crashpoint.Enabled {
 		t.Skip("needs the build tag crashpoint")
@@ -365,9 +365,9 @@ func TestEventOpen(t *testing.T) {
 	require.NoError(t, a.Delete("e"))
 }
 
-// Whoever sets and is stopped before it hands the token out: nobody who comes passes by whoever
-// is queued, a second set does not collapse with the first, and IsSet does not tell of a
-// token that is somebody's.
+// A setter is stopped before it hands the token out: no comer overtakes the queued waiter, a
+// second set does not collapse with the first, and IsSet does not tell of a token that was
+// handed out.
 func TestEventSetterStopped(t *testing.T) {
 	if !crashpoint.Enabled {
 		t.Skip("needs the build tag crashpoint")

@@ -59,7 +59,7 @@ func ExampleMutex_LockContext() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	m.Lock() // somebody else has it
+	m.Lock() // another process has it
 	ctx, cancel := context.WithTimeout(context.Background(), time.Millisecond)
 	defer cancel()
 	lock := func() error {

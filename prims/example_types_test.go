@@ -190,7 +190,7 @@ func ExampleSequencer() {
 	// entry 2
 }
 
-// A result that somebody else works on. If that process dies, whoever waits is told.
+// A result on which another process works. If that process dies, the waiters are told.
 func ExampleFuture() {
 	a := openExample()
 	defer closeExample(a)

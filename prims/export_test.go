@@ -11,7 +11,7 @@ import (
 	"github.com/shmsync/shmsync/arena"
 )
 
-// What tests of package prims_test look at.
+// Functions for the tests of package prims_test.
 
 // Waiters is how many goroutines of this process sleep, or park, on m.
 func (m *Mutex) Waiters() int { return m.queue.Waiting() }
@@ -243,7 +243,7 @@ func (s *Semaphore) Locked(f func()) error {
 	return nil
 }
 
-// LatchAwaited reports whether somebody has announced that it sleeps until the queue lock of s is
+// LatchAwaited reports whether a waiter has announced that it sleeps until the queue lock of s is
 // free.
 func (s *Semaphore) LatchAwaited() bool { return s.mon.queueLock.wakeWord.Announced() }
 

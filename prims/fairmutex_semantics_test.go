@@ -61,7 +61,7 @@ func TestFairMutexLock(t *testing.T) {
 	require.Contains(t, f.String(), "free")
 }
 
-// Whoever comes first is served first, in whichever process.
+// First come, first served, in all processes.
 func TestFairMutexFIFO(t *testing.T) {
 	a := newArena(t, nil)
 	f := openFair(t, a, nil)
@@ -87,7 +87,7 @@ func TestFairMutexFIFO(t *testing.T) {
 	f.Unlock()
 }
 
-// The tickets of those who gave up, ran out of time or died hold nobody up.
+// The tickets of waiters that gave up, ran out of time or died delay no other waiter.
 func TestFairMutexSkips(t *testing.T) {
 	a := newArena(t, nil)
 	f := openFair(t, a, nil)
@@ -154,7 +154,7 @@ func TestFairMutexOwnerDeathReport(t *testing.T) {
 	require.Equal(t, "dies", f.State().Owner.Label)
 	require.Contains(t, other.do(t, order{Op: "frecover", Object: "f", N: 2}).Panic, "the repair panics")
 
-	// Whoever recovers holds; others wait. Its death is a death again.
+	// The recoverer holds; others wait. Its death is a death again.
 	other.start(order{Op: "frecover", Object: "f", N: 3})
 	eventually(t, "it is being recovered", f.String, func() bool { return f.State().Held })
 	wait := make(chan error, 1)
@@ -189,7 +189,7 @@ func TestFairMutexOwnerDeathRelease(t *testing.T) {
 	f.Unlock()
 }
 
-// The Repair of the options runs in Lock, in one of those who were told.
+// The Repair of the options runs in Lock, in one of the callers that were told.
 func TestFairMutexRepair(t *testing.T) {
 	a := newArena(t, nil)
 	f := openFair(t, a, nil)
@@ -297,8 +297,8 @@ func TestFairMutexAllocates(t *testing.T) {
 	}))
 }
 
-// The end of a context, or Cancel, against the grant: one of the two wins, and
-// what was granted is held by somebody.
+// The end of a context, or Cancel, against the grant: one of the two wins, and a granted
+// lock has a holder.
 func TestFairMutexCancelVersusGrant(t *testing.T) {
 	rounds := proctest.Rounds(5_000, 50_000)
 	a := newArena(t, nil)

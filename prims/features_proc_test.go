@@ -106,7 +106,7 @@ func predicateLoop(a *arena.Arena, b *featureBoard) {
 	wg.Wait()
 }
 
-// condWait waits once at the Cond and writes down who it is.
+// condWait waits once at the Cond and writes down its number.
 func condWait(m *prims.Mutex, c *prims.Cond, b *featureBoard, who int) {
 	m.Lock()
 	defer m.Unlock()
@@ -147,7 +147,7 @@ func condTest(f func(t *testing.T, m *prims.Mutex, c *prims.Cond, b *featureBoar
 	}
 }
 
-// woken waits until n waits have ended, and gives who they were.
+// woken waits until n waits have ended, and gives their numbers.
 func woken(t *testing.T, m *prims.Mutex, b *featureBoard, n int) (who []int) {
 	t.Helper()
 	eventually(t, fmt.Sprintf("%d are awake", n), m.String, func() bool {

@@ -4,7 +4,7 @@ package prims
 
 import "testing"
 
-// What can be wrong with a Futex.
+// Faults that a Futex could have.
 const (
 	announceOnce       bug = "a waiter announces itself once, and not for each value"
 	sleepUnannounced   bug = "a waiter does not announce itself"
@@ -16,7 +16,7 @@ const (
 	futexReapByRecord  bug = "a reap wakes one of those that have a record"
 )
 
-// Posts, stops, and those who wait for different tokens.
+// Posts, stops, and waiters for different tokens.
 func TestModelFutex(t *testing.T) {
 	bugs := []bug{announceOnce, sleepUnannounced, postWakesFirst, postWakesOne, postClearsLate}
 	two := futexModel{waiters: 2, posters: 1, tokens: 2}
@@ -29,7 +29,7 @@ func TestModelFutex(t *testing.T) {
 	})
 }
 
-// Deaths of those who post and of those who wait.
+// Deaths of posters and of waiters.
 func TestModelFutexDeath(t *testing.T) {
 	bugs := []bug{futexReapSilent}
 	two := futexModel{waiters: 2, posters: 1, tokens: 2, stop: true, kills: 1}

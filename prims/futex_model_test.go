@@ -44,7 +44,7 @@ const (
 	tReaped
 )
 
-// futexModel is a Futex, those who wait, and those who post.
+// futexModel is a Futex, its waiters, and its posters.
 type futexModel struct {
 	waiters, posters int
 	tokens           int // the greatest token
@@ -76,7 +76,7 @@ func (m futexModel) explore(b bug) model.Result {
 
 func (m *futexModel) check(*model.Sys) error { return nil }
 
-// maySleep: the token has not come, and who posts next knows of the sleeper.
+// maySleep: the token has not come, and the next poster knows of the sleeper.
 func (m *futexModel) maySleep(s *model.Sys, i int) bool {
 	state := futexState(s.Mem[wState])
 	return !state.reached(uint64(s.Thread[i].R[rToken])) && !state.stopped() && state.announced()

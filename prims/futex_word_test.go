@@ -28,7 +28,7 @@ func TestFutexStateTable(t *testing.T) {
 				require.Equal(t, counter+1, posted.counter())
 				require.Equal(t, s.stopped(), posted.stopped())
 				require.False(t, posted.announced())
-				// What waiters sleep on changes with every post.
+				// The half that waiters sleep on changes with every post.
 				require.NotEqual(t, uint32(s), uint32(posted))
 			}
 			require.NotEqual(t, uint32(s|futexAnnounced), uint32(stopped), "a stop wakes those who are about to sleep")

@@ -166,8 +166,8 @@ func TestFutureSetAll(t *testing.T) {
 	})
 }
 
-// The producer dies: everybody is told, those who wait and those who come, until
-// Reset; and nobody can set it.
+// The producer dies: all present and later waiters are told, until Reset; and the Future
+// cannot be set.
 func TestFutureProducerDies(t *testing.T) {
 	a := newArena(t, nil)
 	x, y, here := remoteHand(t, a, "producer"), remoteHand(t, a, "y"), localHand(a)
@@ -210,7 +210,7 @@ func TestFutureProducerDies(t *testing.T) {
 	id := y.blocked(t, task{Op: "wait", Name: "f"})
 	require.True(t, here.must(t, task{Op: "set", Name: "f", Errno: 4}).OK)
 	require.EqualValues(t, 4, y.wait(t, id).N)
-	// One that is set before its producer dies stays set.
+	// A Future that is set before its producer dies stays set.
 	z := remoteHand(t, a, "z")
 	z.must(t, task{Op: "own", Name: "h"})
 	z.must(t, task{Op: "set", Name: "h", Errno: 5})
@@ -337,7 +337,7 @@ func TestWaitAll(t *testing.T) {
 		names := []string{"f0", "e@2", "f1", "f0", "f2"}
 		id := x.blocked(t, task{Op: "all", Name: "f2", Names: names})
 		y.must(t, task{Op: "set", Name: "f2"})
-		// What was there meanwhile counts.
+		// A result that was there meanwhile counts.
 		y.must(t, task{Op: "reset", Name: "f2"})
 		y.must(t, task{Op: "post", Name: "e"})
 		y.must(t, task{Op: "set", Name: "f0"})
@@ -433,7 +433,7 @@ func TestWaitAnyEnds(t *testing.T) {
 	require.Equal(t, []string{"closed"}, x.wait(t, id).Is)
 }
 
-// A value that is written before Set is there for whoever has seen it set.
+// A value that is written before Set is there for a process that has seen it set.
 func TestFutureValue(t *testing.T) {
 	a := newArena(t, nil)
 	f, err := prims.OpenFuture(a, "f", nil)

@@ -49,7 +49,7 @@ func TestABIShares(t *testing.T) {
 	}
 }
 
-// What the document says about how waits end.
+// The document says how waits end.
 func TestABIGateEnds(t *testing.T) {
 	require.Equal(t, []int{0, 1, 2}, []int{outcomeOpen, outcomeDead, outcomeTurn})
 	require.Contains(t, abiText(t, "Once"), "0 the function has run, 2 it is the turn of its owner")

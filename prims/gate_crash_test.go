@@ -20,7 +20,7 @@ func TestBarrierCrashOfTheLast(t *testing.T) {
 	for point, ends := range map[string]bool{
 		"barrier.arrive.counted": false, "barrier.complete.taken": false, "barrier.complete.returned": false,
 		"monitor.commit.logged":   false, // of the second commit: the one that ends the phase
-		"monitor.commit.begun":    true,  // which is carried out by whoever comes next
+		"monitor.commit.begun":    true,  // which the next holder of the queue lock carries out
 		"barrier.complete.opened": true, "monitor.resolve.resolved": true, "monitor.leave.before_wake": true,
 	} {
 		t.Run(point, func(t *testing.T) {
@@ -128,7 +128,7 @@ func TestOnceCrashOfTheRunner(t *testing.T) {
 				dying.start(order{Op: "once.do", Object: "o"})
 				eventually(t, "it runs", o.String, func() bool { return tr.Count[0] == 1 })
 				id = gateBlocked(t, a, x, o.Offset(), order{Op: "once.do", Object: "o"})
-				// Whoever is still awake is not woken.
+				// A process that is still awake is not woken.
 				eventually(t, "x sleeps", o.String, func() bool { return prims.Sleeping(a, o.Offset()) == 1 })
 				dying.start(order{Op: "unblock"})
 				dying.proc.WaitSignal(t, syscall.SIGKILL)
@@ -172,7 +172,7 @@ func TestWaitGroupCrash(t *testing.T) {
 	}
 }
 
-// The last Done dies over it: who waits is let go.
+// The last Done dies over it: the waiter is let go.
 func TestWaitGroupCrashOfTheLast(t *testing.T) {
 	for _, point := range []string{"counter.done.counted", "monitor.resolve.resolved", "monitor.leave.before_wake"} {
 		t.Run(point, func(t *testing.T) {

@@ -12,7 +12,7 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// Each process adds its own work; whoever waits, waits for that of all.
+// Each process adds its own work; a waiter waits for that of all.
 func ExampleWaitGroup() {
 	a := openExample()
 	defer closeExample(a)
@@ -28,7 +28,7 @@ func ExampleWaitGroup() {
 	// Output: waitgroup batch: 0, 0 of this process, waiting false
 }
 
-// Steps that all workers make together. Whoever is told that one of them died begins
+// Steps that all workers make together. A worker that is told that another one died begins
 // the next step without it.
 func ExampleBarrier() {
 	a := openExample()
@@ -48,7 +48,7 @@ func ExampleBarrier() {
 	// Output: 3 barrier step: phase 3, 1 of 1 to arrive, 1 of this process, waiting false
 }
 
-// What one of many processes does, once.
+// An initialization that one of many processes does, once.
 func ExampleOnce() {
 	a := openExample()
 	defer closeExample(a)

@@ -128,7 +128,7 @@ func hostileDo(g gate) (withContext map[string]func(context.Context), without ma
 	return nil, nil
 }
 
-// Whatever a peer writes into the body, an operation ends within its context, in
+// A peer may write anything into the body: an operation ends within its context, in
 // success or in an error, and when the bytes are sane again it can be used.
 func TestHostileGates(t *testing.T) {
 	d := proctest.Rounds(proctest.Scale(4*time.Second)/8, proctest.Scale(4*time.Second))

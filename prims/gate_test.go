@@ -94,7 +94,7 @@ func TestGateHandles(t *testing.T) {
 	spun.ArriveAndWait(1)
 }
 
-// Whoever closes the arena while goroutines wait sends them away.
+// A process that closes the arena while its goroutines wait sends them away.
 func TestGateArenaClosed(t *testing.T) {
 	name := arenaName(t)
 	a, err := arena.Create(name, nil)
@@ -238,7 +238,7 @@ func TestGateAllocations(t *testing.T) {
 	require.LessOrEqual(t, n, 1.0, "a wake has a list")
 }
 
-// What asks whether anything is to be waited for is inlined into its callers.
+// The check whether a call has to wait is inlined into its callers.
 func TestGateInlining(t *testing.T) {
 	out := goTool(t, "build", "-gcflags=-m=2", ".")
 	for _, f := range []string{

@@ -163,7 +163,7 @@ func (w *latchWorker) rest() error {
 
 type barrierBoard struct {
 	Begun, Ended atomic.Uint64 // completions
-	Inside       atomic.Uint32 // name of whoever runs one
+	Inside       atomic.Uint32 // the participant that runs one
 	Overlaps     atomic.Uint32
 }
 
@@ -245,7 +245,7 @@ const onceRounds = 1 << 16
 type onceBoard struct {
 	Round   atomic.Uint64
 	Entries [onceRounds]struct {
-		Inside atomic.Uint32 // name of whoever runs it
+		Inside atomic.Uint32 // the participant that runs it
 		Ended  atomic.Uint32
 	}
 }
@@ -288,7 +288,7 @@ func (w *onceWorker) turn(g int, r *rand.Rand) error {
 	if err := o.Close(); err != nil {
 		return err
 	}
-	// Whoever looks at one later makes another of the same name, which is as good.
+	// A later user makes another of the same name, which is as good.
 	if n > 100 && r.IntN(4) == 0 {
 		w.a.Delete(fmt.Sprintf("once-%d", n-uint64(20+r.IntN(80))))
 	}

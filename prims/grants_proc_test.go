@@ -16,7 +16,7 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// granted is an object that gives something to one who waits.
+// granted is an object that gives something to a waiter.
 type granted struct {
 	offset arena.Offset
 	begin  func(t *testing.T) error    // makes the next wait wait; in the process of the test

@@ -58,8 +58,8 @@ func guarded(what string, words func() string, f func()) error {
 	}
 }
 
-// hostile is where hostile bytes are tried: an arena in which threads are free,
-// and one in which whoever waits parks behind the poller.
+// hostile is where hostile bytes are tried: an arena in which threads are free, and one in
+// which a waiter parks behind the poller.
 type hostile struct {
 	arenas [2]*arena.Arena
 	round  int
@@ -154,8 +154,8 @@ func hostileMutex(t testing.TB, h *hostile, bytes []byte) {
 		}
 	})
 	try("Unlock", func(context.Context) {
-		// What is not ours stays as it is. (All ones stand for a word that is
-		// never there; a peer that writes them might as well have written 0.)
+		// A word that is not ours stays as it is. (All ones stand for a word that is never
+		// there; a peer that writes them might as well have written 0.)
 		if was := m.OwnerWord(); !m.HeldByUs() && was != ^uint32(0) {
 			defer func() {
 				if is := m.OwnerWord(); is != was {
@@ -245,8 +245,8 @@ func TestHostileFutex(t *testing.T) {
 	}
 }
 
-// A peer that wipes a Mutex, with the list by which releasers find who is parked,
-// frees it; those who wait all find out.
+// A peer that wipes a Mutex, with the list by which releasers find parked waiters, frees
+// it; all waiters find out.
 func TestHostileWipe(t *testing.T) {
 	a := newArena(t, nil)
 	m := newMutex(t, a, nil)
@@ -287,8 +287,8 @@ func FuzzFutexWord(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) { hostileFutex(t, &h, b) })
 }
 
-// The bytes change all the time under those who lock, and then become sane: it
-// can be used as before.
+// The bytes change all the time while processes lock, and then become sane: the lock can be
+// used as before.
 func TestScribbledMutex(t *testing.T) {
 	a := newArena(t, nil)
 	m := newMutex(t, a, nil)

@@ -43,7 +43,7 @@ func TestInlining(t *testing.T) {
 		require.Regexp(t, `can inline `+regexp.QuoteMeta(f)+` with cost`, out)
 	}
 	require.Contains(t, out, "inlining call to releaseBiased")
-	// What is there to be out of the way stays there.
+	// Functions that are to be out of the way stay out of line.
 	for _, f := range []string{"(*Mutex).lockSlow", "(*Mutex).unlockSlow", "(*Mutex).lockOrPanic"} {
 		require.Regexp(t, `cannot inline `+regexp.QuoteMeta(f)+`:`, out)
 	}
@@ -207,8 +207,8 @@ func TestAllocationsContended(t *testing.T) {
 	}
 }
 
-// fillThreads has as many goroutines wait as have threads of their own, so that
-// whoever waits next parks behind the poller.
+// fillThreads makes as many goroutines wait as have threads of their own, so that the next
+// waiter parks behind the poller.
 func fillThreads(t *testing.T, a *arena.Arena) {
 	t.Helper()
 	// One lock of each, since no more goroutines sleep in the kernel for one object than

@@ -125,8 +125,8 @@ func TestLatchDeath(t *testing.T) {
 	}
 }
 
-// Whoever comes at once in the place of a dead one claims what that had, although nobody
-// has reaped it.
+// A process that comes at once in the place of a dead one claims what that had, although no
+// process has reaped it.
 func TestLatchClaimAfterDeath(t *testing.T) {
 	a := newArena(t, nil)
 	for i := range 20 {

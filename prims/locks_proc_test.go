@@ -109,7 +109,8 @@ func (p *lockedPair) check() error {
 	return nil
 }
 
-// lockWorker writes the pair under the lock, or reads it; who meets a death repairs it.
+// lockWorker writes the pair under the lock, or reads it; a worker that meets a death
+// repairs it.
 type lockWorker struct {
 	l    workerGroupLock
 	pair *lockedPair

@@ -48,7 +48,7 @@ func waitUntil(limit time.Duration, done func() bool) error {
 	return nil
 }
 
-// words describes the objects of an arena and who is in it.
+// words describes the objects of an arena and its participants.
 func words(a *arena.Arena) string {
 	s := ""
 	for o := range a.Objects() {

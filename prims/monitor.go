@@ -175,7 +175,7 @@ func (m *monitor) fail(op string, err error, who *shmsync.Identity, detail strin
 }
 
 // begin counts a call that may wait. Until finish, Close waits for it, so that the words
-// stay in place for what the call does before, in and after its wait. Whoever waits in the
+// stay in place for what the call does before, in and after its wait. Each waiter in the
 // monitor is in such a call, but for a [Pending] and a watch, which count themselves.
 func (m *monitor) begin() error {
 	if !m.queueLock.queue.EnterNode() {

@@ -11,9 +11,9 @@ import (
 	"github.com/shmsync/shmsync/internal/model"
 )
 
-// monModel is a semaphore on a monitor: waiters, each a process with a node that it
-// keeps from wait to wait, and a reaper who lives for ever. The queue lock is taken
-// when it can be; how that is waited for is the model of the Mutex.
+// monModel is a semaphore on a monitor: waiters, each a process with a node that it keeps
+// from wait to wait, and a reaper that lives for ever. The queue lock is taken when it is
+// free; the wait for it is in the model of the Mutex.
 type monModel struct {
 	wants     []uint8 // how many permits each waiter wants
 	permits   uint8
@@ -47,7 +47,7 @@ type monState struct {
 	reaped    uint8 // and reaped
 	kills     uint8
 	reaping   uint8
-	due       bool // a reap is due by whoever waits
+	due       bool // a reap is due by the next waiter that checks
 	wrong     monWrong
 }
 
@@ -72,7 +72,7 @@ type monThread struct {
 	back        uint8 // where it goes on when a node has been dropped
 	waitNode    uint8 // the node that it has
 	at          uint8 // the node that it is about to drop or give back,
-	owner       uint8 // who had it,
+	owner       uint8 // its owner,
 	same        bool  // and whether it is in the same use still
 	cleanUp     uint8 // the node that it has left,
 	cleanUpSame bool  // in the same use still
@@ -107,7 +107,7 @@ var (
 	errMonLeftOver = errors.New("something is left on the queue")
 )
 
-// What a thread takes the queue lock for.
+// The purposes for which a thread takes the queue lock.
 const (
 	monAcquire = iota + 1
 	monRelease
@@ -156,7 +156,7 @@ const (
 	mFreeNodes
 )
 
-// What can be wrong with a monitor.
+// Faults that a monitor could have.
 const (
 	monAccountsTwice   bug = "replaying accounts for what has been accounted for"
 	monLeftAsSpent     bug = "who was granted and cannot keep the node marks it left"
@@ -303,7 +303,7 @@ func (m *monModel) checkRest(s *monState) error {
 		switch {
 		case !n.used, s.due && n.stamp != 0:
 		case lives && (n.word == arena.NodeSpent || n.word == arena.NodeFree):
-			// Goes with its owner: who took it off died as it was being spent.
+			// Goes with its owner: the process that took it off died as it was being spent.
 		case !lives || s.thread[n.owner-1].waitNode != uint8(i+1):
 			return errMonLeak
 		}

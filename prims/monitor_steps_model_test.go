@@ -423,7 +423,7 @@ func (x *monExec) asleep(n *monNode) {
 	}
 }
 
-// replay is what who takes the queue lock after a death does first.
+// replay is what the next holder of the queue lock after a death does first.
 func (x *monExec) replay() {
 	switch x.t.pc {
 	case mRedo:
@@ -515,7 +515,7 @@ func (x *monExec) reap() {
 	dead := x.s.reaping
 	switch x.t.pc {
 	case mMarkOwnerDead:
-		// Whoever holds the queue lock lives, and may be stopped.
+		// The holder of the queue lock lives, and may be stopped.
 		busy := x.s.queueLock != 0 && x.s.queueLock != monDead && x.s.dead>>(x.s.queueLock-1)&1 == 0
 		if x.more = x.tries && busy && x.choice == 0; x.choice == 1 {
 			x.to(mWakeResolved, "finds the queue lock taken")

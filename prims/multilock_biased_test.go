@@ -50,7 +50,7 @@ func TestMultiLockBiased(t *testing.T) {
 	require.True(t, x.State(7).Held)
 	h.Unlock()
 
-	// Whoever waits is served, and in the queue.
+	// A waiter is served, and in the queue.
 	h = quickly(t, x, 8)
 	first := multiQueued(t, x, other, 8, order{Op: "mlock", Token: 8})
 	second := multiQueued(t, x, other, 8, order{Op: "mlock", Token: 8})
@@ -109,7 +109,8 @@ func TestMultiLockBiasedEvicted(t *testing.T) {
 	held.Unlock()
 }
 
-// What others find of one that died, or left, with keys that it had by CAS.
+// The state that other processes find after a participant with keys by CAS has died, or
+// left.
 func TestMultiLockBiasedDeath(t *testing.T) {
 	for _, policy := range []prims.Policy{prims.PolicyReport, prims.PolicyRelease} {
 		t.Run(policy.String(), func(t *testing.T) {

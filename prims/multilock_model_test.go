@@ -114,7 +114,7 @@ type multiModel struct {
 	bug     bug
 }
 
-// What can be wrong with a key that is locked by CAS.
+// Faults that a key that is locked by CAS could have.
 const (
 	mkNoStamp     bug = "a lock by CAS leaves the stamp as it is"
 	mkKeyFirst    bug = "the key is looked at before the hold"
@@ -324,7 +324,7 @@ func (m *multiModel) queueLock(x *model.Exec) {
 		x.Say("replays")
 		m.replay(x)
 		if *x.R(mrBack) != mpResolve && mkWord(x.Load(mkHold)).kind() == kindReserved {
-			// What the dead one has let go is passed on, and the call begins anew.
+			// A key that the dead one has let go is passed on, and the call begins anew.
 			*x.R(mrOther) = *x.R(mrBack)
 			*x.R(mrBack) = mpQueueLock
 			x.Goto(mpResolve)

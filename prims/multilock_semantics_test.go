@@ -94,7 +94,7 @@ func TestMultiLockDistinctKeysProceedIndependently(t *testing.T) {
 	require.Empty(t, stopped.wait(t, waits).Panic)
 }
 
-// Each key is handed on in the order of arrival, straight to whoever waits.
+// Each key is handed on in the order of arrival, straight to a waiter.
 func TestMultiLockFIFO(t *testing.T) {
 	a := newArena(t, nil)
 	x := openMulti(t, a, nil)
@@ -124,7 +124,7 @@ func TestMultiLockFIFO(t *testing.T) {
 	}
 }
 
-// Those who gave up, ran out of time or died hold nobody up.
+// Waiters that gave up, ran out of time or died delay no other waiter.
 func TestMultiLockSkips(t *testing.T) {
 	a := newArena(t, nil)
 	x := openMulti(t, a, nil)
@@ -234,7 +234,7 @@ func TestMultiLockAll(t *testing.T) {
 	}
 	require.NoError(t, x.Recover(ctx, 4, func() error { return nil }))
 
-	// Whoever dies over it leaves each key that it had by the policy, and no more.
+	// A process that dies over it leaves each key that it had by the policy, and no more.
 	held = x.Lock(4)
 	multiQueued(t, x, other, 4, order{Op: "mall", Token: 1, N: 6})
 	other.proc.Kill(t)
@@ -338,7 +338,7 @@ func TestMultiLockOwnerDeathReport(t *testing.T) {
 	require.ErrorIs(t, x.State(keys[1]).Err, shmsync.ErrOwnerDead)
 	require.Contains(t, other.do(t, order{Op: "mrecover", Object: "m", Token: keys[0], N: 2}).Panic, "the repair panics")
 
-	// Whoever recovers has the key; its death is a death again.
+	// The recoverer has the key; its death is a death again.
 	other.start(order{Op: "mrecover", Object: "m", Token: keys[7], N: 3})
 	eventually(t, "it is being recovered", x.String, func() bool { return x.State(keys[7]).Held })
 	wait := make(chan error, 1)
@@ -496,7 +496,7 @@ func TestMultiLockNoSpace(t *testing.T) {
 	}
 }
 
-// A list that bites its own tail is found by whoever walks it, and made anew.
+// A walk finds a list that bites its own tail, and the list is made anew.
 func TestMultiLockTailBiter(t *testing.T) {
 	a := newArena(t, nil)
 	x := openMulti(t, a, &prims.MultiLockOptions{Buckets: 1})

@@ -44,7 +44,7 @@ func TestMultiLockHoldTable(t *testing.T) {
 				result, who := h.result()
 				if h.fast() || kind == keyFree {
 					require.Equal(t, lockCorrupt, result)
-					h = next // what reap and those who pass it on see
+					h = next // what a reap and a granter see
 				}
 				if kind = h.kind(); kind == keyFree {
 					continue

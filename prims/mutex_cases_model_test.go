@@ -14,7 +14,7 @@ var (
 	noBiased = []uint8{uint8(kindHeld)}
 )
 
-// Unlock by a plain store, and who waits for it.
+// Unlock by a plain store, and its waiter.
 func TestModelMutexBiased(t *testing.T) {
 	bugs := []bug{noFence, noLookAfterFence, wakeBeforeRelease, sleepOnOwner}
 	two := mutexModel{threads: []int{0, 1}, modes: anyHold}
@@ -27,7 +27,7 @@ func TestModelMutexBiased(t *testing.T) {
 	})
 }
 
-// Wakes of one waiter, those who come between, and those who give up.
+// Wakes of one waiter, barging callers, and waiters that give up.
 func TestModelMutexWakeOne(t *testing.T) {
 	bugs := []bug{noAnnounceAfterSleep, leaveAtOnce, leaveDoesNotWake, leaveWithoutAnnounce, sleepOnOwner}
 	three := mutexModel{threads: []int{0, 1, 2}, modes: anyHold, cancel: true}
@@ -53,8 +53,8 @@ func TestModelMutexHandOff(t *testing.T) {
 	})
 }
 
-// Deaths at every step: of the holder, of a waiter, of one that was woken, of one
-// that has unlocked and not woken yet, and of whoever deals with a death.
+// Deaths at every step: of the holder, of a waiter, of one that was woken, of one that has
+// unlocked and not woken yet, and of a process that deals with a death.
 func TestModelMutexDeath(t *testing.T) {
 	bugs := []bug{noFenceBeforeRepair, silentReaper, reapDoesNotWake, wakeByRecordOnly, wakeByAnnouncementOnly, notRegistered}
 	two := mutexModel{threads: []int{0, 1}, modes: anyHold, kills: 1, policy: PolicyReport, recoverers: 1}
@@ -73,7 +73,7 @@ func TestModelMutexDeath(t *testing.T) {
 	})
 }
 
-// Deaths among those who hand the lock on, or wait for that.
+// Deaths among the processes that hand the lock on, or wait for that.
 func TestModelMutexHandOffDeath(t *testing.T) {
 	two := mutexModel{threads: []int{0, 1}, modes: anyHold, cancel: true, handoffs: true, kills: 1, policy: PolicyReport}
 	three := mutexModel{threads: []int{0, 1, 2}, modes: noBiased, handoffs: true, kills: 1, policy: PolicyRelease}
@@ -92,7 +92,7 @@ func TestModelMutexBit(t *testing.T) {
 	requireModels(t, []exploration{{"three", medium, m.explore, nil}})
 }
 
-// What is left out for symmetry is nothing else than what is there.
+// A state that is left out for symmetry is the mirror of one that is there.
 func TestModelSymmetry(t *testing.T) {
 	for _, m := range []mutexModel{
 		{threads: []int{0, 1}, modes: anyHold, kills: 1, policy: PolicyReport, recoverers: 1},

@@ -154,8 +154,8 @@ func (m *mutexModel) reap(x *model.Exec) {
 	}
 }
 
-// awake begins a reap when there is a death, or a look at a reservation when
-// somebody waits for it. Only the second check revokes it; when is up to chance.
+// awake begins a reap when there is a death, or checks a reservation when a waiter waits
+// for it. Only the second check revokes it; its moment is up to chance.
 func (m *mutexModel) awake(x *model.Exec) {
 	p, ok := m.unreaped(x.Sys)
 	if ok {
@@ -179,9 +179,9 @@ func (m *mutexModel) awake(x *model.Exec) {
 	x.Goto(sUnreserve)
 }
 
-// survey decides whether the object is one of those that a reap wakes: by the
-// announce records of those who sleep, and by the word, in which those who are
-// about to have announced themselves.
+// survey decides whether the object is one of those that a reap wakes: by the announce
+// records of sleepers, and by the word, in which waiters announce themselves before they
+// sleep.
 func (m *mutexModel) survey(x *model.Exec) {
 	then := sReaped
 	if m.poller && m.bug != pollersUnrung {

@@ -111,8 +111,7 @@ func holderDies(t *testing.T, env []string) {
 	}
 }
 
-// nextOwner waits until m is held by somebody else than before, and gives the
-// label of whoever it is.
+// nextOwner waits until m has another holder than before, and gives that holder's label.
 func nextOwner(t testing.TB, a *arena.Arena, m actorMutex, before string) (label string) {
 	t.Helper()
 	eventually(t, "somebody gets it", func() string { return words(a) }, func() bool {
@@ -156,12 +155,12 @@ func recoverEverywhere(t *testing.T, others []*actor, victim *actor) {
 		require.False(t, z.op(t, "trylock", "m").OK)
 		require.Equal(t, []string{"not-recoverable"}, z.op(t, "state", "m").Is)
 	}
-	// One that panics.
+	// A repair that panics.
 	r = y.do(t, order{Op: "recover", Object: "m", N: 2})
 	require.True(t, r.OK)
 	require.Equal(t, "the repair panics", r.Panic)
 	require.Equal(t, []string{"not-recoverable"}, x.op(t, "state", "m").Is)
-	// One that succeeds.
+	// A repair that succeeds.
 	require.True(t, x.must(t, order{Op: "recover", Object: "m"}).OK)
 	y.must(t, order{Op: "lock", Object: "m"})
 	y.must(t, order{Op: "unlock", Object: "m"})
@@ -229,8 +228,8 @@ func TestEventBeatsDeadline(t *testing.T) {
 	}
 }
 
-// A recoverer that dies leaves the lock owner-dead once more, whatever its
-// policy, and who is told learns of the recoverer.
+// A recoverer that dies leaves the lock owner-dead once more, whatever its policy, and the
+// next caller is told of the recoverer's death.
 func TestMutexRecovererDies(t *testing.T) {
 	a := newArena(t, nil)
 	m, err := openActorMutex(a, "m", nil)
@@ -288,7 +287,7 @@ func init() {
 	})
 }
 
-// Of many that try to recover at once, one repairs.
+// If many try to recover at once, one repairs.
 func TestMutexRecoverRace(t *testing.T) {
 	a := newArena(t, nil)
 	m, err := openActorMutex(a, "m", nil)
@@ -532,7 +531,7 @@ func TestMutexFirstWatcherStopped(t *testing.T) {
 				require.Less(t, time.Since(start), 4*soon())
 				watcher.proc.Kill(t)
 				holder.proc.WaitSignal(t, syscall.SIGKILL)
-				// Whoever was stopped was killed: what it had begun is finished.
+				// A stopped process was killed: what it had begun is finished.
 				eventually(t, "two are left", func() string { return words(a) }, func() bool {
 					n := 0
 					for range a.Participants() {
@@ -554,8 +553,8 @@ func TestMutexFirstWatcherStopped(t *testing.T) {
 	}
 }
 
-// Somebody is stopped at each point of an Unlock or of a wait: the others go on
-// soon, by their own look, and it goes on when it is continued.
+// A process is stopped at each point of an Unlock or of a wait: the others go on soon, by
+// their own checks, and it goes on when it is continued.
 func TestMutexStoppedAnywhere(t *testing.T) {
 	if !crashpoint.Enabled {
 		t.Skip("needs the build tag crashpoint")
@@ -730,7 +729,7 @@ func TestWithoutChecks(t *testing.T) {
 			}
 		},
 		"failed repair": func(t *testing.T, x, y *actor, a *arena.Arena) {
-			// Those who wait for a recoverer are told that it failed.
+			// Waiters for a recoverer are told that it failed.
 			victim := remoteActor(t, a, "victim", opt)
 			victim.must(t, order{Op: "lock", Object: "m"})
 			victim.proc.Kill(t)

@@ -11,15 +11,15 @@ import (
 	"github.com/shmsync/shmsync/internal/park"
 )
 
-// What the invariant remembers.
+// The ghosts of the invariant.
 const (
-	gWrong  = iota // somebody did what must not be possible
-	gDirty         // a holder died, and nobody has repaired what it left
+	gWrong  = iota // a thread did what must not be possible
+	gDirty         // a holder died, and its data was not repaired yet
 	gReaped        // the processes that the reaper has reaped, a bit each
 	gHandle        // handleOpen...: of process 0
 )
 
-// What becomes of the handle of process 0, and of its queue.
+// The states of the handle of process 0, and of its queue.
 const (
 	handleOpen    = iota // the poller delivers for its queue
 	handleShut           // it is shut, or it is open and has no node yet
@@ -38,14 +38,14 @@ type mutexModel struct {
 	bitOnly    bool // the wake word has no sequence; see TestModelMutexBit
 	poller     bool // the threads of process 0 park behind a poller
 	closes     bool // process 0 closes its handle between calls
-	successor  bool // somebody has died who made the poller's node ready and did not push it
+	successor  bool // a process has died that made the poller's node ready and did not push it
 	distinct   bool // threads are told apart although they do the same
 
 	bug    bug
-	reaper bool // somebody reaps the dead
+	reaper bool // a process reaps the dead
 }
 
-// What can be wrong with a Mutex.
+// Faults that a Mutex could have.
 const (
 	noFence              bug = "a waiter sleeps on a biased hold without a fence"
 	noLookAfterFence     bug = "a waiter fences and does not look again"

@@ -46,8 +46,8 @@ func onNode(node int) []proctest.Option {
 	return []proctest.Option{proctest.Env(fmt.Sprintf("%s=%d", nearVar, node))}
 }
 
-// TestMutexNearOrder: a process that unlocks wakes waiters of its own node first,
-// those of others after them, and nobody is left out, whoever takes part.
+// TestMutexNearOrder: a process that unlocks wakes waiters of its own node first, those of
+// other nodes after them, and leaves no waiter out, whichever processes take part.
 func TestMutexNearOrder(t *testing.T) {
 	const any = -1 // does not care, and is on every node
 	for _, c := range []struct {
@@ -183,8 +183,8 @@ func TestMutexNearWithoutChecks(t *testing.T) {
 	}
 }
 
-// TestMutexMaxSpinners: no more goroutines spin at a time than may, and who may not
-// gets the lock all the same.
+// TestMutexMaxSpinners: no more goroutines spin at a time than may, and a goroutine that
+// may not spin gets the lock all the same.
 func TestMutexMaxSpinners(t *testing.T) {
 	for _, most := range []int{1, 2} {
 		a := newArena(t, nil)

@@ -20,7 +20,7 @@ const (
 
 const queueLocked = 0x80
 
-// What can be wrong behind a poller.
+// Faults that a wait behind a poller could have.
 const (
 	wakeToNobody    bug = "a wake for nobody is not passed on"
 	parkUnchecked   bug = "a waiter parks without comparing the word once more"
@@ -336,7 +336,7 @@ func TestModelMutexPollerClose(t *testing.T) {
 	})
 }
 
-// Deaths of one behind a poller, or of whoever wakes it.
+// Deaths of a waiter behind a poller, or of its waker.
 func TestModelMutexPollerDeath(t *testing.T) {
 	two := mutexModel{threads: []int{0, 1}, modes: noBiased, cancel: true, kills: 1, policy: PolicyReport, poller: true}
 	successor := mutexModel{threads: []int{0, 0, 1}, modes: noBiased, poller: true, successor: true}

@@ -451,7 +451,7 @@ func handOffOnce(t *testing.T, waiters int, opts ...proctest.Option) (lost uint6
 	barger := remoteActor(t, a, "barger", opts...)
 	waiter := remoteActor(t, a, "waiter", opts...)
 	if runtime.NumCPU() > 1 {
-		// On one CPU the kernel decides who goes on, not the lock.
+		// On one CPU the kernel decides which process goes on, not the lock.
 		barger.must(t, order{Op: "pin", N: 0})
 		waiter.must(t, order{Op: "pin", N: 1})
 	}

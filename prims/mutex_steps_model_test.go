@@ -56,7 +56,7 @@ func (m *mutexModel) call(x *model.Exec) {
 	k := x.Choose(modes + m.recoverers + closes)
 	switch {
 	case closes == 1 && x.Ghost[gHandle] == handleClosing:
-		x.Disable() // who opens waits for whoever closes
+		x.Disable() // an opening waits for a close
 		return
 	case k == modes+m.recoverers:
 		m.close(x)
@@ -249,7 +249,7 @@ func (m *mutexModel) goOn(x *model.Exec, at uint8) {
 	x.Goto(at)
 }
 
-// lookWake wakes, if somebody has announced itself, and goes on at then.
+// lookWake wakes, if a waiter has announced itself, and goes on at then.
 func (m *mutexModel) lookWake(x *model.Exec, then uint8) {
 	x.Say("looks whether to wake")
 	if !park.Word(x.Load(wWake)).Announced() {

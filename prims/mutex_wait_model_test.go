@@ -184,7 +184,7 @@ func (m *mutexModel) leave(x *model.Exec) {
 	}
 }
 
-// leaveOthers goes on to what a leaver owes to those who stay.
+// leaveOthers goes on to what a leaver owes to the waiters that stay.
 func (m *mutexModel) leaveOthers(x *model.Exec) {
 	switch {
 	case m.bug == leaveAtOnce, !m.flag(x, fSlept|fGaveBack):

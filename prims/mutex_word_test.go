@@ -34,7 +34,7 @@ func TestOwnerWordTable(t *testing.T) {
 				require.Contains(t, w.String(), "corrupt (0x")
 			}
 
-			// What a death makes of it.
+			// The word that a death makes of it.
 			for _, p := range []Policy{PolicyReport, PolicyRelease} {
 				want := w
 				switch {

@@ -49,7 +49,7 @@ func TestQueueCrash(t *testing.T) {
 	} {
 		for _, point := range c.points {
 			if c.wait == "get stopped" && (point == "monitor.commit.logged" || point == "monitor.commit.begun" || point == "monitor.account.committed") {
-				continue // who is turned away is given nothing
+				continue // a waiter that is turned away is given nothing
 			}
 			t.Run(c.order.Verb+"/"+c.wait+"/"+point, func(t *testing.T) {
 				a, q, p := queueTest(t, 3)

@@ -49,7 +49,7 @@ func TestQueueLeasesOfTheDead(t *testing.T) {
 	require.True(t, q.Consistent())
 }
 
-// Whoever waits for an item gets the one that a death brings back.
+// A waiter for an item gets the item that a death brings back.
 func TestQueueDeathLetsGettersGo(t *testing.T) {
 	a, q, p := queueTest(t, 2)
 	queueFill(t, q, 1, 1)
@@ -170,8 +170,8 @@ func TestQueueDeadPutters(t *testing.T) {
 	sound(t, a)
 }
 
-// queueLedger says what was put and got, by whoever did it. A process that dies may be in one
-// call: what that did is not known.
+// queueLedger says which items were put and got, by their workers. A process that dies may be
+// in one call: its effect is not known.
 type queueLedger struct {
 	Put [1 << 16]atomic.Uint32 // 1: about to be put; 2: put
 	Got [1 << 16]atomic.Uint32 // how often it came out
@@ -218,7 +218,7 @@ func init() {
 	})
 }
 
-// Producers and consumers are killed at random. What went in comes out, once, except
+// Producers and consumers are killed at random. Items that went in come out, once, except
 // for one item at most for each consumer that died, which it had taken.
 func TestQueueKillConservation(t *testing.T) {
 	a := newArena(t, nil)

@@ -36,7 +36,7 @@ func ExampleQueue() {
 		fmt.Println(l.Item.ID, l.Attempts)
 		if l.Item.ID == 1 && !failed {
 			failed = true
-			l.Nack() // somebody shall try again; so it would if this process died
+			l.Nack() // another worker tries again; so it would if this process died
 			continue
 		}
 		l.Ack()

@@ -288,7 +288,8 @@ func TestQueueCrowd(t *testing.T) {
 }
 
 func init() {
-	// What a goroutine writes before it puts an item, another reads after it got that.
+	// A goroutine writes data before it puts an item; another reads the data after it got
+	// the item.
 	proctest.Register("queue/race", func(c *proctest.Child) {
 		var name string
 		c.Params(&name)

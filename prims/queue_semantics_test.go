@@ -174,7 +174,7 @@ func TestQueueTeardownSubsequentCallsFail(t *testing.T) {
 		require.ErrorIs(t, err, shmsync.ErrCanceled)
 		require.Contains(t, queueDo(t, p, queueOrder{Verb: "get"}).Err, "it was shut down")
 	}
-	l.Nack() // what comes back late is there for whoever asks
+	l.Nack() // an item that comes back late is there for the next Get
 	require.Equal(t, []uint64{1}, queueDo(t, p, queueOrder{Verb: "get"}).IDs)
 }
 
@@ -329,8 +329,8 @@ func queueCrowd(a *arena.Arena, how string, waitNode int) error {
 	}
 }
 
-// Whoever waits first is served first, for an item and for room, in whichever process;
-// and nobody barges in.
+// First come, first served, for items and for room, in all processes; and no call barges
+// in.
 func TestQueueWaitersAreFIFO(t *testing.T) {
 	a, q, p := queueTest(t, 3)
 	ctx := context.Background()
@@ -447,7 +447,7 @@ func TestQueueBatches(t *testing.T) {
 	got := queueHear(t, p, 3).IDs
 	require.Equal(t, []uint64{11, 12, 13, 14}, append(got, queueDrain(t, q)...))
 	require.GreaterOrEqual(t, len(got), 1)
-	// What a batch could not put is told.
+	// The part of a batch that could not be put is told.
 	p.Send(queueOrder{ID: 4, Verb: "put", IDs: []uint64{21, 22, 23, 24, 25, 26, 27}, Ends: 20})
 	r := queueHear(t, p, 4)
 	require.Equal(t, context.DeadlineExceeded.Error(), r.Err)
@@ -475,7 +475,7 @@ func TestQueueBatches(t *testing.T) {
 	require.Equal(t, []uint64{2, 3, 4, 5, 6}, queueDrain(t, q))
 }
 
-// The end of a context against a hand-over: whoever wins, no item is lost or made.
+// The end of a context against a hand-over: whichever wins, no item is lost or made.
 func TestQueueCancelAgainstHandOver(t *testing.T) {
 	rounds := proctest.Rounds(5_000, 50_000)
 	for _, what := range []string{"get", "put"} {

@@ -55,9 +55,9 @@ func (s *stage) rwmutex(o order) (*prims.RWMutex, error) {
 // differ for a moment.
 type rwPair struct {
 	One, Two atomic.Int64
-	Torn     atomic.Int64 // how often somebody saw them differ
+	Torn     atomic.Int64 // how often a reader saw them differ
 	Reads    atomic.Int64
-	Inside   atomic.Int64 // who is in: readers count 1, a writer 1<<20
+	Inside   atomic.Int64 // the goroutines that are in: readers count 1, a writer 1<<20
 	Upgrade  atomic.Int64 // how many hold it upgradable
 }
 
@@ -281,7 +281,7 @@ func (s *stage) performRWMutex(ctx context.Context, o order, a *answer) error {
 		}
 		wg.Wait()
 		a.N, a.Text = uint64(gaveUp.Load()), fmt.Sprintf("%d got it, %d gave up", got.Load(), gaveUp.Load())
-	case "rwread": // overlapping reads, so that somebody reads all the time, until Token is in N goroutines' way
+	case "rwread": // overlapping reads, so that there is always a reader, until Token is in N goroutines' way
 		p, err := arena.Value[rwPair](s.a, "pair")
 		if err != nil {
 			return err

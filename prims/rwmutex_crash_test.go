@@ -25,9 +25,9 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// The kill matrix of the RWMutex: a victim reads and writes together with two
-// processes that stay, and dies at each crash point in turn. Those that stay go
-// on, each of their goroutines, and nothing is left behind.
+// The kill matrix of the RWMutex: a victim reads and writes together with two processes
+// that stay, and dies at each crash point in turn. The two go on, each of their goroutines,
+// and nothing is left behind.
 
 // rwGuarded is what a lock of the matrix guards.
 type rwGuarded struct {
@@ -307,7 +307,7 @@ func init() {
 				})
 			}
 			wg.Wait()
-			// Somebody reads for long, and others want to write and to read.
+			// A goroutine reads for long, and others want to write and to read.
 			if m := s.locks[1]; m.RLockContext(context.Background()) == nil {
 				for i := range 16 {
 					wg.Go(func() { s.turn(1, i%2 == 0, i%4 == 0, time.Duration(i/8)*200*time.Microsecond) })
@@ -475,8 +475,8 @@ func rwKillBesideOthers(t *testing.T, reached map[string]int) {
 	require.Zero(t, st.Nodes+st.Claimed+st.Raw, "%+v", st)
 }
 
-// rwKillReaper kills a process that writes and then the one that deals with its
-// death. Whoever comes next finds everything usable.
+// rwKillReaper kills a process that writes and then the one that deals with its death. The
+// next process finds everything usable.
 func rwKillReaper(t *testing.T, reached map[string]int) {
 	play := func(t *testing.T, env ...string) (passed map[string]int) {
 		p := crashParams{Arena: arenaName(t)}

@@ -134,8 +134,8 @@ func rwRecoverEverywhere(t testing.TB, others []*actor, victim *actor) {
 	}
 }
 
-// What a dead reader held is taken back, and nothing else; a writer that sleeps for
-// it goes on.
+// The holds of a dead reader are taken back, and nothing else; a writer that sleeps for
+// them goes on.
 func TestRWMutexReaderDies(t *testing.T) {
 	for _, poller := range []bool{false, true} {
 		a := newArena(t, nil)
@@ -282,7 +282,7 @@ func TestRWMutexRecovererDies(t *testing.T) {
 	}
 }
 
-// With a Repair in the options, whoever meets the death first repairs, reader or
+// With a Repair in the options, the first process that meets the death repairs, reader or
 // writer, and goes on.
 func TestRWMutexRepairOption(t *testing.T) {
 	for _, verbs := range [][2]string{{"rwlock", "rwunlock"}, {"rwrlock", "rwrunlock"}} {

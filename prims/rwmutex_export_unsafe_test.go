@@ -82,8 +82,8 @@ func RewriteRWMutex(a *arena.Arena, o arena.Object, b []byte) {
 	}
 }
 
-// ResetRWMutex makes the words those of a new object, whose slots are taken by
-// those who have them.
+// ResetRWMutex makes the words those of a new object, whose slots stay taken by their
+// participants.
 func ResetRWMutex(a *arena.Arena, o arena.Object) {
 	w, err := rwmutexAt(a, o)
 	if err != nil {

@@ -168,8 +168,8 @@ func FuzzRWMutexWord(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) { hostileRWMutex(t, &h, b) })
 }
 
-// The bytes change all the time under those who lock, and then become sane: it can
-// be used as before.
+// The bytes change all the time while processes lock, and then become sane: the lock can be
+// used as before.
 func TestScribbledRWMutex(t *testing.T) {
 	a := newArena(t, &arena.Options{MaxParticipants: 4})
 	m := newRWMutex(t, a, nil)

@@ -11,9 +11,8 @@ import (
 	"github.com/shmsync/shmsync/internal/park"
 )
 
-// The words of the model of a RWMutex. The writers' mutex is one that works: it
-// has a model of its own. A reader word has the holds in its upper half and those
-// who wait in its lower.
+// The words of the model of a RWMutex. The writers' mutex is one that works: it has a model
+// of its own. A reader word has the holds in its upper half and the waiters in its lower.
 const (
 	vGate  = iota
 	vMutex // the process of the thread that has the writers' mutex + 1
@@ -106,9 +105,9 @@ const (
 	uRevoke
 )
 
-// What the invariant remembers.
+// The ghosts of the invariant.
 const (
-	hDirty  = iota // a writer died over its write, and nobody has repaired it
+	hDirty  = iota // a writer died over its write, which was not repaired yet
 	hReaped        // the processes that the reaper has reaped, a bit each
 	hClean         // the gate says owner-dead, although nobody wrote
 )

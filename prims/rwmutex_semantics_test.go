@@ -280,7 +280,7 @@ func TestRWMutexContext(t *testing.T) {
 	})
 }
 
-// Whoever gives up gives up nothing that it has: no hold and no wait is left over.
+// A caller that gives up leaves nothing: no hold and no wait is left over.
 func TestRWMutexCancelRaces(t *testing.T) {
 	everywhere(t, func(t *testing.T, holder, other *actor, a *arena.Arena) {
 		m := ofRW(t, a)

@@ -499,7 +499,7 @@ func (t rwThread) loadGate() {
 		*t.R(qGate), *t.R(qBack) = packGate(g), uLoadGate
 		t.Goto(uMarkOwnerDead)
 	default:
-		t.Goto(uLoadGate) // somebody else writes: the invariant will see it
+		t.Goto(uLoadGate) // another thread writes: the invariant will see it
 	}
 }
 
@@ -508,7 +508,7 @@ func (t rwThread) reads(p int) bool {
 	return t.Load(vLine+p)>>4 != 0 && (t.m.bug == rwDeadReads || !t.m.dead(t.Sys, uint8(p+1)))
 }
 
-// scan looks at one slot, and goes on to busy if somebody reads there.
+// scan looks at one slot, and goes on to busy if a reader is there.
 func (t rwThread) scan(busy uint8) {
 	at := int(*t.R(qAt))
 	switch {
@@ -712,8 +712,8 @@ func (t rwThread) meetDeath() {
 	}
 }
 
-// markOwnerDead is markOwnerDeadRWMutex. Whether somebody was writing is what the gate says,
-// so the invariant goes by what the dead one had got to.
+// markOwnerDead is markOwnerDeadRWMutex. The gate says whether there was a writer, so the
+// invariant goes by what the dead one had got to.
 func (t rwThread) markOwnerDead() {
 	t.Say("deals with the dead writer")
 	g := unpackGate(*t.R(qGate))

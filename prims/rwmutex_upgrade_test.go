@@ -17,7 +17,7 @@ import (
 func TestRWMutexUpgradableModes(t *testing.T) {
 	type mode struct {
 		take, give string
-		w, r, u    bool // what somebody else may have beside it
+		w, r, u    bool // what another process may have beside it
 	}
 	modes := map[string]mode{
 		"R": {"rlock", "runlock", false, true, true},
@@ -364,8 +364,8 @@ func TestRWMutexUpgraderDiesWaiting(t *testing.T) {
 	}
 }
 
-// An upgraded hold is a write hold: by the policy its death is told, also to those
-// who want to upgrade, or the lock becomes free.
+// An upgraded hold is a write hold: by the policy its death is told, also to callers that
+// want to upgrade, or the lock becomes free.
 func TestRWMutexUpgradedWriterDies(t *testing.T) {
 	for _, policy := range []prims.Policy{prims.PolicyReport, prims.PolicyRelease} {
 		a := newArena(t, nil)

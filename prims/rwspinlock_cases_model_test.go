@@ -6,7 +6,7 @@ import "testing"
 
 var rwAll = []uint8{vRead, vWrite, vUpgrade}
 
-// All modes and the ways between them, with those who give up.
+// All modes and the ways between them, with waits that are given up.
 func TestModelRWSpinLock(t *testing.T) {
 	two := rwSpinModel{wants: [][]uint8{rwAll, rwAll}, cancel: true}
 	three := rwSpinModel{wants: [][]uint8{{vRead}, {vWrite}, {vUpgrade}}}
@@ -22,7 +22,7 @@ func TestModelRWSpinLock(t *testing.T) {
 	})
 }
 
-// Deaths at every step: of readers, of those who wait for them, of whoever has it, of
+// Deaths at every step: of readers, of the waiters for them, of the exclusive holder, of
 // one that was woken, and of one that has freed it and not woken yet.
 func TestModelRWSpinLockDeath(t *testing.T) {
 	var all []exploration

@@ -32,7 +32,7 @@ const (
 	qrDead            // the process that it deals with the death of
 )
 
-// What a thread can want.
+// The modes that a thread can want.
 const (
 	vRead uint8 = iota
 	vWrite
@@ -115,7 +115,7 @@ type rwSpinModel struct {
 	bug    bug
 }
 
-// What can be wrong with a RWSpinLock.
+// Faults that a RWSpinLock could have.
 const (
 	rwLookFirst     bug = "a reader looks, and then counts itself"
 	rwExitSilent    bug = "the last reader wakes nobody"

@@ -103,7 +103,7 @@ func TestRWSpinLockWriterWaitsForWriter(t *testing.T) {
 func TestRWSpinLockModes(t *testing.T) {
 	type mode struct {
 		take, give string
-		w, r, u    bool // what somebody else may try with success
+		w, r, u    bool // what another process may try with success
 	}
 	modes := map[string]mode{
 		"R": {"rlock", "runlock", false, true, true},
@@ -150,7 +150,7 @@ func TestRWSpinLockModes(t *testing.T) {
 			holder.must(t, modes[way.to].give, "rw")
 			require.Zero(t, other.op(t, "bits", "rw").N, "after %s to %s", way.from, way.to)
 		}
-		// Whoever is in stays beside an upgrader, and holds an upgrade up.
+		// A reader that is in stays beside an upgrader, and delays an upgrade.
 		other.must(t, "rlock", "rw")
 		holder.must(t, "ulock", "rw")
 		require.False(t, holder.try(t, "tryupgrade", "rw"))
@@ -243,7 +243,7 @@ func TestRWSpinLockOverflow(t *testing.T) {
 	l.Unlock()
 }
 
-// rwSpinBoard is what those who walk write down: who has what just now.
+// rwSpinBoard is what walkers write down: the modes that they have just now.
 type rwSpinBoard struct {
 	W, U, R atomic.Int64
 	Turns   atomic.Int64

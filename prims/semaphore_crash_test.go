@@ -49,8 +49,8 @@ func timedOut(t *testing.T, a *arena.Arena, n int64) *proctest.Proc {
 	return p
 }
 
-// Whoever takes a wait off that was given up dies over it: the node is given back, once,
-// although its owner lives, or dies as well.
+// A process that takes a wait off that was given up dies over it: the node is given back,
+// once, although its owner lives, or dies as well.
 func TestSemaphoreNodeIsGivenBackOnce(t *testing.T) {
 	for _, point := range []string{"arena.node.reclaimed", "monitor.released", "arena.node.freeing"} {
 		for _, both := range []bool{false, true} {
@@ -88,7 +88,7 @@ func TestSemaphoreNodeIsGivenBackOnce(t *testing.T) {
 	}
 }
 
-// Whoever has given up and is stopped holds nobody up that waits behind it.
+// A waiter that has given up and is stopped delays no waiter behind it.
 func TestSemaphorePassesByWhoGaveUp(t *testing.T) {
 	a := newArena(t, nil)
 	s := newSemaphore(t, a, "s", 2, nil)
@@ -102,8 +102,8 @@ func TestSemaphorePassesByWhoGaveUp(t *testing.T) {
 	p.WaitExit(t)
 }
 
-// Whoever has resolved waits dies before it told their owners: those find out, and use the
-// nodes again.
+// A process that has resolved waits dies before it told their owners: those find out, and
+// use the nodes again.
 func TestSemaphoreUntoldNodesAreUsedAgain(t *testing.T) {
 	const waiters = 100
 	a := newArena(t, nil)

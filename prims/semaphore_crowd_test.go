@@ -73,7 +73,7 @@ func init() {
 		}
 		wait("wait", func() bool { return waiting() == p.N })
 		c.Await()
-		// What it costs that they wait.
+		// The cost of their waiting.
 		before, since := cpuTime(), time.Now()
 		<-after(time.Second)
 		c.Say(float64(cpuTime()-before) / float64(time.Since(since)))

@@ -34,8 +34,8 @@ func semOpens(t *testing.T, a *arena.Arena, s *prims.Semaphore) *proctest.Proc {
 	return p
 }
 
-// What one process keeps another one gets as soon as it wants it, and what it has
-// remains its own.
+// A process gets the spare permits of another one as soon as it wants them, and the other's
+// used permits remain its own.
 func TestSemaphoreGathersWhatIsSpare(t *testing.T) {
 	a := newArena(t, nil)
 	s := newSemaphore(t, a, "s", 5, nil)
@@ -48,7 +48,7 @@ func TestSemaphoreGathersWhatIsSpare(t *testing.T) {
 	done := make(chan error, 1)
 	go func() { done <- s.Acquire(context.Background(), 2) }()
 	semQueued(t, a, s, 1)
-	// Whoever is queued gets what is released, though it was acquired by the queue lock.
+	// A queued waiter gets a released permit, though it was acquired by the queue lock.
 	require.Empty(t, semDo(t, p, semOrder{Verb: "release", N: 2}).Panic)
 	require.NoError(t, <-done)
 	s.Release(5)
@@ -67,7 +67,7 @@ func TestSemaphoreGathersFromTheStopped(t *testing.T) {
 	require.NoError(t, s.Acquire(context.Background(), 2))
 }
 
-// What a process has and what it keeps come back when it dies.
+// The used and the spare permits of a process come back when it dies.
 func TestSemaphoreTakesBackWhatIsOpen(t *testing.T) {
 	a := newArena(t, nil)
 	s := newSemaphore(t, a, "s", 3, nil)
@@ -80,8 +80,8 @@ func TestSemaphoreTakesBackWhatIsOpen(t *testing.T) {
 	require.Equal(t, int64(3), s.State().Free)
 }
 
-// Whoever comes into the slot of a dead one and releases nothing, as often as it likes, has
-// not what that one had: nothing of it is lost.
+// A process that gets the slot of a dead one and releases nothing, as often as it likes,
+// does not get the dead one's permits: none of them is lost.
 func TestSemaphoreReleaseOfNothingOpensNothing(t *testing.T) {
 	a := newArena(t, &arena.Options{Size: 4 << 20, MaxParticipants: 2})
 	s := newSemaphore(t, a, "s", 5, nil)

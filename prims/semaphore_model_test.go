@@ -11,10 +11,9 @@ import (
 )
 
 // fastModel is a Semaphore and what its participants do without the queue lock: one thread
-// each, which acquires what it wants and releases it, over and over. One that is killed
-// is followed at once by another in its slot, with a name of its own; the reap of what
-// it had comes when it comes. How a wait ends is the model of the monitor: here a grant
-// is one step.
+// each, which acquires what it wants and releases it, over and over. A killed thread is
+// followed at once by another in its slot, with a name of its own; the reap of the dead one
+// comes at any time. How a wait ends is the model of the monitor: here a grant is one step.
 type fastModel struct {
 	wants []uint8
 	size  uint8
@@ -505,8 +504,8 @@ func (m *fastModel) show(s *fastState) string {
 	return fmt.Sprintf("latch %d, free %d, shares %v, opened %b, queue %v, log %+v", s.queueLock, s.free, s.share[:len(m.wants)], s.opened, s.queue, s.log)
 }
 
-// Acquires and releases without the queue lock, those who close shares, and deaths at each
-// step of either.
+// Acquires and releases without the queue lock, processes that close shares, and deaths at
+// each step of either.
 func TestModelSemaphoreFast(t *testing.T) {
 	bugs := []bug{
 		fastShutsPlain, fastQueuesOpen, fastOpensQueued, fastFoldsOpen, fastSpareTwice,

@@ -106,7 +106,7 @@ func semQueued(t *testing.T, a *arena.Arena, s *prims.Semaphore, n int) {
 	eventually(t, fmt.Sprintf("%d queued", n), func() string { return words(a) }, func() bool { return s.Queued() == n })
 }
 
-// Whoever comes first is served first, whatever it wants, and whichever process it is in.
+// First come, first served, for any number of permits, in all processes.
 func TestSemaphoreIsFIFO(t *testing.T) {
 	a := newArena(t, nil)
 	s := newSemaphore(t, a, "s", 3, nil)
@@ -172,7 +172,7 @@ func TestSemaphoreIsFIFO(t *testing.T) {
 	require.Equal(t, int64(3), s.State().Free)
 }
 
-// What a process has comes back when it dies, and its place in the queue is gone.
+// The permits of a process come back when it dies, and its place in the queue is gone.
 func TestSemaphoreTakesBackFromTheDead(t *testing.T) {
 	a := newArena(t, nil)
 	s := newSemaphore(t, a, "s", 10, nil)
@@ -248,7 +248,7 @@ func TestSemaphoreContext(t *testing.T) {
 	defer cancel()
 	require.Equal(t, context.DeadlineExceeded, s.Acquire(ctx, 3))
 	require.Zero(t, s.Queued())
-	// Whoever leaves the head of the queue lets those behind it go.
+	// A waiter that leaves the head of the queue lets those behind it go.
 	s.Release(1)
 	ctx, cancel = context.WithCancel(context.Background())
 	first := make(chan error, 1)
@@ -262,8 +262,8 @@ func TestSemaphoreContext(t *testing.T) {
 	require.NoError(t, <-second)
 }
 
-// Whoever gives up while the queue lock is taken has its wait taken off later. The object stays
-// for that, although the handle is closed.
+// A waiter gives up while the queue lock is taken: its wait is taken off later. The object
+// stays for that, although the handle is closed.
 func TestSemaphoreIsThereForWhoTidies(t *testing.T) {
 	a := newArena(t, nil)
 	s := newSemaphore(t, a, "s", 1, nil)
@@ -289,8 +289,8 @@ func TestSemaphoreIsThereForWhoTidies(t *testing.T) {
 	require.LessOrEqual(t, a.Stats().Nodes, uint64(1))
 }
 
-// Close does not wait for a goroutine that cleans up and already sleeps on the queue lock: whoever has that lock
-// may be stopped.
+// Close does not wait for a goroutine that cleans up and already sleeps on the queue lock: the lock's
+// holder may be stopped.
 func TestCloseDoesNotWaitForTheQueueLock(t *testing.T) {
 	a := newArena(t, nil)
 	s := newSemaphore(t, a, "s", 1, nil)
@@ -389,7 +389,7 @@ func TestSemaphoreWithoutRoom(t *testing.T) {
 	require.Equal(t, int64(1), s.State().Free)
 }
 
-// The end of a context against a grant: whoever wins, no permit is lost or made.
+// The end of a context against a grant: whichever wins, no permit is lost or made.
 func TestSemaphoreCancelAgainstGrant(t *testing.T) {
 	rounds := proctest.Rounds(5_000, 50_000)
 	a := newArena(t, nil)

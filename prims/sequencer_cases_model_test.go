@@ -4,7 +4,7 @@ package prims
 
 import "testing"
 
-// What can be wrong with a sequence.
+// Faults that a sequence could have.
 const (
 	sequenceNoSecondCheck bug = "a waiter does not look again after it has announced its token"
 	sequencePlainNext     bug = "a waiter announces its token by a plain store"
@@ -15,7 +15,7 @@ const (
 	sequenceReapWakesNone bug = "a reap does not wake those whose wait is over"
 )
 
-// Counts, those who wait for different tokens, and those who give up.
+// Counts, waiters for different tokens, and waits that are given up.
 func TestModelSequence(t *testing.T) {
 	bugs := []bug{sequenceNoSecondCheck, sequencePlainNext, sequencePlainCount, sequenceLooksFirst}
 	one := sequenceModel{waiters: 1, counters: 1, tokens: 1}
@@ -30,7 +30,7 @@ func TestModelSequence(t *testing.T) {
 	})
 }
 
-// Deaths at each step of those who count and of those who wait.
+// Deaths at each step of counters and of waiters.
 func TestModelSequenceDeath(t *testing.T) {
 	bugs := []bug{sequenceReapSilent, sequenceReapWakesNone}
 	one := sequenceModel{waiters: 1, counters: 1, tokens: 1, kills: 1}

@@ -133,7 +133,7 @@ func TestSequencerCrowd(t *testing.T) {
 	require.Equal(t, []int{n / 2, n / 2}, []int{r.Got, r.Canceled})
 	p.WaitExit(t)
 	alone(t, a, 1)
-	// The poller node of those who waited for the queue lock stays on its list.
+	// The poller node of the waiters for the queue lock stays on its list.
 	require.LessOrEqual(t, a.Stats().Nodes, uint64(1))
 	sound(t, a)
 }

@@ -33,7 +33,7 @@ func (e *Event) Unseen() (n uint64) {
 }
 
 // Sleeping is how many waits of all processes sleep, or are parked, in the object at off:
-// who ends one of these has somebody to wake.
+// the end of one of these has to wake its owner.
 func Sleeping(a *arena.Arena, off arena.Offset) (n int) {
 	a.EachNode(off, func(_ arena.Offset, node *arena.Node) {
 		if s := node.Load().State(); s == arena.NodeAsleep || s == arena.NodeParked {

@@ -83,7 +83,7 @@ func hostileBodies(r *rand.Rand, size int) (at uint64, b []byte) {
 	return at, b
 }
 
-// Whatever is in the body and in the nodes, every call ends, in success or an error.
+// With any bytes in the body and in the nodes, every call ends, in success or an error.
 func TestHostileSequencer(t *testing.T) {
 	rounds := proctest.Rounds(60, 600)
 	seed := rand.Uint64()
@@ -150,7 +150,7 @@ func cancelAll(waits []*prims.Pending) {
 	}
 }
 
-// The bytes change all the time under those who wait and count; when they are sane again,
+// The bytes change all the time while processes wait and count; when they are sane again,
 // so is the object.
 func TestScribbledSequencer(t *testing.T) {
 	a := newArena(t, &arena.Options{Size: 16 << 20})

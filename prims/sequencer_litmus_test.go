@@ -302,7 +302,8 @@ func TestEventTurnsUnderContention(t *testing.T) {
 	})
 }
 
-// Whoever counts and dies before it looks who waits has counted; its reap wakes them.
+// A process that counts and dies before it looks for waiters has counted; its reap wakes
+// them.
 func TestSequencerCounterDies(t *testing.T) {
 	if !crashpoint.Enabled {
 		t.Skip("needs the build tag crashpoint")
@@ -334,8 +335,8 @@ func TestSequencerCounterDies(t *testing.T) {
 	sound(t, a)
 }
 
-// Whoever counts and is stopped there is no death: the periodic checks of those who wait find it,
-// of blocked ones and of pending ones.
+// A process that counts and is stopped there is no death: the periodic checks of the waiters find
+// it, of blocked ones and of pending ones.
 func TestSequencerCounterStopped(t *testing.T) {
 	if !crashpoint.Enabled {
 		t.Skip("needs the build tag crashpoint")
@@ -361,7 +362,7 @@ func TestSequencerCounterStopped(t *testing.T) {
 	}
 }
 
-// Whoever dies between two batches leaves the rest to those who reap.
+// A process that dies between two batches leaves the rest to its reapers.
 func TestSequencerBatchDies(t *testing.T) {
 	if !crashpoint.Enabled {
 		t.Skip("needs the build tag crashpoint")

@@ -9,7 +9,7 @@ import (
 )
 
 // The words of the model of a sequence. The heap is a set of waiters, a bit each, which
-// only who holds the queue lock looks at; the truth behind it are the nodes.
+// only the holder of the queue lock looks at; the truth behind it are the nodes.
 const (
 	qValue     = iota
 	seqQNext   // as the word next: complement of a token
@@ -66,7 +66,7 @@ const (
 	qsReaped
 )
 
-// sequenceModel is a sequence, those who wait, and those who count.
+// sequenceModel is a sequence, its waiters, and its counters.
 type sequenceModel struct {
 	waiters, counters int
 	tokens            int // the greatest token
@@ -144,7 +144,7 @@ func (m *sequenceModel) locked(x *model.Exec) bool {
 	case qsReplayFill:
 		x.Say("fills the heap")
 		set(x, qHeap, m.there(x))
-		// What it came for is done after the resolving.
+		// The caller's own purpose comes after the resolve.
 		*x.R(rqResolve) = 1
 		x.Goto(*x.R(rqThen))
 	case qsResolveLook:
@@ -213,8 +213,8 @@ func (m *sequenceModel) locked(x *model.Exec) bool {
 	return true
 }
 
-// refence is what somebody does who waits for a queue lock that thread owner holds: if that
-// is dying, it is fenced by whoever reaps.
+// refence is the step of a waiter for a queue lock that thread owner holds: if that is
+// dying, its reaper fences it.
 func refence(x *model.Exec, owner int) {
 	if x.Process() != model.Threads-1 || x.LifeOf(owner) != model.Condemned {
 		x.Disable()

@@ -39,7 +39,7 @@ func init() {
 }
 
 // sequencerWorker counts steps, and waits for the next ones; every wait for more is
-// one that somebody cancels. Stops are those of its own.
+// cancelled by another goroutine. Stops are those of its own.
 type sequencerWorker struct {
 	a                *arena.Arena
 	steps, far, ends *prims.Sequencer

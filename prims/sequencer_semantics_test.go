@@ -375,7 +375,7 @@ func TestSequencerAllocatesNothing(t *testing.T) {
 	require.Less(t, allocs, 1.0)
 }
 
-// eventuallyQuiet returns when somebody waits for token.
+// eventuallyQuiet returns when there is a waiter for token.
 func eventuallyQuiet(s *prims.Sequencer, token uint64) {
 	for st := s.State(); !st.Waiting; st = s.State() {
 	}

@@ -101,7 +101,7 @@ func BenchmarkSequencerRegister(b *testing.B) {
 	}
 }
 
-// What it costs to end the first k of n waits.
+// The cost of ending the first k of n waits.
 func BenchmarkSequencerWake(b *testing.B) {
 	for _, n := range []int{100, 1000, 10_000, 100_000} {
 		for _, k := range []int{1, 10, 100, 1000} {

@@ -21,9 +21,9 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// The kill matrix of the SignalWaker: a victim dies at each crash point in turn,
-// beside a partner and the test itself, who work all the time. What the victim was
-// about to say is said for it, and what it executed is executed.
+// The kill matrix of the SignalWaker: a victim dies at each crash point in turn, beside a
+// partner and the test itself, which work all the time. An announcement that the victim was
+// about to make is made for it, and its queues are executed.
 
 const (
 	victimQueue = 4*64 + 44 // not of the board: a producer's and worker's
@@ -96,7 +96,7 @@ func init() {
 			}); err != nil {
 				c.Fatal(err)
 			}
-			// The words as they are after a death, and those who reap die, too.
+			// The words as they are after a death, and the reapers die, too.
 			orphan := w.Gate(orphanQueue)
 			if orphan.TryBeginInline() {
 				w.MarkOwnerDead(func(n arena.ParticipantID) bool { return n == self })

@@ -14,7 +14,7 @@ func (w *SignalWaker) Waiters() int { return w.queue.Waiting() }
 // Object is the object under w.
 func (w *SignalWaker) Object() arena.Object { return w.object }
 
-// Announced reports whether somebody wants to be woken.
+// Announced reports whether a waiter wants to be woken.
 func (w *SignalWaker) Announced() bool { return w.wakeWord.Announced() }
 
 // WakeSequence counts the wakes, as a sequence that wraps.

@@ -160,7 +160,7 @@ func TestHostileSignalWaker(t *testing.T) {
 	}
 }
 
-// The bytes change all the time under those who work, and then become sane.
+// The bytes change all the time while processes work, and then become sane.
 func TestScribbledSignalWaker(t *testing.T) {
 	a := newArena(t, nil)
 	w, err := prims.OpenSignalWaker(a, "w", &prims.SignalWakerOptions{Signals: 3})

@@ -87,7 +87,7 @@ const (
 	ksReaped
 )
 
-// signalModel is producers, workers, and who reaps the dead.
+// signalModel is producers, workers, and a reaper.
 type signalModel struct {
 	workers, producers int
 	queues, items      int  // items that each producer pushes
@@ -164,8 +164,8 @@ func (m *signalModel) check(s *model.Sys) error {
 	return nil
 }
 
-// resolved reports whether nothing is left to be done for any queue but those that
-// a stopped worker executes. Whoever dies between pushing and scheduling has told
+// resolved reports whether nothing is left to be done for any queue but those that a
+// stopped worker executes. A producer that dies between pushing and scheduling has told
 // nobody of its item.
 func (m *signalModel) resolved(s *model.Sys) bool {
 	died := false

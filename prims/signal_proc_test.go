@@ -52,8 +52,8 @@ func drain(t *testing.T, s *signalSite, procs []*proctest.Proc) {
 	}
 	require.NoError(t, s.stop(), "%s", words(s.a))
 	alone(t, s.a, 1)
-	// Those who stopped may have left something scheduled. Then there is a summary
-	// bit for it: nobody has to schedule it again.
+	// A worker that stopped may have left something scheduled. Then there is a summary bit
+	// for it: no process has to schedule it again.
 	for {
 		g, ok := s.w.Next(0)
 		if !ok {
@@ -96,8 +96,8 @@ func TestSignalStress(t *testing.T) {
 	drain(t, s, procs)
 }
 
-// The last item of each burst is found: nobody sleeps beside it, in whichever
-// process it is and whoever pushes it. There is no producer that helps out.
+// The last item of each burst is found: no worker sleeps beside it, in any process and
+// whichever process pushes it. There is no producer that helps out.
 func TestSignalNoLostWake(t *testing.T) {
 	a, w, x := twoSides(t)
 	rounds := proctest.Rounds(1000, 20_000)
@@ -213,7 +213,8 @@ func TestSignalLook(t *testing.T) {
 	idle(t, a, w)
 }
 
-// What a death takes back: executions, reservations, registrations, sleepers.
+// The traces of a death that are taken back: executions, reservations, registrations,
+// sleepers.
 func TestSignalDeath(t *testing.T) {
 	a, w, x := twoSides(t)
 	y := signalActor(t, a, "successor")
@@ -286,7 +287,7 @@ func TestSignalDeadSleepers(t *testing.T) {
 	w.Release(16) // at once: the dying are counted, and may be woken
 	x.proc.Wait(t)
 	alone(t, a, 2)
-	// What the dead took with them is not there any more: permits are hints. The
+	// Permits that the dead took with them are not there any more: permits are hints. The
 	// living ones are not kept from those that are.
 	eventually(t, "no permit is left beside a sleeper", func() string { return words(a) }, func() bool {
 		return w.Permits() == 0 || w.Sleepers() == 0
@@ -332,7 +333,7 @@ func TestSignalNoAllocs(t *testing.T) {
 	}
 }
 
-// A handle on a gate is not on the heap of those who just use it.
+// A handle on a gate is not on the heap of its users.
 func TestSignalInlining(t *testing.T) {
 	require.Contains(t, goTool(t, "build", "-gcflags=-m=2", "."), "can inline (*SignalWaker).Gate with cost")
 }

@@ -278,7 +278,7 @@ func TestSignalPartition(t *testing.T) {
 	require.False(t, got.OK)
 	require.Zero(t, got.N)
 	require.Equal(t, "false false", num(t, x, "status", 0).Text)
-	// Whoever sets a bit tells the partition's owner.
+	// A process that sets a bit tells the partition's owner.
 	require.True(t, num(t, x, "leaf", 5).OK)
 	require.False(t, w.MarkPartitionLeafActive(6))
 	require.EqualValues(t, 1<<5|1<<6, w.PartitionSummary())
@@ -469,7 +469,7 @@ func TestGateStaleBits(t *testing.T) {
 	idle(t, a, w)
 }
 
-// Whoever begins while others sleep wakes another for what else is scheduled.
+// A worker that begins while others sleep wakes another for the other scheduled queues.
 func TestSignalWakesAnother(t *testing.T) {
 	a, w, x := twoSides(t)
 	id := x.start(order{Op: "acquire", Object: "w"})
@@ -488,7 +488,7 @@ func TestSignalWakesAnother(t *testing.T) {
 	require.True(t, num(t, x, "next", 0).OK)
 	require.False(t, g.Finish())
 	num(t, x, "finish", 1)
-	// And who comes to sleep while something is scheduled does not.
+	// And a worker that comes to sleep while something is scheduled does not.
 	num(t, x, "schedule", 9)
 	require.True(t, w.TryAcquire())
 	w.Acquire()

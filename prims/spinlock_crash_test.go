@@ -42,8 +42,8 @@ var spinReaps = []string{
 	"spinlock.owner_dead.marked", "spinlock.recover.taken", "spinlock.recover.repaired", "spinlock.recover.before_wake",
 }
 
-// spinCanary is what those in a lock leave there: W of whoever has it to itself, U of
-// who has it for writing or for upgrade.
+// spinCanary is what holders of a lock leave there: W is that of an exclusive holder, U
+// that of a holder for writing or for upgrade.
 type spinCanary struct {
 	W, U atomic.Uint64
 	_    [112]byte
@@ -196,7 +196,7 @@ func (s *spinSite) use(k int, limit time.Duration) bool {
 	return false
 }
 
-// work starts what those who stay do all the time.
+// work starts what the survivors do all the time.
 func (s *spinSite) work() {
 	for k := range spinSiteLocks {
 		for i := range 6 {
@@ -301,7 +301,7 @@ func init() {
 						}
 					})
 				}
-				// Whoever reads for long makes writers wait, and give up.
+				// A goroutine that reads for long makes writers wait, and give up.
 				if l := s.rws[k/2]; k%2 == 1 {
 					wg.Go(func() {
 						for range 5 {
@@ -461,8 +461,8 @@ func spinKillBesideOthers(t *testing.T) {
 	require.Zero(t, st.Nodes+st.Claimed+st.Raw, "%+v", st)
 }
 
-// spinKillReaper kills a process and then the one that reaps it and recovers
-// what it held. Whoever comes next finds everything usable.
+// spinKillReaper kills a process and then its reaper, which recovers its locks. The next
+// process finds everything usable.
 func spinKillReaper(t *testing.T) {
 	round := 0
 	play := func(t *testing.T, env ...string) (died bool) {

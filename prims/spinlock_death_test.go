@@ -104,7 +104,7 @@ func (x *spinActor) poll(t testing.TB, id int) (answer, bool) {
 		return a, true
 	}
 	if x.proc != nil {
-		// What it says comes with the answer to something else.
+		// Its output comes with the answer to something else.
 		x.do(t, order{Op: "cpu"})
 	} else {
 		select {
@@ -118,9 +118,8 @@ func (x *spinActor) poll(t testing.TB, id int) (answer, bool) {
 	return a, ok
 }
 
-// A dead reader is taken back exactly: a writer that waits gets in once the
-// living readers have left, whoever died how often beside them. Its successor in
-// the slot has nothing of it.
+// A dead reader is taken back exactly: a writer that waits gets in once the living readers
+// have left, however many died beside them. Its successor in the slot has nothing of it.
 func TestRWSpinLockReaderDies(t *testing.T) {
 	for _, policy := range []prims.Policy{prims.PolicyReport, prims.PolicyRelease} {
 		t.Run(policy.String(), func(t *testing.T) {
@@ -173,8 +172,9 @@ func TestRWSpinLockLastReaderDies(t *testing.T) {
 	require.Zero(t, writer.op(t, "bits", "rw").N)
 }
 
-// Whoever dies waiting for readers has never been in: nobody is told of its death,
-// and readers get in at once. Whoever dies in an upgrade had its hold for upgrade.
+// The death of a writer that waits for readers is told to nobody, since it has never been
+// in, and readers get in at once. A process that dies in an upgrade had its hold for
+// upgrade.
 func TestRWSpinLockDrainerDies(t *testing.T) {
 	for _, policy := range []prims.Policy{prims.PolicyReport, prims.PolicyRelease} {
 		t.Run(policy.String(), func(t *testing.T) {
@@ -224,8 +224,8 @@ func TestRWSpinLockDrainerDies(t *testing.T) {
 	}
 }
 
-// Whoever leaves the arena in good order loses what it has as by a death, and its
-// own waiters are sent away.
+// A process that leaves the arena in good order loses its holds as by a death, and its own
+// waiters are sent away.
 func TestSpinLockHolderLeaves(t *testing.T) {
 	a := newArena(t, nil)
 	victim, other := remoteSpin(t, a, "victim"), localSpin(a)
@@ -255,7 +255,7 @@ func TestSpinLockHolderLeaves(t *testing.T) {
 	sound(t, a)
 }
 
-// Options.Repair makes those who meet a death repair and go on.
+// Options.Repair makes the callers that meet a death repair and go on.
 func TestSpinLockRepairOption(t *testing.T) {
 	a := newArena(t, nil)
 	repairs := 0
@@ -286,8 +286,8 @@ func TestSpinLockRepairOption(t *testing.T) {
 	}
 }
 
-// Every wake is given by whoever owes it: in processes that never look by
-// themselves, nobody stays behind.
+// Every wake is given by the process that owes it: in processes that never check by
+// themselves, no waiter stays behind.
 func TestSpinLockWithoutChecks(t *testing.T) {
 	if !crashpoint.Enabled {
 		proctest.Skip(t, "needs the build tag crashpoint")

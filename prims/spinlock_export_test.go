@@ -8,7 +8,7 @@ import (
 	"github.com/shmsync/shmsync/arena"
 )
 
-// What tests of package prims_test look at.
+// Functions for the tests of package prims_test.
 
 // Waiters is how many goroutines of this process sleep, or park, on l.
 func (l *SpinLock) Waiters() int { return l.core.queue.Waiting() }
@@ -24,7 +24,7 @@ func (l *SpinLock) Object() arena.Object { return l.core.object }
 // Object is the object under l.
 func (l *RWSpinLock) Object() arena.Object { return l.core.object }
 
-// Bits is what is in the words that say who has l: 0 when nobody has.
+// Bits gives the words that name the holders of l: 0 when there are none.
 func (l *RWSpinLock) Bits() uint64 {
 	bits := uint64(l.core.state.Load())
 	for i := range l.slots {
@@ -33,7 +33,7 @@ func (l *RWSpinLock) Bits() uint64 {
 	return bits
 }
 
-// Bits is what is in the word that says who has l: 0 when nobody has.
+// Bits gives the word that names the holder of l: 0 when there is none.
 func (l *SpinLock) Bits() uint64 { return uint64(l.core.state.Load()) }
 
 // SetHolds overwrites how often this process holds l for reading.

@@ -50,7 +50,7 @@ func spinSeeds() (seeds [][]byte) {
 	return append(seeds, all)
 }
 
-// cannotMore is f without the panic of whoever holds too often, as hostile words may
+// cannotMore is f without the panic of a process that holds too often, as hostile words may
 // say that we do.
 func cannotMore(f func()) func() {
 	return func() {
@@ -210,8 +210,8 @@ func FuzzRWSpinLockWord(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) { hostileRWSpin(t, &h, b) })
 }
 
-// The bytes change all the time under those who lock, and then become sane: it
-// can be used as before.
+// The bytes change all the time while processes lock, and then become sane: the lock can be
+// used as before.
 func TestScribbledRWSpinLock(t *testing.T) {
 	a := newArena(t, nil)
 	l := newRWSpin(t, a, nil)

@@ -60,8 +60,8 @@ func TestSpinLockWaits(t *testing.T) {
 	})
 }
 
-// Every way of the two locks to wait for a context: a free lock beats one that
-// has ended; the end is the context's own error; who gave up leaves nothing.
+// Every way of the two locks to wait for a context: a free lock beats a context that has
+// ended; the error is the context's own; a caller that gave up leaves nothing.
 func TestSpinLockContext(t *testing.T) {
 	for _, c := range []struct{ object, hold, give, ctx, undo string }{
 		{"s", "lock", "unlock", "lockctx", "unlock"},
@@ -180,8 +180,8 @@ func TestSpinLockExcludes(t *testing.T) {
 	})
 }
 
-// Whoever waits behind a holder that is stopped costs next to nothing, and takes
-// nothing away from it.
+// A waiter behind a holder that is stopped costs next to nothing, and takes nothing away
+// from it.
 func TestSpinLockHolderStopped(t *testing.T) {
 	for _, c := range []struct {
 		object, hold, give string
@@ -206,7 +206,7 @@ func TestSpinLockHolderStopped(t *testing.T) {
 			for _, op := range c.wait {
 				ids = append(ids, other.start(order{Op: op, Object: c.object}))
 			}
-			// One that has a second for it, as the clock of this test.
+			// A wait of a second, by the clock of this test.
 			ctxOp := c.wait[0] + "ctx"
 			r := other.do(t, order{Op: ctxOp, Object: c.object, Limit: time.Second})
 			require.Equal(t, []string{"ctx-deadline"}, r.Is)
@@ -301,8 +301,8 @@ func TestSpinLockInlining(t *testing.T) {
 	}
 }
 
-// Waiters that give up race with releases: whoever returns nil has the lock to
-// itself, and nobody stays behind.
+// Waiters that give up race with releases: a call that returns nil has the lock to itself,
+// and no waiter stays behind.
 func TestSpinLockCancelRace(t *testing.T) {
 	spinEverywhere(t, func(t *testing.T, holder, other *spinActor, a *arena.Arena) {
 		for round := range 60 {

@@ -22,8 +22,8 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// canary is what an owner leaves in the arena while it owns a lock: whoever
-// finds another tag than its own there is not alone.
+// canary is what an owner leaves in the arena while it owns a lock: an owner that finds
+// another tag than its own there is not alone.
 type canary struct {
 	Tag   atomic.Uint64
 	Turns atomic.Uint64
@@ -100,10 +100,9 @@ func init() {
 	})
 }
 
-// A process whose threads lock and unlock in tight loops is killed, and the
-// locks that it had are taken at once: nobody ever finds somebody else inside.
-// What is looked for is above all the late store of a thread that has not died
-// yet, which would free the hold of the next owner.
+// A process whose threads lock and unlock in tight loops is killed, and its locks are taken
+// at once: no owner ever finds another one inside. The test looks above all for the late
+// store of a thread that has not died yet, which would free the hold of the next owner.
 func TestMutexNeverTwoOwners(t *testing.T) {
 	rounds := proctest.Rounds(40, 1000)
 	neverTwoOwners(t, rounds)
@@ -188,7 +187,7 @@ func solitary(m *prims.Mutex, c *canary) error {
 	return nil
 }
 
-// requireDied checks that err says who died.
+// requireDied checks that err names the dead process.
 func requireDied(t testing.TB, err error, pid int, label string) {
 	t.Helper()
 	require.ErrorIs(t, err, shmsync.ErrOwnerDead)

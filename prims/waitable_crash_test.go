@@ -11,7 +11,7 @@ import (
 	"github.com/shmsync/shmsync/internal/proctest"
 )
 
-// A process whose rule fails dies before it has told those who wait: they are told.
+// A process whose rule fails dies before it has told the waiters: they are told.
 func TestWaitableDiesLosing(t *testing.T) {
 	a := newArena(t, nil)
 	k, err := openStocked(a)
@@ -30,8 +30,8 @@ func TestWaitableDiesLosing(t *testing.T) {
 	sound(t, a)
 }
 
-// A process that dies right after it has accepted a claim has had it: OnDeath undoes it. One that
-// dies before has not.
+// A process that dies right after it has accepted a claim has had it: OnDeath undoes it. A
+// process that dies before has not.
 func TestWaitableDiesAccepting(t *testing.T) {
 	for point, want := range map[string]outcomes{
 		"monitor.await.resolved": {Claimed: 1, Undone: 1},

@@ -225,8 +225,8 @@ func isLost(t *testing.T, x *prims.Waitable[stock, int32], why string, state sto
 	require.Equal(t, state, x.State(), "a rule that fails changes nothing")
 }
 
-// A rule that does not return ends the goroutine of the caller whose rule it was, and nobody else's. It changes
-// nothing, and everybody is told, those who wait included.
+// A rule that does not return ends the goroutine of the caller whose rule it was, and no other. It
+// changes nothing, and all processes are told, the waiters included.
 func TestWaitableRuleThatFailsEndsItsCallerOnly(t *testing.T) {
 	for name, c := range map[string]struct {
 		e     int32
@@ -267,8 +267,8 @@ func TestWaitableRuleThatFailsEndsItsCallerOnly(t *testing.T) {
 	}
 }
 
-// A rule that does not return for one who waits does not end the caller that serves the wait: what the caller came
-// for is done, and the waiter is told.
+// A rule that does not return for a waiter does not end the caller that serves the wait: the caller's
+// own purpose is done, and the waiter is told.
 func TestWaitableRuleThatFailsForAWaiterSparesTheServer(t *testing.T) {
 	for name, e := range map[string]int32{"panic": panicsInClaimWhenFree, "exit": exitsInClaimWhenFree} {
 		t.Run(name, func(t *testing.T) {

@@ -84,7 +84,7 @@ func TestWaitableStateDoesNotWaitForAStoppedProcess(t *testing.T) {
 	eventually(t, "it goes on", func() string { return words(a) }, func() bool { return x.State()[7] > 7 })
 }
 
-// State is not torn by those who change the state meanwhile, and does not take the queue lock for that.
+// State is not torn by concurrent changes of the state, and does not take the queue lock for that.
 func TestWaitableStateIsWhole(t *testing.T) {
 	a := newArena(t, nil)
 	x, err := openWide(a)

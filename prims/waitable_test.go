@@ -104,7 +104,7 @@ type waitableWorker struct {
 func (w *waitableWorker) turn(g int, r *rand.Rand) error {
 	return ends(r, func(ctx context.Context) error {
 		if r.IntN(2) == 0 {
-			// Whoever waits behind those that are always served first may wait for ever.
+			// A waiter behind those that are always served first may wait for ever.
 			ctx, cancel := context.WithTimeout(ctx, 10*time.Millisecond)
 			defer cancel()
 			e := wish{uint16(1 + r.IntN(7)), uint16(g)}
@@ -282,7 +282,7 @@ func init() {
 	})
 }
 
-// The claims of a dead process come back, and those who wait for that go on.
+// The claims of a dead process come back, and the waiters for that go on.
 func TestWaitableTakesBackFromTheDead(t *testing.T) {
 	a := newArena(t, nil)
 	p := proctest.Start(t, "waitable/hold", proctest.Params(nameOf(a)), proctest.Dump(func() string { return words(a) }))
@@ -428,7 +428,7 @@ func init() {
 	})
 }
 
-// Of a process that dies, OnDeath undoes the claims that its waits returned with, and Undo the one
+// When a process dies, OnDeath undoes the claims that its waits returned with, and Undo the claim
 // that was granted to a wait that never returned.
 func TestWaitableUndoesWhatTheDeadNeverHad(t *testing.T) {
 	a := newArena(t, nil)

@@ -200,7 +200,7 @@ func TestWaitGroupDeath(t *testing.T) {
 	}
 }
 
-// A death of one who owes nothing is nobody's business: one that has done what it had
+// The death of a process that owes nothing has no effect: one that has done what it had
 // added, one that was done for others, and one whose work others have taken over.
 func TestWaitGroupDeathOfTheInnocent(t *testing.T) {
 	a := newArena(t, nil)
@@ -224,7 +224,7 @@ func TestWaitGroupDeathOfTheInnocent(t *testing.T) {
 	require.Empty(t, end)
 	g.Add(-3)
 	require.NoError(t, <-end)
-	// What was of before the counter was 0 is nobody's any more.
+	// Work from before the counter was 0 counts for nothing any more.
 	old := gateActor(t, a, "old")
 	old.must(t, order{Op: "wg.add", Object: "g", N: 2})
 	g.Add(-2)
@@ -238,7 +238,7 @@ func TestWaitGroupDeathOfTheInnocent(t *testing.T) {
 	require.NoError(t, <-end)
 }
 
-// Somebody who comes into the slot of a dead one starts with nothing of its own.
+// A process that gets the slot of a dead one starts with nothing of its own.
 func TestWaitGroupSlotReused(t *testing.T) {
 	a := newArena(t, &arena.Options{Size: 4 << 20, MaxParticipants: 2})
 	g := newWaitGroup(t, a, "g")

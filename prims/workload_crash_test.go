@@ -56,12 +56,12 @@ func pointsOf(t *testing.T, w workload) (points []string) {
 	return slices.DeleteFunc(points, func(p string) bool { return slices.Contains(w.without, p) })
 }
 
-// deathTries is how many have to die, at most, until a victim is who deals with a
-// death: one of three is, and then not always.
+// deathTries is how many have to die, at most, until a victim is the process that deals
+// with a death: one of three is, and then not always.
 const deathTries = 60
 
-// crashAt has somebody die at the n'th passing of a point. Points that only who deals
-// with a death passes need others that die before, while the victim works.
+// crashAt makes a process die at the n'th passing of a point. For points that only a
+// process passes which deals with a death, others die before, while the victim works.
 func (x *workerGroup) crashAt(point string, n int) {
 	x.t.Helper()
 	what := fmt.Sprintf("%s:%d", point, n)
@@ -74,7 +74,7 @@ func (x *workerGroup) crashAt(point string, n int) {
 		x.goesOn(what)
 		return
 	}
-	// Where the next one who comes has to deal with it.
+	// Where the next comer has to deal with it.
 	dies := "mutex.unlock.before_release"
 	if kind, ok := strings.CutSuffix(point[:strings.LastIndexByte(point, '.')], ".recover"); ok && kind != "mutex" {
 		dies = kind + ".lock.accepted"

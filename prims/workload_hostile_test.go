@@ -20,8 +20,8 @@ import (
 	"github.com/shmsync/shmsync/internal/proctest"
 )
 
-// Whatever a peer writes into the words of an object, those who use it get errors
-// or wait, and can leave: no fault, no endless loop.
+// A peer may write anything into the words of an object: its users get errors or wait, and
+// can leave: no fault, no endless loop.
 func TestWorkerGroupHostile(t *testing.T) {
 	rounds := proctest.Rounds(2, 6)
 	eachWorkload(t, func(t *testing.T, w workload) {
@@ -32,8 +32,8 @@ func TestWorkerGroupHostile(t *testing.T) {
 			// Its objects are there when it is ready.
 			p := proctest.Start(t, "scribbled", proctest.Params(workerGroupParams{Arena: nameOf(a), Workload: w.name, Label: "scribbled", Seed: seed}),
 				proctest.Dump(func() string { return words(a) }),
-				// Whoever overwrites a queue lock breaks exclusion, and the race detector sees
-				// that.
+				// A peer that overwrites a queue lock breaks exclusion, and the race detector
+				// sees that.
 				proctest.Env("GORACE=exitcode=0 atexit_sleep_ms=0"))
 			p.Await(t)
 			r := rand.New(rand.NewPCG(seed, 7))
@@ -115,7 +115,7 @@ func init() {
 			wg.Go(func() {
 				r := rand.New(rand.NewPCG(p.Seed, uint64(g)))
 				for !halt.Load() {
-					// What it finds wrong with its own figures is no wonder.
+					// Wrong figures of its own are to be expected.
 					if err := tolerant(func() { w.turn(g, r) }); err != nil {
 						c.Fatal(err)
 					}
@@ -126,7 +126,7 @@ func init() {
 		c.Ready()
 		c.Await()
 		halt.Store(true)
-		// Those who do not wait come to an end. Closing beside them would be a
+		// Goroutines that do not wait come to an end. Closing beside them would be a
 		// mistake of this test's.
 		for last, quiet := int64(-1), 0; quiet < 20; {
 			if n := busy.Load(); n != last || atTurn() {

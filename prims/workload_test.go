@@ -25,7 +25,7 @@ import (
 
 // A workload is what several processes do with the objects of one primitive, turn
 // after turn, while one of them after the other is killed. It is written so that
-// every turn ends unless a wake, a hold or a wait is lost, whoever dies: those that
+// every turn ends unless a wake, a hold or a wait is lost, also when one dies: those that
 // stay have to go on, each goroutine, and at the end nothing may be left over.
 type workload struct {
 	name string
@@ -157,7 +157,7 @@ func work(w worker, board *workerGroupBoard, waitNode int, seed uint64) error {
 // workerGroupTest is the label of the test's own process.
 const workerGroupTest = "the test"
 
-// workerGroup is the test and a partner, who stay, and whoever joins them to be killed.
+// workerGroup is the test and a partner, which stay, and processes that join them to be killed.
 type workerGroup struct {
 	t       *testing.T
 	w       workload
@@ -213,7 +213,7 @@ func (x *workerGroup) stacks() string {
 	return b.String()
 }
 
-// goesOn makes sure that every goroutine of those who stay takes turns.
+// goesOn makes sure that every goroutine of the survivors takes turns.
 func (x *workerGroup) goesOn(what string) {
 	x.t.Helper()
 	var before [2][workers]uint64
@@ -272,7 +272,7 @@ func (x *workerGroup) end() {
 	// As many as were ever in use at a time: those that are on their way back included.
 	st := x.a.Stats()
 	require.LessOrEqual(x.t, st.Nodes-st.PollerNodes, 2*max(x.w.nodes, 1)*workers, "nodes of waits, of this process alone")
-	// A poller node is taken again by the next who comes, but for those of the last dead.
+	// A poller node is taken again by the next comer, but for those of the last dead.
 	require.LessOrEqual(x.t, st.PollerNodes, (st.Objects+x.w.queueLocks)*workerGroupMost+2*workerGroupMost, "poller nodes")
 }
 
@@ -324,7 +324,7 @@ func eachWorkload(t *testing.T, f func(t *testing.T, w workload)) {
 	}
 }
 
-// Whoever of a worker group is killed, and whenever, the others go on.
+// If any process of a worker group is killed, at any time, the others go on.
 func TestWorkerGroupSurvives(t *testing.T) {
 	kills := proctest.Rounds(4, 6)
 	eachWorkload(t, func(t *testing.T, w workload) {
