@@ -494,3 +494,38 @@ func successorsDie(t *testing.T, point string) {
 	n.leftovers(t)
 	ta.join(t, "another").must(t, order{Do: "use", Text: "x"})
 }
+
+// A participant that takes the slot of a dead one dies before it has woken those whom the dead
+// one may owe a wake. Whoever reaps it has to look at all objects, not only at those that it
+// has touched itself.
+func TestSuccessorOwesWhatTheDeadOwed(t *testing.T) {
+	for _, point := range []string{"arena.inherit.taken", "arena.inherit.recorded", "arena.inherit.repaired"} {
+		for owes, off := range map[string]Offset{"telling": slotTelling, "walking": slotWalking} {
+			t.Run(point+"/"+owes, func(t *testing.T) {
+				ta := newTestArena(t, 1)
+				v := ta.join(t, "victim")
+				v.Kill(t)
+				f, err := os.OpenFile(ta.path(), os.O_RDWR, 0)
+				require.NoError(t, err)
+				defer f.Close()
+				c := core{geo: plan(uint64(ta.opts.Size), 1)}
+				slot := int64(c.slot(v.self.Slot()))
+				_, err = f.WriteAt([]byte{64}, slot+int64(off)) // as if it had died over that
+				require.NoError(t, err)
+				successor := ta.start(t)
+				successor.must(t, order{Do: "arm", Text: point})
+				successor.die(order{Do: "open", Arena: ta.name, Opts: &ta.opts})
+				successor.WaitSignal(t, unix.SIGKILL)
+				var words [2]byte
+				for i, off := range []Offset{slotTelling, slotWalking} {
+					_, err = f.ReadAt(words[i:i+1], slot+int64(off))
+					require.NoError(t, err)
+				}
+				require.NotEqual(t, [2]byte{}, words, "telling and walking")
+				n := ta.join(t, "newcomer")
+				n.must(t, order{Do: "use", Text: "x"})
+				n.leftovers(t)
+			})
+		}
+	}
+}

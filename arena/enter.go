@@ -49,10 +49,7 @@ func (a *Arena) enter(label string, watcher *watcherThread) error {
 	a.mySlot, a.self = i, name
 	a.reapMu.Lock() // whom we meet dead is reaped by a goroutine, which uses the slot's words, too
 	if before != 0 {
-		all := a.owesAnybody(before)
-		// Or what the dead one was telling would count as ours.
-		a.u32(a.slot(i) + slotTelling).Store(0)
-		a.reclaimMemoryFor(before, all)
+		a.succeed(before)
 	}
 	a.fillSlot(i, label)
 	a.reapMu.Unlock()
@@ -228,6 +225,20 @@ func (a *Arena) inherit(i int, w slotWord) bool {
 	crashpoint.Hit("arena.inherit.recorded")
 	a.ringTold()
 	return true
+}
+
+// succeed cleans up after dead, whose slot we have. If dead may owe a wake to anybody, this
+// participant says so of itself, until it has made up for that: if it dies meanwhile, whoever
+// reaps it looks at everything.
+func (a *Arena) succeed(dead ParticipantID) {
+	all := a.owesAnybody(dead)
+	if all {
+		a.restGuard(walkOwed)
+	}
+	// Or what the dead one was telling would count as ours.
+	a.u32(a.slot(a.mySlot) + slotTelling).Store(0)
+	a.reclaimMemoryFor(dead, all)
+	a.restGuard(0)
 }
 
 // reclaimMemoryFor cleans up after dead, whose slot we have. all is for repairAll.

@@ -29,16 +29,21 @@ var (
 const slotOpening Offset = 224
 
 // slotWalking is such a guard for walks, of a reap or a check, which read the body too. It
-// is no open bit: it does not keep an object from being deleted.
+// is no open bit: it does not keep an object from being deleted. A participant with any value
+// but 0 may owe wakes to anybody; walkOwed says that, and guards nothing.
 //
 // Its tags are those of slotOpening.
 const slotWalking Offset = 232
+
+// walkOwed is no offset of an object.
+const walkOwed Offset = 1
 
 // openLocal is what this process knows about the objects it has open. The mutex
 // serialises its lookups, since it has one guard.
 type openLocal struct {
 	sync.Mutex
 	walking  sync.Mutex          // held by a walk, with its own guard
+	rest     Offset              // guarded by: walking; its guard while no walk is under way
 	refs     map[Offset]*openRef // guarded by: Mutex
 	deferred []Offset            // guarded by: Mutex; blocks freeing by us that a peer guarded
 	passed   uint64              // guarded by: Mutex; entries that are gone, by searches since the reach was lowered

@@ -71,7 +71,7 @@ func (a *Arena) visitIn(each func(func(Offset, uint64, blockWord) bool), f func(
 	a.handles.walking.Lock()
 	defer a.handles.walking.Unlock()
 	guard := a.u64(a.slot(a.mySlot) + slotWalking)
-	defer guard.Store(0)
+	defer func() { guard.Store(uint64(a.handles.rest)) }()
 	each(func(off Offset, _ uint64, w blockWord) bool {
 		if w.kind() == blockObject {
 			// sync(arena.guard): release
@@ -82,6 +82,14 @@ func (a *Arena) visitIn(each func(func(Offset, uint64, blockWord) bool), f func(
 		}
 		return true
 	})
+}
+
+// restGuard sets the guard of walks to what it is while no walk is under way.
+func (a *Arena) restGuard(rest Offset) {
+	a.handles.walking.Lock()
+	defer a.handles.walking.Unlock()
+	a.handles.rest = rest
+	a.u64(a.slot(a.mySlot) + slotWalking).Store(uint64(rest))
 }
 
 // lookAt reads what object is at off, without opening it: it may be gone by the

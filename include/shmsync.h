@@ -2376,6 +2376,9 @@ typedef struct shmi_notice {
     uint32_t asked; /* the state in which the byte lock was asked for */
 } shmi_notice;
 
+/* No offset of an object: a guard of walks that says only that wakes may be owed to anybody. */
+#define SHMI_WALK_OWED 1
+
 struct shmsync_arena {
     struct shmsync_arena *next; /* guarded by: shmi_attached_lock */
     unsigned opens;             /* guarded by: shmi_attached_lock */
@@ -2414,6 +2417,7 @@ struct shmsync_arena {
 
     pthread_mutex_t handles; /* serialises lookups, since this process has one guard */
     pthread_mutex_t walking; /* held by a walk, with its own guard */
+    shmi_off rest;           /* guarded by: walking; its guard while no walk is under way */
     shmi_ref *refs;          /* guarded by: handles */
     shmi_off *deferred;      /* guarded by: handles; blocks freeing by us that somebody guarded */
     size_t n_deferred, cap_deferred;
@@ -4850,7 +4854,15 @@ SHMI_FN void shmi_visit(shmsync_arena *a, uint32_t slot, void (*f)(shmsync_arena
     v.arg = arg;
     v.guard = shmi_slot64(a, a->my_slot, SHMI_slotWalking);
     shmi_each_block(a, slot, SHMI_blockObject, shmi_visit_one, &v);
-    shmi_st64(v.guard, 0);
+    shmi_st64(v.guard, a->rest);
+    pthread_mutex_unlock(&a->walking);
+}
+/* Sets the guard of walks to what it is while no walk is under way. */
+SHMI_FN void shmi_rest_guard(shmsync_arena *a, shmi_off rest)
+{
+    pthread_mutex_lock(&a->walking);
+    a->rest = rest;
+    shmi_st64(shmi_slot64(a, a->my_slot, SHMI_slotWalking), rest);
     pthread_mutex_unlock(&a->walking);
 }
 
@@ -6765,7 +6777,11 @@ SHMI_FN int shmi_join(shmsync_arena *a, const shmsync_arena_options *o)
     a->my_slot = shmi_id_slot(name);
     a->self = name;
     if (before != 0) {
+        /* If the dead one may owe a wake to anybody, this participant says so of itself until it
+         * has made up for that: if it dies meanwhile, whoever reaps it looks at everything. */
         int all = shmi_owes_anybody(a, before);
+        if (all)
+            shmi_rest_guard(a, SHMI_WALK_OWED);
         /* Or what the dead one was telling would count as ours. */
         shmi_st32(shmi_slot32(a, a->my_slot, SHMI_slotTelling), 0);
         shmi_repair_all(a, before, all, &concern);
@@ -6774,6 +6790,7 @@ SHMI_FN int shmi_join(shmsync_arena *a, const shmsync_arena_options *o)
         SHMSYNC_CRASHPOINT("arena.inherit.woken");
         shmi_reclaim_memory(a, before);
         SHMSYNC_CRASHPOINT("arena.inherit.reclaimed");
+        shmi_rest_guard(a, 0);
     }
     shmi_fill_slot(a, label);
     /* Rung before it is live, so that somebody knows of it from the first moment on. */

@@ -143,6 +143,9 @@ typedef struct shmi_notice {
     uint32_t asked; /* the state in which the byte lock was asked for */
 } shmi_notice;
 
+/* No offset of an object: a guard of walks that says only that wakes may be owed to anybody. */
+#define SHMI_WALK_OWED 1
+
 struct shmsync_arena {
     struct shmsync_arena *next; /* guarded by: shmi_attached_lock */
     unsigned opens;             /* guarded by: shmi_attached_lock */
@@ -181,6 +184,7 @@ struct shmsync_arena {
 
     pthread_mutex_t handles; /* serialises lookups, since this process has one guard */
     pthread_mutex_t walking; /* held by a walk, with its own guard */
+    shmi_off rest;           /* guarded by: walking; its guard while no walk is under way */
     shmi_ref *refs;          /* guarded by: handles */
     shmi_off *deferred;      /* guarded by: handles; blocks freeing by us that somebody guarded */
     size_t n_deferred, cap_deferred;

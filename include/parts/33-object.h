@@ -915,7 +915,15 @@ SHMI_FN void shmi_visit(shmsync_arena *a, uint32_t slot, void (*f)(shmsync_arena
     v.arg = arg;
     v.guard = shmi_slot64(a, a->my_slot, SHMI_slotWalking);
     shmi_each_block(a, slot, SHMI_blockObject, shmi_visit_one, &v);
-    shmi_st64(v.guard, 0);
+    shmi_st64(v.guard, a->rest);
+    pthread_mutex_unlock(&a->walking);
+}
+/* Sets the guard of walks to what it is while no walk is under way. */
+SHMI_FN void shmi_rest_guard(shmsync_arena *a, shmi_off rest)
+{
+    pthread_mutex_lock(&a->walking);
+    a->rest = rest;
+    shmi_st64(shmi_slot64(a, a->my_slot, SHMI_slotWalking), rest);
     pthread_mutex_unlock(&a->walking);
 }
 

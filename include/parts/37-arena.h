@@ -618,7 +618,11 @@ SHMI_FN int shmi_join(shmsync_arena *a, const shmsync_arena_options *o)
     a->my_slot = shmi_id_slot(name);
     a->self = name;
     if (before != 0) {
+        /* If the dead one may owe a wake to anybody, this participant says so of itself until it
+         * has made up for that: if it dies meanwhile, whoever reaps it looks at everything. */
         int all = shmi_owes_anybody(a, before);
+        if (all)
+            shmi_rest_guard(a, SHMI_WALK_OWED);
         /* Or what the dead one was telling would count as ours. */
         shmi_st32(shmi_slot32(a, a->my_slot, SHMI_slotTelling), 0);
         shmi_repair_all(a, before, all, &concern);
@@ -627,6 +631,7 @@ SHMI_FN int shmi_join(shmsync_arena *a, const shmsync_arena_options *o)
         SHMSYNC_CRASHPOINT("arena.inherit.woken");
         shmi_reclaim_memory(a, before);
         SHMSYNC_CRASHPOINT("arena.inherit.reclaimed");
+        shmi_rest_guard(a, 0);
     }
     shmi_fill_slot(a, label);
     /* Rung before it is live, so that somebody knows of it from the first moment on. */

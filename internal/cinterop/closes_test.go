@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/shmsync/shmsync/arena"
 )
 
 // A close of the arena waits for a call until that needs the arena no more: from before it
@@ -28,4 +30,16 @@ func TestCloseWaitsForCalls(t *testing.T) {
 		}
 		sound(t, name)
 	}
+}
+
+// A C program that takes the slot of a dead one remembers what that one owed, until it has
+// made up for it.
+func TestSuccessorInCOwesWhatTheDeadOwed(t *testing.T) {
+	name := unusedName(t)
+	a, err := arena.Create(name, &arena.Options{Size: 2 << 20, MaxParticipants: 1})
+	require.NoError(t, err)
+	require.NoError(t, a.Close())
+	out, err := exec.Command(program(t, "heir.c"), name).CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	sound(t, name)
 }

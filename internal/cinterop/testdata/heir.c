@@ -1,0 +1,48 @@
+/* A process takes the slot of one that died while it told others how their waits ended: heir
+ * NAME, for an arena with one slot. Exit status 0 if the successor says of itself that it may owe wakes to
+ * anybody, until it has made up for them. */
+static void at_point(const char *name);
+#undef SHMSYNC_CRASHPOINTS
+#define SHMSYNC_CRASHPOINT(name) at_point(name)
+#define SHMSYNC_IMPLEMENTATION
+#include "shmsync.h"
+
+#include <sys/wait.h>
+
+static int seen;
+
+static void at_point(const char *name)
+{
+    if (strcmp(name, "arena.inherit.repaired") != 0)
+        return;
+    seen = 1;
+    if (!shmi_owes_anybody(shmi_attached, shmi_attached->self)) {
+        fprintf(stderr, "the successor has forgotten what the dead one owed\n");
+        exit(1);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    shmsync_arena *a;
+    pid_t child;
+    int status;
+    if (argc != 2)
+        return 2;
+    child = fork();
+    if (child == 0) {
+        if (shmsync_arena_open(argv[1], NULL, &a) != 0)
+            _exit(3);
+        shmi_begin_tell(a);
+        kill(getpid(), SIGKILL);
+    }
+    if (child < 0 || waitpid(child, &status, 0) != child || !WIFSIGNALED(status)) {
+        fprintf(stderr, "the first process did not die as it should\n");
+        return 1;
+    }
+    if (shmsync_arena_open(argv[1], NULL, &a) != 0 || !seen || shmi_owes_anybody(a, a->self)) {
+        fprintf(stderr, "seen %d, owes %d: %s\n", seen, a != NULL && shmi_owes_anybody(a, a->self), shmsync_error());
+        return 1;
+    }
+    return shmsync_arena_close(a);
+}
